@@ -1,0 +1,172 @@
+package bulkhead
+
+import (
+	"context"
+	"net/netip"
+	"time"
+)
+
+// Many is the largest count. It stands for "this many or more" (2^24-1).
+const Many = 1<<24 - 1
+
+// A Clearinghouse answers what is known of signatures and takes votes on them.
+// Its methods may be called concurrently. Errors wrap the sentinels of this
+// package; no result accompanies an error.
+type Clearinghouse interface {
+	// Check says what is known of a message. It changes nothing.
+	Check(context.Context, Query) (Verdict, error)
+	// Report counts a sighting, a spam vote or a ham vote. When it returns
+	// without an error, the votes are as durable as the node promises.
+	Report(context.Context, Report) (Receipt, error)
+	// Revoke withdraws the signatures from the blocklist: somebody judges that
+	// they do not mark spam. The Vote of the report is not read.
+	Revoke(context.Context, Report) (Receipt, error)
+}
+
+// A Vote is what a report says of a message.
+type Vote uint8
+
+// The votes.
+const (
+	Sighting   Vote = iota // the message was seen; nobody judged it
+	Spam                   // somebody judged it spam
+	Ham                    // somebody judged it not spam
+	Revocation             // somebody withdrew it from the blocklist
+	NumVotes               // how many votes there are; not a vote
+)
+
+// String returns "sighting", "spam", "ham", "revoke", or "invalid".
+func (v Vote) String() string {
+	switch v {
+	case Sighting:
+		return "sighting"
+	case Spam:
+		return "spam"
+	case Ham:
+		return "ham"
+	case Revocation:
+		return "revoke"
+	}
+	return "invalid"
+}
+
+// A Reporter is who asks or reports, as established by the front door.
+type Reporter struct {
+	// Account is the authenticated account, "" for an anonymous client.
+	Account string
+	// Addr is the client's address. Anonymous clients are told apart by it.
+	// The zero Addr means a caller inside this process.
+	Addr netip.Addr
+}
+
+// A Source says where a message came from, as far as the caller knows; empty
+// fields are unknown. It is what whitelists look at.
+type Source struct {
+	Sender string     // envelope or header sender, "local@domain"
+	Client netip.Addr // address of the SMTP client that delivered the message
+	ListID string     // value of List-Id, without the angle brackets
+	DKIM   []string   // domains whose DKIM signatures the caller has verified
+}
+
+// A Query asks for the verdict on one message.
+type Query struct {
+	Signatures []Signature // of the message; their order is kept in the verdict
+	Source     Source
+	Reporter   Reporter
+	Threshold  uint32 // count at which the message is bulk; 0 means the node's own
+}
+
+// A Report is one vote on one message.
+type Report struct {
+	Signatures []Signature
+	Vote       Vote
+	Count      uint32 // recipients of the message; 0 means 1; Many and more mean Many
+	Source     Source
+	Reporter   Reporter
+	// ID makes a report idempotent: within one generation, a second report of
+	// the same reporter with the same ID and signatures changes nothing.
+	// Empty for a report that is never sent twice.
+	ID string
+}
+
+// A Receipt says what a report did. Counts are numbers of signatures.
+type Receipt struct {
+	Counted     int // counted by this report
+	Duplicate   int // counted before for this reporter in this generation
+	Pending     int // counted, and waiting for more trust before they are judged
+	Listed      int // newly on the blocklist
+	Revoked     int // newly off the blocklist
+	Whitelisted int // not counted: the sender or the signature is white-listed
+}
+
+// A Judgement is the state of a signature in the blocklist book.
+type Judgement uint8
+
+// The judgements.
+const (
+	Unjudged   Judgement = iota // nobody whom the node trusts has called it spam
+	JudgedSpam                  // called spam and not revoked
+	Revoked                     // called spam and revoked since
+)
+
+// String returns "none", "spam" or "revoked".
+func (j Judgement) String() string {
+	switch j {
+	case JudgedSpam:
+		return "spam"
+	case Revoked:
+		return "revoked"
+	}
+	return "none"
+}
+
+// A Finding is what is known of one signature. Counts saturate at [Many] and
+// are never lower than what was reported while its generations live; they are
+// higher with the probability that the verdict states.
+type Finding struct {
+	Signature  Signature
+	Sightings  uint32
+	Spam       uint32 // spam votes
+	Ham        uint32 // ham votes
+	Judged     Judgement
+	Contested  bool      // both spam and ham votes, neither far ahead
+	Confidence int       // that the signature marks spam, 0 to 100
+	Bulk       bool      // Sightings or Spam at or above the threshold
+	First      time.Time // start of the oldest generation that holds it; zero if none
+	Last       time.Time // start of the newest generation that holds it; zero if none
+	// Error is the probability that a message nobody ever reported would have
+	// been given this answer or a worse one, at the present fill.
+	Error float64
+}
+
+// Known reports whether anything at all is known of the signature.
+func (f *Finding) Known() bool {
+	return f.Sightings > 0 || f.Spam > 0 || f.Ham > 0 || f.Judged != Unjudged
+}
+
+// A Verdict is the answer to a [Query]. The fields that Finding has too speak
+// for the message as a whole.
+type Verdict struct {
+	Findings    []Finding // one for each signature of the query, in its order
+	Judged      Judgement
+	Confidence  int       // that the message is spam, 0 to 100
+	Bulk        bool      // seen at least Threshold times
+	Threshold   uint32    // the threshold that was applied
+	Sightings   uint32    // of the message: the most that one whole-message signature shows
+	SpamVotes   uint32    // likewise
+	HamVotes    uint32    // likewise
+	First       time.Time // zero if the message is unknown
+	Whitelisted string    // which whitelist entry matched, "" for none
+	Reasons     []string  // in words, the weightiest first; never empty
+	// Error is the probability that this answer is a filter error: that a
+	// message nobody ever reported would have been given it.
+	Error float64
+}
+
+// Spam reports whether the message is to be treated as spam: judged, and not
+// white-listed.
+func (v *Verdict) Spam() bool { return v.Judged == JudgedSpam && v.Whitelisted == "" }
+
+// Unwanted reports whether the message is spam, or bulk that is not
+// white-listed.
+func (v *Verdict) Unwanted() bool { return v.Spam() || v.Bulk && v.Whitelisted == "" }

@@ -1,0 +1,22 @@
+package bulkhead
+
+import "errors"
+
+// The reasons for which a request is refused. Every error that a
+// [Clearinghouse] returns wraps one of them, or is a fault of the node itself.
+// A refused request has changed nothing.
+var (
+	// ErrMalformed: the request breaks the rules of its format.
+	ErrMalformed = errors.New("malformed request")
+	// ErrUnauthorised: the reporter is unknown or the secret is wrong.
+	ErrUnauthorised = errors.New("unauthorised")
+	// ErrForbidden: the reporter is known and may not do this.
+	ErrForbidden = errors.New("forbidden")
+	// ErrOverLimit: too many requests, or one that is too large.
+	ErrOverLimit = errors.New("over limit")
+	// ErrGeometry: a filter's geometry or key is not the one expected.
+	ErrGeometry = errors.New("wrong geometry")
+	// ErrReadOnly: the node answers checks and takes no reports at present
+	// (disk full, failed write, draining). Trying again later may succeed.
+	ErrReadOnly = errors.New("temporarily read-only")
+)

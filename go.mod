@@ -1,0 +1,3 @@
+module github.com/bulkhead-mail/bulkhead
+
+go 1.26

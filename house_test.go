@@ -1,0 +1,97 @@
+package bulkhead_test
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/bulkhead-mail/bulkhead"
+
+// mayImport says which packages of this module each package may import, as
+// patterns for path.Match. Data flows down: to answer a check, and up to
+// report. A package that is not listed fails the test: name its place here.
+var mayImport = map[string][]string{
+	".":                  {},
+	"filter":             {},
+	"signature":          {"."},
+	"study":              {".", "filter", "signature", "internal/engine", "internal/trust"},
+	"internal/store":     {},
+	"internal/trust":     {"."},
+	"internal/engine":    {".", "filter", "internal/store", "internal/trust"},
+	"internal/mesh":      {".", "filter", "internal/engine"},
+	"internal/config":    {},
+	"internal/listen":    {"."},
+	"internal/loadgen":   {"."},
+	"internal/mailbox":   {},
+	"internal/prototest": {"."},
+	"internal/web":       {"."},
+	"internal/ratelimit": {"filter"},
+	"internal/lists":     {"filter"},
+	"razor2":             {".", "signature", "internal/listen"},
+	"pyzor":              {".", "signature", "internal/listen"},
+	"dcc":                {".", "signature", "internal/listen"},
+	"fuzzy":              {".", "signature", "internal/listen"},
+	"milter":             {".", "signature", "internal/listen"},
+	"policy":             {".", "internal/listen"},
+	"dnsbl":              {".", "internal/listen"},
+	"api":                {".", "signature", "internal/listen"},
+	"cmd/bulkhead":       {"*", "*/*"},
+	"cmd/bulkhead-load":  {"*", "*/*"},
+}
+
+// TestImportDirection checks the package table of ARCHITECTURE.md against the
+// imports of every package (tests excepted: they may reach further).
+func TestImportDirection(t *testing.T) {
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	seen := 0
+	for dec.More() {
+		var pkg struct {
+			ImportPath string
+			Imports    []string
+		}
+		if err := dec.Decode(&pkg); err != nil {
+			t.Fatal(err)
+		}
+		seen++
+		name := local(pkg.ImportPath)
+		allowed, ok := mayImport[name]
+		if !ok {
+			t.Errorf("package %s has no place in the import table of house_test.go", name)
+			continue
+		}
+		for _, imp := range pkg.Imports {
+			if imp != module && !strings.HasPrefix(imp, module+"/") {
+				continue
+			}
+			if !matches(allowed, local(imp)) {
+				t.Errorf("%s imports %s, which lies above or beside it; it may import %v", name, local(imp), allowed)
+			}
+		}
+	}
+	if seen < 3 {
+		t.Fatalf("go list named %d packages, want the whole module", seen)
+	}
+}
+
+func local(importPath string) string {
+	if importPath == module {
+		return "."
+	}
+	return strings.TrimPrefix(importPath, module+"/")
+}
+
+func matches(patterns []string, name string) bool {
+	for _, p := range patterns {
+		if ok, _ := path.Match(p, name); ok {
+			return true
+		}
+	}
+	return false
+}

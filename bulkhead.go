@@ -74,6 +74,9 @@ type Query struct {
 	Source     Source
 	Reporter   Reporter
 	Threshold  uint32 // count at which the message is bulk; 0 means the node's own
+	// Terse leaves Reasons of the verdict empty: for front doors whose protocol
+	// has no room for words.
+	Terse bool
 }
 
 // A Report is one vote on one message.
@@ -157,7 +160,7 @@ type Verdict struct {
 	HamVotes    uint32    // likewise
 	First       time.Time // zero if the message is unknown
 	Whitelisted string    // which whitelist entry matched, "" for none
-	Reasons     []string  // in words, the weightiest first; never empty
+	Reasons     []string  // in words, the weightiest first; never empty unless the query is Terse
 	// Error is the probability that this answer is a filter error: that a
 	// message nobody ever reported would have been given it.
 	Error float64

@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"internal/trust":      {"."},
 	"internal/engine":     {".", "filter", "internal/store", "internal/trust"},
 	"internal/mesh":       {".", "filter", "internal/engine"},
-	"internal/config":     {},
+	"internal/config":     {"."},
 	"internal/listen":     {"."},
 	"internal/loadgen":    {"."},
 	"internal/mailbox":    {},

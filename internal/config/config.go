@@ -1,0 +1,147 @@
+// Package config reads the one configuration file of a node: TOML into
+// [Config], strictly. A key that does not exist, a value out of its range and a
+// wrong type are errors that name the line, and nothing is half applied.
+//
+// The tags of the structs in this file are the only place where a key is
+// described; [WriteReference] prints them with the defaults of [Default].
+//
+//	cfg, err := config.Load("bulkhead.toml")
+//	var e *config.Error
+//	if errors.As(err, &e) { fmt.Println(e.Line, e.Key) }
+package config
+
+import (
+	"fmt"
+	"time"
+)
+
+// A Duration is a [time.Duration] written as in Go, for example "24h" or
+// "1h30m", in the file.
+type Duration time.Duration
+
+// UnmarshalText reads the form of [time.ParseDuration].
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("%.40q is not a duration like \"24h\" or \"90s\"", text)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// MarshalText writes the shortest form that UnmarshalText reads.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// String returns d without the zero minutes and seconds of [time.Duration],
+// for example "24h".
+func (d Duration) String() string {
+	v := time.Duration(d)
+	switch {
+	case v != 0 && v%time.Hour == 0:
+		return fmt.Sprintf("%dh", v/time.Hour)
+	case v != 0 && v%time.Minute == 0:
+		return fmt.Sprintf("%dm", v/time.Minute)
+	}
+	return v.String()
+}
+
+// Config is the whole file. Make one with [Default], [Parse] or [Load]; the
+// zero Config has no usable values. A loaded Config is not changed again, so it
+// may be read concurrently.
+type Config struct {
+	Node      Node      `toml:"node" doc:"This node and where it keeps its state."`
+	Listen    Listen    `toml:"listen" doc:"The front doors: \"host:port\", or \"unix:/path\" where a socket is offered.\nWith a configuration file, a door whose key is absent or empty is off;\nwithout one, every door listens on the loopback address shown here."`
+	HTTP      HTTP      `toml:"http" doc:"The HTTP API and the status page."`
+	Tally     Tally     `toml:"tally" doc:"The tally book: how often was a signature seen, reported, called ham?"`
+	Blocklist Blocklist `toml:"blocklist" doc:"The blocklist book: has somebody trustworthy called it spam, and nobody revoked it?"`
+	Trust     Trust     `toml:"trust" doc:"How much one reporter's word counts."`
+	Limits    Limits    `toml:"limits" doc:"What one client may ask for. Limits are applied before anything is parsed."`
+	Whitelist Whitelist `toml:"whitelist" doc:"Mail that is never called spam or bulk, and whose reports are not counted."`
+}
+
+// Node is the section [node].
+type Node struct {
+	Data       string `toml:"data" doc:"folder of the node's state; --data overrides it. Empty: $STATE_DIRECTORY, else ./bulkhead-data"`
+	Name       string `toml:"name" doc:"name of the node in logs and on the status page. Empty: the host name"`
+	Durability string `toml:"durability" doc:"\"always\": a report is acknowledged once it would survive a power cut;\n\"relaxed\": acknowledged before it is on disk, lost with the machine"`
+	LogLevel   string `toml:"log_level" reload:"yes" doc:"\"debug\", \"info\", \"warn\" or \"error\""`
+	LogFormat  string `toml:"log_format" doc:"\"text\" or \"json\""`
+}
+
+// Listen is the section [listen]: one key for each front door. The address of
+// a door that is off is "".
+type Listen struct {
+	HTTP        string `toml:"http" doc:"HTTP API, status page, metrics (TCP)"`
+	Razor2      string `toml:"razor2" doc:"Razor 2 clients (TCP)"`
+	Pyzor       string `toml:"pyzor" doc:"Pyzor clients (UDP)"`
+	PyzorHelper string `toml:"pyzor_helper" doc:"rspamd's external pyzor helper (TCP)"`
+	RazorHelper string `toml:"razor_helper" doc:"rspamd's external razor helper (TCP)"`
+	DCC         string `toml:"dcc" doc:"DCC clients (UDP)"`
+	Dccifd      string `toml:"dccifd" doc:"programs that speak to dccifd (TCP or unix socket)"`
+	Fuzzy       string `toml:"fuzzy" doc:"rspamd's fuzzy_check (UDP and TCP)"`
+	Milter      string `toml:"milter" doc:"Postfix and Sendmail (TCP or unix socket)"`
+	Policy      string `toml:"policy" doc:"Postfix policy delegation (TCP or unix socket)"`
+	DNSBL       string `toml:"dnsbl" doc:"DNS block list queries (UDP and TCP)"`
+}
+
+// HTTP is the section [http].
+type HTTP struct {
+	AnonymousCheck  string   `toml:"anonymous_check" reload:"yes" doc:"who may check without a token: \"loopback\", \"all\" or \"none\""`
+	AnonymousReport string   `toml:"anonymous_report" reload:"yes" doc:"who may report without a token: \"loopback\", \"all\" or \"none\""`
+	TrustedProxies  []string `toml:"trusted_proxies" reload:"yes" doc:"networks of reverse proxies whose X-Forwarded-For is believed. A forwarded\nrequest from elsewhere never counts as coming from loopback"`
+	MaxBody         int64    `toml:"max_body_bytes" reload:"yes" doc:"largest request body, bytes"`
+	ReadTimeout     Duration `toml:"read_timeout" doc:"longest time to read one request"`
+	IdleTimeout     Duration `toml:"idle_timeout" doc:"time after which an idle connection is closed"`
+	TLSCert         string   `toml:"tls_cert" doc:"PEM file with the certificate chain. Empty: plain HTTP"`
+	TLSKey          string   `toml:"tls_key" doc:"PEM file with the private key of tls_cert"`
+}
+
+// Tally is the section [tally].
+type Tally struct {
+	Generation Duration `toml:"generation" doc:"length of one generation"`
+	Keep       int      `toml:"keep" doc:"generations that are looked up; the oldest is dropped whole"`
+	Capacity   int64    `toml:"capacity" doc:"signatures per generation that the first one is sized for. Later generations\nfollow the use of the one before"`
+	Error      float64  `toml:"error" doc:"wanted probability that a count is wrong when a generation is full, 0 to 1"`
+	Threshold  uint32   `toml:"threshold" reload:"yes" doc:"count at which a message is bulk, messages"`
+}
+
+// Blocklist is the section [blocklist].
+type Blocklist struct {
+	Generation Duration `toml:"generation" doc:"length of one generation"`
+	Keep       int      `toml:"keep" doc:"generations that are looked up; the oldest is dropped whole"`
+	Capacity   int64    `toml:"capacity" doc:"signatures per generation that the first one is sized for"`
+	Error      float64  `toml:"error" doc:"wanted probability that an unreported signature is found listed when a\ngeneration is full, 0 to 1"`
+	Order      string   `toml:"lookup_order" doc:"\"spam-first\": ask the spam filter, and the revocations only for what it holds;\n\"revoke-first\": the other way round"`
+}
+
+// Trust is the section [trust]. Weights are from 0 (no word) to 1 (full word).
+type Trust struct {
+	Promotion      float64 `toml:"promotion" reload:"yes" doc:"sum of the weights of reporters at which a signature is listed, or a listed one\nrevoked. The smallest weight above 0 that may list alone is this value"`
+	Anonymous      float64 `toml:"anonymous" reload:"yes" doc:"weight of a client without an account, 0 to 1"`
+	Loopback       float64 `toml:"loopback" reload:"yes" doc:"weight of a client without an account on a loopback address, 0 to 1"`
+	SelfRegistered float64 `toml:"self_registered" reload:"yes" doc:"weight of an account that its owner registered through a protocol, 0 to 1"`
+	Reporter       float64 `toml:"reporter" reload:"yes" doc:"weight of a new account with the role \"reporter\", 0 to 1"`
+	Trusted        float64 `toml:"trusted" reload:"yes" doc:"weight of a new account with the role \"trusted\" or \"admin\", 0 to 1"`
+}
+
+// Limits is the section [limits]. Rates are per client: an IPv4 address or an
+// IPv6 /64 network. Zero means no limit.
+type Limits struct {
+	Rate          float64 `toml:"requests_per_second" reload:"yes" doc:"requests per second of one client address (IPv6: one /64); 0: no limit"`
+	Burst         int     `toml:"burst" reload:"yes" doc:"requests that one client may send at once before the rate applies"`
+	Loopback      bool    `toml:"limit_loopback" reload:"yes" doc:"apply the rate to loopback clients too"`
+	Clients       int     `toml:"clients" doc:"clients whose rate is remembered; the longest idle are forgotten first"`
+	Connections   int     `toml:"connections" doc:"open connections of one TCP front door"`
+	MaxSignatures int     `toml:"signatures_per_message" reload:"yes" doc:"signatures of one message in a request"`
+	MaxBatch      int     `toml:"messages_per_batch" reload:"yes" doc:"messages in one batch request"`
+}
+
+// Whitelist is the section [whitelist].
+type Whitelist struct {
+	Senders    []string `toml:"senders" reload:"yes" doc:"addresses of senders: \"someone@example.com\""`
+	Domains    []string `toml:"domains" reload:"yes" doc:"domains of senders: \"example.com\", subdomains included"`
+	Networks   []string `toml:"networks" reload:"yes" doc:"networks of delivering SMTP clients: \"192.0.2.0/24\""`
+	ListIDs    []string `toml:"list_ids" reload:"yes" doc:"mailing lists, by the value of List-Id without angle brackets"`
+	DKIM       []string `toml:"dkim" reload:"yes" doc:"domains whose verified DKIM signature the caller states"`
+	Signatures []string `toml:"signatures" reload:"yes" doc:"signatures as \"bulkhead signatures\" prints them"`
+}

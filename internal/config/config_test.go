@@ -1,0 +1,183 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestReferenceIsTheDefault(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteReference(&b); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Parse(b.Bytes())
+	if err != nil {
+		t.Fatalf("the printed reference is refused: %v\n%s", err, b.String())
+	}
+	if want := Default(); !reflect.DeepEqual(got, want) {
+		t.Errorf("reference means\n%+v\nwant the default\n%+v", got, want)
+	}
+}
+
+// TestEveryKeyIsDocumented also checks that each key begins a line of its own
+// in the reference, below a comment.
+func TestEveryKeyIsDocumented(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteReference(&b); err != nil {
+		t.Fatal(err)
+	}
+	v := reflect.TypeOf(Config{})
+	for i := range v.NumField() {
+		section := v.Field(i)
+		if section.Tag.Get("doc") == "" || section.Tag.Get("toml") == "" {
+			t.Errorf("section %s lacks a doc or toml tag", section.Name)
+		}
+		for j := range section.Type.NumField() {
+			key := section.Type.Field(j)
+			name := key.Tag.Get("toml")
+			if key.Tag.Get("doc") == "" || name == "" {
+				t.Errorf("%s.%s lacks a doc or toml tag", section.Name, key.Name)
+			}
+			if !strings.Contains(b.String(), "\n"+name+" = ") {
+				t.Errorf("%s is not in the reference", name)
+			}
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	cfg, err := Parse([]byte("[listen]\npyzor = \":24441\"\n[tally]\ngeneration = \"90m\"\nkeep = 3\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Listen != (Listen{Pyzor: ":24441"}) {
+		t.Errorf("listen = %+v, want pyzor alone", cfg.Listen)
+	}
+	if got := time.Duration(cfg.Tally.Generation); got != 90*time.Minute || cfg.Tally.Keep != 3 {
+		t.Errorf("tally = %v, %d, want 1h30m, 3", got, cfg.Tally.Keep)
+	}
+	if want := Default().Blocklist; cfg.Blocklist != want {
+		t.Errorf("absent section = %+v, want the default %+v", cfg.Blocklist, want)
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	tests := []struct {
+		name, file string
+		want       []string // texts of the errors, in their order
+	}{
+		{"unknown key", "[node]\nname = \"a\"\ncolour = 3\n", []string{"config: line 3: node.colour: unknown key"}},
+		{"unknown section", "\n[wings]\nspan = 3\n", []string{"line 2: wings: unknown key"}},
+		{"two unknown keys", "[node]\na = 1\nb = 2\n", []string{"line 2: node.a", "line 3: node.b"}},
+		{"not TOML", "[node\n", []string{"config: line 1: "}},
+		{"key twice", "[node]\nname = \"a\"\nname = \"b\"\n", []string{"line 3: "}},
+		{"wrong type", "[tally]\nkeep = \"seven\"\n", []string{"line 2: "}},
+		{"not a duration", "[tally]\ngeneration = \"a day\"\n", []string{`line 2: `}},
+		{"bare port", "# doors\n[listen]\npyzor = \"24441\"\n", []string{`config: line 3: listen.pyzor: "24441" is not host:port`}},
+		{"port too large", "[listen]\nhttp = \":70000\"\n", []string{`":70000": port is not a number from 0 to 65535`}},
+		{"socket where none is", "[listen]\nhttp = \"unix:/run/x\"\n", []string{"no unix socket"}},
+		{"relative socket", "[listen]\nmilter = \"unix:run/x\"\n", []string{"starts with /"}},
+		{"durability", "[node]\ndurability = \"often\"\n", []string{`line 2: node.durability: "often" is none of ["always" "relaxed"]`}},
+		{"weight above one", "[trust]\nanonymous = 1.5\n", []string{"trust.anonymous: 1.5 is not between 0 and 1"}},
+		{"weight that is no number", "[trust]\nanonymous = nan\n", []string{"trust.anonymous: NaN is not between 0 and 1"}},
+		{"no error at all", "[tally]\nerror = 0.0\n", []string{"tally.error: 0 is not between"}},
+		{"certain error", "[blocklist]\nerror = 1.0\n", []string{"blocklist.error: 1 is not between"}},
+		{"infinite rate", "[limits]\nrequests_per_second = inf\n", []string{"+Inf is not between"}},
+		{"generation of no length", "[tally]\ngeneration = \"0s\"\n", []string{"tally.generation: 0s is not between 1m and"}},
+		{"threshold above many", "[tally]\nthreshold = 16777216\n", []string{"is not between 1 and"}},
+		{"threshold above 32 bits", "[tally]\nthreshold = 4294967296\n", []string{"line 2: "}},
+		{"network with host bits", "[whitelist]\nnetworks = [\"192.0.2.1/24\"]\n", []string{`write "192.0.2.0/24"`}},
+		{"address", "[whitelist]\nsenders = [\"nobody\"]\n", []string{`line 2: whitelist.senders: "nobody" is not an address`}},
+		{"domain", "[whitelist]\ndomains = [\"@example.com\"]\n", []string{`"@example.com" is not a name`}},
+		{"signature", "[whitelist]\nsignatures = [\"pyzor/digest:zz\"]\n", []string{"whitelist.signatures: "}},
+		{"certificate without key", "[http]\ntls_cert = \"a.pem\"\n", []string{"line 2: http.tls_cert"}},
+		{"inline table", "trust = { anonymous = 2.0 }\n", []string{"line 1: trust.anonymous"}},
+		{"dotted key", "node.name = \"a\"\ntally.keep = 0\n", []string{"line 2: tally.keep: 0 is not between 1 and 64"}},
+		{"several, in the order of lines", "[trust]\nanonymous = 2.0\n[node]\nlog_level = \"loud\"\n",
+			[]string{"line 2: trust.anonymous", "line 4: node.log_level"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg, err := Parse([]byte(tt.file))
+			if err == nil || cfg != nil {
+				t.Fatalf("Parse(%q) = %v, %v; want no result and an error", tt.file, cfg, err)
+			}
+			var e *Error
+			if !errors.As(err, &e) {
+				t.Errorf("Parse(%q) = %T, want an *Error inside", tt.file, err)
+			}
+			rest := err.Error()
+			for _, want := range tt.want {
+				_, after, ok := strings.Cut(rest, want)
+				if !ok {
+					t.Fatalf("Parse(%q) = %q, want %q in it, in order", tt.file, err, want)
+				}
+				rest = after
+			}
+		})
+	}
+}
+
+func TestLoad(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Load(filepath.Join(dir, "absent.toml")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Load(absent) = %v, want ErrNotExist", err)
+	}
+	path := filepath.Join(dir, "bad.toml")
+	if err := os.WriteFile(path, []byte("[node]\nx = 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(path); err == nil || !strings.HasPrefix(err.Error(), path+": config: line 2: ") {
+		t.Errorf("Load(bad) = %v, want the path and line 2", err)
+	}
+	long := filepath.Join(dir, "long.toml")
+	if err := os.WriteFile(long, bytes.Repeat([]byte("#\n"), maxFile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(long); err == nil || !strings.Contains(err.Error(), "longer than") {
+		t.Errorf("Load(long) = %v, want a refusal of its size", err)
+	}
+}
+
+func TestChanged(t *testing.T) {
+	is := Default()
+	is.Listen.HTTP = ":8420"
+	is.Trust.Anonymous = 0.2
+	is.Whitelist.Domains = []string{"example.com"}
+	reloadable, restart := Changed(Default(), is)
+	if want := []string{"trust.anonymous", "whitelist.domains"}; !slices.Equal(reloadable, want) {
+		t.Errorf("reloadable = %q, want %q", reloadable, want)
+	}
+	if want := []string{"listen.http"}; !slices.Equal(restart, want) {
+		t.Errorf("restart = %q, want %q", restart, want)
+	}
+}
+
+// FuzzParse: no file makes Parse panic, no error comes with a result, and what
+// it accepts is in range.
+func FuzzParse(f *testing.F) {
+	var b bytes.Buffer
+	if err := WriteReference(&b); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b.Bytes())
+	f.Add([]byte("[listen]\nhttp = \":8420\"\n"))
+	f.Add([]byte("trust = { anonymous = 0.5, \"loopback\" = 1e0 }\n[[limits]]\n"))
+	f.Add([]byte("[a.b.c]\n\"\\u0000\" = '''\n'''\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		cfg, err := Parse(data)
+		if (cfg == nil) == (err == nil) {
+			t.Fatalf("Parse = %v, %v: want a result or an error", cfg, err)
+		}
+		if cfg != nil && (cfg.Tally.Keep < 1 || !(cfg.Trust.Anonymous <= 1) || cfg.HTTP.MaxBody < 1024) {
+			t.Errorf("Parse(%q) lets a value out of range through", data)
+		}
+	})
+}

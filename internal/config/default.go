@@ -1,0 +1,68 @@
+package config
+
+import "time"
+
+// Default returns the configuration of a node that was given no file: every
+// front door on the loopback address and its standard port. The values of
+// [Parse] for absent keys are the same ones, except that there every door is
+// off.
+func Default() *Config {
+	return &Config{
+		Node: Node{Durability: "always", LogLevel: "info", LogFormat: "text"},
+		Listen: Listen{
+			HTTP:        "127.0.0.1:8420",
+			Razor2:      "127.0.0.1:2703",
+			Pyzor:       "127.0.0.1:24441",
+			PyzorHelper: "127.0.0.1:5953",
+			RazorHelper: "127.0.0.1:11342",
+			DCC:         "127.0.0.1:6277",
+			Dccifd:      "127.0.0.1:10045",
+			Fuzzy:       "127.0.0.1:11335",
+			Milter:      "127.0.0.1:8891",
+			Policy:      "127.0.0.1:10040",
+			DNSBL:       "127.0.0.1:5300",
+		},
+		HTTP: HTTP{
+			AnonymousCheck:  "loopback",
+			AnonymousReport: "loopback",
+			TrustedProxies:  []string{},
+			MaxBody:         32 << 20,
+			ReadTimeout:     Duration(30 * time.Second),
+			IdleTimeout:     Duration(2 * time.Minute),
+		},
+		Tally: Tally{
+			Generation: Duration(24 * time.Hour),
+			Keep:       7,
+			Capacity:   1_000_000,
+			Error:      1e-3,
+			Threshold:  20,
+		},
+		Blocklist: Blocklist{
+			Generation: Duration(168 * time.Hour),
+			Keep:       8,
+			Capacity:   1_000_000,
+			Error:      1e-6,
+			Order:      "spam-first",
+		},
+		Trust: Trust{
+			Promotion:      1,
+			Anonymous:      0.1,
+			Loopback:       1,
+			SelfRegistered: 0.1,
+			Reporter:       0.5,
+			Trusted:        1,
+		},
+		Limits: Limits{
+			Rate:          500,
+			Burst:         1000,
+			Clients:       65536,
+			Connections:   4096,
+			MaxSignatures: 1024,
+			MaxBatch:      1024,
+		},
+		Whitelist: Whitelist{
+			Senders: []string{}, Domains: []string{}, Networks: []string{},
+			ListIDs: []string{}, DKIM: []string{}, Signatures: []string{},
+		},
+	}
+}

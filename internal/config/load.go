@@ -1,0 +1,124 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// maxFile is the largest configuration file that is read, in bytes.
+const maxFile = 4 << 20
+
+// An Error is one mistake in a configuration file.
+type Error struct {
+	Line   int    // line of the file, from 1; 0 if the key is absent from it
+	Key    string // dotted key, for example "listen.pyzor"; "" if unknown
+	Detail string // what is wrong, with the value and its limit
+}
+
+// Error returns for example `config: line 12: listen.pyzor: "24441" is not host:port`.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("config: ")
+	if e.Line > 0 {
+		fmt.Fprintf(&b, "line %d: ", e.Line)
+	}
+	if e.Key != "" {
+		fmt.Fprintf(&b, "%s: ", e.Key)
+	}
+	b.WriteString(e.Detail)
+	return b.String()
+}
+
+// Load reads and validates the file at path; see [Parse].
+func Load(path string) (*Config, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	cfg, err := Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return cfg, nil
+}
+
+// Parse reads a configuration file. Absent keys have the values of [Default],
+// and an absent key of [listen] means that the door is off. Its error joins an
+// [*Error] for every mistake, in the order of the lines.
+func Parse(data []byte) (*Config, error) {
+	if len(data) > maxFile {
+		return nil, &Error{Detail: fmt.Sprintf("file is longer than %d bytes", maxFile)}
+	}
+	cfg := Default()
+	cfg.Listen = Listen{}
+	dec := toml.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(cfg); err != nil {
+		return nil, positioned(err)
+	}
+	if err := cfg.validate(keyLines(data)); err != nil {
+		return nil, err
+	}
+	return cfg, nil
+}
+
+// positioned turns the errors of the TOML library into [*Error].
+func positioned(err error) error {
+	var missing *toml.StrictMissingError
+	if errors.As(err, &missing) {
+		errs := make([]error, 0, len(missing.Errors))
+		for i := range missing.Errors {
+			line, _ := missing.Errors[i].Position()
+			errs = append(errs, &Error{Line: line, Key: strings.Join(missing.Errors[i].Key(), "."), Detail: "unknown key"})
+		}
+		return errors.Join(errs...)
+	}
+	var bad *toml.DecodeError
+	if errors.As(err, &bad) {
+		line, _ := bad.Position()
+		return &Error{Line: line, Key: strings.Join(bad.Key(), "."), Detail: strings.TrimPrefix(bad.Error(), "toml: ")}
+	}
+	return &Error{Detail: err.Error()}
+}
+
+// keyLines returns the line of every key and table of a document that the
+// decoder has accepted, so that a value which is well-formed TOML but out of
+// range can be pointed at. Keys inside inline tables have the line of the table.
+func keyLines(data []byte) map[string]int {
+	lines := make(map[string]int)
+	var p unstable.Parser
+	p.Reset(data)
+	table := ""
+	for p.NextExpression() {
+		e := p.Expression()
+		var path []string
+		line := 0
+		for it := e.Key(); it.Next(); {
+			if line == 0 {
+				line = p.Shape(it.Node().Raw).Start.Line
+			}
+			path = append(path, string(it.Node().Data))
+		}
+		key := strings.Join(path, ".")
+		switch e.Kind {
+		case unstable.Table, unstable.ArrayTable:
+			table = key + "."
+			lines[key] = line
+		case unstable.KeyValue:
+			lines[table+key] = line
+		}
+	}
+	return lines
+}

@@ -1,0 +1,214 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/mail"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// A checker collects the mistakes of one file.
+type checker struct {
+	lines map[string]int
+	errs  []*Error
+}
+
+func (c *checker) fail(key, format string, args ...any) {
+	line := c.lines[key]
+	if line == 0 {
+		// A key inside an inline table has the line of the table.
+		table, _, _ := strings.Cut(key, ".")
+		line = c.lines[table]
+	}
+	c.errs = append(c.errs, &Error{Line: line, Key: key, Detail: fmt.Sprintf(format, args...)})
+}
+
+func (c *checker) oneOf(key, value string, allowed ...string) {
+	if !slices.Contains(allowed, value) {
+		c.fail(key, "%.60q is none of %q", value, allowed)
+	}
+}
+
+// between checks lo <= value <= hi; a NaN lies in no range.
+func (c *checker) between(key string, value, lo, hi float64) {
+	if !(value >= lo && value <= hi) {
+		c.fail(key, "%v is not between %v and %v", value, lo, hi)
+	}
+}
+
+func (c *checker) duration(key string, value Duration, lo, hi time.Duration) {
+	if d := time.Duration(value); d < lo || d > hi {
+		c.fail(key, "%v is not between %v and %v", value, Duration(lo), Duration(hi))
+	}
+}
+
+// chance checks a wanted error probability. Below 1e-15 no filter of practical
+// size exists; at 1 there is no filter at all.
+func (c *checker) chance(key string, value float64) {
+	if !(value >= 1e-15 && value < 1) {
+		c.fail(key, "%v is not between 1e-15 and 1 (exclusive)", value)
+	}
+}
+
+// address checks "host:port", and "unix:/path" where the door offers sockets.
+func (c *checker) address(key, value string, sockets bool) {
+	if value == "" {
+		return
+	}
+	if path, ok := strings.CutPrefix(value, "unix:"); ok {
+		switch {
+		case !sockets:
+			c.fail(key, "%.80q: this front door has no unix socket", value)
+		case !strings.HasPrefix(path, "/"):
+			c.fail(key, "%.80q: the path of a socket starts with /", value)
+		}
+		return
+	}
+	host, port, err := net.SplitHostPort(value)
+	if err != nil {
+		c.fail(key, "%.80q is not host:port", value)
+		return
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		c.fail(key, "%.80q: port is not a number from 0 to 65535", value)
+	}
+	if strings.ContainsAny(host, " \t/") {
+		c.fail(key, "%.80q is not host:port", value)
+	}
+}
+
+func (c *checker) networks(key string, values []string) {
+	for _, v := range values {
+		if _, err := ParseNetwork(v); err != nil {
+			c.fail(key, "%v", err)
+		}
+	}
+}
+
+// ParseNetwork reads "192.0.2.0/24", or a single address as the network that
+// holds it alone.
+func ParseNetwork(text string) (netip.Prefix, error) {
+	if p, err := netip.ParsePrefix(text); err == nil {
+		if p != p.Masked() {
+			return netip.Prefix{}, fmt.Errorf("%.60q has bits set outside its mask; write %q", text, p.Masked().String())
+		}
+		return p, nil
+	}
+	addr, err := netip.ParseAddr(text)
+	if err != nil || addr.Zone() != "" {
+		return netip.Prefix{}, fmt.Errorf("%.60q is not a network like \"192.0.2.0/24\"", text)
+	}
+	return netip.PrefixFrom(addr, addr.BitLen()), nil
+}
+
+// validate checks every value and returns all mistakes, in the order of the
+// lines, as one joined error.
+func (cfg *Config) validate(lines map[string]int) error {
+	c := &checker{lines: lines}
+	c.node(&cfg.Node)
+	c.listen(&cfg.Listen)
+	c.http(&cfg.HTTP)
+	c.books(&cfg.Tally, &cfg.Blocklist)
+	c.trust(&cfg.Trust)
+	c.limits(&cfg.Limits)
+	c.whitelist(&cfg.Whitelist)
+	if len(c.errs) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(c.errs, func(a, b *Error) int { return a.Line - b.Line })
+	errs := make([]error, len(c.errs))
+	for i, e := range c.errs {
+		errs[i] = e
+	}
+	return errors.Join(errs...)
+}
+
+func (c *checker) node(n *Node) {
+	c.oneOf("node.durability", n.Durability, "always", "relaxed")
+	c.oneOf("node.log_level", n.LogLevel, "debug", "info", "warn", "error")
+	c.oneOf("node.log_format", n.LogFormat, "text", "json")
+	if len(n.Name) > 255 {
+		c.fail("node.name", "%d bytes, limit 255", len(n.Name))
+	}
+}
+
+func (c *checker) listen(l *Listen) {
+	for _, d := range l.Doors() {
+		sockets := d.Key == "dccifd" || d.Key == "milter" || d.Key == "policy"
+		c.address("listen."+d.Key, d.Address, sockets)
+	}
+}
+
+func (c *checker) http(h *HTTP) {
+	c.oneOf("http.anonymous_check", h.AnonymousCheck, "loopback", "all", "none")
+	c.oneOf("http.anonymous_report", h.AnonymousReport, "loopback", "all", "none")
+	c.networks("http.trusted_proxies", h.TrustedProxies)
+	c.between("http.max_body_bytes", float64(h.MaxBody), 1024, 1<<30)
+	c.duration("http.read_timeout", h.ReadTimeout, time.Second, time.Hour)
+	c.duration("http.idle_timeout", h.IdleTimeout, time.Second, 24*time.Hour)
+	if (h.TLSCert == "") != (h.TLSKey == "") {
+		c.fail("http.tls_cert", "tls_cert and tls_key are given together or not at all")
+	}
+}
+
+func (c *checker) books(t *Tally, b *Blocklist) {
+	c.duration("tally.generation", t.Generation, time.Minute, 366*24*time.Hour)
+	c.between("tally.keep", float64(t.Keep), 1, 64)
+	c.between("tally.capacity", float64(t.Capacity), 1000, 1e10)
+	c.chance("tally.error", t.Error)
+	c.between("tally.threshold", float64(t.Threshold), 1, bulkhead.Many)
+	c.duration("blocklist.generation", b.Generation, time.Minute, 366*24*time.Hour)
+	c.between("blocklist.keep", float64(b.Keep), 1, 64)
+	c.between("blocklist.capacity", float64(b.Capacity), 1000, 1e10)
+	c.chance("blocklist.error", b.Error)
+	c.oneOf("blocklist.lookup_order", b.Order, "spam-first", "revoke-first")
+}
+
+func (c *checker) trust(t *Trust) {
+	c.between("trust.promotion", t.Promotion, 0.001, 1000)
+	c.between("trust.anonymous", t.Anonymous, 0, 1)
+	c.between("trust.loopback", t.Loopback, 0, 1)
+	c.between("trust.self_registered", t.SelfRegistered, 0, 1)
+	c.between("trust.reporter", t.Reporter, 0, 1)
+	c.between("trust.trusted", t.Trusted, 0, 1)
+}
+
+func (c *checker) limits(l *Limits) {
+	c.between("limits.requests_per_second", l.Rate, 0, 1e9)
+	c.between("limits.burst", float64(l.Burst), 1, 1e9)
+	c.between("limits.clients", float64(l.Clients), 16, 1<<24)
+	c.between("limits.connections", float64(l.Connections), 1, 1<<20)
+	c.between("limits.signatures_per_message", float64(l.MaxSignatures), 1, 1<<20)
+	c.between("limits.messages_per_batch", float64(l.MaxBatch), 1, 1<<20)
+}
+
+func (c *checker) whitelist(w *Whitelist) {
+	for _, s := range w.Senders {
+		if a, err := mail.ParseAddress(s); err != nil || a.Address != s {
+			c.fail("whitelist.senders", "%.80q is not an address like \"someone@example.com\"", s)
+		}
+	}
+	for _, list := range []struct {
+		key    string
+		values []string
+	}{{"whitelist.domains", w.Domains}, {"whitelist.dkim", w.DKIM}, {"whitelist.list_ids", w.ListIDs}} {
+		for _, d := range list.values {
+			if d == "" || len(d) > 255 || strings.ContainsAny(d, " \t@<>/") || strings.HasPrefix(d, ".") {
+				c.fail(list.key, "%.80q is not a name like \"example.com\"", d)
+			}
+		}
+	}
+	c.networks("whitelist.networks", w.Networks)
+	for _, s := range w.Signatures {
+		if _, err := bulkhead.ParseSignature(s); err != nil {
+			c.fail("whitelist.signatures", "%v", err)
+		}
+	}
+}

@@ -46,11 +46,11 @@ func Default() *Config {
 		},
 		Trust: Trust{
 			Promotion:      1,
-			Anonymous:      0.1,
 			Loopback:       1,
-			SelfRegistered: 0.1,
-			Reporter:       0.5,
-			Trusted:        1,
+			Anonymous:      0,
+			SelfRegistered: 0.05,
+			Ceiling:        0.8,
+			Half:           20,
 		},
 		Limits: Limits{
 			Rate:          500,

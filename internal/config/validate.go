@@ -176,8 +176,8 @@ func (c *checker) trust(t *Trust) {
 	c.between("trust.anonymous", t.Anonymous, 0, 1)
 	c.between("trust.loopback", t.Loopback, 0, 1)
 	c.between("trust.self_registered", t.SelfRegistered, 0, 1)
-	c.between("trust.reporter", t.Reporter, 0, 1)
-	c.between("trust.trusted", t.Trusted, 0, 1)
+	c.between("trust.ceiling", t.Ceiling, 0, 1)
+	c.between("trust.half", t.Half, 0.001, 1e9)
 }
 
 func (c *checker) limits(l *Limits) {

@@ -61,11 +61,12 @@ type Config struct {
 
 // Node is the section [node].
 type Node struct {
-	Data       string `toml:"data" doc:"folder of the node's state; --data overrides it. Empty: $STATE_DIRECTORY, else ./bulkhead-data"`
-	Name       string `toml:"name" doc:"name of the node in logs and on the status page. Empty: the host name"`
-	Durability string `toml:"durability" doc:"\"always\": a report is acknowledged once it would survive a power cut;\n\"relaxed\": acknowledged before it is on disk, lost with the machine"`
-	LogLevel   string `toml:"log_level" reload:"yes" doc:"\"debug\", \"info\", \"warn\" or \"error\""`
-	LogFormat  string `toml:"log_format" doc:"\"text\" or \"json\""`
+	Data       string   `toml:"data" doc:"folder of the node's state; --data overrides it. Empty: $STATE_DIRECTORY, else ./bulkhead-data"`
+	Name       string   `toml:"name" doc:"name of the node in logs and on the status page. Empty: the host name"`
+	Durability string   `toml:"durability" doc:"\"always\": a report is acknowledged once it would survive a power cut;\n\"relaxed\": acknowledged before it is on disk, lost with the machine"`
+	Checkpoint Duration `toml:"checkpoint" doc:"longest time between two snapshots of the books; what was reported since the last\none is read back from the journal at the next start"`
+	LogLevel   string   `toml:"log_level" reload:"yes" doc:"\"debug\", \"info\", \"warn\" or \"error\""`
+	LogFormat  string   `toml:"log_format" doc:"\"text\" or \"json\""`
 }
 
 // Listen is the section [listen]: one key for each front door. The address of
@@ -102,7 +103,8 @@ type Tally struct {
 	Keep       int      `toml:"keep" doc:"generations that are looked up; the oldest is dropped whole"`
 	Capacity   int64    `toml:"capacity" doc:"signatures per generation that the first one is sized for. Later generations\nfollow the use of the one before"`
 	Error      float64  `toml:"error" doc:"wanted probability that a count is wrong when a generation is full, 0 to 1"`
-	Threshold  uint32   `toml:"threshold" reload:"yes" doc:"count at which a message is bulk, messages"`
+	Threshold  uint32   `toml:"threshold" doc:"count at which a message is bulk, messages"`
+	NearMatch  int      `toml:"near_match" doc:"bulkhead/near bands that must agree before they speak for a message, bands"`
 }
 
 // Blocklist is the section [blocklist].
@@ -130,7 +132,6 @@ type Limits struct {
 	Rate          float64 `toml:"requests_per_second" reload:"yes" doc:"requests per second of one client address (IPv6: one /64); 0: no limit"`
 	Burst         int     `toml:"burst" reload:"yes" doc:"requests that one client may send at once before the rate applies"`
 	Loopback      bool    `toml:"limit_loopback" reload:"yes" doc:"apply the rate to loopback clients too"`
-	Clients       int     `toml:"clients" doc:"clients whose rate is remembered; the longest idle are forgotten first"`
 	Connections   int     `toml:"connections" doc:"open connections of one TCP front door"`
 	MaxSignatures int     `toml:"signatures_per_message" reload:"yes" doc:"signatures of one message in a request"`
 	MaxBatch      int     `toml:"messages_per_batch" reload:"yes" doc:"messages in one batch request"`

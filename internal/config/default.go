@@ -8,7 +8,7 @@ import "time"
 // off.
 func Default() *Config {
 	return &Config{
-		Node: Node{Durability: "always", LogLevel: "info", LogFormat: "text"},
+		Node: Node{Durability: "always", Checkpoint: Duration(15 * time.Minute), LogLevel: "info", LogFormat: "text"},
 		Listen: Listen{
 			HTTP:        "127.0.0.1:8420",
 			Razor2:      "127.0.0.1:2703",
@@ -36,12 +36,13 @@ func Default() *Config {
 			Capacity:   1_000_000,
 			Error:      1e-3,
 			Threshold:  20,
+			NearMatch:  3,
 		},
 		Blocklist: Blocklist{
 			Generation: Duration(168 * time.Hour),
 			Keep:       8,
-			Capacity:   1_000_000,
-			Error:      1e-6,
+			Capacity:   250_000,
+			Error:      1e-5,
 			Order:      "spam-first",
 		},
 		Trust: Trust{
@@ -55,7 +56,6 @@ func Default() *Config {
 		Limits: Limits{
 			Rate:          500,
 			Burst:         1000,
-			Clients:       65536,
 			Connections:   4096,
 			MaxSignatures: 1024,
 			MaxBatch:      1024,

@@ -132,6 +132,7 @@ func (cfg *Config) validate(lines map[string]int) error {
 
 func (c *checker) node(n *Node) {
 	c.oneOf("node.durability", n.Durability, "always", "relaxed")
+	c.duration("node.checkpoint", n.Checkpoint, time.Second, 24*time.Hour)
 	c.oneOf("node.log_level", n.LogLevel, "debug", "info", "warn", "error")
 	c.oneOf("node.log_format", n.LogFormat, "text", "json")
 	if len(n.Name) > 255 {
@@ -164,6 +165,7 @@ func (c *checker) books(t *Tally, b *Blocklist) {
 	c.between("tally.capacity", float64(t.Capacity), 1000, 1e10)
 	c.chance("tally.error", t.Error)
 	c.between("tally.threshold", float64(t.Threshold), 1, bulkhead.Many)
+	c.between("tally.near_match", float64(t.NearMatch), 1, 64)
 	c.duration("blocklist.generation", b.Generation, time.Minute, 366*24*time.Hour)
 	c.between("blocklist.keep", float64(b.Keep), 1, 64)
 	c.between("blocklist.capacity", float64(b.Capacity), 1000, 1e10)
@@ -183,7 +185,6 @@ func (c *checker) trust(t *Trust) {
 func (c *checker) limits(l *Limits) {
 	c.between("limits.requests_per_second", l.Rate, 0, 1e9)
 	c.between("limits.burst", float64(l.Burst), 1, 1e9)
-	c.between("limits.clients", float64(l.Clients), 16, 1<<24)
 	c.between("limits.connections", float64(l.Connections), 1, 1<<20)
 	c.between("limits.signatures_per_message", float64(l.MaxSignatures), 1, 1<<20)
 	c.between("limits.messages_per_batch", float64(l.MaxBatch), 1, 1<<20)

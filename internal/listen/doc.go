@@ -1,0 +1,24 @@
+// Package listen is the part that every front door shares: it accepts
+// connections and reads datagrams, and it bounds what any client may cost
+// before a byte of a request is looked at.
+//
+//   - [StreamServer] runs a handler for each TCP or unix-socket connection:
+//     caps on connections (in total and per client), a time limit for each
+//     request and each write, a rate limit, recovery from panics, drain.
+//   - [PacketServer] hands batches of datagrams to a handler and sends the
+//     answers, several readers on one port: rate limit per client, size limit,
+//     recovery, drain. The answer leaves from the address that was asked.
+//   - [Limiter] is the rate limit by itself, in bounded memory.
+//
+// A client is an IPv4 address or an IPv6 /64, see [ClientOf]. The package knows
+// no protocol. A front door in five lines:
+//
+//	l, err := listen.Stream(ctx, "127.0.0.1:2703")
+//	s := &listen.StreamServer{Handler: func(ctx context.Context, c *listen.Conn) { ... }}
+//	err = s.Serve(ctx, l) // until ctx ends and the connections have drained
+//
+//	conns, err := listen.Packets(ctx, ":24441", 0)
+//	p := &listen.PacketServer{}
+//	p.Handler = p.Each(answer) // func(context.Context, *listen.Packet)
+//	err = p.Serve(ctx, conns)
+package listen

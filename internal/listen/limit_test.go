@@ -1,0 +1,95 @@
+package listen
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestLimiterOracle compares the limiter with a token bucket in plain
+// arithmetic, over random clients, charges and pauses.
+func TestLimiterOracle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rnd := rand.New(rand.NewPCG(1, 2))
+		const perSecond, burst = 8, 5 // an interval of whole nanoseconds
+		l := NewLimiter(Rate{PerSecond: perSecond, Burst: burst}, nil)
+		type model struct {
+			tokens float64
+			at     time.Time
+		}
+		oracle := map[netip.Addr]*model{}
+		for step := range 20000 {
+			time.Sleep(time.Duration(rnd.IntN(3)) * time.Second / perSecond / 2)
+			addr := netip.AddrFrom4([4]byte{192, 0, 2, byte(rnd.IntN(20))})
+			n := 1 + rnd.IntN(6)
+			m := oracle[addr]
+			if m == nil {
+				m = &model{tokens: burst, at: time.Now()}
+				oracle[addr] = m
+			}
+			m.tokens = min(burst, m.tokens+time.Since(m.at).Seconds()*perSecond)
+			m.at = time.Now()
+			want := m.tokens > float64(n)-1e-6
+			if want {
+				m.tokens -= float64(n)
+			}
+			if got := l.Allow(addr, n); got != want {
+				t.Fatalf("step %d: Allow(%v, %d) = %v, want %v with %.3f tokens", step, addr, n, got, want, m.tokens)
+			}
+		}
+	})
+}
+
+func TestLimiterOff(t *testing.T) {
+	addr := netip.MustParseAddr("192.0.2.1")
+	for name, l := range map[string]*Limiter{
+		"nil":       nil,
+		"zero rate": NewLimiter(Rate{Burst: 1}, nil),
+		"negative":  NewLimiter(Rate{PerSecond: -1}, nil),
+		"exempt":    NewLimiter(Rate{PerSecond: 1e-9}, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}),
+	} {
+		for range 10 {
+			if !l.Allow(addr, 1000) {
+				t.Errorf("%s limiter refuses", name)
+			}
+		}
+	}
+	l := NewLimiter(Rate{PerSecond: 1e-9, Burst: 1}, Loopback())
+	for _, free := range []netip.Addr{{}, netip.MustParseAddr("127.0.0.9"), netip.MustParseAddr("::1"), netip.MustParseAddr("::ffff:127.0.0.1")} {
+		for range 3 {
+			if !l.Allow(free, 1) {
+				t.Errorf("%v is limited", free)
+			}
+		}
+	}
+	if !l.Allow(addr, 1) || l.Allow(addr, 1) {
+		t.Error("a burst of one is not one")
+	}
+	if l.Allow(netip.MustParseAddr("192.0.2.2"), 1<<62) {
+		t.Error("an overflowing charge was granted")
+	}
+}
+
+// TestLimiterFlood shows that forged addresses do not free a client in debt.
+func TestLimiterFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLimiter(Rate{PerSecond: 0.001, Burst: 1000}, nil)
+		debtor := netip.MustParseAddr("192.0.2.1")
+		if !l.Allow(debtor, 1000) {
+			t.Fatal("burst refused")
+		}
+		rnd := rand.New(rand.NewPCG(3, 4))
+		for range 500_000 {
+			var a [16]byte
+			for i := range 8 {
+				a[i] = byte(rnd.Uint32())
+			}
+			l.Allow(netip.AddrFrom16(a), 1)
+		}
+		if l.Allow(debtor, 1) {
+			t.Error("a flood of addresses gave the client a new bucket")
+		}
+	})
+}

@@ -1,0 +1,449 @@
+package listen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
+)
+
+// The defaults of a [PacketServer].
+const (
+	DefaultMaxPacket   = 8192
+	DefaultBatch       = 64
+	DefaultMaxDetached = 4096
+	maxReadFailures    = 1000    // in a row, after which a socket is given up
+	socketBuffer       = 4 << 20 // bytes asked of the kernel each way; it may give less
+)
+
+// A PacketServer serves datagrams, in batches. Set the fields before Serve and
+// leave them alone afterwards.
+type PacketServer struct {
+	// Handler answers a batch of 1 to Batch packets that arrived together at
+	// one socket, by appending to their Reply. It runs once at a time for each
+	// socket, and no further packets are read there meanwhile: see
+	// [Packet.Detach] for answers that take long. A panic drops the batch, is
+	// logged, and nothing else. [PacketServer.Each] makes a Handler of a function that
+	// answers one packet. The context outlives ctx of Serve by DrainTime.
+	Handler func(context.Context, []*Packet)
+	// MaxPacket is the largest datagram in bytes; larger ones are dropped. 0
+	// means DefaultMaxPacket.
+	MaxPacket int
+	// Batch is the most datagrams that are read at once; 0 means DefaultBatch.
+	Batch int
+	// Rate limits the datagrams of one client. Those above it are dropped
+	// before anything looks at them.
+	Rate Rate
+	// Exempt lists the clients that Rate does not apply to.
+	Exempt []netip.Prefix
+	// MaxDetached caps the detached packets; 0 means DefaultMaxDetached.
+	MaxDetached int
+	// DrainTime is how long detached packets may take to be answered once the
+	// context of Serve ends; 0 means DefaultDrainTime.
+	DrainTime time.Duration
+	// Log takes panics and socket errors; nil discards them.
+	Log *slog.Logger
+	// Stats counts what happened.
+	Stats PacketStats
+
+	limiter  *Limiter
+	detached atomic.Int64
+	idle     chan struct{} // signalled when detached falls to zero
+}
+
+// PacketStats are the counters of a [PacketServer]; all may be read at any time.
+type PacketStats struct {
+	Received atomic.Int64 // datagrams handed to the handler
+	Sent     atomic.Int64 // answers sent
+	Limited  atomic.Int64 // datagrams dropped because of Rate
+	Oversize atomic.Int64 // datagrams dropped because of MaxPacket
+	Unsent   atomic.Int64 // answers the kernel refused to send
+	Panics   atomic.Int64 // batches (with Each: packets) lost to a panic
+}
+
+// A Packet is one datagram and the place for its answer.
+type Packet struct {
+	// Data is the datagram. It is valid until the handler returns, or, for a
+	// detached packet, until Finish.
+	Data []byte
+	// Client is where it came from, IPv4 unmapped.
+	Client netip.AddrPort
+	// Reply is the answer; the handler appends to it and keeps no reference.
+	// Left empty, nothing is sent.
+	Reply []byte
+
+	addr  net.Addr
+	oob   []byte // control message with which the answer leaves from the address asked
+	owner *socket
+	slot  int // of the reader that this packet was read into
+	buf   []byte
+}
+
+// Each returns a Handler that calls f for one packet after the other. A panic
+// of f costs one packet.
+func (s *PacketServer) Each(f func(context.Context, *Packet)) func(context.Context, []*Packet) {
+	return func(ctx context.Context, batch []*Packet) {
+		for _, p := range batch {
+			s.one(ctx, p, f)
+		}
+	}
+}
+
+func (s *PacketServer) one(ctx context.Context, p *Packet, f func(context.Context, *Packet)) {
+	defer s.recovered(func() { p.Reply = p.Reply[:0] })
+	f(ctx, p)
+}
+
+// recovered stops a panic; call it by defer.
+func (s *PacketServer) recovered(undo func()) {
+	if r := recover(); r != nil {
+		s.Stats.Panics.Add(1)
+		s.Log.Error("handler panicked", "panic", r, "stack", string(debug.Stack()))
+		undo()
+	}
+}
+
+// Detach takes p out of its batch, so that it may be answered by another
+// goroutine after the handler has returned. Only the handler itself may call
+// it, before it hands p on; then Finish must be called once. It reports false,
+// and p stays in the batch, if MaxDetached packets are out.
+func (p *Packet) Detach() bool {
+	s := p.owner.server
+	if s.detached.Add(1) > int64(s.MaxDetached) {
+		s.release()
+		return false
+	}
+	p.owner.handed[p.slot] = true
+	return true
+}
+
+// Finish sends the reply of a detached packet, if it has one, and ends its use.
+// It does not block. The packets of one socket are sent in batches.
+func (p *Packet) Finish() {
+	// The channel has room for every packet that can be detached.
+	p.owner.finished <- p
+}
+
+func (s *PacketServer) release() {
+	if s.detached.Add(-1) == 0 {
+		select {
+		case s.idle <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Serve reads from conns (see [Packets]) until ctx ends or one of them fails,
+// waits for detached packets, closes conns and returns when everything it
+// started has ended. After the end of ctx it returns nil.
+func (s *PacketServer) Serve(ctx context.Context, conns []*net.UDPConn) error {
+	s.prepare()
+	handling, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	sockets := make([]*socket, 0, len(conns))
+	for _, c := range conns {
+		k, err := newSocket(s, c)
+		if err != nil {
+			closeAll(conns)
+			return err
+		}
+		sockets = append(sockets, k)
+	}
+	// One failed socket stops the others: half a port is worse than none.
+	reading, stopReading := context.WithCancel(ctx)
+	defer stopReading()
+	unblock := context.AfterFunc(reading, func() {
+		for _, c := range conns {
+			c.SetReadDeadline(time.Unix(1, 0))
+		}
+	})
+	defer unblock()
+
+	var readers, writers sync.WaitGroup
+	errs := make([]error, len(sockets))
+	stopWriting := make(chan struct{})
+	for i, k := range sockets {
+		readers.Go(func() {
+			defer stopReading()
+			errs[i] = k.read(reading, handling)
+		})
+		writers.Go(func() { k.writeFinished(stopWriting) })
+	}
+	readers.Wait()
+	s.awaitDetached(cancel)
+	close(stopWriting)
+	writers.Wait()
+	closeAll(conns)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return errors.Join(errs...)
+}
+
+func (s *PacketServer) prepare() {
+	s.MaxPacket = orDefault(s.MaxPacket, DefaultMaxPacket)
+	s.Batch = orDefault(s.Batch, DefaultBatch)
+	s.MaxDetached = orDefault(s.MaxDetached, DefaultMaxDetached)
+	s.DrainTime = orDefault(s.DrainTime, DefaultDrainTime)
+	s.limiter = NewLimiter(s.Rate, s.Exempt)
+	s.idle = make(chan struct{}, 1)
+	if s.Log == nil {
+		s.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
+// awaitDetached waits until no packet is out. When the time is over it ends the
+// handlers' context, and soon after gives up on packets that still are.
+func (s *PacketServer) awaitDetached(cancel context.CancelFunc) {
+	timer := time.NewTimer(s.DrainTime)
+	defer timer.Stop()
+	for expired := false; s.detached.Load() > 0; {
+		select {
+		case <-s.idle:
+		case <-timer.C:
+			if expired {
+				s.Log.Error("detached packets never finished", "packets", s.detached.Load())
+				return
+			}
+			expired = true
+			cancel()
+			timer.Reset(time.Second)
+		}
+	}
+}
+
+// batchConn is what ipv4.PacketConn and ipv6.PacketConn have in common.
+type batchConn interface {
+	ReadBatch([]ipv4.Message, int) (int, error)
+	WriteBatch([]ipv4.Message, int) (int, error)
+}
+
+// A socket is one UDP socket with its reader and its writer.
+type socket struct {
+	server   *PacketServer
+	conn     batchConn
+	control  controls
+	packets  []*Packet      // the slots of the reader
+	handed   []bool         // the slots whose packet was detached in this batch
+	in, out  []ipv4.Message // of the reader
+	finished chan *Packet
+	pool     sync.Pool
+}
+
+func newSocket(s *PacketServer, c *net.UDPConn) (*socket, error) {
+	// A burst must fit the kernel's buffer while the handler runs. The limit of
+	// the machine may be lower, which is no error.
+	_ = c.SetReadBuffer(socketBuffer)
+	_ = c.SetWriteBuffer(socketBuffer)
+	local, ok := c.LocalAddr().(*net.UDPAddr)
+	if !ok {
+		return nil, fmt.Errorf("listen: %s is not a UDP address", c.LocalAddr())
+	}
+	k := &socket{server: s, finished: make(chan *Packet, s.MaxDetached)}
+	wild := local.IP.IsUnspecified()
+	if local.IP.To4() != nil {
+		pc := ipv4.NewPacketConn(c)
+		k.conn = pc
+		if wild {
+			k.control = control4{}
+			if err := pc.SetControlMessage(ipv4.FlagDst, true); err != nil {
+				return nil, fmt.Errorf("listen: destination of IPv4 datagrams: %w", err)
+			}
+		}
+	} else {
+		pc := ipv6.NewPacketConn(c)
+		k.conn = pc
+		if wild {
+			k.control = control6{}
+			if err := pc.SetControlMessage(ipv6.FlagDst|ipv6.FlagInterface, true); err != nil {
+				return nil, fmt.Errorf("listen: destination of IPv6 datagrams: %w", err)
+			}
+		}
+	}
+	k.pool.New = func() any {
+		// One byte more than allowed tells a datagram that was cut.
+		return &Packet{owner: k, buf: make([]byte, s.MaxPacket+1)}
+	}
+	k.packets = make([]*Packet, s.Batch)
+	k.handed = make([]bool, s.Batch)
+	k.in = make([]ipv4.Message, s.Batch)
+	for i := range k.packets {
+		k.fill(i)
+		if k.control != nil {
+			k.in[i].OOB = make([]byte, k.control.size())
+		}
+	}
+	return k, nil
+}
+
+// fill puts a fresh packet into a slot of the reader.
+func (k *socket) fill(i int) {
+	p := k.pool.Get().(*Packet)
+	p.Reply, p.oob, p.slot = p.Reply[:0], nil, i
+	k.packets[i] = p
+	k.handed[i] = false
+	k.in[i].Buffers = [][]byte{p.buf}
+}
+
+// read is the reader: it returns when reading ends, or when the socket fails.
+func (k *socket) read(reading, handling context.Context) error {
+	batch := make([]*Packet, 0, len(k.in))
+	for failures := 0; ; {
+		n, err := k.conn.ReadBatch(k.in, 0)
+		if reading.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			// On some systems the ICMP answer to a reply surfaces here; that is
+			// no fault of the socket, unless it does not stop.
+			if failures++; failures > maxReadFailures || errors.Is(err, net.ErrClosed) {
+				return fmt.Errorf("listen: read: %w", err)
+			}
+			k.server.Log.Debug("datagram read failed", "err", err)
+			continue
+		}
+		failures = 0
+		batch = k.screen(batch[:0], n)
+		if len(batch) == 0 {
+			continue
+		}
+		k.handle(handling, batch)
+		k.answer(batch)
+		// A detached packet may be in the pool again by now, so that no slot but
+		// its own says that it was detached.
+		for i := range n {
+			if k.handed[i] {
+				k.fill(i)
+			}
+		}
+	}
+}
+
+// screen applies the limits to the n datagrams just read and adds those that
+// pass to batch.
+func (k *socket) screen(batch []*Packet, n int) []*Packet {
+	s := k.server
+	for i := range n {
+		m, p := &k.in[i], k.packets[i]
+		ua, ok := m.Addr.(*net.UDPAddr)
+		if !ok {
+			continue
+		}
+		ap := ua.AddrPort()
+		p.Client = netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+		if m.N > s.MaxPacket {
+			s.Stats.Oversize.Add(1)
+			continue
+		}
+		if !s.limiter.Allow(p.Client.Addr(), 1) {
+			s.Stats.Limited.Add(1)
+			continue
+		}
+		p.Data, p.Reply, p.addr, p.oob = p.buf[:m.N], p.Reply[:0], m.Addr, nil
+		if k.control != nil {
+			p.oob = k.control.reply(m.OOB[:m.NN])
+		}
+		batch = append(batch, p)
+	}
+	return batch
+}
+
+func (k *socket) handle(ctx context.Context, batch []*Packet) {
+	defer k.server.recovered(func() {
+		for _, p := range batch {
+			if !k.handed[p.slot] {
+				p.Reply = p.Reply[:0]
+			}
+		}
+	})
+	k.server.Stats.Received.Add(int64(len(batch)))
+	k.server.Handler(ctx, batch)
+}
+
+// answer sends the replies of a batch, those of detached packets excepted.
+func (k *socket) answer(batch []*Packet) {
+	k.out = k.out[:0]
+	for _, p := range batch {
+		if !k.handed[p.slot] {
+			k.out = appendReply(k.out, p)
+		}
+	}
+	k.send(k.out)
+}
+
+func appendReply(out []ipv4.Message, p *Packet) []ipv4.Message {
+	if len(p.Reply) == 0 {
+		return out
+	}
+	if len(out) < cap(out) && out[:len(out)+1][len(out)].Buffers != nil {
+		out = out[:len(out)+1] // reuses the one-element Buffers slice
+		m := &out[len(out)-1]
+		m.Buffers[0], m.OOB, m.Addr = p.Reply, p.oob, p.addr
+		return out
+	}
+	return append(out, ipv4.Message{Buffers: [][]byte{p.Reply}, OOB: p.oob, Addr: p.addr})
+}
+
+// send sends all messages. One that the kernel refuses (no route, a forged
+// source) is counted and skipped.
+func (k *socket) send(out []ipv4.Message) {
+	for len(out) > 0 {
+		n, err := k.conn.WriteBatch(out, 0)
+		if n > 0 {
+			k.server.Stats.Sent.Add(int64(n))
+			out = out[n:]
+			continue
+		}
+		if err != nil {
+			k.server.Log.Debug("answer not sent", "client", out[0].Addr.String(), "err", err)
+		}
+		k.server.Stats.Unsent.Add(1)
+		out = out[1:]
+	}
+}
+
+// writeFinished sends the answers of detached packets until stop is closed.
+func (k *socket) writeFinished(stop <-chan struct{}) {
+	batch := make([]*Packet, 0, k.server.Batch)
+	var out []ipv4.Message
+	for {
+		select {
+		case <-stop:
+			return
+		case p := <-k.finished:
+			batch = append(batch[:0], p)
+		}
+		batch = k.more(batch)
+		out = out[:0]
+		for _, p := range batch {
+			out = appendReply(out, p)
+		}
+		k.send(out)
+		for _, p := range batch {
+			k.pool.Put(p)
+			k.server.release()
+		}
+	}
+}
+
+// more adds the packets that are finished by now, up to a batch.
+func (k *socket) more(batch []*Packet) []*Packet {
+	for len(batch) < cap(batch) {
+		select {
+		case p := <-k.finished:
+			batch = append(batch, p)
+		default:
+			return batch
+		}
+	}
+	return batch
+}

@@ -1,0 +1,339 @@
+package listen
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"testing"
+	"time"
+)
+
+func echoPacket(_ context.Context, p *Packet) {
+	if bytes.HasPrefix(p.Data, []byte("panic")) {
+		panic("as asked")
+	}
+	if bytes.HasPrefix(p.Data, []byte("silence")) {
+		return
+	}
+	p.Reply = append(p.Reply, p.Data...)
+}
+
+func startPackets(t *testing.T, s *PacketServer, address string, readers int) (port uint16, stop func()) {
+	t.Helper()
+	if s.Handler == nil {
+		s.Handler = s.Each(echoPacket)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	conns, err := Packets(ctx, address, readers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, conns) }()
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Errorf("Serve = %v, want nil after the end of its context", err)
+			}
+		})
+	}
+	t.Cleanup(stop)
+	return conns[0].LocalAddr().(*net.UDPAddr).AddrPort().Port(), stop
+}
+
+// dialUDP returns a connected socket: it hears nobody but host:port.
+func dialUDP(t *testing.T, host string, port uint16) net.Conn {
+	t.Helper()
+	c, err := net.Dial("udp", net.JoinHostPort(host, fmt.Sprint(port)))
+	if err != nil {
+		t.Skipf("no route to %s: %v", host, err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	return c
+}
+
+func askUDP(t *testing.T, c net.Conn, data string) string {
+	t.Helper()
+	if _, err := c.Write([]byte(data)); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 65536)
+	n, err := c.Read(buf)
+	if err != nil {
+		t.Fatalf("answer to %.40q: %v", data, err)
+	}
+	return string(buf[:n])
+}
+
+// quiet reports that no answer comes to c's datagrams so far. A datagram sent
+// after them is answered, so they have been dealt with.
+func quiet(t *testing.T, c net.Conn) bool {
+	t.Helper()
+	return askUDP(t, c, "marker") == "marker"
+}
+
+func TestPacketsReplySource(t *testing.T) {
+	tests := []struct {
+		bind  string
+		hosts []string
+	}{
+		{"127.0.0.1:0", []string{"127.0.0.1"}},
+		{"[::1]:0", []string{"::1"}},
+		// 127.0.0.77 is not the address that the kernel would answer from.
+		{"0.0.0.0:0", []string{"127.0.0.1", "127.0.0.77"}},
+		{"[::]:0", []string{"::1"}},
+		{":0", []string{"127.0.0.1", "127.0.0.77", "::1"}},
+	}
+	for _, tt := range tests {
+		for _, readers := range []int{1, 3} {
+			t.Run(fmt.Sprintf("%s/%d", tt.bind, readers), func(t *testing.T) {
+				port, _ := startPackets(t, &PacketServer{}, tt.bind, readers)
+				for _, host := range tt.hosts {
+					for i := range 5 {
+						c := dialUDP(t, host, port)
+						if got, want := askUDP(t, c, fmt.Sprint("hello", i)), fmt.Sprint("hello", i); got != want {
+							t.Errorf("%s answered %q, want %q", host, got, want)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestPacketsPortInUse(t *testing.T) {
+	conns, err := Packets(t.Context(), "127.0.0.1:0", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeAll(conns)
+	again, err := Packets(t.Context(), conns[0].LocalAddr().String(), 2)
+	if err == nil {
+		closeAll(again)
+		t.Error("a second server shares the port of the first")
+	}
+	for _, bad := range []string{"", "127.0.0.1", "127.0.0.1:http2703", "127.0.0.1:70000"} {
+		if conns, err := Packets(t.Context(), bad, 1); err == nil {
+			closeAll(conns)
+			t.Errorf("Packets(%q) succeeded", bad)
+		}
+	}
+}
+
+func TestPacketLargest(t *testing.T) {
+	s := &PacketServer{MaxPacket: 100}
+	port, _ := startPackets(t, s, "127.0.0.1:0", 1)
+	c := dialUDP(t, "127.0.0.1", port)
+	if got := askUDP(t, c, string(make([]byte, 100))); len(got) != 100 {
+		t.Errorf("largest datagram: answer of %d bytes", len(got))
+	}
+	c.Write(make([]byte, 101))
+	c.Write(nil) // reaches the handler; an empty answer is none
+	if !quiet(t, c) {
+		t.Error("answer to a datagram above MaxPacket")
+	}
+	if got := s.Stats.Oversize.Load(); got != 1 {
+		t.Errorf("Stats.Oversize = %d, want 1", got)
+	}
+}
+
+func TestPacketRate(t *testing.T) {
+	s := &PacketServer{MaxPacket: 100, Rate: Rate{PerSecond: 1e-6, Burst: 3}}
+	port, stop := startPackets(t, s, "127.0.0.1:0", 1)
+	c := dialUDP(t, "127.0.0.1", port)
+	other := dialUDP(t, "127.0.0.1", port) // the same client to the limiter
+	c.Write(make([]byte, 101))             // dropped before it is charged
+	for range 3 {
+		askUDP(t, c, "x")
+	}
+	for range 10 {
+		other.Write([]byte("x"))
+	}
+	for s.Stats.Limited.Load() < 10 {
+		time.Sleep(time.Millisecond)
+	}
+	stop()
+	if got := s.Stats.Received.Load(); got != 3 {
+		t.Errorf("Stats.Received = %d, want 3", got)
+	}
+	if got := s.Stats.Oversize.Load(); got != 1 {
+		t.Errorf("Stats.Oversize = %d, want 1", got)
+	}
+}
+
+func TestPacketSilenceAndPanic(t *testing.T) {
+	s := &PacketServer{}
+	port, _ := startPackets(t, s, "127.0.0.1:0", 1)
+	c := dialUDP(t, "127.0.0.1", port)
+	for range 10 {
+		c.Write([]byte("silence"))
+		c.Write([]byte("panic"))
+		if !quiet(t, c) {
+			t.Error("answer to a datagram that has none")
+		}
+	}
+	if got := s.Stats.Panics.Load(); got != 10 {
+		t.Errorf("Stats.Panics = %d, want 10", got)
+	}
+	if got := s.Stats.Sent.Load(); got != 10 {
+		t.Errorf("Stats.Sent = %d, want 10", got)
+	}
+}
+
+func TestPacketBatchPanic(t *testing.T) {
+	s := &PacketServer{}
+	s.Handler = func(ctx context.Context, batch []*Packet) {
+		for _, p := range batch {
+			echoPacket(ctx, p)
+		}
+	}
+	port, _ := startPackets(t, s, "127.0.0.1:0", 1)
+	c := dialUDP(t, "127.0.0.1", port)
+	for i := range 10 {
+		c.Write([]byte("panic"))
+		for s.Stats.Panics.Load() == int64(i) {
+			time.Sleep(time.Millisecond)
+		}
+		if !quiet(t, c) {
+			t.Error("answer after a panic")
+		}
+	}
+}
+
+func TestPacketDetach(t *testing.T) {
+	s := &PacketServer{Batch: 4, MaxDetached: 50}
+	var workers sync.WaitGroup
+	var refused sync.Map
+	s.Handler = s.Each(func(_ context.Context, p *Packet) {
+		if !p.Detach() {
+			refused.Store(string(p.Data), true)
+			p.Reply = append(p.Reply, p.Data...)
+			return
+		}
+		workers.Go(func() {
+			time.Sleep(time.Millisecond)
+			p.Reply = append(p.Reply, p.Data...)
+			p.Finish()
+		})
+	})
+	port, stop := startPackets(t, s, "127.0.0.1:0", 2)
+	var clients sync.WaitGroup
+	for i := range 8 {
+		c := dialUDP(t, "127.0.0.1", port)
+		clients.Go(func() {
+			for j := range 20 {
+				// Twenty requests in flight, answered in any order, each once.
+				const flight = 20
+				want := make(map[string]bool, flight)
+				for f := range flight {
+					m := fmt.Sprintf("%d.%d.%d", i, j, f)
+					want[m] = true
+					c.Write([]byte(m))
+				}
+				buf := make([]byte, 100)
+				for range flight {
+					n, err := c.Read(buf)
+					if err != nil {
+						t.Errorf("client %d round %d: %v, %d answers missing", i, j, err, len(want))
+						return
+					}
+					if !want[string(buf[:n])] {
+						t.Errorf("client %d round %d: stray or repeated answer %q", i, j, buf[:n])
+					}
+					delete(want, string(buf[:n]))
+				}
+			}
+		})
+	}
+	clients.Wait()
+	stop()
+	workers.Wait()
+	if got := s.detached.Load(); got != 0 {
+		t.Errorf("%d packets still detached", got)
+	}
+}
+
+func TestPacketDrain(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	s := &PacketServer{}
+	var workers sync.WaitGroup
+	s.Handler = s.Each(func(ctx context.Context, p *Packet) {
+		p.Detach()
+		workers.Go(func() {
+			close(entered)
+			<-leave
+			if ctx.Err() != nil {
+				t.Error("context ended before the drain")
+			}
+			p.Reply = append(p.Reply, "late"...)
+			p.Finish()
+		})
+	})
+	port, stop := startPackets(t, s, "127.0.0.1:0", 1)
+	c := dialUDP(t, "127.0.0.1", port)
+	c.Write([]byte("x"))
+	<-entered
+	stopped := make(chan struct{})
+	go func() { stop(); close(stopped) }()
+	select {
+	case <-stopped:
+		t.Fatal("Serve returned while a packet was detached")
+	case <-time.After(20 * time.Millisecond):
+	}
+	close(leave)
+	buf := make([]byte, 10)
+	if n, err := c.Read(buf); err != nil || string(buf[:n]) != "late" {
+		t.Errorf("answer after the drain began: %q, %v", buf[:n], err)
+	}
+	<-stopped
+	workers.Wait()
+}
+
+func TestPacketDrainGivesUp(t *testing.T) {
+	entered := make(chan *Packet, 1)
+	s := &PacketServer{DrainTime: time.Millisecond}
+	s.Handler = s.Each(func(ctx context.Context, p *Packet) { p.Detach(); entered <- p })
+	port, stop := startPackets(t, s, "127.0.0.1:0", 1)
+	dialUDP(t, "127.0.0.1", port).Write([]byte("x"))
+	p := <-entered
+	stop()
+	p.Finish() // too late, but harmless
+}
+
+func TestPacketServeFails(t *testing.T) {
+	conns, err := Packets(t.Context(), "127.0.0.1:0", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conns[1].Close()
+	s := &PacketServer{}
+	s.Handler = s.Each(echoPacket)
+	if err := s.Serve(t.Context(), conns); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Serve with a closed socket = %v, want its error", err)
+	}
+}
+
+func TestClientOf(t *testing.T) {
+	tests := []struct{ in, want string }{
+		{"192.0.2.7", "192.0.2.7"},
+		{"::ffff:192.0.2.7", "192.0.2.7"},
+		{"2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"},
+		{"fe80::1%lo", "fe80::"},
+	}
+	for _, tt := range tests {
+		if got := ClientOf(netip.MustParseAddr(tt.in)); got != netip.MustParseAddr(tt.want) {
+			t.Errorf("ClientOf(%s) = %v, want %s", tt.in, got, tt.want)
+		}
+	}
+	if got := ClientOf(netip.Addr{}); got.IsValid() {
+		t.Errorf("ClientOf(zero) = %v", got)
+	}
+}

@@ -1,0 +1,22 @@
+package listen
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// canSharePort says that several sockets may receive on one port, with each
+// client always served by the same one.
+const canSharePort = true
+
+func sharePort(_, _ string, c syscall.RawConn) error {
+	var optErr error
+	err := c.Control(func(fd uintptr) {
+		optErr = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+	})
+	if err != nil {
+		return err
+	}
+	return optErr
+}

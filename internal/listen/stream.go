@@ -1,0 +1,282 @@
+package listen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The defaults of a [StreamServer].
+const (
+	DefaultMaxConns      = 4096
+	DefaultConnsPerIP    = 256
+	DefaultRequestTime   = 60 * time.Second
+	DefaultWriteTime     = 15 * time.Second
+	DefaultDrainTime     = 10 * time.Second
+	maxAcceptPause       = time.Second
+	acceptPauseFirstStep = 5 * time.Millisecond
+)
+
+// A StreamServer serves connections, one goroutine each. Set the fields before
+// Serve and leave them alone afterwards.
+type StreamServer struct {
+	// Handler serves one connection and returns when it is done; the server
+	// then closes it. Its context outlives the start of a drain, so that a
+	// request which was read is still answered, and ends when the drain does. A
+	// panic ends the connection, is logged, and nothing else.
+	Handler func(context.Context, *Conn)
+	// MaxConns caps the open connections; 0 means DefaultMaxConns. A client
+	// above a cap is disconnected without a word.
+	MaxConns int
+	// MaxConnsPerClient caps those of one client; 0 means DefaultConnsPerIP,
+	// below 0 means no cap. Clients of a unix socket are not told apart.
+	MaxConnsPerClient int
+	// ConnRate limits how often one client may connect.
+	ConnRate Rate
+	// RequestRate is what [Conn.Allow] charges to.
+	RequestRate Rate
+	// Exempt lists the clients that the two rates do not apply to. The caps do.
+	Exempt []netip.Prefix
+	// RequestTime is how long a client may take from [Conn.Await] until its
+	// request has been read, idle time included; 0 means DefaultRequestTime.
+	RequestTime time.Duration
+	// WriteTime is how long one write may take; 0 means DefaultWriteTime.
+	WriteTime time.Duration
+	// DrainTime is how long the connections have to finish the request they are
+	// in, once the context of Serve ends; 0 means DefaultDrainTime.
+	DrainTime time.Duration
+	// Log takes panics and accept errors; nil discards them.
+	Log *slog.Logger
+	// Stats counts what happened.
+	Stats StreamStats
+
+	requests *Limiter
+	accepts  *Limiter
+	mu       sync.Mutex
+	open     map[*Conn]struct{}
+	clients  map[netip.Addr]int
+	draining bool
+}
+
+// StreamStats are the counters of a [StreamServer]; all may be read at any time.
+type StreamStats struct {
+	Accepted atomic.Int64 // connections handed to the handler
+	Refused  atomic.Int64 // connections closed at once: a cap or the rate
+	Limited  atomic.Int64 // calls of Conn.Allow that said no
+	Panics   atomic.Int64 // handlers that panicked
+	Open     atomic.Int64 // connections open now
+}
+
+// Serve accepts connections on l until ctx ends or l fails, then closes l, lets
+// the open connections finish and returns when all handlers have returned. After
+// the end of ctx it returns nil. One server may serve several listeners at once,
+// under common caps, as long as all of them end with the same context.
+func (s *StreamServer) Serve(ctx context.Context, l net.Listener) error {
+	s.prepare()
+	// Handlers finish their request after ctx ends; only the drain's end stops them.
+	handling, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+
+	var handlers sync.WaitGroup
+	err := s.accept(ctx, handling, l, &handlers)
+	l.Close()
+	s.drain(&handlers, cancel)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (s *StreamServer) prepare() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open != nil {
+		return
+	}
+	s.open = make(map[*Conn]struct{})
+	s.clients = make(map[netip.Addr]int)
+	s.requests = NewLimiter(s.RequestRate, s.Exempt)
+	s.accepts = NewLimiter(s.ConnRate, s.Exempt)
+	s.MaxConns = orDefault(s.MaxConns, DefaultMaxConns)
+	s.MaxConnsPerClient = orDefault(s.MaxConnsPerClient, DefaultConnsPerIP)
+	s.RequestTime = orDefault(s.RequestTime, DefaultRequestTime)
+	s.WriteTime = orDefault(s.WriteTime, DefaultWriteTime)
+	s.DrainTime = orDefault(s.DrainTime, DefaultDrainTime)
+	if s.Log == nil {
+		s.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
+func orDefault[T int | time.Duration](v, def T) T {
+	if v == 0 {
+		return def
+	}
+	return v
+}
+
+func (s *StreamServer) accept(ctx, handling context.Context, l net.Listener, handlers *sync.WaitGroup) error {
+	pause := acceptPauseFirstStep
+	for {
+		nc, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return fmt.Errorf("listen: accept: %w", err)
+			}
+			// Out of descriptors, or the client was gone again: neither is for good.
+			s.Log.Warn("accept failed", "addr", l.Addr().String(), "err", err, "pause", pause)
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+			}
+			pause = min(2*pause, maxAcceptPause)
+			continue
+		}
+		pause = acceptPauseFirstStep
+		c := &Conn{Conn: nc, server: s, addr: addrOf(nc.RemoteAddr())}
+		if !s.admit(c) {
+			s.Stats.Refused.Add(1)
+			nc.Close()
+			continue
+		}
+		handlers.Go(func() { s.handle(handling, c) })
+	}
+}
+
+// admit enters c into the books, unless a cap or the rate forbids it.
+func (s *StreamServer) admit(c *Conn) bool {
+	if !s.accepts.Allow(c.addr, 1) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	client := ClientOf(c.addr)
+	perClient := s.MaxConnsPerClient > 0 && client.IsValid()
+	if s.draining || len(s.open) >= s.MaxConns || perClient && s.clients[client] >= s.MaxConnsPerClient {
+		return false
+	}
+	s.open[c] = struct{}{}
+	s.clients[client]++
+	s.Stats.Accepted.Add(1)
+	s.Stats.Open.Add(1)
+	return true
+}
+
+func (s *StreamServer) release(c *Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, c)
+	client := ClientOf(c.addr)
+	if s.clients[client]--; s.clients[client] <= 0 {
+		delete(s.clients, client)
+	}
+	s.Stats.Open.Add(-1)
+}
+
+func (s *StreamServer) handle(ctx context.Context, c *Conn) {
+	defer s.release(c)
+	defer c.Conn.Close()
+	defer func() {
+		if p := recover(); p != nil {
+			s.Stats.Panics.Add(1)
+			s.Log.Error("handler panicked", "client", c.addr, "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	c.Await()
+	s.Handler(ctx, c)
+}
+
+// drain wakes the connections that wait for a request, waits for those that are
+// in one, and cuts off what is left when the time is over.
+func (s *StreamServer) drain(handlers *sync.WaitGroup, cancel context.CancelFunc) {
+	s.mu.Lock()
+	s.draining = true
+	for c := range s.open {
+		c.interrupt()
+	}
+	s.mu.Unlock()
+
+	done := make(chan struct{})
+	go func() { handlers.Wait(); close(done) }()
+	timer := time.NewTimer(s.DrainTime)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return
+	case <-timer.C:
+	}
+	cancel()
+	s.mu.Lock()
+	for c := range s.open {
+		c.Conn.Close()
+	}
+	s.mu.Unlock()
+	<-done
+}
+
+// A Conn is one client's connection. Its methods are for the handler's
+// goroutine alone.
+type Conn struct {
+	net.Conn
+	server *StreamServer
+	addr   netip.Addr
+
+	mu       sync.Mutex // guards the read deadline against a drain
+	draining bool
+}
+
+// Client returns the client's address, IPv4 unmapped; the zero Addr for a unix
+// socket.
+func (c *Conn) Client() netip.Addr { return c.addr }
+
+// Await starts the time limit of the next request: reads fail with a timeout
+// when it is over. The server has called it once before the handler starts.
+// While the server drains, reads fail at once.
+func (c *Conn) Await() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.draining {
+		return
+	}
+	// An error means that the connection is gone, which the next read says too.
+	_ = c.Conn.SetReadDeadline(time.Now().Add(c.server.RequestTime))
+}
+
+func (c *Conn) interrupt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.draining = true
+	_ = c.Conn.SetReadDeadline(time.Unix(1, 0))
+}
+
+// Draining reports whether the server is about to stop, so that the handler
+// should not wait for another request.
+func (c *Conn) Draining() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.draining
+}
+
+// Allow charges n requests to the client and reports whether RequestRate grants
+// them. What a refusal looks like is the protocol's business.
+func (c *Conn) Allow(n int) bool {
+	if c.server.requests.Allow(c.addr, n) {
+		return true
+	}
+	c.server.Stats.Limited.Add(1)
+	return false
+}
+
+// Write writes p whole, within WriteTime, or fails.
+func (c *Conn) Write(p []byte) (int, error) {
+	_ = c.Conn.SetWriteDeadline(time.Now().Add(c.server.WriteTime))
+	return c.Conn.Write(p)
+}

@@ -1,0 +1,319 @@
+package listen
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// echo answers every line with itself, until the connection or the drain ends.
+func echo(_ context.Context, c *Conn) {
+	r := bufio.NewReader(c)
+	for {
+		c.Await()
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return
+		}
+		if line == "panic\n" {
+			panic("as asked")
+		}
+		if !c.Allow(1) {
+			line = "limited\n"
+		}
+		if _, err := c.Write([]byte(line)); err != nil {
+			return
+		}
+	}
+}
+
+// start serves s on loopback or address until the test ends.
+func start(t *testing.T, s *StreamServer, address string) (addr net.Addr, stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	l, err := Stream(ctx, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, l) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Serve = %v, want nil after the end of its context", err)
+		}
+	}
+	t.Cleanup(stop)
+	return l.Addr(), stop
+}
+
+func dial(t *testing.T, addr net.Addr) net.Conn {
+	t.Helper()
+	c, err := net.Dial(addr.Network(), addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	return c
+}
+
+func ask(t *testing.T, c net.Conn, line string) string {
+	t.Helper()
+	if _, err := io.WriteString(c, line+"\n"); err != nil {
+		t.Fatalf("write %q: %v", line, err)
+	}
+	got, err := bufio.NewReader(c).ReadString('\n')
+	if err != nil {
+		t.Fatalf("answer to %q: %v", line, err)
+	}
+	return strings.TrimSuffix(got, "\n")
+}
+
+// closedByServer reports whether the server hangs up without a word.
+func closedByServer(c net.Conn) bool {
+	n, err := c.Read(make([]byte, 1))
+	return n == 0 && err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+func TestStreamEcho(t *testing.T) {
+	for _, address := range []string{"127.0.0.1:0", "[::1]:0", ":0", "unix:" + filepath.Join(t.TempDir(), "s")} {
+		t.Run(address, func(t *testing.T) {
+			clients := make(chan netip.Addr, 1)
+			s := &StreamServer{Handler: func(ctx context.Context, c *Conn) { clients <- c.Client(); echo(ctx, c) }}
+			addr, _ := start(t, s, address)
+			if got := ask(t, dial(t, addr), "hello"); got != "hello" {
+				t.Errorf("answer %q, want hello", got)
+			}
+			client := <-clients
+			if isUnix := addr.Network() == "unix"; client.IsValid() == isUnix || !isUnix && !client.IsLoopback() {
+				t.Errorf("client %v on %v", client, addr)
+			}
+		})
+	}
+}
+
+func TestStreamStaleSocket(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	if _, err := Stream(t.Context(), "unix:"+path); err == nil {
+		t.Error("the socket of a live server was taken over")
+	}
+	l.Close()
+	l2, err := Stream(t.Context(), "unix:"+path)
+	if err != nil {
+		t.Fatalf("stale socket not replaced: %v", err)
+	}
+	l2.Close()
+	file := filepath.Join(dir, "f")
+	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Stream(t.Context(), "unix:"+file); err == nil {
+		t.Error("a plain file was replaced by a socket")
+	}
+	if b, err := os.ReadFile(file); err != nil || string(b) != "precious" {
+		t.Errorf("plain file now %q, %v", b, err)
+	}
+}
+
+func TestStreamCaps(t *testing.T) {
+	tests := []struct {
+		name   string
+		server StreamServer
+		admits int
+	}{
+		{"total", StreamServer{MaxConns: 3}, 3},
+		{"per client", StreamServer{MaxConnsPerClient: 2}, 2},
+		{"per client beats total", StreamServer{MaxConns: 3, MaxConnsPerClient: 1}, 1},
+		{"connection rate", StreamServer{ConnRate: Rate{PerSecond: 1e-6, Burst: 4}}, 4},
+	}
+	for i := range tests {
+		tt := &tests[i]
+		t.Run(tt.name, func(t *testing.T) {
+			s := &tt.server
+			s.Handler = echo
+			addr, _ := start(t, s, "127.0.0.1:0")
+			for range tt.admits {
+				if got := ask(t, dial(t, addr), "x"); got != "x" {
+					t.Fatalf("answer %q, want x", got)
+				}
+			}
+			if !closedByServer(dial(t, addr)) {
+				t.Errorf("connection %d was admitted", tt.admits+1)
+			}
+			if got := s.Stats.Refused.Load(); got != 1 {
+				t.Errorf("Stats.Refused = %d, want 1", got)
+			}
+		})
+	}
+}
+
+func TestStreamCapIsGivenBack(t *testing.T) {
+	s := &StreamServer{MaxConns: 1, Handler: echo}
+	addr, _ := start(t, s, "127.0.0.1:0")
+	for range 20 {
+		c := dial(t, addr)
+		if got := ask(t, c, "x"); got != "x" {
+			t.Fatalf("answer %q", got)
+		}
+		c.Close()
+		for s.Stats.Open.Load() > 0 {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+func TestStreamRequestRate(t *testing.T) {
+	s := &StreamServer{Handler: echo, RequestRate: Rate{PerSecond: 1e-6, Burst: 2}}
+	addr, _ := start(t, s, "127.0.0.1:0")
+	c := dial(t, addr)
+	for i, want := range []string{"x", "x", "limited"} {
+		if got := ask(t, c, "x"); got != want {
+			t.Errorf("answer %d = %q, want %q", i, got, want)
+		}
+	}
+	exempt := &StreamServer{Handler: echo, RequestRate: Rate{PerSecond: 1e-6}, Exempt: Loopback()}
+	addr, _ = start(t, exempt, "127.0.0.1:0")
+	c = dial(t, addr)
+	for range 5 {
+		if got := ask(t, c, "x"); got != "x" {
+			t.Errorf("exempt client: answer %q", got)
+		}
+	}
+}
+
+func TestStreamSlowClient(t *testing.T) {
+	s := &StreamServer{Handler: echo, RequestTime: 50 * time.Millisecond}
+	addr, _ := start(t, s, "127.0.0.1:0")
+	c := dial(t, addr)
+	// A byte now and then does not extend the time of a request.
+	go func() {
+		for range 100 {
+			if _, err := io.WriteString(c, "x"); err != nil {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	if !closedByServer(c) {
+		t.Error("the server waits for a request longer than RequestTime")
+	}
+}
+
+func TestStreamReaderThatNeverReads(t *testing.T) {
+	ended := make(chan error, 1)
+	s := &StreamServer{WriteTime: 50 * time.Millisecond, Handler: func(_ context.Context, c *Conn) {
+		for {
+			if _, err := c.Write(make([]byte, 1<<20)); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}}
+	addr, _ := start(t, s, "127.0.0.1:0")
+	dial(t, addr)
+	if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("write to a client that never reads: %v, want a timeout", err)
+	}
+}
+
+func TestStreamPanic(t *testing.T) {
+	s := &StreamServer{Handler: echo}
+	addr, _ := start(t, s, "127.0.0.1:0")
+	bystander := dial(t, addr)
+	if got := ask(t, bystander, "x"); got != "x" {
+		t.Fatalf("answer %q", got)
+	}
+	c := dial(t, addr)
+	if _, err := io.WriteString(c, "panic\n"); err != nil {
+		t.Fatal(err)
+	}
+	if !closedByServer(c) {
+		t.Error("connection survived its handler's panic")
+	}
+	if got := ask(t, bystander, "y"); got != "y" {
+		t.Errorf("bystander got %q", got)
+	}
+	if got := s.Stats.Panics.Load(); got != 1 {
+		t.Errorf("Stats.Panics = %d, want 1", got)
+	}
+}
+
+func TestStreamDrain(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	s := &StreamServer{Handler: func(ctx context.Context, c *Conn) {
+		if _, err := bufio.NewReader(c).ReadString('\n'); err != nil {
+			return
+		}
+		close(entered)
+		<-leave
+		if err := ctx.Err(); err != nil {
+			t.Errorf("handler's context ended before the drain: %v", err)
+		}
+		io.WriteString(c, "done\n")
+	}}
+	addr, stop := start(t, s, "127.0.0.1:0")
+	idle, busy := dial(t, addr), dial(t, addr)
+	io.WriteString(busy, "work\n")
+	<-entered
+	stopped := make(chan struct{})
+	go func() { stop(); close(stopped) }()
+	if !closedByServer(idle) {
+		t.Error("idle connection kept open by a drain")
+	}
+	select {
+	case <-stopped:
+		t.Error("Serve returned while a request was in work")
+	default:
+	}
+	close(leave)
+	if got, err := bufio.NewReader(busy).ReadString('\n'); err != nil || got != "done\n" {
+		t.Errorf("answer of the request in work: %q, %v", got, err)
+	}
+	<-stopped
+	if _, err := net.Dial("tcp", addr.String()); err == nil {
+		t.Error("still accepts after Serve returned")
+	}
+}
+
+func TestStreamDrainEnds(t *testing.T) {
+	entered := make(chan struct{})
+	s := &StreamServer{DrainTime: 20 * time.Millisecond, Handler: func(ctx context.Context, c *Conn) {
+		close(entered)
+		<-ctx.Done() // never answers by itself
+	}}
+	addr, stop := start(t, s, "127.0.0.1:0")
+	dial(t, addr)
+	<-entered
+	stop()
+}
+
+func TestStreamServeFails(t *testing.T) {
+	l, err := Stream(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if err := (&StreamServer{Handler: echo}).Serve(t.Context(), l); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Serve on a closed listener = %v", err)
+	}
+}

@@ -1,0 +1,135 @@
+package signature
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"hash"
+	"strings"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"golang.org/x/text/unicode/norm"
+)
+
+// The floor of bulkhead/exact: a text below it has no signature.
+const (
+	exactMinWords   = 8  // different words of the skeleton, quoted text included
+	exactMinLetters = 32 // total bytes of the different words
+)
+
+// The floor of the attachments of a message without words.
+const (
+	exactMinData  = 4 << 10 // bytes
+	exactMinBytes = 32      // different byte values
+)
+
+// exactSum returns the sum of the bulkhead/exact signature of m, or nil when
+// the body is below the floor.
+//
+// The sum is the SHA-256 hash of the canonical text: the text parts in their
+// order, HTML as its source, each one as UTF-8 in normalisation form C, without
+// NUL bytes, each line without trailing white space and ended by one line feed,
+// without empty lines at the begin and end, and followed by one NUL byte. It
+// does not depend on transfer encoding, charset, line ends, boundaries or
+// headers. Parts that are not text do not enter, since senders vary them.
+//
+// A message whose text has no words at all, and no footer either (an image or
+// a document and nothing else), is known by its canonical text followed by the
+// content of every other part, if that content is large and varied enough.
+func (m *Message) exactSum(s *skeleton) []byte {
+	h := sha256.New()
+	switch {
+	case exactFloor(s):
+		m.hashText(h)
+	case len(s.words)+len(s.quoted) == 0 && !s.footer && m.dataFloor():
+		h.Write([]byte("data\x00"))
+		m.hashText(h)
+		for i := range m.Parts {
+			if p := &m.Parts[i]; len(p.Data) > 0 {
+				sum := sha256.Sum256(p.Data)
+				h.Write(sum[:])
+			}
+		}
+	default:
+		return nil
+	}
+	return h.Sum(nil)
+}
+
+func exactFloor(s *skeleton) bool {
+	total, distinct := letters(s.words)
+	if distinct < exactMinWords || total < exactMinLetters {
+		quotedTotal, quotedDistinct := letters(s.quoted)
+		total, distinct = total+quotedTotal, distinct+quotedDistinct
+	}
+	return distinct >= exactMinWords && total >= exactMinLetters
+}
+
+// dataFloor reports whether the parts that are not text tell enough.
+func (m *Message) dataFloor() bool {
+	var seen [256]bool
+	size, distinct := 0, 0
+	for i := range m.Parts {
+		size += len(m.Parts[i].Data)
+		for _, c := range m.Parts[i].Data {
+			if !seen[c] {
+				seen[c] = true
+				distinct++
+			}
+		}
+	}
+	return size >= exactMinData && distinct >= exactMinBytes
+}
+
+func (m *Message) hashText(h hash.Hash) {
+	var line []byte
+	for i := range m.Parts {
+		if p := &m.Parts[i]; p.IsText() {
+			line = hashCanonical(h, p.Text, line)
+		}
+	}
+}
+
+// hashCanonical writes the canonical form of text to h. buf is scratch space.
+func hashCanonical(h hash.Hash, text string, buf []byte) []byte {
+	if !norm.NFC.IsNormalString(text) {
+		text = norm.NFC.String(text)
+	}
+	empty := 0
+	begun := false
+	buf = buf[:0]
+	for len(text) > 0 {
+		line := text
+		if i := strings.IndexAny(text, "\r\n"); i >= 0 {
+			line = text[:i]
+			if text[i] == '\r' && i+1 < len(text) && text[i+1] == '\n' {
+				i++
+			}
+			text = text[i+1:]
+		} else {
+			text = ""
+		}
+		line = strings.TrimRight(line, " \t\v\f\u00a0")
+		if line == "" {
+			empty++
+			continue
+		}
+		if begun {
+			buf = append(buf, bytes.Repeat([]byte("\n"), min(empty, 1<<10))...)
+		}
+		begun, empty = true, 0
+		buf = append(append(buf, line...), '\n')
+		if len(buf) > 32<<10 {
+			h.Write(buf)
+			buf = buf[:0]
+		}
+	}
+	if begun {
+		h.Write(append(buf, 0))
+	}
+	return buf
+}
+
+// exact returns the bulkhead/exact signature of m, if it has one.
+func (m *Message) exact(s *skeleton) []bulkhead.Signature {
+	return appendSignature(nil, bulkhead.Exact, m.exactSum(s))
+}

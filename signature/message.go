@@ -1,0 +1,183 @@
+package signature
+
+import (
+	"bytes"
+	"fmt"
+	"net/mail"
+	"strings"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// Limits of the reader. What lies beyond them is left out and noted as damage,
+// [MaxMessage] excepted, which refuses the message.
+const (
+	MaxMessage = 64 << 20 // bytes of one raw message
+	maxHeader  = 1 << 20  // bytes of one header block
+	maxField   = 16 << 10 // bytes of one header field
+	maxDepth   = 12       // nested multiparts and messages
+	maxParts   = 256      // parts of one message, at all depths
+	maxDamage  = 16       // entries of Message.Damage
+)
+
+// A Message is one mail as its recipient would read it. Its strings and slices
+// may share memory with the raw message. It may be read concurrently.
+type Message struct {
+	// Raw is the message without a leading mbox "From " line.
+	Raw []byte
+	// Envelope is the address of the mbox "From " line, "" if there is none.
+	Envelope string
+
+	From       string   // first address of From, "local@domain", as written
+	Sender     string   // address of Sender
+	ReturnPath string   // address of Return-Path
+	To         []string // words that name the recipients: addresses and display names of To, Cc, Delivered-To
+	ListID     string   // value of List-Id without the angle brackets
+	MessageID  string   // value of Message-ID without the angle brackets
+	Subject    string   // decoded
+	Date       string   // as written
+
+	// Parts are the leaves of the MIME tree, in order. There is always one.
+	Parts []Part
+	// Damage says what was wrong with the message, in words; nil if nothing.
+	Damage []string
+}
+
+// A Part is one leaf of a message's MIME tree.
+type Part struct {
+	// Type is the media type in lower case, for example "text/html".
+	Type string
+	// Name is the file name of an attachment, "" if it has none.
+	Name string
+	// Attachment is set when Content-Disposition says so.
+	Attachment bool
+	// HTML is set for text/html.
+	HTML bool
+	// Text is the content of a text part as UTF-8, NUL bytes removed.
+	// Line ends are as sent.
+	Text string
+	// Data is the decoded content of a part that is not text.
+	Data []byte
+
+	// alternative numbers the multipart/alternative the part belongs to, from
+	// 1; 0 means none. Parts of the same number are renderings of one text.
+	alternative int
+	// branch tells the renderings of one alternative apart, in their order.
+	branch int
+	// embedded is set below a message/rfc822 part.
+	embedded bool
+}
+
+// IsText reports whether Text holds the content.
+func (p *Part) IsText() bool { return strings.HasPrefix(p.Type, "text/") }
+
+// ReadMessage reads raw. It fails only when raw is empty (the error wraps
+// [bulkhead.ErrMalformed]) or longer than [MaxMessage] bytes (it wraps
+// [bulkhead.ErrOverLimit]). It keeps raw, which must not change afterwards.
+// Memory is at most a small multiple of len(raw), time is linear in it.
+func ReadMessage(raw []byte) (*Message, error) {
+	if len(raw) == 0 {
+		return nil, fmt.Errorf("signature: %w: empty message", bulkhead.ErrMalformed)
+	}
+	if len(raw) > MaxMessage {
+		return nil, fmt.Errorf("signature: %w: message of %d bytes, limit %d", bulkhead.ErrOverLimit, len(raw), MaxMessage)
+	}
+	m := &Message{}
+	m.Raw = m.cutFromLine(raw)
+	r := reader{m: m}
+	text := m.Raw
+	if head := text[:min(len(text), 8<<10)]; bytes.IndexByte(head, '\n') < 0 && bytes.IndexByte(head, '\r') >= 0 {
+		m.damage("lines end in lone carriage returns")
+		text = bytes.ReplaceAll(text, []byte("\r"), []byte("\n"))
+	}
+	text = bytes.TrimLeft(text, "\r\n")
+	header, body := r.header(text)
+	m.fields(header)
+	r.entity(header, body, place{})
+	return m, nil
+}
+
+// SenderAddress returns the best known sender: Envelope or Return-Path, else
+// Sender, else From; "" if there is none.
+func (m *Message) SenderAddress() string {
+	for _, address := range []string{m.ReturnPath, m.Envelope, m.Sender, m.From} {
+		if strings.Contains(address, "@") {
+			return address
+		}
+	}
+	return ""
+}
+
+// Source returns what the message says of its origin. The client's address and
+// verified DKIM domains are for the caller to add.
+func (m *Message) Source() bulkhead.Source {
+	return bulkhead.Source{Sender: m.SenderAddress(), ListID: m.ListID}
+}
+
+// cutFromLine takes off a mbox "From " line, also one that a mailbox escaped.
+func (m *Message) cutFromLine(raw []byte) []byte {
+	line, rest, ok := cutLine(raw)
+	if !ok || len(line) > maxField {
+		return raw
+	}
+	text, ok := strings.CutPrefix(strings.TrimPrefix(string(line), ">"), "From ")
+	if !ok {
+		return raw
+	}
+	m.Envelope, _, _ = strings.Cut(strings.TrimSpace(text), " ")
+	if m.Envelope == "-" || m.Envelope == "MAILER-DAEMON" {
+		m.Envelope = ""
+	}
+	return rest
+}
+
+func (m *Message) fields(h header) {
+	m.From = firstAddress(h.text("From"))
+	m.Sender = firstAddress(h.text("Sender"))
+	m.ReturnPath = firstAddress(h.get("Return-Path"))
+	m.MessageID = betweenAngles(h.get("Message-Id"))
+	m.ListID = betweenAngles(h.get("List-Id"))
+	m.Subject = h.text("Subject")
+	m.Date = h.get("Date")
+	for _, name := range []string{"To", "Cc", "Delivered-To"} {
+		if v := h.text(name); v != "" {
+			m.To = append(m.To, v)
+		}
+	}
+}
+
+func (m *Message) damage(format string, args ...any) {
+	if len(m.Damage) < maxDamage {
+		m.Damage = append(m.Damage, fmt.Sprintf(format, args...))
+	}
+}
+
+// firstAddress returns the first address of a field that may break the grammar.
+func firstAddress(field string) string {
+	if field == "" {
+		return ""
+	}
+	if list, err := mail.ParseAddressList(field); err == nil && len(list) > 0 {
+		return list[0].Address
+	}
+	if inner := betweenAngles(field); inner != strings.TrimSpace(field) {
+		return inner
+	}
+	for _, word := range strings.FieldsFunc(field, func(r rune) bool { return r <= ' ' || strings.ContainsRune(",;()\"", r) }) {
+		if strings.Contains(word, "@") {
+			return strings.Trim(word, "<>")
+		}
+	}
+	return ""
+}
+
+// betweenAngles returns what stands between the last < and the > that follows,
+// or the whole trimmed field if there is none.
+func betweenAngles(field string) string {
+	if i := strings.LastIndexByte(field, '<'); i >= 0 {
+		if j := strings.IndexByte(field[i:], '>'); j > 0 {
+			return strings.TrimSpace(field[i+1 : i+j])
+		}
+	}
+	return strings.TrimSpace(field)
+}

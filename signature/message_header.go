@@ -1,0 +1,188 @@
+package signature
+
+import (
+	"bufio"
+	"bytes"
+	"mime"
+	"regexp"
+	"strings"
+
+	gomessage "github.com/emersion/go-message"
+	"github.com/emersion/go-message/textproto"
+)
+
+// A header holds the fields of one entity that the reader has a use for.
+type header struct {
+	fields gomessage.Header
+}
+
+// wanted lists the fields that are read, in canonical form.
+var wanted = map[string]bool{
+	"From": true, "Sender": true, "Return-Path": true, "To": true, "Cc": true, "Delivered-To": true,
+	"List-Id": true, "Message-Id": true, "Subject": true, "Date": true,
+	"Content-Type": true, "Content-Transfer-Encoding": true, "Content-Disposition": true,
+}
+
+// header cuts raw into the header that go-message can read and the body. Lines
+// that are no header fields are skipped if more fields follow, and otherwise
+// begin the body, as mail systems read a message whose empty line is missing.
+func (r *reader) header(raw []byte) (header, []byte) {
+	var clean []byte
+	keep := false
+	rest, body := raw, []byte(nil)
+	for len(rest) > 0 {
+		line, after, _ := cutLine(rest)
+		if len(raw)-len(after) > maxHeader {
+			r.m.damage("header longer than %d bytes", maxHeader)
+			body = rest
+			break
+		}
+		if len(line) == 0 {
+			body = after
+			break
+		}
+		switch name := fieldName(line); {
+		case line[0] == ' ' || line[0] == '\t':
+			if keep {
+				clean = appendFolded(clean, line)
+			}
+		case name != nil:
+			if keep = wanted[textprotoKey(name)]; keep {
+				clean = append(clean, '\r', '\n')
+				clean = append(clean, name...)
+				clean = append(clean, ':')
+				clean = appendField(clean, line[bytes.IndexByte(line, ':')+1:])
+			}
+		case bytes.HasPrefix(line, []byte("--")) || !moreFields(after):
+			r.m.damage("no empty line between header and body")
+			return readFields(clean), rest
+		default:
+			r.m.damage("line in the header that is no field: %.40q", line)
+			keep = false
+		}
+		rest = after
+	}
+	return readFields(clean), body
+}
+
+func readFields(clean []byte) header {
+	clean = append(bytes.TrimPrefix(clean, []byte("\r\n")), "\r\n\r\n"...)
+	fields, err := textproto.ReadHeader(bufio.NewReaderSize(bytes.NewReader(clean), 512))
+	if err != nil {
+		// Every line of clean is a field, so this is out of reach; a header
+		// without fields is still the right degradation.
+		return header{}
+	}
+	return header{gomessage.Header{Header: fields}}
+}
+
+// moreFields reports whether the next line that is not folded is a field or
+// the end of the header.
+func moreFields(rest []byte) bool {
+	for range 4 {
+		line, after, ok := cutLine(rest)
+		if !ok {
+			return false
+		}
+		if len(line) > 0 && (line[0] == ' ' || line[0] == '\t') {
+			rest = after
+			continue
+		}
+		return len(line) > 0 && fieldName(line) != nil
+	}
+	return false
+}
+
+// fieldName returns the name of the field that line begins, or nil.
+func fieldName(line []byte) []byte {
+	i := bytes.IndexByte(line, ':')
+	if i < 1 || i > 256 {
+		return nil
+	}
+	name := bytes.TrimRight(line[:i], " \t")
+	for _, c := range name {
+		if c <= ' ' || c >= 0x7f {
+			return nil
+		}
+	}
+	return name
+}
+
+func textprotoKey(name []byte) string {
+	if len(name) > 32 {
+		return ""
+	}
+	key := []byte(strings.ToLower(string(name)))
+	for i := range key {
+		if (i == 0 || key[i-1] == '-') && 'a' <= key[i] && key[i] <= 'z' {
+			key[i] -= 'a' - 'A'
+		}
+	}
+	return string(key)
+}
+
+func appendField(clean, value []byte) []byte {
+	if len(value) > maxField {
+		value = value[:maxField]
+	}
+	for _, c := range value {
+		if c != 0 && c != '\r' {
+			clean = append(clean, c)
+		}
+	}
+	return clean
+}
+
+func appendFolded(clean, line []byte) []byte {
+	start := bytes.LastIndexByte(clean, '\n') + 1
+	if len(clean)-start+len(line) > maxField {
+		return clean
+	}
+	return appendField(append(clean, ' '), bytes.TrimLeft(line, " \t"))
+}
+
+func (h *header) get(name string) string { return strings.TrimSpace(h.fields.Get(name)) }
+
+// text decodes the encoded words of a field. Raw bytes that are not UTF-8 are
+// read as windows-1252.
+func (h *header) text(name string) string {
+	text, err := h.fields.Text(name)
+	if err != nil {
+		text = h.fields.Get(name)
+	}
+	return strings.TrimSpace(decodeText([]byte(text), ""))
+}
+
+// params reads a field of the form VALUE; NAME=VALUE, where the standard
+// library's strict reading fails by a lenient one. The value is in lower case.
+func (h *header) params(name string) (string, map[string]string) {
+	field := h.get(name)
+	if field == "" {
+		return "", nil
+	}
+	if value, params, err := mime.ParseMediaType(field); err == nil {
+		return value, params
+	}
+	value, rest, _ := strings.Cut(field, ";")
+	params := make(map[string]string)
+	for _, match := range looseParam.FindAllStringSubmatch(rest, 32) {
+		key := strings.ToLower(match[1])
+		if _, seen := params[key]; !seen {
+			params[key] = strings.Trim(match[2]+match[3], "'\" \t")
+		}
+	}
+	value, _, _ = strings.Cut(strings.ToLower(strings.TrimSpace(value)), " ")
+	return value, params
+}
+
+var looseParam = regexp.MustCompile(`([A-Za-z0-9*-]+)\s*=\s*(?:"([^"]*)"?|([^;\s]*))`)
+
+// cutLine returns the first line of b without its end, and what follows. ok is
+// false when b is empty.
+func cutLine(b []byte) (line, rest []byte, ok bool) {
+	i := bytes.IndexByte(b, '\n')
+	if i < 0 {
+		return bytes.TrimSuffix(b, []byte("\r")), nil, len(b) > 0
+	}
+	return bytes.TrimSuffix(b[:i], []byte("\r")), b[i+1:], true
+}

@@ -1,0 +1,212 @@
+package signature
+
+import (
+	"bytes"
+	"strings"
+)
+
+// A reader walks the MIME tree of one message and collects its leaves.
+type reader struct {
+	m            *Message
+	entities     int
+	alternatives int
+}
+
+// A place says where in the tree an entity stands.
+type place struct {
+	depth       int
+	alternative int
+	branch      int
+	embedded    bool
+	digest      bool // parts of a multipart/digest are messages unless they say otherwise
+}
+
+func (r *reader) entity(h header, body []byte, at place) {
+	if r.entities++; r.entities > maxParts {
+		if r.entities == maxParts+1 {
+			r.m.damage("more than %d parts", maxParts)
+		}
+		return
+	}
+	kind, params := h.params("Content-Type")
+	if kind == "" || !strings.Contains(kind, "/") {
+		kind = "text/plain"
+		if at.digest {
+			kind = "message/rfc822"
+		}
+	}
+	composite := strings.HasPrefix(kind, "multipart/") || kind == "message/rfc822" || kind == "message/global"
+	if composite && at.depth >= maxDepth {
+		r.m.damage("parts nested deeper than %d", maxDepth)
+		composite, kind = false, "text/plain"
+	}
+	encoding := strings.ToLower(h.get("Content-Transfer-Encoding"))
+	switch {
+	case composite && strings.HasPrefix(kind, "multipart/"):
+		if r.multipart(kind, params["boundary"], encoding, body, at) {
+			return
+		}
+		kind = "text/plain"
+	case composite:
+		at.depth++
+		at.embedded = true
+		at.digest = false
+		h, body := r.header(r.m.decodeTransfer(encoding, body))
+		r.entity(h, body, at)
+		return
+	}
+	r.leaf(h, kind, params["charset"], encoding, body, at)
+}
+
+func (r *reader) leaf(h header, kind, charset, encoding string, body []byte, at place) {
+	disposition, params := h.params("Content-Disposition")
+	part := Part{
+		Type: kind, HTML: kind == "text/html", Attachment: disposition == "attachment", Name: params["filename"],
+		alternative: at.alternative, branch: at.branch, embedded: at.embedded,
+	}
+	if part.Name == "" {
+		_, params := h.params("Content-Type")
+		part.Name = params["name"]
+	}
+	data := r.m.decodeTransfer(encoding, body)
+	if part.IsText() {
+		part.Text = decodeText(data, charset)
+	} else {
+		part.Data = data
+	}
+	r.m.Parts = append(r.m.Parts, part)
+}
+
+// multipart reads the parts of body and reports whether there were any.
+func (r *reader) multipart(kind, boundary, encoding string, body []byte, at place) bool {
+	parts, closed := splitParts(body, boundary)
+	if len(parts) == 0 {
+		// An encoding is not allowed here, and yet some senders use one.
+		if decoded := r.m.decodeTransfer(encoding, body); len(decoded) != len(body) {
+			parts, closed = splitParts(decoded, boundary)
+			body = decoded
+		}
+	}
+	if len(parts) == 0 {
+		guess := guessBoundary(body)
+		if guess == "" || guess == boundary {
+			r.m.damage("%s without its boundary %.40q", kind, boundary)
+			return false
+		}
+		r.m.damage("%s with boundary %.40q, found %.40q", kind, boundary, guess)
+		parts, closed = splitParts(body, guess)
+	}
+	if !closed {
+		r.m.damage("%s without its final boundary", kind)
+	}
+	before := len(r.m.Parts)
+	at.depth++
+	at.digest = kind == "multipart/digest"
+	if kind == "multipart/alternative" && at.alternative == 0 {
+		r.alternatives++
+		at.alternative = r.alternatives
+	}
+	fresh := kind == "multipart/alternative" && at.branch == 0
+	for i, part := range parts {
+		if fresh {
+			at.branch = i + 1
+		}
+		h, body := r.header(part)
+		r.entity(h, body, at)
+	}
+	return len(r.m.Parts) > before
+}
+
+// splitParts cuts a multipart body at its boundary lines. The parts exclude the
+// line end before each boundary. closed reports whether the final one is there.
+func splitParts(body []byte, boundary string) (parts [][]byte, closed bool) {
+	if boundary == "" {
+		return nil, false
+	}
+	mark := []byte("--" + boundary)
+	start := -1
+	for at := 0; len(parts) < maxParts; {
+		i := bytes.Index(body[at:], mark)
+		if i < 0 {
+			break
+		}
+		i += at
+		next, final, ok := boundaryLine(body, i, len(mark))
+		at = i + len(mark)
+		if !ok {
+			continue
+		}
+		if start >= 0 {
+			parts = append(parts, trimLineEnd(body[start:max(i, start)]))
+		}
+		if final {
+			return parts, true
+		}
+		start, at = next, next
+	}
+	if start >= 0 && len(parts) < maxParts {
+		parts = append(parts, body[start:])
+	}
+	return parts, false
+}
+
+// boundaryLine reports whether the boundary text of n bytes at i is a line of
+// its own, where the next line begins, and whether it is the final boundary.
+func boundaryLine(body []byte, i, n int) (next int, final, ok bool) {
+	if i > 0 && body[i-1] != '\n' && body[i-1] != '\r' {
+		return 0, false, false
+	}
+	j := i + n
+	if bytes.HasPrefix(body[j:], []byte("--")) {
+		final = true
+		j += 2
+	}
+	for j < len(body) && (body[j] == ' ' || body[j] == '\t') {
+		j++
+	}
+	switch {
+	case j == len(body):
+		return j, final, true
+	case body[j] == '\n':
+		return j + 1, final, true
+	case body[j] == '\r':
+		if j+1 < len(body) && body[j+1] == '\n' {
+			j++
+		}
+		return j + 1, final, true
+	}
+	return 0, false, false
+}
+
+func trimLineEnd(b []byte) []byte {
+	if n := len(b); n > 0 && b[n-1] == '\n' {
+		b = b[:n-1]
+	}
+	if n := len(b); n > 0 && b[n-1] == '\r' {
+		b = b[:n-1]
+	}
+	return b
+}
+
+// guessBoundary returns the boundary of a multipart body whose header lost it:
+// the first line that begins with two hyphens and is followed by a Content
+// field.
+func guessBoundary(body []byte) string {
+	rest := body
+	for range 64 {
+		line, after, ok := cutLine(rest)
+		if !ok {
+			return ""
+		}
+		rest = after
+		text, found := bytes.CutPrefix(bytes.TrimRight(line, " \t"), []byte("--"))
+		if !found || len(text) == 0 || len(text) > 200 {
+			continue
+		}
+		next, _, _ := cutLine(after)
+		if len(next) > 8 && strings.EqualFold(string(next[:8]), "content-") {
+			return string(text)
+		}
+	}
+	return ""
+}

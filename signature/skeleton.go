@@ -1,0 +1,302 @@
+package signature
+
+import (
+	"bytes"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// Limits of a skeleton.
+const (
+	maxWords     = 4096 // words of one skeleton; what follows is not looked at
+	maxWordASCII = 24   // letters of a Latin word; longer ones are tokens made by machines
+	maxWord      = 72   // letters of a word in another script (Hangul counts its jamo)
+	footerLines  = 12   // lines that a signature block or a list footer may have
+)
+
+// A skeleton is what all copies of one mailing have in common: its words,
+// folded, without what differs from recipient to recipient (addresses, links,
+// numbers, identifiers, the recipient's name) and without what unrelated
+// messages share (greeting, signature block, disclaimer, list footer).
+type skeleton struct {
+	words  []string // of the text itself
+	quoted []string // of what it quotes or forwards
+	footer bool     // something was taken for a signature, a disclaimer or a footer
+	junk   bool     // something was left out as an address, link or identifier
+}
+
+// letters returns the total length of words in bytes, counting equal words once,
+// and how many different ones there are.
+func letters(words []string) (total, distinct int) {
+	seen := make(map[string]struct{}, len(words))
+	for _, w := range words {
+		if _, ok := seen[w]; !ok {
+			seen[w] = struct{}{}
+			total += len(w)
+		}
+	}
+	return total, len(seen)
+}
+
+// A folder builds a skeleton from lines of visible text.
+type folder struct {
+	skeleton
+	recipient map[string]bool // folded words that name the recipient
+
+	quotedRest  bool     // below a reply's or forward's header: the rest is quoted
+	paragraph   []string // words of the present paragraph
+	inQuote     bool     // the paragraph is quoted
+	word        []byte   // letters of the present word
+	singles     []byte   // single letters in a row: they may spell a word
+	singleCount int
+	decomposed  []byte
+}
+
+// add folds the visible text of one part. Embedded parts count as quoted.
+func (f *folder) add(text []byte, embedded bool) {
+	if len(text) > maxVisible {
+		text = text[:maxVisible]
+	}
+	f.quotedRest = embedded
+	footerAt := -1
+	if !embedded {
+		footerAt = findFooter(text)
+	}
+	for at := 0; at < len(text) && len(f.words)+len(f.quoted) < maxWords; {
+		if at == footerAt {
+			f.footer = true
+			break
+		}
+		line, rest := nextLine(text[at:])
+		f.line(line, rest)
+		at = len(text) - len(rest)
+	}
+	f.endParagraph()
+}
+
+// nextLine cuts at LF, CRLF or a lone CR.
+func nextLine(b []byte) (line, rest []byte) {
+	i := bytes.IndexAny(b, "\r\n")
+	if i < 0 {
+		return b, nil
+	}
+	if b[i] == '\r' && i+1 < len(b) && b[i+1] == '\n' {
+		return b[:i], b[i+2:]
+	}
+	return b[:i], b[i+1:]
+}
+
+func (f *folder) line(line, rest []byte) {
+	line = bytes.TrimSpace(line)
+	quoted := f.quotedRest
+	for len(line) > 0 && line[0] == '>' {
+		quoted = true
+		line = bytes.TrimLeft(line[1:], " \t")
+	}
+	if len(line) == 0 || quoted != f.inQuote {
+		f.endParagraph()
+		f.inQuote = quoted
+	}
+	if len(line) == 0 {
+		return
+	}
+	if !quoted && beginsQuote(line, rest) {
+		f.endParagraph()
+		f.quotedRest = true
+		return
+	}
+	if !quoted && isAttribution(line, rest) {
+		return
+	}
+	if !isASCII(line) {
+		f.decomposed = norm.NFKD.Append(f.decomposed[:0], line...)
+		line = f.decomposed
+	}
+	f.fold(line)
+}
+
+// fold adds the words of one line to the paragraph, without the name that
+// follows a greeting.
+func (f *folder) fold(line []byte) {
+	start := len(f.paragraph)
+	for at := 0; at < len(line); {
+		if line[at] == ' ' || line[at] == '\t' {
+			at++
+			continue
+		}
+		chunk := line[at:]
+		if i := bytes.IndexAny(chunk, " \t"); i >= 0 {
+			chunk = chunk[:i]
+		}
+		at += len(chunk)
+		f.chunk(chunk)
+		n := len(f.paragraph) - start
+		if n > 0 && n <= 6 && greetings[f.paragraph[start]] && (at >= len(line) || endsGreeting(chunk[len(chunk)-1])) {
+			f.flushSingles()
+			f.paragraph = f.paragraph[:start]
+			start = -maxWords // only once a line
+		}
+	}
+	f.flushSingles()
+}
+
+func endsGreeting(c byte) bool { return c == ',' || c == '!' || c == ':' || c == ';' || c == '.' }
+
+// chunk adds the words of text without white space.
+func (f *folder) chunk(chunk []byte) {
+	chunk = f.cutLinks(chunk)
+	for at := 0; at < len(chunk); {
+		n := f.scanWord(chunk[at:])
+		at += n
+	}
+}
+
+// scanWord reads one word, or one rune that belongs to none, at the start of b
+// and returns how many bytes that took.
+func (f *folder) scanWord(b []byte) int {
+	f.word = f.word[:0]
+	at, letters, digits, vowels, ascii := 0, 0, 0, 0, true
+	for at < len(b) {
+		r, n := rune(b[at]), 1
+		if r >= utf8.RuneSelf {
+			r, n = utf8.DecodeRune(b[at:])
+		}
+		if to := fold(r); to != 0 {
+			if to >= 0x80 && unspaced(to) {
+				if at == 0 {
+					f.emit(string(to))
+					return n
+				}
+				break
+			}
+			letters++
+			ascii = ascii && to < 0x80
+			if isVowel(r, to) {
+				vowels++
+			}
+			f.word = utf8.AppendRune(f.word, to)
+		} else if to := leet(r); to != 0 && f.leetHere(b, at, n, r) {
+			digits++
+			if isVowel(to, to) {
+				vowels++
+			}
+			f.word = utf8.AppendRune(f.word, to)
+		} else if !joins(b, at, n, r) {
+			break
+		}
+		at += n
+	}
+	if at == 0 {
+		_, n := utf8.DecodeRune(b)
+		return n
+	}
+	f.finish(letters, digits, vowels, ascii)
+	return at
+}
+
+// leetHere reports whether the digit or symbol r at b[at:] may stand for a
+// letter: digits anywhere (finish decides on the whole word), symbols only
+// where a letter or digit follows, @ and $ also at the end of a word.
+func (f *folder) leetHere(b []byte, at, n int, r rune) bool {
+	if '0' <= r && r <= '9' {
+		return true
+	}
+	next := at+n < len(b) && isWordByte(b[at+n])
+	switch r {
+	case '@', '$':
+		return next || len(f.word) >= 2
+	}
+	return next && at > 0 && isWordByte(b[at-1])
+}
+
+// joins reports whether r, which is no letter, leaves the word whole: an
+// invisible rune, or an apostrophe between letters.
+func joins(b []byte, at, n int, r rune) bool {
+	if invisible(r) {
+		return true
+	}
+	if r == '\'' || r == '’' || r == '`' {
+		return at > 0 && at+n < len(b) && isLetterByte(b[at+n])
+	}
+	return false
+}
+
+// finish decides whether the word just read is one.
+func (f *folder) finish(letters, digits, vowels int, ascii bool) {
+	n := letters + digits
+	switch {
+	case n == 0:
+	case letters < digits || digits > 3, // a number or an identifier
+		ascii && n > maxWordASCII, n > maxWord, // a machine's token
+		ascii && n > 5 && vowels == 0: // likewise
+		f.flushSingles()
+		f.junk = true
+	case n == 1 && ascii:
+		if f.singleCount < maxWordASCII {
+			f.singles = append(f.singles, f.word...)
+		}
+		f.singleCount++
+	default:
+		f.emit(string(f.word))
+	}
+}
+
+// emit adds a word to the paragraph, unless it names the recipient.
+func (f *folder) emit(word string) {
+	f.flushSingles()
+	if f.recipient[word] {
+		return
+	}
+	f.paragraph = append(f.paragraph, word)
+}
+
+// flushSingles makes a word of three or more single letters in a row
+// ("v i a g r a", "v.i.a.g.r.a"); fewer are left out.
+func (f *folder) flushSingles() {
+	if f.singleCount >= 3 && f.singleCount <= maxWordASCII && !f.recipient[string(f.singles)] {
+		f.paragraph = append(f.paragraph, string(f.singles))
+	}
+	f.singles, f.singleCount = f.singles[:0], 0
+}
+
+func (f *folder) endParagraph() {
+	words := f.paragraph
+	f.paragraph = f.paragraph[:0]
+	switch {
+	case len(words) == 0:
+	case isTemplate(words):
+		f.footer = true
+	case f.inQuote:
+		f.quoted = append(f.quoted, words...)
+	default:
+		f.words = append(f.words, words...)
+	}
+}
+
+func isVowel(r, folded rune) bool {
+	switch folded {
+	case 'a', 'e', 'o', 'u', 'y':
+		return true
+	case 'i':
+		return r != 'l' && r != 'L'
+	}
+	return folded >= 0x80
+}
+
+func isLetterByte(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c >= 0x80
+}
+
+func isWordByte(c byte) bool { return isLetterByte(c) || '0' <= c && c <= '9' }
+
+// isSpaceText reports whether text shows nothing at all.
+func isSpaceText(text string) bool {
+	for _, r := range text {
+		if !unicode.IsSpace(r) && !invisible(r) && r != '\uFEFF' {
+			return false
+		}
+	}
+	return true
+}

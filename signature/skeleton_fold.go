@@ -1,0 +1,105 @@
+package signature
+
+import (
+	"unicode"
+)
+
+// fold maps a rune that stands for a Latin letter to that letter, in lower
+// case, and every other letter to its lower case. Runes are compatibility
+// decomposed before (full-width, mathematical, circled and accented letters
+// are plain by then). It returns 0 for a rune that is no letter.
+//
+// The letters i and l cannot be told apart from each other, from 1 and from |
+// at a glance, so all become i.
+func fold(r rune) rune {
+	if r < 0x80 {
+		return rune(asciiFold[r])
+	}
+	r = unicode.ToLower(r)
+	if to, ok := confusables[r]; ok {
+		return to
+	}
+	if unicode.IsLetter(r) {
+		return r
+	}
+	return 0
+}
+
+// asciiFold holds fold for ASCII: letters in lower case, l as i, and 0 for
+// every other byte.
+var asciiFold = func() (table [0x80]byte) {
+	for c := 'a'; c <= 'z'; c++ {
+		table[c] = byte(c)
+		table[c-'a'+'A'] = byte(c)
+	}
+	table['l'], table['L'] = 'i', 'i'
+	return table
+}()
+
+// leet returns the letter that a digit or symbol stands for within a word, or 0.
+func leet(r rune) rune {
+	switch r {
+	case '0':
+		return 'o'
+	case '1', '!', '|', '¡', 'ǃ':
+		return 'i'
+	case '3', '€', '£':
+		return 'e'
+	case '4', '@':
+		return 'a'
+	case '5', '$', '§':
+		return 's'
+	case '6', '9':
+		return 'g'
+	case '7', '+', '†':
+		return 't'
+	case '8':
+		return 'b'
+	case '2':
+		return 'z'
+	case '©', '¢':
+		return 'c'
+	case '®':
+		return 'r'
+	case '×':
+		return 'x'
+	case '¥':
+		return 'y'
+	}
+	return 0
+}
+
+// confusables lists letters (lower case) that look like Latin ones in either
+// case. A selection of the Unicode confusables (UTS #39) that covers the
+// scripts found in fonts of mail programs; what normalisation form KD resolves
+// is not repeated here.
+var confusables = map[rune]rune{
+	// Cyrillic
+	'а': 'a', 'в': 'b', 'с': 'c', 'ԁ': 'd', 'е': 'e', 'һ': 'h', 'н': 'h', 'і': 'i', 'ӏ': 'i', 'ј': 'j',
+	'к': 'k', 'м': 'm', 'о': 'o', 'р': 'p', 'ԛ': 'q', 'ѕ': 's', 'т': 't', 'ѵ': 'v', 'ԝ': 'w', 'х': 'x',
+	'у': 'y', 'ү': 'y', 'ѡ': 'w', 'ѳ': 'o', 'ё': 'e', 'ї': 'i', 'ԍ': 'g', 'ь': 'b',
+	// Greek
+	'α': 'a', 'β': 'b', 'ϲ': 'c', 'ε': 'e', 'η': 'n', 'ι': 'i', 'κ': 'k', 'μ': 'm', 'ν': 'v', 'ο': 'o',
+	'ρ': 'p', 'σ': 'o', 'τ': 't', 'υ': 'u', 'χ': 'x', 'γ': 'y', 'ζ': 'z', 'ω': 'w', 'ϳ': 'j',
+	// Armenian
+	'ա': 'w', 'գ': 'q', 'զ': 'q', 'հ': 'h', 'յ': 'j', 'ո': 'n', 'ռ': 'n', 'ս': 'u', 'ց': 'g', 'ք': 'p', 'օ': 'o', 'ղ': 'n',
+	// Latin letters that normalisation keeps
+	'ı': 'i', 'ȷ': 'j', 'ł': 'i', 'ƚ': 'i', 'ø': 'o', 'đ': 'd', 'ð': 'd', 'ħ': 'h', 'ŧ': 't', 'ɑ': 'a', 'ƅ': 'b', 'ƒ': 'f',
+	'ɡ': 'g', 'ɢ': 'g', 'ɩ': 'i', 'ɪ': 'i', 'ɫ': 'i', 'ʟ': 'i', 'ɴ': 'n', 'ɵ': 'o', 'ʀ': 'r', 'ꜱ': 's', 'ʋ': 'v', 'ʏ': 'y',
+	'ᴀ': 'a', 'ʙ': 'b', 'ᴄ': 'c', 'ᴅ': 'd', 'ᴇ': 'e', 'ꜰ': 'f', 'ʜ': 'h', 'ᴊ': 'j', 'ᴋ': 'k', 'ᴍ': 'm', 'ᴏ': 'o', 'ᴘ': 'p',
+	'ᴛ': 't', 'ᴜ': 'u', 'ᴠ': 'v', 'ᴡ': 'w', 'ᴢ': 'z', 'ǀ': 'i', 'ƽ': 's', 'ꞵ': 'b', 'ƙ': 'k', 'ɋ': 'q', 'ɾ': 'r', 'ʂ': 's', 'ⱱ': 'v',
+	// Cherokee (lower case forms)
+	'ꭺ': 'a', 'ᏼ': 'b', 'ꮯ': 'c', 'ꭰ': 'd', 'ꭼ': 'e', 'ꮐ': 'g', 'ꮋ': 'h', 'ꭻ': 'j', 'ꮶ': 'k', 'ꮮ': 'i', 'ꮇ': 'm', 'ꮲ': 'p',
+	'ꭱ': 'r', 'ꮪ': 's', 'ꭲ': 't', 'ꮩ': 'v', 'ꮃ': 'w', 'ꮓ': 'z',
+}
+
+// unspaced reports whether r belongs to a script that writes words without
+// spaces between them; each of its runes is a word of its own.
+func unspaced(r rune) bool {
+	return r >= 0x0E00 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar, unicode.Tibetan)
+}
+
+// invisible reports whether r shows nothing and may stand within a word.
+func invisible(r rune) bool {
+	return r >= 0x80 && (unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) || r == 0x115F || r == 0x3164)
+}

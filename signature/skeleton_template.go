@@ -1,0 +1,261 @@
+package signature
+
+import (
+	"bytes"
+	"strings"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// findFooter returns where the signature block or list footer of a text
+// begins, or -1. It is at most footerLines long and begins with a line that
+// says so: "-- ", or a rule of ten or more equal characters.
+func findFooter(text []byte) int {
+	end := len(bytes.TrimRight(text, " \t\r\n\u00a0"))
+	at := end
+	found := -1
+	for range footerLines + 1 {
+		start := bytes.LastIndexAny(text[:at], "\r\n") + 1
+		line := bytes.TrimRight(text[start:at], " \t")
+		if len(line) > 0 && line[0] == '>' {
+			return found
+		}
+		if string(line) == "--" || isRule(line) {
+			found = start
+		}
+		if start == 0 {
+			return found
+		}
+		at = start - 1
+		if at > 0 && text[at] == '\n' && text[at-1] == '\r' {
+			at--
+		}
+	}
+	return found
+}
+
+// isRule reports whether line consists of ten or more of the same character.
+func isRule(line []byte) bool {
+	if len(line) < 10 || strings.IndexByte("_-=*~#", line[0]) < 0 {
+		return false
+	}
+	for _, c := range line {
+		if c != line[0] {
+			return false
+		}
+	}
+	return true
+}
+
+// beginsQuote reports whether everything from line on is a message that this
+// one answers or forwards.
+func beginsQuote(line, rest []byte) bool {
+	if len(line) > 200 {
+		return false
+	}
+	if bytes.HasPrefix(line, []byte("--")) {
+		middle := strings.ToLower(string(bytes.Trim(line, "- ")))
+		for _, mark := range []string{"original message", "forwarded message", "forwarded by", "begin forwarded", "original-nachricht",
+			"ursprüngliche nachricht", "weitergeleitete nachricht", "message d'origine", "mensaje original", "messaggio originale"} {
+			if strings.Contains(middle, mark) {
+				return true
+			}
+		}
+	}
+	// Outlook's header of a reply: From, Sent or Date, To, Subject.
+	if !bytes.HasPrefix(line, []byte("From:")) && !bytes.HasPrefix(line, []byte("Von:")) && !bytes.HasPrefix(line, []byte("De :")) {
+		return false
+	}
+	fields := 0
+	for range 5 {
+		line, rest = nextLine(rest)
+		for _, name := range []string{"Sent:", "Date:", "To:", "Subject:", "Gesendet:", "An:", "Betreff:", "Envoyé", "À", "Objet"} {
+			if bytes.HasPrefix(bytes.TrimSpace(line), []byte(name)) {
+				fields++
+				break
+			}
+		}
+	}
+	return fields >= 2
+}
+
+// isAttribution reports whether line introduces quoted lines ("Ann wrote:").
+func isAttribution(line, rest []byte) bool {
+	if line[len(line)-1] != ':' || len(line) > 200 {
+		return false
+	}
+	next, rest := nextLine(rest)
+	if len(bytes.TrimSpace(next)) == 0 {
+		next, _ = nextLine(rest)
+	}
+	return bytes.HasPrefix(bytes.TrimSpace(next), []byte(">"))
+}
+
+// isTemplate reports whether a paragraph is one of those that unrelated
+// messages share: a disclaimer, or the legal and subscription lines below a
+// newsletter.
+func isTemplate(words []string) bool {
+	hits := 0
+	var last string
+	for _, w := range words {
+		if w != last && templateWords[w] {
+			hits++
+		}
+		last = w
+	}
+	switch {
+	case len(words) <= 8: // "sent from my ...", "get outlook for ..."
+		return hits >= 1 && (startsWith(words, "sent", "from", "my") || startsWith(words, "get", "outiook", "for")) || hits >= 2
+	case len(words) <= 40:
+		return hits >= 3 && hits*8 >= len(words)
+	}
+	return hits >= 6 && hits*9 >= len(words)
+}
+
+func startsWith(words []string, prefix ...string) bool {
+	for i, w := range prefix {
+		if i >= len(words) || words[i] != w {
+			return false
+		}
+	}
+	return true
+}
+
+// templateWords lists, folded, the words of which disclaimers and newsletter
+// footers are made.
+var templateWords = foldedSet(`
+	confidential confidentiality privileged intended recipient recipients addressee addressed solely disclosure disclose
+	dissemination distribution prohibited unauthorized unauthorised error notify sender disclaimer attachments virus viruses
+	legally liability monitored strictly delete
+	unsubscribe unsubscribed subscribed subscription preferences copyright reserved rights privacy policy terms
+	newsletter browser mailing list listinfo mailman digest subscriber opt remove removed
+	iphone ipad android outlook blackberry samsung
+	vertraulich empfänger absender unbefugte confidentiel destinataire abmelden désabonner confidencial destinatario`)
+
+// greetings lists, folded, the words with which a salutation begins.
+var greetings = foldedSet(`
+	dear hi hello hey hullo greetings good hallo liebe lieber sehr guten bonjour cher chère chers hola estimado estimada
+	querido querida ciao gentile caro cara prezado prezada olá beste geachte hej kære attention attn att welcome`)
+
+func foldedSet(list string) map[string]bool {
+	set := make(map[string]bool)
+	for _, w := range foldedWords(list) {
+		set[w] = true
+	}
+	return set
+}
+
+// foldedWords returns the words of text, folded, and nothing taken out but
+// links and identifiers.
+func foldedWords(text string) []string {
+	var f folder
+	for _, chunk := range bytes.Fields(norm.NFKD.Bytes([]byte(text))) {
+		f.chunk(chunk)
+	}
+	f.flushSingles()
+	return f.paragraph
+}
+
+// recipientWords returns the folded words that name the recipients in the
+// given fields: the parts of addresses and of display names.
+func recipientWords(fields []string) map[string]bool {
+	set := make(map[string]bool)
+	for _, field := range fields {
+		if len(field) > 1024 {
+			continue // a list of recipients names nobody
+		}
+		plain := strings.Map(func(r rune) rune {
+			if strings.ContainsRune("@.<>\"'_-+,;()", r) {
+				return ' '
+			}
+			return r
+		}, field)
+		for _, w := range foldedWords(plain) {
+			if len(w) >= 3 {
+				set[w] = true
+			}
+		}
+	}
+	return set
+}
+
+// cutLinks returns chunk, text without white space, with links and addresses
+// cut out.
+func (f *folder) cutLinks(chunk []byte) []byte {
+	for {
+		i := bytes.Index(chunk, []byte("://"))
+		if i < 0 {
+			break
+		}
+		start := i
+		for start > 0 && isASCIILetter(chunk[start-1]) {
+			start--
+		}
+		chunk = f.cut(chunk, start, linkEnd(chunk, i+3))
+	}
+	if i := bytes.IndexByte(chunk, '@'); i > 0 && bytes.IndexByte(chunk[i:], '.') > 1 {
+		start := i
+		for start > 0 && isAddressByte(chunk[start-1]) {
+			start--
+		}
+		end := i + 1
+		for end < len(chunk) && (isASCIILetter(chunk[end]) || chunk[end] == '.' || chunk[end] == '-' || '0' <= chunk[end] && chunk[end] <= '9') {
+			end++
+		}
+		if start < i && bytes.IndexByte(chunk[i:end], '.') > 1 {
+			chunk = f.cut(chunk, start, end)
+		}
+	}
+	if i := hostStart(chunk); i >= 0 {
+		chunk = f.cut(chunk, i, linkEnd(chunk, i))
+	}
+	return chunk
+}
+
+// cut takes out chunk[start:end] and leaves a word boundary in its place.
+func (f *folder) cut(chunk []byte, start, end int) []byte {
+	f.junk = true
+	out := make([]byte, 0, start+1+len(chunk)-end)
+	out = append(out, chunk[:start]...)
+	out = append(out, ' ')
+	return append(out, chunk[end:]...)
+}
+
+func linkEnd(chunk []byte, at int) int {
+	for at < len(chunk) && chunk[at] > ' ' && chunk[at] < 0x7f && strings.IndexByte("<>\"'", chunk[at]) < 0 {
+		at++
+	}
+	return at
+}
+
+// hostStart returns where a bare host name begins, such as www.example.com or
+// example.com/x, or -1.
+func hostStart(chunk []byte) int {
+	start := 0
+	for start < len(chunk) && !isASCIILetter(chunk[start]) && (chunk[start] < '0' || chunk[start] > '9') {
+		start++
+	}
+	end := start
+	for end < len(chunk) && (isASCIILetter(chunk[end]) || '0' <= chunk[end] && chunk[end] <= '9' || chunk[end] == '-' || chunk[end] == '.') {
+		end++
+	}
+	host := strings.ToLower(strings.TrimRight(string(chunk[start:end]), ".-"))
+	if strings.HasPrefix(host, "www.") && len(host) > 5 {
+		return start
+	}
+	i := strings.LastIndexByte(host, '.')
+	if i < 3 {
+		return -1
+	}
+	switch host[i+1:] {
+	case "com", "net", "org", "info", "biz", "edu", "gov", "ru", "cn", "de", "uk", "fr", "io", "co", "me", "top", "xyz", "html", "php":
+		return start
+	}
+	return -1
+}
+
+func isASCIILetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
+
+func isAddressByte(c byte) bool {
+	return c > ' ' && c < 0x7f && strings.IndexByte("<>()[]\\,;:\"'@", c) < 0
+}

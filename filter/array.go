@@ -1,0 +1,137 @@
+package filter
+
+import (
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+// batch is how many keys one step of a batched call works on. Their lines are
+// asked for while the batch before them is worked on, so up to this many cache
+// misses overlap. Measured: 8 and 32 are within 10 % of 16.
+const batch = 16
+
+// resident is the size in bytes up to which an array is taken to stay in the
+// core's own cache, where prefetching costs more than it brings.
+const resident = 1 << 20
+
+// A words is one line: eight 64-bit words, word 0 first.
+type words [lineWords]uint64
+
+// PageInfo is the state of one page. A page is the unit of overflow tables,
+// recovery, replication and eviction.
+type PageInfo struct {
+	Version  uint64 // number of changes since the page was empty
+	Index    uint64 // journal index of the last entry applied, 0 if none
+	Keys     uint64 // adds of keys that were not there before; after a merge, the sum
+	Overflow int    // cells whose value is in the overflow table; 0 in bit arrays
+}
+
+// page is the state of one page. All fields but table belong to the holder of
+// array.mu.
+type page struct {
+	PageInfo
+	// call is the batched call that last decided to apply its entry here, so
+	// that all keys of one call that hit one page share one decision.
+	call  uint64
+	table atomic.Pointer[table] // cells whose value is 15 or more; nil: none
+}
+
+// array is what Counting and Bits share: the lines, their pages and the lock
+// that orders writers.
+type array struct {
+	geo   Geometry
+	id    uint64 // geo.ID()
+	lines []words
+
+	// mu is held by every method that writes or needs a page to stand still.
+	// Counts and membership checks never take it.
+	mu         sync.Mutex
+	pages      []page
+	generation uint64
+	calls      uint64
+
+	keys     atomic.Uint64 // sum of page.Keys
+	overflow atomic.Int64  // bytes of all overflow tables
+}
+
+func newArray(g Geometry) *array {
+	return &array{geo: g, id: g.ID(), lines: alignedLines(int(g.Lines)), pages: make([]page, g.Pages())}
+}
+
+// alignedLines returns n zero lines, each on a cache line of its own.
+func alignedLines(n int) []words {
+	raw := make([]uint64, (n+1)*lineWords)
+	skip := 0
+	for uintptr(unsafe.Pointer(&raw[skip]))%LineBytes != 0 {
+		skip++
+	}
+	return unsafe.Slice((*words)(unsafe.Pointer(&raw[skip])), n)
+}
+
+// Geometry returns the geometry the array was made with.
+func (a *array) Geometry() Geometry { return a.geo }
+
+// Keys returns how many adds found their key absent: the number of distinct
+// keys, less the few that looked present at their first add. After a merge it
+// is the sum of both, an upper bound.
+func (a *array) Keys() uint64 { return a.keys.Load() }
+
+// Generation returns the time slice the array belongs to, as set.
+func (a *array) Generation() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.generation
+}
+
+// SetGeneration sets the time slice that goes into encoded pages. Pages of one
+// generation are refused by an array of another.
+func (a *array) SetGeneration(generation uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.generation = generation
+}
+
+// PageInfo returns the state of page p, 0 to Pages()-1.
+func (a *array) PageInfo(p int) PageInfo {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.pages[p].PageInfo
+}
+
+// Pages returns the number of pages.
+func (a *array) Pages() int { return len(a.pages) }
+
+// PageOf returns the page on which k lies.
+func (a *array) PageOf(k Key) int { return int(line(k.Hi, uint64(len(a.lines))) / PageLines) }
+
+// pageWords returns the lines of page p.
+func (a *array) pageWords(p int) []words {
+	n := a.geo.pageLines()
+	return a.lines[p*n : (p+1)*n]
+}
+
+// prefetch computes the lines of up to batch keys and asks for them.
+func (a *array) prefetch(keys []Key, lines *[batch]uint64) {
+	n := min(len(keys), batch)
+	total := uint64(len(a.lines))
+	for i := range keys[:n] {
+		lines[i] = line(keys[i].Hi, total)
+	}
+	if n > 0 && total*LineBytes > resident {
+		prefetchLines(unsafe.Pointer(unsafe.SliceData(a.lines)), &lines[0], n)
+	}
+}
+
+// due reports whether the journal entry index must be applied to page p, and if
+// so notes it there. call tells the batched calls apart.
+func (a *array) due(p *page, index, call uint64) bool {
+	if index == 0 || p.call == call {
+		return true
+	}
+	if p.Index >= index {
+		return false
+	}
+	p.Index, p.call = index, call
+	return true
+}

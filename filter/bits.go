@@ -1,0 +1,159 @@
+package filter
+
+import (
+	"fmt"
+	"sync/atomic"
+)
+
+// A Bits is an approximate set of keys: a key that was set is always found, one
+// that was not is found with probability [Geometry.GhostError].
+//
+// It is a blocked Bloom filter: all bits of a key lie in one 64-byte line. With
+// K = 8 a key has one bit in each of the eight 64-bit words, the fastest form,
+// for error rates down to 1e-4; with K = 16 one in each of the sixteen 32-bit
+// half words, smaller below that.
+//
+// Merge is OR: commutative, associative, idempotent. Membership may be asked for
+// by any number of goroutines while one writes, as in [Counting].
+//
+// Source: Bloom, "Space/Time Trade-offs in Hash Coding with Allowable Errors"
+// (1970); Putze, Sanders and Singler, "Cache-, Hash- and Space-Efficient Bloom
+// Filters" (2010).
+type Bits struct {
+	*array
+	twice bool // K is 16
+}
+
+// NewBits returns an empty array, or an error that wraps [ErrGeometry] if g is
+// not valid or not of kind [Bitmap].
+func NewBits(g Geometry) (*Bits, error) {
+	if err := g.Validate(); err != nil {
+		return nil, err
+	}
+	if g.Kind != Bitmap {
+		return nil, fmt.Errorf("%w: %s array as bit array, want %s", ErrGeometry, g.Kind, Bitmap)
+	}
+	return &Bits{array: newArray(g), twice: g.K == 16}, nil
+}
+
+// Has reports whether k was set. It allocates nothing, takes no lock and reads
+// one cache line.
+func (b *Bits) Has(k Key) bool {
+	return b.has(line(k.Hi, uint64(len(b.lines))), k.Lo)
+}
+
+func (b *Bits) has(at, lo uint64) bool {
+	l := &b.lines[at]
+	if b.twice {
+		return hasTwice(l, lo)
+	}
+	// Byte i of lo chooses the bit of word i.
+	return atomic.LoadUint64(&l[0])>>(lo&63)&
+		(atomic.LoadUint64(&l[1])>>(lo>>8&63))&
+		(atomic.LoadUint64(&l[2])>>(lo>>16&63))&
+		(atomic.LoadUint64(&l[3])>>(lo>>24&63))&
+		(atomic.LoadUint64(&l[4])>>(lo>>32&63))&
+		(atomic.LoadUint64(&l[5])>>(lo>>40&63))&
+		(atomic.LoadUint64(&l[6])>>(lo>>48&63))&
+		(atomic.LoadUint64(&l[7])>>(lo>>56&63))&1 != 0
+}
+
+func hasTwice(l *words, lo uint64) bool {
+	m := pattern(lo, true)
+	var missing uint64
+	for i := range m {
+		missing |= m[i] &^ atomic.LoadUint64(&l[i])
+	}
+	return missing == 0
+}
+
+// pattern returns the bits of a key.
+func pattern(lo uint64, twice bool) (m words) {
+	if !twice {
+		for i := range m {
+			m[i] = 1 << (lo >> (8 * i) & 63)
+		}
+		return m
+	}
+	// Sixteen times five bits are more than lo has.
+	hi := mix64(lo + weyl)
+	for i := range m {
+		m[i] = 1<<(lo>>(8*i)&31) | 1<<(32+hi>>(8*i)&31)
+	}
+	return m
+}
+
+// HasBatch sets out[i] to whether keys[i] was set, overlapping the cache misses
+// of its keys. out must be as long as keys.
+func (b *Bits) HasBatch(keys []Key, out []bool) {
+	out = out[:len(keys)]
+	var now, next [batch]uint64
+	b.prefetch(keys, &now)
+	for len(keys) > 0 {
+		n := min(len(keys), batch)
+		b.prefetch(keys[n:], &next)
+		for i := range n {
+			out[i] = b.has(now[i], keys[i].Lo)
+		}
+		keys, out, now = keys[n:], out[n:], next
+	}
+}
+
+// Set puts k into the set and reports whether it seemed to be there already.
+// The page keeps its journal index, see [Bits.SetBatch].
+func (b *Bits) Set(k Key) (before bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.set(line(k.Hi, uint64(len(b.lines))), k.Lo)
+}
+
+// SetBatch puts the keys into the set and sets before[i], unless before is nil,
+// to whether keys[i] seemed to be there already. index is a journal index, or
+// 0, as in [Counting.AddBatch].
+func (b *Bits) SetBatch(index uint64, keys []Key, before []bool) {
+	if before != nil {
+		before = before[:len(keys)]
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.calls++
+	var now, next [batch]uint64
+	b.prefetch(keys, &now)
+	for done := 0; done < len(keys); done += batch {
+		size := min(len(keys)-done, batch)
+		b.prefetch(keys[done+size:], &next)
+		for i := range size {
+			at, lo := now[i], keys[done+i].Lo
+			var was bool
+			if b.due(&b.pages[at/PageLines], index, b.calls) {
+				was = b.set(at, lo)
+			} else {
+				was = b.has(at, lo)
+			}
+			if before != nil {
+				before[done+i] = was
+			}
+		}
+		now = next
+	}
+}
+
+// set is Set for the holder of b.mu.
+func (b *Bits) set(at, lo uint64) (before bool) {
+	l := &b.lines[at]
+	m := pattern(lo, b.twice)
+	before = true
+	for i := range m {
+		if w := atomic.LoadUint64(&l[i]); w|m[i] != w {
+			atomic.StoreUint64(&l[i], w|m[i])
+			before = false
+		}
+	}
+	if !before {
+		p := &b.pages[at/PageLines]
+		p.Version++
+		p.Keys++
+		b.keys.Add(1)
+	}
+	return before
+}

@@ -1,0 +1,126 @@
+package filter
+
+import (
+	"math/bits"
+	"sync/atomic"
+)
+
+// A cells is the set of k distinct cells, 0 to 127, that a key has in its line:
+// one byte per cell, lowest byte first. Bytes from k on hold 0x80 plus their
+// position, which is no cell.
+type cells uint64
+
+const (
+	lanes    = 0x0101010101010101 // one in each byte
+	escape   = 15                 // nibble of a cell whose value is in the overflow table
+	maxLight = escape - 1         // largest value that a nibble holds itself
+)
+
+// cellMasks returns the bits that cells of k bytes keep of a hash, and those
+// that the remaining bytes are filled with.
+func cellMasks(k uint8) (keep, fill uint64) {
+	keep = 0x7f * (lanes >> (64 - 8*k))
+	if k < 8 {
+		fill = 0x8786858483828180 &^ (1<<(8*k) - 1)
+	}
+	return keep, fill
+}
+
+// pick returns the cells of a key: seven bits of each of its low k bytes. A
+// draw in which two cells are equal is thrown away and the hash mixed anew, so
+// all sets of k distinct cells are equally likely (H2 by construction).
+func pick(lo, keep, fill uint64) cells {
+	x := lo&keep | fill
+	if distinct(x) {
+		return cells(x)
+	}
+	return repick(lo, keep, fill)
+}
+
+func repick(lo, keep, fill uint64) cells {
+	for {
+		lo += weyl // a sequence of 2^64 different states: it cannot get stuck
+		if x := mix64(lo)&keep | fill; distinct(x) {
+			return cells(x)
+		}
+	}
+}
+
+// distinct reports whether the eight bytes of x differ from each other: every
+// pair of them meets in one of four rotations.
+func distinct(x uint64) bool {
+	const high = lanes << 7
+	a := x ^ bits.RotateLeft64(x, 8)
+	b := x ^ bits.RotateLeft64(x, 16)
+	c := x ^ bits.RotateLeft64(x, 24)
+	d := x ^ bits.RotateLeft64(x, 32)
+	zero := (a-lanes)&^a | (b-lanes)&^b | (c-lanes)&^c | (d-lanes)&^d
+	return zero&high == 0
+}
+
+// load returns a copy of the line, each word read atomically.
+func load(l *words) (w words) {
+	for i := range w {
+		w[i] = atomic.LoadUint64(&l[i])
+	}
+	return w
+}
+
+// lightest returns the smallest nibble among the k cells c of line l.
+func lightest(l *words, c cells, k uint8) uint64 {
+	least := uint64(escape)
+	for x := uint64(c); k > 0; k-- {
+		least = min(least, nibble(l, x))
+		x >>= 8
+	}
+	return least
+}
+
+// nibble returns the nibble of the cell in the low byte of x.
+func nibble(l *words, x uint64) uint64 {
+	return atomic.LoadUint64(&l[x>>4&7]) >> (x << 2 & 60) & 15
+}
+
+// A mask is a set of cells of one line: bit c of the 128 bits stands for cell c.
+type mask struct{ lo, hi uint64 }
+
+func (m mask) or(o mask) mask      { return mask{m.lo | o.lo, m.hi | o.hi} }
+func (m mask) and(o mask) mask     { return mask{m.lo & o.lo, m.hi & o.hi} }
+func (m mask) without(o mask) mask { return mask{m.lo &^ o.lo, m.hi &^ o.hi} }
+func (m mask) empty() bool         { return m.lo|m.hi == 0 }
+func (m mask) len() int            { return bits.OnesCount64(m.lo) + bits.OnesCount64(m.hi) }
+func (m mask) within(o mask) bool  { return m.without(o).empty() }
+
+// with returns m with cell c, 0 to 127.
+func (m mask) with(c uint64) mask {
+	bit, up := uint64(1)<<(c&63), -(c >> 6 & 1)
+	return mask{m.lo | bit&^up, m.hi | bit&up}
+}
+
+// pop returns the lowest cell of m, which must not be empty, and m without it.
+func (m mask) pop() (uint64, mask) {
+	if m.lo != 0 {
+		return uint64(bits.TrailingZeros64(m.lo)), mask{m.lo & (m.lo - 1), m.hi}
+	}
+	return 64 + uint64(bits.TrailingZeros64(m.hi)), mask{0, m.hi & (m.hi - 1)}
+}
+
+// first returns the n lowest cells of m, or m if it has no more than n.
+func (m mask) first(n int) mask {
+	var f mask
+	for ; n > 0 && !m.empty(); n-- {
+		var c uint64
+		c, m = m.pop()
+		f = f.with(c)
+	}
+	return f
+}
+
+// set returns the first k cells of c as a mask.
+func (c cells) set(k uint8) (m mask) {
+	for x := uint64(c); k > 0; k-- {
+		m = m.with(x & 127)
+		x >>= 8
+	}
+	return m
+}

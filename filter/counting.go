@@ -1,0 +1,228 @@
+package filter
+
+import (
+	"fmt"
+	"sync/atomic"
+)
+
+// Many is the largest count. It stands for "this many or more".
+const Many = 1<<24 - 1
+
+// A Counting counts how often each key was added. The count of a key is never
+// below the truth; it is above it for the share of keys that [Geometry.CountError]
+// states, and an unseen key has a count with probability [Geometry.GhostError].
+//
+// It is the refined extension of the Bloom filter (H1: an add of n raises every
+// cell of the key to at least its present count + n; H2: the k cells of a key
+// are distinct) with split storage: a cell is a nibble, 128 of them to a cache
+// line, all cells of a key in one line. Nibble 15 is an escape; the value, exact
+// up to [Many], is then in the page's overflow table.
+//
+// Counts may be asked for by any number of goroutines while one writes: they
+// take no lock and never miss an add that has returned. Writers are ordered by
+// a mutex, so concurrent adds are safe and never undercount; one writer that
+// adds in batches is fastest.
+//
+// There is no way to subtract: in a refined filter it would undercount other
+// keys. Arrays of several servers are combined by [Counting.Merge]; each server
+// must add to an array of its own only.
+//
+// Source: Yan and Cho, "Enhancing Collaborative Spam Detection with Bloom
+// Filters" (2006), sections 4 and 5.
+type Counting struct {
+	*array
+	k          uint8
+	keep, fill uint64
+}
+
+// NewCounting returns an empty array, or an error that wraps [ErrGeometry] if g
+// is not valid or not of kind [Cells].
+func NewCounting(g Geometry) (*Counting, error) {
+	if err := g.Validate(); err != nil {
+		return nil, err
+	}
+	if g.Kind != Cells {
+		return nil, fmt.Errorf("%w: %s array as counting array, want %s", ErrGeometry, g.Kind, Cells)
+	}
+	keep, fill := cellMasks(g.K)
+	return &Counting{array: newArray(g), k: g.K, keep: keep, fill: fill}, nil
+}
+
+// Count returns how often k was added: never less, rarely more. It allocates
+// nothing, takes no lock and reads one cache line, or three of a key that was
+// added 15 times or more.
+func (c *Counting) Count(k Key) uint32 {
+	return c.count(line(k.Hi, uint64(len(c.lines))), pick(k.Lo, c.keep, c.fill))
+}
+
+func (c *Counting) count(at uint64, x cells) uint32 {
+	l := &c.lines[at]
+	if v := lightest(l, x, c.k); v < escape {
+		return uint32(v)
+	}
+	return c.countHeavy(at, x)
+}
+
+// countHeavy is count for a key whose nibbles were all seen at 15.
+func (c *Counting) countHeavy(at uint64, x cells) uint32 {
+	set := x.set(c.k)
+	p := &c.pages[at/PageLines]
+	for {
+		// The table is loaded after the nibbles: it is at least as new.
+		if v, ok := p.table.Load().least(at%PageLines, set); ok {
+			return v
+		}
+		if v := lightest(&c.lines[at], x, c.k); v < escape {
+			return uint32(v)
+		}
+	}
+}
+
+// CountBatch sets out[i] to the count of keys[i]. It overlaps the cache misses
+// of its keys, which in arrays larger than the caches is several times faster
+// than single calls. out must be as long as keys.
+func (c *Counting) CountBatch(keys []Key, out []uint32) {
+	out = out[:len(keys)]
+	var now, next [batch]uint64
+	c.prefetch(keys, &now)
+	for len(keys) > 0 {
+		n := min(len(keys), batch)
+		c.prefetch(keys[n:], &next)
+		for i := range n {
+			out[i] = c.count(now[i], pick(keys[i].Lo, c.keep, c.fill))
+		}
+		keys, out, now = keys[n:], out[n:], next
+	}
+}
+
+// Add counts k n more times and returns the count before. Counts stop at
+// [Many]. An add of 0 changes nothing. The page keeps its journal index, see
+// [Counting.AddBatch].
+func (c *Counting) Add(k Key, n uint32) (before uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.add(line(k.Hi, uint64(len(c.lines))), pick(k.Lo, c.keep, c.fill), n)
+}
+
+// AddBatch counts keys[i] n[i] more times, for all i in order, and sets
+// before[i], unless before is nil, to the count before. n, and before unless it
+// is nil, must be as long as keys.
+//
+// index, unless 0, is the journal index of the entry that is being applied:
+// pages that have seen it, or a later one, when the call starts are left alone,
+// so an entry may be applied again after a crash and is counted once. (Their
+// before is the present count, which includes the entry.)
+func (c *Counting) AddBatch(index uint64, keys []Key, n []uint32, before []uint32) {
+	n = n[:len(keys)]
+	if before != nil {
+		before = before[:len(keys)]
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls++
+	var now, next [batch]uint64
+	c.prefetch(keys, &now)
+	for done := 0; done < len(keys); done += batch {
+		size := min(len(keys)-done, batch)
+		c.prefetch(keys[done+size:], &next)
+		for i := range size {
+			at, x := now[i], pick(keys[done+i].Lo, c.keep, c.fill)
+			var b uint32
+			if c.due(&c.pages[at/PageLines], index, c.calls) {
+				b = c.add(at, x, n[done+i])
+			} else {
+				b = c.count(at, x)
+			}
+			if before != nil {
+				before[done+i] = b
+			}
+		}
+		now = next
+	}
+}
+
+// add is Add for the holder of c.mu.
+func (c *Counting) add(at uint64, x cells, n uint32) (before uint32) {
+	l := &c.lines[at]
+	w := load(l)
+	least := lightest(&w, x, c.k)
+	if least == escape {
+		before = c.countHeavy(at, x)
+	} else {
+		before = uint32(least)
+	}
+	if n == 0 || before == Many {
+		return before
+	}
+	p := &c.pages[at/PageLines]
+	p.Version++
+	if before == 0 {
+		p.Keys++
+		c.keys.Add(1)
+	}
+	n = min(n, Many)
+	if value := min(before+n, Many); value > maxLight {
+		c.raiseHeavy(p, at, x, value)
+	} else {
+		raiseLight(l, &w, x, c.k, uint64(value))
+	}
+	return before
+}
+
+// raiseLight raises the nibbles of x in line l, a copy of which is w, to at
+// least value, 1 to 14.
+func raiseLight(l, w *words, x cells, k uint8, value uint64) {
+	for y := uint64(x); k > 0; k-- {
+		i, shift := y>>4&7, y<<2&60
+		if v := w[i] >> shift & 15; v < value {
+			w[i] += (value - v) << shift
+			atomic.StoreUint64(&l[i], w[i])
+		}
+		y >>= 8
+	}
+}
+
+// raiseHeavy raises the cells of x to at least value, 15 to Many. The table
+// comes first: whoever sees an escape nibble finds the value.
+func (c *Counting) raiseHeavy(p *page, at uint64, x cells, value uint32) {
+	l := &c.lines[at]
+	set := x.set(c.k)
+	light := set
+	for y, k := uint64(x), c.k; k > 0; k-- {
+		if nibble(l, y) == escape {
+			light = light.without(mask{}.with(y & 127))
+		}
+		y >>= 8
+	}
+	c.setHeavy(p, at%PageLines, value, set, light)
+	for y, k := uint64(x), c.k; k > 0; k-- {
+		i, shift := y>>4&7, y<<2&60
+		if v := atomic.LoadUint64(&l[i]); v>>shift&15 != escape {
+			atomic.StoreUint64(&l[i], v|escape<<shift)
+		}
+		y >>= 8
+	}
+}
+
+// setHeavy raises, in the table of p, the cells of set in the line to at least
+// value. light are those of them that are not in the table yet.
+func (c *Counting) setHeavy(p *page, line uint64, value uint32, set, light mask) {
+	old := p.table.Load()
+	t := old.reserve(lineCells / 16)
+	var room [8]found
+	hits := t.lookup(room[:0], line, set.without(light))
+	keep := hits[:0]
+	for _, h := range hits {
+		if h.value >= value {
+			set = set.without(h.set)
+		} else {
+			keep = append(keep, h)
+		}
+	}
+	t.raise(line, value, set, keep)
+	p.Overflow += light.len()
+	if t != old {
+		c.overflow.Add(t.bytes() - old.bytes())
+		p.table.Store(t)
+	}
+}

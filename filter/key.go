@@ -1,0 +1,87 @@
+package filter
+
+import (
+	"encoding/binary"
+
+	"github.com/dchest/siphash"
+)
+
+// A Key is the 128-bit keyed hash of a signature. Everything a node knows of
+// the signature lies, in each array, in the one cache line that Hi chooses; Lo
+// chooses the cells or bits inside that line.
+type Key struct{ Hi, Lo uint64 }
+
+// With returns the key of one kind of vote on k's signature: the same line,
+// other cells. All votes on one signature thus share one cache line per array,
+// while their counts stay as independent as those of different signatures.
+func (k Key) With(kind uint8) Key {
+	return Key{Hi: k.Hi, Lo: mix64(k.Lo + uint64(kind)*weyl)}
+}
+
+// A Secret is the key that all servers of one network share. It makes keys
+// unpredictable: clients submit signatures which they can choose, so without a
+// secret anyone could aim at chosen cells. Arrays merge only under the same
+// secret, see [Secret.ID].
+type Secret [16]byte
+
+// stackInput is how many bytes of input are hashed without an allocation.
+const stackInput = 192
+
+// Key returns SipHash-2-4-128 of the parts, each preceded by its length, so
+// that ("ab", "c") and ("a", "bc") differ. It does not allocate as long as the
+// parts are shorter than 160 bytes together.
+//
+// Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012).
+func (s Secret) Key(parts ...[]byte) Key {
+	var buf [stackInput]byte
+	in := buf[:0]
+	for _, p := range parts {
+		in = binary.AppendUvarint(in, uint64(len(p)))
+		in = append(in, p...)
+	}
+	return s.sum(in)
+}
+
+// KeyOf returns Key(scheme, sum) for a scheme given as a string: the common
+// form of a signature, with no slice to build.
+func (s Secret) KeyOf(scheme string, sum []byte) Key {
+	var buf [stackInput]byte
+	in := binary.AppendUvarint(buf[:0], uint64(len(scheme)))
+	in = append(in, scheme...)
+	in = binary.AppendUvarint(in, uint64(len(sum)))
+	in = append(in, sum...)
+	return s.sum(in)
+}
+
+func (s Secret) sum(in []byte) Key {
+	k0, k1 := s.words()
+	hi, lo := siphash.Hash128(k0, k1, in)
+	return Key{Hi: hi, Lo: lo}
+}
+
+// ID returns a fingerprint of s that may be published: it goes into every
+// [Geometry], so that arrays of different networks are never merged. It is a
+// pseudorandom function of s and tells nothing else of it.
+func (s Secret) ID() uint64 {
+	k0, k1 := s.words()
+	return siphash.Hash(k0, k1, []byte("bulkhead/filter: fingerprint of the network's secret"))
+}
+
+func (s Secret) words() (k0, k1 uint64) {
+	return binary.LittleEndian.Uint64(s[:8]), binary.LittleEndian.Uint64(s[8:])
+}
+
+// weyl is 2^64 divided by the golden ratio, made odd: multiples of it differ in
+// many bits.
+const weyl = 0x9e3779b97f4a7c15
+
+// mix64 is a bijection of the 64-bit words in which every bit of the result
+// depends on every bit of x.
+//
+// Source: Steele, Lea and Flood, "Fast splittable pseudorandom number
+// generators" (2014), with the constants of Stafford's variant 13.
+func mix64(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

@@ -1,0 +1,12 @@
+//go:build amd64 || arm64
+
+package filter
+
+import "unsafe"
+
+// prefetchLines asks for the 64-byte lines base + 64*lines[0:n] to be brought
+// into the cache and does not wait for them. It has no effect that a program
+// can observe, faults included.
+//
+//go:noescape
+func prefetchLines(base unsafe.Pointer, lines *uint64, n int)

@@ -1,0 +1,280 @@
+package signature
+
+import (
+	"bytes"
+	"crypto/md5"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// A DCCType says what a DCC checksum was computed from. The values are the
+// type bytes of the wire.
+//
+// Source: dcc.md section 1.3.
+type DCCType uint8
+
+// The types of DCC checksums that a client computes.
+const (
+	DCCTypeIP         DCCType = 1  // address of the SMTP client
+	DCCTypeEnvFrom    DCCType = 2  // envelope sender
+	DCCTypeFrom       DCCType = 3  // From: header
+	DCCTypeSubstitute DCCType = 4  // a header or envelope value chosen by the client
+	DCCTypeMessageID  DCCType = 5  // Message-ID: header
+	DCCTypeReceived   DCCType = 6  // last Received: header
+	DCCTypeBody       DCCType = 7  // whole body, white space ignored
+	DCCTypeFuz1       DCCType = 8  // filtered body
+	DCCTypeFuz2       DCCType = 9  // words of known languages in the body
+	DCCTypeRepTotal   DCCType = 10 // IP sum again: all mail from the address
+	DCCTypeRepBulk    DCCType = 11 // IP sum again: bulk mail from the address
+)
+
+var dccNames = [...]string{
+	DCCTypeIP: "IP", DCCTypeEnvFrom: "env_From", DCCTypeFrom: "From", DCCTypeSubstitute: "substitute",
+	DCCTypeMessageID: "Message-ID", DCCTypeReceived: "Received", DCCTypeBody: "Body", DCCTypeFuz1: "Fuz1",
+	DCCTypeFuz2: "Fuz2", DCCTypeRepTotal: "rep-total", DCCTypeRepBulk: "rep-bulk",
+}
+
+var dccSchemes = [...]bulkhead.Scheme{
+	DCCTypeIP: bulkhead.DCCIP, DCCTypeEnvFrom: bulkhead.DCCEnvFrom, DCCTypeFrom: bulkhead.DCCFrom,
+	DCCTypeSubstitute: bulkhead.DCCSubstitute, DCCTypeMessageID: bulkhead.DCCMessageID,
+	DCCTypeReceived: bulkhead.DCCReceived, DCCTypeBody: bulkhead.DCCBody, DCCTypeFuz1: bulkhead.DCCFuz1,
+	DCCTypeFuz2: bulkhead.DCCFuz2,
+}
+
+// String returns the name that DCC clients print, for example "env_From", or
+// "unknown".
+func (t DCCType) String() string {
+	if t == 0 || int(t) >= len(dccNames) {
+		return "unknown"
+	}
+	return dccNames[t]
+}
+
+// Scheme returns the scheme of signatures of this type, or InvalidScheme for
+// the reputation types and unknown ones.
+func (t DCCType) Scheme() bulkhead.Scheme {
+	if int(t) >= len(dccSchemes) {
+		return bulkhead.InvalidScheme
+	}
+	return dccSchemes[t]
+}
+
+// DCCRules selects whose Fuz1 is computed where releases of DCC differ.
+type DCCRules uint8
+
+// The rules of the two families of clients that are in use.
+const (
+	DCCRules2 DCCRules = iota // 2.x, the current clients
+	DCCRules1                 // 1.3
+)
+
+// DCCOptions says what is known of a message beside its bytes. The zero value
+// is usable.
+type DCCOptions struct {
+	Client netip.Addr // SMTP client; the zero Addr leaves the IP sum out
+	// Sender is the envelope sender. If it is empty, the first Return-Path:
+	// header or the mbox "From " line is taken instead; "<>" is the null sender.
+	Sender string
+	// Substitute names the header that makes the substitute sum, or "helo" or
+	// "mail_host", whose values are Helo and the domain of the sender. Empty
+	// leaves that sum out. Case does not matter.
+	Substitute string
+	Helo       string
+	Rules      DCCRules
+	Words      *DCCWords // tables for Fuz2; nil leaves Fuz2 out
+}
+
+// A DCCSum is one DCC checksum of a message.
+type DCCSum struct {
+	Type DCCType
+	Sum  [md5.Size]byte
+	// Local marks a sum that clients print and look up in their white lists
+	// but never send: the Message-ID sum of a message that has none.
+	Local bool
+}
+
+// Signature returns the sum as a signature. Reputation types have none: its
+// error wraps bulkhead.ErrMalformed.
+func (s DCCSum) Signature() (bulkhead.Signature, error) {
+	return bulkhead.NewSignature(s.Type.Scheme(), s.Sum[:])
+}
+
+// DCC returns the checksums that a DCC client computes for a raw message,
+// header and body with any line ends, in ascending order of their types. Sums
+// that the message is too short for, or that need what is not known, are
+// absent. Memory is linear in len(raw); any bytes are accepted.
+//
+// Chunking of the body, on which Fuz1 depends in rare cases, is that of dccproc.
+//
+// Source: dcc.md section 2.
+func DCC(raw []byte, opt DCCOptions) []DCCSum {
+	header, body := splitDCC(raw)
+	sums := dccHeaderSums(header, opt)
+	var c dccBody
+	c.init(opt)
+	c.message(header, body)
+	if c.body.total >= dccMinBody {
+		sums = append(sums, DCCSum{Type: DCCTypeBody, Sum: c.body.sum()})
+	}
+	if c.fuz1.total >= dccMinFuz1 {
+		sums = append(sums, DCCSum{Type: DCCTypeFuz1, Sum: c.fuz1.sum()})
+	}
+	if sum, ok := c.fuz2.sum(); ok {
+		sums = append(sums, DCCSum{Type: DCCTypeFuz2, Sum: sum})
+	}
+	return sums
+}
+
+// DCCIPSum returns the IP sum of an address: the MD5 of its 16-byte form, IPv4
+// mapped into IPv6.
+//
+// Source: dcc.md section 2.2.
+func DCCIPSum(addr netip.Addr) [md5.Size]byte {
+	b := addr.As16()
+	return md5.Sum(b[:])
+}
+
+// DCCValueSum returns the sum of a header or envelope value. For a substitute
+// sum header is the name of the header, without colon; for all others it is "".
+//
+// Source: dcc.md section 2.1.
+func DCCValueSum(header, value string) [md5.Size]byte {
+	const maxValue = 1024 // bytes of what remains of a value
+	b := make([]byte, 0, len(header)+min(len(value), maxValue))
+	b = append(b, strings.ToLower(header)...)
+	start := len(b)
+	for i := 0; i < len(value) && len(b)-start < maxValue; i++ {
+		switch c := value[i]; c {
+		case ' ', '\t', '\r', '\n', '<', '>', '\'', '"', ',':
+		default:
+			b = append(b, lowerASCII(c))
+		}
+	}
+	for len(b) > start && b[len(b)-1] == '.' {
+		b = b[:len(b)-1]
+	}
+	return md5.Sum(b)
+}
+
+func lowerASCII(c byte) byte {
+	if c >= 'A' && c <= 'Z' {
+		return c + 'a' - 'A'
+	}
+	return c
+}
+
+// splitDCC cuts a message at its first empty line, which belongs to neither.
+func splitDCC(raw []byte) (header, body []byte) {
+	for i := 0; i < len(raw); {
+		end := bytes.IndexByte(raw[i:], '\n')
+		if end < 0 {
+			break
+		}
+		if end == 0 || end == 1 && raw[i] == '\r' {
+			return raw[:i], raw[i+end+1:]
+		}
+		i += end + 1
+	}
+	return raw, nil
+}
+
+// headerFields calls yield for each field of a header with its name and its
+// value, folded lines included.
+func headerFields(header []byte, yield func(name, value []byte)) {
+	for len(header) > 0 {
+		end := 0
+		for {
+			nl := bytes.IndexByte(header[end:], '\n')
+			if nl < 0 {
+				end = len(header)
+				break
+			}
+			end += nl + 1
+			if end == len(header) || header[end] != ' ' && header[end] != '\t' {
+				break
+			}
+		}
+		if name, value, ok := bytes.Cut(header[:end], []byte(":")); ok {
+			yield(bytes.TrimRight(name, " \t"), value)
+		}
+		header = header[end:]
+	}
+}
+
+func dccHeaderSums(header []byte, opt DCCOptions) []DCCSum {
+	var returnPath, from, messageID, received, substitute []byte
+	headerFields(header, func(name, value []byte) {
+		switch strings.ToLower(string(name)) {
+		case "return-path":
+			if returnPath == nil {
+				returnPath = value
+			}
+		case "from":
+			from = value
+		case "message-id":
+			messageID = value
+		case "received":
+			received = value
+		}
+		if opt.Substitute != "" && strings.EqualFold(string(name), opt.Substitute) {
+			substitute = value
+		}
+	})
+	sender := opt.Sender
+	if sender == "" {
+		sender = mboxSender(header)
+		if returnPath != nil {
+			sender = string(returnPath)
+		}
+	}
+	var sums []DCCSum
+	add := func(t DCCType, header, value string, present bool) {
+		if present {
+			sums = append(sums, DCCSum{Type: t, Sum: DCCValueSum(header, value)})
+		}
+	}
+	if opt.Client.IsValid() {
+		sums = append(sums, DCCSum{Type: DCCTypeIP, Sum: DCCIPSum(opt.Client)})
+	}
+	add(DCCTypeEnvFrom, "", sender, sender != "")
+	add(DCCTypeFrom, "", string(from), from != nil)
+	switch name := strings.ToLower(opt.Substitute); name {
+	case "":
+	case "helo":
+		add(DCCTypeSubstitute, name, opt.Helo, opt.Helo != "")
+	case "mail_host":
+		_, host, ok := strings.Cut(sender, "@")
+		add(DCCTypeSubstitute, name, host, ok)
+	default:
+		add(DCCTypeSubstitute, name, string(substitute), substitute != nil)
+	}
+	add(DCCTypeMessageID, "", string(messageID), true)
+	if messageID == nil {
+		sums[len(sums)-1].Local = true
+	}
+	add(DCCTypeReceived, "", string(received), received != nil)
+	return sums
+}
+
+// mboxSender returns the address of a "From address date" line that begins the
+// header, or "".
+func mboxSender(header []byte) string {
+	rest, ok := bytes.CutPrefix(header, []byte("From "))
+	if !ok {
+		return ""
+	}
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	if fields := bytes.Fields(line); len(fields) > 0 {
+		return string(fields[0])
+	}
+	return ""
+}
+
+// String returns the type and the sum as DCC clients print them: four words of
+// eight hexadecimal digits.
+func (s DCCSum) String() string {
+	return fmt.Sprintf("%s: %x %x %x %x", s.Type, s.Sum[0:4], s.Sum[4:8], s.Sum[8:12], s.Sum[12:16])
+}

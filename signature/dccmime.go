@@ -1,0 +1,407 @@
+package signature
+
+import (
+	"bytes"
+	"strings"
+)
+
+// Limits of the MIME front end of DCC, dcc.md section 2.3.
+const (
+	dccMaxBoundary = 93    // bytes
+	dccMaxNesting  = 3     // levels of multipart
+	dccRawChunk    = 20480 // bytes of raw body that dccproc hands on at a time
+	dccQPChunk     = 1024  // decoded bytes
+	dccBase64Chunk = 1021  // decoded bytes: handed on at this many or up to 3 more
+)
+
+// A dccEntity is what the header of a message or of a part says of its body.
+type dccEntity struct {
+	kind     dccKind
+	encoding dccEncoding
+	latin2   bool   // folding table 2
+	boundary []byte // of a multipart, else nil
+}
+
+type dccKind uint8
+
+const (
+	dccText dccKind = iota
+	dccHTML
+	dccBinary
+)
+
+type dccEncoding uint8
+
+const (
+	dccRaw dccEncoding = iota
+	dccQuotedPrintable
+	dccBase64
+)
+
+func parseDCCEntity(header []byte) dccEntity {
+	var e dccEntity
+	headerFields(header, func(name, value []byte) {
+		switch strings.ToLower(string(name)) {
+		case "content-transfer-encoding":
+			v := strings.ToLower(strings.TrimSpace(string(value)))
+			switch {
+			case strings.HasPrefix(v, "quoted-printable"):
+				e.encoding = dccQuotedPrintable
+			case strings.HasPrefix(v, "base64"):
+				e.encoding = dccBase64
+			default:
+				e.encoding = dccRaw
+			}
+		case "content-type":
+			e.contentType(bytes.TrimSpace(value))
+		}
+	})
+	return e
+}
+
+func (e *dccEntity) contentType(value []byte) {
+	lower := bytes.ToLower(value)
+	e.kind, e.latin2, e.boundary = dccText, false, nil
+	switch {
+	case bytes.HasPrefix(lower, []byte("text/html")):
+		e.kind = dccHTML
+	case bytes.HasPrefix(lower, []byte("multipart")):
+		e.boundary = boundaryParameter(value, lower)
+	case len(lower) == 0 || lower[0] != 't' && lower[0] != 'm':
+		e.kind = dccBinary
+	}
+	if bytes.HasPrefix(lower, []byte("text/")) {
+		if _, charset, ok := bytes.Cut(lower, []byte("charset=")); ok {
+			charset = bytes.TrimLeft(charset, `"'`)
+			rest, ok := bytes.CutPrefix(charset, []byte("iso-8859-2"))
+			e.latin2 = ok && (len(rest) == 0 || rest[0] < '0' || rest[0] > '9')
+		}
+	}
+}
+
+func boundaryParameter(value, lower []byte) []byte {
+	at := bytes.Index(lower, []byte("boundary="))
+	if at < 0 {
+		return nil
+	}
+	b := value[at+len("boundary="):]
+	if len(b) > 0 && (b[0] == '"' || b[0] == '\'') {
+		end := bytes.IndexByte(b[1:], b[0])
+		if end < 0 {
+			return nil
+		}
+		b = b[1 : 1+end]
+	} else if end := bytes.IndexAny(b, "; \t\r\n"); end >= 0 {
+		b = b[:end]
+	}
+	if len(b) == 0 || len(b) > dccMaxBoundary {
+		return nil
+	}
+	return b
+}
+
+// A dccBody feeds the body of one message to the three body sums.
+type dccBody struct {
+	body dccBodySum
+	fuz1 dccFuz1
+	fuz2 dccFuz2
+
+	stack  [][]byte // boundaries, the outermost first
+	offset int      // in the raw body, which dccproc reads in chunks of dccRawChunk
+}
+
+func (c *dccBody) init(opt DCCOptions) {
+	c.body.init()
+	c.fuz1.init(opt.Rules)
+	c.fuz2.init(opt.Words)
+}
+
+// message reads the whole body of a message with the given header.
+func (c *dccBody) message(header, body []byte) {
+	top := parseDCCEntity(header)
+	if top.boundary == nil {
+		c.entity(top, body)
+	} else {
+		c.stack = append(c.stack, top.boundary)
+		c.multipart(body)
+	}
+	// The end of the message counts as the end of a line.
+	c.fuz1.chunk([]byte{'\n'})
+	c.fuz1.flush()
+	c.fuz2.chunk([]byte{'\n'})
+	c.body.flush()
+}
+
+// A dccPart says what the lines of a multipart body belong to at present.
+type dccPart uint8
+
+const (
+	dccAside   dccPart = iota // preamble or epilogue
+	dccHeaders                // header of an entity
+	dccInside                 // body of an entity
+)
+
+// multipart reads a body whose outermost boundary is on the stack.
+func (c *dccBody) multipart(body []byte) {
+	part := dccAside
+	var entity dccEntity
+	start := 0 // of what belongs to part
+	finish := func(end int) {
+		piece := body[start:end]
+		switch {
+		case part == dccInside:
+			c.entity(entity, piece)
+		case len(piece) > 0:
+			c.aside(piece)
+		}
+	}
+	exempt := false // the line after a boundary is never a boundary itself
+	for i := 0; i < len(body); {
+		next := len(body)
+		if nl := bytes.IndexByte(body[i:], '\n'); nl >= 0 {
+			next = i + nl + 1
+		}
+		line := body[i:next]
+		level, closing := c.boundary(line)
+		switch {
+		case level >= 0 && !exempt:
+			finish(i)
+			c.boundaryLine(line, closing)
+			start, exempt = next, true
+			if c.stack = c.stack[:level+1]; closing {
+				c.stack, part = c.stack[:level], dccAside
+			} else {
+				part = dccHeaders
+			}
+		default:
+			exempt = false
+			if part == dccHeaders && len(bytes.TrimRight(line, "\r\n")) == 0 {
+				entity = parseDCCEntity(body[start:i])
+				finish(next)
+				start, part = next, dccInside
+				if entity.boundary != nil && len(c.stack) < dccMaxNesting {
+					c.stack = append(c.stack, entity.boundary)
+					part = dccAside
+				}
+			}
+		}
+		i = next
+	}
+	finish(len(body))
+}
+
+// boundary says which boundary of the stack the line is, -1 for none, and
+// whether it is the closing one.
+func (c *dccBody) boundary(line []byte) (level int, closing bool) {
+	rest, ok := bytes.CutPrefix(line, []byte("--"))
+	if !ok {
+		return -1, false
+	}
+	rest = bytes.TrimRight(rest, " \t\r\n")
+	for level := len(c.stack) - 1; level >= 0; level-- {
+		if tail, ok := bytes.CutPrefix(rest, c.stack[level]); ok {
+			switch string(tail) {
+			case "":
+				return level, false
+			case "--":
+				return level, true
+			}
+		}
+	}
+	return -1, false
+}
+
+// aside feeds what is raw in the Body sum and one line end to the fuzzy sums.
+func (c *dccBody) aside(piece []byte) {
+	c.body.write(piece)
+	c.offset += len(piece)
+	c.fuz1.chunk([]byte{'\n'})
+	c.fuz2.chunk([]byte{'\n'})
+}
+
+func (c *dccBody) boundaryLine(line []byte, closing bool) {
+	if !closing {
+		c.aside(line)
+		return
+	}
+	end := bytes.LastIndex(line, []byte("--"))
+	c.aside(line[:end])
+	c.aside(line[end:])
+}
+
+// entity reads the body of one entity, decoding it.
+func (c *dccBody) entity(e dccEntity, raw []byte) {
+	c.fuz2.entity(e.kind == dccHTML, e.latin2)
+	var qp qpDecoder
+	var b64 dccBase64Decoder
+	emit := func(p []byte) {
+		c.body.write(p)
+		c.fuz1.chunk(p)
+		if e.kind != dccBinary {
+			c.fuz2.chunk(p)
+		}
+	}
+	for len(raw) > 0 {
+		n := min(len(raw), dccRawChunk-c.offset%dccRawChunk)
+		switch e.encoding {
+		case dccQuotedPrintable:
+			qp.decode(raw[:n], emit)
+		case dccBase64:
+			b64.decode(raw[:n], emit)
+		default:
+			emit(raw[:n])
+		}
+		c.offset += n
+		raw = raw[n:]
+	}
+	if e.encoding == dccQuotedPrintable {
+		qp.end(emit)
+	}
+}
+
+// A qpDecoder decodes quoted-printable as DCC clients do: a broken sequence is
+// passed through.
+type qpDecoder struct {
+	held []byte // of a sequence that is not complete: "=", "=X" or "=\r"
+	out  []byte
+}
+
+func (d *qpDecoder) put(c byte, emit func([]byte)) {
+	d.out = append(d.out, c)
+	if len(d.out) == dccQPChunk {
+		emit(d.out)
+		d.out = d.out[:0]
+	}
+}
+
+func (d *qpDecoder) decode(raw []byte, emit func([]byte)) {
+	for _, c := range raw {
+		d.step(c, emit)
+	}
+	if len(d.out) > 0 {
+		emit(d.out)
+		d.out = d.out[:0]
+	}
+}
+
+func (d *qpDecoder) step(c byte, emit func([]byte)) {
+	switch len(d.held) {
+	case 0:
+		if c == '=' {
+			d.held = append(d.held, c)
+			return
+		}
+		d.put(c, emit)
+		return
+	case 1:
+		if c == '\n' {
+			d.held = d.held[:0]
+			return
+		}
+		if c == '\r' || dccHexDigit(c) >= 0 {
+			d.held = append(d.held, c)
+			return
+		}
+	case 2:
+		if d.held[1] == '\r' && c == '\n' {
+			d.held = d.held[:0]
+			return
+		}
+		if hi, lo := dccHexDigit(d.held[1]), dccHexDigit(c); hi >= 0 && lo >= 0 {
+			d.held = d.held[:0]
+			d.put(byte(hi<<4|lo), emit)
+			return
+		}
+	}
+	broken := d.held
+	d.held = nil
+	for _, b := range broken {
+		d.put(b, emit)
+	}
+	d.step(c, emit)
+}
+
+func (d *qpDecoder) end(emit func([]byte)) {
+	if len(d.held) > 0 {
+		emit(d.held)
+	}
+}
+
+func dccHexDigit(c byte) int {
+	switch {
+	case c >= '0' && c <= '9':
+		return int(c - '0')
+	case c >= 'a' && c <= 'f':
+		return int(c-'a') + 10
+	case c >= 'A' && c <= 'F':
+		return int(c-'A') + 10
+	}
+	return -1
+}
+
+// A dccBase64Decoder decodes base64 as DCC clients do, with their quirk: after
+// padding, the code of "=" opens the next group.
+type dccBase64Decoder struct {
+	group uint32
+	n     int // sextets in group
+	out   []byte
+}
+
+func (d *dccBase64Decoder) decode(raw []byte, emit func([]byte)) {
+	for _, c := range raw {
+		v := unbase64(c)
+		switch {
+		case c == '=':
+			d.padding()
+		case v < 0:
+			continue
+		default:
+			d.sextet(uint32(v))
+		}
+		if len(d.out) >= dccBase64Chunk {
+			emit(d.out)
+			d.out = d.out[:0]
+		}
+	}
+	if len(d.out) > 0 {
+		emit(d.out)
+		d.out = d.out[:0]
+	}
+}
+
+func (d *dccBase64Decoder) sextet(v uint32) {
+	d.group = d.group<<6 | v
+	if d.n++; d.n == 4 {
+		d.out = append(d.out, byte(d.group>>16), byte(d.group>>8), byte(d.group))
+		d.group, d.n = 0, 0
+	}
+}
+
+func (d *dccBase64Decoder) padding() {
+	const equals = 0x41 // what the real decoder's table holds for "="
+	switch d.n {
+	case 2:
+		d.out = append(d.out, byte(d.group>>4))
+	case 3:
+		d.out = append(d.out, byte(d.group>>10), byte(d.group>>2))
+	default:
+		return
+	}
+	d.group, d.n = equals, 1
+}
+
+func unbase64(c byte) int {
+	switch {
+	case c >= 'A' && c <= 'Z':
+		return int(c - 'A')
+	case c >= 'a' && c <= 'z':
+		return int(c-'a') + 26
+	case c >= '0' && c <= '9':
+		return int(c-'0') + 52
+	case c == '+':
+		return 62
+	case c == '/':
+		return 63
+	}
+	return -1
+}

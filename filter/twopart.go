@@ -1,0 +1,330 @@
+package filter
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"math/bits"
+)
+
+// A TwoPartShape fixes a [TwoPart] filter: section one has M1 bits and K hash
+// functions over the element, section two M2 bits and D hash functions over
+// its eigenvalue.
+type TwoPartShape struct {
+	M1, M2 uint64 // bits, at least 1 each
+	K, D   int    // hash functions, at least 1 each
+	Eigen  Eigenvalue
+}
+
+func (s TwoPartShape) validate() error {
+	if err := checkShape(s.M1, s.K); err != nil {
+		return fmt.Errorf("%w in section one", err)
+	}
+	if err := checkShape(s.M2, s.D); err != nil {
+		return fmt.Errorf("%w in section two", err)
+	}
+	if !s.Eigen.Valid() {
+		return fmt.Errorf("filter: eigenvalue %d is unknown", s.Eigen)
+	}
+	return nil
+}
+
+// Bytes returns the memory of both sections.
+func (s TwoPartShape) Bytes() uint64 { return 8 * (wordsFor(s.M1) + wordsFor(s.M2)) }
+
+// wordsFor returns how many 64-bit words hold n bits, n <= MaxPositions.
+func wordsFor(n uint64) uint64 { return (n + 63) / 64 }
+
+// SizeTwoPart returns the shape for n elements at false-positive rate p,
+// 0 < p < 1.
+//
+// For [EigenHash] the sections are independent, the product of formula 5 is
+// true, and the rate is split over them: together they are as large as a
+// classic filter of rate p, with about three hash functions in section one for
+// each in section two. For every other eigenvalue section one alone is sized
+// for p by formula 3, since elements with equal eigenvalues are told apart
+// there alone, and section two, with d = k/3, comes on top, as the paper says.
+func SizeTwoPart(n uint64, p float64, eigen Eigenvalue) (TwoPartShape, error) {
+	if n < 1 || !(p > 0 && p < 1) {
+		return TwoPartShape{}, fmt.Errorf("filter: size for %d elements at rate %g, want at least 1 and 0 < rate < 1", n, p)
+	}
+	k := max(1, int(math.Round(-math.Log2(p))))
+	p1, p2 := p, 1.0
+	d := max(1, k/3)
+	if eigen == EigenHash {
+		d = max(1, k/4)
+		k = max(1, k-d)
+		share := float64(k) / float64(k+d)
+		p1, p2 = math.Pow(p, share), math.Pow(p, 1-share)
+	} else {
+		p2 = math.Pow(p, float64(d)/float64(k))
+	}
+	s := TwoPartShape{K: k, D: d, Eigen: eigen}
+	m1 := math.Ceil(BitsPerElement(k, p1) * float64(n))
+	m2 := math.Ceil(BitsPerElement(d, p2) * float64(n))
+	if !(m1+m2 <= MaxPositions) {
+		return TwoPartShape{}, fmt.Errorf("filter: %d elements at rate %g take %g bits, want at most %d",
+			n, p, m1+m2, uint64(MaxPositions))
+	}
+	s.M1, s.M2 = max(1, uint64(m1)), max(1, uint64(m2))
+	return s, s.validate()
+}
+
+// MaxMeta is the largest number of bytes of a filter's [TwoPart.Meta].
+const MaxMeta = 1 << 16
+
+// A TwoPart is the improved Bloom filter of Jiang & Zhao: a set of strings
+// (addresses, domains, URLs) in two sections of one bit array. K functions
+// place the element in section one, D functions place its eigenvalue, a
+// feature drawn from it, in section two. An element is a member if all K and
+// then all D bits are set. There are no false negatives.
+//
+// The paper claims that the error rates of the sections multiply (formula 5).
+// That holds for [EigenHash] alone; for every other eigenvalue [TwoPart.ErrorRate]
+// is the rate of section one. See docs/study.md for the measurement.
+//
+// Elements are bytes, taken as they are: fold case and normalise before.
+// Methods that only read may run concurrently, without locks and without
+// allocating; Add, Merge and SetMeta need them excluded. To change a filter
+// that is being read, decode or build another one and swap the pointer.
+type TwoPart struct {
+	shape  TwoPartShape
+	secret Secret
+	public bool
+	one    []uint64 // section one
+	two    []uint64 // section two
+	set1   uint64   // bits set in section one
+	set2   uint64
+	count  uint64
+	meta   []byte
+}
+
+// NewTwoPart returns an empty filter whose hash functions are keyed with
+// secret.
+func NewTwoPart(shape TwoPartShape, secret Secret) (*TwoPart, error) {
+	if err := shape.validate(); err != nil {
+		return nil, err
+	}
+	return &TwoPart{
+		shape: shape, secret: secret,
+		one: make([]uint64, wordsFor(shape.M1)), two: make([]uint64, wordsFor(shape.M2)),
+	}, nil
+}
+
+// Shape returns the sizes of t.
+func (t *TwoPart) Shape() TwoPartShape { return t.shape }
+
+// Count returns how many different elements were added, as far as the filter
+// itself could tell them apart (too low by about the error rate). After
+// [TwoPart.Merge] it is an estimate from the fill.
+func (t *TwoPart) Count() uint64 { return t.count }
+
+// Meta returns the caller's own bytes that travel with the filter (where the
+// list is from, its date); nil if none. The caller must not change them.
+func (t *TwoPart) Meta() []byte { return t.meta }
+
+// SetMeta stores a copy of b, of at most [MaxMeta] bytes, with the filter.
+func (t *TwoPart) SetMeta(b []byte) error {
+	if len(b) > MaxMeta {
+		return fmt.Errorf("filter: %d bytes of meta data, want at most %d", len(b), MaxMeta)
+	}
+	t.meta = append([]byte(nil), b...)
+	return nil
+}
+
+// Publish says that [TwoPart.Encode] is to write the key into the file, so that
+// anybody can ask the filter, and anybody can craft false positives. Otherwise
+// the file names the key by fingerprint, and [DecodeTwoPart] must be given it.
+func (t *TwoPart) Publish() { t.public = true }
+
+// keys returns the hashes that place x in the two sections.
+func (t *TwoPart) keys(x []byte) (one, two Key) {
+	one = t.secret.Key(x)
+	return one, t.eigenKey(x, one)
+}
+
+func (t *TwoPart) eigenKey(x []byte, one Key) Key {
+	if t.shape.Eigen == EigenHash {
+		// Another stream of the same hash: independent of section one.
+		return Key{Hi: mix64(one.Lo), Lo: mix64(^one.Hi)}
+	}
+	var buf [64]byte
+	return t.secret.Key(t.shape.Eigen.Append(buf[:0], x))
+}
+
+// Contains reports whether x was added, or is a false positive.
+func (t *TwoPart) Contains(x []byte) bool {
+	one := t.secret.Key(x)
+	for i := range t.shape.K {
+		if pos := keyPosition(one, i, t.shape.M1); t.one[pos>>6]>>(pos&63)&1 == 0 {
+			return false
+		}
+	}
+	two := t.eigenKey(x, one)
+	for i := range t.shape.D {
+		if pos := keyPosition(two, i, t.shape.M2); t.two[pos>>6]>>(pos&63)&1 == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Add adds x and reports whether the filter did not contain it before.
+func (t *TwoPart) Add(x []byte) bool {
+	one, two := t.keys(x)
+	changed := false
+	for i := range t.shape.K {
+		if setBit(t.one, keyPosition(one, i, t.shape.M1)) {
+			t.set1++
+			changed = true
+		}
+	}
+	for i := range t.shape.D {
+		if setBit(t.two, keyPosition(two, i, t.shape.M2)) {
+			t.set2++
+			changed = true
+		}
+	}
+	if changed {
+		t.count++
+	}
+	return changed
+}
+
+// setBit sets bit i and reports whether it was clear.
+func setBit(words []uint64, i uint64) bool {
+	old := words[i>>6]
+	words[i>>6] = old | 1<<(i&63)
+	return old>>(i&63)&1 == 0
+}
+
+// Merge adds to t everything in o. It fails, and leaves t as it was, with an
+// error that wraps [ErrGeometry] unless shapes and keys are equal. The result
+// does not depend on order or repetition.
+func (t *TwoPart) Merge(o *TwoPart) error {
+	if t.shape != o.shape || t.secret != o.secret {
+		return fmt.Errorf("%w: %+v into %+v", ErrGeometry, o.shape, t.shape)
+	}
+	lo, hi := max(t.count, o.count), t.count+o.count
+	t.set1, t.set2 = orWords(t.one, o.one), orWords(t.two, o.two)
+	t.count = min(max(estimateCount(t.shape.M1, t.set1, t.shape.K), lo), hi)
+	return nil
+}
+
+// orWords adds the bits of src to dst, and returns how many are set then.
+func orWords(dst, src []uint64) (set uint64) {
+	for i, w := range src {
+		w |= dst[i]
+		dst[i] = w
+		set += uint64(bits.OnesCount64(w))
+	}
+	return set
+}
+
+// estimateCount inverts the expected fill of m bits and k functions.
+func estimateCount(m, set uint64, k int) uint64 {
+	if set >= m {
+		return math.MaxUint64
+	}
+	return uint64(math.Round(-float64(m) / float64(k) * math.Log1p(-float64(set)/float64(m))))
+}
+
+// Fill returns the share of set bits of the two sections, 0 to 1.
+func (t *TwoPart) Fill() (one, two float64) {
+	return float64(t.set1) / float64(t.shape.M1), float64(t.set2) / float64(t.shape.M2)
+}
+
+// ErrorRate returns the probability that an element that was never added is
+// found, at the present fill: the product of both sections for [EigenHash],
+// and section one alone for other eigenvalues, since that is what an element
+// meets whose eigenvalue was added with another one.
+func (t *TwoPart) ErrorRate() float64 {
+	one, two := t.Fill()
+	rate := math.Pow(one, float64(t.shape.K))
+	if t.shape.Eigen == EigenHash {
+		rate *= math.Pow(two, float64(t.shape.D))
+	}
+	return rate
+}
+
+// ProductRate returns formula 5 of the paper at the present fill: the error
+// rate if the sections failed independently of each other.
+func (t *TwoPart) ProductRate() float64 {
+	one, two := t.Fill()
+	return math.Pow(one, float64(t.shape.K)) * math.Pow(two, float64(t.shape.D))
+}
+
+// Encode writes t: eigenvalue, K, D (one byte each), M1, M2, count (8 bytes
+// each), key, length of the meta data (4 bytes) and the meta data, then the
+// words of section one and of section two.
+func (t *TwoPart) Encode(w io.Writer) error {
+	p := newPaperWriter(w, paperTwoPart)
+	p.uint8(uint8(t.shape.Eigen))
+	p.uint8(uint8(t.shape.K))
+	p.uint8(uint8(t.shape.D))
+	p.uint64(t.shape.M1)
+	p.uint64(t.shape.M2)
+	p.uint64(t.count)
+	p.secret(t.secret, t.public)
+	p.uint32(uint32(len(t.meta)))
+	p.bytes(t.meta)
+	p.words(t.one)
+	p.words(t.two)
+	return p.close()
+}
+
+// DecodeTwoPart reads what [TwoPart.Encode] wrote, and nothing beyond it. It
+// allocates at most limit bytes, and no more than a small multiple of what r
+// delivers. known are the keys that the filter may have been made with; none is
+// needed for one that carries its key. Errors wrap [ErrCorrupt] or
+// [ErrTooLarge].
+func DecodeTwoPart(r io.Reader, limit int64, known ...Secret) (*TwoPart, error) {
+	p := newPaperReader(r, paperTwoPart, limit)
+	t := &TwoPart{}
+	t.shape.Eigen = Eigenvalue(p.uint8())
+	t.shape.K, t.shape.D = int(p.uint8()), int(p.uint8())
+	t.shape.M1, t.shape.M2 = p.uint64(), p.uint64()
+	t.count = p.uint64()
+	if p.err == nil {
+		if err := t.shape.validate(); err != nil {
+			p.fail("%v", err)
+		}
+	}
+	t.secret, t.public = p.secret(known)
+	if n := p.uint32(); n > MaxMeta {
+		p.fail("%d bytes of meta data, want at most %d", n, MaxMeta)
+	} else if n > 0 {
+		t.meta = p.bytes(uint64(n))
+	}
+	if p.err != nil {
+		return nil, p.err
+	}
+	if total := t.shape.Bytes(); p.limit < 0 || total > uint64(p.limit) {
+		p.tooLarge(total, 1)
+	}
+	t.one = p.words(wordsFor(t.shape.M1))
+	t.two = p.words(wordsFor(t.shape.M2))
+	if err := p.close(); err != nil {
+		return nil, err
+	}
+	t.set1, t.set2 = countBits(t.one), countBits(t.two)
+	if overhang(t.one, t.shape.M1) || overhang(t.two, t.shape.M2) {
+		return nil, fmt.Errorf("%w: bits set beyond the end of a section", ErrCorrupt)
+	}
+	if (t.count == 0) != (t.set1 == 0) {
+		return nil, fmt.Errorf("%w: %d elements in %d set bits", ErrCorrupt, t.count, t.set1)
+	}
+	return t, nil
+}
+
+func countBits(words []uint64) (n uint64) {
+	for _, w := range words {
+		n += uint64(bits.OnesCount64(w))
+	}
+	return n
+}
+
+// overhang reports whether bits at m and beyond are set.
+func overhang(words []uint64, m uint64) bool {
+	return m%64 != 0 && words[len(words)-1]>>(m%64) != 0
+}

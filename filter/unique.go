@@ -1,0 +1,317 @@
+package filter
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/bits"
+	"time"
+)
+
+// The sizes of Finch's filter.
+const (
+	DefaultRateBits   = 16 // bits for each unit of the limit
+	DefaultRateHashes = 8
+)
+
+// RateHeader is the number of bytes of a rate state beside its filter.
+const RateHeader = 24
+
+// MaxRateBytes is the largest state of one key.
+const MaxRateBytes = 1 << 26
+
+// A RateMode says what a sender over the limit does to its own rate.
+type RateMode uint8
+
+// The modes.
+const (
+	// Leaky: what was refused is not counted. The rate measured is that of
+	// success, which never passes the limit; a sender over it may still send
+	// at the limit.
+	Leaky RateMode = iota
+	// Strict: every attempt counts. A sender over the limit gets nothing
+	// through until it has slowed down.
+	Strict
+)
+
+// String returns "leaky", "strict" or "invalid".
+func (m RateMode) String() string {
+	switch m {
+	case Leaky:
+		return "leaky"
+	case Strict:
+		return "strict"
+	}
+	return "invalid"
+}
+
+// A UniqueRateConfig describes a [UniqueRate].
+type UniqueRateConfig struct {
+	// Limit is the number of different items that a period may hold, at least
+	// 1. For a Plain rate it is any positive amount.
+	Limit float64
+	// Period is the constant of the exponential smoothing and the life of the
+	// filter, at least a millisecond.
+	Period time.Duration
+	Mode   RateMode
+	// Plain counts every event and keeps no filter: messages, bytes.
+	Plain bool
+	// Bits is the filter's size for each unit of the limit, 0 for
+	// [DefaultRateBits]; Hashes its functions, 0 for [DefaultRateHashes].
+	Bits, Hashes int
+	// Secret keys the hash functions.
+	Secret Secret
+}
+
+// A UniqueRate measures how many different items (recipients of a sender,
+// senders of a host, any value) a key uses in a period: Finch's extension of
+// Exim's rate limiter. It is the rule; the state of each key is a byte slice of
+// [UniqueRate.StateBytes] bytes that the caller keeps, all zero for a new key.
+//
+// The measured rate decays by 1/e each period. An item that is not in the
+// key's filter raises it, and is added; one that is in it changes nothing. The
+// filter is thrown away one period after its first item, so the rate counts the
+// different items of a period. That bounds the filter's errors: a sender more
+// than e times over its limit loses its over-full filter before its rate falls
+// below the limit.
+//
+// A UniqueRate is immutable, and safe for concurrent use; calls on one state
+// must not overlap.
+type UniqueRate struct {
+	limit  float64
+	period time.Duration
+	mode   RateMode
+	plain  bool
+	secret Secret
+	m      uint64 // bits of the filter
+	k      int
+}
+
+// NewUniqueRate checks the configuration.
+func NewUniqueRate(c UniqueRateConfig) (*UniqueRate, error) {
+	if c.Bits == 0 {
+		c.Bits = DefaultRateBits
+	}
+	if c.Hashes == 0 {
+		c.Hashes = DefaultRateHashes
+	}
+	switch {
+	case !(c.Limit > 0) || math.IsInf(c.Limit, 0):
+		return nil, fmt.Errorf("filter: rate limit %g, want more than 0", c.Limit)
+	case !c.Plain && c.Limit < 1:
+		return nil, fmt.Errorf("filter: limit of %g different items, want at least 1", c.Limit)
+	case c.Period < time.Millisecond:
+		return nil, fmt.Errorf("filter: rate period %v, want at least 1ms", c.Period)
+	case c.Mode > Strict:
+		return nil, fmt.Errorf("filter: rate mode %d is unknown", c.Mode)
+	case c.Bits < 1 || c.Bits > 1024:
+		return nil, fmt.Errorf("filter: %d bits for each unit of the limit, want 1 to 1024", c.Bits)
+	case c.Hashes < 1 || c.Hashes > MaxHashes:
+		return nil, fmt.Errorf("filter: %d hash functions, want 1 to %d", c.Hashes, MaxHashes)
+	}
+	u := &UniqueRate{limit: c.Limit, period: c.Period, mode: c.Mode, plain: c.Plain, secret: c.Secret}
+	if c.Plain {
+		return u, nil
+	}
+	if size := math.Ceil(c.Limit) * float64(c.Bits) / 8; size > MaxRateBytes {
+		return nil, fmt.Errorf("filter: limit of %g different items takes %g bytes a key, want at most %d",
+			c.Limit, size, MaxRateBytes)
+	}
+	u.m, u.k = uint64(math.Ceil(c.Limit))*uint64(c.Bits), c.Hashes
+	return u, nil
+}
+
+// Limit returns the limit, in items a period.
+func (u *UniqueRate) Limit() float64 { return u.limit }
+
+// Period returns the smoothing period.
+func (u *UniqueRate) Period() time.Duration { return u.period }
+
+// StateBytes returns the size of one key's state: [RateHeader] bytes and the
+// filter, which with the default sizes takes 2 bytes for each unit of the limit.
+func (u *UniqueRate) StateBytes() int { return RateHeader + int((u.m+7)/8) }
+
+// ID returns a fingerprint of everything that gives a state its meaning: the
+// period, the filter's size and functions, and the key. Limit and mode may
+// change while the size of the filter does not.
+func (u *UniqueRate) ID() uint64 {
+	var b [25]byte
+	binary.LittleEndian.PutUint64(b[0:], uint64(u.period))
+	binary.LittleEndian.PutUint64(b[8:], u.m)
+	binary.LittleEndian.PutUint64(b[16:], uint64(u.k))
+	if u.plain {
+		b[24] = 1
+	}
+	return u.secret.Key([]byte("unique-rate"), b[:]).Hi
+}
+
+// A state holds, in little-endian order:
+//
+//	0  8  rate at the time of the last change, float64, in items a period
+//	8  8  time of the last change, Unix nanoseconds; 0 for a new key
+//	16 8  time of the filter's first item; 0 while it is empty
+//	24 .  the filter, bit i in byte i/8
+type rateState []byte
+
+func (s rateState) rate() float64    { return math.Float64frombits(binary.LittleEndian.Uint64(s[0:])) }
+func (s rateState) changed() int64   { return int64(binary.LittleEndian.Uint64(s[8:])) }
+func (s rateState) started() int64   { return int64(binary.LittleEndian.Uint64(s[16:])) }
+func (s rateState) setStart(t int64) { binary.LittleEndian.PutUint64(s[16:], uint64(t)) }
+func (s rateState) set(rate float64, t int64) {
+	binary.LittleEndian.PutUint64(s[0:], math.Float64bits(rate))
+	binary.LittleEndian.PutUint64(s[8:], uint64(t))
+}
+
+// A RateMeasurement is the answer of [UniqueRate.Measure].
+type RateMeasurement struct {
+	Rate    float64 // items a period, this one included if it counts or would count
+	Over    bool    // Rate is above the limit
+	New     bool    // the item was not in the filter (always, for a Plain rate)
+	Counted bool    // the state was changed
+}
+
+// Measure counts one item, of weight n (1 for a recipient or message, the
+// number of bytes for a rate of bytes), and says what the rate is now. The item
+// of a Plain rate is not read. A clock that runs backwards counts as standing
+// still. It returns an error, and changes nothing, if state has the wrong
+// length or an impossible content, or if n is negative or not finite.
+func (u *UniqueRate) Measure(state []byte, now time.Time, item []byte, n float64) (RateMeasurement, error) {
+	if err := u.Validate(state); err != nil {
+		return RateMeasurement{}, err
+	}
+	if !(n >= 0) || math.IsInf(n, 1) {
+		return RateMeasurement{}, fmt.Errorf("filter: rate weight %g, want 0 or more", n)
+	}
+	var key Key
+	if !u.plain {
+		key = u.secret.Key(item)
+	}
+	return u.measure(rateState(state), now.UnixNano(), key, n), nil
+}
+
+func (u *UniqueRate) measure(s rateState, now int64, key Key, n float64) RateMeasurement {
+	now = max(now, s.changed(), 1)
+	expired := s.started() != 0 && now-s.started() >= int64(u.period)
+	if !u.plain && !expired && u.holds(s, key) {
+		rate := u.decayed(s, now)
+		return RateMeasurement{Rate: rate, Over: rate > u.limit}
+	}
+	m := RateMeasurement{Rate: u.raised(s, now, n), New: true}
+	m.Over = m.Rate > u.limit
+	if m.Over && u.mode == Leaky {
+		return m
+	}
+	m.Counted = true
+	s.set(math.Min(m.Rate, math.MaxFloat64), now)
+	if u.plain {
+		return m
+	}
+	if expired {
+		clear(s[RateHeader:])
+		s.setStart(0)
+	}
+	if s.started() == 0 {
+		s.setStart(now)
+	}
+	for i := range u.k {
+		pos := keyPosition(key, i, u.m)
+		s[RateHeader+pos>>3] |= 1 << (pos & 7)
+	}
+	return m
+}
+
+func (u *UniqueRate) holds(s rateState, key Key) bool {
+	for i := range u.k {
+		if pos := keyPosition(key, i, u.m); s[RateHeader+pos>>3]>>(pos&7)&1 == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// decayed returns the rate at now if nothing is counted.
+func (u *UniqueRate) decayed(s rateState, now int64) float64 {
+	return s.rate() * math.Exp(-float64(now-s.changed())/float64(u.period))
+}
+
+// raised returns the rate at now with n more: the moving average, with weights
+// that fall by 1/e each period, of a stream whose n arrived evenly since the
+// last change. A steady stream of r a period is measured as r, not r + 1/2 as
+// by plain addition, and a burst as its sum.
+func (u *UniqueRate) raised(s rateState, now int64, n float64) float64 {
+	if s.changed() == 0 {
+		return n
+	}
+	x := float64(now-s.changed()) / float64(u.period)
+	if x == 0 {
+		return s.rate() + n
+	}
+	return s.rate()*math.Exp(-x) + n*-math.Expm1(-x)/x
+}
+
+// Rate returns the rate at now without counting anything, in items a period.
+func (u *UniqueRate) Rate(state []byte, now time.Time) (float64, error) {
+	if err := u.Validate(state); err != nil {
+		return 0, err
+	}
+	s := rateState(state)
+	return u.decayed(s, max(now.UnixNano(), s.changed())), nil
+}
+
+// Items estimates how many different items the filter of state holds, from its
+// fill. 0 for a Plain rate.
+func (u *UniqueRate) Items(state []byte) (float64, error) {
+	if err := u.Validate(state); err != nil || u.plain {
+		return 0, err
+	}
+	set := 0
+	for _, b := range state[RateHeader:] {
+		set += bits.OnesCount8(b)
+	}
+	m := float64(u.m)
+	return -m / float64(u.k) * math.Log1p(-math.Min(float64(set), m-0.5)/m), nil
+}
+
+// Idle reports whether state may be dropped: its filter has expired, and its
+// rate has fallen below 1 % of the limit, so that a new state would answer the
+// same within that.
+func (u *UniqueRate) Idle(state []byte, now time.Time) (bool, error) {
+	rate, err := u.Rate(state, now)
+	if err != nil {
+		return false, err
+	}
+	started := rateState(state).started()
+	live := started != 0 && now.UnixNano()-started < int64(u.period)
+	return !live && rate < u.limit/100, nil
+}
+
+// Validate returns an error that wraps [ErrCorrupt] unless state is one that
+// this rule can have made: the right length, a finite rate that is not
+// negative, times in order, no bit beyond the filter's end.
+func (u *UniqueRate) Validate(state []byte) error {
+	if len(state) != u.StateBytes() {
+		return fmt.Errorf("%w: rate state of %d bytes, want %d", ErrCorrupt, len(state), u.StateBytes())
+	}
+	s := rateState(state)
+	rate, changed, started := s.rate(), s.changed(), s.started()
+	switch {
+	case !(rate >= 0) || math.IsInf(rate, 1):
+		return fmt.Errorf("%w: rate %g", ErrCorrupt, rate)
+	case changed < 0 || started < 0 || started > changed:
+		return fmt.Errorf("%w: filter begun at %d, last change at %d", ErrCorrupt, started, changed)
+	case changed == 0 && rate != 0:
+		return fmt.Errorf("%w: rate %g of a key that was never seen", ErrCorrupt, rate)
+	case u.plain && started != 0:
+		return fmt.Errorf("%w: filter begun at %d in a rate without one", ErrCorrupt, started)
+	case u.m%8 != 0 && state[len(state)-1]>>(u.m%8) != 0:
+		return fmt.Errorf("%w: bits set beyond the %d of the filter", ErrCorrupt, u.m)
+	}
+	if started == 0 {
+		for _, b := range state[RateHeader:] {
+			if b != 0 {
+				return fmt.Errorf("%w: bits set in a filter that was never begun", ErrCorrupt)
+			}
+		}
+	}
+	return nil
+}

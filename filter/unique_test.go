@@ -1,0 +1,383 @@
+package filter
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func testRate(t testing.TB, c UniqueRateConfig) (*UniqueRate, []byte) {
+	t.Helper()
+	if c.Period == 0 {
+		c.Period = time.Hour
+	}
+	c.Secret = Secret{1, 2, 3}
+	u, err := NewUniqueRate(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u, make([]byte, u.StateBytes())
+}
+
+var rateStart = time.Unix(1_700_000_000, 0)
+
+func item(i int) []byte { return fmt.Appendf(nil, "user%d@example.com", i) }
+
+func measure(t testing.TB, u *UniqueRate, s []byte, at time.Time, x []byte) RateMeasurement {
+	t.Helper()
+	m, err := u.Measure(s, at, x, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestUniqueRateStateIsSmall(t *testing.T) {
+	for _, limit := range []float64{1, 10, 100, 12345} {
+		u, s := testRate(t, UniqueRateConfig{Limit: limit})
+		if max := int(2*limit) + 32; len(s) > max {
+			t.Errorf("limit %g: state of %d bytes, want at most the filter and 32 = %d", limit, len(s), max)
+		}
+		if u.StateBytes() != RateHeader+2*int(limit) {
+			t.Errorf("limit %g: %d bytes, want 16 bits x limit and the header", limit, u.StateBytes())
+		}
+	}
+}
+
+func TestUniqueRateCountsDifferentItems(t *testing.T) {
+	u, s := testRate(t, UniqueRateConfig{Limit: 10})
+	for i := range 10 {
+		for range 5 {
+			if m := measure(t, u, s, rateStart, item(i)); m.Over || m.Rate != float64(i+1) {
+				t.Fatalf("item %d: %+v, want rate %d", i, m, i+1)
+			}
+		}
+	}
+	if m := measure(t, u, s, rateStart, item(10)); !m.Over || !m.New || m.Counted || m.Rate != 11 {
+		t.Errorf("11th item under leaky: %+v, want over at 11, not counted", m)
+	}
+	if m := measure(t, u, s, rateStart, item(3)); m.Over || m.New || m.Rate != 10 {
+		t.Errorf("known item under leaky: %+v, want within the limit", m)
+	}
+}
+
+func TestUniqueRateStrict(t *testing.T) {
+	u, s := testRate(t, UniqueRateConfig{Limit: 10, Mode: Strict})
+	for i := range 15 {
+		measure(t, u, s, rateStart, item(i))
+	}
+	if m := measure(t, u, s, rateStart, item(3)); !m.Over || m.New || m.Rate != 15 {
+		t.Errorf("known item of a sender over the limit: %+v, want over at 15", m)
+	}
+	// It gets through again once the rate has decayed: ln(15/10) periods.
+	soon := rateStart.Add(time.Duration(math.Log(1.5) * float64(time.Hour)))
+	if m := measure(t, u, s, soon.Add(-time.Second), item(3)); !m.Over {
+		t.Errorf("a second too early: %+v, want over", m)
+	}
+	if m := measure(t, u, s, soon.Add(time.Second), item(3)); m.Over {
+		t.Errorf("a second later: %+v, want within the limit", m)
+	}
+}
+
+func TestUniqueRateSteadyStream(t *testing.T) {
+	// A stream of r a period is measured as r (smoothing is unbiased).
+	for _, r := range []float64{0.5, 3, 50} {
+		u, s := testRate(t, UniqueRateConfig{Limit: 1000, Plain: true})
+		now := rateStart
+		var m RateMeasurement
+		for range int(20*r) + 40 {
+			now = now.Add(time.Duration(float64(time.Hour) / r))
+			m = measure(t, u, s, now, nil)
+		}
+		if math.Abs(m.Rate-r) > 0.01*r {
+			t.Errorf("steady %g a period measured as %g", r, m.Rate)
+		}
+	}
+}
+
+func TestUniqueRateFilterLivesOnePeriod(t *testing.T) {
+	u, s := testRate(t, UniqueRateConfig{Limit: 10})
+	measure(t, u, s, rateStart, item(1))
+	if m := measure(t, u, s, rateStart.Add(time.Hour-1), item(1)); m.New {
+		t.Errorf("at the end of the period: %+v, want a known item", m)
+	}
+	m := measure(t, u, s, rateStart.Add(time.Hour), item(1))
+	if want := math.Exp(-1) + (1 - math.Exp(-1)); !m.New || math.Abs(m.Rate-want) > 1e-9 {
+		t.Errorf("after the period: %+v, want a new item and rate %g", m, want)
+	}
+	if n, _ := u.Items(s); math.Abs(n-1) > 0.1 {
+		t.Errorf("new filter holds about %g items, want 1", n)
+	}
+}
+
+// TestUniqueRateOverFull checks the argument for the small filter: once a
+// sender that was e times over its limit stops, its filter is gone before its
+// rate is back at the limit.
+func TestUniqueRateOverFull(t *testing.T) {
+	u, s := testRate(t, UniqueRateConfig{Limit: 100, Mode: Strict})
+	for i := range 400 {
+		measure(t, u, s, rateStart, item(i))
+	}
+	if rate, _ := u.Rate(s, rateStart); rate < math.E*100 {
+		t.Fatalf("rate %g, want more than e x limit", rate)
+	}
+	for step := range 100 {
+		now := rateStart.Add(time.Duration(step) * time.Hour / 50)
+		rate, err := u.Rate(s, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rate <= 100 && now.Sub(rateStart) < time.Hour {
+			t.Fatalf("after %v the rate is %g and the filter still lives", now.Sub(rateStart), rate)
+		}
+	}
+}
+
+func TestUniqueRateClockBackwards(t *testing.T) {
+	u, s := testRate(t, UniqueRateConfig{Limit: 10})
+	measure(t, u, s, rateStart, item(1))
+	m := measure(t, u, s, rateStart.Add(-time.Hour), item(2))
+	if m.Rate != 2 || !m.Counted {
+		t.Errorf("clock one hour back: %+v, want rate 2", m)
+	}
+}
+
+func TestUniqueRateIdle(t *testing.T) {
+	u, s := testRate(t, UniqueRateConfig{Limit: 100})
+	if idle, _ := u.Idle(s, rateStart); !idle {
+		t.Error("a new state is not idle")
+	}
+	for i := range 50 {
+		measure(t, u, s, rateStart, item(i))
+	}
+	for _, tt := range []struct {
+		after time.Duration
+		want  bool
+	}{{0, false}, {time.Hour, false}, {3 * time.Hour, false}, {4 * time.Hour, true}} {
+		if idle, _ := u.Idle(s, rateStart.Add(tt.after)); idle != tt.want {
+			t.Errorf("after %v: idle = %v, want %v", tt.after, idle, tt.want)
+		}
+	}
+}
+
+func TestNewUniqueRateRefuses(t *testing.T) {
+	ok := UniqueRateConfig{Limit: 10, Period: time.Hour}
+	for name, change := range map[string]func(*UniqueRateConfig){
+		"no limit":       func(c *UniqueRateConfig) { c.Limit = 0 },
+		"negative limit": func(c *UniqueRateConfig) { c.Limit = -1 },
+		"NaN limit":      func(c *UniqueRateConfig) { c.Limit = math.NaN() },
+		"infinite limit": func(c *UniqueRateConfig) { c.Limit = math.Inf(1) },
+		"half an item":   func(c *UniqueRateConfig) { c.Limit = 0.5 },
+		"huge limit":     func(c *UniqueRateConfig) { c.Limit = 1e12 },
+		"no period":      func(c *UniqueRateConfig) { c.Period = 0 },
+		"unknown mode":   func(c *UniqueRateConfig) { c.Mode = 7 },
+		"many hashes":    func(c *UniqueRateConfig) { c.Hashes = MaxHashes + 1 },
+		"negative bits":  func(c *UniqueRateConfig) { c.Bits = -1 },
+	} {
+		c := ok
+		change(&c)
+		if u, err := NewUniqueRate(c); err == nil || u != nil {
+			t.Errorf("%s: got %v, %v, want an error", name, u, err)
+		}
+	}
+}
+
+func TestUniqueRateRefusesForeignState(t *testing.T) {
+	u, s := testRate(t, UniqueRateConfig{Limit: 10})
+	measure(t, u, s, rateStart, item(1))
+	for name, bad := range map[string]func(b []byte) []byte{
+		"short":           func(b []byte) []byte { return b[:len(b)-1] },
+		"long":            func(b []byte) []byte { return append(b, 0) },
+		"empty":           func(b []byte) []byte { return nil },
+		"negative rate":   func(b []byte) []byte { b[7] |= 0x80; return b },
+		"infinite rate":   func(b []byte) []byte { rateState(b).set(math.Inf(1), 5); return b },
+		"NaN rate":        func(b []byte) []byte { rateState(b).set(math.NaN(), 5); return b },
+		"filter too late": func(b []byte) []byte { rateState(b).setStart(math.MaxInt64); return b },
+		"bits unbegun":    func(b []byte) []byte { rateState(b).setStart(0); return b },
+	} {
+		b := bad(bytes.Clone(s))
+		before := bytes.Clone(b)
+		if _, err := u.Measure(b, rateStart, item(2), 1); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: error %v, want ErrCorrupt", name, err)
+		}
+		if !bytes.Equal(b, before) {
+			t.Errorf("%s: the refused state was changed", name)
+		}
+	}
+	for _, n := range []float64{-1, math.NaN(), math.Inf(1)} {
+		if _, err := u.Measure(s, rateStart, item(2), n); err == nil {
+			t.Errorf("weight %g was taken", n)
+		}
+	}
+}
+
+// TestUniqueRateTable measures Finch's table of false positives, as printed.
+func TestUniqueRateTable(t *testing.T) {
+	printed := []float64{170000, 1700, 40, 10.7, 3.2}
+	for i, row := range UniqueRateErrors() {
+		if got := 1 / row.Rate; math.Abs(got-printed[i]) > 0.03*printed[i] {
+			t.Errorf("rate %.3g: formula says 1 in %.4g, printed 1 in %g", row.Relative, got, printed[i])
+		}
+	}
+	const limit = 200
+	u, _ := testRate(t, UniqueRateConfig{Limit: limit, Mode: Strict})
+	for i, r := range []float64{1, 2, math.E, 4} {
+		hits, asked := 0, 0
+		for round := range 20 {
+			s := make([]byte, u.StateBytes())
+			for j := range int(r * limit) {
+				measure(t, u, s, rateStart, item(round<<20|j))
+			}
+			for j := range 5000 {
+				asked++
+				if u.holds(s, u.secret.Key(item(round<<20|1<<19|j))) {
+					hits++
+				}
+			}
+		}
+		got, want := float64(hits)/float64(asked), 1/printed[i+1]
+		if slack := 0.12*want + 4*math.Sqrt(want/float64(asked)); math.Abs(got-want) > slack {
+			t.Errorf("rate %.3g: measured %.3g, printed %.3g", r, got, want)
+		}
+	}
+}
+
+// TestUniqueRateOracle compares with an exact set and an exact moving average.
+func TestUniqueRateOracle(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		mode := RateMode(rapid.IntRange(0, 1).Draw(t, "mode"))
+		u, err := NewUniqueRate(UniqueRateConfig{Limit: 20, Period: time.Minute, Mode: mode, Bits: 64})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := make([]byte, u.StateBytes())
+		seen := map[int]bool{}
+		now, last, begun, rate, first := rateStart, rateStart, rateStart, 0.0, true
+		for range rapid.IntRange(1, 120).Draw(t, "events") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 20_000).Draw(t, "ms")) * time.Millisecond)
+			x := rapid.IntRange(0, 60).Draw(t, "item")
+			if len(seen) > 0 && now.Sub(begun) >= time.Minute {
+				clear(seen)
+			}
+			gap := now.Sub(last).Minutes()
+			want := rate * math.Exp(-gap)
+			isNew := !seen[x]
+			if isNew && gap > 0 && !first {
+				want += (1 - math.Exp(-gap)) / gap
+			} else if isNew {
+				want++
+			}
+			m, err := u.Measure(s, now, item(x), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.New != isNew {
+				t.Fatalf("item %d: new = %v, want %v", x, m.New, isNew)
+			}
+			if math.Abs(m.Rate-want) > 1e-6*(1+want) || m.Over != (m.Rate > 20) {
+				t.Fatalf("rate %g, want %g", m.Rate, want)
+			}
+			if isNew && (mode == Strict || !m.Over) {
+				if len(seen) == 0 {
+					begun = now
+				}
+				seen[x], rate, last, first = true, want, now, false
+			}
+		}
+	})
+}
+
+func TestUniqueRateStates(t *testing.T) {
+	u, _ := testRate(t, UniqueRateConfig{Limit: 10})
+	states := map[string][]byte{}
+	for i := range 50 {
+		s := make([]byte, u.StateBytes())
+		for j := range i {
+			measure(t, u, s, rateStart, item(j))
+		}
+		states[fmt.Sprint("key", i)] = s
+	}
+	var buf bytes.Buffer
+	all := func(yield func(k, s []byte) bool) {
+		for k, s := range states {
+			if !yield([]byte(k), s) {
+				return
+			}
+		}
+	}
+	if err := u.EncodeStates(&buf, all); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][]byte{}
+	put := func(k, s []byte) error { got[string(k)] = s; return nil }
+	if err := u.DecodeStates(bytes.NewReader(buf.Bytes()), 1<<20, put); err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != len(states) {
+		t.Fatalf("%d keys, want %d", len(got), len(states))
+	}
+	for k, s := range states {
+		if !bytes.Equal(got[k], s) {
+			t.Errorf("%s changed on the way", k)
+		}
+	}
+	none := func(k, s []byte) error { return nil }
+	if err := u.DecodeStates(bytes.NewReader(buf.Bytes()), 500, none); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("beyond the limit: %v, want ErrTooLarge", err)
+	}
+	other, _ := testRate(t, UniqueRateConfig{Limit: 10, Period: time.Minute})
+	if err := other.DecodeStates(bytes.NewReader(buf.Bytes()), 1<<20, none); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("states of another rule: %v, want ErrCorrupt", err)
+	}
+	bigger, _ := testRate(t, UniqueRateConfig{Limit: 11})
+	if err := bigger.DecodeStates(bytes.NewReader(buf.Bytes()), 1<<20, none); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("states of another size: %v, want ErrCorrupt", err)
+	}
+	for n := range buf.Len() {
+		if err := u.DecodeStates(bytes.NewReader(buf.Bytes()[:n]), 1<<20, none); !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("cut to %d bytes: %v, want ErrCorrupt", n, err)
+		}
+	}
+}
+
+func TestUniqueRateAllocations(t *testing.T) {
+	u, s := testRate(t, UniqueRateConfig{Limit: 100})
+	x := item(1)
+	if n := testing.AllocsPerRun(100, func() { measure(t, u, s, rateStart, x) }); n != 0 {
+		t.Errorf("Measure allocates %g times", n)
+	}
+}
+
+func FuzzRateStates(f *testing.F) {
+	u, s := testRate(f, UniqueRateConfig{Limit: 4})
+	measure(f, u, s, rateStart, item(1))
+	var buf bytes.Buffer
+	one := func(yield func(k, s []byte) bool) { yield([]byte("key"), s) }
+	if err := u.EncodeStates(&buf, one); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(buf.Bytes())
+	f.Add(buf.Bytes()[:20])
+	f.Add([]byte("BHPF\x01\x06"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		u.DecodeStates(bytes.NewReader(b), 1<<16, func(key, state []byte) error {
+			_, err := u.Measure(state, rateStart, key, 1)
+			return err
+		})
+	})
+}
+
+func BenchmarkUniqueRate(b *testing.B) {
+	u, s := testRate(b, UniqueRateConfig{Limit: 100})
+	x := item(1)
+	for b.Loop() {
+		if _, err := u.Measure(s, rateStart, x, 1); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

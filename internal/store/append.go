@@ -1,0 +1,161 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Append writes one entry of at most [MaxEntry] bytes, which it does not keep,
+// and returns its index. With [Always] the entry is on disk then.
+//
+// An entry that is too large is refused and changes nothing. After any other
+// error the entry is not acknowledged, the store is Failed, and every Append
+// returns an error that wraps [ErrFailed] until [Store.Recover] succeeds. If the
+// process ends before that, the entry may or may not be found by the next Open,
+// under the index that no other entry will have.
+func (s *Store) Append(entry []byte) (index uint64, err error) {
+	if len(entry) > MaxEntry {
+		return 0, fmt.Errorf("store: entry of %d bytes, limit %d", len(entry), MaxEntry)
+	}
+	s.appendMu.Lock()
+	defer s.appendMu.Unlock()
+	if err := s.Err(); err != nil {
+		return 0, err
+	}
+	index = s.last + 1
+	s.burned = index
+	if err := s.write(index, entry); err != nil {
+		s.fail(err)
+		return 0, s.Err()
+	}
+	return index, nil
+}
+
+// write needs appendMu. Nothing is acknowledged before its last step is done.
+func (s *Store) write(index uint64, entry []byte) error {
+	if s.tail != nil && s.tail.size >= s.opts.SegmentBytes {
+		if err := s.finishTail(); err != nil {
+			return err
+		}
+	}
+	fresh := s.tail == nil
+	if fresh {
+		t, err := createSegment(s.fs, s.path(journalDir), s.id, s.opts.Random, s.epoch, index)
+		if err != nil {
+			return err
+		}
+		s.setTail(t)
+	}
+	t := s.tail
+	rec := &record{kind: kindEntry, salt: t.salt, index: index, durable: s.durable, data: entry}
+	if err := writeRecord(t.w, rec); err != nil {
+		return err
+	}
+	size, err := t.write()
+	if err != nil {
+		return err
+	}
+	if fresh || s.opts.Durability == Always {
+		if err := t.f.Sync(); err != nil {
+			return err
+		}
+	}
+	if fresh {
+		if err := s.fs.SyncDir(s.path(journalDir)); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	t.last, t.size = index, size
+	s.last = index
+	if fresh || s.opts.Durability == Always {
+		s.durable = index
+	}
+	s.mu.Unlock()
+	return s.writeMark()
+}
+
+func (s *Store) setTail(t *segmentWriter) {
+	s.mu.Lock()
+	s.tail = t
+	s.mu.Unlock()
+}
+
+// finishTail closes the segment that is being written, with all of it on disk.
+func (s *Store) finishTail() error {
+	if err := s.syncTail(); err != nil {
+		return err
+	}
+	if err := s.tail.f.Close(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.segs = append(s.segs, s.tail.segment)
+	s.tail = nil
+	s.mu.Unlock()
+	return nil
+}
+
+// syncTail makes every entry durable. It needs appendMu.
+func (s *Store) syncTail() error {
+	if s.tail == nil || s.durable == s.last {
+		return nil
+	}
+	if err := s.tail.f.Sync(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.durable = s.last
+	s.mu.Unlock()
+	return s.writeMark()
+}
+
+// writeMark needs appendMu, or a store that nobody else has yet.
+func (s *Store) writeMark() error {
+	m := watermark{epoch: s.epoch, acked: s.last, durable: s.durable}
+	_, err := s.mark.WriteAt(m.encode(), 0)
+	return err
+}
+
+// fail makes the store Failed. The first cause is kept.
+func (s *Store) fail(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failure == nil {
+		s.failure = cause
+		s.log.Error("journal failed: entries are refused until it has recovered", "err", cause)
+	}
+}
+
+// syncLoop keeps the promise of Relaxed: nothing stays unsynced for longer than
+// SyncEvery.
+func (s *Store) syncLoop() {
+	tick := time.NewTicker(s.opts.SyncEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-tick.C:
+		}
+		if err := s.Sync(); err != nil && !errors.Is(err, ErrFailed) && !errors.Is(err, ErrClosed) {
+			s.log.Error("journal sync", "err", err)
+		}
+	}
+}
+
+// Sync makes every acknowledged entry durable. With [Always] they are already.
+// If it cannot, the store is Failed.
+func (s *Store) Sync() error {
+	s.appendMu.Lock()
+	defer s.appendMu.Unlock()
+	if err := s.Err(); err != nil {
+		return err
+	}
+	if err := s.syncTail(); err != nil {
+		s.fail(err)
+		return s.Err()
+	}
+	return nil
+}

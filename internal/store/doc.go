@@ -1,0 +1,65 @@
+// Package store keeps a node's state on disk: a journal of what has happened
+// since the last checkpoint, and the checkpoint's files. It knows bytes,
+// indexes and files, and nothing of filters or mail. It implements the
+// durability promise of ARCHITECTURE.md, "Life of a report".
+//
+//	st, err := store.Open(dir, store.Options{})
+//	for _, f := range st.Manifest().Files { r, err := st.OpenFile(f.Name); ... }
+//	err = st.Replay(ctx, st.Manifest().Start, apply)
+//	index, err := st.Append(batch)                  // durable when it returns
+//	err = st.Checkpoint(ctx, index+1, meta, files)  // from any goroutine
+//
+// # On disk
+//
+//	LOCK       held with flock, contains the process id
+//	MANIFEST   the last checkpoint: its files, metadata, first journal index to replay
+//	watermark  the last acknowledged journal index, overwritten in place
+//	files/     checkpoint files, never changed once they are named by a manifest
+//	journal/   segments, EPOCH-FIRSTINDEX.log
+//
+// Every byte that matters is under a CRC-32C, and every checksum covers the
+// place as well as the content (epoch and index of an entry, number of a
+// block), so that a block which the disk has put in the wrong place is noticed
+// as well as a flipped bit.
+//
+// # The journal
+//
+// Segments are in the log format of LevelDB, written and read by goleveldb's
+// journal package: checksummed chunks in 32 KiB blocks, with which a reader can
+// find its feet again behind a damaged place. That ability tells damage from a
+// torn write: a torn write is the last thing in a journal.
+//
+// An entry carries its own index, the journal's epoch and the index up to which
+// everything was known to be durable when it was written. An unreadable place
+// is a torn write, dropped with a warning, only if nothing that was ever
+// acknowledged can have been there: its index is above the watermark and no
+// later entry says that it was durable. Everything else is a [DamageError].
+// After a power loss the watermark may be out of date; then damage to the very
+// last entry cannot be told from a torn write. In no other case is the
+// distinction a guess.
+//
+// Four libraries were tried. hashicorp/raft-wal keeps its segment list in a
+// bbolt file, which panics on some flipped bits, checks no checksum except that
+// of the last batch, takes a damaged frame header in the middle for the end of
+// the log, and its errors name no file and offset. etcd's wal does the checks
+// (a rolling CRC, errors with positions) but needs 160 packages including gRPC,
+// offers no seam for injecting a failed fsync, sets its segment size in a
+// package variable and reads a whole log into memory. pebble's record format is
+// the same as LevelDB's and brings 105 packages, a crash reporter for a web
+// service among them. The chosen one needs three packages of its own module
+// and nothing else, and leaves files, fsync and therefore faults to us.
+//
+// # Failure
+//
+// When a write or an fsync fails, nobody knows what is on the disk: the kernel
+// may have dropped the dirty pages. The store then is Failed: every Append
+// returns an error that wraps [ErrFailed], until [Store.Recover] has written
+// the caller's whole memory as a checkpoint, read it back from the disk and
+// begun a journal of a new epoch. The index of the entry that failed is not
+// used again.
+//
+// # Concurrency
+//
+// One goroutine calls Append. All other methods may be called at any time from
+// any goroutine. Lock order: ckptMu, appendMu, mu.
+package store

@@ -1,0 +1,44 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrFailed: a write or fsync of the journal went wrong, and no entry is
+	// taken until [Store.Recover] succeeds. The error that wraps it wraps the
+	// cause too.
+	ErrFailed = errors.New("journal failed and takes no entries until it has recovered")
+	// ErrClosed: the store was closed.
+	ErrClosed = errors.New("store: closed")
+	// ErrInUse: another process, which the error names, has the directory open.
+	ErrInUse = errors.New("in use")
+	// ErrFormat: a file was written by a newer release or by another program.
+	ErrFormat = errors.New("unknown format")
+	// ErrPermission: the directory belongs to somebody else or is open to others.
+	ErrPermission = errors.New("unsafe permissions")
+)
+
+// A DamageError says that a file does not hold what was written to it. The
+// store never goes on with such a file and never changes it.
+type DamageError struct {
+	File   string // path of the file
+	Offset int64  // in bytes from its start, where the damage was noticed
+	What   string // what is wrong there
+	Advice string // what the operator can do
+}
+
+// Error returns all four fields in one line.
+func (e *DamageError) Error() string {
+	return fmt.Sprintf("store: %s is damaged at offset %d: %s; %s", e.File, e.Offset, e.What, e.Advice)
+}
+
+const (
+	adviceRestore   = "check the disk and restore the node's last backup into an empty directory"
+	adviceWatermark = "after checking the disk, remove this file to trust the journal's own end"
+)
+
+func damaged(file string, offset int64, what string, args ...any) error {
+	return &DamageError{file, offset, fmt.Sprintf(what, args...), adviceRestore}
+}

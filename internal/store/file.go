@@ -1,0 +1,178 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+)
+
+const (
+	fileMagic    = "BHCF"
+	fileVersion  = 1
+	fileHead     = 20       // magic 4, version u16, zero u16, id u64, CRC-32C u32
+	blockBytes   = 64 << 10 // content of a block; its CRC-32C follows it
+	maxFileBytes = 1 << 50
+	tempSuffix   = ".tmp"
+)
+
+// storedBytes returns the bytes on disk of a file with so much content.
+func storedBytes(size int64) int64 {
+	return fileHead + size + 4*((size+blockBytes-1)/blockBytes)
+}
+
+func fileHeader(id uint64) []byte {
+	b := make([]byte, 0, fileHead)
+	b = append(b, fileMagic...)
+	b = binary.LittleEndian.AppendUint16(b, fileVersion)
+	b = binary.LittleEndian.AppendUint16(b, 0)
+	b = binary.LittleEndian.AppendUint64(b, id)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+// blockSum covers the file and the place in it besides the content.
+func blockSum(id, block uint64, content []byte) uint32 {
+	var place [16]byte
+	binary.LittleEndian.PutUint64(place[:], id)
+	binary.LittleEndian.PutUint64(place[8:], block)
+	return crc32.Update(crc32.Checksum(place[:], castagnoli), castagnoli, content)
+}
+
+// A blockWriter cuts what is written to it into checksummed blocks.
+type blockWriter struct {
+	w     io.Writer
+	id    uint64
+	buf   []byte // the block that is being filled
+	block uint64
+	size  int64
+	crc   uint32
+	err   error
+}
+
+func newBlockWriter(w io.Writer, id uint64) *blockWriter {
+	b := &blockWriter{w: w, id: id, buf: make([]byte, 0, blockBytes+4)}
+	_, b.err = w.Write(fileHeader(id))
+	return b
+}
+
+func (b *blockWriter) Write(p []byte) (int, error) {
+	n := 0
+	for len(p) > 0 && b.err == nil {
+		c := min(len(p), blockBytes-len(b.buf))
+		b.buf = append(b.buf, p[:c]...)
+		p, n = p[c:], n+c
+		if len(b.buf) == blockBytes {
+			b.flush()
+		}
+	}
+	if b.err != nil {
+		return n, b.err
+	}
+	return n, nil
+}
+
+func (b *blockWriter) flush() {
+	if len(b.buf) == 0 || b.err != nil {
+		return
+	}
+	b.size += int64(len(b.buf))
+	b.crc = crc32.Update(b.crc, castagnoli, b.buf)
+	sum := blockSum(b.id, b.block, b.buf)
+	_, b.err = b.w.Write(binary.LittleEndian.AppendUint32(b.buf, sum))
+	b.buf, b.block = b.buf[:0], b.block+1
+}
+
+// A blockReader returns the content of a checkpoint file, no byte of it before
+// its block has been checked.
+type blockReader struct {
+	f    Handle
+	path string
+	info FileInfo
+	buf  []byte // checked and not yet returned
+	page []byte
+	next int64 // number of the next block
+	crc  uint32
+	err  error
+}
+
+// openBlocks opens the stored file and checks its size and header.
+func openBlocks(fsys FS, path string, info FileInfo) (*blockReader, error) {
+	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, damaged(path, 0, "the file is missing, and the manifest names it")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	r := &blockReader{f: f, path: path, info: info}
+	if err := r.open(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return r, nil
+}
+
+func (r *blockReader) open() error {
+	st, err := r.f.Stat()
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if want := storedBytes(r.info.Size); st.Size() != want {
+		return damaged(r.path, min(st.Size(), want), "the file has %d bytes, want %d", st.Size(), want)
+	}
+	head := make([]byte, fileHead)
+	if _, err := r.f.ReadAt(head, 0); err != nil {
+		return fmt.Errorf("store: %s: offset 0: %w", r.path, err)
+	}
+	if crc32.Checksum(head[:fileHead-4], castagnoli) != binary.LittleEndian.Uint32(head[fileHead-4:]) {
+		return damaged(r.path, 0, "header checksum mismatch")
+	}
+	if v := binary.LittleEndian.Uint16(head[4:]); string(head[:4]) != fileMagic || v != fileVersion {
+		return fmt.Errorf("store: %s: %w: %q version %d, this release reads %q version %d", r.path, ErrFormat, head[:4], v, fileMagic, fileVersion)
+	}
+	if id := binary.LittleEndian.Uint64(head[8:]); id != r.info.id {
+		return damaged(r.path, 8, "file id %016x, the manifest says %016x", id, r.info.id)
+	}
+	r.page = make([]byte, min(r.info.Size, blockBytes)+4)
+	return nil
+}
+
+func (r *blockReader) Read(p []byte) (int, error) {
+	for len(r.buf) == 0 && r.err == nil && len(p) > 0 {
+		r.err = r.fill()
+	}
+	if len(r.buf) == 0 {
+		return 0, r.err
+	}
+	n := copy(p, r.buf)
+	r.buf = r.buf[n:]
+	return n, nil
+}
+
+func (r *blockReader) fill() error {
+	left := r.info.Size - r.next*blockBytes
+	if left <= 0 {
+		if r.crc != r.info.CRC {
+			return damaged(r.path, 0, "checksum of the content is %08x, the manifest says %08x", r.crc, r.info.CRC)
+		}
+		return io.EOF
+	}
+	offset := fileHead + r.next*(blockBytes+4)
+	page := r.page[:min(left, blockBytes)+4]
+	if _, err := r.f.ReadAt(page, offset); err != nil {
+		return fmt.Errorf("store: %s: offset %d: %w", r.path, offset, err)
+	}
+	content := page[:len(page)-4]
+	if blockSum(r.info.id, uint64(r.next), content) != binary.LittleEndian.Uint32(page[len(content):]) {
+		return damaged(r.path, offset, "checksum mismatch in block %d of %d", r.next+1, (r.info.Size+blockBytes-1)/blockBytes)
+	}
+	r.crc = crc32.Update(r.crc, castagnoli, content)
+	r.buf = content
+	r.next++
+	return nil
+}
+
+// Close closes the file. What was not read was not checked.
+func (r *blockReader) Close() error { return r.f.Close() }

@@ -1,0 +1,69 @@
+package store
+
+import (
+	"io"
+	"io/fs"
+	"os"
+)
+
+// FS is the part of the operating system that may fail under the store's feet.
+// Tests put a faulty one into [Options]; everybody else leaves it nil.
+type FS interface {
+	// OpenFile is like [os.OpenFile].
+	OpenFile(name string, flag int, perm fs.FileMode) (Handle, error)
+	// Rename is like [os.Rename].
+	Rename(from, to string) error
+	// Remove is like [os.Remove].
+	Remove(name string) error
+	// SyncDir makes the creation, renaming and removal of the directory's
+	// entries durable.
+	SyncDir(name string) error
+}
+
+// A Handle is an open file of an [FS]. Its methods are those of [os.File] but
+// for the two that are described here.
+type Handle interface {
+	io.Reader
+	io.ReaderAt
+	io.Writer
+	io.WriterAt
+	io.Closer
+	Truncate(size int64) error
+	Stat() (fs.FileInfo, error)
+	// Sync makes content and size of the file durable (fdatasync).
+	Sync() error
+	// DropCache asks the system to forget what it has cached of the file, so
+	// that it is next read from the disk. It is a hint, and may do nothing.
+	DropCache()
+}
+
+// osFS is the real file system.
+type osFS struct{}
+
+type osFile struct{ *os.File }
+
+func (osFS) OpenFile(name string, flag int, perm fs.FileMode) (Handle, error) {
+	f, err := os.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return osFile{f}, nil
+}
+
+func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
+func (osFS) Remove(name string) error     { return os.Remove(name) }
+
+func (osFS) SyncDir(name string) error {
+	d, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if cerr := d.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+func (f osFile) Sync() error { return syncData(f.File) }
+func (f osFile) DropCache()  { dropCache(f.File) }

@@ -1,0 +1,243 @@
+package store
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+)
+
+const (
+	manifestMagic    = "bulkhead-store"
+	manifestVersion  = 1
+	maxManifestBytes = 64 << 20
+	incarnationBytes = 16
+	maxNameBytes     = 180
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// A Manifest describes the last checkpoint.
+type Manifest struct {
+	// Checkpoint counts the checkpoints of this store; 0 is the empty store.
+	Checkpoint uint64
+	// Incarnation is a random identifier, 32 hexadecimal digits, made when the
+	// store was created and renewed by [Restore]: what a peer has heard from
+	// another incarnation may lie in this one's future.
+	Incarnation string
+	// Start is the journal index from which to replay, 1 or more. Everything
+	// below it is in the files.
+	Start uint64
+	// Meta is what the caller gave to the checkpoint.
+	Meta []byte
+	// Files are the checkpoint's files, in order of name.
+	Files []FileInfo
+
+	// epoch numbers the journals of a store; Recover begins the next.
+	epoch uint64
+}
+
+// A FileInfo describes one checkpoint file.
+type FileInfo struct {
+	Name string // as the caller calls it
+	Size int64  // in bytes, of the content
+	CRC  uint32 // CRC-32C of the content
+
+	id  uint64 // random; in the file's header and in each of its checksums
+	seq uint64 // of the checkpoint that wrote it
+}
+
+// stored returns the file's name on disk, which no other content ever had.
+func (f *FileInfo) stored() string { return fmt.Sprintf("%s.%016x", f.Name, f.seq) }
+
+func (m *Manifest) file(name string) (FileInfo, bool) {
+	for _, f := range m.Files {
+		if f.Name == name {
+			return f, true
+		}
+	}
+	return FileInfo{}, false
+}
+
+func (m *Manifest) clone() Manifest {
+	c := *m
+	c.Meta = bytes.Clone(m.Meta)
+	c.Files = slices.Clone(m.Files)
+	return c
+}
+
+// checkName refuses names that could leave the directory or be mistaken for
+// the store's own.
+func checkName(name string) error {
+	if name == "" || len(name) > maxNameBytes {
+		return fmt.Errorf("store: file name of %d bytes, want 1 to %d", len(name), maxNameBytes)
+	}
+	for i := range len(name) {
+		c := name[i]
+		ok := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.' && i > 0
+		if !ok {
+			return fmt.Errorf("store: file name %q: byte %d is %q, want a letter, a digit, '-', '_', or '.' after the first", name, i, c)
+		}
+	}
+	return nil
+}
+
+// The JSON form of the manifest, behind a line with magic, version, CRC-32C and
+// length, so that an operator can read it.
+type manifestJSON struct {
+	Checkpoint  uint64             `json:"checkpoint"`
+	Incarnation string             `json:"incarnation"`
+	Epoch       uint64             `json:"journal_epoch"`
+	Start       uint64             `json:"journal_start"`
+	Files       []manifestFileJSON `json:"files"`
+	Meta        []byte             `json:"meta"`
+}
+
+type manifestFileJSON struct {
+	Name string `json:"name"`
+	Size int64  `json:"size"`
+	CRC  uint32 `json:"crc32c"`
+	ID   uint64 `json:"id"`
+	Seq  uint64 `json:"checkpoint"`
+}
+
+func (m *Manifest) encode() ([]byte, error) {
+	j := manifestJSON{m.Checkpoint, m.Incarnation, m.epoch, m.Start, []manifestFileJSON{}, m.Meta}
+	for _, f := range m.Files {
+		j.Files = append(j.Files, manifestFileJSON{f.Name, f.Size, f.CRC, f.id, f.seq})
+	}
+	body, err := json.MarshalIndent(j, "", " ")
+	if err != nil {
+		return nil, fmt.Errorf("store: manifest: %w", err)
+	}
+	body = append(body, '\n')
+	if len(body) > maxManifestBytes {
+		return nil, fmt.Errorf("store: manifest of %d bytes, limit %d", len(body), maxManifestBytes)
+	}
+	head := fmt.Sprintf("%s %d %08x %d\n", manifestMagic, manifestVersion, crc32.Checksum(body, castagnoli), len(body))
+	return append([]byte(head), body...), nil
+}
+
+// decodeManifest reads what encode wrote, byte for byte; file is for its errors.
+func decodeManifest(file string, b []byte) (Manifest, error) {
+	head, body, ok := bytes.Cut(b, []byte("\n"))
+	fields := strings.Split(string(head[:min(len(head), 80)]), " ")
+	if !ok || len(fields) != 4 || fields[0] != manifestMagic {
+		return Manifest{}, damaged(file, 0, "the first line is not that of a manifest")
+	}
+	if fields[1] != fmt.Sprint(manifestVersion) {
+		return Manifest{}, fmt.Errorf("store: %s: %w: version %.20q, this release reads %d; use the release that wrote it", file, ErrFormat, fields[1], manifestVersion)
+	}
+	want := fmt.Sprintf("%s %d %08x %d", manifestMagic, manifestVersion, crc32.Checksum(body, castagnoli), len(body))
+	if want != string(head) {
+		return Manifest{}, damaged(file, int64(len(head))+1, "checksum or length differ: the first line says %.80q, the content %q", head, want)
+	}
+	var j manifestJSON
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&j); err != nil {
+		return Manifest{}, damaged(file, int64(len(head))+1+dec.InputOffset(), "%v", err)
+	}
+	m, err := j.manifest()
+	if err != nil {
+		return Manifest{}, damaged(file, int64(len(head))+1, "%v", err)
+	}
+	return m, nil
+}
+
+// manifest validates j. Its checksum was right, so an error means a writer with
+// a fault or a forger.
+func (j *manifestJSON) manifest() (Manifest, error) {
+	m := Manifest{Checkpoint: j.Checkpoint, Incarnation: j.Incarnation, Start: j.Start, Meta: j.Meta, epoch: j.Epoch}
+	if id, err := hex.DecodeString(j.Incarnation); err != nil || len(id) != incarnationBytes || hex.EncodeToString(id) != j.Incarnation {
+		return Manifest{}, fmt.Errorf("incarnation %.40q, want %d hexadecimal digits", j.Incarnation, 2*incarnationBytes)
+	}
+	if m.Start == 0 || m.epoch == 0 {
+		return Manifest{}, fmt.Errorf("journal start %d and epoch %d, want 1 or more", m.Start, m.epoch)
+	}
+	for i, f := range j.Files {
+		if err := checkName(f.Name); err != nil {
+			return Manifest{}, err
+		}
+		if i > 0 && j.Files[i-1].Name >= f.Name {
+			return Manifest{}, fmt.Errorf("file %q after %q: not in order", f.Name, j.Files[i-1].Name)
+		}
+		if f.Size < 0 || f.Size > maxFileBytes || f.Seq > m.Checkpoint {
+			return Manifest{}, fmt.Errorf("file %q: size %d or checkpoint %d out of range", f.Name, f.Size, f.Seq)
+		}
+		m.Files = append(m.Files, FileInfo{f.Name, f.Size, f.CRC, f.ID, f.Seq})
+	}
+	return m, nil
+}
+
+// readManifest returns an error that wraps fs.ErrNotExist if there is none.
+func readManifest(fsys FS, file string) (Manifest, error) {
+	f, err := fsys.OpenFile(file, os.O_RDONLY, 0)
+	if err != nil {
+		return Manifest{}, fmt.Errorf("store: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxManifestBytes+128))
+	if err != nil {
+		return Manifest{}, fmt.Errorf("store: %w", err)
+	}
+	return decodeManifest(file, b)
+}
+
+// replaceFile writes content beside file, makes it durable, checks it and puts
+// it in file's place. committed says that the new content is in place; if err
+// is set too, it may not survive a power loss.
+func replaceFile(fsys FS, dir, file string, content []byte) (committed bool, err error) {
+	temp := file + tempSuffix
+	if err := writeNew(fsys, temp, content); err != nil {
+		return false, errors.Join(err, removeIfThere(fsys, temp))
+	}
+	if err := fsys.Rename(temp, file); err != nil {
+		return false, errors.Join(fmt.Errorf("store: %w", err), removeIfThere(fsys, temp))
+	}
+	if err := fsys.SyncDir(dir); err != nil {
+		return true, fmt.Errorf("store: %w", err)
+	}
+	return true, nil
+}
+
+func writeNew(fsys FS, file string, content []byte) (err error) {
+	f, err := fsys.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	defer func() {
+		if cerr := f.Close(); err == nil && cerr != nil {
+			err = fmt.Errorf("store: %w", cerr)
+		}
+	}()
+	if _, err := f.Write(content); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	f.DropCache()
+	back, err := io.ReadAll(io.NewSectionReader(f, 0, int64(len(content))+1))
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if !bytes.Equal(back, content) {
+		return damaged(file, 0, "reads back differently from what was written")
+	}
+	return nil
+}
+
+func removeIfThere(fsys FS, file string) error {
+	if err := fsys.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("store: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,244 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// openJournal finds the segments and the last entry.
+func (s *Store) openJournal(mark watermark) error {
+	m := &s.manifest
+	if mark.epoch > m.epoch {
+		return damaged(s.path(manifestFile), 0, "the manifest is of journal epoch %d, the watermark of %d: the manifest is out of date", m.epoch, mark.epoch)
+	}
+	if mark.epoch < m.epoch { // the process died in Recover, between the two files
+		mark = watermark{epoch: m.epoch}
+	}
+	segs, obsolete, err := s.sortSegments()
+	if err != nil {
+		return err
+	}
+	s.last = m.Start - 1
+	floor := mark.durable
+	for len(segs) > 0 {
+		t, err := s.scanTail(segs[len(segs)-1], floor, mark.acked)
+		if err != nil {
+			return err
+		}
+		if t.seg.last >= t.seg.first {
+			segs[len(segs)-1] = t.seg
+			s.last = max(s.last, t.seg.last)
+			err = checkReach(t.seg.path, t.seg.size, t.seg.last, mark, m.Start)
+			if err == nil {
+				err = s.repairTail(t)
+			}
+			if err != nil {
+				return err
+			}
+			break
+		}
+		// Nothing was written to this segment. It was begun when all before it
+		// was on disk.
+		floor = max(floor, t.seg.first-1)
+		if t.torn != "" {
+			s.log.Warn("dropping a torn write at the end of the journal", "file", t.seg.path, "offset", 0, "why", t.torn)
+		}
+		obsolete = append(obsolete, t.seg)
+		segs = segs[:len(segs)-1]
+	}
+	if len(segs) == 0 {
+		if err := checkReach(s.path(journalDir), 0, m.Start-1, mark, m.Start); err != nil {
+			return err
+		}
+	}
+	if mark.acked > s.last {
+		s.log.Warn("relaxed durability: acknowledged entries were lost", "first", s.last+1, "last", mark.acked)
+	}
+	if err := s.removeSegments(obsolete); err != nil {
+		return err
+	}
+	s.segs, s.durable, s.burned = segs, s.last, s.last
+	return nil
+}
+
+// checkReach compares the journal's last entry with the watermark.
+func checkReach(path string, size int64, last uint64, mark watermark, start uint64) error {
+	if need := mark.durable; max(last, start-1) < need {
+		return damaged(path, size, "the journal ends with entry %d, and entry %d had been acknowledged: it was cut short", last, need)
+	}
+	return nil
+}
+
+// sortSegments tells the live segments from those that a crash left behind. The
+// live ones follow each other without a gap and cover manifest.Start.
+func (s *Store) sortSegments() (live, obsolete []segment, err error) {
+	all, err := listSegments(s.path(journalDir))
+	if err != nil {
+		return nil, nil, err
+	}
+	m := &s.manifest
+	for _, seg := range all {
+		switch {
+		case seg.epoch < m.epoch:
+			obsolete = append(obsolete, seg)
+		case seg.epoch == m.epoch:
+			live = append(live, seg)
+		default:
+			if err := s.mustBeUnused(seg); err != nil {
+				return nil, nil, err
+			}
+			obsolete = append(obsolete, seg)
+		}
+	}
+	for len(live) > 1 && live[1].first <= m.Start {
+		obsolete, live = append(obsolete, live[0]), live[1:]
+	}
+	if len(live) > 0 && live[0].first > m.Start {
+		return nil, nil, damaged(live[0].path, 0, "the journal begins with entry %d, and the checkpoint needs %d: a segment is missing", live[0].first, m.Start)
+	}
+	for i := range live[:max(len(live)-1, 0)] {
+		seg := &live[i]
+		seg.last = live[i+1].first - 1
+		if err := s.checkBegin(*seg); err != nil {
+			return nil, nil, err
+		}
+	}
+	return live, obsolete, nil
+}
+
+// mustBeUnused allows a segment of a later epoch only as Recover leaves it when
+// it fails: without entries.
+func (s *Store) mustBeUnused(seg segment) error {
+	f, size, err := seg.open(s.fs)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	head := int64(chunkHead + recordHead + len(segmentData(seg.epoch, s.id)))
+	if size > head {
+		return damaged(s.path(manifestFile), 0, "the manifest is of journal epoch %d, and %s of %d holds entries: the manifest is out of date", s.manifest.epoch, seg.path, seg.epoch)
+	}
+	return nil
+}
+
+func (s *Store) checkBegin(seg segment) error {
+	f, size, err := seg.open(s.fs)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := seg.begin(newScanner(f, size), s.id); err != nil {
+		return seg.fault(err)
+	}
+	return nil
+}
+
+func (s *segment) open(fsys FS) (Handle, int64, error) {
+	f, err := fsys.OpenFile(s.path, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, 0, fmt.Errorf("store: %w", err)
+	}
+	size, err := dataSize(f)
+	if err != nil {
+		return nil, 0, errors.Join(fmt.Errorf("store: %w", err), f.Close())
+	}
+	return f, size, nil
+}
+
+// A tail is what the last segment was found to hold.
+type tail struct {
+	seg     segment
+	torn    string // why the bytes behind seg.size are no entry; "" if there are none
+	unacked int64  // offset of the first entry above the watermark; seg.size if none
+}
+
+// scanTail reads the whole segment. Entries up to floor must be there.
+func (s *Store) scanTail(seg segment, floor, acked uint64) (tail, error) {
+	f, size, err := seg.open(s.fs)
+	if err != nil {
+		return tail{}, err
+	}
+	defer f.Close()
+	t := tail{seg: seg, unacked: -1}
+	t.seg.last = seg.first - 1
+	sc := newScanner(f, size)
+	err = t.seg.begin(sc, s.id)
+	for err == nil {
+		if _, err = t.seg.entry(sc); err == nil && t.seg.last > acked && t.unacked < 0 {
+			t.unacked = sc.start
+		}
+	}
+	if t.unacked < 0 {
+		t.unacked = t.seg.size
+	}
+	var bad *badRecord
+	if !errors.As(err, &bad) {
+		if err == io.EOF {
+			return t, nil
+		}
+		return tail{}, t.seg.fault(err)
+	}
+	lost := t.seg.last + 1
+	if lost <= floor {
+		return tail{}, t.seg.fault(err)
+	}
+	at, later, ferr := findLater(f, bad.offset, size, t.seg.salt, lost)
+	if ferr != nil {
+		return tail{}, t.seg.fault(ferr)
+	}
+	if later {
+		return tail{}, damaged(seg.path, bad.offset, "entry %d: %s, and an entry at offset %d was written after it", lost, bad.what, at)
+	}
+	t.torn = bad.what
+	return t, nil
+}
+
+// repairTail cuts off a torn write, and makes what stays durable: it may have
+// been read from a cache whose write to the disk once failed, after which the
+// system believes that it was written. Writing it again makes it dirty again.
+func (s *Store) repairTail(t tail) (err error) {
+	f, err := s.fs.OpenFile(t.seg.path, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	defer func() {
+		if cerr := f.Close(); err == nil && cerr != nil {
+			err = fmt.Errorf("store: %w", cerr)
+		}
+	}()
+	if t.torn != "" {
+		s.log.Warn("dropping a torn write at the end of the journal", "file", t.seg.path, "offset", t.seg.size, "entry", t.seg.last+1, "why", t.torn)
+		if err := f.Truncate(t.seg.size); err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+	}
+	buf := make([]byte, 256<<10)
+	for at := t.unacked; at < t.seg.size; {
+		b := buf[:min(int64(len(buf)), t.seg.size-at)]
+		if _, err := f.ReadAt(b, at); err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+		if _, err := f.WriteAt(b, at); err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+		at += int64(len(b))
+	}
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if err := s.fs.SyncDir(s.path(journalDir)); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) removeSegments(segs []segment) error {
+	for _, seg := range segs {
+		if err := removeIfThere(s.fs, seg.path); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,281 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Durability says when Append returns.
+type Durability uint8
+
+const (
+	// Always: after fdatasync. What was acknowledged survives power loss.
+	Always Durability = iota
+	// Relaxed: after the write. What was acknowledged survives the death of the
+	// process; a power loss takes the last SyncEvery with it.
+	Relaxed
+)
+
+// String returns "always", "relaxed" or "invalid".
+func (d Durability) String() string {
+	switch d {
+	case Always:
+		return "always"
+	case Relaxed:
+		return "relaxed"
+	}
+	return "invalid"
+}
+
+// Options of [Open]. The zero Options are the defaults.
+type Options struct {
+	// Durability is Always or Relaxed.
+	Durability Durability
+	// SyncEvery is the longest time that an entry stays unsynced if Durability
+	// is Relaxed. 0 means one second.
+	SyncEvery time.Duration
+	// SegmentBytes is the size at which the journal goes on in a new file.
+	// 0 means 64 MiB.
+	SegmentBytes int64
+	// Logger takes what an operator should know and no caller can act on. Nil
+	// discards.
+	Logger *slog.Logger
+	// Random is read for incarnations and file ids. Nil means crypto/rand.
+	Random io.Reader
+	// FS is nil except in tests.
+	FS FS
+}
+
+func (o *Options) complete() error {
+	if o.Durability > Relaxed {
+		return fmt.Errorf("store: durability %d, want Always or Relaxed", o.Durability)
+	}
+	if o.SyncEvery < 0 || o.SegmentBytes < 0 {
+		return fmt.Errorf("store: SyncEvery %v and SegmentBytes %d, want 0 or more", o.SyncEvery, o.SegmentBytes)
+	}
+	if o.SyncEvery == 0 {
+		o.SyncEvery = time.Second
+	}
+	if o.SegmentBytes == 0 {
+		o.SegmentBytes = 64 << 20
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Random == nil {
+		o.Random = rand.Reader
+	}
+	if o.FS == nil {
+		o.FS = osFS{}
+	}
+	return nil
+}
+
+// A Store is an open directory; see [Open]. See the package for concurrency.
+type Store struct {
+	dir  string
+	opts Options
+	log  *slog.Logger
+	id   string // incarnation
+	fs   FS
+	lock Handle
+	mark Handle // the watermark
+
+	ckptMu   sync.Mutex // held by Checkpoint, Recover and Close
+	appendMu sync.Mutex // held while the journal is written
+
+	// mu guards what follows. Fields of the journal are written with appendMu
+	// held too.
+	mu       sync.Mutex
+	manifest Manifest
+	segs     []segment      // without the one being written
+	tail     *segmentWriter // nil until the first Append
+	last     uint64         // last acknowledged entry
+	durable  uint64         // last entry known to be on disk
+	burned   uint64         // last index that was ever tried
+	epoch    uint64         // of the journal
+	failure  error          // why the store is Failed; nil if it is not
+	closed   bool
+
+	stop    chan struct{} // closed by Close
+	syncing sync.WaitGroup
+}
+
+func (s *Store) path(elem ...string) string {
+	return filepath.Join(append([]string{s.dir}, elem...)...)
+}
+
+// Dir returns the directory.
+func (s *Store) Dir() string { return s.dir }
+
+// Manifest describes the last checkpoint. The caller owns the result.
+func (s *Store) Manifest() Manifest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.manifest.clone()
+}
+
+// LastIndex returns the index of the last acknowledged entry, or one less than
+// Manifest().Start if there is none. The next entry's index is one more, except
+// that an entry that failed has used its index up: after Recover, LastIndex
+// returns that one.
+func (s *Store) LastIndex() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
+// Err returns nil, or an error that wraps [ErrFailed] and its cause.
+func (s *Store) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err()
+}
+
+func (s *Store) err() error {
+	if s.closed {
+		return ErrClosed
+	}
+	if s.failure != nil {
+		return fmt.Errorf("store: %w: %w", ErrFailed, s.failure)
+	}
+	return nil
+}
+
+// OpenFile opens a file of the last checkpoint. Reads check every block of it;
+// damage is a [*DamageError] that names file and offset. The reader stays valid
+// when later checkpoints replace the file. A name that the checkpoint does not
+// have is an error that wraps [fs.ErrNotExist].
+func (s *Store) OpenFile(name string) (io.ReadCloser, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock() // held while opening, so that no checkpoint removes the file
+	if s.closed {
+		return nil, ErrClosed
+	}
+	info, err := s.manifest.find(name)
+	if err != nil {
+		return nil, err
+	}
+	r, err := openBlocks(s.fs, s.path(filesDir, info.stored()), info)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Close syncs the journal and releases the directory. It is the only method
+// that may be called on a closed Store, and then does nothing.
+func (s *Store) Close() error {
+	s.ckptMu.Lock()
+	defer s.ckptMu.Unlock()
+	s.appendMu.Lock()
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		s.appendMu.Unlock()
+		return nil
+	}
+	s.closed = true
+	failed := s.failure != nil
+	s.mu.Unlock()
+	close(s.stop)
+	var errs []error
+	if s.tail != nil {
+		if !failed {
+			errs = append(errs, s.syncTail())
+		}
+		errs = append(errs, s.tail.f.Close())
+	}
+	errs = append(errs, s.mark.Close(), s.lock.Close())
+	s.appendMu.Unlock()
+	s.syncing.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("store: close: %w", err)
+	}
+	return nil
+}
+
+// Replay calls fn with every entry from index from on, in order, checked; entry
+// is valid until fn returns. It stops at the first error of fn, which it
+// returns as it is, and when ctx is done. Damage is a [*DamageError]; the
+// entries before it have been handed to fn. Entries that are appended
+// meanwhile are not replayed.
+//
+// From must be Manifest().Start or later; what is older may be gone.
+func (s *Store) Replay(ctx context.Context, from uint64, fn func(index uint64, entry []byte) error) error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return ErrClosed
+	}
+	start, incarnation := s.manifest.Start, s.manifest.Incarnation
+	segs := append([]segment(nil), s.segs...)
+	if s.tail != nil {
+		segs = append(segs, s.tail.segment)
+	}
+	s.mu.Unlock()
+	if from < start {
+		return fmt.Errorf("store: replay from index %d, the journal starts at %d", from, start)
+	}
+	for _, seg := range segs {
+		if seg.last < max(from, seg.first) {
+			continue
+		}
+		if err := replaySegment(ctx, s.fs, seg, incarnation, from, fn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replaySegment reads seg.size bytes, which must hold the entries up to seg.last.
+func replaySegment(ctx context.Context, fsys FS, seg segment, incarnation string, from uint64, fn func(uint64, []byte) error) error {
+	f, size, err := seg.open(fsys)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if seg.size > 0 { // known, and the file may be growing
+		if size < seg.size {
+			return damaged(seg.path, size, "the file had %d bytes before", seg.size)
+		}
+		size = seg.size
+	}
+	want := seg.last
+	sc := newScanner(f, size)
+	if err := seg.begin(sc, incarnation); err != nil {
+		return seg.fault(err)
+	}
+	for seg.last < want {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		rec, err := seg.entry(sc)
+		if err == io.EOF {
+			return damaged(seg.path, sc.offset, "the file ends after entry %d, want %d", seg.last, want)
+		}
+		if err != nil {
+			return seg.fault(err)
+		}
+		if rec.index < from {
+			continue
+		}
+		if err := fn(rec.index, rec.data); err != nil {
+			return err
+		}
+	}
+	if _, err := sc.next(); err != io.EOF {
+		if err == nil {
+			err = &badRecord{seg.size, "a record behind the last one"}
+		}
+		return seg.fault(err)
+	}
+	return nil
+}

@@ -1,0 +1,8 @@
+//go:build unix && !linux
+
+package store
+
+import "os"
+
+func syncData(f *os.File) error { return f.Sync() }
+func dropCache(*os.File)        {}

@@ -1,0 +1,220 @@
+package signature
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/dchest/siphash"
+	"golang.org/x/crypto/blake2b"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// RspamdShingles is the number of shingles of a text.
+const RspamdShingles = 32
+
+// An RspamdAlgorithm is the hash from which shingles are made.
+type RspamdAlgorithm uint8
+
+// The algorithms. Rspamd's own configuration selects mumhash; a rule without a
+// choice uses siphash.
+const (
+	RspamdMumHash RspamdAlgorithm = iota
+	RspamdSipHash
+	RspamdXXHash
+)
+
+// String returns the name that rspamd's option "algorithm" takes.
+func (a RspamdAlgorithm) String() string {
+	switch a {
+	case RspamdMumHash:
+		return "mumhash"
+	case RspamdSipHash:
+		return "siphash"
+	case RspamdXXHash:
+		return "xxhash"
+	}
+	return "invalid"
+}
+
+// ParseRspamdAlgorithm returns the algorithm that rspamd calls name; "old" is
+// siphash. Its error wraps bulkhead.ErrMalformed.
+func ParseRspamdAlgorithm(name string) (RspamdAlgorithm, error) {
+	for _, a := range [...]RspamdAlgorithm{RspamdMumHash, RspamdSipHash, RspamdXXHash} {
+		if a.String() == name {
+			return a, nil
+		}
+	}
+	if name == "old" {
+		return RspamdSipHash, nil
+	}
+	return 0, fmt.Errorf("signature: %w: unknown shingle algorithm %.20q", bulkhead.ErrMalformed, name)
+}
+
+// A RspamdHasher computes the digests and shingles of rspamd's fuzzy_check for
+// one pair of keys. It is immutable and may be shared.
+//
+// Source: rspamd-fuzzy.md section 8.
+type RspamdHasher struct {
+	algorithm RspamdAlgorithm
+	key       [blake2b.Size]byte
+	partKey   [blake2b.Size]byte
+	keys      [RspamdShingles][16]byte
+}
+
+// NewRspamdHasher returns a hasher for a rule's fuzzy_key and
+// fuzzy_shingles_key; "" means rspamd's default for either.
+func NewRspamdHasher(key, shinglesKey string, algorithm RspamdAlgorithm) *RspamdHasher {
+	const defaultKey = "rspamd"
+	if key == "" {
+		key = defaultKey
+	}
+	if shinglesKey == "" {
+		shinglesKey = defaultKey
+	}
+	h := &RspamdHasher{algorithm: algorithm}
+	h.key = blake2b.Sum512([]byte(key))
+	h.partKey = blake2b.Sum512([]byte(defaultKey))
+	root := blake2b.Sum512([]byte(shinglesKey))
+	previous := root[:16]
+	for i := range h.keys {
+		sum := blake2b.Sum512(previous)
+		copy(h.keys[i][:], sum[:])
+		previous = h.keys[i][:]
+	}
+	return h
+}
+
+// Part returns the digest of a decoded part that is not text. It depends on no
+// key.
+func (h *RspamdHasher) Part(data []byte) [blake2b.Size]byte { return keyed(&h.partKey, data) }
+
+// Words returns the digest of the words of a text, as they are after stemming.
+func (h *RspamdHasher) Words(words []string) [blake2b.Size]byte {
+	return keyed(&h.key, appendAll(nil, words))
+}
+
+// Direct returns the digest of a text that is too short for words: of the
+// stripped text and the decoded subject, which follows it.
+func (h *RspamdHasher) Direct(stripped []byte, subject string) [blake2b.Size]byte {
+	return keyed(&h.key, append(append([]byte(nil), stripped...), subject...))
+}
+
+func appendAll(dst []byte, words []string) []byte {
+	for _, w := range words {
+		dst = append(dst, w...)
+	}
+	return dst
+}
+
+func keyed(key *[blake2b.Size]byte, data []byte) (sum [blake2b.Size]byte) {
+	h, err := blake2b.New512(key[:])
+	if err != nil {
+		// Only a key longer than 64 bytes is refused.
+		panic(err)
+	}
+	h.Write(data)
+	h.Sum(sum[:0])
+	return sum
+}
+
+// Shingles returns the shingles of the words of a text, as they are after
+// stemming. Texts of fewer than 3 words have shingles too; no words give all
+// zeroes.
+func (h *RspamdHasher) Shingles(words []string) (shingles [RspamdShingles]uint64) {
+	if len(words) == 0 {
+		return shingles
+	}
+	positions := max(len(words)-2, 1)
+	for j := range shingles {
+		if h.algorithm == RspamdSipHash {
+			shingles[j] = h.minSip(j, words[:positions])
+		} else {
+			shingles[j] = h.minWindow(j, words[:positions])
+		}
+	}
+	return shingles
+}
+
+// minSip: each position is one word, written three times.
+func (h *RspamdHasher) minSip(j int, words []string) uint64 {
+	k0, k1 := binary.LittleEndian.Uint64(h.keys[j][:]), binary.LittleEndian.Uint64(h.keys[j][8:])
+	least := uint64(math.MaxUint64)
+	var thrice []byte
+	for _, w := range words {
+		thrice = append(append(append(thrice[:0], w...), w...), w...)
+		least = min(least, siphash.Hash(k0, k1, thrice))
+	}
+	return least
+}
+
+// minWindow: each position mixes the hashes of a word and the two before it.
+func (h *RspamdHasher) minWindow(j int, words []string) uint64 {
+	seed := binary.LittleEndian.Uint64(h.keys[j][:])
+	least := uint64(math.MaxUint64)
+	var older, old uint64
+	var digest xxhash.Digest
+	for _, w := range words {
+		var v uint64
+		if h.algorithm == RspamdXXHash {
+			digest.ResetWithSeed(seed)
+			digest.WriteString(w)
+			v = digest.Sum64()
+		} else {
+			v = mumHash(w, seed)
+		}
+		least = min(least, older>>16^old>>8^v)
+		older, old = old, v
+	}
+	return least
+}
+
+// The multipliers of MUM hash, version 1, by V. Makarov.
+const (
+	mumBlockStart = 0xc42b5e2e6480b23b
+	mumUnroll     = 0x7b51ec3d22f7096f
+	mumTail       = 0xaf47d47c99b1461b
+	mumFinish1    = 0xa9a7ae7ceff79f3f
+	mumFinish2    = 0xaf47d47c99b1461b
+)
+
+var mumPrimes = [...]uint64{0x9ebdcae10d981691, 0x32b9b9b97a27ac7d, 0x29b5584d83d35bbd, 0x4b04e0e61401255f}
+
+// mumHash is MUM hash, version 1, of a word.
+func mumHash(w string, seed uint64) uint64 {
+	const block = 8 * len(mumPrimes)
+	h := mum(seed+uint64(len(w)), mumBlockStart)
+	for len(w) > block {
+		for i, p := range mumPrimes {
+			h ^= mum(le64(w[8*i:8*i+8]), p)
+		}
+		w = w[block:]
+		h = mum(h, mumUnroll)
+	}
+	for i := 0; len(w) >= 8; i++ {
+		h ^= mum(le64(w[:8]), mumPrimes[i])
+		w = w[8:]
+	}
+	if len(w) > 0 {
+		h ^= mum(le64(w), mumTail)
+	}
+	h ^= mum(h, mumFinish1)
+	return h ^ mum(h, mumFinish2)
+}
+
+// mum multiplies and mixes.
+func mum(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a, b)
+	return hi + lo
+}
+
+// le64 reads up to 8 bytes, the least significant first.
+func le64(s string) (v uint64) {
+	for i := len(s) - 1; i >= 0; i-- {
+		v = v<<8 | uint64(s[i])
+	}
+	return v
+}

@@ -1,0 +1,145 @@
+package signature
+
+import (
+	"bufio"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/internal/sharedtest"
+)
+
+func rspamdMessage(t *testing.T, name string) *Message {
+	t.Helper()
+	raw, err := os.ReadFile(sharedtest.Path(t, "protocols", "vectors", "rspamd-fuzzy", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := ReadMessage(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// vectorPolicy is how the vectors were captured.
+var vectorPolicy = RspamdPolicy{MinWords: 32, MinBytes: -1, AllTypes: true}
+
+func TestRspamdDigests(t *testing.T) {
+	file, err := os.Open(sharedtest.Path(t, "protocols", "vectors", "rspamd-fuzzy", "digests.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	want := make(map[string][]string)
+	for in := bufio.NewScanner(file); in.Scan(); {
+		if f := strings.Fields(in.Text()); len(f) == 2 && len(f[0]) == 128 {
+			want[f[1]] = append(want[f[1]], f[0])
+		}
+	}
+	if len(want) != 6 {
+		t.Fatalf("vectors for %d mails, want 6", len(want))
+	}
+	h := NewRspamdHasher("", "", RspamdMumHash)
+	for name, digests := range want {
+		var got []string
+		for _, hash := range h.Hashes(rspamdMessage(t, name), vectorPolicy) {
+			got = append(got, hex.EncodeToString(hash.Digest[:]))
+		}
+		if strings.Join(got, " ") != strings.Join(digests, " ") {
+			t.Errorf("%s: digests %.20q, want %.20q", name, got, digests)
+		}
+	}
+}
+
+func TestRspamdShingles(t *testing.T) {
+	for _, algorithm := range []RspamdAlgorithm{RspamdMumHash, RspamdSipHash, RspamdXXHash} {
+		h := NewRspamdHasher("rspamd", "rspamd", algorithm)
+		file, err := os.Open(sharedtest.Path(t, "protocols", "vectors", "rspamd-fuzzy", "shingles-"+algorithm.String()+".txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		checked := 0
+		for in := bufio.NewScanner(file); in.Scan(); checked++ {
+			var name, alg string
+			var i int
+			var want uint64
+			if _, err := fmt.Sscanf(in.Text(), "%s %s %d %x", &name, &alg, &i, &want); err != nil {
+				t.Fatalf("%q: %v", in.Text(), err)
+			}
+			hashes := h.Hashes(rspamdMessage(t, name+".eml"), vectorPolicy)
+			if len(hashes) != 1 || hashes[0].Shingles == nil {
+				t.Fatalf("%s: %d hashes", name, len(hashes))
+			}
+			if got := hashes[0].Shingles[i]; got != want {
+				t.Errorf("%s %s shingle %d = %016x, want %016x", name, alg, i, got, want)
+			}
+		}
+		if checked != 64 {
+			t.Errorf("%s: %d shingles checked, want 64", algorithm, checked)
+		}
+	}
+}
+
+// TestRspamdNearCopy restates what the document says of vectors 1 and 2.
+func TestRspamdNearCopy(t *testing.T) {
+	h := NewRspamdHasher("", "", RspamdMumHash)
+	a := h.Hashes(rspamdMessage(t, "1-long-text.eml"), vectorPolicy)[0].Shingles
+	b := h.Hashes(rspamdMessage(t, "2-near-copy.eml"), vectorPolicy)[0].Shingles
+	equal := 0
+	for i := range a {
+		if a[i] == b[i] {
+			equal++
+		}
+	}
+	if equal != 26 {
+		t.Errorf("%d shingles equal, want 26", equal)
+	}
+}
+
+func TestRspamdKeys(t *testing.T) {
+	words := strings.Fields("a user key changes every digest and every shingle but not the digest of an attachment")
+	a, b := NewRspamdHasher("", "", RspamdMumHash), NewRspamdHasher("one", "two", RspamdMumHash)
+	if a.Words(words) == b.Words(words) || a.Direct(nil, "x") == b.Direct(nil, "x") {
+		t.Error("the key does not change the digest")
+	}
+	if x, y := a.Shingles(words), b.Shingles(words); x[0] == y[0] || x[31] == y[31] {
+		t.Error("the shingles key does not change the shingles")
+	}
+	if a.Part([]byte("x")) != b.Part([]byte("x")) {
+		t.Error("the key changes the digest of a part")
+	}
+}
+
+func TestParseRspamdAlgorithm(t *testing.T) {
+	for name, want := range map[string]RspamdAlgorithm{"mumhash": RspamdMumHash, "siphash": RspamdSipHash, "old": RspamdSipHash, "xxhash": RspamdXXHash} {
+		if got, err := ParseRspamdAlgorithm(name); err != nil || got != want {
+			t.Errorf("ParseRspamdAlgorithm(%q) = %v, %v, want %v", name, got, err, want)
+		}
+	}
+	if _, err := ParseRspamdAlgorithm("md5"); err == nil {
+		t.Error("md5 is taken for a shingle algorithm")
+	}
+}
+
+// FuzzRspamdText: any text has shingles and words, and line ends do not matter.
+func FuzzRspamdText(f *testing.F) {
+	f.Add("one two\r\n three http://example.com/x a@example.com \u200b don't 3.14\n")
+	f.Add("\xff\xfe\n \n\t日本語 и не так")
+	f.Add(strings.Repeat("supercalifragilistic", 9))
+	h := NewRspamdHasher("", "", RspamdMumHash)
+	f.Fuzz(func(t *testing.T, text string) {
+		unix := strings.ReplaceAll(text, "\r\n", "\n")
+		a, b := stripText([]byte(unix)), stripText([]byte(strings.ReplaceAll(unix, "\n", "\r\n")))
+		if string(a) != string(b) {
+			t.Fatalf("LF gives %q, CRLF %q", a, b)
+		}
+		words := rspamdWords(a)
+		if s := h.Shingles(words); len(words) == 0 && s != [RspamdShingles]uint64{} {
+			t.Fatal("no words, but shingles")
+		}
+	})
+}

@@ -1,0 +1,218 @@
+package signature
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/blevesearch/snowballstem"
+	"github.com/blevesearch/snowballstem/danish"
+	"github.com/blevesearch/snowballstem/dutch"
+	"github.com/blevesearch/snowballstem/english"
+	"github.com/blevesearch/snowballstem/finnish"
+	"github.com/blevesearch/snowballstem/french"
+	"github.com/blevesearch/snowballstem/german"
+	"github.com/blevesearch/snowballstem/italian"
+	"github.com/blevesearch/snowballstem/norwegian"
+	"github.com/blevesearch/snowballstem/portuguese"
+	"github.com/blevesearch/snowballstem/russian"
+	"github.com/blevesearch/snowballstem/spanish"
+	"github.com/blevesearch/snowballstem/swedish"
+	"github.com/clipperhouse/uax29/v2/words"
+	"golang.org/x/crypto/blake2b"
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// RspamdPolicy says which hash a part gets. The zero value stands for the
+// defaults of a rule of rspamd.
+//
+// Source: rspamd-fuzzy.md section 8.
+type RspamdPolicy struct {
+	MinWords int // words that give a text shingles; 0 means 64, below 32 means 32
+	MinBytes int // of short texts, and of attachments; 0 means 1024, below 0 no limit
+	// TextMultiplier stretches the length of short texts before it is compared
+	// with MinBytes; 0 means 4.
+	TextMultiplier int
+	// AllTypes hashes attachments of any type, not application/* only.
+	AllTypes bool
+}
+
+// A RspamdHash is what fuzzy_check makes of one part of a message.
+type RspamdHash struct {
+	Digest [blake2b.Size]byte
+	// Shingles are set for texts that have enough words, else nil.
+	Shingles *[RspamdShingles]uint64
+}
+
+// Signature returns the digest as a signature.
+func (h *RspamdHash) Signature() bulkhead.Signature {
+	// 64 bytes and a valid scheme are never refused.
+	sig, err := bulkhead.NewSignature(bulkhead.RspamdText, h.Digest[:])
+	if err != nil {
+		panic(err)
+	}
+	return sig
+}
+
+// Hashes returns the hashes of the parts of a message, in their order and none
+// twice. Texts are exact where rspamd's view of them is ours: plain text, and
+// HTML without layout tricks, of at most 600 words (of longer texts rspamd
+// drops words) in a language whose function words tell it.
+func (h *RspamdHasher) Hashes(m *Message, policy RspamdPolicy) []RspamdHash {
+	policy = policy.withDefaults()
+	var hashes []RspamdHash
+	seen := make(map[[blake2b.Size]byte]bool)
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		var hash RspamdHash
+		switch {
+		case p.IsText() && !p.Attachment:
+			text := p.visible()
+			if len(m.Parts) > 1 && !bytes.HasSuffix(text, []byte("\n")) {
+				// To rspamd the line end before a boundary belongs to the part.
+				text = append(text[:len(text):len(text)], '\n')
+			}
+			stripped := stripText(text)
+			words := rspamdWords(stripped)
+			if len(words) >= policy.MinWords {
+				shingles := h.Shingles(words)
+				hash = RspamdHash{Digest: h.Words(words), Shingles: &shingles}
+				break
+			}
+			if n := len(stripped) + len(m.Subject); n*policy.TextMultiplier < policy.MinBytes {
+				continue
+			}
+			hash.Digest = h.Direct(stripped, m.Subject)
+		case len(p.Data) == 0 || len(p.Data) < policy.MinBytes || !policy.AllTypes && !strings.HasPrefix(p.Type, "application/"):
+			continue
+		default:
+			hash.Digest = h.Part(p.Data)
+		}
+		if !seen[hash.Digest] {
+			seen[hash.Digest] = true
+			hashes = append(hashes, hash)
+		}
+	}
+	return hashes
+}
+
+func (p RspamdPolicy) withDefaults() RspamdPolicy {
+	if p.MinWords == 0 {
+		p.MinWords = 64
+	}
+	p.MinWords = max(p.MinWords, RspamdShingles)
+	if p.MinBytes == 0 {
+		p.MinBytes = 1024
+	}
+	if p.TextMultiplier == 0 {
+		p.TextMultiplier = 4
+	}
+	return p
+}
+
+// stripText returns UTF-8 text on one line: each run of line ends is a space,
+// blanks at the start of a line and zero-width spaces are gone.
+func stripText(text []byte) []byte {
+	out := make([]byte, 0, len(text)+1)
+	atStart := true
+	for len(text) > 0 {
+		r, n := utf8.DecodeRune(text)
+		switch {
+		case r == '\n' || r == '\r':
+			if !atStart {
+				out = append(out, ' ')
+			}
+			atStart = true
+		case atStart && (r == ' ' || r == '\t'):
+		case r == 0x200B || r == 0x200C || r == 0x200D || r == 0xFEFF:
+		default:
+			out = append(out, text[:n]...)
+			atStart = false
+		}
+		text = text[n:]
+	}
+	return out
+}
+
+// linkOrAddress matches what rspamd cuts out of a text before it looks for
+// words.
+var linkOrAddress = regexp.MustCompile(`(?i)\b(?:https?://|ftp://|mailto:|www\.)[^\s<>"]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+`)
+
+// rspamdWords returns the stemmed words of a stripped text.
+func rspamdWords(stripped []byte) []string {
+	stripped = linkOrAddress.ReplaceAllFunc(stripped, func(m []byte) []byte { return []byte(" ") })
+	var found []string
+	for it := words.FromBytes(stripped); it.Next(); {
+		if w := it.Value(); isWord(w) {
+			found = append(found, strings.ToLower(string(norm.NFKC.Bytes(w))))
+		}
+	}
+	if stem := stemmerFor(found); stem != nil {
+		env := snowballstem.NewEnv("")
+		for i, w := range found {
+			env.SetCurrent(w)
+			stem(env)
+			found[i] = env.Current()
+		}
+	}
+	return found
+}
+
+func isWord(w []byte) bool {
+	return bytes.ContainsFunc(w, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) })
+}
+
+// stemmers are the languages that have a stemmer, with function words that
+// tell them apart.
+var stemmers = [...]struct {
+	stem  func(*snowballstem.Env) bool
+	words string
+}{
+	{english.Stem, "the and of to is that for you with this are have from not your will be it on at or by"},
+	{german.Stem, "der die das und ist nicht sie ein eine mit für auf den von dem zu ihr wir auch sich"},
+	{french.Stem, "le la les et est des pour vous une dans sur pas avec nous votre du au ce que qui"},
+	{spanish.Stem, "el la los las y es para una con que por su del se como más usted nuestro este"},
+	{portuguese.Stem, "o os as e é para uma com que não por do da em seu sua você mais dos"},
+	{italian.Stem, "il la i e è per una con che non di del della si questo sono più gli nel"},
+	{dutch.Stem, "de het een en is van voor niet met op dat zijn wij uw aan ook naar u"},
+	{swedish.Stem, "och att det är en för på med som inte av ett till den du vi har"},
+	{danish.Stem, "og at det er en for på med som ikke af til den du vi har et"},
+	{norwegian.Stem, "og å det er en for på med som ikke av til den du vi har et"},
+	{finnish.Stem, "ja on ei se että hän oli mutta tai kun niin myös ovat voit"},
+	{russian.Stem, "и в не на что с по для это как вы от из мы ваш все у"},
+}
+
+// stemmerFor returns the stemmer of the language that the words are in, nil if
+// that is unknown. Text in Latin script without a clear language is taken for
+// English.
+func stemmerFor(words []string) func(*snowballstem.Env) bool {
+	counts := make(map[string]int)
+	latin := 0
+	for _, w := range words {
+		counts[w]++
+		if r, _ := utf8.DecodeRuneInString(w); unicode.Is(unicode.Latin, r) {
+			latin++
+		}
+	}
+	best, most := -1, 0
+	for i := range stemmers {
+		hits := 0
+		for w := range strings.FieldsSeq(stemmers[i].words) {
+			hits += counts[w]
+		}
+		if hits > most {
+			best, most = i, hits
+		}
+	}
+	switch {
+	case best >= 0:
+		return stemmers[best].stem
+	case latin*2 > len(words):
+		return english.Stem
+	}
+	return nil
+}

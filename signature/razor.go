@@ -1,0 +1,140 @@
+package signature
+
+import (
+	"bytes"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// RazorEP4 is the seed and separator of engine 4 for which this package
+// computes, in the protocol's notation: razor2.md section 8.
+const RazorEP4 = "7542-10"
+
+// Limits of what is computed for one mail, beyond those of the client itself.
+// Real mail stays far below them; they bound the work on hostile mail.
+const (
+	maxRazorDepth = 64   // multiparts within each other
+	maxRazorParts = 1000 // parts of a mail
+)
+
+// A RazorPart holds the signatures of one MIME part. Razor has no signature of
+// a whole mail.
+type RazorPart struct {
+	// E4 is the signature of engine 4, 20 bytes.
+	E4 bulkhead.Signature
+	// E8 holds the signatures of engine 8, 8 bytes each, in the order in which
+	// the client asks; a link that occurs twice may be in it twice.
+	E8 []bulkhead.Signature
+	// Hosts holds the host that each signature of E8 stands for.
+	Hosts []string
+	// Empty says that engine 4 hashed nothing at all: every part without text
+	// has this signature, so it must never be listed.
+	Empty bool
+	// TextLen is the length in bytes of the text that engine 4 looked at.
+	TextLen int
+}
+
+// Razor returns every signature that Razor clients compute for a mail, without
+// repetition: that of the mail as it is (SpamAssassin) and, where it differs,
+// that of the mail as razor-check reads it from a file (see [RazorMails]).
+// Signatures of parts without text are left out: unrelated mails share them.
+// The result is empty if no part is worth a signature. It never fails, whatever
+// the bytes. Source: razor2.md sections 6 to 9.
+func Razor(raw []byte) []bulkhead.Signature {
+	parts := RazorParts(raw)
+	if mails := RazorMails(raw); len(mails) == 1 && !bytes.Equal(mails[0], raw) {
+		parts = append(parts, RazorParts(mails[0])...)
+	}
+	var sigs []bulkhead.Signature
+	seen := make(map[bulkhead.Signature]bool)
+	add := func(s bulkhead.Signature) {
+		if !seen[s] {
+			seen[s] = true
+			sigs = append(sigs, s)
+		}
+	}
+	for _, p := range parts {
+		if !p.Empty {
+			add(p.E4)
+		}
+		for _, s := range p.E8 {
+			add(s)
+		}
+	}
+	return sigs
+}
+
+// RazorParts returns the signatures of every part of a mail that the client
+// would ask for, in its order. Source: razor2.md sections 6 to 9.
+func RazorParts(mail []byte) []RazorPart {
+	var parts []RazorPart
+	for _, p := range razorSplit(mail, 0, nil) {
+		prepared, ok := razorPrepare(p)
+		if !ok {
+			continue
+		}
+		if part, ok := RazorPrepared(prepared); ok {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// RazorPrepared returns the signatures of one part in the form in which
+// razor-report sends it: header lines, an empty line, the body, LF line ends. It
+// reports false for a part that gets no signature. Source: razor2.md sections
+// 5.3 and 7 to 9.
+func RazorPrepared(part []byte) (RazorPart, bool) {
+	decoded := razorQuotedPrintable(razorBase64(part))
+	v8 := razorBody(decoded)
+	if razorSkipped(v8) {
+		return RazorPart{}, false
+	}
+	v4 := razorBody(razorHTML(decoded))
+	p := RazorPart{TextLen: len(v4)}
+	p.E4, p.Empty = razorE4(v4)
+	for _, host := range razorHosts(v8) {
+		p.Hosts = append(p.Hosts, host)
+		p.E8 = append(p.E8, razorE8(host, len(v8)))
+	}
+	return p, true
+}
+
+// RazorMails cuts a file into mails as razor-check and razor-report do: at every
+// line that starts with "From " if the first line does, else into one mail, in
+// which such lines, quoted or not, are quoted once more.
+// Source: razor2.md section 6.
+func RazorMails(file []byte) [][]byte {
+	from := []byte("From ")
+	if !bytes.HasPrefix(file, from) {
+		return [][]byte{razorQuoteFrom(file)}
+	}
+	var mails [][]byte
+	start := 0
+	for i := 0; i < len(file); {
+		if i > start && bytes.HasPrefix(file[i:], from) {
+			mails = append(mails, file[start:i])
+			start = i
+		}
+		end := bytes.IndexByte(file[i:], '\n')
+		if end < 0 {
+			break
+		}
+		i += end + 1
+	}
+	return append(mails, file[start:])
+}
+
+func razorQuoteFrom(mail []byte) []byte {
+	if !bytes.Contains(mail, []byte("From ")) {
+		return mail
+	}
+	out := make([]byte, 0, len(mail)+16)
+	for _, line := range bytes.SplitAfter(mail, []byte{'\n'}) {
+		if bytes.HasPrefix(bytes.TrimLeft(line, ">"), []byte("From ")) {
+			out = append(out, '>')
+		}
+		out = append(out, line...)
+	}
+	return out
+}

@@ -1,0 +1,243 @@
+package signature
+
+import (
+	"bytes"
+	"crypto/sha1"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// razorE8 is the signature of a host in a part whose V8 text has size bytes: 48
+// bits of the host, 16 of the size class. Source: razor2.md section 9.3.
+func razorE8(host string, size int) bulkhead.Signature {
+	h := sha1.Sum([]byte(host))
+	d := sha1.Sum(strconv.AppendInt(nil, int64(size-size%100), 10))
+	return mustSignature(bulkhead.RazorE8, append(h[:6:6], d[:2]...))
+}
+
+// RazorHost returns the first six bytes of the engine-8 signatures of a host as
+// the client writes it (lower case, shortened). They are the same for every
+// size of mail, so a signature can be recognised by them.
+func RazorHost(host string) [6]byte {
+	h := sha1.Sum([]byte(host))
+	return [6]byte(h[:6])
+}
+
+// razorHosts returns the hosts of a text in the order in which the client asks
+// for them: razor2.md section 9.1.
+func razorHosts(v8 []byte) []string {
+	text := razorUnescape(v8)
+	rest, href, ok := razorFirstURL(text)
+	if !ok {
+		return nil
+	}
+	hosts := razorBareLinks(text)
+	urls := len(hosts)
+	for first := true; ; first = false {
+		host := razorTakeHost(rest, first && href)
+		if host == "" || host == "0" {
+			return hosts
+		}
+		if strings.Trim(host, "0123456789.") != "" {
+			host = RazorShorten(host)
+		}
+		if len(host) > 1 && strings.Contains(host, ".") && !slices.Contains(hosts[urls:], host) {
+			hosts = append(hosts, host)
+		}
+		if rest, ok = razorNextURL(rest); !ok {
+			return hosts
+		}
+	}
+}
+
+// razorUnescape resolves %XX and then decimal references of two or three digits.
+func razorUnescape(b []byte) []byte {
+	if !bytes.ContainsAny(b, "%&") {
+		return b
+	}
+	out := make([]byte, 0, len(b))
+	for i := 0; i < len(b); i++ {
+		if b[i] == '%' && i+2 < len(b) {
+			hi, ok1 := razorHex(b[i+1])
+			lo, ok2 := razorHex(b[i+2])
+			if ok1 && ok2 {
+				out = append(out, hi<<4|lo)
+				i += 2
+				continue
+			}
+		}
+		out = append(out, b[i])
+	}
+	b, out = out, make([]byte, 0, len(out))
+	for i := 0; i < len(b); i++ {
+		if char, n := razorReference(b[i:]); n > 0 {
+			out = append(out, string(char)...)
+			i += n - 1
+			continue
+		}
+		out = append(out, b[i])
+	}
+	return out
+}
+
+// razorReference returns the character of the reference at the start of b, as
+// the bytes it stands for, and its length, 0 if there is none.
+func razorReference(b []byte) ([]byte, int) {
+	if len(b) < 5 || b[0] != '&' || b[1] != '#' {
+		return nil, 0
+	}
+	n, i := 0, 2
+	for i < len(b) && i < 5 && b[i] >= '0' && b[i] <= '9' {
+		n = n*10 + int(b[i]-'0')
+		i++
+	}
+	if i < 4 || i >= len(b) || b[i] != ';' {
+		return nil, 0
+	}
+	if n < 256 {
+		return []byte{byte(n)}, i + 1
+	}
+	return []byte(string(rune(n))), i + 1
+}
+
+// razorBareLinks returns every "www" link that blanks precede, as written.
+func razorBareLinks(b []byte) []string {
+	var links []string
+	for i := 1; i < len(b); i++ {
+		if !isRazorBlank(b[i-1]) || !hasPrefixFold(b[i:], "www") || i+3 >= len(b) || b[i+3] == '\n' {
+			continue
+		}
+		end := i + 4
+		for end < len(b) && bytes.IndexByte([]byte(" />\"<\r\n"), b[end]) < 0 {
+			end++
+		}
+		if end == i+4 {
+			continue
+		}
+		links = append(links, string(b[i:end]))
+		i = end - 1 // the blank that ends this link may precede the next one
+	}
+	return links
+}
+
+// razorFirstURL returns what follows the first URL's "http://", and whether the
+// URL stood in an href.
+func razorFirstURL(b []byte) (rest []byte, href, ok bool) {
+	for i := 0; i+4 <= len(b); i++ {
+		if b[i]|0x20 != 'h' || !hasPrefixFold(b[i:], "href") {
+			continue
+		}
+		j := skipRazorBlanks(b, i+4)
+		if j >= len(b) || b[j] != '=' {
+			continue
+		}
+		j = skipRazorBlanks(b, j+1)
+		if j < len(b) && b[j] == '"' {
+			j++
+		}
+		if n := razorScheme(b[j:]); n > 0 {
+			return b[j+n:], true, true
+		}
+	}
+	for i := range b {
+		if b[i]|0x20 == 'h' {
+			if n := razorScheme(b[i:]); n > 0 {
+				return b[i+n:], false, true
+			}
+		}
+	}
+	return nil, false, false
+}
+
+func skipRazorBlanks(b []byte, i int) int {
+	for i < len(b) && isRazorBlank(b[i]) {
+		i++
+	}
+	return i
+}
+
+// razorScheme returns the length of the "http:/", "https:/" or the same with two
+// slashes, at the start of b, or 0.
+func razorScheme(b []byte) int {
+	n := 0
+	switch {
+	case hasPrefixFold(b, "http:/"):
+		n = 6
+	case hasPrefixFold(b, "https:/"):
+		n = 7
+	default:
+		return 0
+	}
+	if n < len(b) && b[n] == '/' {
+		n++
+	}
+	return n
+}
+
+// razorTakeHost reads a host from the start of rest: razor2.md section 9.1, step 4.
+func razorTakeHost(rest []byte, href bool) string {
+	stop := ">\"/?<\r\n"
+	if href {
+		stop = ">\"/?<"
+	}
+	if i := bytes.IndexAny(rest, stop); i >= 0 {
+		rest = rest[:i]
+	}
+	if i := bytes.IndexByte(rest, '@'); i >= 0 {
+		rest = rest[i+1:]
+	}
+	rest = razorDropAssignment(rest)
+	if i := bytes.IndexFunc(rest, func(r rune) bool { return r < 0x80 && isRazorBlank(byte(r)) }); i >= 0 {
+		rest = rest[:i]
+	}
+	host := make([]byte, 0, len(rest))
+	for _, c := range rest {
+		if c == ':' {
+			break
+		}
+		if c >= 'A' && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != '=' {
+			host = append(host, c)
+		}
+	}
+	return string(bytes.TrimSuffix(host, []byte{'.'}))
+}
+
+// razorDropAssignment removes the first run of non-blanks that ends in "=", up to
+// the last "=" of its word.
+func razorDropAssignment(b []byte) []byte {
+	if bytes.IndexByte(b, '=') < 0 {
+		return b
+	}
+	for i := 0; i < len(b); {
+		i = skipRazorBlanks(b, i)
+		end := i
+		for end < len(b) && !isRazorBlank(b[end]) {
+			end++
+		}
+		if eq := bytes.LastIndexByte(b[i:end], '='); eq > 0 {
+			return append(append([]byte(nil), b[:i]...), b[i+eq+1:]...)
+		}
+		i = end
+	}
+	return b
+}
+
+// razorNextURL returns what follows the next URL: only the last line counts.
+func razorNextURL(rest []byte) ([]byte, bool) {
+	line := bytes.TrimSuffix(rest, []byte{'\n'})
+	if i := bytes.LastIndexByte(line, '\n'); i >= 0 {
+		rest = rest[i+1:]
+	}
+	const scheme = "http://"
+	i := bytes.Index(rest, []byte(scheme))
+	if i < 0 {
+		return nil, false
+	}
+	return rest[i+len(scheme):], true
+}

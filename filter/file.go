@@ -1,0 +1,177 @@
+package filter
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+// The encoded array: a header of 40 bytes, then its pages in order, each as in
+// page.go. Numbers are little-endian.
+//
+//	 0  4  magic "bkhA"
+//	 4  1  version of the codec, 1
+//	 5  1  kind
+//	 6  1  k
+//	 7  1  zero
+//	 8  8  lines
+//	16  8  key ID
+//	24  8  generation
+//	32  4  zero
+//	36  4  CRC-32C of the 36 bytes before
+const (
+	fileMagic  = "bkhA"
+	fileHeader = 40
+)
+
+// Encode writes all of c to w: a header, and the pages one after another. Adds
+// may go on meanwhile; each page stands still while it is copied.
+func (c *Counting) Encode(w io.Writer) error { return c.encode(w, c.AppendPage) }
+
+// Encode writes all of b to w, as [Counting.Encode] does.
+func (b *Bits) Encode(w io.Writer) error { return b.encode(w, b.AppendPage) }
+
+func (a *array) encode(w io.Writer, appendPage func([]byte, int) []byte) error {
+	h := make([]byte, fileHeader)
+	copy(h, fileMagic)
+	h[4], h[5], h[6] = pageVersion, byte(a.geo.Kind), a.geo.K
+	le := binary.LittleEndian
+	le.PutUint64(h[8:], a.geo.Lines)
+	le.PutUint64(h[16:], a.geo.KeyID)
+	le.PutUint64(h[24:], a.Generation())
+	le.PutUint32(h[36:], crc32.Checksum(h[:36], castagnoli()))
+	if _, err := w.Write(h); err != nil {
+		return err
+	}
+	var buf []byte
+	for p := range a.pages {
+		buf = appendPage(buf[:0], p)
+		if _, err := w.Write(buf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeCounting reads what [Counting.Encode] wrote, and not a byte more. limit
+// is the largest size that the lines of the array may have, in bytes; a larger
+// one is refused with an error that wraps [ErrTooLarge] before any memory is
+// taken, and memory is taken no faster than pages arrive. Damaged or missing
+// bytes give an error that wraps [ErrCorrupt].
+func DecodeCounting(r io.Reader, limit int64) (*Counting, error) {
+	g, generation, err := readFileHeader(r, Cells, limit)
+	if err != nil {
+		return nil, err
+	}
+	images, err := readPages(r, g, generation)
+	if err != nil {
+		return nil, err
+	}
+	c, err := NewCounting(g)
+	if err != nil {
+		return nil, err
+	}
+	c.generation = generation
+	return c, loadPages(images, c.LoadPage)
+}
+
+// DecodeBits reads what [Bits.Encode] wrote, under the conditions of
+// [DecodeCounting].
+func DecodeBits(r io.Reader, limit int64) (*Bits, error) {
+	g, generation, err := readFileHeader(r, Bitmap, limit)
+	if err != nil {
+		return nil, err
+	}
+	images, err := readPages(r, g, generation)
+	if err != nil {
+		return nil, err
+	}
+	b, err := NewBits(g)
+	if err != nil {
+		return nil, err
+	}
+	b.generation = generation
+	return b, loadPages(images, b.LoadPage)
+}
+
+func readFileHeader(r io.Reader, kind Kind, limit int64) (g Geometry, generation uint64, err error) {
+	h := make([]byte, fileHeader)
+	if err := readFull(r, h); err != nil {
+		return g, 0, fmt.Errorf("header of an array: %w", err)
+	}
+	le := binary.LittleEndian
+	g = Geometry{Kind: Kind(h[5]), K: h[6], Lines: le.Uint64(h[8:]), KeyID: le.Uint64(h[16:])}
+	switch {
+	case string(h[:4]) != fileMagic:
+		return g, 0, fmt.Errorf("%w: magic %q, want %q", ErrCorrupt, h[:4], fileMagic)
+	case h[4] != pageVersion:
+		return g, 0, fmt.Errorf("%w: codec version %d, known is %d", ErrCorrupt, h[4], pageVersion)
+	case crc32.Checksum(h[:36], castagnoli()) != le.Uint32(h[36:]):
+		return g, 0, fmt.Errorf("%w: checksum of the header of an array", ErrCorrupt)
+	case h[7] != 0 || le.Uint32(h[32:]) != 0:
+		return g, 0, fmt.Errorf("%w: reserved bytes of an array are not zero", ErrCorrupt)
+	}
+	if err := g.Validate(); err != nil {
+		return g, 0, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if g.Kind != kind {
+		return g, 0, fmt.Errorf("%w: array of %s, want %s", ErrGeometry, g.Kind, kind)
+	}
+	if limit < 0 || g.Bytes() > uint64(limit) {
+		return g, 0, fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, g.Bytes(), limit)
+	}
+	return g, le.Uint64(h[24:]), nil
+}
+
+// readPages reads the encoded pages of an array and checks what can be checked
+// without decoding them, so that the array itself is allocated only when the
+// bytes for all of it are present.
+func readPages(r io.Reader, g Geometry, generation uint64) ([][]byte, error) {
+	var pages [][]byte
+	head := make([]byte, pageHeader)
+	for p := range g.Pages() {
+		if err := readFull(r, head); err != nil {
+			return nil, fmt.Errorf("header of page %d: %w", p, err)
+		}
+		size := binary.LittleEndian.Uint32(head[52:])
+		if size > maxPayload {
+			return nil, fmt.Errorf("%w: payload of %d bytes, limit %d", ErrCorrupt, size, maxPayload)
+		}
+		b := make([]byte, pageHeader+int(size))
+		copy(b, head)
+		if err := readFull(r, b[pageHeader:]); err != nil {
+			return nil, fmt.Errorf("page %d: %w", p, err)
+		}
+		h, err := parseHeader(b, pageMagic, g)
+		if err != nil {
+			return nil, fmt.Errorf("page %d: %w", p, err)
+		}
+		if h.page != p || h.generation != generation {
+			return nil, fmt.Errorf("%w: page %d of generation %d where page %d of %d belongs",
+				ErrCorrupt, h.page, h.generation, p, generation)
+		}
+		pages = append(pages, b)
+	}
+	return pages, nil
+}
+
+func loadPages(pages [][]byte, load func([]byte) (int, error)) error {
+	for p, b := range pages {
+		if _, err := load(b); err != nil {
+			return fmt.Errorf("page %d: %w", p, err)
+		}
+		pages[p] = nil
+	}
+	return nil
+}
+
+// readFull fills b. Too few bytes are corruption; other errors are r's own.
+func readFull(r io.Reader, b []byte) error {
+	n, err := io.ReadFull(r, b)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: %d bytes, want %d", ErrCorrupt, n, len(b))
+	}
+	return err
+}

@@ -1,0 +1,256 @@
+package filter
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"sync/atomic"
+)
+
+// An Image is a copy of one page at one moment, of a counting or of a bit
+// array: what is written to disk and sent to peers. Images are compared by
+// [Diff] and brought forward by [Image.Apply].
+//
+// An Image is made by [Counting.Image], [Bits.Image] or [ParseImage] and is not
+// changed by later writes to the array.
+type Image struct {
+	// Geometry is that of the array the page belongs to.
+	Geometry Geometry
+	// Generation is the time slice of the array.
+	Generation uint64
+	// Page is the page's number in the array.
+	Page int
+	// Info is the state of the page.
+	Info PageInfo
+
+	plane // high is nil in bit arrays
+}
+
+// Image returns a copy of page p, 0 to Pages()-1.
+func (c *Counting) Image(p int) *Image {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.image(p)
+	m.high = c.pages[p].table.Load().values(m.lines, m.Info.Overflow)
+	return m
+}
+
+// Image returns a copy of page p, 0 to Pages()-1.
+func (b *Bits) Image(p int) *Image {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.image(p)
+}
+
+// image copies what lies in the lines, for the holder of a.mu.
+func (a *array) image(p int) *Image {
+	return &Image{
+		Geometry:   a.geo,
+		Generation: a.generation,
+		Page:       p,
+		Info:       a.pages[p].PageInfo,
+		plane:      plane{lines: slices.Clone(a.pageWords(p))},
+	}
+}
+
+// fits returns an error that wraps [ErrGeometry] or [ErrVersion] unless a page
+// of the geometry with fingerprint id, the generation and the number can
+// belong to a.
+func (a *array) fits(id, generation uint64, p int) error {
+	switch {
+	case id != a.id:
+		return fmt.Errorf("%w: page of geometry %016x in an array of %016x", ErrGeometry, id, a.id)
+	case generation != a.generation:
+		return fmt.Errorf("%w: page of generation %d in an array of %d", ErrVersion, generation, a.generation)
+	case p < 0 || p >= len(a.pages):
+		return fmt.Errorf("%w: page %d in an array of %d", ErrCorrupt, p, len(a.pages))
+	}
+	return nil
+}
+
+// setInfo replaces the state of page p, for the holder of a.mu.
+func (a *array) setInfo(p int, info PageInfo) {
+	a.keys.Add(info.Keys - a.pages[p].Keys)
+	a.pages[p].PageInfo = info
+}
+
+// store makes page p equal to pl, for the holder of c.mu. Counts asked for
+// meanwhile see the old value of a cell or the new one.
+func (c *Counting) store(p int, pl plane) {
+	pg := &c.pages[p]
+	old := pg.table.Load()
+	dst := c.pageWords(p)
+	// First a table of all cells that are heavy before or after, so that
+	// readers find every escape they may see; then the nibbles.
+	stale := old.entriesOutside(pl.lines)
+	t := pl.table(stale)
+	pg.table.Store(t)
+	for i := range dst {
+		for j, w := range pl.lines[i] {
+			if atomic.LoadUint64(&dst[i][j]) != w {
+				atomic.StoreUint64(&dst[i][j], w)
+			}
+		}
+	}
+	if len(stale) > 0 {
+		t = pl.table(nil)
+		pg.table.Store(t)
+	}
+	c.overflow.Add(t.bytes() - old.bytes())
+}
+
+// entriesOutside returns entries for the cells of t that are not heavy in lines.
+func (t *table) entriesOutside(lines []words) (out []uint64) {
+	if t == nil {
+		return nil
+	}
+	for _, e := range t.slots {
+		if e <= removedSlot {
+			continue
+		}
+		v, set := unpack(e)
+		l := &lines[e>>54]
+		var gone mask
+		for !set.empty() {
+			var cell uint64
+			if cell, set = set.pop(); nibble(l, cell) != escape {
+				gone = gone.with(cell)
+			}
+		}
+		if !gone.empty() {
+			out = append(out, entry(e>>54, v, gone))
+		}
+	}
+	return out
+}
+
+// store makes the lines of page p equal to lines, for the holder of b.mu.
+func (b *Bits) store(p int, lines []words) {
+	dst := b.pageWords(p)
+	for i := range dst {
+		for j, w := range lines[i] {
+			if atomic.LoadUint64(&dst[i][j]) != w {
+				atomic.StoreUint64(&dst[i][j], w)
+			}
+		}
+	}
+}
+
+// Load replaces the page that m is a copy of. It returns an error that wraps
+// [ErrGeometry] or [ErrVersion], and changes nothing, if m is of an array of
+// another geometry or generation.
+func (c *Counting) Load(m *Image) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.fits(m.Geometry.ID(), m.Generation, m.Page); err != nil {
+		return err
+	}
+	c.store(m.Page, m.plane)
+	c.setInfo(m.Page, m.Info)
+	return nil
+}
+
+// Load replaces the page that m is a copy of, as [Counting.Load] does.
+func (b *Bits) Load(m *Image) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.fits(m.Geometry.ID(), m.Generation, m.Page); err != nil {
+		return err
+	}
+	b.store(m.Page, m.lines)
+	b.setInfo(m.Page, m.Info)
+	return nil
+}
+
+// Equal reports whether m and o are copies of the same page with the same state
+// and content.
+func (m *Image) Equal(o *Image) bool {
+	return m.Geometry == o.Geometry && m.Generation == o.Generation && m.Page == o.Page &&
+		m.Info == o.Info && m.equal(o.plane)
+}
+
+// setBits returns the positions of the one bits of lines.
+func setBits(lines []words) (s slotList) {
+	for i := range lines {
+		for j, w := range lines[i] {
+			for ; w != 0; w &= w - 1 {
+				s.at = append(s.at, uint32(i*lineBits+j*64+bits.TrailingZeros64(w)))
+			}
+		}
+	}
+	return s
+}
+
+// Merge adds to each cell of c the value of the same cell of o, saturating at
+// [Many]: the result counts what either counted. The geometries must be equal,
+// or an error that wraps [ErrGeometry] is returned and nothing is changed. o may
+// be in use meanwhile; pages are merged one after another. Merge is commutative
+// and associative and not idempotent. The pages keep c's journal indexes.
+func (c *Counting) Merge(o *Counting) error {
+	if c.geo != o.geo {
+		return fmt.Errorf("%w: %v merged into %v", ErrGeometry, o.geo, c.geo)
+	}
+	for p := range c.pages {
+		m := o.Image(p) // never holds both locks: two arrays may merge each other
+		if len(m.high) == 0 && m.blank() {
+			continue
+		}
+		c.mu.Lock()
+		info := c.pages[p].PageInfo
+		sum := c.planeOf(p).sum(m.plane)
+		c.store(p, sum)
+		c.setInfo(p, PageInfo{
+			Version: info.Version + 1, Index: info.Index,
+			Keys: info.Keys + m.Info.Keys, Overflow: len(sum.high),
+		})
+		c.mu.Unlock()
+	}
+	return nil
+}
+
+// Merge sets in b every bit that is set in o: the result holds the keys of both.
+// The geometries must be equal, or an error that wraps [ErrGeometry] is returned
+// and nothing is changed. o may be in use meanwhile. Merge is commutative,
+// associative and, Version and Keys aside, idempotent.
+func (b *Bits) Merge(o *Bits) error {
+	if b.geo != o.geo {
+		return fmt.Errorf("%w: %v merged into %v", ErrGeometry, o.geo, b.geo)
+	}
+	for p := range b.pages {
+		keys := o.PageInfo(p).Keys
+		b.mu.Lock()
+		if orInto(b.pageWords(p), o.pageWords(p)) {
+			info := b.pages[p].PageInfo
+			info.Version++
+			info.Keys += keys
+			b.setInfo(p, info)
+		}
+		b.mu.Unlock()
+	}
+	return nil
+}
+
+// orInto sets in dst the bits of src, which may change meanwhile, and reports
+// whether there was any to set.
+func orInto(dst, src []words) (changed bool) {
+	for i := range dst {
+		for j := range dst[i] {
+			w := atomic.LoadUint64(&src[i][j])
+			if d := atomic.LoadUint64(&dst[i][j]); w&^d != 0 {
+				atomic.StoreUint64(&dst[i][j], d|w)
+				changed = true
+			}
+		}
+	}
+	return changed
+}
+
+// blank reports whether all words are zero.
+func (pl plane) blank() bool {
+	for i := range pl.lines {
+		if pl.lines[i] != (words{}) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,282 @@
+package filter
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math/bits"
+	"unsafe"
+)
+
+// The encoded page: a header of 64 bytes and a payload. Numbers are
+// little-endian.
+//
+//	 0  4  magic "bkhP"
+//	 4  1  version of the codec, 1
+//	 5  1  kind of the array
+//	 6  1  form of the payload: 0 empty page, 1 sparse, 2 dense
+//	 7  1  zero
+//	 8  8  fingerprint of the geometry
+//	16  8  generation
+//	24  8  page version
+//	32  8  journal index
+//	40  8  keys
+//	48  4  page number
+//	52  4  length of the payload in bytes
+//	56  4  sparse: cells or bits that are not zero; dense: cells of 15 or more
+//	60  4  CRC-32C of the 60 bytes before and of the payload
+//
+// A sparse payload lists cells or bits as [slotList.append] writes them. A dense
+// one is the lines, followed by the values of the escaped cells, less 14 each,
+// in the order of the cells and in Elias' gamma code.
+const (
+	pageMagic   = "bkhP"
+	pageVersion = 1
+	pageHeader  = 64
+
+	formEmpty  = 0
+	formSparse = 1
+	formDense  = 2
+
+	// maxPayload bounds a payload: a page of cells all at Many.
+	maxPayload = PageBytes + pageCells*6
+)
+
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
+
+// AppendPage appends the encoding of page p to dst: its header, and its cells in
+// the sparse or the dense form. The page stands still meanwhile: no half of a
+// batch is ever in it.
+func (c *Counting) AppendPage(dst []byte, p int) []byte { return c.Image(p).Append(dst) }
+
+// AppendPage appends the encoding of page p to dst, as [Counting.AppendPage]
+// does.
+func (b *Bits) AppendPage(dst []byte, p int) []byte { return b.Image(p).Append(dst) }
+
+// LoadPage replaces a page by the encoding b, which must be all of it, and
+// returns its number. It returns an error that wraps [ErrCorrupt],
+// [ErrGeometry] or [ErrVersion], and changes nothing, if b is damaged or is a
+// page of another geometry or generation.
+func (c *Counting) LoadPage(b []byte) (page int, err error) {
+	m, err := ParseImage(b, c.geo)
+	if err != nil {
+		return 0, err
+	}
+	return m.Page, c.Load(m)
+}
+
+// LoadPage replaces a page by the encoding enc, as [Counting.LoadPage] does.
+func (b *Bits) LoadPage(enc []byte) (page int, err error) {
+	m, err := ParseImage(enc, b.geo)
+	if err != nil {
+		return 0, err
+	}
+	return m.Page, b.Load(m)
+}
+
+// Append appends the encoding of m to dst.
+func (m *Image) Append(dst []byte) []byte {
+	head := len(dst)
+	dst = append(dst, make([]byte, pageHeader)...)
+	dst, form, count := m.appendPayload(dst)
+	h := dst[head:]
+	copy(h, pageMagic)
+	h[4], h[5], h[6] = pageVersion, byte(m.Geometry.Kind), form
+	le := binary.LittleEndian
+	le.PutUint64(h[8:], m.Geometry.ID())
+	le.PutUint64(h[16:], m.Generation)
+	le.PutUint64(h[24:], m.Info.Version)
+	le.PutUint64(h[32:], m.Info.Index)
+	le.PutUint64(h[40:], m.Info.Keys)
+	le.PutUint32(h[48:], uint32(m.Page))
+	le.PutUint32(h[52:], uint32(len(h)-pageHeader))
+	le.PutUint32(h[56:], uint32(count))
+	le.PutUint32(h[60:], pageSum(h))
+	return dst
+}
+
+// pageSum returns the checksum of an encoded page or delta.
+func pageSum(b []byte) uint32 {
+	return crc32.Update(crc32.Checksum(b[:pageHeader-4], castagnoli()), castagnoli(), b[pageHeader:])
+}
+
+// appendPayload chooses the sparse form where it saves at least half: it is
+// always smaller, and ten times slower.
+func (m *Image) appendPayload(dst []byte) (out []byte, form byte, count int) {
+	count = m.population()
+	switch {
+	case count == 0:
+		return dst, formEmpty, 0
+	case count <= m.Geometry.slots()/16:
+		list := setBits
+		if m.Geometry.Kind == Cells {
+			list = func([]words) slotList { return m.slots() }
+		}
+		return list(m.lines).append(dst, m.Geometry.slots()), formSparse, count
+	}
+	for i := range m.lines {
+		for _, w := range m.lines[i] {
+			dst = binary.LittleEndian.AppendUint64(dst, w)
+		}
+	}
+	bw := bitWriter{dst: dst}
+	for _, v := range m.high {
+		bw.gamma(uint64(v - maxLight))
+	}
+	return bw.bytes(), formDense, len(m.high)
+}
+
+// population returns the number of cells or bits that are not zero.
+func (m *Image) population() (n int) {
+	for i := range m.lines {
+		for _, w := range m.lines[i] {
+			if m.Geometry.Kind == Cells {
+				w = occupied(w)
+			}
+			n += bits.OnesCount64(w)
+		}
+	}
+	return n
+}
+
+// ParseImage decodes b, all of which must be one page of an array of geometry
+// g. Its error wraps [ErrCorrupt], or [ErrGeometry] for a page of another
+// array. Memory is taken in proportion to len(b) and to the size of a page.
+func ParseImage(b []byte, g Geometry) (*Image, error) {
+	if err := g.Validate(); err != nil {
+		return nil, err
+	}
+	h, err := parseHeader(b, pageMagic, g)
+	if err != nil {
+		return nil, err
+	}
+	le := binary.LittleEndian
+	m := &Image{
+		Geometry:   g,
+		Generation: h.generation,
+		Page:       h.page,
+		Info:       PageInfo{Version: le.Uint64(b[24:]), Index: le.Uint64(b[32:]), Keys: le.Uint64(b[40:])},
+	}
+	if err := m.parsePayload(b[pageHeader:], b[6], h.count); err != nil {
+		return nil, err
+	}
+	m.Info.Overflow = len(m.high)
+	return m, nil
+}
+
+// header is what pages and deltas have in common.
+type header struct {
+	generation uint64
+	page       int
+	count      int
+}
+
+// parseHeader checks lengths, checksum and identity of an encoded page or delta.
+func parseHeader(b []byte, magic string, g Geometry) (h header, err error) {
+	if len(b) < pageHeader {
+		return h, fmt.Errorf("%w: %d bytes, a header has %d", ErrCorrupt, len(b), pageHeader)
+	}
+	le := binary.LittleEndian
+	size, count, page := le.Uint32(b[52:]), le.Uint32(b[56:]), le.Uint32(b[48:])
+	switch {
+	case string(b[:4]) != magic:
+		return h, fmt.Errorf("%w: magic %q, want %q", ErrCorrupt, b[:4], magic)
+	case b[4] != pageVersion:
+		return h, fmt.Errorf("%w: codec version %d, known is %d", ErrCorrupt, b[4], pageVersion)
+	case uint64(size) != uint64(len(b)-pageHeader) || size > maxPayload:
+		return h, fmt.Errorf("%w: payload of %d bytes, header says %d, limit %d", ErrCorrupt, len(b)-pageHeader, size, maxPayload)
+	case le.Uint32(b[60:]) != pageSum(b):
+		return h, fmt.Errorf("%w: checksum %08x, header says %08x", ErrCorrupt, pageSum(b), le.Uint32(b[60:]))
+	case Kind(b[5]) != g.Kind || le.Uint64(b[8:]) != g.ID():
+		return h, fmt.Errorf("%w: %s page of geometry %016x, want %s of %016x", ErrGeometry, Kind(b[5]), le.Uint64(b[8:]), g.Kind, g.ID())
+	case b[7] != 0:
+		return h, fmt.Errorf("%w: reserved byte is %d", ErrCorrupt, b[7])
+	case uint64(page) >= uint64(g.Pages()):
+		return h, fmt.Errorf("%w: page %d in an array of %d", ErrCorrupt, page, g.Pages())
+	case uint64(count) > uint64(g.slots()):
+		return h, fmt.Errorf("%w: %d cells in a page of %d", ErrCorrupt, count, g.slots())
+	}
+	return header{generation: le.Uint64(b[16:]), page: int(page), count: int(count)}, nil
+}
+
+func (m *Image) parsePayload(b []byte, form byte, count int) error {
+	n := m.Geometry.pageLines()
+	switch form {
+	case formEmpty:
+		if len(b) != 0 || count != 0 {
+			return fmt.Errorf("%w: empty page with %d bytes and %d cells", ErrCorrupt, len(b), count)
+		}
+		m.lines = make([]words, n)
+		return nil
+	case formSparse:
+		s, err := parseSlots(b, m.Geometry.slots(), count, m.Geometry.Kind == Cells)
+		if err != nil {
+			return err
+		}
+		m.lines = make([]words, n)
+		m.scatter(s)
+		return nil
+	case formDense:
+		if len(b) < n*LineBytes {
+			return fmt.Errorf("%w: %d bytes of lines, want %d", ErrCorrupt, len(b), n*LineBytes)
+		}
+		m.lines = make([]words, n)
+		for i := range m.lines {
+			for j := range m.lines[i] {
+				m.lines[i][j] = binary.LittleEndian.Uint64(b[i*LineBytes+j*8:])
+			}
+		}
+		return m.parseHigh(b[n*LineBytes:], count)
+	}
+	return fmt.Errorf("%w: form %d of a page", ErrCorrupt, form)
+}
+
+// parseHigh reads the values of the escaped cells of a dense page. There must be
+// exactly one for each.
+func (m *Image) parseHigh(b []byte, count int) error {
+	escaped := 0
+	if m.Geometry.Kind == Cells {
+		for i := range m.lines {
+			for _, w := range m.lines[i] {
+				escaped += bits.OnesCount64(escapes(w))
+			}
+		}
+	}
+	if escaped != count || count > len(b)*8 {
+		return fmt.Errorf("%w: %d values in %d bytes for %d escaped cells", ErrCorrupt, count, len(b), escaped)
+	}
+	rd := bitReader{src: b}
+	if count > 0 {
+		m.high = make([]uint32, count)
+	}
+	for i := range m.high {
+		v := rd.gamma() + maxLight
+		if v > Many {
+			return fmt.Errorf("%w: cell value %d, limit %d", ErrCorrupt, v, Many)
+		}
+		m.high[i] = uint32(v)
+	}
+	return rd.end()
+}
+
+// scatter writes the cells or bits of s into the blank lines of m.
+func (m *Image) scatter(s slotList) {
+	if len(m.lines) == 0 {
+		return
+	}
+	flat := unsafe.Slice(&m.lines[0][0], len(m.lines)*lineWords)
+	if m.Geometry.Kind == Bitmap {
+		for _, at := range s.at {
+			flat[at>>6] |= 1 << (at & 63)
+		}
+		return
+	}
+	for i, at := range s.at {
+		v := s.values[i]
+		if v > maxLight {
+			m.high = append(m.high, v)
+			v = escape
+		}
+		flat[at>>4] |= uint64(v) << (at & 15 << 2)
+	}
+}

@@ -1,0 +1,242 @@
+package filter
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// A plane is the logical content of one page of cells, standing still: the
+// nibbles, and the values of those that are 15, in the order of the cells.
+type plane struct {
+	lines []words
+	high  []uint32
+}
+
+const (
+	nibbleLow = 0x1111111111111111 // lowest bit of each nibble
+	nibbleTop = 0x8888888888888888 // highest bit of each nibble
+)
+
+// escapes returns the lowest bit of every nibble of w that is 15.
+func escapes(w uint64) uint64 {
+	w &= w >> 1
+	return w & (w >> 2) & nibbleLow
+}
+
+// occupied returns the lowest bit of every nibble of w that is not 0.
+func occupied(w uint64) uint64 {
+	w |= w >> 1
+	return (w | w>>2) & nibbleLow
+}
+
+// planeOf copies page p, for the holder of c.mu.
+func (c *Counting) planeOf(p int) plane {
+	pl := plane{lines: slices.Clone(c.pageWords(p))}
+	pl.high = c.pages[p].table.Load().values(pl.lines, c.pages[p].Overflow)
+	return pl
+}
+
+// values returns the values of all heavy cells, of which there are count, in
+// the order of the cells, which is the order of the escapes in lines.
+func (t *table) values(lines []words, count int) []uint32 {
+	if count == 0 {
+		return nil
+	}
+	// start[i] is the rank of the first heavy cell of line i.
+	start := make([]int32, len(lines)+1)
+	for i := range lines {
+		n := 0
+		for _, w := range lines[i] {
+			n += bits.OnesCount64(escapes(w))
+		}
+		start[i+1] = start[i] + int32(n)
+	}
+	high := make([]uint32, count)
+	for _, e := range t.slots {
+		if e <= removedSlot {
+			continue
+		}
+		v, set := unpack(e)
+		l := &lines[e>>54]
+		for !set.empty() {
+			var cell uint64
+			cell, set = set.pop()
+			high[int(start[e>>54])+rank(l, cell)] = v
+		}
+	}
+	return high
+}
+
+// rank returns the number of escapes in l before the cell.
+func rank(l *words, cell uint64) (n int) {
+	for _, w := range l[:cell>>4] {
+		n += bits.OnesCount64(escapes(w))
+	}
+	return n + bits.OnesCount64(escapes(l[cell>>4])&(1<<(cell<<2&60)-1))
+}
+
+// table builds an overflow table of pl: one entry for up to six cells of a line
+// that have the same value. more are entries to hold besides.
+func (pl plane) table(more []uint64) *table {
+	entries := more
+	next := 0
+	var values [lineCells]uint32
+	var sets [lineCells]mask
+	for i := range pl.lines {
+		n := 0
+		for j, w := range pl.lines[i] {
+			for e := escapes(w); e != 0; e &= e - 1 {
+				v := pl.high[next]
+				next++
+				g := slices.Index(values[:n], v)
+				if g < 0 {
+					g = n
+					values[g], sets[g] = v, mask{}
+					n++
+				}
+				sets[g] = sets[g].with(uint64(j*16 + bits.TrailingZeros64(e)/4))
+			}
+		}
+		for g := range n {
+			for set := sets[g]; !set.empty(); {
+				take := set.first(refsFor(values[g]))
+				entries = append(entries, entry(uint64(i), values[g], take))
+				set = set.without(take)
+			}
+		}
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	t := newTable(len(entries)*8/7 + 2)
+	for _, e := range entries {
+		t.insert(e)
+	}
+	return t
+}
+
+// sum returns the cell by cell, saturating sum of two planes of equal size.
+func (pl plane) sum(o plane) plane {
+	r := plane{lines: make([]words, len(pl.lines)), high: make([]uint32, 0, len(pl.high)+len(o.high))}
+	a, b := pl.high, o.high
+	for i := range pl.lines {
+		for j, x := range pl.lines[i] {
+			y := o.lines[i][j]
+			z := addNibbles(x, y)
+			r.lines[i][j] = z
+			for e := escapes(z); e != 0; e &= e - 1 {
+				shift := bits.TrailingZeros64(e)
+				var v uint32
+				v, a = cellValue(x, shift, a)
+				w, rest := cellValue(y, shift, b)
+				b = rest
+				r.high = append(r.high, min(v+w, Many))
+			}
+		}
+	}
+	return r
+}
+
+// cellValue returns the value of the nibble of w at shift, and high without its
+// first value if it was that.
+func cellValue(w uint64, shift int, high []uint32) (uint32, []uint32) {
+	if v := uint32(w >> shift & 15); v < escape {
+		return v, high
+	}
+	return high[0], high[1:]
+}
+
+// addNibbles returns the sums of the nibbles of x and y, at most 15 each.
+func addNibbles(x, y uint64) uint64 {
+	z := x&^nibbleTop + y&^nibbleTop
+	z ^= (x ^ y) & nibbleTop
+	c := (x&y | (x|y)&^z) & nibbleTop
+	return z | c | (c - c>>3)
+}
+
+// slots returns the cells of pl that are not 0.
+func (pl plane) slots() (s slotList) {
+	high := pl.high
+	for i := range pl.lines {
+		for j, w := range pl.lines[i] {
+			for e := occupied(w); e != 0; e &= e - 1 {
+				shift := bits.TrailingZeros64(e)
+				var v uint32
+				v, high = cellValue(w, shift, high)
+				s.at = append(s.at, uint32(i*lineCells+j*16+shift/4))
+				s.values = append(s.values, v)
+			}
+		}
+	}
+	return s
+}
+
+// raisedBy returns pl with the increases s added, saturating, and whether no
+// sum was above Many.
+func (pl plane) raisedBy(s slotList) (r plane, exact bool) {
+	r.lines = slices.Clone(pl.lines)
+	r.high = make([]uint32, 0, len(pl.high)+8)
+	high := pl.high
+	exact = true
+	next := 0
+	for i := range r.lines {
+		for j := range r.lines[i] {
+			w := r.lines[i][j]
+			end := uint32(i*lineCells + j*16 + 16)
+			if next >= len(s.at) || s.at[next] >= end {
+				n := bits.OnesCount64(escapes(w))
+				r.high = append(r.high, high[:n]...)
+				high = high[n:]
+				continue
+			}
+			for cell := range 16 {
+				v, rest := cellValue(w, cell*4, high)
+				high = rest
+				if next < len(s.at) && s.at[next] == end-16+uint32(cell) {
+					v += s.values[next]
+					next++
+				}
+				if v > Many {
+					v, exact = Many, false
+				}
+				nib := uint64(v)
+				if v > maxLight {
+					nib = escape
+					r.high = append(r.high, v)
+				}
+				r.lines[i][j] = r.lines[i][j]&^(15<<(cell*4)) | nib<<(cell*4)
+			}
+		}
+	}
+	return r, exact
+}
+
+// increase returns by how much each cell of to is above pl, and whether none is
+// below.
+func (pl plane) increase(to plane) (s slotList, ok bool) {
+	a, b := pl.high, to.high
+	for i := range pl.lines {
+		for j, x := range pl.lines[i] {
+			y := to.lines[i][j]
+			for e := occupied(x | y); e != 0; e &= e - 1 {
+				shift := bits.TrailingZeros64(e)
+				var v, w uint32
+				v, a = cellValue(x, shift, a)
+				w, b = cellValue(y, shift, b)
+				switch {
+				case w < v:
+					return slotList{}, false
+				case w > v:
+					s.at = append(s.at, uint32(i*lineCells+j*16+shift/4))
+					s.values = append(s.values, w-v)
+				}
+			}
+		}
+	}
+	return s, true
+}
+
+// equal reports whether all cells of two planes of equal size are equal.
+func (pl plane) equal(o plane) bool {
+	return slices.Equal(pl.lines, o.lines) && slices.Equal(pl.high, o.high)
+}

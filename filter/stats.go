@@ -1,0 +1,77 @@
+package filter
+
+import (
+	"math/bits"
+	"sync/atomic"
+)
+
+// Stats is the state of an array at one moment.
+type Stats struct {
+	// Keys is the number of adds that found their key absent, see Keys.
+	Keys uint64
+	// Fill is the share of cells or bits that are not zero, 0 to 1. Of arrays
+	// above 64 MiB it is measured on 1,024 pages, evenly spread.
+	Fill float64
+	// Overflow is the number of cells of 15 and more, whose values lie in
+	// overflow tables; 0 in bit arrays.
+	Overflow int
+	// Bytes is all memory of the array: lines, page states and overflow tables.
+	Bytes uint64
+	// Effective is the number of keys that fill an array as much as this one is
+	// filled: unlike Keys it holds after merges.
+	Effective float64
+	// Ghost is the probability that a key never added is seen, at the present
+	// fill.
+	Ghost float64
+	// CountWrong is the expected share of keys whose count is too high, for
+	// counts of the default tail; 0 in bit arrays.
+	CountWrong float64
+	// BulkWrong is the probability that a key never added has a count of
+	// DefaultThreshold or more, for counts of the default tail; 0 in bit arrays.
+	BulkWrong float64
+}
+
+// Stats returns the state of c. It reads the whole array, up to 64 MiB of it,
+// without a lock: some ten milliseconds.
+func (c *Counting) Stats() Stats {
+	s := c.stats(occupied, lineCells)
+	c.mu.Lock()
+	for p := range c.pages {
+		s.Overflow += c.pages[p].Overflow
+	}
+	c.mu.Unlock()
+	n := uint64(s.Effective + 0.5)
+	s.CountWrong = c.geo.CountError(n)
+	s.BulkWrong = c.geo.BulkError(n, DefaultThreshold, DefaultTail)
+	return s
+}
+
+// Stats returns the state of b, as [Counting.Stats] does.
+func (b *Bits) Stats() Stats {
+	return b.stats(func(w uint64) uint64 { return w }, lineBits)
+}
+
+// statsPages is how many pages Stats looks at.
+const statsPages = 1024
+
+func (a *array) stats(mark func(uint64) uint64, perLine int) Stats {
+	ones, lines := 0, 0
+	step := max(1, len(a.pages)/statsPages)
+	for p := 0; p < len(a.pages); p += step {
+		page := a.pageWords(p)
+		for i := range page {
+			for j := range page[i] {
+				ones += bits.OnesCount64(mark(atomic.LoadUint64(&page[i][j])))
+			}
+		}
+		lines += len(page)
+	}
+	s := Stats{
+		Keys:  a.keys.Load(),
+		Fill:  float64(ones) / float64(lines*perLine),
+		Bytes: a.geo.Bytes() + uint64(a.overflow.Load()) + uint64(len(a.pages))*pageStateBytes,
+	}
+	s.Effective = a.geo.keysAt(s.Fill)
+	s.Ghost = a.geo.ghost(s.Effective / float64(a.geo.Lines))
+	return s
+}

@@ -1,0 +1,189 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
+)
+
+// Who says which clients may do something without a token.
+type Who uint8
+
+// The choices.
+const (
+	Loopback Who = iota // clients on this machine
+	Everyone            // every client
+	Nobody              // no client: a token is needed
+)
+
+// ParseWho reads "loopback", "all" or "none".
+func ParseWho(text string) (Who, error) {
+	switch text {
+	case "loopback":
+		return Loopback, nil
+	case "all":
+		return Everyone, nil
+	case "none":
+		return Nobody, nil
+	}
+	return 0, fmt.Errorf("%w: %.40q, want loopback, all or none", bulkhead.ErrMalformed, text)
+}
+
+// Access is what clients may ask for. The zero value of a number means the
+// default that stands beside it.
+type Access struct {
+	AnonymousCheck  Who            // who may check, and look at the node, without a token
+	AnonymousReport Who            // who may report and revoke without a token
+	TrustedProxies  []netip.Prefix // whose X-Forwarded-For is believed
+	MaxBody         int64          // largest request body, bytes; 32 MiB
+	MaxSignatures   int            // in one message; 1024
+	MaxBatch        int            // messages in one request; 1024
+	Rate            listen.Rate    // of one client address, IPv6: one /64; the zero Rate sets no limit
+	LimitLoopback   bool           // apply Rate to loopback clients too
+}
+
+// settings is an Access in force.
+type settings struct {
+	Access
+	limiter *listen.Limiter
+}
+
+func newSettings(a Access) *settings {
+	if a.MaxBody == 0 {
+		a.MaxBody = 32 << 20
+	}
+	if a.MaxSignatures == 0 {
+		a.MaxSignatures = 1024
+	}
+	if a.MaxBatch == 0 {
+		a.MaxBatch = 1024
+	}
+	var exempt []netip.Prefix
+	if !a.LimitLoopback {
+		exempt = listen.Loopback()
+	}
+	return &settings{Access: a, limiter: listen.NewLimiter(a.Rate, exempt)}
+}
+
+// client returns the address of whoever sent r and whether that is this
+// machine. A request that a proxy passed on never counts as local unless the
+// proxy is trusted and names a loopback client: otherwise everybody behind a
+// proxy on this machine would be local. Nor does one that was sent to a host
+// name other than localhost: a web page can make a browser send such requests
+// here by pointing its own name at the loopback address.
+func (s *settings) client(r *http.Request) (addr netip.Addr, local bool) {
+	ap, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	addr = ap.Addr().Unmap().WithZone("")
+	forwarded := r.Header["X-Forwarded-For"]
+	if len(forwarded) == 0 && r.Header["Forwarded"] == nil {
+		return addr, addr.IsLoopback() && localHost(r.Host)
+	}
+	if !s.trusts(addr) {
+		return addr, false
+	}
+	// Every proxy appends the address it saw, so the last one that is not a
+	// trusted proxy itself is the client.
+	hops := strings.Split(strings.Join(forwarded, ","), ",")
+	for i := len(hops) - 1; i >= 0; i-- {
+		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
+		if err != nil {
+			return addr, false
+		}
+		addr = hop.Unmap().WithZone("")
+		if !s.trusts(addr) {
+			break
+		}
+	}
+	return addr, addr.IsLoopback() && len(forwarded) > 0
+}
+
+func (s *settings) trusts(addr netip.Addr) bool {
+	for _, p := range s.TrustedProxies {
+		if p.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+func localHost(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.Trim(host, "[]")
+	if _, err := netip.ParseAddr(host); err == nil {
+		return true
+	}
+	return strings.EqualFold(host, "localhost")
+}
+
+// A need is what a route asks of its client.
+type need uint8
+
+const (
+	open   need = iota // nothing
+	check              // may check
+	report             // may report
+	admin              // is an administrator
+)
+
+// Accounts tells who holds a token. Its method may be called concurrently.
+type Accounts interface {
+	// Authenticate returns the account that holds a bearer token, or an error
+	// that wraps [bulkhead.ErrUnauthorised].
+	Authenticate(ctx context.Context, token string) (account string, err error)
+}
+
+// authorise returns who sent r, or why that is not enough for n.
+func (s *Server) authorise(r *http.Request, set *settings, addr netip.Addr, local bool, n need) (bulkhead.Reporter, error) {
+	who := bulkhead.Reporter{Addr: addr}
+	if header := r.Header.Get("Authorization"); header != "" {
+		scheme, token, _ := strings.Cut(header, " ")
+		if !strings.EqualFold(scheme, "Bearer") || s.accounts == nil {
+			return who, fmt.Errorf("%w: this node authenticates by bearer tokens only", bulkhead.ErrUnauthorised)
+		}
+		account, err := s.accounts.Authenticate(r.Context(), strings.TrimSpace(token))
+		if err != nil {
+			return who, err
+		}
+		who.Account = account
+	}
+	switch n {
+	case check:
+		return who, allowed(set.AnonymousCheck, who, local, "check")
+	case report:
+		return who, allowed(set.AnonymousReport, who, local, "report")
+	case admin:
+		return who, s.mayAdminister(r.Context(), who)
+	}
+	return who, nil
+}
+
+func allowed(anonymous Who, who bulkhead.Reporter, local bool, what string) error {
+	switch {
+	case who.Account != "" || anonymous == Everyone || anonymous == Loopback && local:
+		return nil
+	case anonymous == Loopback:
+		return fmt.Errorf("%w: clients elsewhere than on this machine need a token to %s", bulkhead.ErrUnauthorised, what)
+	}
+	return fmt.Errorf("%w: a token is needed to %s", bulkhead.ErrUnauthorised, what)
+}
+
+func (s *Server) mayAdminister(ctx context.Context, who bulkhead.Reporter) error {
+	switch {
+	case who.Account == "":
+		return fmt.Errorf("%w: the token of an administrator is needed", bulkhead.ErrUnauthorised)
+	case s.users == nil || !s.users.IsAdmin(ctx, who.Account):
+		return fmt.Errorf("%w: account %q is no administrator", bulkhead.ErrForbidden, who.Account)
+	}
+	return nil
+}

@@ -1,0 +1,28 @@
+// Package api is the HTTP/JSON front door: check, report and revoke a whole
+// message or ready signatures, look at the node, manage its accounts. The
+// program describes the interface itself, as OpenAPI 3.1, at /openapi.json.
+//
+//	POST /v1/check       what is known of a message
+//	POST /v1/report      count a sighting, a spam vote or a ham vote
+//	POST /v1/revoke      withdraw a message from the blocklist
+//	POST /v1/signatures  the signatures of a message; nothing is asked or counted
+//	GET  /v1/node        fill, expected errors, generations, sizes
+//	     /v1/users       accounts (administrators only)
+//	GET  /healthz /readyz /metrics /openapi.json /openapi.yaml
+//
+// A body of type message/rfc822 is a whole message; of type application/json,
+// one object with ready signatures, or an array of such objects (a batch).
+// Every refusal is a problem document (RFC 9457). Requests authenticate by a
+// bearer token (RFC 6750); without one they may check and report from the
+// loopback address, or as [Access] says.
+//
+// The OpenAPI document is built from the Go types of this package by huma.
+// Requests are served by net/http directly: huma's own request path echoes
+// rejected bodies, decodes each body twice and answers an overlong one with 500.
+//
+// In Go:
+//
+//	c := &api.Client{Server: "http://127.0.0.1:8420"}
+//	v, err := c.CheckMessage(ctx, raw, api.MessageOptions{})
+//	if v.Spam { ... }
+package api

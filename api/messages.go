@@ -1,0 +1,375 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// Media types of request bodies.
+const (
+	mailType    = "message/rfc822"
+	requestType = "application/json"
+)
+
+// decode reads a JSON body: one object, or an array of objects. Unknown fields
+// and anything after the value are errors.
+func decode[T any](body []byte, maxBatch int) (items []T, batch bool, err error) {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '[' {
+		batch = true
+		err = dec.Decode(&items)
+	} else {
+		items = make([]T, 1)
+		err = dec.Decode(&items[0])
+	}
+	if err == nil {
+		if _, end := dec.Token(); end != io.EOF {
+			err = fmt.Errorf("bytes after the end of the value")
+		}
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("%w: body: %s", bulkhead.ErrMalformed, strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if batch && (len(items) == 0 || len(items) > maxBatch) {
+		return nil, false, fmt.Errorf("%w: batch of %d messages, want 1 to %d", bulkhead.ErrMalformed, len(items), maxBatch)
+	}
+	return items, batch, nil
+}
+
+// signatures checks the number and validity of the signatures of one message.
+func (r *request) signatures(sigs []bulkhead.Signature) error {
+	if len(sigs) == 0 || len(sigs) > r.set.MaxSignatures {
+		return fmt.Errorf("%w: message with %d signatures, want 1 to %d", bulkhead.ErrMalformed, len(sigs), r.set.MaxSignatures)
+	}
+	for i := range sigs {
+		if !sigs[i].Valid() {
+			return fmt.Errorf("%w: signature %d of %d is missing", bulkhead.ErrMalformed, i+1, len(sigs))
+		}
+	}
+	return nil
+}
+
+// mail reads a body of type message/rfc822: its signatures, and its source
+// from the headers, where the query does not say otherwise.
+func (s *Server) mail(r *request, q url.Values) ([]bulkhead.Signature, bulkhead.Source, error) {
+	raw, err := r.body()
+	if err != nil {
+		return nil, bulkhead.Source{}, err
+	}
+	if len(raw) == 0 {
+		return nil, bulkhead.Source{}, fmt.Errorf("%w: the body is empty", bulkhead.ErrMalformed)
+	}
+	sigs, source, err := s.read(raw)
+	if err != nil {
+		return nil, bulkhead.Source{}, err
+	}
+	if v := q.Get("sender"); v != "" {
+		source.Sender = v
+	}
+	if v := q.Get("list_id"); v != "" {
+		source.ListID = v
+	}
+	if v := q.Get("client"); v != "" {
+		if source.Client, err = netip.ParseAddr(v); err != nil {
+			return nil, bulkhead.Source{}, fmt.Errorf("%w: client %.60q is no address", bulkhead.ErrMalformed, v)
+		}
+	}
+	source.DKIM = q["dkim"]
+	return sigs, source, nil
+}
+
+// query returns the query parameters, or an error if there is any but the
+// allowed ones.
+func (r *request) query(allowed ...string) (url.Values, error) {
+	if r.URL.RawQuery == "" {
+		return nil, nil
+	}
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, fmt.Errorf("%w: query: %v", bulkhead.ErrMalformed, err)
+	}
+	for name, values := range q {
+		if !slices.Contains(allowed, name) {
+			return nil, fmt.Errorf("%w: unknown query parameter %.40q", bulkhead.ErrMalformed, name)
+		}
+		if len(values) > 1 && name != "dkim" {
+			return nil, fmt.Errorf("%w: query parameter %q given %d times", bulkhead.ErrMalformed, name, len(values))
+		}
+	}
+	return q, nil
+}
+
+func number(q url.Values, name string) (uint32, error) {
+	v := q.Get(name)
+	if v == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(v, 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %s %.40q is not a number from 0 to 4294967295", bulkhead.ErrMalformed, name, v)
+	}
+	return uint32(n), nil
+}
+
+func wrongType(got string) error {
+	return newProblem(http.StatusUnsupportedMediaType,
+		fmt.Sprintf("body of type %.60q, want %s or %s", got, mailType, requestType))
+}
+
+func (s *Server) check(r *request) (any, error) {
+	switch t := r.mediaType(); t {
+	case mailType:
+		return s.checkMail(r)
+	case requestType:
+		return s.checkReady(r)
+	default:
+		return nil, wrongType(t)
+	}
+}
+
+func (s *Server) checkMail(r *request) (any, error) {
+	q, err := r.query("sender", "client", "list_id", "dkim", "threshold")
+	if err != nil {
+		return nil, err
+	}
+	threshold, err := number(q, "threshold")
+	if err != nil {
+		return nil, err
+	}
+	sigs, source, err := s.mail(r, q)
+	if err != nil {
+		return nil, err
+	}
+	return s.ask(r, bulkhead.Query{Signatures: sigs, Source: source, Reporter: r.who, Threshold: threshold})
+}
+
+func (s *Server) ask(r *request, q bulkhead.Query) (*Verdict, error) {
+	v, err := s.house.Check(r.Context(), q)
+	if err != nil {
+		return nil, err
+	}
+	s.metrics.verdict(&v)
+	return newVerdict(&v), nil
+}
+
+func (s *Server) checkReady(r *request) (any, error) {
+	if _, err := r.query(); err != nil {
+		return nil, err
+	}
+	body, err := r.body()
+	if err != nil {
+		return nil, err
+	}
+	items, batch, err := decode[Check](body, r.set.MaxBatch)
+	if err != nil {
+		return nil, err
+	}
+	queries := make([]bulkhead.Query, len(items))
+	for i := range items {
+		c := &items[i]
+		if err := r.signatures(c.Signatures); err != nil {
+			return nil, at(err, i, batch)
+		}
+		queries[i] = bulkhead.Query{Signatures: c.Signatures, Source: c.Source.root(), Reporter: r.who, Threshold: c.Threshold}
+	}
+	if !batch {
+		return s.ask(r, queries[0])
+	}
+	answers := make([]BatchVerdict, len(queries))
+	for i := range queries {
+		answers[i].Verdict, err = s.ask(r, queries[i])
+		answers[i].Problem = s.batchProblem(err)
+	}
+	return answers, nil
+}
+
+// at says which message of a batch an error is about.
+func at(err error, i int, batch bool) error {
+	if !batch {
+		return err
+	}
+	return fmt.Errorf("message %d of the batch: %w", i+1, err)
+}
+
+// batchProblem tells the problem of one message of a batch, nil for none, and
+// logs it if it is the node's own.
+func (s *Server) batchProblem(err error) *Problem {
+	if err == nil {
+		return nil
+	}
+	p := problem(err)
+	if p.Status == http.StatusInternalServerError {
+		s.log.Error("request failed", "in", "batch", "err", err)
+	}
+	return p
+}
+
+func (s *Server) report(r *request) (any, error) { return s.vote(r, false) }
+func (s *Server) revoke(r *request) (any, error) { return s.vote(r, true) }
+
+func (s *Server) vote(r *request, revoke bool) (any, error) {
+	switch t := r.mediaType(); t {
+	case mailType:
+		return s.voteMail(r, revoke)
+	case requestType:
+		return s.voteReady(r, revoke)
+	default:
+		return nil, wrongType(t)
+	}
+}
+
+func (s *Server) voteMail(r *request, revoke bool) (any, error) {
+	allowed := []string{"sender", "client", "list_id", "dkim", "count"}
+	if !revoke {
+		allowed = append(allowed, "vote")
+	}
+	q, err := r.query(allowed...)
+	if err != nil {
+		return nil, err
+	}
+	rep := bulkhead.Report{Reporter: r.who, ID: r.Header.Get("Idempotency-Key")}
+	if rep.Vote, err = parseVote(q.Get("vote")); err != nil {
+		return nil, err
+	}
+	if rep.Count, err = number(q, "count"); err != nil {
+		return nil, err
+	}
+	if rep.Signatures, rep.Source, err = s.mail(r, q); err != nil {
+		return nil, err
+	}
+	if len(rep.Signatures) == 0 {
+		return nil, newProblem(http.StatusUnprocessableEntity,
+			"the message has no signature: it has too little text to be told from others. Nothing was counted")
+	}
+	if err := checkID(rep.ID); err != nil {
+		return nil, err
+	}
+	return s.tell(r, rep, revoke)
+}
+
+func (s *Server) tell(r *request, rep bulkhead.Report, revoke bool) (*Receipt, error) {
+	ctx, cancel := r.voteContext()
+	defer cancel()
+	do := s.house.Report
+	if revoke {
+		do, rep.Vote = s.house.Revoke, bulkhead.Revocation
+	}
+	got, err := do(ctx, rep)
+	if err != nil {
+		return nil, err
+	}
+	s.metrics.vote(rep.Vote)
+	return newReceipt(got, len(rep.Signatures)), nil
+}
+
+func (s *Server) voteReady(r *request, revoke bool) (any, error) {
+	if _, err := r.query(); err != nil {
+		return nil, err
+	}
+	body, err := r.body()
+	if err != nil {
+		return nil, err
+	}
+	items, batch, err := decode[Report](body, r.set.MaxBatch)
+	if err != nil {
+		return nil, err
+	}
+	reports := make([]bulkhead.Report, len(items))
+	for i := range items {
+		if reports[i], err = r.readyReport(&items[i], revoke); err != nil {
+			return nil, at(err, i, batch)
+		}
+		// The reports of a batch share the header but are not one report.
+		if key := r.Header.Get("Idempotency-Key"); reports[i].ID == "" && key != "" {
+			reports[i].ID = key
+			if batch {
+				reports[i].ID += "#" + strconv.Itoa(i)
+			}
+		}
+		if err := checkID(reports[i].ID); err != nil {
+			return nil, at(err, i, batch)
+		}
+	}
+	if !batch {
+		return s.tell(r, reports[0], revoke)
+	}
+	return s.tellAll(r, reports, revoke), nil
+}
+
+// inFlight is how many reports of one batch wait for the disk at once.
+const inFlight = 64
+
+// tellAll reports a batch. The reports go out together, so that one write of
+// the journal serves many of them.
+func (s *Server) tellAll(r *request, reports []bulkhead.Report, revoke bool) []BatchReceipt {
+	answers := make([]BatchReceipt, len(reports))
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(inFlight, len(reports)) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(reports); i = int(next.Add(1)) - 1 {
+				receipt, err := s.tell(r, reports[i], revoke)
+				answers[i] = BatchReceipt{Receipt: receipt, Problem: s.batchProblem(err)}
+			}
+		})
+	}
+	wg.Wait()
+	return answers
+}
+
+func (r *request) readyReport(in *Report, revoke bool) (bulkhead.Report, error) {
+	if err := r.signatures(in.Signatures); err != nil {
+		return bulkhead.Report{}, err
+	}
+	if revoke && in.Vote != "" {
+		return bulkhead.Report{}, fmt.Errorf("%w: a revoke has no vote", bulkhead.ErrMalformed)
+	}
+	vote, err := parseVote(in.Vote)
+	if err != nil {
+		return bulkhead.Report{}, err
+	}
+	return bulkhead.Report{
+		Signatures: in.Signatures, Vote: vote, Count: in.Count,
+		Source: in.Source.root(), Reporter: r.who, ID: in.ID,
+	}, nil
+}
+
+func checkID(id string) error {
+	if len(id) > maxID {
+		return fmt.Errorf("%w: idempotency key of %d bytes, limit %d", bulkhead.ErrMalformed, len(id), maxID)
+	}
+	return nil
+}
+
+func (s *Server) sign(r *request) (any, error) {
+	if t := r.mediaType(); t != mailType {
+		return nil, newProblem(http.StatusUnsupportedMediaType, fmt.Sprintf("body of type %.60q, want %s", t, mailType))
+	}
+	if _, err := r.query(); err != nil {
+		return nil, err
+	}
+	sigs, source, err := s.mail(r, nil)
+	if err != nil {
+		return nil, err
+	}
+	if sigs == nil {
+		sigs = []bulkhead.Signature{}
+	}
+	return &Signatures{
+		Signatures: sigs,
+		Source:     Source{Sender: source.Sender, Client: source.Client, ListID: source.ListID, DKIM: source.DKIM},
+	}, nil
+}

@@ -1,0 +1,155 @@
+package api
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// metrics is the server's share of /metrics. Labels are resolved when routes
+// are mounted, so that a request costs two atomic additions.
+type metrics struct {
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	verdicts [4]prometheus.Counter // see the constants below
+	votes    [bulkhead.NumVotes]prometheus.Counter
+}
+
+const (
+	verdictUnknown = iota
+	verdictKnown
+	verdictBulk
+	verdictSpam
+)
+
+func newMetrics(reg *prometheus.Registry, node Node) (*metrics, error) {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "bulkhead_http_requests_total", Help: "HTTP requests by route and status.",
+		}, []string{"method", "path", "status"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "bulkhead_http_request_seconds", Help: "Time to answer an HTTP request.",
+			Buckets: []float64{1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1, 3, 10},
+		}, []string{"method", "path"}),
+	}
+	verdicts := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "bulkhead_http_verdicts_total", Help: "Answers to checks over HTTP.",
+	}, []string{"verdict"})
+	votes := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "bulkhead_http_votes_total", Help: "Votes taken over HTTP.",
+	}, []string{"vote"})
+	for i, name := range []string{"unknown", "known", "bulk", "spam"} {
+		m.verdicts[i] = verdicts.WithLabelValues(name)
+	}
+	for v := range bulkhead.NumVotes {
+		m.votes[v] = votes.WithLabelValues(v.String())
+	}
+	collectors := []prometheus.Collector{m.requests, m.seconds, verdicts, votes}
+	if node != nil {
+		collectors = append(collectors, newNodeCollector(node))
+	}
+	for _, c := range collectors {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) verdict(v *bulkhead.Verdict) {
+	kind := verdictUnknown
+	switch {
+	case v.Spam():
+		kind = verdictSpam
+	case v.Unwanted():
+		kind = verdictBulk
+	case v.Sightings > 0 || v.SpamVotes > 0 || v.HamVotes > 0 || v.Judged != bulkhead.Unjudged:
+		kind = verdictKnown
+	}
+	m.verdicts[kind].Inc()
+}
+
+func (m *metrics) vote(v bulkhead.Vote) { m.votes[v].Inc() }
+
+// A routeMetrics is the metrics of one route.
+type routeMetrics struct {
+	m            *metrics
+	method, path string
+	ok           prometheus.Counter // status 200
+	seconds      prometheus.Observer
+}
+
+func (m *metrics) route(method, path string) *routeMetrics {
+	return &routeMetrics{
+		m: m, method: method, path: path,
+		ok:      m.requests.WithLabelValues(method, path, "200"),
+		seconds: m.seconds.WithLabelValues(method, path),
+	}
+}
+
+func (r *routeMetrics) observe(status int, d time.Duration) {
+	r.seconds.Observe(d.Seconds())
+	if status == 200 {
+		r.ok.Inc()
+		return
+	}
+	r.m.requests.WithLabelValues(r.method, r.path, strconv.Itoa(status)).Inc()
+}
+
+// A nodeCollector asks the node for its state whenever metrics are read.
+type nodeCollector struct {
+	node                                         Node
+	bytes, keys, fill, errorRate, readOnly, bulk *prometheus.Desc
+}
+
+func newNodeCollector(n Node) *nodeCollector {
+	labels := []string{"book", "generation", "array"}
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("bulkhead_"+name, help, labels, nil)
+	}
+	return &nodeCollector{
+		node:      n,
+		bytes:     desc("array_bytes", "Memory of an array. Generation 0 is the newest.", labels...),
+		keys:      desc("array_keys", "Distinct keys added to an array.", labels...),
+		fill:      desc("array_fill_ratio", "Share of cells or bits that are not zero.", labels...),
+		errorRate: desc("array_error_ratio", "Expected error of an array at its present fill.", labels...),
+		bulk:      desc("array_bulk_error_ratio", "Expected probability that an unseen key shows the bulk threshold.", labels...),
+		readOnly:  desc("read_only", "1 while the node refuses reports."),
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.bytes, c.keys, c.fill, c.errorRate, c.bulk, c.readOnly} {
+		ch <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
+	state := c.node.State(context.Background())
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	for _, b := range state.Books {
+		for i, g := range b.Generations {
+			for _, a := range g.Arrays {
+				labels := []string{b.Name, strconv.Itoa(i), a.Name}
+				gauge(c.bytes, float64(a.Bytes), labels...)
+				gauge(c.keys, float64(a.Keys), labels...)
+				gauge(c.fill, a.Fill, labels...)
+				gauge(c.errorRate, a.Error, labels...)
+				gauge(c.bulk, a.Bulk, labels...)
+			}
+		}
+	}
+	readOnly := 0.0
+	if state.ReadOnly != "" {
+		readOnly = 1
+	}
+	gauge(c.readOnly, readOnly)
+}

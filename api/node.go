@@ -1,0 +1,77 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// A Node describes itself. Its method may be called concurrently and should
+// take no longer than some milliseconds: /metrics calls it too.
+type Node interface {
+	State(ctx context.Context) NodeState
+}
+
+// NodeState is what a node says of itself.
+type NodeState struct {
+	Name       string    `json:"name"`
+	Version    string    `json:"version"`
+	Started    time.Time `json:"started"`
+	Durability string    `json:"durability" enum:"always,relaxed" doc:"When a report is acknowledged: once it would survive a power cut, or before."`
+	ReadOnly   string    `json:"read_only,omitempty" doc:"Why reports are refused at present; absent if they are not."`
+	Threshold  uint32    `json:"threshold" doc:"Count at which a message is bulk, if a check does not say otherwise."`
+	Accounts   int       `json:"accounts" doc:"Accounts of the node, closed ones included."`
+	Doors      []Door    `json:"doors" doc:"Front doors that are open."`
+	Books      []Book    `json:"books"`
+}
+
+// A Door is one open front door.
+type Door struct {
+	Name    string `json:"name" doc:"Its key in the section [listen] of the configuration."`
+	Address string `json:"address"`
+}
+
+// A Book is the tally or the blocklist.
+type Book struct {
+	Name        string       `json:"name" enum:"tally,blocklist"`
+	Bytes       uint64       `json:"bytes" doc:"Memory of all arrays."`
+	Generations []Generation `json:"generations" doc:"Live generations, the newest first."`
+}
+
+// A Generation is one time slice of a book.
+type Generation struct {
+	Start  time.Time `json:"start"`
+	End    time.Time `json:"end" doc:"When the next one begins, or began."`
+	Arrays []Array   `json:"arrays"`
+}
+
+// An Array is one filter of a generation.
+type Array struct {
+	Name     string  `json:"name" doc:"What it holds: for example counts, voters, spam, revoked."`
+	Bytes    uint64  `json:"bytes" doc:"Memory of the array."`
+	Keys     uint64  `json:"keys" doc:"Distinct keys that were added, as far as the node knows."`
+	Capacity uint64  `json:"capacity" doc:"Keys that the array was sized for."`
+	Fill     float64 `json:"fill" minimum:"0" maximum:"1" doc:"Share of cells or bits that are not zero."`
+	Error    float64 `json:"error" minimum:"0" maximum:"1" doc:"Expected error at the present fill. Counting arrays: that a count is wrong; bit arrays: that an absent key is found."`
+	Ghost    float64 `json:"ghost,omitempty" minimum:"0" maximum:"1" doc:"Counting arrays: probability that an unseen key shows a count at all."`
+	Bulk     float64 `json:"bulk,omitempty" minimum:"0" maximum:"1" doc:"Counting arrays: probability that an unseen key shows the threshold."`
+}
+
+func (s *Server) state(r *request) (any, error) {
+	if s.node == nil {
+		return nil, newProblem(http.StatusNotFound, "this server describes no node")
+	}
+	state := s.node.State(r.Context())
+	return &state, nil
+}
+
+func (s *Server) healthz(*request) (any, error) {
+	return text{"text/plain; charset=utf-8", "ok\n"}, nil
+}
+
+func (s *Server) readyz(*request) (any, error) {
+	if err := s.ready(); err != nil {
+		return nil, newProblem(http.StatusServiceUnavailable, err.Error())
+	}
+	return text{"text/plain; charset=utf-8", "ready\n"}, nil
+}

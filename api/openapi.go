@@ -1,0 +1,244 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+func newDocument(version string) *huma.OpenAPI {
+	return &huma.OpenAPI{
+		OpenAPI: "3.1.0",
+		Info: &huma.Info{
+			Title: "bulkhead", Version: version,
+			Description: "A self-hosted collaborative spam clearinghouse. A signature is written SCHEME:HEX, " +
+				"for example pyzor/digest:da39a3ee5e6b4b0d3255bfef95601890afd80709.",
+			License: &huma.License{Name: "MIT", Identifier: "MIT"},
+		},
+		Components: &huma.Components{
+			Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
+			SecuritySchemes: map[string]*huma.SecurityScheme{
+				"token": {Type: "http", Scheme: "bearer", Description: "The token of an account."},
+			},
+		},
+	}
+}
+
+// mount registers every route and writes the document that describes them.
+func (s *Server) mount(reg *prometheus.Registry) error {
+	routes := s.routes()
+	methods := make(map[string][]string)
+	for _, rt := range routes {
+		s.openAPI.AddOperation(rt.op)
+		s.mux.HandleFunc(rt.op.Method+" "+rt.op.Path, s.handle(rt))
+		methods[rt.op.Path] = append(methods[rt.op.Path], rt.op.Method)
+	}
+	doc, err := json.MarshalIndent(s.openAPI, "", "  ")
+	if err != nil {
+		return fmt.Errorf("OpenAPI document: %w", err)
+	}
+	yaml, err := s.openAPI.YAML()
+	if err != nil {
+		return fmt.Errorf("OpenAPI document: %w", err)
+	}
+	s.fixed(methods, "/openapi.json", open, answer("application/openapi+json", doc))
+	s.fixed(methods, "/openapi.yaml", open, answer("application/openapi+yaml", yaml))
+	s.fixed(methods, "/metrics", check, promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg}))
+	if s.page != nil {
+		s.fixed(methods, "/{$}", check, s.page)
+	}
+	for path, allowed := range methods {
+		if slices.Contains(allowed, "GET") {
+			allowed = append(allowed, "HEAD")
+		}
+		slices.Sort(allowed)
+		s.mux.HandleFunc(path, wrongMethod(strings.Join(allowed, ", ")))
+	}
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		newProblem(http.StatusNotFound, fmt.Sprintf("nothing is at %.80q", r.URL.Path)).write(w)
+	})
+	return nil
+}
+
+// fixed mounts a handler that writes its own answer, behind the same gate.
+func (s *Server) fixed(methods map[string][]string, path string, n need, h http.Handler) {
+	methods[path] = append(methods[path], "GET")
+	s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+		set := s.settings.Load()
+		addr, local := set.client(r)
+		if !set.limiter.Allow(addr, 1) {
+			newProblem(http.StatusTooManyRequests, "too many requests").write(w)
+			return
+		}
+		if _, err := s.authorise(r, set, addr, local, n); err != nil {
+			problem(err).write(w)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+func wrongMethod(allowed string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", allowed)
+		newProblem(http.StatusMethodNotAllowed, fmt.Sprintf("method %.20q, want %s", r.Method, allowed)).write(w)
+	}
+}
+
+func answer(mediaType string, body []byte) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", mediaType)
+		w.Write(body)
+	})
+}
+
+// routes is the API, an operation a line.
+func (s *Server) routes() []route {
+	mail := s.mailBody()
+	checkParams := append(sourceParams(), queryParam("threshold", "integer", "Count at which the message is bulk; absent: the node's own."))
+	voteParams := append(sourceParams(), queryParam("count", "integer", "Recipients of the message; absent: 1."), idempotencyKey())
+	reportParams := append(slices.Clone(voteParams), &huma.Param{Name: "vote", In: "query", Description: "What the reporter says of the message; absent: spam.",
+		Schema: &huma.Schema{Type: "string", Enum: []any{"sighting", "spam", "ham"}}})
+	name := &huma.Param{Name: "name", In: "path", Required: true, Description: "Name of the account.", Schema: &huma.Schema{Type: "string"}}
+	protocol := &huma.Param{Name: "protocol", In: "path", Required: true, Description: "razor2, pyzor or dcc.", Schema: &huma.Schema{Type: "string"}}
+
+	return []route{
+		s.route("POST /v1/check", "check", "What is known of a message. Changes nothing.", check, s.check,
+			takes(mail, s.either(Check{})), params(checkParams...), gives(s.oneOf(Verdict{}, []BatchVerdict{}))),
+		s.route("POST /v1/report", "report", "Count a sighting, a spam vote or a ham vote.", report, s.report,
+			takes(mail, s.either(Report{})), params(reportParams...), gives(s.oneOf(Receipt{}, []BatchReceipt{}))),
+		s.route("POST /v1/revoke", "revoke", "Withdraw a message from the blocklist.", report, s.revoke,
+			takes(mail, s.either(Report{})), params(voteParams...), gives(s.oneOf(Receipt{}, []BatchReceipt{}))),
+		s.route("POST /v1/signatures", "signatures", "The signatures of a message. Nothing is asked or counted.", check, s.sign,
+			takes(mail, nil), gives(s.schema(Signatures{}))),
+		s.route("GET /v1/node", "node", "The node: fill, expected errors, generations, sizes.", check, s.state, gives(s.schema(NodeState{}))),
+
+		s.route("GET /v1/users", "listUsers", "Every account.", admin, s.listUsers, gives(s.schema([]User{}))),
+		s.route("POST /v1/users", "addUser", "Create an account. Its token is told once, here.", admin, s.addUser,
+			takes(nil, s.schema(NewUser{})), gives(s.schema(Token{})), status(http.StatusCreated)),
+		s.route("GET /v1/users/{name}", "showUser", "One account.", admin, s.showUser, params(name), gives(s.schema(User{}))),
+		s.route("PATCH /v1/users/{name}", "changeUser", "Change role, weight, or close the account.", admin, s.changeUser,
+			params(name), takes(nil, s.schema(UserChange{})), gives(s.schema(User{}))),
+		s.route("DELETE /v1/users/{name}", "removeUser", "Remove an account.", admin, s.removeUser, params(name), status(http.StatusNoContent)),
+		s.route("POST /v1/users/{name}/token", "newToken", "Replace the token of an account.", admin, s.newToken, params(name), gives(s.schema(Token{}))),
+		s.route("PUT /v1/users/{name}/secrets/{protocol}", "setSecret", "Set the secret that an account shares with the clients of a protocol.", admin, s.setSecret,
+			params(name, protocol), takes(nil, s.schema(Secret{})), status(http.StatusNoContent)),
+
+		s.route("GET /healthz", "healthz", "Whether the process runs.", open, s.healthz, givesText()),
+		s.route("GET /readyz", "readyz", "Whether the node takes requests.", open, s.readyz, givesText()),
+	}
+}
+
+type routeOption func(*huma.Operation)
+
+func (s *Server) route(pattern, id, summary string, n need, serve func(*request) (any, error), options ...routeOption) route {
+	method, path, _ := strings.Cut(pattern, " ")
+	op := &huma.Operation{
+		Method: method, Path: path, OperationID: id, Summary: summary,
+		DefaultStatus: http.StatusOK, Responses: map[string]*huma.Response{},
+	}
+	for _, o := range options {
+		o(op)
+	}
+	if op.DefaultStatus != http.StatusOK {
+		op.Responses[fmt.Sprint(op.DefaultStatus)] = op.Responses["200"]
+		delete(op.Responses, "200")
+	}
+	if op.Responses[fmt.Sprint(op.DefaultStatus)] == nil {
+		op.Responses[fmt.Sprint(op.DefaultStatus)] = &huma.Response{Description: "Done."}
+	}
+	op.Responses["default"] = &huma.Response{
+		Description: "Refused (RFC 9457).",
+		Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: s.schema(Problem{})}},
+	}
+	switch n {
+	case check, report:
+		op.Security = []map[string][]string{{}, {"token": {}}}
+	case admin:
+		op.Security = []map[string][]string{{"token": {}}}
+	}
+	return route{op: op, need: n, serve: serve}
+}
+
+func (s *Server) schema(v any) *huma.Schema {
+	return s.openAPI.Components.Schemas.Schema(reflect.TypeOf(v), true, "")
+}
+
+// either is one value or an array of them.
+func (s *Server) either(v any) *huma.Schema {
+	one := s.schema(v)
+	return &huma.Schema{OneOf: []*huma.Schema{one, {Type: huma.TypeArray, Items: one}}}
+}
+
+func (s *Server) oneOf(values ...any) *huma.Schema {
+	var all []*huma.Schema
+	for _, v := range values {
+		all = append(all, s.schema(v))
+	}
+	return &huma.Schema{OneOf: all}
+}
+
+func (s *Server) mailBody() *huma.Schema {
+	return &huma.Schema{Type: "string", Format: "binary", Description: "A message with its headers (RFC 5322)."}
+}
+
+func takes(mail, object *huma.Schema) routeOption {
+	return func(op *huma.Operation) {
+		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{}}
+		if mail != nil {
+			op.RequestBody.Content[mailType] = &huma.MediaType{Schema: mail}
+		}
+		if object != nil {
+			op.RequestBody.Content[requestType] = &huma.MediaType{Schema: object}
+		}
+	}
+}
+
+func gives(schema *huma.Schema) routeOption {
+	return func(op *huma.Operation) {
+		op.Responses["200"] = &huma.Response{Description: "Done.", Content: map[string]*huma.MediaType{requestType: {Schema: schema}}}
+	}
+}
+
+func givesText() routeOption {
+	return func(op *huma.Operation) {
+		op.Responses["200"] = &huma.Response{Description: "Yes.", Content: map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: "string"}}}}
+	}
+}
+
+func status(code int) routeOption {
+	return func(op *huma.Operation) { op.DefaultStatus = code }
+}
+
+func params(p ...*huma.Param) routeOption {
+	return func(op *huma.Operation) { op.Parameters = append(op.Parameters, p...) }
+}
+
+func queryParam(name, kind, doc string) *huma.Param {
+	return &huma.Param{Name: name, In: "query", Description: doc, Schema: &huma.Schema{Type: kind}}
+}
+
+const mailOnly = " Only with a body of type message/rfc822."
+
+func sourceParams() []*huma.Param {
+	return []*huma.Param{
+		queryParam("sender", "string", "Envelope sender; absent: what the headers say."+mailOnly),
+		queryParam("client", "string", "Address of the SMTP client that delivered the message."+mailOnly),
+		queryParam("list_id", "string", "Mailing list; absent: what the headers say."+mailOnly),
+		{Name: "dkim", In: "query", Description: "A domain whose DKIM signature the caller has verified; may be repeated." + mailOnly,
+			Schema: &huma.Schema{Type: huma.TypeArray, Items: &huma.Schema{Type: "string"}}},
+	}
+}
+
+func idempotencyKey() *huma.Param {
+	return &huma.Param{Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: "string"},
+		Description: "Within one generation, a second report of the same reporter with the same key and signatures changes nothing. " +
+			"In a batch, each message has the key KEY#INDEX unless it names its own."}
+}

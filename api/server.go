@@ -1,0 +1,255 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// Options is what a [Server] needs to know. Clearinghouse and Read are
+// required.
+type Options struct {
+	// Clearinghouse answers the requests.
+	Clearinghouse bulkhead.Clearinghouse
+	// Read returns the signatures of a whole message and what its headers say
+	// of its source. It must not keep raw.
+	Read func(raw []byte) ([]bulkhead.Signature, bulkhead.Source, error)
+	// Accounts tells who holds a token; nil: every token is refused.
+	Accounts Accounts
+	// Users manages the accounts; nil: /v1/users answers 403.
+	Users Users
+	// Node describes the node; nil: /v1/node answers 404.
+	Node Node
+	// Ready says why the node takes no requests at present, nil if it does;
+	// nil: the node is always ready.
+	Ready func() error
+	// Page is served on "/"; nil: nothing is.
+	Page http.Handler
+	// Access is what clients may ask for at first; see [Server.SetAccess].
+	Access Access
+	// Version of the program, for the OpenAPI document.
+	Version string
+	// Registry takes the server's metrics and serves /metrics, with whatever
+	// others have registered; nil: a fresh one.
+	Registry *prometheus.Registry
+	// Log takes one line for each fault of the node; nil discards.
+	Log *slog.Logger
+}
+
+// A Server serves the API. It is an [http.Handler]; its methods may be called
+// concurrently.
+type Server struct {
+	house    bulkhead.Clearinghouse
+	read     func([]byte) ([]bulkhead.Signature, bulkhead.Source, error)
+	accounts Accounts
+	users    Users
+	node     Node
+	ready    func() error
+	page     http.Handler
+	log      *slog.Logger
+	metrics  *metrics
+	origin   *http.CrossOriginProtection
+	settings atomic.Pointer[settings]
+	mux      *http.ServeMux
+	openAPI  *huma.OpenAPI
+}
+
+// New returns a server, or an error if a required option is missing.
+func New(o Options) (*Server, error) {
+	if o.Clearinghouse == nil || o.Read == nil {
+		return nil, errors.New("api: Clearinghouse and Read are required")
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Ready == nil {
+		o.Ready = func() error { return nil }
+	}
+	if o.Registry == nil {
+		o.Registry = prometheus.NewRegistry()
+	}
+	s := &Server{
+		house: o.Clearinghouse, read: o.Read, accounts: o.Accounts, users: o.Users, node: o.Node,
+		ready: o.Ready, page: o.Page, log: o.Log,
+		origin: http.NewCrossOriginProtection(), mux: http.NewServeMux(),
+		openAPI: newDocument(o.Version),
+	}
+	s.SetAccess(o.Access)
+	m, err := newMetrics(o.Registry, o.Node)
+	if err != nil {
+		return nil, fmt.Errorf("api: %w", err)
+	}
+	s.metrics = m
+	if err := s.mount(o.Registry); err != nil {
+		return nil, fmt.Errorf("api: %w", err)
+	}
+	return s, nil
+}
+
+// SetAccess replaces what clients may ask for. Requests that have begun are
+// finished under the rules they began with; rate limits start afresh.
+func (s *Server) SetAccess(a Access) { s.settings.Store(newSettings(a)) }
+
+// ServeHTTP implements [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// A request is one request that has passed the gate.
+type request struct {
+	*http.Request
+	who bulkhead.Reporter
+	set *settings
+}
+
+// A route is one operation of the API.
+type route struct {
+	op    *huma.Operation
+	need  need
+	serve func(*request) (any, error)
+}
+
+// handle wraps a route in the gate that every request passes: rate limit,
+// origin, authentication, body limit. The order matters: nothing of a request
+// is parsed before the rate limit has let it through.
+func (s *Server) handle(rt route) http.HandlerFunc {
+	m := s.metrics.route(rt.op.Method, rt.op.Path)
+	return func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		status := http.StatusInternalServerError
+		defer func() {
+			if p := recover(); p != nil {
+				s.log.Error("request panicked", "path", rt.op.Path, "panic", p, "stack", string(debug.Stack()))
+				status = http.StatusInternalServerError
+				newProblem(status, "internal error; the node's log says more").write(w)
+			}
+			m.observe(status, time.Since(start))
+		}()
+		body, err := s.gate(w, r, rt)
+		if err != nil {
+			p := problem(err)
+			status = p.Status
+			if status >= 500 && !errors.Is(err, bulkhead.ErrReadOnly) {
+				s.log.Error("request failed", "path", rt.op.Path, "err", err)
+			}
+			p.write(w)
+			return
+		}
+		writeBody(w, rt.op.DefaultStatus, body)
+		status = rt.op.DefaultStatus
+	}
+}
+
+func (s *Server) gate(w http.ResponseWriter, r *http.Request, rt route) (any, error) {
+	set := s.settings.Load()
+	addr, local := set.client(r)
+	if !set.limiter.Allow(addr, 1) {
+		return nil, fmt.Errorf("%w: more than %v requests a second from %v", bulkhead.ErrOverLimit, set.Rate.PerSecond, addr)
+	}
+	if err := s.origin.Check(r); err != nil {
+		return nil, fmt.Errorf("%w: %v", bulkhead.ErrForbidden, err)
+	}
+	who, err := s.authorise(r, set, addr, local, rt.need)
+	if err != nil {
+		return nil, err
+	}
+	if r.ContentLength > set.MaxBody {
+		return nil, newProblem(http.StatusRequestEntityTooLarge, fmt.Sprintf("body of %d bytes, limit %d", r.ContentLength, set.MaxBody))
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, set.MaxBody)
+	return rt.serve(&request{Request: r, who: who, set: set})
+}
+
+// body reads the whole body of the request.
+func (r *request) body() ([]byte, error) {
+	var buf bytes.Buffer
+	if r.ContentLength > 0 {
+		buf.Grow(int(min(r.ContentLength, 1<<20)) + bytes.MinRead)
+	}
+	_, err := buf.ReadFrom(r.Body)
+	var long *http.MaxBytesError
+	var netErr interface{ Timeout() bool }
+	switch {
+	case err == nil:
+		return buf.Bytes(), nil
+	case errors.As(err, &long):
+		return nil, newProblem(http.StatusRequestEntityTooLarge, fmt.Sprintf("body of more than %d bytes", long.Limit))
+	case errors.As(err, &netErr) && netErr.Timeout():
+		return nil, newProblem(http.StatusRequestTimeout, "the body did not arrive in time")
+	}
+	return nil, fmt.Errorf("%w: body: %v", bulkhead.ErrMalformed, err)
+}
+
+// mediaType returns the type of the body without its parameters.
+func (r *request) mediaType() string {
+	value, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	return strings.ToLower(strings.TrimSpace(value))
+}
+
+// A buffer encodes one answer.
+type buffer struct {
+	bytes.Buffer
+	enc *json.Encoder
+}
+
+// buffers is a table of reused memory, not state: an empty pool changes
+// nothing but the cost.
+var buffers = sync.Pool{New: func() any {
+	b := new(buffer)
+	b.enc = json.NewEncoder(&b.Buffer)
+	b.enc.SetEscapeHTML(false)
+	return b
+}}
+
+// maxPooled keeps one large answer from being held for ever, bytes.
+const maxPooled = 64 << 10
+
+func writeBody(w http.ResponseWriter, status int, body any) {
+	switch v := body.(type) {
+	case nil:
+		w.WriteHeader(status)
+		return
+	case text:
+		w.Header().Set("Content-Type", v.mediaType)
+		w.WriteHeader(status)
+		io.WriteString(w, v.body)
+		return
+	}
+	b := buffers.Get().(*buffer)
+	b.Reset()
+	if err := b.enc.Encode(body); err != nil {
+		panic(fmt.Errorf("api: encode %T: %w", body, err))
+	}
+	w.Header()["Content-Type"] = jsonType
+	w.WriteHeader(status)
+	w.Write(b.Bytes())
+	if b.Cap() <= maxPooled {
+		buffers.Put(b)
+	}
+}
+
+// jsonType is shared by all answers, which do not change it.
+var jsonType = []string{"application/json"}
+
+// text is an answer that is no JSON.
+type text struct{ mediaType, body string }
+
+// voteTimeout is the longest that a vote may wait for the disk.
+const voteTimeout = 30 * time.Second
+
+func (r *request) voteContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(r.Context(), voteTimeout)
+}

@@ -1,0 +1,415 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/internal/prototest"
+)
+
+// readMail stands in for package signature: one signature over the body, none
+// for a short one, and the sender from the first header line.
+func readMail(raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+	head, body, _ := bytes.Cut(raw, []byte("\n\n"))
+	source := bulkhead.Source{Sender: string(bytes.TrimPrefix(bytes.SplitN(head, []byte("\n"), 2)[0], []byte("From: ")))}
+	if len(body) < 20 {
+		return nil, source, nil
+	}
+	sum := sha256.Sum256(body)
+	sig, err := bulkhead.NewSignature(bulkhead.Exact, sum[:])
+	return []bulkhead.Signature{sig}, source, err
+}
+
+const sample = "From: shop@example.com\nSubject: offer\n\nBuy two and get the third one free, today only.\n"
+
+func sign(t testing.TB, text string) bulkhead.Signature {
+	t.Helper()
+	sig, err := bulkhead.ParseSignature(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sig
+}
+
+type fakeNode struct{}
+
+func (fakeNode) State(context.Context) NodeState {
+	return NodeState{
+		Name: "test", Version: "v0", Started: time.Unix(1, 0).UTC(), Durability: "always", Threshold: 20,
+		Doors: []Door{{Name: "http", Address: "127.0.0.1:8420"}},
+		Books: []Book{{Name: "tally", Bytes: 64, Generations: []Generation{{
+			Start: time.Unix(0, 0).UTC(), End: time.Unix(86400, 0).UTC(),
+			Arrays: []Array{{Name: "counts", Bytes: 64, Keys: 3, Capacity: 10, Fill: 0.5, Error: 0.01}},
+		}}}},
+	}
+}
+
+// newServer returns a server on the fakes; change edits its options.
+func newServer(t testing.TB, house bulkhead.Clearinghouse, change func(*Options)) *Server {
+	t.Helper()
+	users := newFakeUsers()
+	o := Options{Clearinghouse: house, Read: readMail, Accounts: users, Users: users, Node: fakeNode{}, Version: "v0"}
+	if change != nil {
+		change(&o)
+	}
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// send serves one request from the given client address.
+func send(s *Server, from, method, target, mediaType, body string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r.RemoteAddr, r.Host = from, "127.0.0.1:8420"
+	if mediaType != "" {
+		r.Header.Set("Content-Type", mediaType)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w
+}
+
+const (
+	local  = "127.0.0.1:40000"
+	remote = "203.0.113.9:40000"
+	ready  = `{"signatures":["pyzor/digest:da39a3ee5e6b4b0d3255bfef95601890afd80709"]}`
+)
+
+// TestCheckReportRevoke drives a server through the client, as mail and as
+// ready signatures.
+func TestCheckReportRevoke(t *testing.T) {
+	house := &prototest.House{}
+	srv := httptest.NewServer(newServer(t, house, nil))
+	defer srv.Close()
+	c := &Client{Server: srv.URL + "/", HTTP: srv.Client()}
+	ctx := t.Context()
+
+	verdict := func(want bool) {
+		t.Helper()
+		v, err := c.CheckMessage(ctx, []byte(sample), MessageOptions{Threshold: 3})
+		if err != nil || v.Spam != want || v.Unwanted != want || v.Threshold != 3 || len(v.Findings) != 1 {
+			t.Errorf("CheckMessage = %+v, %v; want spam %v and one finding", v, err, want)
+		}
+		sigs, err := c.MessageSignatures(ctx, []byte(sample))
+		if err != nil || len(sigs.Signatures) != 1 || sigs.Source.Sender != "shop@example.com" {
+			t.Fatalf("MessageSignatures = %+v, %v", sigs, err)
+		}
+		v, err = c.Check(ctx, Check{Signatures: sigs.Signatures})
+		if err != nil || v.Spam != want || v.Findings[0].Signature != sigs.Signatures[0] {
+			t.Errorf("Check = %+v, %v; want spam %v", v, err, want)
+		}
+	}
+	verdict(false)
+	rcpt, err := c.ReportMessage(ctx, []byte(sample), MessageOptions{Vote: bulkhead.Spam, Count: 2, ID: "k1"})
+	if err != nil || *rcpt != (Receipt{Signatures: 1, Counted: 1, Listed: 1}) {
+		t.Errorf("ReportMessage = %+v, %v", rcpt, err)
+	}
+	verdict(true)
+	rcpt, err = c.RevokeMessage(ctx, []byte(sample), MessageOptions{})
+	if err != nil || rcpt.Revoked != 1 {
+		t.Errorf("RevokeMessage = %+v, %v", rcpt, err)
+	}
+	verdict(false)
+
+	got := house.Reports()
+	if len(got) != 2 || got[0].Count != 2 || got[0].ID != "k1" || got[0].Source.Sender != "shop@example.com" ||
+		!got[0].Reporter.Addr.IsLoopback() || got[1].Vote != bulkhead.Revocation {
+		t.Errorf("the house saw %+v", got)
+	}
+}
+
+func TestQueryOverridesHeaders(t *testing.T) {
+	house := &prototest.House{}
+	s := newServer(t, house, nil)
+	w := send(s, local, "POST", "/v1/report?vote=ham&count=7&sender=a@b.example&client=192.0.2.7&list_id=l.example&dkim=x.example&dkim=y.example", mailType, sample)
+	if w.Code != 200 {
+		t.Fatalf("report = %d %s", w.Code, w.Body)
+	}
+	got := house.Reports()[0]
+	if got.Vote != bulkhead.Ham || got.Count != 7 || got.Source.Sender != "a@b.example" || got.Source.Client.String() != "192.0.2.7" ||
+		got.Source.ListID != "l.example" || !slices.Equal(got.Source.DKIM, []string{"x.example", "y.example"}) {
+		t.Errorf("report = %+v", got)
+	}
+}
+
+func TestBatch(t *testing.T) {
+	house := &prototest.House{}
+	srv := httptest.NewServer(newServer(t, house, nil))
+	defer srv.Close()
+	c := &Client{Server: srv.URL, HTTP: srv.Client()}
+	var reports []Report
+	var checks []Check
+	for i := range 200 {
+		sig := sign(t, fmt.Sprintf("bulkhead/exact:%08x", i))
+		checks = append(checks, Check{Signatures: []bulkhead.Signature{sig}})
+		if i%2 == 0 {
+			reports = append(reports, Report{Signatures: []bulkhead.Signature{sig}, Vote: "spam"})
+		}
+	}
+	receipts, err := c.ReportBatch(t.Context(), reports)
+	if err != nil || len(receipts) != len(reports) {
+		t.Fatalf("ReportBatch = %d answers, %v", len(receipts), err)
+	}
+	verdicts, err := c.CheckBatch(t.Context(), checks)
+	if err != nil || len(verdicts) != len(checks) {
+		t.Fatalf("CheckBatch = %d answers, %v", len(verdicts), err)
+	}
+	for i, v := range verdicts {
+		if v.Problem != nil || v.Verdict.Findings[0].Signature != checks[i].Signatures[0] || v.Verdict.Spam != (i%2 == 0) {
+			t.Errorf("answer %d = %+v", i, v)
+		}
+	}
+	house.Err = bulkhead.ErrReadOnly
+	receipts, err = c.ReportBatch(t.Context(), reports[:2])
+	if err != nil || receipts[1].Receipt != nil || receipts[1].Problem.Status != 503 {
+		t.Errorf("ReportBatch on a read-only node = %+v, %v; want a problem for each", receipts, err)
+	}
+}
+
+func TestIdempotencyKeys(t *testing.T) {
+	house := &prototest.House{}
+	s := newServer(t, house, nil)
+	send(s, local, "POST", "/v1/report", requestType, ready, "Idempotency-Key", "one")
+	send(s, local, "POST", "/v1/report", requestType, `{"id":"own",`+ready[1:], "Idempotency-Key", "one")
+	var ids []string
+	for _, r := range house.Reports() {
+		ids = append(ids, r.ID)
+	}
+	if want := []string{"one", "own"}; !slices.Equal(ids, want) {
+		t.Errorf("IDs = %q, want %q", ids, want)
+	}
+	house = &prototest.House{}
+	s = newServer(t, house, nil)
+	send(s, local, "POST", "/v1/report", requestType, "["+ready+","+ready+"]", "Idempotency-Key", "one")
+	ids = nil
+	for _, r := range house.Reports() {
+		ids = append(ids, r.ID)
+	}
+	slices.Sort(ids)
+	if want := []string{"one#0", "one#1"}; !slices.Equal(ids, want) {
+		t.Errorf("IDs of a batch = %q, want %q", ids, want)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	many := `{"signatures":["url:00"` + strings.Repeat(`,"url:00"`, 1024) + `]}`
+	tests := []struct {
+		name, from, method, target, mediaType, body string
+		headers                                     []string
+		status                                      int
+		detail                                      string
+	}{
+		{"nothing there", local, "GET", "/v2/check", "", "", nil, 404, `nothing is at "/v2/check"`},
+		{"wrong method", local, "GET", "/v1/check", "", "", nil, 405, "want POST"},
+		{"wrong method for text", local, "POST", "/healthz", "", "", nil, 405, "want GET, HEAD"},
+		{"no type", local, "POST", "/v1/check", "", ready, nil, 415, "want message/rfc822 or application/json"},
+		{"form", local, "POST", "/v1/report", "application/x-www-form-urlencoded", "a=b", nil, 415, "application/x-www-form-urlencoded"},
+		{"signatures of JSON", local, "POST", "/v1/signatures", requestType, ready, nil, 415, "want message/rfc822"},
+		{"empty mail", local, "POST", "/v1/check", mailType, "", nil, 400, "the body is empty"},
+		{"empty JSON", local, "POST", "/v1/check", requestType, "", nil, 400, "body: EOF"},
+		{"not JSON", local, "POST", "/v1/report", requestType, "{", nil, 400, "body: unexpected EOF"},
+		{"unknown field", local, "POST", "/v1/report", requestType, `{"sigs":[]}`, nil, 400, `unknown field "sigs"`},
+		{"two values", local, "POST", "/v1/report", requestType, ready + ready, nil, 400, "after the end"},
+		{"no signature", local, "POST", "/v1/report", requestType, `{"signatures":[]}`, nil, 400, "0 signatures, want 1 to 1024"},
+		{"null signature", local, "POST", "/v1/report", requestType, `{"signatures":[null]}`, nil, 400, "signature 1 of 1 is missing"},
+		{"too many signatures", local, "POST", "/v1/report", requestType, many, nil, 400, "1025 signatures"},
+		{"unknown scheme", local, "POST", "/v1/report", requestType, `{"signatures":["md5:00"]}`, nil, 400, `unknown signature scheme "md5"`},
+		{"odd digits", local, "POST", "/v1/report", requestType, `{"signatures":["url:0"]}`, nil, 400, "odd length"},
+		{"negative count", local, "POST", "/v1/report", requestType, `{"count":-1,"signatures":["url:00"]}`, nil, 400, "count"},
+		{"unknown vote", local, "POST", "/v1/report", requestType, `{"vote":"maybe","signatures":["url:00"]}`, nil, 400, `vote "maybe"`},
+		{"vote in a revoke", local, "POST", "/v1/revoke", requestType, `{"vote":"spam","signatures":["url:00"]}`, nil, 400, "a revoke has no vote"},
+		{"bad address", local, "POST", "/v1/report", requestType, `{"source":{"client":"x"},"signatures":["url:00"]}`, nil, 400, "body: "},
+		{"empty batch", local, "POST", "/v1/report", requestType, `[]`, nil, 400, "batch of 0 messages"},
+		{"one bad in a batch", local, "POST", "/v1/report", requestType, "[" + ready + `,{"signatures":[]}]`, nil, 400, "message 2 of the batch"},
+		{"unknown query parameter", local, "POST", "/v1/report?votes=ham", mailType, sample, nil, 400, `unknown query parameter "votes"`},
+		{"query with JSON", local, "POST", "/v1/report?vote=ham", requestType, ready, nil, 400, `unknown query parameter "vote"`},
+		{"parameter twice", local, "POST", "/v1/report?vote=ham&vote=spam", mailType, sample, nil, 400, "given 2 times"},
+		{"vote of a mail", local, "POST", "/v1/report?vote=revoke", mailType, sample, nil, 400, `vote "revoke"`},
+		{"count of a mail", local, "POST", "/v1/report?count=4294967296", mailType, sample, nil, 400, "is not a number"},
+		{"client of a mail", local, "POST", "/v1/report?client=here", mailType, sample, nil, 400, "is no address"},
+		{"mail with too little text", local, "POST", "/v1/report", mailType, "From: a@b.example\n\nhi\n", nil, 422, "too little text"},
+		{"long key", local, "POST", "/v1/report", requestType, ready, []string{"Idempotency-Key", strings.Repeat("k", 256)}, 400, "256 bytes, limit 255"},
+		{"long body", local, "POST", "/v1/report", mailType, sample + strings.Repeat("x", 1<<16), nil, 413, "limit 65536"},
+		{"anonymous from elsewhere", remote, "POST", "/v1/report", requestType, ready, nil, 401, "need a token to report"},
+		{"anonymous check from elsewhere", remote, "POST", "/v1/check", requestType, ready, nil, 401, "need a token to check"},
+		{"anonymous look from elsewhere", remote, "GET", "/metrics", "", "", nil, 401, "need a token"},
+		{"wrong token", local, "POST", "/v1/report", requestType, ready, []string{"Authorization", "Bearer nonsense"}, 401, "unauthorised"},
+		{"basic authentication", local, "POST", "/v1/report", requestType, ready, []string{"Authorization", "Basic YTpi"}, 401, "bearer tokens only"},
+		{"other web page", local, "POST", "/v1/report", requestType, ready, []string{"Sec-Fetch-Site", "cross-site"}, 403, "forbidden"},
+		{"users, anonymous", local, "GET", "/v1/users", "", "", nil, 401, "administrator is needed"},
+		{"users, not an administrator", local, "GET", "/v1/users", "", "", []string{"Authorization", "Bearer token-bob"}, 403, "no administrator"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			house := &prototest.House{}
+			s := newServer(t, house, func(o *Options) { o.Access.MaxBody = 1 << 16 })
+			w := send(s, tt.from, tt.method, tt.target, tt.mediaType, tt.body, tt.headers...)
+			var p Problem
+			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Header().Get("Content-Type") != "application/problem+json" {
+				t.Fatalf("answer %d %q %q is no problem document: %v", w.Code, w.Header(), w.Body, err)
+			}
+			if w.Code != tt.status || p.Status != tt.status || !strings.Contains(p.Detail, tt.detail) {
+				t.Errorf("answer = %d %+v, want %d with %q", w.Code, p, tt.status, tt.detail)
+			}
+			if n := len(house.Reports()); n != 0 {
+				t.Errorf("a refused request changed something: %d reports", n)
+			}
+		})
+	}
+}
+
+func TestFaults(t *testing.T) {
+	tests := []struct {
+		err    error
+		status int
+		detail string
+	}{
+		{fmt.Errorf("%w: x", bulkhead.ErrMalformed), 400, "malformed request: x"},
+		{bulkhead.ErrUnauthorised, 401, "unauthorised"},
+		{bulkhead.ErrForbidden, 403, "forbidden"},
+		{bulkhead.ErrGeometry, 409, "wrong geometry"},
+		{bulkhead.ErrOverLimit, 429, "over limit"},
+		{bulkhead.ErrReadOnly, 503, "temporarily read-only"},
+		{context.DeadlineExceeded, 503, "not finished in time"},
+		{errors.New("open /secret/path: gone"), 500, "internal error"},
+	}
+	for _, tt := range tests {
+		var log bytes.Buffer
+		s := newServer(t, &prototest.House{Err: tt.err}, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+		for _, path := range []string{"/v1/check", "/v1/report", "/v1/revoke"} {
+			w := send(s, local, "POST", path, requestType, ready)
+			if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.detail) || strings.Contains(w.Body.String(), "secret") {
+				t.Errorf("%s with %v = %d %s, want %d with %q and nothing private", path, tt.err, w.Code, w.Body, tt.status, tt.detail)
+			}
+		}
+		if tt.status == 500 && !strings.Contains(log.String(), "/secret/path") {
+			t.Errorf("a fault of the node is not in the log: %q", log.String())
+		}
+	}
+}
+
+func TestClientSeesSentinels(t *testing.T) {
+	for _, want := range []error{bulkhead.ErrMalformed, bulkhead.ErrForbidden, bulkhead.ErrOverLimit, bulkhead.ErrReadOnly, bulkhead.ErrUnauthorised} {
+		srv := httptest.NewServer(newServer(t, &prototest.House{Err: want}, nil))
+		_, err := (&Client{Server: srv.URL, HTTP: srv.Client()}).Check(t.Context(), Check{Signatures: []bulkhead.Signature{sign(t, "url:00")}})
+		srv.Close()
+		if !errors.Is(err, want) {
+			t.Errorf("client got %v, want it to wrap %v", err, want)
+		}
+	}
+}
+
+func TestClientAndOtherServers(t *testing.T) {
+	for _, body := range []string{"", "<html>", "{", `{"status":400}`} {
+		for _, status := range []int{200, 204, 302, 404, 500} {
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(status)
+				io.WriteString(w, body)
+			}))
+			v, err := (&Client{Server: srv.URL, HTTP: srv.Client()}).CheckMessage(t.Context(), []byte(sample), MessageOptions{})
+			srv.Close()
+			if status != 204 && !(status == 200 && strings.HasPrefix(body, `{"`)) && (err == nil || v != nil) {
+				t.Errorf("server answering %d %q: got %v, %v; want an error", status, body, v, err)
+			}
+		}
+	}
+}
+
+type panicHouse struct{ prototest.House }
+
+func (*panicHouse) Check(context.Context, bulkhead.Query) (bulkhead.Verdict, error) { panic("oops") }
+
+func TestPanicIsAnswered(t *testing.T) {
+	var log bytes.Buffer
+	s := newServer(t, &panicHouse{}, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	w := send(s, local, "POST", "/v1/check", requestType, ready)
+	if w.Code != 500 || strings.Contains(w.Body.String(), "oops") || !strings.Contains(log.String(), "oops") {
+		t.Errorf("answer = %d %s, log %q; want 500 and the panic in the log alone", w.Code, w.Body, log.String())
+	}
+}
+
+func TestRateLimit(t *testing.T) {
+	// One request in 1,000 s: the clock cannot refill the bucket meanwhile.
+	limit := Access{AnonymousCheck: Everyone, Rate: listen.Rate{PerSecond: 0.001, Burst: 3}}
+	s := newServer(t, &prototest.House{}, func(o *Options) { o.Access = limit })
+	codes := func(from string, body string) (got []int) {
+		for range 5 {
+			got = append(got, send(s, from, "POST", "/v1/check", requestType, body).Code)
+		}
+		return got
+	}
+	if got, want := codes(remote, "not parsed"), []int{400, 400, 400, 429, 429}; !slices.Equal(got, want) {
+		t.Errorf("remote client: %v, want %v", got, want)
+	}
+	if got, want := codes("198.51.100.1:1", ready), []int{200, 200, 200, 429, 429}; !slices.Equal(got, want) {
+		t.Errorf("another client: %v, want %v", got, want)
+	}
+	if got, want := codes(local, ready), []int{200, 200, 200, 200, 200}; !slices.Equal(got, want) {
+		t.Errorf("loopback client: %v, want %v", got, want)
+	}
+	limit.LimitLoopback = true
+	s.SetAccess(limit)
+	if got, want := codes(local, ready), []int{200, 200, 200, 429, 429}; !slices.Equal(got, want) {
+		t.Errorf("loopback client with limit_loopback: %v, want %v", got, want)
+	}
+}
+
+func TestReadiness(t *testing.T) {
+	why := errors.New("reading the journal")
+	s := newServer(t, &prototest.House{}, func(o *Options) { o.Ready = func() error { return why } })
+	if w := send(s, remote, "GET", "/readyz", "", ""); w.Code != 503 || !strings.Contains(w.Body.String(), "journal") {
+		t.Errorf("readyz = %d %s, want 503 and the reason", w.Code, w.Body)
+	}
+	if w := send(s, remote, "GET", "/healthz", "", ""); w.Code != 200 {
+		t.Errorf("healthz = %d, want 200", w.Code)
+	}
+	why = nil
+	if w := send(s, remote, "GET", "/readyz", "", ""); w.Code != 200 || w.Body.String() != "ready\n" {
+		t.Errorf("readyz = %d %s, want 200", w.Code, w.Body)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	s := newServer(t, &prototest.House{}, nil)
+	send(s, local, "POST", "/v1/report", requestType, ready)
+	send(s, local, "POST", "/v1/check", requestType, ready)
+	send(s, local, "POST", "/v1/check", requestType, "x")
+	w := send(s, local, "GET", "/metrics", "", "")
+	for _, want := range []string{
+		`bulkhead_http_requests_total{method="POST",path="/v1/check",status="200"} 1`,
+		`bulkhead_http_requests_total{method="POST",path="/v1/check",status="400"} 1`,
+		`bulkhead_http_verdicts_total{verdict="spam"} 1`,
+		`bulkhead_http_votes_total{vote="spam"} 1`,
+		`bulkhead_array_fill_ratio{array="counts",book="tally",generation="0"} 0.5`,
+		`bulkhead_read_only 0`,
+	} {
+		if !strings.Contains(w.Body.String(), want+"\n") {
+			t.Errorf("metrics lack %s:\n%s", want, w.Body)
+		}
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	if s, err := New(Options{}); s != nil || err == nil {
+		t.Errorf("New without a clearinghouse = %v, %v", s, err)
+	}
+}

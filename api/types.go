@@ -1,0 +1,150 @@
+package api
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// A Source says where a message came from; see [bulkhead.Source].
+type Source struct {
+	Sender string     `json:"sender,omitempty" maxLength:"998" doc:"Envelope or header sender, local@domain."`
+	Client netip.Addr `json:"client,omitzero" doc:"Address of the SMTP client that delivered the message."`
+	ListID string     `json:"list_id,omitempty" maxLength:"998" doc:"Value of List-Id, without the angle brackets."`
+	DKIM   []string   `json:"dkim,omitempty" doc:"Domains whose DKIM signatures the caller has verified."`
+}
+
+func (s *Source) root() bulkhead.Source {
+	if s == nil {
+		return bulkhead.Source{}
+	}
+	return bulkhead.Source{Sender: s.Sender, Client: s.Client, ListID: s.ListID, DKIM: s.DKIM}
+}
+
+// A Check asks about one message by its ready signatures.
+type Check struct {
+	Signatures []bulkhead.Signature `json:"signatures" doc:"Signatures of the message, each as SCHEME:HEX."`
+	Source     *Source              `json:"source,omitempty" doc:"What whitelists look at."`
+	Threshold  uint32               `json:"threshold,omitempty" doc:"Count at which the message is bulk; 0 or absent: the node's own."`
+}
+
+// A Report is one vote on one message by its ready signatures. In a request to
+// revoke, Vote is absent.
+type Report struct {
+	Signatures []bulkhead.Signature `json:"signatures" doc:"Signatures of the message, each as SCHEME:HEX."`
+	Vote       string               `json:"vote,omitempty" enum:"sighting,spam,ham" default:"spam" doc:"What the reporter says of the message."`
+	Count      uint32               `json:"count,omitempty" doc:"Recipients of the message; 0 or absent: 1. 16777215 and more: many."`
+	Source     *Source              `json:"source,omitempty" doc:"What whitelists look at."`
+	ID         string               `json:"id,omitempty" maxLength:"255" doc:"Makes the report idempotent within one generation; see the header Idempotency-Key."`
+}
+
+// maxID is the largest number of bytes in a Report.ID.
+const maxID = 255
+
+// parseVote reads the vote of a report; "" is a spam vote.
+func parseVote(text string) (bulkhead.Vote, error) {
+	switch text {
+	case "", "spam":
+		return bulkhead.Spam, nil
+	case "ham":
+		return bulkhead.Ham, nil
+	case "sighting":
+		return bulkhead.Sighting, nil
+	}
+	return 0, fmt.Errorf("%w: vote %.40q, want sighting, spam or ham", bulkhead.ErrMalformed, text)
+}
+
+// A Finding is what is known of one signature; see [bulkhead.Finding].
+type Finding struct {
+	Signature  bulkhead.Signature `json:"signature"`
+	Sightings  uint32             `json:"sightings"`
+	Spam       uint32             `json:"spam" doc:"Spam votes."`
+	Ham        uint32             `json:"ham" doc:"Ham votes."`
+	Judged     string             `json:"judged" enum:"none,spam,revoked"`
+	Contested  bool               `json:"contested" doc:"Both spam and ham votes, neither far ahead."`
+	Confidence int                `json:"confidence" minimum:"0" maximum:"100" doc:"That the signature marks spam."`
+	Bulk       bool               `json:"bulk" doc:"Seen or reported at least threshold times."`
+	First      time.Time          `json:"first_seen,omitzero" doc:"Start of the oldest generation that holds the signature; absent if none does."`
+	Last       time.Time          `json:"last_seen,omitzero" doc:"Start of the newest generation that holds the signature; absent if none does."`
+	Error      float64            `json:"error" minimum:"0" maximum:"1" doc:"Probability that a message nobody ever reported would have been given this answer or a worse one."`
+}
+
+// A Verdict is the answer to a check; see [bulkhead.Verdict].
+type Verdict struct {
+	Spam        bool      `json:"spam" doc:"To be treated as spam: judged, and not white-listed."`
+	Unwanted    bool      `json:"unwanted" doc:"Spam, or bulk that is not white-listed."`
+	Judged      string    `json:"judged" enum:"none,spam,revoked"`
+	Confidence  int       `json:"confidence" minimum:"0" maximum:"100" doc:"That the message is spam."`
+	Bulk        bool      `json:"bulk" doc:"Seen at least threshold times."`
+	Threshold   uint32    `json:"threshold" doc:"The threshold that was applied."`
+	Sightings   uint32    `json:"sightings"`
+	SpamVotes   uint32    `json:"spam_votes"`
+	HamVotes    uint32    `json:"ham_votes"`
+	First       time.Time `json:"first_seen,omitzero" doc:"Start of the oldest generation that holds the message; absent if none does."`
+	Whitelisted string    `json:"whitelisted,omitempty" doc:"The whitelist entry that matched."`
+	Reasons     []string  `json:"reasons" doc:"In words, the weightiest first."`
+	Error       float64   `json:"error" minimum:"0" maximum:"1" doc:"Probability that this answer is a filter error."`
+	Findings    []Finding `json:"findings" doc:"One for each signature, in the order of the request."`
+}
+
+func newVerdict(v *bulkhead.Verdict) *Verdict {
+	out := &Verdict{
+		Spam: v.Spam(), Unwanted: v.Unwanted(), Judged: v.Judged.String(), Confidence: v.Confidence,
+		Bulk: v.Bulk, Threshold: v.Threshold, Sightings: v.Sightings, SpamVotes: v.SpamVotes,
+		HamVotes: v.HamVotes, First: v.First, Whitelisted: v.Whitelisted, Reasons: v.Reasons,
+		Error: v.Error, Findings: make([]Finding, len(v.Findings)),
+	}
+	if out.Reasons == nil {
+		out.Reasons = []string{}
+	}
+	for i := range v.Findings {
+		f := &v.Findings[i]
+		out.Findings[i] = Finding{
+			Signature: f.Signature, Sightings: f.Sightings, Spam: f.Spam, Ham: f.Ham,
+			Judged: f.Judged.String(), Contested: f.Contested, Confidence: f.Confidence,
+			Bulk: f.Bulk, First: f.First, Last: f.Last, Error: f.Error,
+		}
+	}
+	return out
+}
+
+// A Receipt says what a report did, in numbers of signatures; see
+// [bulkhead.Receipt].
+type Receipt struct {
+	Signatures  int `json:"signatures" doc:"Signatures of the message."`
+	Counted     int `json:"counted" doc:"Counted by this report."`
+	Duplicate   int `json:"duplicate" doc:"Counted before for this reporter in this generation."`
+	Pending     int `json:"pending" doc:"Counted, and waiting for more trust before they are judged."`
+	Listed      int `json:"listed" doc:"Newly on the blocklist."`
+	Revoked     int `json:"revoked" doc:"Newly off the blocklist."`
+	Whitelisted int `json:"whitelisted" doc:"Not counted: the sender or the signature is white-listed."`
+}
+
+func newReceipt(r bulkhead.Receipt, signatures int) *Receipt {
+	return &Receipt{
+		Signatures: signatures, Counted: r.Counted, Duplicate: r.Duplicate, Pending: r.Pending,
+		Listed: r.Listed, Revoked: r.Revoked, Whitelisted: r.Whitelisted,
+	}
+}
+
+// A BatchVerdict is the answer to one message of a batch: a verdict or a
+// problem, never both.
+type BatchVerdict struct {
+	Verdict *Verdict `json:"verdict,omitempty"`
+	Problem *Problem `json:"problem,omitempty"`
+}
+
+// A BatchReceipt is the answer to one report of a batch: a receipt or a
+// problem, never both.
+type BatchReceipt struct {
+	Receipt *Receipt `json:"receipt,omitempty"`
+	Problem *Problem `json:"problem,omitempty"`
+}
+
+// Signatures is the answer of /v1/signatures.
+type Signatures struct {
+	Signatures []bulkhead.Signature `json:"signatures" doc:"Empty if the message has too little text to be told from others."`
+	Source     Source               `json:"source" doc:"What the headers say; nobody has verified it."`
+}

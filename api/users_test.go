@@ -1,0 +1,201 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/prototest"
+)
+
+// fakeUsers is an account book in a map. Tokens are "token-NAME-N" with N the
+// number of renewals, and without N at first.
+type fakeUsers struct {
+	mu      sync.Mutex
+	users   map[string]*User
+	tokens  map[string]string // by token
+	secrets map[string]string
+	renewed int
+}
+
+func newFakeUsers() *fakeUsers {
+	return &fakeUsers{
+		users: map[string]*User{
+			"alice": {Name: "alice", Role: "admin", Weight: 1, Worth: 1},
+			"bob":   {Name: "bob", Role: "reporter", Weight: 0.5, Worth: 0.5},
+		},
+		tokens:  map[string]string{"token-alice": "alice", "token-bob": "bob"},
+		secrets: map[string]string{},
+	}
+}
+
+func (f *fakeUsers) Authenticate(_ context.Context, token string) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	name, ok := f.tokens[token]
+	if !ok || f.users[name].Closed {
+		return "", fmt.Errorf("%w: unknown token", bulkhead.ErrUnauthorised)
+	}
+	return name, nil
+}
+
+func (f *fakeUsers) IsAdmin(_ context.Context, name string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.users[name] != nil && f.users[name].Role == "admin"
+}
+
+func (f *fakeUsers) Users(context.Context) ([]User, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []User
+	for _, u := range f.users {
+		all = append(all, *u)
+	}
+	slices.SortFunc(all, func(a, b User) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+func (f *fakeUsers) User(_ context.Context, name string) (User, bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	u := f.users[name]
+	if u == nil {
+		return User{}, false, nil
+	}
+	return *u, true, nil
+}
+
+func (f *fakeUsers) AddUser(_ context.Context, u NewUser) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if u.Name == "" {
+		return "", fmt.Errorf("%w: empty name", bulkhead.ErrMalformed)
+	}
+	f.users[u.Name] = &User{Name: u.Name, Role: u.Role, Protocols: []string{}}
+	f.tokens["token-"+u.Name] = u.Name
+	return "token-" + u.Name, nil
+}
+
+func (f *fakeUsers) ChangeUser(_ context.Context, name string, c UserChange) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	u := f.users[name]
+	if c.Weight != nil {
+		if *c.Weight > 1 {
+			return fmt.Errorf("%w: weight %v", bulkhead.ErrMalformed, *c.Weight)
+		}
+		u.Weight = *c.Weight
+	}
+	if c.Role != nil {
+		u.Role = *c.Role
+	}
+	if c.Closed != nil {
+		u.Closed = *c.Closed
+	}
+	return nil
+}
+
+func (f *fakeUsers) RemoveUser(_ context.Context, name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.users, name)
+	return nil
+}
+
+func (f *fakeUsers) NewToken(_ context.Context, name string) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for token, owner := range f.tokens {
+		if owner == name {
+			delete(f.tokens, token)
+		}
+	}
+	f.renewed++
+	token := fmt.Sprintf("token-%s-%d", name, f.renewed)
+	f.tokens[token] = name
+	return token, nil
+}
+
+func (f *fakeUsers) SetSecret(_ context.Context, name, protocol, secret string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.secrets[name+"/"+protocol] = secret
+	return nil
+}
+
+func TestUsers(t *testing.T) {
+	users := newFakeUsers()
+	srv := httptest.NewServer(newServer(t, &prototest.House{}, func(o *Options) { o.Accounts, o.Users = users, users }))
+	defer srv.Close()
+	c := &Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}
+	ctx := t.Context()
+
+	// A name with everything that a path does not like.
+	const name = "carol/../x y%2Fé?#"
+	token, err := c.AddUser(ctx, NewUser{Name: name, Role: "reporter"})
+	if err != nil || token.Name != name || token.Token != "token-"+name {
+		t.Fatalf("AddUser = %+v, %v", token, err)
+	}
+	if _, err := c.AddUser(ctx, NewUser{Name: name}); statusOf(err) != 409 {
+		t.Errorf("AddUser again = %v, want status 409", err)
+	}
+	weight, closed := 0.25, true
+	u, err := c.ChangeUser(ctx, name, UserChange{Weight: &weight})
+	if err != nil || u.Weight != 0.25 || u.Role != "reporter" {
+		t.Errorf("ChangeUser = %+v, %v", u, err)
+	}
+	if u, err = c.User(ctx, name); err != nil || u.Weight != 0.25 {
+		t.Errorf("User = %+v, %v", u, err)
+	}
+	tooMuch := 1.5
+	if _, err := c.ChangeUser(ctx, name, UserChange{Weight: &tooMuch}); !errors.Is(err, bulkhead.ErrMalformed) {
+		t.Errorf("ChangeUser(weight 1.5) = %v, want ErrMalformed", err)
+	}
+	if err := c.SetSecret(ctx, name, "pyzor", "s3cret"); err != nil || users.secrets[name+"/pyzor"] != "s3cret" {
+		t.Errorf("SetSecret = %v, secrets %v", err, users.secrets)
+	}
+	renewed, err := c.NewToken(ctx, name)
+	if err != nil || renewed.Token == token.Token {
+		t.Errorf("NewToken = %+v, %v; want another token", renewed, err)
+	}
+	own := &Client{Server: srv.URL, HTTP: srv.Client(), Token: renewed.Token}
+	if _, err := own.Node(ctx); err != nil {
+		t.Errorf("Node with the new token: %v", err)
+	}
+	if _, err := c.ChangeUser(ctx, name, UserChange{Closed: &closed}); err != nil {
+		t.Error(err)
+	}
+	if _, err := own.Node(ctx); !errors.Is(err, bulkhead.ErrUnauthorised) {
+		t.Errorf("Node with the token of a closed account = %v, want ErrUnauthorised", err)
+	}
+	all, err := c.Users(ctx)
+	if err != nil || len(all) != 3 {
+		t.Errorf("Users = %+v, %v; want three", all, err)
+	}
+	if err := c.RemoveUser(ctx, name); err != nil {
+		t.Error(err)
+	}
+	for what, err := range map[string]error{
+		"RemoveUser": c.RemoveUser(ctx, name),
+		"SetSecret":  c.SetSecret(ctx, name, "pyzor", "x"),
+	} {
+		if statusOf(err) != 404 {
+			t.Errorf("%s of an unknown account = %v, want status 404", what, err)
+		}
+	}
+}
+
+func statusOf(err error) int {
+	var p *Problem
+	if errors.As(err, &p) {
+		return p.Status
+	}
+	return 0
+}

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,8 +32,8 @@ func newDocument(version string) *huma.OpenAPI {
 	}
 }
 
-// mount registers every route and writes the document that describes them.
-func (s *Server) mount(reg *prometheus.Registry) error {
+// mount registers every route, and the document that describes them.
+func (s *Server) mount(reg *prometheus.Registry) {
 	routes := s.routes()
 	methods := make(map[string][]string)
 	for _, rt := range routes {
@@ -40,16 +41,10 @@ func (s *Server) mount(reg *prometheus.Registry) error {
 		s.mux.HandleFunc(rt.op.Method+" "+rt.op.Path, s.handle(rt))
 		methods[rt.op.Path] = append(methods[rt.op.Path], rt.op.Method)
 	}
-	doc, err := json.MarshalIndent(s.openAPI, "", "  ")
-	if err != nil {
-		return fmt.Errorf("OpenAPI document: %w", err)
-	}
-	yaml, err := s.openAPI.YAML()
-	if err != nil {
-		return fmt.Errorf("OpenAPI document: %w", err)
-	}
-	s.fixed(methods, "/openapi.json", open, answer("application/openapi+json", doc))
-	s.fixed(methods, "/openapi.yaml", open, answer("application/openapi+yaml", yaml))
+	s.fixed(methods, "/openapi.json", open, document("application/openapi+json", func() ([]byte, error) {
+		return json.MarshalIndent(s.openAPI, "", "  ")
+	}))
+	s.fixed(methods, "/openapi.yaml", open, document("application/openapi+yaml", s.openAPI.YAML))
 	s.fixed(methods, "/metrics", check, promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg}))
 	if s.page != nil {
 		s.fixed(methods, "/{$}", check, s.page)
@@ -64,7 +59,6 @@ func (s *Server) mount(reg *prometheus.Registry) error {
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		newProblem(http.StatusNotFound, fmt.Sprintf("nothing is at %.80q", r.URL.Path)).write(w)
 	})
-	return nil
 }
 
 // fixed mounts a handler that writes its own answer, behind the same gate.
@@ -92,8 +86,15 @@ func wrongMethod(allowed string) http.HandlerFunc {
 	}
 }
 
-func answer(mediaType string, body []byte) http.Handler {
+// document serves what render returns, which is called once.
+func document(mediaType string, render func() ([]byte, error)) http.Handler {
+	render = sync.OnceValues(render)
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		body, err := render()
+		if err != nil {
+			problem(err).write(w)
+			return
+		}
 		w.Header().Set("Content-Type", mediaType)
 		w.Write(body)
 	})

@@ -95,9 +95,7 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("api: %w", err)
 	}
 	s.metrics = m
-	if err := s.mount(o.Registry); err != nil {
-		return nil, fmt.Errorf("api: %w", err)
-	}
+	s.mount(o.Registry)
 	return s, nil
 }
 

@@ -20,6 +20,7 @@ const (
 	maxManifestBytes = 64 << 20
 	incarnationBytes = 16
 	maxNameBytes     = 180
+	maxNumber        = 1 << 62 // of an index, an epoch, a checkpoint: counting to it takes longer than the disk lasts
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -159,8 +160,8 @@ func (j *manifestJSON) manifest() (Manifest, error) {
 	if id, err := hex.DecodeString(j.Incarnation); err != nil || len(id) != incarnationBytes || hex.EncodeToString(id) != j.Incarnation {
 		return Manifest{}, fmt.Errorf("incarnation %.40q, want %d hexadecimal digits", j.Incarnation, 2*incarnationBytes)
 	}
-	if m.Start == 0 || m.epoch == 0 {
-		return Manifest{}, fmt.Errorf("journal start %d and epoch %d, want 1 or more", m.Start, m.epoch)
+	if m.Start == 0 || m.epoch == 0 || m.Checkpoint > maxNumber || m.Start > maxNumber || m.epoch > maxNumber {
+		return Manifest{}, fmt.Errorf("journal start %d, epoch %d or checkpoint %d out of range", m.Start, m.epoch, m.Checkpoint)
 	}
 	for i, f := range j.Files {
 		if err := checkName(f.Name); err != nil {

@@ -1,0 +1,354 @@
+package store
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"path/filepath"
+)
+
+const (
+	backupMagic   = "bulkhead-backup\n"
+	backupVersion = 1
+
+	frameManifest = 1 // a manifest file
+	frameContent  = 2 // a piece of the content of the files, in their order
+	frameEntry    = 3 // index u64, entry
+	frameEnd      = 4 // last index u64
+	maxFrame      = maxManifestBytes + 128
+	frameOverhead = 9 // kind u8, bytes of the payload u32, and CRC-32C u32 behind it
+)
+
+// A BackupInfo says what a backup holds.
+type BackupInfo struct {
+	Manifest  Manifest // of its checkpoint
+	LastIndex uint64   // of its journal
+}
+
+// Backup writes a consistent copy of the store in dir to w: the last checkpoint
+// and every entry that was acknowledged since. The store may be in use, by this
+// process or another, and is not held up; if it makes a checkpoint meanwhile,
+// the copy is of the earlier one. Everything is checked on the way.
+//
+// The copy is complete only if Backup returns no error; [Restore] refuses any
+// other. Format, little-endian: "bulkhead-backup\n", version u16, frames. A
+// frame is kind u8, length u32, payload, and the CRC-32C u32 of the frame's
+// number u64, kind and payload.
+func Backup(ctx context.Context, dir string, w io.Writer) (BackupInfo, error) {
+	return backup(ctx, osFS{}, dir, w)
+}
+
+// Backup is the function [Backup] for the store's own directory.
+func (s *Store) Backup(ctx context.Context, w io.Writer) (BackupInfo, error) {
+	if s.isClosed() {
+		return BackupInfo{}, ErrClosed
+	}
+	return backup(ctx, s.fs, s.dir, w)
+}
+
+func backup(ctx context.Context, fsys FS, dir string, w io.Writer) (BackupInfo, error) {
+	src, err := openSource(ctx, fsys, dir)
+	if err != nil {
+		return BackupInfo{}, err
+	}
+	defer src.close()
+	head := binary.LittleEndian.AppendUint16([]byte(backupMagic), backupVersion)
+	bw := bufio.NewWriterSize(&stopper{ctx, w}, 256<<10)
+	if _, err := bw.Write(head); err != nil {
+		return BackupInfo{}, fmt.Errorf("store: backup: %w", err)
+	}
+	fw := &frameWriter{w: bw}
+	if err := src.copyTo(ctx, fw); err != nil {
+		return BackupInfo{}, err
+	}
+	if err := bw.Flush(); err != nil {
+		return BackupInfo{}, fmt.Errorf("store: backup: %w", err)
+	}
+	return BackupInfo{src.manifest, src.last}, nil
+}
+
+// A source is a checkpoint and a journal that stay readable because they are
+// open, whatever becomes of their names.
+type source struct {
+	manifest Manifest
+	files    []*blockReader
+	segs     []segment
+	handles  []Handle // of segs
+	last     uint64
+}
+
+func (s *source) close() {
+	for _, f := range s.files {
+		f.Close()
+	}
+	for _, f := range s.handles {
+		f.Close()
+	}
+}
+
+// openSource tries again when a checkpoint came between.
+func openSource(ctx context.Context, fsys FS, dir string) (*source, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		m, err := readManifest(fsys, filepath.Join(dir, manifestFile))
+		if err != nil {
+			return nil, err
+		}
+		src := &source{manifest: m}
+		if err = src.open(fsys, dir); err == nil {
+			return src, nil
+		}
+		src.close()
+		again, merr := readManifest(fsys, filepath.Join(dir, manifestFile))
+		if merr != nil {
+			return nil, merr
+		}
+		if again.Checkpoint == m.Checkpoint {
+			return nil, err
+		}
+	}
+}
+
+func (s *source) open(fsys FS, dir string) error {
+	m := &s.manifest
+	s.last = m.Start - 1
+	// The watermark comes first: what it speaks of is then in the segments.
+	mark, err := steadyWatermark(fsys, filepath.Join(dir, watermarkFile))
+	if err != nil {
+		return err
+	}
+	if mark.epoch > m.epoch {
+		return damaged(filepath.Join(dir, manifestFile), 0, "the manifest is of journal epoch %d, the watermark of %d: the manifest is out of date", m.epoch, mark.epoch)
+	}
+	if mark.epoch == m.epoch {
+		s.last = max(s.last, mark.acked)
+	}
+	for i := range m.Files {
+		r, err := openBlocks(fsys, filepath.Join(dir, filesDir, m.Files[i].stored()), m.Files[i])
+		if err != nil {
+			return err
+		}
+		s.files = append(s.files, r)
+	}
+	all, err := listSegments(filepath.Join(dir, journalDir))
+	if err != nil {
+		return err
+	}
+	for _, seg := range all {
+		if seg.epoch == m.epoch && seg.first <= s.last {
+			s.segs = append(s.segs, seg)
+		}
+	}
+	for len(s.segs) > 1 && s.segs[1].first <= m.Start {
+		s.segs = s.segs[1:]
+	}
+	if s.last >= m.Start && (len(s.segs) == 0 || s.segs[0].first > m.Start) {
+		return damaged(filepath.Join(dir, journalDir), 0, "no segment holds entry %d", m.Start)
+	}
+	for i := range s.segs {
+		f, _, err := s.segs[i].open(fsys)
+		if err != nil {
+			return err
+		}
+		s.handles = append(s.handles, f)
+	}
+	return nil
+}
+
+// steadyWatermark reads a file that another process may be overwriting: what is
+// damaged three times running is damaged.
+func steadyWatermark(fsys FS, file string) (m watermark, err error) {
+	for range 3 {
+		var found bool
+		m, found, err = readWatermark(fsys, file)
+		if err == nil && !found {
+			return m, fmt.Errorf("store: %s is missing, so the journal's end is not known; start the node once to make it", file)
+		}
+		if err == nil {
+			return m, nil
+		}
+	}
+	return m, err
+}
+
+func (s *source) copyTo(ctx context.Context, w *frameWriter) error {
+	content, err := s.manifest.encode()
+	if err != nil {
+		return err
+	}
+	if err := w.write(frameManifest, content); err != nil {
+		return err
+	}
+	for _, f := range s.files {
+		if _, err := io.Copy(contentWriter{w}, f); err != nil {
+			return err
+		}
+	}
+	next := s.manifest.Start
+	for i := range s.segs {
+		if next, err = s.copySegment(ctx, w, i, next); err != nil {
+			return err
+		}
+	}
+	if next != s.last+1 && s.last >= s.manifest.Start {
+		return damaged(s.segs[len(s.segs)-1].path, s.segs[len(s.segs)-1].size, "the journal ends with entry %d, and entry %d had been acknowledged", next-1, s.last)
+	}
+	return w.write(frameEnd, binary.LittleEndian.AppendUint64(nil, s.last))
+}
+
+// copySegment copies the entries from next on and returns the index after them.
+func (s *source) copySegment(ctx context.Context, w *frameWriter, i int, next uint64) (uint64, error) {
+	seg := &s.segs[i]
+	size, err := dataSize(s.handles[i])
+	if err != nil {
+		return 0, fmt.Errorf("store: %w", err)
+	}
+	sc := newScanner(s.handles[i], size)
+	if err := seg.begin(sc, s.manifest.Incarnation); err != nil {
+		return 0, seg.fault(err)
+	}
+	end := s.last
+	if i+1 < len(s.segs) {
+		end = s.segs[i+1].first - 1
+	}
+	for seg.last < end {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		rec, err := seg.entry(sc)
+		if err == io.EOF {
+			return 0, damaged(seg.path, sc.offset, "the file ends after entry %d, want %d", seg.last, end)
+		}
+		if err != nil {
+			return 0, seg.fault(err)
+		}
+		if rec.index < next {
+			continue
+		}
+		if err := w.write(frameEntry, binary.LittleEndian.AppendUint64(nil, rec.index), rec.data); err != nil {
+			return 0, err
+		}
+		next = rec.index + 1
+	}
+	return next, nil
+}
+
+// A frameWriter numbers and checksums what it writes.
+type frameWriter struct {
+	w io.Writer
+	n uint64
+}
+
+func (f *frameWriter) write(kind byte, payload ...[]byte) error {
+	n := 0
+	for _, p := range payload {
+		n += len(p)
+	}
+	head := binary.LittleEndian.AppendUint32([]byte{kind}, uint32(n))
+	sum := frameSum(f.n, kind, payload...)
+	f.n++
+	parts := append([][]byte{head}, payload...)
+	for _, p := range append(parts, binary.LittleEndian.AppendUint32(nil, sum)) {
+		if _, err := f.w.Write(p); err != nil {
+			return fmt.Errorf("store: backup: %w", err)
+		}
+	}
+	return nil
+}
+
+func frameSum(n uint64, kind byte, payload ...[]byte) uint32 {
+	head := append(binary.LittleEndian.AppendUint64(nil, n), kind)
+	sum := crc32.Checksum(head, castagnoli)
+	for _, p := range payload {
+		sum = crc32.Update(sum, castagnoli, p)
+	}
+	return sum
+}
+
+// contentWriter makes a frame of every write.
+type contentWriter struct{ f *frameWriter }
+
+func (c contentWriter) Write(p []byte) (int, error) {
+	if err := c.f.write(frameContent, p); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// A frameReader reads a backup. It never allocates more than the stream has
+// bytes.
+type frameReader struct {
+	r      io.Reader
+	n      uint64 // frames so far
+	offset int64  // after the last good frame
+	buf    []byte
+}
+
+var errTruncated = errors.New("the backup ends in the middle")
+
+func newFrameReader(r io.Reader) (*frameReader, error) {
+	head := make([]byte, len(backupMagic)+2)
+	if _, err := io.ReadFull(r, head); err != nil && err != io.ErrUnexpectedEOF && err != io.EOF {
+		return nil, fmt.Errorf("store: restore: %w", err)
+	}
+	v := binary.LittleEndian.Uint16(head[len(backupMagic):])
+	if string(head[:len(backupMagic)]) != backupMagic || v != backupVersion {
+		return nil, fmt.Errorf("store: restore: %w: not a backup of version %d", ErrFormat, backupVersion)
+	}
+	return &frameReader{r: r, offset: int64(len(head))}, nil
+}
+
+// next returns the next frame, whose payload is valid until the next call.
+func (f *frameReader) next() (kind byte, payload []byte, err error) {
+	var head [5]byte
+	if _, err := io.ReadFull(f.r, head[:]); err != nil {
+		return 0, nil, f.fault(err)
+	}
+	n := binary.LittleEndian.Uint32(head[1:])
+	if n > maxFrame {
+		return 0, nil, f.fault(fmt.Errorf("a frame of %d bytes, limit %d", n, maxFrame))
+	}
+	f.buf = f.buf[:0]
+	for want := int(n) + 4; len(f.buf) < want; {
+		have := len(f.buf)
+		piece := min(want-have, max(64<<10, have))
+		f.buf = append(f.buf, make([]byte, piece)...)
+		if _, err := io.ReadFull(f.r, f.buf[have:]); err != nil {
+			return 0, nil, f.fault(err)
+		}
+	}
+	payload = f.buf[:n]
+	if binary.LittleEndian.Uint32(f.buf[n:]) != frameSum(f.n, head[0], payload) {
+		return 0, nil, f.fault(errors.New("checksum mismatch"))
+	}
+	f.n++
+	f.offset += int64(n) + frameOverhead
+	return head[0], payload, nil
+}
+
+// want is next for a caller who knows the kind.
+func (f *frameReader) want(kind byte) ([]byte, error) {
+	before := f.offset
+	k, p, err := f.next()
+	if err == nil && k != kind {
+		f.offset = before
+		err = f.fault(fmt.Errorf("a frame of kind %d, want %d", k, kind))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (f *frameReader) fault(err error) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		err = errTruncated
+	}
+	return &DamageError{"backup", f.offset, err.Error(), "use another backup"}
+}

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -232,6 +233,7 @@ func writeBody(w http.ResponseWriter, status int, body any) {
 		panic(fmt.Errorf("api: encode %T: %w", body, err))
 	}
 	w.Header()["Content-Type"] = jsonType
+	w.Header()["Content-Length"] = []string{strconv.Itoa(b.Len())}
 	w.WriteHeader(status)
 	w.Write(b.Bytes())
 	if b.Cap() <= maxPooled {

@@ -1,0 +1,33 @@
+// Command bulkhead-load measures how many requests a node on this machine
+// answers: a bounded number of clients, each with one request in flight, for a
+// bounded time, to loopback addresses only.
+//
+//	bulkhead-load http --clients 64 --duration 10s --op check
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	root := &cobra.Command{
+		Use:           "bulkhead-load",
+		Short:         "Measure how many requests a node on this machine answers",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(
+		newHTTPCommand(),
+	)
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "bulkhead-load:", err)
+		os.Exit(1)
+	}
+}

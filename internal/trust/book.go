@@ -156,10 +156,8 @@ func (b *Book) Put(a Account) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(a.TokenHash) > 0 {
-		if owner, ok := b.byHash[[tokenHashSize]byte(a.TokenHash)]; ok && owner != a.Name {
-			return fmt.Errorf("%w: account %q: another account holds this token", bulkhead.ErrMalformed, a.Name)
-		}
+	if err := b.admits(&a); err != nil {
+		return err
 	}
 	b.remove(a.Name)
 	c := a.clone()
@@ -244,4 +242,23 @@ func (a *Account) clone() Account {
 		}
 	}
 	return c
+}
+
+// Admits returns the error with which Put would refuse a, or nil.
+func (b *Book) Admits(a Account) error {
+	if err := a.Validate(); err != nil {
+		return err
+	}
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.admits(&a)
+}
+
+func (b *Book) admits(a *Account) error {
+	if len(a.TokenHash) > 0 {
+		if owner, ok := b.byHash[[tokenHashSize]byte(a.TokenHash)]; ok && owner != a.Name {
+			return fmt.Errorf("%w: account %q: another account holds this token", bulkhead.ErrMalformed, a.Name)
+		}
+	}
+	return nil
 }

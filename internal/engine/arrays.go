@@ -1,0 +1,111 @@
+package engine
+
+import (
+	"sync"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// counter is a counting array: *filter.Counting, or a map in an exact engine.
+type counter interface {
+	CountBatch(keys []filter.Key, out []uint32)
+	AddBatch(index uint64, keys []filter.Key, n, before []uint32)
+	Keys() uint64 // distinct keys, about; cheap
+	Stats() filter.Stats
+}
+
+// bitset is a membership array: *filter.Bits, or a map in an exact engine.
+type bitset interface {
+	HasBatch(keys []filter.Key, out []bool)
+	SetBatch(index uint64, keys []filter.Key, before []bool)
+	Keys() uint64 // distinct keys, about; cheap
+	Stats() filter.Stats
+}
+
+// exactCounter is the oracle of filter.Counting.
+type exactCounter struct {
+	mu sync.RWMutex
+	m  map[filter.Key]uint32
+}
+
+func newExactCounter() *exactCounter { return &exactCounter{m: make(map[filter.Key]uint32)} }
+
+func (c *exactCounter) CountBatch(keys []filter.Key, out []uint32) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for i, k := range keys {
+		out[i] = c.m[k]
+	}
+}
+
+func (c *exactCounter) AddBatch(_ uint64, keys []filter.Key, n, before []uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, k := range keys {
+		old := c.m[k]
+		if before != nil {
+			before[i] = old
+		}
+		c.m[k] = addSat(old, n[i])
+	}
+}
+
+// mapEntryBytes is about what one entry of a Go map with a 16-byte key and a
+// 4-byte value costs at its usual load.
+const mapEntryBytes = 40
+
+func (c *exactCounter) Keys() uint64 {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return uint64(len(c.m))
+}
+
+func (c *exactCounter) Stats() filter.Stats {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return filter.Stats{Keys: uint64(len(c.m)), Bytes: mapEntryBytes * uint64(len(c.m))}
+}
+
+// exactBits is the oracle of filter.Bits.
+type exactBits struct {
+	mu sync.RWMutex
+	m  map[filter.Key]struct{}
+}
+
+func newExactBits() *exactBits { return &exactBits{m: make(map[filter.Key]struct{})} }
+
+func (b *exactBits) HasBatch(keys []filter.Key, out []bool) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for i, k := range keys {
+		_, out[i] = b.m[k]
+	}
+}
+
+func (b *exactBits) SetBatch(_ uint64, keys []filter.Key, before []bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, k := range keys {
+		if before != nil {
+			_, before[i] = b.m[k]
+		}
+		b.m[k] = struct{}{}
+	}
+}
+
+func (b *exactBits) Keys() uint64 {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return uint64(len(b.m))
+}
+
+func (b *exactBits) Stats() filter.Stats {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return filter.Stats{Keys: uint64(len(b.m)), Bytes: mapEntryBytes * uint64(len(b.m))}
+}
+
+// addSat adds two counts, stopping at filter.Many.
+func addSat(a, b uint32) uint32 {
+	return uint32(min(uint64(a)+uint64(b), filter.Many))
+}

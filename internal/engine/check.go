@@ -1,0 +1,211 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// scratch is the buffers of one check, reused so that a check of known size
+// allocates nothing but its findings.
+type scratch struct {
+	base    []filter.Key
+	kinds   []filter.Key // countKinds for each signature
+	counts  []uint32     // of one generation
+	sums    []uint32     // over all generations
+	weights [][weightKinds]uint32
+	spam    []bool // of one generation
+	revoked []bool // of one generation
+	state   []judging
+}
+
+// judging is what the walk over the blocklist's generations, newest first, has
+// found of one signature so far.
+type judging uint8
+
+const (
+	judgingNothing    judging = iota
+	judgingRevoked            // a revocation, and no spam entry yet
+	judgedSpam                // a spam entry, no revocation as new as it
+	judgedSpamRevoked         // a spam entry, and a revocation as new or newer
+)
+
+// Check implements [bulkhead.Clearinghouse]. It takes no lock.
+func (e *Engine) Check(_ context.Context, q bulkhead.Query) (bulkhead.Verdict, error) {
+	var v bulkhead.Verdict
+	if err := e.check(&q, &v); err != nil {
+		return bulkhead.Verdict{}, err
+	}
+	return v, nil
+}
+
+// CheckBatch checks queries[i] into verdicts[i], reusing the Findings that the
+// verdicts hold. The slices must be of equal length. On an error, which is the
+// first query's that is malformed, all verdicts are zero.
+func (e *Engine) CheckBatch(_ context.Context, queries []bulkhead.Query, verdicts []bulkhead.Verdict) error {
+	for i := range queries {
+		if err := e.check(&queries[i], &verdicts[i]); err != nil {
+			clear(verdicts)
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Engine) check(q *bulkhead.Query, v *bulkhead.Verdict) error {
+	if err := checkSignatures(q.Signatures); err != nil {
+		return err
+	}
+	e.counters.checks.Add(1)
+	view := e.view.Load()
+	s := e.scratch.Get().(*scratch)
+	defer e.scratch.Put(s)
+	s.prepare(e.opts.Secret, q.Signatures)
+
+	findings := slices.Grow(v.Findings[:0], len(q.Signatures))[:len(q.Signatures)]
+	clear(findings)
+	*v = bulkhead.Verdict{Findings: findings, Threshold: q.Threshold}
+	if v.Threshold == 0 {
+		v.Threshold = e.threshold.Load()
+	}
+	for i := range findings {
+		findings[i].Signature = q.Signatures[i]
+	}
+	s.tally(view, findings)
+	s.judge(view, findings, e.opts.RevocationFirst)
+	s.weigh(view, findings)
+	e.conclude(q, v, s)
+	return nil
+}
+
+func (s *scratch) prepare(secret filter.Secret, sigs []bulkhead.Signature) {
+	n := len(sigs)
+	s.base = slices.Grow(s.base[:0], n)[:n]
+	s.kinds = slices.Grow(s.kinds[:0], n*countKinds)[:0]
+	s.counts = slices.Grow(s.counts[:0], n*countKinds)[:n*countKinds]
+	s.sums = slices.Grow(s.sums[:0], n*countKinds)[:n*countKinds]
+	s.spam = slices.Grow(s.spam[:0], n)[:n]
+	s.revoked = slices.Grow(s.revoked[:0], n)[:n]
+	s.state = slices.Grow(s.state[:0], n)[:n]
+	s.weights = slices.Grow(s.weights[:0], n)[:n]
+	clear(s.sums)
+	clear(s.weights)
+	clear(s.state)
+	for i := range sigs {
+		s.base[i] = baseKey(secret, &sigs[i])
+		for kind := range uint8(countKinds) {
+			s.kinds = append(s.kinds, s.base[i].With(kind))
+		}
+	}
+}
+
+// tally adds up the counts over the generations that live.
+func (s *scratch) tally(view *view, findings []bulkhead.Finding) {
+	for _, g := range view.tally {
+		if g.counts.Keys() == 0 {
+			continue
+		}
+		g.counts.CountBatch(s.kinds, s.counts)
+		for i := range findings {
+			counts := s.counts[i*countKinds : (i+1)*countKinds]
+			sums := s.sums[i*countKinds : (i+1)*countKinds]
+			for k, n := range counts {
+				sums[k] = addSat(sums[k], n)
+			}
+			if counts[kindSighting]|counts[kindSpam]|counts[kindHam] != 0 {
+				seen(&findings[i], g.Start)
+			}
+		}
+	}
+	for i := range findings {
+		sums := s.sums[i*countKinds:]
+		findings[i].Sightings, findings[i].Spam, findings[i].Ham = sums[kindSighting], sums[kindSpam], sums[kindHam]
+	}
+}
+
+func seen(f *bulkhead.Finding, start uint64) {
+	t := time.Unix(int64(start), 0).UTC()
+	if f.First.IsZero() || t.Before(f.First) {
+		f.First = t
+	}
+	if t.After(f.Last) {
+		f.Last = t
+	}
+}
+
+// judge looks the signatures up in the blocklist: in a spam filter and in no
+// revocation filter as new or newer means spam (Yan and Cho, section 3). The
+// order of the two look-ups changes the cost and never the answer.
+func (s *scratch) judge(view *view, findings []bulkhead.Finding, revocationFirst bool) {
+	if !revocationFirst && !s.anySpam(view) {
+		return
+	}
+	for _, g := range view.block {
+		g.revoked.HasBatch(s.base, s.revoked)
+		g.spam.HasBatch(s.base, s.spam)
+		for i, state := range s.state {
+			if state == judgedSpam || state == judgedSpamRevoked {
+				continue
+			}
+			revoked := state == judgingRevoked || s.revoked[i]
+			switch {
+			case s.spam[i] && revoked:
+				s.state[i] = judgedSpamRevoked
+			case s.spam[i]:
+				s.state[i] = judgedSpam
+			case revoked:
+				s.state[i] = judgingRevoked
+			}
+			if s.spam[i] {
+				seen(&findings[i], g.Start)
+			}
+		}
+	}
+	for i, state := range s.state {
+		switch state {
+		case judgedSpam:
+			findings[i].Judged = bulkhead.JudgedSpam
+		case judgedSpamRevoked:
+			findings[i].Judged = bulkhead.Revoked
+		}
+	}
+}
+
+// anySpam reports whether a spam filter has any of the signatures: most mail
+// has none, and then the revocation filters need no look.
+func (s *scratch) anySpam(view *view) bool {
+	for _, g := range view.block {
+		if g.spam.Keys() == 0 {
+			continue
+		}
+		g.spam.HasBatch(s.base, s.spam)
+		if slices.Contains(s.spam, true) {
+			return true
+		}
+	}
+	return false
+}
+
+// weigh adds up the weights of the signatures that people voted on. Most mail
+// has none, and costs nothing here.
+func (s *scratch) weigh(view *view, findings []bulkhead.Finding) {
+	var keys [weightKinds]filter.Key
+	var counts [weightKinds]uint32
+	for i := range findings {
+		if f := &findings[i]; f.Spam == 0 && f.Ham == 0 && f.Judged == bulkhead.Unjudged {
+			continue
+		}
+		for kind := range uint8(weightKinds) {
+			keys[kind] = s.base[i].With(kind)
+		}
+		for _, g := range view.tally {
+			g.weights.CountBatch(keys[:], counts[:])
+			for kind, n := range counts {
+				s.weights[i][kind] = addSat(s.weights[i][kind], n)
+			}
+		}
+	}
+}

@@ -1,0 +1,30 @@
+// Package engine is the one Clearinghouse of a node: the tally book, which
+// says how often a message was seen and how people voted, and the blocklist
+// book, which says whether somebody the node trusts has called it spam and
+// nobody has revoked it since (Yan and Cho, sections 3 and 4).
+//
+// # Books and generations
+//
+// A book is a row of generations in time order. Votes go to the newest;
+// look-ups add up all that live; the oldest is dropped whole ("signature
+// aging"). A generation of the tally is one counting array and one bit array,
+// which remembers who voted on what (a unique filter in Finch's sense); one of
+// the blocklist is two bit arrays, the spam and the revocation filter.
+//
+// # One writer
+//
+// Check takes no lock: it loads the current view and reads array words
+// atomically. Report and Revoke hand their votes to one goroutine, which
+// decides what they do (duplicates, weights, promotions), writes the decisions
+// of a whole batch as one journal entry, waits until it is durable, applies it,
+// and answers. The journal holds decisions, not votes, so replaying it after a
+// crash needs no state to agree with; each page of an array knows the last
+// entry that it has seen, so replay and page-by-page checkpoints cannot count
+// anything twice.
+//
+// # Locks
+//
+// Engine.view and Engine.whitelist are atomic pointers. The trust book has a
+// lock of its own, taken by readers for a map look-up and by the writer for a
+// change; no other lock is ever taken under it.
+package engine

@@ -1,0 +1,190 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
+)
+
+// An Engine is the clearinghouse of one node. It implements
+// [bulkhead.Clearinghouse]; its methods may be called concurrently.
+type Engine struct {
+	opts  Options
+	book  *trust.Book
+	never map[bulkhead.Signature]bool
+
+	view      atomic.Pointer[view]
+	whitelist atomic.Pointer[Whitelist]
+	threshold atomic.Uint32
+	odds      atomic.Pointer[odds]
+	failed    atomic.Pointer[error] // why reports are refused; nil while they are taken
+	scratch   sync.Pool
+	counters  counters
+
+	queue   chan *request
+	closing chan struct{} // closed when no further request is taken
+	stopped chan struct{} // closed when the writer has ended
+	wake    chan struct{} // asks for a checkpoint
+	close   sync.Once
+	closed  error
+	keepers sync.WaitGroup
+
+	// The writer's own; nobody else reads or writes them once it runs.
+	resolver      *resolver
+	buf           []byte
+	index         uint64 // last journal entry applied
+	accountsIndex uint64 // last journal entry that the trust book has seen
+	journalBytes  uint64 // since the last checkpoint
+}
+
+// counters are what an engine has done since it started.
+type counters struct {
+	checks, reports, refused, entries, checkpoints, recoveries atomic.Uint64
+}
+
+// Open starts an engine: it loads the last checkpoint of opts.Store, replays
+// the journal since, and takes requests. The caller closes the engine, and then
+// the store. Errors of damaged files are of type *store.DamageError.
+func Open(ctx context.Context, opts Options) (*Engine, error) {
+	if err := opts.complete(); err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		opts:    opts,
+		book:    trust.NewBook(opts.Trust),
+		never:   make(map[bulkhead.Signature]bool, len(opts.NeverList)),
+		queue:   make(chan *request, queueSize),
+		closing: make(chan struct{}),
+		stopped: make(chan struct{}),
+		wake:    make(chan struct{}, 1),
+	}
+	for _, sig := range opts.NeverList {
+		e.never[sig] = true
+	}
+	e.scratch.New = func() any { return new(scratch) }
+	e.threshold.Store(opts.Threshold)
+	e.whitelist.Store(opts.Whitelist)
+	e.view.Store(&view{})
+	e.resolver = newResolver(e)
+	if opts.Store != nil {
+		if err := e.load(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := e.rotate(); err != nil {
+		return nil, err
+	}
+	if err := e.refusing(); err != nil && len(e.view.Load().tally) == 0 {
+		return nil, fmt.Errorf("engine: no generation to start with: %w", err)
+	}
+	e.refreshOdds()
+	go e.write()
+	e.keepers.Go(e.keep)
+	return e, nil
+}
+
+// Report implements [bulkhead.Clearinghouse].
+func (e *Engine) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
+	if err := checkReport(&r); err != nil {
+		e.counters.refused.Add(1)
+		return bulkhead.Receipt{}, err
+	}
+	req := &request{report: &r}
+	if err := e.submit(ctx, req); err != nil {
+		return bulkhead.Receipt{}, err
+	}
+	return req.receipt, nil
+}
+
+// Revoke implements [bulkhead.Clearinghouse].
+func (e *Engine) Revoke(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
+	r.Vote = bulkhead.Revocation
+	return e.Report(ctx, r)
+}
+
+// Accounts returns the trust book, for reading.
+func (e *Engine) Accounts() *trust.Book { return e.book }
+
+// PutAccount adds or replaces an account; it is durable when PutAccount
+// returns nil.
+func (e *Engine) PutAccount(ctx context.Context, a trust.Account) error {
+	return e.submit(ctx, &request{account: &accountChange{Put: &a}})
+}
+
+// RemoveAccount removes an account. To keep its name from being taken again,
+// close it instead.
+func (e *Engine) RemoveAccount(ctx context.Context, name string) error {
+	return e.submit(ctx, &request{account: &accountChange{Remove: name}})
+}
+
+// SetWhitelist replaces the whitelist; nil empties it.
+func (e *Engine) SetWhitelist(w *Whitelist) { e.whitelist.Store(w) }
+
+// SetThreshold sets the count from which a message is bulk; 0 means
+// [DefaultThreshold].
+func (e *Engine) SetThreshold(n uint32) {
+	if n == 0 {
+		n = DefaultThreshold
+	}
+	e.threshold.Store(n)
+}
+
+// SetTrust replaces the trust policy, or returns an error that names the field
+// out of range and changes nothing.
+func (e *Engine) SetTrust(p trust.Policy) error {
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	e.book.SetPolicy(p)
+	return nil
+}
+
+// Refusing returns why the node refuses reports at present, or nil.
+func (e *Engine) Refusing() error { return e.refusing() }
+
+// Close stops taking requests, serves those that wait, and writes a last
+// checkpoint. Checks go on working on what is in memory. An error means that
+// the checkpoint failed; nothing is lost, the next start replays the journal.
+func (e *Engine) Close(ctx context.Context) error {
+	e.close.Do(func() {
+		close(e.closing)
+		<-e.stopped
+		e.keepers.Wait()
+		if e.opts.Store != nil && e.refusing() == nil {
+			e.closed = e.checkpoint(ctx, func(f func()) { f() })
+		}
+	})
+	return e.closed
+}
+
+// keep is the goroutine that writes checkpoints, recovers from failures and
+// keeps the error figures fresh.
+func (e *Engine) keep() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		<-e.closing
+		cancel()
+	}()
+	checkpoint := time.NewTicker(e.opts.CheckpointEvery)
+	defer checkpoint.Stop()
+	fresh := time.NewTicker(oddsEvery)
+	defer fresh.Stop()
+	for {
+		select {
+		case <-e.closing:
+			return
+		case <-fresh.C:
+			e.refreshOdds()
+			continue
+		case <-checkpoint.C:
+		case <-e.wake:
+		}
+		e.maintain(ctx)
+	}
+}

@@ -1,0 +1,526 @@
+package engine
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
+)
+
+var testSecret = filter.Secret{1, 2, 3}
+
+// clock is a clock that tests set.
+type clock struct {
+	mu sync.Mutex
+	t  time.Time
+}
+
+func newClock() *clock { return &clock{t: time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.t
+}
+
+func (c *clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.t = c.t.Add(d)
+}
+
+func small(o Options) Options {
+	o.Secret = testSecret
+	if o.Tally == (BookOptions{}) {
+		o.Tally = BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 20_000, Error: 1e-3}
+	}
+	if o.Block == (BookOptions{}) {
+		o.Block = BookOptions{Generation: 7 * 24 * time.Hour, Keep: 2, Capacity: 10_000, Error: 1e-6}
+	}
+	return o
+}
+
+func open(t testing.TB, o Options) *Engine {
+	t.Helper()
+	e, err := Open(context.Background(), small(o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+func sig(scheme bulkhead.Scheme, n int) bulkhead.Signature {
+	var sum [20]byte
+	binary.BigEndian.PutUint64(sum[:], uint64(n)*0x9e3779b97f4a7c15+1)
+	s, err := bulkhead.NewSignature(scheme, sum[:])
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+func check(t testing.TB, e *Engine, sigs ...bulkhead.Signature) bulkhead.Verdict {
+	t.Helper()
+	v, err := e.Check(context.Background(), bulkhead.Query{Signatures: sigs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func report(t testing.TB, e *Engine, r bulkhead.Report) bulkhead.Receipt {
+	t.Helper()
+	receipt, err := e.Report(context.Background(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return receipt
+}
+
+func TestUnknown(t *testing.T) {
+	v := check(t, open(t, Options{}), sig(bulkhead.Exact, 1))
+	if v.Unwanted() || v.Error != 0 || len(v.Reasons) != 1 || v.Findings[0].Known() {
+		t.Errorf("check of an unknown message = %+v, want nothing known", v)
+	}
+}
+
+// TestReportListsAndRevokeUnlists is the life of a report on a lone node: one
+// vote from the node itself is enough each way, and a later generation's
+// report lists again.
+func TestReportListsAndRevokeUnlists(t *testing.T) {
+	for _, exact := range []bool{false, true} {
+		t.Run(fmt.Sprintf("exact=%v", exact), func(t *testing.T) {
+			c := newClock()
+			e := open(t, Options{Now: c.Now, Exact: exact})
+			s := sig(bulkhead.Exact, 1)
+			r := bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Spam}
+			if got := report(t, e, r); got != (bulkhead.Receipt{Counted: 1, Listed: 1}) {
+				t.Fatalf("first report: %+v", got)
+			}
+			if v := check(t, e, s); !v.Spam() || v.SpamVotes != 1 || v.Confidence != 80 {
+				t.Fatalf("after the report: %+v, want spam with confidence 80", v)
+			}
+			if got := report(t, e, r); got != (bulkhead.Receipt{Duplicate: 1}) {
+				t.Errorf("same report again: %+v, want a duplicate", got)
+			}
+			r.Vote = bulkhead.Revocation
+			if got := report(t, e, r); got != (bulkhead.Receipt{Counted: 1, Revoked: 1}) {
+				t.Fatalf("revoke: %+v", got)
+			}
+			if v := check(t, e, s); v.Spam() || v.Judged != bulkhead.Revoked || v.Confidence != 0 {
+				t.Fatalf("after the revoke: %+v, want revoked", v)
+			}
+			c.Advance(8 * 24 * time.Hour) // a new generation of both books
+			r.Vote = bulkhead.Spam
+			if got := report(t, e, r); got.Listed != 1 {
+				t.Fatalf("report in a later generation: %+v, want it listed again", got)
+			}
+			if v := check(t, e, s); !v.Spam() {
+				t.Errorf("after the later report: %+v, want spam", v)
+			}
+		})
+	}
+}
+
+func TestBulk(t *testing.T) {
+	e := open(t, Options{})
+	s := sig(bulkhead.DCCBody, 1)
+	for i := range 19 {
+		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s}})
+		if v := check(t, e, s); v.Bulk || v.Sightings != uint32(i+1) {
+			t.Fatalf("after %d sightings: bulk %v, %d sightings", i+1, v.Bulk, v.Sightings)
+		}
+	}
+	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s}})
+	if v := check(t, e, s); !v.Bulk || v.Spam() || !v.Unwanted() {
+		t.Errorf("after 20 sightings: %+v, want bulk and not spam", v)
+	}
+	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s}, Count: 1 << 30})
+	if v := check(t, e, s); v.Sightings != bulkhead.Many {
+		t.Errorf("after 2^30 more: %d sightings, want %d", v.Sightings, bulkhead.Many)
+	}
+	v, err := e.Check(context.Background(), bulkhead.Query{Signatures: []bulkhead.Signature{sig(bulkhead.DCCBody, 2)}, Threshold: 1})
+	if err != nil || v.Bulk || v.Threshold != 1 {
+		t.Errorf("own threshold: %+v, %v", v, err)
+	}
+}
+
+func TestReportID(t *testing.T) {
+	e := open(t, Options{})
+	r := bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.DCCBody, 1)}, ID: "a", Count: 3}
+	if got := report(t, e, r); got.Counted != 1 {
+		t.Fatalf("%+v", got)
+	}
+	if got := report(t, e, r); got.Duplicate != 1 || got.Counted != 0 {
+		t.Fatalf("same id again: %+v", got)
+	}
+	r.ID = "b"
+	report(t, e, r)
+	if v := check(t, e, r.Signatures[0]); v.Sightings != 6 {
+		t.Errorf("%d sightings, want 6", v.Sightings)
+	}
+}
+
+func TestNearBands(t *testing.T) {
+	e := open(t, Options{NearMatch: 3})
+	bands := make([]bulkhead.Signature, 8)
+	for i := range bands {
+		bands[i] = sig(bulkhead.Near, i)
+	}
+	report(t, e, bulkhead.Report{Signatures: bands, Vote: bulkhead.Spam})
+	variant := func(same int) []bulkhead.Signature {
+		v := append([]bulkhead.Signature(nil), bands[:same]...)
+		for i := same; i < len(bands); i++ {
+			v = append(v, sig(bulkhead.Near, 100+i))
+		}
+		return v
+	}
+	if v := check(t, e, variant(3)...); !v.Spam() || !strings.Contains(v.Reasons[0], "3 bands") {
+		t.Errorf("three bands of three needed: %+v, want spam", v)
+	}
+	if v := check(t, e, variant(2)...); v.Judged != bulkhead.Unjudged || v.SpamVotes != 0 {
+		t.Errorf("two bands of three needed: %+v, want nothing", v)
+	}
+	// The exact message is revoked: that says more than the bands.
+	exact := sig(bulkhead.Exact, 7)
+	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{exact}, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}})
+	if _, err := e.Revoke(context.Background(), bulkhead.Report{Signatures: []bulkhead.Signature{exact}}); err == nil {
+		if v := check(t, e, append(variant(8), exact)...); v.Spam() {
+			t.Errorf("exact signature revoked, bands listed: %+v, want not spam", v)
+		}
+	}
+}
+
+// TestPropertiesDoNotJudge: a sender or relay that sends spam is not proof that
+// the next message from it is.
+func TestPropertiesDoNotJudge(t *testing.T) {
+	e := open(t, Options{})
+	from := sig(bulkhead.DCCFrom, 1)
+	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{from}, Vote: bulkhead.Spam, Count: 1000})
+	v := check(t, e, from, sig(bulkhead.Exact, 9))
+	if v.Unwanted() {
+		t.Errorf("verdict %+v, want one that the sender alone does not decide", v)
+	}
+	if v.Findings[0].Spam != 1000 || v.Findings[0].Judged != bulkhead.JudgedSpam {
+		t.Errorf("finding %+v, want the counts of the sender all the same", v.Findings[0])
+	}
+}
+
+func TestGenerationsExpire(t *testing.T) {
+	c := newClock()
+	e := open(t, Options{Now: c.Now})
+	old, fresh := sig(bulkhead.Exact, 1), sig(bulkhead.Exact, 2)
+	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{old}, Vote: bulkhead.Spam})
+	c.Advance(48 * time.Hour)
+	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{fresh}})
+	v := check(t, e, old)
+	if v.SpamVotes != 1 || v.First.Format(time.DateOnly) != "2026-03-02" && v.First.Format(time.DateOnly) != "2026-02-26" {
+		t.Errorf("two days later: %+v, want the vote of the first day", v)
+	}
+	c.Advance(24 * time.Hour)
+	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{fresh}})
+	if v := check(t, e, old); v.SpamVotes != 0 || !v.Spam() {
+		t.Errorf("three days later: %+v, want the vote gone and the listing kept", v)
+	}
+	if v := check(t, e, fresh); v.Sightings != 2 {
+		t.Errorf("fresh: %d sightings, want 2", v.Sightings)
+	}
+	c.Advance(20 * 24 * time.Hour)
+	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{fresh}})
+	if v := check(t, e, old); v.Spam() {
+		t.Errorf("three weeks later: %+v, want the listing gone", v)
+	}
+	if n := len(e.view.Load().tally); n > 3 {
+		t.Errorf("%d generations live, want at most 3", n)
+	}
+}
+
+// TestClockGoesBack: time that goes back opens and drops nothing.
+func TestClockGoesBack(t *testing.T) {
+	c := newClock()
+	e := open(t, Options{Now: c.Now})
+	s := sig(bulkhead.Exact, 1)
+	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s}})
+	c.Advance(-100 * time.Hour)
+	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s}})
+	if v := check(t, e, s); v.Sightings != 2 {
+		t.Errorf("%d sightings, want 2", v.Sightings)
+	}
+	if n := len(e.view.Load().tally); n != 1 {
+		t.Errorf("%d generations, want 1", n)
+	}
+}
+
+// TestCapacityFollowsUse: a generation that fills opens the next one early, and
+// larger.
+func TestCapacityFollowsUse(t *testing.T) {
+	c := newClock()
+	e := open(t, Options{Now: c.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 2, Capacity: 1000, Error: 1e-2}})
+	for i := range 2000 {
+		c.Advance(time.Second)
+		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, i)}})
+	}
+	v := e.view.Load()
+	if len(v.tally) < 2 || v.tally[0].Capacity <= v.tally[len(v.tally)-1].Capacity {
+		t.Fatalf("%d generations, newest for %d signatures; want a second, larger one", len(v.tally), v.tally[0].Capacity)
+	}
+	for i := range 2000 {
+		if v := check(t, e, sig(bulkhead.Exact, i)); v.Sightings < 1 {
+			t.Fatalf("signature %d lost in the change of generations", i)
+		}
+	}
+}
+
+func TestWhitelist(t *testing.T) {
+	w, err := NewWhitelist(WhitelistEntries{
+		Senders: []string{"News@Example.com"}, Domains: []string{"example.org"}, Networks: []string{"192.0.2.0/24", "2001:db8::1"},
+		ListIDs: []string{"announce.example.net"}, DKIM: []string{"example.edu"}, Signatures: []string{sig(bulkhead.Exact, 5).String()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := open(t, Options{Whitelist: w})
+	s := sig(bulkhead.Exact, 1)
+	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Spam})
+	for _, tt := range []struct {
+		source bulkhead.Source
+		want   string
+	}{
+		{bulkhead.Source{Sender: "news@example.com"}, "sender news@example.com"},
+		{bulkhead.Source{Sender: "<news@EXAMPLE.com>"}, "sender news@example.com"},
+		{bulkhead.Source{Sender: "a@mail.example.org"}, "domain example.org"},
+		{bulkhead.Source{Sender: "a@badexample.org"}, ""},
+		{bulkhead.Source{Client: netip.MustParseAddr("::ffff:192.0.2.7")}, "network 192.0.2.0/24"},
+		{bulkhead.Source{Client: netip.MustParseAddr("2001:db8::1")}, "network 2001:db8::1/128"},
+		{bulkhead.Source{Client: netip.MustParseAddr("2001:db8::2")}, ""},
+		{bulkhead.Source{ListID: "announce.example.net"}, "list announce.example.net"},
+		{bulkhead.Source{DKIM: []string{"other.example", "a.example.edu"}}, "dkim example.edu"},
+		{bulkhead.Source{}, ""},
+	} {
+		v, err := e.Check(context.Background(), bulkhead.Query{Signatures: []bulkhead.Signature{s}, Source: tt.source})
+		if err != nil || v.Whitelisted != tt.want || v.Spam() != (tt.want == "") {
+			t.Errorf("check from %+v: white-listed by %q, spam %v, %v; want %q", tt.source, v.Whitelisted, v.Spam(), err, tt.want)
+		}
+	}
+	got := report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 5), sig(bulkhead.Exact, 6)}, Vote: bulkhead.Spam})
+	if got.Whitelisted != 1 || got.Listed != 1 {
+		t.Errorf("report of a white-listed and another signature: %+v", got)
+	}
+	for _, bad := range []WhitelistEntries{
+		{Senders: []string{"nobody"}}, {Domains: []string{""}}, {Networks: []string{"10.0.0.0/99"}}, {DKIM: []string{"a b"}}, {Signatures: []string{"x:00"}},
+	} {
+		if _, err := NewWhitelist(bad); err == nil {
+			t.Errorf("whitelist %+v accepted", bad)
+		}
+	}
+}
+
+func TestNeverList(t *testing.T) {
+	empty := sig(bulkhead.PyzorDigest, 0)
+	e := open(t, Options{NeverList: []bulkhead.Signature{empty}})
+	if got := report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{empty}, Vote: bulkhead.Spam}); got.Whitelisted != 1 || got.Counted != 0 {
+		t.Errorf("report of the sum of nothing: %+v", got)
+	}
+	if v := check(t, e, empty); v.Findings[0].Known() {
+		t.Errorf("the sum of nothing is known: %+v", v)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	e := open(t, Options{})
+	ctx := context.Background()
+	s := []bulkhead.Signature{sig(bulkhead.Exact, 1)}
+	for name, tt := range map[string]struct {
+		report bulkhead.Report
+		want   error
+	}{
+		"no signatures":   {bulkhead.Report{}, bulkhead.ErrMalformed},
+		"zero signature":  {bulkhead.Report{Signatures: make([]bulkhead.Signature, 1)}, bulkhead.ErrMalformed},
+		"too many":        {bulkhead.Report{Signatures: make([]bulkhead.Signature, MaxSignatures+1)}, bulkhead.ErrOverLimit},
+		"vote":            {bulkhead.Report{Signatures: s, Vote: bulkhead.NumVotes}, bulkhead.ErrMalformed},
+		"id":              {bulkhead.Report{Signatures: s, ID: strings.Repeat("x", 257)}, bulkhead.ErrMalformed},
+		"unknown account": {bulkhead.Report{Signatures: s, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Account: "eve"}}, bulkhead.ErrUnauthorised},
+		"anonymous":       {bulkhead.Report{Signatures: s, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("198.51.100.1")}}, bulkhead.ErrForbidden},
+	} {
+		if _, err := e.Report(ctx, tt.report); !errors.Is(err, tt.want) {
+			t.Errorf("%s: error %v, want %v", name, err, tt.want)
+		}
+	}
+	if v := check(t, e, s...); v.Findings[0].Known() {
+		t.Errorf("a refused report changed something: %+v", v)
+	}
+}
+
+// TestBurst: the same new signature from many goroutines at once, the case in
+// which lock-free H1 loses half the reports (a spam burst is just that).
+func TestBurst(t *testing.T) {
+	e := open(t, Options{})
+	s := sig(bulkhead.Exact, 1)
+	const writers, each = 16, 200
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for i := range each {
+				report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s, sig(bulkhead.Exact, 2+i)}})
+				if v := check(t, e, s); v.Sightings == 0 {
+					t.Error("own report not seen")
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if v := check(t, e, s); v.Sightings != writers*each {
+		t.Errorf("%d sightings, want %d", v.Sightings, writers*each)
+	}
+}
+
+// TestAttack prints how many accounts it takes to list a newsletter that
+// nobody has called ham, and one that some subscribers have.
+func TestAttack(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		networks bool // every account from a network of its own
+		ham      int  // subscribers, with accounts that have earned trust, who voted ham
+		least    int  // accounts that must not be enough
+	}{
+		{"one network", false, 0, 1000},
+		{"a network each, no ham votes", true, 0, 19},
+		{"a network each, 5 subscribers object", true, 5, 75},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := open(t, Options{})
+			ctx := context.Background()
+			newsletter := []bulkhead.Signature{sig(bulkhead.Exact, 1)}
+			for i := range tt.ham {
+				name := fmt.Sprintf("subscriber%d", i)
+				if err := e.PutAccount(ctx, trust.Account{Name: name, Role: trust.Member, Weight: 0.05, Confirmed: 80}); err != nil {
+					t.Fatal(err)
+				}
+				report(t, e, bulkhead.Report{Signatures: newsletter, Vote: bulkhead.Ham, Reporter: bulkhead.Reporter{Account: name}})
+			}
+			took := 0
+			for n := 1; n <= 1000 && took == 0; n++ {
+				addr := netip.AddrFrom4([4]byte{198, 18, 0, byte(n)})
+				if tt.networks {
+					addr = netip.AddrFrom4([4]byte{198, byte(n >> 8), byte(n), 1})
+				}
+				name := fmt.Sprintf("sock%d", n)
+				a := trust.Account{Name: name, Role: trust.Member, From: addr, Weight: e.Accounts().Policy().StartWeight(addr)}
+				if err := e.PutAccount(ctx, a); err != nil {
+					t.Fatal(err)
+				}
+				report(t, e, bulkhead.Report{Signatures: newsletter, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Account: name, Addr: addr}})
+				if v := check(t, e, newsletter...); v.Spam() {
+					took = n
+				}
+			}
+			if took == 0 {
+				t.Logf("%s: 1000 fresh accounts do not list it", tt.name)
+			} else {
+				t.Logf("%s: %d fresh accounts list it", tt.name, took)
+			}
+			if took != 0 && took <= tt.least {
+				t.Errorf("%d accounts were enough, want more than %d", took, tt.least)
+			}
+		})
+	}
+}
+
+// TestTrustMoves: a member's weight rises when a trusted account confirms its
+// report, and falls when one is revoked.
+func TestTrustMoves(t *testing.T) {
+	e := open(t, Options{})
+	ctx := context.Background()
+	for _, a := range []trust.Account{
+		{Name: "alice", Role: trust.Member, Weight: 0.05},
+		{Name: "bob", Role: trust.Trusted, Weight: 1},
+		{Name: "carol", Role: trust.Trusted, Weight: 1},
+	} {
+		if err := e.PutAccount(ctx, a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	by := func(name string, n int, vote bulkhead.Vote) bulkhead.Receipt {
+		return report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, n)}, Vote: vote, Reporter: bulkhead.Reporter{Account: name}})
+	}
+	weight := func() float64 {
+		a, _ := e.Accounts().Get("alice")
+		return e.Accounts().Policy().Of(&a)
+	}
+	start := weight()
+	for n := range 20 {
+		if got := by("alice", n, bulkhead.Spam); got.Pending != 1 || got.Listed != 0 {
+			t.Fatalf("alice's report %d: %+v, want it pending", n, got)
+		}
+		if got := by("bob", n, bulkhead.Spam); got.Listed != 1 {
+			t.Fatalf("bob's report %d: %+v, want it listed", n, got)
+		}
+	}
+	risen := weight()
+	if risen < 0.4 || risen > 0.45 {
+		t.Errorf("after 20 confirmations: weight %v, started at %v; want half the way to 0.8", risen, start)
+	}
+	by("carol", 3, bulkhead.Revocation)
+	if got := weight(); got >= risen || got < risen/2 {
+		t.Errorf("after a revoked report: weight %v, before %v; want it lower by up to a half", got, risen)
+	}
+	if err := e.RemoveAccount(ctx, "alice"); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.RemoveAccount(ctx, "alice"); !errors.Is(err, bulkhead.ErrMalformed) {
+		t.Errorf("removing twice: %v", err)
+	}
+}
+
+// TestAgainstExact runs the same random reports through filters and maps: the
+// filters never show less, and rarely more.
+func TestAgainstExact(t *testing.T) {
+	// Sightings, spam and ham votes are up to three keys a signature.
+	book := BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 60_000, Error: 1e-3}
+	approx, exact := open(t, Options{Tally: book, Votes: 30_000}), open(t, Options{Exact: true, Tally: book, Votes: 30_000})
+	const n = 15_000
+	x := uint64(1)
+	next := func(m int) int {
+		x = x*6364136223846793005 + 1442695040888963407
+		return int(x >> 33 % uint64(m))
+	}
+	for range 40_000 {
+		r := bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, next(n)*next(3))}, Count: uint32(1 + next(3)), Vote: bulkhead.Vote(next(3))}
+		if r.Vote != bulkhead.Sighting {
+			r.Reporter.Addr = netip.AddrFrom4([4]byte{127, 0, byte(next(200)), 1})
+		}
+		a, b := report(t, approx, r), report(t, exact, r)
+		if a != b {
+			t.Fatalf("receipts differ: filters %+v, maps %+v", a, b)
+		}
+	}
+	wrong := 0
+	for i := range 2 * n {
+		s := sig(bulkhead.Exact, i)
+		a, b := check(t, approx, s).Findings[0], check(t, exact, s).Findings[0]
+		if a.Sightings < b.Sightings || a.Spam < b.Spam || a.Ham < b.Ham || b.Judged != bulkhead.Unjudged && a.Judged != b.Judged {
+			t.Fatalf("signature %d: filters show less than there was: %+v, maps %+v", i, a, b)
+		}
+		if a.Sightings != b.Sightings || a.Spam != b.Spam || a.Ham != b.Ham || a.Judged != b.Judged {
+			wrong++
+		}
+	}
+	t.Logf("%d of %d findings differ from the maps", wrong, 2*n)
+	if wrong > 2*n/100 {
+		t.Errorf("%d of %d findings differ from the maps", wrong, 2*n)
+	}
+}

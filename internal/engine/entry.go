@@ -1,0 +1,224 @@
+package engine
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
+)
+
+// A journal entry is one byte that names its kind, one byte of version, and a
+// body: of votes, the decisions of one batch in binary; of a rotation or an
+// account, JSON.
+const (
+	entryVotes    byte = 'V'
+	entryRotation byte = 'R'
+	entryAccount  byte = 'A'
+	entryVersion  byte = 1
+)
+
+var errEntry = errors.New("engine: malformed journal entry")
+
+// votes is what a batch of reports was decided to do: the body of a votes
+// entry.
+type votes struct {
+	tallyGen, blockGen uint64 // generations that take the votes
+	cells              []filter.Key
+	n                  []uint32 // increase of each of cells
+	weighed            []filter.Key
+	w                  []uint32 // increase of each of weighed
+	unique             []filter.Key
+	spam, revoked      []filter.Key
+	credits            []credit
+}
+
+// credit is a change of an account's record.
+type credit struct {
+	account             string
+	confirmed, reverted uint32
+}
+
+func (v *votes) empty() bool {
+	return len(v.cells) == 0 && len(v.weighed) == 0 && len(v.unique) == 0 && len(v.spam) == 0 && len(v.revoked) == 0 && len(v.credits) == 0
+}
+
+func (v *votes) reset() {
+	*v = votes{cells: v.cells[:0], n: v.n[:0], weighed: v.weighed[:0], w: v.w[:0], unique: v.unique[:0], spam: v.spam[:0], revoked: v.revoked[:0], credits: v.credits[:0]}
+}
+
+func appendKey(b []byte, k filter.Key) []byte {
+	b = binary.LittleEndian.AppendUint64(b, k.Hi)
+	return binary.LittleEndian.AppendUint64(b, k.Lo)
+}
+
+const keyBytes = 16
+
+// appendEntry appends the journal entry of v to b.
+func (v *votes) appendEntry(b []byte) []byte {
+	b = append(b, entryVotes, entryVersion)
+	b = binary.AppendUvarint(b, v.tallyGen)
+	b = binary.AppendUvarint(b, v.blockGen)
+	b = appendCounts(b, v.cells, v.n)
+	b = appendCounts(b, v.weighed, v.w)
+	for _, keys := range [][]filter.Key{v.unique, v.spam, v.revoked} {
+		b = binary.AppendUvarint(b, uint64(len(keys)))
+		for _, k := range keys {
+			b = appendKey(b, k)
+		}
+	}
+	b = binary.AppendUvarint(b, uint64(len(v.credits)))
+	for _, c := range v.credits {
+		b = binary.AppendUvarint(b, uint64(len(c.account)))
+		b = append(b, c.account...)
+		b = binary.AppendUvarint(b, uint64(c.confirmed))
+		b = binary.AppendUvarint(b, uint64(c.reverted))
+	}
+	return b
+}
+
+func appendCounts(b []byte, keys []filter.Key, n []uint32) []byte {
+	b = binary.AppendUvarint(b, uint64(len(keys)))
+	for i, k := range keys {
+		b = appendKey(b, k)
+		b = binary.AppendUvarint(b, uint64(n[i]))
+	}
+	return b
+}
+
+// decoder reads a votes body; after the first error every read returns zero.
+type decoder struct {
+	b   []byte
+	bad bool
+}
+
+func (d *decoder) uvarint() uint64 {
+	x, n := binary.Uvarint(d.b)
+	if n <= 0 {
+		d.bad, d.b = true, nil
+		return 0
+	}
+	d.b = d.b[n:]
+	return x
+}
+
+// count reads a number of items of which each takes at least size bytes, so
+// that it can be trusted to allocate for.
+func (d *decoder) count(size int) int {
+	n := d.uvarint()
+	if n > uint64(len(d.b)/size) {
+		d.bad, d.b = true, nil
+		return 0
+	}
+	return int(n)
+}
+
+func (d *decoder) key() filter.Key {
+	if len(d.b) < keyBytes {
+		d.bad, d.b = true, nil
+		return filter.Key{}
+	}
+	k := filter.Key{Hi: binary.LittleEndian.Uint64(d.b), Lo: binary.LittleEndian.Uint64(d.b[8:])}
+	d.b = d.b[keyBytes:]
+	return k
+}
+
+func (d *decoder) keys() []filter.Key {
+	keys := make([]filter.Key, d.count(keyBytes))
+	for i := range keys {
+		keys[i] = d.key()
+	}
+	return keys
+}
+
+func (d *decoder) counts() ([]filter.Key, []uint32) {
+	size := d.count(keyBytes + 1)
+	keys, n := make([]filter.Key, size), make([]uint32, size)
+	for i := range keys {
+		keys[i] = d.key()
+		n[i] = d.small(filter.Many)
+	}
+	return keys, n
+}
+
+func (d *decoder) small(limit uint64) uint32 {
+	x := d.uvarint()
+	if x > limit {
+		d.bad = true
+		return 0
+	}
+	return uint32(x)
+}
+
+// decodeVotes reads what appendEntry wrote, without the first two bytes.
+func decodeVotes(body []byte) (*votes, error) {
+	d := &decoder{b: body}
+	v := &votes{tallyGen: d.uvarint(), blockGen: d.uvarint()}
+	v.cells, v.n = d.counts()
+	v.weighed, v.w = d.counts()
+	v.unique, v.spam, v.revoked = d.keys(), d.keys(), d.keys()
+	v.credits = make([]credit, d.count(3))
+	for i := range v.credits {
+		name := d.count(1)
+		if d.bad {
+			break
+		}
+		v.credits[i].account = string(d.b[:name])
+		d.b = d.b[name:]
+		v.credits[i].confirmed = d.small(1<<32 - 1)
+		v.credits[i].reverted = d.small(1<<32 - 1)
+	}
+	if d.bad || len(d.b) != 0 {
+		return nil, fmt.Errorf("%w: votes of %d bytes", errEntry, len(body))
+	}
+	return v, nil
+}
+
+// rotation opens and drops generations: the body of a rotation entry.
+type rotation struct {
+	OpenTally *tallySpec `json:"open_tally,omitempty"`
+	OpenBlock *blockSpec `json:"open_block,omitempty"`
+	DropTally []uint64   `json:"drop_tally,omitempty"`
+	DropBlock []uint64   `json:"drop_block,omitempty"`
+}
+
+// accountChange is the body of an account entry: one of the two.
+type accountChange struct {
+	Put    *trust.Account `json:"put,omitempty"`
+	Remove string         `json:"remove,omitempty"`
+}
+
+func encodeJSONEntry(kind byte, body any) ([]byte, error) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("engine: journal entry: %w", err)
+	}
+	return append([]byte{kind, entryVersion}, data...), nil
+}
+
+// decodeEntry reads a journal entry: *votes, *rotation or *accountChange.
+func decodeEntry(entry []byte) (any, error) {
+	if len(entry) < 2 {
+		return nil, fmt.Errorf("%w: %d bytes", errEntry, len(entry))
+	}
+	if entry[1] != entryVersion {
+		return nil, fmt.Errorf("%w: version %d, this program reads %d", errEntry, entry[1], entryVersion)
+	}
+	var body any
+	switch entry[0] {
+	case entryVotes:
+		return decodeVotes(entry[2:])
+	case entryRotation:
+		body = new(rotation)
+	case entryAccount:
+		body = new(accountChange)
+	default:
+		return nil, fmt.Errorf("%w: kind %q", errEntry, entry[0])
+	}
+	if err := json.Unmarshal(entry[2:], body); err != nil {
+		return nil, fmt.Errorf("%w: %v", errEntry, err)
+	}
+	return body, nil
+}

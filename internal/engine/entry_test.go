@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+func sampleVotes() *votes {
+	return &votes{
+		tallyGen: 1772409600, blockGen: 1771977600,
+		cells:   []filter.Key{{Hi: 1, Lo: 2}, {Hi: ^uint64(0), Lo: 3}},
+		n:       []uint32{1, filter.Many},
+		weighed: []filter.Key{{Hi: 8, Lo: 9}}, w: []uint32{100},
+		unique: []filter.Key{{Hi: 4, Lo: 5}},
+		spam:   []filter.Key{{Hi: 6, Lo: 7}}, revoked: []filter.Key{},
+		credits: []credit{{account: "alice", confirmed: 1}, {account: "bob", reverted: 1<<32 - 1}},
+	}
+}
+
+func TestVotesRoundTrip(t *testing.T) {
+	want := sampleVotes()
+	got, err := decodeEntry(want.appendEntry(nil))
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("decoded %+v, %v; want %+v", got, err, want)
+	}
+}
+
+func TestEntryRefusals(t *testing.T) {
+	whole := sampleVotes().appendEntry(nil)
+	for n := range whole {
+		if _, err := decodeEntry(whole[:n]); err == nil {
+			t.Errorf("entry cut to %d of %d bytes accepted", n, len(whole))
+		}
+	}
+	for name, entry := range map[string][]byte{
+		"longer":       append(bytes.Clone(whole), 0),
+		"unknown kind": {'X', entryVersion},
+		"new version":  {entryVotes, entryVersion + 1},
+		"huge count":   {entryVotes, entryVersion, 1, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f},
+		"bad rotation": {entryRotation, entryVersion, '{'},
+	} {
+		if got, err := decodeEntry(entry); err == nil {
+			t.Errorf("%s: accepted as %+v", name, got)
+		}
+	}
+}
+
+func FuzzDecodeEntry(f *testing.F) {
+	f.Add(sampleVotes().appendEntry(nil))
+	f.Add([]byte("R\x01{\"drop_tally\":[1]}"))
+	f.Add([]byte("A\x01{\"remove\":\"eve\"}"))
+	f.Fuzz(func(t *testing.T, entry []byte) {
+		body, err := decodeEntry(entry)
+		if err != nil {
+			return
+		}
+		if v, ok := body.(*votes); ok {
+			again, err := decodeEntry(v.appendEntry(nil))
+			if err != nil || !reflect.DeepEqual(again, body) {
+				t.Fatalf("%+v encodes to %+v, %v", v, again, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,174 @@
+package engine
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+)
+
+// appendSized appends what f appends, preceded by its length in four bytes.
+func appendSized(b []byte, f func([]byte) []byte) []byte {
+	at := len(b)
+	b = append(b, 0, 0, 0, 0)
+	b = f(b)
+	binary.LittleEndian.PutUint32(b[at:], uint32(len(b)-at-4))
+	return b
+}
+
+// maxPage bounds the encoding of one page: its cells, and an overflow entry
+// for each of them.
+const maxPage = 2 << 20
+
+// load restores the last checkpoint and replays the journal since.
+func (e *Engine) load(ctx context.Context) error {
+	manifest := e.opts.Store.Manifest()
+	if len(manifest.Meta) > 0 {
+		if err := e.loadCheckpoint(manifest.Meta); err != nil {
+			return err
+		}
+	}
+	e.index = max(e.index, manifest.Start-min(manifest.Start, 1))
+	return e.opts.Store.Replay(ctx, manifest.Start, e.replay)
+}
+
+func (e *Engine) loadCheckpoint(data []byte) error {
+	var m meta
+	if err := json.Unmarshal(data, &m); err != nil {
+		return damaged("manifest", err)
+	}
+	if m.Version != metaVersion {
+		return fmt.Errorf("engine: the data directory is of version %d, this program reads %d", m.Version, metaVersion)
+	}
+	if id := e.opts.Secret.ID(); m.KeyID != id {
+		return fmt.Errorf("engine: %w: the data directory belongs to network key %016x, the key given is %016x", bulkhead.ErrGeometry, m.KeyID, id)
+	}
+	v := &view{}
+	for _, t := range m.Tally {
+		g, err := newTallyGen(t.tallySpec, false)
+		if err != nil {
+			return err
+		}
+		if err := e.loadArrays(named{t.CountsFile, g.counts}, named{t.WeightsFile, g.weights}, named{t.UniqueFile, g.unique}); err != nil {
+			return err
+		}
+		v.tally = append(v.tally, g)
+	}
+	for _, b := range m.Block {
+		g, err := newBlockGen(b.blockSpec, false)
+		if err != nil {
+			return err
+		}
+		if err := e.loadArrays(named{b.SpamFile, g.spam}, named{b.RevokedFile, g.revoked}); err != nil {
+			return err
+		}
+		v.block = append(v.block, g)
+	}
+	v.sort()
+	e.view.Store(v)
+	return e.loadAccounts(m)
+}
+
+func (e *Engine) loadAccounts(m meta) error {
+	f, err := e.opts.Store.OpenFile(m.Accounts)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return err
+	}
+	if err := e.book.Decode(data); err != nil {
+		return damaged(m.Accounts, err)
+	}
+	e.accountsIndex = m.AccountsIndex
+	return nil
+}
+
+// named is an array and the checkpoint file it is in.
+type named struct {
+	file  string
+	array any
+}
+
+func (e *Engine) loadArrays(arrays ...named) error {
+	for _, a := range arrays {
+		if err := e.loadArray(a.file, a.array.(paged)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loadArray reads the pages that pageWriter wrote. Every page must be there,
+// once and in order: a file with a page left out would undercount in silence.
+func (e *Engine) loadArray(name string, array paged) error {
+	f, err := e.opts.Store.OpenFile(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r := bufio.NewReaderSize(f, 1<<18)
+	var buf []byte
+	var size [4]byte
+	for want := range array.Geometry().Pages() {
+		if _, err := io.ReadFull(r, size[:]); err != nil {
+			return unreadable(name, want, err)
+		}
+		n := binary.LittleEndian.Uint32(size[:])
+		if n > maxPage {
+			return damaged(name, fmt.Errorf("page %d of %d bytes, limit %d", want, n, maxPage))
+		}
+		if uint32(cap(buf)) < n {
+			buf = make([]byte, n)
+		}
+		if _, err := io.ReadFull(r, buf[:n]); err != nil {
+			return unreadable(name, want, err)
+		}
+		page, err := array.LoadPage(buf[:n])
+		if err != nil {
+			return damaged(name, fmt.Errorf("page %d: %w", want, err))
+		}
+		if page != want {
+			return damaged(name, fmt.Errorf("page %d where page %d belongs", page, want))
+		}
+	}
+	if _, err := r.ReadByte(); !errors.Is(err, io.EOF) {
+		if err == nil {
+			err = errors.New("bytes after the last page")
+		}
+		return unreadable(name, array.Geometry().Pages(), err)
+	}
+	return nil
+}
+
+// unreadable keeps the store's own word on a damaged file.
+func unreadable(name string, page int, err error) error {
+	var damage *store.DamageError
+	if errors.As(err, &damage) {
+		return err
+	}
+	return damaged(name, fmt.Errorf("page %d: %w", page, err))
+}
+
+func damaged(name string, err error) error {
+	return &store.DamageError{File: name, What: err.Error(), Advice: "restore the data directory from a backup"}
+}
+
+var _ interface {
+	counter
+	paged
+} = (*filter.Counting)(nil)
+
+var _ interface {
+	bitset
+	paged
+} = (*filter.Bits)(nil)

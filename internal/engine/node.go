@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// Info is the state of a node, as administrators and metrics see it.
+type Info struct {
+	Tally     []GenerationInfo `json:"tally"`     // newest first
+	Blocklist []GenerationInfo `json:"blocklist"` // newest first
+	Threshold uint32           `json:"threshold"`
+	Accounts  int              `json:"accounts"`
+	Bytes     uint64           `json:"bytes"`    // memory of all arrays
+	Refusing  string           `json:"refusing"` // why reports are refused at present, "" if they are taken
+
+	Checks      uint64 `json:"checks"`  // since the start, as are all below
+	Reports     uint64 `json:"reports"` // taken
+	Refused     uint64 `json:"refused"`
+	Entries     uint64 `json:"journal_entries"`
+	Checkpoints uint64 `json:"checkpoints"`
+	Recoveries  uint64 `json:"recoveries"` // from failed writes
+}
+
+// GenerationInfo is the state of one generation of a book.
+type GenerationInfo struct {
+	Start    time.Time   `json:"start"`
+	Capacity uint64      `json:"capacity"` // signatures it was sized for
+	Arrays   []ArrayInfo `json:"arrays"`
+}
+
+// ArrayInfo is the state of one array.
+type ArrayInfo struct {
+	Name     string  `json:"name"` // counts, weights, unique, spam or revoked
+	Geometry string  `json:"geometry"`
+	Keys     uint64  `json:"keys"`  // distinct keys, about
+	Fill     float64 `json:"fill"`  // share of its cells or bits that are in use, 0..1
+	Bytes    uint64  `json:"bytes"` // memory
+	// The expected errors at the present fill, in 0..1; of bits, Ghost alone.
+	Ghost      float64 `json:"ghost"`       // an absent key is found
+	CountWrong float64 `json:"count_wrong"` // a count is too high
+	BulkWrong  float64 `json:"bulk_wrong"`  // an absent key shows the threshold
+}
+
+// Info returns the node's state. It scans the arrays: call it for people and
+// metrics, not for each request.
+func (e *Engine) Info() Info {
+	view := e.view.Load()
+	info := Info{
+		Threshold:   e.threshold.Load(),
+		Accounts:    e.book.Len(),
+		Checks:      e.counters.checks.Load(),
+		Reports:     e.counters.reports.Load(),
+		Refused:     e.counters.refused.Load(),
+		Entries:     e.counters.entries.Load(),
+		Checkpoints: e.counters.checkpoints.Load(),
+		Recoveries:  e.counters.recoveries.Load(),
+	}
+	if err := e.refusing(); err != nil {
+		info.Refusing = err.Error()
+	}
+	for _, g := range view.tally {
+		info.Tally = append(info.Tally, info.generation(g.Start, g.Capacity,
+			arrayInfo("counts", g.Counts, g.counts.Stats()), arrayInfo("weights", g.Weights, g.weights.Stats()), arrayInfo("unique", g.Unique, g.unique.Stats())))
+	}
+	for _, g := range view.block {
+		info.Blocklist = append(info.Blocklist, info.generation(g.Start, g.Capacity,
+			arrayInfo("spam", g.Spam, g.spam.Stats()), arrayInfo("revoked", g.Revoked, g.revoked.Stats())))
+	}
+	return info
+}
+
+func (info *Info) generation(start, capacity uint64, arrays ...ArrayInfo) GenerationInfo {
+	for _, a := range arrays {
+		info.Bytes += a.Bytes
+	}
+	return GenerationInfo{Start: time.Unix(int64(start), 0).UTC(), Capacity: capacity, Arrays: arrays}
+}
+
+func arrayInfo(name string, g filter.Geometry, s filter.Stats) ArrayInfo {
+	return ArrayInfo{Name: name, Geometry: g.String(), Keys: s.Keys, Fill: s.Fill, Bytes: s.Bytes, Ghost: s.Ghost, CountWrong: s.CountWrong, BulkWrong: s.BulkWrong}
+}

@@ -1,0 +1,145 @@
+package engine
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
+)
+
+// BookOptions is the shape of one book.
+type BookOptions struct {
+	Generation time.Duration // length of a generation; at least one second
+	Keep       int           // generations that live, the open one included; 1 to 366
+	Capacity   uint64        // signatures that the first generation is sized for, and the least for any
+	Error      float64       // wanted error rate at capacity, in (0, 1): tally, of counts; blocklist, of judgements
+}
+
+// Options is what an engine needs to know. The zero value of an optional field
+// means its default.
+type Options struct {
+	Secret filter.Secret // the network's key; all nodes of one network share it
+	Store  *store.Store  // nil: nothing is durable, for tests and simulations
+	Tally  BookOptions
+	Block  BookOptions
+	// Votes is how many votes of people (not sightings) on one signature a
+	// generation of the tally is sized for, and the least for any; 0 means a
+	// tenth of Tally.Capacity.
+	Votes uint64
+	// RevocationFirst looks revocations up before spam: better where most mail
+	// that is asked about was reported once.
+	RevocationFirst bool
+	Threshold       uint32 // count from which a message is bulk; 0 means 20
+	// NearMatch is how many bulkhead/near bands must agree before they speak
+	// for the message; 0 means DefaultNearMatch.
+	NearMatch int
+	Trust     trust.Policy // the zero Policy means trust.DefaultPolicy
+	Whitelist *Whitelist   // nil: empty
+	// NeverList is signatures that are never counted or listed: the sums of
+	// empty and trivial content.
+	NeverList []bulkhead.Signature
+	// CheckpointEvery is the longest time between two checkpoints; 0 means 15
+	// minutes. CheckpointBytes is the journal size that starts one early; 0
+	// means 256 MiB.
+	CheckpointEvery time.Duration
+	CheckpointBytes uint64
+	// Exact holds everything in maps instead of filters: the oracle that
+	// replay and tests compare with. It takes no Store.
+	Exact bool
+	Now   func() time.Time // nil means time.Now
+	Log   *slog.Logger     // nil discards
+}
+
+// Defaults.
+const (
+	// DefaultThreshold is the count from which a message is bulk: the usual
+	// threshold of DCC's users in Yan and Cho, section 4.
+	DefaultThreshold = 20
+	// DefaultNearMatch is how many near bands must agree.
+	DefaultNearMatch = 3
+	// shingleMatch is how many of the 32 rspamd shingles must agree: more than
+	// half, rspamd-fuzzy.md section 9.
+	shingleMatch = 17
+	// MaxSignatures is the largest number of signatures in one query or report.
+	MaxSignatures = 1024
+)
+
+// DefaultTally is a week of days, one million signatures each, with a count
+// wrong for at most one in a thousand.
+func DefaultTally() BookOptions {
+	return BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 1_000_000, Error: 1e-3}
+}
+
+// DefaultBlocklist is eight weeks, a quarter million signatures each, with a
+// wrong judgement for at most one unreported signature in 100,000.
+func DefaultBlocklist() BookOptions {
+	return BookOptions{Generation: 7 * 24 * time.Hour, Keep: 8, Capacity: 250_000, Error: 1e-5}
+}
+
+func (b BookOptions) validate(name string) error {
+	switch {
+	case b.Generation < time.Second:
+		return fmt.Errorf("engine: %s: generation of %v, want at least 1s", name, b.Generation)
+	case b.Keep < 1 || b.Keep > 366:
+		return fmt.Errorf("engine: %s: keep %d generations, want 1 to 366", name, b.Keep)
+	case b.Capacity < 1 || b.Capacity > 1<<40:
+		return fmt.Errorf("engine: %s: capacity of %d signatures, want 1 to 2^40", name, b.Capacity)
+	case !(b.Error > 0 && b.Error < 1):
+		return fmt.Errorf("engine: %s: error rate %v, want one in (0, 1)", name, b.Error)
+	}
+	return nil
+}
+
+// complete fills in defaults and checks every field.
+func (o *Options) complete() error {
+	if o.Tally == (BookOptions{}) {
+		o.Tally = DefaultTally()
+	}
+	if o.Block == (BookOptions{}) {
+		o.Block = DefaultBlocklist()
+	}
+	if err := o.Tally.validate("tally"); err != nil {
+		return err
+	}
+	if err := o.Block.validate("blocklist"); err != nil {
+		return err
+	}
+	if o.Trust == (trust.Policy{}) {
+		o.Trust = trust.DefaultPolicy()
+	}
+	if err := o.Trust.Validate(); err != nil {
+		return err
+	}
+	if o.Votes == 0 {
+		o.Votes = max(1, o.Tally.Capacity/10)
+	}
+	if o.Threshold == 0 {
+		o.Threshold = DefaultThreshold
+	}
+	if o.NearMatch == 0 {
+		o.NearMatch = DefaultNearMatch
+	}
+	if o.NearMatch < 1 || o.NearMatch > MaxSignatures {
+		return fmt.Errorf("engine: near match of %d bands, want 1 to %d", o.NearMatch, MaxSignatures)
+	}
+	if o.CheckpointEvery == 0 {
+		o.CheckpointEvery = 15 * time.Minute
+	}
+	if o.CheckpointBytes == 0 {
+		o.CheckpointBytes = 256 << 20
+	}
+	if o.Exact && o.Store != nil {
+		return fmt.Errorf("engine: an exact engine keeps nothing on disk and takes no store")
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+package engine
+
+import (
+	"math"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// conclude fills in what follows from the counts and judgements: of each
+// finding, and of the message as a whole.
+func (e *Engine) conclude(q *bulkhead.Query, v *bulkhead.Verdict, s *scratch) {
+	odds := e.odds.Load()
+	promotion := e.book.Policy().Promotion * weightUnit
+	for i := range v.Findings {
+		f := &v.Findings[i]
+		f.Bulk = max(f.Sightings, f.Spam) >= v.Threshold
+		w := &s.weights[i]
+		spam, ham := float64(w[kindSpamWeight]), float64(addSat(w[kindHamWeight], w[kindRevokeWeight]))
+		f.Confidence = confidence(f, spam, ham, promotion)
+		f.Contested = spam > 0 && ham > 0 && ham >= spam/4 && spam >= ham/4
+		f.Error = odds.finding(f)
+	}
+	v.Whitelisted = e.whitelisted(q)
+	c := collect(v, e.opts.NearMatch)
+	v.Sightings, v.SpamVotes, v.HamVotes = c.sightings, c.spam, c.ham
+	v.Judged, v.Confidence = c.judged, c.confidence
+	v.Bulk = max(v.Sightings, v.SpamVotes) >= v.Threshold
+	v.First = c.first.time()
+	v.Error = c.error
+	if !q.Terse {
+		v.Reasons = reasons(v, c)
+	}
+}
+
+// confidence is how sure the community is that a signature marks spam, in 0..100:
+// the share of the spam weight in all weight, with a quarter of the promotion
+// weight against it as a prior. A signature that is not listed stays below 50,
+// one that is revoked at 0.
+func confidence(f *bulkhead.Finding, spam, ham, promotion float64) int {
+	if spam == 0 && f.Judged != bulkhead.JudgedSpam || f.Judged == bulkhead.Revoked {
+		return 0
+	}
+	if f.Judged == bulkhead.JudgedSpam {
+		// The weights age with the tally, the listing with the blocklist: a
+		// listing that outlived its votes still had the promotion weight.
+		spam = max(spam, promotion)
+	}
+	c := 100 * spam / (spam + ham + promotion/4)
+	if f.Judged != bulkhead.JudgedSpam {
+		c = min(c, 49)
+	}
+	return int(math.Round(c))
+}
+
+func (e *Engine) whitelisted(q *bulkhead.Query) string {
+	white := e.whitelist.Load()
+	if entry := white.source(&q.Source); entry != "" {
+		return entry
+	}
+	for i := range q.Signatures {
+		if white.signature(q.Signatures[i]) {
+			return "signature " + q.Signatures[i].String()
+		}
+	}
+	return ""
+}
+
+// A collected verdict is the findings of a message put together: what the
+// signatures of the whole message say, or enough bands of one scheme.
+type collected struct {
+	sightings, spam, ham uint32
+	judged               bulkhead.Judgement
+	confidence           int
+	first                firstSeen
+	error                float64
+
+	scheme    bulkhead.Scheme // that judged, or else counted most
+	bulkBy    bulkhead.Scheme // that counted most
+	bands     int             // of scheme, that agree; 0 if scheme is not of bands
+	contested bool
+}
+
+// bandMatch returns how many bands of a scheme must agree.
+func bandMatch(s bulkhead.Scheme, near int) int {
+	if s == bulkhead.RspamdShingle {
+		return shingleMatch
+	}
+	return near
+}
+
+func collect(v *bulkhead.Verdict, nearMatch int) collected {
+	var c collected
+	c.error = 1
+	for i := range v.Findings {
+		if f := &v.Findings[i]; classOf(f.Signature.Scheme()) == classWhole {
+			c.whole(f)
+		}
+	}
+	for _, scheme := range []bulkhead.Scheme{bulkhead.Near, bulkhead.RspamdShingle} {
+		c.banded(v.Findings, scheme, bandMatch(scheme, nearMatch))
+	}
+	if c.judged == bulkhead.Unjudged && c.sightings|c.spam|c.ham == 0 {
+		c.error = 0 // nothing is known: a filter never forgets, so nothing is wrong
+	}
+	return c
+}
+
+// whole takes the finding of a signature that stands for the whole message.
+func (c *collected) whole(f *bulkhead.Finding) {
+	c.counts(f.Signature.Scheme(), f.Sightings, f.Spam, f.Ham, 0)
+	if f.Known() {
+		c.first.see(f.First)
+		c.error = min(c.error, f.Error)
+	}
+	c.judge(f.Signature.Scheme(), f.Judged, f.Confidence, 0)
+	c.contested = c.contested || f.Contested
+}
+
+func (c *collected) counts(by bulkhead.Scheme, sightings, spam, ham uint32, bands int) {
+	if m := max(sightings, spam); m > max(c.sightings, c.spam) || c.bulkBy == bulkhead.InvalidScheme && m > 0 {
+		c.bulkBy = by
+		if c.judged == bulkhead.Unjudged {
+			c.bands = bands
+		}
+	}
+	c.sightings, c.spam, c.ham = max(c.sightings, sightings), max(c.spam, spam), max(c.ham, ham)
+}
+
+// judge takes a judgement. Signatures of the whole message come first and say
+// more than bands: what they say, revoked included, stands.
+func (c *collected) judge(by bulkhead.Scheme, j bulkhead.Judgement, confidence, bands int) {
+	wins := j == bulkhead.JudgedSpam && c.judged != bulkhead.JudgedSpam || j != bulkhead.Unjudged && c.judged == bulkhead.Unjudged
+	if bands > 0 && c.judged == bulkhead.Revoked {
+		wins = false
+	}
+	if wins {
+		c.judged, c.scheme, c.bands = j, by, bands
+	}
+	c.confidence = max(c.confidence, confidence)
+	if c.judged == bulkhead.Revoked {
+		c.confidence = 0
+	}
+}
+
+// banded takes the findings of all bands of one scheme: the match-th largest
+// count and the match-th most confident listing speak for the message.
+func (c *collected) banded(findings []bulkhead.Finding, scheme bulkhead.Scheme, match int) {
+	var sightings, spam, ham, sure top
+	sightings.n, spam.n, ham.n, sure.n = match, match, match, match
+	listed, revoked := 0, 0
+	var first firstSeen
+	chance := 1.0
+	for i := range findings {
+		f := &findings[i]
+		if f.Signature.Scheme() != scheme {
+			continue
+		}
+		sightings.add(f.Sightings)
+		spam.add(f.Spam)
+		ham.add(f.Ham)
+		if f.Judged == bulkhead.JudgedSpam {
+			listed++
+			sure.add(uint32(f.Confidence))
+		}
+		if f.Judged == bulkhead.Revoked {
+			revoked++
+		}
+		if f.Known() {
+			first.see(f.First)
+			chance = min(chance, f.Error)
+		}
+	}
+	s, p, h := sightings.nth(), spam.nth(), ham.nth()
+	if s|p|h == 0 && listed < match && revoked < match {
+		return
+	}
+	c.counts(scheme, s, p, h, match)
+	c.first.see(first.time())
+	// Every one of the bands that agree would have to be wrong at once.
+	c.error = min(c.error, math.Pow(chance, float64(match)))
+	switch {
+	case listed >= match:
+		c.judge(scheme, bulkhead.JudgedSpam, int(sure.nth()), listed)
+	case revoked >= match:
+		c.judge(scheme, bulkhead.Revoked, 0, revoked)
+	}
+}

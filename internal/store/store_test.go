@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/syndtr/goleveldb/leveldb/journal"
 )
 
 // text is a File with the given content.
@@ -241,3 +244,10 @@ func TestClosed(t *testing.T) {
 
 // logTo returns a logger that writes to b.
 func logTo(b *bytes.Buffer) *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
+
+// noContext is a context that is never done, for helpers without a test.
+type noContext struct{ context.Context }
+
+func (noContext) Err() error { return nil }
+
+func newRecordWriter(w io.Writer) *journal.Writer { return journal.NewWriter(w) }

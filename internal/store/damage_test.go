@@ -1,0 +1,368 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// copyTree copies a store, so that a test may damage the copy.
+func copyTree(t testing.TB, from string) string {
+	t.Helper()
+	to := newDir(t)
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{to, filepath.Join(to, filesDir), filepath.Join(to, journalDir)} {
+		if err := os.Chmod(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return to
+}
+
+// readAll does what a node does when it starts: it reads everything. It returns
+// the content of the store in one string.
+func readAll(dir string, o Options) (string, error) {
+	s, err := Open(dir, o)
+	if err != nil {
+		return "", err
+	}
+	defer s.Close()
+	var b strings.Builder
+	m := s.Manifest()
+	fmt.Fprintf(&b, "%s %d %q\n", m.Incarnation, m.Start, m.Meta)
+	for _, f := range m.Files {
+		r, err := s.OpenFile(f.Name)
+		if err != nil {
+			return "", err
+		}
+		content, err := io.ReadAll(r)
+		r.Close()
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&b, "%s %x\n", f.Name, content)
+	}
+	err = s.Replay(noContext{}, m.Start, func(i uint64, e []byte) error {
+		fmt.Fprintf(&b, "%d %x\n", i, e)
+		return nil
+	})
+	return b.String(), err
+}
+
+// named reports whether err tells the operator which file it is about.
+func named(err error, file string) bool {
+	var damage *DamageError
+	return err != nil && (errors.As(err, &damage) || errors.Is(err, ErrFormat)) && strings.Contains(err.Error(), filepath.Base(file))
+}
+
+// victims returns a closed store with files of several blocks and a journal of
+// several segments, and the paths in it that hold data.
+func victims(t testing.TB) (dir, want string, paths []string) {
+	t.Helper()
+	o := Options{SegmentBytes: 40_000}
+	s := open(t, newDir(t), o)
+	appendN(t, s, 5, 100)
+	content := strings.Repeat("what the filter knows ", 9000) // three blocks and a bit
+	if err := s.Checkpoint(t.Context(), 3, []byte("meta"), []File{text("pages", content), text("small", "x")}); err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int{50, 4000, 33000, 100, 9000, 70000, 1, 5000, 200} {
+		if _, err := s.Append(entry(s.LastIndex()+1, size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want, err := readAll(copyTree(t, s.Dir()), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = fs.WalkDir(os.DirFS(s.Dir()), ".", func(path string, d fs.DirEntry, err error) error {
+		if !d.IsDir() && path != lockFile {
+			paths = append(paths, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(paths) < 7 { // MANIFEST, watermark, two files, three segments
+		t.Fatalf("only %v", paths)
+	}
+	return s.Dir(), want, paths
+}
+
+// tryDamage applies change to one file of a copy and reports whether it was
+// detected. It is an error if it was neither detected, with the file named, nor
+// without effect.
+func tryDamage(t *testing.T, dir, want, path, what string, change func([]byte) []byte) bool {
+	t.Helper()
+	c := copyTree(t, dir)
+	defer os.RemoveAll(c)
+	file := filepath.Join(c, path)
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, change(bytes.Clone(b)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readAll(c, Options{})
+	if err == nil && got != want {
+		t.Errorf("%s: %s: other content, and no error", path, what)
+	}
+	if err != nil && !named(err, path) {
+		t.Errorf("%s: %s: error does not name the file: %v", path, what, err)
+	}
+	return err != nil
+}
+
+// TestDamageIsNamed flips bits and cuts files of every kind at random places.
+func TestDamageIsNamed(t *testing.T) {
+	dir, want, paths := victims(t)
+	rng := rand.New(rand.NewPCG(1, 2))
+	const perFile = 40
+	for _, path := range paths {
+		size := fileSize(t, filepath.Join(dir, path))
+		for range perFile {
+			at, bit := rng.Int64N(size), rng.IntN(8)
+			if !tryDamage(t, dir, want, path, fmt.Sprintf("bit %d of byte %d flipped", bit, at), func(b []byte) []byte {
+				b[at] ^= 1 << bit
+				return b
+			}) {
+				// The content was as it should be, so the byte had no meaning.
+				if !isPadding(t, filepath.Join(dir, path), at) {
+					t.Errorf("%s: bit %d of byte %d flipped: not detected", path, bit, at)
+				}
+			}
+			cut := rng.Int64N(size)
+			if !tryDamage(t, dir, want, path, fmt.Sprintf("cut to %d of %d bytes", cut, size), func(b []byte) []byte { return b[:cut] }) {
+				t.Errorf("%s: cut to %d of %d bytes: not detected", path, cut, size)
+			}
+		}
+		for _, n := range []int{1, 7, 512, 40000} {
+			zeros := make([]byte, n)
+			if !tryDamage(t, dir, want, path, "zeros behind the end", func(b []byte) []byte { return append(b, zeros...) }) && !strings.HasPrefix(path, journalDir) {
+				t.Errorf("%s: %d zeros behind the end: not detected", path, n)
+			}
+		}
+		tryDamage(t, dir, want, path, "a zeroed sector", func(b []byte) []byte {
+			at := len(b) / 2 &^ 511
+			clear(b[at:min(at+512, len(b))])
+			return b
+		})
+	}
+}
+
+// isPadding reports whether the byte at offset is one of the up to 6 zeros with
+// which LevelDB's format fills a block that has no room for a chunk's header.
+func isPadding(t *testing.T, path string, offset int64) bool {
+	t.Helper()
+	if filepath.Base(filepath.Dir(path)) != journalDir || offset%chunkBlock < chunkBlock-chunkHead+1 {
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	sc := newScanner(f, fileSize(t, path))
+	for {
+		if _, err := sc.next(); err != nil || sc.offset > offset {
+			return err == nil && sc.start > offset
+		}
+	}
+}
+
+func fileSize(t testing.TB, path string) int64 {
+	t.Helper()
+	st, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st.Size()
+}
+
+func TestMissingFilesAreNamed(t *testing.T) {
+	dir, want, paths := victims(t)
+	for _, path := range paths {
+		c := copyTree(t, dir)
+		if err := os.Remove(filepath.Join(c, path)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := readAll(c, Options{})
+		switch {
+		case path == watermarkFile: // what its advice says must work
+			if err != nil || got != want {
+				t.Errorf("no watermark: %v", err)
+			}
+		case strings.HasPrefix(path, journalDir):
+			// A lost segment shows in its neighbour or in the directory.
+			if !named(err, "") || !strings.Contains(err.Error(), journalDir) {
+				t.Errorf("%s missing: %v", path, err)
+			}
+		case !named(err, path):
+			t.Errorf("%s missing: %v", path, err)
+		}
+	}
+}
+
+// TestExchangedFiles puts intact files in the place of others.
+func TestExchangedFiles(t *testing.T) {
+	dir, want, paths := victims(t)
+	other, _, _ := victims(t)
+	for _, path := range paths {
+		for _, from := range paths {
+			for _, src := range []string{dir, other} {
+				if src == dir && from == path || path == watermarkFile && from == path {
+					continue // the watermarks are the same
+				}
+				b, err := os.ReadFile(filepath.Join(src, from))
+				if errors.Is(err, fs.ErrNotExist) {
+					continue
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if path == manifestFile && from == manifestFile {
+					continue // then it is the others that are exchanged
+				}
+				if !tryDamage(t, dir, want, path, "replaced by "+from, func([]byte) []byte { return b }) {
+					t.Errorf("%s replaced by %s: not detected", path, from)
+				}
+			}
+		}
+	}
+}
+
+// TestTornTail cuts the journal in the last entry, which was not acknowledged:
+// the watermark is from before it. The entry is dropped with a warning that
+// names file and offset; the others stay; and its index is used again.
+func TestTornTail(t *testing.T) {
+	for _, last := range []int{10, 5000, 100_000} {
+		s := open(t, newDir(t), Options{})
+		appendN(t, s, 4, 300)
+		mark, err := os.ReadFile(s.path(watermarkFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		path, before := s.tail.path, s.tail.size
+		appendN(t, s, 1, last)
+		size := s.tail.size
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(s.path(watermarkFile), mark, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, cut := range []int64{1, 6, 7, 20, size - before - 1} {
+			for _, zeroed := range []bool{false, true} {
+				c := copyTree(t, s.Dir())
+				file := filepath.Join(c, journalDir, filepath.Base(path))
+				if err := os.Truncate(file, before+cut); err != nil {
+					t.Fatal(err)
+				}
+				if zeroed { // the size was written and the content was not
+					if err := os.Truncate(file, size); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var log bytes.Buffer
+				r := open(t, c, Options{Logger: logTo(&log)})
+				checkReplay(t, r, 1, 4, 300)
+				if r.LastIndex() != 4 || !strings.Contains(log.String(), filepath.Base(file)) || !strings.Contains(log.String(), fmt.Sprintf("offset=%d", before)) {
+					t.Errorf("cut at %d: last %d, log %s", cut, r.LastIndex(), log.String())
+				}
+				appendN(t, r, 3, 300)
+				r = reopen(t, r, Options{})
+				checkReplay(t, r, 1, 7, 300)
+			}
+		}
+	}
+}
+
+// TestDamageBeforeDurableEntry flips every bit of an entry while the watermark
+// is out of date, as after a power loss. That the entry was acknowledged shows
+// in the one behind it.
+func TestDamageBeforeDurableEntry(t *testing.T) {
+	s := open(t, newDir(t), Options{})
+	appendN(t, s, 2, 60)
+	mark, err := os.ReadFile(s.path(watermarkFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, from := s.tail.path, s.tail.size
+	appendN(t, s, 1, 60)
+	to := s.tail.size
+	appendN(t, s, 1, 60)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.path(watermarkFile), mark, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for bit := from * 8; bit < to*8; bit++ {
+		b := bytes.Clone(good)
+		b[bit/8] ^= 1 << (bit % 8)
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readAll(s.Dir(), Options{}); !named(err, path) || !strings.Contains(err.Error(), fmt.Sprintf("offset %d", from)) {
+			t.Fatalf("bit %d flipped: %v, want damage at offset %d", bit, err, from)
+		}
+		if now, _ := os.ReadFile(path); !bytes.Equal(now, b) {
+			t.Fatalf("bit %d flipped: the damaged file was changed", bit)
+		}
+	}
+}
+
+// TestForgedRecordInEntry: whoever chooses the content of an entry must not be
+// able to make a torn write look like damage.
+func TestForgedRecordInEntry(t *testing.T) {
+	s := open(t, newDir(t), Options{})
+	appendN(t, s, 1, 10)
+	mark, _ := os.ReadFile(s.path(watermarkFile))
+	var forged bytes.Buffer
+	w := newRecordWriter(&forged)
+	if err := writeRecord(w, &record{kind: kindEntry, salt: 12345, index: 100, durable: 99, data: []byte("forged")}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Append(append(forged.Bytes(), make([]byte, 100)...)); err != nil {
+		t.Fatal(err)
+	}
+	path, size := s.tail.path, s.tail.size
+	s.Close()
+	if err := errors.Join(os.Truncate(path, size-1), os.WriteFile(s.path(watermarkFile), mark, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, s.Dir(), Options{})
+	checkReplay(t, s, 1, 1, 10)
+}
+
+func TestNewerFormats(t *testing.T) {
+	dir, want, _ := victims(t)
+	tryDamage(t, dir, want, manifestFile, "newer", func(b []byte) []byte {
+		return bytes.Replace(b, []byte(" 1 "), []byte(" 2 "), 1)
+	})
+	c := copyTree(t, dir)
+	file := filepath.Join(c, manifestFile)
+	b, _ := os.ReadFile(file)
+	os.WriteFile(file, bytes.Replace(b, []byte(" 1 "), []byte(" 2 "), 1), 0o600)
+	if _, err := Open(c, Options{}); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), `"2"`) {
+		t.Errorf("manifest of version 2: %v", err)
+	}
+}

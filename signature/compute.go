@@ -36,36 +36,42 @@ func (m *Message) Signatures(opts Options) []bulkhead.Signature {
 // attachment, and of alternatives the last one that has enough words. Without
 // any words, text attachments are looked at.
 func (m *Message) skeleton() *skeleton {
-	f := folder{recipient: recipientWords(m.To)}
+	whole := &skeleton{}
+	recipient := recipientWords(m.To)
 	for _, attachments := range []bool{false, true} {
-		for i := range m.Parts {
+		parts := make([]*skeleton, len(m.Parts))
+		for i := len(m.Parts) - 1; i >= 0; i-- {
 			p := &m.Parts[i]
-			if p.IsText() && p.Attachment == attachments && !m.superseded(i) {
+			if p.IsText() && p.Attachment == attachments && !m.superseded(i, parts) {
+				f := folder{recipient: recipient}
 				f.add(p.visible(), p.embedded)
+				parts[i] = &f.skeleton
 			}
 		}
-		if len(f.words)+len(f.quoted) > 0 {
+		for _, s := range parts {
+			if s != nil {
+				whole.join(s)
+			}
+		}
+		if len(whole.words)+len(whole.quoted) > 0 {
 			break
 		}
 	}
-	return &f.skeleton
+	return whole
 }
 
-// superseded reports whether a later alternative shows the same text with at
-// least a few words.
-func (m *Message) superseded(i int) bool {
+// superseded reports whether a later alternative to part i shows the same text
+// with at least a few words. parts holds the skeletons of the later parts.
+func (m *Message) superseded(i int, parts []*skeleton) bool {
 	p := &m.Parts[i]
 	if p.alternative == 0 {
 		return false
 	}
 	for j := i + 1; j < len(m.Parts); j++ {
 		q := &m.Parts[j]
-		if q.alternative == p.alternative && q.branch > p.branch && q.IsText() && !q.Attachment && q.Type != "text/calendar" {
-			var f folder
-			f.add(q.visible(), q.embedded)
-			if len(f.words)+len(f.quoted) >= nearMinWords {
-				return true
-			}
+		if q.alternative == p.alternative && q.branch > p.branch && q.Type != "text/calendar" && parts[j] != nil &&
+			len(parts[j].words)+len(parts[j].quoted) >= nearMinWords {
+			return true
 		}
 	}
 	return false

@@ -13,6 +13,7 @@ const (
 	maxWords     = 4096 // words of one skeleton; what follows is not looked at
 	maxWordASCII = 24   // letters of a Latin word; longer ones are tokens made by machines
 	maxWord      = 72   // letters of a word in another script (Hangul counts its jamo)
+	maxChunk     = 1024 // bytes without white space that are looked at together
 	footerLines  = 12   // lines that a signature block or a list footer may have
 )
 
@@ -24,7 +25,13 @@ type skeleton struct {
 	words  []string // of the text itself
 	quoted []string // of what it quotes or forwards
 	footer bool     // something was taken for a signature, a disclaimer or a footer
-	junk   bool     // something was left out as an address, link or identifier
+}
+
+// join adds what t found, up to maxWords.
+func (s *skeleton) join(t *skeleton) {
+	s.footer = s.footer || t.footer
+	s.words = append(s.words, t.words[:min(len(t.words), maxWords-len(s.words))]...)
+	s.quoted = append(s.quoted, t.quoted[:min(len(t.quoted), maxWords-len(s.quoted))]...)
 }
 
 // letters returns the total length of words in bytes, counting equal words once,
@@ -64,7 +71,7 @@ func (f *folder) add(text []byte, embedded bool) {
 	if !embedded {
 		footerAt = findFooter(text)
 	}
-	for at := 0; at < len(text) && len(f.words)+len(f.quoted) < maxWords; {
+	for at := 0; at < len(text) && len(f.words) < maxWords && len(f.quoted) < maxWords; {
 		if at == footerAt {
 			f.footer = true
 			break
@@ -130,6 +137,7 @@ func (f *folder) fold(line []byte) {
 		if i := bytes.IndexAny(chunk, " \t"); i >= 0 {
 			chunk = chunk[:i]
 		}
+		chunk = chunk[:min(len(chunk), maxChunk)]
 		at += len(chunk)
 		f.chunk(chunk)
 		n := len(f.paragraph) - start
@@ -142,11 +150,11 @@ func (f *folder) fold(line []byte) {
 	f.flushSingles()
 }
 
-func endsGreeting(c byte) bool { return c == ',' || c == '!' || c == ':' || c == ';' || c == '.' }
+func endsGreeting(c byte) bool { return c == ',' || c == '!' || c == ':' || c == ';' }
 
 // chunk adds the words of text without white space.
 func (f *folder) chunk(chunk []byte) {
-	chunk = f.cutLinks(chunk)
+	chunk = cutLinks(chunk)
 	for at := 0; at < len(chunk); {
 		n := f.scanWord(chunk[at:])
 		at += n
@@ -232,7 +240,6 @@ func (f *folder) finish(letters, digits, vowels int, ascii bool) {
 		ascii && n > maxWordASCII, n > maxWord, // a machine's token
 		ascii && n > 5 && vowels == 0: // likewise
 		f.flushSingles()
-		f.junk = true
 	case n == 1 && ascii:
 		if f.singleCount < maxWordASCII {
 			f.singles = append(f.singles, f.word...)
@@ -269,9 +276,9 @@ func (f *folder) endParagraph() {
 	case isTemplate(words):
 		f.footer = true
 	case f.inQuote:
-		f.quoted = append(f.quoted, words...)
+		f.quoted = append(f.quoted, words[:min(len(words), maxWords-len(f.quoted))]...)
 	default:
-		f.words = append(f.words, words...)
+		f.words = append(f.words, words[:min(len(words), maxWords-len(f.words))]...)
 	}
 }
 

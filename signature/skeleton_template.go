@@ -181,7 +181,7 @@ func recipientWords(fields []string) map[string]bool {
 
 // cutLinks returns chunk, text without white space, with links and addresses
 // cut out.
-func (f *folder) cutLinks(chunk []byte) []byte {
+func cutLinks(chunk []byte) []byte {
 	for {
 		i := bytes.Index(chunk, []byte("://"))
 		if i < 0 {
@@ -191,7 +191,7 @@ func (f *folder) cutLinks(chunk []byte) []byte {
 		for start > 0 && isASCIILetter(chunk[start-1]) {
 			start--
 		}
-		chunk = f.cut(chunk, start, linkEnd(chunk, i+3))
+		chunk = cutOut(chunk, start, linkEnd(chunk, i+3))
 	}
 	if i := bytes.IndexByte(chunk, '@'); i > 0 && bytes.IndexByte(chunk[i:], '.') > 1 {
 		start := i
@@ -203,18 +203,17 @@ func (f *folder) cutLinks(chunk []byte) []byte {
 			end++
 		}
 		if start < i && bytes.IndexByte(chunk[i:end], '.') > 1 {
-			chunk = f.cut(chunk, start, end)
+			chunk = cutOut(chunk, start, end)
 		}
 	}
 	if i := hostStart(chunk); i >= 0 {
-		chunk = f.cut(chunk, i, linkEnd(chunk, i))
+		chunk = cutOut(chunk, i, linkEnd(chunk, i))
 	}
 	return chunk
 }
 
-// cut takes out chunk[start:end] and leaves a word boundary in its place.
-func (f *folder) cut(chunk []byte, start, end int) []byte {
-	f.junk = true
+// cutOut takes out chunk[start:end] and leaves a word boundary in its place.
+func cutOut(chunk []byte, start, end int) []byte {
 	out := make([]byte, 0, start+1+len(chunk)-end)
 	out = append(out, chunk[:start]...)
 	out = append(out, ' ')

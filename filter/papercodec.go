@@ -11,8 +11,8 @@ import (
 //
 //	0   4  magic "BHPF"
 //	4   1  version of the format, 1
-//	5   1  type: 1 Bloom, 2 TwoPart, 3 Intuitive, 4 Refined, 5 CellDelta,
-//	       6 rate states, 7 Window
+//	5   1  type: 1 Bloom, 2 TwoPart, 3 Intuitive, 4 Refined, 5 and 6 CellDelta
+//	       of them, 7 states of a UniqueRate, 8 Window
 //	6   .  shape and contents, see the Encode method of the type
 //	end 4  CRC-32C of everything before
 //
@@ -30,13 +30,16 @@ const (
 	paperTwoPart
 	paperIntuitive
 	paperRefined
-	paperCellDelta
+	paperIntuitiveDelta
+	paperRefinedDelta
 	paperRateStates
 	paperWindow
 )
 
-// paperCRC returns the table of CRC-32C, which the standard library caches.
-func paperCRC() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
+// crcUpdate adds b to a CRC-32C.
+func crcUpdate(crc uint32, b []byte) uint32 {
+	return crc32.Update(crc, crc32.MakeTable(crc32.Castagnoli), b)
+}
 
 // paperWriter writes numbers and remembers the first error.
 type paperWriter struct {
@@ -56,7 +59,7 @@ func newPaperWriter(w io.Writer, t paperType) *paperWriter {
 
 func (p *paperWriter) flush() {
 	if p.err == nil && len(p.buf) > 0 {
-		p.crc = crc32.Update(p.crc, paperCRC(), p.buf)
+		p.crc = crcUpdate(p.crc, p.buf)
 		_, p.err = p.w.Write(p.buf)
 	}
 	p.buf = p.buf[:0]
@@ -164,7 +167,7 @@ func (p *paperReader) full(b []byte) {
 		p.err = fmt.Errorf("%w: %w", ErrCorrupt, err)
 		return
 	}
-	p.crc = crc32.Update(p.crc, paperCRC(), b)
+	p.crc = crcUpdate(p.crc, b)
 }
 
 func (p *paperReader) uint8() uint8 {

@@ -363,7 +363,7 @@ func FuzzRateStates(f *testing.F) {
 	}
 	f.Add(buf.Bytes())
 	f.Add(buf.Bytes()[:20])
-	f.Add([]byte("BHPF\x01\x06"))
+	f.Add([]byte("BHPF\x01\x07"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		u.DecodeStates(bytes.NewReader(b), 1<<16, func(key, state []byte) error {
 			_, err := u.Measure(state, rateStart, key, 1)

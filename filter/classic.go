@@ -1,0 +1,150 @@
+package filter
+
+import (
+	"fmt"
+	"io"
+	"math"
+)
+
+// A Bloom is the classic Bloom filter: a set of byte strings in m bits, with
+// any m and k and any hash [Family]. It has no false negatives; an element that
+// was never added is contained with probability [Bloom.ErrorRate]. An element
+// touches k cache lines: for large sets of signatures use [Bits], which touches
+// one.
+//
+// Methods that only read may run concurrently; Add and Merge need them excluded.
+//
+// Source: Bloom 1970, as given in Yan & Cho section II.
+type Bloom struct {
+	family Family
+	public bool
+	bits   []uint64
+	set    uint64
+}
+
+// NewBloom returns an empty filter. It refuses, with an error that wraps
+// [ErrUnreachable], a family that cannot reach every bit.
+func NewBloom(f Family) (*Bloom, error) {
+	if err := f.Reachable(); err != nil {
+		return nil, err
+	}
+	return NewStudyBloom(f)
+}
+
+// NewStudyBloom is [NewBloom] for measuring what unreachable bits do: it takes
+// every family.
+func NewStudyBloom(f Family) (*Bloom, error) {
+	if err := checkShape(f.m, f.k); err != nil {
+		return nil, err
+	}
+	return &Bloom{family: f, bits: make([]uint64, wordsFor(f.m))}, nil
+}
+
+// Family returns the hash functions of b.
+func (b *Bloom) Family() Family { return b.family }
+
+// Publish says that [Bloom.Encode] is to write the key of a keyed family into
+// the file; see [TwoPart.Publish].
+func (b *Bloom) Publish() { b.public = true }
+
+// Add adds x and reports whether the filter did not contain it before.
+func (b *Bloom) Add(x []byte) bool {
+	if b.family.kind == FamilyKeyed && !b.family.parts {
+		return b.AddKey(b.family.secret.Key(x))
+	}
+	var buf [MaxHashes]uint64
+	added := false
+	for _, pos := range b.family.Append(buf[:0], x) {
+		if setBit(b.bits, pos) {
+			b.set++
+			added = true
+		}
+	}
+	return added
+}
+
+// Contains reports whether x was added, or is a false positive.
+func (b *Bloom) Contains(x []byte) bool {
+	if b.family.kind == FamilyKeyed && !b.family.parts {
+		return b.ContainsKey(b.family.secret.Key(x))
+	}
+	var buf [MaxHashes]uint64
+	for _, pos := range b.family.Append(buf[:0], x) {
+		if b.bits[pos>>6]>>(pos&63)&1 == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// AddKey is Add for an element of a keyed family that is not partitioned, of
+// which the key is known already.
+func (b *Bloom) AddKey(key Key) bool {
+	added := false
+	for i := range b.family.k {
+		if setBit(b.bits, keyPosition(key, i, b.family.m)) {
+			b.set++
+			added = true
+		}
+	}
+	return added
+}
+
+// ContainsKey is Contains for an element as in [Bloom.AddKey].
+func (b *Bloom) ContainsKey(key Key) bool {
+	for i := range b.family.k {
+		if pos := keyPosition(key, i, b.family.m); b.bits[pos>>6]>>(pos&63)&1 == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Merge adds to b everything in o: bit by bit OR. It fails, and leaves b as it
+// was, with an error that wraps [ErrGeometry] unless the families are equal.
+// The result does not depend on order or repetition.
+func (b *Bloom) Merge(o *Bloom) error {
+	if !b.family.Equal(&o.family) {
+		return fmt.Errorf("%w: %v of %d bits into %v of %d bits", ErrGeometry,
+			o.family.kind, o.family.m, b.family.kind, b.family.m)
+	}
+	b.set = orWords(b.bits, o.bits)
+	return nil
+}
+
+// Fill returns the share of set bits, 0 to 1.
+func (b *Bloom) Fill() float64 { return float64(b.set) / float64(b.family.m) }
+
+// ErrorRate returns the false-positive rate at the present fill, Fill^k.
+func (b *Bloom) ErrorRate() float64 { return math.Pow(b.Fill(), float64(b.family.k)) }
+
+// Estimate returns how many different elements were added, from the fill.
+func (b *Bloom) Estimate() uint64 { return estimateCount(b.family.m, b.set, b.family.k) }
+
+// Encode writes b: the hash family (kind, partitioned, m, k, then its numbers
+// or key), then the words of the bit array.
+func (b *Bloom) Encode(w io.Writer) error {
+	p := newPaperWriter(w, paperBloom)
+	p.family(&b.family, b.public)
+	p.words(b.bits)
+	return p.close()
+}
+
+// DecodeBloom reads what [Bloom.Encode] wrote. limit and known are those of
+// [DecodeTwoPart]. Like [NewStudyBloom] it takes every family.
+func DecodeBloom(r io.Reader, limit int64, known ...Secret) (*Bloom, error) {
+	p := newPaperReader(r, paperBloom, limit)
+	b := &Bloom{}
+	b.family, b.public = p.family(known)
+	if p.err == nil {
+		b.bits = p.words(wordsFor(b.family.m))
+	}
+	if err := p.close(); err != nil {
+		return nil, err
+	}
+	if overhang(b.bits, b.family.m) {
+		return nil, fmt.Errorf("%w: bits set beyond the %d of the filter", ErrCorrupt, b.family.m)
+	}
+	b.set = countBits(b.bits)
+	return b, nil
+}

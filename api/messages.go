@@ -129,6 +129,8 @@ func wrongType(got string) error {
 		fmt.Sprintf("body of type %.60q, want %s or %s", got, mailType, requestType))
 }
 
+const noSignature = "the message has no signature: it has too little text to be told from others"
+
 func (s *Server) check(r *request) (any, error) {
 	switch t := r.mediaType(); t {
 	case mailType:
@@ -152,6 +154,9 @@ func (s *Server) checkMail(r *request) (any, error) {
 	sigs, source, err := s.mail(r, q)
 	if err != nil {
 		return nil, err
+	}
+	if len(sigs) == 0 {
+		return newVerdict(&bulkhead.Verdict{Threshold: threshold, Reasons: []string{noSignature}}), nil
 	}
 	return s.ask(r, bulkhead.Query{Signatures: sigs, Source: source, Reporter: r.who, Threshold: threshold})
 }
@@ -183,7 +188,7 @@ func (s *Server) checkReady(r *request) (any, error) {
 		if err := r.signatures(c.Signatures); err != nil {
 			return nil, at(err, i, batch)
 		}
-		queries[i] = bulkhead.Query{Signatures: c.Signatures, Source: c.Source.root(), Reporter: r.who, Threshold: c.Threshold}
+		queries[i] = bulkhead.Query{Signatures: c.Signatures, Source: c.Source.root(), Reporter: r.who, Threshold: c.Threshold, Terse: c.Terse}
 	}
 	if !batch {
 		return s.ask(r, queries[0])
@@ -252,7 +257,7 @@ func (s *Server) voteMail(r *request, revoke bool) (any, error) {
 	}
 	if len(rep.Signatures) == 0 {
 		return nil, newProblem(http.StatusUnprocessableEntity,
-			"the message has no signature: it has too little text to be told from others. Nothing was counted")
+			noSignature+". Nothing was counted")
 	}
 	if err := checkID(rep.ID); err != nil {
 		return nil, err

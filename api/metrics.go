@@ -102,8 +102,9 @@ func (r *routeMetrics) observe(status int, d time.Duration) {
 
 // A nodeCollector asks the node for its state whenever metrics are read.
 type nodeCollector struct {
-	node                                         Node
-	bytes, keys, fill, errorRate, readOnly, bulk *prometheus.Desc
+	node                                   Node
+	counters                               [6]*prometheus.Desc // in the order of Counters
+	bytes, keys, fill, errorRate, readOnly *prometheus.Desc
 }
 
 func newNodeCollector(n Node) *nodeCollector {
@@ -117,14 +118,21 @@ func newNodeCollector(n Node) *nodeCollector {
 		keys:      desc("array_keys", "Distinct keys added to an array.", labels...),
 		fill:      desc("array_fill_ratio", "Share of cells or bits that are not zero.", labels...),
 		errorRate: desc("array_error_ratio", "Expected error of an array at its present fill.", labels...),
-		bulk:      desc("array_bulk_error_ratio", "Expected probability that an unseen key shows the bulk threshold.", labels...),
 		readOnly:  desc("read_only", "1 while the node refuses reports."),
+		counters: [6]*prometheus.Desc{
+			desc("checks_total", "Checks through all doors."),
+			desc("reports_total", "Reports and revokes taken through all doors."),
+			desc("reports_refused_total", "Reports and revokes refused."),
+			desc("journal_entries_total", "Entries written to the journal."),
+			desc("checkpoints_total", "Snapshots written."),
+			desc("recoveries_total", "Times that the node got over a failed write."),
+		},
 	}
 }
 
 // Describe implements [prometheus.Collector].
 func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.bytes, c.keys, c.fill, c.errorRate, c.bulk, c.readOnly} {
+	for _, d := range append([]*prometheus.Desc{c.bytes, c.keys, c.fill, c.errorRate, c.readOnly}, c.counters[:]...) {
 		ch <- d
 	}
 }
@@ -143,9 +151,12 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 				gauge(c.keys, float64(a.Keys), labels...)
 				gauge(c.fill, a.Fill, labels...)
 				gauge(c.errorRate, a.Error, labels...)
-				gauge(c.bulk, a.Bulk, labels...)
 			}
 		}
+	}
+	n := state.Counters
+	for i, v := range []uint64{n.Checks, n.Reports, n.Refused, n.Entries, n.Checkpoints, n.Recoveries} {
+		ch <- prometheus.MustNewConstMetric(c.counters[i], prometheus.CounterValue, float64(v))
 	}
 	readOnly := 0.0
 	if state.ReadOnly != "" {

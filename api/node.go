@@ -22,7 +22,18 @@ type NodeState struct {
 	Threshold  uint32    `json:"threshold" doc:"Count at which a message is bulk, if a check does not say otherwise."`
 	Accounts   int       `json:"accounts" doc:"Accounts of the node, closed ones included."`
 	Doors      []Door    `json:"doors" doc:"Front doors that are open."`
+	Counters   Counters  `json:"counters"`
 	Books      []Book    `json:"books"`
+}
+
+// Counters say what the node has done since it started, through all doors.
+type Counters struct {
+	Checks      uint64 `json:"checks"`
+	Reports     uint64 `json:"reports" doc:"Reports and revokes that were taken."`
+	Refused     uint64 `json:"refused" doc:"Reports and revokes that were refused."`
+	Entries     uint64 `json:"journal_entries" doc:"Entries written to the journal; one holds a batch of reports."`
+	Checkpoints uint64 `json:"checkpoints" doc:"Snapshots written."`
+	Recoveries  uint64 `json:"recoveries" doc:"Times that the node got over a failed write."`
 }
 
 // A Door is one open front door.
@@ -40,21 +51,20 @@ type Book struct {
 
 // A Generation is one time slice of a book.
 type Generation struct {
-	Start  time.Time `json:"start"`
-	End    time.Time `json:"end" doc:"When the next one begins, or began."`
-	Arrays []Array   `json:"arrays"`
+	Start    time.Time `json:"start"`
+	End      time.Time `json:"end" doc:"When the next one begins, or began."`
+	Capacity uint64    `json:"capacity" doc:"Signatures that it was sized for."`
+	Arrays   []Array   `json:"arrays"`
 }
 
 // An Array is one filter of a generation.
 type Array struct {
-	Name     string  `json:"name" doc:"What it holds: for example counts, voters, spam, revoked."`
+	Name     string  `json:"name" doc:"What it holds: counts, unique (who has voted on what), spam, or revoked."`
+	Geometry string  `json:"geometry" doc:"Blocks, cells and hashes."`
 	Bytes    uint64  `json:"bytes" doc:"Memory of the array."`
 	Keys     uint64  `json:"keys" doc:"Distinct keys that were added, as far as the node knows."`
-	Capacity uint64  `json:"capacity" doc:"Keys that the array was sized for."`
 	Fill     float64 `json:"fill" minimum:"0" maximum:"1" doc:"Share of cells or bits that are not zero."`
 	Error    float64 `json:"error" minimum:"0" maximum:"1" doc:"Expected error at the present fill. Counting arrays: that a count is wrong; bit arrays: that an absent key is found."`
-	Ghost    float64 `json:"ghost,omitempty" minimum:"0" maximum:"1" doc:"Counting arrays: probability that an unseen key shows a count at all."`
-	Bulk     float64 `json:"bulk,omitempty" minimum:"0" maximum:"1" doc:"Counting arrays: probability that an unseen key shows the threshold."`
 }
 
 func (s *Server) state(r *request) (any, error) {

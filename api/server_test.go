@@ -50,10 +50,11 @@ type fakeNode struct{}
 func (fakeNode) State(context.Context) NodeState {
 	return NodeState{
 		Name: "test", Version: "v0", Started: time.Unix(1, 0).UTC(), Durability: "always", Threshold: 20,
-		Doors: []Door{{Name: "http", Address: "127.0.0.1:8420"}},
+		Counters: Counters{Checks: 9, Recoveries: 2},
+		Doors:    []Door{{Name: "http", Address: "127.0.0.1:8420"}},
 		Books: []Book{{Name: "tally", Bytes: 64, Generations: []Generation{{
-			Start: time.Unix(0, 0).UTC(), End: time.Unix(86400, 0).UTC(),
-			Arrays: []Array{{Name: "counts", Bytes: 64, Keys: 3, Capacity: 10, Fill: 0.5, Error: 0.01}},
+			Start: time.Unix(0, 0).UTC(), End: time.Unix(86400, 0).UTC(), Capacity: 10,
+			Arrays: []Array{{Name: "counts", Bytes: 64, Keys: 3, Fill: 0.5, Error: 0.01}},
 		}}}},
 	}
 }
@@ -134,6 +135,19 @@ func TestCheckReportRevoke(t *testing.T) {
 	if len(got) != 2 || got[0].Count != 2 || got[0].ID != "k1" || got[0].Source.Sender != "shop@example.com" ||
 		!got[0].Reporter.Addr.IsLoopback() || got[1].Vote != bulkhead.Revocation {
 		t.Errorf("the house saw %+v", got)
+	}
+}
+
+// TestTooLittleText: a message without signatures is unknown, not an error.
+func TestTooLittleText(t *testing.T) {
+	house := &prototest.House{}
+	s := newServer(t, house, nil)
+	for range 2 {
+		w := send(s, local, "POST", "/v1/check", mailType, "From: a@b.example\n\nhi\n")
+		if w.Code != 200 || !strings.Contains(w.Body.String(), noSignature) || !strings.Contains(w.Body.String(), `"findings":[]`) {
+			t.Errorf("check = %d %s, want a verdict that says why", w.Code, w.Body)
+		}
+		send(s, local, "POST", "/v1/report", mailType, "From: a@b.example\n\nhi\n")
 	}
 }
 
@@ -401,6 +415,8 @@ func TestMetrics(t *testing.T) {
 		`bulkhead_http_votes_total{vote="spam"} 1`,
 		`bulkhead_array_fill_ratio{array="counts",book="tally",generation="0"} 0.5`,
 		`bulkhead_read_only 0`,
+		`bulkhead_checks_total 9`,
+		`bulkhead_recoveries_total 2`,
 	} {
 		if !strings.Contains(w.Body.String(), want+"\n") {
 			t.Errorf("metrics lack %s:\n%s", want, w.Body)

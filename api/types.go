@@ -28,6 +28,7 @@ type Check struct {
 	Signatures []bulkhead.Signature `json:"signatures" doc:"Signatures of the message, each as SCHEME:HEX."`
 	Source     *Source              `json:"source,omitempty" doc:"What whitelists look at."`
 	Threshold  uint32               `json:"threshold,omitempty" doc:"Count at which the message is bulk; 0 or absent: the node's own."`
+	Terse      bool                 `json:"terse,omitempty" doc:"Leave the reasons empty."`
 }
 
 // A Report is one vote on one message by its ready signatures. In a request to

@@ -103,7 +103,7 @@ type Tally struct {
 	Keep       int      `toml:"keep" doc:"generations that are looked up; the oldest is dropped whole"`
 	Capacity   int64    `toml:"capacity" doc:"signatures per generation that the first one is sized for. Later generations\nfollow the use of the one before"`
 	Error      float64  `toml:"error" doc:"wanted probability that a count is wrong when a generation is full, 0 to 1"`
-	Threshold  uint32   `toml:"threshold" doc:"count at which a message is bulk, messages"`
+	Threshold  uint32   `toml:"threshold" reload:"yes" doc:"count at which a message is bulk, messages"`
 	NearMatch  int      `toml:"near_match" doc:"bulkhead/near bands that must agree before they speak for a message, bands"`
 }
 

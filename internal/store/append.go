@@ -66,14 +66,18 @@ func (s *Store) write(index uint64, entry []byte) error {
 			return err
 		}
 	}
+	durable := s.durable
+	if fresh || s.opts.Durability == Always {
+		durable = index
+	}
+	if err := s.writeMark(index, durable); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	t.last, t.size = index, size
-	s.last = index
-	if fresh || s.opts.Durability == Always {
-		s.durable = index
-	}
+	s.last, s.durable = index, durable
 	s.mu.Unlock()
-	return s.writeMark()
+	return nil
 }
 
 func (s *Store) setTail(t *segmentWriter) {
@@ -105,15 +109,18 @@ func (s *Store) syncTail() error {
 	if err := s.tail.f.Sync(); err != nil {
 		return err
 	}
+	if err := s.writeMark(s.last, s.last); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	s.durable = s.last
 	s.mu.Unlock()
-	return s.writeMark()
+	return nil
 }
 
 // writeMark needs appendMu, or a store that nobody else has yet.
-func (s *Store) writeMark() error {
-	m := watermark{epoch: s.epoch, acked: s.last, durable: s.durable}
+func (s *Store) writeMark(acked, durable uint64) error {
+	m := watermark{epoch: s.epoch, acked: acked, durable: durable}
 	_, err := s.mark.WriteAt(m.encode(), 0)
 	return err
 }

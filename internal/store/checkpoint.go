@@ -155,7 +155,7 @@ func (s *Store) restart(t *segmentWriter, last uint64) error {
 			s.log.Warn("closing the failed journal", "err", err)
 		}
 	}
-	if err := s.writeMark(); err != nil {
+	if err := s.writeMark(last, last); err != nil {
 		s.fail(err)
 		return s.Err()
 	}

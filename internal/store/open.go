@@ -120,6 +120,11 @@ func (s *Store) load() error {
 		return err
 	}
 	s.manifest, s.id, s.epoch = m, m.Incarnation, m.epoch
+	// The manifest may have been renamed by a process that could not make that
+	// durable. What it does not name must not be removed before it is.
+	if err := s.fs.SyncDir(s.dir); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
 	mark, found, err := readWatermark(s.fs, s.path(watermarkFile))
 	if err != nil {
 		return err
@@ -207,18 +212,19 @@ func newIncarnation(random io.Reader) (string, error) {
 
 // openMark opens the watermark for writing and raises it to what was found.
 func (s *Store) openMark(create bool) error {
-	f, err := s.fs.OpenFile(s.path(watermarkFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if create {
+		m := watermark{epoch: s.epoch, acked: s.last, durable: s.durable}
+		if _, err := replaceFile(s.fs, s.dir, s.path(watermarkFile), m.encode()); err != nil {
+			return err
+		}
+	}
+	f, err := s.fs.OpenFile(s.path(watermarkFile), os.O_RDWR, 0)
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	s.mark = f
-	if err := s.writeMark(); err != nil {
+	if err := s.writeMark(s.last, s.durable); err != nil {
 		return fmt.Errorf("store: %w", err)
-	}
-	if create {
-		if err := errors.Join(f.Sync(), s.fs.SyncDir(s.dir)); err != nil {
-			return fmt.Errorf("store: %w", err)
-		}
 	}
 	return nil
 }

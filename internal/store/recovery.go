@@ -23,7 +23,7 @@ func (s *Store) openJournal(mark watermark) error {
 	s.last = m.Start - 1
 	floor := mark.durable
 	for len(segs) > 0 {
-		t, err := s.scanTail(segs[len(segs)-1], floor, mark.acked)
+		t, err := s.scanTail(segs[len(segs)-1], floor, mark.durable)
 		if err != nil {
 			return err
 		}
@@ -149,29 +149,32 @@ func (s *segment) open(fsys FS) (Handle, int64, error) {
 
 // A tail is what the last segment was found to hold.
 type tail struct {
-	seg     segment
-	torn    string // why the bytes behind seg.size are no entry; "" if there are none
-	unacked int64  // offset of the first entry above the watermark; seg.size if none
+	seg   segment
+	torn  string // why the bytes behind seg.size are no entry; "" if there are none
+	doubt int64  // from here to seg.size nothing is known to be on the disk
 }
 
-// scanTail reads the whole segment. Entries up to floor must be there.
-func (s *Store) scanTail(seg segment, floor, acked uint64) (tail, error) {
+// scanTail reads the whole segment. Entries up to floor must be there; those up
+// to durable are known to be on the disk.
+func (s *Store) scanTail(seg segment, floor, durable uint64) (tail, error) {
 	f, size, err := seg.open(s.fs)
 	if err != nil {
 		return tail{}, err
 	}
 	defer f.Close()
-	t := tail{seg: seg, unacked: -1}
-	t.seg.last = seg.first - 1
+	t := tail{seg: seg, doubt: -1}
+	if seg.first > durable {
+		t.doubt = 0 // the segment's own first record is as doubtful as the entry behind it
+	}
 	sc := newScanner(f, size)
 	err = t.seg.begin(sc, s.id)
 	for err == nil {
-		if _, err = t.seg.entry(sc); err == nil && t.seg.last > acked && t.unacked < 0 {
-			t.unacked = sc.start
+		if _, err = t.seg.entry(sc); err == nil && t.seg.last > durable && t.doubt < 0 {
+			t.doubt = sc.start
 		}
 	}
-	if t.unacked < 0 {
-		t.unacked = t.seg.size
+	if t.doubt < 0 {
+		t.doubt = t.seg.size
 	}
 	var bad *badRecord
 	if !errors.As(err, &bad) {
@@ -215,7 +218,7 @@ func (s *Store) repairTail(t tail) (err error) {
 		}
 	}
 	buf := make([]byte, 256<<10)
-	for at := t.unacked; at < t.seg.size; {
+	for at := t.doubt; at < t.seg.size; {
 		b := buf[:min(int64(len(buf)), t.seg.size-at)]
 		if _, err := f.ReadAt(b, at); err != nil {
 			return fmt.Errorf("store: %w", err)

@@ -123,6 +123,7 @@ func (s *segmentWriter) write() (size int64, err error) {
 // begin reads the segment's first record and checks that it belongs here.
 // A *badRecord is for the caller to judge.
 func (s *segment) begin(sc *scanner, incarnation string) error {
+	s.last, s.size = s.first-1, 0
 	rec, err := sc.next()
 	if err == io.EOF {
 		return &badRecord{0, "the file is empty"}
@@ -141,7 +142,6 @@ func (s *segment) begin(sc *scanner, incarnation string) error {
 			rec.index, rec.data[len(segmentMagic):], s.first, segmentData(s.epoch, incarnation)[len(segmentMagic):])
 	}
 	s.salt = rec.salt
-	s.last = s.first - 1
 	s.size = sc.offset
 	return nil
 }

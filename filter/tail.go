@@ -20,8 +20,9 @@ func (c *Counting) Tail(counts []uint32) []float64 {
 	lines := 0
 	for p := 0; p < len(c.pages); p += step {
 		heavy := c.heavyAtLeast(p, counts)
-		for l, words := range c.pageWords(p) {
-			at := lightAtLeast(&words)
+		page := c.pageWords(p)
+		for l := range page { // by index: a copy would not be atomic
+			at := lightAtLeast(&page[l])
 			for i, n := range counts {
 				if n <= escape {
 					sums[i] += chance[at[n]]

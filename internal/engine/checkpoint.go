@@ -84,70 +84,89 @@ func (e *Engine) maintain(ctx context.Context) {
 	}
 }
 
-// checkpoint writes everything to new files, page by page between batches, and
-// lets the store replace the manifest and drop the journal before it.
+// checkpoint writes what has changed to new files, page by page between
+// batches, and lets the store replace the manifest and drop the journal before
+// it.
 func (e *Engine) checkpoint(ctx context.Context, between func(func())) error {
-	start, data, files, err := e.snapshot(between)
+	s, err := e.snapshot(between, e.sealed)
 	if err != nil {
 		return err
 	}
-	if err := e.opts.Store.Checkpoint(ctx, start, data, files); err != nil {
+	if err := e.opts.Store.Checkpoint(ctx, s.start, s.meta, s.files); err != nil {
 		return err
 	}
+	e.sealed = s.sealed
 	e.counters.checkpoints.Add(1)
 	return nil
 }
 
 // recover writes everything to new files and starts a fresh journal.
 func (e *Engine) recover(ctx context.Context) error {
-	start, data, files, err := e.snapshot(e.between)
+	s, err := e.snapshot(e.between, nil)
 	if err != nil {
 		return err
 	}
-	if err := e.opts.Store.Recover(ctx, start, data, files); err != nil {
+	if err := e.opts.Store.Recover(ctx, s.start, s.meta, s.files); err != nil {
 		return err
 	}
+	e.sealed = s.sealed
 	e.counters.recoveries.Add(1)
 	e.failed.Store(nil)
 	e.opts.Log.Info("reports are taken again")
 	return nil
 }
 
-// snapshot prepares a checkpoint: the first journal entry that it may miss, the
-// metadata, and the files, whose pages are copied only as they are written.
-func (e *Engine) snapshot(between func(func())) (start uint64, data []byte, files []store.File, err error) {
-	m := meta{Version: metaVersion, KeyID: e.opts.Secret.ID()}
+// A snapshot is a checkpoint that is about to be written.
+type snapshot struct {
+	start  uint64 // first journal entry that the files may miss
+	meta   []byte
+	files  []store.File
+	sealed map[string]bool
+}
+
+// snapshot prepares a checkpoint. Pages are copied only as the files are
+// written; those of the sealed files are not copied at all.
+func (e *Engine) snapshot(between func(func()), sealed map[string]bool) (*snapshot, error) {
+	s := &snapshot{sealed: make(map[string]bool)}
+	m := meta{Version: metaVersion, KeyID: e.opts.Secret.ID(), Accounts: "accounts"}
 	var accounts []byte
+	var err error
 	var v *view
 	between(func() {
-		start = e.index + 1
+		s.start = e.opts.Store.LastIndex() + 1
 		v = e.view.Load()
 		accounts, err = e.book.Encode()
 		m.AccountsIndex = e.accountsIndex
 		e.journalBytes = 0
 	})
 	if err != nil {
-		return 0, nil, nil, err
+		return nil, err
 	}
-	name := func(kind string, gen uint64) string { return fmt.Sprintf("%s-%d-%d", kind, gen, start) }
-	add := func(name string, array any) string {
-		files = append(files, store.File{Name: name, Write: pageWriter(array.(paged), between)})
+	add := func(kind string, start uint64, array any, closed bool) string {
+		name := fmt.Sprintf("%s-%d", kind, start)
+		file := store.File{Name: name}
+		if !sealed[name] {
+			file.Write = pageWriter(array.(paged), between)
+		}
+		s.files = append(s.files, file)
+		if closed {
+			s.sealed[name] = true
+		}
 		return name
 	}
-	for _, g := range v.tally {
+	for i, g := range v.tally {
 		m.Tally = append(m.Tally, metaTally{g.tallySpec,
-			add(name("counts", g.Start), g.counts), add(name("weights", g.Start), g.weights), add(name("unique", g.Start), g.unique)})
+			add("counts", g.Start, g.counts, i > 0), add("weights", g.Start, g.weights, i > 0), add("unique", g.Start, g.unique, i > 0)})
 	}
-	for _, g := range v.block {
-		m.Block = append(m.Block, metaBlock{g.blockSpec, add(name("spam", g.Start), g.spam), add(name("revoked", g.Start), g.revoked)})
+	for i, g := range v.block {
+		m.Block = append(m.Block, metaBlock{g.blockSpec, add("spam", g.Start, g.spam, i > 0), add("revoked", g.Start, g.revoked, i > 0)})
 	}
-	m.Accounts = name("accounts", 0)
-	files = append(files, store.File{Name: m.Accounts, Write: func(w io.Writer) error {
+	s.files = append(s.files, store.File{Name: m.Accounts, Write: func(w io.Writer) error {
 		_, err := w.Write(accounts)
 		return err
 	}})
-	data, err = json.Marshal(m)
-	return start, data, files, err
+	s.meta, err = json.Marshal(m)
+	return s, err
 }
 
 // pagesAtOnce is how many pages are copied between two batches: about 100

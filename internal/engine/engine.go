@@ -40,6 +40,11 @@ type Engine struct {
 	index         uint64 // last journal entry applied
 	accountsIndex uint64 // last journal entry that the trust book has seen
 	journalBytes  uint64 // since the last checkpoint
+
+	// sealed is the files of the last checkpoint whose generation was closed
+	// when they were written: they never change again, and later checkpoints
+	// carry them over. Only the goroutine that writes checkpoints uses it.
+	sealed map[string]bool
 }
 
 // counters are what an engine has done since it started.

@@ -1,0 +1,219 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
+)
+
+// diskFS is a file system that fails when it is told to.
+type diskFS struct {
+	full   atomic.Bool // no write finds room
+	broken atomic.Bool // no fsync succeeds
+}
+
+func (d *diskFS) OpenFile(name string, flag int, perm fs.FileMode) (store.Handle, error) {
+	f, err := os.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return diskFile{f, d}, nil
+}
+
+func (d *diskFS) Rename(from, to string) error { return os.Rename(from, to) }
+func (d *diskFS) Remove(name string) error     { return os.Remove(name) }
+
+func (d *diskFS) SyncDir(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+type diskFile struct {
+	*os.File
+	disk *diskFS
+}
+
+func (f diskFile) Write(p []byte) (int, error) {
+	if f.disk.full.Load() {
+		return 0, &fs.PathError{Op: "write", Path: f.Name(), Err: syscall.ENOSPC}
+	}
+	return f.File.Write(p)
+}
+
+func (f diskFile) WriteAt(p []byte, at int64) (int, error) {
+	if f.disk.full.Load() {
+		return 0, &fs.PathError{Op: "write", Path: f.Name(), Err: syscall.ENOSPC}
+	}
+	return f.File.WriteAt(p, at)
+}
+
+func (f diskFile) Sync() error {
+	if f.disk.broken.Load() {
+		return &fs.PathError{Op: "fdatasync", Path: f.Name(), Err: syscall.EIO}
+	}
+	return f.File.Sync()
+}
+
+func (f diskFile) DropCache() {}
+
+func openDurable(t *testing.T, dir string, o Options, fsys store.FS) (*Engine, *store.Store) {
+	t.Helper()
+	st, err := store.Open(dir, store.Options{FS: fsys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Store = st
+	e, err := Open(context.Background(), small(o))
+	if err != nil {
+		t.Fatal(errors.Join(err, st.Close()))
+	}
+	return e, st
+}
+
+// TestDiskTrouble: while the disk is full, or its fsync fails, checks go on and
+// reports are refused; nothing refused is counted and nothing acknowledged is
+// lost; when the disk is well, reports are taken again without a restart.
+func TestDiskTrouble(t *testing.T) {
+	for name, trouble := range map[string]func(*diskFS) *atomic.Bool{
+		"full":   func(d *diskFS) *atomic.Bool { return &d.full },
+		"broken": func(d *diskFS) *atomic.Bool { return &d.broken },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "data")
+			disk := new(diskFS)
+			e, st := openDurable(t, dir, Options{}, disk)
+			s := sig(bulkhead.Exact, 1)
+			one := bulkhead.Report{Signatures: []bulkhead.Signature{s}}
+			report(t, e, one)
+			for round := range 3 {
+				trouble(disk).Store(true)
+				for range 10 {
+					if _, err := e.Report(context.Background(), one); !errors.Is(err, bulkhead.ErrReadOnly) {
+						t.Fatalf("report on a disk in trouble: %v, want it refused for now", err)
+					}
+				}
+				if err := e.PutAccount(context.Background(), trust.Account{Name: "alice", Role: trust.Member}); !errors.Is(err, bulkhead.ErrReadOnly) {
+					t.Fatalf("account on a disk in trouble: %v", err)
+				}
+				if v := check(t, e, s); v.Sightings != uint32(1+round) {
+					t.Fatalf("%d sightings, want %d: refused reports count nothing", v.Sightings, 1+round)
+				}
+				trouble(disk).Store(false)
+				for e.Refusing() != nil {
+					time.Sleep(time.Millisecond)
+				}
+				report(t, e, one)
+			}
+			if err := errors.Join(e.Close(context.Background()), st.Close()); err != nil {
+				t.Fatal(err)
+			}
+			e, st = openDurable(t, dir, Options{}, nil)
+			if v := check(t, e, s); v.Sightings != 4 {
+				t.Errorf("after a restart: %d sightings, want 4", v.Sightings)
+			}
+			if _, ok := e.Accounts().Get("alice"); ok {
+				t.Error("the refused account exists after a restart")
+			}
+			if err := errors.Join(e.Close(context.Background()), st.Close()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// TestRestart: everything is as it was after a clean stop and after none:
+// votes, duplicates, listings, accounts, generations.
+func TestRestart(t *testing.T) {
+	for _, clean := range []bool{true, false} {
+		dir := filepath.Join(t.TempDir(), "data")
+		c := newClock()
+		e, st := openDurable(t, dir, Options{Now: c.Now}, nil)
+		ctx := context.Background()
+		if err := e.PutAccount(ctx, trust.Account{Name: "alice", Role: trust.Member, Weight: 0.05}); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.PutAccount(ctx, trust.Account{Name: "bob", Role: trust.Trusted, Weight: 1}); err != nil {
+			t.Fatal(err)
+		}
+		s, kept := sig(bulkhead.Exact, 1), sig(bulkhead.Exact, 2)
+		alice := bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Account: "alice"}}
+		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{kept}, Vote: bulkhead.Spam})
+		report(t, e, alice)
+		for range 3 { // generations come and go, checkpoints in between
+			if err := e.checkpoint(ctx, e.between); err != nil {
+				t.Fatal(err)
+			}
+			c.Advance(24 * time.Hour)
+			report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{kept}})
+		}
+		report(t, e, alice)
+		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Account: "bob"}})
+		want := check(t, e, s, kept)
+		if clean {
+			if err := e.Close(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// Without Close the journal alone knows the last reports.
+		if err := st.Close(); err != nil {
+			t.Fatal(err)
+		}
+		again, st2 := openDurable(t, dir, Options{Now: c.Now}, nil)
+		got := check(t, again, s, kept)
+		got.Error, want.Error, got.Reasons, want.Reasons = 0, 0, nil, nil
+		for i := range got.Findings {
+			got.Findings[i].Error, want.Findings[i].Error = 0, 0
+			if got.Findings[i] != want.Findings[i] {
+				t.Errorf("clean=%v: finding %d = %+v, before the restart %+v", clean, i, got.Findings[i], want.Findings[i])
+			}
+		}
+		if r := report(t, again, alice); r.Duplicate != 1 {
+			t.Errorf("clean=%v: alice's vote again: %+v, want a duplicate", clean, r)
+		}
+		a, ok := again.Accounts().Get("alice")
+		if !ok || a.Confirmed != 1 {
+			t.Errorf("clean=%v: alice = %+v, want one report confirmed", clean, a)
+		}
+		if err := errors.Join(again.Close(ctx), st2.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if !clean {
+			// The first engine's disk is gone from under it; stop its goroutines.
+			if err := e.Close(ctx); err == nil {
+				t.Error("a checkpoint into a closed store succeeded")
+			}
+		}
+	}
+}
+
+// TestWrongKey: a data directory of another network is refused by name.
+func TestWrongKey(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	e, st := openDurable(t, dir, Options{}, nil)
+	if err := errors.Join(e.Close(context.Background()), st.Close()); err != nil {
+		t.Fatal(err)
+	}
+	st, err := store.Open(dir, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	o := small(Options{Store: st})
+	o.Secret[0] ^= 1
+	if _, err := Open(context.Background(), o); !errors.Is(err, bulkhead.ErrGeometry) {
+		t.Errorf("open with another network's key: %v", err)
+	}
+}

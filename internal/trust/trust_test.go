@@ -1,0 +1,233 @@
+package trust
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// TestWeight holds Of against the formula of the package comment, worked out
+// by hand.
+func TestWeight(t *testing.T) {
+	p := DefaultPolicy()
+	for _, tt := range []struct {
+		name string
+		a    Account
+		want float64
+	}{
+		{"fresh", Account{Role: Member, Weight: 0.05}, 0.05},
+		{"half way", Account{Role: Member, Weight: 0.05, Confirmed: 20}, 0.425},
+		{"three quarters", Account{Role: Member, Weight: 0.05, Confirmed: 60}, 0.6125},
+		{"one revoked", Account{Role: Member, Weight: 0.05, Confirmed: 20, Reverted: 1}, 0.425 * math.Exp2(-0.6)},
+		{"forgiven", Account{Role: Member, Weight: 0.05, Confirmed: 100, Reverted: 2}, 0.05 + 0.75*100/120},
+		{"start above the ceiling", Account{Role: Member, Weight: 1, Confirmed: 1000}, 1},
+		{"trusted", Account{Role: Trusted, Weight: 0.7, Reverted: 9}, 0.7},
+		{"closed", Account{Role: Admin, Weight: 1, Closed: true}, 0},
+	} {
+		if got := p.Of(&tt.a); math.Abs(got-tt.want) > 1e-12 {
+			t.Errorf("%s: weight %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestWeightIsMonotone: confirmations never lower a weight, reversals never
+// raise it, and it stays in 0..1 whatever the counts.
+func TestWeightIsMonotone(t *testing.T) {
+	p := DefaultPolicy()
+	counts := []uint32{0, 1, 2, 10, 49, 50, 51, 1000, math.MaxUint32}
+	for _, c := range counts {
+		for _, r := range counts {
+			a := Account{Role: Member, Weight: 0.05, Confirmed: c, Reverted: r}
+			w := p.Of(&a)
+			if !(w >= 0 && w <= 1) {
+				t.Fatalf("confirmed %d, reverted %d: weight %v", c, r, w)
+			}
+			if c < math.MaxUint32 {
+				up := a
+				up.Confirmed++
+				if p.Of(&up) < w {
+					t.Errorf("confirmed %d, reverted %d: one more confirmation lowers %v to %v", c, r, w, p.Of(&up))
+				}
+			}
+			if r < math.MaxUint32 {
+				down := a
+				down.Reverted++
+				if p.Of(&down) > w {
+					t.Errorf("confirmed %d, reverted %d: one more reversal raises %v to %v", c, r, w, p.Of(&down))
+				}
+			}
+		}
+	}
+}
+
+func TestStanding(t *testing.T) {
+	p := DefaultPolicy()
+	p.Anonymous = 0.01
+	b := NewBook(p)
+	remote := netip.MustParseAddr("198.51.100.77")
+	for _, a := range []Account{
+		{Name: "self", Role: Member, Weight: 0.05, From: remote},
+		{Name: "proven", Role: Member, Weight: 0.05, From: remote, Confirmed: 30},
+		{Name: "local", Role: Member, Weight: 1, From: netip.MustParseAddr("127.0.0.1")},
+		{Name: "vouched", Role: Trusted, Weight: 0.9},
+		{Name: "gone", Role: Trusted, Weight: 0.9, Closed: true},
+		{Name: "reader", Role: Anonymous},
+	} {
+		if err := b.Put(a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		r    bulkhead.Reporter
+		want Standing
+		err  error
+	}{
+		{bulkhead.Reporter{}, Standing{Weight: 1}, nil},
+		{bulkhead.Reporter{Addr: netip.MustParseAddr("::1")}, Standing{Weight: 1}, nil},
+		{bulkhead.Reporter{Addr: netip.MustParseAddr("::ffff:127.0.0.9")}, Standing{Weight: 1}, nil},
+		{bulkhead.Reporter{Addr: remote}, Standing{Weight: 0.01, Voucher: "198.51.100.0/24"}, nil},
+		{bulkhead.Reporter{Addr: netip.MustParseAddr("2001:db8:1:2::3")}, Standing{Weight: 0.01, Voucher: "2001:db8:1::/48"}, nil},
+		{bulkhead.Reporter{Account: "self"}, Standing{Weight: 0.05, Voucher: "198.51.100.0/24", Known: true}, nil},
+		{bulkhead.Reporter{Account: "proven"}, Standing{Weight: 0.5, Confirms: true, Known: true}, nil},
+		{bulkhead.Reporter{Account: "local"}, Standing{Weight: 1, Known: true}, nil},
+		{bulkhead.Reporter{Account: "vouched"}, Standing{Weight: 0.9, Confirms: true, Known: true}, nil},
+		{bulkhead.Reporter{Account: "gone"}, Standing{}, bulkhead.ErrForbidden},
+		{bulkhead.Reporter{Account: "reader"}, Standing{}, bulkhead.ErrForbidden},
+		{bulkhead.Reporter{Account: "nobody"}, Standing{}, bulkhead.ErrUnauthorised},
+	} {
+		got, err := b.Standing(tt.r)
+		if got != tt.want || !errors.Is(err, tt.err) {
+			t.Errorf("standing of %+v = %+v, %v; want %+v, %v", tt.r, got, err, tt.want, tt.err)
+		}
+	}
+}
+
+func TestBookTokens(t *testing.T) {
+	b := NewBook(DefaultPolicy())
+	token, hash := NewToken()
+	if err := b.Put(Account{Name: "alice", Role: Admin, Weight: 1, TokenHash: hash}); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := b.Authenticate(token); err != nil || a.Name != "alice" {
+		t.Errorf("own token: %+v, %v", a, err)
+	}
+	if _, err := b.Authenticate(token + "x"); !errors.Is(err, bulkhead.ErrUnauthorised) {
+		t.Errorf("wrong token: %v", err)
+	}
+	if err := b.Put(Account{Name: "eve", Role: Member, TokenHash: hash}); !errors.Is(err, bulkhead.ErrMalformed) {
+		t.Errorf("second account with the same token: %v", err)
+	}
+	_, fresh := NewToken()
+	if err := b.Put(Account{Name: "alice", Role: Admin, Weight: 1, TokenHash: fresh}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Authenticate(token); err == nil {
+		t.Error("the replaced token still works")
+	}
+	b.Remove("alice")
+	if b.Len() != 0 {
+		t.Errorf("%d accounts after the only one was removed", b.Len())
+	}
+}
+
+func TestEncodeDecode(t *testing.T) {
+	b := NewBook(DefaultPolicy())
+	for i := range 20 {
+		_, hash := NewToken()
+		a := Account{Name: fmt.Sprintf("user%d", i), Role: Member, Weight: 0.05, Confirmed: uint32(i), TokenHash: hash, Sealed: map[string][]byte{"razor": {1, byte(i)}}}
+		if i%2 == 0 {
+			a.From = netip.MustParseAddr("2001:db8::1")
+		}
+		if err := b.Put(a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := b.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := NewBook(DefaultPolicy())
+	if err := again.Decode(data); err != nil || !reflect.DeepEqual(again.All(), b.All()) {
+		t.Fatalf("decoded %+v, %v; want %+v", again.All(), err, b.All())
+	}
+	for name, bad := range map[string][]byte{
+		"cut":     data[:len(data)-2],
+		"more":    append(bytes.Clone(data), data...),
+		"unknown": []byte(`[{"name":"a","role":"admin","colour":"red"}]`),
+		"weight":  []byte(`[{"name":"a","role":"admin","weight":2}]`),
+		"role":    []byte(`[{"name":"a","role":"king"}]`),
+		"twice":   []byte(`[{"name":"a","role":"admin"},{"name":"a","role":"admin"}]`),
+		"hash":    []byte(`[{"name":"a","role":"admin","token_hash":"AAAA"}]`),
+	} {
+		if err := again.Decode(bad); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+	if again.Len() != 20 {
+		t.Errorf("a refused decode left %d accounts, want 20", again.Len())
+	}
+}
+
+func TestCheckName(t *testing.T) {
+	for _, good := range []string{"alice", "alice@example.com", "Łukasz", strings.Repeat("x", MaxName)} {
+		if err := CheckName(good); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
+	for _, bad := range []string{"", "a b", "a\nb", "a\x00", "\xff", strings.Repeat("x", MaxName+1)} {
+		if err := CheckName(bad); !errors.Is(err, bulkhead.ErrMalformed) {
+			t.Errorf("%q: %v, want it refused", bad, err)
+		}
+	}
+}
+
+func TestSealer(t *testing.T) {
+	s := NewSealer([32]byte{1})
+	box, err := s.Seal("alice", "razor", []byte("secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Open("alice", "razor", box); err != nil || string(got) != "secret" {
+		t.Errorf("opened %q, %v", got, err)
+	}
+	for name, open := range map[string]func() ([]byte, error){
+		"other account":  func() ([]byte, error) { return s.Open("bob", "razor", box) },
+		"other protocol": func() ([]byte, error) { return s.Open("alice", "dcc", box) },
+		"other key":      func() ([]byte, error) { return NewSealer([32]byte{2}).Open("alice", "razor", box) },
+		"cut":            func() ([]byte, error) { return s.Open("alice", "razor", box[:10]) },
+		"flipped": func() ([]byte, error) {
+			flipped := bytes.Clone(box)
+			flipped[len(flipped)-1] ^= 1
+			return s.Open("alice", "razor", flipped)
+		},
+	} {
+		if got, err := open(); err == nil {
+			t.Errorf("%s: opened as %q", name, got)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`[]`))
+	f.Add([]byte(`[{"name":"a","role":"admin","weight":1,"created":"2026-01-01T00:00:00Z","from":"::1"}]`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		b := NewBook(DefaultPolicy())
+		if b.Decode(data) != nil {
+			return
+		}
+		out, err := b.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := NewBook(DefaultPolicy()).Decode(out); err != nil {
+			t.Fatalf("what was encoded does not decode: %v", err)
+		}
+	})
+}

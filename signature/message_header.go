@@ -28,6 +28,7 @@ var wanted = map[string]bool{
 // begin the body, as mail systems read a message whose empty line is missing.
 func (r *reader) header(raw []byte) (header, []byte) {
 	var clean []byte
+	start := 0 // of the present field in clean
 	keep := false
 	rest, body := raw, []byte(nil)
 	for len(rest) > 0 {
@@ -43,12 +44,13 @@ func (r *reader) header(raw []byte) (header, []byte) {
 		}
 		switch name := fieldName(line); {
 		case line[0] == ' ' || line[0] == '\t':
-			if keep {
-				clean = appendFolded(clean, line)
+			if keep && len(clean)-start < maxField {
+				clean = appendField(append(clean, ' '), bytes.TrimLeft(line, " \t"))
 			}
 		case name != nil:
 			if keep = wanted[textprotoKey(name)]; keep {
 				clean = append(clean, '\r', '\n')
+				start = len(clean)
 				clean = append(clean, name...)
 				clean = append(clean, ':')
 				clean = appendField(clean, line[bytes.IndexByte(line, ':')+1:])
@@ -131,14 +133,6 @@ func appendField(clean, value []byte) []byte {
 		}
 	}
 	return clean
-}
-
-func appendFolded(clean, line []byte) []byte {
-	start := bytes.LastIndexByte(clean, '\n') + 1
-	if len(clean)-start+len(line) > maxField {
-		return clean
-	}
-	return appendField(append(clean, ' '), bytes.TrimLeft(line, " \t"))
 }
 
 func (h *header) get(name string) string { return strings.TrimSpace(h.fields.Get(name)) }

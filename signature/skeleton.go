@@ -133,11 +133,10 @@ func (f *folder) fold(line []byte) {
 			at++
 			continue
 		}
-		chunk := line[at:]
+		chunk := line[at:min(at+maxChunk, len(line))]
 		if i := bytes.IndexAny(chunk, " \t"); i >= 0 {
 			chunk = chunk[:i]
 		}
-		chunk = chunk[:min(len(chunk), maxChunk)]
 		at += len(chunk)
 		f.chunk(chunk)
 		n := len(f.paragraph) - start

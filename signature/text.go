@@ -8,7 +8,7 @@ import (
 )
 
 // maxVisible bounds the visible text, in bytes, that signatures look at.
-const maxVisible = 1 << 20
+const maxVisible = 256 << 10
 
 // appendVisible appends the text that a reader of the HTML source would see,
 // in lines. Mark-up, comments, scripts and hidden elements are gone, without a

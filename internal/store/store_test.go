@@ -3,8 +3,10 @@ package store
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -251,3 +253,14 @@ type noContext struct{ context.Context }
 func (noContext) Err() error { return nil }
 
 func newRecordWriter(w io.Writer) *journal.Writer { return journal.NewWriter(w) }
+
+// withHead puts the first line of a manifest before body.
+func withHead(body []byte) []byte {
+	head := fmt.Sprintf("%s %d %08x %d\n", manifestMagic, manifestVersion, crc32.Checksum(body, castagnoli), len(body))
+	return append([]byte(head), body...)
+}
+
+// withSum appends a checksum.
+func withSum(b []byte) []byte {
+	return binary.LittleEndian.AppendUint32(bytes.Clone(b), crc32.Checksum(b, castagnoli))
+}

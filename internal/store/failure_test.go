@@ -1,0 +1,273 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// failOnce returns a fault that hits the first operation of the kind on a path
+// that contains part, and whether it has.
+func failOnce(kind, part string) (fault func(op, path string) bool, hit *bool) {
+	hit = new(bool)
+	return func(op, path string) bool {
+		if *hit || op != kind || !strings.Contains(path, part) {
+			return false
+		}
+		*hit = true
+		return true
+	}, hit
+}
+
+// TestFailedAppend lets each operation of Append go wrong once. The store must
+// say so, take nothing until it has recovered, and never give the index of the
+// failed entry to another, whether it recovers or the process dies.
+func TestFailedAppend(t *testing.T) {
+	for _, tt := range []struct{ op, part string }{
+		{"write", journalDir}, {"sync", journalDir}, {"write", watermarkFile},
+		{"open", journalDir}, {"syncdir", journalDir}, // the first entry begins a segment
+	} {
+		for _, dies := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s %s, dies %v", tt.op, tt.part, dies), func(t *testing.T) {
+				fs := newPowerFS()
+				o := Options{FS: fs}
+				s := open(t, newDir(t), o)
+				if tt.op != "open" && tt.op != "syncdir" {
+					appendN(t, s, 3, 50)
+				}
+				last := s.LastIndex()
+				fault, hit := failOnce(tt.op, tt.part)
+				fs.fault = fault
+				if index, err := s.Append([]byte("failed")); !errors.Is(err, ErrFailed) || !errors.Is(err, errFault) || index != 0 {
+					t.Fatalf("Append = %d, %v", index, err)
+				}
+				if !*hit || s.LastIndex() != last {
+					t.Fatalf("hit %v, last index %d, want %d", *hit, s.LastIndex(), last)
+				}
+				for i, err := range []error{s.Err(), s.Sync(), s.Checkpoint(t.Context(), last+1, nil, nil)} {
+					if !errors.Is(err, ErrFailed) || !errors.Is(err, errFault) {
+						t.Errorf("call %d on a failed store: %v", i, err)
+					}
+				}
+				if err := s.Recover(t.Context(), last+2, nil, nil); err == nil {
+					t.Error("Recover with more than was acknowledged: no error")
+				}
+				if dies {
+					fs.left = 0
+					s.Close()
+					fs.left = -1
+					s = open(t, s.Dir(), o)
+					found := ""
+					if err := s.Replay(t.Context(), 1, func(i uint64, e []byte) error {
+						if i > last {
+							found = string(e)
+						}
+						return nil
+					}); err != nil {
+						t.Fatal(err)
+					}
+					if found != "" && found != "failed" || s.LastIndex() > last+1 {
+						t.Errorf("after a death: entry %q, last index %d", found, s.LastIndex())
+					}
+				} else if err := s.Recover(t.Context(), last+1, []byte("m"), []File{text("a", "memory")}); err != nil {
+					t.Fatal(err)
+				}
+				next, err := s.Append([]byte("next"))
+				if err != nil || next <= last {
+					t.Fatalf("Append = %d, %v", next, err)
+				}
+				s = reopen(t, s, o)
+				seen := map[uint64]string{}
+				if err := s.Replay(t.Context(), s.Manifest().Start, func(i uint64, e []byte) error {
+					seen[i] += string(e)
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+				if seen[next] != "next" || !dies && len(seen) != 1 {
+					t.Errorf("journal %v, want %q at %d", seen, "next", next)
+				}
+				if !dies && (next != last+2 || readFile(t, s, "a") != "memory") {
+					t.Errorf("index %d after recovery, want %d", next, last+2)
+				}
+			})
+		}
+	}
+}
+
+// TestFaultInEveryOperation fails Checkpoint and Recover at their first, second,
+// ... operation. Each must return the error and leave a store that a process
+// that starts finds whole, old or new.
+func TestFaultInEveryOperation(t *testing.T) {
+	for _, recovers := range []bool{false, true} {
+		done := false
+		for n := 0; !done; n++ {
+			fs := newPowerFS()
+			o := Options{FS: fs}
+			s := open(t, newDir(t), o)
+			appendN(t, s, 4, 50)
+			if err := s.Checkpoint(t.Context(), 3, []byte("old"), []File{text("a", "old"), text("same", "same")}); err != nil {
+				t.Fatal(err)
+			}
+			at := fs.count + n
+			fs.fault = func(string, string) bool { return fs.count-1 == at }
+			call := s.Checkpoint
+			if recovers {
+				call = s.Recover
+			}
+			err := call(t.Context(), 5, []byte("new"), []File{text("a", "new"), {Name: "same"}, text("b", "new")})
+			if err != nil && !errors.Is(err, errFault) {
+				t.Fatal(err)
+			}
+			done = fs.count <= at
+			if done && err != nil {
+				t.Fatalf("no fault and %v", err)
+			}
+			fs.fault = nil
+			meta := string(s.Manifest().Meta)
+			if err == nil && meta != "new" {
+				t.Errorf("operation %d: no error, and the old checkpoint", n)
+			}
+			s = reopen(t, s, o)
+			m := s.Manifest()
+			if string(m.Meta) != meta || readFile(t, s, "a") != meta || readFile(t, s, "same") != "same" {
+				t.Errorf("operation %d: manifest %+v after reopening, want %s", n, m, meta)
+			}
+			checkReplay(t, s, m.Start, 4, 50)
+			appendN(t, s, 1, 50)
+			if err := s.Checkpoint(t.Context(), 6, []byte("newest"), []File{{Name: "a"}}); err != nil {
+				t.Fatal(err)
+			}
+			if left, _ := filepath.Glob(s.path(filesDir, "*")); len(left) != 1 {
+				t.Errorf("operation %d: left %v", n, left)
+			}
+		}
+	}
+}
+
+// TestRelaxedSync: nothing stays unsynced for longer than SyncEvery.
+func TestRelaxedSync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := newPowerFS()
+		s := open(t, newDir(t), Options{Durability: Relaxed, SyncEvery: time.Minute, FS: fs})
+		appendN(t, s, 3, 50)
+		durable := func() uint64 {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.durable
+		}
+		if got := durable(); got != 1 { // the segment was begun with the first
+			t.Errorf("durable %d at once, want 1", got)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := durable(); got != 3 {
+			t.Errorf("durable %d after a minute, want 3", got)
+		}
+		appendN(t, s, 1, 50)
+		fs.mu.Lock()
+		fs.fault, _ = failOnce("sync", journalDir)
+		fs.mu.Unlock()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if _, err := s.Append(nil); !errors.Is(err, ErrFailed) || !errors.Is(err, errFault) {
+			t.Errorf("Append after a sync that failed: %v", err)
+		}
+		if err := s.Recover(t.Context(), s.LastIndex()+1, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		appendN(t, s, 1, 50)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestRelaxedLossIsTold: what a power loss took from a relaxed store is in the
+// log, with its indexes.
+func TestRelaxedLossIsTold(t *testing.T) {
+	s := open(t, newDir(t), Options{Durability: Relaxed, SyncEvery: 1 << 40})
+	appendN(t, s, 2, 50)
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	size := s.tail.size
+	appendN(t, s, 3, 50)
+	dir := copyTree(t, s.Dir())
+	f, err := osFS{}.OpenFile(filepath.Join(dir, journalDir, filepath.Base(s.tail.path)), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Truncate(size), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	r := open(t, dir, Options{Logger: logTo(&log)})
+	if r.LastIndex() != 2 || !strings.Contains(log.String(), "first=3 last=5") {
+		t.Errorf("last index %d, log %s", r.LastIndex(), log.String())
+	}
+}
+
+// TestConcurrent runs everything at once for the race detector, and checks that
+// nothing is lost.
+func TestConcurrent(t *testing.T) {
+	o := Options{SegmentBytes: 5000, Durability: Relaxed, SyncEvery: time.Millisecond}
+	s := open(t, newDir(t), o)
+	const n = 400
+	stop := make(chan struct{})
+	var others sync.WaitGroup
+	loop := func(fn func() error) {
+		others.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if err := fn(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	loop(func() error {
+		last := s.LastIndex()
+		return s.Checkpoint(t.Context(), max(last, 20)-19, fmt.Append(nil, last), []File{text("a", fmt.Sprint(last))})
+	})
+	loop(func() error {
+		start := s.Manifest().Start
+		next := start
+		err := s.Replay(t.Context(), start, func(i uint64, e []byte) error {
+			if i != next {
+				return fmt.Errorf("entry %d, want %d", i, next)
+			}
+			next++
+			return nil
+		})
+		if s.Manifest().Start != start {
+			return nil // the segments may have gone meanwhile
+		}
+		return err
+	})
+	loop(func() error {
+		_, err := s.Backup(t.Context(), io.Discard)
+		return err
+	})
+	appendN(t, s, n, 200)
+	close(stop)
+	others.Wait()
+	s = reopen(t, s, o)
+	if s.LastIndex() != n {
+		t.Errorf("last index %d, want %d", s.LastIndex(), n)
+	}
+	checkReplay(t, s, s.Manifest().Start, n, 200)
+}

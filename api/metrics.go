@@ -102,9 +102,9 @@ func (r *routeMetrics) observe(status int, d time.Duration) {
 
 // A nodeCollector asks the node for its state whenever metrics are read.
 type nodeCollector struct {
-	node                                   Node
-	counters                               [6]*prometheus.Desc // in the order of Counters
-	bytes, keys, fill, errorRate, readOnly *prometheus.Desc
+	node                                            Node
+	counters                                        [6]*prometheus.Desc // in the order of Counters
+	bytes, keys, fill, ghost, wrong, bulk, readOnly *prometheus.Desc
 }
 
 func newNodeCollector(n Node) *nodeCollector {
@@ -113,12 +113,14 @@ func newNodeCollector(n Node) *nodeCollector {
 		return prometheus.NewDesc("bulkhead_"+name, help, labels, nil)
 	}
 	return &nodeCollector{
-		node:      n,
-		bytes:     desc("array_bytes", "Memory of an array. Generation 0 is the newest.", labels...),
-		keys:      desc("array_keys", "Distinct keys added to an array.", labels...),
-		fill:      desc("array_fill_ratio", "Share of cells or bits that are not zero.", labels...),
-		errorRate: desc("array_error_ratio", "Expected error of an array at its present fill.", labels...),
-		readOnly:  desc("read_only", "1 while the node refuses reports."),
+		node:     n,
+		bytes:    desc("array_bytes", "Memory of an array. Generation 0 is the newest.", labels...),
+		keys:     desc("array_keys", "Distinct keys added to an array.", labels...),
+		fill:     desc("array_fill_ratio", "Share of cells or bits that are not zero.", labels...),
+		ghost:    desc("array_ghost_ratio", "Probability that an absent key is found, at the present fill.", labels...),
+		wrong:    desc("array_count_wrong_ratio", "Expected share of counts that are too high.", labels...),
+		bulk:     desc("array_bulk_wrong_ratio", "Probability that an absent key shows the bulk threshold.", labels...),
+		readOnly: desc("read_only", "1 while the node refuses reports."),
 		counters: [6]*prometheus.Desc{
 			desc("checks_total", "Checks through all doors."),
 			desc("reports_total", "Reports and revokes taken through all doors."),
@@ -132,7 +134,7 @@ func newNodeCollector(n Node) *nodeCollector {
 
 // Describe implements [prometheus.Collector].
 func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range append([]*prometheus.Desc{c.bytes, c.keys, c.fill, c.errorRate, c.readOnly}, c.counters[:]...) {
+	for _, d := range append([]*prometheus.Desc{c.bytes, c.keys, c.fill, c.ghost, c.wrong, c.bulk, c.readOnly}, c.counters[:]...) {
 		ch <- d
 	}
 }
@@ -150,7 +152,9 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 				gauge(c.bytes, float64(a.Bytes), labels...)
 				gauge(c.keys, float64(a.Keys), labels...)
 				gauge(c.fill, a.Fill, labels...)
-				gauge(c.errorRate, a.Error, labels...)
+				gauge(c.ghost, a.Ghost, labels...)
+				gauge(c.wrong, a.Wrong, labels...)
+				gauge(c.bulk, a.Bulk, labels...)
 			}
 		}
 	}

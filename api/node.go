@@ -59,12 +59,14 @@ type Generation struct {
 
 // An Array is one filter of a generation.
 type Array struct {
-	Name     string  `json:"name" doc:"What it holds: counts, unique (who has voted on what), spam, or revoked."`
+	Name     string  `json:"name" doc:"What it holds: counts, weights, unique (who has voted on what), spam, or revoked."`
 	Geometry string  `json:"geometry" doc:"Blocks, cells and hashes."`
 	Bytes    uint64  `json:"bytes" doc:"Memory of the array."`
 	Keys     uint64  `json:"keys" doc:"Distinct keys that were added, as far as the node knows."`
 	Fill     float64 `json:"fill" minimum:"0" maximum:"1" doc:"Share of cells or bits that are not zero."`
-	Error    float64 `json:"error" minimum:"0" maximum:"1" doc:"Expected error at the present fill. Counting arrays: that a count is wrong; bit arrays: that an absent key is found."`
+	Ghost    float64 `json:"ghost" minimum:"0" maximum:"1" doc:"Probability that an absent key is found, at the present fill."`
+	Wrong    float64 `json:"count_wrong" minimum:"0" maximum:"1" doc:"Counting arrays: expected share of counts that are too high."`
+	Bulk     float64 `json:"bulk_wrong" minimum:"0" maximum:"1" doc:"Counting arrays: probability that an absent key shows the threshold."`
 }
 
 func (s *Server) state(r *request) (any, error) {

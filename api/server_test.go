@@ -54,7 +54,7 @@ func (fakeNode) State(context.Context) NodeState {
 		Doors:    []Door{{Name: "http", Address: "127.0.0.1:8420"}},
 		Books: []Book{{Name: "tally", Bytes: 64, Generations: []Generation{{
 			Start: time.Unix(0, 0).UTC(), End: time.Unix(86400, 0).UTC(), Capacity: 10,
-			Arrays: []Array{{Name: "counts", Bytes: 64, Keys: 3, Fill: 0.5, Error: 0.01}},
+			Arrays: []Array{{Name: "counts", Bytes: 64, Keys: 3, Fill: 0.5, Ghost: 0.01}},
 		}}}},
 	}
 }

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+)
+
+// writeBanner says where the node listens, where its state lies and, to a
+// newcomer, what to do next.
+func writeBanner(w io.Writer, newcomer bool, n *node) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n  bulkhead %s: the node is ready\n\n", version())
+	for _, d := range n.doors {
+		fmt.Fprintf(&b, "    %-13s %s\n", d.Name, d.Address)
+	}
+	promise := "a report is on disk before it is acknowledged"
+	if n.cfg.Load().Node.Durability == "relaxed" {
+		promise = "relaxed: a power cut loses the last second"
+	}
+	fmt.Fprintf(&b, "    %-13s %s (%s)\n", "data", n.dir, promise)
+	fmt.Fprintf(&b, "    %-13s %s\n", "administrator", filepath.Join(n.dir, adminTokenFile))
+	if newcomer {
+		b.WriteString("\n  Try, in another terminal:\n\n" +
+			"    bulkhead check message.eml      what is known of a message\n" +
+			"    bulkhead report message.eml     say that it is spam\n" +
+			"    bulkhead revoke message.eml     take that back\n" +
+			"    bulkhead config reference       every setting, as a file to start from\n\n" +
+			"  Only programs on this machine can connect. Ctrl-C stops the node.\n")
+	}
+	b.WriteByte('\n')
+	io.WriteString(w, b.String())
+}

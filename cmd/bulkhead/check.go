@@ -1,0 +1,130 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-mail/bulkhead/api"
+)
+
+func newCheckCommand() *cobra.Command {
+	var r remote
+	var src source
+	var threshold uint32
+	cmd := &cobra.Command{
+		Use:   "check [--server URL] [--json] MESSAGE...",
+		Short: "Ask what is known of messages",
+		Long: "Ask a node what is known of messages. " + messageHelp + "\n\n" +
+			"Exit code: 0 if none is spam or bulk, 1 if any is, 64 and up for errors.",
+		Args: usage(needMessages),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := r.client("")
+			if err != nil {
+				return err
+			}
+			from, err := src.root()
+			if err != nil {
+				return err
+			}
+			p := &verdictPrinter{w: cmd.OutOrStdout(), json: r.json, color: useColor(cmd.OutOrStdout())}
+			err = eachMessage(cmd, args, func(name string, raw []byte) error {
+				v, err := client.CheckMessage(cmd.Context(), raw, api.MessageOptions{Source: from, Threshold: threshold})
+				if err != nil {
+					return err
+				}
+				return p.print(name, v)
+			})
+			p.summary()
+			if err == nil && p.unwanted > 0 {
+				return exitUnwanted
+			}
+			return err
+		},
+	}
+	r.flags(cmd.Flags())
+	src.flags(cmd.Flags())
+	cmd.Flags().Uint32Var(&threshold, "threshold", 0, "count at which a message is bulk (default: the node's own)")
+	return cmd
+}
+
+const messageHelp = "A message is a file, or - for standard input."
+
+// A verdictPrinter prints verdicts for people or programs, and counts them.
+type verdictPrinter struct {
+	w                        io.Writer
+	json, color              bool
+	total, unwanted, unknown int
+	spam, bulk               int
+}
+
+func (p *verdictPrinter) print(name string, v *api.Verdict) error {
+	p.total++
+	word, paint := stateOf(v)
+	switch word {
+	case "SPAM":
+		p.spam++
+	case "BULK":
+		p.bulk++
+	case "unknown":
+		p.unknown++
+	}
+	if v.Unwanted {
+		p.unwanted++
+	}
+	if p.json {
+		return json.NewEncoder(p.w).Encode(struct {
+			Message string       `json:"message"`
+			Verdict *api.Verdict `json:"verdict"`
+		}{name, v})
+	}
+	if p.color {
+		word = paint + word + "\x1b[0m"
+	}
+	fmt.Fprintf(p.w, "%s: %s\n", name, word)
+	for _, reason := range v.Reasons {
+		fmt.Fprintf(p.w, "    %s\n", reason)
+	}
+	return nil
+}
+
+// stateOf returns a verdict in one word, in capitals if the message is not
+// wanted, and the colour to print it in.
+func stateOf(v *api.Verdict) (word, paint string) {
+	const red, yellow, green, plain = "\x1b[1;31m", "\x1b[1;33m", "\x1b[32m", "\x1b[2m"
+	switch {
+	case v.Whitelisted != "":
+		return "white-listed", green
+	case v.Spam:
+		return "SPAM", red
+	case v.Bulk:
+		return "BULK", yellow
+	case v.Judged == "revoked":
+		return "revoked", green
+	case v.Sightings > 0 || v.SpamVotes > 0 || v.HamVotes > 0:
+		return "seen", plain
+	}
+	return "unknown", plain
+}
+
+// summary adds a line for more than one message.
+func (p *verdictPrinter) summary() {
+	if p.json || p.total < 2 {
+		return
+	}
+	fmt.Fprintf(p.w, "\n%s: %d spam, %d bulk, %d unknown\n", plural(p.total, "message"), p.spam, p.bulk, p.unknown)
+}
+
+// useColor reports whether w is a terminal whose user has not asked for plain
+// text (no-color.org).
+func useColor(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

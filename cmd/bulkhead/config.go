@@ -1,0 +1,41 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+)
+
+func newConfigCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "config", Short: "Check a configuration file, or print every key", Args: usage(cobra.NoArgs), RunE: needCommand}
+	cmd.AddCommand(
+		&cobra.Command{
+			Use:   "check FILE",
+			Short: "Say whether a configuration file is right",
+			Args:  usage(cobra.ExactArgs(1)),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				if _, err := config.Load(args[0]); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: no mistakes\n", args[0])
+				return err
+			},
+		},
+		&cobra.Command{
+			Use:   "reference",
+			Short: "Print every key with its meaning and default, as a configuration file",
+			Args:  usage(cobra.NoArgs),
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				return config.WriteReference(cmd.OutOrStdout())
+			},
+		},
+	)
+	return cmd
+}
+
+// needCommand is run for a command that is only a group of others.
+func needCommand(cmd *cobra.Command, _ []string) error {
+	return usagef("%s needs a command; see \"%s --help\"", cmd.CommandPath(), cmd.CommandPath())
+}

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
+	"github.com/bulkhead-mail/bulkhead/signature"
+)
+
+// A node is the engine with its store and secrets: what all front doors share.
+type node struct {
+	cfg      atomic.Pointer[config.Config]
+	dir      string
+	log      *slog.Logger
+	engine   *engine.Engine
+	store    *store.Store
+	sealer   *trust.Sealer
+	secret   filter.Secret
+	started  time.Time
+	draining atomic.Bool
+	doors    []api.Door // that are open
+}
+
+// openNode makes the data folder if need be, and opens what lies in it.
+func openNode(ctx context.Context, cfg *config.Config, dir string, log *slog.Logger) (*node, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	n := &node{dir: dir, log: log, started: time.Now().UTC()}
+	n.cfg.Store(cfg)
+	var sealKey [32]byte
+	if err := errors.Join(loadKey(dir, networkKeyFile, n.secret[:]), loadKey(dir, sealKeyFile, sealKey[:])); err != nil {
+		return nil, err
+	}
+	n.sealer = trust.NewSealer(sealKey)
+	durability := store.Always
+	if cfg.Node.Durability == "relaxed" {
+		durability = store.Relaxed
+		log.Warn("reports are acknowledged before they are on disk: a power cut loses the last second", "durability", "relaxed")
+	}
+	var err error
+	if n.store, err = store.Open(filepath.Join(dir, storeFolder), store.Options{Durability: durability, Logger: log}); err != nil {
+		return nil, err
+	}
+	opts, err := n.engineOptions(cfg)
+	if err == nil {
+		n.engine, err = engine.Open(ctx, opts)
+	}
+	if err == nil {
+		err = n.ensureAdmin(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, n.close(ctx))
+	}
+	return n, nil
+}
+
+func (n *node) engineOptions(cfg *config.Config) (engine.Options, error) {
+	white, err := whitelistOf(cfg)
+	return engine.Options{
+		Secret: n.secret,
+		Store:  n.store,
+		Tally: engine.BookOptions{
+			Generation: time.Duration(cfg.Tally.Generation), Keep: cfg.Tally.Keep,
+			Capacity: uint64(cfg.Tally.Capacity), Error: cfg.Tally.Error,
+		},
+		Block: engine.BookOptions{
+			Generation: time.Duration(cfg.Blocklist.Generation), Keep: cfg.Blocklist.Keep,
+			Capacity: uint64(cfg.Blocklist.Capacity), Error: cfg.Blocklist.Error,
+		},
+		RevocationFirst: cfg.Blocklist.Order == "revoke-first",
+		Threshold:       cfg.Tally.Threshold,
+		NearMatch:       cfg.Tally.NearMatch,
+		Trust:           policyOf(cfg),
+		Whitelist:       white,
+		CheckpointEvery: time.Duration(cfg.Node.Checkpoint),
+		Log:             n.log,
+	}, err
+}
+
+func policyOf(cfg *config.Config) trust.Policy {
+	t := cfg.Trust
+	return trust.Policy{
+		Promotion: t.Promotion, Loopback: t.Loopback, Anonymous: t.Anonymous,
+		SelfRegistered: t.SelfRegistered, Ceiling: t.Ceiling, Half: t.Half,
+	}
+}
+
+func whitelistOf(cfg *config.Config) (*engine.Whitelist, error) {
+	w := cfg.Whitelist
+	return engine.NewWhitelist(engine.WhitelistEntries{
+		Senders: w.Senders, Domains: w.Domains, Networks: w.Networks,
+		ListIDs: w.ListIDs, DKIM: w.DKIM, Signatures: w.Signatures,
+	})
+}
+
+// accessOf returns what HTTP clients may ask for. The configuration has been
+// validated, so its texts parse.
+func accessOf(cfg *config.Config) (api.Access, error) {
+	a := api.Access{
+		MaxBody: cfg.HTTP.MaxBody, MaxSignatures: cfg.Limits.MaxSignatures, MaxBatch: cfg.Limits.MaxBatch,
+		Rate:          listen.Rate{PerSecond: cfg.Limits.Rate, Burst: cfg.Limits.Burst},
+		LimitLoopback: cfg.Limits.Loopback,
+	}
+	var err1, err2 error
+	a.AnonymousCheck, err1 = api.ParseWho(cfg.HTTP.AnonymousCheck)
+	a.AnonymousReport, err2 = api.ParseWho(cfg.HTTP.AnonymousReport)
+	for _, text := range cfg.HTTP.TrustedProxies {
+		p, err := config.ParseNetwork(text)
+		if err != nil {
+			return a, err
+		}
+		a.TrustedProxies = append(a.TrustedProxies, p)
+	}
+	return a, errors.Join(err1, err2)
+}
+
+// read returns all signatures of a whole message and what its headers say of
+// its source.
+func (n *node) read(raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+	m, err := signature.ReadMessage(raw)
+	if err != nil {
+		return nil, bulkhead.Source{}, err
+	}
+	return m.Signatures(signature.Options{Key: n.secret}), m.Source(), nil
+}
+
+// ready says why the node takes no requests at present.
+func (n *node) ready() error {
+	if n.draining.Load() {
+		return errors.New("the node is stopping")
+	}
+	return nil
+}
+
+// reload takes over what a running node can of a new configuration.
+func (n *node) reload(cfg *config.Config) error {
+	white, err := whitelistOf(cfg)
+	if err != nil {
+		return err
+	}
+	if err := n.engine.SetTrust(policyOf(cfg)); err != nil {
+		return err
+	}
+	n.engine.SetWhitelist(white)
+	n.engine.SetThreshold(cfg.Tally.Threshold)
+	n.cfg.Store(cfg)
+	return nil
+}
+
+// close writes the last snapshot and lets go of the data folder.
+func (n *node) close(ctx context.Context) error {
+	var err error
+	if n.engine != nil {
+		err = n.engine.Close(ctx)
+	}
+	return errors.Join(err, n.store.Close())
+}
+
+// State implements [api.Node].
+func (n *node) State(context.Context) api.NodeState {
+	cfg, info := n.cfg.Load(), n.engine.Info()
+	name := cfg.Node.Name
+	if name == "" {
+		name, _ = os.Hostname() // "" is as good as any other guess
+	}
+	return api.NodeState{
+		Name: name, Version: version(), Started: n.started,
+		Durability: cfg.Node.Durability, ReadOnly: info.Refusing, Threshold: info.Threshold,
+		Accounts: info.Accounts, Doors: n.doors,
+		Counters: api.Counters{
+			Checks: info.Checks, Reports: info.Reports, Refused: info.Refused, Entries: info.Entries,
+			Checkpoints: info.Checkpoints, Recoveries: info.Recoveries,
+		},
+		Books: []api.Book{
+			bookState("tally", info.Tally, time.Duration(cfg.Tally.Generation)),
+			bookState("blocklist", info.Blocklist, time.Duration(cfg.Blocklist.Generation)),
+		},
+	}
+}
+
+func bookState(name string, generations []engine.GenerationInfo, length time.Duration) api.Book {
+	b := api.Book{Name: name, Generations: []api.Generation{}}
+	for _, g := range generations {
+		out := api.Generation{Start: g.Start, End: g.Start.Add(length), Capacity: g.Capacity}
+		for _, a := range g.Arrays {
+			out.Arrays = append(out.Arrays, api.Array{
+				Name: a.Name, Geometry: a.Geometry, Bytes: a.Bytes, Keys: a.Keys, Fill: a.Fill,
+				Ghost: a.Ghost, Wrong: a.CountWrong, Bulk: a.BulkWrong,
+			})
+			b.Bytes += a.Bytes
+		}
+		b.Generations = append(b.Generations, out)
+	}
+	return b
+}
+
+// ensureAdmin makes the account of the administrator at the first start, and
+// keeps its token where only the node's user can read it.
+func (n *node) ensureAdmin(ctx context.Context) error {
+	if n.engine.Accounts().Len() > 0 {
+		return nil
+	}
+	token, hash := trust.NewToken()
+	if err := writeSecret(filepath.Join(n.dir, adminTokenFile), token); err != nil {
+		return fmt.Errorf("token of the administrator: %w", err)
+	}
+	return n.engine.PutAccount(ctx, trust.Account{
+		Name: "admin", Role: trust.Admin, Weight: 1, Created: n.started, TokenHash: hash,
+	})
+}

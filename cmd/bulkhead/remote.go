@@ -1,0 +1,103 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/api"
+)
+
+// defaultServer is where a node on defaults listens.
+const defaultServer = "http://127.0.0.1:8420"
+
+// remote is the flags that name a node and how to speak to it.
+type remote struct {
+	server, tokenFile string
+	timeout           time.Duration
+	json              bool
+}
+
+func (r *remote) flags(f *pflag.FlagSet) {
+	f.StringVar(&r.server, "server", defaultServer, "`URL` of the node")
+	f.StringVar(&r.tokenFile, "token-file", "", "`FILE` with the bearer token (default: $BULKHEAD_TOKEN, else no token)")
+	f.DurationVar(&r.timeout, "timeout", time.Minute, "longest time that one request may take")
+	f.BoolVar(&r.json, "json", false, "print JSON, one value a line")
+}
+
+// client returns a client, with the token of a file, else of the environment,
+// else of the fallback file if there is one.
+func (r *remote) client(fallback string) (*api.Client, error) {
+	u, err := url.Parse(r.server)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, usagef("--server %q is not a URL like %s", r.server, defaultServer)
+	}
+	c := &api.Client{Server: r.server, HTTP: &http.Client{Timeout: r.timeout}}
+	switch {
+	case r.tokenFile != "":
+		c.Token, err = readSecret(r.tokenFile)
+	case os.Getenv("BULKHEAD_TOKEN") != "":
+		c.Token = os.Getenv("BULKHEAD_TOKEN")
+	case fallback != "":
+		if c.Token, err = readSecret(fallback); errors.Is(err, fs.ErrNotExist) {
+			err = nil // the node will say that a token is needed
+		}
+	}
+	return c, err
+}
+
+// source is the flags that say where messages came from.
+type source struct {
+	sender, client, listID string
+	dkim                   []string
+}
+
+func (s *source) flags(f *pflag.FlagSet) {
+	f.StringVar(&s.sender, "sender", "", "envelope sender of the messages (default: what their headers say)")
+	f.StringVar(&s.client, "client", "", "address of the SMTP client that delivered them")
+	f.StringVar(&s.listID, "list-id", "", "mailing list (default: what their headers say)")
+	f.StringSliceVar(&s.dkim, "dkim", nil, "domains whose DKIM signatures were verified")
+}
+
+func (s *source) root() (bulkhead.Source, error) {
+	out := bulkhead.Source{Sender: s.sender, ListID: s.listID, DKIM: s.dkim}
+	if s.client != "" {
+		var err error
+		if out.Client, err = netip.ParseAddr(s.client); err != nil {
+			return out, usagef("--client %q is not an address", s.client)
+		}
+	}
+	return out, nil
+}
+
+// adminTokenPath is where the token of the administrator of a node on this
+// machine lies.
+func adminTokenPath(data string) string {
+	return filepath.Join(dataFolder(data, ""), adminTokenFile)
+}
+
+// plural returns "1 message" or "3 messages".
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// needMessages refuses a command line without messages.
+func needMessages(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usagef("%s needs a message: a file, or - for standard input", cmd.CommandPath())
+	}
+	return nil
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func newSignaturesCommand() *cobra.Command {
+	var r remote
+	cmd := &cobra.Command{
+		Use:   "signatures [--server URL] [--json] MESSAGE...",
+		Short: "Print the signatures of messages; nothing is asked or counted",
+		Long: "Print the signatures of messages as the node computes them, since some depend on\n" +
+			"the key of its network. Nothing is asked or counted. " + messageHelp,
+		Args: usage(needMessages),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := r.client("")
+			if err != nil {
+				return err
+			}
+			w := cmd.OutOrStdout()
+			return eachMessage(cmd, args, func(name string, raw []byte) error {
+				sigs, err := client.MessageSignatures(cmd.Context(), raw)
+				if err != nil {
+					return err
+				}
+				if r.json {
+					return json.NewEncoder(w).Encode(struct {
+						Message string `json:"message"`
+						Signed  any    `json:"signed"`
+					}{name, sigs})
+				}
+				fmt.Fprintf(w, "%s: %s\n", name, plural(len(sigs.Signatures), "signature"))
+				for _, sig := range sigs.Signatures {
+					fmt.Fprintf(w, "    %s\n", sig)
+				}
+				return nil
+			})
+		},
+	}
+	r.flags(cmd.Flags())
+	return cmd
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/api"
+)
+
+func newReportCommand() *cobra.Command {
+	var vote string
+	cmd := newVoteCommand("report", "Report messages as spam, as ham, or as seen", false, &vote)
+	cmd.Flags().StringVar(&vote, "vote", "spam", "what the messages are: spam, ham or sighting")
+	return cmd
+}
+
+func newRevokeCommand() *cobra.Command {
+	return newVoteCommand("revoke", "Withdraw messages from the blocklist", true, new(string))
+}
+
+func parseVote(text string) (bulkhead.Vote, error) {
+	for v := range bulkhead.NumVotes {
+		if v.String() == text && v != bulkhead.Revocation {
+			return v, nil
+		}
+	}
+	return 0, usagef("--vote %q is none of spam, ham, sighting", text)
+}
+
+func newVoteCommand(name, short string, revoke bool, vote *string) *cobra.Command {
+	var r remote
+	var src source
+	var count uint32
+	var id string
+	cmd := &cobra.Command{
+		Use:   name + " [--server URL] [--json] MESSAGE...",
+		Short: short,
+		Long:  short + ". " + messageHelp + " What was counted is printed.",
+		Args:  usage(needMessages),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o := api.MessageOptions{Count: count, ID: id}
+			client, err := r.client("")
+			if err != nil {
+				return err
+			}
+			if o.Source, err = src.root(); err != nil {
+				return err
+			}
+			send := client.RevokeMessage
+			if !revoke {
+				send = client.ReportMessage
+				if o.Vote, err = parseVote(*vote); err != nil {
+					return err
+				}
+			}
+			return eachMessage(cmd, args, func(name string, raw []byte) error {
+				receipt, err := send(cmd.Context(), raw, o)
+				if err != nil {
+					return err
+				}
+				return printReceipt(cmd.OutOrStdout(), name, receipt, r.json)
+			})
+		},
+	}
+	r.flags(cmd.Flags())
+	src.flags(cmd.Flags())
+	cmd.Flags().Uint32Var(&count, "count", 1, "recipients of each message")
+	cmd.Flags().StringVar(&id, "id", "", "idempotency key: a second report with the same key changes nothing")
+	return cmd
+}
+
+func printReceipt(w io.Writer, name string, r *api.Receipt, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(w).Encode(struct {
+			Message string       `json:"message"`
+			Receipt *api.Receipt `json:"receipt"`
+		}{name, r})
+	}
+	_, err := fmt.Fprintf(w, "%s: %s\n", name, receiptText(r))
+	return err
+}
+
+// receiptText says what a report did, for example "3 signatures counted, 2
+// newly listed, 1 counted before".
+func receiptText(r *api.Receipt) string {
+	parts := []string{plural(r.Counted, "signature") + " counted"}
+	for _, p := range []struct {
+		n    int
+		what string
+	}{
+		{r.Listed, "newly listed as spam"},
+		{r.Revoked, "taken off the blocklist"},
+		{r.Pending, "waiting for more reporters"},
+		{r.Duplicate, "counted before"},
+		{r.Whitelisted, "white-listed and not counted"},
+	} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,282 @@
+package ratelimit
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// The actions of a rule for a request over its limit.
+const (
+	Dunno  = "dunno"  // only measure, log and notify
+	Defer  = "defer"  // refuse for now
+	Reject = "reject" // refuse for good
+	Hold   = "hold"   // accept, and put the message on hold
+)
+
+// The protocol states in which a rule may apply; [AnyState] means all of them.
+const (
+	StateRcpt = "RCPT"
+	StateData = "DATA"
+	StateEnd  = "END-OF-MESSAGE"
+	AnyState  = "any"
+)
+
+// DefaultMemory is the memory budget of one rule, in bytes: a million keys of
+// 10 units each.
+const DefaultMemory = 64 << 20
+
+// The limits of a rule.
+const (
+	maxName   = 64
+	maxText   = 512
+	minMemory = 64 << 10
+	maxMemory = 1 << 40
+	maxWarn   = 1000
+)
+
+// A Rule is one [[ratelimit]] of the configuration.
+type Rule struct {
+	// Name tells rules apart: 1 to 64 of a-z, 0-9, - and _. The saved state is
+	// found again by it.
+	Name string
+	// Key is the template of what is limited; a request in which one of its
+	// placeholders is empty is not subject to the rule.
+	Key string
+	// Unique is the template of what is counted once in a period. Empty: every
+	// request counts. A request in which one of its placeholders is empty is not
+	// subject to the rule, except that an empty sender counts as "<>".
+	Unique string
+	// Count is a template that yields the amount of one request, for example
+	// "{size}" or "{recipient_count}". Empty: 1. A request in which it is not a
+	// number from 0 to 2^53 counts nothing.
+	Count string
+	// State is the protocol state in which the rule applies: RCPT, DATA,
+	// END-OF-MESSAGE, or any. Empty: END-OF-MESSAGE if Count is set, since the
+	// size is not known before, else RCPT. Requests without a state always apply.
+	State string
+	// Limit is how much a period may hold, above 0 (at least 1 with Unique).
+	Limit float64
+	// Period is the smoothing period, and the life of the filter.
+	Period time.Duration
+	// Strict counts what was refused, so that a key over its limit gets nothing
+	// through until it has slowed down. Otherwise the rate of success is limited.
+	Strict bool
+	// Action is one of defer, reject, hold, dunno; empty means defer.
+	Action string
+	// Text is what the refused client is told; {rule}, {key}, {rate}, {limit}
+	// and {period} are replaced. Empty: a text that names limit and period.
+	Text string
+	// Warn is the share of the limit at which [Options.Notify] is told, for
+	// example 0.8; 0 means never. Passing the limit itself is always told.
+	Warn float64
+	// Exempt lists the networks whose requests (by client_address) the rule
+	// does not apply to.
+	Exempt []netip.Prefix
+	// ExemptKeys lists keys, in lower case, that the rule does not apply to.
+	ExemptKeys []string
+	// Memory is the most memory the states take, in bytes; 0 means DefaultMemory.
+	Memory int64
+}
+
+// A rule is a checked Rule and its states.
+type rule struct {
+	Rule
+	key, unique, count Template
+	exemptKeys         map[string]bool
+	secret             filter.Secret
+	rate               *filter.UniqueRate
+	table              *table
+}
+
+// hash returns what a key is found by.
+func (r *rule) hash(key []byte) uint64 { return r.secret.Key(key).Hi }
+
+// ruleSecret derives the key of a rule's hashes from everything that gives the
+// states their meaning: a rule with another template finds no old states.
+func ruleSecret(node filter.Secret, r Rule) (s filter.Secret) {
+	k := node.Key([]byte("ratelimit"), []byte(r.Name), []byte(r.Key), []byte(r.Unique), []byte(r.Count))
+	binary.LittleEndian.PutUint64(s[:8], k.Hi)
+	binary.LittleEndian.PutUint64(s[8:], k.Lo)
+	return s
+}
+
+// compile checks r. The error names the rule and the field.
+func compile(r Rule, secret filter.Secret) (*rule, error) {
+	c := &rule{Rule: r, exemptKeys: make(map[string]bool), secret: ruleSecret(secret, r)}
+	if err := c.defaults(); err != nil {
+		return nil, fmt.Errorf("ratelimit: rule %.*q: %w", maxName, r.Name, err)
+	}
+	for _, t := range []struct {
+		field, text string
+		into        *Template
+	}{{"key", r.Key, &c.key}, {"unique", r.Unique, &c.unique}, {"count", r.Count, &c.count}} {
+		parsed, err := ParseTemplate(t.text)
+		if err != nil {
+			return nil, fmt.Errorf("ratelimit: rule %q: %s: %w", r.Name, t.field, err)
+		}
+		*t.into = parsed
+	}
+	if c.key.Empty() {
+		return nil, fmt.Errorf("ratelimit: rule %q: key is empty", r.Name)
+	}
+	mode := filter.Leaky
+	if r.Strict {
+		mode = filter.Strict
+	}
+	var err error
+	c.rate, err = filter.NewUniqueRate(filter.UniqueRateConfig{
+		Limit: r.Limit, Period: r.Period, Mode: mode, Plain: c.unique.Empty(), Secret: c.secret,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("ratelimit: rule %q: %w", r.Name, err)
+	}
+	for _, k := range r.ExemptKeys {
+		c.exemptKeys[strings.ToLower(k)] = true
+	}
+	c.table, err = newTable(c.rate, c.Memory)
+	if err != nil {
+		return nil, fmt.Errorf("ratelimit: rule %q: %w", r.Name, err)
+	}
+	return c, nil
+}
+
+// defaults fills in and checks what is not a template.
+func (r *rule) defaults() error {
+	if err := validName(r.Name); err != nil {
+		return err
+	}
+	if r.State == "" {
+		r.State = StateRcpt
+		if r.Count != "" {
+			r.State = StateEnd
+		}
+	}
+	if r.Action == "" {
+		r.Action = Defer
+	}
+	if r.Memory == 0 {
+		r.Memory = DefaultMemory
+	}
+	switch {
+	case r.State != StateRcpt && r.State != StateData && r.State != StateEnd && r.State != AnyState:
+		return fmt.Errorf("state %.40q is none of RCPT, DATA, END-OF-MESSAGE, any", r.State)
+	case r.Action != Defer && r.Action != Reject && r.Action != Hold && r.Action != Dunno:
+		return fmt.Errorf("action %.40q is none of defer, reject, hold, dunno", r.Action)
+	case r.Memory < minMemory || r.Memory > maxMemory:
+		return fmt.Errorf("memory of %d bytes, want %d to %d", r.Memory, minMemory, maxMemory)
+	case !(r.Warn >= 0 && r.Warn <= maxWarn):
+		return fmt.Errorf("warn %g, want 0 to %d", r.Warn, maxWarn)
+	case len(r.Text) > maxText:
+		return fmt.Errorf("text of %d bytes, limit %d", len(r.Text), maxText)
+	case strings.ContainsFunc(r.Text, func(c rune) bool { return c < ' ' || c == 0x7f }):
+		return fmt.Errorf("text %.60q has a control character", r.Text)
+	}
+	for _, p := range r.Exempt {
+		if !p.IsValid() {
+			return fmt.Errorf("exempt network is not valid")
+		}
+	}
+	return nil
+}
+
+func validName(name string) error {
+	if name == "" || len(name) > maxName {
+		return fmt.Errorf("name of %d bytes, want 1 to %d", len(name), maxName)
+	}
+	for _, c := range name {
+		if !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '_') {
+			return fmt.Errorf("name has %q, want a-z, 0-9, - and _", c)
+		}
+	}
+	return nil
+}
+
+// applies reports whether the rule looks at a request at all, keys aside.
+func (r *rule) applies(attr Attributes) bool {
+	if r.State != AnyState {
+		if state := attr("protocol_state"); len(state) > 0 && string(state) != r.State {
+			return false
+		}
+	}
+	if len(r.Exempt) == 0 {
+		return true
+	}
+	addr, err := netip.ParseAddr(string(attr("client_address")))
+	if err != nil {
+		return true
+	}
+	addr = addr.Unmap().WithZone("")
+	for _, p := range r.Exempt {
+		if p.Contains(addr) {
+			return false
+		}
+	}
+	return true
+}
+
+// amount returns what one request counts, and false if that is not a number.
+func (r *rule) amount(attr Attributes, buf []byte) (float64, bool) {
+	if r.count.Empty() {
+		return 1, true
+	}
+	text, ok := r.count.append(buf[:0], attr, false)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(text), 10, 64)
+	return float64(n), err == nil && n <= 1<<53
+}
+
+// reply returns the text for a refused client.
+func (r *rule) reply(key string, rate float64) string {
+	text := r.Text
+	if text == "" {
+		text = "limit of {limit} per {period} reached, try again later"
+		if r.Action == Reject {
+			text = "limit of {limit} per {period} reached"
+		}
+	}
+	if !strings.Contains(text, "{") {
+		return text
+	}
+	return strings.NewReplacer(
+		"{rule}", r.Name, "{key}", printable(key), "{rate}", number(rate),
+		"{limit}", number(r.Limit), "{period}", period(r.Period),
+	).Replace(text)
+}
+
+// printable keeps a key that a client chose from breaking a reply or a log.
+func printable(s string) string {
+	return strings.Map(func(c rune) rune {
+		if c < ' ' || c > '~' {
+			return '?'
+		}
+		return c
+	}, s)
+}
+
+func number(f float64) string {
+	if f == math.Trunc(f) {
+		return strconv.FormatFloat(f, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(f, 'f', 1, 64)
+}
+
+// period writes whole hours and minutes without the zeros of time.Duration.
+func period(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}

@@ -1,0 +1,202 @@
+package ratelimit
+
+import (
+	"bufio"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// The files of a folder of states: "secret", 16 random bytes that key all
+// hashes, and for each rule "NAME.rates", as filter.UniqueRate.EncodeStates
+// writes it, the key of each state being its tag in eight bytes, little-endian.
+const (
+	secretFile = "secret"
+	stateFile  = ".rates"
+	asideFile  = ".unread"
+)
+
+// openDir makes the folder and reads or makes the secret.
+func (l *Limiter) openDir() error {
+	if err := os.MkdirAll(l.opts.Dir, 0o700); err != nil {
+		return fmt.Errorf("ratelimit: %w", err)
+	}
+	path := filepath.Join(l.opts.Dir, secretFile)
+	b, err := readSmall(path, len(l.secret))
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := rand.Read(l.secret[:]); err != nil {
+			return fmt.Errorf("ratelimit: %w", err)
+		}
+		return writeFile(path, func(w io.Writer) error {
+			_, err := w.Write(l.secret[:])
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("ratelimit: %w", err)
+	}
+	copy(l.secret[:], b)
+	return nil
+}
+
+// readSmall reads a file that has to be of the given size.
+func readSmall(path string, size int) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, int64(size)+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(b) != size {
+		return nil, fmt.Errorf("%s: %d bytes, want %d", path, len(b), size)
+	}
+	return b, nil
+}
+
+func (l *Limiter) statePath(r *rule) string { return filepath.Join(l.opts.Dir, r.Name+stateFile) }
+
+// load reads the saved states of a rule. Whatever is wrong with them, the rule
+// starts: empty, and the file is set aside.
+func (l *Limiter) load(r *rule) {
+	if l.opts.Dir == "" {
+		return
+	}
+	path := l.statePath(r)
+	kept, lost, err := r.read(path)
+	switch {
+	case err == nil && kept+lost > 0:
+		l.opts.Log.Info("rate limit read", "rule", r.Name, "keys", kept, "without_room", lost)
+	case err == nil || errors.Is(err, fs.ErrNotExist):
+	default:
+		l.Stats.Faults.Add(1)
+		l.opts.Log.Warn("rate limit starts empty: its saved state does not fit", "rule", r.Name, "err", err)
+		if err := os.Rename(path, path+asideFile); err != nil {
+			l.opts.Log.Warn("saved state not set aside", "rule", r.Name, "err", err)
+		}
+	}
+}
+
+// read fills the table from a file. After an error the table is empty.
+func (r *rule) read(path string) (kept, lost int, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer f.Close()
+	fresh, err := newTable(r.rate, r.Memory)
+	if err != nil {
+		return 0, 0, err
+	}
+	err = decodeStates(r.rate, bufio.NewReaderSize(f, 1<<16), r.Memory, func(tag uint64, state []byte) {
+		if fresh.put(tag, state) {
+			kept++
+		} else {
+			lost++
+		}
+	})
+	if err != nil {
+		return 0, 0, fmt.Errorf("%s: %w", filepath.Base(path), err)
+	}
+	r.table = fresh
+	return kept, lost, nil
+}
+
+// decodeStates reads one file of states. limit bounds what is read, in bytes of
+// keys and states. put may have been called when an error is returned.
+func decodeStates(rate *filter.UniqueRate, r io.Reader, limit int64, put func(tag uint64, state []byte)) error {
+	err := rate.DecodeStates(r, limit, func(key, state []byte) error {
+		if len(key) != slotHeader {
+			return fmt.Errorf("%w: key of %d bytes, want %d", filter.ErrCorrupt, len(key), slotHeader)
+		}
+		tag := binary.LittleEndian.Uint64(key)
+		if tag&^tagMask != 0 || binary.LittleEndian.Uint64(state[8:]) == 0 {
+			return fmt.Errorf("%w: key %#x is none that a table holds", filter.ErrCorrupt, tag)
+		}
+		put(tag, state)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	var one [1]byte
+	if n, _ := r.Read(one[:]); n > 0 {
+		return fmt.Errorf("%w: bytes after the end", filter.ErrCorrupt)
+	}
+	return nil
+}
+
+// Save writes the states that have changed since the last time. Each file is
+// replaced whole or not at all.
+func (l *Limiter) Save() error {
+	if l.opts.Dir == "" {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var errs []error
+	for _, r := range *l.rules.Load() {
+		if !r.table.dirty() {
+			continue
+		}
+		err := writeFile(l.statePath(r), func(w io.Writer) error {
+			return r.rate.EncodeStates(w, r.table.all())
+		})
+		if err != nil {
+			r.table.touch()
+			l.Stats.Faults.Add(1)
+			errs = append(errs, fmt.Errorf("ratelimit: rule %q: %w", r.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// writeFile replaces the file at path with what write writes, so that after a
+// crash the old or the new content is there, whole.
+func writeFile(path string, write func(io.Writer) error) error {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("ratelimit: %w", err)
+	}
+	defer os.Remove(f.Name()) // fails, as it should, once it was renamed
+	buffered := bufio.NewWriterSize(f, 1<<16)
+	err = write(buffered)
+	if err == nil {
+		err = buffered.Flush()
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err == nil {
+		err = syncDir(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("ratelimit: %w", err)
+	}
+	return nil
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

@@ -1,0 +1,406 @@
+package ratelimit
+
+import (
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"math/bits"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// The shape of a table.
+const (
+	maxShards   = 256
+	chunkTarget = 8 << 10 // bytes of a chunk that holds several slots
+	slotHeader  = 8       // tag and link of a slot
+	linkBits    = 18      // slots of one shard, at most 2^18 - 1
+	maxSlots    = 1<<linkBits - 1
+	chainLength = 4  // keys for each head of a chain, on average at most
+	evictSample = 16 // keys looked at to find the one that makes room
+	sweepStep   = 8  // keys looked at for idleness at each new key
+	minSlots    = 16 // a table that cannot hold so many keys is refused
+)
+
+// A table holds the states of one rule, found by the keyed hash of the key; the
+// key itself is not kept. 46 bits of the hash tell keys apart: among a million
+// keys, the chance that any two share a state is 0.7 %.
+type table struct {
+	rate   *filter.UniqueRate
+	slot   int // bytes of a slot
+	chunk  int // slots of a chunk
+	quota  int // slots of a shard, at most
+	shards []shard
+}
+
+// A shard is a chained hash table whose slots lie in chunks. A slot holds
+//
+//	0  8  tag: the upper 46 bits of the hash; link: the number of the next slot
+//	      of the chain plus 1, or 0, in the lower 18 bits
+//	8  .  the state, see filter.UniqueRate; a free slot's is all zero
+type shard struct {
+	mu      sync.Mutex
+	heads   []uint32 // number of the first slot of the chain plus 1
+	chunks  [][]byte
+	free    uint32 // first free slot plus 1, linked like a chain
+	used    int    // live slots
+	slots   int    // slots in the chunks
+	hand    int    // where the next sweep begins
+	pick    uint32 // position of the last sample, in units of 2^-32 of the slots
+	evicted int64
+	dropped int64
+	changed bool // since the last save
+}
+
+func newTable(rate *filter.UniqueRate, memory int64) (*table, error) {
+	t := &table{rate: rate, slot: slotHeader + rate.StateBytes()}
+	// The index takes at most 2 bytes for each slot: a head of 4 bytes for 2 to 4 keys.
+	keys := memory / int64(t.slot+2)
+	if keys < minSlots {
+		return nil, fmt.Errorf("memory of %d bytes holds %d keys of %d bytes, want at least %d",
+			memory, keys, t.slot+2, minSlots)
+	}
+	t.chunk = max(1, chunkTarget/t.slot)
+	shards := maxShards
+	for shards > 1 && keys < int64(4*shards*t.chunk) {
+		shards /= 2
+	}
+	t.shards = make([]shard, shards)
+	t.chunk = int(min(int64(t.chunk), keys/int64(shards)))
+	t.quota = int(min(keys/int64(shards), maxSlots))
+	t.quota -= t.quota % t.chunk
+	return t, nil
+}
+
+// tagMask covers the bits of a hash that a slot keeps.
+const tagMask = ^uint64(maxSlots)
+
+func (t *table) shard(hash uint64) *shard {
+	return &t.shards[hash>>linkBits%uint64(len(t.shards))]
+}
+
+func (t *table) at(s *shard, i uint32) []byte {
+	n := int(i - 1)
+	off := n % t.chunk * t.slot
+	return s.chunks[n/t.chunk][off : off+t.slot : off+t.slot]
+}
+
+func tagOf(slot []byte) uint64  { return binary.LittleEndian.Uint64(slot) & tagMask }
+func linkOf(slot []byte) uint32 { return uint32(binary.LittleEndian.Uint64(slot) & maxSlots) }
+func setSlot(slot []byte, tag uint64, link uint32) {
+	binary.LittleEndian.PutUint64(slot, tag&tagMask|uint64(link))
+}
+
+// live reports whether the slot holds a state that was ever changed.
+func live(slot []byte) bool {
+	return binary.LittleEndian.Uint64(slot[slotHeader+8:]) != 0
+}
+
+// head returns the chain of a hash; there must be heads.
+func (s *shard) head(hash uint64) *uint32 {
+	return &s.heads[hash>>(64-bits.TrailingZeros(uint(len(s.heads))))]
+}
+
+// find returns the number of the slot of hash, or 0.
+func (t *table) find(s *shard, hash uint64) uint32 {
+	if len(s.heads) == 0 {
+		return 0
+	}
+	for i := *s.head(hash); i != 0; {
+		slot := t.at(s, i)
+		if tagOf(slot) == hash&tagMask {
+			return i
+		}
+		i = linkOf(slot)
+	}
+	return 0
+}
+
+// view calls f with the state of hash, nil if there is none, under its shard's
+// lock. f must not change it.
+func (t *table) view(hash uint64, f func(state []byte)) {
+	s := t.shard(hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := t.find(s, hash)
+	if i == 0 {
+		f(nil)
+		return
+	}
+	f(t.at(s, i)[slotHeader:])
+}
+
+// update calls f with the state of hash under its shard's lock. A key that was
+// not there has an all-zero state, and is not kept if f leaves it so.
+func (t *table) update(hash uint64, now time.Time, f func(state []byte)) {
+	s := t.shard(hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := t.find(s, hash)
+	if i == 0 {
+		i = t.insert(s, hash, now)
+	}
+	slot := t.at(s, i)
+	f(slot[slotHeader:])
+	if !live(slot) {
+		t.remove(s, hash)
+		return
+	}
+	s.changed = true
+}
+
+// insert makes room for hash, and returns its slot.
+func (t *table) insert(s *shard, hash uint64, now time.Time) uint32 {
+	if s.free == 0 {
+		t.sweep(s, now, sweepStep)
+	}
+	if s.free == 0 && s.slots < t.quota {
+		t.grow(s)
+	}
+	if s.free == 0 {
+		t.evict(s, now)
+	}
+	if s.used >= chainLength*len(s.heads) {
+		t.rehash(s)
+	}
+	i := s.free
+	slot := t.at(s, i)
+	s.free = linkOf(slot)
+	head := s.head(hash)
+	setSlot(slot, hash, *head)
+	*head = i
+	s.used++
+	return i
+}
+
+func (t *table) grow(s *shard) {
+	s.chunks = append(s.chunks, make([]byte, t.chunk*t.slot))
+	for range t.chunk {
+		s.slots++
+		setSlot(t.at(s, uint32(s.slots)), 0, s.free)
+		s.free = uint32(s.slots)
+	}
+}
+
+// rehash doubles the heads.
+func (t *table) rehash(s *shard) {
+	old := s.heads
+	s.heads = make([]uint32, max(2, 2*len(old)))
+	for _, i := range old {
+		for i != 0 {
+			slot := t.at(s, i)
+			next := linkOf(slot)
+			head := s.head(tagOf(slot))
+			setSlot(slot, tagOf(slot), *head)
+			*head = i
+			i = next
+		}
+	}
+}
+
+// remove takes hash, which must be there, out of its chain and frees its slot.
+func (t *table) remove(s *shard, hash uint64) {
+	var before []byte
+	for i := *s.head(hash); i != 0; {
+		slot := t.at(s, i)
+		next := linkOf(slot)
+		if tagOf(slot) != hash&tagMask {
+			before, i = slot, next
+			continue
+		}
+		if before == nil {
+			*s.head(hash) = next
+		} else {
+			setSlot(before, tagOf(before), next)
+		}
+		clear(slot)
+		setSlot(slot, 0, s.free)
+		s.free = i
+		s.used--
+		s.changed = true
+		return
+	}
+}
+
+// sweep frees the idle ones among the next n slots.
+func (t *table) sweep(s *shard, now time.Time, n int) {
+	for range min(n, s.slots) {
+		slot := t.at(s, s.next())
+		if !live(slot) {
+			continue
+		}
+		// An error means that the state is damaged: nothing is lost with it.
+		if idle, err := t.rate.Idle(slot[slotHeader:], now); idle || err != nil {
+			t.remove(s, tagOf(slot))
+			s.dropped++
+		}
+	}
+}
+
+// next moves the hand to the next slot; there must be slots.
+func (s *shard) next() uint32 {
+	s.hand = s.hand%s.slots + 1
+	return uint32(s.hand)
+}
+
+// sample returns slots that lie far from each other; there must be slots. Keys
+// that came together lie together, so neighbours are no sample.
+func (s *shard) sample() uint32 {
+	s.pick += 0x9e3779b9 // 2^32 divided by the golden ratio
+	return uint32(uint64(s.pick)*uint64(s.slots)>>32) + 1
+}
+
+// evict frees the slot with the lowest rate among a few, so that a flood
+// of new keys does not push out those that are near their limit.
+func (t *table) evict(s *shard, now time.Time) {
+	var victim uint64
+	lowest, found := 0.0, false
+	for range min(evictSample, s.slots) {
+		slot := t.at(s, s.sample())
+		if !live(slot) {
+			continue
+		}
+		rate, err := t.rate.Rate(slot[slotHeader:], now)
+		if err != nil {
+			rate = 0
+		}
+		if !found || rate < lowest {
+			victim, lowest, found = tagOf(slot), rate, true
+		}
+	}
+	if found {
+		t.remove(s, victim)
+		s.evicted++
+	}
+}
+
+// clean drops every idle key, and gives memory back where most slots are free.
+func (t *table) clean(now time.Time) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		t.sweep(s, now, s.slots)
+		if s.slots-s.used > t.chunk && s.used < s.slots/2 {
+			t.compact(s)
+		}
+		s.mu.Unlock()
+	}
+}
+
+// compact moves the live slots of s together.
+func (t *table) compact(s *shard) {
+	old := s.chunks
+	s.chunks, s.heads, s.free, s.used, s.slots, s.hand = nil, nil, 0, 0, 0, 0
+	for _, chunk := range old {
+		for ; len(chunk) > 0; chunk = chunk[t.slot:] {
+			if slot := chunk[:t.slot]; live(slot) {
+				if s.free == 0 {
+					t.grow(s)
+				}
+				i := t.insert(s, tagOf(slot), time.Time{})
+				copy(t.at(s, i)[slotHeader:], slot[slotHeader:])
+			}
+		}
+	}
+}
+
+// put stores a state as it was saved, and reports false if there is no room.
+func (t *table) put(hash uint64, state []byte) bool {
+	s := t.shard(hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := t.find(s, hash)
+	if i == 0 {
+		if s.free == 0 && s.slots >= t.quota {
+			return false
+		}
+		if s.free == 0 {
+			t.grow(s)
+		}
+		i = t.insert(s, hash, time.Time{})
+	}
+	copy(t.at(s, i)[slotHeader:], state)
+	return true
+}
+
+// drop removes hash and reports whether it was there.
+func (t *table) drop(hash uint64) bool {
+	s := t.shard(hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.find(s, hash) == 0 {
+		return false
+	}
+	t.remove(s, hash)
+	return true
+}
+
+// all yields tag and state of every key, shard by shard, each shard as it was
+// at one time. The slices are the caller's until the next step.
+func (t *table) all() iter.Seq2[[]byte, []byte] {
+	return func(yield func(key, state []byte) bool) {
+		var copied []byte
+		for i := range t.shards {
+			copied = t.snapshot(i, copied[:0])
+			for rest := copied; len(rest) > 0; rest = rest[t.slot:] {
+				if !yield(rest[:slotHeader], rest[slotHeader:t.slot]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// snapshot appends the live slots of a shard to dst, each without its link.
+func (t *table) snapshot(shard int, dst []byte) []byte {
+	s := &t.shards[shard]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := uint32(1); int(i) <= s.slots; i++ {
+		slot := t.at(s, i)
+		if live(slot) {
+			dst = append(dst, slot...)
+			setSlot(dst[len(dst)-t.slot:], tagOf(slot), 0)
+		}
+	}
+	s.changed = false
+	return dst
+}
+
+// dirty reports whether anything changed since the last snapshot.
+func (t *table) dirty() bool {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		changed := s.changed
+		s.mu.Unlock()
+		if changed {
+			return true
+		}
+	}
+	return false
+}
+
+// touch makes the table dirty again, after a snapshot that was not saved.
+func (t *table) touch() {
+	s := &t.shards[0]
+	s.mu.Lock()
+	s.changed = true
+	s.mu.Unlock()
+}
+
+// usage adds up the shards.
+func (t *table) usage() (keys int, bytes, evicted, dropped int64) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		keys += s.used
+		bytes += int64(s.slots*t.slot + 4*len(s.heads))
+		evicted += s.evicted
+		dropped += s.dropped
+		s.mu.Unlock()
+	}
+	return keys, bytes, evicted, dropped
+}

@@ -1,0 +1,203 @@
+package ratelimit
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Attributes looks up one attribute of a request by its name in the Postfix
+// policy protocol ("sasl_username", "client_address", "recipient", ...). It
+// returns nil or an empty slice for one that the request does not have; the
+// result is valid until the request has been answered.
+type Attributes func(name string) []byte
+
+// attributeNames are the attributes that Postfix documents up to version 3.9,
+// in SMTPD_POLICY_README. A template may use no other one: a misspelt name
+// would switch its rule off in silence.
+var attributeNames = []string{
+	"request", "protocol_state", "protocol_name", "helo_name", "queue_id",
+	"sender", "recipient", "recipient_count", "client_address", "client_name",
+	"client_port", "reverse_client_name", "instance", "sasl_method",
+	"sasl_username", "sasl_sender", "size", "ccert_subject", "ccert_issuer",
+	"ccert_fingerprint", "ccert_pubkey_fingerprint", "encryption_protocol",
+	"encryption_cipher", "encryption_keysize", "etrn_domain", "stress",
+	"policy_context", "server_address", "server_port", "compatibility_level",
+	"mail_version",
+}
+
+// nullSender is what the empty envelope sender of a bounce counts as.
+const nullSender = "<>"
+
+// A modifier cuts the value of an attribute.
+type modifier uint8
+
+const (
+	whole   modifier = iota
+	domain           // what follows the last @
+	local            // what precedes it
+	network          // the IPv4 /24 or IPv6 /64 of an address
+)
+
+var modifiers = map[string]modifier{"": whole, "domain": domain, "local": local, "net": network}
+
+// A Template is text with placeholders: "{name}" stands for an attribute,
+// "{first|second}" for the first of them that is not empty, "{name:domain}" and
+// "{name:local}" for the halves of an address, "{name:net}" for the IPv4 /24 or
+// IPv6 /64 of an IP address. Values are folded to lower case. The zero Template
+// is empty.
+type Template struct {
+	text  string
+	parts []part
+}
+
+type part struct {
+	literal string
+	names   []string // in the order they are tried; nil for a literal
+	cut     modifier
+}
+
+// maxTemplate is the longest template in bytes.
+const maxTemplate = 1024
+
+// ParseTemplate reads a template.
+func ParseTemplate(text string) (Template, error) {
+	t := Template{text: text}
+	if len(text) > maxTemplate {
+		return Template{}, fmt.Errorf("ratelimit: template of %d bytes, limit %d", len(text), maxTemplate)
+	}
+	for rest := text; rest != ""; {
+		literal, after, found := strings.Cut(rest, "{")
+		if strings.Contains(literal, "}") {
+			return Template{}, fmt.Errorf("ratelimit: template %q: } without {", text)
+		}
+		if literal != "" {
+			t.parts = append(t.parts, part{literal: strings.ToLower(literal)})
+		}
+		if !found {
+			break
+		}
+		inner, after, found := strings.Cut(after, "}")
+		if !found {
+			return Template{}, fmt.Errorf("ratelimit: template %q: { without }", text)
+		}
+		p, err := parsePlaceholder(inner)
+		if err != nil {
+			return Template{}, fmt.Errorf("ratelimit: template %q: %w", text, err)
+		}
+		t.parts = append(t.parts, p)
+		rest = after
+	}
+	return t, nil
+}
+
+func parsePlaceholder(inner string) (part, error) {
+	names, suffix, _ := strings.Cut(inner, ":")
+	cut, ok := modifiers[suffix]
+	if !ok {
+		return part{}, fmt.Errorf("modifier %q is none of domain, local, net", suffix)
+	}
+	p := part{names: strings.Split(names, "|"), cut: cut}
+	for _, name := range p.names {
+		if !slices.Contains(attributeNames, name) {
+			return part{}, fmt.Errorf("unknown attribute %q", name)
+		}
+	}
+	return p, nil
+}
+
+// String returns the text the template was read from.
+func (t Template) String() string { return t.text }
+
+// Empty reports whether t has no parts.
+func (t Template) Empty() bool { return len(t.parts) == 0 }
+
+// uses reports whether t has a placeholder for the attribute.
+func (t Template) uses(name string) bool {
+	return slices.ContainsFunc(t.parts, func(p part) bool { return slices.Contains(p.names, name) })
+}
+
+// append appends the text for one request to dst. It reports false if one of
+// the placeholders has no value; an empty sender has one if null is set.
+func (t Template) append(dst []byte, attr Attributes, null bool) ([]byte, bool) {
+	for i := range t.parts {
+		p := &t.parts[i]
+		if p.names == nil {
+			dst = append(dst, p.literal...)
+			continue
+		}
+		value := p.value(attr)
+		if len(value) > 0 {
+			dst = appendLower(dst, value)
+			continue
+		}
+		if !null || p.names[0] != "sender" {
+			return dst, false
+		}
+		dst = append(dst, nullSender...)
+	}
+	return dst, true
+}
+
+func (p *part) value(attr Attributes) []byte {
+	for _, name := range p.names {
+		if v := p.cut.apply(attr(name)); len(v) > 0 {
+			return v
+		}
+	}
+	return nil
+}
+
+func (m modifier) apply(v []byte) []byte {
+	switch m {
+	case domain, local:
+		at := lastIndex(v, '@')
+		switch {
+		case at < 0:
+			return nil
+		case m == domain:
+			return v[at+1:]
+		}
+		return v[:at]
+	case network:
+		return networkOf(v)
+	}
+	return v
+}
+
+func lastIndex(v []byte, c byte) int {
+	for i := len(v) - 1; i >= 0; i-- {
+		if v[i] == c {
+			return i
+		}
+	}
+	return -1
+}
+
+func networkOf(v []byte) []byte {
+	addr, err := netip.ParseAddr(string(v))
+	if err != nil {
+		return nil
+	}
+	addr = addr.Unmap().WithZone("")
+	bits := 24
+	if addr.Is6() {
+		bits = 64
+	}
+	p, err := addr.Prefix(bits)
+	if err != nil {
+		return nil
+	}
+	return p.AppendTo(nil)
+}
+
+func appendLower(dst, v []byte) []byte {
+	for _, c := range v {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		dst = append(dst, c)
+	}
+	return dst
+}

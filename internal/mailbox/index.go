@@ -1,0 +1,85 @@
+package mailbox
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// IndexName is the file that makes a folder a labelled collection: a table with
+// tabs between its columns and a first line that names them. The column file
+// is needed; label (ham or spam) and time (RFC 3339) are read where present,
+// others are not looked at.
+const IndexName = "index.tsv"
+
+// maxRow is the longest line of an index, in bytes.
+const maxRow = 64 << 10
+
+func (r *reader) index(dir string) bool {
+	path := filepath.Join(dir, IndexName)
+	f, err := os.Open(path)
+	if err != nil {
+		return r.fail("%w", err)
+	}
+	defer f.Close()
+	scan := bufio.NewScanner(f)
+	scan.Buffer(make([]byte, 4096), maxRow)
+	if !scan.Scan() {
+		return r.fail("%s: line 1: no column names", path)
+	}
+	column := map[string]int{}
+	for i, name := range strings.Split(strings.TrimSuffix(scan.Text(), "\r"), "\t") {
+		column[name] = i
+	}
+	if _, ok := column["file"]; !ok {
+		return r.fail("%s: line 1: no column called file", path)
+	}
+	line := 1
+	for scan.Scan() {
+		line++
+		text := strings.TrimSuffix(scan.Text(), "\r")
+		if text == "" {
+			continue
+		}
+		row := strings.Split(text, "\t")
+		get := func(name string) string {
+			if i, ok := column[name]; ok && i < len(row) {
+				return row[i]
+			}
+			return ""
+		}
+		name, label := get("file"), get("label")
+		var at time.Time
+		if text := get("time"); text != "" {
+			if at, err = time.Parse(time.RFC3339, text); err != nil {
+				if !r.fail("%s: line %d: time %.40q is not RFC 3339", path, line, text) {
+					return false
+				}
+				continue
+			}
+		}
+		switch {
+		case !filepath.IsLocal(name):
+			if !r.fail("%s: line %d: file %.80q does not lie in the folder", path, line, name) {
+				return false
+			}
+			continue
+		case label == "":
+			label = r.opts.Label
+		case label != Ham && label != Spam:
+			if !r.fail("%s: line %d: label %.20q, want ham or spam", path, line, label) {
+				return false
+			}
+			continue
+		}
+		if !r.file(filepath.Join(dir, name), at, label, true) {
+			return false
+		}
+	}
+	if err := scan.Err(); err != nil {
+		return r.fail("%s: line %d: %w", path, line+1, err)
+	}
+	return true
+}

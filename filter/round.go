@@ -1,0 +1,416 @@
+package filter
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math/bits"
+	"slices"
+)
+
+// A Round is what one array took in a stretch of time, as its writer did it: a
+// replica that was equal to the array before the round, and applies it, is equal
+// after it, cell by cell. Rounds are what servers send each other while little
+// changes; they are smaller than a [Delta] of the same adds (about 6 bytes a key
+// instead of 8 to 10) and keep H1 exact, because a replica takes the adds
+// themselves in their order. They show which cells were reported, and nothing
+// of the signature behind them.
+//
+// A Round belongs to one goroutine at a time.
+type Round struct {
+	// Geometry and Generation are those of the array.
+	Geometry   Geometry
+	Generation uint64
+	// From and To are the array's versions before and after, see Version.
+	From, To uint64
+
+	ops []op
+}
+
+// op is one add, or several of one key with no other add to its line between.
+type op struct {
+	line  uint64
+	code  uint64 // cells: seven bits each, ascending; bits: Lo of the key
+	n     uint32 // sum of the adds, saturating; 0 in bit arrays
+	times uint32 // how many adds
+}
+
+// Len returns the number of adds, adds of one key in a row counting once.
+func (r *Round) Len() int { return len(r.ops) }
+
+// Increase returns the sum of all adds: how much the origin counted.
+func (r *Round) Increase() (sum uint64) {
+	for _, o := range r.ops {
+		sum += uint64(max(o.n, 1))
+	}
+	return sum
+}
+
+// Version returns the sum of the versions of all pages: how often the array
+// changed.
+func (a *array) Version() (sum uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.version()
+}
+
+func (a *array) version() (sum uint64) {
+	for i := range a.pages {
+		sum += a.pages[i].Version
+	}
+	return sum
+}
+
+// NewRound returns an empty round that begins at c's present state. It must
+// be given every add from now on.
+func (c *Counting) NewRound() *Round {
+	return &Round{Geometry: c.geo, Generation: c.Generation(), From: c.Version()}
+}
+
+// NewRound returns an empty round that begins at b's present state. It must
+// be given every key from now on.
+func (b *Bits) NewRound() *Round {
+	return &Round{Geometry: b.geo, Generation: b.Generation(), From: b.Version()}
+}
+
+// Record notes the adds of one [Counting.AddBatch], with the counts before that
+// it returned. Call [Round.Close] when no more will come.
+func (r *Round) Record(keys []Key, n, before []uint32) {
+	keep, fill := cellMasks(r.Geometry.K)
+	for i, k := range keys {
+		if n[i] == 0 || before[i] == Many {
+			continue // changed nothing, so it is no version either
+		}
+		x := pick(k.Lo, keep, fill)
+		r.ops = append(r.ops, op{line(k.Hi, r.Geometry.Lines), x.set(r.Geometry.K).code(), min(n[i], Many), 1})
+	}
+}
+
+// RecordBits notes the keys of one [Bits.SetBatch], with what it returned.
+func (r *Round) RecordBits(keys []Key, before []bool) {
+	for i, k := range keys {
+		if before[i] {
+			continue
+		}
+		lo := k.Lo
+		if r.Geometry.K == 8 {
+			lo &= 0x3f * lanes
+		}
+		r.ops = append(r.ops, op{line(k.Hi, r.Geometry.Lines), lo, 0, 1})
+	}
+}
+
+// code returns the cells of m as seven bits each, ascending.
+func (m mask) code() (code uint64) {
+	for shift := 0; !m.empty(); shift += 7 {
+		var c uint64
+		c, m = m.pop()
+		code |= c << shift
+	}
+	return code
+}
+
+// Close orders the round for encoding: by line, since adds to different lines
+// do not touch each other, and in their order within a line.
+func (r *Round) Close() {
+	slices.SortStableFunc(r.ops, func(a, b op) int { return cmp.Compare(a.line, b.line) })
+	out := r.ops[:0]
+	r.To = r.From
+	for _, o := range r.ops {
+		r.To += uint64(o.times)
+		if last := len(out) - 1; last >= 0 && out[last].line == o.line && out[last].code == o.code {
+			out[last].n = uint32(min(uint64(out[last].n)+uint64(o.n), Many))
+			out[last].times += o.times
+			continue
+		}
+		out = append(out, o)
+	}
+	r.ops = out
+}
+
+// The encoded round, little endian, v for a number of 7 bits a byte:
+//
+//	magic "bkhR", version 1, kind, 8 bytes geometry id, v generation, v From,
+//	v number of operations
+//	for each operation, in bits: gap between lines in Rice's code; the cells as
+//	their rank among all sets of k cells, or the bits themselves; of cells, the
+//	increase and the number of adds in Elias' gamma code
+//	4 bytes CRC-32C of all before
+const (
+	roundMagic   = "bkhR"
+	roundVersion = 1
+)
+
+var roundSums = crc32.MakeTable(crc32.Castagnoli)
+
+// Append appends the encoding of the closed round to dst.
+func (r *Round) Append(dst []byte) []byte {
+	head := len(dst)
+	dst = append(dst, roundMagic...)
+	dst = append(dst, roundVersion, byte(r.Geometry.Kind))
+	dst = binary.LittleEndian.AppendUint64(dst, r.Geometry.ID())
+	dst = binary.AppendUvarint(dst, r.Generation)
+	dst = binary.AppendUvarint(dst, r.From)
+	dst = binary.AppendUvarint(dst, uint64(len(r.ops)))
+	w := bitWriter{dst: dst}
+	gap := riceBits(int(r.Geometry.Lines), len(r.ops))
+	at := uint64(0)
+	for _, o := range r.ops {
+		w.rice(o.line-at, gap)
+		at = o.line
+		r.putOp(&w, o)
+	}
+	dst = w.bytes()
+	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[head:], roundSums))
+}
+
+func (r *Round) putOp(w *bitWriter, o op) {
+	if r.Geometry.Kind == Bitmap {
+		putBits(w, o.code, r.Geometry.K)
+		return
+	}
+	w.put(rankOf(o.code, r.Geometry.K), rankBits(r.Geometry.K))
+	w.gamma(uint64(o.n))
+	w.gamma(uint64(min(o.times, Many)))
+}
+
+// putBits writes the bits of a key: six of each byte of Lo where eight bits are
+// set, all of Lo where sixteen are.
+func putBits(w *bitWriter, lo uint64, k uint8) {
+	if k == 16 {
+		w.put(lo&0xffffffff, 32)
+		w.put(lo>>32, 32)
+		return
+	}
+	for i := range 8 {
+		w.put(lo>>(8*i)&63, 6)
+	}
+}
+
+func getBits(r *bitReader, k uint8) (lo uint64) {
+	if k == 16 {
+		lo = r.get(32)
+		return lo | r.get(32)<<32
+	}
+	for i := range 8 {
+		lo |= r.get(6) << (8 * i)
+	}
+	return lo
+}
+
+// ParseRound decodes b, all of which must be one round of an array of geometry
+// g. Its error wraps [ErrCorrupt], or [ErrGeometry] for a round of another
+// array. Memory is taken in proportion to len(b).
+func ParseRound(b []byte, g Geometry) (*Round, error) {
+	if err := g.Validate(); err != nil {
+		return nil, err
+	}
+	const fixed = len(roundMagic) + 2 + 8
+	if len(b) < fixed+4 || string(b[:4]) != roundMagic {
+		return nil, fmt.Errorf("%w: %d bytes are not a round", ErrCorrupt, len(b))
+	}
+	body := b[:len(b)-4]
+	if crc32.Checksum(body, roundSums) != binary.LittleEndian.Uint32(b[len(body):]) {
+		return nil, fmt.Errorf("%w: checksum of a round of %d bytes", ErrCorrupt, len(b))
+	}
+	if b[4] != roundVersion {
+		return nil, fmt.Errorf("%w: round of version %d, want %d", ErrCorrupt, b[4], roundVersion)
+	}
+	if id := binary.LittleEndian.Uint64(b[6:]); Kind(b[5]) != g.Kind || id != g.ID() {
+		return nil, fmt.Errorf("%w: round of %s array %016x, want %016x", ErrGeometry, Kind(b[5]), id, g.ID())
+	}
+	r := &Round{Geometry: g}
+	body = body[fixed:]
+	var count uint64
+	for _, field := range []*uint64{&r.Generation, &r.From, &count} {
+		x, n := binary.Uvarint(body)
+		if n <= 0 {
+			return nil, fmt.Errorf("%w: the head of a round ends early", ErrCorrupt)
+		}
+		*field, body = x, body[n:]
+	}
+	return r, r.parseOps(body, count)
+}
+
+func (r *Round) parseOps(body []byte, count uint64) error {
+	g := r.Geometry
+	if least := uint64(opBits(g) + 1); count > uint64(len(body))*8/least {
+		return fmt.Errorf("%w: %d operations in %d bytes", ErrCorrupt, count, len(body))
+	}
+	r.ops = make([]op, count)
+	rd := bitReader{src: body}
+	gap := riceBits(int(g.Lines), int(count))
+	at := uint64(0)
+	r.To = r.From
+	for i := range r.ops {
+		at += rd.rice(gap, g.Lines)
+		if at >= g.Lines {
+			return fmt.Errorf("%w: line %d of %d in a round", ErrCorrupt, at, g.Lines)
+		}
+		o := op{line: at, times: 1}
+		if g.Kind == Bitmap {
+			o.code = getBits(&rd, g.K)
+		} else if err := o.parseCells(&rd, g.K); err != nil {
+			return err
+		}
+		r.To += uint64(o.times)
+		r.ops[i] = o
+	}
+	if r.To < r.From {
+		return fmt.Errorf("%w: a round from version %d ends before it", ErrCorrupt, r.From)
+	}
+	return rd.end()
+}
+
+func (o *op) parseCells(rd *bitReader, k uint8) error {
+	x := rd.get(rankBits(k))
+	if x >= choose(lineCells, int(k)) {
+		return fmt.Errorf("%w: cells of rank %d in a round", ErrCorrupt, x)
+	}
+	o.code = unrank(x, k)
+	n, times := rd.gamma(), rd.gamma()
+	if n > Many || times > Many {
+		return fmt.Errorf("%w: increase of %d in %d adds in a round", ErrCorrupt, n, times)
+	}
+	o.n, o.times = uint32(n), uint32(times)
+	return nil
+}
+
+// opBits returns the bits of an operation without its gap, at least.
+func opBits(g Geometry) int {
+	switch {
+	case g.Kind == Cells:
+		return int(rankBits(g.K)) + 2
+	case g.K == 16:
+		return 64
+	}
+	return 48
+}
+
+// cells returns the cells of a code as pick returns them.
+func (o *op) cells(k uint8) (c cells) {
+	for i := range int(k) {
+		c |= cells(o.code>>(7*i)&127) << (8 * i)
+	}
+	return c
+}
+
+// ApplyRound takes the round into c, a replica of the array it was recorded
+// from. It returns an error that wraps [ErrGeometry] or [ErrVersion], and
+// changes nothing, if the round is of another array or does not begin at c's
+// version. index is as in [Counting.AddBatch]; if it is not 0 and replayed is
+// true, the version is not looked at: pages that have seen the entry skip it.
+func (c *Counting) ApplyRound(index uint64, r *Round, replayed bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.follows(r, replayed); err != nil {
+		return err
+	}
+	c.calls++
+	for i := range r.ops {
+		o := &r.ops[i]
+		p := &c.pages[o.line/PageLines]
+		if !c.due(p, index, c.calls) {
+			continue
+		}
+		version := p.Version
+		c.add(o.line, o.cells(c.k), o.n)
+		p.Version = version + uint64(o.times)
+	}
+	return nil
+}
+
+// ApplyRound takes the round into b, as [Counting.ApplyRound] does.
+func (b *Bits) ApplyRound(index uint64, r *Round, replayed bool) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.follows(r, replayed); err != nil {
+		return err
+	}
+	b.calls++
+	for i := range r.ops {
+		o := &r.ops[i]
+		p := &b.pages[o.line/PageLines]
+		if !b.due(p, index, b.calls) {
+			continue
+		}
+		version := p.Version
+		b.set(o.line, o.code)
+		p.Version = version + 1
+	}
+	return nil
+}
+
+// follows returns an error unless r continues a, or is replayed.
+func (a *array) follows(r *Round, replayed bool) error {
+	if r.Geometry != a.geo {
+		return fmt.Errorf("%w: round of %v on %v", ErrGeometry, r.Geometry, a.geo)
+	}
+	if r.Generation != a.generation {
+		return fmt.Errorf("%w: round of generation %d on %d", ErrVersion, r.Generation, a.generation)
+	}
+	if v := a.version(); !replayed && v != r.From {
+		return fmt.Errorf("%w: round from version %d, the array is at %d", ErrVersion, r.From, v)
+	}
+	return nil
+}
+
+// LoadAt is Load for a replica whose changes are entries of the caller's
+// journal: the page notes index, and is left alone if it has seen it.
+func (c *Counting) LoadAt(index uint64, m *Image) error {
+	seen := index != 0 && c.PageInfo(m.Page).Index >= index
+	if seen {
+		return nil
+	}
+	m.Info.Index = index
+	return c.Load(m)
+}
+
+// LoadAt is Load with a journal index, as [Counting.LoadAt].
+func (b *Bits) LoadAt(index uint64, m *Image) error {
+	if index != 0 && b.PageInfo(m.Page).Index >= index {
+		return nil
+	}
+	m.Info.Index = index
+	return b.Load(m)
+}
+
+// binomials holds C(n, k) for n up to 128 cells and k up to 8.
+var binomials = func() (t [lineCells + 1][9]uint64) {
+	for n := range t {
+		t[n][0] = 1
+		for k := 1; k <= 8 && n > 0; k++ {
+			t[n][k] = t[n-1][k-1] + t[n-1][k]
+		}
+	}
+	return t
+}()
+
+func choose(n, k int) uint64 { return binomials[n][k] }
+
+// rankBits returns the bits that tell all sets of k of 128 cells apart.
+func rankBits(k uint8) uint { return uint(bits.Len64(choose(lineCells, int(k)) - 1)) }
+
+// rankOf returns the position of a set of k cells among all of them, in the order
+// of their largest members (the combinatorial number system).
+func rankOf(code uint64, k uint8) (x uint64) {
+	for i := range int(k) {
+		x += choose(int(code>>(7*i)&127), i+1)
+	}
+	return x
+}
+
+// unrank returns the set of cells at position x.
+func unrank(x uint64, k uint8) (code uint64) {
+	c := lineCells - 1
+	for i := int(k); i > 0; i-- {
+		for choose(c, i) > x {
+			c--
+		}
+		x -= choose(c, i)
+		code |= uint64(c) << (7 * (i - 1))
+		c--
+	}
+	return code
+}

@@ -1,0 +1,226 @@
+package filter
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+)
+
+func TestRank(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for k := uint8(2); k <= 8; k++ {
+		for _, x := range []uint64{0, 1, choose(lineCells, int(k)) - 1} {
+			if got := rankOf(unrank(x, k), k); got != x {
+				t.Errorf("k=%d: rank %d becomes %d", k, x, got)
+			}
+		}
+		for range 1000 {
+			keep, fill := cellMasks(k)
+			code := pick(rng.Uint64(), keep, fill).set(k).code()
+			if got := unrank(rankOf(code, k), k); got != code {
+				t.Fatalf("k=%d: cells %x become %x", k, code, got)
+			}
+			if x := rankOf(code, k); x >= 1<<rankBits(k) {
+				t.Fatalf("k=%d: rank %d does not fit %d bits", k, x, rankBits(k))
+			}
+		}
+	}
+}
+
+// TestRoundsMakeReplicas: an array and a replica that takes its rounds are
+// equal, page by page, whatever was added.
+func TestRoundsMakeReplicas(t *testing.T) {
+	for _, g := range []Geometry{
+		{Kind: Cells, Lines: 3 * PageLines, K: 6, KeyID: 7}, {Kind: Cells, Lines: 5, K: 2},
+		{Kind: Bitmap, Lines: 2 * PageLines, K: 8}, {Kind: Bitmap, Lines: 9, K: 16},
+	} {
+		rng := rand.New(rand.NewPCG(3, 4))
+		hot := Key{rng.Uint64(), rng.Uint64()}
+		keys := func() []Key {
+			ks := make([]Key, rng.IntN(3000))
+			for i := range ks {
+				ks[i] = Key{rng.Uint64(), rng.Uint64()}
+				if rng.IntN(4) == 0 {
+					ks[i] = hot
+				}
+			}
+			return ks
+		}
+		if g.Kind == Cells {
+			own, _ := NewCounting(g)
+			replica, _ := NewCounting(g)
+			for range 8 {
+				r := own.NewRound()
+				for range 2 {
+					ks := keys()
+					n, before := make([]uint32, len(ks)), make([]uint32, len(ks))
+					for i := range n {
+						n[i] = uint32(rng.IntN(5))
+						if rng.IntN(500) == 0 {
+							n[i] = Many - 5
+						}
+					}
+					own.AddBatch(0, ks, n, before)
+					r.Record(ks, n, before)
+				}
+				applied := throughWire(t, r, g)
+				if err := replica.ApplyRound(0, applied, false); err != nil {
+					t.Fatal(err)
+				}
+				if err := replica.ApplyRound(0, applied, false); applied.Len() > 0 && !errors.Is(err, ErrVersion) {
+					t.Fatalf("the same round twice: %v", err)
+				}
+				for p := range own.Pages() {
+					if !own.Image(p).Equal(replica.Image(p)) {
+						t.Fatalf("%v: page %d differs after a round", g, p)
+					}
+				}
+			}
+			continue
+		}
+		own, _ := NewBits(g)
+		replica, _ := NewBits(g)
+		for range 5 {
+			r := own.NewRound()
+			ks := keys()
+			before := make([]bool, len(ks))
+			own.SetBatch(0, ks, before)
+			r.RecordBits(ks, before)
+			if err := replica.ApplyRound(0, throughWire(t, r, g), false); err != nil {
+				t.Fatal(err)
+			}
+			for p := range own.Pages() {
+				if !own.Image(p).Equal(replica.Image(p)) {
+					t.Fatalf("%v: page %d differs after a round", g, p)
+				}
+			}
+		}
+	}
+}
+
+func throughWire(t *testing.T, r *Round, g Geometry) *Round {
+	t.Helper()
+	r.Close()
+	b := r.Append(nil)
+	got, err := ParseRound(b, g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Len() != r.Len() || got.From != r.From || got.To != r.To || got.Len() > 0 && !reflect.DeepEqual(got.ops, r.ops) {
+		t.Fatalf("decoded round differs: %d operations, versions %d to %d; want %d, %d to %d", got.Len(), got.From, got.To, r.Len(), r.From, r.To)
+	}
+	return got
+}
+
+// TestRoundReplay: a round that is applied again with the journal index it had
+// changes only the pages that have not seen it.
+func TestRoundReplay(t *testing.T) {
+	g := Geometry{Kind: Cells, Lines: 4 * PageLines, K: 4}
+	own, _ := NewCounting(g)
+	replica, _ := NewCounting(g)
+	rng := rand.New(rand.NewPCG(5, 6))
+	r := own.NewRound()
+	ks := make([]Key, 5000)
+	n, before := make([]uint32, len(ks)), make([]uint32, len(ks))
+	for i := range ks {
+		ks[i], n[i] = Key{rng.Uint64(), rng.Uint64()}, 1
+	}
+	own.AddBatch(0, ks, n, before)
+	r.Record(ks, n, before)
+	r.Close()
+	if err := replica.ApplyRound(9, r, false); err != nil {
+		t.Fatal(err)
+	}
+	// A crash: two pages are from before the round, two from after it.
+	crashed, _ := NewCounting(g)
+	for _, p := range []int{1, 3} {
+		if err := crashed.Load(replica.Image(p)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := crashed.ApplyRound(9, r, true); err != nil {
+		t.Fatal(err)
+	}
+	for p := range own.Pages() {
+		if !crashed.Image(p).Equal(replica.Image(p)) {
+			t.Errorf("page %d differs after the replay", p)
+		}
+	}
+}
+
+// TestRoundSize prints what a key costs on the wire, beside a delta of cells.
+func TestRoundSize(t *testing.T) {
+	g, err := SizeFor(Target{Kind: Cells, Signatures: 1_000_000, Error: CountWrong, Rate: 1e-3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(7, 8))
+	for _, keys := range []int{25, 2500, 100_000} {
+		own, _ := NewCounting(g)
+		r := own.NewRound()
+		ks := make([]Key, keys)
+		n, before := make([]uint32, keys), make([]uint32, keys)
+		for i := range ks {
+			ks[i], n[i] = Key{rng.Uint64(), rng.Uint64()}, 1
+		}
+		var old []*Image
+		for p := range own.Pages() {
+			old = append(old, own.Image(p))
+		}
+		own.AddBatch(0, ks, n, before)
+		r.Record(ks, n, before)
+		r.Close()
+		cells := 0
+		for p := range own.Pages() {
+			d, err := Diff(old[p], own.Image(p))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.Len() > 0 {
+				cells += len(d.Append(nil))
+			}
+		}
+		round := float64(len(r.Append(nil))) / float64(keys)
+		t.Logf("%d keys: %.2f bytes a key as a round, %.2f as deltas of cells", keys, round, float64(cells)/float64(keys))
+		if keys > 1000 && round > 7 {
+			t.Errorf("%d keys: %.2f bytes a key, want at most 7", keys, round)
+		}
+	}
+}
+
+func FuzzParseRound(f *testing.F) {
+	geometries := []Geometry{{Kind: Cells, Lines: 16, K: 6}, {Kind: Bitmap, Lines: 2048, K: 8}, {Kind: Bitmap, Lines: 3, K: 16}}
+	c, _ := NewCounting(geometries[0])
+	r := c.NewRound()
+	r.Record([]Key{{1, 2}, {1 << 63, 9}, {1, 2}}, []uint32{1, 300, 2}, make([]uint32, 3))
+	r.Close()
+	f.Add(r.Append(nil), uint8(0))
+	b, _ := NewBits(geometries[1])
+	r = b.NewRound()
+	r.RecordBits([]Key{{1, 2}, {1 << 63, 9}}, make([]bool, 2))
+	r.Close()
+	f.Add(r.Append(nil), uint8(1))
+	f.Fuzz(func(t *testing.T, data []byte, which uint8) {
+		g := geometries[int(which)%len(geometries)]
+		r, err := ParseRound(data, g)
+		if err != nil {
+			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrGeometry) {
+				t.Fatalf("error %v wraps neither ErrCorrupt nor ErrGeometry", err)
+			}
+			return
+		}
+		again, err := ParseRound(r.Append(nil), g)
+		if err != nil || !bytes.Equal(again.Append(nil), r.Append(nil)) {
+			t.Fatalf("round trip: %v", err)
+		}
+		if g.Kind == Cells {
+			c, _ := NewCounting(g)
+			c.SetGeneration(r.Generation)
+			if err := c.ApplyRound(1, r, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,29 @@
+// Package fuzzy speaks the protocol of rspamd's fuzzy storage: a [Server] that
+// rspamd's fuzzy_check uses unchanged, and a [Client].
+//
+// Source: rspamd-fuzzy.md; section numbers in comments are its own.
+//
+//	s := &fuzzy.Server{House: house}
+//	conns, err := listen.Packets(ctx, "127.0.0.1:11335", 0)
+//	err = s.ServePackets(ctx, conns) // until ctx ends
+//
+// # What is stored
+//
+// A storage of filters cannot hold records, so everything a client may ask is
+// kept as counts of signatures in the tally:
+//
+//   - the weight of a digest on a list (flag): a counter of what was added, and
+//     one of what was taken away by negative writes and deletes;
+//   - the shingles of a text: 32 bands of four (signature.AppendRspamdBands),
+//     each with the same two counters for each list;
+//   - which lists are in use at all: a counter for each.
+//
+// A near copy is found when so many bands agree that at least 17 of 32
+// shingles are expected to, and that so many bands would be wrong at once by
+// chance with a probability of at most 1e-5. What a text costs is therefore 33
+// signatures.
+//
+// A write to a list that stands for spam or ham also votes so on the digest
+// itself, which is how mail reported here is known to the other front doors,
+// and a digest that they have listed is found here.
+package fuzzy

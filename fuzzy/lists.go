@@ -1,0 +1,104 @@
+package fuzzy
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// lists knows which lists are in use, so that checks ask for those only. The
+// counters in the clearinghouse say it for the whole network; lists follows
+// them. It may be used concurrently.
+type lists struct {
+	current atomic.Pointer[[]uint8]
+
+	mu     sync.Mutex // guards changes of current, and marked
+	marked [256]time.Time
+	warned bool
+}
+
+// inUse returns the lists in use, ascending; the slice must not be changed.
+func (l *lists) inUse() []uint8 {
+	if p := l.current.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// add adds a list and reports whether there was room for it.
+func (l *lists) add(flag uint8) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old := l.inUse()
+	at, found := slices.BinarySearch(old, flag)
+	if found {
+		return true
+	}
+	if len(old) >= maxLists {
+		return false
+	}
+	next := slices.Insert(slices.Clone(old), at, flag)
+	l.current.Store(&next)
+	return true
+}
+
+// due reports whether the counter of a list should be raised: the first time,
+// and again each hour, so that it does not age out while the list is used.
+func (l *lists) due(flag uint8, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.Sub(l.marked[flag]) < time.Hour {
+		return false
+	}
+	l.marked[flag] = now
+	return true
+}
+
+// undue takes back what due said, because the counter was not raised.
+func (l *lists) undue(flag uint8) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.marked[flag] = time.Time{}
+}
+
+// refresh follows the counters until ctx ends.
+func (s *Server) refresh(ctx context.Context) {
+	tick := time.NewTicker(listsRefresh)
+	defer tick.Stop()
+	for {
+		s.followLists(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *Server) followLists(ctx context.Context) {
+	q := bulkhead.Query{Terse: true}
+	for flag := range 256 {
+		q.Signatures = append(q.Signatures, listSignature(uint8(flag)))
+	}
+	v, err := s.House.Check(ctx, q)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.Log.Warn("lists not refreshed", "err", err)
+		}
+		return
+	}
+	for flag := range v.Findings {
+		if v.Findings[flag].Sightings > 0 && !s.lists.add(uint8(flag)) {
+			s.lists.mu.Lock()
+			if !s.lists.warned {
+				s.lists.warned = true
+				s.Log.Warn("more lists in use than are served", "list", flag, "limit", maxLists)
+			}
+			s.lists.mu.Unlock()
+		}
+	}
+}

@@ -1,0 +1,446 @@
+package fuzzy
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
+)
+
+// Defaults of a [Server].
+const (
+	DefaultSharedKeys = 4096             // pairs of keys whose shared key is remembered
+	DefaultWriters    = 128              // updates under way at once
+	listsRefresh      = 2 * time.Second  // how soon a list that another node filled is served
+	recentTime        = 10 * time.Second // how long a retransmitted update is recognised
+	recentSize        = 1 << 16          // updates that are remembered for it
+)
+
+// A Server is a fuzzy storage. Set the fields before Serve and leave them
+// alone afterwards. The zero value with a House serves plain requests, and
+// plain updates from the machine itself.
+type Server struct {
+	House bulkhead.Clearinghouse
+	// Keys are the key pairs that requests may be encrypted to, the first being
+	// the one for requests that name none of them.
+	Keys []*Key
+	// EncryptedOnly refuses plain requests.
+	EncryptedOnly bool
+	// ReadOnly refuses all writes and deletes.
+	ReadOnly bool
+	// UpdateFrom lists the networks that may write and delete, encrypted or
+	// not. Nil means the machine itself. Addresses of plain datagrams can be
+	// forged: prefer keys that may update.
+	UpdateFrom []netip.Prefix
+	// Blocked lists networks that get no answer.
+	Blocked []netip.Prefix
+	// SpamFlags and HamFlags are the lists that stand for spam and ham among all
+	// front doors: a write to them votes so, and a digest that the node has
+	// listed for other reasons is answered with the first of SpamFlags. Nil
+	// means 1 and 11, and 3 and 13, the lists FUZZY_DENIED and FUZZY_WHITE of
+	// rspamd's documentation; empty means none.
+	SpamFlags, HamFlags []uint8
+	// Rate limits the requests of one client, Exempt lists clients that it does
+	// not apply to; see listen.PacketServer.
+	Rate   listen.Rate
+	Exempt []netip.Prefix
+	// NewKeys limits how many clients with keys of their own one network may
+	// bring: each costs a multiplication on the curve. The zero Rate means 20/s,
+	// 200 at once.
+	NewKeys listen.Rate
+	// SharedKeys is the size of the cache of shared keys; 0 means
+	// DefaultSharedKeys.
+	SharedKeys int
+	// Writers is how many updates may be under way at once; 0 means
+	// DefaultWriters.
+	Writers int
+	// Stored returns the number of digests for the command stat; nil means what
+	// this server has accepted since it started.
+	Stored func() uint64
+	Now    func() time.Time // nil means time.Now
+	Log    *slog.Logger     // nil discards
+	Stats  Stats
+
+	once    sync.Once
+	shared  *sharedKeys
+	newKeys *listen.Limiter
+	recent  *recent
+	lists   lists
+	scratch sync.Pool
+}
+
+// A Key is one of a server's key pairs and what clients that use it may do.
+type Key struct {
+	KeyPair
+	Name string // for logs
+	// Account is who updates under this key are counted to; "" counts them to
+	// the client's address.
+	Account string
+	// Update allows writes and deletes.
+	Update bool
+	// Expires ends the key's use; the zero Time does not.
+	Expires time.Time
+	// Hidden lists the lists that clients of this key are not told of.
+	Hidden []uint8
+	// Rate limits the requests of all its clients together.
+	Rate listen.Rate
+
+	limiter *listen.Limiter
+}
+
+// Stats are the counters of a [Server]; all may be read at any time.
+type Stats struct {
+	Checks, Found, Near           atomic.Int64 // checks, those that found the digest, those that found a near copy
+	Writes, Deletes, Repeated     atomic.Int64 // updates done, and retransmissions of them
+	Stat, Ping                    atomic.Int64
+	Refused, Malformed, Encrypted atomic.Int64
+	Faults                        atomic.Int64 // answered with code 500
+}
+
+func (s *Server) prepare() {
+	s.once.Do(func() {
+		if s.UpdateFrom == nil {
+			s.UpdateFrom = listen.Loopback()
+		}
+		if s.SpamFlags == nil {
+			s.SpamFlags = []uint8{1, 11}
+		}
+		if s.HamFlags == nil {
+			s.HamFlags = []uint8{3, 13}
+		}
+		if s.NewKeys == (listen.Rate{}) {
+			s.NewKeys = listen.Rate{PerSecond: 20, Burst: 200}
+		}
+		if s.SharedKeys <= 0 {
+			s.SharedKeys = DefaultSharedKeys
+		}
+		if s.Writers <= 0 {
+			s.Writers = DefaultWriters
+		}
+		if s.Now == nil {
+			s.Now = time.Now
+		}
+		if s.Log == nil {
+			s.Log = slog.New(slog.DiscardHandler)
+		}
+		for _, k := range s.Keys {
+			k.limiter = listen.NewLimiter(k.Rate, nil)
+		}
+		s.shared = newSharedKeys(s.SharedKeys)
+		s.newKeys = listen.NewLimiter(s.NewKeys, s.Exempt)
+		s.recent = newRecent(recentSize)
+		s.scratch.New = func() any { return new(scratch) }
+	})
+}
+
+// ServePackets serves UDP on conns until ctx ends or one of them fails, and
+// closes them. It refuses to serve an address that others can reach unless
+// keys are set or UpdateFrom says who may update.
+func (s *Server) ServePackets(ctx context.Context, conns []*net.UDPConn) error {
+	var addrs []net.Addr
+	for _, c := range conns {
+		addrs = append(addrs, c.LocalAddr())
+	}
+	if err := s.checkExposure(addrs...); err != nil {
+		for _, c := range conns {
+			c.Close()
+		}
+		return err
+	}
+	s.prepare()
+	updates := make(chan *job, s.Writers)
+	p := &listen.PacketServer{
+		MaxPacket: maxRequestSize, Rate: s.Rate, Exempt: s.Exempt, Log: s.Log,
+		Handler: func(ctx context.Context, batch []*listen.Packet) { s.packets(ctx, batch, updates) },
+	}
+	var background sync.WaitGroup
+	refreshing, stop := context.WithCancel(ctx)
+	background.Go(func() { s.refresh(refreshing) })
+	for range s.Writers {
+		background.Go(func() {
+			for j := range updates {
+				s.finishUpdate(j)
+			}
+		})
+	}
+	err := p.Serve(ctx, conns)
+	close(updates)
+	stop()
+	background.Wait()
+	return err
+}
+
+// checkExposure refuses addresses of the network for a server that nobody has
+// restricted.
+func (s *Server) checkExposure(addrs ...net.Addr) error {
+	if len(s.Keys) > 0 || s.UpdateFrom != nil || s.ReadOnly {
+		return nil
+	}
+	for _, a := range addrs {
+		ap, err := netip.ParseAddrPort(a.String())
+		if err == nil && !ap.Addr().Unmap().IsLoopback() {
+			return fmt.Errorf("fuzzy: %s can be reached from the network: configure keys, or the networks that may update", a)
+		}
+	}
+	return nil
+}
+
+// ServeStream serves TCP on l until ctx ends: the same requests and replies,
+// each behind its length in two bytes, the least significant first.
+//
+// Source: rspamd-fuzzy.md section 10.
+func (s *Server) ServeStream(ctx context.Context, l net.Listener) error {
+	if err := s.checkExposure(l.Addr()); err != nil {
+		l.Close()
+		return err
+	}
+	s.prepare()
+	var background sync.WaitGroup
+	refreshing, stop := context.WithCancel(ctx)
+	background.Go(func() { s.refresh(refreshing) })
+	server := &listen.StreamServer{
+		Handler: s.stream, RequestTime: 5 * time.Second, RequestRate: s.Rate, ConnRate: s.Rate, Exempt: s.Exempt, Log: s.Log,
+	}
+	err := server.Serve(ctx, l)
+	stop()
+	background.Wait()
+	return err
+}
+
+func (s *Server) stream(ctx context.Context, c *listen.Conn) {
+	const maxFrame = 8192
+	buf := make([]byte, maxFrame)
+	out := make([]byte, 0, 2+replyOverhead+replySizeLong)
+	for !c.Draining() {
+		c.Await()
+		if _, err := io.ReadFull(c, buf[:2]); err != nil {
+			return
+		}
+		n := int(buf[0]) | int(buf[1])<<8
+		if n < 1 || n > maxFrame {
+			return
+		}
+		if _, err := io.ReadFull(c, buf[:n]); err != nil {
+			return
+		}
+		if !c.Allow(1) {
+			return
+		}
+		j := &job{client: netip.AddrPortFrom(c.Client(), 0), data: buf[:n]}
+		sc := s.scratch.Get().(*scratch)
+		sc.jobs = append(sc.jobs[:0], j)
+		s.answer(ctx, sc)
+		s.scratch.Put(sc)
+		if j.update {
+			s.update(ctx, j)
+		}
+		if j.silent {
+			return // what cannot be read cannot be answered, nor what follows it
+		}
+		out = s.appendOut(append(out[:0], 0, 0), j)
+		out[0], out[1] = byte(len(out)-2), byte((len(out)-2)>>8)
+		if _, err := c.Write(out); err != nil {
+			return
+		}
+	}
+}
+
+// A job is one request on its way to its answer.
+type job struct {
+	client netip.AddrPort
+	data   []byte // the datagram; decrypted in place
+	req    Request
+	key    *Key       // that the request is encrypted to; nil for a plain one
+	shared *sharedKey // of key and client
+	reply  Reply
+	silent bool // gets no answer
+	update bool // is answered by Server.update
+
+	packet *listen.Packet // of an update that is under way
+	ctx    context.Context
+	recent *recentEntry
+}
+
+// scratch is what answering a batch needs, reused.
+type scratch struct {
+	jobs   []*job
+	spare  []*job
+	ledger ledger
+	checks []pendingCheck
+}
+
+// packets answers one batch of datagrams.
+func (s *Server) packets(ctx context.Context, batch []*listen.Packet, updates chan<- *job) {
+	sc := s.scratch.Get().(*scratch)
+	defer s.scratch.Put(sc)
+	for len(sc.spare) < len(batch) {
+		sc.spare = append(sc.spare, new(job))
+	}
+	sc.jobs = sc.jobs[:0]
+	for i, p := range batch {
+		j := sc.spare[i]
+		j.reset(p.Client, p.Data)
+		sc.jobs = append(sc.jobs, j)
+	}
+	s.answer(ctx, sc)
+	for i, p := range batch {
+		j := sc.jobs[i]
+		switch {
+		case j.update:
+			s.detach(ctx, p, j, updates)
+		case !j.silent:
+			p.Reply = s.appendOut(p.Reply, j)
+		}
+	}
+	clear(sc.jobs)
+}
+
+func (j *job) reset(client netip.AddrPort, data []byte) {
+	j.client, j.data, j.key, j.shared, j.recent = client, data, nil, nil, nil
+	j.silent, j.update = false, false
+	j.reply = Reply{Extra: j.reply.Extra[:0]}
+}
+
+// detach hands an update to the writers. Where they are too busy the request is
+// dropped: the client sends it again.
+func (s *Server) detach(ctx context.Context, p *listen.Packet, j *job, updates chan<- *job) {
+	u := new(job)
+	*u = *j
+	j.reply.Extra = nil // belongs to u now
+	if !p.Detach() {
+		s.recent.forget(u.recent)
+		return
+	}
+	u.packet, u.ctx = p, ctx
+	select {
+	case updates <- u:
+	default:
+		s.recent.forget(u.recent)
+		p.Finish()
+	}
+}
+
+// finishUpdate does one detached update and sends its answer.
+func (s *Server) finishUpdate(j *job) {
+	defer j.packet.Finish()
+	defer func() {
+		if r := recover(); r != nil {
+			s.Log.Error("update panicked", "panic", r)
+			s.recent.forget(j.recent)
+		}
+	}()
+	s.update(j.ctx, j)
+	if !j.silent {
+		j.packet.Reply = s.appendOut(j.packet.Reply, j)
+	}
+}
+
+// answer does everything for the jobs of sc but updates, which it marks.
+func (s *Server) answer(ctx context.Context, sc *scratch) {
+	sc.checks = sc.checks[:0]
+	for _, j := range sc.jobs {
+		if err := s.read(j); err != nil {
+			s.Stats.Malformed.Add(1)
+			s.Log.Debug("request not read", "client", j.client, "err", err)
+			j.silent = true
+			continue
+		}
+		j.reply.Tag, j.reply.Digest = j.req.Tag, j.req.Digest
+		if code := s.refusal(j); code != 0 {
+			s.Stats.Refused.Add(1)
+			j.refuse(code)
+			continue
+		}
+		s.dispatch(sc, j)
+	}
+	if len(sc.checks) > 0 {
+		s.check(ctx, sc)
+	}
+}
+
+func (s *Server) dispatch(sc *scratch, j *job) {
+	switch j.req.Command {
+	case Check:
+		s.Stats.Checks.Add(1)
+		sc.checks = append(sc.checks, pendingCheck{job: j})
+	case Write, Delete:
+		s.recognise(j)
+	case Stat:
+		s.Stats.Stat.Add(1)
+		n := uint64(max(0, s.Stats.Writes.Load()))
+		if s.Stored != nil {
+			n = s.Stored()
+		}
+		// Old clients read the low half, newer ones both.
+		j.reply.Prob, j.reply.Flag, j.reply.Value = 1, uint32(n), int32(n>>32)
+	case Ping:
+		s.Stats.Ping.Add(1)
+		j.reply.Prob, j.reply.Value = 1, j.req.Value
+	}
+}
+
+// recognise marks an update to be done, unless it is a retransmission: of one
+// that was done it repeats the answer, of one that is under way it stays silent.
+func (s *Server) recognise(j *job) {
+	e, state := s.recent.enter(j.recentID(), s.Now())
+	switch state {
+	case recentDone:
+		s.Stats.Repeated.Add(1)
+		j.accept()
+	case recentBusy:
+		s.Stats.Repeated.Add(1)
+		j.silent = true
+	default:
+		j.recent, j.update = e, true
+	}
+}
+
+func (j *job) accept() { j.reply.Prob, j.reply.Value, j.reply.Flag = 1, 0, uint32(j.req.Flag) }
+
+func (j *job) refuse(code int32) {
+	j.reply.Prob, j.reply.Value, j.reply.Flag = 0, code, 0
+	if j.req.Version <= 4 && !j.req.LongForm && (code == CodeForbidden || code == CodeEncryption) {
+		j.reply.Value = CodeRefused // the one code that old clients know
+	}
+}
+
+// appendOut appends the datagram that answers j.
+func (s *Server) appendOut(dst []byte, j *job) []byte {
+	if j.shared == nil {
+		return j.req.AppendReply(dst, &j.reply)
+	}
+	var plain [replySizeLong]byte
+	var nonce [nonceSize]byte
+	rand.Read(nonce[:])
+	out, err := j.shared.seal(dst, nonce[:], j.req.AppendReply(plain[:0], &j.reply))
+	if err != nil {
+		s.Log.Error("reply not encrypted", "err", err)
+		return dst
+	}
+	return out
+}
+
+// status is the code that tells a client of an error of the clearinghouse.
+func (s *Server) status(err error) int32 {
+	switch {
+	case errors.Is(err, bulkhead.ErrForbidden), errors.Is(err, bulkhead.ErrUnauthorised):
+		s.Stats.Refused.Add(1)
+		return CodeForbidden
+	case errors.Is(err, bulkhead.ErrOverLimit):
+		s.Stats.Refused.Add(1)
+		return CodeRefused
+	}
+	s.Stats.Faults.Add(1)
+	s.Log.Error("request failed", "err", err)
+	return CodeInternal
+}

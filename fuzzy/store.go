@@ -1,0 +1,201 @@
+package fuzzy
+
+import (
+	"context"
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature"
+)
+
+// A BatchChecker is a Clearinghouse that answers many queries at once, into
+// verdicts whose Findings it reuses. On an error no verdict is valid. A
+// [Server] uses it where it is offered.
+type BatchChecker interface {
+	CheckBatch(ctx context.Context, queries []bulkhead.Query, verdicts []bulkhead.Verdict) error
+}
+
+// maxLists is how many lists (flags) may be in use at once: each costs every
+// check a look-up for its digest and 32 for its shingles.
+const maxLists = 24
+
+// What the counters of a digest or band count.
+const (
+	added = iota
+	taken
+)
+
+// digestSignature is the counter of a digest on a list. The digest gives 60 of
+// its 64 bytes: as good as all, and the rest says what is counted.
+func digestSignature(digest *[DigestSize]byte, flag uint8, kind byte) bulkhead.Signature {
+	sum := *digest
+	sum[60], sum[61], sum[62], sum[63] = flag, kind, 'f', 0
+	return mustSignature(bulkhead.RspamdText, sum[:])
+}
+
+// plainSignature is the digest itself, on which all front doors vote.
+func plainSignature(digest *[DigestSize]byte) bulkhead.Signature {
+	return mustSignature(bulkhead.RspamdText, digest[:])
+}
+
+// listSignature is the counter that says that a list is in use.
+func listSignature(flag uint8) bulkhead.Signature {
+	return mustSignature(bulkhead.RspamdText, append([]byte("bulkhead fuzzy list "), flag))
+}
+
+func appendBands(dst []bulkhead.Signature, r *Request, flag uint8, kind int) []bulkhead.Signature {
+	return signature.AppendRspamdBands(dst, &r.Shingles, uint32(flag)|uint32(kind)<<8)
+}
+
+// mustSignature is for sums that are never refused: of 1 to 64 bytes.
+func mustSignature(scheme bulkhead.Scheme, sum []byte) bulkhead.Signature {
+	sig, err := bulkhead.NewSignature(scheme, sum)
+	if err != nil {
+		panic(err)
+	}
+	return sig
+}
+
+// A ledger asks the clearinghouse in batches. It is reused and never shared.
+type ledger struct {
+	queries  []bulkhead.Query
+	verdicts []bulkhead.Verdict
+	sigs     []bulkhead.Signature
+	starts   []int // of each query in sigs
+}
+
+func (l *ledger) reset() { l.queries, l.sigs, l.starts = l.queries[:0], l.sigs[:0], l.starts[:0] }
+
+// begin opens a query, whose signatures the caller then appends to l.sigs, and
+// returns its number.
+func (l *ledger) begin(r bulkhead.Reporter) int {
+	l.queries = append(l.queries, bulkhead.Query{Reporter: r, Terse: true})
+	l.starts = append(l.starts, len(l.sigs))
+	return len(l.queries) - 1
+}
+
+// ask answers all queries that were begun. Afterwards l.verdicts holds the
+// answers.
+func (l *ledger) ask(ctx context.Context, house bulkhead.Clearinghouse) error {
+	for i := range l.queries {
+		end := len(l.sigs)
+		if i+1 < len(l.starts) {
+			end = l.starts[i+1]
+		}
+		l.queries[i].Signatures = l.sigs[l.starts[i]:end:end]
+	}
+	n := len(l.queries)
+	l.verdicts = slices.Grow(l.verdicts[:0], n)[:n]
+	if b, ok := house.(BatchChecker); ok {
+		return b.CheckBatch(ctx, l.queries, l.verdicts)
+	}
+	for i := range l.queries {
+		v, err := house.Check(ctx, l.queries[i])
+		if err != nil {
+			return err
+		}
+		l.verdicts[i] = v
+	}
+	return nil
+}
+
+// A hit is what is known of a message on one list.
+type hit struct {
+	flag  uint8
+	value uint32
+	first uint32 // seconds since 1970
+	agree uint32 // bands that agree; 0 for a hit of the digest itself
+}
+
+// total is what a counter of additions and one of subtractions leave.
+func total(plus, minus *bulkhead.Finding) uint32 {
+	if minus.Sightings >= plus.Sightings {
+		return 0
+	}
+	return plus.Sightings - minus.Sightings
+}
+
+func seconds(f *bulkhead.Finding) uint32 {
+	if f.First.IsZero() {
+		return 0
+	}
+	return uint32(max(0, min(f.First.Unix(), math.MaxUint32)))
+}
+
+// Limits of a near match.
+const (
+	// minBands are expected to agree when 18 of 32 shingles do; 2 are at 16,
+	// which is below the 17 that rspamd asks for.
+	minBands = 3
+	// maxChance bounds the probability that the bands of an unknown text agree
+	// by errors of the filters alone.
+	maxChance = 1e-5
+)
+
+// bandsWanted is how many bands must agree when each of them is shown by error
+// with probability p: the smallest m of at least minBands for which
+// C(32,m) p^m, a bound of the binomial tail, is at most maxChance.
+func bandsWanted(p float64) int {
+	choose := 1.0
+	for m := 1; m <= signature.RspamdBands; m++ {
+		choose *= float64(signature.RspamdBands-m+1) / float64(m)
+		if m >= minBands && choose*math.Pow(p, float64(m)) <= maxChance {
+			return m
+		}
+	}
+	return signature.RspamdBands + 1
+}
+
+// nearHit judges the findings of the 32 bands of one list, additions and
+// subtractions.
+func nearHit(flag uint8, plus, minus []bulkhead.Finding) (hit, bool) {
+	h := hit{flag: flag, first: math.MaxUint32}
+	var values [signature.RspamdBands]uint32
+	n, chance := 0, 0.0
+	for b := range plus {
+		v := plus[b].Sightings
+		if minus != nil {
+			v = total(&plus[b], &minus[b])
+		}
+		if v == 0 {
+			continue
+		}
+		values[n] = v
+		n++
+		h.agree |= 1 << b
+		h.first = min(h.first, seconds(&plus[b]))
+		chance = max(chance, plus[b].Error)
+	}
+	if n == 0 || n < bandsWanted(chance) {
+		return hit{}, false
+	}
+	// A band that other messages share shows too much, one shown by error too
+	// little: the median shows neither.
+	slices.Sort(values[:n])
+	h.value = values[(n-1)/2]
+	return h, true
+}
+
+// prob is what a reply says of how much of a text agreed.
+func (h *hit) prob() float32 {
+	if h.agree == 0 {
+		return 1
+	}
+	return float32(signature.RspamdEqual(h.agree)) / signature.RspamdShingles
+}
+
+// better reports whether a is to be told before b.
+func (a hit) better(b hit) int {
+	if d := bits.OnesCount32(b.agree) - bits.OnesCount32(a.agree); d != 0 {
+		return d
+	}
+	switch {
+	case a.value > b.value:
+		return -1
+	case a.value < b.value:
+		return 1
+	}
+	return int(a.flag) - int(b.flag)
+}

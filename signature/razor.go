@@ -102,9 +102,12 @@ func RazorPrepared(part []byte) (RazorPart, bool) {
 
 // RazorMails cuts a file into mails as razor-check and razor-report do: at every
 // line that starts with "From " if the first line does, else into one mail, in
-// which such lines, quoted or not, are quoted once more.
+// which such lines, quoted or not, are quoted once more. An empty file is no mail.
 // Source: razor2.md section 6.
 func RazorMails(file []byte) [][]byte {
+	if len(file) == 0 {
+		return nil
+	}
 	from := []byte("From ")
 	if !bytes.HasPrefix(file, from) {
 		return [][]byte{razorQuoteFrom(file)}

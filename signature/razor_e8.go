@@ -35,7 +35,6 @@ func razorHosts(v8 []byte) []string {
 		return nil
 	}
 	hosts := razorBareLinks(text)
-	urls := len(hosts)
 	for first := true; ; first = false {
 		host := razorTakeHost(rest, first && href)
 		if host == "" || host == "0" {
@@ -44,7 +43,7 @@ func razorHosts(v8 []byte) []string {
 		if strings.Trim(host, "0123456789.") != "" {
 			host = RazorShorten(host)
 		}
-		if len(host) > 1 && strings.Contains(host, ".") && !slices.Contains(hosts[urls:], host) {
+		if len(host) > 1 && strings.Contains(host, ".") && !slices.Contains(hosts, host) {
 			hosts = append(hosts, host)
 		}
 		if rest, ok = razorNextURL(rest); !ok {

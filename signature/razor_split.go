@@ -112,29 +112,30 @@ func razorKeep(header []byte) []byte {
 	return kept
 }
 
-// razorBoundary returns the boundary of the first kept line that has one.
+// razorBoundary returns the boundary of the first kept line that has one. A
+// quoted boundary may go on into the next kept line.
 func razorBoundary(kept []byte) (string, bool) {
 	const multipart, key = "Content-Type: multipart", "boundary="
-	for line := range bytes.SplitSeq(kept, []byte{'\n'}) {
-		if !hasPrefixFold(line, multipart) {
-			continue
-		}
-		rest := line[len(multipart):]
-		for i := len(rest) - len(key); i >= 0; i-- {
-			if !hasPrefixFold(rest[i:], key) {
-				continue
+	for start := 0; start < len(kept); {
+		end := start + bytes.IndexByte(kept[start:], '\n')
+		if hasPrefixFold(kept[start:end], multipart) {
+			for i := end - len(key); i > start+len(multipart); i-- {
+				if !hasPrefixFold(kept[i:], key) {
+					continue
+				}
+				if b, ok := razorBoundaryValue(kept[i+len(key):]); ok {
+					return b, true
+				}
 			}
-			if b, ok := razorBoundaryValue(rest[i+len(key):]); ok {
-				return b, true
-			}
 		}
+		start = end + 1
 	}
 	return "", false
 }
 
 func razorBoundaryValue(v []byte) (string, bool) {
 	if len(v) > 0 && v[0] == '"' {
-		if end := bytes.IndexByte(v[1:], '"'); end > 0 {
+		if end := bytes.IndexByte(v[1:], '"'); end >= 0 {
 			return string(v[1 : 1+end]), true
 		}
 	}
@@ -147,6 +148,7 @@ func razorBoundaryValue(v []byte) (string, bool) {
 
 // razorPieces cuts the body of a multipart at its boundary.
 func razorPieces(body []byte, boundary string) [][]byte {
+	// An empty boundary, quoted, is one.
 	dashes := []byte("--" + boundary)
 	if i := bytes.Index(body, []byte("\n--"+boundary+"--")); i >= 0 {
 		body = body[:i]

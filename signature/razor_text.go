@@ -5,29 +5,30 @@ import "bytes"
 // razorBase64 decodes a part that names the encoding anywhere at the start of a
 // line: razor2.md section 7.1.
 func razorBase64(part []byte) []byte {
-	mark := razorLineStart(part, "Content-Transfer-Encoding: base64")
-	if mark < 0 {
+	const mark = "Content-Transfer-Encoding: base64"
+	if razorLineStart(part, mark) < 0 {
 		return part
 	}
-	rest := part[mark+len("Content-Transfer-Encoding: base64"):]
+	// The line decides whether, the first mention anywhere decides from where.
+	rest := part[razorMention(part, mark)+len(mark):]
 	data, cut := rest, false
 	if _, end := razorBlankLine(rest); end >= 0 {
 		data, cut = rest[end:], true
 	}
-	digits := make([]byte, 0, len(data))
 	if cut {
-		if i := bytes.IndexByte(data, '='); i >= 0 {
-			data = data[:i]
-		}
-	} else {
-		data = bytes.TrimRight(data, "=")
+		data, _, _ = bytes.Cut(data, []byte{'='})
 	}
+	chars := make([]byte, 0, len(data))
 	for _, c := range data {
-		if v, ok := razorDigit(c); ok {
-			digits = append(digits, v)
-		} else if c == '=' {
-			digits = append(digits, 29)
+		if _, ok := razorDigit(c); ok {
+			chars = append(chars, c)
 		}
+	}
+	// Without a blank line to start from, the client removes only the padding at
+	// the very end, and takes any other for a digit.
+	digits := bytes.TrimRight(chars, "=")
+	for i, c := range digits {
+		digits[i], _ = razorDigit(c)
 	}
 	header := part
 	if start, _ := razorBlankLine(part); start >= 0 {
@@ -38,6 +39,7 @@ func razorBase64(part []byte) []byte {
 	return append(out, razorDecode64(digits)...)
 }
 
+// razorDigit returns the value of a base64 digit; padding in an odd place is one.
 func razorDigit(c byte) (byte, bool) {
 	switch {
 	case c >= 'A' && c <= 'Z':
@@ -50,6 +52,8 @@ func razorDigit(c byte) (byte, bool) {
 		return 62, true
 	case c == '/':
 		return 63, true
+	case c == '=':
+		return 29, true
 	}
 	return 0, false
 }
@@ -88,6 +92,15 @@ func razorLineStart(b []byte, text string) int {
 		i += n + 1
 	}
 	return -1
+}
+
+// razorMention finds text in any case. The caller knows that it is there.
+func razorMention(b []byte, text string) int {
+	i := 0
+	for !hasPrefixFold(b[i:], text) {
+		i++
+	}
+	return i
 }
 
 // razorQuotedPrintable decodes the body of a part whose header names the

@@ -1,0 +1,287 @@
+package signature
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/sharedtest"
+)
+
+// razorAsked returns what the client would ask for of a file, in order.
+func razorAsked(file []byte) []string {
+	var asked []string
+	for _, mail := range RazorMails(file) {
+		for _, p := range RazorParts(mail) {
+			asked = append(asked, "e4 "+RazorText(p.E4.Sum()))
+			for _, s := range p.E8 {
+				asked = append(asked, "e8 "+RazorText(s.Sum()))
+			}
+		}
+	}
+	return asked
+}
+
+// TestRazorClient compares with what razor-check 2.85 printed for made-up mails
+// of many kinds of damage; testdata/razor.jsonl holds both.
+func TestRazorClient(t *testing.T) {
+	f, err := os.Open("testdata/razor.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	total := 0
+	for s := bufio.NewScanner(f); s.Scan(); {
+		var v struct {
+			Mail       []byte
+			Signatures []string
+		}
+		if err := json.Unmarshal(s.Bytes(), &v); err != nil {
+			t.Fatal(err)
+		}
+		total += len(v.Signatures)
+		if got := razorAsked(v.Mail); !slices.Equal(got, v.Signatures) {
+			t.Errorf("signatures of %.300q:\n got %q\nwant %q", v.Mail, got, v.Signatures)
+		}
+	}
+	if total < 100 {
+		t.Errorf("only %d signatures compared", total)
+	}
+}
+
+// TestRazorVectors takes the mails and the tables of razor2.md section 10.
+func TestRazorVectors(t *testing.T) {
+	doc, err := os.ReadFile(sharedtest.Path(t, "protocols", "razor2.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, doc, _ = bytes.Cut(doc, []byte("## 10. Test vectors"))
+	doc, _, _ = bytes.Cut(doc, []byte("## 11."))
+	row := regexp.MustCompile("(?m)^\\|.*\\| ([48]) \\| `([A-Za-z0-9_-]+)`")
+	vectors := bytes.Split(doc, []byte("\n### V"))[1:]
+	if len(vectors) != 3 {
+		t.Fatalf("found %d vectors, want 3", len(vectors))
+	}
+	for _, v := range vectors {
+		_, rest, _ := bytes.Cut(v, []byte("```\n"))
+		mail, rest, _ := bytes.Cut(rest, []byte("```\n"))
+		var want []string
+		for _, m := range row.FindAllSubmatch(rest, -1) {
+			want = append(want, "e"+string(m[1])+" "+string(m[2]))
+		}
+		if got := razorAsked(mail); !slices.Equal(got, want) || len(want) == 0 {
+			t.Errorf("vector %s: got %q, want %q", v[:20], got, want)
+		}
+	}
+}
+
+// TestRazorDrand computes the constants of engine 4 from its seed.
+func TestRazorDrand(t *testing.T) {
+	x := uint64(7542)<<16 + 0x330E
+	draw := func() float64 {
+		x = (0x5DEECE66D*x + 11) % (1 << 48)
+		return float64(x) / (1 << 48)
+	}
+	step := 100.0 / 6
+	for i := range 6 {
+		if got := float64(draw()*step) + float64(float64(i)*step); got != razorP[i] {
+			t.Errorf("P[%d] = %v, want %v", i, razorP[i], got)
+		}
+	}
+	for i := range 4 {
+		want := float64(draw()*50) + float64(i%2)*50
+		if got := append(razorQ[:], razorR[:]...)[i]; got != want {
+			t.Errorf("Q, R[%d] = %v, want %v", i, got, want)
+		}
+	}
+}
+
+func TestRazorText(t *testing.T) {
+	tests := []struct{ digits, want string }{
+		{"", ""},
+		{"1", "gA"},
+		{"8", "EA"},
+		{"abc", "XT"},
+		{"123", "hM"},
+		{"0123456789abcdef", "CEwqbhldO38A"},
+		{"da39a3ee5e6b4b0d3255bfef95601890afd80709", "tclcd6dtLQvEqt9_mmCBkF-xDgkA"},
+		{"f6c16de2ca6e137f1416acac5c9ee5e4a3cfe76e", "9jhrdDVnjO-ChlNTo5d6clw_fmcA"},
+	}
+	for _, tt := range tests {
+		if got := RazorTextHex(tt.digits); got != tt.want {
+			t.Errorf("RazorTextHex(%q) = %q, want %q", tt.digits, got, tt.want)
+		}
+	}
+}
+
+func TestParseRazor(t *testing.T) {
+	valid := map[bulkhead.Scheme]string{
+		bulkhead.RazorE4: "7p6JNvfDEfoYAybuYapBiCjFEC0A",
+		bulkhead.RazorE8: "OK-8mIdLyA0A",
+	}
+	for scheme, text := range valid {
+		sig, err := ParseRazor(scheme, text)
+		if err != nil {
+			t.Fatalf("ParseRazor(%s, %q): %v", scheme, text, err)
+		}
+		if got := RazorText(sig.Sum()); got != text {
+			t.Errorf("%q parsed and printed is %q", text, got)
+		}
+		for _, bad := range []string{
+			"", text[1:], text + "A", text[:len(text)-1] + "B", text[:len(text)-2] + "BA",
+			text[:3] + "*" + text[4:], text[:3] + "\n" + text[4:], text[:len(text)-2] + "==",
+		} {
+			if sig, err := ParseRazor(scheme, bad); err == nil || sig.Valid() {
+				t.Errorf("ParseRazor(%s, %q) = %v, %v; want an error alone", scheme, bad, sig, err)
+			}
+		}
+	}
+	if _, err := ParseRazor(bulkhead.RazorE8, valid[bulkhead.RazorE4]); err == nil {
+		t.Error("an engine-4 signature was taken for engine 8")
+	}
+	if _, err := ParseRazor(bulkhead.PyzorDigest, valid[bulkhead.RazorE4]); err == nil {
+		t.Error("a scheme that is not Razor's was taken")
+	}
+}
+
+func TestRazorShorten(t *testing.T) {
+	tests := []struct{ host, want string }{
+		{"www.x.co.uk", "x.co.uk"}, {"co.uk", "co.uk"}, {"q.lkd.co.im", "lkd.co.im"},
+		{"a.b.sf.ca.us", "b.sf.ca.us"}, {"x.us.com", "us.com"}, {"a.b.example", "a.b.example"},
+		{"a.b.kr", "a.b.kr"}, {"x.a.co.kr", "a.co.kr"}, {"x.y.edu.au", "edu.au"}, {"notedu.au", "edu.au"},
+		{"x.com.au", "x.com.au"}, {"x.y.au", "y.au"}, {"..co.uk", "co.uk"}, {"com", "com"}, {"", ""}, {".com", ".com"},
+		{"a.b.voila.fr", "voila.fr"}, {"a.b.site.voila.fr", "b.site.voila.fr"},
+	}
+	for _, tt := range tests {
+		if got := RazorShorten(tt.host); got != tt.want {
+			t.Errorf("RazorShorten(%q) = %q, want %q", tt.host, got, tt.want)
+		}
+	}
+}
+
+// TestRazorEmpty: what unrelated mails have in common is never a signature.
+func TestRazorEmpty(t *testing.T) {
+	const header = "From: a@sender.example\nContent-Type: text/html\n\n"
+	for _, body := range []string{"", "\n\n\n", " \t\n", "<html><body></body></html>\n", "<b></b>\n", "0"} {
+		if got := Razor([]byte(header + body)); len(got) != 0 && body != "" && body != "0" {
+			t.Errorf("Razor of body %q = %v, want none", body, got)
+		}
+	}
+	parts := RazorParts([]byte(header + "<html><body></body></html>\n"))
+	if len(parts) != 1 || !parts[0].Empty || RazorText(parts[0].E4.Sum()) != "tclcd6dtLQvEqt9_mmCBkF-xDgkA" {
+		t.Errorf("parts of a mail of nothing but tags = %+v, want one, marked empty", parts)
+	}
+}
+
+func TestRazorBothForms(t *testing.T) {
+	mail := []byte("From: a@sender.example\n\nFrom the first line on this differs.\n")
+	got := Razor(mail)
+	for _, form := range [][]byte{mail, RazorMails(mail)[0]} {
+		if want := RazorParts(form)[0].E4; !slices.Contains(got, want) {
+			t.Errorf("Razor = %v lacks %v, of %q", got, want, form)
+		}
+	}
+	if len(got) != 2 {
+		t.Errorf("Razor = %d signatures, want 2", len(got))
+	}
+}
+
+func TestRazorMails(t *testing.T) {
+	tests := []struct {
+		file string
+		want []string
+	}{
+		{"", nil},
+		{"A: b\n\nFrom x\n>>From y\n> From z\n", []string{"A: b\n\n>From x\n>>>From y\n> From z\n"}},
+		{"From a\nA: b\n\nx\nFrom c\n\ny", []string{"From a\nA: b\n\nx\n", "From c\n\ny"}},
+		{"From a\nFrom b\n", []string{"From a\n", "From b\n"}},
+	}
+	for _, tt := range tests {
+		var got []string
+		for _, m := range RazorMails([]byte(tt.file)) {
+			got = append(got, string(m))
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("RazorMails(%q) = %q, want %q", tt.file, got, tt.want)
+		}
+	}
+}
+
+func TestRazorEntitiesAreNoPrefixes(t *testing.T) {
+	for _, a := range razorEntities {
+		for _, b := range razorEntities {
+			if a != b && strings.HasPrefix(a.name, b.name) {
+				t.Errorf("entity %q begins with %q", a.name, b.name)
+			}
+		}
+	}
+	if got := len(razorEntities); got != 5+95 {
+		t.Errorf("%d entities, want 100", got)
+	}
+}
+
+// TestRazorBombs: the work on hostile mail stays bounded.
+func TestRazorBombs(t *testing.T) {
+	deep := strings.Repeat("Content-Type: multipart/mixed; boundary=b\n\n--b\n", 20000)
+	wide := "Content-Type: multipart/mixed; boundary=b\n\n" + strings.Repeat("--b\n\nhello\n", 50000)
+	tags := "Content-Type: text/html\n\n" + strings.Repeat("<a", 30000)
+	links := "A: b\n\n" + strings.Repeat("http://h.example/ ", 4000)
+	for name, mail := range map[string]string{"deep": deep, "wide": wide, "tags": tags, "links": links} {
+		if n := len(RazorParts([]byte(mail))); n > maxRazorParts {
+			t.Errorf("%s: %d parts, limit %d", name, n, maxRazorParts)
+		}
+	}
+}
+
+func FuzzRazor(f *testing.F) {
+	f.Add([]byte("From: a@sender.example\n\nHello http://www.shop.example/ <b>x</b>\n"))
+	f.Add([]byte("Content-Type: multipart/x; boundary=\"b\"\n\n--b\nContent-Transfer-Encoding: base64\n\naGVsbG8=\n--b--\n"))
+	f.Add([]byte("Content-Transfer-Encoding: quoted-printable\n\n<a href=3D\"https://x.co.uk\">=\n&eacute;"))
+	f.Add([]byte("From a\nA: b\n\n0\nFrom b\n\n\x00<"))
+	f.Fuzz(func(t *testing.T, mail []byte) {
+		before := bytes.Clone(mail)
+		for _, sig := range Razor(mail) {
+			got, err := ParseRazor(sig.Scheme(), RazorText(sig.Sum()))
+			if err != nil || got != sig {
+				t.Errorf("%v printed and parsed is %v, %v", sig, got, err)
+			}
+		}
+		RazorPrepared(mail)
+		if !bytes.Equal(before, mail) {
+			t.Error("the mail was changed")
+		}
+	})
+}
+
+func FuzzParseRazor(f *testing.F) {
+	f.Add("7p6JNvfDEfoYAybuYapBiCjFEC0A")
+	f.Add("OK-8mIdLyA0A")
+	f.Add("")
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, scheme := range []bulkhead.Scheme{bulkhead.RazorE4, bulkhead.RazorE8} {
+			if sig, err := ParseRazor(scheme, text); err == nil && RazorText(sig.Sum()) != text {
+				t.Errorf("%q parsed and printed is %q", text, RazorText(sig.Sum()))
+			}
+		}
+	})
+}
+
+func BenchmarkRazor(b *testing.B) {
+	rnd := rand.New(rand.NewPCG(1, 1))
+	mail := []byte("From: a@sender.example\nContent-Type: text/html\n\n")
+	for len(mail) < 20000 {
+		mail = append(mail, "<p>lorem ipsum <a href=\"http://www.shop.example/\">x</a>\n"[rnd.IntN(10):]...)
+	}
+	b.SetBytes(int64(len(mail)))
+	b.ReportAllocs()
+	for b.Loop() {
+		Razor(mail)
+	}
+}

@@ -39,6 +39,7 @@ type opened struct {
 func (s *server) doors() []door {
 	return []door{
 		{"http", "API and status page", s.openHTTP},
+		{"fuzzy", "rspamd's fuzzy_check", s.openFuzzy},
 	}
 }
 

@@ -96,7 +96,7 @@ func TestRestoreRefuses(t *testing.T) {
 	if _, err := Restore(t.Context(), bytes.NewReader(b), full, Options{}); err == nil || !strings.Contains(err.Error(), "it holds x") {
 		t.Errorf("into a full directory: %v", err)
 	}
-	parent := t.TempDir()
+	parent := ramDir(t)
 	dir := filepath.Join(parent, "store")
 	refuse := func(name string, b []byte, want error) {
 		t.Helper()
@@ -132,7 +132,7 @@ func TestRestoreRefuses(t *testing.T) {
 // TestBackupWhileRunning takes backups of a store that appends and checkpoints,
 // and wants each of them to hold what had been acknowledged before it began.
 func TestBackupWhileRunning(t *testing.T) {
-	o := Options{SegmentBytes: 3000, Durability: Relaxed}
+	o := Options{SegmentBytes: 3000, Durability: Relaxed, FS: fastFS{}}
 	s := open(t, newDir(t), o)
 	stop, done := make(chan struct{}), make(chan error, 1)
 	go func() {

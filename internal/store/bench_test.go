@@ -16,7 +16,7 @@ func BenchmarkAppend(b *testing.B) {
 	const size, reports = 4096, 64
 	for _, d := range []Durability{Always, Relaxed} {
 		b.Run(d.String(), func(b *testing.B) {
-			s := open(b, newDir(b), Options{Durability: d})
+			s := open(b, filepath.Join(b.TempDir(), "store"), Options{Durability: d})
 			f, err := os.Create(filepath.Join(b.TempDir(), "raw"))
 			if err != nil {
 				b.Fatal(err)
@@ -52,7 +52,7 @@ func BenchmarkAppend(b *testing.B) {
 // BenchmarkReplay reads a journal of entries of 4 KB.
 func BenchmarkReplay(b *testing.B) {
 	const size, n = 4096, 10_000
-	s := open(b, newDir(b), Options{Durability: Relaxed})
+	s := open(b, filepath.Join(b.TempDir(), "store"), Options{Durability: Relaxed})
 	batch := entry(1, size)
 	for range n {
 		if _, err := s.Append(batch); err != nil {
@@ -71,7 +71,7 @@ func BenchmarkReplay(b *testing.B) {
 // signatures.
 func BenchmarkFile(b *testing.B) {
 	const size = 70 << 20
-	s := open(b, newDir(b), Options{})
+	s := open(b, filepath.Join(b.TempDir(), "store"), Options{})
 	block := make([]byte, 64<<10)
 	file := File{"pages", func(w io.Writer) error {
 		for range size / len(block) {

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -73,7 +74,7 @@ func TestKill(t *testing.T) {
 	if testing.Short() {
 		rounds = 10
 	}
-	dir := newDir(t)
+	dir := filepath.Join(t.TempDir(), "store") // on a disk
 	rng := rand.New(rand.NewPCG(uint64(os.Getpid()), uint64(time.Now().UnixNano())))
 	var acked uint64
 	for range rounds {

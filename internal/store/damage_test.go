@@ -68,7 +68,7 @@ func named(err error, file string) bool {
 // several segments, and the paths in it that hold data.
 func victims(t testing.TB) (dir, want string, paths []string) {
 	t.Helper()
-	o := Options{SegmentBytes: 40_000}
+	o := Options{SegmentBytes: 40_000, FS: fastFS{}}
 	s := open(t, newDir(t), o)
 	appendN(t, s, 5, 100)
 	content := strings.Repeat("what the filter knows ", 9000) // three blocks and a bit
@@ -117,7 +117,7 @@ func tryDamage(t *testing.T, dir, want, path, what string, change func([]byte) [
 	if err := os.WriteFile(file, change(bytes.Clone(b)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := readAll(c, Options{})
+	got, err := readAll(c, Options{FS: fastFS{}})
 	if err == nil && got != want {
 		t.Errorf("%s: %s: other content, and no error", path, what)
 	}
@@ -200,7 +200,7 @@ func TestMissingFilesAreNamed(t *testing.T) {
 		if err := os.Remove(filepath.Join(c, path)); err != nil {
 			t.Fatal(err)
 		}
-		got, err := readAll(c, Options{})
+		got, err := readAll(c, Options{FS: fastFS{}})
 		switch {
 		case path == watermarkFile: // what its advice says must work
 			if err != nil || got != want {
@@ -278,13 +278,13 @@ func TestTornTail(t *testing.T) {
 					}
 				}
 				var log bytes.Buffer
-				r := open(t, c, Options{Logger: logTo(&log)})
+				r := open(t, c, Options{Logger: logTo(&log), FS: fastFS{}})
 				checkReplay(t, r, 1, 4, 300)
 				if r.LastIndex() != 4 || !strings.Contains(log.String(), filepath.Base(file)) || !strings.Contains(log.String(), fmt.Sprintf("offset=%d", before)) {
 					t.Errorf("cut at %d: last %d, log %s", cut, r.LastIndex(), log.String())
 				}
 				appendN(t, r, 3, 300)
-				r = reopen(t, r, Options{})
+				r = reopen(t, r, Options{FS: fastFS{}})
 				checkReplay(t, r, 1, 7, 300)
 			}
 		}
@@ -321,7 +321,7 @@ func TestDamageBeforeDurableEntry(t *testing.T) {
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := readAll(s.Dir(), Options{}); !named(err, path) || !strings.Contains(err.Error(), fmt.Sprintf("offset %d", from)) {
+		if _, err := readAll(s.Dir(), Options{FS: fastFS{}}); !named(err, path) || !strings.Contains(err.Error(), fmt.Sprintf("offset %d", from)) {
 			t.Fatalf("bit %d flipped: %v, want damage at offset %d", bit, err, from)
 		}
 		if now, _ := os.ReadFile(path); !bytes.Equal(now, b) {

@@ -83,9 +83,9 @@ func FuzzWatermark(f *testing.F) {
 
 // FuzzBackup restores whatever comes, and wants a good store or none.
 func FuzzBackup(f *testing.F) {
-	_, b := backupOf(f, Options{})
+	_, b := backupOf(f, Options{FS: fastFS{}})
 	f.Add(b[:1000])
-	s := open(f, newDir(f), Options{})
+	s := open(f, newDir(f), Options{FS: fastFS{}})
 	appendN(f, s, 2, 10)
 	if err := s.Checkpoint(f.Context(), 2, []byte("m"), []File{text("a", "content")}); err != nil {
 		f.Fatal(err)
@@ -97,16 +97,16 @@ func FuzzBackup(f *testing.F) {
 	f.Add(small.Bytes())
 	f.Add([]byte(backupMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		parent := t.TempDir()
+		parent := ramDir(t)
 		dir := filepath.Join(parent, "store")
-		if _, err := Restore(t.Context(), bytes.NewReader(b), dir, Options{}); err != nil {
+		if _, err := Restore(t.Context(), bytes.NewReader(b), dir, Options{FS: fastFS{}}); err != nil {
 			wantNamed(t, err)
 			if names, _ := os.ReadDir(parent); len(names) > 0 {
 				t.Errorf("left behind: %v", names)
 			}
 			return
 		}
-		if _, err := readAll(dir, Options{}); err != nil {
+		if _, err := readAll(dir, Options{FS: fastFS{}}); err != nil {
 			t.Errorf("restored store: %v", err)
 		}
 	})
@@ -130,9 +130,9 @@ func FuzzFrames(f *testing.F) {
 			t.Fatal(err)
 		}
 		dir := newDir(t)
-		if _, err := Restore(t.Context(), &b, dir, Options{}); err != nil {
+		if _, err := Restore(t.Context(), &b, dir, Options{FS: fastFS{}}); err != nil {
 			wantNamed(t, err)
-		} else if _, err := readAll(dir, Options{}); err != nil {
+		} else if _, err := readAll(dir, Options{FS: fastFS{}}); err != nil {
 			t.Errorf("restored store: %v", err)
 		}
 	})
@@ -141,7 +141,7 @@ func FuzzFrames(f *testing.F) {
 // FuzzSegment reads any bytes as the only segment of a store. It may be refused
 // or cut short, and must not be changed if it is refused.
 func FuzzSegment(f *testing.F) {
-	s := open(f, newDir(f), Options{})
+	s := open(f, newDir(f), Options{FS: fastFS{}})
 	appendN(f, s, 3, 40)
 	path := s.tail.path
 	if err := s.Close(); err != nil {
@@ -169,7 +169,7 @@ func FuzzSegment(f *testing.F) {
 		if err := errors.Join(os.WriteFile(filepath.Join(dir, manifestFile), manifest, 0o600), os.WriteFile(seg, b, 0o600)); err != nil {
 			t.Fatal(err)
 		}
-		first, err := readAll(dir, Options{})
+		first, err := readAll(dir, Options{FS: fastFS{}})
 		if err != nil {
 			wantNamed(t, err)
 			if now, err := os.ReadFile(seg); err != nil || !bytes.Equal(now, b) {
@@ -177,7 +177,7 @@ func FuzzSegment(f *testing.F) {
 			}
 			return
 		}
-		if again, err := readAll(dir, Options{}); err != nil || again != first {
+		if again, err := readAll(dir, Options{FS: fastFS{}}); err != nil || again != first {
 			t.Errorf("the second time: %v", err)
 		}
 	})
@@ -196,7 +196,7 @@ func FuzzCheckpointFile(f *testing.F) {
 		if size < 0 || size > maxFileBytes {
 			return // the manifest does not have such
 		}
-		path := filepath.Join(t.TempDir(), "f")
+		path := filepath.Join(ramDir(t), "f")
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}

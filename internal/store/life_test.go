@@ -219,7 +219,7 @@ func (l *life) run(deaths int, faultRate float64) {
 // without failing operations before, and wants every acknowledged entry back
 // each time.
 func TestLives(t *testing.T) {
-	seeds := uint64(20)
+	seeds := uint64(12)
 	if testing.Short() {
 		seeds = 4
 	}

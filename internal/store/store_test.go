@@ -41,9 +41,26 @@ func reopen(t testing.TB, s *Store, o Options) *Store {
 	return open(t, s.Dir(), o)
 }
 
+// newDir returns a directory that does not exist yet, in memory if the system
+// has a place for that: these tests make thousands of files, and no test can
+// see whether a disk has really written.
 func newDir(t testing.TB) string {
 	t.Helper()
-	return filepath.Join(t.TempDir(), "store")
+	return filepath.Join(ramDir(t), "store")
+}
+
+func ramDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "store")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }
 
 // entry is the content of entry i: of a size that depends on i, and checkable.
@@ -264,3 +281,21 @@ func withHead(body []byte) []byte {
 func withSum(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(bytes.Clone(b), crc32.Checksum(b, castagnoli))
 }
+
+// fastFS never waits for the disk, for tests that open hundreds of stores and
+// do not cut the power.
+type fastFS struct{ osFS }
+
+type fastFile struct{ osFile }
+
+func (fastFS) OpenFile(name string, flag int, perm fs.FileMode) (Handle, error) {
+	f, err := os.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return fastFile{osFile{f}}, nil
+}
+
+func (fastFS) SyncDir(string) error { return nil }
+func (fastFile) Sync() error        { return nil }
+func (fastFile) DropCache()         {}

@@ -1,6 +1,8 @@
 package signature
 
 import (
+	"slices"
+
 	"github.com/bulkhead-mail/bulkhead"
 )
 
@@ -10,6 +12,10 @@ type Options struct {
 	// other's bulkhead/near signatures, and nobody without it can foresee which
 	// words of a message they rest on.
 	Key [16]byte
+	// DCC says what is known for the DCC checksums beside the message.
+	DCC DCCOptions
+	// Skip lists schemes that are not wanted; nil computes all.
+	Skip []bulkhead.Scheme
 }
 
 // Compute reads raw and returns all its signatures, none twice. A message that
@@ -23,13 +29,53 @@ func Compute(raw []byte, opts Options) ([]bulkhead.Signature, error) {
 	return m.Signatures(opts), nil
 }
 
-// Signatures returns all signatures of m, none twice.
+// Signatures returns all signatures of m, none twice: those of the message's
+// content. Checksums of its sender, path or identifiers are no part of it.
 func (m *Message) Signatures(opts Options) []bulkhead.Signature {
-	s := m.skeleton()
+	c := collector{skip: opts.Skip}
+	if c.wants(bulkhead.Exact) || c.wants(bulkhead.Near) {
+		s := m.skeleton()
+		c.add(m.exact(s))
+		if c.wants(bulkhead.Near) {
+			c.add(newNearKey(opts.Key).near(s))
+		}
+	}
+	// The schemes of other clearinghouses: one line each.
+	if c.wants(bulkhead.RazorE4) || c.wants(bulkhead.RazorE8) {
+		c.add(Razor(m.Raw))
+	}
+	if c.wants(bulkhead.DCCBody) || c.wants(bulkhead.DCCFuz1) || c.wants(bulkhead.DCCFuz2) {
+		c.add(dccContent(m.Raw, opts.DCC))
+	}
+	return c.sigs
+}
+
+// dccContent returns the DCC checksums of the body.
+func dccContent(raw []byte, opts DCCOptions) []bulkhead.Signature {
 	var sigs []bulkhead.Signature
-	sigs = append(sigs, m.exact(s)...)
-	sigs = append(sigs, newNearKey(opts.Key).near(s)...)
+	for _, sum := range DCC(raw, opts) {
+		switch sum.Type {
+		case DCCTypeBody, DCCTypeFuz1, DCCTypeFuz2:
+			sigs = appendSignature(sigs, sum.Type.Scheme(), sum.Sum[:])
+		}
+	}
 	return sigs
+}
+
+// A collector gathers wanted signatures, none twice.
+type collector struct {
+	skip []bulkhead.Scheme
+	sigs []bulkhead.Signature
+}
+
+func (c *collector) wants(scheme bulkhead.Scheme) bool { return !slices.Contains(c.skip, scheme) }
+
+func (c *collector) add(sigs []bulkhead.Signature) {
+	for _, sig := range sigs {
+		if c.wants(sig.Scheme()) && !slices.Contains(c.sigs, sig) {
+			c.sigs = append(c.sigs, sig)
+		}
+	}
 }
 
 // skeleton folds the visible text of m: of each text part that is not an
@@ -53,7 +99,7 @@ func (m *Message) skeleton() *skeleton {
 				whole.join(s)
 			}
 		}
-		if len(whole.words)+len(whole.quoted) > 0 {
+		if !whole.empty() {
 			break
 		}
 	}
@@ -70,7 +116,7 @@ func (m *Message) superseded(i int, parts []*skeleton) bool {
 	for j := i + 1; j < len(m.Parts); j++ {
 		q := &m.Parts[j]
 		if q.alternative == p.alternative && q.branch > p.branch && q.Type != "text/calendar" && parts[j] != nil &&
-			len(parts[j].words)+len(parts[j].quoted) >= nearMinWords {
+			parts[j].words.len()+parts[j].quoted.len() >= nearMinWords {
 			return true
 		}
 	}

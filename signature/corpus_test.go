@@ -61,8 +61,8 @@ func loadCorpus(t *testing.T) []corpusMail {
 			}
 			s := m.skeleton()
 			c := corpusMail{name: set + "/" + row[0], set: set, spam: row[1] == "spam", cluster: clusters[row[0]], exact: m.exactSum(s), to: m.To}
-			if c.bands = key.bands(s.words, 0); c.bands == nil {
-				c.bands = key.bands(s.quoted, quotedSalt)
+			if c.bands = key.bands(&s.words, 0); c.bands == nil {
+				c.bands = key.bands(&s.quoted, quotedSalt)
 				c.quoted = true
 			}
 			if c.bands == nil && c.exact == nil {
@@ -300,7 +300,7 @@ func testAttacks(t *testing.T, mails []corpusMail) {
 	bands := func(text []byte, to []string) [][nearSum]byte {
 		f := folder{recipient: recipientWords(to)}
 		f.add(text, false)
-		return key.bands(f.words, 0)
+		return key.bands(&f.words, 0)
 	}
 	for _, attack := range attacks {
 		for i, p := range attack.intensities {

@@ -13,7 +13,7 @@ import (
 // The floor of bulkhead/exact: a text below it has no signature.
 const (
 	exactMinWords   = 8  // different words of the skeleton, quoted text included
-	exactMinLetters = 32 // total bytes of the different words
+	exactMinLetters = 32 // bytes of the different words together
 )
 
 // The floor of the attachments of a message without words.
@@ -38,9 +38,9 @@ const (
 func (m *Message) exactSum(s *skeleton) []byte {
 	h := sha256.New()
 	switch {
-	case exactFloor(s):
+	case enough(exactMinWords, exactMinLetters, &s.words, &s.quoted):
 		m.hashText(h)
-	case len(s.words)+len(s.quoted) == 0 && !s.footer && m.dataFloor():
+	case s.empty() && !s.footer && m.dataFloor():
 		h.Write([]byte("data\x00"))
 		m.hashText(h)
 		for i := range m.Parts {
@@ -53,15 +53,6 @@ func (m *Message) exactSum(s *skeleton) []byte {
 		return nil
 	}
 	return h.Sum(nil)
-}
-
-func exactFloor(s *skeleton) bool {
-	total, distinct := letters(s.words)
-	if distinct < exactMinWords || total < exactMinLetters {
-		quotedTotal, quotedDistinct := letters(s.quoted)
-		total, distinct = total+quotedTotal, distinct+quotedDistinct
-	}
-	return distinct >= exactMinWords && total >= exactMinLetters
 }
 
 // dataFloor reports whether the parts that are not text tell enough.

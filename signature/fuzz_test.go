@@ -115,9 +115,11 @@ func FuzzVisible(f *testing.F) {
 		}
 		var fold folder
 		fold.add(got, false)
-		for _, w := range append(fold.words, fold.quoted...) {
-			if w == "" || len(w) > 4*maxWord {
-				t.Fatalf("word %q", w)
+		for _, words := range []*wordList{&fold.words, &fold.quoted} {
+			for i := range words.len() {
+				if w := words.at(i); len(w) == 0 || len(w) > 4*maxWord || !utf8.Valid(w) {
+					t.Fatalf("word %q", w)
+				}
 			}
 		}
 	})

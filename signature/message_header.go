@@ -16,11 +16,19 @@ type header struct {
 	fields gomessage.Header
 }
 
-// wanted lists the fields that are read, in canonical form.
-var wanted = map[string]bool{
-	"From": true, "Sender": true, "Return-Path": true, "To": true, "Cc": true, "Delivered-To": true,
-	"List-Id": true, "Message-Id": true, "Subject": true, "Date": true,
-	"Content-Type": true, "Content-Transfer-Encoding": true, "Content-Disposition": true,
+// wanted lists the fields that are read.
+var wanted = []string{
+	"From", "Sender", "Return-Path", "To", "Cc", "Delivered-To", "List-Id", "Message-Id", "Subject", "Date",
+	"Content-Type", "Content-Transfer-Encoding", "Content-Disposition",
+}
+
+func isWanted(name []byte) bool {
+	for _, w := range wanted {
+		if len(w) == len(name) && strings.EqualFold(w, string(name)) {
+			return true
+		}
+	}
+	return false
 }
 
 // header cuts raw into the header that go-message can read and the body. Lines
@@ -48,7 +56,7 @@ func (r *reader) header(raw []byte) (header, []byte) {
 				clean = appendField(append(clean, ' '), bytes.TrimLeft(line, " \t"))
 			}
 		case name != nil:
-			if keep = wanted[textprotoKey(name)]; keep {
+			if keep = isWanted(name); keep {
 				clean = append(clean, '\r', '\n')
 				start = len(clean)
 				clean = append(clean, name...)
@@ -108,19 +116,6 @@ func fieldName(line []byte) []byte {
 		}
 	}
 	return name
-}
-
-func textprotoKey(name []byte) string {
-	if len(name) > 32 {
-		return ""
-	}
-	key := []byte(strings.ToLower(string(name)))
-	for i := range key {
-		if (i == 0 || key[i-1] == '-') && 'a' <= key[i] && key[i] <= 'z' {
-			key[i] -= 'a' - 'A'
-		}
-	}
-	return string(key)
 }
 
 func appendField(clean, value []byte) []byte {

@@ -173,8 +173,8 @@ func TestBombs(t *testing.T) {
 		if len(m.Parts) == 0 || len(m.Parts) > maxParts || len(m.Damage) > maxDamage {
 			t.Errorf("%s: %d parts, %d damages", name, len(m.Parts), len(m.Damage))
 		}
-		if s := m.skeleton(); len(s.words) > maxWords || len(s.quoted) > maxWords {
-			t.Errorf("%s: %d words, %d quoted", name, len(s.words), len(s.quoted))
+		if s := m.skeleton(); s.words.len() > maxWords || s.quoted.len() > maxWords {
+			t.Errorf("%s: %d words, %d quoted", name, s.words.len(), s.quoted.len())
 		}
 	}
 }

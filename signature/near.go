@@ -56,11 +56,8 @@ func newNearKey(key [16]byte) *nearKey {
 }
 
 // bands returns the MinHash bands of the words, or nil below the floor.
-func (k *nearKey) bands(words []string, salt uint64) [][nearSum]byte {
-	if len(words) < nearMinWords {
-		return nil
-	}
-	if total, distinct := letters(words); distinct < nearMinDistinct || total < nearMinLetters {
+func (k *nearKey) bands(words *wordList, salt uint64) [][nearSum]byte {
+	if words.len() < nearMinWords || !enough(nearMinDistinct, nearMinLetters, words) {
 		return nil
 	}
 	var minima [NearBands * nearRows]uint64
@@ -68,9 +65,9 @@ func (k *nearKey) bands(words []string, salt uint64) [][nearSum]byte {
 		minima[i] = math.MaxUint64
 	}
 	var window [nearShingle]uint64
-	for n, word := range words {
+	for n := range words.len() {
 		copy(window[:], window[1:])
-		window[nearShingle-1] = siphash.Hash(k.k0, k.k1, []byte(word))
+		window[nearShingle-1] = siphash.Hash(k.k0, k.k1, words.at(n))
 		if n+1 < nearShingle {
 			continue
 		}
@@ -113,9 +110,9 @@ const quotedSalt = 0x71756f746564
 // near returns the bulkhead/near signatures of a skeleton: NearBands of them,
 // in the order of the bands, or none.
 func (k *nearKey) near(s *skeleton) []bulkhead.Signature {
-	bands := k.bands(s.words, 0)
+	bands := k.bands(&s.words, 0)
 	if bands == nil {
-		bands = k.bands(s.quoted, quotedSalt)
+		bands = k.bands(&s.quoted, quotedSalt)
 	}
 	var sigs []bulkhead.Signature
 	for i := range bands {

@@ -2,7 +2,6 @@ package signature
 
 import (
 	"bytes"
-	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
@@ -22,30 +21,20 @@ const (
 // numbers, identifiers, the recipient's name) and without what unrelated
 // messages share (greeting, signature block, disclaimer, list footer).
 type skeleton struct {
-	words  []string // of the text itself
-	quoted []string // of what it quotes or forwards
+	words  wordList // of the text itself
+	quoted wordList // of what it quotes or forwards
 	footer bool     // something was taken for a signature, a disclaimer or a footer
 }
 
 // join adds what t found, up to maxWords.
 func (s *skeleton) join(t *skeleton) {
 	s.footer = s.footer || t.footer
-	s.words = append(s.words, t.words[:min(len(t.words), maxWords-len(s.words))]...)
-	s.quoted = append(s.quoted, t.quoted[:min(len(t.quoted), maxWords-len(s.quoted))]...)
+	s.words.join(&t.words)
+	s.quoted.join(&t.quoted)
 }
 
-// letters returns the total length of words in bytes, counting equal words once,
-// and how many different ones there are.
-func letters(words []string) (total, distinct int) {
-	seen := make(map[string]struct{}, len(words))
-	for _, w := range words {
-		if _, ok := seen[w]; !ok {
-			seen[w] = struct{}{}
-			total += len(w)
-		}
-	}
-	return total, len(seen)
-}
+// empty reports whether there are no words at all.
+func (s *skeleton) empty() bool { return s.words.len()+s.quoted.len() == 0 }
 
 // A folder builds a skeleton from lines of visible text.
 type folder struct {
@@ -53,7 +42,7 @@ type folder struct {
 	recipient map[string]bool // folded words that name the recipient
 
 	quotedRest  bool     // below a reply's or forward's header: the rest is quoted
-	paragraph   []string // words of the present paragraph
+	paragraph   wordList // words of the present paragraph
 	inQuote     bool     // the paragraph is quoted
 	word        []byte   // letters of the present word
 	singles     []byte   // single letters in a row: they may spell a word
@@ -71,7 +60,7 @@ func (f *folder) add(text []byte, embedded bool) {
 	if !embedded {
 		footerAt = findFooter(text)
 	}
-	for at := 0; at < len(text) && len(f.words) < maxWords && len(f.quoted) < maxWords; {
+	for at := 0; at < len(text) && f.words.len() < maxWords && f.quoted.len() < maxWords; {
 		if at == footerAt {
 			f.footer = true
 			break
@@ -127,7 +116,7 @@ func (f *folder) line(line, rest []byte) {
 // fold adds the words of one line to the paragraph, without the name that
 // follows a greeting.
 func (f *folder) fold(line []byte) {
-	start := len(f.paragraph)
+	start := f.paragraph.len()
 	for at := 0; at < len(line); {
 		if line[at] == ' ' || line[at] == '\t' {
 			at++
@@ -139,10 +128,10 @@ func (f *folder) fold(line []byte) {
 		}
 		at += len(chunk)
 		f.chunk(chunk)
-		n := len(f.paragraph) - start
-		if n > 0 && n <= 6 && greetings[f.paragraph[start]] && (at >= len(line) || endsGreeting(chunk[len(chunk)-1])) {
+		n := f.paragraph.len() - start
+		if n > 0 && n <= 6 && greetings[string(f.paragraph.at(start))] && (at >= len(line) || endsGreeting(chunk[len(chunk)-1])) {
 			f.flushSingles()
-			f.paragraph = f.paragraph[:start]
+			f.paragraph.truncate(start)
 			start = -maxWords // only once a line
 		}
 	}
@@ -173,7 +162,8 @@ func (f *folder) scanWord(b []byte) int {
 		if to := fold(r); to != 0 {
 			if to >= 0x80 && unspaced(to) {
 				if at == 0 {
-					f.emit(string(to))
+					f.word = utf8.AppendRune(f.word, to)
+					f.emit(f.word)
 					return n
 				}
 				break
@@ -245,40 +235,38 @@ func (f *folder) finish(letters, digits, vowels int, ascii bool) {
 		}
 		f.singleCount++
 	default:
-		f.emit(string(f.word))
+		f.emit(f.word)
 	}
 }
 
 // emit adds a word to the paragraph, unless it names the recipient.
-func (f *folder) emit(word string) {
+func (f *folder) emit(word []byte) {
 	f.flushSingles()
-	if f.recipient[word] {
-		return
+	if !f.recipient[string(word)] {
+		f.paragraph.add(word)
 	}
-	f.paragraph = append(f.paragraph, word)
 }
 
 // flushSingles makes a word of three or more single letters in a row
 // ("v i a g r a", "v.i.a.g.r.a"); fewer are left out.
 func (f *folder) flushSingles() {
 	if f.singleCount >= 3 && f.singleCount <= maxWordASCII && !f.recipient[string(f.singles)] {
-		f.paragraph = append(f.paragraph, string(f.singles))
+		f.paragraph.add(f.singles)
 	}
 	f.singles, f.singleCount = f.singles[:0], 0
 }
 
 func (f *folder) endParagraph() {
-	words := f.paragraph
-	f.paragraph = f.paragraph[:0]
-	switch {
-	case len(words) == 0:
+	switch words := &f.paragraph; {
+	case words.len() == 0:
 	case isTemplate(words):
 		f.footer = true
 	case f.inQuote:
-		f.quoted = append(f.quoted, words[:min(len(words), maxWords-len(f.quoted))]...)
+		f.quoted.join(words)
 	default:
-		f.words = append(f.words, words[:min(len(words), maxWords-len(f.words))]...)
+		f.words.join(words)
 	}
+	f.paragraph.truncate(0)
 }
 
 func isVowel(r, folded rune) bool {
@@ -296,13 +284,3 @@ func isLetterByte(c byte) bool {
 }
 
 func isWordByte(c byte) bool { return isLetterByte(c) || '0' <= c && c <= '9' }
-
-// isSpaceText reports whether text shows nothing at all.
-func isSpaceText(text string) bool {
-	for _, r := range text {
-		if !unicode.IsSpace(r) && !invisible(r) && r != '\uFEFF' {
-			return false
-		}
-	}
-	return true
-}

@@ -94,31 +94,24 @@ func isAttribution(line, rest []byte) bool {
 // isTemplate reports whether a paragraph is one of those that unrelated
 // messages share: a disclaimer, or the legal and subscription lines below a
 // newsletter.
-func isTemplate(words []string) bool {
+func isTemplate(words *wordList) bool {
 	hits := 0
-	var last string
-	for _, w := range words {
-		if w != last && templateWords[w] {
+	var last []byte
+	for i := range words.len() {
+		w := words.at(i)
+		if templateWords[string(w)] && !bytes.Equal(w, last) {
 			hits++
 		}
 		last = w
 	}
-	switch {
-	case len(words) <= 8: // "sent from my ...", "get outlook for ..."
-		return hits >= 1 && (startsWith(words, "sent", "from", "my") || startsWith(words, "get", "outiook", "for")) || hits >= 2
-	case len(words) <= 40:
-		return hits >= 3 && hits*8 >= len(words)
+	switch n := words.len(); {
+	case n <= 8: // "sent from my ...", "get outlook for ..."
+		return hits >= 2 || hits == 1 && (words.startsWith("sent", "from", "my") || words.startsWith("get", "outiook", "for"))
+	case n <= 40:
+		return hits >= 3 && hits*8 >= n
+	default:
+		return hits >= 6 && hits*9 >= n
 	}
-	return hits >= 6 && hits*9 >= len(words)
-}
-
-func startsWith(words []string, prefix ...string) bool {
-	for i, w := range prefix {
-		if i >= len(words) || words[i] != w {
-			return false
-		}
-	}
-	return true
 }
 
 // templateWords lists, folded, the words of which disclaimers and newsletter
@@ -139,21 +132,22 @@ var greetings = foldedSet(`
 
 func foldedSet(list string) map[string]bool {
 	set := make(map[string]bool)
-	for _, w := range foldedWords(list) {
-		set[w] = true
+	words := foldedWords(list)
+	for i := range words.len() {
+		set[string(words.at(i))] = true
 	}
 	return set
 }
 
 // foldedWords returns the words of text, folded, and nothing taken out but
 // links and identifiers.
-func foldedWords(text string) []string {
+func foldedWords(text string) *wordList {
 	var f folder
 	for _, chunk := range bytes.Fields(norm.NFKD.Bytes([]byte(text))) {
 		f.chunk(chunk)
 	}
 	f.flushSingles()
-	return f.paragraph
+	return &f.paragraph
 }
 
 // recipientWords returns the folded words that name the recipients in the
@@ -170,9 +164,10 @@ func recipientWords(fields []string) map[string]bool {
 			}
 			return r
 		}, field)
-		for _, w := range foldedWords(plain) {
-			if len(w) >= 3 {
-				set[w] = true
+		words := foldedWords(plain)
+		for i := range words.len() {
+			if w := words.at(i); len(w) >= 3 {
+				set[string(w)] = true
 			}
 		}
 	}
@@ -230,6 +225,9 @@ func linkEnd(chunk []byte, at int) int {
 // hostStart returns where a bare host name begins, such as www.example.com or
 // example.com/x, or -1.
 func hostStart(chunk []byte) int {
+	if bytes.IndexByte(chunk, '.') < 1 {
+		return -1
+	}
 	start := 0
 	for start < len(chunk) && !isASCIILetter(chunk[start]) && (chunk[start] < '0' || chunk[start] > '9') {
 		start++

@@ -1,0 +1,88 @@
+package signature
+
+import "bytes"
+
+// A wordList is a list of words in one piece of memory.
+type wordList struct {
+	text []byte
+	ends []int // end of each word in text
+}
+
+func (l *wordList) len() int { return len(l.ends) }
+
+// at returns word i; it is l's own.
+func (l *wordList) at(i int) []byte {
+	start := 0
+	if i > 0 {
+		start = l.ends[i-1]
+	}
+	return l.text[start:l.ends[i]]
+}
+
+func (l *wordList) add(word []byte) {
+	if l.ends == nil {
+		l.ends = make([]int, 0, 64)
+		l.text = make([]byte, 0, 512)
+	}
+	l.text = append(l.text, word...)
+	l.ends = append(l.ends, len(l.text))
+}
+
+// truncate keeps the first n words.
+func (l *wordList) truncate(n int) {
+	l.ends = l.ends[:n]
+	if n == 0 {
+		l.text = l.text[:0]
+		return
+	}
+	l.text = l.text[:l.ends[n-1]]
+}
+
+// join adds the words of m as long as there are no more than maxWords.
+func (l *wordList) join(m *wordList) {
+	for i := range min(m.len(), maxWords-l.len()) {
+		l.add(m.at(i))
+	}
+}
+
+// startsWith reports whether the list begins with the given words.
+func (l *wordList) startsWith(words ...string) bool {
+	if l.len() < len(words) {
+		return false
+	}
+	for i, w := range words {
+		if string(l.at(i)) != w {
+			return false
+		}
+	}
+	return true
+}
+
+func (l *wordList) String() string {
+	words := make([][]byte, l.len())
+	for i := range words {
+		words[i] = l.at(i)
+	}
+	return string(bytes.Join(words, []byte(" ")))
+}
+
+// enough reports whether the lists together hold a number of different words
+// that are long enough together, in bytes. It stops looking when it knows.
+func enough(minWords, minLetters int, lists ...*wordList) bool {
+	seen := make(map[string]struct{}, 2*minWords)
+	letters := 0
+	for _, l := range lists {
+		for i := range l.len() {
+			word := l.at(i)
+			if _, ok := seen[string(word)]; ok || len(word) == 0 {
+				continue
+			}
+			seen[string(word)] = struct{}{}
+			letters += len(word)
+			if len(seen) >= minWords && letters >= minLetters {
+				return true
+			}
+		}
+	}
+	return false
+}

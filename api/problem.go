@@ -33,8 +33,11 @@ func (p *Problem) Unwrap() error {
 			return s.err
 		}
 	}
-	if p.Status == http.StatusRequestEntityTooLarge {
+	switch {
+	case p.Status == http.StatusRequestEntityTooLarge:
 		return bulkhead.ErrOverLimit
+	case p.Status >= 400 && p.Status < 500:
+		return bulkhead.ErrMalformed
 	}
 	return nil
 }
@@ -48,7 +51,7 @@ var statuses = []struct {
 	{bulkhead.ErrUnauthorised, http.StatusUnauthorized},
 	{bulkhead.ErrForbidden, http.StatusForbidden},
 	{bulkhead.ErrOverLimit, http.StatusTooManyRequests},
-	{bulkhead.ErrGeometry, http.StatusConflict},
+	{bulkhead.ErrGeometry, http.StatusPreconditionFailed},
 	{bulkhead.ErrReadOnly, http.StatusServiceUnavailable},
 }
 

@@ -300,7 +300,7 @@ func TestFaults(t *testing.T) {
 		{fmt.Errorf("%w: x", bulkhead.ErrMalformed), 400, "malformed request: x"},
 		{bulkhead.ErrUnauthorised, 401, "unauthorised"},
 		{bulkhead.ErrForbidden, 403, "forbidden"},
-		{bulkhead.ErrGeometry, 409, "wrong geometry"},
+		{bulkhead.ErrGeometry, 412, "wrong geometry"},
 		{bulkhead.ErrOverLimit, 429, "over limit"},
 		{bulkhead.ErrReadOnly, 503, "temporarily read-only"},
 		{context.DeadlineExceeded, 503, "not finished in time"},

@@ -59,6 +59,7 @@ func codeOf(err error) int {
 	var cfg *config.Error
 	var damage *store.DamageError
 	var dial *net.OpError
+	var input inputError
 	switch {
 	case errors.As(err, &code):
 		return int(code)
@@ -70,11 +71,11 @@ func codeOf(err error) int {
 		return int(exitData)
 	case errors.Is(err, bulkhead.ErrReadOnly), errors.Is(err, bulkhead.ErrOverLimit):
 		return int(exitTemporary)
-	case errors.Is(err, bulkhead.ErrUnauthorised), errors.Is(err, bulkhead.ErrForbidden):
+	case errors.Is(err, bulkhead.ErrUnauthorised), errors.Is(err, bulkhead.ErrForbidden), errors.Is(err, store.ErrPermission):
 		return int(exitNoPerm)
 	case errors.As(err, &dial):
 		return int(exitUnavailable)
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+	case errors.As(err, &input), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return int(exitNoInput)
 	}
 	return int(exitSoftware)

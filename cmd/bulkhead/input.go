@@ -2,44 +2,50 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mailbox"
 )
 
-// maxMessage is the longest message that is read, bytes.
-const maxMessage = 64 << 20
-
-// eachMessage calls fn for every message of the arguments: files, "-" for
-// standard input. It goes on after an error, and returns the first one.
+// eachMessage calls fn for every message of the arguments: files, mailboxes,
+// folders, "-" for standard input. An error is printed and the next message
+// follows; the code of the first one is returned.
 func eachMessage(cmd *cobra.Command, args []string, fn func(name string, raw []byte) error) error {
+	ctx := cmd.Context()
 	var first error
-	for _, arg := range args {
-		raw, err := readFile(cmd, arg)
-		if err == nil {
-			err = fn(arg, raw)
+	fail := func(err error) {
+		complain(cmd.ErrOrStderr(), err)
+		if first == nil {
+			first = exitCode(codeOf(err))
 		}
-		if err != nil {
-			err = fmt.Errorf("%s: %w", arg, err)
-			complain(cmd.ErrOrStderr(), err)
-			if first == nil {
-				first = exitCode(codeOf(err))
+	}
+	for _, arg := range args {
+		found := false
+		for m, err := range mailbox.Read(ctx, arg, mailbox.Options{Stdin: cmd.InOrStdin()}) {
+			found = true
+			if err != nil {
+				fail(inputError{err})
+				continue
 			}
+			name := m.Name()
+			if name == "-" {
+				name = "standard input"
+			}
+			if err := fn(name, m.Raw); err != nil {
+				fail(fmt.Errorf("%s: %w", name, err))
+			}
+		}
+		if !found {
+			fail(inputError{fmt.Errorf("%s: no message in it", arg)})
 		}
 	}
 	return first
 }
 
-func readFile(cmd *cobra.Command, name string) ([]byte, error) {
-	in := cmd.InOrStdin()
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		in = f
-	}
-	return io.ReadAll(io.LimitReader(in, maxMessage+1))
-}
+// An inputError is a message that cannot be read from where it is stored.
+type inputError struct{ err error }
+
+func (e inputError) Error() string { return strings.TrimPrefix(e.err.Error(), "mailbox: ") }
+func (e inputError) Unwrap() error { return e.err }

@@ -258,7 +258,7 @@ func (s *server) hup() {
 	access, err := accessOf(cfg)
 	if err == nil {
 		reloaded, restart := config.Changed(s.cfg.Load(), cfg)
-		if err = s.reload(cfg); err == nil {
+		if err = s.reload(config.Reloaded(s.cfg.Load(), cfg)); err == nil {
 			setLevel(s.level, cfg)
 			if s.api != nil {
 				s.api.SetAccess(access)

@@ -160,6 +160,23 @@ func TestChanged(t *testing.T) {
 	}
 }
 
+func TestReloaded(t *testing.T) {
+	running, file := Default(), Default()
+	file.Node.Durability = "relaxed"
+	file.Tally.Threshold = 7
+	file.Whitelist.Domains = []string{"example.com"}
+	got := Reloaded(running, file)
+	if got.Node.Durability != "always" || got.Tally.Threshold != 7 || !slices.Equal(got.Whitelist.Domains, []string{"example.com"}) {
+		t.Errorf("Reloaded = %+v", got)
+	}
+	if !reflect.DeepEqual(running, Default()) {
+		t.Errorf("the running configuration was changed: %+v", running)
+	}
+	if reloadable, restart := Changed(got, file); reloadable != nil || !slices.Equal(restart, []string{"node.durability"}) {
+		t.Errorf("what is left to take over = %q, %q; want node.durability at the restart", reloadable, restart)
+	}
+}
+
 // FuzzParse: no file makes Parse panic, no error comes with a result, and what
 // it accepts is in range.
 func FuzzParse(f *testing.F) {

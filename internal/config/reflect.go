@@ -50,6 +50,22 @@ func Changed(was, is *Config) (reloadable, restart []string) {
 	return reloadable, restart
 }
 
+// Reloaded returns what a node that runs with one configuration runs with once
+// it has taken over what it can of another: see [Changed].
+func Reloaded(running, file *Config) *Config {
+	out := *running
+	a, b := reflect.ValueOf(&out).Elem(), reflect.ValueOf(file).Elem()
+	for i := range a.NumField() {
+		section := a.Type().Field(i).Type
+		for j := range section.NumField() {
+			if section.Field(j).Tag.Get("reload") == "yes" {
+				a.Field(i).Field(j).Set(b.Field(i).Field(j))
+			}
+		}
+	}
+	return &out
+}
+
 // WriteReference writes every section and key with its meaning and its default,
 // as a file that [Parse] accepts and that means the same as [Default].
 func WriteReference(w io.Writer) error {

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"bulkhead": main})
+}
+
+// TestScripts runs the terminal sessions of testdata. Each has a free address
+// in $ADDR. "ready" waits until the node there is.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(env *testscript.Env) error {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			env.Setenv("ADDR", l.Addr().String())
+			env.Setenv("URL", "http://"+l.Addr().String())
+			env.Setenv("NO_COLOR", "1")
+			return writeFilters(env.WorkDir)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "wantcode": wantCode, "get": get, "expand": expand, "signal": sendSignal, "reloaded": reloaded},
+	})
+}
+
+// ready [URL] waits until a node answers /readyz, or stops doing so with "!".
+func ready(ts *testscript.TestScript, neg bool, _ []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		resp, err := http.Get(ts.Getenv("URL") + "/readyz")
+		if err == nil {
+			resp.Body.Close()
+		}
+		if (err == nil && resp.StatusCode == http.StatusOK) != neg {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			ts.Fatalf("the node is not ready: %v", err)
+		case <-tick.C:
+		}
+	}
+}
+
+// wantcode CODE COMMAND... runs a command that must exit with the code.
+func wantCode(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: wantcode CODE COMMAND [ARG...]")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	got := "0"
+	if err != nil {
+		got = strings.TrimPrefix(err.Error(), "exit status ")
+	}
+	if got != args[0] {
+		ts.Fatalf("%q exits with %v, want %s", args[1:], got, args[0])
+	}
+}
+
+// signal TERM|HUP sends a signal to every background program.
+func sendSignal(ts *testscript.TestScript, _ bool, args []string) {
+	sig, ok := map[string]os.Signal{"TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "KILL": syscall.SIGKILL}[args[0]]
+	if !ok {
+		ts.Fatalf("unknown signal %q", args[0])
+	}
+	for _, cmd := range ts.BackgroundCmds() {
+		ts.Check(cmd.Process.Signal(sig))
+	}
+}
+
+// get PATH prints what the node answers.
+func get(ts *testscript.TestScript, _ bool, args []string) {
+	resp, err := http.Get(ts.Getenv("URL") + args[0])
+	ts.Check(err)
+	defer resp.Body.Close()
+	var b strings.Builder
+	_, err = fmt.Fprintf(&b, "%s\n", resp.Status)
+	ts.Check(err)
+	buf := make([]byte, 1<<20)
+	n, _ := resp.Body.Read(buf)
+	b.Write(buf[:n])
+	ts.Logf("%s", b.String())
+	ts.Check(os.WriteFile(ts.MkAbs("got"), []byte(b.String()), 0o600))
+}
+
+// expand FILE replaces $ADDR in a file.
+func expand(ts *testscript.TestScript, _ bool, args []string) {
+	text := strings.ReplaceAll(ts.ReadFile(args[0]), "$ADDR", ts.Getenv("ADDR"))
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
+}
+
+// reloaded waits until the node has taken over the whitelist of its new
+// configuration.
+func reloaded(ts *testscript.TestScript, _ bool, _ []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	c := &api.Client{Server: ts.Getenv("URL")}
+	for {
+		v, err := c.CheckMessage(ctx, []byte(ts.ReadFile("letter.eml")), api.MessageOptions{})
+		if err == nil && v.Whitelisted != "" {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			ts.Fatalf("the configuration is not reloaded: %v", err)
+		case <-tick.C:
+		}
+	}
+}
+
+// writeFilters writes filter files, whole and damaged ones.
+func writeFilters(dir string) error {
+	secret := filter.Secret{1}
+	var counts, bits bytes.Buffer
+	for _, kind := range []filter.Kind{filter.Cells, filter.Bitmap} {
+		g := filter.Geometry{Kind: kind, K: 8, Lines: 1024, KeyID: secret.ID()}
+		if kind == filter.Cells {
+			c, err := filter.NewCounting(g)
+			if err != nil {
+				return err
+			}
+			for i := range 1000 {
+				c.Add(secret.Key([]byte{byte(i), byte(i >> 8)}), 3)
+			}
+			if err := c.Encode(&counts); err != nil {
+				return err
+			}
+			continue
+		}
+		b, err := filter.NewBits(g)
+		if err != nil {
+			return err
+		}
+		b.Set(secret.Key([]byte("one")))
+		if err := b.Encode(&bits); err != nil {
+			return err
+		}
+	}
+	for name, data := range map[string][]byte{
+		"counts.bkh": counts.Bytes(), "bits.bkh": bits.Bytes(),
+		"cut.bkh": bits.Bytes()[:bits.Len()-1], "longer.bkh": append(bytes.Clone(bits.Bytes()), 0),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}

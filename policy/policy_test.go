@@ -1,0 +1,311 @@
+package policy
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
+)
+
+// limiter is a Limiter made of a function.
+type limiter func(attr func(string) []byte) (action, text string, err error)
+
+func (f limiter) Limit(_ context.Context, attr func(string) []byte) (string, string, error) {
+	return f(attr)
+}
+
+func TestParseRequest(t *testing.T) {
+	many := "request=smtpd_access_policy\n" + strings.Repeat("a=b\n", MaxAttributes)
+	tests := []struct {
+		name, in string
+		want     error
+	}{
+		{"whole", "request=smtpd_access_policy\nsender=ann@example.com\nrecipient=\n", nil},
+		{"any order, = in the value", "sender=ann=x@example.com\nrequest=smtpd_access_policy\n", nil},
+		{"bytes above ASCII", "request=smtpd_access_policy\nsender=\xff\xfe@example.com\n", nil},
+		{"empty", "", bulkhead.ErrMalformed},
+		{"no type", "sender=ann@example.com\n", bulkhead.ErrMalformed},
+		{"another type", "request=junk\n", bulkhead.ErrMalformed},
+		{"no =", "request=smtpd_access_policy\nsender\n", bulkhead.ErrMalformed},
+		{"no name", "request=smtpd_access_policy\n=x\n", bulkhead.ErrMalformed},
+		{"no line end", "request=smtpd_access_policy\nsender=x", bulkhead.ErrMalformed},
+		{"empty line inside", "request=smtpd_access_policy\n\nsender=x\n", bulkhead.ErrMalformed},
+		{"NUL", "request=smtpd_access_policy\nsender=\x00\n", bulkhead.ErrMalformed},
+		{"too many", many, bulkhead.ErrOverLimit},
+		{"too long", "request=smtpd_access_policy\nsender=" + strings.Repeat("x", MaxRequest) + "\n", bulkhead.ErrOverLimit},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var r Request
+			err := r.ParseRequest([]byte(tt.in))
+			if !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
+				t.Fatalf("error %v, want %v", err, tt.want)
+			}
+			if err != nil && r.Get("request") != nil {
+				t.Errorf("a result beside the error %v", err)
+			}
+		})
+	}
+}
+
+func FuzzParseRequest(f *testing.F) {
+	f.Add([]byte("request=smtpd_access_policy\nprotocol_state=RCPT\nsender=ann@example.com\nsize=12\n"))
+	f.Add([]byte("request=smtpd_access_policy\nx\n"))
+	f.Add([]byte("="))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var r Request
+		if err := r.ParseRequest(data); err != nil {
+			return
+		}
+		var pairs []string
+		for _, a := range r.attributes {
+			if string(a.name) != "request" {
+				pairs = append(pairs, string(a.name), string(a.value))
+			}
+		}
+		out, err := AppendRequest(nil, pairs...)
+		if err != nil {
+			if len(r.attributes) == MaxAttributes || len(data) > MaxRequest-100 {
+				return // AppendRequest adds the type and the end
+			}
+			t.Fatalf("AppendRequest(%q): %v", pairs, err)
+		}
+		// As the server reads it: the empty line is found and cut off.
+		in, err := readRequest(bufio.NewReaderSize(bytes.NewReader(out), 16), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var again Request
+		if err := again.ParseRequest(in); err != nil {
+			t.Fatalf("%q: %v", in, err)
+		}
+		for _, a := range r.attributes {
+			if got, want := again.Get(string(a.name)), r.Get(string(a.name)); string(got) != string(want) {
+				t.Errorf("%q = %q, want %q", a.name, got, want)
+			}
+		}
+	})
+}
+
+// start runs a server and returns a function that connects to it.
+func start(t testing.TB, s *Server, address string) func() net.Conn {
+	t.Helper()
+	l, err := listen.Stream(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return func() net.Conn {
+		c, err := net.Dial(l.Addr().Network(), l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+}
+
+// ask sends one request and returns the action of the answer.
+func ask(t testing.TB, c net.Conn, r *bufio.Reader, pairs ...string) string {
+	t.Helper()
+	req, err := AppendRequest(nil, pairs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write(req); err != nil {
+		t.Fatal(err)
+	}
+	line, err := r.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	if empty, err := r.ReadString('\n'); empty != "\n" || err != nil {
+		t.Fatalf("answer goes on with %q, %v", empty, err)
+	}
+	return strings.TrimSpace(line)
+}
+
+func TestAnswers(t *testing.T) {
+	fault := errors.New("disk on fire")
+	for _, tt := range []struct {
+		action, text string
+		err          error
+		failDefer    bool
+		want         string
+	}{
+		{Dunno, "", nil, false, "action=DUNNO"},
+		{Defer, "slow down", nil, false, "action=450 4.7.1 slow down"},
+		{Reject, "no", nil, false, "action=550 5.7.1 no"},
+		{Hold, "later", nil, false, "action=HOLD later"},
+		{Reject, "two\r\n\nlines\xff", nil, false, "action=550 5.7.1 two???lines?"},
+		{"unheard of", "x", nil, false, "action=DUNNO"},
+		{"", "", fault, false, "action=DUNNO"},
+		{"", "", fault, true, "action=450 4.7.1 policy service is out of order, try again later"},
+	} {
+		s := &Server{FailDefer: tt.failDefer, Limiter: limiter(func(func(string) []byte) (string, string, error) {
+			return tt.action, tt.text, tt.err
+		})}
+		c := start(t, s, "127.0.0.1:0")()
+		if got := ask(t, c, bufio.NewReader(c), "sender", "ann@example.com"); got != tt.want {
+			t.Errorf("%q, %q, %v: %q, want %q", tt.action, tt.text, tt.err, got, tt.want)
+		}
+	}
+}
+
+// TestConnections asks many times on each of many connections, some of which
+// break off in the middle of a request.
+func TestConnections(t *testing.T) {
+	var calls atomic.Int64
+	s := &Server{Limiter: limiter(func(attr func(string) []byte) (string, string, error) {
+		calls.Add(1)
+		return Reject, string(attr("recipient")), nil
+	})}
+	for _, address := range []string{"127.0.0.1:0", "unix:" + t.TempDir() + "/policy"} {
+		dial := start(t, s, address)
+		var wg sync.WaitGroup
+		calls.Store(0)
+		for g := range 50 {
+			c := dial()
+			wg.Go(func() {
+				r := bufio.NewReader(c)
+				for i := range 20 {
+					to := fmt.Sprintf("%d.%d@example.com", g, i)
+					if got := ask(t, c, r, "recipient", to); got != "action=550 5.7.1 "+to {
+						t.Errorf("%q, want the text %q", got, to)
+					}
+				}
+				if g%2 == 0 {
+					fmt.Fprint(c, "request=smtpd_access_po")
+				}
+				c.Close()
+			})
+		}
+		wg.Wait()
+		if calls.Load() != 1000 {
+			t.Errorf("%d requests, want 1000", calls.Load())
+		}
+		s = &Server{Limiter: s.Limiter}
+	}
+}
+
+// TestBrokenRequests wants the connection closed without an answer, and the
+// server alive.
+func TestBrokenRequests(t *testing.T) {
+	s := &Server{Limiter: limiter(func(func(string) []byte) (string, string, error) { return Dunno, "", nil })}
+	dial := start(t, s, "127.0.0.1:0")
+	broken := []string{
+		"\n", "GET / HTTP/1.1\r\n\r\n", "request=other\n\n", "request=smtpd_access_policy\nx\n\n",
+		"request=smtpd_access_policy\n" + strings.Repeat("x", 2*MaxRequest), strings.Repeat("a=b\n", 2*MaxRequest),
+	}
+	for _, in := range broken {
+		c := dial()
+		go fmt.Fprint(c, in) // fails when the server has closed
+		if out, err := io.ReadAll(c); len(out) > 0 || err != nil && !isReset(err) {
+			t.Errorf("%.40q: answer %q, %v", in, out, err)
+		}
+	}
+	if got := s.Stats.Malformed.Load(); got != int64(len(broken)) {
+		t.Errorf("%d malformed requests, want %d", got, len(broken))
+	}
+	c := dial()
+	if got := ask(t, c, bufio.NewReader(c)); got != "action=DUNNO" {
+		t.Errorf("afterwards: %q", got)
+	}
+}
+
+func isReset(err error) bool { return strings.Contains(err.Error(), "reset") }
+
+func TestRate(t *testing.T) {
+	s := &Server{
+		Rate:    listen.Rate{PerSecond: 0.001, Burst: 3},
+		Limiter: limiter(func(func(string) []byte) (string, string, error) { return Dunno, "", nil }),
+	}
+	c := start(t, s, "127.0.0.1:0")()
+	r := bufio.NewReader(c)
+	for range 3 {
+		ask(t, c, r)
+	}
+	fmt.Fprint(c, "request=smtpd_access_policy\n\n")
+	if out, err := io.ReadAll(r); len(out) > 0 || err != nil && !isReset(err) {
+		t.Errorf("over the rate: %q, %v, want the connection closed", out, err)
+	}
+}
+
+// TestWithRateLimiter joins the server and the production limiter.
+func TestWithRateLimiter(t *testing.T) {
+	limits, err := ratelimit.Open(ratelimit.Options{Rules: []ratelimit.Rule{{
+		Name: "rcpts", Key: "{sasl_username}", Unique: "{recipient}", Limit: 10, Period: 3600e9, Action: "defer",
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, &Server{Limiter: limits}, "127.0.0.1:0")()
+	r := bufio.NewReader(c)
+	for i := range 20 {
+		got := ask(t, c, r, "protocol_state", "RCPT", "sasl_username", "ann", "recipient", fmt.Sprint(i, "@example.com"))
+		want := "action=DUNNO"
+		if i >= 10 {
+			want = "action=450 4.7.1 limit of 10 per 1h reached, try again later"
+		}
+		if got != want {
+			t.Errorf("recipient %d: %q, want %q", i, got, want)
+		}
+	}
+}
+
+// BenchmarkServe asks over loopback, one request in flight on each of 8
+// connections; the generator shares the machine.
+func BenchmarkServe(b *testing.B) {
+	limits, err := ratelimit.Open(ratelimit.Options{Rules: []ratelimit.Rule{{
+		Name: "rcpts", Key: "{sasl_username}", Unique: "{recipient}", Limit: 100, Period: 3600e9,
+	}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	dial := start(b, &Server{Limiter: limits}, "127.0.0.1:0")
+	req, err := AppendRequest(nil, "protocol_state", "RCPT", "protocol_name", "ESMTP", "client_address", "192.0.2.7",
+		"client_name", "client.example.com", "helo_name", "client.example.com", "sender", "ann@example.com",
+		"recipient", "bob@example.net", "queue_id", "", "instance", "123.456.7", "size", "12345", "sasl_username", "ann")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	for range 8 {
+		c := dial()
+		wg.Go(func() {
+			buf := make([]byte, 256)
+			for range b.N/8 + 1 {
+				if _, err := c.Write(req); err != nil {
+					b.Error(err)
+					return
+				}
+				if _, err := c.Read(buf); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "requests/s")
+}

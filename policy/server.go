@@ -1,0 +1,209 @@
+package policy
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
+)
+
+// DefaultIdleTime is how long a connection may rest. Postfix closes its own side
+// after 300 s (smtpd_policy_service_timeout is 100 s, max_idle is 300 s).
+const DefaultIdleTime = 330 * time.Second
+
+// The actions that a [Limiter] returns, and what Postfix is told.
+// spec: policy.md#answers
+const (
+	Dunno  = "dunno"  // DUNNO
+	Defer  = "defer"  // 450 4.7.1 TEXT
+	Reject = "reject" // 550 5.7.1 TEXT
+	Hold   = "hold"   // HOLD TEXT
+)
+
+// A Limiter says what to do with one request. attr returns the value of an
+// attribute, nil if the request does not have it. It must not block for long,
+// and must not keep what attr returns. On an error the server fails open, or
+// tells the client to come again, see [Server].FailDefer. It is called
+// concurrently.
+type Limiter interface {
+	Limit(ctx context.Context, attr func(name string) []byte) (action, text string, err error)
+}
+
+// A Server answers policy requests. Set the fields before Serve.
+type Server struct {
+	Limiter Limiter
+	// FailDefer answers "defer" when the Limiter fails; otherwise mail passes.
+	FailDefer bool
+	// MaxConns and MaxConnsPerClient cap the open connections, see
+	// [listen.StreamServer]. Postfix holds one for each of its smtpd processes,
+	// all from one address, so that 0 means no cap for a client.
+	MaxConns          int
+	MaxConnsPerClient int
+	// IdleTime is how long a connection may rest between requests; 0 means
+	// DefaultIdleTime.
+	IdleTime time.Duration
+	// Rate limits the requests of one client; a client above it is disconnected,
+	// upon which Postfix defers the mail.
+	Rate listen.Rate
+	// Exempt lists the clients that Rate does not apply to.
+	Exempt []netip.Prefix
+	// Log takes malformed requests and faults; nil discards them.
+	Log *slog.Logger
+	// Stats counts what happened.
+	Stats Stats
+
+	once   sync.Once
+	stream listen.StreamServer
+}
+
+// Stats are the counters of a [Server]; all may be read at any time.
+type Stats struct {
+	Requests  atomic.Int64 // requests that were answered
+	Deferred  atomic.Int64
+	Rejected  atomic.Int64
+	Held      atomic.Int64
+	Malformed atomic.Int64 // connections closed because of a request that broke the rules
+	Faults    atomic.Int64 // requests for which the Limiter had no answer
+}
+
+// Serve answers on l until ctx ends or l fails, then lets open requests finish.
+// After the end of ctx it returns nil.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	s.once.Do(func() {
+		if s.Log == nil {
+			s.Log = slog.New(slog.DiscardHandler)
+		}
+		s.stream = listen.StreamServer{
+			Handler: s.serve, MaxConns: s.MaxConns, MaxConnsPerClient: s.MaxConnsPerClient,
+			RequestRate: s.Rate, Exempt: s.Exempt, RequestTime: s.IdleTime, Log: s.Log,
+		}
+		if s.MaxConnsPerClient == 0 {
+			s.stream.MaxConnsPerClient = -1
+		}
+		if s.IdleTime == 0 {
+			s.stream.RequestTime = DefaultIdleTime
+		}
+	})
+	return s.stream.Serve(ctx, l)
+}
+
+// Conns returns the counters of the connections.
+func (s *Server) Conns() *listen.StreamStats { return &s.stream.Stats }
+
+// serve answers the requests of one connection. A request that breaks the rules
+// ends it without an answer, as the protocol wants it: Postfix logs that and
+// tries again.
+func (s *Server) serve(ctx context.Context, c *listen.Conn) {
+	r := bufio.NewReaderSize(c, 4<<10)
+	var in, out []byte
+	var req Request
+	for !c.Draining() {
+		c.Await()
+		var err error
+		if in, err = readRequest(r, in[:0]); err == nil {
+			err = req.ParseRequest(in)
+		}
+		if err != nil {
+			s.ended(c, err)
+			return
+		}
+		if !c.Allow(1) {
+			s.Log.Warn("policy client is over its rate", "client", c.Client())
+			return
+		}
+		out = s.answer(ctx, &req, out[:0])
+		if _, err := c.Write(out); err != nil {
+			return
+		}
+	}
+}
+
+// ended logs why a connection ends, unless the client just went away.
+func (s *Server) ended(c *listen.Conn, err error) {
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, net.ErrClosed):
+		return
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return
+	}
+	s.Stats.Malformed.Add(1)
+	s.Log.Warn("policy request refused", "client", c.Client(), "err", err)
+}
+
+// readRequest appends the next request, without the empty line that ends it, to
+// dst. It returns io.EOF only if the client closed between two requests, and
+// stops early at what ParseRequest refuses.
+func readRequest(r *bufio.Reader, dst []byte) ([]byte, error) {
+	atStart := true // of a line
+	for {
+		line, err := r.ReadSlice('\n')
+		if atStart && len(line) == 1 && err == nil {
+			return dst, nil
+		}
+		dst = append(dst, line...)
+		if len(dst) > MaxRequest || atStart && err == nil && bytes.IndexByte(line, '=') < 0 {
+			return dst, nil // ParseRequest refuses it, without waiting for an end
+		}
+		switch {
+		case err == nil:
+			atStart = true
+		case errors.Is(err, bufio.ErrBufferFull):
+			atStart = false
+		case errors.Is(err, io.EOF) && len(dst) > 0:
+			return dst, io.ErrUnexpectedEOF
+		default:
+			return dst, err
+		}
+	}
+}
+
+// answer appends the answer to one request to dst.
+func (s *Server) answer(ctx context.Context, req *Request, dst []byte) []byte {
+	s.Stats.Requests.Add(1)
+	action, text, err := s.Limiter.Limit(ctx, req.Get)
+	if err != nil {
+		s.Stats.Faults.Add(1)
+		s.Log.Error("policy request failed", "err", err, "defer", s.FailDefer)
+		action = Dunno
+		if s.FailDefer {
+			action, text = Defer, "policy service is out of order, try again later"
+		}
+	}
+	switch action {
+	case Defer:
+		s.Stats.Deferred.Add(1)
+		dst = append(dst, "action=450 4.7.1 "...)
+	case Reject:
+		s.Stats.Rejected.Add(1)
+		dst = append(dst, "action=550 5.7.1 "...)
+	case Hold:
+		s.Stats.Held.Add(1)
+		dst = append(dst, "action=HOLD "...)
+	default:
+		return append(dst, "action=DUNNO\n\n"...)
+	}
+	return append(appendText(dst, text), "\n\n"...)
+}
+
+// appendText appends text as one line of printable ASCII.
+func appendText(dst []byte, text string) []byte {
+	for _, c := range []byte(text) {
+		if c < ' ' || c > '~' {
+			c = '?'
+		}
+		dst = append(dst, c)
+	}
+	return bytes.TrimRight(dst, " ")
+}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -17,10 +18,16 @@ type scratch struct {
 	counts  []uint32     // of one generation
 	sums    []uint32     // over all generations
 	weights [][weightKinds]uint32
+	peers   []peerWeight
+	own     []judging
 	spam    []bool // of one generation
 	revoked []bool // of one generation
 	state   []judging
 }
+
+// peerWeight is what the origins that count say of one signature: the weight
+// of those that list it, and of those that have revoked it.
+type peerWeight struct{ spam, revoked float64 }
 
 // judging is what the walk over the blocklist's generations, newest first, has
 // found of one signature so far.
@@ -32,6 +39,20 @@ const (
 	judgedSpam                // a spam entry, no revocation as new as it
 	judgedSpamRevoked         // a spam entry, and a revocation as new or newer
 )
+
+// next returns the state after one more generation, older than those before.
+func (j judging) next(spam, revoked bool) judging {
+	revoked = revoked || j == judgingRevoked
+	switch {
+	case spam && revoked:
+		return judgedSpamRevoked
+	case spam:
+		return judgedSpam
+	case revoked:
+		return judgingRevoked
+	}
+	return judgingNothing
+}
 
 // Check implements [bulkhead.Clearinghouse]. It takes no lock.
 func (e *Engine) Check(_ context.Context, q bulkhead.Query) (bulkhead.Verdict, error) {
@@ -75,7 +96,7 @@ func (e *Engine) check(q *bulkhead.Query, v *bulkhead.Verdict) error {
 		findings[i].Signature = q.Signatures[i]
 	}
 	s.tally(view, findings)
-	s.judge(view, findings, e.opts.RevocationFirst)
+	s.judge(view, findings, e.opts.RevocationFirst, e.book.Policy().Promotion)
 	s.weigh(view, findings)
 	e.conclude(q, v, s)
 	return nil
@@ -93,6 +114,8 @@ func (s *scratch) prepare(secret filter.Secret, sigs []bulkhead.Signature) {
 	s.weights = slices.Grow(s.weights[:0], n)[:n]
 	clear(s.sums)
 	clear(s.weights)
+	s.peers = slices.Grow(s.peers[:0], n)[:n]
+	clear(s.peers)
 	clear(s.state)
 	for i := range sigs {
 		s.base[i] = baseKey(secret, &sigs[i])
@@ -102,27 +125,47 @@ func (s *scratch) prepare(secret filter.Secret, sigs []bulkhead.Signature) {
 	}
 }
 
-// tally adds up the counts over the generations that live.
+// tally adds up the counts over the generations that live: the node's own, and
+// those of each origin, multiplied by its weight. Adding the minima of several
+// arrays is tighter than the minimum of their sum.
 func (s *scratch) tally(view *view, findings []bulkhead.Finding) {
 	for _, g := range view.tally {
-		if g.counts.Keys() == 0 {
+		if g.counts.Keys() > 0 {
+			g.counts.CountBatch(s.kinds, s.counts)
+			s.addUp(g.Start, 1, findings)
+		}
+	}
+	for _, r := range view.remote {
+		if r.Weight == 0 {
 			continue
 		}
-		g.counts.CountBatch(s.kinds, s.counts)
-		for i := range findings {
-			counts := s.counts[i*countKinds : (i+1)*countKinds]
-			sums := s.sums[i*countKinds : (i+1)*countKinds]
-			for k, n := range counts {
-				sums[k] = addSat(sums[k], n)
-			}
-			if counts[kindSighting]|counts[kindSpam]|counts[kindHam] != 0 {
-				seen(&findings[i], g.Start)
+		for _, g := range r.tally {
+			if g.counts.Keys() > 0 {
+				g.counts.CountBatch(s.kinds, s.counts)
+				s.addUp(g.start, r.Weight, findings)
 			}
 		}
 	}
 	for i := range findings {
 		sums := s.sums[i*countKinds:]
 		findings[i].Sightings, findings[i].Spam, findings[i].Ham = sums[kindSighting], sums[kindSpam], sums[kindHam]
+	}
+}
+
+// addUp adds the counts of one array, which weigh as much as given.
+func (s *scratch) addUp(start uint64, weight float64, findings []bulkhead.Finding) {
+	for i := range findings {
+		counts := s.counts[i*countKinds : (i+1)*countKinds]
+		sums := s.sums[i*countKinds : (i+1)*countKinds]
+		for k, n := range counts {
+			if weight < 1 {
+				n = uint32(math.Ceil(weight * float64(n)))
+			}
+			sums[k] = addSat(sums[k], n)
+		}
+		if counts[kindSighting]|counts[kindSpam]|counts[kindHam] != 0 {
+			seen(&findings[i], start)
+		}
 	}
 }
 
@@ -136,42 +179,86 @@ func seen(f *bulkhead.Finding, start uint64) {
 	}
 }
 
-// judge looks the signatures up in the blocklist: in a spam filter and in no
+// judge looks the signatures up in the blocklists: in a spam filter and in no
 // revocation filter as new or newer means spam (Yan and Cho, section 3). The
 // order of the two look-ups changes the cost and never the answer.
-func (s *scratch) judge(view *view, findings []bulkhead.Finding, revocationFirst bool) {
+//
+// The node's own blocklist decides where it says anything. Otherwise the origins
+// that list a signature must weigh as much as a report needs to be promoted,
+// after those that have revoked it are taken off.
+func (s *scratch) judge(view *view, findings []bulkhead.Finding, revocationFirst bool, promotion float64) {
 	if !revocationFirst && !s.anySpam(view) {
 		return
 	}
 	for _, g := range view.block {
-		g.revoked.HasBatch(s.base, s.revoked)
-		g.spam.HasBatch(s.base, s.spam)
+		s.walk(g.Start, g.spam, g.revoked, findings)
+	}
+	own := append(s.own[:0], s.state...)
+	s.own = own
+	for _, r := range view.remote {
+		if r.Weight == 0 {
+			continue
+		}
+		clear(s.state)
+		for _, g := range r.block {
+			s.walk(g.start, orEmpty(g.spam), orEmpty(g.revoked), findings)
+		}
 		for i, state := range s.state {
-			if state == judgedSpam || state == judgedSpamRevoked {
-				continue
-			}
-			revoked := state == judgingRevoked || s.revoked[i]
-			switch {
-			case s.spam[i] && revoked:
-				s.state[i] = judgedSpamRevoked
-			case s.spam[i]:
-				s.state[i] = judgedSpam
-			case revoked:
-				s.state[i] = judgingRevoked
-			}
-			if s.spam[i] {
-				seen(&findings[i], g.Start)
+			switch state {
+			case judgedSpam:
+				s.peers[i].spam += r.Weight
+			case judgingRevoked, judgedSpamRevoked:
+				s.peers[i].revoked += r.Weight
 			}
 		}
+	}
+	for i := range findings {
+		findings[i].Judged = conclusion(own[i], s.peers[i], promotion)
+	}
+}
+
+func conclusion(own judging, peers peerWeight, promotion float64) bulkhead.Judgement {
+	listed := peers.spam >= promotion
+	switch {
+	case own == judgedSpam:
+		return bulkhead.JudgedSpam
+	case own == judgedSpamRevoked, own == judgingRevoked && listed:
+		return bulkhead.Revoked
+	case own == judgingNothing && listed && peers.spam-peers.revoked >= promotion:
+		return bulkhead.JudgedSpam
+	case own == judgingNothing && listed:
+		return bulkhead.Revoked
+	}
+	return bulkhead.Unjudged
+}
+
+// walk takes one generation of a blocklist, older than those before.
+func (s *scratch) walk(start uint64, spam, revoked bitset, findings []bulkhead.Finding) {
+	clear(s.revoked)
+	clear(s.spam)
+	if revoked != nil {
+		revoked.HasBatch(s.base, s.revoked)
+	}
+	if spam != nil {
+		spam.HasBatch(s.base, s.spam)
 	}
 	for i, state := range s.state {
-		switch state {
-		case judgedSpam:
-			findings[i].Judged = bulkhead.JudgedSpam
-		case judgedSpamRevoked:
-			findings[i].Judged = bulkhead.Revoked
+		if state >= judgedSpam {
+			continue // decided by a newer generation
+		}
+		s.state[i] = state.next(s.spam[i], s.revoked[i])
+		if s.spam[i] {
+			seen(&findings[i], start)
 		}
 	}
+}
+
+// orEmpty returns b as a bitset, nil if the origin has not sent the array.
+func orEmpty(b *filter.Bits) bitset {
+	if b == nil {
+		return nil
+	}
+	return b
 }
 
 // anySpam reports whether a spam filter has any of the signatures: most mail
@@ -184,6 +271,17 @@ func (s *scratch) anySpam(view *view) bool {
 		g.spam.HasBatch(s.base, s.spam)
 		if slices.Contains(s.spam, true) {
 			return true
+		}
+	}
+	for _, r := range view.remote {
+		for _, g := range r.block {
+			if g.spam == nil || r.Weight == 0 {
+				continue
+			}
+			g.spam.HasBatch(s.base, s.spam)
+			if slices.Contains(s.spam, true) {
+				return true
+			}
 		}
 	}
 	return false

@@ -19,6 +19,20 @@ type meta struct {
 	Block         []metaBlock `json:"blocklist"`
 	Accounts      string      `json:"accounts"` // file
 	AccountsIndex uint64      `json:"accounts_index"`
+
+	Origins []metaOrigin `json:"origins,omitempty"`
+}
+
+type metaOrigin struct {
+	Origin
+	Arrays []metaReplica `json:"arrays"`
+}
+
+type metaReplica struct {
+	Array    Array           `json:"array"`
+	Start    uint64          `json:"start"`
+	Geometry filter.Geometry `json:"geometry"`
+	File     string          `json:"file"`
 }
 
 type metaTally struct {
@@ -160,6 +174,15 @@ func (e *Engine) snapshot(between func(func()), sealed map[string]bool) (*snapsh
 	}
 	for i, g := range v.block {
 		m.Block = append(m.Block, metaBlock{g.blockSpec, add("spam", g.Start, g.spam, i > 0), add("revoked", g.Start, g.revoked, i > 0)})
+	}
+	for _, r := range v.remote {
+		o := metaOrigin{Origin: r.Origin}
+		r.each(func(a Array, start uint64, array replicated) {
+			// An origin may send more of an old generation at any time.
+			file := add(fmt.Sprintf("replica-%s-%s", r.ID, a), start, array, false)
+			o.Arrays = append(o.Arrays, metaReplica{a, start, array.Geometry(), file})
+		})
+		m.Origins = append(m.Origins, o)
 	}
 	s.files = append(s.files, store.File{Name: m.Accounts, Write: func(w io.Writer) error {
 		_, err := w.Write(accounts)

@@ -40,6 +40,7 @@ type Engine struct {
 	index         uint64 // last journal entry applied
 	accountsIndex uint64 // last journal entry that the trust book has seen
 	journalBytes  uint64 // since the last checkpoint
+	recorder      recorder
 
 	// sealed is the files of the last checkpoint whose generation was closed
 	// when they were written: they never change again, and later checkpoints

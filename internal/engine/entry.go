@@ -11,12 +11,14 @@ import (
 )
 
 // A journal entry is one byte that names its kind, one byte of version, and a
-// body: of votes, the decisions of one batch in binary; of a rotation or an
-// account, JSON.
+// body: of votes, the decisions of one batch in binary; of all others, JSON.
 const (
 	entryVotes    byte = 'V'
 	entryRotation byte = 'R'
 	entryAccount  byte = 'A'
+	entryOrigins  byte = 'O'
+	entryRemote   byte = 'M'
+	entryForget   byte = 'F'
 	entryVersion  byte = 1
 )
 
@@ -198,7 +200,8 @@ func encodeJSONEntry(kind byte, body any) ([]byte, error) {
 	return append([]byte{kind, entryVersion}, data...), nil
 }
 
-// decodeEntry reads a journal entry: *votes, *rotation or *accountChange.
+// decodeEntry reads a journal entry: *votes, *rotation, *accountChange,
+// *originsChange, *remoteChange or *forgetChange.
 func decodeEntry(entry []byte) (any, error) {
 	if len(entry) < 2 {
 		return nil, fmt.Errorf("%w: %d bytes", errEntry, len(entry))
@@ -214,6 +217,12 @@ func decodeEntry(entry []byte) (any, error) {
 		body = new(rotation)
 	case entryAccount:
 		body = new(accountChange)
+	case entryOrigins:
+		body = new(originsChange)
+	case entryRemote:
+		body = new(remoteChange)
+	case entryForget:
+		body = new(forgetChange)
 	default:
 		return nil, fmt.Errorf("%w: kind %q", errEntry, entry[0])
 	}

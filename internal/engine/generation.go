@@ -44,8 +44,9 @@ type blockGen struct {
 // A view is the generations that live, newest first. It never changes: a
 // rotation makes a new one.
 type view struct {
-	tally []*tallyGen
-	block []*blockGen
+	tally  []*tallyGen
+	block  []*blockGen
+	remote []*replica // of the origins that count
 }
 
 func (v *view) tallyGen(start uint64) *tallyGen {
@@ -67,7 +68,7 @@ func (v *view) blockGen(start uint64) *blockGen {
 // apply returns the view after r. Opening a generation that lives, or dropping
 // one that does not, changes nothing: replay may do both.
 func (v *view) apply(r *rotation, exact bool) (*view, error) {
-	next := &view{}
+	next := &view{remote: v.remote}
 	for _, g := range v.tally {
 		if !slices.Contains(r.DropTally, g.Start) {
 			next.tally = append(next.tally, g)
@@ -287,8 +288,8 @@ func (e *Engine) specBlock(start uint64, v *view, grown float64) (blockSpec, err
 	if err != nil {
 		return blockSpec{}, err
 	}
-	// A false positive among the revocations hides spam once; it matters less.
-	revoked, err := filter.SizeFor(filter.Target{Kind: filter.Bitmap, Signatures: max(1, capacity/4), Error: filter.Ghost, Rate: 1e-3 / float64(b.Keep), KeyID: id})
+	// Few signatures are revoked. A false one hides a peer's listing.
+	revoked, err := filter.SizeFor(filter.Target{Kind: filter.Bitmap, Signatures: max(1, capacity/4), Error: filter.Ghost, Rate: each, KeyID: id})
 	if err != nil {
 		return blockSpec{}, err
 	}

@@ -36,7 +36,11 @@ func (e *Engine) load(ctx context.Context) error {
 		}
 	}
 	e.index = max(e.index, manifest.Start-min(manifest.Start, 1))
-	return e.opts.Store.Replay(ctx, manifest.Start, e.replay)
+	if err := e.opts.Store.Replay(ctx, manifest.Start, e.replay); err != nil {
+		return err
+	}
+	e.dropExpiredReplicas()
+	return nil
 }
 
 func (e *Engine) loadCheckpoint(data []byte) error {
@@ -72,8 +76,27 @@ func (e *Engine) loadCheckpoint(data []byte) error {
 		v.block = append(v.block, g)
 	}
 	v.sort()
+	for _, o := range m.Origins {
+		r := &replica{Origin: o.Origin}
+		for _, a := range o.Arrays {
+			if err := e.loadReplica(r, a); err != nil {
+				return err
+			}
+		}
+		r.sort()
+		v.remote = append(v.remote, r)
+	}
 	e.view.Store(v)
 	return e.loadAccounts(m)
+}
+
+func (e *Engine) loadReplica(r *replica, a metaReplica) error {
+	array, err := newReplicated(a.Array, a.Start, a.Geometry)
+	if err != nil {
+		return damaged(a.File, err)
+	}
+	r.put(a.Array, a.Start, array)
+	return e.loadArray(a.File, array)
 }
 
 func (e *Engine) loadAccounts(m meta) error {

@@ -41,6 +41,9 @@ func (e *Engine) refreshOdds() {
 	for _, g := range view.block {
 		o.keys += g.spam.Keys()
 	}
+	for _, r := range view.remote {
+		r.each(func(_ Array, _ uint64, array replicated) { o.keys += array.Keys() })
+	}
 	if old := e.odds.Load(); old != nil && old.keys == o.keys {
 		return
 	}
@@ -49,19 +52,38 @@ func (e *Engine) refreshOdds() {
 		return
 	}
 	for _, g := range view.tally {
-		if g.counts.Keys() == 0 {
-			continue
-		}
-		for i, p := range g.counts.(tailer).Tail(oddsAt) {
-			o.counts[i] = min(1, o.counts[i]+p)
-		}
+		o.addCounts(g.counts.Keys(), g.counts.(tailer))
 	}
 	for _, g := range view.block {
 		if g.spam.Keys() > 0 {
 			o.spam = min(1, o.spam+g.spam.Stats().Ghost)
 		}
 	}
+	for _, r := range view.remote {
+		if r.Weight == 0 {
+			continue
+		}
+		for _, g := range r.tally {
+			o.addCounts(g.counts.Keys(), g.counts)
+		}
+		for _, g := range r.block {
+			if g.spam != nil && g.spam.Keys() > 0 {
+				o.spam = min(1, o.spam+g.spam.Stats().Ghost)
+			}
+		}
+	}
 	e.odds.Store(o)
+}
+
+// addCounts adds the odds of one array: that any of several is wrong is at most
+// the sum.
+func (o *odds) addCounts(keys uint64, array tailer) {
+	if keys == 0 {
+		return
+	}
+	for i, p := range array.Tail(oddsAt) {
+		o.counts[i] = min(1, o.counts[i]+p)
+	}
 }
 
 // leastOdds stands for odds that are too small to measure: they are never 0 in

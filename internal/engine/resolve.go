@@ -288,29 +288,46 @@ func (r *resolver) count(k filter.Key) uint32 {
 
 // judge returns the judgement of a signature, the overlay included.
 func (r *resolver) judge(base filter.Key) bulkhead.Judgement {
-	listed := false
-	for i, g := range r.view.block {
+	own := r.walk(r.view.block, base)
+	var peers peerWeight
+	for _, o := range r.view.remote {
+		if o.Weight == 0 {
+			continue
+		}
+		switch r.walkRemote(o.block, base) {
+		case judgedSpam:
+			peers.spam += o.Weight
+		case judgingRevoked, judgedSpamRevoked:
+			peers.revoked += o.Weight
+		}
+	}
+	return conclusion(own, peers, r.e.book.Policy().Promotion)
+}
+
+func (r *resolver) walk(gens []*blockGen, base filter.Key) judging {
+	state := judgingNothing
+	for i, g := range gens {
 		spam, revoked := r.spam, r.revoked
 		if i > 0 { // the overlay belongs to the open generation
 			spam, revoked = nil, nil
 		}
-		isRevoked := r.has(g.revoked, revoked, base)
-		isSpam := r.has(g.spam, spam, base)
-		if isSpam && !isRevoked {
-			return bulkhead.JudgedSpam
-		}
-		if isRevoked {
-			listed = isSpam
-			for _, older := range r.view.block[i+1:] {
-				listed = listed || r.has(older.spam, nil, base)
-			}
+		if state = state.next(r.has(g.spam, spam, base), r.has(g.revoked, revoked, base)); state >= judgedSpam {
 			break
 		}
 	}
-	if listed {
-		return bulkhead.Revoked
+	return state
+}
+
+func (r *resolver) walkRemote(gens []*remoteBlock, base filter.Key) judging {
+	state := judgingNothing
+	for _, g := range gens {
+		spam := g.spam != nil && g.spam.Has(base)
+		revoked := g.revoked != nil && g.revoked.Has(base)
+		if state = state.next(spam, revoked); state >= judgedSpam {
+			break
+		}
 	}
-	return bulkhead.Unjudged
+	return state
 }
 
 func checkReport(rep *bulkhead.Report) error {

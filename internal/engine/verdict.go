@@ -15,7 +15,8 @@ func (e *Engine) conclude(q *bulkhead.Query, v *bulkhead.Verdict, s *scratch) {
 		f := &v.Findings[i]
 		f.Bulk = max(f.Sightings, f.Spam) >= v.Threshold
 		w := &s.weights[i]
-		spam, ham := float64(w[kindSpamWeight]), float64(addSat(w[kindHamWeight], w[kindRevokeWeight]))
+		spam := float64(w[kindSpamWeight]) + weightUnit*s.peers[i].spam
+		ham := float64(w[kindHamWeight]) + float64(w[kindRevokeWeight]) + weightUnit*s.peers[i].revoked
 		f.Confidence = confidence(f, spam, ham, promotion)
 		f.Contested = spam > 0 && ham > 0 && ham >= spam/4 && spam >= ham/4
 		f.Error = odds.finding(f)

@@ -21,6 +21,9 @@ type request struct {
 	report  *bulkhead.Report
 	receipt bulkhead.Receipt
 	account *accountChange
+	origins *originsChange
+	remote  *remoteChange
+	forget  *forgetChange
 	run     func()
 	err     error
 	done    chan struct{}
@@ -120,20 +123,32 @@ func (e *Engine) turn(batch []*request) {
 	}
 	var reports []*request
 	for _, req := range batch {
-		switch {
-		case req.run != nil:
-			req.run()
-			close(req.done)
-		case req.account != nil:
-			req.err = e.changeAccount(req.account)
-			close(req.done)
-		default:
+		if req.report != nil {
 			reports = append(reports, req)
+			continue
 		}
+		req.err = e.change(req)
+		close(req.done)
 	}
 	if len(reports) > 0 {
 		e.takeReports(reports)
 	}
+}
+
+// change serves a request that is not a report.
+func (e *Engine) change(req *request) error {
+	switch {
+	case req.account != nil:
+		return e.changeAccount(req.account)
+	case req.origins != nil:
+		return e.changeOrigins(req.origins)
+	case req.remote != nil:
+		return e.changeRemote(req.remote)
+	case req.forget != nil:
+		return e.changeForget(req.forget)
+	}
+	req.run()
+	return nil
 }
 
 func (e *Engine) takeReports(reports []*request) {
@@ -239,6 +254,7 @@ func (e *Engine) rotate() error {
 		return err
 	}
 	e.view.Store(next)
+	e.dropExpiredReplicas()
 	e.opts.Log.Info("generations rotated", "opened_tally", r.OpenTally != nil, "opened_blocklist", r.OpenBlock != nil,
 		"dropped_tally", len(r.DropTally), "dropped_blocklist", len(r.DropBlock))
 	return nil
@@ -249,13 +265,13 @@ func (e *Engine) rotate() error {
 func (e *Engine) applyVotes(index uint64, v *votes) {
 	view := e.view.Load()
 	if g := view.tallyGen(v.tallyGen); g != nil {
-		g.counts.AddBatch(index, v.cells, v.n, nil)
+		e.addCounts(index, g, v)
 		g.weights.AddBatch(index, v.weighed, v.w, nil)
 		g.unique.SetBatch(index, v.unique, nil)
 	}
 	if g := view.blockGen(v.blockGen); g != nil {
-		g.spam.SetBatch(index, v.spam, nil)
-		g.revoked.SetBatch(index, v.revoked, nil)
+		e.setBits(index, ArraySpam, g.Start, g.spam, v.spam)
+		e.setBits(index, ArrayRevoked, g.Start, g.revoked, v.revoked)
 	}
 	if index > e.accountsIndex {
 		for _, c := range v.credits {
@@ -318,6 +334,16 @@ func (e *Engine) replay(index uint64, entry []byte) error {
 		e.view.Store(next)
 	case *accountChange:
 		return e.applyAccount(index, b)
+	case *originsChange:
+		e.applyOrigins(b)
+	case *forgetChange:
+		e.applyForget(b)
+	case *remoteChange:
+		parts, err := e.parseParts(b.Parts)
+		if err != nil {
+			return err
+		}
+		return e.applyRemote(index, b.Origin, parts, true)
 	}
 	return nil
 }

@@ -1,0 +1,294 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// pass hands everything that from took since the last call to the replica
+// that to keeps of it.
+func pass(t *testing.T, from, to *Engine, id string) {
+	t.Helper()
+	parts, err := from.TakeRounds(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := to.ApplyRemote(context.Background(), id, parts); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// transfer brings the replica that to keeps of from up to now by images.
+func transfer(t *testing.T, from, to *Engine, id string) {
+	t.Helper()
+	for _, a := range from.Own() {
+		_, parts, err := from.Images(context.Background(), a.Array, a.Start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := to.ApplyRemote(context.Background(), id, parts); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func sameArrays(t *testing.T, from, to *Engine, id string) {
+	t.Helper()
+	own, replica := from.Own(), to.Replica(id)
+	versions := make(map[string]uint64)
+	for _, a := range replica {
+		versions[fmt.Sprint(a.Array, a.Start)] = a.Version
+	}
+	for _, a := range own {
+		if got := versions[fmt.Sprint(a.Array, a.Start)]; got != a.Version {
+			t.Errorf("%s of generation %d: replica at version %d, want %d", a.Array, a.Start, got, a.Version)
+		}
+	}
+}
+
+func pair(t *testing.T, weight float64) (a, b *Engine) {
+	t.Helper()
+	c := newClock()
+	a, b = open(t, Options{Now: c.Now}), open(t, Options{Now: c.Now})
+	if err := a.Record(context.Background(), true); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.SetOrigins(context.Background(), []Origin{{ID: "a", Weight: weight}}); err != nil {
+		t.Fatal(err)
+	}
+	return a, b
+}
+
+// TestReplica: what one engine takes, the other shows, exactly and at once.
+func TestReplica(t *testing.T) {
+	a, b := pair(t, 1)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 20 {
+		for range 50 {
+			s := []bulkhead.Signature{sig(bulkhead.Exact, rng.IntN(300))}
+			report(t, a, bulkhead.Report{Signatures: s, Count: uint32(rng.IntN(40)), Vote: bulkhead.Vote(rng.IntN(3))})
+		}
+		pass(t, a, b, "a")
+	}
+	sameArrays(t, a, b, "a")
+	for n := range 300 {
+		s := sig(bulkhead.Exact, n)
+		got, want := check(t, b, s).Findings[0], check(t, a, s).Findings[0]
+		if got.Sightings != want.Sightings || got.Spam != want.Spam || got.Ham != want.Ham || got.Judged != want.Judged {
+			t.Fatalf("signature %d: %+v at the peer, %+v at the origin", n, got, want)
+		}
+	}
+}
+
+// TestGap: a round that was lost is noticed, and images close the gap.
+func TestGap(t *testing.T) {
+	a, b := pair(t, 1)
+	r := bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1)}, Vote: bulkhead.Spam}
+	report(t, a, r)
+	if _, err := a.TakeRounds(context.Background()); err != nil { // and lost
+		t.Fatal(err)
+	}
+	r.Signatures[0] = sig(bulkhead.Exact, 2)
+	report(t, a, r)
+	parts, err := a.TakeRounds(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.ApplyRemote(context.Background(), "a", parts); !errors.Is(err, ErrGap) {
+		t.Fatalf("round after a gap: %v", err)
+	}
+	transfer(t, a, b, "a")
+	sameArrays(t, a, b, "a")
+	for n := 1; n <= 2; n++ {
+		if v := check(t, b, sig(bulkhead.Exact, n)); !v.Spam() || v.SpamVotes != 1 {
+			t.Errorf("signature %d after the images: %+v", n, v)
+		}
+	}
+	if err := b.ApplyRemote(context.Background(), "a", parts); !errors.Is(err, ErrGap) {
+		t.Errorf("a round the images held already: %v", err)
+	}
+	report(t, a, bulkhead.Report{Signatures: r.Signatures})
+	pass(t, a, b, "a")
+	sameArrays(t, a, b, "a")
+}
+
+// TestPeerWeights: a peer of half weight lists nothing alone, two of them do;
+// a revocation at home, and by a peer, takes the listing back.
+func TestPeerWeights(t *testing.T) {
+	ctx := context.Background()
+	c := newClock()
+	peers := []*Engine{open(t, Options{Now: c.Now}), open(t, Options{Now: c.Now})}
+	home := open(t, Options{Now: c.Now})
+	origins := []Origin{{ID: "a", Weight: 0.5}, {ID: "b", Weight: 0.5}}
+	if err := home.SetOrigins(ctx, origins); err != nil {
+		t.Fatal(err)
+	}
+	s := sig(bulkhead.Exact, 1)
+	r := bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Spam, Count: 5}
+	for i, p := range peers {
+		if err := p.Record(ctx, true); err != nil {
+			t.Fatal(err)
+		}
+		report(t, p, r)
+		pass(t, p, home, origins[i].ID)
+		v := check(t, home, s)
+		if v.Spam() != (i == 1) || v.SpamVotes != uint32(3*(i+1)) {
+			t.Errorf("%d peers of half weight with 5 votes each: %+v", i+1, v)
+		}
+	}
+	origins[1].Weight = 0
+	if err := home.SetOrigins(ctx, origins); err != nil {
+		t.Fatal(err)
+	}
+	if v := check(t, home, s); v.Spam() || v.SpamVotes != 3 {
+		t.Errorf("one of them in quarantine: %+v", v)
+	}
+	origins[0].Weight, origins[1].Weight = 1, 1
+	if err := home.SetOrigins(ctx, origins); err != nil {
+		t.Fatal(err)
+	}
+	if v := check(t, home, s); !v.Spam() || v.SpamVotes != 10 {
+		t.Errorf("both of full weight: %+v", v)
+	}
+	revoke := bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Revocation}
+	if got := report(t, peers[0], revoke); got.Revoked != 1 {
+		t.Fatalf("revoke at a peer: %+v", got)
+	}
+	pass(t, peers[0], home, "a")
+	if v := check(t, home, s); v.Judged != bulkhead.Revoked {
+		t.Errorf("one peer has revoked, one lists: %+v", v)
+	}
+	other := sig(bulkhead.Exact, 2)
+	r.Signatures = []bulkhead.Signature{other}
+	report(t, peers[1], r)
+	pass(t, peers[1], home, "b")
+	revoke.Signatures = r.Signatures
+	if got := report(t, home, revoke); got.Revoked != 1 {
+		t.Fatalf("revoke at home of what a peer lists: %+v", got)
+	}
+	if v := check(t, home, other); v.Judged != bulkhead.Revoked {
+		t.Errorf("revoked at home: %+v", v)
+	}
+	if err := home.SetOrigins(ctx, origins[1:]); err != nil {
+		t.Fatal(err)
+	}
+	if v := check(t, home, s); v.SpamVotes != 5 || home.Replica("a") != nil {
+		t.Errorf("after the eviction of a: %+v", v)
+	}
+}
+
+func TestForgetGenerations(t *testing.T) {
+	ctx := context.Background()
+	c := newClock()
+	a, b := open(t, Options{Now: c.Now}), open(t, Options{Now: c.Now})
+	if err := errors.Join(a.Record(ctx, true), b.SetOrigins(ctx, []Origin{{ID: "a", Weight: 1}})); err != nil {
+		t.Fatal(err)
+	}
+	r := bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1)}}
+	report(t, a, r)
+	pass(t, a, b, "a")
+	c.Advance(24 * time.Hour)
+	report(t, a, r)
+	pass(t, a, b, "a")
+	if v := check(t, b, r.Signatures[0]); v.Sightings != 2 {
+		t.Fatalf("%d sightings, want 2", v.Sightings)
+	}
+	if err := b.ForgetGenerations(ctx, "a", uint64(c.Now().Truncate(24*time.Hour).Unix())); err != nil {
+		t.Fatal(err)
+	}
+	if v := check(t, b, r.Signatures[0]); v.Sightings != 1 {
+		t.Errorf("rolled back to yesterday: %d sightings, want 1", v.Sightings)
+	}
+	c.Advance(5 * 24 * time.Hour)
+	report(t, b, r)
+	if n := len(b.Replica("a")); n != 0 {
+		t.Errorf("%d arrays of a replica whose generations have all expired", n)
+	}
+}
+
+func TestRemoteRefusals(t *testing.T) {
+	ctx := context.Background()
+	a, b := pair(t, 1)
+	report(t, a, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1)}})
+	parts, err := a.TakeRounds(ctx)
+	if err != nil || len(parts) != 1 {
+		t.Fatalf("%d parts, %v", len(parts), err)
+	}
+	change := func(f func(*Part)) []Part {
+		p := parts[0]
+		p.Round = append([]byte(nil), p.Round...)
+		f(&p)
+		return []Part{p}
+	}
+	for name, tt := range map[string]struct {
+		origin string
+		parts  []Part
+		want   error
+	}{
+		"unknown origin": {"eve", parts, bulkhead.ErrForbidden},
+		"array":          {"a", change(func(p *Part) { p.Array = "weights" }), bulkhead.ErrMalformed},
+		"wrong kind":     {"a", change(func(p *Part) { p.Array = ArraySpam }), bulkhead.ErrGeometry},
+		"huge":           {"a", change(func(p *Part) { p.Geometry.Lines = 1 << 29 }), bulkhead.ErrOverLimit},
+		"other key":      {"a", change(func(p *Part) { p.Geometry.KeyID++ }), bulkhead.ErrGeometry},
+		"future":         {"a", change(func(p *Part) { p.Start += 1 << 20 }), bulkhead.ErrMalformed},
+		"damaged":        {"a", change(func(p *Part) { p.Round[len(p.Round)/2] ^= 1 }), bulkhead.ErrMalformed},
+		"empty":          {"a", change(func(p *Part) { p.Round = nil }), bulkhead.ErrMalformed},
+		"twice":          {"a", append(change(func(*Part) {}), parts...), bulkhead.ErrMalformed},
+	} {
+		if err := b.ApplyRemote(ctx, tt.origin, tt.parts); !errors.Is(err, tt.want) {
+			t.Errorf("%s: error %v, want %v", name, err, tt.want)
+		}
+	}
+	if n := len(b.Replica("a")); n != 0 {
+		t.Errorf("refused parts left %d arrays", n)
+	}
+	for _, bad := range [][]Origin{{{ID: "", Weight: 1}}, {{ID: "../x", Weight: 1}}, {{ID: "a", Weight: 2}}, {{ID: "a"}, {ID: "a"}}} {
+		if err := b.SetOrigins(ctx, bad); !errors.Is(err, bulkhead.ErrMalformed) {
+			t.Errorf("origins %+v: %v", bad, err)
+		}
+	}
+}
+
+// TestReplicaRestart: replicas survive a stop without a checkpoint, and one in
+// the middle of one, and go on from the version they had.
+func TestReplicaRestart(t *testing.T) {
+	ctx := context.Background()
+	dir := filepath.Join(t.TempDir(), "data")
+	c := newClock()
+	a := open(t, Options{Now: c.Now})
+	b, st := openDurable(t, dir, Options{Now: c.Now}, nil)
+	if err := errors.Join(a.Record(ctx, true), b.SetOrigins(ctx, []Origin{{ID: "a", Weight: 0.5}})); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 6 {
+		for n := range 200 {
+			report(t, a, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, n*(round+1))}, Vote: bulkhead.Vote(n % 2)})
+		}
+		pass(t, a, b, "a")
+		if round%2 == 0 {
+			if err := b.checkpoint(ctx, b.between); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if err := st.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b.Close(ctx) // fails: its store is gone, as after a crash
+		b, st = openDurable(t, dir, Options{Now: c.Now}, nil)
+		sameArrays(t, a, b, "a")
+		if got := b.Origins(); len(got) != 1 || got[0] != (Origin{ID: "a", Weight: 0.5}) {
+			t.Fatalf("origins after a restart: %+v", got)
+		}
+	}
+	if err := errors.Join(b.Close(ctx), st.Close()); err != nil {
+		t.Fatal(err)
+	}
+}

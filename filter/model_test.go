@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"math"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
@@ -225,4 +226,18 @@ type tester interface {
 	Helper()
 	Fatal(args ...any)
 	Fatalf(format string, args ...any)
+}
+
+// skew draws how often each of n keys is added, a share c^-tail of them c times
+// or more and none above 1000, and the adds in random order.
+func skew(rng *rand.Rand, n int, tail float64) (counts []uint32, adds []int32) {
+	counts = make([]uint32, n)
+	for i := range counts {
+		counts[i] = uint32(min(math.Pow(1-rng.Float64(), -1/tail), 1000))
+		for range counts[i] {
+			adds = append(adds, int32(i))
+		}
+	}
+	rng.Shuffle(len(adds), func(a, b int) { adds[a], adds[b] = adds[b], adds[a] })
+	return counts, adds
 }

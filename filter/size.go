@@ -70,6 +70,8 @@ type Target struct {
 	K uint8
 	// KeyID goes into the geometry, see [Secret.ID].
 	KeyID uint64
+
+	model *countModel
 }
 
 // minCells is the least number of cells per key that SizeFor gives: below, small
@@ -96,6 +98,9 @@ func SizeFor(t Target) (Geometry, error) {
 		return Geometry{}, fmt.Errorf("%w: sizing %s for error %q", ErrGeometry, t.Kind, t.Error)
 	case !(t.Tail > 0.1 && t.Tail <= 10):
 		return Geometry{}, fmt.Errorf("%w: tail exponent %g, want above 0.1 to 10", ErrGeometry, t.Tail)
+	}
+	if t.Error == CountWrong {
+		t.model = newCountModel(t.Tail)
 	}
 	ks := []uint8{t.K}
 	switch {
@@ -173,7 +178,7 @@ func (t Target) sized(k uint8) (Geometry, error) {
 func (t Target) rate(g Geometry, perLine float64) float64 {
 	switch t.Error {
 	case CountWrong:
-		return g.countWrong(perLine, t.Tail)
+		return t.model.rate(g, perLine)
 	case BulkWrong:
 		return g.ghost(perLine * math.Pow(float64(t.Threshold), -t.Tail))
 	}
@@ -205,7 +210,8 @@ func (g Geometry) BulkError(n uint64, threshold uint32, tail float64) float64 {
 
 // CountError returns the expected share of keys whose count is too high once n
 // keys of the default tail are in, added in random order. It is 0 for bit
-// arrays. See [Geometry.CountErrorTail].
+// arrays. It is an upper bound, up to a third above what simulation measures; it
+// takes a tenth of a millisecond.
 func (g Geometry) CountError(n uint64) float64 { return g.CountErrorTail(n, DefaultTail) }
 
 // CountErrorTail is CountError for counts of which a share c^-tail is c or more.
@@ -213,7 +219,7 @@ func (g Geometry) CountErrorTail(n uint64, tail float64) float64 {
 	if g.Kind != Cells {
 		return 0
 	}
-	return g.countWrong(float64(n)/float64(g.Lines), tail)
+	return newCountModel(tail).rate(g, float64(n)/float64(g.Lines))
 }
 
 // ghost is GhostError for a mean of perLine keys per line.

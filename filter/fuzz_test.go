@@ -1,0 +1,125 @@
+package filter
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+)
+
+func FuzzLoadPage(f *testing.F) {
+	for _, fill := range fills {
+		f.Add(filled(f, cellsGeo, fill.keys, fill.size).AppendPage(nil, 0))
+		f.Add(filledBits(f, bitsGeo, fill.keys).AppendPage(nil, 0))
+	}
+	small := Geometry{Kind: Cells, Lines: 2, K: 3, KeyID: 0xabc}
+	f.Add(filled(f, small, 20, 100).AppendPage(nil, 0))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) >= pageHeader {
+			b = reseal(slices.Clone(b)) // or the checksum keeps everything out
+		}
+		for _, g := range []Geometry{cellsGeo, bitsGeo, small} {
+			m, err := ParseImage(b, g)
+			if err != nil {
+				continue
+			}
+			// Whatever is accepted must be a page that an array can hold and
+			// write again.
+			again, err := ParseImage(m.Append(nil), g)
+			if err != nil || !m.Equal(again) {
+				t.Fatalf("an accepted page differs after a round trip: %v", err)
+			}
+			if g.Kind != Cells {
+				continue
+			}
+			c := mustCounting(t, g)
+			c.SetGeneration(m.Generation)
+			if err := c.Load(m); err != nil {
+				t.Fatal(err)
+			}
+			check(t, c)
+			if !c.Image(m.Page).Equal(m) {
+				t.Fatal("the array differs from the page that was loaded")
+			}
+		}
+	})
+}
+
+func FuzzParseDelta(f *testing.F) {
+	for _, g := range []Geometry{cellsGeo, {Kind: Cells, Lines: 2, K: 6}} {
+		c := mustCounting(f, g)
+		from := c.Image(0)
+		for i := range 40 {
+			c.Add(Key{mix64(uint64(i)), mix64(uint64(i) + 99)}, uint32(i*i*i*i))
+			d, err := Diff(from, c.Image(0))
+			if err != nil {
+				f.Fatal(err)
+			}
+			if i%13 == 0 {
+				f.Add(d.Append(nil))
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) >= pageHeader {
+			b = reseal(slices.Clone(b))
+		}
+		for _, g := range []Geometry{cellsGeo, bitsGeo, {Kind: Cells, Lines: 2, K: 6}} {
+			d, err := ParseDelta(b, g)
+			if err != nil {
+				continue
+			}
+			if !bytes.Equal(d.Append(nil), b) {
+				t.Fatal("an accepted delta is written otherwise")
+			}
+			if g.Kind != Cells {
+				continue
+			}
+			c := mustCounting(t, g)
+			c.SetGeneration(d.Generation)
+			c.pages[d.Page].Version = d.From
+			from := c.Image(d.Page)
+			if err := c.Apply(d); err != nil {
+				t.Fatal(err) // an empty page cannot exceed Many
+			}
+			check(t, c)
+			back, err := Diff(from, c.Image(d.Page))
+			if err != nil && d.Index == 0 {
+				t.Fatal(err)
+			}
+			if err == nil && !bytes.Equal(back.Append(nil), b) {
+				t.Fatal("the delta of what a delta did differs from it")
+			}
+		}
+	})
+}
+
+func FuzzDecodeArray(f *testing.F) {
+	for _, fill := range fills[:4] {
+		var b bytes.Buffer
+		g := cellsGeo
+		g.Lines = 12
+		if err := filled(f, g, fill.keys, fill.size).Encode(&b); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b.Bytes())
+		var e bytes.Buffer
+		g = bitsGeo
+		g.Lines = 12
+		if err := filledBits(f, g, fill.keys).Encode(&e); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(e.Bytes())
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		const limit = 4 * PageBytes
+		if c, err := DecodeCounting(bytes.NewReader(b), limit); err == nil {
+			check(t, c)
+			if c.Geometry().Bytes() > limit {
+				t.Fatalf("array of %d bytes, limit %d", c.Geometry().Bytes(), limit)
+			}
+		}
+		if e, err := DecodeBits(bytes.NewReader(b), limit); err == nil && e.Geometry().Bytes() > limit {
+			t.Fatalf("array of %d bytes, limit %d", e.Geometry().Bytes(), limit)
+		}
+	})
+}

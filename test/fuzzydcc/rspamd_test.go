@@ -1,0 +1,186 @@
+//go:build interop
+
+package fuzzydcc
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// An rspamd is a running rspamd that has no modules but the ones given.
+type rspamd struct {
+	t                  *testing.T
+	worker, controller int
+}
+
+// startRspamd runs rspamd with the given module configuration. It asks nobody
+// on the network: its resolver is a port where nothing listens.
+func startRspamd(t *testing.T, filters, modules string) *rspamd {
+	t.Helper()
+	path := program(t, "rspamd")
+	dir := t.TempDir()
+	r := &rspamd{t: t, worker: freePort(t), controller: freePort(t)}
+	tld := filepath.Join(dir, "tld")
+	if err := os.WriteFile(tld, []byte("com\norg\nnet\nexample\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := fmt.Sprintf(`
+options {
+  pidfile = "%[1]s/pid"; filters = "%[2]s"; tempdir = "%[1]s"; history_file = "%[1]s/history"; rrd = "%[1]s/rrd";
+  stats_file = "%[1]s/stats"; dynamic_conf = "%[1]s/dynamic"; hs_cache_dir = "%[1]s"; url_tld = "%[1]s/tld"; local_addrs = [];
+  dns { nameserver = ["127.0.0.1:1"]; timeout = 0.1s; retransmits = 1; }
+}
+logging { type = "console"; level = "info"; }
+worker "normal" { bind_socket = "127.0.0.1:%[3]d"; count = 1; }
+worker "controller" { bind_socket = "127.0.0.1:%[4]d"; count = 1; secure_ip = "127.0.0.1"; }
+metric { name = "default"; actions { reject = 15; } unknown_weight = 1; symbol { name = "FUZZY_DENIED"; weight = 12.0; } }
+%[5]s
+`, dir, filters, r.worker, r.controller, modules)
+	file := filepath.Join(dir, "rspamd.conf")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(t, dir, path, "-i", "-f", "-c", file)
+	awaitTCP(t, fmt.Sprintf("127.0.0.1:%d", r.worker), 60*time.Second)
+	awaitTCP(t, fmt.Sprintf("127.0.0.1:%d", r.controller), 60*time.Second)
+	return r
+}
+
+// post sends a message to an endpoint and returns the decoded answer.
+func (r *rspamd) post(port int, path, message string, headers ...string) map[string]any {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, fmt.Sprintf("http://127.0.0.1:%d%s", port, path), strings.NewReader(message))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var answer map[string]any
+	if err := json.NewDecoder(bytes.NewReader(body)).Decode(&answer); err != nil {
+		r.t.Fatalf("%s answers %q: %v", path, body, err)
+	}
+	return answer
+}
+
+// A symbol is what rspamd found.
+type symbol struct {
+	Score   float64
+	Options []string
+}
+
+// scan returns the symbols of a message.
+func (r *rspamd) scan(message string, headers ...string) map[string]symbol {
+	r.t.Helper()
+	answer := r.post(r.worker, "/checkv2", message, headers...)
+	text, err := json.Marshal(answer["symbols"])
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	symbols := make(map[string]symbol)
+	if err := json.Unmarshal(text, &symbols); err != nil {
+		r.t.Fatalf("symbols %s: %v", text, err)
+	}
+	return symbols
+}
+
+// learn adds a message to a list, or takes it away.
+func (r *rspamd) learn(path, message string, flag, weight int) {
+	r.t.Helper()
+	answer := r.post(r.controller, path, message, "Flag", fmt.Sprint(flag), "Weight", fmt.Sprint(weight))
+	if answer["success"] != true {
+		r.t.Fatalf("%s to list %d: %v", path, flag, answer)
+	}
+}
+
+const letter = `From: Ida <ida@garden.example>
+To: reader@farm.example
+Subject: %s
+Date: Mon, 02 Mar 2026 09:15:00 +0000
+Message-ID: <%s@garden.example>
+MIME-Version: 1.0
+Content-Type: text/plain; charset=utf-8
+
+`
+
+// gardenText has enough words for shingles.
+const gardenText = "when the frost has left the beds we carry the boxes of seed potatoes out of the cellar and sort them by hand because every spring " +
+	"a few have gone soft and must not be planted with the others the children count the good ones into baskets while their grandmother " +
+	"draws straight lines across the soil with a string and two wooden pegs and by the evening the whole field is finished and everybody " +
+	"sits on the wall with bread and cheese to look at the brown earth where nothing at all can be seen yet\n"
+
+func mail(subject, id, text string) string { return fmt.Sprintf(letter, subject, id) + text }
+
+func fuzzyModule(port int, extra string) string {
+	return fmt.Sprintf(`
+fuzzy_check {
+  timeout = 2s; retransmits = 1;
+  rule "bulkhead" {
+    algorithm = "mumhash"; servers = "127.0.0.1:%d"; %s
+    symbol = "FUZZY_UNKNOWN"; max_score = 20.0; read_only = no; skip_unknown = yes;
+    mime_types = ["*"]; min_bytes = 0; min_length = 32; short_text_direct_hash = yes;
+    fuzzy_map = { FUZZY_DENIED { max_score = 20.0; flag = 1; } FUZZY_PROB { max_score = 10.0; flag = 2; } FUZZY_WHITE { max_score = 2.0; flag = 3; } }
+  }
+}`, port, extra)
+}
+
+func TestRspamdFuzzyCheck(t *testing.T) {
+	port := freePort(t)
+	startNode(t, fmt.Sprintf("[listen]\nfuzzy = \"127.0.0.1:%d\"\n", port))
+	awaitTCP(t, fmt.Sprintf("127.0.0.1:%d", port), 20*time.Second)
+	r := startRspamd(t, "fuzzy_check", fuzzyModule(port, ""))
+
+	spam := mail("seed", "1", gardenText)
+	near := mail("seed", "2", strings.ReplaceAll(strings.ReplaceAll(gardenText, "grandmother", "uncle"), "cheese", "apples"))
+	short := mail("a short one", "3", "buy the green watering can today it is cheap and good for all who have a garden\n")
+	other := mail("harbour", "4", "the harbour master keeps a book in which every boat that comes in before noon is written with its length its flag and the name of "+
+		"the person who steers it and when the book is full he takes it to the town hall where it lies beside two hundred others that nobody reads any more\n")
+	want := func(message, name string, present bool) symbol {
+		t.Helper()
+		symbols := r.scan(message)
+		got, ok := symbols[name]
+		if ok != present {
+			t.Errorf("%s present: %v, want %v; symbols %v", name, ok, present, symbols)
+		}
+		return got
+	}
+	want(spam, "FUZZY_DENIED", false)
+	r.learn("/fuzzyadd", spam, 1, 10)
+	r.learn("/fuzzyadd", short, 2, 10)
+	exact := want(spam, "FUZZY_DENIED", true)
+	copyOf := want(near, "FUZZY_DENIED", true)
+	want(short, "FUZZY_PROB", true)
+	want(other, "FUZZY_DENIED", false)
+	if exact.Score <= 0 || copyOf.Score <= 0 || copyOf.Score > exact.Score {
+		t.Errorf("scores: exact %v, near copy %v", exact.Score, copyOf.Score)
+	}
+	if len(exact.Options) != 1 || !strings.HasPrefix(exact.Options[0], "1:") || !strings.HasSuffix(exact.Options[0], ":1.00:txt") {
+		t.Errorf("options of the exact hit: %q", exact.Options)
+	}
+	r.learn("/fuzzyadd", spam, 1, 10)
+	if twice := want(spam, "FUZZY_DENIED", true); twice.Score <= exact.Score {
+		t.Errorf("score %v after a second learning, %v after the first", twice.Score, exact.Score)
+	}
+	r.learn("/fuzzydel", spam, 1, 0)
+	want(spam, "FUZZY_DENIED", false)
+	want(near, "FUZZY_DENIED", false)
+	r.learn("/fuzzyadd", spam, 3, 2)
+	want(spam, "FUZZY_WHITE", true)
+}

@@ -20,6 +20,9 @@ type scratch struct {
 	weights [][weightKinds]uint32
 	peers   []peerWeight
 	own     []judging
+
+	weightKeys   [weightKinds]filter.Key
+	weightCounts [weightKinds]uint32
 	spam    []bool // of one generation
 	revoked []bool // of one generation
 	state   []judging
@@ -290,8 +293,7 @@ func (s *scratch) anySpam(view *view) bool {
 // weigh adds up the weights of the signatures that people voted on. Most mail
 // has none, and costs nothing here.
 func (s *scratch) weigh(view *view, findings []bulkhead.Finding) {
-	var keys [weightKinds]filter.Key
-	var counts [weightKinds]uint32
+	keys, counts := s.weightKeys[:], s.weightCounts[:]
 	for i := range findings {
 		if f := &findings[i]; f.Spam == 0 && f.Ham == 0 && f.Judged == bulkhead.Unjudged {
 			continue
@@ -300,7 +302,7 @@ func (s *scratch) weigh(view *view, findings []bulkhead.Finding) {
 			keys[kind] = s.base[i].With(kind)
 		}
 		for _, g := range view.tally {
-			g.weights.CountBatch(keys[:], counts[:])
+			g.weights.CountBatch(keys, counts)
 			for kind, n := range counts {
 				s.weights[i][kind] = addSat(s.weights[i][kind], n)
 			}

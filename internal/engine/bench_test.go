@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"context"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+)
+
+// BenchmarkCheck is one message with one signature, in a node that knows
+// 100,000 of them.
+func BenchmarkCheck(b *testing.B) {
+	e := open(b, Options{Tally: BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 200_000, Error: 1e-3}})
+	const known = 100_000
+	for n := 0; n < known; n += 1000 {
+		r := bulkhead.Report{}
+		for i := range 1000 {
+			r.Signatures = append(r.Signatures, sig(bulkhead.Exact, n+i))
+		}
+		report(b, e, r)
+	}
+	for _, tt := range []struct {
+		name  string
+		first int
+	}{{"hit", 0}, {"miss", known}} {
+		b.Run(tt.name, func(b *testing.B) {
+			sigs := make([]bulkhead.Signature, 4096)
+			for i := range sigs {
+				sigs[i] = sig(bulkhead.Exact, tt.first+i*7)
+			}
+			queries := []bulkhead.Query{{Terse: true}}
+			verdicts := make([]bulkhead.Verdict, 1)
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				queries[0].Signatures = sigs[i&4095 : i&4095+1]
+				if err := e.CheckBatch(context.Background(), queries, verdicts); err != nil {
+					b.Fatal(err)
+				}
+				i++
+			}
+		})
+	}
+}
+
+// BenchmarkReport is durable reports of 64 clients at once.
+func BenchmarkReport(b *testing.B) {
+	st, err := store.Open(filepath.Join(b.TempDir(), "data"), store.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer st.Close()
+	e, err := Open(context.Background(), small(Options{Store: st, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 2, Capacity: 1_000_000, Error: 1e-3}}))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer e.Close(context.Background())
+	var n atomic.Int64
+	b.SetParallelism(32) // times GOMAXPROCS
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			s := []bulkhead.Signature{sig(bulkhead.Exact, int(n.Add(1)))}
+			if _, err := e.Report(context.Background(), bulkhead.Report{Signatures: s}); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}

@@ -23,9 +23,9 @@ type scratch struct {
 
 	weightKeys   [weightKinds]filter.Key
 	weightCounts [weightKinds]uint32
-	spam    []bool // of one generation
-	revoked []bool // of one generation
-	state   []judging
+	spam         []bool // of one generation
+	revoked      []bool // of one generation
+	state        []judging
 }
 
 // peerWeight is what the origins that count say of one signature: the weight

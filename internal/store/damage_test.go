@@ -366,3 +366,80 @@ func TestNewerFormats(t *testing.T) {
 		t.Errorf("manifest of version 2: %v", err)
 	}
 }
+
+// TestMisplacedBlocks: blocks that are whole and in the wrong place, or from
+// another version of the file.
+func TestMisplacedBlocks(t *testing.T) {
+	s := open(t, newDir(t), Options{})
+	content := func(n int) string { return strings.Repeat(fmt.Sprintf("%08d", n), 3*blockBytes/8) }
+	read := func(n int) []byte {
+		t.Helper()
+		if err := s.Checkpoint(t.Context(), 1, nil, []File{text("f", content(n))}); err != nil {
+			t.Fatal(err)
+		}
+		info := s.Manifest().Files[0]
+		b, err := os.ReadFile(s.path(filesDir, info.stored()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	old, now := read(1), read(1) // the same content, twice
+	info := s.Manifest().Files[0]
+	path := s.path(filesDir, info.stored())
+	const stored = blockBytes + 4
+	for from := range 3 {
+		for to := range 3 {
+			for _, src := range [][]byte{old, now} {
+				b := bytes.Clone(now)
+				copy(b[fileHead+to*stored:], src[fileHead+from*stored:][:stored])
+				if err := os.WriteFile(path, b, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				err := verifyFile(t.Context(), s.fs, path, info)
+				if bytes.Equal(b, now) {
+					if err != nil {
+						t.Fatal(err)
+					}
+				} else if !named(err, path) || !strings.Contains(err.Error(), fmt.Sprintf("offset %d", fileHead+to*stored)) {
+					t.Errorf("block %d in the place of %d: %v", from, to, err)
+				}
+			}
+		}
+	}
+}
+
+// TestCutBehindRoll: that a segment was begun shows that all before it was on
+// the disk, even if the watermark is out of date and the segment has no entry.
+func TestCutBehindRoll(t *testing.T) {
+	s := open(t, newDir(t), Options{SegmentBytes: 300})
+	appendN(t, s, 2, 100)
+	mark, err := os.ReadFile(s.path(watermarkFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := s.tail.path, s.tail.size
+	appendN(t, s, 1, 100)
+	third := s.tail.size
+	appendN(t, s, 1, 100)
+	next := s.tail.path
+	if next == first {
+		t.Fatal("one segment only")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	head := int64(chunkHead + recordHead + len(segmentData(1, s.id)))
+	if err := errors.Join(os.WriteFile(s.path(watermarkFile), mark, 0o600), os.Truncate(next, head)); err != nil {
+		t.Fatal(err)
+	}
+	for cut := second; cut < third; cut++ {
+		dir := copyTree(t, s.Dir())
+		if err := os.Truncate(filepath.Join(dir, journalDir, filepath.Base(first)), cut); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(dir, Options{}); !named(err, first) {
+			t.Fatalf("cut at %d of %d: %v", cut, third, err)
+		}
+	}
+}

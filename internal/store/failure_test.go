@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -270,4 +271,61 @@ func TestConcurrent(t *testing.T) {
 		t.Errorf("last index %d, want %d", s.LastIndex(), n)
 	}
 	checkReplay(t, s, s.Manifest().Start, n, 200)
+}
+
+// TestManifestOfDoubtfulRename: a checkpoint's last step, which makes the
+// manifest's new name durable, fails; the process dies; the next one must not
+// remove the old checkpoint's files before the name is durable.
+func TestManifestOfDoubtfulRename(t *testing.T) {
+	for seed := range uint64(8) {
+		fs := newPowerFS()
+		o := Options{FS: fs}
+		s := open(t, newDir(t), o)
+		if err := s.Checkpoint(t.Context(), 1, []byte("old"), []File{text("a", "old")}); err != nil {
+			t.Fatal(err)
+		}
+		fs.fault = func(op, path string) bool { return op == "syncdir" && path == s.Dir() }
+		if err := s.Checkpoint(t.Context(), 1, []byte("new"), []File{text("a", "new")}); !errors.Is(err, errFault) {
+			t.Fatalf("Checkpoint: %v", err)
+		}
+		fs.fault = nil
+		for range 2 {
+			fs.left = 0
+			s.Close()
+			fs.left = -1
+			s = open(t, s.Dir(), o)
+			if m := s.Manifest(); readFile(t, s, "a") != string(m.Meta) {
+				t.Errorf("checkpoint %s with another's file", m.Meta)
+			}
+			fs.left = 0
+			s.Close()
+			fs.left = -1
+			fs = fs.cut(t, rand.New(rand.NewPCG(seed, 0)), s.Dir())
+			o.FS = fs
+			s = open(t, s.Dir(), o)
+		}
+	}
+}
+
+// TestDoubtfulRecovery: when Recover cannot say of which epoch the manifest is
+// after a power loss, even a sound store must take no entries.
+func TestDoubtfulRecovery(t *testing.T) {
+	fs := newPowerFS()
+	o := Options{FS: fs}
+	s := open(t, newDir(t), o)
+	appendN(t, s, 2, 50)
+	fs.fault = func(op, path string) bool { return op == "syncdir" && path == s.Dir() }
+	if err := s.Recover(t.Context(), 3, nil, []File{text("a", "two entries")}); !errors.Is(err, errFault) {
+		t.Fatalf("Recover: %v", err)
+	}
+	fs.fault = nil
+	if _, err := s.Append(nil); !errors.Is(err, ErrFailed) {
+		t.Errorf("Append: %v, want ErrFailed", err)
+	}
+	if err := s.Recover(t.Context(), 3, nil, []File{text("a", "two entries")}); err != nil {
+		t.Fatal(err)
+	}
+	appendN(t, s, 2, 50)
+	s = reopen(t, s, o)
+	checkReplay(t, s, 3, 4, 50)
 }

@@ -21,9 +21,8 @@ func (s *Store) openJournal(mark watermark) error {
 		return err
 	}
 	s.last = m.Start - 1
-	floor := mark.durable
 	for len(segs) > 0 {
-		t, err := s.scanTail(segs[len(segs)-1], floor, mark.durable)
+		t, err := s.scanTail(segs[len(segs)-1], mark.durable)
 		if err != nil {
 			return err
 		}
@@ -41,7 +40,7 @@ func (s *Store) openJournal(mark watermark) error {
 		}
 		// Nothing was written to this segment. It was begun when all before it
 		// was on disk.
-		floor = max(floor, t.seg.first-1)
+		mark.durable = max(mark.durable, t.seg.first-1)
 		if t.torn != "" {
 			s.log.Warn("dropping a torn write at the end of the journal", "file", t.seg.path, "offset", 0, "why", t.torn)
 		}
@@ -154,9 +153,9 @@ type tail struct {
 	doubt int64  // from here to seg.size nothing is known to be on the disk
 }
 
-// scanTail reads the whole segment. Entries up to floor must be there; those up
-// to durable are known to be on the disk.
-func (s *Store) scanTail(seg segment, floor, durable uint64) (tail, error) {
+// scanTail reads the whole segment. Entries up to durable are known to be on the
+// disk, and must be there.
+func (s *Store) scanTail(seg segment, durable uint64) (tail, error) {
 	f, size, err := seg.open(s.fs)
 	if err != nil {
 		return tail{}, err
@@ -184,7 +183,7 @@ func (s *Store) scanTail(seg segment, floor, durable uint64) (tail, error) {
 		return tail{}, t.seg.fault(err)
 	}
 	lost := t.seg.last + 1
-	if lost <= floor {
+	if lost <= durable {
 		return tail{}, t.seg.fault(err)
 	}
 	at, later, ferr := findLater(f, bad.offset, size, t.seg.salt, lost)

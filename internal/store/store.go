@@ -206,7 +206,8 @@ func (s *Store) Close() error {
 // is valid until fn returns. It stops at the first error of fn, which it
 // returns as it is, and when ctx is done. Damage is a [*DamageError]; the
 // entries before it have been handed to fn. Entries that are appended
-// meanwhile are not replayed.
+// meanwhile are not replayed, and a checkpoint that is made meanwhile may remove
+// segments under Replay's feet, which is an error.
 //
 // From must be Manifest().Start or later; what is older may be gone.
 func (s *Store) Replay(ctx context.Context, from uint64, fn func(index uint64, entry []byte) error) error {

@@ -1,0 +1,50 @@
+# make run     build a node, start it, show it the sample messages, leave it running
+# make test    install what the tests need, and run all of them
+# make race    the tests under the race detector
+# make fuzz    fuzz every parser, FUZZTIME each
+# make vet     formatting, go vet, staticcheck
+# make bench   the benchmarks
+# make deb     a Debian package in dist/
+
+GO          ?= go
+FUZZTIME    ?= 20s
+FUZZJOBS    ?= 2
+STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
+NFPM        ?= github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.48.0
+
+.PHONY: all build run test packages race fuzz vet bench deb clean
+
+all: vet test
+
+build:
+	$(GO) build -trimpath -o bin/ ./cmd/bulkhead ./cmd/bulkhead-load
+
+run: build
+	./samples/run.sh bin/bulkhead
+
+packages:
+	@packaging/install-test-packages
+
+test: packages
+	$(GO) test ./...
+
+race: packages
+	$(GO) test -race ./...
+
+fuzz:
+	@packaging/fuzz $(FUZZTIME) $(FUZZJOBS)
+
+vet:
+	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "gofmt -w the files above"; exit 1; }
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+deb: build
+	mkdir -p dist
+	$(GO) run $(NFPM) package --config packaging/nfpm.yaml --packager deb --target dist/
+
+clean:
+	rm -rf bin dist

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +34,10 @@ type node struct {
 	started  time.Time
 	draining atomic.Bool
 	doors    []api.Door // that are open
+
+	stateMu sync.Mutex
+	state   api.NodeState // as it was at stateAt
+	stateAt time.Time
 }
 
 // openNode makes the data folder if need be, and opens what lies in it.
@@ -171,8 +176,21 @@ func (n *node) close(ctx context.Context) error {
 	return errors.Join(err, n.store.Close())
 }
 
+// stateAge is how old the node's description may be: making it reads the
+// arrays, which takes milliseconds.
+const stateAge = time.Second
+
 // State implements [api.Node].
 func (n *node) State(context.Context) api.NodeState {
+	n.stateMu.Lock()
+	defer n.stateMu.Unlock()
+	if n.stateAt.IsZero() || time.Since(n.stateAt) > stateAge {
+		n.state, n.stateAt = n.describe(), time.Now()
+	}
+	return n.state
+}
+
+func (n *node) describe() api.NodeState {
 	cfg, info := n.cfg.Load(), n.engine.Info()
 	name := cfg.Node.Name
 	if name == "" {

@@ -20,6 +20,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/api"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/internal/web"
 )
 
 // A door is one front door: open binds its address and returns what serves it
@@ -190,10 +191,14 @@ func (s *server) openHTTP(ctx context.Context, address string) (*opened, error) 
 	if err != nil {
 		return nil, err
 	}
+	page, err := web.New(statusPage{s})
+	if err != nil {
+		return nil, err
+	}
 	book := &accounts{node: s.node}
 	s.api, err = api.New(api.Options{
 		Clearinghouse: s.engine, Read: s.read, Accounts: book, Users: book, Node: s.node,
-		Ready: s.ready, Access: access, Version: version(), Log: s.log,
+		Ready: s.ready, Page: page, Access: access, Version: version(), Log: s.log,
 	})
 	if err != nil {
 		return nil, err

@@ -1,0 +1,220 @@
+// Package web is the status page of a node: one HTML page without scripts,
+// cookies or anything from elsewhere, in light and dark.
+//
+//	page, err := web.New(source)
+//	http.Handle("/{$}", page)
+package web
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	_ "embed" // the page and its style
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"math"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// A Source describes the node whenever the page is asked for. Its method may
+// be called concurrently.
+type Source interface {
+	Status(ctx context.Context) Status
+}
+
+// Status is what the page shows.
+type Status struct {
+	Name, Version string
+	Now, Started  time.Time
+	Durability    string // "always" or "relaxed"
+	ReadOnly      string // why reports are refused, "" if they are taken
+	Threshold     uint32 // count at which a message is bulk
+	Accounts      int
+	Doors         []Door
+	Counters      []Counter
+	Books         []Book
+}
+
+// A Door is one open front door.
+type Door struct{ Name, Address, Serves string }
+
+// A Counter is a number since the node started.
+type Counter struct {
+	Name  string
+	Value uint64
+}
+
+// A Book is the tally or the blocklist.
+type Book struct {
+	Name, Question string
+	Bytes          uint64
+	Generations    []Generation // newest first
+}
+
+// A Generation is one time slice of a book.
+type Generation struct {
+	Start, End time.Time
+	Capacity   uint64 // signatures it was sized for
+	Arrays     []Array
+}
+
+// An Array is one filter of a generation.
+type Array struct {
+	Name  string
+	Holds string // in words
+	Bytes uint64
+	Keys  uint64
+	Fill  float64 // share of cells or bits in use, 0 to 1
+	Ghost float64 // probability that an absent key is found
+	Wrong float64 // share of counts that are too high; 0 of bits
+	Bulk  float64 // probability that an absent key shows the threshold; 0 of bits
+	Bits  bool    // a bit array: Wrong and Bulk mean nothing
+}
+
+//go:embed page.html
+var pageHTML string
+
+//go:embed style.css
+var styleCSS string
+
+// A Page is the status page. It is an [http.Handler], and may serve
+// concurrently.
+type Page struct {
+	source Source
+	page   *template.Template
+	policy string // content security policy
+}
+
+// New returns the page of a node.
+func New(source Source) (*Page, error) {
+	t, err := template.New("page").Funcs(template.FuncMap{
+		"count": count, "bytes": size, "percent": percent, "chance": chance,
+		"date": date, "since": since, "bar": bar,
+	}).Parse(pageHTML)
+	if err != nil {
+		return nil, fmt.Errorf("web: %w", err)
+	}
+	sum := sha256.Sum256([]byte(styleCSS))
+	return &Page{
+		source: source, page: t,
+		policy: "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; style-src 'sha256-" +
+			base64.StdEncoding.EncodeToString(sum[:]) + "'",
+	}, nil
+}
+
+// ServeHTTP implements [http.Handler].
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var b bytes.Buffer
+	err := p.page.Execute(&b, struct {
+		Status
+		Style template.CSS
+	}{p.source.Status(r.Context()), template.CSS(styleCSS)}) // our own file, and no value goes into it
+	if err != nil {
+		http.Error(w, "the page cannot be shown", http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", p.policy)
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	w.Write(b.Bytes())
+}
+
+// count writes n with thousands separated by thin spaces.
+func count(n uint64) string {
+	s := fmt.Sprint(n)
+	var b strings.Builder
+	for i, c := range s {
+		if i > 0 && (len(s)-i)%3 == 0 {
+			b.WriteRune('\u202f')
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}
+
+func size(n uint64) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	case n < 1<<30:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+}
+
+func percent(x float64) string {
+	switch {
+	case x == 0:
+		return "0 %"
+	case x < 0.001:
+		return "< 0.1 %"
+	case x < 0.1:
+		return fmt.Sprintf("%.1f %%", 100*x)
+	}
+	return fmt.Sprintf("%.0f %%", 100*x)
+}
+
+// chance writes a probability as "1 in N".
+func chance(p float64) string {
+	switch {
+	case math.IsNaN(p) || p < 0:
+		return "unknown"
+	case p == 0:
+		return "none"
+	case p < 1e-18:
+		return "< 1 in 10^18"
+	case p > 0.5:
+		return percent(p)
+	}
+	n := 1 / p
+	if n < 1e6 {
+		if n >= 100 { // two digits are all that an estimate has
+			scale := math.Pow(10, math.Floor(math.Log10(n))-1)
+			n = math.Round(n/scale) * scale
+		}
+		return "1 in " + count(uint64(math.Round(n)))
+	}
+	exp := math.Floor(math.Log10(n))
+	return fmt.Sprintf("1 in %.1f · 10^%.0f", n/math.Pow(10, exp), exp)
+}
+
+func date(t time.Time) string {
+	if t.IsZero() {
+		return "–"
+	}
+	t = t.UTC()
+	if t.Hour() == 0 && t.Minute() == 0 {
+		return t.Format("2 Jan 2006")
+	}
+	return t.Format("2 Jan 2006 15:04")
+}
+
+// since writes the time from a to b in its two largest units.
+func since(a, b time.Time) string {
+	d := b.Sub(a)
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", max(0, int(d.Seconds())))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%d d %d h", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+// bar returns the width of a bar of 100 units: at least a trace of anything.
+func bar(x float64) string {
+	if x <= 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%.1f", math.Min(100, math.Max(0.8, 100*x)))
+}

@@ -1,0 +1,73 @@
+package web
+
+import (
+	"context"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+type source Status
+
+func (s source) Status(context.Context) Status { return Status(s) }
+
+func show(t *testing.T, s Status) string {
+	t.Helper()
+	p, err := New(source(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	p.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	if w.Code != 200 || w.Header().Get("Content-Type") != "text/html; charset=utf-8" {
+		t.Fatalf("page = %d %v", w.Code, w.Header())
+	}
+	return w.Body.String()
+}
+
+func TestPage(t *testing.T) {
+	day := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	got := show(t, Status{
+		Name: "<mx>", Version: "v1", Started: day, Now: day.Add(26 * time.Hour), Durability: "always", Threshold: 20,
+		Doors:    []Door{{"http", "http://127.0.0.1:8420", "API"}},
+		Counters: []Counter{{"Checks", 1234567}},
+		Books: []Book{{Name: "tally", Generations: []Generation{{Start: day, End: day.Add(24 * time.Hour), Capacity: 1000,
+			Arrays: []Array{{Name: "counts", Keys: 5, Fill: 0.25, Ghost: 1e-4, Wrong: 0.002, Bulk: 1e-9}, {Name: "unique", Bits: true}}}}}},
+	})
+	for _, want := range []string{"&lt;mx&gt;", "Taking reports", "1 d 2 h", "1\u202f234\u202f567", "http://127.0.0.1:8420", "25 %",
+		`width="25.0"`, "1 in 10\u202f000", "1 in 500", "1 in 1.0 · 10^9", "1 Nov 2026", "Absent key shows 20"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("page lacks %q", want)
+		}
+	}
+	for _, foreign := range []string{"<mx>", "<script", "src=", "@import", "url("} {
+		if strings.Contains(got, foreign) {
+			t.Errorf("page has %q", foreign)
+		}
+	}
+}
+
+func TestPageTellsTrouble(t *testing.T) {
+	got := show(t, Status{ReadOnly: "no space left on device", Durability: "relaxed", Books: []Book{{Name: "tally"}}})
+	for _, want := range []string{"Read-only", "no space left on device", "power cut", "No generation yet"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("page lacks %q", want)
+		}
+	}
+	if strings.Contains(got, "Taking reports") {
+		t.Error("a read-only node is said to take reports")
+	}
+}
+
+func TestWords(t *testing.T) {
+	for _, tt := range []struct{ got, want string }{
+		{chance(0), "none"}, {chance(1e-30), "< 1 in 10^18"}, {chance(0.9), "90 %"}, {chance(0.3), "1 in 3"}, {chance(0.0123), "1 in 81"},
+		{chance(-1), "unknown"}, {percent(0.00001), "< 0.1 %"}, {percent(0.054), "5.4 %"}, {count(999), "999"}, {size(1536), "1.5 KiB"},
+		{bar(0), "0"}, {bar(0.0001), "0.8"}, {bar(2), "100.0"}, {date(time.Time{}), "–"}, {since(time.Unix(9, 0), time.Unix(0, 0)), "0 s"},
+	} {
+		if tt.got != tt.want {
+			t.Errorf("got %q, want %q", tt.got, tt.want)
+		}
+	}
+}

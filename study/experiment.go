@@ -1,0 +1,181 @@
+package study
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+)
+
+// numKeys is the number of different elements in every experiment of the paper.
+const numKeys = 10_000
+
+// cellLimit is where a cell stays: the paper gave its cells 6 bits.
+const cellLimit = 63
+
+// An order is the sequence in which an experiment inserts its elements.
+type order int
+
+const (
+	rounds   order = iota // x1..xn, 20 times over
+	blocks                // each element c times in a row
+	shuffled              // Fisher-Yates over all insertions
+)
+
+// An experiment is one of the paper's eight.
+type experiment struct {
+	number int
+	order  order
+	// counts draws how often one element is inserted; nil for 20 times.
+	counts func(*rand.Rand) int
+	most   int // largest count that counts may return
+	// zeros and total are what the paper's own draw had, recovered from its
+	// tables (docs/study.md); 0 for unknown.
+	zeros, total int
+	sizes        []int // m, in thousands of cells
+}
+
+// weighted reports whether the experiment weighs an error by the element's
+// count and divides by the number of insertions (Experiments 4 to 8).
+func (e *experiment) weighted() bool { return e.counts != nil }
+
+// intuitiveOf returns the experiment whose tables print the intuitive extension
+// for e, which does not depend on the order of insertions.
+func (e *experiment) intuitiveOf() int {
+	switch e.number {
+	case 2, 3:
+		return 1
+	case 5:
+		return 4
+	}
+	return e.number
+}
+
+func uniform(most int) func(*rand.Rand) int {
+	return func(r *rand.Rand) int { return r.IntN(most + 1) }
+}
+
+// poisson draws by multiplication of uniform numbers (Knuth), for small lambda.
+func poisson(lambda float64) func(*rand.Rand) int {
+	stop := math.Exp(-lambda)
+	return func(r *rand.Rand) int {
+		n := 0
+		for p := r.Float64(); p > stop; p *= r.Float64() {
+			n++
+		}
+		return min(n, cellLimit-1)
+	}
+}
+
+// experiments returns the paper's eight (section V.A).
+func experiments() []experiment {
+	small := []int{80, 160, 320}
+	return []experiment{
+		{number: 1, order: rounds, most: 20, sizes: small},
+		{number: 2, order: blocks, most: 20, sizes: small},
+		{number: 3, order: shuffled, most: 20, sizes: small},
+		{number: 4, order: shuffled, counts: uniform(20), most: 20, zeros: 537, total: 99_909, sizes: small},
+		{number: 5, order: blocks, counts: uniform(20), most: 20, zeros: 537, total: 99_909, sizes: small},
+		{number: 6, order: shuffled, counts: poisson(10), most: cellLimit - 1, total: 99_563, sizes: small},
+		{number: 7, order: shuffled, counts: poisson(20), most: cellLimit - 1, total: 200_000, sizes: small},
+		{number: 8, order: shuffled, counts: uniform(40), most: 40, zeros: 253, total: 198_053, sizes: []int{80, 160, 240, 320, 640}},
+	}
+}
+
+// hashCounts returns the numbers of hash functions of every experiment.
+func hashCounts() []int { return []int{4, 6, 8} }
+
+// A Draw says where the numbers of insertions of Experiments 4 to 8 come from.
+type Draw string
+
+// The draws.
+const (
+	// DrawPrinted is one draw for all rounds, among those that have as many
+	// elements that are never inserted, and as many insertions, as the paper's
+	// own draw had. Those numbers follow from the printed tables.
+	DrawPrinted Draw = "printed"
+	// DrawFixed is one draw for all rounds.
+	DrawFixed Draw = "fixed"
+	// DrawFresh is a draw for each round.
+	DrawFresh Draw = "fresh"
+)
+
+func (d Draw) validate() error {
+	if d != DrawPrinted && d != DrawFixed && d != DrawFresh {
+		return fmt.Errorf("study: draw %q, want %q, %q or %q", d, DrawPrinted, DrawFixed, DrawFresh)
+	}
+	return nil
+}
+
+// stream returns a random generator for one purpose. Streams of different
+// purposes are independent.
+func stream(seed uint64, purpose string, numbers ...int) *rand.Rand {
+	in := binary.LittleEndian.AppendUint64(nil, seed)
+	for _, n := range numbers {
+		in = binary.LittleEndian.AppendUint64(in, uint64(n))
+	}
+	sum := sha256.Sum256(append(in, purpose...))
+	return rand.New(rand.NewPCG(binary.LittleEndian.Uint64(sum[:]), binary.LittleEndian.Uint64(sum[8:])))
+}
+
+// drawCounts returns how often each element is inserted in a round.
+func (e *experiment) drawCounts(seed uint64, d Draw, round int) []uint8 {
+	counts := make([]uint8, numKeys)
+	if e.counts == nil {
+		for i := range counts {
+			counts[i] = 20
+		}
+		return counts
+	}
+	// Experiment 5 inserts the unshuffled sequence of Experiment 4.
+	number := e.intuitiveOf()
+	if d != DrawFresh {
+		round = 0
+	}
+	r := stream(seed, "counts", number, round)
+	for i := range counts {
+		counts[i] = uint8(e.counts(r))
+	}
+	if d == DrawPrinted {
+		e.condition(counts, r)
+	}
+	return counts
+}
+
+// condition changes as few counts as it can, at random, until as many as the
+// paper had are zero and all of them add up to the paper's total.
+func (e *experiment) condition(counts []uint8, r *rand.Rand) {
+	zeros, total := 0, 0
+	for _, c := range counts {
+		if c == 0 {
+			zeros++
+		}
+		total += int(c)
+	}
+	for e.zeros != 0 && zeros != e.zeros {
+		c := &counts[r.IntN(numKeys)]
+		switch {
+		case zeros < e.zeros && *c != 0:
+			total -= int(*c)
+			*c = 0
+			zeros++
+		case zeros > e.zeros && *c == 0:
+			*c = uint8(1 + r.IntN(e.most))
+			total += int(*c)
+			zeros--
+		}
+	}
+	for e.total != 0 && total != e.total {
+		c := &counts[r.IntN(numKeys)]
+		switch {
+		case *c == 0:
+		case total < e.total && int(*c) < e.most:
+			*c++
+			total++
+		case total > e.total && *c > 1:
+			*c--
+			total--
+		}
+	}
+}

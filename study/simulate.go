@@ -1,0 +1,280 @@
+package study
+
+import (
+	"math"
+	"math/bits"
+	"math/rand/v2"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// maxCells is a power of two above the largest m. Indexes masked with it need
+// no bounds check.
+const maxCells = 1 << 20
+
+const cellMask = maxCells - 1
+
+// A roundResult is what one round of one configuration gave.
+type roundResult struct {
+	Inserted int // insertions, l in the paper
+	Elements int // different elements inserted
+	// Wrong elements, and the sum of their counts, of the two extensions.
+	WrongI, WrongR   int
+	WeightI, WeightR int
+	// Cells above 20 and at 63 at the end, and the largest cell.
+	Above20I, Above20R int
+	FullI, FullR       int
+	LargestR           int
+}
+
+// A simulator runs rounds of the paper's experiments. It is the scratch space
+// of one worker. Its cells follow the rules of [filter.Intuitive] and
+// [filter.Refined] (a test compares them), laid out for speed: indexes are
+// computed once for a round, cells are bytes in the second-level cache.
+type simulator struct {
+	keys      []uint64
+	index     []uint32 // k cells of each key, one key after the other
+	sequence  []uint16 // of keys
+	refined   *[maxCells]uint8
+	intuitive *[maxCells]uint8
+}
+
+func newSimulator(seed uint64) *simulator {
+	return &simulator{
+		keys: drawKeys(seed), index: make([]uint32, numKeys*8), sequence: make([]uint16, 0, numKeys*40),
+		refined: new([maxCells]uint8), intuitive: new([maxCells]uint8),
+	}
+}
+
+// drawKeys draws different integers from 1 to p-1: once for all rounds, as in
+// the paper, which draws hash functions anew and not elements.
+func drawKeys(seed uint64) []uint64 {
+	r := stream(seed, "keys")
+	keys := make([]uint64, 0, numKeys)
+	seen := make(map[uint64]bool, numKeys)
+	for len(keys) < numKeys {
+		if x := 1 + r.Uint64N(filter.UniversalPrime-1); !seen[x] {
+			seen[x] = true
+			keys = append(keys, x)
+		}
+	}
+	return keys
+}
+
+// hash computes the cells of all keys under k new universal functions (Eq. 2).
+// The last remainder is taken by two multiplications (Lemire, Kaser and Kurz,
+// "Faster remainder by direct computation", 2019), exact for 32-bit numbers.
+func (s *simulator) hash(m uint64, k int, r *rand.Rand) {
+	inverse := math.MaxUint64/m + 1
+	for j := range k {
+		c, d := 1+r.Uint64N(filter.UniversalPrime-1), r.Uint64N(filter.UniversalPrime)
+		for i, x := range s.keys {
+			h := (c*x + d) % filter.UniversalPrime
+			h, _ = bits.Mul64(inverse*h, m)
+			s.index[i*k+j] = uint32(h)
+		}
+	}
+}
+
+// growthRounds is the number of rounds whose cells are looked at one by one.
+const growthRounds = 50
+
+// run simulates one round. The hash functions depend on seed, m, k and round
+// alone, so that the orders of insertion are compared on equal terms, as in the
+// paper.
+func (s *simulator) run(e *experiment, seed uint64, d Draw, m, k, round int, counts []uint8) roundResult {
+	r := stream(seed, "round", m, k, round)
+	s.hash(uint64(m), k, r)
+	if counts == nil {
+		counts = e.drawCounts(seed, d, round)
+	}
+	clear(s.refined[:m])
+	clear(s.intuitive[:m])
+	s.addIntuitive(k, counts)
+	switch e.order {
+	case rounds:
+		for range 20 {
+			s.insertAll(k)
+		}
+	case blocks:
+		s.raiseAll(k, counts)
+	case shuffled:
+		s.shuffle(counts, stream(seed, "shuffle", e.number, m, k, round))
+		s.insertSequence(k, s.sequence)
+	}
+	result := s.score(k, counts)
+	if round < growthRounds {
+		s.growth(m, &result)
+	}
+	return result
+}
+
+// addIntuitive inserts every element counts times: the order does not matter.
+// A cell that several functions of an element hit counts once (H2).
+func (s *simulator) addIntuitive(k int, counts []uint8) {
+	c := s.intuitive
+	for i, n := range counts {
+		ps := s.index[i*k : i*k+k]
+	next:
+		for a, p := range ps {
+			for _, q := range ps[:a] {
+				if p == q {
+					continue next
+				}
+			}
+			c[p&cellMask] = min(c[p&cellMask]+n, cellLimit)
+		}
+	}
+}
+
+// raiseAll inserts every element counts times in a row into the refined array:
+// the same as raising its cells once to their minimum and the count.
+func (s *simulator) raiseAll(k int, counts []uint8) {
+	c := s.refined
+	for i, n := range counts {
+		ps := s.index[i*k : i*k+k]
+		least := uint32(255)
+		for _, p := range ps {
+			least = min(least, uint32(c[p&cellMask]))
+		}
+		after := min(least+uint32(n), 255)
+		for _, p := range ps {
+			c[p&cellMask] = uint8(max(uint32(c[p&cellMask]), after))
+		}
+	}
+}
+
+// shuffle sets the sequence to all insertions in random order (Fisher-Yates).
+func (s *simulator) shuffle(counts []uint8, r *rand.Rand) {
+	seq := s.sequence[:0]
+	for i, n := range counts {
+		for range n {
+			seq = append(seq, uint16(i))
+		}
+	}
+	s.sequence = seq
+	// One 64-bit number of a Weyl sequence, mixed, gives two positions.
+	state := r.Uint64()
+	for i := len(seq) - 1; i > 0; i -= 2 {
+		state += 0x9E3779B97F4A7C15
+		z := (state ^ state>>30) * 0xBF58476D1CE4E5B9
+		z = (z ^ z>>27) * 0x94D049BB133111EB
+		z ^= z >> 31
+		j := int(z & 0xFFFFFFFF * uint64(i+1) >> 32)
+		seq[i], seq[j] = seq[j], seq[i]
+		if i > 1 {
+			j = int(z >> 32 * uint64(i) >> 32)
+			seq[i-1], seq[j] = seq[j], seq[i-1]
+		}
+	}
+}
+
+// insertAll inserts every element once, in order.
+func (s *simulator) insertAll(k int) {
+	for i := range numKeys {
+		s.insert(i, k)
+	}
+}
+
+func (s *simulator) insertSequence(k int, seq []uint16) {
+	for _, i := range seq {
+		s.insert(int(i), k)
+	}
+}
+
+// insert is H1 and H2: the cells at the minimum go up by one. Raising every
+// cell to the minimum and one does that without a branch, as long as the values
+// are wider than a byte.
+func (s *simulator) insert(i, k int) {
+	switch k {
+	case 4:
+		insert4(s.refined, (*[4]uint32)(s.index[i*4:]))
+	case 6:
+		insert6(s.refined, (*[6]uint32)(s.index[i*6:]))
+	default:
+		insert8(s.refined, (*[8]uint32)(s.index[i*8:]))
+	}
+}
+
+func insert4(c *[maxCells]uint8, p *[4]uint32) {
+	p0, p1, p2, p3 := p[0]&cellMask, p[1]&cellMask, p[2]&cellMask, p[3]&cellMask
+	v0, v1, v2, v3 := uint32(c[p0]), uint32(c[p1]), uint32(c[p2]), uint32(c[p3])
+	after := min(min(v0, v1, v2, v3)+1, 255)
+	c[p0] = uint8(max(v0, after))
+	c[p1] = uint8(max(v1, after))
+	c[p2] = uint8(max(v2, after))
+	c[p3] = uint8(max(v3, after))
+}
+
+func insert6(c *[maxCells]uint8, p *[6]uint32) {
+	p0, p1, p2, p3, p4, p5 := p[0]&cellMask, p[1]&cellMask, p[2]&cellMask, p[3]&cellMask, p[4]&cellMask, p[5]&cellMask
+	v0, v1, v2, v3, v4, v5 := uint32(c[p0]), uint32(c[p1]), uint32(c[p2]), uint32(c[p3]), uint32(c[p4]), uint32(c[p5])
+	after := min(min(v0, v1, v2, v3, v4, v5)+1, 255)
+	c[p0] = uint8(max(v0, after))
+	c[p1] = uint8(max(v1, after))
+	c[p2] = uint8(max(v2, after))
+	c[p3] = uint8(max(v3, after))
+	c[p4] = uint8(max(v4, after))
+	c[p5] = uint8(max(v5, after))
+}
+
+func insert8(c *[maxCells]uint8, p *[8]uint32) {
+	p0, p1, p2, p3, p4, p5, p6, p7 := p[0]&cellMask, p[1]&cellMask, p[2]&cellMask, p[3]&cellMask, p[4]&cellMask, p[5]&cellMask, p[6]&cellMask, p[7]&cellMask
+	v0, v1, v2, v3, v4, v5, v6, v7 := uint32(c[p0]), uint32(c[p1]), uint32(c[p2]), uint32(c[p3]), uint32(c[p4]), uint32(c[p5]), uint32(c[p6]), uint32(c[p7])
+	after := min(min(v0, v1, v2, v3, v4, v5, v6, v7)+1, 255)
+	c[p0] = uint8(max(v0, after))
+	c[p1] = uint8(max(v1, after))
+	c[p2] = uint8(max(v2, after))
+	c[p3] = uint8(max(v3, after))
+	c[p4] = uint8(max(v4, after))
+	c[p5] = uint8(max(v5, after))
+	c[p6] = uint8(max(v6, after))
+	c[p7] = uint8(max(v7, after))
+}
+
+// score counts the elements whose count is wrong.
+func (s *simulator) score(k int, counts []uint8) (r roundResult) {
+	for i, n := range counts {
+		if n == 0 {
+			continue
+		}
+		r.Elements++
+		r.Inserted += int(n)
+		leastI, leastR := uint32(255), uint32(255)
+		for _, p := range s.index[i*k : i*k+k] {
+			leastI = min(leastI, uint32(s.intuitive[p&cellMask]))
+			leastR = min(leastR, uint32(s.refined[p&cellMask]))
+		}
+		if leastI != uint32(n) {
+			r.WrongI++
+			r.WeightI += int(n)
+		}
+		if leastR != uint32(n) {
+			r.WrongR++
+			r.WeightR += int(n)
+		}
+	}
+	return r
+}
+
+// growth notes how large the cells have become.
+func (s *simulator) growth(m int, r *roundResult) {
+	var growI, growR [256]int
+	for i := range m {
+		growI[s.intuitive[i]]++
+		growR[s.refined[i]]++
+	}
+	for v := range growI {
+		if v > 20 {
+			r.Above20I += growI[v]
+			r.Above20R += growR[v]
+		}
+		if v >= cellLimit {
+			r.FullI += growI[v]
+			r.FullR += growR[v]
+		}
+		if growR[v] != 0 {
+			r.LargestR = v
+		}
+	}
+}

@@ -27,12 +27,13 @@ func (p statusPage) Status(ctx context.Context) web.Status {
 	for _, d := range state.Doors {
 		out.Doors = append(out.Doors, web.Door{Name: d.Name, Address: d.Address, Serves: serves[d.Name]})
 	}
-	questions := map[string]string{
-		"tally":     "How often was it seen, called spam, called ham?",
-		"blocklist": "Has somebody trusted called it spam, and nobody revoked it?",
+	books := map[string]web.Book{
+		"tally":     {Name: "Tally", Question: "How often was it seen, called spam, called ham?"},
+		"blocklist": {Name: "Blocklist", Question: "Has somebody trusted called it spam, and nobody revoked it?"},
 	}
 	for _, b := range state.Books {
-		book := web.Book{Name: b.Name, Question: questions[b.Name], Bytes: b.Bytes}
+		book := books[b.Name]
+		book.Bytes = b.Bytes
 		for _, g := range b.Generations {
 			book.Generations = append(book.Generations, webGeneration(g))
 		}

@@ -170,7 +170,7 @@ func chance(p float64) string {
 	case p == 0:
 		return "none"
 	case p < 1e-18:
-		return "< 1 in 10^18"
+		return "< 1 in 10¹⁸"
 	case p > 0.5:
 		return percent(p)
 	}
@@ -183,7 +183,16 @@ func chance(p float64) string {
 		return "1 in " + count(uint64(math.Round(n)))
 	}
 	exp := math.Floor(math.Log10(n))
-	return fmt.Sprintf("1 in %.1f · 10^%.0f", n/math.Pow(10, exp), exp)
+	return fmt.Sprintf("1 in %.1f · 10", n/math.Pow(10, exp)) + superscript(int(exp))
+}
+
+func superscript(n int) string {
+	digits := []rune("⁰¹²³⁴⁵⁶⁷⁸⁹")
+	var b strings.Builder
+	for _, c := range fmt.Sprint(n) {
+		b.WriteRune(digits[c-'0'])
+	}
+	return b.String()
 }
 
 func date(t time.Time) string {

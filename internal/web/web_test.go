@@ -36,7 +36,7 @@ func TestPage(t *testing.T) {
 			Arrays: []Array{{Name: "counts", Keys: 5, Fill: 0.25, Ghost: 1e-4, Wrong: 0.002, Bulk: 1e-9}, {Name: "unique", Bits: true}}}}}},
 	})
 	for _, want := range []string{"&lt;mx&gt;", "Taking reports", "1 d 2 h", "1\u202f234\u202f567", "http://127.0.0.1:8420", "25 %",
-		`width="25.0"`, "1 in 10\u202f000", "1 in 500", "1 in 1.0 · 10^9", "1 Nov 2026", "Absent key shows 20"} {
+		`width="25.0"`, "1 in 10\u202f000", "1 in 500", "1 in 1.0 · 10⁹", "1 Nov 2026", "Absent key shows&nbsp;20"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("page lacks %q", want)
 		}
@@ -49,7 +49,7 @@ func TestPage(t *testing.T) {
 }
 
 func TestPageTellsTrouble(t *testing.T) {
-	got := show(t, Status{ReadOnly: "no space left on device", Durability: "relaxed", Books: []Book{{Name: "tally"}}})
+	got := show(t, Status{ReadOnly: "no space left on device", Durability: "relaxed", Books: []Book{{Name: "Tally"}}})
 	for _, want := range []string{"Read-only", "no space left on device", "power cut", "No generation yet"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("page lacks %q", want)
@@ -62,7 +62,7 @@ func TestPageTellsTrouble(t *testing.T) {
 
 func TestWords(t *testing.T) {
 	for _, tt := range []struct{ got, want string }{
-		{chance(0), "none"}, {chance(1e-30), "< 1 in 10^18"}, {chance(0.9), "90 %"}, {chance(0.3), "1 in 3"}, {chance(0.0123), "1 in 81"},
+		{chance(0), "none"}, {chance(1e-30), "< 1 in 10¹⁸"}, {chance(0.9), "90 %"}, {chance(0.3), "1 in 3"}, {chance(0.0123), "1 in 81"},
 		{chance(-1), "unknown"}, {percent(0.00001), "< 0.1 %"}, {percent(0.054), "5.4 %"}, {count(999), "999"}, {size(1536), "1.5 KiB"},
 		{bar(0), "0"}, {bar(0.0001), "0.8"}, {bar(2), "100.0"}, {date(time.Time{}), "–"}, {since(time.Unix(9, 0), time.Unix(0, 0)), "0 s"},
 	} {

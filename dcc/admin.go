@@ -1,0 +1,88 @@
+package dcc
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Layout of an ADMN request: date, val1, aop, val2, val3, val4 and a text.
+//
+// Source: dcc.md section 1.9.
+const (
+	adminSize    = 12
+	maxAdminText = 64
+	maxStatsText = 1024
+)
+
+// The administrative operations that are answered; all others need the power
+// to change the server, which its own configuration and commands have.
+const (
+	adminStats         = 6
+	adminClientsByAddr = 11
+	adminClientsByID   = 12
+	adminClock         = 14
+)
+
+// A refusal is an error whose text the client is told.
+type refusal string
+
+func (r refusal) Error() string { return "dcc: " + string(r) }
+
+const errNotYours = refusal("this client may not do that")
+
+// clockOff returns by how many seconds the clock of the sender is off, 0 if it
+// is near enough.
+func (s *Server) clockOff(it *item) int64 {
+	off := int64(it.date()) - s.Now().Unix()
+	if off >= -maxClockOff && off <= maxClockOff {
+		return 0
+	}
+	return off
+}
+
+func clockError(off int64) refusal { return refusal(fmt.Sprintf("timestamp off by %d seconds", off)) }
+
+// admin appends the answer to an ADMN request.
+func (s *Server) admin(dst []byte, it *item) []byte {
+	val1, op := binary.BigEndian.Uint32(it.body[4:]), it.body[8]
+	switch op {
+	case adminStats:
+		text := s.statsText()
+		return s.adminText(dst, it, text[:min(len(text), int(min(val1, maxStatsText)))])
+	case adminClientsByAddr, adminClientsByID:
+		// No list of clients is kept: whoever asks is shown an empty one.
+		return s.adminText(dst, it, "")
+	case adminClock:
+		if off := s.clockOff(it); off != 0 {
+			return it.ans.error(dst, s.ServerID, string(clockError(off)))
+		}
+		return s.adminText(dst, it, "clocks agree\n")
+	}
+	return it.ans.error(dst, s.ServerID, fmt.Sprintf("administrative operation %d is not offered", op))
+}
+
+func (s *Server) adminText(dst []byte, it *item, text string) []byte {
+	start := len(dst)
+	dst = it.ans.begin(dst, Admin, s.ServerID)
+	return it.ans.finish(append(dst, text...), start)
+}
+
+func (s *Server) statsText() string {
+	var b strings.Builder
+	st := &s.Stats
+	fmt.Fprintf(&b, "%s server %d, up %v\n", s.Brand, s.ServerID, s.Now().Sub(s.started).Round(time.Second))
+	for _, line := range []struct {
+		name string
+		n    int64
+	}{
+		{"reports", st.Reports.Load()}, {"of spam", st.Spam.Load()}, {"queries", st.Queries.Load()},
+		{"NOPs", st.NOPs.Load()}, {"deletes", st.Deletes.Load()}, {"retransmissions", st.Repeated.Load()},
+		{"anonymous", st.Anonymous.Load()}, {"bad passwords", st.BadPassword.Load()},
+		{"malformed", st.Malformed.Load()}, {"over limit", st.Limited.Load()}, {"faults", st.Faults.Load()},
+	} {
+		fmt.Fprintf(&b, "%12d %s\n", line.n, line.name)
+	}
+	return b.String()
+}

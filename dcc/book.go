@@ -1,0 +1,244 @@
+package dcc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature"
+)
+
+// A BatchChecker is a Clearinghouse that answers many queries at once, into
+// verdicts whose Findings it reuses. A [Server] uses it where it is offered.
+type BatchChecker interface {
+	CheckBatch(ctx context.Context, queries []bulkhead.Query, verdicts []bulkhead.Verdict) error
+}
+
+// maxSignatures is how many signatures are put into one query or report.
+const maxSignatures = 960
+
+// A tally is what DCC counts of one checksum. A filter can only count up, so
+// four counters stand for it: targets and claims of spam, of all time and at
+// the time of the last DELETE. Targets are the sightings of the checksum
+// itself, which all front doors add to; the others are its own signatures.
+type tally struct {
+	targets, deleted      uint32
+	claims, deletedClaims uint32
+	judged                bulkhead.Judgement
+}
+
+// before returns the tally as it was before a report of n targets.
+func (t tally) before(n uint32, spam bool) tally {
+	// A counter that is full has been for long.
+	if t.targets < bulkhead.Many {
+		t.targets -= min(n, t.targets)
+	}
+	if spam {
+		if t.claims < bulkhead.Many {
+			t.claims -= min(n, t.claims)
+		}
+		if t.claims == 0 {
+			t.judged = bulkhead.Unjudged // by this very report
+		}
+	}
+	return t
+}
+
+// total is the number that clients see.
+func (t *tally) total() uint32 {
+	if t.claims > t.deletedClaims {
+		return Many
+	}
+	// Listed by another front door; a DELETE here overrules it.
+	if t.judged == bulkhead.JudgedSpam && t.deleted == 0 && t.deletedClaims == 0 {
+		return Many
+	}
+	if t.targets <= t.deleted {
+		return 0
+	}
+	return min(t.targets-t.deleted, Many)
+}
+
+// The counters of a checksum beside the targets: a byte after its sum.
+const (
+	claimsCounter      = 's'
+	deletedCounter     = 'd'
+	deletedManyCounter = 'D'
+)
+
+// counterOf returns a counter of a checksum; 0 stands for the targets. Types
+// that have no scheme are never counted.
+func counterOf(c *Checksum, counter byte) bulkhead.Signature {
+	var sum [len(c.Sum) + 1]byte
+	n := copy(sum[:], c.Sum[:])
+	if counter != 0 {
+		sum[n] = counter
+		n++
+	}
+	sig, err := bulkhead.NewSignature(c.Type.Scheme(), sum[:n])
+	if err != nil {
+		// Only counted types come here, and a sum of 16 or 17 bytes is valid.
+		panic(err)
+	}
+	return sig
+}
+
+// A book counts checksums in a clearinghouse. It may be used concurrently.
+type book struct {
+	house bulkhead.Clearinghouse
+	keep  [signature.DCCTypeRepBulk + 1]bool // types that are counted
+}
+
+func newBook(house bulkhead.Clearinghouse, keep []signature.DCCType) *book {
+	b := &book{house: house}
+	if keep == nil {
+		keep = []signature.DCCType{signature.DCCTypeBody, signature.DCCTypeFuz1, signature.DCCTypeFuz2}
+	}
+	for _, t := range keep {
+		if t.Scheme().Valid() {
+			b.keep[t] = true
+		}
+	}
+	return b
+}
+
+func (b *book) keeps(t signature.DCCType) bool { return int(t) < len(b.keep) && b.keep[t] }
+
+// asking is the buffers of look-ups, reused and never shared.
+type asking struct {
+	sigs     []bulkhead.Signature
+	queries  [1]bulkhead.Query
+	verdicts [1]bulkhead.Verdict
+	findings []bulkhead.Finding
+	known    []int
+	tallies  []tally
+}
+
+// look returns the findings of any number of signatures. They are valid until
+// the next call.
+func (b *book) look(ctx context.Context, a *asking, sigs []bulkhead.Signature) ([]bulkhead.Finding, error) {
+	batch, ok := b.house.(BatchChecker)
+	a.findings = a.findings[:0]
+	for start := 0; start < len(sigs); start += maxSignatures {
+		part := sigs[start:min(start+maxSignatures, len(sigs))]
+		a.queries[0] = bulkhead.Query{Signatures: part, Terse: true}
+		if ok {
+			if err := batch.CheckBatch(ctx, a.queries[:], a.verdicts[:]); err != nil {
+				return nil, err
+			}
+		} else {
+			v, err := b.house.Check(ctx, a.queries[0])
+			if err != nil {
+				return nil, err
+			}
+			a.verdicts[0] = v
+		}
+		if len(sigs) <= maxSignatures {
+			return a.verdicts[0].Findings, nil
+		}
+		a.findings = append(a.findings, a.verdicts[0].Findings...)
+	}
+	return a.findings, nil
+}
+
+// tallies returns the tallies of checksums, which must be of kept types: first
+// of all their targets, and then, of those that anything is known of, the rest.
+// They are valid until the next call.
+func (b *book) tallies(ctx context.Context, a *asking, sums []Checksum) ([]tally, error) {
+	a.sigs, a.known, a.tallies = a.sigs[:0], a.known[:0], a.tallies[:0]
+	for i := range sums {
+		a.sigs = append(a.sigs, counterOf(&sums[i], 0))
+	}
+	if len(sums) == 0 {
+		return nil, nil
+	}
+	findings, err := b.look(ctx, a, a.sigs)
+	if err != nil {
+		return nil, err
+	}
+	a.sigs = a.sigs[:0]
+	for i := range sums {
+		f := &findings[i]
+		a.tallies = append(a.tallies, tally{targets: f.Sightings, judged: f.Judged})
+		if f.Sightings > 0 || f.Judged != bulkhead.Unjudged {
+			a.known = append(a.known, i)
+			for _, counter := range [...]byte{claimsCounter, deletedCounter, deletedManyCounter} {
+				a.sigs = append(a.sigs, counterOf(&sums[i], counter))
+			}
+		}
+	}
+	if len(a.known) == 0 {
+		return a.tallies, nil
+	}
+	if findings, err = b.look(ctx, a, a.sigs); err != nil {
+		return nil, err
+	}
+	for k, i := range a.known {
+		t := &a.tallies[i]
+		t.claims, t.deleted, t.deletedClaims = findings[3*k].Sightings, findings[3*k+1].Sightings, findings[3*k+2].Sightings
+	}
+	return a.tallies, nil
+}
+
+// raise adds n to signatures.
+func (b *book) raise(ctx context.Context, sigs []bulkhead.Signature, n uint32, who bulkhead.Reporter) error {
+	for start := 0; start < len(sigs); start += maxSignatures {
+		_, err := b.house.Report(ctx, bulkhead.Report{
+			Signatures: sigs[start:min(start+maxSignatures, len(sigs))], Vote: bulkhead.Sighting, Count: n, Reporter: who,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// vote tells the other front doors that somebody calls a message spam, or, by
+// a DELETE, that it is none. Whoever may count need not have a say on the
+// blocklist: a refusal is no error.
+func (b *book) vote(ctx context.Context, sums []Checksum, revoke bool, who bulkhead.Reporter) error {
+	r := bulkhead.Report{Vote: bulkhead.Spam, Reporter: who}
+	for i := range sums {
+		r.Signatures = append(r.Signatures, counterOf(&sums[i], 0))
+	}
+	if len(r.Signatures) == 0 {
+		return nil
+	}
+	do := b.house.Report
+	if revoke {
+		do = b.house.Revoke
+	}
+	_, err := do(ctx, r)
+	if errors.Is(err, bulkhead.ErrForbidden) || errors.Is(err, bulkhead.ErrUnauthorised) || errors.Is(err, bulkhead.ErrOverLimit) {
+		return nil
+	}
+	return err
+}
+
+// delete makes the total of a checksum 0.
+func (b *book) delete(ctx context.Context, sum Checksum, who bulkhead.Reporter) error {
+	if !b.keeps(sum.Type) {
+		return nil
+	}
+	sums := []Checksum{sum}
+	ts, err := b.tallies(ctx, new(asking), sums)
+	if err != nil {
+		return err
+	}
+	t := ts[0]
+	for _, up := range []struct {
+		counter byte
+		now, at uint32
+	}{{deletedCounter, t.targets, t.deleted}, {deletedManyCounter, t.claims, t.deletedClaims}} {
+		if up.now > up.at {
+			if err := b.raise(ctx, []bulkhead.Signature{counterOf(&sum, up.counter)}, up.now-up.at, who); err != nil {
+				return err
+			}
+		}
+	}
+	if err := b.vote(ctx, sums, true, who); err != nil {
+		return fmt.Errorf("dcc: revoke: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,22 @@
+// Package dcc speaks the protocols of the Distributed Checksum
+// Clearinghouses, as far as their clients see them: [Server] answers dccproc,
+// dccm, dccifd and cdcc over UDP, [Ifd] answers programs that speak to the
+// socket of dccifd (SpamAssassin, rspamd, Exim), and [Conn] is a client of the
+// UDP protocol.
+//
+// Source: dcc.md; section numbers in comments are its own. Nothing here comes
+// from the programs of the same name.
+//
+//	s := &dcc.Server{House: house}
+//	conns, err := listen.Packets(ctx, "127.0.0.1:6277", 0)
+//	err = s.ServePackets(ctx, conns) // until ctx ends
+//
+// # What is counted
+//
+// The total of a checksum is the sightings of its signature in the tally. A
+// REPORT that claims spam also raises a counter of claims, which shows as
+// "many", and votes on the blocklist with the word of its sender; a checksum
+// that the node has listed for other reasons shows as "many" too. A DELETE
+// cannot lower a filter: it notes how far the counters had come, and totals
+// start there.
+package dcc

@@ -1,0 +1,120 @@
+package dcc
+
+import (
+	"sync"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// write counts a batch of reports, answers them and ends their use. Reports of
+// equally many targets are one report to the clearinghouse, so that a batch
+// costs it one entry, not one for each packet.
+func (s *Server) write(b *reportBatch, a *asking) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.Log.Error("reports panicked", "panic", r)
+			for i, it := range b.items {
+				if !b.done[i] {
+					s.recent.forget(it.key)
+					it.in.Finish()
+				}
+			}
+		}
+	}()
+	b.sums, b.done = b.sums[:0], append(b.done[:0], make([]bool, len(b.items))...)
+	for _, it := range b.items {
+		b.sums = s.appendKept(b.sums, it)
+	}
+	errs := s.count(b)
+	tallies, err := s.book.tallies(b.ctx, a, b.sums)
+	var totals [maxChecksums]Total
+	for i, it := range b.items {
+		switch {
+		case errs[i] != nil:
+			s.recent.forget(it.key)
+			s.fault(it, errs[i])
+		case it.op == Delete:
+			s.Stats.Deletes.Add(1)
+			s.recent.finish(it.key)
+			s.simple(it)
+		case err != nil:
+			// Counted, but not to be told: the retransmission will ask again.
+			s.recent.finish(it.key)
+			s.fault(it, err)
+		default:
+			s.Stats.Reports.Add(1)
+			s.recent.finish(it.key)
+			s.totals(it, totals[:0], tallies)
+		}
+		b.done[i] = true
+		it.in.Finish()
+		s.items.Put(it)
+	}
+	s.batches.Put(b)
+}
+
+// count counts the reports of a batch and does its DELETEs. It returns one
+// error for each item.
+func (s *Server) count(b *reportBatch) []error {
+	errs := make([]error, len(b.items))
+	type group struct {
+		targets uint32
+		spam    bool
+	}
+	groups := make(map[group][]int, 2)
+	for i, it := range b.items {
+		switch {
+		case it.op == Delete:
+			errs[i] = s.delete(b, it)
+		case it.kept > 0:
+			g := group{it.targets, it.spam}
+			groups[g] = append(groups[g], i)
+		}
+	}
+	var wg sync.WaitGroup
+	for g, members := range groups {
+		if len(groups) == 1 {
+			s.countGroup(b, g.targets, g.spam, members, errs)
+			break
+		}
+		// Each waits for the disk: together they wait once.
+		wg.Go(func() { s.countGroup(b, g.targets, g.spam, members, errs) })
+	}
+	wg.Wait()
+	return errs
+}
+
+func (s *Server) countGroup(b *reportBatch, targets uint32, spam bool, members []int, errs []error) {
+	var sigs []bulkhead.Signature
+	for _, i := range members {
+		it := b.items[i]
+		for k := range it.kept {
+			c := &b.sums[it.first+k]
+			sigs = append(sigs, counterOf(c, 0))
+			if spam {
+				sigs = append(sigs, counterOf(c, claimsCounter))
+			}
+		}
+	}
+	who := bulkhead.Reporter{Addr: b.items[members[0]].client.Addr()}
+	err := s.book.raise(b.ctx, sigs, targets, who)
+	for _, i := range members {
+		it := b.items[i]
+		if errs[i] = err; err == nil && spam {
+			s.Stats.Spam.Add(1)
+			if !it.byRep {
+				errs[i] = s.book.vote(b.ctx, b.sums[it.first:it.first+it.kept], false, it.who)
+			}
+		}
+	}
+}
+
+func (s *Server) delete(b *reportBatch, it *item) error {
+	if it.sender < MinServerID || it.sender > MaxServerID {
+		return errNotYours
+	}
+	if off := s.clockOff(it); off != 0 {
+		return clockError(off)
+	}
+	return s.book.delete(b.ctx, it.checksums[0], it.who)
+}

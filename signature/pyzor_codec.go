@@ -1,0 +1,502 @@
+package signature
+
+import (
+	"strings"
+	"sync"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/japanese"
+	"golang.org/x/text/encoding/korean"
+	"golang.org/x/text/encoding/simplifiedchinese"
+	"golang.org/x/text/encoding/traditionalchinese"
+)
+
+// pyzorIgnore, as the replacement of bytes that do not fit, drops them.
+const pyzorIgnore rune = -1
+
+// pyzorUndefined marks bytes without meaning in pyzorSingle.
+const pyzorUndefined = '\uFFFE'
+
+// A pyzorSink collects decoded text and counts what did not fit.
+type pyzorSink struct {
+	out  []rune
+	bad  int
+	with rune
+}
+
+func (s *pyzorSink) put(r rune) { s.out = append(s.out, r) }
+
+func (s *pyzorSink) error() {
+	s.bad++
+	if s.with != pyzorIgnore {
+		s.out = append(s.out, s.with)
+	}
+}
+
+// pyzorDecode decodes b. Each stretch that does not fit counts as one error and
+// is replaced by with, see pyzorIgnore. It reports false for an unknown charset.
+func pyzorDecode(b []byte, charset string, with rune) (text []rune, bad int, known bool) {
+	codec, ok := pyzorCodec(charset)
+	if !ok {
+		return nil, 0, false
+	}
+	s := &pyzorSink{with: with, out: make([]rune, 0, len(b))}
+	if table, ok := pyzorSingle[codec]; ok {
+		s.single(b, []rune(table))
+		return s.out, s.bad, true
+	}
+	if _, ok := pyzorPairs[codec]; ok {
+		s.pairs(b, codec)
+		return s.out, s.bad, true
+	}
+	switch codec {
+	case "ascii":
+		for _, c := range b {
+			if c < 0x80 {
+				s.put(rune(c))
+			} else {
+				s.error()
+			}
+		}
+	case "latin_1":
+		for _, c := range b {
+			s.put(rune(c))
+		}
+	case "utf_8":
+		s.utf8(b)
+	case "utf_8_sig":
+		s.utf8([]byte(strings.TrimPrefix(string(b), "\uFEFF")))
+	case "utf_7":
+		s.utf7(b)
+	case "utf_16", "utf_16_le", "utf_16_be", "utf_32", "utf_32_le", "utf_32_be":
+		s.wide(b, codec)
+	default:
+		s.iso2022(b, codec)
+	}
+	return s.out, s.bad, true
+}
+
+// pyzorCodec looks a charset up the way the client does: letters, digits and
+// dots count, everything between is one underscore.
+func pyzorCodec(charset string) (string, bool) {
+	var norm strings.Builder
+	gap := false
+	for _, c := range charset {
+		if c == 0 {
+			return "", false
+		}
+		if c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' || c == '.' {
+			if gap && norm.Len() > 0 {
+				norm.WriteByte('_')
+			}
+			norm.WriteRune(c)
+			gap = false
+		} else {
+			gap = true
+		}
+	}
+	name := pyzorLower(norm.String())
+	codec, ok := pyzorCharsets[name]
+	if !ok {
+		codec, ok = pyzorCharsets[strings.ReplaceAll(name, ".", "_")]
+	}
+	return codec, ok
+}
+
+func (s *pyzorSink) single(b []byte, table []rune) {
+	for _, c := range b {
+		i := int(c)
+		if len(table) == 128 {
+			if i < 128 {
+				s.put(rune(i))
+				continue
+			}
+			i -= 128
+		}
+		if r := table[i]; r != pyzorUndefined {
+			s.put(r)
+		} else {
+			s.error()
+		}
+	}
+}
+
+func (s *pyzorSink) utf8(b []byte) {
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		if r != utf8.RuneError || n > 1 {
+			s.put(r)
+			b = b[n:]
+			continue
+		}
+		// The longest beginning of a valid sequence is one error.
+		n = 1
+		for n < 4 && n < len(b) && utf8.RuneStart(b[0]) && !utf8.FullRune(b[:n]) && !utf8.FullRune(b[:n+1]) {
+			n++
+		}
+		if n < len(b) && !utf8.FullRune(b[:n]) && b[n]&0xc0 == 0x80 && n+1 < len(b) && !utf8.FullRune(b[:n+1]) {
+			n++
+		}
+		s.error()
+		b = b[n:]
+	}
+}
+
+// utf7 decodes RFC 2152 as leniently as the client.
+func (s *pyzorSink) utf7(b []byte) {
+	var shifted bool
+	var buffer uint32
+	var bits int
+	var high rune // half of a surrogate pair that waits for the other
+	for i := 0; i < len(b); {
+		c := b[i]
+		switch {
+		case shifted:
+			v, ok := razorDigit(c)
+			if c == '=' || !ok {
+				shifted = false
+				if bits >= 6 || bits > 0 && buffer != 0 {
+					i++
+					s.error()
+					continue
+				}
+				if high != 0 && c < 0x80 && c != '+' {
+					s.put(high)
+				}
+				high = 0
+				if c == '-' {
+					i++
+				}
+				continue
+			}
+			buffer, bits, i = buffer<<6|uint32(v), bits+6, i+1
+			if bits >= 16 {
+				bits -= 16
+				high = s.unit(rune(buffer>>bits), high)
+				buffer &= 1<<bits - 1
+			}
+		case c == '+':
+			i++
+			switch {
+			case i < len(b) && b[i] == '-':
+				i++
+				s.put('+')
+			case i < len(b) && !pyzorBase64Char(b[i]):
+				i++
+				s.error()
+			default:
+				shifted, high, bits, buffer = true, 0, 0, 0
+			}
+		case c < 0x80:
+			s.put(rune(c))
+			i++
+		default:
+			i++
+			s.error()
+		}
+	}
+	if shifted && (high != 0 || bits >= 6 || bits > 0 && buffer != 0) {
+		s.error()
+	}
+}
+
+func pyzorBase64Char(c byte) bool {
+	_, ok := razorDigit(c)
+	return ok && c != '='
+}
+
+// unit takes one UTF-16 unit and returns the half pair that waits after it.
+func (s *pyzorSink) unit(u, high rune) rune {
+	if high != 0 {
+		if u >= 0xdc00 && u <= 0xdfff {
+			s.put(utf16.DecodeRune(high, u))
+			return 0
+		}
+		s.put(high)
+	}
+	if u >= 0xd800 && u <= 0xdbff {
+		return u
+	}
+	s.put(u)
+	return 0
+}
+
+// wide decodes UTF-16 and UTF-32; without a byte order mark they are little endian.
+func (s *pyzorSink) wide(b []byte, codec string) {
+	size := 2
+	if strings.HasPrefix(codec, "utf_32") {
+		size = 4
+	}
+	big := strings.HasSuffix(codec, "be")
+	at := func(i int) rune {
+		var r uint32
+		for k := range size {
+			j := i + size - 1 - k
+			if big {
+				j = i + k
+			}
+			r = r<<8 | uint32(b[j])
+		}
+		return rune(r & 0x7fffffff)
+	}
+	i := 0
+	if !strings.HasSuffix(codec, "e") && len(b) >= size {
+		switch at(0) {
+		case 0xfeff:
+			i = size
+		case 0xfffe, 0x7ffe0000:
+			big, i = true, size
+		}
+		if size == 4 && b[0] == 0 && b[1] == 0 && b[2] == 0xfe && b[3] == 0xff {
+			big, i = true, size
+		}
+	}
+	for ; i+size <= len(b); i += size {
+		r := at(i)
+		switch {
+		case size == 2 && r >= 0xd800 && r <= 0xdbff && i+4 > len(b):
+			s.error() // the rest is cut off
+			return
+		case size == 2 && r >= 0xd800 && r <= 0xdbff:
+			if low := at(i + 2); low >= 0xdc00 && low <= 0xdfff {
+				s.put(utf16.DecodeRune(r, low))
+				i += 2
+			} else {
+				s.error()
+			}
+		case r >= 0xd800 && r <= 0xdfff || r > 0x10ffff:
+			s.error()
+		default:
+			s.put(r)
+		}
+	}
+	if i < len(b) {
+		s.error()
+	}
+}
+
+// A pyzorPairTable is a double-byte codec: rows of valid pairs, read from a
+// table of golang.org/x/text but for the pairs in other.
+type pyzorPairTable struct {
+	base   string
+	single string // bytes above 127 that stand alone, each followed by its meaning
+	rows   []pyzorRow
+	other  map[uint16]string
+}
+
+// A pyzorRow says which second bytes (pairs of first and last) the lead bytes lo
+// to hi take.
+type pyzorRow struct {
+	lo, hi byte
+	trails string
+}
+
+func (t *pyzorPairTable) valid(lead, trail byte) bool {
+	for _, row := range t.rows {
+		if lead < row.lo || lead > row.hi {
+			continue
+		}
+		ranges := []rune(row.trails)
+		for i := 0; i < len(ranges); i += 2 {
+			if rune(trail) >= ranges[i] && rune(trail) <= ranges[i+1] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// pyzorCodecs holds the double-byte codecs in the form that decoding uses: what
+// each lead byte alone and each pair means, "" for nothing. Made when first needed.
+var pyzorCodecs = func() map[string]func() map[uint16]string {
+	m := make(map[string]func() map[uint16]string)
+	for name := range pyzorPairs {
+		m[name] = sync.OnceValue(func() map[uint16]string { return pyzorPairMap(name) })
+	}
+	return m
+}()
+
+func pyzorPairMap(name string) map[uint16]string {
+	table := pyzorPairs[name]
+	decoder := pyzorBase(table.base).NewDecoder()
+	m := make(map[uint16]string)
+	for lead := 0x80; lead < 0x100; lead++ {
+		for trail := range 0x100 {
+			code := uint16(lead<<8 | trail)
+			if s, ok := table.other[code]; ok {
+				m[code] = s
+			} else if table.valid(byte(lead), byte(trail)) {
+				if b, err := decoder.Bytes([]byte{byte(lead), byte(trail)}); err == nil {
+					m[code] = string(b)
+				}
+			} else if r := pyzorUserDefined(name, byte(lead), byte(trail)); r != 0 {
+				m[code] = string(r)
+			}
+		}
+	}
+	single := []rune(table.single)
+	for i := 0; i < len(single); i += 2 {
+		m[uint16(single[i])] = string(single[i+1])
+	}
+	return m
+}
+
+func pyzorBase(name string) encoding.Encoding {
+	switch name {
+	case "gbk":
+		return simplifiedchinese.GBK
+	case "gb18030":
+		return simplifiedchinese.GB18030
+	case "big5":
+		return traditionalchinese.Big5
+	case "euckr":
+		return korean.EUCKR
+	case "eucjp":
+		return japanese.EUCJP
+	}
+	return japanese.ShiftJIS
+}
+
+// pyzorUserDefined returns the private character of a pair in the user-defined
+// rows, or 0.
+func pyzorUserDefined(codec string, lead, trail byte) rune {
+	l, t := rune(lead), rune(trail)
+	switch {
+	case codec == "cp932" && lead >= 0xf0 && lead <= 0xf9 && trail >= 0x40 && trail <= 0xfc && trail != 0x7f:
+		if trail > 0x7f {
+			t--
+		}
+		return 0xe000 + (l-0xf0)*188 + t - 0x40
+	case codec != "gb18030":
+	case lead >= 0xaa && lead <= 0xaf && trail >= 0xa1 && trail <= 0xfe:
+		return 0xe000 + (l-0xaa)*94 + t - 0xa1
+	case lead >= 0xf8 && lead <= 0xfe && trail >= 0xa1 && trail <= 0xfe:
+		return 0xe234 + (l-0xf8)*94 + t - 0xa1
+	case lead >= 0xa1 && lead <= 0xa7 && trail >= 0x40 && trail <= 0xa0 && trail != 0x7f:
+		if trail > 0x7f {
+			t--
+		}
+		return 0xe4c6 + (l-0xa1)*96 + t - 0x40
+	}
+	return 0
+}
+
+// pairs decodes a double-byte charset. A lead byte with a wrong second byte is
+// an error by itself; the second is looked at again.
+func (s *pyzorSink) pairs(b []byte, codec string) {
+	m := pyzorCodecs[codec]()
+	for i := 0; i < len(b); {
+		c := b[i]
+		if c < 0x80 {
+			s.put(rune(c))
+			i++
+			continue
+		}
+		if text, ok := m[uint16(c)]; ok {
+			s.put([]rune(text)[0])
+			i++
+			continue
+		}
+		if n := s.longer(b[i:], codec); n != 0 {
+			i += n
+			continue
+		}
+		if i+1 == len(b) {
+			s.error()
+			return
+		}
+		text, ok := m[uint16(c)<<8|uint16(b[i+1])]
+		if !ok {
+			s.error()
+			i++
+			continue
+		}
+		for _, r := range text {
+			s.put(r)
+		}
+		i += 2
+	}
+}
+
+// longer decodes the sequences of a double-byte charset that are not pairs. It
+// returns how many bytes it took, 0 if there is none here.
+func (s *pyzorSink) longer(b []byte, codec string) int {
+	switch {
+	case codec == "euc_jp" && b[0] == 0x8e:
+		if len(b) < 2 {
+			s.error()
+			return 1
+		}
+		if b[1] < 0xa1 || b[1] > 0xdf {
+			s.error()
+			return 1
+		}
+		s.put(0xff61 + rune(b[1]) - 0xa1)
+		return 2
+	case codec == "euc_jp" && b[0] == 0x8f:
+		if len(b) < 3 {
+			s.error()
+			return len(b)
+		}
+		if r := pyzorJISX0212(b[1], b[2]); r != 0 {
+			s.put(r)
+			return 3
+		}
+		s.error()
+		return 1
+	case codec == "gb18030" && len(b) >= 2 && b[0] >= 0x81 && b[0] <= 0xfe && b[1] >= 0x30 && b[1] <= 0x39:
+		if len(b) < 4 {
+			s.error()
+			return len(b)
+		}
+		text, err := simplifiedchinese.GB18030.NewDecoder().Bytes(b[:4])
+		if r := []rune(string(text)); err == nil && len(r) == 1 && r[0] != utf8.RuneError {
+			s.put(r[0])
+			return 4
+		}
+		s.error()
+		return 1
+	case codec == "euc_kr" && len(b) >= 8 && b[0] == 0xa4 && b[1] == 0xd4:
+		if r := pyzorHangul(b[:8]); r != 0 {
+			s.put(r)
+			return 8
+		}
+	}
+	return 0
+}
+
+// pyzorJISX0212 returns a character of the supplementary Japanese set, or 0.
+func pyzorJISX0212(a, b byte) rune {
+	if a < 0xa1 || a > 0xfe || b < 0xa1 || b > 0xfe {
+		return 0
+	}
+	if a == 0xa2 && b == 0xb7 {
+		return '~'
+	}
+	text, err := japanese.EUCJP.NewDecoder().Bytes([]byte{0x8f, a, b})
+	if r := []rune(string(text)); err == nil && len(r) == 1 && r[0] != utf8.RuneError {
+		return r[0]
+	}
+	return 0
+}
+
+// pyzorHangul composes the syllable that eight bytes of EUC-KR spell out: a
+// filler and three letters.
+func pyzorHangul(b []byte) rune {
+	if b[2] != 0xa4 || b[4] != 0xa4 || b[6] != 0xa4 {
+		return 0
+	}
+	const (
+		leads  = "\xa1\xa2\xa4\xa7\xa8\xa9\xb1\xb2\xb3\xb5\xb6\xb7\xb8\xb9\xba\xbb\xbc\xbd\xbe"
+		trails = "\xd4\xa1\xa2\xa3\xa4\xa5\xa6\xa7\xa9\xaa\xab\xac\xad\xae\xaf\xb0\xb1\xb2\xb4\xb5\xb6\xb7\xb8\xba\xbb\xbc\xbd\xbe"
+	)
+	lead := strings.IndexByte(leads, b[3])
+	vowel := int(b[5]) - 0xbf
+	trail := strings.IndexByte(trails, b[7])
+	if lead < 0 || vowel < 0 || vowel > 20 || trail < 0 {
+		return 0
+	}
+	return 0xac00 + rune(lead*588+vowel*28+trail)
+}

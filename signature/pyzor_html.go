@@ -1,0 +1,565 @@
+package signature
+
+import (
+	"html"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// pyzorHTML reduces HTML to its text as the client's parser sees it: runs of
+// text, trimmed and joined by blanks, without those in script and style. It
+// reports false where that parser breaks. Source: pyzor.md section 8, step 2.
+func pyzorHTML(text []rune) (stripped []rune, ok bool) {
+	h := &pyzorStripper{
+		in:     text,
+		single: lastRune(text, '\''),
+		double: lastRune(text, '"'),
+	}
+	h.run()
+	return h.out, !h.broken
+}
+
+func lastRune(text []rune, r rune) int {
+	for i := len(text) - 1; i >= 0; i-- {
+		if text[i] == r {
+			return i
+		}
+	}
+	return -1
+}
+
+// A pyzorStripper walks over HTML. Positions count characters.
+type pyzorStripper struct {
+	in             []rune
+	out            []rune
+	single, double int    // the last quotes of each kind
+	raw            string // "script" or "style" within one, else ""
+	hidden         bool   // text does not count
+	broken         bool
+}
+
+// data takes a run of text.
+func (h *pyzorStripper) data(text []rune) {
+	for len(text) > 0 && pyzorSpace(text[0]) {
+		text = text[1:]
+	}
+	for len(text) > 0 && pyzorSpace(text[len(text)-1]) {
+		text = text[:len(text)-1]
+	}
+	if len(text) == 0 || h.hidden {
+		return
+	}
+	if h.out != nil {
+		h.out = append(h.out, ' ')
+	}
+	h.out = append(h.out, text...)
+}
+
+// find returns the position of the first r from i on, or -1.
+func (h *pyzorStripper) find(r rune, i int) int {
+	if i > len(h.in) {
+		return -1
+	}
+	n := slices.Index(h.in[i:], r)
+	if n < 0 {
+		return -1
+	}
+	return i + n
+}
+
+func (h *pyzorStripper) at(i int) rune {
+	if i < len(h.in) {
+		return h.in[i]
+	}
+	return -1
+}
+
+func (h *pyzorStripper) hasPrefix(i int, prefix string) bool {
+	for k, r := range prefix {
+		if h.at(i+k) != r {
+			return false
+		}
+	}
+	return true
+}
+
+// run is the parser's main loop. What it cannot finish at the end is lost.
+func (h *pyzorStripper) run() {
+	n := len(h.in)
+	for i := 0; i < n && !h.broken; {
+		j := -1
+		if h.raw == "" {
+			if j = h.find('<', i); j < 0 {
+				if h.cutReference(i) {
+					return
+				}
+				j = n
+			}
+		} else if j = h.rawEnd(i); j < 0 {
+			return
+		}
+		if i < j {
+			text := h.in[i:j]
+			if h.raw == "" {
+				text = pyzorUnescape(text)
+			}
+			h.data(text)
+		}
+		if i = j; i == n {
+			return
+		}
+		if i = h.markup(i); i < 0 {
+			return
+		}
+	}
+}
+
+// cutReference says whether the text ends in what may be half a reference.
+func (h *pyzorStripper) cutReference(i int) bool {
+	n := len(h.in)
+	from := max(i, n-34)
+	amp := lastRune(h.in[from:], '&')
+	if amp < 0 {
+		return false
+	}
+	return !slices.ContainsFunc(h.in[from+amp:], func(r rune) bool { return r == ';' || pyzorSpace(r) })
+}
+
+// rawEnd finds the end tag of a script or style element.
+func (h *pyzorStripper) rawEnd(i int) int {
+	for {
+		j := h.find('<', i)
+		if j < 0 {
+			return -1
+		}
+		i = j + 1
+		if h.at(i) != '/' {
+			continue
+		}
+		k := h.skipSpace(i + 1)
+		if !strings.EqualFold(string(h.in[min(k, len(h.in)):min(k+len(h.raw), len(h.in))]), h.raw) {
+			continue
+		}
+		if h.at(h.skipSpace(k+len(h.raw))) == '>' {
+			return j
+		}
+	}
+}
+
+func (h *pyzorStripper) skipSpace(i int) int {
+	for i < len(h.in) && pyzorSpace(h.in[i]) {
+		i++
+	}
+	return i
+}
+
+// markup takes the construct that the "<" at i begins and returns where it ends,
+// or -1 if it does not.
+func (h *pyzorStripper) markup(i int) int {
+	switch {
+	case pyzorASCIILetter(h.at(i + 1)):
+		return h.startTag(i)
+	case h.hasPrefix(i, "</"):
+		return h.endTag(i)
+	case h.hasPrefix(i, "<!--"):
+		return h.comment(i + 4)
+	case h.hasPrefix(i, "<?"):
+		return h.behind('>', i+2)
+	case h.hasPrefix(i, "<!["):
+		return h.section(i + 3)
+	case h.hasPrefix(i, "<!"):
+		if len(h.in) >= i+9 && strings.EqualFold(string(h.in[i:i+9]), "<!doctype") {
+			return h.behind('>', i+9)
+		}
+		return h.behind('>', i+2)
+	case i+1 < len(h.in):
+		h.data([]rune{'<'})
+		return i + 1
+	}
+	return -1
+}
+
+func (h *pyzorStripper) behind(r rune, i int) int {
+	if j := h.find(r, i); j >= 0 {
+		return j + 1
+	}
+	return -1
+}
+
+// comment ends at "--", blanks, ">".
+func (h *pyzorStripper) comment(i int) int {
+	for {
+		j := h.find('-', i)
+		if j < 0 {
+			return -1
+		}
+		i = j + 1
+		if h.at(i) == '-' {
+			if k := h.skipSpace(i + 1); h.at(k) == '>' {
+				return k + 1
+			}
+		}
+	}
+}
+
+// section is a marked section; i is behind "<![".
+func (h *pyzorStripper) section(i int) int {
+	if i == len(h.in) {
+		return -1
+	}
+	end := i
+	for end < len(h.in) && (pyzorASCIILetter(h.in[end]) || end > i && pyzorNameRune(h.in[end])) {
+		end++
+	}
+	if end == i {
+		h.broken = true
+		return -1
+	}
+	if h.skipSpace(end) == len(h.in) {
+		return -1
+	}
+	double := false
+	switch strings.ToLower(string(h.in[i:end])) {
+	case "temp", "cdata", "ignore", "include", "rcdata":
+		double = true
+	case "if", "else", "endif":
+	default:
+		h.broken = true
+		return -1
+	}
+	for {
+		j := h.find(']', i)
+		if j < 0 {
+			return -1
+		}
+		i = j + 1
+		k := h.skipSpace(i)
+		if double {
+			if h.at(k) != ']' {
+				continue
+			}
+			k = h.skipSpace(k + 1)
+		}
+		if h.at(k) == '>' {
+			return k + 1
+		}
+	}
+}
+
+func pyzorASCIILetter(r rune) bool { return r|0x20 >= 'a' && r|0x20 <= 'z' }
+
+func pyzorNameRune(r rune) bool {
+	return pyzorASCIILetter(r) || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.'
+}
+
+// endTag takes "</" at i.
+func (h *pyzorStripper) endTag(i int) int {
+	gt := h.behind('>', i+1)
+	if gt < 0 {
+		return -1
+	}
+	start := h.skipSpace(i + 2)
+	end := start
+	if pyzorASCIILetter(h.at(start)) {
+		for pyzorNameRune(h.at(end)) || h.at(end) == ':' {
+			end++
+		}
+	}
+	if end > start && h.at(h.skipSpace(end)) == '>' {
+		name := strings.ToLower(string(h.in[start:end]))
+		if h.raw != "" && name != h.raw {
+			h.data(h.in[i:gt])
+			return gt
+		}
+		h.close(name)
+		h.raw = ""
+		return gt
+	}
+	if h.raw != "" {
+		h.data(h.in[i:gt])
+		return gt
+	}
+	if !pyzorASCIILetter(h.at(i + 2)) {
+		if h.at(i+2) == '>' {
+			return i + 3
+		}
+		return h.behind('>', i+2)
+	}
+	end = h.tagName(i + 2)
+	h.close(strings.ToLower(string(h.in[i+2 : end])))
+	return h.behind('>', h.spaceAndSlash(end))
+}
+
+func (h *pyzorStripper) close(name string) {
+	if name == "script" || name == "style" {
+		h.hidden = false
+	}
+}
+
+// tagName returns where the name that starts at i ends.
+func (h *pyzorStripper) tagName(i int) int {
+	for i < len(h.in) {
+		switch h.in[i] {
+		case '\t', '\n', '\r', '\f', ' ', '/', '>', 0:
+			return i
+		}
+		i++
+	}
+	return i
+}
+
+// spaceAndSlash skips white space, and slashes that ">" does not follow.
+func (h *pyzorStripper) spaceAndSlash(i int) int {
+	for i < len(h.in) && (pyzorSpace(h.in[i]) || h.in[i] == '/' && h.at(i+1) != '>') {
+		i++
+	}
+	return i
+}
+
+// startTag takes "<" and a letter at i.
+func (h *pyzorStripper) startTag(i int) int {
+	end := h.wholeTag(i)
+	if end < 0 {
+		return -1
+	}
+	nameEnd := h.tagName(i + 1)
+	name := strings.ToLower(string(h.in[i+1 : nameEnd]))
+	k := h.spaceAndSlash(nameEnd)
+	for k < end {
+		next, ok := h.attribute(k, false)
+		if !ok {
+			break
+		}
+		k = next
+	}
+	tail := ""
+	if k < end {
+		tail = strings.TrimFunc(string(h.in[k:end]), pyzorSpace)
+	}
+	if tail != ">" && tail != "/>" {
+		h.data(h.in[i:end])
+		return end
+	}
+	if name == "script" || name == "style" {
+		h.hidden = tail == ">"
+		if h.hidden {
+			h.raw = name
+		}
+	}
+	return end
+}
+
+// wholeTag returns where the start tag at i ends, or -1 if it does not.
+func (h *pyzorStripper) wholeTag(i int) int {
+	j := h.tagName(i + 1)
+	for j < len(h.in) && (pyzorSpace(h.in[j]) || h.in[j] == '/') {
+		j++
+	}
+	for {
+		next, ok := h.attribute(j, true)
+		if !ok {
+			break
+		}
+		j = next
+	}
+	j = h.skipSpace(j)
+	switch c := h.at(j); {
+	case c == '>':
+		return j + 1
+	case c == '/':
+		if h.at(j+1) == '>' {
+			return j + 2
+		}
+		return -1
+	case c < 0 || c == '=' || pyzorASCIILetter(c):
+		return -1
+	}
+	return j // bogus, but longer than nothing: it has a name
+}
+
+// attribute takes one attribute at i and returns where the next may start. It
+// reports false if there is none. With blanks, white space behind a value belongs
+// to it.
+func (h *pyzorStripper) attribute(i int, blanks bool) (int, bool) {
+	if i == 0 || i >= len(h.in) {
+		return i, false
+	}
+	if before := h.in[i-1]; before != '\'' && before != '"' && before != '/' && !pyzorSpace(before) {
+		return i, false
+	}
+	if c := h.in[i]; pyzorSpace(c) || c == '/' || c == '>' {
+		return i, false
+	}
+	i++
+	for i < len(h.in) && !pyzorSpace(h.in[i]) && h.in[i] != '/' && h.in[i] != '=' && h.in[i] != '>' {
+		i++
+	}
+	if value, ok := h.value(i); ok {
+		if i = value; blanks {
+			i = h.skipSpace(i)
+		}
+	}
+	return h.spaceAndSlash(i), true
+}
+
+// value takes "=" and a value at i and returns where they end.
+func (h *pyzorStripper) value(i int) (int, bool) {
+	i = h.skipSpace(i)
+	signs := i
+	for h.at(i) == '=' {
+		i++
+	}
+	if i == signs {
+		return i, false
+	}
+	v := h.skipSpace(i)
+	last := -1
+	switch h.at(v) {
+	case '\'':
+		last = h.single
+	case '"':
+		last = h.double
+	default:
+		return h.bare(v), true
+	}
+	if last > v {
+		return h.find(h.in[v], v+1) + 1, true
+	}
+	// A quote that is never closed: the value is what can be had without it.
+	if v > i {
+		return v - 1, true
+	}
+	if i-signs > 1 {
+		return h.bare(i - 1), true
+	}
+	return i, false
+}
+
+func (h *pyzorStripper) bare(i int) int {
+	for i < len(h.in) && h.in[i] != '>' && !pyzorSpace(h.in[i]) {
+		i++
+	}
+	return i
+}
+
+// pyzorUnescape resolves character references by the rules of HTML 5.
+func pyzorUnescape(text []rune) []rune {
+	if !slices.Contains(text, '&') {
+		return text
+	}
+	out := make([]rune, 0, len(text))
+	for i := 0; i < len(text); {
+		if text[i] != '&' {
+			out = append(out, text[i])
+			i++
+			continue
+		}
+		meaning, n := pyzorReference(text[i+1:])
+		out = append(out, meaning...)
+		i += 1 + n
+	}
+	return out
+}
+
+// pyzorReference returns what "&" and the start of text mean and how much of the
+// text that takes.
+func pyzorReference(text []rune) ([]rune, int) {
+	if len(text) > 0 && text[0] == '#' {
+		if meaning, n := pyzorNumeric(text); n > 0 {
+			return meaning, n
+		}
+		return []rune{'&'}, 0
+	}
+	n := 0
+	for n < len(text) && n < 32 && !strings.ContainsRune("\t\n\f <&#;", text[n]) {
+		n++
+	}
+	if n == 0 {
+		return []rune{'&'}, 0
+	}
+	name := text[:n]
+	if n < len(text) && text[n] == ';' {
+		n++
+		if m := pyzorEntity(string(name) + ";"); m != nil {
+			return m, n
+		}
+		if m := pyzorEntity(string(name)); m != nil {
+			return append(m, ';'), n
+		}
+		name = text[:n]
+	} else if m := pyzorEntity(string(name)); m != nil {
+		return m, n
+	}
+	for x := len(name) - 1; x > 1; x-- {
+		if m := pyzorEntity(string(name[:x])); m != nil {
+			return append(m, name[x:]...), n
+		}
+	}
+	return append([]rune{'&'}, name...), n
+}
+
+// pyzorEntity returns what a name of the HTML 5 table, with or without its
+// semicolon, stands for, or nil.
+func pyzorEntity(name string) []rune {
+	if strings.TrimFunc(name, func(r rune) bool {
+		return pyzorASCIILetter(r) || r >= '0' && r <= '9' || r == ';'
+	}) != "" {
+		return nil
+	}
+	s := html.UnescapeString("&" + name)
+	if s == "&"+name {
+		return nil
+	}
+	// The library also resolves a name of which it knows only the beginning; then
+	// the rest of the name is left, and at least its last character shows.
+	meaning := []rune(s)
+	if len(meaning) > 2 || len(meaning) == 2 && meaning[1] == rune(name[len(name)-1]) {
+		return nil
+	}
+	return meaning
+}
+
+// pyzorNumeric takes "#", digits and perhaps a semicolon.
+func pyzorNumeric(text []rune) ([]rune, int) {
+	i, base := 1, 10
+	if i < len(text) && text[i]|0x20 == 'x' {
+		i, base = 2, 16
+	}
+	start, num := i, 0
+	for ; i < len(text); i++ {
+		v := 99
+		if text[i] < 0x80 {
+			if d, ok := razorHex(byte(text[i])); ok {
+				v = int(d)
+			}
+		}
+		if v >= base {
+			break
+		}
+		num = min(num*base+v, 0x110000)
+	}
+	if i == start {
+		return nil, 0
+	}
+	if i < len(text) && text[i] == ';' {
+		i++
+	}
+	return pyzorCodePoint(num), i
+}
+
+// pyzorCodePoint returns the character that a reference to num stands for.
+func pyzorCodePoint(num int) []rune {
+	switch {
+	case num == 0 || num >= 0xd800 && num <= 0xdfff || num > 0x10ffff:
+		return []rune{'\uFFFD'}
+	case num == '\r':
+		return []rune{'\r'}
+	case num >= 0x80 && num <= 0x9f:
+		return []rune(html.UnescapeString("&#" + strconv.Itoa(num) + ";"))
+	case num < 9, num == 0xb, num >= 0xe && num < 0x20, num == 0x7f,
+		num >= 0xfdd0 && num <= 0xfdef, num&0xfffe == 0xfffe:
+		return nil
+	}
+	return []rune{rune(num)}
+}

@@ -1,0 +1,318 @@
+package signature
+
+import (
+	"bytes"
+	"strings"
+)
+
+// maxPyzorDepth bounds how deep mails and multiparts may lie within each other;
+// the client itself breaks a little deeper.
+const maxPyzorDepth = 100
+
+// A pyzorPart is one node of the MIME tree as the client's MIME library reads it.
+type pyzorPart struct {
+	header      []pyzorField
+	defaultType string // of a part without Content-Type
+	children    []*pyzorPart
+	container   bool // has children, even if there are none
+	body        []byte
+}
+
+type pyzorField struct{ name, value string }
+
+// get returns the first field of a name, with bytes that are not ASCII replaced.
+func (p *pyzorPart) get(name string) (string, bool) {
+	for _, f := range p.header {
+		if strings.EqualFold(f.name, name) {
+			return f.value, true
+		}
+	}
+	return "", false
+}
+
+// contentType returns type and subtype, in lower case.
+func (p *pyzorPart) contentType() (string, string) {
+	value, ok := p.get("content-type")
+	if !ok {
+		value = p.defaultType
+	}
+	value, _, _ = strings.Cut(value, ";")
+	value = pyzorLower(pyzorTrim(value))
+	if strings.Count(value, "/") != 1 {
+		value = "text/plain"
+	}
+	main, sub, _ := strings.Cut(value, "/")
+	return main, sub
+}
+
+// pyzorLower lowers ASCII; nothing else can be in a header that matters.
+func pyzorLower(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, s)
+}
+
+func pyzorTrim(s string) string { return strings.TrimFunc(s, pyzorSpace) }
+
+// A pyzorReader reads a mail line by line. A line that one of the stops matches
+// ends the input for whoever reads, until the stop is taken away.
+type pyzorReader struct {
+	lines [][]byte
+	next  int
+	stops []func([]byte) bool
+	bad   bool // the client stops with an error
+}
+
+func pyzorSplitLines(raw []byte) [][]byte {
+	var lines [][]byte
+	for start, i := 0, 0; i < len(raw); i++ {
+		if raw[i] == '\r' && i+1 < len(raw) && raw[i+1] == '\n' {
+			i++
+		}
+		if raw[i] == '\n' || raw[i] == '\r' {
+			lines = append(lines, raw[start:i+1])
+			start = i + 1
+		}
+		if i == len(raw)-1 && start < len(raw) {
+			lines = append(lines, raw[start:])
+		}
+	}
+	return lines
+}
+
+// line returns the next line with its end, nil at the end of the input.
+func (r *pyzorReader) line() []byte {
+	if r.next == len(r.lines) {
+		return nil
+	}
+	line := r.lines[r.next]
+	for _, stop := range r.stops {
+		if stop(line) {
+			return nil
+		}
+	}
+	r.next++
+	return line
+}
+
+func (r *pyzorReader) unread() { r.next-- }
+
+// rest returns all lines up to the end of the input, joined.
+func (r *pyzorReader) rest() []byte {
+	var all []byte
+	for l := r.line(); l != nil; l = r.line() {
+		all = append(all, l...)
+	}
+	return all
+}
+
+func pyzorBlankLine(line []byte) bool { return line[0] == '\n' || line[0] == '\r' }
+
+func pyzorTrimEOL(b []byte) []byte {
+	switch {
+	case bytes.HasSuffix(b, []byte("\r\n")):
+		return b[:len(b)-2]
+	case bytes.HasSuffix(b, []byte("\n")), bytes.HasSuffix(b, []byte("\r")):
+		return b[:len(b)-1]
+	}
+	return b
+}
+
+// parse reads one part: header, then what its type says.
+func (r *pyzorReader) parse(defaultType string, depth int) *pyzorPart {
+	p := &pyzorPart{defaultType: defaultType}
+	r.readHeader(p)
+	main, sub := p.contentType()
+	switch {
+	case depth >= maxPyzorDepth:
+		p.body = r.rest()
+	case main == "message" && sub == "delivery-status":
+		r.parseStatus(p, depth)
+	case main == "message":
+		p.container = true
+		p.children = append(p.children, r.parse("text/plain", depth+1))
+	case main == "multipart":
+		r.parseMultipart(p, sub, depth)
+	default:
+		p.body = r.rest()
+	}
+	return p
+}
+
+// parseStatus reads blocks of headers that blank lines separate.
+func (r *pyzorReader) parseStatus(p *pyzorPart, depth int) {
+	p.container = true
+	for {
+		r.stops = append(r.stops, pyzorBlankLine)
+		p.children = append(p.children, r.parse("text/plain", depth+1))
+		r.stops = r.stops[:len(r.stops)-1]
+		r.line() // the blank line
+		if r.line() == nil {
+			return
+		}
+		r.unread()
+	}
+}
+
+func (r *pyzorReader) parseMultipart(p *pyzorPart, sub string, depth int) {
+	boundary, ok := p.boundary(r)
+	if !ok {
+		p.body = r.rest()
+		return
+	}
+	isBoundary := func(line []byte) bool { found, _ := pyzorBoundary(line, boundary); return found }
+	childType := "text/plain"
+	if sub == "digest" {
+		childType = "message/rfc822"
+	}
+	var preamble []byte
+	for {
+		line := r.line()
+		if line == nil {
+			break
+		}
+		found, end := pyzorBoundary(line, boundary)
+		if found && end {
+			r.finishMultipart(p, preamble)
+			r.rest() // the epilogue
+			return
+		}
+		if !found {
+			preamble = append(preamble, line...)
+			continue
+		}
+		p.container = true
+		// Several boundary lines in a row are one.
+		for line = r.line(); line != nil && isBoundary(line); line = r.line() {
+		}
+		if line != nil {
+			r.unread()
+		}
+		r.stops = append(r.stops, isBoundary)
+		child := r.parse(childType, depth+1)
+		r.stops = r.stops[:len(r.stops)-1]
+		// The line end before a boundary belongs to the boundary.
+		if last := pyzorLast(child); last != nil {
+			last.body = pyzorTrimEOL(last.body)
+		}
+		p.children = append(p.children, child)
+	}
+	r.finishMultipart(p, preamble)
+}
+
+// finishMultipart makes a multipart in which no part began a leaf.
+func (r *pyzorReader) finishMultipart(p *pyzorPart, preamble []byte) {
+	if !p.container {
+		p.body = preamble
+	}
+}
+
+// pyzorLast returns the leaf within p whose last line end belongs to the boundary
+// that follows: none if a multipart was finished last.
+func pyzorLast(p *pyzorPart) *pyzorPart {
+	for {
+		if main, _ := p.contentType(); main == "multipart" {
+			return nil
+		}
+		if !p.container {
+			return p
+		}
+		p = p.children[len(p.children)-1]
+	}
+}
+
+// pyzorBoundary says whether a line is a boundary, and whether it is the last.
+func pyzorBoundary(line []byte, boundary string) (found, end bool) {
+	rest, ok := bytes.CutPrefix(line, []byte("--"+boundary))
+	if !ok {
+		return false, false
+	}
+	if after, ok := bytes.CutPrefix(rest, []byte("--")); ok {
+		rest, end = after, true
+	}
+	rest = bytes.TrimLeft(rest, " \t")
+	if len(pyzorTrimEOL(rest)) > 0 {
+		return false, false
+	}
+	return true, end
+}
+
+// readHeader reads header lines up to the blank line, or to the first line that
+// is none.
+func (r *pyzorReader) readHeader(p *pyzorPart) {
+	var lines [][]byte
+	for line := r.line(); line != nil; line = r.line() {
+		if !pyzorHeaderLine(line) {
+			if !pyzorBlankLine(line) {
+				r.unread()
+			}
+			break
+		}
+		lines = append(lines, line)
+	}
+	var name string
+	var value []byte
+	store := func() {
+		if name != "" {
+			p.header = append(p.header, pyzorField{name, pyzorASCII(bytes.TrimRight(value, "\r\n"))})
+		}
+		name, value = "", nil
+	}
+	for i, line := range lines {
+		if line[0] == ' ' || line[0] == '\t' {
+			if name != "" {
+				value = append(value, line...)
+			}
+			continue
+		}
+		store()
+		if bytes.HasPrefix(line, []byte("From ")) {
+			if i > 0 && i == len(lines)-1 {
+				r.unreadLine(line)
+			}
+			continue
+		}
+		colon := bytes.IndexByte(line, ':')
+		name = string(line[:colon])
+		value = append([]byte(nil), bytes.TrimLeft(line[colon+1:], " \t")...)
+	}
+	store()
+}
+
+// unreadLine puts a line back in the place of the one that was read last, which
+// is that line itself or a blank one.
+func (r *pyzorReader) unreadLine(line []byte) {
+	r.next--
+	r.lines[r.next] = line
+}
+
+func pyzorHeaderLine(line []byte) bool {
+	if line[0] == ' ' || line[0] == '\t' || bytes.HasPrefix(line, []byte("From ")) {
+		return true
+	}
+	for _, c := range line {
+		if c == ':' {
+			return true
+		}
+		if c <= ' ' || c > '~' {
+			return false
+		}
+	}
+	return false
+}
+
+// pyzorASCII replaces every byte that is not ASCII by U+FFFD.
+func pyzorASCII(b []byte) string {
+	var s strings.Builder
+	for _, c := range b {
+		if c < 0x80 {
+			s.WriteByte(c)
+		} else {
+			s.WriteRune('\uFFFD')
+		}
+	}
+	return s.String()
+}

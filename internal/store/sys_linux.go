@@ -5,8 +5,6 @@ import (
 	"syscall"
 )
 
-const fadvDontNeed = 4 // POSIX_FADV_DONTNEED
-
 // syncData is fdatasync, which leaves out the time stamps.
 func syncData(f *os.File) error {
 	for {
@@ -19,10 +17,4 @@ func syncData(f *os.File) error {
 		}
 		return nil
 	}
-}
-
-// dropCache is a hint, so its error does not matter. The argument order is that
-// of 64-bit systems; a 32-bit one would reject it.
-func dropCache(f *os.File) {
-	_, _, _ = syscall.Syscall6(syscall.SYS_FADVISE64, f.Fd(), 0, 0, fadvDontNeed, 0, 0)
 }

@@ -5,4 +5,3 @@ package store
 import "os"
 
 func syncData(f *os.File) error { return f.Sync() }
-func dropCache(*os.File)        {}

@@ -50,6 +50,7 @@ type array struct {
 	pages      []page
 	generation uint64
 	calls      uint64
+	fresh      uint64 // keys of the running call that are not in keys yet
 
 	keys     atomic.Uint64 // sum of page.Keys
 	overflow atomic.Int64  // bytes of all overflow tables
@@ -76,6 +77,14 @@ func (a *array) Geometry() Geometry { return a.geo }
 // keys, less the few that looked present at their first add. After a merge it
 // is the sum of both, an upper bound.
 func (a *array) Keys() uint64 { return a.keys.Load() }
+
+// flushKeys ends a call that added keys.
+func (a *array) flushKeys() {
+	if a.fresh > 0 {
+		a.keys.Add(a.fresh)
+		a.fresh = 0
+	}
+}
 
 // Generation returns the time slice the array belongs to, as set.
 func (a *array) Generation() uint64 {

@@ -104,7 +104,9 @@ func (b *Bits) HasBatch(keys []Key, out []bool) {
 func (b *Bits) Set(k Key) (before bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.set(line(k.Hi, uint64(len(b.lines))), k.Lo)
+	before = b.set(line(k.Hi, uint64(len(b.lines))), k.Lo)
+	b.flushKeys()
+	return before
 }
 
 // SetBatch puts the keys into the set and sets before[i], unless before is nil,
@@ -136,24 +138,26 @@ func (b *Bits) SetBatch(index uint64, keys []Key, before []bool) {
 		}
 		now = next
 	}
+	b.flushKeys()
 }
 
 // set is Set for the holder of b.mu.
 func (b *Bits) set(at, lo uint64) (before bool) {
 	l := &b.lines[at]
+	w := load(l)
 	m := pattern(lo, b.twice)
-	before = true
+	var missing uint64
 	for i := range m {
-		if w := atomic.LoadUint64(&l[i]); w|m[i] != w {
-			atomic.StoreUint64(&l[i], w|m[i])
-			before = false
-		}
+		missing |= m[i] &^ w[i]
+		m[i] |= w[i]
 	}
+	before = missing == 0
 	if !before {
+		publish(l, &m)
 		p := &b.pages[at/PageLines]
 		p.Version++
 		p.Keys++
-		b.keys.Add(1)
+		b.fresh++
 	}
 	return before
 }

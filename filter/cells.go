@@ -68,17 +68,58 @@ func load(l *words) (w words) {
 
 // lightest returns the smallest nibble among the k cells c of line l.
 func lightest(l *words, c cells, k uint8) uint64 {
-	least := uint64(escape)
-	for x := uint64(c); k > 0; k-- {
-		least = min(least, nibble(l, x))
-		x >>= 8
+	x := uint64(c)
+	v := min(nibble(l, x), nibble(l, x>>8))
+	switch k { // unrolled: this is most of the work of a count
+	case 8:
+		v = min(v, nibble(l, x>>56))
+		fallthrough
+	case 7:
+		v = min(v, nibble(l, x>>48))
+		fallthrough
+	case 6:
+		v = min(v, nibble(l, x>>40))
+		fallthrough
+	case 5:
+		v = min(v, nibble(l, x>>32))
+		fallthrough
+	case 4:
+		v = min(v, nibble(l, x>>24))
+		fallthrough
+	case 3:
+		v = min(v, nibble(l, x>>16))
 	}
-	return least
+	return v
 }
 
 // nibble returns the nibble of the cell in the low byte of x.
 func nibble(l *words, x uint64) uint64 {
 	return atomic.LoadUint64(&l[x>>4&7]) >> (x << 2 & 60) & 15
+}
+
+// raise lifts the nibbles of the k cells c of w to at least value, 1 to 15.
+func (w *words) raise(c cells, k uint8, value uint64) {
+	for x := uint64(c); k > 0; k-- {
+		i, shift := x>>4&7, x<<2&60
+		v := w[i] >> shift & 15
+		w[i] += (max(v, value) - v) << shift
+		x >>= 8
+	}
+}
+
+// packed returns the first k cells of c, k at most 6, as the low 42 bits of an
+// entry of an overflow table.
+func (c cells) packed(k uint8) (e uint64) {
+	x, last := uint64(c), uint64(c)>>(8*(k-1))&127
+	for i := range uint64(narrowRefs) {
+		if i < uint64(k) {
+			e |= (x & 127) << (7 * i)
+		} else {
+			e |= last << (7 * i)
+		}
+		x >>= 8
+	}
+	return e
 }
 
 // A mask is a set of cells of one line: bit c of the 128 bits stands for cell c.

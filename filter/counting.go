@@ -1,9 +1,6 @@
 package filter
 
-import (
-	"fmt"
-	"sync/atomic"
-)
+import "fmt"
 
 // Many is the largest count. It stands for "this many or more".
 const Many = 1<<24 - 1
@@ -65,11 +62,10 @@ func (c *Counting) count(at uint64, x cells) uint32 {
 
 // countHeavy is count for a key whose nibbles were all seen at 15.
 func (c *Counting) countHeavy(at uint64, x cells) uint32 {
-	set := x.set(c.k)
 	p := &c.pages[at/PageLines]
 	for {
 		// The table is loaded after the nibbles: it is at least as new.
-		if v, ok := p.table.Load().least(at%PageLines, set); ok {
+		if v, ok := p.table.Load().least(at%PageLines, x, c.k); ok {
 			return v
 		}
 		if v := lightest(&c.lines[at], x, c.k); v < escape {
@@ -101,7 +97,9 @@ func (c *Counting) CountBatch(keys []Key, out []uint32) {
 func (c *Counting) Add(k Key, n uint32) (before uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.add(line(k.Hi, uint64(len(c.lines))), pick(k.Lo, c.keep, c.fill), n)
+	before = c.add(line(k.Hi, uint64(len(c.lines))), pick(k.Lo, c.keep, c.fill), n)
+	c.flushKeys()
+	return before
 }
 
 // AddBatch counts keys[i] n[i] more times, for all i in order, and sets
@@ -139,87 +137,83 @@ func (c *Counting) AddBatch(index uint64, keys []Key, n []uint32, before []uint3
 		}
 		now = next
 	}
+	c.flushKeys()
 }
 
 // add is Add for the holder of c.mu.
 func (c *Counting) add(at uint64, x cells, n uint32) (before uint32) {
 	l := &c.lines[at]
 	w := load(l)
-	least := lightest(&w, x, c.k)
-	if least == escape {
-		before = c.countHeavy(at, x)
-	} else {
-		before = uint32(least)
-	}
-	if n == 0 || before == Many {
-		return before
-	}
 	p := &c.pages[at/PageLines]
-	p.Version++
-	if before == 0 {
-		p.Keys++
-		c.keys.Add(1)
-	}
 	n = min(n, Many)
-	if value := min(before+n, Many); value > maxLight {
-		c.raiseHeavy(p, at, x, value)
+	if least := lightest(&w, x, c.k); least < escape {
+		before = uint32(least)
+		if n == 0 {
+			return before
+		}
+		if before == 0 {
+			p.Keys++
+			c.fresh++
+		}
+		if before+n < escape {
+			p.Version++
+			w.raise(x, c.k, uint64(before+n))
+			publish(l, &w)
+			return before
+		}
 	} else {
-		raiseLight(l, &w, x, c.k, uint64(value))
+		var done bool
+		if before, done = p.table.Load().addExact(at%PageLines, x, c.k, n); done {
+			if n > 0 && before < Many {
+				p.Version++
+			}
+			return before
+		}
+		before = c.countHeavy(at, x)
+		if n == 0 || before == Many {
+			return before
+		}
 	}
+	p.Version++
+	c.raiseHeavy(p, at, &w, x, min(before+n, Many))
 	return before
 }
 
-// raiseLight raises the nibbles of x in line l, a copy of which is w, to at
-// least value, 1 to 14.
-func raiseLight(l, w *words, x cells, k uint8, value uint64) {
-	for y := uint64(x); k > 0; k-- {
-		i, shift := y>>4&7, y<<2&60
-		if v := w[i] >> shift & 15; v < value {
-			w[i] += (value - v) << shift
-			atomic.StoreUint64(&l[i], w[i])
-		}
-		y >>= 8
-	}
-}
-
-// raiseHeavy raises the cells of x to at least value, 15 to Many. The table
-// comes first: whoever sees an escape nibble finds the value.
-func (c *Counting) raiseHeavy(p *page, at uint64, x cells, value uint32) {
-	l := &c.lines[at]
+// raiseHeavy raises the cells of x to at least value, 15 to Many. w is a copy of
+// their line. The table comes first: whoever sees an escape nibble finds the
+// value.
+func (c *Counting) raiseHeavy(p *page, at uint64, w *words, x cells, value uint32) {
 	set := x.set(c.k)
 	light := set
 	for y, k := uint64(x), c.k; k > 0; k-- {
-		if nibble(l, y) == escape {
+		if nibble(w, y) == escape {
 			light = light.without(mask{}.with(y & 127))
 		}
 		y >>= 8
 	}
-	c.setHeavy(p, at%PageLines, value, set, light)
-	for y, k := uint64(x), c.k; k > 0; k-- {
-		i, shift := y>>4&7, y<<2&60
-		if v := atomic.LoadUint64(&l[i]); v>>shift&15 != escape {
-			atomic.StoreUint64(&l[i], v|escape<<shift)
-		}
-		y >>= 8
+	c.setHeavy(p, &raise{line: at % PageLines, value: value, set: set, key: x, k: c.k}, light)
+	if !light.empty() {
+		w.raise(x, c.k, escape)
+		publish(&c.lines[at], w)
 	}
 }
 
-// setHeavy raises, in the table of p, the cells of set in the line to at least
-// value. light are those of them that are not in the table yet.
-func (c *Counting) setHeavy(p *page, line uint64, value uint32, set, light mask) {
+// setHeavy carries out r in the table of p. r.set may hold cells that need no
+// raise; light are those of it that are not in the table yet.
+func (c *Counting) setHeavy(p *page, r *raise, light mask) {
 	old := p.table.Load()
-	t := old.reserve(lineCells / 16)
-	var room [8]found
-	hits := t.lookup(room[:0], line, set.without(light))
-	keep := hits[:0]
+	t := old.reserve(maxCells)
+	var room [maxCells]found
+	hits := t.lookup(room[:0], r.line, r.set.without(light))
+	lower := hits[:0]
 	for _, h := range hits {
-		if h.value >= value {
-			set = set.without(h.set)
+		if h.value >= r.value {
+			r.set = r.set.without(h.set)
 		} else {
-			keep = append(keep, h)
+			lower = append(lower, h)
 		}
 	}
-	t.raise(line, value, set, keep)
+	t.raise(r, lower)
 	p.Overflow += light.len()
 	if t != old {
 		c.overflow.Add(t.bytes() - old.bytes())

@@ -53,6 +53,7 @@ const (
 	lineWords = LineBytes / 8
 	lineCells = 128 // 4-bit cells per line
 	lineBits  = 512 // bits per line
+	maxCells  = 8   // largest K of a counting array
 	pageCells = PageLines * lineCells
 	pageBits  = PageLines * lineBits
 )

@@ -114,7 +114,7 @@ func check(t tester, c *Counting) {
 				if v <= maxLight || v > Many {
 					t.Fatalf("page %d: entry %x of value %d", p, e, v)
 				}
-				if set.len() > refsFor(v) || entry(e>>54, v, set) != e {
+				if _, again := unpack(entry(e>>54, v, set)); set.len() > refsFor(v) || again != set {
 					t.Fatalf("page %d: entry %x is not what packing gives", p, e)
 				}
 				for !set.empty() {

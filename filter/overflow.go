@@ -14,7 +14,8 @@ import (
 //
 //	bit 63..54  line within the page
 //	bit 53..42  f: 0 no entry; 1 to 4094 narrow entry of value 14+f; 4095 wide
-//	bit 41..0   narrow: six cells of 7 bits, ascending, the last one repeated
+//	bit 41..0   narrow: six cells of 7 bits, the last one repeated; in the
+//	            key's order if they are all cells of one key, else ascending
 //	            wide: value in bits 23..0, two cells in bits 30..24 and 37..31
 //
 // The word 0 is a free slot, the word 1 one whose entry was removed.
@@ -91,21 +92,29 @@ func (t *table) home(line uint64) int {
 	return int(uint64(uint32(line*0x9e3779b1)) * uint64(len(t.slots)) >> 32)
 }
 
-// least returns the smallest value among the given heavy cells of the line, and
-// whether all of them were found. They always are, unless a writer moved one
-// past the reader meanwhile: look again.
-func (t *table) least(line uint64, want mask) (value uint32, ok bool) {
+// exactMask covers what tells the entries of single keys apart: all but f.
+const exactMask = ^uint64(wideMark << 42)
+
+// least returns the smallest value among the k cells x of the line, all of which
+// are heavy, and whether all of them were found. They always are, unless a
+// writer moved one past the reader meanwhile: look again.
+func (t *table) least(line uint64, x cells, k uint8) (value uint32, ok bool) {
 	if t == nil {
 		return 0, false
 	}
+	id := line<<54 | x.packed(k)
+	var want mask
 	value = Many
 	i := t.home(line)
 	for range t.slots {
 		e := atomic.LoadUint64(&t.slots[i])
-		if e == freeSlot {
-			return 0, false
-		}
-		if holds(e, line) {
+		if f := e >> 42 & wideMark; e>>54 == line && f != 0 {
+			if e&exactMask == id && f != wideMark && k <= narrowRefs {
+				return uint32(f) + maxLight, true // the entry of this key alone
+			}
+			if want.empty() {
+				want = x.set(k)
+			}
 			v, set := unpack(e)
 			if hit := set.and(want); !hit.empty() {
 				value, want = min(value, v), want.without(hit)
@@ -113,6 +122,40 @@ func (t *table) least(line uint64, want mask) (value uint32, ok bool) {
 					return value, true
 				}
 			}
+		} else if e == freeSlot {
+			return 0, false
+		}
+		if i++; i == len(t.slots) {
+			i = 0
+		}
+	}
+	return 0, false
+}
+
+// addExact adds n to the value of the entry that holds just the k cells x of the
+// line, as that of a heavy key does unless it shares cells with a heavier one,
+// and returns the value before. It does nothing if there is no such entry or the
+// sum needs a wide one.
+func (t *table) addExact(line uint64, x cells, k uint8, n uint32) (before uint32, done bool) {
+	if t == nil || k > narrowRefs {
+		return 0, false
+	}
+	id := line<<54 | x.packed(k)
+	i := t.home(line)
+	for range t.slots {
+		e := t.slots[i]
+		if e&exactMask == id {
+			f := uint32(e >> 42 & wideMark)
+			if f == 0 || uint64(f)+uint64(n) >= wideMark {
+				return 0, false
+			}
+			if n > 0 {
+				atomic.StoreUint64(&t.slots[i], e+uint64(n)<<42)
+			}
+			return f + maxLight, true
+		}
+		if e == freeSlot {
+			return 0, false
 		}
 		if i++; i == len(t.slots) {
 			i = 0
@@ -212,41 +255,56 @@ func (t *table) reserve(n int) *table {
 	return bigger
 }
 
-// raise sets the value of the given cells of the line to value, from 15 to
-// Many, and returns the table to use from now on. light are those of them that
-// are not in the table yet, old the entries that hold the others; all of the
-// others have smaller values. Room for len(set) inserts must be reserved.
+// A raise is one change of a table: cells of a line are lifted to a value.
+type raise struct {
+	line  uint64
+	value uint32 // 15 to Many
+	set   mask   // the cells, all of smaller value than that
+	key   cells  // all cells of the key, k of them
+	k     uint8
+}
+
+// entry packs the cells take of r, in the key's order if they are all its cells.
+func (r *raise) entry(take mask) uint64 {
+	if r.value <= narrowLast && r.k <= narrowRefs && take.len() == int(r.k) && take == r.set && take == r.key.set(r.k) {
+		return r.line<<54 | uint64(r.value-maxLight)<<42 | r.key.packed(r.k)
+	}
+	return entry(r.line, r.value, take)
+}
+
+// raise carries out r. old are the entries that hold cells of r.set, the rest of
+// which are not in the table yet. Room for r.set.len() inserts must be reserved.
 //
 // No cell is ever without an entry on the way: new entries are written first,
 // then the cells are taken out of the old ones.
-func (t *table) raise(line uint64, value uint32, set mask, old []found) {
-	rest := set
-	room := refsFor(value)
+func (t *table) raise(r *raise, old []found) {
+	rest := r.set
+	room := refsFor(r.value)
 	for i := range old {
 		o := &old[i]
-		if !o.set.within(set) || o.set.len() > room || o.set.and(rest) != o.set {
+		if !o.set.within(rest) || o.set.len() > room {
 			continue
 		}
 		// The whole entry is taken over: write the new one in its place, with
 		// as many of the other cells as it can hold.
 		take := o.set.or(rest.without(o.set).first(room - o.set.len()))
-		t.put(o.slot, entry(line, value, take))
+		t.put(o.slot, r.entry(take))
 		rest = rest.without(take)
 		o.slot = -1
 	}
 	for !rest.empty() {
 		take := rest.first(room)
-		t.insert(entry(line, value, take))
+		t.insert(r.entry(take))
 		rest = rest.without(take)
 	}
 	for _, o := range old {
 		if o.slot < 0 {
 			continue
 		}
-		if keep := o.set.without(set); keep.empty() {
+		if keep := o.set.without(r.set); keep.empty() {
 			t.put(o.slot, removedSlot)
 		} else {
-			t.put(o.slot, entry(line, o.value, keep))
+			t.put(o.slot, entry(r.line, o.value, keep))
 		}
 	}
 }

@@ -1,4 +1,4 @@
-//go:build amd64 || arm64
+//go:build (amd64 || arm64) && !race
 
 package filter
 
@@ -10,3 +10,9 @@ import "unsafe"
 //
 //go:noescape
 func prefetchLines(base unsafe.Pointer, lines *uint64, n int)
+
+// publish copies src to the line dst, each word by an atomic store that comes
+// after all earlier stores. There must be one writer.
+//
+//go:noescape
+func publish(dst, src *words)

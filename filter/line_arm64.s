@@ -1,3 +1,5 @@
+//go:build !race
+
 #include "textflag.h"
 
 // func prefetchLines(base unsafe.Pointer, lines *uint64, n int)
@@ -14,4 +16,19 @@ loop:
 	SUBS $1, R2, R2
 	BNE  loop
 done:
+	RET
+
+// func publish(dst, src *words)
+//
+// Store-release: whoever reads a word sees all that was stored before it.
+TEXT ·publish(SB), NOSPLIT, $0-16
+	MOVD dst+0(FP), R0
+	MOVD src+8(FP), R1
+	MOVD $8, R2
+word:
+	MOVD.P 8(R1), R3
+	STLR R3, (R0)
+	ADD  $8, R0
+	SUBS $1, R2, R2
+	BNE  word
 	RET

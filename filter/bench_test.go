@@ -1,0 +1,200 @@
+package filter
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// The benchmarks run at sizes that fit in the core's own cache, in the shared
+// cache, and in neither: at one size alone one would not see what batches bring.
+// All keys are asked for in an order that has nothing to do with memory. Each
+// group ends with what it is to be compared with: one dependent access to an
+// array of the same size, and a map of the same content.
+//
+//	go test ./filter -run '^$' -bench 'Speed/n=20000000' -count 5
+var benchSizes = []int{1e4, 1e6, 2e7}
+
+// benchKeys returns n keys, spread as the keyed hash spreads them, cheaply.
+func benchKeys(n int, salt uint64) []Key {
+	keys := make([]Key, n)
+	for i := range keys {
+		keys[i] = Key{mix64(uint64(i) + salt), mix64(uint64(i) + salt + 1<<40)}
+	}
+	return keys
+}
+
+const benchBatch = 256
+
+// each calls f with consecutive batches of the b.N keys that are drawn from keys
+// round and round.
+func each(b *testing.B, keys []Key, f func([]Key)) {
+	b.ReportAllocs()
+	i := 0
+	b.ResetTimer()
+	for done := 0; done < b.N; {
+		n := min(benchBatch, b.N-done, len(keys)-i)
+		f(keys[i : i+n])
+		done += n
+		if i += n; i == len(keys) {
+			i = 0
+		}
+	}
+}
+
+var sink uint64
+
+func BenchmarkCountingSpeed(b *testing.B) {
+	for _, n := range benchSizes {
+		b.Run(fmt.Sprintf("n=%d", n), func(b *testing.B) {
+			g, err := SizeFor(Target{Kind: Cells, Signatures: uint64(n), Error: CountWrong, Rate: 1e-3, K: 6})
+			if err != nil {
+				b.Fatal(err)
+			}
+			c := mustCounting(b, g)
+			keys, unseen := benchKeys(n, 1), benchKeys(min(n, 1<<22), 1<<50)
+			counts, _ := skew(rand.New(rand.NewPCG(1, 2)), 1<<16, DefaultTail)
+			ones := make([]uint32, benchBatch)
+			for i := range ones {
+				ones[i] = 1
+			}
+			for i := 0; i < n; i += benchBatch {
+				m := min(benchBatch, n-i)
+				c.AddBatch(0, keys[i:i+m], counts[i&(1<<16-benchBatch):][:m], nil)
+			}
+			rand.New(rand.NewPCG(3, 4)).Shuffle(n, func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+			out := make([]uint32, benchBatch)
+			batch := func(k []Key) { c.CountBatch(k, out[:len(k)]) }
+			single := func(k []Key) {
+				for i := range k {
+					sink += uint64(c.Count(k[i]))
+				}
+			}
+			b.Run("single-hit", func(b *testing.B) { each(b, keys, single) })
+			b.Run("single-miss", func(b *testing.B) { each(b, unseen, single) })
+			b.Run("dependent-hit", func(b *testing.B) {
+				at := 0
+				for range b.N {
+					at = (at + 1 + int(c.Count(keys[at])>>24)) % n
+				}
+				sink += uint64(at)
+			})
+			b.Run("batch-hit", func(b *testing.B) { each(b, keys, batch) })
+			b.Run("batch-miss", func(b *testing.B) { each(b, unseen, batch) })
+			b.Run("add-single", func(b *testing.B) {
+				each(b, keys, func(k []Key) {
+					for i := range k {
+						c.Add(k[i], 1)
+					}
+				})
+			})
+			b.Run("add-batch", func(b *testing.B) {
+				each(b, keys, func(k []Key) { c.AddBatch(0, k, ones[:len(k)], nil) })
+			})
+			s := c.Stats()
+			b.Run("memory", func(b *testing.B) {
+				b.ReportMetric(float64(s.Bytes)/float64(n), "B/key")
+				b.ReportMetric(0, "ns/op")
+			})
+			c = nil
+			benchBaselines(b, g.Bytes(), keys, unseen)
+		})
+	}
+}
+
+func BenchmarkBitsSpeed(b *testing.B) {
+	for _, n := range benchSizes {
+		b.Run(fmt.Sprintf("n=%d", n), func(b *testing.B) {
+			g, err := SizeFor(Target{Kind: Bitmap, Signatures: uint64(n), Rate: 1e-3, K: 8})
+			if err != nil {
+				b.Fatal(err)
+			}
+			f := mustBits(b, g)
+			keys, unseen := benchKeys(n, 1), benchKeys(min(n, 1<<22), 1<<50)
+			f.SetBatch(0, keys, nil)
+			rand.New(rand.NewPCG(3, 4)).Shuffle(n, func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+			out := make([]bool, benchBatch)
+			batch := func(k []Key) { f.HasBatch(k, out[:len(k)]) }
+			single := func(k []Key) {
+				for i := range k {
+					if f.Has(k[i]) {
+						sink++
+					}
+				}
+			}
+			b.Run("single-hit", func(b *testing.B) { each(b, keys, single) })
+			b.Run("single-miss", func(b *testing.B) { each(b, unseen, single) })
+			b.Run("batch-hit", func(b *testing.B) { each(b, keys, batch) })
+			b.Run("batch-miss", func(b *testing.B) { each(b, unseen, batch) })
+			b.Run("set-batch-old", func(b *testing.B) {
+				each(b, keys, func(k []Key) { f.SetBatch(0, k, nil) })
+			})
+			b.Run("set-batch-new", func(b *testing.B) {
+				empty := mustBits(b, g)
+				each(b, keys, func(k []Key) { empty.SetBatch(0, k, nil) })
+			})
+			b.Run("memory", func(b *testing.B) {
+				b.ReportMetric(float64(f.Stats().Bytes)/float64(n), "B/key")
+				b.ReportMetric(0, "ns/op")
+			})
+			f = nil
+			benchBaselines(b, g.Bytes(), keys, unseen)
+		})
+	}
+}
+
+// benchBaselines measures one dependent access to an array of the given size,
+// and a map with the content of keys.
+func benchBaselines(b *testing.B, size uint64, keys, unseen []Key) {
+	b.Run("baseline-dependent-access", func(b *testing.B) {
+		next := randomCycle(int(size / LineBytes))
+		at := uint32(0)
+		b.ResetTimer()
+		for range b.N {
+			at = next[at][0]
+		}
+		sink += uint64(at)
+	})
+	var m map[[16]byte]uint32
+	fill := func() {
+		if m == nil {
+			m = map[[16]byte]uint32{}
+			for i := range keys {
+				m[mapKey(keys[i])]++
+			}
+		}
+	}
+	lookup := func(k []Key) {
+		for i := range k {
+			sink += uint64(m[mapKey(k[i])])
+		}
+	}
+	b.Run("baseline-map-hit", func(b *testing.B) { fill(); each(b, keys, lookup) })
+	b.Run("baseline-map-miss", func(b *testing.B) { fill(); each(b, unseen, lookup) })
+	b.Run("baseline-map-add", func(b *testing.B) {
+		fill()
+		each(b, keys, func(k []Key) {
+			for i := range k {
+				m[mapKey(k[i])]++
+			}
+		})
+	})
+}
+
+func mapKey(k Key) (b [16]byte) {
+	binary.NativeEndian.PutUint64(b[:], k.Hi)
+	binary.NativeEndian.PutUint64(b[8:], k.Lo)
+	return b
+}
+
+// randomCycle returns n lines, each of which holds the number of the next one
+// in a random order that visits all.
+func randomCycle(n int) [][LineBytes / 4]uint32 {
+	order := rand.New(rand.NewPCG(5, 6)).Perm(n)
+	next := make([][LineBytes / 4]uint32, n)
+	for i, at := range order {
+		next[at][0] = uint32(order[(i+1)%n])
+	}
+	return next
+}

@@ -1,0 +1,388 @@
+package lists
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// DefaultError is the false-positive rate a list is built for.
+const DefaultError = 1e-6
+
+// maxShown is how many bad lines of a file an error names.
+const maxShown = 10
+
+// Options say how a list is built.
+type Options struct {
+	Name   string // empty: the name of the file, without folders and ending
+	Tone   Tone   // empty: Black
+	Reason string // told to those who are refused
+	// Error is the wanted false-positive rate of one element, 0 to 1
+	// (exclusive); 0 means DefaultError.
+	Error float64
+	// Capacity is for how many entries there is to be room; 0 means as many as
+	// the sources have. More than that may be added later.
+	Capacity uint64
+	// Exact makes a domain stand for itself alone, not for its subdomains.
+	Exact bool
+	// Hash makes a list of hashes: md5, sha1 or sha256 of each entry. Lines that
+	// are such a hash already are taken as they are.
+	Hash string
+	// Eigen is the eigenvalue of the second section; 0 means EigenHash, the only
+	// one whose error rate is what the paper says.
+	Eigen filter.Eigenvalue
+	// Like gives the list the shape and key of another one, so that the two can
+	// be merged; Error, Capacity and Eigen are not read then.
+	Like *List
+	// SkipBad leaves out lines that are no entries; otherwise they are an error
+	// and nothing is written.
+	SkipBad bool
+	// Now is the time of the list; nil means time.Now.
+	Now func() time.Time
+	// Progress is told how many lines were added, now and then; nil tells nobody.
+	Progress func(lines uint64)
+}
+
+// A Result says what Build or Add has done.
+type Result struct {
+	List  *List
+	Lines uint64 // entries read
+	New   uint64 // those that the filter did not hold before
+	Bad   uint64 // lines left out
+}
+
+// Build makes a list of text files and writes it to path, which is replaced
+// whole or not at all. Each file is read twice, so that the filter is as large
+// as it has to be: a source must be a file, not a pipe. Memory is that of the
+// filter, however long the files are.
+func Build(ctx context.Context, path string, sources []string, o Options) (Result, error) {
+	if err := o.defaults(path); err != nil {
+		return Result{}, err
+	}
+	var lines uint64
+	for _, source := range sources {
+		n, err := countLines(ctx, source)
+		if err != nil {
+			return Result{}, err
+		}
+		lines += n
+	}
+	l, err := empty(o, max(lines, o.Capacity, 1))
+	if err != nil {
+		return Result{}, err
+	}
+	return l.fill(ctx, path, sources, o)
+}
+
+func (o *Options) defaults(path string) error {
+	if o.Name == "" {
+		o.Name = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	}
+	if o.Tone == "" {
+		o.Tone = Black
+	}
+	if o.Error == 0 {
+		o.Error = DefaultError
+	}
+	if o.Eigen == 0 {
+		o.Eigen = filter.EigenHash
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Hash != NoHash && digestSize(o.Hash) == 0 {
+		return fmt.Errorf("lists: hash %.20q is none of md5, sha1, sha256", o.Hash)
+	}
+	return nil
+}
+
+func empty(o Options, n uint64) (*List, error) {
+	l := &List{meta: Meta{
+		Format: metaFormat, Name: o.Name, Tone: o.Tone, Reason: o.Reason, Built: o.Now().UTC().Truncate(time.Second),
+		Error: o.Error, Capacity: n, Kinds: make(map[string]uint64), Subdomains: !o.Exact, Hash: o.Hash, Sources: []Source{},
+	}}
+	if err := l.meta.validate(); err != nil {
+		return nil, fmt.Errorf("lists: %w", err)
+	}
+	if o.Like != nil {
+		var err error
+		l.meta.Error, l.meta.Capacity = o.Like.meta.Error, o.Like.meta.Capacity
+		l.filter, err = o.Like.filter.Empty()
+		return l, err
+	}
+	shape, err := filter.SizeTwoPart(n, o.Error, o.Eigen)
+	if err != nil {
+		return nil, fmt.Errorf("lists: %w", err)
+	}
+	var secret filter.Secret
+	if _, err := rand.Read(secret[:]); err != nil {
+		return nil, fmt.Errorf("lists: %w", err)
+	}
+	if l.filter, err = filter.NewTwoPart(shape, secret); err != nil {
+		return nil, fmt.Errorf("lists: %w", err)
+	}
+	// The file carries its key: a list is of use to whoever is given it.
+	l.filter.Publish()
+	return l, nil
+}
+
+// Add adds the entries of text files to the list at path and writes it anew. If
+// the list's error rate would rise above the wanted one, it fails and nothing
+// is written, unless overfill is set.
+func Add(ctx context.Context, path string, limit int64, sources []string, overfill bool, o Options) (Result, error) {
+	if err := o.defaults(path); err != nil {
+		return Result{}, err
+	}
+	l, err := Open(path, limit)
+	if err != nil {
+		return Result{}, err
+	}
+	before := l.filter.Count()
+	r, err := l.take(ctx, sources, o)
+	if err != nil {
+		return Result{}, err
+	}
+	if rate := l.filter.ErrorRate(); !overfill && rate > 1.05*l.meta.Error {
+		return Result{}, fmt.Errorf("lists: %d entries beside %d raise the error rate to %.3g, wanted %.3g; build the list anew with more room",
+			r.New, before, rate, l.meta.Error)
+	}
+	return r, l.write(path)
+}
+
+// fill adds the sources to a new list, and writes it.
+func (l *List) fill(ctx context.Context, path string, sources []string, o Options) (Result, error) {
+	r, err := l.take(ctx, sources, o)
+	if err != nil {
+		return Result{}, err
+	}
+	return r, l.write(path)
+}
+
+func (l *List) write(path string) error {
+	l.rate = l.filter.ErrorRate()
+	return writeFile(path, l.encode)
+}
+
+// take adds the entries of the sources.
+func (l *List) take(ctx context.Context, sources []string, o Options) (Result, error) {
+	r := Result{List: l}
+	var bad []error
+	for _, name := range sources {
+		if err := l.takeFile(ctx, name, o, &r, &bad); err != nil {
+			return Result{}, err
+		}
+	}
+	if r.Bad > 0 && !o.SkipBad {
+		if more := r.Bad - uint64(len(bad)); more > 0 {
+			bad = append(bad, fmt.Errorf("lists: and %d more", more))
+		}
+		return Result{}, errors.Join(bad...)
+	}
+	l.meta.Updated = o.Now().UTC().Truncate(time.Second)
+	return r, nil
+}
+
+func (l *List) takeFile(ctx context.Context, name string, o Options, r *Result, bad *[]error) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return fmt.Errorf("lists: %w", err)
+	}
+	defer f.Close()
+	sum := sha256.New()
+	var taken uint64
+	err = eachLine(io.TeeReader(f, sum), func(n int, line string) error {
+		if n%4096 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		e, err := l.parse(line)
+		if err != nil {
+			if r.Bad++; len(*bad) < maxShown {
+				*bad = append(*bad, fmt.Errorf("%s: line %d: %w", filepath.Base(name), n, err))
+			}
+			return nil
+		}
+		if l.add(e) {
+			r.New++
+		}
+		r.Lines++
+		if taken++; taken%100_000 == 0 && o.Progress != nil {
+			o.Progress(r.Lines)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", filepath.Base(name), err)
+	}
+	l.meta.Sources = append(l.meta.Sources, Source{
+		Name: filepath.Base(name), SHA256: hex.EncodeToString(sum.Sum(nil)), Entries: taken, Read: o.Now().UTC().Truncate(time.Second),
+	})
+	return nil
+}
+
+// parse reads one line: an entry, or in a list of hashes also a hash.
+func (l *List) parse(line string) (Entry, error) {
+	if l.meta.Hash != NoHash {
+		if e, err := DigestEntry(l.meta.Hash, line); err == nil {
+			return e, nil
+		}
+	}
+	return ParseEntry(line)
+}
+
+// add puts e into the filter and reports whether it was new.
+func (l *List) add(e Entry) bool {
+	l.meta.Kinds[e.Kind.String()]++
+	text := e.Text
+	if l.meta.Hash != NoHash && e.Kind != Digest {
+		text = digest(l.meta.Hash, text)
+	}
+	if e.Kind == Network {
+		var bits int
+		_, length, _ := strings.Cut(e.Text, "/")
+		for _, c := range length {
+			bits = 10*bits + int(c-'0')
+		}
+		l.meta.noteLength(bits, strings.Contains(e.Text, ":"))
+	}
+	return l.filter.Add([]byte(text))
+}
+
+func countLines(ctx context.Context, name string) (n uint64, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return 0, fmt.Errorf("lists: %w", err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return 0, fmt.Errorf("lists: %s is not a regular file: it has to be read twice", name)
+	}
+	err = eachLine(f, func(line int, _ string) error {
+		n++
+		if line%4096 == 0 {
+			return ctx.Err()
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", filepath.Base(name), err)
+	}
+	return n, nil
+}
+
+// Merge writes to path the union of lists that were built one like the other.
+// The first one gives name, tone and reason.
+func Merge(path string, limit int64, inputs []string, now func() time.Time) (*List, error) {
+	if len(inputs) < 2 {
+		return nil, fmt.Errorf("lists: merge of %d lists, want at least 2", len(inputs))
+	}
+	if now == nil {
+		now = time.Now
+	}
+	merged, err := Open(inputs[0], limit)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range inputs[1:] {
+		l, err := Open(name, limit)
+		if err != nil {
+			return nil, err
+		}
+		if err := merged.join(l); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	merged.meta.Updated = now().UTC().Truncate(time.Second)
+	return merged, merged.write(path)
+}
+
+func (l *List) join(o *List) error {
+	switch {
+	case l.meta.Hash != o.meta.Hash:
+		return fmt.Errorf("lists: a list of hash %q into one of %q", o.meta.Hash, l.meta.Hash)
+	case l.meta.Subdomains != o.meta.Subdomains:
+		return errors.New("lists: one list includes subdomains, the other does not")
+	case l.meta.Tone != o.meta.Tone:
+		return fmt.Errorf("lists: a %s list into a %s one", o.meta.Tone, l.meta.Tone)
+	}
+	if err := l.filter.Merge(o.filter); err != nil {
+		return fmt.Errorf("lists: build one list like the other to merge them: %w", err)
+	}
+	for kind, n := range o.meta.Kinds {
+		l.meta.Kinds[kind] += n
+	}
+	for _, bits := range o.meta.V4 {
+		l.meta.noteLength(bits, false)
+	}
+	for _, bits := range o.meta.V6 {
+		l.meta.noteLength(bits, true)
+	}
+	l.meta.Sources = append(l.meta.Sources, o.meta.Sources...)
+	return nil
+}
+
+// Allow adds entries to the allow list beside the list at path, which need not
+// be read for it.
+func Allow(path string, entries []string) error {
+	var normal []string
+	for _, text := range entries {
+		e, err := ParseEntry(text)
+		if err != nil {
+			return err
+		}
+		normal = append(normal, e.Text)
+	}
+	path += AllowSuffix
+	old, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("lists: %w", err)
+	}
+	return writeFile(path, func(w io.Writer) error {
+		if len(old) > 0 && old[len(old)-1] != '\n' {
+			old = append(old, '\n')
+		}
+		_, err := w.Write(append(old, strings.Join(normal, "\n")+"\n"...))
+		return err
+	})
+}
+
+// writeFile replaces the file at path with what write writes, so that after a
+// crash the old or the new content is there, whole.
+func writeFile(path string, write func(io.Writer) error) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("lists: %w", err)
+	}
+	defer os.Remove(f.Name()) // fails, as it should, once it was renamed
+	buffered := bufio.NewWriterSize(f, 1<<20)
+	err = write(buffered)
+	if err == nil {
+		err = buffered.Flush()
+	}
+	if err == nil {
+		err = f.Chmod(0o644)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("lists: %w", err)
+	}
+	return nil
+}

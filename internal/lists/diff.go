@@ -1,0 +1,135 @@
+package lists
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// A Difference says how a newer list differs from an older one.
+type Difference struct {
+	// Old and New are the numbers of different entries.
+	Old, New uint64
+	// Added and Removed are how many the newer list has more, and lacks.
+	Added, Removed uint64
+	// Exact says that the numbers were counted, text against text. Otherwise
+	// they are estimates, or too low by the error rate.
+	Exact bool
+}
+
+// DiffText compares two text files exactly, and calls added and removed (nil
+// for nobody) with what differs. Memory is that of 16 bytes for each entry.
+func DiffText(ctx context.Context, older, newer string, added, removed func(Entry)) (Difference, error) {
+	was, err := hashes(ctx, older)
+	if err != nil {
+		return Difference{}, err
+	}
+	d := Difference{Old: uint64(len(was)), Exact: true}
+	is := make(map[filter.Key]struct{}, len(was))
+	err = eachEntry(ctx, newer, func(e Entry) {
+		k := hashOf(e)
+		if _, again := is[k]; again {
+			return
+		}
+		is[k] = struct{}{}
+		if _, old := was[k]; !old {
+			d.Added++
+			if added != nil {
+				added(e)
+			}
+		}
+	})
+	if err != nil {
+		return Difference{}, err
+	}
+	d.New = uint64(len(is))
+	err = eachEntry(ctx, older, func(e Entry) {
+		k := hashOf(e)
+		if _, kept := is[k]; kept {
+			return
+		}
+		is[k] = struct{}{} // once
+		d.Removed++
+		if removed != nil {
+			removed(e)
+		}
+	})
+	return d, err
+}
+
+// hashOf tells entries apart with a chance of error of 2^-128 for each pair.
+func hashOf(e Entry) filter.Key { return filter.Secret{}.Key([]byte(e.Text)) }
+
+func hashes(ctx context.Context, name string) (map[filter.Key]struct{}, error) {
+	set := make(map[filter.Key]struct{})
+	err := eachEntry(ctx, name, func(e Entry) { set[hashOf(e)] = struct{}{} })
+	return set, err
+}
+
+func eachEntry(ctx context.Context, name string, f func(Entry)) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return fmt.Errorf("lists: %w", err)
+	}
+	defer file.Close()
+	return eachLine(file, func(n int, line string) error {
+		if n%4096 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		e, err := ParseEntry(line)
+		if err != nil {
+			return fmt.Errorf("%s: line %d: %w", name, n, err)
+		}
+		f(e)
+		return nil
+	})
+}
+
+// DiffNewer calls added with the entries of a text file that the list does not
+// hold. None is named that the list holds; of those it does not hold, the share
+// ErrorRate is missing. What the list has beyond the text cannot be known.
+func (l *List) DiffNewer(ctx context.Context, newer string, added func(Entry)) (Difference, error) {
+	d := Difference{Old: l.Count()}
+	err := eachEntry(ctx, newer, func(e Entry) {
+		d.New++
+		if !l.has(e) {
+			d.Added++
+			if added != nil {
+				added(e)
+			}
+		}
+	})
+	return d, err
+}
+
+// Diff estimates how two lists that were built one like the other differ, from
+// the fill of both and of their union.
+func Diff(older, newer *List) (Difference, error) {
+	union, err := older.filter.Empty()
+	if err == nil {
+		err = union.Merge(older.filter)
+	}
+	if err == nil {
+		err = union.Merge(newer.filter)
+	}
+	if err != nil {
+		return Difference{}, fmt.Errorf("lists: build one list like the other to compare them: %w", err)
+	}
+	d := Difference{Old: estimate(older.filter), New: estimate(newer.filter)}
+	both := estimate(union)
+	d.Added, d.Removed = both-min(both, d.Old), both-min(both, d.New)
+	return d, nil
+}
+
+// estimate inverts the expected fill of section one.
+func estimate(t *filter.TwoPart) uint64 {
+	fill, _ := t.Fill()
+	if fill >= 1 {
+		return math.MaxUint64
+	}
+	s := t.Shape()
+	return uint64(math.Round(-float64(s.M1) / float64(s.K) * math.Log1p(-fill)))
+}

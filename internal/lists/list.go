@@ -1,0 +1,290 @@
+package lists
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// DefaultMaxBytes is the largest list file that is read: 4 GiB hold a thousand
+// million entries.
+const DefaultMaxBytes = 4 << 30
+
+// AllowSuffix is what the name of the allow list has beyond that of the list.
+const AllowSuffix = ".allow"
+
+const (
+	maxAllow    = 1 << 20  // entries of an allow list
+	maxAllowLen = 64 << 20 // bytes of an allow list
+)
+
+// A Tone says what a list is for.
+type Tone string
+
+// The tones.
+const (
+	Black Tone = "black" // unwanted
+	White Tone = "white" // wanted
+	Grey  Tone = "grey"  // suspicious
+)
+
+// Valid reports whether t is one of the constants.
+func (t Tone) Valid() bool { return t == Black || t == White || t == Grey }
+
+// A Source is one text file that went into a list.
+type Source struct {
+	Name    string    `json:"name"`    // its name without folders
+	SHA256  string    `json:"sha256"`  // of its content
+	Entries uint64    `json:"entries"` // lines taken
+	Read    time.Time `json:"read"`
+}
+
+// Meta is what a list file says of itself.
+type Meta struct {
+	Format     int               `json:"format"` // 1
+	Name       string            `json:"name"`
+	Tone       Tone              `json:"tone"`
+	Reason     string            `json:"reason,omitempty"` // told to those who are refused
+	Built      time.Time         `json:"built"`
+	Updated    time.Time         `json:"updated"` // last add or merge; Built if none
+	Error      float64           `json:"error"`   // wanted false-positive rate of one element
+	Capacity   uint64            `json:"capacity"`
+	Kinds      map[string]uint64 `json:"kinds"` // entries of each kind, repetitions included
+	Subdomains bool              `json:"subdomains"`
+	Hash       string            `json:"hash,omitempty"`
+	V4         []int             `json:"v4,omitempty"` // lengths of the IPv4 networks, longest first
+	V6         []int             `json:"v6,omitempty"`
+	Sources    []Source          `json:"sources"`
+}
+
+const metaFormat = 1
+
+// validate checks what a file says of itself.
+func (m *Meta) validate() error {
+	switch {
+	case m.Format != metaFormat:
+		return fmt.Errorf("format %d, want %d", m.Format, metaFormat)
+	case !m.Tone.Valid():
+		return fmt.Errorf("tone %.20q is none of black, white, grey", m.Tone)
+	case m.Hash != NoHash && digestSize(m.Hash) == 0:
+		return fmt.Errorf("hash %.20q is unknown", m.Hash)
+	case len(m.Name) > 255 || len(m.Reason) > 255 || strings.ContainsFunc(m.Name+m.Reason, func(c rune) bool { return c < ' ' || c == 0x7f }):
+		return errors.New("name or reason is longer than 255 bytes, or has control characters")
+	case !validLengths(m.V4, 32) || !validLengths(m.V6, 128):
+		return errors.New("lengths of networks out of range or out of order")
+	}
+	return nil
+}
+
+func validLengths(lengths []int, most int) bool {
+	for i, n := range lengths {
+		if n < 0 || n > most || i > 0 && n >= lengths[i-1] {
+			return false
+		}
+	}
+	return true
+}
+
+// A List is one list, read only, with its allow list. Its methods may be called
+// concurrently.
+type List struct {
+	filter *filter.TwoPart
+	meta   Meta
+	rate   float64 // false-positive rate of one element
+	allow  map[string]struct{}
+	// lengths has the lengths of the networks of filter and allow list, in V4
+	// and V6.
+	lengths Meta
+}
+
+// Open reads the list file at path and its allow list, if there is one. A file
+// that is damaged, larger than limit bytes, or no list gives an error, before
+// memory is taken for it.
+func Open(path string, limit int64) (*List, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("lists: %w", err)
+	}
+	defer f.Close()
+	l, err := Read(bufio.NewReaderSize(f, 1<<20), limit)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if l.allow, err = readAllow(path + AllowSuffix); err != nil {
+		return nil, err
+	}
+	if l.meta.Hash != NoHash {
+		// Those who ask by hash must find them too.
+		for _, text := range slices.Collect(maps.Keys(l.allow)) {
+			l.allow[digest(l.meta.Hash, text)] = struct{}{}
+		}
+	}
+	l.lengths = Meta{V4: slices.Clone(l.meta.V4), V6: slices.Clone(l.meta.V6)}
+	for text := range l.allow {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			l.lengths.noteLength(p.Bits(), p.Addr().Is6())
+		}
+	}
+	return l, nil
+}
+
+// Read reads a list file; its allow list is empty.
+func Read(r io.Reader, limit int64) (*List, error) {
+	t, err := filter.DecodeTwoPart(r, limit)
+	if err != nil {
+		return nil, fmt.Errorf("lists: %w", err)
+	}
+	var one [1]byte
+	if n, _ := io.ReadFull(r, one[:]); n > 0 {
+		return nil, fmt.Errorf("lists: %w: bytes after the end", filter.ErrCorrupt)
+	}
+	l := &List{filter: t, rate: t.ErrorRate()}
+	if err := json.Unmarshal(t.Meta(), &l.meta); err != nil {
+		return nil, fmt.Errorf("lists: the filter is no list: %v", err)
+	}
+	if err := l.meta.validate(); err != nil {
+		return nil, fmt.Errorf("lists: the filter is no list: %w", err)
+	}
+	if l.meta.Kinds == nil {
+		l.meta.Kinds = make(map[string]uint64)
+	}
+	l.lengths = l.meta
+	return l, nil
+}
+
+// readAllow reads an allow list: text, an entry on each line. No file is an
+// empty list.
+func readAllow(path string) (map[string]struct{}, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lists: %w", err)
+	}
+	defer f.Close()
+	allow := make(map[string]struct{})
+	err = eachLine(io.LimitReader(f, maxAllowLen), func(n int, line string) error {
+		e, err := ParseEntry(line)
+		if err != nil {
+			return fmt.Errorf("%s: line %d: %w", path, n, err)
+		}
+		if len(allow) == maxAllow {
+			return fmt.Errorf("lists: %s: more than %d entries", path, maxAllow)
+		}
+		allow[e.Text] = struct{}{}
+		return nil
+	})
+	return allow, err
+}
+
+// Meta returns what the list says of itself. The caller must not change its
+// slices and maps.
+func (l *List) Meta() Meta { return l.meta }
+
+// Count returns how many different elements the filter holds, too low by about
+// the error rate.
+func (l *List) Count() uint64 { return l.filter.Count() }
+
+// Bytes returns the memory of the filter.
+func (l *List) Bytes() uint64 { return l.filter.Shape().Bytes() }
+
+// Shape returns the sizes of the filter.
+func (l *List) Shape() filter.TwoPartShape { return l.filter.Shape() }
+
+// ErrorRate returns the probability that one element which was never added is
+// found, at the present fill.
+func (l *List) ErrorRate() float64 { return l.rate }
+
+// Allowed returns how many entries the allow list has.
+func (l *List) Allowed() int { return len(l.allow) }
+
+// A Match says how an entry was found.
+type Match struct {
+	List    string // name of the list
+	Tone    Tone
+	Element string // the element found: the entry itself, a parent domain, a network, a folder
+	Reason  string
+	Built   time.Time
+	// Error is the probability that an entry which was never added would have
+	// been found, all elements that were asked counted.
+	Error float64
+}
+
+// Find reports whether e, or something that stands for it, is in the list and
+// not in the allow list.
+func (l *List) Find(e Entry) (Match, bool) {
+	var found string
+	asked := 0
+	allowed := false
+	l.elements(e, func(element string) bool {
+		if _, allowed = l.allow[element]; allowed {
+			return false
+		}
+		asked++
+		if found == "" && l.contains(e.Kind, element) {
+			found = element
+		}
+		return true // for the allow list, and to know how many are asked
+	})
+	if allowed || found == "" {
+		return Match{}, false
+	}
+	return Match{
+		List: l.meta.Name, Tone: l.meta.Tone, Element: found, Reason: l.meta.Reason,
+		Built: l.meta.Updated, Error: -math.Expm1(float64(asked) * math.Log1p(-l.rate)),
+	}, true
+}
+
+func (l *List) contains(kind Kind, element string) bool {
+	if l.meta.Hash != NoHash && kind != Digest {
+		element = digest(l.meta.Hash, element)
+	}
+	return l.filter.Contains([]byte(element))
+}
+
+// has reports whether e itself, and nothing that stands for it, is in the
+// filter.
+func (l *List) has(e Entry) bool { return l.contains(e.Kind, e.Text) }
+
+// encode writes the list with the meta data as they are now.
+func (l *List) encode(w io.Writer) error {
+	meta := l.meta
+	b, err := json.Marshal(meta)
+	for err == nil && len(b) > filter.MaxMeta && len(meta.Sources) > 1 {
+		// Many merges: the oldest sources go first.
+		meta.Sources = meta.Sources[1:]
+		b, err = json.Marshal(meta)
+	}
+	if err == nil {
+		err = l.filter.SetMeta(b)
+	}
+	if err != nil {
+		return fmt.Errorf("lists: %w", err)
+	}
+	return l.filter.Encode(w)
+}
+
+// noteLength remembers the length of a network.
+func (m *Meta) noteLength(bits int, v6 bool) {
+	lengths := &m.V4
+	if v6 {
+		lengths = &m.V6
+	}
+	i, found := slices.BinarySearchFunc(*lengths, bits, func(have, want int) int { return want - have })
+	if !found {
+		*lengths = slices.Insert(*lengths, i, bits)
+	}
+}

@@ -1,0 +1,161 @@
+package lists
+
+import (
+	"crypto/md5"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// The limits of what one look-up asks the filter.
+const (
+	maxParents = 8 // a domain and its parents
+	maxPaths   = 6 // the folders of a URL
+)
+
+// Hashes that a list of hashes may be made of.
+const (
+	NoHash = ""
+	MD5    = "md5"
+	SHA1   = "sha1"
+	SHA256 = "sha256"
+)
+
+// digestSize returns the bytes of a hash, 0 if it is unknown.
+func digestSize(hash string) int {
+	switch hash {
+	case MD5:
+		return md5.Size
+	case SHA1:
+		return sha1.Size
+	case SHA256:
+		return sha256.Size
+	}
+	return 0
+}
+
+// digest returns the hash of text in hexadecimal, lower case.
+func digest(hash, text string) string {
+	switch hash {
+	case MD5:
+		sum := md5.Sum([]byte(text))
+		return hex.EncodeToString(sum[:])
+	case SHA1:
+		sum := sha1.Sum([]byte(text))
+		return hex.EncodeToString(sum[:])
+	}
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// DigestEntry returns the entry of a hash that somebody else computed, given in
+// hexadecimal.
+func DigestEntry(hash, text string) (Entry, error) {
+	want := digestSize(hash)
+	if want == 0 {
+		return Entry{}, fmt.Errorf("lists: hash %.20q is none of md5, sha1, sha256", hash)
+	}
+	text = strings.ToLower(text)
+	if b, err := hex.DecodeString(text); err != nil || len(b) != want {
+		return Entry{}, fmt.Errorf("lists: %.80q is not a %s of %d hexadecimal digits", text, hash, 2*want)
+	}
+	return Entry{Digest, text}, nil
+}
+
+// elements calls yield with every element that stands for e: an address also
+// for its domain, a domain also for its parents (two labels or more), a URL also
+// without its query, for its folders and for its host, an IP address for the
+// networks around it, of the lengths that the list holds. It stops when yield
+// returns false.
+func (l *List) elements(e Entry, yield func(string) bool) {
+	switch e.Kind {
+	case Address:
+		if !yield(e.Text) {
+			return
+		}
+		_, domain, _ := cutAddress(e.Text)
+		l.parents(domain, yield)
+	case Domain:
+		l.parents(e.Text, yield)
+	case URL:
+		l.locations(e.Text, yield)
+	case Network:
+		l.networks(e.Text, yield)
+	case Digest:
+		yield(e.Text)
+	}
+}
+
+// parents yields a domain and, unless the list is of exact names, its parents.
+func (l *List) parents(name string, yield func(string) bool) bool {
+	if !yield(name) {
+		return false
+	}
+	if !l.meta.Subdomains {
+		return true
+	}
+	for range maxParents {
+		_, parent, ok := strings.Cut(name, ".")
+		if !ok || !strings.Contains(parent, ".") {
+			return true
+		}
+		if !yield(parent) {
+			return false
+		}
+		name = parent
+	}
+	return true
+}
+
+// locations yields "//host/path?query", the same without query, the folders
+// above it, and the host.
+func (l *List) locations(url string, yield func(string) bool) {
+	if !yield(url) {
+		return
+	}
+	url, query, _ := strings.Cut(url, "?")
+	if query != "" && !yield(url) {
+		return
+	}
+	root := 2 + strings.IndexByte(url[2:], '/')
+	// The topmost folders: what lies very deep is known by its own URL.
+	end := root
+	for range maxPaths {
+		if end+1 < len(url) && !yield(url[:end+1]) {
+			return
+		}
+		next := strings.IndexByte(url[end+1:], '/')
+		if next < 0 {
+			break
+		}
+		end += 1 + next
+	}
+	host := url[2:root]
+	if a, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		l.networks(AddrEntry(a).Text, yield)
+		return
+	}
+	l.parents(host, yield)
+}
+
+func (l *List) networks(text string, yield func(string) bool) {
+	p, err := netip.ParsePrefix(text)
+	if err != nil {
+		return
+	}
+	lengths := l.lengths.V4
+	if p.Addr().Is6() {
+		lengths = l.lengths.V6
+	}
+	for _, bits := range lengths {
+		if bits > p.Bits() {
+			continue
+		}
+		if around, err := p.Addr().Prefix(bits); err != nil || !yield(around.String()) {
+			return
+		}
+	}
+}

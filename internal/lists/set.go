@@ -1,0 +1,249 @@
+package lists
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// DefaultWatch is how often the files of a running node are looked at.
+const DefaultWatch = 5 * time.Second
+
+// maxLists bounds the lists that one message has to pass.
+const maxLists = 256
+
+// A File is one list of a running node.
+type File struct {
+	Name string // by which the configuration refers to it
+	Path string
+}
+
+// SetOptions configure a [Set].
+type SetOptions struct {
+	Files []File
+	// MaxBytes is the largest list file that is read; 0 means DefaultMaxBytes.
+	MaxBytes int64
+	// Watch is how often the files are looked at; 0 means DefaultWatch, below 0
+	// means never.
+	Watch time.Duration
+	// Log takes reloads and faults; nil discards them.
+	Log *slog.Logger
+}
+
+// A Set is the lists of a running node. Look-ups take no lock, and see a list as
+// it was before a reload or as it is after it. Its methods may be called
+// concurrently.
+type Set struct {
+	opts    SetOptions
+	mu      sync.Mutex // one reload at a time
+	handles atomic.Pointer[[]*Handle]
+
+	// Reloads counts the files that were taken over, Faults those that were not.
+	Reloads, Faults atomic.Int64
+}
+
+// A Handle is one list of a set, whichever file it was read from last.
+type Handle struct {
+	file File
+	list atomic.Pointer[List]
+	seen [2]stamp // of the list and its allow list, as last looked at
+}
+
+// A stamp tells whether a file was replaced or written.
+type stamp struct {
+	modified time.Time
+	size     int64
+	info     os.FileInfo
+}
+
+func stampOf(path string) stamp {
+	info, err := os.Stat(path)
+	if err != nil {
+		return stamp{}
+	}
+	return stamp{info.ModTime(), info.Size(), info}
+}
+
+func (a stamp) same(b stamp) bool {
+	if a.info == nil || b.info == nil {
+		return a.info == nil && b.info == nil
+	}
+	return a.size == b.size && a.modified.Equal(b.modified) && os.SameFile(a.info, b.info)
+}
+
+// OpenSet reads every list. One that cannot be read is an error.
+func OpenSet(o SetOptions) (*Set, error) {
+	if o.MaxBytes == 0 {
+		o.MaxBytes = DefaultMaxBytes
+	}
+	if o.Watch == 0 {
+		o.Watch = DefaultWatch
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Set{opts: o}
+	s.handles.Store(&[]*Handle{})
+	return s, s.SetFiles(o.Files)
+}
+
+// SetFiles replaces the lists of the set. A file that cannot be read, or a name
+// that occurs twice, is an error, and then nothing is changed. A list that stays
+// keeps its handle.
+func (s *Set) SetFiles(files []File) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(files) > maxLists {
+		return fmt.Errorf("lists: %d lists, limit %d", len(files), maxLists)
+	}
+	seen := make(map[string]bool)
+	var handles []*Handle
+	for _, f := range files {
+		if f.Name == "" || seen[f.Name] {
+			return fmt.Errorf("lists: name %.60q is empty or given twice", f.Name)
+		}
+		seen[f.Name] = true
+		if h := s.Handle(f.Name); h != nil && h.file == f {
+			handles = append(handles, h)
+			continue
+		}
+		h := &Handle{file: f}
+		if err := h.load(s.opts.MaxBytes); err != nil {
+			return err
+		}
+		handles = append(handles, h)
+	}
+	s.handles.Store(&handles)
+	return nil
+}
+
+// load reads the list, whatever was looked at before.
+func (h *Handle) load(limit int64) error {
+	// Looked at first: a change while it is read is seen the next time.
+	h.seen = [2]stamp{stampOf(h.file.Path), stampOf(h.file.Path + AllowSuffix)}
+	l, err := Open(h.file.Path, limit)
+	if err != nil {
+		return err
+	}
+	// The configuration's name is the one that users of this node know.
+	l.meta.Name = h.file.Name
+	h.list.Store(l)
+	return nil
+}
+
+// Handle returns the list of that name, or nil.
+func (s *Set) Handle(name string) *Handle {
+	for _, h := range *s.handles.Load() {
+		if h.file.Name == name {
+			return h
+		}
+	}
+	return nil
+}
+
+// Handles returns all lists, in the order of the configuration.
+func (s *Set) Handles() []*Handle { return *s.handles.Load() }
+
+// Find returns a match of every list in which e is found.
+func (s *Set) Find(e Entry) []Match {
+	var all []Match
+	for _, h := range *s.handles.Load() {
+		if m, ok := h.List().Find(e); ok {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// Reload reads the lists whose files have changed. A file that cannot be read
+// leaves its list as it was; the errors are joined, and logged.
+func (s *Set) Reload() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, h := range *s.handles.Load() {
+		if h.seen[0].same(stampOf(h.file.Path)) && h.seen[1].same(stampOf(h.file.Path+AllowSuffix)) {
+			continue
+		}
+		if err := h.load(s.opts.MaxBytes); err != nil {
+			s.Faults.Add(1)
+			s.opts.Log.Warn("list keeps its old content", "list", h.file.Name, "err", err)
+			errs = append(errs, err)
+			continue
+		}
+		s.Reloads.Add(1)
+		l := h.List()
+		s.opts.Log.Info("list read", "list", h.file.Name, "entries", l.Count(), "allowed", l.Allowed(),
+			"error", l.ErrorRate(), "updated", l.meta.Updated)
+	}
+	return errors.Join(errs...)
+}
+
+// Run reloads lists whose files change until ctx ends.
+func (s *Set) Run(ctx context.Context) {
+	if s.opts.Watch < 0 {
+		<-ctx.Done()
+		return
+	}
+	tick := time.NewTicker(s.opts.Watch)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			_ = s.Reload() // logged and counted there
+		}
+	}
+}
+
+// List returns the list as it is now.
+func (h *Handle) List() *List { return h.list.Load() }
+
+// Name returns the list's name in the configuration.
+func (h *Handle) Name() string { return h.file.Name }
+
+// Updated returns when the list was last built, added to or merged.
+func (h *Handle) Updated() time.Time { return h.List().meta.Updated }
+
+// Describe returns one line for those who are refused because of this list: its
+// reason, its date and its expected error.
+func (h *Handle) Describe() string {
+	l := h.List()
+	reason := l.meta.Reason
+	if reason == "" {
+		reason = "listed in " + h.file.Name
+	}
+	return fmt.Sprintf("%s (list %s of %s, expected error %.1e)", reason, h.file.Name, l.meta.Updated.Format(time.DateOnly), l.rate)
+}
+
+// HasDomain reports whether a domain in lower case, without final dot, is
+// listed.
+func (h *Handle) HasDomain(name string) bool { return h.has(Entry{Domain, name}) }
+
+// HasAddr reports whether an IP address, or a network around it, is listed.
+func (h *Handle) HasAddr(a netip.Addr) bool { return h.has(AddrEntry(a)) }
+
+// HasDigest reports whether a hash, in hexadecimal and lower case, is listed.
+// Only a list of hashes holds any.
+func (h *Handle) HasDigest(text string) bool {
+	return h.List().meta.Hash != NoHash && h.has(Entry{Digest, text})
+}
+
+// HasAddress reports whether a mail address in lower case, or its domain, is
+// listed.
+func (h *Handle) HasAddress(text string) bool { return h.has(Entry{Address, text}) }
+
+// Hash returns the hash of a list of hashes, "" for any other list.
+func (h *Handle) Hash() string { return h.List().meta.Hash }
+
+func (h *Handle) has(e Entry) bool {
+	_, ok := h.List().Find(e)
+	return ok
+}

@@ -44,6 +44,8 @@ bench:
 
 deb: build
 	mkdir -p dist
+	bin/bulkhead completion bash >bin/completion.bash
+	VERSION=$$(bin/bulkhead version | cut -d' ' -f2 | tr - '~') GOARCH=$$($(GO) env GOARCH) \
 	$(GO) run $(NFPM) package --config packaging/nfpm.yaml --packager deb --target dist/
 
 clean:

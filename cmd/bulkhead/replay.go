@@ -1,0 +1,155 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mailbox"
+	"github.com/bulkhead-mail/bulkhead/study"
+)
+
+func newReplayCommand() *cobra.Command {
+	var opts study.ReplayOptions
+	var label, svg string
+	var skip []string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "replay [--json] [--svg FILE] MAIL...",
+		Short: "Replay labelled mail through simulated sites",
+		Long: "Deliver labelled mail in the order of its arrival to sites that share one clearinghouse,\n" +
+			"let some of the recipients report what was not caught, and print how much spam was caught,\n" +
+			"how much ham was wrongly called spam, and where the filters differ from exact maps.\n\n" +
+			"MAIL is a folder with an index.tsv (columns file, label, time), or an mbox, a Maildir or a\n" +
+			"folder of *.eml files whose messages all have the --label. Nothing is kept, and no node is asked.",
+		Args: usage(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if label != "" && label != mailbox.Ham && label != mailbox.Spam {
+				return usagef("--label %q, want ham or spam", label)
+			}
+			for _, name := range skip {
+				scheme, err := bulkhead.ParseScheme(name)
+				if err != nil {
+					return usageError{err}
+				}
+				opts.Skip = append(opts.Skip, scheme)
+			}
+			progress := newReplayProgress(cmd.ErrOrStderr())
+			opts.Progress = progress.show
+			result, err := study.Replay(cmd.Context(), labelled(cmd, args, label), opts)
+			progress.end()
+			if err != nil {
+				return err
+			}
+			if svg != "" {
+				if err := writePicture(svg, result); err != nil {
+					return err
+				}
+			}
+			if asJSON {
+				out := json.NewEncoder(cmd.OutOrStdout())
+				out.SetIndent("", "  ")
+				return out.Encode(result)
+			}
+			printReplay(cmd.OutOrStdout(), result, &opts)
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&label, "label", "", "label of messages without one of their own: ham or spam")
+	f.IntVar(&opts.Sites, "sites", 10, "sites that share the clearinghouse")
+	f.IntVar(&opts.Copies, "copies", 1, "sites that each message is delivered to")
+	f.DurationVar(&opts.Spread, "spread", 10*time.Minute, "mean time between two copies of a message")
+	f.Float64Var(&opts.Share, "share", 0.3, "share of recipients who act on a wrong verdict")
+	f.DurationVar(&opts.Delay, "delay", time.Hour, "mean time until they do")
+	f.Float64Var(&opts.Mistakes, "mistakes", 0, "share of recipients of ham who report it as spam")
+	f.Float64Var(&opts.Weight, "weight", 1, "trust in each site; weights that sum up to 1 list a signature")
+	f.Uint32Var(&opts.Threshold, "threshold", 0, "count at which a message is bulk (default: the engine's own)")
+	f.IntVar(&opts.NearMatch, "near-match", 0, "bulkhead/near bands that must agree (default: signature.NearMatch)")
+	f.StringSliceVar(&skip, "skip", nil, "schemes to leave out, for example razor/e4,dcc/fuz1")
+	f.Uint64Var(&opts.Capacity, "capacity", 0, "signatures that a generation is sized for (default: what the mail needs)")
+	f.Uint64Var(&opts.Seed, "seed", 1, "seed of all choices")
+	f.BoolVar(&asJSON, "json", false, "print the result as JSON")
+	f.StringVar(&svg, "svg", "", "file to draw the catch rate over time into (.png for pixels)")
+	return cmd
+}
+
+// labelled reads the mail of all arguments. What cannot be read is an error: a
+// replay of less than was asked for would be misleading.
+func labelled(cmd *cobra.Command, args []string, label string) iter.Seq2[study.ReplayMail, error] {
+	return func(yield func(study.ReplayMail, error) bool) {
+		for _, arg := range args {
+			for m, err := range mailbox.Read(cmd.Context(), arg, mailbox.Options{Label: label, Stdin: cmd.InOrStdin()}) {
+				switch {
+				case err != nil:
+					err = inputError{err}
+				case m.Label == "":
+					err = usagef("%s has no label; name one with --label ham or --label spam", m.Name())
+				}
+				if err != nil {
+					yield(study.ReplayMail{}, err)
+					return
+				}
+				if !yield(study.ReplayMail{Name: m.Name(), Time: m.Time, Spam: m.Label == mailbox.Spam, Raw: m.Raw}, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// writePicture writes the result's picture in the form that the file's name
+// asks for.
+func writePicture(path string, result *study.ReplayResult) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	draw := result.PlotSVG
+	if strings.HasSuffix(path, ".png") {
+		draw = result.PlotPNG
+	}
+	return errors.Join(draw(f), f.Close())
+}
+
+// A replayProgress shows how far a replay is, where somebody may be looking.
+type replayProgress struct {
+	w     io.Writer
+	stage string
+	bar   *progressbar.ProgressBar
+}
+
+func newReplayProgress(w io.Writer) *replayProgress { return &replayProgress{w: w} }
+
+func (p *replayProgress) show(stage string, done, total int) {
+	if !useColor(p.w) {
+		return
+	}
+	if stage != p.stage {
+		p.end()
+		p.stage = stage
+		if total == 0 {
+			total = -1
+		}
+		p.bar = progressbar.NewOptions(total, progressbar.OptionSetWriter(p.w), progressbar.OptionSetDescription(stage),
+			progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("messages"),
+			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(30))
+	}
+	_ = p.bar.Set(done) // a picture of progress is never worth an error
+}
+
+func (p *replayProgress) end() {
+	if p.bar != nil {
+		_ = p.bar.Finish()
+		_ = p.bar.Clear()
+		p.bar = nil
+	}
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/bulkhead-mail/bulkhead/study"
+)
+
+// printReplay prints the result of a replay for people.
+func printReplay(w io.Writer, r *study.ReplayResult, opts *study.ReplayOptions) {
+	const day = "2006-01-02"
+	fmt.Fprintf(w, "%s, %s to %s: %d deliveries of spam and %d of ham", plural(r.Messages, "message"), r.First.Format(day), r.Last.Format(day),
+		r.Spam, r.Ham)
+	if r.Unsigned > 0 {
+		fmt.Fprintf(w, ", %d of them without any signature", r.Unsigned)
+	}
+	fmt.Fprintf(w, ".\n%d sites, %d of %d get each message; %.0f %% of recipients act on a wrong verdict after %v.\n\n",
+		opts.Sites, opts.Copies, opts.Sites, 100*opts.Share, opts.Delay)
+
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "\tfilters\texact maps\t")
+	row := func(name string, f, e any) { fmt.Fprintf(t, "%s\t%v\t%v\t\n", name, f, e) }
+	a, b := &r.Filters, &r.Exact
+	row("spam caught", share(a.Caught, r.Spam), share(b.Caught, r.Spam))
+	row("further spam called bulk", share(a.SpamBulk, r.Spam), share(b.SpamBulk, r.Spam))
+	row("ham called spam", share(a.HamFlagged, r.Ham), share(b.HamFlagged, r.Ham))
+	row("further ham called bulk", share(a.HamBulk, r.Ham), share(b.HamBulk, r.Ham))
+	row("reports, withdrawals", fmt.Sprintf("%d, %d", a.Reports, a.Revokes), fmt.Sprintf("%d, %d", b.Reports, b.Revokes))
+	row("state", byteSize(a.StateBytes), byteSize(b.StateBytes))
+	row("messages/s", a.PerSecond, b.PerSecond)
+	t.Flush()
+
+	fmt.Fprintln(w)
+	t = tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "listed signatures of\tspam caught\tby no other\tham called spam\t")
+	for _, s := range a.Schemes {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t\n", s.Scheme, share(s.Caught, r.Spam), s.Only, s.HamFlagged)
+	}
+	t.Flush()
+
+	d := &r.Differences
+	fmt.Fprintf(w, "\nFilters against exact maps: %s of %d differ (spam or not: %d, bulk or not: %d).\n",
+		plural(d.Spam+d.Bulk, "verdict"), d.Verdicts, d.Spam, d.Bulk)
+	fmt.Fprintf(w, "Of %d look-ups, %d counts differ (rate %.1e, stated %.0e) and %d judgements (rate %.1e, stated %.0e).\n",
+		d.Findings, d.Counts, d.CountRate, d.Stated, d.Judged, d.JudgeRate, d.StatedJ)
+	for i, name := range a.Flagged {
+		if i == 0 {
+			fmt.Fprintln(w, "\nHam that was called spam:")
+		}
+		if i == 20 {
+			fmt.Fprintf(w, "  ... and %d more\n", a.HamFlagged-i)
+			break
+		}
+		fmt.Fprintf(w, "  %s\n", name)
+	}
+	fmt.Fprintf(w, "\n%d different signatures of %s read in %.1f s.\n", r.Signatures, byteSize(uint64(r.Bytes)), r.ReadSeconds)
+}
+
+func share(n, of int) string {
+	if of == 0 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%d (%.1f %%)", n, 100*float64(n)/float64(of))
+}
+
+// byteSize writes a size with a unit that keeps it short.
+func byteSize(n uint64) string {
+	switch {
+	case n < 10_000:
+		return fmt.Sprintf("%d B", n)
+	case n < 10_000_000:
+		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
+	}
+	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+}

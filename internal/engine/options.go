@@ -59,8 +59,9 @@ const (
 	// DefaultThreshold is the count from which a message is bulk: the usual
 	// threshold of DCC's users in Yan and Cho, section 4.
 	DefaultThreshold = 20
-	// DefaultNearMatch is how many near bands must agree.
-	DefaultNearMatch = 3
+	// DefaultNearMatch is how many near bands must agree: signature.NearMatch,
+	// which says why.
+	DefaultNearMatch = 2
 	// shingleMatch is how many of the 32 rspamd shingles must agree: more than
 	// half, rspamd-fuzzy.md section 9.
 	shingleMatch = 17

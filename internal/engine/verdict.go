@@ -143,12 +143,22 @@ func (c *collected) judge(by bulkhead.Scheme, j bulkhead.Judgement, confidence, 
 	}
 }
 
+// coincidence bounds the probability that match of n independent signatures
+// are wrong at once, if each is with probability p.
+func coincidence(n, match int, p float64) float64 {
+	ways := 1.0
+	for i := range match {
+		ways *= float64(n-i) / float64(i+1)
+	}
+	return min(1, ways*math.Pow(p, float64(match)))
+}
+
 // banded takes the findings of all bands of one scheme: the match-th largest
 // count and the match-th most confident listing speak for the message.
 func (c *collected) banded(findings []bulkhead.Finding, scheme bulkhead.Scheme, match int) {
 	var sightings, spam, ham, sure top
 	sightings.n, spam.n, ham.n, sure.n = match, match, match, match
-	listed, revoked := 0, 0
+	bands, listed, revoked := 0, 0, 0
 	var first firstSeen
 	chance := 1.0
 	for i := range findings {
@@ -156,6 +166,7 @@ func (c *collected) banded(findings []bulkhead.Finding, scheme bulkhead.Scheme, 
 		if f.Signature.Scheme() != scheme {
 			continue
 		}
+		bands++
 		sightings.add(f.Sightings)
 		spam.add(f.Spam)
 		ham.add(f.Ham)
@@ -177,8 +188,7 @@ func (c *collected) banded(findings []bulkhead.Finding, scheme bulkhead.Scheme, 
 	}
 	c.counts(scheme, s, p, h, match)
 	c.first.see(first.time())
-	// Every one of the bands that agree would have to be wrong at once.
-	c.error = min(c.error, math.Pow(chance, float64(match)))
+	c.error = min(c.error, coincidence(bands, match, chance))
 	switch {
 	case listed >= match:
 		c.judge(scheme, bulkhead.JudgedSpam, int(sure.nth()), listed)

@@ -36,7 +36,7 @@ func Default() *Config {
 			Capacity:   1_000_000,
 			Error:      1e-3,
 			Threshold:  20,
-			NearMatch:  3,
+			NearMatch:  2,
 		},
 		Blocklist: Blocklist{
 			Generation: Duration(168 * time.Hour),

@@ -52,7 +52,9 @@ type ReplayOptions struct {
 	Progress func(stage string, done, total int)
 }
 
-func (o *ReplayOptions) complete() error {
+// Complete puts the defaults in place of zero values, and returns an error that
+// names the first value out of its range. [Replay] does it too.
+func (o *ReplayOptions) Complete() error {
 	set(&o.Sites, 10)
 	set(&o.Copies, 1)
 	set(&o.Spread, 10*time.Minute)
@@ -101,7 +103,7 @@ func set[T comparable](field *T, value T) {
 // The engine's clock is the mail's: generations age and turn as they would have
 // over the years that the mail covers.
 func Replay(ctx context.Context, mail iter.Seq2[ReplayMail, error], opts ReplayOptions) (*ReplayResult, error) {
-	if err := opts.complete(); err != nil {
+	if err := opts.Complete(); err != nil {
 		return nil, err
 	}
 	started := time.Now()

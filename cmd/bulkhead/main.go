@@ -71,6 +71,7 @@ func newRootCommand() *cobra.Command {
 		newReportCommand(),
 		newRevokeCommand(),
 		newSignaturesCommand(),
+		newReplayCommand(),
 		newUserCommand(),
 		newConfigCommand(),
 		newFilterCommand(),

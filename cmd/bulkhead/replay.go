@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/mailbox"
+	"github.com/bulkhead-mail/bulkhead/signature"
 	"github.com/bulkhead-mail/bulkhead/study"
 )
 
@@ -41,6 +43,9 @@ func newReplayCommand() *cobra.Command {
 					return usageError{err}
 				}
 				opts.Skip = append(opts.Skip, scheme)
+			}
+			if err := opts.Complete(); err != nil {
+				return usageError{err}
 			}
 			progress := newReplayProgress(cmd.ErrOrStderr())
 			opts.Progress = progress.show
@@ -73,7 +78,7 @@ func newReplayCommand() *cobra.Command {
 	f.Float64Var(&opts.Mistakes, "mistakes", 0, "share of recipients of ham who report it as spam")
 	f.Float64Var(&opts.Weight, "weight", 1, "trust in each site; weights that sum up to 1 list a signature")
 	f.Uint32Var(&opts.Threshold, "threshold", 0, "count at which a message is bulk (default: the engine's own)")
-	f.IntVar(&opts.NearMatch, "near-match", 0, "bulkhead/near bands that must agree (default: signature.NearMatch)")
+	f.IntVar(&opts.NearMatch, "near-match", 0, fmt.Sprintf("bulkhead/near bands that must agree (default %d)", signature.NearMatch))
 	f.StringSliceVar(&skip, "skip", nil, "schemes to leave out, for example razor/e4,dcc/fuz1")
 	f.Uint64Var(&opts.Capacity, "capacity", 0, "signatures that a generation is sized for (default: what the mail needs)")
 	f.Uint64Var(&opts.Seed, "seed", 1, "seed of all choices")

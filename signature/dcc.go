@@ -128,6 +128,12 @@ func DCC(raw []byte, opt DCCOptions) []DCCSum {
 	return sums
 }
 
+// DCCHeader returns the checksums of [DCC] that need the header only.
+func DCCHeader(raw []byte, opt DCCOptions) []DCCSum {
+	header, _ := splitDCC(raw)
+	return dccHeaderSums(header, opt)
+}
+
 // DCCIPSum returns the IP sum of an address: the MD5 of its 16-byte form, IPv4
 // mapped into IPv6.
 //

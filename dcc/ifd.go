@@ -1,0 +1,584 @@
+package dcc
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/signature"
+)
+
+// Defaults of an [Ifd].
+const (
+	DefaultMaxMessage = 32 << 20  // bytes
+	DefaultMaxMemory  = 256 << 20 // bytes, in all messages at once
+	ifdConns          = 512
+)
+
+// An Ifd serves the socket of dccifd: programs send it a message with its
+// envelope, and it counts the message and says what is known of it. Set the
+// fields before Serve and leave them alone afterwards.
+type Ifd struct {
+	House bulkhead.Clearinghouse
+	// ServerID and Brand are as in [Server]; Host is our name in headers, ""
+	// means that of the machine.
+	ServerID uint32
+	Brand    string
+	Host     string
+	// Keep lists the types that are counted; nil means Body, Fuz1 and Fuz2.
+	Keep []signature.DCCType
+	// Rules and Words say how checksums are computed, Substitute which header
+	// makes the substitute sum; see signature.DCCOptions.
+	Rules      signature.DCCRules
+	Words      *signature.DCCWords
+	Substitute string
+	// Thresholds are the totals at which mail is bulk and refused, by type; nil
+	// means that none is. A user's white list may set others.
+	Thresholds map[signature.DCCType]uint32
+	// White returns the white list of all users, UserWhite that of one; either
+	// may be nil or return nil. UserWhite is given names as callers send them.
+	White     func() *Whitelist
+	UserWhite func(user string) *Whitelist
+	// Grey delays unknown senders; nil switches greylisting off.
+	Grey *Greylist
+	// MaxMessage is the largest message and MaxMemory that of all messages at
+	// once, in bytes; a message beyond either gets a temporary failure. 0 means
+	// the defaults.
+	MaxMessage, MaxMemory int64
+	// Rate limits the messages of one client, Exempt lists clients that it does
+	// not apply to.
+	Rate   listen.Rate
+	Exempt []netip.Prefix
+	Now    func() time.Time // nil means time.Now
+	Log    *slog.Logger     // nil discards
+	Stats  IfdStats
+
+	once   sync.Once
+	book   *book
+	memory atomic.Int64
+}
+
+// IfdStats are the counters of an [Ifd]; all may be read at any time.
+type IfdStats struct {
+	Messages, Reported, Queried, Spam, White      atomic.Int64
+	Rejected, Greylisted, Temporary, Bulk, Broken atomic.Int64
+}
+
+func (s *Ifd) prepare() error {
+	s.once.Do(func() {
+		if s.ServerID == 0 {
+			s.ServerID = DefaultServerID
+		}
+		if s.Brand == "" {
+			s.Brand = DefaultBrand
+		}
+		if s.Host == "" {
+			s.Host = "localhost"
+			if name, err := os.Hostname(); err == nil {
+				s.Host, _, _ = strings.Cut(name, ".")
+			}
+		}
+		if s.MaxMessage <= 0 {
+			s.MaxMessage = DefaultMaxMessage
+		}
+		if s.MaxMemory <= 0 {
+			s.MaxMemory = DefaultMaxMemory
+		}
+		if s.Now == nil {
+			s.Now = time.Now
+		}
+		if s.Log == nil {
+			s.Log = slog.New(slog.DiscardHandler)
+		}
+		s.book = newBook(s.House, s.Keep)
+	})
+	return checkBrand(s.Brand)
+}
+
+// ServeStream serves a listener of TCP or a unix socket until ctx ends. Who may
+// connect is a matter of the address and of the socket's folder: the protocol
+// knows no passwords.
+func (s *Ifd) ServeStream(ctx context.Context, l net.Listener) error {
+	if err := s.prepare(); err != nil {
+		l.Close()
+		return err
+	}
+	server := &listen.StreamServer{
+		Handler: s.handle, MaxConns: ifdConns, RequestRate: s.Rate, Exempt: s.Exempt, Log: s.Log,
+	}
+	return server.Serve(ctx, l)
+}
+
+// handle serves one connection: one message.
+func (s *Ifd) handle(ctx context.Context, c *listen.Conn) {
+	in := bufio.NewReaderSize(c, 16<<10)
+	q, err := readIfdRequest(in)
+	if err != nil {
+		s.Stats.Broken.Add(1)
+		s.Log.Debug("dccifd request not read", "client", c.Client(), "err", err)
+		return
+	}
+	s.Stats.Messages.Add(1)
+	who := bulkhead.Reporter{Addr: c.Client()}
+	reply := temporary(q)
+	if c.Allow(1) {
+		message, release, err := s.readMessage(in)
+		switch {
+		case errors.Is(err, bulkhead.ErrOverLimit):
+			s.Log.Warn("message not taken", "client", c.Client(), "err", err)
+		case err != nil:
+			s.Stats.Broken.Add(1)
+			release()
+			return
+		default:
+			reply = s.answer(ctx, q, message, who)
+		}
+		release()
+	}
+	if reply[0] == letterTemporary {
+		s.Stats.Temporary.Add(1)
+		// What was not read yet would turn the close into a reset.
+		io.Copy(io.Discard, io.LimitReader(in, s.MaxMessage))
+	}
+	if _, err := c.Write(reply); err != nil {
+		s.Log.Debug("dccifd reply not sent", "client", c.Client(), "err", err)
+	}
+}
+
+func temporary(q *ifdRequest) []byte {
+	return []byte("T\n" + strings.Repeat("T", len(q.recipients)) + "\n")
+}
+
+// readMessage reads to the end of the stream, within the limits. release gives
+// the memory back; it is never nil.
+func (s *Ifd) readMessage(r io.Reader) (message []byte, release func(), err error) {
+	const step = 64 << 10
+	held := int64(0)
+	release = func() { s.memory.Add(-held) }
+	for {
+		if len(message) == cap(message) {
+			grow := int64(max(step, cap(message)))
+			if int64(len(message)) > s.MaxMessage {
+				return nil, release, fmt.Errorf("dcc: %w: message of more than %d bytes", bulkhead.ErrOverLimit, s.MaxMessage)
+			}
+			held += grow
+			if s.memory.Add(grow) > s.MaxMemory {
+				return nil, release, fmt.Errorf("dcc: %w: messages of more than %d bytes at once", bulkhead.ErrOverLimit, s.MaxMemory)
+			}
+			message = append(make([]byte, 0, len(message)+int(grow)), message...)
+		}
+		n, err := r.Read(message[len(message):cap(message)])
+		message = message[:len(message)+n]
+		if errors.Is(err, io.EOF) {
+			if int64(len(message)) > s.MaxMessage {
+				return nil, release, fmt.Errorf("dcc: %w: message of more than %d bytes", bulkhead.ErrOverLimit, s.MaxMessage)
+			}
+			return message, release, nil
+		}
+		if err != nil {
+			return nil, release, err
+		}
+	}
+}
+
+// A mailing is one message on its way to its reply.
+type mailing struct {
+	request *ifdRequest
+	message []byte
+	who     bulkhead.Reporter
+	opt     signature.DCCOptions
+	sums    []signature.DCCSum
+	fates   []recipientFate
+	metrics metrics
+	query   bool // nothing is to be counted
+	spam    bool // is to be counted as many
+	failed  bool // could not be looked up
+	refused bool // a claim of spam was not taken
+	rcptNum int  // recipients for whom it is counted
+}
+
+// A recipientFate is what becomes of a message for one recipient.
+type recipientFate struct {
+	white, black, off bool
+	reject, grey      bool
+	thresholds        map[signature.DCCType]uint32
+	noGrey            bool
+}
+
+// answer returns the reply to a message.
+func (s *Ifd) answer(ctx context.Context, q *ifdRequest, message []byte, who bulkhead.Reporter) []byte {
+	m := &mailing{request: q, message: message, who: who, query: q.options.query, spam: q.options.spam}
+	m.metrics = metrics{host: s.Host, serverID: s.ServerID, brand: s.Brand}
+	s.findClient(m)
+	m.sums = signature.DCC(message, m.opt)
+	s.judgeRecipients(m)
+	if len(q.recipients) == 0 && !m.spam {
+		// The real daemon asks nobody and returns no header.
+		return m.reply("", "")
+	}
+	if m.metrics.white {
+		s.Stats.White.Add(1)
+	} else {
+		s.countMessage(ctx, m)
+		if m.failed || m.refused {
+			return temporary(q)
+		}
+	}
+	s.greylist(m)
+	s.decide(m)
+	return m.reply(m.metrics.header(), s.reportedText(m))
+}
+
+func (s *Ifd) reportedText(m *mailing) string {
+	switch {
+	case m.query || m.metrics.white:
+		return "0"
+	case m.spam:
+		return "many"
+	}
+	return fmt.Sprint(m.rcptNum)
+}
+
+// findClient finds out which host the message came from, looking behind relays
+// that the white list calls our own.
+func (s *Ifd) findClient(m *mailing) {
+	q := m.request
+	m.opt = signature.DCCOptions{Client: q.client, Sender: q.sender, Helo: q.helo, Substitute: s.Substitute, Rules: s.Rules, Words: s.Words}
+	received := receivedOf(m.message)
+	next := func() bool {
+		for len(received) > 0 {
+			r := received[0]
+			received = received[1:]
+			if r.addr.IsValid() {
+				m.opt.Client, m.opt.Helo = r.addr, r.helo
+				return true
+			}
+		}
+		return false
+	}
+	if !q.client.IsValid() {
+		next()
+	}
+	for range q.options.skip {
+		next()
+	}
+	const maxRelays = 10
+	for range maxRelays {
+		v, _ := s.white().address(m.opt.Client)
+		switch v {
+		case whiteMXDCC:
+			m.query = true
+			m.spam = false
+		case whiteMX:
+		default:
+			return
+		}
+		if !next() {
+			return
+		}
+	}
+}
+
+func (s *Ifd) white() *Whitelist {
+	if s.White == nil {
+		return nil
+	}
+	return s.White()
+}
+
+// judgeRecipients asks the white lists for each recipient.
+func (s *Ifd) judgeRecipients(m *mailing) {
+	common := s.white()
+	verdict := s.listVerdict(common, m)
+	whites := 0
+	for _, r := range m.request.recipients {
+		var own *Whitelist
+		if r.user != "" && s.UserWhite != nil {
+			own = s.UserWhite(r.user)
+		}
+		f := recipientFate{thresholds: s.Thresholds}
+		v := verdict
+		if common != nil {
+			f.apply(&common.Options)
+			v = v.with(common.recipient(r.address))
+		}
+		if own != nil {
+			f.apply(&own.Options)
+			// What the user's own list says goes before the common one.
+			if u := s.listVerdict(own, m).with(own.recipient(r.address)); u.decided() {
+				v = u
+			}
+			m.spam = m.spam || own.Options.Trap && !m.query
+		}
+		f.white, f.black = v.isWhite(), v.isBlack()
+		m.metrics.black = m.metrics.black || f.black
+		if f.white {
+			whites++
+		}
+		if !f.white && !f.off {
+			m.rcptNum++
+		}
+		m.fates = append(m.fates, f)
+	}
+	n := len(m.request.recipients)
+	m.metrics.white = n > 0 && whites == n || n == 0 && verdict.isWhite()
+	if n == 0 {
+		m.rcptNum = 1
+		m.metrics.black = verdict.isBlack()
+	}
+	if m.metrics.black && !m.query {
+		m.spam = true
+	}
+}
+
+func (f *recipientFate) apply(o *WhiteOptions) {
+	if o.DCC != nil {
+		f.off = !*o.DCC
+	}
+	if o.Grey != nil {
+		f.noGrey = !*o.Grey
+	}
+	if o.Thresholds != nil {
+		merged := make(map[signature.DCCType]uint32)
+		for t, n := range f.thresholds {
+			merged[t] = n
+		}
+		for t, n := range o.Thresholds {
+			merged[t] = n
+		}
+		f.thresholds = merged
+	}
+}
+
+// A listVerdict is what a white list says of a message.
+type listVerdict struct {
+	ok, half, many int
+}
+
+func (v listVerdict) with(value uint32, found bool) listVerdict {
+	if found {
+		switch value {
+		case White:
+			v.ok++
+		case White2:
+			v.half++
+		case Many:
+			v.many++
+		}
+	}
+	return v
+}
+
+func (v listVerdict) isWhite() bool { return v.ok > 0 || v.half > 1 }
+func (v listVerdict) isBlack() bool { return !v.isWhite() && v.many > 0 }
+func (v listVerdict) decided() bool { return v.isWhite() || v.isBlack() }
+
+// listVerdict asks a white list for everything but the recipient.
+func (s *Ifd) listVerdict(w *Whitelist, m *mailing) (v listVerdict) {
+	if w == nil {
+		return v
+	}
+	v = v.with(w.address(m.opt.Client))
+	for i := range m.sums {
+		if m.sums[i].Type != signature.DCCTypeIP {
+			v = v.with(w.lookup(&Checksum{m.sums[i].Type, m.sums[i].Sum}))
+		}
+	}
+	for _, header := range w.headers {
+		opt := m.opt
+		opt.Substitute = header
+		for _, sum := range signature.DCCHeader(m.message, opt) {
+			if sum.Type == signature.DCCTypeSubstitute {
+				value, ok := w.subst[substitute{header, sum.Sum}]
+				v = v.with(value, ok)
+			}
+		}
+	}
+	return v
+}
+
+// countMessage counts the message and fills in its totals.
+func (s *Ifd) countMessage(ctx context.Context, m *mailing) {
+	var kept []Checksum
+	for _, sum := range m.sums {
+		if s.book.keeps(sum.Type) {
+			kept = append(kept, Checksum{sum.Type, sum.Sum})
+		}
+	}
+	report := !m.query && m.rcptNum > 0
+	if report && len(kept) > 0 {
+		if err := s.report(ctx, m, kept); err != nil {
+			// Checks go on where reports do not: only who asked for nothing but
+			// the report is told.
+			s.Log.Error("message not counted", "err", err)
+			report, m.refused = false, m.request.options.spam
+		}
+	}
+	if report {
+		s.Stats.Reported.Add(1)
+	} else {
+		s.Stats.Queried.Add(1)
+	}
+	tallies, err := s.book.tallies(ctx, new(asking), kept)
+	if err != nil {
+		s.Log.Error("message not looked up", "err", err)
+		m.failed = true
+		return
+	}
+	for _, sum := range m.sums {
+		c := countedSum{DCCSum: sum, threshold: s.Thresholds[sum.Type]}
+		if s.book.keeps(sum.Type) {
+			now := tallies[0]
+			tallies = tallies[1:]
+			c.kept, c.total = true, Total{now.total(), now.total()}
+			if report {
+				before := now.before(uint32(m.rcptNum), m.spam)
+				c.total.Previous = before.total()
+				if m.spam {
+					c.total.Current = Many
+				}
+			}
+		}
+		m.metrics.sums = append(m.metrics.sums, c)
+	}
+}
+
+func (s *Ifd) report(ctx context.Context, m *mailing, kept []Checksum) error {
+	var sigs []bulkhead.Signature
+	for i := range kept {
+		sigs = append(sigs, counterOf(&kept[i], 0))
+		if m.spam {
+			sigs = append(sigs, counterOf(&kept[i], claimsCounter))
+		}
+	}
+	if err := s.book.raise(ctx, sigs, uint32(m.rcptNum), m.who); err != nil {
+		return err
+	}
+	if m.spam {
+		s.Stats.Spam.Add(1)
+		return s.book.vote(ctx, kept, false, m.who)
+	}
+	return nil
+}
+
+// greylist asks the greylist for each recipient.
+func (s *Ifd) greylist(m *mailing) {
+	o := &m.request.options
+	if s.Grey == nil || o.greyOff || !m.opt.Client.IsValid() {
+		return
+	}
+	ip := signature.DCCIPSum(m.opt.Client)
+	sender := signature.DCCValueSum("", m.opt.Sender)
+	for i := range m.fates {
+		f := &m.fates[i]
+		if f.white || f.noGrey {
+			continue
+		}
+		to := signature.DCCValueSum("", m.request.recipients[i].address)
+		f.grey = s.Grey.Ask(GreyTriple(ip, sender, to), s.Now(), o.greyQuery || m.query) == GreyEmbargo
+	}
+}
+
+// decide says which recipients refuse the message.
+func (s *Ifd) decide(m *mailing) {
+	if m.metrics.white {
+		return
+	}
+	m.metrics.bulk = m.spam || m.metrics.black
+	for i := range m.fates {
+		f := &m.fates[i]
+		if f.white || f.off {
+			continue
+		}
+		f.reject = f.black || m.spam
+		for k := range m.metrics.sums {
+			c := &m.metrics.sums[k]
+			if t := f.thresholds[c.Type]; c.kept && t > 0 && c.total.Current != White && c.total.Current != White2 && c.total.Current >= t {
+				f.reject = true
+			}
+		}
+		m.metrics.bulk = m.metrics.bulk || f.reject
+	}
+	if m.metrics.bulk {
+		s.Stats.Bulk.Add(1)
+	}
+	switch m.letter() {
+	case letterReject:
+		s.Stats.Rejected.Add(1)
+	case letterGrey:
+		s.Stats.Greylisted.Add(1)
+	}
+}
+
+// letter is what is said of the message as a whole.
+func (m *mailing) letter() byte {
+	rejects, greys := 0, 0
+	for i := range m.fates {
+		switch f := &m.fates[i]; {
+		case f.reject:
+			rejects++
+		case f.grey:
+			greys++
+		}
+	}
+	n := len(m.fates)
+	switch {
+	case n == 0:
+		return letterAccept
+	case rejects == n:
+		return letterReject
+	case rejects+greys == n:
+		return letterGrey // who may not pass yet may pass later, or be refused then
+	}
+	return letterAccept
+}
+
+// reply puts the reply together.
+//
+// Source: dcc.md section 3.2.
+func (m *mailing) reply(header, reported string) []byte {
+	o := &m.request.options
+	letter := m.letter()
+	if o.noReject && letter == letterReject {
+		letter = letterAccept
+	}
+	out := []byte{letter, '\n'}
+	for i := range m.fates {
+		switch f := &m.fates[i]; {
+		case f.reject:
+			out = append(out, letterReject)
+		case f.grey:
+			out = append(out, letterGrey)
+		default:
+			out = append(out, letterAccept)
+		}
+	}
+	out = append(out, '\n')
+	switch {
+	case o.body:
+		if header == "" {
+			return append(out, m.message...)
+		}
+		return append(out, insertHeader(m.message, m.metrics.brand, header)...)
+	case o.cksums && header != "" && !m.metrics.white:
+		out = append(out, header...)
+		out = append(out, m.metrics.table(reported)...)
+	case o.header || o.cksums:
+		out = append(out, header...)
+	default:
+		return out
+	}
+	return append(out, '\n')
+}

@@ -1,0 +1,176 @@
+package dcc
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/bulkhead-mail/bulkhead/signature"
+)
+
+// Letters of a reply, dcc.md section 3.2.
+const (
+	letterAccept    = 'A'
+	letterReject    = 'R'
+	letterGrey      = 'G'
+	letterTemporary = 'T'
+)
+
+// A counted sum is a checksum of a message with its totals.
+type countedSum struct {
+	signature.DCCSum
+	kept      bool
+	total     Total
+	threshold uint32 // 0 for none
+}
+
+// report is what is known of a message, as the header tells it.
+type metrics struct {
+	host     string // our name
+	serverID uint32
+	brand    string
+	white    bool
+	bulk     bool
+	black    bool // by the client's own list: Body is shown as many
+	sums     []countedSum
+}
+
+// count prints a total as DCC does.
+func count(n uint32) string {
+	switch n {
+	case Many:
+		return "many"
+	case White:
+		return "ok"
+	case White2:
+		return "ok2"
+	}
+	return strconv.FormatUint(uint64(n), 10)
+}
+
+// header returns the X-DCC header with its line end, folded.
+//
+// Source: dcc.md section 3.4.
+func (m *metrics) header() string {
+	if m.white {
+		return "X-DCC--Metrics: " + m.host + "; whitelist\n"
+	}
+	words := []string{fmt.Sprintf("X-DCC-%s-Metrics: %s %d;", m.brand, m.host, m.serverID)}
+	if m.bulk {
+		words = append(words, "bulk")
+	}
+	hasBody := false
+	for i := range m.sums {
+		s := &m.sums[i]
+		n := s.total.Current
+		switch s.Type {
+		case signature.DCCTypeBody:
+			hasBody = true
+			if m.black {
+				n = Many
+			}
+		case signature.DCCTypeFuz1, signature.DCCTypeFuz2:
+			if !hasBody {
+				words, hasBody = append(words, "Body=0"), true
+			}
+		default:
+			if n == 0 {
+				continue
+			}
+		}
+		words = append(words, s.Type.String()+"="+count(n))
+	}
+	if !hasBody {
+		n := uint32(0)
+		if m.black {
+			n = Many
+		}
+		words = append(words, "Body="+count(n))
+	}
+	return fold(words)
+}
+
+// fold joins words by blanks into lines of at most 78 columns.
+func fold(words []string) string {
+	const columns = 78
+	var b strings.Builder
+	column := 0
+	for i, w := range words {
+		switch {
+		case i == 0:
+		case column+1+len(w) > columns:
+			b.WriteString("\n\t")
+			column = 8
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(w)
+		column += len(w)
+	}
+	b.WriteByte('\n')
+	return b.String()
+}
+
+// table returns the table of checksums.
+//
+// Source: dcc.md section 3.3.
+func (m *metrics) table(reported string) string {
+	thresholds := false
+	for i := range m.sums {
+		thresholds = thresholds || m.sums[i].threshold > 0
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%28s%-26schecksum  server", "", "reported: "+reported)
+	if thresholds {
+		b.WriteString(" thold")
+	}
+	b.WriteByte('\n')
+	for i := range m.sums {
+		s := &m.sums[i]
+		fmt.Fprintf(&b, "%25s: %x %x %x %x", s.Type, s.Sum[0:4], s.Sum[4:8], s.Sum[8:12], s.Sum[12:16])
+		if s.kept {
+			fmt.Fprintf(&b, "%8s", count(s.total.Previous))
+			if s.threshold > 0 {
+				fmt.Fprintf(&b, "%6s", count(s.threshold))
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// insertHeader returns a message with the header at the end of its header
+// block, and without the X-DCC headers of the same brand that it came with.
+func insertHeader(message []byte, brand, header string) []byte {
+	crlf := false
+	out := make([]byte, 0, len(message)+len(header)+8)
+	own := []byte("x-dcc-" + strings.ToLower(brand) + "-metrics:")
+	rest, dropping := message, false
+	for len(rest) > 0 {
+		end := bytes.IndexByte(rest, '\n') + 1
+		if end == 0 {
+			end = len(rest)
+		}
+		line := rest[:end]
+		if trimmed := bytes.TrimRight(line, "\r\n"); len(trimmed) == 0 {
+			break
+		}
+		crlf = crlf || bytes.HasSuffix(line, []byte("\r\n"))
+		rest = rest[end:]
+		if line[0] != ' ' && line[0] != '\t' {
+			dropping = len(line) >= len(own) && bytes.EqualFold(line[:len(own)], own)
+		}
+		if !dropping {
+			out = append(out, line...)
+		}
+	}
+	if len(out) > 0 && out[len(out)-1] != '\n' {
+		out = append(out, '\n')
+	}
+	if crlf {
+		header = strings.ReplaceAll(header, "\n", "\r\n")
+	}
+	return append(append(out, header...), rest...)
+}

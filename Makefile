@@ -10,7 +10,7 @@ GO          ?= go
 FUZZTIME    ?= 20s
 FUZZJOBS    ?= 2
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
-NFPM        ?= github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.48.0
+NFPM        ?= github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4
 
 .PHONY: all build run test packages race fuzz vet bench deb clean
 

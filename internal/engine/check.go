@@ -193,8 +193,10 @@ func (s *scratch) judge(view *view, findings []bulkhead.Finding, revocationFirst
 	if !revocationFirst && !s.anySpam(view) {
 		return
 	}
+	end := uint64(math.MaxInt64)
 	for _, g := range view.block {
-		s.walk(g.Start, g.spam, g.revoked, findings)
+		s.walk(span{g.Start, end}, g.spam, g.revoked, findings)
+		end = g.Start
 	}
 	own := append(s.own[:0], s.state...)
 	s.own = own
@@ -203,8 +205,10 @@ func (s *scratch) judge(view *view, findings []bulkhead.Finding, revocationFirst
 			continue
 		}
 		clear(s.state)
+		end := uint64(math.MaxInt64)
 		for _, g := range r.block {
-			s.walk(g.start, orEmpty(g.spam), orEmpty(g.revoked), findings)
+			s.walk(span{g.start, end}, orEmpty(g.spam), orEmpty(g.revoked), findings)
+			end = g.start
 		}
 		for i, state := range s.state {
 			switch state {
@@ -235,8 +239,11 @@ func conclusion(own judging, peers peerWeight, promotion float64) bulkhead.Judge
 	return bulkhead.Unjudged
 }
 
+// span is the time of a generation: its start, and that of the next one.
+type span struct{ start, end uint64 }
+
 // walk takes one generation of a blocklist, older than those before.
-func (s *scratch) walk(start uint64, spam, revoked bitset, findings []bulkhead.Finding) {
+func (s *scratch) walk(when span, spam, revoked bitset, findings []bulkhead.Finding) {
 	clear(s.revoked)
 	clear(s.spam)
 	if revoked != nil {
@@ -250,8 +257,10 @@ func (s *scratch) walk(start uint64, spam, revoked bitset, findings []bulkhead.F
 			continue // decided by a newer generation
 		}
 		s.state[i] = state.next(s.spam[i], s.revoked[i])
-		if s.spam[i] {
-			seen(&findings[i], start)
+		// The tally's generations are shorter: what one of this span's has seen
+		// is dated better already.
+		if f := &findings[i]; s.spam[i] && (f.First.IsZero() || f.First.Unix() >= int64(when.end)) {
+			seen(f, when.start)
 		}
 	}
 }

@@ -143,21 +143,18 @@ func (b *Bits) SetBatch(index uint64, keys []Key, before []bool) {
 
 // set is Set for the holder of b.mu.
 func (b *Bits) set(at, lo uint64) (before bool) {
+	if b.has(at, lo) {
+		return true
+	}
 	l := &b.lines[at]
-	w := load(l)
 	m := pattern(lo, b.twice)
-	var missing uint64
 	for i := range m {
-		missing |= m[i] &^ w[i]
-		m[i] |= w[i]
+		m[i] |= atomic.LoadUint64(&l[i])
 	}
-	before = missing == 0
-	if !before {
-		publish(l, &m)
-		p := &b.pages[at/PageLines]
-		p.Version++
-		p.Keys++
-		b.fresh++
-	}
-	return before
+	publish(l, &m)
+	p := &b.pages[at/PageLines]
+	p.Version++
+	p.Keys++
+	b.fresh++
+	return false
 }

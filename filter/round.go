@@ -288,7 +288,7 @@ func opBits(g Geometry) int {
 	return 48
 }
 
-// cells returns the cells of a code as pick returns them.
+// cells returns the first k cells of a code, one byte each.
 func (o *op) cells(k uint8) (c cells) {
 	for i := range int(k) {
 		c |= cells(o.code>>(7*i)&127) << (8 * i)
@@ -315,9 +315,10 @@ func (c *Counting) ApplyRound(index uint64, r *Round, replayed bool) error {
 			continue
 		}
 		version := p.Version
-		c.add(o.line, o.cells(c.k), o.n)
+		c.add(o.line, o.cells(c.k)|cells(c.fill), o.n)
 		p.Version = version + uint64(o.times)
 	}
+	c.flushKeys()
 	return nil
 }
 
@@ -339,6 +340,7 @@ func (b *Bits) ApplyRound(index uint64, r *Round, replayed bool) error {
 		b.set(o.line, o.code)
 		p.Version = version + 1
 	}
+	b.flushKeys()
 	return nil
 }
 

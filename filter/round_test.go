@@ -69,6 +69,9 @@ func TestRoundsMakeReplicas(t *testing.T) {
 				if err := replica.ApplyRound(0, applied, false); err != nil {
 					t.Fatal(err)
 				}
+				if replica.Keys() != own.Keys() || replica.Version() != own.Version() {
+					t.Fatalf("replica with %d keys at version %d, want %d at %d", replica.Keys(), replica.Version(), own.Keys(), own.Version())
+				}
 				if err := replica.ApplyRound(0, applied, false); applied.Len() > 0 && !errors.Is(err, ErrVersion) {
 					t.Fatalf("the same round twice: %v", err)
 				}

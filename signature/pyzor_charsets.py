@@ -6,8 +6,9 @@ Run with the Python that the pyzor client of the distribution uses:
     python3 pyzor_charsets.py cjk.txt > pyzor_charsets.go && gofmt -w pyzor_charsets.go
 
 where cjk.txt holds what the tables of golang.org/x/text map, one line
-"codec lead+trail rune..." in hexadecimal for each pair of bytes, as
-TestPyzorBaseTables prints it with -v.
+"codec lead+trail rune..." in hexadecimal for each pair of bytes; to make it:
+
+    BULKHEAD_PYZOR_BASE=$PWD/cjk.txt go test -run TestPyzorBaseTables .
 """
 import codecs
 import collections
@@ -35,6 +36,21 @@ stand_in = {"iso2022_jp_2": "iso2022_jp_1", "iso2022_jp_3": "iso2022_jp_1",
             "iso2022_jp_2004": "iso2022_jp_1", "euc_jis_2004": "euc_jp",
             "euc_jisx0213": "euc_jp", "shift_jis_2004": "shift_jis",
             "shift_jisx0213": "shift_jis"}
+
+
+def user_defined(codec, lead, trail):
+    """The arithmetic of pyzorUserDefined."""
+    if codec == "cp932" and 0xf0 <= lead <= 0xf9 and 0x40 <= trail <= 0xfc and trail != 0x7f:
+        return 0xe000 + (lead - 0xf0) * 188 + trail - 0x40 - (trail > 0x7f)
+    if codec != "gb18030":
+        return 0
+    if 0xaa <= lead <= 0xaf and 0xa1 <= trail <= 0xfe:
+        return 0xe000 + (lead - 0xaa) * 94 + trail - 0xa1
+    if 0xf8 <= lead <= 0xfe and 0xa1 <= trail <= 0xfe:
+        return 0xe234 + (lead - 0xf8) * 94 + trail - 0xa1
+    if 0xa1 <= lead <= 0xa7 and 0x40 <= trail <= 0xa0 and trail != 0x7f:
+        return 0xe4c6 + (lead - 0xa1) * 96 + trail - 0x40 - (trail > 0x7f)
+    return 0
 
 
 def table(name):
@@ -71,9 +87,11 @@ for m in modules:
                               "raw_unicode_escape", "mbcs", "oem", "johab"):
             continue
         names[m], single[m] = m, t
+plain = set(names)
 for alias, m in encodings.aliases.aliases.items():
     if m in names:
         names[alias] = names[m]
+        plain.discard(alias)
 names["charmap"] = "latin_1"
 
 
@@ -89,6 +107,12 @@ print("// pyzorCharsets maps a normalised charset name to its codec.")
 print("var pyzorCharsets = map[string]string{")
 for k in sorted(names):
     print('"%s": "%s",' % (k, names[k]))
+print("}\n")
+print("// pyzorUndotted are the names that a dot may not stand in for an underscore of.")
+print("var pyzorUndotted = map[string]bool{")
+for k in sorted(plain):
+    if "_" in k:
+        print('"%s": true,' % k)
 print("}\n")
 ident = "".join(map(chr, range(128)))
 print("// pyzorSingle holds what the bytes of single-byte codecs mean: 256 characters,")
@@ -118,8 +142,8 @@ for m, b in sorted(multi.items()):
                 s = bytes([lead, trail]).decode(m)
             except UnicodeDecodeError:
                 continue
-            if m in ("gb18030", "cp932") and len(s) == 1 and 0xe000 <= ord(s) < 0xf000 and base[b].get(code) != s:
-                continue  # user-defined characters are arithmetic
+            if len(s) == 1 and ord(s) == user_defined(m, lead, trail):
+                continue
             if lead == 0x8e and m == "euc_jp":
                 continue
             r = rows[lead]

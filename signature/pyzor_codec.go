@@ -1,6 +1,7 @@
 package signature
 
 import (
+	"encoding/binary"
 	"strings"
 	"sync"
 	"unicode/utf16"
@@ -100,7 +101,9 @@ func pyzorCodec(charset string) (string, bool) {
 	name := pyzorLower(norm.String())
 	codec, ok := pyzorCharsets[name]
 	if !ok {
-		codec, ok = pyzorCharsets[strings.ReplaceAll(name, ".", "_")]
+		name = strings.ReplaceAll(name, ".", "_")
+		codec, ok = pyzorCharsets[name]
+		ok = ok && !pyzorUndotted[name]
 	}
 	return codec, ok
 }
@@ -226,53 +229,61 @@ func (s *pyzorSink) unit(u, high rune) rune {
 // wide decodes UTF-16 and UTF-32; without a byte order mark they are little endian.
 func (s *pyzorSink) wide(b []byte, codec string) {
 	size := 2
+	var order binary.ByteOrder = binary.LittleEndian
+	little, big := "\xff\xfe", "\xfe\xff"
 	if strings.HasPrefix(codec, "utf_32") {
-		size = 4
+		size, little, big = 4, "\xff\xfe\x00\x00", "\x00\x00\xfe\xff"
 	}
-	big := strings.HasSuffix(codec, "be")
-	at := func(i int) rune {
-		var r uint32
-		for k := range size {
-			j := i + size - 1 - k
-			if big {
-				j = i + k
-			}
-			r = r<<8 | uint32(b[j])
-		}
-		return rune(r & 0x7fffffff)
+	switch {
+	case strings.HasSuffix(codec, "be"):
+		order = binary.BigEndian
+	case strings.HasSuffix(codec, "le"):
+	case strings.HasPrefix(string(b), little):
+		b = b[size:]
+	case strings.HasPrefix(string(b), big):
+		b, order = b[size:], binary.BigEndian
 	}
-	i := 0
-	if !strings.HasSuffix(codec, "e") && len(b) >= size {
-		switch at(0) {
-		case 0xfeff:
-			i = size
-		case 0xfffe, 0x7ffe0000:
-			big, i = true, size
-		}
-		if size == 4 && b[0] == 0 && b[1] == 0 && b[2] == 0xfe && b[3] == 0xff {
-			big, i = true, size
+	if size == 4 {
+		s.utf32(b, order)
+	} else {
+		s.utf16(b, order)
+	}
+}
+
+func (s *pyzorSink) utf32(b []byte, order binary.ByteOrder) {
+	for ; len(b) >= 4; b = b[4:] {
+		if r := order.Uint32(b); r > utf8.MaxRune || r >= 0xd800 && r <= 0xdfff {
+			s.error()
+		} else {
+			s.put(rune(r))
 		}
 	}
-	for ; i+size <= len(b); i += size {
-		r := at(i)
+	if len(b) > 0 {
+		s.error()
+	}
+}
+
+func (s *pyzorSink) utf16(b []byte, order binary.ByteOrder) {
+	for ; len(b) >= 2; b = b[2:] {
+		r := rune(order.Uint16(b))
 		switch {
-		case size == 2 && r >= 0xd800 && r <= 0xdbff && i+4 > len(b):
+		case r < 0xd800 || r > 0xdfff:
+			s.put(r)
+		case r >= 0xdc00:
+			s.error()
+		case len(b) < 4:
 			s.error() // the rest is cut off
 			return
-		case size == 2 && r >= 0xd800 && r <= 0xdbff:
-			if low := at(i + 2); low >= 0xdc00 && low <= 0xdfff {
+		default:
+			if low := rune(order.Uint16(b[2:])); low >= 0xdc00 && low <= 0xdfff {
 				s.put(utf16.DecodeRune(r, low))
-				i += 2
+				b = b[2:]
 			} else {
 				s.error()
 			}
-		case r >= 0xd800 && r <= 0xdfff || r > 0x10ffff:
-			s.error()
-		default:
-			s.put(r)
 		}
 	}
-	if i < len(b) {
+	if len(b) > 0 {
 		s.error()
 	}
 }
@@ -458,11 +469,17 @@ func (s *pyzorSink) longer(b []byte, codec string) int {
 		}
 		s.error()
 		return 1
-	case codec == "euc_kr" && len(b) >= 8 && b[0] == 0xa4 && b[1] == 0xd4:
+	case codec == "euc_kr" && len(b) >= 2 && b[0] == 0xa4 && b[1] == 0xd4:
+		if len(b) < 8 {
+			s.error()
+			return len(b)
+		}
 		if r := pyzorHangul(b[:8]); r != 0 {
 			s.put(r)
 			return 8
 		}
+		s.error()
+		return 1
 	}
 	return 0
 }

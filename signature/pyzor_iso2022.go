@@ -105,12 +105,20 @@ func (s *pyzorSink) escape(b []byte, codec string, set *[2]int) int {
 			n = i + 1
 			break
 		}
+		// The announcement of a later edition of JIS X 0208 goes before its sequence.
+		if codec != "iso2022_kr" && i+1 < len(b) && b[i] == '&' && b[i+1] == '@' {
+			i += 2
+		}
 	}
 	if n == 0 {
 		s.error()
 		return 1
 	}
-	chosen, shifted, ok := pyzorEscape(codec, string(b[1:n]))
+	sequence := string(b[1:n])
+	if n == 6 && codec != "iso2022_kr" && string(b[3:6]) == "\x1b$B" {
+		sequence = "$B"
+	}
+	chosen, shifted, ok := pyzorEscape(codec, sequence)
 	if !ok {
 		s.error()
 		return n
@@ -160,7 +168,7 @@ func (s *pyzorSink) fromSet(b []byte, set int) int {
 	default:
 		text = []rune(pyzorCodecs["euc_jp"]()[uint16(lead)<<8|uint16(trail)])
 	}
-	if text == nil {
+	if len(text) == 0 {
 		s.error()
 	}
 	s.out = append(s.out, text...)

@@ -44,6 +44,9 @@ func (m *Message) Signatures(opts Options) []bulkhead.Signature {
 	if c.wants(bulkhead.RazorE4) || c.wants(bulkhead.RazorE8) {
 		c.add(Razor(m.Raw))
 	}
+	if c.wants(bulkhead.PyzorDigest) {
+		c.add(Pyzor(m.Raw))
+	}
 	if c.wants(bulkhead.DCCBody) || c.wants(bulkhead.DCCFuz1) || c.wants(bulkhead.DCCFuz2) {
 		c.add(dccContent(m.Raw, opts.DCC))
 	}

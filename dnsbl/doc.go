@@ -1,0 +1,16 @@
+// Package dnsbl is a DNS block list server (RFC 5782): mail filters ask whether
+// an IP address, a domain or the hash of an address is listed by looking up a
+// name below a zone, and read a hit as an address in 127.0.0.0/8.
+//
+// The server is authoritative for its zones and nothing else. What is not listed
+// is answered with NXDOMAIN and the zone's SOA, so that resolvers keep it (RFC
+// 2308); what is no question of ours is REFUSED or SERVFAIL and never an address
+// that a filter could take for a hit. TXT tells the reason, the date of the list
+// and its expected error.
+//
+// The package owns the wire format (RFC 1035, of which four kinds of answers are
+// needed); what is listed is the business of a [List]. See docs/protocols/dnsbl.md.
+//
+//	s, err := dnsbl.NewServer(dnsbl.Options{Zones: []dnsbl.Zone{{Name: "bl.example.com", Form: dnsbl.Domains, List: l}}})
+//	err = s.ServeUDP(ctx, conns) // and s.ServeTCP(ctx, listener)
+package dnsbl

@@ -1,0 +1,266 @@
+package dnsbl
+
+import (
+	"encoding/base32"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Form says how the names below a zone are to be read.
+type Form string
+
+// The forms.
+const (
+	// Addresses: an IPv4 address with its octets reversed, or an IPv6 address
+	// with its nibbles reversed. RFC 5782 sections 2.1 and 2.4.
+	Addresses Form = "ip"
+	// Domains: the domain itself. RFC 5782 section 3.
+	Domains Form = "domain"
+	// Hashes: one label, the hash of an address or URL in hexadecimal, or for
+	// SHA-256 also in Base32 of RFC 4648 without padding, as SpamAssassin's
+	// HashBL and rspamd's rbl module ask. The List must be of the same hash.
+	Hashes Form = "hash"
+)
+
+// A List answers for one zone. Its methods are called concurrently and must not
+// block; they get names in lower case.
+type List interface {
+	HasDomain(name string) bool
+	HasAddr(netip.Addr) bool
+	HasDigest(hexadecimal string) bool
+	// Describe returns the reason that TXT tells, with the expected error.
+	Describe() string
+	// Updated is the time of the list; the zone's serial number follows it.
+	Updated() time.Time
+}
+
+// DefaultTTL is how long an answer may be kept.
+const DefaultTTL = 5 * time.Minute
+
+// A Zone is one list as it is asked through DNS.
+type Zone struct {
+	Name string // for example "bl.example.com"
+	Form Form
+	List List
+	// Code is the address that stands for a hit; the zero Addr means 127.0.0.2.
+	Code netip.Addr
+	// TTL is how long answers, hits and misses, may be kept; 0 means DefaultTTL.
+	TTL time.Duration
+	// Host is the name in SOA and NS records; empty means the zone's own name.
+	Host string
+}
+
+var (
+	listed    = netip.AddrFrom4([4]byte{127, 0, 0, 2}) // RFC 5782 section 2.1
+	notListed = netip.AddrFrom4([4]byte{127, 0, 0, 1}) // RFC 5782 section 5
+	errorCode = netip.PrefixFrom(netip.AddrFrom4([4]byte{127, 255, 255, 0}), 24)
+	hitCodes  = netip.PrefixFrom(netip.AddrFrom4([4]byte{127, 0, 0, 0}), 8)
+)
+
+// The names that RFC 5782 section 5 sets aside in a list of domains.
+const (
+	testDomain    = "test"
+	invalidDomain = "invalid"
+)
+
+// testReason is what TXT says of a test entry.
+const testReason = "test entry of RFC 5782, always listed"
+
+// A zone is a checked Zone.
+type zone struct {
+	Zone
+	apex string // in lower case, without dots at its ends
+	host []byte // as a wire name; nil if it is the apex
+	ttl  uint32 // seconds
+	code [4]byte
+}
+
+func newZone(z Zone) (*zone, error) {
+	name := strings.ToLower(strings.Trim(z.Name, "."))
+	if z.Host == "" {
+		z.Host = name
+	}
+	if z.TTL == 0 {
+		z.TTL = DefaultTTL
+	}
+	if !z.Code.IsValid() {
+		z.Code = listed
+	}
+	switch {
+	case z.List == nil:
+		return nil, fmt.Errorf("dnsbl: zone %q has no list", z.Name)
+	case z.Form != Addresses && z.Form != Domains && z.Form != Hashes:
+		return nil, fmt.Errorf("dnsbl: zone %q: form %.20q is none of ip, domain, hash", z.Name, z.Form)
+	case !hitCodes.Contains(z.Code) || errorCode.Contains(z.Code) || z.Code == notListed:
+		return nil, fmt.Errorf("dnsbl: zone %q: code %v, want one of 127.0.0.0/8 except 127.0.0.1 and 127.255.255.0/24, which clients read as errors", z.Name, z.Code)
+	case z.TTL < time.Second || z.TTL > 7*24*time.Hour:
+		return nil, fmt.Errorf("dnsbl: zone %q: TTL %v, want 1s to 168h", z.Name, z.TTL)
+	case len(name) > 180:
+		return nil, fmt.Errorf("dnsbl: zone name of %d bytes, limit 180", len(name))
+	}
+	c := &zone{Zone: z, apex: name, ttl: uint32(z.TTL / time.Second), code: z.Code.As4()}
+	if _, err := wireName(name); err != nil {
+		return nil, fmt.Errorf("dnsbl: zone %q: %w", z.Name, err)
+	}
+	host, err := wireName(z.Host)
+	if err != nil {
+		return nil, fmt.Errorf("dnsbl: zone %q: host: %w", z.Name, err)
+	}
+	if strings.Trim(strings.ToLower(z.Host), ".") != name {
+		c.host = host
+	}
+	return c, nil
+}
+
+// wireName returns a name as RFC 1035 section 3.1 writes it, in lower case.
+func wireName(text string) ([]byte, error) {
+	text = strings.ToLower(strings.Trim(text, "."))
+	if len(text) > 253 {
+		return nil, fmt.Errorf("name of %d bytes, limit 253", len(text))
+	}
+	var wire []byte
+	for label := range strings.SplitSeq(text, ".") {
+		if len(label) < 1 || len(label) > maxLabel {
+			return nil, fmt.Errorf("name %.80q has a label of %d bytes, want 1 to %d", text, len(label), maxLabel)
+		}
+		if strings.ContainsFunc(label, func(c rune) bool { return c <= ' ' || c > '~' }) {
+			return nil, fmt.Errorf("name %.80q has bytes outside printable ASCII", text)
+		}
+		wire = append(append(wire, byte(len(label))), label...)
+	}
+	return append(wire, 0), nil
+}
+
+// serial follows the time of the list; RFC 1982 arithmetic wraps in 2106.
+func (z *zone) serial() uint32 { return uint32(z.List.Updated().Unix()) }
+
+// A status is what a zone says of one name below its apex.
+type status uint8
+
+const (
+	absent  status = iota // there is no such name
+	present               // listed
+	test                  // the test entry, listed for ever
+	between               // a name that only has names below it: no error, no data
+)
+
+// look reads the labels below the apex, in lower case and without the dot at
+// the end, and asks the list.
+func (z *zone) look(labels string) status {
+	switch z.Form {
+	case Addresses:
+		return z.lookAddr(labels)
+	case Hashes:
+		return z.lookHash(labels)
+	}
+	switch labels {
+	case testDomain:
+		return test
+	case invalidDomain:
+		return absent
+	}
+	if z.List.HasDomain(labels) {
+		return present
+	}
+	if !strings.Contains(labels, ".") {
+		// A top-level domain has names below it: NXDOMAIN would hide them from
+		// resolvers that ask label by label (RFC 8020, RFC 9156).
+		return between
+	}
+	return absent
+}
+
+func statusOf(hit bool) status {
+	if hit {
+		return present
+	}
+	return absent
+}
+
+func (z *zone) lookAddr(labels string) status {
+	addr, complete, ok := reversedAddr(labels)
+	switch {
+	case !ok:
+		return absent
+	case !complete:
+		// Half an address may have listed ones below it: RFC 8020 forbids NXDOMAIN.
+		return between
+	case addr == listed, addr == mapped(listed):
+		return test
+	case addr == notListed, addr == mapped(notListed):
+		return absent
+	}
+	return statusOf(z.List.HasAddr(addr.Unmap()))
+}
+
+func mapped(a netip.Addr) netip.Addr { return netip.AddrFrom16(a.As16()) }
+
+// reversedAddr reads an address whose octets or nibbles are reversed. complete
+// is false if labels are the first octets or nibbles of one.
+func reversedAddr(labels string) (addr netip.Addr, complete, ok bool) {
+	parts := strings.Split(labels, ".")
+	if len(parts) > 32 {
+		return addr, false, false
+	}
+	// Two IPv6 nibbles, "0.8", could be octets too: only the count decides.
+	var octets [4]byte
+	isV4 := len(parts) <= 4
+	for i, p := range parts {
+		n, err := strconv.ParseUint(p, 10, 8)
+		if !isV4 || err != nil || len(p) > 1 && p[0] == '0' {
+			isV4 = false
+			break
+		}
+		octets[len(parts)-1-i] = byte(n)
+	}
+	if isV4 {
+		return netip.AddrFrom4(octets), len(parts) == 4, true
+	}
+	var nibbles [16]byte
+	for i, p := range parts {
+		n, err := strconv.ParseUint(p, 16, 4)
+		if err != nil || len(p) != 1 {
+			return addr, false, false
+		}
+		at := len(parts) - 1 - i
+		nibbles[at/2] |= byte(n) << (4 * (1 - at%2))
+	}
+	return netip.AddrFrom16(nibbles), len(parts) == 32, true
+}
+
+// lookHash reads one label as hexadecimal or, for the length of a SHA-256 in
+// it, as Base32.
+func (z *zone) lookHash(label string) status {
+	switch len(label) {
+	case 32, 40, 64: // MD5, SHA-1, SHA-256
+		if !isHex(label) {
+			return absent
+		}
+		return statusOf(z.List.HasDigest(label))
+	case 52:
+		var sum [33]byte
+		n, err := base32.StdEncoding.WithPadding(base32.NoPadding).Decode(sum[:], []byte(strings.ToUpper(label)))
+		if err != nil || n != 32 {
+			return absent
+		}
+		return statusOf(z.List.HasDigest(hex.EncodeToString(sum[:n])))
+	case len(testDomain):
+		if label == testDomain {
+			return test
+		}
+	}
+	return absent
+}
+
+func isHex(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; !(c >= '0' && c <= '9' || c >= 'a' && c <= 'f') {
+			return false
+		}
+	}
+	return true
+}

@@ -203,7 +203,7 @@ func drawCount(t *rapid.T) uint32 {
 }
 
 func drawLines(t *rapid.T) uint64 {
-	return rapid.SampledFrom([]uint64{1, 2, 7, 1024, 2048}).Draw(t, "lines")
+	return rapid.SampledFrom([]uint64{1, 1, 2, 7, 7, 30, 2048}).Draw(t, "lines")
 }
 
 func drawCells(t *rapid.T) Geometry {

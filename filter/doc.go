@@ -1,0 +1,87 @@
+// Package filter holds the data structures of a collaborative spam
+// clearinghouse: Bloom filters that remember and count signatures in a few bytes
+// each, can be merged between servers, and never forget or undercount.
+//
+// # Which filter
+//
+// Has it been seen, yes or no:
+//
+//   - [Bits]: the production set. One cache line per key; 2 bytes a key at an
+//     error of 1e-3, 3.8 at 1e-5. Concurrent readers, batches, pages, deltas.
+//   - [Bloom]: the textbook filter of any m and k, with any [Family] of hash
+//     functions. For small sets, and for studies.
+//   - [TwoPart]: two sections with hashes of the key and of its eigenvalue (Jiang
+//     and Zhao). For lists of addresses, domains and URLs.
+//
+// How often has it been seen:
+//
+//   - [Counting]: the production counter. One cache line per key and array,
+//     counts exact up to 2^24-1; 7 bytes a key when 1 count in 1000 may be too
+//     high, 1 to 2 bytes a key when only "20 times or more" matters.
+//   - [Refined] and [Intuitive]: the extensions of Yan and Cho's paper over cells
+//     of any width. Intuitive can delete. For studies and small counters.
+//
+// How many different ones in a given time: [UniqueRate] (Finch). What happened
+// recently, of any of these: [Window].
+//
+// A plain map is the better tool up to some ten thousand keys, and whenever a
+// count must be exact. A table of 24-bit fingerprints is smaller at equal
+// accuracy of single counts (5 bytes a key at 2e-6 errors); it cannot be merged
+// cell by cell nor be sent as differences, and it overflows where a filter
+// degrades. docs/performance.md has all of them side by side.
+//
+// # Use
+//
+//	g, err := filter.SizeFor(filter.Target{
+//		Kind: filter.Cells, Signatures: 10_000_000,
+//		Error: filter.CountWrong, Rate: 1e-3, KeyID: secret.ID(),
+//	})
+//	seen, err := filter.NewCounting(g)
+//	seen.Add(secret.KeyOf("razor/e8", sum), 1)
+//	n := seen.Count(secret.KeyOf("razor/e8", sum))
+//
+// # Layout of the production arrays
+//
+// A signature is hashed once, with the network's [Secret], into a 128-bit [Key].
+// Its upper half chooses a line of 64 bytes, its lower half the cells or bits in
+// the line; [Key.With] gives further keys in the same line, one for each kind of
+// vote. 1,024 lines are a page: the unit of overflow tables, of journal indexes
+// and versions, of the encoding on disk ([Image]) and of what is sent to peers
+// ([Delta]).
+//
+// Cells are nibbles, 128 to a line. Nibble 15 says that the value is in the
+// page's overflow table, which stores one 64-bit entry for all cells of a line
+// that have one value, as the cells of a heavy key have: 0.45 bytes a key where
+// one in 26 is heavy, against 1.0 with an entry per cell.
+//
+// The number of cells per key, k, and their placement were chosen by simulation:
+// 400,000 keys, a share c^-1.2 of which is counted c times or more, all reports
+// in random order; share of keys whose count is too high:
+//
+//	cells per key          12        12.5      13
+//	k=4 free choice        2.4e-3    1.9e-3    1.8e-3
+//	k=5 free choice        1.6e-3    1.4e-3    1.2e-3
+//	k=6 free choice        1.4e-3    1.2e-3    9.4e-4
+//	k=7 free choice        1.4e-3    1.2e-3    9.6e-4
+//	k=6 one of 21 each     1.6e-3    1.3e-3    1.2e-3
+//	k=6 other words        1.7e-3    1.3e-3    1.1e-3
+//
+// "Free choice" is any k distinct cells of the 128; "one of 21 each" cuts the
+// line into k parts; "other words" puts each cell into another 64-bit word. Free
+// choice with k=6 it is: 13 cells a key, 6.5 bytes, and 0.45 for the overflow.
+//
+// # Errors
+//
+// An array errs to one side only: a key set is found, a count is never too low.
+// [Geometry.GhostError], [Geometry.CountError] and [Geometry.BulkError] state
+// how often the other side is wrong, at any fill, and [SizeFor] turns them
+// around. The formulas sum over the Poisson distribution of keys on lines and are
+// tested against simulation.
+//
+// # Sources
+//
+// Bloom, "Space/Time Trade-offs in Hash Coding with Allowable Errors" (1970); Yan
+// and Cho, "Enhancing Collaborative Spam Detection with Bloom Filters" (2006):
+// the extensions, H1, H2, split storage, merging; Putze, Sanders and Singler,
+// "Cache-, Hash- and Space-Efficient Bloom Filters" (2010): blocked filters.
+package filter

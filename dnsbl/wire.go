@@ -58,7 +58,7 @@ type query struct {
 	id       uint16
 	flags    uint16 // opcode and RD alone
 	question []byte // name, type and class as received; nil if they could not be read
-	name     []byte // in lower case, with dots, without one at the end
+	name     []byte // in lower case, with dots, without one at the end; a dot inside a label is NUL
 	offsets  []int  // of each label of name within question
 	odd      bool   // a label holds a dot or a byte outside printable ASCII
 	kind     rrType
@@ -124,7 +124,9 @@ func (q *query) readQuestion(msg []byte) (end int, err error) {
 			switch {
 			case c >= 'A' && c <= 'Z':
 				c += 'a' - 'A'
-			case c <= ' ' || c > '~' || c == '.':
+			case c == '.':
+				c, q.odd = 0, true // so that it is not taken for the end of a label
+			case c <= ' ' || c > '~':
 				q.odd = true
 			}
 			q.name = append(q.name, c)

@@ -25,7 +25,8 @@ type meta struct {
 
 type metaOrigin struct {
 	Origin
-	Arrays []metaReplica `json:"arrays"`
+	Incarnation uint64        `json:"incarnation,omitempty"`
+	Arrays      []metaReplica `json:"arrays"`
 }
 
 type metaReplica struct {
@@ -33,6 +34,7 @@ type metaReplica struct {
 	Start    uint64          `json:"start"`
 	Geometry filter.Geometry `json:"geometry"`
 	File     string          `json:"file"`
+	Partial  uint64          `json:"partial,omitempty"` // see ArrayState
 }
 
 type metaTally struct {
@@ -176,11 +178,11 @@ func (e *Engine) snapshot(between func(func()), sealed map[string]bool) (*snapsh
 		m.Block = append(m.Block, metaBlock{g.blockSpec, add("spam", g.Start, g.spam, i > 0), add("revoked", g.Start, g.revoked, i > 0)})
 	}
 	for _, r := range v.remote {
-		o := metaOrigin{Origin: r.Origin}
+		o := metaOrigin{Origin: r.Origin, Incarnation: r.incarnation}
 		r.each(func(a Array, start uint64, array replicated) {
 			// An origin may send more of an old generation at any time.
 			file := add(fmt.Sprintf("replica-%s-%s", r.ID, a), start, array, false)
-			o.Arrays = append(o.Arrays, metaReplica{a, start, array.Geometry(), file})
+			o.Arrays = append(o.Arrays, metaReplica{a, start, array.Geometry(), file, r.partial[arrayKey{a, start}]})
 		})
 		m.Origins = append(m.Origins, o)
 	}

@@ -19,6 +19,7 @@ const (
 	entryOrigins  byte = 'O'
 	entryRemote   byte = 'M'
 	entryForget   byte = 'F'
+	entryRenew    byte = 'N'
 	entryVersion  byte = 1
 )
 
@@ -223,6 +224,8 @@ func decodeEntry(entry []byte) (any, error) {
 		body = new(remoteChange)
 	case entryForget:
 		body = new(forgetChange)
+	case entryRenew:
+		body = new(renewChange)
 	default:
 		return nil, fmt.Errorf("%w: kind %q", errEntry, entry[0])
 	}

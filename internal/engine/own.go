@@ -95,7 +95,7 @@ func (e *Engine) TakeRounds(ctx context.Context) ([]Part, error) {
 	for key, r := range rounds {
 		r.Close()
 		if r.Len() > 0 {
-			parts = append(parts, Part{Array: key.array, Start: key.start, Geometry: r.Geometry, Round: r.Append(nil)})
+			parts = append(parts, Part{Array: key.array, Start: key.start, Geometry: r.Geometry, Round: r.Append(nil), From: r.From, To: r.To})
 		}
 	}
 	return parts, nil
@@ -138,7 +138,7 @@ func (e *Engine) Images(ctx context.Context, a Array, start uint64) (version uin
 		return 0, nil, fmt.Errorf("%w: no own array %.20q of generation %d", bulkhead.ErrMalformed, a, start)
 	}
 	for _, m := range images {
-		parts = append(parts, Part{Array: a, Start: start, Geometry: m.Geometry, Image: m.Append(nil)})
+		parts = append(parts, Part{Array: a, Start: start, Geometry: m.Geometry, Image: m.Append(nil), At: version})
 	}
 	return version, parts, nil
 }

@@ -37,6 +37,14 @@ type Part struct {
 	// the two is empty.
 	Round []byte `json:"round,omitempty"`
 	Image []byte `json:"image,omitempty"`
+	// At goes with an image: the version of the whole array at the moment of
+	// the images. Until a replica has reached it, page by page, it takes no
+	// rounds.
+	At uint64 `json:"at,omitempty"`
+	// From and To go with a round of [Engine.TakeRounds]: the versions of the
+	// array before and after. Receivers read them in the round itself.
+	From uint64 `json:"-"`
+	To   uint64 `json:"-"`
 }
 
 // An Origin is a server whose reports this one counts.
@@ -51,8 +59,12 @@ type Origin struct {
 // A replica is what this node holds of one origin.
 type replica struct {
 	Origin
-	tally []*remoteTally // newest first
-	block []*remoteBlock // newest first
+	incarnation uint64
+	tally       []*remoteTally // newest first
+	block       []*remoteBlock // newest first
+	// partial has, for arrays of which some images are still missing, the
+	// version that they will have. It is never changed, only replaced.
+	partial map[arrayKey]uint64
 }
 
 type remoteTally struct {
@@ -74,6 +86,9 @@ type originsChange struct {
 type remoteChange struct {
 	Origin string `json:"origin"`
 	Parts  []Part `json:"parts"`
+
+	parsed []parsedPart
+	entry  []byte
 }
 
 // SetOrigins makes these the origins that count, durably. Replicas of origins
@@ -123,13 +138,54 @@ type forgetChange struct {
 	Since  uint64 `json:"since"`
 }
 
+// Renew notes that the origin counts anew, in an incarnation with a larger
+// number: it was restored from a backup, so its versions may have gone back.
+// What was held of the incarnation before is dropped.
+func (e *Engine) Renew(ctx context.Context, origin string, incarnation uint64) error {
+	return e.submit(ctx, &request{renew: &renewChange{Origin: origin, Incarnation: incarnation}})
+}
+
+// RenameOrigin gives an origin another name, and keeps all else of it: the
+// server has changed its key.
+func (e *Engine) RenameOrigin(ctx context.Context, from, to string) error {
+	if !validOrigin(to) {
+		return fmt.Errorf("%w: origin %.128q: want up to 64 letters and digits", bulkhead.ErrMalformed, to)
+	}
+	return e.submit(ctx, &request{renew: &renewChange{Origin: from, To: to}})
+}
+
+// renewChange is the body of a renew entry: a new incarnation, or a new name.
+type renewChange struct {
+	Origin      string `json:"origin"`
+	Incarnation uint64 `json:"incarnation,omitempty"`
+	To          string `json:"to,omitempty"`
+}
+
+// Incarnation returns which incarnation of an origin its replica holds; 0 if
+// none has been noted.
+func (e *Engine) Incarnation(origin string) uint64 {
+	if r := e.view.Load().origin(origin); r != nil {
+		return r.incarnation
+	}
+	return 0
+}
+
 // ApplyRemote takes parts of an origin into its replica, durably, all of them
 // or none. It returns an error that wraps [ErrGap] if a round does not continue
 // the replica, [bulkhead.ErrForbidden] for an origin that does not count, and
 // [bulkhead.ErrGeometry] or [bulkhead.ErrMalformed] for parts that make no
 // sense. The caller has checked that the parts are the origin's.
 func (e *Engine) ApplyRemote(ctx context.Context, origin string, parts []Part) error {
-	return e.submit(ctx, &request{remote: &remoteChange{Origin: origin, Parts: parts}})
+	c := &remoteChange{Origin: origin, Parts: parts}
+	// Decoding takes longer than all the rest, and the writer has others to serve.
+	var err error
+	if c.parsed, err = e.parseParts(parts); err != nil {
+		return err
+	}
+	if c.entry, err = encodeJSONEntry(entryRemote, c); err != nil {
+		return err
+	}
+	return e.submit(ctx, &request{remote: c})
 }
 
 // An ArrayState is where the replica of one array stands.
@@ -140,6 +196,9 @@ type ArrayState struct {
 	Version  uint64
 	Keys     uint64
 	Bytes    uint64
+	// Partial is the version that the array of a replica will have once all
+	// its images are here; 0 if none is missing.
+	Partial uint64
 }
 
 // Replica returns where the replica of an origin stands, array by array.
@@ -151,7 +210,9 @@ func (e *Engine) Replica(origin string) []ArrayState {
 	}
 	var out []ArrayState
 	view.remote[i].each(func(a Array, start uint64, array replicated) {
-		out = append(out, arrayState(a, start, array))
+		state := arrayState(a, start, array)
+		state.Partial = view.remote[i].partial[arrayKey{a, start}]
+		out = append(out, state)
 	})
 	return out
 }
@@ -232,10 +293,7 @@ func (e *Engine) changeRemote(c *remoteChange) error {
 	if err := e.refusing(); err != nil {
 		return err
 	}
-	parts, err := e.parseParts(c.Parts)
-	if err != nil {
-		return err
-	}
+	parts := c.parsed
 	view := e.view.Load()
 	now := e.opts.Now()
 	images, rounds := make(map[arrayKey]bool), make(map[arrayKey]bool)
@@ -262,11 +320,7 @@ func (e *Engine) changeRemote(c *remoteChange) error {
 			return err
 		}
 	}
-	entry, err := encodeJSONEntry(entryRemote, c)
-	if err != nil {
-		return err
-	}
-	index, err := e.journal(entry)
+	index, err := e.journal(c.entry)
 	if err != nil {
 		return err
 	}
@@ -285,6 +339,8 @@ func (e *Engine) continues(view *view, origin string, p parsedPart) error {
 		return fmt.Errorf("%w: part of %v for a replica of %v", bulkhead.ErrGeometry, p.Geometry, array.Geometry())
 	case p.round == nil:
 		return nil
+	case r.partial[arrayKey{p.Array, p.Start}] != 0:
+		return fmt.Errorf("%w: images of the array are still missing", ErrGap)
 	case array == nil && p.round.From != 0:
 		return fmt.Errorf("%w: a round from version %d of an array that is not here", ErrGap, p.round.From)
 	case array != nil && array.Version() != p.round.From:
@@ -330,7 +386,81 @@ func (e *Engine) applyRemote(index uint64, origin string, parts []parsedPart, re
 			return fmt.Errorf("engine: replica of %s: %w", origin, err)
 		}
 	}
+	e.notePartial(origin, parts)
 	return nil
+}
+
+// notePartial notes which arrays lack images after these parts, and which no
+// longer do. Versions of pages only grow within an incarnation, so the sum
+// tells: the array has reached the moment of the images when all pages have.
+func (e *Engine) notePartial(origin string, parts []parsedPart) {
+	view := e.view.Load()
+	r := view.origin(origin)
+	partial := make(map[arrayKey]uint64)
+	for key, at := range r.partial {
+		partial[key] = at
+	}
+	for _, p := range parts {
+		if p.image == nil {
+			continue
+		}
+		key := arrayKey{p.Array, p.Start}
+		if r.array(p.Array, p.Start).Version() >= p.At {
+			delete(partial, key)
+		} else {
+			partial[key] = p.At
+		}
+	}
+	if len(partial) == 0 && len(r.partial) == 0 {
+		return
+	}
+	e.changeReplica(origin, func(r *replica) { r.partial = partial })
+}
+
+// changeReplica publishes a view in which change was done to a copy of the
+// replica of an origin, if there is one.
+func (e *Engine) changeReplica(origin string, change func(*replica)) {
+	next := e.view.Load().clone()
+	for i, r := range next.remote {
+		if r.ID == origin {
+			r = r.clone()
+			change(r)
+			next.remote[i] = r
+		}
+	}
+	e.view.Store(next)
+}
+
+// changeRenew is the writer's part of Renew and RenameOrigin.
+func (e *Engine) changeRenew(c *renewChange) error {
+	view := e.view.Load()
+	switch r := view.origin(c.Origin); {
+	case r == nil:
+		return fmt.Errorf("%w: origin %.128q does not count here", bulkhead.ErrForbidden, c.Origin)
+	case c.To != "" && view.origin(c.To) != nil:
+		return fmt.Errorf("%w: origin %.128q is here already", bulkhead.ErrMalformed, c.To)
+	case c.To == "" && c.Incarnation <= r.incarnation:
+		return fmt.Errorf("%w: incarnation %d of an origin that is at %d", bulkhead.ErrMalformed, c.Incarnation, r.incarnation)
+	}
+	entry, err := encodeJSONEntry(entryRenew, c)
+	if err != nil {
+		return err
+	}
+	if _, err := e.journal(entry); err != nil {
+		return err
+	}
+	e.applyRenew(c)
+	return nil
+}
+
+func (e *Engine) applyRenew(c *renewChange) {
+	e.changeReplica(c.Origin, func(r *replica) {
+		if c.To != "" {
+			r.ID = c.To
+			return
+		}
+		*r = replica{Origin: r.Origin, incarnation: c.Incarnation}
+	})
 }
 
 // openReplica publishes a view in which the replica has an empty array for p.
@@ -350,7 +480,7 @@ func (e *Engine) openReplica(old *view, origin string, p parsedPart) (*view, rep
 }
 
 func (r *replica) clone() *replica {
-	return &replica{Origin: r.Origin, tally: slices.Clone(r.tally), block: slices.Clone(r.block)}
+	return &replica{Origin: r.Origin, incarnation: r.incarnation, partial: r.partial, tally: slices.Clone(r.tally), block: slices.Clone(r.block)}
 }
 
 func newReplicated(a Array, start uint64, g filter.Geometry) (replicated, error) {
@@ -476,21 +606,22 @@ func (e *Engine) changeForget(c *forgetChange) error {
 }
 
 func (e *Engine) applyForget(c *forgetChange) {
-	next := e.view.Load().clone()
-	for i, r := range next.remote {
-		if r.ID == c.Origin {
-			r = r.clone()
-			r.keep(func(_ Array, start uint64) bool { return start < c.Since })
-			next.remote[i] = r
-		}
-	}
-	e.view.Store(next)
+	e.changeReplica(c.Origin, func(r *replica) {
+		r.keep(func(_ Array, start uint64) bool { return start < c.Since })
+	})
 }
 
 // keep drops the generations of which keep says no.
 func (r *replica) keep(keep func(a Array, start uint64) bool) {
 	r.tally = slices.DeleteFunc(r.tally, func(g *remoteTally) bool { return !keep(ArrayCounts, g.start) })
 	r.block = slices.DeleteFunc(r.block, func(g *remoteBlock) bool { return !keep(ArraySpam, g.start) })
+	partial := make(map[arrayKey]uint64)
+	for key, at := range r.partial {
+		if keep(key.array, key.start) {
+			partial[key] = at
+		}
+	}
+	r.partial = partial
 }
 
 // dropExpiredReplicas drops the generations of replicas that the books no

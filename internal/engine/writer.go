@@ -24,6 +24,7 @@ type request struct {
 	origins *originsChange
 	remote  *remoteChange
 	forget  *forgetChange
+	renew   *renewChange
 	run     func()
 	err     error
 	done    chan struct{}
@@ -146,6 +147,8 @@ func (e *Engine) change(req *request) error {
 		return e.changeRemote(req.remote)
 	case req.forget != nil:
 		return e.changeForget(req.forget)
+	case req.renew != nil:
+		return e.changeRenew(req.renew)
 	}
 	req.run()
 	return nil
@@ -338,6 +341,8 @@ func (e *Engine) replay(index uint64, entry []byte) error {
 		e.applyOrigins(b)
 	case *forgetChange:
 		e.applyForget(b)
+	case *renewChange:
+		e.applyRenew(b)
 	case *remoteChange:
 		parts, err := e.parseParts(b.Parts)
 		if err != nil {

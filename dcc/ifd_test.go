@@ -141,11 +141,11 @@ func TestIfdFindsTheClient(t *testing.T) {
 	}
 	message := "Received: from relay ([198.51.100.3]) by mx; x\nReceived: from nobody by relay\n" + ifdMessage
 	for name, tt := range map[string]struct{ options, client, want string }{
-		"given":    {"header", "203.0.113.1", "203.0.113.1"},
-		"found":    {"header", "", "198.51.100.3"},
-		"zero":     {"header", "0.0.0.0\r0.0.0.0", "198.51.100.3"},
-		"skipped":  {"header rcvd-next", "", "192.0.2.7"},
-		"mapped":   {"header", "::ffff:192.0.2.9", "192.0.2.9"},
+		"given":   {"header", "203.0.113.1", "203.0.113.1"},
+		"found":   {"header", "", "198.51.100.3"},
+		"zero":    {"header", "0.0.0.0\r0.0.0.0", "198.51.100.3"},
+		"skipped": {"header rcvd-next", "", "192.0.2.7"},
+		"mapped":  {"header", "::ffff:192.0.2.9", "192.0.2.9"},
 	} {
 		q, err := readIfdRequest(bufio.NewReader(strings.NewReader(tt.options + "\n" + tt.client + "\nhelo\n\nbob\n\n")))
 		if err != nil {

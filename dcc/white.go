@@ -345,11 +345,7 @@ func (w *whiteReader) option(fields []string) error {
 }
 
 func (w *whiteReader) threshold(fields []string) error {
-	kind, text, ok := strings.Cut(strings.Join(fields, ""), ",")
-	if !ok {
-		return errors.New("threshold wants type,count")
-	}
-	t, err := parseThreshold(kind, text)
+	t, err := cutThreshold(strings.Join(fields, ""))
 	if err != nil {
 		return err
 	}
@@ -360,6 +356,14 @@ func (w *whiteReader) threshold(fields []string) error {
 		w.list.Options.Thresholds[k] = v
 	}
 	return nil
+}
+
+func cutThreshold(text string) (map[signature.DCCType]uint32, error) {
+	kind, count, ok := strings.Cut(text, ",")
+	if !ok {
+		return nil, fmt.Errorf("%.40q is not type,count", text)
+	}
+	return parseThreshold(strings.TrimSpace(kind), strings.TrimSpace(count))
 }
 
 // parseThreshold reads a threshold; the type CMN stands for Body, Fuz1 and

@@ -40,6 +40,8 @@ type opened struct {
 func (s *server) doors() []door {
 	return []door{
 		{"http", "API and status page", s.openHTTP},
+		{"dcc", "DCC clients", s.openDCC},
+		{"dccifd", "SpamAssassin, rspamd and Exim, as dccifd", s.openDccifd},
 		{"fuzzy", "rspamd's fuzzy_check", s.openFuzzy},
 	}
 }

@@ -56,6 +56,9 @@ type Config struct {
 	Blocklist Blocklist `toml:"blocklist" doc:"The blocklist book: has somebody trustworthy called it spam, and nobody revoked it?"`
 	Trust     Trust     `toml:"trust" doc:"How much one reporter's word counts."`
 	Limits    Limits    `toml:"limits" doc:"What one client may ask for. Limits are applied before anything is parsed."`
+	DCC       DCC       `toml:"dcc" doc:"DCC clients over UDP, and how checksums are counted for dccifd too."`
+	Dccifd    Dccifd    `toml:"dccifd" doc:"The socket of dccifd."`
+	Fuzzy     Fuzzy     `toml:"fuzzy" doc:"rspamd's fuzzy_check."`
 	Whitelist Whitelist `toml:"whitelist" doc:"Mail that is never called spam or bulk, and whose reports are not counted."`
 }
 

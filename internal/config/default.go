@@ -60,6 +60,9 @@ func Default() *Config {
 			MaxSignatures: 1024,
 			MaxBatch:      1024,
 		},
+		DCC:    defaultDCC(),
+		Dccifd: defaultDccifd(),
+		Fuzzy:  defaultFuzzy(),
 		Whitelist: Whitelist{
 			Senders: []string{}, Domains: []string{}, Networks: []string{},
 			ListIDs: []string{}, DKIM: []string{}, Signatures: []string{},

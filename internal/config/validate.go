@@ -118,6 +118,9 @@ func (cfg *Config) validate(lines map[string]int) error {
 	c.books(&cfg.Tally, &cfg.Blocklist)
 	c.trust(&cfg.Trust)
 	c.limits(&cfg.Limits)
+	c.dcc(&cfg.DCC)
+	c.dccifd(&cfg.Dccifd)
+	c.fuzzy(&cfg.Fuzzy)
 	c.whitelist(&cfg.Whitelist)
 	if len(c.errs) == 0 {
 		return nil

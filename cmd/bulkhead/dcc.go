@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/dcc"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/signature"
+)
+
+// doorLimits returns the rate that the configuration sets for a client of a
+// front door, and who is exempt from it.
+func doorLimits(l config.Limits) (listen.Rate, []netip.Prefix) {
+	rate := listen.Rate{PerSecond: l.Rate, Burst: l.Burst}
+	if l.Loopback {
+		return rate, nil
+	}
+	return rate, listen.Loopback()
+}
+
+// prefixes parses networks that the configuration has validated; the result
+// is not nil.
+func prefixes(texts []string) ([]netip.Prefix, error) {
+	networks := make([]netip.Prefix, 0, len(texts))
+	for _, text := range texts {
+		p, err := config.ParseNetwork(text)
+		if err != nil {
+			return nil, err
+		}
+		networks = append(networks, p)
+	}
+	return networks, nil
+}
+
+func keptTypes(names []string) []signature.DCCType {
+	kept := []signature.DCCType{}
+	for t := signature.DCCTypeIP; t <= signature.DCCTypeFuz2; t++ {
+		for _, name := range names {
+			if t.String() == name {
+				kept = append(kept, t)
+			}
+		}
+	}
+	return kept
+}
+
+// whiteFile returns what gives the white list in a file; nil for no file.
+func whiteFile(path string, server bool, log *slog.Logger) func() *dcc.Whitelist {
+	if path == "" {
+		return nil
+	}
+	files := dcc.NewWhiteFiles(filepath.Dir(path), server, log)
+	return func() *dcc.Whitelist { return files.Get(filepath.Base(path)) }
+}
+
+// openDCC opens the door for DCC clients.
+func (s *server) openDCC(ctx context.Context, address string) (*opened, error) {
+	cfg := s.cfg.Load()
+	log := s.log.With("door", "dcc")
+	anonymous, err := prefixes(cfg.DCC.Anonymous)
+	if err != nil {
+		return nil, err
+	}
+	clients := make(map[uint32]dcc.Client)
+	for _, c := range cfg.DCC.Clients {
+		passwords := []string{c.Password}
+		if c.Password2 != "" {
+			passwords = append(passwords, c.Password2)
+		}
+		clients[c.ID] = dcc.Client{Passwords: passwords, Account: c.Account}
+	}
+	front := &dcc.Server{
+		House: s.engine, ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand,
+		Client:        func(id uint32) (dcc.Client, bool) { c, ok := clients[id]; return c, ok },
+		AnonymousFrom: anonymous, Keep: keptTypes(cfg.DCC.Keep), Whitelist: whiteFile(cfg.DCC.Whitelist, true, log),
+		AnonymousRate:  listen.Rate{PerSecond: cfg.DCC.AnonymousRate, Burst: int(10 * cfg.DCC.AnonymousRate)},
+		AnonymousTotal: listen.Rate{PerSecond: cfg.DCC.AnonymousTotal, Burst: int(10 * cfg.DCC.AnonymousTotal)},
+		Log:            log,
+	}
+	front.Rate, front.Exempt = doorLimits(cfg.Limits)
+	conns, err := listen.Packets(ctx, address, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &opened{address: conns[0].LocalAddr().String(), serve: func(ctx context.Context) error {
+		return front.ServePackets(ctx, conns)
+	}}, nil
+}
+
+// greylistFile holds the greylist in the data folder.
+const (
+	greylistFile = "greylist"
+	greylistSave = 5 * time.Minute
+)
+
+// openDccifd opens the door for programs that speak to dccifd.
+func (s *server) openDccifd(ctx context.Context, address string) (*opened, error) {
+	cfg := s.cfg.Load()
+	log := s.log.With("door", "dccifd")
+	front := &dcc.Ifd{
+		House: s.engine, ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand, Host: cfg.Dccifd.Host,
+		Keep: keptTypes(cfg.DCC.Keep), Substitute: cfg.Dccifd.Substitute, MaxMessage: cfg.Dccifd.MaxMessage,
+		White: whiteFile(cfg.Dccifd.Whiteclnt, false, log), Log: log,
+	}
+	front.Rate, front.Exempt = doorLimits(cfg.Limits)
+	if cfg.Dccifd.Rules == "1" {
+		front.Rules = signature.DCCRules1
+	}
+	if cfg.Dccifd.Userdirs != "" {
+		front.UserWhite = dcc.NewWhiteFiles(cfg.Dccifd.Userdirs, false, log).User
+	}
+	if err := s.setThresholds(front, cfg.Dccifd.Thresholds); err != nil {
+		return nil, err
+	}
+	if err := readWords(front, cfg.Dccifd.Words); err != nil {
+		return nil, err
+	}
+	if err := s.loadGreylist(front, &cfg.Dccifd); err != nil {
+		return nil, err
+	}
+	l, err := listen.Stream(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	return &opened{address: l.Addr().String(), serve: func(ctx context.Context) error {
+		return both(ctx, func(ctx context.Context) error { return front.ServeStream(ctx, l) },
+			func(ctx context.Context) error { return s.keepGreylist(ctx, front.Grey) })
+	}}, nil
+}
+
+func (s *server) setThresholds(front *dcc.Ifd, texts []string) error {
+	front.Thresholds = make(map[signature.DCCType]uint32)
+	for _, text := range texts {
+		t, err := dcc.ParseThreshold(text)
+		if err != nil {
+			return &config.Error{Key: "dccifd.thresholds", Detail: err.Error()}
+		}
+		for typ, n := range t {
+			front.Thresholds[typ] = n
+		}
+	}
+	return nil
+}
+
+func readWords(front *dcc.Ifd, path string) error {
+	if path == "" {
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	front.Words, err = signature.ReadDCCWords(bufio.NewReader(f))
+	return err
+}
+
+func (s *server) loadGreylist(front *dcc.Ifd, cfg *config.Dccifd) error {
+	if !cfg.Greylist {
+		return nil
+	}
+	front.Grey = &dcc.Greylist{Embargo: time.Duration(cfg.Embargo), Window: time.Duration(cfg.Window), White: time.Duration(cfg.White)}
+	f, err := os.Open(filepath.Join(s.dir, greylistFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := front.Grey.Load(f); err != nil {
+		// Losing it delays mail once more; refusing to start would stop it.
+		s.log.Error("greylist not read; every sender is new", "err", err)
+	}
+	return nil
+}
+
+// keepGreylist saves the greylist now and then, and when ctx ends.
+func (s *server) keepGreylist(ctx context.Context, g *dcc.Greylist) error {
+	tick := time.NewTicker(greylistSave)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			if g == nil {
+				return nil
+			}
+			return s.saveGreylist(g)
+		case <-tick.C:
+			if g == nil {
+				continue
+			}
+			if err := s.saveGreylist(g); err != nil {
+				s.log.Error("greylist not saved", "err", err)
+			}
+		}
+	}
+}
+
+// saveGreylist replaces the saved greylist at once or not at all.
+func (s *server) saveGreylist(g *dcc.Greylist) error {
+	var b bytes.Buffer
+	if err := g.Save(&b); err != nil {
+		return err
+	}
+	path := filepath.Join(s.dir, greylistFile)
+	tmp := path + ".new"
+	if err := os.WriteFile(tmp, b.Bytes(), 0o600); err != nil {
+		return fmt.Errorf("greylist: %w", err)
+	}
+	return os.Rename(tmp, path)
+}

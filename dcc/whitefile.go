@@ -1,0 +1,121 @@
+package dcc
+
+import (
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/signature"
+)
+
+// whiteFileEvery is how often a file is looked at for changes.
+const whiteFileEvery = 5 * time.Second
+
+// WhiteFiles are white lists in the files of one folder, read again when they
+// change. A file that cannot be read keeps its last list and is logged. Its
+// methods may be called concurrently.
+type WhiteFiles struct {
+	// Folder holds the files and what they include.
+	Folder fs.FS
+	// Server says that the lists are a server's; see [ReadWhitelist].
+	Server bool
+	Now    func() time.Time // nil means time.Now
+	Log    *slog.Logger     // nil discards
+
+	mu    sync.Mutex
+	files map[string]*whiteFile
+}
+
+type whiteFile struct {
+	list    *Whitelist
+	looked  time.Time
+	changed time.Time // of the file
+	size    int64
+}
+
+// maxWhiteFiles is how many lists are held; users beyond it are read each time.
+const maxWhiteFiles = 10_000
+
+// NewWhiteFiles returns the lists of the folder at dir.
+func NewWhiteFiles(dir string, server bool, log *slog.Logger) *WhiteFiles {
+	return &WhiteFiles{Folder: os.DirFS(dir), Server: server, Log: log}
+}
+
+// Get returns the list in the file called name, nil if there is none.
+func (w *WhiteFiles) Get(name string) *Whitelist {
+	now := time.Now()
+	if w.Now != nil {
+		now = w.Now()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f := w.files[name]
+	if f != nil && now.Sub(f.looked) < whiteFileEvery {
+		return f.list
+	}
+	if f == nil {
+		f = new(whiteFile)
+		if w.files == nil {
+			w.files = make(map[string]*whiteFile)
+		}
+		if len(w.files) < maxWhiteFiles {
+			w.files[name] = f
+		}
+	}
+	f.looked = now
+	if err := w.refresh(name, f); err != nil && w.Log != nil {
+		w.Log.Error("white list not read; the last one stays", "err", err)
+	}
+	return f.list
+}
+
+// refresh reads the file if it has changed.
+func (w *WhiteFiles) refresh(name string, f *whiteFile) error {
+	file, err := w.Folder.Open(name)
+	if os.IsNotExist(err) {
+		*f = whiteFile{looked: f.looked}
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("dcc: %w", err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return fmt.Errorf("dcc: %w", err)
+	}
+	if f.list != nil && info.ModTime().Equal(f.changed) && info.Size() == f.size {
+		return nil
+	}
+	list, err := ReadWhitelist(w.Folder, name, file, w.Server)
+	if err != nil {
+		return err
+	}
+	f.list, f.changed, f.size = list, info.ModTime(), info.Size()
+	return nil
+}
+
+// User returns the list of a user: USER/whiteclnt in the folder. Names that
+// are no single path element have none.
+func (w *WhiteFiles) User(name string) *Whitelist {
+	const maxName = 128
+	if name == "" || name == "." || name == ".." || len(name) > maxName || path.Base(name) != name || !fs.ValidPath(name) {
+		return nil
+	}
+	return w.Get(name + "/whiteclnt")
+}
+
+// ParseThreshold reads "type,count", for example "CMN,many": the type CMN
+// stands for Body, Fuz1 and Fuz2, the count "never" for no threshold. Its
+// error wraps bulkhead.ErrMalformed.
+func ParseThreshold(text string) (map[signature.DCCType]uint32, error) {
+	t, err := cutThreshold(text)
+	if err != nil {
+		return nil, malformed("threshold: %v", err)
+	}
+	return t, nil
+}

@@ -1,0 +1,65 @@
+package dcc
+
+import (
+	"errors"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature"
+)
+
+func TestWhiteFiles(t *testing.T) {
+	now := time.Unix(1000, 0)
+	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text), ModTime: now} }
+	folder := fstest.MapFS{"joe/whiteclnt": file("many from a@example.org\n")}
+	w := &WhiteFiles{Folder: folder, Now: func() time.Time { return now }}
+	has := func(user, from string) bool {
+		_, ok := w.User(user).lookup(&Checksum{signature.DCCTypeFrom, signature.DCCValueSum("", from)})
+		return ok
+	}
+	if !has("joe", "a@example.org") || has("ann", "a@example.org") {
+		t.Error("joe's list is not read, or ann has one")
+	}
+	for _, name := range []string{"", ".", "..", "../joe", "/joe", "joe/", "./joe", "joe/."} {
+		if w.User(name) != nil {
+			t.Errorf("user %q has a list", name)
+		}
+	}
+	folder["joe/whiteclnt"] = file("many from b@example.org\n")
+	now = now.Add(whiteFileEvery - 1)
+	if has("joe", "b@example.org") {
+		t.Error("the file is looked at again at once")
+	}
+	now = now.Add(1)
+	folder["joe/whiteclnt"] = file("many from b@example.org\n")
+	if !has("joe", "b@example.org") || has("joe", "a@example.org") {
+		t.Error("the changed file is not read")
+	}
+	now = now.Add(whiteFileEvery)
+	folder["joe/whiteclnt"] = file("nonsense\n")
+	if !has("joe", "b@example.org") {
+		t.Error("a mistake in the file empties the list")
+	}
+	now = now.Add(whiteFileEvery)
+	delete(folder, "joe/whiteclnt")
+	if has("joe", "b@example.org") {
+		t.Error("the list outlives its file")
+	}
+}
+
+func TestParseThreshold(t *testing.T) {
+	got, err := ParseThreshold("CMN,many")
+	if err != nil || len(got) != 3 || got[signature.DCCTypeFuz2] != Many {
+		t.Errorf("CMN,many: %v, %v", got, err)
+	}
+	if got, err := ParseThreshold("body, 20"); err != nil || got[signature.DCCTypeBody] != 20 {
+		t.Errorf("body, 20: %v, %v", got, err)
+	}
+	for _, bad := range []string{"", "body", "body,", "body,-1", "colour,3", "body,99999999"} {
+		if _, err := ParseThreshold(bad); !errors.Is(err, bulkhead.ErrMalformed) {
+			t.Errorf("%q: %v, want one that wraps ErrMalformed", bad, err)
+		}
+	}
+}

@@ -202,6 +202,90 @@ func restorer(b *testing.B, c *Counting) func() {
 	}
 }
 
+// BenchmarkMerge states bytes of array per second, beside the machine's copy of
+// the same bytes.
+func BenchmarkMerge(b *testing.B) {
+	for _, n := range []int{1e5, 1e7} {
+		counts, _ := skew(rand.New(rand.NewPCG(1, 2)), 1<<16, DefaultTail)
+		cg, err := SizeFor(Target{Kind: Cells, Signatures: uint64(n), Error: CountWrong, Rate: 1e-3})
+		if err != nil {
+			b.Fatal(err)
+		}
+		c, d := mustCounting(b, cg), mustCounting(b, cg)
+		bg := Geometry{Kind: Bitmap, Lines: cg.Lines, K: 8}
+		e, f := mustBits(b, bg), mustBits(b, bg)
+		keys := benchKeys(n, 1)
+		for i := range keys {
+			c.Add(keys[i], counts[i&(1<<16-1)])
+		}
+		e.SetBatch(0, keys, nil)
+		size := int64(cg.Bytes())
+		x, y := alignedLines(int(cg.Lines)), alignedLines(int(cg.Lines))
+		name := func(what string) string { return fmt.Sprintf("%s/n=%d", what, n) }
+		b.Run(name("copy"), func(b *testing.B) {
+			b.SetBytes(size)
+			for b.Loop() {
+				copy(x, c.lines)
+			}
+		})
+		b.Run(name("or"), func(b *testing.B) {
+			b.SetBytes(size)
+			for b.Loop() {
+				b.StopTimer()
+				clear(f.lines)
+				b.StartTimer()
+				if err := f.Merge(e); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(name("add-nibbles"), func(b *testing.B) {
+			b.SetBytes(size)
+			for b.Loop() {
+				addLines(y, x)
+			}
+		})
+		b.Run(name("saturating-merge"), func(b *testing.B) {
+			b.SetBytes(size)
+			for b.Loop() {
+				b.StopTimer()
+				d = mustCounting(b, cg)
+				if err := d.Merge(c); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+				if err := d.Merge(c); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(name("encode"), func(b *testing.B) {
+			b.SetBytes(size)
+			var buf []byte
+			for b.Loop() {
+				for p := range c.Pages() {
+					buf = c.AppendPage(buf[:0], p)
+				}
+			}
+		})
+		b.Run(name("load"), func(b *testing.B) {
+			b.SetBytes(size)
+			var pages [][]byte
+			for p := range c.Pages() {
+				pages = append(pages, c.AppendPage(nil, p))
+			}
+			b.ResetTimer()
+			for b.Loop() {
+				for _, enc := range pages {
+					if _, err := d.LoadPage(enc); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+}
+
 // benchBaselines measures one dependent access to an array of the given size,
 // and a map with the content of keys.
 func benchBaselines(b *testing.B, size uint64, keys, unseen []Key) {

@@ -154,6 +154,23 @@ func addNibbles(x, y uint64) uint64 {
 	return z | c | (c - c>>3)
 }
 
+// addLines adds the nibbles of src to those of dst, which saturate at 15. It is
+// what merging does as long as no cell has a value in an overflow table.
+func addLines(dst, src []words) {
+	src = src[:len(dst)]
+	for i := range dst {
+		d, s := &dst[i], &src[i]
+		d[0] = addNibbles(d[0], s[0])
+		d[1] = addNibbles(d[1], s[1])
+		d[2] = addNibbles(d[2], s[2])
+		d[3] = addNibbles(d[3], s[3])
+		d[4] = addNibbles(d[4], s[4])
+		d[5] = addNibbles(d[5], s[5])
+		d[6] = addNibbles(d[6], s[6])
+		d[7] = addNibbles(d[7], s[7])
+	}
+}
+
 // slots returns the cells of pl that are not 0.
 func (pl plane) slots() (s slotList) {
 	high := pl.high

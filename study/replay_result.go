@@ -13,11 +13,12 @@ import (
 // --json.
 type ReplayResult struct {
 	Messages    int           `json:"messages"`
-	Bytes       int           `json:"bytes"`    // of the messages
-	Spam        int           `json:"spam"`     // deliveries, as are the next two
-	Ham         int           `json:"ham"`      //
-	Unsigned    int           `json:"unsigned"` // without any signature: spam among them cannot be caught
-	Signatures  int           `json:"signatures"`
+	Bytes       int           `json:"bytes"`      // of the messages
+	Spam        int           `json:"spam"`       // deliveries, as are the next two
+	Ham         int           `json:"ham"`        //
+	Unsigned    int           `json:"unsigned"`   // without any signature: spam among them cannot be caught
+	Signatures  int           `json:"signatures"` // different ones
+	Capacity    uint64        `json:"capacity"`   // signatures that a generation of the tally is sized for
 	First       time.Time     `json:"first"`
 	Last        time.Time     `json:"last"`
 	Filters     ReplayRun     `json:"filters"`
@@ -257,6 +258,7 @@ func (t *replayTally) compare(e *event, a, b *bulkhead.Verdict) {
 // result puts the figures together.
 func (s *simulation) result() *ReplayResult {
 	r := s.tally.result
+	r.Capacity = s.capacity
 	for i, out := range []*ReplayRun{&r.Filters, &r.Exact} {
 		run := s.runs[i]
 		*out = run.counts.ReplayRun

@@ -64,6 +64,8 @@ type simulation struct {
 	order   int
 	now     atomic.Int64 // the mail's clock, Unix seconds
 
+	capacity uint64 // of a generation of the tally
+
 	runs  [2]*replayRun // filters and exact
 	tally *replayTally
 }
@@ -85,6 +87,7 @@ func newSimulation(ctx context.Context, letters []*letter, opts ReplayOptions) (
 	if tally.Capacity = opts.Capacity; tally.Capacity == 0 {
 		tally.Capacity = capacityFor(letters, tally.Generation)
 	}
+	s.capacity = tally.Capacity
 	block := engine.DefaultBlocklist()
 	block.Capacity = max(1000, tally.Capacity/4)
 	for i := range s.runs {

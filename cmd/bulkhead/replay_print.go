@@ -43,7 +43,7 @@ func printReplay(w io.Writer, r *study.ReplayResult, opts *study.ReplayOptions) 
 	d := &r.Differences
 	fmt.Fprintf(w, "\nFilters against exact maps: %s of %d differ (spam or not: %d, bulk or not: %d).\n",
 		plural(d.Spam+d.Bulk, "verdict"), d.Verdicts, d.Spam, d.Bulk)
-	fmt.Fprintf(w, "Of %d look-ups, %d counts differ (rate %.1e, stated %.0e) and %d judgements (rate %.1e, stated %.0e).\n",
+	fmt.Fprintf(w, "Of %d look-ups, %d counts differ (rate %.1e, stated %.0e for each generation) and %d judgements (rate %.1e, stated %.0e).\n",
 		d.Findings, d.Counts, d.CountRate, d.Stated, d.Judged, d.JudgeRate, d.StatedJ)
 	for i, name := range a.Flagged {
 		if i == 0 {
@@ -55,7 +55,8 @@ func printReplay(w io.Writer, r *study.ReplayResult, opts *study.ReplayOptions) 
 		}
 		fmt.Fprintf(w, "  %s\n", name)
 	}
-	fmt.Fprintf(w, "\n%d different signatures of %s read in %.1f s.\n", r.Signatures, byteSize(uint64(r.Bytes)), r.ReadSeconds)
+	fmt.Fprintf(w, "\n%d different signatures of %s read in %.1f s. Every generation of the filters has room for %d,\n"+
+		"twice the busiest one's need; the maps take what they hold.\n", r.Signatures, byteSize(uint64(r.Bytes)), r.ReadSeconds, r.Capacity)
 }
 
 func share(n, of int) string {

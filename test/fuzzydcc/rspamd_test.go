@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/fuzzy"
 )
 
 // An rspamd is a running rspamd that has no modules but the ones given.
@@ -183,4 +185,26 @@ func TestRspamdFuzzyCheck(t *testing.T) {
 	want(near, "FUZZY_DENIED", false)
 	r.learn("/fuzzyadd", spam, 3, 2)
 	want(spam, "FUZZY_WHITE", true)
+}
+
+// TestRspamdFuzzyEncrypted: the same under a key pair, plain requests refused.
+func TestRspamdFuzzyEncrypted(t *testing.T) {
+	pair, err := fuzzy.NewKeyPair(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := freePort(t)
+	startNode(t, fmt.Sprintf("[listen]\nfuzzy = \"127.0.0.1:%d\"\n[fuzzy]\nencrypted_only = true\nupdate_from = []\n"+
+		"[[fuzzy.keys]]\nsecret = %q\nname = \"rspamd\"\nupdate = true\n", port, fuzzy.EncodeBase32(pair.Secret[:])))
+	awaitTCP(t, fmt.Sprintf("127.0.0.1:%d", port), 20*time.Second)
+	r := startRspamd(t, "fuzzy_check", fuzzyModule(port, fmt.Sprintf("encryption_key = %q;", fuzzy.EncodeBase32(pair.Public[:]))))
+	spam := mail("seed", "1", gardenText)
+	r.learn("/fuzzyadd", spam, 1, 10)
+	if symbols := r.scan(spam); symbols["FUZZY_DENIED"].Score <= 0 {
+		t.Errorf("symbols after an encrypted learning: %v", symbols)
+	}
+	plain := startRspamd(t, "fuzzy_check", fuzzyModule(port, ""))
+	if symbols := plain.scan(spam); symbols["FUZZY_DENIED"].Score != 0 || symbols["FUZZY_BLOCKED"].Options == nil {
+		t.Errorf("symbols of a plain check: %v", symbols)
+	}
 }

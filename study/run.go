@@ -88,9 +88,10 @@ func (c *Config) wants(part string) bool { return len(c.Only) == 0 || slices.Con
 
 // Parts returns the names of the parts of the study: the experiments "1" to "8",
 // "growth" (errors over time), "membership" (Table I), "twopart" (Jiang & Zhao),
-// "rate" (Finch), "merge", "split", "dcc" (f_dcc on real mail) and "speed".
+// "rate" (Finch), "merge", "deletion", "split", "dcc" (f_dcc on real mail) and
+// "speed".
 func Parts() []string {
-	return []string{"1", "2", "3", "4", "5", "6", "7", "8", "growth", "membership", "twopart", "rate", "merge", "split", "dcc", "speed"}
+	return []string{"1", "2", "3", "4", "5", "6", "7", "8", "growth", "membership", "twopart", "rate", "merge", "deletion", "split", "dcc", "speed"}
 }
 
 // A unit is a piece of work with a result of its own, which is kept in a file.
@@ -105,14 +106,17 @@ type unit struct {
 	partial bool
 	// alone says that the unit measures time: it runs when nothing else does.
 	alone bool
+	// seconds is the time that the work has taken, over all runs.
+	seconds float64
 }
 
 // A stored is the file of a unit's result.
 type stored struct {
-	Format int             `json:"format"`
-	Seed   uint64          `json:"seed"`
-	Draw   Draw            `json:"draw"`
-	Result json.RawMessage `json:"result"`
+	Format  int             `json:"format"`
+	Seed    uint64          `json:"seed"`
+	Draw    Draw            `json:"draw"`
+	Seconds float64         `json:"seconds"`
+	Result  json.RawMessage `json:"result"`
 }
 
 const storedFormat = 1
@@ -136,6 +140,7 @@ func (c *Config) load(u *unit) (bool, error) {
 	if err := json.Unmarshal(s.Result, u.result); err != nil {
 		return false, fmt.Errorf("study: %s: %w", c.path(u), err)
 	}
+	u.seconds = s.Seconds
 	return u.have(), nil
 }
 
@@ -144,7 +149,7 @@ func (c *Config) save(u *unit) error {
 	if err != nil {
 		return fmt.Errorf("study: %s: %w", u.name, err)
 	}
-	b, err := json.Marshal(stored{storedFormat, c.Seed, c.Draw, result})
+	b, err := json.Marshal(stored{storedFormat, c.Seed, c.Draw, u.seconds, result})
 	if err != nil {
 		return fmt.Errorf("study: %s: %w", u.name, err)
 	}
@@ -176,15 +181,12 @@ func Run(ctx context.Context, c Config) error {
 		return fmt.Errorf("study: %w", err)
 	}
 	began := c.Now()
-	p, err := c.plan()
-	if err != nil {
-		return err
-	}
+	p := c.plan()
 	if err := c.work(ctx, p.units); err != nil {
 		return err
 	}
 	p.took = c.Now().Sub(began)
-	return p.write()
+	return p.write(ctx)
 }
 
 // work runs the units that have no result yet.
@@ -247,11 +249,12 @@ func (c *Config) runUnit(ctx context.Context, u *unit, s *simulator, meter *mete
 	if ctx.Err() != nil {
 		return nil
 	}
-	before := 0.0
+	before, began := 0.0, c.Now()
 	err := u.run(ctx, s, func(share float64) {
 		meter.add(u.cost*(share-before), u.name)
 		before = share
 	})
+	u.seconds += c.Now().Sub(began).Seconds()
 	if err != nil && !u.partial {
 		return err
 	}

@@ -1,0 +1,239 @@
+package study
+
+import (
+	"bytes"
+	"fmt"
+	"image/color"
+	"math"
+	"path/filepath"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// A figure is a picture of lines over two axes.
+type figure struct {
+	name         string // of the file
+	title        string
+	caption      string // for the report
+	xLabel       string
+	yLabel       string
+	logX, logY   bool
+	xTicks       []plot.Tick // nil: by the axis
+	xMin, xMax   float64     // both 0: by the data
+	yMin, yMax   float64     // likewise
+	series       []series
+	legendBottom bool
+	legendLeft   bool
+}
+
+// A series is one line of a figure.
+type series struct {
+	label  string
+	color  color.Color
+	shape  draw.GlyphDrawer // nil: a line without points
+	dashed bool
+	bare   bool // points without a line
+	xs, ys []float64
+	errs   []float64 // half the length of the error bars; nil for none
+}
+
+// palette returns colours that differ also in brightness, for print and for
+// those who do not see colours.
+func palette(i int) color.Color {
+	all := []color.RGBA{
+		{0x1b, 0x4f, 0x8f, 0xff}, {0xc8, 0x55, 0x1a, 0xff}, {0x2a, 0x8a, 0x4a, 0xff}, {0x7b, 0x3f, 0x9d, 0xff},
+		{0xb0, 0x1e, 0x3c, 0xff}, {0x5a, 0x5a, 0x5a, 0xff}, {0xa0, 0x80, 0x10, 0xff}, {0x10, 0x90, 0xa0, 0xff},
+	}
+	return all[i%len(all)]
+}
+
+func shapes(i int) draw.GlyphDrawer {
+	all := []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.RingGlyph{}}
+	return all[i%len(all)]
+}
+
+const figureWidth, figureHeight = 6.4 * vg.Inch, 4.2 * vg.Inch
+
+// write draws f into files of the formats ("svg", "png") in dir.
+func (f *figure) write(dir string, formats ...string) error {
+	p, err := f.plot()
+	if err != nil {
+		return fmt.Errorf("study: figure %s: %w", f.name, err)
+	}
+	for _, format := range formats {
+		c, err := draw.NewFormattedCanvas(figureWidth, figureHeight, format)
+		if err != nil {
+			return fmt.Errorf("study: figure %s: %w", f.name, err)
+		}
+		drawPlot(p, f.yLabel, draw.New(c))
+		var buf bytes.Buffer
+		if _, err := c.WriteTo(&buf); err != nil {
+			return fmt.Errorf("study: figure %s: %w", f.name, err)
+		}
+		if err := writeFile(filepath.Join(dir, f.name+"."+format), buf.Bytes()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drawPlot draws p with margins, and its vertical label: gonum reserves room for
+// that where the middle of the axis would be if the scale were linear.
+func drawPlot(p *plot.Plot, label string, c draw.Canvas) {
+	style := p.Y.Label.TextStyle
+	style.Rotation, style.XAlign, style.YAlign = math.Pi/2, draw.XCenter, draw.YTop
+	c.FillText(style, vg.Point{X: c.Min.X + vg.Points(4), Y: c.Center().Y}, label)
+	p.Draw(draw.Crop(c, vg.Points(8)+style.Height(label), vg.Points(-14), vg.Points(4), vg.Points(-4)))
+}
+
+func (f *figure) plot() (*plot.Plot, error) {
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text = f.title, f.xLabel
+	p.Title.Padding = vg.Points(6)
+	p.Legend.Top, p.Legend.Left = !f.legendBottom, f.legendLeft
+	p.Legend.Padding = vg.Points(1)
+	p.Legend.TextStyle.Font.Size = vg.Points(9)
+	grid := plotter.NewGrid()
+	grid.Horizontal.Color, grid.Vertical.Color = color.Gray{0xe4}, color.Gray{0xe4}
+	p.Add(grid)
+	lowest := f.lowest()
+	for i := range f.series {
+		if err := f.series[i].add(p, f, lowest); err != nil {
+			return nil, err
+		}
+	}
+	f.axes(p)
+	return p, nil
+}
+
+// lowest returns where error bars end that would go below 0 on a log scale.
+func (f *figure) lowest() float64 {
+	least := math.Inf(1)
+	for _, s := range f.series {
+		for _, y := range s.ys {
+			if y > 0 {
+				least = math.Min(least, y)
+			}
+		}
+	}
+	if math.IsInf(least, 1) {
+		return 1
+	}
+	return math.Pow(10, math.Floor(math.Log10(least)-0.05))
+}
+
+func (f *figure) axes(p *plot.Plot) {
+	if p.X.Min > p.X.Max { // nothing to draw
+		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 1, 10, 1, 10
+	}
+	if f.xMin != 0 || f.xMax != 0 {
+		p.X.Min, p.X.Max = f.xMin, f.xMax
+	}
+	if f.yMin != 0 || f.yMax != 0 {
+		p.Y.Min, p.Y.Max = f.yMin, f.yMax
+	}
+	if f.logY {
+		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, decades{}
+		if f.yMin == 0 && f.yMax == 0 {
+			p.Y.Min = f.lowest()
+			p.Y.Max = math.Pow(10, math.Ceil(math.Log10(p.Y.Max)))
+		}
+	}
+	if f.logX {
+		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, decades{}
+		p.X.Min, p.X.Max = p.X.Min/1.12, p.X.Max*1.12
+	}
+	if f.xTicks != nil {
+		p.X.Tick.Marker = plot.ConstantTicks(f.xTicks)
+	}
+}
+
+// decades marks powers of ten, and their multiples without a label.
+type decades struct{}
+
+// Ticks implements [plot.Ticker].
+func (decades) Ticks(low, high float64) (ticks []plot.Tick) {
+	for e := math.Floor(math.Log10(low)); e <= math.Ceil(math.Log10(high)); e++ {
+		v := math.Pow(10, e)
+		for i := 1.0; i < 10; i++ {
+			t := plot.Tick{Value: i * v}
+			if i == 1 {
+				t.Label = tenTo(int(e))
+			}
+			if t.Value >= low*0.999 && t.Value <= high*1.001 {
+				ticks = append(ticks, t)
+			}
+		}
+	}
+	return ticks
+}
+
+func tenTo(e int) string {
+	if e >= -2 && e <= 4 {
+		return strconv.FormatFloat(math.Pow(10, float64(e)), 'f', -1, 64)
+	}
+	return "1e" + strconv.Itoa(e)
+}
+
+func (s *series) add(p *plot.Plot, f *figure, lowest float64) error {
+	var xys plotter.XYs
+	var bars plotter.YErrors
+	for i, x := range s.xs {
+		y := s.ys[i]
+		if f.logY && !(y > 0) || math.IsNaN(y) || math.IsInf(y, 0) {
+			continue
+		}
+		xys = append(xys, plotter.XY{X: x, Y: y})
+		if s.errs != nil {
+			low, high := s.errs[i], s.errs[i]
+			if f.logY {
+				low = math.Min(low, math.Max(0, y-lowest))
+			}
+			bars = append(bars, struct{ Low, High float64 }{low, high})
+		}
+	}
+	if len(xys) == 0 {
+		return nil
+	}
+	thumbs := []plot.Thumbnailer{}
+	if !s.bare {
+		line, err := plotter.NewLine(xys)
+		if err != nil {
+			return err
+		}
+		line.Color, line.Width = s.color, vg.Points(1.3)
+		if s.dashed {
+			line.Dashes = []vg.Length{vg.Points(4), vg.Points(3)}
+		}
+		p.Add(line)
+		thumbs = append(thumbs, line)
+	}
+	if s.errs != nil {
+		eb, err := plotter.NewYErrorBars(struct {
+			plotter.XYer
+			plotter.YErrorer
+		}{xys, bars})
+		if err != nil {
+			return err
+		}
+		eb.Color, eb.LineStyle.Width = s.color, vg.Points(0.8)
+		p.Add(eb)
+	}
+	if s.shape != nil {
+		points, err := plotter.NewScatter(xys)
+		if err != nil {
+			return err
+		}
+		points.Color, points.Shape, points.Radius = s.color, s.shape, vg.Points(2.8)
+		p.Add(points)
+		thumbs = append(thumbs, points)
+	}
+	if s.label != "" {
+		p.Legend.Add(s.label, thumbs...)
+	}
+	return nil
+}

@@ -1,0 +1,247 @@
+package study
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+)
+
+// A mergeRow is one network: a number of servers that synchronise so often.
+// The numbers are shares of all elements whose count is wrong in the end.
+type mergeRow struct {
+	Servers int `json:"servers"`
+	Syncs   int `json:"syncs"`
+	// H1 applied to the merged array, differences of it shipped.
+	MergedUnder  float64 `json:"merged_under"`
+	MergedMissed float64 `json:"merged_missed"` // short by 20 and more
+	MergedWorst  int     `json:"merged_worst"`  // largest deficit
+	MergedOver   float64 `json:"merged_over"`
+	// Each server's own refined array: asked in three ways.
+	SumUnder     float64 `json:"sum_under"`      // must be 0
+	MinOfSum     float64 `json:"min_of_sum"`     // minimum of the summed array
+	OwnAndOthers float64 `json:"own_and_others"` // own minimum + minimum of the others' sum
+	SumOfMin     float64 `json:"sum_of_min"`     // sum of all minima
+	// Elements nobody ever reported that show a count.
+	GhostMinOfSum float64 `json:"ghost_min_of_sum"`
+	GhostSumOfMin float64 `json:"ghost_sum_of_min"`
+	// A new refined array for each period, summed.
+	PeriodOver float64 `json:"period_over"`
+	// The intuitive extension, and one refined array that sees everything.
+	IntuitiveOver float64 `json:"intuitive_over"`
+	OneOver       float64 `json:"one_over"`
+}
+
+type mergeResult struct {
+	Rounds int        `json:"rounds"`
+	Rows   []mergeRow `json:"rows"`
+}
+
+const (
+	mergeKeys  = 20_000
+	mergeCells = 11 * mergeKeys
+	mergeK     = 6
+)
+
+// mergeNetworks lists servers and synchronisations.
+func mergeNetworks() [][2]int {
+	return [][2]int{{2, 4}, {2, 20}, {4, 4}, {4, 20}, {8, 4}, {8, 20}, {16, 4}, {16, 20}, {32, 4}, {32, 20}}
+}
+
+func (c *Config) mergeUnits() (units []*unit, results []*mergeResult) {
+	for _, net := range mergeNetworks() {
+		r := &mergeResult{}
+		results = append(results, r)
+		n := max(1, c.Rounds/200)
+		units = append(units, &unit{
+			name: "merge-" + itoa(net[0]) + "-" + itoa(net[1]), cost: 0.15 * float64(n), result: r,
+			have: func() bool { return r.Rounds >= n },
+			run: func(ctx context.Context, _ *simulator, tick func(float64)) error {
+				*r = mergeResult{Rounds: n, Rows: []mergeRow{{Servers: net[0], Syncs: net[1]}}}
+				for i := range n {
+					if err := ctx.Err(); err != nil {
+						return err
+					}
+					newMergeTrial(c.Seed, net[0], net[1], i).run(&r.Rows[0], 1/float64(n))
+					tick(float64(i+1) / float64(n))
+				}
+				return nil
+			},
+		})
+	}
+	return units, results
+}
+
+// A cellArray is a counting array without saturation.
+type cellArray []uint32
+
+func (a cellArray) count(ps []uint32) uint32 {
+	least := uint32(math.MaxUint32)
+	for _, p := range ps {
+		least = min(least, a[p])
+	}
+	return least
+}
+
+// raise inserts n of the element with these cells, refined.
+func (a cellArray) raise(ps []uint32, n uint32) {
+	after := a.count(ps) + n
+	for _, p := range ps {
+		a[p] = max(a[p], after)
+	}
+}
+
+func (a cellArray) add(b cellArray) {
+	for i, v := range b {
+		a[i] += v
+	}
+}
+
+// A mergeTrial is one run of all methods on the same reports.
+type mergeTrial struct {
+	servers, syncs int
+	index          []uint32   // cells of the elements, and of as many that are never reported
+	reports        [][]uint16 // by server, in order
+	truth          []uint32
+}
+
+// paretoCount draws a number of reports with P(C >= c) = c^-tail, at most most.
+func paretoCount(r *rand.Rand, tail float64, most int) int {
+	return int(math.Min(math.Pow(1-r.Float64(), -1/tail), float64(most)))
+}
+
+func newMergeTrial(seed uint64, servers, syncs, n int) *mergeTrial {
+	r := stream(seed, "merge", servers, syncs, n)
+	t := &mergeTrial{servers: servers, syncs: syncs, truth: make([]uint32, mergeKeys), reports: make([][]uint16, servers)}
+	for range 2 * mergeKeys {
+		t.index = appendDistinct(t.index, r, mergeCells, mergeK)
+	}
+	for i := range t.truth {
+		c := paretoCount(r, 1.2, 10_000)
+		t.truth[i] = uint32(c)
+		for range c {
+			s := r.IntN(servers)
+			t.reports[s] = append(t.reports[s], uint16(i))
+		}
+	}
+	for _, list := range t.reports {
+		r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	}
+	return t
+}
+
+// appendDistinct appends k different cells below m.
+func appendDistinct(dst []uint32, r *rand.Rand, m, k int) []uint32 {
+	first := len(dst)
+next:
+	for len(dst) < first+k {
+		p := uint32(r.IntN(m))
+		for _, q := range dst[first:] {
+			if p == q {
+				continue next
+			}
+		}
+		dst = append(dst, p)
+	}
+	return dst
+}
+
+func (t *mergeTrial) cells(i int) []uint32 { return t.index[i*mergeK : (i+1)*mergeK] }
+
+// part returns the reports of a server between two synchronisations.
+func (t *mergeTrial) part(server, sync int) []uint16 {
+	list := t.reports[server]
+	return list[len(list)*sync/t.syncs : len(list)*(sync+1)/t.syncs]
+}
+
+func (t *mergeTrial) run(row *mergeRow, weight float64) {
+	locals, periods, intuitive, one := t.local()
+	merged := t.merged()
+	sum := make(cellArray, mergeCells)
+	for _, a := range locals {
+		sum.add(a)
+	}
+	others := make(cellArray, mergeCells) // of server 0
+	for _, a := range locals[1:] {
+		others.add(a)
+	}
+	share := weight / mergeKeys
+	tally := func(dst *float64, wrong bool) {
+		if wrong {
+			*dst += share
+		}
+	}
+	for i, want := range t.truth {
+		ps := t.cells(i)
+		var minima uint32
+		for _, a := range locals {
+			minima += a.count(ps)
+		}
+		own := locals[0].count(ps) + others.count(ps)
+		short := int(want) - int(merged.count(ps))
+		tally(&row.MergedUnder, short > 0)
+		tally(&row.MergedMissed, short >= 20)
+		tally(&row.MergedOver, short < 0)
+		row.MergedWorst = max(row.MergedWorst, short)
+		tally(&row.SumUnder, sum.count(ps) < want || minima < want || own < want || periods.count(ps) < want)
+		tally(&row.MinOfSum, sum.count(ps) > want)
+		tally(&row.OwnAndOthers, own > want)
+		tally(&row.SumOfMin, minima > want)
+		tally(&row.PeriodOver, periods.count(ps) > want)
+		tally(&row.IntuitiveOver, intuitive.count(ps) > want)
+		tally(&row.OneOver, one.count(ps) > want)
+	}
+	for i := mergeKeys; i < 2*mergeKeys; i++ {
+		ps := t.cells(i)
+		var minima uint32
+		for _, a := range locals {
+			minima += a.count(ps)
+		}
+		tally(&row.GhostMinOfSum, sum.count(ps) > 0)
+		tally(&row.GhostSumOfMin, minima > 0)
+	}
+}
+
+// local runs the methods whose arrays are each inserted into by one server
+// alone: cumulative, new for each period, intuitive, and one for everybody.
+func (t *mergeTrial) local() (locals []cellArray, periods, intuitive, one cellArray) {
+	periods, intuitive, one = make(cellArray, mergeCells), make(cellArray, mergeCells), make(cellArray, mergeCells)
+	for range t.servers {
+		locals = append(locals, make(cellArray, mergeCells))
+	}
+	for sync := range t.syncs {
+		for s, a := range locals {
+			fresh := make(cellArray, mergeCells)
+			for _, i := range t.part(s, sync) {
+				ps := t.cells(int(i))
+				a.raise(ps, 1)
+				one.raise(ps, 1)
+				fresh.raise(ps, 1)
+				for _, p := range ps {
+					intuitive[p]++
+				}
+			}
+			periods.add(fresh)
+		}
+	}
+	return locals, periods, intuitive, one
+}
+
+// merged lets every server insert into the merged array under H1, and ships the
+// differences: what the paper's text can be read to mean.
+func (t *mergeTrial) merged() cellArray {
+	common := make(cellArray, mergeCells)
+	for sync := range t.syncs {
+		next := append(cellArray(nil), common...)
+		for s := range t.servers {
+			mine := append(cellArray(nil), common...)
+			for _, i := range t.part(s, sync) {
+				mine.raise(t.cells(int(i)), 1)
+			}
+			for p, v := range mine {
+				next[p] += v - common[p]
+			}
+		}
+		common = next
+	}
+	return common
+}

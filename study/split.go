@@ -1,0 +1,184 @@
+package study
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"math/bits"
+	"slices"
+	"strconv"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// A splitRow is one way to store the cells of a refined filter that holds a set
+// of counts.
+type splitRow struct {
+	Counts  string  `json:"counts"` // where the counts are from
+	Layout  string  `json:"layout"`
+	Bits    float64 `json:"bits"`    // memory for each cell, tables included
+	Wrong   float64 `json:"wrong"`   // share of elements counted wrong
+	Capped  float64 `json:"capped"`  // of them, those the layout cannot hold
+	Entropy float64 `json:"entropy"` // bits for each cell that no code can beat
+}
+
+type splitResult struct {
+	Rounds int        `json:"rounds"`
+	Rows   []splitRow `json:"rows"`
+}
+
+// The filters hold 11 cells an element, k = 6, in tables for 65536 cells each.
+const splitCells, splitK = 11, 6
+
+func (c *Config) splitUnit(corpus func(context.Context) (*corpusResult, error)) (*unit, *splitResult) {
+	r := &splitResult{}
+	n := max(2000, min(100_000, 100*c.Rounds))
+	wanted := 1
+	if c.Corpus != "" {
+		wanted = 2
+	}
+	return &unit{
+		name: "split", cost: 1.3e-4 * float64(n), result: r,
+		have: func() bool { return r.Rounds >= wanted*c.Rounds },
+		run: func(ctx context.Context, _ *simulator, tick func(float64)) error {
+			*r = splitResult{Rounds: wanted * c.Rounds}
+			for i, tail := range []float64{0.8, 1.0, 1.2, 1.6, 2.0} {
+				rnd := stream(c.Seed, "split", i)
+				counts := make([]uint32, n)
+				for j := range counts {
+					counts[j] = uint32(paretoCount(rnd, tail, 100_000))
+				}
+				if err := r.measure(ctx, c, "P(C >= c) = c^-"+strconv.FormatFloat(tail, 'f', 1, 64), counts); err != nil {
+					return err
+				}
+				tick(float64(i+1) / 7)
+			}
+			if c.Corpus == "" {
+				return nil
+			}
+			mail, err := corpus(ctx)
+			if err != nil {
+				return err
+			}
+			for _, scheme := range mail.schemes() {
+				if err := r.measure(ctx, c, "real mail, "+scheme, mail.counts(scheme)); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}, r
+}
+
+func (r *splitResult) measure(ctx context.Context, c *Config, name string, counts []uint32) error {
+	m := uint64(splitCells * len(counts))
+	chunks := int((m + 1<<16 - 1) >> 16)
+	layouts := []filter.CellLayout{filter.FixedCells(4), filter.FixedCells(5), filter.FixedCells(8), filter.FixedCells(16)}
+	for s := 1; s <= 8; s++ {
+		layouts = append(layouts, filter.SplitCells(s, chunks))
+	}
+	entropy := 0.0
+	var values map[uint32]int
+	for i := len(layouts) - 1; i >= 0; i-- { // the exact layouts first
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		l := layouts[i]
+		f, err := fillRefined(c.Seed, l, m, counts)
+		if err != nil {
+			return err
+		}
+		if values == nil {
+			values, entropy = histogram(f)
+		}
+		row := splitRow{Counts: name, Layout: l.String(), Entropy: entropy, Bits: 8 * float64(f.Bytes()) / float64(m)}
+		if l.Width == 0 {
+			row.Layout = itoa(l.Base) + "+1 bits"
+		}
+		for j, want := range counts {
+			got := f.Count(numbered(j))
+			if got != want {
+				row.Wrong += 1 / float64(len(counts))
+			}
+			if want > l.Max() {
+				row.Capped += 1 / float64(len(counts))
+			}
+		}
+		r.Rows = append(r.Rows, row)
+	}
+	for base := 2; base <= 6; base++ {
+		r.Rows = append(r.Rows, splitRow{Counts: name, Layout: itoa(base) + " bits, escape", Bits: escapeBits(values, base, m), Entropy: entropy})
+	}
+	return nil
+}
+
+func numbered(i int) []byte { return binary.LittleEndian.AppendUint64(nil, uint64(i)) }
+
+// fillRefined inserts the counts in random order.
+func fillRefined(seed uint64, l filter.CellLayout, m uint64, counts []uint32) (*filter.Refined, error) {
+	family, err := filter.Keyed(secretOf(seed, 7), m, splitK)
+	if err != nil {
+		return nil, err
+	}
+	f, err := filter.NewRefined(family, l)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range stream(seed, "split order", len(counts)).Perm(len(counts)) {
+		f.Insert(numbered(i), counts[i])
+	}
+	return f, nil
+}
+
+// histogram returns how often each cell value occurs, and the entropy of a cell.
+func histogram(f *filter.Refined) (map[uint32]int, float64) {
+	family := f.Family()
+	values := map[uint32]int{}
+	for i := range family.M() {
+		values[f.Cell(i)]++
+	}
+	var h float64
+	for _, n := range values {
+		p := float64(n) / float64(family.M())
+		h -= p * math.Log2(p)
+	}
+	return values, h
+}
+
+// escapeBits returns the bits for each cell of the other form of split storage:
+// base cells without a flag bit, whose largest value says that the count lies in
+// the table of the chunk, whole, with a 16-bit offset at 7/8 load.
+func escapeBits(values map[uint32]int, base int, m uint64) float64 {
+	escape := uint32(1)<<base - 1
+	var tables float64
+	for v, n := range values {
+		if v >= escape {
+			width := (bits.Len32(v) + 7) / 8 * 8
+			tables += float64(n) * float64(16+width) * 8 / 7
+		}
+	}
+	lanes := 64 / base
+	return 64/float64(lanes) + tables/float64(m)
+}
+
+// best returns the row of least memory among those that select wants.
+func (r *splitResult) best(counts string, want func(splitRow) bool) (best splitRow, ok bool) {
+	for _, row := range r.Rows {
+		if row.Counts == counts && want(row) && (!ok || row.Bits < best.Bits) {
+			best, ok = row, true
+		}
+	}
+	return best, ok
+}
+
+// names returns where the counts are from, in order.
+func (r *splitResult) names() (names []string) {
+	for _, row := range r.Rows {
+		if !slices.Contains(names, row.Counts) {
+			names = append(names, row.Counts)
+		}
+	}
+	return names
+}

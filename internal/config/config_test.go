@@ -27,28 +27,71 @@ func TestReferenceIsTheDefault(t *testing.T) {
 }
 
 // TestEveryKeyIsDocumented also checks that each key begins a line of its own
-// in the reference, below a comment.
+// in the reference.
 func TestEveryKeyIsDocumented(t *testing.T) {
 	var b bytes.Buffer
 	if err := WriteReference(&b); err != nil {
 		t.Fatal(err)
 	}
+	has := func(f reflect.StructField, line string) {
+		t.Helper()
+		if f.Tag.Get("doc") == "" || f.Tag.Get("toml") == "" {
+			t.Errorf("%s lacks a doc or toml tag", f.Name)
+		}
+		if !strings.Contains(b.String(), "\n"+line) {
+			t.Errorf("the reference has no line %q", line)
+		}
+	}
+	tables := func(name string, f reflect.StructField) {
+		has(f, "# [["+name+"]]\n")
+		for k := range f.Type.Elem().NumField() {
+			key := f.Type.Elem().Field(k)
+			has(key, "# "+key.Tag.Get("toml")+" = ")
+		}
+	}
 	v := reflect.TypeOf(Config{})
 	for i := range v.NumField() {
 		section := v.Field(i)
-		if section.Tag.Get("doc") == "" || section.Tag.Get("toml") == "" {
-			t.Errorf("section %s lacks a doc or toml tag", section.Name)
+		name := section.Tag.Get("toml")
+		if isTables(section) {
+			tables(name, section)
+			continue
 		}
+		has(section, "["+name+"]\n")
 		for j := range section.Type.NumField() {
 			key := section.Type.Field(j)
-			name := key.Tag.Get("toml")
-			if key.Tag.Get("doc") == "" || name == "" {
-				t.Errorf("%s.%s lacks a doc or toml tag", section.Name, key.Name)
+			if isTables(key) {
+				tables(name+"."+key.Tag.Get("toml"), key)
+				continue
 			}
-			if !strings.Contains(b.String(), "\n"+name+" = ") {
-				t.Errorf("%s is not in the reference", name)
-			}
+			has(key, key.Tag.Get("toml")+" = ")
 		}
+	}
+}
+
+// TestTablesOfTheReference: the tables that the reference shows as comments are
+// tables that Parse knows.
+func TestTablesOfTheReference(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteReference(&b); err != nil {
+		t.Fatal(err)
+	}
+	// What is commented out once is taken in; every other comment goes.
+	var file strings.Builder
+	in := false
+	for line := range strings.Lines(b.String()) {
+		in = strings.HasPrefix(line, "# [[") || in && strings.HasPrefix(line, "# ")
+		if text, ok := strings.CutPrefix(line, "# "); in && ok {
+			line = text
+		}
+		file.WriteString(line)
+	}
+	if !strings.Contains(file.String(), "\n[[dcc.clients]]\n") {
+		t.Fatalf("no table in:\n%s", file.String())
+	}
+	// Their values are empty, which is not in range, but no key is unknown.
+	if _, err := Parse([]byte(file.String())); err != nil && strings.Contains(err.Error(), "unknown key") {
+		t.Errorf("Parse = %v", err)
 	}
 }
 

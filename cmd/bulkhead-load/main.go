@@ -25,6 +25,8 @@ func main() {
 	}
 	root.AddCommand(
 		newHTTPCommand(),
+		newDCCCommand(),
+		newFuzzyCommand(),
 	)
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bulkhead-load:", err)

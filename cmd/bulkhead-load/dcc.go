@@ -1,0 +1,304 @@
+package main
+
+import (
+	"context"
+	"crypto/md5"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/net/ipv4"
+
+	"github.com/bulkhead-mail/bulkhead/internal/loadgen"
+)
+
+// A datagrams measures a server of datagrams: so many sockets, each with a
+// window of requests outstanding, sent and received in batches so that the
+// generator takes little of the processor that it shares with the server.
+type datagrams struct {
+	address          string
+	sockets, window  int
+	duration, warmup time.Duration
+	pid              int // of the server, for its processor time; 0: unknown
+
+	// request appends request number n with the given tag, which the answer
+	// brings back. answer returns the tag of an answer, or an error.
+	request func(dst []byte, tag uint32, n uint64) []byte
+	answer  func(data []byte) (tag uint32, err error)
+}
+
+// Limits of one run.
+const (
+	maxSockets = 64
+	maxWindow  = 1024
+)
+
+func (d *datagrams) flags(cmd *cobra.Command, address string) {
+	f := cmd.Flags()
+	f.StringVar(&d.address, "address", address, "loopback host:port of the server")
+	f.IntVar(&d.sockets, "sockets", 8, "sockets at once")
+	f.IntVar(&d.window, "window", 64, "requests outstanding on each")
+	f.DurationVar(&d.duration, "duration", 5*time.Second, "measured time")
+	f.DurationVar(&d.warmup, "warmup", time.Second, "time before that, not counted")
+	f.IntVar(&d.pid, "pid", 0, "process id of the server, to tell the processor time of a request; 0: not told")
+}
+
+// A datagramResult is what one socket saw.
+type datagramResult struct {
+	answered, lost, refused uint64
+	first                   error
+	latencies               []time.Duration // of every 16th answer
+}
+
+func (d *datagrams) run(ctx context.Context, out io.Writer, what string) error {
+	if err := loadgen.LoopbackOnly(d.address); err != nil {
+		return err
+	}
+	if d.sockets < 1 || d.sockets > maxSockets || d.window < 1 || d.window > maxWindow || d.duration <= 0 || d.duration > loadgen.MaxDuration {
+		return fmt.Errorf("%d sockets of %d requests for %v: limits %d, %d and %v", d.sockets, d.window, d.duration, maxSockets, maxWindow, loadgen.MaxDuration)
+	}
+	begin := time.Now().Add(d.warmup)
+	end := begin.Add(d.duration)
+	results := make([]datagramResult, d.sockets)
+	errs := make([]error, d.sockets)
+	var wg sync.WaitGroup
+	for i := range d.sockets {
+		wg.Go(func() { errs[i] = d.drive(ctx, i, begin, end, &results[i]) })
+	}
+	select {
+	case <-time.After(time.Until(begin)):
+	case <-ctx.Done():
+	}
+	before := processorTime(d.pid)
+	wg.Wait()
+	spent := processorTime(d.pid) - before
+	var total datagramResult
+	for i := range results {
+		r := &results[i]
+		total.answered, total.lost, total.refused = total.answered+r.answered, total.lost+r.lost, total.refused+r.refused
+		total.latencies = append(total.latencies, r.latencies...)
+		if total.first == nil {
+			total.first = r.first
+		}
+	}
+	fmt.Fprintf(out, "%s: %.0f/s, p50 %v, p99 %v, %d answered, %d lost, %d refused",
+		what, float64(total.answered)/d.duration.Seconds(), percentile(total.latencies, 0.5), percentile(total.latencies, 0.99),
+		total.answered, total.lost, total.refused)
+	if d.pid != 0 && total.answered > 0 {
+		fmt.Fprintf(out, ", server %.2f us of processor each", float64(spent.Microseconds())/float64(total.answered))
+	}
+	fmt.Fprintln(out)
+	if total.first != nil {
+		errs = append(errs, fmt.Errorf("a refusal: %w", total.first))
+	}
+	return errors.Join(errs...)
+}
+
+func percentile(l []time.Duration, p float64) time.Duration {
+	if len(l) == 0 {
+		return 0
+	}
+	slices.Sort(l)
+	return l[int(p*float64(len(l)-1))].Round(10 * time.Microsecond)
+}
+
+// processorTime returns what a process has used; 0 if that cannot be told.
+func processorTime(pid int) time.Duration {
+	if pid == 0 {
+		return 0
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	// After the name in parentheses come the fields from the third on.
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	var state string
+	var skip int64
+	var user, system int64
+	if _, err := fmt.Sscan(rest, &state, &skip, &skip, &skip, &skip, &skip, &skip, &skip, &skip, &skip, &skip, &user, &system); err != nil {
+		return 0
+	}
+	const tick = time.Second / 100 // USER_HZ
+	return time.Duration(user+system) * tick
+}
+
+// A flight is one request on its way.
+type flight struct {
+	tag  uint32
+	sent time.Time
+}
+
+// drive keeps the window of one socket full until the end.
+func (d *datagrams) drive(ctx context.Context, socket int, begin, end time.Time, r *datagramResult) error {
+	c, err := net.Dial("udp", d.address)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	pc := ipv4.NewPacketConn(c.(*net.UDPConn))
+	stop := context.AfterFunc(ctx, func() { c.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	in, out := make([]ipv4.Message, d.window), make([]ipv4.Message, d.window)
+	buffers := make([][]byte, d.window)
+	for i := range in {
+		in[i].Buffers = [][]byte{make([]byte, 2048)}
+		out[i].Buffers = make([][]byte, 1)
+	}
+	flights := make([]flight, d.window)
+	free := make([]int, d.window)
+	for i := range free {
+		free[i] = i
+	}
+	number, round := uint64(0), uint32(0)
+	const patience = 2 * time.Second
+	for now := time.Now(); now.Before(end) && ctx.Err() == nil; now = time.Now() {
+		for k, slot := range free {
+			round++
+			tag := round*uint32(d.window) + uint32(slot)
+			flights[slot] = flight{tag, now}
+			number++
+			buffers[slot] = d.request(buffers[slot][:0], tag, number*uint64(d.sockets)+uint64(socket))
+			out[k].Buffers[0] = buffers[slot]
+		}
+		if err := sendAll(pc, out[:len(free)]); err != nil {
+			return err
+		}
+		free = free[:0]
+		c.SetReadDeadline(now.Add(patience))
+		n, err := pc.ReadBatch(in, 0)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			// Nothing came for so long: all that is outstanding is lost.
+			for slot := range flights {
+				free = append(free, slot)
+			}
+			r.lost += uint64(len(free))
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		arrived := time.Now()
+		for i := range n {
+			tag, err := d.answer(in[i].Buffers[0][:in[i].N])
+			slot := int(tag % uint32(d.window))
+			if flights[slot].tag != tag {
+				continue // answered before, or given up
+			}
+			flights[slot].tag = 0
+			free = append(free, slot)
+			switch {
+			case arrived.Before(begin) || arrived.After(end):
+			case err != nil:
+				r.refused++
+				r.first = err
+			default:
+				if r.answered++; r.answered%16 == 0 {
+					r.latencies = append(r.latencies, arrived.Sub(flights[slot].sent))
+				}
+			}
+		}
+		for slot := range flights {
+			if f := &flights[slot]; f.tag != 0 && arrived.Sub(f.sent) > patience {
+				f.tag = 0
+				free = append(free, slot)
+				r.lost++
+			}
+		}
+	}
+	return nil
+}
+
+func sendAll(pc *ipv4.PacketConn, out []ipv4.Message) error {
+	for len(out) > 0 {
+		n, err := pc.WriteBatch(out, 0)
+		if err != nil {
+			return err
+		}
+		out = out[n:]
+	}
+	return nil
+}
+
+type dccLoad struct {
+	datagrams
+	op       string
+	id       uint32
+	password string
+	known    uint64
+}
+
+func newDCCCommand() *cobra.Command {
+	var o dccLoad
+	cmd := &cobra.Command{
+		Use:   "dcc",
+		Short: "NOP, QUERY or REPORT of three checksums over UDP",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			op, ok := map[string]byte{"nop": 1, "report": 2, "query": 3}[o.op]
+			if !ok {
+				return fmt.Errorf("--op %q, want nop, query or report", o.op)
+			}
+			seed := uint64(time.Now().UnixNano())
+			o.request = func(dst []byte, tag uint32, n uint64) []byte { return o.appendRequest(dst, op, tag, n, seed) }
+			o.answer = dccAnswer
+			return o.run(cmd.Context(), cmd.OutOrStdout(), "dcc "+o.op)
+		},
+	}
+	o.flags(cmd, "127.0.0.1:6277")
+	f := cmd.Flags()
+	f.StringVar(&o.op, "op", "query", "nop, query or report")
+	f.Uint32Var(&o.id, "id", 1, "client-id; 1 is anonymous")
+	f.StringVar(&o.password, "password", "", "its password")
+	f.Uint64Var(&o.known, "messages", 10_000, "distinct messages that requests are drawn from; 0: each request has a new one")
+	return cmd
+}
+
+// appendRequest appends a DCC packet of version 12; see dcc.md section 1.
+func (o *dccLoad) appendRequest(dst []byte, op byte, tag uint32, n, seed uint64) []byte {
+	start := len(dst)
+	dst = append(dst, 0, 0, 12, op)
+	dst = binary.BigEndian.AppendUint32(dst, o.id)
+	dst = binary.LittleEndian.AppendUint64(dst, seed)
+	dst = binary.LittleEndian.AppendUint32(dst, tag)
+	dst = binary.LittleEndian.AppendUint32(dst, 1)
+	if op != 1 {
+		message := n * 0x9e3779b97f4a7c15
+		if o.known > 0 {
+			message, seed = (message>>20)%o.known, 0
+		}
+		dst = binary.BigEndian.AppendUint32(dst, 1)
+		for typ := byte(7); typ <= 9; typ++ {
+			dst = append(dst, typ, 18)
+			dst = binary.BigEndian.AppendUint64(dst, (message+uint64(typ))*0xbf58476d1ce4e5b9+seed)
+			dst = binary.BigEndian.AppendUint64(dst, message^seed)
+		}
+	}
+	binary.BigEndian.PutUint16(dst[start:], uint16(len(dst)-start+md5.Size))
+	var sum [md5.Size]byte
+	if o.password != "" {
+		var keyed [32 + 256]byte
+		copy(keyed[:32], o.password)
+		sum = md5.Sum(append(keyed[:32], dst[start:]...))
+	}
+	return append(dst, sum[:]...)
+}
+
+func dccAnswer(data []byte) (tag uint32, err error) {
+	if len(data) < 40 {
+		return 0, fmt.Errorf("answer of %d bytes", len(data))
+	}
+	tag = binary.LittleEndian.Uint32(data[16:])
+	if op := data[3]; op != 4 && op != 6 {
+		return tag, fmt.Errorf("operation %d: %.80q", op, data[24:len(data)-16])
+	}
+	return tag, nil
+}

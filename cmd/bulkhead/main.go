@@ -72,6 +72,7 @@ func newRootCommand() *cobra.Command {
 		newRevokeCommand(),
 		newSignaturesCommand(),
 		newReplayCommand(),
+		newStudyCommand(),
 		newUserCommand(),
 		newConfigCommand(),
 		newFilterCommand(),

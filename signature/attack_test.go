@@ -21,10 +21,10 @@ var attacks = []struct {
 	intensities []float64
 	floor       []float64
 }{
-	{"random words added at the end", (*attacker).addEnd, []float64{0.1, 0.25, 0.5, 1}, []float64{0.97, 0.95, 0.8, 0.3}},
-	{"random words added throughout", (*attacker).addThroughout, []float64{0.05, 0.1, 0.2}, []float64{0.95, 0.75, 0.1}},
-	{"words substituted by random ones", (*attacker).substitute, []float64{0.02, 0.05, 0.1, 0.2}, []float64{0.97, 0.9, 0.6, 0.05}},
-	{"letters substituted by look-alikes", (*attacker).disguise, []float64{0.05, 0.1, 0.2, 0.4}, []float64{0.97, 0.97, 0.95, 0.9}},
+	{"random words added at the end", (*attacker).addEnd, []float64{0.1, 0.25, 0.5, 1}, []float64{0.97, 0.95, 0.75, 0.2}},
+	{"random words added throughout", (*attacker).addThroughout, []float64{0.05, 0.1, 0.2}, []float64{0.97, 0.85, 0.35}},
+	{"words substituted by random ones", (*attacker).substitute, []float64{0.02, 0.05, 0.1, 0.2}, []float64{0.97, 0.95, 0.7, 0.15}},
+	{"letters substituted by look-alikes", (*attacker).disguise, []float64{0.05, 0.1, 0.2, 0.4}, []float64{0.97, 0.97, 0.95, 0.88}},
 	{"words spelt with separators", (*attacker).spell, []float64{0.05, 0.2, 0.4}, []float64{0.97, 0.95, 0.8}},
 }
 

@@ -22,8 +22,9 @@ type corpusMail struct {
 	cluster int // of near-duplicates by the corpus's own measure; 0 for none
 	exact   []byte
 	bands   [][nearSum]byte
-	quoted  bool   // the bands are those of quoted text
-	visible []byte // text from which bands were made
+	words   *wordList // that the bands are made of
+	quoted  bool      // the bands are those of quoted text
+	visible []byte    // text from which bands were made
 	to      []string
 }
 
@@ -61,9 +62,10 @@ func loadCorpus(t *testing.T) []corpusMail {
 			}
 			s := m.skeleton()
 			c := corpusMail{name: set + "/" + row[0], set: set, spam: row[1] == "spam", cluster: clusters[row[0]], exact: m.exactSum(s), to: m.To}
-			if c.bands = key.bands(&s.words, 0); c.bands == nil {
-				c.bands = key.bands(&s.quoted, quotedSalt)
-				c.quoted = true
+			c.words = &s.words
+			if c.bands = key.bands(c.words, 0); c.bands == nil {
+				c.words, c.quoted = &s.quoted, true
+				c.bands = key.bands(c.words, quotedSalt)
 			}
 			if c.bands == nil && c.exact == nil {
 				none++

@@ -12,7 +12,43 @@
 //
 // A body that is empty, tiny or made of nothing but a template (a greeting, a
 // signature block, a disclaimer, the footer of a list) has no exact and no near
-// signature, so that no report can list what half of all mail has in common.
+// signature, so that no report can list what half of all mail has in common:
+// an exact one takes 8 different words, a near one 12 words, after everything
+// of that kind is left out.
+//
+// # bulkhead/exact
+//
+// The SHA-256 hash of the canonical text: all text parts in their order, HTML
+// as its source; each decoded and as UTF-8 in normalisation form C, without NUL
+// bytes, each line without trailing white space and ended by one line feed,
+// without empty lines at begin and end, and followed by one NUL byte. Transfer
+// encoding, charset, line ends, boundaries and headers make no difference.
+// Attachments do not enter, except where a message has no words at all: then
+// the hash is of "data", NUL, the canonical text, and the SHA-256 hash of every
+// other part, if these have 4 KiB and 32 different byte values.
+//
+// # bulkhead/near
+//
+// 20 bands of MinHash values (Broder 1997) of the body's skeleton. The skeleton
+// is the visible words of the last alternative that has any: look-alike letters
+// of other scripts, digits and symbols within words folded to Latin ones,
+// letters that are spelt out joined; left out are mark-up and hidden elements,
+// links, addresses, numbers, identifiers, the recipient's names, greetings,
+// signature blocks, disclaimers and footers. What a message quotes or forwards
+// is no part of it: a reply does not match what it answers, and a message that
+// only quotes matches others that do. A band joins 4 values, each the smallest
+// keyed hash of all pairs of neighbouring words; whoever lacks the key cannot tell which
+// words a band rests on. [NearMatch] says how many bands make a match.
+//
+// Measured over the maintainers' corpus of 15,063 messages: 97 to 100 % of the
+// pairs of near-duplicate spam that are above the floor share 2 bands; of all
+// pairs of unrelated messages 5 in 100,000 do, and no pair of a ham and a spam.
+// 2 bands still find 89 % of spam to which half its length of random words was
+// added, 81 % with every tenth word substituted by a random one, and 94 % with
+// 40 % of its letters substituted by look-alikes; with as many random words as
+// its own it is 31 %, with every fifth word substituted 29 %.
+//
+// # Reading
 //
 // Headers and charsets are read with emersion/go-message; multipart bodies are
 // cut here. Over the 15,063 messages of the maintainers' corpus the readers of

@@ -25,16 +25,9 @@ const (
 // exactSum returns the sum of the bulkhead/exact signature of m, or nil when
 // the body is below the floor.
 //
-// The sum is the SHA-256 hash of the canonical text: the text parts in their
-// order, HTML as its source, each one as UTF-8 in normalisation form C, without
-// NUL bytes, each line without trailing white space and ended by one line feed,
-// without empty lines at the begin and end, and followed by one NUL byte. It
-// does not depend on transfer encoding, charset, line ends, boundaries or
-// headers. Parts that are not text do not enter, since senders vary them.
-//
-// A message whose text has no words at all, and no footer either (an image or
-// a document and nothing else), is known by its canonical text followed by the
-// content of every other part, if that content is large and varied enough.
+// The package doc defines it. Parts that are not text do not enter, since
+// senders vary them; a short note with a picture has no signature either, since
+// the picture may be the logo below all mail of a company.
 func (m *Message) exactSum(s *skeleton) []byte {
 	h := sha256.New()
 	switch {

@@ -40,8 +40,14 @@ func (l *wordList) truncate(n int) {
 
 // join adds the words of m as long as there are no more than maxWords.
 func (l *wordList) join(m *wordList) {
-	for i := range min(m.len(), maxWords-l.len()) {
-		l.add(m.at(i))
+	n := min(m.len(), maxWords-l.len())
+	if n <= 0 {
+		return
+	}
+	before := len(l.text)
+	l.text = append(l.text, m.text[:m.ends[n-1]]...)
+	for _, end := range m.ends[:n] {
+		l.ends = append(l.ends, before+end)
 	}
 }
 

@@ -30,14 +30,16 @@ type RazorPart struct {
 	// Empty says that engine 4 hashed nothing at all: every part without text
 	// has this signature, so it must never be listed.
 	Empty bool
-	// TextLen is the length in bytes of the text that engine 4 looked at.
+	// TextLen is the length in bytes of the text that engine 4 looked at, without
+	// the blanks at its ends.
 	TextLen int
 }
 
 // Razor returns every signature that Razor clients compute for a mail, without
 // repetition: that of the mail as it is (SpamAssassin) and, where it differs,
 // that of the mail as razor-check reads it from a file (see [RazorMails]).
-// Signatures of parts without text are left out: unrelated mails share them.
+// Signatures of parts without text, or with next to none, are left out: unrelated
+// mails share them.
 // The result is empty if no part is worth a signature. It never fails, whatever
 // the bytes. Source: razor2.md sections 6 to 9.
 func Razor(raw []byte) []bulkhead.Signature {
@@ -54,7 +56,7 @@ func Razor(raw []byte) []bulkhead.Signature {
 		}
 	}
 	for _, p := range parts {
-		if !p.Empty {
+		if p.Listable() {
 			add(p.E4)
 		}
 		for _, s := range p.E8 {
@@ -91,7 +93,7 @@ func RazorPrepared(part []byte) (RazorPart, bool) {
 		return RazorPart{}, false
 	}
 	v4 := razorBody(razorHTML(decoded))
-	p := RazorPart{TextLen: len(v4)}
+	p := RazorPart{TextLen: len(bytes.TrimSpace(v4))}
 	p.E4, p.Empty = razorE4(v4)
 	for _, host := range razorHosts(v8) {
 		p.Hosts = append(p.Hosts, host)

@@ -1,0 +1,78 @@
+package razor2
+
+import (
+	"crypto/rand"
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature"
+)
+
+// Response returns the answer to a challenge: razor2.md section 4.2. It is not
+// HMAC: the pads have changed places, the inner digest goes in as hexadecimal
+// text, and a password longer than 64 bytes widens the pads.
+func Response(password, challenge string) string {
+	inner := sha1.Sum(append(pad(password, 0x5c), challenge...))
+	outer := sha1.Sum(append(pad(password, 0x36), hex.EncodeToString(inner[:])...))
+	return signature.RazorTextHex(hex.EncodeToString(outer[:]))
+}
+
+func pad(password string, fill byte) []byte {
+	p := make([]byte, max(64, len(password)))
+	for i := range p {
+		if i < 64 {
+			p[i] = fill
+		}
+		if i < len(password) {
+			p[i] ^= password[i]
+		}
+	}
+	return p
+}
+
+const alphanumerics = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+
+// randomText returns n random letters and digits.
+func randomText(n int) string {
+	out := make([]byte, 0, n)
+	var buf [64]byte
+	for len(out) < n {
+		rand.Read(buf[:]) // never fails: crypto/rand ends the process instead
+		for _, c := range buf {
+			// Values above the largest multiple of 62 would favour some letters.
+			if c < 4*62 && len(out) < n {
+				out = append(out, alphanumerics[c%62])
+			}
+		}
+	}
+	return string(out)
+}
+
+const maxCredential = 64 // bytes of a user name or a password
+
+// checkName refuses user names that the client cannot keep: razor2.md section 4.1.
+func checkName(name string) error {
+	for i := range len(name) {
+		if name[i] == '/' {
+			return fmt.Errorf("%w: user name with a slash", bulkhead.ErrMalformed)
+		}
+	}
+	return checkCredential("user name", name)
+}
+
+func checkCredential(what, s string) error {
+	if len(s) == 0 || len(s) > maxCredential {
+		return fmt.Errorf("%w: %s of %d bytes, want 1 to %d", bulkhead.ErrMalformed, what, len(s), maxCredential)
+	}
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' || s[i] == ',' {
+			return fmt.Errorf("%w: %s with byte %#02x", bulkhead.ErrMalformed, what, s[i])
+		}
+	}
+	if s[0] == ' ' || s[len(s)-1] == ' ' {
+		return fmt.Errorf("%w: %s with a blank at its end", bulkhead.ErrMalformed, what)
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package razor2
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature"
+)
+
+// parse returns the signature that a row is about. It reports false for one that
+// nobody can have listed: another seed, another engine, a text that no client
+// computes.
+func (s *Server) parse(v Values) (bulkhead.Signature, bool) {
+	var scheme bulkhead.Scheme
+	switch v.Get("e") {
+	case "4":
+		scheme = bulkhead.RazorE4
+		if ep4 := v.Get("ep4"); ep4 != "" && ep4 != signature.RazorEP4 {
+			return bulkhead.Signature{}, false
+		}
+	case "8":
+		scheme = bulkhead.RazorE8
+	default:
+		return bulkhead.Signature{}, false
+	}
+	sig, err := signature.ParseRazor(scheme, v.Get("s"))
+	if err != nil || !s.listable(&sig) {
+		return bulkhead.Signature{}, false
+	}
+	return sig, true
+}
+
+// emptySum is the engine-4 signature of nothing, which all mails that are only
+// tags share.
+const emptySum = "tclcd6dtLQvEqt9_mmCBkF-xDgkA"
+
+// listable says whether a signature may be listed at all.
+func (s *Server) listable(sig *bulkhead.Signature) bool {
+	if sig.Scheme() == bulkhead.RazorE8 {
+		return !s.exempt[[6]byte(sig.Sum())]
+	}
+	return signature.RazorText(sig.Sum()) != emptySum
+}
+
+// wellFormed says whether a row has what a question or a vote needs.
+func wellFormed(v Values, command string) bool {
+	if v.Get("a") != command || v.Get("e") == "" {
+		return false
+	}
+	s := v.Get("s")
+	if s == "" || len(s) > 128 {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if !(c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '_') {
+			return false
+		}
+	}
+	return true
+}
+
+// check answers a=c: razor2.md section 5.1. Rows of several mails come mixed, so
+// each is a query of its own.
+func (c *session) check(ctx context.Context) {
+	c.asked, c.indexes = c.asked[:0], c.indexes[:0]
+	for _, v := range c.rows {
+		index := -1
+		if sig, ok := c.server.parse(v); ok && wellFormed(v, "c") {
+			index = len(c.asked)
+			c.asked = append(c.asked, sig)
+		}
+		c.indexes = append(c.indexes, index)
+	}
+	if err := c.ask(ctx); err != nil {
+		c.each(c.server.status("check", err))
+		return
+	}
+	c.server.Stats.Checks.Add(int64(len(c.rows)))
+	for i, v := range c.rows {
+		switch {
+		case !wellFormed(v, "c"):
+			c.server.Stats.Malformed.Add(1)
+			c.out.row("err=200")
+		case c.indexes[i] < 0:
+			c.out.row("p=0")
+		default:
+			c.verdict(&c.verdicts[c.indexes[i]])
+		}
+	}
+}
+
+// ask fills verdicts for the signatures in asked.
+func (c *session) ask(ctx context.Context) error {
+	n := len(c.asked)
+	c.queries = c.queries[:0]
+	for i := range n {
+		c.queries = append(c.queries, bulkhead.Query{Signatures: c.asked[i : i+1], Reporter: c.reporter()})
+	}
+	for len(c.verdicts) < n {
+		c.verdicts = append(c.verdicts, bulkhead.Verdict{})
+	}
+	if b, ok := c.server.House.(BatchChecker); ok {
+		return b.CheckBatch(ctx, c.queries, c.verdicts[:n])
+	}
+	for i := range n {
+		v, err := c.server.House.Check(ctx, c.queries[i])
+		if err != nil {
+			return err
+		}
+		c.verdicts[i] = v
+	}
+	return nil
+}
+
+// verdict answers one row. The confidence of what is not listed is never told:
+// SpamAssassin reads it without looking at p.
+func (c *session) verdict(v *bulkhead.Verdict) {
+	if len(v.Findings) != 1 || v.Findings[0].Judged != bulkhead.JudgedSpam || v.Whitelisted != "" {
+		c.out.row("p=0")
+		return
+	}
+	c.server.Stats.Listed.Add(1)
+	f := &v.Findings[0]
+	cf := min(max(f.Confidence, c.server.Confidence, fullScore), 100)
+	row := append(make([]byte, 0, 20), "p=1&cf="...)
+	row = strconv.AppendInt(row, int64(cf), 10)
+	if f.Contested {
+		row = append(row, "&ct=1"...)
+	}
+	c.out.row(string(row))
+}

@@ -1,0 +1,24 @@
+// Package razor2 serves Razor 2 clients: razor-check, razor-report,
+// razor-revoke and razor-admin of Debian's package razor, and the Razor2
+// plugin of SpamAssassin. The server of the original network was never
+// published; this one follows razor2.md, which was written from what the client
+// does.
+//
+// [Server] is catalogue, nomination and discovery server in one, on one port.
+// It asks a [bulkhead.Clearinghouse] and an [Accounts], and knows no storage.
+// [Client] speaks to any Razor 2 server. [Helper] answers rspamd's razor module,
+// which sends whole mails over TCP.
+//
+//	l, err := listen.Stream(ctx, "127.0.0.1:2703")
+//	s := &razor2.Server{House: house, Accounts: accounts, Read: read}
+//	err = s.Serve(ctx, l)
+//
+// # Security
+//
+// There is no encryption, and the login is a challenge that needs the password
+// itself on the server (razor2.md section 4.2). Names register themselves, so
+// an account by itself is worth nothing: what a report counts is for the
+// Clearinghouse to say, which sees account and address. Engine 8 lists domains;
+// [Server.ExemptHosts] and [Server.MaxHosts] bound what a forged report of a mail
+// full of links can do.
+package razor2

@@ -1,0 +1,194 @@
+package razor2
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/signature"
+)
+
+// The parameters of a [Server] when its fields are zero.
+const (
+	DefaultConfidence  = 20 // ac, percent
+	DefaultMaxHosts    = 32 // engine-8 signatures of one part of a reported mail
+	DefaultRequestTime = 60 * time.Second
+)
+
+// What the server tells clients: razor2.md section 3.3.
+const (
+	batchRows  = 50  // bql: rows of one batch
+	batchKiB   = 128 // bqs: size of one message
+	maxLine    = 8 << 10
+	maxMessage = batchKiB<<10 + 16<<10
+	// partRoom is the largest part with its header. A message with less room
+	// left than this may be a piece of a mail.
+	partRoom = 65 << 10
+	// fullScore is the least cf with which SpamAssassin gives its full score.
+	fullScore = 51
+)
+
+// ErrTaken is returned by [Accounts].Register for a name that exists.
+var ErrTaken = errors.New("razor2: user name is taken")
+
+// Accounts is where users and their passwords are kept. The login of Razor
+// needs the password itself; an implementation encrypts it at rest. Its methods
+// are called concurrently.
+type Accounts interface {
+	// Secret returns the password of the account called name. Ok is false if
+	// there is no such account, or none with a password for Razor. An error that
+	// wraps bulkhead.ErrForbidden means a closed account.
+	Secret(ctx context.Context, name string) (secret []byte, ok bool, err error)
+	// Register adds an account for a client at the address from, durably. It
+	// returns ErrTaken for a name that exists, whatever its password, and an
+	// error that wraps bulkhead.ErrMalformed for one that cannot be.
+	Register(ctx context.Context, name string, secret []byte, from netip.Addr) error
+}
+
+// BatchChecker is what a Clearinghouse may offer beside Check: many queries at
+// once, into verdicts whose Findings are used again.
+type BatchChecker interface {
+	CheckBatch(ctx context.Context, queries []bulkhead.Query, verdicts []bulkhead.Verdict) error
+}
+
+// A Server is catalogue, nomination and discovery server. Set the fields before
+// Serve and leave them alone afterwards.
+type Server struct {
+	House    bulkhead.Clearinghouse // asked for every signature; see BatchChecker
+	Accounts Accounts
+	// Read returns all signatures of a whole mail, of every scheme, and where
+	// the mail is from: a reported mail is reported under all of them. Nil
+	// reports Razor's own signatures alone.
+	Read func(mail []byte) ([]bulkhead.Signature, bulkhead.Source, error)
+	// Names are the "host:port" that discovery hands out; hosts must contain a
+	// dot. With fewer than two, clients discover anew at each run. Nil means the
+	// address that the client has connected to, spelt in two ways for IPv4.
+	Names []string
+	// Confidence is the ac that clients compare confidences with, 0 to 100; 0
+	// means DefaultConfidence, below 0 means 0.
+	Confidence int
+	// Serial is the serial number of the server's parameters. Raise it with any
+	// change of Confidence, and clients fetch them anew.
+	Serial int
+	// MaxHosts is how many links of one part of a reported mail are listed, the
+	// first ones; 0 means DefaultMaxHosts, below 0 none.
+	MaxHosts int
+	// ExemptHosts are the domains whose links are never listed, and never found
+	// listed, in lower case; a domain covers its subdomains.
+	ExemptHosts []string
+	// Registrations limits how often one client may register; the zero Rate
+	// means 20 a minute, 40 at once.
+	Registrations listen.Rate
+	// Rate limits the rows that one client may ask for, before they are parsed.
+	// Exempt lists clients without limits.
+	Rate   listen.Rate
+	Exempt []netip.Prefix
+	// MaxConns and MaxConnsPerClient cap connections; see listen.StreamServer.
+	MaxConns, MaxConnsPerClient int
+	// RequestTime is how long a connection may be idle and a request may take;
+	// 0 means DefaultRequestTime.
+	RequestTime time.Duration
+	Log         *slog.Logger // nil discards
+	Stats       Stats
+
+	once          sync.Once
+	greeting      []byte
+	state         []byte
+	exempt        map[[6]byte]bool
+	registrations *listen.Limiter
+	stream        *listen.StreamServer
+}
+
+// Stats are the counters of a [Server]; all may be read at any time.
+type Stats struct {
+	Checks, Listed     atomic.Int64 // signatures asked for, and answered with p=1
+	Reports, Revokes   atomic.Int64 // mails reported, signatures revoked
+	Logins, BadLogins  atomic.Int64
+	Registered         atomic.Int64
+	Malformed, Limited atomic.Int64 // rows refused
+	Faults             atomic.Int64 // errors of the node itself
+}
+
+func (s *Server) prepare() {
+	s.once.Do(func() {
+		if s.Log == nil {
+			s.Log = slog.New(slog.DiscardHandler)
+		}
+		if s.Confidence == 0 {
+			s.Confidence = DefaultConfidence
+		}
+		s.Confidence = min(max(s.Confidence, 0), 100)
+		if s.MaxHosts == 0 {
+			s.MaxHosts = DefaultMaxHosts
+		}
+		if s.Registrations.PerSecond == 0 {
+			s.Registrations = listen.Rate{PerSecond: 20.0 / 60, Burst: 40}
+		}
+		if s.RequestTime == 0 {
+			s.RequestTime = DefaultRequestTime
+		}
+		s.registrations = listen.NewLimiter(s.Registrations, s.Exempt)
+		s.exempt = make(map[[6]byte]bool)
+		for _, h := range s.ExemptHosts {
+			s.exempt[signature.RazorHost(h)] = true
+		}
+		serial := strconv.Itoa(max(s.Serial, 1))
+		s.greeting = []byte("sn=CND&srl=" + serial + "&ep4=" + signature.RazorEP4 + "\r\n")
+		s.state = []byte("-ac=" + strconv.Itoa(s.Confidence) + "\r\nbql=" + strconv.Itoa(batchRows) +
+			"\r\nbqs=" + strconv.Itoa(batchKiB) + "\r\ndre=4\r\nep4=" + signature.RazorEP4 +
+			"\r\nse=88\r\nsrl=" + serial + "\r\n.\r\n")
+		s.stream = &listen.StreamServer{
+			Handler: s.handle, MaxConns: s.MaxConns, MaxConnsPerClient: s.MaxConnsPerClient,
+			RequestRate: s.Rate, Exempt: s.Exempt, RequestTime: s.RequestTime, Log: s.Log,
+		}
+	})
+}
+
+// Serve serves the connections of l until ctx ends and the requests under way
+// are answered; then it returns nil. It may run for several listeners that end
+// with one context.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	s.prepare()
+	return s.stream.Serve(ctx, l)
+}
+
+// ConnStats returns the counters of the connections.
+func (s *Server) ConnStats() *listen.StreamStats {
+	s.prepare()
+	return &s.stream.Stats
+}
+
+func (s *Server) handle(ctx context.Context, c *listen.Conn) {
+	if _, err := c.Write(s.greeting); err != nil {
+		return
+	}
+	newSession(s, c).run(ctx)
+}
+
+// status maps an error to the number that the client is told: razor2.md
+// section 4.3. It is the only place that does, and logs faults of ours.
+func (s *Server) status(what string, err error) string {
+	switch {
+	case errors.Is(err, ErrTaken):
+		return "err=210"
+	case errors.Is(err, bulkhead.ErrMalformed):
+		return "err=200"
+	case errors.Is(err, bulkhead.ErrUnauthorised), errors.Is(err, bulkhead.ErrForbidden):
+		return "err=201"
+	case errors.Is(err, bulkhead.ErrOverLimit):
+		return "err=203"
+	case errors.Is(err, bulkhead.ErrReadOnly):
+		return "err=220"
+	}
+	s.Stats.Faults.Add(1)
+	s.Log.Error("razor request not served", "request", what, "err", err)
+	return "err=220"
+}

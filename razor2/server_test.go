@@ -1,0 +1,597 @@
+package razor2
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/internal/prototest"
+	"github.com/bulkhead-mail/bulkhead/signature"
+)
+
+// book is accounts in a map.
+type book struct {
+	mu      sync.Mutex
+	secrets map[string]string
+	closed  string
+	err     error
+}
+
+func (b *book) Secret(_ context.Context, name string) ([]byte, bool, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err != nil {
+		return nil, false, b.err
+	}
+	if name == b.closed {
+		return nil, false, bulkhead.ErrForbidden
+	}
+	s, ok := b.secrets[name]
+	return []byte(s), ok, nil
+}
+
+func (b *book) Register(_ context.Context, name string, secret []byte, _ netip.Addr) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err != nil {
+		return b.err
+	}
+	if _, taken := b.secrets[name]; taken {
+		return ErrTaken
+	}
+	if b.secrets == nil {
+		b.secrets = make(map[string]string)
+	}
+	b.secrets[name] = string(secret)
+	return nil
+}
+
+func read(raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+	m, err := signature.ReadMessage(raw)
+	if err != nil {
+		return nil, bulkhead.Source{}, err
+	}
+	return m.Signatures(signature.Options{}), m.Source(), nil
+}
+
+// start serves s on a free port of the loopback address until the test ends.
+func start(t testing.TB, s *Server) string {
+	t.Helper()
+	if s.Accounts == nil {
+		s.Accounts = &book{secrets: map[string]string{"ana": "s3cret"}}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	l, err := listen.Stream(ctx, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Serve = %v", err)
+		}
+	})
+	return l.Addr().String()
+}
+
+func dial(t testing.TB, address string) *Client {
+	t.Helper()
+	c, err := Dial(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func login(t testing.TB, address string) *Client {
+	t.Helper()
+	c := dial(t, address)
+	if err := c.Login("ana", "s3cret"); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A mail of one part, as razor-report sends it.
+var (
+	header = []byte("From: Ana <ana@sender.example>\nSubject: offers\nMessage-ID: <1@sender.example>\n")
+	part   = []byte("X-Razor2-Agent: Razor-Agents v2.84\n\nDear reader, this is the offer of the day.\nSee http://www.cheap-lamps.example/buy for lamps.\nBest wishes from the lamp shop round the corner.\n")
+)
+
+func mustParse(t testing.TB, p []byte) signature.RazorPart {
+	t.Helper()
+	got, ok := signature.RazorPrepared(p)
+	if !ok || len(got.E8) == 0 {
+		t.Fatal("the part has no signatures")
+	}
+	return got
+}
+
+func TestReportAndRevoke(t *testing.T) {
+	house := &prototest.House{}
+	address := start(t, &Server{House: house, Read: read})
+	sigs := append([]bulkhead.Signature{mustParse(t, part).E4}, mustParse(t, part).E8...)
+	c := login(t, address)
+	expect := func(when string, spam bool) {
+		t.Helper()
+		answers, err := c.Check(sigs...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, a := range answers {
+			if a.Spam != spam || spam != (a.Confidence >= 51) {
+				t.Errorf("%s: %v is %+v, want spam %v", when, sigs[i], a, spam)
+			}
+		}
+	}
+	expect("before", false)
+	rows, err := c.Do(row("r", &sigs[0]))
+	if err != nil || rows[0].Get("err") != "230" {
+		t.Errorf("first step of a report: %v, %v, want err=230", rows, err)
+	}
+	if err := c.Report(header, [][]byte{part}); err != nil {
+		t.Fatal(err)
+	}
+	expect("reported", true)
+
+	reports := house.Reports()
+	if len(reports) != 1 || reports[0].Reporter.Account != "ana" || !reports[0].Reporter.Addr.IsLoopback() || reports[0].Vote != bulkhead.Spam {
+		t.Errorf("reports %+v, want one by ana", reports)
+	}
+	schemes := make(map[bulkhead.Scheme]bool)
+	for _, s := range reports[0].Signatures {
+		schemes[s.Scheme()] = true
+	}
+	for _, s := range []bulkhead.Scheme{bulkhead.RazorE4, bulkhead.RazorE8, bulkhead.PyzorDigest, bulkhead.Exact, bulkhead.DCCBody} {
+		if !schemes[s] {
+			t.Errorf("the report has no %s, only %v", s, slices.Collect(maps.Keys(schemes)))
+		}
+	}
+
+	if err := c.Revoke(sigs...); err != nil {
+		t.Fatal(err)
+	}
+	expect("revoked", false)
+	if err := c.Revoke(sigs[0]); err != nil {
+		t.Errorf("revoking what is not listed: %v", err)
+	}
+	expect("revoked twice", false)
+}
+
+func TestTwoConnections(t *testing.T) {
+	address := start(t, &Server{House: &prototest.House{}})
+	if err := login(t, address).Report(header, [][]byte{part}); err != nil {
+		t.Fatal(err)
+	}
+	answers, err := dial(t, address).Check(mustParse(t, part).E4)
+	if err != nil || !answers[0].Spam {
+		t.Errorf("another connection: %+v, %v", answers, err)
+	}
+}
+
+// TestTranscripts replays golden dialogs: lines of the client (C) and the whole
+// answers of the server (S).
+func TestTranscripts(t *testing.T) {
+	data, err := os.ReadFile("testdata/transcripts.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range strings.Split(string(data), "\n\n") {
+		name, text, _ := strings.Cut(strings.TrimSpace(text), "\n")
+		t.Run(strings.TrimPrefix(name, "# "), func(t *testing.T) {
+			house := &prototest.House{}
+			if _, err := house.Report(t.Context(), bulkhead.Report{Vote: bulkhead.Spam, Signatures: mustSigs(t, "razor/e4", "7p6JNvfDEfoYAybuYapBiCjFEC0A")}); err != nil {
+				t.Fatal(err)
+			}
+			// "ana" with the challenge of the connection cannot be golden, so the
+			// dialogs that need a login begin after it.
+			address := start(t, &Server{House: house, Names: []string{"razor-a.example.org:2703", "razor-b.example.org:2703"}})
+			conn, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			conn.SetDeadline(time.Now().Add(20 * time.Second))
+			for line := range strings.Lines(text) {
+				kind, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+				wire := strings.NewReplacer(`\r`, "\r", `\n`, "\n", `\0`, "\x00").Replace(rest)
+				switch kind {
+				case "C":
+					io.WriteString(conn, wire)
+				case "S":
+					got := make([]byte, len(wire))
+					if n, err := io.ReadFull(conn, got); err != nil || string(got) != wire {
+						t.Fatalf("answer %q, %v, want %q", got[:n], err, wire)
+					}
+				case "CLOSED":
+					if n, err := conn.Read(make([]byte, 1)); n != 0 || err == nil {
+						t.Errorf("connection still open: %d, %v", n, err)
+					}
+				default:
+					t.Fatalf("line %q", line)
+				}
+			}
+		})
+	}
+}
+
+func mustSigs(t testing.TB, scheme string, texts ...string) []bulkhead.Signature {
+	t.Helper()
+	s, err := bulkhead.ParseScheme(scheme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sigs []bulkhead.Signature
+	for _, text := range texts {
+		sig, err := signature.ParseRazor(s, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sigs = append(sigs, sig)
+	}
+	return sigs
+}
+
+func TestRegister(t *testing.T) {
+	accounts := &book{secrets: map[string]string{"ana": "s3cret"}}
+	s := &Server{House: &prototest.House{}, Accounts: accounts}
+	c := dial(t, start(t, s))
+	tests := []struct {
+		user, pass string
+		want       error
+	}{
+		{"bob@example.org", "p&=% w+d", nil},
+		{"", "", nil},
+		{"carol", "", nil},
+		{"ana", "other", ServerError(210)},
+		{"a/b", "secret", ServerError(200)},
+		{"a,b", "secret", ServerError(200)},
+		{" a", "secret", ServerError(200)},
+		{"a", "secret ", ServerError(200)},
+		{"a\x00", "secret", ServerError(200)},
+		{strings.Repeat("u", 65), "secret", ServerError(200)},
+		{"u", strings.Repeat("p", 65), ServerError(200)},
+		{strings.Repeat("u", 64), strings.Repeat("p", 64), nil},
+	}
+	for _, tt := range tests {
+		user, pass, err := c.Register(tt.user, tt.pass)
+		if !errors.Is(err, tt.want) || tt.want == nil && err != nil {
+			t.Errorf("register %q, %q: %v, want %v", tt.user, tt.pass, err, tt.want)
+		}
+		if err != nil {
+			continue
+		}
+		if tt.user != "" && user != tt.user || tt.pass != "" && pass != tt.pass || len(user) < 4 && tt.user == "" || len(pass) < 6 {
+			t.Errorf("register %q, %q gives %q, %q", tt.user, tt.pass, user, pass)
+		}
+		if err := c.Login(user, pass); err != nil {
+			t.Errorf("login as %q: %v", user, err)
+		}
+	}
+	if accounts.secrets["ana"] != "s3cret" {
+		t.Errorf("password of ana is now %q", accounts.secrets["ana"])
+	}
+	accounts.err = errors.New("disk on fire")
+	if _, _, err := c.Register("dave", "secret"); !errors.Is(err, ServerError(220)) {
+		t.Errorf("register with a broken store: %v", err)
+	}
+}
+
+func TestRegistrationLimit(t *testing.T) {
+	s := &Server{House: &prototest.House{}, Registrations: listen.Rate{PerSecond: 1e-6, Burst: 2}}
+	c := dial(t, start(t, s))
+	for i, want := range []error{nil, nil, ServerError(203)} {
+		if _, _, err := c.Register("", ""); !errors.Is(err, want) {
+			t.Errorf("registration %d: %v, want %v", i, err, want)
+		}
+	}
+}
+
+func TestLogin(t *testing.T) {
+	accounts := &book{secrets: map[string]string{"ana": "s3cret", "nopass": ""}, closed: "gone"}
+	address := start(t, &Server{House: &prototest.House{}, Accounts: accounts})
+	c := dial(t, address)
+	if err := c.Login("nobody", "x"); !errors.Is(err, ServerError(213)) {
+		t.Errorf("unknown user: %v, want err=213", err)
+	}
+	for user, pass := range map[string]string{"ana": "wrong", "gone": "x", "nopass": ""} {
+		if err := c.Login(user, pass); !errors.Is(err, bulkhead.ErrUnauthorised) {
+			t.Errorf("login as %q: %v, want a refusal", user, err)
+		}
+	}
+	if err := c.Report(header, [][]byte{part}); !errors.Is(err, ServerError(202)) {
+		t.Errorf("report after a failed login: %v, want err=202", err)
+	}
+	if err := c.Revoke(mustParse(t, part).E4); !errors.Is(err, ServerError(202)) {
+		t.Errorf("revoke after a failed login: %v, want err=202", err)
+	}
+	if err := c.Login("ana", "s3cret"); err != nil {
+		t.Fatal(err)
+	}
+	// A second login that fails ends the first.
+	if err := c.Login("ana", "wrong"); err == nil {
+		t.Error("wrong password taken")
+	}
+	if err := c.Report(header, [][]byte{part}); !errors.Is(err, ServerError(202)) {
+		t.Errorf("report after a second login failed: %v, want err=202", err)
+	}
+	// A challenge is good once.
+	rows, err := c.Do(Values{{"a", "ai"}, {"user", "ana"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := Values{{"a", "auth"}, {"aresp", Response("s3cret", rows[0].Get("achal"))}}
+	for i, want := range []string{"1", "0"} {
+		rows, err := c.Do(answer)
+		if err != nil || rows[0].Get("res") != want {
+			t.Errorf("use %d of a challenge: %v, %v, want res=%s", i, rows, err, want)
+		}
+	}
+	if rows, err := c.Do(Values{{"a", "auth"}, {"aresp", Response("", "")}}); err != nil || rows[0].Get("res") != "0" {
+		t.Errorf("a=auth without a challenge: %v, %v", rows, err)
+	}
+}
+
+// TestResponse has the vectors of razor2.md section 4.2.
+func TestResponse(t *testing.T) {
+	const challenge = "abcdefghij0123456789"
+	for password, want := range map[string]string{
+		"hunter2":               "9jhrdDVnjO-ChlNTo5d6clw_fmcA",
+		"p&=% w+d":              "CwqVk8ubIV2TyQHHViqSJml75PkA",
+		strings.Repeat("k", 70): "bpu9If6zTd_ss20NiLaKntt6HZEA",
+	} {
+		if got := Response(password, challenge); got != want {
+			t.Errorf("Response(%q) = %q, want %q", password, got, want)
+		}
+	}
+}
+
+// TestOneWrite: the client takes the first 1,024 bytes that it reads for the
+// whole answer, so the largest batch must be answered within them.
+func TestOneWrite(t *testing.T) {
+	house := &prototest.House{}
+	address := start(t, &Server{House: house})
+	rows := make([]Values, batchRows)
+	for i := range rows {
+		e4 := mustParse(t, bytes.ReplaceAll(part, []byte("lamp"), []byte(fmt.Sprint("lamp", i)))).E4
+		if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{e4}, Vote: bulkhead.Spam}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{e4}, Vote: bulkhead.Ham}); err != nil {
+			t.Fatal(err)
+		}
+		rows[i] = row("c", &e4)
+	}
+	var request []byte
+	request = append(request, '-')
+	for _, r := range rows {
+		request = append(r.append(request), "\r\n"...)
+	}
+	request = append(request, ".\r\n"...)
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := bufio.NewReader(conn).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Write(request); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, maxReply)
+	n, err := conn.Read(buf)
+	if err != nil || !bytes.HasSuffix(buf[:n], []byte("\r\n.\r\n")) || bytes.Count(buf[:n], []byte("p=1&cf=100&ct=1\r\n")) != batchRows {
+		t.Errorf("one read of the answer gives %d bytes %q, %v", n, buf[:n], err)
+	}
+}
+
+func TestBatchOrder(t *testing.T) {
+	house := &prototest.House{}
+	address := start(t, &Server{House: house})
+	p := mustParse(t, part)
+	if err := login(t, address).Report(header, [][]byte{part}); err != nil {
+		t.Fatal(err)
+	}
+	unknown := mustSigs(t, "razor/e8", "OK-8mIdLyA0A")[0]
+	answers, err := dial(t, address).Check(unknown, p.E4, unknown, p.E8[0], p.E4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []bool{false, true, false, true, true} {
+		if answers[i].Spam != want {
+			t.Errorf("row %d: spam %v, want %v", i, answers[i].Spam, want)
+		}
+	}
+}
+
+func TestNeverListed(t *testing.T) {
+	house := &prototest.House{}
+	s := &Server{House: house, ExemptHosts: []string{"popular.example"}, MaxHosts: 3}
+	address := start(t, s)
+	c := login(t, address)
+	agent := "X-Razor2-Agent: Razor-Agents v2.84\n"
+	tests := []struct {
+		name, part string
+		listed     int // signatures of the report; 0: refused
+	}{
+		{"only tags", agent + "Content-Type: text/html\n\n<html><body></body></html>\n", 0},
+		{"tiny", agent + "\nSent from my phone\n", 0},
+		{"exempt host alone", agent + "\nhttp://popular.example/\n", 0},
+		{"exempt host in a mail", agent + "\nRead the news of today at http://popular.example/ today\n", 1},
+		{"host under an exempt one", agent + "\nRead the news of today at http://x.popular.example/ today\n", 1},
+		{"many hosts", agent + "\nall the links http://a.example/ http://b.example/ http://c.example/ http://d.example/ http://e.example/\n", 4},
+	}
+	for _, tt := range tests {
+		before := len(house.Reports())
+		err := c.Report(header, [][]byte{[]byte(tt.part)})
+		reports := house.Reports()[before:]
+		if tt.listed == 0 {
+			if !errors.Is(err, bulkhead.ErrForbidden) || len(reports) != 0 {
+				t.Errorf("%s: %v, reports %+v; want a refusal", tt.name, err, reports)
+			}
+			continue
+		}
+		if err != nil || len(reports) != 1 || len(reports[0].Signatures) != tt.listed {
+			t.Errorf("%s: %v, reports %+v; want %d signatures", tt.name, err, reports, tt.listed)
+		}
+	}
+	// Listed by another way, it is still not answered.
+	empty, err := signature.ParseRazor(bulkhead.RazorE4, emptySum)
+	if err != nil {
+		t.Fatal(err)
+	}
+	popular := mustParse(t, []byte(tests[3].part)).E8[0]
+	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{empty, popular}, Vote: bulkhead.Spam}); err != nil {
+		t.Fatal(err)
+	}
+	answers, err := c.Check(empty, popular)
+	if err != nil || answers[0].Spam || answers[1].Spam {
+		t.Errorf("answers %+v, %v; want neither to be spam", answers, err)
+	}
+}
+
+func TestMultipartReport(t *testing.T) {
+	house := &prototest.House{}
+	address := start(t, &Server{House: house, Read: read})
+	mail := "From: a@sender.example\nContent-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/plain\n\nThe text of the plain part is here, long enough.\n--b\nContent-Type: text/html\n\n<p>The text of the other part is here, <b>long</b> enough.\n--b--\n"
+	head, _, _ := strings.Cut(mail, "\n\n")
+	parts := [][]byte{
+		[]byte("X-Razor2-Agent: Razor-Agents v2.84\nContent-Type: text/plain\n\nThe text of the plain part is here, long enough."),
+		[]byte("X-Razor2-Agent: Razor-Agents v2.84\nContent-Type: text/html\n\n<p>The text of the other part is here, <b>long</b> enough."),
+	}
+	if err := login(t, address).Report([]byte(head+"\n"), parts); err != nil {
+		t.Fatal(err)
+	}
+	want, _, err := read([]byte(mail))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := house.Reports()[0].Signatures
+	for _, s := range want {
+		if !slices.Contains(got, s) {
+			t.Errorf("the report lacks %v of the mail", s)
+		}
+	}
+}
+
+func TestHouseErrors(t *testing.T) {
+	tests := []struct {
+		err                   error
+		check, report, revoke string
+	}{
+		{bulkhead.ErrReadOnly, "err=220", "err=220", "err=220"},
+		{bulkhead.ErrOverLimit, "err=203", "err=203", "err=203"},
+		{bulkhead.ErrForbidden, "err=201", "res=0", "res=0"},
+		{errors.New("disk on fire"), "err=220", "err=220", "err=220"},
+	}
+	for _, tt := range tests {
+		house := &prototest.House{}
+		c := login(t, start(t, &Server{House: house}))
+		house.Err = tt.err
+		e4 := mustParse(t, part).E4
+		check, err1 := c.Do(row("c", &e4))
+		revoke, err2 := c.Do(row("revoke", &e4))
+		report, err3 := c.exchange([]byte("-a=r&message=*\r\nA: b\n\r\n"+string(part)+"\r\n.\r\n"), 1)
+		if err := errors.Join(err1, err2, err3); err != nil {
+			t.Fatal(err)
+		}
+		if check[0].String() != tt.check || report[0].String() != tt.report || revoke[0].String() != tt.revoke {
+			t.Errorf("%v: check %s, report %s, revoke %s; want %s, %s, %s", tt.err, check[0], report[0], revoke[0], tt.check, tt.report, tt.revoke)
+		}
+	}
+}
+
+func TestRate(t *testing.T) {
+	s := &Server{House: &prototest.House{}, Rate: listen.Rate{PerSecond: 1e-6, Burst: 3}}
+	c := dial(t, start(t, s))
+	e4 := mustParse(t, part).E4
+	if _, err := c.Check(e4, e4, e4); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Check(e4, e4); !errors.Is(err, ServerError(203)) {
+		t.Errorf("beyond the rate: %v, want err=203", err)
+	}
+}
+
+func TestDiscoveryNames(t *testing.T) {
+	address := start(t, &Server{House: &prototest.House{}})
+	c := dial(t, address)
+	_, port, _ := net.SplitHostPort(address)
+	for _, list := range []string{"csl", "nsl"} {
+		rows, err := c.exchange([]byte("a=g&pm="+list+"\r\n"), 2)
+		if err != nil || rows[0].Get(list) != "127.0.0.1:"+port || rows[1].Get(list) != "127.0.1:"+port {
+			t.Errorf("%s: %v, %v; want this address in two spellings", list, rows, err)
+		}
+	}
+	state, err := c.State()
+	if err != nil || state.Get("bql") != "50" || state.Get("ac") != "20" || state.Get("se") != "88" || state.Get("srl") != "1" {
+		t.Errorf("state %v, %v", state, err)
+	}
+}
+
+func TestHelper(t *testing.T) {
+	house := &prototest.House{}
+	mail := append(append(bytes.Clone(header), '\n'), part[bytes.Index(part, []byte("\n\n"))+2:]...)
+	ctx, cancel := context.WithCancel(context.Background())
+	l, err := listen.Stream(ctx, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &Helper{House: house, MaxMail: 1 << 16}
+	done := make(chan error, 1)
+	go func() { done <- h.Serve(ctx, l) }()
+	ask := func(mail []byte) string {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(20 * time.Second))
+		conn.Write(mail)
+		conn.(*net.TCPConn).CloseWrite()
+		got, _ := io.ReadAll(conn)
+		return string(got)
+	}
+	if got := ask(mail); got != "ham" {
+		t.Errorf("unknown mail: %q, want ham", got)
+	}
+	if _, err := house.Report(ctx, bulkhead.Report{Signatures: signature.Razor(mail), Vote: bulkhead.Spam}); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(mail); got != "spam" {
+		t.Errorf("reported mail: %q, want spam", got)
+	}
+	if got := ask(nil); got != "ham" {
+		t.Errorf("empty mail: %q, want ham", got)
+	}
+	if got := ask(make([]byte, 1<<17)); got != "" {
+		t.Errorf("huge mail: %q, want no answer", got)
+	}
+	house.Err = bulkhead.ErrReadOnly
+	if got := ask(mail); got != "" {
+		t.Errorf("house that refuses: %q, want no answer", got)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("Serve = %v", err)
+	}
+}

@@ -1,0 +1,316 @@
+package razor2
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
+)
+
+// A session is one connection: a strict change of request and reply.
+type session struct {
+	server    *Server
+	conn      *listen.Conn
+	in        *bufio.Reader
+	out       reply
+	user      string // logged in as, "" for nobody
+	candidate string // who the challenge was given to
+	secret    []byte // of the candidate; nil for one who may not log in
+	challenge string // "" for none
+
+	rows     []Values // of the batch being served
+	queries  []bulkhead.Query
+	verdicts []bulkhead.Verdict
+	asked    []bulkhead.Signature
+	indexes  []int // of the query of each row, -1 for none
+}
+
+func newSession(s *Server, c *listen.Conn) *session {
+	return &session{server: s, conn: c, in: bufio.NewReaderSize(c, maxLine)}
+}
+
+var (
+	errQuit = errors.New("razor2: client quits")
+	errLine = fmt.Errorf("%w: line longer than %d bytes", bulkhead.ErrMalformed, maxLine)
+)
+
+func (c *session) run(ctx context.Context) {
+	for {
+		c.conn.Await()
+		c.out.reset()
+		err := c.request(ctx)
+		if c.out.rows > 0 {
+			if _, werr := c.conn.Write(c.out.bytes()); werr != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// line reads one line and returns it without its end. It is valid until the
+// next read.
+func (c *session) line() ([]byte, error) {
+	line, err := c.in.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		return nil, errLine
+	}
+	if err != nil {
+		return nil, err
+	}
+	line = line[:len(line)-1]
+	return bytes.TrimSuffix(line, []byte{'\r'}), nil
+}
+
+// request reads one request and puts the answer into out. An error ends the
+// connection, after whatever is in out has been sent.
+func (c *session) request(ctx context.Context) error {
+	line, err := c.line()
+	if err != nil {
+		return c.refuse(err)
+	}
+	batch := len(line) > 0 && line[0] == '-'
+	if batch {
+		line = line[1:]
+	}
+	first := ParseValues(string(line))
+	if batch && first.Get("message") == "*" {
+		return c.message(ctx, first)
+	}
+	c.rows = append(c.rows[:0], first)
+	if batch {
+		if err := c.batch(); err != nil {
+			return c.refuse(err)
+		}
+	}
+	return c.serve(ctx)
+}
+
+// refuse tells the client of a request that breaks a limit before hanging up.
+func (c *session) refuse(err error) error {
+	if errors.Is(err, bulkhead.ErrMalformed) {
+		c.server.Stats.Malformed.Add(1)
+		c.out.row("err=200")
+	}
+	return err
+}
+
+// batch reads the further rows of a batch, up to the line with a dot.
+func (c *session) batch() error {
+	for {
+		line, err := c.line()
+		if err != nil {
+			return err
+		}
+		if string(line) == "." {
+			return nil
+		}
+		if len(c.rows) == batchRows {
+			return fmt.Errorf("%w: batch of more than %d rows", bulkhead.ErrMalformed, batchRows)
+		}
+		c.rows = append(c.rows, ParseValues(string(line)))
+	}
+}
+
+// serve answers the rows that were read, one row each. The command of the first
+// row is that of all.
+func (c *session) serve(ctx context.Context) error {
+	first := c.rows[0]
+	command := first.Get("a")
+	if !c.conn.Allow(len(c.rows)) {
+		c.server.Stats.Limited.Add(int64(len(c.rows)))
+		c.each("err=203")
+		if command == "q" {
+			return errQuit
+		}
+		return nil
+	}
+	switch command {
+	case "c":
+		c.check(ctx)
+	case "r":
+		c.report()
+	case "revoke":
+		c.revoke(ctx)
+	case "q":
+		return errQuit
+	case "":
+		// The client names itself, and waits for no answer.
+		if !first.Has("cn") {
+			c.each("err=200")
+		}
+	default:
+		if len(c.rows) > 1 {
+			c.each("err=200")
+			return nil
+		}
+		c.single(ctx, command, first)
+	}
+	return nil
+}
+
+// each answers every row alike.
+func (c *session) each(text string) {
+	for range c.rows {
+		c.out.row(text)
+	}
+}
+
+func (c *session) single(ctx context.Context, command string, v Values) {
+	switch command {
+	case "g":
+		c.get(v.Get("pm"))
+	case "reg":
+		c.register(ctx, v)
+	case "ai":
+		c.begin(ctx, v.Get("user"))
+	case "auth":
+		c.authenticate(v.Get("aresp"))
+	default:
+		c.server.Stats.Malformed.Add(1)
+		c.out.row("err=200")
+	}
+}
+
+// get answers what discovery asks: razor2.md sections 3.2 and 3.3.
+func (c *session) get(what string) {
+	switch what {
+	case "csl", "nsl":
+		for _, name := range c.names() {
+			c.out.values(Pair{what, name})
+		}
+	case "state":
+		c.out.buf = append(c.out.buf[:0], c.server.state...)
+		c.out.buf = c.out.buf[:len(c.out.buf)-len(".\r\n")]
+		c.out.rows = 7
+	default:
+		c.server.Stats.Malformed.Add(1)
+		c.out.row("err=200")
+	}
+}
+
+// names returns what discovery hands out: the names that are configured, or the
+// address at which the client is.
+func (c *session) names() []string {
+	if len(c.server.Names) > 0 {
+		return c.server.Names
+	}
+	host, port, err := net.SplitHostPort(c.conn.LocalAddr().String())
+	if err != nil {
+		return nil
+	}
+	names := []string{net.JoinHostPort(host, port)}
+	// The client wants two names or discovers anew each time; the last two
+	// numbers of an IPv4 address may be written as one.
+	if ip := net.ParseIP(host).To4(); ip != nil {
+		second := fmt.Sprintf("%d.%d.%d:%s", ip[0], ip[1], int(ip[2])<<8|int(ip[3]), port)
+		names = append(names, second)
+	}
+	return names
+}
+
+// register answers a=reg: razor2.md section 4.1.
+func (c *session) register(ctx context.Context, v Values) {
+	user, pass := v.Get("user"), v.Get("pass")
+	if user == "" {
+		user = randomText(10)
+	}
+	if pass == "" {
+		pass = randomText(16)
+	}
+	err := checkName(user)
+	if err == nil {
+		err = checkCredential("password", pass)
+	}
+	if err == nil && !c.server.registrations.Allow(c.conn.Client(), 1) {
+		err = fmt.Errorf("%w: registrations of %s", bulkhead.ErrOverLimit, c.conn.Client())
+	}
+	if err == nil {
+		err = c.server.Accounts.Register(ctx, user, []byte(pass), c.conn.Client())
+	}
+	if err != nil {
+		c.out.row(c.server.status("register", err))
+		return
+	}
+	c.server.Stats.Registered.Add(1)
+	c.server.Log.Info("razor user registered", "user", user, "client", c.conn.Client())
+	c.out.values(Pair{"res", "1"}, Pair{"user", user}, Pair{"pass", pass})
+}
+
+// begin answers a=ai with a challenge: razor2.md section 4.2.
+func (c *session) begin(ctx context.Context, user string) {
+	c.user, c.challenge, c.secret = "", "", nil
+	if checkName(user) != nil {
+		c.out.row("err=213")
+		return
+	}
+	secret, ok, err := c.server.Accounts.Secret(ctx, user)
+	switch {
+	case errors.Is(err, bulkhead.ErrForbidden):
+		secret = nil // told after the challenge, like a wrong password
+	case err != nil:
+		c.out.row(c.server.status("login", err))
+		return
+	case !ok:
+		c.out.row("err=213")
+		return
+	}
+	c.candidate, c.secret, c.challenge = user, secret, randomText(20)
+	c.out.values(Pair{"achal", c.challenge})
+}
+
+// authenticate answers a=auth. A challenge is good for one attempt.
+func (c *session) authenticate(response string) {
+	want := Response(string(c.secret), c.challenge)
+	good := subtle.ConstantTimeCompare([]byte(want), []byte(response)) == 1
+	good = good && c.challenge != "" && len(c.secret) > 0
+	user := c.candidate
+	c.challenge, c.secret, c.candidate, c.user = "", nil, "", ""
+	if !good {
+		c.server.Stats.BadLogins.Add(1)
+		c.server.Log.Info("razor login failed", "user", user, "client", c.conn.Client())
+		c.out.row("res=0")
+		return
+	}
+	c.user = user
+	c.server.Stats.Logins.Add(1)
+	c.out.row("res=1")
+}
+
+func (c *session) reporter() bulkhead.Reporter {
+	return bulkhead.Reporter{Account: c.user, Addr: c.conn.Client()}
+}
+
+// readMessage reads the block of a message up to CR LF "." CR LF. With keep off
+// it only reads past it.
+func (c *session) readMessage(keep bool) ([]byte, error) {
+	var block []byte
+	size := 0
+	fresh := true // at the start of a line that CR LF went before
+	for {
+		piece, err := c.in.ReadSlice('\n')
+		full := errors.Is(err, bufio.ErrBufferFull)
+		if err != nil && !full {
+			return nil, err
+		}
+		if fresh && string(piece) == ".\r\n" {
+			return bytes.TrimSuffix(block, []byte("\r\n")), nil
+		}
+		fresh = strings.HasSuffix(string(piece[max(0, len(piece)-2):]), "\r\n")
+		if size += len(piece); size > maxMessage {
+			return nil, fmt.Errorf("%w: message of more than %d bytes", bulkhead.ErrMalformed, maxMessage)
+		}
+		if keep {
+			block = append(block, piece...)
+		}
+	}
+}

@@ -141,7 +141,25 @@ func (n *node) read(raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
 	if err != nil {
 		return nil, bulkhead.Source{}, err
 	}
-	return m.Signatures(signature.Options{Key: n.secret}), m.Source(), nil
+	return aboveFloor(m, m.Signatures(signature.Options{Key: n.secret})), m.Source(), nil
+}
+
+// aboveFloor drops all signatures of a message that has too little text for one
+// of bulkhead's own, and nothing but text. The schemes of other clearinghouses
+// have a sum even for an empty body, and one report of it would list every
+// message like it.
+func aboveFloor(m *signature.Message, sigs []bulkhead.Signature) []bulkhead.Signature {
+	for i := range sigs {
+		if s := sigs[i].Scheme(); s == bulkhead.Exact || s == bulkhead.Near {
+			return sigs
+		}
+	}
+	for i := range m.Parts {
+		if p := &m.Parts[i]; !p.IsText() && len(p.Data) > 0 {
+			return sigs
+		}
+	}
+	return nil
 }
 
 // ready says why the node takes no requests at present.

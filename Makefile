@@ -1,5 +1,6 @@
 # make run     build a node, start it, show it the sample messages, leave it running
 # make test    install what the tests need, and run all of them
+# make interop the tests that run real clients and mail servers (Debian, root)
 # make race    the tests under the race detector
 # make fuzz    fuzz every parser, FUZZTIME each
 # make vet     formatting, go vet, staticcheck
@@ -12,7 +13,7 @@ FUZZJOBS    ?= 2
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 NFPM        ?= github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4
 
-.PHONY: all build run test packages race fuzz vet bench deb clean
+.PHONY: all build run test packages interop race fuzz vet bench deb clean
 
 all: vet test
 
@@ -30,6 +31,9 @@ test: packages
 
 race: packages
 	$(GO) test -race ./...
+
+interop: packages
+	$(GO) test -tags interop -count 1 ./test/...
 
 fuzz:
 	@packaging/fuzz $(FUZZTIME) $(FUZZJOBS)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/signature"
@@ -62,9 +65,9 @@ func (t *tally) total() uint32 {
 
 // The counters of a checksum beside the targets: a byte after its sum.
 const (
-	claimsCounter      = 's'
-	deletedCounter     = 'd'
-	deletedManyCounter = 'D'
+	claimsCounter        = 's'
+	deletedCounter       = 'd'
+	deletedClaimsCounter = 'D'
 )
 
 // counterOf returns a counter of a checksum; 0 stands for the targets. Types
@@ -87,7 +90,10 @@ func counterOf(c *Checksum, counter byte) bulkhead.Signature {
 // A book counts checksums in a clearinghouse. It may be used concurrently.
 type book struct {
 	house bulkhead.Clearinghouse
-	keep  [signature.DCCTypeRepBulk + 1]bool // types that are counted
+	// deletes says that something was deleted once. Until then nobody need ask
+	// for the counters of deletions.
+	deletes atomic.Bool
+	keep    [signature.DCCTypeRepBulk + 1]bool // types that are counted
 }
 
 func newBook(house bulkhead.Clearinghouse, keep []signature.DCCType) *book {
@@ -144,26 +150,32 @@ func (b *book) look(ctx context.Context, a *asking, sigs []bulkhead.Signature) (
 
 // tallies returns the tallies of checksums, which must be of kept types: first
 // of all their targets, and then, of those that anything is known of, the rest.
-// They are valid until the next call.
-func (b *book) tallies(ctx context.Context, a *asking, sums []Checksum) ([]tally, error) {
+// own holds for each checksum the targets that a report of the caller has just
+// added; what nobody else has counted needs no second look. nil stands for
+// zeroes. The tallies are valid until the next call.
+func (b *book) tallies(ctx context.Context, a *asking, sums []Checksum, own []uint32) ([]tally, error) {
 	a.sigs, a.known, a.tallies = a.sigs[:0], a.known[:0], a.tallies[:0]
-	for i := range sums {
-		a.sigs = append(a.sigs, counterOf(&sums[i], 0))
-	}
 	if len(sums) == 0 {
 		return nil, nil
+	}
+	for i := range sums {
+		a.sigs = append(a.sigs, counterOf(&sums[i], 0))
 	}
 	findings, err := b.look(ctx, a, a.sigs)
 	if err != nil {
 		return nil, err
 	}
+	counters := []byte{claimsCounter, deletedCounter, deletedClaimsCounter}
+	if !b.deletes.Load() {
+		counters = counters[:1]
+	}
 	a.sigs = a.sigs[:0]
 	for i := range sums {
 		f := &findings[i]
 		a.tallies = append(a.tallies, tally{targets: f.Sightings, judged: f.Judged})
-		if f.Sightings > 0 || f.Judged != bulkhead.Unjudged {
+		if f.Sightings > 0 && (own == nil || f.Sightings > own[i]) {
 			a.known = append(a.known, i)
-			for _, counter := range [...]byte{claimsCounter, deletedCounter, deletedManyCounter} {
+			for _, counter := range counters {
 				a.sigs = append(a.sigs, counterOf(&sums[i], counter))
 			}
 		}
@@ -175,45 +187,85 @@ func (b *book) tallies(ctx context.Context, a *asking, sums []Checksum) ([]tally
 		return nil, err
 	}
 	for k, i := range a.known {
-		t := &a.tallies[i]
-		t.claims, t.deleted, t.deletedClaims = findings[3*k].Sightings, findings[3*k+1].Sightings, findings[3*k+2].Sightings
+		t, f := &a.tallies[i], findings[k*len(counters):]
+		t.claims = f[0].Sightings
+		if len(counters) > 1 {
+			t.deleted, t.deletedClaims = f[1].Sightings, f[2].Sightings
+		}
 	}
 	return a.tallies, nil
 }
 
-// raise adds n to signatures.
-func (b *book) raise(ctx context.Context, sigs []bulkhead.Signature, n uint32, who bulkhead.Reporter) error {
-	for start := 0; start < len(sigs); start += maxSignatures {
-		_, err := b.house.Report(ctx, bulkhead.Report{
-			Signatures: sigs[start:min(start+maxSignatures, len(sigs))], Vote: bulkhead.Sighting, Count: n, Reporter: who,
-		})
-		if err != nil {
-			return err
+// deletesSignature is the counter of deletions of any checksum.
+func deletesSignature() bulkhead.Signature {
+	sig, err := bulkhead.NewSignature(bulkhead.DCCBody, []byte("bulkhead dcc deletes"))
+	if err != nil {
+		panic(err)
+	}
+	return sig
+}
+
+// follow learns of deletions on other nodes until ctx ends.
+func (b *book) follow(ctx context.Context) {
+	const every = 2 * time.Second
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for !b.deletes.Load() {
+		v, err := b.house.Check(ctx, bulkhead.Query{Signatures: []bulkhead.Signature{deletesSignature()}, Terse: true})
+		if err == nil && v.Findings[0].Sightings > 0 {
+			b.deletes.Store(true)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
 		}
 	}
-	return nil
+}
+
+// raise adds n to signatures. What needs several reports waits for the disk
+// once. Counting takes no account's word: only the address of who is used.
+func (b *book) raise(ctx context.Context, sigs []bulkhead.Signature, n uint32, who bulkhead.Reporter) error {
+	who.Account = ""
+	parts := (len(sigs) + maxSignatures - 1) / maxSignatures
+	errs := make([]error, parts)
+	var wg sync.WaitGroup
+	for i := range parts {
+		r := bulkhead.Report{Vote: bulkhead.Sighting, Count: n, Reporter: who}
+		r.Signatures = sigs[i*maxSignatures : min((i+1)*maxSignatures, len(sigs))]
+		if parts == 1 {
+			_, err := b.house.Report(ctx, r)
+			return err
+		}
+		wg.Go(func() { _, errs[i] = b.house.Report(ctx, r) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // vote tells the other front doors that somebody calls a message spam, or, by
 // a DELETE, that it is none. Whoever may count need not have a say on the
 // blocklist: a refusal is no error.
 func (b *book) vote(ctx context.Context, sums []Checksum, revoke bool, who bulkhead.Reporter) error {
-	r := bulkhead.Report{Vote: bulkhead.Spam, Reporter: who}
-	for i := range sums {
-		r.Signatures = append(r.Signatures, counterOf(&sums[i], 0))
-	}
-	if len(r.Signatures) == 0 {
-		return nil
-	}
 	do := b.house.Report
 	if revoke {
 		do = b.house.Revoke
 	}
-	_, err := do(ctx, r)
-	if errors.Is(err, bulkhead.ErrForbidden) || errors.Is(err, bulkhead.ErrUnauthorised) || errors.Is(err, bulkhead.ErrOverLimit) {
-		return nil
+	for len(sums) > 0 {
+		r := bulkhead.Report{Vote: bulkhead.Spam, Reporter: who}
+		for i := range sums[:min(len(sums), maxSignatures)] {
+			r.Signatures = append(r.Signatures, counterOf(&sums[i], 0))
+		}
+		sums = sums[len(r.Signatures):]
+		_, err := do(ctx, r)
+		if errors.Is(err, bulkhead.ErrForbidden) || errors.Is(err, bulkhead.ErrUnauthorised) || errors.Is(err, bulkhead.ErrOverLimit) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // delete makes the total of a checksum 0.
@@ -222,15 +274,19 @@ func (b *book) delete(ctx context.Context, sum Checksum, who bulkhead.Reporter) 
 		return nil
 	}
 	sums := []Checksum{sum}
-	ts, err := b.tallies(ctx, new(asking), sums)
+	b.deletes.Store(true)
+	ts, err := b.tallies(ctx, new(asking), sums, nil)
 	if err != nil {
+		return err
+	}
+	if err := b.raise(ctx, []bulkhead.Signature{deletesSignature()}, 1, who); err != nil {
 		return err
 	}
 	t := ts[0]
 	for _, up := range []struct {
 		counter byte
 		now, at uint32
-	}{{deletedCounter, t.targets, t.deleted}, {deletedManyCounter, t.claims, t.deletedClaims}} {
+	}{{deletedCounter, t.targets, t.deleted}, {deletedClaimsCounter, t.claims, t.deletedClaims}} {
 		if up.now > up.at {
 			if err := b.raise(ctx, []bulkhead.Signature{counterOf(&sum, up.counter)}, up.now-up.at, who); err != nil {
 				return err

@@ -118,7 +118,13 @@ func (s *Ifd) ServeStream(ctx context.Context, l net.Listener) error {
 	server := &listen.StreamServer{
 		Handler: s.handle, MaxConns: ifdConns, RequestRate: s.Rate, Exempt: s.Exempt, Log: s.Log,
 	}
-	return server.Serve(ctx, l)
+	var background sync.WaitGroup
+	following, stop := context.WithCancel(ctx)
+	background.Go(func() { s.book.follow(following) })
+	err := server.Serve(ctx, l)
+	stop()
+	background.Wait()
+	return err
 }
 
 // handle serves one connection: one message.
@@ -431,7 +437,7 @@ func (s *Ifd) countMessage(ctx context.Context, m *mailing) {
 	} else {
 		s.Stats.Queried.Add(1)
 	}
-	tallies, err := s.book.tallies(ctx, new(asking), kept)
+	tallies, err := s.book.tallies(ctx, new(asking), kept, nil)
 	if err != nil {
 		s.Log.Error("message not looked up", "err", err)
 		m.failed = true

@@ -6,6 +6,25 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
+// maxGroup is how many reports are counted together.
+const maxGroup = 512
+
+// gather adds to b what else waits.
+func (s *Server) gather(b *reportBatch, work <-chan *reportBatch) {
+	for len(b.items) < maxGroup {
+		select {
+		case more, ok := <-work:
+			if !ok {
+				return
+			}
+			b.items = append(b.items, more.items...)
+			s.batches.Put(more)
+		default:
+			return
+		}
+	}
+}
+
 // write counts a batch of reports, answers them and ends their use. Reports of
 // equally many targets are one report to the clearinghouse, so that a batch
 // costs it one entry, not one for each packet.
@@ -22,11 +41,15 @@ func (s *Server) write(b *reportBatch, a *asking) {
 		}
 	}()
 	b.sums, b.done = b.sums[:0], append(b.done[:0], make([]bool, len(b.items))...)
+	b.own = b.own[:0]
 	for _, it := range b.items {
 		b.sums = s.appendKept(b.sums, it)
+		for range it.kept {
+			b.own = append(b.own, it.targets)
+		}
 	}
 	errs := s.count(b)
-	tallies, err := s.book.tallies(b.ctx, a, b.sums)
+	tallies, err := s.book.tallies(b.ctx, a, b.sums, b.own)
 	var totals [maxChecksums]Total
 	for i, it := range b.items {
 		switch {
@@ -85,7 +108,7 @@ func (s *Server) count(b *reportBatch) []error {
 }
 
 func (s *Server) countGroup(b *reportBatch, targets uint32, spam bool, members []int, errs []error) {
-	var sigs []bulkhead.Signature
+	sigs := make([]bulkhead.Signature, 0, 2*len(b.sums))
 	for _, i := range members {
 		it := b.items[i]
 		for k := range it.kept {
@@ -99,14 +122,37 @@ func (s *Server) countGroup(b *reportBatch, targets uint32, spam bool, members [
 	who := bulkhead.Reporter{Addr: b.items[members[0]].client.Addr()}
 	err := s.book.raise(b.ctx, sigs, targets, who)
 	for _, i := range members {
-		it := b.items[i]
-		if errs[i] = err; err == nil && spam {
-			s.Stats.Spam.Add(1)
-			if !it.byRep {
-				errs[i] = s.book.vote(b.ctx, b.sums[it.first:it.first+it.kept], false, it.who)
-			}
+		errs[i] = err
+	}
+	if err == nil && spam {
+		s.voteGroup(b, members, errs)
+	}
+}
+
+// voteGroup passes claims of spam on, those of one reporter together.
+func (s *Server) voteGroup(b *reportBatch, members []int, errs []error) {
+	s.Stats.Spam.Add(int64(len(members)))
+	byReporter := make(map[bulkhead.Reporter][]int, 1)
+	for _, i := range members {
+		if it := b.items[i]; !it.byRep {
+			byReporter[it.who] = append(byReporter[it.who], i)
 		}
 	}
+	var wg sync.WaitGroup
+	for who, members := range byReporter {
+		wg.Go(func() {
+			var sums []Checksum
+			for _, i := range members {
+				it := b.items[i]
+				sums = append(sums, b.sums[it.first:it.first+it.kept]...)
+			}
+			err := s.book.vote(b.ctx, sums, false, who)
+			for _, i := range members {
+				errs[i] = err
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func (s *Server) delete(b *reportBatch, it *item) error {

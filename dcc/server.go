@@ -20,8 +20,9 @@ import (
 const (
 	DefaultServerID = 101
 	DefaultBrand    = "bulkhead"
-	DefaultWriters  = 32 // batches of reports under way at once
-	maxClockOff     = 64 // seconds that the clock of an administrator may be off
+	DefaultWriters  = 6    // groups of reports under way at once
+	maxQueued       = 1024 // batches of reports that wait
+	maxClockOff     = 64   // seconds that the clock of an administrator may be off
 )
 
 // A Client is what a server knows of a client-id or server-id.
@@ -61,8 +62,8 @@ type Server struct {
 	// none of them applies to.
 	Rate, AnonymousRate, AnonymousTotal listen.Rate
 	Exempt                              []netip.Prefix
-	// Writers is how many batches of reports may be under way at once; 0 means
-	// DefaultWriters.
+	// Writers is how many groups of reports may be under way at once; 0 means
+	// DefaultWriters. A group is all that waited, up to a limit.
 	Writers int
 	Now     func() time.Time // nil means time.Now
 	Log     *slog.Logger     // nil discards
@@ -150,7 +151,7 @@ func (s *Server) ServePackets(ctx context.Context, conns []*net.UDPConn) error {
 		}
 		return err
 	}
-	work := make(chan *reportBatch, s.Writers)
+	work := make(chan *reportBatch, maxQueued)
 	p := &listen.PacketServer{
 		MaxPacket: maxPacket, Rate: s.Rate, Exempt: s.Exempt, Log: s.Log, MaxDetached: 4 * listen.DefaultMaxDetached,
 		Handler: func(ctx context.Context, batch []*listen.Packet) { s.packets(ctx, batch, work) },
@@ -160,12 +161,16 @@ func (s *Server) ServePackets(ctx context.Context, conns []*net.UDPConn) error {
 		writers.Go(func() {
 			var a asking
 			for b := range work {
+				s.gather(b, work)
 				s.write(b, &a)
 			}
 		})
 	}
+	following, stop := context.WithCancel(ctx)
+	writers.Go(func() { s.book.follow(following) })
 	err = p.Serve(ctx, conns)
 	close(work)
+	stop()
 	writers.Wait()
 	return err
 }
@@ -208,6 +213,7 @@ type reportBatch struct {
 	ctx   context.Context
 	items []*item
 	sums  []Checksum
+	own   []uint32 // targets that each of sums is raised by
 	sigs  []bulkhead.Signature
 	done  []bool
 }
@@ -371,7 +377,7 @@ func (s *Server) query(ctx context.Context, sc *scratch) {
 	for _, it := range sc.queries {
 		sc.sums = s.appendKept(sc.sums, it)
 	}
-	tallies, err := s.book.tallies(ctx, &sc.asking, sc.sums)
+	tallies, err := s.book.tallies(ctx, &sc.asking, sc.sums, nil)
 	for _, it := range sc.queries {
 		if err != nil {
 			s.fault(it, err)
@@ -412,6 +418,9 @@ func (s *Server) totals(it *item, totals []Total, tallies []tally) {
 			if counted {
 				before := now.before(it.targets, it.spam)
 				t.Previous = before.total()
+				if it.spam {
+					t.Current = Many
+				}
 			}
 		}
 		if v, ok := white.lookup(c); ok {

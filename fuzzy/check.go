@@ -13,6 +13,7 @@ type pendingCheck struct {
 	job   *job
 	query int // in the present round; -1 if it asks nothing
 	hits  []hit
+	near  []uint8 // lists on which a band of the first half is known
 	state checkState
 }
 
@@ -21,16 +22,15 @@ type checkState uint8
 const (
 	checkOpen   checkState = iota // nothing found yet
 	checkExact                    // the digest has a count, subtractions unseen
-	checkNear                     // bands agree, subtractions unseen
 	checkClosed                   // settled: hits is final
 )
 
 // check answers sc.checks in at most four rounds of questions, each of which
-// takes those of all checks together: digests; for those known, what was
-// subtracted; bands of those unknown; what was subtracted from these.
+// takes those of all checks together: digests; of those known, what was
+// subtracted; half the bands of those unknown; all bands where one is known.
 func (s *Server) check(ctx context.Context, sc *scratch) {
 	flags := s.lists.inUse()
-	for _, round := range []func(*scratch, []uint8) func(){s.askDigests, s.askDigestsTaken, s.askBands, s.askBandsTaken} {
+	for _, round := range []func(*scratch, []uint8) func(){s.askDigests, s.askDigestsTaken, s.askHalf, s.askBands} {
 		sc.ledger.reset()
 		take := round(sc, flags)
 		if len(sc.ledger.queries) == 0 {
@@ -85,18 +85,31 @@ func (s *Server) askDigests(sc *scratch, flags []uint8) func() {
 			for i, flag := range flags {
 				if f := &v.Findings[i+1]; f.Sightings > 0 {
 					c.hits = append(c.hits, hit{flag: flag, value: f.Sightings, first: seconds(f)})
-					c.state = checkExact
 				}
 			}
-			// What another front door listed is found under the list for spam; of
-			// what was written here, the counts say all there is to say.
 			f := &v.Findings[0]
-			if c.state == checkOpen && f.Judged == bulkhead.JudgedSpam && v.Whitelisted == "" && len(s.SpamFlags) > 0 {
+			switch {
+			case len(c.hits) > 0:
+				// Of what was written here, the counts say all there is to say.
+				c.state = s.lists.unless(checkExact)
+			case f.Judged == bulkhead.JudgedSpam && v.Whitelisted == "" && len(s.SpamFlags) > 0:
+				// What another front door listed is found under the list for spam.
 				c.hits = append(c.hits, hit{flag: s.SpamFlags[0], value: max(f.Spam, 1), first: seconds(f)})
+				c.state = checkClosed
+			case !c.job.req.Shingled || len(flags) == 0:
 				c.state = checkClosed
 			}
 		})
 	}
+}
+
+// unless returns the state of a check that would next ask what was taken away:
+// where nothing ever was, it is settled.
+func (l *lists) unless(next checkState) checkState {
+	if l.taken.Load() {
+		return next
+	}
+	return checkClosed
 }
 
 func (s *Server) askDigestsTaken(sc *scratch, _ []uint8) func() {
@@ -121,52 +134,64 @@ func (s *Server) askDigestsTaken(sc *scratch, _ []uint8) func() {
 	}
 }
 
-func (s *Server) askBands(sc *scratch, flags []uint8) func() {
+// askHalf asks for every second band. Of texts that have 22 shingles in common
+// with a stored one, 995 in 1000 have one of these 16 bands too, and nearly all
+// unrelated texts have none, so that their other bands need no look-up.
+func (s *Server) askHalf(sc *scratch, flags []uint8) func() {
 	l := &sc.ledger
 	sc.ask(checkOpen, func(c *pendingCheck) {
-		if !c.job.req.Shingled || len(flags) == 0 {
-			// The first of nothing: the query is taken back.
-			l.queries, l.starts = l.queries[:len(l.queries)-1], l.starts[:len(l.starts)-1]
-			c.query, c.state = -1, checkClosed
-			return
-		}
 		for _, flag := range flags {
-			l.sigs = appendBands(l.sigs, &c.job.req, flag, added)
+			for b := 0; b < signature.RspamdBands; b += 2 {
+				l.sigs = append(l.sigs, bandSignature(&c.job.req, flag, added, b))
+			}
 		}
 	})
 	return func() {
 		sc.each(func(c *pendingCheck, v *bulkhead.Verdict) {
+			const half = signature.RspamdBands / 2
 			for i, flag := range flags {
-				if h, ok := nearHit(flag, bandsOf(v, i), nil); ok {
-					c.hits = append(c.hits, h)
-					c.state = checkNear
+				for _, f := range v.Findings[i*half : (i+1)*half] {
+					if f.Sightings > 0 {
+						c.near = append(c.near, flag)
+						break
+					}
 				}
+			}
+			if len(c.near) == 0 {
+				c.state = checkClosed
 			}
 		})
 	}
 }
 
-func bandsOf(v *bulkhead.Verdict, i int) []bulkhead.Finding {
-	return v.Findings[i*signature.RspamdBands : (i+1)*signature.RspamdBands]
-}
-
-func (s *Server) askBandsTaken(sc *scratch, _ []uint8) func() {
+func (s *Server) askBands(sc *scratch, _ []uint8) func() {
 	l := &sc.ledger
-	sc.ask(checkNear, func(c *pendingCheck) {
-		for _, h := range c.hits {
-			l.sigs = appendBands(l.sigs, &c.job.req, h.flag, added)
-			l.sigs = appendBands(l.sigs, &c.job.req, h.flag, taken)
+	takenToo := s.lists.taken.Load()
+	sc.ask(checkOpen, func(c *pendingCheck) {
+		for _, flag := range c.near {
+			l.sigs = appendBands(l.sigs, &c.job.req, flag, added)
+			if takenToo {
+				l.sigs = appendBands(l.sigs, &c.job.req, flag, taken)
+			}
 		}
 	})
 	return func() {
 		sc.each(func(c *pendingCheck, v *bulkhead.Verdict) {
-			left := c.hits[:0]
-			for i, h := range c.hits {
-				if h, ok := nearHit(h.flag, bandsOf(v, 2*i), bandsOf(v, 2*i+1)); ok {
-					left = append(left, h)
+			findings := v.Findings
+			next := func() (bands []bulkhead.Finding) {
+				bands, findings = findings[:signature.RspamdBands], findings[signature.RspamdBands:]
+				return bands
+			}
+			for _, flag := range c.near {
+				plus, minus := next(), []bulkhead.Finding(nil)
+				if takenToo {
+					minus = next()
+				}
+				if h, ok := nearHit(flag, plus, minus); ok {
+					c.hits = append(c.hits, h)
 				}
 			}
-			c.hits, c.state = left, checkClosed
+			c.state = checkClosed
 		})
 	}
 }

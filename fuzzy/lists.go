@@ -15,11 +15,21 @@ import (
 // them. It may be used concurrently.
 type lists struct {
 	current atomic.Pointer[[]uint8]
+	// taken says that something was taken away once: a negative write, or a
+	// delete. Until then nobody need ask for it.
+	taken atomic.Bool
 
-	mu     sync.Mutex // guards changes of current, and marked
-	marked [256]time.Time
+	mu     sync.Mutex // guards changes of current, and what follows
+	marked [numMarks]time.Time
 	warned bool
 }
+
+// The counters that are raised now and then: one for each list, and the one
+// of takenSignature.
+const (
+	markTaken = 256
+	numMarks  = 257
+)
 
 // inUse returns the lists in use, ascending; the slice must not be changed.
 func (l *lists) inUse() []uint8 {
@@ -46,23 +56,24 @@ func (l *lists) add(flag uint8) bool {
 	return true
 }
 
-// due reports whether the counter of a list should be raised: the first time,
-// and again each hour, so that it does not age out while the list is used.
-func (l *lists) due(flag uint8, now time.Time) bool {
+// due reports whether a counter should be raised: the first time,
+// and again each hour, so that it does not age out while it
+// is used.
+func (l *lists) due(mark int, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now.Sub(l.marked[flag]) < time.Hour {
+	if now.Sub(l.marked[mark]) < time.Hour {
 		return false
 	}
-	l.marked[flag] = now
+	l.marked[mark] = now
 	return true
 }
 
 // undue takes back what due said, because the counter was not raised.
-func (l *lists) undue(flag uint8) {
+func (l *lists) undue(mark int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.marked[flag] = time.Time{}
+	l.marked[mark] = time.Time{}
 }
 
 // refresh follows the counters until ctx ends.
@@ -84,6 +95,7 @@ func (s *Server) followLists(ctx context.Context) {
 	for flag := range 256 {
 		q.Signatures = append(q.Signatures, listSignature(uint8(flag)))
 	}
+	q.Signatures = append(q.Signatures, takenSignature())
 	v, err := s.House.Check(ctx, q)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -91,7 +103,10 @@ func (s *Server) followLists(ctx context.Context) {
 		}
 		return
 	}
-	for flag := range v.Findings {
+	if v.Findings[markTaken].Sightings > 0 {
+		s.lists.taken.Store(true)
+	}
+	for flag := range markTaken {
 		if v.Findings[flag].Sightings > 0 && !s.lists.add(uint8(flag)) {
 			s.lists.mu.Lock()
 			if !s.lists.warned {

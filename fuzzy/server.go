@@ -20,7 +20,7 @@ import (
 // Defaults of a [Server].
 const (
 	DefaultSharedKeys = 4096             // pairs of keys whose shared key is remembered
-	DefaultWriters    = 128              // updates under way at once
+	DefaultWriters    = 8                // groups of updates under way at once
 	listsRefresh      = 2 * time.Second  // how soon a list that another node filled is served
 	recentTime        = 10 * time.Second // how long a retransmitted update is recognised
 	recentSize        = 1 << 16          // updates that are remembered for it
@@ -61,7 +61,7 @@ type Server struct {
 	// SharedKeys is the size of the cache of shared keys; 0 means
 	// DefaultSharedKeys.
 	SharedKeys int
-	// Writers is how many updates may be under way at once; 0 means
+	// Writers is how many groups of updates may be under way at once; 0 means
 	// DefaultWriters.
 	Writers int
 	// Stored returns the number of digests for the command stat; nil means what
@@ -158,7 +158,7 @@ func (s *Server) ServePackets(ctx context.Context, conns []*net.UDPConn) error {
 		return err
 	}
 	s.prepare()
-	updates := make(chan *job, s.Writers)
+	updates := make(chan *job, listen.DefaultMaxDetached)
 	p := &listen.PacketServer{
 		MaxPacket: maxRequestSize, Rate: s.Rate, Exempt: s.Exempt, Log: s.Log,
 		Handler: func(ctx context.Context, batch []*listen.Packet) { s.packets(ctx, batch, updates) },
@@ -168,8 +168,10 @@ func (s *Server) ServePackets(ctx context.Context, conns []*net.UDPConn) error {
 	background.Go(func() { s.refresh(refreshing) })
 	for range s.Writers {
 		background.Go(func() {
+			jobs := make([]*job, 0, maxUpdates)
 			for j := range updates {
-				s.finishUpdate(j)
+				jobs = gather(append(jobs[:0], j), updates)
+				s.finishUpdates(jobs)
 			}
 		})
 	}
@@ -242,7 +244,7 @@ func (s *Server) stream(ctx context.Context, c *listen.Conn) {
 		s.answer(ctx, sc)
 		s.scratch.Put(sc)
 		if j.update {
-			s.update(ctx, j)
+			s.updateAll(ctx, []*job{j})
 		}
 		if j.silent {
 			return // what cannot be read cannot be answered, nor what follows it
@@ -264,11 +266,13 @@ type job struct {
 	shared *sharedKey // of key and client
 	reply  Reply
 	silent bool // gets no answer
-	update bool // is answered by Server.update
+	update bool // is answered by Server.updateAll
 
 	packet *listen.Packet // of an update that is under way
 	ctx    context.Context
 	recent *recentEntry
+	marks  []int // counters of lists that the update raises as well
+	err    error
 }
 
 // scratch is what answering a batch needs, reused.
@@ -306,7 +310,7 @@ func (s *Server) packets(ctx context.Context, batch []*listen.Packet, updates ch
 }
 
 func (j *job) reset(client netip.AddrPort, data []byte) {
-	j.client, j.data, j.key, j.shared, j.recent = client, data, nil, nil, nil
+	j.client, j.data, j.key, j.shared, j.recent, j.marks, j.err = client, data, nil, nil, nil, nil, nil
 	j.silent, j.update = false, false
 	j.reply = Reply{Extra: j.reply.Extra[:0]}
 }
@@ -330,17 +334,37 @@ func (s *Server) detach(ctx context.Context, p *listen.Packet, j *job, updates c
 	}
 }
 
-// finishUpdate does one detached update and sends its answer.
-func (s *Server) finishUpdate(j *job) {
-	defer j.packet.Finish()
+// gather adds what else waits, up to the capacity of jobs.
+func gather(jobs []*job, updates <-chan *job) []*job {
+	for len(jobs) < cap(jobs) {
+		select {
+		case j, ok := <-updates:
+			if !ok {
+				return jobs
+			}
+			jobs = append(jobs, j)
+		default:
+			return jobs
+		}
+	}
+	return jobs
+}
+
+// finishUpdates does detached updates and sends their answers.
+func (s *Server) finishUpdates(jobs []*job) {
 	defer func() {
 		if r := recover(); r != nil {
-			s.Log.Error("update panicked", "panic", r)
-			s.recent.forget(j.recent)
+			s.Log.Error("updates panicked", "panic", r)
+			for _, j := range jobs {
+				s.recent.forget(j.recent)
+			}
+		}
+		for _, j := range jobs {
+			j.packet.Finish()
 		}
 	}()
-	s.update(j.ctx, j)
-	if !j.silent {
+	s.updateAll(jobs[0].ctx, jobs)
+	for _, j := range jobs {
 		j.packet.Reply = s.appendOut(j.packet.Reply, j)
 	}
 }

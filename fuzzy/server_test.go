@@ -430,7 +430,7 @@ func FuzzServer(f *testing.F) {
 		sc := &scratch{jobs: []*job{j}}
 		s.answer(t.Context(), sc)
 		if j.update {
-			s.update(t.Context(), j)
+			s.updateAll(t.Context(), []*job{j})
 		}
 		if !j.silent {
 			if n := len(s.appendOut(nil, j)); n > replyOverhead+replySizeLong {

@@ -45,6 +45,15 @@ func listSignature(flag uint8) bulkhead.Signature {
 	return mustSignature(bulkhead.RspamdText, append([]byte("bulkhead fuzzy list "), flag))
 }
 
+// takenSignature is the counter that says that anything was ever taken away.
+func takenSignature() bulkhead.Signature {
+	return mustSignature(bulkhead.RspamdText, []byte("bulkhead fuzzy taken"))
+}
+
+func bandSignature(r *Request, flag uint8, kind, band int) bulkhead.Signature {
+	return signature.RspamdBand(&r.Shingles, uint32(flag)|uint32(kind)<<8, band)
+}
+
 func appendBands(dst []bulkhead.Signature, r *Request, flag uint8, kind int) []bulkhead.Signature {
 	return signature.AppendRspamdBands(dst, &r.Shingles, uint32(flag)|uint32(kind)<<8)
 }

@@ -26,21 +26,40 @@ var bandOffsets = [...]int{0, 1, 5, 14}
 // shingles at once: it is equal in two texts only where these four are. The
 // bands that agree tell how many shingles do, see [RspamdEqual].
 func AppendRspamdBands(dst []bulkhead.Signature, shingles *[RspamdShingles]uint64, flag uint32) []bulkhead.Signature {
-	var sum [5 + 8*len(bandOffsets)]byte
-	binary.LittleEndian.PutUint32(sum[1:], flag)
 	for b := range RspamdBands {
-		sum[0] = byte(b)
-		for i, offset := range bandOffsets {
-			binary.LittleEndian.PutUint64(sum[5+8*i:], shingles[(b+offset)%RspamdShingles])
-		}
-		// A valid scheme and 37 bytes are never refused.
-		sig, err := bulkhead.NewSignature(bulkhead.RspamdShingle, sum[:])
-		if err != nil {
-			panic(err)
-		}
-		dst = append(dst, sig)
+		dst = append(dst, RspamdBand(shingles, flag, b))
 	}
 	return dst
+}
+
+// RspamdBand returns band b, 0 to 31, of [AppendRspamdBands]. Its sum is 16
+// bytes: two mixes of list, band and the four shingles, which need withstand
+// chance only, for who wants equal bands may send equal shingles.
+func RspamdBand(shingles *[RspamdShingles]uint64, flag uint32, b int) bulkhead.Signature {
+	h1 := foldMultiply(uint64(flag)<<8|uint64(b)|1<<63, 0x9e3779b97f4a7c15)
+	h2 := h1 ^ 0xd1b54a32d192ed03
+	for _, offset := range bandOffsets {
+		v := shingles[(b+offset)%RspamdShingles]
+		h1 = foldMultiply(h1^v, 0xbf58476d1ce4e5b9)
+		h2 = foldMultiply(h2+v, 0x94d049bb133111eb)
+	}
+	var sum [16]byte
+	binary.LittleEndian.PutUint64(sum[:], h1)
+	binary.LittleEndian.PutUint64(sum[8:], h2)
+	// A valid scheme and 16 bytes are never refused.
+	sig, err := bulkhead.NewSignature(bulkhead.RspamdShingle, sum[:])
+	if err != nil {
+		panic(err)
+	}
+	return sig
+}
+
+// foldMultiply multiplies by an odd constant and folds the high half down: for a fixed
+// constant it is a bijection.
+func foldMultiply(v, odd uint64) uint64 {
+	v ^= v >> 32
+	v *= odd
+	return v ^ v>>29
 }
 
 // RspamdEqual estimates how many of the 32 shingles of two texts are equal from

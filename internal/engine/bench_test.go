@@ -72,3 +72,57 @@ func BenchmarkReport(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkOpen is a start after a kill: ten million signatures in the last
+// checkpoint, and a hundred thousand in the journal behind it.
+func BenchmarkOpen(b *testing.B) {
+	const known, journalled = 10_000_000, 100_000
+	dir := filepath.Join(b.TempDir(), "data")
+	o := Options{
+		Tally:           BookOptions{Generation: 24 * time.Hour, Keep: 2, Capacity: known + journalled, Error: 1e-3},
+		CheckpointEvery: time.Hour, CheckpointBytes: 1 << 40,
+		Now: newClock().Now,
+	}
+	start := func() (*Engine, *store.Store) {
+		st, err := store.Open(dir, store.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		o.Store = st
+		e, err := Open(context.Background(), small(o))
+		if err != nil {
+			b.Fatal(err)
+		}
+		return e, st
+	}
+	e, st := start()
+	fill := func(from, to int) {
+		for n := from; n < to; n += 1000 {
+			r := bulkhead.Report{}
+			for i := range 1000 {
+				r.Signatures = append(r.Signatures, sig(bulkhead.Exact, n+i))
+			}
+			report(b, e, r)
+		}
+	}
+	fill(0, known)
+	if err := e.checkpoint(context.Background(), e.between); err != nil {
+		b.Fatal(err)
+	}
+	fill(known, known+journalled)
+	// As after a kill: the store goes away under the engine, no checkpoint is
+	// written.
+	st.Close()
+	e.Close(context.Background())
+	for b.Loop() {
+		e, st := start()
+		b.StopTimer()
+		if v := check(b, e, sig(bulkhead.Exact, known+journalled-1)); v.Sightings == 0 {
+			b.Fatal("the last report is lost")
+		}
+		b.ReportMetric(float64(e.Info().Bytes)/(known+journalled), "B/signature")
+		st.Close()
+		e.Close(context.Background())
+		b.StartTimer()
+	}
+}

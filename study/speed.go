@@ -41,7 +41,7 @@ func (c *Config) speedUnit() (*unit, *speedResult) {
 			*r = speedResult{Rounds: c.Rounds}
 			sizes := []int{10_000, 1_000_000}
 			if c.Rounds < 100 {
-				sizes = []int{10_000, 100_000}
+				sizes = []int{1000, 1000 * c.Rounds}
 			}
 			for i, n := range sizes {
 				if err := ctx.Err(); err != nil {

@@ -15,7 +15,7 @@ import (
 type Summary struct {
 	Compared int      // printed numbers with a number of ours beside them
 	Within3  int      // that differ by at most 3 standard errors
-	Outside  []string // the others, a line each
+	Outside  []string // the others, a line each; also where one side has no number
 }
 
 // Summarise reads comparison.csv in the folder for results of a run. Without
@@ -40,6 +40,9 @@ func Summarise(out string) (s Summary, err error) {
 		s.Compared++
 		if math.Abs(z) <= 3 {
 			s.Within3++
+		} else if math.IsNaN(z) {
+			s.Outside = append(s.Outside, fmt.Sprintf("Experiment %s, %s, m = %s, k = %s: printed %s, measured %s: no error in our rounds, or none in theirs",
+				line[0], line[1], line[2], line[3], line[4], line[6]))
 		} else {
 			s.Outside = append(s.Outside, fmt.Sprintf("Experiment %s, %s, m = %s, k = %s: printed %s, measured %s, %.1f standard errors",
 				line[0], line[1], line[2], line[3], line[4], line[6], z))

@@ -1,0 +1,106 @@
+package study
+
+import (
+	"math"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// TestCellArray compares the arrays of the merge study with the filter type.
+func TestCellArray(t *testing.T) {
+	r := stream(1, "cell array")
+	family, err := filter.Keyed(filter.Secret{1}, 300, mergeK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := filter.NewRefined(family, filter.FixedCells(16))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := make(cellArray, 300)
+	for range 2000 {
+		x := numbered(r.IntN(60))
+		n := uint32(1 + r.IntN(3))
+		var ps []uint32
+		for _, p := range family.Append(nil, x) {
+			ps = append(ps, uint32(p))
+		}
+		if got, want := a.count(ps), f.Insert(x, n); got != want {
+			t.Fatalf("count %d, want %d", got, want)
+		}
+		a.raise(ps, n)
+	}
+}
+
+// TestMergeTrial checks what must hold for every network: methods that are safe
+// never count too low, and H1 on a merged array does.
+func TestMergeTrial(t *testing.T) {
+	for _, net := range [][2]int{{2, 4}, {8, 4}} {
+		row := mergeRow{Servers: net[0], Syncs: net[1]}
+		newMergeTrial(1, net[0], net[1], 0).run(&row, 1)
+		if row.SumUnder != 0 {
+			t.Errorf("%v: a safe method counts %g of the elements too low", net, row.SumUnder)
+		}
+		if row.MergedUnder < 0.01 || row.MergedWorst < 1 {
+			t.Errorf("%v: H1 on the merged array counts only %g too low", net, row.MergedUnder)
+		}
+		if row.SumOfMin > row.OwnAndOthers || row.OwnAndOthers > row.MinOfSum || row.MinOfSum > row.IntuitiveOver {
+			t.Errorf("%v: sum of minima %g, own + others %g, minimum of the sum %g, intuitive %g: out of order",
+				net, row.SumOfMin, row.OwnAndOthers, row.MinOfSum, row.IntuitiveOver)
+		}
+	}
+}
+
+func TestDeletionTrial(t *testing.T) {
+	row := deletionRow{Share: 0.1}
+	row.add(stream(1, "deletion test"), 1.0/mergeKeys)
+	if row.Intuitive != 0 {
+		t.Errorf("the intuitive extension counts %g too low", row.Intuitive)
+	}
+	if !(row.AllCells > row.MinimaOnly && row.MinimaOnly > row.OneCell && row.OneCell > 0.01) {
+		t.Errorf("refined: %g, %g, %g, want falling and above 0.01", row.AllCells, row.MinimaOnly, row.OneCell)
+	}
+	if row.Revocation > 0.001 || row.Revocation8 < row.Revocation {
+		t.Errorf("revocation filters: %g, %g", row.Revocation, row.Revocation8)
+	}
+}
+
+// TestGrowth: the last state of both curves is that of Experiments 1 and 3.
+func TestGrowth(t *testing.T) {
+	s := newSimulator(1)
+	g := &growthResult{}
+	g.add(s, 1, 0)
+	es := experiments()
+	for i, e := range []experiment{es[0], es[2]} {
+		want := s.run(&e, 1, DrawFixed, growthM, growthK, 0, nil).WrongR
+		got := []float64{g.Sequential[19], g.Shuffled[19]}[i]
+		if got != float64(want) {
+			t.Errorf("experiment %d: %g wrong in the end, want %d", e.number, got, want)
+		}
+	}
+	if g.Sequential[2] != g.Sequential[19] {
+		t.Errorf("experiment 1 gains errors after its second pass: %v", g.Sequential)
+	}
+}
+
+// TestReplayDCC: the shares and counts of a stream small enough to see through.
+func TestReplayDCC(t *testing.T) {
+	// Two signatures in so many cells that nothing coincides.
+	rows := []dccRow{{Threshold: 2}, {Threshold: 5}}
+	replayDCC([]int32{0, 1, 0, 0, 0}, 2, 1<<20, 3, stream(1, "dcc test"), rows, 1)
+	if rows[0].Asked != 3 || rows[1].Asked != 5 || rows[0].WrongR+rows[0].WrongI+rows[1].WrongR+rows[1].WrongI != 0 {
+		t.Errorf("%+v, want 3 and 5 look-ups, all right", rows)
+	}
+	if want := math.Pow(3.0/(1<<20), 3); math.Abs(rows[0].UnseenR-want) > 1e-9*want || rows[1].UnseenR != 0 {
+		t.Errorf("unseen at 2: %g, want %g; at 5: %g, want 0", rows[0].UnseenR, want, rows[1].UnseenR)
+	}
+}
+
+func TestEscapeBits(t *testing.T) {
+	// 1 cell in 1000 above 15, of one byte: 24 bits at 7/8 load.
+	got := escapeBits(map[uint32]int{0: 800, 3: 199, 200: 1}, 4, 1000)
+	if want := 4 + 24*8.0/7/1000; math.Abs(got-want) > 1e-9 {
+		t.Errorf("%g bits a cell, want %g", got, want)
+	}
+}

@@ -1,0 +1,229 @@
+package study
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+func (g *growthResult) section(d *document) {
+	d.heading(3, "Where the errors come from")
+	d.p("The paper observes that Experiment 1 gains a few errors in its second pass and none later, and that Experiment 3 gains errors all the time. Measured at 80K, k = 6, %d rounds: %s after the first pass, %s after the second, %s after the last; shuffled, %s after a twentieth of the insertions and %s in the end.",
+		g.Rounds, sci(g.Sequential[0]), sci(g.Sequential[1]), sci(g.Sequential[19]), sci(g.Shuffled[0]), sci(g.Shuffled[19]))
+	d.figure("growth")
+}
+
+func (m *membershipResult) section(d *document) {
+	d.heading(2, "Table I: the classic filter")
+	d.p("Computed by Eq. 1, and measured on 20 filters of 10,000 elements for each line. \"From fill\" is the rate that follows from the bits really set, without asking.")
+	var lines [][]string
+	for _, r := range m.TableI {
+		lines = append(lines, []string{
+			fmt.Sprintf("%d, %d", r.Bits, r.K), fixed(filter.CompressionRate(float64(r.Bits)), 0), r.Printed,
+			scientific(filter.FalsePositiveRateApprox(float64(r.Bits), r.K)), scientific(share(r.Found, r.Asked)),
+			fmt.Sprintf("%d of %.1e", r.Found, float64(r.Asked)), scientific(r.FromFill),
+		})
+	}
+	d.table([]string{"m/n, k", "CR", "printed", "Eq. 1", "measured", "found", "from fill"}, lines)
+	d.heading(3, "Hash families and unreachable bits")
+	d.p("k = 8, 10,000 elements. A chunk of 16 bits reaches 65,536 positions, so a larger filter under MD5 in 8 chunks is no better than one of 65,536 bits; `filter.NewBloom` refuses to build it. Partitioned, the same chunks reach eight times as many.")
+	lines = nil
+	for _, r := range m.Families {
+		lines = append(lines, []string{r.Family, fmt.Sprint(r.Bits), fmt.Sprintf("%d of %d", r.Utilisable, r.Bits*10_000),
+			sci(share(r.Found, r.Asked)), sci(r.Reachable), sci(r.Equation)})
+	}
+	d.table([]string{"family", "m/n", "utilisable bits", "measured", "Eq. 1, utilisable bits", "Eq. 1, all bits"}, lines)
+}
+
+func (t *twoPartResult) section(d *document) {
+	d.heading(2, "Jiang & Zhao: the two-part filter")
+	d.figure("jiang-zhao-1")
+	d.figure("jiang-zhao-2")
+	d.figure("jiang-zhao-3")
+	d.p("The paper adds a second section for an eigenvalue of the element, and multiplies the error rates of the sections (formula 5). Measured: k = %d and d = %d functions, sections 3 to 1, against a classic filter with the same bits and %d functions; false positives among addresses that were not inserted. In brackets: times the classic rate.", twoPartK, twoPartD, twoPartK+twoPartD)
+	for _, bits := range []int{8, 16} {
+		head := []string{fmt.Sprintf("%d bits an element", bits), "classic"}
+		for _, e := range twoPartEigenvalues() {
+			head = append(head, e.String())
+		}
+		head = append(head, "formula 5")
+		var lines [][]string
+		for _, r := range t.Rows {
+			if r.Bits != bits {
+				continue
+			}
+			if r.Eigen == twoPartEigenvalues()[0].String() {
+				letter := string(rune('A' + len(lines)))
+				lines = append(lines, []string{letter + ". " + r.Case, sci(share(r.Classic, r.Asked))})
+			}
+			last := &lines[len(lines)-1]
+			text := sci(share(r.TwoPart, r.Asked))
+			if r.Classic > 0 {
+				text += fmt.Sprintf(" (%.2g)", float64(r.TwoPart)/float64(r.Classic))
+			}
+			*last = append(*last, text)
+			if r.Eigen == filter.EigenHash.String() {
+				*last = append(*last, sci(r.Formula))
+			}
+		}
+		d.table(head, lines)
+	}
+	d.figure("two-part")
+	d.p("The second section asks a question whose answer is known: an address that is like the members has an eigenvalue that they have. Its bits are lost to the first section, which decides alone. The claim that similar elements raise the error of a classic filter is wrong too, as long as its hash functions are good: the classic column does not depend on the kind of addresses. Only an eigenvalue that tells spam from other mail by itself (row F, domain) wins, and that is a domain block list before the filter. With an independent hash the two sections are one partitioned Bloom filter, and equal to the classic one; this is what bulkhead's lists use.")
+}
+
+func (r *rateResult) section(d *document) {
+	d.heading(2, "Finch: the unique-rate filter")
+	d.p("16 bits for each unit of the limit, 8 hash functions. False positives after a sender has reached so many different recipients within one period, and the number of different recipients that the limiter has counted, over the true number.")
+	var lines [][]string
+	for _, e := range filter.UniqueRateErrors() {
+		line := []string{fixed(e.Relative, 1), finchPrinted()[e.Relative], oneIn(e.Rate)}
+		counted := []string{}
+		for _, row := range r.Rows {
+			if row.Relative == e.Relative {
+				line = append(line, oneIn(share(row.Found, row.Asked)))
+				counted = append(counted, fixed(row.Measured, 3))
+			}
+		}
+		lines = append(lines, append(line, strings.Join(counted, ", ")))
+	}
+	d.table([]string{"rate / limit", "printed", "formula", "limit 10", "limit 100", "limit 1000", "counted / true"}, lines)
+	d.figure("unique-rate")
+	d.p("Small filters agree with the formula because their positions are independent of each other; double hashing has an error floor of its own at such sizes.")
+}
+
+func mergeSection(d *document, rows []mergeRow) {
+	d.heading(2, "Merging")
+	d.p("%d elements, report counts with P(C >= c) = c^-1.2, spread over the servers at random; 11 cells an element, k = %d. Share of elements whose count is wrong after so many servers have synchronised so many times.", mergeKeys, mergeK)
+	var lines [][]string
+	under := false
+	for _, r := range rows {
+		under = under || r.SumUnder > 0
+		lines = append(lines, []string{
+			fmt.Sprintf("%d, %d", r.Servers, r.Syncs), fmt.Sprintf("**%s** (%s, worst %d)", sci(r.MergedUnder), sci(r.MergedMissed), r.MergedWorst),
+			sci(r.MinOfSum), sci(r.OwnAndOthers), sci(r.SumOfMin), sci(r.PeriodOver), sci(r.IntuitiveOver), sci(r.OneOver),
+			sci(r.GhostMinOfSum), sci(r.GhostSumOfMin),
+		})
+	}
+	d.table([]string{"servers, rounds", "H1 on the merged array: too low (by 20 and more)", "minimum of the sum", "own + others", "sum of the minima", "new array each period", "intuitive", "one array sees all", "ghosts, minimum of the sum", "ghosts, sum of the minima"}, lines)
+	never := "never"
+	if under {
+		never = "**sometimes, which must not be**"
+	}
+	d.p("- *H1 on the merged array*: a server inserts into what it has merged, and ships the difference. Cells that others have raised hide its own reports: the counts of many elements are too low, some by much.")
+	d.p("- *Minimum of the sum*: each server inserts into its own array, and ships that; the arrays are added. Such a count is %s too low. H1's gain is kept in part. *Own + others* adds the minimum in the own array to that in the sum of the others; *sum of the minima* keeps the arrays of all servers apart, and is better the more servers there are, at as many times the memory.", never)
+	d.p("- *New array each period* ships a fresh refined array every time: safe, but most of H1's gain is lost.")
+	d.figure("merge")
+}
+
+func (r *deletionResult) section(d *document) {
+	d.heading(3, "Deletion")
+	d.p("A share of the elements is deleted completely. Share of all elements that are then counted too low:")
+	var lines [][]string
+	for _, row := range r.Rows {
+		lines = append(lines, []string{percent(row.Share), sci(row.Intuitive), sci(row.AllCells), sci(row.MinimaOnly), sci(row.OneCell), sci(row.Revocation), sci(row.Revocation8)})
+	}
+	d.table([]string{"deleted", "intuitive", "refined, all cells", "refined, cells at the minimum", "refined, one cell at the minimum", "refined less a filter of revocations", "the same, 1/8 of the size"}, lines)
+	d.p("Hence `filter.Refined` has no deletion. What was revoked goes into a structure of its own, and old counts leave with their generation.")
+}
+
+func (r *splitResult) section(d *document) {
+	d.heading(2, "Split storage")
+	d.p("A refined filter of %d cells an element, k = %d, in tables for 65,536 cells. Bits a cell, everything included. \"Entropy\" is what no code can beat. Fixed widths are exact up to their largest count only: in brackets, the share of elements counted above it. The paper's form has a flag beside the s bits; the escape form uses the largest value of the base instead, computed from the same cells.", splitCells, splitK)
+	head := []string{"counts", "entropy", "split, best s", "escape, best base"}
+	widths := []int{4, 5, 8, 16}
+	for _, w := range widths {
+		head = append(head, fmt.Sprintf("%d bits", w))
+	}
+	var lines [][]string
+	for _, name := range r.names() {
+		split, _ := r.best(name, func(row splitRow) bool { return strings.HasSuffix(row.Layout, "+1 bits") })
+		escape, _ := r.best(name, func(row splitRow) bool { return strings.HasSuffix(row.Layout, "escape") })
+		line := []string{name, fixed(split.Entropy, 2), fmt.Sprintf("%.2f (%s)", split.Bits, split.Layout), fmt.Sprintf("%.2f (%s)", escape.Bits, strings.TrimSuffix(escape.Layout, ", escape"))}
+		for _, w := range widths {
+			fixedRow, _ := r.best(name, func(row splitRow) bool { return row.Layout == fmt.Sprintf("%d bits", w) })
+			line = append(line, fmt.Sprintf("%.2f (%s)", fixedRow.Bits, sci(fixedRow.Capped)))
+		}
+		lines = append(lines, line)
+	}
+	d.table(head, lines)
+	d.figure("split")
+	d.p("The idea holds: counts up to 100,000 take a half to a quarter of the memory of 16-bit cells, and the heavier the tail, the wider the best base. Real mail, where nearly every message is reported once, needs hardly more than its entropy. The production array takes the escape form with 4 bits.")
+}
+
+func (r *dccResult) section(d *document) {
+	d.heading(2, "f_dcc on real mail")
+	if r == nil {
+		d.p("Left out: no corpus was given (`--corpus`).")
+		return
+	}
+	d.p("The authors could not get data from a DCC server. Here the signatures of a corpus of real mail (ham and spam of 2001 to 2024) go through both extensions in time order, each message one report; every signature is looked up before it is counted. f_dcc is the share of look-ups below the threshold that are shown at or above it.")
+	var lines [][]string
+	for _, s := range r.Summaries {
+		lines = append(lines, []string{s.Scheme, fmt.Sprint(s.Messages), fmt.Sprint(s.Reports), fmt.Sprint(s.Different), fmt.Sprint(s.Repeated), fmt.Sprint(s.Reach20), fmt.Sprint(s.Largest)})
+	}
+	d.table([]string{"signatures", "messages", "reports", "different", "reported twice or more", "20 times or more", "largest count"}, lines)
+	for _, s := range r.Summaries {
+		r.scheme(d, s.Scheme)
+	}
+	d.figure("dcc")
+	d.p("- The measured rate of look-ups is higher than that of unseen messages: among the look-ups are signatures one or two reports below the threshold, which need only that much coincidence. Where it says 0 of some million, the last columns tell the order of magnitude.")
+	d.p("- Equation 4 supposes that reports fall on cells one by one. On real counts a cell reaches the threshold because one frequent message lies in it; the equation is then wrong by tens of orders of magnitude, always too low. The formula (1 - exp(-k n P(C >= t) / m))^k, in which only messages that have reached the threshold count, agrees with the measured rate from about two cells a signature on. In smaller filters small counts pile up, and the rate is higher than it says.")
+	d.p("- At 4 cells a signature (2 bytes with 4-bit cells) an unseen message is shown at 20 reports with a probability below 1e-10: bulk verdicts need far fewer cells than exact counts.")
+}
+
+// scheme writes the table of one scheme, k = 4.
+func (r *dccResult) scheme(d *document, scheme string) {
+	var lines [][]string
+	for _, row := range r.Rows {
+		if row.Scheme != scheme || row.K != 4 || row.Threshold == 2 || row.Cells < 0.5 {
+			continue
+		}
+		lines = append(lines, []string{
+			fmt.Sprintf("%g, t = %d", row.Cells, row.Threshold), found(row.WrongI, row.Asked), found(row.WrongR, row.Asked),
+			sci(row.UnseenI), sci(row.UnseenR), sci(row.Skewed), tiny(row.Equation),
+		})
+	}
+	d.table([]string{"cells a signature (" + scheme + ", k = 4)", "f_dcc, intuitive", "f_dcc, refined", "unseen, intuitive", "unseen, refined", "formula for skewed counts", "Eq. 4"}, lines)
+}
+
+// found spells a rate, or how many tries gave none.
+func found(n, of int) string {
+	if n == 0 {
+		return fmt.Sprintf("0 of %.1e", float64(of))
+	}
+	return sci(share(n, of))
+}
+
+// tiny spells a number that may be too small to be worth its digits.
+func tiny(v float64) string {
+	switch {
+	case v == 0:
+		return "0"
+	case v < 1e-30:
+		return fmt.Sprintf("1e%.0f", math.Log10(v))
+	}
+	return sci(v)
+}
+
+func (r *speedResult) section(d *document) {
+	d.heading(2, "Speed of queries")
+	d.p("Also left open by Yan & Cho. Nanoseconds for one look-up by the 20 bytes of a signature, hashing included (SipHash-2-4-128), one thread, the best of five passes, one key at a time; batches, larger arrays and other libraries are in performance.md. Other programs used the machine: compare the lines, not the numbers with those elsewhere.")
+	var lines [][]string
+	for _, row := range r.Rows {
+		bytes := "-"
+		if row.Bytes > 0 {
+			bytes = fixed(row.Bytes, 1)
+		}
+		lines = append(lines, []string{row.Structure, fmt.Sprint(row.Elements), bytes, fixed(row.Hit, 0), fixed(row.Miss, 0)})
+	}
+	d.table([]string{"structure", "elements", "bytes an element", "hit, ns", "miss, ns"}, lines)
+	d.p("The order in which to ask the spam filter (SBF) and the revocation filter (RBF), which Yan & Cho leave open: nanoseconds for one look-up in both, 1 %% of the spam signatures revoked.")
+	lines = nil
+	for _, o := range r.Orders {
+		lines = append(lines, []string{percent(o.Spam), fixed(o.SBFFirst, 0), fixed(o.RBFFirst, 0)})
+	}
+	d.table([]string{"look-ups that are spam", "SBF first", "RBF first"}, lines)
+}

@@ -1,0 +1,61 @@
+package milter
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The headers that are added, and removed from mail that comes with them.
+const (
+	HeaderClass   = "X-Bulkhead"
+	HeaderResults = "X-Bulkhead-Results"
+)
+
+// ours reports whether a header name is one that only this milter may add.
+func ours(name string) bool {
+	const prefix = HeaderClass + "-"
+	return strings.EqualFold(name, HeaderClass) || len(name) > len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
+}
+
+// maxReason is the longest text of a reason in a header or reply, in bytes.
+const maxReason = 300
+
+// results is the value of HeaderResults: the form of Authentication-Results
+// (RFC 8601), with what was counted and why.
+//
+//	mx.example.com; bulkhead=spam confidence=97 seen=120 spam=7 ham=0
+//		threshold=20 error=1.2e-07; list=black:bad (url evil.example) error=1.0e-06;
+//		reason="..."
+func (f *findings) results(host string, c Class) string {
+	v := &f.verdict
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s; bulkhead=%s confidence=%d seen=%d spam=%d ham=%d\n\tthreshold=%d error=%.1e",
+		host, c, v.Confidence, v.Sightings, v.SpamVotes, v.HamVotes, v.Threshold, v.Error)
+	if f.trapped > 0 {
+		fmt.Fprintf(&b, " traps=%d", f.trapped)
+	}
+	for _, m := range []*Match{f.white, f.black, f.grey} {
+		if m != nil {
+			fmt.Fprintf(&b, ";\n\tlist=%s:%s (%s %s) error=%.1e", m.Tone, plain(m.List), m.Where, plain(m.Entry), m.Error)
+		}
+	}
+	fmt.Fprintf(&b, ";\n\treason=%q", plain(f.reason(c)))
+	return b.String()
+}
+
+// plain makes text fit for one line of a header or an SMTP reply: printable
+// ASCII, no quotes, no percent sign (which mail servers expand in replies).
+func plain(text string) string {
+	text = strings.Map(func(c rune) rune {
+		switch {
+		case c == '"' || c == '\\':
+			return '\''
+		case c == '%':
+			return ' '
+		case c < ' ' || c > '~':
+			return '?'
+		}
+		return c
+	}, text)
+	return text[:min(len(text), maxReason)]
+}

@@ -1,0 +1,227 @@
+package milter
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/mail"
+	"slices"
+	"strings"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature"
+)
+
+// A Match is one entry of a list that something in a message was found in.
+type Match struct {
+	List   string  // name of the list
+	Tone   string  // "black", "white" or "grey"
+	Entry  string  // what was found: the address, a parent domain, a network
+	Reason string  // of the list; may be empty
+	Error  float64 // probability that an entry which was never added would have been found
+	Where  string  // what of the message it was, for example "url"; set by this package
+}
+
+// Lists answers what addresses, URLs and client addresses are listed as. text
+// is as it stands in the message; what it cannot read it does not find. It is
+// called concurrently.
+type Lists interface {
+	Find(text string) []Match
+}
+
+// An envelope is what the mail server said of a message before its text.
+type envelope struct {
+	client     client
+	sender     string
+	recipients []string
+	login      string // of an authenticated sender
+	queueID    string
+}
+
+// findings is all that was found out of one message.
+type findings struct {
+	verdict    bulkhead.Verdict
+	signatures int
+	white      *Match
+	black      *Match
+	grey       *Match
+	trapped    int // recipients that are traps
+	faults     []error
+}
+
+// judge counts and checks the message. It returns an error only if nothing can
+// be said of it; lesser faults are in the findings.
+func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []string) (*findings, error) {
+	m, err := signature.ReadMessage(raw)
+	if err != nil {
+		return nil, err
+	}
+	f := &findings{}
+	source := m.Source()
+	source.Client = e.client.addr
+	if e.sender != "" {
+		source.Sender = e.sender
+	}
+	s.lookUp(f, e, m, replyTo)
+	sigs := m.Signatures(s.Signatures)
+	f.signatures = len(sigs)
+	if len(sigs) == 0 {
+		f.verdict.Reasons = []string{"too short to be known by its text"}
+		return f, nil
+	}
+	report := bulkhead.Report{
+		Signatures: sigs, Vote: bulkhead.Sighting, Count: uint32(max(len(e.recipients), 1)),
+		Source: source, Reporter: s.Reporter, ID: deliveryID(e, m),
+	}
+	// A node that takes no reports at present still answers checks.
+	if err := s.report(ctx, report); err != nil {
+		f.faults = append(f.faults, err)
+	}
+	if f.trapped = s.traps.count(e.recipients); f.trapped > 0 {
+		report.Vote, report.Count, report.ID = bulkhead.Spam, uint32(f.trapped), "trap "+report.ID
+		if err := s.report(ctx, report); err != nil {
+			f.faults = append(f.faults, err)
+		} else {
+			s.Stats.Trapped.Add(1)
+		}
+	}
+	f.verdict, err = s.Clearinghouse.Check(ctx, bulkhead.Query{Signatures: sigs, Source: source, Reporter: s.Reporter})
+	if err != nil {
+		return nil, fmt.Errorf("milter: check: %w", err)
+	}
+	return f, nil
+}
+
+func (s *Server) report(ctx context.Context, r bulkhead.Report) error {
+	if _, err := s.Clearinghouse.Report(ctx, r); err != nil {
+		return fmt.Errorf("milter: %s of %d signatures: %w", r.Vote, len(r.Signatures), err)
+	}
+	return nil
+}
+
+// deliveryID is equal for a message that the sender tries again after a
+// temporary refusal, so that it is counted once, and different for the same
+// message to other recipients.
+func deliveryID(e *envelope, m *signature.Message) string {
+	if m.MessageID == "" {
+		return ""
+	}
+	h := sha256.New()
+	recipients := slices.Sorted(slices.Values(e.recipients))
+	for _, part := range append([]string{e.client.addr.String(), e.sender, m.MessageID}, recipients...) {
+		fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// lookUp asks the lists for the client, the senders and the URLs. A URL or a
+// Reply-To that is white-listed clears nothing but itself: anybody can put one
+// into a message.
+func (s *Server) lookUp(f *findings, e *envelope, m *signature.Message, replyTo []string) {
+	if s.Lists == nil {
+		return
+	}
+	ask := func(where, text string, clears bool) {
+		if text == "" {
+			return
+		}
+		matches := s.Lists.Find(text)
+		if slices.ContainsFunc(matches, func(m Match) bool { return m.Tone == "white" }) && !clears {
+			return
+		}
+		for _, match := range matches {
+			match.Where = where
+			f.note(match)
+		}
+	}
+	if e.client.addr.IsValid() {
+		ask("client", e.client.addr.String(), true)
+	}
+	ask("envelope sender", e.sender, true)
+	ask("from", m.From, true)
+	ask("sender", m.Sender, false)
+	for _, a := range replyTo {
+		ask("reply-to", a, false)
+	}
+	for _, u := range urls(m) {
+		ask("url", u, false)
+	}
+}
+
+// note keeps the first match of each tone.
+func (f *findings) note(m Match) {
+	slot := &f.grey
+	switch m.Tone {
+	case "white":
+		slot = &f.white
+	case "black":
+		slot = &f.black
+	}
+	if *slot == nil {
+		*slot = &m
+	}
+}
+
+// addresses returns the addresses of a Reply-To field; none if it cannot be
+// read.
+func addresses(field string) []string {
+	list, err := mail.ParseAddressList(strings.ReplaceAll(strings.ReplaceAll(field, "\r", ""), "\n", ""))
+	if err != nil {
+		return nil
+	}
+	var all []string
+	for _, a := range list[:min(len(list), 10)] {
+		all = append(all, a.Address)
+	}
+	return all
+}
+
+// reason says in a few words why the message is of its class.
+func (f *findings) reason(c Class) string {
+	match := map[Class]*Match{ClassWhite: f.white, ClassListed: f.black, ClassGrey: f.grey}[c]
+	switch {
+	case match != nil:
+		text := fmt.Sprintf("%s %s is in list %s", match.Where, match.Entry, match.List)
+		if match.Reason != "" {
+			text += " (" + match.Reason + ")"
+		}
+		return text
+	case c == ClassWhite:
+		return "white-listed: " + f.verdict.Whitelisted
+	case len(f.verdict.Reasons) > 0:
+		return f.verdict.Reasons[0]
+	}
+	return "nothing is known of it"
+}
+
+// traps is a set of addresses ("local@domain") and domains ("@domain") that
+// take no mail but spam.
+type traps map[string]bool
+
+func newTraps(all []string) (traps, error) {
+	t := make(traps)
+	for _, a := range all {
+		a = strings.ToLower(a)
+		at := strings.LastIndexByte(a, '@')
+		if at < 0 || at == len(a)-1 || strings.ContainsAny(a, " \t<>") {
+			return nil, fmt.Errorf("milter: trap %.80q is neither local@domain nor @domain", a)
+		}
+		t[a] = true
+	}
+	return t, nil
+}
+
+func (t traps) count(recipients []string) (n int) {
+	for _, r := range recipients {
+		r = strings.ToLower(r)
+		if t[r] || t[r[max(strings.LastIndexByte(r, '@'), 0):]] {
+			n++
+		}
+	}
+	return n
+}
+
+// errPanic is what a panic while a message was judged is turned into.
+var errPanic = errors.New("milter: panic while judging a message")

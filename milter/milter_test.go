@@ -1,0 +1,537 @@
+package milter
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/prototest"
+	"github.com/bulkhead-mail/bulkhead/signature"
+)
+
+const offer = "Dear reader, our new catalogue of garden chairs has arrived and every single chair " +
+	"is sold at half of the usual price until the end of this month, so please visit our shop today."
+
+// prose returns a text that has nothing in common with that of another seed.
+func prose(seed uint64) string {
+	random := rand.New(rand.NewPCG(seed, 1))
+	var b strings.Builder
+	for range 60 {
+		for range 3 + random.IntN(6) {
+			b.WriteByte('a' + byte(random.IntN(26)))
+		}
+		b.WriteByte(' ')
+	}
+	return b.String()
+}
+
+func text(header, body string) string {
+	return "From: Ann <ann@shop.example>\nTo: bob@example.com\nSubject: chairs\n" + header + "\n" + body + "\n"
+}
+
+// lists finds exact texts.
+type lists map[string]Match
+
+func (l lists) Find(text string) []Match {
+	for entry, m := range l {
+		if strings.Contains(text, entry) {
+			m.Entry = entry
+			return []Match{m}
+		}
+	}
+	return nil
+}
+
+const everything = 0x1fffff // steps that a mail server of version 6 offers
+
+// versions are the offers of real mail servers: Sendmail and Postfix today, and
+// the oldest version there is.
+var versions = []struct {
+	name           string
+	version, steps uint32
+}{{"version 6", 6, everything}, {"version 2", 2, 0x7f}}
+
+// report says that a body is spam.
+func report(t testing.TB, house *prototest.House, body string) {
+	t.Helper()
+	sigs, err := signature.Compute([]byte("Subject: chairs\r\n\r\n"+body+"\r\n"), signature.Options{})
+	if err == nil {
+		_, err = house.Report(t.Context(), bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam})
+	}
+	if err != nil || len(sigs) == 0 {
+		t.Fatal(err, len(sigs))
+	}
+}
+
+func TestClassesAndActions(t *testing.T) {
+	for _, v := range versions {
+		t.Run(v.name, func(t *testing.T) {
+			house := &prototest.House{Threshold: 5}
+			report(t, house, offer)
+			dial := serve(t, &Server{
+				Clearinghouse: house, Host: "mx.example.com",
+				Lists: lists{
+					"evil.example": {List: "bad", Tone: "black", Reason: "phishing", Error: 1e-6}, "198.51.100.66": {List: "bad", Tone: "black"},
+					"grey.example": {List: "odd", Tone: "grey"}, "friend.example": {List: "good", Tone: "white"},
+				},
+				Policies: []Policy{
+					{Spam: Reject, Listed: Quarantine, Bulk: Tempfail},
+					{Domain: "soft.example.net", Spam: Header, Bulk: None, Grey: Quarantine, Text: "no {class}: {reason}"},
+					{Domain: "strict.example.org", Listed: Reject, Text: "we say: {class}, 100% sure"},
+				},
+			})
+			m := dial(v.version, v.steps)
+			m.connect("198.51.100.7")
+			for _, tt := range []struct {
+				name, from, to, header, body string
+				code                         byte
+				class                        Class
+				quarantined                  bool
+				want                         string // in the reply or the results
+			}{
+				{"spam", "x@shop.example", "bob@example.com", "", offer, replyCode, "", false, "550 5.7.1 message refused as spam"},
+				{"spam, soft", "x@shop.example", "bob@a.soft.example.net", "", offer, replyAccept, ClassSpam, false, "bulkhead=spam confidence=100"},
+				{"mildest wins", "x@shop.example", "bob@example.com bob@soft.example.net", "", offer, replyAccept, ClassSpam, false, "spam=1"},
+				{"white sender", "x@friend.example", "bob@example.com", "", offer, replyAccept, ClassWhite, false, "envelope sender friend.example is in list good"},
+				{"black sender", "x@evil.example", "bob@example.com", "", prose(20), replyAccept, ClassListed, true, "list=black:bad (envelope sender evil.example) error=1.0e-06"},
+				{"black, strict", "x@evil.example", "bob@strict.example.org", "", prose(1), replyCode, "", false, "550 5.7.1 we say: listed, 100  sure"},
+				{"black reply-to", "x@shop.example", "bob@example.com", "Reply-To: \"A, b\" <x@evil.example>\n", prose(2), replyAccept, ClassListed, true, "reply-to evil.example"},
+				{"black URL", "x@shop.example", "bob@example.com", "", prose(21) + " http://www.evil.example/x", replyAccept, ClassListed, true, "(phishing)"},
+				{"white URL clears nothing", "x@shop.example", "bob@example.com", "", offer + "\nhttp://friend.example/", replyCode, "", false, "550"},
+				{"grey", "x@grey.example", "bob@soft.example.net", "", prose(3), replyAccept, ClassGrey, true, "list=grey:odd"},
+				{"clean", "x@shop.example", "bob@example.com", "", prose(4), replyAccept, ClassNone, false, "bulkhead=none"},
+				{"too short", "x@shop.example", "bob@example.com", "", "hi", replyAccept, ClassNone, false, "too short"},
+			} {
+				r := m.message(tt.from, strings.Fields(tt.to), text(tt.header, tt.body))
+				results := r.inserted[HeaderResults]
+				if r.code != tt.code || r.inserted[HeaderClass] != string(tt.class) || (r.quarantine != "") != tt.quarantined ||
+					!strings.Contains(r.text+results, tt.want) {
+					t.Errorf("%s: reply %q %q, headers %q, quarantine %q; want %q, class %q, %q",
+						tt.name, r.code, r.text, r.inserted, r.quarantine, tt.code, tt.class, tt.want)
+				}
+				if results != "" && (!strings.HasPrefix(results, "mx.example.com; ") || strings.Contains(results, "\r")) {
+					t.Errorf("%s: results %q", tt.name, results)
+				}
+			}
+		})
+	}
+}
+
+// TestBulk sends one text to growing numbers of recipients: the message that
+// passes the threshold is bulk.
+func TestBulk(t *testing.T) {
+	house := &prototest.House{Threshold: 10}
+	s := &Server{Clearinghouse: house, Policies: []Policy{{Bulk: Tempfail}, {Domain: "example.net", Threshold: 100}}}
+	m := serve(t, s)(6, everything)
+	m.connect("2001:db8::7")
+	for i := range 4 {
+		r := m.message("ann@shop.example", []string{"a@example.com", "b@example.com", "c@example.com"}, text("", offer))
+		want := byte(replyAccept)
+		if i == 3 {
+			want = replyCode // 12 recipients
+		}
+		if r.code != want {
+			t.Errorf("message %d: %q %q, want %q", i, r.code, r.text, want)
+		}
+	}
+	if r := m.message("ann@shop.example", []string{"a@example.net"}, text("", offer)); r.code != replyAccept || r.inserted[HeaderClass] != "none" {
+		t.Errorf("domain with a higher threshold: %q %q", r.code, r.inserted)
+	}
+	if n := len(house.Reports()); n != 5 {
+		t.Errorf("%d sightings for 5 messages", n)
+	}
+	for i, report := range house.Reports() {
+		if want := []uint32{3, 3, 3, 3, 1}[i]; report.Count != want || report.Vote != bulkhead.Sighting || report.Source.Client != netip.MustParseAddr("2001:db8::7") {
+			t.Errorf("sighting %d: %+v, want a count of %d", i, report, want)
+		}
+	}
+}
+
+// TestRetry wants the same ID for the same delivery, and another for another.
+func TestRetry(t *testing.T) {
+	house := &prototest.House{}
+	m := serve(t, &Server{Clearinghouse: house})(6, everything)
+	m.connect("198.51.100.7")
+	withID := text("Message-ID: <1@shop.example>\n", offer)
+	m.message("ann@shop.example", []string{"a@example.com", "b@example.com"}, withID)
+	m.message("ann@shop.example", []string{"b@example.com", "a@example.com"}, withID)
+	m.message("ann@shop.example", []string{"c@example.com"}, withID)
+	r := house.Reports()
+	if len(r) != 3 || r[0].ID == "" || r[0].ID != r[1].ID || r[0].ID == r[2].ID {
+		t.Errorf("IDs of %d reports: %q, %q, %q", len(r), r[0].ID, r[1].ID, r[2].ID)
+	}
+}
+
+func TestForgedHeaders(t *testing.T) {
+	house := &prototest.House{}
+	s := &Server{Clearinghouse: house}
+	m := serve(t, s)(6, everything)
+	m.connect("198.51.100.7")
+	r := m.message("ann@shop.example", []string{"bob@example.com"},
+		text("X-Bulkhead: none\nx-bulkhead-results: all is well\nX-BULKHEAD: white\nX-Bulkheads: not ours\n", offer))
+	got := strings.Join(r.deleted, ", ")
+	if len(r.deleted) != 3 || !strings.Contains(got, "2 x-bulkhead, 1 x-bulkhead") || !strings.Contains(got, "1 x-bulkhead-results") {
+		t.Errorf("deleted %q", got)
+	}
+	if r.inserted[HeaderClass] != "none" || s.Stats.Forged.Load() != 3 {
+		t.Errorf("inserted %q, %d forged", r.inserted, s.Stats.Forged.Load())
+	}
+}
+
+func TestExempt(t *testing.T) {
+	house := &prototest.House{}
+	report(t, house, offer)
+	s := &Server{
+		Clearinghouse: house, Policies: []Policy{{Spam: Reject}}, ExemptLogins: true,
+		ExemptNetworks: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
+	}
+	dial := serve(t, s)
+	m := dial(6, everything)
+	m.connect("198.51.100.7")
+	m.macro(cmdMail, "i", "1", "{auth_authen}", "ann")
+	if r := m.message("ann@example.com", []string{"bob@example.net"}, text("", offer)); r.code != replyAccept {
+		t.Errorf("authenticated: %q %q", r.code, r.text)
+	}
+	m.macro(cmdMail, "i", "2")
+	if r := m.message("ann@example.com", []string{"bob@example.net"}, text("", offer)); r.code != replyCode {
+		t.Errorf("the next message, not authenticated: %q %q", r.code, r.text)
+	}
+	m = dial(6, everything)
+	m.connect("192.0.2.5")
+	if r := m.message("ann@example.com", []string{"bob@example.net"}, text("", offer)); r.code != replyAccept {
+		t.Errorf("exempt network: %q %q", r.code, r.text)
+	}
+	for _, family := range []string{"U", "L\x00\x00/run/x\x00"} {
+		m = dial(6, everything)
+		m.step(cmdConnect, []byte("localhost\x00"+family))
+		if r := m.message("ann@example.com", []string{"bob@example.net"}, text("", offer)); r.code != replyAccept {
+			t.Errorf("local submission %q: %q %q", family, r.code, r.text)
+		}
+	}
+	if n := len(house.Reports()); n != 2 || s.Stats.Exempt.Load() != 4 {
+		t.Errorf("%d reports, %d exempt messages, want 2 and 4", n, s.Stats.Exempt.Load())
+	}
+}
+
+func TestTraps(t *testing.T) {
+	for _, discard := range []bool{false, true} {
+		house := &prototest.House{}
+		s := &Server{Clearinghouse: house, Traps: []string{"Trap@example.com", "@trap.example"}, DiscardTrapped: discard}
+		m := serve(t, s)(6, everything)
+		m.connect("198.51.100.7")
+		want := byte(replyAccept)
+		if discard {
+			want = replyDiscard
+		}
+		if r := m.message("x@shop.example", []string{"trap@EXAMPLE.com", "any@trap.example"}, text("", offer)); r.code != want {
+			t.Errorf("discard %v: %q", discard, r.code)
+		}
+		if r := m.message("x@shop.example", []string{"trap@example.com", "bob@example.com"}, text("", offer)); r.code != replyAccept {
+			t.Errorf("discard %v, one recipient is none: %q", discard, r.code)
+		}
+		spam := 0
+		for _, r := range house.Reports() {
+			if r.Vote == bulkhead.Spam {
+				spam += int(r.Count)
+			}
+		}
+		if spam != 3 || s.Stats.Trapped.Load() != 2 {
+			t.Errorf("discard %v: %d spam votes of %d messages, want 3 of 2", discard, spam, s.Stats.Trapped.Load())
+		}
+	}
+	for _, bad := range []string{"trap", "trap@", "a b@example.com"} {
+		if err := (&Server{Clearinghouse: &prototest.House{}, Traps: []string{bad}}).Prepare(); err == nil {
+			t.Errorf("trap %q was taken", bad)
+		}
+	}
+}
+
+// panicky panics, or is out of order.
+type panicky struct{ *prototest.House }
+
+func (panicky) Check(context.Context, bulkhead.Query) (bulkhead.Verdict, error) {
+	panic("at the disco")
+}
+
+// noReports takes no reports, but answers.
+type noReports struct{ *prototest.House }
+
+func (noReports) Report(context.Context, bulkhead.Report) (bulkhead.Receipt, error) {
+	return bulkhead.Receipt{}, bulkhead.ErrReadOnly
+}
+
+func TestTrouble(t *testing.T) {
+	full := &prototest.House{}
+	report(t, full, offer)
+	for _, tt := range []struct {
+		name     string
+		house    bulkhead.Clearinghouse
+		tempfail bool
+		want     byte
+		judged   bool
+	}{
+		{"fault", &prototest.House{Err: errors.New("disk on fire")}, false, replyAccept, false},
+		{"fault, tempfail", &prototest.House{Err: errors.New("disk on fire")}, true, replyTempfail, false},
+		{"panic", panicky{full}, false, replyAccept, false},
+		{"panic, tempfail", panicky{full}, true, replyTempfail, false},
+		{"read-only", noReports{full}, true, replyCode, true},
+	} {
+		s := &Server{Clearinghouse: tt.house, FailTempfail: tt.tempfail, Policies: []Policy{{Spam: Reject}}}
+		m := serve(t, s)(6, everything)
+		m.connect("198.51.100.7")
+		for range 2 { // the connection survives
+			r := m.message("x@shop.example", []string{"bob@example.com"}, text("X-Bulkhead: white\n", offer))
+			if r.code != tt.want || len(r.inserted) > 0 || (r.code == replyAccept) != (len(r.deleted) == 1) {
+				t.Errorf("%s: %+v, want %q", tt.name, r, tt.want)
+			}
+		}
+		if got := s.Stats.Faults.Load(); got != 2 {
+			t.Errorf("%s: %d faults, want 2", tt.name, got)
+		}
+	}
+}
+
+func TestOversize(t *testing.T) {
+	house := &prototest.House{}
+	s := &Server{Clearinghouse: house, MaxMessage: 100_000}
+	for _, v := range versions {
+		m := serve(t, s)(v.version, v.steps)
+		m.connect("198.51.100.7")
+		if r := m.message("x@shop.example", []string{"bob@example.com"}, text("", strings.Repeat(offer+"\n", 1000))); r.code != replyAccept || len(r.inserted) > 0 {
+			t.Errorf("%s: %+v", v.name, r)
+		}
+		if r := m.message("x@shop.example", []string{"bob@example.com"}, text("", offer)); r.inserted[HeaderClass] != "none" {
+			t.Errorf("%s: the message after it: %+v", v.name, r)
+		}
+		s = &Server{Clearinghouse: house, MaxMessage: 100_000}
+	}
+	if n := len(house.Reports()); n != 2 {
+		t.Errorf("%d reports, want 2", n)
+	}
+}
+
+// TestAborts breaks messages off at every point, and wants the next one right.
+func TestAborts(t *testing.T) {
+	house := &prototest.House{}
+	m := serve(t, &Server{Clearinghouse: house})(6, everything)
+	m.connect("198.51.100.7")
+	for range 3 {
+		m.step(cmdMail, []byte("<x@evil.example>\x00"))
+		m.send(cmdAbort)
+		m.begin("y@evil.example", []string{"a@example.net", "b@example.net"}, text("X-Bulkhead: x\nReply-To: z@evil.example\n", offer+offer))
+		m.send(cmdAbort)
+	}
+	if r := m.message("x@shop.example", []string{"bob@example.com"}, text("", offer)); r.code != replyAccept || len(r.deleted) != 0 {
+		t.Errorf("%+v", r)
+	}
+	// The mail server uses the connection for another client.
+	m.send(cmdNewConn)
+	m.connect("203.0.113.9")
+	m.message("x@shop.example", []string{"bob@example.com"}, text("", offer))
+	reports := house.Reports()
+	if len(reports) != 2 || reports[0].Count != 1 || reports[0].Source.Sender != "x@shop.example" ||
+		reports[1].Source.Client != netip.MustParseAddr("203.0.113.9") {
+		t.Fatalf("reports %+v", reports)
+	}
+	want, err := signature.Compute([]byte("From: x\r\n\r\n"+offer+"\r\n"), signature.Options{})
+	if err != nil || fmt.Sprint(reports[0].Signatures) != fmt.Sprint(want) {
+		t.Errorf("signatures %v, %v, want those of the text alone, %v", reports[0].Signatures, err, want)
+	}
+}
+
+// TestManyConnections holds 500 connections at once, each with several messages.
+func TestManyConnections(t *testing.T) {
+	house := &prototest.House{}
+	dial := serve(t, &Server{Clearinghouse: house})
+	const conns, messages = 500, 3
+	var open, wg sync.WaitGroup
+	open.Add(conns)
+	for i := range conns {
+		m := dial(6, everything)
+		wg.Go(func() {
+			m.connect("198.51.100.7")
+			open.Done()
+			open.Wait() // all of them are connected now
+			for j := range messages {
+				r := m.message("x@shop.example", []string{"bob@example.com"}, text("", fmt.Sprint(offer, " ", i*messages+j)))
+				if r.code != replyAccept {
+					t.Errorf("connection %d: %q", i, r.code)
+				}
+			}
+			m.send(cmdQuit)
+		})
+	}
+	wg.Wait()
+	if n := len(house.Reports()); n != conns*messages {
+		t.Errorf("%d messages counted, want %d", n, conns*messages)
+	}
+}
+
+// limits refuses recipients that say so.
+type limits struct{}
+
+func (limits) Limit(_ context.Context, attr func(string) []byte) (action, text string, err error) {
+	to := string(attr("recipient"))
+	action, _, _ = strings.Cut(to, "@")
+	return action, fmt.Sprintf("%s from %s for %s", attr("sender"), attr("client_address"), attr("sasl_username")), nil
+}
+
+func TestLimiter(t *testing.T) {
+	house := &prototest.House{}
+	s := &Server{Clearinghouse: house, Limiter: limits{}, ExemptLogins: true}
+	m := serve(t, s)(6, everything)
+	m.connect("198.51.100.7")
+	m.macro(cmdMail, "{auth_authen}", "ann")
+	for to, want := range map[string]string{
+		"defer@example.com": "450 4.7.1 x@shop.example from 198.51.100.7 for ann", "reject@example.com": "550 5.7.1 x@shop.example from 198.51.100.7 for ann",
+		"dunno@example.com": "",
+	} {
+		r := m.message("x@shop.example", []string{to}, text("", offer))
+		if r.text != want || (r.code == replyAccept) != (want == "") {
+			t.Errorf("%s: %q %q, want %q", to, r.code, r.text, want)
+		}
+	}
+	if n := len(house.Reports()); n != 0 {
+		t.Errorf("%d reports of an exempt sender", n)
+	}
+}
+
+func TestMalformedPackets(t *testing.T) {
+	s := &Server{Clearinghouse: &prototest.House{}}
+	dial := serve(t, s)
+	for name, raw := range map[string]string{
+		"no length":          "\x00\x00\x00\x00B",
+		"huge":               "\xff\xff\xff\xffB",
+		"connect, no end":    "\x00\x00\x00\x02Cx",
+		"connect, no family": "\x00\x00\x00\x03Cx\x00",
+		"connect, cut":       "\x00\x00\x00\x05Cx\x004\x00",
+		"connect, address":   "\x00\x00\x00\x08Cx\x004\x00\x19x\x00",
+		"connect, family":    "\x00\x00\x00\x04Cx\x00Z",
+		"mail, no end":       "\x00\x00\x00\x03M<>",
+		"mail, empty":        "\x00\x00\x00\x01M",
+		"header":             "\x00\x00\x00\x03Lx\x00",
+		"macros":             "\x00\x00\x00\x04DMi\x00",
+		"no macros":          "\x00\x00\x00\x01D",
+		"unknown":            "\x00\x00\x00\x01z",
+		"again":              "\x00\x00\x00\x0dO\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00\x00\x00",
+	} {
+		m := dial(6, everything)
+		if _, err := m.c.Write([]byte(raw)); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := io.ReadAll(m.r); len(out) > 0 || err != nil && !strings.Contains(err.Error(), "reset") {
+			t.Errorf("%s: %q, %v, want the connection closed", name, out, err)
+		}
+	}
+	m := dial(6, everything)
+	m.connect("198.51.100.7")
+	if r := m.message("x@shop.example", []string{"bob@example.com"}, text("", offer)); r.code != replyAccept {
+		t.Errorf("afterwards: %q", r.code)
+	}
+}
+
+func TestBadPolicies(t *testing.T) {
+	for _, bad := range [][]Policy{
+		{{Spam: "explode"}}, {{Confidence: 101}}, {{Confidence: -1}}, {{Text: "a\nb"}}, {{Text: strings.Repeat("x", 401)}},
+		{{Domain: "a.example"}, {Domain: "A.example."}},
+	} {
+		s := &Server{Clearinghouse: &prototest.House{}, Policies: bad}
+		if err := s.Prepare(); err == nil || !strings.HasPrefix(err.Error(), "milter: ") {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+	if err := (&Server{}).Prepare(); err == nil {
+		t.Error("no clearinghouse, no error")
+	}
+	if err := (&Server{Clearinghouse: &prototest.House{}, MaxMessage: 1 << 40}).Prepare(); err == nil {
+		t.Error("MaxMessage of a terabyte was taken")
+	}
+}
+
+func TestURLs(t *testing.T) {
+	raw := "Content-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\nContent-Type: text/plain\r\n\r\n" +
+		"See http://a.example/x?y=1&z=2, (https://b.example/) or seehttp://c.example. Not ftp://d.example, not ://\r\n" +
+		"HTTP://E.example/ http://a.example/x?y=1&z=2\r\n--x\r\nContent-Type: text/html\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n" +
+		"<a href=3D\"http://f.exam=\r\nple/?a=3D1&amp;b=3D2\">x</a>\r\n--x--\r\n"
+	m, err := signature.ReadMessage([]byte(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprint(urls(m))
+	if want := "[http://a.example/x?y=1&z=2 http://b.example/ http://c.example http://E.example/ http://f.example/?a=1&b=2]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// FuzzSession feeds a connection's bytes after the negotiation to a session: it
+// must not panic, and every reply must be a well-formed packet.
+func FuzzSession(f *testing.F) {
+	var good []byte
+	good = appendPacket(good, cmdConnect, []byte("x\x004\x00\x19192.0.2.1\x00"))
+	good = appendPacket(good, cmdMacro, []byte("Mi\x001\x00"))
+	good = appendPacket(good, cmdMail, []byte("<a@shop.example>\x00"))
+	good = appendPacket(good, cmdRcpt, []byte("<b@example.com>\x00"))
+	good = appendPacket(good, cmdHeader, []byte("X-Bulkhead\x00x\x00"))
+	good = appendPacket(good, cmdHeader, []byte("Reply-To\x00a@b\n\tc\x00"))
+	good = appendPacket(good, cmdEOH)
+	good = appendPacket(good, cmdBody, []byte(offer))
+	good = appendPacket(good, cmdEnd)
+	f.Add(good, uint32(everything))
+	f.Add(good[:40], uint32(0))
+	f.Add([]byte("\x00\x00\x00\x02Cx"), uint32(0x7f))
+	s := &Server{Clearinghouse: &prototest.House{}, MaxMessage: 4096, Policies: []Policy{{Bulk: Quarantine}}}
+	if err := s.Prepare(); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, steps uint32) {
+		k := &session{server: s, macros: make(map[byte]map[string]string)}
+		if err := k.negotiate(options{6, 0x1ff, steps}.append(nil)[5:]); err != nil {
+			t.Fatal(err)
+		}
+		r := bufio.NewReader(bytes.NewReader(data))
+		for {
+			p, buf, err := readPacket(r, k.buf)
+			if k.buf = buf; err != nil {
+				break
+			}
+			if err := k.command(t.Context(), p); err != nil {
+				break
+			}
+		}
+		replies := bufio.NewReader(bytes.NewReader(k.out))
+		for {
+			p, _, err := readPacket(replies, nil)
+			if err == io.EOF {
+				return
+			}
+			if err != nil || !bytes.ContainsRune([]byte("Oacdimqsty"), rune(p.cmd)) {
+				t.Fatalf("reply %q, %v of % x", p.cmd, err, k.out)
+			}
+		}
+	})
+}
+
+// BenchmarkMessage measures a message of 20 KB from its first command to its
+// verdict, over loopback, with the mail server's side on the same machine.
+func BenchmarkMessage(b *testing.B) {
+	m := serve(b, &Server{Clearinghouse: &prototest.House{}})(6, everything)
+	m.connect("198.51.100.7")
+	body := strings.Repeat(offer+"\n", 20_000/len(offer))
+	serial := make([]byte, 8)
+	for i := range b.N {
+		binary.BigEndian.PutUint64(serial, uint64(i))
+		if r := m.message("x@shop.example", []string{"bob@example.com"}, text("", fmt.Sprintf("%s %x", body, serial))); r.code != replyAccept {
+			b.Fatal(r.code)
+		}
+	}
+}

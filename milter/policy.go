@@ -1,0 +1,176 @@
+package milter
+
+import (
+	"fmt"
+	"strings"
+)
+
+// An Action is what is done with a message of one class.
+type Action string
+
+// The actions, the mildest first.
+const (
+	None       Action = "none"       // nothing, not even a header
+	Header     Action = "header"     // only say so in the headers
+	Quarantine Action = "quarantine" // hold the message in the mail server's queue
+	Tempfail   Action = "tempfail"   // refuse for now
+	Reject     Action = "reject"     // refuse for good
+)
+
+var severity = map[Action]int{None: 0, Header: 1, Quarantine: 2, Tempfail: 3, Reject: 4}
+
+// A Class is what a message was found to be.
+type Class string
+
+// The classes, the gravest first.
+const (
+	ClassWhite  Class = "white"  // its sender or signature is white-listed: none of the others
+	ClassSpam   Class = "spam"   // judged spam in the blocklist book
+	ClassListed Class = "listed" // sender, client or URL is in a black list
+	ClassBulk   Class = "bulk"   // seen at least as often as the threshold
+	ClassGrey   Class = "grey"   // sender, client or URL is in a grey list
+	ClassNone   Class = "none"
+)
+
+// A Policy says what the mail of a recipient domain goes through.
+type Policy struct {
+	// Domain is the recipients' domain, subdomains included. Empty: everybody
+	// who has no policy of his own.
+	Domain string
+	// Spam, Listed, Bulk and Grey are what is done with a message of the class.
+	// Empty means Header.
+	Spam, Listed, Bulk, Grey Action
+	// Confidence is the confidence, 0 to 100, from which a message is of class
+	// spam for this domain.
+	Confidence int
+	// Threshold is the count from which a message is bulk for this domain; 0
+	// means the node's own.
+	Threshold uint32
+	// Text is what the sender of a refused message is told; {class} and {reason}
+	// are replaced. Empty: a text that names both.
+	Text string
+}
+
+func (p *Policy) validate() error {
+	for _, a := range []*Action{&p.Spam, &p.Listed, &p.Bulk, &p.Grey} {
+		if *a == "" {
+			*a = Header
+		}
+		if _, ok := severity[*a]; !ok {
+			return fmt.Errorf("milter: policy %q: action %.20q is none of none, header, quarantine, tempfail, reject", p.Domain, *a)
+		}
+	}
+	switch {
+	case p.Confidence < 0 || p.Confidence > 100:
+		return fmt.Errorf("milter: policy %q: confidence %d, want 0 to 100", p.Domain, p.Confidence)
+	case len(p.Text) > 400 || strings.ContainsFunc(p.Text, func(c rune) bool { return c < ' ' || c > '~' }):
+		return fmt.Errorf("milter: policy %q: text of %d bytes, want at most 400 of printable ASCII", p.Domain, len(p.Text))
+	}
+	p.Domain = strings.ToLower(strings.Trim(p.Domain, "."))
+	return nil
+}
+
+// classify returns what the message is for this domain.
+func (p *Policy) classify(f *findings) Class {
+	v := &f.verdict
+	threshold := p.Threshold
+	if threshold == 0 {
+		threshold = v.Threshold
+	}
+	switch {
+	case f.white != nil || v.Whitelisted != "":
+		return ClassWhite
+	case v.Spam() && v.Confidence >= p.Confidence:
+		return ClassSpam
+	case f.black != nil:
+		return ClassListed
+	case threshold > 0 && max(v.Sightings, v.SpamVotes) >= threshold:
+		return ClassBulk
+	case f.grey != nil:
+		return ClassGrey
+	}
+	return ClassNone
+}
+
+func (p *Policy) action(c Class) Action {
+	switch c {
+	case ClassSpam:
+		return p.Spam
+	case ClassListed:
+		return p.Listed
+	case ClassBulk:
+		return p.Bulk
+	case ClassGrey:
+		return p.Grey
+	}
+	return Header
+}
+
+// policies finds the policy of a recipient.
+type policies struct {
+	byDomain map[string]*Policy
+}
+
+func newPolicies(all []Policy) (*policies, error) {
+	p := &policies{byDomain: make(map[string]*Policy)}
+	for _, policy := range all {
+		if err := policy.validate(); err != nil {
+			return nil, err
+		}
+		if p.byDomain[policy.Domain] != nil {
+			return nil, fmt.Errorf("milter: two policies for domain %q", policy.Domain)
+		}
+		p.byDomain[policy.Domain] = &policy
+	}
+	if p.byDomain[""] == nil {
+		fallback := Policy{}
+		if err := fallback.validate(); err != nil {
+			return nil, err
+		}
+		p.byDomain[""] = &fallback
+	}
+	return p, nil
+}
+
+// of returns the policy of the recipient's domain or of the nearest parent.
+func (p *policies) of(recipient string) *Policy {
+	domain := strings.ToLower(recipient[strings.LastIndexByte(recipient, '@')+1:])
+	for domain != "" {
+		if policy := p.byDomain[domain]; policy != nil {
+			return policy
+		}
+		_, domain, _ = strings.Cut(domain, ".")
+	}
+	return p.byDomain[""]
+}
+
+// decide returns the class and the action for all recipients together. A mail
+// server answers once for a message, so the mildest action any of them has wins:
+// nobody loses mail that his own policy lets through.
+func (p *policies) decide(recipients []string, f *findings) (*Policy, Class, Action) {
+	var policy *Policy
+	var class Class
+	var action Action
+	for _, r := range recipients {
+		candidate := p.of(r)
+		c := candidate.classify(f)
+		if a := candidate.action(c); policy == nil || severity[a] < severity[action] {
+			policy, class, action = candidate, c, a
+		}
+	}
+	if policy == nil {
+		policy = p.byDomain[""]
+		class = policy.classify(f)
+		action = policy.action(class)
+	}
+	return policy, class, action
+}
+
+// reply returns the text for the sender of a refused message.
+func (p *Policy) reply(class Class, reason string) string {
+	text := p.Text
+	if text == "" {
+		text = "message refused as {class}: {reason}"
+	}
+	return strings.NewReplacer("{class}", string(class), "{reason}", reason).Replace(text)
+}

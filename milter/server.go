@@ -1,0 +1,229 @@
+package milter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/signature"
+)
+
+// The defaults of a [Server].
+const (
+	DefaultMaxMessage = 16 << 20         // bytes
+	DefaultTimeout    = 10 * time.Second // for one message
+	DefaultIdleTime   = 15 * time.Minute // of a connection, between two commands
+)
+
+// A Limiter says whether a recipient may be added, as package policy asks it:
+// action is "dunno", "defer", "reject" or "hold". It is called concurrently.
+type Limiter interface {
+	Limit(ctx context.Context, attr func(name string) []byte) (action, text string, err error)
+}
+
+// A Server judges the mail of mail servers. Set the fields before Prepare or
+// Serve.
+type Server struct {
+	Clearinghouse bulkhead.Clearinghouse
+	// Signatures says how signatures are computed.
+	Signatures signature.Options
+	// Reporter is as whom messages are counted, and reported if they came to a
+	// trap. The zero Reporter is the node itself.
+	Reporter bulkhead.Reporter
+	// Lists are asked for senders, clients and URLs; nil asks nobody.
+	Lists Lists
+	// Limiter is asked for each recipient, with the attributes of the policy
+	// protocol; nil asks nobody. It is for mail servers without that protocol.
+	Limiter Limiter
+	// Policies say what is done, for each recipient domain.
+	Policies []Policy
+	// Traps are addresses ("local@domain") and domains ("@domain") that take no
+	// mail but spam: mail to them is reported.
+	Traps []string
+	// DiscardTrapped swallows mail all of whose recipients are traps; otherwise
+	// it goes the way of other mail.
+	DiscardTrapped bool
+	// ExemptNetworks are the client networks whose mail is neither counted nor
+	// checked, and ExemptLogins does the same for authenticated senders. What is
+	// submitted on the machine itself is always exempt.
+	ExemptNetworks []netip.Prefix
+	ExemptLogins   bool
+	// FailTempfail defers mail that cannot be judged; otherwise it passes.
+	FailTempfail bool
+	// Host is the name of this server in the headers; empty means the machine's.
+	Host string
+	// MaxMessage is the largest message that is judged, in bytes; larger ones
+	// pass. 0 means DefaultMaxMessage; signature.MaxMessage is the most.
+	MaxMessage int
+	// Timeout is how long judging one message may take; 0 means DefaultTimeout.
+	Timeout time.Duration
+	// MaxConns caps the connections; 0 means the default of internal/listen.
+	MaxConns int
+	// IdleTime is how long a connection may rest; 0 means DefaultIdleTime.
+	IdleTime time.Duration
+	// Log takes verdicts and faults; nil discards them.
+	Log *slog.Logger
+	// Stats counts what happened.
+	Stats Stats
+
+	once     sync.Once
+	err      error
+	policies atomic.Pointer[policies]
+	traps    traps
+	stream   listen.StreamServer
+}
+
+// Stats are the counters of a [Server]; all may be read at any time.
+type Stats struct {
+	Connections atomic.Int64 // SMTP clients
+	Messages    atomic.Int64 // that came to their end
+	Exempt      atomic.Int64 // messages of authenticated or local senders
+	Oversize    atomic.Int64 // messages that passed unread
+	Faults      atomic.Int64 // messages not judged, or judged but not counted
+	Malformed   atomic.Int64 // connections broken off
+	Forged      atomic.Int64 // headers of ours that came with messages
+	Trapped     atomic.Int64 // messages reported because of a trap
+	Limited     atomic.Int64 // recipients refused by the Limiter
+	White       atomic.Int64 // messages of each class
+	Spam        atomic.Int64
+	Listed      atomic.Int64
+	Bulk        atomic.Int64
+	Grey        atomic.Int64
+	Clean       atomic.Int64
+	Rejected    atomic.Int64 // messages that met each action
+	Tempfailed  atomic.Int64
+	Quarantined atomic.Int64
+}
+
+func (s *Stats) count(c Class, a Action) {
+	classes := map[Class]*atomic.Int64{
+		ClassWhite: &s.White, ClassSpam: &s.Spam, ClassListed: &s.Listed, ClassBulk: &s.Bulk, ClassGrey: &s.Grey, ClassNone: &s.Clean,
+	}
+	classes[c].Add(1)
+	switch a {
+	case Reject:
+		s.Rejected.Add(1)
+	case Tempfail:
+		s.Tempfailed.Add(1)
+	case Quarantine:
+		s.Quarantined.Add(1)
+	}
+}
+
+// Prepare checks the fields and fills in the defaults; Serve calls it too.
+func (s *Server) Prepare() error {
+	s.once.Do(func() { s.err = s.prepare() })
+	return s.err
+}
+
+func (s *Server) prepare() (err error) {
+	if s.Clearinghouse == nil {
+		return errors.New("milter: no clearinghouse")
+	}
+	if s.MaxMessage == 0 {
+		s.MaxMessage = DefaultMaxMessage
+	}
+	if s.MaxMessage < 1024 || s.MaxMessage > signature.MaxMessage {
+		return fmt.Errorf("milter: largest message of %d bytes, want 1024 to %d", s.MaxMessage, signature.MaxMessage)
+	}
+	if s.Timeout == 0 {
+		s.Timeout = DefaultTimeout
+	}
+	if s.IdleTime == 0 {
+		s.IdleTime = DefaultIdleTime
+	}
+	if s.Log == nil {
+		s.Log = slog.New(slog.DiscardHandler)
+	}
+	if s.Host == "" {
+		s.Host, _ = os.Hostname() // the name is for people: none is no fault
+	}
+	s.Host = strings.ReplaceAll(plain(s.Host), " ", "")
+	if s.traps, err = newTraps(s.Traps); err != nil {
+		return err
+	}
+	if err := s.SetPolicies(s.Policies); err != nil {
+		return err
+	}
+	s.stream = listen.StreamServer{
+		Handler: s.serve, MaxConns: s.MaxConns, MaxConnsPerClient: -1, RequestTime: s.IdleTime, Log: s.Log,
+	}
+	return nil
+}
+
+// SetPolicies replaces the policies of a running server. A mistake changes
+// nothing.
+func (s *Server) SetPolicies(all []Policy) error {
+	p, err := newPolicies(all)
+	if err != nil {
+		return err
+	}
+	s.policies.Store(p)
+	return nil
+}
+
+// Serve answers on l until ctx ends or l fails. Messages that have been received
+// whole are answered; for others the mail server does what it is set to do
+// without a milter. After the end of ctx Serve returns nil.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	if err := s.Prepare(); err != nil {
+		return err
+	}
+	return s.stream.Serve(ctx, l)
+}
+
+// Conns returns the counters of the connections.
+func (s *Server) Conns() *listen.StreamStats { return &s.stream.Stats }
+
+// exempts reports whether mail from there is let through unseen.
+func (s *Server) exempts(e *envelope) bool {
+	if e.client.local || s.ExemptLogins && e.login != "" {
+		return true
+	}
+	for _, p := range s.ExemptNetworks {
+		if p.Contains(e.client.addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// limit asks the Limiter for one recipient and returns the refusal, or nil.
+func (k *session) limit(recipient string) []byte {
+	attributes := map[string]string{
+		"request": "smtpd_access_policy", "protocol_state": "RCPT", "sender": k.msg.sender, "recipient": recipient,
+		"sasl_username": k.msg.login, "client_name": k.client.name, "queue_id": k.macro("i"), "instance": k.macro("i"),
+	}
+	if k.client.addr.IsValid() {
+		attributes["client_address"] = k.client.addr.String()
+	}
+	action, text, err := k.server.Limiter.Limit(context.Background(), func(name string) []byte {
+		if v := attributes[name]; v != "" {
+			return []byte(v)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		k.server.Stats.Faults.Add(1)
+		k.server.Log.Error("rate limit failed; the recipient passes", "err", err)
+		return nil
+	case action == "defer":
+		k.server.Stats.Limited.Add(1)
+		return smtpReply("450 4.7.1", text)
+	case action == "reject":
+		k.server.Stats.Limited.Add(1)
+		return smtpReply("550 5.7.1", text)
+	}
+	return nil
+}

@@ -1,0 +1,417 @@
+package milter
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
+)
+
+// maxRecipients bounds the recipients that are kept of one message; mail servers
+// take at most a thousand by default.
+const maxRecipients = 10_000
+
+// A session is one connection of a mail server: any number of messages of one
+// SMTP client after the other.
+type session struct {
+	server *Server
+	opts   options // as agreed
+	macros map[byte]map[string]string
+
+	client client
+	msg    message
+	buf    []byte
+	out    []byte
+}
+
+// A message is what was received of one message.
+type message struct {
+	envelope
+	raw      bytes.Buffer // header and body, lines ending in CRLF
+	replyTo  []string
+	forged   map[string]int // headers of ours that came with it, by name as written
+	exempt   bool
+	oversize bool
+}
+
+// errQuit ends a session in good order.
+var errQuit = errors.New("milter: quit")
+
+// serve speaks with one mail server until it quits.
+func (s *Server) serve(ctx context.Context, c *listen.Conn) {
+	k := &session{server: s, macros: make(map[byte]map[string]string)}
+	r := bufio.NewReaderSize(c, 16<<10)
+	for {
+		c.Await()
+		var p packet
+		var err error
+		if p, k.buf, err = readPacket(r, k.buf); err == nil {
+			err = k.command(ctx, p)
+		}
+		if err != nil {
+			s.ended(c, err)
+			return
+		}
+		// Replies to commands that came together leave together.
+		if len(k.out) > 0 && r.Buffered() == 0 {
+			if _, err := c.Write(k.out); err != nil {
+				return
+			}
+			k.out = k.out[:0]
+		}
+	}
+}
+
+// ended logs why a connection ends, unless the mail server just went away.
+func (s *Server) ended(c *listen.Conn, err error) {
+	var op *net.OpError
+	switch {
+	case errors.Is(err, errQuit), errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &op):
+		return
+	}
+	s.Stats.Malformed.Add(1)
+	s.Log.Warn("milter connection broken off", "mta", c.Client(), "err", err)
+}
+
+// command handles one packet and appends the reply, if there is one, to out.
+func (k *session) command(ctx context.Context, p packet) error {
+	if k.opts.version == 0 && p.cmd != cmdOptions {
+		return malformed("command %q before the negotiation", p.cmd)
+	}
+	switch p.cmd {
+	case cmdOptions:
+		return k.negotiate(p.data)
+	case cmdMacro:
+		return k.setMacros(p.data)
+	case cmdAbort:
+		k.reset()
+		return nil
+	case cmdNewConn:
+		k.reset()
+		k.client = client{}
+		clear(k.macros)
+		return nil
+	case cmdQuit:
+		return errQuit
+	case cmdEnd:
+		return k.end(ctx, p.data)
+	}
+	reply, err := k.step(p)
+	if err != nil {
+		return err
+	}
+	if mask := noReply[p.cmd]; mask != 0 && k.opts.steps&mask != 0 {
+		return nil
+	}
+	k.out = append(k.out, reply...)
+	return nil
+}
+
+var (
+	packetContinue = appendPacket(nil, replyContinue)
+	packetAccept   = appendPacket(nil, replyAccept)
+	packetTempfail = appendPacket(nil, replyTempfail)
+	packetDiscard  = appendPacket(nil, replyDiscard)
+	packetSkip     = appendPacket(nil, replySkip)
+)
+
+// step handles the commands that each have one reply, and returns it.
+func (k *session) step(p packet) (reply []byte, err error) {
+	switch p.cmd {
+	case cmdConnect:
+		k.reset()
+		if k.client, err = parseConnect(p.data); err != nil {
+			return nil, err
+		}
+		k.server.Stats.Connections.Add(1)
+	case cmdHelo, cmdData, cmdUnknown:
+	case cmdMail:
+		return k.mail(p.data)
+	case cmdRcpt:
+		return k.rcpt(p.data)
+	case cmdHeader:
+		return packetContinue, k.header(p.data)
+	case cmdEOH:
+		k.msg.raw.WriteString("\r\n")
+	case cmdBody:
+		if k.body(p.data); k.msg.oversize && k.opts.steps&canSkip != 0 && k.opts.steps&noReplyBody == 0 {
+			return packetSkip, nil
+		}
+	default:
+		return nil, malformed("unknown command %q", p.cmd)
+	}
+	return packetContinue, nil
+}
+
+// negotiate agrees on what the mail server offers and this milter wants.
+func (k *session) negotiate(data []byte) error {
+	if k.opts.version != 0 {
+		return malformed("second negotiation")
+	}
+	offer, err := parseOptions(data)
+	if err != nil {
+		return err
+	}
+	want := uint32(noHelo | noUnknown | noData | canSkip | noReplyConn | noReplyHdr | noReplyEOH | noReplyBody | noReplyHelo | noReplyData | noReplyUnkn)
+	if k.server.Limiter == nil {
+		want |= noReplyRcpt
+	}
+	if offer.version < maxVersion {
+		want &= noHelo | noReplyHdr // what version 2 has
+	}
+	k.opts = options{
+		version: min(offer.version, maxVersion),
+		actions: offer.actions & (actAddHeaders | actChangeHeaders | actQuarantine | actSetMacros),
+		steps:   offer.steps & want,
+	}
+	k.out = k.opts.append(k.out)
+	return nil
+}
+
+func (k *session) setMacros(data []byte) error {
+	cmd, pairs, err := parseMacros(data)
+	if err != nil {
+		return err
+	}
+	m := make(map[string]string, len(pairs)/2)
+	for i := 0; i < len(pairs); i += 2 {
+		m[strings.Trim(pairs[i], "{}")] = pairs[i+1]
+	}
+	k.macros[cmd] = m
+	return nil
+}
+
+// macro returns a macro of the latest stage that has it.
+func (k *session) macro(name string) string {
+	for _, cmd := range []byte{cmdEnd, cmdData, cmdRcpt, cmdMail, cmdHelo, cmdConnect} {
+		if v, ok := k.macros[cmd][name]; ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// reset forgets the message, and keeps the connection.
+func (k *session) reset() {
+	raw := k.msg.raw
+	raw.Reset()
+	if raw.Cap() > 1<<20 {
+		raw = bytes.Buffer{} // one long message should not cost memory for ever
+	}
+	k.msg = message{raw: raw}
+	for _, cmd := range []byte{cmdRcpt, cmdData, cmdEnd} {
+		delete(k.macros, cmd)
+	}
+}
+
+// mail begins a message. Mail of authenticated and local senders is let through
+// at once.
+func (k *session) mail(data []byte) ([]byte, error) {
+	k.reset()
+	sender, err := parseAddress(data)
+	if err != nil {
+		return nil, err
+	}
+	k.msg.client, k.msg.sender = k.client, sender
+	k.msg.login = k.macro("auth_authen")
+	if k.msg.exempt = k.server.exempts(&k.msg.envelope); k.msg.exempt && k.server.Limiter == nil {
+		k.server.Stats.Exempt.Add(1)
+		return packetAccept, nil
+	}
+	return packetContinue, nil
+}
+
+func (k *session) rcpt(data []byte) ([]byte, error) {
+	recipient, err := parseAddress(data)
+	if err != nil {
+		return nil, err
+	}
+	if len(k.msg.recipients) >= maxRecipients {
+		return nil, malformed("more than %d recipients", maxRecipients)
+	}
+	if k.server.Limiter != nil {
+		if refusal := k.limit(recipient); refusal != nil {
+			return refusal, nil
+		}
+	}
+	k.msg.recipients = append(k.msg.recipients, recipient)
+	return packetContinue, nil
+}
+
+// header keeps one header, as it stood in the message.
+func (k *session) header(data []byte) error {
+	name, value, err := parseHeader(data)
+	if err != nil {
+		return err
+	}
+	if n := string(name); ours(n) {
+		if k.msg.forged == nil {
+			k.msg.forged = make(map[string]int)
+		}
+		k.msg.forged[strings.ToLower(n)]++
+		return nil // it counts for no signature either
+	}
+	if strings.EqualFold(string(name), "Reply-To") {
+		k.msg.replyTo = append(k.msg.replyTo, addresses(string(value))...)
+	}
+	if !k.room(len(name) + len(value) + 4) {
+		return nil
+	}
+	w := &k.msg.raw
+	w.Write(name)
+	w.WriteString(": ")
+	// Folded lines end in LF or CRLF, depending on the mail server.
+	for line := range bytes.Lines(value) {
+		end := len(line)
+		line = bytes.TrimRight(line, "\r\n")
+		w.Write(line)
+		if len(line) < end {
+			w.WriteString("\r\n")
+		}
+	}
+	w.WriteString("\r\n")
+	return nil
+}
+
+func (k *session) body(chunk []byte) {
+	if k.room(len(chunk)) {
+		k.msg.raw.Write(chunk)
+	}
+}
+
+// room reports whether n more bytes of the message are kept. A message beyond
+// the limit is not kept at all: half of it would have other signatures.
+func (k *session) room(n int) bool {
+	if !k.msg.oversize && k.msg.raw.Len()+n > k.server.MaxMessage {
+		k.msg.oversize = true
+		k.msg.raw = bytes.Buffer{}
+	}
+	return !k.msg.oversize
+}
+
+// end judges the message and appends the changes and the reply.
+func (k *session) end(ctx context.Context, rest []byte) error {
+	k.body(rest) // the last chunk may come with the end
+	k.msg.queueID = k.macro("i")
+	s := k.server
+	s.Stats.Messages.Add(1)
+	switch {
+	case k.msg.exempt:
+		s.Stats.Exempt.Add(1)
+		k.out = append(k.out, packetAccept...)
+		return nil
+	case k.msg.oversize:
+		s.Stats.Oversize.Add(1)
+		k.cleanForged()
+		k.out = append(k.out, packetAccept...)
+		return nil
+	}
+	f, err := k.judge(ctx)
+	if err != nil {
+		k.out = append(k.out, k.fault(err)...)
+		return nil
+	}
+	for _, fault := range f.faults {
+		s.Stats.Faults.Add(1)
+		s.Log.Warn("message was checked but not counted", "queue_id", k.msg.queueID, "err", fault)
+	}
+	k.carryOut(f)
+	return nil
+}
+
+// judge is Server.judge with a time limit, and with a panic turned into an error.
+func (k *session) judge(ctx context.Context) (f *findings, err error) {
+	ctx, cancel := context.WithTimeout(ctx, k.server.Timeout)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			k.server.Log.Error("panic while judging a message", "panic", p, "stack", string(debug.Stack()))
+			f, err = nil, errPanic
+		}
+	}()
+	return k.server.judge(ctx, &k.msg.envelope, k.msg.raw.Bytes(), k.msg.replyTo)
+}
+
+// fault is the reply when nothing can be said of a message.
+func (k *session) fault(err error) []byte {
+	k.server.Stats.Faults.Add(1)
+	k.server.Log.Error("message not judged", "queue_id", k.msg.queueID, "err", err, "tempfail", k.server.FailTempfail)
+	if k.server.FailTempfail {
+		return packetTempfail
+	}
+	k.cleanForged()
+	return packetAccept
+}
+
+// carryOut appends what the policy wants done.
+func (k *session) carryOut(f *findings) {
+	s := k.server
+	if f.trapped > 0 && f.trapped == len(k.msg.recipients) && s.DiscardTrapped {
+		k.out = append(k.out, packetDiscard...)
+		return
+	}
+	policy, class, action := s.policies.Load().decide(k.msg.recipients, f)
+	reason := plain(f.reason(class))
+	s.Stats.count(class, action)
+	s.Log.Info("message judged", "queue_id", k.msg.queueID, "class", string(class), "action", string(action),
+		"client", k.client.addr, "recipients", len(k.msg.recipients), "reason", reason)
+	switch action {
+	case Reject:
+		k.out = append(k.out, smtpReply("550 5.7.1", policy.reply(class, reason))...)
+		return
+	case Tempfail:
+		k.out = append(k.out, smtpReply("451 4.7.1", policy.reply(class, reason))...)
+		return
+	}
+	k.cleanForged()
+	if action != None && k.opts.actions&actAddHeaders != 0 {
+		k.insertHeader(HeaderResults, f.results(s.Host, class))
+		k.insertHeader(HeaderClass, string(class))
+	}
+	if action == Quarantine {
+		k.quarantine(fmt.Sprintf("bulkhead: %s: %s", class, reason))
+	}
+	k.out = append(k.out, packetAccept...)
+}
+
+func smtpReply(code, text string) []byte {
+	return appendPacket(nil, replyCode, []byte(code+" "+plain(text)), nul)
+}
+
+// quarantine holds the message where the mail server can; elsewhere it passes
+// with its headers.
+func (k *session) quarantine(reason string) {
+	if k.opts.actions&actQuarantine == 0 {
+		k.server.Log.Warn("mail server cannot quarantine; the message passes", "queue_id", k.msg.queueID)
+		return
+	}
+	k.out = appendPacket(k.out, replyQuarantine, []byte(plain(reason)), nul)
+}
+
+// insertHeader puts a header at the top of the message.
+func (k *session) insertHeader(name, value string) {
+	k.out = appendPacket(k.out, replyInsert, binary.BigEndian.AppendUint32(nil, 0), []byte(name), nul, []byte(value), nul)
+}
+
+// cleanForged removes the headers of ours that came with the message, the last
+// ones first, so that the numbers of the others stay what they are.
+func (k *session) cleanForged() {
+	if k.opts.actions&actChangeHeaders == 0 {
+		return
+	}
+	for name, n := range k.msg.forged {
+		k.server.Stats.Forged.Add(int64(n))
+		for ; n > 0; n-- {
+			k.out = appendPacket(k.out, replyChange, binary.BigEndian.AppendUint32(nil, uint32(n)), []byte(name), nul, nul)
+		}
+	}
+}

@@ -1,0 +1,28 @@
+// Package pyzor serves Pyzor clients: the pyzor command and both Pyzor modes of
+// SpamAssassin, over UDP. It follows pyzor.md, which was written from what the
+// client and the original server do.
+//
+// [Server] asks a [bulkhead.Clearinghouse] and an [Accounts], and knows no
+// storage. [Client] speaks to any Pyzor server. [Helper] answers rspamd's pyzor
+// module, which sends whole mails over TCP.
+//
+//	conns, err := listen.Packets(ctx, "127.0.0.1:24441", 0)
+//	s := &pyzor.Server{House: house, Accounts: accounts}
+//	err = s.Serve(ctx, conns)
+//
+// # Counts
+//
+// Count is the number of spam votes, WL-Count that of ham votes, of a digest.
+// They stay below the limits from which SpamAssassin takes a digest for that of
+// nothing (999,999 and 9,999). A digest whose listing was revoked shows a count
+// of 0. Entered and Updated are the starts of the oldest and of the newest
+// generation that hold votes: there is no finer time.
+//
+// # Security
+//
+// Datagrams carry no encryption, source addresses can be forged, and a signed
+// request can be repeated for 300 seconds (pyzor.md section 5); what a vote counts
+// is for the Clearinghouse to say, which counts a reporter once for a digest and
+// generation. What is not a request gets no answer, and answers that are longer
+// than their request are limited in rate, so that nobody is flooded through us.
+package pyzor

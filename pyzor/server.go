@@ -1,0 +1,400 @@
+package pyzor
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
+)
+
+const (
+	maxDatagram = 8192              // bytes; longer ones are dropped
+	maxSkew     = 300 * time.Second // of the clock of a signed request
+	// The largest counts that are told: SpamAssassin ignores a digest from
+	// 1,000,000 reports or 10,000 whitelistings on.
+	maxCount   = 999_999
+	maxWLCount = 9_999
+)
+
+// Accounts is where users and their keys are kept. The protocol's signatures
+// need the key itself; an implementation encrypts it at rest. Its methods are
+// called concurrently.
+type Accounts interface {
+	// Secret returns the key, 40 hexadecimal characters, of the account called
+	// name. Ok is false if there is no such account, or none with a key for
+	// Pyzor. An error that wraps bulkhead.ErrForbidden means a closed account.
+	Secret(ctx context.Context, name string) (secret []byte, ok bool, err error)
+}
+
+// BatchChecker is what a Clearinghouse may offer beside Check: many queries at
+// once, into verdicts whose Findings are used again.
+type BatchChecker interface {
+	CheckBatch(ctx context.Context, queries []bulkhead.Query, verdicts []bulkhead.Verdict) error
+}
+
+// A Server answers Pyzor requests. Set the fields before Serve and leave them
+// alone afterwards.
+type Server struct {
+	House    bulkhead.Clearinghouse // asked for every digest; see BatchChecker
+	Accounts Accounts               // nil: no account is known
+	// Anonymous and Users are the operations that clients without and with an
+	// account may ask for. Nil means: all but whitelist, and all.
+	Anonymous, Users []Op
+	// Rate limits the datagrams of one client; Exempt lists clients without it.
+	Rate   listen.Rate
+	Exempt []netip.Prefix
+	// Amplified limits the answers to one client that are longer than their
+	// requests; the zero Rate means 10 a second, 50 at once. It holds for
+	// clients that are not exempt.
+	Amplified listen.Rate
+	// Votes is how many reports may be under way at once; more are dropped. 0
+	// means listen.DefaultMaxDetached.
+	Votes int
+	Log   *slog.Logger // nil discards
+	Stats Stats
+
+	once      sync.Once
+	packets   *listen.PacketServer
+	amplified *listen.Limiter
+	batches   sync.Pool
+	voting    sync.WaitGroup
+}
+
+// Stats are the counters of a [Server]; all may be read at any time.
+type Stats struct {
+	Pings, Checks, Infos atomic.Int64 // answered
+	Reports, Whitelists  atomic.Int64 // digests counted
+	Strange              atomic.Int64 // datagrams that are no request: no answer
+	Refused              atomic.Int64 // requests that were not signed, permitted or well-formed
+	Unanswered           atomic.Int64 // answers held back because of Amplified
+	Busy                 atomic.Int64 // votes dropped because Votes were under way
+	Faults               atomic.Int64 // errors of the node itself
+	_                    [0]func()
+}
+
+func (s *Server) prepare() {
+	s.once.Do(func() {
+		if s.Log == nil {
+			s.Log = slog.New(slog.DiscardHandler)
+		}
+		if s.Anonymous == nil {
+			s.Anonymous = []Op{OpPing, OpPong, OpCheck, OpReport, OpInfo}
+		}
+		if s.Users == nil {
+			s.Users = Ops()
+		}
+		if s.Amplified.PerSecond == 0 {
+			s.Amplified = listen.Rate{PerSecond: 10, Burst: 50}
+		}
+		s.amplified = listen.NewLimiter(s.Amplified, s.Exempt)
+		s.batches.New = func() any { return new(batch) }
+		s.packets = &listen.PacketServer{
+			Handler: s.handle, MaxPacket: maxDatagram, Rate: s.Rate, Exempt: s.Exempt,
+			MaxDetached: s.Votes, Log: s.Log,
+		}
+	})
+}
+
+// Serve answers the datagrams of conns until ctx ends and the votes under way are
+// counted; then it returns nil.
+func (s *Server) Serve(ctx context.Context, conns []*net.UDPConn) error {
+	s.prepare()
+	defer s.voting.Wait()
+	return s.packets.Serve(ctx, conns)
+}
+
+// PacketStats returns the counters of the datagrams.
+func (s *Server) PacketStats() *listen.PacketStats {
+	s.prepare()
+	return &s.packets.Stats
+}
+
+// A batch is the memory with which datagrams that arrived together are answered.
+type batch struct {
+	requests []Request
+	asked    []int // the index among the packets of each query
+	sigs     []bulkhead.Signature
+	queries  []bulkhead.Query
+	verdicts []bulkhead.Verdict
+}
+
+// handle answers a batch: what needs no vote at once, all checks in one call,
+// and votes, which wait for the disk, by themselves.
+func (s *Server) handle(ctx context.Context, packets []*listen.Packet) {
+	b := s.batches.Get().(*batch)
+	defer s.batches.Put(b)
+	for len(b.requests) < len(packets) {
+		b.requests = append(b.requests, Request{})
+	}
+	b.asked, b.sigs = b.asked[:0], b.sigs[:0]
+	for i, p := range packets {
+		r := &b.requests[i]
+		if !r.Parse(p.Data) {
+			s.Stats.Strange.Add(1)
+			continue
+		}
+		if err := s.admit(ctx, r); err != nil {
+			s.refuse(p, r, err)
+			continue
+		}
+		s.serve(ctx, b, i, p)
+	}
+	s.answerChecks(ctx, b, packets)
+	for i, p := range packets {
+		if len(p.Reply) > len(p.Data) && !b.requests[i].authentic && !s.amplified.Allow(p.Client.Addr(), 1) {
+			s.Stats.Unanswered.Add(1)
+			p.Reply = p.Reply[:0]
+		}
+	}
+}
+
+// serve begins to answer an admitted request.
+func (s *Server) serve(ctx context.Context, b *batch, i int, p *listen.Packet) {
+	r := &b.requests[i]
+	switch op := Op(r.Op); op {
+	case OpPing:
+		s.Stats.Pings.Add(1)
+		p.Reply = append(appendHead(p.Reply, 200, "OK", r.Thread), '\n')
+	case OpPong:
+		s.Stats.Pings.Add(1)
+		p.Reply = appendHead(p.Reply, 200, "OK", r.Thread)
+		p.Reply = append(p.Reply, "Count: 9223372036854775807\nWL-Count: 0\n\n"...)
+	case OpCheck, OpInfo:
+		if len(r.Digests) == 0 {
+			p.Reply = append(appendHead(p.Reply, 200, "OK", r.Thread), '\n')
+			return
+		}
+		sig, ok := ParseDigest(r.Digests[0])
+		if !ok || empty(&sig) {
+			s.tell(p, r, &bulkhead.Finding{})
+			return
+		}
+		b.asked = append(b.asked, i)
+		b.sigs = append(b.sigs, sig)
+	case OpReport, OpWhitelist:
+		s.vote(ctx, p, r, op)
+	}
+}
+
+// empty says whether a signature is that of nothing, which is never counted.
+func empty(sig *bulkhead.Signature) bool {
+	const nothing = "\xda\x39\xa3\xee\x5e\x6b\x4b\x0d\x32\x55\xbf\xef\x95\x60\x18\x90\xaf\xd8\x07\x09"
+	return string(sig.Sum()) == nothing
+}
+
+func (r *Request) reporter(addr netip.AddrPort) bulkhead.Reporter {
+	who := bulkhead.Reporter{Addr: addr.Addr()}
+	if r.authentic {
+		who.Account = string(r.User)
+	}
+	return who
+}
+
+// answerChecks looks up all digests of the batch.
+func (s *Server) answerChecks(ctx context.Context, b *batch, packets []*listen.Packet) {
+	n := len(b.asked)
+	if n == 0 {
+		return
+	}
+	b.queries = b.queries[:0]
+	for k, i := range b.asked {
+		b.queries = append(b.queries, bulkhead.Query{
+			Signatures: b.sigs[k : k+1], Reporter: b.requests[i].reporter(packets[i].Client),
+		})
+	}
+	for len(b.verdicts) < n {
+		b.verdicts = append(b.verdicts, bulkhead.Verdict{})
+	}
+	err := s.checkAll(ctx, b.queries, b.verdicts[:n])
+	for k, i := range b.asked {
+		p, r := packets[i], &b.requests[i]
+		switch v := &b.verdicts[k]; {
+		case err != nil:
+			s.refuse(p, r, err)
+		case v.Whitelisted != "" || len(v.Findings) != 1:
+			s.tell(p, r, &bulkhead.Finding{})
+		default:
+			s.tell(p, r, &v.Findings[0])
+		}
+	}
+}
+
+func (s *Server) checkAll(ctx context.Context, queries []bulkhead.Query, verdicts []bulkhead.Verdict) error {
+	if b, ok := s.House.(BatchChecker); ok {
+		return b.CheckBatch(ctx, queries, verdicts)
+	}
+	for i := range queries {
+		v, err := s.House.Check(ctx, queries[i])
+		if err != nil {
+			return err
+		}
+		verdicts[i] = v
+	}
+	return nil
+}
+
+// counts returns Count and WL-Count of a digest.
+func counts(f *bulkhead.Finding) (spam, ham int64) {
+	if f.Judged != bulkhead.Revoked {
+		spam = int64(min(f.Spam, maxCount))
+	}
+	return spam, int64(min(f.Ham, maxWLCount))
+}
+
+// tell answers check and info with what is known of a digest.
+func (s *Server) tell(p *listen.Packet, r *Request, f *bulkhead.Finding) {
+	spam, ham := counts(f)
+	p.Reply = appendHead(p.Reply, 200, "OK", r.Thread)
+	if Op(r.Op) == OpInfo {
+		s.Stats.Infos.Add(1)
+		for _, side := range []struct {
+			name  string
+			votes int64
+		}{{"", spam}, {"WL-", ham}} {
+			entered, updated := int64(0), int64(0)
+			if side.votes > 0 && !f.First.IsZero() {
+				entered, updated = f.First.Unix(), f.Last.Unix()
+			}
+			p.Reply = appendInt(p.Reply, side.name+"Entered", entered)
+			p.Reply = appendInt(p.Reply, side.name+"Updated", updated)
+		}
+	} else {
+		s.Stats.Checks.Add(1)
+	}
+	p.Reply = appendInt(p.Reply, "Count", spam)
+	p.Reply = append(appendInt(p.Reply, "WL-Count", ham), '\n')
+}
+
+// vote counts the digests of a report or a whitelisting, and answers when they
+// are durable.
+func (s *Server) vote(ctx context.Context, p *listen.Packet, r *Request, op Op) {
+	report := bulkhead.Report{Vote: bulkhead.Spam, Reporter: r.reporter(p.Client)}
+	if op == OpWhitelist {
+		report.Vote = bulkhead.Ham
+	}
+	once, often := distinct(r.Digests)
+	if len(once) == 0 && len(often) == 0 {
+		// Nothing that is worth counting: an answer as if it had been.
+		p.Reply = append(appendHead(p.Reply, 200, "OK", r.Thread), '\n')
+		return
+	}
+	if !p.Detach() {
+		s.Stats.Busy.Add(1)
+		return
+	}
+	thread := slices.Clone(r.Thread)
+	name := string(r.Op)
+	authentic := r.authentic
+	s.voting.Go(func() {
+		defer p.Finish()
+		defer s.recovered()
+		err := s.count(ctx, report, once, often)
+		code, diag := s.status(name, err)
+		p.Reply = append(appendHead(p.Reply, code, diag, thread), '\n')
+		if len(p.Reply) > len(p.Data) && !authentic && !s.amplified.Allow(p.Client.Addr(), 1) {
+			s.Stats.Unanswered.Add(1)
+			p.Reply = p.Reply[:0]
+		}
+	})
+}
+
+// recovered stops a panic, which then costs one answer; call it by defer.
+func (s *Server) recovered() {
+	if r := recover(); r != nil {
+		s.Stats.Faults.Add(1)
+		s.Log.Error("vote panicked", "panic", r, "stack", string(debug.Stack()))
+	}
+}
+
+// distinct sorts digests that count into those that occur once and, by how
+// often, those that occur more than once.
+func distinct(digests [][]byte) (once []bulkhead.Signature, often map[bulkhead.Signature]uint32) {
+	for _, d := range digests {
+		sig, ok := ParseDigest(d)
+		if !ok || empty(&sig) {
+			continue
+		}
+		if n, ok := often[sig]; ok {
+			often[sig] = n + 1
+		} else if i := slices.Index(once, sig); i >= 0 {
+			if often == nil {
+				often = make(map[bulkhead.Signature]uint32)
+			}
+			often[sig] = 2
+			once = slices.Delete(once, i, i+1)
+		} else {
+			once = append(once, sig)
+		}
+	}
+	return once, often
+}
+
+func (s *Server) count(ctx context.Context, r bulkhead.Report, once []bulkhead.Signature, often map[bulkhead.Signature]uint32) error {
+	counter := &s.Stats.Reports
+	if r.Vote == bulkhead.Ham {
+		counter = &s.Stats.Whitelists
+	}
+	if len(once) > 0 {
+		r.Signatures = once
+		if _, err := s.House.Report(ctx, r); err != nil {
+			return err
+		}
+		counter.Add(int64(len(once)))
+	}
+	for sig, n := range often {
+		r.Signatures, r.Count = []bulkhead.Signature{sig}, n
+		if _, err := s.House.Report(ctx, r); err != nil {
+			return err
+		}
+		counter.Add(int64(n))
+	}
+	return nil
+}
+
+// refuse answers a request with an error.
+func (s *Server) refuse(p *listen.Packet, r *Request, err error) {
+	code, diag := s.status(string(r.Op), err)
+	p.Reply = append(appendHead(p.Reply[:0], code, diag, r.Thread), '\n')
+}
+
+// A refusal is an error with the answer that the protocol has for it.
+type refusal struct {
+	code int
+	diag string
+}
+
+func (e *refusal) Error() string { return "pyzor: " + e.diag }
+
+// status maps an error to code and text of the answer: pyzor.md section 3. It is
+// the only place that does, and logs faults of ours.
+func (s *Server) status(op string, err error) (int, string) {
+	if err == nil {
+		return 200, "OK"
+	}
+	s.Stats.Refused.Add(1)
+	var own *refusal
+	switch {
+	case errors.As(err, &own):
+		return own.code, own.diag
+	case errors.Is(err, bulkhead.ErrMalformed):
+		return 400, "Bad request: the node does not take it"
+	case errors.Is(err, bulkhead.ErrUnauthorised):
+		return 401, "Unauthorized: Signature Error: Unknown user."
+	case errors.Is(err, bulkhead.ErrForbidden):
+		return 403, "Forbidden: User is not authorized to request the operation."
+	case errors.Is(err, bulkhead.ErrOverLimit), errors.Is(err, bulkhead.ErrReadOnly):
+		return 503, "Service Unavailable: try again later"
+	}
+	s.Stats.Faults.Add(1)
+	s.Log.Error("pyzor request not served", "op", op, "err", err)
+	return 500, "Internal Server Error: see the log of the node"
+}

@@ -1,0 +1,268 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A result is one row: a subject at one size. Times are in nanoseconds of
+// processor time per item, the best of some rounds; on a machine that does other
+// things too, that says more than the clock. Two threads are timed by the clock.
+type result struct {
+	Subject, Note     string
+	N                 int
+	Insert, Hit, Miss float64
+	Hit2              float64 // two threads, by the clock
+	Heap, Resident    float64 // bytes a key: live heap, and growth of the process
+	Ghost             float64 // share of unseen items that are found
+	Wrong             float64 // share of items whose count is too high; -1: not asked
+	Under             float64 // share of items whose count is too low
+	Access            float64 // one dependent access to as much memory, by the clock
+}
+
+const rounds = 5
+
+func cpu() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// measure runs in a process of its own, so that memory is that of one subject.
+// With memoryOnly it takes no times of looking up.
+func measure(s subject, n int, memoryOnly bool) (result, error) {
+	r := result{Subject: s.name, Note: s.note, N: n, Wrong: -1}
+	in, unseen, counts := items(n, 1), items(min(n, 1<<20), 7), skew(n)
+	out := make([]uint32, n)
+	for i := range out {
+		out[i] = 1 // take the memory before the baseline is read
+	}
+	heap, resident, err := memory()
+	if err != nil {
+		return r, err
+	}
+	f := s.build(n)
+	spent := -cpu()
+	insertAll(f, in, counts)
+	r.Insert = float64(spent+cpu()) / float64(n)
+	heap2, resident2, err := memory()
+	if err != nil {
+		return r, err
+	}
+	r.Heap, r.Resident = float64(heap2-heap)/float64(n), float64(resident2-resident)/float64(n)
+
+	if !memoryOnly {
+		r.Hit = best(in, func(part []item) { lookAll(f, part, out) })
+		r.Miss = best(unseen, func(part []item) { lookAll(f, part, out) })
+		if !s.solo {
+			r.Hit2 = bestTwo(f, in, out)
+		}
+	}
+	r.errors(s, f, in, unseen, counts, out)
+	if n <= 1e6 && !memoryOnly {
+		// Building anew until it takes long enough to be measured.
+		for range rounds {
+			var total time.Duration
+			built := 0
+			for total < 20*time.Millisecond {
+				g := s.build(n)
+				start := cpu()
+				insertAll(g, in, counts)
+				total += cpu() - start
+				built++
+			}
+			r.Insert = min(r.Insert, float64(total)/float64(built)/float64(n))
+		}
+	}
+	runtime.KeepAlive(f)
+	if !memoryOnly && s.name == countSubjects()[0].name || s.name == memberSubjects()[0].name {
+		r.Access = dependentAccess(int(r.Heap * float64(n)))
+	}
+	return r, nil
+}
+
+// errors measures how often f is wrong. Counts are checked after single reports
+// in random order where that takes no longer than a minute, else after one
+// weighted insert a key.
+func (r *result) errors(s subject, f structure, in, unseen []item, counts, out []uint32) {
+	lookAll(f, unseen, out)
+	for _, c := range out[:len(unseen)] {
+		if c > 0 {
+			r.Ghost++
+		}
+	}
+	r.Ghost /= float64(len(unseen))
+	if !s.counts {
+		lookAll(f, in, out)
+		for _, c := range out[:len(in)] {
+			if c == 0 {
+				r.Under++
+			}
+		}
+		r.Under /= float64(len(in))
+		return
+	}
+	if len(in) <= 1e6 {
+		f = s.build(len(in))
+		insertShuffled(f, in, counts)
+	}
+	lookAll(f, in, out)
+	r.Wrong = 0
+	for i, c := range out[:len(in)] {
+		switch {
+		case c > counts[i]:
+			r.Wrong++
+		case c < counts[i]:
+			r.Under++
+		}
+	}
+	r.Wrong /= float64(len(in))
+	r.Under /= float64(len(in))
+}
+
+func insertShuffled(f structure, in []item, counts []uint32) {
+	var reports []uint32
+	for i, c := range counts {
+		for range c {
+			reports = append(reports, uint32(i))
+		}
+	}
+	rng := rand.New(rand.NewPCG(5, 6))
+	rng.Shuffle(len(reports), func(i, j int) { reports[i], reports[j] = reports[j], reports[i] })
+	var batch [batchSize]item
+	ones := make([]uint32, batchSize)
+	for i := range ones {
+		ones[i] = 1
+	}
+	for len(reports) > 0 {
+		n := min(batchSize, len(reports))
+		for i, at := range reports[:n] {
+			batch[i] = in[at]
+		}
+		f.insert(batch[:n], ones[:n])
+		reports = reports[n:]
+	}
+}
+
+func insertAll(f structure, in []item, counts []uint32) {
+	for len(in) > 0 {
+		n := min(batchSize, len(in))
+		f.insert(in[:n], counts[:n])
+		in, counts = in[n:], counts[n:]
+	}
+}
+
+func lookAll(f structure, in []item, out []uint32) {
+	for len(in) > 0 {
+		n := min(batchSize, len(in))
+		f.look(in[:n], out[:n])
+		in, out = in[n:], out[n:]
+	}
+}
+
+// window is how many items a round works on at most. The next round takes the
+// next ones, so that none finds what the one before left in the caches.
+const window = 1 << 20
+
+// part returns the items of a round.
+func part(in []item, round int) []item {
+	if len(in) <= window {
+		return in
+	}
+	parts := len(in) / window
+	at := round % parts * window
+	return in[at : at+window]
+}
+
+// best returns processor nanoseconds per item of the best round. A round repeats
+// f until it takes long enough.
+func best(in []item, f func([]item)) float64 {
+	least := 0.0
+	for i := range rounds {
+		start, done := cpu(), 0
+		var took time.Duration
+		for took < 20*time.Millisecond {
+			f(part(in, i))
+			done += len(part(in, i))
+			took = cpu() - start
+		}
+		if per := float64(took) / float64(done); i == 0 || per < least {
+			least = per
+		}
+	}
+	return least
+}
+
+// bestTwo returns nanoseconds by the clock per item, two threads looking at once.
+func bestTwo(f structure, in []item, out []uint32) float64 {
+	least := 0.0
+	for i := range rounds {
+		in := part(in, i)
+		half := len(in) / 2
+		start, done := time.Now(), 0
+		for time.Since(start) < 20*time.Millisecond {
+			var wg sync.WaitGroup
+			wg.Go(func() { lookAll(f, in[:half], out[:half]) })
+			wg.Go(func() { lookAll(f, in[half:], out[half:len(in)]) })
+			wg.Wait()
+			done += len(in)
+		}
+		if per := float64(time.Since(start)) / float64(done); i == 0 || per < least {
+			least = per
+		}
+	}
+	return least
+}
+
+// memory returns the live heap and the resident size of the process, in bytes.
+func memory() (heap, resident int64, err error) {
+	debug.FreeOSMemory()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	b, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0, 0, err
+	}
+	fields := bytes.Fields(b)
+	if len(fields) < 2 {
+		return 0, 0, fmt.Errorf("/proc/self/statm: %d fields", len(fields))
+	}
+	pages, err := strconv.ParseInt(string(fields[1]), 10, 64)
+	return int64(m.HeapAlloc), pages * int64(os.Getpagesize()), err
+}
+
+// dependentAccess returns nanoseconds by the clock of one access to size bytes
+// whose address depends on the access before.
+func dependentAccess(size int) float64 {
+	n := max(size/64, 2)
+	order := rand.New(rand.NewPCG(5, 6)).Perm(n)
+	next := make([][16]uint32, n)
+	for i, at := range order {
+		next[at][0] = uint32(order[(i+1)%n])
+	}
+	at, least := uint32(0), 0.0
+	const steps = 1 << 18
+	for i := range rounds {
+		start := time.Now()
+		for range steps {
+			at = next[at][0]
+		}
+		if per := float64(time.Since(start)) / steps; i == 0 || per < least {
+			least = per
+		}
+	}
+	if int(at) >= n {
+		panic("the cycle left its array")
+	}
+	return least
+}

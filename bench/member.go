@@ -1,0 +1,219 @@
+package main
+
+import (
+	"math"
+
+	boom "github.com/tylertreat/BoomFilters"
+
+	"github.com/bits-and-blooms/bloom/v3"
+	"github.com/greatroar/blobloom"
+	"github.com/jcalabro/gloom"
+	parquet "github.com/parquet-go/parquet-go/bloom"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// Every membership filter gets the same memory: bitsPerKey bits a key.
+const (
+	bitsPerKey = 16
+	memberK    = 8
+)
+
+func memberSubjects() []subject {
+	return []subject{
+		{name: "bulkhead Bits", note: "batches of 256", build: func(n int) structure { return newBits(n, true) }},
+		{name: "bulkhead Bits, single calls", build: func(n int) structure { return newBits(n, false) }},
+		{name: "bulkhead Bits, SipHash", note: "batches; from 16 bytes, keyed hash included", build: func(n int) structure { return &sipBits{newBits(n, true)} }},
+		{name: "parquet-go split block", note: "assembly; InsertBulk", build: func(n int) structure {
+			return &parquetBits{f: make(parquet.SplitBlockFilter, parquet.NumSplitBlocksOf(int64(n), bitsPerKey))}
+		}},
+		{name: "greatroar/blobloom", note: "takes a 64-bit hash", build: func(n int) structure {
+			return &blobBits{blobloom.New(uint64(n)*bitsPerKey, memberK)}
+		}},
+		{name: "jcalabro/gloom", build: func(n int) structure {
+			return &gloomBits{gloom.NewWithParams(uint64(n)*bitsPerKey/512+1, memberK)}
+		}},
+		{name: "bits-and-blooms/bloom", build: func(n int) structure {
+			return &classicBits{bloom.New(uint(n)*bitsPerKey, memberK)}
+		}},
+		{name: "tylertreat/BoomFilters", solo: true, note: "not for two goroutines", build: func(n int) structure {
+			// It takes a rate: the one that gives it 16 bits a key.
+			return &boomBits{boom.NewBloomFilter(uint(n), math.Pow(2, -bitsPerKey*math.Ln2))}
+		}},
+		{name: "map[[16]byte]struct{}", note: "exact", build: func(int) structure { return &mapBits{m: map[item]struct{}{}} }},
+	}
+}
+
+const batchSize = 256
+
+type bitsFilter struct {
+	f     *filter.Bits
+	batch bool
+	keys  [batchSize]filter.Key
+	out   [batchSize]bool
+}
+
+func newBits(n int, batch bool) *bitsFilter {
+	lines := (uint64(n)*bitsPerKey + 511) / 512
+	if lines > filter.PageLines {
+		lines = (lines + filter.PageLines - 1) / filter.PageLines * filter.PageLines
+	}
+	f, err := filter.NewBits(filter.Geometry{Kind: filter.Bitmap, Lines: lines, K: memberK})
+	if err != nil {
+		panic(err) // the sizes are this program's own
+	}
+	return &bitsFilter{f: f, batch: batch}
+}
+
+func (b *bitsFilter) load(x []item) []filter.Key {
+	for i := range x {
+		b.keys[i] = keyOf(&x[i])
+	}
+	return b.keys[:len(x)]
+}
+
+func (b *bitsFilter) insert(x []item, _ []uint32) {
+	if !b.batch {
+		for i := range x {
+			b.f.Set(keyOf(&x[i]))
+		}
+		return
+	}
+	b.f.SetBatch(0, b.load(x), nil)
+}
+
+func (b *bitsFilter) look(x []item, out []uint32) {
+	if !b.batch {
+		for i := range x {
+			out[i] = number(b.f.Has(keyOf(&x[i])))
+		}
+		return
+	}
+	var keys [batchSize]filter.Key // not b.keys: two threads look at once
+	var has [batchSize]bool
+	for i := range x {
+		keys[i] = keyOf(&x[i])
+	}
+	b.f.HasBatch(keys[:len(x)], has[:len(x)])
+	for i := range x {
+		out[i] = number(has[i])
+	}
+}
+
+// sipBits hashes as the product does.
+type sipBits struct{ *bitsFilter }
+
+func (b *sipBits) insert(x []item, _ []uint32) {
+	for i := range x {
+		b.keys[i] = filter.Secret{1}.KeyOf("", x[i][:])
+	}
+	b.f.SetBatch(0, b.keys[:len(x)], nil)
+}
+
+func (b *sipBits) look(x []item, out []uint32) {
+	var keys [batchSize]filter.Key
+	var has [batchSize]bool
+	for i := range x {
+		keys[i] = filter.Secret{1}.KeyOf("", x[i][:])
+	}
+	b.f.HasBatch(keys[:len(x)], has[:len(x)])
+	for i := range x {
+		out[i] = number(has[i])
+	}
+}
+
+func number(b bool) uint32 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+type parquetBits struct {
+	f  parquet.SplitBlockFilter
+	in [batchSize]uint64
+}
+
+func (b *parquetBits) insert(x []item, _ []uint32) {
+	for i := range x {
+		b.in[i] = x[i].hash()
+	}
+	b.f.InsertBulk(b.in[:len(x)])
+}
+
+func (b *parquetBits) look(x []item, out []uint32) {
+	for i := range x {
+		out[i] = number(b.f.Check(x[i].hash()))
+	}
+}
+
+type blobBits struct{ f *blobloom.Filter }
+
+func (b *blobBits) insert(x []item, _ []uint32) {
+	for i := range x {
+		b.f.Add(x[i].hash())
+	}
+}
+
+func (b *blobBits) look(x []item, out []uint32) {
+	for i := range x {
+		out[i] = number(b.f.Has(x[i].hash()))
+	}
+}
+
+type gloomBits struct{ f *gloom.Filter }
+
+func (b *gloomBits) insert(x []item, _ []uint32) {
+	for i := range x {
+		b.f.Add(x[i][:])
+	}
+}
+
+func (b *gloomBits) look(x []item, out []uint32) {
+	for i := range x {
+		out[i] = number(b.f.Test(x[i][:]))
+	}
+}
+
+type classicBits struct{ f *bloom.BloomFilter }
+
+func (b *classicBits) insert(x []item, _ []uint32) {
+	for i := range x {
+		b.f.Add(x[i][:])
+	}
+}
+
+func (b *classicBits) look(x []item, out []uint32) {
+	for i := range x {
+		out[i] = number(b.f.Test(x[i][:]))
+	}
+}
+
+type boomBits struct{ f *boom.BloomFilter }
+
+func (b *boomBits) insert(x []item, _ []uint32) {
+	for i := range x {
+		b.f.Add(x[i][:])
+	}
+}
+
+func (b *boomBits) look(x []item, out []uint32) {
+	for i := range x {
+		out[i] = number(b.f.Test(x[i][:]))
+	}
+}
+
+type mapBits struct{ m map[item]struct{} }
+
+func (b *mapBits) insert(x []item, _ []uint32) {
+	for i := range x {
+		b.m[x[i]] = struct{}{}
+	}
+}
+
+func (b *mapBits) look(x []item, out []uint32) {
+	for i := range x {
+		_, ok := b.m[x[i]]
+		out[i] = number(ok)
+	}
+}

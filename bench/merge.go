@@ -1,0 +1,96 @@
+package main
+
+import (
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// A mergeResult is a speed in bytes of array per second of processor time.
+type mergeResult struct {
+	What  string
+	Bytes int64
+	Speed float64
+}
+
+// measureMerge measures merging beside copying the same number of bytes.
+func measureMerge(n int) ([]mergeResult, error) {
+	in, counts := items(n, 1), skew(n)
+	c := newCounting(n, true)
+	insertAll(c, in, counts)
+	g := c.c.Geometry()
+	size := int64(g.Bytes())
+	var out []mergeResult
+	add := func(what string, prepare, f func() error) error {
+		least := time.Duration(0)
+		for i := range rounds {
+			if err := prepare(); err != nil {
+				return err
+			}
+			start := cpu()
+			if err := f(); err != nil {
+				return err
+			}
+			if took := cpu() - start; i == 0 || took < least {
+				least = took
+			}
+		}
+		out = append(out, mergeResult{what, size, float64(size) / least.Seconds()})
+		return nil
+	}
+	none := func() error { return nil }
+	from, to := make([]byte, size), make([]byte, size)
+	if err := add("copy (memmove)", func() error { copy(from, to); return nil }, func() error { copy(to, from); return nil }); err != nil {
+		return nil, err
+	}
+	bits := filter.Geometry{Kind: filter.Bitmap, Lines: g.Lines, K: 8}
+	src, err := filter.NewBits(bits)
+	if err != nil {
+		return nil, err
+	}
+	var keys []filter.Key
+	for i := range in {
+		keys = append(keys, keyOf(&in[i]))
+	}
+	src.SetBatch(0, keys, nil)
+	var dst *filter.Bits
+	touch := func() (err error) {
+		if dst, err = filter.NewBits(bits); err != nil {
+			return err
+		}
+		dst.SetBatch(0, keys[:n/2], nil) // takes the memory, half of the bits
+		return nil
+	}
+	if err := add("Bits.Merge (OR), half of the keys new", touch, func() error { return dst.Merge(src) }); err != nil {
+		return nil, err
+	}
+	if err := add("Bits.Merge (OR), nothing new", none, func() error { return dst.Merge(src) }); err != nil {
+		return nil, err
+	}
+	var sum *filter.Counting
+	first := func() (err error) {
+		if sum, err = filter.NewCounting(g); err != nil {
+			return err
+		}
+		return sum.Merge(c.c)
+	}
+	if err := add("Counting.Merge (saturating add, exact overflow)", first, func() error { return sum.Merge(c.c) }); err != nil {
+		return nil, err
+	}
+	light := newCounting(n, true)
+	ones := make([]uint32, n)
+	for i := range ones {
+		ones[i] = 1
+	}
+	insertAll(light, in, ones)
+	first = func() (err error) {
+		if sum, err = filter.NewCounting(g); err != nil {
+			return err
+		}
+		return sum.Merge(light.c)
+	}
+	if err := add("Counting.Merge, no count above 14", first, func() error { return sum.Merge(light.c) }); err != nil {
+		return nil, err
+	}
+	return out, nil
+}

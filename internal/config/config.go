@@ -49,17 +49,24 @@ func (d Duration) String() string {
 // zero Config has no usable values. A loaded Config is not changed again, so it
 // may be read concurrently.
 type Config struct {
-	Node      Node      `toml:"node" doc:"This node and where it keeps its state."`
-	Listen    Listen    `toml:"listen" doc:"The front doors: \"host:port\", or \"unix:/path\" where a socket is offered.\nWith a configuration file, a door whose key is absent or empty is off;\nwithout one, every door listens on the loopback address shown here."`
-	HTTP      HTTP      `toml:"http" doc:"The HTTP API and the status page."`
-	Tally     Tally     `toml:"tally" doc:"The tally book: how often was a signature seen, reported, called ham?"`
-	Blocklist Blocklist `toml:"blocklist" doc:"The blocklist book: has somebody trustworthy called it spam, and nobody revoked it?"`
-	Trust     Trust     `toml:"trust" doc:"How much one reporter's word counts."`
-	Limits    Limits    `toml:"limits" doc:"What one client may ask for. Limits are applied before anything is parsed."`
-	DCC       DCC       `toml:"dcc" doc:"DCC clients over UDP, and how checksums are counted for dccifd too."`
-	Dccifd    Dccifd    `toml:"dccifd" doc:"The socket of dccifd."`
-	Fuzzy     Fuzzy     `toml:"fuzzy" doc:"rspamd's fuzzy_check."`
-	Whitelist Whitelist `toml:"whitelist" doc:"Mail that is never called spam or bulk, and whose reports are not counted."`
+	Node      Node        `toml:"node" doc:"This node and where it keeps its state."`
+	Listen    Listen      `toml:"listen" doc:"The front doors: \"host:port\", or \"unix:/path\" where a socket is offered.\nWith a configuration file, a door whose key is absent or empty is off;\nwithout one, every door listens on the loopback address shown here."`
+	HTTP      HTTP        `toml:"http" doc:"The HTTP API and the status page."`
+	Tally     Tally       `toml:"tally" doc:"The tally book: how often was a signature seen, reported, called ham?"`
+	Blocklist Blocklist   `toml:"blocklist" doc:"The blocklist book: has somebody trustworthy called it spam, and nobody revoked it?"`
+	Trust     Trust       `toml:"trust" doc:"How much one reporter's word counts."`
+	Limits    Limits      `toml:"limits" doc:"What one client may ask for. Limits are applied before anything is parsed."`
+	Razor2    Razor2      `toml:"razor2" doc:"Razor 2 clients."`
+	Pyzor     Pyzor       `toml:"pyzor" doc:"Pyzor clients."`
+	DCC       DCC         `toml:"dcc" doc:"DCC clients over UDP, and how checksums are counted for dccifd too."`
+	Dccifd    Dccifd      `toml:"dccifd" doc:"The socket of dccifd."`
+	Fuzzy     Fuzzy       `toml:"fuzzy" doc:"rspamd's fuzzy_check."`
+	Milter    Milter      `toml:"milter" doc:"Mail that Postfix or Sendmail hands over while the sender is on the line."`
+	Policy    Policy      `toml:"policy" doc:"Postfix policy delegation, and the rate limits behind it."`
+	RateLimit []RateLimit `toml:"ratelimit" reload:"yes" doc:"A limit on what one key may do in a period: different recipients of an account,\ndifferent senders of a host, messages, bytes. All rules apply to every request."`
+	Lists     Lists       `toml:"lists" doc:"Black, white and grey lists in filter files, as \"bulkhead list build\" makes them."`
+	DNSBL     DNSBL       `toml:"dnsbl" doc:"Lists asked through DNS."`
+	Whitelist Whitelist   `toml:"whitelist" doc:"Mail that is never called spam or bulk, and whose reports are not counted."`
 }
 
 // Node is the section [node].

@@ -118,9 +118,15 @@ func (cfg *Config) validate(lines map[string]int) error {
 	c.books(&cfg.Tally, &cfg.Blocklist)
 	c.trust(&cfg.Trust)
 	c.limits(&cfg.Limits)
+	c.razor2(&cfg.Razor2)
+	c.pyzor(&cfg.Pyzor)
 	c.dcc(&cfg.DCC)
 	c.dccifd(&cfg.Dccifd)
 	c.fuzzy(&cfg.Fuzzy)
+	c.milter(&cfg.Milter)
+	c.policy(&cfg.Policy, cfg.RateLimit)
+	c.lists(&cfg.Lists)
+	c.dnsbl(&cfg.DNSBL, &cfg.Lists)
 	c.whitelist(&cfg.Whitelist)
 	if len(c.errs) == 0 {
 		return nil

@@ -1,0 +1,184 @@
+package config
+
+import (
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Milter is the section [milter].
+type Milter struct {
+	Spam           string         `toml:"spam" reload:"yes" doc:"what is done with mail judged spam: \"none\", \"header\", \"quarantine\",\n\"tempfail\" or \"reject\""`
+	Listed         string         `toml:"listed" reload:"yes" doc:"the same for mail whose client, sender or URL is in a black list"`
+	Bulk           string         `toml:"bulk" reload:"yes" doc:"the same for mail seen at least as often as the threshold"`
+	Grey           string         `toml:"grey" reload:"yes" doc:"the same for mail whose client, sender or URL is in a grey list"`
+	Confidence     int            `toml:"confidence" reload:"yes" doc:"confidence from which mail is spam, 0 to 100"`
+	Threshold      uint32         `toml:"threshold" reload:"yes" doc:"count from which mail is bulk; 0: tally.threshold"`
+	Text           string         `toml:"text" reload:"yes" doc:"what the sender of refused mail is told; {class} and {reason} are replaced.\nEmpty: a text that names both"`
+	Traps          []string       `toml:"traps" doc:"spam traps, \"someone@example.com\" or \"@example.com\": mail to them is reported"`
+	DiscardTrapped bool           `toml:"discard_trapped" doc:"swallow mail all of whose recipients are traps"`
+	ExemptNetworks []string       `toml:"exempt_networks" doc:"clients whose mail is neither counted nor checked. What is submitted on the\nmachine itself never is"`
+	ExemptLogins   bool           `toml:"exempt_authenticated" doc:"neither count nor check mail of authenticated senders"`
+	OnFault        string         `toml:"on_fault" doc:"what is done with mail that cannot be judged: \"accept\" or \"tempfail\""`
+	RateLimits     bool           `toml:"rate_limits" doc:"apply the rules of [[ratelimit]] to recipients: for mail servers that do not\nspeak the policy protocol"`
+	Lists          []string       `toml:"lists" doc:"names of the lists that are asked; empty: all of them"`
+	MaxMessage     int            `toml:"max_message_bytes" doc:"largest message that is judged, bytes; larger ones pass"`
+	Timeout        Duration       `toml:"timeout" doc:"longest time to judge one message"`
+	IdleTimeout    Duration       `toml:"idle_timeout" doc:"time after which an idle connection is closed"`
+	Policies       []MilterPolicy `toml:"policy" reload:"yes" doc:"What a recipient domain, with its subdomains, wants instead. The mildest action\nof the recipients of one message is taken."`
+}
+
+// MilterPolicy is one [[milter.policy]].
+type MilterPolicy struct {
+	Domain     string `toml:"domain" doc:"domain of the recipients, subdomains included"`
+	Spam       string `toml:"spam" doc:"as in [milter]; empty: \"header\""`
+	Listed     string `toml:"listed" doc:"as in [milter]; empty: \"header\""`
+	Bulk       string `toml:"bulk" doc:"as in [milter]; empty: \"header\""`
+	Grey       string `toml:"grey" doc:"as in [milter]; empty: \"header\""`
+	Confidence int    `toml:"confidence" doc:"as in [milter]"`
+	Threshold  uint32 `toml:"threshold" doc:"as in [milter]"`
+	Text       string `toml:"text" doc:"as in [milter]"`
+}
+
+// Policy is the section [policy].
+type Policy struct {
+	OnFault    string   `toml:"on_fault" doc:"answer when a request cannot be decided: \"dunno\" or \"defer\""`
+	Checkpoint Duration `toml:"checkpoint" doc:"time between two saves of the rate limits; what was counted since is lost when\nthe machine stops without notice"`
+	Webhook    string   `toml:"webhook" doc:"URL that is sent a JSON object when a key reaches the warning level or the limit\nof a rule. Empty: none"`
+}
+
+// RateLimit is one [[ratelimit]].
+type RateLimit struct {
+	Name           string   `toml:"name" doc:"name of the rule: a-z, 0-9, - and _"`
+	Key            string   `toml:"key" doc:"what is limited, for example \"{sasl_username}\" or \"{client_address:net}\". A\nrequest in which a placeholder is empty is not subject to the rule"`
+	Unique         string   `toml:"unique" doc:"what is counted once in a period, for example \"{recipient}\"; \"{instance}\" counts\nmessages. Empty: every request counts"`
+	Count          string   `toml:"count" doc:"amount of one request, for example \"{size}\". Empty: 1"`
+	State          string   `toml:"state" doc:"\"RCPT\", \"DATA\", \"END-OF-MESSAGE\" or \"any\". Empty: END-OF-MESSAGE if count is\nset, else RCPT"`
+	Limit          float64  `toml:"limit" doc:"how much a period may hold"`
+	Period         Duration `toml:"period" doc:"the period"`
+	Mode           string   `toml:"mode" doc:"\"leaky\": what is refused is not counted; \"strict\": it is. Empty: \"leaky\""`
+	Action         string   `toml:"action" doc:"\"defer\", \"reject\", \"hold\" or \"dunno\". Empty: \"defer\""`
+	Text           string   `toml:"text" doc:"what the client is told; {rule}, {key}, {rate}, {limit} and {period} are replaced"`
+	Warn           float64  `toml:"warn" doc:"share of the limit at which the log and the webhook are told; 0: only when it is\npassed"`
+	ExemptNetworks []string `toml:"exempt_networks" doc:"networks of clients that the rule does not apply to"`
+	ExemptKeys     []string `toml:"exempt_keys" doc:"keys that the rule does not apply to"`
+	Memory         int64    `toml:"memory_bytes" doc:"most memory of the keys, bytes; 0: 67108864"`
+}
+
+// Lists is the section [lists].
+type Lists struct {
+	Watch    Duration `toml:"watch" doc:"how often the files are looked at; a changed one is taken over"`
+	MaxBytes int64    `toml:"max_bytes" doc:"largest list file that is read, bytes"`
+	Files    []List   `toml:"list" reload:"yes" doc:"A list. Beside its file, FILE.allow holds what is never found."`
+}
+
+// List is one [[lists.list]].
+type List struct {
+	Name string `toml:"name" doc:"name of the list in this file, in answers and logs"`
+	Path string `toml:"path" doc:"file of the list"`
+}
+
+// DNSBL is the section [dnsbl].
+type DNSBL struct {
+	Zones []DNSBLZone `toml:"zone" reload:"yes" doc:"A list as a DNS zone."`
+}
+
+// DNSBLZone is one [[dnsbl.zone]].
+type DNSBLZone struct {
+	Name string   `toml:"name" doc:"name of the zone, for example \"bl.example.com\""`
+	List string   `toml:"list" doc:"name of the list"`
+	Form string   `toml:"form" doc:"\"ip\", \"domain\" or \"hash\""`
+	Code string   `toml:"code" doc:"address that stands for a hit. Empty: 127.0.0.2"`
+	TTL  Duration `toml:"ttl" doc:"how long answers may be kept; 0: 5m"`
+	Host string   `toml:"host" doc:"name of the server in SOA and NS records. Empty: the zone's own name"`
+}
+
+func defaultMilter() Milter {
+	return Milter{
+		Spam: "header", Listed: "header", Bulk: "header", Grey: "header", Traps: []string{},
+		ExemptNetworks: []string{"127.0.0.0/8", "::1/128"}, ExemptLogins: true, DiscardTrapped: true,
+		OnFault: "accept", Lists: []string{}, MaxMessage: 16 << 20,
+		Timeout: Duration(10 * time.Second), IdleTimeout: Duration(15 * time.Minute),
+	}
+}
+
+func (c *checker) actions(key string, values ...string) {
+	for i, v := range values {
+		c.oneOf(key+"."+[]string{"spam", "listed", "bulk", "grey"}[i], v, "none", "header", "quarantine", "tempfail", "reject")
+	}
+}
+
+func (c *checker) milter(m *Milter) {
+	c.actions("milter", m.Spam, m.Listed, m.Bulk, m.Grey)
+	c.between("milter.confidence", float64(m.Confidence), 0, 100)
+	c.oneOf("milter.on_fault", m.OnFault, "accept", "tempfail")
+	c.networks("milter.exempt_networks", m.ExemptNetworks)
+	c.between("milter.max_message_bytes", float64(m.MaxMessage), 1024, 64<<20)
+	c.duration("milter.timeout", m.Timeout, 100*time.Millisecond, 10*time.Minute)
+	c.duration("milter.idle_timeout", m.IdleTimeout, 10*time.Second, 24*time.Hour)
+	for _, t := range m.Traps {
+		if at := strings.LastIndexByte(t, '@'); at < 0 || at == len(t)-1 || strings.ContainsAny(t, " \t<>") {
+			c.fail("milter.traps", "%.80q is neither \"someone@example.com\" nor \"@example.com\"", t)
+		}
+	}
+	for _, p := range m.Policies {
+		if p.Domain == "" {
+			c.fail("milter.policy", "a policy has no domain; the keys of [milter] are for everybody else")
+		}
+		for _, v := range []string{p.Spam, p.Listed, p.Bulk, p.Grey} {
+			if v != "" {
+				c.actions("milter.policy", v)
+			}
+		}
+		c.between("milter.policy.confidence", float64(p.Confidence), 0, 100)
+	}
+}
+
+func (c *checker) policy(p *Policy, rules []RateLimit) {
+	c.oneOf("policy.on_fault", p.OnFault, "dunno", "defer")
+	c.duration("policy.checkpoint", p.Checkpoint, time.Second, 24*time.Hour)
+	if p.Webhook != "" {
+		if u, err := url.Parse(p.Webhook); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			c.fail("policy.webhook", "%.80q is not an http or https URL", p.Webhook)
+		}
+	}
+	for _, r := range rules {
+		if r.Mode != "" {
+			c.oneOf("ratelimit.mode", r.Mode, "leaky", "strict")
+		}
+		c.networks("ratelimit.exempt_networks", r.ExemptNetworks)
+		c.duration("ratelimit.period", r.Period, time.Second, 366*24*time.Hour)
+		c.between("ratelimit.limit", r.Limit, 1e-9, 1e15)
+	}
+}
+
+func (c *checker) lists(l *Lists) {
+	c.duration("lists.watch", l.Watch, time.Second, 24*time.Hour)
+	c.between("lists.max_bytes", float64(l.MaxBytes), 1024, 1<<40)
+	seen := make(map[string]bool)
+	for _, f := range l.Files {
+		if f.Name == "" || f.Path == "" || seen[f.Name] {
+			c.fail("lists.list", "list %.60q has no name or path, or has the name of another one", f.Name)
+		}
+		seen[f.Name] = true
+	}
+}
+
+func (c *checker) dnsbl(d *DNSBL, l *Lists) {
+	for _, z := range d.Zones {
+		c.oneOf("dnsbl.zone.form", z.Form, "ip", "domain", "hash")
+		if z.Code != "" {
+			if _, err := netip.ParseAddr(z.Code); err != nil {
+				c.fail("dnsbl.zone.code", "%.60q is not an address like \"127.0.0.2\"", z.Code)
+			}
+		}
+		known := false
+		for _, f := range l.Files {
+			known = known || f.Name == z.List
+		}
+		if !known {
+			c.fail("dnsbl.zone.list", "no list is called %.60q", z.List)
+		}
+	}
+}

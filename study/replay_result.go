@@ -118,6 +118,9 @@ func newReplayTally(letters []*letter) *replayTally {
 			break
 		}
 	}
+	if month := 30 * 24 * time.Hour; t.slice > month {
+		t.slice = (t.slice + month - 1) / month * month
+	}
 	t.start = t.start.Truncate(t.slice)
 	t.result.First, t.result.Last = letters[0].time, last
 	t.result.Messages = len(letters)

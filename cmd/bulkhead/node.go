@@ -92,6 +92,7 @@ func (n *node) engineOptions(cfg *config.Config) (engine.Options, error) {
 		NearMatch:       cfg.Tally.NearMatch,
 		Trust:           policyOf(cfg),
 		Whitelist:       white,
+		NeverList:       signature.NeverList(),
 		CheckpointEvery: time.Duration(cfg.Node.Checkpoint),
 		Log:             n.log,
 	}, err

@@ -40,6 +40,10 @@ type opened struct {
 func (s *server) doors() []door {
 	return []door{
 		{"http", "API and status page", s.openHTTP},
+		{"razor2", "Razor 2 clients", s.openRazor2},
+		{"razor_helper", "rspamd's razor module", s.openRazorHelper},
+		{"pyzor", "Pyzor clients", s.openPyzor},
+		{"pyzor_helper", "rspamd's pyzor module", s.openPyzorHelper},
 		{"dcc", "DCC clients", s.openDCC},
 		{"dccifd", "SpamAssassin, rspamd and Exim, as dccifd", s.openDccifd},
 		{"fuzzy", "rspamd's fuzzy_check", s.openFuzzy},
@@ -53,6 +57,7 @@ type server struct {
 	log        *slog.Logger
 	level      *slog.LevelVar
 	api        *api.Server
+	book       *accounts // one for all doors: its lock orders their changes
 }
 
 func newServeCommand() *cobra.Command {
@@ -112,6 +117,7 @@ func (s *server) run(ctx context.Context, cfg *config.Config, dir string, out io
 	// The last snapshot is written even if ctx has ended.
 	defer func() { err = errors.Join(err, s.node.close(context.WithoutCancel(ctx))) }()
 
+	s.book = &accounts{node: s.node}
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
 	open, err := s.openDoors(serving, cfg)
@@ -197,7 +203,7 @@ func (s *server) openHTTP(ctx context.Context, address string) (*opened, error) 
 	if err != nil {
 		return nil, err
 	}
-	book := &accounts{node: s.node}
+	book := s.book
 	s.api, err = api.New(api.Options{
 		Clearinghouse: s.engine, Read: s.read, Accounts: book, Users: book, Node: s.node,
 		Ready: s.ready, Page: page, Access: access, Version: version(), Log: s.log,

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
+	"github.com/bulkhead-mail/bulkhead/pyzor"
+	"github.com/bulkhead-mail/bulkhead/razor2"
+)
+
+// protocolAccounts gives a protocol whose handshake needs shared secrets the
+// accounts of the node: [razor2.Accounts] and [pyzor.Accounts].
+type protocolAccounts struct {
+	*accounts
+	protocol string // key of Account.Sealed
+}
+
+// Secret implements [razor2.Accounts] and [pyzor.Accounts].
+func (a *protocolAccounts) Secret(_ context.Context, name string) ([]byte, bool, error) {
+	account, ok := a.book().Get(name)
+	if !ok || len(account.Sealed[a.protocol]) == 0 {
+		return nil, false, nil
+	}
+	if account.Closed {
+		return nil, false, fmt.Errorf("%w: account %q is closed", bulkhead.ErrForbidden, name)
+	}
+	secret, err := a.node.sealer.Open(name, a.protocol, account.Sealed[a.protocol])
+	if err != nil {
+		return nil, false, err
+	}
+	return secret, true, nil
+}
+
+// Register implements [razor2.Accounts].
+func (a *protocolAccounts) Register(ctx context.Context, name string, secret []byte, from netip.Addr) error {
+	if err := trust.CheckName(name); err != nil {
+		return err
+	}
+	sealed, err := a.node.sealer.Seal(name, a.protocol, secret)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, taken := a.book().Get(name); taken {
+		return fmt.Errorf("%w: %q", razor2.ErrTaken, name)
+	}
+	return a.node.engine.PutAccount(ctx, trust.Account{
+		Name: name, Role: trust.Member, Weight: a.book().Policy().StartWeight(from), Created: time.Now().UTC(),
+		From: from, Sealed: map[string][]byte{a.protocol: sealed},
+	})
+}
+
+// openRazor2 opens the door for Razor 2 clients.
+func (s *server) openRazor2(ctx context.Context, address string) (*opened, error) {
+	cfg := s.cfg.Load()
+	front := &razor2.Server{
+		House: s.engine, Accounts: &protocolAccounts{s.book, "razor2"}, Read: s.read,
+		Names: cfg.Razor2.Names, Confidence: cfg.Razor2.Confidence, Serial: cfg.Razor2.Serial,
+		MaxHosts: cfg.Razor2.MaxHosts, ExemptHosts: cfg.Razor2.ExemptHosts,
+		Registrations: listen.Rate{PerSecond: cfg.Razor2.Register / 60, Burst: max(int(2*cfg.Razor2.Register), 1)},
+		MaxConns:      cfg.Limits.Connections, Log: s.log.With("door", "razor2"),
+	}
+	// Zero means the default to the server, and none in the file.
+	if cfg.Razor2.Confidence == 0 {
+		front.Confidence = -1
+	}
+	if cfg.Razor2.MaxHosts == 0 {
+		front.MaxHosts = -1
+	}
+	front.Rate, front.Exempt = doorLimits(cfg.Limits)
+	l, err := listen.Stream(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	return &opened{address: l.Addr().String(), serve: func(ctx context.Context) error { return front.Serve(ctx, l) }}, nil
+}
+
+// openRazorHelper opens the door for rspamd's razor module.
+func (s *server) openRazorHelper(ctx context.Context, address string) (*opened, error) {
+	cfg := s.cfg.Load()
+	front := &razor2.Helper{
+		House: s.engine, MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections,
+		Log: s.log.With("door", "razor_helper"),
+	}
+	front.Rate, front.Exempt = doorLimits(cfg.Limits)
+	l, err := listen.Stream(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	return &opened{address: l.Addr().String(), serve: func(ctx context.Context) error { return front.Serve(ctx, l) }}, nil
+}
+
+// operations returns names of operations as what the server takes; not nil.
+func operations(names []string) []pyzor.Op {
+	ops := make([]pyzor.Op, 0, len(names))
+	for _, name := range names {
+		ops = append(ops, pyzor.Op(name))
+	}
+	return ops
+}
+
+// openPyzor opens the door for Pyzor clients.
+func (s *server) openPyzor(ctx context.Context, address string) (*opened, error) {
+	cfg := s.cfg.Load()
+	front := &pyzor.Server{
+		House: s.engine, Accounts: &protocolAccounts{s.book, "pyzor"},
+		Anonymous: operations(cfg.Pyzor.Anonymous), Users: operations(cfg.Pyzor.Users),
+		Log: s.log.With("door", "pyzor"),
+	}
+	front.Rate, front.Exempt = doorLimits(cfg.Limits)
+	conns, err := listen.Packets(ctx, address, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &opened{address: conns[0].LocalAddr().String(), serve: func(ctx context.Context) error { return front.Serve(ctx, conns) }}, nil
+}
+
+// openPyzorHelper opens the door for rspamd's pyzor module.
+func (s *server) openPyzorHelper(ctx context.Context, address string) (*opened, error) {
+	cfg := s.cfg.Load()
+	front := &pyzor.Helper{
+		House: s.engine, MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections,
+		Log: s.log.With("door", "pyzor_helper"),
+	}
+	front.Rate, front.Exempt = doorLimits(cfg.Limits)
+	l, err := listen.Stream(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	return &opened{address: l.Addr().String(), serve: func(ctx context.Context) error { return front.Serve(ctx, l) }}, nil
+}

@@ -138,9 +138,13 @@ func (d *Delta) applied(pl plane) (plane, error) {
 	}
 	r, exact := pl.raisedBy(d.slots)
 	if !exact {
-		return plane{}, fmt.Errorf("%w: delta raises a cell of page %d above %d", ErrCorrupt, d.Page, Many)
+		return plane{}, d.beyondMany()
 	}
 	return r, nil
+}
+
+func (d *Delta) beyondMany() error {
+	return fmt.Errorf("%w: delta raises a cell of page %d above %d", ErrCorrupt, d.Page, Many)
 }
 
 // orWith returns a copy of lines with the bits of d.
@@ -165,12 +169,11 @@ func (c *Counting) Apply(d *Delta) error {
 	if err := d.starts(info); err != nil {
 		return err
 	}
-	pl, err := d.applied(c.planeOf(d.Page))
-	if err != nil {
-		return err
+	overflow, exact := c.grow(d.Page, d.slots, true)
+	if !exact {
+		return d.beyondMany()
 	}
-	c.store(d.Page, pl)
-	c.setInfo(d.Page, d.after(info, len(pl.high)))
+	c.setInfo(d.Page, d.after(info, overflow))
 	return nil
 }
 
@@ -202,11 +205,9 @@ func (c *Counting) Accumulate(d *Delta) error {
 		return err
 	}
 	info := c.pages[d.Page].PageInfo
-	pl, _ := c.planeOf(d.Page).raisedBy(d.slots)
-	c.store(d.Page, pl)
+	info.Overflow, _ = c.grow(d.Page, d.slots, false)
 	info.Version++
 	info.Keys += d.NewKeys
-	info.Overflow = len(pl.high)
 	c.setInfo(d.Page, info)
 	return nil
 }

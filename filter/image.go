@@ -68,6 +68,17 @@ func (a *array) fits(id, generation uint64, p int) error {
 	return nil
 }
 
+// takes returns an error unless m may replace a page of a.
+func (a *array) takes(m *Image) error {
+	if err := a.fits(m.Geometry.ID(), m.Generation, m.Page); err != nil {
+		return err
+	}
+	if len(m.lines) != a.geo.pageLines() {
+		return fmt.Errorf("%w: image of %d lines, want %d", ErrCorrupt, len(m.lines), a.geo.pageLines())
+	}
+	return nil
+}
+
 // setInfo replaces the state of page p, for the holder of a.mu.
 func (a *array) setInfo(p int, info PageInfo) {
 	a.keys.Add(info.Keys - a.pages[p].Keys)
@@ -75,14 +86,18 @@ func (a *array) setInfo(p int, info PageInfo) {
 }
 
 // store makes page p equal to pl, for the holder of c.mu. Counts asked for
-// meanwhile see the old value of a cell or the new one.
-func (c *Counting) store(p int, pl plane) {
+// meanwhile see the old value of a cell or the new one. grown says that no cell
+// shrinks.
+func (c *Counting) store(p int, pl plane, grown bool) {
 	pg := &c.pages[p]
 	old := pg.table.Load()
 	dst := c.pageWords(p)
 	// First a table of all cells that are heavy before or after, so that
 	// readers find every escape they may see; then the nibbles.
-	stale := old.entriesOutside(pl.lines)
+	var stale []uint64
+	if !grown {
+		stale = old.entriesOutside(pl.lines)
+	}
 	t := pl.table(stale)
 	pg.table.Store(t)
 	publishAll(dst, pl.lines)
@@ -137,10 +152,10 @@ func (b *Bits) store(p int, lines []words) { publishAll(b.pageWords(p), lines) }
 func (c *Counting) Load(m *Image) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.fits(m.Geometry.ID(), m.Generation, m.Page); err != nil {
+	if err := c.takes(m); err != nil {
 		return err
 	}
-	c.store(m.Page, m.plane)
+	c.store(m.Page, m.plane, false)
 	c.setInfo(m.Page, m.Info)
 	return nil
 }
@@ -149,7 +164,7 @@ func (c *Counting) Load(m *Image) error {
 func (b *Bits) Load(m *Image) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err := b.fits(m.Geometry.ID(), m.Generation, m.Page); err != nil {
+	if err := b.takes(m); err != nil {
 		return err
 	}
 	b.store(m.Page, m.lines)
@@ -192,8 +207,8 @@ func (c *Counting) Merge(o *Counting) error {
 		}
 		c.mu.Lock()
 		info := c.pages[p].PageInfo
-		sum := c.planeOf(p).sum(m.plane)
-		c.store(p, sum)
+		sum := c.planeView(p).sum(m.plane)
+		c.store(p, sum, true)
 		c.setInfo(p, PageInfo{
 			Version: info.Version + 1, Index: info.Index,
 			Keys: info.Keys + m.Info.Keys, Overflow: len(sum.high),

@@ -29,9 +29,10 @@ func occupied(w uint64) uint64 {
 	return (w | w>>2) & nibbleLow
 }
 
-// planeOf copies page p, for the holder of c.mu.
-func (c *Counting) planeOf(p int) plane {
-	pl := plane{lines: slices.Clone(c.pageWords(p))}
+// planeView returns page p as it is, for the holder of c.mu, who must not keep
+// it: its lines are those of c.
+func (c *Counting) planeView(p int) plane {
+	pl := plane{lines: c.pageWords(p)}
 	pl.high = c.pages[p].table.Load().values(pl.lines, c.pages[p].Overflow)
 	return pl
 }

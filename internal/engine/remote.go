@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -309,11 +311,7 @@ func (e *Engine) changeRemote(c *remoteChange) error {
 		} else {
 			images[key] = true
 		}
-		book := e.opts.Tally
-		if p.Array != ArrayCounts {
-			book = e.opts.Block
-		}
-		if expired(now, book, p.Start) || int64(p.Start) > now.Add(book.Generation).Unix() {
+		if !e.keeps(now, p.Array, p.Start) {
 			return fmt.Errorf("%w: part of a generation that starts at %d", bulkhead.ErrMalformed, p.Start)
 		}
 		if err := e.continues(view, c.Origin, p); err != nil {
@@ -644,4 +642,18 @@ func (e *Engine) dropExpiredReplicas() {
 		next.remote[i] = r
 	}
 	e.view.Store(next)
+}
+
+// Keeps reports whether the node takes parts of a generation that started at
+// the given Unix second: it has not expired, and does not lie in the future.
+func (e *Engine) Keeps(a Array, start uint64) bool {
+	return e.keeps(e.opts.Now(), a, start)
+}
+
+func (e *Engine) keeps(now time.Time, a Array, start uint64) bool {
+	book := e.opts.Tally
+	if a != ArrayCounts {
+		book = e.opts.Block
+	}
+	return start <= math.MaxInt64/2 && !expired(now, book, start) && int64(start) <= now.Add(book.Generation).Unix()
 }

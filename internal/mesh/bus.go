@@ -1,0 +1,48 @@
+package mesh
+
+import (
+	"context"
+	"encoding/hex"
+	"time"
+)
+
+// A Topic says where a message goes.
+type topic struct {
+	kind kind
+	// origin is of whom a delta, head or image is, and for whom an ask is.
+	origin hint
+	key    string // of an image: which pages; a later one with the same key replaces it
+}
+
+func (h hint) String() string { return hex.EncodeToString(h[:]) }
+
+// A bus carries messages between nodes. It may lose, repeat, reorder and forget
+// them. Its methods may be called concurrently; handlers are called from any
+// goroutine, and may wait.
+type bus interface {
+	// publish sends a message, or returns an error if the bus is away. Deltas
+	// and images are stored as well, for those who come later.
+	publish(t topic, msg []byte) error
+	// listen has handle called for every delta and head, and every ask for
+	// self, of others and of the node itself. It is called once, first.
+	listen(self hint, all bool, handle func(msg []byte)) error
+	// listenImages does so for the images of an origin, until stop is called.
+	listenImages(origin hint, handle func(msg []byte)) (stop func(), err error)
+	// stored calls handle for the stored deltas of all origins since a time, or
+	// for the stored images of one, in order, and returns at the end.
+	storedDeltas(ctx context.Context, origin *hint, since time.Time, handle func(msg []byte)) error
+	storedImages(ctx context.Context, origin hint, handle func(msg []byte)) error
+	// up receives a value whenever the bus has come (back).
+	up() <-chan struct{}
+	status() BusStatus
+	close() error
+}
+
+// BusStatus is the state of one connection to a broker.
+type BusStatus struct {
+	Server    string // address
+	Connected bool
+	Error     string // the last one, "" if none since it is connected
+	BytesIn   uint64 // of messages, without the protocol's lines
+	BytesOut  uint64
+}

@@ -1,0 +1,43 @@
+// Package mesh lets servers share what they count, exactly and after every
+// failure. It carries the rounds and images of package engine between nodes
+// over NATS; no NATS type leaves it.
+//
+// # What travels
+//
+// Every node is an origin: it publishes what its own arrays took, and nothing
+// that it heard from others. Four kinds of messages, all signed by the origin's
+// Ed25519 key:
+//
+//   - delta: the rounds of one publish interval. A round says from which version
+//     of an array it goes to which; a receiver applies it when it has exactly
+//     the first, ignores it when it has the second, and keeps it for a while
+//     otherwise.
+//   - head: the versions of all arrays that the origin has open. Whoever holds
+//     less has a gap.
+//   - ask: a node names what it holds of some arrays and wants the rest. The
+//     origin answers with the rounds since, if it still has them, or with images.
+//   - image: some pages of one array at one moment.
+//
+// Correctness rests on the versions and never on the broker. A broker that
+// loses, repeats, reorders or forgets messages, or is wiped, costs time.
+//
+// # Incarnations
+//
+// A server that was restored from a backup counts on from older versions. It
+// takes a new incarnation number, larger than any before; receivers drop what
+// they held when the first image of it arrives. A server whose folder was
+// copied back without being restored is told so by the first peer that holds
+// more of it than it does itself, and renews itself.
+//
+// # Use
+//
+//	id, err := mesh.OpenIdentity(dir)
+//	m, err := mesh.Open(mesh.Options{Dir: dir, Identity: id, Engine: e, Mode: mesh.Hub, Listen: ":8421"})
+//	err = m.Run(ctx)
+//
+// # Locks
+//
+// Mesh.mu guards the peer book and the figures of the peers; nothing is
+// called under it that waits. Two goroutines do the work: the sender owns what
+// is published, the receiver owns what is known of the origins.
+package mesh

@@ -1,0 +1,295 @@
+package mesh
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+const hubFolder = "broker"
+
+// connect starts the broker of a hub and connects to all brokers.
+func (m *Mesh) connect(ctx context.Context) error {
+	o := &m.opts
+	switch o.Mode {
+	case Hub:
+		ns, err := m.startHub()
+		if err != nil {
+			return err
+		}
+		m.hub = func() {
+			ns.Shutdown()
+			ns.WaitForShutdown()
+		}
+		b, err := dial(o, ns.Addr().String(), true, m.signIn(), nats.InProcessServer(ns))
+		if err != nil {
+			return err
+		}
+		m.buses = append(m.buses, b)
+		return m.join(o.Servers)
+	case Join:
+		if len(o.Servers) == 0 {
+			return fmt.Errorf("mesh: mode join needs the address of a hub")
+		}
+		return m.join(o.Servers)
+	case External:
+		return m.external()
+	}
+	return fmt.Errorf("mesh: mode %.20q is none of %q, %q, %q", o.Mode, Hub, Join, External)
+}
+
+// join connects to hubs. Each has a connection of its own, and every message
+// goes to all: what one loses another carries.
+func (m *Mesh) join(servers []string) error {
+	for _, address := range servers {
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			return fmt.Errorf("mesh: hub %.80q is not host:port", address)
+		}
+		b, err := dial(&m.opts, "tls://"+address, false, m.signIn(), nats.Secure(&tls.Config{
+			MinVersion: tls.VersionTLS13,
+			// A hub is known by its key and not by its name: see hubIsPeer.
+			InsecureSkipVerify: true,
+			VerifyConnection:   m.hubIsPeer,
+		}))
+		if err != nil {
+			return err
+		}
+		m.buses = append(m.buses, b)
+	}
+	return nil
+}
+
+func (m *Mesh) external() error {
+	o := &m.opts
+	if len(o.Servers) == 0 {
+		return fmt.Errorf("mesh: mode external needs the URL of a NATS server")
+	}
+	options := []nats.Option{m.signIn()}
+	if o.Credentials != "" {
+		options[0] = nats.UserCredentials(o.Credentials)
+	}
+	if o.CA != "" {
+		options = append(options, nats.RootCAs(o.CA))
+	}
+	b, err := dial(o, strings.Join(o.Servers, ","), true, options...)
+	if err != nil {
+		return err
+	}
+	m.buses = append(m.buses, b)
+	return nil
+}
+
+// signIn proves the node's key to a broker. The proof of a change of keys goes
+// along, since the broker may be a peer that knows the old one.
+func (m *Mesh) signIn() nats.Option {
+	id := m.opts.Identity
+	return func(o *nats.Options) error {
+		o.Nkey = id.ID()
+		o.SignatureCB = func(nonce []byte) ([]byte, error) {
+			// The broker chooses what is signed here. Text that could be part of a
+			// message of ours holds bytes that no nonce does.
+			for _, c := range nonce {
+				if c <= ' ' || c >= 0x7f {
+					return nil, errors.New("the broker asks for a signature of something that is no nonce")
+				}
+			}
+			return ed25519.Sign(id.private, nonce), nil
+		}
+		o.Token = id.proof.text()
+		return nil
+	}
+}
+
+// text returns the proof for headers and certificates, "" of nil.
+func (s *succession) text() string {
+	if s == nil {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(append(s.old[:], s.signature[:]...))
+}
+
+func parseSuccession(text string) *succession {
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	s := &succession{}
+	if err != nil || len(raw) != len(s.old)+len(s.signature) {
+		return nil
+	}
+	copy(s.old[:], raw)
+	copy(s.signature[:], raw[len(s.old):])
+	return s
+}
+
+// known reports whether the holder of a key is a peer, or the successor of one:
+// then it takes the old one's place.
+func (m *Mesh) known(key public, proof string) bool {
+	if p, ok := m.find(key.hint()); ok {
+		return p.key == key
+	}
+	s := parseSuccession(proof)
+	if s == nil || !s.names(&key) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), brokerWait)
+	defer cancel()
+	return m.succeed(ctx, s, key) == nil
+}
+
+// certificate returns a certificate that the node's own key has signed, for
+// that key: whoever knows the key needs no authority.
+func (i *Identity) certificate(now time.Time) (tls.Certificate, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("mesh: %w", err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: i.ID()},
+		NotBefore:    now.Add(-24 * time.Hour), NotAfter: now.AddDate(20, 0, 0),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	if i.proof != nil {
+		template.Subject.Organization = []string{i.proof.text()}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, i.private.Public(), i.private)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("mesh: %w", err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: i.private}, nil
+}
+
+// hubIsPeer checks that the server of a TLS connection holds the key of a peer.
+func (m *Mesh) hubIsPeer(c tls.ConnectionState) error {
+	if len(c.PeerCertificates) == 0 {
+		return errors.New("the hub shows no certificate")
+	}
+	cert := c.PeerCertificates[0]
+	raw, ok := cert.PublicKey.(ed25519.PublicKey)
+	if !ok || len(raw) != ed25519.PublicKeySize {
+		return errors.New("the hub's certificate is not that of a node")
+	}
+	key := public(raw)
+	proof := ""
+	if len(cert.Subject.Organization) == 1 {
+		proof = cert.Subject.Organization[0]
+	}
+	if !m.known(key, proof) {
+		return fmt.Errorf("the hub has the key %s, which is not on the list of peers", key.id())
+	}
+	return nil
+}
+
+// startHub starts the broker of this process.
+func (m *Mesh) startHub() (*server.Server, error) {
+	o := &m.opts
+	host, text, err := net.SplitHostPort(o.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("mesh: listen %.80q is not host:port", o.Listen)
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return nil, fmt.Errorf("mesh: listen %.80q is not host:port", o.Listen)
+	}
+	if host == "" {
+		host = "0.0.0.0"
+	}
+	dir := filepath.Join(o.Dir, hubFolder)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("mesh: %w", err)
+	}
+	cert, err := o.Identity.certificate(o.Now())
+	if err != nil {
+		return nil, err
+	}
+	opts := &server.Options{
+		ServerName: "bulkhead-" + o.Identity.public.hint().String(),
+		Host:       host, Port: int(port), NoSigs: true, MaxPayload: maxMessage,
+		JetStream: true, StoreDir: dir, JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 6 * o.StreamBytes,
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}}, TLSTimeout: 5,
+		AlwaysEnableNonce: true, CustomClientAuthentication: doorkeeper{m},
+		PingInterval: pingInterval, MaxPingsOut: 2,
+	}
+	if port == 0 {
+		opts.Port = server.RANDOM_PORT
+	}
+	ns, err := server.NewServer(opts)
+	if err != nil {
+		return nil, fmt.Errorf("mesh: broker: %v", err)
+	}
+	ns.SetLoggerV2(&hubLog{o.Log.With("part", "broker")}, false, false, false)
+	ns.Start()
+	if !ns.ReadyForConnections(brokerWait) {
+		ns.Shutdown()
+		return nil, fmt.Errorf("mesh: broker does not listen on %s", o.Listen)
+	}
+	return ns, nil
+}
+
+// A doorkeeper lets peers into the hub's broker, each to its own subjects.
+type doorkeeper struct{ m *Mesh }
+
+// Check implements server.Authentication.
+func (d doorkeeper) Check(c server.ClientAuthentication) bool {
+	o := c.GetOpts()
+	key, err := parsePublic(o.Nkey)
+	if err != nil {
+		return false
+	}
+	sig, err := base64.RawURLEncoding.DecodeString(o.Sig)
+	if err != nil || !ed25519.Verify(key[:], c.GetNonce(), sig) {
+		return false
+	}
+	if key == d.m.opts.Identity.public {
+		c.RegisterUser(&server.User{Username: o.Nkey})
+		return true
+	}
+	if !d.m.known(key, o.Token) {
+		d.m.opts.Log.Warn("hub: connection refused: its key is not on the list of peers", "key", o.Nkey, "from", c.RemoteAddress())
+		return false
+	}
+	c.RegisterUser(&server.User{Username: o.Nkey, Permissions: d.permissions(key.hint())})
+	return true
+}
+
+func (d doorkeeper) permissions(h hint) *server.Permissions {
+	n := newNames(d.m.opts.KeyID)
+	publish := []string{
+		n.subject(topic{kind: kindDelta, origin: h}), n.subject(topic{kind: kindHead, origin: h}), n.imagesOf(h), n.all(kindAsk),
+	}
+	for _, stream := range []string{n.deltaStream(), n.imageStream()} {
+		publish = append(publish, "$JS.API.STREAM.INFO."+stream, "$JS.API.CONSUMER.CREATE."+stream, "$JS.API.CONSUMER.CREATE."+stream+".>",
+			"$JS.API.CONSUMER.INFO."+stream+".*", "$JS.API.CONSUMER.DELETE."+stream+".*", "$JS.API.CONSUMER.MSG.NEXT."+stream+".*")
+	}
+	return &server.Permissions{
+		Publish: &server.SubjectPermission{Allow: publish},
+		Subscribe: &server.SubjectPermission{Allow: []string{
+			n.all(kindDelta), n.all(kindHead), n.all(kindImage) + ".*", n.subject(topic{kind: kindAsk, origin: h}), inbox(h) + ".>",
+		}},
+	}
+}
+
+// A hubLog passes on what the broker logs. Its notices are ours to debug.
+type hubLog struct{ log *slog.Logger }
+
+func (l *hubLog) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
+func (l *hubLog) Warnf(format string, v ...any)   { l.log.Warn(fmt.Sprintf(format, v...)) }
+func (l *hubLog) Fatalf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
+func (l *hubLog) Errorf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
+func (l *hubLog) Debugf(format string, v ...any)  { l.log.Debug(fmt.Sprintf(format, v...)) }
+func (l *hubLog) Tracef(format string, v ...any)  { l.log.Debug(fmt.Sprintf(format, v...)) }

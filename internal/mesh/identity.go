@@ -1,0 +1,215 @@
+package mesh
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/nats-io/nkeys"
+)
+
+// Files of the mesh folder.
+const (
+	keyFile       = "node.key"
+	successorFile = "successor.json"
+	stateFile     = "state.json"
+	peersFile     = "peers.json"
+)
+
+// A public is the raw public key of an origin.
+type public [ed25519.PublicKeySize]byte
+
+// A hint is the start of a public key: enough to find the peer whose signature
+// to check.
+type hint [8]byte
+
+func (p *public) hint() (h hint) {
+	copy(h[:], p[:])
+	return h
+}
+
+// id returns the key as people write it: an nkey of type user, 56 letters and
+// digits.
+func (p *public) id() string {
+	text, err := nkeys.Encode(nkeys.PrefixByteUser, p[:])
+	if err != nil {
+		panic(err) // 32 bytes under a known prefix always encode
+	}
+	return string(text)
+}
+
+// ParseID checks that text is the public key of a node.
+func ParseID(text string) error {
+	_, err := parsePublic(text)
+	return err
+}
+
+func parsePublic(text string) (p public, err error) {
+	raw, err := nkeys.Decode(nkeys.PrefixByteUser, []byte(text))
+	if err != nil || len(raw) != len(p) {
+		return public{}, fmt.Errorf("mesh: %.80q is not the key of a node: want U and 55 letters and digits", text)
+	}
+	copy(p[:], raw)
+	return p, nil
+}
+
+// An Identity is the key pair of a node. It does not change once opened; it may
+// be used concurrently.
+type Identity struct {
+	private ed25519.PrivateKey
+	public  public
+	// proof shows that the holder of an older key chose this one; nil if the
+	// key was never changed.
+	proof *succession
+}
+
+// ID returns the public key as people write it; peers add it to their list.
+func (i *Identity) ID() string { return i.public.id() }
+
+// Predecessor returns the key that this one took the place of, or "".
+func (i *Identity) Predecessor() string {
+	if i.proof == nil {
+		return ""
+	}
+	return i.proof.old.id()
+}
+
+// OpenIdentity returns the identity kept in dir, a folder of one node. An absent
+// one is made.
+func OpenIdentity(dir string) (*Identity, error) {
+	path := filepath.Join(dir, keyFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return newIdentity(dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("mesh: %w", err)
+	}
+	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("mesh: %s: mode %04o lets others read it; use chmod 0600 %s", path, info.Mode().Perm(), path)
+	}
+	prefix, seed, err := nkeys.DecodeSeed([]byte(strings.TrimSpace(string(text))))
+	if err != nil || prefix != nkeys.PrefixByteUser || len(seed) != ed25519.SeedSize {
+		return nil, fmt.Errorf("mesh: %s is not the private key of a node: put it back from a backup", path)
+	}
+	id := identityOf(seed)
+	data, err := os.ReadFile(filepath.Join(dir, successorFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return id, nil
+	case err != nil:
+		return nil, fmt.Errorf("mesh: %w", err)
+	}
+	var proof successionJSON
+	if err := json.Unmarshal(data, &proof); err != nil {
+		return nil, fmt.Errorf("mesh: %s: %w", successorFile, err)
+	}
+	if proof.New != id.ID() {
+		return id, nil // the change of keys stopped half way: the old key is in force
+	}
+	old, err := parsePublic(proof.Old)
+	if err != nil || len(proof.Signature) != ed25519.SignatureSize {
+		return nil, fmt.Errorf("mesh: %s is damaged", successorFile)
+	}
+	id.proof = &succession{old: old, signature: [64]byte(proof.Signature)}
+	return id, nil
+}
+
+func identityOf(seed []byte) *Identity {
+	id := &Identity{private: ed25519.NewKeyFromSeed(seed)}
+	copy(id.public[:], id.private.Public().(ed25519.PublicKey))
+	return id
+}
+
+func newIdentity(dir string) (*Identity, error) {
+	seed := make([]byte, ed25519.SeedSize)
+	rand.Read(seed)
+	return identityOf(seed), writeSeed(dir, seed)
+}
+
+func writeSeed(dir string, seed []byte) error {
+	text, err := nkeys.EncodeSeed(nkeys.PrefixByteUser, seed)
+	if err != nil {
+		return fmt.Errorf("mesh: %w", err)
+	}
+	return writeFile(filepath.Join(dir, keyFile), append(text, '\n'))
+}
+
+// A succession is the word of the holder of an old key that a new one takes
+// its place.
+type succession struct {
+	old       public
+	signature [ed25519.SignatureSize]byte
+}
+
+type successionJSON struct {
+	Old       string `json:"old"`
+	New       string `json:"new"`
+	Signature []byte `json:"signature"`
+}
+
+func successionText(to *public) []byte {
+	return append([]byte("bulkhead mesh successor v1\x00"), to[:]...)
+}
+
+// names reports whether the holder of s.old chose to.
+func (s *succession) names(to *public) bool {
+	return ed25519.Verify(s.old[:], successionText(to), s.signature[:])
+}
+
+// RotateIdentity makes a new key pair in dir, whose node does not run, and lets
+// the old one sign it. Peers that know the old key take the new one in its
+// place when they hear from the node.
+func RotateIdentity(dir string) (old, to *Identity, err error) {
+	if old, err = OpenIdentity(dir); err != nil {
+		return nil, nil, err
+	}
+	seed := make([]byte, ed25519.SeedSize)
+	rand.Read(seed)
+	to = identityOf(seed)
+	to.proof = &succession{old: old.public}
+	copy(to.proof.signature[:], ed25519.Sign(old.private, successionText(&to.public)))
+	data, err := json.Marshal(successionJSON{old.ID(), to.ID(), to.proof.signature[:]})
+	if err != nil {
+		return nil, nil, fmt.Errorf("mesh: %w", err)
+	}
+	// The proof goes first: a key without it would be a stranger's.
+	if err := writeFile(filepath.Join(dir, successorFile), data); err != nil {
+		return nil, nil, err
+	}
+	return old, to, writeSeed(dir, seed)
+}
+
+// writeFile writes a file of mode 0600, durably and at once or not at all.
+func writeFile(path string, data []byte) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("mesh: %w", err)
+	}
+	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-")
+	if err != nil {
+		return fmt.Errorf("mesh: %w", err)
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.Write(data)
+	err = errors.Join(err, tmp.Sync(), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err == nil {
+		var d *os.File
+		if d, err = os.Open(dir); err == nil {
+			err = errors.Join(d.Sync(), d.Close())
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("mesh: %w", err)
+	}
+	return nil
+}

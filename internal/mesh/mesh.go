@@ -1,0 +1,340 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+// A Mesh is a node's part in a network of nodes. Its methods may be called
+// concurrently.
+type Mesh struct {
+	opts  Options
+	buses []bus
+	hub   func() // ends the broker of this process; nil if there is none
+
+	// admin makes reading the peer list, changing it and writing it one step.
+	admin sync.Mutex
+
+	mu      sync.Mutex
+	members map[hint]*member
+	state   state
+	strange refusals // of senders that are no peers
+
+	sender   *sender
+	receiver *receiver
+	done     sync.WaitGroup // of readings that the receiver has begun
+}
+
+// A member is a peer and the figures about it. Mesh.mu guards it.
+type member struct {
+	peer
+	stats
+}
+
+// Open starts nothing yet, except the broker of a hub: it reads what lies in
+// opts.Dir, tells the engine which origins count, and connects. A broker that
+// is away is no error: the mesh waits for it.
+func Open(ctx context.Context, opts Options) (*Mesh, error) {
+	m, err := prepare(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.connect(ctx); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
+}
+
+// prepare makes a mesh that has no bus yet.
+func prepare(ctx context.Context, opts Options) (*Mesh, error) {
+	if err := opts.complete(); err != nil {
+		return nil, err
+	}
+	m := &Mesh{opts: opts, members: make(map[hint]*member), strange: newRefusals()}
+	peers, err := loadPeers(opts.Dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range peers {
+		m.members[p.key.hint()] = &member{peer: *p, stats: newStats()}
+	}
+	if m.state, err = loadState(opts.Dir); err != nil {
+		return nil, err
+	}
+	if err := m.begin(); err != nil {
+		return nil, err
+	}
+	if err := m.tellEngine(ctx); err != nil {
+		return nil, err
+	}
+	m.sender = newSender(m)
+	m.receiver = newReceiver(m)
+	return m, nil
+}
+
+// begin gives this process a boot number, and a new incarnation if the versions
+// of its arrays may have gone back.
+func (m *Mesh) begin() error {
+	now := uint64(max(m.opts.Now().UnixMilli(), 1))
+	s := &m.state
+	renew := s.Incarnation == 0 || s.Store != m.opts.Store || s.Unsynced
+	if renew {
+		s.Incarnation = max(now, s.Incarnation+1, s.Boot+1)
+	}
+	s.Boot = max(now, s.Boot+1, s.Incarnation)
+	s.Store, s.Unsynced = m.opts.Store, m.opts.Unsynced
+	return s.save(m.opts.Dir)
+}
+
+// tellEngine makes the engine count the origins of the peer list.
+func (m *Mesh) tellEngine(ctx context.Context) error {
+	want := m.origins()
+	if slices.Equal(m.opts.Engine.Origins(), want) {
+		return nil
+	}
+	return m.opts.Engine.SetOrigins(ctx, want)
+}
+
+func (m *Mesh) origins() []engine.Origin {
+	if m.opts.Role == Publish {
+		return nil
+	}
+	var out []engine.Origin
+	for _, p := range m.peerList() {
+		out = append(out, p.origin())
+	}
+	return out
+}
+
+// peerList returns copies of the peers in the order of their keys.
+func (m *Mesh) peerList() []*peer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := []*peer{}
+	for _, mem := range m.members {
+		p := mem.peer
+		list = append(list, &p)
+	}
+	slices.SortFunc(list, func(a, b *peer) int { return slices.Compare(a.key[:], b.key[:]) })
+	return list
+}
+
+// find returns a copy of the peer with a key hint.
+func (m *Mesh) find(h hint) (peer, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if mem := m.members[h]; mem != nil {
+		return mem.peer, true
+	}
+	return peer{}, false
+}
+
+// Run shares until ctx ends. It is called once.
+func (m *Mesh) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if m.opts.Role != Subscribe {
+		if err := m.opts.Engine.Record(ctx, true); err != nil {
+			return fmt.Errorf("mesh: %w", err)
+		}
+	}
+	for _, b := range m.buses {
+		// A copy: the bus may reuse its buffer.
+		handle := func(msg []byte) { m.receiver.deliver(ctx, slices.Clone(msg)) }
+		if err := b.listen(m.opts.Identity.public.hint(), m.opts.Role != Publish, handle); err != nil {
+			return fmt.Errorf("mesh: %w", err)
+		}
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { m.sender.run(ctx) })
+	wg.Go(func() { m.receiver.run(ctx) })
+	for _, b := range m.buses {
+		wg.Go(func() { m.watch(ctx, b) })
+	}
+	wg.Wait()
+	m.done.Wait()
+	return nil
+}
+
+// watch catches up whenever a bus comes back.
+func (m *Mesh) watch(ctx context.Context, b bus) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.up():
+		}
+		m.sender.greet(ctx)
+		if m.opts.Role != Publish {
+			m.receiver.catchUp(ctx, b)
+		}
+	}
+}
+
+// Close ends the connections and the broker of a hub. Run has returned.
+func (m *Mesh) Close() error {
+	var errs []error
+	m.mu.Lock()
+	m.state.Unsynced = false
+	errs = append(errs, m.state.save(m.opts.Dir))
+	m.mu.Unlock()
+	for _, b := range m.buses {
+		errs = append(errs, b.close())
+	}
+	if m.hub != nil {
+		m.hub()
+	}
+	return errors.Join(errs...)
+}
+
+// changePeers edits the peer list, durably, and tells the engine.
+func (m *Mesh) changePeers(ctx context.Context, edit func(map[hint]*member) error) error {
+	m.admin.Lock()
+	defer m.admin.Unlock()
+	m.mu.Lock()
+	before := make(map[hint]*member, len(m.members))
+	next := make(map[hint]*member, len(m.members))
+	for h, mem := range m.members {
+		before[h] = mem
+		c := *mem
+		c.Refused = slices.Clone(mem.Refused)
+		next[h] = &c
+	}
+	m.mu.Unlock()
+	if err := edit(next); err != nil {
+		return err
+	}
+	m.swap(next)
+	err := savePeers(m.opts.Dir, m.peerList())
+	if err == nil {
+		err = m.tellEngine(ctx)
+	}
+	if err != nil {
+		m.swap(before)
+		return errors.Join(err, savePeers(m.opts.Dir, m.peerList()))
+	}
+	return nil
+}
+
+func (m *Mesh) swap(members map[hint]*member) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.members = members
+}
+
+func unknownPeer(id string) error {
+	return fmt.Errorf("%w: mesh: no peer has the key %.80q", bulkhead.ErrMalformed, id)
+}
+
+// AddPeer accepts the key of another node, with a weight from 0 to 1.
+func (m *Mesh) AddPeer(ctx context.Context, id, name string, weight float64) error {
+	key, err := parsePublic(id)
+	if err != nil {
+		return fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
+	}
+	if err := checkPeer(name, weight); err != nil {
+		return err
+	}
+	if key == m.opts.Identity.public {
+		return fmt.Errorf("%w: mesh: %s is this node's own key", bulkhead.ErrMalformed, id)
+	}
+	err = m.changePeers(ctx, func(list map[hint]*member) error {
+		if list[key.hint()] != nil {
+			return fmt.Errorf("%w: mesh: peer %s is on the list already", bulkhead.ErrMalformed, id)
+		}
+		if len(list) >= maxPeers {
+			return fmt.Errorf("%w: mesh: %d peers, limit %d", bulkhead.ErrOverLimit, len(list), maxPeers)
+		}
+		list[key.hint()] = &member{peer: peer{ID: id, Name: name, Weight: weight, Added: m.opts.Now().UTC().Truncate(time.Second), key: key}, stats: newStats()}
+		return nil
+	})
+	if err == nil {
+		m.receiver.call(func(ctx context.Context) { m.receiver.welcome(ctx, key.hint()) })
+	}
+	return err
+}
+
+func (m *Mesh) editPeer(ctx context.Context, id string, edit func(*member) error) error {
+	return m.changePeers(ctx, func(list map[hint]*member) error {
+		key, err := parsePublic(id)
+		if err != nil || list[key.hint()] == nil || list[key.hint()].ID != id {
+			return unknownPeer(id)
+		}
+		return edit(list[key.hint()])
+	})
+}
+
+// WeighPeer gives a peer another weight, 0 to 1, and ends its quarantine.
+func (m *Mesh) WeighPeer(ctx context.Context, id string, weight float64) error {
+	if err := checkPeer("", weight); err != nil {
+		return err
+	}
+	return m.editPeer(ctx, id, func(mem *member) error {
+		mem.Weight, mem.Quarantine, mem.conflicts = weight, "", 0
+		mem.growth = growth{}
+		return nil
+	})
+}
+
+// EvictPeer strikes a peer off the list and drops all that was held of it.
+func (m *Mesh) EvictPeer(ctx context.Context, id string) error {
+	err := m.changePeers(ctx, func(list map[hint]*member) error {
+		key, err := parsePublic(id)
+		if err != nil || list[key.hint()] == nil || list[key.hint()].ID != id {
+			return unknownPeer(id)
+		}
+		delete(list, key.hint())
+		return nil
+	})
+	if key, bad := parsePublic(id); err == nil && bad == nil {
+		m.receiver.call(func(context.Context) { m.receiver.forget(key.hint()) })
+	}
+	return err
+}
+
+// RollbackPeer drops what was held of a peer's generations that started at or
+// after a time, and takes none of those back that have started by now. What
+// the peer counts in later generations counts again.
+func (m *Mesh) RollbackPeer(ctx context.Context, id string, since time.Time) error {
+	from := uint64(max(since.Unix(), 0))
+	err := m.editPeer(ctx, id, func(mem *member) error {
+		to := uint64(m.opts.Now().Unix())
+		if from > to {
+			return fmt.Errorf("%w: mesh: rollback to %v, which is in the future", bulkhead.ErrMalformed, since.UTC())
+		}
+		mem.Refused = append(mem.Refused, stretch{from, to})
+		if len(mem.Refused) > 64 {
+			mem.Refused = mem.Refused[1:]
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if m.opts.Role == Publish {
+		return nil
+	}
+	return m.opts.Engine.ForgetGenerations(ctx, id, from)
+}
+
+// quarantine stops counting a peer, durably, and raises an alert.
+func (m *Mesh) quarantine(ctx context.Context, h hint, why string) {
+	err := m.changePeers(ctx, func(list map[hint]*member) error {
+		if list[h] == nil || list[h].Quarantine != "" {
+			return nil
+		}
+		list[h].Quarantine = why
+		m.opts.Log.Error("ALERT: peer is quarantined and not counted until it is weighed again", "peer", list[h].label(), "key", list[h].ID, "why", why)
+		return nil
+	})
+	if err != nil {
+		m.opts.Log.Error("quarantine of a peer is not durable", "key", h, "err", err)
+	}
+}

@@ -1,0 +1,153 @@
+package mesh
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+var testSecret = filter.Secret{1, 2, 3}
+
+func smallEngine(t testing.TB, now func() time.Time) *engine.Engine {
+	t.Helper()
+	e, err := engine.Open(context.Background(), engine.Options{
+		Secret: testSecret, Now: now,
+		Tally: engine.BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 2000, Error: 1e-3},
+		Block: engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 2, Capacity: 2000, Error: 1e-6},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+func sig(n int) bulkhead.Signature {
+	var sum [20]byte
+	binary.BigEndian.PutUint64(sum[:], uint64(n)*0x9e3779b97f4a7c15+1)
+	s, err := bulkhead.NewSignature(bulkhead.Exact, sum[:])
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+func report(t testing.TB, e *engine.Engine, n int, vote bulkhead.Vote, count uint32) {
+	t.Helper()
+	_, err := e.Report(context.Background(), bulkhead.Report{
+		Signatures: []bulkhead.Signature{sig(n)}, Vote: vote, Count: count,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func check(t testing.TB, e *engine.Engine, n int) bulkhead.Finding {
+	t.Helper()
+	v, err := e.Check(context.Background(), bulkhead.Query{Signatures: []bulkhead.Signature{sig(n)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.Findings[0]
+}
+
+// eventually waits until ok is true.
+func eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("after %v still not: %s", limit, what)
+		}
+		<-time.After(2 * time.Millisecond)
+	}
+}
+
+func identity(t testing.TB) (string, *Identity) {
+	t.Helper()
+	dir := t.TempDir()
+	id, err := OpenIdentity(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, id
+}
+
+// start opens a mesh, runs it, and returns it with a function that ends it.
+func start(t testing.TB, o Options) (*Mesh, func()) {
+	t.Helper()
+	o.KeyID = testSecret.ID()
+	if o.Log == nil && testing.Verbose() {
+		o.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})).With("node", o.Name)
+	}
+	m, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- m.Run(ctx) }()
+	stopped := false
+	stop := func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := errors.Join(<-done, m.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(stop)
+	return m, stop
+}
+
+// freePort returns an address on the loopback interface that is free now.
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// TestTwoNodes: what is reported on one node is known to the other within two
+// seconds at default settings, both ways, through an embedded hub with TLS.
+func TestTwoNodes(t *testing.T) {
+	ctx := t.Context()
+	address := freePort(t)
+	hubDir, hubID := identity(t)
+	joinDir, joinID := identity(t)
+	a, b := smallEngine(t, nil), smallEngine(t, nil)
+	hub, _ := start(t, Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: Hub, Listen: address, Name: "hub"})
+	join, _ := start(t, Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: Join, Servers: []string{address}, Name: "join"})
+	if err := errors.Join(hub.AddPeer(ctx, joinID.ID(), "", 1), join.AddPeer(ctx, hubID.ID(), "", 1)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "connected", func() bool { return join.Status().Brokers[0].Connected })
+	for n, from := range []*engine.Engine{a, b, a, b} {
+		to := map[*engine.Engine]*engine.Engine{a: b, b: a}[from]
+		report(t, from, n, bulkhead.Spam, 3)
+		begun := time.Now()
+		eventually(t, 20*time.Second, "known to the peer", func() bool { return check(t, to, n).Spam == 3 })
+		t.Logf("visible after %v", time.Since(begun).Round(time.Millisecond))
+		if check(t, to, n).Judged != bulkhead.JudgedSpam {
+			t.Errorf("signature %d is not listed at the peer", n)
+		}
+	}
+}

@@ -1,0 +1,456 @@
+package mesh
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+// A message, little endian, v for a number of 7 bits a byte:
+//
+//	version 1, kind, 8 bytes of the sender's public key
+//	v incarnation, v boot (milliseconds since incarnation), v sequence,
+//	v time (milliseconds since boot)
+//	the body, by kind
+//	64 bytes Ed25519 signature over the text below and all before
+//
+// An array is one byte (0 counts, 1 spam, 2 revoked) and v start of its
+// generation; a geometry is v lines and one byte k, its kind and key follow
+// from the array and the network.
+//
+//	delta: v count; for each round: array byte, +16 if a geometry follows, +32 if
+//	       the round is whole; v start, v from, v to-from, geometry, v length, bytes
+//	head:  v length and name; v count; for each array: byte, v start, v version,
+//	       geometry; then nothing, or 32 bytes new key, 32 old, 64 signature
+//	ask:   8 bytes of the key of whom it is for; v count; for each array: byte,
+//	       v start, v version held. No array: a head is asked for.
+//	image: array byte, v start, v version of the array, geometry, v count; for each
+//	       page: v length, bytes
+const (
+	messageVersion = 1
+	signatureText  = "bulkhead mesh message v1\x00"
+)
+
+type kind byte
+
+const (
+	kindDelta kind = 'd'
+	kindHead  kind = 'h'
+	kindAsk   kind = 'a'
+	kindImage kind = 'i'
+)
+
+// Bounds on what one message may name.
+const (
+	maxMessage = 8 << 20 // bytes
+	maxParts   = 1024    // rounds, arrays or pages
+	maxName    = 64      // bytes
+)
+
+// errMessage: bytes are not a message. errNewer: they may be one of a later
+// version of the program.
+var (
+	errMessage = errors.New("mesh: malformed message")
+	errNewer   = errors.New("mesh: message of another version")
+)
+
+// A stamp orders the messages of an origin.
+type stamp struct {
+	incarnation uint64 // milliseconds since 1970 when it began, or more
+	boot        uint64 // milliseconds since 1970 when the process started, or more
+	seq         uint64 // of the message in its boot, from 1
+	at          uint64 // milliseconds since 1970
+}
+
+func (s stamp) time() time.Time { return time.UnixMilli(int64(s.at)) }
+
+// newer reports whether s was made after o, both of one incarnation.
+func (s stamp) newer(o stamp) bool {
+	return s.boot > o.boot || s.boot == o.boot && s.seq > o.seq
+}
+
+// A ref names an array of an origin.
+type ref struct {
+	array engine.Array
+	start uint64
+}
+
+type round struct {
+	ref
+	from, to uint64
+	geometry filter.Geometry // in a parsed message zero unless announced
+	announce bool            // the geometry goes along
+	data     []byte          // an encoded filter.Round, or the middle of one
+	short    bool            // data is the middle of one
+}
+
+type arrayHead struct {
+	ref
+	version  uint64
+	geometry filter.Geometry
+}
+
+type image struct {
+	ref
+	at       uint64
+	geometry filter.Geometry
+	pages    [][]byte
+}
+
+// A message is one message, parsed. Of rounds, heads, wants and pages, those of
+// its kind are set; they point into the bytes that were parsed.
+type message struct {
+	kind   kind
+	from   hint
+	stamp  stamp
+	rounds []round
+	name   string
+	heads  []arrayHead
+	proof  *succession // of a head
+	key    public      // new key that proof names
+	to     hint        // of an ask
+	wants  []arrayHead // of an ask: version is what the asker holds
+	image  image
+}
+
+func arrayByte(a engine.Array) byte {
+	switch a {
+	case engine.ArrayCounts:
+		return 0
+	case engine.ArraySpam:
+		return 1
+	}
+	return 2
+}
+
+const (
+	flagGeometry = 16
+	flagWhole    = 32
+)
+
+// appendMessage appends the message, signed.
+func appendMessage(b []byte, m *message, id *Identity) []byte {
+	head := len(b)
+	b = append(b, messageVersion, byte(m.kind))
+	h := id.public.hint()
+	b = append(b, h[:]...)
+	b = binary.AppendUvarint(b, m.stamp.incarnation)
+	b = binary.AppendUvarint(b, m.stamp.boot-m.stamp.incarnation)
+	b = binary.AppendUvarint(b, m.stamp.seq)
+	b = binary.AppendUvarint(b, m.stamp.at-m.stamp.boot)
+	switch m.kind {
+	case kindDelta:
+		b = binary.AppendUvarint(b, uint64(len(m.rounds)))
+		for i := range m.rounds {
+			b = m.rounds[i].append(b)
+		}
+	case kindHead:
+		b = appendBytes(b, []byte(m.name))
+		b = appendHeads(b, m.heads, true)
+		if m.proof != nil {
+			b = append(b, id.public[:]...)
+			b = append(b, m.proof.old[:]...)
+			b = append(b, m.proof.signature[:]...)
+		}
+	case kindAsk:
+		b = append(b, m.to[:]...)
+		b = appendHeads(b, m.wants, false)
+	case kindImage:
+		b = append(b, arrayByte(m.image.array))
+		b = binary.AppendUvarint(b, m.image.start)
+		b = binary.AppendUvarint(b, m.image.at)
+		b = appendGeometry(b, m.image.geometry)
+		b = binary.AppendUvarint(b, uint64(len(m.image.pages)))
+		for _, p := range m.image.pages {
+			b = appendBytes(b, p)
+		}
+	}
+	text := append([]byte(signatureText), b[head:]...)
+	return append(b, ed25519.Sign(id.private, text)...)
+}
+
+func appendBytes(b, data []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(len(data)))
+	return append(b, data...)
+}
+
+func appendGeometry(b []byte, g filter.Geometry) []byte {
+	b = binary.AppendUvarint(b, g.Lines)
+	return append(b, g.K)
+}
+
+func appendHeads(b []byte, heads []arrayHead, geometry bool) []byte {
+	b = binary.AppendUvarint(b, uint64(len(heads)))
+	for _, h := range heads {
+		b = append(b, arrayByte(h.array))
+		b = binary.AppendUvarint(b, h.start)
+		b = binary.AppendUvarint(b, h.version)
+		if geometry {
+			b = appendGeometry(b, h.geometry)
+		}
+	}
+	return b
+}
+
+func (r *round) append(b []byte) []byte {
+	code := arrayByte(r.array)
+	if r.announce {
+		code |= flagGeometry
+	}
+	data := r.shorten()
+	if len(data) == len(r.data) {
+		code |= flagWhole
+	}
+	b = append(b, code)
+	b = binary.AppendUvarint(b, r.start)
+	b = binary.AppendUvarint(b, r.from)
+	b = binary.AppendUvarint(b, r.to-r.from)
+	if code&flagGeometry != 0 {
+		b = appendGeometry(b, r.geometry)
+	}
+	return appendBytes(b, data)
+}
+
+// roundHead returns how an encoded round of the array begins: what the message
+// says already need not travel twice, and the signature does what its checksum
+// does.
+func (r *round) roundHead(g filter.Geometry) []byte {
+	b := append([]byte("bkhR\x01"), byte(g.Kind))
+	b = binary.LittleEndian.AppendUint64(b, g.ID())
+	b = binary.AppendUvarint(b, r.start)
+	return binary.AppendUvarint(b, r.from)
+}
+
+// shorten returns the data without what [round.whole] puts back, or all of it.
+func (r *round) shorten() []byte {
+	head := r.roundHead(r.geometry)
+	if len(r.data) < len(head)+4 || !bytes.HasPrefix(r.data, head) {
+		return r.data
+	}
+	short := *r
+	short.short, short.data = true, r.data[len(head):len(r.data)-4]
+	if !bytes.Equal(short.whole(r.geometry), r.data) {
+		return r.data
+	}
+	return short.data
+}
+
+// whole returns the encoded round, of an array of geometry g.
+func (r *round) whole(g filter.Geometry) []byte {
+	if !r.short {
+		return r.data
+	}
+	b := append(r.roundHead(g), r.data...)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
+}
+
+// verify reports whether the bytes of a message were signed by the holder of
+// key.
+func verify(b []byte, key *public) bool {
+	end := len(b) - ed25519.SignatureSize
+	if end < 0 {
+		return false
+	}
+	text := append([]byte(signatureText), b[:end]...)
+	return ed25519.Verify(key[:], text, b[end:])
+}
+
+// A reader takes numbers and bytes off a message; after the first error every
+// read returns zero.
+type reader struct {
+	b     []byte
+	keyID uint64
+	err   error
+}
+
+func (r *reader) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%w: %s", errMessage, fmt.Sprintf(format, args...))
+	}
+	r.b = nil
+}
+
+func (r *reader) uvarint() uint64 {
+	x, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.fail("a number ends early")
+		return 0
+	}
+	r.b = r.b[n:]
+	return x
+}
+
+func (r *reader) bytes(n uint64) []byte {
+	if n > uint64(len(r.b)) {
+		r.fail("%d bytes where %d are left", n, len(r.b))
+		return nil
+	}
+	out := r.b[:n:n]
+	r.b = r.b[n:]
+	return out
+}
+
+func (r *reader) byte() byte {
+	if b := r.bytes(1); len(b) == 1 {
+		return b[0]
+	}
+	return 0
+}
+
+// count reads a number of items of at least size bytes each.
+func (r *reader) count(size int) int {
+	n := r.uvarint()
+	if n > maxParts || n > uint64(len(r.b)/size) {
+		r.fail("%d items in %d bytes, limit %d", n, len(r.b), maxParts)
+		return 0
+	}
+	return int(n)
+}
+
+// sum returns a+b, both read from the message.
+func (r *reader) sum(a, b uint64) uint64 {
+	if a+b < a || a+b > 1<<62 {
+		r.fail("number over 2^62")
+		return 0
+	}
+	return a + b
+}
+
+func (r *reader) array(code byte) engine.Array {
+	switch code {
+	case 0:
+		return engine.ArrayCounts
+	case 1:
+		return engine.ArraySpam
+	case 2:
+		return engine.ArrayRevoked
+	}
+	r.fail("array %d", code)
+	return ""
+}
+
+func (r *reader) geometry(a engine.Array) filter.Geometry {
+	g := filter.Geometry{Kind: kindOf(a), Lines: r.uvarint(), K: r.byte(), KeyID: r.keyID}
+	if err := g.Validate(); err != nil && r.err == nil {
+		r.fail("%v", err)
+	}
+	return g
+}
+
+func kindOf(a engine.Array) filter.Kind {
+	if a == engine.ArrayCounts {
+		return filter.Cells
+	}
+	return filter.Bitmap
+}
+
+// parseMessage parses a message of the network whose key has the given id. It
+// does not check the signature. Its error wraps errMessage or errNewer.
+func parseMessage(b []byte, keyID uint64) (*message, error) {
+	const least = 2 + len(hint{}) + 4 + ed25519.SignatureSize
+	switch {
+	case len(b) < 2 || len(b) > maxMessage:
+		return nil, fmt.Errorf("%w: %d bytes, want %d to %d", errMessage, len(b), least, maxMessage)
+	case b[0] != messageVersion:
+		return nil, fmt.Errorf("%w: version %d, this program speaks %d", errNewer, b[0], messageVersion)
+	case len(b) < least:
+		return nil, fmt.Errorf("%w: %d bytes, want %d to %d", errMessage, len(b), least, maxMessage)
+	}
+	m := &message{kind: kind(b[1])}
+	copy(m.from[:], b[2:])
+	r := &reader{b: b[2+len(hint{}) : len(b)-ed25519.SignatureSize], keyID: keyID}
+	m.stamp.incarnation = r.sum(r.uvarint(), 0)
+	m.stamp.boot = r.sum(m.stamp.incarnation, r.uvarint())
+	m.stamp.seq = r.uvarint()
+	m.stamp.at = r.sum(m.stamp.boot, r.uvarint())
+	switch m.kind {
+	case kindDelta:
+		r.rounds(m)
+	case kindHead:
+		r.head(m)
+	case kindAsk:
+		copy(m.to[:], r.bytes(uint64(len(m.to))))
+		m.wants = r.heads(false)
+	case kindImage:
+		r.image(&m.image)
+	default:
+		return nil, fmt.Errorf("%w: kind %q", errNewer, b[1])
+	}
+	if r.err == nil && len(r.b) > 0 {
+		r.fail("%d bytes too many", len(r.b))
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return m, nil
+}
+
+func (r *reader) rounds(m *message) {
+	for range r.count(6) {
+		var p round
+		code := r.byte()
+		p.array = r.array(code &^ (flagGeometry | flagWhole))
+		p.start = r.uvarint()
+		p.from = r.uvarint()
+		p.to = r.sum(p.from, r.uvarint())
+		if code&flagGeometry != 0 {
+			p.announce, p.geometry = true, r.geometry(p.array)
+		}
+		p.data = r.bytes(r.uvarint())
+		p.short = code&flagWhole == 0
+		if r.err != nil {
+			return
+		}
+		m.rounds = append(m.rounds, p)
+	}
+}
+
+func (r *reader) head(m *message) {
+	name := r.bytes(r.uvarint())
+	if len(name) > maxName {
+		r.fail("name of %d bytes, limit %d", len(name), maxName)
+	}
+	m.name = string(name)
+	m.heads = r.heads(true)
+	if r.err != nil || len(r.b) == 0 {
+		return
+	}
+	m.proof = &succession{}
+	copy(m.key[:], r.bytes(uint64(len(m.key))))
+	copy(m.proof.old[:], r.bytes(uint64(len(m.proof.old))))
+	copy(m.proof.signature[:], r.bytes(uint64(len(m.proof.signature))))
+}
+
+func (r *reader) heads(geometry bool) (out []arrayHead) {
+	for range r.count(3) {
+		var h arrayHead
+		h.array = r.array(r.byte())
+		h.start = r.uvarint()
+		h.version = r.uvarint()
+		if geometry {
+			h.geometry = r.geometry(h.array)
+		}
+		if r.err != nil {
+			return nil
+		}
+		out = append(out, h)
+	}
+	return out
+}
+
+func (r *reader) image(m *image) {
+	m.array = r.array(r.byte())
+	m.start = r.uvarint()
+	m.at = r.uvarint()
+	m.geometry = r.geometry(m.array)
+	for range r.count(2) {
+		m.pages = append(m.pages, r.bytes(r.uvarint()))
+	}
+}

@@ -1,0 +1,262 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	imagesAge    = 14 * 24 * time.Hour // how long the broker keeps images
+	brokerWait   = 10 * time.Second    // longest wait for one answer of the broker
+	reconnect    = 500 * time.Millisecond
+	pingInterval = 10 * time.Second
+	maxUnread    = 64 << 20 // bytes that wait for the receiver
+)
+
+// A natsBus is one connection to a NATS server or cluster.
+type natsBus struct {
+	opts   *Options
+	server string
+	names  names
+	create bool // the node may create the streams
+	conn   *nats.Conn
+	ups    chan struct{}
+
+	mu   sync.Mutex
+	last error
+}
+
+// names are the subjects and streams of a network.
+type names struct{ net string }
+
+func newNames(keyID uint64) names { return names{fmt.Sprintf("%016x", keyID)} }
+
+func (n names) subject(t topic) string {
+	s := "bh." + n.net + "." + string(rune(t.kind)) + "." + t.origin.String()
+	if t.key != "" {
+		s += "." + t.key
+	}
+	return s
+}
+
+func (n names) all(k kind) string { return "bh." + n.net + "." + string(rune(k)) + ".*" }
+
+func (n names) imagesOf(h hint) string {
+	return n.subject(topic{kind: kindImage, origin: h}) + ".*"
+}
+
+func (n names) deltaStream() string { return "BH_" + n.net + "_D" }
+func (n names) imageStream() string { return "BH_" + n.net + "_I" }
+
+// dial begins to connect; the bus is up once it has reached a server.
+func dial(o *Options, server string, create bool, options ...nats.Option) (*natsBus, error) {
+	b := &natsBus{opts: o, server: server, names: newNames(o.KeyID), create: create, ups: make(chan struct{}, 1)}
+	name := o.Name
+	if name == "" {
+		name = o.Identity.ID()
+	}
+	options = append([]nats.Option{
+		nats.Name(name), nats.NoEcho(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
+		nats.ReconnectWait(reconnect), nats.ReconnectBufSize(-1), nats.Timeout(brokerWait / 2),
+		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2),
+		nats.CustomInboxPrefix(inbox(o.Identity.public.hint())),
+		nats.ConnectHandler(func(*nats.Conn) { b.cameUp() }),
+		nats.ReconnectHandler(func(*nats.Conn) { b.cameUp() }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { b.failed(err) }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { b.failed(err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { b.failed(err) }),
+	}, options...)
+	conn, err := nats.Connect(server, options...)
+	if err != nil {
+		return nil, fmt.Errorf("mesh: broker %s: %w", server, cleared(err))
+	}
+	b.conn = conn
+	return b, nil
+}
+
+func inbox(h hint) string { return "_INBOX_" + h.String() }
+
+// cleared keeps the text of an error of the broker's library and not its type.
+func cleared(err error) error { return errors.New(err.Error()) }
+
+func (b *natsBus) failed(err error) {
+	if err == nil {
+		return
+	}
+	b.mu.Lock()
+	first := b.last == nil || b.last.Error() != err.Error()
+	b.last = err
+	b.mu.Unlock()
+	if first {
+		b.opts.Log.Warn("broker", "server", b.server, "err", err)
+	}
+}
+
+// cameUp tells the mesh that the bus is there. It runs on a goroutine of the
+// library, one at a time.
+func (b *natsBus) cameUp() {
+	b.mu.Lock()
+	b.last = nil
+	b.mu.Unlock()
+	select {
+	case b.ups <- struct{}{}:
+	default:
+	}
+}
+
+func (b *natsBus) up() <-chan struct{} { return b.ups }
+
+func (b *natsBus) publish(t topic, msg []byte) error {
+	// No acknowledgement is asked for: what the broker loses, the versions show.
+	err := b.conn.Publish(b.names.subject(t), msg)
+	if errors.Is(err, nats.ErrMaxPayload) {
+		return errTooLarge
+	}
+	if err != nil {
+		return cleared(err)
+	}
+	return nil
+}
+
+func (b *natsBus) listen(self hint, all bool, handle func([]byte)) error {
+	subjects := []string{b.names.subject(topic{kind: kindAsk, origin: self})}
+	if all {
+		subjects = append(subjects, b.names.all(kindDelta), b.names.all(kindHead))
+	}
+	for _, s := range subjects {
+		if _, err := b.subscribe(s, handle); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *natsBus) subscribe(subject string, handle func([]byte)) (func(), error) {
+	sub, err := b.conn.Subscribe(subject, func(m *nats.Msg) { handle(m.Data) })
+	if err != nil {
+		return nil, fmt.Errorf("broker %s: %w", b.server, cleared(err))
+	}
+	if err := sub.SetPendingLimits(-1, maxUnread); err != nil {
+		return nil, fmt.Errorf("broker %s: %w", b.server, cleared(err))
+	}
+	return func() { sub.Unsubscribe() }, nil // a closed connection has no subscriptions
+}
+
+func (b *natsBus) listenImages(origin hint, handle func([]byte)) (func(), error) {
+	return b.subscribe(b.names.imagesOf(origin), handle)
+}
+
+// streams returns what the broker stores in, made if need be.
+func (b *natsBus) streams(ctx context.Context) (jetstream.JetStream, error) {
+	js, err := jetstream.New(b.conn)
+	if err != nil {
+		return nil, cleared(err)
+	}
+	if !b.create {
+		return js, nil
+	}
+	deltas := jetstream.StreamConfig{
+		Name: b.names.deltaStream(), Subjects: []string{b.names.all(kindDelta)}, NoAck: true,
+		MaxAge: b.opts.StreamAge, MaxBytes: b.opts.StreamBytes, Storage: jetstream.FileStorage, Replicas: b.opts.Replicas,
+	}
+	images := jetstream.StreamConfig{
+		Name: b.names.imageStream(), Subjects: []string{b.names.all(kindImage) + ".*"}, NoAck: true, MaxMsgsPerSubject: 1,
+		MaxAge: imagesAge, MaxBytes: 4 * b.opts.StreamBytes, Storage: jetstream.FileStorage, Replicas: b.opts.Replicas,
+	}
+	for _, cfg := range []jetstream.StreamConfig{deltas, images} {
+		_, err := js.Stream(ctx, cfg.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			_, err = js.CreateStream(ctx, cfg)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("stream %s: %v", cfg.Name, err)
+		}
+	}
+	return js, nil
+}
+
+func (b *natsBus) storedDeltas(ctx context.Context, origin *hint, since time.Time, handle func([]byte)) error {
+	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
+	if !since.IsZero() {
+		cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &since
+	}
+	if origin != nil {
+		cfg.FilterSubjects = []string{b.names.subject(topic{kind: kindDelta, origin: *origin})}
+	}
+	return b.read(ctx, b.names.deltaStream(), cfg, handle)
+}
+
+func (b *natsBus) storedImages(ctx context.Context, origin hint, handle func([]byte)) error {
+	return b.read(ctx, b.names.imageStream(), jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: []string{b.names.imagesOf(origin)},
+	}, handle)
+}
+
+// read hands over what a stream has stored at present.
+func (b *natsBus) read(ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig, handle func([]byte)) error {
+	js, err := b.streams(ctx)
+	if err != nil {
+		return fmt.Errorf("mesh: broker %s: %w", b.server, err)
+	}
+	setup, cancel := context.WithTimeout(ctx, brokerWait)
+	defer cancel()
+	consumer, err := js.OrderedConsumer(setup, stream, cfg)
+	if err != nil {
+		return fmt.Errorf("mesh: broker %s: %v", b.server, err)
+	}
+	info, err := consumer.Info(setup)
+	if err != nil {
+		return fmt.Errorf("mesh: broker %s: %v", b.server, err)
+	}
+	if info.NumPending == 0 {
+		return nil
+	}
+	messages, err := consumer.Messages()
+	if err != nil {
+		return fmt.Errorf("mesh: broker %s: %v", b.server, err)
+	}
+	defer messages.Stop()
+	stopped := context.AfterFunc(ctx, messages.Stop)
+	defer stopped()
+	for {
+		msg, err := messages.Next()
+		if err != nil {
+			return fmt.Errorf("mesh: broker %s: %v", b.server, err)
+		}
+		handle(msg.Data())
+		meta, err := msg.Metadata()
+		if err != nil || meta.NumPending == 0 {
+			return nil
+		}
+	}
+}
+
+func (b *natsBus) status() BusStatus {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	stats := b.conn.Stats()
+	s := BusStatus{Server: b.server, Connected: b.conn.IsConnected(), BytesIn: stats.InBytes, BytesOut: stats.OutBytes}
+	if url := b.conn.ConnectedUrlRedacted(); url != "" && !strings.Contains(b.server, url) {
+		s.Server = url
+	}
+	if b.last != nil {
+		s.Error = b.last.Error()
+	}
+	return s
+}
+
+func (b *natsBus) close() error {
+	// What was published may still wait in the buffer.
+	if b.conn.IsConnected() {
+		b.conn.FlushTimeout(2 * time.Second)
+	}
+	b.conn.Close()
+	return nil
+}

@@ -1,0 +1,124 @@
+package mesh
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+// An Engine is what the mesh needs of [engine.Engine], which says what each
+// method does.
+type Engine interface {
+	Record(ctx context.Context, on bool) error
+	TakeRounds(ctx context.Context) ([]engine.Part, error)
+	Own() []engine.ArrayState
+	Images(ctx context.Context, a engine.Array, start uint64) (version uint64, parts []engine.Part, err error)
+
+	SetOrigins(ctx context.Context, origins []engine.Origin) error
+	Origins() []engine.Origin
+	ApplyRemote(ctx context.Context, origin string, parts []engine.Part) error
+	Replica(origin string) []engine.ArrayState
+	ForgetGenerations(ctx context.Context, origin string, since uint64) error
+	Renew(ctx context.Context, origin string, incarnation uint64) error
+	RenameOrigin(ctx context.Context, from, to string) error
+	Incarnation(origin string) uint64
+	Keeps(a engine.Array, start uint64) bool
+}
+
+// A Mode says where the broker is.
+type Mode string
+
+// The modes.
+const (
+	Hub      Mode = "hub"      // in this process, for this node and its peers
+	Join     Mode = "join"     // in the processes of hubs; all that are named are used at once
+	External Mode = "external" // a NATS server, or a cluster of them, with JetStream
+)
+
+// A Role says what a node shares.
+type Role string
+
+// The roles.
+const (
+	Both      Role = "both"
+	Subscribe Role = "subscribe" // counts peers, and tells them nothing
+	Publish   Role = "publish"   // tells peers, and counts none: a spam trap
+)
+
+// Options is what a mesh needs to know. Zero fields have the defaults named,
+// except those that are required.
+type Options struct {
+	Dir      string    // required: folder of the mesh's own state
+	Identity *Identity // required
+	Engine   Engine    // required
+	KeyID    uint64    // required: id of the network's key
+	Store    string    // incarnation of the store; a new one means that it was restored
+	// Unsynced says that reports are acknowledged before they are on disk.
+	Unsynced bool
+	Name     string // of the node, for people
+
+	Mode    Mode     // required
+	Role    Role     // Both
+	Listen  string   // of a hub: "host:port"
+	Servers []string // of Join: "host:port" of each hub; of External: URLs of a cluster's servers
+	// Credentials is a file that an external server's operator gave: a user
+	// JWT with its key. CA is a PEM file of those who sign its certificate. Empty:
+	// the node's own key, and the system's authorities.
+	Credentials string
+	CA          string
+
+	Interval  time.Duration // between two deltas: 1.5 s
+	Heartbeat time.Duration // between two heads: 30 s
+	// Memory bounds the replicas of all peers, in bytes; 4 GiB. What exceeds it
+	// is refused.
+	Memory uint64
+	// MaxAdds and MaxListings bound what one peer counts and lists in a minute;
+	// an hour's worth may come at once. A peer that exceeds one is quarantined. 1e6
+	// and 1e5.
+	MaxAdds     float64
+	MaxListings float64
+
+	StreamAge   time.Duration // how long the broker keeps deltas: 72 h
+	StreamBytes int64         // and how much of them: 1 GiB
+	Replicas    int           // of the streams, in a cluster: 1
+
+	Now func() time.Time // time.Now
+	Log *slog.Logger     // nil discards
+}
+
+func (o *Options) complete() error {
+	if o.Dir == "" || o.Identity == nil || o.Engine == nil {
+		return fmt.Errorf("mesh: Dir, Identity and Engine are required")
+	}
+	if o.Role == "" {
+		o.Role = Both
+	}
+	if o.Role != Both && o.Role != Subscribe && o.Role != Publish {
+		return fmt.Errorf("mesh: role %.20q is none of %q, %q, %q", o.Role, Both, Subscribe, Publish)
+	}
+	defaults(&o.Interval, 1500*time.Millisecond)
+	defaults(&o.Heartbeat, 30*time.Second)
+	defaults(&o.Memory, 4<<30)
+	defaults(&o.MaxAdds, 1e6)
+	defaults(&o.MaxListings, 1e5)
+	defaults(&o.StreamAge, 72*time.Hour)
+	defaults(&o.StreamBytes, 1<<30)
+	defaults(&o.Replicas, 1)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+func defaults[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

@@ -1,0 +1,147 @@
+package mesh
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+// maxPeers bounds the peer list.
+const maxPeers = 1024
+
+// A peer is a line of the peer list, as it is kept on disk.
+type peer struct {
+	ID     string    `json:"key"`
+	Name   string    `json:"name,omitempty"`
+	Weight float64   `json:"weight"`
+	Added  time.Time `json:"added"`
+	// Quarantine says why the peer is not counted, whatever its weight; "" if
+	// it is.
+	Quarantine string `json:"quarantine,omitempty"`
+	// Refused are stretches of generations that are not taken back after a
+	// rollback, by their starts.
+	Refused []stretch `json:"refused,omitempty"`
+
+	key public
+}
+
+// A stretch is generations that started at From or later, and at To or before.
+type stretch struct {
+	From uint64 `json:"from"`
+	To   uint64 `json:"to"`
+}
+
+func (p *peer) refuses(start uint64) bool {
+	return slices.ContainsFunc(p.Refused, func(s stretch) bool { return s.From <= start && start <= s.To })
+}
+
+func (p *peer) origin() engine.Origin {
+	o := engine.Origin{ID: p.ID, Weight: p.Weight}
+	if p.Quarantine != "" {
+		o.Weight = 0
+	}
+	return o
+}
+
+func (p *peer) label() string {
+	if p.Name != "" {
+		return p.Name
+	}
+	return p.ID
+}
+
+// checkPeer refuses names and weights that cannot be.
+func checkPeer(name string, weight float64) error {
+	if len(name) > maxName || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+		return fmt.Errorf("%w: mesh: name of a peer %.80q: want up to %d bytes without control characters", bulkhead.ErrMalformed, name, maxName)
+	}
+	if !(weight >= 0 && weight <= 1) || math.IsNaN(weight) {
+		return fmt.Errorf("%w: mesh: weight %v of a peer, want 0 to 1", bulkhead.ErrMalformed, weight)
+	}
+	return nil
+}
+
+// loadPeers reads the peer list of dir; an absent one is empty.
+func loadPeers(dir string) ([]*peer, error) {
+	data, err := os.ReadFile(filepath.Join(dir, peersFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("mesh: %w", err)
+	}
+	var list []*peer
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, fmt.Errorf("mesh: %s: %w", peersFile, err)
+	}
+	seen := make(map[hint]bool)
+	for _, p := range list {
+		if p == nil {
+			return nil, fmt.Errorf("mesh: %s: empty entry", peersFile)
+		}
+		if p.key, err = parsePublic(p.ID); err != nil {
+			return nil, fmt.Errorf("mesh: %s: %w", peersFile, err)
+		}
+		if err := checkPeer(p.Name, p.Weight); err != nil {
+			return nil, fmt.Errorf("mesh: %s: %w", peersFile, err)
+		}
+		if seen[p.key.hint()] {
+			return nil, fmt.Errorf("mesh: %s: peer %s stands twice", peersFile, p.ID)
+		}
+		seen[p.key.hint()] = true
+	}
+	return list, nil
+}
+
+func savePeers(dir string, list []*peer) error {
+	data, err := json.MarshalIndent(list, "", "\t")
+	if err != nil {
+		return fmt.Errorf("mesh: %w", err)
+	}
+	return writeFile(filepath.Join(dir, peersFile), data)
+}
+
+// state is what a node remembers of its own incarnation.
+type state struct {
+	Store       string `json:"store"` // incarnation of the store it was made for
+	Incarnation uint64 `json:"incarnation"`
+	Boot        uint64 `json:"boot"`
+	// Unsynced is true while a process runs whose reports are acknowledged, and
+	// published, before they are on disk: if it ends without notice, what was
+	// published may lie in the future of what is left.
+	Unsynced bool `json:"unsynced,omitempty"`
+	// Seen is when a peer was last heard, to within a minute.
+	Seen time.Time `json:"seen,omitzero"`
+}
+
+func loadState(dir string) (s state, err error) {
+	data, err := os.ReadFile(filepath.Join(dir, stateFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &s)
+	}
+	if err != nil {
+		return s, fmt.Errorf("mesh: %s: %w", stateFile, err)
+	}
+	return s, nil
+}
+
+func (s *state) save(dir string) error {
+	data, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("mesh: %w", err)
+	}
+	return writeFile(filepath.Join(dir, stateFile), data)
+}

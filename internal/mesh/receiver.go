@@ -1,0 +1,569 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+const (
+	maxPending   = 8 << 20 // bytes of rounds of one origin that wait for those before
+	gapWait      = 500 * time.Millisecond
+	maxBackoff   = time.Minute
+	catchUpLimit = 2 * time.Minute
+	seenMargin   = 2 * time.Minute
+	maxConflicts = 3 // heads of an older life of an origin while a newer one lives
+	maxStrangers = 1024
+)
+
+// The receiver takes what peers publish. Only its own goroutine uses the fields
+// below the channels.
+type receiver struct {
+	m     *Mesh
+	in    chan []byte
+	wake  chan struct{}
+	mu    sync.Mutex // guards calls and catching
+	calls []func(ctx context.Context)
+	// catching is how many buses are reading what is stored: gaps may close by
+	// themselves.
+	catching int
+
+	origins   map[hint]*track
+	strangers map[hint]bool // logged
+	seenSaved time.Time
+}
+
+// A track is what the receiver knows of one origin.
+type track struct {
+	last    stamp // of all messages, within the incarnation that is taken
+	head    stamp // of heads alone
+	old     stamp // the newest head of an older life that was heard since
+	heads   map[ref]arrayHead
+	next    uint64 // a newer incarnation that was heard of; 0 if none
+	pending map[ref][]round
+	waiting int  // bytes of pending
+	suspect bool // the origin holds less than its replica here
+	full    bool // an array of it did not fit, which was said
+
+	since   time.Time // when the gap was noticed; zero if there is none
+	nextTry time.Time
+	backoff time.Duration
+	stop    []func() // ends the subscriptions to images
+}
+
+func newReceiver(m *Mesh) *receiver {
+	return &receiver{m: m, in: make(chan []byte, 1024), wake: make(chan struct{}, 1), origins: make(map[hint]*track), strangers: make(map[hint]bool)}
+}
+
+// deliver hands over a message; it waits while the receiver is busy.
+func (r *receiver) deliver(ctx context.Context, msg []byte) {
+	select {
+	case r.in <- msg:
+	case <-ctx.Done():
+	}
+}
+
+// call has f run on the receiver's goroutine.
+func (r *receiver) call(f func(ctx context.Context)) {
+	r.mu.Lock()
+	r.calls = append(r.calls, f)
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (r *receiver) run(ctx context.Context) {
+	defer func() {
+		for _, t := range r.origins {
+			t.heal()
+		}
+	}()
+	tick := time.NewTicker(min(gapWait/2, r.m.opts.Interval))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case msg := <-r.in:
+			r.take(ctx, msg)
+		case <-tick.C:
+			r.repair(ctx)
+		case <-r.wake:
+			r.mu.Lock()
+			calls := r.calls
+			r.calls = nil
+			r.mu.Unlock()
+			for _, f := range calls {
+				f(ctx)
+			}
+		}
+	}
+}
+
+// catchUp reads what a bus has stored: images of origins of which nothing is
+// here, and all deltas since the node was last connected.
+func (r *receiver) catchUp(ctx context.Context, b bus) {
+	r.mu.Lock()
+	r.catching++
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		r.catching--
+		r.mu.Unlock()
+	}()
+	limited, cancel := context.WithTimeout(ctx, catchUpLimit)
+	defer cancel()
+	for _, p := range r.m.peerList() {
+		if len(r.m.opts.Engine.Replica(p.ID)) == 0 {
+			r.fetch(limited, b, p.key.hint(), false)
+		}
+	}
+	r.m.mu.Lock()
+	since := r.m.state.Seen
+	r.m.mu.Unlock()
+	if !since.IsZero() {
+		since = since.Add(-seenMargin)
+	}
+	handle := func(msg []byte) { r.deliver(ctx, slices.Clone(msg)) }
+	if err := b.storedDeltas(limited, nil, since, handle); err != nil && ctx.Err() == nil {
+		r.m.opts.Log.Warn("what the broker has stored was not read to the end; peers are asked instead", "err", err)
+	}
+}
+
+// fetch reads the stored images of one origin, and its deltas if wanted.
+func (r *receiver) fetch(ctx context.Context, b bus, origin hint, deltas bool) {
+	handle := func(msg []byte) { r.deliver(ctx, slices.Clone(msg)) }
+	err := b.storedImages(ctx, origin, handle)
+	if err == nil && deltas {
+		err = b.storedDeltas(ctx, &origin, time.Time{}, handle)
+	}
+	if err != nil && ctx.Err() == nil {
+		r.m.opts.Log.Debug("stored images were not read", "origin", origin, "err", err)
+	}
+}
+
+// welcome begins with a peer that was just added.
+func (r *receiver) welcome(ctx context.Context, h hint) {
+	if r.m.opts.Role == Publish {
+		return
+	}
+	for _, b := range r.m.buses {
+		r.m.done.Go(func() { r.fetch(ctx, b, h, true) })
+	}
+	r.m.sender.greet(ctx)
+}
+
+// forget drops what is known of an origin.
+func (r *receiver) forget(h hint) {
+	if t := r.origins[h]; t != nil {
+		t.heal()
+		delete(r.origins, h)
+	}
+}
+
+func (r *receiver) track(h hint) *track {
+	t := r.origins[h]
+	if t == nil {
+		t = &track{heads: make(map[ref]arrayHead), pending: make(map[ref][]round)}
+		r.origins[h] = t
+	}
+	return t
+}
+
+// refuse counts a message of a peer that is not taken, and logs the first one
+// for each reason.
+func (r *receiver) refuse(h hint, reason, detail string) {
+	r.m.mu.Lock()
+	mem := r.m.members[h]
+	var first bool
+	name := h.String()
+	if mem != nil {
+		first = mem.refusals.add(reason, detail)
+		name = mem.label()
+	} else {
+		r.m.strange.add(reason, detail)
+		first = !r.strangers[h] && len(r.strangers) < maxStrangers
+		r.strangers[h] = r.strangers[h] || first
+	}
+	r.m.mu.Unlock()
+	if first {
+		r.m.opts.Log.Warn("message refused; others like it are only counted", "from", name, "reason", reason, "detail", detail)
+	}
+}
+
+// Reasons for refusals: values of a metric's label, so they are few.
+const (
+	reasonVersion   = "other version"
+	reasonMalformed = "malformed"
+	reasonStranger  = "unknown key"
+	reasonForged    = "forged"
+	reasonOld       = "old incarnation"
+	reasonAbsurd    = "absurd part"
+	reasonGeometry  = "wrong geometry"
+	reasonLimit     = "over limit"
+	reasonMemory    = "over mesh.memory"
+	reasonRollback  = "rolled back"
+	reasonSuspect   = "went back in time"
+)
+
+// take handles one message.
+func (r *receiver) take(ctx context.Context, raw []byte) {
+	m, err := parseMessage(raw, r.m.opts.KeyID)
+	var from hint
+	if len(raw) >= 2+len(from) {
+		copy(from[:], raw[2:])
+	}
+	if err != nil {
+		reason := reasonMalformed
+		if errors.Is(err, errNewer) {
+			reason = reasonVersion
+		}
+		r.refuse(from, reason, err.Error())
+		return
+	}
+	if from == r.m.opts.Identity.public.hint() {
+		r.mirror(m, raw)
+		return
+	}
+	p, ok := r.m.find(from)
+	if !ok {
+		if p, ok = r.successor(ctx, m, raw); !ok {
+			r.refuse(from, reasonStranger, "its key is not on the list of peers")
+			return
+		}
+	}
+	if !verify(raw, &p.key) {
+		r.refuse(from, reasonForged, "the signature is not of the key it names")
+		return
+	}
+	if m.kind == kindAsk {
+		if m.to == r.m.opts.Identity.public.hint() {
+			r.m.sender.ask(m)
+		}
+		return
+	}
+	if r.m.opts.Role == Publish {
+		return
+	}
+	now := r.m.opts.Now()
+	r.figures(from, func(s *stats) {
+		s.heard = now
+		s.messages++
+		s.bytes += uint64(len(raw))
+	})
+	r.saveSeen(now)
+	t := r.track(from)
+	if !r.alive(ctx, &p, t, m) {
+		return
+	}
+	switch m.kind {
+	case kindHead:
+		r.head(&p, t, m)
+	case kindDelta:
+		r.delta(ctx, &p, t, m)
+	case kindImage:
+		r.image(ctx, &p, t, m)
+	}
+}
+
+// mirror looks at what the node hears of itself: another server that uses its
+// key must not.
+func (r *receiver) mirror(m *message, raw []byte) {
+	r.m.mu.Lock()
+	boot := r.m.state.Boot
+	r.m.mu.Unlock()
+	if m.kind == kindHead && m.stamp.boot > boot && verify(raw, &r.m.opts.Identity.public) {
+		r.m.mu.Lock()
+		first := r.m.strange.add("own key elsewhere", "")
+		r.m.mu.Unlock()
+		if first {
+			r.m.opts.Log.Error("ALERT: another server uses this node's key; peers will stop counting both")
+		}
+	}
+}
+
+// successor takes a new key in place of the old one that has signed it.
+func (r *receiver) successor(ctx context.Context, m *message, raw []byte) (peer, bool) {
+	if m.kind != kindHead || m.proof == nil || m.key.hint() != m.from || !verify(raw, &m.key) || !m.proof.names(&m.key) {
+		return peer{}, false
+	}
+	if err := r.m.succeed(ctx, m.proof, m.key); err != nil {
+		return peer{}, false
+	}
+	old := m.proof.old.hint()
+	if t := r.origins[old]; t != nil {
+		r.forget(old)
+		t.stop = nil
+		r.origins[m.from] = t
+	}
+	return r.m.find(m.from)
+}
+
+// succeed puts a new key in place of an old one of the list. The proof has been
+// checked.
+func (m *Mesh) succeed(ctx context.Context, proof *succession, to public) error {
+	p, ok := m.find(proof.old.hint())
+	if !ok || p.key != proof.old {
+		return unknownPeer(proof.old.id())
+	}
+	if m.opts.Role != Publish {
+		if err := m.opts.Engine.RenameOrigin(ctx, p.ID, to.id()); err != nil {
+			return err
+		}
+	}
+	m.opts.Log.Info("peer has a new key, signed by its old one", "peer", p.label(), "old", p.ID, "new", to.id())
+	return m.changePeers(ctx, func(list map[hint]*member) error {
+		mem := list[proof.old.hint()]
+		if mem == nil || list[to.hint()] != nil {
+			return unknownPeer(p.ID)
+		}
+		delete(list, proof.old.hint())
+		mem.ID, mem.key = to.id(), to
+		list[to.hint()] = mem
+		return nil
+	})
+}
+
+func (r *receiver) figures(h hint, change func(*stats)) {
+	r.m.mu.Lock()
+	defer r.m.mu.Unlock()
+	if mem := r.m.members[h]; mem != nil {
+		change(&mem.stats)
+	}
+}
+
+// saveSeen notes now and then that the node is connected, so that after a
+// restart it reads no more of what is stored than it has to.
+func (r *receiver) saveSeen(now time.Time) {
+	if d := now.Sub(r.seenSaved); d >= 0 && d < time.Minute {
+		return
+	}
+	r.seenSaved = now
+	r.m.mu.Lock()
+	r.m.state.Seen = now.UTC()
+	err := r.m.state.save(r.m.opts.Dir)
+	r.m.mu.Unlock()
+	if err != nil {
+		r.m.opts.Log.Debug("time of the last message is not saved", "err", err)
+	}
+}
+
+// alive decides whether a message is of the life of the origin that is taken,
+// and begins a new one.
+func (r *receiver) alive(ctx context.Context, p *peer, t *track, m *message) bool {
+	held := r.m.opts.Engine.Incarnation(p.ID)
+	old := m.stamp.incarnation < held || m.stamp.incarnation < t.last.incarnation || m.stamp.incarnation == t.last.incarnation && m.stamp.boot < t.last.boot
+	if old && m.kind == kindHead && t.last.boot > 0 && (t.old.boot == 0 || m.stamp.newer(t.old)) {
+		// Heads are not stored: whoever sends them lives.
+		t.old = m.stamp
+		conflicts := 0
+		r.figures(p.key.hint(), func(s *stats) { s.conflicts++; conflicts = s.conflicts })
+		if conflicts >= maxConflicts && p.Quarantine == "" {
+			r.m.quarantine(ctx, p.key.hint(), "two servers use its key")
+		}
+	}
+	if m.stamp.incarnation < held {
+		r.refuse(p.key.hint(), reasonOld, "")
+		return false
+	}
+	if m.stamp.incarnation > held {
+		return r.renew(ctx, p, t, m)
+	}
+	if m.stamp.newer(t.last) || m.stamp.incarnation > t.last.incarnation {
+		t.last = m.stamp
+	}
+	return true
+}
+
+// renew begins with a new incarnation of an origin. As long as there are only
+// heads of it, what is held of the one before still counts: the images that
+// take its place come first.
+func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *message) bool {
+	nothing := m.kind == kindHead && len(m.heads) == 0
+	if len(r.m.opts.Engine.Replica(p.ID)) > 0 && m.kind != kindImage && !nothing {
+		if m.kind == kindHead && m.stamp.incarnation >= t.next {
+			t.next = m.stamp.incarnation
+			t.setHeads(m)
+		}
+		return false
+	}
+	if err := r.m.opts.Engine.Renew(ctx, p.ID, m.stamp.incarnation); err != nil {
+		r.refuseError(p, err)
+		return false
+	}
+	if t.last.incarnation > 0 || m.kind == kindImage {
+		r.m.opts.Log.Info("peer has begun a new incarnation", "peer", p.label(), "incarnation", m.stamp.incarnation)
+	}
+	if t.next != m.stamp.incarnation {
+		t.heads = make(map[ref]arrayHead)
+	}
+	t.next, t.last, t.head, t.suspect = 0, m.stamp, stamp{}, false
+	t.pending, t.waiting = make(map[ref][]round), 0
+	return true
+}
+
+func (t *track) setHeads(m *message) {
+	t.heads = make(map[ref]arrayHead)
+	for _, h := range m.heads {
+		t.heads[h.ref] = h
+	}
+}
+
+// head notes which versions the origin has.
+func (r *receiver) head(p *peer, t *track, m *message) {
+	if !m.stamp.newer(t.head) {
+		return // a repetition
+	}
+	t.head = m.stamp
+	t.setHeads(m)
+	t.suspect, t.full = false, false
+	for _, a := range r.m.opts.Engine.Replica(p.ID) {
+		// A later delta may have overtaken this head.
+		h, ok := t.heads[ref{a.Array, a.Start}]
+		if ok && h.version < a.Version && m.stamp == t.last {
+			t.suspect = true
+		}
+	}
+	if t.suspect {
+		r.refuse(p.key.hint(), reasonSuspect, "its versions are older than its replica here")
+	}
+	if m.name != "" && p.Name == "" {
+		r.m.mu.Lock()
+		if mem := r.m.members[p.key.hint()]; mem != nil && checkPeer(m.name, 0) == nil {
+			mem.told = m.name
+		}
+		r.m.mu.Unlock()
+	}
+}
+
+// refuseError counts what the engine did not take, by the kind of its error.
+func (r *receiver) refuseError(p *peer, err error) {
+	reason := reasonAbsurd
+	switch {
+	case errors.Is(err, bulkhead.ErrReadOnly), errors.Is(err, context.Canceled), errors.Is(err, engine.ErrGap):
+		return // not the peer's fault; it is asked for again
+	case errors.Is(err, bulkhead.ErrGeometry):
+		reason = reasonGeometry
+	case errors.Is(err, bulkhead.ErrOverLimit):
+		reason = reasonLimit
+	}
+	r.refuse(p.key.hint(), reason, err.Error())
+}
+
+// replica returns the arrays held of an origin.
+func (r *receiver) replica(id string) map[ref]engine.ArrayState {
+	out := make(map[ref]engine.ArrayState)
+	for _, a := range r.m.opts.Engine.Replica(id) {
+		out[ref{a.Array, a.Start}] = a
+	}
+	return out
+}
+
+// repair asks those origins of which something is missing.
+func (r *receiver) repair(ctx context.Context) {
+	r.mu.Lock()
+	catching := r.catching > 0
+	r.mu.Unlock()
+	now := r.m.opts.Now()
+	for h, t := range maps.All(r.origins) {
+		p, ok := r.m.find(h)
+		if !ok {
+			r.forget(h)
+			continue
+		}
+		wants, missing := r.missing(&p, t)
+		r.figures(h, func(s *stats) {
+			s.missing = missing
+			if len(wants) == 0 {
+				s.behind = time.Time{}
+			} else if s.behind.IsZero() {
+				s.behind = now
+			}
+		})
+		if len(wants) == 0 {
+			t.heal()
+			continue
+		}
+		if t.since.IsZero() {
+			t.since, t.nextTry, t.backoff = now, now.Add(jitter(gapWait)), 2*gapWait
+		}
+		if catching || now.Before(t.nextTry) {
+			continue
+		}
+		if t.stop == nil {
+			r.subscribe(ctx, h, t)
+		}
+		r.figures(h, func(s *stats) { s.asked++ })
+		r.m.sender.want(h, wants)
+		t.nextTry = now.Add(jitter(t.backoff))
+		t.backoff = min(2*t.backoff, maxBackoff)
+	}
+}
+
+// subscribe takes the images that an origin publishes from now on.
+func (r *receiver) subscribe(ctx context.Context, h hint, t *track) {
+	t.stop = []func(){}
+	for _, b := range r.m.buses {
+		stop, err := b.listenImages(h, func(msg []byte) { r.deliver(ctx, slices.Clone(msg)) })
+		if err == nil {
+			t.stop = append(t.stop, stop)
+		}
+	}
+}
+
+// heal ends what a repair has begun.
+func (t *track) heal() {
+	for _, stop := range t.stop {
+		stop()
+	}
+	t.stop, t.since, t.backoff = nil, time.Time{}, 0
+}
+
+// missing returns what to ask an origin for, and how many changes that is.
+func (r *receiver) missing(p *peer, t *track) (wants []arrayHead, changes uint64) {
+	if len(t.heads) == 0 && len(t.pending) == 0 {
+		return nil, 0
+	}
+	held := r.replica(p.ID)
+	fresh := t.next != 0 // everything of a new incarnation is missing
+	want := func(r ref, version uint64) {
+		w := arrayHead{ref: r}
+		if a, ok := held[r]; ok && !fresh && a.Partial == 0 {
+			w.version = a.Version
+		}
+		if len(wants) < maxParts {
+			wants = append(wants, w)
+		}
+		if version > w.version {
+			changes += version - w.version
+		}
+	}
+	for ref, h := range t.heads {
+		a, ok := held[ref]
+		switch {
+		case !r.m.opts.Engine.Keeps(ref.array, ref.start) || p.refuses(ref.start):
+		case !ok && !r.fits(h.geometry):
+			if !t.full {
+				t.full = true
+				r.refuse(p.key.hint(), reasonMemory, fmt.Sprintf("an array of %d bytes more than mesh.memory allows, %d bytes", h.geometry.Bytes(), r.m.opts.Memory))
+			}
+		case fresh || !ok || a.Partial != 0 || a.Version != h.version && (t.suspect || a.Version < h.version):
+			want(ref, h.version)
+		}
+	}
+	for ref, rounds := range t.pending {
+		if _, ok := t.heads[ref]; !ok || !slices.ContainsFunc(wants, func(w arrayHead) bool { return w.ref == ref }) {
+			want(ref, rounds[len(rounds)-1].to)
+		}
+	}
+	return wants, changes
+}

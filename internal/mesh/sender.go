@@ -1,0 +1,449 @@
+package mesh
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+const (
+	maxHistory   = 16 << 20        // bytes of rounds kept for those who missed some
+	maxOutbox    = 16 << 20        // bytes of deltas that wait for a broker
+	imageRest    = 2 * time.Second // between two images of one array
+	imageBytes   = 384 << 10       // of pages in one message, about
+	refreshShare = 4               // an array's image is stored again after that many times its bytes of rounds
+	refreshLeast = 256 << 10       // but not before so many bytes
+	renewRest    = 10 * time.Minute
+)
+
+// The sender publishes what the own arrays took, and answers those who ask. Only
+// its own goroutine uses the fields below the channels.
+type sender struct {
+	m     *Mesh
+	asks  chan *message
+	hello chan struct{} // asks for a head
+	wants chan wish
+
+	published, rounds, bytes, pages, dropped atomic.Uint64
+
+	seq     uint64
+	arrays  map[ref]*ownArray
+	history int // bytes
+	order   []ref
+	outbox  []outbox    // by bus
+	wanted  map[ref]int // images asked for; the value is how many times
+	renewed time.Time
+}
+
+// ownArray is what the sender knows of one array of its own.
+type ownArray struct {
+	rounds    []round // the last ones, without a gap
+	announced bool
+	imaged    time.Time // when its images were published last
+	image     int       // bytes of them
+	since     int       // bytes of rounds published since
+}
+
+type outbox struct {
+	queue []queued
+	bytes int
+}
+
+type queued struct {
+	topic topic
+	msg   []byte
+}
+
+func newSender(m *Mesh) *sender {
+	return &sender{
+		m: m, asks: make(chan *message, 256), hello: make(chan struct{}, 1), wants: make(chan wish, 64),
+		arrays: make(map[ref]*ownArray), wanted: make(map[ref]int),
+	}
+}
+
+// greet has a head published soon, which tells peers what to ask for.
+func (s *sender) greet(context.Context) {
+	select {
+	case s.hello <- struct{}{}:
+	default:
+	}
+}
+
+// A wish is what the receiver lacks of an origin.
+type wish struct {
+	origin hint
+	arrays []arrayHead
+}
+
+// want has an origin asked for what is missing. If the sender is busy the
+// receiver tries again.
+func (s *sender) want(origin hint, arrays []arrayHead) {
+	select {
+	case s.wants <- wish{origin, arrays}:
+	default:
+	}
+}
+
+// ask hands over what a peer asks for. Who asks more than can be answered is
+// not heard, and asks again.
+func (s *sender) ask(m *message) {
+	select {
+	case s.asks <- m:
+	default:
+	}
+}
+
+func (s *sender) run(ctx context.Context) {
+	s.outbox = make([]outbox, len(s.m.buses))
+	tick := time.NewTicker(s.m.opts.Interval)
+	defer tick.Stop()
+	head := time.NewTicker(s.m.opts.Heartbeat)
+	defer head.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			s.last()
+			return
+		case <-tick.C:
+			s.flush()
+			s.publish(ctx)
+			s.images(ctx)
+		case <-head.C:
+			s.head(ctx)
+		case <-s.hello:
+			s.flush()
+			s.head(ctx)
+			s.question(nil)
+		case w := <-s.wants:
+			s.question(map[hint][]arrayHead{w.origin: w.arrays})
+		case m := <-s.asks:
+			s.answer(ctx, m)
+		}
+	}
+}
+
+// last publishes what was counted since the last interval, so that a node that
+// stops takes nothing along.
+func (s *sender) last() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	s.flush()
+	s.publish(ctx)
+}
+
+// sign returns the message with the node's stamp and signature.
+func (s *sender) sign(m *message) []byte {
+	s.seq++
+	s.m.mu.Lock()
+	m.stamp = stamp{incarnation: s.m.state.Incarnation, boot: s.m.state.Boot, seq: s.seq}
+	s.m.mu.Unlock()
+	m.stamp.at = max(uint64(max(s.m.opts.Now().UnixMilli(), 0)), m.stamp.boot)
+	m.from = s.m.opts.Identity.public.hint()
+	return appendMessage(nil, m, s.m.opts.Identity)
+}
+
+// send publishes a message on every bus. A delta waits for a bus that is away;
+// heads, asks and images would be stale by then.
+func (s *sender) send(t topic, m *message) {
+	msg := s.sign(m)
+	s.published.Add(1)
+	s.bytes.Add(uint64(len(msg)))
+	for i, b := range s.m.buses {
+		o := &s.outbox[i]
+		if len(o.queue) == 0 {
+			if err := b.publish(t, msg); err == nil || t.kind != kindDelta {
+				if err != nil {
+					s.dropped.Add(1)
+				}
+				continue
+			}
+		}
+		if t.kind != kindDelta {
+			continue
+		}
+		o.queue = append(o.queue, queued{t, msg})
+		o.bytes += len(msg)
+		for o.bytes > maxOutbox && len(o.queue) > 0 {
+			o.bytes -= len(o.queue[0].msg)
+			o.queue = slices.Delete(o.queue, 0, 1)
+			s.dropped.Add(1) // receivers find the gap
+		}
+	}
+}
+
+// flush sends what waits for a bus.
+func (s *sender) flush() {
+	for i, b := range s.m.buses {
+		o := &s.outbox[i]
+		for len(o.queue) > 0 {
+			if err := b.publish(o.queue[0].topic, o.queue[0].msg); err != nil && !errors.Is(err, errTooLarge) {
+				break
+			}
+			o.bytes -= len(o.queue[0].msg)
+			o.queue = slices.Delete(o.queue, 0, 1)
+		}
+	}
+}
+
+// errTooLarge: a bus never takes a message of that size.
+var errTooLarge = errors.New("mesh: message is larger than the broker takes")
+
+func (s *sender) own() topic { return topic{kind: kindDelta, origin: s.m.opts.Identity.public.hint()} }
+
+// publish sends what the own arrays took since the last time.
+func (s *sender) publish(ctx context.Context) {
+	if s.m.opts.Role == Subscribe {
+		return
+	}
+	parts, err := s.m.opts.Engine.TakeRounds(ctx)
+	if err != nil {
+		if ctx.Err() == nil && !errors.Is(err, bulkhead.ErrReadOnly) {
+			s.m.opts.Log.Error("own rounds are not published; peers will ask for images", "err", err)
+		}
+		return
+	}
+	slices.SortFunc(parts, func(a, b engine.Part) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Array, b.Array))
+	})
+	var m message
+	size := 0
+	for i := range parts {
+		p := &parts[i]
+		r := round{ref: ref{p.Array, p.Start}, from: p.From, to: p.To, geometry: p.Geometry, data: p.Round}
+		s.remember(&r)
+		if size > 0 && size+len(r.data) > imageBytes {
+			s.deltas(m.rounds)
+			m.rounds, size = nil, 0
+		}
+		m.rounds = append(m.rounds, r)
+		size += len(r.data)
+	}
+	s.deltas(m.rounds)
+}
+
+func (s *sender) deltas(rounds []round) {
+	if len(rounds) == 0 {
+		return
+	}
+	s.rounds.Add(uint64(len(rounds)))
+	s.send(s.own(), &message{kind: kindDelta, rounds: rounds})
+}
+
+// remember keeps a round for those who miss it, and forgets the oldest.
+func (s *sender) remember(r *round) {
+	a := s.arrays[r.ref]
+	if a == nil {
+		a = &ownArray{}
+		s.arrays[r.ref] = a
+	}
+	// Who does not have the array yet learns its geometry from the first round.
+	r.announce = !a.announced || r.from == 0
+	a.announced = true
+	a.since += len(r.data)
+	if n := len(a.rounds); n > 0 && a.rounds[n-1].to != r.from {
+		s.drop(a, n)
+	}
+	a.rounds = append(a.rounds, *r)
+	s.order = append(s.order, r.ref)
+	s.history += len(r.data)
+	for s.history > maxHistory && len(s.order) > 0 {
+		if old := s.arrays[s.order[0]]; old != nil && len(old.rounds) > 0 {
+			s.drop(old, 1)
+		}
+		s.order = s.order[1:]
+	}
+}
+
+func (s *sender) drop(a *ownArray, n int) {
+	for _, r := range a.rounds[:n] {
+		s.history -= len(r.data)
+	}
+	a.rounds = slices.Delete(a.rounds, 0, n)
+}
+
+// head publishes the versions of all own arrays, and before that the rounds
+// that lead to them, so that nobody sees a gap where there is none.
+func (s *sender) head(ctx context.Context) {
+	s.publish(ctx)
+	m := &message{kind: kindHead, name: s.m.opts.Name, proof: s.m.opts.Identity.proof}
+	if s.m.opts.Role != Subscribe {
+		live := make(map[ref]bool)
+		for _, a := range s.m.opts.Engine.Own() {
+			r := ref{a.Array, a.Start}
+			live[r] = true
+			if a.Version > 0 && len(m.heads) < maxParts {
+				m.heads = append(m.heads, arrayHead{r, a.Version, a.Geometry})
+			}
+		}
+		maps.DeleteFunc(s.arrays, func(r ref, a *ownArray) bool {
+			if !live[r] {
+				s.drop(a, len(a.rounds))
+			}
+			return !live[r]
+		})
+	}
+	s.send(topic{kind: kindHead, origin: s.m.opts.Identity.public.hint()}, m)
+}
+
+// question asks a peer for what is missing, or, with nil, every peer for its
+// head.
+func (s *sender) question(wants map[hint][]arrayHead) {
+	if wants == nil {
+		wants = make(map[hint][]arrayHead)
+		for _, p := range s.m.peerList() {
+			wants[p.key.hint()] = nil
+		}
+	}
+	for to, list := range wants {
+		s.send(topic{kind: kindAsk, origin: to}, &message{kind: kindAsk, to: to, wants: list})
+	}
+}
+
+// answer serves what a peer asks for: rounds at once, images with the next
+// interval, so that they are sent once for all who ask.
+func (s *sender) answer(ctx context.Context, m *message) {
+	s.publish(ctx)
+	own := make(map[ref]engine.ArrayState)
+	for _, a := range s.m.opts.Engine.Own() {
+		own[ref{a.Array, a.Start}] = a
+	}
+	behind := false
+	for _, w := range m.wants {
+		a, ok := own[w.ref]
+		switch {
+		case ok && w.version > a.Version:
+			behind = true
+		case ok && w.version < a.Version && !s.resend(w):
+			s.wanted[w.ref]++
+		}
+	}
+	if behind {
+		s.renew(m.from)
+	}
+	if len(m.wants) == 0 || behind {
+		s.head(ctx)
+	}
+}
+
+// resend publishes the rounds since a version again, if they are all still
+// here.
+func (s *sender) resend(w arrayHead) bool {
+	a := s.arrays[w.ref]
+	if a == nil {
+		return false
+	}
+	if n := len(a.rounds); n > 0 && a.rounds[n-1].to == w.version {
+		return true // what is newer goes out with the next interval
+	}
+	i := slices.IndexFunc(a.rounds, func(r round) bool { return r.from == w.version })
+	if i < 0 {
+		return false
+	}
+	size, first := 0, i
+	for j := i; j < len(a.rounds); j++ {
+		if size += len(a.rounds[j].data); size > imageBytes && j > first {
+			s.again(a.rounds[first:j])
+			first, size = j, len(a.rounds[j].data)
+		}
+	}
+	s.again(a.rounds[first:])
+	return true
+}
+
+// again sends rounds of one array in one message.
+func (s *sender) again(rounds []round) {
+	for len(rounds) > 0 {
+		n := min(len(rounds), maxParts)
+		again := slices.Clone(rounds[:n])
+		again[0].announce = true
+		s.send(s.own(), &message{kind: kindDelta, rounds: again})
+		rounds = rounds[n:]
+	}
+}
+
+// renew begins a new incarnation: a peer holds more of this origin than the
+// origin itself, so its folder was copied back from somewhere.
+func (s *sender) renew(from hint) {
+	now := s.m.opts.Now()
+	if !s.renewed.IsZero() && now.Sub(s.renewed) < renewRest {
+		return
+	}
+	s.renewed = now
+	p, _ := s.m.find(from)
+	s.m.mu.Lock()
+	st := &s.m.state
+	st.Incarnation = max(uint64(max(now.UnixMilli(), 1)), st.Incarnation+1, st.Boot+1)
+	st.Boot = max(st.Boot+1, st.Incarnation)
+	err := st.save(s.m.opts.Dir)
+	s.m.mu.Unlock()
+	s.m.opts.Log.Warn("a peer holds more of this node's counts than the node itself: it has gone back in time, and begins a new incarnation",
+		"peer", p.label(), "err", err)
+}
+
+// images publishes the images that were asked for, and those whose stored
+// copies have become old.
+func (s *sender) images(ctx context.Context) {
+	for r, a := range s.arrays {
+		if a.since > refreshLeast && a.since > refreshShare*a.image {
+			s.wanted[r]++
+		}
+	}
+	now := s.m.opts.Now()
+	for r := range s.wanted {
+		a := s.arrays[r]
+		if a == nil {
+			a = &ownArray{}
+			s.arrays[r] = a
+		}
+		if !a.imaged.IsZero() && now.Sub(a.imaged) < imageRest && now.After(a.imaged) {
+			continue // once for all who ask
+		}
+		delete(s.wanted, r)
+		if err := s.image(ctx, r, a); err != nil && ctx.Err() == nil {
+			s.m.opts.Log.Warn("images are not published", "array", r.array, "generation", r.start, "err", err)
+		}
+		a.imaged = s.m.opts.Now()
+	}
+}
+
+func (s *sender) image(ctx context.Context, r ref, a *ownArray) error {
+	version, parts, err := s.m.opts.Engine.Images(ctx, r.array, r.start)
+	if errors.Is(err, bulkhead.ErrMalformed) {
+		return nil // expired since it was asked for
+	}
+	if err != nil {
+		return err
+	}
+	a.image, a.since = 0, 0
+	m := &message{kind: kindImage}
+	size, first := 0, 0
+	for i := range parts {
+		if size > 0 && size+len(parts[i].Image) > imageBytes || len(m.image.pages) == maxParts {
+			s.pagesOf(r, version, first, m)
+			m, size, first = &message{kind: kindImage}, 0, i
+		}
+		m.image.geometry = parts[i].Geometry
+		m.image.pages = append(m.image.pages, parts[i].Image)
+		size += len(parts[i].Image)
+		a.image += len(parts[i].Image)
+	}
+	s.pagesOf(r, version, first, m)
+	return nil
+}
+
+func (s *sender) pagesOf(r ref, version uint64, first int, m *message) {
+	if len(m.image.pages) == 0 {
+		return
+	}
+	m.image.ref, m.image.at = r, version
+	s.pages.Add(uint64(len(m.image.pages)))
+	s.send(topic{kindImage, s.m.opts.Identity.public.hint(), fmt.Sprintf("%d-%d-%d", arrayByte(r.array), r.start, first)}, m)
+}

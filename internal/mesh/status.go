@@ -1,0 +1,135 @@
+package mesh
+
+import (
+	"maps"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+// Status is the state of a node's part in the network.
+type Status struct {
+	ID          string // key of the node
+	Name        string
+	Mode        Mode
+	Role        Role
+	Incarnation uint64
+	Memory      uint64 // bytes that replicas take
+	MaxMemory   uint64 // that they may take
+	Published   uint64 // messages, since the start
+	Rounds      uint64 // rounds in them
+	Bytes       uint64 // of messages published
+	Images      uint64 // pages published
+	Dropped     uint64 // messages that no broker took in time
+	Stranger    map[string]uint64
+	Brokers     []BusStatus
+	Peers       []PeerStatus
+}
+
+// PeerStatus is the state of one peer, as this node sees it.
+type PeerStatus struct {
+	ID         string
+	Name       string
+	Weight     float64
+	Quarantine string // why it is not counted, "" if it is
+	Added      time.Time
+
+	Heard       time.Time     // last message; zero if none since the start
+	Lag         time.Duration // from when the peer counted to when this node did, of the last delta
+	Behind      time.Duration // for how long versions have been missing; 0 if none is
+	Missing     uint64        // versions that are missing: changes that this node has not seen
+	Incarnation uint64
+	Messages    uint64 // taken
+	Bytes       uint64 // of them
+	Applied     uint64 // rounds
+	Pages       uint64 // images
+	Asked       uint64 // times that something missing was asked for
+	Refusals    map[string]uint64
+	Keys        uint64 // in all its arrays
+	Memory      uint64 // bytes of its replica
+	Error       string // the last refusal in words
+}
+
+// stats are the figures of one peer.
+type stats struct {
+	told      string // name that the peer gives itself
+	heard     time.Time
+	lag       time.Duration
+	behind    time.Time // since when, zero if not
+	missing   uint64
+	messages  uint64
+	bytes     uint64
+	applied   uint64
+	pages     uint64
+	asked     uint64
+	conflicts int
+	refusals  refusals
+	growth    growth
+}
+
+func newStats() stats { return stats{refusals: newRefusals()} }
+
+// refusals counts what was refused by reason. Each reason is logged once.
+type refusals struct {
+	count map[string]uint64
+	last  string
+}
+
+func newRefusals() refusals { return refusals{count: make(map[string]uint64)} }
+
+// add counts a refusal, and reports whether it is the first for its reason.
+func (r *refusals) add(reason, detail string) (first bool) {
+	r.count[reason]++
+	r.last = reason
+	if detail != "" {
+		r.last += ": " + detail
+	}
+	return r.count[reason] == 1
+}
+
+// Status returns the state of the node's part in the network.
+func (m *Mesh) Status() Status {
+	s := Status{
+		ID: m.opts.Identity.ID(), Name: m.opts.Name, Mode: m.opts.Mode, Role: m.opts.Role, MaxMemory: m.opts.Memory,
+		Published: m.sender.published.Load(), Rounds: m.sender.rounds.Load(), Bytes: m.sender.bytes.Load(),
+		Images: m.sender.pages.Load(), Dropped: m.sender.dropped.Load(),
+	}
+	for _, b := range m.buses {
+		s.Brokers = append(s.Brokers, b.status())
+	}
+	replicas := make(map[string][]engine.ArrayState)
+	list := m.peerList()
+	for _, p := range list {
+		replicas[p.ID] = m.opts.Engine.Replica(p.ID)
+	}
+	now := m.opts.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s.Incarnation = m.state.Incarnation
+	s.Stranger = maps.Clone(m.strange.count)
+	for _, p := range list {
+		mem := m.members[p.key.hint()]
+		if mem == nil {
+			continue
+		}
+		out := PeerStatus{
+			ID: mem.ID, Name: mem.Name, Weight: mem.Weight, Quarantine: mem.Quarantine, Added: mem.Added,
+			Heard: mem.heard, Lag: mem.lag, Missing: mem.missing, Incarnation: m.opts.Engine.Incarnation(mem.ID),
+			Messages: mem.messages, Bytes: mem.bytes, Applied: mem.applied, Pages: mem.pages, Asked: mem.asked,
+			Refusals: maps.Clone(mem.refusals.count), Error: mem.refusals.last,
+		}
+		if !mem.behind.IsZero() {
+			out.Behind = now.Sub(mem.behind)
+		}
+		if out.Name == "" {
+			out.Name = mem.told
+		}
+		for _, a := range replicas[mem.ID] {
+			out.Keys += a.Keys
+			out.Memory += a.Bytes
+		}
+		s.Memory += out.Memory
+		s.Peers = append(s.Peers, out)
+	}
+	return s
+}

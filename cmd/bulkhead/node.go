@@ -93,7 +93,6 @@ func (n *node) engineOptions(cfg *config.Config) (engine.Options, error) {
 		Trust:           policyOf(cfg),
 		Whitelist:       white,
 		NeverList:       signature.NeverList(),
-		NeverList:       signature.NeverList(),
 		CheckpointEvery: time.Duration(cfg.Node.Checkpoint),
 		Log:             n.log,
 	}, err

@@ -104,3 +104,21 @@ func TestEscapeBits(t *testing.T) {
 		t.Errorf("%g bits a cell, want %g", got, want)
 	}
 }
+
+func TestBetween(t *testing.T) {
+	// Lines differ by 2, columns by anything, nothing else: all is explained.
+	mean, sd := between([][]float64{{1, 5, 9}, {3, 7, 11}, {5, 9, 13}})
+	if mean != 7 || math.Abs(sd-2) > 1e-12 {
+		t.Errorf("mean %g, spread %g, want 7 and 2", mean, sd)
+	}
+	r := stream(1, "between")
+	noise := make([][]float64, 12)
+	for i := range noise {
+		for range 40 {
+			noise[i] = append(noise[i], r.NormFloat64())
+		}
+	}
+	if _, sd := between(noise); sd > 0.15 {
+		t.Errorf("spread %g of pure noise", sd)
+	}
+}

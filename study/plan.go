@@ -16,6 +16,7 @@ type plan struct {
 	config     *Config
 	units      []*unit
 	tables     map[int][]*tableResult
+	draws      []*drawResult
 	growth     *growthResult
 	membership *membershipResult
 	twoPart    *twoPartResult
@@ -38,6 +39,10 @@ func (c *Config) plan() *plan {
 	p := &plan{config: c}
 	p.units, p.tables = c.tableUnits()
 	corpus := c.corpusSource()
+	if c.wants("draws") {
+		units, results := c.drawUnits()
+		p.units, p.draws = append(p.units, units...), results
+	}
 	if c.wants("growth") {
 		u, r := c.growthUnit()
 		p.growth = add(p, u, r)
@@ -131,6 +136,9 @@ func (p *plan) write(ctx context.Context) error {
 // that they go to.
 func (p *plan) measured() map[string]any {
 	all := map[string]any{}
+	if p.draws != nil {
+		all["draws"] = p.draws
+	}
 	if p.growth != nil {
 		all["growth"] = p.growth
 	}

@@ -87,11 +87,11 @@ func (c *Config) complete() error {
 func (c *Config) wants(part string) bool { return len(c.Only) == 0 || slices.Contains(c.Only, part) }
 
 // Parts returns the names of the parts of the study: the experiments "1" to "8",
-// "growth" (errors over time), "membership" (Table I), "twopart" (Jiang & Zhao),
+// "draws" (what one draw of the insertions matters), "growth" (errors over time), "membership" (Table I), "twopart" (Jiang & Zhao),
 // "rate" (Finch), "merge", "deletion", "split", "dcc" (f_dcc on real mail) and
 // "speed".
 func Parts() []string {
-	return []string{"1", "2", "3", "4", "5", "6", "7", "8", "growth", "membership", "twopart", "rate", "merge", "deletion", "split", "dcc", "speed"}
+	return []string{"1", "2", "3", "4", "5", "6", "7", "8", "draws", "growth", "membership", "twopart", "rate", "merge", "deletion", "split", "dcc", "speed"}
 }
 
 // A unit is a piece of work with a result of its own, which is kept in a file.

@@ -1,0 +1,109 @@
+package study
+
+import (
+	"context"
+	"fmt"
+	"math"
+)
+
+// A drawRow is how much a mean of Experiments 4 to 8 depends on the one draw of
+// the numbers of insertions that all its rounds share. The standard error over
+// rounds does not contain that.
+type drawRow struct {
+	Experiment int     `json:"experiment"`
+	K          int     `json:"k"`
+	Mean       float64 `json:"mean"` // refined rate
+	// Spread is the standard deviation of the mean between draws, as a share
+	// of it, after what the rounds contribute by themselves is taken off.
+	Spread float64 `json:"spread"`
+}
+
+type drawResult struct {
+	Rounds int       `json:"rounds"`
+	Rows   []drawRow `json:"rows"`
+}
+
+// The size of the measurement: every draw meets the same hash functions.
+const drawsCompared, drawsM = 12, 80_000
+
+func (c *Config) drawUnits() (units []*unit, results []*drawResult) {
+	n := max(2, c.Rounds/25)
+	for _, e := range experiments() {
+		if !e.weighted() {
+			continue
+		}
+		for _, k := range hashCounts() {
+			r := &drawResult{}
+			results = append(results, r)
+			units = append(units, &unit{
+				name: fmt.Sprintf("draws-%d-k%d", e.number, k), cost: 6e-4 * float64(k*n*drawsCompared), result: r,
+				have: func() bool { return r.Rounds >= n },
+				run: func(ctx context.Context, s *simulator, tick func(float64)) error {
+					rates := make([][]float64, drawsCompared)
+					for d := range rates {
+						counts := e.drawCounts(c.Seed+1+uint64(d), DrawPrinted, 0)
+						for round := range n {
+							if err := ctx.Err(); err != nil {
+								return err
+							}
+							result := s.run(&e, c.Seed, DrawPrinted, drawsM, k, round, counts)
+							rates[d] = append(rates[d], rateOf(&e, &result, true))
+						}
+						tick(float64(d+1) / drawsCompared)
+					}
+					mean, spread := between(rates)
+					*r = drawResult{Rounds: n, Rows: []drawRow{{e.number, k, mean, spread / mean}}}
+					return nil
+				},
+			})
+		}
+	}
+	return units, results
+}
+
+// between returns the mean of a table of values, and the standard deviation of
+// the means of its lines that is not explained by the deviation of single values
+// from what line and column make expect (two-way analysis of variance).
+func between(values [][]float64) (mean, sd float64) {
+	lines, columns := len(values), len(values[0])
+	byLine, byColumn := make([]float64, lines), make([]float64, columns)
+	for i, line := range values {
+		for j, v := range line {
+			byLine[i] += v / float64(columns)
+			byColumn[j] += v / float64(lines)
+			mean += v / float64(lines*columns)
+		}
+	}
+	var effect, residual float64
+	for i, line := range values {
+		effect += (byLine[i] - mean) * (byLine[i] - mean)
+		for j, v := range line {
+			r := v - byLine[i] - byColumn[j] + mean
+			residual += r * r
+		}
+	}
+	effect /= float64(lines - 1)
+	residual /= float64((lines - 1) * (columns - 1))
+	return mean, math.Sqrt(math.Max(0, effect-residual/float64(columns)))
+}
+
+// spreads returns the spread between draws by experiment and k.
+func (p *plan) spreads() map[[2]int]float64 {
+	all := map[[2]int]float64{}
+	for _, r := range p.draws {
+		for _, row := range r.Rows {
+			all[[2]int{row.Experiment, row.K}] = row.Spread
+		}
+	}
+	return all
+}
+
+// withDraw returns the deviation of c in standard errors that contain the spread
+// between draws, of the paper's and of ours.
+func (c comparison) withDraw(spreads map[[2]int]float64) float64 {
+	spread := spreads[[2]int{c.experiment, c.k}]
+	if c.extension == "intuitive" {
+		spread = 0 // it depends on the number of elements alone
+	}
+	return deviation(c.ours, c.print, math.Sqrt(c.oursSE*c.oursSE+c.printSE*c.printSE+2*spread*spread*c.print*c.print))
+}

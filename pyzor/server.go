@@ -150,10 +150,18 @@ func (s *Server) handle(ctx context.Context, packets []*listen.Packet) {
 	}
 	s.answerChecks(ctx, b, packets)
 	for i, p := range packets {
-		if len(p.Reply) > len(p.Data) && !b.requests[i].authentic && !s.amplified.Allow(p.Client.Addr(), 1) {
-			s.Stats.Unanswered.Add(1)
-			p.Reply = p.Reply[:0]
+		if r := &b.requests[i]; !r.handedOn {
+			s.holdBack(p, r.authentic)
 		}
+	}
+}
+
+// holdBack drops an answer that is longer than its request, if the client had
+// enough of them and may not be who it seems to be.
+func (s *Server) holdBack(p *listen.Packet, authentic bool) {
+	if len(p.Reply) > len(p.Data) && !authentic && !s.amplified.Allow(p.Client.Addr(), 1) {
+		s.Stats.Unanswered.Add(1)
+		p.Reply = p.Reply[:0]
 	}
 }
 
@@ -291,6 +299,7 @@ func (s *Server) vote(ctx context.Context, p *listen.Packet, r *Request, op Op) 
 		s.Stats.Busy.Add(1)
 		return
 	}
+	r.handedOn = true
 	thread := slices.Clone(r.Thread)
 	name := string(r.Op)
 	authentic := r.authentic
@@ -300,10 +309,7 @@ func (s *Server) vote(ctx context.Context, p *listen.Packet, r *Request, op Op) 
 		err := s.count(ctx, report, once, often)
 		code, diag := s.status(name, err)
 		p.Reply = append(appendHead(p.Reply, code, diag, thread), '\n')
-		if len(p.Reply) > len(p.Data) && !authentic && !s.amplified.Allow(p.Client.Addr(), 1) {
-			s.Stats.Unanswered.Add(1)
-			p.Reply = p.Reply[:0]
-		}
+		s.holdBack(p, authentic)
 	})
 }
 

@@ -277,8 +277,6 @@ func TestAccess(t *testing.T) {
 }
 
 func TestHouseErrors(t *testing.T) {
-	house := &prototest.House{}
-	address := start(t, &Server{House: house}, "127.0.0.1:0")
 	for _, tt := range []struct {
 		err  error
 		code string
@@ -286,7 +284,7 @@ func TestHouseErrors(t *testing.T) {
 		{bulkhead.ErrForbidden, "forbidden"}, {bulkhead.ErrReadOnly, "503"}, {bulkhead.ErrOverLimit, "503"},
 		{bulkhead.ErrMalformed, "malformed"}, {errors.New("disk on fire"), "500"},
 	} {
-		house.Err = tt.err
+		address := start(t, &Server{House: &prototest.House{Err: tt.err}}, "127.0.0.1:0")
 		for _, op := range []Op{OpCheck, OpReport} {
 			_, err := (&Client{Address: address}).Do(t.Context(), op, digest(t, d1))
 			if err == nil || !strings.Contains(err.Error(), tt.code) || strings.Contains(err.Error(), "fire") {

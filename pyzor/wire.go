@@ -45,6 +45,7 @@ type Request struct {
 
 	hasSig, hasPV, hasThread, hasOp bool
 	authentic                       bool   // signed by the account it names
+	handedOn                        bool   // answered by another goroutine
 	signedHead, signedTail          []byte // the text around the line with Sig
 }
 

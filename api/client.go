@@ -91,6 +91,46 @@ func (c *Client) Node(ctx context.Context) (*NodeState, error) {
 	return call[*NodeState](ctx, c, exchange{method: "GET", path: "/v1/node"})
 }
 
+// RateLimits returns every rule of the rate limits.
+func (c *Client) RateLimits(ctx context.Context) ([]RateLimit, error) {
+	return call[[]RateLimit](ctx, c, exchange{method: "GET", path: "/v1/ratelimits"})
+}
+
+// ApplyRateLimits counts one event, given by attributes of the Postfix policy
+// protocol.
+func (c *Client) ApplyRateLimits(ctx context.Context, attributes map[string]string) (*RateDecision, error) {
+	return call[*RateDecision](ctx, c, exchange{method: "POST", path: "/v1/ratelimits", body: RateRequest{Attributes: attributes}})
+}
+
+// RateKeys returns what is counted of one key, in all rules if rule is ""; for
+// administrators.
+func (c *Client) RateKeys(ctx context.Context, rule, key string) ([]RateKey, error) {
+	return call[[]RateKey](ctx, c, exchange{method: "GET", path: "/v1/ratelimits/keys", query: rateQuery(rule, key)})
+}
+
+// ResetRateKey forgets one key, in all rules if rule is ""; for administrators.
+func (c *Client) ResetRateKey(ctx context.Context, rule, key string) (*RateReset, error) {
+	return call[*RateReset](ctx, c, exchange{method: "DELETE", path: "/v1/ratelimits/keys", query: rateQuery(rule, key)})
+}
+
+func rateQuery(rule, key string) url.Values {
+	q := url.Values{"key": {key}}
+	if rule != "" {
+		q.Set("rule", rule)
+	}
+	return q
+}
+
+// Lists returns every black, white and grey list.
+func (c *Client) Lists(ctx context.Context) ([]List, error) {
+	return call[[]List](ctx, c, exchange{method: "GET", path: "/v1/lists"})
+}
+
+// FindInLists looks an address, domain, URL or IP address up in all lists.
+func (c *Client) FindInLists(ctx context.Context, entry string) ([]ListMatch, error) {
+	return call[[]ListMatch](ctx, c, exchange{method: "GET", path: "/v1/lists/find", query: url.Values{"entry": {entry}}})
+}
+
 // Users returns every account; administrators only, as all that follows.
 func (c *Client) Users(ctx context.Context) ([]User, error) {
 	return call[[]User](ctx, c, exchange{method: "GET", path: "/v1/users"})

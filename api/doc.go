@@ -7,6 +7,8 @@
 //	POST /v1/revoke      withdraw a message from the blocklist
 //	POST /v1/signatures  the signatures of a message; nothing is asked or counted
 //	GET  /v1/node        fill, expected errors, generations, sizes
+//	     /v1/ratelimits  rate limits: rules, events, keys
+//	GET  /v1/lists       black, white and grey lists; /v1/lists/find looks up
 //	     /v1/users       accounts (administrators only)
 //	GET  /healthz /readyz /metrics /openapi.json /openapi.yaml
 //

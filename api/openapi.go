@@ -108,6 +108,7 @@ func (s *Server) routes() []route {
 	reportParams := append(slices.Clone(voteParams), &huma.Param{Name: "vote", In: "query", Description: "What the reporter says of the message; absent: spam.",
 		Schema: &huma.Schema{Type: "string", Enum: []any{"sighting", "spam", "ham"}}})
 	name := &huma.Param{Name: "name", In: "path", Required: true, Description: "Name of the account.", Schema: &huma.Schema{Type: "string"}}
+	key := &huma.Param{Name: "key", In: "path", Required: true, Description: "Public key of the peer.", Schema: &huma.Schema{Type: "string"}}
 	protocol := &huma.Param{Name: "protocol", In: "path", Required: true, Description: "razor2, pyzor or dcc.", Schema: &huma.Schema{Type: "string"}}
 
 	return []route{
@@ -121,6 +122,17 @@ func (s *Server) routes() []route {
 			takes(mail, nil), gives(s.schema(Signatures{}))),
 		s.route("GET /v1/node", "node", "The node: fill, expected errors, generations, sizes.", check, s.state, gives(s.schema(NodeState{}))),
 
+		s.route("GET /v1/ratelimits", "listRateLimits", "Every rule, and what it takes.", check, s.listRates, gives(s.schema([]RateLimit{}))),
+		s.route("POST /v1/ratelimits", "applyRateLimits", "Count an event, and say what to do with it.", report, s.applyRate,
+			takes(nil, s.schema(RateRequest{})), gives(s.schema(RateDecision{}))),
+		s.route("GET /v1/ratelimits/keys", "showRateKey", "What is counted of one key.", admin, s.showRate,
+			params(rateKeyParams()...), gives(s.schema([]RateKey{}))),
+		s.route("DELETE /v1/ratelimits/keys", "resetRateKey", "Forget one key.", admin, s.resetRate,
+			params(rateKeyParams()...), gives(s.schema(RateReset{}))),
+		s.route("GET /v1/lists", "lists", "Every black, white and grey list.", check, s.showLists, gives(s.schema([]List{}))),
+		s.route("GET /v1/lists/find", "findInLists", "Look an address, domain, URL or IP address up in all lists.", check, s.findInLists,
+			params(queryParam("entry", "string", "What to look up.")), gives(s.schema([]ListMatch{}))),
+
 		s.route("GET /v1/users", "listUsers", "Every account.", admin, s.listUsers, gives(s.schema([]User{}))),
 		s.route("POST /v1/users", "addUser", "Create an account. Its token is told once, here.", admin, s.addUser,
 			takes(nil, s.schema(NewUser{})), gives(s.schema(Token{})), status(http.StatusCreated)),
@@ -131,6 +143,17 @@ func (s *Server) routes() []route {
 		s.route("POST /v1/users/{name}/token", "newToken", "Replace the token of an account.", admin, s.newToken, params(name), gives(s.schema(Token{}))),
 		s.route("PUT /v1/users/{name}/secrets/{protocol}", "setSecret", "Set the secret that an account shares with the clients of a protocol.", admin, s.setSecret,
 			params(name, protocol), takes(nil, s.schema(Secret{})), status(http.StatusNoContent)),
+
+		s.route("GET /v1/network", "network", "What the node shares, with whom, and how it gets through.", admin, s.showNetwork, gives(s.schema(Network{}))),
+		s.route("GET /v1/peers", "listPeers", "Every peer.", admin, s.listPeers, gives(s.schema([]Peer{}))),
+		s.route("POST /v1/peers", "addPeer", "Accept what the holder of a key publishes.", admin, s.addPeer,
+			takes(nil, s.schema(NewPeer{})), gives(s.schema(Peer{})), status(http.StatusCreated)),
+		s.route("GET /v1/peers/{key}", "showPeer", "One peer.", admin, s.showPeer, params(key), gives(s.schema(Peer{}))),
+		s.route("PATCH /v1/peers/{key}", "weighPeer", "Give a peer another weight, and end its quarantine.", admin, s.weighPeer,
+			params(key), takes(nil, s.schema(PeerChange{})), gives(s.schema(Peer{}))),
+		s.route("DELETE /v1/peers/{key}", "evictPeer", "Drop a peer and all that it counted.", admin, s.evictPeer, params(key), status(http.StatusNoContent)),
+		s.route("POST /v1/peers/{key}/rollback", "rollbackPeer", "Drop what a peer counted since a time.", admin, s.rollbackPeer,
+			params(key), takes(nil, s.schema(Rollback{})), gives(s.schema(Peer{}))),
 
 		s.route("GET /healthz", "healthz", "Whether the process runs.", open, s.healthz, givesText()),
 		s.route("GET /readyz", "readyz", "Whether the node takes requests.", open, s.readyz, givesText()),
@@ -224,6 +247,12 @@ func params(p ...*huma.Param) routeOption {
 
 func queryParam(name, kind, doc string) *huma.Param {
 	return &huma.Param{Name: name, In: "query", Description: doc, Schema: &huma.Schema{Type: kind}}
+}
+
+func rateKeyParams() []*huma.Param {
+	key := queryParam("key", "string", "The key as the rule's template gives it.")
+	key.Required = true
+	return []*huma.Param{key, queryParam("rule", "string", "Name of the rule; absent: all rules.")}
 }
 
 const mailOnly = " Only with a body of type message/rfc822."

@@ -93,6 +93,16 @@ func TestDocumentIsServed(t *testing.T) {
 			t.Errorf("%s %s is %q in the document, want %q", rt.op.Method, rt.op.Path, got, rt.op.OperationID)
 		}
 	}
+	var all struct{ Components struct{ Schemas map[string]any } }
+	if err := json.Unmarshal(w.Body.Bytes(), &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range strings.Split(w.Body.String(), `"$ref": "`)[1:] {
+		ref, _, _ := strings.Cut(part, `"`)
+		if all.Components.Schemas[strings.TrimPrefix(ref, "#/components/schemas/")] == nil {
+			t.Errorf("reference %q leads nowhere", ref)
+		}
+	}
 	w = send(s, remote, "GET", "/openapi.yaml", "", "")
 	if w.Code != 200 || !strings.Contains(w.Body.String(), "openapi: 3.1.0") {
 		t.Errorf("openapi.yaml = %d %.200s", w.Code, w.Body)

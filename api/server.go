@@ -34,6 +34,13 @@ type Options struct {
 	Accounts Accounts
 	// Users manages the accounts; nil: /v1/users answers 403.
 	Users Users
+	// RateLimits and Lists are those of the doors for mail servers; nil: there
+	// are none.
+	RateLimits RateLimits
+	Lists      Lists
+	// Peers manages the nodes that this one shares with; nil: /v1/peers answers
+	// 404.
+	Peers Peers
 	// Node describes the node; nil: /v1/node answers 404.
 	Node Node
 	// Ready says why the node takes no requests at present, nil if it does;
@@ -59,7 +66,10 @@ type Server struct {
 	read     func([]byte) ([]bulkhead.Signature, bulkhead.Source, error)
 	accounts Accounts
 	users    Users
+	peers    Peers
 	node     Node
+	rates    RateLimits
+	lists    Lists
 	ready    func() error
 	page     http.Handler
 	log      *slog.Logger
@@ -85,7 +95,8 @@ func New(o Options) (*Server, error) {
 		o.Registry = prometheus.NewRegistry()
 	}
 	s := &Server{
-		house: o.Clearinghouse, read: o.Read, accounts: o.Accounts, users: o.Users, node: o.Node,
+		house: o.Clearinghouse, read: o.Read, accounts: o.Accounts, users: o.Users, peers: o.Peers, node: o.Node,
+		rates: o.RateLimits, lists: o.Lists,
 		ready: o.Ready, page: o.Page, log: o.Log,
 		origin: http.NewCrossOriginProtection(), mux: http.NewServeMux(),
 		openAPI: newDocument(o.Version),

@@ -66,6 +66,7 @@ type Config struct {
 	RateLimit []RateLimit `toml:"ratelimit" reload:"yes" doc:"A limit on what one key may do in a period: different recipients of an account,\ndifferent senders of a host, messages, bytes. All rules apply to every request."`
 	Lists     Lists       `toml:"lists" doc:"Black, white and grey lists in filter files, as \"bulkhead list build\" makes them."`
 	DNSBL     DNSBL       `toml:"dnsbl" doc:"Lists asked through DNS."`
+	Mesh      Mesh        `toml:"mesh" doc:"Sharing with other nodes; see \"bulkhead network\" and \"bulkhead peer\"."`
 	Whitelist Whitelist   `toml:"whitelist" doc:"Mail that is never called spam or bulk, and whose reports are not counted."`
 }
 

@@ -68,6 +68,7 @@ func Default() *Config {
 		Milter: defaultMilter(),
 		Policy: Policy{OnFault: "dunno", Checkpoint: Duration(time.Minute)},
 		Lists:  Lists{Watch: Duration(5 * time.Second), MaxBytes: 4 << 30},
+		Mesh:   defaultMesh(),
 		Whitelist: Whitelist{
 			Senders: []string{}, Domains: []string{}, Networks: []string{},
 			ListIDs: []string{}, DKIM: []string{}, Signatures: []string{},

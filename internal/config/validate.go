@@ -126,6 +126,7 @@ func (cfg *Config) validate(lines map[string]int) error {
 	c.milter(&cfg.Milter)
 	c.policy(&cfg.Policy, cfg.RateLimit)
 	c.lists(&cfg.Lists)
+	c.mesh(&cfg.Mesh)
 	c.dnsbl(&cfg.DNSBL, &cfg.Lists)
 	c.whitelist(&cfg.Whitelist)
 	if len(c.errs) == 0 {

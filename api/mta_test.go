@@ -1,0 +1,77 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/prototest"
+)
+
+// fakeMTA has one rule and one list.
+type fakeMTA struct{ known map[string]int }
+
+func (f fakeMTA) ApplyRateLimits(_ context.Context, a map[string]string) (RateDecision, error) {
+	f.known[a["sasl_username"]]++
+	return RateDecision{Action: "defer", Text: "slow", Rules: []RateOutcome{{Rule: "r", Key: a["sasl_username"], Over: true}}}, nil
+}
+func (f fakeMTA) RateLimits() []RateLimit { return []RateLimit{{Name: "r", Keys: len(f.known)}} }
+func (f fakeMTA) RateKeys(rule, key string) ([]RateKey, error) {
+	if f.known[key] == 0 {
+		return nil, nil
+	}
+	return []RateKey{{Rule: rule, Rate: float64(f.known[key])}}, nil
+}
+func (f fakeMTA) ResetRateKey(_, key string) int { n := f.known[key]; delete(f.known, key); return n }
+func (f fakeMTA) Lists() []List                  { return []List{{Name: "bad", Tone: "black"}} }
+func (f fakeMTA) FindInLists(entry string) ([]ListMatch, error) {
+	if entry == "" {
+		return nil, fmt.Errorf("%w: empty entry", bulkhead.ErrMalformed)
+	}
+	return []ListMatch{{List: "bad", Element: entry, Updated: time.Unix(0, 0).UTC()}}, nil
+}
+
+func TestRateLimitsAndLists(t *testing.T) {
+	f := fakeMTA{known: make(map[string]int)}
+	s, err := New(Options{
+		Clearinghouse: &prototest.House{}, RateLimits: f, Lists: f,
+		Read:   func([]byte) ([]bulkhead.Signature, bulkhead.Source, error) { return nil, bulkhead.Source{}, nil },
+		Access: Access{AnonymousCheck: Everyone, AnonymousReport: Everyone, MaxBody: 1 << 20, MaxBatch: 1, MaxSignatures: 1},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(s)
+	defer web.Close()
+	c := &Client{Server: web.URL}
+	d, err := c.ApplyRateLimits(t.Context(), map[string]string{"sasl_username": "ann"})
+	if err != nil || d.Action != "defer" || len(d.Rules) != 1 || d.Rules[0].Key != "ann" {
+		t.Errorf("ApplyRateLimits = %+v, %v", d, err)
+	}
+	if _, err := c.ApplyRateLimits(t.Context(), nil); !errors.Is(err, bulkhead.ErrMalformed) {
+		t.Errorf("no attributes: %v", err)
+	}
+	if rules, err := c.RateLimits(t.Context()); err != nil || len(rules) != 1 || rules[0].Keys != 1 {
+		t.Errorf("RateLimits = %+v, %v", rules, err)
+	}
+	// Keys are the administrator's.
+	if _, err := c.RateKeys(t.Context(), "", "ann"); !errors.Is(err, bulkhead.ErrUnauthorised) && !errors.Is(err, bulkhead.ErrForbidden) {
+		t.Errorf("RateKeys without a token: %v", err)
+	}
+	if _, err := c.ResetRateKey(t.Context(), "", "ann"); err == nil || f.known["ann"] != 1 {
+		t.Errorf("ResetRateKey without a token: %v", err)
+	}
+	if lists, err := c.Lists(t.Context()); err != nil || len(lists) != 1 || lists[0].Name != "bad" {
+		t.Errorf("Lists = %+v, %v", lists, err)
+	}
+	if found, err := c.FindInLists(t.Context(), "evil.example"); err != nil || len(found) != 1 || found[0].Element != "evil.example" {
+		t.Errorf("FindInLists = %+v, %v", found, err)
+	}
+	if _, err := c.FindInLists(t.Context(), ""); !errors.Is(err, bulkhead.ErrMalformed) {
+		t.Errorf("FindInLists of nothing: %v", err)
+	}
+}

@@ -66,8 +66,6 @@ func each(b *testing.B, keys []Key, wrap func(), f func([]Key)) {
 	b.ReportMetric(float64(spent)/float64(b.N), "cpu-ns/op")
 }
 
-var sink uint64
-
 func BenchmarkCountingSpeed(b *testing.B) {
 	for _, n := range benchSizes {
 		b.Run(fmt.Sprintf("n=%d", n), func(b *testing.B) {

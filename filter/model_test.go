@@ -241,3 +241,6 @@ func skew(rng *rand.Rand, n int, tail float64) (counts []uint32, adds []int32) {
 	rng.Shuffle(len(adds), func(a, b int) { adds[a], adds[b] = adds[b], adds[a] })
 	return counts, adds
 }
+
+// sink keeps results that a test or benchmark computes for their own sake.
+var sink uint64

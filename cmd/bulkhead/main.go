@@ -76,6 +76,8 @@ func newRootCommand() *cobra.Command {
 		newUserCommand(),
 		newConfigCommand(),
 		newFilterCommand(),
+		newListCommand(),
+		newRatelimitCommand(),
 		newVersionCommand(),
 	)
 	return root

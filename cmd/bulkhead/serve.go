@@ -47,6 +47,9 @@ func (s *server) doors() []door {
 		{"dcc", "DCC clients", s.openDCC},
 		{"dccifd", "SpamAssassin, rspamd and Exim, as dccifd", s.openDccifd},
 		{"fuzzy", "rspamd's fuzzy_check", s.openFuzzy},
+		{"milter", "Postfix and Sendmail", s.openMilter},
+		{"policy", "Postfix policy delegation", s.openPolicy},
+		{"dnsbl", "lists through DNS", s.openDNSBL},
 	}
 }
 
@@ -57,6 +60,7 @@ type server struct {
 	log        *slog.Logger
 	level      *slog.LevelVar
 	api        *api.Server
+	mta        *mta
 	book       *accounts // one for all doors: its lock orders their changes
 }
 
@@ -120,10 +124,14 @@ func (s *server) run(ctx context.Context, cfg *config.Config, dir string, out io
 	s.book = &accounts{node: s.node}
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
+	if s.mta, err = s.openMTA(cfg); err != nil {
+		return err
+	}
 	open, err := s.openDoors(serving, cfg)
 	if err != nil {
 		return err
 	}
+	open = append(open, s.mta.loops()...)
 	failed := make(chan error, len(open))
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -206,6 +214,7 @@ func (s *server) openHTTP(ctx context.Context, address string) (*opened, error) 
 	book := s.book
 	s.api, err = api.New(api.Options{
 		Clearinghouse: s.engine, Read: s.read, Accounts: book, Users: book, Node: s.node,
+		RateLimits: mtaAPI{s.mta}, Lists: mtaAPI{s.mta},
 		Ready: s.ready, Page: page, Access: access, Version: version(), Log: s.log,
 	})
 	if err != nil {
@@ -271,7 +280,11 @@ func (s *server) hup() {
 	access, err := accessOf(cfg)
 	if err == nil {
 		reloaded, restart := config.Changed(s.cfg.Load(), cfg)
-		if err = s.reload(config.Reloaded(s.cfg.Load(), cfg)); err == nil {
+		next := config.Reloaded(s.cfg.Load(), cfg)
+		if err = s.mta.reload(next); err == nil {
+			err = s.reload(next)
+		}
+		if err == nil {
 			setLevel(s.level, cfg)
 			if s.api != nil {
 				s.api.SetAccess(access)

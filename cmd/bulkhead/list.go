@@ -1,0 +1,337 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/lists"
+)
+
+func newListCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "Build and ask lists of addresses, domains, URLs and networks",
+		Long: "Build and ask black, white and grey lists of mail addresses, domains, URLs and IP\n" +
+			"networks, held in filter files. Text files have an entry on each line; \"#\"\n" +
+			"begins a comment; \"-\" is the standard input. A running node takes a changed\n" +
+			"file over by itself.",
+		Args: usage(cobra.NoArgs),
+		RunE: needCommand,
+	}
+	cmd.AddCommand(newListBuild(), newListAdd(), newListCheck(), newListInfo(), newListDiff(), newListMerge())
+	return cmd
+}
+
+func newListBuild() *cobra.Command {
+	var o lists.Options
+	var tone, eigen, like string
+	cmd := &cobra.Command{
+		Use: "build LIST TEXT...", Short: "Make a list of text files",
+		Args: usage(cobra.MinimumNArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			o.Tone = lists.Tone(tone)
+			if o.Eigen, err = filter.ParseEigenvalue(eigen); err != nil {
+				return usageError{err}
+			}
+			if like != "" {
+				if o.Like, err = lists.Open(like, lists.DefaultMaxBytes); err != nil {
+					return err
+				}
+			}
+			sources, done, err := spooled(cmd.InOrStdin(), args[1:])
+			if err != nil {
+				return err
+			}
+			defer done()
+			o.Progress = progress(cmd.ErrOrStderr())
+			r, err := lists.Build(cmd.Context(), args[0], sources, o)
+			if err != nil {
+				return err
+			}
+			return printBuilt(cmd.OutOrStdout(), args[0], r)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Name, "name", "", "name inside the file (default: that of the file)")
+	f.StringVar(&tone, "tone", "black", "black, white or grey")
+	f.StringVar(&o.Reason, "reason", "", "what those who are refused are told")
+	f.Float64Var(&o.Error, "error", lists.DefaultError, "wanted probability that an entry which was never added is found")
+	f.Uint64Var(&o.Capacity, "capacity", 0, "make room for so many entries (default: those of the text)")
+	f.BoolVar(&o.Exact, "exact", false, "a domain stands for itself alone, not for its subdomains")
+	f.StringVar(&o.Hash, "hash", "", "make a list of hashes: md5, sha1 or sha256")
+	f.StringVar(&eigen, "eigenvalue", "hash", "what goes into the second section: hash, chars, domain, length, mid-square, division; all but hash are experiments")
+	f.StringVar(&like, "like", "", "use shape and key of this `LIST`, so that the two can be merged")
+	f.BoolVar(&o.SkipBad, "skip-bad", false, "leave out lines that are no entries, instead of failing")
+	return cmd
+}
+
+func newListAdd() *cobra.Command {
+	var o lists.Options
+	var allow, overfill bool
+	cmd := &cobra.Command{
+		Use: "add LIST TEXT...", Short: "Add text files to a list, or entries to its allow list",
+		Long: "Add text files to a list. With --allow, the arguments are entries that the list is\n" +
+			"never to find: they go into the exact allow list beside it.",
+		Args: usage(cobra.MinimumNArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if allow {
+				if err := lists.Allow(args[0], args[1:]); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s%s: %d entries added\n", args[0], lists.AllowSuffix, len(args)-1)
+				return err
+			}
+			sources, done, err := spooled(cmd.InOrStdin(), args[1:])
+			if err != nil {
+				return err
+			}
+			defer done()
+			o.Progress = progress(cmd.ErrOrStderr())
+			r, err := lists.Add(cmd.Context(), args[0], lists.DefaultMaxBytes, sources, overfill, o)
+			if err != nil {
+				return err
+			}
+			return printBuilt(cmd.OutOrStdout(), args[0], r)
+		},
+	}
+	cmd.Flags().BoolVar(&allow, "allow", false, "the arguments are entries for the allow list")
+	cmd.Flags().BoolVar(&overfill, "overfill", false, "add even if the error rate rises above the wanted one")
+	cmd.Flags().BoolVar(&o.SkipBad, "skip-bad", false, "leave out lines that are no entries, instead of failing")
+	return cmd
+}
+
+func newListCheck() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "check LIST ENTRY...", Short: "Look entries up; exit code 1 if one is found",
+		Args: usage(cobra.MinimumNArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l, err := lists.Open(args[0], lists.DefaultMaxBytes)
+			if err != nil {
+				return err
+			}
+			found := false
+			for _, text := range args[1:] {
+				e, err := lists.ParseEntry(text)
+				if err != nil {
+					return err
+				}
+				m, ok := l.Find(e)
+				found = found || ok
+				if err := printMatch(cmd.OutOrStdout(), asJSON, text, m, ok); err != nil {
+					return err
+				}
+			}
+			if found {
+				return exitUnwanted
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	return cmd
+}
+
+func printMatch(w io.Writer, asJSON bool, text string, m lists.Match, ok bool) error {
+	if asJSON {
+		return json.NewEncoder(w).Encode(map[string]any{
+			"entry": text, "found": ok, "list": m.List, "tone": m.Tone, "element": m.Element, "reason": m.Reason, "error": m.Error,
+		})
+	}
+	if !ok {
+		_, err := fmt.Fprintf(w, "%s: not listed\n", text)
+		return err
+	}
+	reason := ""
+	if m.Reason != "" {
+		reason = ", " + m.Reason
+	}
+	_, err := fmt.Fprintf(w, "%s: %s list %s of %s has %s%s; expected error %.1e\n",
+		text, m.Tone, m.List, m.Built.Format(time.DateOnly), m.Element, reason, m.Error)
+	return err
+}
+
+func newListInfo() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "info LIST", Short: "Print what a list holds, where it is from, and its error rate",
+		Args: usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l, err := lists.Open(args[0], lists.DefaultMaxBytes)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{
+					"meta": l.Meta(), "count": l.Count(), "bytes": l.Bytes(), "error": l.ErrorRate(), "allowed": l.Allowed(),
+				})
+			}
+			return printInfo(cmd.OutOrStdout(), l)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printInfo(out io.Writer, l *lists.List) error {
+	m, shape := l.Meta(), l.Shape()
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) { fmt.Fprintf(w, name+"\t"+format+"\n", args...) }
+	row("name", "%s", m.Name)
+	row("tone", "%s", m.Tone)
+	if m.Reason != "" {
+		row("reason", "%s", m.Reason)
+	}
+	if m.Hash != "" {
+		row("hashes", "%s", m.Hash)
+	}
+	row("built", "%s", m.Built.Format(time.RFC3339))
+	if !m.Updated.Equal(m.Built) {
+		row("updated", "%s", m.Updated.Format(time.RFC3339))
+	}
+	row("entries", "%d of %d", l.Count(), m.Capacity)
+	row("filter", "%d bytes, %d + %d bits, %d + %d hashes, eigenvalue %v", l.Bytes(), shape.M1, shape.M2, shape.K, shape.D, shape.Eigen)
+	row("error", "%.3g for one element, wanted %.3g", l.ErrorRate(), m.Error)
+	row("subdomains", "%v", m.Subdomains)
+	row("allow list", "%d entries", l.Allowed())
+	for _, s := range m.Sources {
+		row("source", "%s, %d entries, read %s, sha256 %s", s.Name, s.Entries, s.Read.Format(time.RFC3339), s.SHA256)
+	}
+	return w.Flush()
+}
+
+func newListDiff() *cobra.Command {
+	var text, quiet bool
+	cmd := &cobra.Command{
+		Use: "diff OLD NEW", Short: "Say how a newer list differs from an older one",
+		Long: "Say how a newer list differs from an older one. Two lists built one like the other\n" +
+			"are compared by estimate. With --text, NEW is a text file and OLD a list or a text\n" +
+			"file: the entries that are new (\"+\") and, text against text, those that are gone\n" +
+			"(\"-\") are printed.",
+		Args: usage(cobra.ExactArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out := cmd.OutOrStdout()
+			printer := func(sign string) func(lists.Entry) {
+				if quiet {
+					return nil
+				}
+				return func(e lists.Entry) { fmt.Fprintln(out, sign+e.Text) }
+			}
+			older, listErr := lists.Open(args[0], lists.DefaultMaxBytes)
+			var d lists.Difference
+			var err error
+			switch {
+			case text && listErr != nil && !errors.Is(listErr, filter.ErrCorrupt):
+				return listErr
+			case text && listErr != nil:
+				d, err = lists.DiffText(cmd.Context(), args[0], args[1], printer("+"), printer("-"))
+			case text:
+				d, err = older.DiffNewer(cmd.Context(), args[1], printer("+"))
+			case listErr != nil:
+				return listErr
+			default:
+				var newer *lists.List
+				if newer, err = lists.Open(args[1], lists.DefaultMaxBytes); err == nil {
+					d, err = lists.Diff(older, newer)
+				}
+			}
+			if err != nil {
+				return err
+			}
+			return printDifference(cmd.ErrOrStderr(), d, text && listErr == nil)
+		},
+	}
+	cmd.Flags().BoolVar(&text, "text", false, "NEW is a text file")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the numbers alone")
+	return cmd
+}
+
+func printDifference(w io.Writer, d lists.Difference, newerOnly bool) error {
+	about := "about "
+	if d.Exact {
+		about = ""
+	}
+	gone := fmt.Sprintf("%s%d removed", about, d.Removed)
+	if newerOnly {
+		gone = "removed ones cannot be told from a filter"
+	}
+	_, err := fmt.Fprintf(w, "%s%d entries to %d: %s%d added, %s\n", about, d.Old, d.New, about, d.Added, gone)
+	return err
+}
+
+func newListMerge() *cobra.Command {
+	return &cobra.Command{
+		Use: "merge RESULT LIST LIST...", Short: "Join lists that were built one like the other",
+		Args: usage(cobra.MinimumNArgs(3)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l, err := lists.Merge(args[0], lists.DefaultMaxBytes, args[1:], nil)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: about %d entries of %d lists, expected error %.3g\n", args[0], l.Count(), len(args)-1, l.ErrorRate())
+			return err
+		},
+	}
+}
+
+func printBuilt(w io.Writer, path string, r lists.Result) error {
+	bad := ""
+	if r.Bad > 0 {
+		bad = fmt.Sprintf(", %d lines left out", r.Bad)
+	}
+	_, err := fmt.Fprintf(w, "%s: %d entries read, %d new%s; %d bytes, expected error %.3g\n",
+		path, r.Lines, r.New, bad, r.List.Bytes(), r.List.ErrorRate())
+	return err
+}
+
+// spooled replaces "-" by a file that holds the standard input, since lists are
+// built in two passes.
+func spooled(in io.Reader, names []string) (files []string, done func(), err error) {
+	var spool string
+	done = func() {
+		if spool != "" {
+			os.Remove(spool)
+		}
+	}
+	for _, name := range names {
+		if name != "-" {
+			files = append(files, name)
+			continue
+		}
+		f, err := os.CreateTemp("", "stdin-*.txt")
+		if err != nil {
+			return nil, nil, err
+		}
+		spool = f.Name()
+		if _, err = io.Copy(f, in); err == nil {
+			err = f.Close()
+		}
+		if err != nil {
+			done()
+			return nil, nil, err
+		}
+		files = append(files, spool)
+	}
+	return files, done, nil
+}
+
+// progress prints how many lines were read, if somebody looks.
+func progress(w io.Writer) func(uint64) {
+	f, ok := w.(*os.File)
+	if !ok {
+		return nil
+	}
+	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return nil
+	}
+	return func(lines uint64) { fmt.Fprintf(f, "\r%d entries%s", lines, strings.Repeat(" ", 4)) }
+}

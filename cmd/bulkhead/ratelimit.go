@@ -1,0 +1,100 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-mail/bulkhead/api"
+)
+
+func newRatelimitCommand() *cobra.Command {
+	var u userFlags
+	var rule string
+	cmd := &cobra.Command{
+		Use:   "ratelimit",
+		Short: "Show or reset the rate limits of a node",
+		Long: "Show or reset the rate limits of a node. A key is written as the template of its\n" +
+			"rule gives it, for example an account or an address. Keys are the\n" +
+			"administrator's: see \"bulkhead user --help\" for the token.",
+		Args: usage(cobra.NoArgs),
+		RunE: needCommand,
+	}
+	u.flags(cmd.PersistentFlags())
+	cmd.PersistentFlags().StringVar(&u.data, "data", "", "data `FOLDER` of the node, for the administrator's token")
+	cmd.PersistentFlags().StringVar(&rule, "rule", "", "this `RULE` alone (default: all)")
+	cmd.AddCommand(
+		&cobra.Command{
+			Use: "show [KEY]", Short: "Print every rule, or what is counted of a key",
+			Args: usage(cobra.MaximumNArgs(1)),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				c, err := u.client()
+				if err != nil {
+					return err
+				}
+				if len(args) == 0 {
+					return showRules(cmd, c, u.json)
+				}
+				return showKey(cmd, c, rule, args[0], u.json)
+			},
+		},
+		&cobra.Command{
+			Use: "reset KEY", Short: "Forget a key: it may send again at once",
+			Args: usage(cobra.ExactArgs(1)),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				c, err := u.client()
+				if err != nil {
+					return err
+				}
+				r, err := c.ResetRateKey(cmd.Context(), rule, args[0])
+				if err != nil {
+					return err
+				}
+				if u.json {
+					return json.NewEncoder(cmd.OutOrStdout()).Encode(r)
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: forgotten in %d rules\n", args[0], r.Reset)
+				return err
+			},
+		},
+	)
+	return cmd
+}
+
+func showRules(cmd *cobra.Command, c *api.Client, asJSON bool) error {
+	rules, err := c.RateLimits(cmd.Context())
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(rules)
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "RULE\tKEY\tUNIQUE\tLIMIT\tPERIOD\tACTION\tKEYS\tBYTES\tEVICTED")
+	for _, r := range rules {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%g\t%s\t%s\t%d\t%d\t%d\n", r.Name, r.Key, r.Unique, r.Limit, r.Period, r.Action, r.Keys, r.Bytes, r.Evicted)
+	}
+	return w.Flush()
+}
+
+func showKey(cmd *cobra.Command, c *api.Client, rule, key string, asJSON bool) error {
+	keys, err := c.RateKeys(cmd.Context(), rule, key)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(keys)
+	}
+	if len(keys) == 0 {
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: nothing is counted\n", key)
+		return err
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "RULE\tRATE\tLIMIT\tPERIOD\tDIFFERENT ITEMS")
+	for _, k := range keys {
+		fmt.Fprintf(w, "%s\t%.1f\t%g\t%s\t%.0f\n", k.Rule, k.Rate, k.Limit, k.Period, k.Items)
+	}
+	return w.Flush()
+}

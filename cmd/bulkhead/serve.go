@@ -239,7 +239,7 @@ func (s *server) openHTTP(ctx context.Context, address string) (*opened, error) 
 		serve = func(l net.Listener) error { return web.ServeTLS(l, cfg.HTTP.TLSCert, cfg.HTTP.TLSKey) }
 	}
 	return &opened{address: scheme + l.Addr().String(), serve: func(ctx context.Context) error {
-		return serveHTTP(ctx, web, func() error { return serve(newCappedListener(l, cfg.Limits.Connections)) })
+		return serveHTTP(ctx, web, func() error { return serve(newCappedListener(l, cfg.Limits.Connections, listen.DefaultConnsPerIP)) })
 	}}, nil
 }
 

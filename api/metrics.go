@@ -26,7 +26,7 @@ const (
 	verdictSpam
 )
 
-func newMetrics(reg *prometheus.Registry, node Node) (*metrics, error) {
+func newMetrics(reg *prometheus.Registry, node Node, peers Peers) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "bulkhead_http_requests_total", Help: "HTTP requests by route and status.",
@@ -51,6 +51,9 @@ func newMetrics(reg *prometheus.Registry, node Node) (*metrics, error) {
 	collectors := []prometheus.Collector{m.requests, m.seconds, verdicts, votes}
 	if node != nil {
 		collectors = append(collectors, newNodeCollector(node))
+	}
+	if peers != nil {
+		collectors = append(collectors, newPeerCollector(peers))
 	}
 	for _, c := range collectors {
 		if err := reg.Register(c); err != nil {

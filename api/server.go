@@ -102,7 +102,7 @@ func New(o Options) (*Server, error) {
 		openAPI: newDocument(o.Version),
 	}
 	s.SetAccess(o.Access)
-	m, err := newMetrics(o.Registry, o.Node)
+	m, err := newMetrics(o.Registry, o.Node, o.Peers)
 	if err != nil {
 		return nil, fmt.Errorf("api: %w", err)
 	}

@@ -74,6 +74,8 @@ func newRootCommand() *cobra.Command {
 		newReplayCommand(),
 		newStudyCommand(),
 		newUserCommand(),
+		newNetworkCommand(),
+		newPeerCommand(),
 		newConfigCommand(),
 		newFilterCommand(),
 		newListCommand(),

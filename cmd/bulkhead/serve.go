@@ -62,6 +62,7 @@ type server struct {
 	api        *api.Server
 	mta        *mta
 	book       *accounts // one for all doors: its lock orders their changes
+	peers      peers     // that the node shares with
 }
 
 func newServeCommand() *cobra.Command {
@@ -132,6 +133,11 @@ func (s *server) run(ctx context.Context, cfg *config.Config, dir string, out io
 		return err
 	}
 	open = append(open, s.mta.loops()...)
+	sharing, err := s.openMesh(serving, cfg)
+	if err != nil {
+		return err
+	}
+	open = append(open, sharing...)
 	failed := make(chan error, len(open))
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -213,7 +219,7 @@ func (s *server) openHTTP(ctx context.Context, address string) (*opened, error) 
 	}
 	book := s.book
 	s.api, err = api.New(api.Options{
-		Clearinghouse: s.engine, Read: s.read, Accounts: book, Users: book, Node: s.node,
+		Clearinghouse: s.engine, Read: s.read, Accounts: book, Users: book, Peers: &s.peers, Node: s.node,
 		RateLimits: mtaAPI{s.mta}, Lists: mtaAPI{s.mta},
 		Ready: s.ready, Page: page, Access: access, Version: version(), Log: s.log,
 	})

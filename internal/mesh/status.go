@@ -21,7 +21,7 @@ type Status struct {
 	Bytes       uint64 // of messages published
 	Images      uint64 // pages published
 	Dropped     uint64 // messages that no broker took in time
-	Stranger    map[string]uint64
+	Strangers   map[string]uint64
 	Brokers     []BusStatus
 	Peers       []PeerStatus
 }
@@ -106,7 +106,7 @@ func (m *Mesh) Status() Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s.Incarnation = m.state.Incarnation
-	s.Stranger = maps.Clone(m.strange.count)
+	s.Strangers = maps.Clone(m.strange.count)
 	for _, p := range list {
 		mem := m.members[p.key.hint()]
 		if mem == nil {

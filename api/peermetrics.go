@@ -1,0 +1,104 @@
+package api
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// A peerCollector asks for the state of the network whenever metrics are read.
+type peerCollector struct {
+	peers  Peers
+	desc   map[string]*prometheus.Desc
+	listed []string // names in order, so that answers do not change their order
+}
+
+func newPeerCollector(p Peers) *peerCollector {
+	c := &peerCollector{peers: p, desc: make(map[string]*prometheus.Desc)}
+	add := func(name, help string, labels ...string) {
+		c.desc[name] = prometheus.NewDesc("bulkhead_"+name, help, labels, nil)
+		c.listed = append(c.listed, name)
+	}
+	add("mesh_published_messages_total", "Messages published to peers.")
+	add("mesh_published_bytes_total", "Bytes of them.")
+	add("mesh_published_rounds_total", "Rounds in them.")
+	add("mesh_published_images_total", "Pages published to who lacks rounds.")
+	add("mesh_dropped_messages_total", "Messages that no broker took in time.")
+	add("mesh_stranger_messages_total", "Messages refused of senders that are no peers.", "reason")
+	add("mesh_replica_bytes", "Memory that the counts of peers take.")
+	add("mesh_broker_up", "1 while a broker is connected.", "server")
+	add("peer_weight", "What the peer's word is worth.", "peer")
+	add("peer_quarantined", "1 while the peer is kept and not counted.", "peer")
+	add("peer_lag_seconds", "From when the peer counted to when this node did, of its last message.", "peer")
+	add("peer_behind_seconds", "For how long something of the peer has been missing.", "peer")
+	add("peer_missing_changes", "Changes of the peer's arrays that have not arrived.", "peer")
+	add("peer_messages_total", "Messages of the peer.", "peer")
+	add("peer_bytes_total", "Bytes of them.", "peer")
+	add("peer_rounds_total", "Rounds applied.", "peer")
+	add("peer_images_total", "Pages applied.", "peer")
+	add("peer_asks_total", "Times that the peer was asked for something missing.", "peer")
+	add("peer_refused_total", "Messages and parts of the peer that were refused.", "peer", "reason")
+	add("peer_keys", "Distinct keys in the peer's arrays.", "peer")
+	return c
+}
+
+// Describe implements [prometheus.Collector].
+func (c *peerCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, name := range c.listed {
+		ch <- c.desc[name]
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c *peerCollector) Collect(ch chan<- prometheus.Metric) {
+	n, err := c.peers.Network(context.Background())
+	if err != nil {
+		return // the node shares with nobody
+	}
+	gauge := func(name string, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(c.desc[name], prometheus.GaugeValue, v, labels...)
+	}
+	count := func(name string, v uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(c.desc[name], prometheus.CounterValue, float64(v), labels...)
+	}
+	count("mesh_published_messages_total", n.Published)
+	count("mesh_published_bytes_total", n.Bytes)
+	count("mesh_published_rounds_total", n.Rounds)
+	count("mesh_published_images_total", n.Images)
+	count("mesh_dropped_messages_total", n.Dropped)
+	for reason, v := range n.Strangers {
+		count("mesh_stranger_messages_total", v, reason)
+	}
+	gauge("mesh_replica_bytes", float64(n.Memory))
+	servers := make(map[string]bool)
+	for _, b := range n.Brokers {
+		if !servers[b.Server] { // two connections may have reached one server
+			servers[b.Server] = true
+			gauge("mesh_broker_up", one01(b.Connected), b.Server)
+		}
+	}
+	for i := range n.Peers {
+		p := &n.Peers[i]
+		gauge("peer_weight", p.Weight, p.Key)
+		gauge("peer_quarantined", one01(p.Quarantine != ""), p.Key)
+		gauge("peer_lag_seconds", p.Lag, p.Key)
+		gauge("peer_behind_seconds", p.Behind, p.Key)
+		gauge("peer_missing_changes", float64(p.Missing), p.Key)
+		count("peer_messages_total", p.Messages, p.Key)
+		count("peer_bytes_total", p.Bytes, p.Key)
+		count("peer_rounds_total", p.Rounds, p.Key)
+		count("peer_images_total", p.Images, p.Key)
+		count("peer_asks_total", p.Asked, p.Key)
+		for reason, v := range p.Refused {
+			count("peer_refused_total", v, p.Key, reason)
+		}
+		gauge("peer_keys", float64(p.Keys), p.Key)
+	}
+}
+
+func one01(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh"
+)
+
+func newNetworkCommand() *cobra.Command {
+	var data string
+	cmd := &cobra.Command{
+		Use:   "network",
+		Short: "Make or show what a node needs to share with others",
+		Long: "Make or show what a node needs to share with others: the secret of the network,\n" +
+			"which all its nodes have, and the node's own key, whose public half its peers add.",
+		Args: usage(cobra.NoArgs),
+		RunE: needCommand,
+	}
+	cmd.PersistentFlags().StringVar(&data, "data", "", "data `FOLDER` of the node (default: $STATE_DIRECTORY, else ./bulkhead-data)")
+	cmd.AddCommand(newNetworkNew(&data), newNetworkShow(&data), newNetworkRotate(&data))
+	return cmd
+}
+
+// networkInfo is what is printed of a network and a node of it.
+type networkInfo struct {
+	Network     string `json:"network"` // fingerprint of the secret
+	Key         string `json:"key"`     // of the node
+	Predecessor string `json:"predecessor,omitempty"`
+	Secret      string `json:"secret,omitempty"`
+}
+
+func (n *networkInfo) print(w io.Writer, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(w).Encode(n)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "network\t%s\n", n.Network)
+	fmt.Fprintf(t, "key\t%s\n", n.Key)
+	if n.Predecessor != "" {
+		fmt.Fprintf(t, "predecessor\t%s\n", n.Predecessor)
+	}
+	if n.Secret != "" {
+		fmt.Fprintf(t, "secret\t%s\n", n.Secret)
+	}
+	return t.Flush()
+}
+
+func newNetworkNew(data *string) *cobra.Command {
+	var secretFile string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "new",
+		Short: "Make the secret of a new network and the node's key, before the node's first start",
+		Long: "Make the secret of a new network and the node's key, in the data folder of a node\n" +
+			"that has never run. With --secret-file, take the secret of a network that exists:\n" +
+			"what \"network show --secret\" prints on another node of it.",
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dir := dataFolder(*data, "")
+			path := filepath.Join(dir, networkKeyFile)
+			if _, err := os.Stat(path); err == nil {
+				return fmt.Errorf("%s exists: what the node holds can only be found with it; see \"bulkhead network show\"", path)
+			}
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				return err
+			}
+			var secret filter.Secret
+			if secretFile != "" {
+				if err := readNetworkSecret(secretFile, &secret); err != nil {
+					return err
+				}
+				if _, err := os.Stat(filepath.Join(dir, storeFolder)); err == nil {
+					return fmt.Errorf("%s holds the counts of another network", dir)
+				}
+				if err := writeSecret(path, hex.EncodeToString(secret[:])); err != nil {
+					return err
+				}
+			} else if err := loadKey(dir, networkKeyFile, secret[:]); err != nil {
+				return err
+			}
+			id, err := mesh.OpenIdentity(filepath.Join(dir, meshFolder))
+			if err != nil {
+				return err
+			}
+			return (&networkInfo{Network: fmt.Sprintf("%016x", secret.ID()), Key: id.ID()}).print(cmd.OutOrStdout(), asJSON)
+		},
+	}
+	cmd.Flags().StringVar(&secretFile, "secret-file", "", "`FILE` with the secret of a network that exists")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func readNetworkSecret(path string, secret *filter.Secret) error {
+	text, err := readSecret(path)
+	if err != nil {
+		return err
+	}
+	raw, err := hex.DecodeString(text)
+	if err != nil || len(raw) != len(secret) {
+		return fmt.Errorf("%s: want %d hexadecimal digits, as \"bulkhead network show --secret\" prints them", path, 2*len(secret))
+	}
+	copy(secret[:], raw)
+	return nil
+}
+
+func newNetworkShow(data *string) *cobra.Command {
+	var withSecret, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Print the fingerprint of the network and the node's public key",
+		Args:  usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dir := dataFolder(*data, "")
+			var secret filter.Secret
+			if err := readNetworkSecret(filepath.Join(dir, networkKeyFile), &secret); err != nil {
+				if errors.Is(err, fs.ErrNotExist) {
+					return fmt.Errorf("%s has no network yet: make one with \"bulkhead network new\"", dir)
+				}
+				return err
+			}
+			id, err := mesh.OpenIdentity(filepath.Join(dir, meshFolder))
+			if err != nil {
+				return err
+			}
+			info := networkInfo{Network: fmt.Sprintf("%016x", secret.ID()), Key: id.ID(), Predecessor: id.Predecessor()}
+			if withSecret {
+				info.Secret = hex.EncodeToString(secret[:])
+			}
+			return info.print(cmd.OutOrStdout(), asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&withSecret, "secret", false, "print the secret too, for another node of the network")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func newNetworkRotate(data *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rotate",
+		Short: "Make a new key for the node, signed by the old one; start the node again afterwards",
+		Args:  usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dir := filepath.Join(dataFolder(*data, ""), meshFolder)
+			if _, err := os.Stat(dir); err != nil {
+				return fmt.Errorf("%s: the node has no key yet: %w", dir, err)
+			}
+			old, to, err := mesh.RotateIdentity(dir)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "old key  %s\nnew key  %s\nPeers take the new key when the node starts again.\n", old.ID(), to.ID())
+			return err
+		},
+	}
+}

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-mail/bulkhead/api"
+)
+
+func newPeerCommand() *cobra.Command {
+	var u userFlags
+	cmd := &cobra.Command{
+		Use:   "peer",
+		Short: "Manage the nodes that a node shares with",
+		Long: "Manage the nodes that a node shares with. The token of an administrator is needed:\n" +
+			"that of --token-file, else of $BULKHEAD_TOKEN, else of the node's data folder.\n" +
+			"A peer is named by its key, or by its name if only one has it.",
+		Args: usage(cobra.NoArgs),
+		RunE: needCommand,
+	}
+	u.flags(cmd.PersistentFlags())
+	cmd.PersistentFlags().StringVar(&u.data, "data", "", "data `FOLDER` of the node, for the administrator's token")
+	cmd.AddCommand(newPeerAdd(&u), newPeerList(&u), newPeerWeigh(&u), newPeerEvict(&u), newPeerRollback(&u))
+	return cmd
+}
+
+func newPeerAdd(u *userFlags) *cobra.Command {
+	var name, weight string
+	cmd := &cobra.Command{
+		Use: "add KEY", Short: "Accept what another node publishes",
+		Args: usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := parseWeight(weight)
+			if err != nil {
+				return err
+			}
+			c, err := u.client()
+			if err != nil {
+				return err
+			}
+			p, err := c.AddPeer(cmd.Context(), api.NewPeer{Key: args[0], Name: name, Weight: *w})
+			if err != nil {
+				return err
+			}
+			return u.printPeers(cmd.OutOrStdout(), []api.Peer{*p})
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "", "name for people (default: what the peer calls itself)")
+	cmd.Flags().StringVar(&weight, "weight", "0.5", "what its word is worth, 0 to 1; below trust.promotion it lists nothing alone")
+	return cmd
+}
+
+func newPeerList(u *userFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "Print every peer: weight, lag, bytes, refusals, keys, error", Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := u.client()
+			if err != nil {
+				return err
+			}
+			list, err := c.Peers(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return u.printPeers(cmd.OutOrStdout(), list)
+		},
+	}
+}
+
+func (u *userFlags) printPeers(w io.Writer, list []api.Peer) error {
+	if u.json {
+		enc := json.NewEncoder(w)
+		for i := range list {
+			if err := enc.Encode(&list[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "NAME\tWEIGHT\tSTATE\tHEARD\tLAG\tMISSING\tBYTES\tKEYS\tMEMORY\tREFUSED\tKEY\tERROR")
+	for i := range list {
+		p := &list[i]
+		state := "counted"
+		switch {
+		case p.Quarantine != "":
+			state = "quarantine: " + p.Quarantine
+		case p.Weight == 0:
+			state = "kept apart"
+		case p.Behind > 0:
+			state = fmt.Sprintf("behind %s", time.Duration(p.Behind*float64(time.Second)).Round(time.Second))
+		}
+		heard := "never"
+		if !p.Heard.IsZero() {
+			heard = p.Heard.Local().Format(time.DateTime)
+		}
+		refused := uint64(0)
+		for _, n := range p.Refused {
+			refused += n
+		}
+		fmt.Fprintf(t, "%s\t%.3g\t%s\t%s\t%.1fs\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", dash(p.Name), p.Weight, state, heard,
+			p.Lag, p.Missing, p.Bytes, p.Keys, p.Memory, refused, p.Key, reasons(p))
+	}
+	return t.Flush()
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// reasons returns why parts of a peer were refused, and the last one in words.
+func reasons(p *api.Peer) string {
+	if p.Error == "" {
+		return "-"
+	}
+	var list []string
+	for _, reason := range slices.Sorted(maps.Keys(p.Refused)) {
+		list = append(list, fmt.Sprintf("%d %s", p.Refused[reason], reason))
+	}
+	return strings.Join(list, ", ") + "; last: " + p.Error
+}
+
+// keyOf returns the key of the peer that a person names.
+func (u *userFlags) keyOf(cmd *cobra.Command, c *api.Client, text string) (string, error) {
+	list, err := c.Peers(cmd.Context())
+	if err != nil {
+		return "", err
+	}
+	var found []string
+	for i := range list {
+		if list[i].Key == text {
+			return text, nil
+		}
+		if list[i].Name == text {
+			found = append(found, list[i].Key)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", fmt.Errorf("no peer is called %q or has that key; see \"bulkhead peer list\"", text)
+	case 1:
+		return found[0], nil
+	}
+	return "", fmt.Errorf("%d peers are called %q: name one by its key", len(found), text)
+}
+
+func newPeerWeigh(u *userFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "weigh PEER WEIGHT", Short: "Say what a peer's word is worth, 0 to 1; ends its quarantine",
+		Args: usage(cobra.ExactArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			weight, err := parseWeight(args[1])
+			if err != nil {
+				return err
+			}
+			c, err := u.client()
+			if err != nil {
+				return err
+			}
+			key, err := u.keyOf(cmd, c, args[0])
+			if err != nil {
+				return err
+			}
+			p, err := c.WeighPeer(cmd.Context(), key, *weight)
+			if err != nil {
+				return err
+			}
+			return u.printPeers(cmd.OutOrStdout(), []api.Peer{*p})
+		},
+	}
+}
+
+func newPeerEvict(u *userFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "evict PEER", Short: "Strike a peer off the list and drop all that it counted",
+		Args: usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := u.client()
+			if err != nil {
+				return err
+			}
+			key, err := u.keyOf(cmd, c, args[0])
+			if err != nil {
+				return err
+			}
+			return c.EvictPeer(cmd.Context(), key)
+		},
+	}
+}
+
+func newPeerRollback(u *userFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rollback PEER TIME",
+		Short: "Drop what a peer counted in generations that started at or after a time",
+		Long: "Drop what a peer counted in generations that started at or after a time, and take\n" +
+			"none of them back; later generations count again. TIME is 2006-01-02,\n" +
+			"2006-01-02T15:04:05Z, or a duration before now like 36h.",
+		Args: usage(cobra.ExactArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			since, err := parseSince(args[1], time.Now())
+			if err != nil {
+				return err
+			}
+			c, err := u.client()
+			if err != nil {
+				return err
+			}
+			key, err := u.keyOf(cmd, c, args[0])
+			if err != nil {
+				return err
+			}
+			p, err := c.RollbackPeer(cmd.Context(), key, since)
+			if err != nil {
+				return err
+			}
+			return u.printPeers(cmd.OutOrStdout(), []api.Peer{*p})
+		},
+	}
+}
+
+// parseSince reads a date, a time, or a duration before now.
+func parseSince(text string, now time.Time) (time.Time, error) {
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d).UTC(), nil
+	}
+	for _, layout := range []string{time.DateOnly, time.RFC3339} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, usagef("%.40q is no time: want 2006-01-02, 2006-01-02T15:04:05Z, or a duration like 36h", text)
+}

@@ -1,0 +1,212 @@
+package mta
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const spam = `Dear customer, your parcel could not be delivered because the address was incomplete.
+Pay the small customs fee of 1.99 within two days, or the parcel will be destroyed by our warehouse.
+Open the page of our delivery service and type in the number of your card to receive it tomorrow.
+`
+
+// prose is a text of random-looking words that no other number gives.
+func prose(n int) string {
+	var b strings.Builder
+	x := uint32(n)*2654435761 + 1
+	for range 60 {
+		for range 4 + x>>29 {
+			x = x*1664525 + 1013904223
+			b.WriteByte('a' + byte(x>>24)%26)
+		}
+		b.WriteByte(' ')
+	}
+	return b.String() + "\n"
+}
+
+// xclient makes the mail server take the connection for one from elsewhere.
+func (s *smtpClient) xclient(t testing.TB, attributes string) {
+	t.Helper()
+	s.ok(t, 220, "XCLIENT %s", attributes)
+	s.ok(t, 250, "EHLO client.example.org")
+}
+
+func TestPostfixMilter(t *testing.T) {
+	n := newNode(t, `
+[milter]
+spam = "reject"
+listed = "quarantine"
+exempt_networks = ["203.0.113.0/24"]
+traps = ["trap@example.com"]
+[[milter.policy]]
+domain = "example.net"
+spam = "header"
+listed = "header"
+[[ratelimit]]
+name = "rcpts"
+key = "{sasl_username}"
+unique = "{recipient}"
+limit = 10
+period = "1h"
+action = "defer"
+[lists]
+[[lists.list]]
+name = "bad"
+path = "BAD"
+`)
+	bad := n.list(t, "bad.list", []string{"--reason", "phishing"}, "evil.example")
+	config, err := os.ReadFile(n.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, n.config, "%s", strings.ReplaceAll(string(config), "BAD", bad))
+	n.start(t)
+	sink := startSink(t)
+	p := startPostfix(t, sink.addr, fmt.Sprintf(`
+smtpd_milters = inet:%s
+milter_default_action = accept
+milter_protocol = 6
+smtpd_recipient_restrictions = check_policy_service inet:%s, permit
+smtpd_end_of_data_restrictions = check_policy_service inet:%[2]s
+`, n.milter, n.policy))
+	n.bulkhead(t, "From: x@shop.example\nSubject: parcel\n\n"+spam, "report", "--server", "http://"+n.http, "-")
+	c := dialSMTP(t, p.addr)
+	c.xclient(t, "ADDR=198.51.100.7 NAME=client.example.org")
+
+	t.Run("clean mail passes with headers, forged ones removed", func(t *testing.T) {
+		code, text := c.message(t, "ann@shop.example", []string{"bob@example.com"},
+			"Subject: clean-1\nX-Bulkhead: white\nX-Bulkhead-Results: mx.example.com; all is well\nX-Bulkhead: white again\n\n"+prose(1))
+		if code != 250 {
+			t.Fatal(code, text)
+		}
+		d := sink.await(t, "clean-1")
+		if strings.Count(d.data, "X-Bulkhead: none") != 1 || strings.Contains(d.data, "white") || strings.Contains(d.data, "all is well") ||
+			!strings.Contains(d.data, "bulkhead=none") {
+			t.Errorf("delivered:\n%s", d.data)
+		}
+	})
+	t.Run("spam is rejected, several messages on one connection", func(t *testing.T) {
+		for i := range 3 {
+			code, text := c.message(t, "ann@shop.example", []string{"bob@example.com"}, fmt.Sprintf("Subject: spam-%d\n\n%s", i, spam))
+			if code != 550 || !strings.Contains(text, "5.7.1 message refused as spam") {
+				t.Errorf("message %d: %d %s, want 550", i, code, text)
+			}
+		}
+		if code, text := c.message(t, "ann@shop.example", []string{"bob@example.com"}, "Subject: clean-2\n\n"+prose(2)); code != 250 {
+			t.Errorf("clean mail afterwards: %d %s", code, text)
+		}
+		sink.await(t, "clean-2")
+		if _, found := sink.find("spam-"); found {
+			t.Error("spam was delivered")
+		}
+	})
+	t.Run("another domain only wants headers", func(t *testing.T) {
+		if code, text := c.message(t, "ann@shop.example", []string{"bob@example.net"}, "Subject: soft-1\n\n"+spam); code != 250 {
+			t.Fatal(code, text)
+		}
+		if d := sink.await(t, "soft-1"); !strings.Contains(d.data, "X-Bulkhead: spam") {
+			t.Errorf("delivered:\n%s", d.data)
+		}
+	})
+	t.Run("listed mail is quarantined", func(t *testing.T) {
+		if code, text := c.message(t, "x@shop.example", []string{"bob@example.com"},
+			"Subject: listed-1\n\n"+prose(3)+"http://www.evil.example/pay\n"); code != 250 {
+			t.Fatal(code, text)
+		}
+		await(t, "message on hold", func() bool { return len(p.held(t)) == 1 })
+		held, err := os.ReadFile(p.held(t)[0])
+		if err != nil || !strings.Contains(string(held), "listed-1") || !strings.Contains(string(held), "(phishing)") {
+			t.Errorf("on hold: %q, %v", held, err)
+		}
+		if _, found := sink.find("listed-1"); found {
+			t.Error("a message on hold was delivered")
+		}
+	})
+	t.Run("authenticated and exempt senders pass", func(t *testing.T) {
+		for i, attributes := range []string{"ADDR=198.51.100.7 LOGIN=carol", "ADDR=203.0.113.5"} {
+			c := dialSMTP(t, p.addr)
+			c.xclient(t, attributes)
+			if code, text := c.message(t, "carol@example.com", []string{"bob@example.net"}, fmt.Sprintf("Subject: exempt-%d\n\n%s", i, spam)); code != 250 {
+				t.Errorf("%s: %d %s", attributes, code, text)
+			}
+			if d := sink.await(t, fmt.Sprintf("exempt-%d", i)); strings.Contains(d.data, "X-Bulkhead") {
+				t.Errorf("%s: delivered with a verdict", attributes)
+			}
+		}
+	})
+	t.Run("mail to a trap is a report", func(t *testing.T) {
+		text := prose(4)
+		if code, reply := c.message(t, "ann@shop.example", []string{"trap@example.com"}, "Subject: trap-1\n\n"+text); code != 250 {
+			t.Fatal(code, reply)
+		}
+		if code, reply := c.message(t, "other@shop.example", []string{"bob@example.com"}, "Subject: trap-2\n\n"+text); code != 550 {
+			t.Errorf("the same text to somebody else: %d %s, want 550", code, reply)
+		}
+	})
+	t.Run("a sender breaks off in the body", func(t *testing.T) {
+		broken := dialSMTP(t, p.addr)
+		broken.xclient(t, "ADDR=198.51.100.8")
+		broken.ok(t, 250, "MAIL FROM:<x@shop.example>")
+		broken.ok(t, 250, "RCPT TO:<bob@example.com>")
+		broken.ok(t, 354, "DATA")
+		fmt.Fprintf(broken.c, "Subject: broken\r\n\r\n%s", strings.Repeat("half a line ", 20_000))
+		broken.c.Close()
+		if code, text := c.message(t, "ann@shop.example", []string{"bob@example.com"}, "Subject: clean-3\n\n"+prose(5)); code != 250 {
+			t.Error(code, text)
+		}
+	})
+	t.Run("many connections at once", func(t *testing.T) {
+		var wg sync.WaitGroup
+		const conns = 60
+		clients := make([]*smtpClient, conns)
+		for i := range clients {
+			clients[i] = dialSMTP(t, p.addr)
+			clients[i].xclient(t, fmt.Sprintf("ADDR=198.51.100.%d", i+100))
+		}
+		for i, c := range clients {
+			wg.Go(func() {
+				for j, text := range []string{prose(100 + i), spam} {
+					want := []int{250, 550}[j]
+					if code, reply := c.message(t, "ann@shop.example", []string{"bob@example.com"}, "Subject: many\n\n"+text); code != want {
+						t.Errorf("connection %d: %d %s, want %d", i, code, reply, want)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+	t.Run("rate limit by different recipients, kept over a restart", func(t *testing.T) {
+		c := dialSMTP(t, p.addr)
+		c.xclient(t, "ADDR=198.51.100.7 LOGIN=dave")
+		send := func(to string, want int) {
+			t.Helper()
+			c.ok(t, 250, "MAIL FROM:<dave@example.com>")
+			c.ok(t, want, "RCPT TO:<%s>", to)
+			c.ok(t, 250, "RSET")
+		}
+		for i := range 10 {
+			send(fmt.Sprintf("r%d@example.net", i), 250)
+		}
+		send("r10@example.net", 450)
+		send("R3@example.net", 250)
+		if out := n.bulkhead(t, "", "ratelimit", "show", "dave", "--server", "http://"+n.http, "--data", n.dir+"/data"); !strings.Contains(out, "10.0") {
+			t.Errorf("ratelimit show: %s", out)
+		}
+		n.stop(t)
+		// Without the node, mail passes: milter_default_action is accept. Postfix
+		// itself defers what a policy service should decide.
+		c2 := dialSMTP(t, p.addr)
+		c2.ok(t, 250, "MAIL FROM:<x@shop.example>")
+		if code, _ := c2.send(t, "RCPT TO:<bob@example.com>"); code/100 != 4 {
+			t.Errorf("RCPT without a policy service: %d, want 4xx", code)
+		}
+		n.start(t)
+		send("r11@example.net", 450)
+		send("r3@example.net", 250)
+		n.bulkhead(t, "", "ratelimit", "reset", "dave", "--server", "http://"+n.http, "--data", n.dir+"/data")
+		send("r11@example.net", 250)
+	})
+}

@@ -1,0 +1,104 @@
+package mta
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// A node is a running bulkhead with all doors for mail servers open.
+type node struct {
+	bin, dir, config          string
+	http, milter, policy, dns string // addresses
+	cmd                       *exec.Cmd
+}
+
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "bulkhead-bin-")
+	if err != nil {
+		return "", err
+	}
+	bin := filepath.Join(dir, "bulkhead")
+	out, err := exec.Command("go", "build", "-o", bin, "github.com/bulkhead-mail/bulkhead/cmd/bulkhead").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%v\n%s", err, out)
+	}
+	return bin, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if bin, err := binary(); err == nil {
+		os.RemoveAll(filepath.Dir(bin))
+	}
+	os.Exit(code)
+}
+
+// newNode prepares a node; config is what follows [listen].
+func newNode(t testing.TB, config string) *node {
+	t.Helper()
+	bin, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{bin: bin, dir: t.TempDir()}
+	for _, a := range []*string{&n.http, &n.milter, &n.policy, &n.dns} {
+		*a = fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	}
+	n.config = filepath.Join(n.dir, "bulkhead.toml")
+	writeFile(t, n.config, "[listen]\nhttp = %q\nmilter = %q\npolicy = %q\ndnsbl = %q\n%s", n.http, n.milter, n.policy, n.dns, config)
+	return n
+}
+
+// start runs the node until the test ends, or stop.
+func (n *node) start(t testing.TB) {
+	t.Helper()
+	n.cmd = start(t, n.milter, exec.Command(n.bin, "serve", "--config", n.config, "--data", filepath.Join(n.dir, "data")))
+	await(t, "node ready", func() bool {
+		resp, err := http.Get("http://" + n.http + "/readyz")
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return resp.StatusCode == 200
+	})
+}
+
+// stop ends the node in good order.
+func (n *node) stop(t testing.TB) {
+	t.Helper()
+	if err := n.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	pid := n.cmd.Process.Pid
+	await(t, "node stopped", func() bool {
+		state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err != nil || strings.Contains(string(state), ") Z ")
+	})
+}
+
+// bulkhead runs the program and returns what it printed.
+func (n *node) bulkhead(t testing.TB, stdin string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(n.bin, args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("bulkhead %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// list builds a list of lines and returns its path.
+func (n *node) list(t testing.TB, name string, args []string, lines ...string) string {
+	t.Helper()
+	path := filepath.Join(n.dir, name)
+	n.bulkhead(t, strings.Join(lines, "\n"), append([]string{"list", "build", path, "-"}, args...)...)
+	return path
+}

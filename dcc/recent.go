@@ -9,8 +9,9 @@ import (
 // recent recognises retransmitted reports and DELETEs. A client gives up after
 // 16 seconds; requests are remembered for 32 to 64. Their answers are not
 // stored but looked up again: the totals may have grown meanwhile. Memory is
-// bounded: about 20 bytes a request, 2^23 requests at most. It may be used
-// concurrently.
+// bounded: at most 24 bytes for each request that is remembered, and 2^23
+// requests in 32 seconds; beyond that they are remembered for less long. It may
+// be used concurrently.
 //
 // Source: dcc.md section 1.6.
 type recent struct {
@@ -20,30 +21,31 @@ type recent struct {
 
 type recentShard struct {
 	mu       sync.Mutex
-	new, old map[recentKey]bool // whether it was counted
-	since    time.Time          // of new
+	new, old recentTable
+	since    time.Time // of new
 }
 
 const (
-	recentTime  = 32 * time.Second
-	recentShare = 1 << 16 // requests in one map of a shard
+	recentTime     = 32 * time.Second
+	recentSmallest = 1 << 6  // slots of a table
+	recentLargest  = 1 << 17 // slots of a table
 )
 
 // A recentKey stands for everything that two transmissions of one request have
-// in common. It is keyed with a secret of the process, so that nobody can make
-// two requests look like one.
+// in common: 62 bits of a hash that is keyed with a secret of the process, so
+// that nobody can make two requests look like one. Its lowest two bits are 0.
 type recentKey uint64
 
 type recentState uint8
 
 const (
-	recentNew  recentState = iota
-	recentBusy             // being counted
+	recentNew  recentState = iota // or given up
+	recentBusy                    // being counted
 	recentDone
 )
 
-// key is made of the client's port, version, length, operation, sender
-// and h, p and r, but neither of t nor of the address.
+// key is made of the client's port, version, length, operation, sender and h,
+// p and r, but neither of t nor of the address.
 func (r *recent) key(p *packet, port uint16) recentKey {
 	type identity struct {
 		port    uint16
@@ -53,15 +55,11 @@ func (r *recent) key(p *packet, port uint16) recentKey {
 		sender  uint32
 		hpr     [12]byte
 	}
-	return recentKey(maphash.Comparable(r.seed, identity{port, p.version, p.op, uint16(len(p.raw)), p.sender, [12]byte(p.id[:12])}))
+	h := maphash.Comparable(r.seed, identity{port, p.version, p.op, uint16(len(p.raw)), p.sender, [12]byte(p.id[:12])})
+	return recentKey(h&^3 | 4) // never 0, which is an empty slot
 }
 
-func (r *recent) init() {
-	r.seed = maphash.MakeSeed()
-	for i := range r.shards {
-		r.shards[i].new = make(map[recentKey]bool)
-	}
-}
+func (r *recent) init() { r.seed = maphash.MakeSeed() }
 
 func (r *recent) shard(k recentKey) *recentShard { return &r.shards[k>>58] }
 
@@ -70,41 +68,116 @@ func (r *recent) enter(k recentKey, now time.Time) recentState {
 	s := r.shard(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if age := now.Sub(s.since); age >= recentTime || len(s.new) >= recentShare {
-		s.old = s.new
+	if age := now.Sub(s.since); age >= recentTime || s.new.full() {
+		s.old, s.new = s.new, s.old
 		if age >= 2*recentTime {
-			s.old = nil // nothing came for so long
+			s.old.reset(0) // nothing came for so long
 		}
-		s.new, s.since = make(map[recentKey]bool), now
+		s.new.reset(s.old.used)
+		s.since = now
 	}
-	done, ok := s.new[k]
-	if !ok {
-		done, ok = s.old[k]
+	state := s.new.get(k)
+	if state == recentNew {
+		state = s.old.get(k)
 	}
-	switch {
-	case !ok:
-		s.new[k] = false
-		return recentNew
-	case done:
-		return recentDone
+	if state == recentNew {
+		s.new.put(k, recentBusy)
 	}
-	return recentBusy
+	return state
 }
 
 // finish says that a request was counted.
-func (r *recent) finish(k recentKey) {
-	s := r.shard(k)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.old, k)
-	s.new[k] = true
-}
+func (r *recent) finish(k recentKey) { r.set(k, recentDone) }
 
 // forget takes a request back that was not counted.
-func (r *recent) forget(k recentKey) {
+func (r *recent) forget(k recentKey) { r.set(k, recentNew) }
+
+func (r *recent) set(k recentKey, state recentState) {
 	s := r.shard(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.new, k)
-	delete(s.old, k)
+	if !s.new.replace(k, state) {
+		s.old.replace(k, state)
+	}
+}
+
+// A recentTable is a hash table with linear probing. A slot holds a key with
+// its state in the lowest two bits; 0 is an empty one.
+type recentTable struct {
+	slots []uint64
+	used  int
+}
+
+// full reports whether the table is as large as it may be, and has no room.
+func (t *recentTable) full() bool {
+	return len(t.slots) >= recentLargest && t.used >= len(t.slots)*3/4
+}
+
+// reset empties the table, making it large enough for so many keys.
+func (t *recentTable) reset(keys int) {
+	size := recentSmallest
+	for size*3/4 <= keys && size < recentLargest {
+		size *= 2
+	}
+	t.used = 0
+	if len(t.slots) == size {
+		clear(t.slots)
+		return
+	}
+	t.slots = nil
+	if keys > 0 {
+		t.slots = make([]uint64, size)
+	}
+}
+
+// find returns the slot of a key, or the empty one where it belongs.
+func (t *recentTable) find(k recentKey) *uint64 {
+	mask := uint64(len(t.slots) - 1)
+	for i := uint64(k) >> 8 & mask; ; i = (i + 1) & mask {
+		if s := &t.slots[i]; *s == 0 || *s&^3 == uint64(k) {
+			return s
+		}
+	}
+}
+
+func (t *recentTable) get(k recentKey) recentState {
+	if t.used == 0 {
+		return recentNew
+	}
+	return recentState(*t.find(k) & 3)
+}
+
+// put enters a key, or sets its state.
+func (t *recentTable) put(k recentKey, state recentState) {
+	if t.used >= len(t.slots)*3/4 {
+		t.grow()
+	}
+	s := t.find(k)
+	if *s == 0 {
+		t.used++
+	}
+	*s = uint64(k) | uint64(state)
+}
+
+// replace sets the state of a key, if it is there.
+func (t *recentTable) replace(k recentKey, state recentState) bool {
+	if t.used == 0 {
+		return false
+	}
+	s := t.find(k)
+	if *s == 0 {
+		return false
+	}
+	*s = uint64(k) | uint64(state)
+	return true
+}
+
+func (t *recentTable) grow() {
+	old := t.slots
+	t.slots = make([]uint64, max(recentSmallest, 2*len(old)))
+	for _, v := range old {
+		if v != 0 {
+			*t.find(recentKey(v &^ 3)) = v
+		}
+	}
 }

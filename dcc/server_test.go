@@ -432,6 +432,53 @@ func TestRecent(t *testing.T) {
 	}
 }
 
+// TestRecentAgainstMap holds the table to a map over random requests.
+func TestRecentAgainstMap(t *testing.T) {
+	var r recent
+	r.init()
+	random := rand.New(rand.NewPCG(5, 6))
+	now := time.Unix(1000, 0)
+	oracle := make(map[recentKey]recentState)
+	for range 300_000 {
+		k := recentKey(random.Uint64N(50_000)*0x9e3779b97f4a7c15&^3 | 4)
+		switch random.IntN(3) {
+		case 0:
+			if got, want := r.enter(k, now), oracle[k]; got != want {
+				t.Fatalf("enter(%x) = %v, want %v", k, got, want)
+			} else if want == recentNew {
+				oracle[k] = recentBusy
+			}
+		case 1:
+			if oracle[k] != recentNew {
+				r.finish(k)
+				oracle[k] = recentDone
+			}
+		case 2:
+			r.forget(k)
+			delete(oracle, k)
+		}
+	}
+}
+
+// TestRecentBounded: however many requests come, memory has an end, and the
+// latest are remembered.
+func TestRecentBounded(t *testing.T) {
+	var r recent
+	r.init()
+	now := time.Unix(1000, 0)
+	const n = 300_000
+	for i := range uint64(n) {
+		k := recentKey(i*0x9e3779b97f4a7c15>>6&^3 | 4) // all in one shard
+		r.enter(k, now)
+		if r.enter(k, now) != recentBusy {
+			t.Fatalf("request %d is forgotten at once", i)
+		}
+	}
+	if s := &r.shards[0]; len(s.new.slots) > recentLargest || len(s.old.slots) > recentLargest {
+		t.Errorf("tables of %d and %d slots, limit %d", len(s.new.slots), len(s.old.slots), recentLargest)
+	}
+}
+
 // FuzzServer throws datagrams at a server: no panic, and at most one answer
 // of a bounded size.
 func FuzzServer(f *testing.F) {

@@ -138,8 +138,8 @@ func (c *Intuitive) Merge(o *Intuitive) error {
 //
 // There is no Delete. Cells no longer sum what their elements inserted, so a
 // decrease takes away counts of others: measured, deleting 1 % of the elements
-// by decreasing all their cells makes 2.9 % of all elements count too low, and
-// the gentlest rule tried still 0.4 %. Let counts expire by generations
+// by decreasing all their cells makes 2.8 % of all elements count too low, and
+// the gentlest rule tried still 0.4 % (docs/study.md). Let counts expire by generations
 // ([Window]), or hold what was revoked in a filter of its own.
 //
 // Merged filters must not be inserted into and shipped on: a difference of a

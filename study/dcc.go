@@ -19,6 +19,10 @@ type dccRow struct {
 	Asked     int     `json:"asked"` // look-ups of signatures below the threshold
 	WrongI    int     `json:"wrong_i"`
 	WrongR    int     `json:"wrong_r"`
+	// The same for signatures that were never reported before.
+	AskedNew  int `json:"asked_new"`
+	WrongNewI int `json:"wrong_new_i"`
+	WrongNewR int `json:"wrong_new_r"`
 	// The probability that an unseen signature is shown at the threshold when
 	// the stream has ended, from the share of cells that have reached it.
 	UnseenI  float64 `json:"unseen_i"`
@@ -145,13 +149,7 @@ func replayDCC(reports []int32, different, m, k int, r *rand.Rand, rows []dccRow
 			if truth[id] >= t {
 				continue
 			}
-			rows[i].Asked++
-			if shownR >= t {
-				rows[i].WrongR++
-			}
-			if shownI >= t {
-				rows[i].WrongI++
-			}
+			rows[i].look(truth[id] == 0, shownI >= t, shownR >= t)
 		}
 		truth[id]++
 		refined.raise(ps, 1)
@@ -164,6 +162,22 @@ func replayDCC(reports []int32, different, m, k int, r *rand.Rand, rows []dccRow
 		rows[i].UnseenR += weight * math.Pow(shareAbove(refined, t), float64(k))
 		rows[i].UnseenI += weight * math.Pow(shareAbove(intuitive, t), float64(k))
 	}
+}
+
+// look counts one look-up.
+func (r *dccRow) look(isNew, wrongI, wrongR bool) {
+	one := func(is bool) int {
+		if is {
+			return 1
+		}
+		return 0
+	}
+	r.Asked++
+	r.WrongI += one(wrongI)
+	r.WrongR += one(wrongR)
+	r.AskedNew += one(isNew)
+	r.WrongNewI += one(isNew && wrongI)
+	r.WrongNewR += one(isNew && wrongR)
 }
 
 // shareAbove returns the share of cells of at least t.

@@ -13,9 +13,10 @@ type drawRow struct {
 	Experiment int     `json:"experiment"`
 	K          int     `json:"k"`
 	Mean       float64 `json:"mean"` // refined rate
-	// Spread is the standard deviation of the mean between draws, as a share
-	// of it, after what the rounds contribute by themselves is taken off.
-	Spread float64 `json:"spread"`
+	// Variance of the mean between draws, as a share of its square, after what
+	// the rounds contribute by themselves is taken off. An estimate: it may
+	// come out below 0.
+	Variance float64 `json:"variance"`
 }
 
 type drawResult struct {
@@ -24,10 +25,10 @@ type drawResult struct {
 }
 
 // The size of the measurement: every draw meets the same hash functions.
-const drawsCompared, drawsM = 12, 80_000
+const drawsCompared, drawsM = 16, 80_000
 
 func (c *Config) drawUnits() (units []*unit, results []*drawResult) {
-	n := max(2, c.Rounds/25)
+	n := max(2, c.Rounds*6/100)
 	for _, e := range experiments() {
 		if !e.weighted() {
 			continue
@@ -51,8 +52,8 @@ func (c *Config) drawUnits() (units []*unit, results []*drawResult) {
 						}
 						tick(float64(d+1) / drawsCompared)
 					}
-					mean, spread := between(rates)
-					*r = drawResult{Rounds: n, Rows: []drawRow{{e.number, k, mean, spread / mean}}}
+					mean, variance := between(rates)
+					*r = drawResult{Rounds: n, Rows: []drawRow{{e.number, k, mean, variance / (mean * mean)}}}
 					return nil
 				},
 			})
@@ -61,10 +62,10 @@ func (c *Config) drawUnits() (units []*unit, results []*drawResult) {
 	return units, results
 }
 
-// between returns the mean of a table of values, and the standard deviation of
-// the means of its lines that is not explained by the deviation of single values
-// from what line and column make expect (two-way analysis of variance).
-func between(values [][]float64) (mean, sd float64) {
+// between returns the mean of a table of values, and the variance of the means of
+// its lines that is not explained by the deviation of single values from what
+// line and column make expect (two-way analysis of variance).
+func between(values [][]float64) (mean, variance float64) {
 	lines, columns := len(values), len(values[0])
 	byLine, byColumn := make([]float64, lines), make([]float64, columns)
 	for i, line := range values {
@@ -84,24 +85,28 @@ func between(values [][]float64) (mean, sd float64) {
 	}
 	effect /= float64(lines - 1)
 	residual /= float64((lines - 1) * (columns - 1))
-	return mean, math.Sqrt(math.Max(0, effect-residual/float64(columns)))
+	return mean, effect - residual/float64(columns)
 }
 
-// spreads returns the spread between draws by experiment and k.
-func (p *plan) spreads() map[[2]int]float64 {
-	all := map[[2]int]float64{}
+// spreads returns, for each experiment, the standard deviation between draws as a
+// share of the mean: of all k together, since one draw acts on all.
+func (p *plan) spreads() map[int]float64 {
+	all := map[int]float64{}
 	for _, r := range p.draws {
 		for _, row := range r.Rows {
-			all[[2]int{row.Experiment, row.K}] = row.Spread
+			all[row.Experiment] += row.Variance / float64(len(hashCounts()))
 		}
+	}
+	for n, v := range all {
+		all[n] = math.Sqrt(math.Max(0, v))
 	}
 	return all
 }
 
 // withDraw returns the deviation of c in standard errors that contain the spread
 // between draws, of the paper's and of ours.
-func (c comparison) withDraw(spreads map[[2]int]float64) float64 {
-	spread := spreads[[2]int{c.experiment, c.k}]
+func (c comparison) withDraw(spreads map[int]float64) float64 {
+	spread := spreads[c.experiment]
 	if c.extension == "intuitive" {
 		spread = 0 // it depends on the number of elements alone
 	}

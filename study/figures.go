@@ -104,7 +104,7 @@ func (g *growthResult) figure() *figure {
 func jiangZhaoFigures() []*figure {
 	one := &figure{
 		name: "jiang-zhao-1", title: "False positives against hash functions, m/n = 32",
-		caption: "Figure 1 of Jiang & Zhao: 22 functions are best at 32 bits an element, and more than 10 gain little.",
+		caption: "Figure 1 of Jiang & Zhao: the false-positive rate by formula 2 at 32 bits an element.",
 		xTicks:  numberTicks(1, 4, 8, 10, 16, 22, 32),
 		xLabel:  "hash functions k", yLabel: "false-positive rate", logY: true,
 	}
@@ -115,7 +115,7 @@ func jiangZhaoFigures() []*figure {
 	one.series = []series{s}
 	two := &figure{
 		name: "jiang-zhao-2", title: "False positives against size",
-		caption: "Figure 2 of Jiang & Zhao: below about 30 bits an element, 32 functions are no better than 8.",
+		caption: "Figure 2 of Jiang & Zhao: the false-positive rate by formula 2 against the size, for several numbers of hash functions.",
 		xLabel:  "bits an element, m/n", yLabel: "false-positive rate", logY: true, legendBottom: true, legendLeft: true,
 	}
 	three := &figure{

@@ -107,9 +107,9 @@ func TestEscapeBits(t *testing.T) {
 
 func TestBetween(t *testing.T) {
 	// Lines differ by 2, columns by anything, nothing else: all is explained.
-	mean, sd := between([][]float64{{1, 5, 9}, {3, 7, 11}, {5, 9, 13}})
-	if mean != 7 || math.Abs(sd-2) > 1e-12 {
-		t.Errorf("mean %g, spread %g, want 7 and 2", mean, sd)
+	mean, variance := between([][]float64{{1, 5, 9}, {3, 7, 11}, {5, 9, 13}})
+	if math.Abs(mean-7) > 1e-12 || math.Abs(variance-4) > 1e-12 {
+		t.Errorf("mean %g, variance %g, want 7 and 4", mean, variance)
 	}
 	r := stream(1, "between")
 	noise := make([][]float64, 12)
@@ -118,7 +118,7 @@ func TestBetween(t *testing.T) {
 			noise[i] = append(noise[i], r.NormFloat64())
 		}
 	}
-	if _, sd := between(noise); sd > 0.15 {
-		t.Errorf("spread %g of pure noise", sd)
+	if _, variance := between(noise); math.Abs(variance) > 0.03 {
+		t.Errorf("variance %g of pure noise", variance)
 	}
 }

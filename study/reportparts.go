@@ -42,6 +42,8 @@ func (t *twoPartResult) section(d *document) {
 	d.figure("jiang-zhao-1")
 	d.figure("jiang-zhao-2")
 	d.figure("jiang-zhao-3")
+	ten, best := filter.FalsePositiveRateApprox(32, 10), filter.FalsePositiveRateApprox(32, 22)
+	d.p("By formula 2, 22 functions are best at 32 bits an element, as the paper says; that more than 10 gain little is generous, since the rate still falls from %s to %s. The paper sees no use in 32 functions instead of 8 below 30 bits an element; the formula puts that point at 25.", sci(ten), sci(best))
 	d.p("The paper adds a second section for an eigenvalue of the element, and multiplies the error rates of the sections (formula 5). Measured: k = %d and d = %d functions, sections 3 to 1, against a classic filter with the same bits and %d functions; false positives among addresses that were not inserted. In brackets: times the classic rate.", twoPartK, twoPartD, twoPartK+twoPartD)
 	for _, bits := range []int{8, 16} {
 		head := []string{fmt.Sprintf("%d bits an element", bits), "classic"}
@@ -112,9 +114,10 @@ func mergeSection(d *document, rows []mergeRow) {
 	if under {
 		never = "**sometimes, which must not be**"
 	}
-	d.p("- *H1 on the merged array*: a server inserts into what it has merged, and ships the difference. Cells that others have raised hide its own reports: the counts of many elements are too low, some by much.")
-	d.p("- *Minimum of the sum*: each server inserts into its own array, and ships that; the arrays are added. Such a count is %s too low. H1's gain is kept in part. *Own + others* adds the minimum in the own array to that in the sum of the others; *sum of the minima* keeps the arrays of all servers apart, and is better the more servers there are, at as many times the memory.", never)
-	d.p("- *New array each period* ships a fresh refined array every time: safe, but most of H1's gain is lost.")
+	d.list("*H1 on the merged array*: a server inserts into what it has merged, and ships the difference. Cells that others have raised hide its own reports: the counts of many elements are too low, some by much.")
+	d.list("*Minimum of the sum*: each server inserts into its own array, and ships that; the arrays are added. Such a count is %s too low. H1's gain is kept in part. *Own + others* adds the minimum in the own array to that in the sum of the others; *sum of the minima* keeps the arrays of all servers apart, and is better the more servers there are, at as many times the memory.", never)
+	d.list("*New array each period* ships a fresh refined array every time: safe, but most of H1's gain is lost.")
+	d.end()
 	d.figure("merge")
 }
 
@@ -150,7 +153,7 @@ func (r *splitResult) section(d *document) {
 	}
 	d.table(head, lines)
 	d.figure("split")
-	d.p("The idea holds: counts up to 100,000 take a half to a quarter of the memory of 16-bit cells, and the heavier the tail, the wider the best base. Real mail, where nearly every message is reported once, needs hardly more than its entropy. The production array takes the escape form with 4 bits.")
+	d.p("The idea holds: counts up to 100,000 take a half to little more than a quarter of the memory of 16-bit cells, and the heavier the tail, the wider the best base. Real mail, where nearly every message is reported once, is best off with the narrowest. The form with an escape value is the smaller one throughout. The production array takes the escape form with 4 bits.")
 }
 
 func (r *dccResult) section(d *document) {
@@ -169,9 +172,22 @@ func (r *dccResult) section(d *document) {
 		r.scheme(d, s.Scheme)
 	}
 	d.figure("dcc")
-	d.p("- The measured rate of look-ups is higher than that of unseen messages: among the look-ups are signatures one or two reports below the threshold, which need only that much coincidence. Where it says 0 of some million, the last columns tell the order of magnitude.")
-	d.p("- Equation 4 supposes that reports fall on cells one by one. On real counts a cell reaches the threshold because one frequent message lies in it; the equation is then wrong by tens of orders of magnitude, always too low. The formula (1 - exp(-k n P(C >= t) / m))^k, in which only messages that have reached the threshold count, agrees with the measured rate from about two cells a signature on. In smaller filters small counts pile up, and the rate is higher than it says.")
-	d.p("- At 4 cells a signature (2 bytes with 4-bit cells) an unseen message is shown at 20 reports with a probability below 1e-10: bulk verdicts need far fewer cells than exact counts.")
+	d.list("Most look-ups that are wrong are of signatures one or two reports below the threshold, which need only that much coincidence: a message reported 19 times is shown as 20. That is an error of the count, and hardly one of the verdict. Signatures that were never reported before are shown at the threshold much less often, the more so in the refined extension. Where that was never observed, the rate for unseen signatures, from the share of cells that have reached the threshold, tells the order of magnitude.")
+	d.list("Equation 4 supposes that reports fall on cells one by one. It is near the intuitive extension where many small counts crowd the cells (one cell a signature and less, low thresholds). At larger sizes and thresholds a cell gets there because one frequent message lies in it, and the equation is too low, at t = 20 by ten and more orders of magnitude.")
+	d.list("The formula (1 - exp(-k n P(C >= t) / m))^k, in which only messages that have reached the threshold count, agrees with the refined extension from about two cells a signature on. In smaller filters small counts pile up, and the rate is higher than it says.")
+	d.list("At 4 cells a signature (2 bytes with 4-bit cells) and t = 20, an unseen message is shown as bulk with a probability of %s at most: bulk verdicts need far fewer cells than exact counts.", sci(r.worst(4, 20)))
+	d.end()
+}
+
+// worst returns the largest rate for unseen signatures, refined, k = 4, of any
+// scheme.
+func (r *dccResult) worst(cells float64, threshold int) (worst float64) {
+	for _, row := range r.Rows {
+		if row.Cells == cells && row.Threshold == threshold && row.K == 4 {
+			worst = max(worst, row.UnseenR)
+		}
+	}
+	return worst
 }
 
 // scheme writes the table of one scheme, k = 4.
@@ -183,10 +199,10 @@ func (r *dccResult) scheme(d *document, scheme string) {
 		}
 		lines = append(lines, []string{
 			fmt.Sprintf("%g, t = %d", row.Cells, row.Threshold), found(row.WrongI, row.Asked), found(row.WrongR, row.Asked),
-			sci(row.UnseenI), sci(row.UnseenR), sci(row.Skewed), tiny(row.Equation),
+			found(row.WrongNewI, row.AskedNew), found(row.WrongNewR, row.AskedNew), sci(row.UnseenI), sci(row.UnseenR), sci(row.Skewed), tiny(row.Equation),
 		})
 	}
-	d.table([]string{"cells a signature (" + scheme + ", k = 4)", "f_dcc, intuitive", "f_dcc, refined", "unseen, intuitive", "unseen, refined", "formula for skewed counts", "Eq. 4"}, lines)
+	d.table([]string{"cells a signature (" + scheme + ", k = 4)", "f_dcc, intuitive", "refined", "never reported before, intuitive", "refined", "unseen, intuitive", "refined", "formula for skewed counts", "Eq. 4"}, lines)
 }
 
 // found spells a rate, or how many tries gave none.
@@ -226,4 +242,5 @@ func (r *speedResult) section(d *document) {
 		lines = append(lines, []string{percent(o.Spam), fixed(o.SBFFirst, 0), fixed(o.RBFFirst, 0)})
 	}
 	d.table([]string{"look-ups that are spam", "SBF first", "RBF first"}, lines)
+	d.p("The filter that says no more often is to be asked first: SBF where most mail is legitimate, as the paper expects, and RBF, which is also the smaller one, where most is spam. The difference is one cache miss.")
 }

@@ -106,7 +106,7 @@ type unit struct {
 	partial bool
 	// alone says that the unit measures time: it runs when nothing else does.
 	alone bool
-	// seconds is the time that the work has taken, over all runs.
+	// seconds is the processor time that the work has taken, over all runs.
 	seconds float64
 }
 
@@ -224,6 +224,9 @@ func (c *Config) crew(ctx context.Context, todo []*unit, workers int, meter *met
 	var wg sync.WaitGroup
 	for range min(workers, len(todo)) {
 		wg.Go(func() {
+			// A thread of its own, so that its processor time can be told.
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
 			s := newSimulator(c.Seed)
 			for u := range queue {
 				if err := c.runUnit(ctx, u, s, meter); err != nil {
@@ -249,12 +252,12 @@ func (c *Config) runUnit(ctx context.Context, u *unit, s *simulator, meter *mete
 	if ctx.Err() != nil {
 		return nil
 	}
-	before, began := 0.0, c.Now()
+	before, began := 0.0, threadTime()
 	err := u.run(ctx, s, func(share float64) {
 		meter.add(u.cost*(share-before), u.name)
 		before = share
 	})
-	u.seconds += c.Now().Sub(began).Seconds()
+	u.seconds += (threadTime() - began).Seconds()
 	if err != nil && !u.partial {
 		return err
 	}

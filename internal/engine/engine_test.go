@@ -205,6 +205,20 @@ func TestNearBands(t *testing.T) {
 	}
 }
 
+// TestPartsOfOneScheme: where a scheme signs every part of a message, one part
+// that much mail has (the footer of a list) does not speak for all of it.
+func TestPartsOfOneScheme(t *testing.T) {
+	e := open(t, Options{})
+	text, footer, other := sig(bulkhead.RazorE4, 1), sig(bulkhead.RazorE4, 2), sig(bulkhead.RazorE4, 3)
+	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{text, footer}, Vote: bulkhead.Spam, Count: 30})
+	if v := check(t, e, text, footer); !v.Spam() || !v.Bulk {
+		t.Errorf("the message that was reported: %+v, want spam and bulk", v)
+	}
+	if v := check(t, e, other, footer); v.Unwanted() || v.Findings[1].Judged != bulkhead.JudgedSpam {
+		t.Errorf("another message with the same footer: %+v, want only the footer listed", v)
+	}
+}
+
 // TestPropertiesDoNotJudge: a sender or relay that sends spam is not proof that
 // the next message from it is.
 func TestPropertiesDoNotJudge(t *testing.T) {

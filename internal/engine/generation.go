@@ -254,6 +254,12 @@ func (e *Engine) specTally(start uint64, v *view, grown float64) (tallySpec, err
 		last := v.tally[0]
 		capacity = capacityAfter(last.counts.Keys(), grown, capacity)
 		votes = capacityAfter(max(last.unique.Keys(), last.weights.Keys()), grown, votes)
+		if capacity == last.Capacity && votes == last.Votes {
+			// Sizing takes longer than all else that a rotation does.
+			spec := last.tallySpec
+			spec.Start = start
+			return spec, nil
+		}
 	}
 	id := e.opts.Secret.ID()
 	counts, err := filter.SizeFor(filter.Target{Kind: filter.Cells, Signatures: capacity, Error: filter.CountWrong, Rate: t.Error, KeyID: id})
@@ -280,6 +286,11 @@ func (e *Engine) specBlock(start uint64, v *view, grown float64) (blockSpec, err
 	if len(v.block) > 0 {
 		last := v.block[0]
 		capacity = capacityAfter(max(last.spam.Keys(), 4*last.revoked.Keys()), grown, capacity)
+		if capacity == last.Capacity {
+			spec := last.blockSpec
+			spec.Start = start
+			return spec, nil
+		}
 	}
 	id := e.opts.Secret.ID()
 	// The error of a judgement is the sum over the generations that live.

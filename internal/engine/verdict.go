@@ -93,8 +93,9 @@ func collect(v *bulkhead.Verdict, nearMatch int) collected {
 	var c collected
 	c.error = 1
 	for i := range v.Findings {
-		if f := &v.Findings[i]; classOf(f.Signature.Scheme()) == classWhole {
-			c.whole(f)
+		if f := &v.Findings[i]; classOf(f.Signature.Scheme()) == classWhole && first(v.Findings[:i], f.Signature.Scheme()) {
+			whole := weakest(v.Findings[i:])
+			c.whole(&whole)
 		}
 	}
 	for _, scheme := range []bulkhead.Scheme{bulkhead.Near, bulkhead.RspamdShingle} {
@@ -195,4 +196,33 @@ func (c *collected) banded(findings []bulkhead.Finding, scheme bulkhead.Scheme, 
 	case revoked >= match:
 		c.judge(scheme, bulkhead.Revoked, 0, revoked)
 	}
+}
+
+// first reports whether none of the findings before is of the scheme.
+func first(before []bulkhead.Finding, scheme bulkhead.Scheme) bool {
+	for i := range before {
+		if before[i].Signature.Scheme() == scheme {
+			return false
+		}
+	}
+	return true
+}
+
+// weakest puts together the findings of the first one's scheme. A scheme that
+// signs every part of a message (razor/e4) speaks for the message only as far
+// as all its signatures do: footers that a list adds are parts of much mail.
+func weakest(findings []bulkhead.Finding) bulkhead.Finding {
+	w := findings[0]
+	for i := range findings[1:] {
+		f := &findings[1+i]
+		if f.Signature.Scheme() != w.Signature.Scheme() {
+			continue
+		}
+		w.Sightings, w.Spam, w.Ham = min(w.Sightings, f.Sightings), min(w.Spam, f.Spam), min(w.Ham, f.Ham)
+		w.Confidence, w.Error = min(w.Confidence, f.Confidence), min(w.Error, f.Error)
+		if f.Judged == bulkhead.Unjudged || f.Judged == bulkhead.Revoked && w.Judged == bulkhead.JudgedSpam {
+			w.Judged = f.Judged
+		}
+	}
+	return w
 }

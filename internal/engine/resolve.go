@@ -128,7 +128,7 @@ func (r *resolver) vote(receipt *bulkhead.Receipt, rep *bulkhead.Report, who vot
 		r.weigh(base.With(kindHamWeight), weigh)
 	case bulkhead.Revocation:
 		r.weigh(base.With(kindRevokeWeight), weigh)
-		r.promoteRevocation(receipt, base)
+		r.promoteRevocation(receipt, who, base)
 	}
 }
 
@@ -158,7 +158,7 @@ func (r *resolver) promoteSpam(receipt *bulkhead.Receipt, base filter.Key) {
 
 // promoteRevocation takes a listed signature off the blocklist when the weight
 // of its revocations has reached the promotion weight.
-func (r *resolver) promoteRevocation(receipt *bulkhead.Receipt, base filter.Key) {
+func (r *resolver) promoteRevocation(receipt *bulkhead.Receipt, who voter, base filter.Key) {
 	if r.judge(base) != bulkhead.JudgedSpam {
 		return
 	}
@@ -169,7 +169,7 @@ func (r *resolver) promoteRevocation(receipt *bulkhead.Receipt, base filter.Key)
 	r.revoked[base] = true
 	r.out.revoked = append(r.out.revoked, base)
 	receipt.Revoked++
-	r.blame(base)
+	r.blame(who, base)
 }
 
 func (r *resolver) promotion() int64 {
@@ -195,10 +195,13 @@ func (r *resolver) confirm(who voter, base filter.Key) {
 	})
 }
 
-// blame debits the members who reported a signature that is now revoked.
-func (r *resolver) blame(base filter.Key) {
+// blame debits the members who reported a signature that is now revoked. Who
+// takes back a report of their own has mended it.
+func (r *resolver) blame(who voter, base filter.Key) {
 	r.eachReporter(base, func(name string) {
-		r.out.credits = append(r.out.credits, credit{account: name, reverted: 1})
+		if name != who.name {
+			r.out.credits = append(r.out.credits, credit{account: name, reverted: 1})
+		}
 	})
 }
 

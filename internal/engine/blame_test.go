@@ -1,0 +1,44 @@
+package engine
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
+)
+
+// TestOwnRevocation: who takes back a report of their own keeps their weight, so
+// that their next report counts as the one before; somebody else's revocation
+// costs it.
+func TestOwnRevocation(t *testing.T) {
+	e := open(t, Options{})
+	local := netip.MustParseAddr("127.0.0.1")
+	for _, name := range []string{"ana", "bob"} {
+		a := trust.Account{Name: name, Role: trust.Member, Weight: 1, Created: time.Unix(1, 0), From: local}
+		if err := e.PutAccount(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	by := func(name string, sigs ...bulkhead.Signature) bulkhead.Report {
+		return bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Account: name, Addr: local}}
+	}
+	for n := range 5 {
+		s := []bulkhead.Signature{sig(bulkhead.RazorE4, 2*n), sig(bulkhead.RazorE8, 2*n)}
+		if got := report(t, e, by("ana", s...)); got.Listed != 2 {
+			t.Fatalf("report %d: %+v, want both signatures listed", n, got)
+		}
+		if got, err := e.Revoke(t.Context(), by("ana", s...)); err != nil || got.Revoked != 2 {
+			t.Fatalf("revocation %d: %+v, %v, want both signatures revoked", n, got, err)
+		}
+	}
+	s := sig(bulkhead.RazorE4, 100)
+	report(t, e, by("ana", s))
+	if got, err := e.Revoke(t.Context(), by("bob", s)); err != nil || got.Revoked != 1 {
+		t.Fatalf("revocation by another: %+v, %v", got, err)
+	}
+	if got := report(t, e, by("ana", sig(bulkhead.RazorE4, 101))); got.Listed != 0 || got.Pending != 1 {
+		t.Errorf("report after another's revocation: %+v, want it pending", got)
+	}
+}

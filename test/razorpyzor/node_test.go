@@ -1,0 +1,241 @@
+//go:build interop
+
+package razorpyzor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// binary is the program under test, built once.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "bulkhead-interop-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "bulkhead")
+	cmd := exec.Command("go", "build", "-o", path, "github.com/bulkhead-mail/bulkhead/cmd/bulkhead")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build: %v\n%s", err, out)
+	}
+	return path, nil
+})
+
+// A node is a running bulkhead.
+type node struct {
+	t                                            *testing.T
+	dir                                          string
+	razor, pyzor, razorHelper, pyzorHelper, http string
+	stop                                         func()
+}
+
+// startNode runs a node with the doors for Razor and Pyzor, and the API for the
+// command line, until the test ends. More is added to its configuration.
+func startNode(t *testing.T, more string) *node {
+	t.Helper()
+	n := &node{t: t, dir: t.TempDir()}
+	for _, a := range []*string{&n.razor, &n.pyzor, &n.razorHelper, &n.pyzorHelper, &n.http} {
+		*a = fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	}
+	config := fmt.Sprintf("[listen]\nrazor2 = %q\npyzor = %q\nrazor_helper = %q\npyzor_helper = %q\nhttp = %q\n%s\n",
+		n.razor, n.pyzor, n.razorHelper, n.pyzorHelper, n.http, more)
+	if err := os.WriteFile(filepath.Join(n.dir, "bulkhead.toml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.start()
+	return n
+}
+
+func (n *node) start() {
+	n.t.Helper()
+	path, err := binary()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.stop = run(n.t, n.dir, path, "serve", "--config", filepath.Join(n.dir, "bulkhead.toml"), "--data", filepath.Join(n.dir, "data"))
+	for _, a := range []string{n.razor, n.razorHelper, n.pyzorHelper, n.http} {
+		awaitTCP(n.t, a, 30*time.Second)
+	}
+}
+
+// cli runs a subcommand of the program as administrator and returns what it
+// prints.
+func (n *node) cli(args ...string) string {
+	n.t.Helper()
+	path, err := binary()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	args = append(args, "--server", "http://"+n.http)
+	if args[0] == "user" {
+		args = append(args, "--data", filepath.Join(n.dir, "data"))
+	}
+	out, err := exec.CommandContext(n.t.Context(), path, args...).CombinedOutput()
+	if err != nil {
+		n.t.Fatalf("bulkhead %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// run starts a program in a process group of its own and returns what ends it;
+// the test's end does so too, and shows what it said if the test failed.
+func run(t *testing.T, dir, path string, args ...string) func() {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := exec.Command(path, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	var once sync.Once
+	stop := func() {
+		once.Do(func() {
+			syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+			select {
+			case <-exited:
+			case <-time.After(20 * time.Second):
+				syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+				<-exited
+				t.Errorf("%s had to be killed", filepath.Base(path))
+			}
+		})
+	}
+	t.Cleanup(func() {
+		stop()
+		if t.Failed() {
+			t.Logf("%s said:\n%s", filepath.Base(path), out.String())
+		}
+	})
+	return stop
+}
+
+// program returns the path of a program that the test needs.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("%s is missing under CI", name)
+	}
+	t.Skipf("needs %s: %v", name, err)
+	return ""
+}
+
+// command runs a program with input and returns exit code and output.
+func command(t *testing.T, input, name string, args ...string) (int, string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program(t, name), args...)
+	cmd.Stdin = strings.NewReader(input)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Errorf("%s: %v", name, err)
+		return -1, string(out)
+	}
+	return cmd.ProcessState.ExitCode(), string(out)
+}
+
+// freePort returns a port that is free in TCP and UDP.
+func freePort(t *testing.T) int {
+	t.Helper()
+	for range 100 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := l.Addr().(*net.TCPAddr).Port
+		u, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+		l.Close()
+		if err == nil {
+			u.Close()
+			return port
+		}
+	}
+	t.Fatal("no free port")
+	return 0
+}
+
+// awaitTCP waits until a server answers.
+func awaitTCP(t *testing.T, address string, limit time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		c, err := net.Dial("tcp", address)
+		if err == nil {
+			c.Close()
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("nobody answers on %s: %v", address, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// mails are of the kinds that the clients cut up and decode in different ways.
+var mails = map[string]string{
+	"plain": "From: Ana <ana@sender.example>\nTo: bob@rcpt.example\nSubject: lamps\nMessage-ID: <1@sender.example>\n\n" +
+		"Dear reader,\n\nour lamp shop round the corner has lamps of all sizes,\nfrom the small lamp for the desk to the tall one for the hall.\nCome and see them at http://www.cheap-lamps.example/all today.\n\nThe lamp people\n",
+	"base64": "From: a@sender.example\nSubject: coins\nMIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: base64\n\n" +
+		"QSBjb2xsZWN0b3Igb2YgY29pbnMgb2ZmZXJzIGEgaGFuZGZ1bCBvZiB0aGVtIGNoZWFwbHkuCldy\naXRlIGF0IG9uY2UsIG9yIHNlZSB0aGVtIGF0IGh0dHA6Ly9jb2lucy5leGFtcGxlLm5ldC9vZmZl\nciBub3cuCkFsbCBvZiB0aGVtIGFyZSBvbGQsIGFuZCBzb21lIG9mIHRoZW0gYXJlIHJlYWwuCg==\n",
+	"quoted-printable HTML": "From: a@sender.example\nSubject: boats\nMIME-Version: 1.0\nContent-Type: text/html; charset=iso-8859-1\nContent-Transfer-Encoding: quoted-printable\n\n" +
+		"<html><body><p>A boat of your own, caf=E9 and all, is cheaper than you =\nthink.</p><p>See <a href=3D\"http://boats.example.org/?x=3D1\">our boats</a> before the =\nsummer is over.</p>\n<p>Every boat comes with two oars and a bucket.</p></body></html>\n",
+	"multipart": "From: a@sender.example\nSubject: tea\nMIME-Version: 1.0\nContent-Type: multipart/alternative;\n boundary=\"=_tea\"\n\nThis is a message of several parts.\n--=_tea\nContent-Type: text/plain\n\n" +
+		"Tea from the hills, picked by hand and dried in the sun.\nWe send it to your door in a tin.\nhttp://tea.example/order\n--=_tea\nContent-Type: text/html\n\n<p>Tea from the hills, <b>picked by hand</b> and dried in the sun.\n<p>We send it to <a href=\"http://tea.example/order\">your door</a> in a tin of tin.\n--=_tea--\n",
+	"nested": "From: a@sender.example\nSubject: maps\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=outer\n\n--outer\nContent-Type: multipart/alternative; boundary=inner\n\n--inner\nContent-Type: text/plain\n\n" +
+		"Old maps of new towns and new maps of old towns.\nWe print them on paper that lasts longer than the towns.\n--inner\nContent-Type: text/html\n\n<p>Old maps of new towns and new maps of old towns.<p>We print them on <i>paper</i> that lasts longer than the towns.\n--inner--\n--outer\nContent-Type: image/gif; name=x.gif\nContent-Transfer-Encoding: base64\n\nR0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7\n--outer--\n",
+	"eight bit": "From: a@sender.example\nSubject: bread\nContent-Type: text/plain; charset=iso-8859-1\nContent-Transfer-Encoding: 8bit\n\nDas Br\xf6tchen ist fertig, und der Kaffee dazu auch.\nWer zuerst kommt, bekommt das gr\xf6\xdfte St\xfcck davon.\n",
+	"CRLF":      "From: a@sender.example\r\nSubject: shoes\r\n\r\nA pair of shoes that fits both of your feet.\r\nThe left one is for the left foot, the right one for the other.\r\n",
+}
+
+// writeMails puts the mails into files and returns their paths by kind.
+func writeMails(t *testing.T) map[string]string {
+	t.Helper()
+	dir := t.TempDir()
+	paths := make(map[string]string)
+	for kind, mail := range mails {
+		path := filepath.Join(dir, strings.ReplaceAll(kind, " ", "-")+".eml")
+		if err := os.WriteFile(path, []byte(mail), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		paths[kind] = path
+	}
+	return paths
+}
+
+// passwd sets the secret of an account for a protocol.
+func (n *node) passwd(name, protocol, secret string) {
+	n.t.Helper()
+	path, err := binary()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	cmd := exec.CommandContext(n.t.Context(), path, "user", "passwd", name, "--protocol", protocol,
+		"--server", "http://"+n.http, "--data", filepath.Join(n.dir, "data"))
+	cmd.Stdin = strings.NewReader(secret + "\n")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		n.t.Fatalf("user passwd: %v\n%s", err, out)
+	}
+}

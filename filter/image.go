@@ -207,15 +207,27 @@ func (c *Counting) Merge(o *Counting) error {
 		}
 		c.mu.Lock()
 		info := c.pages[p].PageInfo
-		sum := c.planeView(p).sum(m.plane)
-		c.store(p, sum, true)
-		c.setInfo(p, PageInfo{
-			Version: info.Version + 1, Index: info.Index,
-			Keys: info.Keys + m.Info.Keys, Overflow: len(sum.high),
-		})
+		info.Version++
+		info.Keys += m.Info.Keys
+		info.Overflow = c.mergePage(p, m.plane)
+		c.setInfo(p, info)
 		c.mu.Unlock()
 	}
 	return nil
+}
+
+// mergePage adds pl, which it may overwrite, to page p and returns the number of
+// heavy cells there are then. c.mu is held.
+func (c *Counting) mergePage(p int, pl plane) (overflow int) {
+	dst := c.pageWords(p)
+	if c.pages[p].Overflow == 0 && len(pl.high) == 0 && sumIsLight(dst, pl.lines) {
+		addLines(pl.lines, dst)
+		publishAll(dst, pl.lines)
+		return 0
+	}
+	sum := c.planeView(p).sum(pl)
+	c.store(p, sum, true)
+	return len(sum.high)
 }
 
 // Merge sets in b every bit that is set in o: the result holds the keys of both.

@@ -155,6 +155,21 @@ func addNibbles(x, y uint64) uint64 {
 	return z | c | (c - c>>3)
 }
 
+// sumIsLight reports whether no nibble of x plus that of y comes to 15.
+func sumIsLight(x, y []words) bool {
+	y = y[:len(x)]
+	for i := range x {
+		var heavy uint64
+		for j := range x[i] {
+			heavy |= escapes(addNibbles(x[i][j], y[i][j]))
+		}
+		if heavy != 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // addLines adds the nibbles of src to those of dst, which saturate at 15. It is
 // what merging does as long as no cell has a value in an overflow table.
 func addLines(dst, src []words) {

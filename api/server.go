@@ -78,6 +78,7 @@ type Server struct {
 	settings atomic.Pointer[settings]
 	mux      *http.ServeMux
 	openAPI  *huma.OpenAPI
+	large    chan struct{} // see request
 }
 
 // New returns a server, or an error if a required option is missing.
@@ -100,6 +101,10 @@ func New(o Options) (*Server, error) {
 		ready: o.Ready, page: o.Page, log: o.Log,
 		origin: http.NewCrossOriginProtection(), mux: http.NewServeMux(),
 		openAPI: newDocument(o.Version),
+		large:   make(chan struct{}, maxLarge),
+	}
+	for range maxLarge {
+		s.large <- struct{}{}
 	}
 	s.SetAccess(o.Access)
 	m, err := newMetrics(o.Registry, o.Node, o.Peers)
@@ -121,8 +126,24 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.Serve
 // A request is one request that has passed the gate.
 type request struct {
 	*http.Request
-	who bulkhead.Reporter
-	set *settings
+	who   bulkhead.Reporter
+	set   *settings
+	large chan struct{} // one element for each large body that may be read
+	held  bool          // one of them
+}
+
+// Bodies of more than largeBody bytes are read by at most maxLarge requests at
+// once, so that clients cannot fill the memory with mail.
+const (
+	largeBody = 256 << 10
+	maxLarge  = 16
+)
+
+// release ends the request's claim on memory.
+func (r *request) release() {
+	if r.held {
+		r.large <- struct{}{}
+	}
 }
 
 // A route is one operation of the API.
@@ -180,16 +201,27 @@ func (s *Server) gate(w http.ResponseWriter, r *http.Request, rt route) (any, er
 		return nil, newProblem(http.StatusRequestEntityTooLarge, fmt.Sprintf("body of %d bytes, limit %d", r.ContentLength, set.MaxBody))
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, set.MaxBody)
-	return rt.serve(&request{Request: r, who: who, set: set})
+	req := &request{Request: r, who: who, set: set, large: s.large}
+	defer req.release()
+	return rt.serve(req)
 }
 
 // body reads the whole body of the request.
 func (r *request) body() ([]byte, error) {
 	var buf bytes.Buffer
 	if r.ContentLength > 0 {
-		buf.Grow(int(min(r.ContentLength, 1<<20)) + bytes.MinRead)
+		buf.Grow(int(min(r.ContentLength, largeBody)) + bytes.MinRead)
 	}
-	_, err := buf.ReadFrom(r.Body)
+	_, err := buf.ReadFrom(io.LimitReader(r.Body, largeBody))
+	if err == nil && buf.Len() == largeBody {
+		select {
+		case <-r.large:
+			r.held = true
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+		_, err = buf.ReadFrom(r.Body)
+	}
 	var long *http.MaxBytesError
 	var netErr interface{ Timeout() bool }
 	switch {

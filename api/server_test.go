@@ -387,6 +387,42 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
+// TestLargeBodies: while as many large bodies as allowed are being read, a
+// further one waits, and a small one does not.
+func TestLargeBodies(t *testing.T) {
+	s := newServer(t, &prototest.House{}, nil)
+	large := sample + strings.Repeat("Buy two and get the third one free, today only.\n", largeBody/48)
+	for range 2 * maxLarge { // what was taken is given back
+		if w := send(s, local, "POST", "/v1/check", mailType, large); w.Code != 200 {
+			t.Fatalf("large body = %d %s", w.Code, w.Body)
+		}
+	}
+	for range maxLarge {
+		<-s.large
+	}
+	if w := send(s, local, "POST", "/v1/check", mailType, sample); w.Code != 200 {
+		t.Errorf("small body = %d %s", w.Code, w.Body)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	r := httptest.NewRequestWithContext(ctx, "POST", "/v1/check", strings.NewReader(large))
+	r.RemoteAddr, r.Host = local, "localhost"
+	r.Header.Set("Content-Type", mailType)
+	w := httptest.NewRecorder()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.ServeHTTP(w, r)
+	}()
+	cancel()
+	<-done
+	if w.Code != 503 {
+		t.Errorf("large body that never got its turn = %d %s, want 503", w.Code, w.Body)
+	}
+	if len(s.large) != 0 {
+		t.Errorf("%d places were given back that nobody had", len(s.large))
+	}
+}
+
 func TestReadiness(t *testing.T) {
 	why := errors.New("reading the journal")
 	s := newServer(t, &prototest.House{}, func(o *Options) { o.Ready = func() error { return why } })

@@ -93,7 +93,9 @@ func TestDocumentIsServed(t *testing.T) {
 			t.Errorf("%s %s is %q in the document, want %q", rt.op.Method, rt.op.Path, got, rt.op.OperationID)
 		}
 	}
-	var all struct{ Components struct{ Schemas map[string]any } }
+	var all struct {
+		Components struct{ Schemas map[string]any }
+	}
 	if err := json.Unmarshal(w.Body.Bytes(), &all); err != nil {
 		t.Fatal(err)
 	}

@@ -140,7 +140,7 @@ func (f *figure) axes(p *plot.Plot) {
 		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, decades{}
 		if f.yMin == 0 && f.yMax == 0 {
 			p.Y.Min = f.lowest()
-			p.Y.Max = math.Pow(10, math.Ceil(math.Log10(p.Y.Max)))
+			p.Y.Max = math.Pow(10, math.Ceil(math.Log10(p.Y.Max)-1e-6))
 		}
 	}
 	if f.logX {

@@ -68,7 +68,12 @@ func TestPageRoundTrip(t *testing.T) {
 		if f.keys == 0 && len(enc) != pageHeader {
 			t.Errorf("an empty page takes %d bytes", len(enc))
 		}
-		t.Logf("%s: %d bytes, %d escaped cells", f.name, len(enc), c.PageInfo(0).Overflow)
+		compact := c.Image(0).AppendCompact(nil)
+		m, err := ParseImage(compact, cellsGeo)
+		if err != nil || !m.Equal(c.Image(0)) || len(compact) > len(enc) {
+			t.Errorf("%s: compact page of %d bytes, plain %d: %v", f.name, len(compact), len(enc), err)
+		}
+		t.Logf("%s: %d bytes, compact %d, %d escaped cells", f.name, len(enc), len(compact), c.PageInfo(0).Overflow)
 		for _, k := range []uint8{8, 16} {
 			g := bitsGeo
 			g.K = k

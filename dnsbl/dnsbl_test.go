@@ -36,11 +36,11 @@ func sha(text string) [32]byte { return sha256.Sum256([]byte(text)) }
 
 func newServer(t testing.TB) *Server {
 	t.Helper()
-	ann := sha("ann@example.com")
+	ann, mallory := sha("ann@example.com"), sha("mallory@example.org")
 	list := set{reason: "seen in spam (list x of 2026-03-04, expected error 1.0e-06)", names: map[string]bool{
 		"evil.example": true, "www.evil.example": true, "zip": true,
 		"192.0.2.7": true, "2001:db8::7": true, "127.0.0.1": true, "invalid": true,
-		"0123456789abcdef0123456789abcdef": true, hex.EncodeToString(ann[:]): true,
+		"0123456789abcdef0123456789abcdef": true, hex.EncodeToString(ann[:]): true, hex.EncodeToString(mallory[:]): true,
 	}}
 	s, err := NewServer(Options{Zones: []Zone{
 		{Name: "bl.example.com", Form: Domains, List: list},
@@ -139,9 +139,12 @@ func TestAnswers(t *testing.T) {
 		{"1.0.0.0.0.0.f.7.f.f.f.f.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.ip.bl.example.com.", A, none},
 		{"0123456789abcdef0123456789ABCDEF.hash.bl.example.com.", A, "127.0.0.2"},
 		{"1123456789abcdef0123456789abcdef.hash.bl.example.com.", A, none},
-		{hex.EncodeToString(ann[:31]) + "." + hex.EncodeToString(ann[31:]) + ".hash.bl.example.com.", A, none},
+		{hex.EncodeToString(ann[:20]) + "." + hex.EncodeToString(ann[20:]) + ".hash.bl.example.com.", A, none},
 		{b32 + ".hash.bl.example.com.", A, "127.0.0.2"},
 		{b32[1:] + ".hash.bl.example.com.", A, none},
+		// SHA-256 of mallory@example.org as rspamd 3.4 writes it.
+		{"75gwf5yamhxk3pqamzg5ni6n63qedmxzuyprc7qodxz8gzrnsmfb.hash.bl.example.com.", A, "127.0.0.2"},
+		{"75gwf5yamhxk3pqamzg5ni6n63qedmxzuyprc7qodxz8gzrnsmfn.hash.bl.example.com.", A, none},
 		{"test.hash.bl.example.com.", A, "127.0.0.2"},
 		{"evil.example.hash.bl.example.com.", A, none},
 		{"evil.example.", A, refused},

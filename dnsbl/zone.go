@@ -1,6 +1,9 @@
 package dnsbl
 
 import (
+	"crypto/md5"
+	"crypto/sha1"
+	"crypto/sha256"
 	"encoding/base32"
 	"encoding/hex"
 	"fmt"
@@ -20,9 +23,10 @@ const (
 	Addresses Form = "ip"
 	// Domains: the domain itself. RFC 5782 section 3.
 	Domains Form = "domain"
-	// Hashes: one label, the hash of an address or URL in hexadecimal, or for
-	// SHA-256 also in Base32 of RFC 4648 without padding, as SpamAssassin's
-	// HashBL and rspamd's rbl module ask. The List must be of the same hash.
+	// Hashes: one label, the hash of an address or URL as SpamAssassin's HashBL
+	// and rspamd's rbl module ask: MD5 and SHA-1 in hexadecimal, SHA-256 (whose
+	// 64 digits no label holds) in the Base32 of either. The List must be of the
+	// same hash.
 	Hashes Form = "hash"
 )
 
@@ -232,28 +236,55 @@ func reversedAddr(labels string) (addr netip.Addr, complete, ok bool) {
 	return netip.AddrFrom16(nibbles), len(parts) == 32, true
 }
 
-// lookHash reads one label as hexadecimal or, for the length of a SHA-256 in
-// it, as Base32.
+// lookHash reads one label.
 func (z *zone) lookHash(label string) status {
 	switch len(label) {
-	case 32, 40, 64: // MD5, SHA-1, SHA-256
-		if !isHex(label) {
-			return absent
+	case 2 * md5.Size, 2 * sha1.Size:
+		if isHex(label) {
+			return statusOf(z.List.HasDigest(label))
 		}
-		return statusOf(z.List.HasDigest(label))
-	case 52:
-		var sum [33]byte
-		n, err := base32.StdEncoding.WithPadding(base32.NoPadding).Decode(sum[:], []byte(strings.ToUpper(label)))
-		if err != nil || n != 32 {
-			return absent
+	case base32Size:
+		// Nothing in a label says which alphabet it is of: both are tried.
+		for _, decode := range []func(string) ([]byte, bool){rfc4648, rspamdBase32} {
+			if sum, ok := decode(label); ok && z.List.HasDigest(hex.EncodeToString(sum)) {
+				return present
+			}
 		}
-		return statusOf(z.List.HasDigest(hex.EncodeToString(sum[:n])))
 	case len(testDomain):
 		if label == testDomain {
 			return test
 		}
 	}
 	return absent
+}
+
+// base32Size is the length of a SHA-256 in Base32 without padding.
+const base32Size = 52
+
+// rfc4648 reads Base32 as SpamAssassin writes it: RFC 4648 in lower case.
+func rfc4648(label string) ([]byte, bool) {
+	sum, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(strings.ToUpper(label))
+	return sum, err == nil && len(sum) == sha256.Size
+}
+
+// rspamdBase32 reads Base32 as rspamd writes it: the alphabet of z-base-32, the
+// lowest bits first.
+func rspamdBase32(label string) ([]byte, bool) {
+	const alphabet = "ybndrfg8ejkmcpqxot1uwisza345h769"
+	sum := make([]byte, 0, sha256.Size)
+	acc, bits := 0, 0
+	for i := range len(label) {
+		v := strings.IndexByte(alphabet, label[i])
+		if v < 0 {
+			return nil, false
+		}
+		acc |= v << bits
+		for bits += 5; bits >= 8 && len(sum) < sha256.Size; bits -= 8 {
+			sum = append(sum, byte(acc))
+			acc >>= 8
+		}
+	}
+	return sum, acc == 0
 }
 
 func isHex(s string) bool {

@@ -1,0 +1,199 @@
+package mta
+
+import (
+	"crypto/md5"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// dnsblNode runs a node with a list in each form, under bl.example.com.
+func dnsblNode(t testing.TB) *node {
+	t.Helper()
+	n := newNode(t, "")
+	config, err := os.ReadFile(n.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(config)
+	add := func(name, form, code string, args []string, lines ...string) {
+		path := n.list(t, name+".list", append(args, "--reason", "made up: "+name), lines...)
+		text += fmt.Sprintf("[[lists.list]]\nname = %q\npath = %q\n[[dnsbl.zone]]\nname = \"%s.bl.example.com\"\nlist = %q\nform = %q\ncode = %q\n",
+			name, path, name, name, form, code)
+	}
+	add("domain", "domain", "127.0.0.2", nil, "evil.example.net", "spam-shop.com")
+	add("ip", "ip", "127.0.0.3", nil, "198.51.100.0/24")
+	for i, hash := range []string{"md5", "sha1", "sha256"} {
+		add(hash, "hash", fmt.Sprintf("127.0.0.%d", 4+i), []string{"--hash", hash}, "mallory@example.org")
+	}
+	writeFile(t, n.config, "%s", text)
+	n.start(t)
+	return n
+}
+
+const suspicious = `Received: from client.example.org (client.example.org [198.51.100.9]) by mx.example.com (Postfix) with ESMTP id ABCDEF for <bob@example.com>; Tue, 3 Mar 2026 10:00:00 +0000
+From: Ann <ann@shop.example>
+Reply-To: mallory@example.org
+To: bob@example.com
+Subject: hello
+Message-ID: <1@shop.example>
+Date: Tue, 3 Mar 2026 10:00:00 +0000
+
+Please visit http://www.spam-shop.com/offer today, or write to mallory@example.org.
+`
+
+const innocent = `Received: from client.example.org (client.example.org [203.0.113.9]) by mx.example.com (Postfix) with ESMTP id ABCDEF for <bob@example.com>; Tue, 3 Mar 2026 10:00:00 +0000
+From: Ann <ann@shop.example>
+Reply-To: carol@example.org
+To: bob@example.com
+Subject: hello
+Message-ID: <2@shop.example>
+Date: Tue, 3 Mar 2026 10:00:00 +0000
+
+Please visit http://www.good-shop.com/offer today, or write to carol@example.org.
+`
+
+// TestSpamAssassinAsks has SpamAssassin's own rules ask the lists: address and
+// URL lists, and hashes as HashBL makes them.
+func TestSpamAssassinAsks(t *testing.T) {
+	sa := installed(t, "spamassassin", "spamassassin")
+	n := dnsblNode(t)
+	dir := t.TempDir()
+	host, port, _ := strings.Cut(n.dns, ":")
+	writeFile(t, dir+"/v.pre", `
+loadplugin Mail::SpamAssassin::Plugin::Check
+loadplugin Mail::SpamAssassin::Plugin::DNSEval
+loadplugin Mail::SpamAssassin::Plugin::URIDNSBL
+loadplugin Mail::SpamAssassin::Plugin::HashBL
+`)
+	writeFile(t, dir+"/local.cf", `
+dns_available yes
+dns_server [%s]:%s
+use_bayes 0
+report_safe 0
+clear_headers
+add_header all Tests _TESTS_
+util_rb_tld com net org example
+header IP_LIST eval:check_rbl('bh-lastexternal', 'ip.bl.example.com.', '^127\.0\.0\.3$')
+tflags IP_LIST net
+urirhssub URI_LIST domain.bl.example.com. A 127.0.0.2
+body URI_LIST eval:check_uridnsbl('URI_LIST')
+tflags URI_LIST net
+header HASH_MD5 eval:check_hashbl_emails('md5.bl.example.com', 'md5', 'ALLFROM/Reply-To/body', '^127\.0\.0\.4$')
+header HASH_SHA1 eval:check_hashbl_emails('sha1.bl.example.com', 'sha1', 'ALLFROM/Reply-To/body', '^127\.0\.0\.5$')
+header HASH_SHA256 eval:check_hashbl_emails('sha256.bl.example.com', 'sha256', 'ALLFROM/Reply-To/body', '^127\.0\.0\.6$')
+tflags HASH_MD5 net
+tflags HASH_SHA1 net
+tflags HASH_SHA256 net
+`, host, port)
+	for _, tt := range []struct {
+		name, message string
+		hits          bool
+	}{{"suspicious", suspicious, true}, {"innocent", innocent, false}} {
+		cmd := exec.Command(sa, "-x", "--siteconfigpath="+dir, "--configpath="+dir)
+		cmd.Stdin = strings.NewReader(tt.message)
+		cmd.Env = append(os.Environ(), "HOME="+dir)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		for _, rule := range []string{"IP_LIST", "URI_LIST", "HASH_MD5", "HASH_SHA1", "HASH_SHA256"} {
+			if got := strings.Contains(string(out), rule); got != tt.hits {
+				t.Errorf("%s: %s hits: %v, want %v\n%s", tt.name, rule, got, tt.hits, tail(string(out), 2500))
+			}
+		}
+	}
+}
+
+// TestRspamdAsks has the rbl module of rspamd ask the lists.
+func TestRspamdAsks(t *testing.T) {
+	rspamd := installed(t, "rspamd", "rspamd")
+	n := dnsblNode(t)
+	dir, err := os.MkdirTemp("", "bulkhead-rspamd-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	port := freePort(t)
+	writeFile(t, dir+"/rspamd.conf", `
+options {
+  filters = "";
+  pidfile = "%[1]s/rspamd.pid";
+  tempdir = "%[1]s";
+  url_tld = "%[1]s/tld.dat";
+  disable_hyperscan = true;
+  dns { nameserver = ["%[2]s:1"]; timeout = 2s; }
+  local_addrs = [];
+}
+logging { type = "console"; level = "notice"; }
+worker "normal" { bind_socket = "127.0.0.1:%[3]d"; count = 1; }
+lua = "${RULESDIR}/rspamd.lua";
+group "rbl" { }
+rbl {
+  default_exclude_users = false;
+  default_exclude_private_ips = false;
+  rbls {
+    bh_ip { rbl = "ip.bl.example.com"; symbol = "BH_IP"; ipv4 = true; from = true; checks = ["from"]; returncodes { BH_IP = "127.0.0.3"; } }
+    bh_url { rbl = "domain.bl.example.com"; symbol = "BH_URL"; checks = ["urls"]; returncodes { BH_URL = "127.0.0.2"; } }
+    bh_md5 { rbl = "md5.bl.example.com"; symbol = "BH_MD5"; checks = ["emails", "replyto"]; hash = "md5"; returncodes { BH_MD5 = "127.0.0.4"; } }
+    bh_sha1 { rbl = "sha1.bl.example.com"; symbol = "BH_SHA1"; checks = ["emails", "replyto"]; hash = "sha1"; returncodes { BH_SHA1 = "127.0.0.5"; } }
+    bh_sha256 { rbl = "sha256.bl.example.com"; symbol = "BH_SHA256"; checks = ["emails", "replyto"]; hash = "sha256"; hash_format = "base32"; returncodes { BH_SHA256 = "127.0.0.6"; } }
+  }
+}
+modules { path = "${PLUGINSDIR}/rbl.lua"; }
+`, dir, n.dns, port)
+	// The whole list of public suffixes takes a minute to compile.
+	writeFile(t, dir+"/tld.dat", "com\nnet\norg\nexample\n")
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	start(t, address, exec.Command(rspamd, "-f", "-i", "-c", dir+"/rspamd.conf"))
+	for _, tt := range []struct {
+		name, message, ip string
+		hits              bool
+	}{{"suspicious", suspicious, "198.51.100.9", true}, {"innocent", innocent, "203.0.113.9", false}} {
+		file := filepath.Join(dir, tt.name+".eml")
+		writeFile(t, file, "%s", tt.message)
+		out := run(t, dir, "rspamc", "-h", address, "--ip", tt.ip, "symbols", file)
+		for _, symbol := range []string{"BH_IP", "BH_URL", "BH_MD5", "BH_SHA1", "BH_SHA256"} {
+			if got := strings.Contains(out, symbol+" "); got != tt.hits {
+				t.Errorf("%s: %s hits: %v, want %v\n%s", tt.name, symbol, got, tt.hits, out)
+			}
+		}
+	}
+}
+
+// TestDig asks with the tool of another name server's project.
+func TestDig(t *testing.T) {
+	dig := installed(t, "dig", "bind9-dnsutils")
+	n := dnsblNode(t)
+	host, port, _ := strings.Cut(n.dns, ":")
+	ask := func(args ...string) string {
+		return run(t, "/", dig, append([]string{"@" + host, "-p", port, "+tries=2", "+time=5"}, args...)...)
+	}
+	sum1, sum2, sum3 := md5.Sum([]byte("mallory@example.org")), sha1.Sum([]byte("mallory@example.org")), sha256.Sum256([]byte("mallory@example.org"))
+	base := base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum3[:])
+	for _, tt := range []struct{ name, kind, want string }{
+		{"spam-shop.com.domain.bl.example.com", "A", "127.0.0.2"},
+		{"www.spam-shop.com.domain.bl.example.com", "TXT", "made up: domain (list domain of " + time.Now().UTC().Format("2006")},
+		{"good.com.domain.bl.example.com", "A", "status: NXDOMAIN"},
+		{"9.100.51.198.ip.bl.example.com", "A", "127.0.0.3"},
+		{"9.100.51.197.ip.bl.example.com", "A", "hostmaster.ip.bl.example.com"},
+		{hex.EncodeToString(sum1[:]) + ".md5.bl.example.com", "A", "127.0.0.4"},
+		{hex.EncodeToString(sum2[:]) + ".sha1.bl.example.com", "A", "127.0.0.5"},
+		{strings.ToLower(base) + ".sha256.bl.example.com", "A", "127.0.0.6"},
+		{"example.org", "A", "status: REFUSED"},
+	} {
+		for _, transport := range []string{"+notcp", "+tcp"} {
+			if out := ask(transport, tt.name, tt.kind); !strings.Contains(out, tt.want) || strings.Contains(out, "WARNING") && !strings.Contains(out, "recursion requested") {
+				t.Errorf("%s %s %s:\n%s\nwant %q", transport, tt.name, tt.kind, out, tt.want)
+			}
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package mta
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// eximPeriod is the period of both limiters, in seconds.
+const eximPeriod = 3
+
+// startExim runs an Exim that answers every RCPT with the sender's rate of
+// different recipients, as its own ratelimit measures it.
+func startExim(t testing.TB, mode string) (addr string) {
+	t.Helper()
+	needRoot(t)
+	root := unpack(t, "exim4-daemon-heavy", "exim4-base")
+	base, err := os.MkdirTemp("", "bulkhead-exim-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(base) })
+	if err := os.Chmod(base, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	owner := ids(t, "mail")
+	for _, dir := range []string{"spool", "spool/db", "spool/input", "spool/msglog", "log"} {
+		dir = filepath.Join(base, dir)
+		if err := os.MkdirAll(dir, 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chown(dir, owner, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	port := freePort(t)
+	writeFile(t, base+"/exim.conf", `
+exim_user = mail
+exim_group = mail
+never_users =
+spool_directory = %[1]s/spool
+log_file_path = %[1]s/log/%%s.log
+pid_file_path = %[1]s/exim.pid
+primary_hostname = exim.example.com
+local_interfaces = 127.0.0.1
+daemon_smtp_ports = %[2]d
+tls_advertise_hosts =
+host_lookup =
+helo_lookup_domains =
+dns_check_names_pattern =
+rfc1413_query_timeout = 0s
+keep_environment =
+acl_smtp_rcpt = check
+begin acl
+check:
+  warn ratelimit = 1000 / %[3]ds / per_addr / %[4]s / $sender_address
+  accept message = rate=$sender_rate
+begin routers
+begin transports
+begin retry
+begin rewrite
+begin authenticators
+`, base, port, eximPeriod, mode)
+	if err := os.Chown(base+"/exim.conf", 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	addr = fmt.Sprintf("127.0.0.1:%d", port)
+	t.Cleanup(func() {
+		if t.Failed() {
+			for _, name := range []string{"main", "panic", "reject"} {
+				log, _ := os.ReadFile(base + "/log/" + name + ".log")
+				t.Logf("%s: %s", name, tail(string(log), 3000))
+			}
+		}
+	})
+	start(t, addr, exec.Command(root+"/usr/sbin/exim4", "-C", base+"/exim.conf", "-bdf"))
+	return addr
+}
+
+// TestEximRates sends the same events to Exim's limiter and to ours, at the same
+// times, and wants the same rates. Both filters are sized for a limit that is
+// never reached, so that the time between the two questions is all that is left
+// to differ.
+func TestEximRates(t *testing.T) {
+	n := newNode(t, fmt.Sprintf(`
+[[ratelimit]]
+name = "rcpts"
+key = "{sender}"
+unique = "{recipient}"
+limit = 1000
+period = "%ds"
+mode = "strict"
+action = "dunno"
+`, eximPeriod))
+	n.start(t)
+	exim := dialSMTP(t, startExim(t, "strict"))
+	random := rand.New(rand.NewPCG(4, 2))
+	ask := func(sender, to string) (theirs, ours float64) {
+		t.Helper()
+		code, text := exim.send(t, "RCPT TO:<%s>", to)
+		_, rate, ok := strings.Cut(text, "rate=")
+		if code != 250 || !ok {
+			t.Fatalf("Exim: %d %s", code, text)
+		}
+		theirs, err := strconv.ParseFloat(strings.TrimSpace(rate), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return theirs, n.rate(t, sender, to)
+	}
+	const senders = 3
+	worst, total := 0.0, 0
+	for s := range senders {
+		sender := fmt.Sprintf("s%d@example.org", s)
+		exim.ok(t, 250, "MAIL FROM:<%s>", sender)
+		for i := range 90 {
+			// Bursts, pauses, and recipients that come again.
+			if random.IntN(4) == 0 {
+				time.Sleep(time.Duration(random.IntN(120)) * time.Millisecond)
+			}
+			theirs, ours := ask(sender, fmt.Sprintf("r%d@example.com", random.IntN(60)))
+			difference := math.Abs(theirs - ours)
+			worst, total = max(worst, difference/max(theirs, 1)), total+1
+			if difference > 0.3+0.04*theirs {
+				t.Errorf("sender %d, event %d: Exim measures %.2f, we %.2f", s, i, theirs, ours)
+			}
+		}
+		exim.ok(t, 250, "RSET")
+	}
+	t.Logf("%d events: the largest difference is %.1f %% of the rate", total, 100*worst)
+}
+
+// rate counts an event over HTTP and returns the rate.
+func (n *node) rate(t testing.TB, sender, to string) float64 {
+	t.Helper()
+	body := fmt.Sprintf(`{"attributes":{"protocol_state":"RCPT","sender":%q,"recipient":%q}}`, sender, to)
+	resp, err := http.Post("http://"+n.http+"/v1/ratelimits", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	var d struct{ Rules []struct{ Rate float64 } }
+	if err == nil {
+		err = json.Unmarshal(text, &d)
+	}
+	if err != nil || len(d.Rules) != 1 {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return d.Rules[0].Rate
+}

@@ -118,7 +118,7 @@ func (r *receiver) admit(ctx context.Context, p *peer, t *track, held map[ref]en
 // grow charges the peer for a round, and quarantines it if it adds too much.
 func (r *receiver) grow(ctx context.Context, p *peer, a engine.Array, parsed *filter.Round) {
 	var why string
-	r.figures(p.key.hint(), func(s *stats) { why = s.growth.charge(&r.m.opts, r.m.opts.Now(), a, parsed) })
+	r.figures(p.key.hint(), func(s *stats) { why = s.growth.charge(&r.m.opts, time.Now(), a, parsed) })
 	if why != "" && p.Quarantine == "" {
 		p.Quarantine = why
 		r.m.quarantine(ctx, p.key.hint(), why)

@@ -141,7 +141,7 @@ func (m *Mesh) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if m.opts.Role != Subscribe {
-		if err := m.opts.Engine.Record(ctx, true); err != nil {
+		if err := m.opts.Engine.Record(ctx, true); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("mesh: %w", err)
 		}
 	}

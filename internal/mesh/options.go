@@ -85,8 +85,10 @@ type Options struct {
 	StreamBytes int64         // and how much of them: 1 GiB
 	Replicas    int           // of the streams, in a cluster: 1
 
-	Now func() time.Time // time.Now
-	Log *slog.Logger     // nil discards
+	// Now is the wall clock; time.Now. Intervals are measured by the monotonic
+	// clock, which nobody sets.
+	Now func() time.Time
+	Log *slog.Logger // nil discards
 }
 
 func (o *Options) complete() error {

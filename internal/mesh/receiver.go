@@ -473,7 +473,7 @@ func (r *receiver) repair(ctx context.Context) {
 	r.mu.Lock()
 	catching := r.catching > 0
 	r.mu.Unlock()
-	now := r.m.opts.Now()
+	now := time.Now()
 	for h, t := range maps.All(r.origins) {
 		p, ok := r.m.find(h)
 		if !ok {

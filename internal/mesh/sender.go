@@ -372,11 +372,11 @@ func (s *sender) again(rounds []round) {
 // renew begins a new incarnation: a peer holds more of this origin than the
 // origin itself, so its folder was copied back from somewhere.
 func (s *sender) renew(from hint) {
-	now := s.m.opts.Now()
-	if !s.renewed.IsZero() && now.Sub(s.renewed) < renewRest {
+	if !s.renewed.IsZero() && time.Since(s.renewed) < renewRest {
 		return
 	}
-	s.renewed = now
+	s.renewed = time.Now()
+	now := s.m.opts.Now()
 	p, _ := s.m.find(from)
 	s.m.mu.Lock()
 	st := &s.m.state
@@ -396,21 +396,20 @@ func (s *sender) images(ctx context.Context) {
 			s.wanted[r]++
 		}
 	}
-	now := s.m.opts.Now()
 	for r := range s.wanted {
 		a := s.arrays[r]
 		if a == nil {
 			a = &ownArray{}
 			s.arrays[r] = a
 		}
-		if !a.imaged.IsZero() && now.Sub(a.imaged) < imageRest && now.After(a.imaged) {
+		if !a.imaged.IsZero() && time.Since(a.imaged) < imageRest {
 			continue // once for all who ask
 		}
 		delete(s.wanted, r)
 		if err := s.image(ctx, r, a); err != nil && ctx.Err() == nil {
 			s.m.opts.Log.Warn("images are not published", "array", r.array, "generation", r.start, "err", err)
 		}
-		a.imaged = s.m.opts.Now()
+		a.imaged = time.Now()
 	}
 }
 

@@ -102,7 +102,6 @@ func (m *Mesh) Status() Status {
 	for _, p := range list {
 		replicas[p.ID] = m.opts.Engine.Replica(p.ID)
 	}
-	now := m.opts.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s.Incarnation = m.state.Incarnation
@@ -119,7 +118,7 @@ func (m *Mesh) Status() Status {
 			Refusals: maps.Clone(mem.refusals.count), Error: mem.refusals.last,
 		}
 		if !mem.behind.IsZero() {
-			out.Behind = now.Sub(mem.behind)
+			out.Behind = time.Since(mem.behind)
 		}
 		if out.Name == "" {
 			out.Name = mem.told

@@ -1,0 +1,210 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// A memBroker is a broker that loses, repeats and reorders on purpose.
+type memBroker struct {
+	mu     sync.Mutex
+	rng    *rand.Rand
+	buses  map[*memBus]bool
+	deltas []storedMsg
+	images map[topic]storedMsg
+
+	loss, repeat float64       // probabilities
+	delay        time.Duration // longest time on the way
+	bytes        uint64
+}
+
+type storedMsg struct {
+	at    time.Time
+	topic topic
+	msg   []byte
+}
+
+func newMemBroker(rng *rand.Rand) *memBroker {
+	return &memBroker{rng: rng, buses: make(map[*memBus]bool), images: make(map[topic]storedMsg)}
+}
+
+func (k *memBroker) faults(loss, repeat float64, delay time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.loss, k.repeat, k.delay = loss, repeat, delay
+}
+
+// wipe forgets everything that is stored.
+func (k *memBroker) wipe() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.deltas, k.images = nil, make(map[topic]storedMsg)
+}
+
+type memBus struct {
+	k    *memBroker
+	ups  chan struct{}
+	subs map[*memSub]bool
+	on   bool
+}
+
+type memSub struct {
+	match  func(topic) bool
+	handle func([]byte)
+}
+
+func (k *memBroker) connect() *memBus {
+	b := &memBus{k: k, ups: make(chan struct{}, 1), subs: make(map[*memSub]bool)}
+	k.mu.Lock()
+	k.buses[b] = true
+	k.mu.Unlock()
+	b.set(true)
+	return b
+}
+
+// set connects or disconnects the bus.
+func (b *memBus) set(on bool) {
+	b.k.mu.Lock()
+	defer b.k.mu.Unlock()
+	if on && !b.on {
+		select {
+		case b.ups <- struct{}{}:
+		default:
+		}
+	}
+	b.on = on
+}
+
+func (b *memBus) publish(t topic, msg []byte) error {
+	k := b.k
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !b.on {
+		return errors.New("not connected")
+	}
+	k.bytes += uint64(len(msg))
+	if k.rng.Float64() < k.loss {
+		return nil
+	}
+	switch t.kind {
+	case kindDelta:
+		k.deltas = append(k.deltas, storedMsg{time.Now(), t, msg})
+	case kindImage:
+		k.images[t] = storedMsg{time.Now(), t, msg}
+	}
+	for to := range k.buses {
+		if to == b {
+			continue
+		}
+		for s := range to.subs {
+			if s.match(t) {
+				k.send(to, s, msg)
+			}
+		}
+	}
+	return nil
+}
+
+// send carries one message to one subscriber. The caller holds k.mu.
+func (k *memBroker) send(to *memBus, s *memSub, msg []byte) {
+	copies := 1
+	if k.rng.Float64() < k.loss {
+		copies = 0
+	}
+	if k.rng.Float64() < k.repeat {
+		copies += 2
+	}
+	for range copies {
+		wait := time.Millisecond
+		if k.delay > 0 {
+			wait += time.Duration(k.rng.Int64N(int64(k.delay)))
+		}
+		time.AfterFunc(wait, func() {
+			k.mu.Lock()
+			on := to.on && to.subs[s]
+			k.mu.Unlock()
+			if on {
+				s.handle(msg)
+			}
+		})
+	}
+}
+
+func (b *memBus) subscribe(match func(topic) bool, handle func([]byte)) func() {
+	s := &memSub{match, handle}
+	b.k.mu.Lock()
+	defer b.k.mu.Unlock()
+	b.subs[s] = true
+	return func() {
+		b.k.mu.Lock()
+		defer b.k.mu.Unlock()
+		delete(b.subs, s)
+	}
+}
+
+func (b *memBus) listen(self hint, all bool, handle func([]byte)) error {
+	b.subscribe(func(t topic) bool {
+		return t.kind == kindAsk && t.origin == self || all && (t.kind == kindDelta || t.kind == kindHead)
+	}, handle)
+	return nil
+}
+
+func (b *memBus) listenImages(origin hint, handle func([]byte)) (func(), error) {
+	return b.subscribe(func(t topic) bool { return t.kind == kindImage && t.origin == origin }, handle), nil
+}
+
+func (b *memBus) stored(list []storedMsg, handle func([]byte)) error {
+	for _, m := range list {
+		b.k.mu.Lock()
+		on := b.on
+		b.k.mu.Unlock()
+		if !on {
+			return errors.New("not connected")
+		}
+		handle(m.msg)
+	}
+	return nil
+}
+
+func (b *memBus) storedDeltas(_ context.Context, origin *hint, since time.Time, handle func([]byte)) error {
+	b.k.mu.Lock()
+	var list []storedMsg
+	for _, m := range b.k.deltas {
+		if !m.at.Before(since) && (origin == nil || m.topic.origin == *origin) {
+			list = append(list, m)
+		}
+	}
+	b.k.mu.Unlock()
+	return b.stored(list, handle)
+}
+
+func (b *memBus) storedImages(_ context.Context, origin hint, handle func([]byte)) error {
+	b.k.mu.Lock()
+	var list []storedMsg
+	for t, m := range b.k.images {
+		if t.origin == origin {
+			list = append(list, m)
+		}
+	}
+	b.k.mu.Unlock()
+	return b.stored(list, handle)
+}
+
+func (b *memBus) up() <-chan struct{} { return b.ups }
+
+func (b *memBus) status() BusStatus {
+	b.k.mu.Lock()
+	defer b.k.mu.Unlock()
+	return BusStatus{Server: "memory", Connected: b.on}
+}
+
+func (b *memBus) close() error {
+	b.k.mu.Lock()
+	defer b.k.mu.Unlock()
+	b.on = false
+	delete(b.k.buses, b)
+	return nil
+}

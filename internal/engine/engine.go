@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -41,6 +42,7 @@ type Engine struct {
 	accountsIndex uint64 // last journal entry that the trust book has seen
 	journalBytes  uint64 // since the last checkpoint
 	recorder      recorder
+	sizes         map[filter.Target]filter.Geometry
 
 	// sealed is the files of the last checkpoint whose generation was closed
 	// when they were written: they never change again, and later checkpoints
@@ -68,6 +70,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 		closing: make(chan struct{}),
 		stopped: make(chan struct{}),
 		wake:    make(chan struct{}, 1),
+		sizes:   make(map[filter.Target]filter.Geometry),
 	}
 	for _, sig := range opts.NeverList {
 		e.never[sig] = true

@@ -247,6 +247,23 @@ func capacityAfter(keys uint64, grown float64, least uint64) uint64 {
 	return max(least, uint64(headroom*grown*float64(keys)))
 }
 
+// size is filter.SizeFor, which takes longer than all else that a rotation does,
+// with a memory: most generations are sized like the one before.
+func (e *Engine) size(t filter.Target) (filter.Geometry, error) {
+	if g, ok := e.sizes[t]; ok {
+		return g, nil
+	}
+	g, err := filter.SizeFor(t)
+	if err != nil {
+		return g, err
+	}
+	if len(e.sizes) > 64 {
+		clear(e.sizes)
+	}
+	e.sizes[t] = g
+	return g, nil
+}
+
 func (e *Engine) specTally(start uint64, v *view, grown float64) (tallySpec, error) {
 	t := e.opts.Tally
 	capacity, votes := t.Capacity, e.opts.Votes
@@ -254,26 +271,20 @@ func (e *Engine) specTally(start uint64, v *view, grown float64) (tallySpec, err
 		last := v.tally[0]
 		capacity = capacityAfter(last.counts.Keys(), grown, capacity)
 		votes = capacityAfter(max(last.unique.Keys(), last.weights.Keys()), grown, votes)
-		if capacity == last.Capacity && votes == last.Votes {
-			// Sizing takes longer than all else that a rotation does.
-			spec := last.tallySpec
-			spec.Start = start
-			return spec, nil
-		}
 	}
 	id := e.opts.Secret.ID()
-	counts, err := filter.SizeFor(filter.Target{Kind: filter.Cells, Signatures: capacity, Error: filter.CountWrong, Rate: t.Error, KeyID: id})
+	counts, err := e.size(filter.Target{Kind: filter.Cells, Signatures: capacity, Error: filter.CountWrong, Rate: t.Error, KeyID: id})
 	if err != nil {
 		return tallySpec{}, err
 	}
 	// A weight that is too high lists or blocks what it should not.
-	weights, err := filter.SizeFor(filter.Target{Kind: filter.Cells, Signatures: votes, Error: filter.Ghost, Rate: 1e-5, KeyID: id})
+	weights, err := e.size(filter.Target{Kind: filter.Cells, Signatures: votes, Error: filter.Ghost, Rate: 1e-5, KeyID: id})
 	if err != nil {
 		return tallySpec{}, err
 	}
 	// A false positive here loses a vote, so it is made rarer than any error
 	// that the books show.
-	unique, err := filter.SizeFor(filter.Target{Kind: filter.Bitmap, Signatures: votes, Error: filter.Ghost, Rate: 1e-6, KeyID: id})
+	unique, err := e.size(filter.Target{Kind: filter.Bitmap, Signatures: votes, Error: filter.Ghost, Rate: 1e-6, KeyID: id})
 	if err != nil {
 		return tallySpec{}, err
 	}
@@ -286,21 +297,16 @@ func (e *Engine) specBlock(start uint64, v *view, grown float64) (blockSpec, err
 	if len(v.block) > 0 {
 		last := v.block[0]
 		capacity = capacityAfter(max(last.spam.Keys(), 4*last.revoked.Keys()), grown, capacity)
-		if capacity == last.Capacity {
-			spec := last.blockSpec
-			spec.Start = start
-			return spec, nil
-		}
 	}
 	id := e.opts.Secret.ID()
 	// The error of a judgement is the sum over the generations that live.
 	each := b.Error / float64(b.Keep)
-	spam, err := filter.SizeFor(filter.Target{Kind: filter.Bitmap, Signatures: capacity, Error: filter.Ghost, Rate: each, KeyID: id})
+	spam, err := e.size(filter.Target{Kind: filter.Bitmap, Signatures: capacity, Error: filter.Ghost, Rate: each, KeyID: id})
 	if err != nil {
 		return blockSpec{}, err
 	}
 	// Few signatures are revoked. A false one hides a peer's listing.
-	revoked, err := filter.SizeFor(filter.Target{Kind: filter.Bitmap, Signatures: max(1, capacity/4), Error: filter.Ghost, Rate: each, KeyID: id})
+	revoked, err := e.size(filter.Target{Kind: filter.Bitmap, Signatures: max(1, capacity/4), Error: filter.Ghost, Rate: each, KeyID: id})
 	if err != nil {
 		return blockSpec{}, err
 	}

@@ -39,7 +39,7 @@ func (t tally) before(n uint32, spam bool) tally {
 	}
 	if spam {
 		if t.claims < bulkhead.Many {
-			t.claims -= min(n, t.claims)
+			t.claims -= min(claimWeight, t.claims)
 		}
 		if t.claims == 0 {
 			t.judged = bulkhead.Unjudged // by this very report
@@ -50,7 +50,7 @@ func (t tally) before(n uint32, spam bool) tally {
 
 // total is the number that clients see.
 func (t *tally) total() uint32 {
-	if t.claims > t.deletedClaims {
+	if t.claims >= t.deletedClaims+claimWeight {
 		return Many
 	}
 	// Listed by another front door; a DELETE here overrules it.
@@ -63,9 +63,15 @@ func (t *tally) total() uint32 {
 	return min(t.targets-t.deleted, Many)
 }
 
+// claimWeight is by how much a claim of spam raises each of its two counters.
+// A message that was seen once must not look claimed by an error of the filter:
+// two counters would have to show as much at once, where nearly all count less.
+const claimWeight = 256
+
 // The counters of a checksum beside the targets: a byte after its sum.
 const (
 	claimsCounter        = 's'
+	claimsAgainCounter   = 't'
 	deletedCounter       = 'd'
 	deletedClaimsCounter = 'D'
 )
@@ -165,9 +171,9 @@ func (b *book) tallies(ctx context.Context, a *asking, sums []Checksum, own []ui
 	if err != nil {
 		return nil, err
 	}
-	counters := []byte{claimsCounter, deletedCounter, deletedClaimsCounter}
+	counters := []byte{claimsCounter, claimsAgainCounter, deletedCounter, deletedClaimsCounter}
 	if !b.deletes.Load() {
-		counters = counters[:1]
+		counters = counters[:2]
 	}
 	a.sigs = a.sigs[:0]
 	for i := range sums {
@@ -188,9 +194,9 @@ func (b *book) tallies(ctx context.Context, a *asking, sums []Checksum, own []ui
 	}
 	for k, i := range a.known {
 		t, f := &a.tallies[i], findings[k*len(counters):]
-		t.claims = f[0].Sightings
-		if len(counters) > 1 {
-			t.deleted, t.deletedClaims = f[1].Sightings, f[2].Sightings
+		t.claims = min(f[0].Sightings, f[1].Sightings)
+		if len(counters) > 2 {
+			t.deleted, t.deletedClaims = f[2].Sightings, f[3].Sightings
 		}
 	}
 	return a.tallies, nil
@@ -241,6 +247,28 @@ func (b *book) raise(ctx context.Context, sigs []bulkhead.Signature, n uint32, w
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// report counts checksums for n targets, and as spam where that is claimed.
+func (b *book) report(ctx context.Context, sums []Checksum, n uint32, spam bool, who bulkhead.Reporter) error {
+	targets := make([]bulkhead.Signature, len(sums))
+	for i := range sums {
+		targets[i] = counterOf(&sums[i], 0)
+	}
+	if !spam {
+		return b.raise(ctx, targets, n, who)
+	}
+	claims := make([]bulkhead.Signature, 0, 2*len(sums))
+	for i := range sums {
+		claims = append(claims, counterOf(&sums[i], claimsCounter), counterOf(&sums[i], claimsAgainCounter))
+	}
+	// Both wait for the disk: together they wait once.
+	var err1, err2 error
+	var wg sync.WaitGroup
+	wg.Go(func() { err1 = b.raise(ctx, targets, n, who) })
+	err2 = b.raise(ctx, claims, claimWeight, who)
+	wg.Wait()
+	return errors.Join(err1, err2)
 }
 
 // vote tells the other front doors that somebody calls a message spam, or, by

@@ -462,14 +462,7 @@ func (s *Ifd) countMessage(ctx context.Context, m *mailing) {
 }
 
 func (s *Ifd) report(ctx context.Context, m *mailing, kept []Checksum) error {
-	var sigs []bulkhead.Signature
-	for i := range kept {
-		sigs = append(sigs, counterOf(&kept[i], 0))
-		if m.spam {
-			sigs = append(sigs, counterOf(&kept[i], claimsCounter))
-		}
-	}
-	if err := s.book.raise(ctx, sigs, uint32(m.rcptNum), m.who); err != nil {
+	if err := s.book.report(ctx, kept, uint32(m.rcptNum), m.spam, m.who); err != nil {
 		return err
 	}
 	if m.spam {

@@ -108,19 +108,13 @@ func (s *Server) count(b *reportBatch) []error {
 }
 
 func (s *Server) countGroup(b *reportBatch, targets uint32, spam bool, members []int, errs []error) {
-	sigs := make([]bulkhead.Signature, 0, 2*len(b.sums))
+	sums := make([]Checksum, 0, len(b.sums))
 	for _, i := range members {
 		it := b.items[i]
-		for k := range it.kept {
-			c := &b.sums[it.first+k]
-			sigs = append(sigs, counterOf(c, 0))
-			if spam {
-				sigs = append(sigs, counterOf(c, claimsCounter))
-			}
-		}
+		sums = append(sums, b.sums[it.first:it.first+it.kept]...)
 	}
 	who := bulkhead.Reporter{Addr: b.items[members[0]].client.Addr()}
-	err := s.book.raise(b.ctx, sigs, targets, who)
+	err := s.book.report(b.ctx, sums, targets, spam, who)
 	for _, i := range members {
 		errs[i] = err
 	}

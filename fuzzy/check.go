@@ -21,16 +21,16 @@ type checkState uint8
 
 const (
 	checkOpen   checkState = iota // nothing found yet
-	checkExact                    // the digest has a count, subtractions unseen
+	checkExact                    // the digest has a count that is not confirmed
 	checkClosed                   // settled: hits is final
 )
 
 // check answers sc.checks in at most four rounds of questions, each of which
-// takes those of all checks together: digests; of those known, what was
-// subtracted; half the bands of those unknown; all bands where one is known.
+// takes those of all checks together: digests; of those known, the other
+// counters; half the bands of those unknown; all bands where one is known.
 func (s *Server) check(ctx context.Context, sc *scratch) {
 	flags := s.lists.inUse()
-	for _, round := range []func(*scratch, []uint8) func(){s.askDigests, s.askDigestsTaken, s.askHalf, s.askBands} {
+	for _, round := range []func(*scratch, []uint8) func(){s.askDigests, s.askCopies, s.askHalf, s.askBands} {
 		sc.ledger.reset()
 		take := round(sc, flags)
 		if len(sc.ledger.queries) == 0 {
@@ -77,21 +77,21 @@ func (s *Server) askDigests(sc *scratch, flags []uint8) func() {
 	sc.ask(checkOpen, func(c *pendingCheck) {
 		l.sigs = append(l.sigs, plainSignature(&c.job.req.Digest))
 		for _, flag := range flags {
-			l.sigs = append(l.sigs, digestSignature(&c.job.req.Digest, flag, added))
+			l.sigs = append(l.sigs, digestSignature(&c.job.req.Digest, flag, added, 0))
 		}
 	})
 	return func() {
 		sc.each(func(c *pendingCheck, v *bulkhead.Verdict) {
 			for i, flag := range flags {
 				if f := &v.Findings[i+1]; f.Sightings > 0 {
-					c.hits = append(c.hits, hit{flag: flag, value: f.Sightings, first: seconds(f)})
+					c.hits = append(c.hits, hit{flag: flag, value: f.Sightings, first: seconds(f), chance: f.Error})
 				}
 			}
 			f := &v.Findings[0]
 			switch {
 			case len(c.hits) > 0:
 				// Of what was written here, the counts say all there is to say.
-				c.state = s.lists.unless(checkExact)
+				c.state = checkExact
 			case f.Judged == bulkhead.JudgedSpam && v.Whitelisted == "" && len(s.SpamFlags) > 0:
 				// What another front door listed is found under the list for spam.
 				c.hits = append(c.hits, hit{flag: s.SpamFlags[0], value: max(f.Spam, 1), first: seconds(f)})
@@ -103,40 +103,68 @@ func (s *Server) askDigests(sc *scratch, flags []uint8) func() {
 	}
 }
 
-// unless returns the state of a check that would next ask what was taken away:
-// where nothing ever was, it is settled.
-func (l *lists) unless(next checkState) checkState {
-	if l.taken.Load() {
-		return next
-	}
-	return checkClosed
-}
-
-func (s *Server) askDigestsTaken(sc *scratch, _ []uint8) func() {
+// askCopies asks for the other counters of digests that are known, and for what
+// was taken from them.
+func (s *Server) askCopies(sc *scratch, _ []uint8) func() {
 	l := &sc.ledger
+	takenToo := s.lists.taken.Load()
 	sc.ask(checkExact, func(c *pendingCheck) {
+		d := &c.job.req.Digest
 		for _, h := range c.hits {
-			l.sigs = append(l.sigs, digestSignature(&c.job.req.Digest, h.flag, taken))
+			l.sigs = append(l.sigs, digestSignature(d, h.flag, added, 1), digestSignature(d, h.flag, added, 2))
+			if takenToo {
+				l.sigs = append(l.sigs, digestSignature(d, h.flag, taken, 0))
+			}
 		}
 	})
 	return func() {
 		sc.each(func(c *pendingCheck, v *bulkhead.Verdict) {
-			left := c.hits[:0]
-			for i, h := range c.hits {
-				if minus := v.Findings[i].Sightings; minus < h.value {
+			findings, left, deleted := v.Findings, c.hits[:0], false
+			for _, h := range c.hits {
+				sure := h.confirm(&findings[0], &findings[1])
+				findings = findings[2:]
+				minus := uint32(0)
+				if takenToo {
+					minus = findings[0].Sightings
+					findings = findings[1:]
+				}
+				switch {
+				case !sure:
+				case minus >= h.value:
+					deleted = true
+				default:
 					h.value -= minus
 					left = append(left, h)
 				}
 			}
-			// A digest that was deleted is gone, whatever its bands say.
-			c.hits, c.state = left, checkClosed
+			c.hits = left
+			// A digest that was deleted is gone, whatever its bands say. One whose
+			// counters do not make it sure is left to its bands.
+			c.state = checkOpen
+			if len(left) > 0 || deleted || !c.job.req.Shingled {
+				c.state = checkClosed
+			}
 		})
 	}
 }
 
-// askHalf asks for every second band. Of texts that have 22 shingles in common
-// with a stored one, 995 in 1000 have one of these 16 bands too, and nearly all
-// unrelated texts have none, so that their other bands need no look-up.
+// confirm takes the second and third counter of a digest, and reports whether
+// all of them together could be shown by error with a probability of at most
+// maxChance. The third is there only if the digest was written without shingles.
+func (h *hit) confirm(second, third *bulkhead.Finding) bool {
+	for _, f := range [...]*bulkhead.Finding{second, third} {
+		if f.Sightings > 0 {
+			h.chance *= f.Error
+			h.value = min(h.value, f.Sightings)
+		}
+	}
+	return second.Sightings > 0 && h.chance <= maxChance
+}
+
+// askHalf asks for every second band. Of texts that have enough bands in common
+// with a stored one, 97 in 100 have one of these too at 20 equal shingles and 99
+// at 24, and nearly all unrelated texts have none, so that their other bands
+// need no look-up.
 func (s *Server) askHalf(sc *scratch, flags []uint8) func() {
 	l := &sc.ledger
 	sc.ask(checkOpen, func(c *pendingCheck) {

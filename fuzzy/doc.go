@@ -12,16 +12,16 @@
 // A storage of filters cannot hold records, so everything a client may ask is
 // kept as counts of signatures in the tally:
 //
-//   - the weight of a digest on a list (flag): a counter of what was added, and
-//     one of what was taken away by negative writes and deletes;
-//   - the shingles of a text: 32 bands of four (signature.AppendRspamdBands),
+//   - the weight of a digest on a list (flag): two or three counters of what was
+//     added, all of which must show it, and as many of what was taken away by
+//     negative writes and deletes;
+//   - the shingles of a text: 20 bands of four (signature.AppendRspamdBands),
 //     each with the same two counters for each list;
 //   - which lists are in use at all: a counter for each.
 //
-// A near copy is found when so many bands agree that at least 17 of 32
-// shingles are expected to, and that so many bands would be wrong at once by
-// chance with a probability of at most 1e-5. What a text costs is therefore 33
-// signatures.
+// A near copy is found when at least three bands agree, as they do when 20 of
+// 32 shingles are equal, and so many that they would all be wrong by chance with
+// a probability of at most 1e-5. What a text costs is therefore 22 signatures.
 //
 // A write to a list that stands for spam or ham also votes so on the digest
 // itself, which is how mail reported here is known to the other front doors,

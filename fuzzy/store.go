@@ -27,11 +27,15 @@ const (
 	taken
 )
 
-// digestSignature is the counter of a digest on a list. The digest gives 60 of
+// digestSignature is a counter of a digest on a list. The digest gives 60 of
 // its 64 bytes: as good as all, and the rest says what is counted.
-func digestSignature(digest *[DigestSize]byte, flag uint8, kind byte) bulkhead.Signature {
+//
+// One counter of a filter shows a digest that was never written once in some
+// hundred times. So each digest has a second one, and a third if it has no
+// shingles that could speak for it: copies 1 and 2.
+func digestSignature(digest *[DigestSize]byte, flag uint8, kind byte, copy byte) bulkhead.Signature {
 	sum := *digest
-	sum[60], sum[61], sum[62], sum[63] = flag, kind, 'f', 0
+	sum[60], sum[61], sum[62], sum[63] = flag, kind, 'f', copy
 	return mustSignature(bulkhead.RspamdText, sum[:])
 }
 
@@ -116,6 +120,9 @@ type hit struct {
 	value uint32
 	first uint32 // seconds since 1970
 	agree uint32 // bands that agree; 0 for a hit of the digest itself
+	// chance is the probability that the counters of the digest are shown by
+	// error.
+	chance float64
 }
 
 // total is what a counter of additions and one of subtractions leave.
@@ -135,8 +142,8 @@ func seconds(f *bulkhead.Finding) uint32 {
 
 // Limits of a near match.
 const (
-	// minBands are expected to agree when 18 of 32 shingles do; 2 are at 16,
-	// which is below the 17 that rspamd asks for.
+	// minBands are expected to agree when 20 of 32 shingles do; 2 are at 18.
+	// Rspamd asks for 17, and gives a match near that hardly any weight.
 	minBands = 3
 	// maxChance bounds the probability that the bands of an unknown text agree
 	// by errors of the filters alone.
@@ -145,7 +152,7 @@ const (
 
 // bandsWanted is how many bands must agree when each of them is shown by error
 // with probability p: the smallest m of at least minBands for which
-// C(32,m) p^m, a bound of the binomial tail, is at most maxChance.
+// C(bands,m) p^m, a bound of the binomial tail, is at most maxChance.
 func bandsWanted(p float64) int {
 	choose := 1.0
 	for m := 1; m <= signature.RspamdBands; m++ {

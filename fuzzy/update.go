@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
 // Limits of what is put into one report.
@@ -113,10 +114,10 @@ func (b *updates) commit(ctx context.Context, house bulkhead.Clearinghouse) {
 	var mu sync.Mutex
 	report := func(g *group, r bulkhead.Report, tolerant bool) {
 		for start := 0; start < len(g.sigs); start += maxSignatures {
-			r.Signatures = g.sigs[start:min(start+maxSignatures, len(g.sigs))]
-			r.Reporter = g.who
+			part := r
+			part.Signatures, part.Reporter = g.sigs[start:min(start+maxSignatures, len(g.sigs))], g.who
 			wg.Go(func() {
-				_, err := house.Report(ctx, r)
+				_, err := house.Report(ctx, part)
 				if tolerant {
 					err = tolerate(err)
 				}
@@ -238,14 +239,15 @@ func (s *Server) revoke(ctx context.Context, j *job) error {
 	return tolerate(err)
 }
 
-// signatures returns a counter of the digest of j on a list and, if shingles
+// signatures returns the counters of the digest of j on a list and, if shingles
 // came along, those of its bands.
 func (j *job) signatures(flag uint8, kind byte) []bulkhead.Signature {
-	sigs := append(make([]bulkhead.Signature, 0, 33), digestSignature(&j.req.Digest, flag, kind))
+	d := &j.req.Digest
+	sigs := append(make([]bulkhead.Signature, 0, 2+signature.RspamdBands), digestSignature(d, flag, kind, 0), digestSignature(d, flag, kind, 1))
 	if j.req.Shingled {
-		sigs = appendBands(sigs, &j.req, flag, int(kind))
+		return appendBands(sigs, &j.req, flag, int(kind))
 	}
-	return sigs
+	return append(sigs, digestSignature(d, flag, kind, 2))
 }
 
 // A counter is a digest or band on one list, with its two counts.

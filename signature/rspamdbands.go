@@ -8,11 +8,11 @@ import (
 )
 
 // RspamdBands is the number of bands that stand for the shingles of a text.
-const RspamdBands = 32
+const RspamdBands = 20
 
 // bandOffsets says which shingles make band b: those at b plus each offset,
 // modulo 32. All differences of two offsets are distinct, so two bands share
-// at most one shingle and every shingle lies in four bands.
+// at most one shingle; every shingle lies in two to four bands.
 var bandOffsets = [...]int{0, 1, 5, 14}
 
 // AppendRspamdBands appends the bands of the shingles of a text, under one of
@@ -24,7 +24,9 @@ var bandOffsets = [...]int{0, 1, 5, 14}
 // shingles, 5 % with mumhash and 79 % with siphash are known from 3,800 spams),
 // so "17 of 32" over single shingles would mean nothing. A band is four
 // shingles at once: it is equal in two texts only where these four are. The
-// bands that agree tell how many shingles do, see [RspamdEqual].
+// bands that agree tell how many shingles do, see [RspamdEqual]. Fewer bands
+// with fewer errors of the filter tell more than many with many at equal
+// memory.
 func AppendRspamdBands(dst []bulkhead.Signature, shingles *[RspamdShingles]uint64, flag uint32) []bulkhead.Signature {
 	for b := range RspamdBands {
 		dst = append(dst, RspamdBand(shingles, flag, b))
@@ -32,7 +34,7 @@ func AppendRspamdBands(dst []bulkhead.Signature, shingles *[RspamdShingles]uint6
 	return dst
 }
 
-// RspamdBand returns band b, 0 to 31, of [AppendRspamdBands]. Its sum is 16
+// RspamdBand returns band b, 0 to RspamdBands-1, of [AppendRspamdBands]. Its sum is 16
 // bytes: two mixes of list, band and the four shingles, which need withstand
 // chance only, for who wants equal bands may send equal shingles.
 func RspamdBand(shingles *[RspamdShingles]uint64, flag uint32, b int) bulkhead.Signature {
@@ -84,8 +86,8 @@ func RspamdEqual(agree uint32) int {
 	return max(n, expectedEqual(bands))
 }
 
-// expectedEqual is the number e of equal shingles for which 32 bands of four
-// are expected to agree in as many as given: 32 C(e,4) / C(32,4).
+// expectedEqual is the number e of equal shingles for which as many bands as
+// given are expected to agree: RspamdBands C(e,4) / C(32,4).
 func expectedEqual(bands int) int {
 	best, least := 0, math.Inf(1)
 	for e := range RspamdShingles + 1 {

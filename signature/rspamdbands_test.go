@@ -28,14 +28,14 @@ func TestRspamdBandsDesign(t *testing.T) {
 // TestRspamdEqual: over random sets of equal shingles the estimate is right
 // within a few and never below what the bands prove.
 func TestRspamdEqual(t *testing.T) {
-	if RspamdEqual(0) != 0 || RspamdEqual(1<<32-1) != 32 {
-		t.Fatalf("none: %d, all: %d", RspamdEqual(0), RspamdEqual(1<<32-1))
+	if all := uint32(1<<RspamdBands - 1); RspamdEqual(0) != 0 || RspamdEqual(all) != 32 {
+		t.Fatalf("none: %d, all: %d", RspamdEqual(0), RspamdEqual(all))
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, tt := range []struct {
 		equal     int
 		tolerance float64 // of the mean
-	}{{18, 2}, {20, 1.5}, {24, 1.5}, {28, 1}, {31, 0.1}} {
+	}{{18, 3}, {20, 2}, {24, 1.5}, {28, 1}, {31, 0.6}} {
 		const rounds = 2000
 		sum := 0
 		for range rounds {

@@ -25,6 +25,11 @@ func main() {
 	}
 	root.AddCommand(
 		newHTTPCommand(),
+		newPolicyCommand(),
+		newDNSBLCommand(),
+		newMilterCommand(),
+		newRazor2Command(),
+		newPyzorCommand(),
 		newDCCCommand(),
 		newFuzzyCommand(),
 	)

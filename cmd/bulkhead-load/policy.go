@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-mail/bulkhead/internal/loadgen"
+	"github.com/bulkhead-mail/bulkhead/policy"
+)
+
+type policyOptions struct {
+	loadgen.Options
+	address  string
+	accounts int
+}
+
+func newPolicyCommand() *cobra.Command {
+	var o policyOptions
+	cmd := &cobra.Command{
+		Use:   "policy",
+		Short: "Postfix policy requests at RCPT, each of another recipient",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return measure(cmd, "policy", o.Options, o.connect)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.address, "address", "127.0.0.1:10040", "loopback host:port of the policy server, or unix:/path")
+	f.IntVar(&o.accounts, "accounts", 10_000, "accounts (sasl_username) that requests are drawn from")
+	loadFlags(cmd, &o.Options, 16)
+	return cmd
+}
+
+// loadFlags adds the flags that bound a run.
+func loadFlags(cmd *cobra.Command, o *loadgen.Options, clients int) {
+	f := cmd.Flags()
+	f.IntVar(&o.Clients, "clients", clients, "clients at once, each on a connection of its own")
+	f.DurationVar(&o.Duration, "duration", 5*time.Second, "measured time")
+	f.DurationVar(&o.Warmup, "warmup", time.Second, "time before that, not counted")
+}
+
+func measure(cmd *cobra.Command, what string, o loadgen.Options, connect func(int) (loadgen.Client, error)) error {
+	res, err := loadgen.Run(cmd.Context(), o, connect)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s, %d clients: %v\n", what, o.Clients, res)
+	if res.First != nil {
+		return fmt.Errorf("%d of %d requests failed, one of them: %w", res.Errors, res.Errors+res.Requests, res.First)
+	}
+	return nil
+}
+
+// dialLocal connects to a loopback address or a unix socket.
+func dialLocal(network, address string) (net.Conn, error) {
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		return net.Dial("unix", path)
+	}
+	if err := loadgen.LoopbackOnly(address); err != nil {
+		return nil, err
+	}
+	return net.Dial(network, address)
+}
+
+// A policyClient has one request, in which the digits of account and recipient
+// change.
+type policyClient struct {
+	conn               net.Conn
+	request            []byte
+	account, recipient []byte // within request
+	next, accounts     int
+	answer             []byte
+}
+
+func (o *policyOptions) connect(i int) (loadgen.Client, error) {
+	conn, err := dialLocal("tcp", o.address)
+	if err != nil {
+		return nil, err
+	}
+	const place = "00000000"
+	request, err := policy.AppendRequest(nil,
+		"protocol_state", "RCPT", "protocol_name", "ESMTP", "client_address", "192.0.2.7", "client_name", "client.example.org",
+		"client_port", "40112", "reverse_client_name", "client.example.org", "server_address", "192.0.2.1", "server_port", "25",
+		"helo_name", "client.example.org", "sender", "ann@example.org", "recipient", "r"+place+"@example.net",
+		"recipient_count", "0", "queue_id", "", "instance", "1c2f.65e0a1b2.3c4d5.0", "size", "20480", "etrn_domain", "", "stress", "",
+		"sasl_method", "plain", "sasl_username", "u"+place, "sasl_sender", "", "ccert_subject", "", "ccert_issuer", "",
+		"ccert_fingerprint", "", "encryption_protocol", "TLSv1.3", "encryption_cipher", "TLS_AES_256_GCM_SHA384", "encryption_keysize", "256",
+		"policy_context", "")
+	if err != nil {
+		return nil, err
+	}
+	digits := func(mark string) []byte {
+		at := bytes.Index(request, []byte(mark)) + len(mark)
+		return request[at : at+len(place)]
+	}
+	return &policyClient{
+		conn: conn, request: request, account: digits("sasl_username=u"), recipient: digits("recipient=r"),
+		next: i * 7919, accounts: max(1, o.accounts), answer: make([]byte, 512),
+	}, nil
+}
+
+// Close implements [loadgen.Client].
+func (c *policyClient) Close() error { return c.conn.Close() }
+
+// Do implements [loadgen.Client].
+func (c *policyClient) Do() error {
+	c.next++
+	writeDigits(c.account, c.next%c.accounts)
+	writeDigits(c.recipient, c.next)
+	if _, err := c.conn.Write(c.request); err != nil {
+		return err
+	}
+	n := 0
+	for !bytes.HasSuffix(c.answer[:n], []byte("\n\n")) {
+		k, err := c.conn.Read(c.answer[n:])
+		if err != nil {
+			return err
+		}
+		n += k
+	}
+	if !bytes.HasPrefix(c.answer, []byte("action=")) {
+		return fmt.Errorf("answer %.60q", c.answer[:n])
+	}
+	return nil
+}
+
+func writeDigits(b []byte, n int) {
+	for i := len(b) - 1; i >= 0; i-- {
+		b[i] = '0' + byte(n%10)
+		n /= 10
+	}
+}

@@ -56,6 +56,9 @@ func parsePublic(text string) (p public, err error) {
 		return public{}, fmt.Errorf("mesh: %.80q is not the key of a node: want U and 55 letters and digits", text)
 	}
 	copy(p[:], raw)
+	if p.id() != text { // some other spelling: ids are compared as text
+		return public{}, fmt.Errorf("mesh: %.80q is not the key of a node: want %s", text, p.id())
+	}
 	return p, nil
 }
 

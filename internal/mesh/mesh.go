@@ -18,6 +18,8 @@ type Mesh struct {
 	opts  Options
 	buses []bus
 	hub   func() // ends the broker of this process; nil if there is none
+	// renewed: this process has begun a new incarnation.
+	renewed bool
 
 	// admin makes reading the peer list, changing it and writing it one step.
 	admin sync.Mutex
@@ -84,8 +86,8 @@ func prepare(ctx context.Context, opts Options) (*Mesh, error) {
 func (m *Mesh) begin() error {
 	now := uint64(max(m.opts.Now().UnixMilli(), 1))
 	s := &m.state
-	renew := s.Incarnation == 0 || s.Store != m.opts.Store || s.Unsynced
-	if renew {
+	m.renewed = s.Incarnation == 0 || s.Store != m.opts.Store || s.Unsynced
+	if m.renewed {
 		s.Incarnation = max(now, s.Incarnation+1, s.Boot+1)
 	}
 	s.Boot = max(now, s.Boot+1, s.Incarnation)

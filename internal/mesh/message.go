@@ -29,8 +29,9 @@ import (
 //	       the round is whole; v start, v from, v to-from, geometry, v length, bytes
 //	head:  v length and name; v count; for each array: byte, v start, v version,
 //	       geometry; then nothing, or 32 bytes new key, 32 old, 64 signature
-//	ask:   8 bytes of the key of whom it is for; v count; for each array: byte,
-//	       v start, v version held. No array: a head is asked for.
+//	ask:   8 bytes of the key of whom it is for; v incarnation of the versions;
+//	       v count; for each array: byte, v start, v version held. No array: a head
+//	       is asked for.
 //	image: array byte, v start, v version of the array, geometry, v count; for each
 //	       page: v length, bytes
 const (
@@ -116,6 +117,7 @@ type message struct {
 	proof  *succession // of a head
 	key    public      // new key that proof names
 	to     hint        // of an ask
+	life   uint64      // of an ask: incarnation that the versions are of
 	wants  []arrayHead // of an ask: version is what the asker holds
 	image  image
 }
@@ -161,6 +163,7 @@ func appendMessage(b []byte, m *message, id *Identity) []byte {
 		}
 	case kindAsk:
 		b = append(b, m.to[:]...)
+		b = binary.AppendUvarint(b, m.life)
 		b = appendHeads(b, m.wants, false)
 	case kindImage:
 		b = append(b, arrayByte(m.image.array))
@@ -377,6 +380,7 @@ func parseMessage(b []byte, keyID uint64) (*message, error) {
 		r.head(m)
 	case kindAsk:
 		copy(m.to[:], r.bytes(uint64(len(m.to))))
+		m.life = r.uvarint()
 		m.wants = r.heads(false)
 	case kindImage:
 		r.image(&m.image)

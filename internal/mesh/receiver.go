@@ -52,6 +52,8 @@ type track struct {
 	suspect bool // the origin holds less than its replica here
 	full    bool // an array of it did not fit, which was said
 
+	dirty bool // something came since nothing was missing
+
 	since   time.Time // when the gap was noticed; zero if there is none
 	nextTry time.Time
 	backoff time.Duration
@@ -87,16 +89,23 @@ func (r *receiver) run(ctx context.Context) {
 			t.heal()
 		}
 	}()
-	tick := time.NewTicker(min(gapWait/2, r.m.opts.Interval))
+	const every = gapWait / 2
+	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for {
+	for idle := false; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case msg := <-r.in:
 			r.take(ctx, msg)
+			if idle {
+				tick.Reset(every)
+				idle = false
+			}
 		case <-tick.C:
-			r.repair(ctx)
+			if idle = !r.repair(ctx); idle {
+				tick.Stop() // until the next message
+			}
 		case <-r.wake:
 			r.mu.Lock()
 			calls := r.calls
@@ -262,6 +271,7 @@ func (r *receiver) take(ctx context.Context, raw []byte) {
 	})
 	r.saveSeen(now)
 	t := r.track(from)
+	t.dirty = true
 	if !r.alive(ctx, &p, t, m) {
 		return
 	}
@@ -406,7 +416,7 @@ func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *message) boo
 	if t.next != m.stamp.incarnation {
 		t.heads = make(map[ref]arrayHead)
 	}
-	t.next, t.last, t.head, t.suspect = 0, m.stamp, stamp{}, false
+	t.next, t.last, t.head, t.old, t.suspect = 0, m.stamp, stamp{}, stamp{}, false
 	t.pending, t.waiting = make(map[ref][]round), 0
 	return true
 }
@@ -468,13 +478,17 @@ func (r *receiver) replica(id string) map[ref]engine.ArrayState {
 	return out
 }
 
-// repair asks those origins of which something is missing.
-func (r *receiver) repair(ctx context.Context) {
+// repair asks those origins of which something is missing, and reports whether
+// there are any.
+func (r *receiver) repair(ctx context.Context) (busy bool) {
 	r.mu.Lock()
 	catching := r.catching > 0
 	r.mu.Unlock()
 	now := time.Now()
 	for h, t := range maps.All(r.origins) {
+		if !t.dirty {
+			continue
+		}
 		p, ok := r.m.find(h)
 		if !ok {
 			r.forget(h)
@@ -491,8 +505,10 @@ func (r *receiver) repair(ctx context.Context) {
 		})
 		if len(wants) == 0 {
 			t.heal()
+			t.dirty = false
 			continue
 		}
+		busy = true
 		if t.since.IsZero() {
 			t.since, t.nextTry, t.backoff = now, now.Add(jitter(gapWait)), 2*gapWait
 		}
@@ -503,10 +519,15 @@ func (r *receiver) repair(ctx context.Context) {
 			r.subscribe(ctx, h, t)
 		}
 		r.figures(h, func(s *stats) { s.asked++ })
-		r.m.sender.want(h, wants)
+		life := t.next
+		if life == 0 {
+			life = r.m.opts.Engine.Incarnation(p.ID)
+		}
+		r.m.sender.want(wish{h, life, wants})
 		t.nextTry = now.Add(jitter(t.backoff))
 		t.backoff = min(2*t.backoff, maxBackoff)
 	}
+	return busy
 }
 
 // subscribe takes the images that an origin publishes from now on.

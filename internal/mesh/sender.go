@@ -80,14 +80,15 @@ func (s *sender) greet(context.Context) {
 // A wish is what the receiver lacks of an origin.
 type wish struct {
 	origin hint
+	life   uint64 // incarnation that the versions are of
 	arrays []arrayHead
 }
 
 // want has an origin asked for what is missing. If the sender is busy the
 // receiver tries again.
-func (s *sender) want(origin hint, arrays []arrayHead) {
+func (s *sender) want(w wish) {
 	select {
-	case s.wants <- wish{origin, arrays}:
+	case s.wants <- w:
 	default:
 	}
 }
@@ -107,6 +108,9 @@ func (s *sender) run(ctx context.Context) {
 	defer tick.Stop()
 	head := time.NewTicker(s.m.opts.Heartbeat)
 	defer head.Stop()
+	if s.m.renewed && s.m.opts.Role != Subscribe {
+		s.imageAll()
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -121,9 +125,11 @@ func (s *sender) run(ctx context.Context) {
 		case <-s.hello:
 			s.flush()
 			s.head(ctx)
-			s.question(nil)
+			for _, p := range s.m.peerList() {
+				s.question(wish{origin: p.key.hint()})
+			}
 		case w := <-s.wants:
-			s.question(map[hint][]arrayHead{w.origin: w.arrays})
+			s.question(w)
 		case m := <-s.asks:
 			s.answer(ctx, m)
 		}
@@ -293,18 +299,9 @@ func (s *sender) head(ctx context.Context) {
 	s.send(topic{kind: kindHead, origin: s.m.opts.Identity.public.hint()}, m)
 }
 
-// question asks a peer for what is missing, or, with nil, every peer for its
-// head.
-func (s *sender) question(wants map[hint][]arrayHead) {
-	if wants == nil {
-		wants = make(map[hint][]arrayHead)
-		for _, p := range s.m.peerList() {
-			wants[p.key.hint()] = nil
-		}
-	}
-	for to, list := range wants {
-		s.send(topic{kind: kindAsk, origin: to}, &message{kind: kindAsk, to: to, wants: list})
-	}
+// question asks a peer for what is missing, or, if nothing is, for its head.
+func (s *sender) question(w wish) {
+	s.send(topic{kind: kindAsk, origin: w.origin}, &message{kind: kindAsk, to: w.origin, life: w.life, wants: w.arrays})
 }
 
 // answer serves what a peer asks for: rounds at once, images with the next
@@ -316,8 +313,14 @@ func (s *sender) answer(ctx context.Context, m *message) {
 		own[ref{a.Array, a.Start}] = a
 	}
 	behind := false
+	s.m.mu.Lock()
+	same := m.life == s.m.state.Incarnation
+	s.m.mu.Unlock()
 	for _, w := range m.wants {
 		a, ok := own[w.ref]
+		if !same {
+			w.version = 0 // what it holds is of another life
+		}
 		switch {
 		case ok && w.version > a.Version:
 			behind = true
@@ -384,8 +387,19 @@ func (s *sender) renew(from hint) {
 	st.Boot = max(st.Boot+1, st.Incarnation)
 	err := st.save(s.m.opts.Dir)
 	s.m.mu.Unlock()
+	s.imageAll()
 	s.m.opts.Log.Warn("a peer holds more of this node's counts than the node itself: it has gone back in time, and begins a new incarnation",
 		"peer", p.label(), "err", err)
+}
+
+// imageAll has images of all arrays published: nothing that was published
+// before leads to where they are.
+func (s *sender) imageAll() {
+	for _, a := range s.m.opts.Engine.Own() {
+		if a.Version > 0 {
+			s.wanted[ref{a.Array, a.Start}]++
+		}
+	}
 }
 
 // images publishes the images that were asked for, and those whose stored

@@ -1,0 +1,190 @@
+package mesh
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+// takeRounds returns what an engine took for some reports, as the rounds of a
+// message.
+func takeRounds(t testing.TB, e *engine.Engine, reports int) []round {
+	t.Helper()
+	if err := e.Record(context.Background(), true); err != nil {
+		t.Fatal(err)
+	}
+	for n := range reports {
+		report(t, e, n, bulkhead.Vote(n%2), 1)
+	}
+	parts, err := e.TakeRounds(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []round
+	for _, p := range parts {
+		out = append(out, round{ref: ref{p.Array, p.Start}, from: p.From, to: p.To, geometry: p.Geometry, announce: true, data: p.Round})
+	}
+	return out
+}
+
+func sampleMessages(t testing.TB) []*message {
+	geometry := filter.Geometry{Kind: filter.Cells, Lines: 2048, K: 6, KeyID: testSecret.ID()}
+	bits := filter.Geometry{Kind: filter.Bitmap, Lines: 64, K: 8, KeyID: testSecret.ID()}
+	_, id := identity(t)
+	dir, old := identity(t)
+	_, to, err := RotateIdentity(dir)
+	if err != nil || to.Predecessor() != old.ID() {
+		t.Fatalf("new key of %s: predecessor %q, %v", old.ID(), to.Predecessor(), err)
+	}
+	return []*message{
+		{kind: kindDelta, rounds: takeRounds(t, smallEngine(t, nil), 9)},
+		{kind: kindHead, name: "node", heads: []arrayHead{{ref{engine.ArrayCounts, 7}, 8, geometry}, {ref{engine.ArrayRevoked, 9}, 1, bits}}},
+		{kind: kindHead, proof: to.proof, key: to.public},
+		{kind: kindAsk, to: id.public.hint(), life: 77, wants: []arrayHead{{ref: ref{engine.ArraySpam, 7}, version: 3}}},
+		{kind: kindAsk, to: id.public.hint()},
+		{kind: kindImage, image: image{ref{engine.ArrayCounts, 7}, 99, geometry, [][]byte{{1, 2, 3}, {}}}},
+	}
+}
+
+// TestMessageRoundTrip: what was sent is what is read, whoever has the key sees
+// whether a bit has changed, and no part of a message is a message.
+func TestMessageRoundTrip(t *testing.T) {
+	for _, m := range sampleMessages(t) {
+		_, id := identity(t)
+		m.stamp = stamp{incarnation: 1 << 40, boot: 1<<40 + 5, seq: 7, at: 1<<40 + 99}
+		m.from = id.public.hint()
+		if m.proof != nil {
+			m.key = id.public
+		}
+		raw := appendMessage(nil, m, id)
+		got, err := parseMessage(raw, testSecret.ID())
+		if err != nil {
+			t.Fatalf("%c: %v", m.kind, err)
+		}
+		for i := range got.rounds {
+			if !got.rounds[i].short {
+				t.Errorf("round %d travels whole", i)
+			}
+			got.rounds[i].data, got.rounds[i].short = got.rounds[i].whole(got.rounds[i].geometry), false
+		}
+		if !reflect.DeepEqual(got, m) {
+			t.Errorf("%c: read %+v, want %+v", m.kind, got, m)
+		}
+		if !verify(raw, &id.public) {
+			t.Errorf("%c: signature is not valid", m.kind)
+		}
+		for i := range raw {
+			bad := bytes.Clone(raw)
+			bad[i] ^= 1 << (i % 8)
+			if verify(bad, &id.public) {
+				t.Fatalf("%c: bit of byte %d changed, signature still valid", m.kind, i)
+			}
+		}
+		for n := range len(raw) {
+			if _, err := parseMessage(raw[:n], testSecret.ID()); err == nil && verify(raw[:n], &id.public) {
+				t.Fatalf("%c: cut to %d of %d bytes accepted", m.kind, n, len(raw))
+			}
+		}
+	}
+}
+
+func TestMessageRefusals(t *testing.T) {
+	_, id := identity(t)
+	raw := appendMessage(nil, sampleMessages(t)[1], id)
+	change := func(f func([]byte) []byte) []byte { return f(bytes.Clone(raw)) }
+	for name, tt := range map[string]struct {
+		raw  []byte
+		want error
+	}{
+		"empty":        {nil, errMessage},
+		"newer":        {change(func(b []byte) []byte { b[0]++; return b }), errNewer},
+		"unknown kind": {change(func(b []byte) []byte { b[1] = 'z'; return b }), errNewer},
+		"longer":       {append(bytes.Clone(raw), 0), errMessage},
+		"huge":         {make([]byte, maxMessage+1), errMessage},
+	} {
+		if m, err := parseMessage(tt.raw, testSecret.ID()); !errors.Is(err, tt.want) || m != nil {
+			t.Errorf("%s: %+v, %v; want %v", name, m, err, tt.want)
+		}
+	}
+	many := &message{kind: kindAsk}
+	for range maxParts + 1 {
+		many.wants = append(many.wants, arrayHead{ref: ref{engine.ArraySpam, 1}})
+	}
+	if _, err := parseMessage(appendMessage(nil, many, id), testSecret.ID()); !errors.Is(err, errMessage) {
+		t.Errorf("%d items: %v", len(many.wants), err)
+	}
+}
+
+func FuzzParseMessage(f *testing.F) {
+	_, id := identity(f)
+	for _, m := range sampleMessages(f) {
+		f.Add(appendMessage(nil, m, id))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		m, err := parseMessage(raw, testSecret.ID())
+		if (m == nil) == (err == nil) {
+			t.Fatalf("parseMessage = %+v, %v: want a result or an error", m, err)
+		}
+		if err != nil {
+			return
+		}
+		for i := range m.rounds {
+			r := &m.rounds[i]
+			if g := r.geometry; r.announce {
+				if g.Validate() != nil {
+					t.Fatalf("geometry %v", g)
+				}
+				filter.ParseRound(r.whole(g), g)
+			}
+		}
+		if m.proof == nil {
+			// What was read can be said again, and means the same.
+			for i := range m.rounds {
+				m.rounds[i].data = m.rounds[i].whole(m.rounds[i].geometry)
+				m.rounds[i].short = false
+			}
+			again, err := parseMessage(appendMessage(nil, m, id), testSecret.ID())
+			if err != nil {
+				t.Fatalf("what was read is not read again: %v", err)
+			}
+			if again.stamp != m.stamp || len(again.rounds) != len(m.rounds) || !reflect.DeepEqual(again.heads, m.heads) || !reflect.DeepEqual(again.wants, m.wants) {
+				t.Fatalf("read %+v, then %+v", m, again)
+			}
+		}
+	})
+}
+
+func TestIdentity(t *testing.T) {
+	dir, id := identity(t)
+	again, err := OpenIdentity(dir)
+	if err != nil || again.ID() != id.ID() || len(id.ID()) != 56 || ParseID(id.ID()) != nil {
+		t.Errorf("opened again: %v, %v; want %s", again, err, id.ID())
+	}
+	for _, bad := range []string{"", "U", strings.Replace(id.ID(), id.ID()[9:10], "1", 1), "S" + id.ID()[1:], id.ID() + "A"} {
+		if err := ParseID(bad); err == nil {
+			t.Errorf("ParseID(%q) accepts it", bad)
+		}
+	}
+	if err := os.Chmod(filepath.Join(dir, keyFile), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenIdentity(dir); err == nil || !strings.Contains(err.Error(), "chmod 0600") {
+		t.Errorf("key that others can read: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, keyFile), []byte("SU\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	os.Chmod(filepath.Join(dir, keyFile), 0o600)
+	if _, err := OpenIdentity(dir); err == nil {
+		t.Error("damaged key accepted")
+	}
+}

@@ -70,15 +70,15 @@ func statOf(values []float64) stat {
 
 // A row is one line of the tables: both extensions in one configuration.
 type row struct {
-	experiment           *experiment
-	m, k                 int
-	intuitive, refined   stat
-	reduction            float64 // NaN for 0/0
-	reductionSE          float64
-	correlation          float64 // of both rates, over the rounds
-	distinctI, distinctR float64 // share of different elements that are wrong
-	cleanR               float64 // share of rounds without an error, refined
-	growth               growth
+	experiment         *experiment
+	m, k               int
+	intuitive, refined stat
+	reduction          float64 // NaN for 0/0
+	reductionSE        float64
+	correlation        float64 // of both rates, over the rounds
+	distinctR          float64 // share of different elements that are wrong, refined
+	cleanR             float64 // share of rounds without an error, refined
+	growth             growth
 }
 
 // growth is how cells have grown, means over the rounds looked at.
@@ -98,13 +98,11 @@ func (r *tableResult) row(e *experiment, n int) row {
 		x := &all[i]
 		is, rs = append(is, rateOf(e, x, false)), append(rs, rateOf(e, x, true))
 		elements += x.Elements
-		out.distinctI += float64(x.WrongI)
 		out.distinctR += float64(x.WrongR)
 		if x.WrongR == 0 {
 			clean++
 		}
 	}
-	out.distinctI /= float64(max(elements, 1))
 	out.distinctR /= float64(max(elements, 1))
 	out.cleanR = float64(clean) / float64(len(all))
 	out.intuitive, out.refined = statOf(is), statOf(rs)

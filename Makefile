@@ -1,7 +1,7 @@
 # make run     build a node, start it, show it the sample messages, leave it running
 # make test    install what the tests need, and run all of them
 # make interop the tests that run real clients and mail servers (Debian, root)
-# make race    the tests under the race detector
+# make race    the tests under the race detector, without the longest simulations
 # make fuzz    fuzz every parser, FUZZTIME each
 # make vet     formatting, go vet, staticcheck
 # make bench   the benchmarks
@@ -30,7 +30,7 @@ test: packages
 	$(GO) test ./...
 
 race: packages
-	$(GO) test -race ./...
+	$(GO) test -race -short -timeout 20m ./...
 
 interop: packages
 	$(GO) test -tags interop -count 1 ./test/...

@@ -3,6 +3,7 @@ package pyzor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -125,10 +126,11 @@ type batch struct {
 	sigs     []bulkhead.Signature
 	queries  []bulkhead.Query
 	verdicts []bulkhead.Verdict
+	ballots  []*ballot
 }
 
 // handle answers a batch: what needs no vote at once, all checks in one call,
-// and votes, which wait for the disk, by themselves.
+// and votes, which wait for the disk, beside it.
 func (s *Server) handle(ctx context.Context, packets []*listen.Packet) {
 	b := s.batches.Get().(*batch)
 	defer s.batches.Put(b)
@@ -146,9 +148,10 @@ func (s *Server) handle(ctx context.Context, packets []*listen.Packet) {
 			s.refuse(p, r, err)
 			continue
 		}
-		s.serve(ctx, b, i, p)
+		s.serve(b, i, p)
 	}
 	s.answerChecks(ctx, b, packets)
+	s.cast(ctx, b)
 	for i, p := range packets {
 		if r := &b.requests[i]; !r.handedOn {
 			s.holdBack(p, r.authentic)
@@ -166,7 +169,7 @@ func (s *Server) holdBack(p *listen.Packet, authentic bool) {
 }
 
 // serve begins to answer an admitted request.
-func (s *Server) serve(ctx context.Context, b *batch, i int, p *listen.Packet) {
+func (s *Server) serve(b *batch, i int, p *listen.Packet) {
 	r := &b.requests[i]
 	switch op := Op(r.Op); op {
 	case OpPing:
@@ -189,7 +192,7 @@ func (s *Server) serve(ctx context.Context, b *batch, i int, p *listen.Packet) {
 		b.asked = append(b.asked, i)
 		b.sigs = append(b.sigs, sig)
 	case OpReport, OpWhitelist:
-		s.vote(ctx, p, r, op)
+		s.vote(b, p, r, op)
 	}
 }
 
@@ -282,13 +285,21 @@ func (s *Server) tell(p *listen.Packet, r *Request, f *bulkhead.Finding) {
 	p.Reply = append(appendInt(p.Reply, "WL-Count", ham), '\n')
 }
 
-// vote counts the digests of a report or a whitelisting, and answers when they
-// are durable.
-func (s *Server) vote(ctx context.Context, p *listen.Packet, r *Request, op Op) {
-	report := bulkhead.Report{Vote: bulkhead.Spam, Reporter: r.reporter(p.Client)}
-	if op == OpWhitelist {
-		report.Vote = bulkhead.Ham
-	}
+// A ballot is votes of one reporter that arrived together: they are counted in
+// one call, and durable by one write.
+type ballot struct {
+	report  bulkhead.Report
+	often   map[bulkhead.Signature]uint32 // digests that one request repeats
+	packets []*listen.Packet
+	threads [][]byte // within the packets
+	trusted bool     // the reporter has signed
+}
+
+// maxBallot is the most digests of a ballot.
+const maxBallot = 512
+
+// vote takes a report or a whitelisting into a ballot of the batch.
+func (s *Server) vote(b *batch, p *listen.Packet, r *Request, op Op) {
 	once, often := distinct(r.Digests)
 	if len(once) == 0 && len(often) == 0 {
 		// Nothing that is worth counting: an answer as if it had been.
@@ -300,25 +311,54 @@ func (s *Server) vote(ctx context.Context, p *listen.Packet, r *Request, op Op) 
 		return
 	}
 	r.handedOn = true
-	thread := slices.Clone(r.Thread)
-	name := string(r.Op)
-	authentic := r.authentic
-	s.voting.Go(func() {
-		defer p.Finish()
-		defer s.recovered()
-		err := s.count(ctx, report, once, often)
-		code, diag := s.status(name, err)
-		p.Reply = append(appendHead(p.Reply, code, diag, thread), '\n')
-		s.holdBack(p, authentic)
-	})
+	vote := bulkhead.Spam
+	if op == OpWhitelist {
+		vote = bulkhead.Ham
+	}
+	box := b.ballot(r.reporter(p.Client), vote, once, often)
+	box.trusted = r.authentic
+	box.packets = append(box.packets, p)
+	box.threads = append(box.threads, r.Thread)
 }
 
-// recovered stops a panic, which then costs one answer; call it by defer.
-func (s *Server) recovered() {
-	if r := recover(); r != nil {
-		s.Stats.Faults.Add(1)
-		s.Log.Error("vote panicked", "panic", r, "stack", string(debug.Stack()))
+// ballot returns a ballot of the batch to which digests have been added. One that
+// holds a digest already does not take it again: a second vote is a vote.
+func (b *batch) ballot(who bulkhead.Reporter, vote bulkhead.Vote, once []bulkhead.Signature, often map[bulkhead.Signature]uint32) *ballot {
+	if len(often) == 0 {
+		for _, box := range b.ballots {
+			if box.takes(who, vote, once) {
+				box.report.Signatures = append(box.report.Signatures, once...)
+				return box
+			}
+		}
 	}
+	box := &ballot{often: often, report: bulkhead.Report{Signatures: once, Vote: vote, Reporter: who}}
+	b.ballots = append(b.ballots, box)
+	return box
+}
+
+func (v *ballot) takes(who bulkhead.Reporter, vote bulkhead.Vote, sigs []bulkhead.Signature) bool {
+	if len(v.often) > 0 || v.report.Vote != vote || v.report.Reporter != who || len(v.report.Signatures)+len(sigs) > maxBallot {
+		return false
+	}
+	return !slices.ContainsFunc(sigs, func(sig bulkhead.Signature) bool { return slices.Contains(v.report.Signatures, sig) })
+}
+
+// cast counts the ballots of a batch beside it, and answers when they are durable.
+func (s *Server) cast(ctx context.Context, b *batch) {
+	for i, box := range b.ballots {
+		b.ballots[i] = nil
+		s.voting.Go(func() {
+			err := s.count(ctx, box)
+			code, diag := s.status("vote", err)
+			for i, p := range box.packets {
+				p.Reply = append(appendHead(p.Reply, code, diag, box.threads[i]), '\n')
+				s.holdBack(p, box.trusted)
+				p.Finish()
+			}
+		})
+	}
+	b.ballots = b.ballots[:0]
 }
 
 // distinct sorts digests that count into those that occur once and, by how
@@ -344,19 +384,25 @@ func distinct(digests [][]byte) (once []bulkhead.Signature, often map[bulkhead.S
 	return once, often
 }
 
-func (s *Server) count(ctx context.Context, r bulkhead.Report, once []bulkhead.Signature, often map[bulkhead.Signature]uint32) error {
+// count reports a ballot. A panic of the clearinghouse costs its answers, no more.
+func (s *Server) count(ctx context.Context, box *ballot) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("pyzor: vote panicked: %v\n%s", r, debug.Stack())
+		}
+	}()
 	counter := &s.Stats.Reports
-	if r.Vote == bulkhead.Ham {
+	if box.report.Vote == bulkhead.Ham {
 		counter = &s.Stats.Whitelists
 	}
-	if len(once) > 0 {
-		r.Signatures = once
-		if _, err := s.House.Report(ctx, r); err != nil {
+	if n := len(box.report.Signatures); n > 0 {
+		if _, err := s.House.Report(ctx, box.report); err != nil {
 			return err
 		}
-		counter.Add(int64(len(once)))
+		counter.Add(int64(n))
 	}
-	for sig, n := range often {
+	for sig, n := range box.often {
+		r := box.report
 		r.Signatures, r.Count = []bulkhead.Signature{sig}, n
 		if _, err := s.House.Report(ctx, r); err != nil {
 			return err

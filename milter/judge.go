@@ -65,7 +65,7 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 		source.Sender = e.sender
 	}
 	s.lookUp(f, e, m, replyTo)
-	sigs := m.Signatures(s.Signatures)
+	sigs := s.compute(m)
 	f.signatures = len(sigs)
 	if len(sigs) == 0 {
 		f.verdict.Reasons = []string{"too short to be known by its text"}
@@ -75,10 +75,13 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 		Signatures: sigs, Vote: bulkhead.Sighting, Count: uint32(max(len(e.recipients), 1)),
 		Source: source, Reporter: s.Reporter, ID: deliveryID(e, m),
 	}
-	// A node that takes no reports at present still answers checks.
-	if err := s.report(ctx, report); err != nil {
-		f.faults = append(f.faults, err)
+	f.verdict, err = s.Clearinghouse.Check(ctx, bulkhead.Query{Signatures: sigs, Source: source, Reporter: s.Reporter})
+	if err != nil {
+		return nil, fmt.Errorf("milter: check: %w", err)
 	}
+	// The message counts itself: one to many recipients is bulk at once.
+	f.verdict.Sightings = min(f.verdict.Sightings+report.Count, bulkhead.Many)
+	s.count(ctx, report, e.queueID)
 	if f.trapped = s.traps.count(e.recipients); f.trapped > 0 {
 		report.Vote, report.Count, report.ID = bulkhead.Spam, uint32(f.trapped), "trap "+report.ID
 		if err := s.report(ctx, report); err != nil {
@@ -87,12 +90,83 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 			s.Stats.Trapped.Add(1)
 		}
 	}
-	f.verdict, err = s.Clearinghouse.Check(ctx, bulkhead.Query{Signatures: sigs, Source: source, Reporter: s.Reporter})
-	if err != nil {
-		return nil, fmt.Errorf("milter: check: %w", err)
-	}
 	return f, nil
 }
+
+// parallelSize is the size of a message, in bytes, from which two processors
+// compute its signatures.
+const parallelSize = 4 << 10
+
+// compute returns the signatures of m: those of this house and those of other
+// clearinghouses at the same time, since the mail server waits.
+func (s *Server) compute(m *signature.Message) []bulkhead.Signature {
+	if len(m.Raw) < parallelSize {
+		return m.Signatures(s.Signatures)
+	}
+	ours, others := s.Signatures, s.Signatures
+	for _, scheme := range bulkhead.Schemes() {
+		if scheme == bulkhead.Exact || scheme == bulkhead.Near {
+			others.Skip = append(slices.Clip(others.Skip), scheme)
+		} else {
+			ours.Skip = append(slices.Clip(ours.Skip), scheme)
+		}
+	}
+	type half struct {
+		sigs     []bulkhead.Signature
+		panicked any
+	}
+	second := make(chan half, 1)
+	go func() {
+		var h half
+		defer func() {
+			h.panicked = recover()
+			second <- h
+		}()
+		h.sigs = m.Signatures(others)
+	}()
+	sigs := m.Signatures(ours)
+	h := <-second
+	if h.panicked != nil {
+		panic(h.panicked) // to where the message's own is stopped
+	}
+	return append(sigs, h.sigs...)
+}
+
+// maxPending is how many sightings may be on their way to the disk.
+const maxPending = 512
+
+// count counts a sighting without letting the mail server wait for the disk,
+// unless too many are on their way already. Serve waits for them at its end.
+func (s *Server) count(ctx context.Context, r bulkhead.Report, queueID string) {
+	ctx = context.WithoutCancel(ctx)
+	work := func() {
+		defer func() {
+			if p := recover(); p != nil {
+				s.Stats.Faults.Add(1)
+				s.Log.Error("panic while counting a message", "panic", p)
+			}
+		}()
+		ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+		defer cancel()
+		if err := s.report(ctx, r); err != nil {
+			s.Stats.Faults.Add(1)
+			s.Log.Warn("message was checked but not counted", "queue_id", queueID, "err", err)
+		}
+	}
+	select {
+	case s.pending <- struct{}{}:
+		s.counting.Go(func() {
+			work()
+			<-s.pending
+		})
+	default:
+		work()
+	}
+}
+
+// Flush waits until every message that was judged has been counted. It must not
+// overlap with messages that come in.
+func (s *Server) Flush() { s.counting.Wait() }
 
 func (s *Server) report(ctx context.Context, r bulkhead.Report) error {
 	if _, err := s.Clearinghouse.Report(ctx, r); err != nil {

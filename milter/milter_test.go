@@ -143,10 +143,12 @@ func TestBulk(t *testing.T) {
 		if r.code != want {
 			t.Errorf("message %d: %q %q, want %q", i, r.code, r.text, want)
 		}
+		s.Flush()
 	}
 	if r := m.message("ann@shop.example", []string{"a@example.net"}, text("", offer)); r.code != replyAccept || r.inserted[HeaderClass] != "none" {
 		t.Errorf("domain with a higher threshold: %q %q", r.code, r.inserted)
 	}
+	s.Flush()
 	if n := len(house.Reports()); n != 5 {
 		t.Errorf("%d sightings for 5 messages", n)
 	}
@@ -160,12 +162,16 @@ func TestBulk(t *testing.T) {
 // TestRetry wants the same ID for the same delivery, and another for another.
 func TestRetry(t *testing.T) {
 	house := &prototest.House{}
-	m := serve(t, &Server{Clearinghouse: house})(6, everything)
+	s := &Server{Clearinghouse: house}
+	m := serve(t, s)(6, everything)
 	m.connect("198.51.100.7")
 	withID := text("Message-ID: <1@shop.example>\n", offer)
 	m.message("ann@shop.example", []string{"a@example.com", "b@example.com"}, withID)
+	s.Flush()
 	m.message("ann@shop.example", []string{"b@example.com", "a@example.com"}, withID)
+	s.Flush()
 	m.message("ann@shop.example", []string{"c@example.com"}, withID)
+	s.Flush()
 	r := house.Reports()
 	if len(r) != 3 || r[0].ID == "" || r[0].ID != r[1].ID || r[0].ID == r[2].ID {
 		t.Errorf("IDs of %d reports: %q, %q, %q", len(r), r[0].ID, r[1].ID, r[2].ID)
@@ -218,6 +224,7 @@ func TestExempt(t *testing.T) {
 			t.Errorf("local submission %q: %q %q", family, r.code, r.text)
 		}
 	}
+	s.Flush()
 	if n := len(house.Reports()); n != 2 || s.Stats.Exempt.Load() != 4 {
 		t.Errorf("%d reports, %d exempt messages, want 2 and 4", n, s.Stats.Exempt.Load())
 	}
@@ -295,6 +302,7 @@ func TestTrouble(t *testing.T) {
 				t.Errorf("%s: %+v, want %q", tt.name, r, tt.want)
 			}
 		}
+		s.Flush()
 		if got := s.Stats.Faults.Load(); got != 2 {
 			t.Errorf("%s: %d faults, want 2", tt.name, got)
 		}
@@ -313,6 +321,7 @@ func TestOversize(t *testing.T) {
 		if r := m.message("x@shop.example", []string{"bob@example.com"}, text("", offer)); r.inserted[HeaderClass] != "none" {
 			t.Errorf("%s: the message after it: %+v", v.name, r)
 		}
+		s.Flush()
 		s = &Server{Clearinghouse: house, MaxMessage: 100_000}
 	}
 	if n := len(house.Reports()); n != 2 {
@@ -323,7 +332,8 @@ func TestOversize(t *testing.T) {
 // TestAborts breaks messages off at every point, and wants the next one right.
 func TestAborts(t *testing.T) {
 	house := &prototest.House{}
-	m := serve(t, &Server{Clearinghouse: house})(6, everything)
+	s := &Server{Clearinghouse: house}
+	m := serve(t, s)(6, everything)
 	m.connect("198.51.100.7")
 	for range 3 {
 		m.step(cmdMail, []byte("<x@evil.example>\x00"))
@@ -334,10 +344,12 @@ func TestAborts(t *testing.T) {
 	if r := m.message("x@shop.example", []string{"bob@example.com"}, text("", offer)); r.code != replyAccept || len(r.deleted) != 0 {
 		t.Errorf("%+v", r)
 	}
+	s.Flush()
 	// The mail server uses the connection for another client.
 	m.send(cmdNewConn)
 	m.connect("203.0.113.9")
 	m.message("x@shop.example", []string{"bob@example.com"}, text("", offer))
+	s.Flush()
 	reports := house.Reports()
 	if len(reports) != 2 || reports[0].Count != 1 || reports[0].Source.Sender != "x@shop.example" ||
 		reports[1].Source.Client != netip.MustParseAddr("203.0.113.9") {
@@ -352,7 +364,8 @@ func TestAborts(t *testing.T) {
 // TestManyConnections holds 500 connections at once, each with several messages.
 func TestManyConnections(t *testing.T) {
 	house := &prototest.House{}
-	dial := serve(t, &Server{Clearinghouse: house})
+	s := &Server{Clearinghouse: house}
+	dial := serve(t, s)
 	const conns, messages = 500, 3
 	var open, wg sync.WaitGroup
 	open.Add(conns)
@@ -372,6 +385,7 @@ func TestManyConnections(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	s.Flush()
 	if n := len(house.Reports()); n != conns*messages {
 		t.Errorf("%d messages counted, want %d", n, conns*messages)
 	}

@@ -80,6 +80,8 @@ type Server struct {
 	err      error
 	policies atomic.Pointer[policies]
 	traps    traps
+	pending  chan struct{}
+	counting sync.WaitGroup
 	stream   listen.StreamServer
 }
 
@@ -149,6 +151,7 @@ func (s *Server) prepare() (err error) {
 		s.Host, _ = os.Hostname() // the name is for people: none is no fault
 	}
 	s.Host = strings.ReplaceAll(plain(s.Host), " ", "")
+	s.pending = make(chan struct{}, maxPending)
 	if s.traps, err = newTraps(s.Traps); err != nil {
 		return err
 	}
@@ -179,6 +182,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if err := s.Prepare(); err != nil {
 		return err
 	}
+	defer s.Flush()
 	return s.stream.Serve(ctx, l)
 }
 

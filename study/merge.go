@@ -208,9 +208,9 @@ func (t *mergeTrial) local() (locals []cellArray, periods, intuitive, one cellAr
 	for range t.servers {
 		locals = append(locals, make(cellArray, mergeCells))
 	}
+	fresh := make(cellArray, mergeCells)
 	for sync := range t.syncs {
 		for s, a := range locals {
-			fresh := make(cellArray, mergeCells)
 			for _, i := range t.part(s, sync) {
 				ps := t.cells(int(i))
 				a.raise(ps, 1)
@@ -220,28 +220,43 @@ func (t *mergeTrial) local() (locals []cellArray, periods, intuitive, one cellAr
 					intuitive[p]++
 				}
 			}
-			periods.add(fresh)
+			t.touched(s, sync, func(p uint32) {
+				periods[p] += fresh[p]
+				fresh[p] = 0
+			})
 		}
 	}
 	return locals, periods, intuitive, one
+}
+
+// touched calls do for every cell of the reports of a server between two
+// synchronisations: once or several times.
+func (t *mergeTrial) touched(server, sync int, do func(p uint32)) {
+	for _, i := range t.part(server, sync) {
+		for _, p := range t.cells(int(i)) {
+			do(p)
+		}
+	}
 }
 
 // merged lets every server insert into the merged array under H1, and ships the
 // differences: what the paper's text can be read to mean.
 func (t *mergeTrial) merged() cellArray {
 	common := make(cellArray, mergeCells)
+	mine, next := make(cellArray, mergeCells), make(cellArray, mergeCells)
 	for sync := range t.syncs {
-		next := append(cellArray(nil), common...)
 		for s := range t.servers {
-			mine := append(cellArray(nil), common...)
+			// mine equals common here.
 			for _, i := range t.part(s, sync) {
 				mine.raise(t.cells(int(i)), 1)
 			}
-			for p, v := range mine {
-				next[p] += v - common[p]
-			}
+			t.touched(s, sync, func(p uint32) {
+				next[p] += mine[p] - common[p]
+				mine[p] = common[p]
+			})
 		}
-		common = next
+		copy(common, next)
+		copy(mine, next)
 	}
 	return common
 }

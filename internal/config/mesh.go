@@ -12,7 +12,7 @@ type Mesh struct {
 	Listen      string   `toml:"listen" doc:"address of a hub (TCP, always TLS): \"host:port\""`
 	Servers     []string `toml:"servers" doc:"mode \"join\" (and further hubs of a hub): \"host:port\" of each hub, all are used\nat once; mode \"external\": URLs of the cluster's servers, \"tls://host:4222\""`
 	Role        string   `toml:"role" doc:"\"both\"; \"subscribe\": count peers and publish nothing; \"publish\": publish and\ncount no peer (a spam trap)"`
-	Credentials string   `toml:"credentials" doc:"mode \"external\": file with a user JWT and its key. Empty: the node's own key"`
+	Credentials string   `toml:"credentials" doc:"mode \"external\": file with a user JWT and its key. Empty: the node's own key;\n\"none\": the servers ask for none, or the URLs have a name and password"`
 	CA          string   `toml:"ca" doc:"mode \"external\": PEM file of those who sign the servers' certificates.\nEmpty: the system's authorities"`
 	Interval    Duration `toml:"publish_interval" doc:"time between two publications of what was counted. Half of it is how late a\npeer knows on average; shorter costs more bytes per report"`
 	Heartbeat   Duration `toml:"heartbeat" doc:"time between two messages that say which versions the node is at"`

@@ -181,25 +181,32 @@ func (t *track) hold(x *round) {
 	t.pending[x.ref] = list
 }
 
-// drain applies what waits and now continues the replica, and forgets what the
-// replica has.
+// prune forgets the rounds that wait and are known by now, or not wanted.
+func (t *track) prune(r *receiver, p *peer, held map[ref]engine.ArrayState) {
+	for x, list := range t.pending {
+		a, ok := held[x]
+		unwanted := !r.m.opts.Engine.Keeps(x.array, x.start) || p.refuses(x.start)
+		list = slices.DeleteFunc(list, func(y round) bool {
+			gone := unwanted || ok && a.Partial == 0 && y.to <= a.Version
+			if gone {
+				t.waiting -= len(y.data)
+			}
+			return gone
+		})
+		if t.pending[x] = list; len(list) == 0 {
+			delete(t.pending, x)
+		}
+	}
+}
+
+// drain applies what waits and now continues the replica.
 func (r *receiver) drain(ctx context.Context, p *peer, t *track, held map[ref]engine.ArrayState) {
 	for x := range t.pending {
 		for {
 			a, ok := held[x]
-			list := slices.DeleteFunc(t.pending[x], func(y round) bool {
-				gone := ok && a.Partial == 0 && y.to <= a.Version || !r.m.opts.Engine.Keeps(x.array, x.start) || p.refuses(x.start)
-				if gone {
-					t.waiting -= len(y.data)
-				}
-				return gone
-			})
-			t.pending[x] = list
-			if len(list) == 0 {
-				delete(t.pending, x)
-				break
-			}
-			if a.Partial != 0 || list[0].from != a.Version || !ok && !list[0].announce {
+			t.prune(r, p, held)
+			list := t.pending[x]
+			if len(list) == 0 || a.Partial != 0 || list[0].from != a.Version || !ok && !list[0].announce {
 				break
 			}
 			next := list[0]
@@ -207,9 +214,6 @@ func (r *receiver) drain(ctx context.Context, p *peer, t *track, held map[ref]en
 			t.waiting -= len(next.data)
 			r.rounds(ctx, p, t, held, []round{next})
 			if held[x].Version == a.Version {
-				if len(t.pending[x]) == 0 {
-					delete(t.pending, x)
-				}
 				break // refused: the gap is asked for
 			}
 		}

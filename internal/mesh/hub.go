@@ -25,6 +25,10 @@ import (
 
 const hubFolder = "broker"
 
+// NoCredentials as [Options.Credentials] shows an external server no key: it
+// asks for none, or the URL has a name and password.
+const NoCredentials = "none"
+
 // connect starts the broker of a hub and connects to all brokers.
 func (m *Mesh) connect(ctx context.Context) error {
 	o := &m.opts
@@ -81,9 +85,12 @@ func (m *Mesh) external() error {
 	if len(o.Servers) == 0 {
 		return fmt.Errorf("mesh: mode external needs the URL of a NATS server")
 	}
-	options := []nats.Option{m.signIn()}
-	if o.Credentials != "" {
-		options[0] = nats.UserCredentials(o.Credentials)
+	var options []nats.Option
+	switch {
+	case o.Credentials == "":
+		options = append(options, m.signIn())
+	case o.Credentials != NoCredentials:
+		options = append(options, nats.UserCredentials(o.Credentials))
 	}
 	if o.CA != "" {
 		options = append(options, nats.RootCAs(o.CA))

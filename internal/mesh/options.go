@@ -65,7 +65,7 @@ type Options struct {
 	Listen  string   // of a hub: "host:port"
 	Servers []string // of Join: "host:port" of each hub; of External: URLs of a cluster's servers
 	// Credentials is a file that an external server's operator gave: a user
-	// JWT with its key. CA is a PEM file of those who sign its certificate. Empty:
+	// JWT with its key; or [NoCredentials]. CA is a PEM file of those who sign its certificate. Empty:
 	// the node's own key, and the system's authorities.
 	Credentials string
 	CA          string

@@ -3,8 +3,6 @@ package mesh
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -21,6 +19,7 @@ const (
 	seenMargin   = 2 * time.Minute
 	maxConflicts = 3 // heads of an older life of an origin while a newer one lives
 	maxStrangers = 1024
+	doubtTries   = 3
 )
 
 // The receiver takes what peers publish. Only its own goroutine uses the fields
@@ -53,6 +52,11 @@ type track struct {
 	full    bool // an array of it did not fit, which was said
 
 	dirty bool // something came since nothing was missing
+	// doubts are arrays that are here and that the origin, started anew, does
+	// not name: they have expired there, or it has gone back to before them. It
+	// is asked tries times, since only it can tell.
+	doubts []ref
+	tries  int
 
 	since   time.Time // when the gap was noticed; zero if there is none
 	nextTry time.Time
@@ -301,48 +305,6 @@ func (r *receiver) mirror(m *message, raw []byte) {
 	}
 }
 
-// successor takes a new key in place of the old one that has signed it.
-func (r *receiver) successor(ctx context.Context, m *message, raw []byte) (peer, bool) {
-	if m.kind != kindHead || m.proof == nil || m.key.hint() != m.from || !verify(raw, &m.key) || !m.proof.names(&m.key) {
-		return peer{}, false
-	}
-	if err := r.m.succeed(ctx, m.proof, m.key); err != nil {
-		return peer{}, false
-	}
-	old := m.proof.old.hint()
-	if t := r.origins[old]; t != nil {
-		r.forget(old)
-		t.stop = nil
-		r.origins[m.from] = t
-	}
-	return r.m.find(m.from)
-}
-
-// succeed puts a new key in place of an old one of the list. The proof has been
-// checked.
-func (m *Mesh) succeed(ctx context.Context, proof *succession, to public) error {
-	p, ok := m.find(proof.old.hint())
-	if !ok || p.key != proof.old {
-		return unknownPeer(proof.old.id())
-	}
-	if m.opts.Role != Publish {
-		if err := m.opts.Engine.RenameOrigin(ctx, p.ID, to.id()); err != nil {
-			return err
-		}
-	}
-	m.opts.Log.Info("peer has a new key, signed by its old one", "peer", p.label(), "old", p.ID, "new", to.id())
-	return m.changePeers(ctx, func(list map[hint]*member) error {
-		mem := list[proof.old.hint()]
-		if mem == nil || list[to.hint()] != nil {
-			return unknownPeer(p.ID)
-		}
-		delete(list, proof.old.hint())
-		mem.ID, mem.key = to.id(), to
-		list[to.hint()] = mem
-		return nil
-	})
-}
-
 func (r *receiver) figures(h hint, change func(*stats)) {
 	r.m.mu.Lock()
 	defer r.m.mu.Unlock()
@@ -367,94 +329,6 @@ func (r *receiver) saveSeen(now time.Time) {
 	}
 }
 
-// alive decides whether a message is of the life of the origin that is taken,
-// and begins a new one.
-func (r *receiver) alive(ctx context.Context, p *peer, t *track, m *message) bool {
-	held := r.m.opts.Engine.Incarnation(p.ID)
-	old := m.stamp.incarnation < held || m.stamp.incarnation < t.last.incarnation || m.stamp.incarnation == t.last.incarnation && m.stamp.boot < t.last.boot
-	if old && m.kind == kindHead && t.last.boot > 0 && (t.old.boot == 0 || m.stamp.newer(t.old)) {
-		// Heads are not stored: whoever sends them lives.
-		t.old = m.stamp
-		conflicts := 0
-		r.figures(p.key.hint(), func(s *stats) { s.conflicts++; conflicts = s.conflicts })
-		if conflicts >= maxConflicts && p.Quarantine == "" {
-			r.m.quarantine(ctx, p.key.hint(), "two servers use its key")
-		}
-	}
-	if m.stamp.incarnation < held {
-		r.refuse(p.key.hint(), reasonOld, "")
-		return false
-	}
-	if m.stamp.incarnation > held {
-		return r.renew(ctx, p, t, m)
-	}
-	if m.stamp.newer(t.last) || m.stamp.incarnation > t.last.incarnation {
-		t.last = m.stamp
-	}
-	return true
-}
-
-// renew begins with a new incarnation of an origin. As long as there are only
-// heads of it, what is held of the one before still counts: the images that
-// take its place come first.
-func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *message) bool {
-	nothing := m.kind == kindHead && len(m.heads) == 0
-	if len(r.m.opts.Engine.Replica(p.ID)) > 0 && m.kind != kindImage && !nothing {
-		if m.kind == kindHead && m.stamp.incarnation >= t.next {
-			t.next = m.stamp.incarnation
-			t.setHeads(m)
-		}
-		return false
-	}
-	if err := r.m.opts.Engine.Renew(ctx, p.ID, m.stamp.incarnation); err != nil {
-		r.refuseError(p, err)
-		return false
-	}
-	if t.last.incarnation > 0 || m.kind == kindImage {
-		r.m.opts.Log.Info("peer has begun a new incarnation", "peer", p.label(), "incarnation", m.stamp.incarnation)
-	}
-	if t.next != m.stamp.incarnation {
-		t.heads = make(map[ref]arrayHead)
-	}
-	t.next, t.last, t.head, t.old, t.suspect = 0, m.stamp, stamp{}, stamp{}, false
-	t.pending, t.waiting = make(map[ref][]round), 0
-	return true
-}
-
-func (t *track) setHeads(m *message) {
-	t.heads = make(map[ref]arrayHead)
-	for _, h := range m.heads {
-		t.heads[h.ref] = h
-	}
-}
-
-// head notes which versions the origin has.
-func (r *receiver) head(p *peer, t *track, m *message) {
-	if !m.stamp.newer(t.head) {
-		return // a repetition
-	}
-	t.head = m.stamp
-	t.setHeads(m)
-	t.suspect, t.full = false, false
-	for _, a := range r.m.opts.Engine.Replica(p.ID) {
-		// A later delta may have overtaken this head.
-		h, ok := t.heads[ref{a.Array, a.Start}]
-		if ok && h.version < a.Version && m.stamp == t.last {
-			t.suspect = true
-		}
-	}
-	if t.suspect {
-		r.refuse(p.key.hint(), reasonSuspect, "its versions are older than its replica here")
-	}
-	if m.name != "" && p.Name == "" {
-		r.m.mu.Lock()
-		if mem := r.m.members[p.key.hint()]; mem != nil && checkPeer(m.name, 0) == nil {
-			mem.told = m.name
-		}
-		r.m.mu.Unlock()
-	}
-}
-
 // refuseError counts what the engine did not take, by the kind of its error.
 func (r *receiver) refuseError(p *peer, err error) {
 	reason := reasonAbsurd
@@ -476,115 +350,4 @@ func (r *receiver) replica(id string) map[ref]engine.ArrayState {
 		out[ref{a.Array, a.Start}] = a
 	}
 	return out
-}
-
-// repair asks those origins of which something is missing, and reports whether
-// there are any.
-func (r *receiver) repair(ctx context.Context) (busy bool) {
-	r.mu.Lock()
-	catching := r.catching > 0
-	r.mu.Unlock()
-	now := time.Now()
-	for h, t := range maps.All(r.origins) {
-		if !t.dirty {
-			continue
-		}
-		p, ok := r.m.find(h)
-		if !ok {
-			r.forget(h)
-			continue
-		}
-		wants, missing := r.missing(&p, t)
-		r.figures(h, func(s *stats) {
-			s.missing = missing
-			if len(wants) == 0 {
-				s.behind = time.Time{}
-			} else if s.behind.IsZero() {
-				s.behind = now
-			}
-		})
-		if len(wants) == 0 {
-			t.heal()
-			t.dirty = false
-			continue
-		}
-		busy = true
-		if t.since.IsZero() {
-			t.since, t.nextTry, t.backoff = now, now.Add(jitter(gapWait)), 2*gapWait
-		}
-		if catching || now.Before(t.nextTry) {
-			continue
-		}
-		if t.stop == nil {
-			r.subscribe(ctx, h, t)
-		}
-		r.figures(h, func(s *stats) { s.asked++ })
-		life := t.next
-		if life == 0 {
-			life = r.m.opts.Engine.Incarnation(p.ID)
-		}
-		r.m.sender.want(wish{h, life, wants})
-		t.nextTry = now.Add(jitter(t.backoff))
-		t.backoff = min(2*t.backoff, maxBackoff)
-	}
-	return busy
-}
-
-// subscribe takes the images that an origin publishes from now on.
-func (r *receiver) subscribe(ctx context.Context, h hint, t *track) {
-	t.stop = []func(){}
-	for _, b := range r.m.buses {
-		stop, err := b.listenImages(h, func(msg []byte) { r.deliver(ctx, slices.Clone(msg)) })
-		if err == nil {
-			t.stop = append(t.stop, stop)
-		}
-	}
-}
-
-// heal ends what a repair has begun.
-func (t *track) heal() {
-	for _, stop := range t.stop {
-		stop()
-	}
-	t.stop, t.since, t.backoff = nil, time.Time{}, 0
-}
-
-// missing returns what to ask an origin for, and how many changes that is.
-func (r *receiver) missing(p *peer, t *track) (wants []arrayHead, changes uint64) {
-	if len(t.heads) == 0 && len(t.pending) == 0 {
-		return nil, 0
-	}
-	held := r.replica(p.ID)
-	fresh := t.next != 0 // everything of a new incarnation is missing
-	want := func(r ref, version uint64) {
-		w := arrayHead{ref: r}
-		if a, ok := held[r]; ok && !fresh && a.Partial == 0 {
-			w.version = a.Version
-		}
-		if len(wants) < maxParts {
-			wants = append(wants, w)
-		}
-		if version > w.version {
-			changes += version - w.version
-		}
-	}
-	for ref, h := range t.heads {
-		a, ok := held[ref]
-		switch {
-		case !r.m.opts.Engine.Keeps(ref.array, ref.start) || p.refuses(ref.start):
-		case !ok && !r.fits(h.geometry):
-			if !t.full {
-				t.full = true
-				r.refuse(p.key.hint(), reasonMemory, fmt.Sprintf("an array of %d bytes more than mesh.memory allows, %d bytes", h.geometry.Bytes(), r.m.opts.Memory))
-			}
-		case fresh || !ok || a.Partial != 0 || a.Version != h.version && (t.suspect || a.Version < h.version):
-			want(ref, h.version)
-		}
-	}
-	for ref, rounds := range t.pending {
-		if _, ok := t.heads[ref]; !ok || !slices.ContainsFunc(wants, func(w arrayHead) bool { return w.ref == ref }) {
-			want(ref, rounds[len(rounds)-1].to)
-		}
-	}
-	return wants, changes
 }

@@ -321,8 +321,9 @@ func (s *sender) answer(ctx context.Context, m *message) {
 		if !same {
 			w.version = 0 // what it holds is of another life
 		}
+		gone := !ok && w.version > 0 && s.m.opts.Engine.Keeps(w.array, w.start)
 		switch {
-		case ok && w.version > a.Version:
+		case gone, ok && w.version > a.Version:
 			behind = true
 		case ok && w.version < a.Version && !s.resend(w):
 			s.wanted[w.ref]++

@@ -1,0 +1,140 @@
+package mesh
+
+import "context"
+
+// alive decides whether a message is of the life of the origin that is taken,
+// and begins a new one.
+func (r *receiver) alive(ctx context.Context, p *peer, t *track, m *message) bool {
+	held := r.m.opts.Engine.Incarnation(p.ID)
+	old := m.stamp.incarnation < held || m.stamp.incarnation < t.last.incarnation || m.stamp.incarnation == t.last.incarnation && m.stamp.boot < t.last.boot
+	if old && m.kind == kindHead && t.last.boot > 0 && (t.old.boot == 0 || m.stamp.newer(t.old)) {
+		// Heads are not stored: whoever sends them lives.
+		t.old = m.stamp
+		conflicts := 0
+		r.figures(p.key.hint(), func(s *stats) { s.conflicts++; conflicts = s.conflicts })
+		if conflicts >= maxConflicts && p.Quarantine == "" {
+			r.m.quarantine(ctx, p.key.hint(), "two servers use its key")
+		}
+	}
+	if m.stamp.incarnation < held {
+		r.refuse(p.key.hint(), reasonOld, "")
+		return false
+	}
+	if m.stamp.incarnation > held {
+		return r.renew(ctx, p, t, m)
+	}
+	if m.stamp.newer(t.last) || m.stamp.incarnation > t.last.incarnation {
+		t.last = m.stamp
+	}
+	return true
+}
+
+// renew begins with a new incarnation of an origin. As long as there are only
+// heads of it, what is held of the one before still counts: the images that
+// take its place come first.
+func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *message) bool {
+	nothing := m.kind == kindHead && len(m.heads) == 0
+	if len(r.m.opts.Engine.Replica(p.ID)) > 0 && m.kind != kindImage && !nothing {
+		if m.kind == kindHead && m.stamp.incarnation >= t.next {
+			t.next = m.stamp.incarnation
+			t.setHeads(m)
+		}
+		return false
+	}
+	if err := r.m.opts.Engine.Renew(ctx, p.ID, m.stamp.incarnation); err != nil {
+		r.refuseError(p, err)
+		return false
+	}
+	if t.last.incarnation > 0 || m.kind == kindImage {
+		r.m.opts.Log.Info("peer has begun a new incarnation", "peer", p.label(), "incarnation", m.stamp.incarnation)
+	}
+	if t.next != m.stamp.incarnation {
+		t.heads = make(map[ref]arrayHead)
+	}
+	t.next, t.last, t.head, t.old, t.suspect = 0, m.stamp, stamp{}, stamp{}, false
+	t.pending, t.waiting = make(map[ref][]round), 0
+	return true
+}
+
+func (t *track) setHeads(m *message) {
+	t.heads = make(map[ref]arrayHead)
+	for _, h := range m.heads {
+		t.heads[h.ref] = h
+	}
+}
+
+// head notes which versions the origin has.
+func (r *receiver) head(p *peer, t *track, m *message) {
+	if !m.stamp.newer(t.head) {
+		return // a repetition
+	}
+	started := t.head.boot != m.stamp.boot
+	t.head = m.stamp
+	t.setHeads(m)
+	t.suspect, t.full = false, false
+	if started {
+		t.doubts, t.tries = nil, doubtTries
+	}
+	for _, a := range r.m.opts.Engine.Replica(p.ID) {
+		// A later delta may have overtaken this head.
+		h, ok := t.heads[ref{a.Array, a.Start}]
+		if !ok && started && a.Version > 0 {
+			t.doubts = append(t.doubts, ref{a.Array, a.Start})
+		}
+		if ok && h.version < a.Version && m.stamp == t.last {
+			t.suspect = true
+		}
+	}
+	if t.suspect {
+		r.refuse(p.key.hint(), reasonSuspect, "its versions are older than its replica here")
+	}
+	if m.name != "" && p.Name == "" {
+		r.m.mu.Lock()
+		if mem := r.m.members[p.key.hint()]; mem != nil && checkPeer(m.name, 0) == nil {
+			mem.told = m.name
+		}
+		r.m.mu.Unlock()
+	}
+}
+
+// successor takes a new key in place of the old one that has signed it.
+func (r *receiver) successor(ctx context.Context, m *message, raw []byte) (peer, bool) {
+	if m.kind != kindHead || m.proof == nil || m.key.hint() != m.from || !verify(raw, &m.key) || !m.proof.names(&m.key) {
+		return peer{}, false
+	}
+	if err := r.m.succeed(ctx, m.proof, m.key); err != nil {
+		return peer{}, false
+	}
+	old := m.proof.old.hint()
+	if t := r.origins[old]; t != nil {
+		r.forget(old)
+		t.stop = nil
+		r.origins[m.from] = t
+	}
+	return r.m.find(m.from)
+}
+
+// succeed puts a new key in place of an old one of the list. The proof has been
+// checked.
+func (m *Mesh) succeed(ctx context.Context, proof *succession, to public) error {
+	p, ok := m.find(proof.old.hint())
+	if !ok || p.key != proof.old {
+		return unknownPeer(proof.old.id())
+	}
+	if m.opts.Role != Publish {
+		if err := m.opts.Engine.RenameOrigin(ctx, p.ID, to.id()); err != nil {
+			return err
+		}
+	}
+	m.opts.Log.Info("peer has a new key, signed by its old one", "peer", p.label(), "old", p.ID, "new", to.id())
+	return m.changePeers(ctx, func(list map[hint]*member) error {
+		mem := list[proof.old.hint()]
+		if mem == nil || list[to.hint()] != nil {
+			return unknownPeer(p.ID)
+		}
+		delete(list, proof.old.hint())
+		mem.ID, mem.key = to.id(), to
+		list[to.hint()] = mem
+		return nil
+	})
+}

@@ -1,0 +1,136 @@
+package mesh
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// repair asks those origins of which something is missing, and reports whether
+// there are any.
+func (r *receiver) repair(ctx context.Context) (busy bool) {
+	r.mu.Lock()
+	catching := r.catching > 0
+	r.mu.Unlock()
+	now := time.Now()
+	for h, t := range maps.All(r.origins) {
+		if !t.dirty {
+			continue
+		}
+		p, ok := r.m.find(h)
+		if !ok {
+			r.forget(h)
+			continue
+		}
+		wants, missing := r.missing(&p, t)
+		r.figures(h, func(s *stats) {
+			s.missing = missing
+			if len(wants) == 0 {
+				s.behind = time.Time{}
+			} else if s.behind.IsZero() {
+				s.behind = now
+			}
+		})
+		if len(wants) == 0 && (t.tries == 0 || len(t.doubts) == 0) {
+			t.heal()
+			t.dirty = false
+			continue
+		}
+		busy = true
+		if t.since.IsZero() {
+			t.since, t.nextTry, t.backoff = now, now.Add(jitter(gapWait)), 2*gapWait
+		}
+		if catching || now.Before(t.nextTry) {
+			continue
+		}
+		if t.tries > 0 {
+			t.tries--
+			wants = append(wants, r.doubted(&p, t)...)
+		}
+		if t.stop == nil {
+			r.subscribe(ctx, h, t)
+		}
+		r.figures(h, func(s *stats) { s.asked++ })
+		life := t.next
+		if life == 0 {
+			life = r.m.opts.Engine.Incarnation(p.ID)
+		}
+		r.m.sender.want(wish{h, life, wants})
+		t.nextTry = now.Add(jitter(t.backoff))
+		t.backoff = min(2*t.backoff, maxBackoff)
+	}
+	return busy
+}
+
+// doubted returns what is held of the arrays that the origin does not name.
+func (r *receiver) doubted(p *peer, t *track) (wants []arrayHead) {
+	held := r.replica(p.ID)
+	for _, x := range t.doubts {
+		if a, ok := held[x]; ok && len(wants) < maxParts/2 {
+			wants = append(wants, arrayHead{ref: x, version: a.Version})
+		}
+	}
+	return wants
+}
+
+// subscribe takes the images that an origin publishes from now on.
+func (r *receiver) subscribe(ctx context.Context, h hint, t *track) {
+	t.stop = []func(){}
+	for _, b := range r.m.buses {
+		stop, err := b.listenImages(h, func(msg []byte) { r.deliver(ctx, slices.Clone(msg)) })
+		if err == nil {
+			t.stop = append(t.stop, stop)
+		}
+	}
+}
+
+// heal ends what a repair has begun.
+func (t *track) heal() {
+	for _, stop := range t.stop {
+		stop()
+	}
+	t.stop, t.since, t.backoff = nil, time.Time{}, 0
+}
+
+// missing returns what to ask an origin for, and how many changes that is.
+func (r *receiver) missing(p *peer, t *track) (wants []arrayHead, changes uint64) {
+	if len(t.heads) == 0 && len(t.pending) == 0 {
+		return nil, 0
+	}
+	held := r.replica(p.ID)
+	fresh := t.next != 0 // everything of a new incarnation is missing
+	want := func(r ref, version uint64) {
+		w := arrayHead{ref: r}
+		if a, ok := held[r]; ok && !fresh && a.Partial == 0 {
+			w.version = a.Version
+		}
+		if len(wants) < maxParts/2 {
+			wants = append(wants, w)
+		}
+		if version > w.version {
+			changes += version - w.version
+		}
+	}
+	for ref, h := range t.heads {
+		a, ok := held[ref]
+		switch {
+		case !r.m.opts.Engine.Keeps(ref.array, ref.start) || p.refuses(ref.start):
+		case !ok && !r.fits(h.geometry):
+			if !t.full {
+				t.full = true
+				r.refuse(p.key.hint(), reasonMemory, fmt.Sprintf("an array of %d bytes more than mesh.memory allows, %d bytes", h.geometry.Bytes(), r.m.opts.Memory))
+			}
+		case fresh || !ok || a.Partial != 0 || a.Version != h.version && (t.suspect || a.Version < h.version):
+			want(ref, h.version)
+		}
+	}
+	t.prune(r, p, held)
+	for ref, rounds := range t.pending {
+		if _, ok := t.heads[ref]; !ok || !slices.ContainsFunc(wants, func(w arrayHead) bool { return w.ref == ref }) {
+			want(ref, rounds[len(rounds)-1].to)
+		}
+	}
+	return wants, changes
+}

@@ -1,0 +1,190 @@
+package mesh
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+// A wire is a TCP proxy that counts bytes, and can be cut.
+type wire struct {
+	l        net.Listener
+	to       string
+	up, down atomic.Int64 // bytes to and from the broker
+	cut      atomic.Bool
+	mu       sync.Mutex
+	conns    map[net.Conn]bool
+	wg       sync.WaitGroup
+}
+
+func newWire(t testing.TB, to string) *wire {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{l: l, to: to, conns: make(map[net.Conn]bool)}
+	w.wg.Go(w.accept)
+	t.Cleanup(func() {
+		l.Close()
+		w.sever()
+		w.wg.Wait()
+	})
+	return w
+}
+
+func (w *wire) address() string { return w.l.Addr().String() }
+
+// sever ends all connections; while cut is set no new one is carried.
+func (w *wire) sever() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c := range w.conns {
+		c.Close()
+	}
+	clear(w.conns)
+}
+
+func (w *wire) partition(cut bool) {
+	w.cut.Store(cut)
+	if cut {
+		w.sever()
+	}
+}
+
+func (w *wire) accept() {
+	for {
+		c, err := w.l.Accept()
+		if err != nil {
+			return
+		}
+		if w.cut.Load() {
+			c.Close()
+			continue
+		}
+		d, err := net.Dial("tcp", w.to)
+		if err != nil {
+			c.Close()
+			continue
+		}
+		w.mu.Lock()
+		w.conns[c], w.conns[d] = true, true
+		w.mu.Unlock()
+		w.wg.Go(func() { w.pump(d, c, &w.up) })
+		w.wg.Go(func() { w.pump(c, d, &w.down) })
+	}
+}
+
+func (w *wire) pump(to, from net.Conn, n *atomic.Int64) {
+	io.Copy(to, io.TeeReader(from, counter{n}))
+	to.Close()
+	from.Close()
+}
+
+type counter struct{ n *atomic.Int64 }
+
+func (c counter) Write(p []byte) (int, error) {
+	c.n.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// broker starts a NATS server without TLS, so that what travels can be counted.
+func broker(t testing.TB) string {
+	t.Helper()
+	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, JetStream: true, StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Start()
+	if !ns.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the broker does not start")
+	}
+	t.Cleanup(func() {
+		ns.Shutdown()
+		ns.WaitForShutdown()
+	})
+	u, err := url.Parse(ns.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Host
+}
+
+// TestBytesOnTheWire counts every byte that a publisher sends to its broker, and
+// that a subscriber gets from its, TCP payload with NATS's lines, our headers,
+// signatures and the share of heartbeats, for new signatures at two rates. It
+// runs with BULKHEAD_MEASURE set; a minute of the lower rate takes a minute.
+func TestBytesOnTheWire(t *testing.T) {
+	if os.Getenv("BULKHEAD_MEASURE") == "" {
+		t.Skip("a measurement: set BULKHEAD_MEASURE to run it")
+	}
+	for _, rate := range []struct {
+		perMinute int
+		run       time.Duration
+		limit     float64
+	}{{1000, time.Minute, 14}, {100_000, 15 * time.Second, 9}} {
+		t.Run(fmt.Sprint(rate.perMinute, " a minute"), func(t *testing.T) {
+			address := broker(t)
+			out, in := newWire(t, address), newWire(t, address)
+			a, b := bigEngine(t, 1_000_000), bigEngine(t, 1_000_000)
+			aDir, aID := identity(t)
+			bDir, bID := identity(t)
+			from, _ := start(t, Options{Dir: aDir, Identity: aID, Engine: a, Mode: External, Credentials: NoCredentials, Servers: []string{"nats://" + out.address()}})
+			to, _ := start(t, Options{Dir: bDir, Identity: bID, Engine: b, Mode: External, Credentials: NoCredentials, Servers: []string{"nats://" + in.address()}, Role: Subscribe})
+			if err := to.AddPeer(t.Context(), aID.ID(), "", 1); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, 20*time.Second, "connected", func() bool { return from.Status().Brokers[0].Connected && to.Status().Brokers[0].Connected })
+			report(t, a, 1<<30, bulkhead.Sighting, 1)
+			eventually(t, 20*time.Second, "known", func() bool { return check(t, b, 1<<30).Sightings == 1 })
+			sent, got := out.up.Load(), in.down.Load()
+			begun := time.Now()
+			total := int(float64(rate.perMinute) * rate.run.Minutes())
+			const batch = 50 * time.Millisecond
+			for n := 0; n < total; {
+				<-time.After(batch)
+				for due := min(total, int(time.Since(begun).Minutes()*float64(rate.perMinute))); n < due; n++ {
+					report(t, a, n, bulkhead.Sighting, 1)
+				}
+			}
+			eventually(t, 20*time.Second, "all known", func() bool { return check(t, b, total-1).Sightings > 0 })
+			up := float64(out.up.Load()-sent) / float64(total)
+			down := float64(in.down.Load()-got) / float64(total)
+			t.Logf("%d new signatures at %d a minute: %.2f bytes each to the broker, %.2f to each subscriber; DCC's flood: 24 for each checksum; raw SHA-1: 20",
+				total, rate.perMinute, up, down)
+			if up > rate.limit || down > rate.limit {
+				t.Errorf("%.2f bytes up, %.2f down, limit %v", up, down, rate.limit)
+			}
+		})
+	}
+}
+
+func bigEngine(t testing.TB, capacity uint64) *engine.Engine {
+	t.Helper()
+	e, err := engine.Open(context.Background(), engine.Options{
+		Secret: testSecret,
+		Tally:  engine.BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: capacity, Error: 1e-3},
+		Block:  engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 2, Capacity: 10_000, Error: 1e-6},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}

@@ -82,16 +82,20 @@ func (s *Server) askDigests(sc *scratch, flags []uint8) func() {
 	})
 	return func() {
 		sc.each(func(c *pendingCheck, v *bulkhead.Verdict) {
+			sure := !s.lists.taken.Load()
 			for i, flag := range flags {
 				if f := &v.Findings[i+1]; f.Sightings > 0 {
 					c.hits = append(c.hits, hit{flag: flag, value: f.Sightings, first: seconds(f), chance: f.Error})
+					sure = sure && f.Error <= maxChance
 				}
 			}
 			f := &v.Findings[0]
 			switch {
 			case len(c.hits) > 0:
 				// Of what was written here, the counts say all there is to say.
-				c.state = checkExact
+				if c.state = checkExact; sure {
+					c.state = checkClosed
+				}
 			case f.Judged == bulkhead.JudgedSpam && v.Whitelisted == "" && len(s.SpamFlags) > 0:
 				// What another front door listed is found under the list for spam.
 				c.hits = append(c.hits, hit{flag: s.SpamFlags[0], value: max(f.Spam, 1), first: seconds(f)})

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -283,6 +284,14 @@ type scratch struct {
 	checks []pendingCheck
 }
 
+// addCheck adds a check, reusing the memory of an earlier one.
+func (sc *scratch) addCheck(j *job) {
+	n := len(sc.checks)
+	sc.checks = slices.Grow(sc.checks, 1)[:n+1]
+	c := &sc.checks[n]
+	*c = pendingCheck{job: j, hits: c.hits[:0], near: c.near[:0]}
+}
+
 // packets answers one batch of datagrams.
 func (s *Server) packets(ctx context.Context, batch []*listen.Packet, updates chan<- *job) {
 	sc := s.scratch.Get().(*scratch)
@@ -396,7 +405,7 @@ func (s *Server) dispatch(sc *scratch, j *job) {
 	switch j.req.Command {
 	case Check:
 		s.Stats.Checks.Add(1)
-		sc.checks = append(sc.checks, pendingCheck{job: j})
+		sc.addCheck(j)
 	case Write, Delete:
 		s.recognise(j)
 	case Stat:

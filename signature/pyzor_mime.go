@@ -60,53 +60,83 @@ func pyzorTrim(s string) string { return strings.TrimFunc(s, pyzorSpace) }
 // A pyzorReader reads a mail line by line. A line that one of the stops matches
 // ends the input for whoever reads, until the stop is taken away.
 type pyzorReader struct {
-	lines [][]byte
-	next  int
-	stops []func([]byte) bool
-	bad   bool // the client stops with an error
+	raw     []byte
+	pos     int      // where the next line starts
+	last    []byte   // the line that was read last
+	pending [][]byte // lines put back, the next one last
+	stops   []func([]byte) bool
+	bad     bool // the client stops with an error
 }
 
-func pyzorSplitLines(raw []byte) [][]byte {
+// pyzorLineAt returns the line that starts at b[0], with its end: LF, CR or CR LF.
+func pyzorLineAt(b []byte) []byte {
+	i := bytes.IndexAny(b, "\r\n")
+	if i < 0 {
+		return b
+	}
+	if b[i] == '\r' && i+1 < len(b) && b[i+1] == '\n' {
+		i++
+	}
+	return b[:i+1]
+}
+
+func pyzorSplitLines(b []byte) [][]byte {
 	var lines [][]byte
-	for start, i := 0, 0; i < len(raw); i++ {
-		if raw[i] == '\r' && i+1 < len(raw) && raw[i+1] == '\n' {
-			i++
-		}
-		if raw[i] == '\n' || raw[i] == '\r' {
-			lines = append(lines, raw[start:i+1])
-			start = i + 1
-		}
-		if i == len(raw)-1 && start < len(raw) {
-			lines = append(lines, raw[start:])
-		}
+	for len(b) > 0 {
+		line := pyzorLineAt(b)
+		lines = append(lines, line)
+		b = b[len(line):]
 	}
 	return lines
 }
 
 // line returns the next line with its end, nil at the end of the input.
 func (r *pyzorReader) line() []byte {
-	if r.next == len(r.lines) {
+	n := len(r.pending)
+	var line []byte
+	switch {
+	case n > 0:
+		line = r.pending[n-1]
+	case r.pos < len(r.raw):
+		line = pyzorLineAt(r.raw[r.pos:])
+	default:
 		return nil
 	}
-	line := r.lines[r.next]
 	for _, stop := range r.stops {
 		if stop(line) {
 			return nil
 		}
 	}
-	r.next++
+	if n > 0 {
+		r.pending = r.pending[:n-1]
+	} else {
+		r.pos += len(line)
+	}
+	r.last = line
 	return line
 }
 
-func (r *pyzorReader) unread() { r.next-- }
+// unread puts the line that was read last back.
+func (r *pyzorReader) unread() { r.pending = append(r.pending, r.last) }
 
-// rest returns all lines up to the end of the input, joined.
+// rest returns all lines up to the end of the input, joined. Unless lines had
+// been put back they lie in the mail as they are.
 func (r *pyzorReader) rest() []byte {
 	var all []byte
-	for l := r.line(); l != nil; l = r.line() {
-		all = append(all, l...)
+	for len(r.pending) > 0 {
+		line := r.line()
+		if line == nil {
+			return all
+		}
+		all = append(all, line...)
 	}
-	return all
+	start := r.pos
+	for r.line() != nil {
+	}
+	if all == nil {
+		return r.raw[start:r.pos]
+	}
+	return append(all, r.raw[start:r.pos]...)
 }
 
 func pyzorBlankLine(line []byte) bool { return line[0] == '\n' || line[0] == '\r' }
@@ -271,7 +301,7 @@ func (r *pyzorReader) readHeader(p *pyzorPart) {
 		store()
 		if bytes.HasPrefix(line, []byte("From ")) {
 			if i > 0 && i == len(lines)-1 {
-				r.unreadLine(line)
+				r.pending = append(r.pending, line)
 			}
 			continue
 		}
@@ -280,13 +310,6 @@ func (r *pyzorReader) readHeader(p *pyzorPart) {
 		value = append([]byte(nil), bytes.TrimLeft(line[colon+1:], " \t")...)
 	}
 	store()
-}
-
-// unreadLine puts a line back in the place of the one that was read last, which
-// is that line itself or a blank one.
-func (r *pyzorReader) unreadLine(line []byte) {
-	r.next--
-	r.lines[r.next] = line
 }
 
 func pyzorHeaderLine(line []byte) bool {

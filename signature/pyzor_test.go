@@ -158,14 +158,15 @@ func TestPyzorEmpty(t *testing.T) {
 // TestPyzorBombs: the work on hostile mail stays bounded.
 func TestPyzorBombs(t *testing.T) {
 	for name, mail := range map[string]string{
-		"deep messages":   strings.Repeat("Content-Type: message/rfc822\n\n", 50000),
-		"deep multiparts": strings.Repeat("Content-Type: multipart/mixed; boundary=b\n\n--b\n", 50000),
-		"many parts":      "Content-Type: multipart/mixed; boundary=b\n\n" + strings.Repeat("--b\n\nhello there, you\n", 50000),
-		"status blocks":   "Content-Type: message/delivery-status\n\n" + strings.Repeat("A: b\n\n", 50000),
-		"open tags":       "Content-Type: text/html\n\n" + strings.Repeat("<a b='", 50000),
-		"open comments":   "Content-Type: text/html\n\n" + strings.Repeat("<!-- -", 50000),
-		"line ends":       "A: b\n\n" + strings.Repeat("\n", 1<<20),
-		"semicolons":      "Content-Type: text/plain" + strings.Repeat("; charset*0*=\"", 50000) + "\n\nhello there\n",
+		"deep messages":    strings.Repeat("Content-Type: message/rfc822\n\n", 50000),
+		"deep multiparts":  strings.Repeat("Content-Type: multipart/mixed; boundary=b\n\n--b\n", 50000),
+		"many parts":       "Content-Type: multipart/mixed; boundary=b\n\n" + strings.Repeat("--b\n\nhello there, you\n", 50000),
+		"status blocks":    "Content-Type: message/delivery-status\n\n" + strings.Repeat("A: b\n\n", 50000),
+		"open tags":        "Content-Type: text/html\n\n" + strings.Repeat("<a b='", 50000),
+		"open comments":    "Content-Type: text/html\n\n" + strings.Repeat("<!-- -", 50000),
+		"line ends":        "A: b\n\n" + strings.Repeat("\n", 1<<20),
+		"carriage returns": "A: b\n\n" + strings.Repeat("abc\r", 1<<19),
+		"semicolons":       "Content-Type: text/plain" + strings.Repeat("; charset*0*=\"", 50000) + "\n\nhello there\n",
 	} {
 		if text := pyzorText([]byte(mail)); text == "" {
 			t.Errorf("%s: no digest", name)

@@ -9,7 +9,7 @@ import (
 // pyzorTexts returns what each part of a mail contributes, in order: pyzor.md
 // section 8, steps 1 and 2.
 func pyzorTexts(raw []byte) (texts [][]rune, ok bool) {
-	r := &pyzorReader{lines: pyzorSplitLines(raw)}
+	r := &pyzorReader{raw: raw}
 	root := r.parse("text/plain", 0)
 	root.walk(func(p *pyzorPart) {
 		if text, ok := p.text(r); ok {

@@ -16,13 +16,24 @@ import (
 	"time"
 )
 
-// binary is the program under test, built once.
-var binary = sync.OnceValues(func() (string, error) {
+// buildDir holds the program under test.
+var buildDir string
+
+func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "bulkhead-interop-")
 	if err != nil {
-		return "", err
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
-	path := filepath.Join(dir, "bulkhead")
+	buildDir = dir
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// binary is the program under test, built once.
+var binary = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(buildDir, "bulkhead")
 	cmd := exec.Command("go", "build", "-o", path, "github.com/bulkhead-mail/bulkhead/cmd/bulkhead")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build: %v\n%s", err, out)

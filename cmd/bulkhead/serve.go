@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead/api"
@@ -218,7 +219,12 @@ func (s *server) openHTTP(ctx context.Context, address string) (*opened, error) 
 		return nil, err
 	}
 	book := s.book
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(newMTACollector(s.mta)); err != nil {
+		return nil, err
+	}
 	s.api, err = api.New(api.Options{
+		Registry: registry,
 		Clearinghouse: s.engine, Read: s.read, Accounts: book, Users: book, Peers: &s.peers, Node: s.node,
 		RateLimits: mtaAPI{s.mta}, Lists: mtaAPI{s.mta},
 		Ready: s.ready, Page: page, Access: access, Version: version(), Log: s.log,

@@ -15,6 +15,7 @@ const RazorEP4 = "7542-10"
 const (
 	maxRazorDepth = 64   // multiparts within each other
 	maxRazorParts = 1000 // parts of a mail
+	maxRazorMail  = 256  // signatures that Razor returns; the corpus has 29 at most
 )
 
 // A RazorPart holds the signatures of one MIME part. Razor has no signature of
@@ -40,8 +41,8 @@ type RazorPart struct {
 // that of the mail as razor-check reads it from a file (see [RazorMails]).
 // Signatures of parts without text, or with next to none, are left out: unrelated
 // mails share them.
-// The result is empty if no part is worth a signature. It never fails, whatever
-// the bytes. Source: razor2.md sections 6 to 9.
+// The result is empty if no part is worth a signature, and 256 at most. It never
+// fails, whatever the bytes. Source: razor2.md sections 6 to 9.
 func Razor(raw []byte) []bulkhead.Signature {
 	parts := RazorParts(raw)
 	if mails := RazorMails(raw); len(mails) == 1 && !bytes.Equal(mails[0], raw) {
@@ -50,7 +51,7 @@ func Razor(raw []byte) []bulkhead.Signature {
 	var sigs []bulkhead.Signature
 	seen := make(map[bulkhead.Signature]bool)
 	add := func(s bulkhead.Signature) {
-		if !seen[s] {
+		if !seen[s] && len(sigs) < maxRazorMail {
 			seen[s] = true
 			sigs = append(sigs, s)
 		}

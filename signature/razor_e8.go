@@ -3,7 +3,6 @@ package signature
 import (
 	"bytes"
 	"crypto/sha1"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -35,21 +34,31 @@ func razorHosts(v8 []byte) []string {
 		return nil
 	}
 	hosts := razorBareLinks(text)
-	for first := true; ; first = false {
-		host := razorTakeHost(rest, first && href)
-		if host == "" || host == "0" {
-			return hosts
-		}
+	seen := make(map[string]bool, len(hosts))
+	for _, h := range hosts {
+		seen[h] = true
+	}
+	host := razorTakeHost(rest, href)
+	// Behind the first URL only the last line counts.
+	if i := bytes.LastIndexByte(bytes.TrimSuffix(rest, []byte{'\n'}), '\n'); i >= 0 {
+		rest = rest[i+1:]
+	}
+	for host != "" && host != "0" {
 		if strings.Trim(host, "0123456789.") != "" {
 			host = RazorShorten(host)
 		}
-		if len(host) > 1 && strings.Contains(host, ".") && !slices.Contains(hosts, host) {
+		if len(host) > 1 && strings.Contains(host, ".") && !seen[host] {
+			seen[host] = true
 			hosts = append(hosts, host)
 		}
-		if rest, ok = razorNextURL(rest); !ok {
-			return hosts
+		_, next, ok := bytes.Cut(rest, []byte("http://"))
+		if !ok {
+			break
 		}
+		rest = next
+		host = razorTakeHost(rest, false)
 	}
+	return hosts
 }
 
 // razorUnescape resolves %XX and then decimal references of two or three digits.
@@ -225,18 +234,4 @@ func razorDropAssignment(b []byte) []byte {
 		i = end
 	}
 	return b
-}
-
-// razorNextURL returns what follows the next URL: only the last line counts.
-func razorNextURL(rest []byte) ([]byte, bool) {
-	line := bytes.TrimSuffix(rest, []byte{'\n'})
-	if i := bytes.LastIndexByte(line, '\n'); i >= 0 {
-		rest = rest[i+1:]
-	}
-	const scheme = "http://"
-	i := bytes.Index(rest, []byte(scheme))
-	if i < 0 {
-		return nil, false
-	}
-	return rest[i+len(scheme):], true
 }

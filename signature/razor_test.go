@@ -265,6 +265,9 @@ func TestRazorBombs(t *testing.T) {
 		if n := len(RazorParts([]byte(mail))); n > maxRazorParts {
 			t.Errorf("%s: %d parts, limit %d", name, n, maxRazorParts)
 		}
+		if n := len(Razor([]byte(mail))); n > maxRazorMail {
+			t.Errorf("%s: %d signatures, limit %d", name, n, maxRazorMail)
+		}
 	}
 }
 

@@ -2,6 +2,8 @@ package mta
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -177,6 +179,23 @@ smtpd_end_of_data_restrictions = check_policy_service inet:%[2]s
 			})
 		}
 		wg.Wait()
+	})
+	t.Run("metrics", func(t *testing.T) {
+		resp, err := http.Get("http://" + n.http + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		for _, line := range []string{
+			`bulkhead_milter_messages_total{class="listed"} 1`, `bulkhead_milter_actions_total{action="quarantine"} 1`,
+			`bulkhead_milter_events_total{event="trapped"} 1`, `bulkhead_milter_events_total{event="forged_header"} 3`,
+			`bulkhead_milter_events_total{event="fault"} 0`, `bulkhead_list_entries{list="bad"} 1`, `bulkhead_ratelimit_bytes{rule="rcpts"}`,
+		} {
+			if !strings.Contains(string(text), "\n"+line) {
+				t.Errorf("no metric %s (%v)", line, err)
+			}
+		}
 	})
 	t.Run("rate limit by different recipients, kept over a restart", func(t *testing.T) {
 		c := dialSMTP(t, p.addr)

@@ -214,7 +214,6 @@ type reportBatch struct {
 	items []*item
 	sums  []Checksum
 	own   []uint32 // targets that each of sums is raised by
-	sigs  []bulkhead.Signature
 	done  []bool
 }
 

@@ -23,7 +23,7 @@ func testFamily(t testing.TB, m uint64, k int) Family { return must(Keyed(Secret
 // positions.
 func example(t testing.TB, c *counters, values ...uint32) []byte {
 	t.Helper()
-	x := []byte("x")
+	var x []byte
 	for i := 0; ; i++ {
 		// Take an element whose three positions differ.
 		x = fmt.Appendf(nil, "x%d", i)

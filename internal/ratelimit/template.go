@@ -113,11 +113,6 @@ func (t Template) String() string { return t.text }
 // Empty reports whether t has no parts.
 func (t Template) Empty() bool { return len(t.parts) == 0 }
 
-// uses reports whether t has a placeholder for the attribute.
-func (t Template) uses(name string) bool {
-	return slices.ContainsFunc(t.parts, func(p part) bool { return slices.Contains(p.names, name) })
-}
-
 // append appends the text for one request to dst. It reports false if one of
 // the placeholders has no value; an empty sender has one if null is set.
 func (t Template) append(dst []byte, attr Attributes, null bool) ([]byte, bool) {

@@ -164,9 +164,4 @@ func (p *postfix) held(t testing.TB) []string {
 	return all
 }
 
-func (p *postfix) logged(text string) bool {
-	log, _ := os.ReadFile(p.log)
-	return strings.Contains(string(log), text)
-}
-
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }

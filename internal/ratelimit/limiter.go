@@ -33,6 +33,8 @@ type Options struct {
 	Checkpoint time.Duration
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
+	// Random is read for the key of the filters' hashes; nil means crypto/rand.
+	Random io.Reader
 	// Notify is told when a key rises to the warning level of a rule, and when
 	// it passes the limit, once for each rise. It must not block; nil tells nobody.
 	Notify func(Event)
@@ -91,6 +93,9 @@ func Open(opts Options) (*Limiter, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
+	if opts.Random == nil {
+		opts.Random = rand.Reader
+	}
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
@@ -99,7 +104,7 @@ func Open(opts Options) (*Limiter, error) {
 	}
 	l := &Limiter{opts: opts}
 	if opts.Dir == "" {
-		if _, err := rand.Read(l.secret[:]); err != nil {
+		if _, err := io.ReadFull(opts.Random, l.secret[:]); err != nil {
 			return nil, fmt.Errorf("ratelimit: %w", err)
 		}
 	} else if err := l.openDir(); err != nil {

@@ -41,6 +41,10 @@ func (c *clock) Now() time.Time { return c.now }
 
 func open(t testing.TB, o Options) *Limiter {
 	t.Helper()
+	if o.Random == nil {
+		// A key by chance would once in a while take a new item for an old one.
+		o.Random = rand.NewChaCha8([32]byte{1})
+	}
 	l, err := Open(o)
 	if err != nil {
 		t.Fatal(err)

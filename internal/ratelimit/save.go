@@ -31,7 +31,7 @@ func (l *Limiter) openDir() error {
 	path := filepath.Join(l.opts.Dir, secretFile)
 	b, err := readSmall(path, len(l.secret))
 	if errors.Is(err, fs.ErrNotExist) {
-		if _, err := rand.Read(l.secret[:]); err != nil {
+		if _, err := io.ReadFull(l.opts.Random, l.secret[:]); err != nil {
 			return fmt.Errorf("ratelimit: %w", err)
 		}
 		return writeFile(path, func(w io.Writer) error {

@@ -224,7 +224,7 @@ func (s *server) openHTTP(ctx context.Context, address string) (*opened, error) 
 		return nil, err
 	}
 	s.api, err = api.New(api.Options{
-		Registry: registry,
+		Registry:      registry,
 		Clearinghouse: s.engine, Read: s.read, Accounts: book, Users: book, Peers: &s.peers, Node: s.node,
 		RateLimits: mtaAPI{s.mta}, Lists: mtaAPI{s.mta},
 		Ready: s.ready, Page: page, Access: access, Version: version(), Log: s.log,

@@ -11,9 +11,9 @@ import (
 // misses overlap. Measured: 8 and 32 are within 10 % of 16.
 const batch = 16
 
-// resident is the size in bytes up to which an array is taken to stay in the
+// cached is the size in bytes up to which an array is taken to stay in the
 // core's own cache, where prefetching costs more than it brings.
-const resident = 1 << 20
+const cached = 1 << 20
 
 // A words is one line: eight 64-bit words, word 0 first.
 type words [lineWords]uint64
@@ -120,6 +120,9 @@ func (a *array) pageWords(p int) []words {
 	return a.lines[p*n : (p+1)*n]
 }
 
+// resident reports whether a is taken to be in the core's own cache.
+func (a *array) resident() bool { return len(a.lines) <= cached/LineBytes }
+
 // prefetch computes the lines of up to batch keys and asks for them.
 func (a *array) prefetch(keys []Key, lines *[batch]uint64) {
 	n := min(len(keys), batch)
@@ -127,7 +130,7 @@ func (a *array) prefetch(keys []Key, lines *[batch]uint64) {
 	for i := range keys[:n] {
 		lines[i] = line(keys[i].Hi, total)
 	}
-	if n > 0 && total*LineBytes > resident {
+	if n > 0 && !a.resident() {
 		prefetchLines(unsafe.Pointer(unsafe.SliceData(a.lines)), &lines[0], n)
 	}
 }

@@ -87,6 +87,12 @@ func pattern(lo uint64, twice bool) (m words) {
 // of its keys. out must be as long as keys.
 func (b *Bits) HasBatch(keys []Key, out []bool) {
 	out = out[:len(keys)]
+	if b.resident() {
+		for i := range keys {
+			out[i] = b.Has(keys[i])
+		}
+		return
+	}
 	var now, next [batch]uint64
 	b.prefetch(keys, &now)
 	for len(keys) > 0 {
@@ -143,18 +149,42 @@ func (b *Bits) SetBatch(index uint64, keys []Key, before []bool) {
 
 // set is Set for the holder of b.mu.
 func (b *Bits) set(at, lo uint64) (before bool) {
-	if b.has(at, lo) {
+	l := &b.lines[at]
+	w := load(l)
+	var fresh uint64
+	if b.twice {
+		for i, m := range pattern(lo, true) {
+			fresh |= m &^ w[i]
+			w[i] |= m
+		}
+	} else {
+		fresh = w.setBits(lo)
+	}
+	if fresh == 0 {
 		return true
 	}
-	l := &b.lines[at]
-	m := pattern(lo, b.twice)
-	for i := range m {
-		m[i] |= atomic.LoadUint64(&l[i])
-	}
-	publish(l, &m)
+	publish(l, &w)
 	p := &b.pages[at/PageLines]
 	p.Version++
 	p.Keys++
 	b.fresh++
 	return false
+}
+
+// setBits sets one bit in each word, and returns 0 if all were set before. It is
+// pattern and OR in one, unrolled.
+func (w *words) setBits(lo uint64) (fresh uint64) {
+	a := w[0] | 1<<(lo&63)
+	c := w[1] | 1<<(lo>>8&63)
+	d := w[2] | 1<<(lo>>16&63)
+	e := w[3] | 1<<(lo>>24&63)
+	fresh = (a ^ w[0]) | (c ^ w[1]) | (d ^ w[2]) | (e ^ w[3])
+	w[0], w[1], w[2], w[3] = a, c, d, e
+	a = w[4] | 1<<(lo>>32&63)
+	c = w[5] | 1<<(lo>>40&63)
+	d = w[6] | 1<<(lo>>48&63)
+	e = w[7] | 1<<(lo>>56&63)
+	fresh |= (a ^ w[4]) | (c ^ w[5]) | (d ^ w[6]) | (e ^ w[7])
+	w[4], w[5], w[6], w[7] = a, c, d, e
+	return fresh
 }

@@ -79,6 +79,12 @@ func (c *Counting) countHeavy(at uint64, x cells) uint32 {
 // than single calls. out must be as long as keys.
 func (c *Counting) CountBatch(keys []Key, out []uint32) {
 	out = out[:len(keys)]
+	if c.resident() {
+		for i := range keys {
+			out[i] = c.Count(keys[i])
+		}
+		return
+	}
 	var now, next [batch]uint64
 	c.prefetch(keys, &now)
 	for len(keys) > 0 {

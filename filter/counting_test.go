@@ -349,3 +349,33 @@ func TestCountAllocatesNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestMergeBothWays merges two arrays into each other at once, while one of them
+// is added to: nobody waits for ever, nothing is lost.
+func TestMergeBothWays(t *testing.T) {
+	g := Geometry{Kind: Cells, Lines: 8, K: 6}
+	a, b := mustCounting(t, g), mustCounting(t, g)
+	a.Add(Key{1, 1}, 1)
+	b.Add(Key{1, 2}, 1)
+	var wg sync.WaitGroup
+	for _, pair := range [][2]*Counting{{a, b}, {b, a}, {a, a}} {
+		wg.Go(func() {
+			for range 10 {
+				if err := pair[0].Merge(pair[1]); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for range 100 {
+			b.Add(Key{1, 3}, 1)
+		}
+	})
+	wg.Wait()
+	check(t, a)
+	check(t, b)
+	if a.Count(Key{1, 1}) < 1024 || b.Count(Key{1, 3}) < 100 {
+		t.Errorf("counts %d, want at least 1024; %d, want at least 100", a.Count(Key{1, 1}), b.Count(Key{1, 3}))
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"slices"
 	"sync/atomic"
+	"unsafe"
 )
 
 // An Image is a copy of one page at one moment, of a counting or of a bit
@@ -200,34 +201,50 @@ func (c *Counting) Merge(o *Counting) error {
 	if c.geo != o.geo {
 		return fmt.Errorf("%w: %v merged into %v", ErrGeometry, o.geo, c.geo)
 	}
+	var scratch plane
 	for p := range c.pages {
-		m := o.Image(p) // never holds both locks: two arrays may merge each other
-		if len(m.high) == 0 && m.blank() {
-			continue
+		unlock := lockBoth(c.array, o.array)
+		info, more := c.pages[p].PageInfo, o.pages[p].PageInfo
+		if !blank(o.pageWords(p)) {
+			info.Version++
+			info.Keys += more.Keys
+			info.Overflow = c.mergePage(p, o, &scratch)
+			c.setInfo(p, info)
 		}
-		c.mu.Lock()
-		info := c.pages[p].PageInfo
-		info.Version++
-		info.Keys += m.Info.Keys
-		info.Overflow = c.mergePage(p, m.plane)
-		c.setInfo(p, info)
-		c.mu.Unlock()
+		unlock()
 	}
 	return nil
 }
 
-// mergePage adds pl, which it may overwrite, to page p and returns the number of
-// heavy cells there are then. c.mu is held.
-func (c *Counting) mergePage(p int, pl plane) (overflow int) {
-	dst := c.pageWords(p)
-	if c.pages[p].Overflow == 0 && len(pl.high) == 0 && sumIsLight(dst, pl.lines) {
-		addLines(pl.lines, dst)
-		publishAll(dst, pl.lines)
+// lockBoth locks two arrays, which may be one, in the order of their addresses:
+// two arrays may be merged into each other at once.
+func lockBoth(a, b *array) (unlock func()) {
+	if a == b {
+		a.mu.Lock()
+		return a.mu.Unlock
+	}
+	if uintptr(unsafe.Pointer(a)) > uintptr(unsafe.Pointer(b)) {
+		a, b = b, a
+	}
+	a.mu.Lock()
+	b.mu.Lock()
+	return func() {
+		b.mu.Unlock()
+		a.mu.Unlock()
+	}
+}
+
+// mergePage adds page p of o to that of c and returns the number of heavy cells
+// there are then. Both locks are held. It may use the memory of scratch.
+func (c *Counting) mergePage(p int, o *Counting, scratch *plane) (overflow int) {
+	dst, src := c.pageWords(p), o.pageWords(p)
+	if c.pages[p].Overflow == 0 && o.pages[p].Overflow == 0 && sumIsLight(dst, src) {
+		addLines(dst, src)
 		return 0
 	}
-	sum := c.planeView(p).sum(pl)
-	c.store(p, sum, true)
-	return len(sum.high)
+	*scratch = c.planeView(p).sum(o.planeView(p), *scratch)
+	c.store(p, *scratch, true)
+	return len(scratch.high)
 }
 
 // Merge sets in b every bit that is set in o: the result holds the keys of both.
@@ -274,10 +291,10 @@ func orInto(dst, src []words) (changed bool) {
 	return changed
 }
 
-// blank reports whether all words are zero.
-func (pl plane) blank() bool {
-	for i := range pl.lines {
-		if pl.lines[i] != (words{}) {
+// blank reports whether all words of lines are zero.
+func blank(lines []words) bool {
+	for i := range lines {
+		if lines[i] != (words{}) {
 			return false
 		}
 	}

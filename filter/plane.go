@@ -43,14 +43,19 @@ func (t *table) values(lines []words, count int) []uint32 {
 	if count == 0 {
 		return nil
 	}
-	// start[i] is the rank of the first heavy cell of line i.
-	start := make([]int32, len(lines)+1)
+	// The rank of a heavy cell: those of the lines before, those of the words
+	// before it in its line (a byte for each word), those before it in its word.
+	var lineRank [PageLines]int32
+	var wordRank [PageLines]uint64
+	n := int32(0)
 	for i := range lines {
-		n := 0
-		for _, w := range lines[i] {
-			n += bits.OnesCount64(escapes(w))
+		lineRank[i] = n
+		inLine := uint64(0)
+		for j, w := range lines[i] {
+			wordRank[i] |= inLine << (8 * j)
+			inLine += uint64(bits.OnesCount64(escapes(w)))
 		}
-		start[i+1] = start[i] + int32(n)
+		n += int32(inLine)
 	}
 	high := make([]uint32, count)
 	for _, e := range t.slots {
@@ -58,22 +63,15 @@ func (t *table) values(lines []words, count int) []uint32 {
 			continue
 		}
 		v, set := unpack(e)
-		l := &lines[e>>54]
+		i := e >> 54
 		for !set.empty() {
 			var cell uint64
 			cell, set = set.pop()
-			high[int(start[e>>54])+rank(l, cell)] = v
+			before := escapes(lines[i][cell>>4&7]) & (1<<(cell<<2&60) - 1)
+			high[int(lineRank[i])+int(wordRank[i]>>(cell>>1&56)&255)+bits.OnesCount64(before)] = v
 		}
 	}
 	return high
-}
-
-// rank returns the number of escapes in l before the cell.
-func rank(l *words, cell uint64) (n int) {
-	for _, w := range l[:cell>>4] {
-		n += bits.OnesCount64(escapes(w))
-	}
-	return n + bits.OnesCount64(escapes(l[cell>>4])&(1<<(cell<<2&60)-1))
 }
 
 // table builds an overflow table of pl: one entry for up to six cells of a line
@@ -116,9 +114,13 @@ func (pl plane) table(more []uint64) *table {
 	return t
 }
 
-// sum returns the cell by cell, saturating sum of two planes of equal size.
-func (pl plane) sum(o plane) plane {
-	r := plane{lines: make([]words, len(pl.lines)), high: make([]uint32, 0, len(pl.high)+len(o.high))}
+// sum returns the cell by cell, saturating sum of two planes of equal size. It
+// may use the memory of old, which is of that size too or empty.
+func (pl plane) sum(o, old plane) plane {
+	r := plane{lines: old.lines, high: old.high[:0]}
+	if r.lines == nil {
+		r.lines = make([]words, len(pl.lines))
+	}
 	a, b := pl.high, o.high
 	for i := range pl.lines {
 		for j, x := range pl.lines[i] {
@@ -171,19 +173,16 @@ func sumIsLight(x, y []words) bool {
 }
 
 // addLines adds the nibbles of src to those of dst, which saturate at 15. It is
-// what merging does as long as no cell has a value in an overflow table.
+// all of merging as long as no cell has a value in an overflow table.
 func addLines(dst, src []words) {
 	src = src[:len(dst)]
 	for i := range dst {
 		d, s := &dst[i], &src[i]
-		d[0] = addNibbles(d[0], s[0])
-		d[1] = addNibbles(d[1], s[1])
-		d[2] = addNibbles(d[2], s[2])
-		d[3] = addNibbles(d[3], s[3])
-		d[4] = addNibbles(d[4], s[4])
-		d[5] = addNibbles(d[5], s[5])
-		d[6] = addNibbles(d[6], s[6])
-		d[7] = addNibbles(d[7], s[7])
+		w := words{
+			addNibbles(d[0], s[0]), addNibbles(d[1], s[1]), addNibbles(d[2], s[2]), addNibbles(d[3], s[3]),
+			addNibbles(d[4], s[4]), addNibbles(d[5], s[5]), addNibbles(d[6], s[6]), addNibbles(d[7], s[7]),
+		}
+		publish(d, &w)
 	}
 }
 

@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"bufio"
-	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"

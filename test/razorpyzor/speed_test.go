@@ -1,0 +1,77 @@
+//go:build interop
+
+package razorpyzor
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// rate is how bulkhead-load prints requests per second.
+var rate = regexp.MustCompile(`: ([0-9]+)(?: requests)?/s`)
+
+// TestSpeed measures the node and pyzord (Debian's, on gdbm; needs python3-gdbm)
+// in turns, with one generator, in one run. It fails only if a request does: what
+// the figures are worth depends on what else runs on the machine.
+//
+//	BULKHEAD_SPEED=1 go test -tags interop -v -run TestSpeed ./test/razorpyzor
+func TestSpeed(t *testing.T) {
+	if os.Getenv("BULKHEAD_SPEED") != "1" {
+		t.Skip("measures only with BULKHEAD_SPEED=1")
+	}
+	n := startNode(t, "")
+	dir := t.TempDir()
+	load := filepath.Join(dir, "bulkhead-load")
+	if out, err := exec.Command("go", "build", "-o", load, "github.com/bulkhead-mail/bulkhead/cmd/bulkhead-load").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	peer := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	_, port, err := net.SplitHostPort(peer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, dir, program(t, "pyzord"), "--homedir", dir, "-a", "127.0.0.1", "-p", port, "-e", "gdbm", "--dsn", filepath.Join(dir, "db"))
+	ping := &pyzorHome{t: t, dir: t.TempDir(), server: peer}
+	ping.write("servers", peer+"\n")
+	ping.write("config", "[client]\nTimeout = 1\n")
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		if code, out := command(t, "", "pyzor", "--homedir", ping.dir, "ping"); code == 0 {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("pyzord does not answer; is python3-gdbm installed?\n%s", out)
+		}
+	}
+	measure := func(args ...string) float64 {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), load, args...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("bulkhead-load %v: %v\n%s", args, err, out)
+		}
+		t.Logf("%s", out)
+		m := rate.FindSubmatch(out)
+		if m == nil {
+			t.Fatalf("no rate in %s", out)
+		}
+		v, err := strconv.ParseFloat(string(m[1]), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	for range 3 {
+		for _, op := range []string{"check", "report"} {
+			theirs := measure("pyzor", "--address", peer, "--op", op, "--sockets", "4", "--window", "8", "--digests", "1000")
+			ours := measure("pyzor", "--address", n.pyzor, "--op", op)
+			t.Logf("pyzor %s: %.1f x pyzord", op, ours/theirs)
+		}
+	}
+	measure("razor2", "--address", n.razor)
+}

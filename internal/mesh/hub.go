@@ -267,7 +267,12 @@ func (d doorkeeper) Check(c server.ClientAuthentication) bool {
 		return true
 	}
 	if !d.m.known(key, o.Token) {
-		d.m.opts.Log.Warn("hub: connection refused: its key is not on the list of peers", "key", o.Nkey, "from", c.RemoteAddress())
+		d.m.mu.Lock()
+		first := d.m.strange.add(reasonDoor, o.Nkey)
+		d.m.mu.Unlock()
+		if first {
+			d.m.opts.Log.Warn("hub: connection refused, its key is not on the list of peers; others are only counted", "key", o.Nkey, "from", c.RemoteAddress())
+		}
 		return false
 	}
 	c.RegisterUser(&server.User{Username: o.Nkey, Permissions: d.permissions(key.hint())})
@@ -291,12 +296,16 @@ func (d doorkeeper) permissions(h hint) *server.Permissions {
 	}
 }
 
-// A hubLog passes on what the broker logs. Its notices are ours to debug.
+// reasonDoor counts connections to a hub that were refused.
+const reasonDoor = "connection refused"
+
+// A hubLog passes on what the broker logs. Its notices are ours to debug, and so
+// are its errors: they are about clients, who can make as many as they like.
 type hubLog struct{ log *slog.Logger }
 
 func (l *hubLog) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
 func (l *hubLog) Warnf(format string, v ...any)   { l.log.Warn(fmt.Sprintf(format, v...)) }
 func (l *hubLog) Fatalf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
-func (l *hubLog) Errorf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
+func (l *hubLog) Errorf(format string, v ...any)  { l.log.Debug(fmt.Sprintf(format, v...)) }
 func (l *hubLog) Debugf(format string, v ...any)  { l.log.Debug(fmt.Sprintf(format, v...)) }
 func (l *hubLog) Tracef(format string, v ...any)  { l.log.Debug(fmt.Sprintf(format, v...)) }

@@ -1,15 +1,20 @@
 package mesh
 
-import "context"
+import (
+	"context"
+	"slices"
+	"time"
+)
 
 // alive decides whether a message is of the life of the origin that is taken,
 // and begins a new one.
 func (r *receiver) alive(ctx context.Context, p *peer, t *track, m *message) bool {
 	held := r.m.opts.Engine.Incarnation(p.ID)
 	old := m.stamp.incarnation < held || m.stamp.incarnation < t.last.incarnation || m.stamp.incarnation == t.last.incarnation && m.stamp.boot < t.last.boot
-	if old && m.kind == kindHead && t.last.boot > 0 && (t.old.boot == 0 || m.stamp.newer(t.old)) {
-		// Heads are not stored: whoever sends them lives.
-		t.old = m.stamp
+	// Heads are not stored: whoever sends them lives. Only some may have been on
+	// their way when the newer life began.
+	if old && m.kind == kindHead && t.last.boot > 0 && (t.old.boot == 0 || m.stamp.newer(t.old)) && time.Since(t.begun) > conflictRest && time.Since(t.oldAt) > conflictRest {
+		t.old, t.oldAt = m.stamp, time.Now()
 		conflicts := 0
 		r.figures(p.key.hint(), func(s *stats) { s.conflicts++; conflicts = s.conflicts })
 		if conflicts >= maxConflicts && p.Quarantine == "" {
@@ -24,17 +29,22 @@ func (r *receiver) alive(ctx context.Context, p *peer, t *track, m *message) boo
 		return r.renew(ctx, p, t, m)
 	}
 	if m.stamp.newer(t.last) || m.stamp.incarnation > t.last.incarnation {
+		if m.stamp.boot != t.last.boot {
+			t.begun = time.Now()
+		}
 		t.last = m.stamp
 	}
 	return true
 }
 
 // renew begins with a new incarnation of an origin. As long as there are only
-// heads of it, what is held of the one before still counts: the images that
-// take its place come first.
+// heads of it, what is held of the one before still counts: the images or first
+// rounds that take its place come first.
 func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *message) bool {
 	nothing := m.kind == kindHead && len(m.heads) == 0
-	if len(r.m.opts.Engine.Replica(p.ID)) > 0 && m.kind != kindImage && !nothing {
+	// Rounds from the start on are as good as images.
+	whole := m.kind == kindImage || slices.ContainsFunc(m.rounds, func(x round) bool { return x.from == 0 })
+	if len(r.m.opts.Engine.Replica(p.ID)) > 0 && !whole && !nothing {
 		if m.kind == kindHead && m.stamp.incarnation >= t.next {
 			t.next = m.stamp.incarnation
 			t.setHeads(m)
@@ -52,6 +62,7 @@ func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *message) boo
 		t.heads = make(map[ref]arrayHead)
 	}
 	t.next, t.last, t.head, t.old, t.suspect = 0, m.stamp, stamp{}, stamp{}, false
+	t.begun = time.Now()
 	t.pending, t.waiting = make(map[ref][]round), 0
 	return true
 }

@@ -313,7 +313,7 @@ func (w *world) compare() {
 	for _, n := range w.nodes {
 		for _, p := range n.mesh.Status().Peers {
 			if p.Quarantine != "" || p.Missing > 0 {
-				t.Errorf("node %d of peer %s: quarantine %q, %d changes missing, error %q", n.i, p.Name, p.Quarantine, p.Missing, p.Error)
+				t.Errorf("node %d of peer %s: quarantine %q, %d changes missing, asked %d times, error %q, refused %v", n.i, p.Name, p.Quarantine, p.Missing, p.Asked, p.Error, p.Refusals)
 			}
 		}
 	}

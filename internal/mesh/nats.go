@@ -63,7 +63,7 @@ func dial(o *Options, server string, create bool, options ...nats.Option) (*nats
 		name = o.Identity.ID()
 	}
 	options = append([]nats.Option{
-		nats.Name(name), nats.NoEcho(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
+		nats.Name(name), nats.NoEcho(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(reconnect), nats.ReconnectBufSize(-1), nats.Timeout(brokerWait / 2),
 		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2),
 		nats.CustomInboxPrefix(inbox(o.Identity.public.hint())),
@@ -201,12 +201,12 @@ func (b *natsBus) storedImages(ctx context.Context, origin hint, handle func([]b
 
 // read hands over what a stream has stored at present.
 func (b *natsBus) read(ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig, handle func([]byte)) error {
-	js, err := b.streams(ctx)
+	setup, cancel := context.WithTimeout(ctx, brokerWait)
+	defer cancel()
+	js, err := b.streams(setup)
 	if err != nil {
 		return fmt.Errorf("mesh: broker %s: %w", b.server, err)
 	}
-	setup, cancel := context.WithTimeout(ctx, brokerWait)
-	defer cancel()
 	consumer, err := js.OrderedConsumer(setup, stream, cfg)
 	if err != nil {
 		return fmt.Errorf("mesh: broker %s: %v", b.server, err)

@@ -19,6 +19,8 @@ const (
 	seenMargin   = 2 * time.Minute
 	maxConflicts = 3 // heads of an older life of an origin while a newer one lives
 	maxStrangers = 1024
+	conflictRest = 10 * time.Second // between two heads that are held to prove two lives
+	catchUpWait  = 15 * time.Second // longest time that a gap may wait to be closed by what is stored
 	doubtTries   = 3
 )
 
@@ -41,9 +43,11 @@ type receiver struct {
 
 // A track is what the receiver knows of one origin.
 type track struct {
-	last    stamp // of all messages, within the incarnation that is taken
-	head    stamp // of heads alone
-	old     stamp // the newest head of an older life that was heard since
+	last    stamp     // of all messages, within the incarnation that is taken
+	head    stamp     // of heads alone
+	old     stamp     // the newest head of an older life that was heard since
+	oldAt   time.Time // when that was
+	begun   time.Time // when the life that is taken was first heard
 	heads   map[ref]arrayHead
 	next    uint64 // a newer incarnation that was heard of; 0 if none
 	pending map[ref][]round
@@ -333,8 +337,8 @@ func (r *receiver) saveSeen(now time.Time) {
 func (r *receiver) refuseError(p *peer, err error) {
 	reason := reasonAbsurd
 	switch {
-	case errors.Is(err, bulkhead.ErrReadOnly), errors.Is(err, context.Canceled), errors.Is(err, engine.ErrGap):
-		return // not the peer's fault; it is asked for again
+	case errors.Is(err, bulkhead.ErrReadOnly), errors.Is(err, context.Canceled), errors.Is(err, engine.ErrGap), errors.Is(err, bulkhead.ErrForbidden):
+		return // not the peer's fault, or it is just being added; it is asked for again
 	case errors.Is(err, bulkhead.ErrGeometry):
 		reason = reasonGeometry
 	case errors.Is(err, bulkhead.ErrOverLimit):

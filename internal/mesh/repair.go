@@ -42,7 +42,7 @@ func (r *receiver) repair(ctx context.Context) (busy bool) {
 		if t.since.IsZero() {
 			t.since, t.nextTry, t.backoff = now, now.Add(jitter(gapWait)), 2*gapWait
 		}
-		if catching || now.Before(t.nextTry) {
+		if catching && now.Sub(t.since) < catchUpWait || now.Before(t.nextTry) {
 			continue
 		}
 		if t.tries > 0 {

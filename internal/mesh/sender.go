@@ -329,6 +329,7 @@ func (s *sender) answer(ctx context.Context, m *message) {
 			s.wanted[w.ref]++
 		}
 	}
+	s.m.opts.Log.Debug("asked", "by", m.from, "arrays", len(m.wants), "same_incarnation", same, "behind", behind, "images", len(s.wanted))
 	if behind {
 		s.renew(m.from)
 	}

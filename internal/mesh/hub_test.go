@@ -1,0 +1,265 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+// befriend makes every mesh a peer of every other.
+func befriend(t *testing.T, all ...*Mesh) {
+	t.Helper()
+	for _, m := range all {
+		for _, o := range all {
+			if o == m {
+				continue
+			}
+			if err := m.AddPeer(t.Context(), o.opts.Identity.ID(), "", 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// agree waits until all engines say the same number of sightings.
+func agree(t *testing.T, engines []*engine.Engine, n int, want uint32) {
+	t.Helper()
+	for i, e := range engines {
+		eventually(t, time.Minute, fmt.Sprintf("engine %d says %d of signature %d", i, want, n), func() bool { return check(t, e, n).Sightings == want })
+	}
+}
+
+func quick(o Options) Options {
+	o.Interval, o.Heartbeat = 50*time.Millisecond, 500*time.Millisecond
+	return o
+}
+
+// TestPartitions: three nodes through a proxy that is cut and healed; then the
+// hub is lost with all that its broker had stored, and replaced.
+func TestPartitions(t *testing.T) {
+	address := freePort(t)
+	proxies := []*wire{newWire(t, address), newWire(t, address)}
+	engines := []*engine.Engine{smallEngine(t, nil), smallEngine(t, nil), smallEngine(t, nil)}
+	hubDir, hubID := identity(t)
+	hubOptions := quick(Options{Dir: hubDir, Identity: hubID, Engine: engines[0], Mode: Hub, Listen: address, Name: "hub"})
+	hub, stopHub := start(t, hubOptions)
+	meshes := []*Mesh{hub}
+	for i, w := range proxies {
+		dir, id := identity(t)
+		m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: engines[i+1], Mode: Join, Servers: []string{w.address()}, Name: fmt.Sprint("join ", i)}))
+		meshes = append(meshes, m)
+	}
+	befriend(t, meshes...)
+	for i, e := range engines {
+		report(t, e, 1, bulkhead.Sighting, []uint32{1, 10, 100}[i])
+	}
+	agree(t, engines, 1, 111)
+
+	proxies[0].partition(true)
+	for i, e := range engines {
+		report(t, e, 1, bulkhead.Sighting, []uint32{2, 20, 200}[i])
+	}
+	agree(t, []*engine.Engine{engines[0], engines[2]}, 1, 111+202)
+	if got := check(t, engines[1], 1).Sightings; got != 111+20 {
+		t.Errorf("cut off: %d sightings, want its own and the old ones of others, 131", got)
+	}
+	proxies[0].partition(false)
+	agree(t, engines, 1, 333)
+
+	for i, e := range engines {
+		report(t, e, 2, bulkhead.Sighting, []uint32{1, 10, 100}[i])
+	}
+	stopHub()
+	for i, e := range engines {
+		report(t, e, 2, bulkhead.Sighting, []uint32{2, 20, 200}[i])
+	}
+	if err := os.RemoveAll(filepath.Join(hubDir, hubFolder)); err != nil {
+		t.Fatal(err)
+	}
+	hubOptions.Store = "a new one" // whose incarnation tells nobody that nothing was lost
+	start(t, hubOptions)
+	agree(t, engines, 2, 333)
+	agree(t, engines, 1, 333)
+}
+
+// TestStrangerAtTheDoor: a hub lets nobody in whose key it does not know.
+func TestStrangerAtTheDoor(t *testing.T) {
+	address := freePort(t)
+	hubDir, hubID := identity(t)
+	hub, _ := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: smallEngine(t, nil), Mode: Hub, Listen: address}))
+	dir, id := identity(t)
+	stranger, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: Join, Servers: []string{address}}))
+	eventually(t, 20*time.Second, "the stranger notices that it does not know the hub", func() bool {
+		return strings.Contains(stranger.Status().Brokers[0].Error, "not on the list of peers")
+	})
+	if err := stranger.AddPeer(t.Context(), hubID.ID(), "", 1); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "the hub refuses the stranger", func() bool {
+		return hub.Status().Strangers[reasonDoor] > 0
+	})
+	if stranger.Status().Brokers[0].Connected {
+		t.Error("a stranger is connected")
+	}
+}
+
+// A cluster is three nats-server processes.
+type cluster struct {
+	urls []string
+	cmds []*exec.Cmd
+}
+
+func startCluster(t *testing.T) *cluster {
+	t.Helper()
+	path, err := exec.LookPath("nats-server")
+	if err != nil {
+		t.Skip("nats-server is not installed (Debian package nats-server)")
+	}
+	c := &cluster{}
+	var clients, routes []string
+	for range 3 {
+		clients, routes = append(clients, freePort(t)), append(routes, freePort(t))
+	}
+	for i := range 3 {
+		var others []string
+		for _, r := range routes {
+			others = append(others, "nats-route://"+r)
+		}
+		conf := fmt.Sprintf("listen: %q\nserver_name: n%d\njetstream { store_dir: %q }\ncluster { name: c, listen: %q, routes: [%s] }\n",
+			clients[i], i, t.TempDir(), routes[i], strings.Join(others, ", "))
+		file := filepath.Join(t.TempDir(), "nats.conf")
+		if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(path, "-c", file)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			cmd.Process.Kill()
+			cmd.Wait()
+		})
+		c.cmds, c.urls = append(c.cmds, cmd), append(c.urls, "nats://"+clients[i])
+	}
+	return c
+}
+
+// TestCluster: the same counts through three nats-server processes of a cluster,
+// one of which is killed.
+func TestCluster(t *testing.T) {
+	c := startCluster(t)
+	var engines []*engine.Engine
+	var meshes []*Mesh
+	for i := range 3 {
+		e := smallEngine(t, nil)
+		dir, id := identity(t)
+		// Each node begins with another server.
+		servers := append(append([]string{}, c.urls[i:]...), c.urls[:i]...)
+		m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: e, Mode: External, Servers: servers, Credentials: NoCredentials, Replicas: 3}))
+		engines, meshes = append(engines, e), append(meshes, m)
+	}
+	befriend(t, meshes...)
+	for i, e := range engines {
+		report(t, e, 1, bulkhead.Sighting, []uint32{1, 10, 100}[i])
+	}
+	agree(t, engines, 1, 111)
+	if err := errors.Join(c.cmds[1].Process.Kill(), waited(c.cmds[1])); err != nil {
+		t.Fatal(err)
+	}
+	for i, e := range engines {
+		report(t, e, 1, bulkhead.Sighting, []uint32{2, 20, 200}[i])
+	}
+	agree(t, engines, 1, 333)
+}
+
+// waited waits for a process that was killed.
+func waited(cmd *exec.Cmd) error {
+	var exit *exec.ExitError
+	if err := cmd.Wait(); err != nil && !errors.As(err, &exit) {
+		return err
+	}
+	return nil
+}
+
+// TestJoinLarge measures how long a node takes to join a network of origins
+// with many signatures each. Set BULKHEAD_MEASURE to run it at full size.
+func TestJoinLarge(t *testing.T) {
+	origins, signatures := 3, 20_000
+	if os.Getenv("BULKHEAD_MEASURE") != "" {
+		origins, signatures = 10, 1_000_000
+	}
+	address := broker(t)
+	home := bigEngine(t, uint64(signatures))
+	dir, id := identity(t)
+	var meshes []*Mesh
+	var engines []*engine.Engine
+	for range origins {
+		e := bigEngine(t, uint64(signatures))
+		fill(t, e, len(engines), signatures)
+		d, i := identity(t)
+		m, _ := start(t, Options{Dir: d, Identity: i, Engine: e, Mode: External, Servers: []string{"nats://" + address}, Credentials: NoCredentials, Role: Publish})
+		if err := m.AddPeer(t.Context(), id.ID(), "", 1); err != nil {
+			t.Fatal(err)
+		}
+		meshes, engines = append(meshes, m), append(engines, e)
+	}
+	joiner, _ := start(t, Options{Dir: dir, Identity: id, Engine: home, Mode: External, Servers: []string{"nats://" + address}, Credentials: NoCredentials})
+	begun := time.Now()
+	for _, m := range meshes {
+		if err := joiner.AddPeer(t.Context(), m.opts.Identity.ID(), "", 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slowest := time.Duration(0)
+	eventually(t, 5*time.Minute, "all signatures are here", func() bool {
+		asked := time.Now()
+		check(t, home, 7)
+		slowest = max(slowest, time.Since(asked))
+		for i, m := range meshes {
+			own := engines[i].Own()[0]
+			held := home.Replica(m.opts.Identity.ID())
+			if len(held) == 0 || held[0].Version != own.Version || held[0].Partial != 0 {
+				return false
+			}
+		}
+		return true
+	})
+	s := joiner.Status()
+	var bytes uint64
+	for _, p := range s.Peers {
+		bytes += p.Bytes
+	}
+	t.Logf("joined %d origins x %d signatures in %v: %.1f MB received, %.2f bytes a signature, %.1f MB of memory; slowest check meanwhile %v",
+		origins, signatures, time.Since(begun).Round(time.Millisecond), float64(bytes)/1e6, float64(bytes)/float64(origins*signatures), float64(s.Memory)/1e6, slowest)
+	if got := check(t, home, signatures/2).Sightings; got < uint32(origins) {
+		t.Errorf("%d sightings of a signature that %d origins have", got, origins)
+	}
+}
+
+// fill reports signatures in batches, half of which all origins share.
+func fill(t *testing.T, e *engine.Engine, origin, signatures int) {
+	t.Helper()
+	const batch = 500
+	for n := 0; n < signatures; n += batch {
+		r := bulkhead.Report{}
+		for k := n; k < min(n+batch, signatures); k++ {
+			x := k
+			if k > signatures/2 {
+				x = k + (origin+1)*signatures
+			}
+			r.Signatures = append(r.Signatures, sig(x))
+		}
+		if _, err := e.Report(context.Background(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -150,41 +150,67 @@ func (b *Bits) SetBatch(index uint64, keys []Key, before []bool) {
 // set is Set for the holder of b.mu.
 func (b *Bits) set(at, lo uint64) (before bool) {
 	l := &b.lines[at]
-	w := load(l)
-	var fresh uint64
 	if b.twice {
-		for i, m := range pattern(lo, true) {
-			fresh |= m &^ w[i]
-			w[i] |= m
-		}
+		before = setTwice(l, lo)
 	} else {
-		fresh = w.setBits(lo)
+		before = setOnce(l, lo)
+	}
+	if !before {
+		p := &b.pages[at/PageLines]
+		p.Version++
+		p.Keys++
+		b.fresh++
+	}
+	return before
+}
+
+// setOnce sets the bit of lo in each word of l and reports whether all were set
+// before. It is pattern and OR in one, unrolled, all in registers.
+func setOnce(l *words, lo uint64) (before bool) {
+	old := atomic.LoadUint64(&l[0])
+	w0 := old | 1<<(lo&63)
+	fresh := w0 ^ old
+	old = atomic.LoadUint64(&l[1])
+	w1 := old | 1<<(lo>>8&63)
+	fresh |= w1 ^ old
+	old = atomic.LoadUint64(&l[2])
+	w2 := old | 1<<(lo>>16&63)
+	fresh |= w2 ^ old
+	old = atomic.LoadUint64(&l[3])
+	w3 := old | 1<<(lo>>24&63)
+	fresh |= w3 ^ old
+	old = atomic.LoadUint64(&l[4])
+	w4 := old | 1<<(lo>>32&63)
+	fresh |= w4 ^ old
+	old = atomic.LoadUint64(&l[5])
+	w5 := old | 1<<(lo>>40&63)
+	fresh |= w5 ^ old
+	old = atomic.LoadUint64(&l[6])
+	w6 := old | 1<<(lo>>48&63)
+	fresh |= w6 ^ old
+	old = atomic.LoadUint64(&l[7])
+	w7 := old | 1<<(lo>>56&63)
+	fresh |= w7 ^ old
+	if fresh == 0 {
+		return true
+	}
+	w := words{w0, w1, w2, w3, w4, w5, w6, w7}
+	publish(l, &w)
+	return false
+}
+
+// setTwice is setOnce for two bits in each word.
+func setTwice(l *words, lo uint64) (before bool) {
+	m := pattern(lo, true)
+	var fresh uint64
+	for i := range m {
+		old := atomic.LoadUint64(&l[i])
+		fresh |= m[i] &^ old
+		m[i] |= old
 	}
 	if fresh == 0 {
 		return true
 	}
-	publish(l, &w)
-	p := &b.pages[at/PageLines]
-	p.Version++
-	p.Keys++
-	b.fresh++
+	publish(l, &m)
 	return false
-}
-
-// setBits sets one bit in each word, and returns 0 if all were set before. It is
-// pattern and OR in one, unrolled.
-func (w *words) setBits(lo uint64) (fresh uint64) {
-	a := w[0] | 1<<(lo&63)
-	c := w[1] | 1<<(lo>>8&63)
-	d := w[2] | 1<<(lo>>16&63)
-	e := w[3] | 1<<(lo>>24&63)
-	fresh = (a ^ w[0]) | (c ^ w[1]) | (d ^ w[2]) | (e ^ w[3])
-	w[0], w[1], w[2], w[3] = a, c, d, e
-	a = w[4] | 1<<(lo>>32&63)
-	c = w[5] | 1<<(lo>>40&63)
-	d = w[6] | 1<<(lo>>48&63)
-	e = w[7] | 1<<(lo>>56&63)
-	fresh |= (a ^ w[4]) | (c ^ w[5]) | (d ^ w[6]) | (e ^ w[7])
-	w[4], w[5], w[6], w[7] = a, c, d, e
-	return fresh
 }

@@ -15,7 +15,7 @@ func countSubjects() []subject {
 			build: func(n int) structure { return newCounting(n, true) }},
 		{name: "bulkhead Counting, single calls", counts: true,
 			build: func(n int) structure { return newCounting(n, false) }},
-		{name: "fingerprint table", note: "24-bit fingerprint, 8-bit count: stops at 255; cannot be merged by cell", counts: true,
+		{name: "fingerprint table", note: "24-bit fingerprint, 8-bit count: stops at 255, hence its low counts; cannot be merged by cell", counts: true,
 			build: func(n int) structure { return newFingerprints(n) }},
 		{name: "BoomFilters count-min", note: "6 rows, 11 cells of 64 bits a key", counts: true, solo: true,
 			build: func(n int) structure {

@@ -6,7 +6,7 @@
 //	cd bench && go run . -o ../docs/performance.md
 //
 // Every row is measured in a process of its own. With all sizes it takes some
-// ten minutes and 4 GB of memory.
+// ten minutes on a quiet machine and 4 GB of memory.
 package main
 
 import (
@@ -24,9 +24,21 @@ func main() {
 		sizes = flag.String("n", "10000,1000000,20000000", "numbers of keys, separated by commas")
 		out   = flag.String("o", "", "file to write the report to; standard output if empty")
 		child = flag.String("subject", "", "measure this subject alone and print the row as JSON (used by the program itself)")
+		merge = flag.Bool("merge", false, "measure merging alone and print its table")
 		lean  = flag.Bool("memory", false, "with -subject: measure memory alone")
 	)
 	flag.Parse()
+	if *merge {
+		rows, err := measureMerge(1e7)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		var b strings.Builder
+		mergeTable(&b, rows)
+		fmt.Print(b.String())
+		return
+	}
 	if err := run(*sizes, *out, *child, *lean); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)

@@ -34,13 +34,12 @@ func (c *session) report() {
 // message takes the second step of a report, the mail: razor2.md section 5.3. It
 // is read whole before it is answered, so that the connection stays in step.
 func (c *session) message(ctx context.Context, v Values) error {
-	allowed := c.conn.Allow(1)
-	keep := allowed && c.user != "" && v.Get("a") == "r"
+	keep := !c.limited && c.user != "" && v.Get("a") == "r"
 	block, err := c.readMessage(keep)
 	switch {
 	case err != nil:
 		return c.refuse(err)
-	case !allowed:
+	case c.limited:
 		c.server.Stats.Limited.Add(1)
 		c.out.row("err=203")
 	case v.Get("a") != "r":

@@ -26,6 +26,7 @@ type session struct {
 	challenge string // "" for none
 
 	rows     []Values // of the batch being served
+	limited  bool     // the client asks too much: rows that were not parsed
 	queries  []bulkhead.Query
 	verdicts []bulkhead.Verdict
 	asked    []bulkhead.Signature
@@ -82,17 +83,28 @@ func (c *session) request(ctx context.Context) error {
 	if batch {
 		line = line[1:]
 	}
-	first := ParseValues(string(line))
-	if batch && first.Get("message") == "*" {
-		return c.message(ctx, first)
+	c.rows, c.limited = c.rows[:0], false
+	message := batch && bytes.HasSuffix(line, []byte("message=*"))
+	c.take(line)
+	if message {
+		return c.message(ctx, c.rows[0])
 	}
-	c.rows = append(c.rows[:0], first)
 	if batch {
 		if err := c.batch(); err != nil {
 			return c.refuse(err)
 		}
 	}
 	return c.serve(ctx)
+}
+
+// take charges a row to the client and parses it, unless there were too many.
+func (c *session) take(line []byte) {
+	c.limited = c.limited || !c.conn.Allow(1)
+	if c.limited {
+		c.rows = append(c.rows, nil)
+		return
+	}
+	c.rows = append(c.rows, ParseValues(string(line)))
 }
 
 // refuse tells the client of a request that breaks a limit before hanging up.
@@ -117,23 +129,20 @@ func (c *session) batch() error {
 		if len(c.rows) == batchRows {
 			return fmt.Errorf("%w: batch of more than %d rows", bulkhead.ErrMalformed, batchRows)
 		}
-		c.rows = append(c.rows, ParseValues(string(line)))
+		c.take(line)
 	}
 }
 
 // serve answers the rows that were read, one row each. The command of the first
 // row is that of all.
 func (c *session) serve(ctx context.Context) error {
-	first := c.rows[0]
-	command := first.Get("a")
-	if !c.conn.Allow(len(c.rows)) {
+	if c.limited {
 		c.server.Stats.Limited.Add(int64(len(c.rows)))
 		c.each("err=203")
-		if command == "q" {
-			return errQuit
-		}
 		return nil
 	}
+	first := c.rows[0]
+	command := first.Get("a")
 	switch command {
 	case "c":
 		c.check(ctx)

@@ -81,7 +81,7 @@ func TestLimiterFlood(t *testing.T) {
 			t.Fatal("burst refused")
 		}
 		rnd := rand.New(rand.NewPCG(3, 4))
-		for range 500_000 {
+		for range 150_000 {
 			var a [16]byte
 			for i := range 8 {
 				a[i] = byte(rnd.Uint32())

@@ -130,7 +130,7 @@ func TestPacketsPortInUse(t *testing.T) {
 
 func TestPacketLargest(t *testing.T) {
 	s := &PacketServer{MaxPacket: 100}
-	port, _ := startPackets(t, s, "127.0.0.1:0", 1)
+	port, stop := startPackets(t, s, "127.0.0.1:0", 1)
 	c := dialUDP(t, "127.0.0.1", port)
 	if got := askUDP(t, c, string(make([]byte, 100))); len(got) != 100 {
 		t.Errorf("largest datagram: answer of %d bytes", len(got))
@@ -140,6 +140,7 @@ func TestPacketLargest(t *testing.T) {
 	if !quiet(t, c) {
 		t.Error("answer to a datagram above MaxPacket")
 	}
+	stop()
 	if got := s.Stats.Oversize.Load(); got != 1 {
 		t.Errorf("Stats.Oversize = %d, want 1", got)
 	}
@@ -171,7 +172,7 @@ func TestPacketRate(t *testing.T) {
 
 func TestPacketSilenceAndPanic(t *testing.T) {
 	s := &PacketServer{}
-	port, _ := startPackets(t, s, "127.0.0.1:0", 1)
+	port, stop := startPackets(t, s, "127.0.0.1:0", 1)
 	c := dialUDP(t, "127.0.0.1", port)
 	for range 10 {
 		c.Write([]byte("silence"))
@@ -180,6 +181,7 @@ func TestPacketSilenceAndPanic(t *testing.T) {
 			t.Error("answer to a datagram that has none")
 		}
 	}
+	stop() // the counters follow the datagrams
 	if got := s.Stats.Panics.Load(); got != 10 {
 		t.Errorf("Stats.Panics = %d, want 10", got)
 	}

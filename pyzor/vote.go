@@ -1,0 +1,138 @@
+package pyzor
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"slices"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
+)
+
+// A ballot is votes of one reporter that arrived together: they are counted in
+// one call, and durable by one write.
+type ballot struct {
+	report  bulkhead.Report
+	often   map[bulkhead.Signature]uint32 // digests that one request repeats
+	packets []*listen.Packet
+	threads [][]byte // within the packets
+	trusted bool     // the reporter has signed
+}
+
+// maxBallot is the most digests of a ballot.
+const maxBallot = 512
+
+// vote takes a report or a whitelisting into a ballot of the batch.
+func (s *Server) vote(b *batch, p *listen.Packet, r *Request, op Op) {
+	once, often := distinct(r.Digests)
+	if len(once) == 0 && len(often) == 0 {
+		// Nothing that is worth counting: an answer as if it had been.
+		p.Reply = append(appendHead(p.Reply, 200, "OK", r.Thread), '\n')
+		return
+	}
+	if !p.Detach() {
+		s.Stats.Busy.Add(1)
+		return
+	}
+	r.handedOn = true
+	vote := bulkhead.Spam
+	if op == OpWhitelist {
+		vote = bulkhead.Ham
+	}
+	box := b.ballot(r.reporter(p.Client), vote, once, often)
+	box.trusted = r.authentic
+	box.packets = append(box.packets, p)
+	box.threads = append(box.threads, r.Thread)
+}
+
+// ballot returns a ballot of the batch to which digests have been added. One that
+// holds a digest already does not take it again: a second vote is a vote.
+func (b *batch) ballot(who bulkhead.Reporter, vote bulkhead.Vote, once []bulkhead.Signature, often map[bulkhead.Signature]uint32) *ballot {
+	if len(often) == 0 {
+		for _, box := range b.ballots {
+			if box.takes(who, vote, once) {
+				box.report.Signatures = append(box.report.Signatures, once...)
+				return box
+			}
+		}
+	}
+	box := &ballot{often: often, report: bulkhead.Report{Signatures: once, Vote: vote, Reporter: who}}
+	b.ballots = append(b.ballots, box)
+	return box
+}
+
+func (v *ballot) takes(who bulkhead.Reporter, vote bulkhead.Vote, sigs []bulkhead.Signature) bool {
+	if len(v.often) > 0 || v.report.Vote != vote || v.report.Reporter != who || len(v.report.Signatures)+len(sigs) > maxBallot {
+		return false
+	}
+	return !slices.ContainsFunc(sigs, func(sig bulkhead.Signature) bool { return slices.Contains(v.report.Signatures, sig) })
+}
+
+// cast counts the ballots of a batch beside it, and answers when they are durable.
+func (s *Server) cast(ctx context.Context, b *batch) {
+	for i, box := range b.ballots {
+		b.ballots[i] = nil
+		s.voting.Go(func() {
+			err := s.count(ctx, box)
+			code, diag := s.status("vote", err)
+			for i, p := range box.packets {
+				p.Reply = append(appendHead(p.Reply, code, diag, box.threads[i]), '\n')
+				s.holdBack(p, box.trusted)
+				p.Finish()
+			}
+		})
+	}
+	b.ballots = b.ballots[:0]
+}
+
+// distinct sorts digests that count into those that occur once and, by how
+// often, those that occur more than once.
+func distinct(digests [][]byte) (once []bulkhead.Signature, often map[bulkhead.Signature]uint32) {
+	for _, d := range digests {
+		sig, ok := ParseDigest(d)
+		if !ok || empty(&sig) {
+			continue
+		}
+		if n, ok := often[sig]; ok {
+			often[sig] = n + 1
+		} else if i := slices.Index(once, sig); i >= 0 {
+			if often == nil {
+				often = make(map[bulkhead.Signature]uint32)
+			}
+			often[sig] = 2
+			once = slices.Delete(once, i, i+1)
+		} else {
+			once = append(once, sig)
+		}
+	}
+	return once, often
+}
+
+// count reports a ballot. A panic of the clearinghouse costs its answers, no more.
+func (s *Server) count(ctx context.Context, box *ballot) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("pyzor: vote panicked: %v\n%s", r, debug.Stack())
+		}
+	}()
+	counter := &s.Stats.Reports
+	if box.report.Vote == bulkhead.Ham {
+		counter = &s.Stats.Whitelists
+	}
+	if n := len(box.report.Signatures); n > 0 {
+		if _, err := s.House.Report(ctx, box.report); err != nil {
+			return err
+		}
+		counter.Add(int64(n))
+	}
+	for sig, n := range box.often {
+		r := box.report
+		r.Signatures, r.Count = []bulkhead.Signature{sig}, n
+		if _, err := s.House.Report(ctx, r); err != nil {
+			return err
+		}
+		counter.Add(int64(n))
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package signature
+
+import (
+	"html"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// pyzorUnescape resolves character references by the rules of HTML 5.
+func pyzorUnescape(text []rune) []rune {
+	if !slices.Contains(text, '&') {
+		return text
+	}
+	out := make([]rune, 0, len(text))
+	for i := 0; i < len(text); {
+		if text[i] != '&' {
+			out = append(out, text[i])
+			i++
+			continue
+		}
+		meaning, n := pyzorReference(text[i+1:])
+		out = append(out, meaning...)
+		i += 1 + n
+	}
+	return out
+}
+
+// pyzorReference returns what "&" and the start of text mean and how much of the
+// text that takes.
+func pyzorReference(text []rune) ([]rune, int) {
+	if len(text) > 0 && text[0] == '#' {
+		if meaning, n := pyzorNumeric(text); n > 0 {
+			return meaning, n
+		}
+		return []rune{'&'}, 0
+	}
+	n := 0
+	for n < len(text) && n < 32 && !strings.ContainsRune("\t\n\f <&#;", text[n]) {
+		n++
+	}
+	if n == 0 {
+		return []rune{'&'}, 0
+	}
+	name := text[:n]
+	if n < len(text) && text[n] == ';' {
+		n++
+		if m := pyzorEntity(string(name) + ";"); m != nil {
+			return m, n
+		}
+		if m := pyzorEntity(string(name)); m != nil {
+			return append(m, ';'), n
+		}
+		name = text[:n]
+	} else if m := pyzorEntity(string(name)); m != nil {
+		return m, n
+	}
+	for x := len(name) - 1; x > 1; x-- {
+		if m := pyzorEntity(string(name[:x])); m != nil {
+			return append(m, name[x:]...), n
+		}
+	}
+	return append([]rune{'&'}, name...), n
+}
+
+// pyzorEntity returns what a name of the HTML 5 table, with or without its
+// semicolon, stands for, or nil.
+func pyzorEntity(name string) []rune {
+	if strings.TrimFunc(name, func(r rune) bool {
+		return pyzorASCIILetter(r) || r >= '0' && r <= '9' || r == ';'
+	}) != "" {
+		return nil
+	}
+	s := html.UnescapeString("&" + name)
+	if s == "&"+name {
+		return nil
+	}
+	// The library also resolves a name of which it knows only the beginning; then
+	// the rest of the name is left, and at least its last character shows.
+	meaning := []rune(s)
+	if len(meaning) > 2 || len(meaning) == 2 && meaning[1] == rune(name[len(name)-1]) {
+		return nil
+	}
+	return meaning
+}
+
+// pyzorNumeric takes "#", digits and perhaps a semicolon.
+func pyzorNumeric(text []rune) ([]rune, int) {
+	i, base := 1, 10
+	if i < len(text) && text[i]|0x20 == 'x' {
+		i, base = 2, 16
+	}
+	start, num := i, 0
+	for ; i < len(text); i++ {
+		v := 99
+		if text[i] < 0x80 {
+			if d, ok := razorHex(byte(text[i])); ok {
+				v = int(d)
+			}
+		}
+		if v >= base {
+			break
+		}
+		num = min(num*base+v, 0x110000)
+	}
+	if i == start {
+		return nil, 0
+	}
+	if i < len(text) && text[i] == ';' {
+		i++
+	}
+	return pyzorCodePoint(num), i
+}
+
+// pyzorCodePoint returns the character that a reference to num stands for.
+func pyzorCodePoint(num int) []rune {
+	switch {
+	case num == 0 || num >= 0xd800 && num <= 0xdfff || num > 0x10ffff:
+		return []rune{'\uFFFD'}
+	case num == '\r':
+		return []rune{'\r'}
+	case num >= 0x80 && num <= 0x9f:
+		return []rune(html.UnescapeString("&#" + strconv.Itoa(num) + ";"))
+	case num < 9, num == 0xb, num >= 0xe && num < 0x20, num == 0x7f,
+		num >= 0xfdd0 && num <= 0xfdef, num&0xfffe == 0xfffe:
+		return nil
+	}
+	return []rune{rune(num)}
+}

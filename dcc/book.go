@@ -272,8 +272,7 @@ func (b *book) report(ctx context.Context, sums []Checksum, n uint32, spam bool,
 }
 
 // vote tells the other front doors that somebody calls a message spam, or, by
-// a DELETE, that it is none. Whoever may count need not have a say on the
-// blocklist: a refusal is no error.
+// a DELETE, that it is none.
 func (b *book) vote(ctx context.Context, sums []Checksum, revoke bool, who bulkhead.Reporter) error {
 	do := b.house.Report
 	if revoke {
@@ -285,15 +284,20 @@ func (b *book) vote(ctx context.Context, sums []Checksum, revoke bool, who bulkh
 			r.Signatures = append(r.Signatures, counterOf(&sums[i], 0))
 		}
 		sums = sums[len(r.Signatures):]
-		_, err := do(ctx, r)
-		if errors.Is(err, bulkhead.ErrForbidden) || errors.Is(err, bulkhead.ErrUnauthorised) || errors.Is(err, bulkhead.ErrOverLimit) {
-			return nil
-		}
-		if err != nil {
+		if _, err := do(ctx, r); tolerate(err) != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// tolerate drops the refusal of a vote: whoever may count need not have a say on
+// the blocklist.
+func tolerate(err error) error {
+	if errors.Is(err, bulkhead.ErrForbidden) || errors.Is(err, bulkhead.ErrUnauthorised) || errors.Is(err, bulkhead.ErrOverLimit) {
+		return nil
+	}
+	return err
 }
 
 // delete makes the total of a checksum 0.

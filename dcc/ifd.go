@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -44,6 +45,10 @@ type Ifd struct {
 	Rules      signature.DCCRules
 	Words      *signature.DCCWords
 	Substitute string
+	// Signatures returns all signatures of a message, and its source: a message
+	// that is reported as spam here was seen whole, so that all front doors can
+	// be told of it. nil tells them of the DCC checksums only.
+	Signatures func(message []byte) ([]bulkhead.Signature, bulkhead.Source, error)
 	// Thresholds are the totals at which mail is bulk and refused, by type; nil
 	// means that none is. A user's white list may set others.
 	Thresholds map[signature.DCCType]uint32
@@ -465,11 +470,27 @@ func (s *Ifd) report(ctx context.Context, m *mailing, kept []Checksum) error {
 	if err := s.book.report(ctx, kept, uint32(m.rcptNum), m.spam, m.who); err != nil {
 		return err
 	}
-	if m.spam {
-		s.Stats.Spam.Add(1)
-		return s.book.vote(ctx, kept, false, m.who)
+	if !m.spam {
+		return nil
 	}
-	return nil
+	s.Stats.Spam.Add(1)
+	r := bulkhead.Report{Vote: bulkhead.Spam, Reporter: m.who}
+	if s.Signatures != nil {
+		var err error
+		if r.Signatures, r.Source, err = s.Signatures(m.message); err != nil {
+			// Odd mail still has its checksums.
+			s.Log.Debug("signatures of a reported message", "err", err)
+			r.Signatures = nil
+		}
+	}
+	for i := range kept {
+		if sig := counterOf(&kept[i], 0); !slices.Contains(r.Signatures, sig) {
+			r.Signatures = append(r.Signatures, sig)
+		}
+	}
+	r.Signatures = r.Signatures[:min(len(r.Signatures), maxSignatures)]
+	_, err := s.House.Report(ctx, r)
+	return tolerate(err)
 }
 
 // greylist asks the greylist for each recipient.

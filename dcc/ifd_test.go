@@ -428,3 +428,34 @@ func FuzzReadWhitelist(f *testing.F) {
 		}
 	})
 }
+
+// TestIfdReportsWhole: a report of spam through dccifd is known to all front
+// doors, because the whole message was seen.
+func TestIfdReportsWhole(t *testing.T) {
+	house := new(prototest.House)
+	other, err := bulkhead.NewSignature(bulkhead.PyzorDigest, []byte("of the whole message"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := serveIfd(t, &Ifd{House: house, Signatures: func(message []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+		if string(message) != ifdMessage {
+			t.Errorf("signatures of %q", message)
+		}
+		return []bulkhead.Signature{other}, bulkhead.Source{}, nil
+	}})
+	judged := func() bulkhead.Judgement {
+		v, err := house.Check(t.Context(), bulkhead.Query{Signatures: []bulkhead.Signature{other}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v.Judged
+	}
+	ask(ifdRequestText("header", "bob"))
+	if got := judged(); got != bulkhead.Unjudged {
+		t.Errorf("a message that was only counted is judged %v", got)
+	}
+	ask(ifdRequestText("header spam", "bob"))
+	if got := judged(); got != bulkhead.JudgedSpam {
+		t.Errorf("a message that was reported is judged %v", got)
+	}
+}

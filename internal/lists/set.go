@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -134,8 +135,16 @@ func (h *Handle) load(limit int64) error {
 	// The configuration's name is the one that users of this node know.
 	l.meta.Name = h.file.Name
 	h.list.Store(l)
+	if l.Bytes() >= largeList {
+		// Reading leaves several times the list behind, and the old one.
+		debug.FreeOSMemory()
+	}
 	return nil
 }
+
+// largeList is the size of a list, in bytes, from which it is worth a garbage
+// collection to give the memory of its reading back at once.
+const largeList = 4 << 20
 
 // Handle returns the list of that name, or nil.
 func (s *Set) Handle(name string) *Handle {

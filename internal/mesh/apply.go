@@ -48,6 +48,9 @@ func (r *receiver) delta(ctx context.Context, p *peer, t *track, m *message) {
 		r.refuse(p.key.hint(), reasonSuspect, "")
 		return
 	}
+	for i := range m.rounds {
+		m.rounds[i].boot = m.stamp.boot
+	}
 	held := r.replica(p.ID)
 	before := len(held)
 	r.rounds(ctx, p, t, held, m.rounds)
@@ -151,6 +154,7 @@ func (r *receiver) apply(ctx context.Context, p *peer, t *track, held map[ref]en
 		a := held[x.ref]
 		a.Array, a.Start, a.Geometry, a.Version = x.array, x.start, b.parts[i].Geometry, x.to
 		held[x.ref] = a
+		t.reached[x.ref] = x.boot
 	}
 	n := uint64(len(b.rounds))
 	r.figures(p.key.hint(), func(s *stats) { s.applied += n })
@@ -248,6 +252,7 @@ func (r *receiver) image(ctx context.Context, p *peer, t *track, m *message) {
 		r.refuseError(p, err)
 		return
 	}
+	t.reached[x.ref] = m.stamp.boot
 	n := uint64(len(parts))
 	r.figures(p.key.hint(), func(s *stats) { s.pages += n })
 	held = r.replica(p.ID)

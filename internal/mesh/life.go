@@ -63,6 +63,7 @@ func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *message) boo
 	}
 	t.next, t.last, t.head, t.old, t.suspect = 0, m.stamp, stamp{}, stamp{}, false
 	t.begun = time.Now()
+	t.reached = make(map[ref]uint64)
 	t.pending, t.waiting = make(map[ref][]round), 0
 	return true
 }
@@ -94,6 +95,9 @@ func (r *receiver) head(p *peer, t *track, m *message) {
 		}
 		if ok && h.version < a.Version && m.stamp == t.last {
 			t.suspect = true
+		}
+		if boot := t.reached[ref{a.Array, a.Start}]; ok && boot != 0 && boot < m.stamp.boot && a.Version > h.base {
+			t.suspect = true // it began again before what is here, and may have passed it since
 		}
 	}
 	if t.suspect {

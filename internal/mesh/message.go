@@ -28,10 +28,10 @@ import (
 //	delta: v count; for each round: array byte, +16 if a geometry follows, +32 if
 //	       the round is whole; v start, v from, v to-from, geometry, v length, bytes
 //	head:  v length and name; v count; for each array: byte, v start, v version,
-//	       geometry; then nothing, or 32 bytes new key, 32 old, 64 signature
+//	       v changes since the boot, geometry; then nothing, or 32 bytes new key, 32 old, 64 signature
 //	ask:   8 bytes of the key of whom it is for; v incarnation of the versions;
-//	       v count; for each array: byte, v start, v version held. No array: a head
-//	       is asked for.
+//	       v count; for each array: byte, v start, v version held, v boot of the
+//	       origin that it is from. No array: a head is asked for.
 //	image: array byte, v start, v version of the array, geometry, v count; for each
 //	       page: v length, bytes
 const (
@@ -90,12 +90,15 @@ type round struct {
 	announce bool            // the geometry goes along
 	data     []byte          // an encoded filter.Round, or the middle of one
 	short    bool            // data is the middle of one
+	boot     uint64          // of the origin when it sent the round
 }
 
 type arrayHead struct {
 	ref
 	version  uint64
-	geometry filter.Geometry
+	base     uint64          // of a head: version when the origin was started
+	boot     uint64          // of an ask: boot of the origin that led to the version; 0 if it is not known
+	geometry filter.Geometry // of a head
 }
 
 type image struct {
@@ -196,7 +199,10 @@ func appendHeads(b []byte, heads []arrayHead, geometry bool) []byte {
 		b = binary.AppendUvarint(b, h.start)
 		b = binary.AppendUvarint(b, h.version)
 		if geometry {
+			b = binary.AppendUvarint(b, h.version-h.base)
 			b = appendGeometry(b, h.geometry)
+		} else {
+			b = binary.AppendUvarint(b, h.boot)
 		}
 	}
 	return b
@@ -439,7 +445,14 @@ func (r *reader) heads(geometry bool) (out []arrayHead) {
 		h.start = r.uvarint()
 		h.version = r.uvarint()
 		if geometry {
+			since := r.uvarint()
+			if since > h.version {
+				r.fail("%d changes of an array at version %d", since, h.version)
+			}
+			h.base = h.version - since
 			h.geometry = r.geometry(h.array)
+		} else {
+			h.boot = r.uvarint()
 		}
 		if r.err != nil {
 			return nil

@@ -47,9 +47,9 @@ func sampleMessages(t testing.TB) []*message {
 	}
 	return []*message{
 		{kind: kindDelta, rounds: takeRounds(t, smallEngine(t, nil), 9)},
-		{kind: kindHead, name: "node", heads: []arrayHead{{ref{engine.ArrayCounts, 7}, 8, geometry}, {ref{engine.ArrayRevoked, 9}, 1, bits}}},
+		{kind: kindHead, name: "node", heads: []arrayHead{{ref: ref{engine.ArrayCounts, 7}, version: 8, base: 3, geometry: geometry}, {ref: ref{engine.ArrayRevoked, 9}, version: 1, geometry: bits}}},
 		{kind: kindHead, proof: to.proof, key: to.public},
-		{kind: kindAsk, to: id.public.hint(), life: 77, wants: []arrayHead{{ref: ref{engine.ArraySpam, 7}, version: 3}}},
+		{kind: kindAsk, to: id.public.hint(), life: 77, wants: []arrayHead{{ref: ref{engine.ArraySpam, 7}, version: 3, boot: 9}}},
 		{kind: kindAsk, to: id.public.hint()},
 		{kind: kindImage, image: image{ref{engine.ArrayCounts, 7}, 99, geometry, [][]byte{{1, 2, 3}, {}}}},
 	}

@@ -51,9 +51,10 @@ type track struct {
 	heads   map[ref]arrayHead
 	next    uint64 // a newer incarnation that was heard of; 0 if none
 	pending map[ref][]round
-	waiting int  // bytes of pending
-	suspect bool // the origin holds less than its replica here
-	full    bool // an array of it did not fit, which was said
+	reached map[ref]uint64 // boot of the origin that led to the version of the replica
+	waiting int            // bytes of pending
+	suspect bool           // the origin holds less than its replica here
+	full    bool           // an array of it did not fit, which was said
 
 	dirty bool // something came since nothing was missing
 	// doubts are arrays that are here and that the origin, started anew, does
@@ -190,7 +191,7 @@ func (r *receiver) forget(h hint) {
 func (r *receiver) track(h hint) *track {
 	t := r.origins[h]
 	if t == nil {
-		t = &track{heads: make(map[ref]arrayHead), pending: make(map[ref][]round)}
+		t = &track{heads: make(map[ref]arrayHead), pending: make(map[ref][]round), reached: make(map[ref]uint64)}
 		r.origins[h] = t
 	}
 	return t

@@ -69,7 +69,7 @@ func (r *receiver) doubted(p *peer, t *track) (wants []arrayHead) {
 	held := r.replica(p.ID)
 	for _, x := range t.doubts {
 		if a, ok := held[x]; ok && len(wants) < maxParts/2 {
-			wants = append(wants, arrayHead{ref: x, version: a.Version})
+			wants = append(wants, arrayHead{ref: x, version: a.Version, boot: t.reached[x]})
 		}
 	}
 	return wants
@@ -104,7 +104,7 @@ func (r *receiver) missing(p *peer, t *track) (wants []arrayHead, changes uint64
 	want := func(r ref, version uint64) {
 		w := arrayHead{ref: r}
 		if a, ok := held[r]; ok && !fresh && a.Partial == 0 {
-			w.version = a.Version
+			w.version, w.boot = a.Version, t.reached[r]
 		}
 		if len(wants) < maxParts/2 {
 			wants = append(wants, w)
@@ -122,7 +122,7 @@ func (r *receiver) missing(p *peer, t *track) (wants []arrayHead, changes uint64
 				t.full = true
 				r.refuse(p.key.hint(), reasonMemory, fmt.Sprintf("an array of %d bytes more than mesh.memory allows, %d bytes", h.geometry.Bytes(), r.m.opts.Memory))
 			}
-		case fresh || !ok || a.Partial != 0 || a.Version != h.version && (t.suspect || a.Version < h.version):
+		case fresh || !ok || a.Partial != 0 || t.suspect || a.Version < h.version:
 			want(ref, h.version)
 		}
 	}

@@ -41,6 +41,7 @@ type sender struct {
 	outbox  []outbox    // by bus
 	wanted  map[ref]int // images asked for; the value is how many times
 	renewed time.Time
+	base    map[ref]uint64 // versions when the process was started
 }
 
 // ownArray is what the sender knows of one array of its own.
@@ -65,7 +66,7 @@ type queued struct {
 func newSender(m *Mesh) *sender {
 	return &sender{
 		m: m, asks: make(chan *message, 256), hello: make(chan struct{}, 1), wants: make(chan wish, 64),
-		arrays: make(map[ref]*ownArray), wanted: make(map[ref]int),
+		arrays: make(map[ref]*ownArray), wanted: make(map[ref]int), base: make(map[ref]uint64),
 	}
 }
 
@@ -108,6 +109,9 @@ func (s *sender) run(ctx context.Context) {
 	defer tick.Stop()
 	head := time.NewTicker(s.m.opts.Heartbeat)
 	defer head.Stop()
+	for _, a := range s.m.opts.Engine.Own() {
+		s.base[ref{a.Array, a.Start}] = a.Version
+	}
 	if s.m.renewed && s.m.opts.Role != Subscribe {
 		s.imageAll()
 	}
@@ -286,7 +290,7 @@ func (s *sender) head(ctx context.Context) {
 			r := ref{a.Array, a.Start}
 			live[r] = true
 			if a.Version > 0 && len(m.heads) < maxParts {
-				m.heads = append(m.heads, arrayHead{r, a.Version, a.Geometry})
+				m.heads = append(m.heads, arrayHead{ref: r, version: a.Version, base: min(s.base[r], a.Version), geometry: a.Geometry})
 			}
 		}
 		maps.DeleteFunc(s.arrays, func(r ref, a *ownArray) bool {
@@ -314,16 +318,17 @@ func (s *sender) answer(ctx context.Context, m *message) {
 	}
 	behind := false
 	s.m.mu.Lock()
-	same := m.life == s.m.state.Incarnation
+	same, boot := m.life == s.m.state.Incarnation, s.m.state.Boot
 	s.m.mu.Unlock()
 	for _, w := range m.wants {
 		a, ok := own[w.ref]
 		if !same {
 			w.version = 0 // what it holds is of another life
 		}
-		gone := !ok && w.version > 0 && s.m.opts.Engine.Keeps(w.array, w.start)
+		// What an older boot led to, and was not there when this one began, is lost.
+		gone := ok && w.boot != 0 && w.boot < boot && w.version > s.base[w.ref] || !ok && w.version > 0 && s.m.opts.Engine.Keeps(w.array, w.start)
 		switch {
-		case gone, ok && w.version > a.Version:
+		case gone && same, ok && w.version > a.Version:
 			behind = true
 		case ok && w.version < a.Version && !s.resend(w):
 			s.wanted[w.ref]++

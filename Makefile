@@ -5,6 +5,7 @@
 # make fuzz    fuzz every parser, FUZZTIME each
 # make vet     formatting, go vet, staticcheck
 # make bench   the benchmarks
+# make bench-peers  the arrays beside rival libraries, into docs/performance.md
 # make deb     a Debian package in dist/
 
 GO          ?= go
@@ -13,7 +14,7 @@ FUZZJOBS    ?= 2
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 NFPM        ?= github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4
 
-.PHONY: all build run test packages interop race fuzz vet bench deb clean
+.PHONY: all build run test packages interop race fuzz vet bench bench-peers deb clean
 
 all: vet test
 
@@ -45,6 +46,9 @@ vet:
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+bench-peers:
+	cd bench && $(GO) run . -o ../docs/performance.md
 
 deb: build
 	mkdir -p dist

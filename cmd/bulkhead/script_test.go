@@ -39,7 +39,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("NO_COLOR", "1")
 			return writeFilters(env.WorkDir)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "wantcode": wantCode, "get": get, "expand": expand, "signal": sendSignal, "reloaded": reloaded},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "wantcode": wantCode, "get": get, "expand": expand, "signal": sendSignal, "reloaded": reloaded, "field": field},
 	})
 }
 
@@ -106,9 +106,21 @@ func get(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs("got"), []byte(b.String()), 0o600))
 }
 
-// expand FILE replaces $ADDR in a file.
+// field WORD VARIABLE sets an environment variable to what follows the word on a
+// line of the last output.
+func field(ts *testscript.TestScript, _ bool, args []string) {
+	for line := range strings.Lines(ts.ReadFile("stdout")) {
+		if words := strings.Fields(line); len(words) == 2 && words[0] == args[0] {
+			ts.Setenv(args[1], words[1])
+			return
+		}
+	}
+	ts.Fatalf("no line of the output begins with %q", args[0])
+}
+
+// expand FILE replaces $ADDR in a file, and $SECRET.
 func expand(ts *testscript.TestScript, _ bool, args []string) {
-	text := strings.ReplaceAll(ts.ReadFile(args[0]), "$ADDR", ts.Getenv("ADDR"))
+	text := strings.NewReplacer("$ADDR", ts.Getenv("ADDR"), "$SECRET", ts.Getenv("SECRET")).Replace(ts.ReadFile(args[0]))
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"time"
 )
 
 // A plan is all work of a run, and where its results come to lie. Results of
@@ -26,7 +25,6 @@ type plan struct {
 	split      *splitResult
 	dcc        *dccResult
 	speed      *speedResult
-	took       time.Duration
 }
 
 // add adds a unit and passes its result on.

@@ -166,6 +166,7 @@ func outsideSection(d *document, compared []comparison, spreads map[int]float64)
 		return
 	}
 	d.table([]string{"number", "printed", "measured", "deviation", "explanation"}, lines)
+	d.p("Of %d numbers, about one is to be expected outside 3 standard errors by chance. The rates and reductions of one configuration are not independent of each other.", len(compared))
 }
 
 func experimentSection(d *document, rows []row, compared []comparison) {

@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 )
 
 // Config says what [Run] is to do.
@@ -45,8 +44,6 @@ type Config struct {
 	Progress func(done float64, what string)
 	// Log, nil for none.
 	Log *slog.Logger
-	// Now is the clock that measures speed, nil for time.Now.
-	Now func() time.Time
 }
 
 func (c *Config) complete() error {
@@ -61,9 +58,6 @@ func (c *Config) complete() error {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if c.Now == nil {
-		c.Now = time.Now
 	}
 	switch {
 	case c.Out == "":
@@ -180,12 +174,10 @@ func Run(ctx context.Context, c Config) error {
 	if err := os.MkdirAll(c.Out, 0o755); err != nil {
 		return fmt.Errorf("study: %w", err)
 	}
-	began := c.Now()
 	p := c.plan()
 	if err := c.work(ctx, p.units); err != nil {
 		return err
 	}
-	p.took = c.Now().Sub(began)
 	return p.write(ctx)
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -149,5 +150,31 @@ func TestTwoNodes(t *testing.T) {
 		if check(t, to, n).Judged != bulkhead.JudgedSpam {
 			t.Errorf("signature %d is not listed at the peer", n)
 		}
+	}
+}
+
+// TestTuned: with a short interval a report is visible within 200 ms on a
+// machine that is not busy; the test allows for one that is.
+func TestTuned(t *testing.T) {
+	address := freePort(t)
+	hubDir, hubID := identity(t)
+	joinDir, joinID := identity(t)
+	a, b := smallEngine(t, nil), smallEngine(t, nil)
+	tuned := func(o Options) Options { o.Interval = 100 * time.Millisecond; return o }
+	hub, _ := start(t, tuned(Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: Hub, Listen: address, Name: "hub"}))
+	join, _ := start(t, tuned(Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: Join, Servers: []string{address}, Name: "join"}))
+	befriend(t, hub, join)
+	eventually(t, 20*time.Second, "connected", func() bool { return join.Status().Brokers[0].Connected })
+	var all []time.Duration
+	for n := range 20 {
+		report(t, a, n, bulkhead.Sighting, 1)
+		begun := time.Now()
+		eventually(t, 20*time.Second, "known to the peer", func() bool { return check(t, b, n).Sightings == 1 })
+		all = append(all, time.Since(begun))
+	}
+	slices.Sort(all)
+	t.Logf("visible after %v in the middle, %v at most", all[len(all)/2], all[len(all)-1])
+	if all[0] > 2*time.Second {
+		t.Errorf("never visible in less than %v", all[0])
 	}
 }

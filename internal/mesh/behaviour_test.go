@@ -460,3 +460,47 @@ func TestPeerList(t *testing.T) {
 		}
 	})
 }
+
+// TestThirtyTwoOrigins: 32 origins count the same and different signatures; one
+// node holds them all, and what it says is never under the truth and over it
+// only as often as its arrays promise.
+func TestThirtyTwoOrigins(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		slow := func(o *Options) { o.Heartbeat = 10 * time.Second }
+		home := newSite(t, k, slow)
+		defer home.stop()
+		rng := rand.New(rand.NewPCG(32, 32))
+		truth := make(map[int]uint32)
+		for range 32 {
+			s := newSite(t, k, func(o *Options) { slow(o); o.Role = Publish })
+			defer s.stop()
+			trust(t, home, 1, s)
+			trust(t, s, 1, home)
+			for range 40 {
+				n, count := rng.IntN(400), uint32(1+rng.IntN(9))
+				report(t, s.engine, n, bulkhead.Sighting, count)
+				truth[n] += count
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		over := 0
+		for n := range 400 {
+			got := check(t, home.engine, n).Sightings
+			if got < truth[n] {
+				t.Errorf("signature %d: %d sightings, want %d", n, got, truth[n])
+			}
+			if got > truth[n] {
+				over++
+			}
+		}
+		if over > 4 {
+			t.Errorf("%d of 400 counts too high, want at most 1 in 100", over)
+		}
+		for _, p := range home.Status().Peers {
+			if p.Missing != 0 || p.Quarantine != "" {
+				t.Errorf("peer %s: %+v", p.ID, p)
+			}
+		}
+		t.Logf("%d of 400 counts over the truth with 32 origins", over)
+	})
+}

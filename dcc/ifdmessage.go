@@ -1,0 +1,409 @@
+package dcc
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature"
+)
+
+// A mailing is one message on its way to its reply.
+type mailing struct {
+	request *ifdRequest
+	message []byte
+	who     bulkhead.Reporter
+	opt     signature.DCCOptions
+	sums    []signature.DCCSum
+	fates   []recipientFate
+	metrics metrics
+	query   bool // nothing is to be counted
+	spam    bool // is to be counted as many
+	failed  bool // could not be looked up
+	refused bool // a claim of spam was not taken
+	rcptNum int  // recipients for whom it is counted
+}
+
+// A recipientFate is what becomes of a message for one recipient.
+type recipientFate struct {
+	white, black, off bool
+	reject, grey      bool
+	thresholds        map[signature.DCCType]uint32
+	noGrey            bool
+}
+
+// answer returns the reply to a message.
+func (s *Ifd) answer(ctx context.Context, q *ifdRequest, message []byte, who bulkhead.Reporter) []byte {
+	m := &mailing{request: q, message: message, who: who, query: q.options.query, spam: q.options.spam}
+	m.metrics = metrics{host: s.Host, serverID: s.ServerID, brand: s.Brand}
+	s.findClient(m)
+	m.sums = signature.DCC(message, m.opt)
+	s.judgeRecipients(m)
+	if len(q.recipients) == 0 && !m.spam {
+		// The real daemon asks nobody and returns no header.
+		return m.reply("", "")
+	}
+	if m.metrics.white {
+		s.Stats.White.Add(1)
+	} else {
+		s.countMessage(ctx, m)
+		if m.failed || m.refused {
+			return temporary(q)
+		}
+	}
+	s.greylist(m)
+	s.decide(m)
+	return m.reply(m.metrics.header(), s.reportedText(m))
+}
+
+func (s *Ifd) reportedText(m *mailing) string {
+	switch {
+	case m.query || m.metrics.white:
+		return "0"
+	case m.spam:
+		return "many"
+	}
+	return fmt.Sprint(m.rcptNum)
+}
+
+// findClient finds out which host the message came from, looking behind relays
+// that the white list calls our own.
+func (s *Ifd) findClient(m *mailing) {
+	q := m.request
+	m.opt = signature.DCCOptions{Client: q.client, Sender: q.sender, Helo: q.helo, Substitute: s.Substitute, Rules: s.Rules, Words: s.Words}
+	received := receivedOf(m.message)
+	next := func() bool {
+		for len(received) > 0 {
+			r := received[0]
+			received = received[1:]
+			if r.addr.IsValid() {
+				m.opt.Client, m.opt.Helo = r.addr, r.helo
+				return true
+			}
+		}
+		return false
+	}
+	if !q.client.IsValid() {
+		next()
+	}
+	for range q.options.skip {
+		next()
+	}
+	const maxRelays = 10
+	for range maxRelays {
+		v, _ := s.white().address(m.opt.Client)
+		switch v {
+		case whiteMXDCC:
+			m.query = true
+			m.spam = false
+		case whiteMX:
+		default:
+			return
+		}
+		if !next() {
+			return
+		}
+	}
+}
+
+func (s *Ifd) white() *Whitelist {
+	if s.White == nil {
+		return nil
+	}
+	return s.White()
+}
+
+// judgeRecipients asks the white lists for each recipient.
+func (s *Ifd) judgeRecipients(m *mailing) {
+	common := s.white()
+	verdict := s.listVerdict(common, m)
+	whites := 0
+	for _, r := range m.request.recipients {
+		var own *Whitelist
+		if r.user != "" && s.UserWhite != nil {
+			own = s.UserWhite(r.user)
+		}
+		f := recipientFate{thresholds: s.Thresholds}
+		v := verdict
+		if common != nil {
+			f.apply(&common.Options)
+			v = v.with(common.recipient(r.address))
+		}
+		if own != nil {
+			f.apply(&own.Options)
+			// What the user's own list says goes before the common one.
+			if u := s.listVerdict(own, m).with(own.recipient(r.address)); u.decided() {
+				v = u
+			}
+			m.spam = m.spam || own.Options.Trap && !m.query
+		}
+		f.white, f.black = v.isWhite(), v.isBlack()
+		m.metrics.black = m.metrics.black || f.black
+		if f.white {
+			whites++
+		}
+		if !f.white && !f.off {
+			m.rcptNum++
+		}
+		m.fates = append(m.fates, f)
+	}
+	n := len(m.request.recipients)
+	m.metrics.white = n > 0 && whites == n || n == 0 && verdict.isWhite()
+	if n == 0 {
+		m.rcptNum = 1
+		m.metrics.black = verdict.isBlack()
+	}
+	if m.metrics.black && !m.query {
+		m.spam = true
+	}
+}
+
+func (f *recipientFate) apply(o *WhiteOptions) {
+	if o.DCC != nil {
+		f.off = !*o.DCC
+	}
+	if o.Grey != nil {
+		f.noGrey = !*o.Grey
+	}
+	if o.Thresholds != nil {
+		merged := make(map[signature.DCCType]uint32)
+		for t, n := range f.thresholds {
+			merged[t] = n
+		}
+		for t, n := range o.Thresholds {
+			merged[t] = n
+		}
+		f.thresholds = merged
+	}
+}
+
+// A listVerdict is what a white list says of a message.
+type listVerdict struct {
+	ok, half, many int
+}
+
+func (v listVerdict) with(value uint32, found bool) listVerdict {
+	if found {
+		switch value {
+		case White:
+			v.ok++
+		case White2:
+			v.half++
+		case Many:
+			v.many++
+		}
+	}
+	return v
+}
+
+func (v listVerdict) isWhite() bool { return v.ok > 0 || v.half > 1 }
+func (v listVerdict) isBlack() bool { return !v.isWhite() && v.many > 0 }
+func (v listVerdict) decided() bool { return v.isWhite() || v.isBlack() }
+
+// listVerdict asks a white list for everything but the recipient.
+func (s *Ifd) listVerdict(w *Whitelist, m *mailing) (v listVerdict) {
+	if w == nil {
+		return v
+	}
+	v = v.with(w.address(m.opt.Client))
+	for i := range m.sums {
+		if m.sums[i].Type != signature.DCCTypeIP {
+			v = v.with(w.lookup(&Checksum{m.sums[i].Type, m.sums[i].Sum}))
+		}
+	}
+	for _, header := range w.headers {
+		opt := m.opt
+		opt.Substitute = header
+		for _, sum := range signature.DCCHeader(m.message, opt) {
+			if sum.Type == signature.DCCTypeSubstitute {
+				value, ok := w.subst[substitute{header, sum.Sum}]
+				v = v.with(value, ok)
+			}
+		}
+	}
+	return v
+}
+
+// countMessage counts the message and fills in its totals.
+func (s *Ifd) countMessage(ctx context.Context, m *mailing) {
+	var kept []Checksum
+	for _, sum := range m.sums {
+		if s.book.keeps(sum.Type) {
+			kept = append(kept, Checksum{sum.Type, sum.Sum})
+		}
+	}
+	report := !m.query && m.rcptNum > 0
+	if report && len(kept) > 0 {
+		if err := s.report(ctx, m, kept); err != nil {
+			// Checks go on where reports do not: only who asked for nothing but
+			// the report is told.
+			s.Log.Error("message not counted", "err", err)
+			report, m.refused = false, m.request.options.spam
+		}
+	}
+	if report {
+		s.Stats.Reported.Add(1)
+	} else {
+		s.Stats.Queried.Add(1)
+	}
+	tallies, err := s.book.tallies(ctx, new(asking), kept, nil)
+	if err != nil {
+		s.Log.Error("message not looked up", "err", err)
+		m.failed = true
+		return
+	}
+	for _, sum := range m.sums {
+		c := countedSum{DCCSum: sum, threshold: s.Thresholds[sum.Type]}
+		if s.book.keeps(sum.Type) {
+			now := tallies[0]
+			tallies = tallies[1:]
+			c.kept, c.total = true, Total{now.total(), now.total()}
+			if report {
+				before := now.before(uint32(m.rcptNum), m.spam)
+				c.total.Previous = before.total()
+				if m.spam {
+					c.total.Current = Many
+				}
+			}
+		}
+		m.metrics.sums = append(m.metrics.sums, c)
+	}
+}
+
+func (s *Ifd) report(ctx context.Context, m *mailing, kept []Checksum) error {
+	if err := s.book.report(ctx, kept, uint32(m.rcptNum), m.spam, m.who); err != nil {
+		return err
+	}
+	if !m.spam {
+		return nil
+	}
+	s.Stats.Spam.Add(1)
+	r := bulkhead.Report{Vote: bulkhead.Spam, Reporter: m.who}
+	if s.Signatures != nil {
+		var err error
+		if r.Signatures, r.Source, err = s.Signatures(m.message); err != nil {
+			// Odd mail still has its checksums.
+			s.Log.Debug("signatures of a reported message", "err", err)
+			r.Signatures = nil
+		}
+	}
+	for i := range kept {
+		if sig := counterOf(&kept[i], 0); !slices.Contains(r.Signatures, sig) {
+			r.Signatures = append(r.Signatures, sig)
+		}
+	}
+	r.Signatures = r.Signatures[:min(len(r.Signatures), maxSignatures)]
+	_, err := s.House.Report(ctx, r)
+	return tolerate(err)
+}
+
+// greylist asks the greylist for each recipient.
+func (s *Ifd) greylist(m *mailing) {
+	o := &m.request.options
+	if s.Grey == nil || o.greyOff || !m.opt.Client.IsValid() {
+		return
+	}
+	ip := signature.DCCIPSum(m.opt.Client)
+	sender := signature.DCCValueSum("", m.opt.Sender)
+	for i := range m.fates {
+		f := &m.fates[i]
+		if f.white || f.noGrey {
+			continue
+		}
+		to := signature.DCCValueSum("", m.request.recipients[i].address)
+		f.grey = s.Grey.Ask(GreyTriple(ip, sender, to), s.Now(), o.greyQuery || m.query) == GreyEmbargo
+	}
+}
+
+// decide says which recipients refuse the message.
+func (s *Ifd) decide(m *mailing) {
+	if m.metrics.white {
+		return
+	}
+	m.metrics.bulk = m.spam || m.metrics.black
+	for i := range m.fates {
+		f := &m.fates[i]
+		if f.white || f.off {
+			continue
+		}
+		f.reject = f.black || m.spam
+		for k := range m.metrics.sums {
+			c := &m.metrics.sums[k]
+			if t := f.thresholds[c.Type]; c.kept && t > 0 && c.total.Current != White && c.total.Current != White2 && c.total.Current >= t {
+				f.reject = true
+			}
+		}
+		m.metrics.bulk = m.metrics.bulk || f.reject
+	}
+	if m.metrics.bulk {
+		s.Stats.Bulk.Add(1)
+	}
+	switch m.letter() {
+	case letterReject:
+		s.Stats.Rejected.Add(1)
+	case letterGrey:
+		s.Stats.Greylisted.Add(1)
+	}
+}
+
+// letter is what is said of the message as a whole.
+func (m *mailing) letter() byte {
+	rejects, greys := 0, 0
+	for i := range m.fates {
+		switch f := &m.fates[i]; {
+		case f.reject:
+			rejects++
+		case f.grey:
+			greys++
+		}
+	}
+	n := len(m.fates)
+	switch {
+	case n == 0:
+		return letterAccept
+	case rejects == n:
+		return letterReject
+	case rejects+greys == n:
+		return letterGrey // who may not pass yet may pass later, or be refused then
+	}
+	return letterAccept
+}
+
+// reply puts the reply together.
+//
+// Source: dcc.md section 3.2.
+func (m *mailing) reply(header, reported string) []byte {
+	o := &m.request.options
+	letter := m.letter()
+	if o.noReject && letter == letterReject {
+		letter = letterAccept
+	}
+	out := []byte{letter, '\n'}
+	for i := range m.fates {
+		switch f := &m.fates[i]; {
+		case f.reject:
+			out = append(out, letterReject)
+		case f.grey:
+			out = append(out, letterGrey)
+		default:
+			out = append(out, letterAccept)
+		}
+	}
+	out = append(out, '\n')
+	switch {
+	case o.body:
+		if header == "" {
+			return append(out, m.message...)
+		}
+		return append(out, insertHeader(m.message, m.metrics.brand, header)...)
+	case o.cksums && header != "" && !m.metrics.white:
+		out = append(out, header...)
+		out = append(out, m.metrics.table(reported)...)
+	case o.header || o.cksums:
+		out = append(out, header...)
+	default:
+		return out
+	}
+	return append(out, '\n')
+}

@@ -103,8 +103,8 @@ func TestTableAgainstMap(t *testing.T) {
 
 // TestTableMemory measures what a million keys cost.
 func TestTableMemory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 60 MB")
+	if testing.Short() || raceEnabled {
+		t.Skip("takes 60 MB, which the race detector multiplies; there is one goroutine")
 	}
 	const keys = 1_000_000
 	rate := newRate(t, 10)

@@ -75,12 +75,34 @@ func (t *track) setHeads(m *message) {
 	}
 }
 
+// lost forgets rounds of an older boot that lead to where the origin has not
+// arrived: it has gone back, and they will never continue anything.
+func (t *track) lost(m *message) {
+	versions := make(map[ref]uint64)
+	for _, h := range m.heads {
+		versions[h.ref] = h.version
+	}
+	for x, list := range t.pending {
+		t.pending[x] = slices.DeleteFunc(list, func(y round) bool {
+			gone := y.boot < m.stamp.boot && y.to > versions[x]
+			if gone {
+				t.waiting -= len(y.data)
+			}
+			return gone
+		})
+		if len(t.pending[x]) == 0 {
+			delete(t.pending, x)
+		}
+	}
+}
+
 // head notes which versions the origin has.
 func (r *receiver) head(p *peer, t *track, m *message) {
 	if !m.stamp.newer(t.head) {
 		return // a repetition
 	}
 	started := t.head.boot != m.stamp.boot
+	t.lost(m)
 	t.head = m.stamp
 	t.setHeads(m)
 	t.suspect, t.full = false, false

@@ -488,7 +488,8 @@ func TestTrustMoves(t *testing.T) {
 	if risen < 0.4 || risen > 0.45 {
 		t.Errorf("after 20 confirmations: weight %v, started at %v; want half the way to 0.8", risen, start)
 	}
-	by("carol", 3, bulkhead.Revocation)
+	many := bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 3), sig(bulkhead.Exact, 4), sig(bulkhead.Exact, 5)}, Vote: bulkhead.Revocation, Reporter: bulkhead.Reporter{Account: "carol"}}
+	report(t, e, many) // one message of three signatures: one revoked report
 	if got := weight(); got >= risen || got < risen/2 {
 		t.Errorf("after a revoked report: weight %v, before %v; want it lower by up to a half", got, risen)
 	}

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -19,9 +20,11 @@ type resolver struct {
 
 	cells   map[filter.Key]uint32 // increases decided in this batch
 	weighed map[filter.Key]uint32
-	unique  map[filter.Key]bool
-	spam    map[filter.Key]bool
-	revoked map[filter.Key]bool
+
+	credited int // credits of the batch before the present report
+	unique   map[filter.Key]bool
+	spam     map[filter.Key]bool
+	revoked  map[filter.Key]bool
 }
 
 func newResolver(e *Engine) *resolver {
@@ -56,6 +59,7 @@ type voter struct {
 // report decides what one report does. On an error it does nothing.
 func (r *resolver) report(rep *bulkhead.Report) (bulkhead.Receipt, error) {
 	var receipt bulkhead.Receipt
+	r.credited = len(r.out.credits)
 	who := voter{name: rep.Reporter.Account, who: identity(rep.Reporter)}
 	if rep.Vote != bulkhead.Sighting {
 		s, err := r.e.book.Standing(rep.Reporter)
@@ -190,7 +194,7 @@ func (r *resolver) confirm(who voter, base filter.Key) {
 	}
 	r.eachReporter(base, func(name string) {
 		if name != who.name {
-			r.out.credits = append(r.out.credits, credit{account: name, confirmed: 1})
+			r.credit(credit{account: name, confirmed: 1})
 		}
 	})
 }
@@ -200,9 +204,17 @@ func (r *resolver) confirm(who voter, base filter.Key) {
 func (r *resolver) blame(who voter, base filter.Key) {
 	r.eachReporter(base, func(name string) {
 		if name != who.name {
-			r.out.credits = append(r.out.credits, credit{account: name, reverted: 1})
+			r.credit(credit{account: name, reverted: 1})
 		}
 	})
+}
+
+// credit notes a change of an account's record, once for each report: a message
+// has many signatures, and they stand or fall together.
+func (r *resolver) credit(c credit) {
+	if !slices.Contains(r.out.credits[r.credited:], c) {
+		r.out.credits = append(r.out.credits, c)
+	}
 }
 
 // eachReporter calls fn for every member who voted spam on the signature in a

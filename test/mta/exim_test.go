@@ -23,6 +23,12 @@ const eximPeriod = 6
 // different recipients, as its own ratelimit measures it.
 func startExim(t testing.TB, mode string) (addr string) {
 	t.Helper()
+	return startEximWith(t, fmt.Sprintf("  warn ratelimit = 1000 / %ds / per_addr / %s / $sender_address\n  accept message = rate=$sender_rate", eximPeriod, mode))
+}
+
+// startEximWith runs an Exim with an ACL for RCPT.
+func startEximWith(t testing.TB, acl string) (addr string) {
+	t.Helper()
 	needRoot(t)
 	root := unpack(t, "exim4-daemon-heavy", "exim4-base")
 	base, err := os.MkdirTemp("", "bulkhead-exim-")
@@ -65,14 +71,13 @@ keep_environment =
 acl_smtp_rcpt = check
 begin acl
 check:
-  warn ratelimit = 1000 / %[3]ds / per_addr / %[4]s / $sender_address
-  accept message = rate=$sender_rate
+%[3]s
 begin routers
 begin transports
 begin retry
 begin rewrite
 begin authenticators
-`, base, port, eximPeriod, mode)
+`, base, port, acl)
 	if err := os.Chown(base+"/exim.conf", 0, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -166,4 +171,56 @@ func (n *node) rate(t testing.TB, sender, to string) float64 {
 		t.Fatalf("%s: %v", text, err)
 	}
 	return d.Rules[0].Rate
+}
+
+// TestEximAsksPolicy uses the lines of docs/protocols/policy.md as they stand
+// there.
+func TestEximAsksPolicy(t *testing.T) {
+	n := newNode(t, `
+[[ratelimit]]
+name = "rcpts"
+key = "{sender}"
+unique = "{recipient}"
+limit = 2
+period = "1h"
+[[ratelimit]]
+name = "domain"
+key = "{sender:domain}"
+unique = "{recipient}"
+limit = 3
+period = "1h"
+action = "reject"
+`)
+	n.start(t)
+	doc, err := os.ReadFile("../../docs/protocols/policy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, acl, _ := strings.Cut(string(doc), "Exim (in the ACL for RCPT):")
+	acl, _, found := strings.Cut(acl, "\nSendmail")
+	if !found {
+		t.Fatal("docs/protocols/policy.md has no lines for Exim")
+	}
+	acl = strings.ReplaceAll(acl, "127.0.0.1:10040", n.policy)
+	exim := dialSMTP(t, startEximWith(t, acl+"\n  accept"))
+	for _, tt := range []struct {
+		sender string
+		to     int
+		code   int
+		text   string
+	}{
+		{"a@example.org", 1, 250, ""}, {"a@example.org", 2, 250, ""}, {"a@example.org", 3, 451, "4.7.1 limit of 2 per 1h reached"},
+		{"a@example.org", 2, 250, ""}, {"b@example.org", 4, 250, ""}, {"b@example.org", 5, 550, "5.7.1 limit of 3 per 1h reached"},
+	} {
+		exim.ok(t, 250, "MAIL FROM:<%s>", tt.sender)
+		if code, text := exim.send(t, "RCPT TO:<r%d@example.com>", tt.to); code != tt.code || !strings.Contains(text, tt.text) {
+			t.Errorf("%s to %d: %d %s, want %d %s", tt.sender, tt.to, code, text, tt.code, tt.text)
+		}
+		exim.ok(t, 250, "RSET")
+	}
+	n.stop(t)
+	exim.ok(t, 250, "MAIL FROM:<a@example.org>")
+	if code, text := exim.send(t, "RCPT TO:<r9@example.com>"); code != 250 {
+		t.Errorf("without the node: %d %s, want mail to pass", code, text)
+	}
 }

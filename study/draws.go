@@ -24,11 +24,15 @@ type drawResult struct {
 	Rows   []drawRow `json:"rows"`
 }
 
-// The size of the measurement: every draw meets the same hash functions.
-const drawsCompared, drawsM = 16, 80_000
+// drawsM is the size of the filters that the draws are compared in.
+const drawsM = 80_000
+
+// drawsCompared returns the number of draws. Every draw meets the same hash
+// functions.
+func (c *Config) drawsCompared() int { return min(16, max(3, c.Rounds/10)) }
 
 func (c *Config) drawUnits() (units []*unit, results []*drawResult) {
-	n := max(2, c.Rounds*6/100)
+	n, draws := max(2, c.Rounds*6/100), c.drawsCompared()
 	for _, e := range experiments() {
 		if !e.weighted() {
 			continue
@@ -37,10 +41,10 @@ func (c *Config) drawUnits() (units []*unit, results []*drawResult) {
 			r := &drawResult{}
 			results = append(results, r)
 			units = append(units, &unit{
-				name: fmt.Sprintf("draws-%d-k%d", e.number, k), cost: 6e-4 * float64(k*n*drawsCompared), result: r,
+				name: fmt.Sprintf("draws-%d-k%d", e.number, k), cost: 6e-4 * float64(k*n*draws), result: r,
 				have: func() bool { return r.Rounds >= n },
 				run: func(ctx context.Context, s *simulator, tick func(float64)) error {
-					rates := make([][]float64, drawsCompared)
+					rates := make([][]float64, draws)
 					for d := range rates {
 						counts := e.drawCounts(c.Seed+1+uint64(d), DrawPrinted, 0)
 						for round := range n {
@@ -50,7 +54,7 @@ func (c *Config) drawUnits() (units []*unit, results []*drawResult) {
 							result := s.run(&e, c.Seed, DrawPrinted, drawsM, k, round, counts)
 							rates[d] = append(rates[d], rateOf(&e, &result, true))
 						}
-						tick(float64(d+1) / drawsCompared)
+						tick(float64(d+1) / float64(draws))
 					}
 					mean, variance := between(rates)
 					*r = drawResult{Rounds: n, Rows: []drawRow{{e.number, k, mean, variance / (mean * mean)}}}

@@ -86,7 +86,7 @@ func (p *plan) report(experiments [][]row, compared []comparison, figures []*fig
 	}
 	p.introduction(d, compared)
 	tablesSection(d, experiments, compared)
-	outsideSection(d, compared, p.spreads())
+	outsideSection(d, compared, p.spreads(), p.config.drawsCompared())
 	claimsSection(d, experiments)
 	p.growth.section(d)
 	p.membership.section(d)
@@ -143,9 +143,9 @@ func tablesSection(d *document, experiments [][]row, compared []comparison) {
 
 // outsideSection lists the numbers that are not reproduced within 3 standard
 // errors, and what the single draw of insertions explains of it.
-func outsideSection(d *document, compared []comparison, spreads map[int]float64) {
+func outsideSection(d *document, compared []comparison, spreads map[int]float64, draws int) {
 	d.heading(3, "Numbers outside 3 standard errors")
-	d.p("All 1,000 rounds of one of the Experiments 4 to 8 share one draw of the c_i, in the paper as here. How much a mean differs between draws is therefore in no standard error over rounds. Measured with %d draws that meet the same hash functions (80K, refined, all k), the standard deviation between draws is %s of the mean.", drawsCompared, spreadText(spreads))
+	d.p("All 1,000 rounds of one of the Experiments 4 to 8 share one draw of the c_i, in the paper as here. How much a mean differs between draws is therefore in no standard error over rounds. Measured with %d draws that meet the same hash functions (80K, refined, all k), the standard deviation between draws is %s of the mean.", draws, spreadText(spreads))
 	var lines [][]string
 	for _, c := range compared {
 		if math.Abs(c.z) <= 3 {

@@ -208,8 +208,9 @@ func (r *speedResult) orders(c *Config, n int) error {
 	}
 	rnd := stream(c.Seed, "order")
 	for _, share := range []float64{0.05, 0.5, 0.95} {
-		mix := make([]byte, 0, 20*200_000)
-		for range 200_000 {
+		ask := min(2*n, 200_000)
+		mix := make([]byte, 0, 20*ask)
+		for range ask {
 			from := out
 			if rnd.Float64() < share {
 				from = in

@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	schedules = flag.Int("schedules", 200, "random schedules of TestModel")
+	schedules = flag.Int("schedules", 60, "random schedules of TestModel")
 	firstSeed = flag.Uint64("seed", 1, "seed of the first schedule of TestModel")
 )
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/net/idna"
 )
@@ -66,6 +67,8 @@ func ParseEntry(text string) (Entry, error) {
 		return Entry{}, fmt.Errorf("lists: empty entry")
 	case len(text) > maxEntry:
 		return Entry{}, fmt.Errorf("lists: entry of %d bytes, limit %d", len(text), maxEntry)
+	case !utf8.ValidString(text):
+		return Entry{}, fmt.Errorf("lists: %.80q is not UTF-8", text)
 	case strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c == 0x7f }):
 		return Entry{}, fmt.Errorf("lists: %.80q has white space or control characters inside", text)
 	case strings.HasPrefix(text, "//"):
@@ -101,6 +104,7 @@ func cutAddress(text string) (local, domain string, ok bool) {
 }
 
 func parseAddress(local, domain string) (Entry, error) {
+	local = strings.ToLower(local) // some letters are longer in lower case
 	if len(local) > maxLocal {
 		return Entry{}, fmt.Errorf("lists: local part of %d bytes, limit %d", len(local), maxLocal)
 	}
@@ -108,7 +112,7 @@ func parseAddress(local, domain string) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	return Entry{Address, strings.ToLower(local) + "@" + name}, nil
+	return Entry{Address, local + "@" + name}, nil
 }
 
 func parseNetwork(text string) (Entry, bool) {

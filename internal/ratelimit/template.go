@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Attributes looks up one attribute of a request by its name in the Postfix
@@ -63,6 +64,9 @@ const maxTemplate = 1024
 
 // ParseTemplate reads a template.
 func ParseTemplate(text string) (Template, error) {
+	if !utf8.ValidString(text) {
+		return Template{}, fmt.Errorf("ratelimit: template %q is not UTF-8", text)
+	}
 	t := Template{text: text}
 	if len(text) > maxTemplate {
 		return Template{}, fmt.Errorf("ratelimit: template of %d bytes, limit %d", len(text), maxTemplate)

@@ -172,6 +172,16 @@ func lowerASCII(c byte) byte {
 	return c
 }
 
+// lowerASCIIBytes returns b in lower case, at its length: the library's ToLower
+// lengthens bytes that are no UTF-8.
+func lowerASCIIBytes(b []byte) []byte {
+	lower := make([]byte, len(b))
+	for i, c := range b {
+		lower[i] = lowerASCII(c)
+	}
+	return lower
+}
+
 // splitDCC cuts a message at its first empty line, which belongs to neither.
 func splitDCC(raw []byte) (header, body []byte) {
 	for i := 0; i < len(raw); {

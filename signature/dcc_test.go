@@ -208,3 +208,19 @@ func FuzzReadDCCWords(f *testing.F) {
 		}
 	})
 }
+
+// TestDCCContentTypeNotUTF8: bytes that are no UTF-8 in front of a boundary move
+// nothing.
+func TestDCCContentTypeNotUTF8(t *testing.T) {
+	for _, value := range []string{"multipart/mixed; x=\xff\xfe; boundary=", "multipart/mixed; \xff; boundary=b", "multipart/mixed; \u212a\u212a; boundary=\"b\""} {
+		header := []byte("Content-Type: " + value)
+		want := ""
+		if strings.ContainsRune(value[len("multipart/mixed; "):], 'b') && !strings.HasSuffix(value, "=") {
+			want = "b"
+		}
+		if e := parseDCCEntity(header); string(e.boundary) != want {
+			t.Errorf("%q: boundary %q, want %q", header, e.boundary, want)
+		}
+		DCC(append(header, "\n\n--b\n\nx\n"...), DCCOptions{})
+	}
+}

@@ -43,7 +43,7 @@ func parseDCCEntity(header []byte) dccEntity {
 	headerFields(header, func(name, value []byte) {
 		switch strings.ToLower(string(name)) {
 		case "content-transfer-encoding":
-			v := strings.ToLower(strings.TrimSpace(string(value)))
+			v := string(lowerASCIIBytes(bytes.TrimSpace(value)))
 			switch {
 			case strings.HasPrefix(v, "quoted-printable"):
 				e.encoding = dccQuotedPrintable
@@ -60,7 +60,7 @@ func parseDCCEntity(header []byte) dccEntity {
 }
 
 func (e *dccEntity) contentType(value []byte) {
-	lower := bytes.ToLower(value)
+	lower := lowerASCIIBytes(value)
 	e.kind, e.latin2, e.boundary = dccText, false, nil
 	switch {
 	case bytes.HasPrefix(lower, []byte("text/html")):

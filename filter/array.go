@@ -63,6 +63,7 @@ func newArray(g Geometry) *array {
 // alignedLines returns n zero lines, each on a cache line of its own.
 func alignedLines(n int) []words {
 	raw := make([]uint64, (n+1)*lineWords)
+	adviseHuge(raw)
 	skip := 0
 	for uintptr(unsafe.Pointer(&raw[skip]))%LineBytes != 0 {
 		skip++

@@ -125,12 +125,14 @@ func (c *Counting) AddBatch(index uint64, keys []Key, n []uint32, before []uint3
 	defer c.mu.Unlock()
 	c.calls++
 	var now, next [batch]uint64
+	var xs [batch]cells
 	c.prefetch(keys, &now)
 	for done := 0; done < len(keys); done += batch {
 		size := min(len(keys)-done, batch)
 		c.prefetch(keys[done+size:], &next)
+		c.pickBatch(keys[done:done+size], &now, &xs)
 		for i := range size {
-			at, x := now[i], pick(keys[done+i].Lo, c.keep, c.fill)
+			at, x := now[i], xs[i]
 			var b uint32
 			if c.due(&c.pages[at/PageLines], index, c.calls) {
 				b = c.add(at, x, n[done+i])
@@ -144,6 +146,27 @@ func (c *Counting) AddBatch(index uint64, keys []Key, n []uint32, before []uint3
 		now = next
 	}
 	c.flushKeys()
+}
+
+// pickBatch sets x to the cells of up to batch keys, whose lines are at, and
+// asks for the overflow slots of those that look heavy: their first cell is. A
+// slot is a cache miss of its own, so these are overlapped too.
+func (c *Counting) pickBatch(keys []Key, at *[batch]uint64, x *[batch]cells) {
+	var slots [batch]uint64
+	n := 0
+	for i := range keys {
+		x[i] = pick(keys[i].Lo, c.keep, c.fill)
+		if nibble(&c.lines[at[i]], uint64(x[i])) != escape {
+			continue
+		}
+		if t := c.pages[at[i]/PageLines].table.Load(); t != nil {
+			slots[n] = t.address(at[i] % PageLines)
+			n++
+		}
+	}
+	if n > 0 {
+		prefetchLines(nil, &slots[0], n)
+	}
 }
 
 // add is Add for the holder of c.mu.

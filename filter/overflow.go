@@ -3,6 +3,7 @@ package filter
 import (
 	"slices"
 	"sync/atomic"
+	"unsafe"
 )
 
 // A table holds the values of one page's heavy cells: those whose value is 15
@@ -90,6 +91,12 @@ func unpack(e uint64) (value uint32, set mask) {
 // home returns the slot where probing for a line begins.
 func (t *table) home(line uint64) int {
 	return int(uint64(uint32(line*0x9e3779b1)) * uint64(len(t.slots)) >> 32)
+}
+
+// address returns the number of the 64-byte line of memory that holds the home
+// slot of a line.
+func (t *table) address(line uint64) uint64 {
+	return uint64(uintptr(unsafe.Pointer(&t.slots[t.home(line)]))) / LineBytes
 }
 
 // exactMask covers what tells the entries of single keys apart: all but f.

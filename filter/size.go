@@ -152,14 +152,8 @@ func (t Target) sized(k uint8) (Geometry, error) {
 	if t.Kind == Cells {
 		hi = lineCells / minCells
 	}
-	if t.rate(g, hi) > t.Rate {
-		for range 50 {
-			if mid := (lo + hi) / 2; t.rate(g, mid) > t.Rate {
-				hi = mid
-			} else {
-				lo = mid
-			}
-		}
+	if at := t.rate(g, hi); at > t.Rate {
+		lo = t.solve(g, lo, hi, at)
 	} else {
 		lo = hi
 	}
@@ -172,6 +166,59 @@ func (t Target) sized(k uint8) (Geometry, error) {
 	}
 	g.Lines = uint64(max(lines, 1))
 	return g, nil
+}
+
+// solve returns the most keys per line, in [lo, hi), at which the error of g is
+// within t.Rate, to nine digits; at hi it is high, which is above. Errors are
+// close to powers of the keys per line, so false position on logarithms (the
+// Illinois variant) takes a few steps where bisection takes fifty.
+func (t Target) solve(g Geometry, lo, hi, high float64) float64 {
+	const digits = 1e-9
+	for lo == 0 {
+		if at := t.rate(g, hi/2); at > t.Rate {
+			hi, high = hi/2, at
+			if hi < digits {
+				return hi
+			}
+		} else {
+			lo = hi / 2
+		}
+	}
+	x, y := math.Log(lo), math.Log(hi)
+	want := math.Log(t.Rate)
+	below, above := math.Log(max(t.rate(g, lo), math.SmallestNonzeroFloat64))-want, math.Log(high)-want
+	side := 0
+	for y-x > digits {
+		mid := x + (y-x)*below/(below-above)
+		if !(mid > x && mid < y) {
+			mid = (x + y) / 2
+		}
+		at := math.Log(max(t.rate(g, math.Exp(mid)), math.SmallestNonzeroFloat64)) - want
+		switch {
+		case math.Abs(at) < digits:
+			// Step over the root rather than creep up to it.
+			if at > 0 {
+				y, above = mid, at
+				x = max(x, mid-digits)
+			} else {
+				x, below = mid, at
+				y = min(y, mid+digits)
+			}
+		case at > 0:
+			y, above = mid, at
+			if side > 0 {
+				below /= 2
+			}
+			side = 1
+		default:
+			x, below = mid, at
+			if side < 0 {
+				above /= 2
+			}
+			side = -1
+		}
+	}
+	return math.Exp(x)
 }
 
 // rate returns the error of g with perLine keys in the mean line.

@@ -16,7 +16,8 @@ import "math"
 // overlap): 0 to 15 % above simulation at errors below 1e-2 and tails from 1.2,
 // up to 30 % above it for the heavier tail 0.8.
 type countModel struct {
-	tail float64
+	// shares[c] of the keys have count c, aboves[c] more than c.
+	shares, aboves [modelCounts + 1]float64
 	// moments[j][i]: the key is added for the time j+1 at time u_i.
 	moments [modelAdds][modelTimes]struct {
 		weight float64 // share of the keys to which this happens
@@ -31,7 +32,13 @@ const (
 )
 
 func newCountModel(tail float64) *countModel {
-	m := &countModel{tail: tail}
+	m := new(countModel)
+	atLeast := 1.0
+	for c := 1; c <= modelCounts; c++ {
+		m.aboves[c] = math.Pow(float64(c+1), -tail)
+		m.shares[c] = atLeast - m.aboves[c]
+		atLeast = m.aboves[c]
+	}
 	for i := range modelTimes {
 		// Steps are finer early on, where keys of high counts arrive.
 		v := (float64(i) + 0.5) / modelTimes
@@ -39,7 +46,7 @@ func newCountModel(tail float64) *countModel {
 		var above [modelAdds]float64
 		var first [modelAdds]float64
 		for c := 1; c <= modelCounts; c++ {
-			share := shareOf(c, tail)
+			share := m.shares[c]
 			// pmf runs through the binomial distribution of c-1 adds before u.
 			pmf, cum := math.Pow(1-u, float64(c-1)), 0.0
 			for j := 0; j < modelAdds; j++ {
@@ -54,15 +61,10 @@ func newCountModel(tail float64) *countModel {
 		}
 		for j := range modelAdds {
 			m.moments[j][i].weight = first[j]
-			m.moments[j][i].lifted = above[j] + math.Pow(modelCounts+1, -tail)
+			m.moments[j][i].lifted = above[j] + m.aboves[modelCounts]
 		}
 	}
 	return m
-}
-
-// shareOf returns the share of keys with count c.
-func shareOf(c int, tail float64) float64 {
-	return math.Pow(float64(c), -tail) - math.Pow(float64(c+1), -tail)
 }
 
 // rate returns the share of keys counted too high with a mean of perLine keys
@@ -74,7 +76,7 @@ func (m *countModel) rate(g Geometry, perLine float64) (sum float64) {
 		}
 	}
 	for c := 1; c <= modelCounts; c++ {
-		sum += shareOf(c, m.tail) * g.ghost(perLine*math.Pow(float64(c+1), -m.tail))
+		sum += m.shares[c] * g.ghost(perLine*m.aboves[c])
 	}
 	return min(sum, g.ghost(perLine), 1)
 }

@@ -142,9 +142,7 @@ func seconds(f *bulkhead.Finding) uint32 {
 
 // Limits of a near match.
 const (
-	// minBands are expected to agree when 20 of 32 shingles do; 2 are at 18.
-	// Rspamd asks for 17, and gives a match near that hardly any weight.
-	minBands = 3
+	minBands = signature.RspamdMatch
 	// maxChance bounds the probability that the bands of an unknown text agree
 	// by errors of the filters alone.
 	maxChance = 1e-5

@@ -14,6 +14,13 @@ type Options struct {
 	Key [16]byte
 	// DCC says what is known for the DCC checksums beside the message.
 	DCC DCCOptions
+	// Rspamd computes rspamd/text and rspamd/shingle; nil stands for rspamd's
+	// default keys and mumhash. Only clients whose rule has the same keys and
+	// algorithm find these signatures.
+	Rspamd *RspamdHasher
+	// RspamdPolicy says which parts of a message they are of. Attachments count
+	// whatever their type.
+	RspamdPolicy RspamdPolicy
 	// Skip lists schemes that are not wanted; nil computes all.
 	Skip []bulkhead.Scheme
 }
@@ -50,6 +57,9 @@ func (m *Message) Signatures(opts Options) []bulkhead.Signature {
 	if c.wants(bulkhead.DCCBody) || c.wants(bulkhead.DCCFuz1) || c.wants(bulkhead.DCCFuz2) {
 		c.add(dccContent(m.Raw, opts.DCC))
 	}
+	if c.wants(bulkhead.RspamdText) || c.wants(bulkhead.RspamdShingle) {
+		c.add(rspamdContent(m, opts))
+	}
 	return c.sigs
 }
 
@@ -61,6 +71,36 @@ func dccContent(raw []byte, opts DCCOptions) []bulkhead.Signature {
 		case DCCTypeBody, DCCTypeFuz1, DCCTypeFuz2:
 			sigs = appendSignature(sigs, sum.Type.Scheme(), sum.Sum[:])
 		}
+	}
+	return sigs
+}
+
+// defaultRspamd has the keys of a rule that sets none.
+var defaultRspamd = NewRspamdHasher("", "", RspamdMumHash)
+
+// maxRspamdTexts is how many parts of a message give it rspamd signatures.
+const maxRspamdTexts = 16
+
+// rspamdContent returns the digests by which rspamd's fuzzy_check knows the
+// parts of m, and the bands of the first text that has shingles.
+func rspamdContent(m *Message, opts Options) []bulkhead.Signature {
+	h := opts.Rspamd
+	if h == nil {
+		h = defaultRspamd
+	}
+	policy := opts.RspamdPolicy
+	policy.AllTypes = true
+	hashes := h.hashes(m, policy, rspamdWordLimit)
+	var sigs []bulkhead.Signature
+	var shingles *[RspamdShingles]uint64
+	for i := range hashes[:min(len(hashes), maxRspamdTexts)] {
+		sigs = append(sigs, hashes[i].Signature())
+		if shingles == nil {
+			shingles = hashes[i].Shingles
+		}
+	}
+	if shingles != nil {
+		sigs = AppendRspamdBands(sigs, shingles, RspamdVotes)
 	}
 	return sigs
 }

@@ -42,6 +42,13 @@ func BenchmarkCompute(b *testing.B) {
 			b.Fatal(err)
 		}
 	})
+	each("rspamd", func(raw []byte) {
+		m, err := ReadMessage(raw)
+		if err != nil {
+			b.Fatal(err)
+		}
+		rspamdContent(m, Options{})
+	})
 	keys := newNearKey([16]byte{})
 	each("own", func(raw []byte) {
 		m, err := ReadMessage(raw)

@@ -4,10 +4,13 @@ import (
 	"bufio"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/sharedtest"
 )
 
@@ -128,6 +131,7 @@ func TestParseRspamdAlgorithm(t *testing.T) {
 // FuzzRspamdText: any text has shingles and words, and line ends do not matter.
 func FuzzRspamdText(f *testing.F) {
 	f.Add("one two\r\n three http://example.com/x a@example.com \u200b don't 3.14\n")
+	f.Add("see www.example.com, <a@example.com> or HTTP\u017f://example.com/\"x.example.com\"... x. mailto: .com")
 	f.Add("\xff\xfe\n \n\t日本語 и не так")
 	f.Add(strings.Repeat("supercalifragilistic", 9))
 	h := NewRspamdHasher("", "", RspamdMumHash)
@@ -137,7 +141,10 @@ func FuzzRspamdText(f *testing.F) {
 		if string(a) != string(b) {
 			t.Fatalf("LF gives %q, CRLF %q", a, b)
 		}
-		words := rspamdWords(a)
+		if got, want := dropLinks([]byte(text)), dropLinksIn([]byte(text)); string(got) != string(want) {
+			t.Fatalf("without links %q, want %q", got, want)
+		}
+		words, _ := rspamdWords(a, math.MaxInt)
 		if s := h.Shingles(words); len(words) == 0 && s != [RspamdShingles]uint64{} {
 			t.Fatal("no words, but shingles")
 		}
@@ -152,8 +159,77 @@ func TestRspamdWords(t *testing.T) {
 		"$100 50% €5": "$ 100 50 € 5", "see www.example.com or example.com/a?b now": "see or now", "walked_far flying-fish": "walked_far fli fish",
 		"To:joe 10:30": "to joe 10 30", "write to joe@example.com now": "write to now", "“curly” quotes’s": "cur quotess",
 	} {
-		if got := strings.Join(rspamdWords([]byte(text)), " "); got != want {
+		words, ok := rspamdWords([]byte(text), math.MaxInt)
+		if got := strings.Join(words, " "); !ok || got != want {
 			t.Errorf("words of %q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestRspamdSignatures: a message read whole is known by what rspamd asks for.
+func TestRspamdSignatures(t *testing.T) {
+	of := func(raw []byte, opts Options) (texts, bands []bulkhead.Signature) {
+		t.Helper()
+		sigs, err := Compute(raw, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, sig := range sigs {
+			switch sig.Scheme() {
+			case bulkhead.RspamdText:
+				texts = append(texts, sig)
+			case bulkhead.RspamdShingle:
+				bands = append(bands, sig)
+			}
+		}
+		return texts, bands
+	}
+	long := plain(letter + letter)
+	m, err := ReadMessage(long)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := NewRspamdHasher("", "", RspamdMumHash).Hashes(m, RspamdPolicy{})
+	if len(want) != 1 || want[0].Shingles == nil {
+		t.Fatalf("the letter gives %d hashes", len(want))
+	}
+	texts, bands := of(long, Options{})
+	if len(texts) != 1 || texts[0] != want[0].Signature() {
+		t.Errorf("digests %v, want %v", texts, want[0].Signature())
+	}
+	if all := AppendRspamdBands(nil, want[0].Shingles, RspamdVotes); !slices.Equal(bands, all) {
+		t.Errorf("bands %v, want %v", bands, all)
+	}
+	own, ownBands := of(long, Options{Rspamd: NewRspamdHasher("ours", "", RspamdXXHash)})
+	if len(own) != 1 || own[0] == texts[0] || len(ownBands) != RspamdBands || ownBands[0] == bands[0] {
+		t.Error("a key and an algorithm of one's own change nothing")
+	}
+	if texts, bands := of(long, Options{Skip: []bulkhead.Scheme{bulkhead.RspamdShingle}}); len(texts) != 1 || len(bands) != 0 {
+		t.Errorf("without bands: %d digests, %d bands", len(texts), len(bands))
+	}
+	// Rspamd leaves words out of a text that is longer.
+	if texts, bands := of(plain(strings.Repeat(letter, 12)), Options{}); len(texts)+len(bands) != 0 {
+		t.Errorf("a long text has %d digests and %d bands", len(texts), len(bands))
+	}
+	if texts, bands := of(plain("Thank you!\n"), Options{}); len(texts)+len(bands) != 0 {
+		t.Errorf("a short text has %d digests and %d bands", len(texts), len(bands))
+	}
+	data := strings.Repeat("JVBERi0xLjQK", 200)
+	texts, _ = of(composed("multipart/mixed; boundary=b", "7bit", "--b\nContent-Type: text/plain\n\n"+letter+letter+
+		"\n--b\nContent-Type: image/png\nContent-Transfer-Encoding: base64\n\n"+data+"\n--b--\n"), Options{})
+	if len(texts) != 2 {
+		t.Errorf("text and attachment have %d digests, want 2", len(texts))
+	}
+}
+
+// TestRspamdWordLimit: the limit counts words exactly, wherever a text is cut.
+func TestRspamdWordLimit(t *testing.T) {
+	for _, gap := range []string{" ", strings.Repeat(" ", 40), " http://www.example.com/ ", " - . "} {
+		for _, n := range []int{1, 599, 600, 601, 2000} {
+			words, ok := rspamdWords([]byte(strings.Repeat("walking"+gap, n)), 600)
+			if ok != (n <= 600) || ok && len(words) != n {
+				t.Errorf("%d words with %q between them: %d, %v", n, gap, len(words), ok)
+			}
 		}
 	}
 }

@@ -10,10 +10,19 @@ import (
 // RspamdBands is the number of bands that stand for the shingles of a text.
 const RspamdBands = 20
 
+// RspamdVotes is the list, for [AppendRspamdBands], of the bands on which all
+// front doors vote. No fuzzy storage has a list of that number.
+const RspamdVotes = 1 << 16
+
 // bandOffsets says which shingles make band b: those at b plus each offset,
 // modulo 32. All differences of two offsets are distinct, so two bands share
 // at most one shingle; every shingle lies in two to four bands.
 var bandOffsets = [...]int{0, 1, 5, 14}
+
+// RspamdMatch is how many bands must agree for a near copy. Three are expected
+// to when 20 of 32 shingles do, two when 18 do. Rspamd asks for 17 shingles, and
+// gives a match near that hardly any weight.
+const RspamdMatch = 3
 
 // AppendRspamdBands appends the bands of the shingles of a text, under one of
 // the lists (flags) of a fuzzy storage, each as a signature of scheme

@@ -18,7 +18,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
 	"github.com/bulkhead-mail/bulkhead/milter"
 	"github.com/bulkhead-mail/bulkhead/policy"
-	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
 // rateFolder is the folder of the rate limits in the data folder.
@@ -190,8 +189,12 @@ func (s *server) openMilter(ctx context.Context, address string) (*opened, error
 	if err != nil {
 		return nil, err
 	}
+	hashing := s.hashing
+	// Of mail that is only counted, the node's own bands tell near copies: those
+	// of rspamd would need half as much memory again.
+	hashing.Skip = []bulkhead.Scheme{bulkhead.RspamdShingle}
 	front := &milter.Server{
-		Clearinghouse: s.engine, Signatures: signature.Options{Key: s.secret}, Policies: policiesOf(m), Traps: m.Traps,
+		Clearinghouse: s.engine, Signatures: hashing, Policies: policiesOf(m), Traps: m.Traps,
 		DiscardTrapped: m.DiscardTrapped, ExemptNetworks: exempt, ExemptLogins: m.ExemptLogins, FailTempfail: m.OnFault == "tempfail",
 		Host: cfg.Node.Name, MaxMessage: m.MaxMessage, Timeout: time.Duration(m.Timeout), IdleTime: time.Duration(m.IdleTimeout),
 		MaxConns: cfg.Limits.Connections, Log: s.log.With("door", "milter"),

@@ -31,6 +31,7 @@ type node struct {
 	store    *store.Store
 	sealer   *trust.Sealer
 	secret   filter.Secret
+	hashing  signature.Options // how whole messages are signed
 	started  time.Time
 	draining atomic.Bool
 	doors    []api.Door // that are open
@@ -52,12 +53,15 @@ func openNode(ctx context.Context, cfg *config.Config, dir string, log *slog.Log
 		return nil, err
 	}
 	n.sealer = trust.NewSealer(sealKey)
+	var err error
+	if n.hashing, err = hashingOf(cfg, n.secret); err != nil {
+		return nil, err
+	}
 	durability := store.Always
 	if cfg.Node.Durability == "relaxed" {
 		durability = store.Relaxed
 		log.Warn("reports are acknowledged before they are on disk: a power cut loses the last second", "durability", "relaxed")
 	}
-	var err error
 	if n.store, err = store.Open(filepath.Join(dir, storeFolder), store.Options{Durability: durability, Logger: log}); err != nil {
 		return nil, err
 	}
@@ -96,6 +100,20 @@ func (n *node) engineOptions(cfg *config.Config) (engine.Options, error) {
 		CheckpointEvery: time.Duration(cfg.Node.Checkpoint),
 		Log:             n.log,
 	}, err
+}
+
+// hashingOf returns how whole messages are signed.
+func hashingOf(cfg *config.Config, secret filter.Secret) (signature.Options, error) {
+	f := &cfg.Fuzzy
+	algorithm, err := signature.ParseRspamdAlgorithm(f.Algorithm)
+	opts := signature.Options{
+		Key: secret, Rspamd: signature.NewRspamdHasher(f.HashKey, f.ShinglesKey, algorithm),
+		RspamdPolicy: signature.RspamdPolicy{MinWords: f.MinLength, MinBytes: f.MinBytes},
+	}
+	if f.MinBytes == 0 {
+		opts.RspamdPolicy.MinBytes = -1 // no limit, where 0 would be the default
+	}
+	return opts, err
 }
 
 func policyOf(cfg *config.Config) trust.Policy {
@@ -142,7 +160,7 @@ func (n *node) read(raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
 	if err != nil {
 		return nil, bulkhead.Source{}, err
 	}
-	return aboveFloor(m, m.Signatures(signature.Options{Key: n.secret})), m.Source(), nil
+	return aboveFloor(m, m.Signatures(n.hashing)), m.Source(), nil
 }
 
 // aboveFloor drops all signatures of a message that has too little text for one

@@ -51,6 +51,11 @@ type Fuzzy struct {
 	Blocked       []string   `toml:"blocked" doc:"networks that get no answer"`
 	SpamFlags     []uint8    `toml:"spam_flags" doc:"flags whose writes are votes for spam among all front doors"`
 	HamFlags      []uint8    `toml:"ham_flags" doc:"flags whose writes are votes for ham"`
+	HashKey       string     `toml:"hash_key" doc:"fuzzy_key of the rule for which the node hashes whole messages itself, so that\nwhat is reported elsewhere is known to rspamd. Empty: rspamd's default"`
+	ShinglesKey   string     `toml:"shingles_key" doc:"fuzzy_shingles_key of that rule. Empty: rspamd's default"`
+	Algorithm     string     `toml:"algorithm" doc:"algorithm of that rule: \"mumhash\", \"xxhash\" or \"siphash\""`
+	MinLength     int        `toml:"min_length" doc:"min_length of that rule, words"`
+	MinBytes      int        `toml:"min_bytes" doc:"min_bytes of that rule; 0: no limit"`
 	Keys          []FuzzyKey `toml:"keys" doc:"key pairs that requests may be encrypted to"`
 }
 
@@ -83,7 +88,7 @@ func defaultDccifd() Dccifd {
 func defaultFuzzy() Fuzzy {
 	return Fuzzy{
 		UpdateFrom: []string{"127.0.0.0/8", "::1"}, Blocked: []string{}, SpamFlags: []uint8{1, 11}, HamFlags: []uint8{3, 13},
-		Keys: []FuzzyKey{},
+		Algorithm: "mumhash", MinLength: 64, MinBytes: 1024, Keys: []FuzzyKey{},
 	}
 }
 
@@ -139,6 +144,9 @@ func (c *checker) dccifd(d *Dccifd) {
 func (c *checker) fuzzy(f *Fuzzy) {
 	c.networks("fuzzy.update_from", f.UpdateFrom)
 	c.networks("fuzzy.blocked", f.Blocked)
+	c.oneOf("fuzzy.algorithm", f.Algorithm, "mumhash", "xxhash", "siphash")
+	c.between("fuzzy.min_length", float64(f.MinLength), 1, 10_000)
+	c.between("fuzzy.min_bytes", float64(f.MinBytes), 0, 1<<30)
 	if f.EncryptedOnly && len(f.Keys) == 0 {
 		c.fail("fuzzy.encrypted_only", "needs one of [[fuzzy.keys]]")
 	}

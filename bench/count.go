@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/binary"
 	"math"
+	"unsafe"
 
 	boom "github.com/tylertreat/BoomFilters"
 
@@ -49,36 +50,33 @@ func newCounting(n int, batch bool) *counting {
 	return &counting{c, batch}
 }
 
-func keyOf(x *item) filter.Key {
-	return filter.Key{Hi: binary.LittleEndian.Uint64(x[:8]), Lo: binary.LittleEndian.Uint64(x[8:])}
+// keysOf returns x as keys: the 16 bytes of an item are those of a key in memory,
+// as the first 8 of them are the 64-bit hash that other filters ask for. So no
+// row pays for a conversion.
+func keysOf(x []item) []filter.Key {
+	return unsafe.Slice((*filter.Key)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
 }
 
 func (c *counting) insert(x []item, n []uint32) {
+	keys := keysOf(x)
 	if !c.batch {
 		for i := range x {
-			c.c.Add(keyOf(&x[i]), n[i])
+			c.c.Add(keys[i], n[i])
 		}
 		return
 	}
-	var keys [batchSize]filter.Key
-	for i := range x {
-		keys[i] = keyOf(&x[i])
-	}
-	c.c.AddBatch(0, keys[:len(x)], n, nil)
+	c.c.AddBatch(0, keys, n, nil)
 }
 
 func (c *counting) look(x []item, out []uint32) {
+	keys := keysOf(x)
 	if !c.batch {
 		for i := range x {
-			out[i] = c.c.Count(keyOf(&x[i]))
+			out[i] = c.c.Count(keys[i])
 		}
 		return
 	}
-	var keys [batchSize]filter.Key
-	for i := range x {
-		keys[i] = keyOf(&x[i])
-	}
-	c.c.CountBatch(keys[:len(x)], out)
+	c.c.CountBatch(keys, out)
 }
 
 // fingerprints is what a table of short fingerprints would cost for the same

@@ -85,7 +85,7 @@ func measure(s subject, n int, memoryOnly bool) (result, error) {
 		}
 	}
 	runtime.KeepAlive(f)
-	if !memoryOnly && s.name == countSubjects()[0].name || s.name == memberSubjects()[0].name {
+	if !memoryOnly && (s.name == countSubjects()[0].name || s.name == memberSubjects()[0].name) {
 		r.Access = dependentAccess(int(r.Heap * float64(n)))
 	}
 	return r, nil
@@ -139,7 +139,7 @@ func insertShuffled(f structure, in []item, counts []uint32) {
 	}
 	rng := rand.New(rand.NewPCG(5, 6))
 	rng.Shuffle(len(reports), func(i, j int) { reports[i], reports[j] = reports[j], reports[i] })
-	var batch [batchSize]item
+	batch := make([]item, batchSize)
 	ones := make([]uint32, batchSize)
 	for i := range ones {
 		ones[i] = 1

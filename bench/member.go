@@ -49,8 +49,6 @@ const batchSize = 256
 type bitsFilter struct {
 	f     *filter.Bits
 	batch bool
-	keys  [batchSize]filter.Key
-	out   [batchSize]bool
 }
 
 func newBits(n int, batch bool) *bitsFilter {
@@ -62,40 +60,35 @@ func newBits(n int, batch bool) *bitsFilter {
 	if err != nil {
 		panic(err) // the sizes are this program's own
 	}
-	return &bitsFilter{f: f, batch: batch}
-}
-
-func (b *bitsFilter) load(x []item) []filter.Key {
-	for i := range x {
-		b.keys[i] = keyOf(&x[i])
-	}
-	return b.keys[:len(x)]
+	return &bitsFilter{f, batch}
 }
 
 func (b *bitsFilter) insert(x []item, _ []uint32) {
+	keys := keysOf(x)
 	if !b.batch {
-		for i := range x {
-			b.f.Set(keyOf(&x[i]))
+		for i := range keys {
+			b.f.Set(keys[i])
 		}
 		return
 	}
-	b.f.SetBatch(0, b.load(x), nil)
+	b.f.SetBatch(0, keys, nil)
 }
 
 func (b *bitsFilter) look(x []item, out []uint32) {
+	keys := keysOf(x)
 	if !b.batch {
-		for i := range x {
-			out[i] = number(b.f.Has(keyOf(&x[i])))
+		for i := range keys {
+			out[i] = number(b.f.Has(keys[i]))
 		}
 		return
 	}
-	var keys [batchSize]filter.Key // not b.keys: two threads look at once
+	b.has(keys, out)
+}
+
+func (b *bitsFilter) has(keys []filter.Key, out []uint32) {
 	var has [batchSize]bool
-	for i := range x {
-		keys[i] = keyOf(&x[i])
-	}
-	b.f.HasBatch(keys[:len(x)], has[:len(x)])
-	for i := range x {
+	b.f.HasBatch(keys, has[:len(keys)])
+	for i := range keys {
 		out[i] = number(has[i])
 	}
 }
@@ -104,22 +97,20 @@ func (b *bitsFilter) look(x []item, out []uint32) {
 type sipBits struct{ *bitsFilter }
 
 func (b *sipBits) insert(x []item, _ []uint32) {
-	for i := range x {
-		b.keys[i] = filter.Secret{1}.KeyOf("", x[i][:])
-	}
-	b.f.SetBatch(0, b.keys[:len(x)], nil)
+	var keys [batchSize]filter.Key
+	b.f.SetBatch(0, sipKeys(&keys, x), nil)
 }
 
 func (b *sipBits) look(x []item, out []uint32) {
 	var keys [batchSize]filter.Key
-	var has [batchSize]bool
+	b.has(sipKeys(&keys, x), out)
+}
+
+func sipKeys(keys *[batchSize]filter.Key, x []item) []filter.Key {
 	for i := range x {
 		keys[i] = filter.Secret{1}.KeyOf("", x[i][:])
 	}
-	b.f.HasBatch(keys[:len(x)], has[:len(x)])
-	for i := range x {
-		out[i] = number(has[i])
-	}
+	return keys[:len(x)]
 }
 
 func number(b bool) uint32 {

@@ -48,10 +48,7 @@ func measureMerge(n int) ([]mergeResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	var keys []filter.Key
-	for i := range in {
-		keys = append(keys, keyOf(&in[i]))
-	}
+	keys := keysOf(in)
 	src.SetBatch(0, keys, nil)
 	var dst *filter.Bits
 	touch := func() (err error) {

@@ -3,6 +3,7 @@ package filter
 import (
 	"fmt"
 	"sync/atomic"
+	"unsafe"
 )
 
 // A Bits is an approximate set of keys: a key that was set is always found, one
@@ -47,7 +48,12 @@ func (b *Bits) has(at, lo uint64) bool {
 	if b.twice {
 		return hasTwice(l, lo)
 	}
-	// Byte i of lo chooses the bit of word i.
+	return hasOnce(l, lo)
+}
+
+// hasOnce reports whether each word of l has its bit of lo: byte i chooses that
+// of word i.
+func hasOnce(l *words, lo uint64) bool {
 	return atomic.LoadUint64(&l[0])>>(lo&63)&
 		(atomic.LoadUint64(&l[1])>>(lo>>8&63))&
 		(atomic.LoadUint64(&l[2])>>(lo>>16&63))&
@@ -87,21 +93,24 @@ func pattern(lo uint64, twice bool) (m words) {
 // of its keys. out must be as long as keys.
 func (b *Bits) HasBatch(keys []Key, out []bool) {
 	out = out[:len(keys)]
-	if b.resident() {
-		for i := range keys {
-			out[i] = b.Has(keys[i])
-		}
-		return
-	}
 	var now, next [batch]uint64
 	b.prefetch(keys, &now)
 	for len(keys) > 0 {
 		n := min(len(keys), batch)
 		b.prefetch(keys[n:], &next)
-		for i := range n {
-			out[i] = b.has(now[i], keys[i].Lo)
-		}
+		b.hasAll(&now, keys[:n], out)
 		keys, out, now = keys[n:], out[n:], next
+	}
+}
+
+// hasAll is has for 1 to batch keys, whose lines are at.
+func (b *Bits) hasAll(at *[batch]uint64, keys []Key, out []bool) {
+	if !b.twice {
+		hasLines(unsafe.SliceData(b.lines), &at[0], &keys[0], len(keys), &out[0])
+		return
+	}
+	for i := range keys {
+		out[i] = hasTwice(&b.lines[at[i]], keys[i].Lo)
 	}
 }
 
@@ -130,21 +139,58 @@ func (b *Bits) SetBatch(index uint64, keys []Key, before []bool) {
 	for done := 0; done < len(keys); done += batch {
 		size := min(len(keys)-done, batch)
 		b.prefetch(keys[done+size:], &next)
-		for i := range size {
-			at, lo := now[i], keys[done+i].Lo
-			var was bool
-			if b.due(&b.pages[at/PageLines], index, b.calls) {
-				was = b.set(at, lo)
-			} else {
-				was = b.has(at, lo)
-			}
-			if before != nil {
-				before[done+i] = was
-			}
+		var was [batch]bool
+		b.setAll(index, &now, keys[done:done+size], &was)
+		if before != nil {
+			copy(before[done:], was[:size])
 		}
 		now = next
 	}
 	b.flushKeys()
+}
+
+// setAll is set for 1 to batch keys, whose lines are at, on the pages that are
+// due for index; on others it is has.
+func (b *Bits) setAll(index uint64, at *[batch]uint64, keys []Key, was *[batch]bool) {
+	if b.twice || !b.allDue(index, at[:len(keys)]) {
+		for i, k := range keys {
+			if b.due(&b.pages[at[i]/PageLines], index, b.calls) {
+				was[i] = b.set(at[i], k.Lo)
+			} else {
+				was[i] = b.has(at[i], k.Lo)
+			}
+		}
+		return
+	}
+	setLines(unsafe.SliceData(b.lines), &at[0], &keys[0], len(keys), &was[0])
+	if len(b.pages) == 1 {
+		fresh := uint64(0)
+		for i := range keys {
+			if !was[i] {
+				fresh++
+			}
+		}
+		b.count(&b.pages[0], fresh)
+		return
+	}
+	for i := range keys {
+		if !was[i] {
+			b.count(&b.pages[at[i]/PageLines], 1)
+		}
+	}
+}
+
+// allDue reports whether all pages of the lines at are due for index, and notes
+// the index on those that are.
+func (b *Bits) allDue(index uint64, at []uint64) bool {
+	if index == 0 {
+		return true
+	}
+	all := true
+	for _, line := range at {
+		all = b.due(&b.pages[line/PageLines], index, b.calls) && all
+	}
+	return all
 }
 
 // set is Set for the holder of b.mu.
@@ -156,12 +202,16 @@ func (b *Bits) set(at, lo uint64) (before bool) {
 		before = setOnce(l, lo)
 	}
 	if !before {
-		p := &b.pages[at/PageLines]
-		p.Version++
-		p.Keys++
-		b.fresh++
+		b.count(&b.pages[at/PageLines], 1)
 	}
 	return before
+}
+
+// count notes that n keys were new to page p.
+func (b *Bits) count(p *page, n uint64) {
+	p.Version += n
+	p.Keys += n
+	b.fresh += n
 }
 
 // setOnce sets the bit of lo in each word of l and reports whether all were set
@@ -213,4 +263,22 @@ func setTwice(l *words, lo uint64) (before bool) {
 	}
 	publish(l, &m)
 	return false
+}
+
+// hasLinesGo is hasLines in Go.
+func hasLinesGo(base *words, at []uint64, keys []Key, found []bool) {
+	for i := range at {
+		found[i] = hasOnce(lineAt(base, at[i]), keys[i].Lo)
+	}
+}
+
+// setLinesGo is setLines in Go.
+func setLinesGo(base *words, at []uint64, keys []Key, before []bool) {
+	for i := range at {
+		before[i] = setOnce(lineAt(base, at[i]), keys[i].Lo)
+	}
+}
+
+func lineAt(base *words, at uint64) *words {
+	return (*words)(unsafe.Add(unsafe.Pointer(base), at*LineBytes))
 }

@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -223,5 +224,41 @@ func TestBitsRefuseOtherGeometry(t *testing.T) {
 	}
 	if b.Has(Key{1, 1}) {
 		t.Error("a refused merge changed the array")
+	}
+}
+
+// The kernels that are written in assembly on some processors do what their twins
+// in Go do.
+func TestLineKernels(t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 12))
+	const n = 64
+	for range 200 {
+		x, y := alignedLines(n), alignedLines(n)
+		for i := range x {
+			for j := range x[i] {
+				x[i][j] = rng.Uint64() | rng.Uint64() | rng.Uint64()
+				y[i][j] = x[i][j]
+			}
+		}
+		size := 1 + rng.IntN(batch)
+		at, keys := make([]uint64, size), make([]Key, size)
+		for i := range keys {
+			at[i], keys[i] = rng.Uint64N(n), Key{Lo: rng.Uint64()}
+			if i > 0 && rng.IntN(4) == 0 {
+				at[i], keys[i] = at[i-1], keys[i-1]
+			}
+		}
+		got, want := make([]bool, size+1), make([]bool, size+1)
+		got[size], want[size] = true, true // must stay
+		hasLines(&x[0], &at[0], &keys[0], size, &got[0])
+		hasLinesGo(&y[0], at, keys, want)
+		if !slices.Equal(got, want) {
+			t.Fatalf("hasLines: %v, in Go %v", got, want)
+		}
+		setLines(&x[0], &at[0], &keys[0], size, &got[0])
+		setLinesGo(&y[0], at, keys, want)
+		if !slices.Equal(got, want) || !slices.Equal(x, y) {
+			t.Fatalf("setLines: %v, in Go %v; lines equal: %v", got, want, slices.Equal(x, y))
+		}
 	}
 }

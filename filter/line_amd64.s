@@ -44,3 +44,125 @@ TEXT ·publish(SB), NOSPLIT, $0-16
 	MOVQ SI, 48(AX)
 	MOVQ DI, 56(AX)
 	RET
+
+// func hasLines(base *words, at *uint64, keys *Key, n int, found *bool)
+//
+// DX counts the bits of the key that are set.
+TEXT ·hasLines(SB), NOSPLIT, $0-40
+	MOVQ at+8(FP), SI
+	MOVQ keys+16(FP), BX
+	MOVQ n+24(FP), R9
+	MOVQ found+32(FP), DI
+	MOVQ base+0(FP), R10
+key:
+	MOVQ (SI), AX
+	SHLQ $6, AX
+	ADDQ R10, AX
+	MOVQ 8(BX), CX
+	XORL DX, DX
+	MOVQ 0(AX), R8
+	BTQ CX, R8
+	ADCQ $0, DX
+	SHRQ $8, CX
+	MOVQ 8(AX), R8
+	BTQ CX, R8
+	ADCQ $0, DX
+	SHRQ $8, CX
+	MOVQ 16(AX), R8
+	BTQ CX, R8
+	ADCQ $0, DX
+	SHRQ $8, CX
+	MOVQ 24(AX), R8
+	BTQ CX, R8
+	ADCQ $0, DX
+	SHRQ $8, CX
+	MOVQ 32(AX), R8
+	BTQ CX, R8
+	ADCQ $0, DX
+	SHRQ $8, CX
+	MOVQ 40(AX), R8
+	BTQ CX, R8
+	ADCQ $0, DX
+	SHRQ $8, CX
+	MOVQ 48(AX), R8
+	BTQ CX, R8
+	ADCQ $0, DX
+	SHRQ $8, CX
+	MOVQ 56(AX), R8
+	BTQ CX, R8
+	ADCQ $0, DX
+	CMPQ DX, $8
+	SETEQ (DI)
+	ADDQ $8, SI
+	ADDQ $16, BX
+	INCQ DI
+	DECQ R9
+	JNZ  key
+	RET
+
+// func setLines(base *words, at *uint64, keys *Key, n int, before *bool)
+//
+// Stores of amd64 become visible in program order. A line that has all bits of
+// its key is not written, so that it stays clean in the caches.
+TEXT ·setLines(SB), NOSPLIT, $8-40
+	MOVQ at+8(FP), SI
+	MOVQ keys+16(FP), BX
+	MOVQ n+24(FP), DX
+	MOVQ before+32(FP), DI
+	LEAQ (SI)(DX*8), DX
+	MOVQ DX, end-8(SP)
+key:
+	MOVQ (SI), AX
+	SHLQ $6, AX
+	ADDQ base+0(FP), AX
+	MOVQ 8(BX), CX
+	XORL DX, DX
+	MOVQ 0(AX), R8
+	BTSQ CX, R8
+	ADCQ $0, DX
+	SHRQ $8, CX
+	MOVQ 8(AX), R9
+	BTSQ CX, R9
+	ADCQ $0, DX
+	SHRQ $8, CX
+	MOVQ 16(AX), R10
+	BTSQ CX, R10
+	ADCQ $0, DX
+	SHRQ $8, CX
+	MOVQ 24(AX), R11
+	BTSQ CX, R11
+	ADCQ $0, DX
+	SHRQ $8, CX
+	MOVQ 32(AX), R12
+	BTSQ CX, R12
+	ADCQ $0, DX
+	SHRQ $8, CX
+	MOVQ 40(AX), R13
+	BTSQ CX, R13
+	ADCQ $0, DX
+	SHRQ $8, CX
+	MOVQ 48(AX), R14
+	BTSQ CX, R14
+	ADCQ $0, DX
+	SHRQ $8, CX
+	MOVQ 56(AX), R15
+	BTSQ CX, R15
+	ADCQ $0, DX
+	CMPQ DX, $8
+	SETEQ (DI)
+	JEQ  next
+	MOVQ R8, 0(AX)
+	MOVQ R9, 8(AX)
+	MOVQ R10, 16(AX)
+	MOVQ R11, 24(AX)
+	MOVQ R12, 32(AX)
+	MOVQ R13, 40(AX)
+	MOVQ R14, 48(AX)
+	MOVQ R15, 56(AX)
+next:
+	ADDQ $8, SI
+	ADDQ $16, BX
+	INCQ DI
+	CMPQ SI, end-8(SP)
+	JLT  key
+	RET

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/net/ipv4"
 
 	"github.com/bulkhead-mail/bulkhead/internal/loadgen"
+	"github.com/bulkhead-mail/bulkhead/internal/mmsg"
 )
 
 // A datagrams measures a server of datagrams: so many sockets, each with a
@@ -27,6 +27,7 @@ type datagrams struct {
 	address          string
 	sockets, window  int
 	duration, warmup time.Duration
+	single           bool
 	pid              int // of the server, for its processor time; 0: unknown
 
 	// request appends request number n with the given tag, which the answer
@@ -48,6 +49,7 @@ func (d *datagrams) flags(cmd *cobra.Command, address string) {
 	f.IntVar(&d.window, "window", 64, "requests outstanding on each")
 	f.DurationVar(&d.duration, "duration", 5*time.Second, "measured time")
 	f.DurationVar(&d.warmup, "warmup", time.Second, "time before that, not counted")
+	f.BoolVar(&d.single, "single", false, "send each request as a datagram of its own, not in trains that the kernel cuts")
 	f.IntVar(&d.pid, "pid", 0, "process id of the server, to tell the processor time of a request; 0: not told")
 }
 
@@ -144,14 +146,20 @@ func (d *datagrams) drive(ctx context.Context, socket int, begin, end time.Time,
 		return err
 	}
 	defer c.Close()
-	pc := ipv4.NewPacketConn(c.(*net.UDPConn))
+	in, err1 := mmsg.NewReader(c.(*net.UDPConn), d.window, 0)
+	out, err2 := mmsg.NewWriter(c.(*net.UDPConn), d.window)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	if d.single {
+		out.Single()
+	}
 	stop := context.AfterFunc(ctx, func() { c.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	in, out := make([]ipv4.Message, d.window), make([]ipv4.Message, d.window)
-	buffers := make([][]byte, d.window)
-	for i := range in {
-		in[i].Buffers = [][]byte{make([]byte, 2048)}
-		out[i].Buffers = make([][]byte, 1)
+	answers, buffers := make([][]byte, d.window), make([][]byte, d.window)
+	for i := range answers {
+		answers[i] = make([]byte, 2048)
+		in.SetBuffer(i, answers[i])
 	}
 	flights := make([]flight, d.window)
 	free := make([]int, d.window)
@@ -161,20 +169,20 @@ func (d *datagrams) drive(ctx context.Context, socket int, begin, end time.Time,
 	number, round := uint64(0), uint32(0)
 	const patience = 2 * time.Second
 	for now := time.Now(); now.Before(end) && ctx.Err() == nil; now = time.Now() {
-		for k, slot := range free {
+		for _, slot := range free {
 			round++
 			tag := round*uint32(d.window) + uint32(slot)
 			flights[slot] = flight{tag, now}
 			number++
 			buffers[slot] = d.request(buffers[slot][:0], tag, number*uint64(d.sockets)+uint64(socket))
-			out[k].Buffers[0] = buffers[slot]
+			out.Add(nil, nil, buffers[slot])
 		}
-		if err := sendAll(pc, out[:len(free)]); err != nil {
-			return err
+		if _, refused := out.Flush(); refused > 0 {
+			return fmt.Errorf("%d requests could not be sent to %s", refused, d.address)
 		}
 		free = free[:0]
 		c.SetReadDeadline(now.Add(patience))
-		n, err := pc.ReadBatch(in, 0)
+		n, err := in.Read()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			// Nothing came for so long: all that is outstanding is lost.
 			for slot := range flights {
@@ -188,7 +196,7 @@ func (d *datagrams) drive(ctx context.Context, socket int, begin, end time.Time,
 		}
 		arrived := time.Now()
 		for i := range n {
-			tag, err := d.answer(in[i].Buffers[0][:in[i].N])
+			tag, err := d.answer(answers[i][:in.Len(i)])
 			slot := int(tag % uint32(d.window))
 			if flights[slot].tag != tag {
 				continue // answered before, or given up
@@ -213,17 +221,6 @@ func (d *datagrams) drive(ctx context.Context, socket int, begin, end time.Time,
 				r.lost++
 			}
 		}
-	}
-	return nil
-}
-
-func sendAll(pc *ipv4.PacketConn, out []ipv4.Message) error {
-	for len(out) > 0 {
-		n, err := pc.WriteBatch(out, 0)
-		if err != nil {
-			return err
-		}
-		out = out[n:]
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,8 @@ import (
 
 	"golang.org/x/net/ipv4"
 	"golang.org/x/net/ipv6"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mmsg"
 )
 
 // The defaults of a [PacketServer].
@@ -81,7 +84,7 @@ type Packet struct {
 	// Left empty, nothing is sent.
 	Reply []byte
 
-	addr  net.Addr
+	addr  mmsg.Addr
 	oob   []byte // control message with which the answer leaves from the address asked
 	owner *socket
 	slot  int // of the reader that this packet was read into
@@ -221,20 +224,17 @@ func (s *PacketServer) awaitDetached(cancel context.CancelFunc) {
 	}
 }
 
-// batchConn is what ipv4.PacketConn and ipv6.PacketConn have in common.
-type batchConn interface {
-	ReadBatch([]ipv4.Message, int) (int, error)
-	WriteBatch([]ipv4.Message, int) (int, error)
-}
-
 // A socket is one UDP socket with its reader and its writer.
 type socket struct {
 	server   *PacketServer
-	conn     batchConn
+	in       *mmsg.Reader
+	out      *mmsg.Writer // of the reader
+	late     *mmsg.Writer // of the writer
 	control  controls
-	packets  []*Packet      // the slots of the reader
-	handed   []bool         // the slots whose packet was detached in this batch
-	in, out  []ipv4.Message // of the reader
+	asked    []byte // the last control message, and what answers it
+	from     []byte
+	packets  []*Packet // the slots of the reader
+	handed   []bool    // the slots whose packet was detached in this batch
 	finished chan *Packet
 	pool     sync.Pool
 }
@@ -244,30 +244,20 @@ func newSocket(s *PacketServer, c *net.UDPConn) (*socket, error) {
 	// the machine may be lower, which is no error.
 	_ = c.SetReadBuffer(socketBuffer)
 	_ = c.SetWriteBuffer(socketBuffer)
-	local, ok := c.LocalAddr().(*net.UDPAddr)
-	if !ok {
-		return nil, fmt.Errorf("listen: %s is not a UDP address", c.LocalAddr())
-	}
 	k := &socket{server: s, finished: make(chan *Packet, s.MaxDetached)}
-	wild := local.IP.IsUnspecified()
-	if local.IP.To4() != nil {
-		pc := ipv4.NewPacketConn(c)
-		k.conn = pc
-		if wild {
-			k.control = control4{}
-			if err := pc.SetControlMessage(ipv4.FlagDst, true); err != nil {
-				return nil, fmt.Errorf("listen: destination of IPv4 datagrams: %w", err)
-			}
-		}
-	} else {
-		pc := ipv6.NewPacketConn(c)
-		k.conn = pc
-		if wild {
-			k.control = control6{}
-			if err := pc.SetControlMessage(ipv6.FlagDst|ipv6.FlagInterface, true); err != nil {
-				return nil, fmt.Errorf("listen: destination of IPv6 datagrams: %w", err)
-			}
-		}
+	if err := k.choose(c); err != nil {
+		return nil, err
+	}
+	space := 0
+	if k.control != nil {
+		space = k.control.size()
+	}
+	var err1, err2, err3 error
+	k.in, err1 = mmsg.NewReader(c, s.Batch, space)
+	k.out, err2 = mmsg.NewWriter(c, s.Batch)
+	k.late, err3 = mmsg.NewWriter(c, s.Batch)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
 	}
 	k.pool.New = func() any {
 		// One byte more than allowed tells a datagram that was cut.
@@ -275,14 +265,41 @@ func newSocket(s *PacketServer, c *net.UDPConn) (*socket, error) {
 	}
 	k.packets = make([]*Packet, s.Batch)
 	k.handed = make([]bool, s.Batch)
-	k.in = make([]ipv4.Message, s.Batch)
 	for i := range k.packets {
 		k.fill(i)
-		if k.control != nil {
-			k.in[i].OOB = make([]byte, k.control.size())
-		}
 	}
 	return k, nil
+}
+
+// choose has a wildcard socket tell which of its addresses was asked.
+func (k *socket) choose(c *net.UDPConn) error {
+	local, ok := c.LocalAddr().(*net.UDPAddr)
+	if !ok {
+		return fmt.Errorf("listen: %s is not a UDP address", c.LocalAddr())
+	}
+	if !local.IP.IsUnspecified() {
+		return nil
+	}
+	if local.IP.To4() != nil {
+		k.control = control4{}
+		if err := ipv4.NewPacketConn(c).SetControlMessage(ipv4.FlagDst, true); err != nil {
+			return fmt.Errorf("listen: destination of IPv4 datagrams: %w", err)
+		}
+		return nil
+	}
+	k.control = control6{}
+	if err := ipv6.NewPacketConn(c).SetControlMessage(ipv6.FlagDst|ipv6.FlagInterface, true); err != nil {
+		return fmt.Errorf("listen: destination of IPv6 datagrams: %w", err)
+	}
+	return nil
+}
+
+// replyControl remembers the last answer: most clients ask the same address.
+func (k *socket) replyControl(oob []byte) []byte {
+	if k.asked == nil || !bytes.Equal(oob, k.asked) {
+		k.asked, k.from = bytes.Clone(oob), k.control.reply(oob)
+	}
+	return k.from
 }
 
 // fill puts a fresh packet into a slot of the reader.
@@ -291,14 +308,14 @@ func (k *socket) fill(i int) {
 	p.Reply, p.oob, p.slot = p.Reply[:0], nil, i
 	k.packets[i] = p
 	k.handed[i] = false
-	k.in[i].Buffers = [][]byte{p.buf}
+	k.in.SetBuffer(i, p.buf)
 }
 
 // read is the reader: it returns when reading ends, or when the socket fails.
 func (k *socket) read(reading, handling context.Context) error {
-	batch := make([]*Packet, 0, len(k.in))
+	batch := make([]*Packet, 0, len(k.packets))
 	for failures := 0; ; {
-		n, err := k.conn.ReadBatch(k.in, 0)
+		n, err := k.in.Read()
 		if reading.Err() != nil {
 			return nil
 		}
@@ -333,14 +350,12 @@ func (k *socket) read(reading, handling context.Context) error {
 func (k *socket) screen(batch []*Packet, n int) []*Packet {
 	s := k.server
 	for i := range n {
-		m, p := &k.in[i], k.packets[i]
-		ua, ok := m.Addr.(*net.UDPAddr)
-		if !ok {
+		p, size := k.packets[i], k.in.Len(i)
+		p.addr = k.in.Addr(i)
+		if p.Client = p.addr.AddrPort(); !p.Client.IsValid() {
 			continue
 		}
-		ap := ua.AddrPort()
-		p.Client = netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
-		if m.N > s.MaxPacket {
+		if size > s.MaxPacket {
 			s.Stats.Oversize.Add(1)
 			continue
 		}
@@ -348,9 +363,9 @@ func (k *socket) screen(batch []*Packet, n int) []*Packet {
 			s.Stats.Limited.Add(1)
 			continue
 		}
-		p.Data, p.Reply, p.addr, p.oob = p.buf[:m.N], p.Reply[:0], m.Addr, nil
+		p.Data, p.Reply, p.oob = p.buf[:size], p.Reply[:0], nil
 		if k.control != nil {
-			p.oob = k.control.reply(m.OOB[:m.NN])
+			p.oob = k.replyControl(k.in.Control(i))
 		}
 		batch = append(batch, p)
 	}
@@ -371,50 +386,27 @@ func (k *socket) handle(ctx context.Context, batch []*Packet) {
 
 // answer sends the replies of a batch, those of detached packets excepted.
 func (k *socket) answer(batch []*Packet) {
-	k.out = k.out[:0]
 	for _, p := range batch {
-		if !k.handed[p.slot] {
-			k.out = appendReply(k.out, p)
+		if !k.handed[p.slot] && len(p.Reply) > 0 {
+			k.out.Add(&p.addr, p.oob, p.Reply)
 		}
 	}
-	k.send(k.out)
+	k.count(k.out.Flush())
 }
 
-func appendReply(out []ipv4.Message, p *Packet) []ipv4.Message {
-	if len(p.Reply) == 0 {
-		return out
-	}
-	if len(out) < cap(out) && out[:len(out)+1][len(out)].Buffers != nil {
-		out = out[:len(out)+1] // reuses the one-element Buffers slice
-		m := &out[len(out)-1]
-		m.Buffers[0], m.OOB, m.Addr = p.Reply, p.oob, p.addr
-		return out
-	}
-	return append(out, ipv4.Message{Buffers: [][]byte{p.Reply}, OOB: p.oob, Addr: p.addr})
-}
-
-// send sends all messages. One that the kernel refuses (no route, a forged
-// source) is counted and skipped.
-func (k *socket) send(out []ipv4.Message) {
-	for len(out) > 0 {
-		n, err := k.conn.WriteBatch(out, 0)
-		if n > 0 {
-			k.server.Stats.Sent.Add(int64(n))
-			out = out[n:]
-			continue
-		}
-		if err != nil {
-			k.server.Log.Debug("answer not sent", "client", out[0].Addr.String(), "err", err)
-		}
-		k.server.Stats.Unsent.Add(1)
-		out = out[1:]
+// count counts answers. What the kernel refuses (no route, a forged source) is
+// skipped.
+func (k *socket) count(sent, refused int) {
+	k.server.Stats.Sent.Add(int64(sent))
+	if refused > 0 {
+		k.server.Stats.Unsent.Add(int64(refused))
+		k.server.Log.Debug("answers not sent", "answers", refused)
 	}
 }
 
 // writeFinished sends the answers of detached packets until stop is closed.
 func (k *socket) writeFinished(stop <-chan struct{}) {
 	batch := make([]*Packet, 0, k.server.Batch)
-	var out []ipv4.Message
 	for {
 		select {
 		case <-stop:
@@ -423,11 +415,12 @@ func (k *socket) writeFinished(stop <-chan struct{}) {
 			batch = append(batch[:0], p)
 		}
 		batch = k.more(batch)
-		out = out[:0]
 		for _, p := range batch {
-			out = appendReply(out, p)
+			if len(p.Reply) > 0 {
+				k.late.Add(&p.addr, p.oob, p.Reply)
+			}
 		}
-		k.send(out)
+		k.count(k.late.Flush())
 		for _, p := range batch {
 			k.pool.Put(p)
 			k.server.release()

@@ -260,5 +260,12 @@ func TestLineKernels(t *testing.T) {
 		if !slices.Equal(got, want) || !slices.Equal(x, y) {
 			t.Fatalf("setLines: %v, in Go %v; lines equal: %v", got, want, slices.Equal(x, y))
 		}
+		more := alignedLines(n)
+		for range rng.IntN(3) { // none, or few: most lines stay as they are
+			more[rng.IntN(n)][rng.IntN(lineWords)] = rng.Uint64()
+		}
+		if a, b := orLines(&x[0], &more[0], n), orLinesGo(y, more); a != b || !slices.Equal(x, y) {
+			t.Fatalf("orLines: %v, in Go %v; lines equal: %v", a, b, slices.Equal(x, y))
+		}
 	}
 }

@@ -166,3 +166,99 @@ next:
 	CMPQ SI, end-8(SP)
 	JLT  key
 	RET
+
+// func sumLines(sum, x, y *words, n int) (heavy bool)
+//
+// Nibbles are added as bytes that saturate, the upper ones where they are and
+// the lower ones moved up; X7 gathers bytes in which a nibble came to 15.
+// SSE2, which every processor of this architecture has.
+TEXT ·sumLines(SB), NOSPLIT, $0-33
+	MOVQ sum+0(FP), DI
+	MOVQ x+8(FP), SI
+	MOVQ y+16(FP), DX
+	MOVQ n+24(FP), CX
+	SHLQ $2, CX
+	MOVQ $0xf0f0f0f0f0f0f0f0, AX
+	MOVQ AX, X8
+	PUNPCKLQDQ X8, X8
+	MOVQ $0x0f0f0f0f0f0f0f0f, AX
+	MOVQ AX, X9
+	PUNPCKLQDQ X9, X9
+	PXOR X7, X7
+quarter:
+	MOVOU (SI), X0
+	MOVOU (DX), X1
+	MOVOA X0, X2
+	MOVOA X1, X3
+	PSLLQ $4, X2
+	PSLLQ $4, X3
+	PAND X8, X2
+	PAND X8, X3
+	PADDUSB X3, X2
+	PSRLQ $4, X2
+	PAND X9, X2
+	PAND X8, X0
+	PAND X8, X1
+	PADDUSB X1, X0
+	PAND X8, X0
+	MOVOA X0, X4
+	MOVOA X2, X5
+	PCMPEQB X8, X4
+	PCMPEQB X9, X5
+	POR X4, X7
+	POR X5, X7
+	POR X2, X0
+	MOVOU X0, (DI)
+	ADDQ $16, SI
+	ADDQ $16, DX
+	ADDQ $16, DI
+	DECQ CX
+	JNZ  quarter
+	PMOVMSKB X7, AX
+	TESTL AX, AX
+	SETNE heavy+32(FP)
+	RET
+
+// func orLines(dst, src *words, n int) (changed bool)
+//
+// A line to which src adds nothing is not written.
+TEXT ·orLines(SB), NOSPLIT, $0-25
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), CX
+	XORL BX, BX
+line:
+	MOVOU 0(DI), X0
+	MOVOU 16(DI), X1
+	MOVOU 32(DI), X2
+	MOVOU 48(DI), X3
+	MOVOU 0(SI), X4
+	MOVOU 16(SI), X5
+	MOVOU 32(SI), X6
+	MOVOU 48(SI), X7
+	POR X0, X4
+	POR X1, X5
+	POR X2, X6
+	POR X3, X7
+	PCMPEQB X4, X0
+	PCMPEQB X5, X1
+	PCMPEQB X6, X2
+	PCMPEQB X7, X3
+	PAND X1, X0
+	PAND X3, X2
+	PAND X2, X0
+	PMOVMSKB X0, AX
+	CMPL AX, $0xffff
+	JEQ  same
+	MOVOU X4, 0(DI)
+	MOVOU X5, 16(DI)
+	MOVOU X6, 32(DI)
+	MOVOU X7, 48(DI)
+	MOVL $1, BX
+same:
+	ADDQ $64, SI
+	ADDQ $64, DI
+	DECQ CX
+	JNZ  line
+	MOVB BX, changed+24(FP)
+	RET

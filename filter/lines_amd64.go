@@ -15,3 +15,17 @@ func hasLines(base *words, at *uint64, keys *Key, n int, found *bool)
 //
 //go:noescape
 func setLines(base *words, at *uint64, keys *Key, n int, before *bool)
+
+// sumLines sets n lines at sum, n at least 1, to the sums of the nibbles of those
+// at x and y, at most 15 each, and reports whether any came to 15. sum may be x
+// or y. It is three times as fast as its twin in Go.
+//
+//go:noescape
+func sumLines(sum, x, y *words, n int) (heavy bool)
+
+// orLines sets in n lines at dst, n at least 1, the bits of those at src, which
+// may change meanwhile, and reports whether there was any to set. It is four
+// times as fast as its twin in Go, until memory is the limit.
+//
+//go:noescape
+func orLines(dst, src *words, n int) (changed bool)

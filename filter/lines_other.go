@@ -15,3 +15,15 @@ func hasLines(base *words, at *uint64, keys *Key, n int, found *bool) {
 func setLines(base *words, at *uint64, keys *Key, n int, before *bool) {
 	setLinesGo(base, unsafe.Slice(at, n), unsafe.Slice(keys, n), unsafe.Slice(before, n))
 }
+
+// sumLines sets n lines at sum to the sums of the nibbles of those at x and y, at
+// most 15 each, and reports whether any came to 15. sum may be x or y.
+func sumLines(sum, x, y *words, n int) (heavy bool) {
+	return sumLinesGo(unsafe.Slice(sum, n), unsafe.Slice(x, n), unsafe.Slice(y, n))
+}
+
+// orLines sets in n lines at dst the bits of those at src, which may change
+// meanwhile, and reports whether there was any to set.
+func orLines(dst, src *words, n int) (changed bool) {
+	return orLinesGo(unsafe.Slice(dst, n), unsafe.Slice(src, n))
+}

@@ -37,27 +37,38 @@ func (c *Counting) planeView(p int) plane {
 	return pl
 }
 
-// values returns the values of all heavy cells, of which there are count, in
-// the order of the cells, which is the order of the escapes in lines.
-func (t *table) values(lines []words, count int) []uint32 {
-	if count == 0 {
-		return nil
-	}
-	// The rank of a heavy cell: those of the lines before, those of the words
-	// before it in its line (a byte for each word), those before it in its word.
-	var lineRank [PageLines]int32
-	var wordRank [PageLines]uint64
+// ranks tells the places of heavy cells in the order of all of a page: those of
+// the lines before, those of the words before in the line (a byte for each
+// word), those before in the word.
+type ranks struct {
+	line [PageLines]int32
+	word [PageLines]uint64
+}
+
+// of makes r the ranks of lines and returns how many heavy cells they have.
+func (r *ranks) of(lines []words) int {
 	n := int32(0)
 	for i := range lines {
-		lineRank[i] = n
-		inLine := uint64(0)
+		r.line[i] = n
+		inLine, ahead := uint64(0), uint64(0)
 		for j, w := range lines[i] {
-			wordRank[i] |= inLine << (8 * j)
+			ahead |= inLine << (8 * j)
 			inLine += uint64(bits.OnesCount64(escapes(w)))
 		}
+		r.word[i] = ahead
 		n += int32(inLine)
 	}
-	high := make([]uint32, count)
+	return int(n)
+}
+
+// fill returns out with room for count values, those of the heavy cells of t at
+// their ranks among the escapes of lines, which may be more than t has. It may
+// use the memory of out.
+func (t *table) fill(out []uint32, count int, r *ranks, lines []words) []uint32 {
+	out = slices.Grow(out[:0], count)[:count]
+	if t == nil {
+		return out
+	}
 	for _, e := range t.slots {
 		if e <= removedSlot {
 			continue
@@ -68,10 +79,21 @@ func (t *table) values(lines []words, count int) []uint32 {
 			var cell uint64
 			cell, set = set.pop()
 			before := escapes(lines[i][cell>>4&7]) & (1<<(cell<<2&60) - 1)
-			high[int(lineRank[i])+int(wordRank[i]>>(cell>>1&56)&255)+bits.OnesCount64(before)] = v
+			out[int(r.line[i])+int(r.word[i]>>(cell>>1&56)&255)+bits.OnesCount64(before)] = v
 		}
 	}
-	return high
+	return out
+}
+
+// values returns the values of all heavy cells, of which there are count, in
+// the order of the cells, which is the order of the escapes in lines.
+func (t *table) values(lines []words, count int) []uint32 {
+	if count == 0 {
+		return nil
+	}
+	var r ranks
+	r.of(lines)
+	return t.fill(nil, count, &r, lines)
 }
 
 // table builds an overflow table of pl: one entry for up to six cells of a line
@@ -114,32 +136,6 @@ func (pl plane) table(more []uint64) *table {
 	return t
 }
 
-// sum returns the cell by cell, saturating sum of two planes of equal size. It
-// may use the memory of old, which is of that size too or empty.
-func (pl plane) sum(o, old plane) plane {
-	r := plane{lines: old.lines, high: old.high[:0]}
-	if r.lines == nil {
-		r.lines = make([]words, len(pl.lines))
-	}
-	a, b := pl.high, o.high
-	for i := range pl.lines {
-		for j, x := range pl.lines[i] {
-			y := o.lines[i][j]
-			z := addNibbles(x, y)
-			r.lines[i][j] = z
-			for e := escapes(z); e != 0; e &= e - 1 {
-				shift := bits.TrailingZeros64(e)
-				var v uint32
-				v, a = cellValue(x, shift, a)
-				w, rest := cellValue(y, shift, b)
-				b = rest
-				r.high = append(r.high, min(v+w, Many))
-			}
-		}
-	}
-	return r
-}
-
 // cellValue returns the value of the nibble of w at shift, and high without its
 // first value if it was that.
 func cellValue(w uint64, shift int, high []uint32) (uint32, []uint32) {
@@ -155,35 +151,6 @@ func addNibbles(x, y uint64) uint64 {
 	z ^= (x ^ y) & nibbleTop
 	c := (x&y | (x|y)&^z) & nibbleTop
 	return z | c | (c - c>>3)
-}
-
-// sumIsLight reports whether no nibble of x plus that of y comes to 15.
-func sumIsLight(x, y []words) bool {
-	y = y[:len(x)]
-	for i := range x {
-		var heavy uint64
-		for j := range x[i] {
-			heavy |= escapes(addNibbles(x[i][j], y[i][j]))
-		}
-		if heavy != 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// addLines adds the nibbles of src to those of dst, which saturate at 15. It is
-// all of merging as long as no cell has a value in an overflow table.
-func addLines(dst, src []words) {
-	src = src[:len(dst)]
-	for i := range dst {
-		d, s := &dst[i], &src[i]
-		w := words{
-			addNibbles(d[0], s[0]), addNibbles(d[1], s[1]), addNibbles(d[2], s[2]), addNibbles(d[3], s[3]),
-			addNibbles(d[4], s[4]), addNibbles(d[5], s[5]), addNibbles(d[6], s[6]), addNibbles(d[7], s[7]),
-		}
-		publish(d, &w)
-	}
 }
 
 // slots returns the cells of pl that are not 0.

@@ -23,14 +23,18 @@ func TestAddNibbles(t *testing.T) {
 		if got := addNibbles(x, y); got != want {
 			t.Fatalf("addNibbles(%016x, %016x) = %016x, want %016x", x, y, got, want)
 		}
-		a, b := []words{{x, y, x, y, x, y, x, y}}, []words{{y, x, y, x, y, x, y, x}}
-		light := sumIsLight(a, b)
-		addLines(a, b)
-		if a[0] != (words{want, want, want, want, want, want, want, want}) {
-			t.Fatalf("addLines gives %x, want %016x", a[0], want)
+		a, b, sum := alignedLines(2), alignedLines(2), alignedLines(2)
+		a[1], b[1] = words{x, y, x, y, x, y, x, y}, words{y, x, y, x, y, x, y, x}
+		heavy := sumLines(&sum[0], &a[0], &b[0], 2)
+		if sum[0] != (words{}) || sum[1] != (words{want, want, want, want, want, want, want, want}) {
+			t.Fatalf("sumLines gives %x, want %016x", sum, want)
 		}
-		if light != (escapes(want) == 0) {
-			t.Fatalf("sumIsLight(%016x, %016x) = %v", x, y, light)
+		again := alignedLines(2)
+		if twin := sumLinesGo(again, a, b); twin != heavy || !slices.Equal(again, sum) {
+			t.Fatalf("sumLines gives %x, %v; in Go %x, %v", sum, heavy, again, twin)
+		}
+		if heavy != (escapes(want) != 0) {
+			t.Fatalf("sumLines(%016x, %016x) finds heavy cells: %v", x, y, heavy)
 		}
 	}
 }

@@ -1,0 +1,165 @@
+package filter
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Merge adds to each cell of c the value of the same cell of o, saturating at
+// [Many]: the result counts what either counted. The geometries must be equal,
+// or an error that wraps [ErrGeometry] is returned and nothing is changed. o may
+// be in use meanwhile; pages are merged one after another. Merge is commutative
+// and associative and not idempotent. The pages keep c's journal indexes.
+func (c *Counting) Merge(o *Counting) error {
+	if c.geo != o.geo {
+		return fmt.Errorf("%w: %v merged into %v", ErrGeometry, o.geo, c.geo)
+	}
+	var work merger
+	for p := range c.pages {
+		unlock := lockBoth(c.array, o.array)
+		info, more := c.pages[p].PageInfo, o.pages[p].PageInfo
+		if !blank(o.pageWords(p)) {
+			info.Version++
+			info.Keys += more.Keys
+			info.Overflow = c.mergePage(p, o, &work)
+			c.setInfo(p, info)
+		}
+		unlock()
+	}
+	return nil
+}
+
+// lockBoth locks two arrays, which may be one, in the order of their addresses:
+// two arrays may be merged into each other at once.
+func lockBoth(a, b *array) (unlock func()) {
+	if a == b {
+		a.mu.Lock()
+		return a.mu.Unlock
+	}
+	if uintptr(unsafe.Pointer(a)) > uintptr(unsafe.Pointer(b)) {
+		a, b = b, a
+	}
+	a.mu.Lock()
+	b.mu.Lock()
+	return func() {
+		b.mu.Unlock()
+		a.mu.Unlock()
+	}
+}
+
+// A merger is the memory of a merge that one page after another uses.
+type merger struct {
+	sum        plane
+	rank       ranks
+	mine, more []uint32 // values of heavy cells, in the order of those of sum
+}
+
+// mergePage adds page p of o to that of c and returns the number of heavy cells
+// there are then. Both locks are held.
+func (c *Counting) mergePage(p int, o *Counting, m *merger) (overflow int) {
+	dst, src := c.pageWords(p), o.pageWords(p)
+	if m.sum.lines == nil {
+		m.sum.lines = alignedLines(len(dst))
+	}
+	// The nibbles need no exceptions: a heavy cell is 15, and saturates.
+	if !sumLines(&m.sum.lines[0], &dst[0], &src[0], len(dst)) {
+		for i := range dst {
+			publish(&dst[i], &m.sum.lines[i])
+		}
+		return 0
+	}
+	n := m.rank.of(m.sum.lines)
+	m.mine = c.pages[p].table.Load().fill(m.mine, n, &m.rank, m.sum.lines)
+	m.more = o.pages[p].table.Load().fill(m.more, n, &m.rank, m.sum.lines)
+	m.sum.high = slices.Grow(m.sum.high[:0], n)[:n]
+	next := 0
+	for i := range m.sum.lines {
+		for j, z := range m.sum.lines[i] {
+			x, y := dst[i][j], src[i][j]
+			for e := escapes(z); e != 0; e &= e - 1 {
+				shift := bits.TrailingZeros64(e)
+				v, w := uint32(x>>shift&15), uint32(y>>shift&15)
+				if v == escape {
+					v = m.mine[next]
+				}
+				if w == escape {
+					w = m.more[next]
+				}
+				m.sum.high[next] = min(v+w, Many)
+				next++
+			}
+		}
+	}
+	c.store(p, m.sum, true)
+	return n
+}
+
+// sumLinesGo is sumLines in Go.
+func sumLinesGo(sum, x, y []words) (heavy bool) {
+	var found uint64
+	for i := range sum {
+		for j := range sum[i] {
+			z := addNibbles(x[i][j], y[i][j])
+			sum[i][j] = z
+			found |= escapes(z)
+		}
+	}
+	return found != 0
+}
+
+// Merge sets in b every bit that is set in o: the result holds the keys of both.
+// The geometries must be equal, or an error that wraps [ErrGeometry] is returned
+// and nothing is changed. o may be in use meanwhile. Merge is commutative,
+// associative and, Version and Keys aside, idempotent.
+func (b *Bits) Merge(o *Bits) error {
+	if b.geo != o.geo {
+		return fmt.Errorf("%w: %v merged into %v", ErrGeometry, o.geo, b.geo)
+	}
+	for p := range b.pages {
+		keys := o.PageInfo(p).Keys
+		b.mu.Lock()
+		dst, src := b.pageWords(p), o.pageWords(p)
+		if orLines(&dst[0], &src[0], len(dst)) {
+			info := b.pages[p].PageInfo
+			info.Version++
+			info.Keys += keys
+			b.setInfo(p, info)
+		}
+		b.mu.Unlock()
+	}
+	return nil
+}
+
+// orLinesGo is orLines in Go. It works on whole lines, without branches inside
+// them.
+func orLinesGo(dst, src []words) (changed bool) {
+	src = src[:len(dst)]
+	for i := range dst {
+		d, s := &dst[i], &src[i]
+		var w words
+		var more uint64
+		for j := range w {
+			old := atomic.LoadUint64(&d[j])
+			w[j] = old | atomic.LoadUint64(&s[j])
+			more |= w[j] ^ old
+		}
+		if more != 0 {
+			publish(d, &w)
+			changed = true
+		}
+	}
+	return changed
+}
+
+// blank reports whether all words of lines are zero.
+func blank(lines []words) bool {
+	for i := range lines {
+		if lines[i] != (words{}) {
+			return false
+		}
+	}
+	return true
+}

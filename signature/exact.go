@@ -1,7 +1,6 @@
 package signature
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"hash"
 	"strings"
@@ -75,7 +74,7 @@ func (m *Message) hashText(h hash.Hash) {
 
 // hashCanonical writes the canonical form of text to h. buf is scratch space.
 func hashCanonical(h hash.Hash, text string, buf []byte) []byte {
-	if !norm.NFC.IsNormalString(text) {
+	if !isASCII(text) && !norm.NFC.IsNormalString(text) {
 		text = norm.NFC.String(text)
 	}
 	empty := 0
@@ -83,7 +82,7 @@ func hashCanonical(h hash.Hash, text string, buf []byte) []byte {
 	buf = buf[:0]
 	for len(text) > 0 {
 		line := text
-		if i := strings.IndexAny(text, "\r\n"); i >= 0 {
+		if i := lineEndString(text); i >= 0 {
 			line = text[:i]
 			if text[i] == '\r' && i+1 < len(text) && text[i+1] == '\n' {
 				i++
@@ -98,7 +97,9 @@ func hashCanonical(h hash.Hash, text string, buf []byte) []byte {
 			continue
 		}
 		if begun {
-			buf = append(buf, bytes.Repeat([]byte("\n"), min(empty, 1<<10))...)
+			for range min(empty, 1<<10) {
+				buf = append(buf, '\n')
+			}
 		}
 		begun, empty = true, 0
 		buf = append(append(buf, line...), '\n')

@@ -224,9 +224,15 @@ func mostlyUTF8(data []byte) bool {
 	return good > bad
 }
 
-func isASCII(data []byte) bool {
-	for _, c := range data {
-		if c >= utf8.RuneSelf {
+func isASCII[T string | []byte](data T) bool {
+	i := 0
+	for ; i+8 <= len(data); i += 8 {
+		if d := data[i : i+8]; (d[0]|d[1]|d[2]|d[3]|d[4]|d[5]|d[6]|d[7])&0x80 != 0 {
+			return false
+		}
+	}
+	for ; i < len(data); i++ {
+		if data[i] >= utf8.RuneSelf {
 			return false
 		}
 	}

@@ -67,6 +67,8 @@ func (k *nearKey) bands(words *wordList, salt uint64) [][nearSum]byte {
 		minima[i] = math.MaxUint64
 	}
 	var window [nearShingle]uint64
+	var block [nearBlock]uint64
+	filled := 0
 	for n := range words.len() {
 		copy(window[:], window[1:])
 		window[nearShingle-1] = siphash.Hash(k.k0, k.k1, words.at(n))
@@ -77,10 +79,13 @@ func (k *nearKey) bands(words *wordList, salt uint64) [][nearSum]byte {
 		for _, w := range window {
 			x = mix(x ^ w)
 		}
-		for i := range minima {
-			minima[i] = min(minima[i], x*k.mul[i]+k.add[i])
+		block[filled] = x
+		if filled++; filled == len(block) {
+			k.lower(&minima, block[:])
+			filled = 0
 		}
 	}
+	k.lower(&minima, block[:filled])
 	bands := make([][nearSum]byte, NearBands)
 	for b := range bands {
 		var block [1 + 8*nearRows]byte
@@ -94,6 +99,23 @@ func (k *nearKey) bands(words *wordList, salt uint64) [][nearSum]byte {
 		bands[b][0] = byte(b)
 	}
 	return bands
+}
+
+// nearBlock is how many shingles go through the MinHash functions at a time.
+const nearBlock = 256
+
+// lower takes shingles into the minima. Two functions at a time keep their
+// constants and minima in registers.
+func (k *nearKey) lower(minima *[NearBands * nearRows]uint64, shingles []uint64) {
+	for i := 0; i < len(minima); i += 2 {
+		mul0, add0, least0 := k.mul[i], k.add[i], minima[i]
+		mul1, add1, least1 := k.mul[i+1], k.add[i+1], minima[i+1]
+		for _, x := range shingles {
+			least0 = min(least0, x*mul0+add0)
+			least1 = min(least1, x*mul1+add1)
+		}
+		minima[i], minima[i+1] = least0, least1
+	}
 }
 
 // mix is the finalizer of SplitMix64: a bijection that spreads every bit.

@@ -46,34 +46,84 @@ func PyzorLines(raw []byte) (lines []string, ok bool) {
 	if !ok {
 		return nil, false
 	}
-	var kept []string
-	for _, text := range texts {
-		kept = append(kept, pyzorKeep(text)...)
+	var kept []pyzorSpan
+	for i, text := range texts {
+		if text.ascii {
+			kept = pyzorKeep(text.bytes, i, kept)
+		} else {
+			kept = pyzorKeep(text.runes, i, kept)
+		}
 	}
-	if len(kept) <= 4 {
-		return kept, true
+	// Few of them are asked for, so few are written out.
+	wanted := [][]pyzorSpan{kept}
+	if len(kept) > 4 {
+		wanted = wanted[:0]
+		for _, percent := range []int{20, 60} {
+			start := percent * len(kept) / 100
+			wanted = append(wanted, kept[start:min(start+3, len(kept))])
+		}
 	}
-	for _, percent := range []int{20, 60} {
-		start := percent * len(kept) / 100
-		lines = append(lines, kept[start:min(start+3, len(kept))]...)
+	for _, spans := range wanted {
+		for _, span := range spans {
+			if text := texts[span.text]; text.ascii {
+				lines = append(lines, string(pyzorNormalise(text.bytes[span.start:span.end])))
+			} else {
+				lines = append(lines, pyzorEncode(pyzorNormalise(text.runes[span.start:span.end])))
+			}
+		}
 	}
 	return lines, true
 }
 
-// pyzorKeep cuts a text into lines, normalises them and keeps the long ones.
-func pyzorKeep(text []rune) []string {
-	var kept []string
+// A pyzorContent is what a part contributes: characters, as bytes if all of them are
+// ASCII.
+type pyzorContent struct {
+	ascii bool
+	bytes []byte
+	runes []rune
+}
+
+// A pyzorSpan is a line of a text.
+type pyzorSpan struct{ text, start, end int }
+
+// pyzorMinLine is the number of characters of a normalised line that counts.
+const pyzorMinLine = 8
+
+// pyzorKeep cuts a text into lines and adds those to kept that are long after
+// normalisation.
+func pyzorKeep[T byte | rune](text []T, number int, kept []pyzorSpan) []pyzorSpan {
 	for start, i := 0, 0; i <= len(text); i++ {
 		if i < len(text) && !pyzorLineEnd(text[i]) {
 			continue
 		}
-		if norm := pyzorNormalise(text[start:i]); len(norm) >= 8 {
-			kept = append(kept, pyzorEncode(norm))
+		if pyzorLong(text[start:i]) {
+			kept = append(kept, pyzorSpan{number, start, i})
 		}
 		// CR LF gives an empty line between its two, which is never kept.
 		start = i + 1
 	}
 	return kept
+}
+
+// pyzorLong reports whether pyzorNormalise leaves pyzorMinLine characters of a
+// line. Of most lines it looks at a few words.
+func pyzorLong[T byte | rune](line []T) bool {
+	n := 0
+	for i := 0; i < len(line) && n < pyzorMinLine; {
+		if pyzorSpace(line[i]) {
+			i++
+			continue
+		}
+		end := i
+		for end < len(line) && !pyzorSpace(line[end]) {
+			end++
+		}
+		if word := line[i:end]; len(word) < 10 && !pyzorAddress(word) {
+			n += pyzorURL(word)
+		}
+		i = end
+	}
+	return n >= pyzorMinLine
 }
 
 // pyzorEncode returns text as UTF-8. Halves of surrogate pairs, which a few
@@ -82,16 +132,35 @@ func pyzorEncode(text []rune) string {
 	return string(slices.DeleteFunc(text, func(r rune) bool { return r >= 0xd800 && r <= 0xdfff }))
 }
 
+// What an ASCII character is to Pyzor.
+const (
+	pyzorIsSpace = 1 << iota
+	pyzorIsEnd   // of a line
+)
+
+var pyzorClass = func() (table [128]uint8) {
+	table[' '], table[0x1f] = pyzorIsSpace, pyzorIsSpace
+	for _, c := range []byte("\n\v\f\r\x1c\x1d\x1e") {
+		table[c] = pyzorIsSpace | pyzorIsEnd
+	}
+	table['\t'] = pyzorIsSpace
+	return table
+}()
+
 // pyzorLineEnd says whether r ends a line: pyzor.md section 8, step 3.
-func pyzorLineEnd(r rune) bool {
-	return r >= '\n' && r <= '\r' || r >= 0x1c && r <= 0x1e || r == 0x85 || r == 0x2028 || r == 0x2029
+func pyzorLineEnd[T byte | rune](r T) bool {
+	if r < 0x80 && r >= 0 {
+		return pyzorClass[r&0x7f]&pyzorIsEnd != 0
+	}
+	return rune(r) == 0x85 || rune(r) == 0x2028 || rune(r) == 0x2029
 }
 
 // pyzorSpace says whether r is white space: pyzor.md section 8, step 4.
-func pyzorSpace(r rune) bool {
-	switch {
-	case r < 0x80:
-		return r == ' ' || r >= '\t' && r <= '\r' || r >= 0x1c && r <= 0x1f
+func pyzorSpace[T byte | rune](c T) bool {
+	if c < 0x80 && c >= 0 {
+		return pyzorClass[c&0x7f]&pyzorIsSpace != 0
+	}
+	switch r := rune(c); {
 	case r == 0x85, r == 0xa0, r == 0x1680, r >= 0x2000 && r <= 0x200a, r == 0x2028, r == 0x2029, r == 0x202f, r == 0x205f, r == 0x3000:
 		return true
 	}
@@ -100,8 +169,8 @@ func pyzorSpace(r rune) bool {
 
 // pyzorNormalise removes from a line, in this order: words of ten or more
 // characters, addresses, URLs, white space. Source: pyzor.md section 8, step 4.
-func pyzorNormalise(line []rune) []rune {
-	var out []rune
+func pyzorNormalise[T byte | rune](line []T) []T {
+	var out []T
 	for i := 0; i < len(line); {
 		if pyzorSpace(line[i]) {
 			i++
@@ -120,7 +189,7 @@ func pyzorNormalise(line []rune) []rune {
 }
 
 // pyzorAddress says whether a word has an "@" within.
-func pyzorAddress(word []rune) bool {
+func pyzorAddress[T byte | rune](word []T) bool {
 	for i := 1; i < len(word)-1; i++ {
 		if word[i] == '@' {
 			return true
@@ -131,7 +200,7 @@ func pyzorAddress(word []rune) bool {
 
 // pyzorURL returns where the letters of "letters:something" start in a word, or
 // the length of the word.
-func pyzorURL(word []rune) int {
+func pyzorURL[T byte | rune](word []T) int {
 	for i := 1; i < len(word)-1; i++ {
 		if word[i] != ':' || !pyzorLetter(word[i-1]) {
 			continue
@@ -146,6 +215,7 @@ func pyzorURL(word []rune) int {
 
 // pyzorLetter says whether r is a to z without regard to case, which takes in
 // four characters from far away.
-func pyzorLetter(r rune) bool {
+func pyzorLetter[T byte | rune](c T) bool {
+	r := rune(c)
 	return r|0x20 >= 'a' && r|0x20 <= 'z' || r == 0x130 || r == 0x131 || r == 0x17f || r == 0x212a
 }

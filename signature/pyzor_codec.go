@@ -36,14 +36,33 @@ func pyzorDecode(b []byte, charset string, with rune) (text []rune, bad int, kno
 	if !ok {
 		return nil, 0, false
 	}
+	text, bad = pyzorDecodeAs(b, codec, with)
+	return text, bad, true
+}
+
+// pyzorKeepsASCII says whether ASCII is ASCII in a codec, whatever is around it.
+func pyzorKeepsASCII(codec string) bool {
+	switch codec {
+	case "ascii", "latin_1", "utf_8", "utf_8_sig":
+		return true
+	}
+	if table, ok := pyzorSingle[codec]; ok {
+		return utf8.RuneCountInString(table) == 128
+	}
+	_, ok := pyzorPairs[codec]
+	return ok
+}
+
+// pyzorDecodeAs is pyzorDecode with the name of a codec.
+func pyzorDecodeAs(b []byte, codec string, with rune) (text []rune, bad int) {
 	s := &pyzorSink{with: with, out: make([]rune, 0, len(b))}
 	if table, ok := pyzorSingle[codec]; ok {
 		s.single(b, []rune(table))
-		return s.out, s.bad, true
+		return s.out, s.bad
 	}
 	if _, ok := pyzorPairs[codec]; ok {
 		s.pairs(b, codec)
-		return s.out, s.bad, true
+		return s.out, s.bad
 	}
 	switch codec {
 	case "ascii":
@@ -69,7 +88,7 @@ func pyzorDecode(b []byte, charset string, with rune) (text []rune, bad int, kno
 	default:
 		s.iso2022(b, codec)
 	}
-	return s.out, s.bad, true
+	return s.out, s.bad
 }
 
 // pyzorCodec looks a charset up the way the client does: letters, digits and

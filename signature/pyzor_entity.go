@@ -2,20 +2,16 @@ package signature
 
 import (
 	"html"
-	"slices"
 	"strconv"
 	"strings"
 )
 
 // pyzorUnescape resolves character references by the rules of HTML 5.
-func pyzorUnescape(text []rune) []rune {
-	if !slices.Contains(text, '&') {
-		return text
-	}
+func pyzorUnescape[T byte | rune](text []T) []rune {
 	out := make([]rune, 0, len(text))
 	for i := 0; i < len(text); {
 		if text[i] != '&' {
-			out = append(out, text[i])
+			out = append(out, rune(text[i]))
 			i++
 			continue
 		}
@@ -28,15 +24,32 @@ func pyzorUnescape(text []rune) []rune {
 
 // pyzorReference returns what "&" and the start of text mean and how much of the
 // text that takes.
-func pyzorReference(text []rune) ([]rune, int) {
-	if len(text) > 0 && text[0] == '#' {
-		if meaning, n := pyzorNumeric(text); n > 0 {
+func pyzorReference[T byte | rune](rest []T) ([]rune, int) {
+	for _, common := range [...]struct {
+		name    string
+		meaning rune
+	}{{"nbsp;", 0xa0}, {"amp;", '&'}, {"lt;", '<'}, {"gt;", '>'}, {"quot;", '"'}} {
+		n := 0
+		for n < len(common.name) && n < len(rest) && rune(rest[n]) == rune(common.name[n]) {
+			n++
+		}
+		if n == len(common.name) {
+			return []rune{common.meaning}, n
+		}
+	}
+	if len(rest) > 0 && rest[0] == '#' {
+		if meaning, n := pyzorNumeric(rest); n > 0 {
 			return meaning, n
 		}
 		return []rune{'&'}, 0
 	}
+	const longest = 32 // characters of a name
+	text := make([]rune, 0, longest+1)
+	for _, c := range rest[:min(len(rest), longest+1)] {
+		text = append(text, rune(c))
+	}
 	n := 0
-	for n < len(text) && n < 32 && !strings.ContainsRune("\t\n\f <&#;", text[n]) {
+	for n < len(text) && n < longest && !strings.ContainsRune("\t\n\f <&#;", text[n]) {
 		n++
 	}
 	if n == 0 {
@@ -85,7 +98,7 @@ func pyzorEntity(name string) []rune {
 }
 
 // pyzorNumeric takes "#", digits and perhaps a semicolon.
-func pyzorNumeric(text []rune) ([]rune, int) {
+func pyzorNumeric[T byte | rune](text []T) ([]rune, int) {
 	i, base := 1, 10
 	if i < len(text) && text[i]|0x20 == 'x' {
 		i, base = 2, 16

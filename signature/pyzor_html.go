@@ -3,22 +3,23 @@ package signature
 import (
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // pyzorHTML reduces HTML to its text as the client's parser sees it: runs of
 // text, trimmed and joined by blanks, without those in script and style. It
 // reports false where that parser breaks. Source: pyzor.md section 8, step 2.
-func pyzorHTML(text []rune) (stripped []rune, ok bool) {
-	h := &pyzorStripper{
+func pyzorHTML[T byte | rune](text []T) (stripped pyzorContent, ok bool) {
+	h := &pyzorStripper[T]{
 		in:     text,
 		single: lastRune(text, '\''),
 		double: lastRune(text, '"'),
 	}
 	h.run()
-	return h.out, !h.broken
+	return pyzorContent{runes: h.out}, !h.broken
 }
 
-func lastRune(text []rune, r rune) int {
+func lastRune[T byte | rune](text []T, r T) int {
 	for i := len(text) - 1; i >= 0; i-- {
 		if text[i] == r {
 			return i
@@ -28,8 +29,8 @@ func lastRune(text []rune, r rune) int {
 }
 
 // A pyzorStripper walks over HTML. Positions count characters.
-type pyzorStripper struct {
-	in             []rune
+type pyzorStripper[T byte | rune] struct {
+	in             []T
 	out            []rune
 	single, double int    // the last quotes of each kind
 	raw            string // "script" or "style" within one, else ""
@@ -38,24 +39,34 @@ type pyzorStripper struct {
 }
 
 // data takes a run of text.
-func (h *pyzorStripper) data(text []rune) {
+func (h *pyzorStripper[T]) data(text []T) {
+	if !h.hidden {
+		h.out = pyzorAppend(h.out, text)
+	}
+}
+
+// pyzorAppend appends a run of text, trimmed, unless nothing is left of it.
+func pyzorAppend[T byte | rune](out []rune, text []T) []rune {
 	for len(text) > 0 && pyzorSpace(text[0]) {
 		text = text[1:]
 	}
 	for len(text) > 0 && pyzorSpace(text[len(text)-1]) {
 		text = text[:len(text)-1]
 	}
-	if len(text) == 0 || h.hidden {
-		return
+	if len(text) == 0 {
+		return out
 	}
-	if h.out != nil {
-		h.out = append(h.out, ' ')
+	if out != nil {
+		out = append(out, ' ')
 	}
-	h.out = append(h.out, text...)
+	for _, c := range text {
+		out = append(out, rune(c))
+	}
+	return out
 }
 
 // find returns the position of the first r from i on, or -1.
-func (h *pyzorStripper) find(r rune, i int) int {
+func (h *pyzorStripper[T]) find(r T, i int) int {
 	if i > len(h.in) {
 		return -1
 	}
@@ -66,14 +77,14 @@ func (h *pyzorStripper) find(r rune, i int) int {
 	return i + n
 }
 
-func (h *pyzorStripper) at(i int) rune {
+func (h *pyzorStripper[T]) at(i int) rune {
 	if i < len(h.in) {
-		return h.in[i]
+		return rune(h.in[i])
 	}
 	return -1
 }
 
-func (h *pyzorStripper) hasPrefix(i int, prefix string) bool {
+func (h *pyzorStripper[T]) hasPrefix(i int, prefix string) bool {
 	for k, r := range prefix {
 		if h.at(i+k) != r {
 			return false
@@ -83,7 +94,7 @@ func (h *pyzorStripper) hasPrefix(i int, prefix string) bool {
 }
 
 // run is the parser's main loop. What it cannot finish at the end is lost.
-func (h *pyzorStripper) run() {
+func (h *pyzorStripper[T]) run() {
 	n := len(h.in)
 	for i := 0; i < n && !h.broken; {
 		j := -1
@@ -98,11 +109,13 @@ func (h *pyzorStripper) run() {
 			return
 		}
 		if i < j {
-			text := h.in[i:j]
-			if h.raw == "" {
-				text = pyzorUnescape(text)
+			switch text := h.in[i:j]; {
+			case h.hidden:
+			case h.raw == "" && slices.Contains(text, '&'):
+				h.out = pyzorAppend(h.out, pyzorUnescape(text))
+			default:
+				h.data(text)
 			}
-			h.data(text)
 		}
 		if i = j; i == n {
 			return
@@ -114,18 +127,18 @@ func (h *pyzorStripper) run() {
 }
 
 // cutReference says whether the text ends in what may be half a reference.
-func (h *pyzorStripper) cutReference(i int) bool {
+func (h *pyzorStripper[T]) cutReference(i int) bool {
 	n := len(h.in)
 	from := max(i, n-34)
 	amp := lastRune(h.in[from:], '&')
 	if amp < 0 {
 		return false
 	}
-	return !slices.ContainsFunc(h.in[from+amp:], func(r rune) bool { return r == ';' || pyzorSpace(r) })
+	return !slices.ContainsFunc(h.in[from+amp:], func(c T) bool { return c == ';' || pyzorSpace(c) })
 }
 
 // rawEnd finds the end tag of a script or style element.
-func (h *pyzorStripper) rawEnd(i int) int {
+func (h *pyzorStripper[T]) rawEnd(i int) int {
 	for {
 		j := h.find('<', i)
 		if j < 0 {
@@ -136,7 +149,7 @@ func (h *pyzorStripper) rawEnd(i int) int {
 			continue
 		}
 		k := h.skipSpace(i + 1)
-		if !strings.EqualFold(string(h.in[min(k, len(h.in)):min(k+len(h.raw), len(h.in))]), h.raw) {
+		if !strings.EqualFold(pyzorString(h.in[min(k, len(h.in)):min(k+len(h.raw), len(h.in))]), h.raw) {
 			continue
 		}
 		if h.at(h.skipSpace(k+len(h.raw))) == '>' {
@@ -145,7 +158,7 @@ func (h *pyzorStripper) rawEnd(i int) int {
 	}
 }
 
-func (h *pyzorStripper) skipSpace(i int) int {
+func (h *pyzorStripper[T]) skipSpace(i int) int {
 	for i < len(h.in) && pyzorSpace(h.in[i]) {
 		i++
 	}
@@ -154,7 +167,7 @@ func (h *pyzorStripper) skipSpace(i int) int {
 
 // markup takes the construct that the "<" at i begins and returns where it ends,
 // or -1 if it does not.
-func (h *pyzorStripper) markup(i int) int {
+func (h *pyzorStripper[T]) markup(i int) int {
 	switch {
 	case pyzorASCIILetter(h.at(i + 1)):
 		return h.startTag(i)
@@ -167,18 +180,18 @@ func (h *pyzorStripper) markup(i int) int {
 	case h.hasPrefix(i, "<!["):
 		return h.section(i + 3)
 	case h.hasPrefix(i, "<!"):
-		if len(h.in) >= i+9 && strings.EqualFold(string(h.in[i:i+9]), "<!doctype") {
+		if len(h.in) >= i+9 && strings.EqualFold(pyzorString(h.in[i:i+9]), "<!doctype") {
 			return h.behind('>', i+9)
 		}
 		return h.behind('>', i+2)
 	case i+1 < len(h.in):
-		h.data([]rune{'<'})
+		h.data([]T{'<'})
 		return i + 1
 	}
 	return -1
 }
 
-func (h *pyzorStripper) behind(r rune, i int) int {
+func (h *pyzorStripper[T]) behind(r T, i int) int {
 	if j := h.find(r, i); j >= 0 {
 		return j + 1
 	}
@@ -186,7 +199,7 @@ func (h *pyzorStripper) behind(r rune, i int) int {
 }
 
 // comment ends at "--", blanks, ">".
-func (h *pyzorStripper) comment(i int) int {
+func (h *pyzorStripper[T]) comment(i int) int {
 	for {
 		j := h.find('-', i)
 		if j < 0 {
@@ -202,12 +215,12 @@ func (h *pyzorStripper) comment(i int) int {
 }
 
 // section is a marked section; i is behind "<![".
-func (h *pyzorStripper) section(i int) int {
+func (h *pyzorStripper[T]) section(i int) int {
 	if i == len(h.in) {
 		return -1
 	}
 	end := i
-	for end < len(h.in) && (pyzorASCIILetter(h.in[end]) || end > i && pyzorNameRune(h.in[end])) {
+	for end < len(h.in) && (pyzorASCIILetter(rune(h.in[end])) || end > i && pyzorNameRune(rune(h.in[end]))) {
 		end++
 	}
 	if end == i {
@@ -218,7 +231,7 @@ func (h *pyzorStripper) section(i int) int {
 		return -1
 	}
 	double := false
-	switch strings.ToLower(string(h.in[i:end])) {
+	switch strings.ToLower(pyzorString(h.in[i:end])) {
 	case "temp", "cdata", "ignore", "include", "rcdata":
 		double = true
 	case "if", "else", "endif":
@@ -252,7 +265,7 @@ func pyzorNameRune(r rune) bool {
 }
 
 // endTag takes "</" at i.
-func (h *pyzorStripper) endTag(i int) int {
+func (h *pyzorStripper[T]) endTag(i int) int {
 	gt := h.behind('>', i+1)
 	if gt < 0 {
 		return -1
@@ -265,8 +278,8 @@ func (h *pyzorStripper) endTag(i int) int {
 		}
 	}
 	if end > start && h.at(h.skipSpace(end)) == '>' {
-		name := strings.ToLower(string(h.in[start:end]))
-		if h.raw != "" && name != h.raw {
+		name := h.in[start:end]
+		if h.raw != "" && !pyzorIs(name, h.raw) {
 			h.data(h.in[i:gt])
 			return gt
 		}
@@ -285,18 +298,40 @@ func (h *pyzorStripper) endTag(i int) int {
 		return h.behind('>', i+2)
 	}
 	end = h.tagName(i + 2)
-	h.close(strings.ToLower(string(h.in[i+2 : end])))
+	h.close(h.in[i+2 : end])
 	return h.behind('>', h.spaceAndSlash(end))
 }
 
-func (h *pyzorStripper) close(name string) {
-	if name == "script" || name == "style" {
+func (h *pyzorStripper[T]) close(name []T) {
+	if pyzorIs(name, "script") || pyzorIs(name, "style") {
 		h.hidden = false
 	}
 }
 
+// pyzorString returns text as a string.
+func pyzorString[T byte | rune](text []T) string {
+	var b strings.Builder
+	for _, c := range text {
+		b.WriteRune(rune(c))
+	}
+	return b.String()
+}
+
+// pyzorIs reports whether text in lower case is name.
+func pyzorIs[T byte | rune](text []T, name string) bool {
+	if len(text) != len(name) {
+		return false
+	}
+	for i, c := range text {
+		if unicode.ToLower(rune(c)) != rune(name[i]) {
+			return false
+		}
+	}
+	return true
+}
+
 // tagName returns where the name that starts at i ends.
-func (h *pyzorStripper) tagName(i int) int {
+func (h *pyzorStripper[T]) tagName(i int) int {
 	for i < len(h.in) {
 		switch h.in[i] {
 		case '\t', '\n', '\r', '\f', ' ', '/', '>', 0:
@@ -308,7 +343,7 @@ func (h *pyzorStripper) tagName(i int) int {
 }
 
 // spaceAndSlash skips white space, and slashes that ">" does not follow.
-func (h *pyzorStripper) spaceAndSlash(i int) int {
+func (h *pyzorStripper[T]) spaceAndSlash(i int) int {
 	for i < len(h.in) && (pyzorSpace(h.in[i]) || h.in[i] == '/' && h.at(i+1) != '>') {
 		i++
 	}
@@ -316,13 +351,13 @@ func (h *pyzorStripper) spaceAndSlash(i int) int {
 }
 
 // startTag takes "<" and a letter at i.
-func (h *pyzorStripper) startTag(i int) int {
+func (h *pyzorStripper[T]) startTag(i int) int {
 	end := h.wholeTag(i)
 	if end < 0 {
 		return -1
 	}
 	nameEnd := h.tagName(i + 1)
-	name := strings.ToLower(string(h.in[i+1 : nameEnd]))
+	name := h.in[i+1 : nameEnd]
 	k := h.spaceAndSlash(nameEnd)
 	for k < end {
 		next, ok := h.attribute(k, false)
@@ -331,25 +366,29 @@ func (h *pyzorStripper) startTag(i int) int {
 		}
 		k = next
 	}
-	tail := ""
-	if k < end {
-		tail = strings.TrimFunc(string(h.in[k:end]), pyzorSpace)
+	tail := h.in[min(k, end):end]
+	for len(tail) > 0 && pyzorSpace(tail[0]) {
+		tail = tail[1:]
 	}
-	if tail != ">" && tail != "/>" {
+	for len(tail) > 0 && pyzorSpace(tail[len(tail)-1]) {
+		tail = tail[:len(tail)-1]
+	}
+	if !pyzorIs(tail, ">") && !pyzorIs(tail, "/>") {
 		h.data(h.in[i:end])
 		return end
 	}
-	if name == "script" || name == "style" {
-		h.hidden = tail == ">"
-		if h.hidden {
-			h.raw = name
+	for _, raw := range [...]string{"script", "style"} {
+		if pyzorIs(name, raw) {
+			if h.hidden = len(tail) == 1; h.hidden {
+				h.raw = raw
+			}
 		}
 	}
 	return end
 }
 
 // wholeTag returns where the start tag at i ends, or -1 if it does not.
-func (h *pyzorStripper) wholeTag(i int) int {
+func (h *pyzorStripper[T]) wholeTag(i int) int {
 	j := h.tagName(i + 1)
 	for j < len(h.in) && (pyzorSpace(h.in[j]) || h.in[j] == '/') {
 		j++
@@ -379,7 +418,7 @@ func (h *pyzorStripper) wholeTag(i int) int {
 // attribute takes one attribute at i and returns where the next may start. It
 // reports false if there is none. With blanks, white space behind a value belongs
 // to it.
-func (h *pyzorStripper) attribute(i int, blanks bool) (int, bool) {
+func (h *pyzorStripper[T]) attribute(i int, blanks bool) (int, bool) {
 	if i == 0 || i >= len(h.in) {
 		return i, false
 	}
@@ -402,7 +441,7 @@ func (h *pyzorStripper) attribute(i int, blanks bool) (int, bool) {
 }
 
 // value takes "=" and a value at i and returns where they end.
-func (h *pyzorStripper) value(i int) (int, bool) {
+func (h *pyzorStripper[T]) value(i int) (int, bool) {
 	i = h.skipSpace(i)
 	signs := i
 	for h.at(i) == '=' {
@@ -434,7 +473,7 @@ func (h *pyzorStripper) value(i int) (int, bool) {
 	return i, false
 }
 
-func (h *pyzorStripper) bare(i int) int {
+func (h *pyzorStripper[T]) bare(i int) int {
 	for i < len(h.in) && h.in[i] != '>' && !pyzorSpace(h.in[i]) {
 		i++
 	}

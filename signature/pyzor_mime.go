@@ -70,7 +70,7 @@ type pyzorReader struct {
 
 // pyzorLineAt returns the line that starts at b[0], with its end: LF, CR or CR LF.
 func pyzorLineAt(b []byte) []byte {
-	i := bytes.IndexAny(b, "\r\n")
+	i := lineEnd(b)
 	if i < 0 {
 		return b
 	}

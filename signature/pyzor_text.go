@@ -8,7 +8,7 @@ import (
 
 // pyzorTexts returns what each part of a mail contributes, in order: pyzor.md
 // section 8, steps 1 and 2.
-func pyzorTexts(raw []byte) (texts [][]rune, ok bool) {
+func pyzorTexts(raw []byte) (texts []pyzorContent, ok bool) {
 	r := &pyzorReader{raw: raw}
 	root := r.parse("text/plain", 0)
 	root.walk(func(p *pyzorPart) {
@@ -27,41 +27,54 @@ func (p *pyzorPart) walk(visit func(*pyzorPart)) {
 }
 
 // text returns what a leaf contributes; containers contribute nothing.
-func (p *pyzorPart) text(r *pyzorReader) ([]rune, bool) {
+func (p *pyzorPart) text(r *pyzorReader) (text pyzorContent, ok bool) {
 	main, sub := p.contentType()
 	if p.container {
-		return nil, false
+		return text, false
 	}
 	if main != "text" {
 		return p.asIs(r), true
 	}
-	text := pyzorDecodeText(p.decoded(), p.charset(r))
+	text = pyzorDecodeText(p.decoded(), p.charset(r))
 	if sub == "html" {
-		stripped, ok := pyzorHTML(text)
-		if !ok {
+		var sane bool
+		if text.ascii {
+			text, sane = pyzorHTML(text.bytes)
+		} else {
+			text, sane = pyzorHTML(text.runes)
+		}
+		if !sane {
 			r.bad = true
 		}
-		return stripped, true
 	}
 	return text, true
 }
 
-func pyzorDecodeText(body []byte, charset string) []rune {
+func pyzorDecodeText(body []byte, charset string) pyzorContent {
 	if charset == "" {
 		charset = "ascii"
 	}
-	text, _, known := pyzorDecode(body, charset, pyzorIgnore)
+	return pyzorDecodeKnown(body, charset, pyzorIgnore)
+}
+
+// pyzorDecodeKnown decodes body, an unknown charset as ASCII.
+func pyzorDecodeKnown(body []byte, charset string, with rune) pyzorContent {
+	codec, known := pyzorCodec(charset)
 	if !known {
-		text, _, _ = pyzorDecode(body, "ascii", pyzorIgnore)
+		codec = "ascii"
 	}
-	return text
+	if isASCII(body) && pyzorKeepsASCII(codec) {
+		return pyzorContent{ascii: true, bytes: body}
+	}
+	text, _ := pyzorDecodeAs(body, codec, with)
+	return pyzorContent{runes: text}
 }
 
 // asIs returns the body of a part that is not text, as it stands in the mail.
-func (p *pyzorPart) asIs(r *pyzorReader) []rune {
+func (p *pyzorPart) asIs(r *pyzorReader) pyzorContent {
 	charset := "ascii"
 	param, ok, sane := p.parameter("charset")
-	if bytes.ContainsFunc(p.body, func(c rune) bool { return c >= 0x80 }) {
+	if !isASCII(p.body) {
 		if !sane || ok && param.extended {
 			r.bad = true
 		}
@@ -69,11 +82,7 @@ func (p *pyzorPart) asIs(r *pyzorReader) []rune {
 			charset = param.value
 		}
 	}
-	text, _, known := pyzorDecode(p.body, charset, '\uFFFD')
-	if !known {
-		text, _, _ = pyzorDecode(p.body, "ascii", '\uFFFD')
-	}
-	return text
+	return pyzorDecodeKnown(p.body, charset, '\uFFFD')
 }
 
 // decoded undoes the transfer encoding of a text part.

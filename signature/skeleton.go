@@ -39,7 +39,7 @@ func (s *skeleton) empty() bool { return s.words.len()+s.quoted.len() == 0 }
 // A folder builds a skeleton from lines of visible text.
 type folder struct {
 	skeleton
-	recipient map[string]bool // folded words that name the recipient
+	recipient *wordSet // folded words that name the recipient
 
 	quotedRest  bool     // below a reply's or forward's header: the rest is quoted
 	paragraph   wordList // words of the present paragraph
@@ -74,7 +74,7 @@ func (f *folder) add(text []byte, embedded bool) {
 
 // nextLine cuts at LF, CRLF or a lone CR.
 func nextLine(b []byte) (line, rest []byte) {
-	i := bytes.IndexAny(b, "\r\n")
+	i := lineEnd(b)
 	if i < 0 {
 		return b, nil
 	}
@@ -122,20 +122,96 @@ func (f *folder) fold(line []byte) {
 			at++
 			continue
 		}
-		chunk := line[at:min(at+maxChunk, len(line))]
-		if i := bytes.IndexAny(chunk, " \t"); i >= 0 {
-			chunk = chunk[:i]
+		if n := f.plainWord(line[at:]); n > 0 {
+			at += n
+		} else {
+			chunk := line[at:min(at+maxChunk, len(line))]
+			if i := indexBlank(chunk); i >= 0 {
+				chunk = chunk[:i]
+			}
+			at += len(chunk)
+			f.chunk(chunk)
 		}
-		at += len(chunk)
-		f.chunk(chunk)
 		n := f.paragraph.len() - start
-		if n > 0 && n <= 6 && greetings[string(f.paragraph.at(start))] && (at >= len(line) || endsGreeting(chunk[len(chunk)-1])) {
+		if n > 0 && n <= 6 && (at >= len(line) || endsGreeting(line[at-1])) && greetings.has(f.paragraph.at(start)) {
 			f.flushSingles()
 			f.paragraph.truncate(start)
 			start = -maxWords // only once a line
 		}
 	}
 	f.flushSingles()
+}
+
+func indexBlank(b []byte) int {
+	for i, c := range b {
+		if c == ' ' || c == '\t' {
+			return i
+		}
+	}
+	return -1
+}
+
+// maxPlain bounds the words that plainWord looks at, in bytes.
+const maxPlain = 2 * maxWordASCII
+
+// What plainWord must know of a byte; the low five bits hold the letter it is
+// folded to.
+const (
+	plainVowel = 1 << (5 + iota)
+	plainTail  // may follow a word without a meaning for it
+)
+
+var plainBytes = func() (table [256]byte) {
+	for c, to := range asciiFold {
+		if to != 0 {
+			table[c] = to & 0x1f
+			if isVowel(rune(c), rune(to)) {
+				table[c] |= plainVowel
+			}
+		}
+	}
+	for _, c := range []byte(",.;:?!)\"") {
+		table[c] = plainTail
+	}
+	return table
+}()
+
+// plainWord does for a word of nothing but ASCII letters between blanks, with at
+// most one punctuation mark behind it, what chunk would do, and returns how many
+// bytes it took; 0 if there is no such word.
+func (f *folder) plainWord(b []byte) int {
+	n, vowels := 0, 0
+	for n < len(b) && n < maxPlain {
+		v := plainBytes[b[n]]
+		if v&0x1f == 0 {
+			break
+		}
+		vowels += int(v & plainVowel)
+		n++
+	}
+	size := n
+	if size < len(b) && plainBytes[b[size]] == plainTail {
+		size++
+	}
+	if n < 2 || size < len(b) && b[size] != ' ' && b[size] != '\t' {
+		return 0
+	}
+	if f.singleCount > 0 {
+		f.flushSingles()
+	}
+	if n > maxWordASCII || n > 5 && vowels == 0 {
+		return size // see finish
+	}
+	p := &f.paragraph
+	text := p.text
+	for _, c := range b[:n] {
+		text = append(text, plainBytes[c]&0x1f|0x60)
+	}
+	if word := text[len(p.text):]; !f.recipient.has(word) {
+		p.text = text
+		p.ends = append(p.ends, len(text))
+	}
+	return size
 }
 
 func endsGreeting(c byte) bool { return c == ',' || c == '!' || c == ':' || c == ';' }
@@ -242,7 +318,7 @@ func (f *folder) finish(letters, digits, vowels int, ascii bool) {
 // emit adds a word to the paragraph, unless it names the recipient.
 func (f *folder) emit(word []byte) {
 	f.flushSingles()
-	if !f.recipient[string(word)] {
+	if !f.recipient.has(word) {
 		f.paragraph.add(word)
 	}
 }
@@ -250,7 +326,7 @@ func (f *folder) emit(word []byte) {
 // flushSingles makes a word of three or more single letters in a row
 // ("v i a g r a", "v.i.a.g.r.a"); fewer are left out.
 func (f *folder) flushSingles() {
-	if f.singleCount >= 3 && f.singleCount <= maxWordASCII && !f.recipient[string(f.singles)] {
+	if f.singleCount >= 3 && f.singleCount <= maxWordASCII && !f.recipient.has(f.singles) {
 		f.paragraph.add(f.singles)
 	}
 	f.singles, f.singleCount = f.singles[:0], 0

@@ -15,7 +15,7 @@ func findFooter(text []byte) int {
 	at := end
 	found := -1
 	for range footerLines + 1 {
-		start := bytes.LastIndexAny(text[:at], "\r\n") + 1
+		start := lastLineEnd(text[:at]) + 1
 		line := bytes.TrimRight(text[start:at], " \t")
 		if len(line) > 0 && line[0] == '>' {
 			return found
@@ -99,7 +99,7 @@ func isTemplate(words *wordList) bool {
 	var last []byte
 	for i := range words.len() {
 		w := words.at(i)
-		if templateWords[string(w)] && !bytes.Equal(w, last) {
+		if templateWords.has(w) && !bytes.Equal(w, last) {
 			hits++
 		}
 		last = w
@@ -130,11 +130,11 @@ var greetings = foldedSet(`
 	dear hi hello hey hullo greetings good hallo liebe lieber sehr guten bonjour cher chère chers hola estimado estimada
 	querido querida ciao gentile caro cara prezado prezada olá beste geachte hej kære attention attn att welcome`)
 
-func foldedSet(list string) map[string]bool {
-	set := make(map[string]bool)
+func foldedSet(list string) *wordSet {
+	set := &wordSet{}
 	words := foldedWords(list)
 	for i := range words.len() {
-		set[string(words.at(i))] = true
+		set.add(words.at(i))
 	}
 	return set
 }
@@ -152,8 +152,8 @@ func foldedWords(text string) *wordList {
 
 // recipientWords returns the folded words that name the recipients in the
 // given fields: the parts of addresses and of display names.
-func recipientWords(fields []string) map[string]bool {
-	set := make(map[string]bool)
+func recipientWords(fields []string) *wordSet {
+	set := &wordSet{}
 	for _, field := range fields {
 		if len(field) > 1024 {
 			continue // a list of recipients names nobody
@@ -167,7 +167,7 @@ func recipientWords(fields []string) map[string]bool {
 		words := foldedWords(plain)
 		for i := range words.len() {
 			if w := words.at(i); len(w) >= 3 {
-				set[string(w)] = true
+				set.add(w)
 			}
 		}
 	}

@@ -72,6 +72,33 @@ func (l *wordList) String() string {
 	return string(bytes.Join(words, []byte(" ")))
 }
 
+// A wordSet is a set of words that are not empty. Nearly all words that are not
+// in it are told by their length and three of their letters. A nil *wordSet is
+// an empty set.
+type wordSet struct {
+	words map[string]bool
+	marks [32]uint64 // by length
+}
+
+func (s *wordSet) add(word []byte) {
+	if s.words == nil {
+		s.words = make(map[string]bool)
+	}
+	s.words[string(word)] = true
+	s.marks[min(len(word), len(s.marks)-1)] |= wordMark(word)
+}
+
+func wordMark(word []byte) uint64 {
+	return 1 << ((uint(word[0]) + 5*uint(word[len(word)-1]) + 11*uint(word[len(word)/2])) & 63)
+}
+
+func (s *wordSet) has(word []byte) bool {
+	if s == nil || len(word) == 0 || s.marks[min(len(word), len(s.marks)-1)]&wordMark(word) == 0 {
+		return false
+	}
+	return s.words[string(word)]
+}
+
 // enough reports whether the lists together hold a number of different words
 // that are long enough together, in bytes. It stops looking when it knows.
 func enough(minWords, minLetters int, lists ...*wordList) bool {

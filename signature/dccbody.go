@@ -1,6 +1,7 @@
 package signature
 
 import (
+	"bytes"
 	"crypto/md5"
 	"hash"
 )
@@ -23,30 +24,49 @@ const quotedFrom = ">From"
 
 func (b *dccBodySum) init() { b.hash = md5.New() }
 
+// dccCounts holds 0 for the bytes that the Body sum leaves out, 1 for others.
+var dccCounts = func() (table [256]uint8) {
+	for i := range table {
+		table[i] = 1
+	}
+	for _, c := range []byte(" \t\r\n=") {
+		table[c] = 0
+	}
+	return table
+}()
+
 func (b *dccBodySum) write(p []byte) {
-	for _, c := range p {
+	// What was held back and all of p is the most that comes out.
+	if most := len(p) + len(quotedFrom); cap(b.out) < most {
+		b.out = make([]byte, most)
+	}
+	out, n := b.out[:cap(b.out)], 0
+	for len(p) > 0 {
 		if b.held >= 0 {
-			if c == quotedFrom[b.held] {
+			if p[0] == quotedFrom[b.held] {
 				if b.held++; b.held == len(quotedFrom) {
-					b.out = append(b.out, quotedFrom[1:]...)
+					n += copy(out[n:], quotedFrom[1:])
 					b.held = -1
 				}
+				p = p[1:]
 				continue
 			}
-			b.out = append(b.out, quotedFrom[:b.held]...)
+			n += copy(out[n:], quotedFrom[:b.held])
 			b.held = -1
 		}
-		switch c {
-		case '\n':
-			b.held = 0
-		case ' ', '\t', '\r', '=':
-		default:
-			b.out = append(b.out, c)
+		line := p
+		if end := bytes.IndexByte(p, '\n'); end >= 0 {
+			line, b.held = p[:end+1], 0
 		}
+		// Every byte is written; the next one overwrites what does not count.
+		for _, c := range line {
+			out[n] = c
+			n += int(dccCounts[c])
+		}
+		p = p[len(line):]
 	}
-	b.total += len(b.out)
-	b.hash.Write(b.out)
-	b.out = b.out[:0]
+	b.total += n
+	b.hash.Write(out[:n])
 }
 
 // flush adds what was held back as the beginning of ">From".

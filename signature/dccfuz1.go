@@ -46,8 +46,29 @@ func (f *dccFuz1) init(rules DCCRules) {
 
 // chunk takes the bytes that a client would see at once.
 func (f *dccFuz1) chunk(p []byte) {
-	for _, c := range p {
-		c = lowerASCII(c)
+	if f.total >= dccMaxFuz1 {
+		return // nothing is summed any more
+	}
+	for i := 0; i < len(p); i++ {
+		if f.url.state == urlIdle {
+			// Up to what may begin a URL or ends a line, letters alone count.
+			n := f.n
+			for i < len(p) && n < fuz1Line-1 {
+				c := fuz1Bytes[p[i]]
+				if c == fuz1Stop {
+					break
+				}
+				f.buf[n] = c
+				if c != 0 {
+					n++
+				}
+				i++
+			}
+			if f.n = n; i == len(p) {
+				break
+			}
+		}
+		c := lowerASCII(p[i])
 		if f.url.wants(c) && f.url.feed(c) {
 			continue
 		}
@@ -73,6 +94,21 @@ func (f *dccFuz1) chunk(p []byte) {
 	}
 	f.n = 0
 }
+
+// fuz1Stop marks the bytes that mean more than a letter or nothing.
+const fuz1Stop = 0xFF
+
+// fuz1Bytes holds the lower case of letters, 0 for what counts nothing, or
+// fuz1Stop.
+var fuz1Bytes = func() (table [256]byte) {
+	for c := 'a'; c <= 'z'; c++ {
+		table[c], table[c-'a'+'A'] = byte(c), byte(c)
+	}
+	for _, c := range []byte("hH=\n") {
+		table[c] = fuz1Stop
+	}
+	return table
+}()
 
 func (f *dccFuz1) newline() {
 	if f.mark >= 0 && isGreeting(f.buf[f.mark:f.n]) {

@@ -195,6 +195,9 @@ type fuz2Language struct {
 
 func (f *dccFuz2) init(words *DCCWords) {
 	f.words = words
+	if words == nil {
+		return
+	}
 	for i := range f.langs {
 		f.langs[i].hash = md5.New()
 	}

@@ -275,8 +275,22 @@ func (d *qpDecoder) put(c byte, emit func([]byte)) {
 }
 
 func (d *qpDecoder) decode(raw []byte, emit func([]byte)) {
-	for _, c := range raw {
-		d.step(c, emit)
+	for len(raw) > 0 {
+		if len(d.held) > 0 || raw[0] == '=' {
+			d.step(raw[0], emit)
+			raw = raw[1:]
+			continue
+		}
+		n := min(len(raw), dccQPChunk-len(d.out))
+		if i := bytes.IndexByte(raw[:n], '='); i >= 0 {
+			n = i
+		}
+		d.out = append(d.out, raw[:n]...)
+		if len(d.out) == dccQPChunk {
+			emit(d.out)
+			d.out = d.out[:0]
+		}
+		raw = raw[n:]
 	}
 	if len(d.out) > 0 {
 		emit(d.out)
@@ -313,9 +327,10 @@ func (d *qpDecoder) step(c byte, emit func([]byte)) {
 			return
 		}
 	}
-	broken := d.held
-	d.held = nil
-	for _, b := range broken {
+	broken := [2]byte{d.held[0], d.held[len(d.held)-1]}
+	n := len(d.held)
+	d.held = d.held[:0]
+	for _, b := range broken[:n] {
 		d.put(b, emit)
 	}
 	d.step(c, emit)
@@ -349,11 +364,10 @@ type dccBase64Decoder struct {
 
 func (d *dccBase64Decoder) decode(raw []byte, emit func([]byte)) {
 	for _, c := range raw {
-		v := unbase64(c)
-		switch {
-		case c == '=':
+		switch v := base64Value[c]; v {
+		case base64Pad:
 			d.padding()
-		case v < 0:
+		case base64Skip, base64Bad:
 			continue
 		default:
 			d.sextet(uint32(v))
@@ -388,20 +402,4 @@ func (d *dccBase64Decoder) padding() {
 		return
 	}
 	d.group, d.n = equals, 1
-}
-
-func unbase64(c byte) int {
-	switch {
-	case c >= 'A' && c <= 'Z':
-		return int(c - 'A')
-	case c >= 'a' && c <= 'z':
-		return int(c-'a') + 26
-	case c >= '0' && c <= '9':
-		return int(c-'0') + 52
-	case c == '+':
-		return 62
-	case c == '/':
-		return 63
-	}
-	return -1
 }

@@ -63,32 +63,43 @@ func razorHosts(v8 []byte) []string {
 
 // razorUnescape resolves %XX and then decimal references of two or three digits.
 func razorUnescape(b []byte) []byte {
-	if !bytes.ContainsAny(b, "%&") {
-		return b
-	}
-	out := make([]byte, 0, len(b))
-	for i := 0; i < len(b); i++ {
-		if b[i] == '%' && i+2 < len(b) {
-			hi, ok1 := razorHex(b[i+1])
-			lo, ok2 := razorHex(b[i+2])
-			if ok1 && ok2 {
-				out = append(out, hi<<4|lo)
-				i += 2
-				continue
+	if bytes.IndexByte(b, '%') >= 0 {
+		b = razorReplace(b, '%', func(b []byte) ([]byte, int) {
+			if len(b) > 2 {
+				hi, ok1 := razorHex(b[1])
+				lo, ok2 := razorHex(b[2])
+				if ok1 && ok2 {
+					return []byte{hi<<4 | lo}, 3
+				}
 			}
-		}
-		out = append(out, b[i])
+			return nil, 0
+		})
 	}
-	b, out = out, make([]byte, 0, len(out))
-	for i := 0; i < len(b); i++ {
-		if char, n := razorReference(b[i:]); n > 0 {
-			out = append(out, string(char)...)
-			i += n - 1
-			continue
-		}
-		out = append(out, b[i])
+	if bytes.IndexByte(b, '&') >= 0 {
+		b = razorReplace(b, '&', razorReference)
 	}
-	return out
+	return b
+}
+
+// razorReplace replaces what begins with mark by what it means; a meaning of no
+// length leaves mark as it is.
+func razorReplace(b []byte, mark byte, meaning func([]byte) ([]byte, int)) []byte {
+	out := make([]byte, 0, len(b))
+	for {
+		i := bytes.IndexByte(b, mark)
+		if i < 0 {
+			return append(out, b...)
+		}
+		out = append(out, b[:i]...)
+		b = b[i:]
+		if char, n := meaning(b); n > 0 {
+			out = append(out, char...)
+			b = b[n:]
+		} else {
+			out = append(out, mark)
+			b = b[1:]
+		}
+	}
 }
 
 // razorReference returns the character of the reference at the start of b, as
@@ -115,7 +126,7 @@ func razorReference(b []byte) ([]byte, int) {
 func razorBareLinks(b []byte) []string {
 	var links []string
 	for i := 1; i < len(b); i++ {
-		if !isRazorBlank(b[i-1]) || !hasPrefixFold(b[i:], "www") || i+3 >= len(b) || b[i+3] == '\n' {
+		if b[i]|0x20 != 'w' || !isRazorBlank(b[i-1]) || !hasPrefixFold(b[i:], "www") || i+3 >= len(b) || b[i+3] == '\n' {
 			continue
 		}
 		end := i + 4
@@ -134,8 +145,17 @@ func razorBareLinks(b []byte) []string {
 // razorFirstURL returns what follows the first URL's "http://", and whether the
 // URL stood in an href.
 func razorFirstURL(b []byte) (rest []byte, href, ok bool) {
-	for i := 0; i+4 <= len(b); i++ {
-		if b[i]|0x20 != 'h' || !hasPrefixFold(b[i:], "href") {
+	plain := 0 // behind the first "http://" that no href needs
+	for i := range b {
+		if b[i]|0x20 != 'h' {
+			continue
+		}
+		if plain == 0 {
+			if n := razorScheme(b[i:]); n > 0 {
+				plain = i + n
+			}
+		}
+		if !hasPrefixFold(b[i:], "href") {
 			continue
 		}
 		j := skipRazorBlanks(b, i+4)
@@ -150,12 +170,8 @@ func razorFirstURL(b []byte) (rest []byte, href, ok bool) {
 			return b[j+n:], true, true
 		}
 	}
-	for i := range b {
-		if b[i]|0x20 == 'h' {
-			if n := razorScheme(b[i:]); n > 0 {
-				return b[i+n:], false, true
-			}
-		}
+	if plain > 0 {
+		return b[plain:], false, true
 	}
 	return nil, false, false
 }
@@ -172,6 +188,8 @@ func skipRazorBlanks(b []byte, i int) int {
 func razorScheme(b []byte) int {
 	n := 0
 	switch {
+	case len(b) < 2 || b[1]|0x20 != 't':
+		return 0
 	case hasPrefixFold(b, "http:/"):
 		n = 6
 	case hasPrefixFold(b, "https:/"):

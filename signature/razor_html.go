@@ -77,6 +77,16 @@ func razorStrip(in []byte) []byte {
 	var quote, last byte
 	for i := 0; i < len(in); i++ {
 		c := in[i]
+		if quote == 0 && !tag && !razorMarkup[c] {
+			start := i
+			for i < len(in) && !razorMarkup[in[i]] {
+				i++
+			}
+			out = append(out, in[start:i]...)
+			i--
+			last = in[i]
+			continue
+		}
 		switch {
 		case quote != 0:
 			if c == quote && (c != '-' || last == '-') {
@@ -106,6 +116,9 @@ func razorStrip(in []byte) []byte {
 	}
 	return out
 }
+
+// razorMarkup marks the bytes that mean something to razorStrip outside of tags.
+var razorMarkup = [256]bool{'<': true, '>': true, '&': true}
 
 // razorEntity returns the byte that an entity stands for and how many bytes of
 // b, which begins behind the "&", it takes; "&" and 0 if there is none.

@@ -223,21 +223,20 @@ func razorPrepare(part []byte) ([]byte, bool) {
 // razorLF replaces every CR+ LF by LF, in a copy.
 func razorLF(b []byte) []byte {
 	out := make([]byte, 0, len(b)+64)
-	for i := 0; i < len(b); i++ {
-		if b[i] == '\r' {
-			j := i
-			for j < len(b) && b[j] == '\r' {
-				j++
-			}
-			if j < len(b) && b[j] == '\n' {
-				i = j
-			} else {
-				out = append(out, b[i:j]...)
-				i = j - 1
-				continue
-			}
+	for {
+		i := bytes.IndexByte(b, '\r')
+		if i < 0 {
+			return append(out, b...)
 		}
-		out = append(out, b[i])
+		j := i
+		for j < len(b) && b[j] == '\r' {
+			j++
+		}
+		if j < len(b) && b[j] == '\n' {
+			out = append(out, b[:i]...)
+		} else {
+			out = append(out, b[:j]...)
+		}
+		b = b[j:]
 	}
-	return out
 }

@@ -82,7 +82,7 @@ func razorDecode64(d []byte) []byte {
 // razorLineStart finds the first line that starts with text in any case.
 func razorLineStart(b []byte, text string) int {
 	for i := 0; i < len(b); {
-		if hasPrefixFold(b[i:], text) {
+		if b[i]|0x20 == text[0]|0x20 && hasPrefixFold(b[i:], text) {
 			return i
 		}
 		n := bytes.IndexByte(b[i:], '\n')
@@ -97,7 +97,7 @@ func razorLineStart(b []byte, text string) int {
 // razorMention finds text in any case. The caller knows that it is there.
 func razorMention(b []byte, text string) int {
 	i := 0
-	for !hasPrefixFold(b[i:], text) {
+	for b[i]|0x20 != text[0]|0x20 || !hasPrefixFold(b[i:], text) {
 		i++
 	}
 	return i
@@ -113,37 +113,43 @@ func razorQuotedPrintable(part []byte) []byte {
 	}
 	body := razorSoftBreaks(part[end:])
 	out := append(make([]byte, 0, len(part)), part[:end]...)
-	for i := 0; i < len(body); i++ {
-		if body[i] == '=' && i+2 < len(body) {
-			hi, ok1 := razorHex(body[i+1])
-			lo, ok2 := razorHex(body[i+2])
+	for {
+		i := bytes.IndexByte(body, '=')
+		if i < 0 {
+			return append(out, body...)
+		}
+		out = append(out, body[:i]...)
+		if body = body[i:]; len(body) > 2 {
+			hi, ok1 := razorHex(body[1])
+			lo, ok2 := razorHex(body[2])
 			if ok1 && ok2 {
 				out = append(out, hi<<4|lo)
-				i += 2
+				body = body[3:]
 				continue
 			}
 		}
-		out = append(out, body[i])
+		out = append(out, '=')
+		body = body[1:]
 	}
-	return out
 }
 
 func razorSoftBreaks(body []byte) []byte {
 	out := make([]byte, 0, len(body))
-	for i := 0; i < len(body); i++ {
-		if body[i] == '=' {
-			if i+1 < len(body) && body[i+1] == '\n' {
-				i++
-				continue
-			}
-			if i+2 < len(body) && body[i+1] == '\r' && body[i+2] == '\n' {
-				i += 2
-				continue
-			}
+	for {
+		i := bytes.IndexByte(body, '=')
+		if i < 0 {
+			return append(out, body...)
 		}
-		out = append(out, body[i])
+		out = append(out, body[:i]...)
+		switch body = body[i+1:]; {
+		case bytes.HasPrefix(body, []byte("\n")):
+			body = body[1:]
+		case bytes.HasPrefix(body, []byte("\r\n")):
+			body = body[2:]
+		default:
+			out = append(out, '=')
+		}
 	}
-	return out
 }
 
 func razorHex(c byte) (byte, bool) {

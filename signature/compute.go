@@ -40,8 +40,9 @@ func Compute(raw []byte, opts Options) ([]bulkhead.Signature, error) {
 // content. Checksums of its sender, path or identifiers are no part of it.
 func (m *Message) Signatures(opts Options) []bulkhead.Signature {
 	c := collector{skip: opts.Skip}
+	texts := &visibleTexts{m: m}
 	if c.wants(bulkhead.Exact) || c.wants(bulkhead.Near) {
-		s := m.skeleton()
+		s := m.skeletonOf(texts)
 		c.add(m.exact(s))
 		if c.wants(bulkhead.Near) {
 			c.add(newNearKey(opts.Key).near(s))
@@ -58,7 +59,7 @@ func (m *Message) Signatures(opts Options) []bulkhead.Signature {
 		c.add(dccContent(m.Raw, opts.DCC))
 	}
 	if c.wants(bulkhead.RspamdText) || c.wants(bulkhead.RspamdShingle) {
-		c.add(rspamdContent(m, opts))
+		c.add(rspamdContent(texts, opts))
 	}
 	return c.sigs
 }
@@ -83,14 +84,14 @@ const maxRspamdTexts = 16
 
 // rspamdContent returns the digests by which rspamd's fuzzy_check knows the
 // parts of m, and the bands of the first text that has shingles.
-func rspamdContent(m *Message, opts Options) []bulkhead.Signature {
+func rspamdContent(texts *visibleTexts, opts Options) []bulkhead.Signature {
 	h := opts.Rspamd
 	if h == nil {
 		h = defaultRspamd
 	}
 	policy := opts.RspamdPolicy
 	policy.AllTypes = true
-	hashes := h.hashes(m, policy, rspamdWordLimit)
+	hashes := h.hashes(texts, policy, rspamdWordLimit)
 	var sigs []bulkhead.Signature
 	var shingles *[RspamdShingles]uint64
 	for i := range hashes[:min(len(hashes), maxRspamdTexts)] {
@@ -124,7 +125,9 @@ func (c *collector) add(sigs []bulkhead.Signature) {
 // skeleton folds the visible text of m: of each text part that is not an
 // attachment, and of alternatives the last one that has enough words. Without
 // any words, text attachments are looked at.
-func (m *Message) skeleton() *skeleton {
+func (m *Message) skeleton() *skeleton { return m.skeletonOf(&visibleTexts{m: m}) }
+
+func (m *Message) skeletonOf(texts *visibleTexts) *skeleton {
 	whole := &skeleton{}
 	recipient := recipientWords(m.To)
 	for _, attachments := range []bool{false, true} {
@@ -133,7 +136,7 @@ func (m *Message) skeleton() *skeleton {
 			p := &m.Parts[i]
 			if p.IsText() && p.Attachment == attachments && !m.superseded(i, parts) {
 				f := folder{recipient: recipient}
-				f.add(p.visible(), p.embedded)
+				f.add(texts.of(i), p.embedded)
 				parts[i] = &f.skeleton
 			}
 		}
@@ -164,6 +167,24 @@ func (m *Message) superseded(i int, parts []*skeleton) bool {
 		}
 	}
 	return false
+}
+
+// visibleTexts holds the visible texts of the parts of m that were asked for.
+// What it returns must not be changed.
+type visibleTexts struct {
+	m     *Message
+	texts [][]byte
+}
+
+// of returns the visible text of a part.
+func (v *visibleTexts) of(part int) []byte {
+	if v.texts == nil {
+		v.texts = make([][]byte, len(v.m.Parts))
+	}
+	if v.texts[part] == nil {
+		v.texts[part] = v.m.Parts[part].visible()
+	}
+	return v.texts[part]
 }
 
 // visible returns the text of a text part as its reader sees it.

@@ -128,12 +128,15 @@ func (h *RspamdHasher) Shingles(words []string) (shingles [RspamdShingles]uint64
 	if len(words) == 0 {
 		return shingles
 	}
-	positions := max(len(words)-2, 1)
+	words = words[:max(len(words)-2, 1)]
+	if h.algorithm == RspamdMumHash {
+		return h.minMum(words)
+	}
 	for j := range shingles {
 		if h.algorithm == RspamdSipHash {
-			shingles[j] = h.minSip(j, words[:positions])
+			shingles[j] = h.minSip(j, words)
 		} else {
-			shingles[j] = h.minWindow(j, words[:positions])
+			shingles[j] = h.minXX(j, words)
 		}
 	}
 	return shingles
@@ -151,25 +154,49 @@ func (h *RspamdHasher) minSip(j int, words []string) uint64 {
 	return least
 }
 
-// minWindow: each position mixes the hashes of a word and the two before it.
-func (h *RspamdHasher) minWindow(j int, words []string) uint64 {
+// minXX: each position mixes the hashes of a word and the two before it.
+func (h *RspamdHasher) minXX(j int, words []string) uint64 {
 	seed := binary.LittleEndian.Uint64(h.keys[j][:])
 	least := uint64(math.MaxUint64)
 	var older, old uint64
 	var digest xxhash.Digest
 	for _, w := range words {
-		var v uint64
-		if h.algorithm == RspamdXXHash {
-			digest.ResetWithSeed(seed)
-			digest.WriteString(w)
-			v = digest.Sum64()
-		} else {
-			v = mumHash(w, seed)
-		}
+		digest.ResetWithSeed(seed)
+		digest.WriteString(w)
+		v := digest.Sum64()
 		least = min(least, older>>16^old>>8^v)
 		older, old = old, v
 	}
 	return least
+}
+
+// minMum does the same for all shingles. What a word of up to one block
+// contributes to its hash depends on no seed, and is computed once.
+func (h *RspamdHasher) minMum(words []string) (shingles [RspamdShingles]uint64) {
+	type mixed struct{ text, size uint64 }
+	short := make([]mixed, len(words))
+	for i, w := range words {
+		if len(w) <= mumBlock {
+			short[i] = mixed{mumTailOf(w), uint64(len(w))}
+		}
+	}
+	for j := range shingles {
+		seed := binary.LittleEndian.Uint64(h.keys[j][:])
+		least := uint64(math.MaxUint64)
+		var older, old uint64
+		for i := range short {
+			var v uint64
+			if m := &short[i]; m.size > 0 || words[i] == "" {
+				v = mumFinish(mum(seed+m.size, mumBlockStart) ^ m.text)
+			} else {
+				v = mumHash(words[i], seed)
+			}
+			least = min(least, older>>16^old>>8^v)
+			older, old = old, v
+		}
+		shingles[j] = least
+	}
+	return shingles
 }
 
 // The multipliers of MUM hash, version 1, by V. Makarov.
@@ -185,15 +212,22 @@ var mumPrimes = [...]uint64{0x9ebdcae10d981691, 0x32b9b9b97a27ac7d, 0x29b5584d83
 
 // mumHash is MUM hash, version 1, of a word.
 func mumHash(w string, seed uint64) uint64 {
-	const block = 8 * len(mumPrimes)
 	h := mum(seed+uint64(len(w)), mumBlockStart)
-	for len(w) > block {
+	for len(w) > mumBlock {
 		for i, p := range mumPrimes {
 			h ^= mum(le64(w[8*i:8*i+8]), p)
 		}
-		w = w[block:]
+		w = w[mumBlock:]
 		h = mum(h, mumUnroll)
 	}
+	return mumFinish(h ^ mumTailOf(w))
+}
+
+// mumBlock is the number of bytes that one round takes.
+const mumBlock = 8 * len(mumPrimes)
+
+// mumTailOf is what the last bytes of a word, at most a block, add to its hash.
+func mumTailOf(w string) (h uint64) {
 	for i := 0; len(w) >= 8; i++ {
 		h ^= mum(le64(w[:8]), mumPrimes[i])
 		w = w[8:]
@@ -201,6 +235,10 @@ func mumHash(w string, seed uint64) uint64 {
 	if len(w) > 0 {
 		h ^= mum(le64(w), mumTail)
 	}
+	return h
+}
+
+func mumFinish(h uint64) uint64 {
 	h ^= mum(h, mumFinish1)
 	return h ^ mum(h, mumFinish2)
 }

@@ -97,20 +97,14 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 // compute its signatures.
 const parallelSize = 4 << 10
 
-// compute returns the signatures of m: those of this house and those of other
-// clearinghouses at the same time, since the mail server waits.
+// compute returns the signatures of m. Those that rest on its visible text are
+// computed at the same time as the others, since the mail server waits.
 func (s *Server) compute(m *signature.Message) []bulkhead.Signature {
 	if len(m.Raw) < parallelSize {
 		return m.Signatures(s.Signatures)
 	}
-	ours, others := s.Signatures, s.Signatures
-	for _, scheme := range bulkhead.Schemes() {
-		if scheme == bulkhead.Exact || scheme == bulkhead.Near {
-			others.Skip = append(slices.Clip(others.Skip), scheme)
-		} else {
-			ours.Skip = append(slices.Clip(ours.Skip), scheme)
-		}
-	}
+	visible, others := s.Signatures, s.Signatures
+	visible.Skip, others.Skip = s.skip[0], s.skip[1]
 	type half struct {
 		sigs     []bulkhead.Signature
 		panicked any
@@ -124,12 +118,26 @@ func (s *Server) compute(m *signature.Message) []bulkhead.Signature {
 		}()
 		h.sigs = m.Signatures(others)
 	}()
-	sigs := m.Signatures(ours)
+	sigs := m.Signatures(visible)
 	h := <-second
 	if h.panicked != nil {
 		panic(h.panicked) // to where the message's own is stopped
 	}
 	return append(sigs, h.sigs...)
+}
+
+// halves returns what to leave out for either half of the schemes.
+func halves(skip []bulkhead.Scheme) [2][]bulkhead.Scheme {
+	h := [2][]bulkhead.Scheme{slices.Clone(skip), slices.Clone(skip)}
+	for _, scheme := range bulkhead.Schemes() {
+		left := 0
+		switch scheme {
+		case bulkhead.Exact, bulkhead.Near, bulkhead.RspamdText, bulkhead.RspamdShingle:
+			left = 1
+		}
+		h[left] = append(h[left], scheme)
+	}
+	return h
 }
 
 // maxPending is how many sightings may be on their way to the disk.

@@ -364,7 +364,7 @@ func TestHelper(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &Helper{House: house, MaxMail: 1 << 16}
+	h := &Helper{House: house, MailServer: &listen.MailServer{MaxMail: 1 << 16}}
 	done := make(chan error, 1)
 	go func() { done <- h.Serve(ctx, l) }()
 	ask := func(mail []byte) string {

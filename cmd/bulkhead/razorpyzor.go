@@ -81,14 +81,17 @@ func (s *server) openRazor2(ctx context.Context, address string) (*opened, error
 	return &opened{address: l.Addr().String(), serve: func(ctx context.Context) error { return front.Serve(ctx, l) }}, nil
 }
 
+// mailServer returns what the helpers of rspamd's modules have in common.
+func (s *server) mailServer(door string) *listen.MailServer {
+	cfg := s.cfg.Load()
+	m := &listen.MailServer{MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections, Log: s.log.With("door", door)}
+	m.Rate, m.Exempt = doorLimits(cfg.Limits)
+	return m
+}
+
 // openRazorHelper opens the door for rspamd's razor module.
 func (s *server) openRazorHelper(ctx context.Context, address string) (*opened, error) {
-	cfg := s.cfg.Load()
-	front := &razor2.Helper{
-		House: s.engine, MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections,
-		Log: s.log.With("door", "razor_helper"),
-	}
-	front.Rate, front.Exempt = doorLimits(cfg.Limits)
+	front := &razor2.Helper{House: s.engine, MailServer: s.mailServer("razor_helper")}
 	l, err := listen.Stream(ctx, address)
 	if err != nil {
 		return nil, err
@@ -123,12 +126,7 @@ func (s *server) openPyzor(ctx context.Context, address string) (*opened, error)
 
 // openPyzorHelper opens the door for rspamd's pyzor module.
 func (s *server) openPyzorHelper(ctx context.Context, address string) (*opened, error) {
-	cfg := s.cfg.Load()
-	front := &pyzor.Helper{
-		House: s.engine, MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections,
-		Log: s.log.With("door", "pyzor_helper"),
-	}
-	front.Rate, front.Exempt = doorLimits(cfg.Limits)
+	front := &pyzor.Helper{House: s.engine, MailServer: s.mailServer("pyzor_helper")}
 	l, err := listen.Stream(ctx, address)
 	if err != nil {
 		return nil, err

@@ -35,6 +35,7 @@ type metaReplica struct {
 	Geometry filter.Geometry `json:"geometry"`
 	File     string          `json:"file"`
 	Partial  uint64          `json:"partial,omitempty"` // see ArrayState
+	Boot     uint64          `json:"boot,omitempty"`
 }
 
 type metaTally struct {
@@ -182,7 +183,8 @@ func (e *Engine) snapshot(between func(func()), sealed map[string]bool) (*snapsh
 		r.each(func(a Array, start uint64, array replicated) {
 			// An origin may send more of an old generation at any time.
 			file := add(fmt.Sprintf("replica-%s-%s", r.ID, a), start, array, false)
-			o.Arrays = append(o.Arrays, metaReplica{a, start, array.Geometry(), file, r.partial[arrayKey{a, start}]})
+			m := r.marks[arrayKey{a, start}]
+			o.Arrays = append(o.Arrays, metaReplica{a, start, array.Geometry(), file, m.partial, m.boot})
 		})
 		m.Origins = append(m.Origins, o)
 	}

@@ -238,8 +238,12 @@ func opens(now time.Time, b BookOptions, h head) (start uint64, grown float64, o
 }
 
 func expired(now time.Time, b BookOptions, start uint64) bool {
-	oldest := now.Truncate(b.Generation).Add(-time.Duration(b.Keep-1) * b.Generation)
-	return int64(start) < oldest.Unix()
+	return int64(start) < oldest(now, b).Unix()
+}
+
+// oldest returns the start of the oldest generation that a book keeps.
+func oldest(now time.Time, b BookOptions) time.Time {
+	return now.Truncate(b.Generation).Add(-time.Duration(b.Keep-1) * b.Generation)
 }
 
 // capacityAfter returns what the next generation is sized for.

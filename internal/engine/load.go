@@ -77,7 +77,7 @@ func (e *Engine) loadCheckpoint(data []byte) error {
 	}
 	v.sort()
 	for _, o := range m.Origins {
-		r := &replica{Origin: o.Origin, incarnation: o.Incarnation, partial: make(map[arrayKey]uint64)}
+		r := &replica{Origin: o.Origin, incarnation: o.Incarnation, marks: make(map[arrayKey]mark)}
 		for _, a := range o.Arrays {
 			if err := e.loadReplica(r, a); err != nil {
 				return err
@@ -96,9 +96,7 @@ func (e *Engine) loadReplica(r *replica, a metaReplica) error {
 		return damaged(a.File, err)
 	}
 	r.put(a.Array, a.Start, array)
-	if a.Partial != 0 {
-		r.partial[arrayKey{a.Array, a.Start}] = a.Partial
-	}
+	r.marks[arrayKey{a.Array, a.Start}] = mark{a.Partial, a.Boot}
 	return e.loadArray(a.File, array)
 }
 

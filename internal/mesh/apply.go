@@ -105,6 +105,9 @@ func (r *receiver) admit(ctx context.Context, p *peer, t *track, held map[ref]en
 		}
 		return none, false
 	}
+	if !r.continues(p, t, a, x) {
+		return none, false
+	}
 	whole := x.whole(geometry)
 	parsed, err := filter.ParseRound(whole, geometry)
 	if err == nil && (parsed.From != x.from || parsed.To != x.to || parsed.Generation != x.start) {
@@ -115,7 +118,39 @@ func (r *receiver) admit(ctx context.Context, p *peer, t *track, held map[ref]en
 		return none, false
 	}
 	r.grow(ctx, p, x.array, parsed)
-	return engine.Part{Array: x.array, Start: x.start, Geometry: geometry, Round: whole}, true
+	return engine.Part{Array: x.array, Start: x.start, Geometry: geometry, Round: whole, Boot: x.boot}, true
+}
+
+// continues reports whether a round from the version of a replica on was also
+// recorded on what the replica holds. A round of a process that has not told
+// what it found waits until it does.
+func (r *receiver) continues(p *peer, t *track, a engine.ArrayState, x *round) bool {
+	if a.Version == 0 || x.boot == a.Boot {
+		return true
+	}
+	l, boot := x.lineage, x.boot
+	if h, ok := t.heads[x.ref]; l == nil && ok && t.next == 0 && h.boot >= x.boot {
+		l, boot = h.lineage, h.boot
+	}
+	switch {
+	case x.boot < a.Boot: // of a past that is no longer
+	case l == nil:
+		t.hold(x)
+	case l.contains(a, boot):
+		return true
+	default:
+		r.doubt(p, t)
+	}
+	return false
+}
+
+// doubt stops taking an origin's rounds, until it has been told that it has gone
+// back in time.
+func (r *receiver) doubt(p *peer, t *track) {
+	if !t.suspect {
+		t.suspect = true
+		r.refuse(p.key.hint(), reasonSuspect, "what it had counted before is missing from its arrays")
+	}
 }
 
 // grow charges the peer for a round, and quarantines it if it adds too much.
@@ -152,9 +187,8 @@ func (r *receiver) apply(ctx context.Context, p *peer, t *track, held map[ref]en
 	}
 	for i, x := range b.rounds {
 		a := held[x.ref]
-		a.Array, a.Start, a.Geometry, a.Version = x.array, x.start, b.parts[i].Geometry, x.to
+		a.Array, a.Start, a.Geometry, a.Version, a.Boot = x.array, x.start, b.parts[i].Geometry, x.to, x.boot
 		held[x.ref] = a
-		t.reached[x.ref] = x.boot
 	}
 	n := uint64(len(b.rounds))
 	r.figures(p.key.hint(), func(s *stats) { s.applied += n })
@@ -191,7 +225,7 @@ func (t *track) prune(r *receiver, p *peer, held map[ref]engine.ArrayState) {
 		a, ok := held[x]
 		unwanted := !r.m.opts.Engine.Keeps(x.array, x.start) || p.refuses(x.start)
 		list = slices.DeleteFunc(list, func(y round) bool {
-			gone := unwanted || ok && a.Partial == 0 && y.to <= a.Version
+			gone := unwanted || ok && (y.boot < a.Boot || a.Partial == 0 && y.to <= a.Version)
 			if gone {
 				t.waiting -= len(y.data)
 			}
@@ -237,6 +271,11 @@ func (r *receiver) image(ctx context.Context, p *peer, t *track, m *message) {
 		return
 	case ok && a.Partial == 0 && x.at <= a.Version, a.Partial > x.at:
 		return // older than what is here
+	case ok && m.stamp.boot < a.Boot:
+		return // of a past that may be no longer
+	case ok && max(a.Version, a.Partial) > 0 && !x.lineage.contains(a, m.stamp.boot):
+		r.doubt(p, t)
+		return
 	case !ok && !r.fits(x.geometry):
 		if !t.full {
 			t.full = true
@@ -246,13 +285,12 @@ func (r *receiver) image(ctx context.Context, p *peer, t *track, m *message) {
 	}
 	parts := make([]engine.Part, 0, len(x.pages))
 	for _, page := range x.pages {
-		parts = append(parts, engine.Part{Array: x.array, Start: x.start, Geometry: x.geometry, Image: page, At: x.at})
+		parts = append(parts, engine.Part{Array: x.array, Start: x.start, Geometry: x.geometry, Image: page, At: x.at, Boot: m.stamp.boot})
 	}
 	if err := r.m.opts.Engine.ApplyRemote(ctx, p.ID, parts); err != nil {
 		r.refuseError(p, err)
 		return
 	}
-	t.reached[x.ref] = m.stamp.boot
 	n := uint64(len(parts))
 	r.figures(p.key.hint(), func(s *stats) { s.pages += n })
 	held = r.replica(p.ID)

@@ -11,15 +11,16 @@ import (
 func (r *receiver) alive(ctx context.Context, p *peer, t *track, m *message) bool {
 	held := r.m.opts.Engine.Incarnation(p.ID)
 	old := m.stamp.incarnation < held || m.stamp.incarnation < t.last.incarnation || m.stamp.incarnation == t.last.incarnation && m.stamp.boot < t.last.boot
-	// Heads are not stored: whoever sends them lives. Only some may have been on
-	// their way when the newer life began.
-	if old && m.kind == kindHead && t.last.boot > 0 && (t.old.boot == 0 || m.stamp.newer(t.old)) && time.Since(t.begun) > conflictRest && time.Since(t.oldAt) > conflictRest {
-		t.old, t.oldAt = m.stamp, time.Now()
-		conflicts := 0
-		r.figures(p.key.hint(), func(s *stats) { s.conflicts++; conflicts = s.conflicts })
-		if conflicts >= maxConflicts && p.Quarantine == "" {
-			r.m.quarantine(ctx, p.key.hint(), "two servers use its key")
-		}
+	if m.kind == kindHead && !old {
+		t.lives = true
+	}
+	if old && m.kind == kindHead {
+		r.conflict(ctx, p, t, m)
+	}
+	if old && m.kind == kindHead && time.Since(t.told) > conflictRest {
+		// Its folder was copied back, with what it knew of its last life.
+		t.told = time.Now()
+		r.m.sender.want(wish{p.key.hint(), max(held, t.last.incarnation), t.last.boot, nil})
 	}
 	if m.stamp.incarnation < held {
 		r.refuse(p.key.hint(), reasonOld, "")
@@ -35,6 +36,29 @@ func (r *receiver) alive(ctx context.Context, p *peer, t *track, m *message) boo
 		t.last = m.stamp
 	}
 	return true
+}
+
+// conflict looks at the head of an older life of an origin. Heads are not
+// stored: whoever sends them lives. Some may have been on their way when the
+// newer life began; after that, two lives that speak in turns are two servers. If
+// the newer one is silent, the machine was set back to before it.
+func (r *receiver) conflict(ctx context.Context, p *peer, t *track, m *message) {
+	if !t.lives || time.Since(t.begun) < conflictRest || time.Since(t.oldAt) < conflictRest || t.old.boot == m.stamp.boot && !m.stamp.newer(t.old) {
+		return
+	}
+	again := t.old.boot == m.stamp.boot
+	t.old, t.oldAt, t.lives = m.stamp, time.Now(), false
+	conflicts := 0
+	r.figures(p.key.hint(), func(s *stats) {
+		if !again {
+			s.conflicts = 0
+		}
+		s.conflicts++
+		conflicts = s.conflicts
+	})
+	if conflicts >= maxConflicts && p.Quarantine == "" {
+		r.m.quarantine(ctx, p.key.hint(), "two servers use its key")
+	}
 }
 
 // renew begins with a new incarnation of an origin. As long as there are only
@@ -61,9 +85,8 @@ func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *message) boo
 	if t.next != m.stamp.incarnation {
 		t.heads = make(map[ref]arrayHead)
 	}
-	t.next, t.last, t.head, t.old, t.suspect = 0, m.stamp, stamp{}, stamp{}, false
+	t.next, t.last, t.head, t.old, t.suspect, t.gone = 0, m.stamp, stamp{}, stamp{}, false, nil
 	t.begun = time.Now()
-	t.reached = make(map[ref]uint64)
 	t.pending, t.waiting = make(map[ref][]round), 0
 	return true
 }
@@ -71,6 +94,7 @@ func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *message) boo
 func (t *track) setHeads(m *message) {
 	t.heads = make(map[ref]arrayHead)
 	for _, h := range m.heads {
+		h.boot = m.stamp.boot
 		t.heads[h.ref] = h
 	}
 }
@@ -101,29 +125,22 @@ func (r *receiver) head(p *peer, t *track, m *message) {
 	if !m.stamp.newer(t.head) {
 		return // a repetition
 	}
-	started := t.head.boot != m.stamp.boot
 	t.lost(m)
 	t.head = m.stamp
 	t.setHeads(m)
-	t.suspect, t.full = false, false
-	if started {
-		t.doubts, t.tries = nil, doubtTries
-	}
+	t.suspect, t.full, t.gone = false, false, nil
 	for _, a := range r.m.opts.Engine.Replica(p.ID) {
-		// A later delta may have overtaken this head.
-		h, ok := t.heads[ref{a.Array, a.Start}]
-		if !ok && started && a.Version > 0 {
-			t.doubts = append(t.doubts, ref{a.Array, a.Start})
+		x := ref{a.Array, a.Start}
+		h, ok := t.heads[x]
+		switch {
+		case max(a.Version, a.Partial) == 0, p.refuses(a.Start), !r.m.opts.Engine.Keeps(a.Array, a.Start):
+		case !ok && a.Start >= m.floors[floorOf(a.Array)]:
+			t.gone = append(t.gone, x)
+			r.doubt(p, t)
+		case !ok: // it has expired there
+		case !h.lineage.contains(a, h.boot), h.version < a.Version && m.stamp == t.last: // a later delta may have overtaken this head
+			r.doubt(p, t)
 		}
-		if ok && h.version < a.Version && m.stamp == t.last {
-			t.suspect = true
-		}
-		if boot := t.reached[ref{a.Array, a.Start}]; ok && boot != 0 && boot < m.stamp.boot && a.Version > h.base {
-			t.suspect = true // it began again before what is here, and may have passed it since
-		}
-	}
-	if t.suspect {
-		r.refuse(p.key.hint(), reasonSuspect, "its versions are older than its replica here")
 	}
 	if m.name != "" && p.Name == "" {
 		r.m.mu.Lock()

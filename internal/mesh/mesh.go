@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -27,7 +28,8 @@ type Mesh struct {
 	mu      sync.Mutex
 	members map[hint]*member
 	state   state
-	strange refusals // of senders that are no peers
+	strange refusals  // of senders that are no peers
+	twin    time.Time // when another server was last heard that uses this node's key
 
 	sender   *sender
 	receiver *receiver
@@ -86,11 +88,16 @@ func prepare(ctx context.Context, opts Options) (*Mesh, error) {
 func (m *Mesh) begin() error {
 	now := uint64(max(m.opts.Now().UnixMilli(), 1))
 	s := &m.state
+	before := s.Boot
 	m.renewed = s.Incarnation == 0 || s.Store != m.opts.Store || s.Unsynced
 	if m.renewed {
 		s.Incarnation = max(now, s.Incarnation+1, s.Boot+1)
+		before = 0
 	}
-	s.Boot = max(now, s.Boot+1, s.Incarnation)
+	// Some chance, so that two processes of one folder that was copied, under a
+	// clock that was set back, do not have the same number.
+	s.Boot = max(now, s.Boot+1, s.Incarnation) + rand.Uint64N(1024)
+	s.found(m.opts.Engine.Own(), before)
 	s.Store, s.Unsynced = m.opts.Store, m.opts.Unsynced
 	return s.save(m.opts.Dir)
 }

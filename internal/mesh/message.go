@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -23,17 +24,23 @@ import (
 //
 // An array is one byte (0 counts, 1 spam, 2 revoked) and v start of its
 // generation; a geometry is v lines and one byte k, its kind and key follow
-// from the array and the network.
+// from the array and the network. A lineage up to a version is v count, and for
+// each epoch, newest first: v how much older its boot is than the one before it
+// (the first: than the sender's), v how many changes its base is below the version.
 //
 //	delta: v count; for each round: array byte, +16 if a geometry follows, +32 if
-//	       the round is whole; v start, v from, v to-from, geometry, v length, bytes
-//	head:  v length and name; v count; for each array: byte, v start, v version,
-//	       v changes since the boot, geometry; then nothing, or 32 bytes new key, 32 old, 64 signature
-//	ask:   8 bytes of the key of whom it is for; v incarnation of the versions;
-//	       v count; for each array: byte, v start, v version held, v boot of the
-//	       origin that it is from. No array: a head is asked for.
-//	image: array byte, v start, v version of the array, geometry, v count; for each
-//	       page: v length, bytes
+//	       the round is whole; v start, v from, v to-from, geometry with lineage up
+//	       to to, v length, bytes
+//	head:  v length and name; v first start of the generations that the sender
+//	       keeps of the tally, v of the blocklist; v count; for each array: byte,
+//	       v start, v version, geometry, lineage up to the version; then nothing,
+//	       or 32 bytes new key, 32 old, 64 signature
+//	ask:   8 bytes of the key of whom it is for; v incarnation of the versions,
+//	       v newest boot of it that was heard; v count; for each array: byte, +16 if
+//	       images are missing, v start, v version held, v boot of the origin that it
+//	       is from. No array: a head is asked for.
+//	image: array byte, v start, v version of the array, geometry, lineage up to it,
+//	       v count; for each page: v length, bytes
 const (
 	messageVersion = 1
 	signatureText  = "bulkhead mesh message v1\x00"
@@ -87,7 +94,8 @@ type round struct {
 	ref
 	from, to uint64
 	geometry filter.Geometry // in a parsed message zero unless announced
-	announce bool            // the geometry goes along
+	announce bool            // geometry and lineage go along
+	lineage  lineage         // in a parsed message nil unless announced
 	data     []byte          // an encoded filter.Round, or the middle of one
 	short    bool            // data is the middle of one
 	boot     uint64          // of the origin when it sent the round
@@ -96,15 +104,17 @@ type round struct {
 type arrayHead struct {
 	ref
 	version  uint64
-	base     uint64          // of a head: version when the origin was started
 	boot     uint64          // of an ask: boot of the origin that led to the version; 0 if it is not known
+	partial  bool            // of an ask: images are missing
 	geometry filter.Geometry // of a head
+	lineage  lineage         // of a head
 }
 
 type image struct {
 	ref
 	at       uint64
 	geometry filter.Geometry
+	lineage  lineage
 	pages    [][]byte
 }
 
@@ -116,11 +126,13 @@ type message struct {
 	stamp  stamp
 	rounds []round
 	name   string
+	floors [2]uint64 // of a head: first start of the generations that are kept, of the tally and of the blocklist
 	heads  []arrayHead
 	proof  *succession // of a head
 	key    public      // new key that proof names
 	to     hint        // of an ask
 	life   uint64      // of an ask: incarnation that the versions are of
+	boot   uint64      // of an ask: newest boot of it that was heard
 	wants  []arrayHead // of an ask: version is what the asker holds
 	image  image
 }
@@ -138,6 +150,7 @@ func arrayByte(a engine.Array) byte {
 const (
 	flagGeometry = 16
 	flagWhole    = 32
+	flagPartial  = 16 // of an ask
 )
 
 // appendMessage appends the message, signed.
@@ -154,11 +167,13 @@ func appendMessage(b []byte, m *message, id *Identity) []byte {
 	case kindDelta:
 		b = binary.AppendUvarint(b, uint64(len(m.rounds)))
 		for i := range m.rounds {
-			b = m.rounds[i].append(b)
+			b = m.rounds[i].append(b, m.stamp.boot)
 		}
 	case kindHead:
 		b = appendBytes(b, []byte(m.name))
-		b = appendHeads(b, m.heads, true)
+		b = binary.AppendUvarint(b, m.floors[0])
+		b = binary.AppendUvarint(b, m.floors[1])
+		b = appendHeads(b, m)
 		if m.proof != nil {
 			b = append(b, id.public[:]...)
 			b = append(b, m.proof.old[:]...)
@@ -167,12 +182,14 @@ func appendMessage(b []byte, m *message, id *Identity) []byte {
 	case kindAsk:
 		b = append(b, m.to[:]...)
 		b = binary.AppendUvarint(b, m.life)
-		b = appendHeads(b, m.wants, false)
+		b = binary.AppendUvarint(b, m.boot)
+		b = appendWants(b, m.wants)
 	case kindImage:
 		b = append(b, arrayByte(m.image.array))
 		b = binary.AppendUvarint(b, m.image.start)
 		b = binary.AppendUvarint(b, m.image.at)
 		b = appendGeometry(b, m.image.geometry)
+		b = m.image.lineage.append(b, m.stamp.boot, m.image.at)
 		b = binary.AppendUvarint(b, uint64(len(m.image.pages)))
 		for _, p := range m.image.pages {
 			b = appendBytes(b, p)
@@ -192,23 +209,45 @@ func appendGeometry(b []byte, g filter.Geometry) []byte {
 	return append(b, g.K)
 }
 
-func appendHeads(b []byte, heads []arrayHead, geometry bool) []byte {
-	b = binary.AppendUvarint(b, uint64(len(heads)))
-	for _, h := range heads {
-		b = append(b, arrayByte(h.array))
-		b = binary.AppendUvarint(b, h.start)
-		b = binary.AppendUvarint(b, h.version)
-		if geometry {
-			b = binary.AppendUvarint(b, h.version-h.base)
-			b = appendGeometry(b, h.geometry)
-		} else {
-			b = binary.AppendUvarint(b, h.boot)
-		}
+// append appends the lineage of an array up to a version; boot is the sender's.
+func (l lineage) append(b []byte, boot, version uint64) []byte {
+	b = binary.AppendUvarint(b, uint64(len(l)))
+	for _, e := range slices.Backward(l) {
+		b = binary.AppendUvarint(b, boot-e.Boot)
+		b = binary.AppendUvarint(b, version-min(e.Base, version))
+		boot = e.Boot
 	}
 	return b
 }
 
-func (r *round) append(b []byte) []byte {
+func appendHeads(b []byte, m *message) []byte {
+	b = binary.AppendUvarint(b, uint64(len(m.heads)))
+	for _, h := range m.heads {
+		b = append(b, arrayByte(h.array))
+		b = binary.AppendUvarint(b, h.start)
+		b = binary.AppendUvarint(b, h.version)
+		b = appendGeometry(b, h.geometry)
+		b = h.lineage.append(b, m.stamp.boot, h.version)
+	}
+	return b
+}
+
+func appendWants(b []byte, wants []arrayHead) []byte {
+	b = binary.AppendUvarint(b, uint64(len(wants)))
+	for _, w := range wants {
+		code := arrayByte(w.array)
+		if w.partial {
+			code |= flagPartial
+		}
+		b = append(b, code)
+		b = binary.AppendUvarint(b, w.start)
+		b = binary.AppendUvarint(b, w.version)
+		b = binary.AppendUvarint(b, w.boot)
+	}
+	return b
+}
+
+func (r *round) append(b []byte, boot uint64) []byte {
 	code := arrayByte(r.array)
 	if r.announce {
 		code |= flagGeometry
@@ -223,6 +262,7 @@ func (r *round) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, r.to-r.from)
 	if code&flagGeometry != 0 {
 		b = appendGeometry(b, r.geometry)
+		b = r.lineage.append(b, boot, r.to)
 	}
 	return appendBytes(b, data)
 }
@@ -276,6 +316,7 @@ func verify(b []byte, key *public) bool {
 type reader struct {
 	b     []byte
 	keyID uint64
+	boot  uint64 // of the sender
 	err   error
 }
 
@@ -377,6 +418,7 @@ func parseMessage(b []byte, keyID uint64) (*message, error) {
 	r := &reader{b: b[2+len(hint{}) : len(b)-ed25519.SignatureSize], keyID: keyID}
 	m.stamp.incarnation = r.sum(r.uvarint(), 0)
 	m.stamp.boot = r.sum(m.stamp.incarnation, r.uvarint())
+	r.boot = m.stamp.boot
 	m.stamp.seq = r.uvarint()
 	m.stamp.at = r.sum(m.stamp.boot, r.uvarint())
 	switch m.kind {
@@ -387,7 +429,8 @@ func parseMessage(b []byte, keyID uint64) (*message, error) {
 	case kindAsk:
 		copy(m.to[:], r.bytes(uint64(len(m.to))))
 		m.life = r.uvarint()
-		m.wants = r.heads(false)
+		m.boot = r.uvarint()
+		m.wants = r.wants()
 	case kindImage:
 		r.image(&m.image)
 	default:
@@ -411,7 +454,7 @@ func (r *reader) rounds(m *message) {
 		p.from = r.uvarint()
 		p.to = r.sum(p.from, r.uvarint())
 		if code&flagGeometry != 0 {
-			p.announce, p.geometry = true, r.geometry(p.array)
+			p.announce, p.geometry, p.lineage = true, r.geometry(p.array), r.lineage(p.to)
 		}
 		p.data = r.bytes(r.uvarint())
 		p.short = code&flagWhole == 0
@@ -428,7 +471,8 @@ func (r *reader) head(m *message) {
 		r.fail("name of %d bytes, limit %d", len(name), maxName)
 	}
 	m.name = string(name)
-	m.heads = r.heads(true)
+	m.floors = [2]uint64{r.uvarint(), r.uvarint()}
+	m.heads = r.heads()
 	if r.err != nil || len(r.b) == 0 {
 		return
 	}
@@ -438,22 +482,14 @@ func (r *reader) head(m *message) {
 	copy(m.proof.signature[:], r.bytes(uint64(len(m.proof.signature))))
 }
 
-func (r *reader) heads(geometry bool) (out []arrayHead) {
-	for range r.count(3) {
+func (r *reader) heads() (out []arrayHead) {
+	for range r.count(6) {
 		var h arrayHead
 		h.array = r.array(r.byte())
 		h.start = r.uvarint()
 		h.version = r.uvarint()
-		if geometry {
-			since := r.uvarint()
-			if since > h.version {
-				r.fail("%d changes of an array at version %d", since, h.version)
-			}
-			h.base = h.version - since
-			h.geometry = r.geometry(h.array)
-		} else {
-			h.boot = r.uvarint()
-		}
+		h.geometry = r.geometry(h.array)
+		h.lineage = r.lineage(h.version)
 		if r.err != nil {
 			return nil
 		}
@@ -462,11 +498,50 @@ func (r *reader) heads(geometry bool) (out []arrayHead) {
 	return out
 }
 
+func (r *reader) wants() (out []arrayHead) {
+	for range r.count(4) {
+		var w arrayHead
+		code := r.byte()
+		w.array, w.partial = r.array(code&^flagPartial), code&flagPartial != 0
+		w.start = r.uvarint()
+		w.version = r.uvarint()
+		w.boot = r.uvarint()
+		if r.err != nil {
+			return nil
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
+// lineage reads the lineage of an array up to a version. It begins with the
+// sender's own process, whose boot is the newest.
+func (r *reader) lineage(version uint64) lineage {
+	n := r.count(2)
+	if r.err == nil && (n == 0 || n > maxEpochs) {
+		r.fail("lineage of %d epochs, want 1 to %d", n, maxEpochs)
+		return nil
+	}
+	l := make(lineage, n)
+	boot, base := r.boot, version
+	for i := range n {
+		ago, below := r.uvarint(), r.uvarint()
+		if r.err != nil || ago > boot || below > version || i > 0 && (ago == 0 || version-below >= base) || i == 0 && ago != 0 {
+			r.fail("epoch %d of a lineage is out of order", i)
+			return nil
+		}
+		boot, base = boot-ago, version-below
+		l[n-1-i] = epoch{boot, base}
+	}
+	return l
+}
+
 func (r *reader) image(m *image) {
 	m.array = r.array(r.byte())
 	m.start = r.uvarint()
 	m.at = r.uvarint()
 	m.geometry = r.geometry(m.array)
+	m.lineage = r.lineage(m.at)
 	for range r.count(2) {
 		m.pages = append(m.pages, r.bytes(r.uvarint()))
 	}

@@ -31,10 +31,13 @@ func takeRounds(t testing.TB, e *engine.Engine, reports int) []round {
 	}
 	var out []round
 	for _, p := range parts {
-		out = append(out, round{ref: ref{p.Array, p.Start}, from: p.From, to: p.To, geometry: p.Geometry, announce: true, data: p.Round})
+		out = append(out, round{ref: ref{p.Array, p.Start}, from: p.From, to: p.To, geometry: p.Geometry, announce: true, lineage: lineage{{sampleBoot, 0}}, data: p.Round})
 	}
 	return out
 }
+
+// sampleBoot is the boot of those who send sample messages.
+const sampleBoot = 1<<40 + 5
 
 func sampleMessages(t testing.TB) []*message {
 	geometry := filter.Geometry{Kind: filter.Cells, Lines: 2048, K: 6, KeyID: testSecret.ID()}
@@ -45,14 +48,21 @@ func sampleMessages(t testing.TB) []*message {
 	if err != nil || to.Predecessor() != old.ID() {
 		t.Fatalf("new key of %s: predecessor %q, %v", old.ID(), to.Predecessor(), err)
 	}
-	return []*message{
+	history := lineage{{sampleBoot - 900, 2}, {sampleBoot - 1, 3}, {sampleBoot, 8}}
+	samples := []*message{
 		{kind: kindDelta, rounds: takeRounds(t, smallEngine(t, nil), 9)},
-		{kind: kindHead, name: "node", heads: []arrayHead{{ref: ref{engine.ArrayCounts, 7}, version: 8, base: 3, geometry: geometry}, {ref: ref{engine.ArrayRevoked, 9}, version: 1, geometry: bits}}},
+		{kind: kindHead, name: "node", floors: [2]uint64{5, allExpired}, heads: []arrayHead{
+			{ref: ref{engine.ArrayCounts, 7}, version: 8, geometry: geometry, lineage: history},
+			{ref: ref{engine.ArrayRevoked, 9}, version: 1, geometry: bits, lineage: lineage{{sampleBoot, 0}}}}},
 		{kind: kindHead, proof: to.proof, key: to.public},
-		{kind: kindAsk, to: id.public.hint(), life: 77, wants: []arrayHead{{ref: ref{engine.ArraySpam, 7}, version: 3, boot: 9}}},
+		{kind: kindAsk, to: id.public.hint(), life: 77, boot: 78, wants: []arrayHead{{ref: ref{engine.ArraySpam, 7}, version: 3, boot: 9}, {ref: ref{engine.ArrayCounts, 7}, version: 4, partial: true}}},
 		{kind: kindAsk, to: id.public.hint()},
-		{kind: kindImage, image: image{ref{engine.ArrayCounts, 7}, 99, geometry, [][]byte{{1, 2, 3}, {}}}},
+		{kind: kindImage, image: image{ref{engine.ArrayCounts, 7}, 99, geometry, history, [][]byte{{1, 2, 3}, {}}}},
 	}
+	for _, m := range samples {
+		m.stamp = stamp{incarnation: 1 << 40, boot: sampleBoot, seq: 7, at: 1<<40 + 99}
+	}
+	return samples
 }
 
 // TestMessageRoundTrip: what was sent is what is read, whoever has the key sees
@@ -60,7 +70,6 @@ func sampleMessages(t testing.TB) []*message {
 func TestMessageRoundTrip(t *testing.T) {
 	for _, m := range sampleMessages(t) {
 		_, id := identity(t)
-		m.stamp = stamp{incarnation: 1 << 40, boot: 1<<40 + 5, seq: 7, at: 1<<40 + 99}
 		m.from = id.public.hint()
 		if m.proof != nil {
 			m.key = id.public

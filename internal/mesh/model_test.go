@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -35,12 +36,48 @@ func TestModel(t *testing.T) {
 	if testing.Short() {
 		n = 20
 	}
-	for i := range n {
-		seed := *firstSeed + uint64(i)
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { runModel(t, seed) })
-		})
+	var done tallyOfSteps
+	t.Run("seed", func(t *testing.T) {
+		for i := range n {
+			seed := *firstSeed + uint64(i)
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) { runModel(t, seed, &done) })
+			})
+		}
+	})
+	done.complete(t, n)
+}
+
+// Kinds of steps that a model without them would not be worth much.
+var stepKinds = []string{
+	"reports", "pause", "faults", "cut off", "connected", "stopped", "killed", "backup", "restored", "copied back",
+	"machine rolled back", "broker wiped", "clock set", "evicted", "long pause",
+}
+
+// A tallyOfSteps counts what schedules did.
+type tallyOfSteps struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (s *tallyOfSteps) add(kind string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.n == nil {
+		s.n = make(map[string]int)
+	}
+	s.n[kind]++
+}
+
+// complete fails the test if some kind of step never happened in many schedules.
+func (s *tallyOfSteps) complete(t *testing.T, schedules int) {
+	t.Helper()
+	t.Logf("steps of %d schedules: %v", schedules, s.n)
+	for _, kind := range stepKinds {
+		if s.n[kind] == 0 && schedules >= 20 {
+			t.Errorf("no step of kind %q in %d schedules", kind, schedules)
+		}
 	}
 }
 
@@ -61,6 +98,7 @@ type world struct {
 	broker *memBroker
 	nodes  []*node
 	log    *slog.Logger
+	done   *tallyOfSteps
 }
 
 // A node is one server, with a map of what was reported to it.
@@ -82,6 +120,7 @@ type node struct {
 	truth  counts
 	backup []byte
 	saved  counts
+	state  state // of the mesh, at the backup
 }
 
 func (n *node) now() time.Time { return time.Now().Add(time.Duration(n.offset.Load())) }
@@ -99,8 +138,8 @@ func (n *node) start() {
 	}
 	n.engine, err = engine.Open(context.Background(), engine.Options{
 		Secret: testSecret, Now: n.now, Store: n.st,
-		Tally: engine.BookOptions{Generation: 24 * time.Hour, Keep: 4, Capacity: 20_000, Error: 1e-4},
-		Block: engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 3, Capacity: 2000, Error: 1e-6},
+		Tally: engine.BookOptions{Generation: 24 * time.Hour, Keep: 4, Capacity: 2000, Error: 1e-4},
+		Block: engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 3, Capacity: 200, Error: 1e-6},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -183,9 +222,9 @@ func (w *world) peers() {
 	}
 }
 
-func runModel(t *testing.T, seed uint64) {
+func runModel(t *testing.T, seed uint64, done *tallyOfSteps) {
 	rng := rand.New(rand.NewPCG(seed, 7))
-	w := &world{t: t, rng: rng, broker: newMemBroker(rand.New(rand.NewPCG(seed, 8))), log: slog.New(slog.DiscardHandler)}
+	w := &world{t: t, rng: rng, done: done, broker: newMemBroker(rand.New(rand.NewPCG(seed, 8))), log: slog.New(slog.DiscardHandler)}
 	if testing.Verbose() && *schedules == 1 {
 		w.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
@@ -218,50 +257,54 @@ func runModel(t *testing.T, seed uint64) {
 func (w *world) step() {
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
 	say := func(what string) {
+		w.done.add(what)
 		w.log.Info("--- "+what, "node", n.i, "time", time.Now().Format(time.TimeOnly))
 	}
 	switch x := w.rng.IntN(100); {
 	case x < 45:
+		w.done.add("reports")
 		for range 1 + w.rng.IntN(5) {
 			n.report()
 		}
 	case x < 70:
+		w.done.add("pause")
 		time.Sleep(time.Duration(w.rng.Int64N(int64(4 * time.Second))))
 	case x < 75:
 		say("faults")
 		w.broker.faults(w.rng.Float64()*0.5, w.rng.Float64()*0.3, time.Duration(w.rng.Int64N(int64(3*time.Second))))
 	case x < 79:
-		say("partition")
-		n.bus.set(w.rng.IntN(2) == 0)
+		on := w.rng.IntN(2) == 0
+		say(map[bool]string{false: "cut off", true: "connected"}[on])
+		n.bus.set(on)
 	case x < 84:
 		hard := w.rng.IntN(3) > 0
-		say(fmt.Sprint("restart, hard ", hard))
+		say(map[bool]string{false: "stopped", true: "killed"}[hard])
 		n.stop(hard)
 		n.start()
 	case x < 87:
 		say("backup")
 		n.takeBackup()
 	case x < 90:
-		say("restore")
-		n.restore(w.rng.IntN(2) == 0)
+		if how := []string{"restored", "copied back", "machine rolled back"}[w.rng.IntN(3)]; n.backup != nil {
+			say(how)
+			n.restore(how)
+		}
 	case x < 92:
-		say("wipe")
+		say("broker wiped")
 		w.broker.wipe()
 	case x < 95:
-		say("clock")
+		say("clock set")
 		n.offset.Store(w.rng.Int64N(int64(4*time.Hour)) - int64(2*time.Hour))
 	case x < 98:
-		o := w.nodes[w.rng.IntN(len(w.nodes))]
-		if o != n {
-			say(fmt.Sprint("evict ", o.i))
-			err := n.mesh.EvictPeer(w.t.Context(), o.id.ID())
-			time.Sleep(time.Duration(w.rng.Int64N(int64(5 * time.Second))))
-			if err = errors.Join(err, n.mesh.AddPeer(w.t.Context(), o.id.ID(), "", 1)); err != nil {
-				w.t.Fatal(err)
-			}
+		o := w.nodes[(n.i+1+w.rng.IntN(len(w.nodes)-1))%len(w.nodes)]
+		say("evicted")
+		err := n.mesh.EvictPeer(w.t.Context(), o.id.ID())
+		time.Sleep(time.Duration(w.rng.Int64N(int64(5 * time.Second))))
+		if err = errors.Join(err, n.mesh.AddPeer(w.t.Context(), o.id.ID(), "", 1)); err != nil {
+			w.t.Fatal(err)
 		}
 	default:
-		say("long sleep")
+		say("long pause")
 		time.Sleep(time.Minute)
 	}
 }
@@ -272,14 +315,16 @@ func (n *node) takeBackup() {
 		n.w.t.Fatal(err)
 	}
 	n.backup, n.saved = b.Bytes(), n.truth.clone()
+	var err error
+	if n.state, err = loadState(n.meshFolder()); err != nil {
+		n.w.t.Fatal(err)
+	}
 }
 
-// restore starts the node again from its backup: as bulkhead restore does, or
-// by a copy of the folder, of which nobody is told.
-func (n *node) restore(told bool) {
-	if n.backup == nil {
-		return
-	}
+// restore starts the node again from its backup: "restored" as bulkhead restore
+// does; "copied back" with a copy of the store of which nobody is told; "machine
+// rolled back", where what the mesh remembers is as old as the store.
+func (n *node) restore(how string) {
 	n.stop(n.w.rng.IntN(2) == 0)
 	old := n.folder()
 	n.data++
@@ -291,14 +336,17 @@ func (n *node) restore(told bool) {
 		n.w.t.Fatal(err)
 	}
 	n.truth = n.saved.clone()
-	if !told {
+	if how != "restored" {
 		// The mesh takes the restored store for the one that it knows.
 		st, err := store.Open(n.folder(), store.Options{})
 		if err != nil {
 			n.w.t.Fatal(err)
 		}
 		id := st.Manifest().Incarnation
-		s, err := loadState(n.meshFolder())
+		s := n.state
+		if how == "copied back" {
+			s, err = loadState(n.meshFolder())
+		}
 		s.Store = id
 		if err := errors.Join(err, st.Close(), s.save(n.meshFolder())); err != nil {
 			n.w.t.Fatal(err)
@@ -342,7 +390,7 @@ func (w *world) compare() {
 			}
 		}
 	}
-	// 180 counts among arrays for 20,000 signatures with one wrong in 10,000.
+	// 180 counts among arrays for 2,000 signatures with one wrong in 10,000.
 	if limit := 2 * len(w.nodes); over > limit {
 		t.Errorf("%d counts too high, limit %d", over, limit)
 	}

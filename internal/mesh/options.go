@@ -26,6 +26,7 @@ type Engine interface {
 	RenameOrigin(ctx context.Context, from, to string) error
 	Incarnation(origin string) uint64
 	Keeps(a engine.Array, start uint64) bool
+	Horizon(a engine.Array) uint64
 }
 
 // A Mode says where the broker is.
@@ -53,7 +54,7 @@ const (
 type Options struct {
 	Dir      string    // required: folder of the mesh's own state
 	Identity *Identity // required
-	Engine   Engine    // required
+	Engine   Engine    // required; it has taken no report since it was opened
 	KeyID    uint64    // required: id of the network's key
 	Store    string    // incarnation of the store; a new one means that it was restored
 	// Unsynced says that reports are acknowledged before they are on disk.

@@ -113,9 +113,10 @@ func savePeers(dir string, list []*peer) error {
 
 // state is what a node remembers of its own incarnation.
 type state struct {
-	Store       string `json:"store"` // incarnation of the store it was made for
-	Incarnation uint64 `json:"incarnation"`
-	Boot        uint64 `json:"boot"`
+	Store       string       `json:"store"` // incarnation of the store it was made for
+	Incarnation uint64       `json:"incarnation"`
+	Boot        uint64       `json:"boot"`
+	Arrays      []ownLineage `json:"arrays,omitempty"`
 	// Unsynced is true while a process runs whose reports are acknowledged, and
 	// published, before they are on disk: if it ends without notice, what was
 	// published may lie in the future of what is left.

@@ -17,11 +17,10 @@ const (
 	maxBackoff   = time.Minute
 	catchUpLimit = 2 * time.Minute
 	seenMargin   = 2 * time.Minute
-	maxConflicts = 3 // heads of an older life of an origin while a newer one lives
+	maxConflicts = 3 // heads of an older life of an origin in turns with those of a newer one
 	maxStrangers = 1024
 	conflictRest = 10 * time.Second // between two heads that are held to prove two lives
 	catchUpWait  = 15 * time.Second // longest time that a gap may wait to be closed by what is stored
-	doubtTries   = 3
 )
 
 // The receiver takes what peers publish. Only its own goroutine uses the fields
@@ -43,25 +42,25 @@ type receiver struct {
 
 // A track is what the receiver knows of one origin.
 type track struct {
-	last    stamp     // of all messages, within the incarnation that is taken
-	head    stamp     // of heads alone
-	old     stamp     // the newest head of an older life that was heard since
-	oldAt   time.Time // when that was
-	begun   time.Time // when the life that is taken was first heard
-	heads   map[ref]arrayHead
-	next    uint64 // a newer incarnation that was heard of; 0 if none
+	last    stamp             // of all messages, within the incarnation that is taken
+	head    stamp             // of heads alone
+	old     stamp             // the newest head of an older life that was heard since
+	oldAt   time.Time         // when that was
+	lives   bool              // a head of the life that is taken was heard since
+	begun   time.Time         // when the life that is taken was first heard
+	heads   map[ref]arrayHead // of the life that is taken, or, if next is set, of that one
+	next    uint64            // a newer incarnation that was heard of; 0 if none
 	pending map[ref][]round
-	reached map[ref]uint64 // boot of the origin that led to the version of the replica
-	waiting int            // bytes of pending
-	suspect bool           // the origin holds less than its replica here
-	full    bool           // an array of it did not fit, which was said
+	waiting int  // bytes of pending
+	full    bool // an array of it did not fit, which was said
+
+	// suspect: what is here is no part of what the origin has. It has gone back
+	// in time, and is told so. gone are those arrays that it does not even name.
+	suspect bool
+	gone    []ref
+	told    time.Time // when it was last told of a life of its own that it has forgotten
 
 	dirty bool // something came since nothing was missing
-	// doubts are arrays that are here and that the origin, started anew, does
-	// not name: they have expired there, or it has gone back to before them. It
-	// is asked tries times, since only it can tell.
-	doubts []ref
-	tries  int
 
 	since   time.Time // when the gap was noticed; zero if there is none
 	nextTry time.Time
@@ -191,7 +190,7 @@ func (r *receiver) forget(h hint) {
 func (r *receiver) track(h hint) *track {
 	t := r.origins[h]
 	if t == nil {
-		t = &track{heads: make(map[ref]arrayHead), pending: make(map[ref][]round), reached: make(map[ref]uint64)}
+		t = &track{heads: make(map[ref]arrayHead), pending: make(map[ref][]round)}
 		r.origins[h] = t
 	}
 	return t
@@ -287,6 +286,9 @@ func (r *receiver) take(ctx context.Context, raw []byte) {
 	switch m.kind {
 	case kindHead:
 		r.head(&p, t, m)
+		if len(t.pending) > 0 {
+			r.drain(ctx, &p, t, r.replica(p.ID))
+		}
 	case kindDelta:
 		r.delta(ctx, &p, t, m)
 	case kindImage:
@@ -303,6 +305,7 @@ func (r *receiver) mirror(m *message, raw []byte) {
 	if m.kind == kindHead && m.stamp.boot > boot && verify(raw, &r.m.opts.Identity.public) {
 		r.m.mu.Lock()
 		first := r.m.strange.add("own key elsewhere", "")
+		r.m.twin = time.Now()
 		r.m.mu.Unlock()
 		if first {
 			r.m.opts.Log.Error("ALERT: another server uses this node's key; peers will stop counting both")

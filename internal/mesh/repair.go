@@ -33,7 +33,7 @@ func (r *receiver) repair(ctx context.Context) (busy bool) {
 				s.behind = now
 			}
 		})
-		if len(wants) == 0 && (t.tries == 0 || len(t.doubts) == 0) {
+		if len(wants) == 0 {
 			t.heal()
 			t.dirty = false
 			continue
@@ -45,10 +45,6 @@ func (r *receiver) repair(ctx context.Context) (busy bool) {
 		if catching && now.Sub(t.since) < catchUpWait || now.Before(t.nextTry) {
 			continue
 		}
-		if t.tries > 0 {
-			t.tries--
-			wants = append(wants, r.doubted(&p, t)...)
-		}
 		if t.stop == nil {
 			r.subscribe(ctx, h, t)
 		}
@@ -57,22 +53,11 @@ func (r *receiver) repair(ctx context.Context) (busy bool) {
 		if life == 0 {
 			life = r.m.opts.Engine.Incarnation(p.ID)
 		}
-		r.m.sender.want(wish{h, life, wants})
+		r.m.sender.want(wish{h, life, t.last.boot, wants})
 		t.nextTry = now.Add(jitter(t.backoff))
 		t.backoff = min(2*t.backoff, maxBackoff)
 	}
 	return busy
-}
-
-// doubted returns what is held of the arrays that the origin does not name.
-func (r *receiver) doubted(p *peer, t *track) (wants []arrayHead) {
-	held := r.replica(p.ID)
-	for _, x := range t.doubts {
-		if a, ok := held[x]; ok && len(wants) < maxParts/2 {
-			wants = append(wants, arrayHead{ref: x, version: a.Version, boot: t.reached[x]})
-		}
-	}
-	return wants
 }
 
 // subscribe takes the images that an origin publishes from now on.
@@ -96,22 +81,22 @@ func (t *track) heal() {
 
 // missing returns what to ask an origin for, and how many changes that is.
 func (r *receiver) missing(p *peer, t *track) (wants []arrayHead, changes uint64) {
-	if len(t.heads) == 0 && len(t.pending) == 0 {
+	if len(t.heads) == 0 && len(t.pending) == 0 && len(t.gone) == 0 {
 		return nil, 0
 	}
 	held := r.replica(p.ID)
 	fresh := t.next != 0 // everything of a new incarnation is missing
 	want := func(r ref, version uint64) {
 		w := arrayHead{ref: r}
-		if a, ok := held[r]; ok && !fresh && a.Partial == 0 {
-			w.version, w.boot = a.Version, t.reached[r]
+		have := uint64(0)
+		if a, ok := held[r]; ok && !fresh {
+			w.version, w.boot, w.partial = max(a.Version, a.Partial), a.Boot, a.Partial != 0
+			have = a.Version
 		}
 		if len(wants) < maxParts/2 {
 			wants = append(wants, w)
 		}
-		if version > w.version {
-			changes += version - w.version
-		}
+		changes += max(version, have) - have
 	}
 	for ref, h := range t.heads {
 		a, ok := held[ref]
@@ -124,6 +109,11 @@ func (r *receiver) missing(p *peer, t *track) (wants []arrayHead, changes uint64
 			}
 		case fresh || !ok || a.Partial != 0 || t.suspect || a.Version < h.version:
 			want(ref, h.version)
+		}
+	}
+	for _, ref := range t.gone {
+		if a, ok := held[ref]; ok && !fresh {
+			want(ref, a.Version)
 		}
 	}
 	t.prune(r, p, held)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,8 @@ const (
 	refreshShare = 4               // an array's image is stored again after that many times its bytes of rounds
 	refreshLeast = 256 << 10       // but not before so many bytes
 	renewRest    = 10 * time.Minute
+	maxRenewals  = 8 // new incarnations in that time
+	twinRest     = 3 // heartbeats without another server that uses the node's key
 )
 
 // The sender publishes what the own arrays took, and answers those who ask. Only
@@ -40,8 +43,7 @@ type sender struct {
 	order   []ref
 	outbox  []outbox    // by bus
 	wanted  map[ref]int // images asked for; the value is how many times
-	renewed time.Time
-	base    map[ref]uint64 // versions when the process was started
+	renewed []time.Time // new incarnations of this process
 }
 
 // ownArray is what the sender knows of one array of its own.
@@ -66,7 +68,7 @@ type queued struct {
 func newSender(m *Mesh) *sender {
 	return &sender{
 		m: m, asks: make(chan *message, 256), hello: make(chan struct{}, 1), wants: make(chan wish, 64),
-		arrays: make(map[ref]*ownArray), wanted: make(map[ref]int), base: make(map[ref]uint64),
+		arrays: make(map[ref]*ownArray), wanted: make(map[ref]int),
 	}
 }
 
@@ -82,6 +84,7 @@ func (s *sender) greet(context.Context) {
 type wish struct {
 	origin hint
 	life   uint64 // incarnation that the versions are of
+	boot   uint64 // newest of it that was heard
 	arrays []arrayHead
 }
 
@@ -109,9 +112,6 @@ func (s *sender) run(ctx context.Context) {
 	defer tick.Stop()
 	head := time.NewTicker(s.m.opts.Heartbeat)
 	defer head.Stop()
-	for _, a := range s.m.opts.Engine.Own() {
-		s.base[ref{a.Array, a.Start}] = a.Version
-	}
 	if s.m.renewed && s.m.opts.Role != Subscribe {
 		s.imageAll()
 	}
@@ -227,7 +227,8 @@ func (s *sender) publish(ctx context.Context) {
 	size := 0
 	for i := range parts {
 		p := &parts[i]
-		r := round{ref: ref{p.Array, p.Start}, from: p.From, to: p.To, geometry: p.Geometry, data: p.Round}
+		x := ref{p.Array, p.Start}
+		r := round{ref: x, from: p.From, to: p.To, geometry: p.Geometry, lineage: s.lineage(x), data: p.Round}
 		s.remember(&r)
 		if size > 0 && size+len(r.data) > imageBytes {
 			s.deltas(m.rounds)
@@ -254,7 +255,8 @@ func (s *sender) remember(r *round) {
 		a = &ownArray{}
 		s.arrays[r.ref] = a
 	}
-	// Who does not have the array yet learns its geometry from the first round.
+	// Who does not have the array yet learns its geometry from the first round,
+	// and who has it, whether it is still part of it.
 	r.announce = !a.announced || r.from == 0
 	a.announced = true
 	a.since += len(r.data)
@@ -283,14 +285,15 @@ func (s *sender) drop(a *ownArray, n int) {
 // that lead to them, so that nobody sees a gap where there is none.
 func (s *sender) head(ctx context.Context) {
 	s.publish(ctx)
-	m := &message{kind: kindHead, name: s.m.opts.Name, proof: s.m.opts.Identity.proof}
+	m := &message{kind: kindHead, name: s.m.opts.Name, proof: s.m.opts.Identity.proof, floors: [2]uint64{allExpired, allExpired}}
 	if s.m.opts.Role != Subscribe {
+		m.floors = [2]uint64{s.m.opts.Engine.Horizon(engine.ArrayCounts), s.m.opts.Engine.Horizon(engine.ArraySpam)}
 		live := make(map[ref]bool)
 		for _, a := range s.m.opts.Engine.Own() {
 			r := ref{a.Array, a.Start}
 			live[r] = true
-			if a.Version > 0 && len(m.heads) < maxParts {
-				m.heads = append(m.heads, arrayHead{ref: r, version: a.Version, base: min(s.base[r], a.Version), geometry: a.Geometry})
+			if a.Version > 0 {
+				m.heads = append(m.heads, arrayHead{ref: r, version: a.Version, geometry: a.Geometry, lineage: s.lineage(r)})
 			}
 		}
 		maps.DeleteFunc(s.arrays, func(r ref, a *ownArray) bool {
@@ -300,12 +303,39 @@ func (s *sender) head(ctx context.Context) {
 			return !live[r]
 		})
 	}
+	if len(m.heads) > maxParts {
+		// What is not named is not there for those who look only here.
+		slices.SortFunc(m.heads, func(a, b arrayHead) int { return cmp.Compare(b.start, a.start) })
+		for _, h := range m.heads[maxParts:] {
+			f := &m.floors[floorOf(h.array)]
+			*f = max(*f, h.start+1)
+		}
+		m.heads = m.heads[:maxParts]
+	}
 	s.send(topic{kind: kindHead, origin: s.m.opts.Identity.public.hint()}, m)
+}
+
+// allExpired is a floor of a node that names none of its arrays.
+const allExpired = 1 << 62
+
+// floorOf returns which floor of a head is that of an array.
+func floorOf(a engine.Array) int {
+	if a == engine.ArrayCounts {
+		return 0
+	}
+	return 1
+}
+
+// lineage returns the lineage of an own array.
+func (s *sender) lineage(r ref) lineage {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	return s.m.state.lineage(r)
 }
 
 // question asks a peer for what is missing, or, if nothing is, for its head.
 func (s *sender) question(w wish) {
-	s.send(topic{kind: kindAsk, origin: w.origin}, &message{kind: kindAsk, to: w.origin, life: w.life, wants: w.arrays})
+	s.send(topic{kind: kindAsk, origin: w.origin}, &message{kind: kindAsk, to: w.origin, life: w.life, boot: w.boot, wants: w.arrays})
 }
 
 // answer serves what a peer asks for: rounds at once, images with the next
@@ -316,27 +346,29 @@ func (s *sender) answer(ctx context.Context, m *message) {
 	for _, a := range s.m.opts.Engine.Own() {
 		own[ref{a.Array, a.Start}] = a
 	}
-	behind := false
 	s.m.mu.Lock()
-	same, boot := m.life == s.m.state.Incarnation, s.m.state.Boot
+	life, boot := s.m.state.Incarnation, s.m.state.Boot
 	s.m.mu.Unlock()
+	same := m.life == life
+	behind := m.life > life || same && m.boot > boot // this node has forgotten a life of its own
 	for _, w := range m.wants {
 		a, ok := own[w.ref]
 		if !same {
-			w.version = 0 // what it holds is of another life
+			w = arrayHead{ref: w.ref} // what it holds is of another life
 		}
-		// What an older boot led to, and was not there when this one began, is lost.
-		gone := ok && w.boot != 0 && w.boot < boot && w.version > s.base[w.ref] || !ok && w.version > 0 && s.m.opts.Engine.Keeps(w.array, w.start)
+		held := engine.ArrayState{Version: w.version, Boot: w.boot}
 		switch {
-		case gone && same, ok && w.version > a.Version:
+		case !ok:
+			behind = behind || w.version > 0 && w.start >= s.m.opts.Engine.Horizon(w.array)
+		case w.version > a.Version, w.version > 0 && !s.lineage(w.ref).contains(held, boot):
 			behind = true
-		case ok && w.version < a.Version && !s.resend(w):
+		case w.partial, w.version < a.Version && !s.resend(w):
 			s.wanted[w.ref]++
 		}
 	}
 	s.m.opts.Log.Debug("asked", "by", m.from, "arrays", len(m.wants), "same_incarnation", same, "behind", behind, "images", len(s.wanted))
 	if behind {
-		s.renew(m.from)
+		s.renew(m.from, max(m.life, m.boot))
 	}
 	if len(m.wants) == 0 || behind {
 		s.head(ctx)
@@ -373,25 +405,35 @@ func (s *sender) again(rounds []round) {
 	for len(rounds) > 0 {
 		n := min(len(rounds), maxParts)
 		again := slices.Clone(rounds[:n])
-		again[0].announce = true
+		again[0].announce, again[0].lineage = true, s.lineage(again[0].ref)
 		s.send(s.own(), &message{kind: kindDelta, rounds: again})
 		rounds = rounds[n:]
 	}
 }
 
-// renew begins a new incarnation: a peer holds more of this origin than the
-// origin itself, so its folder was copied back from somewhere.
-func (s *sender) renew(from hint) {
-	if !s.renewed.IsZero() && time.Since(s.renewed) < renewRest {
+// renew begins a new incarnation, above one that a peer has heard of: the peer
+// holds more of this origin than the origin itself, so its folder was copied back
+// from somewhere.
+func (s *sender) renew(from hint, heard uint64) {
+	if heard >= 1<<61 {
+		return // nobody gets that far, and there must be room above
+	}
+	s.renewed = slices.DeleteFunc(s.renewed, func(t time.Time) bool { return time.Since(t) > renewRest })
+	if len(s.renewed) >= maxRenewals {
 		return
 	}
-	s.renewed = time.Now()
 	now := s.m.opts.Now()
 	p, _ := s.m.find(from)
 	s.m.mu.Lock()
+	if t := s.m.twin; !t.IsZero() && time.Since(t) < twinRest*s.m.opts.Heartbeat {
+		s.m.mu.Unlock()
+		return // not this node has gone back: two servers use its key, and would outbid each other
+	}
+	s.renewed = append(s.renewed, time.Now())
 	st := &s.m.state
-	st.Incarnation = max(uint64(max(now.UnixMilli(), 1)), st.Incarnation+1, st.Boot+1)
-	st.Boot = max(st.Boot+1, st.Incarnation)
+	st.Incarnation = max(uint64(max(now.UnixMilli(), 1)), st.Incarnation+1, st.Boot+1, heard+1)
+	st.Boot = st.Incarnation + 1 + rand.Uint64N(1024)
+	st.found(s.m.opts.Engine.Own(), 0)
 	err := st.save(s.m.opts.Dir)
 	s.m.mu.Unlock()
 	s.imageAll()
@@ -463,7 +505,7 @@ func (s *sender) pagesOf(r ref, version uint64, first int, m *message) {
 	if len(m.image.pages) == 0 {
 		return
 	}
-	m.image.ref, m.image.at = r, version
+	m.image.ref, m.image.at, m.image.lineage = r, version, s.lineage(r)
 	s.pages.Add(uint64(len(m.image.pages)))
 	s.send(topic{kindImage, s.m.opts.Identity.public.hint(), fmt.Sprintf("%d-%d-%d", arrayByte(r.array), r.start, first)}, m)
 }

@@ -1,0 +1,272 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// parsedPart is a part whose bytes have been decoded.
+type parsedPart struct {
+	*Part
+	round *filter.Round
+	image *filter.Image
+}
+
+// parseParts decodes and checks the parts. Nothing of them is believed before.
+func (e *Engine) parseParts(parts []Part) ([]parsedPart, error) {
+	out := make([]parsedPart, 0, len(parts))
+	for i := range parts {
+		p := parsedPart{Part: &parts[i]}
+		kind := filter.Bitmap
+		switch p.Array {
+		case ArrayCounts:
+			kind = filter.Cells
+		case ArraySpam, ArrayRevoked:
+		default:
+			return nil, fmt.Errorf("%w: part of array %.20q", bulkhead.ErrMalformed, p.Array)
+		}
+		if err := e.admitGeometry(p.Geometry, kind); err != nil {
+			return nil, err
+		}
+		var err error
+		var generation uint64
+		switch {
+		case len(p.Round) > 0 && len(p.Image) == 0:
+			if p.round, err = filter.ParseRound(p.Round, p.Geometry); err == nil {
+				generation = p.round.Generation
+			}
+		case len(p.Image) > 0 && len(p.Round) == 0:
+			if p.image, err = filter.ParseImage(p.Image, p.Geometry); err == nil {
+				generation = p.image.Generation
+			}
+		default:
+			err = errors.New("neither a round nor an image")
+		}
+		if err == nil && generation != p.Start {
+			err = fmt.Errorf("generation %d in a part of %d", generation, p.Start)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: part of %s, generation %d: %v", bulkhead.ErrMalformed, p.Array, p.Start, err)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// maxRemoteLines bounds the array that a peer can make this node allocate:
+// 1 GiB.
+const maxRemoteLines = 1 << 24
+
+func (e *Engine) admitGeometry(g filter.Geometry, kind filter.Kind) error {
+	if err := g.Validate(); err != nil {
+		return fmt.Errorf("%w: %v", bulkhead.ErrGeometry, err)
+	}
+	switch {
+	case g.Kind != kind:
+		return fmt.Errorf("%w: %s array, want %s", bulkhead.ErrGeometry, g.Kind, kind)
+	case g.KeyID != e.opts.Secret.ID():
+		return fmt.Errorf("%w: network key %016x, this node has %016x", bulkhead.ErrGeometry, g.KeyID, e.opts.Secret.ID())
+	case g.Lines > maxRemoteLines:
+		return fmt.Errorf("%w: array of %d lines, limit %d", bulkhead.ErrOverLimit, g.Lines, maxRemoteLines)
+	}
+	return nil
+}
+
+// changeRemote is the writer's part of ApplyRemote.
+func (e *Engine) changeRemote(c *remoteChange) error {
+	if err := e.refusing(); err != nil {
+		return err
+	}
+	parts := c.parsed
+	view := e.view.Load()
+	now := e.opts.Now()
+	images, rounds := make(map[arrayKey]bool), make(map[arrayKey]bool)
+	for _, p := range parts {
+		// One index goes to each page of an entry, so an array takes images or
+		// one round at a time.
+		key := arrayKey{p.Array, p.Start}
+		if p.round != nil && (rounds[key] || images[key]) || p.image != nil && rounds[key] {
+			return fmt.Errorf("%w: two rounds, or a round and images, of %s, generation %d, at once", bulkhead.ErrMalformed, p.Array, p.Start)
+		}
+		if p.round != nil {
+			rounds[key] = true
+		} else {
+			images[key] = true
+		}
+		if !e.keeps(now, p.Array, p.Start) {
+			return fmt.Errorf("%w: part of a generation that starts at %d", bulkhead.ErrMalformed, p.Start)
+		}
+		if err := e.continues(view, c.Origin, p); err != nil {
+			return err
+		}
+	}
+	index, err := e.journal(c.entry)
+	if err != nil {
+		return err
+	}
+	return e.applyRemote(index, c.Origin, parts, false)
+}
+
+// continues returns an error unless the part continues the origin's replica.
+func (e *Engine) continues(view *view, origin string, p parsedPart) error {
+	r := view.origin(origin)
+	if r == nil {
+		return fmt.Errorf("%w: origin %.128q does not count here", bulkhead.ErrForbidden, origin)
+	}
+	array := r.array(p.Array, p.Start)
+	switch {
+	case array != nil && array.Geometry() != p.Geometry:
+		return fmt.Errorf("%w: part of %v for a replica of %v", bulkhead.ErrGeometry, p.Geometry, array.Geometry())
+	case p.round == nil:
+		return nil
+	case r.marks[arrayKey{p.Array, p.Start}].partial != 0:
+		return fmt.Errorf("%w: images of the array are still missing", ErrGap)
+	case array == nil && p.round.From != 0:
+		return fmt.Errorf("%w: a round from version %d of an array that is not here", ErrGap, p.round.From)
+	case array != nil && array.Version() != p.round.From:
+		return fmt.Errorf("%w: a round from version %d, the replica is at %d", ErrGap, p.round.From, array.Version())
+	}
+	return nil
+}
+
+// applyRemote takes durable parts into the replica. On replay parts of an
+// origin that has been evicted since are passed over.
+func (e *Engine) applyRemote(index uint64, origin string, parts []parsedPart, replayed bool) error {
+	view := e.view.Load()
+	r := view.origin(origin)
+	if r == nil {
+		return nil
+	}
+	for _, p := range parts {
+		array := r.array(p.Array, p.Start)
+		if array == nil {
+			var err error
+			if view, array, err = e.openReplica(view, origin, p); err != nil {
+				return err
+			}
+			r = view.origin(origin)
+		}
+		var err error
+		if p.round != nil {
+			err = array.ApplyRound(index, p.round, replayed)
+		} else {
+			err = array.LoadAt(index, p.image)
+		}
+		if err != nil {
+			return fmt.Errorf("engine: replica of %s: %w", origin, err)
+		}
+	}
+	e.mark(origin, parts)
+	return nil
+}
+
+// mark notes which arrays lack images after these parts, which no longer do, and
+// which boot of the origin led to them. Versions of pages only grow within an
+// incarnation, so the sum tells: the array has reached the moment of the images
+// when all pages have.
+func (e *Engine) mark(origin string, parts []parsedPart) {
+	r := e.view.Load().origin(origin)
+	marks := maps.Clone(r.marks)
+	if marks == nil {
+		marks = make(map[arrayKey]mark)
+	}
+	for _, p := range parts {
+		key := arrayKey{p.Array, p.Start}
+		m := mark{partial: marks[key].partial, boot: p.Boot}
+		if p.image != nil {
+			m.partial = p.At
+			if r.array(p.Array, p.Start).Version() >= p.At {
+				m.partial = 0
+			}
+		}
+		marks[key] = m
+	}
+	if !maps.Equal(marks, r.marks) {
+		e.changeReplica(origin, func(r *replica) { r.marks = marks })
+	}
+}
+
+// changeRenew is the writer's part of Renew and RenameOrigin.
+func (e *Engine) changeRenew(c *renewChange) error {
+	view := e.view.Load()
+	switch r := view.origin(c.Origin); {
+	case r == nil:
+		return fmt.Errorf("%w: origin %.128q does not count here", bulkhead.ErrForbidden, c.Origin)
+	case c.To != "" && view.origin(c.To) != nil:
+		return fmt.Errorf("%w: origin %.128q is here already", bulkhead.ErrMalformed, c.To)
+	case c.To == "" && c.Incarnation <= r.incarnation:
+		return fmt.Errorf("%w: incarnation %d of an origin that is at %d", bulkhead.ErrMalformed, c.Incarnation, r.incarnation)
+	}
+	entry, err := encodeJSONEntry(entryRenew, c)
+	if err != nil {
+		return err
+	}
+	if _, err := e.journal(entry); err != nil {
+		return err
+	}
+	e.applyRenew(c)
+	return nil
+}
+
+func (e *Engine) applyRenew(c *renewChange) {
+	e.changeReplica(c.Origin, func(r *replica) {
+		if c.To != "" {
+			r.ID = c.To
+			return
+		}
+		*r = replica{Origin: r.Origin, incarnation: c.Incarnation}
+	})
+}
+
+// changeOrigins is the writer's part of SetOrigins.
+func (e *Engine) changeOrigins(c *originsChange) error {
+	entry, err := encodeJSONEntry(entryOrigins, c)
+	if err != nil {
+		return err
+	}
+	if _, err := e.journal(entry); err != nil {
+		return err
+	}
+	e.applyOrigins(c)
+	return nil
+}
+
+func (e *Engine) applyOrigins(c *originsChange) {
+	old := e.view.Load()
+	next := &view{tally: old.tally, block: old.block}
+	for _, o := range c.Origins {
+		r := &replica{}
+		if kept := old.origin(o.ID); kept != nil {
+			r = kept.clone()
+		}
+		r.Origin = o
+		next.remote = append(next.remote, r)
+	}
+	e.view.Store(next)
+}
+
+// changeForget is the writer's part of ForgetGenerations.
+func (e *Engine) changeForget(c *forgetChange) error {
+	if e.view.Load().origin(c.Origin) == nil {
+		return fmt.Errorf("%w: origin %.128q does not count here", bulkhead.ErrForbidden, c.Origin)
+	}
+	entry, err := encodeJSONEntry(entryForget, c)
+	if err != nil {
+		return err
+	}
+	if _, err := e.journal(entry); err != nil {
+		return err
+	}
+	e.applyForget(c)
+	return nil
+}
+
+func (e *Engine) applyForget(c *forgetChange) {
+	e.changeReplica(c.Origin, func(r *replica) {
+		r.keep(func(_ Array, start uint64) bool { return start < c.Since })
+	})
+}

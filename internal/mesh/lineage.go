@@ -1,0 +1,91 @@
+package mesh
+
+import (
+	"math"
+	"slices"
+
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+// maxEpochs bounds a lineage. What is older is summed up in its first epoch.
+const maxEpochs = 8
+
+// An epoch is a process of an origin, and the version at which it found one of
+// the origin's arrays.
+type epoch struct {
+	Boot uint64 `json:"boot"`
+	Base uint64 `json:"base"`
+}
+
+// A lineage is the epochs of one array, oldest first. A version number alone does
+// not say which changes it stands for: an origin whose folder was copied back
+// counts on from an older version, and passes what it had reached before with
+// other changes. Its lineage tells: a process that found the array at version
+// 5 has nothing of what earlier processes added above 5.
+//
+// Both numbers ascend: an epoch that found no less than a later one did says
+// nothing beside it.
+type lineage []epoch
+
+// upTo returns the version up to which that what a process led to is part of
+// the array.
+func (l lineage) upTo(boot uint64) uint64 {
+	for _, e := range l {
+		if e.Boot > boot {
+			return e.Base
+		}
+	}
+	return math.MaxUint64
+}
+
+// with returns the lineage after one more epoch. If it becomes too long, the
+// oldest epochs are joined into one that found what the first of them found:
+// who holds more of a process between asks for images without need.
+func (l lineage) with(e epoch) lineage {
+	out := slices.DeleteFunc(slices.Clone(l), func(x epoch) bool { return x.Base >= e.Base })
+	out = append(out, e)
+	for len(out) > maxEpochs {
+		out[1].Base = out[0].Base
+		out = out[1:]
+	}
+	return out
+}
+
+// contains reports whether the replica of an array holds nothing but what is
+// part of the array of an origin whose running process is boot.
+func (l lineage) contains(a engine.ArrayState, boot uint64) bool {
+	return a.Boot <= boot && max(a.Version, a.Partial) <= l.upTo(a.Boot)
+}
+
+// An ownLineage is the lineage of an array of this node, as it is kept on disk.
+type ownLineage struct {
+	Array  engine.Array `json:"array"`
+	Start  uint64       `json:"start"`
+	Epochs lineage      `json:"epochs"`
+}
+
+// found notes where a process that begins finds the node's arrays. before is the
+// process before it; 0 if nothing of that is known.
+func (s *state) found(own []engine.ArrayState, before uint64) {
+	old := s.Arrays
+	s.Arrays = nil
+	for _, a := range own {
+		var l lineage
+		if i := slices.IndexFunc(old, func(o ownLineage) bool { return o.Array == a.Array && o.Start == a.Start }); before != 0 && i >= 0 {
+			l = old[i].Epochs
+		} else if before != 0 {
+			l = lineage{{before, 0}} // it was made since
+		}
+		s.Arrays = append(s.Arrays, ownLineage{a.Array, a.Start, l.with(epoch{s.Boot, a.Version})})
+	}
+}
+
+// lineage returns the lineage of an array of this node.
+func (s *state) lineage(r ref) lineage {
+	for _, a := range s.Arrays {
+		if a.Array == r.array && a.Start == r.start {
+			return a.Epochs
+		}
+	}
+	return lineage{{s.Boot, 0}} // made by this process
+}

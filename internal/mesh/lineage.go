@@ -24,7 +24,9 @@ type epoch struct {
 // 5 has nothing of what earlier processes added above 5.
 //
 // Both numbers ascend: an epoch that found no less than a later one did says
-// nothing beside it.
+// nothing beside it. One thing they cannot tell: that the store alone was
+// replaced by hand by a copy of an older history after it had been set back
+// once, and that the copy is longer than the history it replaces.
 type lineage []epoch
 
 // upTo returns the version up to which that what a process led to is part of

@@ -23,14 +23,14 @@ import (
 )
 
 var (
-	schedules = flag.Int("schedules", 60, "random schedules of TestModel")
+	schedules = flag.Int("schedules", 400, "random schedules of TestModel")
 	firstSeed = flag.Uint64("seed", 1, "seed of the first schedule of TestModel")
 )
 
 // TestModel runs random schedules of reports, publications, losses, repetitions,
 // reorderings, crashes, restores, clock jumps and evictions on two to eight
 // nodes, and compares what they say at the end with maps that took the reports
-// alone. A soak: go test ./internal/mesh -run TestModel -schedules 5000 -seed 1000
+// alone. A soak: go test ./internal/mesh -run TestModel$ -schedules 5000 -seed 1000
 func TestModel(t *testing.T) {
 	n := *schedules
 	if testing.Short() {
@@ -99,6 +99,10 @@ type world struct {
 	nodes  []*node
 	log    *slog.Logger
 	done   *tallyOfSteps
+	// capacity of the tally: arrays of one page, or of several. messages bounds
+	// what one message carries: all pages of an image, or one.
+	capacity uint64
+	messages int
 }
 
 // A node is one server, with a map of what was reported to it.
@@ -138,7 +142,7 @@ func (n *node) start() {
 	}
 	n.engine, err = engine.Open(context.Background(), engine.Options{
 		Secret: testSecret, Now: n.now, Store: n.st,
-		Tally: engine.BookOptions{Generation: 24 * time.Hour, Keep: 4, Capacity: 2000, Error: 1e-4},
+		Tally: engine.BookOptions{Generation: 24 * time.Hour, Keep: 4, Capacity: n.w.capacity, Error: 1e-4},
 		Block: engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 3, Capacity: 200, Error: 1e-6},
 	})
 	if err != nil {
@@ -146,7 +150,7 @@ func (n *node) start() {
 	}
 	n.mesh, err = prepare(t.Context(), Options{
 		Dir: n.meshFolder(), Identity: n.id, Engine: n.engine, KeyID: testSecret.ID(), Mode: External,
-		Store: n.st.Manifest().Incarnation, Now: n.now, Log: n.w.log.With("node", n.i), Name: fmt.Sprint("node ", n.i),
+		Store: n.st.Manifest().Incarnation, Now: n.now, Log: n.w.log.With("node", n.i), imageBytes: n.w.messages, Name: fmt.Sprint("node ", n.i),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -228,6 +232,8 @@ func runModel(t *testing.T, seed uint64, done *tallyOfSteps) {
 	if testing.Verbose() && *schedules == 1 {
 		w.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
+	w.capacity = []uint64{2000, 2000, 2000, 20_000}[rng.IntN(4)]
+	w.messages = []int{1, 384 << 10}[rng.IntN(2)]
 	for i := range 2 + rng.IntN(7)%(1+rng.IntN(7)) {
 		n := &node{w: w, i: i, root: memoryDir(t), truth: make(counts)}
 		var err error

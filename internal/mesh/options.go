@@ -86,6 +86,8 @@ type Options struct {
 	StreamBytes int64         // and how much of them: 1 GiB
 	Replicas    int           // of the streams, in a cluster: 1
 
+	imageBytes int // of pages or rounds in one message, about: 384 KiB
+
 	// Now is the wall clock; time.Now. Intervals are measured by the monotonic
 	// clock, which nobody sets.
 	Now func() time.Time
@@ -110,6 +112,7 @@ func (o *Options) complete() error {
 	defaults(&o.StreamAge, 72*time.Hour)
 	defaults(&o.StreamBytes, 1<<30)
 	defaults(&o.Replicas, 1)
+	defaults(&o.imageBytes, 384<<10)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -19,7 +19,6 @@ const (
 	maxHistory   = 16 << 20        // bytes of rounds kept for those who missed some
 	maxOutbox    = 16 << 20        // bytes of deltas that wait for a broker
 	imageRest    = 2 * time.Second // between two images of one array
-	imageBytes   = 384 << 10       // of pages in one message, about
 	refreshShare = 4               // an array's image is stored again after that many times its bytes of rounds
 	refreshLeast = 256 << 10       // but not before so many bytes
 	renewRest    = 10 * time.Minute
@@ -230,7 +229,7 @@ func (s *sender) publish(ctx context.Context) {
 		x := ref{p.Array, p.Start}
 		r := round{ref: x, from: p.From, to: p.To, geometry: p.Geometry, lineage: s.lineage(x), data: p.Round}
 		s.remember(&r)
-		if size > 0 && size+len(r.data) > imageBytes {
+		if size > 0 && size+len(r.data) > s.m.opts.imageBytes {
 			s.deltas(m.rounds)
 			m.rounds, size = nil, 0
 		}
@@ -391,7 +390,7 @@ func (s *sender) resend(w arrayHead) bool {
 	}
 	size, first := 0, i
 	for j := i; j < len(a.rounds); j++ {
-		if size += len(a.rounds[j].data); size > imageBytes && j > first {
+		if size += len(a.rounds[j].data); size > s.m.opts.imageBytes && j > first {
 			s.again(a.rounds[first:j])
 			first, size = j, len(a.rounds[j].data)
 		}
@@ -488,7 +487,7 @@ func (s *sender) image(ctx context.Context, r ref, a *ownArray) error {
 	m := &message{kind: kindImage}
 	size, first := 0, 0
 	for i := range parts {
-		if size > 0 && size+len(parts[i].Image) > imageBytes || len(m.image.pages) == maxParts {
+		if size > 0 && size+len(parts[i].Image) > s.m.opts.imageBytes || len(m.image.pages) == maxParts {
 			s.pagesOf(r, version, first, m)
 			m, size, first = &message{kind: kindImage}, 0, i
 		}

@@ -270,11 +270,15 @@ func (n *node) ensureAdmin(ctx context.Context) error {
 	if n.engine.Accounts().Len() > 0 {
 		return nil
 	}
+	return n.makeAdmin(ctx, trust.Account{Name: adminName, Created: n.started})
+}
+
+// makeAdmin makes account an open administrator with a new token.
+func (n *node) makeAdmin(ctx context.Context, account trust.Account) error {
 	token, hash := trust.NewToken()
 	if err := writeSecret(filepath.Join(n.dir, adminTokenFile), token); err != nil {
 		return fmt.Errorf("token of the administrator: %w", err)
 	}
-	return n.engine.PutAccount(ctx, trust.Account{
-		Name: "admin", Role: trust.Admin, Weight: 1, Created: n.started, TokenHash: hash,
-	})
+	account.Role, account.Weight, account.Closed, account.TokenHash = trust.Admin, 1, false, hash
+	return n.engine.PutAccount(ctx, account)
 }

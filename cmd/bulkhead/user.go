@@ -37,6 +37,7 @@ func newUserCommand() *cobra.Command {
 	cmd.AddCommand(
 		newUserAdd(&u), newUserList(&u), newUserRemove(&u), newUserPasswd(&u),
 		newUserWeigh(&u), newUserRole(&u), newUserClose(&u, "close", true), newUserClose(&u, "reopen", false),
+		newUserRecover(&u),
 	)
 	return cmd
 }

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
+)
+
+// adminName is the account that a new node begins with.
+const adminName = "admin"
+
+func newUserRecover(u *userFlags) *cobra.Command {
+	var configPath string
+	cmd := &cobra.Command{
+		Use:   "recover",
+		Short: "Give the account \"admin\" of a stopped node a new token, when all others are lost",
+		Long: "Give the account \"admin\" of a stopped node on this machine a new token, which is\n" +
+			"written to the node's data folder. The account is made, opened and made an\n" +
+			"administrator again if need be; nothing else changes. Whoever can write the data\n" +
+			"folder is taken to own the node: no token is asked for.",
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			cfg := config.Default()
+			if configPath != "" {
+				if cfg, err = config.Load(configPath); err != nil {
+					return err
+				}
+			}
+			dir := dataFolder(u.data, cfg.Node.Data)
+			if _, err := os.Stat(filepath.Join(dir, storeFolder)); err != nil {
+				return fmt.Errorf("%s holds no node: %w", dir, err)
+			}
+			n, err := openNode(cmd.Context(), cfg, dir, newLogger(cmd.ErrOrStderr(), cfg, new(slog.LevelVar)))
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, n.close(cmd.Context())) }()
+			account, ok := n.engine.Accounts().Get(adminName)
+			if !ok {
+				account = trust.Account{Name: adminName, Created: time.Now().UTC()}
+			}
+			return n.makeAdmin(cmd.Context(), account)
+		},
+	}
+	cmd.Flags().StringVar(&configPath, "config", "", "configuration `FILE` of the node")
+	return cmd
+}

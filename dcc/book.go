@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -12,14 +12,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
-// A BatchChecker is a Clearinghouse that answers many queries at once, into
-// verdicts whose Findings it reuses. A [Server] uses it where it is offered.
-type BatchChecker interface {
-	CheckBatch(ctx context.Context, queries []bulkhead.Query, verdicts []bulkhead.Verdict) error
-}
-
-// maxSignatures is how many signatures are put into one query or report.
-const maxSignatures = 960
+// maxVotes is how many signatures are put into one vote.
+const maxVotes = 960
 
 // A tally is what DCC counts of one checksum. A filter can only count up, so
 // four counters stand for it: targets and claims of spam, of all time and at
@@ -95,7 +89,7 @@ func counterOf(c *Checksum, counter byte) bulkhead.Signature {
 
 // A book counts checksums in a clearinghouse. It may be used concurrently.
 type book struct {
-	house bulkhead.Clearinghouse
+	house bulkhead.Counter
 	// deletes says that something was deleted once. Until then nobody need ask
 	// for the counters of deletions.
 	deletes atomic.Bool
@@ -103,7 +97,7 @@ type book struct {
 }
 
 func newBook(house bulkhead.Clearinghouse, keep []signature.DCCType) *book {
-	b := &book{house: house}
+	b := &book{house: bulkhead.CounterOf(house)}
 	if keep == nil {
 		keep = []signature.DCCType{signature.DCCTypeBody, signature.DCCTypeFuz1, signature.DCCTypeFuz2}
 	}
@@ -119,84 +113,65 @@ func (b *book) keeps(t signature.DCCType) bool { return int(t) < len(b.keep) && 
 
 // asking is the buffers of look-ups, reused and never shared.
 type asking struct {
-	sigs     []bulkhead.Signature
-	queries  [1]bulkhead.Query
-	verdicts [1]bulkhead.Verdict
-	findings []bulkhead.Finding
-	known    []int
-	tallies  []tally
+	sigs    []bulkhead.Signature // the counters of targets
+	looks   []bulkhead.Look
+	known   []int
+	more    []bulkhead.Signature // the other counters of those known
+	tallies []tally
 }
 
-// look returns the findings of any number of signatures. They are valid until
-// the next call.
-func (b *book) look(ctx context.Context, a *asking, sigs []bulkhead.Signature) ([]bulkhead.Finding, error) {
-	batch, ok := b.house.(BatchChecker)
-	a.findings = a.findings[:0]
-	for start := 0; start < len(sigs); start += maxSignatures {
-		part := sigs[start:min(start+maxSignatures, len(sigs))]
-		a.queries[0] = bulkhead.Query{Signatures: part, Terse: true}
-		if ok {
-			if err := batch.CheckBatch(ctx, a.queries[:], a.verdicts[:]); err != nil {
-				return nil, err
-			}
-		} else {
-			v, err := b.house.Check(ctx, a.queries[0])
-			if err != nil {
-				return nil, err
-			}
-			a.verdicts[0] = v
-		}
-		if len(sigs) <= maxSignatures {
-			return a.verdicts[0].Findings, nil
-		}
-		a.findings = append(a.findings, a.verdicts[0].Findings...)
-	}
-	return a.findings, nil
+func (b *book) look(ctx context.Context, a *asking, sigs []bulkhead.Signature) error {
+	a.looks = slices.Grow(a.looks[:0], len(sigs))[:len(sigs)]
+	return b.house.Look(ctx, sigs, a.looks)
 }
 
-// tallies returns the tallies of checksums, which must be of kept types: first
-// of all their targets, and then, of those that anything is known of, the rest.
-// own holds for each checksum the targets that a report of the caller has just
-// added; what nobody else has counted needs no second look. nil stands for
-// zeroes. The tallies are valid until the next call.
-func (b *book) tallies(ctx context.Context, a *asking, sums []Checksum, own []uint32) ([]tally, error) {
-	a.sigs, a.known, a.tallies = a.sigs[:0], a.known[:0], a.tallies[:0]
-	if len(sums) == 0 {
-		return nil, nil
-	}
+// tallies returns the tallies of checksums, which must be of kept types.
+func (b *book) tallies(ctx context.Context, a *asking, sums []Checksum) ([]tally, error) {
+	a.sigs = a.sigs[:0]
 	for i := range sums {
 		a.sigs = append(a.sigs, counterOf(&sums[i], 0))
 	}
-	findings, err := b.look(ctx, a, a.sigs)
-	if err != nil {
+	return b.talliesOf(ctx, a, sums, a.sigs, nil)
+}
+
+// talliesOf looks up first the targets of all checksums, whose counters are
+// given, and then the other counters of those that anything is known of. own
+// holds for each checksum the targets that a report of the caller has just
+// added; what nobody else has counted needs no second look. nil stands for
+// zeroes. The tallies are valid until the next call.
+func (b *book) talliesOf(ctx context.Context, a *asking, sums []Checksum, targets []bulkhead.Signature, own []uint32) ([]tally, error) {
+	a.known, a.more, a.tallies = a.known[:0], a.more[:0], a.tallies[:0]
+	if len(sums) == 0 {
+		return nil, nil
+	}
+	if err := b.look(ctx, a, targets); err != nil {
 		return nil, err
 	}
 	counters := []byte{claimsCounter, claimsAgainCounter, deletedCounter, deletedClaimsCounter}
 	if !b.deletes.Load() {
 		counters = counters[:2]
 	}
-	a.sigs = a.sigs[:0]
 	for i := range sums {
-		f := &findings[i]
-		a.tallies = append(a.tallies, tally{targets: f.Sightings, judged: f.Judged})
-		if f.Sightings > 0 && (own == nil || f.Sightings > own[i]) {
+		l := &a.looks[i]
+		a.tallies = append(a.tallies, tally{targets: l.Sightings, judged: l.Judged})
+		if l.Sightings > 0 && (own == nil || l.Sightings > own[i]) {
 			a.known = append(a.known, i)
 			for _, counter := range counters {
-				a.sigs = append(a.sigs, counterOf(&sums[i], counter))
+				a.more = append(a.more, counterOf(&sums[i], counter))
 			}
 		}
 	}
 	if len(a.known) == 0 {
 		return a.tallies, nil
 	}
-	if findings, err = b.look(ctx, a, a.sigs); err != nil {
+	if err := b.look(ctx, a, a.more); err != nil {
 		return nil, err
 	}
 	for k, i := range a.known {
-		t, f := &a.tallies[i], findings[k*len(counters):]
-		t.claims = min(f[0].Sightings, f[1].Sightings)
+		t, l := &a.tallies[i], a.looks[k*len(counters):]
+		t.claims = min(l[0].Sightings, l[1].Sightings)
 		if len(counters) > 2 {
-			t.deleted, t.deletedClaims = f[2].Sightings, f[3].Sightings
+			t.deleted, t.deletedClaims = l[2].Sightings, l[3].Sightings
 		}
 	}
 	return a.tallies, nil
@@ -217,8 +192,8 @@ func (b *book) follow(ctx context.Context) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for !b.deletes.Load() {
-		v, err := b.house.Check(ctx, bulkhead.Query{Signatures: []bulkhead.Signature{deletesSignature()}, Terse: true})
-		if err == nil && v.Findings[0].Sightings > 0 {
+		var l [1]bulkhead.Look
+		if err := b.house.Look(ctx, []bulkhead.Signature{deletesSignature()}, l[:]); err == nil && l[0].Sightings > 0 {
 			b.deletes.Store(true)
 		}
 		select {
@@ -229,46 +204,44 @@ func (b *book) follow(ctx context.Context) {
 	}
 }
 
-// raise adds n to signatures. What needs several reports waits for the disk
-// once. Counting takes no account's word: only the address of who is used.
-func (b *book) raise(ctx context.Context, sigs []bulkhead.Signature, n uint32, who bulkhead.Reporter) error {
-	who.Account = ""
-	parts := (len(sigs) + maxSignatures - 1) / maxSignatures
-	errs := make([]error, parts)
-	var wg sync.WaitGroup
-	for i := range parts {
-		r := bulkhead.Report{Vote: bulkhead.Sighting, Count: n, Reporter: who}
-		r.Signatures = sigs[i*maxSignatures : min((i+1)*maxSignatures, len(sigs))]
-		if parts == 1 {
-			_, err := b.house.Report(ctx, r)
-			return err
-		}
-		wg.Go(func() { _, errs[i] = b.house.Report(ctx, r) })
+// raise adds n to a counter.
+func (b *book) raise(ctx context.Context, sig bulkhead.Signature, n uint32) error {
+	return b.house.Count(ctx, []bulkhead.Signature{sig}, []uint32{n})
+}
+
+// A raising is counters that are raised together, and by how much.
+type raising struct {
+	sigs []bulkhead.Signature
+	n    []uint32
+}
+
+func (r *raising) add(sig bulkhead.Signature, n uint32) {
+	r.sigs, r.n = append(r.sigs, sig), append(r.n, n)
+}
+
+// targets adds the counters of the targets of checksums.
+func (r *raising) targets(sums []Checksum, n uint32) {
+	for i := range sums {
+		r.add(counterOf(&sums[i], 0), n)
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+}
+
+// claims adds the counters of claims of spam.
+func (r *raising) claims(sums []Checksum) {
+	for i := range sums {
+		r.add(counterOf(&sums[i], claimsCounter), claimWeight)
+		r.add(counterOf(&sums[i], claimsAgainCounter), claimWeight)
+	}
 }
 
 // report counts checksums for n targets, and as spam where that is claimed.
-func (b *book) report(ctx context.Context, sums []Checksum, n uint32, spam bool, who bulkhead.Reporter) error {
-	targets := make([]bulkhead.Signature, len(sums))
-	for i := range sums {
-		targets[i] = counterOf(&sums[i], 0)
+func (b *book) report(ctx context.Context, sums []Checksum, n uint32, spam bool) error {
+	var r raising
+	r.targets(sums, n)
+	if spam {
+		r.claims(sums)
 	}
-	if !spam {
-		return b.raise(ctx, targets, n, who)
-	}
-	claims := make([]bulkhead.Signature, 0, 2*len(sums))
-	for i := range sums {
-		claims = append(claims, counterOf(&sums[i], claimsCounter), counterOf(&sums[i], claimsAgainCounter))
-	}
-	// Both wait for the disk: together they wait once.
-	var err1, err2 error
-	var wg sync.WaitGroup
-	wg.Go(func() { err1 = b.raise(ctx, targets, n, who) })
-	err2 = b.raise(ctx, claims, claimWeight, who)
-	wg.Wait()
-	return errors.Join(err1, err2)
+	return b.house.Count(ctx, r.sigs, r.n)
 }
 
 // vote tells the other front doors that somebody calls a message spam, or, by
@@ -280,7 +253,7 @@ func (b *book) vote(ctx context.Context, sums []Checksum, revoke bool, who bulkh
 	}
 	for len(sums) > 0 {
 		r := bulkhead.Report{Vote: bulkhead.Spam, Reporter: who}
-		for i := range sums[:min(len(sums), maxSignatures)] {
+		for i := range sums[:min(len(sums), maxVotes)] {
 			r.Signatures = append(r.Signatures, counterOf(&sums[i], 0))
 		}
 		sums = sums[len(r.Signatures):]
@@ -307,11 +280,11 @@ func (b *book) delete(ctx context.Context, sum Checksum, who bulkhead.Reporter) 
 	}
 	sums := []Checksum{sum}
 	b.deletes.Store(true)
-	ts, err := b.tallies(ctx, new(asking), sums, nil)
+	ts, err := b.tallies(ctx, new(asking), sums)
 	if err != nil {
 		return err
 	}
-	if err := b.raise(ctx, []bulkhead.Signature{deletesSignature()}, 1, who); err != nil {
+	if err := b.raise(ctx, deletesSignature(), 1); err != nil {
 		return err
 	}
 	t := ts[0]
@@ -320,7 +293,7 @@ func (b *book) delete(ctx context.Context, sum Checksum, who bulkhead.Reporter) 
 		now, at uint32
 	}{{deletedCounter, t.targets, t.deleted}, {deletedClaimsCounter, t.claims, t.deletedClaims}} {
 		if up.now > up.at {
-			if err := b.raise(ctx, []bulkhead.Signature{counterOf(&sum, up.counter)}, up.now-up.at, who); err != nil {
+			if err := b.raise(ctx, counterOf(&sum, up.counter), up.now-up.at); err != nil {
 				return err
 			}
 		}

@@ -247,7 +247,7 @@ func (s *Ifd) countMessage(ctx context.Context, m *mailing) {
 	} else {
 		s.Stats.Queried.Add(1)
 	}
-	tallies, err := s.book.tallies(ctx, new(asking), kept, nil)
+	tallies, err := s.book.tallies(ctx, new(asking), kept)
 	if err != nil {
 		s.Log.Error("message not looked up", "err", err)
 		m.failed = true
@@ -272,7 +272,7 @@ func (s *Ifd) countMessage(ctx context.Context, m *mailing) {
 }
 
 func (s *Ifd) report(ctx context.Context, m *mailing, kept []Checksum) error {
-	if err := s.book.report(ctx, kept, uint32(m.rcptNum), m.spam, m.who); err != nil {
+	if err := s.book.report(ctx, kept, uint32(m.rcptNum), m.spam); err != nil {
 		return err
 	}
 	if !m.spam {
@@ -293,7 +293,7 @@ func (s *Ifd) report(ctx context.Context, m *mailing, kept []Checksum) error {
 			r.Signatures = append(r.Signatures, sig)
 		}
 	}
-	r.Signatures = r.Signatures[:min(len(r.Signatures), maxSignatures)]
+	r.Signatures = r.Signatures[:min(len(r.Signatures), maxVotes)]
 	_, err := s.House.Report(ctx, r)
 	return tolerate(err)
 }

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
 )
 
 // maxGroup is how many reports are counted together.
@@ -25,110 +26,103 @@ func (s *Server) gather(b *reportBatch, work <-chan *reportBatch) {
 	}
 }
 
-// write counts a batch of reports, answers them and ends their use. Reports of
-// equally many targets are one report to the clearinghouse, so that a batch
-// costs it one entry, not one for each packet.
+// write counts a batch of reports, answers them and ends their use. To the
+// clearinghouse it is one request, which waits for the disk once.
 func (s *Server) write(b *reportBatch, a *asking) {
+	answered := false
 	defer func() {
 		if r := recover(); r != nil {
 			s.Log.Error("reports panicked", "panic", r)
-			for i, it := range b.items {
-				if !b.done[i] {
-					s.recent.forget(it.key)
-					it.in.Finish()
-				}
+			if !answered {
+				s.abandon(b)
 			}
 		}
 	}()
-	b.sums, b.done = b.sums[:0], append(b.done[:0], make([]bool, len(b.items))...)
-	b.own = b.own[:0]
-	for _, it := range b.items {
-		b.sums = s.appendKept(b.sums, it)
-		for range it.kept {
-			b.own = append(b.own, it.targets)
-		}
-	}
-	errs := s.count(b)
-	tallies, err := s.book.tallies(b.ctx, a, b.sums, b.own)
+	tallies, err := s.count(b, a)
 	var totals [maxChecksums]Total
 	for i, it := range b.items {
 		switch {
-		case errs[i] != nil:
+		case b.errs[i] != nil:
 			s.recent.forget(it.key)
-			s.fault(it, errs[i])
+			s.fault(it, b.errs[i])
+			continue
 		case it.op == Delete:
 			s.Stats.Deletes.Add(1)
-			s.recent.finish(it.key)
 			s.simple(it)
 		case err != nil:
 			// Counted, but not to be told: the retransmission will ask again.
-			s.recent.finish(it.key)
 			s.fault(it, err)
 		default:
 			s.Stats.Reports.Add(1)
-			s.recent.finish(it.key)
 			s.totals(it, totals[:0], tallies)
 		}
-		b.done[i] = true
-		it.in.Finish()
+		s.recent.finish(it.key)
+	}
+	answered = true
+	s.release(b)
+}
+
+// release sends the answers of a batch and ends its use.
+func (s *Server) release(b *reportBatch) {
+	b.packets = b.packets[:0]
+	for _, it := range b.items {
+		b.packets = append(b.packets, it.in)
+		it.in = nil
 		s.items.Put(it)
 	}
+	listen.FinishAll(b.packets)
 	s.batches.Put(b)
 }
 
-// count counts the reports of a batch and does its DELETEs. It returns one
-// error for each item.
-func (s *Server) count(b *reportBatch) []error {
-	errs := make([]error, len(b.items))
-	type group struct {
-		targets uint32
-		spam    bool
-	}
-	groups := make(map[group][]int, 2)
+// count counts the reports of a batch, does its DELETEs, and looks up what is
+// counted now. It sets b.errs for each item; the error it returns is that of
+// the look-up.
+func (s *Server) count(b *reportBatch, a *asking) ([]tally, error) {
+	b.sums, b.errs = b.sums[:0], append(b.errs[:0], make([]error, len(b.items))...)
+	b.up.sigs, b.up.n = b.up.sigs[:0], b.up.n[:0]
+	spam := false
 	for i, it := range b.items {
-		switch {
-		case it.op == Delete:
-			errs[i] = s.delete(b, it)
-		case it.kept > 0:
-			g := group{it.targets, it.spam}
-			groups[g] = append(groups[g], i)
+		it.kept = 0
+		if it.op == Delete {
+			b.errs[i] = s.delete(b, it)
+			continue
+		}
+		b.sums = s.appendKept(b.sums, it)
+		b.up.targets(b.sums[it.first:], it.targets)
+		spam = spam || it.spam
+	}
+	for _, it := range b.items {
+		if it.spam && it.kept > 0 {
+			b.up.claims(b.sums[it.first : it.first+it.kept])
 		}
 	}
-	var wg sync.WaitGroup
-	for g, members := range groups {
-		if len(groups) == 1 {
-			s.countGroup(b, g.targets, g.spam, members, errs)
-			break
+	if len(b.sums) == 0 {
+		return nil, nil
+	}
+	if err := s.book.house.Count(b.ctx, b.up.sigs, b.up.n); err != nil {
+		for i, it := range b.items {
+			if it.kept > 0 {
+				b.errs[i] = err
+			}
 		}
-		// Each waits for the disk: together they wait once.
-		wg.Go(func() { s.countGroup(b, g.targets, g.spam, members, errs) })
+		return nil, nil
 	}
-	wg.Wait()
-	return errs
+	if spam {
+		s.voteAll(b)
+	}
+	n := len(b.sums)
+	return s.book.talliesOf(b.ctx, a, b.sums, b.up.sigs[:n], b.up.n[:n])
 }
 
-func (s *Server) countGroup(b *reportBatch, targets uint32, spam bool, members []int, errs []error) {
-	sums := make([]Checksum, 0, len(b.sums))
-	for _, i := range members {
-		it := b.items[i]
-		sums = append(sums, b.sums[it.first:it.first+it.kept]...)
-	}
-	who := bulkhead.Reporter{Addr: b.items[members[0]].client.Addr()}
-	err := s.book.report(b.ctx, sums, targets, spam, who)
-	for _, i := range members {
-		errs[i] = err
-	}
-	if err == nil && spam {
-		s.voteGroup(b, members, errs)
-	}
-}
-
-// voteGroup passes claims of spam on, those of one reporter together.
-func (s *Server) voteGroup(b *reportBatch, members []int, errs []error) {
-	s.Stats.Spam.Add(int64(len(members)))
+// voteAll passes claims of spam on, those of one reporter together.
+func (s *Server) voteAll(b *reportBatch) {
 	byReporter := make(map[bulkhead.Reporter][]int, 1)
-	for _, i := range members {
-		if it := b.items[i]; !it.byRep {
+	for i, it := range b.items {
+		if it.op == Delete || !it.spam {
+			continue
+		}
+		s.Stats.Spam.Add(1)
+		if !it.byRep && it.kept > 0 {
 			byReporter[it.who] = append(byReporter[it.who], i)
 		}
 	}
@@ -142,7 +136,7 @@ func (s *Server) voteGroup(b *reportBatch, members []int, errs []error) {
 			}
 			err := s.book.vote(b.ctx, sums, false, who)
 			for _, i := range members {
-				errs[i] = err
+				b.errs[i] = err
 			}
 		})
 	}

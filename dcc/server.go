@@ -210,11 +210,12 @@ type scratch struct {
 // A reportBatch is the reports that came in with one batch, with their own
 // copies of everything.
 type reportBatch struct {
-	ctx   context.Context
-	items []*item
-	sums  []Checksum
-	own   []uint32 // targets that each of sums is raised by
-	done  []bool
+	ctx     context.Context
+	items   []*item
+	sums    []Checksum
+	up      raising // first the counters of sums, in their order
+	errs    []error // of each item
+	packets []*listen.Packet
 }
 
 // packets answers one batch of datagrams, and hands the reports on.
@@ -223,15 +224,19 @@ func (s *Server) packets(ctx context.Context, batch []*listen.Packet, work chan<
 	defer s.scratch.Put(sc)
 	sc.queries = sc.queries[:0]
 	var reports *reportBatch
+	var it *item // that the next packet is read into
+	now := s.Now()
 	for _, in := range batch {
-		it := s.items.Get().(*item)
+		if it == nil {
+			it = s.items.Get().(*item)
+		}
 		it.in, it.client = in, in.Client
-		switch s.read(it, in.Data) {
+		switch s.read(it, in.Data, now) {
 		case answerNow:
 			s.simple(it)
 		case answerQuery:
 			sc.queries = append(sc.queries, it)
-			continue
+			it = nil
 		case answerLater:
 			if !in.Detach() {
 				s.recent.forget(it.key)
@@ -242,8 +247,11 @@ func (s *Server) packets(ctx context.Context, batch []*listen.Packet, work chan<
 				reports.ctx, reports.items = ctx, reports.items[:0]
 			}
 			reports.items = append(reports.items, it)
-			continue
+			it = nil
 		}
+	}
+	if it != nil {
+		it.in = nil
 		s.items.Put(it)
 	}
 	if len(sc.queries) > 0 {
@@ -261,13 +269,13 @@ func (s *Server) packets(ctx context.Context, batch []*listen.Packet, work chan<
 	}
 }
 
+// abandon gives a batch of reports up: the clients will send them again.
 func (s *Server) abandon(b *reportBatch) {
 	for _, it := range b.items {
 		s.recent.forget(it.key)
-		it.in.Finish()
-		s.items.Put(it)
+		it.in.Reply = it.in.Reply[:0]
 	}
-	s.batches.Put(b)
+	s.release(b)
 }
 
 // What becomes of a request.
@@ -281,7 +289,7 @@ const (
 )
 
 // read parses a request, finds out whose it is, and says what becomes of it.
-func (s *Server) read(it *item, data []byte) fate {
+func (s *Server) read(it *item, data []byte, now time.Time) fate {
 	if err := it.parse(data); err != nil {
 		s.Stats.Malformed.Add(1)
 		return dropped
@@ -301,7 +309,7 @@ func (s *Server) read(it *item, data []byte) fate {
 		return answerQuery
 	}
 	it.key = s.recent.key(&it.packet, it.client.Port())
-	switch s.recent.enter(it.key, s.Now()) {
+	switch s.recent.enter(it.key, now) {
 	case recentBusy:
 		s.Stats.Repeated.Add(1)
 		return dropped // the first transmission will be answered
@@ -376,13 +384,14 @@ func (s *Server) query(ctx context.Context, sc *scratch) {
 	for _, it := range sc.queries {
 		sc.sums = s.appendKept(sc.sums, it)
 	}
-	tallies, err := s.book.tallies(ctx, &sc.asking, sc.sums, nil)
+	tallies, err := s.book.tallies(ctx, &sc.asking, sc.sums)
 	for _, it := range sc.queries {
 		if err != nil {
 			s.fault(it, err)
 		} else {
 			s.totals(it, sc.totals[:0], tallies)
 		}
+		it.in = nil
 		s.items.Put(it)
 	}
 }

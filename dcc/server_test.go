@@ -493,14 +493,14 @@ func FuzzServer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		in := &listen.Packet{Data: data, Client: netip.MustParseAddrPort("127.0.0.1:99")}
 		it := &item{in: in, client: in.Client}
-		switch s.read(it, data) {
+		switch s.read(it, data, time.Now()) {
 		case answerNow:
 			s.simple(it)
 		case answerQuery:
 			s.query(t.Context(), &scratch{queries: []*item{it}})
 		case answerLater:
-			b := &reportBatch{ctx: t.Context(), items: []*item{it}, sums: s.appendKept(nil, it)}
-			s.count(b)
+			b := &reportBatch{ctx: t.Context(), items: []*item{it}}
+			s.count(b, new(asking))
 		}
 		if len(in.Reply) > maxPacket {
 			t.Fatalf("answer of %d bytes", len(in.Reply))

@@ -161,15 +161,20 @@ func (s *scratch) addUp(start uint64, weight float64, findings []bulkhead.Findin
 		counts := s.counts[i*countKinds : (i+1)*countKinds]
 		sums := s.sums[i*countKinds : (i+1)*countKinds]
 		for k, n := range counts {
-			if weight < 1 {
-				n = uint32(math.Ceil(weight * float64(n)))
-			}
-			sums[k] = addSat(sums[k], n)
+			sums[k] = addSat(sums[k], weighedCount(n, weight))
 		}
 		if counts[kindSighting]|counts[kindSpam]|counts[kindHam] != 0 {
 			seen(&findings[i], start)
 		}
 	}
+}
+
+// weighedCount is what a count of an origin of the given weight adds.
+func weighedCount(n uint32, weight float64) uint32 {
+	if weight < 1 {
+		return uint32(math.Ceil(weight * float64(n)))
+	}
+	return n
 }
 
 func seen(f *bulkhead.Finding, start uint64) {

@@ -18,6 +18,8 @@ type Engine struct {
 	opts  Options
 	book  *trust.Book
 	never map[bulkhead.Signature]bool
+	// neverSchemes has the bit of each scheme of which never holds one.
+	neverSchemes uint64
 
 	view      atomic.Pointer[view]
 	whitelist atomic.Pointer[Whitelist]
@@ -74,6 +76,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	}
 	for _, sig := range opts.NeverList {
 		e.never[sig] = true
+		e.neverSchemes |= 1 << sig.Scheme()
 	}
 	e.scratch.New = func() any { return new(scratch) }
 	e.threshold.Store(opts.Threshold)

@@ -106,7 +106,8 @@ func (r *resolver) sighting(receipt *bulkhead.Receipt, rep *bulkhead.Report, who
 		receipt.Duplicate++
 		return
 	}
-	r.add(base.With(kindSighting), n)
+	// No decision of the batch asks for sightings: no need to keep them at hand.
+	r.out.cells, r.out.n = append(r.out.cells, base.With(kindSighting)), append(r.out.n, n)
 	receipt.Counted++
 }
 

@@ -15,11 +15,12 @@ const (
 	queueSize = 8192    // reports that wait for the writer; more wait in their callers
 )
 
-// A request is something that the writer does: take a report, change an
+// A request is something that the writer does: take a report, count, change an
 // account, or run a function between two batches.
 type request struct {
 	report  *bulkhead.Report
 	receipt bulkhead.Receipt
+	count   *countChange
 	account *accountChange
 	origins *originsChange
 	remote  *remoteChange
@@ -31,10 +32,13 @@ type request struct {
 }
 
 func (r *request) signatures() int {
-	if r.report == nil {
-		return 0
+	switch {
+	case r.report != nil:
+		return len(r.report.Signatures)
+	case r.count != nil:
+		return len(r.count.cells)
 	}
-	return len(r.report.Signatures)
+	return 0
 }
 
 // submit hands a request to the writer and waits until it is done. A report
@@ -124,7 +128,7 @@ func (e *Engine) turn(batch []*request) {
 	}
 	var reports []*request
 	for _, req := range batch {
-		if req.report != nil {
+		if req.report != nil || req.count != nil {
 			reports = append(reports, req)
 			continue
 		}
@@ -164,6 +168,12 @@ func (e *Engine) takeReports(reports []*request) {
 	}
 	e.resolver.begin(v)
 	for _, req := range reports {
+		if c := req.count; c != nil {
+			// No decision hangs on a sighting: it needs no look at the arrays.
+			e.resolver.out.cells = append(e.resolver.out.cells, c.cells...)
+			e.resolver.out.n = append(e.resolver.out.n, c.n...)
+			continue
+		}
 		req.receipt, req.err = e.resolver.report(req.report)
 	}
 	out := &e.resolver.out

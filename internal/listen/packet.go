@@ -136,8 +136,24 @@ func (p *Packet) Finish() {
 	p.owner.finished <- p
 }
 
-func (s *PacketServer) release() {
-	if s.detached.Add(-1) == 0 {
+// FinishAll does what Finish does for detached packets of one server, at once:
+// when it returns, their replies are sent. It may wait for the kernel to take
+// them.
+func FinishAll(packets []*Packet) {
+	for len(packets) > 0 {
+		n := 1
+		for n < len(packets) && packets[n].owner == packets[0].owner {
+			n++
+		}
+		packets[0].owner.sendLate(packets[:n])
+		packets = packets[n:]
+	}
+}
+
+func (s *PacketServer) release() { s.releaseAll(1) }
+
+func (s *PacketServer) releaseAll(n int) {
+	if s.detached.Add(-int64(n)) == 0 {
 		select {
 		case s.idle <- struct{}{}:
 		default:
@@ -229,7 +245,8 @@ type socket struct {
 	server   *PacketServer
 	in       *mmsg.Reader
 	out      *mmsg.Writer // of the reader
-	late     *mmsg.Writer // of the writer
+	lateMu   sync.Mutex
+	late     *mmsg.Writer // of detached packets, guarded by lateMu
 	control  controls
 	asked    []byte // the last control message, and what answers it
 	from     []byte
@@ -415,17 +432,25 @@ func (k *socket) writeFinished(stop <-chan struct{}) {
 			batch = append(batch[:0], p)
 		}
 		batch = k.more(batch)
-		for _, p := range batch {
-			if len(p.Reply) > 0 {
-				k.late.Add(&p.addr, p.oob, p.Reply)
-			}
-		}
-		k.count(k.late.Flush())
-		for _, p := range batch {
-			k.pool.Put(p)
-			k.server.release()
+		k.sendLate(batch)
+	}
+}
+
+// sendLate sends the replies of detached packets, and ends their use.
+func (k *socket) sendLate(batch []*Packet) {
+	k.lateMu.Lock()
+	for _, p := range batch {
+		if len(p.Reply) > 0 {
+			k.late.Add(&p.addr, p.oob, p.Reply)
 		}
 	}
+	sent, refused := k.late.Flush()
+	k.lateMu.Unlock()
+	k.count(sent, refused)
+	for _, p := range batch {
+		k.pool.Put(p)
+	}
+	k.server.releaseAll(len(batch))
 }
 
 // more adds the packets that are finished by now, up to a batch.

@@ -1,0 +1,172 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// A countChange is sightings to count: cells of the tally and by how much to
+// raise each.
+type countChange struct {
+	cells []filter.Key
+	n     []uint32
+}
+
+// Count implements [bulkhead.Counter]. It takes up to 65,536 signatures at once.
+func (e *Engine) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint32) error {
+	c, err := e.countChange(sigs, n)
+	if err != nil {
+		e.counters.refused.Add(1)
+		return err
+	}
+	if len(c.cells) == 0 {
+		return nil
+	}
+	return e.submit(ctx, &request{count: c})
+}
+
+// countChange hashes in the caller's goroutine: there is one writer only.
+func (e *Engine) countChange(sigs []bulkhead.Signature, n []uint32) (*countChange, error) {
+	if len(sigs) != len(n) || len(sigs) > maxVotes {
+		return nil, fmt.Errorf("%w: %d signatures to count %d times, limit %d", bulkhead.ErrOverLimit, len(sigs), len(n), maxVotes)
+	}
+	white := e.whitelist.Load()
+	c := &countChange{cells: make([]filter.Key, 0, len(sigs)), n: make([]uint32, 0, len(sigs))}
+	for i := range sigs {
+		sig := &sigs[i]
+		if !sig.Valid() || n[i] == 0 || n[i] > bulkhead.Many {
+			return nil, fmt.Errorf("%w: signature %d, to be counted %d times", bulkhead.ErrMalformed, i, n[i])
+		}
+		if e.neverSchemes>>sig.Scheme()&1 != 0 && e.never[*sig] || white.signature(*sig) {
+			continue
+		}
+		c.cells = append(c.cells, baseKey(e.opts.Secret, sig).With(kindSighting))
+		c.n = append(c.n, n[i])
+	}
+	return c, nil
+}
+
+// lookPart is how many signatures are looked up together: enough to overlap
+// their misses, few enough for the buffers to stay in the nearest cache.
+const lookPart = 128
+
+// Look implements [bulkhead.Counter]. It takes no lock.
+func (e *Engine) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhead.Look) error {
+	out = out[:len(sigs)]
+	s := e.scratch.Get().(*scratch)
+	defer e.scratch.Put(s)
+	view := e.view.Load()
+	for len(sigs) > 0 {
+		n := min(len(sigs), lookPart)
+		if err := e.lookUp(ctx, s, view, sigs[:n], out[:n]); err != nil {
+			return err
+		}
+		sigs, out = sigs[n:], out[n:]
+	}
+	e.counters.checks.Add(1)
+	return nil
+}
+
+func (e *Engine) lookUp(ctx context.Context, s *scratch, view *view, sigs []bulkhead.Signature, out []bulkhead.Look) error {
+	n := len(sigs)
+	s.base = slices.Grow(s.base[:0], n)[:n]
+	s.kinds = slices.Grow(s.kinds[:0], n)[:n]
+	s.counts = slices.Grow(s.counts[:0], n)[:n]
+	s.spam = slices.Grow(s.spam[:0], n)[:n]
+	for i := range sigs {
+		if !sigs[i].Valid() {
+			return fmt.Errorf("%w: signature %d is invalid", bulkhead.ErrMalformed, i)
+		}
+		s.base[i] = baseKey(e.opts.Secret, &sigs[i])
+		s.kinds[i] = s.base[i].With(kindSighting)
+		out[i] = bulkhead.Look{}
+	}
+	for _, g := range view.tally {
+		if g.counts.Keys() > 0 {
+			g.counts.CountBatch(s.kinds, s.counts)
+			s.gather(g.Start, 1, out)
+		}
+	}
+	for _, r := range view.remote {
+		for _, g := range r.tally {
+			if r.Weight > 0 && g.counts.Keys() > 0 {
+				g.counts.CountBatch(s.kinds, s.counts)
+				s.gather(g.start, r.Weight, out)
+			}
+		}
+	}
+	odds := e.odds.Load()
+	for i := range out {
+		if l := &out[i]; l.Sightings > 0 && !odds.exact {
+			l.Error = max(odds.atLeast(l.Sightings), leastOdds)
+		}
+	}
+	return e.judgeLooks(ctx, s, view, sigs, out)
+}
+
+// gather adds the counts of one array, which weigh as much as given.
+func (s *scratch) gather(start uint64, weight float64, out []bulkhead.Look) {
+	for i, n := range s.counts {
+		if n == 0 {
+			continue
+		}
+		l := &out[i]
+		l.Sightings = addSat(l.Sightings, weighedCount(n, weight))
+		if l.First == 0 || int64(start) < l.First {
+			l.First = int64(start)
+		}
+	}
+}
+
+// judgeLooks asks for the judgement of those few that a blocklist holds.
+func (e *Engine) judgeLooks(ctx context.Context, s *scratch, view *view, sigs []bulkhead.Signature, out []bulkhead.Look) error {
+	s.revoked = slices.Grow(s.revoked[:0], len(sigs))[:len(sigs)]
+	if !s.listed(view, s.revoked) {
+		return nil
+	}
+	for i, found := range s.revoked {
+		if !found {
+			continue
+		}
+		v, err := e.Check(ctx, bulkhead.Query{Signatures: sigs[i : i+1], Terse: true})
+		if err != nil {
+			return err
+		}
+		if f := &v.Findings[0]; v.Whitelisted == "" && f.Judged != bulkhead.Unjudged {
+			out[i].Judged, out[i].Spam = f.Judged, f.Spam
+		}
+	}
+	return nil
+}
+
+// listed sets found[i] to whether any spam filter has s.base[i], and reports
+// whether there is one.
+func (s *scratch) listed(view *view, found []bool) (any bool) {
+	clear(found)
+	in := func(set bitset) {
+		if set == nil || set.Keys() == 0 {
+			return
+		}
+		set.HasBatch(s.base, s.spam)
+		for i, has := range s.spam {
+			if has {
+				found[i], any = true, true
+			}
+		}
+	}
+	for _, g := range view.block {
+		in(g.spam)
+	}
+	for _, r := range view.remote {
+		for _, g := range r.block {
+			if r.Weight > 0 {
+				in(orEmpty(g.spam))
+			}
+		}
+	}
+	return any
+}

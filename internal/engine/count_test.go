@@ -1,0 +1,222 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"path/filepath"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+)
+
+func countSignature(t testing.TB, scheme bulkhead.Scheme, i int) bulkhead.Signature {
+	t.Helper()
+	sig, err := bulkhead.NewSignature(scheme, fmt.Appendf(nil, "signature number %d", i))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sig
+}
+
+// hidden takes the Counter away from an engine.
+type hidden struct{ bulkhead.Clearinghouse }
+
+// TestCounterAgrees: what Count and Look do is what Report and Check do, over
+// several generations, votes and revocations.
+func TestCounterAgrees(t *testing.T) {
+	for _, exact := range []bool{false, true} {
+		lean, err := Open(t.Context(), Options{Tally: DefaultTally(), Exact: exact})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain, err := Open(t.Context(), Options{Tally: DefaultTally(), Exact: exact})
+		if err != nil {
+			t.Fatal(err)
+		}
+		counters := []bulkhead.Counter{bulkhead.CounterOf(lean), bulkhead.CounterOf(hidden{plain})}
+		if _, ok := counters[0].(*Engine); !ok {
+			t.Fatal("an engine is no Counter")
+		}
+		random := rand.New(rand.NewPCG(1, 2))
+		local := bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}
+		for round := range 20 {
+			var sigs []bulkhead.Signature
+			var n []uint32
+			for range random.IntN(1500) {
+				sigs = append(sigs, countSignature(t, bulkhead.DCCBody, random.IntN(2000)))
+				n = append(n, 1+uint32(random.IntN(3)))
+			}
+			if round == 7 {
+				n[0], n[1] = bulkhead.Many, bulkhead.Many-1
+			}
+			vote := bulkhead.Report{Signatures: []bulkhead.Signature{countSignature(t, bulkhead.DCCBody, round)}, Vote: bulkhead.Spam, Reporter: local}
+			for _, c := range counters {
+				if err := c.Count(t.Context(), sigs, n); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := c.Report(t.Context(), vote); err != nil {
+					t.Fatal(err)
+				}
+				if round%3 == 0 {
+					if _, err := c.Revoke(t.Context(), vote); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		lean.refreshOdds()
+		plain.refreshOdds()
+		var sigs []bulkhead.Signature
+		for i := range 2500 {
+			sigs = append(sigs, countSignature(t, bulkhead.DCCBody, i))
+		}
+		var looks [2][]bulkhead.Look
+		for i, c := range counters {
+			looks[i] = make([]bulkhead.Look, len(sigs))
+			for k := range looks[i] {
+				looks[i][k].Sightings = 99 // an old answer
+			}
+			if err := c.Look(t.Context(), sigs, looks[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		known, judged := 0, 0
+		for k := range sigs {
+			a, b := looks[0][k], looks[1][k]
+			if b.Sightings == 0 {
+				b.First = a.First // of a vote alone a Finding has a date too
+			}
+			// The odds of a Finding are those of all that it shows.
+			if a.Judged != bulkhead.Unjudged {
+				a.Error = b.Error
+			}
+			if a != b {
+				t.Fatalf("exact %v, signature %d: lean %+v, plain %+v", exact, k, a, b)
+			}
+			if a.Sightings > 0 {
+				known++
+			}
+			if a.Judged != bulkhead.Unjudged {
+				judged++
+			}
+		}
+		if known < 1500 || judged < 20 {
+			t.Errorf("%d signatures known, %d judged", known, judged)
+		}
+		for _, e := range []*Engine{lean, plain} {
+			if err := e.Close(context.WithoutCancel(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestCountRefuses: a bad signature or number leaves nothing counted.
+func TestCountRefuses(t *testing.T) {
+	white, err := NewWhitelist(WhitelistEntries{Signatures: []string{countSignature(t, bulkhead.DCCBody, 3).String()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	never := countSignature(t, bulkhead.DCCBody, 4)
+	e, err := Open(t.Context(), Options{Tally: DefaultTally(), Whitelist: white, NeverList: []bulkhead.Signature{never}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close(context.WithoutCancel(t.Context()))
+	good := countSignature(t, bulkhead.DCCBody, 1)
+	for _, tt := range []struct {
+		sigs []bulkhead.Signature
+		n    []uint32
+		want error
+	}{
+		{[]bulkhead.Signature{good, {}}, []uint32{1, 1}, bulkhead.ErrMalformed},
+		{[]bulkhead.Signature{good, good}, []uint32{1, 0}, bulkhead.ErrMalformed},
+		{[]bulkhead.Signature{good}, []uint32{bulkhead.Many + 1}, bulkhead.ErrMalformed},
+		{[]bulkhead.Signature{good}, []uint32{1, 2}, bulkhead.ErrOverLimit},
+		{make([]bulkhead.Signature, maxVotes+1), make([]uint32, maxVotes+1), bulkhead.ErrOverLimit},
+	} {
+		if err := e.Count(t.Context(), tt.sigs, tt.n); !errors.Is(err, tt.want) {
+			t.Errorf("%d signatures: %v, want %v", len(tt.sigs), err, tt.want)
+		}
+	}
+	sigs := []bulkhead.Signature{good, countSignature(t, bulkhead.DCCBody, 3), never}
+	if err := e.Count(t.Context(), sigs[1:], []uint32{5, 5}); err != nil {
+		t.Fatal(err)
+	}
+	out := make([]bulkhead.Look, len(sigs))
+	if err := e.Look(t.Context(), sigs, out); err != nil {
+		t.Fatal(err)
+	}
+	for i := range out {
+		if out[i] != (bulkhead.Look{}) {
+			t.Errorf("signature %d: %+v, want nothing", i, out[i])
+		}
+	}
+	if err := e.Look(t.Context(), make([]bulkhead.Signature, 1), out[:1]); !errors.Is(err, bulkhead.ErrMalformed) {
+		t.Errorf("look at an invalid signature: %v", err)
+	}
+}
+
+// TestCountDurable: what was counted is there after a start from the journal.
+func TestCountDurable(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	sig := countSignature(t, bulkhead.DCCFuz1, 1)
+	for round := range 3 {
+		st, err := store.Open(dir, store.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := Open(t.Context(), Options{Tally: DefaultTally(), Store: st})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Count(t.Context(), []bulkhead.Signature{sig, sig}, []uint32{2, 3}); err != nil {
+			t.Fatal(err)
+		}
+		var out [1]bulkhead.Look
+		if err := e.Look(t.Context(), []bulkhead.Signature{sig}, out[:]); err != nil || out[0].Sightings != uint32(5*(round+1)) {
+			t.Errorf("round %d: %+v, %v", round, out[0], err)
+		}
+		if err := errors.Join(e.Close(context.WithoutCancel(t.Context())), st.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Count(t.Context(), []bulkhead.Signature{sig}, []uint32{1}); !errors.Is(err, bulkhead.ErrReadOnly) {
+			t.Errorf("a closed engine counts: %v", err)
+		}
+	}
+}
+
+// BenchmarkLook measures 192 signatures at once, those of 64 DCC queries.
+func BenchmarkLook(b *testing.B) {
+	e, err := Open(b.Context(), Options{Tally: DefaultTally()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer e.Close(context.WithoutCancel(b.Context()))
+	for _, known := range []bool{false, true} {
+		var sigs []bulkhead.Signature
+		var n []uint32
+		for i := range 192 {
+			sigs, n = append(sigs, countSignature(b, bulkhead.DCCBody, i)), append(n, 1)
+		}
+		if known {
+			if err := e.Count(b.Context(), sigs, n); err != nil {
+				b.Fatal(err)
+			}
+		}
+		out := make([]bulkhead.Look, len(sigs))
+		b.Run(fmt.Sprintf("known=%v", known), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := e.Look(b.Context(), sigs, out); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(sigs)), "ns/signature")
+		})
+	}
+}

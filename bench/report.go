@@ -67,14 +67,16 @@ const reading = `
   as the processor looks ahead by itself.
 - One dependent access to as much memory as the array has is the price of a single look-up in any table that is larger
   than the caches; it stands below each size.
-- Inserting into Bits costs more than into a filter that only ORs: each insert answers whether the key was there, counts
-  it for its page, and stores word by word so that other cores may look up meanwhile. blobloom and parquet-go do
-  none of that, and are ahead of it in the caches.
+- Batches are the primary calls. A single insert takes a lock, answers whether the key was there, counts it for its page
+  and stores word by word so that other cores may look up meanwhile; libraries that only OR are faster at that. parquet-go's
+  assembler is ahead in the smallest array, where all keys are in the core's first cache.
+- Two rows of ten thousand keys go to others in counting: a map looks up faster, and count-min, with six times the memory
+  and wrong counts, inserts faster.
 - One keyed hash, SipHash-2-4-128, costs more than the look-up that follows. It is paid once per signature, for all arrays.
 - A single count of a big array is about as fast as a single look-up in a map; batches are several times faster. What the
   map cannot do is take a quarter to a seventh of the memory.
-- Merging counting arrays with hot keys is bound by the overflow tables, which are rebuilt page by page; the packed
-  addition itself is the row without counts above 14.
+- Merging counting arrays with hot keys is bound by the overflow tables, which are rebuilt page by page: here the array is
+  merged into itself, a third of its cells become hot. The packed addition itself is the row without counts above 14.
 - The fingerprint table is smaller than the counting array at far fewer wrong counts. It does not merge by cell, cannot
   be sent as small differences, overflows where a filter degrades, and stops at 255. What the product needs is merging;
   for an exact count on one machine take the table.

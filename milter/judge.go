@@ -97,47 +97,13 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 // compute its signatures.
 const parallelSize = 4 << 10
 
-// compute returns the signatures of m. Those that rest on its visible text are
-// computed at the same time as the others, since the mail server waits.
+// compute returns the signatures of m.
 func (s *Server) compute(m *signature.Message) []bulkhead.Signature {
-	if len(m.Raw) < parallelSize {
-		return m.Signatures(s.Signatures)
+	opts := s.Signatures
+	if len(m.Raw) >= parallelSize && opts.Workers == 0 {
+		opts.Workers = 2 // the mail server waits
 	}
-	visible, others := s.Signatures, s.Signatures
-	visible.Skip, others.Skip = s.skip[0], s.skip[1]
-	type half struct {
-		sigs     []bulkhead.Signature
-		panicked any
-	}
-	second := make(chan half, 1)
-	go func() {
-		var h half
-		defer func() {
-			h.panicked = recover()
-			second <- h
-		}()
-		h.sigs = m.Signatures(others)
-	}()
-	sigs := m.Signatures(visible)
-	h := <-second
-	if h.panicked != nil {
-		panic(h.panicked) // to where the message's own is stopped
-	}
-	return append(sigs, h.sigs...)
-}
-
-// halves returns what to leave out for either half of the schemes.
-func halves(skip []bulkhead.Scheme) [2][]bulkhead.Scheme {
-	h := [2][]bulkhead.Scheme{slices.Clone(skip), slices.Clone(skip)}
-	for _, scheme := range bulkhead.Schemes() {
-		left := 0
-		switch scheme {
-		case bulkhead.Exact, bulkhead.Near, bulkhead.RspamdText, bulkhead.RspamdShingle:
-			left = 1
-		}
-		h[left] = append(h[left], scheme)
-	}
-	return h
+	return m.Signatures(opts)
 }
 
 // maxPending is how many sightings may be on their way to the disk.

@@ -80,7 +80,6 @@ type Server struct {
 	err      error
 	policies atomic.Pointer[policies]
 	traps    traps
-	skip     [2][]bulkhead.Scheme // what each half of compute leaves out
 	pending  chan struct{}
 	counting sync.WaitGroup
 	stream   listen.StreamServer
@@ -152,7 +151,6 @@ func (s *Server) prepare() (err error) {
 		s.Host, _ = os.Hostname() // the name is for people: none is no fault
 	}
 	s.Host = strings.ReplaceAll(plain(s.Host), " ", "")
-	s.skip = halves(s.Signatures.Skip)
 	s.pending = make(chan struct{}, maxPending)
 	if s.traps, err = newTraps(s.Traps); err != nil {
 		return err

@@ -2,6 +2,8 @@ package signature
 
 import (
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/bulkhead-mail/bulkhead"
 )
@@ -21,6 +23,9 @@ type Options struct {
 	// RspamdPolicy says which parts of a message they are of. Attachments count
 	// whatever their type.
 	RspamdPolicy RspamdPolicy
+	// Workers is how many goroutines share the work on one message; below 2 it
+	// is the caller's alone.
+	Workers int
 	// Skip lists schemes that are not wanted; nil computes all.
 	Skip []bulkhead.Scheme
 }
@@ -41,27 +46,59 @@ func Compute(raw []byte, opts Options) ([]bulkhead.Signature, error) {
 func (m *Message) Signatures(opts Options) []bulkhead.Signature {
 	c := collector{skip: opts.Skip}
 	texts := &visibleTexts{m: m}
-	if c.wants(bulkhead.Exact) || c.wants(bulkhead.Near) {
-		s := m.skeletonOf(texts)
-		c.add(m.exact(s))
-		if c.wants(bulkhead.Near) {
-			c.add(newNearKey(opts.Key).near(s))
-		}
+	families := []func() []bulkhead.Signature{
+		c.family(func() []bulkhead.Signature { return m.own(texts, opts) }, bulkhead.Exact, bulkhead.Near),
+		// The schemes of other clearinghouses: one line each.
+		c.family(func() []bulkhead.Signature { return Razor(m.Raw) }, bulkhead.RazorE4, bulkhead.RazorE8),
+		c.family(func() []bulkhead.Signature { return Pyzor(m.Raw) }, bulkhead.PyzorDigest),
+		c.family(func() []bulkhead.Signature { return dccContent(m.Raw, opts.DCC) }, bulkhead.DCCBody, bulkhead.DCCFuz1, bulkhead.DCCFuz2),
+		c.family(func() []bulkhead.Signature { return rspamdContent(texts, opts) }, bulkhead.RspamdText, bulkhead.RspamdShingle),
 	}
-	// The schemes of other clearinghouses: one line each.
-	if c.wants(bulkhead.RazorE4) || c.wants(bulkhead.RazorE8) {
-		c.add(Razor(m.Raw))
-	}
-	if c.wants(bulkhead.PyzorDigest) {
-		c.add(Pyzor(m.Raw))
-	}
-	if c.wants(bulkhead.DCCBody) || c.wants(bulkhead.DCCFuz1) || c.wants(bulkhead.DCCFuz2) {
-		c.add(dccContent(m.Raw, opts.DCC))
-	}
-	if c.wants(bulkhead.RspamdText) || c.wants(bulkhead.RspamdShingle) {
-		c.add(rspamdContent(texts, opts))
+	for _, sigs := range inParallel(families, opts.Workers) {
+		c.add(sigs)
 	}
 	return c.sigs
+}
+
+// own returns the signatures of the two schemes of this house.
+func (m *Message) own(texts *visibleTexts, opts Options) []bulkhead.Signature {
+	s := m.skeletonOf(texts)
+	sigs := m.exact(s)
+	if !slices.Contains(opts.Skip, bulkhead.Near) {
+		sigs = append(sigs, newNearKey(opts.Key).near(s)...)
+	}
+	return sigs
+}
+
+// inParallel calls the functions, nil ones excepted, from as many goroutines as
+// wanted, and returns their results in the same order. A panic in one of them
+// comes out here.
+func inParallel[T any](calls []func() T, workers int) []T {
+	results := make([]T, len(calls))
+	var next atomic.Int32
+	var panicked atomic.Pointer[any]
+	work := func() {
+		defer func() {
+			if p := recover(); p != nil {
+				panicked.Store(&p)
+			}
+		}()
+		for i := int(next.Add(1)) - 1; i < len(calls); i = int(next.Add(1)) - 1 {
+			if calls[i] != nil {
+				results[i] = calls[i]()
+			}
+		}
+	}
+	var others sync.WaitGroup
+	for range workers - 1 {
+		others.Go(work)
+	}
+	work()
+	others.Wait()
+	if p := panicked.Load(); p != nil {
+		panic(*p)
+	}
+	return results
 }
 
 // dccContent returns the DCC checksums of the body.
@@ -114,6 +151,14 @@ type collector struct {
 
 func (c *collector) wants(scheme bulkhead.Scheme) bool { return !slices.Contains(c.skip, scheme) }
 
+// family returns compute if any of its schemes is wanted, else nil.
+func (c *collector) family(compute func() []bulkhead.Signature, schemes ...bulkhead.Scheme) func() []bulkhead.Signature {
+	if slices.ContainsFunc(schemes, c.wants) {
+		return compute
+	}
+	return nil
+}
+
 func (c *collector) add(sigs []bulkhead.Signature) {
 	for _, sig := range sigs {
 		if c.wants(sig.Scheme()) && !slices.Contains(c.sigs, sig) {
@@ -142,7 +187,7 @@ func (m *Message) skeletonOf(texts *visibleTexts) *skeleton {
 		}
 		for _, s := range parts {
 			if s != nil {
-				whole.join(s)
+				whole.take(s)
 			}
 		}
 		if !whole.empty() {
@@ -173,11 +218,14 @@ func (m *Message) superseded(i int, parts []*skeleton) bool {
 // What it returns must not be changed.
 type visibleTexts struct {
 	m     *Message
+	mu    sync.Mutex
 	texts [][]byte
 }
 
 // of returns the visible text of a part.
 func (v *visibleTexts) of(part int) []byte {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	if v.texts == nil {
 		v.texts = make([][]byte, len(v.m.Parts))
 	}

@@ -3,6 +3,7 @@ package signature
 import (
 	"crypto/sha256"
 	"hash"
+	"slices"
 	"strings"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -79,7 +80,7 @@ func hashCanonical(h hash.Hash, text string, buf []byte) []byte {
 	}
 	empty := 0
 	begun := false
-	buf = buf[:0]
+	buf = slices.Grow(buf[:0], min(len(text), 33<<10)+2)
 	for len(text) > 0 {
 		line := text
 		if i := lineEndString(text); i >= 0 {

@@ -26,9 +26,8 @@ const (
 	// has two known bands at most.
 	NearMatch = 2
 
-	nearRows    = 4  // MinHash values that one band joins
-	nearShingle = 2  // words of one shingle
-	nearSum     = 16 // bytes of a sum
+	nearRows = 4  // MinHash values that one band joins
+	nearSum  = 16 // bytes of a sum
 
 	nearMinWords    = 12 // words of a skeleton; below it there is no signature
 	nearMinDistinct = 8  // different words
@@ -66,20 +65,13 @@ func (k *nearKey) bands(words *wordList, salt uint64) [][nearSum]byte {
 	for i := range minima {
 		minima[i] = math.MaxUint64
 	}
-	var window [nearShingle]uint64
 	var block [nearBlock]uint64
 	filled := 0
-	for n := range words.len() {
-		copy(window[:], window[1:])
-		window[nearShingle-1] = siphash.Hash(k.k0, k.k1, words.at(n))
-		if n+1 < nearShingle {
-			continue
-		}
-		x := salt
-		for _, w := range window {
-			x = mix(x ^ w)
-		}
-		block[filled] = x
+	before := mix(salt ^ siphash.Hash(k.k0, k.k1, words.at(0)))
+	for n := 1; n < words.len(); n++ {
+		word := siphash.Hash(k.k0, k.k1, words.at(n))
+		block[filled] = mix(before ^ word) // a shingle is two words
+		before = mix(salt ^ word)
 		if filled++; filled == len(block) {
 			k.lower(&minima, block[:])
 			filled = 0

@@ -2,6 +2,7 @@ package signature
 
 import (
 	"bytes"
+	"slices"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
@@ -26,11 +27,11 @@ type skeleton struct {
 	footer bool     // something was taken for a signature, a disclaimer or a footer
 }
 
-// join adds what t found, up to maxWords.
-func (s *skeleton) join(t *skeleton) {
+// take adds what t found, up to maxWords, and leaves t empty or of no use.
+func (s *skeleton) take(t *skeleton) {
 	s.footer = s.footer || t.footer
-	s.words.join(&t.words)
-	s.quoted.join(&t.quoted)
+	s.words.take(&t.words)
+	s.quoted.take(&t.quoted)
 }
 
 // empty reports whether there are no words at all.
@@ -60,6 +61,9 @@ func (f *folder) add(text []byte, embedded bool) {
 	if !embedded {
 		footerAt = findFooter(text)
 	}
+	// Most words of a text are its own.
+	f.words.grow(len(text))
+	f.paragraph.grow(len(text) / 4)
 	for at := 0; at < len(text) && f.words.len() < maxWords && f.quoted.len() < maxWords; {
 		if at == footerAt {
 			f.footer = true
@@ -203,11 +207,13 @@ func (f *folder) plainWord(b []byte) int {
 		return size // see finish
 	}
 	p := &f.paragraph
-	text := p.text
-	for _, c := range b[:n] {
-		text = append(text, plainBytes[c]&0x1f|0x60)
+	start := len(p.text)
+	text := slices.Grow(p.text, n)[:start+n]
+	word := text[start:]
+	for i, c := range b[:n] {
+		word[i] = plainBytes[c]&0x1f | 0x60
 	}
-	if word := text[len(p.text):]; !f.recipient.has(word) {
+	if !f.recipient.has(word) {
 		p.text = text
 		p.ends = append(p.ends, len(text))
 	}

@@ -1,6 +1,9 @@
 package signature
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // A wordList is a list of words in one piece of memory.
 type wordList struct {
@@ -17,6 +20,13 @@ func (l *wordList) at(i int) []byte {
 		start = l.ends[i-1]
 	}
 	return l.text[start:l.ends[i]]
+}
+
+// grow makes room for the words of a text of that many bytes.
+func (l *wordList) grow(size int) {
+	const letters = 5 // of a word, and a blank
+	l.ends = slices.Grow(l.ends, 8+min(size/letters, maxWords))
+	l.text = slices.Grow(l.text, 64+min(size, letters*maxWords))
 }
 
 func (l *wordList) add(word []byte) {
@@ -44,6 +54,15 @@ func (l *wordList) truncate(n int) {
 		return
 	}
 	l.text = l.text[:l.ends[n-1]]
+}
+
+// take is join for a list that is not needed any more.
+func (l *wordList) take(m *wordList) {
+	if l.len() == 0 && m.len() <= maxWords {
+		*l, *m = *m, wordList{}
+		return
+	}
+	l.join(m)
 }
 
 // join adds the words of m as long as there are no more than maxWords.

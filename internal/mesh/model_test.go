@@ -93,16 +93,29 @@ func (c counts) clone() counts {
 
 // A world is all nodes of a schedule.
 type world struct {
-	t      *testing.T
-	rng    *rand.Rand
-	broker *memBroker
-	nodes  []*node
-	log    *slog.Logger
-	done   *tallyOfSteps
+	t     *testing.T
+	rng   *rand.Rand
+	net   network
+	nodes []*node
+	pause time.Duration // most pauses last up to four of it, long ones sixty
+	log   *slog.Logger
+	done  *tallyOfSteps
 	// capacity of the tally: arrays of one page, or of several. messages bounds
 	// what one message carries: all pages of an image, or one.
 	capacity uint64
 	messages int
+}
+
+// A network carries the messages of a world, badly on purpose.
+type network interface {
+	// open returns a mesh whose bus is on.
+	open(ctx context.Context, n *node, o Options) (*Mesh, error)
+	// cut ends what the node has open, and lets nothing through until it is
+	// connected again.
+	cut(n *node, off bool)
+	// faults sets how bad it is: probabilities, and a share of the longest time on the way.
+	faults(loss, repeat, delay float64)
+	wipe() // forgets what is stored
 }
 
 // A node is one server, with a map of what was reported to it.
@@ -117,7 +130,8 @@ type node struct {
 	st     *store.Store
 	engine *engine.Engine
 	mesh   *Mesh
-	bus    *memBus
+	bus    *memBus // of a network in memory
+	wire   *wire   // of a real one
 	cancel context.CancelFunc
 	done   chan error
 
@@ -148,15 +162,13 @@ func (n *node) start() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.mesh, err = prepare(t.Context(), Options{
+	n.mesh, err = n.w.net.open(t.Context(), n, Options{
 		Dir: n.meshFolder(), Identity: n.id, Engine: n.engine, KeyID: testSecret.ID(), Mode: External,
 		Store: n.st.Manifest().Incarnation, Now: n.now, Log: n.w.log.With("node", n.i), imageBytes: n.w.messages, Name: fmt.Sprint("node ", n.i),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.bus = n.w.broker.connect()
-	n.mesh.buses = []bus{n.bus}
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel, n.done = cancel, make(chan error, 1)
 	go func() { n.done <- n.mesh.Run(ctx) }()
@@ -168,12 +180,14 @@ func (n *node) stop(hard bool) {
 		return
 	}
 	if hard {
-		n.bus.set(false)
-		n.bus.close()
+		n.w.net.cut(n, true)
 	}
 	n.cancel()
 	err := <-n.done
 	if hard {
+		for _, b := range n.mesh.buses {
+			err = errors.Join(err, b.close())
+		}
 		err = errors.Join(err, n.st.Close())
 		n.engine.Close(context.Background()) // fails: its store is gone
 	} else {
@@ -228,12 +242,34 @@ func (w *world) peers() {
 
 func runModel(t *testing.T, seed uint64, done *tallyOfSteps) {
 	rng := rand.New(rand.NewPCG(seed, 7))
-	w := &world{t: t, rng: rng, done: done, broker: newMemBroker(rand.New(rand.NewPCG(seed, 8))), log: slog.New(slog.DiscardHandler)}
+	w := newWorld(t, rng, done)
+	w.net, w.pause = memNet{newMemBroker(rand.New(rand.NewPCG(seed, 8)))}, time.Second
+	w.populate()
+	for range 80 {
+		w.step()
+	}
+	w.calm()
+	time.Sleep(4 * time.Minute)
+	synctest.Wait()
+	for _, wrong := range w.compare() {
+		t.Error(wrong)
+	}
+	w.stop()
+}
+
+func newWorld(t *testing.T, rng *rand.Rand, done *tallyOfSteps) *world {
+	w := &world{t: t, rng: rng, done: done, log: slog.New(slog.DiscardHandler)}
 	if testing.Verbose() && *schedules == 1 {
 		w.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	w.capacity = []uint64{2000, 2000, 2000, 20_000}[rng.IntN(4)]
 	w.messages = []int{1, 384 << 10}[rng.IntN(2)]
+	return w
+}
+
+// populate starts the nodes, and makes every one know every other.
+func (w *world) populate() {
+	t, rng := w.t, w.rng
 	for i := range 2 + rng.IntN(7)%(1+rng.IntN(7)) {
 		n := &node{w: w, i: i, root: memoryDir(t), truth: make(counts)}
 		var err error
@@ -244,16 +280,17 @@ func runModel(t *testing.T, seed uint64, done *tallyOfSteps) {
 		w.nodes = append(w.nodes, n)
 	}
 	w.peers()
-	for range 80 {
-		w.step()
-	}
-	w.broker.faults(0, 0, 0)
+}
+
+// calm ends the faults of the network.
+func (w *world) calm() {
+	w.net.faults(0, 0, 0)
 	for _, n := range w.nodes {
-		n.bus.set(true)
+		w.net.cut(n, false)
 	}
-	time.Sleep(4 * time.Minute)
-	synctest.Wait()
-	w.compare()
+}
+
+func (w *world) stop() {
 	for _, n := range w.nodes {
 		n.stop(false)
 	}
@@ -274,14 +311,14 @@ func (w *world) step() {
 		}
 	case x < 70:
 		w.done.add("pause")
-		time.Sleep(time.Duration(w.rng.Int64N(int64(4 * time.Second))))
+		time.Sleep(time.Duration(w.rng.Int64N(int64(4 * w.pause))))
 	case x < 75:
 		say("faults")
-		w.broker.faults(w.rng.Float64()*0.5, w.rng.Float64()*0.3, time.Duration(w.rng.Int64N(int64(3*time.Second))))
+		w.net.faults(w.rng.Float64()*0.5, w.rng.Float64()*0.3, w.rng.Float64())
 	case x < 79:
 		on := w.rng.IntN(2) == 0
 		say(map[bool]string{false: "cut off", true: "connected"}[on])
-		n.bus.set(on)
+		w.net.cut(n, !on)
 	case x < 84:
 		hard := w.rng.IntN(3) > 0
 		say(map[bool]string{false: "stopped", true: "killed"}[hard])
@@ -297,7 +334,7 @@ func (w *world) step() {
 		}
 	case x < 92:
 		say("broker wiped")
-		w.broker.wipe()
+		w.net.wipe()
 	case x < 95:
 		say("clock set")
 		n.offset.Store(w.rng.Int64N(int64(4*time.Hour)) - int64(2*time.Hour))
@@ -305,13 +342,13 @@ func (w *world) step() {
 		o := w.nodes[(n.i+1+w.rng.IntN(len(w.nodes)-1))%len(w.nodes)]
 		say("evicted")
 		err := n.mesh.EvictPeer(w.t.Context(), o.id.ID())
-		time.Sleep(time.Duration(w.rng.Int64N(int64(5 * time.Second))))
+		time.Sleep(time.Duration(w.rng.Int64N(int64(5 * w.pause))))
 		if err = errors.Join(err, n.mesh.AddPeer(w.t.Context(), o.id.ID(), "", 1)); err != nil {
 			w.t.Fatal(err)
 		}
 	default:
 		say("long pause")
-		time.Sleep(time.Minute)
+		time.Sleep(60 * w.pause)
 	}
 }
 
@@ -361,13 +398,15 @@ func (n *node) restore(how string) {
 	n.start()
 }
 
-// compare holds what every node says against the sum of what was reported.
-func (w *world) compare() {
+// compare holds what every node says against the sum of what was reported, and
+// returns what is wrong.
+func (w *world) compare() (wrong []string) {
 	t := w.t
+	fail := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for _, n := range w.nodes {
 		for _, p := range n.mesh.Status().Peers {
 			if p.Quarantine != "" || p.Missing > 0 {
-				t.Errorf("node %d of peer %s: quarantine %q, %d changes missing, asked %d times, error %q, refused %v", n.i, p.Name, p.Quarantine, p.Missing, p.Asked, p.Error, p.Refusals)
+				fail("node %d of peer %s: quarantine %q, %d changes missing, asked %d times, error %q, refused %v", n.i, p.Name, p.Quarantine, p.Missing, p.Asked, p.Error, p.Refusals)
 			}
 		}
 	}
@@ -385,19 +424,38 @@ func (w *world) compare() {
 			got := map[bulkhead.Vote]uint32{bulkhead.Sighting: f.Sightings, bulkhead.Spam: f.Spam, bulkhead.Ham: f.Ham}
 			for vote, c := range got {
 				if c < want[vote] {
-					t.Errorf("node %d: %d %v of signature %d, want %d: counted too little", n.i, c, vote, sig, want[vote])
+					fail("node %d: %d %v of signature %d, want %d: counted too little", n.i, c, vote, sig, want[vote])
 				}
 				if c > want[vote] {
 					over++
 				}
 			}
 			if f.Sightings != first.Sightings || f.Spam != first.Spam || f.Ham != first.Ham {
-				t.Errorf("signature %d: node %d says %+v, node 0 %+v", sig, n.i, f, first)
+				fail("signature %d: node %d says %d, %d spam, %d ham, node 0 %d, %d, %d", sig, n.i, f.Sightings, f.Spam, f.Ham, first.Sightings, first.Spam, first.Ham)
 			}
 		}
 	}
 	// 180 counts among arrays for 2,000 signatures with one wrong in 10,000.
 	if limit := 2 * len(w.nodes); over > limit {
-		t.Errorf("%d counts too high, limit %d", over, limit)
+		fail("%d counts too high, limit %d", over, limit)
 	}
+	return wrong
+}
+
+// memNet is a network in memory.
+type memNet struct{ *memBroker }
+
+func (k memNet) open(ctx context.Context, n *node, o Options) (*Mesh, error) {
+	m, err := prepare(ctx, o)
+	if err == nil {
+		n.bus = k.connect()
+		m.buses = []bus{n.bus}
+	}
+	return m, err
+}
+
+func (k memNet) cut(n *node, off bool) { n.bus.set(!off) }
+
+func (k memNet) faults(loss, repeat, delay float64) {
+	k.memBroker.faults(loss, repeat, time.Duration(delay*float64(3*time.Second)))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
@@ -24,6 +25,7 @@ type wire struct {
 	to       string
 	up, down atomic.Int64 // bytes to and from the broker
 	cut      atomic.Bool
+	delay    atomic.Int64 // longest time on the way, in nanoseconds
 	mu       sync.Mutex
 	conns    map[net.Conn]bool
 	wg       sync.WaitGroup
@@ -88,9 +90,22 @@ func (w *wire) accept() {
 }
 
 func (w *wire) pump(to, from net.Conn, n *atomic.Int64) {
-	io.Copy(to, io.TeeReader(from, counter{n}))
+	io.Copy(slow{to, &w.delay}, io.TeeReader(from, counter{n}))
 	to.Close()
 	from.Close()
+}
+
+// slow delays what is written.
+type slow struct {
+	net.Conn
+	delay *atomic.Int64
+}
+
+func (s slow) Write(p []byte) (int, error) {
+	if d := s.delay.Load(); d > 0 {
+		<-time.After(time.Duration(rand.Int64N(d)))
+	}
+	return s.Conn.Write(p)
 }
 
 type counter struct{ n *atomic.Int64 }

@@ -260,6 +260,15 @@ func TestLineKernels(t *testing.T) {
 		if !slices.Equal(got, want) || !slices.Equal(x, y) {
 			t.Fatalf("setLines: %v, in Go %v; lines equal: %v", got, want, slices.Equal(x, y))
 		}
+		for range 8 {
+			k := uint8(2 + rng.IntN(7))
+			keep, fill := cellMasks(k)
+			l, c, value := rng.IntN(n), pick(rng.Uint64(), keep, fill), 1+rng.Uint64N(15)
+			raiseLine(&x[l], c, k, value)
+			if raiseLineGo(&y[l], c, k, value); x[l] != y[l] {
+				t.Fatalf("raiseLine(%x, %d, %d): %x, in Go %x", c, k, value, x[l], y[l])
+			}
+		}
 		more := alignedLines(n)
 		for range rng.IntN(3) { // none, or few: most lines stay as they are
 			more[rng.IntN(n)][rng.IntN(lineWords)] = rng.Uint64()

@@ -107,6 +107,13 @@ func (w *words) raise(c cells, k uint8, value uint64) {
 	}
 }
 
+// raiseLineGo is raiseLine in Go.
+func raiseLineGo(l *words, c cells, k uint8, value uint64) {
+	w := load(l)
+	w.raise(c, k, value)
+	publish(l, &w)
+}
+
 // packed returns the first k cells of c, k at most 6, as the low 42 bits of an
 // entry of an overflow table.
 func (c cells) packed(k uint8) (e uint64) {

@@ -172,10 +172,9 @@ func (c *Counting) pickBatch(keys []Key, at *[batch]uint64, x *[batch]cells) {
 // add is Add for the holder of c.mu.
 func (c *Counting) add(at uint64, x cells, n uint32) (before uint32) {
 	l := &c.lines[at]
-	w := load(l)
 	p := &c.pages[at/PageLines]
 	n = min(n, Many)
-	if least := lightest(&w, x, c.k); least < escape {
+	if least := lightest(l, x, c.k); least < escape {
 		before = uint32(least)
 		if n == 0 {
 			return before
@@ -186,8 +185,7 @@ func (c *Counting) add(at uint64, x cells, n uint32) (before uint32) {
 		}
 		if before+n < escape {
 			p.Version++
-			w.raise(x, c.k, uint64(before+n))
-			publish(l, &w)
+			raiseLine(l, x, c.k, uint64(before+n))
 			return before
 		}
 	} else {
@@ -204,26 +202,25 @@ func (c *Counting) add(at uint64, x cells, n uint32) (before uint32) {
 		}
 	}
 	p.Version++
-	c.raiseHeavy(p, at, &w, x, min(before+n, Many))
+	c.raiseHeavy(p, at, x, min(before+n, Many))
 	return before
 }
 
-// raiseHeavy raises the cells of x to at least value, 15 to Many. w is a copy of
-// their line. The table comes first: whoever sees an escape nibble finds the
-// value.
-func (c *Counting) raiseHeavy(p *page, at uint64, w *words, x cells, value uint32) {
+// raiseHeavy raises the cells of x to at least value, 15 to Many. The table comes
+// first: whoever sees an escape nibble finds the value.
+func (c *Counting) raiseHeavy(p *page, at uint64, x cells, value uint32) {
+	l := &c.lines[at]
 	set := x.set(c.k)
 	light := set
 	for y, k := uint64(x), c.k; k > 0; k-- {
-		if nibble(w, y) == escape {
+		if nibble(l, y) == escape {
 			light = light.without(mask{}.with(y & 127))
 		}
 		y >>= 8
 	}
 	c.setHeavy(p, &raise{line: at % PageLines, value: value, set: set, key: x, k: c.k}, light)
 	if !light.empty() {
-		w.raise(x, c.k, escape)
-		publish(&c.lines[at], w)
+		raiseLine(l, x, c.k, escape)
 	}
 }
 

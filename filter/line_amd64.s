@@ -262,3 +262,33 @@ same:
 	JNZ  line
 	MOVB BX, changed+24(FP)
 	RET
+
+// func raiseLine(l *words, c cells, k uint8, value uint64)
+//
+// Stores of amd64 become visible in program order.
+TEXT ·raiseLine(SB), NOSPLIT, $0-32
+	MOVQ l+0(FP), DI
+	MOVQ c+8(FP), AX
+	MOVBQZX k+16(FP), BX
+	MOVQ value+24(FP), SI
+	XORL R11, R11
+cell:
+	MOVQ AX, DX
+	SHRQ $4, DX
+	ANDL $7, DX
+	LEAQ (AX*4), CX
+	ANDL $60, CX
+	MOVQ (DI)(DX*8), R8
+	MOVQ R8, R9
+	SHRQ CX, R9
+	ANDL $15, R9
+	MOVQ SI, R10
+	SUBQ R9, R10
+	CMOVQCS R11, R10
+	SHLQ CX, R10
+	ADDQ R10, R8
+	MOVQ R8, (DI)(DX*8)
+	SHRQ $8, AX
+	DECL BX
+	JNZ  cell
+	RET

@@ -29,3 +29,10 @@ func sumLines(sum, x, y *words, n int) (heavy bool)
 //
 //go:noescape
 func orLines(dst, src *words, n int) (changed bool)
+
+// raiseLine lifts the nibbles of the k cells c of l to at least value, 1 to 15,
+// each word by an atomic store that comes after all earlier stores. There must be
+// one writer.
+//
+//go:noescape
+func raiseLine(l *words, c cells, k uint8, value uint64)

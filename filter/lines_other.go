@@ -27,3 +27,7 @@ func sumLines(sum, x, y *words, n int) (heavy bool) {
 func orLines(dst, src *words, n int) (changed bool) {
 	return orLinesGo(unsafe.Slice(dst, n), unsafe.Slice(src, n))
 }
+
+// raiseLine lifts the nibbles of the k cells c of l to at least value, 1 to 15.
+// There must be one writer.
+func raiseLine(l *words, c cells, k uint8, value uint64) { raiseLineGo(l, c, k, value) }

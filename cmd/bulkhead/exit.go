@@ -67,7 +67,7 @@ func codeOf(err error) int {
 		return int(exitUsage)
 	case errors.As(err, &cfg):
 		return int(exitConfig)
-	case errors.As(err, &damage), errors.Is(err, bulkhead.ErrMalformed), errors.Is(err, bulkhead.ErrGeometry):
+	case errors.As(err, &damage), errors.Is(err, store.ErrFormat), errors.Is(err, bulkhead.ErrMalformed), errors.Is(err, bulkhead.ErrGeometry):
 		return int(exitData)
 	case errors.Is(err, bulkhead.ErrReadOnly), errors.Is(err, bulkhead.ErrOverLimit):
 		return int(exitTemporary)

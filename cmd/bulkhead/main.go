@@ -80,6 +80,8 @@ func newRootCommand() *cobra.Command {
 		newFilterCommand(),
 		newListCommand(),
 		newRatelimitCommand(),
+		newBackupCommand(),
+		newRestoreCommand(),
 		newVersionCommand(),
 	)
 	return root

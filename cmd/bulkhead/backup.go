@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+)
+
+// aside is what a backup leaves out: secrets belong elsewhere than counts.
+const aside = "Not in it are the keys of the data folder: " + networkKeyFile + ", " + sealKeyFile + ", " + adminTokenFile + " and " +
+	meshFolder + "/.\nThey change seldom; without them nothing in a backup can be found. Keep a copy apart."
+
+func newBackupCommand() *cobra.Command {
+	var data string
+	cmd := &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Copy what a node has counted, while it runs or not",
+		Long: "Write a consistent copy of everything that a node has acknowledged to FILE, - for\n" +
+			"standard output. The node may run and is not held up. The copy is checked as it is\n" +
+			"made; FILE is whole or not there.\n\n" + aside,
+		Args: usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir := filepath.Join(dataFolder(data, ""), storeFolder)
+			write := func(w io.Writer) (err error) {
+				info, err := store.Backup(cmd.Context(), dir, w)
+				if err == nil {
+					fmt.Fprintf(cmd.ErrOrStderr(), "backup of %s up to journal entry %d\n", dir, info.LastIndex)
+				}
+				return err
+			}
+			if args[0] == "-" {
+				return write(cmd.OutOrStdout())
+			}
+			return writeWhole(args[0], write)
+		},
+	}
+	cmd.Flags().StringVar(&data, "data", "", "data `FOLDER` of the node (default: $STATE_DIRECTORY, else ./bulkhead-data)")
+	return cmd
+}
+
+// writeWhole makes a file of mode 0600, durably and whole or not at all.
+func writeWhole(path string, write func(io.Writer) error) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	if err := errors.Join(write(tmp), tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp.Name(), path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+func newRestoreCommand() *cobra.Command {
+	var data string
+	cmd := &cobra.Command{
+		Use:   "restore FILE",
+		Short: "Put a backup in the place of what a node had counted",
+		Long: "Make the store of a node of the backup in FILE, - for standard input. The node does\n" +
+			"not run, and its data folder holds no store: move " + storeFolder + "/ away first. Peers of the node\n" +
+			"are told that it has gone back in time, and replace what they held of it.\n\n" + aside,
+		Args: usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir := filepath.Join(dataFolder(data, ""), storeFolder)
+			in := cmd.InOrStdin()
+			if args[0] != "-" {
+				f, err := os.Open(args[0])
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				in = f
+			}
+			if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+				return err
+			}
+			return restoreStore(cmd.Context(), bufio.NewReader(in), dir, cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringVar(&data, "data", "", "data `FOLDER` of the node (default: $STATE_DIRECTORY, else ./bulkhead-data)")
+	return cmd
+}
+
+func restoreStore(ctx context.Context, in io.Reader, dir string, out io.Writer) error {
+	info, err := store.Restore(ctx, in, dir, store.Options{})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "restored %s up to journal entry %d\n", dir, info.LastIndex)
+	for _, name := range []string{networkKeyFile, sealKeyFile} {
+		if _, err := os.Stat(filepath.Join(filepath.Dir(dir), name)); err != nil {
+			fmt.Fprintf(out, "put %s back beside it before the node starts: %v\n", name, err)
+		}
+	}
+	return nil
+}

@@ -27,6 +27,7 @@ var mayImport = map[string][]string{
 	"internal/loadgen":    {"."},
 	"internal/mailbox":    {},
 	"internal/mmsg":       {},
+	"internal/nodetest":   {},
 	"internal/prototest":  {"."},
 	"internal/sharedtest": {},
 	"internal/web":        {"."},

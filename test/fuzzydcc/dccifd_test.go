@@ -12,15 +12,17 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
 const ferryText = "the ferry to the island leaves at nine on every day of the week but sunday and returns at six in the evening tickets are sold on board\n"
 
 func startDccifd(t *testing.T, extra string) string {
 	t.Helper()
-	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	address := nodetest.Address(t)
 	startNode(t, fmt.Sprintf("[listen]\ndccifd = %q\n%s", address, extra))
-	awaitTCP(t, address, 20*time.Second)
+	nodetest.AwaitTCP(t, address)
 	return address
 }
 
@@ -54,7 +56,7 @@ dcc { enabled = true; servers = "%s"; timeout = 5s; body_max = 3; fuz1_max = 3; 
 // TestSpamAssassinDCC: SpamAssassin's DCC plugin asks and reports through our
 // dccifd.
 func TestSpamAssassinDCC(t *testing.T) {
-	spamassassin := program(t, "spamassassin")
+	spamassassin := nodetest.Program(t, "spamassassin")
 	address := startDccifd(t, "")
 	dir := t.TempDir()
 	for name, text := range map[string]string{

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
 // dccifdTalk asks the dccifd at address about a message for one recipient.
@@ -45,7 +47,7 @@ func dccifdRaw(t *testing.T, address, request string) string {
 // TestEximDCC: the condition "dcc" of an Exim ACL. Packages without it (all of
 // Debian's) are stood in for by a client that does what the condition does.
 func TestEximDCC(t *testing.T) {
-	exim := program(t, "exim4")
+	exim := nodetest.Program(t, "exim4")
 	version, err := exec.Command(exim, "-bV").CombinedOutput()
 	if err != nil {
 		t.Fatalf("exim4 -bV: %v\n%s", err, version)

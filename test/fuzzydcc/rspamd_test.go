@@ -12,9 +12,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bulkhead-mail/bulkhead/fuzzy"
+
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
 // An rspamd is a running rspamd that has no modules but the ones given.
@@ -27,9 +28,9 @@ type rspamd struct {
 // on the network: its resolver is a port where nothing listens.
 func startRspamd(t *testing.T, filters, modules string) *rspamd {
 	t.Helper()
-	path := program(t, "rspamd")
+	path := nodetest.Program(t, "rspamd")
 	dir := t.TempDir()
-	r := &rspamd{t: t, worker: freePort(t), controller: freePort(t)}
+	r := &rspamd{t: t, worker: nodetest.FreePort(t), controller: nodetest.FreePort(t)}
 	tld := filepath.Join(dir, "tld")
 	if err := os.WriteFile(tld, []byte("com\norg\nnet\nexample\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -50,9 +51,9 @@ metric { name = "default"; actions { reject = 15; } unknown_weight = 1; symbol {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run(t, dir, path, "-i", "-f", "-c", file)
-	awaitTCP(t, fmt.Sprintf("127.0.0.1:%d", r.worker), 60*time.Second)
-	awaitTCP(t, fmt.Sprintf("127.0.0.1:%d", r.controller), 60*time.Second)
+	nodetest.Run(t, dir, path, "-i", "-f", "-c", file)
+	nodetest.AwaitTCP(t, fmt.Sprintf("127.0.0.1:%d", r.worker))
+	nodetest.AwaitTCP(t, fmt.Sprintf("127.0.0.1:%d", r.controller))
 	return r
 }
 
@@ -144,9 +145,9 @@ fuzzy_check {
 }
 
 func TestRspamdFuzzyCheck(t *testing.T) {
-	port := freePort(t)
+	port := nodetest.FreePort(t)
 	startNode(t, fmt.Sprintf("[listen]\nfuzzy = \"127.0.0.1:%d\"\n", port))
-	awaitTCP(t, fmt.Sprintf("127.0.0.1:%d", port), 20*time.Second)
+	nodetest.AwaitTCP(t, fmt.Sprintf("127.0.0.1:%d", port))
 	r := startRspamd(t, "fuzzy_check", fuzzyModule(port, ""))
 
 	spam := mail("seed", "1", gardenText)
@@ -193,10 +194,10 @@ func TestRspamdFuzzyEncrypted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := freePort(t)
+	port := nodetest.FreePort(t)
 	startNode(t, fmt.Sprintf("[listen]\nfuzzy = \"127.0.0.1:%d\"\n[fuzzy]\nencrypted_only = true\nupdate_from = []\n"+
 		"[[fuzzy.keys]]\nsecret = %q\nname = \"rspamd\"\nupdate = true\n", port, fuzzy.EncodeBase32(pair.Secret[:])))
-	awaitTCP(t, fmt.Sprintf("127.0.0.1:%d", port), 20*time.Second)
+	nodetest.AwaitTCP(t, fmt.Sprintf("127.0.0.1:%d", port))
 	r := startRspamd(t, "fuzzy_check", fuzzyModule(port, fmt.Sprintf("encryption_key = %q;", fuzzy.EncodeBase32(pair.Public[:]))))
 	spam := mail("seed", "1", gardenText)
 	r.learn("/fuzzyadd", spam, 1, 10)

@@ -7,9 +7,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
 // A node is a running bulkhead with all doors for mail servers open.
@@ -19,35 +20,12 @@ type node struct {
 	cmd                       *exec.Cmd
 }
 
-var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "bulkhead-bin-")
-	if err != nil {
-		return "", err
-	}
-	bin := filepath.Join(dir, "bulkhead")
-	out, err := exec.Command("go", "build", "-o", bin, "github.com/bulkhead-mail/bulkhead/cmd/bulkhead").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%v\n%s", err, out)
-	}
-	return bin, nil
-})
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if bin, err := binary(); err == nil {
-		os.RemoveAll(filepath.Dir(bin))
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { nodetest.Main(m) }
 
 // newNode prepares a node; config is what follows [listen].
 func newNode(t testing.TB, config string) *node {
 	t.Helper()
-	bin, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := &node{bin: bin, dir: t.TempDir()}
+	n := &node{bin: nodetest.Binary(t), dir: t.TempDir()}
 	for _, a := range []*string{&n.http, &n.milter, &n.policy, &n.dns} {
 		*a = fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	}

@@ -3,34 +3,20 @@
 package razorpyzor
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
-// binary is the program under test, built once.
-var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "bulkhead-interop-")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "bulkhead")
-	cmd := exec.Command("go", "build", "-o", path, "github.com/bulkhead-mail/bulkhead/cmd/bulkhead")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build: %v\n%s", err, out)
-	}
-	return path, nil
-})
+func TestMain(m *testing.M) { nodetest.Main(m) }
 
 // A node is a running bulkhead.
 type node struct {
@@ -46,7 +32,7 @@ func startNode(t *testing.T, more string) *node {
 	t.Helper()
 	n := &node{t: t, dir: t.TempDir()}
 	for _, a := range []*string{&n.razor, &n.pyzor, &n.razorHelper, &n.pyzorHelper, &n.http} {
-		*a = fmt.Sprintf("127.0.0.1:%d", freePort(t))
+		*a = nodetest.Address(t)
 	}
 	config := fmt.Sprintf("[listen]\nrazor2 = %q\npyzor = %q\nrazor_helper = %q\npyzor_helper = %q\nhttp = %q\n%s\n",
 		n.razor, n.pyzor, n.razorHelper, n.pyzorHelper, n.http, more)
@@ -59,13 +45,9 @@ func startNode(t *testing.T, more string) *node {
 
 func (n *node) start() {
 	n.t.Helper()
-	path, err := binary()
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	n.stop = run(n.t, n.dir, path, "serve", "--config", filepath.Join(n.dir, "bulkhead.toml"), "--data", filepath.Join(n.dir, "data"))
+	n.stop = nodetest.Run(n.t, n.dir, nodetest.Binary(n.t), "serve", "--config", filepath.Join(n.dir, "bulkhead.toml"), "--data", filepath.Join(n.dir, "data"))
 	for _, a := range []string{n.razor, n.razorHelper, n.pyzorHelper, n.http} {
-		awaitTCP(n.t, a, 30*time.Second)
+		nodetest.AwaitTCP(n.t, a)
 	}
 }
 
@@ -73,68 +55,15 @@ func (n *node) start() {
 // prints.
 func (n *node) cli(args ...string) string {
 	n.t.Helper()
-	path, err := binary()
-	if err != nil {
-		n.t.Fatal(err)
-	}
 	args = append(args, "--server", "http://"+n.http)
 	if args[0] == "user" {
 		args = append(args, "--data", filepath.Join(n.dir, "data"))
 	}
-	out, err := exec.CommandContext(n.t.Context(), path, args...).CombinedOutput()
+	out, err := exec.CommandContext(n.t.Context(), nodetest.Binary(n.t), args...).CombinedOutput()
 	if err != nil {
 		n.t.Fatalf("bulkhead %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	return string(out)
-}
-
-// run starts a program in a process group of its own and returns what ends it;
-// the test's end does so too, and shows what it said if the test failed.
-func run(t *testing.T, dir, path string, args ...string) func() {
-	t.Helper()
-	var out bytes.Buffer
-	cmd := exec.Command(path, args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
-	var once sync.Once
-	stop := func() {
-		once.Do(func() {
-			syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
-			select {
-			case <-exited:
-			case <-time.After(20 * time.Second):
-				syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-				<-exited
-				t.Errorf("%s had to be killed", filepath.Base(path))
-			}
-		})
-	}
-	t.Cleanup(func() {
-		stop()
-		if t.Failed() {
-			t.Logf("%s said:\n%s", filepath.Base(path), out.String())
-		}
-	})
-	return stop
-}
-
-// program returns the path of a program that the test needs.
-func program(t *testing.T, name string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err == nil {
-		return path
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("%s is missing under CI", name)
-	}
-	t.Skipf("needs %s: %v", name, err)
-	return ""
 }
 
 // command runs a program with input and returns exit code and output.
@@ -142,7 +71,7 @@ func command(t *testing.T, input, name string, args ...string) (int, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program(t, name), args...)
+	cmd := exec.CommandContext(ctx, nodetest.Program(t, name), args...)
 	cmd.Stdin = strings.NewReader(input)
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
@@ -151,47 +80,6 @@ func command(t *testing.T, input, name string, args ...string) (int, string) {
 		return -1, string(out)
 	}
 	return cmd.ProcessState.ExitCode(), string(out)
-}
-
-// freePort returns a port that is free in TCP and UDP.
-func freePort(t *testing.T) int {
-	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		port := l.Addr().(*net.TCPAddr).Port
-		u, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
-		l.Close()
-		if err == nil {
-			u.Close()
-			return port
-		}
-	}
-	t.Fatal("no free port")
-	return 0
-}
-
-// awaitTCP waits until a server answers.
-func awaitTCP(t *testing.T, address string, limit time.Duration) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		c, err := net.Dial("tcp", address)
-		if err == nil {
-			c.Close()
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("nobody answers on %s: %v", address, err)
-		case <-tick.C:
-		}
-	}
 }
 
 // mails are of the kinds that the clients cut up and decode in different ways.
@@ -228,11 +116,7 @@ func writeMails(t *testing.T) map[string]string {
 // passwd sets the secret of an account for a protocol.
 func (n *node) passwd(name, protocol, secret string) {
 	n.t.Helper()
-	path, err := binary()
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	cmd := exec.CommandContext(n.t.Context(), path, "user", "passwd", name, "--protocol", protocol,
+	cmd := exec.CommandContext(n.t.Context(), nodetest.Binary(n.t), "user", "passwd", name, "--protocol", protocol,
 		"--server", "http://"+n.http, "--data", filepath.Join(n.dir, "data"))
 	cmd.Stdin = strings.NewReader(secret + "\n")
 	if out, err := cmd.CombinedOutput(); err != nil {

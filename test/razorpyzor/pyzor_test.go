@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/signature"
+
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
 // A pyzorHome is a user of the pyzor command.
@@ -154,7 +156,7 @@ func TestPyzorEmpty(t *testing.T) {
 func TestPyzorFiftyClients(t *testing.T) {
 	n := startNode(t, "")
 	h := newPyzor(t, n)
-	program(t, "pyzor")
+	nodetest.Program(t, "pyzor")
 	h.write("config", "[client]\nTimeout = 60\n") // fifty interpreters share the processors
 	var wg sync.WaitGroup
 	for i := range 50 {

@@ -16,6 +16,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/razor2"
 	"github.com/bulkhead-mail/bulkhead/signature"
+
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
 // A razorHome is a user of the razor commands.
@@ -180,7 +182,7 @@ func TestRazorWrongPassword(t *testing.T) {
 
 func TestRazorFiftyClients(t *testing.T) {
 	n := startNode(t, "")
-	program(t, "razor-check")
+	nodetest.Program(t, "razor-check")
 	dir := t.TempDir()
 	var wg sync.WaitGroup
 	limit := make(chan struct{}, 50)

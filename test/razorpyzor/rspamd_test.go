@@ -11,16 +11,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
 // TestRspamd: a stock rspamd asks the node as its razor and pyzor helpers, and
 // needs no helper process.
 func TestRspamd(t *testing.T) {
-	path := program(t, "rspamd")
+	path := nodetest.Program(t, "rspamd")
 	n := startNode(t, "")
 	dir := t.TempDir()
-	port := freePort(t)
+	port := nodetest.FreePort(t)
 	if err := os.WriteFile(filepath.Join(dir, "tld"), []byte("com\norg\nnet\nexample\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -44,9 +45,9 @@ lua = "/usr/share/rspamd/rules/rspamd.lua";
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run(t, dir, path, "-i", "-f", "-c", file)
+	nodetest.Run(t, dir, path, "-i", "-f", "-c", file)
 	worker := fmt.Sprintf("127.0.0.1:%d", port)
-	awaitTCP(t, worker, 60*time.Second)
+	nodetest.AwaitTCP(t, worker)
 
 	scan := func(mail string) map[string]any {
 		t.Helper()

@@ -18,6 +18,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/internal/sharedtest"
 	"github.com/bulkhead-mail/bulkhead/signature"
+
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
 // corpus returns the real mails to compare: all with BULKHEAD_FULL=1, else one
@@ -45,7 +47,7 @@ func corpus(t *testing.T) []string {
 // TestRazorSignatures compares our signatures with those of razor-check, part by
 // part, in its order.
 func TestRazorSignatures(t *testing.T) {
-	program(t, "razor-check")
+	nodetest.Program(t, "razor-check")
 	files := corpus(t)
 	n := startNode(t, "") // the client wants to know its parameters
 	home := t.TempDir()
@@ -109,7 +111,7 @@ for name in sys.stdin:
 
 // TestPyzorDigests compares our digests with those of the client.
 func TestPyzorDigests(t *testing.T) {
-	program(t, "pyzor")
+	nodetest.Program(t, "pyzor")
 	files := corpus(t)
 	cmd := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", oracle)
 	cmd.Stdin = strings.NewReader(strings.Join(files, "\n") + "\n")

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
 // basics are what SpamAssassin needs to run at all.
@@ -91,7 +93,7 @@ score RAZOR2_CF_RANGE_51_100 1
 func TestSpamAssassinPyzor(t *testing.T) {
 	n := startNode(t, "")
 	h := newPyzor(t, n)
-	program(t, "pyzor")
+	nodetest.Program(t, "pyzor")
 	common := "loadplugin Mail::SpamAssassin::Plugin::Pyzor\nuse_pyzor 1\npyzor_count_min 1\npyzor_timeout 20\n" +
 		"full PYZOR_CHECK eval:check_pyzor()\nscore PYZOR_CHECK 1\n"
 	for name, config := range map[string]string{

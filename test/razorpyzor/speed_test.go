@@ -3,7 +3,6 @@
 package razorpyzor
 
 import (
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -12,6 +11,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
 // rate is how bulkhead-load prints requests per second.
@@ -32,12 +33,12 @@ func TestSpeed(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", load, "github.com/bulkhead-mail/bulkhead/cmd/bulkhead-load").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	peer := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	peer := nodetest.Address(t)
 	_, port, err := net.SplitHostPort(peer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, dir, program(t, "pyzord"), "--homedir", dir, "-a", "127.0.0.1", "-p", port, "-e", "gdbm", "--dsn", filepath.Join(dir, "db"))
+	nodetest.Run(t, dir, nodetest.Program(t, "pyzord"), "--homedir", dir, "-a", "127.0.0.1", "-p", port, "-e", "gdbm", "--dsn", filepath.Join(dir, "db"))
 	ping := &pyzorHome{t: t, dir: t.TempDir(), server: peer}
 	ping.write("servers", peer+"\n")
 	ping.write("config", "[client]\nTimeout = 1\n")

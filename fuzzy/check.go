@@ -11,10 +11,14 @@ import (
 // A pendingCheck is a check while its questions are asked.
 type pendingCheck struct {
 	job   *job
-	query int // in the present round; -1 if it asks nothing
+	asked bool // in the present round
+	first int  // of its answers in the present round
 	hits  []hit
 	near  []uint8 // lists on which a band of the first half is known
-	state checkState
+	voted bool    // a band of the first half is listed by votes
+	// takenToo: what was taken away is among the questions of this round.
+	takenToo bool
+	state    checkState
 }
 
 type checkState uint8
@@ -25,138 +29,139 @@ const (
 	checkClosed                   // settled: hits is final
 )
 
-// check answers sc.checks in at most four rounds of questions, each of which
-// takes those of all checks together: digests; of those known, the other
-// counters; half the bands of those unknown; all bands where one is known.
+// questions are signatures of many checks that are looked up together.
+type questions struct {
+	sigs  []bulkhead.Signature
+	looks []bulkhead.Look
+}
+
+func (q *questions) ask(ctx context.Context, house bulkhead.Counter) error {
+	q.looks = slices.Grow(q.looks[:0], len(q.sigs))[:len(q.sigs)]
+	return house.Look(ctx, q.sigs, q.looks)
+}
+
+// A round is one set of questions: which checks ask, what each of them asks,
+// and what it makes of the answers.
+type round struct {
+	of   checkState
+	ask  func(s *Server, q *questions, c *pendingCheck, flags []uint8)
+	take func(s *Server, c *pendingCheck, looks []bulkhead.Look, flags []uint8)
+}
+
+// rounds are in their order: digests; of those known, the other counters; what
+// other front doors say of those unknown; half the bands of those still
+// unknown; all bands where one is known.
+var rounds = [...]round{
+	{checkOpen, askDigests, takeDigests},
+	{checkExact, askCopies, takeCopies},
+	{checkOpen, askVotes, takeVotes},
+	{checkOpen, askHalf, takeHalf},
+	{checkOpen, askBands, takeBands},
+}
+
+// check answers sc.checks. The questions of all of them are asked together.
 func (s *Server) check(ctx context.Context, sc *scratch) {
 	flags := s.lists.inUse()
-	for _, round := range []func(*scratch, []uint8) func(){s.askDigests, s.askCopies, s.askHalf, s.askBands} {
-		sc.ledger.reset()
-		take := round(sc, flags)
-		if len(sc.ledger.queries) == 0 {
+	q := &sc.questions
+	for i := range rounds {
+		r := &rounds[i]
+		q.sigs = q.sigs[:0]
+		for k := range sc.checks {
+			c := &sc.checks[k]
+			if c.first, c.asked = len(q.sigs), c.state == r.of; c.asked {
+				r.ask(s, q, c, flags)
+			}
+		}
+		if len(q.sigs) == 0 {
 			continue
 		}
-		if err := sc.ledger.ask(ctx, s.House); err != nil {
+		if err := q.ask(ctx, s.house); err != nil {
 			code := s.status(err)
-			for i := range sc.checks {
-				sc.checks[i].job.refuse(code)
+			for k := range sc.checks {
+				sc.checks[k].job.refuse(code)
 			}
 			return
 		}
-		take()
+		for k := range sc.checks {
+			if c := &sc.checks[k]; c.asked {
+				r.take(s, c, q.looks[c.first:], flags)
+			}
+		}
 	}
 	for i := range sc.checks {
 		s.tell(&sc.checks[i])
 	}
 }
 
-// each calls f for each check that asked in this round, with its findings.
-func (sc *scratch) each(f func(c *pendingCheck, v *bulkhead.Verdict)) {
-	for i := range sc.checks {
-		if c := &sc.checks[i]; c.query >= 0 {
-			f(c, &sc.ledger.verdicts[c.query])
-		}
+func askDigests(_ *Server, q *questions, c *pendingCheck, flags []uint8) {
+	for _, flag := range flags {
+		q.sigs = append(q.sigs, digestSignature(&c.job.req.Digest, flag, added, 0))
 	}
 }
 
-// ask opens a query for each check in the given state and lets f append its
-// signatures.
-func (sc *scratch) ask(state checkState, f func(c *pendingCheck)) {
-	for i := range sc.checks {
-		c := &sc.checks[i]
-		c.query = -1
-		if c.state == state {
-			c.query = sc.ledger.begin(c.job.reporter())
-			f(c)
+func takeDigests(s *Server, c *pendingCheck, looks []bulkhead.Look, flags []uint8) {
+	sure := !s.lists.taken.Load()
+	for i, flag := range flags {
+		if l := &looks[i]; l.Sightings > 0 {
+			c.hits = append(c.hits, hit{flag: flag, value: l.Sightings, first: seconds(l), chance: l.Error})
+			sure = sure && l.Error <= maxChance
 		}
 	}
-}
-
-func (s *Server) askDigests(sc *scratch, flags []uint8) func() {
-	l := &sc.ledger
-	sc.ask(checkOpen, func(c *pendingCheck) {
-		l.sigs = append(l.sigs, plainSignature(&c.job.req.Digest))
-		for _, flag := range flags {
-			l.sigs = append(l.sigs, digestSignature(&c.job.req.Digest, flag, added, 0))
+	if len(c.hits) > 0 {
+		// Of what was written here, the counts say all there is to say.
+		if c.state = checkExact; sure {
+			c.state = checkClosed
 		}
-	})
-	return func() {
-		sc.each(func(c *pendingCheck, v *bulkhead.Verdict) {
-			sure := !s.lists.taken.Load()
-			for i, flag := range flags {
-				if f := &v.Findings[i+1]; f.Sightings > 0 {
-					c.hits = append(c.hits, hit{flag: flag, value: f.Sightings, first: seconds(f), chance: f.Error})
-					sure = sure && f.Error <= maxChance
-				}
-			}
-			f := &v.Findings[0]
-			switch {
-			case len(c.hits) > 0:
-				// Of what was written here, the counts say all there is to say.
-				if c.state = checkExact; sure {
-					c.state = checkClosed
-				}
-			case f.Judged == bulkhead.JudgedSpam && v.Whitelisted == "" && len(s.SpamFlags) > 0:
-				// What another front door listed is found under the list for spam.
-				c.hits = append(c.hits, hit{flag: s.SpamFlags[0], value: max(f.Spam, 1), first: seconds(f)})
-				c.state = checkClosed
-			case !c.job.req.Shingled || len(flags) == 0:
-				c.state = checkClosed
-			}
-		})
 	}
 }
 
 // askCopies asks for the other counters of digests that are known, and for what
 // was taken from them.
-func (s *Server) askCopies(sc *scratch, _ []uint8) func() {
-	l := &sc.ledger
+func askCopies(s *Server, q *questions, c *pendingCheck, _ []uint8) {
+	d := &c.job.req.Digest
 	takenToo := s.lists.taken.Load()
-	sc.ask(checkExact, func(c *pendingCheck) {
-		d := &c.job.req.Digest
-		for _, h := range c.hits {
-			l.sigs = append(l.sigs, digestSignature(d, h.flag, added, 1), digestSignature(d, h.flag, added, 2))
-			if takenToo {
-				l.sigs = append(l.sigs, digestSignature(d, h.flag, taken, 0))
-			}
+	for _, h := range c.hits {
+		q.sigs = append(q.sigs, digestSignature(d, h.flag, added, 1), digestSignature(d, h.flag, added, 2))
+		if takenToo {
+			q.sigs = append(q.sigs, digestSignature(d, h.flag, taken, 0))
 		}
-	})
-	return func() {
-		sc.each(func(c *pendingCheck, v *bulkhead.Verdict) {
-			findings, left, deleted := v.Findings, c.hits[:0], false
-			for _, h := range c.hits {
-				sure := h.confirm(&findings[0], &findings[1])
-				findings = findings[2:]
-				minus := uint32(0)
-				if takenToo {
-					minus = findings[0].Sightings
-					findings = findings[1:]
-				}
-				switch {
-				case !sure:
-				case minus >= h.value:
-					deleted = true
-				default:
-					h.value -= minus
-					left = append(left, h)
-				}
-			}
-			c.hits = left
-			// A digest that was deleted is gone, whatever its bands say. One whose
-			// counters do not make it sure is left to its bands.
-			c.state = checkOpen
-			if len(left) > 0 || deleted || !c.job.req.Shingled {
-				c.state = checkClosed
-			}
-		})
+	}
+	c.takenToo = takenToo
+}
+
+func takeCopies(s *Server, c *pendingCheck, looks []bulkhead.Look, _ []uint8) {
+	left, deleted := c.hits[:0], false
+	for _, h := range c.hits {
+		sure := h.confirm(&looks[0], &looks[1])
+		looks = looks[2:]
+		minus := uint32(0)
+		if c.takenToo {
+			minus = looks[0].Sightings
+			looks = looks[1:]
+		}
+		switch {
+		case !sure:
+		case minus >= h.value:
+			deleted = true
+		default:
+			h.value -= minus
+			left = append(left, h)
+		}
+	}
+	c.hits = left
+	// A digest that was deleted is gone, whatever its bands say. One whose
+	// counters do not make it sure is left to its bands.
+	c.state = checkOpen
+	if len(left) > 0 || deleted || !c.job.req.Shingled {
+		c.state = checkClosed
 	}
 }
 
 // confirm takes the second and third counter of a digest, and reports whether
 // all of them together could be shown by error with a probability of at most
 // maxChance. The third is there only if the digest was written without shingles.
-func (h *hit) confirm(second, third *bulkhead.Finding) bool {
-	for _, f := range [...]*bulkhead.Finding{second, third} {
+func (h *hit) confirm(second, third *bulkhead.Look) bool {
+	for _, f := range [...]*bulkhead.Look{second, third} {
 		if f.Sightings > 0 {
 			h.chance *= f.Error
 			h.value = min(h.value, f.Sightings)
@@ -165,67 +170,104 @@ func (h *hit) confirm(second, third *bulkhead.Finding) bool {
 	return second.Sightings > 0 && h.chance <= maxChance
 }
 
+// askVotes asks what other front doors say of the digest.
+func askVotes(s *Server, q *questions, c *pendingCheck, _ []uint8) {
+	if len(s.SpamFlags) > 0 {
+		q.sigs = append(q.sigs, plainSignature(&c.job.req.Digest))
+	}
+}
+
+// takeVotes: what another front door listed is found under the list for spam.
+func takeVotes(s *Server, c *pendingCheck, looks []bulkhead.Look, flags []uint8) {
+	l := &looks[0]
+	switch c.voted = true; l.Judged {
+	case bulkhead.JudgedSpam:
+		c.hits = append(c.hits, hit{flag: s.SpamFlags[0], value: max(l.Spam, 1), first: seconds(l)})
+		c.state = checkClosed
+	case bulkhead.Revoked:
+		// A revocation of the very message outweighs its bands.
+		c.voted = false
+	}
+	if !c.job.req.Shingled {
+		c.state = checkClosed
+	}
+}
+
 // askHalf asks for every second band. Of texts that have enough bands in common
 // with a stored one, 97 in 100 have one of these too at 20 equal shingles and 99
 // at 24, and nearly all unrelated texts have none, so that their other bands
 // need no look-up.
-func (s *Server) askHalf(sc *scratch, flags []uint8) func() {
-	l := &sc.ledger
-	sc.ask(checkOpen, func(c *pendingCheck) {
-		for _, flag := range flags {
-			for b := 0; b < signature.RspamdBands; b += 2 {
-				l.sigs = append(l.sigs, bandSignature(&c.job.req, flag, added, b))
-			}
+func askHalf(s *Server, q *questions, c *pendingCheck, flags []uint8) {
+	if !c.job.req.Shingled {
+		return
+	}
+	for _, flag := range flags {
+		for b := 0; b < signature.RspamdBands; b += 2 {
+			q.sigs = append(q.sigs, bandSignature(&c.job.req, flag, added, b))
 		}
-	})
-	return func() {
-		sc.each(func(c *pendingCheck, v *bulkhead.Verdict) {
-			const half = signature.RspamdBands / 2
-			for i, flag := range flags {
-				for _, f := range v.Findings[i*half : (i+1)*half] {
-					if f.Sightings > 0 {
-						c.near = append(c.near, flag)
-						break
-					}
-				}
-			}
-			if len(c.near) == 0 {
-				c.state = checkClosed
-			}
-		})
+	}
+	if c.voted {
+		for b := 0; b < signature.RspamdBands; b += 2 {
+			q.sigs = append(q.sigs, signature.RspamdBand(&c.job.req.Shingles, signature.RspamdVotes, b))
+		}
 	}
 }
 
-func (s *Server) askBands(sc *scratch, _ []uint8) func() {
-	l := &sc.ledger
-	takenToo := s.lists.taken.Load()
-	sc.ask(checkOpen, func(c *pendingCheck) {
-		for _, flag := range c.near {
-			l.sigs = appendBands(l.sigs, &c.job.req, flag, added)
-			if takenToo {
-				l.sigs = appendBands(l.sigs, &c.job.req, flag, taken)
+func takeHalf(_ *Server, c *pendingCheck, looks []bulkhead.Look, flags []uint8) {
+	if !c.job.req.Shingled {
+		c.state = checkClosed
+		return
+	}
+	const half = signature.RspamdBands / 2
+	for i, flag := range flags {
+		for k := range looks[i*half : (i+1)*half] {
+			if looks[i*half+k].Sightings > 0 {
+				c.near = append(c.near, flag)
+				break
 			}
 		}
-	})
-	return func() {
-		sc.each(func(c *pendingCheck, v *bulkhead.Verdict) {
-			findings := v.Findings
-			next := func() (bands []bulkhead.Finding) {
-				bands, findings = findings[:signature.RspamdBands], findings[signature.RspamdBands:]
-				return bands
-			}
-			for _, flag := range c.near {
-				plus, minus := next(), []bulkhead.Finding(nil)
-				if takenToo {
-					minus = next()
-				}
-				if h, ok := nearHit(flag, plus, minus); ok {
-					c.hits = append(c.hits, h)
-				}
-			}
-			c.state = checkClosed
-		})
 	}
+	if c.voted {
+		c.voted = slices.ContainsFunc(looks[len(flags)*half:][:half], func(l bulkhead.Look) bool { return l.Judged == bulkhead.JudgedSpam })
+	}
+	if len(c.near) == 0 && !c.voted {
+		c.state = checkClosed
+	}
+}
+
+func askBands(s *Server, q *questions, c *pendingCheck, _ []uint8) {
+	c.takenToo = s.lists.taken.Load()
+	for _, flag := range c.near {
+		q.sigs = appendBands(q.sigs, &c.job.req, flag, added)
+		if c.takenToo {
+			q.sigs = appendBands(q.sigs, &c.job.req, flag, taken)
+		}
+	}
+	if c.voted {
+		q.sigs = signature.AppendRspamdBands(q.sigs, &c.job.req.Shingles, signature.RspamdVotes)
+	}
+}
+
+func takeBands(s *Server, c *pendingCheck, looks []bulkhead.Look, _ []uint8) {
+	next := func() (bands []bulkhead.Look) {
+		bands, looks = looks[:signature.RspamdBands], looks[signature.RspamdBands:]
+		return bands
+	}
+	for _, flag := range c.near {
+		plus, minus := next(), []bulkhead.Look(nil)
+		if c.takenToo {
+			minus = next()
+		}
+		if h, ok := nearHit(flag, plus, minus); ok {
+			c.hits = append(c.hits, h)
+		}
+	}
+	if c.voted {
+		if h, ok := votedHit(s.SpamFlags[0], next()); ok && !slices.ContainsFunc(c.hits, func(o hit) bool { return o.flag == h.flag }) {
+			c.hits = append(c.hits, h)
+		}
+	}
+	c.state = checkClosed
 }
 
 // tell puts what a check found into its reply.

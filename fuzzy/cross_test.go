@@ -71,6 +71,7 @@ func TestReportedElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("the mail itself", orchard, true, false)
+	want("a near copy", copyOf, true, true)
 	want("another mail", other, false, false)
 	if _, err := e.Revoke(t.Context(), bulkhead.Report{Signatures: sigsOf(orchard), Reporter: local}); err != nil {
 		t.Fatal(err)

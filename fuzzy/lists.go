@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/bulkhead-mail/bulkhead"
 )
 
 // lists knows which lists are in use, so that checks ask for those only. The
@@ -91,23 +89,22 @@ func (s *Server) refresh(ctx context.Context) {
 }
 
 func (s *Server) followLists(ctx context.Context) {
-	q := bulkhead.Query{Terse: true}
+	var q questions
 	for flag := range 256 {
-		q.Signatures = append(q.Signatures, listSignature(uint8(flag)))
+		q.sigs = append(q.sigs, listSignature(uint8(flag)))
 	}
-	q.Signatures = append(q.Signatures, takenSignature())
-	v, err := s.House.Check(ctx, q)
-	if err != nil {
+	q.sigs = append(q.sigs, takenSignature())
+	if err := q.ask(ctx, s.house); err != nil {
 		if ctx.Err() == nil {
 			s.Log.Warn("lists not refreshed", "err", err)
 		}
 		return
 	}
-	if v.Findings[markTaken].Sightings > 0 {
+	if q.looks[markTaken].Sightings > 0 {
 		s.lists.taken.Store(true)
 	}
 	for flag := range markTaken {
-		if v.Findings[flag].Sightings > 0 && !s.lists.add(uint8(flag)) {
+		if q.looks[flag].Sightings > 0 && !s.lists.add(uint8(flag)) {
 			s.lists.mu.Lock()
 			if !s.lists.warned {
 				s.lists.warned = true

@@ -73,6 +73,7 @@ type Server struct {
 	Stats  Stats
 
 	once    sync.Once
+	house   bulkhead.Counter
 	shared  *sharedKeys
 	newKeys *listen.Limiter
 	recent  *recent
@@ -110,6 +111,7 @@ type Stats struct {
 
 func (s *Server) prepare() {
 	s.once.Do(func() {
+		s.house = bulkhead.CounterOf(s.House)
 		if s.UpdateFrom == nil {
 			s.UpdateFrom = listen.Loopback()
 		}
@@ -278,10 +280,10 @@ type job struct {
 
 // scratch is what answering a batch needs, reused.
 type scratch struct {
-	jobs   []*job
-	spare  []*job
-	ledger ledger
-	checks []pendingCheck
+	jobs      []*job
+	spare     []*job
+	questions questions
+	checks    []pendingCheck
 }
 
 // addCheck adds a check, reusing the memory of an earlier one.

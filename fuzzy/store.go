@@ -1,7 +1,6 @@
 package fuzzy
 
 import (
-	"context"
 	"math"
 	"math/bits"
 	"slices"
@@ -9,13 +8,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
-
-// A BatchChecker is a Clearinghouse that answers many queries at once, into
-// verdicts whose Findings it reuses. On an error no verdict is valid. A
-// [Server] uses it where it is offered.
-type BatchChecker interface {
-	CheckBatch(ctx context.Context, queries []bulkhead.Query, verdicts []bulkhead.Verdict) error
-}
 
 // maxLists is how many lists (flags) may be in use at once: each costs every
 // check a look-up for its digest and 32 for its shingles.
@@ -71,49 +63,6 @@ func mustSignature(scheme bulkhead.Scheme, sum []byte) bulkhead.Signature {
 	return sig
 }
 
-// A ledger asks the clearinghouse in batches. It is reused and never shared.
-type ledger struct {
-	queries  []bulkhead.Query
-	verdicts []bulkhead.Verdict
-	sigs     []bulkhead.Signature
-	starts   []int // of each query in sigs
-}
-
-func (l *ledger) reset() { l.queries, l.sigs, l.starts = l.queries[:0], l.sigs[:0], l.starts[:0] }
-
-// begin opens a query, whose signatures the caller then appends to l.sigs, and
-// returns its number.
-func (l *ledger) begin(r bulkhead.Reporter) int {
-	l.queries = append(l.queries, bulkhead.Query{Reporter: r, Terse: true})
-	l.starts = append(l.starts, len(l.sigs))
-	return len(l.queries) - 1
-}
-
-// ask answers all queries that were begun. Afterwards l.verdicts holds the
-// answers.
-func (l *ledger) ask(ctx context.Context, house bulkhead.Clearinghouse) error {
-	for i := range l.queries {
-		end := len(l.sigs)
-		if i+1 < len(l.starts) {
-			end = l.starts[i+1]
-		}
-		l.queries[i].Signatures = l.sigs[l.starts[i]:end:end]
-	}
-	n := len(l.queries)
-	l.verdicts = slices.Grow(l.verdicts[:0], n)[:n]
-	if b, ok := house.(BatchChecker); ok {
-		return b.CheckBatch(ctx, l.queries, l.verdicts)
-	}
-	for i := range l.queries {
-		v, err := house.Check(ctx, l.queries[i])
-		if err != nil {
-			return err
-		}
-		l.verdicts[i] = v
-	}
-	return nil
-}
-
 // A hit is what is known of a message on one list.
 type hit struct {
 	flag  uint8
@@ -126,19 +75,14 @@ type hit struct {
 }
 
 // total is what a counter of additions and one of subtractions leave.
-func total(plus, minus *bulkhead.Finding) uint32 {
+func total(plus, minus *bulkhead.Look) uint32 {
 	if minus.Sightings >= plus.Sightings {
 		return 0
 	}
 	return plus.Sightings - minus.Sightings
 }
 
-func seconds(f *bulkhead.Finding) uint32 {
-	if f.First.IsZero() {
-		return 0
-	}
-	return uint32(max(0, min(f.First.Unix(), math.MaxUint32)))
-}
+func seconds(l *bulkhead.Look) uint32 { return uint32(max(0, min(l.First, math.MaxUint32))) }
 
 // Limits of a near match.
 const (
@@ -162,9 +106,9 @@ func bandsWanted(p float64) int {
 	return signature.RspamdBands + 1
 }
 
-// nearHit judges the findings of the 32 bands of one list, additions and
+// nearHit judges what is known of the bands of one list, additions and
 // subtractions.
-func nearHit(flag uint8, plus, minus []bulkhead.Finding) (hit, bool) {
+func nearHit(flag uint8, plus, minus []bulkhead.Look) (hit, bool) {
 	h := hit{flag: flag, first: math.MaxUint32}
 	var values [signature.RspamdBands]uint32
 	n, chance := 0, 0.0
@@ -189,6 +133,29 @@ func nearHit(flag uint8, plus, minus []bulkhead.Finding) (hit, bool) {
 	// little: the median shows neither.
 	slices.Sort(values[:n])
 	h.value = values[(n-1)/2]
+	return h, true
+}
+
+// votedHit judges bands on which other front doors voted.
+func votedHit(flag uint8, looks []bulkhead.Look) (hit, bool) {
+	h := hit{flag: flag, first: math.MaxUint32}
+	var votes [signature.RspamdBands]uint32
+	n := 0
+	for b := range looks {
+		l := &looks[b]
+		if l.Judged != bulkhead.JudgedSpam {
+			continue
+		}
+		votes[n] = max(l.Spam, 1)
+		n++
+		h.agree |= 1 << b
+		h.first = min(h.first, seconds(l))
+	}
+	if n < minBands {
+		return hit{}, false
+	}
+	slices.Sort(votes[:n])
+	h.value = votes[(n-1)/2]
 	return h, true
 }
 

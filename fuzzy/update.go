@@ -13,8 +13,9 @@ import (
 
 // Limits of what is put into one report.
 const (
-	maxUpdates    = 128 // that are done together
-	maxSignatures = 960
+	maxUpdates    = 128     // that are done together
+	maxSignatures = 960     // of one vote
+	maxCounted    = 1 << 15 // counters that are raised by one request
 )
 
 // updateAll does the writes and deletes of jobs and sets their replies. What
@@ -29,7 +30,7 @@ func (s *Server) updateAll(ctx context.Context, jobs []*job) {
 			s.planVote(&b, j)
 		}
 	}
-	b.commit(ctx, s.House)
+	b.commit(ctx, s.house)
 	for _, j := range jobs {
 		if j.err == nil && j.req.Command == Delete {
 			j.err = s.revoke(ctx, j)
@@ -56,10 +57,12 @@ func (s *Server) conclude(j *job) {
 	j.accept()
 }
 
-// updates are the reports that a number of jobs come to.
+// updates are what a number of jobs come to.
 type updates struct {
-	raises map[uint32]*group // by the count to add
-	votes  map[voteKey]*group
+	jobs  []*job // that raise something
+	sigs  []bulkhead.Signature
+	n     []uint32 // by how much each of sigs is raised
+	votes map[voteKey]*group
 }
 
 type voteKey struct {
@@ -71,27 +74,16 @@ type voteKey struct {
 type group struct {
 	sigs []bulkhead.Signature
 	jobs []*job
-	who  bulkhead.Reporter
-}
-
-func (g *group) add(j *job, sigs ...bulkhead.Signature) {
-	g.sigs = append(g.sigs, sigs...)
-	if len(g.jobs) == 0 || g.jobs[len(g.jobs)-1] != j {
-		g.jobs = append(g.jobs, j)
-	}
 }
 
 func (b *updates) raise(j *job, n uint32, sigs ...bulkhead.Signature) {
-	g := b.raises[n]
-	if g == nil {
-		if b.raises == nil {
-			b.raises = make(map[uint32]*group)
-		}
-		// Counting takes no account's word, so that all may be counted as one's.
-		g = &group{who: bulkhead.Reporter{Addr: j.client.Addr()}}
-		b.raises[n] = g
+	if len(b.jobs) == 0 || b.jobs[len(b.jobs)-1] != j {
+		b.jobs = append(b.jobs, j)
 	}
-	g.add(j, sigs...)
+	b.sigs = append(b.sigs, sigs...)
+	for range sigs {
+		b.n = append(b.n, n)
+	}
 }
 
 func (b *updates) vote(j *job, vote bulkhead.Vote, sig bulkhead.Signature) {
@@ -101,42 +93,40 @@ func (b *updates) vote(j *job, vote bulkhead.Vote, sig bulkhead.Signature) {
 		if b.votes == nil {
 			b.votes = make(map[voteKey]*group)
 		}
-		g = &group{who: k.who}
+		g = new(group)
 		b.votes[k] = g
 	}
-	g.add(j, sig)
+	g.sigs, g.jobs = append(g.sigs, sig), append(g.jobs, j)
 }
 
-// commit makes all reports, and waits for them together: each of them waits
+// commit counts and votes, and waits for all of it together: each part waits
 // for the disk. An error becomes that of the jobs concerned.
-func (b *updates) commit(ctx context.Context, house bulkhead.Clearinghouse) {
+func (b *updates) commit(ctx context.Context, house bulkhead.Counter) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
-	report := func(g *group, r bulkhead.Report, tolerant bool) {
-		for start := 0; start < len(g.sigs); start += maxSignatures {
-			part := r
-			part.Signatures, part.Reporter = g.sigs[start:min(start+maxSignatures, len(g.sigs))], g.who
-			wg.Go(func() {
-				_, err := house.Report(ctx, part)
-				if tolerant {
-					err = tolerate(err)
-				}
-				if err == nil {
-					return
-				}
+	do := func(jobs []*job, f func() error) {
+		wg.Go(func() {
+			if err := f(); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				for _, j := range g.jobs {
+				for _, j := range jobs {
 					j.err = err
 				}
+			}
+		})
+	}
+	for k, g := range b.votes {
+		for start := 0; start < len(g.sigs); start += maxSignatures {
+			part := bulkhead.Report{Vote: k.vote, Reporter: k.who, Signatures: g.sigs[start:min(start+maxSignatures, len(g.sigs))]}
+			do(g.jobs, func() error {
+				_, err := house.Report(ctx, part)
+				return tolerate(err)
 			})
 		}
 	}
-	for n, g := range b.raises {
-		report(g, bulkhead.Report{Vote: bulkhead.Sighting, Count: n}, false)
-	}
-	for k, g := range b.votes {
-		report(g, bulkhead.Report{Vote: k.vote}, true)
+	for start := 0; start < len(b.sigs); start += maxCounted {
+		end := min(start+maxCounted, len(b.sigs))
+		do(b.jobs, func() error { return house.Count(ctx, b.sigs[start:end], b.n[start:end]) })
 	}
 	wg.Wait()
 }
@@ -233,7 +223,7 @@ func (s *Server) planVote(b *updates, j *job) {
 }
 
 func (s *Server) revoke(ctx context.Context, j *job) error {
-	_, err := s.House.Revoke(ctx, bulkhead.Report{
+	_, err := s.house.Revoke(ctx, bulkhead.Report{
 		Signatures: []bulkhead.Signature{plainSignature(&j.req.Digest)}, Reporter: j.reporter(),
 	})
 	return tolerate(err)
@@ -259,15 +249,15 @@ type counter struct {
 // counters returns the counters of the digest of j, and of its bands.
 func (s *Server) counters(ctx context.Context, j *job, flag uint8) ([]counter, error) {
 	plus, minus := j.signatures(flag, added), j.signatures(flag, taken)
-	v, err := s.House.Check(ctx, bulkhead.Query{Signatures: append(slices.Clone(plus), minus...), Reporter: j.reporter(), Terse: true})
-	if err != nil {
+	q := questions{sigs: append(slices.Clone(plus), minus...)}
+	if err := q.ask(ctx, s.house); err != nil {
 		return nil, err
 	}
 	counters := make([]counter, len(plus))
 	for i := range counters {
 		counters[i] = counter{
 			sig:  [2]bulkhead.Signature{plus[i], minus[i]},
-			plus: v.Findings[i].Sightings, minus: v.Findings[len(plus)+i].Sightings,
+			plus: q.looks[i].Sightings, minus: q.looks[len(plus)+i].Sightings,
 		}
 	}
 	return counters, nil

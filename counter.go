@@ -14,13 +14,24 @@ type Look struct {
 	Error float64
 }
 
+// An Aspect is what a caller of [Counter].Look wants to know; several may be
+// joined by "|".
+type Aspect uint8
+
+// The aspects.
+const (
+	Counts     Aspect = 1 << iota // Sightings, First and Error
+	Judgements                    // Judged and Spam; First too if it is judged
+)
+
 // A Counter is a Clearinghouse that counts signatures by themselves, at a
 // fraction of the cost of messages. [CounterOf] makes one of any Clearinghouse.
 type Counter interface {
 	Clearinghouse
 	// Look says what is known of any number of signatures: out[i], which need
-	// not be empty before, is of sigs[i]. On an error out says nothing.
-	Look(ctx context.Context, sigs []Signature, out []Look) error
+	// not be empty before, is of sigs[i]. Fields of other aspects than those
+	// wanted may be zero. On an error out says nothing.
+	Look(ctx context.Context, sigs []Signature, out []Look, what Aspect) error
 	// Count counts n[i] sightings of sigs[i], 1 to [Many], for all i or none.
 	// White-listed signatures are passed over. When it returns nil, the
 	// sightings are as durable as the node promises.
@@ -41,7 +52,7 @@ type counter struct{ Clearinghouse }
 // counterPart is how many signatures go into one query or report.
 const counterPart = 512
 
-func (c counter) Look(ctx context.Context, sigs []Signature, out []Look) error {
+func (c counter) Look(ctx context.Context, sigs []Signature, out []Look, _ Aspect) error {
 	out = out[:len(sigs)]
 	for start := 0; start < len(sigs); start += counterPart {
 		end := min(start+counterPart, len(sigs))

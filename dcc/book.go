@@ -120,9 +120,9 @@ type asking struct {
 	tallies []tally
 }
 
-func (b *book) look(ctx context.Context, a *asking, sigs []bulkhead.Signature) error {
+func (b *book) look(ctx context.Context, a *asking, sigs []bulkhead.Signature, what bulkhead.Aspect) error {
 	a.looks = slices.Grow(a.looks[:0], len(sigs))[:len(sigs)]
-	return b.house.Look(ctx, sigs, a.looks)
+	return b.house.Look(ctx, sigs, a.looks, what)
 }
 
 // tallies returns the tallies of checksums, which must be of kept types.
@@ -144,7 +144,7 @@ func (b *book) talliesOf(ctx context.Context, a *asking, sums []Checksum, target
 	if len(sums) == 0 {
 		return nil, nil
 	}
-	if err := b.look(ctx, a, targets); err != nil {
+	if err := b.look(ctx, a, targets, bulkhead.Counts|bulkhead.Judgements); err != nil {
 		return nil, err
 	}
 	counters := []byte{claimsCounter, claimsAgainCounter, deletedCounter, deletedClaimsCounter}
@@ -164,7 +164,7 @@ func (b *book) talliesOf(ctx context.Context, a *asking, sums []Checksum, target
 	if len(a.known) == 0 {
 		return a.tallies, nil
 	}
-	if err := b.look(ctx, a, a.more); err != nil {
+	if err := b.look(ctx, a, a.more, bulkhead.Counts); err != nil {
 		return nil, err
 	}
 	for k, i := range a.known {
@@ -193,7 +193,7 @@ func (b *book) follow(ctx context.Context) {
 	defer tick.Stop()
 	for !b.deletes.Load() {
 		var l [1]bulkhead.Look
-		if err := b.house.Look(ctx, []bulkhead.Signature{deletesSignature()}, l[:]); err == nil && l[0].Sightings > 0 {
+		if err := b.house.Look(ctx, []bulkhead.Signature{deletesSignature()}, l[:], bulkhead.Counts); err == nil && l[0].Sightings > 0 {
 			b.deletes.Store(true)
 		}
 		select {

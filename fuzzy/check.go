@@ -2,6 +2,7 @@ package fuzzy
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -12,10 +13,14 @@ import (
 type pendingCheck struct {
 	job   *job
 	asked bool // in the present round
-	first int  // of its answers in the present round
+	first int  // of the counts it asked for in the present round
+	judge int  // of the judgements
 	hits  []hit
 	near  []uint8 // lists on which a band of the first half is known
 	voted bool    // a band of the first half is listed by votes
+	// even and evenVoted are the answers for the first half: of each list in
+	// near, and of the votes.
+	even, evenVoted []bulkhead.Look
 	// takenToo: what was taken away is among the questions of this round.
 	takenToo bool
 	state    checkState
@@ -29,15 +34,19 @@ const (
 	checkClosed                   // settled: hits is final
 )
 
-// questions are signatures of many checks that are looked up together.
+// questions are signatures of many checks that are looked up together: first
+// those whose counts are wanted, then those whose judgement is.
 type questions struct {
-	sigs  []bulkhead.Signature
-	looks []bulkhead.Look
+	sigs, judged  []bulkhead.Signature
+	looks, judges []bulkhead.Look
 }
+
+func (q *questions) reset() { q.sigs, q.judged = q.sigs[:0], q.judged[:0] }
 
 func (q *questions) ask(ctx context.Context, house bulkhead.Counter) error {
 	q.looks = slices.Grow(q.looks[:0], len(q.sigs))[:len(q.sigs)]
-	return house.Look(ctx, q.sigs, q.looks)
+	q.judges = slices.Grow(q.judges[:0], len(q.judged))[:len(q.judged)]
+	return errors.Join(house.Look(ctx, q.sigs, q.looks, bulkhead.Counts), house.Look(ctx, q.judged, q.judges, bulkhead.Judgements))
 }
 
 // A round is one set of questions: which checks ask, what each of them asks,
@@ -45,7 +54,7 @@ func (q *questions) ask(ctx context.Context, house bulkhead.Counter) error {
 type round struct {
 	of   checkState
 	ask  func(s *Server, q *questions, c *pendingCheck, flags []uint8)
-	take func(s *Server, c *pendingCheck, looks []bulkhead.Look, flags []uint8)
+	take func(s *Server, c *pendingCheck, looks, judges []bulkhead.Look, flags []uint8)
 }
 
 // rounds are in their order: digests; of those known, the other counters; what
@@ -65,14 +74,15 @@ func (s *Server) check(ctx context.Context, sc *scratch) {
 	q := &sc.questions
 	for i := range rounds {
 		r := &rounds[i]
-		q.sigs = q.sigs[:0]
+		q.reset()
 		for k := range sc.checks {
 			c := &sc.checks[k]
-			if c.first, c.asked = len(q.sigs), c.state == r.of; c.asked {
+			c.first, c.judge = len(q.sigs), len(q.judged)
+			if c.asked = c.state == r.of; c.asked {
 				r.ask(s, q, c, flags)
 			}
 		}
-		if len(q.sigs) == 0 {
+		if len(q.sigs)+len(q.judged) == 0 {
 			continue
 		}
 		if err := q.ask(ctx, s.house); err != nil {
@@ -84,7 +94,7 @@ func (s *Server) check(ctx context.Context, sc *scratch) {
 		}
 		for k := range sc.checks {
 			if c := &sc.checks[k]; c.asked {
-				r.take(s, c, q.looks[c.first:], flags)
+				r.take(s, c, q.looks[c.first:], q.judges[c.judge:], flags)
 			}
 		}
 	}
@@ -99,7 +109,7 @@ func askDigests(_ *Server, q *questions, c *pendingCheck, flags []uint8) {
 	}
 }
 
-func takeDigests(s *Server, c *pendingCheck, looks []bulkhead.Look, flags []uint8) {
+func takeDigests(s *Server, c *pendingCheck, looks, _ []bulkhead.Look, flags []uint8) {
 	sure := !s.lists.taken.Load()
 	for i, flag := range flags {
 		if l := &looks[i]; l.Sightings > 0 {
@@ -129,7 +139,7 @@ func askCopies(s *Server, q *questions, c *pendingCheck, _ []uint8) {
 	c.takenToo = takenToo
 }
 
-func takeCopies(s *Server, c *pendingCheck, looks []bulkhead.Look, _ []uint8) {
+func takeCopies(_ *Server, c *pendingCheck, looks, _ []bulkhead.Look, _ []uint8) {
 	left, deleted := c.hits[:0], false
 	for _, h := range c.hits {
 		sure := h.confirm(&looks[0], &looks[1])
@@ -173,13 +183,13 @@ func (h *hit) confirm(second, third *bulkhead.Look) bool {
 // askVotes asks what other front doors say of the digest.
 func askVotes(s *Server, q *questions, c *pendingCheck, _ []uint8) {
 	if len(s.SpamFlags) > 0 {
-		q.sigs = append(q.sigs, plainSignature(&c.job.req.Digest))
+		q.judged = append(q.judged, plainSignature(&c.job.req.Digest))
 	}
 }
 
 // takeVotes: what another front door listed is found under the list for spam.
-func takeVotes(s *Server, c *pendingCheck, looks []bulkhead.Look, flags []uint8) {
-	l := &looks[0]
+func takeVotes(s *Server, c *pendingCheck, _, judges []bulkhead.Look, _ []uint8) {
+	l := &judges[0]
 	switch c.voted = true; l.Judged {
 	case bulkhead.JudgedSpam:
 		c.hits = append(c.hits, hit{flag: s.SpamFlags[0], value: max(l.Spam, 1), first: seconds(l)})
@@ -193,81 +203,96 @@ func takeVotes(s *Server, c *pendingCheck, looks []bulkhead.Look, flags []uint8)
 	}
 }
 
-// askHalf asks for every second band. Of texts that have enough bands in common
-// with a stored one, 97 in 100 have one of these too at 20 equal shingles and 99
-// at 24, and nearly all unrelated texts have none, so that their other bands
-// need no look-up.
-func askHalf(s *Server, q *questions, c *pendingCheck, flags []uint8) {
+// half is how many bands are asked for first: those of even number. Of texts
+// that have enough bands in common with a stored one, 97 in 100 have one of these
+// too at 20 equal shingles and 99 at 24, and nearly all unrelated texts have none,
+// so that their other bands need no look-up.
+const half = signature.RspamdBands / 2
+
+func askHalf(_ *Server, q *questions, c *pendingCheck, flags []uint8) {
 	if !c.job.req.Shingled {
 		return
 	}
 	for _, flag := range flags {
-		for b := 0; b < signature.RspamdBands; b += 2 {
-			q.sigs = append(q.sigs, bandSignature(&c.job.req, flag, added, b))
-		}
+		q.sigs = appendHalf(q.sigs, &c.job.req, uint32(flag), 0)
 	}
 	if c.voted {
-		for b := 0; b < signature.RspamdBands; b += 2 {
-			q.sigs = append(q.sigs, signature.RspamdBand(&c.job.req.Shingles, signature.RspamdVotes, b))
-		}
+		q.judged = appendHalf(q.judged, &c.job.req, signature.RspamdVotes, 0)
 	}
 }
 
-func takeHalf(_ *Server, c *pendingCheck, looks []bulkhead.Look, flags []uint8) {
+// appendHalf appends every second band, from first on.
+func appendHalf(dst []bulkhead.Signature, r *Request, list uint32, first int) []bulkhead.Signature {
+	for b := first; b < signature.RspamdBands; b += 2 {
+		dst = append(dst, signature.RspamdBand(&r.Shingles, list, b))
+	}
+	return dst
+}
+
+func takeHalf(_ *Server, c *pendingCheck, looks, judges []bulkhead.Look, flags []uint8) {
 	if !c.job.req.Shingled {
 		c.state = checkClosed
 		return
 	}
-	const half = signature.RspamdBands / 2
-	for i, flag := range flags {
-		for k := range looks[i*half : (i+1)*half] {
-			if looks[i*half+k].Sightings > 0 {
-				c.near = append(c.near, flag)
-				break
-			}
+	for _, flag := range flags {
+		if slices.ContainsFunc(looks[:half], func(l bulkhead.Look) bool { return l.Sightings > 0 }) {
+			c.near, c.even = append(c.near, flag), append(c.even, looks[:half]...)
 		}
+		looks = looks[half:]
 	}
 	if c.voted {
-		c.voted = slices.ContainsFunc(looks[len(flags)*half:][:half], func(l bulkhead.Look) bool { return l.Judged == bulkhead.JudgedSpam })
+		if c.voted = slices.ContainsFunc(judges[:half], func(l bulkhead.Look) bool { return l.Judged == bulkhead.JudgedSpam }); c.voted {
+			c.evenVoted = append(c.evenVoted, judges[:half]...)
+		}
 	}
 	if len(c.near) == 0 && !c.voted {
 		c.state = checkClosed
 	}
 }
 
+// askBands asks for the other half where the first has something.
 func askBands(s *Server, q *questions, c *pendingCheck, _ []uint8) {
 	c.takenToo = s.lists.taken.Load()
 	for _, flag := range c.near {
-		q.sigs = appendBands(q.sigs, &c.job.req, flag, added)
+		q.sigs = appendHalf(q.sigs, &c.job.req, uint32(flag), 1)
 		if c.takenToo {
 			q.sigs = appendBands(q.sigs, &c.job.req, flag, taken)
 		}
 	}
 	if c.voted {
-		q.sigs = signature.AppendRspamdBands(q.sigs, &c.job.req.Shingles, signature.RspamdVotes)
+		q.judged = appendHalf(q.judged, &c.job.req, signature.RspamdVotes, 1)
 	}
 }
 
-func takeBands(s *Server, c *pendingCheck, looks []bulkhead.Look, _ []uint8) {
-	next := func() (bands []bulkhead.Look) {
-		bands, looks = looks[:signature.RspamdBands], looks[signature.RspamdBands:]
+func takeBands(s *Server, c *pendingCheck, looks, judges []bulkhead.Look, _ []uint8) {
+	next := func(n int) (bands []bulkhead.Look) {
+		bands, looks = looks[:n], looks[n:]
 		return bands
 	}
-	for _, flag := range c.near {
-		plus, minus := next(), []bulkhead.Look(nil)
+	var all [signature.RspamdBands]bulkhead.Look
+	for i, flag := range c.near {
+		interleave(&all, c.even[i*half:], next(half))
+		minus := []bulkhead.Look(nil)
 		if c.takenToo {
-			minus = next()
+			minus = next(signature.RspamdBands)
 		}
-		if h, ok := nearHit(flag, plus, minus); ok {
+		if h, ok := nearHit(flag, all[:], minus); ok {
 			c.hits = append(c.hits, h)
 		}
 	}
 	if c.voted {
-		if h, ok := votedHit(s.SpamFlags[0], next()); ok && !slices.ContainsFunc(c.hits, func(o hit) bool { return o.flag == h.flag }) {
+		interleave(&all, c.evenVoted, judges)
+		if h, ok := votedHit(s.SpamFlags[0], all[:]); ok && !slices.ContainsFunc(c.hits, func(o hit) bool { return o.flag == h.flag }) {
 			c.hits = append(c.hits, h)
 		}
 	}
 	c.state = checkClosed
+}
+
+func interleave(all *[signature.RspamdBands]bulkhead.Look, even, odd []bulkhead.Look) {
+	for i := range half {
+		all[2*i], all[2*i+1] = even[i], odd[i]
+	}
 }
 
 // tell puts what a check found into its reply.

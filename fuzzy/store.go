@@ -10,7 +10,7 @@ import (
 )
 
 // maxLists is how many lists (flags) may be in use at once: each costs every
-// check a look-up for its digest and 32 for its shingles.
+// check a look-up for its digest and 10 for its shingles.
 const maxLists = 24
 
 // What the counters of a digest or band count.
@@ -44,10 +44,6 @@ func listSignature(flag uint8) bulkhead.Signature {
 // takenSignature is the counter that says that anything was ever taken away.
 func takenSignature() bulkhead.Signature {
 	return mustSignature(bulkhead.RspamdText, []byte("bulkhead fuzzy taken"))
-}
-
-func bandSignature(r *Request, flag uint8, kind, band int) bulkhead.Signature {
-	return signature.RspamdBand(&r.Shingles, uint32(flag)|uint32(kind)<<8, band)
 }
 
 func appendBands(dst []bulkhead.Signature, r *Request, flag uint8, kind int) []bulkhead.Signature {

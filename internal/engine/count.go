@@ -55,14 +55,14 @@ func (e *Engine) countChange(sigs []bulkhead.Signature, n []uint32) (*countChang
 const lookPart = 128
 
 // Look implements [bulkhead.Counter]. It takes no lock.
-func (e *Engine) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhead.Look) error {
+func (e *Engine) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
 	out = out[:len(sigs)]
 	s := e.scratch.Get().(*scratch)
 	defer e.scratch.Put(s)
 	view := e.view.Load()
 	for len(sigs) > 0 {
 		n := min(len(sigs), lookPart)
-		if err := e.lookUp(ctx, s, view, sigs[:n], out[:n]); err != nil {
+		if err := e.lookUp(ctx, s, view, sigs[:n], out[:n], what); err != nil {
 			return err
 		}
 		sigs, out = sigs[n:], out[n:]
@@ -71,7 +71,7 @@ func (e *Engine) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulk
 	return nil
 }
 
-func (e *Engine) lookUp(ctx context.Context, s *scratch, view *view, sigs []bulkhead.Signature, out []bulkhead.Look) error {
+func (e *Engine) lookUp(ctx context.Context, s *scratch, view *view, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
 	n := len(sigs)
 	s.base = slices.Grow(s.base[:0], n)[:n]
 	s.kinds = slices.Grow(s.kinds[:0], n)[:n]
@@ -82,8 +82,20 @@ func (e *Engine) lookUp(ctx context.Context, s *scratch, view *view, sigs []bulk
 			return fmt.Errorf("%w: signature %d is invalid", bulkhead.ErrMalformed, i)
 		}
 		s.base[i] = baseKey(e.opts.Secret, &sigs[i])
-		s.kinds[i] = s.base[i].With(kindSighting)
 		out[i] = bulkhead.Look{}
+	}
+	if what&bulkhead.Counts != 0 {
+		e.countLooks(s, view, out)
+	}
+	if what&bulkhead.Judgements != 0 {
+		return e.judgeLooks(ctx, s, view, sigs, out)
+	}
+	return nil
+}
+
+func (e *Engine) countLooks(s *scratch, view *view, out []bulkhead.Look) {
+	for i := range s.base {
+		s.kinds[i] = s.base[i].With(kindSighting)
 	}
 	for _, g := range view.tally {
 		if g.counts.Keys() > 0 {
@@ -105,7 +117,6 @@ func (e *Engine) lookUp(ctx context.Context, s *scratch, view *view, sigs []bulk
 			l.Error = max(odds.atLeast(l.Sightings), leastOdds)
 		}
 	}
-	return e.judgeLooks(ctx, s, view, sigs, out)
 }
 
 // gather adds the counts of one array, which weigh as much as given.
@@ -137,7 +148,11 @@ func (e *Engine) judgeLooks(ctx context.Context, s *scratch, view *view, sigs []
 			return err
 		}
 		if f := &v.Findings[0]; v.Whitelisted == "" && f.Judged != bulkhead.Unjudged {
-			out[i].Judged, out[i].Spam = f.Judged, f.Spam
+			l := &out[i]
+			l.Judged, l.Spam = f.Judged, f.Spam
+			if l.First == 0 {
+				l.First = f.First.Unix()
+			}
 		}
 	}
 	return nil

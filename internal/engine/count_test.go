@@ -80,7 +80,7 @@ func TestCounterAgrees(t *testing.T) {
 			for k := range looks[i] {
 				looks[i][k].Sightings = 99 // an old answer
 			}
-			if err := c.Look(t.Context(), sigs, looks[i]); err != nil {
+			if err := c.Look(t.Context(), sigs, looks[i], bulkhead.Counts|bulkhead.Judgements); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -148,7 +148,7 @@ func TestCountRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := make([]bulkhead.Look, len(sigs))
-	if err := e.Look(t.Context(), sigs, out); err != nil {
+	if err := e.Look(t.Context(), sigs, out, bulkhead.Counts|bulkhead.Judgements); err != nil {
 		t.Fatal(err)
 	}
 	for i := range out {
@@ -156,7 +156,7 @@ func TestCountRefuses(t *testing.T) {
 			t.Errorf("signature %d: %+v, want nothing", i, out[i])
 		}
 	}
-	if err := e.Look(t.Context(), make([]bulkhead.Signature, 1), out[:1]); !errors.Is(err, bulkhead.ErrMalformed) {
+	if err := e.Look(t.Context(), make([]bulkhead.Signature, 1), out[:1], bulkhead.Counts|bulkhead.Judgements); !errors.Is(err, bulkhead.ErrMalformed) {
 		t.Errorf("look at an invalid signature: %v", err)
 	}
 }
@@ -178,7 +178,7 @@ func TestCountDurable(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out [1]bulkhead.Look
-		if err := e.Look(t.Context(), []bulkhead.Signature{sig}, out[:]); err != nil || out[0].Sightings != uint32(5*(round+1)) {
+		if err := e.Look(t.Context(), []bulkhead.Signature{sig}, out[:], bulkhead.Counts|bulkhead.Judgements); err != nil || out[0].Sightings != uint32(5*(round+1)) {
 			t.Errorf("round %d: %+v, %v", round, out[0], err)
 		}
 		if err := errors.Join(e.Close(context.WithoutCancel(t.Context())), st.Close()); err != nil {
@@ -212,7 +212,7 @@ func BenchmarkLook(b *testing.B) {
 		b.Run(fmt.Sprintf("known=%v", known), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := e.Look(b.Context(), sigs, out); err != nil {
+				if err := e.Look(b.Context(), sigs, out, bulkhead.Counts|bulkhead.Judgements); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -1,0 +1,389 @@
+//go:build interop
+
+package mesh
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/api"
+)
+
+var program = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "bulkhead-bin-")
+	if err != nil {
+		return "", err
+	}
+	bin := filepath.Join(dir, "bulkhead")
+	out, err := exec.Command("go", "build", "-o", bin, "github.com/bulkhead-mail/bulkhead/cmd/bulkhead").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%v\n%s", err, out)
+	}
+	return bin, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if bin, err := program(); err == nil {
+		os.RemoveAll(filepath.Dir(bin))
+	}
+	os.Exit(code)
+}
+
+// votes is what was reported of each signature: sightings and spam votes.
+type votes map[int][2]uint32
+
+// A node is one running bulkhead, with a map of what it acknowledged.
+type node struct {
+	t      testing.TB
+	name   string
+	bin    string
+	dir    string // holds the configuration and data/
+	http   string // address
+	key    string
+	log    *os.File
+	cmd    *exec.Cmd
+	client *api.Client
+	reqs   int // ids given to reports
+
+	truth  votes
+	copies map[string]votes // what a copy on disk holds
+}
+
+// newNode prepares a node of the network whose secret is in secretFile, or of a
+// new one; mesh is the section of that name.
+func newNode(t testing.TB, name, secretFile, mesh string) *node {
+	t.Helper()
+	bin, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{t: t, name: name, bin: bin, dir: t.TempDir(), http: freePort(t), truth: make(votes), copies: make(map[string]votes)}
+	config := fmt.Sprintf("[node]\nname = %q\n[listen]\nhttp = %q\n[tally]\ncapacity = 5000\n[blocklist]\ncapacity = 1000\n"+
+		"[mesh]\npublish_interval = \"100ms\"\nheartbeat = \"1s\"\n%s\n", name, n.http, mesh)
+	if err := os.WriteFile(filepath.Join(n.dir, "bulkhead.toml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n.log, err = os.Create(filepath.Join(n.dir, "log")); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"network", "new", "--json", "--data", n.data()}
+	if secretFile != "" {
+		args = append(args, "--secret-file", secretFile)
+	}
+	var info struct{ Key string }
+	if err := json.Unmarshal(n.run(args...), &info); err != nil {
+		t.Fatal(err)
+	}
+	n.key = info.Key
+	t.Cleanup(func() {
+		n.kill()
+		if t.Failed() {
+			text, _ := os.ReadFile(n.log.Name())
+			t.Logf("log of %s:\n%s", n.name, text[max(0, len(text)-8000):])
+		}
+		n.log.Close()
+	})
+	return n
+}
+
+func (n *node) data() string { return filepath.Join(n.dir, "data") }
+
+// run runs the program and returns its output.
+func (n *node) run(args ...string) []byte {
+	n.t.Helper()
+	cmd := exec.Command(n.bin, args...)
+	var out, bad bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &bad
+	if err := cmd.Run(); err != nil {
+		n.t.Fatalf("%s: bulkhead %v: %v\n%s", n.name, args, err, bad.Bytes())
+	}
+	return out.Bytes()
+}
+
+// secret writes the network's secret to a file and returns its path.
+func (n *node) secret() string {
+	n.t.Helper()
+	var info struct{ Secret string }
+	if err := json.Unmarshal(n.run("network", "show", "--secret", "--json", "--data", n.data()), &info); err != nil {
+		n.t.Fatal(err)
+	}
+	path := filepath.Join(n.dir, "secret")
+	if err := os.WriteFile(path, []byte(info.Secret), 0o600); err != nil {
+		n.t.Fatal(err)
+	}
+	return path
+}
+
+// start runs the node until kill or stop.
+func (n *node) start() {
+	n.t.Helper()
+	cmd := exec.Command(n.bin, "serve", "--config", filepath.Join(n.dir, "bulkhead.toml"), "--data", n.data())
+	cmd.Stdout, cmd.Stderr = n.log, n.log
+	if err := cmd.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	n.cmd = cmd
+	await(n.t, 30*time.Second, n.name+" answers", func() string {
+		token, err := os.ReadFile(filepath.Join(n.data(), "admin.token"))
+		if err != nil {
+			return err.Error()
+		}
+		n.client = &api.Client{Server: "http://" + n.http, Token: strings.TrimSpace(string(token))}
+		_, err = n.client.Node(n.ctx())
+		return text(err)
+	})
+}
+
+func (n *node) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	n.t.Cleanup(cancel)
+	return ctx
+}
+
+// kill ends the process as a crash would.
+func (n *node) kill() {
+	if n.cmd == nil {
+		return
+	}
+	n.cmd.Process.Kill()
+	n.cmd.Wait()
+	n.cmd = nil
+}
+
+// stop ends the process in good order.
+func (n *node) stop() {
+	n.t.Helper()
+	if err := n.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := n.cmd.Wait(); err != nil {
+		n.t.Fatalf("%s stops with %v", n.name, err)
+	}
+	n.cmd = nil
+}
+
+func signature(i int) bulkhead.Signature {
+	var sum [20]byte
+	binary.BigEndian.PutUint64(sum[:], uint64(i+1)*0x9e3779b97f4a7c15)
+	s, err := bulkhead.NewSignature(bulkhead.Exact, sum[:])
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// report reports until it is acknowledged. Whoever does not hear an answer asks
+// again with the same id, so that it is counted once.
+func (n *node) report(sig int, count uint32) {
+	n.t.Helper()
+	vote, kind := "sighting", 0
+	if sig%3 == 0 && n.truth[sig][1] == 0 { // who votes twice is counted once
+		vote, kind = "spam", 1
+	}
+	n.reqs++
+	in := api.Report{Signatures: []bulkhead.Signature{signature(sig)}, Vote: vote, Count: count, ID: fmt.Sprint(n.name, " ", n.reqs)}
+	deadline := time.Now().Add(60 * time.Second)
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		_, err := n.client.Report(ctx, in)
+		cancel()
+		if err == nil {
+			break
+		}
+		var refusal *api.Problem
+		if errors.As(err, &refusal) && !errors.Is(err, bulkhead.ErrReadOnly) || time.Now().After(deadline) {
+			n.t.Errorf("%s: report: %v", n.name, err)
+			return
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	v := n.truth[sig]
+	v[kind] += count
+	n.truth[sig] = v
+}
+
+// befriend makes every node a peer of every other, of full weight.
+func befriend(t testing.TB, nodes ...*node) {
+	t.Helper()
+	for _, n := range nodes {
+		for _, o := range nodes {
+			if n == o {
+				continue
+			}
+			if _, err := n.client.AddPeer(n.ctx(), api.NewPeer{Key: o.key, Name: o.name, Weight: 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// differ returns how what the nodes say of signatures below limit differs from
+// what they were told all together, "" if it does not: never under, and over
+// by no more than one in a hundred counts.
+func differ(nodes []*node, limit int) string {
+	over := 0
+	var sigs []bulkhead.Signature
+	for i := range limit {
+		sigs = append(sigs, signature(i))
+	}
+	for _, n := range nodes {
+		v, err := n.client.Check(n.ctx(), api.Check{Signatures: sigs, Terse: true})
+		if err != nil {
+			return fmt.Sprintf("%s: %v", n.name, err)
+		}
+		for i, f := range v.Findings {
+			var want [2]uint32
+			for _, o := range nodes {
+				want[0] += o.truth[i][0]
+				want[1] += o.truth[i][1]
+			}
+			switch {
+			case f.Sightings < want[0] || f.Spam < want[1]:
+				return fmt.Sprintf("%s: signature %d: %d sightings, %d spam votes; want %v", n.name, i, f.Sightings, f.Spam, want)
+			case f.Sightings > want[0] || f.Spam > want[1]:
+				over++
+			}
+		}
+	}
+	if over > limit*len(nodes)/100 {
+		return fmt.Sprintf("%d of %d counts too high", over, limit*len(nodes))
+	}
+	return ""
+}
+
+// agree waits until the nodes say what they were told all together, and until
+// they know of nothing that they lack.
+func agree(t testing.TB, nodes []*node, limit int) {
+	t.Helper()
+	await(t, 90*time.Second, "the nodes agree with the oracle", func() string {
+		if wrong := differ(nodes, limit); wrong != "" {
+			return wrong
+		}
+		for _, n := range nodes {
+			list, err := n.client.Peers(n.ctx())
+			if err != nil {
+				return err.Error()
+			}
+			for _, p := range list {
+				if p.Missing != 0 || p.Quarantine != "" {
+					return fmt.Sprintf("%s of %s: %d missing, quarantine %q, %s", n.name, p.Name, p.Missing, p.Quarantine, p.Error)
+				}
+			}
+		}
+		return ""
+	})
+}
+
+// await waits until wrong returns "".
+func await(t testing.TB, limit time.Duration, what string, wrong func() string) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
+	for {
+		text := wrong()
+		if text == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v: %s", what, limit, text)
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+}
+
+func text(err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// backup keeps what the running node has counted in a file.
+func (n *node) backup() {
+	n.t.Helper()
+	n.run("backup", "--data", n.data(), filepath.Join(n.dir, "backup"))
+	n.copies["backup"] = maps.Clone(n.truth)
+}
+
+// restore puts the backup in the place of what the stopped node had counted.
+func (n *node) restore() {
+	n.t.Helper()
+	if err := os.RemoveAll(filepath.Join(n.data(), "store")); err != nil {
+		n.t.Fatal(err)
+	}
+	n.run("restore", "--data", n.data(), filepath.Join(n.dir, "backup"))
+	n.truth = maps.Clone(n.copies["backup"])
+}
+
+// snapshot copies the whole folder of the stopped node, with keys, peers and a
+// hub's broker; rollback puts the copy back.
+func (n *node) snapshot() {
+	n.t.Helper()
+	n.copyFolder(n.data(), filepath.Join(n.dir, "snapshot"))
+	n.copies["snapshot"] = maps.Clone(n.truth)
+}
+
+func (n *node) rollback() {
+	n.t.Helper()
+	n.copyFolder(filepath.Join(n.dir, "snapshot"), n.data())
+	n.truth = maps.Clone(n.copies["snapshot"])
+}
+
+func (n *node) copyFolder(from, to string) {
+	n.t.Helper()
+	if err := os.RemoveAll(to); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		n.t.Fatal(err)
+	}
+	// CopyFS does not keep modes, and secrets must not be readable for others.
+	err := filepath.WalkDir(to, func(path string, e os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		mode := os.FileMode(0o600)
+		if e.IsDir() {
+			mode = 0o700
+		}
+		return os.Chmod(path, mode)
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// freePort returns a loopback address that nobody listens on.
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// unavailable skips the test, or fails it where nothing may be skipped.
+func unavailable(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("under CI: "+format, args...)
+	}
+	t.Skipf(format, args...)
+}

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -368,10 +369,15 @@ func (n *node) copyFolder(from, to string) {
 	}
 }
 
-// freePort returns a loopback address that nobody listens on.
+var loopback atomic.Uint32
+
+// freePort returns a loopback address that nobody listens on, and nobody will: a
+// process that is killed must find its address free, so each has a network
+// address of its own.
 func freePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	i := loopback.Add(1)
+	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 64+os.Getpid()%128, i>>8&255, i&255))
 	if err != nil {
 		t.Fatal(err)
 	}

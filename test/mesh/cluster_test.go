@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
 func checkOf(sig int) api.Check {
@@ -52,10 +53,7 @@ func restoreInto(n *node) {
 // beginning with another; one server is killed, then a node.
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	path, err := exec.LookPath("nats-server")
-	if err != nil {
-		unavailable(t, "nats-server is not installed (Debian package nats-server)")
-	}
+	path := nodetest.Program(t, "nats-server")
 	var clients, routes []string
 	for range 3 {
 		clients, routes = append(clients, freePort(t)), append(routes, "nats-route://"+freePort(t))

@@ -15,7 +15,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -23,28 +22,10 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
-var program = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "bulkhead-bin-")
-	if err != nil {
-		return "", err
-	}
-	bin := filepath.Join(dir, "bulkhead")
-	out, err := exec.Command("go", "build", "-o", bin, "github.com/bulkhead-mail/bulkhead/cmd/bulkhead").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%v\n%s", err, out)
-	}
-	return bin, nil
-})
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if bin, err := program(); err == nil {
-		os.RemoveAll(filepath.Dir(bin))
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { nodetest.Main(m) }
 
 // votes is what was reported of each signature: sightings and spam votes.
 type votes map[int][2]uint32
@@ -70,16 +51,13 @@ type node struct {
 // new one; mesh is the section of that name.
 func newNode(t testing.TB, name, secretFile, mesh string) *node {
 	t.Helper()
-	bin, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := &node{t: t, name: name, bin: bin, dir: t.TempDir(), http: freePort(t), truth: make(votes), copies: make(map[string]votes)}
+	n := &node{t: t, name: name, bin: nodetest.Binary(t), dir: t.TempDir(), http: freePort(t), truth: make(votes), copies: make(map[string]votes)}
 	config := fmt.Sprintf("[node]\nname = %q\n[listen]\nhttp = %q\n[tally]\ncapacity = 5000\n[blocklist]\ncapacity = 1000\n"+
 		"[mesh]\npublish_interval = \"100ms\"\nheartbeat = \"1s\"\n%s\n", name, n.http, mesh)
 	if err := os.WriteFile(filepath.Join(n.dir, "bulkhead.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	var err error
 	if n.log, err = os.Create(filepath.Join(n.dir, "log")); err != nil {
 		t.Fatal(err)
 	}

@@ -205,6 +205,26 @@ func TestNearBands(t *testing.T) {
 	}
 }
 
+// TestShingleBands: three of the twenty bands of rspamd's shingles make a near
+// copy.
+func TestShingleBands(t *testing.T) {
+	e := open(t, Options{})
+	bands := make([]bulkhead.Signature, 20)
+	for i := range bands {
+		bands[i] = sig(bulkhead.RspamdShingle, i)
+	}
+	report(t, e, bulkhead.Report{Signatures: bands, Vote: bulkhead.Spam})
+	for same, spam := range map[int]bool{0: false, 2: false, 3: true, 20: true} {
+		copied := append([]bulkhead.Signature(nil), bands[:same]...)
+		for i := same; i < len(bands); i++ {
+			copied = append(copied, sig(bulkhead.RspamdShingle, 100+i))
+		}
+		if v := check(t, e, copied...); v.Spam() != spam {
+			t.Errorf("%d of 20 bands listed: spam %v, want %v", same, v.Spam(), spam)
+		}
+	}
+}
+
 // TestPartsOfOneScheme: where a scheme signs every part of a message, one part
 // that much mail has (the footer of a list) does not speak for all of it.
 func TestPartsOfOneScheme(t *testing.T) {

@@ -1,0 +1,62 @@
+//go:build interop
+
+package fuzzydcc
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+)
+
+// TestReportsCrossOver: what is reported whole over HTTP or through dccifd is
+// known to rspamd's fuzzy_check, near copies included, and what rspamd learns is
+// known over HTTP.
+func TestReportsCrossOver(t *testing.T) {
+	port, web, ifd := nodetest.FreePort(t), nodetest.Address(t), nodetest.Address(t)
+	startNode(t, fmt.Sprintf("[listen]\nhttp = %q\ndccifd = %q\nfuzzy = \"127.0.0.1:%d\"\n[dccifd]\nthresholds = [\"CMN,many\"]\n", web, ifd, port))
+	for _, address := range []string{web, ifd, fmt.Sprintf("127.0.0.1:%d", port)} {
+		nodetest.AwaitTCP(t, address)
+	}
+	r := startRspamd(t, "fuzzy_check", fuzzyModule(port, ""))
+	client := &api.Client{Server: "http://" + web}
+	known := func(when, message string, want bool) {
+		t.Helper()
+		if _, got := r.scan(message)["FUZZY_DENIED"]; got != want {
+			t.Errorf("%s: rspamd knows it: %v, want %v", when, got, want)
+		}
+	}
+	garden := mail("seed", "1", gardenText)
+	nearCopy := mail("seeds", "2", strings.ReplaceAll(strings.ReplaceAll(gardenText, "grandmother", "uncle"), "cheese", "apples"))
+	known("before any report", garden, false)
+	if _, err := client.ReportMessage(t.Context(), []byte(garden), api.MessageOptions{Vote: bulkhead.Spam}); err != nil {
+		t.Fatal(err)
+	}
+	known("after a report over HTTP", garden, true)
+	known("a near copy of it", nearCopy, true)
+	if _, err := client.RevokeMessage(t.Context(), []byte(garden), api.MessageOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	known("after its revocation", garden, false)
+
+	harbour := mail("harbour", "4", strings.Repeat("the harbour master keeps a book in which every boat that comes in before noon is written with its length ", 4)+
+		"and when the book is full he takes it to the town hall where it lies beside two hundred others that nobody reads\n")
+	known("before a report to dccifd", harbour, false)
+	if reply := dccifdTalk(t, ifd, "header spam", harbour); !strings.Contains(reply, "Body=many") {
+		t.Fatalf("dccifd: %q", reply)
+	}
+	known("after a report to dccifd", harbour, true)
+
+	mill := mail("mill", "5", strings.ReplaceAll(gardenText, "potatoes", "onions")+strings.Repeat("the miller counts his sacks twice before he signs for them at the gate ", 5)+"\n")
+	r.learn("/fuzzyadd", mill, 1, 10)
+	v, err := client.CheckMessage(t.Context(), []byte(mill), api.MessageOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !v.Spam {
+		t.Errorf("learnt by rspamd: %+v, want spam over HTTP", v)
+	}
+}

@@ -31,7 +31,7 @@ const (
 )
 
 // A List answers for one zone. Its methods are called concurrently and must not
-// block; they get names in lower case.
+// block; they get names in lower case, which they must not keep.
 type List interface {
 	HasDomain(name string) bool
 	HasAddr(netip.Addr) bool
@@ -206,9 +206,16 @@ func mapped(a netip.Addr) netip.Addr { return netip.AddrFrom16(a.As16()) }
 // reversedAddr reads an address whose octets or nibbles are reversed. complete
 // is false if labels are the first octets or nibbles of one.
 func reversedAddr(labels string) (addr netip.Addr, complete, ok bool) {
-	parts := strings.Split(labels, ".")
-	if len(parts) > 32 {
-		return addr, false, false
+	const most = 32 // nibbles
+	var all [most]string
+	parts := all[:0]
+	for rest, more := labels, true; more; {
+		if len(parts) == most {
+			return addr, false, false
+		}
+		var label string
+		label, rest, more = strings.Cut(rest, ".")
+		parts = append(parts, label)
 	}
 	// Two IPv6 nibbles, "0.8", could be octets too: only the count decides.
 	var octets [4]byte

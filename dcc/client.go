@@ -42,8 +42,8 @@ func Dial(ctx context.Context, address string, id uint32, password string) (*Con
 	if id != AnonymousID && (id < MinServerID || id > MaxClientID) {
 		return nil, fmt.Errorf("dcc: client id %d, want %d or %d to %d", id, AnonymousID, MinServerID, MaxClientID)
 	}
-	if len(password) > maxPassword || id != AnonymousID && password == "" {
-		return nil, fmt.Errorf("dcc: password of %d bytes, want 1 to %d", len(password), maxPassword)
+	if len(password) > MaxPassword || id != AnonymousID && password == "" {
+		return nil, fmt.Errorf("dcc: password of %d bytes, want 1 to %d", len(password), MaxPassword)
 	}
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "udp", address)

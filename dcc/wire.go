@@ -60,9 +60,11 @@ const (
 	deleteSize    = 64
 	brandSize     = 64
 	maxErrorText  = 128
-	maxPassword   = 32
 	maxPacket     = 1600
 )
+
+// MaxPassword is the most bytes that a password of a DCC client has.
+const MaxPassword = 32
 
 // Special totals, dcc.md section 1.4.
 const (
@@ -229,9 +231,9 @@ func (p *packet) date() uint32 { return binary.BigEndian.Uint32(p.body) }
 //
 // Source: dcc.md section 1.5.
 func sign(password string, unsigned []byte) [signatureSize]byte {
-	var buf [maxPassword + maxPacket]byte
-	copy(buf[:maxPassword], password)
-	return md5.Sum(append(buf[:maxPassword], unsigned...))
+	var buf [MaxPassword + maxPacket]byte
+	copy(buf[:MaxPassword], password)
+	return md5.Sum(append(buf[:MaxPassword], unsigned...))
 }
 
 // signedBy reports whether a packet carries the signature of a password.

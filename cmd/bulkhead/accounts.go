@@ -188,6 +188,11 @@ func (a *accounts) SetSecret(ctx context.Context, name, protocol, secret string)
 	if !slices.Contains(secretProtocols(), protocol) {
 		return fmt.Errorf("%w: protocol %.40q, want one of %q", bulkhead.ErrMalformed, protocol, secretProtocols())
 	}
+	if protocol == dccProtocol && secret != "" {
+		if err := checkDCCSecret(name, secret); err != nil {
+			return err
+		}
+	}
 	return a.change(ctx, name, func(account *trust.Account) error {
 		if secret == "" {
 			delete(account.Sealed, protocol)

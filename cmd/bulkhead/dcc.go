@@ -72,17 +72,10 @@ func (s *server) openDCC(ctx context.Context, address string) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	clients := make(map[uint32]dcc.Client)
-	for _, c := range cfg.DCC.Clients {
-		passwords := []string{c.Password}
-		if c.Password2 != "" {
-			passwords = append(passwords, c.Password2)
-		}
-		clients[c.ID] = dcc.Client{Passwords: passwords, Account: c.Account}
-	}
+	clients := newDCCClients(&protocolAccounts{s.book, dccProtocol}, cfg.DCC.Clients)
 	front := &dcc.Server{
 		House: s.engine, ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand,
-		Client:        func(id uint32) (dcc.Client, bool) { c, ok := clients[id]; return c, ok },
+		Client:        clients.Client,
 		AnonymousFrom: anonymous, Keep: keptTypes(cfg.DCC.Keep), Whitelist: whiteFile(cfg.DCC.Whitelist, true, log),
 		AnonymousRate:  listen.Rate{PerSecond: cfg.DCC.AnonymousRate, Burst: int(10 * cfg.DCC.AnonymousRate)},
 		AnonymousTotal: listen.Rate{PerSecond: cfg.DCC.AnonymousTotal, Burst: int(10 * cfg.DCC.AnonymousTotal)},
@@ -93,6 +86,7 @@ func (s *server) openDCC(ctx context.Context, address string) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.doorStats.add("dcc", dccEvents(&front.Stats))
 	return &opened{address: conns[0].LocalAddr().String(), serve: func(ctx context.Context) error {
 		return front.ServePackets(ctx, conns)
 	}}, nil
@@ -133,6 +127,7 @@ func (s *server) openDccifd(ctx context.Context, address string) (*opened, error
 	if err != nil {
 		return nil, err
 	}
+	s.doorStats.add("dccifd", dccifdEvents(&front.Stats))
 	return &opened{address: l.Addr().String(), serve: func(ctx context.Context) error {
 		return both(ctx, func(ctx context.Context) error { return front.ServeStream(ctx, l) },
 			func(ctx context.Context) error { return s.keepGreylist(ctx, front.Grey) })

@@ -28,6 +28,7 @@ func (s *server) openFuzzy(ctx context.Context, address string) (*opened, error)
 		}
 		return nil, err
 	}
+	s.doorStats.add("fuzzy", fuzzyEvents(&front.Stats))
 	return &opened{address: bound, serve: func(ctx context.Context) error {
 		return both(ctx,
 			func(ctx context.Context) error { return front.ServePackets(ctx, conns) },

@@ -78,6 +78,7 @@ func (s *server) openRazor2(ctx context.Context, address string) (*opened, error
 	if err != nil {
 		return nil, err
 	}
+	s.doorStats.add("razor2", razor2Events(&front.Stats))
 	return &opened{address: l.Addr().String(), serve: func(ctx context.Context) error { return front.Serve(ctx, l) }}, nil
 }
 
@@ -121,6 +122,7 @@ func (s *server) openPyzor(ctx context.Context, address string) (*opened, error)
 	if err != nil {
 		return nil, err
 	}
+	s.doorStats.add("pyzor", pyzorEvents(&front.Stats))
 	return &opened{address: conns[0].LocalAddr().String(), serve: func(ctx context.Context) error { return front.Serve(ctx, conns) }}, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,7 +17,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/dcc"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
 func TestMain(m *testing.M) {
@@ -39,7 +42,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("NO_COLOR", "1")
 			return writeFilters(env.WorkDir)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "wantcode": wantCode, "get": get, "expand": expand, "signal": sendSignal, "reloaded": reloaded, "field": field},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "wantcode": wantCode, "get": get, "expand": expand, "signal": sendSignal, "reloaded": reloaded, "field": field, "dcc": askDCC, "refused": refusedDCC},
 	})
 }
 
@@ -182,4 +185,38 @@ func writeFilters(dir string) error {
 		}
 	}
 	return nil
+}
+
+// dcc ID PASSWORD asks the node, as a client of DCC, and believes only an answer
+// that is signed with the password.
+func askDCC(ts *testscript.TestScript, neg bool, args []string) {
+	if err := queryDCC(ts, args); (err != nil) != neg {
+		ts.Fatalf("DCC client %s: %v", args[0], err)
+	}
+}
+
+// refused ID PASSWORD waits until the node no longer knows a client of DCC.
+func refusedDCC(ts *testscript.TestScript, _ bool, args []string) {
+	for end := time.Now().Add(30 * time.Second); queryDCC(ts, args) == nil; {
+		if time.Now().After(end) {
+			ts.Fatalf("DCC client %s is still served", args[0])
+		}
+	}
+}
+
+func queryDCC(ts *testscript.TestScript, args []string) error {
+	if len(args) != 2 {
+		ts.Fatalf("usage: dcc ID PASSWORD")
+	}
+	id, err := strconv.ParseUint(args[0], 10, 32)
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	c, err := dcc.Dial(ctx, ts.Getenv("ADDR"), uint32(id), args[1])
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = c.Query(ctx, []dcc.Checksum{{Type: signature.DCCTypeBody, Sum: [16]byte{1}}})
+	return err
 }

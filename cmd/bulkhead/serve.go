@@ -64,6 +64,7 @@ type server struct {
 	mta        *mta
 	book       *accounts // one for all doors: its lock orders their changes
 	peers      peers     // that the node shares with
+	doorStats  *doorCollector
 }
 
 func newServeCommand() *cobra.Command {
@@ -124,6 +125,7 @@ func (s *server) run(ctx context.Context, cfg *config.Config, dir string, out io
 	defer func() { err = errors.Join(err, s.node.close(context.WithoutCancel(ctx))) }()
 
 	s.book = &accounts{node: s.node}
+	s.doorStats = newDoorCollector()
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
 	if s.mta, err = s.openMTA(cfg); err != nil {
@@ -220,7 +222,7 @@ func (s *server) openHTTP(ctx context.Context, address string) (*opened, error) 
 	}
 	book := s.book
 	registry := prometheus.NewRegistry()
-	if err := registry.Register(newMTACollector(s.mta)); err != nil {
+	if err := errors.Join(registry.Register(newMTACollector(s.mta)), registry.Register(s.doorStats)); err != nil {
 		return nil, err
 	}
 	s.api, err = api.New(api.Options{

@@ -11,16 +11,18 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/perf/benchmath"
 )
 
 // A result is one row: a subject at one size. Times are in nanoseconds of
-// processor time per item, the best of some rounds; on a machine that does other
-// things too, that says more than the clock. Two threads are timed by the clock.
+// processor time per item; on a machine that does other things too, that says
+// more than the clock. Two threads are timed by the clock.
 type result struct {
 	Subject, Note     string
 	N                 int
-	Insert, Hit, Miss float64
-	Hit2              float64 // two threads, by the clock
+	Insert, Hit, Miss timing
+	Hit2              timing  // two threads, by the clock
 	Heap, Resident    float64 // bytes a key: live heap, and growth of the process
 	Ghost             float64 // share of unseen items that are found
 	Wrong             float64 // share of items whose count is too high; -1: not asked
@@ -28,7 +30,18 @@ type result struct {
 	Access            float64 // one dependent access to as much memory, by the clock
 }
 
-const rounds = 5
+// A timing is the median of some rounds, and how far the interval that holds the
+// true median with 95 % confidence reaches from it, in per cent: what benchstat
+// prints.
+type timing struct{ Median, Range float64 }
+
+// rounds is the least number from which 95 % confidence can be had.
+const rounds = 6
+
+func timingOf(rounds []float64) timing {
+	s := benchmath.AssumeNothing.Summary(benchmath.NewSample(rounds, &benchmath.DefaultThresholds), 0.95)
+	return timing{s.Center, 100 * max(s.Hi-s.Center, s.Center-s.Lo) / s.Center}
+}
 
 func cpu() time.Duration {
 	var u syscall.Rusage
@@ -51,10 +64,7 @@ func measure(s subject, n int, memoryOnly bool) (result, error) {
 	if err != nil {
 		return r, err
 	}
-	f := s.build(n)
-	spent := -cpu()
-	insertAll(f, in, counts)
-	r.Insert = float64(spent+cpu()) / float64(n)
+	f, inserts := build(s, in, counts)
 	heap2, resident2, err := memory()
 	if err != nil {
 		return r, err
@@ -62,33 +72,54 @@ func measure(s subject, n int, memoryOnly bool) (result, error) {
 	r.Heap, r.Resident = float64(heap2-heap)/float64(n), float64(resident2-resident)/float64(n)
 
 	if !memoryOnly {
-		r.Hit = best(in, func(part []item) { lookAll(f, part, out) })
-		r.Miss = best(unseen, func(part []item) { lookAll(f, part, out) })
+		r.Hit = timed(in, func(part []item) { lookAll(f, part, out) })
+		r.Miss = timed(unseen, func(part []item) { lookAll(f, part, out) })
 		if !s.solo {
-			r.Hit2 = bestTwo(f, in, out)
+			r.Hit2 = timedTwo(f, in, out)
 		}
 	}
 	r.errors(s, f, in, unseen, counts, out)
-	if n <= 1e6 && !memoryOnly {
-		// Building anew until it takes long enough to be measured.
-		for range rounds {
-			var total time.Duration
-			built := 0
-			for total < 20*time.Millisecond {
-				g := s.build(n)
-				start := cpu()
-				insertAll(g, in, counts)
-				total += cpu() - start
-				built++
-			}
-			r.Insert = min(r.Insert, float64(total)/float64(built)/float64(n))
-		}
-	}
 	runtime.KeepAlive(f)
-	if !memoryOnly && (s.name == countSubjects()[0].name || s.name == memberSubjects()[0].name) {
+	r.Insert = timingOf(inserts)
+	if memoryOnly {
+		return r, nil
+	}
+	if s.name == countSubjects()[0].name || s.name == memberSubjects()[0].name {
 		r.Access = dependentAccess(int(r.Heap * float64(n)))
 	}
 	return r, nil
+}
+
+// build inserts all items into a new structure and returns it, and how long an
+// insert took in each of some rounds. A small structure is built many times in a
+// round; of a big one the rounds are parts of the items.
+func build(s subject, in []item, counts []uint32) (f structure, took []float64) {
+	if len(in) > window {
+		f = s.build(len(in))
+		for len(in) > 0 {
+			n := min(window, len(in))
+			start := cpu()
+			insertAll(f, in[:n], counts[:n])
+			took = append(took, float64(cpu()-start)/float64(n))
+			in, counts = in[n:], counts[n:]
+		}
+		return f, took
+	}
+	for range rounds {
+		var total time.Duration
+		built := 0
+		for total < 20*time.Millisecond {
+			f = nil
+			runtime.GC() // not among the inserts
+			f = s.build(len(in))
+			start := cpu()
+			insertAll(f, in, counts)
+			total += cpu() - start
+			built++
+		}
+		took = append(took, float64(total)/float64(built)/float64(len(in)))
+	}
+	return f, took
 }
 
 // errors measures how often f is wrong. Counts are checked after single reports
@@ -184,10 +215,10 @@ func part(in []item, round int) []item {
 	return in[at : at+window]
 }
 
-// best returns processor nanoseconds per item of the best round. A round repeats
-// f until it takes long enough.
-func best(in []item, f func([]item)) float64 {
-	least := 0.0
+// timed returns processor nanoseconds per item. A round repeats f until it takes
+// long enough.
+func timed(in []item, f func([]item)) timing {
+	var all []float64
 	for i := range rounds {
 		start, done := cpu(), 0
 		var took time.Duration
@@ -196,16 +227,14 @@ func best(in []item, f func([]item)) float64 {
 			done += len(part(in, i))
 			took = cpu() - start
 		}
-		if per := float64(took) / float64(done); i == 0 || per < least {
-			least = per
-		}
+		all = append(all, float64(took)/float64(done))
 	}
-	return least
+	return timingOf(all)
 }
 
-// bestTwo returns nanoseconds by the clock per item, two threads looking at once.
-func bestTwo(f structure, in []item, out []uint32) float64 {
-	least := 0.0
+// timedTwo returns nanoseconds by the clock per item, two threads looking at once.
+func timedTwo(f structure, in []item, out []uint32) timing {
+	var all []float64
 	for i := range rounds {
 		in := part(in, i)
 		half := len(in) / 2
@@ -217,11 +246,9 @@ func bestTwo(f structure, in []item, out []uint32) float64 {
 			wg.Wait()
 			done += len(in)
 		}
-		if per := float64(time.Since(start)) / float64(done); i == 0 || per < least {
-			least = per
-		}
+		all = append(all, float64(time.Since(start))/float64(done))
 	}
-	return least
+	return timingOf(all)
 }
 
 // memory returns the live heap and the resident size of the process, in bytes.

@@ -64,11 +64,22 @@ func (c *Counting) mergePage(p int, o *Counting, m *merger) (overflow int) {
 	if m.sum.lines == nil {
 		m.sum.lines = alignedLines(len(dst))
 	}
-	// The nibbles need no exceptions: a heavy cell is 15, and saturates.
-	if !sumLines(&m.sum.lines[0], &dst[0], &src[0], len(dst)) {
-		for i := range dst {
-			publish(&dst[i], &m.sum.lines[i])
+	// The nibbles need no exceptions: a heavy cell is 15, and saturates. Lines
+	// without such a cell are done; the others wait for their values. A block of
+	// both and of the sum fits in the core's first cache.
+	const block = 64
+	light := true
+	for i := 0; i < len(dst); i += block {
+		end := min(i+block, len(dst))
+		if sumLines(&m.sum.lines[i], &dst[i], &src[i], end-i) {
+			light = false
+			continue
 		}
+		for j := i; j < end; j++ {
+			publish(&dst[j], &m.sum.lines[j])
+		}
+	}
+	if light {
 		return 0
 	}
 	n := m.rank.of(m.sum.lines)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"image/color"
+	"io"
 	"math"
 	"path/filepath"
 	"strconv"
@@ -60,23 +61,31 @@ const figureWidth, figureHeight = 6.4 * vg.Inch, 4.2 * vg.Inch
 
 // write draws f into files of the formats ("svg", "png") in dir.
 func (f *figure) write(dir string, formats ...string) error {
-	p, err := f.plot()
-	if err != nil {
-		return fmt.Errorf("study: figure %s: %w", f.name, err)
-	}
 	for _, format := range formats {
-		c, err := draw.NewFormattedCanvas(figureWidth, figureHeight, format)
-		if err != nil {
-			return fmt.Errorf("study: figure %s: %w", f.name, err)
-		}
-		drawPlot(p, f.yLabel, draw.New(c))
 		var buf bytes.Buffer
-		if _, err := c.WriteTo(&buf); err != nil {
-			return fmt.Errorf("study: figure %s: %w", f.name, err)
+		if err := f.draw(&buf, format); err != nil {
+			return err
 		}
 		if err := writeFile(filepath.Join(dir, f.name+"."+format), buf.Bytes()); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// draw draws f in a format ("svg" or "png").
+func (f *figure) draw(w io.Writer, format string) error {
+	p, err := f.plot()
+	if err != nil {
+		return fmt.Errorf("study: figure %s: %w", f.name, err)
+	}
+	c, err := draw.NewFormattedCanvas(figureWidth, figureHeight, format)
+	if err != nil {
+		return fmt.Errorf("study: figure %s: %w", f.name, err)
+	}
+	drawPlot(p, f.yLabel, draw.New(c))
+	if _, err := c.WriteTo(w); err != nil {
+		return fmt.Errorf("study: figure %s: %w", f.name, err)
 	}
 	return nil
 }

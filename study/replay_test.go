@@ -302,3 +302,33 @@ func TestReplayCorpus(t *testing.T) {
 		t.Errorf("%d of %d list messages called spam: %v", r.Filters.HamFlagged, r.Ham, r.Filters.Flagged)
 	}
 }
+
+// TestReplayServers: servers that share catch what one server for all catches;
+// alone each has to learn of a mailing by itself.
+func TestReplayServers(t *testing.T) {
+	opts := ReplayOptions{Sites: 8, Share: 1, Delay: 10 * time.Minute}
+	r, err := ReplayServers(context.Background(), slice(waveAmong(60)...), opts, []int{1, 2, 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := r.Rows[0]
+	if one.Alone.Caught != one.Shared.Caught || one.Alone.Reports != one.Shared.Reports {
+		t.Errorf("one server: %+v alone, %+v sharing with nobody", one.Alone, one.Shared)
+	}
+	for _, row := range r.Rows[1:] {
+		if row.Shared.Caught != one.Alone.Caught || row.Shared.HamFlagged != one.Alone.HamFlagged {
+			t.Errorf("%d servers that share: %+v, one server for all: %+v", row.Servers, row.Shared, one.Alone)
+		}
+		if lost := one.Alone.Caught - row.Alone.Caught; lost < 1 || lost > row.Servers-1 {
+			t.Errorf("%d servers alone catch %d, one catches %d: want one less for each further server, as far as the mailing came to it", row.Servers, row.Alone.Caught, one.Alone.Caught)
+		}
+		if row.Alone.SentBytes != 0 || row.Shared.SentBytes == 0 {
+			t.Errorf("%d servers send %d bytes alone, %d sharing", row.Servers, row.Alone.SentBytes, row.Shared.SentBytes)
+		}
+	}
+	for _, servers := range []int{0, 9} {
+		if _, err := ReplayServers(context.Background(), slice(waveAmong(1)...), opts, []int{servers}); err == nil {
+			t.Errorf("%d servers for 8 sites are accepted", servers)
+		}
+	}
+}

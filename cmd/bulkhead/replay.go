@@ -23,6 +23,7 @@ func newReplayCommand() *cobra.Command {
 	var opts study.ReplayOptions
 	var label, svg string
 	var skip []string
+	var servers []int
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "replay [--json] [--svg FILE] MAIL...",
@@ -30,6 +31,8 @@ func newReplayCommand() *cobra.Command {
 		Long: "Deliver labelled mail in the order of its arrival to sites that share one clearinghouse,\n" +
 			"let some of the recipients report what was not caught, and print how much spam was caught,\n" +
 			"how much ham was wrongly called spam, and where the filters differ from exact maps.\n\n" +
+			"With --servers the sites belong to that many servers with a clearinghouse of their own, and\n" +
+			"what they catch alone is compared with what they catch when they share.\n\n" +
 			"MAIL is a folder with an index.tsv (columns file, label, time), or an mbox, a Maildir or a\n" +
 			"folder of *.eml files whose messages all have the --label. Nothing is kept, and no node is asked.",
 		Args: usage(cobra.MinimumNArgs(1)),
@@ -49,6 +52,9 @@ func newReplayCommand() *cobra.Command {
 			}
 			progress := newReplayProgress(cmd.ErrOrStderr())
 			opts.Progress = progress.show
+			if len(servers) > 0 {
+				return replayServers(cmd, labelled(cmd, args, label), opts, servers, svg, asJSON, progress)
+			}
 			result, err := study.Replay(cmd.Context(), labelled(cmd, args, label), opts)
 			progress.end()
 			if err != nil {
@@ -75,6 +81,7 @@ func newReplayCommand() *cobra.Command {
 	f.DurationVar(&opts.Spread, "spread", 10*time.Minute, "mean time between two copies of a message")
 	f.Float64Var(&opts.Share, "share", 0.3, "share of recipients who act on a wrong verdict")
 	f.DurationVar(&opts.Delay, "delay", time.Hour, "mean time until they do")
+	f.IntSliceVar(&servers, "servers", nil, "numbers of servers that the sites belong to, for example 1,2,5,10")
 	f.Float64Var(&opts.Mistakes, "mistakes", 0, "share of recipients of ham who report it as spam")
 	f.Float64Var(&opts.Weight, "weight", 1, "trust in each site; weights that sum up to 1 list a signature")
 	f.Uint32Var(&opts.Threshold, "threshold", 0, "count at which a message is bulk (default: the engine's own)")
@@ -83,7 +90,7 @@ func newReplayCommand() *cobra.Command {
 	f.Uint64Var(&opts.Capacity, "capacity", 0, "signatures that a generation is sized for (default: what the mail needs)")
 	f.Uint64Var(&opts.Seed, "seed", 1, "seed of all choices")
 	f.BoolVar(&asJSON, "json", false, "print the result as JSON")
-	f.StringVar(&svg, "svg", "", "file to draw the catch rate over time into (.png for pixels)")
+	f.StringVar(&svg, "svg", "", "file to draw the catch rate over time, or over --servers, into (.png for pixels)")
 	return cmd
 }
 
@@ -111,9 +118,41 @@ func labelled(cmd *cobra.Command, args []string, label string) iter.Seq2[study.R
 	}
 }
 
+// A picture is a result that can be drawn.
+type picture interface {
+	PlotSVG(io.Writer) error
+	PlotPNG(io.Writer) error
+}
+
+// replayServers replays with sharing and without, and prints both.
+func replayServers(cmd *cobra.Command, mail iter.Seq2[study.ReplayMail, error], opts study.ReplayOptions, servers []int, svg string, asJSON bool, progress *replayProgress) error {
+	for _, n := range servers {
+		if n < 1 || n > opts.Sites {
+			return usagef("--servers %d with --sites %d, want 1 or more, and a site or more for each", n, opts.Sites)
+		}
+	}
+	result, err := study.ReplayServers(cmd.Context(), mail, opts, servers)
+	progress.end()
+	if err != nil {
+		return err
+	}
+	if svg != "" {
+		if err := writePicture(svg, result); err != nil {
+			return err
+		}
+	}
+	if asJSON {
+		out := json.NewEncoder(cmd.OutOrStdout())
+		out.SetIndent("", "  ")
+		return out.Encode(result)
+	}
+	printServers(cmd.OutOrStdout(), result, &opts)
+	return nil
+}
+
 // writePicture writes the result's picture in the form that the file's name
 // asks for.
-func writePicture(path string, result *study.ReplayResult) error {
+func writePicture(path string, result picture) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err

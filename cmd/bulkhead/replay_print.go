@@ -59,6 +59,22 @@ func printReplay(w io.Writer, r *study.ReplayResult, opts *study.ReplayOptions) 
 		"twice the busiest one's need; the maps take what they hold.\n", r.Signatures, byteSize(uint64(r.Bytes)), r.ReadSeconds, r.Capacity)
 }
 
+// printServers prints what servers caught alone and together.
+func printServers(w io.Writer, r *study.ServersResult, opts *study.ReplayOptions) {
+	const day = "2006-01-02"
+	fmt.Fprintf(w, "%s, %s to %s: %d deliveries of spam and %d of ham.\n", plural(r.Messages, "message"), r.First.Format(day), r.Last.Format(day), r.Spam, r.Ham)
+	fmt.Fprintf(w, "%d sites, %d of %d get each message; %.0f %% of recipients act on a wrong verdict after %v.\n\n",
+		opts.Sites, opts.Copies, opts.Sites, 100*opts.Share, opts.Delay)
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "servers\tspam caught alone\tsharing\tham called spam alone\tsharing\treports alone\tsharing\tsent\t")
+	for _, row := range r.Rows {
+		a, b := &row.Alone, &row.Shared
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t\n", row.Servers, share(a.Caught, r.Spam), share(b.Caught, r.Spam),
+			share(a.HamFlagged, r.Ham), share(b.HamFlagged, r.Ham), a.Reports, b.Reports, byteSize(b.SentBytes))
+	}
+	t.Flush()
+}
+
 func share(n, of int) string {
 	if of == 0 {
 		return fmt.Sprint(n)

@@ -1,0 +1,172 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// TestPartialImages: between the images of one array no round is taken, not
+// even one that happens to continue the sum of the pages; a restart forgets
+// nothing of that.
+func TestPartialImages(t *testing.T) {
+	ctx := context.Background()
+	dir := filepath.Join(t.TempDir(), "data")
+	c := newClock()
+	big := BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 100_000, Error: 1e-3}
+	a := open(t, Options{Now: c.Now, Tally: big})
+	b, st := openDurable(t, dir, Options{Now: c.Now}, nil)
+	if err := errors.Join(a.Record(ctx, true), b.SetOrigins(ctx, []Origin{{ID: "a", Weight: 1}})); err != nil {
+		t.Fatal(err)
+	}
+	add := func(from, to int) {
+		for n := from; n < to; n++ {
+			report(t, a, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, n)}})
+		}
+	}
+	add(0, 300)
+	start := a.Own()[0].Start
+	version, images, err := a.Images(ctx, ArrayCounts, start)
+	if err != nil || len(images) < 2 {
+		t.Fatalf("%d images, %v: want an array of several pages", len(images), err)
+	}
+	if _, err := a.TakeRounds(ctx); err != nil {
+		t.Fatal(err)
+	}
+	add(300, 310)
+	rounds, err := a.TakeRounds(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.ApplyRemote(ctx, "a", images[:1]); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got := b.Replica("a")[0]; got.Partial != version {
+			t.Fatalf("after one image of %d: %+v, want partial %d", len(images), got, version)
+		}
+		if err := b.ApplyRemote(ctx, "a", rounds); !errors.Is(err, ErrGap) {
+			t.Fatalf("round on a partial array: %v", err)
+		}
+		if err := st.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b.Close(ctx) // fails: its store is gone, as after a crash
+		b, st = openDurable(t, dir, Options{Now: c.Now}, nil)
+		if err := b.checkpoint(ctx, b.between); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(b.ApplyRemote(ctx, "a", images[1:]), b.ApplyRemote(ctx, "a", rounds)); err != nil {
+		t.Fatal(err)
+	}
+	sameArrays(t, a, b, "a")
+	if err := errors.Join(b.Close(ctx), st.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRenewAndRename: a new incarnation drops what was held, an older one is
+// refused, a new name keeps everything; all of it survives a crash.
+func TestRenewAndRename(t *testing.T) {
+	ctx := context.Background()
+	dir := filepath.Join(t.TempDir(), "data")
+	c := newClock()
+	a := open(t, Options{Now: c.Now})
+	b, st := openDurable(t, dir, Options{Now: c.Now}, nil)
+	if err := errors.Join(a.Record(ctx, true), b.SetOrigins(ctx, []Origin{{ID: "a", Weight: 1}})); err != nil {
+		t.Fatal(err)
+	}
+	s := sig(bulkhead.Exact, 1)
+	r := bulkhead.Report{Signatures: []bulkhead.Signature{s}}
+	report(t, a, r)
+	pass(t, a, b, "a")
+	if err := b.RenameOrigin(ctx, "a", "b"); err != nil {
+		t.Fatal(err)
+	}
+	report(t, a, r)
+	pass(t, a, b, "b")
+	if v := check(t, b, s); v.Sightings != 2 {
+		t.Errorf("after a new name: %d sightings, want 2", v.Sightings)
+	}
+	for _, restarted := range []bool{false, true} {
+		if restarted {
+			if err := st.Close(); err != nil {
+				t.Fatal(err)
+			}
+			b.Close(ctx) // fails: its store is gone, as after a crash
+			b, st = openDurable(t, dir, Options{Now: c.Now}, nil)
+		} else if err := b.Renew(ctx, "b", 7); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(b.Replica("b")); n != 0 || b.Incarnation("b") != 7 {
+			t.Errorf("restarted %v: %d arrays of incarnation %d, want none of 7", restarted, n, b.Incarnation("b"))
+		}
+		for _, n := range []uint64{6, 7} {
+			if err := b.Renew(ctx, "b", n); !errors.Is(err, bulkhead.ErrMalformed) {
+				t.Errorf("incarnation %d after 7: %v", n, err)
+			}
+		}
+	}
+	if err := errors.Join(b.Renew(ctx, "a", 9), b.RenameOrigin(ctx, "a", "c")); !errors.Is(err, bulkhead.ErrForbidden) {
+		t.Errorf("changes of an unknown origin: %v", err)
+	}
+	if err := errors.Join(b.Close(ctx), st.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReplicaBoot: a replica remembers which process of its origin led to each
+// array, through a crash and through a checkpoint, and forgets it with the array.
+func TestReplicaBoot(t *testing.T) {
+	ctx := context.Background()
+	dir := filepath.Join(t.TempDir(), "data")
+	c := newClock()
+	a := open(t, Options{Now: c.Now})
+	b, st := openDurable(t, dir, Options{Now: c.Now}, nil)
+	if err := errors.Join(a.Record(ctx, true), b.SetOrigins(ctx, []Origin{{ID: "a", Weight: 1}})); err != nil {
+		t.Fatal(err)
+	}
+	r := bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1)}}
+	for boot := uint64(7); boot < 10; boot++ {
+		report(t, a, r)
+		parts, err := a.TakeRounds(ctx)
+		if err != nil || len(parts) != 1 {
+			t.Fatalf("%d parts, %v", len(parts), err)
+		}
+		parts[0].Boot = boot
+		if err := b.ApplyRemote(ctx, "a", parts); err != nil {
+			t.Fatal(err)
+		}
+		if boot == 8 {
+			if err := b.checkpoint(ctx, b.between); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := st.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b.Close(ctx) // fails: its store is gone, as after a crash
+		b, st = openDurable(t, dir, Options{Now: c.Now}, nil)
+		if got := b.Replica("a"); len(got) != 1 || got[0].Boot != boot {
+			t.Fatalf("after boot %d of the origin: %+v", boot, got)
+		}
+	}
+	start := b.Replica("a")[0].Start
+	if err := b.ForgetGenerations(ctx, "a", start); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.view.Load().origin("a"); len(r.marks) != 0 {
+		t.Errorf("marks of arrays that are gone: %v", r.marks)
+	}
+	if start < b.Horizon(ArrayCounts) || !b.Keeps(ArrayCounts, b.Horizon(ArrayCounts)) || b.Keeps(ArrayCounts, b.Horizon(ArrayCounts)-1) {
+		t.Errorf("horizon %d, generation %d: want the first start that the node keeps", b.Horizon(ArrayCounts), start)
+	}
+	if err := errors.Join(b.Close(ctx), st.Close()); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,190 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+// question asks a peer for what is missing, or, if nothing is, for its head.
+func (s *sender) question(w wish) {
+	s.send(topic{kind: kindAsk, origin: w.origin}, &message{kind: kindAsk, to: w.origin, life: w.life, boot: w.boot, wants: w.arrays})
+}
+
+// answer serves what a peer asks for: rounds at once, images with the next
+// interval, so that they are sent once for all who ask.
+func (s *sender) answer(ctx context.Context, m *message) {
+	s.publish(ctx)
+	own := make(map[ref]engine.ArrayState)
+	for _, a := range s.m.opts.Engine.Own() {
+		own[ref{a.Array, a.Start}] = a
+	}
+	s.m.mu.Lock()
+	life, boot := s.m.state.Incarnation, s.m.state.Boot
+	s.m.mu.Unlock()
+	same := m.life == life
+	behind := m.life > life || same && m.boot > boot // this node has forgotten a life of its own
+	for _, w := range m.wants {
+		a, ok := own[w.ref]
+		if !same {
+			w = arrayHead{ref: w.ref} // what it holds is of another life
+		}
+		held := engine.ArrayState{Version: w.version, Boot: w.boot}
+		switch {
+		case !ok:
+			behind = behind || w.version > 0 && w.start >= s.m.opts.Engine.Horizon(w.array)
+		case w.version > a.Version, w.version > 0 && !s.lineage(w.ref).contains(held, boot):
+			behind = true
+		case w.partial, w.version < a.Version && !s.resend(w):
+			s.wanted[w.ref]++
+		}
+	}
+	s.m.opts.Log.Debug("asked", "by", m.from, "arrays", len(m.wants), "same_incarnation", same, "behind", behind, "images", len(s.wanted))
+	if behind {
+		s.renew(m.from, max(m.life, m.boot))
+	}
+	if len(m.wants) == 0 || behind {
+		s.head(ctx)
+	}
+}
+
+// resend publishes the rounds since a version again, if they are all still
+// here.
+func (s *sender) resend(w arrayHead) bool {
+	a := s.arrays[w.ref]
+	if a == nil {
+		return false
+	}
+	if n := len(a.rounds); n > 0 && a.rounds[n-1].to == w.version {
+		return true // what is newer goes out with the next interval
+	}
+	i := slices.IndexFunc(a.rounds, func(r round) bool { return r.from == w.version })
+	if i < 0 {
+		return false
+	}
+	size, first := 0, i
+	for j := i; j < len(a.rounds); j++ {
+		if size += len(a.rounds[j].data); size > s.m.opts.imageBytes && j > first {
+			s.again(a.rounds[first:j])
+			first, size = j, len(a.rounds[j].data)
+		}
+	}
+	s.again(a.rounds[first:])
+	return true
+}
+
+// again sends rounds of one array in one message.
+func (s *sender) again(rounds []round) {
+	for len(rounds) > 0 {
+		n := min(len(rounds), maxParts)
+		again := slices.Clone(rounds[:n])
+		again[0].announce, again[0].lineage = true, s.lineage(again[0].ref)
+		s.send(s.own(), &message{kind: kindDelta, rounds: again})
+		rounds = rounds[n:]
+	}
+}
+
+// renew begins a new incarnation, above one that a peer has heard of: the peer
+// holds more of this origin than the origin itself, so its folder was copied back
+// from somewhere.
+func (s *sender) renew(from hint, heard uint64) {
+	if heard >= 1<<61 {
+		return // nobody gets that far, and there must be room above
+	}
+	s.renewed = slices.DeleteFunc(s.renewed, func(t time.Time) bool { return time.Since(t) > renewRest })
+	if len(s.renewed) >= maxRenewals {
+		return
+	}
+	now := s.m.opts.Now()
+	p, _ := s.m.find(from)
+	s.m.mu.Lock()
+	if t := s.m.twin; !t.IsZero() && time.Since(t) < twinRest*s.m.opts.Heartbeat {
+		s.m.mu.Unlock()
+		return // not this node has gone back: two servers use its key, and would outbid each other
+	}
+	s.renewed = append(s.renewed, time.Now())
+	st := &s.m.state
+	st.Incarnation = max(uint64(max(now.UnixMilli(), 1)), st.Incarnation+1, st.Boot+1, heard+1)
+	st.Boot = st.Incarnation + 1 + rand.Uint64N(1024)
+	st.found(s.m.opts.Engine.Own(), 0)
+	err := st.save(s.m.opts.Dir)
+	s.m.mu.Unlock()
+	s.imageAll()
+	s.m.opts.Log.Warn("a peer holds more of this node's counts than the node itself: it has gone back in time, and begins a new incarnation",
+		"peer", p.label(), "err", err)
+}
+
+// imageAll has images of all arrays published: nothing that was published
+// before leads to where they are.
+func (s *sender) imageAll() {
+	for _, a := range s.m.opts.Engine.Own() {
+		if a.Version > 0 {
+			s.wanted[ref{a.Array, a.Start}]++
+		}
+	}
+}
+
+// images publishes the images that were asked for, and those whose stored
+// copies have become old.
+func (s *sender) images(ctx context.Context) {
+	for r, a := range s.arrays {
+		if a.since > refreshLeast && a.since > refreshShare*a.image {
+			s.wanted[r]++
+		}
+	}
+	for r := range s.wanted {
+		a := s.arrays[r]
+		if a == nil {
+			a = &ownArray{}
+			s.arrays[r] = a
+		}
+		if !a.imaged.IsZero() && time.Since(a.imaged) < imageRest {
+			continue // once for all who ask
+		}
+		delete(s.wanted, r)
+		if err := s.image(ctx, r, a); err != nil && ctx.Err() == nil {
+			s.m.opts.Log.Warn("images are not published", "array", r.array, "generation", r.start, "err", err)
+		}
+		a.imaged = time.Now()
+	}
+}
+
+func (s *sender) image(ctx context.Context, r ref, a *ownArray) error {
+	version, parts, err := s.m.opts.Engine.Images(ctx, r.array, r.start)
+	if errors.Is(err, bulkhead.ErrMalformed) {
+		return nil // expired since it was asked for
+	}
+	if err != nil {
+		return err
+	}
+	a.image, a.since = 0, 0
+	m := &message{kind: kindImage}
+	size, first := 0, 0
+	for i := range parts {
+		if size > 0 && size+len(parts[i].Image) > s.m.opts.imageBytes || len(m.image.pages) == maxParts {
+			s.pagesOf(r, version, first, m)
+			m, size, first = &message{kind: kindImage}, 0, i
+		}
+		m.image.geometry = parts[i].Geometry
+		m.image.pages = append(m.image.pages, parts[i].Image)
+		size += len(parts[i].Image)
+		a.image += len(parts[i].Image)
+	}
+	s.pagesOf(r, version, first, m)
+	return nil
+}
+
+func (s *sender) pagesOf(r ref, version uint64, first int, m *message) {
+	if len(m.image.pages) == 0 {
+		return
+	}
+	m.image.ref, m.image.at, m.image.lineage = r, version, s.lineage(r)
+	s.pages.Add(uint64(len(m.image.pages)))
+	s.send(topic{kindImage, s.m.opts.Identity.public.hint(), fmt.Sprintf("%d-%d-%d", arrayByte(r.array), r.start, first)}, m)
+}

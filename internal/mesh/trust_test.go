@@ -1,0 +1,241 @@
+package mesh
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+// TestSpoiledPeer: a peer below the promotion weight lists nothing alone; one
+// that lists or counts too much is quarantined, and counts again once weighed.
+func TestSpoiledPeer(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		home := newSite(t, k, func(o *Options) { o.MaxListings, o.MaxAdds = 2, 50 })
+		spoiled := newSite(t, k, nil)
+		defer home.stop()
+		defer spoiled.stop()
+		trust(t, home, 0.5, spoiled)
+		report(t, spoiled.engine, 1, bulkhead.Spam, 1)
+		settle()
+		if f := check(t, home.engine, 1); f.Judged == bulkhead.JudgedSpam || f.Spam != 1 {
+			t.Errorf("listed by a peer of weight 0.5 alone: %+v", f)
+		}
+		if err := home.WeighPeer(t.Context(), spoiled.id.ID(), 1); err != nil {
+			t.Fatal(err)
+		}
+		if f := check(t, home.engine, 1); f.Judged != bulkhead.JudgedSpam {
+			t.Errorf("listed by a peer of weight 1: %+v", f)
+		}
+		for n := range 200 {
+			report(t, spoiled.engine, n+10, bulkhead.Spam, 1)
+		}
+		settle()
+		p := home.peer(t, spoiled)
+		if !strings.Contains(p.Quarantine, "listings") {
+			t.Errorf("200 listings where 120 an hour are allowed: quarantine %q", p.Quarantine)
+		}
+		if f := check(t, home.engine, 1); f.Judged == bulkhead.JudgedSpam || f.Spam != 0 {
+			t.Errorf("counted in quarantine: %+v", f)
+		}
+		if !strings.Contains(home.log.String(), "ALERT") {
+			t.Error("no alert in the log")
+		}
+		if err := home.WeighPeer(t.Context(), spoiled.id.ID(), 0.9); err != nil {
+			t.Fatal(err)
+		}
+		if p := home.peer(t, spoiled); p.Quarantine != "" || p.Weight != 0.9 {
+			t.Errorf("weighed again: %+v", p)
+		}
+		if f := check(t, home.engine, 150); f.Spam != 1 {
+			t.Errorf("what was published in quarantine is not there afterwards: %+v", f)
+		}
+		report(t, spoiled.engine, 5000, bulkhead.Sighting, 1_000_000)
+		settle()
+		if p := home.peer(t, spoiled); !strings.Contains(p.Quarantine, "adds") {
+			t.Errorf("a million adds at once: quarantine %q", p.Quarantine)
+		}
+	})
+}
+
+// TestStrangers: messages of unknown senders, forged ones, repetitions and those
+// of a later program change nothing, are counted, and logged once.
+func TestStrangers(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		home, peer, stranger := newSite(t, k, nil), newSite(t, k, nil), newSite(t, k, nil)
+		defer home.stop()
+		defer peer.stop()
+		defer stranger.stop()
+		trust(t, home, 1, peer)
+		report(t, peer.engine, 1, bulkhead.Sighting, 3)
+		for n := range 5 {
+			report(t, stranger.engine, n, bulkhead.Spam, 100)
+			settle()
+		}
+		if f := check(t, home.engine, 1); f.Sightings != 3 || f.Spam != 0 {
+			t.Errorf("counted of a stranger: %+v", f)
+		}
+		k.mu.Lock()
+		deltas := k.deltas
+		k.mu.Unlock()
+		before := home.peer(t, peer)
+		for _, d := range deltas {
+			home.receiver.deliver(t.Context(), d.msg) // again
+			forged := bytes.Clone(d.msg)
+			forged[len(forged)-70] ^= 1
+			home.receiver.deliver(t.Context(), forged)
+			newer := bytes.Clone(d.msg)
+			newer[0] = 9
+			home.receiver.deliver(t.Context(), newer)
+			home.receiver.deliver(t.Context(), newer[:5])
+		}
+		settle()
+		after := home.peer(t, peer)
+		if after.Applied != before.Applied {
+			t.Errorf("%d rounds applied, then %d", before.Applied, after.Applied)
+		}
+		if f := check(t, home.engine, 1); f.Sightings != 3 || f.Spam != 0 {
+			t.Errorf("after forgeries: %+v", f)
+		}
+		if after.Refusals[reasonForged]+after.Refusals[reasonMalformed] == 0 || after.Refusals[reasonVersion] == 0 {
+			t.Errorf("refusals of the peer: %v", after.Refusals)
+		}
+		if s := home.Status().Strangers; s[reasonStranger] == 0 {
+			t.Errorf("refusals of strangers: %v", s)
+		}
+		if n := strings.Count(home.log.String(), reasonStranger); n != 1 {
+			t.Errorf("the stranger is logged %d times, want once", n)
+		}
+	})
+}
+
+// TestNewKey: a node that changes its key stays the peer that it was.
+func TestNewKey(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		home := newSite(t, k, nil)
+		dir := t.TempDir()
+		peer := newSite(t, k, func(o *Options) { o.Dir = dir })
+		defer home.stop()
+		trust(t, home, 0.8, peer)
+		report(t, peer.engine, 1, bulkhead.Sighting, 10)
+		settle()
+		peer.stop()
+		old, to, err := RotateIdentity(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := newSite(t, k, func(o *Options) { o.Dir, o.Store = dir, "another" }) // its engine has forgotten all
+		defer again.stop()
+		report(t, again.engine, 2, bulkhead.Sighting, 10)
+		time.Sleep(5 * time.Minute)
+		list := home.Status().Peers
+		if len(list) != 1 || list[0].ID != to.ID() || list[0].Weight != 0.8 {
+			t.Fatalf("peers after the change of %s to %s: %+v", old.ID(), to.ID(), list)
+		}
+		if got := check(t, home.engine, 2).Sightings; got != 8 {
+			t.Errorf("%d sightings under the new key, want 0.8 of 10", got)
+		}
+	})
+}
+
+// TestTwoServersOneKey: of two servers with one key neither is counted.
+func TestTwoServersOneKey(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		home, peer := newSite(t, k, nil), newSite(t, k, nil)
+		defer home.stop()
+		defer peer.stop()
+		trust(t, home, 1, peer)
+		report(t, peer.engine, 1, bulkhead.Sighting, 3)
+		settle()
+		twin := newSite(t, k, func(o *Options) { o.Identity = peer.id })
+		defer twin.stop()
+		for range 10 {
+			report(t, twin.engine, 2, bulkhead.Sighting, 1)
+			report(t, peer.engine, 2, bulkhead.Sighting, 1)
+			time.Sleep(30 * time.Second)
+		}
+		if p := home.peer(t, peer); p.Quarantine != "two servers use its key" {
+			t.Errorf("quarantine %q", p.Quarantine)
+		}
+		if peer.Status().Strangers["own key elsewhere"] == 0 {
+			t.Error("the node does not notice its twin")
+		}
+	})
+}
+
+// TestRoles: who only subscribes tells nothing, and who only publishes counts
+// nobody.
+func TestRoles(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		both := newSite(t, k, nil)
+		reader := newSite(t, k, func(o *Options) { o.Role = Subscribe })
+		trap := newSite(t, k, func(o *Options) { o.Role = Publish })
+		sites := []*site{both, reader, trap}
+		for _, s := range sites {
+			defer s.stop()
+			for _, p := range sites {
+				if p != s {
+					trust(t, s, 1, p)
+				}
+			}
+		}
+		for i, s := range sites {
+			report(t, s.engine, 1, bulkhead.Sighting, []uint32{1, 10, 100}[i])
+		}
+		time.Sleep(2 * time.Minute)
+		for i, want := range []uint32{101, 111, 100} {
+			if got := check(t, sites[i].engine, 1).Sightings; got != want {
+				t.Errorf("role %q: %d sightings, want %d", sites[i].opts.Role, got, want)
+			}
+		}
+	})
+}
+
+// TestPeerList: mistakes in changes of the list change nothing, and the list
+// survives a restart.
+func TestPeerList(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		dir := t.TempDir()
+		home, peer := newSite(t, k, func(o *Options) { o.Dir = dir }), newSite(t, k, nil)
+		defer peer.stop()
+		ctx := context.Background()
+		key := peer.id.ID()
+		for name, err := range map[string]error{
+			"no key":          home.AddPeer(ctx, "UABC", "", 1),
+			"own key":         home.AddPeer(ctx, home.id.ID(), "", 1),
+			"weight":          home.AddPeer(ctx, key, "", 1.5),
+			"name":            home.AddPeer(ctx, key, strings.Repeat("n", 65), 1),
+			"weigh unknown":   home.WeighPeer(ctx, key, 1),
+			"evict unknown":   home.EvictPeer(ctx, key),
+			"unknown peer":    home.RollbackPeer(ctx, key, time.Now()),
+			"weigh by no key": home.WeighPeer(ctx, "bob", 1),
+		} {
+			if !errors.Is(err, bulkhead.ErrMalformed) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if n := len(home.Status().Peers) + len(home.engine.Origins()); n != 0 {
+			t.Errorf("%d peers after mistakes", n)
+		}
+		if err := home.AddPeer(ctx, key, "bob", 0.25); err != nil {
+			t.Fatal(err)
+		}
+		if err := home.AddPeer(ctx, key, "bob", 0.25); !errors.Is(err, bulkhead.ErrMalformed) {
+			t.Errorf("added twice: %v", err)
+		}
+		home.stop()
+		home = newSite(t, k, func(o *Options) { o.Dir = dir })
+		defer home.stop()
+		if p := home.peer(t, peer); p.Name != "bob" || p.Weight != 0.25 {
+			t.Errorf("after a restart: %+v", p)
+		}
+		if got := home.engine.Origins(); len(got) != 1 || got[0] != (engine.Origin{ID: key, Weight: 0.25}) {
+			t.Errorf("origins after a restart: %+v", got)
+		}
+	})
+}

@@ -1,0 +1,235 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+)
+
+type counts map[int]map[bulkhead.Vote]uint32
+
+func (c counts) clone() counts {
+	out := make(counts)
+	for n, votes := range c {
+		out[n] = maps.Clone(votes)
+	}
+	return out
+}
+
+// A world is all nodes of a schedule.
+type world struct {
+	t     *testing.T
+	rng   *rand.Rand
+	net   network
+	nodes []*node
+	pause time.Duration // most pauses last up to four of it, long ones sixty
+	log   *slog.Logger
+	done  *tallyOfSteps
+	// capacity of the tally: arrays of one page, or of several. messages bounds
+	// what one message carries: all pages of an image, or one.
+	capacity uint64
+	messages int
+}
+
+// A network carries the messages of a world, badly on purpose.
+type network interface {
+	// open returns a mesh whose bus is on.
+	open(ctx context.Context, n *node, o Options) (*Mesh, error)
+	// cut ends what the node has open, and lets nothing through until it is
+	// connected again.
+	cut(n *node, off bool)
+	// faults sets how bad it is: probabilities, and a share of the longest time on the way.
+	faults(loss, repeat, delay float64)
+	wipe() // forgets what is stored
+}
+
+// A node is one server, with a map of what was reported to it.
+type node struct {
+	w      *world
+	i      int
+	root   string
+	data   int // number of the store's folder
+	id     *Identity
+	offset atomic.Int64 // of its clock
+
+	st     *store.Store
+	engine *engine.Engine
+	mesh   *Mesh
+	bus    *memBus // of a network in memory
+	wire   *wire   // of a real one
+	cancel context.CancelFunc
+	done   chan error
+
+	truth  counts
+	backup []byte
+	saved  counts
+	state  state // of the mesh, at the backup
+}
+
+func (n *node) now() time.Time { return time.Now().Add(time.Duration(n.offset.Load())) }
+
+func (n *node) folder() string { return filepath.Join(n.root, fmt.Sprint("data", n.data)) }
+
+func (n *node) meshFolder() string { return filepath.Join(n.root, "mesh") }
+
+func (n *node) start() {
+	t := n.w.t
+	var err error
+	// The disk of a test does not lose power.
+	if n.st, err = store.Open(n.folder(), store.Options{Durability: store.Relaxed}); err != nil {
+		t.Fatal(err)
+	}
+	n.engine, err = engine.Open(context.Background(), engine.Options{
+		Secret: testSecret, Now: n.now, Store: n.st,
+		Tally: engine.BookOptions{Generation: 24 * time.Hour, Keep: 4, Capacity: n.w.capacity, Error: 1e-4},
+		Block: engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 3, Capacity: 200, Error: 1e-6},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.mesh, err = n.w.net.open(t.Context(), n, Options{
+		Dir: n.meshFolder(), Identity: n.id, Engine: n.engine, KeyID: testSecret.ID(), Mode: External,
+		Store: n.st.Manifest().Incarnation, Now: n.now, Log: n.w.log.With("node", n.i), imageBytes: n.w.messages, Name: fmt.Sprint("node ", n.i),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	n.cancel, n.done = cancel, make(chan error, 1)
+	go func() { n.done <- n.mesh.Run(ctx) }()
+}
+
+// stop ends the node; hard, as if its process had been killed.
+func (n *node) stop(hard bool) {
+	if n.mesh == nil {
+		return
+	}
+	if hard {
+		n.w.net.cut(n, true)
+	}
+	n.cancel()
+	err := <-n.done
+	if hard {
+		for _, b := range n.mesh.buses {
+			err = errors.Join(err, b.close())
+		}
+		err = errors.Join(err, n.st.Close())
+		n.engine.Close(context.Background()) // fails: its store is gone
+	} else {
+		err = errors.Join(err, n.mesh.Close(), n.engine.Close(context.Background()), n.st.Close())
+	}
+	if err != nil {
+		n.w.t.Fatal(err)
+	}
+	n.mesh = nil
+}
+
+func (n *node) report() {
+	r := n.w.rng
+	sig, vote, count := r.IntN(60), bulkhead.Vote(r.IntN(3)), uint32(1+r.IntN(20))
+	if n.truth[sig][vote] > 0 {
+		vote = bulkhead.Sighting // who votes the same twice is counted once
+	}
+	report(n.w.t, n.engine, sig, vote, count)
+	if n.truth[sig] == nil {
+		n.truth[sig] = make(map[bulkhead.Vote]uint32)
+	}
+	n.truth[sig][vote] += count
+}
+
+// memoryDir returns a temporary folder, in memory where that exists: a test of
+// hundreds of restarts should not wait for a disk.
+func memoryDir(t *testing.T) string {
+	dir, err := os.MkdirTemp("/dev/shm", "mesh-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// peers makes every node know every other.
+func (w *world) peers() {
+	for _, n := range w.nodes {
+		for _, o := range w.nodes {
+			if o != n {
+				if err := n.mesh.AddPeer(w.t.Context(), o.id.ID(), "", 1); err != nil {
+					w.t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+func newWorld(t *testing.T, rng *rand.Rand, done *tallyOfSteps) *world {
+	w := &world{t: t, rng: rng, done: done, log: slog.New(slog.DiscardHandler)}
+	if testing.Verbose() && *schedules == 1 {
+		w.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	w.capacity = []uint64{2000, 2000, 2000, 20_000}[rng.IntN(4)]
+	w.messages = []int{1, 384 << 10}[rng.IntN(2)]
+	return w
+}
+
+// populate starts the nodes, and makes every one know every other.
+func (w *world) populate() {
+	t, rng := w.t, w.rng
+	for i := range 2 + rng.IntN(7)%(1+rng.IntN(7)) {
+		n := &node{w: w, i: i, root: memoryDir(t), truth: make(counts)}
+		var err error
+		if n.id, err = OpenIdentity(n.meshFolder()); err != nil {
+			t.Fatal(err)
+		}
+		n.start()
+		w.nodes = append(w.nodes, n)
+	}
+	w.peers()
+}
+
+// calm ends the faults of the network.
+func (w *world) calm() {
+	w.net.faults(0, 0, 0)
+	for _, n := range w.nodes {
+		w.net.cut(n, false)
+	}
+}
+
+func (w *world) stop() {
+	for _, n := range w.nodes {
+		n.stop(false)
+	}
+}
+
+// memNet is a network in memory.
+type memNet struct{ *memBroker }
+
+func (k memNet) open(ctx context.Context, n *node, o Options) (*Mesh, error) {
+	m, err := prepare(ctx, o)
+	if err == nil {
+		n.bus = k.connect()
+		m.buses = []bus{n.bus}
+	}
+	return m, err
+}
+
+func (k memNet) cut(n *node, off bool) { n.bus.set(!off) }
+
+func (k memNet) faults(loss, repeat, delay float64) {
+	k.memBroker.faults(loss, repeat, time.Duration(delay*float64(3*time.Second)))
+}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -34,6 +35,21 @@ func (s *smtpClient) xclient(t testing.TB, attributes string) {
 	t.Helper()
 	s.ok(t, 220, "XCLIENT %s", attributes)
 	s.ok(t, 250, "EHLO client.example.org")
+}
+
+// metrics returns what the node exports.
+func (n *node) metrics(t testing.TB) string {
+	t.Helper()
+	resp, err := http.Get("http://" + n.http + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 func TestPostfixMilter(t *testing.T) {
@@ -162,11 +178,11 @@ smtpd_end_of_data_restrictions = check_policy_service inet:%[2]s
 	})
 	t.Run("many connections at once", func(t *testing.T) {
 		var wg sync.WaitGroup
-		const conns = 60
+		const conns = 500
 		clients := make([]*smtpClient, conns)
 		for i := range clients {
 			clients[i] = dialSMTP(t, p.addr)
-			clients[i].xclient(t, fmt.Sprintf("ADDR=198.51.100.%d", i+100))
+			clients[i].xclient(t, fmt.Sprintf("ADDR=198.18.%d.%d", i/200, i%200+1))
 		}
 		for i, c := range clients {
 			wg.Go(func() {
@@ -179,21 +195,22 @@ smtpd_end_of_data_restrictions = check_policy_service inet:%[2]s
 			})
 		}
 		wg.Wait()
+		// All of them were open at once, each with its own connection to the milter.
+		_, rest, _ := strings.Cut(n.metrics(t), `bulkhead_milter_events_total{event="connection"} `)
+		value, _, _ := strings.Cut(rest, "\n")
+		if got, err := strconv.Atoi(value); err != nil || got < conns {
+			t.Errorf("the milter saw %q connections (%v), want %d", value, err, conns)
+		}
 	})
 	t.Run("metrics", func(t *testing.T) {
-		resp, err := http.Get("http://" + n.http + "/metrics")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
+		text := n.metrics(t)
 		for _, line := range []string{
 			`bulkhead_milter_messages_total{class="listed"} 1`, `bulkhead_milter_actions_total{action="quarantine"} 1`,
 			`bulkhead_milter_events_total{event="trapped"} 1`, `bulkhead_milter_events_total{event="forged_header"} 3`,
 			`bulkhead_milter_events_total{event="fault"} 0`, `bulkhead_list_entries{list="bad"} 1`, `bulkhead_ratelimit_bytes{rule="rcpts"}`,
 		} {
-			if !strings.Contains(string(text), "\n"+line) {
-				t.Errorf("no metric %s (%v)", line, err)
+			if !strings.Contains(text, "\n"+line) {
+				t.Errorf("no metric %s", line)
 			}
 		}
 	})

@@ -1,0 +1,266 @@
+package mta
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// needFull skips what takes minutes and the whole machine.
+func needFull(t *testing.T) {
+	t.Helper()
+	if os.Getenv("BULKHEAD_FULL") == "" {
+		t.Skip("on request (BULKHEAD_FULL=1): measures, and wants the machine for itself")
+	}
+}
+
+// loadBinary builds bulkhead-load.
+func loadBinary(t *testing.T) string {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "bulkhead-load")
+	run(t, ".", "go", "build", "-o", bin, "github.com/bulkhead-mail/bulkhead/cmd/bulkhead-load")
+	return bin
+}
+
+// load runs bulkhead-load and returns what it measured in a second, and its line.
+func load(t *testing.T, bin string, args ...string) (perSecond float64, line string) {
+	t.Helper()
+	line = strings.TrimSpace(run(t, "/", bin, args...))
+	m := regexp.MustCompile(`: (\d+) (?:requests|queries)/s`).FindStringSubmatch(line)
+	if m == nil {
+		t.Fatalf("no rate in %q", line)
+	}
+	perSecond, err := strconv.ParseFloat(m[1], 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return perSecond, line
+}
+
+// resident returns the resident memory of a process, in MB.
+func resident(t *testing.T, pid int) float64 {
+	t.Helper()
+	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for in := bufio.NewScanner(f); in.Scan(); {
+		if rest, ok := strings.CutPrefix(in.Text(), "VmRSS:"); ok {
+			kb, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return kb / 1024
+		}
+	}
+	t.Fatal("no VmRSS")
+	return 0
+}
+
+func awaitTCP(t *testing.T, address string) {
+	t.Helper()
+	await(t, address, func() bool {
+		c, err := net.Dial("tcp", address)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+}
+
+// TestPolicySpeed asks one node and the policy servers that Debian packages, one
+// after the other, with the same requests: each of another recipient, of 10,000
+// accounts, each server limiting per account.
+func TestPolicySpeed(t *testing.T) {
+	needFull(t)
+	bin := loadBinary(t)
+	n := newNode(t, `
+[[ratelimit]]
+name = "rcpts"
+key = "{sasl_username}"
+unique = "{recipient}"
+limit = 100
+period = "1h"
+action = "defer"
+`)
+	n.start(t)
+	dir, err := os.MkdirTemp("", "bulkhead-policy-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+
+	postfwd := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	_, port, _ := strings.Cut(postfwd, ":")
+	writeFile(t, dir+"/postfwd.cf", "id=RCPTS; action=rate(sasl_username/100/3600/450 4.7.1 limit reached)\n")
+	root := unpack(t, "postfwd")
+	// It goes into the background by itself: in the foreground, what it logs ends
+	// up in its answers.
+	run(t, dir, root+"/usr/sbin/postfwd2", "--file="+dir+"/postfwd.cf", "--interface=127.0.0.1", "--port="+port,
+		"--user=nobody", "--group=nogroup", "--pidfile="+dir+"/postfwd.pid")
+	t.Cleanup(func() {
+		pid, err := os.ReadFile(dir + "/postfwd.pid")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		run(t, dir, "kill", strings.TrimSpace(string(pid)))
+	})
+	awaitTCP(t, postfwd)
+
+	python := unpack(t, "policyd-rate-limit")
+	socket := dir + "/policyd.sock"
+	writeFile(t, dir+"/policyd.yaml", `
+debug: False
+user: root
+group: root
+pidfile: %[1]s/policyd.pid
+backend: 0
+sqlite_config: { database: %[1]s/policyd.sqlite3 }
+SOCKET: %[2]s
+socket_permission: 0666
+limits: [[100, 3600]]
+limits_by_id: {}
+limit_by_sasl: True
+limit_by_sender: False
+limit_by_ip: False
+limited_networks: []
+success_action: dunno
+fail_action: defer_if_permit limit reached
+db_error_action: dunno
+report: False
+report_limits: [3600]
+delay_to_close: 300
+count_mode: 0
+`, dir, socket)
+	policyd := exec.Command("/usr/bin/python3", python+"/usr/bin/policyd-rate-limit", "--file", dir+"/policyd.yaml")
+	policyd.Env = append(os.Environ(), "PYTHONPATH="+python+"/usr/lib/python3/dist-packages")
+	start(t, "", policyd)
+	await(t, "policyd-rate-limit", func() bool {
+		c, err := net.Dial("unix", socket)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+
+	ours, line := load(t, bin, "policy", "--address", n.policy, "--duration", "5s")
+	t.Logf("bulkhead, TCP: %s", line)
+	for _, peer := range []struct {
+		name, address, clients string
+		least                  float64 // how many times as many requests are wanted of us
+	}{{"postfwd2", postfwd, "16", 5}, {"policyd-rate-limit", "unix:" + socket, "2", 5}} {
+		theirs, line := load(t, bin, "policy", "--address", peer.address, "--duration", "5s", "--clients", peer.clients)
+		t.Logf("%s: %s", peer.name, line)
+		if ours < peer.least*theirs {
+			t.Errorf("%.0f requests/s, %s %.0f: want %.0f times as many", ours, peer.name, theirs, peer.least)
+		}
+	}
+	again, line := load(t, bin, "policy", "--address", n.policy, "--duration", "5s")
+	t.Logf("bulkhead, TCP, again: %s", line)
+	if best := max(ours, again); best < 50_000 {
+		t.Errorf("%.0f requests/s, want 50,000 on two processors that nobody else uses", best)
+	}
+}
+
+// TestDNSBLSpeed serves one list of five million domains with rbldnsd and with a
+// node, and compares queries in a second and memory after the load.
+func TestDNSBLSpeed(t *testing.T) {
+	needFull(t)
+	bin := loadBinary(t)
+	const entries = 5_000_000
+	dir, err := os.MkdirTemp("", "bulkhead-dnsbl-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	names, zone := dir+"/names", dir+"/zone"
+	writeDomains(t, names, zone, entries)
+
+	n := newNode(t, "")
+	n.bulkhead(t, "", "list", "build", dir+"/big.list", names)
+	config, err := os.ReadFile(n.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, n.config, "%s[[lists.list]]\nname = \"big\"\npath = %q\n[[dnsbl.zone]]\nname = \"bl.example.com\"\nlist = \"big\"\nform = \"domain\"\n", config, dir+"/big.list")
+	n.start(t)
+
+	theirs := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	rbldnsd := start(t, "", exec.Command(unpack(t, "rbldnsd")+"/usr/sbin/rbldnsd", "-n", "-u", "nobody", "-r", dir, "-b", strings.Replace(theirs, ":", "/", 1), "-q", "bl.example.com:dnset:zone"))
+	await(t, "rbldnsd", func() bool {
+		c, err := net.Dial("udp", theirs)
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		// A query for the test name that its zone lists.
+		c.Write([]byte("\x00\x01\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x04test\x02bl\x07example\x03com\x00\x00\x01\x00\x01"))
+		c.SetReadDeadline(time.Now().Add(time.Second))
+		k, err := c.Read(make([]byte, 512))
+		return err == nil && k > 12
+	})
+
+	// No more in flight than the socket's buffer of rbldnsd holds: what it loses
+	// would cost it seconds. Alternating, so that what else the machine does falls on both.
+	best := make(map[string]float64)
+	for range 2 {
+		for name, address := range map[string]string{"bulkhead": n.dns, "rbldnsd": theirs} {
+			perSecond, line := load(t, bin, "dnsbl", "--address", address, "--names", names, "--duration", "5s", "--flight", "12")
+			t.Logf("%s: %s", name, line)
+			best[name] = max(best[name], perSecond)
+		}
+	}
+	our, their := resident(t, n.cmd.Process.Pid), resident(t, rbldnsd.Process.Pid)
+	t.Logf("%d entries: bulkhead %.0f queries/s and %.1f MB, rbldnsd %.0f queries/s and %.1f MB", entries, best["bulkhead"], our, best["rbldnsd"], their)
+	if best["bulkhead"] < best["rbldnsd"] {
+		t.Errorf("%.0f queries/s, rbldnsd %.0f", best["bulkhead"], best["rbldnsd"])
+	}
+	if our > their/4 {
+		t.Errorf("%.1f MB after the load, more than a quarter of rbldnsd's %.1f", our, their)
+	}
+}
+
+// writeDomains writes made-up domains, one on each line, and the same ones as a
+// zone of rbldnsd.
+func writeDomains(t *testing.T, names, zone string, entries int) {
+	t.Helper()
+	var out [2]*bufio.Writer
+	for i, path := range []string{names, zone} {
+		f, err := os.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		out[i] = bufio.NewWriter(f)
+	}
+	r := rand.New(rand.NewPCG(1, 5))
+	fmt.Fprint(out[1], ":127.0.0.2:listed\ntest\n")
+	for i := range entries {
+		name := []byte(strconv.FormatInt(int64(i), 36))
+		for range 3 + r.IntN(8) {
+			name = append(name, 'a'+byte(r.IntN(26)))
+		}
+		name = append(name, []string{".com", ".net", ".org", ".info", ".xyz"}[r.IntN(5)]...)
+		fmt.Fprintf(out[0], "%s\n", name)
+		fmt.Fprintf(out[1], ".%s\n", name)
+	}
+	for _, w := range out {
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

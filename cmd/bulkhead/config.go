@@ -14,12 +14,17 @@ func newConfigCommand() *cobra.Command {
 		&cobra.Command{
 			Use:   "check FILE",
 			Short: "Say whether a configuration file is right",
+			Long:  "Say whether a configuration file is right, the rules of its rate limits, the policies of\nits milter and its zones included. The files of lists are read.",
 			Args:  usage(cobra.ExactArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				if _, err := config.Load(args[0]); err != nil {
+				cfg, err := config.Load(args[0])
+				if err != nil {
 					return err
 				}
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: no mistakes\n", args[0])
+				if err := checkMTA(cfg); err != nil {
+					return fmt.Errorf("%s: %w", args[0], err)
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: no mistakes\n", args[0])
 				return err
 			},
 		},

@@ -79,7 +79,13 @@ func (m *mta) reload(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
+	if err := checkRules(rules); err != nil {
+		return err
+	}
 	policies := policiesOf(&cfg.Milter)
+	if err := new(milter.Server).SetPolicies(policies); err != nil {
+		return &config.Error{Key: "milter.policy", Detail: err.Error()}
+	}
 	if m.milter != nil {
 		if err := m.milter.SetPolicies(policies); err != nil {
 			return err
@@ -99,6 +105,47 @@ func (m *mta) reload(cfg *config.Config) error {
 		}
 	}
 	return m.limits.Reload(rules)
+}
+
+// checkRules says whether the rules of rate limits are right.
+func checkRules(rules []ratelimit.Rule) error {
+	if _, err := ratelimit.Open(ratelimit.Options{Rules: rules}); err != nil {
+		return &config.Error{Key: "ratelimit", Detail: err.Error()}
+	}
+	return nil
+}
+
+// checkMTA says whether the parts of a configuration that only their owners can
+// judge are right: templates of rate limits, policies and traps of the milter,
+// the lists' files, zones. It reads the lists and changes nothing.
+func checkMTA(cfg *config.Config) error {
+	rules, err := rulesOf(cfg)
+	if err != nil {
+		return err
+	}
+	if err := checkRules(rules); err != nil {
+		return err
+	}
+	front, err := milterOf(cfg)
+	if err != nil {
+		return err
+	}
+	front.Clearinghouse = struct{ bulkhead.Clearinghouse }{} // nobody asks it
+	if err := front.Prepare(); err != nil {
+		return &config.Error{Key: "milter", Detail: err.Error()}
+	}
+	m := &mta{}
+	if m.lists, err = lists.OpenSet(lists.SetOptions{Files: filesOf(cfg), MaxBytes: cfg.Lists.MaxBytes}); err != nil {
+		return &config.Error{Key: "lists.list", Detail: err.Error()}
+	}
+	zones, err := m.zonesOf(cfg)
+	if err != nil {
+		return err
+	}
+	if _, err := dnsbl.NewServer(dnsbl.Options{Zones: zones}); err != nil {
+		return &config.Error{Key: "dnsbl.zone", Detail: err.Error()}
+	}
+	return nil
 }
 
 func rulesOf(cfg *config.Config) ([]ratelimit.Rule, error) {
@@ -181,11 +228,25 @@ func (l listsOf) Find(text string) []milter.Match {
 	return all
 }
 
+// milterOf returns what the configuration alone says of the milter.
+func milterOf(cfg *config.Config) (*milter.Server, error) {
+	m := &cfg.Milter
+	exempt, err := prefixes(m.ExemptNetworks)
+	if err != nil {
+		return nil, &config.Error{Key: "milter.exempt_networks", Detail: err.Error()}
+	}
+	return &milter.Server{
+		Policies: policiesOf(m), Traps: m.Traps, DiscardTrapped: m.DiscardTrapped, ExemptNetworks: exempt, ExemptLogins: m.ExemptLogins,
+		FailTempfail: m.OnFault == "tempfail", Host: cfg.Node.Name, MaxMessage: m.MaxMessage, Timeout: time.Duration(m.Timeout),
+		IdleTime: time.Duration(m.IdleTimeout), MaxConns: cfg.Limits.Connections,
+	}, nil
+}
+
 // openMilter opens the door for Postfix and Sendmail.
 func (s *server) openMilter(ctx context.Context, address string) (*opened, error) {
 	cfg := s.cfg.Load()
 	m := &cfg.Milter
-	exempt, err := prefixes(m.ExemptNetworks)
+	front, err := milterOf(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -193,12 +254,7 @@ func (s *server) openMilter(ctx context.Context, address string) (*opened, error
 	// Of mail that is only counted, the node's own bands tell near copies: those
 	// of rspamd would need half as much memory again.
 	hashing.Skip = []bulkhead.Scheme{bulkhead.RspamdShingle}
-	front := &milter.Server{
-		Clearinghouse: s.engine, Signatures: hashing, Policies: policiesOf(m), Traps: m.Traps,
-		DiscardTrapped: m.DiscardTrapped, ExemptNetworks: exempt, ExemptLogins: m.ExemptLogins, FailTempfail: m.OnFault == "tempfail",
-		Host: cfg.Node.Name, MaxMessage: m.MaxMessage, Timeout: time.Duration(m.Timeout), IdleTime: time.Duration(m.IdleTimeout),
-		MaxConns: cfg.Limits.Connections, Log: s.log.With("door", "milter"),
-	}
+	front.Clearinghouse, front.Signatures, front.Log = s.engine, hashing, s.log.With("door", "milter")
 	if len(cfg.Lists.Files) > 0 {
 		asked := listsOf{set: s.mta.lists}
 		for _, name := range m.Lists {

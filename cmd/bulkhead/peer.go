@@ -98,16 +98,16 @@ func (u *userFlags) printPeers(w io.Writer, list []api.Peer) error {
 		case p.Behind > 0:
 			state = fmt.Sprintf("behind %s", time.Duration(p.Behind*float64(time.Second)).Round(time.Second))
 		}
-		heard := "never"
+		heard, lag := "never", "-" // since the start
 		if !p.Heard.IsZero() {
-			heard = p.Heard.Local().Format(time.DateTime)
+			heard, lag = p.Heard.Local().Format(time.DateTime), fmt.Sprintf("%.1fs", p.Lag)
 		}
 		refused := uint64(0)
 		for _, n := range p.Refused {
 			refused += n
 		}
-		fmt.Fprintf(t, "%s\t%.3g\t%s\t%s\t%.1fs\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", dash(p.Name), p.Weight, state, heard,
-			p.Lag, p.Missing, p.Bytes, p.Keys, p.Memory, refused, p.Key, reasons(p))
+		fmt.Fprintf(t, "%s\t%.3g\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%d\t%s\t%s\n", dash(p.Name), p.Weight, state, heard,
+			lag, p.Missing, byteSize(p.Bytes), p.Keys, byteSize(p.Memory), refused, p.Key, reasons(p))
 	}
 	return t.Flush()
 }

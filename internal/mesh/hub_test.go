@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -191,78 +190,4 @@ func waited(cmd *exec.Cmd) error {
 		return err
 	}
 	return nil
-}
-
-// TestJoinLarge measures how long a node takes to join a network of origins
-// with many signatures each. Set BULKHEAD_MEASURE to run it at full size.
-func TestJoinLarge(t *testing.T) {
-	origins, signatures := 3, 20_000
-	if os.Getenv("BULKHEAD_MEASURE") != "" {
-		origins, signatures = 10, 1_000_000
-	}
-	address := broker(t)
-	home := bigEngine(t, uint64(signatures))
-	dir, id := identity(t)
-	var meshes []*Mesh
-	var engines []*engine.Engine
-	for range origins {
-		e := bigEngine(t, uint64(signatures))
-		fill(t, e, len(engines), signatures)
-		d, i := identity(t)
-		m, _ := start(t, Options{Dir: d, Identity: i, Engine: e, Mode: External, Servers: []string{"nats://" + address}, Credentials: NoCredentials, Role: Publish})
-		if err := m.AddPeer(t.Context(), id.ID(), "", 1); err != nil {
-			t.Fatal(err)
-		}
-		meshes, engines = append(meshes, m), append(engines, e)
-	}
-	joiner, _ := start(t, Options{Dir: dir, Identity: id, Engine: home, Mode: External, Servers: []string{"nats://" + address}, Credentials: NoCredentials})
-	begun := time.Now()
-	for _, m := range meshes {
-		if err := joiner.AddPeer(t.Context(), m.opts.Identity.ID(), "", 1); err != nil {
-			t.Fatal(err)
-		}
-	}
-	slowest := time.Duration(0)
-	eventually(t, 5*time.Minute, "all signatures are here", func() bool {
-		asked := time.Now()
-		check(t, home, 7)
-		slowest = max(slowest, time.Since(asked))
-		for i, m := range meshes {
-			own := engines[i].Own()[0]
-			held := home.Replica(m.opts.Identity.ID())
-			if len(held) == 0 || held[0].Version != own.Version || held[0].Partial != 0 {
-				return false
-			}
-		}
-		return true
-	})
-	s := joiner.Status()
-	var bytes uint64
-	for _, p := range s.Peers {
-		bytes += p.Bytes
-	}
-	t.Logf("joined %d origins x %d signatures in %v: %.1f MB received, %.2f bytes a signature, %.1f MB of memory; slowest check meanwhile %v",
-		origins, signatures, time.Since(begun).Round(time.Millisecond), float64(bytes)/1e6, float64(bytes)/float64(origins*signatures), float64(s.Memory)/1e6, slowest)
-	if got := check(t, home, signatures/2).Sightings; got < uint32(origins) {
-		t.Errorf("%d sightings of a signature that %d origins have", got, origins)
-	}
-}
-
-// fill reports signatures in batches, half of which all origins share.
-func fill(t *testing.T, e *engine.Engine, origin, signatures int) {
-	t.Helper()
-	const batch = 500
-	for n := 0; n < signatures; n += batch {
-		r := bulkhead.Report{}
-		for k := n; k < min(n+batch, signatures); k++ {
-			x := k
-			if k > signatures/2 {
-				x = k + (origin+1)*signatures
-			}
-			r.Signatures = append(r.Signatures, sig(x))
-		}
-		if _, err := e.Report(context.Background(), r); err != nil {
-			t.Fatal(err)
-		}
-	}
 }

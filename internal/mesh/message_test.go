@@ -197,3 +197,42 @@ func TestIdentity(t *testing.T) {
 		t.Error("damaged key accepted")
 	}
 }
+
+// FuzzParseSuccession: the proof of a change of keys comes with connections to a
+// hub, from anybody.
+func FuzzParseSuccession(f *testing.F) {
+	dir, _ := identity(f)
+	_, to, err := RotateIdentity(dir)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(to.proof.text())
+	f.Add("")
+	f.Add("AAAA")
+	f.Fuzz(func(t *testing.T, text string) {
+		s := parseSuccession(text)
+		if s == nil {
+			return
+		}
+		if again := parseSuccession(s.text()); again == nil || *again != *s {
+			t.Fatalf("%q is read as %+v, then as %+v", text, s, again)
+		}
+		if s.names(&to.public) && *s != *to.proof {
+			t.Fatalf("forged succession %q", text)
+		}
+	})
+}
+
+// FuzzParseID: keys are typed by people, and compared as text.
+func FuzzParseID(f *testing.F) {
+	_, id := identity(f)
+	f.Add(id.ID())
+	f.Add("UABC")
+	f.Add("")
+	f.Fuzz(func(t *testing.T, text string) {
+		key, err := parsePublic(text)
+		if err == nil && key.id() != text {
+			t.Fatalf("%q is another spelling of %s", text, key.id())
+		}
+	})
+}

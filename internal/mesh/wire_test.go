@@ -17,6 +17,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
 // A wire is a TCP proxy that counts bytes, and can be cut.
@@ -153,7 +154,7 @@ func TestBytesOnTheWire(t *testing.T) {
 		t.Run(fmt.Sprint(rate.perMinute, " a minute"), func(t *testing.T) {
 			address := broker(t)
 			out, in := newWire(t, address), newWire(t, address)
-			a, b := bigEngine(t, 1_000_000), bigEngine(t, 1_000_000)
+			a, b := bigEngine(t, 1_000_000, nil), bigEngine(t, 1_000_000, nil)
 			aDir, aID := identity(t)
 			bDir, bID := identity(t)
 			from, _ := start(t, Options{Dir: aDir, Identity: aID, Engine: a, Mode: External, Credentials: NoCredentials, Servers: []string{"nats://" + out.address()}})
@@ -186,12 +187,12 @@ func TestBytesOnTheWire(t *testing.T) {
 	}
 }
 
-func bigEngine(t testing.TB, capacity uint64) *engine.Engine {
+func bigEngine(t testing.TB, capacity uint64, st *store.Store) *engine.Engine {
 	t.Helper()
 	e, err := engine.Open(context.Background(), engine.Options{
-		Secret: testSecret,
-		Tally:  engine.BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: capacity, Error: 1e-3},
-		Block:  engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 2, Capacity: 10_000, Error: 1e-6},
+		Secret: testSecret, Store: st,
+		Tally: engine.BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: capacity, Error: 1e-3},
+		Block: engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 2, Capacity: 10_000, Error: 1e-6},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,164 @@
+package mesh
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+)
+
+// TestJoinLarge measures how long a node takes to join a network of origins
+// with many signatures each, with a store in a folder and without. Set
+// BULKHEAD_MEASURE to run it at full size.
+func TestJoinLarge(t *testing.T) {
+	t.Run("memory", func(t *testing.T) { joinLarge(t, false) })
+	t.Run("disk", func(t *testing.T) { joinLarge(t, true) })
+}
+
+func joinLarge(t *testing.T, disk bool) {
+	origins, signatures := 3, 20_000
+	if os.Getenv("BULKHEAD_MEASURE") != "" {
+		origins, signatures = 10, 1_000_000
+	}
+	address := broker(t)
+	var st *store.Store
+	if disk {
+		var err error
+		if st, err = store.Open(filepath.Join(t.TempDir(), "store"), store.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := st.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	home := bigEngine(t, uint64(signatures), st)
+	dir, id := identity(t)
+	var meshes []*Mesh
+	var engines []*engine.Engine
+	for range origins {
+		e := bigEngine(t, uint64(signatures), nil)
+		fill(t, e, len(engines), signatures)
+		d, i := identity(t)
+		m, _ := start(t, Options{Dir: d, Identity: i, Engine: e, Mode: External, Servers: []string{"nats://" + address}, Credentials: NoCredentials, Role: Publish})
+		if err := m.AddPeer(t.Context(), id.ID(), "", 1); err != nil {
+			t.Fatal(err)
+		}
+		meshes, engines = append(meshes, m), append(engines, e)
+	}
+	joiner, _ := start(t, Options{Dir: dir, Identity: id, Engine: home, Mode: External, Servers: []string{"nats://" + address}, Credentials: NoCredentials})
+	begun := time.Now()
+	for _, m := range meshes {
+		if err := joiner.AddPeer(t.Context(), m.opts.Identity.ID(), "", 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slowest := time.Duration(0)
+	eventually(t, 5*time.Minute, "all signatures are here", func() bool {
+		asked := time.Now()
+		check(t, home, 7)
+		slowest = max(slowest, time.Since(asked))
+		for i, m := range meshes {
+			own := engines[i].Own()[0]
+			held := home.Replica(m.opts.Identity.ID())
+			if len(held) == 0 || held[0].Version != own.Version || held[0].Partial != 0 {
+				return false
+			}
+		}
+		return true
+	})
+	s := joiner.Status()
+	var bytes uint64
+	for _, p := range s.Peers {
+		bytes += p.Bytes
+	}
+	t.Logf("joined %d origins x %d signatures in %v: %.1f MB received, %.2f bytes a signature, %.1f MB of memory; slowest check meanwhile %v",
+		origins, signatures, time.Since(begun).Round(time.Millisecond), float64(bytes)/1e6, float64(bytes)/float64(origins*signatures), float64(s.Memory)/1e6, slowest)
+	if got := check(t, home, signatures/2).Sightings; got < uint32(origins) {
+		t.Errorf("%d sightings of a signature that %d origins have", got, origins)
+	}
+}
+
+// fill reports signatures in batches, half of which all origins share.
+func fill(t *testing.T, e *engine.Engine, origin, signatures int) {
+	t.Helper()
+	const batch = 500
+	for n := 0; n < signatures; n += batch {
+		r := bulkhead.Report{}
+		for k := n; k < min(n+batch, signatures); k++ {
+			x := k
+			if k > signatures/2 {
+				x = k + (origin+1)*signatures
+			}
+			r.Signatures = append(r.Signatures, sig(x))
+		}
+		if _, err := e.Report(context.Background(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestSteadyCPU measures what 32 origins that publish, a node that counts them all
+// and the broker take of a processor, all in this process, at two rates of new
+// signatures. It runs with BULKHEAD_MEASURE set.
+func TestSteadyCPU(t *testing.T) {
+	if os.Getenv("BULKHEAD_MEASURE") == "" {
+		t.Skip("a measurement: set BULKHEAD_MEASURE to run it")
+	}
+	address := broker(t)
+	options := Options{Mode: External, Servers: []string{"nats://" + address}, Credentials: NoCredentials}
+	home := options
+	home.Dir, home.Identity = identity(t)
+	home.Engine = bigEngine(t, 200_000, nil)
+	m, _ := start(t, home)
+	var engines []*engine.Engine
+	for range 32 {
+		o := options
+		o.Dir, o.Identity = identity(t)
+		e := bigEngine(t, 20_000, nil)
+		o.Engine, o.Role = e, Publish
+		from, _ := start(t, o)
+		if err := from.AddPeer(t.Context(), home.Identity.ID(), "", 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.AddPeer(t.Context(), o.Identity.ID(), "", 1); err != nil {
+			t.Fatal(err)
+		}
+		report(t, e, 1<<30, bulkhead.Sighting, 1)
+		engines = append(engines, e)
+	}
+	at := home.Engine.(*engine.Engine)
+	eventually(t, time.Minute, "all origins are known", func() bool { return check(t, at, 1<<30).Sightings == 32 })
+	n, rng := 0, rand.New(rand.NewPCG(1, 1))
+	for _, perMinute := range []int{0, 1000, 32_000} {
+		before, begun := processor(t), time.Now()
+		for time.Since(begun) < 20*time.Second {
+			<-time.After(50 * time.Millisecond)
+			for due := int(time.Since(begun).Minutes() * float64(perMinute)); n < due; n++ {
+				report(t, engines[rng.IntN(len(engines))], n, bulkhead.Sighting, 1)
+			}
+		}
+		used := processor(t) - before
+		t.Logf("%d new signatures a minute by 32 origins: %.1f %% of one processor for 33 nodes and the broker, %.2f %% a node",
+			perMinute, 100*used.Seconds()/time.Since(begun).Seconds(), 100*used.Seconds()/time.Since(begun).Seconds()/33)
+		n = 0
+	}
+}
+
+// processor returns the processor time that this process has used.
+func processor(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

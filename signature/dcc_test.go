@@ -181,6 +181,7 @@ func FuzzDCC(f *testing.F) {
 	f.Add([]byte("Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Transfer-Encoding: base64\n\nZGVhcg==ZZ\n--b\nContent-Type: multipart/x; boundary=\"c\"\n\n--c\n--c--\n--b--\nend"))
 	f.Add([]byte("Content-Transfer-Encoding: quoted-printable\nContent-Type: text/html; charset=iso-8859-2\n\n<a href=3D\"http://a.b.c.example/&amp;x=41=\r\n=zz&#105;&bogus http://j@h\xc3\xa9.example.org"))
 	f.Add([]byte("\n>Fro\n>From \n>"))
+	f.Add([]byte("Content-Type: multipart/mixed; \xff\xfe\xfd; boundary=b\n\n--b\n\nx\n--b--\n"))
 	words := fuz2Table(f)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		for rules := range []DCCRules{DCCRules2, DCCRules1} {

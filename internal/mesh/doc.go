@@ -25,9 +25,14 @@
 //
 // A server that was restored from a backup counts on from older versions. It
 // takes a new incarnation number, larger than any before; receivers drop what
-// they held when the first image of it arrives. A server whose folder was
-// copied back without being restored is told so by the first peer that holds
-// more of it than it does itself, and renews itself.
+// they held when the first image of it arrives.
+//
+// A server whose folder was copied back, or whose machine was, knows nothing of
+// it. It says with its arrays which of its processes found them at which version:
+// their lineage. A peer that holds what the lineage does not contain takes no
+// more rounds, and tells the server, which then begins a new incarnation. So does
+// a peer that has heard a later life of the server than the server remembers. Two
+// lives that speak in turns are two servers with one key, and are not counted.
 //
 // # Use
 //

@@ -1,0 +1,287 @@
+package dcc
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
+)
+
+// An item is one request on its way to its answer.
+type item struct {
+	packet
+	client netip.AddrPort
+	who    bulkhead.Reporter
+	ans    answerer
+	in     *listen.Packet
+	key    recentKey
+	first  int // of its kept checksums in the batch
+	kept   int // how many
+}
+
+// scratch is what answering a batch needs, reused.
+type scratch struct {
+	asking  asking
+	queries []*item
+	sums    []Checksum
+	totals  [maxChecksums]Total
+}
+
+// A reportBatch is the reports that came in with one batch, with their own
+// copies of everything.
+type reportBatch struct {
+	ctx     context.Context
+	items   []*item
+	sums    []Checksum
+	up      raising // first the counters of sums, in their order
+	errs    []error // of each item
+	packets []*listen.Packet
+}
+
+// packets answers one batch of datagrams, and hands the reports on.
+func (s *Server) packets(ctx context.Context, batch []*listen.Packet, work chan<- *reportBatch) {
+	sc := s.scratch.Get().(*scratch)
+	defer s.scratch.Put(sc)
+	sc.queries = sc.queries[:0]
+	var reports *reportBatch
+	var it *item // that the next packet is read into
+	now := s.Now()
+	for _, in := range batch {
+		if it == nil {
+			it = s.items.Get().(*item)
+		}
+		it.in, it.client = in, in.Client
+		switch s.read(it, in.Data, now) {
+		case answerNow:
+			s.simple(it)
+		case answerQuery:
+			sc.queries = append(sc.queries, it)
+			it = nil
+		case answerLater:
+			if !in.Detach() {
+				s.recent.forget(it.key)
+				break
+			}
+			if reports == nil {
+				reports = s.batches.Get().(*reportBatch)
+				reports.ctx, reports.items = ctx, reports.items[:0]
+			}
+			reports.items = append(reports.items, it)
+			it = nil
+		}
+	}
+	if it != nil {
+		it.in = nil
+		s.items.Put(it)
+	}
+	if len(sc.queries) > 0 {
+		s.query(ctx, sc)
+	}
+	if reports == nil {
+		return
+	}
+	select {
+	case work <- reports:
+	default:
+		// Too many are under way: the clients send these again.
+		s.Stats.Limited.Add(int64(len(reports.items)))
+		s.abandon(reports)
+	}
+}
+
+// abandon gives a batch of reports up: the clients will send them again.
+func (s *Server) abandon(b *reportBatch) {
+	for _, it := range b.items {
+		s.recent.forget(it.key)
+		it.in.Reply = it.in.Reply[:0]
+	}
+	s.release(b)
+}
+
+// What becomes of a request.
+type fate uint8
+
+const (
+	dropped     fate = iota
+	answerNow        // NOP, ADMN, or an answer that is remembered
+	answerQuery      // with totals
+	answerLater      // a report or a DELETE, which waits for the disk
+)
+
+// read parses a request, finds out whose it is, and says what becomes of it.
+func (s *Server) read(it *item, data []byte, now time.Time) fate {
+	if err := it.parse(data); err != nil {
+		s.Stats.Malformed.Add(1)
+		return dropped
+	}
+	if it.client.Port() == 0 || within(s.Blocked, it.client.Addr()) || !s.identify(it) {
+		return dropped
+	}
+	switch {
+	case it.op == NOP:
+		s.Stats.NOPs.Add(1)
+		return answerNow
+	case it.op == Admin:
+		s.Stats.Admin.Add(1)
+		return answerNow
+	case it.op == Query || it.none:
+		s.Stats.Queries.Add(1)
+		return answerQuery
+	}
+	it.key = s.recent.key(&it.packet, it.client.Port())
+	switch s.recent.enter(it.key, now) {
+	case recentBusy:
+		s.Stats.Repeated.Add(1)
+		return dropped // the first transmission will be answered
+	case recentDone:
+		s.Stats.Repeated.Add(1)
+		if it.op == Delete {
+			return answerNow
+		}
+		return answerQuery
+	}
+	return answerLater
+}
+
+// identify finds out who sent a request and with which password the answer is
+// to be signed, and reports whether the client is served at all.
+//
+// Source: dcc.md section 1.5.
+func (s *Server) identify(it *item) bool {
+	addr := it.client.Addr()
+	it.ans = answerer{version: it.version, id: it.id}
+	it.who = bulkhead.Reporter{Addr: addr}
+	if it.sender != AnonymousID && s.Client != nil {
+		if c, ok := s.Client(it.sender); ok {
+			for _, password := range c.Passwords {
+				if password != "" && signedBy(it.raw, password) {
+					it.ans.password, it.who.Account = password, c.Account
+					return true
+				}
+			}
+		}
+	}
+	if it.sender != AnonymousID {
+		s.Stats.BadPassword.Add(1)
+	}
+	// Unknown ids and wrong passwords are served like anonymous clients.
+	it.sender = AnonymousID
+	s.Stats.Anonymous.Add(1)
+	if !within(s.AnonymousFrom, addr) {
+		return false
+	}
+	if !s.anonymous.Allow(addr, 1) || !within(s.Exempt, addr) && !s.total.Allow(netip.IPv4Unspecified(), 1) {
+		s.Stats.Limited.Add(1)
+		return false
+	}
+	return true
+}
+
+func within(networks []netip.Prefix, addr netip.Addr) bool {
+	addr = addr.Unmap().WithZone("")
+	for _, n := range networks {
+		if n.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// simple answers what needs no totals.
+func (s *Server) simple(it *item) {
+	switch it.op {
+	case NOP, Delete:
+		it.in.Reply = it.ans.ok(it.in.Reply, s.ServerID, s.Brand)
+	case Admin:
+		it.in.Reply = s.admin(it.in.Reply, it)
+	}
+}
+
+// query answers the queries of a batch, and the reports that were counted
+// before, by one look-up.
+func (s *Server) query(ctx context.Context, sc *scratch) {
+	sc.sums = sc.sums[:0]
+	for _, it := range sc.queries {
+		sc.sums = s.appendKept(sc.sums, it)
+	}
+	tallies, err := s.book.tallies(ctx, &sc.asking, sc.sums)
+	for _, it := range sc.queries {
+		if err != nil {
+			s.fault(it, err)
+		} else {
+			s.totals(it, sc.totals[:0], tallies)
+		}
+		it.in = nil
+		s.items.Put(it)
+	}
+}
+
+// appendKept appends the checksums of it that are counted.
+func (s *Server) appendKept(sums []Checksum, it *item) []Checksum {
+	it.first = len(sums)
+	for i := range it.n {
+		if s.book.keeps(it.checksums[i].Type) {
+			sums = append(sums, it.checksums[i])
+		}
+	}
+	it.kept = len(sums) - it.first
+	return sums
+}
+
+// totals answers it with what the tallies of its kept checksums say.
+//
+// Source: dcc.md section 1.4.
+func (s *Server) totals(it *item, totals []Total, tallies []tally) {
+	white := s.whitelist()
+	counted := it.op == Report && !it.none
+	k := it.first
+	for i := range it.n {
+		c := &it.checksums[i]
+		t := Total{Previous: NoValue}
+		if s.book.keeps(c.Type) {
+			now := &tallies[k]
+			k++
+			t.Current = now.total()
+			t.Previous = t.Current
+			if counted {
+				before := now.before(it.targets, it.spam)
+				t.Previous = before.total()
+				if it.spam {
+					t.Current = Many
+				}
+			}
+		}
+		if v, ok := white.lookup(c); ok {
+			t = Total{v, v}
+		}
+		totals = append(totals, t)
+	}
+	it.in.Reply = it.ans.answer(it.in.Reply, s.ServerID, totals)
+}
+
+func (s *Server) whitelist() *Whitelist {
+	if s.Whitelist == nil {
+		return nil
+	}
+	return s.Whitelist()
+}
+
+// fault answers a request that the clearinghouse could not serve.
+func (s *Server) fault(it *item, err error) {
+	text := "internal error"
+	var told refusal
+	switch {
+	case errors.As(err, &told):
+		text = string(told)
+	case errors.Is(err, bulkhead.ErrReadOnly):
+		text = "temporarily read-only"
+		fallthrough
+	default:
+		s.Stats.Faults.Add(1)
+		s.Log.Error("request failed", "op", it.op, "client", it.client, "err", err)
+	}
+	it.in.Reply = it.ans.error(it.in.Reply, s.ServerID, text)
+}

@@ -1,0 +1,241 @@
+package listen
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mmsg"
+)
+
+// A socket is one UDP socket with its reader and its writer.
+type socket struct {
+	server   *PacketServer
+	in       *mmsg.Reader
+	out      *mmsg.Writer // of the reader
+	lateMu   sync.Mutex
+	late     *mmsg.Writer // of detached packets, guarded by lateMu
+	control  controls
+	asked    []byte // the last control message, and what answers it
+	from     []byte
+	packets  []*Packet // the slots of the reader
+	handed   []bool    // the slots whose packet was detached in this batch
+	finished chan *Packet
+	pool     sync.Pool
+}
+
+func newSocket(s *PacketServer, c *net.UDPConn) (*socket, error) {
+	// A burst must fit the kernel's buffer while the handler runs. The limit of
+	// the machine may be lower, which is no error.
+	_ = c.SetReadBuffer(socketBuffer)
+	_ = c.SetWriteBuffer(socketBuffer)
+	k := &socket{server: s, finished: make(chan *Packet, s.MaxDetached)}
+	if err := k.choose(c); err != nil {
+		return nil, err
+	}
+	space := 0
+	if k.control != nil {
+		space = k.control.size()
+	}
+	var err1, err2, err3 error
+	k.in, err1 = mmsg.NewReader(c, s.Batch, space)
+	k.out, err2 = mmsg.NewWriter(c, s.Batch)
+	k.late, err3 = mmsg.NewWriter(c, s.Batch)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	k.pool.New = func() any {
+		// One byte more than allowed tells a datagram that was cut.
+		return &Packet{owner: k, buf: make([]byte, s.MaxPacket+1)}
+	}
+	k.packets = make([]*Packet, s.Batch)
+	k.handed = make([]bool, s.Batch)
+	for i := range k.packets {
+		k.fill(i)
+	}
+	return k, nil
+}
+
+// choose has a wildcard socket tell which of its addresses was asked.
+func (k *socket) choose(c *net.UDPConn) error {
+	local, ok := c.LocalAddr().(*net.UDPAddr)
+	if !ok {
+		return fmt.Errorf("listen: %s is not a UDP address", c.LocalAddr())
+	}
+	if !local.IP.IsUnspecified() {
+		return nil
+	}
+	if local.IP.To4() != nil {
+		k.control = control4{}
+		if err := ipv4.NewPacketConn(c).SetControlMessage(ipv4.FlagDst, true); err != nil {
+			return fmt.Errorf("listen: destination of IPv4 datagrams: %w", err)
+		}
+		return nil
+	}
+	k.control = control6{}
+	if err := ipv6.NewPacketConn(c).SetControlMessage(ipv6.FlagDst|ipv6.FlagInterface, true); err != nil {
+		return fmt.Errorf("listen: destination of IPv6 datagrams: %w", err)
+	}
+	return nil
+}
+
+// replyControl remembers the last answer: most clients ask the same address.
+func (k *socket) replyControl(oob []byte) []byte {
+	if k.asked == nil || !bytes.Equal(oob, k.asked) {
+		k.asked, k.from = bytes.Clone(oob), k.control.reply(oob)
+	}
+	return k.from
+}
+
+// fill puts a fresh packet into a slot of the reader.
+func (k *socket) fill(i int) {
+	p := k.pool.Get().(*Packet)
+	p.Reply, p.oob, p.slot = p.Reply[:0], nil, i
+	k.packets[i] = p
+	k.handed[i] = false
+	k.in.SetBuffer(i, p.buf)
+}
+
+// read is the reader: it returns when reading ends, or when the socket fails.
+func (k *socket) read(reading, handling context.Context) error {
+	batch := make([]*Packet, 0, len(k.packets))
+	for failures := 0; ; {
+		n, err := k.in.Read()
+		if reading.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			// On some systems the ICMP answer to a reply surfaces here; that is
+			// no fault of the socket, unless it does not stop.
+			if failures++; failures > maxReadFailures || errors.Is(err, net.ErrClosed) {
+				return fmt.Errorf("listen: read: %w", err)
+			}
+			k.server.Log.Debug("datagram read failed", "err", err)
+			continue
+		}
+		failures = 0
+		batch = k.screen(batch[:0], n)
+		if len(batch) == 0 {
+			continue
+		}
+		k.handle(handling, batch)
+		k.answer(batch)
+		// A detached packet may be in the pool again by now, so that no slot but
+		// its own says that it was detached.
+		for i := range n {
+			if k.handed[i] {
+				k.fill(i)
+			}
+		}
+	}
+}
+
+// screen applies the limits to the n datagrams just read and adds those that
+// pass to batch.
+func (k *socket) screen(batch []*Packet, n int) []*Packet {
+	s := k.server
+	for i := range n {
+		p, size := k.packets[i], k.in.Len(i)
+		p.addr = k.in.Addr(i)
+		if p.Client = p.addr.AddrPort(); !p.Client.IsValid() {
+			continue
+		}
+		if size > s.MaxPacket {
+			s.Stats.Oversize.Add(1)
+			continue
+		}
+		if !s.limiter.Allow(p.Client.Addr(), 1) {
+			s.Stats.Limited.Add(1)
+			continue
+		}
+		p.Data, p.Reply, p.oob = p.buf[:size], p.Reply[:0], nil
+		if k.control != nil {
+			p.oob = k.replyControl(k.in.Control(i))
+		}
+		batch = append(batch, p)
+	}
+	return batch
+}
+
+func (k *socket) handle(ctx context.Context, batch []*Packet) {
+	defer k.server.recovered(func() {
+		for _, p := range batch {
+			if !k.handed[p.slot] {
+				p.Reply = p.Reply[:0]
+			}
+		}
+	})
+	k.server.Stats.Received.Add(int64(len(batch)))
+	k.server.Handler(ctx, batch)
+}
+
+// answer sends the replies of a batch, those of detached packets excepted.
+func (k *socket) answer(batch []*Packet) {
+	for _, p := range batch {
+		if !k.handed[p.slot] && len(p.Reply) > 0 {
+			k.out.Add(&p.addr, p.oob, p.Reply)
+		}
+	}
+	k.count(k.out.Flush())
+}
+
+// count counts answers. What the kernel refuses (no route, a forged source) is
+// skipped.
+func (k *socket) count(sent, refused int) {
+	k.server.Stats.Sent.Add(int64(sent))
+	if refused > 0 {
+		k.server.Stats.Unsent.Add(int64(refused))
+		k.server.Log.Debug("answers not sent", "answers", refused)
+	}
+}
+
+// writeFinished sends the answers of detached packets until stop is closed.
+func (k *socket) writeFinished(stop <-chan struct{}) {
+	batch := make([]*Packet, 0, k.server.Batch)
+	for {
+		select {
+		case <-stop:
+			return
+		case p := <-k.finished:
+			batch = append(batch[:0], p)
+		}
+		batch = k.more(batch)
+		k.sendLate(batch)
+	}
+}
+
+// sendLate sends the replies of detached packets, and ends their use.
+func (k *socket) sendLate(batch []*Packet) {
+	k.lateMu.Lock()
+	for _, p := range batch {
+		if len(p.Reply) > 0 {
+			k.late.Add(&p.addr, p.oob, p.Reply)
+		}
+	}
+	sent, refused := k.late.Flush()
+	k.lateMu.Unlock()
+	k.count(sent, refused)
+	for _, p := range batch {
+		k.pool.Put(p)
+	}
+	k.server.releaseAll(len(batch))
+}
+
+// more adds the packets that are finished by now, up to a batch.
+func (k *socket) more(batch []*Packet) []*Packet {
+	for len(batch) < cap(batch) {
+		select {
+		case p := <-k.finished:
+			batch = append(batch, p)
+		default:
+			return batch
+		}
+	}
+	return batch
+}

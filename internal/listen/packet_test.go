@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mmsg"
 )
 
 func echoPacket(_ context.Context, p *Packet) {
@@ -103,9 +105,40 @@ func TestPacketsReplySource(t *testing.T) {
 							t.Errorf("%s answered %q, want %q", host, got, want)
 						}
 					}
+					askTrain(t, dialUDP(t, host, port))
 				}
 			})
 		}
+	}
+}
+
+// askTrain sends datagrams of one length at once: their answers leave together,
+// and come from the address that was asked, or the socket would not take them.
+func askTrain(t *testing.T, c net.Conn) {
+	t.Helper()
+	w, err := mmsg.NewWriter(c.(*net.UDPConn), 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := make(map[string]bool)
+	for i := range 32 {
+		data := fmt.Sprintf("wagon %02d", i)
+		want[data] = true
+		w.Add(nil, nil, []byte(data))
+	}
+	if sent, refused := w.Flush(); sent != 32 || refused != 0 {
+		t.Fatalf("%d datagrams sent, %d refused", sent, refused)
+	}
+	buf := make([]byte, 2048)
+	for len(want) > 0 {
+		n, err := c.Read(buf)
+		if err != nil {
+			t.Fatalf("%d answers are missing: %v", len(want), err)
+		}
+		if !want[string(buf[:n])] {
+			t.Fatalf("answer %q was not asked for, or came twice", buf[:n])
+		}
+		delete(want, string(buf[:n]))
 	}
 }
 

@@ -47,6 +47,8 @@ type milterClient struct {
 	head  []byte // packets up to the body
 	body  []byte
 	next  uint64
+
+	packets []byte // from the recipient to the end of the message
 }
 
 func frame(dst []byte, cmd byte, data string) []byte {
@@ -88,6 +90,13 @@ func (o *milterOptions) connect(i int) (loadgen.Client, error) {
 // Close implements [loadgen.Client].
 func (c *milterClient) Close() error { return c.conn.Close() }
 
+// Prepare implements [loadgen.Preparer]: the text of the next message.
+func (c *milterClient) Prepare() {
+	c.prose()
+	c.packets = frame(append(c.packets[:0], c.head...), 'B', string(c.body))
+	c.packets = frame(c.packets, 'E', "")
+}
+
 // Do implements [loadgen.Client]: one message.
 func (c *milterClient) Do() error {
 	if err := c.conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
@@ -101,9 +110,7 @@ func (c *milterClient) Do() error {
 	} else if code != 'c' {
 		return fmt.Errorf("reply %q to MAIL", code)
 	}
-	c.prose()
-	packets := frame(append([]byte(nil), c.head...), 'B', string(c.body))
-	if _, err := c.conn.Write(frame(packets, 'E', "")); err != nil {
+	if _, err := c.conn.Write(c.packets); err != nil {
 		return err
 	}
 	for {

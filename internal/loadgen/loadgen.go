@@ -29,6 +29,11 @@ type Client interface {
 	Close() error
 }
 
+// A Preparer is a Client that makes its next request before the time is taken.
+type Preparer interface {
+	Prepare()
+}
+
 // Limits of one run.
 const (
 	MaxClients  = 4096
@@ -158,7 +163,11 @@ func drive(ctx context.Context, o Options, clients []Client) *Result {
 const maxErrors = 1000
 
 func (r *Result) work(ctx context.Context, c Client, begin time.Time, budget *atomic.Int64) {
+	preparer, prepares := c.(Preparer)
 	for ctx.Err() == nil && r.Errors < maxErrors {
+		if prepares {
+			preparer.Prepare()
+		}
 		start := time.Now()
 		counted := !start.Before(begin)
 		if counted && budget.Add(-1) < 0 {

@@ -421,6 +421,7 @@ func FuzzIfd(f *testing.F) {
 func FuzzReadWhitelist(f *testing.F) {
 	f.Add("ok ip 1.2.3.4/24\n from x\noption threshold body,many\ninclude x\n", true)
 	f.Add("many hex fuz1 1 2 3 4\nok substitute a: b\nmx ip ::-::1\n", false)
+	f.Add("ok \xff\u0130P 192.0.2.1\nok\tsubstitute \xff: x\n", false)
 	f.Fuzz(func(t *testing.T, text string, server bool) {
 		w, err := ReadWhitelist(nil, "fuzz", strings.NewReader(text), server)
 		if (w == nil) == (err == nil) {

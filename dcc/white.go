@@ -183,7 +183,7 @@ func (w *whiteReader) entry(value uint32, fields []string, line string) error {
 			return errors.New("mx, mxdcc and submit are for addresses in a client's file")
 		}
 	}
-	_, rest, _ := strings.Cut(line[strings.Index(strings.ToLower(line), kind):], fields[0])
+	_, rest, _ := strings.Cut(line, fields[0])
 	rest = strings.TrimSpace(rest)
 	switch kind {
 	case "ip":

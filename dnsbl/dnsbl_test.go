@@ -53,7 +53,7 @@ func newServer(t testing.TB) *Server {
 	return s
 }
 
-// pack makes a query as another implementation would.
+// pack makes a query.
 func pack(t testing.TB, name string, kind dnsmessage.Type, edns int) []byte {
 	t.Helper()
 	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{ID: 4711, RecursionDesired: true})
@@ -85,7 +85,7 @@ func ask(t testing.TB, s *Server, msg []byte) dnsmessage.Message {
 	return m
 }
 
-// TestAnswers reads every kind of answer with another implementation.
+// TestAnswers asks every kind of question.
 func TestAnswers(t *testing.T) {
 	s := newServer(t)
 	ann := sha("ann@example.com")
@@ -230,11 +230,11 @@ func TestBrokenQueries(t *testing.T) {
 		{"label too long", change(12, 64), dnsmessage.RCodeFormatError},
 		{"pointer", change(12, 0xc0, 12), dnsmessage.RCodeFormatError},
 		{"cut in the name", good[:20], dnsmessage.RCodeFormatError},
-		{"cut before the class", good[:headerSize+29+2], dnsmessage.RCodeFormatError},
+		{"cut before the class", good[:12+29+2], dnsmessage.RCodeFormatError},
 		{"cut in OPT", good[:len(good)-3], dnsmessage.RCodeFormatError},
 		{"many additional records", change(10, 1, 0), dnsmessage.RCodeFormatError},
 		{"EDNS version 1", change(len(good)-5, 1), 0},
-		{"dot inside a label", change(16, '.'), dnsmessage.RCodeNameError},
+		{"dot inside a label", change(16, '.'), dnsmessage.RCodeFormatError},
 		{"class chaos", change(len(good)-11-1, 3), dnsmessage.RCodeRefused},
 	} {
 		var p dnsmessage.Parser
@@ -297,8 +297,8 @@ func TestBadZones(t *testing.T) {
 	}
 }
 
-// FuzzAnswer wants an answer that another implementation can read, or none, and
-// the same reading of the question.
+// FuzzAnswer wants an answer that can be read, or none, and the same reading of
+// the question.
 func FuzzAnswer(f *testing.F) {
 	s := newServer(f)
 	for _, name := range []string{"evil.example.bl.example.com.", "7.2.0.192.ip.bl.example.com.", ".", "x."} {
@@ -319,10 +319,6 @@ func FuzzAnswer(f *testing.F) {
 			}
 			if limit == maxUDP && len(out) > maxUDP || !bytes.Equal(out[:2], msg[:2]) {
 				t.Fatalf("answer of %d bytes, ID % x to % x", len(out), out[:2], msg[:2])
-			}
-			var own query
-			if err := own.parse(msg); err == nil && bytes.IndexByte(own.name, 0) >= 0 {
-				continue // the other implementation refuses such names
 			}
 			var m dnsmessage.Message
 			if err := m.Unpack(out); err != nil {

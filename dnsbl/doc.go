@@ -8,8 +8,10 @@
 // that a filter could take for a hit. TXT tells the reason, the date of the list
 // and its expected error.
 //
-// The package owns the wire format (RFC 1035, of which four kinds of answers are
-// needed); what is listed is the business of a [List]. See docs/protocols/dnsbl.md.
+// Messages are read and written by golang.org/x/net/dns/dnsmessage, which leaves
+// no garbage: a library that allocates for each query lets the memory of a large
+// list double before it is collected. What is listed is the business of a [List].
+// See docs/protocols/dnsbl.md.
 //
 //	s, err := dnsbl.NewServer(dnsbl.Options{Zones: []dnsbl.Zone{{Name: "bl.example.com", Form: dnsbl.Domains, List: l}}})
 //	err = s.ServeUDP(ctx, conns) // and s.ServeTCP(ctx, listener)

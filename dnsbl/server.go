@@ -16,6 +16,8 @@ import (
 	"time"
 	"unsafe"
 
+	"golang.org/x/net/dns/dnsmessage"
+
 	"github.com/bulkhead-mail/bulkhead/internal/listen"
 )
 
@@ -149,10 +151,7 @@ func (s *Server) serve(_ context.Context, c *listen.Conn) {
 // be answered. limit is the most bytes that the transport takes.
 func (s *Server) answer(dst, msg []byte, limit int) []byte {
 	q := s.pool.Get().(*query)
-	defer func() {
-		q.question = nil // it belongs to the transport
-		s.pool.Put(q)
-	}()
+	defer s.pool.Put(q)
 	if err := q.parse(msg); errors.Is(err, errNoAnswer) {
 		s.Stats.Broken.Add(1)
 		return dst
@@ -161,29 +160,34 @@ func (s *Server) answer(dst, msg []byte, limit int) []byte {
 	if limit != maxTCP {
 		limit = q.udpSize
 	}
+	r := s.reply(q)
+	return q.answer(dst, &r, limit)
+}
+
+func (s *Server) reply(q *query) reply {
 	switch {
-	case q.code != noError:
+	case q.code != dnsmessage.RCodeSuccess:
 		s.Stats.Broken.Add(1)
-		return q.begin(dst, q.code, false, limit).end(q, q.code)
-	case q.class != classIN && q.class != classANY, q.kind == typeAXFR, q.kind == typeIXFR:
-		return s.refuse(q, dst, limit)
+		return reply{code: q.code}
+	case q.question.Class != dnsmessage.ClassINET && q.question.Class != dnsmessage.ClassANY,
+		q.question.Type == dnsmessage.TypeAXFR, q.question.Type == typeIXFR:
+		return s.refuse()
 	}
 	// A copy for each query would be garbage of the size of a list before it is
 	// collected. Nobody keeps the name longer than q.
 	z, labels := s.find(unsafe.String(unsafe.SliceData(q.name), len(q.name)))
-	if z == nil {
-		return s.refuse(q, dst, limit)
+	switch {
+	case z == nil:
+		return s.refuse()
+	case labels == "":
+		return z.ofApex(q.question.Type)
 	}
-	apex := q.zoneOffset(len(z.apex))
-	if labels == "" {
-		return z.answerApex(q, dst, apex, limit)
-	}
-	return s.answerName(q, dst, z, labels, apex, limit)
+	return s.ofName(q, z, labels)
 }
 
-func (s *Server) refuse(q *query, dst []byte, limit int) []byte {
+func (s *Server) refuse() reply {
 	s.Stats.Refused.Add(1)
-	return q.begin(dst, refused, false, limit).end(q, refused)
+	return reply{code: dnsmessage.RCodeRefused}
 }
 
 // find returns the zone of a name and the labels below its apex.
@@ -201,44 +205,45 @@ func (s *Server) find(name string) (*zone, string) {
 	return nil, ""
 }
 
-func (z *zone) answerApex(q *query, dst []byte, apex uint16, limit int) []byte {
-	r := q.begin(dst, noError, true, limit)
-	switch q.kind {
-	case typeSOA, typeANY:
-		r.addSOA(z, apex, 6)
-	case typeNS:
-		r.addNS(z, apex)
-	default:
-		r.addSOA(z, apex, 8)
+func (z *zone) ofApex(kind dnsmessage.Type) reply {
+	switch kind {
+	case dnsmessage.TypeSOA, dnsmessage.TypeALL:
+		return reply{authoritative: true, zone: z, kind: dnsmessage.TypeSOA}
+	case dnsmessage.TypeNS:
+		return reply{authoritative: true, zone: z, kind: dnsmessage.TypeNS}
 	}
-	return r.end(q, noError)
+	return z.nothing(dnsmessage.RCodeSuccess)
 }
 
-// answerName answers for a name below the apex. The address of a hit is given
-// for A and ANY, its reason for TXT; every other type exists without data.
-func (s *Server) answerName(q *query, dst []byte, z *zone, labels string, apex uint16, limit int) []byte {
+// nothing is the answer without a record: the zone's SOA says for how long.
+func (z *zone) nothing(code dnsmessage.RCode) reply {
+	return reply{code: code, authoritative: true, zone: z, kind: dnsmessage.TypeSOA, negative: true}
+}
+
+// ofName answers for a name below the apex. The address of a hit is given for A
+// and ANY, its reason for TXT; every other type exists without data.
+func (s *Server) ofName(q *query, z *zone, labels string) reply {
 	found := absent
 	if !q.odd {
 		found = z.look(labels)
 	}
 	if found == absent {
 		s.Stats.Misses.Add(1)
-		r := q.begin(dst, nxDomain, true, limit)
-		r.addSOA(z, apex, 8)
-		return r.end(q, nxDomain)
+		return z.nothing(dnsmessage.RCodeNameError)
 	}
-	r := q.begin(dst, noError, true, limit)
+	r := reply{authoritative: true, zone: z}
+	kind := q.question.Type
 	switch {
-	case found != between && (q.kind == typeA || q.kind == typeANY):
+	case found != between && (kind == dnsmessage.TypeA || kind == dnsmessage.TypeALL):
 		s.Stats.Hits.Add(1)
-		r.addA(z.ttl, z.code)
-	case found == test && q.kind == typeTXT:
-		r.addTXT(z.ttl, testReason)
-	case found == present && q.kind == typeTXT:
+		r.kind = dnsmessage.TypeA
+	case found == test && kind == dnsmessage.TypeTXT:
+		r.kind, r.text = dnsmessage.TypeTXT, testReason
+	case found == present && kind == dnsmessage.TypeTXT:
 		s.Stats.Hits.Add(1)
-		r.addTXT(z.ttl, z.List.Describe())
+		r.kind, r.text = dnsmessage.TypeTXT, z.List.Describe()
 	default:
-		r.addSOA(z, apex, 8)
+		return z.nothing(dnsmessage.RCodeSuccess)
 	}
-	return r.end(q, noError)
+	return r
 }

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
 )
 
 // A Form says how the names below a zone are to be read.
@@ -78,7 +80,9 @@ const testReason = "test entry of RFC 5782, always listed"
 type zone struct {
 	Zone
 	apex string // in lower case, without dots at its ends
-	host []byte // as a wire name; nil if it is the apex
+	// The names of the apex, the zone's server and its administrator.
+	name, host, mailbox dnsmessage.Name
+
 	ttl  uint32 // seconds
 	code [4]byte
 }
@@ -107,36 +111,17 @@ func newZone(z Zone) (*zone, error) {
 		return nil, fmt.Errorf("dnsbl: zone name of %d bytes, limit 180", len(name))
 	}
 	c := &zone{Zone: z, apex: name, ttl: uint32(z.TTL / time.Second), code: z.Code.As4()}
-	if _, err := wireName(name); err != nil {
+	var err error
+	if c.name, err = dnsName(name); err != nil {
 		return nil, fmt.Errorf("dnsbl: zone %q: %w", z.Name, err)
 	}
-	host, err := wireName(z.Host)
-	if err != nil {
+	if c.host, err = dnsName(z.Host); err != nil {
 		return nil, fmt.Errorf("dnsbl: zone %q: host: %w", z.Name, err)
 	}
-	if strings.Trim(strings.ToLower(z.Host), ".") != name {
-		c.host = host
+	if c.mailbox, err = dnsName("hostmaster." + name); err != nil {
+		return nil, fmt.Errorf("dnsbl: zone %q: %w", z.Name, err)
 	}
 	return c, nil
-}
-
-// wireName returns a name as RFC 1035 section 3.1 writes it, in lower case.
-func wireName(text string) ([]byte, error) {
-	text = strings.ToLower(strings.Trim(text, "."))
-	if len(text) > 253 {
-		return nil, fmt.Errorf("name of %d bytes, limit 253", len(text))
-	}
-	var wire []byte
-	for label := range strings.SplitSeq(text, ".") {
-		if len(label) < 1 || len(label) > maxLabel {
-			return nil, fmt.Errorf("name %.80q has a label of %d bytes, want 1 to %d", text, len(label), maxLabel)
-		}
-		if strings.ContainsFunc(label, func(c rune) bool { return c <= ' ' || c > '~' }) {
-			return nil, fmt.Errorf("name %.80q has bytes outside printable ASCII", text)
-		}
-		wire = append(append(wire, byte(len(label))), label...)
-	}
-	return append(wire, 0), nil
 }
 
 // serial follows the time of the list; RFC 1982 arithmetic wraps in 2106.

@@ -1,7 +1,6 @@
 package lists
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -9,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -144,6 +145,11 @@ func Add(ctx context.Context, path string, limit int64, sources []string, overfi
 	if err := o.defaults(path); err != nil {
 		return Result{}, err
 	}
+	unlock, err := lock(path)
+	if err != nil {
+		return Result{}, err
+	}
+	defer unlock()
 	l, err := Open(path, limit)
 	if err != nil {
 		return Result{}, err
@@ -281,7 +287,8 @@ func countLines(ctx context.Context, name string) (n uint64, err error) {
 }
 
 // Merge writes to path the union of lists that were built one like the other.
-// The first one gives name, tone and reason.
+// The first one gives name, tone and reason. What one of them allows, the union
+// allows.
 func Merge(path string, limit int64, inputs []string, now func() time.Time) (*List, error) {
 	if len(inputs) < 2 {
 		return nil, fmt.Errorf("lists: merge of %d lists, want at least 2", len(inputs))
@@ -302,8 +309,36 @@ func Merge(path string, limit int64, inputs []string, now func() time.Time) (*Li
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
+	if err := joinAllow(path, inputs); err != nil {
+		return nil, err
+	}
 	merged.meta.Updated = now().UTC().Truncate(time.Second)
 	return merged, merged.write(path)
+}
+
+// joinAllow adds to the allow list beside path what stands in those of the inputs
+// and not in it.
+func joinAllow(path string, inputs []string) error {
+	have, err := readAllow(path + AllowSuffix)
+	if err != nil {
+		return err
+	}
+	more := make(map[string]struct{})
+	for _, name := range inputs {
+		allow, err := readAllow(name + AllowSuffix)
+		if err != nil {
+			return err
+		}
+		for text := range allow {
+			if _, known := have[text]; !known {
+				more[text] = struct{}{}
+			}
+		}
+	}
+	if len(more) == 0 {
+		return nil
+	}
+	return Allow(path, slices.Sorted(maps.Keys(more)))
 }
 
 func (l *List) join(o *List) error {
@@ -342,6 +377,11 @@ func Allow(path string, entries []string) error {
 		}
 		normal = append(normal, e.Text)
 	}
+	unlock, err := lock(path)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	path += AllowSuffix
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -354,35 +394,4 @@ func Allow(path string, entries []string) error {
 		_, err := w.Write(append(old, strings.Join(normal, "\n")+"\n"...))
 		return err
 	})
-}
-
-// writeFile replaces the file at path with what write writes, so that after a
-// crash the old or the new content is there, whole.
-func writeFile(path string, write func(io.Writer) error) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return fmt.Errorf("lists: %w", err)
-	}
-	defer os.Remove(f.Name()) // fails, as it should, once it was renamed
-	buffered := bufio.NewWriterSize(f, 1<<20)
-	err = write(buffered)
-	if err == nil {
-		err = buffered.Flush()
-	}
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("lists: %w", err)
-	}
-	return nil
 }

@@ -29,7 +29,7 @@ func DiffText(ctx context.Context, older, newer string, added, removed func(Entr
 	}
 	d := Difference{Old: uint64(len(was)), Exact: true}
 	is := make(map[filter.Key]struct{}, len(was))
-	err = eachEntry(ctx, newer, func(e Entry) {
+	err = eachEntry(ctx, newer, ParseEntry, func(e Entry) {
 		k := hashOf(e)
 		if _, again := is[k]; again {
 			return
@@ -46,7 +46,7 @@ func DiffText(ctx context.Context, older, newer string, added, removed func(Entr
 		return Difference{}, err
 	}
 	d.New = uint64(len(is))
-	err = eachEntry(ctx, older, func(e Entry) {
+	err = eachEntry(ctx, older, ParseEntry, func(e Entry) {
 		k := hashOf(e)
 		if _, kept := is[k]; kept {
 			return
@@ -65,11 +65,11 @@ func hashOf(e Entry) filter.Key { return filter.Secret{}.Key([]byte(e.Text)) }
 
 func hashes(ctx context.Context, name string) (map[filter.Key]struct{}, error) {
 	set := make(map[filter.Key]struct{})
-	err := eachEntry(ctx, name, func(e Entry) { set[hashOf(e)] = struct{}{} })
+	err := eachEntry(ctx, name, ParseEntry, func(e Entry) { set[hashOf(e)] = struct{}{} })
 	return set, err
 }
 
-func eachEntry(ctx context.Context, name string, f func(Entry)) error {
+func eachEntry(ctx context.Context, name string, parse func(string) (Entry, error), f func(Entry)) error {
 	file, err := os.Open(name)
 	if err != nil {
 		return fmt.Errorf("lists: %w", err)
@@ -79,7 +79,7 @@ func eachEntry(ctx context.Context, name string, f func(Entry)) error {
 		if n%4096 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		e, err := ParseEntry(line)
+		e, err := parse(line)
 		if err != nil {
 			return fmt.Errorf("%s: line %d: %w", name, n, err)
 		}
@@ -90,10 +90,17 @@ func eachEntry(ctx context.Context, name string, f func(Entry)) error {
 
 // DiffNewer calls added with the entries of a text file that the list does not
 // hold. None is named that the list holds; of those it does not hold, the share
-// ErrorRate is missing. What the list has beyond the text cannot be known.
+// ErrorRate is missing. What the list has beyond the text cannot be known. Lines
+// are read as [Build] reads them. Memory is that of 16 bytes for each entry.
 func (l *List) DiffNewer(ctx context.Context, newer string, added func(Entry)) (Difference, error) {
 	d := Difference{Old: l.Count()}
-	err := eachEntry(ctx, newer, func(e Entry) {
+	seen := make(map[filter.Key]struct{})
+	err := eachEntry(ctx, newer, l.parse, func(e Entry) {
+		k := hashOf(e)
+		if _, again := seen[k]; again {
+			return
+		}
+		seen[k] = struct{}{}
 		d.New++
 		if !l.has(e) {
 			d.Added++

@@ -129,8 +129,14 @@ func parseNetwork(text string) (Entry, bool) {
 	return Entry{}, false
 }
 
-// NetworkEntry returns the entry of a network; host bits are cut off.
-func NetworkEntry(p netip.Prefix) Entry { return Entry{Network, p.Masked().String()} }
+// NetworkEntry returns the entry of a network; host bits are cut off, and IPv4
+// mapped into IPv6 is IPv4, as it is looked up.
+func NetworkEntry(p netip.Prefix) Entry {
+	if a := p.Addr(); a.Is4In6() && p.Bits() >= 96 {
+		p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
+	}
+	return Entry{Network, p.Masked().String()}
+}
 
 // AddrEntry returns the entry of one IP address.
 func AddrEntry(a netip.Addr) Entry {

@@ -226,8 +226,18 @@ type Match struct {
 // Find reports whether e, or something that stands for it, is in the list and
 // not in the allow list.
 func (l *List) Find(e Entry) (Match, bool) {
-	var found string
-	asked := 0
+	found, asked := l.find(e)
+	if found == "" {
+		return Match{}, false
+	}
+	return Match{
+		List: l.meta.Name, Tone: l.meta.Tone, Element: found, Reason: l.meta.Reason,
+		Built: l.meta.Updated, Error: -math.Expm1(float64(asked) * math.Log1p(-l.rate)),
+	}, true
+}
+
+// find returns the element that Find finds, or "", and how many were asked for.
+func (l *List) find(e Entry) (found string, asked int) {
 	allowed := false
 	l.elements(e, func(element string) bool {
 		if _, allowed = l.allow[element]; allowed {
@@ -239,20 +249,46 @@ func (l *List) Find(e Entry) (Match, bool) {
 		}
 		return true // for the allow list, and to know how many are asked
 	})
-	if allowed || found == "" {
-		return Match{}, false
+	if allowed {
+		found = ""
 	}
-	return Match{
-		List: l.meta.Name, Tone: l.meta.Tone, Element: found, Reason: l.meta.Reason,
-		Built: l.meta.Updated, Error: -math.Expm1(float64(asked) * math.Log1p(-l.rate)),
-	}, true
+	return found, asked
+}
+
+// hasAddr reports whether Find finds the entry of an address. It writes the
+// networks around it into one place: DNS asks for addresses by the hundred
+// thousand a second, and every text would be garbage.
+func (l *List) hasAddr(a netip.Addr) bool {
+	if l.meta.Hash != NoHash {
+		found, _ := l.find(AddrEntry(a))
+		return found != ""
+	}
+	a = a.Unmap().WithZone("")
+	lengths := l.lengths.V4
+	if a.Is6() {
+		lengths = l.lengths.V6
+	}
+	var buf [64]byte
+	found := false
+	for _, bits := range lengths {
+		p, err := a.Prefix(bits)
+		if err != nil {
+			break
+		}
+		text := p.AppendTo(buf[:0])
+		if _, allowed := l.allow[string(text)]; allowed {
+			return false
+		}
+		found = found || l.filter.Contains(text)
+	}
+	return found
 }
 
 func (l *List) contains(kind Kind, element string) bool {
 	if l.meta.Hash != NoHash && kind != Digest {
 		element = digest(l.meta.Hash, element)
 	}
-	return l.filter.Contains([]byte(element))
+	return l.filter.ContainsString(element)
 }
 
 // has reports whether e itself, and nothing that stands for it, is in the

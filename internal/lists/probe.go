@@ -12,7 +12,7 @@ import (
 
 // The limits of what one look-up asks the filter.
 const (
-	maxParents = 8 // a domain and its parents
+	maxParents = 8 // of a domain, beside itself: the topmost ones
 	maxPaths   = 6 // the folders of a URL
 )
 
@@ -89,13 +89,17 @@ func (l *List) elements(e Entry, yield func(string) bool) {
 	}
 }
 
-// parents yields a domain and, unless the list is of exact names, its parents.
+// parents yields a domain and, unless the list is of exact names, its topmost
+// parents: whoever owns a domain can make names in it as deep as he likes.
 func (l *List) parents(name string, yield func(string) bool) bool {
 	if !yield(name) {
 		return false
 	}
 	if !l.meta.Subdomains {
 		return true
+	}
+	for labels := strings.Count(name, ".") + 1; labels > maxParents+2; labels-- {
+		_, name, _ = strings.Cut(name, ".")
 	}
 	for range maxParents {
 		_, parent, ok := strings.Cut(name, ".")

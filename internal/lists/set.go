@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -91,23 +92,48 @@ func OpenSet(o SetOptions) (*Set, error) {
 	}
 	s := &Set{opts: o}
 	s.handles.Store(&[]*Handle{})
-	return s, s.SetFiles(o.Files)
+	if err := s.SetFiles(o.Files); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // SetFiles replaces the lists of the set. A file that cannot be read, or a name
 // that occurs twice, is an error, and then nothing is changed. A list that stays
 // keeps its handle.
 func (s *Set) SetFiles(files []File) error {
+	c, err := s.Prepare(files)
+	if err != nil {
+		return err
+	}
+	c.Commit()
+	return nil
+}
+
+// A Change is other lists for a set, which have been read.
+type Change struct {
+	set     *Set
+	handles []*Handle
+}
+
+// Handle returns the list of that name as it is to be, or nil.
+func (c *Change) Handle(name string) *Handle { return named(c.handles, name) }
+
+// Commit puts the lists in the place of the set's.
+func (c *Change) Commit() { c.set.handles.Store(&c.handles) }
+
+// Prepare is SetFiles up to where something changes.
+func (s *Set) Prepare(files []File) (*Change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(files) > maxLists {
-		return fmt.Errorf("lists: %d lists, limit %d", len(files), maxLists)
+		return nil, fmt.Errorf("lists: %d lists, limit %d", len(files), maxLists)
 	}
 	seen := make(map[string]bool)
 	var handles []*Handle
 	for _, f := range files {
 		if f.Name == "" || seen[f.Name] {
-			return fmt.Errorf("lists: name %.60q is empty or given twice", f.Name)
+			return nil, fmt.Errorf("lists: name %.60q is empty or given twice", f.Name)
 		}
 		seen[f.Name] = true
 		if h := s.Handle(f.Name); h != nil && h.file == f {
@@ -116,12 +142,11 @@ func (s *Set) SetFiles(files []File) error {
 		}
 		h := &Handle{file: f}
 		if err := h.load(s.opts.MaxBytes); err != nil {
-			return err
+			return nil, err
 		}
 		handles = append(handles, h)
 	}
-	s.handles.Store(&handles)
-	return nil
+	return &Change{s, handles}, nil
 }
 
 // load reads the list, whatever was looked at before.
@@ -147,8 +172,10 @@ func (h *Handle) load(limit int64) error {
 const largeList = 4 << 20
 
 // Handle returns the list of that name, or nil.
-func (s *Set) Handle(name string) *Handle {
-	for _, h := range *s.handles.Load() {
+func (s *Set) Handle(name string) *Handle { return named(*s.handles.Load(), name) }
+
+func named(all []*Handle, name string) *Handle {
+	for _, h := range all {
 		if h.file.Name == name {
 			return h
 		}
@@ -171,7 +198,8 @@ func (s *Set) Find(e Entry) []Match {
 }
 
 // Reload reads the lists whose files have changed. A file that cannot be read
-// leaves its list as it was; the errors are joined, and logged.
+// leaves its list as it was; the errors are joined, and logged. What is wrong
+// with a file is named once; what the system could not do is tried again.
 func (s *Set) Reload() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,6 +210,9 @@ func (s *Set) Reload() error {
 		}
 		if err := h.load(s.opts.MaxBytes); err != nil {
 			s.Faults.Add(1)
+			if trouble(err) {
+				h.seen = [2]stamp{} // the file may be right, and never change again
+			}
 			s.opts.Log.Warn("list keeps its old content", "list", h.file.Name, "err", err)
 			errs = append(errs, err)
 			continue
@@ -192,6 +223,14 @@ func (s *Set) Reload() error {
 			"error", l.ErrorRate(), "updated", l.meta.Updated)
 	}
 	return errors.Join(errs...)
+}
+
+// trouble reports whether err is the system's, not the file's: no descriptor, no
+// permission, a disk that does not answer. A file that is not there comes back as
+// another one.
+func trouble(err error) bool {
+	var path *fs.PathError
+	return errors.As(err, &path) && !errors.Is(err, fs.ErrNotExist)
 }
 
 // Run reloads lists whose files change until ctx ends.
@@ -237,7 +276,7 @@ func (h *Handle) Describe() string {
 func (h *Handle) HasDomain(name string) bool { return h.has(Entry{Domain, name}) }
 
 // HasAddr reports whether an IP address, or a network around it, is listed.
-func (h *Handle) HasAddr(a netip.Addr) bool { return h.has(AddrEntry(a)) }
+func (h *Handle) HasAddr(a netip.Addr) bool { return h.List().hasAddr(a) }
 
 // HasDigest reports whether a hash, in hexadecimal and lower case, is listed.
 // Only a list of hashes holds any.
@@ -253,6 +292,6 @@ func (h *Handle) HasAddress(text string) bool { return h.has(Entry{Address, text
 func (h *Handle) Hash() string { return h.List().meta.Hash }
 
 func (h *Handle) has(e Entry) bool {
-	_, ok := h.List().Find(e)
-	return ok
+	found, _ := h.List().find(e)
+	return found != ""
 }

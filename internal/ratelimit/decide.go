@@ -50,6 +50,8 @@ func (d *decider) run(l *Limiter, attr Attributes) error {
 			if err := q.measure(now); err != nil {
 				return err
 			}
+		} else {
+			q.result.Counted = false // what was asked would have been, but for another rule
 		}
 		l.tell(q, now)
 	}
@@ -156,7 +158,8 @@ func (t *told) first(q *question, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k := toldKey{q.rule.Name, q.hash, q.result.Over}
-	if till, ok := t.till[k]; ok && now.Before(till) {
+	// One that lies more than a period ahead is from before the clock was set back.
+	if till, ok := t.till[k]; ok && now.Before(till) && !till.After(now.Add(q.rule.Period)) {
 		return false
 	}
 	if t.till == nil {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -156,12 +155,14 @@ func (l *Limiter) adopt(c, was *rule) {
 		l.load(c)
 	case was.rate.ID() != c.rate.ID():
 		l.opts.Log.Warn("rate limit starts empty: its period, limit or templates have changed", "rule", c.Name)
-	case was.Memory == c.Memory:
+	case was.Memory == c.Memory && was.rate.Limit() == c.rate.Limit():
 		c.table = was.table
 	default:
+		// A table judges by the limit it was made with which keys are idle.
 		for tag, state := range was.table.all() {
-			c.table.put(binary.LittleEndian.Uint64(tag), state)
+			c.table.keep(binary.LittleEndian.Uint64(tag), state, l.opts.Now())
 		}
+		c.table.touch()
 	}
 }
 
@@ -246,6 +247,10 @@ type Status struct {
 	Items  float64 // different items in the filter, estimated from its fill
 }
 
+// folded returns a key as templates write it: A to Z in lower case, every other
+// byte as it is.
+func folded(key string) []byte { return appendLower(nil, []byte(key)) }
+
 // Show returns the states of key (as its template gives it, any case) in every
 // rule that has one, or in the named rule alone.
 func (l *Limiter) Show(rule, key string) ([]Status, error) {
@@ -258,7 +263,7 @@ func (l *Limiter) Show(rule, key string) ([]Status, error) {
 		s := Status{Rule: r.Name, Limit: r.Limit, Period: r.Period}
 		found := false
 		var errs [2]error
-		r.table.view(r.hash([]byte(strings.ToLower(key))), func(state []byte) {
+		r.table.view(r.hash(folded(key)), func(state []byte) {
 			if found = state != nil; found {
 				s.Rate, errs[0] = r.rate.Rate(state, now)
 				s.Items, errs[1] = r.rate.Items(state)
@@ -279,7 +284,7 @@ func (l *Limiter) Show(rule, key string) ([]Status, error) {
 func (l *Limiter) Reset(rule, key string) int {
 	n := 0
 	for _, r := range *l.rules.Load() {
-		if (rule == "" || r.Name == rule) && r.table.drop(r.hash([]byte(strings.ToLower(key)))) {
+		if (rule == "" || r.Name == rule) && r.table.drop(r.hash(folded(key))) {
 			n++
 		}
 	}

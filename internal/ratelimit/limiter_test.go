@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -321,6 +322,122 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestLessMemory wants what still fits kept at a reload and at a restart, and the
+// keys that are near their limit before others.
+func TestLessMemory(t *testing.T) {
+	o := Options{Rules: []Rule{recipients(1000)}, Dir: t.TempDir(), Now: (&clock{epoch}).Now}
+	l := open(t, o)
+	for u := range 100 {
+		for i := range 1 + 30*(u/90) {
+			limit(t, l, rcpt(fmt.Sprint("user", u), fmt.Sprint(i)))
+		}
+	}
+	if err := l.Save(); err != nil {
+		t.Fatal(err)
+	}
+	check := func(l *Limiter) {
+		t.Helper()
+		if keys := l.Usage()[0].Keys; keys < 50 || keys > 70 || l.Stats.Faults.Load() != 0 {
+			t.Errorf("%d keys of 100 and %d faults with half the memory, want about 60 and 0", keys, l.Stats.Faults.Load())
+		}
+		for u := 90; u < 100; u++ {
+			if status, err := l.Show("", fmt.Sprint("user", u)); err != nil || len(status) != 1 {
+				t.Errorf("user %d, one of the busiest: %+v, %v", u, status, err)
+			}
+		}
+	}
+	less := recipients(1000)
+	less.Memory = 128 << 10
+	if err := l.Reload([]Rule{less}); err != nil {
+		t.Fatal(err)
+	}
+	check(l)
+	o.Rules = []Rule{less}
+	check(open(t, o))
+}
+
+// TestReloadIsSaved reloads with another memory, and saves before anything else
+// is counted.
+func TestReloadIsSaved(t *testing.T) {
+	o := Options{Rules: []Rule{recipients(10)}, Dir: t.TempDir(), Now: (&clock{epoch}).Now}
+	l := open(t, o)
+	limit(t, l, rcpt("ann", "a"))
+	o.Rules = []Rule{recipients(10)}
+	o.Rules[0].Memory = 1 << 20
+	if err := l.Reload(o.Rules); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Save(); err != nil {
+		t.Fatal(err)
+	}
+	if keys := open(t, o).Usage()[0].Keys; keys != 1 {
+		t.Errorf("%d keys after the restart, want 1", keys)
+	}
+}
+
+// TestReloadLowerLimit wants keys judged idle by the limit that holds now.
+func TestReloadLowerLimit(t *testing.T) {
+	c := &clock{epoch}
+	r := Rule{Name: "r", Key: "{sasl_username}", Limit: 1e6, Period: time.Hour, Strict: true}
+	l := open(t, Options{Rules: []Rule{r}, Now: c.Now})
+	for range 500 {
+		limit(t, l, rcpt("ann", "a"))
+	}
+	r.Limit = 100
+	if err := l.Reload([]Rule{r}); err != nil {
+		t.Fatal(err)
+	}
+	c.now = c.now.Add(time.Hour + time.Minute)
+	(*l.rules.Load())[0].table.clean(c.now)
+	if got := limit(t, l, rcpt("ann", "a")); got != Defer {
+		t.Errorf("at 180 of 100: %s, want defer", got)
+	}
+}
+
+// TestLeftovers wants the half-written files of a node that was killed gone.
+func TestLeftovers(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{".rcpts.rates.1234", ".secret.99", "rcpts.rates.unread", "notes"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open(t, Options{Rules: []Rule{recipients(10)}, Dir: dir})
+	left, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range left {
+		names = append(names, e.Name())
+	}
+	if got, want := fmt.Sprint(names), "[notes rcpts.rates.unread secret]"; got != want {
+		t.Errorf("files %s, want %s", got, want)
+	}
+}
+
+// TestKeysBeyondASCII looks for keys as the client wrote them: only A to Z are
+// folded, whatever the bytes are.
+func TestKeysBeyondASCII(t *testing.T) {
+	for _, key := range []string{"Änne@Example.com", "\xc4nne", "\u212aelvin"} {
+		r := recipients(10)
+		l := open(t, Options{Rules: []Rule{r}, Now: (&clock{epoch}).Now})
+		limit(t, l, rcpt(key, "a"))
+		if status, err := l.Show("", key); err != nil || len(status) != 1 {
+			t.Errorf("Show(%q) = %v, %v, want one status", key, status, err)
+		}
+		if n := l.Reset("", key); n != 1 {
+			t.Errorf("Reset(%q) = %d, want 1", key, n)
+		}
+		r.ExemptKeys = []string{key}
+		l = open(t, Options{Rules: []Rule{r}, Now: (&clock{epoch}).Now})
+		limit(t, l, rcpt(key, "a"))
+		if n := l.Usage()[0].Keys; n != 0 {
+			t.Errorf("exempt key %q was counted", key)
+		}
+	}
+}
+
 // TestDamagedFiles cuts, extends and flips a state file everywhere: the limiter
 // starts, empty, whatever is in the file.
 func TestDamagedFiles(t *testing.T) {
@@ -455,6 +572,42 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// TestEventsClockWasAhead wants a key reported again when the clock that was
+// ahead at its last report is set right.
+func TestEventsClockWasAhead(t *testing.T) {
+	c := &clock{epoch.Add(365 * 24 * time.Hour)}
+	events := 0
+	l := open(t, Options{Rules: []Rule{recipients(1)}, Now: c.Now, Notify: func(Event) { events++ }})
+	for _, now := range []time.Time{c.now, epoch, epoch.Add(time.Minute)} {
+		c.now = now
+		for i := range 3 {
+			limit(t, l, rcpt("ann", fmt.Sprint(now, i)))
+		}
+	}
+	if events != 2 {
+		t.Errorf("%d events, want one before the clock was set right and one after", events)
+	}
+}
+
+// TestEventsOfOthersRefusals wants no warning of a rate that a request, which
+// another rule refuses, would have had.
+func TestEventsOfOthersRefusals(t *testing.T) {
+	var events []Event
+	l := open(t, Options{Now: (&clock{epoch}).Now, Notify: func(e Event) { events = append(events, e) }, Rules: []Rule{
+		{Name: "rcpts", Key: "{recipient}", Limit: 1, Period: time.Hour},
+		{Name: "bytes", Key: "{sasl_username}", Count: "{size}", State: AnyState, Limit: 1000, Period: time.Hour, Warn: 0.8},
+	}})
+	for _, size := range []string{"500", "400", "450"} {
+		limit(t, l, request("sasl_username", "ann", "recipient", "bob", "size", size))
+	}
+	if len(events) != 1 || events[0].Rule != "rcpts" {
+		t.Errorf("events %+v, want one of the rule that refuses", events)
+	}
+	if limit(t, l, request("sasl_username", "ann", "recipient", "eve", "size", "400")); len(events) != 2 || events[1].Rule != "bytes" || events[1].Rate != 900 {
+		t.Errorf("events %+v, want one of the bytes at 900", events)
+	}
+}
+
 func TestReplyText(t *testing.T) {
 	r := recipients(2)
 	r.Text = "{key}: {rate} of {limit} in {period} by {rule}"
@@ -465,6 +618,24 @@ func TestReplyText(t *testing.T) {
 	}
 	if want := "ann??x=?: 3 of 2 in 1h by rcpts"; text != want {
 		t.Errorf("text %q, want %q", text, want)
+	}
+}
+
+// TestReplyToLongKey wants a reply that fits a line, however long the name is that
+// a client gave itself: Postfix takes one of 2048 bytes for a fault of the server.
+func TestReplyToLongKey(t *testing.T) {
+	r := Rule{Name: "r", Key: "{helo_name}", Limit: 1, Period: time.Hour, Action: Reject, Text: "{key} has sent {rate} of {limit}"}
+	var said strings.Builder
+	l := open(t, Options{Rules: []Rule{r}, Now: (&clock{epoch}).Now, Log: slog.New(slog.NewTextHandler(&said, nil))})
+	var text string
+	for range 2 {
+		_, text, _ = l.Limit(context.Background(), request("helo_name", strings.Repeat("x", 5000)))
+	}
+	if len(text) > 512 || !strings.HasSuffix(text, "xxx... has sent 2 of 1") {
+		t.Errorf("reply of %d bytes: %q", len(text), text)
+	}
+	if said.Len() > 1000 {
+		t.Errorf("log line of %d bytes", said.Len())
 	}
 }
 
@@ -480,7 +651,8 @@ func TestWebhook(t *testing.T) {
 		got <- e
 	}))
 	defer server.Close()
-	w := NewWebhook(server.URL, nil, nil)
+	var said strings.Builder
+	w := NewWebhook(server.URL, nil, slog.New(slog.NewTextHandler(&said, nil)))
 	ctx, cancel := context.WithCancel(t.Context())
 	var run sync.WaitGroup
 	run.Go(func() { w.Run(ctx) })
@@ -495,6 +667,9 @@ func TestWebhook(t *testing.T) {
 	}
 	if w.Dropped.Load() != 5 {
 		t.Errorf("%d events dropped, want 5", w.Dropped.Load())
+	}
+	if n := strings.Count(said.String(), "webhook does not keep up"); n != 1 {
+		t.Errorf("the log says %d times that events are dropped, want once: %s", n, said.String())
 	}
 }
 

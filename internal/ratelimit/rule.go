@@ -138,7 +138,7 @@ func compile(r Rule, secret filter.Secret) (*rule, error) {
 		return nil, fmt.Errorf("ratelimit: rule %q: %w", r.Name, err)
 	}
 	for _, k := range r.ExemptKeys {
-		c.exemptKeys[strings.ToLower(k)] = true
+		c.exemptKeys[string(folded(k))] = true
 	}
 	c.table, err = newTable(c.rate, c.Memory)
 	if err != nil {
@@ -252,8 +252,15 @@ func (r *rule) reply(key string, rate float64) string {
 	).Replace(text)
 }
 
-// printable keeps a key that a client chose from breaking a reply or a log.
+// maxShown is how much of a key is shown, in bytes.
+const maxShown = 200
+
+// printable keeps a key that a client chose from breaking a reply or a log, by its
+// bytes or by its length.
 func printable(s string) string {
+	if len(s) > maxShown {
+		s = s[:maxShown] + "..."
+	}
 	return strings.Map(func(c rune) rune {
 		if c < ' ' || c > '~' {
 			return '?'

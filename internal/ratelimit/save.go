@@ -9,8 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
 // The files of a folder of states: "secret", 16 random bytes that key all
@@ -27,21 +29,44 @@ func (l *Limiter) openDir() error {
 	if err := os.MkdirAll(l.opts.Dir, 0o700); err != nil {
 		return fmt.Errorf("ratelimit: %w", err)
 	}
+	if err := removeLeftovers(l.opts.Dir); err != nil {
+		return fmt.Errorf("ratelimit: %w", err)
+	}
 	path := filepath.Join(l.opts.Dir, secretFile)
 	b, err := readSmall(path, len(l.secret))
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := io.ReadFull(l.opts.Random, l.secret[:]); err != nil {
 			return fmt.Errorf("ratelimit: %w", err)
 		}
-		return writeFile(path, func(w io.Writer) error {
-			_, err := w.Write(l.secret[:])
-			return err
-		})
+		if err := wholefile.Replace(path, wholefile.Bytes(l.secret[:])); err != nil {
+			return fmt.Errorf("ratelimit: %w", err)
+		}
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("ratelimit: %w", err)
 	}
 	copy(l.secret[:], b)
+	return nil
+}
+
+// removeLeftovers removes what was left half written when the machine stopped: as
+// large as the states, and a new one each time.
+func removeLeftovers(dir string) error {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		for _, of := range []string{secretFile, "*" + stateFile} {
+			if left, err := filepath.Match(wholefile.Leftovers(of), f.Name()); err != nil || !left {
+				continue
+			}
+			if err := os.Remove(filepath.Join(dir, f.Name())); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
@@ -71,7 +96,7 @@ func (l *Limiter) load(r *rule) {
 		return
 	}
 	path := l.statePath(r)
-	kept, lost, err := r.read(path)
+	kept, lost, err := r.read(path, l.opts.Now())
 	switch {
 	case err == nil && kept+lost > 0:
 		l.opts.Log.Info("rate limit read", "rule", r.Name, "keys", kept, "without_room", lost)
@@ -86,28 +111,33 @@ func (l *Limiter) load(r *rule) {
 }
 
 // read fills the table from a file. After an error the table is empty.
-func (r *rule) read(path string) (kept, lost int, err error) {
+func (r *rule) read(path string, now time.Time) (kept, lost int, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return 0, 0, err
+	}
+	states := 0
 	fresh, err := newTable(r.rate, r.Memory)
 	if err != nil {
 		return 0, 0, err
 	}
-	err = decodeStates(r.rate, bufio.NewReaderSize(f, 1<<16), r.Memory, func(tag uint64, state []byte) {
-		if fresh.put(tag, state) {
-			kept++
-		} else {
-			lost++
-		}
+	// What the table has no room for is dropped as it is read, so that a rule with
+	// less memory than it had keeps what fits.
+	err = decodeStates(r.rate, bufio.NewReaderSize(f, 1<<16), info.Size(), func(tag uint64, state []byte) {
+		fresh.keep(tag, state, now)
+		states++
 	})
 	if err != nil {
 		return 0, 0, fmt.Errorf("%s: %w", filepath.Base(path), err)
 	}
 	r.table = fresh
-	return kept, lost, nil
+	kept, _, _, _ = fresh.usage()
+	return kept, states - kept, nil
 }
 
 // decodeStates reads one file of states. limit bounds what is read, in bytes of
@@ -147,7 +177,7 @@ func (l *Limiter) Save() error {
 		if !r.table.dirty() {
 			continue
 		}
-		err := writeFile(l.statePath(r), func(w io.Writer) error {
+		err := wholefile.Replace(l.statePath(r), func(w io.Writer) error {
 			return r.rate.EncodeStates(w, r.table.all())
 		})
 		if err != nil {
@@ -157,45 +187,4 @@ func (l *Limiter) Save() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// writeFile replaces the file at path with what write writes, so that after a
-// crash the old or the new content is there, whole.
-func writeFile(path string, write func(io.Writer) error) error {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
-	if err != nil {
-		return fmt.Errorf("ratelimit: %w", err)
-	}
-	defer os.Remove(f.Name()) // fails, as it should, once it was renamed
-	buffered := bufio.NewWriterSize(f, 1<<16)
-	err = write(buffered)
-	if err == nil {
-		err = buffered.Flush()
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err == nil {
-		err = syncDir(dir)
-	}
-	if err != nil {
-		return fmt.Errorf("ratelimit: %w", err)
-	}
-	return nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

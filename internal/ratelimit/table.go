@@ -231,6 +231,9 @@ func (t *table) sweep(s *shard, now time.Time, n int) {
 		if !live(slot) {
 			continue
 		}
+		if settled, err := t.rate.Settle(slot[slotHeader:], now); settled && err == nil {
+			s.changed = true
+		}
 		// An error means that the state is damaged: nothing is lost with it.
 		if idle, err := t.rate.Idle(slot[slotHeader:], now); idle || err != nil {
 			t.remove(s, tagOf(slot))
@@ -255,8 +258,14 @@ func (s *shard) sample() uint32 {
 // evict frees the slot with the lowest rate among a few, so that a flood
 // of new keys does not push out those that are near their limit.
 func (t *table) evict(s *shard, now time.Time) {
-	var victim uint64
-	lowest, found := 0.0, false
+	if victim, _, found := t.lowest(s, now); found {
+		t.remove(s, victim)
+		s.evicted++
+	}
+}
+
+// lowest returns the key with the lowest rate among a few.
+func (t *table) lowest(s *shard, now time.Time) (victim uint64, lowest float64, found bool) {
 	for range min(evictSample, s.slots) {
 		slot := t.at(s, s.sample())
 		if !live(slot) {
@@ -270,10 +279,7 @@ func (t *table) evict(s *shard, now time.Time) {
 			victim, lowest, found = tagOf(slot), rate, true
 		}
 	}
-	if found {
-		t.remove(s, victim)
-		s.evicted++
-	}
+	return victim, lowest, found
 }
 
 // clean drops every idle key, and gives memory back where most slots are free.
@@ -323,6 +329,28 @@ func (t *table) put(hash uint64, state []byte) bool {
 	}
 	copy(t.at(s, i)[slotHeader:], state)
 	return true
+}
+
+// keep stores a state as put does. Where there is no room, one of the keys that
+// have a lower rate gives way to it, if it finds one.
+func (t *table) keep(hash uint64, state []byte, now time.Time) {
+	if t.put(hash, state) {
+		return
+	}
+	rate, err := t.rate.Rate(state, now)
+	if err != nil {
+		return
+	}
+	s := t.shard(hash)
+	s.mu.Lock()
+	victim, lowest, found := t.lowest(s, now)
+	if found = found && lowest < rate; found {
+		t.remove(s, victim)
+	}
+	s.mu.Unlock()
+	if found {
+		t.put(hash, state)
+	}
 }
 
 // drop removes hash and reports whether it was there.

@@ -178,6 +178,24 @@ func TestTableBudget(t *testing.T) {
 	}
 }
 
+// TestTableClockWasAhead counts while the clock is a year ahead, and sets it
+// right: keys that do not come again must not hold the memory for that year.
+func TestTableClockWasAhead(t *testing.T) {
+	tab, err := newTable(newRate(t, 10), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(100) {
+		count(t, tab, i<<40, epoch.Add(365*24*time.Hour), "x")
+	}
+	for i := range 12 {
+		tab.clean(epoch.Add(time.Duration(i) * time.Hour))
+	}
+	if keys, _, _, dropped := tab.usage(); keys != 0 || dropped != 100 {
+		t.Errorf("%d keys, %d dropped twelve periods after the clock was set right, want 0 and 100", keys, dropped)
+	}
+}
+
 // TestTableSmall checks budgets that hold a few keys, or none.
 func TestTableSmall(t *testing.T) {
 	for _, memory := range []int64{0, 100, 1000, 2000, 5000, 64 << 10} {

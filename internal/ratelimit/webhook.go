@@ -25,6 +25,7 @@ type Webhook struct {
 	client *http.Client
 	log    *slog.Logger
 	queue  chan Event
+	full   atomic.Bool // it was, and nothing was taken out since
 
 	Sent    atomic.Int64 // events that were answered with a status of 200 to 299
 	Failed  atomic.Int64 // events that were not
@@ -43,13 +44,16 @@ func NewWebhook(url string, client *http.Client, log *slog.Logger) *Webhook {
 	return &Webhook{url: url, client: client, log: log, queue: make(chan Event, webhookQueue)}
 }
 
-// Notify puts e into the queue, or drops it if the queue is full. It never
-// blocks: it fits [Options.Notify].
+// Notify puts e into the queue, or drops it if the queue is full, which the log
+// says once for each time. It never blocks: it fits [Options.Notify].
 func (w *Webhook) Notify(e Event) {
 	select {
 	case w.queue <- e:
 	default:
 		w.Dropped.Add(1)
+		if !w.full.Swap(true) {
+			w.log.Warn("webhook does not keep up: events are dropped", "dropped", w.Dropped.Load())
+		}
 	}
 }
 
@@ -60,6 +64,7 @@ func (w *Webhook) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case e := <-w.queue:
+			w.full.Store(false)
 			if err := w.post(ctx, e); err != nil {
 				w.Failed.Add(1)
 				w.log.Warn("webhook failed", "rule", e.Rule, "err", err)

@@ -1,0 +1,128 @@
+package wholefile
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// content returns what is in dir, by name.
+func content(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]string)
+	for _, e := range entries {
+		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[e.Name()] = string(b)
+	}
+	return all
+}
+
+func TestReplace(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	large := bytes.Repeat([]byte("0123456789"), 50_000)
+	for _, data := range [][]byte{[]byte("old"), large, nil} {
+		if err := Replace(path, Bytes(data)); err != nil {
+			t.Fatal(err)
+		}
+		if got := content(t, dir); len(got) != 1 || got["file"] != string(data) {
+			t.Fatalf("%d files, %d bytes in it, want %d alone", len(got), len(got["file"]), len(data))
+		}
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v, want 0600", info.Mode(), err)
+	}
+	if err := Replace(path, Bytes(large), func(f *os.File) error { return f.Chmod(0o640) }); err != nil {
+		t.Fatal(err)
+	}
+	if info, err = os.Stat(path); err != nil || info.Mode().Perm() != 0o640 || info.Size() != int64(len(large)) {
+		t.Errorf("mode %v, %d bytes, %v", info.Mode(), info.Size(), err)
+	}
+}
+
+// TestFailed: what fails at any step leaves the old file, and nothing beside it.
+func TestFailed(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	if err := Replace(path, Bytes([]byte("old"))); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken")
+	for name, try := range map[string]func() error{
+		"write": func() error {
+			return Replace(path, func(w io.Writer) error { _, err := w.Write([]byte("new")); return errors.Join(err, broken) })
+		},
+		"prepare": func() error {
+			return Replace(path, Bytes([]byte("new")), func(*os.File) error { return broken }, func(*os.File) error {
+				t.Error("what prepares the file went on after a failure")
+				return nil
+			})
+		},
+		"name": func() error {
+			return errors.Join(Create(path, Bytes([]byte("new"))), broken)
+		},
+	} {
+		if err := try(); !errors.Is(err, broken) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := content(t, dir); len(got) != 1 || got["file"] != "old" {
+			t.Errorf("%s: %q, want the old file alone", name, got)
+		}
+	}
+	if err := Replace(filepath.Join(dir, "missing", "file"), Bytes(nil)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("in a folder that is not there: %v", err)
+	}
+}
+
+// TestCreate: of many who create a file at once, one does, and all of it is his.
+func TestCreate(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	var wg sync.WaitGroup
+	var won atomic.Int32
+	for i := range 20 {
+		wg.Go(func() {
+			err := Create(path, Bytes(bytes.Repeat([]byte{'a' + byte(i)}, 10_000)))
+			switch {
+			case err == nil:
+				won.Add(1)
+			case !errors.Is(err, fs.ErrExist):
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	got := content(t, dir)
+	if text := got["file"]; won.Load() != 1 || len(got) != 1 || len(text) != 10_000 || bytes.Count([]byte(text), []byte(text[:1])) != 10_000 {
+		t.Errorf("%d created it; %d files, %d bytes", won.Load(), len(got), len(text))
+	}
+}
+
+func TestLeftovers(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	var seen string
+	err := Replace(path, func(io.Writer) error {
+		for name := range content(t, dir) {
+			seen = name
+		}
+		return nil
+	})
+	if matched, bad := filepath.Match(Leftovers(path), seen); err != nil || bad != nil || !matched {
+		t.Errorf("%v; %q does not match %q", err, seen, Leftovers(path))
+	}
+}

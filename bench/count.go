@@ -13,21 +13,23 @@ import (
 func countSubjects() []subject {
 	return []subject{
 		{name: "bulkhead Counting", note: "batches of 256; sized for 1e-3 wrong counts", counts: true,
-			build: func(n int) structure { return newCounting(n, true) }},
+			build: func(n int) (structure, error) { return newCounting(n, true) }},
 		{name: "bulkhead Counting, single calls", counts: true,
-			build: func(n int) structure { return newCounting(n, false) }},
+			build: func(n int) (structure, error) { return newCounting(n, false) }},
 		{name: "fingerprint table", note: "24-bit fingerprint, 8-bit count: stops at 255, hence its low counts; cannot be merged by cell", counts: true,
-			build: func(n int) structure { return newFingerprints(n) }},
+			build: func(n int) (structure, error) { return newFingerprints(n), nil }},
 		{name: "BoomFilters count-min", note: "6 rows, 11 cells of 64 bits a key", counts: true, solo: true,
-			build: func(n int) structure {
-				return &boomSketch{boom.NewCountMinSketch(math.E/(float64(n)*11/6), 0.0026)}
+			build: func(n int) (structure, error) {
+				return &boomSketch{boom.NewCountMinSketch(math.E/(float64(n)*11/6), 0.0026)}, nil
 			}},
 		{name: "BoomFilters counting Bloom", note: "4-bit, 11 cells a key; has no count query, look is membership", solo: true,
-			build: func(n int) structure { return &boomCounting{boom.NewCountingBloomFilter(uint(n), 4, 0.005)} }},
+			build: func(n int) (structure, error) {
+				return &boomCounting{boom.NewCountingBloomFilter(uint(n), 4, 0.005)}, nil
+			}},
 		{name: "map[[16]byte]uint32", note: "exact", counts: true,
-			build: func(int) structure { return &map16{m: map[item]uint32{}} }},
+			build: func(int) (structure, error) { return &map16{m: map[item]uint32{}}, nil }},
 		{name: "map[[20]byte]uint32", note: "exact; with 20-byte digests", counts: true,
-			build: func(int) structure { return &map20{m: map[[20]byte]uint32{}} }},
+			build: func(int) (structure, error) { return &map20{m: map[[20]byte]uint32{}}, nil }},
 	}
 }
 
@@ -36,18 +38,15 @@ type counting struct {
 	batch bool
 }
 
-func newCounting(n int, batch bool) *counting {
+func newCounting(n int, batch bool) (*counting, error) {
 	g, err := filter.SizeFor(filter.Target{
 		Kind: filter.Cells, Signatures: uint64(n), Error: filter.CountWrong, Rate: 1e-3, K: filter.DefaultCells,
 	})
 	if err != nil {
-		panic(err) // the sizes are this program's own
+		return nil, err
 	}
 	c, err := filter.NewCounting(g)
-	if err != nil {
-		panic(err)
-	}
-	return &counting{c, batch}
+	return &counting{c, batch}, err
 }
 
 // keysOf returns x as keys: the 16 bytes of an item are those of a key in memory,

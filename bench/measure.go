@@ -64,7 +64,10 @@ func measure(s subject, n int, memoryOnly bool) (result, error) {
 	if err != nil {
 		return r, err
 	}
-	f, inserts := build(s, in, counts)
+	f, inserts, err := build(s, in, counts)
+	if err != nil {
+		return r, err
+	}
 	heap2, resident2, err := memory()
 	if err != nil {
 		return r, err
@@ -78,24 +81,28 @@ func measure(s subject, n int, memoryOnly bool) (result, error) {
 			r.Hit2 = timedTwo(f, in, out)
 		}
 	}
-	r.errors(s, f, in, unseen, counts, out)
+	if err := r.errors(s, f, in, unseen, counts, out); err != nil {
+		return r, err
+	}
 	runtime.KeepAlive(f)
 	r.Insert = timingOf(inserts)
 	if memoryOnly {
 		return r, nil
 	}
 	if s.name == countSubjects()[0].name || s.name == memberSubjects()[0].name {
-		r.Access = dependentAccess(int(r.Heap * float64(n)))
+		r.Access, err = dependentAccess(int(r.Heap * float64(n)))
 	}
-	return r, nil
+	return r, err
 }
 
 // build inserts all items into a new structure and returns it, and how long an
 // insert took in each of some rounds. A small structure is built many times in a
 // round; of a big one the rounds are parts of the items.
-func build(s subject, in []item, counts []uint32) (f structure, took []float64) {
+func build(s subject, in []item, counts []uint32) (f structure, took []float64, err error) {
 	if len(in) > window {
-		f = s.build(len(in))
+		if f, err = s.build(len(in)); err != nil {
+			return nil, nil, err
+		}
 		for len(in) > 0 {
 			n := min(window, len(in))
 			start := cpu()
@@ -103,7 +110,7 @@ func build(s subject, in []item, counts []uint32) (f structure, took []float64) 
 			took = append(took, float64(cpu()-start)/float64(n))
 			in, counts = in[n:], counts[n:]
 		}
-		return f, took
+		return f, took, nil
 	}
 	for range rounds {
 		var total time.Duration
@@ -111,7 +118,9 @@ func build(s subject, in []item, counts []uint32) (f structure, took []float64) 
 		for total < 20*time.Millisecond {
 			f = nil
 			runtime.GC() // not among the inserts
-			f = s.build(len(in))
+			if f, err = s.build(len(in)); err != nil {
+				return nil, nil, err
+			}
 			start := cpu()
 			insertAll(f, in, counts)
 			total += cpu() - start
@@ -119,13 +128,13 @@ func build(s subject, in []item, counts []uint32) (f structure, took []float64) 
 		}
 		took = append(took, float64(total)/float64(built)/float64(len(in)))
 	}
-	return f, took
+	return f, took, nil
 }
 
 // errors measures how often f is wrong. Counts are checked after single reports
 // in random order where that takes no longer than a minute, else after one
 // weighted insert a key.
-func (r *result) errors(s subject, f structure, in, unseen []item, counts, out []uint32) {
+func (r *result) errors(s subject, f structure, in, unseen []item, counts, out []uint32) (err error) {
 	lookAll(f, unseen, out)
 	for _, c := range out[:len(unseen)] {
 		if c > 0 {
@@ -141,10 +150,12 @@ func (r *result) errors(s subject, f structure, in, unseen []item, counts, out [
 			}
 		}
 		r.Under /= float64(len(in))
-		return
+		return nil
 	}
 	if len(in) <= 1e6 {
-		f = s.build(len(in))
+		if f, err = s.build(len(in)); err != nil {
+			return err
+		}
 		insertShuffled(f, in, counts)
 	}
 	lookAll(f, in, out)
@@ -159,6 +170,7 @@ func (r *result) errors(s subject, f structure, in, unseen []item, counts, out [
 	}
 	r.Wrong /= float64(len(in))
 	r.Under /= float64(len(in))
+	return nil
 }
 
 func insertShuffled(f structure, in []item, counts []uint32) {
@@ -269,15 +281,16 @@ func memory() (heap, resident int64, err error) {
 }
 
 // dependentAccess returns nanoseconds by the clock of one access to size bytes
-// whose address depends on the access before.
-func dependentAccess(size int) float64 {
+// whose address depends on the access before. It is an error if the accesses left
+// the order that was laid out for them, which also keeps them from being left out.
+func dependentAccess(size int) (float64, error) {
 	n := max(size/64, 2)
 	order := rand.New(rand.NewPCG(5, 6)).Perm(n)
 	next := make([][16]uint32, n)
 	for i, at := range order {
 		next[at][0] = uint32(order[(i+1)%n])
 	}
-	at, least := uint32(0), 0.0
+	at, least := uint32(order[0]), 0.0
 	const steps = 1 << 18
 	for i := range rounds {
 		start := time.Now()
@@ -288,8 +301,8 @@ func dependentAccess(size int) float64 {
 			least = per
 		}
 	}
-	if int(at) >= n {
-		panic("the cycle left its array")
+	if want := order[rounds*steps%n]; int(at) != want {
+		return 0, fmt.Errorf("%d accesses to %d lines ended at line %d, want %d", rounds*steps, n, at, want)
 	}
-	return least
+	return least, nil
 }

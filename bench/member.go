@@ -21,26 +21,29 @@ const (
 
 func memberSubjects() []subject {
 	return []subject{
-		{name: "bulkhead Bits", note: "batches of 256", build: func(n int) structure { return newBits(n, true) }},
-		{name: "bulkhead Bits, single calls", build: func(n int) structure { return newBits(n, false) }},
-		{name: "bulkhead Bits, SipHash", note: "batches; from 16 bytes, keyed hash included", build: func(n int) structure { return &sipBits{newBits(n, true)} }},
-		{name: "parquet-go split block", note: "assembly; InsertBulk", build: func(n int) structure {
-			return &parquetBits{f: make(parquet.SplitBlockFilter, parquet.NumSplitBlocksOf(int64(n), bitsPerKey))}
+		{name: "bulkhead Bits", note: "batches of 256", build: func(n int) (structure, error) { return newBits(n, true) }},
+		{name: "bulkhead Bits, single calls", build: func(n int) (structure, error) { return newBits(n, false) }},
+		{name: "bulkhead Bits, SipHash", note: "batches; from 16 bytes, keyed hash included", build: func(n int) (structure, error) {
+			f, err := newBits(n, true)
+			return &sipBits{f}, err
 		}},
-		{name: "greatroar/blobloom", note: "takes a 64-bit hash", build: func(n int) structure {
-			return &blobBits{blobloom.New(uint64(n)*bitsPerKey, memberK)}
+		{name: "parquet-go split block", note: "assembly; InsertBulk", build: func(n int) (structure, error) {
+			return &parquetBits{f: make(parquet.SplitBlockFilter, parquet.NumSplitBlocksOf(int64(n), bitsPerKey))}, nil
 		}},
-		{name: "jcalabro/gloom", build: func(n int) structure {
-			return &gloomBits{gloom.NewWithParams(uint64(n)*bitsPerKey/512+1, memberK)}
+		{name: "greatroar/blobloom", note: "takes a 64-bit hash", build: func(n int) (structure, error) {
+			return &blobBits{blobloom.New(uint64(n)*bitsPerKey, memberK)}, nil
 		}},
-		{name: "bits-and-blooms/bloom", build: func(n int) structure {
-			return &classicBits{bloom.New(uint(n)*bitsPerKey, memberK)}
+		{name: "jcalabro/gloom", build: func(n int) (structure, error) {
+			return &gloomBits{gloom.NewWithParams(uint64(n)*bitsPerKey/512+1, memberK)}, nil
 		}},
-		{name: "tylertreat/BoomFilters", solo: true, note: "not for two goroutines", build: func(n int) structure {
+		{name: "bits-and-blooms/bloom", build: func(n int) (structure, error) {
+			return &classicBits{bloom.New(uint(n)*bitsPerKey, memberK)}, nil
+		}},
+		{name: "tylertreat/BoomFilters", solo: true, note: "not for two goroutines", build: func(n int) (structure, error) {
 			// It takes a rate: the one that gives it 16 bits a key.
-			return &boomBits{boom.NewBloomFilter(uint(n), math.Pow(2, -bitsPerKey*math.Ln2))}
+			return &boomBits{boom.NewBloomFilter(uint(n), math.Pow(2, -bitsPerKey*math.Ln2))}, nil
 		}},
-		{name: "map[[16]byte]struct{}", note: "exact", build: func(int) structure { return &mapBits{m: map[item]struct{}{}} }},
+		{name: "map[[16]byte]struct{}", note: "exact", build: func(int) (structure, error) { return &mapBits{m: map[item]struct{}{}}, nil }},
 	}
 }
 
@@ -51,16 +54,13 @@ type bitsFilter struct {
 	batch bool
 }
 
-func newBits(n int, batch bool) *bitsFilter {
+func newBits(n int, batch bool) (*bitsFilter, error) {
 	lines := (uint64(n)*bitsPerKey + 511) / 512
 	if lines > filter.PageLines {
 		lines = (lines + filter.PageLines - 1) / filter.PageLines * filter.PageLines
 	}
 	f, err := filter.NewBits(filter.Geometry{Kind: filter.Bitmap, Lines: lines, K: memberK})
-	if err != nil {
-		panic(err) // the sizes are this program's own
-	}
-	return &bitsFilter{f, batch}
+	return &bitsFilter{f, batch}, err
 }
 
 func (b *bitsFilter) insert(x []item, _ []uint32) {

@@ -17,7 +17,10 @@ func (r *mergeResult) speed() float64 { return float64(r.Bytes) / r.Took.Median 
 // measureMerge measures merging beside copying the same number of bytes.
 func measureMerge(n int) ([]mergeResult, error) {
 	in, counts := items(n, 1), skew(n)
-	c := newCounting(n, true)
+	c, err := newCounting(n, true)
+	if err != nil {
+		return nil, err
+	}
 	insertAll(c, in, counts)
 	g := c.c.Geometry()
 	size := int64(g.Bytes())
@@ -75,7 +78,10 @@ func measureMerge(n int) ([]mergeResult, error) {
 	if err := add("Counting.Merge (saturating add, exact overflow)", first, func() error { return sum.Merge(c.c) }); err != nil {
 		return nil, err
 	}
-	light := newCounting(n, true)
+	light, err := newCounting(n, true)
+	if err != nil {
+		return nil, err
+	}
 	ones := make([]uint32, n)
 	for i := range ones {
 		ones[i] = 1

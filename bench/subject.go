@@ -26,7 +26,7 @@ type subject struct {
 	name string
 	note string // what is special, or unfair, about it
 	// build makes one for n items of which each has a count below 256 mostly.
-	build func(n int) structure
+	build func(n int) (structure, error)
 	// counts reports whether look returns counts.
 	counts bool
 	// solo: not even look may be called by two goroutines at once.

@@ -185,6 +185,9 @@ func signature(i int) []byte {
 
 // TestBloomErrorRate holds the measured rate of every family against Eq. 1.
 func TestBloomErrorRate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures rates, for minutes under the race detector, in one goroutine")
+	}
 	const n, m, asked = 5000, 50_000, 200_000
 	for name, f := range families(t, m) {
 		b := must(NewBloom(f))(t)

@@ -61,39 +61,38 @@ func (a *array) encode(w io.Writer, appendPage func([]byte, int) []byte) error {
 // taken, and memory is taken no faster than pages arrive. Damaged or missing
 // bytes give an error that wraps [ErrCorrupt].
 func DecodeCounting(r io.Reader, limit int64) (*Counting, error) {
-	g, generation, err := readFileHeader(r, Cells, limit)
-	if err != nil {
-		return nil, err
-	}
-	images, err := readPages(r, g, generation)
-	if err != nil {
-		return nil, err
-	}
-	c, err := NewCounting(g)
-	if err != nil {
-		return nil, err
-	}
-	c.generation = generation
-	return c, loadPages(images, c.LoadPage)
+	return decodeArray(r, Cells, limit, NewCounting, func(c *Counting) *array { return c.array }, (*Counting).LoadPage)
 }
 
 // DecodeBits reads what [Bits.Encode] wrote, under the conditions of
 // [DecodeCounting].
 func DecodeBits(r io.Reader, limit int64) (*Bits, error) {
-	g, generation, err := readFileHeader(r, Bitmap, limit)
+	return decodeArray(r, Bitmap, limit, NewBits, func(b *Bits) *array { return b.array }, (*Bits).LoadPage)
+}
+
+// decodeArray reads an array of a kind: empty makes one, inner is what all kinds
+// have in common, load takes an encoded page.
+func decodeArray[A any](r io.Reader, kind Kind, limit int64, empty func(Geometry) (*A, error), inner func(*A) *array, load func(*A, []byte) (int, error)) (*A, error) {
+	g, generation, err := readFileHeader(r, kind, limit)
 	if err != nil {
 		return nil, err
 	}
-	images, err := readPages(r, g, generation)
+	pages, err := readPages(r, g, generation)
 	if err != nil {
 		return nil, err
 	}
-	b, err := NewBits(g)
+	a, err := empty(g)
 	if err != nil {
 		return nil, err
 	}
-	b.generation = generation
-	return b, loadPages(images, b.LoadPage)
+	inner(a).generation = generation
+	for p, page := range pages {
+		if _, err := load(a, page); err != nil {
+			return nil, fmt.Errorf("page %d: %w", p, err)
+		}
+		pages[p] = nil // the array has it now
+	}
+	return a, nil
 }
 
 func readFileHeader(r io.Reader, kind Kind, limit int64) (g Geometry, generation uint64, err error) {
@@ -155,16 +154,6 @@ func readPages(r io.Reader, g Geometry, generation uint64) ([][]byte, error) {
 		pages = append(pages, b)
 	}
 	return pages, nil
-}
-
-func loadPages(pages [][]byte, load func([]byte) (int, error)) error {
-	for p, b := range pages {
-		if _, err := load(b); err != nil {
-			return fmt.Errorf("page %d: %w", p, err)
-		}
-		pages[p] = nil
-	}
-	return nil
 }
 
 // readFull fills b. Too few bytes are corruption; other errors are r's own.

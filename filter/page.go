@@ -170,7 +170,30 @@ func ParseImage(b []byte, g Geometry) (*Image, error) {
 		return nil, err
 	}
 	m.Info.Overflow = len(m.high)
+	if err := m.plausibleKeys(); err != nil {
+		return nil, err
+	}
 	return m, nil
+}
+
+// maxPageKeys is more keys than a page ever sees, and so few that the sum over
+// 32,768 pages is right.
+const maxPageKeys = 1 << 48
+
+// plausibleKeys returns an error unless the content of m can be that of so many
+// keys as it says.
+func (m *Image) plausibleKeys() error {
+	if least := m.leastKeys(); m.Info.Keys > maxPageKeys || m.Info.Keys < least {
+		return fmt.Errorf("%w: a page of %d keys that was filled by %d at least", ErrCorrupt, m.Info.Keys, least)
+	}
+	return nil
+}
+
+// leastKeys returns the fewest keys that can have filled the page as it is: each
+// sets K cells or bits at most, and is counted when it sets the first of them.
+func (m *Image) leastKeys() uint64 {
+	k := uint64(m.Geometry.K)
+	return (uint64(m.population()) + k - 1) / k
 }
 
 // header is what pages and deltas have in common.

@@ -212,6 +212,7 @@ func (p *paperReader) words(n uint64) []uint64 {
 		p.full(part)
 		if need := len(out) + len(part)/8; need > cap(out) {
 			bigger := make([]uint64, len(out), min(n, uint64(2*need)))
+			adviseHuge(bigger[:cap(bigger)]) // before it is touched, or it has small pages already
 			copy(bigger, out)
 			out = bigger
 		}

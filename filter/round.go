@@ -302,11 +302,20 @@ func (o *op) cells(k uint8) (c cells) {
 // version. index is as in [Counting.AddBatch]; if it is not 0 and replayed is
 // true, the version is not looked at: pages that have seen the entry skip it.
 func (c *Counting) ApplyRound(index uint64, r *Round, replayed bool) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.follows(r, replayed); err != nil {
-		return err
-	}
+	return c.admit(r, !replayed, func() { c.take(index, r) })
+}
+
+// AddRound takes the adds of a round of another array into c, as if c had been
+// given them: c, into which that array was merged at the round's beginning or
+// before, goes on to count no less than it. The array must have c's geometry and
+// generation, or an error that wraps [ErrGeometry] or [ErrVersion] is returned
+// and nothing is changed.
+func (c *Counting) AddRound(r *Round) error {
+	return c.admit(r, false, func() { c.take(0, r) })
+}
+
+// take adds what r holds to the pages that have not seen the entry index.
+func (c *Counting) take(index uint64, r *Round) {
 	c.calls++
 	for i := range r.ops {
 		o := &r.ops[i]
@@ -319,16 +328,21 @@ func (c *Counting) ApplyRound(index uint64, r *Round, replayed bool) error {
 		p.Version = version + uint64(o.times)
 	}
 	c.flushKeys()
-	return nil
 }
 
 // ApplyRound takes the round into b, as [Counting.ApplyRound] does.
 func (b *Bits) ApplyRound(index uint64, r *Round, replayed bool) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := b.follows(r, replayed); err != nil {
-		return err
-	}
+	return b.admit(r, !replayed, func() { b.take(index, r) })
+}
+
+// AddRound takes the keys of a round of another array into b, as
+// [Counting.AddRound] does.
+func (b *Bits) AddRound(r *Round) error {
+	return b.admit(r, false, func() { b.take(0, r) })
+}
+
+// take sets what r holds on the pages that have not seen the entry index.
+func (b *Bits) take(index uint64, r *Round) {
 	b.calls++
 	for i := range r.ops {
 		o := &r.ops[i]
@@ -341,20 +355,23 @@ func (b *Bits) ApplyRound(index uint64, r *Round, replayed bool) error {
 		p.Version = version + 1
 	}
 	b.flushKeys()
-	return nil
 }
 
-// follows returns an error unless r continues a, or is replayed.
-func (a *array) follows(r *Round, replayed bool) error {
+// admit calls take under a's lock if r is of a's geometry and generation and, if
+// it must continue a, begins at a's version.
+func (a *array) admit(r *Round, continues bool, take func()) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if r.Geometry != a.geo {
 		return fmt.Errorf("%w: round of %v on %v", ErrGeometry, r.Geometry, a.geo)
 	}
 	if r.Generation != a.generation {
 		return fmt.Errorf("%w: round of generation %d on %d", ErrVersion, r.Generation, a.generation)
 	}
-	if v := a.version(); !replayed && v != r.From {
+	if v := a.version(); continues && v != r.From {
 		return fmt.Errorf("%w: round from version %d, the array is at %d", ErrVersion, r.From, v)
 	}
+	take()
 	return nil
 }
 

@@ -3,6 +3,7 @@ package filter
 import (
 	"bytes"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"testing"
@@ -226,4 +227,116 @@ func FuzzParseRound(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestLeastKeys: a page holds no fewer keys than its cells or bits need, however
+// it came to be, and about as many in an array that is far from full.
+func TestLeastKeys(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures rates, for minutes under the race detector, in one goroutine")
+	}
+	rng := rand.New(rand.NewPCG(5, 6))
+	for _, k := range []uint8{2, 6, 8} {
+		c, err := NewCounting(Geometry{Kind: Cells, Lines: 2048, K: k})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for full := range 40 {
+			keys := make([]Key, 4000)
+			n := make([]uint32, len(keys))
+			for i := range keys {
+				keys[i], n[i] = Key{Hi: rng.Uint64(), Lo: rng.Uint64()}, uint32(rng.IntN(5))
+			}
+			c.AddBatch(0, keys, n, nil)
+			for p := range c.Pages() {
+				m := c.Image(p)
+				if least := m.leastKeys(); m.Info.Keys < least || full == 0 && least < m.Info.Keys*3/4 {
+					t.Fatalf("k = %d: page of %d keys, at least %d", k, m.Info.Keys, least)
+				}
+			}
+		}
+	}
+	for _, k := range []uint8{8, 16} {
+		b, err := NewBits(Geometry{Kind: Bitmap, Lines: 2048, K: k})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for full := range 40 {
+			keys := make([]Key, 4000)
+			for i := range keys {
+				keys[i] = Key{Hi: rng.Uint64(), Lo: rng.Uint64()}
+			}
+			b.SetBatch(0, keys, nil)
+			for p := range b.Pages() {
+				m := b.Image(p)
+				if least := m.leastKeys(); m.Info.Keys < least || full == 0 && least < m.Info.Keys*3/4 {
+					t.Fatalf("k = %d: page of %d keys, at least %d", k, m.Info.Keys, least)
+				}
+			}
+		}
+	}
+}
+
+// TestShown: what an array is said to show is what it shows of keys that nobody
+// added, also if its keys lie on some lines alone.
+func TestShown(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures rates, for minutes under the race detector, in one goroutine")
+	}
+	rng := rand.New(rand.NewPCG(7, 8))
+	const absent = 50_000
+	for _, lines := range []uint64{1, 512, 2048, 3 * shownLines} {
+		for _, g := range []Geometry{{Kind: Cells, K: 2}, {Kind: Cells, K: 6}, {Kind: Bitmap, K: 8}, {Kind: Bitmap, K: 16}} {
+			for _, share := range []float64{1, 0.3} {
+				g.Lines = lines
+				n := int(float64(lines)*share) * 40
+				if lines > shownLines {
+					n /= 4
+				}
+				keys := make([]Key, n)
+				for i := range keys {
+					keys[i] = Key{Hi: uint64(float64(rng.Uint64()) * share), Lo: rng.Uint64()}
+				}
+				others := make([]Key, absent)
+				for i := range others {
+					others[i] = Key{Hi: rng.Uint64(), Lo: rng.Uint64()}
+				}
+				seen, said := 0, 0.0
+				if g.Kind == Cells {
+					c, err := NewCounting(g)
+					if err != nil {
+						t.Fatal(err)
+					}
+					ones := make([]uint32, n)
+					for i := range ones {
+						ones[i] = 1
+					}
+					c.AddBatch(0, keys, ones, nil)
+					counts := make([]uint32, absent)
+					c.CountBatch(others, counts)
+					for _, x := range counts {
+						seen += int(min(x, 1))
+					}
+					said = c.Shown(rng.Uint64())
+				} else {
+					b, err := NewBits(g)
+					if err != nil {
+						t.Fatal(err)
+					}
+					b.SetBatch(0, keys, nil)
+					found := make([]bool, absent)
+					b.HasBatch(others, found)
+					for _, x := range found {
+						if x {
+							seen++
+						}
+					}
+					said = b.Shown(rng.Uint64())
+				}
+				if got := float64(seen) / absent; math.Abs(got-said) > 0.01 {
+					t.Errorf("%v, keys on %v of the lines: %.4f of absent keys are seen, %.4f are said to be", g, share, got, said)
+				}
+			}
+		}
+	}
 }

@@ -15,6 +15,9 @@ func within(measured, rate, n, factor float64) bool {
 
 // TestGhostError: the formulas of both kinds against arrays filled at random.
 func TestGhostError(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures rates, for minutes under the race detector, in one goroutine")
+	}
 	const probes = 400_000
 	unseen, _ := seeded(1001, probes)
 	for _, tt := range []struct {
@@ -63,6 +66,9 @@ func TestGhostError(t *testing.T) {
 
 // TestCountAndBulkError: skewed counts in random order, one add at a time.
 func TestCountAndBulkError(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures rates, for minutes under the race detector, in one goroutine")
+	}
 	const probes = 2_000_000
 	for _, tt := range []struct {
 		k           uint8

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"math/bits"
+	"unsafe"
 )
 
 // A TwoPartShape fixes a [TwoPart] filter: section one has M1 bits and K hash
@@ -105,10 +106,13 @@ func NewTwoPart(shape TwoPartShape, secret Secret) (*TwoPart, error) {
 	if err := shape.validate(); err != nil {
 		return nil, err
 	}
-	return &TwoPart{
+	t := &TwoPart{
 		shape: shape, secret: secret,
 		one: make([]uint64, wordsFor(shape.M1)), two: make([]uint64, wordsFor(shape.M2)),
-	}, nil
+	}
+	adviseHuge(t.one)
+	adviseHuge(t.two)
+	return t, nil
 }
 
 // Shape returns the sizes of t.
@@ -167,6 +171,11 @@ func (t *TwoPart) Contains(x []byte) bool {
 		}
 	}
 	return true
+}
+
+// ContainsString is Contains of an element that is a string, which is not copied.
+func (t *TwoPart) ContainsString(x string) bool {
+	return t.Contains(unsafe.Slice(unsafe.StringData(x), len(x)))
 }
 
 // Add adds x and reports whether the filter did not contain it before.

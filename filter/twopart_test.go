@@ -354,3 +354,35 @@ func BenchmarkTwoPart(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkTwoPartLarge asks a list larger than the caches for what it holds and
+// for what it does not, in turn.
+func BenchmarkTwoPartLarge(b *testing.B) {
+	const n = 5_000_000
+	shape, err := SizeTwoPart(n, 1e-6, EigenHash)
+	if err != nil {
+		b.Fatal(err)
+	}
+	f, err := NewTwoPart(shape, Secret{7})
+	if err != nil {
+		b.Fatal(err)
+	}
+	name := func(i uint64) string { return fmt.Sprintf("%x.example.com", mix64(i)) }
+	var asked [1 << 16]string
+	for i := range asked {
+		asked[i] = name(uint64(i)*n/uint64(len(asked)) + uint64(i%2)*n)
+	}
+	for i := range uint64(n) {
+		f.Add([]byte(name(i)))
+	}
+	b.ReportAllocs()
+	found := 0
+	for i := range b.N {
+		if f.Contains([]byte(asked[i%len(asked)])) {
+			found++
+		}
+	}
+	if found < b.N/2 {
+		b.Fatalf("%d of %d found, want every second one", found, b.N)
+	}
+}

@@ -172,8 +172,8 @@ type RateMeasurement struct {
 
 // Measure counts one item, of weight n (1 for a recipient or message, the
 // number of bytes for a rate of bytes), and says what the rate is now. The item
-// of a Plain rate is not read. A clock that runs backwards counts as standing
-// still. It returns an error, and changes nothing, if state has the wrong
+// of a Plain rate is not read. A clock that was set back counts as having stood
+// still meanwhile. It returns an error, and changes nothing, if state has the wrong
 // length or an impossible content, or if n is negative or not finite.
 func (u *UniqueRate) Measure(state []byte, now time.Time, item []byte, n float64) (RateMeasurement, error) {
 	if err := u.Validate(state); err != nil {
@@ -190,7 +190,8 @@ func (u *UniqueRate) Measure(state []byte, now time.Time, item []byte, n float64
 }
 
 func (u *UniqueRate) measure(s rateState, now int64, key Key, n float64) RateMeasurement {
-	now = max(now, s.changed(), 1)
+	now = max(now, 1)
+	s.settle(now)
 	expired := s.started() != 0 && now-s.started() >= int64(u.period)
 	if !u.plain && !expired && u.holds(s, key) {
 		rate := u.decayed(s, now)
@@ -218,6 +219,31 @@ func (u *UniqueRate) measure(s rateState, now int64, key Key, n float64) RateMea
 		s[RateHeader+pos>>3] |= 1 << (pos & 7)
 	}
 	return m
+}
+
+// settle brings a state from the future back to now. The clock was ahead when it
+// was written: it must not stand still until that time has come.
+func (s rateState) settle(now int64) {
+	if s.changed() <= now {
+		return
+	}
+	s.set(s.rate(), now)
+	s.setStart(min(s.started(), now))
+}
+
+// Settle brings a state that lies more than a period in the future, from before
+// the clock was set back, to now, and reports whether it did. [UniqueRate.Measure]
+// does so by itself; this is for keys that do not come again.
+func (u *UniqueRate) Settle(state []byte, now time.Time) (bool, error) {
+	if err := u.Validate(state); err != nil {
+		return false, err
+	}
+	s, at := rateState(state), max(now.UnixNano(), 1)
+	if s.changed()-at <= int64(u.period) {
+		return false, nil
+	}
+	s.settle(at)
+	return true, nil
 }
 
 func (u *UniqueRate) holds(s rateState, key Key) bool {
@@ -272,17 +298,17 @@ func (u *UniqueRate) Items(state []byte) (float64, error) {
 	return -m / float64(u.k) * math.Log1p(-math.Min(float64(set), m-0.5)/m), nil
 }
 
-// Idle reports whether state may be dropped: its filter has expired, and its
-// rate has fallen below 1 % of the limit, so that a new state would answer the
-// same within that.
+// Idle reports whether state may be dropped: nothing was counted for a period, so
+// that its filter has expired, and its rate has fallen below 1 % of the limit, so
+// that a new state would answer the same within that. The period of silence
+// matters where there is no filter: a sender of a little every minute would be
+// forgotten every minute.
 func (u *UniqueRate) Idle(state []byte, now time.Time) (bool, error) {
 	rate, err := u.Rate(state, now)
 	if err != nil {
 		return false, err
 	}
-	started := rateState(state).started()
-	live := started != 0 && now.UnixNano()-started < int64(u.period)
-	return !live && rate < u.limit/100, nil
+	return now.UnixNano()-rateState(state).changed() >= int64(u.period) && rate < u.limit/100, nil
 }
 
 // Validate returns an error that wraps [ErrCorrupt] unless state is one that

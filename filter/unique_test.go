@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -147,6 +148,52 @@ func TestUniqueRateClockBackwards(t *testing.T) {
 	}
 }
 
+// TestUniqueRateClockWasAhead writes states while the clock is a year ahead, and
+// sets it right: a sender over its limit must not be held for that year.
+func TestUniqueRateClockWasAhead(t *testing.T) {
+	for _, c := range []UniqueRateConfig{{Limit: 10}, {Limit: 10, Plain: true}, {Limit: 10, Mode: Strict}} {
+		u, s := testRate(t, c)
+		ahead := rateStart.Add(365 * 24 * time.Hour)
+		for i := range 12 {
+			measure(t, u, s, ahead, item(i))
+		}
+		peeked, err := u.Peek(s, rateStart, item(20), 1)
+		if m := measure(t, u, s, rateStart, item(20)); !m.Over || err != nil || m != peeked {
+			t.Errorf("%+v: at once: %+v, peeked %+v, %v; want over", c, m, peeked, err)
+		}
+		later := rateStart.Add(3 * time.Hour)
+		peeked, err = u.Peek(s, later, item(0), 1)
+		if m := measure(t, u, s, later, item(0)); m.Over || !m.New || m.Rate > 3 || err != nil || m != peeked {
+			t.Errorf("%+v: three periods later: %+v, peeked %+v, %v; want a new item within the limit", c, m, peeked, err)
+		}
+		if err := u.Validate(s); err != nil {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+func TestUniqueRateSettle(t *testing.T) {
+	u, s := testRate(t, UniqueRateConfig{Limit: 100})
+	for i := range 50 {
+		measure(t, u, s, rateStart, item(i))
+	}
+	for _, tt := range []struct {
+		before time.Duration
+		want   bool
+	}{{-time.Hour, false}, {0, false}, {time.Hour, false}, {2 * time.Hour, true}, {2 * time.Hour, false}} {
+		now := rateStart.Add(-tt.before)
+		if moved, err := u.Settle(s, now); moved != tt.want || err != nil {
+			t.Errorf("%v before: %v, %v, want %v", tt.before, moved, err, tt.want)
+		}
+	}
+	if rate, err := u.Rate(s, rateStart.Add(-time.Hour)); err != nil || math.Abs(rate-50*math.Exp(-1)) > 1e-9 {
+		t.Errorf("a period after it was settled: rate %g, %v, want 50/e", rate, err)
+	}
+	if _, err := u.Settle(s[1:], rateStart); err == nil {
+		t.Error("a state that is too short was settled")
+	}
+}
+
 func TestUniqueRateIdle(t *testing.T) {
 	u, s := testRate(t, UniqueRateConfig{Limit: 100})
 	if idle, _ := u.Idle(s, rateStart); !idle {
@@ -161,6 +208,39 @@ func TestUniqueRateIdle(t *testing.T) {
 	}{{0, false}, {time.Hour, false}, {3 * time.Hour, false}, {4 * time.Hour, true}} {
 		if idle, _ := u.Idle(s, rateStart.Add(tt.after)); idle != tt.want {
 			t.Errorf("after %v: idle = %v, want %v", tt.after, idle, tt.want)
+		}
+	}
+}
+
+// TestUniqueRateSwept drops a state whenever it is idle, as a table does every
+// minute, and measures a sender whose whole count of a minute is small beside
+// its limit: the rate must not fall short of that of a state that stays.
+func TestUniqueRateSwept(t *testing.T) {
+	for _, plain := range []bool{false, true} {
+		u, kept := testRate(t, UniqueRateConfig{Limit: 1000, Period: 24 * time.Hour, Plain: plain})
+		swept := make([]byte, len(kept))
+		random := rand.New(rand.NewPCG(3, 8))
+		n := 0
+		for now := rateStart; now.Before(rateStart.Add(10 * 24 * time.Hour)); now = now.Add(time.Minute) {
+			if idle, err := u.Idle(swept, now); err != nil {
+				t.Fatal(err)
+			} else if idle {
+				clear(swept)
+			}
+			pause := now.Sub(rateStart)/(24*time.Hour)%4 == 3 // a quiet day, then another burst
+			if pause || random.IntN(20) > 0 {
+				continue
+			}
+			for range random.IntN(9) {
+				n++
+				want, got := measure(t, u, kept, now, item(n)), measure(t, u, swept, now, item(n))
+				if got.Rate < want.Rate-u.Limit()/100 {
+					t.Fatalf("plain %v, %v after the start: rate %.1f, kept %.1f", plain, now.Sub(rateStart), got.Rate, want.Rate)
+				}
+			}
+		}
+		if n < 1000 {
+			t.Errorf("plain %v: %d events", plain, n)
 		}
 	}
 }

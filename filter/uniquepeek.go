@@ -18,10 +18,12 @@ func (u *UniqueRate) Peek(state []byte, now time.Time, item []byte, n float64) (
 		if err := u.Validate(state); err != nil {
 			return RateMeasurement{}, err
 		}
-		s := rateState(state)
-		at := max(now.UnixNano(), s.changed(), 1)
+		var head [RateHeader]byte // a copy that may be settled
+		copy(head[:], state)
+		s, at := rateState(head[:]), max(now.UnixNano(), 1)
+		s.settle(at)
 		expired := s.started() != 0 && at-s.started() >= int64(u.period)
-		if !u.plain && !expired && u.holds(s, u.secret.Key(item)) {
+		if !u.plain && !expired && u.holds(rateState(state), u.secret.Key(item)) {
 			rate := u.decayed(s, at)
 			return RateMeasurement{Rate: rate, Over: rate > u.limit}, nil
 		}

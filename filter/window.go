@@ -98,11 +98,11 @@ func (w *Window[F]) Expire(now time.Time) int {
 	if len(w.live) > 0 && w.live[0].Start.After(start) {
 		start = w.live[0].Start
 	}
-	oldest := start.Add(-time.Duration(w.config.Keep-1) * w.config.Period)
 	kept := w.live[:0:0]
 	for i, g := range w.live {
 		idle := i > 0 && w.config.Idle > 0 && now.Sub(g.Seen) >= w.config.Idle
-		if !g.Start.Before(oldest) && !idle {
+		// As a number of periods: so many of the longest overflow a duration.
+		if age := int64(start.Sub(g.Start) / w.config.Period); age < int64(w.config.Keep) && !idle {
 			kept = append(kept, g)
 		}
 	}

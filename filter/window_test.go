@@ -192,3 +192,27 @@ func FuzzWindow(f *testing.F) {
 		}
 	})
 }
+
+// TestWindowExtremes takes the longest periods with the most generations: the
+// newest one is there, and the oldest lives as long as it may.
+func TestWindowExtremes(t *testing.T) {
+	for _, period := range []time.Duration{time.Second, 24 * time.Hour, 28 * 24 * time.Hour, 366 * 24 * time.Hour, 1<<63 - 1} {
+		for _, keep := range []int{1, 2, 4096} {
+			w, err := NewWindow(WindowConfig{Period: period, Keep: keep}, func() (*int, error) { return new(int), nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			now := time.Unix(1_800_000_000, 0)
+			for i := range 5 {
+				if _, err := w.At(now); err != nil {
+					t.Fatal(err)
+				}
+				begun := int(now.Sub(w.Live()[len(w.Live())-1].Start)/period) + 1
+				if n := len(w.Live()); n < 1 || n > keep || begun > keep || period < 1<<62 && n != min(i+1, keep) {
+					t.Errorf("period %v, keep %d: %d generations after %d periods", period, keep, n, i)
+				}
+				now = now.Add(min(period, 400*24*time.Hour))
+			}
+		}
+	}
+}

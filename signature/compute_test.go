@@ -10,9 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead"
 	"golang.org/x/text/encoding/charmap"
 	"pgregory.net/rapid"
+
+	"github.com/bulkhead-mail/bulkhead"
 )
 
 // letter is a mail that passes every floor.

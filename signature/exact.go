@@ -6,8 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bulkhead-mail/bulkhead"
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/bulkhead-mail/bulkhead"
 )
 
 // The floor of bulkhead/exact: a text below it has no signature.
@@ -82,17 +83,9 @@ func hashCanonical(h hash.Hash, text string, buf []byte) []byte {
 	begun := false
 	buf = slices.Grow(buf[:0], min(len(text), 33<<10)+2)
 	for len(text) > 0 {
-		line := text
-		if i := lineEndString(text); i >= 0 {
-			line = text[:i]
-			if text[i] == '\r' && i+1 < len(text) && text[i+1] == '\n' {
-				i++
-			}
-			text = text[i+1:]
-		} else {
-			text = ""
-		}
-		line = strings.TrimRight(line, " \t\v\f\u00a0")
+		end, next := firstLineString(text)
+		line := strings.TrimRight(text[:end], " \t\v\f\u00a0")
+		text = text[next:]
 		if line == "" {
 			empty++
 			continue

@@ -2,7 +2,7 @@ package signature
 
 import (
 	"bytes"
-	"strings"
+	"unsafe"
 )
 
 // lineWindow is how far the search for one kind of line end may run ahead of the
@@ -27,22 +27,22 @@ func lineEnd(b []byte) int {
 	return -1
 }
 
-// lineEndString is lineEnd for a string.
-func lineEndString(s string) int {
-	for at := 0; at < len(s); at += lineWindow {
-		window := s[at:min(at+lineWindow, len(s))]
-		lf := strings.IndexByte(window, '\n')
-		if lf >= 0 {
-			window = window[:lf]
-		}
-		if cr := strings.IndexByte(window, '\r'); cr >= 0 {
-			return at + cr
-		}
-		if lf >= 0 {
-			return at + lf
-		}
+// firstLine returns where the first line of b ends and where the next one
+// begins: after LF, CR LF or a lone CR, or at the end of b.
+func firstLine(b []byte) (end, next int) {
+	i := lineEnd(b)
+	switch {
+	case i < 0:
+		return len(b), len(b)
+	case b[i] == '\r' && i+1 < len(b) && b[i+1] == '\n':
+		return i, i + 2
 	}
-	return -1
+	return i, i + 1
+}
+
+// firstLineString is firstLine for a string, whose bytes it only reads.
+func firstLineString(s string) (end, next int) {
+	return firstLine(unsafe.Slice(unsafe.StringData(s), len(s)))
 }
 
 // lastLineEnd returns the index of the last CR or LF, or -1.

@@ -212,8 +212,20 @@ func TestFastAsNaive(t *testing.T) {
 			}
 		}
 		want := bytes.IndexAny(text, "\r\n")
-		if got := lineEnd(text); got != want || lineEndString(string(text)) != want {
+		if got := lineEnd(text); got != want {
 			t.Fatalf("line end of %q at %d, want %d", text, got, want)
+		}
+		wantEnd, wantNext := len(text), len(text)
+		if want >= 0 {
+			wantEnd, wantNext = want, want+1
+			if bytes.HasPrefix(text[want:], []byte("\r\n")) {
+				wantNext++
+			}
+		}
+		end, next := firstLine(text)
+		stringEnd, stringNext := firstLineString(string(text))
+		if end != wantEnd || next != wantNext || stringEnd != wantEnd || stringNext != wantNext {
+			t.Fatalf("first line of %q ends at %d, %d and %d, %d as a string, want %d, %d", text, end, next, stringEnd, stringNext, wantEnd, wantNext)
 		}
 	}
 }

@@ -5,8 +5,9 @@ import (
 	"encoding/binary"
 	"math"
 
-	"github.com/bulkhead-mail/bulkhead"
 	"github.com/dchest/siphash"
+
+	"github.com/bulkhead-mail/bulkhead"
 )
 
 // The shape of bulkhead/near. It was chosen on the maintainers' corpus of

@@ -2,12 +2,16 @@ package signature
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 )
 
 // maxPyzorDepth bounds how deep mails and multiparts may lie within each other;
 // the client itself breaks a little deeper.
 const maxPyzorDepth = 100
+
+// maxPyzorParts bounds the parts of a mail. One of more has no digest.
+const maxPyzorParts = 10_000
 
 // A pyzorPart is one node of the MIME tree as the client's MIME library reads it.
 type pyzorPart struct {
@@ -64,20 +68,28 @@ type pyzorReader struct {
 	pos     int      // where the next line starts
 	last    []byte   // the line that was read last
 	pending [][]byte // lines put back, the next one last
-	stops   []func([]byte) bool
-	bad     bool // the client stops with an error
+	stops   [][]byte // boundaries, with the dashes before them
+	blanks  int      // how often a blank line ends the input too
+	parts   int      // that were begun
+	bad     bool     // the client stops with an error, or ours at too many parts
+}
+
+// stop reports whether a line ends the input. Multiparts may lie a hundred deep,
+// and most lines are nobody's boundary.
+func (r *pyzorReader) stop(line []byte) bool {
+	if pyzorBlankLine(line) {
+		return r.blanks > 0
+	}
+	return line[0] == '-' && slices.ContainsFunc(r.stops, func(dashes []byte) bool {
+		found, _ := pyzorBoundary(line, dashes)
+		return found
+	})
 }
 
 // pyzorLineAt returns the line that starts at b[0], with its end: LF, CR or CR LF.
 func pyzorLineAt(b []byte) []byte {
-	i := lineEnd(b)
-	if i < 0 {
-		return b
-	}
-	if b[i] == '\r' && i+1 < len(b) && b[i+1] == '\n' {
-		i++
-	}
-	return b[:i+1]
+	_, next := firstLine(b)
+	return b[:next]
 }
 
 func pyzorSplitLines(b []byte) [][]byte {
@@ -102,10 +114,8 @@ func (r *pyzorReader) line() []byte {
 	default:
 		return nil
 	}
-	for _, stop := range r.stops {
-		if stop(line) {
-			return nil
-		}
+	if r.stop(line) {
+		return nil
 	}
 	if n > 0 {
 		r.pending = r.pending[:n-1]
@@ -154,6 +164,10 @@ func pyzorTrimEOL(b []byte) []byte {
 // parse reads one part: header, then what its type says.
 func (r *pyzorReader) parse(defaultType string, depth int) *pyzorPart {
 	p := &pyzorPart{defaultType: defaultType}
+	if r.parts++; r.parts > maxPyzorParts {
+		r.bad = true
+		return p
+	}
 	r.readHeader(p)
 	main, sub := p.contentType()
 	switch {
@@ -176,9 +190,12 @@ func (r *pyzorReader) parse(defaultType string, depth int) *pyzorPart {
 func (r *pyzorReader) parseStatus(p *pyzorPart, depth int) {
 	p.container = true
 	for {
-		r.stops = append(r.stops, pyzorBlankLine)
+		r.blanks++
 		p.children = append(p.children, r.parse("text/plain", depth+1))
-		r.stops = r.stops[:len(r.stops)-1]
+		r.blanks--
+		if r.bad {
+			return
+		}
 		r.line() // the blank line
 		if r.line() == nil {
 			return
@@ -193,7 +210,7 @@ func (r *pyzorReader) parseMultipart(p *pyzorPart, sub string, depth int) {
 		p.body = r.rest()
 		return
 	}
-	isBoundary := func(line []byte) bool { found, _ := pyzorBoundary(line, boundary); return found }
+	dashes := []byte("--" + boundary)
 	childType := "text/plain"
 	if sub == "digest" {
 		childType = "message/rfc822"
@@ -204,7 +221,7 @@ func (r *pyzorReader) parseMultipart(p *pyzorPart, sub string, depth int) {
 		if line == nil {
 			break
 		}
-		found, end := pyzorBoundary(line, boundary)
+		found, end := pyzorBoundary(line, dashes)
 		if found && end {
 			r.finishMultipart(p, preamble)
 			r.rest() // the epilogue
@@ -216,14 +233,20 @@ func (r *pyzorReader) parseMultipart(p *pyzorPart, sub string, depth int) {
 		}
 		p.container = true
 		// Several boundary lines in a row are one.
-		for line = r.line(); line != nil && isBoundary(line); line = r.line() {
+		for line = r.line(); line != nil; line = r.line() {
+			if found, _ := pyzorBoundary(line, dashes); !found {
+				break
+			}
 		}
 		if line != nil {
 			r.unread()
 		}
-		r.stops = append(r.stops, isBoundary)
+		r.stops = append(r.stops, dashes)
 		child := r.parse(childType, depth+1)
 		r.stops = r.stops[:len(r.stops)-1]
+		if r.bad {
+			return
+		}
 		// The line end before a boundary belongs to the boundary.
 		if last := pyzorLast(child); last != nil {
 			last.body = pyzorTrimEOL(last.body)
@@ -254,9 +277,10 @@ func pyzorLast(p *pyzorPart) *pyzorPart {
 	}
 }
 
-// pyzorBoundary says whether a line is a boundary, and whether it is the last.
-func pyzorBoundary(line []byte, boundary string) (found, end bool) {
-	rest, ok := bytes.CutPrefix(line, []byte("--"+boundary))
+// pyzorBoundary says whether a line is a boundary, given with the dashes before
+// it, and whether it is the last.
+func pyzorBoundary(line, dashes []byte) (found, end bool) {
+	rest, ok := bytes.CutPrefix(line, dashes)
 	if !ok {
 		return false, false
 	}
@@ -268,6 +292,20 @@ func pyzorBoundary(line []byte, boundary string) (found, end bool) {
 		return false, false
 	}
 	return true, end
+}
+
+// pyzorNeeded are the fields that are kept of a header.
+var pyzorNeeded = [...]string{"content-type", "content-transfer-encoding"}
+
+// needs reports whether a field is kept: the first of its name.
+func (p *pyzorPart) needs(name []byte) bool {
+	for _, needed := range pyzorNeeded {
+		if len(name) == len(needed) && strings.EqualFold(string(name), needed) {
+			_, there := p.get(needed)
+			return !there
+		}
+	}
+	return false
 }
 
 // readHeader reads header lines up to the blank line, or to the first line that
@@ -306,6 +344,9 @@ func (r *pyzorReader) readHeader(p *pyzorPart) {
 			continue
 		}
 		colon := bytes.IndexByte(line, ':')
+		if !p.needs(line[:colon]) {
+			continue
+		}
 		name = string(line[:colon])
 		value = append([]byte(nil), bytes.TrimLeft(line[colon+1:], " \t")...)
 	}

@@ -260,3 +260,44 @@ func BenchmarkPyzor(b *testing.B) {
 		Pyzor(mail)
 	}
 }
+
+// TestPyzorNested: the work on a line does not grow with the multiparts around it
+// by more than comparing the line with their boundaries.
+func TestPyzorNested(t *testing.T) {
+	var b strings.Builder
+	long := strings.Repeat("x", 60)
+	for i := range maxPyzorDepth - 1 {
+		fmt.Fprintf(&b, "Content-Type: multipart/mixed; boundary=%s%d\n\n--%s%d\n", long, i, long, i)
+	}
+	allocs := func(lines int) float64 {
+		mail := []byte(b.String() + "\n" + strings.Repeat("\n", lines) + strings.Repeat("--no boundary\n", lines))
+		return testing.AllocsPerRun(1, func() { Pyzor(mail) })
+	}
+	const lines = 1000
+	few, many := allocs(0), allocs(lines)
+	if perLine := (many - few) / (2 * lines); perLine > 10 {
+		t.Errorf("%.0f allocations for each line within %d multiparts", perLine, maxPyzorDepth-1)
+	}
+}
+
+// TestPyzorBounded: neither many header fields nor many parts take much more memory
+// than the mail.
+func TestPyzorBounded(t *testing.T) {
+	const fields = 10_000
+	mail := []byte(strings.Repeat("a: b\n", fields) + "Content-Type: text/html\nContent-Type: text/plain\n\n<p>The ferry leaves at nine in the morning.</p>\n")
+	if n := testing.AllocsPerRun(1, func() { Pyzor(mail) }); n > fields/10 {
+		t.Errorf("%.0f allocations for %d header fields", n, fields)
+	}
+	if got, want := pyzorText(mail), pyzorText([]byte("Content-Type: text/html\n\n<p>The ferry leaves at nine in the morning.</p>\n")); got != want {
+		t.Errorf("digest %s, want %s: of fields of one name the first counts", got, want)
+	}
+	parts := func(n int) []byte {
+		return []byte("Content-Type: multipart/mixed; boundary=b\n\n" + strings.Repeat("--b\n\n\n", n-2) + "--b\n\nThe ferry leaves at nine in the morning.\n--b--\n")
+	}
+	if pyzorText(parts(maxPyzorParts)) == "-" {
+		t.Errorf("a mail of %d parts has no digest", maxPyzorParts)
+	}
+	if got := pyzorText(parts(maxPyzorParts + 1)); got != "-" {
+		t.Errorf("a mail of %d parts has the digest %s", maxPyzorParts+1, got)
+	}
+}

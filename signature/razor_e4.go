@@ -38,15 +38,6 @@ func razorE4(text []byte) (sig bulkhead.Signature, empty bool) {
 	return mustSignature(bulkhead.RazorE4, sum[:]), len(input) == 0
 }
 
-// mustSignature is for sums whose length is fixed by the scheme.
-func mustSignature(scheme bulkhead.Scheme, sum []byte) bulkhead.Signature {
-	sig, err := bulkhead.NewSignature(scheme, sum)
-	if err != nil {
-		panic(err)
-	}
-	return sig
-}
-
 // razorVoid says whether line k counts as missing.
 func razorVoid(lines [][]byte, k int) bool {
 	return k >= len(lines) || len(lines[k]) == 0 || string(lines[k]) == "0"

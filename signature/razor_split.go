@@ -153,16 +153,19 @@ func razorPieces(body []byte, boundary string) [][]byte {
 	if i := bytes.Index(body, []byte("\n--"+boundary+"--")); i >= 0 {
 		body = body[:i]
 	}
-	if bytes.HasPrefix(body, dashes) && razorLineEnd(body[len(dashes):]) > 0 {
-		body = append([]byte{'\n'}, body...)
-	}
 	if !bytes.Contains(body, dashes) {
 		return [][]byte{body}
 	}
 	separator := append([]byte{'\n'}, dashes...)
 	var pieces [][]byte
 	start, first := 0, true
-	for i := 0; ; {
+	if bytes.HasPrefix(body, dashes) {
+		// The line end before it is that of the header.
+		if end := razorLineEnd(body[len(dashes):]); end > 0 {
+			start, first = len(dashes)+end, false
+		}
+	}
+	for i := start; ; {
 		n := bytes.Index(body[i:], separator)
 		if n < 0 {
 			break

@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -314,5 +316,22 @@ func BenchmarkRazor(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		Razor(mail)
+	}
+}
+
+// TestRazorNestedMemory: multiparts within each other do not copy the mail for each
+// level.
+func TestRazorNestedMemory(t *testing.T) {
+	var head strings.Builder
+	for i := range maxRazorDepth {
+		fmt.Fprintf(&head, "Content-Type: multipart/mixed; boundary=b%d\n\n--b%d\n", i, i)
+	}
+	mail := []byte(head.String() + "Content-Type: text/plain\n\n" + strings.Repeat("The ferry leaves at nine.\n", 20_000))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	parts := razorSplit(mail, 0, nil)
+	runtime.ReadMemStats(&after)
+	if n := (after.TotalAlloc - before.TotalAlloc) / uint64(len(mail)); n > 8 || len(parts) != 1 {
+		t.Errorf("%d parts, which took %d times the memory of the mail", len(parts), n)
 	}
 }

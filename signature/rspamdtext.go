@@ -52,12 +52,7 @@ type RspamdHash struct {
 
 // Signature returns the digest as a signature.
 func (h *RspamdHash) Signature() bulkhead.Signature {
-	// 64 bytes and a valid scheme are never refused.
-	sig, err := bulkhead.NewSignature(bulkhead.RspamdText, h.Digest[:])
-	if err != nil {
-		panic(err)
-	}
-	return sig
+	return mustSignature(bulkhead.RspamdText, h.Digest[:])
 }
 
 // Hashes returns the hashes of the parts of a message, in their order and none

@@ -78,14 +78,8 @@ func (f *folder) add(text []byte, embedded bool) {
 
 // nextLine cuts at LF, CRLF or a lone CR.
 func nextLine(b []byte) (line, rest []byte) {
-	i := lineEnd(b)
-	if i < 0 {
-		return b, nil
-	}
-	if b[i] == '\r' && i+1 < len(b) && b[i+1] == '\n' {
-		return b[:i], b[i+2:]
-	}
-	return b[:i], b[i+1:]
+	end, next := firstLine(b)
+	return b[:end], b[next:]
 }
 
 func (f *folder) line(line, rest []byte) {

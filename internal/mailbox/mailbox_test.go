@@ -14,8 +14,9 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/internal/sharedtest"
 	"pgregory.net/rapid"
+
+	"github.com/bulkhead-mail/bulkhead/internal/sharedtest"
 )
 
 // collect reads path to its end and describes messages and errors, one a line.

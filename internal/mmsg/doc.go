@@ -1,7 +1,7 @@
 // Package mmsg receives and sends many datagrams by one system call, without
 // allocating for any of them: recvmmsg and sendmmsg, with UDP segmentation for
-// those in a row that go to one address and are of one length. Where the system
-// has none of these it does the same one by one.
+// those in a row that go to one address and are of one length, and one shorter
+// after them. Where the system has none of these it does the same one by one.
 //
 // A [Reader] and a [Writer] belong to one goroutine each; a socket may have
 // several.

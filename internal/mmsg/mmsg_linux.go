@@ -139,11 +139,13 @@ const (
 // segmentSpace is the size of the control message that says the length of each.
 var segmentSpace = unix.CmsgSpace(2)
 
-// A train is datagrams of one length to one address.
+// A train is datagrams to one address, all of one length but for the last, which
+// may be shorter: the kernel cuts what it is given every so many bytes.
 type train struct {
 	addr    Addr
 	size    int
-	first   int // of its parts
+	short   bool // its last datagram is shorter: nothing can follow
+	first   int  // of its parts
 	n       int
 	control int // bytes of extra that the caller has set
 	extra   [maxControl + 32]byte
@@ -202,13 +204,15 @@ func (w *Writer) Add(addr *Addr, control, data []byte) {
 	if t := w.last(); t == nil || !w.segment || !t.takes(addr, control, len(data)) {
 		w.trains = w.trains[:len(w.trains)+1]
 		t = w.last()
-		t.size, t.first, t.n, t.addr = len(data), len(w.parts), 0, Addr{}
+		t.size, t.short, t.first, t.n, t.addr = len(data), false, len(w.parts), 0, Addr{}
 		if addr != nil {
 			t.addr = *addr
 		}
 		t.control = copy(t.extra[:], control)
 	}
-	w.last().n++
+	t := w.last()
+	t.n++
+	t.short = len(data) < t.size
 	w.parts = append(w.parts, part)
 }
 
@@ -220,7 +224,7 @@ func (w *Writer) last() *train {
 }
 
 func (t *train) takes(addr *Addr, control []byte, size int) bool {
-	return size == t.size && t.n < maxSegments && (t.n+1)*size <= maxSegmented &&
+	return size <= t.size && !t.short && t.n < maxSegments && (t.n+1)*size <= maxSegmented &&
 		(addr == nil && t.addr.n == 0 || addr != nil && *addr == t.addr) && string(control) == string(t.extra[:t.control])
 }
 

@@ -25,6 +25,7 @@ type scratch struct {
 	weightCounts [weightKinds]uint32
 	spam         []bool // of one generation
 	revoked      []bool // of one generation
+	one          []bool // of one array of several
 	state        []judging
 }
 
@@ -149,6 +150,10 @@ func (s *scratch) tally(view *view, findings []bulkhead.Finding) {
 			}
 		}
 	}
+	for _, m := range view.mergedCounts {
+		m.counts.CountBatch(s.kinds, s.counts)
+		s.addUp(m.start, m.weight, findings)
+	}
 	for i := range findings {
 		sums := s.sums[i*countKinds:]
 		findings[i].Sightings, findings[i].Spam, findings[i].Ham = sums[kindSighting], sums[kindSpam], sums[kindHam]
@@ -224,12 +229,35 @@ func (s *scratch) judge(view *view, findings []bulkhead.Finding, revocationFirst
 			}
 		}
 	}
+	for _, l := range view.mergedLists {
+		clear(s.state)
+		end := uint64(math.MaxInt64)
+		for _, g := range l.block {
+			s.union(g.revoked, s.revoked)
+			s.union(g.spam, s.spam)
+			s.walked(span{g.start, end}, findings)
+			end = g.start
+		}
+		for i, state := range s.state {
+			if state == judgedSpam || state == judgedSpamRevoked {
+				s.peers[i].spam += l.weight
+			}
+			if state == judgingRevoked || state == judgedSpamRevoked {
+				s.peers[i].revoked += l.weight // of one of them; it may be another who lists it
+			}
+		}
+	}
 	for i := range findings {
 		findings[i].Judged = conclusion(own[i], s.peers[i], promotion)
 	}
 }
 
+// slack is more than a sum of weights of peers is off by: 0.7, 0.2 and 0.1 have none
+// that is 1 in binary.
+const slack = 1e-9
+
 func conclusion(own judging, peers peerWeight, promotion float64) bulkhead.Judgement {
+	promotion -= slack
 	listed := peers.spam >= promotion
 	switch {
 	case own == judgedSpam:
@@ -257,6 +285,23 @@ func (s *scratch) walk(when span, spam, revoked bitset, findings []bulkhead.Find
 	if spam != nil {
 		spam.HasBatch(s.base, s.spam)
 	}
+	s.walked(when, findings)
+}
+
+// union sets found[i] to whether any of the arrays has s.base[i].
+func (s *scratch) union(arrays []*filter.Bits, found []bool) {
+	clear(found)
+	s.one = slices.Grow(s.one[:0], len(found))[:len(found)]
+	for _, b := range arrays {
+		b.HasBatch(s.base, s.one)
+		for i, has := range s.one {
+			found[i] = found[i] || has
+		}
+	}
+}
+
+// walked takes what was found in a generation.
+func (s *scratch) walked(when span, findings []bulkhead.Finding) {
 	for i, state := range s.state {
 		if state >= judgedSpam {
 			continue // decided by a newer generation
@@ -296,6 +341,14 @@ func (s *scratch) anySpam(view *view) bool {
 				continue
 			}
 			g.spam.HasBatch(s.base, s.spam)
+			if slices.Contains(s.spam, true) {
+				return true
+			}
+		}
+	}
+	for _, l := range view.mergedLists {
+		for _, g := range l.block {
+			s.union(g.spam, s.spam)
 			if slices.Contains(s.spam, true) {
 				return true
 			}

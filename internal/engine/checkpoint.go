@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -19,6 +20,8 @@ type meta struct {
 	Block         []metaBlock `json:"blocklist"`
 	Accounts      string      `json:"accounts"` // file
 	AccountsIndex uint64      `json:"accounts_index"`
+	TallyFrom     uint64      `json:"tally_from,omitempty"` // see rotation
+	BlockFrom     uint64      `json:"block_from,omitempty"`
 
 	Origins []metaOrigin `json:"origins,omitempty"`
 }
@@ -36,6 +39,12 @@ type metaReplica struct {
 	File     string          `json:"file"`
 	Partial  uint64          `json:"partial,omitempty"` // see ArrayState
 	Boot     uint64          `json:"boot,omitempty"`
+	Cold     *metaCold       `json:"cold,omitempty"` // nil if it is in memory
+}
+
+type metaCold struct {
+	Version uint64 `json:"version"`
+	Keys    uint64 `json:"keys"`
 }
 
 type metaTally struct {
@@ -55,6 +64,7 @@ const metaVersion = 1
 
 // paged is what a checkpoint needs of an array.
 type paged interface {
+	Version() uint64
 	Geometry() filter.Geometry
 	AppendPage(dst []byte, page int) []byte
 	LoadPage(b []byte) (page int, err error)
@@ -71,23 +81,29 @@ func (e *Engine) wakeCheckpoint() {
 func (e *Engine) between(f func()) {
 	// The writer may have stopped: then nobody changes anything, and f may run
 	// here.
-	if err := e.submit(context.Background(), &request{run: f}); err != nil {
+	if err := e.inTurn(context.Background(), f); err != nil {
 		<-e.stopped
 		f()
 	}
 }
 
-// maintain writes a checkpoint, or recovers from a failure.
-func (e *Engine) maintain(ctx context.Context) {
+// checkpointRest is how long after a failure a checkpoint is tried again at the
+// earliest, however much the journal has grown.
+const checkpointRest = 30 * time.Second
+
+// maintain writes a checkpoint, or recovers from a failure. It returns false if
+// the checkpoint failed.
+func (e *Engine) maintain(ctx context.Context) bool {
 	if e.opts.Store == nil {
-		return
+		return true
 	}
 	if e.refusing() == nil {
-		if err := e.checkpoint(ctx, e.between); err != nil && ctx.Err() == nil {
+		err := e.checkpoint(ctx, e.between)
+		if err != nil && ctx.Err() == nil {
 			// The journal still holds everything, so reports go on.
 			e.opts.Log.Error("checkpoint failed; the journal is kept and grows", "err", err)
 		}
-		return
+		return err == nil
 	}
 	for wait := time.Second; e.refusing() != nil; wait = min(2*wait, 30*time.Second) {
 		if err := e.recover(ctx); err != nil {
@@ -95,24 +111,25 @@ func (e *Engine) maintain(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return true
 		case <-time.After(wait):
 		}
 	}
+	return true
 }
 
 // checkpoint writes what has changed to new files, page by page between
 // batches, and lets the store replace the manifest and drop the journal before
 // it.
 func (e *Engine) checkpoint(ctx context.Context, between func(func())) error {
-	s, err := e.snapshot(between, e.sealed)
+	s, err := e.snapshot(between, e.written)
 	if err != nil {
 		return err
 	}
 	if err := e.opts.Store.Checkpoint(ctx, s.start, s.meta, s.files); err != nil {
 		return err
 	}
-	e.sealed = s.sealed
+	e.taken(s, between)
 	e.counters.checkpoints.Add(1)
 	return nil
 }
@@ -126,66 +143,122 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err := e.opts.Store.Recover(ctx, s.start, s.meta, s.files); err != nil {
 		return err
 	}
-	e.sealed = s.sealed
+	e.taken(s, e.between)
 	e.counters.recoveries.Add(1)
 	e.failed.Store(nil)
+	e.wakeMerge()
 	e.opts.Log.Info("reports are taken again")
 	return nil
 }
 
+// taken notes that the files of a snapshot are in force.
+func (e *Engine) taken(s *snapshot, between func(func())) {
+	e.written = s.written
+	between(func() {
+		for _, f := range s.cold {
+			f.written(f.coldState, f.name)
+		}
+	})
+}
+
+// release lets go of arrays that are gone: what is noted of their files would keep
+// them in memory until the next checkpoint.
+func (e *Engine) release() {
+	v := e.view.Load()
+	live := make(map[any]bool)
+	for _, g := range v.tally {
+		live[g.counts], live[g.weights], live[g.unique] = true, true, true
+	}
+	for _, g := range v.block {
+		live[g.spam], live[g.revoked] = true, true
+	}
+	for _, r := range v.remote {
+		for _, x := range r.arrays {
+			live[x.memory] = true
+		}
+	}
+	maps.DeleteFunc(e.written, func(_ string, w written) bool { return !live[w.array] })
+}
+
 // A snapshot is a checkpoint that is about to be written.
 type snapshot struct {
-	start  uint64 // first journal entry that the files may miss
-	meta   []byte
-	files  []store.File
-	sealed map[string]bool
+	start   uint64 // first journal entry that the files may miss
+	meta    []byte
+	files   []store.File
+	written map[string]written
+	cold    []coldFile
+}
+
+// written is what a file holds: an array at a version, or a later one.
+type written struct {
+	array   paged
+	version uint64
+}
+
+// A coldFile is what a file of the checkpoint has of a cold array.
+type coldFile struct {
+	coldState
+	name string
 }
 
 // snapshot prepares a checkpoint. Pages are copied only as the files are
-// written; those of the sealed files are not copied at all.
-func (e *Engine) snapshot(between func(func()), sealed map[string]bool) (*snapshot, error) {
-	s := &snapshot{sealed: make(map[string]bool)}
+// written; those of arrays that the last checkpoint has as they are now are not
+// copied at all.
+func (e *Engine) snapshot(between func(func()), last map[string]written) (*snapshot, error) {
+	s := &snapshot{written: make(map[string]written)}
 	m := meta{Version: metaVersion, KeyID: e.opts.Secret.ID(), Accounts: "accounts"}
 	var accounts []byte
 	var err error
 	var v *view
+	var states map[*cold]coldState
 	between(func() {
 		s.start = e.opts.Store.LastIndex() + 1
 		v = e.view.Load()
 		accounts, err = e.book.Encode()
 		m.AccountsIndex = e.accountsIndex
 		e.journalBytes = 0
+		states = v.coldStates()
 	})
 	if err != nil {
 		return nil, err
 	}
-	add := func(kind string, start uint64, array any, closed bool) string {
-		name := fmt.Sprintf("%s-%d", kind, start)
-		file := store.File{Name: name}
-		if !sealed[name] {
-			file.Write = pageWriter(array.(paged), between)
+	add := func(kind string, start uint64, array any) string {
+		file := store.File{Name: fmt.Sprintf("%s-%d", kind, start)}
+		now := written{array: array.(paged)}
+		now.version = now.array.Version() // before a page is copied
+		if last[file.Name] != now {
+			file.Write = pageWriter(now.array, between)
 		}
 		s.files = append(s.files, file)
-		if closed {
-			s.sealed[name] = true
-		}
-		return name
+		s.written[file.Name] = now
+		return file.Name
 	}
-	for i, g := range v.tally {
+	m.TallyFrom, m.BlockFrom = v.tallyFrom, v.blockFrom
+	for _, g := range v.tally {
 		m.Tally = append(m.Tally, metaTally{g.tallySpec,
-			add("counts", g.Start, g.counts, i > 0), add("weights", g.Start, g.weights, i > 0), add("unique", g.Start, g.unique, i > 0)})
+			add("counts", g.Start, g.counts), add("weights", g.Start, g.weights), add("unique", g.Start, g.unique)})
 	}
-	for i, g := range v.block {
-		m.Block = append(m.Block, metaBlock{g.blockSpec, add("spam", g.Start, g.spam, i > 0), add("revoked", g.Start, g.revoked, i > 0)})
+	for _, g := range v.block {
+		m.Block = append(m.Block, metaBlock{g.blockSpec, add("spam", g.Start, g.spam), add("revoked", g.Start, g.revoked)})
 	}
 	for _, r := range v.remote {
 		o := metaOrigin{Origin: r.Origin, Incarnation: r.incarnation}
-		r.each(func(a Array, start uint64, array replicated) {
-			// An origin may send more of an old generation at any time.
-			file := add(fmt.Sprintf("replica-%s-%s", r.ID, a), start, array, false)
-			m := r.marks[arrayKey{a, start}]
-			o.Arrays = append(o.Arrays, metaReplica{a, start, array.Geometry(), file, m.partial, m.boot})
-		})
+		for _, x := range r.arrays {
+			kind := fmt.Sprintf("replica-%s-%s", r.ID, x.array)
+			mark := r.marks[x.arrayKey]
+			a := metaReplica{Array: x.array, Start: x.start, Geometry: x.replicated().Geometry(), Partial: mark.partial, Boot: mark.boot}
+			state, leaves := states[x.cold]
+			if x.memory == nil {
+				a.File = e.addCold(s, fmt.Sprintf("%s-%d", kind, x.start), state, between)
+				a.Cold = &metaCold{state.version, state.keys}
+			} else {
+				a.File = add(kind, x.start, x.memory)
+				if leaves {
+					s.cold = append(s.cold, coldFile{state, a.File})
+				}
+			}
+			o.Arrays = append(o.Arrays, a)
+		}
 		m.Origins = append(m.Origins, o)
 	}
 	s.files = append(s.files, store.File{Name: m.Accounts, Write: func(w io.Writer) error {
@@ -194,6 +267,37 @@ func (e *Engine) snapshot(between func(func()), sealed map[string]bool) (*snapsh
 	}})
 	s.meta, err = json.Marshal(m)
 	return s, err
+}
+
+// coldStates returns where the cold arrays of v are, and those that leave the
+// memory: their pages are written as they are by then, and none of their rounds
+// is given up yet. The writer calls it.
+func (v *view) coldStates() map[*cold]coldState {
+	out := make(map[*cold]coldState)
+	for _, r := range v.remote {
+		for _, x := range r.arrays {
+			switch {
+			case x.cold == nil:
+			case x.memory == nil:
+				out[x.cold] = x.cold.now()
+			default:
+				out[x.cold] = coldState{cold: x.cold}
+			}
+		}
+	}
+	return out
+}
+
+// addCold adds the file of a cold array to the snapshot: the one that is there,
+// unless something came since.
+func (e *Engine) addCold(s *snapshot, name string, state coldState, between func(func())) string {
+	file := store.File{Name: name}
+	if len(state.later) > 0 || state.file != name {
+		file.Write = e.coldWriter(state, between)
+	}
+	s.files = append(s.files, file)
+	s.cold = append(s.cold, coldFile{state, name})
+	return name
 }
 
 // pagesAtOnce is how many pages are copied between two batches: about 100

@@ -111,6 +111,10 @@ func (e *Engine) countLooks(s *scratch, view *view, out []bulkhead.Look) {
 			}
 		}
 	}
+	for _, m := range view.mergedCounts {
+		m.counts.CountBatch(s.kinds, s.counts)
+		s.gather(m.start, m.weight, out)
+	}
 	odds := e.odds.Load()
 	for i := range out {
 		if l := &out[i]; l.Sightings > 0 && !odds.exact {
@@ -180,6 +184,13 @@ func (s *scratch) listed(view *view, found []bool) (any bool) {
 		for _, g := range r.block {
 			if r.Weight > 0 {
 				in(orEmpty(g.spam))
+			}
+		}
+	}
+	for _, l := range view.mergedLists {
+		for _, g := range l.block {
+			for _, bits := range g.spam {
+				in(bits)
 			}
 		}
 	}

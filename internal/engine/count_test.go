@@ -29,11 +29,11 @@ type hidden struct{ bulkhead.Clearinghouse }
 // several generations, votes and revocations.
 func TestCounterAgrees(t *testing.T) {
 	for _, exact := range []bool{false, true} {
-		lean, err := Open(t.Context(), Options{Tally: DefaultTally(), Exact: exact})
+		lean, err := Open(t.Context(), Options{Now: newClock().Now, Tally: DefaultTally(), Exact: exact})
 		if err != nil {
 			t.Fatal(err)
 		}
-		plain, err := Open(t.Context(), Options{Tally: DefaultTally(), Exact: exact})
+		plain, err := Open(t.Context(), Options{Now: newClock().Now, Tally: DefaultTally(), Exact: exact})
 		if err != nil {
 			t.Fatal(err)
 		}

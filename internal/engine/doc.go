@@ -22,6 +22,15 @@
 // entry that it has seen, so replay and page-by-page checkpoints cannot count
 // anything twice.
 //
+// # Replicas
+//
+// What other servers count is held in arrays of their own, one replica for each
+// origin, which take their rounds and images as journal entries like all else.
+// Beyond the memory for them arrays leave the memory: cold ones are a file and
+// the rounds since, and merged ones hold the sum of what several of them hold.
+// Merging is never in the journal. It changes where a look-up reads, and nothing
+// of what a replica is.
+//
 // # Locks
 //
 // Engine.view and Engine.whitelist are atomic pointers. The trust book has a

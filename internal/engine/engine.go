@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -33,9 +34,13 @@ type Engine struct {
 	closing chan struct{} // closed when no further request is taken
 	stopped chan struct{} // closed when the writer has ended
 	wake    chan struct{} // asks for a checkpoint
-	close   sync.Once
-	closed  error
-	keepers sync.WaitGroup
+	merging chan struct{} // asks for a look at the merged arrays
+	wanted  atomic.Uint64 // bytes of an array for which there is no room
+
+	mergeLimits sync.Map // of geometries, see mergedKeys; peers have few
+	close       sync.Once
+	closed      error
+	keepers     sync.WaitGroup
 
 	// The writer's own; nobody else reads or writes them once it runs.
 	resolver      *resolver
@@ -45,16 +50,18 @@ type Engine struct {
 	journalBytes  uint64 // since the last checkpoint
 	recorder      recorder
 	sizes         map[filter.Target]filter.Geometry
+	behindTally   time.Time // since when the clock is behind a book's open generation
+	behindBlock   time.Time
 
-	// sealed is the files of the last checkpoint whose generation was closed
-	// when they were written: they never change again, and later checkpoints
-	// carry them over. Only the goroutine that writes checkpoints uses it.
-	sealed map[string]bool
+	// written is what the files of the last checkpoint hold, by name: the next one
+	// carries them over if nothing has changed since. Only the goroutine that
+	// writes checkpoints uses it.
+	written map[string]written
 }
 
 // counters are what an engine has done since it started.
 type counters struct {
-	checks, reports, refused, entries, checkpoints, recoveries atomic.Uint64
+	checks, reports, refused, entries, checkpoints, recoveries, forgotten atomic.Uint64
 }
 
 // Open starts an engine: it loads the last checkpoint of opts.Store, replays
@@ -72,6 +79,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 		closing: make(chan struct{}),
 		stopped: make(chan struct{}),
 		wake:    make(chan struct{}, 1),
+		merging: make(chan struct{}, 1),
 		sizes:   make(map[filter.Target]filter.Geometry),
 	}
 	for _, sig := range opts.NeverList {
@@ -153,6 +161,7 @@ func (e *Engine) SetTrust(p trust.Policy) error {
 		return err
 	}
 	e.book.SetPolicy(p)
+	e.wakeMerge() // another promotion weight says which lists may be merged
 	return nil
 }
 
@@ -187,16 +196,35 @@ func (e *Engine) keep() {
 	defer checkpoint.Stop()
 	fresh := time.NewTicker(oddsEvery)
 	defer fresh.Stop()
+	var failed time.Time     // when merging did
+	var noSnapshot time.Time // when a checkpoint could not be written
 	for {
 		select {
 		case <-e.closing:
 			return
 		case <-fresh.C:
 			e.refreshOdds()
+			e.release()
+			continue
+		case <-e.merging:
+			if time.Since(failed) < mergeRest {
+				continue
+			}
+			err := e.merge(ctx, e.between, true)
+			if err != nil && !errors.Is(err, errChanged) && ctx.Err() == nil {
+				e.opts.Log.Error("counts of peers could not be merged", "err", err, "next_try", mergeRest)
+				failed = time.Now()
+				time.AfterFunc(mergeRest, e.wakeMerge)
+			}
 			continue
 		case <-checkpoint.C:
 		case <-e.wake:
+			if e.refusing() == nil && time.Since(noSnapshot) < checkpointRest {
+				continue // every entry asks for one again
+			}
 		}
-		e.maintain(ctx)
+		if !e.maintain(ctx) {
+			noSnapshot = time.Now()
+		}
 	}
 }

@@ -40,6 +40,9 @@ func (c *clock) Advance(d time.Duration) {
 
 func small(o Options) Options {
 	o.Secret = testSecret
+	if o.Now == nil {
+		o.Now = newClock().Now // no test begins before midnight and ends after it
+	}
 	if o.Tally == (BookOptions{}) {
 		o.Tally = BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 20_000, Error: 1e-3}
 	}
@@ -296,6 +299,42 @@ func TestClockGoesBack(t *testing.T) {
 	}
 	if n := len(e.view.Load().tally); n != 1 {
 		t.Errorf("%d generations, want 1", n)
+	}
+}
+
+// TestClockWasAhead: after a moment in which the clock was a year ahead, counts
+// still age and arrays still grow with their use.
+func TestClockWasAhead(t *testing.T) {
+	c := newClock()
+	e := open(t, Options{Now: c.Now, Exact: true, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 1000, Error: 1e-2}})
+	c.Advance(365 * 24 * time.Hour)
+	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 0)}})
+	c.Advance(-365 * 24 * time.Hour)
+	often := sig(bulkhead.Exact, 1)
+	for day := 1; day <= 10; day++ {
+		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{often}})
+		if v := check(t, e, often); v.Sightings > 4 {
+			t.Fatalf("day %d: %d sightings, want those of about 3 days", day, v.Sightings)
+		}
+		c.Advance(24 * time.Hour)
+	}
+	for i := range 4000 {
+		c.Advance(time.Second)
+		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 100+i)}})
+	}
+	v := e.view.Load()
+	if g := v.tally[0]; len(v.tally) > 3 || share(g.counts.Keys(), g.Capacity) > early+0.01 {
+		t.Errorf("%d generations, the open one with %d keys for %d, want at most 3 and none overfull", len(v.tally), g.counts.Keys(), g.Capacity)
+	}
+	for i := range 100 {
+		if v := check(t, e, sig(bulkhead.Exact, 4000+i)); v.Sightings != 1 {
+			t.Fatalf("signature %d: %d sightings, want 1", 4000+i, v.Sightings)
+		}
+	}
+	c.Advance(400 * 24 * time.Hour)
+	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{often}})
+	if v := check(t, e, often); v.Sightings != 1 || len(e.view.Load().tally) != 1 {
+		t.Errorf("a year later: %d sightings in %d generations, want all as ever", v.Sightings, len(e.view.Load().tally))
 	}
 }
 

@@ -185,6 +185,9 @@ type rotation struct {
 	OpenBlock *blockSpec `json:"open_block,omitempty"`
 	DropTally []uint64   `json:"drop_tally,omitempty"`
 	DropBlock []uint64   `json:"drop_block,omitempty"`
+	// The starts below which generations were given up for want of memory.
+	TallyFrom uint64 `json:"tally_from,omitempty"`
+	BlockFrom uint64 `json:"block_from,omitempty"`
 }
 
 // accountChange is the body of an account entry: one of the two.

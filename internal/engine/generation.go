@@ -15,7 +15,7 @@ import (
 type tallySpec struct {
 	Start    uint64          `json:"start"`
 	Capacity uint64          `json:"capacity"` // signatures it is sized for
-	Votes    uint64          `json:"votes"`    // votes of people, likewise
+	Votes    uint64          `json:"votes"`    // keys of votes of people, two each, likewise
 	Counts   filter.Geometry `json:"counts"`
 	Weights  filter.Geometry `json:"weights"`
 	Unique   filter.Geometry `json:"unique"`
@@ -44,9 +44,17 @@ type blockGen struct {
 // A view is the generations that live, newest first. It never changes: a
 // rotation makes a new one.
 type view struct {
-	tally  []*tallyGen
-	block  []*blockGen
+	tally []*tallyGen
+	block []*blockGen
+	// The starts below which own generations were given up for want of memory.
+	tallyFrom, blockFrom uint64
+
 	remote []*replica // of the origins that count
+	merged []*merged  // what the cold arrays of replicas hold
+
+	// What is looked up of merged; see refresh.
+	mergedCounts []mergedCounts
+	mergedLists  []*mergedList
 }
 
 func (v *view) tallyGen(start uint64) *tallyGen {
@@ -68,7 +76,9 @@ func (v *view) blockGen(start uint64) *blockGen {
 // apply returns the view after r. Opening a generation that lives, or dropping
 // one that does not, changes nothing: replay may do both.
 func (v *view) apply(r *rotation, exact bool) (*view, error) {
-	next := &view{remote: v.remote}
+	next := v.clone()
+	next.tally, next.block = nil, nil
+	next.tallyFrom, next.blockFrom = max(v.tallyFrom, r.TallyFrom), max(v.blockFrom, r.BlockFrom)
 	for _, g := range v.tally {
 		if !slices.Contains(r.DropTally, g.Start) {
 			next.tally = append(next.tally, g)
@@ -155,39 +165,60 @@ func newBlockGen(s blockSpec, exact bool) (*blockGen, error) {
 // opens ahead of the clock.
 const early = 1.25
 
-// headroom is how much larger than the last generation's use the next one is.
-const headroom = 1.5
-
 // plan returns the rotation that is due at now, or nil. Generations open at
 // multiples of their length, so that the nodes of a network agree on them, or
 // earlier when the open one has filled; they are dropped when they are older
-// than the book keeps.
+// than the book keeps. While the clock is behind the open one, because it was
+// ahead once, they open and are dropped by their number and their age.
 func (e *Engine) plan(v *view, now time.Time) (*rotation, error) {
 	var r rotation
 	due := false
 	t, b := e.opts.Tally, e.opts.Block
-	if start, grown, ok := opens(now, t, headTally(v)); ok {
+	start, grown, ok := e.opens(now, t, headTally(v), &e.behindTally)
+	keepTally, keepBlock := len(v.tally), len(v.block)
+	if ok {
+		if start > uint64(now.Unix()) {
+			keepTally = t.Keep - 1
+		}
 		spec, err := e.specTally(start, v, grown)
 		if err != nil {
 			return nil, err
 		}
 		r.OpenTally, due = &spec, true
 	}
-	if start, grown, ok := opens(now, b, headBlock(v)); ok {
+	if start, grown, ok = e.opens(now, b, headBlock(v), &e.behindBlock); ok {
+		if start > uint64(now.Unix()) {
+			keepBlock = b.Keep - 1
+		}
 		spec, err := e.specBlock(start, v, grown)
 		if err != nil {
 			return nil, err
 		}
 		r.OpenBlock, due = &spec, true
 	}
-	for _, g := range v.tally {
-		if expired(now, t, g.Start) {
+	var tally, block []aged // what has to make room for one that opens
+	for i, g := range v.tally {
+		if i >= keepTally || expired(now, t, g.Start) {
 			r.DropTally, due = append(r.DropTally, g.Start), true
+		} else if r.OpenTally != nil {
+			tally = append(tally, aged{g.Start, g.bytes()})
 		}
 	}
-	for _, g := range v.block {
-		if expired(now, b, g.Start) {
+	for i, g := range v.block {
+		if i >= keepBlock || expired(now, b, g.Start) {
 			r.DropBlock, due = append(r.DropBlock, g.Start), true
+		} else if r.OpenBlock != nil {
+			block = append(block, aged{g.Start, g.bytes()})
+		}
+	}
+	if r.OpenTally != nil {
+		if over := beyond(tally, r.OpenTally.bytes(), t.Memory); len(over) > 0 {
+			r.DropTally, r.TallyFrom = append(r.DropTally, over...), slices.Max(over)+1
+		}
+	}
+	if r.OpenBlock != nil {
+		if over := beyond(block, r.OpenBlock.bytes(), b.Memory); len(over) > 0 {
+			r.DropBlock, r.BlockFrom = append(r.DropBlock, over...), slices.Max(over)+1
 		}
 	}
 	if !due {
@@ -223,18 +254,39 @@ func share(keys, capacity uint64) float64 { return float64(keys) / float64(max(c
 
 // opens says whether a generation is due, its start, and by how much the use of
 // the book's last one is to be multiplied to make up for a whole slice of time.
-func opens(now time.Time, b BookOptions, h head) (start uint64, grown float64, ok bool) {
-	slice := uint64(now.Truncate(b.Generation).Unix())
+// behind is since when the clock has been behind the last one's start.
+func (e *Engine) opens(now time.Time, b BookOptions, h head, behind *time.Time) (start uint64, grown float64, ok bool) {
+	slice, second := uint64(now.Truncate(b.Generation).Unix()), uint64(now.Unix())
+	if h.exists && second < h.start {
+		return h.start + 1, 1, e.opensBehind(now, b, h, behind)
+	}
+	*behind = time.Time{}
 	if !h.exists || h.start < slice {
 		return slice, 1, true
 	}
-	// A clock that went back opens nothing: generations only move forward.
-	second := uint64(now.Unix())
-	if h.used <= early || second <= h.start {
+	if h.used <= early || second == h.start {
 		return 0, 0, false
 	}
 	passed := float64(second-h.start+1) / b.Generation.Seconds()
 	return second, 1 / max(passed, 0.1), true
+}
+
+// opensBehind is opens for a clock that is behind the open generation. Starts only
+// grow, and nobody knows how long the clock will take to catch up: when the
+// generation has been open for its length, or is full, the next one begins one
+// second after it. A clock that is soon put right opens nothing.
+func (e *Engine) opensBehind(now time.Time, b BookOptions, h head, behind *time.Time) bool {
+	if behind.IsZero() || now.Before(*behind) {
+		*behind = now
+		if lag := time.Unix(int64(h.start), 0).Sub(now); lag > b.Generation {
+			e.opts.Log.Warn("the clock is behind the open generation: it is wrong, or was; until it has caught up peers take no counts of this node", "behind", lag.Round(time.Second))
+		}
+	}
+	if h.used <= early && now.Sub(*behind) < b.Generation {
+		return false
+	}
+	*behind = now
+	return true
 }
 
 func expired(now time.Time, b BookOptions, start uint64) bool {
@@ -244,75 +296,4 @@ func expired(now time.Time, b BookOptions, start uint64) bool {
 // oldest returns the start of the oldest generation that a book keeps.
 func oldest(now time.Time, b BookOptions) time.Time {
 	return now.Truncate(b.Generation).Add(-time.Duration(b.Keep-1) * b.Generation)
-}
-
-// capacityAfter returns what the next generation is sized for.
-func capacityAfter(keys uint64, grown float64, least uint64) uint64 {
-	return max(least, uint64(headroom*grown*float64(keys)))
-}
-
-// size is filter.SizeFor, which takes longer than all else that a rotation does,
-// with a memory: most generations are sized like the one before.
-func (e *Engine) size(t filter.Target) (filter.Geometry, error) {
-	if g, ok := e.sizes[t]; ok {
-		return g, nil
-	}
-	g, err := filter.SizeFor(t)
-	if err != nil {
-		return g, err
-	}
-	if len(e.sizes) > 64 {
-		clear(e.sizes)
-	}
-	e.sizes[t] = g
-	return g, nil
-}
-
-func (e *Engine) specTally(start uint64, v *view, grown float64) (tallySpec, error) {
-	t := e.opts.Tally
-	capacity, votes := t.Capacity, e.opts.Votes
-	if len(v.tally) > 0 {
-		last := v.tally[0]
-		capacity = capacityAfter(last.counts.Keys(), grown, capacity)
-		votes = capacityAfter(max(last.unique.Keys(), last.weights.Keys()), grown, votes)
-	}
-	id := e.opts.Secret.ID()
-	counts, err := e.size(filter.Target{Kind: filter.Cells, Signatures: capacity, Error: filter.CountWrong, Rate: t.Error, KeyID: id})
-	if err != nil {
-		return tallySpec{}, err
-	}
-	// A weight that is too high lists or blocks what it should not.
-	weights, err := e.size(filter.Target{Kind: filter.Cells, Signatures: votes, Error: filter.Ghost, Rate: 1e-5, KeyID: id})
-	if err != nil {
-		return tallySpec{}, err
-	}
-	// A false positive here loses a vote, so it is made rarer than any error
-	// that the books show.
-	unique, err := e.size(filter.Target{Kind: filter.Bitmap, Signatures: votes, Error: filter.Ghost, Rate: 1e-6, KeyID: id})
-	if err != nil {
-		return tallySpec{}, err
-	}
-	return tallySpec{Start: start, Capacity: capacity, Votes: votes, Counts: counts, Weights: weights, Unique: unique}, nil
-}
-
-func (e *Engine) specBlock(start uint64, v *view, grown float64) (blockSpec, error) {
-	b := e.opts.Block
-	capacity := b.Capacity
-	if len(v.block) > 0 {
-		last := v.block[0]
-		capacity = capacityAfter(max(last.spam.Keys(), 4*last.revoked.Keys()), grown, capacity)
-	}
-	id := e.opts.Secret.ID()
-	// The error of a judgement is the sum over the generations that live.
-	each := b.Error / float64(b.Keep)
-	spam, err := e.size(filter.Target{Kind: filter.Bitmap, Signatures: capacity, Error: filter.Ghost, Rate: each, KeyID: id})
-	if err != nil {
-		return blockSpec{}, err
-	}
-	// Few signatures are revoked. A false one hides a peer's listing.
-	revoked, err := e.size(filter.Target{Kind: filter.Bitmap, Signatures: max(1, capacity/4), Error: filter.Ghost, Rate: each, KeyID: id})
-	if err != nil {
-		return blockSpec{}, err
-	}
-	return blockSpec{Start: start, Capacity: capacity, Spam: spam, Revoked: revoked}, nil
 }

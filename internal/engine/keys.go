@@ -21,7 +21,8 @@ const (
 
 // The kinds in the array "weights", in hundredths of a vote. Sightings outnumber
 // votes by far, so an array of their own, though rarely read, can be made so
-// sparse that its errors do not decide what is listed.
+// sparse that its errors do not decide what is listed. It also has what each voter
+// has added to a signature's weight, under the key of the unique filter.
 const (
 	kindSpamWeight   uint8 = 0
 	kindHamWeight    uint8 = 1

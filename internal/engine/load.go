@@ -40,7 +40,11 @@ func (e *Engine) load(ctx context.Context) error {
 		return err
 	}
 	e.dropExpiredReplicas()
-	return nil
+	if err := e.thawAll(); err != nil {
+		return err
+	}
+	e.wakeMerge() // a limit may be new
+	return e.merge(ctx, func(f func()) { f() }, false)
 }
 
 func (e *Engine) loadCheckpoint(data []byte) error {
@@ -51,10 +55,10 @@ func (e *Engine) loadCheckpoint(data []byte) error {
 	if m.Version != metaVersion {
 		return fmt.Errorf("engine: the data directory is of version %d, this program reads %d", m.Version, metaVersion)
 	}
-	if id := e.opts.Secret.ID(); m.KeyID != id {
-		return fmt.Errorf("engine: %w: the data directory belongs to network key %016x, the key given is %016x", bulkhead.ErrGeometry, m.KeyID, id)
+	if err := e.checkKey(m.KeyID); err != nil {
+		return err
 	}
-	v := &view{}
+	v := &view{tallyFrom: m.TallyFrom, blockFrom: m.BlockFrom}
 	for _, t := range m.Tally {
 		g, err := newTallyGen(t.tallySpec, false)
 		if err != nil {
@@ -83,20 +87,34 @@ func (e *Engine) loadCheckpoint(data []byte) error {
 				return err
 			}
 		}
-		r.sort()
 		v.remote = append(v.remote, r)
 	}
 	e.view.Store(v)
 	return e.loadAccounts(m)
 }
 
+// checkKey refuses what was written with another network's key.
+func (e *Engine) checkKey(written uint64) error {
+	if id := e.opts.Secret.ID(); written != id {
+		return fmt.Errorf("engine: %w: the data directory belongs to network key %016x, the key given is %016x", bulkhead.ErrGeometry, written, id)
+	}
+	return nil
+}
+
 func (e *Engine) loadReplica(r *replica, a metaReplica) error {
+	key := arrayKey{a.Array, a.Start}
+	r.marks[key] = mark{a.Partial, a.Boot}
+	if a.Cold != nil {
+		c := newCold(r.ID, key, a.Geometry, a.Cold.Version, a.Cold.Keys)
+		c.file = a.File
+		r.put(&remoteArray{arrayKey: key, cold: c})
+		return nil
+	}
 	array, err := newReplicated(a.Array, a.Start, a.Geometry)
 	if err != nil {
 		return damaged(a.File, err)
 	}
-	r.put(a.Array, a.Start, array)
-	r.marks[arrayKey{a.Array, a.Start}] = mark{a.Partial, a.Boot}
+	r.put(&remoteArray{arrayKey: key, memory: array})
 	return e.loadArray(a.File, array)
 }
 

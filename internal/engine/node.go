@@ -21,6 +21,7 @@ type Info struct {
 	Entries     uint64 `json:"journal_entries"`
 	Checkpoints uint64 `json:"checkpoints"`
 	Recoveries  uint64 `json:"recoveries"` // from failed writes
+	Forgotten   uint64 `json:"forgotten"`  // generations given up before their time for want of memory
 }
 
 // GenerationInfo is the state of one generation of a book.
@@ -56,6 +57,7 @@ func (e *Engine) Info() Info {
 		Entries:     e.counters.entries.Load(),
 		Checkpoints: e.counters.checkpoints.Load(),
 		Recoveries:  e.counters.recoveries.Load(),
+		Forgotten:   e.counters.forgotten.Load(),
 	}
 	if err := e.refusing(); err != nil {
 		info.Refusing = err.Error()

@@ -23,6 +23,7 @@ type odds struct {
 	counts []float64
 	spam   float64 // probability of a place on the blocklist
 	keys   uint64  // in all arrays, when this was measured
+	view   *view   // of that time: who counts, and what is merged
 }
 
 // tailer is what odds asks of a counting array: for each count, the
@@ -34,7 +35,7 @@ type tailer interface {
 // refreshOdds measures the odds anew if the arrays have changed.
 func (e *Engine) refreshOdds() {
 	view := e.view.Load()
-	o := &odds{exact: e.opts.Exact, counts: make([]float64, len(oddsAt))}
+	o := &odds{exact: e.opts.Exact, counts: make([]float64, len(oddsAt)), view: view}
 	for _, g := range view.tally {
 		o.keys += g.counts.Keys()
 	}
@@ -42,9 +43,11 @@ func (e *Engine) refreshOdds() {
 		o.keys += g.spam.Keys()
 	}
 	for _, r := range view.remote {
-		r.each(func(_ Array, _ uint64, array replicated) { o.keys += array.Keys() })
+		for _, x := range r.arrays {
+			o.keys += x.replicated().Keys()
+		}
 	}
-	if old := e.odds.Load(); old != nil && old.keys == o.keys {
+	if old := e.odds.Load(); old != nil && old.keys == o.keys && old.view == view {
 		return
 	}
 	if o.exact {
@@ -70,6 +73,14 @@ func (e *Engine) refreshOdds() {
 			if g.spam != nil && g.spam.Keys() > 0 {
 				o.spam = min(1, o.spam+g.spam.Stats().Ghost)
 			}
+		}
+	}
+	for _, m := range view.mergedCounts {
+		o.addCounts(m.counts.Keys(), m.counts)
+	}
+	for _, m := range view.merged {
+		if m.array == ArraySpam {
+			o.spam = min(1, o.spam+m.cells.Stats().Ghost)
 		}
 	}
 	e.odds.Store(o)

@@ -17,6 +17,11 @@ type BookOptions struct {
 	Keep       int           // generations that live, the open one included; 1 to 366
 	Capacity   uint64        // signatures that the first generation is sized for, and the least for any
 	Error      float64       // wanted error rate at capacity, in (0, 1): tally, of counts; blocklist, of judgements
+	// Memory bounds the arrays of all generations, bytes without the tables of
+	// counts that outgrow their cells; 0: no bound. A generation takes a quarter at
+	// most, or what Capacity takes, and the oldest ones are given up before their
+	// time where a new one would not fit, all but one.
+	Memory uint64
 }
 
 // Options is what an engine needs to know. The zero value of an optional field
@@ -26,9 +31,9 @@ type Options struct {
 	Store  *store.Store  // nil: nothing is durable, for tests and simulations
 	Tally  BookOptions
 	Block  BookOptions
-	// Votes is how many votes of people (not sightings) on one signature a
-	// generation of the tally is sized for, and the least for any; 0 means a
-	// tenth of Tally.Capacity.
+	// Votes is how many keys of votes a generation of the tally is sized for, and
+	// the least for any: two for each vote of a person, which sightings are not, on
+	// one signature. 0 means a tenth of Tally.Capacity.
 	Votes uint64
 	// RevocationFirst looks revocations up before spam: better where most mail
 	// that is asked about was reported once.
@@ -47,6 +52,13 @@ type Options struct {
 	// means 256 MiB.
 	CheckpointEvery time.Duration
 	CheckpointBytes uint64
+	// RemoteBytes bounds the memory of replicas; 0: no bound. See [Engine.Room].
+	RemoteBytes uint64
+	// Still leaves the generations as they are: none opens and none is dropped,
+	// whatever the clock and the books say. It is for a change of accounts by who
+	// does not know how long the node keeps its books; reports go where they last
+	// went.
+	Still bool
 	// Exact holds everything in maps instead of filters: the oracle that
 	// replay and tests compare with. It takes no Store.
 	Exact bool

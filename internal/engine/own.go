@@ -8,10 +8,14 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// maxRecorded is how many adds a round holds at most. A round that would grow
-// past it, because nobody takes the rounds, is thrown away: receivers then find
-// a gap and ask for images.
-const maxRecorded = 1 << 20
+// maxRecorded is how many adds to one array are recorded at most. If nobody takes
+// the rounds, and they would grow past it, they are thrown away: receivers then
+// find a gap and ask for images. maxRound is how many a round holds: less than
+// 400 kB, so that any broker takes it in one message.
+const (
+	maxRecorded = 1 << 20
+	maxRound    = 1 << 15
+)
 
 // arrayKey names an own array.
 type arrayKey struct {
@@ -22,21 +26,47 @@ type arrayKey struct {
 // A recorder keeps the rounds of the own arrays. Only the writer uses it.
 type recorder struct {
 	on     bool
-	rounds map[arrayKey]*filter.Round
+	rounds map[arrayKey]*recording
 }
 
-// round returns the open round of an array, nil if none is recorded.
-func (r *recorder) round(a Array, start uint64, open func() *filter.Round) *filter.Round {
+// A recording is what one array took since its rounds were last taken.
+type recording struct {
+	rounds []*filter.Round // one begins where the one before ends
+	adds   int
+	cut    bool // the next add begins a new round
+}
+
+// begin returns the recording of an array that is about to change, nil if none is
+// wanted. first begins a round at the array's present version.
+func (r *recorder) begin(a Array, start uint64, first func() *filter.Round) *recording {
 	if !r.on {
 		return nil
 	}
 	key := arrayKey{a, start}
-	round := r.rounds[key]
-	if round == nil || round.Len() > maxRecorded {
-		round = open()
-		r.rounds[key] = round
+	rec := r.rounds[key]
+	if rec == nil || rec.adds > maxRecorded {
+		rec = &recording{rounds: []*filter.Round{first()}}
+		r.rounds[key] = rec
 	}
-	return round
+	return rec
+}
+
+// note has record note each of n adds: those from i to before j at a time.
+func (c *recording) note(n int, record func(r *filter.Round, i, j int)) {
+	for i := 0; i < n; {
+		r := c.rounds[len(c.rounds)-1]
+		had := r.Len()
+		if had >= maxRound || c.cut && had > 0 {
+			// Every add that is noted is one version.
+			r = &filter.Round{Geometry: r.Geometry, Generation: r.Generation, From: r.From + uint64(had)}
+			c.rounds, had = append(c.rounds, r), 0
+		}
+		c.cut = false
+		j := min(n, i+maxRound-had)
+		record(r, i, j)
+		c.adds += r.Len() - had
+		i = j
+	}
 }
 
 // addCounts applies adds to an own array, and records them.
@@ -46,14 +76,14 @@ func (e *Engine) addCounts(index uint64, g *tallyGen, v *votes) {
 		g.counts.AddBatch(index, v.cells, v.n, nil)
 		return
 	}
-	round := e.recorder.round(ArrayCounts, g.Start, own.NewRound)
-	if round == nil {
+	rec := e.recorder.begin(ArrayCounts, g.Start, own.NewRound)
+	if rec == nil {
 		own.AddBatch(index, v.cells, v.n, nil)
 		return
 	}
 	before := make([]uint32, len(v.cells))
 	own.AddBatch(index, v.cells, v.n, before)
-	round.Record(v.cells, v.n, before)
+	rec.note(len(before), func(r *filter.Round, i, j int) { r.Record(v.cells[i:j], v.n[i:j], before[i:j]) })
 }
 
 func (e *Engine) setBits(index uint64, a Array, start uint64, set bitset, keys []filter.Key) {
@@ -62,43 +92,47 @@ func (e *Engine) setBits(index uint64, a Array, start uint64, set bitset, keys [
 		set.SetBatch(index, keys, nil)
 		return
 	}
-	round := e.recorder.round(a, start, own.NewRound)
-	if round == nil {
+	rec := e.recorder.begin(a, start, own.NewRound)
+	if rec == nil {
 		own.SetBatch(index, keys, nil)
 		return
 	}
 	before := make([]bool, len(keys))
 	own.SetBatch(index, keys, before)
-	round.RecordBits(keys, before)
+	rec.note(len(before), func(r *filter.Round, i, j int) { r.RecordBits(keys[i:j], before[i:j]) })
 }
 
 // Record starts or stops the recording of what the own arrays take, for
 // [Engine.TakeRounds].
 func (e *Engine) Record(ctx context.Context, on bool) error {
-	return e.submit(ctx, &request{run: func() {
-		e.recorder = recorder{on: on, rounds: make(map[arrayKey]*filter.Round)}
-	}})
+	return e.inTurn(ctx, func() {
+		e.recorder = recorder{on: on, rounds: make(map[arrayKey]*recording)}
+	})
 }
 
-// TakeRounds returns what the own arrays took since the last call, encoded. An
-// array that took nothing has no part.
-func (e *Engine) TakeRounds(ctx context.Context) ([]Part, error) {
-	var rounds map[arrayKey]*filter.Round
-	err := e.submit(ctx, &request{run: func() {
-		rounds = e.recorder.rounds
-		e.recorder.rounds = make(map[arrayKey]*filter.Round)
-	}})
+// TakeRounds returns what the own arrays took since the last call, encoded: no
+// part of an array that took nothing, several, each of which continues the one
+// before, of one that took much or of which images were made meanwhile. own is
+// what [Engine.Own] returned at that moment: the versions that the rounds lead to.
+// With an error nothing has been taken.
+func (e *Engine) TakeRounds(ctx context.Context) (parts []Part, own []ArrayState, err error) {
+	var recorded map[arrayKey]*recording
+	err = e.inTurn(ctx, func() {
+		recorded, own = e.recorder.rounds, e.Own()
+		e.recorder.rounds = make(map[arrayKey]*recording)
+	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var parts []Part
-	for key, r := range rounds {
-		r.Close()
-		if r.Len() > 0 {
-			parts = append(parts, Part{Array: key.array, Start: key.start, Geometry: r.Geometry, Round: r.Append(nil), From: r.From, To: r.To})
+	for key, rec := range recorded {
+		for _, r := range rec.rounds {
+			r.Close()
+			if r.Len() > 0 {
+				parts = append(parts, Part{Array: key.array, Start: key.start, Geometry: r.Geometry, Round: r.Append(nil), From: r.From, To: r.To})
+			}
 		}
 	}
-	return parts, nil
+	return parts, own, nil
 }
 
 // Own returns the own arrays that are shared, newest generations first.
@@ -123,14 +157,18 @@ func (e *Engine) Own() []ArrayState {
 
 // Images returns the images of all pages of an own array at one moment, as
 // parts, and the array's version at that moment. An array that is not there is an error that
-// wraps [bulkhead.ErrMalformed].
+// wraps [bulkhead.ErrMalformed]. A round begins at that version.
 func (e *Engine) Images(ctx context.Context, a Array, start uint64) (version uint64, parts []Part, err error) {
 	var images []*filter.Image
 	found := false
-	err = e.submit(ctx, &request{run: func() {
+	err = e.inTurn(ctx, func() {
 		// Copying is quick, encoding is not: only the copy is between batches.
 		images, version, found = e.copyPages(a, start)
-	}})
+		// Who has the images goes on with the rounds from there.
+		if rec := e.recorder.rounds[arrayKey{a, start}]; rec != nil {
+			rec.cut = true
+		}
+	})
 	if err != nil {
 		return 0, nil, err
 	}

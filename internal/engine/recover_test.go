@@ -20,9 +20,15 @@ import (
 type diskFS struct {
 	full   atomic.Bool // no write finds room
 	broken atomic.Bool // no fsync succeeds
+	files  atomic.Bool // no checkpoint file is made
+	tried  atomic.Int32
 }
 
 func (d *diskFS) OpenFile(name string, flag int, perm fs.FileMode) (store.Handle, error) {
+	if d.files.Load() && flag&os.O_CREATE != 0 && filepath.Base(filepath.Dir(name)) == "files" {
+		d.tried.Add(1)
+		return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.ENOSPC}
+	}
 	f, err := os.OpenFile(name, flag, perm)
 	if err != nil {
 		return nil, err
@@ -131,6 +137,76 @@ func TestDiskTrouble(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+// TestCheckpointRests: a disk that has room for the journal and none for a
+// checkpoint is not asked for one with every report, and gets one when it can.
+func TestCheckpointRests(t *testing.T) {
+	disk := new(diskFS)
+	e, st := openDurable(t, filepath.Join(t.TempDir(), "data"), Options{CheckpointBytes: 1}, disk)
+	disk.files.Store(true)
+	for i := range 200 {
+		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, i)}})
+		if i%50 == 0 {
+			for disk.tried.Load() == 0 {
+				time.Sleep(time.Millisecond)
+			}
+		}
+	}
+	if n := disk.tried.Load(); n > 2 {
+		t.Errorf("%d attempts to write a checkpoint in a moment, want 1", n)
+	}
+	disk.files.Store(false)
+	if err := errors.Join(e.Close(context.Background()), st.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if n := e.counters.checkpoints.Load(); n == 0 {
+		t.Error("no checkpoint was written at the end")
+	}
+}
+
+// TestSyncFails: with relaxed durability a report is acknowledged before its
+// fsync. When that fails the node notices at once, and makes good what it has
+// acknowledged, though nobody reports any more.
+func TestSyncFails(t *testing.T) {
+	ctx := context.Background()
+	disk := new(diskFS)
+	dir := filepath.Join(t.TempDir(), "data")
+	st, err := store.Open(dir, store.Options{FS: disk, Durability: store.Relaxed, SyncEvery: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := Open(ctx, small(Options{Store: st}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := sig(bulkhead.Exact, 1)
+	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s}})
+	if err := st.Sync(); err != nil { // else this report's sync may fail before the next one comes
+		t.Fatal(err)
+	}
+	disk.broken.Store(true)
+	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s}})
+	for st.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	disk.broken.Store(false)
+	for end := time.Now().Add(time.Minute); e.counters.recoveries.Load() == 0 || e.Refusing() != nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("nothing was recovered; the store says: %v", st.Err())
+		}
+	}
+	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s}})
+	if err := errors.Join(e.Close(ctx), st.Close()); err != nil {
+		t.Fatal(err)
+	}
+	e, st = openDurable(t, dir, Options{}, nil)
+	if v := check(t, e, s); v.Sightings != 3 {
+		t.Errorf("after a restart: %d sightings, want 3", v.Sightings)
+	}
+	if err := errors.Join(e.Close(ctx), st.Close()); err != nil {
+		t.Fatal(err)
 	}
 }
 

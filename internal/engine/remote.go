@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -183,6 +184,11 @@ type ArrayState struct {
 	Partial uint64
 	// Boot is the [Part.Boot] of the last part that the array of a replica took.
 	Boot uint64
+	// Merged: the array has no memory of its own, and Bytes is 0. See [Engine.Room].
+	Merged bool
+	// Ghost is the probability that the array, or the one it is merged into,
+	// shows a signature that nobody reported, by its number of keys.
+	Ghost float64
 }
 
 // Replica returns where the replica of an origin stands, array by array.
@@ -192,16 +198,44 @@ func (e *Engine) Replica(origin string) []ArrayState {
 	if i < 0 {
 		return nil
 	}
+	into := make(map[*cold]*merged)
+	for _, m := range view.merged {
+		for _, c := range m.members {
+			into[c] = m
+		}
+	}
 	var out []ArrayState
-	view.remote[i].each(func(a Array, start uint64, array replicated) {
-		state := arrayState(a, start, array)
-		m := view.remote[i].marks[arrayKey{a, start}]
+	for _, x := range view.remote[i].arrays {
+		state := arrayState(x.array, x.start, x.replicated())
+		m := view.remote[i].marks[x.arrayKey]
 		state.Partial, state.Boot = m.partial, m.boot
+		if x.memory == nil {
+			state.Merged, state.Bytes = true, 0
+			if m := into[x.cold]; m != nil {
+				state.Ghost = m.geometry.GhostError(m.load())
+			}
+		}
 		out = append(out, state)
-	})
+	}
 	return out
 }
 
+// Shown returns the probability that an array of the replica of an origin shows a
+// signature that nobody reported, by what is in it and not, as [ArrayState].Ghost,
+// by its number of keys. Of an array that is not in memory it is 0.
+func (e *Engine) Shown(origin string, a Array, start uint64) float64 {
+	r := e.view.Load().origin(origin)
+	if r == nil {
+		return 0
+	}
+	x := r.find(arrayKey{a, start})
+	if x == nil || x.memory == nil {
+		return 0
+	}
+	return x.memory.Shown(rand.Uint64()) // nobody foresees which lines
+}
+
 func arrayState(a Array, start uint64, array replicated) ArrayState {
-	return ArrayState{Array: a, Start: start, Geometry: array.Geometry(), Version: array.Version(), Keys: array.Keys(), Bytes: array.Geometry().Bytes()}
+	g, keys := array.Geometry(), array.Keys()
+	return ArrayState{Array: a, Start: start, Geometry: g, Version: array.Version(), Keys: keys, Bytes: g.Bytes(), Ghost: g.GhostError(keys)}
 }

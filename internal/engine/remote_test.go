@@ -16,7 +16,7 @@ import (
 // that to keeps of it.
 func pass(t *testing.T, from, to *Engine, id string) {
 	t.Helper()
-	parts, err := from.TakeRounds(context.Background())
+	parts, _, err := from.TakeRounds(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,12 +92,12 @@ func TestGap(t *testing.T) {
 	a, b := pair(t, 1)
 	r := bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1)}, Vote: bulkhead.Spam}
 	report(t, a, r)
-	if _, err := a.TakeRounds(context.Background()); err != nil { // and lost
+	if _, _, err := a.TakeRounds(context.Background()); err != nil { // and lost
 		t.Fatal(err)
 	}
 	r.Signatures[0] = sig(bulkhead.Exact, 2)
 	report(t, a, r)
-	parts, err := a.TakeRounds(context.Background())
+	parts, _, err := a.TakeRounds(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func TestRemoteRefusals(t *testing.T) {
 	ctx := context.Background()
 	a, b := pair(t, 1)
 	report(t, a, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1)}})
-	parts, err := a.TakeRounds(ctx)
+	parts, _, err := a.TakeRounds(ctx)
 	if err != nil || len(parts) != 1 {
 		t.Fatalf("%d parts, %v", len(parts), err)
 	}
@@ -291,4 +291,76 @@ func TestReplicaRestart(t *testing.T) {
 	if err := errors.Join(b.Close(ctx), st.Close()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestImagesBetweenRounds: images that were made while the origin went on are
+// continued by the round in which they were made.
+func TestImagesBetweenRounds(t *testing.T) {
+	a, b := pair(t, 1)
+	add := func(n int) {
+		t.Helper()
+		report(t, a, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, n)}, Vote: bulkhead.Spam})
+	}
+	for n := range 10 {
+		add(n)
+	}
+	if _, _, err := a.TakeRounds(context.Background()); err != nil { // and lost
+		t.Fatal(err)
+	}
+	add(10)
+	transfer(t, a, b, "a")
+	add(11)
+	transfer(t, a, b, "a")
+	add(12)
+	parts, _, err := a.TakeRounds(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	applied := 0
+	for i := range parts {
+		if err := b.ApplyRemote(context.Background(), "a", parts[i:i+1]); err == nil {
+			applied++
+		} else if !errors.Is(err, ErrGap) {
+			t.Fatal(err)
+		}
+	}
+	if applied != 2 {
+		t.Errorf("%d of %d rounds continue the images, want one of each array", applied, len(parts))
+	}
+	sameArrays(t, a, b, "a")
+}
+
+// TestManyAdds: what an array took in one interval comes in rounds that fit into a
+// message each, however much it was at once.
+func TestManyAdds(t *testing.T) {
+	a, b := pair(t, 1)
+	rng := rand.New(rand.NewPCG(3, 4))
+	total := 0
+	for range 3 {
+		var sigs []bulkhead.Signature
+		var n []uint32
+		for range maxVotes {
+			sigs, n = append(sigs, sig(bulkhead.Exact, rng.IntN(1<<40))), append(n, uint32(1+rng.IntN(1<<20)))
+		}
+		total += len(sigs)
+		if err := a.Count(context.Background(), sigs, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	parts, _, err := a.TakeRounds(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(parts) < total/maxRound {
+		t.Errorf("%d adds in %d rounds, want %d a round at most", total, len(parts), maxRound)
+	}
+	for i := range parts {
+		if len(parts[i].Round) > 400_000 {
+			t.Errorf("round of %d bytes, want less than 400,000", len(parts[i].Round))
+		}
+		if err := b.ApplyRemote(context.Background(), "a", parts[i:i+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sameArrays(t, a, b, "a")
 }

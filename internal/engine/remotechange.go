@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -46,6 +47,10 @@ func (e *Engine) parseParts(parts []Part) ([]parsedPart, error) {
 		default:
 			err = errors.New("neither a round nor an image")
 		}
+		// How full an array is judged by, and what a peer may add, is its keys.
+		if err == nil && p.image != nil && p.image.Info.Keys > maxImageKeys {
+			err = fmt.Errorf("%d keys in a page of %d cells or bits", p.image.Info.Keys, maxImageKeys)
+		}
 		if err == nil && generation != p.Start {
 			err = fmt.Errorf("generation %d in a part of %d", generation, p.Start)
 		}
@@ -56,6 +61,11 @@ func (e *Engine) parseParts(parts []Part) ([]parsedPart, error) {
 	}
 	return out, nil
 }
+
+// maxImageKeys is more keys than an image of an array that nothing was merged into
+// can have: each of them has set a cell or a bit that was not set before. It is far
+// below what makes a page unreadable, so that no rounds can lift a replica there.
+const maxImageKeys = filter.PageBytes * 8
 
 // maxRemoteLines bounds the array that a peer can make this node allocate:
 // 1 GiB.
@@ -104,6 +114,9 @@ func (e *Engine) changeRemote(c *remoteChange) error {
 			return err
 		}
 	}
+	if err := e.warm(c.Origin, parts); err != nil {
+		return err
+	}
 	index, err := e.journal(c.entry)
 	if err != nil {
 		return err
@@ -117,7 +130,10 @@ func (e *Engine) continues(view *view, origin string, p parsedPart) error {
 	if r == nil {
 		return fmt.Errorf("%w: origin %.128q does not count here", bulkhead.ErrForbidden, origin)
 	}
-	array := r.array(p.Array, p.Start)
+	var array replicated
+	if x := r.find(arrayKey{p.Array, p.Start}); x != nil {
+		array = x.replicated()
+	}
 	switch {
 	case array != nil && array.Geometry() != p.Geometry:
 		return fmt.Errorf("%w: part of %v for a replica of %v", bulkhead.ErrGeometry, p.Geometry, array.Geometry())
@@ -136,31 +152,51 @@ func (e *Engine) continues(view *view, origin string, p parsedPart) error {
 // applyRemote takes durable parts into the replica. On replay parts of an
 // origin that has been evicted since are passed over.
 func (e *Engine) applyRemote(index uint64, origin string, parts []parsedPart, replayed bool) error {
-	view := e.view.Load()
-	r := view.origin(origin)
-	if r == nil {
+	if e.view.Load().origin(origin) == nil {
 		return nil
 	}
+	if err := e.warm(origin, parts); err != nil {
+		return err
+	}
 	for _, p := range parts {
-		array := r.array(p.Array, p.Start)
-		if array == nil {
-			var err error
-			if view, array, err = e.openReplica(view, origin, p); err != nil {
-				return err
-			}
-			r = view.origin(origin)
-		}
-		var err error
-		if p.round != nil {
-			err = array.ApplyRound(index, p.round, replayed)
-		} else {
-			err = array.LoadAt(index, p.image)
-		}
-		if err != nil {
+		if err := e.applyPart(index, origin, p, replayed); err != nil {
 			return fmt.Errorf("engine: replica of %s: %w", origin, err)
 		}
 	}
 	e.mark(origin, parts)
+	if slices.ContainsFunc(parts, func(p parsedPart) bool { return p.image != nil }) {
+		e.trim()
+	}
+	return nil
+}
+
+func (e *Engine) applyPart(index uint64, origin string, p parsedPart, replayed bool) error {
+	key := arrayKey{p.Array, p.Start}
+	if e.view.Load().origin(origin).find(key) == nil {
+		if err := e.openReplica(origin, p); err != nil {
+			return err
+		}
+		e.trim()
+	}
+	view := e.view.Load()
+	x := view.origin(origin).find(key)
+	if p.image != nil {
+		return x.memory.LoadAt(index, p.image)
+	}
+	if x.memory != nil {
+		if err := x.memory.ApplyRound(index, p.round, replayed); err != nil {
+			return err
+		}
+	}
+	if x.cold != nil {
+		x.cold.take(index, p)
+		if x.cold.bytes > maxLater {
+			e.wakeCheckpoint()
+		}
+	}
+	if x.memory == nil || x.hidden {
+		return view.addMerged(origin, x, p)
+	}
 	return nil
 }
 
@@ -179,7 +215,7 @@ func (e *Engine) mark(origin string, parts []parsedPart) {
 		m := mark{partial: marks[key].partial, boot: p.Boot}
 		if p.image != nil {
 			m.partial = p.At
-			if r.array(p.Array, p.Start).Version() >= p.At {
+			if r.find(key).replicated().Version() >= p.At {
 				m.partial = 0
 			}
 		}
@@ -213,13 +249,24 @@ func (e *Engine) changeRenew(c *renewChange) error {
 }
 
 func (e *Engine) applyRenew(c *renewChange) {
+	if c.To != "" {
+		for _, m := range e.view.Load().merged {
+			m.rename(c.Origin, c.To)
+		}
+	}
 	e.changeReplica(c.Origin, func(r *replica) {
 		if c.To != "" {
 			r.ID = c.To
+			for _, x := range r.arrays {
+				if x.cold != nil {
+					x.cold.origin = c.To
+				}
+			}
 			return
 		}
 		*r = replica{Origin: r.Origin, incarnation: c.Incarnation}
 	})
+	e.settle()
 }
 
 // changeOrigins is the writer's part of SetOrigins.
@@ -237,7 +284,8 @@ func (e *Engine) changeOrigins(c *originsChange) error {
 
 func (e *Engine) applyOrigins(c *originsChange) {
 	old := e.view.Load()
-	next := &view{tally: old.tally, block: old.block}
+	next := old.clone()
+	next.remote = nil
 	for _, o := range c.Origins {
 		r := &replica{}
 		if kept := old.origin(o.ID); kept != nil {
@@ -247,6 +295,7 @@ func (e *Engine) applyOrigins(c *originsChange) {
 		next.remote = append(next.remote, r)
 	}
 	e.view.Store(next)
+	e.settle()
 }
 
 // changeForget is the writer's part of ForgetGenerations.
@@ -267,6 +316,7 @@ func (e *Engine) changeForget(c *forgetChange) error {
 
 func (e *Engine) applyForget(c *forgetChange) {
 	e.changeReplica(c.Origin, func(r *replica) {
-		r.keep(func(_ Array, start uint64) bool { return start < c.Since })
+		r.keep(func(key arrayKey) bool { return key.start < c.Since })
 	})
+	e.settle()
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -9,20 +10,40 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// A replica is what this node holds of one origin.
+// A replica is what this node holds of one origin. It is never changed, only
+// replaced.
 type replica struct {
 	Origin
 	incarnation uint64
-	tally       []*remoteTally // newest first
-	block       []*remoteBlock // newest first
-	// marks are never changed, only replaced.
-	marks map[arrayKey]mark
+	arrays      []*remoteArray // newest first
+	marks       map[arrayKey]mark
+
+	// What is looked up in arrays of the origin's own, newest first; see refresh.
+	tally []*remoteTally
+	block []*remoteBlock
 }
 
 // A mark is what a replica knows of one array beside the array.
 type mark struct {
 	partial uint64 // version that the array will have; 0 unless images are missing
 	boot    uint64 // of the origin, that led to it
+}
+
+// A remoteArray is one array of an origin: in memory, cold, or, while it leaves
+// the memory, both. It is never changed, only replaced.
+type remoteArray struct {
+	arrayKey
+	memory loaded // nil if it is not there
+	cold   *cold
+	hidden bool // not looked up: a merged array still has what it holds
+}
+
+// replicated returns the array, wherever it is.
+func (x *remoteArray) replicated() replicated {
+	if x.memory != nil {
+		return x.memory
+	}
+	return x.cold
 }
 
 type remoteTally struct {
@@ -32,25 +53,36 @@ type remoteTally struct {
 
 type remoteBlock struct {
 	start         uint64
-	spam, revoked *filter.Bits // nil until the origin has sent it
+	spam, revoked *filter.Bits // nil if there is none, or it is not in memory
 }
 
-// replicated is what the writer does to an array of a replica.
+// replicated is an array of a replica, in memory or not.
 type replicated interface {
-	paged
+	Geometry() filter.Geometry
 	Keys() uint64
 	Version() uint64
+}
+
+// loaded is what the writer does to an array of a replica that is in memory.
+type loaded interface {
+	replicated
+	paged
 	ApplyRound(index uint64, r *filter.Round, replayed bool) error
+	AddRound(r *filter.Round) error
 	LoadAt(index uint64, m *filter.Image) error
 	SetGeneration(uint64)
+	Stats() filter.Stats
+	Shown(from uint64) float64
 }
 
 func (r *replica) clone() *replica {
-	return &replica{Origin: r.Origin, incarnation: r.incarnation, marks: r.marks, tally: slices.Clone(r.tally), block: slices.Clone(r.block)}
+	c := *r
+	c.arrays = slices.Clone(r.arrays)
+	return &c
 }
 
-func newReplicated(a Array, start uint64, g filter.Geometry) (replicated, error) {
-	var array replicated
+func newReplicated(a Array, start uint64, g filter.Geometry) (loaded, error) {
+	var array loaded
 	var err error
 	if a == ArrayCounts {
 		array, err = filter.NewCounting(g)
@@ -64,63 +96,63 @@ func newReplicated(a Array, start uint64, g filter.Geometry) (replicated, error)
 	return array, nil
 }
 
-// put gives r an array. Generations that readers may see are not changed.
-func (r *replica) put(a Array, start uint64, array replicated) {
-	if a == ArrayCounts {
-		r.tally = append(r.tally, &remoteTally{start: start, counts: array.(*filter.Counting)})
-		return
-	}
-	i := slices.IndexFunc(r.block, func(g *remoteBlock) bool { return g.start == start })
-	g := &remoteBlock{start: start}
+// put gives r an array, in the place of the one it has of the same generation.
+// The caller owns r, as with the methods below.
+func (r *replica) put(x *remoteArray) {
+	i := slices.IndexFunc(r.arrays, func(y *remoteArray) bool { return y.arrayKey == x.arrayKey })
 	if i >= 0 {
-		*g = *r.block[i]
-		r.block[i] = g
+		r.arrays[i] = x
 	} else {
-		r.block = append(r.block, g)
+		r.arrays = append(r.arrays, x)
+		slices.SortFunc(r.arrays, func(a, b *remoteArray) int {
+			return cmp.Or(compareNewest(a.start, b.start), cmp.Compare(a.array, b.array))
+		})
 	}
+	r.refresh()
+}
+
+// refresh finds what is looked up.
+func (r *replica) refresh() {
+	r.tally, r.block = nil, nil
+	for _, x := range r.arrays {
+		if x.memory == nil || x.hidden {
+			continue
+		}
+		if counts, ok := x.memory.(*filter.Counting); ok {
+			r.tally = append(r.tally, &remoteTally{x.start, counts})
+			continue
+		}
+		if n := len(r.block); n == 0 || r.block[n-1].start != x.start {
+			r.block = append(r.block, &remoteBlock{start: x.start})
+		}
+		r.block[len(r.block)-1].set(x.array, x.memory.(*filter.Bits))
+	}
+}
+
+func (g *remoteBlock) set(a Array, bits *filter.Bits) {
 	if a == ArraySpam {
-		g.spam = array.(*filter.Bits)
+		g.spam = bits
 	} else {
-		g.revoked = array.(*filter.Bits)
+		g.revoked = bits
 	}
 }
 
-// each calls fn for every array of r.
-func (r *replica) each(fn func(a Array, start uint64, array replicated)) {
-	for _, g := range r.tally {
-		fn(ArrayCounts, g.start, g.counts)
-	}
-	for _, g := range r.block {
-		if g.spam != nil {
-			fn(ArraySpam, g.start, g.spam)
-		}
-		if g.revoked != nil {
-			fn(ArrayRevoked, g.start, g.revoked)
+// find returns an array, nil if the replica has none of that name.
+func (r *replica) find(key arrayKey) *remoteArray {
+	for _, x := range r.arrays {
+		if x.arrayKey == key {
+			return x
 		}
 	}
+	return nil
 }
 
-func (r *replica) sort() {
-	slices.SortFunc(r.tally, func(a, b *remoteTally) int { return compareNewest(a.start, b.start) })
-	slices.SortFunc(r.block, func(a, b *remoteBlock) int { return compareNewest(a.start, b.start) })
-}
-
-// array returns the array of a generation, nil if the replica has none.
-func (r *replica) array(a Array, start uint64) (found replicated) {
-	r.each(func(b Array, s uint64, array replicated) {
-		if a == b && s == start {
-			found = array
-		}
-	})
-	return found
-}
-
-// keep drops the generations of which keep says no.
-func (r *replica) keep(keep func(a Array, start uint64) bool) {
-	r.tally = slices.DeleteFunc(r.tally, func(g *remoteTally) bool { return !keep(ArrayCounts, g.start) })
-	r.block = slices.DeleteFunc(r.block, func(g *remoteBlock) bool { return !keep(ArraySpam, g.start) })
+// keep drops the arrays of which keep says no.
+func (r *replica) keep(keep func(key arrayKey) bool) {
+	r.arrays = slices.DeleteFunc(r.arrays, func(x *remoteArray) bool { return !keep(x.arrayKey) })
 	r.marks = maps.Clone(r.marks)
-	maps.DeleteFunc(r.marks, func(key arrayKey, _ mark) bool { return !keep(key.array, key.start) })
+	maps.DeleteFunc(r.marks, func(key arrayKey, _ mark) bool { return !keep(key) })
+	r.refresh()
 }
 
 func (v *view) origin(id string) *replica {
@@ -133,7 +165,9 @@ func (v *view) origin(id string) *replica {
 }
 
 func (v *view) clone() *view {
-	return &view{tally: v.tally, block: v.block, remote: slices.Clone(v.remote)}
+	c := *v
+	c.remote, c.merged = slices.Clone(v.remote), slices.Clone(v.merged)
+	return &c
 }
 
 // changeReplica publishes a view in which change was done to a copy of the
@@ -151,41 +185,36 @@ func (e *Engine) changeReplica(origin string, change func(*replica)) {
 }
 
 // openReplica publishes a view in which the replica has an empty array for p.
-func (e *Engine) openReplica(old *view, origin string, p parsedPart) (*view, replicated, error) {
-	next := old.clone()
-	i := slices.IndexFunc(next.remote, func(r *replica) bool { return r.ID == origin })
-	r := next.remote[i].clone()
-	next.remote[i] = r
+func (e *Engine) openReplica(origin string, p parsedPart) error {
 	array, err := newReplicated(p.Array, p.Start, p.Geometry)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	r.put(p.Array, p.Start, array)
-	r.sort()
+	next := e.view.Load().clone()
+	i := slices.IndexFunc(next.remote, func(r *replica) bool { return r.ID == origin })
+	next.remote[i] = next.remote[i].clone()
+	next.remote[i].put(&remoteArray{arrayKey: arrayKey{p.Array, p.Start}, memory: array})
+	next.refresh()
 	e.view.Store(next)
-	return next, array, nil
+	return nil
 }
 
 // dropExpiredReplicas drops the generations of replicas that the books no
 // longer keep. Which those are follows from the clock, so no entry says it.
 func (e *Engine) dropExpiredReplicas() {
 	old := e.view.Load()
-	if len(old.remote) == 0 {
+	if len(old.remote) == 0 || e.opts.Still {
 		return
 	}
 	now := e.opts.Now()
 	next := old.clone()
 	for i, r := range next.remote {
 		r = r.clone()
-		r.keep(func(a Array, start uint64) bool {
-			if a == ArrayCounts {
-				return !expired(now, e.opts.Tally, start)
-			}
-			return !expired(now, e.opts.Block, start)
-		})
+		r.keep(func(key arrayKey) bool { return !expired(now, e.bookOf(key.array), key.start) })
 		next.remote[i] = r
 	}
 	e.view.Store(next)
+	e.settle()
 }
 
 // Keeps reports whether the node takes parts of a generation that started at
@@ -195,19 +224,30 @@ func (e *Engine) Keeps(a Array, start uint64) bool {
 }
 
 func (e *Engine) keeps(now time.Time, a Array, start uint64) bool {
-	book := e.opts.Tally
-	if a != ArrayCounts {
-		book = e.opts.Block
-	}
+	book := e.bookOf(a)
 	return start <= math.MaxInt64/2 && !expired(now, book, start) && int64(start) <= now.Add(book.Generation).Unix()
 }
 
 // Horizon returns the first start, in Unix seconds, of the generations that the
 // node still keeps an array of.
 func (e *Engine) Horizon(a Array) uint64 {
-	book := e.opts.Tally
-	if a != ArrayCounts {
-		book = e.opts.Block
+	return uint64(max(oldest(e.opts.Now(), e.bookOf(a)).Unix(), 0))
+}
+
+// Floor returns the first start, in Unix seconds, of the generations that the node
+// keeps of its own: [Engine.Horizon], or later if some were given up for want of
+// memory.
+func (e *Engine) Floor(a Array) uint64 {
+	v := e.view.Load()
+	if a == ArrayCounts {
+		return max(e.Horizon(a), v.tallyFrom)
 	}
-	return uint64(max(oldest(e.opts.Now(), book).Unix(), 0))
+	return max(e.Horizon(a), v.blockFrom)
+}
+
+func (e *Engine) bookOf(a Array) BookOptions {
+	if a == ArrayCounts {
+		return e.opts.Tally
+	}
+	return e.opts.Block
 }

@@ -34,11 +34,11 @@ func TestPartialImages(t *testing.T) {
 	if err != nil || len(images) < 2 {
 		t.Fatalf("%d images, %v: want an array of several pages", len(images), err)
 	}
-	if _, err := a.TakeRounds(ctx); err != nil {
+	if _, _, err := a.TakeRounds(ctx); err != nil {
 		t.Fatal(err)
 	}
 	add(300, 310)
-	rounds, err := a.TakeRounds(ctx)
+	rounds, _, err := a.TakeRounds(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestReplicaBoot(t *testing.T) {
 	r := bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1)}}
 	for boot := uint64(7); boot < 10; boot++ {
 		report(t, a, r)
-		parts, err := a.TakeRounds(ctx)
+		parts, _, err := a.TakeRounds(ctx)
 		if err != nil || len(parts) != 1 {
 			t.Fatalf("%d parts, %v", len(parts), err)
 		}
@@ -169,4 +169,54 @@ func TestReplicaBoot(t *testing.T) {
 	if err := errors.Join(b.Close(ctx), st.Close()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestTakeRoundsGivenUp: rounds whose taker gave up are taken the next time, and
+// the states that come with rounds are those that they lead to.
+func TestTakeRoundsGivenUp(t *testing.T) {
+	e := open(t, Options{})
+	if err := e.Record(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	var at uint64
+	take := func(ctx context.Context) error {
+		parts, own, err := e.TakeRounds(ctx)
+		if err != nil {
+			return err
+		}
+		for _, p := range parts {
+			if p.Array != ArrayCounts {
+				continue
+			}
+			if p.From != at {
+				t.Fatalf("round from %d after one to %d", p.From, at)
+			}
+			at = p.To
+		}
+		if own[0].Version != at {
+			t.Fatalf("rounds to %d of an array at %d", at, own[0].Version)
+		}
+		return nil
+	}
+	given := 0
+	for n := range 2000 {
+		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, n)}})
+		ctx, cancel := context.WithCancel(t.Context())
+		if n%2 == 0 {
+			cancel() // sometimes before the writer is asked, sometimes while it works
+		} else {
+			go cancel()
+		}
+		if take(ctx) != nil {
+			given++
+		}
+		cancel()
+	}
+	if err := take(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if at == 0 || given == 0 {
+		t.Fatalf("%d versions, given up %d times", at, given)
+	}
+	t.Logf("%d versions, given up %d times", at, given)
 }

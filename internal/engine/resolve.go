@@ -21,7 +21,8 @@ type resolver struct {
 	cells   map[filter.Key]uint32 // increases decided in this batch
 	weighed map[filter.Key]uint32
 
-	credited int // credits of the batch before the present report
+	members  *members // nil until somebody asks, and after a change of the accounts
+	credited int      // credits of the batch before the present report
 	unique   map[filter.Key]bool
 	spam     map[filter.Key]bool
 	revoked  map[filter.Key]bool
@@ -115,15 +116,18 @@ func (r *resolver) sighting(receipt *bulkhead.Receipt, rep *bulkhead.Report, who
 func (r *resolver) vote(receipt *bulkhead.Receipt, rep *bulkhead.Report, who voter, base filter.Key, n uint32) {
 	if !r.first(uniqueKey(r.e.opts.Secret, who.who, rep.Vote, "", base)) {
 		receipt.Duplicate++
+		if rep.Vote == bulkhead.Revocation && r.revocable(base) {
+			r.revoke(receipt, who, base) // it was listed after the first one
+		}
 		return
 	}
 	receipt.Counted++
-	weigh := who.units
-	if who.Voucher != "" && !r.first(uniqueKey(r.e.opts.Secret, "network:"+who.Voucher, rep.Vote, "", base)) {
-		weigh = 0
-	}
+	weigh := r.outstanding(who, rep.Vote, base)
 	switch rep.Vote {
 	case bulkhead.Spam:
+		if who.name != "" {
+			r.first(r.bucketKey(bucketOf(r.e.opts.Secret, who.name), base))
+		}
 		r.confirm(who, base)
 		r.add(base.With(kindSpam), n)
 		r.weigh(base.With(kindSpamWeight), weigh)
@@ -137,13 +141,28 @@ func (r *resolver) vote(receipt *bulkhead.Receipt, rep *bulkhead.Report, who vot
 	}
 }
 
+// outstanding returns what a vote adds to the weights: the voter's weight, less
+// what the voter, or the network that votes count once for, has added in the
+// generations that live. Who votes again every day is not heavier for it.
+func (r *resolver) outstanding(who voter, vote bulkhead.Vote, base filter.Key) uint32 {
+	voice := who.who
+	if who.Voucher != "" {
+		voice = "network:" + who.Voucher
+	}
+	k := uniqueKey(r.e.opts.Secret, voice, vote, "", base)
+	weigh := who.units - min(who.units, r.weight(k))
+	r.weigh(k, weigh)
+	return weigh
+}
+
 // promoteSpam lists a signature whose weight for spam has reached the
-// promotion weight. A listed one is entered into the newest generation again,
-// which keeps it from ageing out while reports go on.
+// promotion weight. One that the node itself lists is entered into the newest
+// generation again, which keeps it from ageing out while reports go on. What
+// only peers list stays theirs: the node's own listing would outlive them.
 func (r *resolver) promoteSpam(receipt *bulkhead.Receipt, base filter.Key) {
 	spam, against := r.weights(base)
 	judged := r.judge(base)
-	if judged != bulkhead.JudgedSpam && int64(spam)-int64(against) < r.promotion() {
+	if r.walk(r.view.block, base) != judgedSpam && int64(spam)-int64(against) < r.promotion() {
 		receipt.Pending++
 		return
 	}
@@ -167,18 +186,29 @@ func (r *resolver) promoteRevocation(receipt *bulkhead.Receipt, who voter, base 
 	if r.judge(base) != bulkhead.JudgedSpam {
 		return
 	}
-	if int64(r.weight(base.With(kindRevokeWeight))) < r.promotion() {
+	if !r.revocable(base) {
 		receipt.Pending++
 		return
 	}
+	r.revoke(receipt, who, base)
+}
+
+// revocable reports whether a signature is listed and the weight of its
+// revocations takes it off.
+func (r *resolver) revocable(base filter.Key) bool {
+	return int64(r.weight(base.With(kindRevokeWeight))) >= r.promotion() && r.judge(base) == bulkhead.JudgedSpam
+}
+
+func (r *resolver) revoke(receipt *bulkhead.Receipt, who voter, base filter.Key) {
 	r.revoked[base] = true
 	r.out.revoked = append(r.out.revoked, base)
 	receipt.Revoked++
 	r.blame(who, base)
 }
 
+// promotion is never 0: no weight at all must not be enough.
 func (r *resolver) promotion() int64 {
-	return int64(math.Round(r.e.book.Policy().Promotion * weightUnit))
+	return max(1, int64(math.Round(r.e.book.Policy().Promotion*weightUnit)))
 }
 
 // weights returns the weight for spam and the weight against it, in units.
@@ -193,8 +223,8 @@ func (r *resolver) confirm(who voter, base filter.Key) {
 	if !who.Confirms || r.count(base.With(kindSpam)) == 0 {
 		return
 	}
-	r.eachReporter(base, func(name string) {
-		if name != who.name {
+	r.eachReporter(base, func(name string, newest int) {
+		if name != who.name && r.once("confirmed", name, newest, base) {
 			r.credit(credit{account: name, confirmed: 1})
 		}
 	})
@@ -203,11 +233,24 @@ func (r *resolver) confirm(who voter, base filter.Key) {
 // blame debits the members who reported a signature that is now revoked. Who
 // takes back a report of their own has mended it.
 func (r *resolver) blame(who voter, base filter.Key) {
-	r.eachReporter(base, func(name string) {
-		if name != who.name {
+	r.eachReporter(base, func(name string, newest int) {
+		if name != who.name && r.once("reverted", name, newest, base) {
 			r.credit(credit{account: name, reverted: 1})
 		}
 	})
+}
+
+// once reports whether an account has not yet been credited with its newest
+// report of a signature, or debited for it: many may confirm one report, on many
+// days, and it stays one.
+func (r *resolver) once(what, name string, newest int, base filter.Key) bool {
+	k := uniqueKey(r.e.opts.Secret, what, bulkhead.Spam, name, base)
+	for _, g := range r.view.tally[1 : newest+1] {
+		if r.has(g.unique, nil, k) {
+			return false
+		}
+	}
+	return r.first(k)
 }
 
 // credit notes a change of an account's record, once for each report: a message
@@ -215,35 +258,6 @@ func (r *resolver) blame(who voter, base filter.Key) {
 func (r *resolver) credit(c credit) {
 	if !slices.Contains(r.out.credits[r.credited:], c) {
 		r.out.credits = append(r.out.credits, c)
-	}
-}
-
-// eachReporter calls fn for every member who voted spam on the signature in a
-// generation that lives. The unique filters are the only record of who did.
-func (r *resolver) eachReporter(base filter.Key, fn func(name string)) {
-	members := r.e.book.Members()
-	if len(members) == 0 {
-		return
-	}
-	keys := make([]filter.Key, len(members))
-	for i, name := range members {
-		keys[i] = uniqueKey(r.e.opts.Secret, identity(bulkhead.Reporter{Account: name}), bulkhead.Spam, "", base)
-	}
-	found := make([]bool, len(keys))
-	has := make([]bool, len(keys))
-	for i, k := range keys {
-		found[i] = r.unique[k]
-	}
-	for _, g := range r.view.tally {
-		g.unique.HasBatch(keys, has)
-		for i := range has {
-			found[i] = found[i] || has[i]
-		}
-	}
-	for i, name := range members {
-		if found[i] {
-			fn(name)
-		}
 	}
 }
 

@@ -90,7 +90,7 @@ func BenchmarkSize(b *testing.B) {
 	}
 }
 
-func numbered(b *testing.B, n uint64) bulkhead.Signature {
+func numbered(b testing.TB, n uint64) bulkhead.Signature {
 	var sum [16]byte
 	binary.LittleEndian.PutUint64(sum[:], n)
 	binary.LittleEndian.PutUint64(sum[8:], n*0x9e3779b97f4a7c15)
@@ -102,7 +102,7 @@ func numbered(b *testing.B, n uint64) bulkhead.Signature {
 }
 
 // resident is the memory of this process that is in RAM, in bytes.
-func resident(b *testing.B) int64 {
+func resident(b testing.TB) int64 {
 	b.Helper()
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -68,6 +70,24 @@ func (e *Engine) submit(ctx context.Context, req *request) error {
 	}
 }
 
+// inTurn has the writer run f between two batches, and waits for it. If it
+// returns an error f has not run and never will: a caller that gives up while f
+// runs still has its result.
+func (e *Engine) inTurn(ctx context.Context, f func()) error {
+	var claimed atomic.Bool // by the writer, which runs f, or by the caller, who does not want it any more
+	req := &request{run: func() {
+		if claimed.CompareAndSwap(false, true) {
+			f()
+		}
+	}}
+	err := e.submit(ctx, req)
+	if err == nil || claimed.CompareAndSwap(false, true) {
+		return err
+	}
+	<-req.done
+	return nil
+}
+
 var errClosing = fmt.Errorf("%w: the node is shutting down", bulkhead.ErrReadOnly)
 
 // write is the writer's goroutine: the only one that changes arrays, accounts
@@ -123,6 +143,12 @@ func (e *Engine) drain(batch []*request) {
 
 // turn serves one batch.
 func (e *Engine) turn(batch []*request) {
+	if e.opts.Store != nil && e.refusing() == nil {
+		// With relaxed durability the store syncs, and fails, by itself.
+		if err := e.opts.Store.Err(); errors.Is(err, store.ErrFailed) {
+			e.fail("sync journal", err)
+		}
+	}
 	if err := e.rotate(); err != nil {
 		e.fail("open generation", err)
 	}
@@ -247,11 +273,11 @@ func (e *Engine) refusing() error {
 
 // rotate opens and drops generations when they are due.
 func (e *Engine) rotate() error {
-	if e.refusing() != nil {
+	if e.refusing() != nil || e.opts.Still && len(e.view.Load().tally) > 0 {
 		return nil
 	}
-	v := e.view.Load()
-	r, err := e.plan(v, e.opts.Now())
+	v, now := e.view.Load(), e.opts.Now()
+	r, err := e.plan(v, now)
 	if r == nil || err != nil {
 		return err
 	}
@@ -268,6 +294,7 @@ func (e *Engine) rotate() error {
 	}
 	e.view.Store(next)
 	e.dropExpiredReplicas()
+	e.forgot(r, now)
 	e.opts.Log.Info("generations rotated", "opened_tally", r.OpenTally != nil, "opened_blocklist", r.OpenBlock != nil,
 		"dropped_tally", len(r.DropTally), "dropped_blocklist", len(r.DropBlock))
 	return nil
@@ -322,6 +349,7 @@ func (e *Engine) applyAccount(index uint64, c *accountChange) error {
 		return nil
 	}
 	e.accountsIndex = index
+	e.resolver.members = nil
 	if c.Put != nil {
 		return e.book.Put(*c.Put)
 	}
@@ -340,6 +368,12 @@ func (e *Engine) replay(index uint64, entry []byte) error {
 	case *votes:
 		e.applyVotes(index, b)
 	case *rotation:
+		// Before the first checkpoint, nothing else knows the key.
+		if b.OpenTally != nil {
+			if err := e.checkKey(b.OpenTally.Counts.KeyID); err != nil {
+				return err
+			}
+		}
 		next, err := e.view.Load().apply(b, false)
 		if err != nil {
 			return err

@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"sync/atomic"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// maxLater is how many bytes of rounds since the last checkpoint a cold array
+// may have before the next one is written.
+const maxLater = 8 << 20
+
+// A cold array is one of a replica whose lines are on disk. What it holds is
+// looked up in the merged array that it is a member of; the file and the rounds
+// since keep it whole, so that it can be taken out of there again.
+//
+// The writer alone changes it. Other goroutines read version and keys.
+type cold struct {
+	arrayKey
+	origin   string // whose array it is
+	geometry filter.Geometry
+	version  atomic.Uint64
+	keys     atomic.Uint64
+
+	file  string       // of the checkpoint in force
+	later []laterRound // oldest first; some may be in the file already
+	bytes int          // of later
+}
+
+// A laterRound is an encoded round, with the index of its journal entry: pages of
+// the file that have seen the entry skip it.
+type laterRound struct {
+	index uint64
+	round []byte
+}
+
+func newCold(origin string, key arrayKey, g filter.Geometry, version, keys uint64) *cold {
+	c := &cold{arrayKey: key, origin: origin, geometry: g}
+	c.version.Store(version)
+	c.keys.Store(keys)
+	return c
+}
+
+// Geometry implements [replicated].
+func (c *cold) Geometry() filter.Geometry { return c.geometry }
+
+// Version implements [replicated].
+func (c *cold) Version() uint64 { return c.version.Load() }
+
+// Keys implements [replicated]. All keys of later rounds are taken for new ones.
+func (c *cold) Keys() uint64 { return c.keys.Load() }
+
+// take notes a round.
+func (c *cold) take(index uint64, p parsedPart) {
+	c.later = append(c.later, laterRound{index, p.Round})
+	c.bytes += len(p.Round)
+	c.version.Store(p.round.To)
+	c.keys.Add(uint64(p.round.Len()))
+}
+
+// A coldState is a cold array at one moment. It stays what it is while the array
+// goes on.
+type coldState struct {
+	*cold
+	file    string
+	later   []laterRound
+	version uint64
+	keys    uint64
+}
+
+func (c *cold) now() coldState {
+	return coldState{c, c.file, c.later, c.version.Load(), c.keys.Load()}
+}
+
+// written notes that the checkpoint in force has s in a file.
+func (c *cold) written(s coldState, file string) {
+	c.file = file
+	c.later = c.later[len(s.later):]
+	c.bytes = 0
+	for _, l := range c.later {
+		c.bytes += len(l.round)
+	}
+}
+
+// counted corrects the number of keys: in the state s there were so many.
+func (c *cold) counted(s coldState, keys uint64) { c.keys.Add(keys - s.keys) }
+
+// thaw returns the array as it was in the state s.
+func (e *Engine) thaw(s coldState) (loaded, error) {
+	array, err := newReplicated(s.array, s.start, s.geometry)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.loadArray(s.file, array); err != nil {
+		return nil, err
+	}
+	for _, l := range s.later {
+		r, err := filter.ParseRound(l.round, s.geometry)
+		if err == nil {
+			err = array.ApplyRound(l.index, r, true)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("engine: round after %s: %w", s.file, err)
+		}
+	}
+	if v := array.Version(); v != s.version {
+		return nil, damaged(s.file, fmt.Errorf("version %d with the rounds since, want %d", v, s.version))
+	}
+	return array, nil
+}
+
+// coldWriter returns a function that writes the array as it was in the state s.
+func (e *Engine) coldWriter(s coldState, between func(func())) func(io.Writer) error {
+	return func(w io.Writer) error {
+		array, err := e.thaw(s)
+		if err != nil {
+			return err
+		}
+		between(func() { s.counted(s, array.Keys()) })
+		return pageWriter(array, func(f func()) { f() })(w)
+	}
+}
+
+// thawAll brings all cold arrays back into memory if there is enough of it: a
+// limit was raised, or origins have gone. It runs on start.
+func (e *Engine) thawAll() error {
+	next := e.view.Load().clone()
+	cold := next.coldArrays()
+	bytes := uint64(0)
+	for c := range cold {
+		bytes += c.geometry.Bytes()
+	}
+	if len(cold) == 0 || e.lacks(next, bytes) > 0 {
+		return nil
+	}
+	for c := range cold {
+		array, err := e.thaw(c.now())
+		if err != nil {
+			return err
+		}
+		next.replace(&remoteArray{arrayKey: c.arrayKey, memory: array}, c)
+	}
+	e.view.Store(next)
+	return nil
+}
+
+// warm brings those cold arrays of an origin back into memory that images are for.
+func (e *Engine) warm(origin string, parts []parsedPart) error {
+	for _, p := range parts {
+		i := slices.IndexFunc(e.view.Load().remote, func(r *replica) bool { return r.ID == origin })
+		if p.image == nil || i < 0 {
+			continue
+		}
+		next := e.view.Load().clone()
+		x := next.remote[i].find(arrayKey{p.Array, p.Start})
+		if x == nil || x.cold == nil {
+			continue
+		}
+		array := x.memory
+		if array == nil {
+			var err error
+			if array, err = e.thaw(x.cold.now()); err != nil {
+				return err
+			}
+		}
+		next.remote[i] = next.remote[i].clone()
+		next.remote[i].put(&remoteArray{arrayKey: x.arrayKey, memory: array})
+		next.refresh() // not a moment later
+		e.view.Store(next)
+		e.settle()
+	}
+	return nil
+}

@@ -1,0 +1,188 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// used returns what the generations of the books take.
+func used(e *Engine) (tally, block uint64) {
+	v := e.view.Load()
+	for _, g := range v.tally {
+		tally += g.bytes()
+	}
+	for _, g := range v.block {
+		block += g.bytes()
+	}
+	return tally, block
+}
+
+// flood counts n signatures that nobody has seen, from the number first on, in
+// reports of a hundred.
+func flood(t *testing.T, first, n int, engines ...*Engine) {
+	t.Helper()
+	for ; n > 0; first, n = first+100, n-100 {
+		sigs, ones := make([]bulkhead.Signature, 100), make([]uint32, 100)
+		for i := range sigs {
+			sigs[i], ones[i] = sig(bulkhead.Exact, first+i), 1
+		}
+		for _, e := range engines {
+			if err := e.Count(t.Context(), sigs, ones); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestFlood: whoever counts new signatures without end makes a node with a bound of
+// memory forget sooner, and nothing else: its arrays do not grow, are never fuller
+// than they should be, and hold what was counted last. An exact twin agrees.
+func TestFlood(t *testing.T) {
+	c := newClock()
+	book := BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 2000, Error: 1e-3}
+	first, err := TallyBytes(book)
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := open(t, Options{Now: c.Now, Tally: book})
+	book.Memory = 16 * first
+	e, exact := open(t, Options{Now: c.Now, Tally: book}), open(t, Options{Now: c.Now, Tally: book, Exact: true})
+	const step, steps = 1000, 120
+	for i := range steps {
+		flood(t, i*step, step, e, exact, free)
+		c.Advance(5 * time.Second)
+		if tally, _ := used(e); tally > book.Memory {
+			t.Fatalf("after %d signatures: %d bytes, limit %d", (i+1)*step, tally, book.Memory)
+		}
+		for _, g := range e.Info().Tally {
+			if a := g.Arrays[0]; float64(a.Keys) > early*float64(g.Capacity)+step || a.CountWrong > 5*book.Error {
+				t.Fatalf("after %d signatures: %d in a generation for %d, %.2g of the counts wrong", (i+1)*step, a.Keys, g.Capacity, a.CountWrong)
+			}
+		}
+	}
+	if tally, _ := used(free); tally < 2*book.Memory {
+		t.Errorf("without a bound the flood took %d bytes: it is none", tally)
+	}
+	forgotten := e.Info().Forgotten
+	if forgotten == 0 || e.Info().Forgotten != exact.Info().Forgotten {
+		t.Errorf("%d generations given up, %d by the exact twin", forgotten, exact.Info().Forgotten)
+	}
+	known, wrong := 0, 0
+	for n := range steps * step {
+		s := sig(bulkhead.Exact, n)
+		got, want := check(t, e, s).Sightings, check(t, exact, s).Sightings
+		if got < want {
+			t.Fatalf("signature %d: %d sightings, exactly %d", n, got, want)
+		}
+		if got > want {
+			wrong++
+		}
+		if want > 0 {
+			known++
+		} else if n >= (steps-20)*step {
+			t.Fatalf("signature %d of %d is forgotten", n, steps*step)
+		}
+	}
+	// A count is wrong if one of the generations that live shows what it has not.
+	stated := 0.0
+	for _, g := range e.Info().Tally {
+		stated += g.Arrays[0].Ghost
+	}
+	if rate := float64(wrong) / (steps * step); known < steps*step/4 || known > steps*step*9/10 || rate > 1.2*stated {
+		t.Errorf("%d of %d are known; %.3g of the counts are wrong, stated %.3g", known, steps*step, rate, stated)
+	}
+
+	// After the flood days pass as ever.
+	for range 8 {
+		c.Advance(24 * time.Hour)
+		flood(t, 1<<30, 100, e, exact)
+	}
+	if n := check(t, e, sig(bulkhead.Exact, 1<<30)).Sightings; len(e.Info().Tally) != 7 || n != 7 {
+		t.Errorf("after quiet days: %d generations, %d sightings of what came daily: want 7", len(e.Info().Tally), n)
+	}
+}
+
+// TestFloodOfListings: the blocklist has a bound of its own.
+func TestFloodOfListings(t *testing.T) {
+	c := newClock()
+	book := BookOptions{Generation: 7 * 24 * time.Hour, Keep: 8, Capacity: 1000, Error: 1e-4}
+	first, err := BlocklistBytes(book)
+	if err != nil {
+		t.Fatal(err)
+	}
+	book.Memory = 8 * first
+	e := open(t, Options{Now: c.Now, Block: book})
+	for i := range 300 {
+		var sigs []bulkhead.Signature
+		for j := range 100 {
+			sigs = append(sigs, sig(bulkhead.Exact, 100*i+j))
+		}
+		if got := report(t, e, bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam}); got.Listed == 0 {
+			t.Fatalf("report %d: %+v, want it listed", i, got)
+		}
+		c.Advance(time.Minute)
+		if _, block := used(e); block > book.Memory {
+			t.Fatalf("after %d listings: %d bytes, limit %d", 100*(i+1), block, book.Memory)
+		}
+		if v := check(t, e, sigs[0]); !v.Spam() {
+			t.Fatalf("listing %d is forgotten at once", 100*i)
+		}
+	}
+	if v := check(t, e, sig(bulkhead.Exact, 0)); v.Spam() || e.Info().Forgotten == 0 {
+		t.Errorf("the first listing is still there; %d generations given up", e.Info().Forgotten)
+	}
+}
+
+// TestFloor: what was given up stays given up, by the journal's word and by the
+// checkpoint's, and peers are told from where on there is anything.
+func TestFloor(t *testing.T) {
+	c := newClock()
+	book := BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 1000, Error: 1e-3}
+	first, err := TallyBytes(book)
+	if err != nil {
+		t.Fatal(err)
+	}
+	book.Memory = 6 * first
+	o := Options{Now: c.Now, Tally: book, CheckpointEvery: time.Hour}
+	dir := filepath.Join(t.TempDir(), "data")
+	e, st := openDurable(t, dir, o, nil)
+	if got, want := e.Floor(ArrayCounts), e.Horizon(ArrayCounts); got != want {
+		t.Errorf("floor %d before anything was given up, want %d", got, want)
+	}
+	for i := range 30 {
+		flood(t, i*1000, 1000, e)
+		c.Advance(5 * time.Second)
+	}
+	state := func() string {
+		v := e.view.Load()
+		return fmt.Sprint(e.Floor(ArrayCounts), e.Floor(ArraySpam), len(v.tally), v.tally[len(v.tally)-1].Start)
+	}
+	want := state()
+	if oldest := e.view.Load().tally; e.Floor(ArrayCounts) <= e.Horizon(ArrayCounts) || e.Floor(ArrayCounts) > oldest[len(oldest)-1].Start {
+		t.Fatalf("floor %d, horizon %d, oldest generation %d", e.Floor(ArrayCounts), e.Horizon(ArrayCounts), oldest[len(oldest)-1].Start)
+	}
+	copied := filepath.Join(t.TempDir(), "copied") // as after a kill
+	if err := errors.Join(os.Mkdir(copied, 0o700), os.CopyFS(copied, os.DirFS(dir))); err != nil {
+		t.Fatal(err)
+	}
+	shut := func() {
+		if err := errors.Join(e.Close(context.Background()), st.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shut() // which writes a checkpoint
+	for how, dir := range map[string]string{"journal": copied, "checkpoint": dir} {
+		e, st = openDurable(t, dir, o, nil)
+		if got := state(); got != want {
+			t.Errorf("from the %s: %s, was %s", how, got, want)
+		}
+		shut()
+	}
+}

@@ -1,0 +1,383 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// mergeRest is how long after a failure merging is tried again.
+const mergeRest = 30 * time.Second
+
+// An arrangement says which arrays of replicas are to be merged.
+type arrangement struct {
+	groups  []*group
+	leaving []member // those of the members that are in memory still
+	idle    []member // that leave the memory and are not merged: their origin does not count
+	back    []member // cold lists that may not be merged any more
+	stale   bool     // some group is not as the view has it
+}
+
+// A group is the members of one merged array to be.
+type group struct {
+	mergeKey
+	old     *merged // made of the same members before; nil if there is none
+	members []member
+	load    uint64 // keys
+}
+
+type member struct {
+	origin string
+	*remoteArray
+}
+
+// arrange groups the cold arrays of v, and as many of those in memory that
+// enough of it becomes free: counts before lists, old generations first, because
+// they grow no more, and of one generation those with the fewest keys, which lose
+// least by it.
+func (e *Engine) arrange(v *view, lacks uint64) *arrangement {
+	a := &arrangement{}
+	live := v.coldArrays()
+	for _, m := range v.merged {
+		if !e.mayMerge(m.array, m.weight) {
+			continue
+		}
+		g := &group{mergeKey: m.mergeKey, old: m, load: m.load()}
+		for _, c := range m.members {
+			r := live[c]
+			if r == nil || r.Weight != m.weight {
+				g.old, a.stale = nil, true
+				continue
+			}
+			g.members = append(g.members, member{r.ID, r.find(c.arrayKey)})
+			delete(live, c)
+		}
+		if len(g.members) > 0 {
+			a.groups = append(a.groups, g)
+		}
+		if g.old == nil {
+			g.load = 0
+			for _, x := range g.members {
+				g.load += x.keys()
+			}
+		}
+	}
+	for _, r := range v.remote {
+		for _, x := range r.arrays {
+			switch {
+			case x.memory != nil || live[x.cold] == nil || r.Weight == 0:
+			case !e.mayMerge(x.array, r.Weight):
+				a.stale = true
+				a.back = append(a.back, member{r.ID, x})
+			default:
+				a.stale = true
+				a.place(e, mergeKey{x.arrayKey, r.Weight, x.cold.geometry}, member{r.ID, x})
+			}
+		}
+	}
+	if lacks > 0 {
+		a.free(e, v, lacks+e.opts.RemoteBytes/16)
+	}
+	return a
+}
+
+func (m member) keys() uint64 { return m.replicated().Keys() }
+
+// place puts a member into the first group that takes it, or one of its own.
+func (a *arrangement) place(e *Engine, key mergeKey, m member) {
+	if !a.join(e, key, m) {
+		a.groups = append(a.groups, &group{mergeKey: key, members: []member{m}, load: m.keys()})
+	}
+}
+
+func (a *arrangement) join(e *Engine, key mergeKey, m member) bool {
+	for _, g := range a.groups {
+		if g.mergeKey == key && g.load+m.keys() <= e.mergedKeys(key.geometry) {
+			g.old, g.members, g.load = nil, append(g.members, m), g.load+m.keys()
+			return true
+		}
+	}
+	return false
+}
+
+// A candidate is an array that may leave the memory if it is merged.
+type candidate struct {
+	mergeKey
+	member
+}
+
+// free chooses arrays that leave the memory.
+func (a *arrangement) free(e *Engine, v *view, goal uint64) {
+	list, freed := a.candidates(e, v)
+	alone := make(map[mergeKey]member) // waits for a second one
+	for _, c := range list {
+		if freed >= goal {
+			break
+		}
+		key := c.mergeKey
+		first, ok := alone[key]
+		switch {
+		case a.join(e, key, c.member):
+			a.leaving = append(a.leaving, c.member)
+		case ok && first.keys()+c.keys() <= e.mergedKeys(c.geometry):
+			delete(alone, key)
+			a.groups = append(a.groups, &group{mergeKey: key, members: []member{first, c.member}, load: first.keys() + c.keys()})
+			a.leaving = append(a.leaving, first, c.member)
+		default:
+			if !ok {
+				alone[key] = c.member
+			}
+			continue
+		}
+		freed += c.geometry.Bytes()
+	}
+}
+
+// mayMerge reports whether arrays of origins of the weight may be merged. Lists
+// may not if one origin alone lists nothing: it matters how many do.
+func (e *Engine) mayMerge(a Array, weight float64) bool {
+	return a == ArrayCounts || weight >= e.book.Policy().Promotion
+}
+
+// candidates returns the arrays that may leave the memory to be merged, in the
+// order in which they do. Those of origins that do not count leave at once; freed
+// is how many bytes they take.
+func (a *arrangement) candidates(e *Engine, v *view) (list []candidate, freed uint64) {
+	for _, r := range v.remote {
+		for _, x := range r.arrays {
+			m := member{r.ID, x}
+			switch {
+			case x.memory == nil || x.cold != nil || x.hidden || r.marks[x.arrayKey].partial != 0:
+			case r.Weight == 0:
+				a.idle, a.leaving = append(a.idle, m), append(a.leaving, m)
+				freed += x.memory.Geometry().Bytes()
+			case e.mayMerge(x.array, r.Weight):
+				list = append(list, candidate{mergeKey{x.arrayKey, r.Weight, x.memory.Geometry()}, m})
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(x, y candidate) int {
+		lists := func(c candidate) int {
+			if c.mergeKey.array == ArrayCounts {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(lists(x), lists(y)), cmp.Compare(x.mergeKey.start, y.mergeKey.start), cmp.Compare(x.keys(), y.keys()))
+	})
+	return list, freed
+}
+
+// merge makes the merged arrays that are missing and, if it may write a
+// checkpoint, brings the replicas back under their limit as far as merging can.
+// It runs where checkpoints are written, which replace the files that it reads.
+func (e *Engine) merge(ctx context.Context, between func(func()), checkpoint bool) error {
+	var a *arrangement
+	leaving := make(map[*remoteArray]*cold)
+	between(func() {
+		view, lacks := e.view.Load(), uint64(0)
+		if checkpoint && e.refusing() == nil {
+			lacks = e.lacks(view, e.wanted.Swap(0))
+		}
+		a = e.arrange(view, lacks)
+		for _, m := range a.leaving {
+			leaving[m.remoteArray] = e.beginLeaving(m)
+		}
+	})
+	if len(leaving) == 0 && !a.stale {
+		return nil
+	}
+	err := e.makeMerged(ctx, a, leaving, between)
+	if err != nil {
+		between(func() {
+			for x, c := range leaving {
+				e.stopLeaving(x, c)
+			}
+		})
+	}
+	return err
+}
+
+// beginLeaving has an array in memory note its rounds from now on: those that its
+// file will not have.
+func (e *Engine) beginLeaving(m member) *cold {
+	c := newCold(m.origin, m.arrayKey, m.memory.Geometry(), m.memory.Version(), m.memory.Keys())
+	e.changeReplica(m.origin, func(r *replica) { r.put(&remoteArray{arrayKey: m.arrayKey, memory: m.memory, cold: c}) })
+	return c
+}
+
+// stopLeaving leaves the array in memory after all.
+func (e *Engine) stopLeaving(x *remoteArray, c *cold) {
+	if r := e.view.Load().holder(c); r != nil && r.find(c.arrayKey).memory != nil {
+		e.changeReplica(r.ID, func(r *replica) { r.put(x) })
+	}
+}
+
+// holder returns the replica that has c; nil if none has it any more.
+func (v *view) holder(c *cold) *replica {
+	for _, r := range v.remote {
+		if x := r.find(c.arrayKey); x != nil && x.cold == c {
+			return r
+		}
+	}
+	return nil
+}
+
+// replace puts x where c is. The caller owns v.
+func (v *view) replace(x *remoteArray, c *cold) {
+	r := v.holder(c)
+	i := slices.Index(v.remote, r)
+	v.remote[i] = r.clone()
+	v.remote[i].put(x)
+}
+
+// errChanged: the replicas have changed meanwhile. The next attempt is on its way.
+var errChanged = errors.New("engine: replicas changed while they were merged")
+
+func (e *Engine) makeMerged(ctx context.Context, a *arrangement, leaving map[*remoteArray]*cold, between func(func())) error {
+	if len(leaving) > 0 {
+		if err := e.checkpoint(ctx, between); err != nil {
+			return err
+		}
+	}
+	var made []*making
+	for _, g := range a.groups {
+		if g.old != nil {
+			continue
+		}
+		k := &making{merged: &merged{mergeKey: g.mergeKey}}
+		for _, m := range g.members {
+			c := m.cold
+			if c == nil {
+				c = leaving[m.remoteArray]
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := k.add(e, c, between); err != nil {
+				return err
+			}
+		}
+		k.filled = int64(k.cells.Stats().Effective) - int64(k.cells.Keys())
+		made = append(made, k)
+	}
+	var back []*making
+	for _, m := range a.back {
+		k := &making{merged: new(merged)}
+		if err := k.add(e, m.cold, between); err != nil {
+			return err
+		}
+		back = append(back, k)
+	}
+	var err error
+	between(func() { err = e.adopt(a, made, back, leaving) })
+	return err
+}
+
+// A making is a merged array and what it was made of.
+type making struct {
+	*merged
+	states []coldState
+	keys   []uint64 // in those states
+}
+
+func (k *making) add(e *Engine, c *cold, between func(func())) error {
+	var s coldState
+	err := errChanged
+	between(func() {
+		if e.view.Load().holder(c) != nil {
+			s, err = c.now(), nil
+		}
+	})
+	if err != nil {
+		return err
+	}
+	array, err := e.thaw(s)
+	if err != nil {
+		return err
+	}
+	k.members, k.states, k.keys = append(k.members, c), append(k.states, s), append(k.keys, array.Keys())
+	if k.cells == nil {
+		k.cells = array
+		return nil
+	}
+	return mergeInto(k.cells, array)
+}
+
+// catchUp adds the rounds that came since: to a merged array, or to the one array
+// that comes back.
+func (k *making) catchUp(back bool) error {
+	for i, c := range k.members {
+		for _, l := range c.later[len(k.states[i].later):] {
+			r, err := filter.ParseRound(l.round, c.geometry)
+			switch {
+			case err != nil:
+			case back:
+				err = k.cells.ApplyRound(l.index, r, true)
+			default:
+				err = k.cells.AddRound(r)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		c.counted(k.states[i], k.keys[i])
+	}
+	return nil
+}
+
+// adopt publishes a view with the arrangement, or returns an error and changes
+// nothing.
+func (e *Engine) adopt(a *arrangement, made, back []*making, leaving map[*remoteArray]*cold) error {
+	view := e.view.Load()
+	next := view.clone()
+	next.merged = nil
+	for _, g := range a.groups {
+		if g.old != nil && slices.Contains(view.merged, g.old) {
+			next.merged = append(next.merged, g.old)
+		}
+	}
+	for _, k := range made {
+		for _, c := range k.members {
+			if r := view.holder(c); r == nil || r.Weight != k.weight {
+				e.wakeMerge()
+				return errChanged
+			}
+		}
+		next.merged = append(next.merged, k.merged)
+	}
+	for _, m := range a.idle {
+		if r := view.holder(leaving[m.remoteArray]); r == nil || r.Weight != 0 {
+			e.wakeMerge()
+			return errChanged
+		}
+	}
+	for _, k := range back {
+		if r := view.holder(k.members[0]); r == nil || e.mayMerge(k.members[0].array, r.Weight) {
+			e.wakeMerge()
+			return errChanged
+		}
+	}
+	for _, k := range made {
+		if err := k.catchUp(false); err != nil {
+			return err
+		}
+	}
+	for _, k := range back {
+		if err := k.catchUp(true); err != nil {
+			return err
+		}
+		next.replace(&remoteArray{arrayKey: k.members[0].arrayKey, memory: k.cells}, k.members[0])
+	}
+	for _, c := range leaving {
+		next.replace(&remoteArray{arrayKey: c.arrayKey, cold: c}, c)
+	}
+	next.refresh()
+	e.view.Store(next)
+	e.trim()
+	return nil
+}

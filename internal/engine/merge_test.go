@@ -1,0 +1,419 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+)
+
+var mergeSchedules = flag.Int("merges", 30, "random schedules of TestMerge")
+
+// A mergeWorld is a node whose replicas have little memory, and peers.
+type mergeWorld struct {
+	t     *testing.T
+	rng   *rand.Rand
+	clock *clock
+	peers []*mergePeer
+	dir   string
+	limit uint64
+	st    *store.Store
+	home  *Engine
+	twin  *Engine // of the node, with as much memory as it likes
+	done  map[string]int
+}
+
+type mergePeer struct {
+	*Engine
+	id     string
+	weight float64
+	life   uint64 // incarnation
+	origin bool   // it counts
+	// truth is what was counted, by generation.
+	truth map[uint64]map[int]uint32
+}
+
+const (
+	mergeSigs  = 300 // that are counted
+	mergeLists = 25  // that are voted on
+)
+
+// TestMerge runs random schedules of what happens to replicas that have not
+// enough memory, and compares what is counted with maps: never less than the
+// origins counted that are trusted at that time, and seldom more. A soak:
+// go test ./internal/engine -run TestMerge$ -merges 1000
+func TestMerge(t *testing.T) {
+	done, n := make(map[string]int), *mergeSchedules
+	if testing.Short() {
+		n = min(n, 8)
+	}
+	for seed := range uint64(n) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 3))
+			w := &mergeWorld{t: t, rng: rng, clock: newClock(), dir: filepath.Join(t.TempDir(), "data"), done: done}
+			w.start()
+			w.twin = open(t, Options{Now: w.clock.Now})
+			for i := range 3 + rng.IntN(5) {
+				w.newPeer(i)
+			}
+			for _, a := range w.peers[0].Own() {
+				w.limit += a.Bytes * uint64(1+rng.IntN(3)*int(seed%2))
+			}
+			w.restart(false)
+			w.setOrigins()
+			for range 40 {
+				w.step()
+			}
+			w.home.Close(context.Background())
+			if err := w.st.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Logf("%d schedules: %v", n, done)
+	for _, what := range []string{"reports", "merged", "day", "evicted", "weighed", "rolled back", "new life", "renamed", "images", "stopped", "limit raised", "killed", "checkpoint", "merged counts", "merged spam", "merged revoked"} {
+		if done[what] == 0 && n >= 30 {
+			t.Errorf("no step of kind %q", what)
+		}
+	}
+}
+
+func (w *mergeWorld) newPeer(i int) {
+	o := Options{Now: w.clock.Now}
+	if i%4 == 3 {
+		o.Tally = BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 60_000, Error: 1e-3} // of another shape
+	}
+	p := &mergePeer{Engine: open(w.t, o), id: fmt.Sprint("peer", i), weight: 1, life: 1, origin: true, truth: make(map[uint64]map[int]uint32)}
+	if err := p.Record(context.Background(), true); err != nil {
+		w.t.Fatal(err)
+	}
+	w.peers = append(w.peers, p)
+}
+
+func (w *mergeWorld) start() {
+	var err error
+	if w.st, err = store.Open(w.dir, store.Options{Durability: store.Relaxed}); err != nil {
+		w.t.Fatal(err)
+	}
+	if w.home, err = Open(context.Background(), small(Options{Store: w.st, Now: w.clock.Now, RemoteBytes: w.limit, Log: slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))})); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// restart ends the node; hard, as if it was killed.
+func (w *mergeWorld) restart(hard bool) {
+	if hard {
+		if err := w.st.Close(); err != nil {
+			w.t.Fatal(err)
+		}
+		w.home.Close(context.Background()) // fails: its store is gone
+	} else if err := errors.Join(w.home.Close(context.Background()), w.st.Close()); err != nil {
+		w.t.Fatal(err)
+	}
+	w.start()
+}
+
+func (w *mergeWorld) setOrigins() {
+	var list []Origin
+	for _, p := range w.peers {
+		if p.origin {
+			list = append(list, Origin{p.id, p.weight})
+		}
+	}
+	w.both(func(e *Engine) error { return e.SetOrigins(context.Background(), list) })
+}
+
+// both does something to the replicas of the node and of its twin.
+func (w *mergeWorld) both(do func(*Engine) error) {
+	w.t.Helper()
+	if a, b := do(w.home), do(w.twin); a != nil || b != nil {
+		w.t.Fatal(a, b)
+	}
+}
+
+// share brings what a peer counted to the node: by rounds, or by images if those
+// do not continue what is there.
+func (w *mergeWorld) share(p *mergePeer) {
+	parts, _, err := p.TakeRounds(context.Background())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if !p.origin {
+		return
+	}
+	if w.rng.IntN(10) == 0 {
+		parts = nil // lost
+	}
+	for _, part := range parts {
+		w.room(part)
+		w.both(func(e *Engine) error {
+			if err := e.ApplyRemote(context.Background(), p.id, []Part{part}); !errors.Is(err, ErrGap) {
+				return err
+			}
+			return nil
+		})
+	}
+	held := make(map[arrayKey]ArrayState)
+	for _, a := range w.home.Replica(p.id) {
+		held[arrayKey{a.Array, a.Start}] = a
+	}
+	for _, a := range p.Own() {
+		if h := held[arrayKey{a.Array, a.Start}]; h.Version == a.Version && h.Partial == 0 {
+			continue
+		}
+		_, parts, err := p.Images(context.Background(), a.Array, a.Start)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.done["images"]++
+		w.room(parts[0])
+		for some := range slices.Chunk(parts, 1+w.rng.IntN(len(parts))) {
+			w.both(func(e *Engine) error { return e.ApplyRemote(context.Background(), p.id, some) })
+		}
+	}
+}
+
+// room asks for room as receivers do. If there is none the part is taken
+// nevertheless: here it is about what is counted.
+func (w *mergeWorld) room(p Part) {
+	if now, later := w.home.Room(p.Geometry); !now && later {
+		w.settled()
+		w.done["merged"]++
+	}
+}
+
+// settled waits until merged arrays are as they are to be.
+func (w *mergeWorld) settled() {
+	w.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		var busy bool
+		w.home.between(func() {
+			v := w.home.view.Load()
+			busy = v.leaving() || len(w.home.merging) > 0 || w.home.wanted.Load() > 0 || w.home.arrange(v, 0).stale
+			if lacks := w.home.lacks(v, 0); lacks > 0 {
+				busy = busy || len(w.home.arrange(v, lacks).leaving) > 0
+			}
+		})
+		if !busy {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatal("merged arrays are not settled")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (w *mergeWorld) step() {
+	p := w.peers[w.rng.IntN(len(w.peers))]
+	ctx := context.Background()
+	what := ""
+	switch x := w.rng.IntN(100); {
+	case x < 45:
+		what = "reports"
+		for range 1 + w.rng.IntN(40) {
+			n, count := w.rng.IntN(mergeSigs), uint32(1+w.rng.IntN(30))
+			if w.rng.IntN(100) == 0 {
+				count = 100_000
+			}
+			report(w.t, p.Engine, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, n)}, Count: count})
+			start := p.view.Load().tally[0].Start
+			if p.truth[start] == nil {
+				p.truth[start] = make(map[int]uint32)
+			}
+			p.truth[start][n] += count
+		}
+		for range w.rng.IntN(5) { // of other signatures, to keep the sightings simple
+			vote := []bulkhead.Vote{bulkhead.Spam, bulkhead.Revocation}[w.rng.IntN(2)]
+			report(w.t, p.Engine, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, mergeSigs+w.rng.IntN(mergeLists))}, Vote: vote})
+		}
+		w.share(p)
+	case x < 53:
+		what = "day"
+		w.clock.Advance(time.Duration(12+w.rng.IntN(24)) * time.Hour)
+		for _, p := range w.peers {
+			p.between(func() {})
+			p.turnOver()
+			w.share(p)
+		}
+		w.home.turnOver()
+		w.twin.turnOver()
+	case x < 58:
+		what = "evicted"
+		p.origin = false
+		w.setOrigins()
+	case x < 65:
+		p.origin = true
+		w.setOrigins()
+		w.share(p)
+	case x < 73:
+		what = "weighed"
+		p.weight = []float64{0, 0.5, 1}[w.rng.IntN(3)]
+		w.setOrigins()
+	case x < 78:
+		what = "rolled back"
+		if p.origin {
+			w.both(func(e *Engine) error {
+				return e.ForgetGenerations(ctx, p.id, uint64(w.clock.Now().Add(-24*time.Hour).Unix()))
+			})
+			w.share(p)
+		}
+	case x < 82:
+		what = "new life"
+		if p.origin {
+			p.life++
+			w.both(func(e *Engine) error { return e.Renew(ctx, p.id, p.life) })
+			w.share(p)
+		}
+	case x < 85:
+		what = "renamed"
+		if p.origin {
+			to := fmt.Sprint(p.id, "x")
+			w.both(func(e *Engine) error { return e.RenameOrigin(ctx, p.id, to) })
+			p.id = to
+		}
+	case x < 90:
+		what = "checkpoint"
+		w.home.wakeCheckpoint()
+	case x < 94:
+		what = "stopped"
+		tight := w.limit
+		if w.rng.IntN(2) == 0 {
+			what = "limit raised"
+			w.limit *= 100
+		}
+		w.restart(false)
+		if n := len(w.home.view.Load().merged); w.limit != tight && n > 0 {
+			w.t.Fatalf("%d merged arrays though there is memory", n)
+		}
+		w.limit = tight // from the next start on
+	default:
+		what = "killed"
+		w.restart(true)
+	}
+	w.done[what]++
+	w.settled()
+	w.compare(what)
+}
+
+// turnOver has the writer look at the clock.
+func (e *Engine) turnOver() { e.between(func() {}) }
+
+// judged returns what is to be said of a signature: every origin speaks for the
+// lists that are in arrays of its own, and those whose lists were merged, of one
+// weight, speak as if they were one server.
+func (w *mergeWorld) judged(n int) bulkhead.Judgement {
+	s := sig(bulkhead.Exact, n)
+	key, found := []filter.Key{baseKey(testSecret, &s)}, make([]bool, 1)
+	type voice struct {
+		origin string // "": of all that are merged
+		weight float64
+	}
+	says := make(map[voice]map[uint64][2]bool) // spam and revoked, by generation
+	for _, r := range w.home.view.Load().remote {
+		i := slices.IndexFunc(w.peers, func(p *mergePeer) bool { return p.id == r.ID })
+		for _, g := range w.peers[i].view.Load().block {
+			for k, x := range []struct {
+				array Array
+				bits  bitset
+			}{{ArraySpam, g.spam}, {ArrayRevoked, g.revoked}} {
+				held := r.find(arrayKey{x.array, g.Start})
+				if x.bits.HasBatch(key, found); !found[0] || r.Weight == 0 || held == nil {
+					continue
+				}
+				v := voice{r.ID, r.Weight}
+				if held.memory == nil {
+					v.origin = ""
+				}
+				if says[v] == nil {
+					says[v] = make(map[uint64][2]bool)
+				}
+				said := says[v][g.Start]
+				said[k] = true
+				says[v][g.Start] = said
+			}
+		}
+	}
+	var sum peerWeight
+	for v, said := range says {
+		state := judgingNothing
+		for _, start := range slices.Backward(slices.Sorted(maps.Keys(said))) {
+			if state < judgedSpam {
+				state = state.next(said[start][0], said[start][1])
+			}
+		}
+		if state == judgedSpam || state == judgedSpamRevoked && v.origin == "" {
+			sum.spam += v.weight
+		}
+		if state == judgingRevoked || state == judgedSpamRevoked {
+			sum.revoked += v.weight
+		}
+	}
+	return conclusion(judgingNothing, sum, w.home.book.Policy().Promotion)
+}
+
+func (w *mergeWorld) compare(after string) {
+	w.t.Helper()
+	for _, m := range w.home.view.Load().merged {
+		w.done["merged "+string(m.array)]++
+		if m.array != ArrayCounts && m.weight < w.home.book.Policy().Promotion {
+			w.t.Fatalf("after %s: lists of weight %v are merged", after, m.weight)
+		}
+		if len(m.members) > 2 {
+			w.done["merged of three and more"]++
+		}
+	}
+	over := 0
+	for n := range mergeSigs {
+		want := 0.0
+		for _, p := range w.peers {
+			for start, counts := range p.truth {
+				if p.origin && w.home.Keeps(ArrayCounts, start) {
+					want += p.weight * float64(counts[n])
+				}
+			}
+		}
+		f := check(w.t, w.home, sig(bulkhead.Exact, n)).Findings[0]
+		looks := make([]bulkhead.Look, 1)
+		if err := w.home.Look(context.Background(), []bulkhead.Signature{sig(bulkhead.Exact, n)}, looks, bulkhead.Counts); err != nil {
+			w.t.Fatal(err)
+		}
+		if looks[0].Sightings != f.Sightings {
+			w.t.Errorf("signature %d: %d by Look, %d by Check", n, looks[0].Sightings, f.Sightings)
+		}
+		switch got := float64(f.Sightings); {
+		case got < math.Floor(want):
+			w.t.Fatalf("after %s: signature %d is counted %v times, want %v", after, n, got, want)
+		case got > want+float64(10*len(w.peers)): // more than rounding up
+			over++
+		}
+	}
+	for n := mergeSigs; n < mergeSigs+mergeLists; n++ {
+		got, want := check(w.t, w.home, sig(bulkhead.Exact, n)).Findings[0], check(w.t, w.twin, sig(bulkhead.Exact, n)).Findings[0]
+		judged := w.judged(n)
+		if got.Judged != judged || max(got.Spam, want.Spam)-min(got.Spam, want.Spam) > uint32(len(w.peers)) { // weighed votes are rounded up
+			w.t.Fatalf("after %s: signature %d is %v by %d votes, want %v by %d", after, n, got.Judged, got.Spam, judged, want.Spam)
+		}
+		if got.Judged != want.Judged {
+			w.done[fmt.Sprintf("judged %v, unmerged %v", got.Judged, want.Judged)]++
+		}
+		w.done[fmt.Sprint("judged ", got.Judged)]++
+	}
+	// 300 signatures in arrays for thousands.
+	if over > 3 {
+		w.t.Fatalf("after %s: %d of %d counts too high", after, over, mergeSigs)
+	}
+}

@@ -1,0 +1,144 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+)
+
+// crowded returns a node with memory for the arrays of two peers, and the n engines
+// that it counts as p0, p1 and so on.
+func crowded(t *testing.T, n int) (home *Engine, peers []*Engine) {
+	t.Helper()
+	ctx := context.Background()
+	c := newClock()
+	st, err := store.Open(filepath.Join(t.TempDir(), "data"), store.Options{Durability: store.Relaxed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { st.Close() })
+	var origins []Origin
+	for i := range n {
+		p := open(t, Options{Now: c.Now})
+		if err := p.Record(ctx, true); err != nil {
+			t.Fatal(err)
+		}
+		peers, origins = append(peers, p), append(origins, Origin{fmt.Sprint("p", i), 1})
+	}
+	home, err = Open(ctx, small(Options{Store: st, Now: c.Now, RemoteBytes: 2 * peers[0].Own()[0].Geometry.Bytes()}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { home.Close(ctx) })
+	if err := home.SetOrigins(ctx, origins); err != nil {
+		t.Fatal(err)
+	}
+	return home, peers
+}
+
+// TestMergeServing: while arrays are merged, and taken out again because images
+// of them come, every check sees what was counted: nothing is missing for a
+// moment, nothing is there twice, and no round is lost that comes meanwhile.
+func TestMergeServing(t *testing.T) {
+	const nPeers, rounds, sigs = 4, 600, 20
+	home, peers := crowded(t, nPeers)
+	origins, g := home.Origins(), peers[0].Own()[0].Geometry
+	var begun, counted [sigs]atomic.Uint32
+	var writers, readers sync.WaitGroup
+	stop := make(chan struct{})
+	for i, p := range peers {
+		writers.Go(func() {
+			for n := range rounds {
+				s := n % sigs
+				begun[s].Add(5)
+				report(t, p, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, s)}, Count: 5})
+				pass(t, p, home, origins[i].ID)
+				counted[s].Add(5)
+				home.Room(g)
+				if n%80 == 20*i {
+					transfer(t, p, home, origins[i].ID)
+				}
+			}
+		})
+	}
+	var checks atomic.Int64
+	for s := range sigs {
+		readers.Go(func() {
+			for {
+				least := counted[s].Load()
+				got := check(t, home, sig(bulkhead.Exact, s)).Findings[0].Sightings
+				if most := begun[s].Load(); got < least || got > most {
+					t.Errorf("signature %d is counted %d times, want %d to %d", s, got, least, most)
+					return
+				}
+				checks.Add(1)
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+	}
+	writers.Wait()
+	close(stop)
+	readers.Wait()
+	for end := time.Now().Add(10 * time.Second); home.RemoteMemory().Merged < nPeers; home.Room(g) {
+		if time.Now().After(end) {
+			t.Fatalf("not all is merged: %+v", home.RemoteMemory())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Logf("%d checks; %+v", checks.Load(), home.RemoteMemory())
+}
+
+// TestRenameWhileWarm: an origin gets another name while an array of its that
+// came back into memory waits to be taken out of the merged one: what it counted
+// is not there twice.
+func TestRenameWhileWarm(t *testing.T) {
+	const nPeers = 3
+	ctx := context.Background()
+	home, peers := crowded(t, nPeers)
+	origins, g := home.Origins(), peers[0].Own()[0].Geometry
+	s := sig(bulkhead.Exact, 1)
+	var images []Part
+	for i, p := range peers {
+		report(t, p, bulkhead.Report{Signatures: []bulkhead.Signature{s}, Count: 5})
+		_, parts, err := p.Images(ctx, ArrayCounts, p.Own()[0].Start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := home.ApplyRemote(ctx, origins[i].ID, parts); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			images = parts
+		}
+	}
+	for end := time.Now().Add(time.Minute); home.RemoteMemory().Merged < nPeers; home.Room(g) {
+		if time.Now().After(end) {
+			t.Fatalf("not all is merged: %+v", home.RemoteMemory())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	parts, err := home.parseParts(images)
+	if err != nil {
+		t.Fatal(err)
+	}
+	home.between(func() { // before the merged array is made anew
+		if err := home.warm("p0", parts); err != nil {
+			t.Error(err)
+		}
+		home.applyRenew(&renewChange{Origin: "p0", To: "q0"})
+		if got := check(t, home, s).Findings[0].Sightings; got != 5*nPeers {
+			t.Errorf("%d sightings, want %d", got, 5*nPeers)
+		}
+	})
+}

@@ -20,9 +20,8 @@ func (s *sender) question(w wish) {
 // answer serves what a peer asks for: rounds at once, images with the next
 // interval, so that they are sent once for all who ask.
 func (s *sender) answer(ctx context.Context, m *message) {
-	s.publish(ctx)
 	own := make(map[ref]engine.ArrayState)
-	for _, a := range s.m.opts.Engine.Own() {
+	for _, a := range s.publish(ctx) {
 		own[ref{a.Array, a.Start}] = a
 	}
 	s.m.mu.Lock()
@@ -38,10 +37,11 @@ func (s *sender) answer(ctx context.Context, m *message) {
 		held := engine.ArrayState{Version: w.version, Boot: w.boot}
 		switch {
 		case !ok:
-			behind = behind || w.version > 0 && w.start >= s.m.opts.Engine.Horizon(w.array)
+			behind = behind || w.version > 0 && w.start >= s.m.opts.Engine.Floor(w.array)
 		case w.version > a.Version, w.version > 0 && !s.lineage(w.ref).contains(held, boot):
 			behind = true
-		case w.partial, w.version < a.Version && !s.resend(w):
+		case s.m.opts.Role == Subscribe: // it tells nothing
+		case w.partial, w.version < a.Version && !s.resend(w.ref, w.version):
 			s.wanted[w.ref]++
 		}
 	}
@@ -50,33 +50,42 @@ func (s *sender) answer(ctx context.Context, m *message) {
 		s.renew(m.from, max(m.life, m.boot))
 	}
 	if len(m.wants) == 0 || behind {
-		s.head(ctx)
+		s.headSoon(ctx)
 	}
 }
 
 // resend publishes the rounds since a version again, if they are all still
-// here.
-func (s *sender) resend(w arrayHead) bool {
-	a := s.arrays[w.ref]
+// here: now, or a while after the last time, so that they are sent once for all
+// who ask.
+func (s *sender) resend(r ref, version uint64) bool {
+	a := s.arrays[r]
 	if a == nil {
 		return false
 	}
-	if n := len(a.rounds); n > 0 && a.rounds[n-1].to == w.version {
+	if n := len(a.rounds); n > 0 && a.rounds[n-1].to == version {
 		return true // what is newer goes out with the next interval
 	}
-	i := slices.IndexFunc(a.rounds, func(r round) bool { return r.from == w.version })
+	i := slices.IndexFunc(a.rounds, func(x round) bool { return x.from == version })
 	if i < 0 {
 		return false
 	}
-	size, first := 0, i
-	for j := i; j < len(a.rounds); j++ {
-		if size += len(a.rounds[j].data); size > s.m.opts.imageBytes && j > first {
-			s.again(a.rounds[first:j])
-			first, size = j, len(a.rounds[j].data)
+	if !a.resent.IsZero() && time.Since(a.resent) < imageRest {
+		if !a.due || version < a.dueFrom {
+			a.due, a.dueFrom = true, version
+		}
+		return true
+	}
+	a.resent, a.due = time.Now(), false
+	list := slices.Clone(a.rounds[i:])
+	size, first := 0, 0
+	for j := range list {
+		if size += len(list[j].data); size > s.m.opts.imageBytes && j > first {
+			s.again(list[first:j])
+			first, size = j, len(list[j].data)
 		}
 	}
-	s.again(a.rounds[first:])
-	return true
+	s.again(list[first:])
+	return len(a.rounds) > 0 // else some are too large for the broker
 }
 
 // again sends rounds of one array in one message.
@@ -123,6 +132,9 @@ func (s *sender) renew(from hint, heard uint64) {
 // imageAll has images of all arrays published: nothing that was published
 // before leads to where they are.
 func (s *sender) imageAll() {
+	if s.m.opts.Role == Subscribe {
+		return
+	}
 	for _, a := range s.m.opts.Engine.Own() {
 		if a.Version > 0 {
 			s.wanted[ref{a.Array, a.Start}]++
@@ -130,10 +142,14 @@ func (s *sender) imageAll() {
 	}
 }
 
-// images publishes the images that were asked for, and those whose stored
-// copies have become old.
+// images publishes the rounds and images that were asked for, and the images whose
+// stored copies have become old.
 func (s *sender) images(ctx context.Context) {
 	for r, a := range s.arrays {
+		if a.due && time.Since(a.resent) >= imageRest && !s.resend(r, a.dueFrom) {
+			a.due = false
+			s.wanted[r]++
+		}
 		if a.since > refreshLeast && a.since > refreshShare*a.image {
 			s.wanted[r]++
 		}

@@ -1,6 +1,8 @@
 package mesh
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,16 +20,24 @@ func jitter(d time.Duration) time.Duration {
 	return d/2 + time.Duration(rand.Int64N(int64(max(d/2, 1))))
 }
 
-// fits reports whether one more array of the geometry is within the memory
-// that replicas may take.
-func (r *receiver) fits(g filter.Geometry) bool {
-	total := g.Bytes()
-	for _, p := range r.m.peerList() {
-		for _, a := range r.m.opts.Engine.Replica(p.ID) {
-			total += a.Bytes
+// fits reports whether there is memory for one more array of an origin of which so
+// much is held. If not,
+// but there will be when others have been merged, waits is true; otherwise the
+// array is refused.
+func (r *receiver) fits(p *peer, t *track, held map[ref]engine.ArrayState, g filter.Geometry) (now, waits bool) {
+	if len(held) >= maxParts {
+		if !t.full {
+			t.full = true
+			r.refuse(p.key.hint(), reasonLimit, fmt.Sprintf("more than the %d arrays that are kept of one peer: its generations are too short for how long this node keeps them", maxParts))
 		}
+		return false, false
 	}
-	return total <= r.m.opts.Memory
+	now, waits = r.m.opts.Engine.Room(g)
+	if !now && !waits && !t.full {
+		t.full = true
+		r.refuse(p.key.hint(), reasonMemory, fmt.Sprintf("an array of %d bytes more than mesh.memory_bytes allows, %d bytes", g.Bytes(), r.m.opts.Engine.RemoteMemory().Limit))
+	}
+	return now, waits
 }
 
 // A batch is rounds of different arrays of one origin that are applied with one
@@ -35,6 +45,7 @@ func (r *receiver) fits(g filter.Geometry) bool {
 type batch struct {
 	rounds []round
 	parts  []engine.Part
+	parsed []*filter.Round
 }
 
 func (b *batch) has(x ref) bool {
@@ -66,18 +77,18 @@ func (r *receiver) rounds(ctx context.Context, p *peer, t *track, held map[ref]e
 		if b.has(x.ref) {
 			r.apply(ctx, p, t, held, &b)
 		}
-		part, ok := r.admit(ctx, p, t, held, &x)
-		if ok {
+		if part, parsed := r.admit(p, t, held, &x); parsed != nil {
 			b.rounds = append(b.rounds, x)
 			b.parts = append(b.parts, part)
+			b.parsed = append(b.parsed, parsed)
 		}
 	}
 	r.apply(ctx, p, t, held, &b)
 }
 
-// admit decides what to do with a round, and returns it as a part if it is to
-// be applied now.
-func (r *receiver) admit(ctx context.Context, p *peer, t *track, held map[ref]engine.ArrayState, x *round) (engine.Part, bool) {
+// admit decides what to do with a round, and returns it as a part, and parsed, if
+// it is to be applied now.
+func (r *receiver) admit(p *peer, t *track, held map[ref]engine.ArrayState, x *round) (engine.Part, *filter.Round) {
 	a, ok := held[x.ref]
 	geometry := x.geometry
 	if ok {
@@ -86,27 +97,30 @@ func (r *receiver) admit(ctx context.Context, p *peer, t *track, held map[ref]en
 	none := engine.Part{}
 	switch {
 	case !r.m.opts.Engine.Keeps(x.array, x.start):
-		return none, false // expired here
+		r.early(p, x.ref)
+		return none, nil // expired here
 	case p.refuses(x.start):
 		r.refuse(p.key.hint(), reasonRollback, "")
-		return none, false
+		return none, nil
 	case x.announce && x.geometry != geometry:
 		r.refuse(p.key.hint(), reasonGeometry, fmt.Sprintf("round of %v for a replica of %v", x.geometry, geometry))
-		return none, false
+		return none, nil
 	case ok && x.to <= a.Version && a.Partial == 0:
-		return none, false // known
+		return none, nil // known
 	case a.Partial != 0 || x.from != a.Version || !ok && !x.announce:
 		t.hold(x)
-		return none, false
-	case !ok && !r.fits(geometry):
-		if !t.full {
-			t.full = true
-			r.refuse(p.key.hint(), reasonMemory, fmt.Sprintf("an array of %d bytes more than mesh.memory allows, %d bytes", geometry.Bytes(), r.m.opts.Memory))
+		return none, nil
+	}
+	if !ok {
+		if now, waits := r.fits(p, t, held, geometry); !now {
+			if waits {
+				t.hold(x)
+			}
+			return none, nil
 		}
-		return none, false
 	}
 	if !r.continues(p, t, a, x) {
-		return none, false
+		return none, nil
 	}
 	whole := x.whole(geometry)
 	parsed, err := filter.ParseRound(whole, geometry)
@@ -115,10 +129,9 @@ func (r *receiver) admit(ctx context.Context, p *peer, t *track, held map[ref]en
 	}
 	if err != nil {
 		r.refuse(p.key.hint(), reasonAbsurd, err.Error())
-		return none, false
+		return none, nil
 	}
-	r.grow(ctx, p, x.array, parsed)
-	return engine.Part{Array: x.array, Start: x.start, Geometry: geometry, Round: whole, Boot: x.boot}, true
+	return engine.Part{Array: x.array, Start: x.start, Geometry: geometry, Round: whole, Boot: x.boot}, parsed
 }
 
 // continues reports whether a round from the version of a replica on was also
@@ -144,6 +157,15 @@ func (r *receiver) continues(p *peer, t *track, a engine.ArrayState, x *round) b
 	return false
 }
 
+// early refuses a generation that is not kept if that is because it lies in the
+// future: some clock is wrong, or was. Those that have expired need no word.
+func (r *receiver) early(p *peer, x ref) {
+	if x.start >= r.m.opts.Engine.Horizon(x.array) {
+		r.refuse(p.key.hint(), reasonEarly, fmt.Sprintf("its generation of %s starts at %s: its clock is ahead or was when that began, or this node's is behind",
+			x.array, time.Unix(int64(min(x.start, 1<<40)), 0).UTC().Format(time.RFC3339)))
+	}
+}
+
 // doubt stops taking an origin's rounds, until it has been told that it has gone
 // back in time.
 func (r *receiver) doubt(p *peer, t *track) {
@@ -153,10 +175,16 @@ func (r *receiver) doubt(p *peer, t *track) {
 	}
 }
 
-// grow charges the peer for a round, and quarantines it if it adds too much.
-func (r *receiver) grow(ctx context.Context, p *peer, a engine.Array, parsed *filter.Round) {
+// grow charges the peer for a round that an array has taken, and quarantines it if
+// it adds too much, or the array shows too much.
+func (r *receiver) grow(ctx context.Context, p *peer, t *track, a engine.ArrayState, parsed *filter.Round) {
 	var why string
-	r.figures(p.key.hint(), func(s *stats) { why = s.growth.charge(&r.m.opts, time.Now(), a, parsed) })
+	r.figures(p.key.hint(), func(s *stats) { why = s.growth.charge(&r.m.opts, time.Now(), a.Array, parsed) })
+	r.suspend(ctx, p, cmp.Or(why, r.showsTooMuch(p, t, a)))
+}
+
+// suspend quarantines a peer if there is a reason.
+func (r *receiver) suspend(ctx context.Context, p *peer, why string) {
 	if why != "" && p.Quarantine == "" {
 		p.Quarantine = why
 		r.m.quarantine(ctx, p.key.hint(), why)
@@ -172,7 +200,7 @@ func (r *receiver) apply(ctx context.Context, p *peer, t *track, held map[ref]en
 	if err != nil && len(b.parts) > 1 {
 		// One bad part must not keep the others out.
 		for i := range b.parts {
-			r.apply(ctx, p, t, held, &batch{b.rounds[i : i+1 : i+1], b.parts[i : i+1 : i+1]})
+			r.apply(ctx, p, t, held, &batch{b.rounds[i : i+1 : i+1], b.parts[i : i+1 : i+1], b.parsed[i : i+1 : i+1]})
 		}
 		*b = batch{}
 		return
@@ -188,52 +216,57 @@ func (r *receiver) apply(ctx context.Context, p *peer, t *track, held map[ref]en
 	for i, x := range b.rounds {
 		a := held[x.ref]
 		a.Array, a.Start, a.Geometry, a.Version, a.Boot = x.array, x.start, b.parts[i].Geometry, x.to, x.boot
+		a.Keys += uint64(b.parsed[i].Len())
 		held[x.ref] = a
+		// Not before: what a full disk refuses comes again.
+		r.grow(ctx, p, t, a, b.parsed[i])
 	}
 	n := uint64(len(b.rounds))
 	r.figures(p.key.hint(), func(s *stats) { s.applied += n })
 	*b = batch{}
 }
 
+// roundCost is what a round that waits takes beside its data, at least. It bounds
+// how many may wait, and with that the time to look through them.
+const roundCost = 512
+
+func (x *round) cost() int { return roundCost + len(x.data) }
+
 // hold keeps a round until those before it are here. What is over the limit is
 // forgotten; it is asked for again.
 func (t *track) hold(x *round) {
 	list := t.pending[x.ref]
-	if slices.ContainsFunc(list, func(y round) bool { return y.from == x.from && y.to == x.to }) {
-		return
-	}
-	if t.waiting+len(x.data) > maxPending {
-		return
-	}
-	t.waiting += len(x.data)
-	list = append(list, *x)
-	slices.SortFunc(list, func(a, b round) int {
-		switch {
-		case a.from < b.from:
-			return -1
-		case a.from > b.from:
-			return 1
-		}
-		return 0
+	i, found := slices.BinarySearchFunc(list, x, func(a round, b *round) int {
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to))
 	})
-	t.pending[x.ref] = list
+	if found || t.waiting+x.cost() > maxPending {
+		return
+	}
+	t.waiting += x.cost()
+	kept := *x
+	kept.data = bytes.Clone(x.data) // not the message that it came in
+	t.pending[x.ref] = slices.Insert(list, i, kept)
 }
 
 // prune forgets the rounds that wait and are known by now, or not wanted.
 func (t *track) prune(r *receiver, p *peer, held map[ref]engine.ArrayState) {
-	for x, list := range t.pending {
-		a, ok := held[x]
-		unwanted := !r.m.opts.Engine.Keeps(x.array, x.start) || p.refuses(x.start)
-		list = slices.DeleteFunc(list, func(y round) bool {
-			gone := unwanted || ok && (y.boot < a.Boot || a.Partial == 0 && y.to <= a.Version)
-			if gone {
-				t.waiting -= len(y.data)
-			}
-			return gone
-		})
-		if t.pending[x] = list; len(list) == 0 {
-			delete(t.pending, x)
+	for x := range t.pending {
+		t.pruneArray(r, p, held, x)
+	}
+}
+
+func (t *track) pruneArray(r *receiver, p *peer, held map[ref]engine.ArrayState, x ref) {
+	a, ok := held[x]
+	unwanted := !r.m.opts.Engine.Keeps(x.array, x.start) || p.refuses(x.start)
+	list := slices.DeleteFunc(t.pending[x], func(y round) bool {
+		gone := unwanted || ok && (y.boot < a.Boot || a.Partial == 0 && y.to <= a.Version)
+		if gone {
+			t.waiting -= y.cost()
 		}
+		return gone
+	})
+	if t.pending[x] = list; len(list) == 0 {
+		delete(t.pending, x)
 	}
 }
 
@@ -242,14 +275,14 @@ func (r *receiver) drain(ctx context.Context, p *peer, t *track, held map[ref]en
 	for x := range t.pending {
 		for {
 			a, ok := held[x]
-			t.prune(r, p, held)
+			t.pruneArray(r, p, held, x)
 			list := t.pending[x]
 			if len(list) == 0 || a.Partial != 0 || list[0].from != a.Version || !ok && !list[0].announce {
 				break
 			}
 			next := list[0]
 			t.pending[x] = list[1:]
-			t.waiting -= len(next.data)
+			t.waiting -= next.cost()
 			r.rounds(ctx, p, t, held, []round{next})
 			if held[x].Version == a.Version {
 				break // refused: the gap is asked for
@@ -265,6 +298,7 @@ func (r *receiver) image(ctx context.Context, p *peer, t *track, m *message) {
 	a, ok := held[x.ref]
 	switch {
 	case !r.m.opts.Engine.Keeps(x.array, x.start):
+		r.early(p, x.ref)
 		return
 	case p.refuses(x.start):
 		r.refuse(p.key.hint(), reasonRollback, "")
@@ -276,12 +310,11 @@ func (r *receiver) image(ctx context.Context, p *peer, t *track, m *message) {
 	case ok && max(a.Version, a.Partial) > 0 && !x.lineage.contains(a, m.stamp.boot):
 		r.doubt(p, t)
 		return
-	case !ok && !r.fits(x.geometry):
-		if !t.full {
-			t.full = true
-			r.refuse(p.key.hint(), reasonMemory, fmt.Sprintf("an array of %d bytes more than mesh.memory allows, %d bytes", x.geometry.Bytes(), r.m.opts.Memory))
+	}
+	if !ok {
+		if now, _ := r.fits(p, t, held, x.geometry); !now {
+			return // if there will be room, it is asked for again
 		}
-		return
 	}
 	parts := make([]engine.Part, 0, len(x.pages))
 	for _, page := range x.pages {
@@ -294,11 +327,11 @@ func (r *receiver) image(ctx context.Context, p *peer, t *track, m *message) {
 	n := uint64(len(parts))
 	r.figures(p.key.hint(), func(s *stats) { s.pages += n })
 	held = r.replica(p.ID)
-	if a = held[x.ref]; a.Partial != 0 {
+	a = held[x.ref]
+	// What is here counts, though some images may be missing.
+	r.suspend(ctx, p, cmp.Or(tooFull(&r.m.opts, r.m.opts.Now(), a), r.showsTooMuch(p, t, a)))
+	if a.Partial != 0 {
 		return // more to come
-	}
-	if why := tooFull(&r.m.opts, r.m.opts.Now(), a); why != "" && p.Quarantine == "" {
-		r.m.quarantine(ctx, p.key.hint(), why)
 	}
 	r.drain(ctx, p, t, held)
 }

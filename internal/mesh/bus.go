@@ -34,6 +34,7 @@ type bus interface {
 	storedImages(ctx context.Context, origin hint, handle func(msg []byte)) error
 	// up receives a value whenever the bus has come (back).
 	up() <-chan struct{}
+	name() string // the address that it was made for, without a password
 	status() BusStatus
 	close() error
 }

@@ -25,6 +25,11 @@ import (
 
 const hubFolder = "broker"
 
+// maxStore is what a hub's broker may store in all: its streams have limits of
+// their own, and one that has had a larger one than it is given now must be found
+// again before it can be made smaller.
+const maxStore = 1 << 60
+
 // NoCredentials as [Options.Credentials] shows an external server no key: it
 // asks for none, or the URL has a name and password.
 const NoCredentials = "none"
@@ -42,10 +47,12 @@ func (m *Mesh) connect(ctx context.Context) error {
 			ns.Shutdown()
 			ns.WaitForShutdown()
 		}
+		m.showOut = func(id string) { showOut(ns, id) }
 		b, err := dial(o, ns.Addr().String(), true, m.signIn(), nats.InProcessServer(ns))
 		if err != nil {
 			return err
 		}
+		b.owner = true
 		m.buses = append(m.buses, b)
 		return m.join(o.Servers)
 	case Join:
@@ -227,7 +234,7 @@ func (m *Mesh) startHub() (*server.Server, error) {
 	opts := &server.Options{
 		ServerName: "bulkhead-" + o.Identity.public.hint().String(),
 		Host:       host, Port: int(port), NoSigs: true, MaxPayload: maxMessage,
-		JetStream: true, StoreDir: dir, JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 6 * o.StreamBytes,
+		JetStream: true, StoreDir: dir, JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: maxStore,
 		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}}, TLSTimeout: 5,
 		AlwaysEnableNonce: true, CustomClientAuthentication: doorkeeper{m},
 		PingInterval: pingInterval, MaxPingsOut: 2,
@@ -246,6 +253,18 @@ func (m *Mesh) startHub() (*server.Server, error) {
 		return nil, fmt.Errorf("mesh: broker does not listen on %s", o.Listen)
 	}
 	return ns, nil
+}
+
+// showOut ends the connections of a node to the hub.
+func showOut(ns *server.Server, id string) {
+	list, err := ns.Connz(&server.ConnzOptions{Username: true, User: id})
+	if err != nil {
+		return // it is shutting down
+	}
+	for _, c := range list.Conns {
+		// One that has gone by itself is not there any more.
+		_ = ns.DisconnectClientByID(c.Cid)
+	}
 }
 
 // A doorkeeper lets peers into the hub's broker, each to its own subjects.

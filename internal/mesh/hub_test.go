@@ -1,8 +1,10 @@
 package mesh
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +14,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // befriend makes every mesh a peer of every other.
@@ -46,7 +50,7 @@ func quick(o Options) Options {
 // hub is lost with all that its broker had stored, and replaced.
 func TestPartitions(t *testing.T) {
 	address := freePort(t)
-	proxies := []*wire{newWire(t, address), newWire(t, address)}
+	proxies := []*nodetest.Wire{nodetest.NewWire(t, address), nodetest.NewWire(t, address)}
 	engines := []*engine.Engine{smallEngine(t, nil), smallEngine(t, nil), smallEngine(t, nil)}
 	hubDir, hubID := identity(t)
 	hubOptions := quick(Options{Dir: hubDir, Identity: hubID, Engine: engines[0], Mode: Hub, Listen: address, Name: "hub"})
@@ -54,7 +58,7 @@ func TestPartitions(t *testing.T) {
 	meshes := []*Mesh{hub}
 	for i, w := range proxies {
 		dir, id := identity(t)
-		m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: engines[i+1], Mode: Join, Servers: []string{w.address()}, Name: fmt.Sprint("join ", i)}))
+		m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: engines[i+1], Mode: Join, Servers: []string{w.Address()}, Name: fmt.Sprint("join ", i)}))
 		meshes = append(meshes, m)
 	}
 	befriend(t, meshes...)
@@ -63,7 +67,7 @@ func TestPartitions(t *testing.T) {
 	}
 	agree(t, engines, 1, 111)
 
-	proxies[0].partition(true)
+	proxies[0].Partition(true)
 	for i, e := range engines {
 		report(t, e, 1, bulkhead.Sighting, []uint32{2, 20, 200}[i])
 	}
@@ -71,7 +75,7 @@ func TestPartitions(t *testing.T) {
 	if got := check(t, engines[1], 1).Sightings; got != 111+20 {
 		t.Errorf("cut off: %d sightings, want its own and the old ones of others, 131", got)
 	}
-	proxies[0].partition(false)
+	proxies[0].Partition(false)
 	agree(t, engines, 1, 333)
 
 	for i, e := range engines {
@@ -190,4 +194,88 @@ func waited(cmd *exec.Cmd) error {
 		return err
 	}
 	return nil
+}
+
+// TestEvictedAtTheDoor: a peer that is evicted loses its connection to the hub, and
+// does not come in again.
+func TestEvictedAtTheDoor(t *testing.T) {
+	address := freePort(t)
+	hubDir, hubID := identity(t)
+	hub, _ := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: smallEngine(t, nil), Mode: Hub, Listen: address}))
+	var peers []*Mesh
+	for range 2 {
+		dir, id := identity(t)
+		m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: Join, Servers: []string{address}}))
+		peers = append(peers, m)
+	}
+	befriend(t, append(peers, hub)...)
+	connected := func(m *Mesh) bool { return m.Status().Brokers[0].Connected }
+	eventually(t, 20*time.Second, "connected", func() bool { return connected(peers[0]) && connected(peers[1]) })
+	if err := hub.EvictPeer(t.Context(), peers[0].opts.Identity.ID()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "refused after the eviction", func() bool {
+		return !connected(peers[0]) && hub.Status().Strangers[reasonDoor] > 0
+	})
+	if !connected(peers[1]) {
+		t.Error("the other peer lost its connection too")
+	}
+}
+
+// TestStreamLimits: a hub goes on with what it has stored when its operator gives
+// it less room, or more, and keeps to that.
+func TestStreamLimits(t *testing.T) {
+	hubDir, hubID := identity(t)
+	e := smallEngine(t, nil)
+	n := uint32(0)
+	for _, limit := range []int64{64 << 20, 1 << 20, 16 << 20} {
+		address := freePort(t)
+		hub, stop := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: e, Mode: Hub, Listen: address, StreamBytes: limit, StreamAge: time.Duration(limit) * time.Millisecond}))
+		_, id := identity(t)
+		if err := hub.AddPeer(t.Context(), id.ID(), "", 1); err != nil { // has it make the streams
+			t.Fatal(err)
+		}
+		n++
+		var deltas, images *jetstream.StreamInfo
+		eventually(t, 20*time.Second, fmt.Sprintf("streams are limited to %d bytes", limit), func() bool {
+			report(t, e, 1, bulkhead.Sighting, 1) // what is counted before the hub records is in no round
+			js, err := hub.buses[0].(*natsBus).streams(t.Context())
+			if err != nil {
+				return false
+			}
+			info := func(name string) *jetstream.StreamInfo {
+				s, err := js.Stream(t.Context(), name)
+				if err != nil {
+					return nil
+				}
+				return s.CachedInfo()
+			}
+			names := newNames(testSecret.ID())
+			deltas, images = info(names.deltaStream()), info(names.imageStream())
+			return deltas != nil && images != nil && deltas.Config.MaxBytes == limit && images.Config.MaxBytes == 4*limit &&
+				deltas.Config.MaxAge == time.Duration(limit)*time.Millisecond && deltas.State.Msgs >= uint64(n)
+		})
+		stop()
+	}
+}
+
+// TestPasswordOfABroker: the password or token in a server's URL is in no log, and in no
+// status.
+func TestPasswordOfABroker(t *testing.T) {
+	dir, id := identity(t)
+	var log bytes.Buffer
+	servers := []string{"nats://node:open-sesame@" + freePort(t), "nats://open-sesame@" + freePort(t)}
+	m, stop := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: External, Servers: servers,
+		Credentials: NoCredentials, Log: slog.New(slog.NewTextHandler(&log, nil))}))
+	eventually(t, 20*time.Second, "the broker is away", func() bool { return m.Status().Brokers[0].Error != "" })
+	s := m.Status().Brokers[0]
+	stop()
+	for what, text := range map[string]string{"status": fmt.Sprint(s), "log": log.String()} {
+		if strings.Contains(text, "sesame") {
+			t.Errorf("%s: %s", what, text)
+		}
+	}
+	if !strings.Contains(s.Server, "nats://node:") || !strings.Contains(log.String(), "nats://node:") {
+		t.Errorf("server %q; log: %s", s.Server, log.String())
+	}
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/nats-io/nkeys"
+
+	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
 // Files of the mesh folder.
@@ -168,10 +170,19 @@ func (s *succession) names(to *public) bool {
 
 // RotateIdentity makes a new key pair in dir, whose node does not run, and lets
 // the old one sign it. Peers that know the old key take the new one in its
-// place when they hear from the node.
+// place when they hear from the node. A key with which the node has not run since it
+// was made is not replaced: nobody knows it, and who knows the one before it would
+// not know the next one.
 func RotateIdentity(dir string) (old, to *Identity, err error) {
 	if old, err = OpenIdentity(dir); err != nil {
 		return nil, nil, err
+	}
+	s, err := loadState(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	if old.proof != nil && s.Key != old.ID() {
+		return nil, nil, fmt.Errorf("mesh: the node has not run with its key %s yet, so its peers know only the one before it: start it first", old.ID())
 	}
 	seed := make([]byte, ed25519.SeedSize)
 	rand.Read(seed)
@@ -189,27 +200,11 @@ func RotateIdentity(dir string) (old, to *Identity, err error) {
 	return old, to, writeSeed(dir, seed)
 }
 
-// writeFile writes a file of mode 0600, durably and at once or not at all.
+// writeFile writes a file of mode 0600, and its folder if need be.
 func writeFile(path string, data []byte) error {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("mesh: %w", err)
-	}
-	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-")
-	if err != nil {
-		return fmt.Errorf("mesh: %w", err)
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(data)
-	err = errors.Join(err, tmp.Sync(), tmp.Close())
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
 	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err == nil {
-		var d *os.File
-		if d, err = os.Open(dir); err == nil {
-			err = errors.Join(d.Sync(), d.Close())
-		}
+		err = wholefile.Replace(path, wholefile.Bytes(data))
 	}
 	if err != nil {
 		return fmt.Errorf("mesh: %w", err)

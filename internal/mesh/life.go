@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 )
@@ -87,7 +88,7 @@ func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *message) boo
 	}
 	t.next, t.last, t.head, t.old, t.suspect, t.gone = 0, m.stamp, stamp{}, stamp{}, false, nil
 	t.begun = time.Now()
-	t.pending, t.waiting = make(map[ref][]round), 0
+	t.pending, t.waiting, t.looked = make(map[ref][]round), 0, make(look)
 	return true
 }
 
@@ -110,7 +111,7 @@ func (t *track) lost(m *message) {
 		t.pending[x] = slices.DeleteFunc(list, func(y round) bool {
 			gone := y.boot < m.stamp.boot && y.to > versions[x]
 			if gone {
-				t.waiting -= len(y.data)
+				t.waiting -= y.cost()
 			}
 			return gone
 		})
@@ -122,21 +123,24 @@ func (t *track) lost(m *message) {
 
 // head notes which versions the origin has.
 func (r *receiver) head(p *peer, t *track, m *message) {
-	if !m.stamp.newer(t.head) {
-		return // a repetition
+	if !m.stamp.newer(t.head) || m.stamp.boot < t.last.boot {
+		return // a repetition, or of a process that has ended
 	}
 	t.lost(m)
 	t.head = m.stamp
 	t.setHeads(m)
 	t.suspect, t.full, t.gone = false, false, nil
+	maps.DeleteFunc(t.looked, func(x ref, _ uint64) bool { return !r.m.opts.Engine.Keeps(x.array, x.start) })
 	for _, a := range r.m.opts.Engine.Replica(p.ID) {
 		x := ref{a.Array, a.Start}
 		h, ok := t.heads[x]
 		switch {
 		case max(a.Version, a.Partial) == 0, p.refuses(a.Start), !r.m.opts.Engine.Keeps(a.Array, a.Start):
 		case !ok && a.Start >= m.floors[floorOf(a.Array)]:
-			t.gone = append(t.gone, x)
-			r.doubt(p, t)
+			if m.stamp == t.last { // else a round that overtook this head may have begun the array
+				t.gone = append(t.gone, x)
+				r.doubt(p, t)
+			}
 		case !ok: // it has expired there
 		case !h.lineage.contains(a, h.boot), h.version < a.Version && m.stamp == t.last: // a later delta may have overtaken this head
 			r.doubt(p, t)
@@ -176,7 +180,7 @@ func (m *Mesh) succeed(ctx context.Context, proof *succession, to public) error 
 		return unknownPeer(proof.old.id())
 	}
 	if m.opts.Role != Publish {
-		if err := m.opts.Engine.RenameOrigin(ctx, p.ID, to.id()); err != nil {
+		if err := m.opts.Engine.RenameOrigin(context.WithoutCancel(ctx), p.ID, to.id()); err != nil {
 			return err
 		}
 	}

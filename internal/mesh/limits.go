@@ -11,8 +11,9 @@ import (
 // growth measures what a peer adds against what it may. An hour's worth may
 // come at once; what is over it shows a peer that has gone mad.
 type growth struct {
-	adds, listings float64 // of the allowance, used
+	adds, listings float64 // of the allowance, used; below 0 what may come beside it
 	at             time.Time
+	credited       time.Time // when something was allowed beside it
 }
 
 // burst is how many minutes' worth of adds may come at once.
@@ -21,8 +22,9 @@ const burst = 60
 // charge adds what a round brings, and returns why it is too much, or "".
 func (g *growth) charge(o *Options, now time.Time, a engine.Array, r *filter.Round) string {
 	if minutes := now.Sub(g.at).Minutes(); minutes > 0 {
-		g.adds = max(0, g.adds-minutes*o.MaxAdds)
-		g.listings = max(0, g.listings-minutes*o.MaxListings)
+		kept := now.Sub(g.credited).Minutes() < burst
+		g.adds = leak(g.adds, minutes*o.MaxAdds, kept)
+		g.listings = leak(g.listings, minutes*o.MaxListings, kept)
 		g.at = now
 	}
 	if a == engine.ArrayCounts {
@@ -31,6 +33,25 @@ func (g *growth) charge(o *Options, now time.Time, a engine.Array, r *filter.Rou
 		g.listings += float64(r.Len())
 	}
 	return g.excess(o)
+}
+
+// leak returns what is used of an allowance after some of it has come back.
+func leak(used, back float64, credit bool) float64 {
+	if used < 0 && credit {
+		return used
+	}
+	return max(0, used-back)
+}
+
+// credit allows, for an hour, what a peer may have added while it was not heard: it
+// comes at once when a node or its peer was away.
+func (g *growth) credit(o *Options, now time.Time, silence time.Duration) {
+	silence = min(silence, o.StreamAge) // what is older comes as images
+	if silence.Minutes() < burst {
+		return
+	}
+	g.adds, g.listings = -silence.Minutes()*o.MaxAdds, -silence.Minutes()*o.MaxListings
+	g.credited = now
 }
 
 func (g *growth) excess(o *Options) string {
@@ -54,6 +75,41 @@ func tooFull(o *Options, now time.Time, s engine.ArrayState) string {
 	minutes := now.Sub(time.Unix(int64(s.Start), 0)).Minutes()
 	if limit := rate * max(minutes+burst, burst); float64(s.Keys) > limit {
 		return fmt.Sprintf("%d keys in %s of generation %d, limit %v a minute", s.Keys, s.Array, s.Start, rate)
+	}
+	return ""
+}
+
+// maxShown bounds how likely an array of a peer may show a signature that nobody
+// reported: as likely as one that arrays are merged into. A few well chosen keys are
+// enough to show all, far fewer than a peer may add.
+const maxShown = 0.1
+
+// A look is how many keys an array had when it was last looked at.
+type look map[ref]uint64
+
+// due reports whether an array may show too much: it could if each of its keys set
+// as many cells or bits as it can, and it has grown since it was looked at.
+func (l look) due(s engine.ArrayState) bool {
+	slots := s.Geometry.Bytes() * 8
+	if s.Geometry.Kind == filter.Cells {
+		slots /= 4
+	}
+	last, ok := l[ref{s.Array, s.Start}]
+	if s.Keys < last {
+		ok = false // it began anew
+	}
+	return float64(s.Keys)*float64(s.Geometry.K) > maxShown*float64(slots) && (!ok || s.Keys > last+last/16)
+}
+
+// showsTooMuch returns why an array of a peer shows too much, or "".
+func (r *receiver) showsTooMuch(p *peer, t *track, s engine.ArrayState) string {
+	if !t.looked.due(s) {
+		return ""
+	}
+	x := ref{s.Array, s.Start}
+	t.looked[x] = r.replica(p.ID)[x].Keys // those of s may hold some twice
+	if shown := r.m.opts.Engine.Shown(p.ID, s.Array, s.Start); shown > maxShown {
+		return fmt.Sprintf("%s of generation %d shows %.0f %% of all signatures, limit %.0f %%", s.Array, s.Start, 100*shown, 100*maxShown)
 	}
 	return ""
 }

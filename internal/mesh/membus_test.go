@@ -16,9 +16,11 @@ type memBroker struct {
 	deltas []storedMsg
 	images map[topic]storedMsg
 
-	loss, repeat float64       // probabilities
-	delay        time.Duration // longest time on the way
+	loss, repeat float64                // probabilities
+	delay        time.Duration          // longest time on the way
+	slow         map[kind]time.Duration // more of it, by the kind of message
 	bytes        uint64
+	largest      int // bytes of a message that is taken; 0: no limit
 }
 
 type storedMsg struct {
@@ -28,13 +30,27 @@ type storedMsg struct {
 }
 
 func newMemBroker(rng *rand.Rand) *memBroker {
-	return &memBroker{rng: rng, buses: make(map[*memBus]bool), images: make(map[topic]storedMsg)}
+	return &memBroker{rng: rng, buses: make(map[*memBus]bool), images: make(map[topic]storedMsg), slow: make(map[kind]time.Duration)}
 }
 
 func (k *memBroker) faults(loss, repeat float64, delay time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.loss, k.repeat, k.delay = loss, repeat, delay
+}
+
+// hold makes all messages of a kind take that much longer.
+func (k *memBroker) hold(what kind, slow time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.slow[what] = slow
+}
+
+// limit has the broker take no message of more bytes.
+func (k *memBroker) limit(largest int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.largest = largest
 }
 
 // wipe forgets everything that is stored.
@@ -49,6 +65,8 @@ type memBus struct {
 	ups  chan struct{}
 	subs map[*memSub]bool
 	on   bool
+
+	server string
 }
 
 type memSub struct {
@@ -85,6 +103,9 @@ func (b *memBus) publish(t topic, msg []byte) error {
 	if !b.on {
 		return errors.New("not connected")
 	}
+	if k.largest > 0 && len(msg) > k.largest {
+		return errTooLarge
+	}
 	k.bytes += uint64(len(msg))
 	if k.rng.Float64() < k.loss {
 		return nil
@@ -101,7 +122,7 @@ func (b *memBus) publish(t topic, msg []byte) error {
 		}
 		for s := range to.subs {
 			if s.match(t) {
-				k.send(to, s, msg)
+				k.send(to, s, msg, k.slow[t.kind])
 			}
 		}
 	}
@@ -109,7 +130,7 @@ func (b *memBus) publish(t topic, msg []byte) error {
 }
 
 // send carries one message to one subscriber. The caller holds k.mu.
-func (k *memBroker) send(to *memBus, s *memSub, msg []byte) {
+func (k *memBroker) send(to *memBus, s *memSub, msg []byte, slow time.Duration) {
 	copies := 1
 	if k.rng.Float64() < k.loss {
 		copies = 0
@@ -118,7 +139,7 @@ func (k *memBroker) send(to *memBus, s *memSub, msg []byte) {
 		copies += 2
 	}
 	for range copies {
-		wait := time.Millisecond
+		wait := time.Millisecond + slow
 		if k.delay > 0 {
 			wait += time.Duration(k.rng.Int64N(int64(k.delay)))
 		}
@@ -195,10 +216,12 @@ func (b *memBus) storedImages(_ context.Context, origin hint, handle func([]byte
 
 func (b *memBus) up() <-chan struct{} { return b.ups }
 
+func (b *memBus) name() string { return b.server }
+
 func (b *memBus) status() BusStatus {
 	b.k.mu.Lock()
 	defer b.k.mu.Unlock()
-	return BusStatus{Server: "memory", Connected: b.on}
+	return BusStatus{Server: b.server, Connected: b.on}
 }
 
 func (b *memBus) close() error {

@@ -19,6 +19,8 @@ type Mesh struct {
 	opts  Options
 	buses []bus
 	hub   func() // ends the broker of this process; nil if there is none
+	// showOut ends the connections of a node to that broker.
+	showOut func(id string)
 	// renewed: this process has begun a new incarnation.
 	renewed bool
 
@@ -43,8 +45,8 @@ type member struct {
 }
 
 // Open starts nothing yet, except the broker of a hub: it reads what lies in
-// opts.Dir, tells the engine which origins count, and connects. A broker that
-// is away is no error: the mesh waits for it.
+// opts.Dir, tells the engine which origins count and to record what it takes from
+// now on, and connects. A broker that is away is no error: the mesh waits for it.
 func Open(ctx context.Context, opts Options) (*Mesh, error) {
 	m, err := prepare(ctx, opts)
 	if err != nil {
@@ -78,6 +80,11 @@ func prepare(ctx context.Context, opts Options) (*Mesh, error) {
 	if err := m.tellEngine(ctx); err != nil {
 		return nil, err
 	}
+	if opts.Role != Subscribe {
+		if err := opts.Engine.Record(ctx, true); err != nil {
+			return nil, fmt.Errorf("mesh: %w", err)
+		}
+	}
 	m.sender = newSender(m)
 	m.receiver = newReceiver(m)
 	return m, nil
@@ -98,7 +105,7 @@ func (m *Mesh) begin() error {
 	// clock that was set back, do not have the same number.
 	s.Boot = max(now, s.Boot+1, s.Incarnation) + rand.Uint64N(1024)
 	s.found(m.opts.Engine.Own(), before)
-	s.Store, s.Unsynced = m.opts.Store, m.opts.Unsynced
+	s.Store, s.Unsynced, s.Key = m.opts.Store, m.opts.Unsynced, m.opts.Identity.ID()
 	return s.save(m.opts.Dir)
 }
 
@@ -149,11 +156,6 @@ func (m *Mesh) find(h hint) (peer, bool) {
 func (m *Mesh) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if m.opts.Role != Subscribe {
-		if err := m.opts.Engine.Record(ctx, true); err != nil && ctx.Err() == nil {
-			return fmt.Errorf("mesh: %w", err)
-		}
-	}
 	for _, b := range m.buses {
 		// A copy: the bus may reuse its buffer.
 		handle := func(msg []byte) { m.receiver.deliver(ctx, slices.Clone(msg)) }
@@ -223,7 +225,9 @@ func (m *Mesh) changePeers(ctx context.Context, edit func(map[hint]*member) erro
 	m.swap(next)
 	err := savePeers(m.opts.Dir, m.peerList())
 	if err == nil {
-		err = m.tellEngine(ctx)
+		// Whoever leaves before the engine has answered would not know whether it
+		// counts the list before or the one after.
+		err = m.tellEngine(context.WithoutCancel(ctx))
 	}
 	if err != nil {
 		m.swap(before)
@@ -292,7 +296,8 @@ func (m *Mesh) WeighPeer(ctx context.Context, id string, weight float64) error {
 	})
 }
 
-// EvictPeer strikes a peer off the list and drops all that was held of it.
+// EvictPeer strikes a peer off the list, drops all that was held of it, and ends
+// its connection to a hub.
 func (m *Mesh) EvictPeer(ctx context.Context, id string) error {
 	err := m.changePeers(ctx, func(list map[hint]*member) error {
 		key, err := parsePublic(id)
@@ -303,20 +308,27 @@ func (m *Mesh) EvictPeer(ctx context.Context, id string) error {
 		return nil
 	})
 	if key, bad := parsePublic(id); err == nil && bad == nil {
+		if m.showOut != nil {
+			m.showOut(id)
+		}
 		m.receiver.call(func(context.Context) { m.receiver.forget(key.hint()) })
 	}
 	return err
 }
 
 // RollbackPeer drops what was held of a peer's generations that started at or
-// after a time, and takes none of those back that have started by now. What
-// the peer counts in later generations counts again.
+// after a time, and takes none of those back that have started by now, or are
+// here before they should because the peer's clock is ahead. What the peer counts in
+// later generations counts again.
 func (m *Mesh) RollbackPeer(ctx context.Context, id string, since time.Time) error {
 	from := uint64(max(since.Unix(), 0))
 	err := m.editPeer(ctx, id, func(mem *member) error {
 		to := uint64(m.opts.Now().Unix())
 		if from > to {
 			return fmt.Errorf("%w: mesh: rollback to %v, which is in the future", bulkhead.ErrMalformed, since.UTC())
+		}
+		for _, a := range m.opts.Engine.Replica(id) {
+			to = max(to, a.Start) // it has begun by the peer's clock
 		}
 		mem.Refused = append(mem.Refused, stretch{from, to})
 		if len(mem.Refused) > 64 {

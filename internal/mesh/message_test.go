@@ -25,7 +25,7 @@ func takeRounds(t testing.TB, e *engine.Engine, reports int) []round {
 	for n := range reports {
 		report(t, e, n, bulkhead.Vote(n%2), 1)
 	}
-	parts, err := e.TakeRounds(context.Background())
+	parts, _, err := e.TakeRounds(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -23,9 +24,10 @@ const (
 // A natsBus is one connection to a NATS server or cluster.
 type natsBus struct {
 	opts   *Options
-	server string
+	server string // as people may see it
 	names  names
 	create bool // the node may create the streams
+	owner  bool // the streams are this node's alone, and have the limits that it is given
 	conn   *nats.Conn
 	ups    chan struct{}
 
@@ -57,7 +59,7 @@ func (n names) imageStream() string { return "BH_" + n.net + "_I" }
 
 // dial begins to connect; the bus is up once it has reached a server.
 func dial(o *Options, server string, create bool, options ...nats.Option) (*natsBus, error) {
-	b := &natsBus{opts: o, server: server, names: newNames(o.KeyID), create: create, ups: make(chan struct{}, 1)}
+	b := &natsBus{opts: o, server: redacted(server), names: newNames(o.KeyID), create: create, ups: make(chan struct{}, 1)}
 	name := o.Name
 	if name == "" {
 		name = o.Identity.ID()
@@ -75,10 +77,27 @@ func dial(o *Options, server string, create bool, options ...nats.Option) (*nats
 	}, options...)
 	conn, err := nats.Connect(server, options...)
 	if err != nil {
-		return nil, fmt.Errorf("mesh: broker %s: %w", server, cleared(err))
+		return nil, fmt.Errorf("mesh: broker %s: %w", b.server, cleared(err))
 	}
 	b.conn = conn
 	return b, nil
+}
+
+// redacted returns a list of URLs without the passwords in them. A user without one
+// is a token.
+func redacted(servers string) string {
+	list := strings.Split(servers, ",")
+	for i, s := range list {
+		u, err := url.Parse(s)
+		if err != nil || u.User == nil {
+			continue
+		}
+		if _, ok := u.User.Password(); !ok {
+			u.User = url.User("xxxxx")
+		}
+		list[i] = u.Redacted()
+	}
+	return strings.Join(list, ",")
 }
 
 func inbox(h hint) string { return "_INBOX_" + h.String() }
@@ -171,9 +190,12 @@ func (b *natsBus) streams(ctx context.Context) (jetstream.JetStream, error) {
 		MaxAge: imagesAge, MaxBytes: 4 * b.opts.StreamBytes, Storage: jetstream.FileStorage, Replicas: b.opts.Replicas,
 	}
 	for _, cfg := range []jetstream.StreamConfig{deltas, images} {
-		_, err := js.Stream(ctx, cfg.Name)
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
+		stream, err := js.Stream(ctx, cfg.Name)
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound):
 			_, err = js.CreateStream(ctx, cfg)
+		case err == nil && b.owner && (stream.CachedInfo().Config.MaxBytes != cfg.MaxBytes || stream.CachedInfo().Config.MaxAge != cfg.MaxAge):
+			_, err = js.UpdateStream(ctx, cfg)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("stream %s: %v", cfg.Name, err)
@@ -238,13 +260,15 @@ func (b *natsBus) read(ctx context.Context, stream string, cfg jetstream.Ordered
 	}
 }
 
+func (b *natsBus) name() string { return b.server }
+
 func (b *natsBus) status() BusStatus {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	stats := b.conn.Stats()
 	s := BusStatus{Server: b.server, Connected: b.conn.IsConnected(), BytesIn: stats.InBytes, BytesOut: stats.OutBytes}
-	if url := b.conn.ConnectedUrlRedacted(); url != "" && !strings.Contains(b.server, url) {
-		s.Server = url
+	if u := b.conn.ConnectedUrlRedacted(); u != "" && !strings.Contains(b.server, u) {
+		s.Server = u
 	}
 	if b.last != nil {
 		s.Error = b.last.Error()

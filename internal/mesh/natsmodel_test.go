@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 	"github.com/nats-io/nats-server/v2/server"
 )
 
@@ -65,7 +66,7 @@ type natsNet struct {
 	rng     *rand.Rand
 	address string
 	server  *server.Server
-	wires   []*wire
+	wires   []*nodetest.Wire
 }
 
 func newNATSNet(t *testing.T, seed uint64) *natsNet {
@@ -95,23 +96,23 @@ func (k *natsNet) stop() {
 
 func (k *natsNet) open(ctx context.Context, n *node, o Options) (*Mesh, error) {
 	if n.wire == nil {
-		n.wire = newWire(k.t, k.address)
+		n.wire = nodetest.NewWire(k.t, k.address)
 		k.wires = append(k.wires, n.wire)
 	}
-	n.wire.partition(false)
-	o.Mode, o.Servers, o.Credentials = External, []string{"nats://" + n.wire.address()}, NoCredentials
+	n.wire.Partition(false)
+	o.Mode, o.Servers, o.Credentials = External, []string{"nats://" + n.wire.Address()}, NoCredentials
 	o.Interval, o.Heartbeat = 30*time.Millisecond, 500*time.Millisecond
 	return Open(ctx, o)
 }
 
-func (k *natsNet) cut(n *node, off bool) { n.wire.partition(off) }
+func (k *natsNet) cut(n *node, off bool) { n.wire.Partition(off) }
 
 // faults ends connections with the probability of a loss.
 func (k *natsNet) faults(loss, _, delay float64) {
 	for _, w := range k.wires {
-		w.delay.Store(int64(delay * float64(30*time.Millisecond)))
+		w.Delay.Store(int64(delay * float64(30*time.Millisecond)))
 		if k.rng.Float64() < loss {
-			w.sever()
+			w.Sever()
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
@@ -13,7 +14,7 @@ import (
 // method does.
 type Engine interface {
 	Record(ctx context.Context, on bool) error
-	TakeRounds(ctx context.Context) ([]engine.Part, error)
+	TakeRounds(ctx context.Context) ([]engine.Part, []engine.ArrayState, error)
 	Own() []engine.ArrayState
 	Images(ctx context.Context, a engine.Array, start uint64) (version uint64, parts []engine.Part, err error)
 
@@ -21,12 +22,16 @@ type Engine interface {
 	Origins() []engine.Origin
 	ApplyRemote(ctx context.Context, origin string, parts []engine.Part) error
 	Replica(origin string) []engine.ArrayState
+	Shown(origin string, a engine.Array, start uint64) float64
 	ForgetGenerations(ctx context.Context, origin string, since uint64) error
 	Renew(ctx context.Context, origin string, incarnation uint64) error
 	RenameOrigin(ctx context.Context, from, to string) error
 	Incarnation(origin string) uint64
 	Keeps(a engine.Array, start uint64) bool
+	Room(g filter.Geometry) (now, later bool)
+	RemoteMemory() engine.RemoteMemory
 	Horizon(a engine.Array) uint64
+	Floor(a engine.Array) uint64
 }
 
 // A Mode says where the broker is.
@@ -73,11 +78,9 @@ type Options struct {
 
 	Interval  time.Duration // between two deltas: 1.5 s
 	Heartbeat time.Duration // between two heads: 30 s
-	// Memory bounds the replicas of all peers, in bytes; 4 GiB. What exceeds it
-	// is refused.
-	Memory uint64
 	// MaxAdds and MaxListings bound what one peer counts and lists in a minute;
-	// an hour's worth may come at once. A peer that exceeds one is quarantined. 1e6
+	// an hour's worth may come at once, and after a silence, up to StreamAge, what
+	// the peer may have added meanwhile. A peer that exceeds one is quarantined. 1e6
 	// and 1e5.
 	MaxAdds     float64
 	MaxListings float64
@@ -106,7 +109,6 @@ func (o *Options) complete() error {
 	}
 	defaults(&o.Interval, 1500*time.Millisecond)
 	defaults(&o.Heartbeat, 30*time.Second)
-	defaults(&o.Memory, 4<<30)
 	defaults(&o.MaxAdds, 1e6)
 	defaults(&o.MaxListings, 1e5)
 	defaults(&o.StreamAge, 72*time.Hour)

@@ -113,7 +113,8 @@ func savePeers(dir string, list []*peer) error {
 
 // state is what a node remembers of its own incarnation.
 type state struct {
-	Store       string       `json:"store"` // incarnation of the store it was made for
+	Store       string       `json:"store"`         // incarnation of the store it was made for
+	Key         string       `json:"key,omitempty"` // that the node last ran with
 	Incarnation uint64       `json:"incarnation"`
 	Boot        uint64       `json:"boot"`
 	Arrays      []ownLineage `json:"arrays,omitempty"`
@@ -121,8 +122,11 @@ type state struct {
 	// published, before they are on disk: if it ends without notice, what was
 	// published may lie in the future of what is left.
 	Unsynced bool `json:"unsynced,omitempty"`
-	// Seen is when a peer was last heard, to within a minute.
-	Seen time.Time `json:"seen,omitzero"`
+	// Seen is until when all that each broker had stored has been read, to within
+	// a minute, by the broker's address.
+	Seen map[string]time.Time `json:"seen_of,omitempty"`
+	// SeenAny is when a peer was last heard, as it was kept before Seen was.
+	SeenAny time.Time `json:"seen,omitzero"`
 }
 
 func loadState(dir string) (s state, err error) {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	maxPending   = 8 << 20 // bytes of rounds of one origin that wait for those before
+	maxPending   = 8 << 20 // cost of the rounds of one origin that wait for those before
 	gapWait      = 500 * time.Millisecond
 	maxBackoff   = time.Minute
 	catchUpLimit = 2 * time.Minute
@@ -27,7 +27,7 @@ const (
 // below the channels.
 type receiver struct {
 	m     *Mesh
-	in    chan []byte
+	in    chan incoming
 	wake  chan struct{}
 	mu    sync.Mutex // guards calls and catching
 	calls []func(ctx context.Context)
@@ -37,7 +37,16 @@ type receiver struct {
 
 	origins   map[hint]*track
 	strangers map[hint]bool // logged
+	caught    map[bus]bool  // has nothing stored that was not taken
+	began     time.Time     // when a broker was last caught up with before this process
 	seenSaved time.Time
+}
+
+// An incoming is a message, or says of a bus that what it has stored is read to the
+// end, or is about to be read.
+type incoming struct {
+	msg             []byte
+	caught, catches bus
 }
 
 // A track is what the receiver knows of one origin.
@@ -60,7 +69,8 @@ type track struct {
 	gone    []ref
 	told    time.Time // when it was last told of a life of its own that it has forgotten
 
-	dirty bool // something came since nothing was missing
+	looked look // at its arrays, for what they show
+	dirty  bool // something came since nothing was missing
 
 	since   time.Time // when the gap was noticed; zero if there is none
 	nextTry time.Time
@@ -69,13 +79,19 @@ type track struct {
 }
 
 func newReceiver(m *Mesh) *receiver {
-	return &receiver{m: m, in: make(chan []byte, 1024), wake: make(chan struct{}, 1), origins: make(map[hint]*track), strangers: make(map[hint]bool)}
+	began := m.state.SeenAny
+	for _, at := range m.state.Seen {
+		if at.After(began) {
+			began = at
+		}
+	}
+	return &receiver{m: m, in: make(chan incoming, 1024), wake: make(chan struct{}, 1), caught: make(map[bus]bool), origins: make(map[hint]*track), strangers: make(map[hint]bool), began: began}
 }
 
 // deliver hands over a message; it waits while the receiver is busy.
 func (r *receiver) deliver(ctx context.Context, msg []byte) {
 	select {
-	case r.in <- msg:
+	case r.in <- incoming{msg: msg}:
 	case <-ctx.Done():
 	}
 }
@@ -104,8 +120,16 @@ func (r *receiver) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case msg := <-r.in:
-			r.take(ctx, msg)
+		case x := <-r.in:
+			switch {
+			case x.caught != nil:
+				r.caught[x.caught] = true
+				continue
+			case x.catches != nil:
+				delete(r.caught, x.catches)
+				continue
+			}
+			r.take(ctx, x.msg)
 			if idle {
 				tick.Reset(every)
 				idle = false
@@ -129,6 +153,11 @@ func (r *receiver) run(ctx context.Context) {
 // catchUp reads what a bus has stored: images of origins of which nothing is
 // here, and all deltas since the node was last connected.
 func (r *receiver) catchUp(ctx context.Context, b bus) {
+	select {
+	case r.in <- incoming{catches: b}:
+	case <-ctx.Done():
+		return
+	}
 	r.mu.Lock()
 	r.catching++
 	r.mu.Unlock()
@@ -145,14 +174,24 @@ func (r *receiver) catchUp(ctx context.Context, b bus) {
 		}
 	}
 	r.m.mu.Lock()
-	since := r.m.state.Seen
+	since, ok := r.m.state.Seen[b.name()]
+	if !ok {
+		since = r.m.state.SeenAny
+	}
 	r.m.mu.Unlock()
 	if !since.IsZero() {
 		since = since.Add(-seenMargin)
 	}
 	handle := func(msg []byte) { r.deliver(ctx, slices.Clone(msg)) }
-	if err := b.storedDeltas(limited, nil, since, handle); err != nil && ctx.Err() == nil {
+	err := b.storedDeltas(limited, nil, since, handle)
+	if err != nil && ctx.Err() == nil {
 		r.m.opts.Log.Warn("what the broker has stored was not read to the end; peers are asked instead", "err", err)
+	}
+	if ctx.Err() == nil && (err == nil || limited.Err() != nil) {
+		select {
+		case r.in <- incoming{caught: b}: // behind all that was read
+		case <-ctx.Done():
+		}
 	}
 }
 
@@ -190,7 +229,7 @@ func (r *receiver) forget(h hint) {
 func (r *receiver) track(h hint) *track {
 	t := r.origins[h]
 	if t == nil {
-		t = &track{heads: make(map[ref]arrayHead), pending: make(map[ref][]round)}
+		t = &track{heads: make(map[ref]arrayHead), pending: make(map[ref][]round), looked: make(look)}
 		r.origins[h] = t
 	}
 	return t
@@ -230,6 +269,7 @@ const (
 	reasonMemory    = "over mesh.memory"
 	reasonRollback  = "rolled back"
 	reasonSuspect   = "went back in time"
+	reasonEarly     = "in the future"
 )
 
 // take handles one message.
@@ -273,6 +313,15 @@ func (r *receiver) take(ctx context.Context, raw []byte) {
 	}
 	now := r.m.opts.Now()
 	r.figures(from, func(s *stats) {
+		last := s.heard
+		if last.IsZero() {
+			last = p.Added
+			if r.began.After(last) {
+				last = r.began
+			}
+		}
+		// By the wall clock: that of the processor stands still while a machine sleeps.
+		s.growth.credit(&r.m.opts, time.Now(), now.Round(0).Sub(last.Round(0)))
 		s.heard = now
 		s.messages++
 		s.bytes += uint64(len(raw))
@@ -321,15 +370,28 @@ func (r *receiver) figures(h hint, change func(*stats)) {
 	}
 }
 
-// saveSeen notes now and then that the node is connected, so that after a
-// restart it reads no more of what is stored than it has to.
+// saveSeen notes now and then which brokers the node is connected to and has
+// caught up with, so that after a restart it reads no more of what they have stored
+// than it has to.
 func (r *receiver) saveSeen(now time.Time) {
 	if d := now.Sub(r.seenSaved); d >= 0 && d < time.Minute {
 		return
 	}
 	r.seenSaved = now
+	seen := make(map[string]time.Time)
+	for _, b := range r.m.buses {
+		name := b.name()
+		r.m.mu.Lock()
+		before, known := r.m.state.Seen[name]
+		r.m.mu.Unlock()
+		if r.caught[b] && b.status().Connected {
+			seen[name] = now.UTC()
+		} else if known {
+			seen[name] = before
+		}
+	}
 	r.m.mu.Lock()
-	r.m.state.Seen = now.UTC()
+	r.m.state.Seen = seen
 	err := r.m.state.save(r.m.opts.Dir)
 	r.m.mu.Unlock()
 	if err != nil {

@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -24,21 +23,24 @@ func (r *receiver) repair(ctx context.Context) (busy bool) {
 			r.forget(h)
 			continue
 		}
-		wants, missing := r.missing(&p, t)
+		wants, missing, waits := r.missing(&p, t)
 		r.figures(h, func(s *stats) {
 			s.missing = missing
-			if len(wants) == 0 {
+			if len(wants) == 0 && !waits {
 				s.behind = time.Time{}
 			} else if s.behind.IsZero() {
 				s.behind = now
 			}
 		})
-		if len(wants) == 0 {
+		if len(wants) == 0 && !waits {
 			t.heal()
 			t.dirty = false
 			continue
 		}
 		busy = true
+		if len(wants) == 0 {
+			continue
+		}
 		if t.since.IsZero() {
 			t.since, t.nextTry, t.backoff = now, now.Add(jitter(gapWait)), 2*gapWait
 		}
@@ -79,10 +81,11 @@ func (t *track) heal() {
 	t.stop, t.since, t.backoff = nil, time.Time{}, 0
 }
 
-// missing returns what to ask an origin for, and how many changes that is.
-func (r *receiver) missing(p *peer, t *track) (wants []arrayHead, changes uint64) {
+// missing returns what to ask an origin for, and how many changes that is. waits
+// says that there is more, for which there is no memory yet.
+func (r *receiver) missing(p *peer, t *track) (wants []arrayHead, changes uint64, waits bool) {
 	if len(t.heads) == 0 && len(t.pending) == 0 && len(t.gone) == 0 {
-		return nil, 0
+		return nil, 0, false
 	}
 	held := r.replica(p.ID)
 	fresh := t.next != 0 // everything of a new incarnation is missing
@@ -102,12 +105,14 @@ func (r *receiver) missing(p *peer, t *track) (wants []arrayHead, changes uint64
 		a, ok := held[ref]
 		switch {
 		case !r.m.opts.Engine.Keeps(ref.array, ref.start) || p.refuses(ref.start):
-		case !ok && !r.fits(h.geometry):
-			if !t.full {
-				t.full = true
-				r.refuse(p.key.hint(), reasonMemory, fmt.Sprintf("an array of %d bytes more than mesh.memory allows, %d bytes", h.geometry.Bytes(), r.m.opts.Memory))
+		case !ok:
+			now, later := r.fits(p, t, held, h.geometry)
+			if waits = waits || later; now {
+				want(ref, h.version)
+			} else if later {
+				changes += h.version
 			}
-		case fresh || !ok || a.Partial != 0 || t.suspect || a.Version < h.version:
+		case fresh || a.Partial != 0 || t.suspect || a.Version < h.version:
 			want(ref, h.version)
 		}
 	}
@@ -122,5 +127,5 @@ func (r *receiver) missing(p *peer, t *track) (wants []arrayHead, changes uint64
 			want(ref, rounds[len(rounds)-1].to)
 		}
 	}
-	return wants, changes
+	return wants, changes, waits
 }

@@ -14,9 +14,10 @@ import (
 )
 
 const (
-	maxHistory   = 16 << 20        // bytes of rounds kept for those who missed some
+	maxHistory   = 16 << 20        // cost of the rounds kept for those who missed some
 	maxOutbox    = 16 << 20        // bytes of deltas that wait for a broker
-	imageRest    = 2 * time.Second // between two images of one array
+	imageRest    = 2 * time.Second // between two images of one array, or two times that its rounds are sent again
+	headRest     = time.Second     // between two heads
 	refreshShare = 4               // an array's image is stored again after that many times its bytes of rounds
 	refreshLeast = 256 << 10       // but not before so many bytes
 	renewRest    = 10 * time.Minute
@@ -36,11 +37,13 @@ type sender struct {
 
 	seq     uint64
 	arrays  map[ref]*ownArray
-	history int // bytes
+	history int // cost of all rounds in arrays
 	order   []ref
 	outbox  []outbox    // by bus
 	wanted  map[ref]int // images asked for; the value is how many times
 	renewed []time.Time // new incarnations of this process
+	headed  time.Time   // when the last head was published
+	headDue bool        // one was asked for since
 }
 
 // ownArray is what the sender knows of one array of its own.
@@ -50,6 +53,9 @@ type ownArray struct {
 	imaged    time.Time // when its images were published last
 	image     int       // bytes of them
 	since     int       // bytes of rounds published since
+	resent    time.Time // when rounds were sent again last
+	due       bool      // some were asked for since
+	dueFrom   uint64    // from which version
 }
 
 type outbox struct {
@@ -58,8 +64,9 @@ type outbox struct {
 }
 
 type queued struct {
-	topic topic
-	msg   []byte
+	topic  topic
+	msg    []byte
+	arrays []ref // of the rounds in it
 }
 
 func newSender(m *Mesh) *sender {
@@ -109,7 +116,7 @@ func (s *sender) run(ctx context.Context) {
 	defer tick.Stop()
 	head := time.NewTicker(s.m.opts.Heartbeat)
 	defer head.Stop()
-	if s.m.renewed && s.m.opts.Role != Subscribe {
+	if s.m.renewed {
 		s.imageAll()
 	}
 	for {
@@ -121,11 +128,14 @@ func (s *sender) run(ctx context.Context) {
 			s.flush()
 			s.publish(ctx)
 			s.images(ctx)
+			if s.headDue {
+				s.headSoon(ctx)
+			}
 		case <-head.C:
 			s.head(ctx)
 		case <-s.hello:
 			s.flush()
-			s.head(ctx)
+			s.headSoon(ctx)
 			for _, p := range s.m.peerList() {
 				s.question(wish{origin: p.key.hint()})
 			}
@@ -166,7 +176,12 @@ func (s *sender) send(t topic, m *message) {
 	for i, b := range s.m.buses {
 		o := &s.outbox[i]
 		if len(o.queue) == 0 {
-			if err := b.publish(t, msg); err == nil || t.kind != kindDelta {
+			err := b.publish(t, msg)
+			if errors.Is(err, errTooLarge) {
+				s.tooLarge(len(msg), m.arrays())
+				continue
+			}
+			if err == nil || t.kind != kindDelta {
 				if err != nil {
 					s.dropped.Add(1)
 				}
@@ -176,7 +191,7 @@ func (s *sender) send(t topic, m *message) {
 		if t.kind != kindDelta {
 			continue
 		}
-		o.queue = append(o.queue, queued{t, msg})
+		o.queue = append(o.queue, queued{t, msg, m.arrays()})
 		o.bytes += len(msg)
 		for o.bytes > maxOutbox && len(o.queue) > 0 {
 			o.bytes -= len(o.queue[0].msg)
@@ -191,7 +206,11 @@ func (s *sender) flush() {
 	for i, b := range s.m.buses {
 		o := &s.outbox[i]
 		for len(o.queue) > 0 {
-			if err := b.publish(o.queue[0].topic, o.queue[0].msg); err != nil && !errors.Is(err, errTooLarge) {
+			first := &o.queue[0]
+			err := b.publish(first.topic, first.msg)
+			if errors.Is(err, errTooLarge) {
+				s.tooLarge(len(first.msg), first.arrays)
+			} else if err != nil {
 				break
 			}
 			o.bytes -= len(o.queue[0].msg)
@@ -200,25 +219,47 @@ func (s *sender) flush() {
 	}
 }
 
+// tooLarge gives up a message that a bus takes at no time. The rounds in it are
+// forgotten: who asks for them is sent images.
+func (s *sender) tooLarge(size int, arrays []ref) {
+	if s.dropped.Add(1) == 1 {
+		s.m.opts.Log.Warn("the broker takes no message of that size; raise its max_payload to 1 MB", "bytes", size)
+	}
+	for _, r := range arrays {
+		if a := s.arrays[r]; a != nil {
+			s.drop(a, len(a.rounds))
+		}
+	}
+}
+
+// arrays returns those of which m has rounds.
+func (m *message) arrays() (out []ref) {
+	for i := range m.rounds {
+		out = append(out, m.rounds[i].ref)
+	}
+	return out
+}
+
 // errTooLarge: a bus never takes a message of that size.
 var errTooLarge = errors.New("mesh: message is larger than the broker takes")
 
 func (s *sender) own() topic { return topic{kind: kindDelta, origin: s.m.opts.Identity.public.hint()} }
 
-// publish sends what the own arrays took since the last time.
-func (s *sender) publish(ctx context.Context) {
+// publish sends what the own arrays took since the last time, and returns their
+// states as of then: what they take meanwhile nobody has been sent.
+func (s *sender) publish(ctx context.Context) []engine.ArrayState {
 	if s.m.opts.Role == Subscribe {
-		return
+		return s.m.opts.Engine.Own()
 	}
-	parts, err := s.m.opts.Engine.TakeRounds(ctx)
+	parts, own, err := s.m.opts.Engine.TakeRounds(ctx)
 	if err != nil {
 		if ctx.Err() == nil && !errors.Is(err, bulkhead.ErrReadOnly) {
 			s.m.opts.Log.Error("own rounds are not published; peers will ask for images", "err", err)
 		}
-		return
+		return s.m.opts.Engine.Own()
 	}
 	slices.SortFunc(parts, func(a, b engine.Part) int {
-		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Array, b.Array))
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Array, b.Array), cmp.Compare(a.From, b.From))
 	})
 	var m message
 	size := 0
@@ -235,6 +276,7 @@ func (s *sender) publish(ctx context.Context) {
 		size += len(r.data)
 	}
 	s.deltas(m.rounds)
+	return own
 }
 
 func (s *sender) deltas(rounds []round) {
@@ -262,7 +304,7 @@ func (s *sender) remember(r *round) {
 	}
 	a.rounds = append(a.rounds, *r)
 	s.order = append(s.order, r.ref)
-	s.history += len(r.data)
+	s.history += r.cost()
 	for s.history > maxHistory && len(s.order) > 0 {
 		if old := s.arrays[s.order[0]]; old != nil && len(old.rounds) > 0 {
 			s.drop(old, 1)
@@ -273,20 +315,30 @@ func (s *sender) remember(r *round) {
 
 func (s *sender) drop(a *ownArray, n int) {
 	for _, r := range a.rounds[:n] {
-		s.history -= len(r.data)
+		s.history -= r.cost()
 	}
-	a.rounds = slices.Delete(a.rounds, 0, n)
+	clear(a.rounds[:n])
+	a.rounds = a.rounds[n:]
+}
+
+// headSoon publishes a head: now, or a while after the last one, so that it is sent
+// once for all who ask.
+func (s *sender) headSoon(ctx context.Context) {
+	if s.headDue = time.Since(s.headed) < headRest; !s.headDue {
+		s.head(ctx)
+	}
 }
 
 // head publishes the versions of all own arrays, and before that the rounds
 // that lead to them, so that nobody sees a gap where there is none.
 func (s *sender) head(ctx context.Context) {
-	s.publish(ctx)
+	own := s.publish(ctx)
+	s.headed, s.headDue = time.Now(), false
 	m := &message{kind: kindHead, name: s.m.opts.Name, proof: s.m.opts.Identity.proof, floors: [2]uint64{allExpired, allExpired}}
 	if s.m.opts.Role != Subscribe {
-		m.floors = [2]uint64{s.m.opts.Engine.Horizon(engine.ArrayCounts), s.m.opts.Engine.Horizon(engine.ArraySpam)}
+		m.floors = [2]uint64{s.m.opts.Engine.Floor(engine.ArrayCounts), s.m.opts.Engine.Floor(engine.ArraySpam)}
 		live := make(map[ref]bool)
-		for _, a := range s.m.opts.Engine.Own() {
+		for _, a := range own {
 			r := ref{a.Array, a.Start}
 			live[r] = true
 			if a.Version > 0 {
@@ -299,6 +351,7 @@ func (s *sender) head(ctx context.Context) {
 			}
 			return !live[r]
 		})
+		s.order = slices.DeleteFunc(s.order, func(r ref) bool { return !live[r] })
 	}
 	if len(m.heads) > maxParts {
 		// What is not named is not there for those who look only here.

@@ -14,8 +14,7 @@ type Status struct {
 	Mode        Mode
 	Role        Role
 	Incarnation uint64
-	Memory      uint64 // bytes that replicas take
-	MaxMemory   uint64 // that they may take
+	Memory      engine.RemoteMemory
 	Published   uint64 // messages, since the start
 	Rounds      uint64 // rounds in them
 	Bytes       uint64 // of messages published
@@ -45,9 +44,11 @@ type PeerStatus struct {
 	Pages       uint64 // images
 	Asked       uint64 // times that something missing was asked for
 	Refusals    map[string]uint64
-	Keys        uint64 // in all its arrays
-	Memory      uint64 // bytes of its replica
-	Error       string // the last refusal in words
+	Keys        uint64  // in all its arrays
+	Memory      uint64  // bytes of its replica, without what is merged
+	Merged      int     // arrays of it that are merged with those of others
+	Ghost       float64 // probability that its arrays, or those they are merged into, show a signature that nobody reported
+	Error       string  // the last refusal in words
 }
 
 // stats are the figures of one peer.
@@ -90,7 +91,7 @@ func (r *refusals) add(reason, detail string) (first bool) {
 // Status returns the state of the node's part in the network.
 func (m *Mesh) Status() Status {
 	s := Status{
-		ID: m.opts.Identity.ID(), Name: m.opts.Name, Mode: m.opts.Mode, Role: m.opts.Role, MaxMemory: m.opts.Memory,
+		ID: m.opts.Identity.ID(), Name: m.opts.Name, Mode: m.opts.Mode, Role: m.opts.Role, Memory: m.opts.Engine.RemoteMemory(),
 		Published: m.sender.published.Load(), Rounds: m.sender.rounds.Load(), Bytes: m.sender.bytes.Load(),
 		Images: m.sender.pages.Load(), Dropped: m.sender.dropped.Load(),
 	}
@@ -126,8 +127,11 @@ func (m *Mesh) Status() Status {
 		for _, a := range replicas[mem.ID] {
 			out.Keys += a.Keys
 			out.Memory += a.Bytes
+			out.Ghost = min(1, out.Ghost+a.Ghost)
+			if a.Merged {
+				out.Merged++
+			}
 		}
-		s.Memory += out.Memory
 		s.Peers = append(s.Peers, out)
 	}
 	return s

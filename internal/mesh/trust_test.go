@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,6 +62,62 @@ func TestSpoiledPeer(t *testing.T) {
 		settle()
 		if p := home.peer(t, spoiled); !strings.Contains(p.Quarantine, "adds") {
 			t.Errorf("a million adds at once: quarantine %q", p.Quarantine)
+		}
+	})
+}
+
+// A fullEngine takes nothing of peers while its disk is full.
+type fullEngine struct {
+	*engine.Engine
+	full atomic.Bool
+}
+
+func (e *fullEngine) ApplyRemote(ctx context.Context, origin string, parts []engine.Part) error {
+	if e.full.Load() {
+		return fmt.Errorf("%w: write journal: no space left on device", bulkhead.ErrReadOnly)
+	}
+	return e.Engine.ApplyRemote(ctx, origin, parts)
+}
+
+// TestRefusedIsNotCharged: what a peer repeats because this node could not take it
+// is no growth of the peer.
+func TestRefusedIsNotCharged(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		var full *fullEngine
+		home := newSite(t, k, func(o *Options) {
+			full = &fullEngine{Engine: o.Engine.(*engine.Engine)}
+			o.Engine, o.MaxAdds = full, 10
+		})
+		peer := newSite(t, k, nil)
+		defer home.stop()
+		defer peer.stop()
+		trust(t, home, 1, peer)
+		trust(t, peer, 1, home)
+		full.full.Store(true)
+		report(t, peer.engine, 1, bulkhead.Sighting, 500)
+		time.Sleep(10 * time.Minute)
+		full.full.Store(false)
+		time.Sleep(2 * time.Minute)
+		if p, got := home.peer(t, peer), check(t, home.engine, 1).Sightings; got != 500 || p.Quarantine != "" {
+			t.Errorf("%d sightings, want 500; quarantine %q", got, p.Quarantine)
+		}
+	})
+}
+
+// TestClockAhead: what a peer counts in a generation of the future is refused, and
+// the list of peers says so.
+func TestClockAhead(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		home := newSite(t, k, nil)
+		ahead := func() time.Time { return time.Now().Add(1000 * time.Hour) }
+		peer := newSiteOf(t, k, engine.Options{Now: ahead}, func(o *Options) { o.Now = ahead })
+		defer home.stop()
+		defer peer.stop()
+		trust(t, home, 1, peer)
+		report(t, peer.engine, 1, bulkhead.Spam, 1)
+		settle()
+		if p := home.peer(t, peer); p.Refusals[reasonEarly] == 0 || !strings.Contains(p.Error, "clock") || p.Keys > 0 {
+			t.Errorf("%+v", p)
 		}
 	})
 }
@@ -131,6 +190,7 @@ func TestNewKey(t *testing.T) {
 		}
 		again := newSite(t, k, func(o *Options) { o.Dir, o.Store = dir, "another" }) // its engine has forgotten all
 		defer again.stop()
+		again.weigh(t, home, 0)
 		report(t, again.engine, 2, bulkhead.Sighting, 10)
 		time.Sleep(5 * time.Minute)
 		list := home.Status().Peers
@@ -140,6 +200,35 @@ func TestNewKey(t *testing.T) {
 		if got := check(t, home.engine, 2).Sightings; got != 8 {
 			t.Errorf("%d sightings under the new key, want 0.8 of 10", got)
 		}
+	})
+}
+
+// TestKeyChangedTwice: a key that no peer has heard of yet is not replaced by one
+// that none could accept.
+func TestKeyChangedTwice(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		home := newSite(t, k, nil)
+		dir := t.TempDir()
+		peer := newSite(t, k, func(o *Options) { o.Dir = dir })
+		defer home.stop()
+		trust(t, home, 1, peer)
+		settle()
+		for change := range 3 {
+			peer.stop()
+			_, to, err := RotateIdentity(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := RotateIdentity(dir); err == nil || !strings.Contains(err.Error(), to.ID()) {
+				t.Errorf("changed twice: %v", err)
+			}
+			peer = newSite(t, k, func(o *Options) { o.Dir, o.Store = dir, "another" })
+			settle()
+			if list := home.Status().Peers; len(list) != 1 || list[0].ID != to.ID() {
+				t.Errorf("peers after change %d to %s: %+v", change, to.ID(), list)
+			}
+		}
+		peer.stop()
 	})
 }
 
@@ -238,4 +327,91 @@ func TestPeerList(t *testing.T) {
 			t.Errorf("origins after a restart: %+v", got)
 		}
 	})
+}
+
+// A hurriedEngine is asked by somebody who leaves before it has answered.
+type hurriedEngine struct {
+	*engine.Engine
+	leave func()
+}
+
+func (e *hurriedEngine) SetOrigins(ctx context.Context, origins []engine.Origin) error {
+	e.leave()
+	if err := e.Engine.SetOrigins(context.WithoutCancel(ctx), origins); err != nil {
+		return err
+	}
+	return ctx.Err() // the engine has it, and the caller does not know
+}
+
+// TestImpatientAdministrator: whoever changes the list of peers and leaves before it
+// is done finds it changed or not, and the engine counts what the list says.
+func TestImpatientAdministrator(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		hurried := &hurriedEngine{leave: func() {}}
+		home := newSite(t, k, func(o *Options) {
+			hurried.Engine = o.Engine.(*engine.Engine)
+			o.Engine = hurried
+		})
+		defer home.stop()
+		f := newForger(t, k, home, 1)
+		for what, change := range map[string]func(context.Context) error{
+			"weigh": func(ctx context.Context) error { return home.WeighPeer(ctx, f.id.ID(), 0.5) },
+			"evict": func(ctx context.Context) error { return home.EvictPeer(ctx, f.id.ID()) },
+		} {
+			ctx, cancel := context.WithCancel(t.Context())
+			hurried.leave = cancel
+			err := change(ctx)
+			if got, want := home.engine.Origins(), home.origins(); !slices.Equal(got, want) {
+				t.Errorf("%s: %v: the engine counts %v, the list says %v", what, err, got, want)
+			}
+			cancel()
+		}
+	})
+}
+
+// TestAwayIsNoGrowth: what an honest peer counted in the days that this node was
+// away comes at once when it is back, and is no reason to quarantine the peer. Who
+// was heard all the time has no more than an hour's worth.
+func TestAwayIsNoGrowth(t *testing.T) {
+	for name, restart := range map[string]bool{"connection": false, "restart": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, k *memBroker) {
+				slow := func(o *Options) { o.Interval, o.Heartbeat = 10*time.Second, 5*time.Minute }
+				dir, memory := t.TempDir(), smallEngine(t, nil)
+				open := func() *site {
+					return newSite(t, k, func(o *Options) { slow(o); o.Dir, o.Engine, o.MaxAdds = dir, memory, 1000 })
+				}
+				home, peer := open(), newSite(t, k, slow)
+				defer func() { home.stop() }()
+				defer peer.stop()
+				trust(t, home, 1, peer)
+				report(t, peer.engine, 1, bulkhead.Sighting, 1)
+				time.Sleep(10 * time.Minute)
+				if restart {
+					home.stop()
+				} else {
+					home.bus.set(false)
+				}
+				for range 40 {
+					time.Sleep(time.Hour)
+					report(t, peer.engine, 1, bulkhead.Sighting, 30_000)
+				}
+				if restart {
+					home = open()
+				} else {
+					home.bus.set(true)
+				}
+				time.Sleep(10 * time.Minute)
+				if p, got := home.peer(t, peer), check(t, memory, 1).Sightings; p.Quarantine != "" || got != 1_200_001 {
+					t.Errorf("%d sightings, want 1200001; quarantine %q", got, p.Quarantine)
+				}
+				time.Sleep(3 * time.Hour)
+				report(t, peer.engine, 1, bulkhead.Sighting, 100_000)
+				time.Sleep(10 * time.Minute)
+				if p := home.peer(t, peer); !strings.Contains(p.Quarantine, "adds") {
+					t.Errorf("100,000 adds at once where 60,000 an hour are allowed: quarantine %q", p.Quarantine)
+				}
+			})
+		})
+	}
 }

@@ -3,13 +3,8 @@ package mesh
 import (
 	"context"
 	"fmt"
-	"io"
-	"math/rand/v2"
-	"net"
 	"net/url"
 	"os"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,104 +12,9 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
-
-// A wire is a TCP proxy that counts bytes, and can be cut.
-type wire struct {
-	l        net.Listener
-	to       string
-	up, down atomic.Int64 // bytes to and from the broker
-	cut      atomic.Bool
-	delay    atomic.Int64 // longest time on the way, in nanoseconds
-	mu       sync.Mutex
-	conns    map[net.Conn]bool
-	wg       sync.WaitGroup
-}
-
-func newWire(t testing.TB, to string) *wire {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &wire{l: l, to: to, conns: make(map[net.Conn]bool)}
-	w.wg.Go(w.accept)
-	t.Cleanup(func() {
-		l.Close()
-		w.sever()
-		w.wg.Wait()
-	})
-	return w
-}
-
-func (w *wire) address() string { return w.l.Addr().String() }
-
-// sever ends all connections; while cut is set no new one is carried.
-func (w *wire) sever() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for c := range w.conns {
-		c.Close()
-	}
-	clear(w.conns)
-}
-
-func (w *wire) partition(cut bool) {
-	w.cut.Store(cut)
-	if cut {
-		w.sever()
-	}
-}
-
-func (w *wire) accept() {
-	for {
-		c, err := w.l.Accept()
-		if err != nil {
-			return
-		}
-		if w.cut.Load() {
-			c.Close()
-			continue
-		}
-		d, err := net.Dial("tcp", w.to)
-		if err != nil {
-			c.Close()
-			continue
-		}
-		w.mu.Lock()
-		w.conns[c], w.conns[d] = true, true
-		w.mu.Unlock()
-		w.wg.Go(func() { w.pump(d, c, &w.up) })
-		w.wg.Go(func() { w.pump(c, d, &w.down) })
-	}
-}
-
-func (w *wire) pump(to, from net.Conn, n *atomic.Int64) {
-	io.Copy(slow{to, &w.delay}, io.TeeReader(from, counter{n}))
-	to.Close()
-	from.Close()
-}
-
-// slow delays what is written.
-type slow struct {
-	net.Conn
-	delay *atomic.Int64
-}
-
-func (s slow) Write(p []byte) (int, error) {
-	if d := s.delay.Load(); d > 0 {
-		<-time.After(time.Duration(rand.Int64N(d)))
-	}
-	return s.Conn.Write(p)
-}
-
-type counter struct{ n *atomic.Int64 }
-
-func (c counter) Write(p []byte) (int, error) {
-	c.n.Add(int64(len(p)))
-	return len(p), nil
-}
 
 // broker starts a NATS server without TLS, so that what travels can be counted.
 func broker(t testing.TB) string {
@@ -153,19 +53,19 @@ func TestBytesOnTheWire(t *testing.T) {
 	}{{1000, time.Minute, 14}, {100_000, 15 * time.Second, 9}} {
 		t.Run(fmt.Sprint(rate.perMinute, " a minute"), func(t *testing.T) {
 			address := broker(t)
-			out, in := newWire(t, address), newWire(t, address)
+			out, in := nodetest.NewWire(t, address), nodetest.NewWire(t, address)
 			a, b := bigEngine(t, 1_000_000, nil), bigEngine(t, 1_000_000, nil)
 			aDir, aID := identity(t)
 			bDir, bID := identity(t)
-			from, _ := start(t, Options{Dir: aDir, Identity: aID, Engine: a, Mode: External, Credentials: NoCredentials, Servers: []string{"nats://" + out.address()}})
-			to, _ := start(t, Options{Dir: bDir, Identity: bID, Engine: b, Mode: External, Credentials: NoCredentials, Servers: []string{"nats://" + in.address()}, Role: Subscribe})
+			from, _ := start(t, Options{Dir: aDir, Identity: aID, Engine: a, Mode: External, Credentials: NoCredentials, Servers: []string{"nats://" + out.Address()}})
+			to, _ := start(t, Options{Dir: bDir, Identity: bID, Engine: b, Mode: External, Credentials: NoCredentials, Servers: []string{"nats://" + in.Address()}, Role: Subscribe})
 			if err := to.AddPeer(t.Context(), aID.ID(), "", 1); err != nil {
 				t.Fatal(err)
 			}
 			eventually(t, 20*time.Second, "connected", func() bool { return from.Status().Brokers[0].Connected && to.Status().Brokers[0].Connected })
 			report(t, a, 1<<30, bulkhead.Sighting, 1)
 			eventually(t, 20*time.Second, "known", func() bool { return check(t, b, 1<<30).Sightings == 1 })
-			sent, got := out.up.Load(), in.down.Load()
+			sent, got := out.Up.Load(), in.Down.Load()
 			begun := time.Now()
 			total := int(float64(rate.perMinute) * rate.run.Minutes())
 			const batch = 50 * time.Millisecond
@@ -176,8 +76,8 @@ func TestBytesOnTheWire(t *testing.T) {
 				}
 			}
 			eventually(t, 20*time.Second, "all known", func() bool { return check(t, b, total-1).Sightings > 0 })
-			up := float64(out.up.Load()-sent) / float64(total)
-			down := float64(in.down.Load()-got) / float64(total)
+			up := float64(out.Up.Load()-sent) / float64(total)
+			down := float64(in.Down.Load()-got) / float64(total)
 			t.Logf("%d new signatures at %d a minute: %.2f bytes each to the broker, %.2f to each subscriber; DCC's flood: 24 for each checksum; raw SHA-1: 20",
 				total, rate.perMinute, up, down)
 			if up > rate.limit || down > rate.limit {

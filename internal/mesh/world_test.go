@@ -15,6 +15,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
@@ -63,12 +64,14 @@ type node struct {
 	data   int // number of the store's folder
 	id     *Identity
 	offset atomic.Int64 // of its clock
+	limit  uint64       // bytes of replicas; 0: none
 
+	own    []engine.ArrayState // when it was first started
 	st     *store.Store
 	engine *engine.Engine
 	mesh   *Mesh
-	bus    *memBus // of a network in memory
-	wire   *wire   // of a real one
+	bus    *memBus        // of a network in memory
+	wire   *nodetest.Wire // of a real one
 	cancel context.CancelFunc
 	done   chan error
 
@@ -92,12 +95,15 @@ func (n *node) start() {
 		t.Fatal(err)
 	}
 	n.engine, err = engine.Open(context.Background(), engine.Options{
-		Secret: testSecret, Now: n.now, Store: n.st,
+		Secret: testSecret, Now: n.now, Store: n.st, RemoteBytes: n.limit,
 		Tally: engine.BookOptions{Generation: 24 * time.Hour, Keep: 4, Capacity: n.w.capacity, Error: 1e-4},
 		Block: engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 3, Capacity: 200, Error: 1e-6},
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if n.own == nil {
+		n.own = n.engine.Own()
 	}
 	n.mesh, err = n.w.net.open(t.Context(), n, Options{
 		Dir: n.meshFolder(), Identity: n.id, Engine: n.engine, KeyID: testSecret.ID(), Mode: External,
@@ -198,8 +204,27 @@ func (w *world) populate() {
 		}
 		n.start()
 		w.nodes = append(w.nodes, n)
+		if i%2 == 1 {
+			n.stop(false)
+			n.limit = n.tightLimit()
+			n.start()
+		}
 	}
 	w.peers()
+}
+
+// tightLimit returns how much memory is enough for the lists of seven peers in
+// three generations, and for three arrays of counts: a schedule sees no more than
+// two generations of them.
+func (n *node) tightLimit() (limit uint64) {
+	for _, a := range n.own {
+		if a.Array == engine.ArrayCounts {
+			limit += 3 * a.Bytes
+		} else {
+			limit += 3 * 7 * a.Bytes
+		}
+	}
+	return limit
 }
 
 // calm ends the faults of the network.

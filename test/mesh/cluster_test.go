@@ -5,7 +5,6 @@ package mesh
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -56,9 +55,9 @@ func TestCluster(t *testing.T) {
 	path := nodetest.Program(t, "nats-server")
 	var clients, routes []string
 	for range 3 {
-		clients, routes = append(clients, freePort(t)), append(routes, "nats-route://"+freePort(t))
+		clients, routes = append(clients, ownAddress(t)), append(routes, "nats-route://"+ownAddress(t))
 	}
-	var servers []*exec.Cmd
+	var servers []*nodetest.Process
 	for i := range 3 {
 		conf := fmt.Sprintf("listen: %q\nserver_name: n%d\njetstream { store_dir: %q }\ncluster { name: c, listen: %q, routes: [%s] }\n",
 			clients[i], i, t.TempDir(), strings.TrimPrefix(routes[i], "nats-route://"), strings.Join(routes, ", "))
@@ -66,15 +65,7 @@ func TestCluster(t *testing.T) {
 		if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command(path, "-c", file)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			cmd.Process.Kill()
-			cmd.Wait()
-		})
-		servers = append(servers, cmd)
+		servers = append(servers, nodetest.Run(t, filepath.Dir(file), path, "-c", file))
 	}
 	var nodes []*node
 	secret := ""
@@ -94,8 +85,7 @@ func TestCluster(t *testing.T) {
 		}
 	}
 	agree(t, nodes, signatures)
-	servers[1].Process.Kill()
-	servers[1].Wait()
+	servers[1].Kill()
 	for i, n := range nodes {
 		for sig := range signatures {
 			n.report(sig, uint32(2+i*20))

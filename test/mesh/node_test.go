@@ -3,7 +3,6 @@
 package mesh
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -16,7 +15,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -39,7 +37,7 @@ type node struct {
 	http   string // address
 	key    string
 	log    *os.File
-	cmd    *exec.Cmd
+	proc   *nodetest.Process // nil while the node does not run
 	client *api.Client
 	reqs   int // ids given to reports
 
@@ -51,7 +49,7 @@ type node struct {
 // new one; mesh is the section of that name.
 func newNode(t testing.TB, name, secretFile, mesh string) *node {
 	t.Helper()
-	n := &node{t: t, name: name, bin: nodetest.Binary(t), dir: t.TempDir(), http: freePort(t), truth: make(votes), copies: make(map[string]votes)}
+	n := &node{t: t, name: name, bin: nodetest.Binary(t), dir: t.TempDir(), http: ownAddress(t), truth: make(votes), copies: make(map[string]votes)}
 	config := fmt.Sprintf("[node]\nname = %q\n[listen]\nhttp = %q\n[tally]\ncapacity = 5000\n[blocklist]\ncapacity = 1000\n"+
 		"[mesh]\npublish_interval = \"100ms\"\nheartbeat = \"1s\"\n%s\n", name, n.http, mesh)
 	if err := os.WriteFile(filepath.Join(n.dir, "bulkhead.toml"), []byte(config), 0o600); err != nil {
@@ -86,13 +84,7 @@ func (n *node) data() string { return filepath.Join(n.dir, "data") }
 // run runs the program and returns its output.
 func (n *node) run(args ...string) []byte {
 	n.t.Helper()
-	cmd := exec.Command(n.bin, args...)
-	var out, bad bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &bad
-	if err := cmd.Run(); err != nil {
-		n.t.Fatalf("%s: bulkhead %v: %v\n%s", n.name, args, err, bad.Bytes())
-	}
-	return out.Bytes()
+	return []byte(nodetest.Output(n.t, "", n.bin, args...))
 }
 
 // secret writes the network's secret to a file and returns its path.
@@ -114,11 +106,8 @@ func (n *node) start() {
 	n.t.Helper()
 	cmd := exec.Command(n.bin, "serve", "--config", filepath.Join(n.dir, "bulkhead.toml"), "--data", n.data())
 	cmd.Stdout, cmd.Stderr = n.log, n.log
-	if err := cmd.Start(); err != nil {
-		n.t.Fatal(err)
-	}
-	n.cmd = cmd
-	await(n.t, 30*time.Second, n.name+" answers", func() string {
+	n.proc = nodetest.Start(n.t, cmd)
+	nodetest.Settle(n.t, 30*time.Second, n.name+" answers", func() string {
 		token, err := os.ReadFile(filepath.Join(n.data(), "admin.token"))
 		if err != nil {
 			return err.Error()
@@ -135,26 +124,21 @@ func (n *node) ctx() context.Context {
 	return ctx
 }
 
-// kill ends the process as a crash would.
+// kill ends the process, if there is one, as a crash would.
 func (n *node) kill() {
-	if n.cmd == nil {
-		return
+	if n.proc != nil {
+		n.proc.Kill()
 	}
-	n.cmd.Process.Kill()
-	n.cmd.Wait()
-	n.cmd = nil
+	n.proc = nil
 }
 
 // stop ends the process in good order.
 func (n *node) stop() {
 	n.t.Helper()
-	if err := n.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		n.t.Fatal(err)
-	}
-	if err := n.cmd.Wait(); err != nil {
+	if err := n.proc.Stop(); err != nil {
 		n.t.Fatalf("%s stops with %v", n.name, err)
 	}
-	n.cmd = nil
+	n.proc = nil
 }
 
 func signature(i int) bulkhead.Signature {
@@ -250,7 +234,7 @@ func differ(nodes []*node, limit int) string {
 // they know of nothing that they lack.
 func agree(t testing.TB, nodes []*node, limit int) {
 	t.Helper()
-	await(t, 90*time.Second, "the nodes agree with the oracle", func() string {
+	nodetest.Settle(t, 90*time.Second, "the nodes agree with the oracle", func() string {
 		if wrong := differ(nodes, limit); wrong != "" {
 			return wrong
 		}
@@ -267,22 +251,6 @@ func agree(t testing.TB, nodes []*node, limit int) {
 		}
 		return ""
 	})
-}
-
-// await waits until wrong returns "".
-func await(t testing.TB, limit time.Duration, what string, wrong func() string) {
-	t.Helper()
-	deadline := time.Now().Add(limit)
-	for {
-		text := wrong()
-		if text == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v: %s", what, limit, text)
-		}
-		<-time.After(50 * time.Millisecond)
-	}
 }
 
 func text(err error) string {
@@ -349,10 +317,10 @@ func (n *node) copyFolder(from, to string) {
 
 var loopback atomic.Uint32
 
-// freePort returns a loopback address that nobody listens on, and nobody will: a
-// process that is killed must find its address free, so each has a network
+// ownAddress returns a loopback address that nobody listens on, and nobody will:
+// a process that is killed must find its address free, so each has a network
 // address of its own.
-func freePort(t testing.TB) string {
+func ownAddress(t testing.TB) string {
 	t.Helper()
 	i := loopback.Add(1)
 	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 64+os.Getpid()%128, i>>8&255, i&255))
@@ -361,13 +329,4 @@ func freePort(t testing.TB) string {
 	}
 	defer l.Close()
 	return l.Addr().String()
-}
-
-// unavailable skips the test, or fails it where nothing may be skipped.
-func unavailable(t testing.TB, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("under CI: "+format, args...)
-	}
-	t.Skipf(format, args...)
 }

@@ -9,22 +9,25 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
 // three starts a hub and two nodes that reach it through proxies.
-func three(t testing.TB) (nodes []*node, proxies []*proxy) {
+func three(t testing.TB) (nodes []*node, proxies []*nodetest.Wire) {
 	t.Helper()
-	address := freePort(t)
+	address := ownAddress(t)
 	hub := newNode(t, "hub", "", fmt.Sprintf("mode = \"hub\"\nlisten = %q", address))
 	nodes = []*node{hub}
 	secret := hub.secret()
 	for i := range 2 {
-		p := newProxy(t, address)
+		p := nodetest.NewWire(t, address)
 		proxies = append(proxies, p)
-		nodes = append(nodes, newNode(t, fmt.Sprint("join ", i), secret, fmt.Sprintf("mode = \"join\"\nservers = [%q]", p.address())))
+		nodes = append(nodes, newNode(t, fmt.Sprint("join ", i), secret, fmt.Sprintf("mode = \"join\"\nservers = [%q]", p.Address())))
 	}
 	for _, n := range nodes {
 		n.start()
@@ -52,9 +55,9 @@ func TestPartitionAndHub(t *testing.T) {
 	all(1)
 	agree(t, nodes, signatures)
 
-	proxies[0].partition(true)
+	proxies[0].Partition(true)
 	all(2)
-	await(t, 30*time.Second, "those who are connected agree", func() string {
+	nodetest.Settle(t, 30*time.Second, "those who are connected agree", func() string {
 		v, err := check(nodes[2], 3)
 		if want := nodes[0].truth[3][0] + nodes[2].truth[3][0]; err != nil || v < want {
 			return fmt.Sprintf("%d sightings, want %d of the hub and its own: %v", v, want, err)
@@ -64,7 +67,7 @@ func TestPartitionAndHub(t *testing.T) {
 	if v, err := check(nodes[1], 3); err != nil || v < nodes[1].truth[3][0] {
 		t.Errorf("cut off: %d sightings, %v; want its own at least, %d", v, err, nodes[1].truth[3][0])
 	}
-	proxies[0].partition(false)
+	proxies[0].Partition(false)
 	agree(t, nodes, signatures)
 
 	nodes[0].kill()
@@ -150,13 +153,13 @@ func runSchedule(t *testing.T, seed uint64) map[string]int {
 			<-time.After(time.Duration(rng.Int64N(int64(200 * time.Millisecond))))
 		case x < 73:
 			what = "cut off or connected"
-			p.partition(rng.IntN(2) == 0)
+			p.Partition(rng.IntN(2) == 0)
 		case x < 76:
 			what = "connections ended"
-			p.sever()
+			p.Sever()
 		case x < 79:
 			what = "slow"
-			p.delay.Store(rng.Int64N(int64(200 * time.Millisecond)))
+			p.Delay.Store(rng.Int64N(int64(200 * time.Millisecond)))
 		case x < 84:
 			what = "killed"
 			end := make(chan struct{})
@@ -192,8 +195,8 @@ func runSchedule(t *testing.T, seed uint64) map[string]int {
 		done[what]++
 	}
 	for _, p := range proxies {
-		p.partition(false)
-		p.delay.Store(0)
+		p.Partition(false)
+		p.Delay.Store(0)
 	}
 	agree(t, nodes, signatures)
 	return done
@@ -208,7 +211,7 @@ func TestDiskFull(t *testing.T) {
 	full.stop()
 	full.snapshot()
 	if err := syscall.Mount("tmpfs", full.data(), "tmpfs", 0, "size=32m,mode=0700"); err != nil {
-		unavailable(t, "a small file system cannot be mounted: %v", err)
+		nodetest.Unavailable(t, "a small file system cannot be mounted: %v", err)
 	}
 	t.Cleanup(func() {
 		full.kill()
@@ -268,4 +271,37 @@ func fill(t testing.TB, path string) {
 			}
 		}
 	}
+}
+
+// TestStopTells: peers know everything that a node acknowledged before it stopped,
+// reports that it took while it was stopping too.
+func TestStopTells(t *testing.T) {
+	t.Parallel()
+	nodes, _ := three(t)
+	hub, node := nodes[0], nodes[1]
+	node.report(0, 1)
+	agree(t, nodes, 1)
+	var acknowledged [signatures]atomic.Uint32
+	var clients sync.WaitGroup
+	for i := range 32 {
+		clients.Go(func() {
+			for n := i; ; n++ {
+				if _, err := node.client.Report(node.ctx(), reportOf(n%signatures, "")); err != nil {
+					return // it has stopped
+				}
+				acknowledged[n%signatures].Add(1)
+			}
+		})
+	}
+	<-time.After(time.Second)
+	node.stop()
+	clients.Wait()
+	nodetest.Settle(t, 10*time.Second, "the hub knows what the node had counted", func() string {
+		for sig := range signatures {
+			if got, err := check(hub, sig); err != nil || got < acknowledged[sig].Load() {
+				return fmt.Sprintf("signature %d: %d sightings, %v; want %d", sig, got, err, acknowledged[sig].Load())
+			}
+		}
+		return ""
+	})
 }

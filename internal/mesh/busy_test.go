@@ -1,0 +1,112 @@
+package mesh
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+// A busyEngine takes a report just before and just after each of its images is made.
+type busyEngine struct {
+	*engine.Engine
+	t            *testing.T
+	sent, images atomic.Uint32
+}
+
+func (e *busyEngine) report() {
+	report(e.t, e.Engine, 1, bulkhead.Sighting, 1)
+	e.sent.Add(1)
+}
+
+func (e *busyEngine) Images(ctx context.Context, a engine.Array, start uint64) (uint64, []engine.Part, error) {
+	e.images.Add(1)
+	e.report()
+	defer e.report()
+	return e.Engine.Images(ctx, a, start)
+}
+
+// TestImagesUnderLoad: who is sent images of an array that changes all the time
+// goes on with rounds from there.
+func TestImagesUnderLoad(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		home, busy := newSite(t, k, nil), &busyEngine{t: t}
+		defer home.stop()
+		peer := newSite(t, k, func(o *Options) {
+			busy.Engine = o.Engine.(*engine.Engine)
+			o.Engine = busy
+		})
+		defer peer.stop()
+		busy.report()
+		settle()
+		k.wipe()
+		trust(t, home, 1, peer)
+		time.Sleep(time.Minute)
+		if got, sent, images := check(t, home.engine, 1).Sightings, busy.sent.Load(), busy.images.Load(); got != sent || images > 2 {
+			t.Errorf("%d sightings after %d images, want %d after one", got, images, sent)
+		}
+	})
+}
+
+// An eagerEngine takes a report just after each of its rounds was taken.
+type eagerEngine struct {
+	*engine.Engine
+	t      *testing.T
+	rounds int
+}
+
+func (e *eagerEngine) TakeRounds(ctx context.Context) ([]engine.Part, []engine.ArrayState, error) {
+	parts, own, err := e.Engine.TakeRounds(ctx)
+	report(e.t, e.Engine, 1, bulkhead.Sighting, 1)
+	e.rounds++
+	return parts, own, err
+}
+
+// TestHeadUnderLoad: a server that counts all the time tells its peers only of what it has
+// sent, so they ask for nothing.
+func TestHeadUnderLoad(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		busy := &eagerEngine{t: t}
+		origin := newSite(t, k, func(o *Options) {
+			busy.Engine = o.Engine.(*engine.Engine)
+			o.Engine, o.Heartbeat = busy, 10*time.Second
+		})
+		home := newSite(t, k, nil)
+		defer home.stop()
+		defer origin.stop()
+		settle()
+		trust(t, home, 1, origin)
+		time.Sleep(time.Minute) // what had been counted before is asked for
+		before := home.peer(t, origin).Asked
+		time.Sleep(10 * time.Minute)
+		if p := home.peer(t, origin); p.Asked != before || p.Missing != 0 || len(p.Refusals) > 0 {
+			t.Errorf("asked %d times, %d missing, refused %v", p.Asked-before, p.Missing, p.Refusals)
+		}
+		if busy.rounds < 300 {
+			t.Errorf("%d rounds", busy.rounds)
+		}
+	})
+}
+
+// TestBeforeRun: what is counted before the node has begun to share is shared, too.
+func TestBeforeRun(t *testing.T) {
+	id, err := OpenIdentity(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := smallEngine(t, nil)
+	m, err := prepare(t.Context(), Options{Dir: t.TempDir(), Engine: e, KeyID: testSecret.ID(), Mode: External, Identity: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report(t, e, 1, bulkhead.Sighting, 1)
+	if parts, _, err := e.TakeRounds(t.Context()); err != nil || len(parts) != 1 {
+		t.Errorf("%d rounds, %v", len(parts), err)
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,111 @@
+package nodetest
+
+import (
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A Wire is a TCP proxy that counts bytes, is slow if wanted, and can be cut.
+type Wire struct {
+	Up, Down atomic.Int64 // bytes to and from the server
+	Delay    atomic.Int64 // longest time that bytes take on the way, nanoseconds
+
+	l     net.Listener
+	to    string
+	cut   atomic.Bool
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+	wg    sync.WaitGroup
+}
+
+// NewWire returns a wire to an address. It ends with the test.
+func NewWire(t testing.TB, to string) *Wire {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &Wire{l: l, to: to, conns: make(map[net.Conn]bool)}
+	w.wg.Go(w.accept)
+	t.Cleanup(func() {
+		l.Close()
+		w.Sever()
+		w.wg.Wait()
+	})
+	return w
+}
+
+// Address returns where the wire begins.
+func (w *Wire) Address() string { return w.l.Addr().String() }
+
+// Sever ends the connections that there are.
+func (w *Wire) Sever() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c := range w.conns {
+		c.Close()
+	}
+	clear(w.conns)
+}
+
+// Partition ends all connections and carries none until it is healed.
+func (w *Wire) Partition(cut bool) {
+	w.cut.Store(cut)
+	if cut {
+		w.Sever()
+	}
+}
+
+func (w *Wire) accept() {
+	for {
+		c, err := w.l.Accept()
+		if err != nil {
+			return
+		}
+		if w.cut.Load() {
+			c.Close()
+			continue
+		}
+		d, err := net.Dial("tcp", w.to)
+		if err != nil {
+			c.Close()
+			continue
+		}
+		w.mu.Lock()
+		w.conns[c], w.conns[d] = true, true
+		w.mu.Unlock()
+		w.wg.Go(func() { w.pump(d, c, &w.Up) })
+		w.wg.Go(func() { w.pump(c, d, &w.Down) })
+	}
+}
+
+func (w *Wire) pump(to, from net.Conn, n *atomic.Int64) {
+	io.Copy(slow{to, &w.Delay}, io.TeeReader(from, counter{n}))
+	to.Close()
+	from.Close()
+}
+
+// slow delays what is written.
+type slow struct {
+	net.Conn
+	delay *atomic.Int64
+}
+
+func (s slow) Write(p []byte) (int, error) {
+	if d := s.delay.Load(); d > 0 {
+		<-time.After(time.Duration(rand.Int64N(d)))
+	}
+	return s.Conn.Write(p)
+}
+
+type counter struct{ n *atomic.Int64 }
+
+func (c counter) Write(p []byte) (int, error) {
+	c.n.Add(int64(len(p)))
+	return len(p), nil
+}

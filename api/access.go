@@ -87,7 +87,7 @@ func (s *settings) client(r *http.Request) (addr netip.Addr, local bool) {
 	if len(forwarded) == 0 && r.Header["Forwarded"] == nil {
 		return addr, addr.IsLoopback() && localHost(r.Host)
 	}
-	if !s.trusts(addr) {
+	if !listen.Within(s.TrustedProxies, addr) {
 		return addr, false
 	}
 	// Every proxy appends the address it saw, so the last one that is not a
@@ -99,20 +99,11 @@ func (s *settings) client(r *http.Request) (addr netip.Addr, local bool) {
 			return addr, false
 		}
 		addr = hop.Unmap().WithZone("")
-		if !s.trusts(addr) {
+		if !listen.Within(s.TrustedProxies, addr) {
 			break
 		}
 	}
 	return addr, addr.IsLoopback() && len(forwarded) > 0
-}
-
-func (s *settings) trusts(addr netip.Addr) bool {
-	for _, p := range s.TrustedProxies {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
 }
 
 func localHost(host string) bool {

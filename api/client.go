@@ -166,12 +166,21 @@ func (c *Client) NewToken(ctx context.Context, name string) (*Token, error) {
 // protocol; "" removes it.
 func (c *Client) SetSecret(ctx context.Context, name, protocol, secret string) error {
 	_, err := call[*struct{}](ctx, c, exchange{
-		method: "PUT", path: userPath(name) + "/secrets/" + url.PathEscape(protocol), body: Secret{Secret: secret},
+		method: "PUT", path: userPath(name) + "/secrets/" + pathSegment(protocol), body: Secret{Secret: secret},
 	})
 	return err
 }
 
-func userPath(name string) string { return "/v1/users/" + url.PathEscape(name) }
+func userPath(name string) string { return "/v1/users/" + pathSegment(name) }
+
+// pathSegment escapes a name for a path. Dots alone would be taken for folders,
+// by servers and by what stands before them.
+func pathSegment(name string) string {
+	if name == "." || name == ".." {
+		return strings.ReplaceAll(name, ".", "%2E")
+	}
+	return url.PathEscape(name)
+}
 
 func sourceQuery(s bulkhead.Source) url.Values {
 	q := make(url.Values)
@@ -198,7 +207,7 @@ func voteQuery(o MessageOptions) url.Values {
 	return q
 }
 
-// A exchange is one request: a mail, or a value to encode, or neither.
+// An exchange is one request: a mail, or a value to encode, or neither.
 type exchange struct {
 	method, path string
 	query        url.Values
@@ -256,8 +265,8 @@ func call[T any](ctx context.Context, c *Client, k exchange) (T, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
-	case err != nil:
-		return none, fmt.Errorf("api: %s: %w", k.path, err)
+	case err != nil: // as the errors of Do are
+		return none, fmt.Errorf("api: %w", &url.Error{Op: "Read", URL: k.path, Err: err})
 	case len(body) > maxAnswer:
 		return none, fmt.Errorf("api: %s: answer of more than %d bytes", k.path, maxAnswer)
 	case resp.StatusCode >= 300:

@@ -9,7 +9,9 @@
 //	GET  /v1/node        fill, expected errors, generations, sizes
 //	     /v1/ratelimits  rate limits: rules, events, keys
 //	GET  /v1/lists       black, white and grey lists; /v1/lists/find looks up
-//	     /v1/users       accounts (administrators only)
+//	     /v1/users       accounts (administrators only, as the next two)
+//	GET  /v1/network     what the node shares with other nodes
+//	     /v1/peers       the nodes that it shares with
 //	GET  /healthz /readyz /metrics /openapi.json /openapi.yaml
 //
 // A body of type message/rfc822 is a whole message; of type application/json,

@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -37,7 +38,7 @@ func decode[T any](body []byte, maxBatch int) (items []T, batch bool, err error)
 	}
 	if err == nil {
 		if _, end := dec.Token(); end != io.EOF {
-			err = fmt.Errorf("bytes after the end of the value")
+			err = errors.New("bytes after the end of the value")
 		}
 	}
 	if err != nil {
@@ -47,6 +48,26 @@ func decode[T any](body []byte, maxBatch int) (items []T, batch bool, err error)
 		return nil, false, fmt.Errorf("%w: batch of %d messages, want 1 to %d", bulkhead.ErrMalformed, len(items), maxBatch)
 	}
 	return items, batch, nil
+}
+
+// one reads a JSON body that holds one object.
+func one[T any](r *request) (T, error) {
+	var none T
+	if t := r.mediaType(); t != requestType {
+		return none, wrongType(t, requestType)
+	}
+	body, err := r.body()
+	if err != nil {
+		return none, err
+	}
+	items, batch, err := decode[T](body, 1)
+	if err != nil {
+		return none, err
+	}
+	if batch {
+		return none, fmt.Errorf("%w: body is an array, want one object", bulkhead.ErrMalformed)
+	}
+	return items[0], nil
 }
 
 // signatures checks the number and validity of the signatures of one message.
@@ -124,9 +145,9 @@ func number(q url.Values, name string) (uint32, error) {
 	return uint32(n), nil
 }
 
-func wrongType(got string) error {
-	return newProblem(http.StatusUnsupportedMediaType,
-		fmt.Sprintf("body of type %.60q, want %s or %s", got, mailType, requestType))
+// wrongType refuses the media type of a body.
+func wrongType(got string, want ...string) error {
+	return newProblem(http.StatusUnsupportedMediaType, fmt.Sprintf("body of type %.60q, want %s", got, strings.Join(want, " or ")))
 }
 
 const noSignature = "the message has no signature: it has too little text to be told from others"
@@ -138,7 +159,7 @@ func (s *Server) check(r *request) (any, error) {
 	case requestType:
 		return s.checkReady(r)
 	default:
-		return nil, wrongType(t)
+		return nil, wrongType(t, mailType, requestType)
 	}
 }
 
@@ -232,7 +253,7 @@ func (s *Server) vote(r *request, revoke bool) (any, error) {
 	case requestType:
 		return s.voteReady(r, revoke)
 	default:
-		return nil, wrongType(t)
+		return nil, wrongType(t, mailType, requestType)
 	}
 }
 
@@ -361,7 +382,7 @@ func checkID(id string) error {
 
 func (s *Server) sign(r *request) (any, error) {
 	if t := r.mediaType(); t != mailType {
-		return nil, newProblem(http.StatusUnsupportedMediaType, fmt.Sprintf("body of type %.60q, want %s", t, mailType))
+		return nil, wrongType(t, mailType)
 	}
 	if _, err := r.query(); err != nil {
 		return nil, err

@@ -106,7 +106,7 @@ func (r *routeMetrics) observe(status int, d time.Duration) {
 // A nodeCollector asks the node for its state whenever metrics are read.
 type nodeCollector struct {
 	node                                            Node
-	counters                                        [6]*prometheus.Desc // in the order of Counters
+	counters                                        [7]*prometheus.Desc // in the order of Counters
 	bytes, keys, fill, ghost, wrong, bulk, readOnly *prometheus.Desc
 }
 
@@ -124,13 +124,14 @@ func newNodeCollector(n Node) *nodeCollector {
 		wrong:    desc("array_count_wrong_ratio", "Expected share of counts that are too high.", labels...),
 		bulk:     desc("array_bulk_wrong_ratio", "Probability that an absent key shows the bulk threshold.", labels...),
 		readOnly: desc("read_only", "1 while the node refuses reports."),
-		counters: [6]*prometheus.Desc{
+		counters: [7]*prometheus.Desc{
 			desc("checks_total", "Checks through all doors."),
 			desc("reports_total", "Reports and revokes taken through all doors."),
 			desc("reports_refused_total", "Reports and revokes refused."),
 			desc("journal_entries_total", "Entries written to the journal."),
 			desc("checkpoints_total", "Snapshots written."),
 			desc("recoveries_total", "Times that the node got over a failed write."),
+			desc("generations_forgotten_total", "Generations given up before their time for want of memory."),
 		},
 	}
 }
@@ -162,7 +163,7 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	n := state.Counters
-	for i, v := range []uint64{n.Checks, n.Reports, n.Refused, n.Entries, n.Checkpoints, n.Recoveries} {
+	for i, v := range []uint64{n.Checks, n.Reports, n.Refused, n.Entries, n.Checkpoints, n.Recoveries, n.Forgotten} {
 		ch <- prometheus.MustNewConstMetric(c.counters[i], prometheus.CounterValue, float64(v))
 	}
 	readOnly := 0.0

@@ -105,8 +105,12 @@ type ListMatch struct {
 	Error   float64   `json:"error" doc:"Probability that an entry which was never added would have been found."`
 }
 
-// maxAttributes bounds a RateRequest.
-const maxAttributes = 64
+// Limits of requests about rate limits.
+const (
+	maxAttributes = 64   // in a RateRequest
+	maxRateKey    = 4096 // bytes of a key
+	maxRateRule   = 64   // bytes of a rule's name
+)
 
 func (s *Server) rateLimits() (RateLimits, error) {
 	if s.rates == nil {
@@ -144,10 +148,16 @@ func (s *Server) rateKey(r *request) (rates RateLimits, rule, key string, err er
 	if rates, err = s.rateLimits(); err != nil {
 		return nil, "", "", err
 	}
-	q := r.URL.Query()
+	q, err := r.query("rule", "key")
+	if err != nil {
+		return nil, "", "", err
+	}
 	rule, key = q.Get("rule"), q.Get("key")
-	if key == "" || len(key) > 4096 || len(rule) > 64 {
-		return nil, "", "", fmt.Errorf("%w: key of %d bytes, want 1 to 4096; rule of %d, at most 64", bulkhead.ErrMalformed, len(key), len(rule))
+	if key == "" || len(key) > maxRateKey {
+		return nil, "", "", fmt.Errorf("%w: key of %d bytes, want 1 to %d", bulkhead.ErrMalformed, len(key), maxRateKey)
+	}
+	if len(rule) > maxRateRule {
+		return nil, "", "", fmt.Errorf("%w: name of a rule of %d bytes, limit %d", bulkhead.ErrMalformed, len(rule), maxRateRule)
 	}
 	return rates, rule, key, nil
 }
@@ -166,6 +176,7 @@ func (s *Server) resetRate(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.did = []any{"rule", rule, "key", key}
 	return &RateReset{Reset: rates.ResetRateKey(rule, key)}, nil
 }
 
@@ -180,6 +191,10 @@ func (s *Server) findInLists(r *request) (any, error) {
 	if s.lists == nil {
 		return []ListMatch{}, nil
 	}
-	found, err := s.lists.FindInLists(r.URL.Query().Get("entry"))
+	q, err := r.query("entry")
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.lists.FindInLists(q.Get("entry"))
 	return append([]ListMatch{}, found...), err
 }

@@ -36,9 +36,9 @@ func (f fakeMTA) FindInLists(entry string) ([]ListMatch, error) {
 }
 
 func TestRateLimitsAndLists(t *testing.T) {
-	f := fakeMTA{known: make(map[string]int)}
+	f, users := fakeMTA{known: make(map[string]int)}, newFakeUsers()
 	s, err := New(Options{
-		Clearinghouse: &prototest.House{}, RateLimits: f, Lists: f,
+		Clearinghouse: &prototest.House{}, RateLimits: f, Lists: f, Accounts: users, Users: users,
 		Read:   func([]byte) ([]bulkhead.Signature, bulkhead.Source, error) { return nil, bulkhead.Source{}, nil },
 		Access: Access{AnonymousCheck: Everyone, AnonymousReport: Everyone, MaxBody: 1 << 20, MaxBatch: 1, MaxSignatures: 1},
 	})
@@ -70,6 +70,19 @@ func TestRateLimitsAndLists(t *testing.T) {
 	}
 	if found, err := c.FindInLists(t.Context(), "evil.example"); err != nil || len(found) != 1 || found[0].Element != "evil.example" {
 		t.Errorf("FindInLists = %+v, %v", found, err)
+	}
+	// A parameter that is misspelt is not taken for one that is absent.
+	admin := []string{"Authorization", "Bearer token-alice"}
+	for _, path := range []string{"/v1/ratelimits/keys?key=ann&rules=r", "/v1/ratelimits/keys", "/v1/ratelimits/keys?key=ann&key=bob"} {
+		if w := send(s, local, "DELETE", path, "", "", admin...); w.Code != 400 || f.known["ann"] != 1 {
+			t.Errorf("DELETE %s = %d %s, %d events left; want 400 and 1", path, w.Code, w.Body, f.known["ann"])
+		}
+	}
+	if w := send(s, local, "DELETE", "/v1/ratelimits/keys?key=ann&rule=r", "", "", admin...); w.Code != 200 || f.known["ann"] != 0 {
+		t.Errorf("DELETE of a key = %d %s, %d events left; want 200 and none", w.Code, w.Body, f.known["ann"])
+	}
+	if w := send(s, local, "GET", "/v1/lists/find?entries=evil.example", "", ""); w.Code != 400 {
+		t.Errorf("find without an entry = %d %s, want 400", w.Code, w.Body)
 	}
 	if _, err := c.FindInLists(t.Context(), ""); !errors.Is(err, bulkhead.ErrMalformed) {
 		t.Errorf("FindInLists of nothing: %v", err)

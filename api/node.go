@@ -34,6 +34,7 @@ type Counters struct {
 	Entries     uint64 `json:"journal_entries" doc:"Entries written to the journal; one holds a batch of reports."`
 	Checkpoints uint64 `json:"checkpoints" doc:"Snapshots written."`
 	Recoveries  uint64 `json:"recoveries" doc:"Times that the node got over a failed write."`
+	Forgotten   uint64 `json:"forgotten" doc:"Generations that were given up before their time for want of memory."`
 }
 
 // A Door is one open front door.

@@ -41,10 +41,10 @@ func (s *Server) mount(reg *prometheus.Registry) {
 		s.mux.HandleFunc(rt.op.Method+" "+rt.op.Path, s.handle(rt))
 		methods[rt.op.Path] = append(methods[rt.op.Path], rt.op.Method)
 	}
-	s.fixed(methods, "/openapi.json", open, document("application/openapi+json", func() ([]byte, error) {
+	s.fixed(methods, "/openapi.json", open, s.document("application/openapi+json", func() ([]byte, error) {
 		return json.MarshalIndent(s.openAPI, "", "  ")
 	}))
-	s.fixed(methods, "/openapi.yaml", open, document("application/openapi+yaml", s.openAPI.YAML))
+	s.fixed(methods, "/openapi.yaml", open, s.document("application/openapi+yaml", s.openAPI.YAML))
 	s.fixed(methods, "/metrics", check, promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg}))
 	if s.page != nil {
 		s.fixed(methods, "/{$}", check, s.page)
@@ -65,13 +65,7 @@ func (s *Server) mount(reg *prometheus.Registry) {
 func (s *Server) fixed(methods map[string][]string, path string, n need, h http.Handler) {
 	methods[path] = append(methods[path], "GET")
 	s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
-		set := s.settings.Load()
-		addr, local := set.client(r)
-		if !set.limiter.Allow(addr, 1) {
-			newProblem(http.StatusTooManyRequests, "too many requests").write(w)
-			return
-		}
-		if _, err := s.authorise(r, set, addr, local, n); err != nil {
+		if _, err := s.admit(r, n); err != nil {
 			problem(err).write(w)
 			return
 		}
@@ -87,11 +81,12 @@ func wrongMethod(allowed string) http.HandlerFunc {
 }
 
 // document serves what render returns, which is called once.
-func document(mediaType string, render func() ([]byte, error)) http.Handler {
+func (s *Server) document(mediaType string, render func() ([]byte, error)) http.Handler {
 	render = sync.OnceValues(render)
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := render()
 		if err != nil {
+			s.log.Error("request failed", "path", r.URL.Path, "err", err)
 			problem(err).write(w)
 			return
 		}
@@ -102,7 +97,7 @@ func document(mediaType string, render func() ([]byte, error)) http.Handler {
 
 // routes is the API, an operation a line.
 func (s *Server) routes() []route {
-	mail := s.mailBody()
+	mail := mailBody()
 	checkParams := append(sourceParams(), queryParam("threshold", "integer", "Count at which the message is bulk; absent: the node's own."))
 	voteParams := append(sourceParams(), queryParam("count", "integer", "Recipients of the message; absent: 1."), idempotencyKey())
 	reportParams := append(slices.Clone(voteParams), &huma.Param{Name: "vote", In: "query", Description: "What the reporter says of the message; absent: spam.",
@@ -209,7 +204,7 @@ func (s *Server) oneOf(values ...any) *huma.Schema {
 	return &huma.Schema{OneOf: all}
 }
 
-func (s *Server) mailBody() *huma.Schema {
+func mailBody() *huma.Schema {
 	return &huma.Schema{Type: "string", Format: "binary", Description: "A message with its headers (RFC 5322)."}
 }
 

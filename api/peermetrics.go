@@ -26,6 +26,8 @@ func newPeerCollector(p Peers) *peerCollector {
 	add("mesh_dropped_messages_total", "Messages that no broker took in time.")
 	add("mesh_stranger_messages_total", "Messages refused of senders that are no peers.", "reason")
 	add("mesh_replica_bytes", "Memory that the counts of peers take.")
+	add("mesh_replica_limit_bytes", "Memory that the counts of peers may take.")
+	add("mesh_merged_arrays", "Arrays of peers that were merged with others, to save memory.")
 	add("mesh_broker_up", "1 while a broker is connected.", "server")
 	add("peer_weight", "What the peer's word is worth.", "peer")
 	add("peer_quarantined", "1 while the peer is kept and not counted.", "peer")
@@ -39,6 +41,7 @@ func newPeerCollector(p Peers) *peerCollector {
 	add("peer_asks_total", "Times that the peer was asked for something missing.", "peer")
 	add("peer_refused_total", "Messages and parts of the peer that were refused.", "peer", "reason")
 	add("peer_keys", "Distinct keys in the peer's arrays.", "peer")
+	add("peer_ghost", "Probability that the peer's arrays, or those they are merged into, show a signature that nobody reported.", "peer")
 	return c
 }
 
@@ -70,6 +73,8 @@ func (c *peerCollector) Collect(ch chan<- prometheus.Metric) {
 		count("mesh_stranger_messages_total", v, reason)
 	}
 	gauge("mesh_replica_bytes", float64(n.Memory))
+	gauge("mesh_replica_limit_bytes", float64(n.MaxMemory))
+	gauge("mesh_merged_arrays", float64(n.Merged))
 	servers := make(map[string]bool)
 	for _, b := range n.Brokers {
 		if !servers[b.Server] { // two connections may have reached one server
@@ -93,6 +98,7 @@ func (c *peerCollector) Collect(ch chan<- prometheus.Metric) {
 			count("peer_refused_total", v, p.Key, reason)
 		}
 		gauge("peer_keys", float64(p.Keys), p.Key)
+		gauge("peer_ghost", p.Ghost, p.Key)
 	}
 }
 

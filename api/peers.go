@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -40,6 +39,8 @@ type Network struct {
 	Incarnation uint64            `json:"incarnation" doc:"Grows whenever the node was restored from a backup."`
 	Memory      uint64            `json:"memory_bytes" doc:"Memory that the counts of peers take."`
 	MaxMemory   uint64            `json:"max_memory_bytes"`
+	Merged      int               `json:"merged_arrays" doc:"Arrays of peers without memory of their own: they were merged, because that of all would exceed the limit."`
+	MergedInto  int               `json:"merged_into" doc:"Arrays that they were merged into."`
 	Published   uint64            `json:"published" doc:"Messages since the start."`
 	Bytes       uint64            `json:"published_bytes"`
 	Rounds      uint64            `json:"published_rounds"`
@@ -79,7 +80,9 @@ type Peer struct {
 	Refused     map[string]uint64 `json:"refused" doc:"Messages and parts refused, by reason."`
 	Error       string            `json:"error,omitempty" doc:"The last refusal."`
 	Keys        uint64            `json:"keys" doc:"Distinct keys of all its arrays, about."`
-	Memory      uint64            `json:"memory_bytes"`
+	Memory      uint64            `json:"memory_bytes" doc:"Of its arrays that are not merged."`
+	Merged      int               `json:"merged_arrays" doc:"Arrays of it that are merged with those of others."`
+	Ghost       float64           `json:"ghost" doc:"Probability that its arrays, or those they are merged into, show a signature that nobody reported, 0 to 1."`
 }
 
 // A NewPeer is a node to share with.
@@ -155,6 +158,7 @@ func (s *Server) addPeer(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.did = []any{"peer", p.Key, "name", p.Name, "weight", p.Weight}
 	n, err := s.network(r)
 	if err != nil {
 		return nil, err
@@ -176,6 +180,10 @@ func (s *Server) weighPeer(r *request) (any, error) {
 		return nil, err
 	}
 	key := r.PathValue("key")
+	r.did = []any{"peer", key}
+	if c.Weight != nil {
+		r.did = append(r.did, "weight", *c.Weight)
+	}
 	if _, err := s.peer(r, key); err != nil {
 		return nil, err
 	}
@@ -190,6 +198,7 @@ func (s *Server) weighPeer(r *request) (any, error) {
 
 func (s *Server) evictPeer(r *request) (any, error) {
 	key := r.PathValue("key")
+	r.did = []any{"peer", key}
 	if _, err := s.peer(r, key); err != nil {
 		return nil, err
 	}
@@ -202,6 +211,7 @@ func (s *Server) rollbackPeer(r *request) (any, error) {
 		return nil, err
 	}
 	key := r.PathValue("key")
+	r.did = []any{"peer", key, "since", back.Since}
 	if _, err := s.peer(r, key); err != nil {
 		return nil, err
 	}
@@ -247,4 +257,4 @@ func (c *Client) RollbackPeer(ctx context.Context, key string, since time.Time) 
 	return call[*Peer](ctx, c, exchange{method: "POST", path: peerPath(key) + "/rollback", body: Rollback{Since: since}})
 }
 
-func peerPath(key string) string { return "/v1/peers/" + url.PathEscape(key) }
+func peerPath(key string) string { return "/v1/peers/" + pathSegment(key) }

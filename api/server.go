@@ -55,7 +55,8 @@ type Options struct {
 	// Registry takes the server's metrics and serves /metrics, with whatever
 	// others have registered; nil: a fresh one.
 	Registry *prometheus.Registry
-	// Log takes one line for each fault of the node; nil discards.
+	// Log takes one line for each fault of the node, and for each change that an
+	// administrator asks for; nil discards.
 	Log *slog.Logger
 }
 
@@ -130,6 +131,7 @@ type request struct {
 	set   *settings
 	large chan struct{} // one element for each large body that may be read
 	held  bool          // one of them
+	did   []any         // what an administrator asked for, as attributes of a log line; no secrets
 }
 
 // Bodies of more than largeBody bytes are read by at most maxLarge requests at
@@ -153,7 +155,7 @@ type route struct {
 	serve func(*request) (any, error)
 }
 
-// handle wraps a route in the gate that every request passes: rate limit,
+// handle serves a route behind the gate that every request passes: rate limit,
 // origin, authentication, body limit. The order matters: nothing of a request
 // is parsed before the rate limit has let it through.
 func (s *Server) handle(rt route) http.HandlerFunc {
@@ -169,7 +171,7 @@ func (s *Server) handle(rt route) http.HandlerFunc {
 			}
 			m.observe(status, time.Since(start))
 		}()
-		body, err := s.gate(w, r, rt)
+		body, err := s.answer(w, r, rt)
 		if err != nil {
 			p := problem(err)
 			status = p.Status
@@ -179,12 +181,18 @@ func (s *Server) handle(rt route) http.HandlerFunc {
 			p.write(w)
 			return
 		}
-		writeBody(w, rt.op.DefaultStatus, body)
+		if err := writeBody(w, rt.op.DefaultStatus, body); err != nil {
+			s.log.Error("request failed", "path", rt.op.Path, "err", err)
+			problem(err).write(w)
+			return
+		}
 		status = rt.op.DefaultStatus
 	}
 }
 
-func (s *Server) gate(w http.ResponseWriter, r *http.Request, rt route) (any, error) {
+// admit lets a request through, if its client may ask for n: rate limit, origin,
+// authentication.
+func (s *Server) admit(r *http.Request, n need) (*request, error) {
 	set := s.settings.Load()
 	addr, local := set.client(r)
 	if !set.limiter.Allow(addr, 1) {
@@ -193,17 +201,33 @@ func (s *Server) gate(w http.ResponseWriter, r *http.Request, rt route) (any, er
 	if err := s.origin.Check(r); err != nil {
 		return nil, fmt.Errorf("%w: %v", bulkhead.ErrForbidden, err)
 	}
-	who, err := s.authorise(r, set, addr, local, rt.need)
+	who, err := s.authorise(r, set, addr, local, n)
 	if err != nil {
 		return nil, err
 	}
-	if r.ContentLength > set.MaxBody {
-		return nil, newProblem(http.StatusRequestEntityTooLarge, fmt.Sprintf("body of %d bytes, limit %d", r.ContentLength, set.MaxBody))
+	return &request{Request: r, who: who, set: set, large: s.large}, nil
+}
+
+// answer returns what a route says to a request that is let through.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, rt route) (any, error) {
+	req, err := s.admit(r, rt.need)
+	if err != nil {
+		return nil, err
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, set.MaxBody)
-	req := &request{Request: r, who: who, set: set, large: s.large}
+	if limit := req.set.MaxBody; r.ContentLength > limit {
+		return nil, newProblem(http.StatusRequestEntityTooLarge, fmt.Sprintf("body of %d bytes, limit %d", r.ContentLength, limit))
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, req.set.MaxBody)
 	defer req.release()
-	return rt.serve(req)
+	body, err := rt.serve(req)
+	if rt.need == admin && rt.op.Method != http.MethodGet {
+		line := append([]any{"operation", rt.op.OperationID, "by", req.who.Account, "from", req.who.Addr}, req.did...)
+		if err != nil {
+			line = append(line, "err", err)
+		}
+		s.log.Info("administration", line...)
+	}
+	return body, err
 }
 
 // body reads the whole body of the request.
@@ -259,21 +283,23 @@ var buffers = sync.Pool{New: func() any {
 // maxPooled keeps one large answer from being held for ever, bytes.
 const maxPooled = 64 << 10
 
-func writeBody(w http.ResponseWriter, status int, body any) {
+// writeBody writes an answer. An error means that it has no form in JSON, and
+// that nothing was written; that the client is gone is none.
+func writeBody(w http.ResponseWriter, status int, body any) error {
 	switch v := body.(type) {
 	case nil:
 		w.WriteHeader(status)
-		return
+		return nil
 	case text:
 		w.Header().Set("Content-Type", v.mediaType)
 		w.WriteHeader(status)
 		io.WriteString(w, v.body)
-		return
+		return nil
 	}
 	b := buffers.Get().(*buffer)
 	b.Reset()
 	if err := b.enc.Encode(body); err != nil {
-		panic(fmt.Errorf("api: encode %T: %w", body, err))
+		return fmt.Errorf("api: encode %T: %w", body, err)
 	}
 	w.Header()["Content-Type"] = jsonType
 	w.Header()["Content-Length"] = []string{strconv.Itoa(b.Len())}
@@ -282,6 +308,7 @@ func writeBody(w http.ResponseWriter, status int, body any) {
 	if b.Cap() <= maxPooled {
 		buffers.Put(b)
 	}
+	return nil
 }
 
 // jsonType is shared by all answers, which do not change it.

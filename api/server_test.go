@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -131,8 +132,20 @@ func TestCheckReportRevoke(t *testing.T) {
 	}
 	verdict(false)
 
+	// The same by ready signatures.
+	ready := Report{Signatures: []bulkhead.Signature{sign(t, "pyzor/digest:da39a3ee5e6b4b0d3255bfef95601890afd80709")}, Count: 3, ID: "k2"}
+	if rcpt, err = c.Report(ctx, ready); err != nil || *rcpt != (Receipt{Signatures: 1, Counted: 1, Listed: 1}) {
+		t.Errorf("Report = %+v, %v", rcpt, err)
+	}
+	if rcpt, err = c.Revoke(ctx, ready); err != nil || rcpt.Revoked != 1 {
+		t.Errorf("Revoke = %+v, %v", rcpt, err)
+	}
+
 	got := house.Reports()
-	if len(got) != 2 || got[0].Count != 2 || got[0].ID != "k1" || got[0].Source.Sender != "shop@example.com" ||
+	if len(got) != 4 || got[2].Count != 3 || got[2].ID != "k2" || got[2].Vote != bulkhead.Spam || got[3].Vote != bulkhead.Revocation {
+		t.Errorf("the house saw %+v", got)
+	}
+	if len(got) < 2 || got[0].Count != 2 || got[0].ID != "k1" || got[0].Source.Sender != "shop@example.com" ||
 		!got[0].Reporter.Addr.IsLoopback() || got[1].Vote != bulkhead.Revocation {
 		t.Errorf("the house saw %+v", got)
 	}
@@ -358,6 +371,31 @@ func TestPanicIsAnswered(t *testing.T) {
 	w := send(s, local, "POST", "/v1/check", requestType, ready)
 	if w.Code != 500 || strings.Contains(w.Body.String(), "oops") || !strings.Contains(log.String(), "oops") {
 		t.Errorf("answer = %d %s, log %q; want 500 and the panic in the log alone", w.Code, w.Body, log.String())
+	}
+}
+
+// oddHouse answers with a number that JSON has no form for.
+type oddHouse struct{ prototest.House }
+
+func (*oddHouse) Check(context.Context, bulkhead.Query) (bulkhead.Verdict, error) {
+	return bulkhead.Verdict{Error: math.NaN()}, nil
+}
+
+func TestAnswerWithoutForm(t *testing.T) {
+	var log bytes.Buffer
+	s := newServer(t, &oddHouse{}, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	for range 2 { // no half of an answer is left over for the next one
+		w := send(s, local, "POST", "/v1/check", requestType, ready)
+		var p Problem
+		if err := json.Unmarshal(w.Body.Bytes(), &p); w.Code != 500 || err != nil || strings.Contains(p.Detail, "NaN") {
+			t.Errorf("answer = %d %s, want 500 and a problem that names no fault", w.Code, w.Body)
+		}
+	}
+	if !strings.Contains(log.String(), "NaN") || strings.Contains(log.String(), "panicked") {
+		t.Errorf("log %q, want the fault, and no panic", log.String())
+	}
+	if w := send(s, local, "GET", "/metrics", "", ""); !strings.Contains(w.Body.String(), `path="/v1/check",status="500"} 2`) {
+		t.Errorf("metrics lack the two faults:\n%s", w.Body)
 	}
 }
 

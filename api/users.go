@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"time"
 
@@ -72,8 +73,11 @@ type Secret struct {
 	Secret string `json:"secret" maxLength:"1024" doc:"\"\" removes it."`
 }
 
+// maxSecret is the largest number of bytes in a Secret.
+const maxSecret = 1024
+
 func unknownUser(name string) error {
-	return newProblem(404, fmt.Sprintf("no account is called %.128q", name))
+	return newProblem(http.StatusNotFound, fmt.Sprintf("no account is called %.128q", name))
 }
 
 func (s *Server) listUsers(r *request) (any, error) {
@@ -97,37 +101,21 @@ func (s *Server) user(r *request, name string) (any, error) {
 	return &u, nil
 }
 
-// one reads a JSON body that holds one object.
-func one[T any](r *request) (T, error) {
-	var none T
-	if t := r.mediaType(); t != requestType {
-		return none, newProblem(415, fmt.Sprintf("body of type %.60q, want %s", t, requestType))
-	}
-	body, err := r.body()
-	if err != nil {
-		return none, err
-	}
-	items, batch, err := decode[T](body, 1)
-	if err != nil {
-		return none, err
-	}
-	if batch {
-		return none, fmt.Errorf("%w: body is an array, want one object", bulkhead.ErrMalformed)
-	}
-	return items[0], nil
-}
-
 func (s *Server) addUser(r *request) (any, error) {
 	u, err := one[NewUser](r)
 	if err != nil {
 		return nil, err
+	}
+	r.did = []any{"account", u.Name, "role", u.Role}
+	if u.Weight != nil {
+		r.did = append(r.did, "weight", *u.Weight)
 	}
 	_, taken, err := s.users.User(r.Context(), u.Name)
 	if err != nil {
 		return nil, err
 	}
 	if taken {
-		return nil, newProblem(409, fmt.Sprintf("account %.128q exists", u.Name))
+		return nil, newProblem(http.StatusConflict, fmt.Sprintf("account %.128q exists", u.Name))
 	}
 	token, err := s.users.AddUser(r.Context(), u)
 	if err != nil {
@@ -142,6 +130,16 @@ func (s *Server) changeUser(r *request) (any, error) {
 		return nil, err
 	}
 	name := r.PathValue("name")
+	r.did = []any{"account", name}
+	if c.Role != nil {
+		r.did = append(r.did, "role", *c.Role)
+	}
+	if c.Weight != nil {
+		r.did = append(r.did, "weight", *c.Weight)
+	}
+	if c.Closed != nil {
+		r.did = append(r.did, "closed", *c.Closed)
+	}
 	if _, err := s.user(r, name); err != nil {
 		return nil, err
 	}
@@ -153,6 +151,7 @@ func (s *Server) changeUser(r *request) (any, error) {
 
 func (s *Server) removeUser(r *request) (any, error) {
 	name := r.PathValue("name")
+	r.did = []any{"account", name}
 	if _, err := s.user(r, name); err != nil {
 		return nil, err
 	}
@@ -161,6 +160,7 @@ func (s *Server) removeUser(r *request) (any, error) {
 
 func (s *Server) newToken(r *request) (any, error) {
 	name := r.PathValue("name")
+	r.did = []any{"account", name}
 	if _, err := s.user(r, name); err != nil {
 		return nil, err
 	}
@@ -176,12 +176,13 @@ func (s *Server) setSecret(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(secret.Secret) > 1024 {
-		return nil, fmt.Errorf("%w: secret of %d bytes, limit 1024", bulkhead.ErrMalformed, len(secret.Secret))
+	if len(secret.Secret) > maxSecret {
+		return nil, fmt.Errorf("%w: secret of %d bytes, limit %d", bulkhead.ErrMalformed, len(secret.Secret), maxSecret)
 	}
-	name := r.PathValue("name")
+	name, protocol := r.PathValue("name"), r.PathValue("protocol")
+	r.did = []any{"account", name, "protocol", protocol}
 	if _, err := s.user(r, name); err != nil {
 		return nil, err
 	}
-	return nil, s.users.SetSecret(r.Context(), name, r.PathValue("protocol"), secret.Secret)
+	return nil, s.users.SetSecret(r.Context(), name, protocol, secret.Secret)
 }

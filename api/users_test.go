@@ -192,6 +192,33 @@ func TestUsers(t *testing.T) {
 	}
 }
 
+// TestUsersNamedLikeFolders: an account whose name a path would lose, as one that
+// registered itself may choose it, is managed like any other.
+func TestUsersNamedLikeFolders(t *testing.T) {
+	users := newFakeUsers()
+	srv := httptest.NewServer(newServer(t, &prototest.House{}, func(o *Options) { o.Accounts, o.Users = users, users }))
+	defer srv.Close()
+	c := &Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}
+	ctx, closed := t.Context(), true
+	for _, name := range []string{".", "..", "...", "%2E%2E"} {
+		if _, err := c.AddUser(ctx, NewUser{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+		if u, err := c.ChangeUser(ctx, name, UserChange{Closed: &closed}); err != nil || u.Name != name || !u.Closed {
+			t.Errorf("ChangeUser(%q) = %+v, %v", name, u, err)
+		}
+		if _, err := c.NewToken(ctx, name); err != nil {
+			t.Errorf("NewToken(%q): %v", name, err)
+		}
+		if err := c.SetSecret(ctx, name, "pyzor", "s3cret"); err != nil || users.secrets[name+"/pyzor"] != "s3cret" {
+			t.Errorf("SetSecret(%q) = %v, secrets %v", name, err, users.secrets)
+		}
+		if err := c.RemoveUser(ctx, name); err != nil || users.users[name] != nil {
+			t.Errorf("RemoveUser(%q) = %v", name, err)
+		}
+	}
+}
+
 func statusOf(err error) int {
 	var p *Problem
 	if errors.As(err, &p) {

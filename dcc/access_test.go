@@ -2,12 +2,10 @@ package dcc
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"net"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,26 +17,10 @@ import (
 // TestIPv6: the same dialogue over IPv6, and from a wildcard address of both
 // families.
 func TestIPv6(t *testing.T) {
-	for _, tt := range []struct{ bind, ask string }{{"[::1]:0", "[::1]"}, {":0", "[::1]"}, {":0", "127.0.0.1"}} {
-		s := goldenServer()
-		ctx, cancel := context.WithCancel(context.Background())
-		conns, err := listen.Packets(ctx, tt.bind, 1)
-		if err != nil {
-			cancel()
-			t.Skipf("no IPv6: %v", err)
-		}
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			if err := s.ServePackets(ctx, conns); err != nil {
-				t.Errorf("ServePackets: %v", err)
-			}
-		})
-		_, port, err := net.SplitHostPort(conns[0].LocalAddr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		host, _ := strings.CutPrefix(tt.ask, "[")
-		address := net.JoinHostPort(strings.TrimSuffix(host, "]"), port)
+	serve := func(t *testing.T, address string) net.Addr {
+		return prototest.ServePackets(t, address, 1, goldenServer().ServePackets)
+	}
+	prototest.EachFamily(t, serve, func(t *testing.T, address string) {
 		sums := goldenChecksums(t)[1:2]
 		for n, who := range []struct {
 			id       uint32
@@ -46,16 +28,12 @@ func TestIPv6(t *testing.T) {
 		}{{goldenClient, goldenPasword}, {AnonymousID, ""}} {
 			c := dial(t, address, who.id, who.password)
 			got, err := c.Report(t.Context(), 1, false, sums)
-			wantTotals(t, tt.bind+" asked at "+address, got, err, Total{uint32(n + 1), uint32(n)})
+			wantTotals(t, "at "+address, got, err, Total{uint32(n + 1), uint32(n)})
 		}
-		cancel()
-		wg.Wait()
-	}
+	})
 }
 
-// nops sends so many NOPs at once and returns how many are answered before the
-// socket falls silent for long enough to be sure: a client that is exempt has
-// been answered since.
+// nops sends so many NOPs at once and returns how many are answered.
 func nops(t *testing.T, address string, sender uint32, password string, n int) (answered int) {
 	t.Helper()
 	c := dialRaw(t, address)
@@ -69,16 +47,7 @@ func nops(t *testing.T, address string, sender uint32, password string, n int) (
 			t.Fatal(err)
 		}
 	}
-	buf := make([]byte, 2048)
-	for {
-		// All packets of one loopback socket are handled in their order, so that
-		// silence means that the rest was dropped.
-		c.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
-		if _, err := c.Read(buf); err != nil {
-			return answered
-		}
-		answered++
-	}
+	return prototest.Answers(c)
 }
 
 func TestRates(t *testing.T) {

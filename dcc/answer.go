@@ -117,7 +117,7 @@ func (s *Server) read(it *item, data []byte, now time.Time) fate {
 		s.Stats.Malformed.Add(1)
 		return dropped
 	}
-	if it.client.Port() == 0 || within(s.Blocked, it.client.Addr()) || !s.identify(it) {
+	if it.client.Port() == 0 || listen.Within(s.Blocked, it.client.Addr()) || !s.identify(it) {
 		return dropped
 	}
 	switch {
@@ -170,24 +170,14 @@ func (s *Server) identify(it *item) bool {
 	// Unknown ids and wrong passwords are served like anonymous clients.
 	it.sender = AnonymousID
 	s.Stats.Anonymous.Add(1)
-	if !within(s.AnonymousFrom, addr) {
+	if !listen.Within(s.AnonymousFrom, addr) {
 		return false
 	}
-	if !s.anonymous.Allow(addr, 1) || !within(s.Exempt, addr) && !s.total.Allow(netip.IPv4Unspecified(), 1) {
+	if !s.anonymous.Allow(addr, 1) || !listen.Within(s.Exempt, addr) && !s.total.Allow(netip.IPv4Unspecified(), 1) {
 		s.Stats.Limited.Add(1)
 		return false
 	}
 	return true
-}
-
-func within(networks []netip.Prefix, addr netip.Addr) bool {
-	addr = addr.Unmap().WithZone("")
-	for _, n := range networks {
-		if n.Contains(addr) {
-			return true
-		}
-	}
-	return false
 }
 
 // simple answers what needs no totals.

@@ -3,10 +3,8 @@ package dcc
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/signature"
@@ -19,22 +17,25 @@ const maxVotes = 960
 // four counters stand for it: targets and claims of spam, of all time and at
 // the time of the last DELETE. Targets are the sightings of the checksum
 // itself, which all front doors add to; the others are its own signatures.
+//
+// What was deleted ages before its deletion does: the differences alone would
+// hide what came since. So what is reported here after a DELETE is counted once
+// more, under the number of that DELETE.
 type tally struct {
 	targets, deleted      uint32
 	claims, deletedClaims uint32
+	epochs                uint32 // DELETEs that have not aged out, see counterOf
+	since, sinceClaims    uint32 // since the last of them
 	judged                bulkhead.Judgement
 }
 
 // before returns the tally as it was before a report of n targets.
 func (t tally) before(n uint32, spam bool) tally {
-	// A counter that is full has been for long.
-	if t.targets < bulkhead.Many {
-		t.targets -= min(n, t.targets)
-	}
+	lower(&t.targets, n)
+	lower(&t.since, n)
 	if spam {
-		if t.claims < bulkhead.Many {
-			t.claims -= min(claimWeight, t.claims)
-		}
+		lower(&t.claims, claimWeight)
+		lower(&t.sinceClaims, claimWeight)
 		if t.claims == 0 {
 			t.judged = bulkhead.Unjudged // by this very report
 		}
@@ -42,19 +43,25 @@ func (t tally) before(n uint32, spam bool) tally {
 	return t
 }
 
+// lower takes n from a counter, unless it is full: then it has been for long.
+func lower(counter *uint32, n uint32) {
+	if *counter < bulkhead.Many {
+		*counter -= min(n, *counter)
+	}
+}
+
 // total is the number that clients see.
 func (t *tally) total() uint32 {
-	if t.claims >= t.deletedClaims+claimWeight {
+	// A deletion that is shown by error is small: half a claim of difference is
+	// one, and takes none away.
+	if t.claims >= claimWeight && t.claims >= t.deletedClaims+claimWeight/2 || t.sinceClaims >= claimWeight {
 		return Many
 	}
 	// Listed by another front door; a DELETE here overrules it.
 	if t.judged == bulkhead.JudgedSpam && t.deleted == 0 && t.deletedClaims == 0 {
 		return Many
 	}
-	if t.targets <= t.deleted {
-		return 0
-	}
-	return min(t.targets-t.deleted, Many)
+	return min(max(t.targets-min(t.deleted, t.targets), t.since), Many)
 }
 
 // claimWeight is by how much a claim of spam raises each of its two counters.
@@ -68,10 +75,19 @@ const (
 	claimsAgainCounter   = 't'
 	deletedCounter       = 'd'
 	deletedClaimsCounter = 'D'
+	// epochsCounter is raised by 1 at the first DELETE, by 2 at the next, by 4
+	// and so on, so that its highest bit is the last DELETE even when earlier
+	// ones have aged out. The counters since a DELETE have the number of its bit
+	// as another byte; they live longer than the DELETE does.
+	epochsCounter    = 'e'
+	sinceCounter     = 'n'
+	sinceClaims      = 'u'
+	sinceClaimsAgain = 'v'
+	maxEpochs        = 22 // bits of epochsCounter
 )
 
-// counterOf returns a counter of a checksum; 0 stands for the targets. Types
-// that have no scheme are never counted.
+// counterOf returns a counter of a checksum, whose type must be one that the book
+// keeps; 0 stands for the targets.
 func counterOf(c *Checksum, counter byte) bulkhead.Signature {
 	var sum [len(c.Sum) + 1]byte
 	n := copy(sum[:], c.Sum[:])
@@ -79,9 +95,13 @@ func counterOf(c *Checksum, counter byte) bulkhead.Signature {
 		sum[n] = counter
 		n++
 	}
-	sig, err := bulkhead.NewSignature(c.Type.Scheme(), sum[:n])
+	return mustSignature(c.Type.Scheme(), sum[:n])
+}
+
+// mustSignature is for schemes of kept types, and sums of 1 to 64 bytes.
+func mustSignature(scheme bulkhead.Scheme, sum []byte) bulkhead.Signature {
+	sig, err := bulkhead.NewSignature(scheme, sum)
 	if err != nil {
-		// Only counted types come here, and a sum of 16 or 17 bytes is valid.
 		panic(err)
 	}
 	return sig
@@ -118,6 +138,7 @@ type asking struct {
 	known   []int
 	more    []bulkhead.Signature // the other counters of those known
 	tallies []tally
+	epochs  []uint32
 }
 
 func (b *book) look(ctx context.Context, a *asking, sigs []bulkhead.Signature, what bulkhead.Aspect) error {
@@ -147,7 +168,7 @@ func (b *book) talliesOf(ctx context.Context, a *asking, sums []Checksum, target
 	if err := b.look(ctx, a, targets, bulkhead.Counts|bulkhead.Judgements); err != nil {
 		return nil, err
 	}
-	counters := []byte{claimsCounter, claimsAgainCounter, deletedCounter, deletedClaimsCounter}
+	counters := []byte{claimsCounter, claimsAgainCounter, deletedCounter, deletedClaimsCounter, epochsCounter}
 	if !b.deletes.Load() {
 		counters = counters[:2]
 	}
@@ -171,42 +192,13 @@ func (b *book) talliesOf(ctx context.Context, a *asking, sums []Checksum, target
 		t, l := &a.tallies[i], a.looks[k*len(counters):]
 		t.claims = min(l[0].Sightings, l[1].Sightings)
 		if len(counters) > 2 {
-			t.deleted, t.deletedClaims = l[2].Sightings, l[3].Sightings
+			// A deletion has both; one of the two alone is shown by error.
+			if t.epochs = l[4].Sightings; t.epochs > 0 {
+				t.deleted, t.deletedClaims = l[2].Sightings, l[3].Sightings
+			}
 		}
 	}
-	return a.tallies, nil
-}
-
-// deletesSignature is the counter of deletions of any checksum.
-func deletesSignature() bulkhead.Signature {
-	sig, err := bulkhead.NewSignature(bulkhead.DCCBody, []byte("bulkhead dcc deletes"))
-	if err != nil {
-		panic(err)
-	}
-	return sig
-}
-
-// follow learns of deletions on other nodes until ctx ends.
-func (b *book) follow(ctx context.Context) {
-	const every = 2 * time.Second
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for !b.deletes.Load() {
-		var l [1]bulkhead.Look
-		if err := b.house.Look(ctx, []bulkhead.Signature{deletesSignature()}, l[:], bulkhead.Counts); err == nil && l[0].Sightings > 0 {
-			b.deletes.Store(true)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-// raise adds n to a counter.
-func (b *book) raise(ctx context.Context, sig bulkhead.Signature, n uint32) error {
-	return b.house.Count(ctx, []bulkhead.Signature{sig}, []uint32{n})
+	return a.tallies, b.talliesSince(ctx, a, sums)
 }
 
 // A raising is counters that are raised together, and by how much.
@@ -236,11 +228,16 @@ func (r *raising) claims(sums []Checksum) {
 
 // report counts checksums for n targets, and as spam where that is claimed.
 func (b *book) report(ctx context.Context, sums []Checksum, n uint32, spam bool) error {
+	epochs, err := b.epochs(ctx, new(asking), sums)
+	if err != nil {
+		return err
+	}
 	var r raising
 	r.targets(sums, n)
 	if spam {
 		r.claims(sums)
 	}
+	r.since(sums, epochs, n, spam)
 	return b.house.Count(ctx, r.sigs, r.n)
 }
 
@@ -271,35 +268,4 @@ func tolerate(err error) error {
 		return nil
 	}
 	return err
-}
-
-// delete makes the total of a checksum 0.
-func (b *book) delete(ctx context.Context, sum Checksum, who bulkhead.Reporter) error {
-	if !b.keeps(sum.Type) {
-		return nil
-	}
-	sums := []Checksum{sum}
-	b.deletes.Store(true)
-	ts, err := b.tallies(ctx, new(asking), sums)
-	if err != nil {
-		return err
-	}
-	if err := b.raise(ctx, deletesSignature(), 1); err != nil {
-		return err
-	}
-	t := ts[0]
-	for _, up := range []struct {
-		counter byte
-		now, at uint32
-	}{{deletedCounter, t.targets, t.deleted}, {deletedClaimsCounter, t.claims, t.deletedClaims}} {
-		if up.now > up.at {
-			if err := b.raise(ctx, counterOf(&sum, up.counter), up.now-up.at); err != nil {
-				return err
-			}
-		}
-	}
-	if err := b.vote(ctx, sums, true, who); err != nil {
-		return fmt.Errorf("dcc: revoke: %w", err)
-	}
-	return nil
 }

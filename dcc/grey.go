@@ -76,7 +76,8 @@ func (g *Greylist) Ask(triple [md5.Size]byte, now time.Time, query bool) GreyAns
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e, ok := g.triples[triple]
-	if ok && g.expired(e, t) {
+	// An embargo that begins in the future was set by a wrong clock: it begins now.
+	if ok && (g.expired(e, t) || !e.passed && e.first > t) {
 		ok = false
 	}
 	answer := GreyEmbargo

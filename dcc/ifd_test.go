@@ -6,19 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/netip"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
@@ -34,34 +30,14 @@ func serveIfd(t testing.TB, s *Ifd) func(request string) string {
 	if s.Host == "" {
 		s.Host = "vm"
 	}
-	path := filepath.Join(t.TempDir(), "dccifd")
-	ctx, cancel := context.WithCancel(context.Background())
-	l, err := listen.Stream(ctx, "unix:"+path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := s.ServeStream(ctx, l); err != nil {
-			t.Errorf("ServeStream: %v", err)
-		}
-	})
-	t.Cleanup(func() { cancel(); wg.Wait() })
+	socket := prototest.ServeStream(t, "unix:"+filepath.Join(t.TempDir(), "dccifd"), s.ServeStream)
 	return func(request string) string {
 		t.Helper()
-		c, err := net.Dial("unix", path)
+		reply, err := prototest.Ask(t, socket, []byte(request))
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
-		io.WriteString(c, request)
-		c.(*net.UnixConn).CloseWrite()
-		c.SetReadDeadline(time.Now().Add(10 * time.Second))
-		reply, err := io.ReadAll(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(reply)
+		return reply
 	}
 }
 
@@ -120,6 +96,23 @@ func TestIfdChecksums(t *testing.T) {
 	}
 	if got := ask(request); !strings.Contains(got, "Body=2") || !regexp.MustCompile(`(?m) Body: [0-9a-f ]{35}       1    50$`).MatchString(got) {
 		t.Errorf("second reply\n%s", got)
+	}
+}
+
+// TestIfdLocalSum: mails without a Message-ID are not counted together where that
+// type is kept.
+func TestIfdLocalSum(t *testing.T) {
+	ask := serveIfd(t, &Ifd{
+		House: new(prototest.House), Brand: "b", Keep: []signature.DCCType{signature.DCCTypeMessageID, signature.DCCTypeBody},
+		Thresholds: map[signature.DCCType]uint32{signature.DCCTypeMessageID: 2},
+	})
+	const request = "header\n192.0.2.7\nhelo\n\nbob\n\nFrom: a@example.org\n\n"
+	first, second := "The ferry to the island leaves at nine in the morning.\n", "Tickets are sold on board by the captain and the cook.\n"
+	if got, want := ask(strings.Replace(request, "header", "spam", 1)+first), "R\nR\n"; got != want {
+		t.Errorf("reply %q, want %q", got, want)
+	}
+	if got, want := ask(request+second), "A\nA\nX-DCC-b-Metrics: vm 101; Body=1 Fuz1=0\n\n"; got != want {
+		t.Errorf("reply %q, want %q", got, want)
 	}
 }
 
@@ -196,6 +189,9 @@ func TestIfdWhitelists(t *testing.T) {
 		{"black for one", "a@b", "x\rdave", "R\nR\nX-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=many\n\n"},
 		{"switched off", "a@b", "x\rerin", "A\nA\nX-DCC-b-Metrics: vm 101; Body=0 Fuz1=0\n\n"},
 		{"own threshold", "a@b", "x\rfrank\ny", "A\nRA\nX-DCC-b-Metrics: vm 101; bulk Body=2 Fuz1=2\n\n"},
+		{"black for one of two", "a@b", "x\rdave\ny", "A\nRA\nX-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=many\n\n"},
+		{"and at the threshold of the other", "a@b", "x\rdave\ny\rfrank", "R\nRR\nX-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=many\n\n"},
+		{"trap for one of two", "a@b", "x\rtrap\ny", "A\nRA\nX-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=many\n\n"},
 		{"trap", "a@b", "x\rtrap", "R\nR\nX-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=many\n\n"},
 		{"recipient", "a@b", "greta@example.net\rgreta", "A\nA\nX-DCC--Metrics: vm; whitelist\n\n"},
 	} {
@@ -205,6 +201,33 @@ func TestIfdWhitelists(t *testing.T) {
 		}
 		if got := serveIfd(t, s)("header\n192.0.2.9\nhelo\n" + tt.sender + "\n" + tt.recipients + "\n\n" + ifdMessage); got != tt.want {
 			t.Errorf("%s: reply\n%q, want\n%q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestIfdTrapForAll: the common list may make every message spam, and a user's list
+// say otherwise.
+func TestIfdTrapForAll(t *testing.T) {
+	parsed := make(map[string]*Whitelist)
+	for name, text := range map[string]string{"": "option spam-trap-discard\n", "bob": "option not-spam-trap\n", "carol": "option dcc-on\n"} {
+		w, err := ReadWhitelist(nil, name, strings.NewReader(text), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed[name] = w
+	}
+	for _, tt := range []struct{ options, recipients, want string }{
+		{"header", "x", "R\nR\nX-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=many\n\n"},
+		{"header", "x\rcarol\ny\rbob", "A\nRA\nX-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=many\n\n"},
+		{"header", "x\rbob", "A\nA\nX-DCC-b-Metrics: vm 101; Body=1 Fuz1=1\n\n"},
+		{"header query", "x", "A\nA\nX-DCC-b-Metrics: vm 101; Body=0 Fuz1=0\n\n"},
+	} {
+		s := &Ifd{
+			House: new(prototest.House), Brand: "b",
+			White: func() *Whitelist { return parsed[""] }, UserWhite: func(user string) *Whitelist { return parsed[user] },
+		}
+		if got := serveIfd(t, s)(tt.options + "\n192.0.2.9\nhelo\na@b\n" + tt.recipients + "\n\n" + ifdMessage); got != tt.want {
+			t.Errorf("%s to %q: reply\n%q, want\n%q", tt.options, tt.recipients, got, tt.want)
 		}
 	}
 }
@@ -238,6 +261,52 @@ func TestIfdGreylist(t *testing.T) {
 		if got := letters(step.options, step.recipients...); got != step.want {
 			t.Errorf("at %v %q to %v: %s, want %s", now.UTC(), step.options, step.recipients, got, step.want)
 		}
+	}
+}
+
+// TestGreylistClock: a triple that came while the clock was ahead passes all the
+// same once the clock is right, and waits its embargo.
+func TestGreylistClock(t *testing.T) {
+	const years = 5 * 365 * 24 * time.Hour
+	g := &Greylist{White: 2 * years}
+	triple, now := GreyTriple([16]byte{1}, [16]byte{}, [16]byte{}), time.Unix(1_700_000_000, 0)
+	for _, step := range []struct {
+		at    time.Duration
+		query bool
+		want  GreyAnswer
+	}{
+		{years, false, GreyEmbargo},
+		{0, true, GreyEmbargo},
+		{0, false, GreyEmbargo},
+		{DefaultEmbargo - time.Second, false, GreyEmbargo},
+		{DefaultEmbargo, true, GreyEnded},
+		{DefaultEmbargo, false, GreyEnded},
+		{years, false, GreyPass},
+		{DefaultEmbargo, false, GreyPass},
+	} {
+		if got := g.Ask(triple, now.Add(step.at), step.query); got != step.want {
+			t.Errorf("%v after the start, query %v: %v, want %v", step.at, step.query, got, step.want)
+		}
+	}
+}
+
+// TestIfdSubmit: mail of our own users is not delayed by the greylist.
+func TestIfdSubmit(t *testing.T) {
+	list, err := ReadWhitelist(nil, "whiteclnt", strings.NewReader("submit ip 192.0.2.0/24\nmx ip 198.51.100.3\n"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Ifd{House: new(prototest.House), Brand: "b", Grey: new(Greylist), White: func() *Whitelist { return list }}
+	ask := serveIfd(t, s)
+	if got, want := ask(ifdRequestText("header", "bob")), "A\nA\nX-DCC-b-Metrics: vm 101; Body=1 Fuz1=1\n\n"; got != want {
+		t.Errorf("own user: reply %q, want %q", got, want)
+	}
+	// The same behind a relay of ours.
+	if got := ask("\n198.51.100.3\nrelay\n\nbob\n\n" + ifdMessage); got != "A\nA\n" {
+		t.Errorf("own user behind a relay: reply %q", got)
+	}
+	if got := ask("\n203.0.113.1\nhelo\n\nbob\n\n" + ifdMessage); got != "G\nG\n" {
+		t.Errorf("somebody else: reply %q", got)
 	}
 }
 

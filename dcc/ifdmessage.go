@@ -19,6 +19,8 @@ type mailing struct {
 	fates   []recipientFate
 	metrics metrics
 	query   bool // nothing is to be counted
+	told    bool // the caller says that it is spam
+	ours    bool // the client is one of our own users
 	spam    bool // is to be counted as many
 	failed  bool // could not be looked up
 	refused bool // a claim of spam was not taken
@@ -28,6 +30,7 @@ type mailing struct {
 // A recipientFate is what becomes of a message for one recipient.
 type recipientFate struct {
 	white, black, off bool
+	trap              bool // takes nothing but spam
 	reject, grey      bool
 	thresholds        map[signature.DCCType]uint32
 	noGrey            bool
@@ -38,6 +41,7 @@ func (s *Ifd) answer(ctx context.Context, q *ifdRequest, message []byte, who bul
 	m := &mailing{request: q, message: message, who: who, query: q.options.query, spam: q.options.spam}
 	m.metrics = metrics{host: s.Host, serverID: s.ServerID, brand: s.Brand}
 	s.findClient(m)
+	m.told = m.spam
 	m.sums = signature.DCC(message, m.opt)
 	s.judgeRecipients(m)
 	if len(q.recipients) == 0 && !m.spam {
@@ -99,6 +103,7 @@ func (s *Ifd) findClient(m *mailing) {
 			m.spam = false
 		case whiteMX:
 		default:
+			m.ours = v == whiteSubmit
 			return
 		}
 		if !next() {
@@ -136,9 +141,10 @@ func (s *Ifd) judgeRecipients(m *mailing) {
 			if u := s.listVerdict(own, m).with(own.recipient(r.address)); u.decided() {
 				v = u
 			}
-			m.spam = m.spam || own.Options.Trap && !m.query
 		}
 		f.white, f.black = v.isWhite(), v.isBlack()
+		f.trap = f.trap && !m.query
+		m.spam = m.spam || f.trap
 		m.metrics.black = m.metrics.black || f.black
 		if f.white {
 			whites++
@@ -165,6 +171,9 @@ func (f *recipientFate) apply(o *WhiteOptions) {
 	}
 	if o.Grey != nil {
 		f.noGrey = !*o.Grey
+	}
+	if o.Trap != nil {
+		f.trap = *o.Trap
 	}
 	if o.Thresholds != nil {
 		merged := make(map[signature.DCCType]uint32)
@@ -228,8 +237,8 @@ func (s *Ifd) listVerdict(w *Whitelist, m *mailing) (v listVerdict) {
 // countMessage counts the message and fills in its totals.
 func (s *Ifd) countMessage(ctx context.Context, m *mailing) {
 	var kept []Checksum
-	for _, sum := range m.sums {
-		if s.book.keeps(sum.Type) {
+	for i := range m.sums {
+		if sum := &m.sums[i]; s.counts(sum) {
 			kept = append(kept, Checksum{sum.Type, sum.Sum})
 		}
 	}
@@ -255,7 +264,7 @@ func (s *Ifd) countMessage(ctx context.Context, m *mailing) {
 	}
 	for _, sum := range m.sums {
 		c := countedSum{DCCSum: sum, threshold: s.Thresholds[sum.Type]}
-		if s.book.keeps(sum.Type) {
+		if s.counts(&sum) {
 			now := tallies[0]
 			tallies = tallies[1:]
 			c.kept, c.total = true, Total{now.total(), now.total()}
@@ -270,6 +279,10 @@ func (s *Ifd) countMessage(ctx context.Context, m *mailing) {
 		m.metrics.sums = append(m.metrics.sums, c)
 	}
 }
+
+// counts reports whether a checksum is counted: of a kept type, and one that
+// clients send.
+func (s *Ifd) counts(sum *signature.DCCSum) bool { return s.book.keeps(sum.Type) && !sum.Local }
 
 func (s *Ifd) report(ctx context.Context, m *mailing, kept []Checksum) error {
 	if err := s.book.report(ctx, kept, uint32(m.rcptNum), m.spam); err != nil {
@@ -301,7 +314,7 @@ func (s *Ifd) report(ctx context.Context, m *mailing, kept []Checksum) error {
 // greylist asks the greylist for each recipient.
 func (s *Ifd) greylist(m *mailing) {
 	o := &m.request.options
-	if s.Grey == nil || o.greyOff || !m.opt.Client.IsValid() {
+	if s.Grey == nil || o.greyOff || m.ours || !m.opt.Client.IsValid() {
 		return
 	}
 	ip := signature.DCCIPSum(m.opt.Client)
@@ -327,7 +340,9 @@ func (s *Ifd) decide(m *mailing) {
 		if f.white || f.off {
 			continue
 		}
-		f.reject = f.black || m.spam
+		// What one recipient calls spam is counted as many, which others may or may
+		// not have a threshold for.
+		f.reject = f.black || f.trap || m.told
 		for k := range m.metrics.sums {
 			c := &m.metrics.sums[k]
 			if t := f.thresholds[c.Type]; c.kept && t > 0 && c.total.Current != White && c.total.Current != White2 && c.total.Current >= t {

@@ -99,7 +99,16 @@ func (s *Server) count(b *reportBatch, a *asking) ([]tally, error) {
 	if len(b.sums) == 0 {
 		return nil, nil
 	}
-	if err := s.book.house.Count(b.ctx, b.up.sigs, b.up.n); err != nil {
+	epochs, err := s.book.epochs(b.ctx, a, b.sums)
+	if err == nil {
+		for _, it := range b.items {
+			if it.kept > 0 && epochs != nil {
+				b.up.since(b.sums[it.first:it.first+it.kept], epochs[it.first:it.first+it.kept], it.targets, it.spam)
+			}
+		}
+		err = s.book.house.Count(b.ctx, b.up.sigs, b.up.n)
+	}
+	if err != nil {
 		for i, it := range b.items {
 			if it.kept > 0 {
 				b.errs[i] = err

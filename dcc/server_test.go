@@ -32,20 +32,7 @@ func unhex(t testing.TB, parts ...string) []byte {
 // serve runs s over loopback UDP until the test ends and returns its address.
 func serve(t testing.TB, s *Server) string {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	conns, err := listen.Packets(ctx, "127.0.0.1:0", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := conns[0].LocalAddr().String()
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := s.ServePackets(ctx, conns); err != nil {
-			t.Errorf("ServePackets: %v", err)
-		}
-	})
-	t.Cleanup(func() { cancel(); wg.Wait() })
-	return address
+	return prototest.ServePackets(t, "127.0.0.1:0", 1, s.ServePackets).String()
 }
 
 func dialRaw(t testing.TB, address string) net.Conn {
@@ -226,6 +213,32 @@ func TestTotals(t *testing.T) {
 	v, err := house.Check(ctx, bulkhead.Query{Signatures: []bulkhead.Signature{counterOf(&sums[2], 0)}})
 	if err != nil || v.Judged != bulkhead.JudgedSpam {
 		t.Errorf("after a claim of spam the node says %v, %v", v.Judged, err)
+	}
+}
+
+// TestDeleteAfterQuery: a DELETE is one whatever the packet was whose memory it
+// is read into.
+func TestDeleteAfterQuery(t *testing.T) {
+	ctx, sums := t.Context(), goldenChecksums(t)
+	var p packet
+	zero := rawPacket(MaxVersion, Report, 101, [16]byte{}, appendChecksums(nil, 0, sums))
+	if err := p.parse(zero); err != nil || !p.none {
+		t.Fatalf("%v, none %v", err, p.none)
+	}
+	del := rawPacket(MaxVersion, Delete, 101, [16]byte{}, append(appendChecksums(nil, 0, sums[:1]), 0, 0))
+	if err := p.parse(del); err != nil || p.none || p.spam {
+		t.Errorf("DELETE after a REPORT of no targets: %v, none %v, spam %v", err, p.none, p.spam)
+	}
+	s := goldenServer()
+	address := serve(t, s)
+	c, admin := dial(t, address, goldenClient, goldenPasword), dial(t, address, 101, "serverpass")
+	for i := range 20 {
+		if _, err := c.Report(ctx, 0, false, sums); err != nil {
+			t.Fatal(err)
+		}
+		if err := admin.Delete(ctx, sums[1]); err != nil {
+			t.Fatalf("DELETE %d: %v", i+1, err)
+		}
 	}
 }
 

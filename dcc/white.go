@@ -36,6 +36,8 @@ type Whitelist struct {
 	Options WhiteOptions
 	// Ignored lists the options of the file that mean nothing here.
 	Ignored []string
+
+	included []whiteSource
 }
 
 type substitute struct {
@@ -56,7 +58,8 @@ type WhiteOptions struct {
 	NoDiscard  bool  // no-forced-discard
 	Thresholds map[signature.DCCType]uint32
 	// Trap makes every message spam: spam-trap-discard or spam-trap-reject.
-	Trap, TrapReject bool
+	Trap       *bool
+	TrapReject bool
 }
 
 // Limits of a white list.
@@ -171,6 +174,11 @@ func (w *whiteReader) include(fields []string, depth int) error {
 		return fmt.Errorf("include: %w", err)
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("include: %w", err)
+	}
+	w.list.included = append(w.list.included, whiteSource{name, info.ModTime(), info.Size()})
 	return w.read(name, f, depth+1)
 }
 
@@ -329,9 +337,9 @@ func (w *whiteReader) option(fields []string) error {
 	case "forced-discard-ok":
 		o.NoDiscard = false
 	case "spam-trap-discard", "spam-trap-reject":
-		o.Trap, o.TrapReject = true, name == "spam-trap-reject"
+		o.Trap, o.TrapReject = &on, name == "spam-trap-reject"
 	case "not-spam-trap":
-		o.Trap = false
+		o.Trap = &off
 	case "threshold":
 		return w.threshold(fields[1:])
 	case "log-all", "log-normal", "log-subdirectory-day", "log-subdirectory-hour", "log-subdirectory-minute",

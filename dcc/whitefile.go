@@ -31,10 +31,21 @@ type WhiteFiles struct {
 }
 
 type whiteFile struct {
-	list    *Whitelist
-	looked  time.Time
-	changed time.Time // of the file
+	list   *Whitelist
+	looked time.Time
+	source whiteSource
+}
+
+// A whiteSource is a file that a list was read from, as it was then.
+type whiteSource struct {
+	name    string
+	changed time.Time
 	size    int64
+}
+
+// same reports whether the file is as it was.
+func (w *whiteSource) same(info fs.FileInfo) bool {
+	return info.ModTime().Equal(w.changed) && info.Size() == w.size
 }
 
 // maxWhiteFiles is how many lists are held; users beyond it are read each time.
@@ -88,15 +99,26 @@ func (w *WhiteFiles) refresh(name string, f *whiteFile) error {
 	if err != nil {
 		return fmt.Errorf("dcc: %w", err)
 	}
-	if f.list != nil && info.ModTime().Equal(f.changed) && info.Size() == f.size {
+	if f.list != nil && f.source.same(info) && w.included(f.list) {
 		return nil
 	}
 	list, err := ReadWhitelist(w.Folder, name, file, w.Server)
 	if err != nil {
 		return err
 	}
-	f.list, f.changed, f.size = list, info.ModTime(), info.Size()
+	f.list, f.source = list, whiteSource{name, info.ModTime(), info.Size()}
 	return nil
+}
+
+// included reports whether the files that a list includes are as they were.
+func (w *WhiteFiles) included(list *Whitelist) bool {
+	for i := range list.included {
+		s := &list.included[i]
+		if info, err := fs.Stat(w.Folder, s.name); err != nil || !s.same(info) {
+			return false
+		}
+	}
+	return true
 }
 
 // User returns the list of a user: USER/whiteclnt in the folder. Names that

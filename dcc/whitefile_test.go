@@ -49,6 +49,43 @@ func TestWhiteFiles(t *testing.T) {
 	}
 }
 
+// TestWhiteFilesInclude: a change of a file that is included takes effect too.
+func TestWhiteFilesInclude(t *testing.T) {
+	now := time.Unix(1000, 0)
+	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text), ModTime: now} }
+	folder := fstest.MapFS{
+		"whiteclnt": file("include a\nok from main@example.org\n"), "a": file("include b\n"), "b": file("ok from b1@example.org\n"),
+	}
+	w := &WhiteFiles{Folder: folder, Now: func() time.Time { return now }}
+	has := func(from string) bool {
+		_, ok := w.Get("whiteclnt").lookup(&Checksum{signature.DCCTypeFrom, signature.DCCValueSum("", from)})
+		return ok
+	}
+	if !has("b1@example.org") || !has("main@example.org") {
+		t.Fatal("the list is not read whole")
+	}
+	now = now.Add(whiteFileEvery)
+	folder["b"] = file("ok from b2@example.org\n")
+	if has("b1@example.org") || !has("b2@example.org") || !has("main@example.org") {
+		t.Error("a changed file that is included is not read")
+	}
+	now = now.Add(whiteFileEvery)
+	delete(folder, "b")
+	if !has("b2@example.org") {
+		t.Error("an included file that has gone empties the list")
+	}
+	now = now.Add(whiteFileEvery)
+	folder["b"] = file("ok from b3@example.org\n")
+	if !has("b3@example.org") {
+		t.Error("an included file that came back is not read")
+	}
+	read := w.Get("whiteclnt")
+	now = now.Add(whiteFileEvery)
+	if w.Get("whiteclnt") != read {
+		t.Error("files that have not changed are read again")
+	}
+}
+
 func TestParseThreshold(t *testing.T) {
 	got, err := ParseThreshold("CMN,many")
 	if err != nil || len(got) != 3 || got[signature.DCCTypeFuz2] != Many {

@@ -218,7 +218,8 @@ func (p *packet) parseDelete() error {
 	if len(p.raw) != deleteSize {
 		return fmt.Errorf("%w: DELETE of %d bytes, want %d", errDrop, len(p.raw), deleteSize)
 	}
-	p.n = 1
+	// Packets are read into the memory of earlier ones.
+	p.targets, p.spam, p.byRep, p.none, p.n = 0, false, false, false, 1
 	return p.checksums[0].parse(p.body[4:])
 }
 

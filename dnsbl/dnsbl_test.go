@@ -297,6 +297,36 @@ func TestBadZones(t *testing.T) {
 	}
 }
 
+// none is a list without entries that leaves no garbage of its own.
+type none struct{ set }
+
+func (none) HasAddr(netip.Addr) bool { return false }
+
+// TestNoGarbage: the commonest queries take no memory.
+func TestNoGarbage(t *testing.T) {
+	s := newServer(t)
+	zones := []Zone{{Name: "ip.none.example", Form: Addresses, List: none{}}}
+	for _, z := range *s.zones.Load() {
+		zones = append(zones, z.Zone)
+	}
+	if err := s.SetZones(zones); err != nil {
+		t.Fatal(err)
+	}
+	d, out := new(desk), make([]byte, 0, maxUDP)
+	for _, name := range []string{
+		"evil.example.bl.example.com.", "good.example.bl.example.com.", "a-name-that-does-not-fit-on-the-stack.example.bl.example.com.",
+		"7.2.0.192.ip.none.example.", "b.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip.none.example.",
+		"0123456789abcdef0123456789abcdef.hash.bl.example.com.", "example.org.",
+	} {
+		for _, edns := range []int{0, 1232} {
+			msg := pack(t, name, dnsmessage.TypeA, edns)
+			if n := testing.AllocsPerRun(100, func() { out = d.answer(s, out[:0], msg, maxUDP) }); n > 0 {
+				t.Errorf("%s with EDNS %d: %v allocations, want none", name, edns, n)
+			}
+		}
+	}
+}
+
 // FuzzAnswer wants an answer that can be read, or none, and the same reading of
 // the question.
 func FuzzAnswer(f *testing.F) {

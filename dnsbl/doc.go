@@ -10,7 +10,8 @@
 //
 // Messages are read and written by golang.org/x/net/dns/dnsmessage, which leaves
 // no garbage: a library that allocates for each query lets the memory of a large
-// list double before it is collected. What is listed is the business of a [List].
+// list double before it is collected. The records of a zone are written once and
+// copied. What is listed is the business of a [List].
 // See docs/protocols/dnsbl.md.
 //
 //	s, err := dnsbl.NewServer(dnsbl.Options{Zones: []dnsbl.Zone{{Name: "bl.example.com", Form: dnsbl.Domains, List: l}}})

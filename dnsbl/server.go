@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,9 +13,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
-
-	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/bulkhead-mail/bulkhead/internal/listen"
 )
@@ -47,7 +43,7 @@ type Server struct {
 	zones  atomic.Pointer[[]*zone] // the longest names first
 	packet listen.PacketServer
 	stream listen.StreamServer
-	pool   sync.Pool // of *query
+	pool   sync.Pool // of *desk
 
 	// Stats counts what was answered.
 	Stats Stats
@@ -65,14 +61,12 @@ type Stats struct {
 // NewServer checks the zones.
 func NewServer(o Options) (*Server, error) {
 	s := &Server{}
-	s.pool.New = func() any { return new(query) }
+	s.pool.New = func() any { return new(desk) }
 	if err := s.SetZones(o.Zones); err != nil {
 		return nil, err
 	}
-	s.packet = listen.PacketServer{Rate: o.Rate, Exempt: o.Exempt, Log: o.Log, MaxPacket: 4096}
-	s.packet.Handler = s.packet.Each(func(_ context.Context, p *listen.Packet) {
-		p.Reply = s.answer(p.Reply, p.Data, maxUDP)
-	})
+	s.packet = listen.PacketServer{Rate: o.Rate, Exempt: o.Exempt, Log: o.Log, MaxPacket: 4096, Unordered: true}
+	s.packet.Handler = s.answerAll
 	s.stream = listen.StreamServer{
 		Handler: s.serve, MaxConns: o.MaxConns, RequestRate: o.Rate, Exempt: o.Exempt, RequestTime: tcpIdle, Log: o.Log,
 	}
@@ -147,49 +141,6 @@ func (s *Server) serve(_ context.Context, c *listen.Conn) {
 	}
 }
 
-// answer appends the answer to msg to dst; it appends nothing to what must not
-// be answered. limit is the most bytes that the transport takes.
-func (s *Server) answer(dst, msg []byte, limit int) []byte {
-	q := s.pool.Get().(*query)
-	defer s.pool.Put(q)
-	if err := q.parse(msg); errors.Is(err, errNoAnswer) {
-		s.Stats.Broken.Add(1)
-		return dst
-	}
-	s.Stats.Queries.Add(1)
-	if limit != maxTCP {
-		limit = q.udpSize
-	}
-	r := s.reply(q)
-	return q.answer(dst, &r, limit)
-}
-
-func (s *Server) reply(q *query) reply {
-	switch {
-	case q.code != dnsmessage.RCodeSuccess:
-		s.Stats.Broken.Add(1)
-		return reply{code: q.code}
-	case q.question.Class != dnsmessage.ClassINET && q.question.Class != dnsmessage.ClassANY,
-		q.question.Type == dnsmessage.TypeAXFR, q.question.Type == typeIXFR:
-		return s.refuse()
-	}
-	// A copy for each query would be garbage of the size of a list before it is
-	// collected. Nobody keeps the name longer than q.
-	z, labels := s.find(unsafe.String(unsafe.SliceData(q.name), len(q.name)))
-	switch {
-	case z == nil:
-		return s.refuse()
-	case labels == "":
-		return z.ofApex(q.question.Type)
-	}
-	return s.ofName(q, z, labels)
-}
-
-func (s *Server) refuse() reply {
-	s.Stats.Refused.Add(1)
-	return reply{code: dnsmessage.RCodeRefused}
-}
-
 // find returns the zone of a name and the labels below its apex.
 func (s *Server) find(name string) (*zone, string) {
 	for _, z := range *s.zones.Load() {
@@ -203,47 +154,4 @@ func (s *Server) find(name string) (*zone, string) {
 		}
 	}
 	return nil, ""
-}
-
-func (z *zone) ofApex(kind dnsmessage.Type) reply {
-	switch kind {
-	case dnsmessage.TypeSOA, dnsmessage.TypeALL:
-		return reply{authoritative: true, zone: z, kind: dnsmessage.TypeSOA}
-	case dnsmessage.TypeNS:
-		return reply{authoritative: true, zone: z, kind: dnsmessage.TypeNS}
-	}
-	return z.nothing(dnsmessage.RCodeSuccess)
-}
-
-// nothing is the answer without a record: the zone's SOA says for how long.
-func (z *zone) nothing(code dnsmessage.RCode) reply {
-	return reply{code: code, authoritative: true, zone: z, kind: dnsmessage.TypeSOA, negative: true}
-}
-
-// ofName answers for a name below the apex. The address of a hit is given for A
-// and ANY, its reason for TXT; every other type exists without data.
-func (s *Server) ofName(q *query, z *zone, labels string) reply {
-	found := absent
-	if !q.odd {
-		found = z.look(labels)
-	}
-	if found == absent {
-		s.Stats.Misses.Add(1)
-		return z.nothing(dnsmessage.RCodeNameError)
-	}
-	r := reply{authoritative: true, zone: z}
-	kind := q.question.Type
-	switch {
-	case found != between && (kind == dnsmessage.TypeA || kind == dnsmessage.TypeALL):
-		s.Stats.Hits.Add(1)
-		r.kind = dnsmessage.TypeA
-	case found == test && kind == dnsmessage.TypeTXT:
-		r.kind, r.text = dnsmessage.TypeTXT, testReason
-	case found == present && kind == dnsmessage.TypeTXT:
-		s.Stats.Hits.Add(1)
-		r.kind, r.text = dnsmessage.TypeTXT, z.List.Describe()
-	default:
-		return z.nothing(dnsmessage.RCodeSuccess)
-	}
-	return r
 }

@@ -1,7 +1,7 @@
 package dnsbl
 
 import (
-	"errors"
+	"encoding/binary"
 	"fmt"
 	"strings"
 
@@ -25,56 +25,64 @@ type query struct {
 	header   dnsmessage.Header
 	question dnsmessage.Question
 	asked    bool   // there is a question
-	name     []byte // of the question in lower case, without the dot at the end
+	name     []byte // of the question in lower case, without the dot at the end; part of text
 	odd      bool   // name holds a byte outside printable ASCII
 	edns     bool
 	udpSize  int
 	code     dnsmessage.RCode // of the answer, if the query itself is at fault
+	text     [255]byte
 }
 
-// errNoAnswer is of what must not be answered at all.
-var errNoAnswer = errors.New("not a query")
+// one is what the header of a query counts: one question, no answer, no
+// authority. The additional records come after that.
+const one = 1 << 32
 
-// parse reads a query. It returns errNoAnswer, or leaves a fault in code.
-func (q *query) parse(msg []byte) error {
-	*q = query{name: q.name[:0], udpSize: plainUDP}
+// parse reads a query and leaves a fault in code. It reports false if there must
+// not be an answer at all.
+func (q *query) parse(msg []byte) bool {
+	// Not q as a whole: clearing what is overwritten anyway takes as long as
+	// parsing.
+	q.asked, q.odd, q.edns, q.name, q.udpSize = false, false, false, nil, plainUDP
 	var p dnsmessage.Parser
 	var err error
 	if q.header, err = p.Start(msg); err != nil || q.header.Response {
-		return errNoAnswer
+		return false
 	}
 	if q.header.OpCode != 0 {
 		q.code = dnsmessage.RCodeNotImplemented
-		return nil
+		return true
 	}
 	q.code = dnsmessage.RCodeFormatError
 	if q.question, err = p.Question(); err != nil {
-		return nil
+		return true
 	}
 	q.asked = true
-	// One question, no answer, no authority.
-	_, second := p.Question()
-	_, answer := p.AnswerHeader()
-	_, authority := p.AuthorityHeader()
-	for _, err := range [...]error{second, answer, authority} {
-		if err != dnsmessage.ErrSectionDone {
-			return nil
-		}
+	counts := binary.BigEndian.Uint64(msg[4:])
+	if counts>>16 != one {
+		return true
 	}
 	name := q.question.Name.Data[:q.question.Name.Length-1]
-	for _, c := range name {
-		if c >= 'A' && c <= 'Z' {
+	q.name = q.text[:len(name)]
+	for i, c := range name {
+		if c-'A' < 26 {
 			c += 'a' - 'A'
 		}
-		q.odd = q.odd || c <= ' ' || c > '~'
-		q.name = append(q.name, c)
+		q.odd = q.odd || c-'!' > '~'-'!'
+		q.name[i] = c
 	}
-	q.code = q.readAdditional(&p)
-	return nil
+	q.code = dnsmessage.RCodeSuccess
+	if counts&0xffff != 0 {
+		q.code = q.readAdditional(&p)
+	}
+	return true
 }
 
 // readAdditional looks for an OPT record among the additional ones.
 func (q *query) readAdditional(p *dnsmessage.Parser) dnsmessage.RCode {
+	// The sections before it are empty by now.
+	if p.SkipAllQuestions() != nil || p.SkipAllAnswers() != nil || p.SkipAllAuthorities() != nil {
+		return dnsmessage.RCodeFormatError
+	}
 	for range maxRecords {
 		h, err := p.AdditionalHeader()
 		if err == dnsmessage.ErrSectionDone {
@@ -122,51 +130,73 @@ func (q *query) answer(dst []byte, r *reply, limit int) []byte {
 	return out
 }
 
+// build writes header and question, and behind them what the zone has ready.
 func (q *query) build(dst []byte, r *reply, truncated bool) ([]byte, error) {
 	b := dnsmessage.NewBuilder(dst, dnsmessage.Header{
 		ID: q.header.ID, Response: true, OpCode: q.header.OpCode, Authoritative: r.authoritative, Truncated: truncated,
 		RecursionDesired: q.header.RecursionDesired, RCode: r.code & 0xf,
 	})
-	var err error
 	if q.asked {
-		err = errors.Join(b.StartQuestions(), b.Question(q.question))
+		if err := b.StartQuestions(); err != nil {
+			return nil, err
+		}
+		if err := b.Question(q.question); err != nil {
+			return nil, err
+		}
 	}
-	if err == nil && r.kind != 0 {
-		err = q.addRecord(&b, r)
+	if r.kind == dnsmessage.TypeTXT {
+		if err := addText(&b, q.question.Name, r); err != nil {
+			return nil, err
+		}
 	}
-	if err == nil && q.edns {
-		var h dnsmessage.ResourceHeader
-		err = errors.Join(b.StartAdditionals(), h.SetEDNS0(maxUDP, r.code, false), b.OPTResource(h, dnsmessage.OPTResource{}))
-	}
+	out, err := b.Finish()
 	if err != nil {
 		return nil, err
 	}
-	return b.Finish()
+	return q.appendRecords(out, len(dst), r), nil
 }
 
-// addRecord adds the one record of r.
-func (q *query) addRecord(b *dnsmessage.Builder, r *reply) error {
-	z := r.zone
-	h := dnsmessage.ResourceHeader{Name: q.question.Name, Class: dnsmessage.ClassINET, TTL: z.ttl}
-	start := b.StartAnswers
-	if r.negative {
-		h.Name, start = z.name, b.StartAuthorities
-	}
-	if err := start(); err != nil {
+func addText(b *dnsmessage.Builder, name dnsmessage.Name, r *reply) error {
+	if err := b.StartAnswers(); err != nil {
 		return err
 	}
+	h := dnsmessage.ResourceHeader{Name: name, Class: dnsmessage.ClassINET, TTL: r.zone.ttl}
+	return b.TXTResource(h, dnsmessage.TXTResource{TXT: []string{r.text[:min(len(r.text), maxText)]}})
+}
+
+// The low bytes of what a header counts (RFC 1035 section 4.1.1).
+const (
+	answersAt     = 7
+	authoritiesAt = 9
+	additionalsAt = 11
+)
+
+// appendRecords appends the record of the zone and the OPT record (RFC 6891
+// section 6.1.2) to the message that begins at start.
+func (q *query) appendRecords(out []byte, start int, r *reply) []byte {
+	at := answersAt
 	switch r.kind {
 	case dnsmessage.TypeA:
-		return b.AResource(h, dnsmessage.AResource{A: z.code})
-	case dnsmessage.TypeTXT:
-		return b.TXTResource(h, dnsmessage.TXTResource{TXT: []string{r.text[:min(len(r.text), maxText)]}})
+		out = append(out, r.zone.hit...)
 	case dnsmessage.TypeNS:
-		return b.NSResource(h, dnsmessage.NSResource{NS: z.host})
+		out = append(out, r.zone.ns...)
+	case dnsmessage.TypeSOA:
+		if out = r.zone.appendSOA(out); r.negative {
+			at = authoritiesAt
+		}
 	}
-	// MinTTL is how long a negative answer may be kept (RFC 2308 section 4).
-	return b.SOAResource(h, dnsmessage.SOAResource{
-		NS: z.host, MBox: z.mailbox, Serial: z.serial(), Refresh: 3600, Retry: 600, Expire: 7 * 86400, MinTTL: z.ttl,
-	})
+	if r.kind != 0 {
+		out[start+at] = 1
+	}
+	if q.edns {
+		out = append(out,
+			0, 0, byte(dnsmessage.TypeOPT), // of the root
+			maxUDP>>8, maxUDP&0xff,
+			byte(r.code>>4), 0, 0, 0, // the upper bits of the code, version, flags
+			0, 0) // no options
+		out[start+additionalsAt] = 1
+	}
+	return out
 }
 
 // dnsName returns a name in lower case as messages have it.

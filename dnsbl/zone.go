@@ -85,6 +85,7 @@ type zone struct {
 
 	ttl  uint32 // seconds
 	code [4]byte
+	records
 }
 
 func newZone(z Zone) (*zone, error) {
@@ -119,6 +120,9 @@ func newZone(z Zone) (*zone, error) {
 		return nil, fmt.Errorf("dnsbl: zone %q: host: %w", z.Name, err)
 	}
 	if c.mailbox, err = dnsName("hostmaster." + name); err != nil {
+		return nil, fmt.Errorf("dnsbl: zone %q: %w", z.Name, err)
+	}
+	if err := c.makeRecords(); err != nil {
 		return nil, fmt.Errorf("dnsbl: zone %q: %w", z.Name, err)
 	}
 	return c, nil
@@ -205,12 +209,10 @@ func reversedAddr(labels string) (addr netip.Addr, complete, ok bool) {
 	// Two IPv6 nibbles, "0.8", could be octets too: only the count decides.
 	var octets [4]byte
 	isV4 := len(parts) <= 4
-	for i, p := range parts {
+	for i := 0; isV4 && i < len(parts); i++ {
+		p := parts[i]
 		n, err := strconv.ParseUint(p, 10, 8)
-		if !isV4 || err != nil || len(p) > 1 && p[0] == '0' {
-			isV4 = false
-			break
-		}
+		isV4 = err == nil && (len(p) == 1 || p[0] != '0')
 		octets[len(parts)-1-i] = byte(n)
 	}
 	if isV4 {

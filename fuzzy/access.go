@@ -6,11 +6,12 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
 )
 
 // read decrypts and parses the datagram of j.
 func (s *Server) read(j *job) error {
-	if within(s.Blocked, j.client.Addr()) {
+	if listen.Within(s.Blocked, j.client.Addr()) {
 		return fmt.Errorf("%w: blocked", errNoAnswer)
 	}
 	if !isEncrypted(j.data) {
@@ -63,7 +64,7 @@ func (s *Server) refusal(j *job) int32 {
 		switch {
 		case s.EncryptedOnly:
 			return CodeEncryption
-		case update && (s.ReadOnly || !within(s.UpdateFrom, j.client.Addr())):
+		case update && (s.ReadOnly || !listen.Within(s.UpdateFrom, j.client.Addr())):
 			return CodeForbidden
 		}
 		return 0
@@ -73,7 +74,7 @@ func (s *Server) refusal(j *job) int32 {
 		return CodeForbidden
 	case !j.key.limiter.Allow(anyClient, 1):
 		return CodeRefused
-	case update && (s.ReadOnly || !j.key.Update && !within(s.UpdateFrom, j.client.Addr())):
+	case update && (s.ReadOnly || !j.key.Update && !listen.Within(s.UpdateFrom, j.client.Addr())):
 		return CodeForbidden
 	}
 	return 0
@@ -93,13 +94,3 @@ func (j *job) reporter() bulkhead.Reporter {
 
 // hides reports whether the client of j is not told of a list.
 func (j *job) hides(flag uint8) bool { return j.key != nil && slices.Contains(j.key.Hidden, flag) }
-
-func within(networks []netip.Prefix, addr netip.Addr) bool {
-	addr = addr.Unmap().WithZone("")
-	for _, n := range networks {
-		if n.Contains(addr) {
-			return true
-		}
-	}
-	return false
-}

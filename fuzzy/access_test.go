@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/listen"
@@ -16,34 +15,20 @@ import (
 // TestIPv6: the same dialogue over IPv6, and from a wildcard address of both
 // families.
 func TestIPv6(t *testing.T) {
-	for _, tt := range []struct{ bind, host string }{{"[::1]:0", "::1"}, {":0", "::1"}, {":0", "127.0.0.1"}} {
+	serve := func(t *testing.T, address string) net.Addr {
 		s := &Server{House: new(prototest.House), UpdateFrom: listen.Loopback()}
-		ctx, cancel := context.WithCancel(context.Background())
-		conns, err := listen.Packets(ctx, tt.bind, 1)
-		if err != nil {
-			cancel()
-			t.Skipf("no IPv6: %v", err)
-		}
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			if err := s.ServePackets(ctx, conns); err != nil {
-				t.Errorf("ServePackets: %v", err)
-			}
-		})
-		_, port, err := net.SplitHostPort(conns[0].LocalAddr().String())
-		must(t, err)
-		c := dial(t, net.JoinHostPort(tt.host, port), nil)
+		return prototest.ServePackets(t, address, 1, s.ServePackets)
+	}
+	prototest.EachFamily(t, serve, func(t *testing.T, address string) {
+		c := dial(t, address, nil)
 		must(t, c.Write(t.Context(), digestOf(1), nil, 1, 7))
 		if r := mustCheck(t, c, digestOf(1), nil); r.Value != 7 {
-			t.Errorf("%s asked at %s: %+v", tt.bind, tt.host, r)
+			t.Errorf("asked at %s: %+v", address, r)
 		}
-		cancel()
-		wg.Wait()
-	}
+	})
 }
 
-// answers returns how many of n pings are answered. All packets of one socket
-// are handled in their order, so that silence means that the rest was dropped.
+// answers returns how many of n pings are answered.
 func answers(t *testing.T, address string, n int) (answered int) {
 	t.Helper()
 	c, err := net.Dial("udp", address)
@@ -54,14 +39,7 @@ func answers(t *testing.T, address string, n int) (answered int) {
 		_, err := c.Write(r.Append(nil))
 		must(t, err)
 	}
-	buf := make([]byte, 2048)
-	for {
-		c.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
-		if _, err := c.Read(buf); err != nil {
-			return answered
-		}
-		answered++
-	}
+	return prototest.Answers(c)
 }
 
 func TestRatesAndNetworks(t *testing.T) {
@@ -130,4 +108,37 @@ func TestWritesDoNotStallChecks(t *testing.T) {
 	release()
 	// A retransmission is not counted again, and waits for the first.
 	must(t, c.Write(t.Context(), digestOf(77), nil, 7, 1))
+}
+
+// TestHiddenListHidesNoOther: what a digest is on a list that a client is not told
+// of takes nothing from what the client is told of others.
+func TestHiddenListHidesNoOther(t *testing.T) {
+	var shingles [32]uint64
+	for i := range shingles {
+		shingles[i] = uint64(i) * 0x9e3779b97f4a7c15
+	}
+	ours, err := NewKeyPair(nil)
+	must(t, err)
+	guests, err := NewKeyPair(nil)
+	must(t, err)
+	house := new(prototest.House)
+	s := &Server{House: house, Keys: []*Key{{KeyPair: ours, Update: true}, {KeyPair: guests, Hidden: []uint8{7}}}}
+	address := serve(t, s)
+	writer, guest := dial(t, address, &ours.Public), dial(t, address, &guests.Public)
+	must(t, writer.Write(t.Context(), digestOf(1), &shingles, 2, 5))
+	must(t, writer.Write(t.Context(), digestOf(2), &shingles, 7, 9))
+	must(t, writer.Write(t.Context(), digestOf(3), nil, 7, 9))
+	listed := digestOf(3)
+	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{plainSignature(&listed)}, Vote: bulkhead.Spam}); err != nil {
+		t.Fatal(err)
+	}
+	if r := mustCheck(t, guest, digestOf(2), &shingles); r.Flag != 2 || r.Value != 5 || len(r.Extra) != 0 {
+		t.Errorf("near copy of what the guest may know: %+v", r)
+	}
+	if r := mustCheck(t, guest, digestOf(3), nil); r.Flag != 1 || !r.OK() {
+		t.Errorf("listed by votes, and hidden: %+v", r)
+	}
+	if r := mustCheck(t, writer, digestOf(2), &shingles); r.Flag != 7 || r.Value != 9 {
+		t.Errorf("to us: %+v", r)
+	}
 }

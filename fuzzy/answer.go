@@ -25,7 +25,6 @@ type job struct {
 	packet *listen.Packet // of an update that is under way
 	ctx    context.Context
 	recent *recentEntry
-	marks  []int // counters of lists that the update raises as well
 	err    error
 }
 
@@ -42,7 +41,7 @@ func (sc *scratch) addCheck(j *job) {
 	n := len(sc.checks)
 	sc.checks = slices.Grow(sc.checks, 1)[:n+1]
 	c := &sc.checks[n]
-	*c = pendingCheck{job: j, hits: c.hits[:0], near: c.near[:0], even: c.even[:0], evenVoted: c.evenVoted[:0]}
+	*c = pendingCheck{job: j, hits: c.hits[:0], near: c.near[:0], even: c.even[:0], evenVoted: c.evenVoted[:0], held: c.held[:0]}
 }
 
 // packets answers one batch of datagrams.
@@ -72,7 +71,7 @@ func (s *Server) packets(ctx context.Context, batch []*listen.Packet, updates ch
 }
 
 func (j *job) reset(client netip.AddrPort, data []byte) {
-	j.client, j.data, j.key, j.shared, j.recent, j.marks, j.err = client, data, nil, nil, nil, nil, nil
+	j.client, j.data, j.key, j.shared, j.recent, j.err = client, data, nil, nil, nil, nil
 	j.silent, j.update = false, false
 	j.reply = Reply{Extra: j.reply.Extra[:0]}
 }

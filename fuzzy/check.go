@@ -23,7 +23,10 @@ type pendingCheck struct {
 	even, evenVoted []bulkhead.Look
 	// takenToo: what was taken away is among the questions of this round.
 	takenToo bool
-	state    checkState
+	deleted  bool // a digest is known to be deleted
+	// held is what is known of bands of which some were deleted once.
+	held  []heldBands
+	state checkState
 }
 
 type checkState uint8
@@ -31,6 +34,8 @@ type checkState uint8
 const (
 	checkOpen   checkState = iota // nothing found yet
 	checkExact                    // the digest has a count that is not confirmed
+	checkSince                    // the digest was deleted once
+	checkNear                     // bands were deleted once
 	checkClosed                   // settled: hits is final
 )
 
@@ -63,9 +68,11 @@ type round struct {
 var rounds = [...]round{
 	{checkOpen, askDigests, takeDigests},
 	{checkExact, askCopies, takeCopies},
+	{checkSince, askSince, takeSince},
 	{checkOpen, askVotes, takeVotes},
 	{checkOpen, askHalf, takeHalf},
 	{checkOpen, askBands, takeBands},
+	{checkNear, askNearSince, takeNearSince},
 }
 
 // check answers sc.checks. The questions of all of them are asked together.
@@ -112,7 +119,7 @@ func askDigests(_ *Server, q *questions, c *pendingCheck, flags []uint8) {
 func takeDigests(s *Server, c *pendingCheck, looks, _ []bulkhead.Look, flags []uint8) {
 	sure := !s.lists.taken.Load()
 	for i, flag := range flags {
-		if l := &looks[i]; l.Sightings > 0 {
+		if l := &looks[i]; l.Sightings > 0 && !c.job.hides(flag) {
 			c.hits = append(c.hits, hit{flag: flag, value: l.Sightings, first: seconds(l), chance: l.Error})
 			sure = sure && l.Error <= maxChance
 		}
@@ -133,36 +140,52 @@ func askCopies(s *Server, q *questions, c *pendingCheck, _ []uint8) {
 	for _, h := range c.hits {
 		q.sigs = append(q.sigs, digestSignature(d, h.flag, added, 1), digestSignature(d, h.flag, added, 2))
 		if takenToo {
-			q.sigs = append(q.sigs, digestSignature(d, h.flag, taken, 0))
+			q.sigs = append(q.sigs, digestSignature(d, h.flag, taken, 0), digestSignature(d, h.flag, taken, 1), digestSignature(d, h.flag, epochs, 0))
 		}
 	}
 	c.takenToo = takenToo
 }
 
 func takeCopies(_ *Server, c *pendingCheck, looks, _ []bulkhead.Look, _ []uint8) {
-	left, deleted := c.hits[:0], false
+	left := c.hits[:0]
+	c.state = checkOpen
 	for _, h := range c.hits {
 		sure := h.confirm(&looks[0], &looks[1])
 		looks = looks[2:]
-		minus := uint32(0)
 		if c.takenToo {
-			minus = looks[0].Sightings
-			looks = looks[1:]
+			// One of the two alone would be shown by error now and then.
+			h.minus, h.epochs = min(looks[0].Sightings, looks[1].Sightings), looks[2].Sightings
+			looks = looks[3:]
 		}
-		switch {
-		case !sure:
-		case minus >= h.value:
-			deleted = true
-		default:
-			h.value -= minus
+		if sure {
 			left = append(left, h)
+			if h.epochs > 0 {
+				c.state = checkSince
+			}
 		}
+	}
+	c.hits = left
+	if c.state == checkOpen {
+		c.settle()
+	}
+}
+
+// settle takes what was taken away from the hits of a digest, and closes the check
+// unless bands may say more.
+func (c *pendingCheck) settle() {
+	left := c.hits[:0]
+	for _, h := range c.hits {
+		if h.value = total(h.value, h.minus); h.value == 0 {
+			c.deleted = true
+			continue
+		}
+		left = append(left, h)
 	}
 	c.hits = left
 	// A digest that was deleted is gone, whatever its bands say. One whose
 	// counters do not make it sure is left to its bands.
 	c.state = checkOpen
-	if len(left) > 0 || deleted || !c.job.req.Shingled {
+	if len(left) > 0 || c.deleted || !c.job.req.Shingled {
 		c.state = checkClosed
 	}
 }
@@ -235,7 +258,7 @@ func takeHalf(_ *Server, c *pendingCheck, looks, judges []bulkhead.Look, flags [
 		return
 	}
 	for _, flag := range flags {
-		if slices.ContainsFunc(looks[:half], func(l bulkhead.Look) bool { return l.Sightings > 0 }) {
+		if slices.ContainsFunc(looks[:half], known) && !c.job.hides(flag) {
 			c.near, c.even = append(c.near, flag), append(c.even, looks[:half]...)
 		}
 		looks = looks[half:]
@@ -257,6 +280,7 @@ func askBands(s *Server, q *questions, c *pendingCheck, _ []uint8) {
 		q.sigs = appendHalf(q.sigs, &c.job.req, uint32(flag), 1)
 		if c.takenToo {
 			q.sigs = appendBands(q.sigs, &c.job.req, flag, taken)
+			q.sigs = appendBands(q.sigs, &c.job.req, flag, epochs)
 		}
 	}
 	if c.voted {
@@ -275,6 +299,10 @@ func takeBands(s *Server, c *pendingCheck, looks, judges []bulkhead.Look, _ []ui
 		minus := []bulkhead.Look(nil)
 		if c.takenToo {
 			minus = next(signature.RspamdBands)
+			if deletes := next(signature.RspamdBands); slices.ContainsFunc(deletes, known) {
+				c.hold(flag, &all, minus, deletes)
+				continue
+			}
 		}
 		if h, ok := nearHit(flag, all[:], minus); ok {
 			c.hits = append(c.hits, h)
@@ -287,7 +315,12 @@ func takeBands(s *Server, c *pendingCheck, looks, judges []bulkhead.Look, _ []ui
 		}
 	}
 	c.state = checkClosed
+	if len(c.held) > 0 {
+		c.state = checkNear
+	}
 }
+
+func known(l bulkhead.Look) bool { return l.Sightings > 0 }
 
 func interleave(all *[signature.RspamdBands]bulkhead.Look, even, odd []bulkhead.Look) {
 	for i := range half {

@@ -18,16 +18,12 @@ type lists struct {
 	taken atomic.Bool
 
 	mu     sync.Mutex // guards changes of current, and what follows
-	marked [numMarks]time.Time
 	warned bool
 }
 
-// The counters that are raised now and then: one for each list, and the one
+// The counters that are raised with each update: one for each list, and the one
 // of takenSignature.
-const (
-	markTaken = 256
-	numMarks  = 257
-)
+const markTaken = 256
 
 // inUse returns the lists in use, ascending; the slice must not be changed.
 func (l *lists) inUse() []uint8 {
@@ -52,26 +48,6 @@ func (l *lists) add(flag uint8) bool {
 	next := slices.Insert(slices.Clone(old), at, flag)
 	l.current.Store(&next)
 	return true
-}
-
-// due reports whether a counter should be raised: the first time,
-// and again each hour, so that it does not age out while it
-// is used.
-func (l *lists) due(mark int, now time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now.Sub(l.marked[mark]) < time.Hour {
-		return false
-	}
-	l.marked[mark] = now
-	return true
-}
-
-// undue takes back what due said, because the counter was not raised.
-func (l *lists) undue(mark int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.marked[mark] = time.Time{}
 }
 
 // refresh follows the counters until ctx ends.

@@ -1,14 +1,12 @@
 package fuzzy
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,20 +18,7 @@ import (
 // serve runs s over loopback UDP until the test ends and returns its address.
 func serve(t testing.TB, s *Server) string {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	conns, err := listen.Packets(ctx, "127.0.0.1:0", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := conns[0].LocalAddr().String()
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := s.ServePackets(ctx, conns); err != nil {
-			t.Errorf("ServePackets: %v", err)
-		}
-	})
-	t.Cleanup(func() { cancel(); wg.Wait() })
-	return address
+	return prototest.ServePackets(t, "127.0.0.1:0", 1, s.ServePackets).String()
 }
 
 func dial(t testing.TB, address string, key *[32]byte) *Client {
@@ -375,17 +360,8 @@ func TestGarbage(t *testing.T) {
 
 func TestStream(t *testing.T) {
 	s := &Server{House: new(prototest.House)}
-	ctx, cancel := context.WithCancel(context.Background())
-	l, err := listen.Stream(ctx, "127.0.0.1:0")
-	must(t, err)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := s.ServeStream(ctx, l); err != nil {
-			t.Errorf("ServeStream: %v", err)
-		}
-	})
-	defer func() { cancel(); wg.Wait() }()
-	conn, err := net.Dial("tcp", l.Addr().String())
+	address := prototest.ServeStream(t, "127.0.0.1:0", s.ServeStream)
+	conn, err := net.Dial("tcp", address.String())
 	must(t, err)
 	defer conn.Close()
 	do := func(r Request) Reply {

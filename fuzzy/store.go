@@ -13,11 +13,31 @@ import (
 // check a look-up for its digest and 10 for its shingles.
 const maxLists = 24
 
-// What the counters of a digest or band count.
+// What the counters of a digest or band count. epochs are its deletes, see
+// epochOf; the kinds from since on are of what came after one of them.
 const (
 	added = iota
 	taken
+	epochs
+	since
 )
+
+// counterSignature is counter i of a message on a list: of its digest, and then
+// of its bands or of the third copy of its digest.
+func counterSignature(r *Request, flag, kind byte, i int) bulkhead.Signature {
+	if i >= 2 && r.Shingled {
+		return signature.RspamdBand(&r.Shingles, uint32(flag)|uint32(kind)<<8, i-2)
+	}
+	return digestSignature(&r.Digest, flag, kind, byte(i))
+}
+
+// numCounters is how many counters a message has on each list.
+func numCounters(r *Request) int {
+	if r.Shingled {
+		return 2 + signature.RspamdBands
+	}
+	return 3
+}
 
 // digestSignature is a counter of a digest on a list. The digest gives 60 of
 // its 64 bytes: as good as all, and the rest says what is counted.
@@ -68,15 +88,12 @@ type hit struct {
 	// chance is the probability that the counters of the digest are shown by
 	// error.
 	chance float64
+	// minus and epochs are what is known of deletes, until it has been accounted for.
+	minus, epochs uint32
 }
 
 // total is what a counter of additions and one of subtractions leave.
-func total(plus, minus *bulkhead.Look) uint32 {
-	if minus.Sightings >= plus.Sightings {
-		return 0
-	}
-	return plus.Sightings - minus.Sightings
-}
+func total(plus, minus uint32) uint32 { return plus - min(plus, minus) }
 
 func seconds(l *bulkhead.Look) uint32 { return uint32(max(0, min(l.First, math.MaxUint32))) }
 
@@ -111,7 +128,7 @@ func nearHit(flag uint8, plus, minus []bulkhead.Look) (hit, bool) {
 	for b := range plus {
 		v := plus[b].Sightings
 		if minus != nil {
-			v = total(&plus[b], &minus[b])
+			v = total(plus[b].Sightings, minus[b].Sightings)
 		}
 		if v == 0 {
 			continue

@@ -41,9 +41,6 @@ func (s *Server) updateAll(ctx context.Context, jobs []*job) {
 
 func (s *Server) conclude(j *job) {
 	if j.err != nil {
-		for _, mark := range j.marks {
-			s.lists.undue(mark)
-		}
 		s.recent.forget(j.recent)
 		j.refuse(s.status(j.err))
 		return
@@ -63,6 +60,7 @@ type updates struct {
 	sigs  []bulkhead.Signature
 	n     []uint32 // by how much each of sigs is raised
 	votes map[voteKey]*group
+	marks []int // that are raised already
 }
 
 type voteKey struct {
@@ -83,6 +81,20 @@ func (b *updates) raise(j *job, n uint32, sigs ...bulkhead.Signature) {
 	b.sigs = append(b.sigs, sigs...)
 	for range sigs {
 		b.n = append(b.n, n)
+	}
+}
+
+// mark raises a counter that says that a list is in use, or that something was
+// taken away. It does so in every batch: then it lives as long as the rest.
+func (b *updates) mark(j *job, mark int) {
+	if slices.Contains(b.marks, mark) {
+		return
+	}
+	b.marks = append(b.marks, mark)
+	if mark == markTaken {
+		b.raise(j, 1, takenSignature())
+	} else {
+		b.raise(j, 1, listSignature(uint8(mark)))
 	}
 }
 
@@ -152,14 +164,9 @@ func (s *Server) plan(ctx context.Context, b *updates, j *job) error {
 	if r.Value == 0 {
 		return nil
 	}
-	if s.lists.due(int(r.Flag), s.Now()) {
-		j.marks = append(j.marks, int(r.Flag))
-		b.raise(j, 1, listSignature(r.Flag))
-	}
+	b.mark(j, int(r.Flag))
 	if r.Value < 0 {
-		s.planTaken(b, j)
-		b.raise(j, uint32(min(-int64(r.Value), bulkhead.Many)), j.signatures(r.Flag, taken)...)
-		return nil
+		return s.planTake(ctx, b, j, uint32(min(-int64(r.Value), bulkhead.Many)))
 	}
 	n := uint32(min(int64(r.Value), bulkhead.Many))
 	if !s.lists.taken.Load() {
@@ -172,22 +179,40 @@ func (s *Server) plan(ctx context.Context, b *updates, j *job) error {
 	}
 	for i := range counters {
 		c, m := &counters[i], n
-		if c.minus > c.plus {
-			// What was deleted has aged out and its deletion has not: make up for it.
+		switch {
+		case c.epochs > 0:
+			b.raise(j, n, counterSignature(r, r.Flag, sinceKind(epochOf(c.epochs), added), i))
+		case c.minus > c.plus:
+			// What something was taken from has aged out, and the taking has not: make
+			// up for it.
 			m = min(m+c.minus-c.plus, bulkhead.Many)
 		}
-		b.raise(j, m, c.sig[added])
+		b.raise(j, m, counterSignature(r, r.Flag, added, i))
 	}
 	return nil
 }
 
-// planTaken notes that something is about to be taken away.
-func (s *Server) planTaken(b *updates, j *job) {
+// markTaken notes that something is about to be taken away.
+func (s *Server) markTaken(b *updates, j *job) {
 	s.lists.taken.Store(true)
-	if s.lists.due(markTaken, s.Now()) {
-		j.marks = append(j.marks, markTaken)
-		b.raise(j, 1, takenSignature())
+	b.mark(j, markTaken)
+}
+
+// planTake takes n away on one list.
+func (s *Server) planTake(ctx context.Context, b *updates, j *job, n uint32) error {
+	r := &j.req
+	counters, err := s.counters(ctx, j, r.Flag)
+	if err != nil {
+		return err
 	}
+	s.markTaken(b, j)
+	for i := range counters {
+		b.raise(j, n, counterSignature(r, r.Flag, taken, i))
+		if e := counters[i].epochs; e > 0 {
+			b.raise(j, n, counterSignature(r, r.Flag, sinceKind(epochOf(e), taken), i))
+		}
+	}
+	return nil
 }
 
 // planDelete takes away all that was ever added to the digest, on all lists,
@@ -198,10 +223,24 @@ func (s *Server) planDelete(ctx context.Context, b *updates, j *job) error {
 		if err != nil {
 			return err
 		}
+		fresh, err := s.freshEpochs(ctx, j, flag, counters)
+		if err != nil {
+			return err
+		}
 		for i := range counters {
-			if c := &counters[i]; c.plus > c.minus {
-				s.planTaken(b, j)
-				b.raise(j, c.plus-c.minus, c.sig[taken])
+			c := &counters[i]
+			if c.value() == 0 {
+				continue
+			}
+			s.markTaken(b, j)
+			if c.plus > c.minus {
+				b.raise(j, c.plus-c.minus, counterSignature(&j.req, flag, taken, i))
+			}
+			switch {
+			case fresh[i] < maxEpochs:
+				b.raise(j, 1<<fresh[i], counterSignature(&j.req, flag, epochs, i))
+			case c.plusSince > c.minusSince:
+				b.raise(j, c.plusSince-c.minusSince, counterSignature(&j.req, flag, sinceKind(epochOf(c.epochs), taken), i))
 			}
 		}
 	}
@@ -240,24 +279,45 @@ func (j *job) signatures(flag uint8, kind byte) []bulkhead.Signature {
 	return append(sigs, digestSignature(d, flag, kind, 2))
 }
 
-// A counter is a digest or band on one list, with its two counts.
+// A counter is a digest or band on one list, with its counts.
 type counter struct {
-	sig         [2]bulkhead.Signature // added, taken
-	plus, minus uint32
+	plus, minus           uint32
+	epochs                uint32
+	plusSince, minusSince uint32 // since the last of them
+}
+
+// value is what is left of what was added.
+func (c *counter) value() uint32 {
+	return max(total(c.plus, c.minus), total(c.plusSince, c.minusSince))
 }
 
 // counters returns the counters of the digest of j, and of its bands.
 func (s *Server) counters(ctx context.Context, j *job, flag uint8) ([]counter, error) {
-	plus, minus := j.signatures(flag, added), j.signatures(flag, taken)
-	q := questions{sigs: append(slices.Clone(plus), minus...)}
+	n := numCounters(&j.req)
+	var q questions
+	for _, kind := range []byte{added, taken, epochs} {
+		q.sigs = append(q.sigs, j.signatures(flag, kind)...)
+	}
 	if err := q.ask(ctx, s.house); err != nil {
 		return nil, err
 	}
-	counters := make([]counter, len(plus))
+	counters := make([]counter, n)
+	q.reset()
 	for i := range counters {
-		counters[i] = counter{
-			sig:  [2]bulkhead.Signature{plus[i], minus[i]},
-			plus: q.looks[i].Sightings, minus: q.looks[len(plus)+i].Sightings,
+		c := &counters[i]
+		c.plus, c.minus, c.epochs = q.looks[i].Sightings, q.looks[n+i].Sightings, q.looks[2*n+i].Sightings
+		if c.epochs > 0 {
+			q.sigs = appendSince(q.sigs, &j.req, flag, c.epochs, i)
+		}
+	}
+	if err := q.ask(ctx, s.house); err != nil {
+		return nil, err
+	}
+	looks := q.looks
+	for i := range counters {
+		if c := &counters[i]; c.epochs > 0 {
+			c.plusSince, c.minusSince = looks[0].Sightings, looks[1].Sightings
+			looks = looks[2:]
 		}
 	}
 	return counters, nil

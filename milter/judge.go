@@ -58,7 +58,7 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 	if err != nil {
 		return nil, err
 	}
-	f := &findings{}
+	f := &findings{trapped: s.traps.count(e.recipients)}
 	source := m.Source()
 	source.Client = e.client.addr
 	if e.sender != "" {
@@ -79,10 +79,13 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 	if err != nil {
 		return nil, fmt.Errorf("milter: check: %w", err)
 	}
-	// The message counts itself: one to many recipients is bulk at once.
-	f.verdict.Sightings = min(f.verdict.Sightings+report.Count, bulkhead.Many)
+	// The message counts itself: one to many recipients is bulk at once. One that is
+	// sent again was counted before it was asked for.
+	if !s.counted.has(report.ID) {
+		f.verdict.Sightings = min(f.verdict.Sightings+report.Count, bulkhead.Many)
+	}
 	s.count(ctx, report, e.queueID)
-	if f.trapped = s.traps.count(e.recipients); f.trapped > 0 {
+	if f.trapped > 0 {
 		report.Vote, report.Count, report.ID = bulkhead.Spam, uint32(f.trapped), "trap "+report.ID
 		if err := s.report(ctx, report); err != nil {
 			f.faults = append(f.faults, err)
@@ -125,7 +128,9 @@ func (s *Server) count(ctx context.Context, r bulkhead.Report, queueID string) {
 		if err := s.report(ctx, r); err != nil {
 			s.Stats.Faults.Add(1)
 			s.Log.Warn("message was checked but not counted", "queue_id", queueID, "err", err)
+			return
 		}
+		s.counted.add(r.ID)
 	}
 	select {
 	case s.pending <- struct{}{}:
@@ -212,7 +217,11 @@ func (f *findings) note(m Match) {
 	}
 }
 
-// addresses returns the addresses of a Reply-To field; none if it cannot be
+// maxReplyTo is how many addresses of all Reply-To fields of a message are
+// looked up.
+const maxReplyTo = 10
+
+// addresses returns the first addresses of a Reply-To field; none if it cannot be
 // read.
 func addresses(field string) []string {
 	list, err := mail.ParseAddressList(strings.ReplaceAll(strings.ReplaceAll(field, "\r", ""), "\n", ""))
@@ -220,7 +229,7 @@ func addresses(field string) []string {
 		return nil
 	}
 	var all []string
-	for _, a := range list[:min(len(list), 10)] {
+	for _, a := range list[:min(len(list), maxReplyTo)] {
 		all = append(all, a.Address)
 	}
 	return all
@@ -251,20 +260,27 @@ type traps map[string]bool
 func newTraps(all []string) (traps, error) {
 	t := make(traps)
 	for _, a := range all {
-		a = strings.ToLower(a)
 		at := strings.LastIndexByte(a, '@')
 		if at < 0 || at == len(a)-1 || strings.ContainsAny(a, " \t<>") {
 			return nil, fmt.Errorf("milter: trap %.80q is neither local@domain nor @domain", a)
 		}
-		t[a] = true
+		domain, err := asciiDomain(a[at+1:])
+		if err != nil {
+			return nil, fmt.Errorf("milter: trap %.80q: %w", a, err)
+		}
+		t[strings.ToLower(a[:at+1])+domain] = true
 	}
 	return t, nil
 }
 
 func (t traps) count(recipients []string) (n int) {
 	for _, r := range recipients {
-		r = strings.ToLower(r)
-		if t[r] || t[r[max(strings.LastIndexByte(r, '@'), 0):]] {
+		at := strings.LastIndexByte(r, '@')
+		if at < 0 {
+			continue
+		}
+		domain, _ := asciiDomain(r[at+1:]) // one without such a form is no trap
+		if t[strings.ToLower(r[:at+1])+domain] || t["@"+domain] {
 			n++
 		}
 	}

@@ -178,6 +178,44 @@ func TestRetry(t *testing.T) {
 	}
 }
 
+// TestRetryIsNoBulk sends one message again, as after a temporary refusal of
+// another filter: it must not count itself twice on its way to the threshold.
+func TestRetryIsNoBulk(t *testing.T) {
+	s := &Server{Clearinghouse: &prototest.House{Threshold: 8}, Policies: []Policy{{Bulk: Reject}}}
+	m := serve(t, s)(6, everything)
+	m.connect("198.51.100.7")
+	withID := text("Message-ID: <1@shop.example>\n", offer)
+	for i, tt := range []struct {
+		to   []string
+		text string
+		code byte
+	}{
+		{[]string{"a@example.com", "b@example.com", "c@example.com", "d@example.com"}, withID, replyAccept},
+		{[]string{"a@example.com", "b@example.com", "c@example.com", "d@example.com"}, withID, replyAccept},
+		{[]string{"e@example.com"}, withID, replyCode}, // the stand-in counts the retry too: 8 by now
+	} {
+		if r := m.message("ann@shop.example", tt.to, tt.text); r.code != tt.code {
+			t.Errorf("message %d: %q %q, want %q", i, r.code, r.text, tt.code)
+		}
+		s.Flush()
+	}
+}
+
+// TestDeliveries remembers the last ones, and no more than it may.
+func TestDeliveries(t *testing.T) {
+	var d deliveries
+	d.add("")
+	for i := range 3 * maxDeliveries {
+		d.add(fmt.Sprint(i))
+		if first := max(0, i-maxDeliveries+1); d.has("") || !d.has(fmt.Sprint(i)) || !d.has(fmt.Sprint(first)) {
+			t.Fatalf("after %d: the last or the one before %d is forgotten, or one without ID is known", i, maxDeliveries)
+		}
+	}
+	if n := len(d.young) + len(d.old); n > 2*maxDeliveries || d.has("0") {
+		t.Errorf("%d deliveries are kept", n)
+	}
+}
+
 func TestForgedHeaders(t *testing.T) {
 	house := &prototest.House{}
 	s := &Server{Clearinghouse: house}
@@ -405,11 +443,11 @@ func TestLimiter(t *testing.T) {
 	s := &Server{Clearinghouse: house, Limiter: limits{}, ExemptLogins: true}
 	m := serve(t, s)(6, everything)
 	m.connect("198.51.100.7")
-	m.macro(cmdMail, "{auth_authen}", "ann")
 	for to, want := range map[string]string{
 		"defer@example.com": "450 4.7.1 x@shop.example from 198.51.100.7 for ann", "reject@example.com": "550 5.7.1 x@shop.example from 198.51.100.7 for ann",
 		"dunno@example.com": "",
 	} {
+		m.macro(cmdMail, "{auth_authen}", "ann") // mail servers name them before every sender
 		r := m.message("x@shop.example", []string{to}, text("", offer))
 		if r.text != want || (r.code == replyAccept) != (want == "") {
 			t.Errorf("%s: %q %q, want %q", to, r.code, r.text, want)

@@ -3,14 +3,13 @@ package milter
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/binary"
 	"fmt"
 	"net"
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 )
 
 // An mta is the mail server's side of the protocol, for tests.
@@ -33,21 +32,9 @@ type result struct {
 // serve runs a server and returns a function that connects to it.
 func serve(t testing.TB, s *Server) func(version, steps uint32) *mta {
 	t.Helper()
-	l, err := listen.Stream(t.Context(), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(ctx, l) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	address := prototest.ServeStream(t, "127.0.0.1:0", s.Serve)
 	return func(version, steps uint32) *mta {
-		c, err := net.Dial("tcp", l.Addr().String())
+		c, err := net.Dial("tcp", address.String())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,8 @@ package milter
 import (
 	"fmt"
 	"strings"
+
+	"golang.org/x/net/idna"
 )
 
 // An Action is what is done with a message of one class.
@@ -66,8 +68,26 @@ func (p *Policy) validate() error {
 	case len(p.Text) > 400 || strings.ContainsFunc(p.Text, func(c rune) bool { return c < ' ' || c > '~' }):
 		return fmt.Errorf("milter: policy %q: text of %d bytes, want at most 400 of printable ASCII", p.Domain, len(p.Text))
 	}
-	p.Domain = strings.ToLower(strings.Trim(p.Domain, "."))
+	var err error
+	if p.Domain, err = asciiDomain(strings.Trim(p.Domain, ".")); err != nil {
+		return fmt.Errorf("milter: policy %q: %w", p.Domain, err)
+	}
 	return nil
+}
+
+// asciiDomain returns a domain in lower case and ASCII, as most mail servers say
+// it; one that has no such form comes back in lower case with the error.
+func asciiDomain(domain string) (string, error) {
+	for i := range len(domain) {
+		if domain[i] >= 0x80 {
+			name, err := idna.Lookup.ToASCII(domain)
+			if err != nil {
+				return strings.ToLower(domain), err
+			}
+			return name, nil
+		}
+	}
+	return strings.ToLower(domain), nil
 }
 
 // classify returns what the message is for this domain.
@@ -134,7 +154,7 @@ func newPolicies(all []Policy) (*policies, error) {
 
 // of returns the policy of the recipient's domain or of the nearest parent.
 func (p *policies) of(recipient string) *Policy {
-	domain := strings.ToLower(recipient[strings.LastIndexByte(recipient, '@')+1:])
+	domain, _ := asciiDomain(recipient[strings.LastIndexByte(recipient, '@')+1:])
 	for domain != "" {
 		if policy := p.byDomain[domain]; policy != nil {
 			return policy

@@ -82,6 +82,7 @@ type Server struct {
 	traps    traps
 	pending  chan struct{}
 	counting sync.WaitGroup
+	counted  deliveries
 	stream   listen.StreamServer
 }
 
@@ -90,12 +91,12 @@ type Stats struct {
 	Connections atomic.Int64 // SMTP clients
 	Messages    atomic.Int64 // that came to their end
 	Exempt      atomic.Int64 // messages of authenticated or local senders
-	Oversize    atomic.Int64 // messages that passed unread
+	Oversize    atomic.Int64 // messages that passed unread: too large, or for too many recipients
 	Faults      atomic.Int64 // messages not judged, or judged but not counted
 	Malformed   atomic.Int64 // connections broken off
 	Forged      atomic.Int64 // headers of ours that came with messages
 	Trapped     atomic.Int64 // messages reported because of a trap
-	Limited     atomic.Int64 // recipients refused by the Limiter
+	Limited     atomic.Int64 // recipients refused by the Limiter, or held
 	White       atomic.Int64 // messages of each class
 	Spam        atomic.Int64
 	Listed      atomic.Int64
@@ -202,7 +203,8 @@ func (s *Server) exempts(e *envelope) bool {
 	return false
 }
 
-// limit asks the Limiter for one recipient and returns the refusal, or nil.
+// limit asks the Limiter for one recipient and returns the refusal, or nil; what
+// is to be held is put on hold at its end.
 func (k *session) limit(recipient string) []byte {
 	attributes := map[string]string{
 		"request": "smtpd_access_policy", "protocol_state": "RCPT", "sender": k.msg.sender, "recipient": recipient,
@@ -228,6 +230,9 @@ func (k *session) limit(recipient string) []byte {
 	case action == "reject":
 		k.server.Stats.Limited.Add(1)
 		return smtpReply("550 5.7.1", text)
+	case action == "hold":
+		k.server.Stats.Limited.Add(1)
+		k.msg.held = text
 	}
 	return nil
 }

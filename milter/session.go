@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -17,8 +16,13 @@ import (
 )
 
 // maxRecipients bounds the recipients that are kept of one message; mail servers
-// take at most a thousand by default.
+// take at most a thousand by default, some of them any number.
 const maxRecipients = 10_000
+
+// maxForged bounds the headers of ours that are removed from a message: for each
+// the mail server goes through the header from its top, so that a message that is
+// full of them would hold it up for hours.
+const maxForged = 100
 
 // A session is one connection of a mail server: any number of messages of one
 // SMTP client after the other.
@@ -26,6 +30,7 @@ type session struct {
 	server *Server
 	opts   options // as agreed
 	macros map[byte]map[string]string
+	named  bool // macros came for the sender that is next
 
 	client client
 	msg    message
@@ -38,9 +43,11 @@ type message struct {
 	envelope
 	raw      bytes.Buffer // header and body, lines ending in CRLF
 	replyTo  []string
-	forged   map[string]int // headers of ours that came with it, by name as written
+	forged   map[string]int // headers of ours that came with it, by name in lower case
+	spoofs   int            // how many headers of ours came; forged has the first maxForged
 	exempt   bool
-	oversize bool
+	oversize bool   // too large, or for too many: it passes unread
+	held     string // why it is put on hold
 }
 
 // errQuit ends a session in good order.
@@ -187,6 +194,7 @@ func (k *session) setMacros(data []byte) error {
 		m[strings.Trim(pairs[i], "{}")] = pairs[i+1]
 	}
 	k.macros[cmd] = m
+	k.named = k.named || cmd == cmdMail
 	return nil
 }
 
@@ -217,6 +225,12 @@ func (k *session) reset() {
 // at once.
 func (k *session) mail(data []byte) ([]byte, error) {
 	k.reset()
+	// A mail server that has no macros for a sender may send none: those of the one
+	// before, and his login, are not his.
+	if !k.named {
+		delete(k.macros, cmdMail)
+	}
+	k.named = false
 	sender, err := parseAddress(data)
 	if err != nil {
 		return nil, err
@@ -236,7 +250,13 @@ func (k *session) rcpt(data []byte) ([]byte, error) {
 		return nil, err
 	}
 	if len(k.msg.recipients) >= maxRecipients {
-		return nil, malformed("more than %d recipients", maxRecipients)
+		// To break the connection off would let the client's next messages through
+		// unseen as well.
+		if k.opts.steps&noReplyRcpt == 0 {
+			return smtpReply("452 4.5.3", "too many recipients"), nil
+		}
+		k.msg.oversize = true
+		return packetContinue, nil
 	}
 	if k.server.Limiter != nil {
 		if refusal := k.limit(recipient); refusal != nil {
@@ -257,11 +277,14 @@ func (k *session) header(data []byte) error {
 		if k.msg.forged == nil {
 			k.msg.forged = make(map[string]int)
 		}
-		k.msg.forged[strings.ToLower(n)]++
+		if k.msg.spoofs++; k.msg.spoofs <= maxForged {
+			k.msg.forged[strings.ToLower(n)]++
+		}
 		return nil // it counts for no signature either
 	}
-	if strings.EqualFold(string(name), "Reply-To") {
-		k.msg.replyTo = append(k.msg.replyTo, addresses(string(value))...)
+	if have := len(k.msg.replyTo); have < maxReplyTo && strings.EqualFold(string(name), "Reply-To") {
+		more := addresses(string(value))
+		k.msg.replyTo = append(k.msg.replyTo, more[:min(len(more), maxReplyTo-have)]...)
 	}
 	if !k.room(len(name) + len(value) + 4) {
 		return nil
@@ -304,20 +327,26 @@ func (k *session) end(ctx context.Context, rest []byte) error {
 	k.msg.queueID = k.macro("i")
 	s := k.server
 	s.Stats.Messages.Add(1)
+	defer k.reset() // the connection may rest for long, with the memory of the message
 	switch {
 	case k.msg.exempt:
 		s.Stats.Exempt.Add(1)
-		k.out = append(k.out, packetAccept...)
+		k.accept()
+		return nil
+	case k.msg.spoofs > maxForged:
+		s.Stats.Forged.Add(int64(k.msg.spoofs))
+		s.Log.Warn("message refused for its forged headers", "queue_id", k.msg.queueID, "client", k.client.addr, "headers", k.msg.spoofs)
+		k.out = append(k.out, smtpReply("550 5.7.1", fmt.Sprintf("more than %d headers that only this server may add", maxForged))...)
 		return nil
 	case k.msg.oversize:
 		s.Stats.Oversize.Add(1)
 		k.cleanForged()
-		k.out = append(k.out, packetAccept...)
+		k.accept()
 		return nil
 	}
 	f, err := k.judge(ctx)
 	if err != nil {
-		k.out = append(k.out, k.fault(err)...)
+		k.fault(err)
 		return nil
 	}
 	for _, fault := range f.faults {
@@ -341,77 +370,23 @@ func (k *session) judge(ctx context.Context) (f *findings, err error) {
 	return k.server.judge(ctx, &k.msg.envelope, k.msg.raw.Bytes(), k.msg.replyTo)
 }
 
-// fault is the reply when nothing can be said of a message.
-func (k *session) fault(err error) []byte {
-	k.server.Stats.Faults.Add(1)
-	k.server.Log.Error("message not judged", "queue_id", k.msg.queueID, "err", err, "tempfail", k.server.FailTempfail)
-	if k.server.FailTempfail {
-		return packetTempfail
-	}
-	k.cleanForged()
-	return packetAccept
-}
-
-// carryOut appends what the policy wants done.
-func (k *session) carryOut(f *findings) {
-	s := k.server
-	if f.trapped > 0 && f.trapped == len(k.msg.recipients) && s.DiscardTrapped {
-		k.out = append(k.out, packetDiscard...)
-		return
-	}
-	policy, class, action := s.policies.Load().decide(k.msg.recipients, f)
-	reason := plain(f.reason(class))
-	s.Stats.count(class, action)
-	s.Log.Info("message judged", "queue_id", k.msg.queueID, "class", string(class), "action", string(action),
-		"client", k.client.addr, "recipients", len(k.msg.recipients), "reason", reason)
-	switch action {
-	case Reject:
-		k.out = append(k.out, smtpReply("550 5.7.1", policy.reply(class, reason))...)
-		return
-	case Tempfail:
-		k.out = append(k.out, smtpReply("451 4.7.1", policy.reply(class, reason))...)
-		return
-	}
-	k.cleanForged()
-	if action != None && k.opts.actions&actAddHeaders != 0 {
-		k.insertHeader(HeaderResults, f.results(s.Host, class))
-		k.insertHeader(HeaderClass, string(class))
-	}
-	if action == Quarantine {
-		k.quarantine(fmt.Sprintf("bulkhead: %s: %s", class, reason))
+// accept appends the reply that lets the message pass, on hold if its policy or
+// a rate limit says so.
+func (k *session) accept() {
+	if k.msg.held != "" {
+		k.quarantine("bulkhead: " + k.msg.held)
 	}
 	k.out = append(k.out, packetAccept...)
 }
 
-func smtpReply(code, text string) []byte {
-	return appendPacket(nil, replyCode, []byte(code+" "+plain(text)), nul)
-}
-
-// quarantine holds the message where the mail server can; elsewhere it passes
-// with its headers.
-func (k *session) quarantine(reason string) {
-	if k.opts.actions&actQuarantine == 0 {
-		k.server.Log.Warn("mail server cannot quarantine; the message passes", "queue_id", k.msg.queueID)
+// fault appends the reply when nothing can be said of a message.
+func (k *session) fault(err error) {
+	k.server.Stats.Faults.Add(1)
+	k.server.Log.Error("message not judged", "queue_id", k.msg.queueID, "err", err, "tempfail", k.server.FailTempfail)
+	if k.server.FailTempfail {
+		k.out = append(k.out, packetTempfail...)
 		return
 	}
-	k.out = appendPacket(k.out, replyQuarantine, []byte(plain(reason)), nul)
-}
-
-// insertHeader puts a header at the top of the message.
-func (k *session) insertHeader(name, value string) {
-	k.out = appendPacket(k.out, replyInsert, binary.BigEndian.AppendUint32(nil, 0), []byte(name), nul, []byte(value), nul)
-}
-
-// cleanForged removes the headers of ours that came with the message, the last
-// ones first, so that the numbers of the others stay what they are.
-func (k *session) cleanForged() {
-	if k.opts.actions&actChangeHeaders == 0 {
-		return
-	}
-	for name, n := range k.msg.forged {
-		k.server.Stats.Forged.Add(int64(n))
-		for ; n > 0; n-- {
-			k.out = appendPacket(k.out, replyChange, binary.BigEndian.AppendUint32(nil, uint32(n)), []byte(name), nul, nul)
-		}
-	}
+	k.cleanForged()
+	k.accept()
 }

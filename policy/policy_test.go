@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
 )
 
@@ -101,21 +103,9 @@ func FuzzParseRequest(f *testing.F) {
 // start runs a server and returns a function that connects to it.
 func start(t testing.TB, s *Server, address string) func() net.Conn {
 	t.Helper()
-	l, err := listen.Stream(t.Context(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(ctx, l) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	bound := prototest.ServeStream(t, address, s.Serve)
 	return func() net.Conn {
-		c, err := net.Dial(l.Addr().Network(), l.Addr().String())
+		c, err := net.Dial(bound.Network(), bound.String())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -252,7 +242,8 @@ func TestRate(t *testing.T) {
 
 // TestWithRateLimiter joins the server and the production limiter.
 func TestWithRateLimiter(t *testing.T) {
-	limits, err := ratelimit.Open(ratelimit.Options{Rules: []ratelimit.Rule{{
+	// A key by chance would once in a while take a new recipient for an old one.
+	limits, err := ratelimit.Open(ratelimit.Options{Random: rand.NewChaCha8([32]byte{1}), Rules: []ratelimit.Rule{{
 		Name: "rcpts", Key: "{sasl_username}", Unique: "{recipient}", Limit: 10, Period: 3600e9, Action: "defer",
 	}}})
 	if err != nil {

@@ -72,9 +72,8 @@ func (r *Request) Parse(data []byte) bool {
 }
 
 func cutHeader(line []byte) (name, value []byte, ok bool) {
-	line = bytes.TrimSuffix(line, []byte{'\r'})
 	name, value, ok = bytes.Cut(line, []byte{':'})
-	return name, bytes.Trim(value, " \t"), ok
+	return name, bytes.Trim(value, " \t\r"), ok
 }
 
 // field takes one header and reports whether it is the signature.

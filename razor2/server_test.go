@@ -74,20 +74,7 @@ func start(t testing.TB, s *Server) string {
 	if s.Accounts == nil {
 		s.Accounts = &book{secrets: map[string]string{"ana": "s3cret"}}
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	l, err := listen.Stream(ctx, "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(ctx, l) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Serve = %v", err)
-		}
-	})
-	return l.Addr().String()
+	return prototest.ServeStream(t, "127.0.0.1:0", s.Serve).String()
 }
 
 func dial(t testing.TB, address string) *Client {
@@ -493,6 +480,19 @@ func TestMultipartReport(t *testing.T) {
 	}
 }
 
+// TestLongLastLine: a mail whose last line fills the reader's buffer to its CR ends
+// where it ends.
+func TestLongLastLine(t *testing.T) {
+	c := login(t, start(t, &Server{House: &prototest.House{}}))
+	c.Timeout = 5 * time.Second
+	for _, n := range []int{maxLine - 2, maxLine - 1, maxLine, 2*maxLine - 1, 3*maxLine - 1} {
+		long := append(bytes.Clone(part), strings.Repeat("x", n)...)
+		if err := c.Report(header, [][]byte{long}); err != nil {
+			t.Fatalf("last line of %d bytes: %v", n, err)
+		}
+	}
+}
+
 func TestHouseErrors(t *testing.T) {
 	tests := []struct {
 		err                   error
@@ -551,30 +551,16 @@ func TestDiscoveryNames(t *testing.T) {
 func TestHelper(t *testing.T) {
 	house := &prototest.House{}
 	mail := append(append(bytes.Clone(header), '\n'), part[bytes.Index(part, []byte("\n\n"))+2:]...)
-	ctx, cancel := context.WithCancel(context.Background())
-	l, err := listen.Stream(ctx, "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	h := &Helper{House: house, MailServer: &listen.MailServer{MaxMail: 1 << 16}}
-	done := make(chan error, 1)
-	go func() { done <- h.Serve(ctx, l) }()
+	address := prototest.ServeStream(t, "127.0.0.1:0", h.Serve)
 	ask := func(mail []byte) string {
-		conn, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		conn.SetDeadline(time.Now().Add(20 * time.Second))
-		conn.Write(mail)
-		conn.(*net.TCPConn).CloseWrite()
-		got, _ := io.ReadAll(conn)
-		return string(got)
+		got, _ := prototest.Ask(t, address, mail) // it hangs up on what it refuses
+		return got
 	}
 	if got := ask(mail); got != "ham" {
 		t.Errorf("unknown mail: %q, want ham", got)
 	}
-	if _, err := house.Report(ctx, bulkhead.Report{Signatures: signature.Razor(mail), Vote: bulkhead.Spam}); err != nil {
+	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: signature.Razor(mail), Vote: bulkhead.Spam}); err != nil {
 		t.Fatal(err)
 	}
 	if got := ask(mail); got != "spam" {
@@ -589,9 +575,5 @@ func TestHelper(t *testing.T) {
 	house.Err = bulkhead.ErrReadOnly
 	if got := ask(mail); got != "" {
 		t.Errorf("house that refuses: %q, want no answer", got)
-	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Errorf("Serve = %v", err)
 	}
 }

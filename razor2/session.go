@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/listen"
@@ -305,6 +304,7 @@ func (c *session) readMessage(keep bool) ([]byte, error) {
 	var block []byte
 	size := 0
 	fresh := true // at the start of a line that CR LF went before
+	cr := false   // a CR ended the piece before, which filled the buffer
 	for {
 		piece, err := c.in.ReadSlice('\n')
 		full := errors.Is(err, bufio.ErrBufferFull)
@@ -314,7 +314,8 @@ func (c *session) readMessage(keep bool) ([]byte, error) {
 		if fresh && string(piece) == ".\r\n" {
 			return bytes.TrimSuffix(block, []byte("\r\n")), nil
 		}
-		fresh = strings.HasSuffix(string(piece[max(0, len(piece)-2):]), "\r\n")
+		fresh = bytes.HasSuffix(piece, []byte("\r\n")) || cr && string(piece) == "\n"
+		cr = full && piece[len(piece)-1] == '\r'
 		if size += len(piece); size > maxMessage {
 			return nil, fmt.Errorf("%w: message of more than %d bytes", bulkhead.ErrMalformed, maxMessage)
 		}

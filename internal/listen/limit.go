@@ -3,7 +3,9 @@ package listen
 import (
 	"hash/maphash"
 	"net/netip"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,6 +15,37 @@ import (
 type Rate struct {
 	PerSecond float64
 	Burst     int
+	// Source, if there is one, says what rate holds, and who is exempt from it, in
+	// the place of everything else: for servers that are told of a change while
+	// they run.
+	Source *Source
+}
+
+// A Source is the rate of servers that run. The zero Source sets no limit. Its
+// methods may be called concurrently.
+type Source struct{ rate atomic.Pointer[sourced] }
+
+type sourced struct {
+	Rate
+	exempt []netip.Prefix
+}
+
+// followed is what a limiter made of the rate of its source.
+type followed struct {
+	rate    *sourced
+	limiter *Limiter
+}
+
+// Set changes the rate, and whom it does not apply to, for all limiters that follow
+// the source: they forget what clients have used. What is set already changes
+// nothing. The Source of r is not read.
+func (s *Source) Set(r Rate, exempt []netip.Prefix) {
+	r.Source = nil
+	old := s.rate.Load()
+	if old != nil && old.Rate == r && slices.Equal(old.exempt, exempt) {
+		return
+	}
+	s.rate.Store(&sourced{r, slices.Clone(exempt)})
 }
 
 // ClientOf returns what counts as one client: an IPv4 address as it is
@@ -47,6 +80,9 @@ type Limiter struct {
 	start    time.Time
 	seed     maphash.Seed
 	sets     []limiterSet
+
+	source  *Source // nil for a limiter of its own rate
+	current atomic.Pointer[followed]
 }
 
 type limiterSet struct {
@@ -60,20 +96,46 @@ type bucket struct {
 	full   int64 // nanoseconds since Limiter.start
 }
 
+// longest is the longest time that a bucket takes to fill, 73 years in
+// nanoseconds: what takes longer is as good as never.
+const longest = 1 << 61
+
 // NewLimiter returns a limiter for r that never limits clients within the
-// exempt prefixes. If r sets no limit it returns nil.
+// exempt prefixes. If r sets no limit and follows no source it returns nil.
 func NewLimiter(r Rate, exempt []netip.Prefix) *Limiter {
+	if r.Source != nil {
+		return &Limiter{source: r.Source}
+	}
 	if !(r.PerSecond > 0) {
 		return nil
 	}
-	interval := max(int64(float64(time.Second)/r.PerSecond), 1)
+	burst := min(int64(max(r.Burst, 1)), longest)
+	interval := max(int64(min(float64(time.Second)/r.PerSecond, float64(longest/burst))), 1)
 	return &Limiter{
 		interval: interval,
-		slack:    interval * int64(max(r.Burst, 1)),
+		slack:    interval * burst,
 		exempt:   exempt,
 		start:    time.Now(),
 		seed:     maphash.MakeSeed(),
 		sets:     make([]limiterSet, limiterSets),
+	}
+}
+
+// limiter returns the limiter of the rate that holds now, made if need be.
+func (s *Source) limiter(at *atomic.Pointer[followed]) *Limiter {
+	rate := s.rate.Load()
+	for {
+		f := at.Load()
+		if f != nil && f.rate == rate {
+			return f.limiter
+		}
+		fresh := &followed{rate: rate}
+		if rate != nil {
+			fresh.limiter = NewLimiter(rate.Rate, rate.exempt)
+		}
+		if at.CompareAndSwap(f, fresh) {
+			return fresh.limiter
+		}
 	}
 }
 
@@ -84,11 +146,14 @@ func (l *Limiter) Allow(addr netip.Addr, n int) bool {
 	if l == nil || !addr.IsValid() || n <= 0 {
 		return true
 	}
+	if l.source != nil {
+		return l.source.limiter(&l.current).Allow(addr, n)
+	}
 	return l.allowAt(addr, n, int64(time.Since(l.start)))
 }
 
 func (l *Limiter) allowAt(addr netip.Addr, n int, now int64) bool {
-	if l.exempted(addr) {
+	if Within(l.exempt, addr) {
 		return true
 	}
 	client := ClientOf(addr)
@@ -122,12 +187,10 @@ func (s *limiterSet) find(client netip.Addr) *bucket {
 	return rested
 }
 
-func (l *Limiter) exempted(addr netip.Addr) bool {
-	return contains(l.exempt, addr)
-}
-
-func contains(prefixes []netip.Prefix, addr netip.Addr) bool {
-	addr = addr.Unmap()
+// Within reports whether an address lies in one of the networks. An IPv4 address
+// mapped into IPv6 is the IPv4 address; a zone does not matter.
+func Within(prefixes []netip.Prefix, addr netip.Addr) bool {
+	addr = addr.Unmap().WithZone("")
 	for _, p := range prefixes {
 		if p.Contains(addr) {
 			return true

@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"testing"
@@ -69,6 +70,58 @@ func TestLimiterOff(t *testing.T) {
 	}
 	if l.Allow(netip.MustParseAddr("192.0.2.2"), 1<<62) {
 		t.Error("an overflowing charge was granted")
+	}
+}
+
+// TestLimiterExtremes takes the slowest and the fastest rates with the smallest
+// and the largest bursts: the burst is granted, and not more.
+func TestLimiterExtremes(t *testing.T) {
+	for _, perSecond := range []float64{math.SmallestNonzeroFloat64, 1e-12, 1e-9, 1e-3, 1} {
+		for _, burst := range []int{1, 1000, 1e9, math.MaxInt} {
+			l := NewLimiter(Rate{PerSecond: perSecond, Burst: burst}, nil)
+			addr := netip.MustParseAddr("192.0.2.1")
+			if !l.Allow(addr, 1) {
+				t.Errorf("%g a second, burst %d: the first request is refused", perSecond, burst)
+			}
+			if got := l.Allow(addr, 1); got != (burst > 1) {
+				t.Errorf("%g a second, burst %d: the second request: %v", perSecond, burst, got)
+			}
+			// Beyond 2^40 the burst itself is no more than a number.
+			if burst <= 1<<40 && (burst > 2 && !l.Allow(addr, burst-2) || l.Allow(addr, 1)) {
+				t.Errorf("%g a second: the burst is not %d", perSecond, burst)
+			}
+		}
+	}
+}
+
+// TestLimiterSource changes the rate that two limiters follow.
+func TestLimiterSource(t *testing.T) {
+	var s Source
+	addr, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("198.51.100.1")
+	limiters := []*Limiter{NewLimiter(Rate{Source: &s, PerSecond: 1e-9}, nil), NewLimiter(Rate{Source: &s}, nil)}
+	granted := func(l *Limiter, addr netip.Addr) (n int) {
+		for n < 100 && l.Allow(addr, 1) {
+			n++
+		}
+		return n
+	}
+	slow := Rate{PerSecond: 1e-9, Burst: 3}
+	for i, step := range []struct {
+		set        func()
+		addr, rest int
+	}{
+		{func() {}, 100, 100},
+		{func() { s.Set(slow, nil) }, 3, 3},
+		{func() { s.Set(slow, nil) }, 0, 0},
+		{func() { s.Set(slow, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}) }, 100, 3},
+		{func() { s.Set(Rate{}, nil) }, 100, 100},
+	} {
+		step.set()
+		for j, l := range limiters {
+			if a, r := granted(l, addr), granted(l, other); a != step.addr || r != step.rest {
+				t.Errorf("step %d, limiter %d: %d and %d requests granted, want %d and %d", i, j, a, r, step.addr, step.rest)
+			}
+		}
 	}
 }
 

@@ -38,6 +38,10 @@ type PacketServer struct {
 	MaxPacket int
 	// Batch is the most datagrams that are read at once; 0 means DefaultBatch.
 	Batch int
+	// Unordered lets the answers to one client that arrived together leave in
+	// another order than they were asked for, the longest first, which the system
+	// sends for less.
+	Unordered bool
 	// Rate limits the datagrams of one client. Those above it are dropped
 	// before anything looks at them.
 	Rate Rate

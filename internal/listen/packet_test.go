@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -221,6 +222,59 @@ func TestPacketSilenceAndPanic(t *testing.T) {
 	if got := s.Stats.Sent.Load(); got != 10 {
 		t.Errorf("Stats.Sent = %d, want 10", got)
 	}
+}
+
+// TestPacketLengths: answers of many lengths to several clients, of which the
+// longest leave first, arrive whole, once and at the right one.
+func TestPacketLengths(t *testing.T) {
+	port, stop := startPackets(t, &PacketServer{Unordered: true}, "127.0.0.1:0", 1)
+	var clients []net.Conn
+	for range 3 {
+		clients = append(clients, dialUDP(t, "127.0.0.1", port))
+	}
+	const each = 60
+	datagram := func(client, k int) string {
+		return fmt.Sprintf("%d %d ", client, k) + strings.Repeat("x", k*k%17*10)
+	}
+	waiting := make(map[string]bool)
+	for k := range each {
+		// Rows of one client, and clients that change with each datagram.
+		for i := range clients {
+			client := i
+			if k%2 == 0 {
+				client = k / 2 % len(clients)
+			}
+			data := datagram(client, k*len(clients)+i)
+			waiting[data] = true
+			if _, err := clients[client].Write([]byte(data)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	buf := make([]byte, 2048)
+	for i, c := range clients {
+		for want := fmt.Sprintf("%d ", i); ; {
+			done := true
+			for data := range waiting {
+				done = done && !strings.HasPrefix(data, want)
+			}
+			if done {
+				break
+			}
+			n, err := c.Read(buf)
+			if err != nil {
+				t.Fatalf("%d answers are missing: %v", len(waiting), err)
+			}
+			if got := string(buf[:n]); !waiting[got] || !strings.HasPrefix(got, want) {
+				t.Fatalf("client %d got %.40q", i, got)
+			}
+			delete(waiting, string(buf[:n]))
+		}
+		if !quiet(t, c) {
+			t.Errorf("client %d got an answer too many", i)
+		}
+	}
+	stop()
 }
 
 func TestPacketBatchPanic(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 
 	"golang.org/x/net/ipv4"
@@ -177,12 +178,33 @@ func (k *socket) handle(ctx context.Context, batch []*Packet) {
 
 // answer sends the replies of a batch, those of detached packets excepted.
 func (k *socket) answer(batch []*Packet) {
+	// Detached packets are somebody else's by now.
+	batch = slices.DeleteFunc(batch, func(p *Packet) bool { return k.handed[p.slot] || len(p.Reply) == 0 })
+	if k.server.Unordered {
+		arrange(batch)
+	}
 	for _, p := range batch {
-		if !k.handed[p.slot] && len(p.Reply) > 0 {
-			k.out.Add(&p.addr, p.oob, p.Reply)
-		}
+		k.out.Add(&p.addr, p.oob, p.Reply)
 	}
 	k.count(k.out.Flush())
+}
+
+// arrange puts the longest answers first among those in a row to one client: the
+// kernel sends datagrams of one length, and one shorter after them, for little
+// more than the price of one.
+func arrange(batch []*Packet) {
+	for start := 0; start < len(batch); {
+		end := start + 1
+		for ; end < len(batch) && batch[end].addr == batch[start].addr; end++ {
+			// Insertion: the rows are short, and mostly in order.
+			p, i := batch[end], end
+			for ; i > start && len(batch[i-1].Reply) < len(p.Reply); i-- {
+				batch[i] = batch[i-1]
+			}
+			batch[i] = p
+		}
+		start = end
+	}
 }
 
 // count counts answers. What the kernel refuses (no route, a forged source) is

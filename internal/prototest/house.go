@@ -1,5 +1,9 @@
 // Package prototest is what the tests of the front doors share: an exact,
-// in-memory [bulkhead.Clearinghouse] that stands in for the engine.
+// in-memory [bulkhead.Clearinghouse] that stands in for the engine, and servers
+// that run until the test ends.
+//
+//	house := &prototest.House{}
+//	address := prototest.ServeStream(t, "127.0.0.1:0", (&Server{House: house}).Serve)
 package prototest
 
 import (

@@ -1,0 +1,129 @@
+package dnsbl
+
+import (
+	"context"
+	"unsafe"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
+)
+
+// A desk answers queries one after the other. It is used again for the next
+// ones.
+type desk struct {
+	query query
+	count counts
+}
+
+// counts is what a desk adds to [Stats], for all queries that arrived together:
+// the sockets of a server would take the counters from each other with every
+// query.
+type counts struct{ queries, hits, misses, refused, broken int64 }
+
+// answerAll is the handler of packets.
+func (s *Server) answerAll(_ context.Context, packets []*listen.Packet) {
+	d := s.pool.Get().(*desk)
+	defer s.done(d)
+	for _, p := range packets {
+		p.Reply = d.answer(s, p.Reply, p.Data, maxUDP)
+	}
+}
+
+// answer appends the answer to msg to dst; it appends nothing to what must not
+// be answered. limit is the most bytes that the transport takes; over UDP the
+// query may say less.
+func (s *Server) answer(dst, msg []byte, limit int) []byte {
+	d := s.pool.Get().(*desk)
+	defer s.done(d)
+	return d.answer(s, dst, msg, limit)
+}
+
+func (s *Server) done(d *desk) {
+	s.Stats.Queries.Add(d.count.queries)
+	s.Stats.Hits.Add(d.count.hits)
+	s.Stats.Misses.Add(d.count.misses)
+	s.Stats.Refused.Add(d.count.refused)
+	s.Stats.Broken.Add(d.count.broken)
+	d.count = counts{}
+	s.pool.Put(d)
+}
+
+func (d *desk) answer(s *Server, dst, msg []byte, limit int) []byte {
+	q := &d.query
+	if !q.parse(msg) {
+		d.count.broken++
+		return dst
+	}
+	d.count.queries++
+	if limit != maxTCP {
+		limit = q.udpSize
+	}
+	r := d.reply(s, q)
+	return q.answer(dst, &r, limit)
+}
+
+func (d *desk) reply(s *Server, q *query) reply {
+	kind, class := q.question.Type, q.question.Class
+	switch {
+	case q.code != dnsmessage.RCodeSuccess:
+		d.count.broken++
+		return reply{code: q.code}
+	case class != dnsmessage.ClassINET && class != dnsmessage.ClassANY, kind == dnsmessage.TypeAXFR, kind == typeIXFR:
+		return d.refuse()
+	}
+	// A copy for each query would be garbage of the size of a list before it is
+	// collected. Nobody keeps the name longer than q.
+	z, labels := s.find(unsafe.String(unsafe.SliceData(q.name), len(q.name)))
+	switch {
+	case z == nil:
+		return d.refuse()
+	case labels == "":
+		return z.ofApex(kind)
+	}
+	return d.ofName(q, z, labels)
+}
+
+func (d *desk) refuse() reply {
+	d.count.refused++
+	return reply{code: dnsmessage.RCodeRefused}
+}
+
+// ofName answers for a name below the apex. The address of a hit is given for A
+// and ANY, its reason for TXT; every other type exists without data.
+func (d *desk) ofName(q *query, z *zone, labels string) reply {
+	found := absent
+	if !q.odd {
+		found = z.look(labels)
+	}
+	kind := q.question.Type
+	switch {
+	case found == absent:
+		d.count.misses++
+		return z.nothing(dnsmessage.RCodeNameError)
+	case found != between && (kind == dnsmessage.TypeA || kind == dnsmessage.TypeALL):
+		d.count.hits++
+		return reply{authoritative: true, zone: z, kind: dnsmessage.TypeA}
+	case found == test && kind == dnsmessage.TypeTXT:
+		return reply{authoritative: true, zone: z, kind: dnsmessage.TypeTXT, text: testReason}
+	case found == present && kind == dnsmessage.TypeTXT:
+		d.count.hits++
+		return reply{authoritative: true, zone: z, kind: dnsmessage.TypeTXT, text: z.List.Describe()}
+	}
+	return z.nothing(dnsmessage.RCodeSuccess)
+}
+
+func (z *zone) ofApex(kind dnsmessage.Type) reply {
+	switch kind {
+	case dnsmessage.TypeSOA, dnsmessage.TypeALL:
+		return reply{authoritative: true, zone: z, kind: dnsmessage.TypeSOA}
+	case dnsmessage.TypeNS:
+		return reply{authoritative: true, zone: z, kind: dnsmessage.TypeNS}
+	}
+	return z.nothing(dnsmessage.RCodeSuccess)
+}
+
+// nothing is the answer without a record: the zone's SOA says for how long.
+func (z *zone) nothing(code dnsmessage.RCode) reply {
+	return reply{code: code, authoritative: true, zone: z, kind: dnsmessage.TypeSOA, negative: true}
+}

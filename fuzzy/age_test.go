@@ -1,0 +1,122 @@
+package fuzzy
+
+import (
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/prototest"
+)
+
+// TestWrittenAfterDelete: what was deleted ages before its deletion does. What was
+// written since keeps its own weight all the time, of the digest and of its near
+// copies.
+func TestWrittenAfterDelete(t *testing.T) {
+	var shingles [32]uint64
+	for i := range shingles {
+		shingles[i] = uint64(i) * 0x9e3779b97f4a7c15
+	}
+	near := shingles
+	near[3], near[17] = 1, 2
+	for name, sh := range map[string]*[32]uint64{"digest": nil, "text": &shingles} {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			const keep = 4
+			house := prototest.NewTally(keep)
+			c := dial(t, serve(t, &Server{House: house}), nil)
+			d := digestOf(1)
+			want := func(when string, value int32) {
+				t.Helper()
+				r := mustCheck(t, c, d, sh)
+				if r.Value != value || r.OK() != (value > 0) {
+					t.Errorf("%s: prob %.2f, value %d, want %d", when, r.Prob, r.Value, value)
+				}
+				if sh == nil {
+					return
+				}
+				if r := mustCheck(t, c, digestOf(9), &near); r.Value != value || r.OK() != (value > 0) {
+					t.Errorf("%s, near copy: prob %.2f, value %d, want %d", when, r.Prob, r.Value, value)
+				}
+			}
+			must(t, c.Write(ctx, d, sh, 1, 1000))
+			house.Age()
+			must(t, c.Write(ctx, d, sh, 1, 500))
+			house.Age()
+			must(t, c.Delete(ctx, d, sh))
+			want("deleted", 0)
+			house.Age()
+			must(t, c.Write(ctx, d, sh, 1, 3))
+			want("written anew", 3)
+			house.Age()
+			want("when the first generation has gone", 3)
+			must(t, c.Write(ctx, d, sh, 1, 4))
+			must(t, c.Write(ctx, d, sh, 1, -2))
+			want("and more written", 5)
+			house.Age()
+			want("when both have", 5)
+			house.Age()
+			want("when the deletion has gone too", 5)
+			must(t, c.Delete(ctx, d, sh))
+			want("deleted again", 0)
+			must(t, c.Write(ctx, d, sh, 1, 6))
+			want("and written again", 6)
+			house.Age()
+			must(t, c.Delete(ctx, d, sh))
+			want("deleted a third time", 0)
+			must(t, c.Write(ctx, d, sh, 1, 7))
+			for range keep - 1 {
+				want("and written a last time", 7)
+				house.Age()
+			}
+		})
+	}
+}
+
+// TestListsLiveAsLong: a list is known, and so is that something was taken away, as
+// long as what was written last, to a node that has just started.
+func TestListsLiveAsLong(t *testing.T) {
+	ctx := t.Context()
+	const keep = 2
+	now := time.Unix(1_700_000_000, 0)
+	house := prototest.NewTally(keep)
+	c := dial(t, serve(t, &Server{House: house, Now: func() time.Time { return now }}), nil)
+	must(t, c.Write(ctx, digestOf(1), nil, 5, 10))
+	must(t, c.Write(ctx, digestOf(2), nil, 5, 10))
+	must(t, c.Delete(ctx, digestOf(1), nil))
+	house.Age()
+	must(t, c.Write(ctx, digestOf(2), nil, 5, 10))
+	must(t, c.Write(ctx, digestOf(3), nil, 5, 10))
+	must(t, c.Delete(ctx, digestOf(2), nil))
+	house.Age()
+	s := &Server{House: house}
+	s.prepare()
+	s.followLists(ctx)
+	again := dial(t, serve(t, s), nil)
+	if r := mustCheck(t, again, digestOf(3), nil); !r.OK() || r.Flag != 5 {
+		t.Errorf("after a restart the digest is not found: %+v", r)
+	}
+	if r := mustCheck(t, again, digestOf(2), nil); r.OK() {
+		t.Errorf("after a restart the deleted digest is found: %+v", r)
+	}
+}
+
+// TestTakenByError: what the filter shows by error of a delete takes no digest away.
+func TestTakenByError(t *testing.T) {
+	house := prototest.NewTally(2)
+	c := dial(t, serve(t, &Server{House: house}), nil)
+	must(t, c.Write(t.Context(), digestOf(1), nil, 1, 5))
+	must(t, c.Write(t.Context(), digestOf(2), nil, 1, 5))
+	must(t, c.Delete(t.Context(), digestOf(2), nil)) // from now on deletes are asked for
+	d := digestOf(1)
+	house.Add(digestSignature(&d, 1, taken, 0), 6)
+	if r := mustCheck(t, c, d, nil); r.Value != 5 {
+		t.Errorf("value %d of a digest that was never deleted, want 5", r.Value)
+	}
+	house.Add(digestSignature(&d, 1, epochs, 0), 1)
+	if r := mustCheck(t, c, d, nil); r.Value != 5 {
+		t.Errorf("value %d, with a delete that never was, want 5", r.Value)
+	}
+	must(t, c.Write(t.Context(), d, nil, 1, -2))
+	if r := mustCheck(t, c, d, nil); r.Value != 3 {
+		t.Errorf("value %d after 2 were taken, want 3", r.Value)
+	}
+}

@@ -1,0 +1,98 @@
+package prototest
+
+import (
+	"context"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
+)
+
+// ServePackets runs serve on the datagram sockets of an address, see
+// [listen.Packets], until the test ends, and returns where they are bound. The
+// test has failed if serve returns an error.
+func ServePackets(t testing.TB, address string, readers int, serve func(context.Context, []*net.UDPConn) error) net.Addr {
+	t.Helper()
+	conns, err := listen.Packets(t.Context(), address, readers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	untilTheEnd(t, func(ctx context.Context) error { return serve(ctx, conns) })
+	return conns[0].LocalAddr()
+}
+
+// ServeStream is ServePackets for connections, see [listen.Stream].
+func ServeStream(t testing.TB, address string, serve func(context.Context, net.Listener) error) net.Addr {
+	t.Helper()
+	l, err := listen.Stream(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	untilTheEnd(t, func(ctx context.Context) error { return serve(ctx, l) })
+	return l.Addr()
+}
+
+func untilTheEnd(t testing.TB, serve func(context.Context) error) {
+	// The test's own context ends before its clean-ups, in which clients may
+	// still want answers.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the server ended with: %v", err)
+		}
+	})
+}
+
+// EachFamily serves on an IPv6 address, and on every address of both families,
+// and asks at each. Where the system has no IPv6 the test is skipped.
+func EachFamily(t *testing.T, serve func(t *testing.T, address string) net.Addr, ask func(t *testing.T, address string)) {
+	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
+		t.Skipf("no IPv6: %v", err)
+	} else {
+		l.Close()
+	}
+	for _, tt := range []struct{ bind, host string }{{"[::1]:0", "::1"}, {":0", "::1"}, {":0", "127.0.0.1"}} {
+		t.Run(tt.bind+" asked at "+tt.host, func(t *testing.T) {
+			_, port, err := net.SplitHostPort(serve(t, tt.bind).String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			ask(t, net.JoinHostPort(tt.host, port))
+		})
+	}
+}
+
+// Answers returns how many datagrams come over c before it falls silent. Servers
+// handle what one loopback socket sends in its order, so that silence means that
+// the rest was dropped.
+func Answers(c net.Conn) (n int) {
+	buf := make([]byte, 2048)
+	for {
+		c.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+		if _, err := c.Read(buf); err != nil {
+			return n
+		}
+		n++
+	}
+}
+
+// Ask sends a request over a connection of its own, says that it is over, and
+// returns all that the server says before it hangs up.
+func Ask(t testing.TB, server net.Addr, request []byte) (string, error) {
+	t.Helper()
+	c, err := net.Dial(server.Network(), server.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.Write(request) // a server may refuse the rest of it: what it says is read
+	c.(interface{ CloseWrite() error }).CloseWrite()
+	reply, err := io.ReadAll(c)
+	return string(reply), err
+}

@@ -292,7 +292,7 @@ func (f *fleet) tell(ctx context.Context) error {
 			continue
 		}
 		f.changed[i] = false
-		rounds, err := from.TakeRounds(ctx)
+		rounds, _, err := from.TakeRounds(ctx)
 		if err != nil {
 			return err
 		}

@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/net/dns/dnsmessage"
-	"golang.org/x/net/ipv4"
 
 	"github.com/bulkhead-mail/bulkhead/internal/loadgen"
+	"github.com/bulkhead-mail/bulkhead/internal/mmsg"
 )
 
 type dnsblOptions struct {
@@ -80,12 +80,23 @@ func readNames(path string) ([]string, error) {
 // A dnsblClient sends batches of prepared queries and waits for their answers.
 type dnsblClient struct {
 	conn     net.Conn
-	batch    *ipv4.PacketConn
+	in       *mmsg.Reader
+	out      *mmsg.Writer
+	answers  [][]byte
 	queries  [][]byte // even ones are listed
 	next     int
-	out, in  []ipv4.Message
-	expected map[uint16]bool // by ID: whether the answer is to be a hit
+	expected []expectation // by ID
+	waiting  int           // how many of them are not answered yet
 }
+
+// An expectation is what the answer to a query is to say.
+type expectation uint8
+
+const (
+	answered expectation = iota
+	listed
+	anything // not listed: a hit is an error of the list, which may have some
+)
 
 func (o *dnsblOptions) connect(i int, names []string) (loadgen.Client, error) {
 	if o.flight < 1 || o.flight > 256 {
@@ -96,15 +107,21 @@ func (o *dnsblOptions) connect(i int, names []string) (loadgen.Client, error) {
 		return nil, err
 	}
 	c := &dnsblClient{
-		conn: conn, batch: ipv4.NewPacketConn(conn.(*net.UDPConn)), next: i * 977 * 2,
-		out: make([]ipv4.Message, o.flight), in: make([]ipv4.Message, o.flight), expected: make(map[uint16]bool),
+		conn: conn, next: i * 977 * 2, answers: make([][]byte, o.flight), expected: make([]expectation, o.flight),
 	}
+	var err1, err2 error
+	c.in, err1 = mmsg.NewReader(conn.(*net.UDPConn), o.flight, 0)
+	c.out, err2 = mmsg.NewWriter(conn.(*net.UDPConn), o.flight)
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
+	c.out.Single() // as mail filters send them
 	for j := range o.flight {
-		c.out[j].Buffers = make([][]byte, 1)
-		c.in[j].Buffers = [][]byte{make([]byte, 1232)}
+		c.answers[j] = make([]byte, 1232)
+		c.in.SetBuffer(j, c.answers[j])
 	}
 	// Prepared: the generator shares the processors with what it measures.
-	for k := range min(len(names), 20_000) {
+	for k := range max(min(len(names), 20_000), o.flight) {
 		name := names[(k*31+i*7)%len(names)]
 		for _, n := range []string{name, fmt.Sprintf("x%d-%s", k, name)} {
 			if len(n) > 200 {
@@ -134,32 +151,30 @@ func (c *dnsblClient) Close() error { return c.conn.Close() }
 
 // Do implements [loadgen.Client]: one batch.
 func (c *dnsblClient) Do() error {
-	clear(c.expected)
-	for i := range c.out {
-		q := c.queries[c.next%len(c.queries)]
-		id := uint16(i)
-		binary.BigEndian.PutUint16(q, id)
-		c.expected[id] = c.next%len(c.queries)%2 == 0
-		c.out[i].Buffers[0] = q
+	for id := range c.expected {
+		at := c.next % len(c.queries)
+		c.expected[id] = anything
+		if at%2 == 0 {
+			c.expected[id] = listed
+		}
+		binary.BigEndian.PutUint16(c.queries[at], uint16(id))
+		c.out.Add(nil, nil, c.queries[at])
 		c.next++
 	}
-	if err := c.conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+	c.waiting = len(c.expected)
+	if err := c.conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
 		return err
 	}
-	for sent := 0; sent < len(c.out); {
-		n, err := c.batch.WriteBatch(c.out[sent:], 0)
-		if err != nil {
-			return err
-		}
-		sent += n
+	if _, refused := c.out.Flush(); refused > 0 {
+		return fmt.Errorf("%d queries could not be sent", refused)
 	}
-	for len(c.expected) > 0 {
-		n, err := c.batch.ReadBatch(c.in[:len(c.expected)], 0)
+	for c.waiting > 0 {
+		n, err := c.in.Read()
 		if err != nil {
 			return err
 		}
-		for _, m := range c.in[:n] {
-			if err := c.check(m.Buffers[0][:m.N]); err != nil {
+		for i := range n {
+			if err := c.check(c.answers[i][:c.in.Len(i)]); err != nil {
 				return err
 			}
 		}
@@ -171,15 +186,15 @@ func (c *dnsblClient) check(answer []byte) error {
 	if len(answer) < 12 {
 		return errors.New("answer of less than 12 bytes")
 	}
-	id := binary.BigEndian.Uint16(answer)
-	listed, waiting := c.expected[id]
-	if !waiting {
+	id := int(binary.BigEndian.Uint16(answer))
+	if id >= len(c.expected) || c.expected[id] == answered {
 		return nil // late, of a batch that failed
 	}
-	delete(c.expected, id)
-	hit := binary.BigEndian.Uint16(answer[6:]) == 1
-	if listed && !hit {
-		return fmt.Errorf("a listed name was answered with code %d and %d records", answer[3]&15, binary.BigEndian.Uint16(answer[6:]))
+	records := binary.BigEndian.Uint16(answer[6:])
+	if c.expected[id] == listed && records != 1 {
+		return fmt.Errorf("a listed name was answered with code %d and %d records", answer[3]&15, records)
 	}
+	c.expected[id] = answered
+	c.waiting--
 	return nil
 }

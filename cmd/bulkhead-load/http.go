@@ -29,24 +29,14 @@ func newHTTPCommand() *cobra.Command {
 			if o.op != "check" && o.op != "report" {
 				return fmt.Errorf("--op %q, want check or report", o.op)
 			}
-			res, err := loadgen.Run(cmd.Context(), o.Options, o.connect)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "http %s, %d clients: %v\n", o.op, o.Clients, res)
-			if res.First != nil {
-				return fmt.Errorf("%d of %d requests failed, one of them: %w", res.Errors, res.Errors+res.Requests, res.First)
-			}
-			return nil
+			return measure(cmd, "http "+o.op, o.Options, o.connect)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.address, "address", "127.0.0.1:8420", "loopback host:port of the node")
 	f.StringVar(&o.op, "op", "check", "check or report")
 	f.StringVar(&o.token, "token", "", "bearer token; empty: ask anonymously")
-	f.IntVar(&o.Clients, "clients", 64, "clients at once, each on a connection of its own")
-	f.DurationVar(&o.Duration, "duration", 5*time.Second, "measured time")
-	f.DurationVar(&o.Warmup, "warmup", time.Second, "time before that, not counted")
+	loadFlags(cmd, &o.Options, 64)
 	f.Uint64Var(&o.known, "signatures", 1_000_000, "distinct signatures that requests are drawn from; 0: each request has a new one")
 	return cmd
 }

@@ -3,6 +3,11 @@
 // bounded time, to loopback addresses only.
 //
 //	bulkhead-load http --clients 64 --duration 10s --op check
+//	bulkhead-load dcc --sockets 8 --window 64 --op query --pid 4711
+//
+// There is a subcommand for each front door: http, policy, dnsbl, milter, razor2,
+// pyzor, dcc and fuzzy; "bulkhead-load DOOR --help" prints its flags. A request
+// that was refused makes the exit code 1.
 package main
 
 import (

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"net"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -34,37 +32,6 @@ func newPolicyCommand() *cobra.Command {
 	f.IntVar(&o.accounts, "accounts", 10_000, "accounts (sasl_username) that requests are drawn from")
 	loadFlags(cmd, &o.Options, 16)
 	return cmd
-}
-
-// loadFlags adds the flags that bound a run.
-func loadFlags(cmd *cobra.Command, o *loadgen.Options, clients int) {
-	f := cmd.Flags()
-	f.IntVar(&o.Clients, "clients", clients, "clients at once, each on a connection of its own")
-	f.DurationVar(&o.Duration, "duration", 5*time.Second, "measured time")
-	f.DurationVar(&o.Warmup, "warmup", time.Second, "time before that, not counted")
-}
-
-func measure(cmd *cobra.Command, what string, o loadgen.Options, connect func(int) (loadgen.Client, error)) error {
-	res, err := loadgen.Run(cmd.Context(), o, connect)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s, %d clients: %v\n", what, o.Clients, res)
-	if res.First != nil {
-		return fmt.Errorf("%d of %d requests failed, one of them: %w", res.Errors, res.Errors+res.Requests, res.First)
-	}
-	return nil
-}
-
-// dialLocal connects to a loopback address or a unix socket.
-func dialLocal(network, address string) (net.Conn, error) {
-	if path, ok := strings.CutPrefix(address, "unix:"); ok {
-		return net.Dial("unix", path)
-	}
-	if err := loadgen.LoopbackOnly(address); err != nil {
-		return nil, err
-	}
-	return net.Dial(network, address)
 }
 
 // A policyClient has one request, in which the digits of account and recipient

@@ -55,17 +55,12 @@ func newRazor2Command() *cobra.Command {
 				spent := processorTime(o.pid) - before
 				fmt.Fprintf(out, "server %.2f us of processor a request\n", float64(spent.Microseconds())/float64(res.Requests))
 			}
-			if res.First != nil {
-				return fmt.Errorf("%d of %d requests failed, one of them: %w", res.Errors, res.Errors+res.Requests, res.First)
-			}
-			return nil
+			return failure(res)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.address, "address", "127.0.0.1:2703", "loopback host:port of the server")
-	f.IntVar(&o.Clients, "clients", 64, "connections at once")
-	f.DurationVar(&o.Duration, "duration", 5*time.Second, "measured time")
-	f.DurationVar(&o.Warmup, "warmup", time.Second, "time before that, not counted")
+	loadFlags(cmd, &o.Options, 64)
 	f.Uint64Var(&o.known, "signatures", 1_000_000, "distinct signatures that requests are drawn from")
 	f.IntVar(&o.rows, "rows", 1, "signatures in one request")
 	f.IntVar(&o.pid, "pid", 0, "process id of the server, to tell its processor time; 0: not told")

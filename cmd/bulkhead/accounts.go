@@ -21,8 +21,14 @@ type accounts struct {
 	mu sync.Mutex
 }
 
-// secretProtocols are the protocols whose handshake needs a shared secret.
-func secretProtocols() []string { return []string{"dcc", "pyzor", "razor2"} }
+// The protocols whose handshake needs a shared secret.
+const (
+	dccProtocol    = "dcc"
+	pyzorProtocol  = "pyzor"
+	razor2Protocol = "razor2"
+)
+
+func secretProtocols() []string { return []string{dccProtocol, pyzorProtocol, razor2Protocol} }
 
 func (a *accounts) book() *trust.Book { return a.node.engine.Accounts() }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
 // aside is what a backup leaves out: secrets belong elsewhere than counts.
@@ -39,31 +39,11 @@ func newBackupCommand() *cobra.Command {
 			if args[0] == "-" {
 				return write(cmd.OutOrStdout())
 			}
-			return writeWhole(args[0], write)
+			return wholefile.Replace(args[0], write)
 		},
 	}
-	cmd.Flags().StringVar(&data, "data", "", "data `FOLDER` of the node (default: $STATE_DIRECTORY, else ./bulkhead-data)")
+	dataFlag(cmd.Flags(), &data)
 	return cmd
-}
-
-// writeWhole makes a file of mode 0600, durably and whole or not at all.
-func writeWhole(path string, write func(io.Writer) error) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
-	if err := errors.Join(write(tmp), tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp.Name(), path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 func newRestoreCommand() *cobra.Command {
@@ -77,6 +57,9 @@ func newRestoreCommand() *cobra.Command {
 		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := filepath.Join(dataFolder(data, ""), storeFolder)
+			if err := ownFolder(filepath.Dir(dir)); err != nil {
+				return err
+			}
 			in := cmd.InOrStdin()
 			if args[0] != "-" {
 				f, err := os.Open(args[0])
@@ -92,7 +75,7 @@ func newRestoreCommand() *cobra.Command {
 			return restoreStore(cmd.Context(), bufio.NewReader(in), dir, cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().StringVar(&data, "data", "", "data `FOLDER` of the node (default: $STATE_DIRECTORY, else ./bulkhead-data)")
+	dataFlag(cmd.Flags(), &data)
 	return cmd
 }
 

@@ -84,11 +84,13 @@ func (p *verdictPrinter) print(name string, v *api.Verdict) error {
 	if p.color {
 		word = paint + word + "\x1b[0m"
 	}
-	fmt.Fprintf(p.w, "%s: %s\n", name, word)
+	_, err := fmt.Fprintf(p.w, "%s: %s\n", name, word)
 	for _, reason := range v.Reasons {
-		fmt.Fprintf(p.w, "    %s\n", reason)
+		if err == nil {
+			_, err = fmt.Fprintf(p.w, "    %s\n", reason)
+		}
 	}
-	return nil
+	return err
 }
 
 // stateOf returns a verdict in one word, in capitals if the message is not
@@ -121,8 +123,13 @@ func (p *verdictPrinter) summary() {
 // useColor reports whether w is a terminal whose user has not asked for plain
 // text (no-color.org).
 func useColor(w io.Writer) bool {
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(w)
+}
+
+// isTerminal reports whether somebody looks at what is written to w.
+func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+	if !ok {
 		return false
 	}
 	info, err := f.Stat()

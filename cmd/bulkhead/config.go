@@ -1,10 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/spf13/cobra"
 
+	"github.com/bulkhead-mail/bulkhead/dcc"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
@@ -14,14 +17,15 @@ func newConfigCommand() *cobra.Command {
 		&cobra.Command{
 			Use:   "check FILE",
 			Short: "Say whether a configuration file is right",
-			Long:  "Say whether a configuration file is right, the rules of its rate limits, the policies of\nits milter and its zones included. The files of lists are read.",
+			Long:  "Say whether a configuration file is right, the rules of its rate limits, the policies of\nits milter and its zones included. The files of lists and the certificate are read.",
 			Args:  usage(cobra.ExactArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				cfg, err := config.Load(args[0])
 				if err != nil {
 					return err
 				}
-				if err := checkMTA(cfg); err != nil {
+				_, err = readCertificate(cfg)
+				if err := errors.Join(err, checkSizes(cfg, machineMemory()), checkProtocols(cfg), checkMTA(cfg)); err != nil {
 					return fmt.Errorf("%s: %w", args[0], err)
 				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: no mistakes\n", args[0])
@@ -38,6 +42,16 @@ func newConfigCommand() *cobra.Command {
 		},
 	)
 	return cmd
+}
+
+// checkProtocols says whether what the doors of fuzzy_check and dccifd alone can
+// judge is right: keys, thresholds, the file of words.
+func checkProtocols(cfg *config.Config) error {
+	s := &server{node: &node{log: slog.New(slog.DiscardHandler)}}
+	s.cfg.Store(cfg)
+	_, err := s.newFuzzy()
+	front := new(dcc.Ifd)
+	return errors.Join(err, setThresholds(front, cfg.Dccifd.Thresholds), readWords(front, cfg.Dccifd.Words))
 }
 
 // needCommand is run for a command that is only a group of others.

@@ -2,13 +2,12 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/netip"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -16,32 +15,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/dcc"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
-
-// doorLimits returns the rate that the configuration sets for a client of a
-// front door, and who is exempt from it.
-func doorLimits(l config.Limits) (listen.Rate, []netip.Prefix) {
-	rate := listen.Rate{PerSecond: l.Rate, Burst: l.Burst}
-	if l.Loopback {
-		return rate, nil
-	}
-	return rate, listen.Loopback()
-}
-
-// prefixes parses networks that the configuration has validated; the result
-// is not nil.
-func prefixes(texts []string) ([]netip.Prefix, error) {
-	networks := make([]netip.Prefix, 0, len(texts))
-	for _, text := range texts {
-		p, err := config.ParseNetwork(text)
-		if err != nil {
-			return nil, err
-		}
-		networks = append(networks, p)
-	}
-	return networks, nil
-}
 
 func keptTypes(names []string) []signature.DCCType {
 	kept := []signature.DCCType{}
@@ -81,20 +57,17 @@ func (s *server) openDCC(ctx context.Context, address string) (*opened, error) {
 		AnonymousTotal: listen.Rate{PerSecond: cfg.DCC.AnonymousTotal, Burst: int(10 * cfg.DCC.AnonymousTotal)},
 		Log:            log,
 	}
-	front.Rate, front.Exempt = doorLimits(cfg.Limits)
-	conns, err := listen.Packets(ctx, address, 0)
+	front.Rate, front.Exempt = s.doorRate(cfg.Limits)
+	o, err := openPackets(ctx, address, front.ServePackets)
 	if err != nil {
 		return nil, err
 	}
 	s.doorStats.add("dcc", dccEvents(&front.Stats))
-	return &opened{address: conns[0].LocalAddr().String(), serve: func(ctx context.Context) error {
-		return front.ServePackets(ctx, conns)
-	}}, nil
+	return o, nil
 }
 
-// greylistFile holds the greylist in the data folder.
 const (
-	greylistFile = "greylist"
+	greylistFile = "greylist" // in the data folder
 	greylistSave = 5 * time.Minute
 )
 
@@ -107,14 +80,14 @@ func (s *server) openDccifd(ctx context.Context, address string) (*opened, error
 		Keep: keptTypes(cfg.DCC.Keep), Substitute: cfg.Dccifd.Substitute, MaxMessage: cfg.Dccifd.MaxMessage,
 		White: whiteFile(cfg.Dccifd.Whiteclnt, false, log), Signatures: s.read, Log: log,
 	}
-	front.Rate, front.Exempt = doorLimits(cfg.Limits)
+	front.Rate, front.Exempt = s.doorRate(cfg.Limits)
 	if cfg.Dccifd.Rules == "1" {
 		front.Rules = signature.DCCRules1
 	}
 	if cfg.Dccifd.Userdirs != "" {
 		front.UserWhite = dcc.NewWhiteFiles(cfg.Dccifd.Userdirs, false, log).User
 	}
-	if err := s.setThresholds(front, cfg.Dccifd.Thresholds); err != nil {
+	if err := setThresholds(front, cfg.Dccifd.Thresholds); err != nil {
 		return nil, err
 	}
 	if err := readWords(front, cfg.Dccifd.Words); err != nil {
@@ -123,18 +96,22 @@ func (s *server) openDccifd(ctx context.Context, address string) (*opened, error
 	if err := s.loadGreylist(front, &cfg.Dccifd); err != nil {
 		return nil, err
 	}
-	l, err := listen.Stream(ctx, address)
+	serve := front.ServeStream
+	if front.Grey != nil {
+		serve = func(ctx context.Context, l net.Listener) error {
+			return both(ctx, func(ctx context.Context) error { return front.ServeStream(ctx, l) },
+				func(ctx context.Context) error { return s.keepGreylist(ctx, front.Grey) })
+		}
+	}
+	o, err := openStream(ctx, address, serve)
 	if err != nil {
 		return nil, err
 	}
 	s.doorStats.add("dccifd", dccifdEvents(&front.Stats))
-	return &opened{address: l.Addr().String(), serve: func(ctx context.Context) error {
-		return both(ctx, func(ctx context.Context) error { return front.ServeStream(ctx, l) },
-			func(ctx context.Context) error { return s.keepGreylist(ctx, front.Grey) })
-	}}, nil
+	return o, nil
 }
 
-func (s *server) setThresholds(front *dcc.Ifd, texts []string) error {
+func setThresholds(front *dcc.Ifd, texts []string) error {
 	front.Thresholds = make(map[signature.DCCType]uint32)
 	for _, text := range texts {
 		t, err := dcc.ParseThreshold(text)
@@ -153,12 +130,14 @@ func readWords(front *dcc.Ifd, path string) error {
 		return nil
 	}
 	f, err := os.Open(path)
-	if err != nil {
-		return err
+	if err == nil {
+		defer f.Close()
+		front.Words, err = signature.ReadDCCWords(bufio.NewReader(f))
 	}
-	defer f.Close()
-	front.Words, err = signature.ReadDCCWords(bufio.NewReader(f))
-	return err
+	if err != nil {
+		return &config.Error{Key: "dccifd.words", Detail: err.Error()}
+	}
+	return nil
 }
 
 func (s *server) loadGreylist(front *dcc.Ifd, cfg *config.Dccifd) error {
@@ -188,14 +167,8 @@ func (s *server) keepGreylist(ctx context.Context, g *dcc.Greylist) error {
 	for {
 		select {
 		case <-ctx.Done():
-			if g == nil {
-				return nil
-			}
 			return s.saveGreylist(g)
 		case <-tick.C:
-			if g == nil {
-				continue
-			}
 			if err := s.saveGreylist(g); err != nil {
 				s.log.Error("greylist not saved", "err", err)
 			}
@@ -203,16 +176,10 @@ func (s *server) keepGreylist(ctx context.Context, g *dcc.Greylist) error {
 	}
 }
 
-// saveGreylist replaces the saved greylist at once or not at all.
+// saveGreylist replaces the saved greylist.
 func (s *server) saveGreylist(g *dcc.Greylist) error {
-	var b bytes.Buffer
-	if err := g.Save(&b); err != nil {
-		return err
-	}
-	path := filepath.Join(s.dir, greylistFile)
-	tmp := path + ".new"
-	if err := os.WriteFile(tmp, b.Bytes(), 0o600); err != nil {
+	if err := wholefile.Replace(filepath.Join(s.dir, greylistFile), g.Save); err != nil {
 		return fmt.Errorf("greylist: %w", err)
 	}
-	return os.Rename(tmp, path)
+	return nil
 }

@@ -13,9 +13,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// dccProtocol is the key of the secrets that accounts share with DCC clients.
-const dccProtocol = "dcc"
-
 // dccClients knows the ids of DCC clients: those of the configuration, and the
 // accounts whose name is an id and that have a secret for DCC, which holds one
 // or two passwords.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,10 +14,8 @@ import (
 // A doorCollector is the share of the other clearinghouses' doors in /metrics.
 // A door that is shut shows nothing.
 type doorCollector struct {
-	desc *prometheus.Desc
-
-	mu    sync.Mutex // doors open one after the other, and scrapes may come before the last
-	doors map[string]events
+	desc  *prometheus.Desc
+	doors map[string]events // all are added before any door is served
 }
 
 // events are the counters of a door by the name of what they count.
@@ -33,19 +30,13 @@ func newDoorCollector() *doorCollector {
 	}
 }
 
-func (c *doorCollector) add(door string, e events) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.doors[door] = e
-}
+func (c *doorCollector) add(door string, e events) { c.doors[door] = e }
 
 // Describe implements [prometheus.Collector].
 func (c *doorCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
 
 // Collect implements [prometheus.Collector].
 func (c *doorCollector) Collect(ch chan<- prometheus.Metric) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	for door, all := range c.doors {
 		for event, n := range all {
 			ch <- prometheus.MustNewConstMetric(c.desc, prometheus.CounterValue, float64(n.Load()), door, event)

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
+	"net/url"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/api"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
@@ -40,6 +43,11 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
+// A dataError is a file or entry that is not what it should be.
+type dataError struct{ error }
+
+func (e dataError) Unwrap() error { return e.error }
+
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // usage makes the argument errors of cobra usage errors.
@@ -58,7 +66,10 @@ func codeOf(err error) int {
 	var wrong usageError
 	var cfg *config.Error
 	var damage *store.DamageError
+	var data dataError
 	var dial *net.OpError
+	var asked *url.Error // a node that was silent, or gone before it had answered
+	var refusal *api.Problem
 	var input inputError
 	switch {
 	case errors.As(err, &code):
@@ -67,13 +78,15 @@ func codeOf(err error) int {
 		return int(exitUsage)
 	case errors.As(err, &cfg):
 		return int(exitConfig)
-	case errors.As(err, &damage), errors.Is(err, store.ErrFormat), errors.Is(err, bulkhead.ErrMalformed), errors.Is(err, bulkhead.ErrGeometry):
+	case errors.As(err, &data), errors.As(err, &damage), errors.Is(err, store.ErrFormat), errors.Is(err, bulkhead.ErrMalformed), errors.Is(err, bulkhead.ErrGeometry):
 		return int(exitData)
+	case errors.As(err, &refusal) && refusal.Status == http.StatusRequestEntityTooLarge:
+		return int(exitData) // over a limit that no later try is below
 	case errors.Is(err, bulkhead.ErrReadOnly), errors.Is(err, bulkhead.ErrOverLimit):
 		return int(exitTemporary)
 	case errors.Is(err, bulkhead.ErrUnauthorised), errors.Is(err, bulkhead.ErrForbidden), errors.Is(err, store.ErrPermission):
 		return int(exitNoPerm)
-	case errors.As(err, &dial):
+	case errors.As(err, &dial), errors.As(err, &asked):
 		return int(exitUnavailable)
 	case errors.As(err, &input), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return int(exitNoInput)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,13 +56,9 @@ func knownSecrets(path string) ([]filter.Secret, error) {
 	if path == "" {
 		return nil, nil
 	}
-	text, err := readSecret(path)
-	if err != nil {
-		return nil, err
-	}
 	var s filter.Secret
-	if n, err := hex.Decode(s[:], []byte(text[:min(len(text), 2*len(s))])); err != nil || n != len(s) || len(text) != 2*len(s) {
-		return nil, fmt.Errorf("%w: %s: want %d hexadecimal digits", bulkhead.ErrMalformed, path, 2*len(s))
+	if err := readKey(path, s[:]); err != nil {
+		return nil, err
 	}
 	return []filter.Secret{s}, nil
 }

@@ -7,8 +7,17 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
 // Files of the data folder.
@@ -18,6 +27,11 @@ const (
 	sealKeyFile    = "seal.key"
 	adminTokenFile = "admin.token"
 )
+
+// dataFlag adds the flag of commands that work on the data folder itself.
+func dataFlag(f *pflag.FlagSet, data *string) {
+	f.StringVar(data, "data", "", "data `FOLDER` of the node (default: $STATE_DIRECTORY, else ./bulkhead-data)")
+}
 
 // dataFolder returns where the node's state lies: the flag, else the
 // configuration, else where systemd wants it, else ./bulkhead-data.
@@ -35,29 +49,68 @@ func dataFolder(flag, configured string) string {
 	return "bulkhead-data"
 }
 
+// ownFolder refuses a data folder of another user to root, who may write there:
+// the owner, as whom the node runs, could not read what root leaves. A folder
+// that does not exist is nobody's.
+func ownFolder(dir string) error {
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || os.Geteuid() != 0 || owner.Uid == 0 {
+		return nil
+	}
+	name := strconv.FormatUint(uint64(owner.Uid), 10)
+	if u, err := user.LookupId(name); err == nil {
+		name = u.Username
+	}
+	return fmt.Errorf("%s: %w: owned by user %d, who could not read what root writes there; run this as the owner, for example with \"runuser -u %s -- bulkhead ...\"",
+		dir, store.ErrPermission, owner.Uid, name)
+}
+
 // loadKey returns the secret bytes in a file of the data folder. An absent file
 // is made with random bytes, unless the folder holds a store already: nothing
 // in it could be found with another key.
 func loadKey(dir, name string, key []byte) error {
 	path := filepath.Join(dir, name)
-	text, err := readSecret(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	err := readKey(path, key)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		if _, err := os.Stat(filepath.Join(dir, storeFolder)); err == nil {
-			return fmt.Errorf("%s is missing, and what lies in %s cannot be read without it: put it back from a backup",
-				path, filepath.Join(dir, storeFolder))
+			return missingKey(dir, name, len(key))
 		}
-		rand.Read(key)
-		return writeSecret(path, hex.EncodeToString(key))
+		return makeKey(path, key)
+	case errors.Is(err, bulkhead.ErrMalformed):
+		return fmt.Errorf("%w: put it back from a backup", err)
 	}
-	if err != nil {
-		return err
+	return err
+}
+
+func missingKey(dir, name string, size int) error {
+	path, stored := filepath.Join(dir, name), filepath.Join(dir, storeFolder)
+	if name == sealKeyFile {
+		return fmt.Errorf("%s is missing, and the secrets of protocols in %s cannot be read without it: put it back from a backup. "+
+			"If there is none, write %d random hexadecimal digits into it (mode 0600), and set those secrets again", path, stored, 2*size)
 	}
-	raw, err := hex.DecodeString(text)
-	if err != nil || len(raw) != len(key) {
-		return fmt.Errorf("%s: want %d hexadecimal digits: put it back from a backup", path, 2*len(key))
+	return fmt.Errorf("%s is missing, and what lies in %s cannot be read without it: put it back from a backup", path, stored)
+}
+
+// makeKey makes a key of random bytes and keeps it in a file; if another process
+// was quicker, it returns that one's.
+func makeKey(path string, key []byte) error {
+	rand.Read(key)
+	err := wholefile.Create(path, wholefile.Bytes([]byte(hex.EncodeToString(key)+"\n")))
+	if errors.Is(err, fs.ErrExist) {
+		return readKey(path, key)
 	}
-	copy(key, raw)
-	return nil
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, errors.ErrUnsupported) { // a file system without links
+		return writeKey(path, key)
+	}
+	return err
 }
 
 // readSecret returns the trimmed text of a file that nobody else may read.
@@ -79,24 +132,23 @@ func readSecret(path string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// writeSecret writes a file of mode 0600, durably and at once or not at all.
+// readKey reads a key from a file that nobody else may read, in hexadecimal.
+func readKey(path string, key []byte) error {
+	text, err := readSecret(path)
+	if err != nil {
+		return err
+	}
+	raw, err := hex.DecodeString(text)
+	if err != nil || len(raw) != len(key) {
+		return fmt.Errorf("%w: %s: want %d hexadecimal digits", bulkhead.ErrMalformed, path, 2*len(key))
+	}
+	copy(key, raw)
+	return nil
+}
+
+func writeKey(path string, key []byte) error { return writeSecret(path, hex.EncodeToString(key)) }
+
+// writeSecret writes a line that nobody else may read into a file.
 func writeSecret(path, text string) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.WriteString(text + "\n")
-	err = errors.Join(err, tmp.Sync(), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return wholefile.Replace(path, wholefile.Bytes([]byte(text+"\n")))
 }

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -28,7 +31,25 @@ func newListCommand() *cobra.Command {
 		RunE: needCommand,
 	}
 	cmd.AddCommand(newListBuild(), newListAdd(), newListCheck(), newListInfo(), newListDiff(), newListMerge())
+	for _, sub := range cmd.Commands() {
+		run := sub.RunE
+		sub.RunE = func(cmd *cobra.Command, args []string) error { return listError(run(cmd, args)) }
+	}
 	return cmd
+}
+
+// listError tells what is wrong with a list, a text file or an entry from what
+// the system could not do.
+func listError(err error) error {
+	var code exitCode
+	var wrong usageError
+	var path *fs.PathError
+	var link *os.LinkError
+	if err == nil || errors.As(err, &code) || errors.As(err, &wrong) || errors.As(err, &path) || errors.As(err, &link) ||
+		errors.Is(err, context.Canceled) {
+		return err
+	}
+	return dataError{err}
 }
 
 func newListBuild() *cobra.Command {
@@ -293,45 +314,35 @@ func printBuilt(w io.Writer, path string, r lists.Result) error {
 	return err
 }
 
-// spooled replaces "-" by a file that holds the standard input, since lists are
-// built in two passes.
+// spooled replaces "-", which may be there once, by a file that holds the
+// standard input, since lists are built in two passes.
 func spooled(in io.Reader, names []string) (files []string, done func(), err error) {
-	var spool string
-	done = func() {
-		if spool != "" {
-			os.Remove(spool)
-		}
+	at := slices.Index(names, "-")
+	if at < 0 {
+		return names, func() {}, nil
 	}
-	for _, name := range names {
-		if name != "-" {
-			files = append(files, name)
-			continue
-		}
-		f, err := os.CreateTemp("", "stdin-*.txt")
-		if err != nil {
-			return nil, nil, err
-		}
-		spool = f.Name()
-		if _, err = io.Copy(f, in); err == nil {
-			err = f.Close()
-		}
-		if err != nil {
-			done()
-			return nil, nil, err
-		}
-		files = append(files, spool)
+	if slices.Contains(names[at+1:], "-") {
+		return nil, nil, usagef("there is one standard input, and - stands for it twice")
 	}
+	f, err := os.CreateTemp("", "stdin-*.txt")
+	if err != nil {
+		return nil, nil, err
+	}
+	done = func() { os.Remove(f.Name()) }
+	_, err = io.Copy(f, in)
+	if err = errors.Join(err, f.Close()); err != nil {
+		done()
+		return nil, nil, err
+	}
+	files = slices.Clone(names)
+	files[at] = f.Name()
 	return files, done, nil
 }
 
 // progress prints how many lines were read, if somebody looks.
 func progress(w io.Writer) func(uint64) {
-	f, ok := w.(*os.File)
-	if !ok {
+	if !isTerminal(w) {
 		return nil
 	}
-	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return nil
-	}
-	return func(lines uint64) { fmt.Fprintf(f, "\r%d entries%s", lines, strings.Repeat(" ", 4)) }
+	return func(lines uint64) { fmt.Fprintf(w, "\r%d entries%s", lines, strings.Repeat(" ", 4)) }
 }

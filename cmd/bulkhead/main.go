@@ -4,7 +4,16 @@
 //	bulkhead serve                     run a node on this machine
 //	bulkhead check MESSAGE...          what is known of messages
 //	bulkhead report MESSAGE...         say that messages are spam
+//	bulkhead revoke MESSAGE...         take that back
 //	bulkhead config reference          every configuration key
+//	bulkhead help                      every other command
+//
+// It exits with 0, with 1 when a check has found what was asked about (spam or
+// bulk, or an entry of a list), or with a code of sysexits.h, 64 and up, for an
+// error.
+//
+// Each file holds a command or a front door's wiring; serve.go puts a node
+// together.
 package main
 
 import (

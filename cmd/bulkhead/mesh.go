@@ -32,7 +32,7 @@ func (s *server) openMesh(ctx context.Context, cfg *config.Config) ([]*opened, e
 		Store: s.store.Manifest().Incarnation, Unsynced: cfg.Node.Durability != "always", Name: meshName(cfg.Node.Name),
 		Mode: mesh.Mode(c.Mode), Role: mesh.Role(c.Role), Listen: c.Listen, Servers: c.Servers,
 		Credentials: c.Credentials, CA: c.CA,
-		Interval: time.Duration(c.Interval), Heartbeat: time.Duration(c.Heartbeat), Memory: uint64(c.Memory),
+		Interval: time.Duration(c.Interval), Heartbeat: time.Duration(c.Heartbeat),
 		MaxAdds: c.MaxAdds, MaxListings: c.MaxListings,
 		StreamAge: time.Duration(c.StreamAge), StreamBytes: c.StreamBytes, Replicas: c.Replicas, Log: s.log,
 	})
@@ -67,7 +67,8 @@ func (p *peers) Network(context.Context) (api.Network, error) {
 	}
 	s := m.Status()
 	n := api.Network{
-		Key: s.ID, Mode: string(s.Mode), Role: string(s.Role), Incarnation: s.Incarnation, Memory: s.Memory, MaxMemory: s.MaxMemory,
+		Key: s.ID, Mode: string(s.Mode), Role: string(s.Role), Incarnation: s.Incarnation,
+		Memory: s.Memory.Bytes, MaxMemory: s.Memory.Limit, Merged: s.Memory.Merged, MergedInto: s.Memory.Into,
 		Published: s.Published, Bytes: s.Bytes, Rounds: s.Rounds, Images: s.Images, Dropped: s.Dropped, Strangers: s.Strangers,
 	}
 	for _, b := range s.Brokers {
@@ -78,7 +79,7 @@ func (p *peers) Network(context.Context) (api.Network, error) {
 			Key: q.ID, Name: q.Name, Weight: q.Weight, Quarantine: q.Quarantine, Added: q.Added, Heard: q.Heard,
 			Lag: q.Lag.Seconds(), Behind: q.Behind.Seconds(), Missing: q.Missing, Incarnation: q.Incarnation,
 			Messages: q.Messages, Bytes: q.Bytes, Rounds: q.Applied, Images: q.Pages, Asked: q.Asked,
-			Refused: q.Refusals, Error: q.Error, Keys: q.Keys, Memory: q.Memory,
+			Refused: q.Refusals, Error: q.Error, Keys: q.Keys, Memory: q.Memory, Merged: q.Merged, Ghost: q.Ghost,
 		})
 	}
 	return n, nil

@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"path/filepath"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/api"
 	"github.com/bulkhead-mail/bulkhead/dnsbl"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
 	"github.com/bulkhead-mail/bulkhead/milter"
@@ -72,39 +69,42 @@ func (m *mta) loops() []*opened {
 	return all
 }
 
-// reload takes over rules, lists, policies and zones. A mistake in the lists or
-// the rules changes nothing.
-func (m *mta) reload(cfg *config.Config) error {
+// prepare judges rules, lists, policies and zones, and returns what takes them
+// over. A mistake in any of them changes nothing.
+func (m *mta) prepare(cfg *config.Config) (takeOver func() error, err error) {
 	rules, err := rulesOf(cfg)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := checkRules(rules); err != nil {
-		return err
+		return nil, err
 	}
 	policies := policiesOf(&cfg.Milter)
 	if err := new(milter.Server).SetPolicies(policies); err != nil {
-		return &config.Error{Key: "milter.policy", Detail: err.Error()}
+		return nil, &config.Error{Key: "milter.policy", Detail: err.Error()}
 	}
-	if m.milter != nil {
-		if err := m.milter.SetPolicies(policies); err != nil {
-			return err
-		}
+	files, err := m.lists.Prepare(filesOf(cfg))
+	if err != nil {
+		return nil, &config.Error{Key: "lists.list", Detail: err.Error()}
 	}
-	if err := m.lists.SetFiles(filesOf(cfg)); err != nil {
-		return err
-	}
-	_ = m.lists.Reload() // what cannot be read is logged there, and stays as it was
+	var zones []dnsbl.Zone
 	if m.dnsbl != nil {
-		zones, err := m.zonesOf(cfg)
-		if err == nil {
-			err = m.dnsbl.SetZones(zones)
-		}
-		if err != nil {
-			return err
+		if zones, err = zonesOf(cfg, files.Handle); err != nil {
+			return nil, err
 		}
 	}
-	return m.limits.Reload(rules)
+	return func() error {
+		var errs []error
+		if m.milter != nil {
+			errs = append(errs, m.milter.SetPolicies(policies))
+		}
+		files.Commit()
+		_ = m.lists.Reload() // what cannot be read is logged there, and stays as it was
+		if m.dnsbl != nil {
+			errs = append(errs, m.dnsbl.SetZones(zones))
+		}
+		return errors.Join(append(errs, m.limits.Reload(rules))...)
+	}, nil
 }
 
 // checkRules says whether the rules of rate limits are right.
@@ -134,18 +134,12 @@ func checkMTA(cfg *config.Config) error {
 	if err := front.Prepare(); err != nil {
 		return &config.Error{Key: "milter", Detail: err.Error()}
 	}
-	m := &mta{}
-	if m.lists, err = lists.OpenSet(lists.SetOptions{Files: filesOf(cfg), MaxBytes: cfg.Lists.MaxBytes}); err != nil {
+	set, err := lists.OpenSet(lists.SetOptions{Files: filesOf(cfg), MaxBytes: cfg.Lists.MaxBytes})
+	if err != nil {
 		return &config.Error{Key: "lists.list", Detail: err.Error()}
 	}
-	zones, err := m.zonesOf(cfg)
-	if err != nil {
-		return err
-	}
-	if _, err := dnsbl.NewServer(dnsbl.Options{Zones: zones}); err != nil {
-		return &config.Error{Key: "dnsbl.zone", Detail: err.Error()}
-	}
-	return nil
+	_, err = zonesOf(cfg, set.Handle)
+	return err
 }
 
 func rulesOf(cfg *config.Config) ([]ratelimit.Rule, error) {
@@ -171,12 +165,14 @@ func filesOf(cfg *config.Config) []lists.File {
 	return files
 }
 
+// policiesOf returns what recipients want; the first policy has no domain and is
+// for everybody who has none of their own.
 func policiesOf(m *config.Milter) []milter.Policy {
-	all := []milter.Policy{{
-		Spam: milter.Action(m.Spam), Listed: milter.Action(m.Listed), Bulk: milter.Action(m.Bulk), Grey: milter.Action(m.Grey),
-		Confidence: m.Confidence, Threshold: m.Threshold, Text: m.Text,
-	}}
-	for _, p := range m.Policies {
+	everybody := config.MilterPolicy{
+		Spam: m.Spam, Listed: m.Listed, Bulk: m.Bulk, Grey: m.Grey, Confidence: m.Confidence, Threshold: m.Threshold, Text: m.Text,
+	}
+	var all []milter.Policy
+	for _, p := range append([]config.MilterPolicy{everybody}, m.Policies...) {
 		all = append(all, milter.Policy{
 			Domain: p.Domain, Spam: milter.Action(p.Spam), Listed: milter.Action(p.Listed), Bulk: milter.Action(p.Bulk), Grey: milter.Action(p.Grey),
 			Confidence: p.Confidence, Threshold: p.Threshold, Text: p.Text,
@@ -185,11 +181,12 @@ func policiesOf(m *config.Milter) []milter.Policy {
 	return all
 }
 
-func (m *mta) zonesOf(cfg *config.Config) ([]dnsbl.Zone, error) {
+// zonesOf returns the zones, which a server has found right, of lists by name.
+func zonesOf(cfg *config.Config, list func(string) *lists.Handle) ([]dnsbl.Zone, error) {
 	var zones []dnsbl.Zone
 	for _, z := range cfg.DNSBL.Zones {
 		out := dnsbl.Zone{Name: z.Name, Form: dnsbl.Form(z.Form), TTL: time.Duration(z.TTL), Host: z.Host}
-		if h := m.lists.Handle(z.List); h != nil {
+		if h := list(z.List); h != nil {
 			out.List = h
 			if (z.Form == "hash") != (h.Hash() != "") {
 				return nil, &config.Error{Key: "dnsbl.zone", Detail: fmt.Sprintf("zone %q: form %q does not fit list %q of hash %q", z.Name, z.Form, z.List, h.Hash())}
@@ -204,6 +201,9 @@ func (m *mta) zonesOf(cfg *config.Config) ([]dnsbl.Zone, error) {
 		}
 		zones = append(zones, out)
 	}
+	if _, err := dnsbl.NewServer(dnsbl.Options{Zones: zones}); err != nil {
+		return nil, &config.Error{Key: "dnsbl.zone", Detail: err.Error()}
+	}
 	return zones, nil
 }
 
@@ -215,6 +215,9 @@ type listsOf struct {
 
 // Find implements [milter.Lists].
 func (l listsOf) Find(text string) []milter.Match {
+	if len(l.set.Handles()) == 0 {
+		return nil
+	}
 	e, err := lists.ParseEntry(text)
 	if err != nil {
 		return nil
@@ -255,24 +258,27 @@ func (s *server) openMilter(ctx context.Context, address string) (*opened, error
 	// of rspamd would need half as much memory again.
 	hashing.Skip = []bulkhead.Scheme{bulkhead.RspamdShingle}
 	front.Clearinghouse, front.Signatures, front.Log = s.engine, hashing, s.log.With("door", "milter")
-	if len(cfg.Lists.Files) > 0 {
-		asked := listsOf{set: s.mta.lists}
-		for _, name := range m.Lists {
-			if asked.names == nil {
-				asked.names = make(map[string]bool)
-			}
-			asked.names[name] = true
+	// Also where there is no list yet: one may come with another configuration.
+	asked := listsOf{set: s.mta.lists}
+	for _, name := range m.Lists {
+		if asked.names == nil {
+			asked.names = make(map[string]bool)
 		}
-		front.Lists = asked
+		asked.names[name] = true
 	}
+	front.Lists = asked
 	if m.RateLimits {
 		front.Limiter = s.mta.limits
 	}
 	if err := front.Prepare(); err != nil {
 		return nil, &config.Error{Key: "milter", Detail: err.Error()}
 	}
+	o, err := openStream(ctx, address, front.Serve)
+	if err != nil {
+		return nil, err
+	}
 	s.mta.milter = front
-	return openStream(ctx, address, front.Serve)
+	return o, nil
 }
 
 // openPolicy opens the door for Postfix policy delegation.
@@ -282,117 +288,32 @@ func (s *server) openPolicy(ctx context.Context, address string) (*opened, error
 		Limiter: s.mta.limits, FailDefer: cfg.Policy.OnFault == "defer", MaxConns: cfg.Limits.Connections,
 		Log: s.log.With("door", "policy"),
 	}
-	front.Rate, front.Exempt = doorLimits(cfg.Limits)
-	s.mta.policy = front
-	return openStream(ctx, address, front.Serve)
-}
-
-func openStream(ctx context.Context, address string, serve func(context.Context, net.Listener) error) (*opened, error) {
-	l, err := listen.Stream(ctx, address)
+	front.Rate, front.Exempt = s.doorRate(cfg.Limits)
+	o, err := openStream(ctx, address, front.Serve)
 	if err != nil {
 		return nil, err
 	}
-	return &opened{address: l.Addr().String(), serve: func(ctx context.Context) error { return serve(ctx, l) }}, nil
+	s.mta.policy = front
+	return o, nil
 }
 
 // openDNSBL opens the door for DNS queries, over UDP and TCP.
 func (s *server) openDNSBL(ctx context.Context, address string) (*opened, error) {
 	cfg := s.cfg.Load()
-	zones, err := s.mta.zonesOf(cfg)
+	zones, err := zonesOf(cfg, s.mta.lists.Handle)
 	if err != nil {
 		return nil, err
 	}
 	opts := dnsbl.Options{Zones: zones, MaxConns: cfg.Limits.Connections, Log: s.log.With("door", "dnsbl")}
-	opts.Rate, opts.Exempt = doorLimits(cfg.Limits)
+	opts.Rate, opts.Exempt = s.doorRate(cfg.Limits)
 	front, err := dnsbl.NewServer(opts)
-	if err != nil {
-		return nil, &config.Error{Key: "dnsbl.zone", Detail: err.Error()}
-	}
-	conns, err := listen.Packets(ctx, address, 0)
 	if err != nil {
 		return nil, err
 	}
-	bound := conns[0].LocalAddr().String()
-	l, err := listen.Stream(ctx, bound)
+	o, err := openPort(ctx, address, front.ServeUDP, front.ServeTCP)
 	if err != nil {
-		for _, c := range conns {
-			err = errors.Join(err, c.Close())
-		}
 		return nil, err
 	}
 	s.mta.dnsbl = front
-	return &opened{address: bound, serve: func(ctx context.Context) error {
-		return both(ctx,
-			func(ctx context.Context) error { return front.ServeUDP(ctx, conns) },
-			func(ctx context.Context) error { return front.ServeTCP(ctx, l) })
-	}}, nil
-}
-
-// mtaAPI shows rate limits and lists to HTTP clients.
-type mtaAPI struct{ m *mta }
-
-// ApplyRateLimits implements [api.RateLimits].
-func (a mtaAPI) ApplyRateLimits(_ context.Context, attributes map[string]string) (api.RateDecision, error) {
-	action, text, outcomes, err := a.m.limits.Apply(func(name string) []byte {
-		if v, ok := attributes[name]; ok {
-			return []byte(v)
-		}
-		return nil
-	})
-	d := api.RateDecision{Action: action, Text: text, Rules: []api.RateOutcome{}}
-	for _, o := range outcomes {
-		d.Rules = append(d.Rules, api.RateOutcome{Rule: o.Rule, Key: o.Key, Rate: o.Rate, Limit: o.Limit, Over: o.Over, New: o.New})
-	}
-	return d, err
-}
-
-// RateLimits implements [api.RateLimits].
-func (a mtaAPI) RateLimits() []api.RateLimit {
-	var all []api.RateLimit
-	for _, u := range a.m.limits.Usage() {
-		all = append(all, api.RateLimit{
-			Name: u.Rule.Name, Key: u.Rule.Key, Unique: u.Rule.Unique, Limit: u.Rule.Limit, Period: config.Duration(u.Rule.Period).String(),
-			Action: u.Rule.Action, Keys: u.Keys, Bytes: u.Bytes, Evicted: u.Evicted, Dropped: u.Dropped,
-		})
-	}
-	return all
-}
-
-// RateKeys implements [api.RateLimits].
-func (a mtaAPI) RateKeys(rule, key string) ([]api.RateKey, error) {
-	states, err := a.m.limits.Show(rule, key)
-	var all []api.RateKey
-	for _, s := range states {
-		all = append(all, api.RateKey{Rule: s.Rule, Rate: s.Rate, Limit: s.Limit, Period: config.Duration(s.Period).String(), Items: s.Items})
-	}
-	return all, err
-}
-
-// ResetRateKey implements [api.RateLimits].
-func (a mtaAPI) ResetRateKey(rule, key string) int { return a.m.limits.Reset(rule, key) }
-
-// Lists implements [api.Lists].
-func (a mtaAPI) Lists() []api.List {
-	var all []api.List
-	for _, h := range a.m.lists.Handles() {
-		l := h.List()
-		all = append(all, api.List{
-			Name: h.Name(), Tone: string(l.Meta().Tone), Entries: l.Count(), Allowed: l.Allowed(),
-			Bytes: l.Bytes(), Error: l.ErrorRate(), Updated: h.Updated(),
-		})
-	}
-	return all
-}
-
-// FindInLists implements [api.Lists].
-func (a mtaAPI) FindInLists(entry string) ([]api.ListMatch, error) {
-	e, err := lists.ParseEntry(entry)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
-	}
-	var all []api.ListMatch
-	for _, m := range a.m.lists.Find(e) {
-		all = append(all, api.ListMatch{List: m.List, Tone: string(m.Tone), Element: m.Element, Reason: m.Reason, Updated: m.Built, Error: m.Error})
-	}
-	return all, nil
+	return o, nil
 }

@@ -27,7 +27,7 @@ func newNetworkCommand() *cobra.Command {
 		Args: usage(cobra.NoArgs),
 		RunE: needCommand,
 	}
-	cmd.PersistentFlags().StringVar(&data, "data", "", "data `FOLDER` of the node (default: $STATE_DIRECTORY, else ./bulkhead-data)")
+	dataFlag(cmd.PersistentFlags(), &data)
 	cmd.AddCommand(newNetworkNew(&data), newNetworkShow(&data), newNetworkRotate(&data))
 	return cmd
 }
@@ -68,6 +68,9 @@ func newNetworkNew(data *string) *cobra.Command {
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir := dataFolder(*data, "")
+			if err := ownFolder(dir); err != nil {
+				return err
+			}
 			path := filepath.Join(dir, networkKeyFile)
 			if _, err := os.Stat(path); err == nil {
 				return fmt.Errorf("%s exists: what the node holds can only be found with it; see \"bulkhead network show\"", path)
@@ -77,13 +80,13 @@ func newNetworkNew(data *string) *cobra.Command {
 			}
 			var secret filter.Secret
 			if secretFile != "" {
-				if err := readNetworkSecret(secretFile, &secret); err != nil {
+				if err := readKey(secretFile, secret[:]); err != nil {
 					return err
 				}
 				if _, err := os.Stat(filepath.Join(dir, storeFolder)); err == nil {
 					return fmt.Errorf("%s holds the counts of another network", dir)
 				}
-				if err := writeSecret(path, hex.EncodeToString(secret[:])); err != nil {
+				if err := writeKey(path, secret[:]); err != nil {
 					return err
 				}
 			} else if err := loadKey(dir, networkKeyFile, secret[:]); err != nil {
@@ -96,22 +99,9 @@ func newNetworkNew(data *string) *cobra.Command {
 			return (&networkInfo{Network: fmt.Sprintf("%016x", secret.ID()), Key: id.ID()}).print(cmd.OutOrStdout(), asJSON)
 		},
 	}
-	cmd.Flags().StringVar(&secretFile, "secret-file", "", "`FILE` with the secret of a network that exists")
+	cmd.Flags().StringVar(&secretFile, "secret-file", "", "`FILE` with the secret of a network that exists, as \"network show --secret\" prints it")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
-}
-
-func readNetworkSecret(path string, secret *filter.Secret) error {
-	text, err := readSecret(path)
-	if err != nil {
-		return err
-	}
-	raw, err := hex.DecodeString(text)
-	if err != nil || len(raw) != len(secret) {
-		return fmt.Errorf("%s: want %d hexadecimal digits, as \"bulkhead network show --secret\" prints them", path, 2*len(secret))
-	}
-	copy(secret[:], raw)
-	return nil
 }
 
 func newNetworkShow(data *string) *cobra.Command {
@@ -122,8 +112,11 @@ func newNetworkShow(data *string) *cobra.Command {
 		Args:  usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir := dataFolder(*data, "")
+			if err := ownFolder(dir); err != nil {
+				return err
+			}
 			var secret filter.Secret
-			if err := readNetworkSecret(filepath.Join(dir, networkKeyFile), &secret); err != nil {
+			if err := readKey(filepath.Join(dir, networkKeyFile), secret[:]); err != nil {
 				if errors.Is(err, fs.ErrNotExist) {
 					return fmt.Errorf("%s has no network yet: make one with \"bulkhead network new\"", dir)
 				}
@@ -152,6 +145,9 @@ func newNetworkRotate(data *string) *cobra.Command {
 		Args:  usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir := filepath.Join(dataFolder(*data, ""), meshFolder)
+			if err := ownFolder(filepath.Dir(dir)); err != nil {
+				return err
+			}
 			if _, err := os.Stat(dir); err != nil {
 				return fmt.Errorf("%s: the node has no key yet: %w", dir, err)
 			}

@@ -43,6 +43,15 @@ type node struct {
 
 // openNode makes the data folder if need be, and opens what lies in it.
 func openNode(ctx context.Context, cfg *config.Config, dir string, log *slog.Logger) (*node, error) {
+	return openNodeAs(ctx, cfg, dir, log, false)
+}
+
+// openNodeAs is openNode; a still node leaves its generations as they are, see
+// [engine.Options].
+func openNodeAs(ctx context.Context, cfg *config.Config, dir string, log *slog.Logger, still bool) (*node, error) {
+	if err := errors.Join(checkSizes(cfg, machineMemory()), ownFolder(dir)); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -66,6 +75,7 @@ func openNode(ctx context.Context, cfg *config.Config, dir string, log *slog.Log
 		return nil, err
 	}
 	opts, err := n.engineOptions(cfg)
+	opts.Still = still
 	if err == nil {
 		n.engine, err = engine.Open(ctx, opts)
 	}
@@ -79,18 +89,13 @@ func openNode(ctx context.Context, cfg *config.Config, dir string, log *slog.Log
 }
 
 func (n *node) engineOptions(cfg *config.Config) (engine.Options, error) {
-	white, err := whitelistOf(cfg)
+	white, err1 := whitelistOf(cfg)
+	tally, block, err2 := booksOf(cfg, machineMemory())
 	return engine.Options{
-		Secret: n.secret,
-		Store:  n.store,
-		Tally: engine.BookOptions{
-			Generation: time.Duration(cfg.Tally.Generation), Keep: cfg.Tally.Keep,
-			Capacity: uint64(cfg.Tally.Capacity), Error: cfg.Tally.Error,
-		},
-		Block: engine.BookOptions{
-			Generation: time.Duration(cfg.Blocklist.Generation), Keep: cfg.Blocklist.Keep,
-			Capacity: uint64(cfg.Blocklist.Capacity), Error: cfg.Blocklist.Error,
-		},
+		Secret:          n.secret,
+		Store:           n.store,
+		Tally:           tally,
+		Block:           block,
 		RevocationFirst: cfg.Blocklist.Order == "revoke-first",
 		Threshold:       cfg.Tally.Threshold,
 		NearMatch:       cfg.Tally.NearMatch,
@@ -98,8 +103,19 @@ func (n *node) engineOptions(cfg *config.Config) (engine.Options, error) {
 		Whitelist:       white,
 		NeverList:       signature.NeverList(),
 		CheckpointEvery: time.Duration(cfg.Node.Checkpoint),
+		RemoteBytes:     uint64(cfg.Mesh.Memory),
 		Log:             n.log,
-	}, err
+	}, errors.Join(err1, err2)
+}
+
+func tallyOf(cfg *config.Config) engine.BookOptions {
+	t := &cfg.Tally
+	return engine.BookOptions{Generation: time.Duration(t.Generation), Keep: t.Keep, Capacity: uint64(t.Capacity), Error: t.Error}
+}
+
+func blocklistOf(cfg *config.Config) engine.BookOptions {
+	b := &cfg.Blocklist
+	return engine.BookOptions{Generation: time.Duration(b.Generation), Keep: b.Keep, Capacity: uint64(b.Capacity), Error: b.Error}
 }
 
 // hashingOf returns how whole messages are signed.
@@ -189,19 +205,23 @@ func (n *node) ready() error {
 	return nil
 }
 
-// reload takes over what a running node can of a new configuration.
-func (n *node) reload(cfg *config.Config) error {
+// prepare judges what a running node can take over of a new configuration, and
+// returns what does so.
+func (n *node) prepare(cfg *config.Config) (takeOver func() error, err error) {
 	white, err := whitelistOf(cfg)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := n.engine.SetTrust(policyOf(cfg)); err != nil {
-		return err
+	policy := policyOf(cfg)
+	if err := policy.Validate(); err != nil {
+		return nil, err
 	}
-	n.engine.SetWhitelist(white)
-	n.engine.SetThreshold(cfg.Tally.Threshold)
-	n.cfg.Store(cfg)
-	return nil
+	return func() error {
+		n.engine.SetWhitelist(white)
+		n.engine.SetThreshold(cfg.Tally.Threshold)
+		n.cfg.Store(cfg)
+		return n.engine.SetTrust(policy)
+	}, nil
 }
 
 // close writes the last snapshot and lets go of the data folder.
@@ -239,7 +259,7 @@ func (n *node) describe() api.NodeState {
 		Accounts: info.Accounts, Doors: n.doors,
 		Counters: api.Counters{
 			Checks: info.Checks, Reports: info.Reports, Refused: info.Refused, Entries: info.Entries,
-			Checkpoints: info.Checkpoints, Recoveries: info.Recoveries,
+			Checkpoints: info.Checkpoints, Recoveries: info.Recoveries, Forgotten: info.Forgotten,
 		},
 		Books: []api.Book{
 			bookState("tally", info.Tally, time.Duration(cfg.Tally.Generation)),

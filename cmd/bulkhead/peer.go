@@ -1,7 +1,7 @@
 package main
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -16,7 +16,7 @@ import (
 )
 
 func newPeerCommand() *cobra.Command {
-	var u userFlags
+	var u adminFlags
 	cmd := &cobra.Command{
 		Use:   "peer",
 		Short: "Manage the nodes that a node shares with",
@@ -27,66 +27,51 @@ func newPeerCommand() *cobra.Command {
 		RunE: needCommand,
 	}
 	u.flags(cmd.PersistentFlags())
-	cmd.PersistentFlags().StringVar(&u.data, "data", "", "data `FOLDER` of the node, for the administrator's token")
 	cmd.AddCommand(newPeerAdd(&u), newPeerList(&u), newPeerWeigh(&u), newPeerEvict(&u), newPeerRollback(&u))
 	return cmd
 }
 
-func newPeerAdd(u *userFlags) *cobra.Command {
+func newPeerAdd(u *adminFlags) *cobra.Command {
 	var name, weight string
 	cmd := &cobra.Command{
 		Use: "add KEY", Short: "Accept what another node publishes",
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
 			w, err := parseWeight(weight)
 			if err != nil {
 				return err
 			}
-			c, err := u.client()
-			if err != nil {
-				return err
-			}
-			p, err := c.AddPeer(cmd.Context(), api.NewPeer{Key: args[0], Name: name, Weight: *w})
+			p, err := c.AddPeer(cmd.Context(), api.NewPeer{Key: args[0], Name: name, Weight: w})
 			if err != nil {
 				return err
 			}
 			return u.printPeers(cmd.OutOrStdout(), []api.Peer{*p})
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&name, "name", "", "name for people (default: what the peer calls itself)")
 	cmd.Flags().StringVar(&weight, "weight", "0.5", "what its word is worth, 0 to 1; below trust.promotion it lists nothing alone")
 	return cmd
 }
 
-func newPeerList(u *userFlags) *cobra.Command {
+func newPeerList(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "Print every peer: weight, lag, bytes, refusals, keys, error", Args: usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := u.client()
-			if err != nil {
-				return err
-			}
+		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, _ []string) error {
 			list, err := c.Peers(cmd.Context())
 			if err != nil {
 				return err
 			}
 			return u.printPeers(cmd.OutOrStdout(), list)
-		},
+		}),
 	}
 }
 
-func (u *userFlags) printPeers(w io.Writer, list []api.Peer) error {
+func (u *adminFlags) printPeers(w io.Writer, list []api.Peer) error {
 	if u.json {
-		enc := json.NewEncoder(w)
-		for i := range list {
-			if err := enc.Encode(&list[i]); err != nil {
-				return err
-			}
-		}
-		return nil
+		return printJSON(w, list)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tWEIGHT\tSTATE\tHEARD\tLAG\tMISSING\tBYTES\tKEYS\tMEMORY\tREFUSED\tKEY\tERROR")
+	fmt.Fprintln(t, "NAME\tWEIGHT\tSTATE\tHEARD\tLAG\tMISSING\tBYTES\tKEYS\tMEMORY\tMERGED\tGHOST\tREFUSED\tKEY\tERROR")
 	for i := range list {
 		p := &list[i]
 		state := "counted"
@@ -106,8 +91,8 @@ func (u *userFlags) printPeers(w io.Writer, list []api.Peer) error {
 		for _, n := range p.Refused {
 			refused += n
 		}
-		fmt.Fprintf(t, "%s\t%.3g\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%d\t%s\t%s\n", dash(p.Name), p.Weight, state, heard,
-			lag, p.Missing, byteSize(p.Bytes), p.Keys, byteSize(p.Memory), refused, p.Key, reasons(p))
+		fmt.Fprintf(t, "%s\t%.3g\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%d\t%.1g\t%d\t%s\t%s\n", dash(p.Name), p.Weight, state, heard,
+			lag, p.Missing, byteSize(p.Bytes), p.Keys, byteSize(p.Memory), p.Merged, p.Ghost, refused, p.Key, reasons(p))
 	}
 	return t.Flush()
 }
@@ -132,8 +117,8 @@ func reasons(p *api.Peer) string {
 }
 
 // keyOf returns the key of the peer that a person names.
-func (u *userFlags) keyOf(cmd *cobra.Command, c *api.Client, text string) (string, error) {
-	list, err := c.Peers(cmd.Context())
+func keyOf(ctx context.Context, c *api.Client, text string) (string, error) {
+	list, err := c.Peers(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -155,51 +140,43 @@ func (u *userFlags) keyOf(cmd *cobra.Command, c *api.Client, text string) (strin
 	return "", fmt.Errorf("%d peers are called %q: name one by its key", len(found), text)
 }
 
-func newPeerWeigh(u *userFlags) *cobra.Command {
+func newPeerWeigh(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "weigh PEER WEIGHT", Short: "Say what a peer's word is worth, 0 to 1; ends its quarantine",
 		Args: usage(cobra.ExactArgs(2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
 			weight, err := parseWeight(args[1])
 			if err != nil {
 				return err
 			}
-			c, err := u.client()
+			key, err := keyOf(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
 			}
-			key, err := u.keyOf(cmd, c, args[0])
-			if err != nil {
-				return err
-			}
-			p, err := c.WeighPeer(cmd.Context(), key, *weight)
+			p, err := c.WeighPeer(cmd.Context(), key, weight)
 			if err != nil {
 				return err
 			}
 			return u.printPeers(cmd.OutOrStdout(), []api.Peer{*p})
-		},
+		}),
 	}
 }
 
-func newPeerEvict(u *userFlags) *cobra.Command {
+func newPeerEvict(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "evict PEER", Short: "Strike a peer off the list and drop all that it counted",
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := u.client()
-			if err != nil {
-				return err
-			}
-			key, err := u.keyOf(cmd, c, args[0])
+		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
+			key, err := keyOf(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
 			}
 			return c.EvictPeer(cmd.Context(), key)
-		},
+		}),
 	}
 }
 
-func newPeerRollback(u *userFlags) *cobra.Command {
+func newPeerRollback(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rollback PEER TIME",
 		Short: "Drop what a peer counted in generations that started at or after a time",
@@ -207,16 +184,12 @@ func newPeerRollback(u *userFlags) *cobra.Command {
 			"none of them back; later generations count again. TIME is 2006-01-02,\n" +
 			"2006-01-02T15:04:05Z, or a duration before now like 36h.",
 		Args: usage(cobra.ExactArgs(2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
 			since, err := parseSince(args[1], time.Now())
 			if err != nil {
 				return err
 			}
-			c, err := u.client()
-			if err != nil {
-				return err
-			}
-			key, err := u.keyOf(cmd, c, args[0])
+			key, err := keyOf(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
 			}
@@ -225,7 +198,7 @@ func newPeerRollback(u *userFlags) *cobra.Command {
 				return err
 			}
 			return u.printPeers(cmd.OutOrStdout(), []api.Peer{*p})
-		},
+		}),
 	}
 }
 

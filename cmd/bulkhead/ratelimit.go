@@ -11,7 +11,7 @@ import (
 )
 
 func newRatelimitCommand() *cobra.Command {
-	var u userFlags
+	var u adminFlags
 	var rule string
 	cmd := &cobra.Command{
 		Use:   "ratelimit",
@@ -23,31 +23,22 @@ func newRatelimitCommand() *cobra.Command {
 		RunE: needCommand,
 	}
 	u.flags(cmd.PersistentFlags())
-	cmd.PersistentFlags().StringVar(&u.data, "data", "", "data `FOLDER` of the node, for the administrator's token")
 	cmd.PersistentFlags().StringVar(&rule, "rule", "", "this `RULE` alone (default: all)")
 	cmd.AddCommand(
 		&cobra.Command{
 			Use: "show [KEY]", Short: "Print every rule, or what is counted of a key",
 			Args: usage(cobra.MaximumNArgs(1)),
-			RunE: func(cmd *cobra.Command, args []string) error {
-				c, err := u.client()
-				if err != nil {
-					return err
-				}
+			RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
 				if len(args) == 0 {
 					return showRules(cmd, c, u.json)
 				}
 				return showKey(cmd, c, rule, args[0], u.json)
-			},
+			}),
 		},
 		&cobra.Command{
 			Use: "reset KEY", Short: "Forget a key: it may send again at once",
 			Args: usage(cobra.ExactArgs(1)),
-			RunE: func(cmd *cobra.Command, args []string) error {
-				c, err := u.client()
-				if err != nil {
-					return err
-				}
+			RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
 				r, err := c.ResetRateKey(cmd.Context(), rule, args[0])
 				if err != nil {
 					return err
@@ -57,7 +48,7 @@ func newRatelimitCommand() *cobra.Command {
 				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: forgotten in %d rules\n", args[0], r.Reset)
 				return err
-			},
+			}),
 		},
 	)
 	return cmd

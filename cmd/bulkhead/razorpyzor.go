@@ -60,7 +60,7 @@ func (a *protocolAccounts) Register(ctx context.Context, name string, secret []b
 func (s *server) openRazor2(ctx context.Context, address string) (*opened, error) {
 	cfg := s.cfg.Load()
 	front := &razor2.Server{
-		House: s.engine, Accounts: &protocolAccounts{s.book, "razor2"}, Read: s.read,
+		House: s.engine, Accounts: &protocolAccounts{s.book, razor2Protocol}, Read: s.read,
 		Names: cfg.Razor2.Names, Confidence: cfg.Razor2.Confidence, Serial: cfg.Razor2.Serial,
 		MaxHosts: cfg.Razor2.MaxHosts, ExemptHosts: cfg.Razor2.ExemptHosts,
 		Registrations: listen.Rate{PerSecond: cfg.Razor2.Register / 60, Burst: max(int(2*cfg.Razor2.Register), 1)},
@@ -73,31 +73,27 @@ func (s *server) openRazor2(ctx context.Context, address string) (*opened, error
 	if cfg.Razor2.MaxHosts == 0 {
 		front.MaxHosts = -1
 	}
-	front.Rate, front.Exempt = doorLimits(cfg.Limits)
-	l, err := listen.Stream(ctx, address)
+	front.Rate, front.Exempt = s.doorRate(cfg.Limits)
+	o, err := openStream(ctx, address, front.Serve)
 	if err != nil {
 		return nil, err
 	}
 	s.doorStats.add("razor2", razor2Events(&front.Stats))
-	return &opened{address: l.Addr().String(), serve: func(ctx context.Context) error { return front.Serve(ctx, l) }}, nil
+	return o, nil
 }
 
 // mailServer returns what the helpers of rspamd's modules have in common.
 func (s *server) mailServer(door string) *listen.MailServer {
 	cfg := s.cfg.Load()
 	m := &listen.MailServer{MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections, Log: s.log.With("door", door)}
-	m.Rate, m.Exempt = doorLimits(cfg.Limits)
+	m.Rate, m.Exempt = s.doorRate(cfg.Limits)
 	return m
 }
 
 // openRazorHelper opens the door for rspamd's razor module.
 func (s *server) openRazorHelper(ctx context.Context, address string) (*opened, error) {
 	front := &razor2.Helper{House: s.engine, MailServer: s.mailServer("razor_helper")}
-	l, err := listen.Stream(ctx, address)
-	if err != nil {
-		return nil, err
-	}
-	return &opened{address: l.Addr().String(), serve: func(ctx context.Context) error { return front.Serve(ctx, l) }}, nil
+	return openStream(ctx, address, front.Serve)
 }
 
 // operations returns names of operations as what the server takes; not nil.
@@ -113,25 +109,21 @@ func operations(names []string) []pyzor.Op {
 func (s *server) openPyzor(ctx context.Context, address string) (*opened, error) {
 	cfg := s.cfg.Load()
 	front := &pyzor.Server{
-		House: s.engine, Accounts: &protocolAccounts{s.book, "pyzor"},
+		House: s.engine, Accounts: &protocolAccounts{s.book, pyzorProtocol},
 		Anonymous: operations(cfg.Pyzor.Anonymous), Users: operations(cfg.Pyzor.Users),
 		Log: s.log.With("door", "pyzor"),
 	}
-	front.Rate, front.Exempt = doorLimits(cfg.Limits)
-	conns, err := listen.Packets(ctx, address, 0)
+	front.Rate, front.Exempt = s.doorRate(cfg.Limits)
+	o, err := openPackets(ctx, address, front.Serve)
 	if err != nil {
 		return nil, err
 	}
 	s.doorStats.add("pyzor", pyzorEvents(&front.Stats))
-	return &opened{address: conns[0].LocalAddr().String(), serve: func(ctx context.Context) error { return front.Serve(ctx, conns) }}, nil
+	return o, nil
 }
 
 // openPyzorHelper opens the door for rspamd's pyzor module.
 func (s *server) openPyzorHelper(ctx context.Context, address string) (*opened, error) {
 	front := &pyzor.Helper{House: s.engine, MailServer: s.mailServer("pyzor_helper")}
-	l, err := listen.Stream(ctx, address)
-	if err != nil {
-		return nil, err
-	}
-	return &opened{address: l.Addr().String(), serve: func(ctx context.Context) error { return front.Serve(ctx, l) }}, nil
+	return openStream(ctx, address, front.Serve)
 }

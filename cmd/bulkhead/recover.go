@@ -17,7 +17,7 @@ import (
 // adminName is the account that a new node begins with.
 const adminName = "admin"
 
-func newUserRecover(u *userFlags) *cobra.Command {
+func newUserRecover(u *adminFlags) *cobra.Command {
 	var configPath string
 	cmd := &cobra.Command{
 		Use:   "recover",
@@ -38,7 +38,8 @@ func newUserRecover(u *userFlags) *cobra.Command {
 			if _, err := os.Stat(filepath.Join(dir, storeFolder)); err != nil {
 				return fmt.Errorf("%s holds no node: %w", dir, err)
 			}
-			n, err := openNode(cmd.Context(), cfg, dir, newLogger(cmd.ErrOrStderr(), cfg, new(slog.LevelVar)))
+			// The configuration may not be the node's own: nothing is dropped by it.
+			n, err := openNodeAs(cmd.Context(), cfg, dir, newLogger(cmd.ErrOrStderr(), cfg, new(slog.LevelVar)), true)
 			if err != nil {
 				return err
 			}

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,13 +50,50 @@ func (r *remote) client(fallback string) (*api.Client, error) {
 	case r.tokenFile != "":
 		c.Token, err = readSecret(r.tokenFile)
 	case os.Getenv("BULKHEAD_TOKEN") != "":
-		c.Token = os.Getenv("BULKHEAD_TOKEN")
+		c.Token = strings.TrimSpace(os.Getenv("BULKHEAD_TOKEN"))
 	case fallback != "":
 		if c.Token, err = readSecret(fallback); errors.Is(err, fs.ErrNotExist) {
 			err = nil // the node will say that a token is needed
 		}
 	}
-	return c, err
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// adminFlags name a node and how to be its administrator.
+type adminFlags struct {
+	remote
+	data string
+}
+
+func (u *adminFlags) flags(f *pflag.FlagSet) {
+	u.remote.flags(f)
+	f.StringVar(&u.data, "data", "", "data `FOLDER` of the node, for the administrator's token")
+}
+
+// ask returns a command that is run with a client: with the token of the flags,
+// else with that of the administrator of a node on this machine.
+func (u *adminFlags) ask(run func(cmd *cobra.Command, c *api.Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := u.client(filepath.Join(dataFolder(u.data, ""), adminTokenFile))
+		if err != nil {
+			return err
+		}
+		return run(cmd, c, args)
+	}
+}
+
+// printJSON prints one value a line.
+func printJSON[T any](w io.Writer, values []T) error {
+	enc := json.NewEncoder(w)
+	for i := range values {
+		if err := enc.Encode(&values[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // source is the flags that say where messages came from.
@@ -78,12 +118,6 @@ func (s *source) root() (bulkhead.Source, error) {
 		}
 	}
 	return out, nil
-}
-
-// adminTokenPath is where the token of the administrator of a node on this
-// machine lies.
-func adminTokenPath(data string) string {
-	return filepath.Join(dataFolder(data, ""), adminTokenFile)
 }
 
 // plural returns "1 message" or "3 messages".

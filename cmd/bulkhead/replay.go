@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,12 +20,18 @@ import (
 	"github.com/bulkhead-mail/bulkhead/study"
 )
 
+// A replay is what the flags of the command say.
+type replay struct {
+	study.ReplayOptions
+	label   string
+	skip    []string
+	servers []int
+	picture string // file to draw into, "" for none
+	json    bool
+}
+
 func newReplayCommand() *cobra.Command {
-	var opts study.ReplayOptions
-	var label, svg string
-	var skip []string
-	var servers []int
-	var asJSON bool
+	var r replay
 	cmd := &cobra.Command{
 		Use:   "replay [--json] [--svg FILE] MAIL...",
 		Short: "Replay labelled mail through simulated sites",
@@ -36,62 +43,85 @@ func newReplayCommand() *cobra.Command {
 			"MAIL is a folder with an index.tsv (columns file, label, time), or an mbox, a Maildir or a\n" +
 			"folder of *.eml files whose messages all have the --label. Nothing is kept, and no node is asked.",
 		Args: usage(cobra.MinimumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if label != "" && label != mailbox.Ham && label != mailbox.Spam {
-				return usagef("--label %q, want ham or spam", label)
-			}
-			for _, name := range skip {
-				scheme, err := bulkhead.ParseScheme(name)
-				if err != nil {
-					return usageError{err}
-				}
-				opts.Skip = append(opts.Skip, scheme)
-			}
-			if err := opts.Complete(); err != nil {
-				return usageError{err}
-			}
-			progress := newReplayProgress(cmd.ErrOrStderr())
-			opts.Progress = progress.show
-			if len(servers) > 0 {
-				return replayServers(cmd, labelled(cmd, args, label), opts, servers, svg, asJSON, progress)
-			}
-			result, err := study.Replay(cmd.Context(), labelled(cmd, args, label), opts)
-			progress.end()
-			if err != nil {
-				return err
-			}
-			if svg != "" {
-				if err := writePicture(svg, result); err != nil {
-					return err
-				}
-			}
-			if asJSON {
-				out := json.NewEncoder(cmd.OutOrStdout())
-				out.SetIndent("", "  ")
-				return out.Encode(result)
-			}
-			printReplay(cmd.OutOrStdout(), result, &opts)
-			return nil
-		},
+		RunE: r.run,
 	}
 	f := cmd.Flags()
-	f.StringVar(&label, "label", "", "label of messages without one of their own: ham or spam")
-	f.IntVar(&opts.Sites, "sites", 10, "sites that share the clearinghouse")
-	f.IntVar(&opts.Copies, "copies", 1, "sites that each message is delivered to")
-	f.DurationVar(&opts.Spread, "spread", 10*time.Minute, "mean time between two copies of a message")
-	f.Float64Var(&opts.Share, "share", 0.3, "share of recipients who act on a wrong verdict")
-	f.DurationVar(&opts.Delay, "delay", time.Hour, "mean time until they do")
-	f.IntSliceVar(&servers, "servers", nil, "numbers of servers that the sites belong to, for example 1,2,5,10")
-	f.Float64Var(&opts.Mistakes, "mistakes", 0, "share of recipients of ham who report it as spam")
-	f.Float64Var(&opts.Weight, "weight", 1, "trust in each site; weights that sum up to 1 list a signature")
-	f.Uint32Var(&opts.Threshold, "threshold", 0, "count at which a message is bulk (default: the engine's own)")
-	f.IntVar(&opts.NearMatch, "near-match", 0, fmt.Sprintf("bulkhead/near bands that must agree (default %d)", signature.NearMatch))
-	f.StringSliceVar(&skip, "skip", nil, "schemes to leave out, for example razor/e4,dcc/fuz1")
-	f.Uint64Var(&opts.Capacity, "capacity", 0, "signatures that a generation is sized for (default: what the mail needs)")
-	f.Uint64Var(&opts.Seed, "seed", 1, "seed of all choices")
-	f.BoolVar(&asJSON, "json", false, "print the result as JSON")
-	f.StringVar(&svg, "svg", "", "file to draw the catch rate over time, or over --servers, into (.png for pixels)")
+	f.StringVar(&r.label, "label", "", "label of messages without one of their own: ham or spam")
+	f.IntVar(&r.Sites, "sites", 10, "sites that share the clearinghouse")
+	f.IntVar(&r.Copies, "copies", 1, "sites that each message is delivered to")
+	f.DurationVar(&r.Spread, "spread", 10*time.Minute, "mean time between two copies of a message")
+	f.Float64Var(&r.Share, "share", 0.3, "share of recipients who act on a wrong verdict")
+	f.DurationVar(&r.Delay, "delay", time.Hour, "mean time until they do")
+	f.IntSliceVar(&r.servers, "servers", nil, "numbers of servers that the sites belong to, for example 1,2,5,10")
+	f.Float64Var(&r.Mistakes, "mistakes", 0, "share of recipients of ham who report it as spam")
+	f.Float64Var(&r.Weight, "weight", 1, "trust in each site; weights that sum up to 1 list a signature")
+	f.Uint32Var(&r.Threshold, "threshold", 0, "count at which a message is bulk (default: the engine's own)")
+	f.IntVar(&r.NearMatch, "near-match", 0, fmt.Sprintf("bulkhead/near bands that must agree (default %d)", signature.NearMatch))
+	f.StringSliceVar(&r.skip, "skip", nil, "schemes to leave out, for example razor/e4,dcc/fuz1")
+	f.Uint64Var(&r.Capacity, "capacity", 0, "signatures that a generation is sized for (default: what the mail needs)")
+	f.Uint64Var(&r.Seed, "seed", 1, "seed of all choices")
+	f.BoolVar(&r.json, "json", false, "print the result as JSON")
+	f.StringVar(&r.picture, "svg", "", "file to draw the catch rate over time, or over --servers, into (.png for pixels)")
 	return cmd
+}
+
+func (r *replay) run(cmd *cobra.Command, args []string) error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	progress := newReplayProgress(cmd.ErrOrStderr())
+	r.Progress = progress.show
+	result, print, err := r.replay(cmd.Context(), labelled(cmd, args, r.label))
+	progress.end()
+	if err != nil {
+		return err
+	}
+	if r.picture != "" {
+		if err := writePicture(r.picture, result); err != nil {
+			return err
+		}
+	}
+	if r.json {
+		out := json.NewEncoder(cmd.OutOrStdout())
+		out.SetIndent("", "  ")
+		return out.Encode(result)
+	}
+	print(cmd.OutOrStdout())
+	return nil
+}
+
+// replay returns the result, to be drawn or encoded, and what prints it for
+// people.
+func (r *replay) replay(ctx context.Context, mail iter.Seq2[study.ReplayMail, error]) (result picture, print func(io.Writer), err error) {
+	if len(r.servers) > 0 {
+		servers, err := study.ReplayServers(ctx, mail, r.ReplayOptions, r.servers)
+		return servers, func(w io.Writer) { printServers(w, servers, &r.ReplayOptions) }, err
+	}
+	sites, err := study.Replay(ctx, mail, r.ReplayOptions)
+	return sites, func(w io.Writer) { printReplay(w, sites, &r.ReplayOptions) }, err
+}
+
+// check checks the flags and completes the options from them.
+func (r *replay) check() error {
+	if r.label != "" && r.label != mailbox.Ham && r.label != mailbox.Spam {
+		return usagef("--label %q, want ham or spam", r.label)
+	}
+	for _, name := range r.skip {
+		scheme, err := bulkhead.ParseScheme(name)
+		if err != nil {
+			return usageError{err}
+		}
+		r.Skip = append(r.Skip, scheme)
+	}
+	if err := r.Complete(); err != nil {
+		return usageError{err}
+	}
+	for _, n := range r.servers {
+		if n < 1 || n > r.Sites {
+			return usagef("--servers %d with --sites %d, want 1 or more, and a site or more for each", n, r.Sites)
+		}
+	}
+	return nil
 }
 
 // labelled reads the mail of all arguments. What cannot be read is an error: a
@@ -122,32 +152,6 @@ func labelled(cmd *cobra.Command, args []string, label string) iter.Seq2[study.R
 type picture interface {
 	PlotSVG(io.Writer) error
 	PlotPNG(io.Writer) error
-}
-
-// replayServers replays with sharing and without, and prints both.
-func replayServers(cmd *cobra.Command, mail iter.Seq2[study.ReplayMail, error], opts study.ReplayOptions, servers []int, svg string, asJSON bool, progress *replayProgress) error {
-	for _, n := range servers {
-		if n < 1 || n > opts.Sites {
-			return usagef("--servers %d with --sites %d, want 1 or more, and a site or more for each", n, opts.Sites)
-		}
-	}
-	result, err := study.ReplayServers(cmd.Context(), mail, opts, servers)
-	progress.end()
-	if err != nil {
-		return err
-	}
-	if svg != "" {
-		if err := writePicture(svg, result); err != nil {
-			return err
-		}
-	}
-	if asJSON {
-		out := json.NewEncoder(cmd.OutOrStdout())
-		out.SetIndent("", "  ")
-		return out.Encode(result)
-	}
-	printServers(cmd.OutOrStdout(), result, &opts)
-	return nil
 }
 
 // writePicture writes the result's picture in the form that the file's name

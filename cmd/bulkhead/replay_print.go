@@ -4,20 +4,18 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead/study"
 )
 
 // printReplay prints the result of a replay for people.
 func printReplay(w io.Writer, r *study.ReplayResult, opts *study.ReplayOptions) {
-	const day = "2006-01-02"
-	fmt.Fprintf(w, "%s, %s to %s: %d deliveries of spam and %d of ham", plural(r.Messages, "message"), r.First.Format(day), r.Last.Format(day),
-		r.Spam, r.Ham)
+	unsigned := ""
 	if r.Unsigned > 0 {
-		fmt.Fprintf(w, ", %d of them without any signature", r.Unsigned)
+		unsigned = fmt.Sprintf(", %d of them without any signature", r.Unsigned)
 	}
-	fmt.Fprintf(w, ".\n%d sites, %d of %d get each message; %.0f %% of recipients act on a wrong verdict after %v.\n\n",
-		opts.Sites, opts.Copies, opts.Sites, 100*opts.Share, opts.Delay)
+	fmt.Fprintf(w, "%s%s.\n%s\n", deliveries(r.Messages, r.First, r.Last, r.Spam, r.Ham), unsigned, setting(opts))
 
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\tfilters\texact maps\t")
@@ -61,10 +59,7 @@ func printReplay(w io.Writer, r *study.ReplayResult, opts *study.ReplayOptions) 
 
 // printServers prints what servers caught alone and together.
 func printServers(w io.Writer, r *study.ServersResult, opts *study.ReplayOptions) {
-	const day = "2006-01-02"
-	fmt.Fprintf(w, "%s, %s to %s: %d deliveries of spam and %d of ham.\n", plural(r.Messages, "message"), r.First.Format(day), r.Last.Format(day), r.Spam, r.Ham)
-	fmt.Fprintf(w, "%d sites, %d of %d get each message; %.0f %% of recipients act on a wrong verdict after %v.\n\n",
-		opts.Sites, opts.Copies, opts.Sites, 100*opts.Share, opts.Delay)
+	fmt.Fprintf(w, "%s.\n%s\n", deliveries(r.Messages, r.First, r.Last, r.Spam, r.Ham), setting(opts))
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "servers\tspam caught alone\tsharing\tham called spam alone\tsharing\treports alone\tsharing\tsent\t")
 	for _, row := range r.Rows {
@@ -73,6 +68,18 @@ func printServers(w io.Writer, r *study.ServersResult, opts *study.ReplayOptions
 			share(a.HamFlagged, r.Ham), share(b.HamFlagged, r.Ham), a.Reports, b.Reports, byteSize(b.SentBytes))
 	}
 	t.Flush()
+}
+
+// deliveries says what was replayed.
+func deliveries(messages int, first, last time.Time, spam, ham int) string {
+	return fmt.Sprintf("%s, %s to %s: %d deliveries of spam and %d of ham", plural(messages, "message"),
+		first.Format(time.DateOnly), last.Format(time.DateOnly), spam, ham)
+}
+
+// setting says among whom it was replayed, in a line.
+func setting(o *study.ReplayOptions) string {
+	return fmt.Sprintf("%d sites, %d of %d get each message; %.0f %% of recipients act on a wrong verdict after %v.\n",
+		o.Sites, o.Copies, o.Sites, 100*o.Share, o.Delay)
 }
 
 func share(n, of int) string {

@@ -3,13 +3,24 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
 	"fmt"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -29,21 +40,37 @@ func TestMain(m *testing.M) {
 // TestScripts runs the terminal sessions of testdata. Each has a free address
 // in $ADDR. "ready" waits until the node there is.
 func TestScripts(t *testing.T) {
+	var scripts atomic.Int64
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
+			address, err := freeAddress(int(scripts.Add(1)))
 			if err != nil {
 				return err
 			}
-			defer l.Close()
-			env.Setenv("ADDR", l.Addr().String())
-			env.Setenv("URL", "http://"+l.Addr().String())
+			env.Setenv("ADDR", address)
+			env.Setenv("URL", "http://"+address)
 			env.Setenv("NO_COLOR", "1")
-			return writeFilters(env.WorkDir)
+			return errors.Join(writeFilters(env.WorkDir), writeCertificate(env.WorkDir, "one"), writeCertificate(env.WorkDir, "two"))
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "wantcode": wantCode, "get": get, "expand": expand, "signal": sendSignal, "reloaded": reloaded, "field": field, "dcc": askDCC, "refused": refusedDCC},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "wantcode": wantCode, "get": get, "expand": expand, "signal": sendSignal, "reloaded": reloaded, "field": field, "certificate": wantCertificate, "dcc": askDCC, "refused": refusedDCC},
 	})
+}
+
+// freeAddress returns an address where nobody listens, nor will while a script
+// stops and starts its nodes: on Linux, each script has an address of the
+// machine for itself, where no other program is given a port.
+func freeAddress(script int) (string, error) {
+	host := "127.0.0.1"
+	if runtime.GOOS == "linux" {
+		pid := os.Getpid()
+		host = fmt.Sprintf("127.%d.%d.%d", 1+(pid>>8)%250, pid%256, 1+script%250)
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
 }
 
 // ready [URL] waits until a node answers /readyz, or stops doing so with "!".
@@ -185,6 +212,48 @@ func writeFilters(dir string) error {
 		}
 	}
 	return nil
+}
+
+// writeCertificate makes NAME.pem and NAME.key for a server called NAME.
+func writeCertificate(dir, name string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	cert, err1 := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	private, err2 := x509.MarshalPKCS8PrivateKey(key)
+	return errors.Join(err1, err2,
+		os.WriteFile(filepath.Join(dir, name+".pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), 0o600),
+		os.WriteFile(filepath.Join(dir, name+".key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
+}
+
+// certificate NAME waits until the node shows the certificate of NAME.
+func wantCertificate(ts *testscript.TestScript, _ bool, args []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // its name is all that is asked for
+	shown := ""
+	for {
+		conn, err := dialer.DialContext(ctx, "tcp", ts.Getenv("ADDR"))
+		if err == nil {
+			shown = conn.(*tls.Conn).ConnectionState().PeerCertificates[0].Subject.CommonName
+			conn.Close()
+		}
+		if err == nil && shown == args[0] {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			ts.Fatalf("the node shows the certificate of %q, want that of %q: %v", shown, args[0], err)
+		case <-tick.C:
+		}
+	}
 }
 
 // dcc ID PASSWORD asks the node, as a client of DCC, and believes only an answer

@@ -24,19 +24,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/web"
 )
 
-// A door is one front door: open binds its address and returns what serves it
-// until the context ends and its clients are done.
-type door struct {
-	key  string
-	what string // in the banner
-	open func(ctx context.Context, address string) (*opened, error)
-}
-
-type opened struct {
-	address string // that clients use
-	serve   func(ctx context.Context) error
-}
-
 // doors is every front door of this build, one line each.
 func (s *server) doors() []door {
 	return []door{
@@ -58,13 +45,14 @@ func (s *server) doors() []door {
 type server struct {
 	*node
 	configPath string
-	log        *slog.Logger
 	level      *slog.LevelVar
 	api        *api.Server
 	mta        *mta
 	book       *accounts // one for all doors: its lock orders their changes
 	peers      peers     // that the node shares with
 	doorStats  *doorCollector
+	rate       listen.Source // of a client of any front door but HTTP, which has its own
+	https      certificate   // empty while HTTP is plain
 }
 
 func newServeCommand() *cobra.Command {
@@ -85,8 +73,8 @@ func newServeCommand() *cobra.Command {
 				}
 			}
 			s := &server{configPath: configPath, level: new(slog.LevelVar)}
-			s.log = newLogger(cmd.ErrOrStderr(), cfg, s.level)
-			return s.run(cmd.Context(), cfg, dataFolder(data, cfg.Node.Data), cmd.OutOrStdout())
+			log := newLogger(cmd.ErrOrStderr(), cfg, s.level)
+			return s.run(cmd.Context(), cfg, dataFolder(data, cfg.Node.Data), log, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().StringVar(&configPath, "config", "", "configuration `FILE`; see \"bulkhead config reference\"")
@@ -114,11 +102,10 @@ func setLevel(level *slog.LevelVar, cfg *config.Config) {
 const stopTimeout = 20 * time.Second
 
 // run opens the node and its doors, serves until a signal, and closes both.
-func (s *server) run(ctx context.Context, cfg *config.Config, dir string, out io.Writer) (err error) {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGTERM, os.Interrupt, syscall.SIGHUP)
-	defer signal.Stop(signals)
-	if s.node, err = openNode(ctx, cfg, dir, s.log); err != nil {
+func (s *server) run(ctx context.Context, cfg *config.Config, dir string, log *slog.Logger, out io.Writer) (err error) {
+	stopping, reloading, done := listenSignals()
+	defer done()
+	if s.node, err = openNode(ctx, cfg, dir, log); err != nil {
 		return err
 	}
 	// The last snapshot is written even if ctx has ended.
@@ -131,37 +118,50 @@ func (s *server) run(ctx context.Context, cfg *config.Config, dir string, out io
 	if s.mta, err = s.openMTA(cfg); err != nil {
 		return err
 	}
+	// Once more when all doors are shut: they count until then.
+	defer func() { err = errors.Join(err, s.mta.limits.Save()) }()
+	s.rate.Set(doorLimits(cfg.Limits))
 	open, err := s.openDoors(serving, cfg)
 	if err != nil {
 		return err
 	}
 	open = append(open, s.mta.loops()...)
-	sharing, err := s.openMesh(serving, cfg)
+	sharing, stopSharing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopSharing()
+	peers, err := s.openMesh(sharing, cfg)
 	if err != nil {
 		return err
 	}
-	open = append(open, sharing...)
-	failed := make(chan error, len(open))
-	var wg sync.WaitGroup
-	defer wg.Wait()
+	failed := make(chan error, len(open)+len(peers))
+	var doors, mesh sync.WaitGroup
+	// Sharing ends last: peers are told what the doors took until they were shut.
+	defer mesh.Wait()
+	defer stopSharing()
+	defer doors.Wait()
 	defer stop()
+	for _, o := range peers {
+		mesh.Go(func() { failed <- o.serve(sharing) })
+	}
 	for _, o := range open {
-		wg.Go(func() { failed <- o.serve(serving) })
+		doors.Go(func() { failed <- o.serve(serving) })
 	}
 	writeBanner(out, s.configPath == "", s.node)
 	s.log.Info("serving", "version", version(), "data", dir, "durability", cfg.Node.Durability, "doors", doorList(s.node.doors))
 	notifySystemd("READY=1")
 	for {
 		select {
-		case sig := <-signals:
-			if sig == syscall.SIGHUP {
+		case <-reloading:
+			s.hup()
+		case sig := <-stopping:
+			select {
+			case <-reloading: // asked for earlier: its mistakes belong into the log
 				s.hup()
-				continue
+			default:
 			}
 			s.log.Info("stopping", "signal", sig.String())
 			s.draining.Store(true)
 			notifySystemd("STOPPING=1")
-			signal.Stop(signals) // a second signal ends the process at once
+			signal.Stop(stopping) // a second signal ends the process at once
 			return nil
 		case err := <-failed:
 			if err != nil {
@@ -171,6 +171,19 @@ func (s *server) run(ctx context.Context, cfg *config.Config, dir string, out io
 		case <-ctx.Done():
 			return nil
 		}
+	}
+}
+
+// listenSignals returns where the signals arrive that end the node, and those that
+// make it read its configuration again, until done is called. They do not share a
+// place: one that waits would keep the other out.
+func listenSignals() (stop, reload chan os.Signal, done func()) {
+	stop, reload = make(chan os.Signal, 1), make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM, os.Interrupt)
+	signal.Notify(reload, syscall.SIGHUP)
+	return stop, reload, func() {
+		signal.Stop(stop)
+		signal.Stop(reload)
 	}
 }
 
@@ -216,18 +229,21 @@ func (s *server) openHTTP(ctx context.Context, address string) (*opened, error) 
 	if err != nil {
 		return nil, err
 	}
+	pair, err := readCertificate(cfg)
+	if err != nil {
+		return nil, err
+	}
 	page, err := web.New(statusPage{s})
 	if err != nil {
 		return nil, err
 	}
-	book := s.book
 	registry := prometheus.NewRegistry()
 	if err := errors.Join(registry.Register(newMTACollector(s.mta)), registry.Register(s.doorStats)); err != nil {
 		return nil, err
 	}
 	s.api, err = api.New(api.Options{
 		Registry:      registry,
-		Clearinghouse: s.engine, Read: s.read, Accounts: book, Users: book, Peers: &s.peers, Node: s.node,
+		Clearinghouse: s.engine, Read: s.read, Accounts: s.book, Users: s.book, Peers: &s.peers, Node: s.node,
 		RateLimits: mtaAPI{s.mta}, Lists: mtaAPI{s.mta},
 		Ready: s.ready, Page: page, Access: access, Version: version(), Log: s.log,
 	})
@@ -238,7 +254,7 @@ func (s *server) openHTTP(ctx context.Context, address string) (*opened, error) 
 	if err != nil {
 		return nil, err
 	}
-	web := &http.Server{
+	front := &http.Server{
 		Handler:           s.api,
 		ReadHeaderTimeout: min(10*time.Second, time.Duration(cfg.HTTP.ReadTimeout)),
 		ReadTimeout:       time.Duration(cfg.HTTP.ReadTimeout),
@@ -247,19 +263,20 @@ func (s *server) openHTTP(ctx context.Context, address string) (*opened, error) 
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
-	serve, scheme := web.Serve, "http://"
-	if cfg.HTTP.TLSCert != "" {
-		scheme = "https://"
-		serve = func(l net.Listener) error { return web.ServeTLS(l, cfg.HTTP.TLSCert, cfg.HTTP.TLSKey) }
+	serve, scheme := front.Serve, "http://"
+	if pair != nil {
+		s.https.pair.Store(pair)
+		scheme, front.TLSConfig = "https://", s.https.config()
+		serve = func(l net.Listener) error { return front.ServeTLS(l, "", "") }
 	}
 	return &opened{address: scheme + l.Addr().String(), serve: func(ctx context.Context) error {
-		return serveHTTP(ctx, web, func() error { return serve(newCappedListener(l, cfg.Limits.Connections, listen.DefaultConnsPerIP)) })
+		return serveHTTP(ctx, front, func() error { return serve(newCappedListener(l, cfg.Limits.Connections, listen.DefaultConnsPerIP)) })
 	}}, nil
 }
 
 // serveHTTP serves until ctx ends, and then waits for the requests that were
 // begun.
-func serveHTTP(ctx context.Context, web *http.Server, serve func() error) error {
+func serveHTTP(ctx context.Context, front *http.Server, serve func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- serve() }()
 	select {
@@ -269,9 +286,9 @@ func serveHTTP(ctx context.Context, web *http.Server, serve func() error) error 
 	}
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
-	err := web.Shutdown(drain)
+	err := front.Shutdown(drain)
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = web.Close()
+		err = front.Close()
 	}
 	if end := <-done; !errors.Is(end, http.ErrServerClosed) {
 		err = errors.Join(err, end)
@@ -291,23 +308,48 @@ func (s *server) hup() {
 		s.log.Error("SIGHUP: the configuration has a mistake; nothing was changed", "err", err)
 		return
 	}
-	access, err := accessOf(cfg)
-	if err == nil {
-		reloaded, restart := config.Changed(s.cfg.Load(), cfg)
-		next := config.Reloaded(s.cfg.Load(), cfg)
-		if err = s.mta.reload(next); err == nil {
-			err = s.reload(next)
-		}
-		if err == nil {
-			setLevel(s.level, cfg)
-			if s.api != nil {
-				s.api.SetAccess(access)
-			}
-			s.log.Info("SIGHUP: configuration reloaded", "changed", reloaded, "need_restart", restart)
-			return
-		}
+	reloaded, restart := config.Changed(s.cfg.Load(), cfg)
+	takeOver, err := s.prepare(config.Reloaded(s.cfg.Load(), cfg))
+	if err != nil {
+		s.log.Error("SIGHUP: nothing was changed", "err", err)
+		return
 	}
-	s.log.Error("SIGHUP: nothing was changed", "err", err)
+	if err := takeOver(); err != nil {
+		s.log.Error("SIGHUP: configuration reloaded in part", "err", err)
+		return
+	}
+	s.log.Info("SIGHUP: configuration reloaded", "changed", reloaded, "need_restart", restart)
+}
+
+// prepare judges all that a running server can take over of a configuration, and
+// returns what does so: only what was found right is begun.
+func (s *server) prepare(cfg *config.Config) (takeOver func() error, err error) {
+	access, err := accessOf(cfg)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := readCertificate(cfg)
+	if err != nil {
+		return nil, err
+	}
+	mta, err := s.mta.prepare(cfg)
+	if err != nil {
+		return nil, err
+	}
+	node, err := s.node.prepare(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		err := errors.Join(mta(), node())
+		setLevel(s.level, cfg)
+		s.rate.Set(doorLimits(cfg.Limits))
+		if s.api != nil {
+			s.api.SetAccess(access)
+			s.https.pair.Store(pair)
+		}
+		return err
+	}, nil
 }
 
 func doorList(doors []api.Door) string {

@@ -122,13 +122,3 @@ func (p *studyProgress) end() {
 		_ = p.bar.Finish()
 	}
 }
-
-// isTerminal reports whether w is a character device.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}

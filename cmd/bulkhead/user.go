@@ -14,16 +14,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/api"
 )
 
-// userFlags name a node and how to be its administrator.
-type userFlags struct {
-	remote
-	data string
-}
-
-func (u *userFlags) client() (*api.Client, error) { return u.remote.client(adminTokenPath(u.data)) }
-
 func newUserCommand() *cobra.Command {
-	var u userFlags
+	var u adminFlags
 	cmd := &cobra.Command{
 		Use:   "user",
 		Short: "Manage the accounts of a node",
@@ -33,7 +25,6 @@ func newUserCommand() *cobra.Command {
 		RunE: needCommand,
 	}
 	u.flags(cmd.PersistentFlags())
-	cmd.PersistentFlags().StringVar(&u.data, "data", "", "data `FOLDER` of the node, for the administrator's token")
 	cmd.AddCommand(
 		newUserAdd(&u), newUserList(&u), newUserRemove(&u), newUserPasswd(&u),
 		newUserWeigh(&u), newUserRole(&u), newUserClose(&u, "close", true), newUserClose(&u, "reopen", false),
@@ -42,35 +33,33 @@ func newUserCommand() *cobra.Command {
 	return cmd
 }
 
-func newUserAdd(u *userFlags) *cobra.Command {
+func newUserAdd(u *adminFlags) *cobra.Command {
 	var role, weight string
 	cmd := &cobra.Command{
 		Use: "add NAME", Short: "Create an account and print its token, which is told once",
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := u.client()
-			if err != nil {
-				return err
-			}
+		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
 			in := api.NewUser{Name: args[0], Role: role}
 			if weight != "" {
-				if in.Weight, err = parseWeight(weight); err != nil {
+				w, err := parseWeight(weight)
+				if err != nil {
 					return err
 				}
+				in.Weight = &w
 			}
 			token, err := c.AddUser(cmd.Context(), in)
 			if err != nil {
 				return err
 			}
 			return u.printToken(cmd.OutOrStdout(), token)
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&role, "role", "reporter", "anonymous, reporter, trusted or admin")
 	cmd.Flags().StringVar(&weight, "weight", "", "weight of its reports, 0 to 1 (default: what the configuration gives to the role)")
 	return cmd
 }
 
-func (u *userFlags) printToken(w io.Writer, t *api.Token) error {
+func (u *adminFlags) printToken(w io.Writer, t *api.Token) error {
 	if u.json {
 		return json.NewEncoder(w).Encode(t)
 	}
@@ -78,40 +67,30 @@ func (u *userFlags) printToken(w io.Writer, t *api.Token) error {
 	return err
 }
 
-func parseWeight(text string) (*float64, error) {
+func parseWeight(text string) (float64, error) {
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(v >= 0 && v <= 1) {
-		return nil, usagef("weight %q is not a number from 0 to 1", text)
+		return 0, usagef("weight %q is not a number from 0 to 1", text)
 	}
-	return &v, nil
+	return v, nil
 }
 
-func newUserList(u *userFlags) *cobra.Command {
+func newUserList(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "Print every account", Args: usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := u.client()
-			if err != nil {
-				return err
-			}
+		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, _ []string) error {
 			users, err := c.Users(cmd.Context())
 			if err != nil {
 				return err
 			}
 			return u.printUsers(cmd.OutOrStdout(), users)
-		},
+		}),
 	}
 }
 
-func (u *userFlags) printUsers(w io.Writer, users []api.User) error {
+func (u *adminFlags) printUsers(w io.Writer, users []api.User) error {
 	if u.json {
-		enc := json.NewEncoder(w)
-		for i := range users {
-			if err := enc.Encode(&users[i]); err != nil {
-				return err
-			}
-		}
-		return nil
+		return printJSON(w, users)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tROLE\tWEIGHT\tWORTH NOW\tCONFIRMED\tREVOKED\tSINCE\tSECRETS\tSTATE")
@@ -131,21 +110,17 @@ func (u *userFlags) printUsers(w io.Writer, users []api.User) error {
 	return t.Flush()
 }
 
-func newUserRemove(u *userFlags) *cobra.Command {
+func newUserRemove(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "remove NAME", Short: "Remove an account; close it instead if nobody else may take its name",
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := u.client()
-			if err != nil {
-				return err
-			}
+		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
 			return c.RemoveUser(cmd.Context(), args[0])
-		},
+		}),
 	}
 }
 
-func newUserPasswd(u *userFlags) *cobra.Command {
+func newUserPasswd(u *adminFlags) *cobra.Command {
 	var protocol string
 	cmd := &cobra.Command{
 		Use:   "passwd NAME",
@@ -154,11 +129,7 @@ func newUserPasswd(u *userFlags) *cobra.Command {
 			"secret from standard input instead, and keep it for clients of that protocol; an\n" +
 			"empty line removes it.",
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := u.client()
-			if err != nil {
-				return err
-			}
+		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
 			if protocol == "" {
 				token, err := c.NewToken(cmd.Context(), args[0])
 				if err != nil {
@@ -171,55 +142,51 @@ func newUserPasswd(u *userFlags) *cobra.Command {
 				return err
 			}
 			return c.SetSecret(cmd.Context(), args[0], protocol, strings.TrimRight(string(secret), "\r\n"))
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&protocol, "protocol", "", strings.Join(secretProtocols(), ", "))
 	return cmd
 }
 
-func newUserWeigh(u *userFlags) *cobra.Command {
+func newUserWeigh(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "weigh NAME WEIGHT", Short: "Say how much an account's reports weigh, 0 to 1",
 		Args: usage(cobra.ExactArgs(2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
 			weight, err := parseWeight(args[1])
 			if err != nil {
 				return err
 			}
-			return u.change(cmd, args[0], api.UserChange{Weight: weight})
-		},
+			return u.change(cmd, c, args[0], api.UserChange{Weight: &weight})
+		}),
 	}
 }
 
-func newUserRole(u *userFlags) *cobra.Command {
+func newUserRole(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "role NAME ROLE", Short: "Make an account anonymous, reporter, trusted or admin",
 		Args: usage(cobra.ExactArgs(2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return u.change(cmd, args[0], api.UserChange{Role: &args[1]})
-		},
+		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
+			return u.change(cmd, c, args[0], api.UserChange{Role: &args[1]})
+		}),
 	}
 }
 
-func newUserClose(u *userFlags, name string, closed bool) *cobra.Command {
+func newUserClose(u *adminFlags, name string, closed bool) *cobra.Command {
 	short := "Close an account: it keeps its name and may do nothing"
 	if !closed {
 		short = "Open a closed account again"
 	}
 	return &cobra.Command{
 		Use: name + " NAME", Short: short, Args: usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return u.change(cmd, args[0], api.UserChange{Closed: &closed})
-		},
+		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
+			return u.change(cmd, c, args[0], api.UserChange{Closed: &closed})
+		}),
 	}
 }
 
 // change changes an account and prints what it is now.
-func (u *userFlags) change(cmd *cobra.Command, name string, change api.UserChange) error {
-	c, err := u.client()
-	if err != nil {
-		return err
-	}
+func (u *adminFlags) change(cmd *cobra.Command, c *api.Client, name string, change api.UserChange) error {
 	user, err := c.ChangeUser(cmd.Context(), name, change)
 	if err != nil {
 		return err

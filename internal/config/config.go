@@ -104,7 +104,7 @@ type HTTP struct {
 	MaxBody         int64    `toml:"max_body_bytes" reload:"yes" doc:"largest request body, bytes"`
 	ReadTimeout     Duration `toml:"read_timeout" doc:"longest time to read one request"`
 	IdleTimeout     Duration `toml:"idle_timeout" doc:"time after which an idle connection is closed"`
-	TLSCert         string   `toml:"tls_cert" doc:"PEM file with the certificate chain. Empty: plain HTTP"`
+	TLSCert         string   `toml:"tls_cert" doc:"PEM file with the certificate chain; it and tls_key are read again on SIGHUP.\nEmpty: plain HTTP"`
 	TLSKey          string   `toml:"tls_key" doc:"PEM file with the private key of tls_cert"`
 }
 
@@ -114,6 +114,7 @@ type Tally struct {
 	Keep       int      `toml:"keep" doc:"generations that are looked up; the oldest is dropped whole"`
 	Capacity   int64    `toml:"capacity" doc:"signatures per generation that the first one is sized for. Later generations\nfollow the use of the one before"`
 	Error      float64  `toml:"error" doc:"wanted probability that a count is wrong when a generation is full, 0 to 1"`
+	Memory     int64    `toml:"memory_bytes" doc:"memory for all generations, bytes. Where it is spent the oldest are given up before\ntheir time. 0: a quarter of the machine's"`
 	Threshold  uint32   `toml:"threshold" reload:"yes" doc:"count at which a message is bulk, messages"`
 	NearMatch  int      `toml:"near_match" doc:"bulkhead/near bands that must agree before they speak for a message, bands"`
 }
@@ -124,6 +125,7 @@ type Blocklist struct {
 	Keep       int      `toml:"keep" doc:"generations that are looked up; the oldest is dropped whole"`
 	Capacity   int64    `toml:"capacity" doc:"signatures per generation that the first one is sized for"`
 	Error      float64  `toml:"error" doc:"wanted probability that an unreported signature is found listed when a\ngeneration is full, 0 to 1"`
+	Memory     int64    `toml:"memory_bytes" doc:"memory for all generations, bytes. Where it is spent the oldest are given up before\ntheir time. 0: a quarter of the machine's"`
 	Order      string   `toml:"lookup_order" doc:"\"spam-first\": ask the spam filter, and the revocations only for what it holds;\n\"revoke-first\": the other way round"`
 }
 

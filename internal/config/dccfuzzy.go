@@ -92,6 +92,12 @@ func defaultFuzzy() Fuzzy {
 	}
 }
 
+// Limits of DCC's protocol.
+const (
+	maxDCCID       = 16777215
+	maxDCCPassword = 32 // bytes
+)
+
 var dccTypes = []string{"IP", "env_From", "From", "substitute", "Message-ID", "Received", "Body", "Fuz1", "Fuz2"}
 
 func (c *checker) dcc(d *DCC) {
@@ -107,13 +113,16 @@ func (c *checker) dcc(d *DCC) {
 	}
 	seen := make(map[uint32]bool)
 	for i, cl := range d.Clients {
-		switch {
-		case cl.ID < 100 || cl.ID > 16777215:
-			c.fail("dcc.clients", "client %d: id %d is not between 100 and 16777215", i+1, cl.ID)
-		case seen[cl.ID]:
-			c.fail("dcc.clients", "client %d: id %d is there twice", i+1, cl.ID)
-		case len(cl.Password) < 1 || len(cl.Password) > 32 || len(cl.Password2) > 32:
-			c.fail("dcc.clients", "client %d: a password has 1 to 32 bytes", i+1)
+		table := nth("dcc.clients", i)
+		c.between(table+".id", float64(cl.ID), 100, maxDCCID)
+		if seen[cl.ID] {
+			c.fail(table+".id", "%d is there twice", cl.ID)
+		}
+		if n := len(cl.Password); n < 1 || n > maxDCCPassword {
+			c.fail(table+".password", "a password of %d bytes, want 1 to %d", n, maxDCCPassword)
+		}
+		if n := len(cl.Password2); n > maxDCCPassword {
+			c.fail(table+".password2", "a password of %d bytes, limit %d", n, maxDCCPassword)
 		}
 		seen[cl.ID] = true
 	}
@@ -137,6 +146,9 @@ func (c *checker) dccifd(d *Dccifd) {
 	}
 	c.duration("dccifd.embargo", d.Embargo, time.Second, 24*time.Hour)
 	c.duration("dccifd.window", d.Window, time.Minute, 366*24*time.Hour)
+	if d.Window <= d.Embargo {
+		c.fail("dccifd.window", "%v is not longer than the embargo, %v: no sender could ever come again in time", d.Window, d.Embargo)
+	}
 	c.duration("dccifd.white", d.White, time.Minute, 366*24*time.Hour)
 	c.between("dccifd.max_message_bytes", float64(d.MaxMessage), 1024, 1<<30)
 }
@@ -151,14 +163,16 @@ func (c *checker) fuzzy(f *Fuzzy) {
 		c.fail("fuzzy.encrypted_only", "needs one of [[fuzzy.keys]]")
 	}
 	for i, k := range f.Keys {
-		if len(k.Secret) != 52 {
-			c.fail("fuzzy.keys", "key %d: a secret has 52 characters, this one %d", i+1, len(k.Secret))
+		table := nth("fuzzy.keys", i)
+		if n := len(k.Secret); n != 52 {
+			c.fail(table+".secret", "a secret of %d characters, want 52", n)
 		}
 		if _, err := k.ExpiresAt(); err != nil {
-			c.fail("fuzzy.keys", "key %d: %v", i+1, err)
+			c.fail(table+".expires", "%v", err)
 		}
-		if !(k.Rate >= 0 && k.Rate <= 1e9) || k.Burst < 0 {
-			c.fail("fuzzy.keys", "key %d: rate and burst are 0 or more", i+1)
+		c.between(table+".requests_per_second", k.Rate, 0, 1e9)
+		if k.Burst < 0 {
+			c.fail(table+".burst", "%d, want 0 or more", k.Burst)
 		}
 	}
 }
@@ -170,7 +184,7 @@ func (k *FuzzyKey) ExpiresAt() (time.Time, error) {
 	}
 	t, err := time.Parse(time.DateOnly, k.Expires)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("expires: %.40q is not a day like \"2027-12-31\"", k.Expires)
+		return time.Time{}, fmt.Errorf("%.40q is not a day like \"2027-12-31\"", k.Expires)
 	}
 	return t.Add(24 * time.Hour), nil
 }

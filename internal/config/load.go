@@ -96,8 +96,10 @@ func positioned(err error) error {
 // keyLines returns the line of every key and table of a document that the
 // decoder has accepted, so that a value which is well-formed TOML but out of
 // range can be pointed at. Keys inside inline tables have the line of the table.
+// The second of [[ratelimit]] is ratelimit[1], its keys are ratelimit[1].limit.
 func keyLines(data []byte) map[string]int {
 	lines := make(map[string]int)
+	tables := make(map[string]int) // so many of each list have been seen
 	var p unstable.Parser
 	p.Reset(data)
 	table := ""
@@ -113,12 +115,23 @@ func keyLines(data []byte) map[string]int {
 		}
 		key := strings.Join(path, ".")
 		switch e.Kind {
-		case unstable.Table, unstable.ArrayTable:
+		case unstable.Table:
 			table = key + "."
 			lines[key] = line
+		case unstable.ArrayTable:
+			if lines[key] == 0 {
+				lines[key] = line
+			}
+			one := nth(key, tables[key])
+			tables[key]++
+			table = one + "."
+			lines[one] = line
 		case unstable.KeyValue:
 			lines[table+key] = line
 		}
 	}
 	return lines
 }
+
+// nth is the name of table i, from 0, of a list of tables.
+func nth(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }

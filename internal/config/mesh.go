@@ -16,7 +16,7 @@ type Mesh struct {
 	CA          string   `toml:"ca" doc:"mode \"external\": PEM file of those who sign the servers' certificates.\nEmpty: the system's authorities"`
 	Interval    Duration `toml:"publish_interval" doc:"time between two publications of what was counted. Half of it is how late a\npeer knows on average; shorter costs more bytes per report"`
 	Heartbeat   Duration `toml:"heartbeat" doc:"time between two messages that say which versions the node is at"`
-	Memory      int64    `toml:"memory_bytes" doc:"memory for the counts of all peers, bytes. What exceeds it is refused"`
+	Memory      int64    `toml:"memory_bytes" doc:"memory for the counts of all peers, bytes. Beyond it counts of peers are merged,\nwhich makes them less exact; what has no room then is refused"`
 	MaxAdds     float64  `toml:"peer_adds_per_minute" doc:"what one peer may count in a minute; an hour's worth may come at once. A peer\nthat exceeds it is quarantined: kept, but not counted until it is weighed again"`
 	MaxListings float64  `toml:"peer_listings_per_minute" doc:"signatures that one peer may list or revoke in a minute, as above"`
 	StreamAge   Duration `toml:"stream_age" doc:"how long the broker keeps what was published, for nodes that are away. Who is\naway longer is sent images of the arrays"`

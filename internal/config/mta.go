@@ -3,6 +3,7 @@ package config
 import (
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -103,13 +104,16 @@ func defaultMilter() Milter {
 	}
 }
 
-func (c *checker) actions(key string, values ...string) {
-	for i, v := range values {
-		c.oneOf(key+"."+[]string{"spam", "listed", "bulk", "grey"}[i], v, "none", "header", "quarantine", "tempfail", "reject")
+// actions checks what is done with each class of mail; further is what else may
+// stand there.
+func (c *checker) actions(table string, spam, listed, bulk, grey string, further ...string) {
+	allowed := append([]string{"none", "header", "quarantine", "tempfail", "reject"}, further...)
+	for _, a := range []struct{ key, value string }{{"spam", spam}, {"listed", listed}, {"bulk", bulk}, {"grey", grey}} {
+		c.oneOf(table+"."+a.key, a.value, allowed...)
 	}
 }
 
-func (c *checker) milter(m *Milter) {
+func (c *checker) milter(m *Milter, l *Lists) {
 	c.actions("milter", m.Spam, m.Listed, m.Bulk, m.Grey)
 	c.between("milter.confidence", float64(m.Confidence), 0, 100)
 	c.oneOf("milter.on_fault", m.OnFault, "accept", "tempfail")
@@ -122,16 +126,16 @@ func (c *checker) milter(m *Milter) {
 			c.fail("milter.traps", "%.80q is neither \"someone@example.com\" nor \"@example.com\"", t)
 		}
 	}
-	for _, p := range m.Policies {
+	for _, name := range m.Lists {
+		c.list("milter.lists", name, l)
+	}
+	for i, p := range m.Policies {
+		table := nth("milter.policy", i)
 		if p.Domain == "" {
-			c.fail("milter.policy", "a policy has no domain; the keys of [milter] are for everybody else")
+			c.fail(table+".domain", "is empty; the keys of [milter] are for everybody else")
 		}
-		for _, v := range []string{p.Spam, p.Listed, p.Bulk, p.Grey} {
-			if v != "" {
-				c.actions("milter.policy", v)
-			}
-		}
-		c.between("milter.policy.confidence", float64(p.Confidence), 0, 100)
+		c.actions(table, p.Spam, p.Listed, p.Bulk, p.Grey, "")
+		c.between(table+".confidence", float64(p.Confidence), 0, 100)
 	}
 }
 
@@ -143,13 +147,12 @@ func (c *checker) policy(p *Policy, rules []RateLimit) {
 			c.fail("policy.webhook", "%.80q is not an http or https URL", p.Webhook)
 		}
 	}
-	for _, r := range rules {
-		if r.Mode != "" {
-			c.oneOf("ratelimit.mode", r.Mode, "leaky", "strict")
-		}
-		c.networks("ratelimit.exempt_networks", r.ExemptNetworks)
-		c.duration("ratelimit.period", r.Period, time.Second, 366*24*time.Hour)
-		c.between("ratelimit.limit", r.Limit, 1e-9, 1e15)
+	for i, r := range rules {
+		table := nth("ratelimit", i)
+		c.oneOf(table+".mode", r.Mode, "leaky", "strict", "")
+		c.networks(table+".exempt_networks", r.ExemptNetworks)
+		c.duration(table+".period", r.Period, time.Second, 366*24*time.Hour)
+		c.between(table+".limit", r.Limit, 1e-9, 1e15)
 	}
 }
 
@@ -157,28 +160,37 @@ func (c *checker) lists(l *Lists) {
 	c.duration("lists.watch", l.Watch, time.Second, 24*time.Hour)
 	c.between("lists.max_bytes", float64(l.MaxBytes), 1024, 1<<40)
 	seen := make(map[string]bool)
-	for _, f := range l.Files {
-		if f.Name == "" || f.Path == "" || seen[f.Name] {
-			c.fail("lists.list", "list %.60q has no name or path, or has the name of another one", f.Name)
+	for i, f := range l.Files {
+		table := nth("lists.list", i)
+		switch {
+		case f.Name == "":
+			c.fail(table+".name", "is empty")
+		case seen[f.Name]:
+			c.fail(table+".name", "%.60q is the name of a list above", f.Name)
+		}
+		if f.Path == "" {
+			c.fail(table+".path", "is empty, of list %.60q", f.Name)
 		}
 		seen[f.Name] = true
 	}
 }
 
+// list checks the name of a list.
+func (c *checker) list(key, name string, l *Lists) {
+	if !slices.ContainsFunc(l.Files, func(f List) bool { return f.Name == name }) {
+		c.fail(key, "no list is called %.60q", name)
+	}
+}
+
 func (c *checker) dnsbl(d *DNSBL, l *Lists) {
-	for _, z := range d.Zones {
-		c.oneOf("dnsbl.zone.form", z.Form, "ip", "domain", "hash")
+	for i, z := range d.Zones {
+		table := nth("dnsbl.zone", i)
+		c.oneOf(table+".form", z.Form, "ip", "domain", "hash")
 		if z.Code != "" {
 			if _, err := netip.ParseAddr(z.Code); err != nil {
-				c.fail("dnsbl.zone.code", "%.60q is not an address like \"127.0.0.2\"", z.Code)
+				c.fail(table+".code", "%.60q is not an address like \"127.0.0.2\"", z.Code)
 			}
 		}
-		known := false
-		for _, f := range l.Files {
-			known = known || f.Name == z.List
-		}
-		if !known {
-			c.fail("dnsbl.zone.list", "no list is called %.60q", z.List)
-		}
+		c.list(table+".list", z.List, l)
 	}
 }

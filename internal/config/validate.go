@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/mail"
 	"net/netip"
@@ -20,14 +21,29 @@ type checker struct {
 	errs  []*Error
 }
 
+// fail notes a mistake of a key. That of a table in a list is written as
+// [keyLines] does; the line tells which table it is.
 func (c *checker) fail(key, format string, args ...any) {
 	line := c.lines[key]
-	if line == 0 {
-		// A key inside an inline table has the line of the table.
-		table, _, _ := strings.Cut(key, ".")
-		line = c.lines[table]
+	// A key that is absent, or inside an inline table, has the line of the table.
+	for table := key; line == 0; line = c.lines[table] {
+		at := strings.LastIndexAny(table, ".[")
+		if at < 0 {
+			break
+		}
+		table = table[:at]
 	}
-	c.errs = append(c.errs, &Error{Line: line, Key: key, Detail: fmt.Sprintf(format, args...)})
+	c.errs = append(c.errs, &Error{Line: line, Key: withoutIndex(key), Detail: fmt.Sprintf(format, args...)})
+}
+
+// withoutIndex returns a key as people know it: ratelimit.limit.
+func withoutIndex(key string) string {
+	list, rest, ok := strings.Cut(key, "[")
+	if !ok {
+		return key
+	}
+	_, rest, _ = strings.Cut(rest, "]")
+	return list + rest
 }
 
 func (c *checker) oneOf(key, value string, allowed ...string) {
@@ -39,8 +55,16 @@ func (c *checker) oneOf(key, value string, allowed ...string) {
 // between checks lo <= value <= hi; a NaN lies in no range.
 func (c *checker) between(key string, value, lo, hi float64) {
 	if !(value >= lo && value <= hi) {
-		c.fail(key, "%v is not between %v and %v", value, lo, hi)
+		c.fail(key, "%s is not between %s and %s", number(value), number(lo), number(hi))
 	}
+}
+
+// number writes a whole number in full, as people write it in the file.
+func number(v float64) string {
+	if v == math.Trunc(v) && math.Abs(v) < 1e15 {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return fmt.Sprint(v)
 }
 
 func (c *checker) duration(key string, value Duration, lo, hi time.Duration) {
@@ -99,12 +123,17 @@ func ParseNetwork(text string) (netip.Prefix, error) {
 		if p != p.Masked() {
 			return netip.Prefix{}, fmt.Errorf("%.60q has bits set outside its mask; write %q", text, p.Masked().String())
 		}
+		if a := p.Addr(); a.Is4In6() && p.Bits() >= 96 {
+			// Clients are compared as IPv4, whichever socket they came to.
+			p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
+		}
 		return p, nil
 	}
 	addr, err := netip.ParseAddr(text)
 	if err != nil || addr.Zone() != "" {
 		return netip.Prefix{}, fmt.Errorf("%.60q is not a network like \"192.0.2.0/24\"", text)
 	}
+	addr = addr.Unmap()
 	return netip.PrefixFrom(addr, addr.BitLen()), nil
 }
 
@@ -123,7 +152,7 @@ func (cfg *Config) validate(lines map[string]int) error {
 	c.dcc(&cfg.DCC)
 	c.dccifd(&cfg.Dccifd)
 	c.fuzzy(&cfg.Fuzzy)
-	c.milter(&cfg.Milter)
+	c.milter(&cfg.Milter, &cfg.Lists)
 	c.policy(&cfg.Policy, cfg.RateLimit)
 	c.lists(&cfg.Lists)
 	c.mesh(&cfg.Mesh)
@@ -174,13 +203,22 @@ func (c *checker) books(t *Tally, b *Blocklist) {
 	c.between("tally.keep", float64(t.Keep), 1, 64)
 	c.between("tally.capacity", float64(t.Capacity), 1000, 1e10)
 	c.chance("tally.error", t.Error)
+	c.memory("tally.memory_bytes", t.Memory)
 	c.between("tally.threshold", float64(t.Threshold), 1, bulkhead.Many)
 	c.between("tally.near_match", float64(t.NearMatch), 1, 64)
 	c.duration("blocklist.generation", b.Generation, time.Minute, 366*24*time.Hour)
 	c.between("blocklist.keep", float64(b.Keep), 1, 64)
 	c.between("blocklist.capacity", float64(b.Capacity), 1000, 1e10)
 	c.chance("blocklist.error", b.Error)
+	c.memory("blocklist.memory_bytes", b.Memory)
 	c.oneOf("blocklist.lookup_order", b.Order, "spam-first", "revoke-first")
+}
+
+// memory checks a bound of memory whose 0 has a meaning of its own.
+func (c *checker) memory(key string, bytes int64) {
+	if bytes != 0 {
+		c.between(key, float64(bytes), 1<<20, 1<<50)
+	}
 }
 
 func (c *checker) trust(t *Trust) {
@@ -196,7 +234,7 @@ func (c *checker) limits(l *Limits) {
 	c.between("limits.requests_per_second", l.Rate, 0, 1e9)
 	c.between("limits.burst", float64(l.Burst), 1, 1e9)
 	c.between("limits.connections", float64(l.Connections), 1, 1<<20)
-	c.between("limits.signatures_per_message", float64(l.MaxSignatures), 1, 1<<20)
+	c.between("limits.signatures_per_message", float64(l.MaxSignatures), 1, 1024) // no more are looked up or counted at once
 	c.between("limits.messages_per_batch", float64(l.MaxBatch), 1, 1<<20)
 }
 
@@ -211,7 +249,7 @@ func (c *checker) whitelist(w *Whitelist) {
 		values []string
 	}{{"whitelist.domains", w.Domains}, {"whitelist.dkim", w.DKIM}, {"whitelist.list_ids", w.ListIDs}} {
 		for _, d := range list.values {
-			if d == "" || len(d) > 255 || strings.ContainsAny(d, " \t@<>/") || strings.HasPrefix(d, ".") {
+			if d == "" || len(d) > 255 || strings.ContainsAny(d, " \t@<>/*") || strings.HasPrefix(d, ".") {
 				c.fail(list.key, "%.80q is not a name like \"example.com\"", d)
 			}
 		}

@@ -1,17 +1,14 @@
 package mta
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
-	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
 // unpack returns the folder into which the files of Debian packages were
@@ -88,22 +85,13 @@ func installed(t testing.TB, program, pkg string) string {
 	return path
 }
 
-// unavailable skips the test, or fails it where nothing may be skipped.
-func unavailable(t testing.TB, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("under CI: "+format, args...)
-	}
-	t.Skipf(format, args...)
-}
-
 func needRoot(t testing.TB) {
 	t.Helper()
 	if os.Getuid() != 0 {
-		unavailable(t, "needs root to unpack and run real mail servers")
+		nodetest.Unavailable(t, "needs root to unpack and run real mail servers")
 	}
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		unavailable(t, "needs Debian's packages: %v", err)
+		nodetest.Unavailable(t, "needs Debian's packages: %v", err)
 	}
 }
 
@@ -123,7 +111,7 @@ func apt(t testing.TB, dir string, args ...string) {
 		}
 	}
 	if err != nil {
-		unavailable(t, "apt-get %v: %v\n%s", args, err, out)
+		nodetest.Unavailable(t, "apt-get %v: %v\n%s", args, err, out)
 	}
 }
 
@@ -142,70 +130,23 @@ func run(t testing.TB, dir, name string, args ...string) string {
 // it answers at address ("" for no waiting).
 func start(t testing.TB, address string, cmd *exec.Cmd) *exec.Cmd {
 	t.Helper()
-	var mu sync.Mutex
-	var out strings.Builder
-	cmd.Stdout = writer(func(p []byte) { mu.Lock(); out.Write(p); mu.Unlock() })
-	cmd.Stderr = cmd.Stdout
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		// Its children, too: the group is its own.
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
-		done := make(chan struct{})
-		go func() { cmd.Wait(); close(done) }()
-		select {
-		case <-done:
-		case <-time.After(10 * time.Second):
-			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-			<-done
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if t.Failed() && out.Len() > 0 {
-			t.Logf("%s said:\n%.8000s", cmd.Path, out.String())
-		}
-	})
+	nodetest.Start(t, cmd)
 	if address != "" {
-		await(t, cmd.Path+" at "+address, func() bool {
-			c, err := net.DialTimeout("tcp", address, time.Second)
-			if err == nil {
-				c.Close()
-			}
-			return err == nil
-		})
+		nodetest.AwaitTCP(t, address)
 	}
 	return cmd
 }
 
-type writer func([]byte)
-
-func (w writer) Write(p []byte) (int, error) { w(p); return len(p), nil }
-
-// await polls until ok, for half a minute at most.
+// await polls until ok.
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	for !ok() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: not within 30 s", what)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
+	nodetest.Await(t, what, ok)
 }
 
 // freePort returns a loopback port that nobody listens on.
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return nodetest.FreePort(t)
 }
 
 func writeFile(t testing.TB, path, format string, args ...any) {

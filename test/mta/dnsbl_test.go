@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
 // dnsblNode runs a node with a list in each form, under bl.example.com.
@@ -122,7 +124,7 @@ func TestRspamdAsks(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	port := freePort(t)
+	port := nodetest.FreePort(t)
 	writeFile(t, dir+"/rspamd.conf", `
 options {
   filters = "";

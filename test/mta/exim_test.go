@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
 // eximPeriod is the period of both limiters, in seconds.
@@ -49,7 +51,7 @@ func startEximWith(t testing.TB, acl string) (addr string) {
 			t.Fatal(err)
 		}
 	}
-	port := freePort(t)
+	port := nodetest.FreePort(t)
 	writeFile(t, base+"/exim.conf", `
 exim_user = mail
 exim_group = mail
@@ -263,7 +265,9 @@ action = "reject"
 		}
 		exim.ok(t, 250, "RSET")
 	}
-	n.stop(t)
+	if err := n.process.Stop(); err != nil {
+		t.Fatal(err)
+	}
 	exim.ok(t, 250, "MAIL FROM:<a@example.org>")
 	if code, text := exim.send(t, "RCPT TO:<r9@example.com>"); code != 250 {
 		t.Errorf("without the node: %d %s, want mail to pass", code, text)

@@ -1,13 +1,10 @@
 package mta
 
 import (
-	"fmt"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
@@ -18,6 +15,7 @@ type node struct {
 	bin, dir, config          string
 	http, milter, policy, dns string // addresses
 	cmd                       *exec.Cmd
+	process                   *nodetest.Process
 }
 
 func TestMain(m *testing.M) { nodetest.Main(m) }
@@ -27,18 +25,20 @@ func newNode(t testing.TB, config string) *node {
 	t.Helper()
 	n := &node{bin: nodetest.Binary(t), dir: t.TempDir()}
 	for _, a := range []*string{&n.http, &n.milter, &n.policy, &n.dns} {
-		*a = fmt.Sprintf("127.0.0.1:%d", freePort(t))
+		*a = nodetest.Address(t)
 	}
 	n.config = filepath.Join(n.dir, "bulkhead.toml")
 	writeFile(t, n.config, "[listen]\nhttp = %q\nmilter = %q\npolicy = %q\ndnsbl = %q\n%s", n.http, n.milter, n.policy, n.dns, config)
 	return n
 }
 
-// start runs the node until the test ends, or stop.
+// start runs the node until the test ends, or n.process is stopped.
 func (n *node) start(t testing.TB) {
 	t.Helper()
-	n.cmd = start(t, n.milter, exec.Command(n.bin, "serve", "--config", n.config, "--data", filepath.Join(n.dir, "data")))
-	await(t, "node ready", func() bool {
+	n.cmd = exec.Command(n.bin, "serve", "--config", n.config, "--data", filepath.Join(n.dir, "data"))
+	n.process = nodetest.Start(t, n.cmd)
+	nodetest.AwaitTCP(t, n.milter)
+	nodetest.Await(t, "node ready", func() bool {
 		resp, err := http.Get("http://" + n.http + "/readyz")
 		if err != nil {
 			return false
@@ -48,29 +48,10 @@ func (n *node) start(t testing.TB) {
 	})
 }
 
-// stop ends the node in good order.
-func (n *node) stop(t testing.TB) {
-	t.Helper()
-	if err := n.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	pid := n.cmd.Process.Pid
-	await(t, "node stopped", func() bool {
-		state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		return err != nil || strings.Contains(string(state), ") Z ")
-	})
-}
-
 // bulkhead runs the program and returns what it printed.
 func (n *node) bulkhead(t testing.TB, stdin string, args ...string) string {
 	t.Helper()
-	cmd := exec.Command(n.bin, args...)
-	cmd.Stdin = strings.NewReader(stdin)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("bulkhead %v: %v\n%s", args, err, out)
-	}
-	return string(out)
+	return nodetest.Output(t, stdin, n.bin, args...)
 }
 
 // list builds a list of lines and returns its path.

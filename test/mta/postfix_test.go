@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
 // A postfix is a running instance that accepts mail on Addr and delivers all of
@@ -33,7 +35,7 @@ func startPostfix(t testing.TB, sinkAddr, main string) *postfix {
 	}
 	t.Cleanup(func() { os.RemoveAll(base) })
 	p := &postfix{root: root, conf: base + "/conf", queue: base + "/queue", log: base + "/log/mail.log"}
-	port := freePort(t)
+	port := nodetest.FreePort(t)
 	p.addr = fmt.Sprintf("127.0.0.1:%d", port)
 	sinkHost, sinkPort, _ := strings.Cut(sinkAddr, ":")
 	writeFile(t, p.conf+"/main.cf", `

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
 // A sink is an SMTP server that takes every message and keeps it.
@@ -112,7 +114,7 @@ func (s *sink) find(text string) (delivery, bool) {
 // await returns the message that holds text as soon as it has arrived.
 func (s *sink) await(t testing.TB, text string) delivery {
 	t.Helper()
-	await(t, "message with "+text, func() bool { _, ok := s.find(text); return ok })
+	nodetest.Await(t, "message with "+text, func() bool { _, ok := s.find(text); return ok })
 	d, _ := s.find(text)
 	return d
 }

@@ -154,21 +154,38 @@ count_mode: 0
 		return err == nil
 	})
 
-	ours, line := load(t, bin, "policy", "--address", n.policy, "--duration", "5s")
-	t.Logf("bulkhead, TCP: %s", line)
-	for _, peer := range []struct {
+	ours := make([]float64, 0, 2)
+	ask := func() {
+		perSecond, line := load(t, bin, "policy", "--address", n.policy, "--duration", "5s")
+		t.Logf("bulkhead, TCP: %s", line)
+		ours = append(ours, perSecond)
+	}
+	ask()
+	peers := []struct {
 		name, address, clients string
-		least                  float64 // how many times as many requests are wanted of us
-	}{{"postfwd2", postfwd, "16", 5}, {"policyd-rate-limit", "unix:" + socket, "2", 5}} {
-		theirs, line := load(t, bin, "policy", "--address", peer.address, "--duration", "5s", "--clients", peer.clients)
-		t.Logf("%s: %s", peer.name, line)
-		if ours < peer.least*theirs {
-			t.Errorf("%.0f requests/s, %s %.0f: want %.0f times as many", ours, peer.name, theirs, peer.least)
+		least, got             float64 // how many times as many requests are wanted of us
+	}{
+		// In five runs it was 34 to 62 times those of postfwd2, and 42 to 66 times
+		// those of policyd-rate-limit: the lowest, less a third for what else the
+		// machine does.
+		{name: "postfwd2", address: postfwd, clients: "16", least: 22},
+		{name: "policyd-rate-limit", address: "unix:" + socket, clients: "2", least: 28},
+	}
+	for i := range peers {
+		p := &peers[i]
+		var line string
+		p.got, line = load(t, bin, "policy", "--address", p.address, "--duration", "5s", "--clients", p.clients)
+		t.Logf("%s: %s", p.name, line)
+	}
+	ask()
+	mean := (ours[0] + ours[1]) / 2
+	for _, p := range peers {
+		t.Logf("%.1f times as many as %s", mean/p.got, p.name)
+		if mean < p.least*p.got {
+			t.Errorf("%.0f requests/s, %s %.0f: want %.0f times as many", mean, p.name, p.got, p.least)
 		}
 	}
-	again, line := load(t, bin, "policy", "--address", n.policy, "--duration", "5s")
-	t.Logf("bulkhead, TCP, again: %s", line)
-	if best := max(ours, again); best < 50_000 {
+	if best := max(ours[0], ours[1]); best < 50_000 {
 		t.Errorf("%.0f requests/s, want 50,000 on two processors that nobody else uses", best)
 	}
 }
@@ -214,20 +231,25 @@ func TestDNSBLSpeed(t *testing.T) {
 		return err == nil && k > 12
 	})
 
-	// No more in flight than the socket's buffer of rbldnsd holds: what it loses
-	// would cost it seconds. Alternating, so that what else the machine does falls on both.
-	best := make(map[string]float64)
-	for range 2 {
-		for name, address := range map[string]string{"bulkhead": n.dns, "rbldnsd": theirs} {
-			perSecond, line := load(t, bin, "dnsbl", "--address", address, "--names", names, "--duration", "5s", "--flight", "12")
-			t.Logf("%s: %s", name, line)
-			best[name] = max(best[name], perSecond)
+	// Short runs in turn, and their mean: a machine is faster at one time than at
+	// another. Each server is asked with what suits it: rbldnsd's socket holds no
+	// more than 96 queries, and what it loses would cost it seconds.
+	sum := make(map[string]float64)
+	const rounds = 6
+	for range rounds {
+		for _, s := range []struct{ name, address, flight string }{
+			{"bulkhead", n.dns, "32"}, {"rbldnsd", theirs, "12"}, {"bulkhead, as rbldnsd", n.dns, "12"},
+		} {
+			perSecond, line := load(t, bin, "dnsbl", "--address", s.address, "--names", names, "--duration", "2s", "--warmup", "300ms", "--flight", s.flight)
+			t.Logf("%s: %s", s.name, line)
+			sum[s.name] += perSecond / rounds
 		}
 	}
 	our, their := resident(t, n.cmd.Process.Pid), resident(t, rbldnsd.Process.Pid)
-	t.Logf("%d entries: bulkhead %.0f queries/s and %.1f MB, rbldnsd %.0f queries/s and %.1f MB", entries, best["bulkhead"], our, best["rbldnsd"], their)
-	if best["bulkhead"] < best["rbldnsd"] {
-		t.Errorf("%.0f queries/s, rbldnsd %.0f", best["bulkhead"], best["rbldnsd"])
+	t.Logf("%d entries: bulkhead %.0f queries/s (with 96 in flight %.0f) and %.1f MB, rbldnsd %.0f queries/s and %.1f MB: %.2f times the speed",
+		entries, sum["bulkhead"], sum["bulkhead, as rbldnsd"], our, sum["rbldnsd"], their, sum["bulkhead"]/sum["rbldnsd"])
+	if sum["bulkhead"] < sum["rbldnsd"] {
+		t.Errorf("%.0f queries/s, rbldnsd %.0f", sum["bulkhead"], sum["rbldnsd"])
 	}
 	if our > their/4 {
 		t.Errorf("%.1f MB after the load, more than a quarter of rbldnsd's %.1f", our, their)

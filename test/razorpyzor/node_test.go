@@ -23,7 +23,7 @@ type node struct {
 	t                                            *testing.T
 	dir                                          string
 	razor, pyzor, razorHelper, pyzorHelper, http string
-	stop                                         func()
+	process                                      *nodetest.Process
 }
 
 // startNode runs a node with the doors for Razor and Pyzor, and the API for the
@@ -45,7 +45,7 @@ func startNode(t *testing.T, more string) *node {
 
 func (n *node) start() {
 	n.t.Helper()
-	n.stop = nodetest.Run(n.t, n.dir, nodetest.Binary(n.t), "serve", "--config", filepath.Join(n.dir, "bulkhead.toml"), "--data", filepath.Join(n.dir, "data"))
+	n.process = nodetest.Run(n.t, n.dir, nodetest.Binary(n.t), "serve", "--config", filepath.Join(n.dir, "bulkhead.toml"), "--data", filepath.Join(n.dir, "data"))
 	for _, a := range []string{n.razor, n.razorHelper, n.pyzorHelper, n.http} {
 		nodetest.AwaitTCP(n.t, a)
 	}
@@ -59,11 +59,7 @@ func (n *node) cli(args ...string) string {
 	if args[0] == "user" {
 		args = append(args, "--data", filepath.Join(n.dir, "data"))
 	}
-	out, err := exec.CommandContext(n.t.Context(), nodetest.Binary(n.t), args...).CombinedOutput()
-	if err != nil {
-		n.t.Fatalf("bulkhead %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return string(out)
+	return nodetest.Output(n.t, "", nodetest.Binary(n.t), args...)
 }
 
 // command runs a program with input and returns exit code and output.
@@ -116,10 +112,6 @@ func writeMails(t *testing.T) map[string]string {
 // passwd sets the secret of an account for a protocol.
 func (n *node) passwd(name, protocol, secret string) {
 	n.t.Helper()
-	cmd := exec.CommandContext(n.t.Context(), nodetest.Binary(n.t), "user", "passwd", name, "--protocol", protocol,
+	nodetest.Output(n.t, secret+"\n", nodetest.Binary(n.t), "user", "passwd", name, "--protocol", protocol,
 		"--server", "http://"+n.http, "--data", filepath.Join(n.dir, "data"))
-	cmd.Stdin = strings.NewReader(secret + "\n")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		n.t.Fatalf("user passwd: %v\n%s", err, out)
-	}
 }

@@ -91,7 +91,7 @@ func TestRazorDiscovery(t *testing.T) {
 	h.run(notSpam, "razor-check", path)
 	h.run(0, "razor-report", "-f", path)
 	h.run(isSpam, "razor-check", path)
-	n.stop()
+	n.process.Stop()
 	h.run(failed, "razor-check", path)
 	n.start()
 	h.run(isSpam, "razor-check", path)

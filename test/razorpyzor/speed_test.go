@@ -5,12 +5,10 @@ package razorpyzor
 import (
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
@@ -29,10 +27,6 @@ func TestSpeed(t *testing.T) {
 	}
 	n := startNode(t, "")
 	dir := t.TempDir()
-	load := filepath.Join(dir, "bulkhead-load")
-	if out, err := exec.Command("go", "build", "-o", load, "github.com/bulkhead-mail/bulkhead/cmd/bulkhead-load").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
 	peer := nodetest.Address(t)
 	_, port, err := net.SplitHostPort(peer)
 	if err != nil {
@@ -42,26 +36,22 @@ func TestSpeed(t *testing.T) {
 	ping := &pyzorHome{t: t, dir: t.TempDir(), server: peer}
 	ping.write("servers", peer+"\n")
 	ping.write("config", "[client]\nTimeout = 1\n")
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		if code, out := command(t, "", "pyzor", "--homedir", ping.dir, "ping"); code == 0 {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatalf("pyzord does not answer; is python3-gdbm installed?\n%s", out)
+	nodetest.Settle(t, nodetest.Patience, "pyzord answers (is python3-gdbm installed?)", func() string {
+		code, out := command(t, "", "pyzor", "--homedir", ping.dir, "ping")
+		if code == 0 {
+			return ""
 		}
-	}
+		return out
+	})
 	measure := func(args ...string) float64 {
 		t.Helper()
-		out, err := exec.CommandContext(t.Context(), load, args...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("bulkhead-load %v: %v\n%s", args, err, out)
-		}
+		out := nodetest.Output(t, "", nodetest.LoadBinary(t), args...)
 		t.Logf("%s", out)
-		m := rate.FindSubmatch(out)
+		m := rate.FindStringSubmatch(out)
 		if m == nil {
 			t.Fatalf("no rate in %s", out)
 		}
-		v, err := strconv.ParseFloat(string(m[1]), 64)
+		v, err := strconv.ParseFloat(m[1], 64)
 		if err != nil {
 			t.Fatal(err)
 		}

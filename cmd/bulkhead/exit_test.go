@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestExitCodes: what a script is told when the node that it asks does not
+// answer, or will never take the message.
+func TestExitCodes(t *testing.T) {
+	release := make(chan struct{})
+	for _, tt := range []struct {
+		name   string
+		answer http.HandlerFunc
+		want   exitCode
+	}{
+		{"silent", func(http.ResponseWriter, *http.Request) { <-release }, exitUnavailable},
+		{"gone", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, exitUnavailable},
+		{"gone in the middle", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			w.Write([]byte("{"))
+		}, exitUnavailable},
+		{"too large", problemHandler(http.StatusRequestEntityTooLarge), exitData},
+		{"too often", problemHandler(http.StatusTooManyRequests), exitTemporary},
+		{"read-only", problemHandler(http.StatusServiceUnavailable), exitTemporary},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			node := httptest.NewServer(tt.answer)
+			defer node.Close()
+			if tt.name == "silent" {
+				defer close(release)
+			}
+			var out, errs bytes.Buffer
+			args := []string{"check", "--server", node.URL, "--timeout", "300ms", "-"}
+			if code := run(args, strings.NewReader("Subject: a\n\nb\n"), &out, &errs); code != int(tt.want) {
+				t.Errorf("exit code %d, want %d: %s", code, int(tt.want), errs.String())
+			}
+		})
+	}
+}
+
+func problemHandler(status int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(status)
+		fmt.Fprintf(w, `{"title":"no","status":%d}`, status)
+	}
+}
+
+// TestAnswerThatIsLost: a check whose answer nobody can read has not gone well.
+func TestAnswerThatIsLost(t *testing.T) {
+	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Write([]byte(`{"judged":"none","reasons":["never seen"],"findings":[]}`))
+	}))
+	defer node.Close()
+	for _, flags := range [][]string{nil, {"--json"}} {
+		var errs bytes.Buffer
+		args := append([]string{"check", "--server", node.URL, "-"}, flags...)
+		if code := run(args, strings.NewReader("Subject: a\n\nb\n"), fullDisk{}, &errs); code != int(exitSoftware) || !strings.Contains(errs.String(), "no space left") {
+			t.Errorf("%q: exit code %d, want %d: %s", flags, code, int(exitSoftware), errs.String())
+		}
+	}
+}
+
+// fullDisk is where an answer cannot be written to.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }

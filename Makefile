@@ -1,5 +1,5 @@
 # make run     build a node, start it, show it the sample messages, leave it running
-# make test    install what the tests need, and run all of them
+# make test    install what the tests need, and run all but those of interop
 # make interop the tests that run real clients and mail servers (Debian, root)
 # make race    the tests under the race detector, without the longest simulations
 # make fuzz    fuzz every parser, FUZZTIME each

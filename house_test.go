@@ -21,18 +21,19 @@ var mayImport = map[string][]string{
 	"internal/store":      {},
 	"internal/trust":      {"."},
 	"internal/engine":     {".", "filter", "internal/store", "internal/trust"},
-	"internal/mesh":       {".", "filter", "internal/engine"},
+	"internal/mesh":       {".", "filter", "internal/engine", "internal/wholefile"},
 	"internal/config":     {"."},
 	"internal/listen":     {".", "internal/mmsg"},
 	"internal/loadgen":    {"."},
 	"internal/mailbox":    {},
+	"internal/wholefile":  {},
 	"internal/mmsg":       {},
 	"internal/nodetest":   {},
-	"internal/prototest":  {"."},
+	"internal/prototest":  {".", "internal/listen"},
 	"internal/sharedtest": {},
 	"internal/web":        {"."},
-	"internal/ratelimit":  {"filter"},
-	"internal/lists":      {"filter"},
+	"internal/ratelimit":  {"filter", "internal/wholefile"},
+	"internal/lists":      {"filter", "internal/wholefile"},
 	"razor2":              {".", "signature", "internal/listen"},
 	"pyzor":               {".", "signature", "internal/listen"},
 	"dcc":                 {".", "signature", "internal/listen"},
@@ -45,10 +46,10 @@ var mayImport = map[string][]string{
 	"cmd/bulkhead-load":   {"*", "*/*"},
 }
 
-// TestImportDirection checks the package table of ARCHITECTURE.md against the
-// imports of every package (tests excepted: they may reach further).
-func TestImportDirection(t *testing.T) {
-	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "./...").Output()
+// TestPackages checks that every package says what it is, and the package table
+// of ARCHITECTURE.md against the imports (tests excepted: they may reach further).
+func TestPackages(t *testing.T) {
+	out, err := exec.Command("go", "list", "-json=ImportPath,Name,Doc,Imports", "./...").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
@@ -56,14 +57,21 @@ func TestImportDirection(t *testing.T) {
 	seen := 0
 	for dec.More() {
 		var pkg struct {
-			ImportPath string
-			Imports    []string
+			ImportPath, Name, Doc string
+			Imports               []string
 		}
 		if err := dec.Decode(&pkg); err != nil {
 			t.Fatal(err)
 		}
 		seen++
 		name := local(pkg.ImportPath)
+		begin := "Package " + pkg.Name + " "
+		if pkg.Name == "main" {
+			begin = "Command " + path.Base(pkg.ImportPath) + " "
+		}
+		if !strings.HasPrefix(pkg.Doc, begin) {
+			t.Errorf("the comment of package %s begins with %.40q, want %q", name, pkg.Doc, begin)
+		}
 		if strings.HasPrefix(name, "test/") {
 			continue // tests of the whole program, which see all of it
 		}

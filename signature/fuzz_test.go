@@ -20,6 +20,7 @@ func seeds() [][]byte {
 		composed("multipart/alternative; boundary=b", "7bit", "--b\n\n"+letter+"\n--b\nContent-Type: text/html\n\n"+html+"\n--b--\n"),
 		composed("multipart/mixed; boundary=\"b c\"", "7bit", "--b c\nContent-Type: message/rfc822\n\nSubject: y\n\nz\n--b c\nContent-Type: image/png\nContent-Transfer-Encoding: base64\n\n!!!!\n"),
 		composed("multipart/mixed", "base64", "--zz\nContent-Type: multipart/digest; boundary=zz\n\n--zz\n\nA: b\n\n--zz--"),
+		[]byte("From \x9c@b Sat\nReturn-Path: <\x9c@b>\nSender: \"\\\x9c\"@b\nList-Id: <\x9c>\nMessage-Id: <\x9c@b>\nDate: \x9c\nContent-Type: x/\x9c; name=\"\x9c\"\n\n\x9c"),
 		[]byte("Subject: =?utf-8?b?////?= =?x?q?a?=\nTo: \"a\\\" <b@c\nList-Id: <<>\n x\n\nv.i.a.g.r.a V1@gr@ http://a@b://c www.x.com a@b.c ﷺ"),
 	}
 	for _, raw := range all[:len(all):len(all)] {
@@ -56,9 +57,14 @@ func FuzzMessage(f *testing.F) {
 				t.Fatalf("%s part has %d bytes of text, %d of data", p.Type, len(p.Text), len(p.Data))
 			}
 		}
-		for _, field := range append([]string{m.Subject, m.From, m.Sender, m.ListID}, m.To...) {
-			if !utf8.ValidString(field) {
-				t.Fatalf("field is not UTF-8: %q", field)
+		texts := []string{m.Envelope, m.From, m.Sender, m.ReturnPath, m.ListID, m.MessageID, m.Subject, m.Date}
+		texts = append(append(texts, m.To...), m.Damage...)
+		for _, p := range m.Parts {
+			texts = append(texts, p.Type, p.Name)
+		}
+		for _, s := range texts {
+			if !utf8.ValidString(s) || bytes.IndexByte([]byte(s), 0) >= 0 {
+				t.Fatalf("not clean UTF-8: %q", s)
 			}
 		}
 	})

@@ -20,8 +20,9 @@ const (
 	maxDamage  = 16       // entries of Message.Damage
 )
 
-// A Message is one mail as its recipient would read it. Its strings and slices
-// may share memory with the raw message. It may be read concurrently.
+// A Message is one mail as its recipient would read it. Its strings are UTF-8
+// without NUL; they and its slices may share memory with the raw message. It may
+// be read concurrently.
 type Message struct {
 	// Raw is the message without a leading mbox "From " line.
 	Raw []byte
@@ -124,7 +125,7 @@ func (m *Message) cutFromLine(raw []byte) []byte {
 	if !ok {
 		return raw
 	}
-	m.Envelope, _, _ = strings.Cut(strings.TrimSpace(text), " ")
+	m.Envelope, _, _ = strings.Cut(strings.TrimSpace(decodeText([]byte(text), "")), " ")
 	if m.Envelope == "-" || m.Envelope == "MAILER-DAEMON" {
 		m.Envelope = ""
 	}
@@ -134,11 +135,11 @@ func (m *Message) cutFromLine(raw []byte) []byte {
 func (m *Message) fields(h header) {
 	m.From = firstAddress(h.text("From"))
 	m.Sender = firstAddress(h.text("Sender"))
-	m.ReturnPath = firstAddress(h.get("Return-Path"))
-	m.MessageID = betweenAngles(h.get("Message-Id"))
-	m.ListID = betweenAngles(h.get("List-Id"))
+	m.ReturnPath = firstAddress(h.written("Return-Path"))
+	m.MessageID = betweenAngles(h.written("Message-Id"))
+	m.ListID = betweenAngles(h.written("List-Id"))
 	m.Subject = h.text("Subject")
-	m.Date = h.get("Date")
+	m.Date = h.written("Date")
 	for _, name := range []string{"To", "Cc", "Delivered-To"} {
 		if v := h.text(name); v != "" {
 			m.To = append(m.To, v)

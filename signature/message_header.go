@@ -130,10 +130,16 @@ func appendField(clean, value []byte) []byte {
 	return clean
 }
 
+// get returns the bytes of a field.
 func (h *header) get(name string) string { return strings.TrimSpace(h.fields.Get(name)) }
 
-// text decodes the encoded words of a field. Raw bytes that are not UTF-8 are
-// read as windows-1252.
+// written returns a field as UTF-8, its encoded words as they stand. Bytes that
+// are not UTF-8 are read as windows-1252.
+func (h *header) written(name string) string {
+	return strings.TrimSpace(decodeText([]byte(h.fields.Get(name)), ""))
+}
+
+// text does the same and decodes the encoded words.
 func (h *header) text(name string) string {
 	text, err := h.fields.Text(name)
 	if err != nil {

@@ -68,6 +68,7 @@ func (r *reader) leaf(h header, kind, charset, encoding string, body []byte, at 
 		_, params := h.params("Content-Type")
 		part.Name = params["name"]
 	}
+	part.Name = decodeText([]byte(part.Name), "")
 	data := r.m.decodeTransfer(encoding, body)
 	if part.IsText() {
 		part.Text = decodeText(data, charset)

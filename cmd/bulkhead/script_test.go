@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -53,7 +54,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("NO_COLOR", "1")
 			return errors.Join(writeFilters(env.WorkDir), writeCertificate(env.WorkDir, "one"), writeCertificate(env.WorkDir, "two"))
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "wantcode": wantCode, "get": get, "expand": expand, "signal": sendSignal, "reloaded": reloaded, "field": field, "certificate": wantCertificate, "dcc": askDCC, "refused": refusedDCC},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "wantcode": wantCode, "get": get, "expand": expand, "signal": sendSignal, "reloaded": reloaded, "logged": logged, "field": field, "certificate": wantCertificate, "dcc": askDCC, "refused": refusedDCC},
 	})
 }
 
@@ -171,6 +172,20 @@ func reloaded(ts *testscript.TestScript, _ bool, _ []string) {
 		case <-ctx.Done():
 			ts.Fatalf("the configuration is not reloaded: %v", err)
 		case <-tick.C:
+		}
+	}
+}
+
+// logged PATTERN waits until a line of the file "log" matches.
+func logged(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: logged PATTERN")
+	}
+	pattern, err := regexp.Compile(args[0])
+	ts.Check(err)
+	for end := time.Now().Add(60 * time.Second); !pattern.MatchString(ts.ReadFile("log")); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			ts.Fatalf("the log has no line that matches %q:\n%s", args[0], ts.ReadFile("log"))
 		}
 	}
 }

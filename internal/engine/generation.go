@@ -165,11 +165,17 @@ func newBlockGen(s blockSpec, exact bool) (*blockGen, error) {
 // opens ahead of the clock.
 const early = 1.25
 
+// ahead returns how far, in seconds, the starts of generations that fill faster
+// than seconds pass may run ahead of the clock, being whole seconds themselves.
+// Peers take none that is further ahead than its length.
+func ahead(b BookOptions) uint64 { return min(60, uint64(b.Generation/time.Second)/2) }
+
 // plan returns the rotation that is due at now, or nil. Generations open at
 // multiples of their length, so that the nodes of a network agree on them, or
 // earlier when the open one has filled; they are dropped when they are older
-// than the book keeps. While the clock is behind the open one, because it was
-// ahead once, they open and are dropped by their number and their age.
+// than the book keeps. While the clock is behind the open one by more than
+// [ahead], because it was wrong once, they open and are dropped by their number
+// and their age.
 func (e *Engine) plan(v *view, now time.Time) (*rotation, error) {
 	var r rotation
 	due := false
@@ -177,7 +183,7 @@ func (e *Engine) plan(v *view, now time.Time) (*rotation, error) {
 	start, grown, ok := e.opens(now, t, headTally(v), &e.behindTally)
 	keepTally, keepBlock := len(v.tally), len(v.block)
 	if ok {
-		if start > uint64(now.Unix()) {
+		if start > uint64(now.Unix())+ahead(t) {
 			keepTally = t.Keep - 1
 		}
 		spec, err := e.specTally(start, v, grown)
@@ -187,7 +193,7 @@ func (e *Engine) plan(v *view, now time.Time) (*rotation, error) {
 		r.OpenTally, due = &spec, true
 	}
 	if start, grown, ok = e.opens(now, b, headBlock(v), &e.behindBlock); ok {
-		if start > uint64(now.Unix()) {
+		if start > uint64(now.Unix())+ahead(b) {
 			keepBlock = b.Keep - 1
 		}
 		spec, err := e.specBlock(start, v, grown)
@@ -257,18 +263,19 @@ func share(keys, capacity uint64) float64 { return float64(keys) / float64(max(c
 // behind is since when the clock has been behind the last one's start.
 func (e *Engine) opens(now time.Time, b BookOptions, h head, behind *time.Time) (start uint64, grown float64, ok bool) {
 	slice, second := uint64(now.Truncate(b.Generation).Unix()), uint64(now.Unix())
-	if h.exists && second < h.start {
+	if h.exists && second+ahead(b) < h.start {
 		return h.start + 1, 1, e.opensBehind(now, b, h, behind)
 	}
 	*behind = time.Time{}
 	if !h.exists || h.start < slice {
 		return slice, 1, true
 	}
-	if h.used <= early || second == h.start {
+	start = max(second, h.start+1)
+	if h.used <= early || start > second+ahead(b) {
 		return 0, 0, false
 	}
-	passed := float64(second-h.start+1) / b.Generation.Seconds()
-	return second, 1 / max(passed, 0.1), true
+	passed := float64(start-h.start) / b.Generation.Seconds()
+	return start, 1 / max(passed, 0.1), true
 }
 
 // opensBehind is opens for a clock that is behind the open generation. Starts only

@@ -109,6 +109,57 @@ func TestFlood(t *testing.T) {
 	}
 }
 
+// TestFloodWithinASecond: generations that fill faster than seconds pass follow each
+// other all the same, a little ahead of the clock. So no report is taken for known
+// because too many were, and what was counted on the days before is kept.
+func TestFloodWithinASecond(t *testing.T) {
+	c := newClock()
+	book := BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 1000, Error: 1e-3}
+	e, exact := open(t, Options{Now: c.Now, Tally: book}), open(t, Options{Now: c.Now, Tally: book, Exact: true})
+	for day := range 3 {
+		flood(t, 1<<30+day, 1, e, exact)
+		if day < 2 {
+			c.Advance(24 * time.Hour)
+		}
+	}
+	const n = 60_000
+	for i := range n {
+		r := bulkhead.Report{ID: fmt.Sprint("message-", i), Signatures: []bulkhead.Signature{sig(bulkhead.Exact, i)}}
+		if got := report(t, exact, r); got.Counted != 1 {
+			t.Fatalf("report %d: %+v from the exact twin", i, got)
+		}
+		if got := report(t, e, r); got.Counted != 1 {
+			t.Fatalf("report %d of %d is taken for known: %+v", i, n, got)
+		}
+	}
+	v := e.view.Load()
+	for _, g := range v.tally {
+		if s := max(share(g.counts.Keys(), g.Capacity), share(g.unique.Keys(), g.Votes)); s > early+0.01 {
+			t.Errorf("a generation is %.2f times as full as it is sized for", s)
+		}
+	}
+	if ahead := int64(v.tally[0].Start) - c.Now().Unix(); len(v.tally) > 20 || ahead < 1 || ahead > 20 {
+		t.Errorf("%d generations, the open one %d seconds ahead of the clock", len(v.tally), ahead)
+	}
+	for day := range 3 {
+		if got := check(t, e, sig(bulkhead.Exact, 1<<30+day)).Sightings; got < 1 {
+			t.Errorf("what was counted on day %d is gone", day)
+		}
+	}
+	for i := range n {
+		if check(t, e, sig(bulkhead.Exact, i)).Sightings < 1 {
+			t.Fatalf("report %d is gone", i)
+		}
+	}
+
+	// The next day is one as ever.
+	c.Advance(24 * time.Hour)
+	flood(t, 1<<30, 1, e, exact)
+	if v := e.view.Load(); int64(v.tally[0].Start) > c.Now().Unix() || len(v.tally) != len(exact.view.Load().tally) {
+		t.Errorf("on the next day the open generation starts at %d, now is %d", v.tally[0].Start, c.Now().Unix())
+	}
+}
+
 // TestFloodOfListings: the blocklist has a bound of its own.
 func TestFloodOfListings(t *testing.T) {
 	c := newClock()

@@ -50,7 +50,7 @@ func exchange(t *testing.T, c net.Conn, request []byte) []byte {
 	if _, err := c.Write(request); err != nil {
 		t.Fatal(err)
 	}
-	c.SetReadDeadline(time.Now().Add(5 * time.Second))
+	c.SetReadDeadline(time.Now().Add(20 * time.Second))
 	buf := make([]byte, 2048)
 	n, err := c.Read(buf)
 	if err != nil {

@@ -55,7 +55,7 @@ func FuzzSession(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		c.conn.SetDeadline(time.Now().Add(10 * time.Second))
+		c.conn.SetDeadline(time.Now().Add(30 * time.Second))
 		go func() {
 			c.conn.Write(input)
 			c.conn.(*net.TCPConn).CloseWrite()

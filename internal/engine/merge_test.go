@@ -197,7 +197,7 @@ func (w *mergeWorld) room(p Part) {
 // settled waits until merged arrays are as they are to be.
 func (w *mergeWorld) settled() {
 	w.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		var busy bool
 		w.home.between(func() {

@@ -90,7 +90,7 @@ func TestMergeServing(t *testing.T) {
 	writers.Wait()
 	close(stop)
 	readers.Wait()
-	for end := time.Now().Add(10 * time.Second); home.RemoteMemory().Merged < nPeers; home.Room(g) {
+	for end := time.Now().Add(time.Minute); home.RemoteMemory().Merged < nPeers; home.Room(g) {
 		if time.Now().After(end) {
 			t.Fatalf("not all is merged: %+v", home.RemoteMemory())
 		}

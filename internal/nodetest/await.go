@@ -3,6 +3,7 @@ package nodetest
 import (
 	"fmt"
 	"net"
+	"sync"
 	"testing"
 	"time"
 )
@@ -10,7 +11,10 @@ import (
 // Patience is how long the functions of this package wait for a process.
 const Patience = time.Minute
 
-// FreePort returns a loopback port that is free in TCP and UDP.
+var given sync.Map // ports that FreePort has returned
+
+// FreePort returns a loopback port that is free in TCP and UDP, and another one
+// each time.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	for range 100 {
@@ -21,8 +25,11 @@ func FreePort(t testing.TB) int {
 		port := l.Addr().(*net.TCPAddr).Port
 		u, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
 		l.Close()
-		if err == nil {
-			u.Close()
+		if err != nil {
+			continue
+		}
+		u.Close()
+		if _, twice := given.LoadOrStore(port, true); !twice {
 			return port
 		}
 	}

@@ -36,7 +36,7 @@ func dccifdRaw(t *testing.T, address, request string) string {
 	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	c.SetReadDeadline(time.Now().Add(nodetest.Patience))
 	reply, err := io.ReadAll(c)
 	if err != nil {
 		t.Fatal(err)

@@ -107,7 +107,7 @@ func (n *node) start() {
 	cmd := exec.Command(n.bin, "serve", "--config", filepath.Join(n.dir, "bulkhead.toml"), "--data", n.data())
 	cmd.Stdout, cmd.Stderr = n.log, n.log
 	n.proc = nodetest.Start(n.t, cmd)
-	nodetest.Settle(n.t, 30*time.Second, n.name+" answers", func() string {
+	nodetest.Settle(n.t, nodetest.Patience, n.name+" answers", func() string {
 		token, err := os.ReadFile(filepath.Join(n.data(), "admin.token"))
 		if err != nil {
 			return err.Error()

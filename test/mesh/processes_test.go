@@ -296,7 +296,7 @@ func TestStopTells(t *testing.T) {
 	<-time.After(time.Second)
 	node.stop()
 	clients.Wait()
-	nodetest.Settle(t, 10*time.Second, "the hub knows what the node had counted", func() string {
+	nodetest.Settle(t, nodetest.Patience, "the hub knows what the node had counted", func() string {
 		for sig := range signatures {
 			if got, err := check(hub, sig); err != nil || got < acknowledged[sig].Load() {
 				return fmt.Sprintf("signature %d: %d sightings, %v; want %d", sig, got, err, acknowledged[sig].Load())

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
 // TestFinchOnNode measures the table of Finch's text on a running node: of
@@ -99,7 +101,7 @@ func TestTwoPartOnNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		buf := make([]byte, 512)
-		c.SetDeadline(time.Now().Add(10 * time.Second))
+		c.SetDeadline(time.Now().Add(nodetest.Patience))
 		if _, err = c.Write(packed); err == nil {
 			var k int
 			if k, err = c.Read(buf); err == nil {

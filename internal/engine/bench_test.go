@@ -106,9 +106,7 @@ func BenchmarkOpen(b *testing.B) {
 		}
 	}
 	fill(0, known)
-	if err := e.checkpoint(context.Background(), e.between); err != nil {
-		b.Fatal(err)
-	}
+	writeCheckpoint(b, e)
 	fill(known, known+journalled)
 	// As after a kill: the store goes away under the engine, no checkpoint is
 	// written.

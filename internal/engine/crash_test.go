@@ -191,9 +191,7 @@ func TestDamage(t *testing.T) {
 		}
 	}
 	fill(0, 3000)
-	if err := e.checkpoint(context.Background(), e.between); err != nil {
-		t.Fatal(err)
-	}
+	writeCheckpoint(t, e)
 	fill(3000, 6000) // in the journal only
 	// Copied while open: what a crash would leave.
 	files := make(map[string]string)

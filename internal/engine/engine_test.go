@@ -94,6 +94,21 @@ func report(t testing.TB, e *Engine, r bulkhead.Report) bulkhead.Receipt {
 	return receipt
 }
 
+// writeCheckpoint has the engine's own goroutine write a checkpoint that begins now
+// or later: one that has begun already is waited for first.
+func writeCheckpoint(t testing.TB, e *Engine) {
+	t.Helper()
+	for range 2 {
+		before := e.counters.checkpoints.Load()
+		e.wakeCheckpoint()
+		for end := time.Now().Add(time.Minute); e.counters.checkpoints.Load() == before; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("no checkpoint is written; the engine refuses reports: %v", e.Refusing())
+			}
+		}
+	}
+}
+
 func TestUnknown(t *testing.T) {
 	v := check(t, open(t, Options{}), sig(bulkhead.Exact, 1))
 	if v.Unwanted() || v.Error != 0 || len(v.Reasons) != 1 || v.Findings[0].Known() {

@@ -229,9 +229,7 @@ func TestRestart(t *testing.T) {
 		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{kept}, Vote: bulkhead.Spam})
 		report(t, e, alice)
 		for range 3 { // generations come and go, checkpoints in between
-			if err := e.checkpoint(ctx, e.between); err != nil {
-				t.Fatal(err)
-			}
+			writeCheckpoint(t, e)
 			c.Advance(24 * time.Hour)
 			report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{kept}})
 		}

@@ -273,9 +273,7 @@ func TestReplicaRestart(t *testing.T) {
 		}
 		pass(t, a, b, "a")
 		if round%2 == 0 {
-			if err := b.checkpoint(ctx, b.between); err != nil {
-				t.Fatal(err)
-			}
+			writeCheckpoint(t, b)
 			continue
 		}
 		if err := st.Close(); err != nil {

@@ -57,9 +57,7 @@ func TestPartialImages(t *testing.T) {
 		}
 		b.Close(ctx) // fails: its store is gone, as after a crash
 		b, st = openDurable(t, dir, Options{Now: c.Now}, nil)
-		if err := b.checkpoint(ctx, b.between); err != nil {
-			t.Fatal(err)
-		}
+		writeCheckpoint(t, b)
 	}
 	if err := errors.Join(b.ApplyRemote(ctx, "a", images[1:]), b.ApplyRemote(ctx, "a", rounds)); err != nil {
 		t.Fatal(err)
@@ -143,9 +141,7 @@ func TestReplicaBoot(t *testing.T) {
 			t.Fatal(err)
 		}
 		if boot == 8 {
-			if err := b.checkpoint(ctx, b.between); err != nil {
-				t.Fatal(err)
-			}
+			writeCheckpoint(t, b)
 		}
 		if err := st.Close(); err != nil {
 			t.Fatal(err)

@@ -31,14 +31,14 @@ period = "24h"
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(nodetest.Patience))
 	body := `{"attributes":{"sender":"ann@example.org","recipient":"bob@example.com"}}`
-	fmt.Fprintf(c, "POST /v1/ratelimits HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		n.http, len(body), body[:10])
-	// The node reads connections in the order in which they came.
-	resp, err := http.Get("http://" + n.http + "/readyz")
-	if err != nil {
-		t.Fatal(err)
+	fmt.Fprintf(c, "POST /v1/ratelimits HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n",
+		n.http, len(body))
+	r := bufio.NewReader(c)
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil || resp.StatusCode != http.StatusContinue {
+		t.Fatalf("the node does not wait for the body: %+v, %v", resp, err)
 	}
-	resp.Body.Close()
+	fmt.Fprint(c, body[:10])
 	stopped := make(chan error, 1)
 	go func() { stopped <- n.process.Stop() }()
 	nodetest.Await(t, "doors shut", func() bool {
@@ -49,7 +49,6 @@ period = "24h"
 		return err != nil
 	})
 	fmt.Fprint(c, body[10:])
-	r := bufio.NewReader(c)
 	if resp, err = http.ReadResponse(r, nil); err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatalf("answer while the node stops: %+v, %v", resp, err)
 	}

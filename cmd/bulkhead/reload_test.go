@@ -2,27 +2,18 @@ package main
 
 import (
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/dnsbl"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
-	"github.com/bulkhead-mail/bulkhead/internal/lists"
 )
 
 // TestReloadIsWhole: what is wrong in one part of a new configuration leaves all
 // parts as they were.
 func TestReloadIsWhole(t *testing.T) {
 	dir := t.TempDir()
-	text, list := filepath.Join(dir, "names.txt"), filepath.Join(dir, "bad.list")
-	if err := os.WriteFile(text, []byte("evil.example\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lists.Build(t.Context(), list, []string{text}, lists.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	list := buildList(t, dir)
 	s := &server{node: &node{dir: dir, log: slog.New(slog.DiscardHandler)}}
 	m, err := s.openMTA(config.Default())
 	if err != nil {

@@ -110,7 +110,17 @@ func TestTakeOverLists(t *testing.T) {
 	if _, err := s.openMilter(t.Context(), "unix:"+filepath.Join(t.TempDir(), "m")); err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
+	list := buildList(t, t.TempDir())
+	takeOver(t, s, strings.ReplaceAll("[[lists.list]]\nname = \"bad\"\npath = \"LIST\"\n", "LIST", list))
+	if s.mta.milter.Lists == nil || len(s.mta.milter.Lists.Find("ann@evil.example")) != 1 {
+		t.Error("the milter does not ask the new list")
+	}
+}
+
+// buildList makes a list of one name, evil.example, in a folder and returns its
+// path.
+func buildList(t *testing.T, dir string) string {
+	t.Helper()
 	text, list := filepath.Join(dir, "names.txt"), filepath.Join(dir, "bad.list")
 	if err := os.WriteFile(text, []byte("evil.example\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -118,8 +128,5 @@ func TestTakeOverLists(t *testing.T) {
 	if _, err := lists.Build(t.Context(), list, []string{text}, lists.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	takeOver(t, s, strings.ReplaceAll("[[lists.list]]\nname = \"bad\"\npath = \"LIST\"\n", "LIST", list))
-	if s.mta.milter.Lists == nil || len(s.mta.milter.Lists.Find("ann@evil.example")) != 1 {
-		t.Error("the milter does not ask the new list")
-	}
+	return list
 }

@@ -221,16 +221,22 @@ func TestSmallestPromotion(t *testing.T) {
 	}
 }
 
+// reportThousand reports the first thousand signatures as spam.
+func reportThousand(t *testing.T, e *Engine) {
+	t.Helper()
+	var sigs []bulkhead.Signature
+	for i := range 1000 {
+		sigs = append(sigs, sig(bulkhead.Exact, i))
+	}
+	report(t, e, bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam})
+}
+
 // TestOddsFollowOrigins: the stated probability of an error takes a replica in as
 // soon as it counts, though no key is new.
 func TestOddsFollowOrigins(t *testing.T) {
 	ctx := t.Context()
 	peer, home := pair(t, 0)
-	var sigs []bulkhead.Signature
-	for i := range 1000 {
-		sigs = append(sigs, sig(bulkhead.Exact, i))
-	}
-	report(t, peer, bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam})
+	reportThousand(t, peer)
 	pass(t, peer, home, "a")
 	home.refreshOdds()
 	if err := home.SetOrigins(ctx, []Origin{{ID: "a", Weight: 1}}); err != nil {
@@ -275,11 +281,7 @@ func TestPeersAddUp(t *testing.T) {
 func TestForgedKeys(t *testing.T) {
 	ctx := t.Context()
 	peer, home := pair(t, 1)
-	var sigs []bulkhead.Signature
-	for i := range 1000 {
-		sigs = append(sigs, sig(bulkhead.Exact, i))
-	}
-	report(t, peer, bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam})
+	reportThousand(t, peer)
 	for _, a := range peer.Own() {
 		if a.Array == ArrayRevoked {
 			continue // empty
@@ -301,7 +303,7 @@ func TestForgedKeys(t *testing.T) {
 			}
 		}
 	}
-	if v := check(t, home, sigs[0]); v.Findings[0].Known() {
+	if v := check(t, home, sig(bulkhead.Exact, 0)); v.Findings[0].Known() {
 		t.Errorf("after forged images: %+v", v)
 	}
 }

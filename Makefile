@@ -14,7 +14,10 @@ FUZZJOBS    ?= 2
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 NFPM        ?= github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4
 
-.PHONY: all build run test packages interop race fuzz vet bench bench-peers deb clean
+MUTANTS     ?= 60
+SEED        ?= 1
+
+.PHONY: all build run test packages interop race fuzz vet mutate bench bench-peers deb clean
 
 all: vet test
 
@@ -43,6 +46,9 @@ vet:
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "gofmt -w the files above"; exit 1; }
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
+
+mutate:
+	$(GO) run ./test/mutate -n $(MUTANTS) -seed $(SEED) $(PKG)
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...

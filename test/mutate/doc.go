@@ -1,0 +1,20 @@
+// Command mutate changes one small thing in the code of a package, runs the
+// package's tests, and tells which changes no test noticed.
+//
+//	go run ./test/mutate [-n 60] [-seed 1] [-list] [-v] PACKAGE...
+//
+// A change turns a comparison round or shifts its bound, swaps && and || or an
+// arithmetic operator, makes a condition always true or false, negates a
+// boolean result, changes a number by one, or leaves a statement out. It is
+// handed to the compiler as an overlay: no file of the tree is touched, and
+// several runs may share it.
+//
+// Of all possible changes of a package a sample of -n is tried, drawn from
+// -seed; 0 tries all. The score is the share that made a test fail, or made it
+// run five times as long as usual. A change that does not compile is none. A
+// change in a line that no test runs counts as unnoticed. With a sample the
+// score is an estimate: its 95 % interval (Wilson) is printed beside it.
+//
+// The exit code is 0, or 1 if a score is below -min, or 2 if something else
+// went wrong.
+package main

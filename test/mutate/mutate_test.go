@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bufio"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const sample = `//go:build linux
+
+package sample
+
+import "fmt"
+
+// Sum is a doc comment.
+func Sum(limit int, list []int) (n int, ok bool) {
+	for i := 0; i < len(list); i++ {
+		// A comment inside.
+		if n > limit && list[i] != 0 {
+			fmt.Errorf("at %d", 7)
+			return n, false
+		}
+		n += list[i]
+		record(n)
+	}
+	return n, true
+}
+
+func record(int) {}
+`
+
+// TestSites names every change of a small file, applies each and takes it back.
+func TestSites(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sample.go")
+	if err := os.WriteFile(path, []byte(sample), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	s, err := parse(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := s.render()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(string(before), "//go:build linux\n") {
+		t.Errorf("the build constraint is lost:\n%s", before)
+	}
+	var got []string
+	for _, m := range s.mutants {
+		m.apply()
+		changed, err := s.render()
+		m.undo()
+		if err != nil {
+			t.Errorf("line %d, %s: %v", m.line, m.what, err)
+		}
+		if string(changed) == string(before) {
+			t.Errorf("line %d, %s: changes nothing", m.line, m.what)
+		}
+		if again, _ := s.render(); string(again) != string(before) {
+			t.Fatalf("line %d, %s: was not taken back:\n%s", m.line, m.what, again)
+		}
+		got = append(got, strings.TrimSpace(strings.Split(sample, "\n")[m.line-1])+" | "+m.what)
+	}
+	want := []string{
+		"for i := 0; i < len(list); i++ { | condition -> false",
+		"for i := 0; i < len(list); i++ { | 0 -> 1",
+		"for i := 0; i < len(list); i++ { | < -> <=",
+		"for i := 0; i < len(list); i++ { | < -> >=",
+		"for i := 0; i < len(list); i++ { | ++ -> --",
+		"n += list[i] | statement left out",
+		"record(n) | statement left out",
+		"if n > limit && list[i] != 0 { | condition -> true",
+		"if n > limit && list[i] != 0 { | condition -> false",
+		"if n > limit && list[i] != 0 { | && -> ||",
+		"if n > limit && list[i] != 0 { | > -> >=",
+		"if n > limit && list[i] != 0 { | > -> <=",
+		"if n > limit && list[i] != 0 { | != -> ==",
+		"if n > limit && list[i] != 0 { | 0 -> 1",
+		"return n, false | return false -> true",
+		"n += list[i] | += -> -=",
+		"return n, true | return true -> false",
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("changes:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestReadProfile(t *testing.T) {
+	got, err := readProfile(bufio.NewScanner(strings.NewReader("mode: set\nm/p/a.go:3.20,5.2 2 1\nm/p/a.go:7.1,9.2 1 0\n")))
+	want := map[string]map[int]bool{"m/p/a.go": {3: true, 4: true, 5: true}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("read %v, %v; want %v", got, err, want)
+	}
+	for _, bad := range []string{"nothing", "a.go:1.2,3 1 1", "a.go:"} {
+		if got, err := readProfile(bufio.NewScanner(strings.NewReader(bad))); err == nil {
+			t.Errorf("%q: read %v", bad, got)
+		}
+	}
+}
+
+// TestWilson holds the interval against published values (Newcombe 1998,
+// table I, method 3).
+func TestWilson(t *testing.T) {
+	for _, tt := range []struct {
+		k, n      int
+		low, high float64
+	}{{81, 263, 0.2553, 0.3662}, {15, 148, 0.0624, 0.1605}, {0, 20, 0, 0.1611}, {1, 29, 0.0061, 0.1718}} {
+		low, high := wilson(tt.k, tt.n)
+		if math.Abs(low-tt.low) > 5e-5 || math.Abs(high-tt.high) > 5e-5 {
+			t.Errorf("%d of %d: %.4f to %.4f, want %.4f to %.4f", tt.k, tt.n, low, high, tt.low, tt.high)
+		}
+	}
+}

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -69,52 +68,6 @@ func newSettings(a Access) *settings {
 		exempt = listen.Loopback()
 	}
 	return &settings{Access: a, limiter: listen.NewLimiter(a.Rate, exempt)}
-}
-
-// client returns the address of whoever sent r and whether that is this
-// machine. A request that a proxy passed on never counts as local unless the
-// proxy is trusted and names a loopback client: otherwise everybody behind a
-// proxy on this machine would be local. Nor does one that was sent to a host
-// name other than localhost: a web page can make a browser send such requests
-// here by pointing its own name at the loopback address.
-func (s *settings) client(r *http.Request) (addr netip.Addr, local bool) {
-	ap, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}, false
-	}
-	addr = ap.Addr().Unmap().WithZone("")
-	forwarded := r.Header["X-Forwarded-For"]
-	if len(forwarded) == 0 && r.Header["Forwarded"] == nil {
-		return addr, addr.IsLoopback() && localHost(r.Host)
-	}
-	if !listen.Within(s.TrustedProxies, addr) {
-		return addr, false
-	}
-	// Every proxy appends the address it saw, so the last one that is not a
-	// trusted proxy itself is the client.
-	hops := strings.Split(strings.Join(forwarded, ","), ",")
-	for i := len(hops) - 1; i >= 0; i-- {
-		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
-		if err != nil {
-			return addr, false
-		}
-		addr = hop.Unmap().WithZone("")
-		if !listen.Within(s.TrustedProxies, addr) {
-			break
-		}
-	}
-	return addr, addr.IsLoopback() && len(forwarded) > 0
-}
-
-func localHost(host string) bool {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	host = strings.Trim(host, "[]")
-	if _, err := netip.ParseAddr(host); err == nil {
-		return true
-	}
-	return strings.EqualFold(host, "localhost")
 }
 
 // A need is what a route asks of its client.

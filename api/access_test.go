@@ -3,6 +3,8 @@ package api
 import (
 	"net/http/httptest"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -34,6 +36,14 @@ func TestClientAddress(t *testing.T) {
 		{"local behind a trusted proxy", set, "127.0.0.1:1", "spam.example", []string{"X-Forwarded-For", "127.0.0.1"}, "127.0.0.1", true},
 		{"garbage from a trusted proxy", set, "127.0.0.1:1", "localhost", []string{"X-Forwarded-For", "unknown"}, "127.0.0.1", false},
 		{"trusted proxy, wrong header", set, "127.0.0.1:1", "localhost", []string{"Forwarded", "for=203.0.113.9"}, "127.0.0.1", false},
+		{"trusted proxy, X-Real-IP alone", set, "127.0.0.1:1", "localhost", []string{"X-Real-IP", "127.0.0.1"}, "127.0.0.1", false},
+		{"garbage behind a readable hop", set, "127.0.0.1:1", "localhost", []string{"X-Forwarded-For", "unknown, 10.0.0.1"}, "10.0.0.1", false},
+		{"garbage behind the loopback", set, "127.0.0.1:1", "localhost", []string{"X-Forwarded-For", "unknown, 127.0.0.1"}, "127.0.0.1", false},
+		{"a public address as the host", none, "127.0.0.1:1", "203.0.113.9:8420", nil, "127.0.0.1", false},
+		{"the unspecified address as the host", none, "127.0.0.1:1", "0.0.0.0:8420", nil, "127.0.0.1", false},
+		{"no host", none, "127.0.0.1:1", "", nil, "127.0.0.1", false},
+		{"localhost as the root sees it", none, "127.0.0.1:1", "localhost.:8420", nil, "127.0.0.1", true},
+		{"a name that begins so", none, "127.0.0.1:1", "localhost.example", nil, "127.0.0.1", false},
 		{"header from elsewhere", set, "203.0.113.9:1", "localhost", []string{"X-Forwarded-For", "127.0.0.1"}, "203.0.113.9", false},
 		{"not an address", none, "@", "localhost", nil, "invalid IP", false},
 	}
@@ -50,4 +60,67 @@ func TestClientAddress(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestProxiesAreNotLocal passes requests on as proxies do by default, with the
+// upstream's own address as the host: nothing but their marks tells them from
+// clients on this machine.
+func TestProxiesAreNotLocal(t *testing.T) {
+	none := newSettings(Access{})
+	for _, name := range []string{
+		"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Server", "X-Forwarded", "Forwarded",
+		"Via", "X-Real-IP", "X-Client-IP", "Client-IP", "X-Cluster-Client-IP", "True-Client-IP", "CF-Connecting-IP", "CF-Ray", "Fastly-Client-IP",
+		"X-Original-Forwarded-For", "X-Envoy-External-Address", "X-Azure-ClientIP", "X-Amzn-Trace-Id", "X-ProxyUser-Ip", "Max-Forwards", "CDN-Loop",
+	} {
+		for _, value := range []string{"127.0.0.1", ""} {
+			r := httptest.NewRequest("POST", "/v1/report", nil)
+			r.RemoteAddr, r.Host = "127.0.0.1:1", "127.0.0.1:8420"
+			r.Header.Set(name, value)
+			if addr, local := none.client(r); local || addr != netip.MustParseAddr("127.0.0.1") {
+				t.Errorf("%s: %q: %v, local %v; want it not local", name, value, addr, local)
+			}
+		}
+	}
+	r := httptest.NewRequest("POST", "/v1/report", nil)
+	r.RemoteAddr, r.Host, r.Proto, r.ProtoMajor, r.ProtoMinor = "127.0.0.1:1", "127.0.0.1:8420", "HTTP/1.0", 1, 0
+	if _, local := none.client(r); local {
+		t.Error("HTTP/1.0 is local")
+	}
+	trusting := newSettings(Access{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}})
+	r.Header.Set("X-Forwarded-For", "203.0.113.9")
+	if addr, local := trusting.client(r); local || addr != netip.MustParseAddr("203.0.113.9") {
+		t.Errorf("HTTP/1.0 of a trusted proxy: %v, local %v", addr, local)
+	}
+}
+
+// FuzzForwarded wants of any X-Forwarded-For that the client is local only if the
+// last hop is the loopback, and never one that a trusted proxy did not write.
+func FuzzForwarded(f *testing.F) {
+	for _, seed := range []string{"127.0.0.1", "127.0.0.1, 203.0.113.9", "203.0.113.9, 10.1.2.3", "::ffff:127.0.0.1", "fe80::1%eth0", ",", " , ,", "unknown", "[::1]:80", "\xff"} {
+		f.Add(seed, seed)
+	}
+	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	set := newSettings(Access{TrustedProxies: trusted})
+	f.Fuzz(func(t *testing.T, first, second string) {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = "10.0.0.1:1"
+		r.Header["X-Forwarded-For"] = []string{first, second}
+		addr, local := set.client(r)
+		// The oracle splits all of it, and goes through it from its end.
+		want := netip.MustParseAddr("10.0.0.1")
+		readable := true
+		hops := strings.Split(first+","+second, ",")
+		for _, text := range slices.Backward(hops) {
+			hop, err := netip.ParseAddr(strings.TrimSpace(text))
+			if readable = err == nil; !readable {
+				break
+			}
+			if want = hop.Unmap().WithZone(""); !trusted[0].Contains(want) {
+				break
+			}
+		}
+		if addr != want || local != (readable && want.IsLoopback()) {
+			t.Errorf("%q: %v, local %v; want %v", hops, addr, local, want)
+		}
+	})
 }

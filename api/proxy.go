@@ -1,0 +1,99 @@
+package api
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
+)
+
+// client returns the address of whoever sent r and whether that is this
+// machine. A request that a proxy may have passed on never counts as local
+// unless the proxy is trusted and names a loopback client: otherwise everybody
+// behind a proxy on this machine would be local. Nor does one that was sent to
+// another host than this one by name: a web page can make a browser send such
+// requests here by pointing its own name at the loopback address.
+func (s *settings) client(r *http.Request) (addr netip.Addr, local bool) {
+	ap, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	addr = ap.Addr().Unmap().WithZone("")
+	if !proxied(r) {
+		return addr, addr.IsLoopback() && localHost(r.Host)
+	}
+	if !listen.Within(s.TrustedProxies, addr) {
+		return addr, false
+	}
+	hop, ok := lastHop(r.Header["X-Forwarded-For"], s.TrustedProxies)
+	if !hop.IsValid() {
+		return addr, false
+	}
+	return hop, ok && hop.IsLoopback()
+}
+
+// lastHop returns the client that trusted proxies passed a request on for, and
+// whether every one before it could be read. Every proxy appends the address
+// that it saw, so the last one that is not a trusted proxy itself is the client;
+// one that cannot be read ends the search at the proxy that wrote it.
+func lastHop(forwarded []string, trusted []netip.Prefix) (addr netip.Addr, ok bool) {
+	for _, field := range slices.Backward(forwarded) {
+		for more := true; more; {
+			var text string
+			at := strings.LastIndexByte(field, ',')
+			if text, more = field[at+1:], at >= 0; more {
+				field = field[:at]
+			}
+			hop, err := netip.ParseAddr(strings.TrimSpace(text))
+			if err != nil {
+				return addr, false
+			}
+			if addr = hop.Unmap().WithZone(""); !listen.Within(trusted, addr) {
+				return addr, true
+			}
+		}
+	}
+	return addr, addr.IsValid()
+}
+
+// The names of header fields by which proxies, gateways and content networks
+// show themselves, besides those that name an address: see [proxied].
+var (
+	proxyFields   = []string{"Forwarded", "Via", "Max-Forwards", "Cdn-Loop", "X-Varnish", "X-Host", "X-Arr-Ssl"}
+	proxyPrefixes = []string{"X-Forwarded", "X-Original-", "X-Proxy", "Proxy-", "Cf-", "Fastly-", "X-Amz", "X-Azure-", "X-Envoy-", "X-Appengine-", "X-Arr-"}
+	proxySuffixes = []string{"-Ip", "-Clientip", "-Addr", "-Address"} // X-Real-Ip, True-Client-Ip, X-Cluster-Client-Ip ...
+)
+
+// proxied reports whether anything says that r came through a proxy. Some say
+// nothing but speak HTTP/1.0, which no client of this interface does: nginx does
+// so by default up to 1.29.
+func proxied(r *http.Request) bool {
+	if !r.ProtoAtLeast(1, 1) {
+		return true
+	}
+	for name := range r.Header {
+		in := func(part string) bool { return strings.HasPrefix(name, part) }
+		end := func(part string) bool { return strings.HasSuffix(name, part) }
+		if slices.Contains(proxyFields, name) || slices.ContainsFunc(proxyPrefixes, in) || slices.ContainsFunc(proxySuffixes, end) {
+			return true
+		}
+	}
+	return false
+}
+
+// localHost reports whether a Host names this machine as such: the loopback
+// address or localhost. The unspecified address is none: web pages reach
+// programs of the machine by it.
+func localHost(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.Trim(host, "[]")
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return addr.Unmap().IsLoopback()
+	}
+	return strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
+}

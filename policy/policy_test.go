@@ -9,6 +9,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,7 +30,8 @@ func (f limiter) Limit(_ context.Context, attr func(string) []byte) (string, str
 }
 
 func TestParseRequest(t *testing.T) {
-	many := "request=smtpd_access_policy\n" + strings.Repeat("a=b\n", MaxAttributes)
+	most := "request=smtpd_access_policy\n" + strings.Repeat("a=b\n", MaxAttributes-1)
+	longest := "request=smtpd_access_policy\nsender=" + strings.Repeat("x", MaxRequest-len("request=smtpd_access_policy\nsender=\n")) + "\n"
 	tests := []struct {
 		name, in string
 		want     error
@@ -44,7 +47,10 @@ func TestParseRequest(t *testing.T) {
 		{"no line end", "request=smtpd_access_policy\nsender=x", bulkhead.ErrMalformed},
 		{"empty line inside", "request=smtpd_access_policy\n\nsender=x\n", bulkhead.ErrMalformed},
 		{"NUL", "request=smtpd_access_policy\nsender=\x00\n", bulkhead.ErrMalformed},
-		{"too many", many, bulkhead.ErrOverLimit},
+		{"as many as there may be", most, nil},
+		{"too many", most + "a=b\n", bulkhead.ErrOverLimit},
+		{"as long as it may be", longest, nil},
+		{"too long by a byte", strings.Replace(longest, "x", "xx", 1), bulkhead.ErrOverLimit},
 		{"too long", "request=smtpd_access_policy\nsender=" + strings.Repeat("x", MaxRequest) + "\n", bulkhead.ErrOverLimit},
 	}
 	for _, tt := range tests {
@@ -237,6 +243,85 @@ func TestRate(t *testing.T) {
 	fmt.Fprint(c, "request=smtpd_access_policy\n\n")
 	if out, err := io.ReadAll(r); len(out) > 0 || err != nil && !isReset(err) {
 		t.Errorf("over the rate: %q, %v, want the connection closed", out, err)
+	}
+}
+
+// TestDrain tells the server to stop while a client that never rests is being
+// answered: it gets the answer, and then the connection ends.
+func TestDrain(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stopping := make(chan struct{})
+	s := &Server{Limiter: limiter(func(attr func(string) []byte) (string, string, error) {
+		if string(attr("sender")) == "last@example.com" {
+			stop()
+			<-stopping
+		}
+		return Reject, string(attr("sender")), nil
+	})}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, l) }()
+	var conns [2]net.Conn
+	for i := range conns {
+		if conns[i], err = net.Dial("tcp", l.Addr().String()); err != nil {
+			t.Fatal(err)
+		}
+		defer conns[i].Close()
+		ask(t, conns[i], bufio.NewReader(conns[i]))
+	}
+	c, idle := conns[0], conns[1]
+	var in []byte
+	for _, sender := range []string{"first@example.com", "last@example.com", "late@example.com", "later@example.com"} {
+		if in, err = AppendRequest(in, "sender", sender); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Write(in); err != nil { // all of them at once
+		t.Fatal(err)
+	}
+	r := bufio.NewReader(c)
+	if line, err := r.ReadString('\n'); line != "action=550 5.7.1 first@example.com\n" {
+		t.Fatalf("first answer %q, %v", line, err)
+	}
+	<-ctx.Done()
+	// The other connection ends, and is out of the books when all were told.
+	if rest, err := io.ReadAll(idle); len(rest) > 0 || err != nil && !isReset(err) {
+		t.Errorf("idle connection: %q, %v", rest, err)
+	}
+	for s.Conns().Open.Load() > 1 {
+		runtime.Gosched()
+	}
+	close(stopping)
+	rest, err := io.ReadAll(r)
+	if got := strings.TrimSpace(string(rest)); got != "action=550 5.7.1 last@example.com" || err != nil && !isReset(err) {
+		t.Errorf("after the stop: %q, %v; want the answer to the request that was open, and the end", got, err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPostfixSnippet wants mail to pass when a node that was set up by the book
+// is down.
+func TestPostfixSnippet(t *testing.T) {
+	doc, err := os.ReadFile("../docs/protocols/policy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, snippet, _ := strings.Cut(string(doc), "Postfix (`main.cf`):\n\n")
+	snippet, _, _ = strings.Cut(snippet, "\n\n")
+	services := strings.Split(snippet, "check_policy_service ")[1:]
+	if len(services) != 2 {
+		t.Fatalf("%d services in the lines for Postfix, want 2:\n%s", len(services), snippet)
+	}
+	for _, service := range services {
+		in, _, ok := strings.Cut(service, "}")
+		if !ok || !strings.HasPrefix(in, "{ inet:") || !strings.Contains(in, ", default_action=DUNNO,") {
+			t.Errorf("%q defers mail when the node does not answer", service)
+		}
 	}
 }
 

@@ -89,8 +89,8 @@ path = "BAD"
 smtpd_milters = inet:%s
 milter_default_action = accept
 milter_protocol = 6
-smtpd_recipient_restrictions = check_policy_service inet:%s, permit
-smtpd_end_of_data_restrictions = check_policy_service inet:%[2]s
+smtpd_recipient_restrictions = check_policy_service { inet:%s, default_action=DUNNO, timeout=10s }, permit
+smtpd_end_of_data_restrictions = check_policy_service { inet:%[2]s, default_action=DUNNO, timeout=10s }
 `, n.milter, n.policy))
 	n.bulkhead(t, "From: x@shop.example\nSubject: parcel\n\n"+spam, "report", "--server", "http://"+n.http, "-")
 	c := dialSMTP(t, p.addr)

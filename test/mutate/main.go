@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -65,15 +66,15 @@ func main() {
 
 // A pkg is what the go command says of a package.
 type pkg struct {
-	ImportPath, Dir string
-	GoFiles         []string
+	ImportPath, Dir                    string
+	GoFiles, TestImports, XTestImports []string
 }
 
 func packages(ctx context.Context, patterns []string) ([]pkg, error) {
 	if len(patterns) == 0 {
 		return nil, nil
 	}
-	out, err := exec.CommandContext(ctx, "go", append([]string{"list", "-json=ImportPath,Dir,GoFiles"}, patterns...)...).Output()
+	out, err := exec.CommandContext(ctx, "go", append([]string{"list", "-json=ImportPath,Dir,GoFiles,TestImports,XTestImports"}, patterns...)...).Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list %s: %w", strings.Join(patterns, " "), err)
 	}
@@ -240,6 +241,9 @@ func (o *options) try(ctx context.Context, p pkg, j *job, dir string, limit time
 	args := []string{"-test.failfast", "-test.timeout", limit.String()}
 	for _, a := range o.args {
 		args = append(args, "-test."+strings.TrimPrefix(a, "-"))
+	}
+	if slices.Contains(append(p.TestImports, p.XTestImports...), "pgregory.net/rapid") {
+		args = append(args, "-rapid.nofailfile") // which it would write into the tree
 	}
 	test := exec.CommandContext(ctx, binary, args...)
 	test.Dir = p.Dir

@@ -40,6 +40,20 @@ type networkInfo struct {
 	Secret      string `json:"secret,omitempty"`
 }
 
+// printSecret prints the secret alone, as "network new --secret-file" reads it. If
+// that goes into a file, nobody else may read the file.
+func (n *networkInfo) printSecret(w io.Writer) error {
+	if f, ok := w.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
+			if err := f.Chmod(info.Mode().Perm() &^ 0o077); err != nil {
+				return fmt.Errorf("the secret is not written into a file that others may read: %w", err)
+			}
+		}
+	}
+	_, err := fmt.Fprintln(w, n.Secret)
+	return err
+}
+
 func (n *networkInfo) print(w io.Writer, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(n)
@@ -49,9 +63,6 @@ func (n *networkInfo) print(w io.Writer, asJSON bool) error {
 	fmt.Fprintf(t, "key\t%s\n", n.Key)
 	if n.Predecessor != "" {
 		fmt.Fprintf(t, "predecessor\t%s\n", n.Predecessor)
-	}
-	if n.Secret != "" {
-		fmt.Fprintf(t, "secret\t%s\n", n.Secret)
 	}
 	return t.Flush()
 }
@@ -109,7 +120,10 @@ func newNetworkShow(data *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Print the fingerprint of the network and the node's public key",
-		Args:  usage(cobra.NoArgs),
+		Long: "Print the fingerprint of the network and the node's public key, or, with --secret,\n" +
+			"the network's secret alone: \"network show --secret > FILE\" writes what\n" +
+			"\"network new --secret-file FILE\" reads, and lets nobody else read it.",
+		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir := dataFolder(*data, "")
 			if err := ownFolder(dir); err != nil {
@@ -129,11 +143,14 @@ func newNetworkShow(data *string) *cobra.Command {
 			info := networkInfo{Network: fmt.Sprintf("%016x", secret.ID()), Key: id.ID(), Predecessor: id.Predecessor()}
 			if withSecret {
 				info.Secret = hex.EncodeToString(secret[:])
+				if !asJSON {
+					return info.printSecret(cmd.OutOrStdout())
+				}
 			}
 			return info.print(cmd.OutOrStdout(), asJSON)
 		},
 	}
-	cmd.Flags().BoolVar(&withSecret, "secret", false, "print the secret too, for another node of the network")
+	cmd.Flags().BoolVar(&withSecret, "secret", false, "print the secret alone, for another node of the network; with --json, too")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

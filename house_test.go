@@ -2,6 +2,10 @@ package bulkhead_test
 
 import (
 	"encoding/json"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
 	"os/exec"
 	"path"
 	"strings"
@@ -108,4 +112,44 @@ func matches(patterns []string, name string) bool {
 		}
 	}
 	return false
+}
+
+// TestPointers checks that every document, and every section of one, that a
+// comment or a document names is there. A comment names it by its path from the
+// root and the section's anchor: docs/specs/dcc.md#body.
+func TestPointers(t *testing.T) {
+	tree, comments, links := os.DirFS("."), 0, 0
+	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && name != "." && strings.HasPrefix(d.Name(), "."):
+			return fs.SkipDir
+		case strings.HasSuffix(name, ".go"):
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			for _, group := range file.Comments {
+				found, broken := commentPointers(tree, path.Dir(name), group.Text())
+				comments += found
+				for _, b := range broken {
+					t.Errorf("%s: %s", name, b)
+				}
+			}
+		case strings.HasSuffix(name, ".md"):
+			found, broken := documentLinks(tree, name)
+			links += found
+			for _, b := range broken {
+				t.Errorf("%s: %s", name, b)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if comments < 100 || links < 20 {
+		t.Errorf("found %d pointers in comments and %d links in documents, want those of the whole module", comments, links)
+	}
 }

@@ -20,20 +20,20 @@ const (
 	InvalidScheme Scheme = iota // the zero Scheme, refused everywhere
 	Exact                       // bulkhead/exact: hash of the canonical text of the body
 	Near                        // bulkhead/near: one MinHash band of the message's skeleton
-	RazorE4                     // razor/e4: Razor engine 4, razor2.md section 8
-	RazorE8                     // razor/e8: Razor engine 8 (whiplash), razor2.md section 9
-	PyzorDigest                 // pyzor/digest: pyzor.md section 8
-	DCCIP                       // dcc/ip: dcc.md section 2.2
-	DCCEnvFrom                  // dcc/env-from: dcc.md section 2.1
-	DCCFrom                     // dcc/from: dcc.md section 2.1
-	DCCSubstitute               // dcc/substitute: dcc.md section 2.1
-	DCCMessageID                // dcc/message-id: dcc.md section 2.1
-	DCCReceived                 // dcc/received: dcc.md section 2.1
-	DCCBody                     // dcc/body: dcc.md section 2.4
-	DCCFuz1                     // dcc/fuz1: dcc.md section 2.5
-	DCCFuz2                     // dcc/fuz2: dcc.md section 2.7
-	RspamdText                  // rspamd/text: rspamd-fuzzy.md section 8
-	RspamdShingle               // rspamd/shingle: rspamd-fuzzy.md section 8
+	RazorE4                     // razor/e4: Razor engine 4, docs/specs/razor2.md#engine-4
+	RazorE8                     // razor/e8: Razor engine 8 (whiplash), docs/specs/razor2.md#engine-8
+	PyzorDigest                 // pyzor/digest: docs/specs/pyzor.md#digest
+	DCCIP                       // dcc/ip: docs/specs/dcc.md#client-address
+	DCCEnvFrom                  // dcc/env-from: docs/specs/dcc.md#header-and-envelope-values
+	DCCFrom                     // dcc/from: docs/specs/dcc.md#header-and-envelope-values
+	DCCSubstitute               // dcc/substitute: docs/specs/dcc.md#header-and-envelope-values
+	DCCMessageID                // dcc/message-id: docs/specs/dcc.md#header-and-envelope-values
+	DCCReceived                 // dcc/received: docs/specs/dcc.md#header-and-envelope-values
+	DCCBody                     // dcc/body: docs/specs/dcc.md#body
+	DCCFuz1                     // dcc/fuz1: docs/specs/dcc.md#fuz1
+	DCCFuz2                     // dcc/fuz2: docs/specs/dcc.md#fuz2
+	RspamdText                  // rspamd/text: docs/specs/rspamd-fuzzy.md#digests
+	RspamdShingle               // rspamd/shingle: docs/specs/rspamd-fuzzy.md#shingles
 	Address                     // addr: a mail address
 	URL                         // url: a host name or URL found in a body
 	numSchemes

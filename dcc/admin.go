@@ -9,7 +9,7 @@ import (
 
 // Layout of an ADMN request: date, val1, aop, val2, val3, val4 and a text.
 //
-// Source: dcc.md section 1.9.
+// Source: docs/specs/dcc.md#administration.
 const (
 	adminSize    = 12
 	maxAdminText = 64

@@ -149,7 +149,7 @@ func (s *Server) read(it *item, data []byte, now time.Time) fate {
 // identify finds out who sent a request and with which password the answer is
 // to be signed, and reports whether the client is served at all.
 //
-// Source: dcc.md section 1.5.
+// Source: docs/specs/dcc.md#identity-and-signature.
 func (s *Server) identify(it *item) bool {
 	addr := it.client.Addr()
 	it.ans = answerer{version: it.version, id: it.id}
@@ -223,7 +223,7 @@ func (s *Server) appendKept(sums []Checksum, it *item) []Checksum {
 
 // totals answers it with what the tallies of its kept checksums say.
 //
-// Source: dcc.md section 1.4.
+// Source: docs/specs/dcc.md#answers.
 func (s *Server) totals(it *item, totals []Total, tallies []tally) {
 	white := s.whitelist()
 	counted := it.op == Report && !it.none

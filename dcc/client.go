@@ -29,7 +29,7 @@ type Conn struct {
 // ErrNoAnswer says that the server did not answer.
 var ErrNoAnswer = errors.New("dcc: no answer")
 
-// Waits between transmissions, dcc.md section 1.6.
+// Waits between transmissions, docs/specs/dcc.md#retransmission.
 const (
 	maxTransmissions = 4
 	firstWait        = 350 * time.Millisecond

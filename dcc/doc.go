@@ -4,8 +4,8 @@
 // socket of dccifd (SpamAssassin, rspamd, Exim), and [Conn] is a client of the
 // UDP protocol.
 //
-// Source: dcc.md; section numbers in comments are its own. Nothing here comes
-// from the programs of the same name.
+// Source: docs/specs/dcc.md. Nothing here comes from the programs of the same
+// name.
 //
 //	s := &dcc.Server{House: house}
 //	conns, err := listen.Packets(ctx, "127.0.0.1:6277", 0)

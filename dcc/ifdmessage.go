@@ -387,7 +387,7 @@ func (m *mailing) letter() byte {
 
 // reply puts the reply together.
 //
-// Source: dcc.md section 3.2.
+// Source: docs/specs/dcc.md#dccifd-reply.
 func (m *mailing) reply(header, reported string) []byte {
 	o := &m.request.options
 	letter := m.letter()

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
-// Letters of a reply, dcc.md section 3.2.
+// Letters of a reply, docs/specs/dcc.md#dccifd-reply.
 const (
 	letterAccept    = 'A'
 	letterReject    = 'R'
@@ -51,7 +51,7 @@ func count(n uint32) string {
 
 // header returns the X-DCC header with its line end, folded.
 //
-// Source: dcc.md section 3.4.
+// Source: docs/specs/dcc.md#x-dcc-header.
 func (m *metrics) header() string {
 	if m.white {
 		return "X-DCC--Metrics: " + m.host + "; whitelist\n"
@@ -115,7 +115,7 @@ func fold(words []string) string {
 
 // table returns the table of checksums.
 //
-// Source: dcc.md section 3.3.
+// Source: docs/specs/dcc.md#dccifd-examples.
 func (m *metrics) table(reported string) string {
 	thresholds := false
 	for i := range m.sums {

@@ -13,7 +13,7 @@ import (
 
 // ifdOptions are the options of a request to dccifd.
 //
-// Source: dcc.md section 3.1.
+// Source: docs/specs/dcc.md#dccifd-request.
 type ifdOptions struct {
 	header, cksums, body bool
 	spam, query          bool
@@ -49,7 +49,7 @@ const (
 // be read from r. Its error wraps bulkhead.ErrMalformed if the request breaks a
 // rule, in which case the connection is to be closed without a reply.
 //
-// Source: dcc.md section 3.1.
+// Source: docs/specs/dcc.md#dccifd-request.
 func readIfdRequest(r *bufio.Reader) (*ifdRequest, error) {
 	var lines [4]string
 	for i := range lines {

@@ -13,7 +13,7 @@ import (
 // requests in 32 seconds; beyond that they are remembered for less long. It may
 // be used concurrently.
 //
-// Source: dcc.md section 1.6.
+// Source: docs/specs/dcc.md#retransmission.
 type recent struct {
 	seed   maphash.Seed
 	shards [64]recentShard

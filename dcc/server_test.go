@@ -78,7 +78,7 @@ func rawPacket(version uint8, op Op, sender uint32, id [16]byte, body []byte) []
 	return append(b, make([]byte, signatureSize)...)
 }
 
-// The exchange of dcc.md section 1.8, generated with a real server and client.
+// The exchange of docs/specs/dcc.md#worked-exchange, generated with a real server and client.
 const (
 	goldenID      = "6d017f00 930a0000"
 	goldenSums    = "0512ca88302d4e6df907fe9ea4be01cd8087 071295507cab8a3ae269f93ddb9fcb4542c5 08125ba8fcc3874bc1ee5bb0114997a231a8 09129a7187297bba41ec3c8947241cc154f7"
@@ -171,8 +171,8 @@ func wantTotals(t *testing.T, what string, got []Total, err error, want ...Total
 	}
 }
 
-// TestTotals is the dialogue that dcc.md tells after the exchange of 1.8, and
-// what follows from section 1.4.
+// TestTotals is the dialogue after docs/specs/dcc.md#worked-exchange, and what
+// follows from docs/specs/dcc.md#answers.
 func TestTotals(t *testing.T) {
 	house := new(prototest.House)
 	s := goldenServer()

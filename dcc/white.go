@@ -25,7 +25,7 @@ const (
 // A Whitelist is a file of DCC's: whitelist of a server, whiteclnt of a client.
 // It is immutable. A nil *Whitelist is empty.
 //
-// Source: dcc.md section 4.1.
+// Source: docs/specs/dcc.md#whitelists.
 type Whitelist struct {
 	sums    map[Checksum]uint32
 	env     map[[16]byte]uint32 // env_To

@@ -12,7 +12,7 @@ import (
 
 // An Op is the operation of a packet. The values are those of the wire.
 //
-// Source: dcc.md section 1.2.
+// Source: docs/specs/dcc.md#operations.
 type Op uint8
 
 // The operations.
@@ -48,7 +48,7 @@ const (
 	maxNOPVersion = 32
 )
 
-// Sizes in bytes and limits, dcc.md sections 1.1 to 1.3.
+// Sizes in bytes and limits, docs/specs/dcc.md#packets to #requests.
 const (
 	headerSize    = 24
 	signatureSize = md5.Size
@@ -66,7 +66,7 @@ const (
 // MaxPassword is the most bytes that a password of a DCC client has.
 const MaxPassword = 32
 
-// Special totals, dcc.md section 1.4.
+// Special totals, docs/specs/dcc.md#answers.
 const (
 	Many    = 0x00FFFFF0 // infinity
 	White   = 0x00FFFFF1 // "ok": white-listed
@@ -74,14 +74,14 @@ const (
 	NoValue = 0x01000000 // "this type is not kept", as a previous total
 )
 
-// Flags of the targets of a REPORT, dcc.md section 1.3.
+// Flags of the targets of a REPORT, docs/specs/dcc.md#requests.
 const (
 	targetsSpam = 0x01000000 // the client says that it is spam
 	targetsRep  = 0x02000000 // the sender's reputation made it spam
 	targetsMask = 0x00FFFFFF
 )
 
-// Ranges of ids, dcc.md section 1.5.
+// Ranges of ids, docs/specs/dcc.md#identity-and-signature.
 const (
 	AnonymousID = 1
 	MinServerID = 100
@@ -120,7 +120,7 @@ var errDrop = fmt.Errorf("dcc: %w", bulkhead.ErrMalformed)
 // parse reads a request by the rules that a real server enforces; what breaks
 // one is to be dropped in silence.
 //
-// Source: dcc.md sections 1.1 to 1.3.
+// Source: docs/specs/dcc.md#packets to #requests.
 func (p *packet) parse(data []byte) error {
 	if len(data) < minPacket {
 		return fmt.Errorf("%w: packet of %d bytes, want at least %d", errDrop, len(data), minPacket)
@@ -230,7 +230,7 @@ func (p *packet) date() uint32 { return binary.BigEndian.Uint32(p.body) }
 // sign returns the signature of a packet without its own: the MD5 of the
 // password, padded, and the packet.
 //
-// Source: dcc.md section 1.5.
+// Source: docs/specs/dcc.md#identity-and-signature.
 func sign(password string, unsigned []byte) [signatureSize]byte {
 	var buf [MaxPassword + maxPacket]byte
 	copy(buf[:MaxPassword], password)
@@ -276,7 +276,7 @@ func (a *answerer) finish(dst []byte, start int) []byte {
 
 // ok appends an OK packet.
 //
-// Source: dcc.md section 1.4.
+// Source: docs/specs/dcc.md#answers.
 func (a *answerer) ok(dst []byte, serverID uint32, brand string) []byte {
 	start := len(dst)
 	dst = a.begin(dst, OK, serverID)

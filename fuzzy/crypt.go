@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// Layout of an encrypted datagram, rspamd-fuzzy.md section 6.
+// Layout of an encrypted datagram, docs/specs/rspamd-fuzzy.md#encryption.
 const (
 	magic         = "rsfe"
 	keyIDSize     = 8
@@ -33,8 +33,8 @@ func isEncrypted(data []byte) bool {
 	return len(data) >= cryptHeader+commandSize && string(data[:len(magic)]) == magic
 }
 
-// A sharedKey is what both sides of a pair of keys derive; rspamd-fuzzy.md
-// calls it nm.
+// A sharedKey is what both sides of a pair of keys derive, called nm in
+// docs/specs/rspamd-fuzzy.md#encryption.
 type sharedKey [32]byte
 
 // deriveShared computes the shared key of our secret and the other side's

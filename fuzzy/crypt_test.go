@@ -9,8 +9,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// The document's encryption vector, section 13: it was answered by the real
-// storage.
+// The encryption vector of docs/specs/rspamd-fuzzy.md#captured-exchanges, which
+// the real storage answered.
 const (
 	vectorSecret       = "10a5f759324a17bceafa50bbe399b7834a7205a87e03e8c79544564dbb0edc7b"
 	vectorSecretText   = "oejx9cjgk4famim9o4q86c6sdw1rznyi65yo6dz1r1i4w74bh66y"

@@ -1,7 +1,7 @@
 // Package fuzzy speaks the protocol of rspamd's fuzzy storage: a [Server] that
 // rspamd's fuzzy_check uses unchanged, and a [Client].
 //
-// Source: rspamd-fuzzy.md; section numbers in comments are its own.
+// Source: docs/specs/rspamd-fuzzy.md.
 //
 //	s := &fuzzy.Server{House: house}
 //	conns, err := listen.Packets(ctx, "127.0.0.1:11335", 0)

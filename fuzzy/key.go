@@ -73,7 +73,7 @@ const base32Alphabet = "ybndrfg8ejkmcpqxot1uwisza345h769"
 // EncodeBase32 writes b as rspamd writes keys: like z-base-32, but bits are
 // taken least significant first.
 //
-// Source: rspamd-fuzzy.md section 6.
+// Source: docs/specs/rspamd-fuzzy.md#encryption.
 func EncodeBase32(b []byte) string {
 	var out strings.Builder
 	acc, held := uint32(0), 0

@@ -200,7 +200,7 @@ func (s *Server) checkExposure(addrs ...net.Addr) error {
 // ServeStream serves TCP on l until ctx ends: the same requests and replies,
 // each behind its length in two bytes, the least significant first.
 //
-// Source: rspamd-fuzzy.md section 10.
+// Source: docs/specs/rspamd-fuzzy.md#tcp.
 func (s *Server) ServeStream(ctx context.Context, l net.Listener) error {
 	if err := s.checkExposure(l.Addr()); err != nil {
 		l.Close()

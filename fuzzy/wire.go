@@ -12,7 +12,7 @@ import (
 
 // A Command is what a request asks for. The values are those of the wire.
 //
-// Source: rspamd-fuzzy.md section 5.
+// Source: docs/specs/rspamd-fuzzy.md#commands.
 type Command uint8
 
 // The commands.
@@ -33,7 +33,7 @@ func (c Command) String() string {
 	return [numCommands]string{"check", "write", "delete", "stat", "ping"}[c]
 }
 
-// Sizes of the wire in bytes, rspamd-fuzzy.md sections 2 and 4.
+// Sizes of the wire in bytes, docs/specs/rspamd-fuzzy.md#request and #replies.
 const (
 	DigestSize     = 64
 	commandSize    = 76
@@ -45,7 +45,7 @@ const (
 	maxRequestSize = 1024 // what rspamd's storage reads at most
 )
 
-// Bits of the version byte, rspamd-fuzzy.md section 2.
+// Bits of the version byte, docs/specs/rspamd-fuzzy.md#request.
 const (
 	versionMask = 0x0f
 	longReply   = 0x10
@@ -67,7 +67,7 @@ type Request struct {
 // ParseRequest reads a plain request into r, extensions skipped. On an error,
 // which wraps bulkhead.ErrMalformed, r is undefined.
 //
-// Source: rspamd-fuzzy.md sections 2 and 3.
+// Source: docs/specs/rspamd-fuzzy.md#request and #extensions.
 func ParseRequest(data []byte, r *Request) error {
 	if len(data) < commandSize {
 		return fmt.Errorf("%w: request of %d bytes, want at least %d", errShort, len(data), commandSize)
@@ -103,7 +103,7 @@ func ParseRequest(data []byte, r *Request) error {
 
 var errShort = fmt.Errorf("fuzzy: %w: too short", bulkhead.ErrMalformed)
 
-// Types of extensions, rspamd-fuzzy.md section 3.
+// Types of extensions, docs/specs/rspamd-fuzzy.md#extensions.
 const (
 	extDomain  = 'd'
 	extIPv4    = '4'
@@ -166,7 +166,7 @@ type FlagValue struct {
 
 // A Reply is the answer to one request.
 //
-// Source: rspamd-fuzzy.md section 4.
+// Source: docs/specs/rspamd-fuzzy.md#replies.
 type Reply struct {
 	FlagValue         // the list with the largest weight; an error code in Value
 	Tag       uint32  // of the request

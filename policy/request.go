@@ -15,7 +15,7 @@ const (
 )
 
 // requestType is the only type of request there is.
-// spec: policy.md#request
+// Source: docs/protocols/policy.md#request.
 const requestType = "smtpd_access_policy"
 
 // A Request is one parsed request. It refers to the bytes it was parsed from

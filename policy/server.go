@@ -22,7 +22,7 @@ import (
 const DefaultIdleTime = 330 * time.Second
 
 // The actions that a [Limiter] returns, and what Postfix is told.
-// spec: policy.md#answers
+// Source: docs/protocols/policy.md#answers.
 const (
 	Dunno  = "dunno"  // DUNNO
 	Defer  = "defer"  // 450 4.7.1 TEXT

@@ -24,7 +24,7 @@ var (
 )
 
 // admit checks a request in the order of the original server: signature, version,
-// permission. Source: pyzor.md section 4.
+// permission. Source: docs/specs/pyzor.md#order-of-checks.
 func (s *Server) admit(ctx context.Context, r *Request) error {
 	// A Thread that is folded or long would only serve to reflect text.
 	if len(r.Thread) > 32 {

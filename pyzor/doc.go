@@ -1,5 +1,5 @@
 // Package pyzor serves Pyzor clients: the pyzor command and both Pyzor modes of
-// SpamAssassin, over UDP. It follows pyzor.md, which was written from what the
+// SpamAssassin, over UDP. It follows docs/specs/pyzor.md, which was written from what the
 // client and the original server do.
 //
 // [Server] asks a [bulkhead.Clearinghouse] and an [Accounts], and knows no
@@ -21,7 +21,7 @@
 // # Security
 //
 // Datagrams carry no encryption, source addresses can be forged, and a signed
-// request can be repeated for 300 seconds (pyzor.md section 5); what a vote counts
+// request can be repeated for 300 seconds (docs/specs/pyzor.md#signatures); what a vote counts
 // is for the Clearinghouse to say, which counts a reporter once for a digest and
 // generation. What is not a request gets no answer, and answers that are longer
 // than their request are limited in rate, so that nobody is flooded through us.

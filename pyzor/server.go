@@ -296,7 +296,7 @@ type refusal struct {
 
 func (e *refusal) Error() string { return "pyzor: " + e.diag }
 
-// status maps an error to code and text of the answer: pyzor.md section 3. It is
+// status maps an error to code and text of the answer: docs/specs/pyzor.md#replies. It is
 // the only place that does, and logs faults of ours.
 func (s *Server) status(op string, err error) (int, string) {
 	if err == nil {

@@ -94,7 +94,7 @@ const (
 	d2 = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 )
 
-// TestRequests has the table of pyzor.md section 4 and the exchanges of section
+// TestRequests has the table of docs/specs/pyzor.md#order-of-checks and the exchanges of section
 // 10, which the real clients and the original server had.
 func TestRequests(t *testing.T) {
 	house := &prototest.House{Now: func() time.Time { return time.Unix(1795267704, 0) }}
@@ -156,7 +156,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestSignature has the worked example of pyzor.md section 5.
+// TestSignature has the worked example of docs/specs/pyzor.md#signatures.
 func TestSignature(t *testing.T) {
 	key := accountKey([]byte("alice"), []byte(strings.ToUpper(aliceKey)))
 	if got := string(key[:]); got != "aac70190808b3008d8bd2c1866a1516293dd7655" {

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// An Op is what a request asks for: pyzor.md section 2.
+// An Op is what a request asks for: docs/specs/pyzor.md#requests.
 type Op string
 
 // The operations.
@@ -55,7 +55,7 @@ func (r *Request) reset() { *r = Request{Digests: r.Digests[:0]} }
 // Parse reads a datagram into r. It reports false for one that is not a Pyzor
 // request at all: no Op or no Thread. Lines that are no headers end nothing and
 // count for nothing; of a header that occurs twice the first counts; names are
-// matched in any case. Source: pyzor.md sections 1, 2 and 4.
+// matched in any case. Source: docs/specs/pyzor.md#transport, #requests and #order-of-checks.
 func (r *Request) Parse(data []byte) bool {
 	r.reset()
 	for start := 0; start < len(data); {
@@ -141,14 +141,14 @@ func (r *Request) signed() []byte {
 	return append(append(append(make([]byte, 0, len(head)+len(tail)+1), head...), '\n'), tail...)
 }
 
-// accountKey returns K, the hash of name and key: pyzor.md section 5.
+// accountKey returns K, the hash of name and key: docs/specs/pyzor.md#signatures.
 func accountKey(user, key []byte) [2 * sha1.Size]byte {
 	b := append(append(make([]byte, 0, len(user)+1+len(key)), user...), ':')
 	b = append(b, bytes.ToLower(key)...)
 	return hexSum(sha1.Sum(b))
 }
 
-// signatureOf returns S, the signature of a text at a time: pyzor.md section 5.
+// signatureOf returns S, the signature of a text at a time: docs/specs/pyzor.md#signatures.
 func signatureOf(text, time []byte, key [2 * sha1.Size]byte) [2 * sha1.Size]byte {
 	sum := sha1.Sum(text)
 	b := append(make([]byte, 0, 128), sum[:]...)
@@ -174,7 +174,7 @@ func ParseDigest(text []byte) (bulkhead.Signature, bool) {
 	return sig, err == nil
 }
 
-// appendHead begins an answer: pyzor.md section 3. The order and the spelling
+// appendHead begins an answer: docs/specs/pyzor.md#replies. The order and the spelling
 // are what clients depend on.
 func appendHead(b []byte, code int, diag string, thread []byte) []byte {
 	b = append(b, "Code: "...)
@@ -193,7 +193,7 @@ func appendInt(b []byte, name string, n int64) []byte {
 }
 
 // Append adds the datagram of a request to b, signed with key for the user it
-// names. An empty User is sent as anonymous. Source: pyzor.md sections 2 and 5.
+// names. An empty User is sent as anonymous. Source: docs/specs/pyzor.md#requests and #signatures.
 func (r *Request) Append(b []byte, key []byte) []byte {
 	start := len(b)
 	line := func(name string, value []byte) {

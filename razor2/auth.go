@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
-// Response returns the answer to a challenge: razor2.md section 4.2. It is not
+// Response returns the answer to a challenge: docs/specs/razor2.md#login. It is not
 // HMAC: the pads have changed places, the inner digest goes in as hexadecimal
 // text, and a password longer than 64 bytes widens the pads.
 func Response(password, challenge string) string {
@@ -52,7 +52,7 @@ func randomText(n int) string {
 
 const maxCredential = 64 // bytes of a user name or a password
 
-// checkName refuses user names that the client cannot keep: razor2.md section 4.1.
+// checkName refuses user names that the client cannot keep: docs/specs/razor2.md#register.
 func checkName(name string) error {
 	for i := range len(name) {
 		if name[i] == '/' {

@@ -61,7 +61,7 @@ func wellFormed(v Values, command string) bool {
 	return true
 }
 
-// check answers a=c: razor2.md section 5.1. Rows of several mails come mixed, so
+// check answers a=c: docs/specs/razor2.md#check. Rows of several mails come mixed, so
 // each is a query of its own.
 func (c *session) check(ctx context.Context) {
 	c.asked, c.indexes = c.asked[:0], c.indexes[:0]

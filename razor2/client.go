@@ -25,7 +25,7 @@ type Client struct {
 	Timeout time.Duration
 }
 
-// A ServerError is an answer "err=N": razor2.md section 4.3.
+// A ServerError is an answer "err=N": docs/specs/razor2.md#error-numbers.
 type ServerError int
 
 // Error names the number.
@@ -243,7 +243,7 @@ func (c *Client) Revoke(sigs ...bulkhead.Signature) error {
 }
 
 // Report reports a mail, given as its header with LF line ends and its parts in
-// the form of razor2.md section 5.3.
+// the form of docs/specs/razor2.md#reported-mail.
 func (c *Client) Report(header []byte, parts [][]byte) error {
 	b := append([]byte("-a=r&message=*\r\n"), header...)
 	for _, p := range parts {

@@ -1,7 +1,7 @@
 // Package razor2 serves Razor 2 clients: razor-check, razor-report,
 // razor-revoke and razor-admin of Debian's package razor, and the Razor2
 // plugin of SpamAssassin. The server of the original network was never
-// published; this one follows razor2.md, which was written from what the client
+// published; this one follows docs/specs/razor2.md, which was written from what the client
 // does.
 //
 // [Server] is catalogue, nomination and discovery server in one, on one port.
@@ -16,7 +16,7 @@
 // # Security
 //
 // There is no encryption, and the login is a challenge that needs the password
-// itself on the server (razor2.md section 4.2). Names register themselves, so
+// itself on the server (docs/specs/razor2.md#login). Names register themselves, so
 // an account by itself is worth nothing: what a report counts is for the
 // Clearinghouse to say, which sees account and address. Engine 8 lists domains;
 // [Server.ExemptHosts] and [Server.MaxHosts] bound what a forged report of a mail

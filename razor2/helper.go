@@ -40,7 +40,7 @@ func (h *Helper) answer(ctx context.Context, c *listen.Conn, mail []byte) {
 
 // spam judges a mail as the client does by default: it is spam if one of its
 // parts is, and a part with a contested signature is not looked at. Source:
-// razor2.md section 11.
+// docs/specs/razor2.md#client-verdict.
 func (h *Helper) spam(ctx context.Context, mail []byte, who bulkhead.Reporter) (bool, error) {
 	for _, p := range signature.RazorParts(mail) {
 		var sigs []bulkhead.Signature

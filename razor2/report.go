@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
-// report answers the first step of a report, signatures: razor2.md section 5.2.
+// report answers the first step of a report, signatures: docs/specs/razor2.md#report.
 // The mail is always wanted: without it the server would learn neither the links
 // nor the signatures of other schemes.
 func (c *session) report() {
@@ -31,7 +31,7 @@ func (c *session) report() {
 	}
 }
 
-// message takes the second step of a report, the mail: razor2.md section 5.3. It
+// message takes the second step of a report, the mail: docs/specs/razor2.md#reported-mail. It
 // is read whole before it is answered, so that the connection stays in step.
 func (c *session) message(ctx context.Context, v Values) error {
 	keep := !c.limited && c.user != "" && v.Get("a") == "r"
@@ -173,7 +173,7 @@ func cutByte(s string, sep byte) (before, after string, found bool) {
 	return s, "", false
 }
 
-// revoke answers a=revoke: razor2.md section 5.4.
+// revoke answers a=revoke: docs/specs/razor2.md#revoke.
 func (c *session) revoke(ctx context.Context) {
 	c.asked = c.asked[:0]
 	for _, v := range c.rows {

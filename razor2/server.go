@@ -23,7 +23,7 @@ const (
 	DefaultRequestTime = 60 * time.Second
 )
 
-// What the server tells clients: razor2.md section 3.3.
+// What the server tells clients: docs/specs/razor2.md#state.
 const (
 	batchRows  = 50  // bql: rows of one batch
 	batchKiB   = 128 // bqs: size of one message
@@ -173,8 +173,8 @@ func (s *Server) handle(ctx context.Context, c *listen.Conn) {
 	newSession(s, c).run(ctx)
 }
 
-// status maps an error to the number that the client is told: razor2.md
-// section 4.3. It is the only place that does, and logs faults of ours.
+// status maps an error to the number that the client is told:
+// docs/specs/razor2.md#error-numbers. It is the only place that does, and logs faults of ours.
 func (s *Server) status(what string, err error) string {
 	switch {
 	case errors.Is(err, ErrTaken):

@@ -336,7 +336,7 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// TestResponse has the vectors of razor2.md section 4.2.
+// TestResponse has the vectors of docs/specs/razor2.md#login.
 func TestResponse(t *testing.T) {
 	const challenge = "abcdefghij0123456789"
 	for password, want := range map[string]string{

@@ -189,7 +189,7 @@ func (c *session) single(ctx context.Context, command string, v Values) {
 	}
 }
 
-// get answers what discovery asks: razor2.md sections 3.2 and 3.3.
+// get answers what discovery asks: docs/specs/razor2.md#discovery and #state.
 func (c *session) get(what string) {
 	switch what {
 	case "csl", "nsl":
@@ -226,7 +226,7 @@ func (c *session) names() []string {
 	return names
 }
 
-// register answers a=reg: razor2.md section 4.1.
+// register answers a=reg: docs/specs/razor2.md#register.
 func (c *session) register(ctx context.Context, v Values) {
 	user, pass := v.Get("user"), v.Get("pass")
 	if user == "" {
@@ -254,7 +254,7 @@ func (c *session) register(ctx context.Context, v Values) {
 	c.out.values(Pair{"res", "1"}, Pair{"user", user}, Pair{"pass", pass})
 }
 
-// begin answers a=ai with a challenge: razor2.md section 4.2.
+// begin answers a=ai with a challenge: docs/specs/razor2.md#login.
 func (c *session) begin(ctx context.Context, user string) {
 	c.user, c.challenge, c.secret = "", "", nil
 	if checkName(user) != nil {

@@ -5,7 +5,7 @@ import (
 )
 
 // Values is one line of the protocol: keys and values in order. Source:
-// razor2.md section 2.1.
+// docs/specs/razor2.md#sis.
 type Values []Pair
 
 // A Pair is one key and its value, unescaped.
@@ -145,7 +145,7 @@ func (r *reply) values(v ...Pair) {
 	r.buf = append(r.buf, "\r\n"...)
 }
 
-// bytes returns the reply as it goes out: razor2.md section 2.3.
+// bytes returns the reply as it goes out: docs/specs/razor2.md#reply-framing.
 func (r *reply) bytes() []byte {
 	if r.rows == 1 {
 		return r.buf[1:]

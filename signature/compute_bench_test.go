@@ -19,7 +19,7 @@ import (
 func benchmarkMails(b *testing.B) map[string][][]byte {
 	b.Helper()
 	sets := map[string][][]byte{"plain": {plainMail(20_000)}, "newsletter": {newsletter(20_000)}}
-	names, err := filepath.Glob(filepath.Join(sharedtest.Path(b, "corpus", "samples"), "*.eml"))
+	names, err := filepath.Glob(filepath.Join(sharedtest.Corpus(b, "samples"), "*.eml"))
 	if err != nil || len(names) == 0 {
 		b.Fatalf("no samples: %v", err)
 	}

@@ -13,7 +13,7 @@ import (
 // A DCCType says what a DCC checksum was computed from. The values are the
 // type bytes of the wire.
 //
-// Source: dcc.md section 1.3.
+// Source: docs/specs/dcc.md#requests.
 type DCCType uint8
 
 // The types of DCC checksums that a client computes.
@@ -109,7 +109,7 @@ func (s DCCSum) Signature() (bulkhead.Signature, error) {
 //
 // Chunking of the body, on which Fuz1 depends in rare cases, is that of dccproc.
 //
-// Source: dcc.md section 2.
+// Source: docs/specs/dcc.md#checksums.
 func DCC(raw []byte, opt DCCOptions) []DCCSum {
 	header, body := splitDCC(raw)
 	sums := dccHeaderSums(header, opt)
@@ -137,7 +137,7 @@ func DCCHeader(raw []byte, opt DCCOptions) []DCCSum {
 // DCCIPSum returns the IP sum of an address: the MD5 of its 16-byte form, IPv4
 // mapped into IPv6.
 //
-// Source: dcc.md section 2.2.
+// Source: docs/specs/dcc.md#client-address.
 func DCCIPSum(addr netip.Addr) [md5.Size]byte {
 	b := addr.As16()
 	return md5.Sum(b[:])
@@ -146,7 +146,7 @@ func DCCIPSum(addr netip.Addr) [md5.Size]byte {
 // DCCValueSum returns the sum of a header or envelope value. For a substitute
 // sum header is the name of the header, without colon; for all others it is "".
 //
-// Source: dcc.md section 2.1.
+// Source: docs/specs/dcc.md#header-and-envelope-values.
 func DCCValueSum(header, value string) [md5.Size]byte {
 	const maxValue = 1024 // bytes of what remains of a value
 	b := make([]byte, 0, len(header)+min(len(value), maxValue))

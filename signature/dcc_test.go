@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/sharedtest"
 )
 
-// A dccVector is a line of dcc-vectors.tsv.
+// A dccVector is a line of testdata/vectors/dcc/checksums.tsv.
 type dccVector struct {
 	name    string
 	want    map[DCCType]string // "-" for a sum that is absent
@@ -23,7 +23,7 @@ type dccVector struct {
 
 func dccVectors(t *testing.T) []dccVector {
 	t.Helper()
-	data, err := os.ReadFile(sharedtest.Path(t, "protocols", "dcc-vectors.tsv"))
+	data, err := os.ReadFile(sharedtest.Vector(t, "dcc", "checksums.tsv"))
 	if err != nil {
 		t.Fatal(err)
 	}

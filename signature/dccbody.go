@@ -12,7 +12,7 @@ const dccMinBody = 30
 // A dccBodySum computes the Body checksum: the MD5 of the decoded body without
 // white space and "=", and without the ">" of a line that begins ">From".
 //
-// Source: dcc.md section 2.4.
+// Source: docs/specs/dcc.md#body.
 type dccBodySum struct {
 	hash  hash.Hash
 	total int

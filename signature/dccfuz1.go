@@ -6,7 +6,7 @@ import (
 	"hash"
 )
 
-// Limits of Fuz1, dcc.md section 2.5.
+// Limits of Fuz1, docs/specs/dcc.md#fuz1.
 const (
 	dccMinFuz1    = 30   // letters below which there is no sum
 	dccMaxFuz1    = 4096 // letters that are summed at most
@@ -19,7 +19,7 @@ const (
 // A dccFuz1 computes the Fuz1 checksum: the MD5 of the letters of the body,
 // without greeting lines, paths of URLs and the outer labels of their hosts.
 //
-// Source: dcc.md section 2.5.
+// Source: docs/specs/dcc.md#fuz1.
 type dccFuz1 struct {
 	rules DCCRules
 	hash  hash.Hash

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/text/encoding/charmap"
 )
 
-// Limits of Fuz2, dcc.md section 2.7.
+// Limits of Fuz2, docs/specs/dcc.md#fuz2.
 const (
 	fuz2MinWord   = 3   // letters
 	fuz2MaxWord   = 16  // letters
@@ -40,7 +40,7 @@ type DCCWords struct {
 // Empty lines and lines that begin with "#" are skipped. A line that is none of
 // these is an error that names it. At most 4 MiB are read.
 //
-// Source: dcc.md section 2.7.
+// Source: docs/specs/dcc.md#fuz2.
 func ReadDCCWords(r io.Reader) (*DCCWords, error) {
 	const maxBytes = 4 << 20
 	w := new(DCCWords)
@@ -106,7 +106,7 @@ func foldWord(text string, latin2 bool) (string, error) {
 }
 
 // What a folding table maps bytes to that are not letters; letters are all
-// above. Source: dcc.md section 2.9.
+// above. Source: docs/specs/dcc.md#folding-tables.
 const (
 	foldIgnore = 0
 	foldJunk   = 1
@@ -161,7 +161,7 @@ func foldLatin2(c byte) byte {
 // A dccFuz2 computes the Fuz2 checksum: the MD5 of the words of the language
 // that knows most words of the text.
 //
-// Source: dcc.md section 2.7.
+// Source: docs/specs/dcc.md#fuz2.
 type dccFuz2 struct {
 	words  *DCCWords // nil switches the sum off
 	html   bool

@@ -30,7 +30,7 @@ func fuz2Table(t testing.TB) *DCCWords {
 }
 
 func TestFuz2Vectors(t *testing.T) {
-	data, err := os.ReadFile(sharedtest.Path(t, "protocols", "dcc-vectors.tsv"))
+	data, err := os.ReadFile(sharedtest.Vector(t, "dcc", "checksums.tsv"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Limits of the MIME front end of DCC, dcc.md section 2.3.
+// Limits of the MIME front end of DCC, docs/specs/dcc.md#mime-front-end.
 const (
 	dccMaxBoundary = 93    // bytes
 	dccMaxNesting  = 3     // levels of multipart

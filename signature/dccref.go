@@ -15,7 +15,7 @@ func isRefByte(c byte, n int) bool {
 // what stands between "&" and its end. Unknown names are byte 0, a lone "&" is
 // itself.
 //
-// Source: dcc.md section 2.8.
+// Source: docs/specs/dcc.md#character-references.
 func decodeDCCRef(ref []byte) byte {
 	if len(ref) == 0 {
 		return '&'

@@ -5,7 +5,7 @@ package signature
 // which bytes to leave out and when a host begins, restarts, has a dot behind
 // it and ends. Character references are decoded for its own view.
 //
-// Source: dcc.md section 2.6.
+// Source: docs/specs/dcc.md#url-machine.
 type dccURL struct {
 	on func(event dccURLEvent, c byte) // c is the byte of a dccHostByte
 

@@ -15,7 +15,7 @@ const PyzorEmpty = "da39a3ee5e6b4b0d3255bfef95601890afd80709"
 // Pyzor returns the digest that the Pyzor client of Debian 12 (pyzor 1.0.0 on
 // Python 3.11) sends for a mail, or no signature if the digest is [PyzorEmpty]
 // or if that client breaks on the mail and sends none. It never fails, whatever
-// the bytes. Source: pyzor.md section 8.
+// the bytes. Source: docs/specs/pyzor.md#digest.
 func Pyzor(raw []byte) []bulkhead.Signature {
 	sum, ok := PyzorSum(raw)
 	if !ok || hex.EncodeToString(sum[:]) == PyzorEmpty {
@@ -40,7 +40,7 @@ func PyzorSum(raw []byte) (sum [sha1.Size]byte, ok bool) {
 }
 
 // PyzorLines returns the lines that are hashed, in order, as "pyzor predigest"
-// prints them: pyzor.md section 8, steps 3 to 6.
+// prints them: docs/specs/pyzor.md#lines to #selection.
 func PyzorLines(raw []byte) (lines []string, ok bool) {
 	texts, ok := pyzorTexts(raw)
 	if !ok {
@@ -147,7 +147,7 @@ var pyzorClass = func() (table [128]uint8) {
 	return table
 }()
 
-// pyzorLineEnd says whether r ends a line: pyzor.md section 8, step 3.
+// pyzorLineEnd says whether r ends a line: docs/specs/pyzor.md#lines.
 func pyzorLineEnd[T byte | rune](r T) bool {
 	if r < 0x80 && r >= 0 {
 		return pyzorClass[r&0x7f]&pyzorIsEnd != 0
@@ -155,7 +155,7 @@ func pyzorLineEnd[T byte | rune](r T) bool {
 	return rune(r) == 0x85 || rune(r) == 0x2028 || rune(r) == 0x2029
 }
 
-// pyzorSpace says whether r is white space: pyzor.md section 8, step 4.
+// pyzorSpace says whether r is white space: docs/specs/pyzor.md#normalisation.
 func pyzorSpace[T byte | rune](c T) bool {
 	if c < 0x80 && c >= 0 {
 		return pyzorClass[c&0x7f]&pyzorIsSpace != 0
@@ -168,7 +168,8 @@ func pyzorSpace[T byte | rune](c T) bool {
 }
 
 // pyzorNormalise removes from a line, in this order: words of ten or more
-// characters, addresses, URLs, white space. Source: pyzor.md section 8, step 4.
+// characters, addresses, URLs, white space. Source:
+// docs/specs/pyzor.md#normalisation.
 func pyzorNormalise[T byte | rune](line []T) []T {
 	var out []T
 	for i := 0; i < len(line); {

@@ -8,7 +8,7 @@ import (
 
 // pyzorHTML reduces HTML to its text as the client's parser sees it: runs of
 // text, trimmed and joined by blanks, without those in script and style. It
-// reports false where that parser breaks. Source: pyzor.md section 8, step 2.
+// reports false where that parser breaks. Source: docs/specs/pyzor.md#html-text.
 func pyzorHTML[T byte | rune](text []T) (stripped pyzorContent, ok bool) {
 	h := &pyzorStripper[T]{
 		in:     text,

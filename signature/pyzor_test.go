@@ -25,9 +25,9 @@ func pyzorText(raw []byte) string {
 }
 
 // TestPyzorClient compares with the digests that pyzor 1.0.0 on Python 3.11 gave
-// for made-up mails of many kinds of damage; testdata/pyzor.jsonl holds both.
+// for made-up mails of many kinds of damage; testdata/vectors/pyzor/damaged.jsonl holds both.
 func TestPyzorClient(t *testing.T) {
-	f, err := os.Open("testdata/pyzor.jsonl")
+	f, err := os.Open(sharedtest.Vector(t, "pyzor", "damaged.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestPyzorClient(t *testing.T) {
 }
 
 func TestPyzorVectors(t *testing.T) {
-	dir := sharedtest.Path(t, "protocols", "vectors", "pyzor")
+	dir := sharedtest.Vector(t, "pyzor")
 	table, err := os.ReadFile(filepath.Join(dir, "digests.txt"))
 	if err != nil {
 		t.Fatal(err)

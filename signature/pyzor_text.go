@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// pyzorTexts returns what each part of a mail contributes, in order: pyzor.md
-// section 8, steps 1 and 2.
+// pyzorTexts returns what each part of a mail contributes, in order:
+// docs/specs/pyzor.md#parts and #html-text.
 func pyzorTexts(raw []byte) (texts []pyzorContent, ok bool) {
 	r := &pyzorReader{raw: raw}
 	root := r.parse("text/plain", 0)

@@ -7,7 +7,7 @@ import (
 )
 
 // RazorEP4 is the seed and separator of engine 4 for which this package
-// computes, in the protocol's notation: razor2.md section 8.
+// computes, in the protocol's notation: docs/specs/razor2.md#engine-4.
 const RazorEP4 = "7542-10"
 
 // Limits of what is computed for one mail, beyond those of the client itself.
@@ -42,7 +42,7 @@ type RazorPart struct {
 // Signatures of parts without text, or with next to none, are left out: unrelated
 // mails share them.
 // The result is empty if no part is worth a signature, and 256 at most. It never
-// fails, whatever the bytes. Source: razor2.md sections 6 to 9.
+// fails, whatever the bytes. Source: docs/specs/razor2.md#splitting-a-mail to #engine-8.
 func Razor(raw []byte) []bulkhead.Signature {
 	parts := RazorParts(raw)
 	if mails := RazorMails(raw); len(mails) == 1 && !bytes.Equal(mails[0], raw) {
@@ -68,7 +68,7 @@ func Razor(raw []byte) []bulkhead.Signature {
 }
 
 // RazorParts returns the signatures of every part of a mail that the client
-// would ask for, in its order. Source: razor2.md sections 6 to 9.
+// would ask for, in its order. Source: docs/specs/razor2.md#splitting-a-mail to #engine-8.
 func RazorParts(mail []byte) []RazorPart {
 	var parts []RazorPart
 	for _, p := range razorSplit(mail, 0, nil) {
@@ -85,8 +85,8 @@ func RazorParts(mail []byte) []RazorPart {
 
 // RazorPrepared returns the signatures of one part in the form in which
 // razor-report sends it: header lines, an empty line, the body, LF line ends. It
-// reports false for a part that gets no signature. Source: razor2.md sections
-// 5.3 and 7 to 9.
+// reports false for a part that gets no signature. Source:
+// docs/specs/razor2.md#reported-mail and #preprocessing to #engine-8.
 func RazorPrepared(part []byte) (RazorPart, bool) {
 	decoded := razorQuotedPrintable(razorBase64(part))
 	v8 := razorBody(decoded)
@@ -106,7 +106,7 @@ func RazorPrepared(part []byte) (RazorPart, bool) {
 // RazorMails cuts a file into mails as razor-check and razor-report do: at every
 // line that starts with "From " if the first line does, else into one mail, in
 // which such lines, quoted or not, are quoted once more. An empty file is no mail.
-// Source: razor2.md section 6.
+// Source: docs/specs/razor2.md#splitting-a-mail.
 func RazorMails(file []byte) [][]byte {
 	if len(file) == 0 {
 		return nil

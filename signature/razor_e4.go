@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// The percentages that seed 7542 gives: razor2.md section 8.1. razorDrand
+// The percentages that seed 7542 gives: docs/specs/razor2.md#random-numbers. razorDrand
 // computes them in the test. Elements 0 and 5 of P are never used.
 var (
 	razorP = [6]float64{12.697333199579043, 29.519721770148998, 40.880072625837435, 63.80603906538068, 74.58894923155158, 93.5640391425596}
@@ -43,9 +43,9 @@ func razorVoid(lines [][]byte, k int) bool {
 	return k >= len(lines) || len(lines[k]) == 0 || string(lines[k]) == "0"
 }
 
-// razorSection picks one stretch from the lines first to last: razor2.md section
-// 8.2. The walk is the client's, literally: a column of zero is set again on the
-// next line.
+// razorSection picks one stretch from the lines first to last:
+// docs/specs/razor2.md#sections. The walk is the client's, literally: a column of
+// zero is set again on the next line.
 func razorSection(lines [][]byte, first, last int, q [2]float64) []byte {
 	total := 0
 	for k := first; k <= last; k++ {

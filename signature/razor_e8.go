@@ -10,7 +10,7 @@ import (
 )
 
 // razorE8 is the signature of a host in a part whose V8 text has size bytes: 48
-// bits of the host, 16 of the size class. Source: razor2.md section 9.3.
+// bits of the host, 16 of the size class. Source: docs/specs/razor2.md#link-signature.
 func razorE8(host string, size int) bulkhead.Signature {
 	h := sha1.Sum([]byte(host))
 	d := sha1.Sum(strconv.AppendInt(nil, int64(size-size%100), 10))
@@ -26,7 +26,7 @@ func RazorHost(host string) [6]byte {
 }
 
 // razorHosts returns the hosts of a text in the order in which the client asks
-// for them: razor2.md section 9.1.
+// for them: docs/specs/razor2.md#hosts.
 func razorHosts(v8 []byte) []string {
 	text := razorUnescape(v8)
 	rest, href, ok := razorFirstURL(text)
@@ -203,7 +203,7 @@ func razorScheme(b []byte) int {
 	return n
 }
 
-// razorTakeHost reads a host from the start of rest: razor2.md section 9.1, step 4.
+// razorTakeHost reads a host from the start of rest: docs/specs/razor2.md#hosts, step 4.
 func razorTakeHost(rest []byte, href bool) string {
 	stop := ">\"/?<\r\n"
 	if href {

@@ -10,7 +10,7 @@ import (
 
 // RazorText returns the bytes of b in the alphabet that Razor writes on the
 // wire: two characters for three hexadecimal digits, each digit with its bits
-// reversed. Source: razor2.md section 8.3.
+// reversed. Source: docs/specs/razor2.md#encoding.
 func RazorText(b []byte) string { return razorTextDigits(b, 2*len(b)) }
 
 // RazorTextHex is [RazorText] for hexadecimal digits of any number, as the login

@@ -3,7 +3,7 @@ package signature
 import "bytes"
 
 // razorHTML removes mark-up from a part, header included, if it holds a tag
-// that the client knows: razor2.md section 7.3.
+// that the client knows: docs/specs/razor2.md#html.
 func razorHTML(part []byte) []byte {
 	if !razorHasTag(part) {
 		return part

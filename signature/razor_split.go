@@ -56,7 +56,7 @@ func hasPrefixFold(b []byte, prefix string) bool {
 	return len(b) >= len(prefix) && bytes.EqualFold(b[:len(prefix)], []byte(prefix))
 }
 
-// razorSplit adds the raw parts of a mail to parts: razor2.md section 6, Split.
+// razorSplit adds the raw parts of a mail to parts: docs/specs/razor2.md#split.
 // A depth above 0 means a nested part.
 func razorSplit(mail []byte, depth int, parts [][]byte) [][]byte {
 	if len(parts) >= maxRazorParts {
@@ -201,8 +201,8 @@ func razorLineEnd(b []byte) int {
 	return 0
 }
 
-// razorPrepare brings a part into the form that is hashed and sent: razor2.md
-// section 6, Prepare. It reports false for a part without a body.
+// razorPrepare brings a part into the form that is hashed and sent:
+// docs/specs/razor2.md#prepare. It reports false for a part without a body.
 func razorPrepare(part []byte) ([]byte, bool) {
 	header, body, ok := razorCut(part)
 	if !ok {

@@ -4,7 +4,7 @@ import "strings"
 
 // RazorShorten cuts a host to its registered domain as the client understands
 // it: one label before a public suffix of a list from around 2000. A host under
-// an unknown top level is returned as it is. Source: razor2.md section 9.2.
+// an unknown top level is returned as it is. Source: docs/specs/razor2.md#shortening.
 func RazorShorten(host string) string {
 	dot := strings.LastIndexByte(host, '.')
 	if dot < 0 {

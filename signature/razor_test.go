@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -32,9 +31,9 @@ func razorAsked(file []byte) []string {
 }
 
 // TestRazorClient compares with what razor-check 2.85 printed for made-up mails
-// of many kinds of damage; testdata/razor.jsonl holds both.
+// of many kinds of damage; testdata/vectors/razor2/damaged.jsonl holds both.
 func TestRazorClient(t *testing.T) {
-	f, err := os.Open("testdata/razor.jsonl")
+	f, err := os.Open(sharedtest.Vector(t, "razor2", "damaged.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,28 +57,34 @@ func TestRazorClient(t *testing.T) {
 	}
 }
 
-// TestRazorVectors takes the mails and the tables of razor2.md section 10.
+// TestRazorVectors takes the mails of docs/specs/razor2.md#vectors and what the
+// client asks for them.
 func TestRazorVectors(t *testing.T) {
-	doc, err := os.ReadFile(sharedtest.Path(t, "protocols", "razor2.md"))
+	table, err := os.ReadFile(sharedtest.Vector(t, "razor2", "signatures.tsv"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, doc, _ = bytes.Cut(doc, []byte("## 10. Test vectors"))
-	doc, _, _ = bytes.Cut(doc, []byte("## 11."))
-	row := regexp.MustCompile("(?m)^\\|.*\\| ([48]) \\| `([A-Za-z0-9_-]+)`")
-	vectors := bytes.Split(doc, []byte("\n### V"))[1:]
-	if len(vectors) != 3 {
-		t.Fatalf("found %d vectors, want 3", len(vectors))
-	}
-	for _, v := range vectors {
-		_, rest, _ := bytes.Cut(v, []byte("```\n"))
-		mail, rest, _ := bytes.Cut(rest, []byte("```\n"))
-		var want []string
-		for _, m := range row.FindAllSubmatch(rest, -1) {
-			want = append(want, "e"+string(m[1])+" "+string(m[2]))
+	want := make(map[string][]string)
+	for line := range strings.Lines(string(table)) {
+		if strings.HasPrefix(line, "#") {
+			continue
 		}
-		if got := razorAsked(mail); !slices.Equal(got, want) || len(want) == 0 {
-			t.Errorf("vector %s: got %q, want %q", v[:20], got, want)
+		f := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		if len(f) != 4 {
+			t.Fatalf("vector line has %d columns: %q", len(f), line)
+		}
+		want[f[0]] = append(want[f[0]], "e"+f[2]+" "+f[3])
+	}
+	if len(want) != 3 {
+		t.Fatalf("vectors for %d mails, want 3", len(want))
+	}
+	for name, signatures := range want {
+		mail, err := os.ReadFile(sharedtest.Vector(t, "razor2", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := razorAsked(mail); !slices.Equal(got, signatures) {
+			t.Errorf("%s: got %q, want %q", name, got, signatures)
 		}
 	}
 }

@@ -3,7 +3,7 @@ package signature
 import "bytes"
 
 // razorBase64 decodes a part that names the encoding anywhere at the start of a
-// line: razor2.md section 7.1.
+// line: docs/specs/razor2.md#base64.
 func razorBase64(part []byte) []byte {
 	const mark = "Content-Transfer-Encoding: base64"
 	if razorLineStart(part, mark) < 0 {
@@ -104,7 +104,7 @@ func razorMention(b []byte, text string) int {
 }
 
 // razorQuotedPrintable decodes the body of a part whose header names the
-// encoding: razor2.md section 7.2. Soft line ends go first, in a pass of their
+// encoding: docs/specs/razor2.md#quoted-printable. Soft line ends go first, in a pass of their
 // own, so that what they separated may become an escape.
 func razorQuotedPrintable(part []byte) []byte {
 	start, end := razorBlankLine(part)
@@ -164,8 +164,8 @@ func razorHex(c byte) (byte, bool) {
 	return 0, false
 }
 
-// razorBody removes the line ends at the end and then the header: razor2.md
-// section 7.4.
+// razorBody removes the line ends at the end and then the header:
+// docs/specs/razor2.md#header-removal.
 func razorBody(part []byte) []byte {
 	_, end := razorBlankLine(part)
 	if end < 0 {
@@ -174,7 +174,7 @@ func razorBody(part []byte) []byte {
 	return bytes.TrimRight(part[end:], "\n")
 }
 
-// razorSkipped says whether a part gets no signature: razor2.md section 7.5.
+// razorSkipped says whether a part gets no signature: docs/specs/razor2.md#skipped-parts.
 func razorSkipped(v8 []byte) bool {
 	if allRazorBlank(v8) {
 		return true

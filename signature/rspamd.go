@@ -57,7 +57,7 @@ func ParseRspamdAlgorithm(name string) (RspamdAlgorithm, error) {
 // A RspamdHasher computes the digests and shingles of rspamd's fuzzy_check for
 // one pair of keys. It is immutable and may be shared.
 //
-// Source: rspamd-fuzzy.md section 8.
+// Source: docs/specs/rspamd-fuzzy.md#digests.
 type RspamdHasher struct {
 	algorithm RspamdAlgorithm
 	key       [blake2b.Size]byte

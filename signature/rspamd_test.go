@@ -16,7 +16,7 @@ import (
 
 func rspamdMessage(t *testing.T, name string) *Message {
 	t.Helper()
-	raw, err := os.ReadFile(sharedtest.Path(t, "protocols", "vectors", "rspamd-fuzzy", name))
+	raw, err := os.ReadFile(sharedtest.Vector(t, "rspamd-fuzzy", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func rspamdMessage(t *testing.T, name string) *Message {
 var vectorPolicy = RspamdPolicy{MinWords: 32, MinBytes: -1, AllTypes: true}
 
 func TestRspamdDigests(t *testing.T) {
-	file, err := os.Open(sharedtest.Path(t, "protocols", "vectors", "rspamd-fuzzy", "digests.txt"))
+	file, err := os.Open(sharedtest.Vector(t, "rspamd-fuzzy", "digests.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestRspamdDigests(t *testing.T) {
 func TestRspamdShingles(t *testing.T) {
 	for _, algorithm := range []RspamdAlgorithm{RspamdMumHash, RspamdSipHash, RspamdXXHash} {
 		h := NewRspamdHasher("rspamd", "rspamd", algorithm)
-		file, err := os.Open(sharedtest.Path(t, "protocols", "vectors", "rspamd-fuzzy", "shingles-"+algorithm.String()+".txt"))
+		file, err := os.Open(sharedtest.Vector(t, "rspamd-fuzzy", "shingles-"+algorithm.String()+".txt"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,7 +32,7 @@ import (
 // RspamdPolicy says which hash a part gets. The zero value stands for the
 // defaults of a rule of rspamd.
 //
-// Source: rspamd-fuzzy.md section 8.
+// Source: docs/specs/rspamd-fuzzy.md#digests.
 type RspamdPolicy struct {
 	MinWords int // words that give a text shingles; 0 means 64, below 32 means 32
 	MinBytes int // of short texts, and of attachments; 0 means 1024, below 0 no limit

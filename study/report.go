@@ -72,7 +72,7 @@ func oneIn(v float64) string {
 	return "1 in " + strconv.FormatFloat(n, 'f', 1, 64)
 }
 
-// report writes study.md and the figures as SVG into the report's folder.
+// report writes the report in Markdown and the figures as SVG into the report's folder.
 func (p *plan) report(experiments [][]row, compared []comparison, figures []*figure) error {
 	if p.config.Report == "" {
 		return nil

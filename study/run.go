@@ -36,7 +36,7 @@ type Config struct {
 	// Corpus is a folder of unpacked mail corpora, each with its index.tsv;
 	// "" leaves out what needs real mail.
 	Corpus string
-	// Report is a folder that gets study.md and its figures; "" for none. A
+	// Report is a folder that gets the report in Markdown and its figures; "" for none. A
 	// report is written only by a run of all parts.
 	Report string
 	// Progress, if not nil, is told the share of the work that is done, 0 to 1,

@@ -13,8 +13,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/bulkhead-mail/bulkhead/internal/sharedtest"
 )
 
 func readCSV(t *testing.T, path string) [][]string {
@@ -33,7 +31,7 @@ func readCSV(t *testing.T, path string) [][]string {
 
 // TestPrintedCells holds the numbers restated here against the tables as data.
 func TestPrintedCells(t *testing.T) {
-	lines := readCSV(t, sharedtest.Path(t, "papers", "yan-cho-tables-3-10.csv"))
+	lines := readCSV(t, "testdata/yan-cho-tables-3-10.csv")
 	printed := printedCells()
 	if len(lines)-1 != len(printed) {
 		t.Fatalf("%d numbers, want %d", len(printed), len(lines)-1)
@@ -55,7 +53,7 @@ func TestSmallStudy(t *testing.T) {
 	if err := Run(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	want := readCSV(t, sharedtest.Path(t, "papers", "yan-cho-tables-3-10.csv"))
+	want := readCSV(t, "testdata/yan-cho-tables-3-10.csv")
 	got := readCSV(t, filepath.Join(out, "tables.csv"))
 	if len(got) != len(want) {
 		t.Fatalf("tables.csv has %d lines, want %d", len(got), len(want))

@@ -43,7 +43,7 @@ func newDCCCommand() *cobra.Command {
 	return cmd
 }
 
-// appendRequest appends a DCC packet of version 12; see dcc.md section 1.
+// appendRequest appends a DCC packet of version 12; see docs/specs/dcc.md#client-server-protocol.
 func (o *dccLoad) appendRequest(dst []byte, op byte, tag uint32, n, seed uint64) []byte {
 	start := len(dst)
 	dst = append(dst, 0, 0, 12, op)

@@ -40,7 +40,7 @@ func newPyzorCommand() *cobra.Command {
 	return cmd
 }
 
-// appendRequest appends a request of the Python client; see pyzor.md section 2.
+// appendRequest appends a request of the Python client; see docs/specs/pyzor.md#requests.
 // Nobody verifies the signature of an anonymous one, so it is always the same.
 func (o *pyzorLoad) appendRequest(dst []byte, tag uint32, n, seed uint64) []byte {
 	dst = append(append(append(dst, "Op: "...), o.op...), '\n')

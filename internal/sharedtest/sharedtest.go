@@ -1,48 +1,78 @@
-// Package sharedtest finds the reference material that lies beside a
-// maintainer's checkout: protocol documents, papers and the mail corpus. It is
-// not part of the repository, so tests that read it skip where it is absent.
+// Package sharedtest finds what the tests of several packages read: the test
+// vectors in the repository's testdata/vectors, and the mail corpus, which is
+// real mail and therefore not part of the repository.
 package sharedtest
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 )
 
-// Path returns the path of a file or folder of the reference material, for
-// example Path(t, "corpus", "samples"). The material lies in the folder that
-// $BULKHEAD_SHARED names, or in ../shared beside the checkout. Without it the
-// test is skipped, and fails where $CI is "true".
-func Path(t testing.TB, elem ...string) string {
+// Vector returns the path of a test vector, for example
+// Vector(t, "pyzor", "digests.txt").
+func Vector(t testing.TB, elem ...string) string {
 	t.Helper()
-	path := filepath.Join(append([]string{root(t)}, elem...)...)
+	dir, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(append([]string{dir, "testdata", "vectors"}, elem...)...)
 	if _, err := os.Stat(path); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("reference material missing under CI: %v", err)
-		}
-		t.Skipf("needs the maintainers' reference material: %v", err)
+		t.Fatalf("test vector: %v", err)
 	}
 	return path
 }
 
-func root(t testing.TB) string {
-	if dir := os.Getenv("BULKHEAD_SHARED"); dir != "" {
-		return dir
-	}
-	dir, err := os.Getwd()
+// Corpus returns the path of a file or folder of the mail corpus, for example
+// Corpus(t, "samples"). Where the corpus is absent the test is skipped, unless
+// $BULKHEAD_CORPUS demands it: see [corpus].
+func Corpus(t testing.TB, elem ...string) string {
+	t.Helper()
+	root, err := moduleRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for {
+	path, required, err := corpus(os.Getenv("BULKHEAD_CORPUS"), root, elem...)
+	switch {
+	case err != nil && required:
+		t.Fatalf("BULKHEAD_CORPUS demands the mail corpus: %v", err)
+	case err != nil:
+		t.Skipf("needs the private mail corpus: %v", err)
+	}
+	return path
+}
+
+// corpus returns a path in the corpus, whether a test without it has failed, and
+// an error if it is missing. setting is the value of $BULKHEAD_CORPUS: empty for
+// the default place, which may be missing; "required" for the default place,
+// which must be there; or the folder of the corpus, which must be there. The
+// default place is shared/corpus beside the module's folder.
+func corpus(setting, root string, elem ...string) (path string, required bool, err error) {
+	dir := filepath.Join(filepath.Dir(root), "shared", "corpus")
+	if setting != "" && setting != "required" {
+		dir = setting
+	}
+	path = filepath.Join(append([]string{dir}, elem...)...)
+	_, err = os.Stat(path)
+	return path, setting != "", err
+}
+
+// moduleRoot returns the folder of this module, in or above the working folder.
+func moduleRoot() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(dir, "house_test.go")); err == nil {
-			return filepath.Join(filepath.Dir(dir), "shared")
+			return dir, nil
 		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			t.Fatal("no house_test.go above the test's folder: is this the bulkhead module?")
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("sharedtest: no house_test.go in or above %s", start)
 		}
-		dir = parent
 	}
 }
 
@@ -51,7 +81,7 @@ func root(t testing.TB) string {
 // machine and user, below the user's cache folder, and reused afterwards.
 func Unpack(t testing.TB, name string) string {
 	t.Helper()
-	archive := Path(t, "corpus", name+".tar.zst")
+	archive := Corpus(t, name+".tar.zst")
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		t.Fatal(err)

@@ -71,7 +71,7 @@ func TestEximDCC(t *testing.T) {
 	}
 }
 
-// eximCondition asks as dcc.md section 3.5 says Exim's condition does, and
+// eximCondition asks as docs/specs/dcc.md#dccifd-clients says Exim's condition does, and
 // reads the answer by its rules.
 func eximCondition(t *testing.T, address, message string) (letter, header string) {
 	t.Helper()

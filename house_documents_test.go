@@ -1,0 +1,156 @@
+package bulkhead_test
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"unicode"
+)
+
+// TestBrokenPointers shows the checker what it must find.
+func TestBrokenPointers(t *testing.T) {
+	tree := fstest.MapFS{
+		"README.md":       {Data: []byte("# Read me\n")},
+		"docs/specs/p.md": {Data: []byte("# P\n\n## Wire format\n\n```\n# not a heading\n```\n\n### Step 2: `x`\n\n## Wire format\n")},
+		"docs/good.md":    {Data: []byte("# Good\n\n[a](specs/p.md#wire-format-1), [b](#good), [c](../README.md), [d](https://example.com/x.md#y), `[e](none.md)`\n")},
+		"docs/bad.md":     {Data: []byte("# Bad\n\n[a](specs/p.md#wire), [b](#good) and\n[c](../NONE.md)\n")},
+	}
+	comments := []struct {
+		text          string
+		found, broken int
+	}{
+		{"Nothing is named here.", 0, 0},
+		{"Source: docs/specs/p.md. See README.md too.", 2, 0},
+		{"Source: docs/specs/p.md#wire-format, #step-2-x and #wire-format-1.", 3, 0},
+		{"Run it with -o ../docs/specs/p.md.", 1, 0}, // from a folder below
+		{"Source: docs/specs/q.md#wire-format.", 1, 1},
+		{"Source: docs/specs/p.md#wire.", 1, 1},
+		{"Source: docs/specs/p.md#wire-format and\n#none.", 2, 1},
+		{"Source: docs/specs/p.md#not-a-heading.", 1, 1},
+		{"Source: p.md#wire-format.", 1, 1},
+		{"Source: p.md section 2.", 1, 1},
+		{"Source: docs/specs/p.md\nsection 2.1.", 1, 1},
+	}
+	for _, tt := range comments {
+		found, broken := commentPointers(tree, "bench", tt.text)
+		if found != tt.found || len(broken) != tt.broken {
+			t.Errorf("%q: %d pointers, broken %q; want %d and %d", tt.text, found, broken, tt.found, tt.broken)
+		}
+	}
+	if found, broken := documentLinks(tree, "docs/good.md"); found != 3 || len(broken) != 0 {
+		t.Errorf("good links: %d, broken %q", found, broken)
+	}
+	if found, broken := documentLinks(tree, "docs/bad.md"); found != 3 || len(broken) != 3 {
+		t.Errorf("bad links: %d, broken %q", found, broken)
+	}
+}
+
+// commentPointers returns how many documents and sections a comment names, and
+// what is wrong with which. dir is the folder of its file, where paths that begin
+// with ".." start.
+func commentPointers(tree fs.FS, dir, comment string) (found int, broken []string) {
+	pointer := regexp.MustCompile(`([\w./-]*\w\.md)((?:#[\w-]+)?(?:(?:,| and| or| to)\s+#[\w-]+)*)(\s+sections?\s+\d)?`)
+	for _, m := range pointer.FindAllStringSubmatch(comment, -1) {
+		name := m[1]
+		if strings.HasPrefix(name, "../") {
+			name = path.Join(dir, name)
+		}
+		anchors := regexp.MustCompile(`#[\w-]+`).FindAllString(m[2], -1)
+		found += max(1, len(anchors))
+		if m[3] != "" {
+			broken = append(broken, fmt.Sprintf("%q names a section by its number; want its anchor", m[0]))
+			continue
+		}
+		broken = append(broken, missing(tree, name, anchors)...)
+	}
+	return found, broken
+}
+
+// documentLinks returns how many links into this module a document has, and what
+// is wrong with which.
+func documentLinks(tree fs.FS, name string) (found int, broken []string) {
+	text, err := fs.ReadFile(tree, name)
+	if err != nil {
+		return 0, []string{err.Error()}
+	}
+	code := regexp.MustCompile("(?ms)^```.*?^```|`[^`\n]*`")
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	for _, m := range link.FindAllStringSubmatch(code.ReplaceAllString(string(text), ""), -1) {
+		if strings.Contains(m[1], ":") {
+			continue // not of this module
+		}
+		found++
+		file, anchor, _ := strings.Cut(m[1], "#")
+		target := name
+		if file != "" {
+			target = path.Join(path.Dir(name), file)
+		}
+		var anchors []string
+		if anchor != "" {
+			anchors = []string{"#" + anchor}
+		}
+		broken = append(broken, missing(tree, target, anchors)...)
+	}
+	return found, broken
+}
+
+// missing says which of a document and its anchors are not there.
+func missing(tree fs.FS, name string, anchors []string) (broken []string) {
+	if _, err := fs.Stat(tree, name); err != nil {
+		return []string{fmt.Sprintf("no document %s", name)}
+	}
+	if len(anchors) == 0 {
+		return nil
+	}
+	there, err := headings(tree, name)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, a := range anchors {
+		if !slices.Contains(there, a) {
+			broken = append(broken, fmt.Sprintf("%s has no section %s", name, a))
+		}
+	}
+	return broken
+}
+
+// headings returns the anchors that Git forges give to a document's headings.
+func headings(tree fs.FS, name string) ([]string, error) {
+	text, err := fs.ReadFile(tree, name)
+	if err != nil {
+		return nil, err
+	}
+	var anchors []string
+	times := make(map[string]int)
+	code := false
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "```") {
+			code = !code
+		}
+		title := strings.TrimLeft(line, "#")
+		if code || title == line || !strings.HasPrefix(title, " ") {
+			continue
+		}
+		anchor := "#" + strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, strings.TrimSpace(title))
+		if n := times[anchor]; n > 0 {
+			times[anchor]++
+			anchor = fmt.Sprintf("%s-%d", anchor, n)
+		}
+		times[anchor]++
+		anchors = append(anchors, anchor)
+	}
+	return anchors, nil
+}

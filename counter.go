@@ -22,6 +22,10 @@ type Aspect uint8
 const (
 	Counts     Aspect = 1 << iota // Sightings, First and Error
 	Judgements                    // Judged and Spam; First too if it is judged
+	// Aside is no aspect but says that the look is not a client's check: it is a
+	// further question of one that was counted, or the program's own. It is left
+	// out of the count of checks.
+	Aside
 )
 
 // A Counter is a Clearinghouse that counts signatures by themselves, at a

@@ -185,7 +185,7 @@ func (b *book) talliesOf(ctx context.Context, a *asking, sums []Checksum, target
 	if len(a.known) == 0 {
 		return a.tallies, nil
 	}
-	if err := b.look(ctx, a, a.more, bulkhead.Counts); err != nil {
+	if err := b.look(ctx, a, a.more, bulkhead.Counts|bulkhead.Aside); err != nil {
 		return nil, err
 	}
 	for k, i := range a.known {

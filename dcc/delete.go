@@ -34,7 +34,7 @@ func (b *book) talliesSince(ctx context.Context, a *asking, sums []Checksum) err
 	if len(a.more) == 0 {
 		return nil
 	}
-	if err := b.look(ctx, a, a.more, bulkhead.Counts); err != nil {
+	if err := b.look(ctx, a, a.more, bulkhead.Counts|bulkhead.Aside); err != nil {
 		return err
 	}
 	l := a.looks
@@ -57,7 +57,7 @@ func (b *book) epochs(ctx context.Context, a *asking, sums []Checksum) ([]uint32
 	for i := range sums {
 		a.more = append(a.more, counterOf(&sums[i], epochsCounter))
 	}
-	if err := b.look(ctx, a, a.more, bulkhead.Counts); err != nil {
+	if err := b.look(ctx, a, a.more, bulkhead.Counts|bulkhead.Aside); err != nil {
 		return nil, err
 	}
 	for i := range sums {
@@ -93,8 +93,9 @@ func (b *book) follow(ctx context.Context) {
 	defer tick.Stop()
 	for !b.deletes.Load() {
 		var l [1]bulkhead.Look
-		if err := b.house.Look(ctx, []bulkhead.Signature{deletesSignature()}, l[:], bulkhead.Counts); err == nil && l[0].Sightings > 0 {
+		if err := b.house.Look(ctx, []bulkhead.Signature{deletesSignature()}, l[:], bulkhead.Counts|bulkhead.Aside); err == nil && l[0].Sightings > 0 {
 			b.deletes.Store(true)
+			return
 		}
 		select {
 		case <-ctx.Done():
@@ -118,7 +119,7 @@ func (b *book) freshEpoch(ctx context.Context, c *Checksum, epochs uint32) (int,
 		sigs = append(sigs, sinceEpoch(c, sinceCounter, epoch))
 	}
 	looks := make([]bulkhead.Look, len(sigs))
-	if err := b.house.Look(ctx, sigs, looks, bulkhead.Counts); err != nil {
+	if err := b.house.Look(ctx, sigs, looks, bulkhead.Counts|bulkhead.Aside); err != nil {
 		return 0, err
 	}
 	for i := range looks {

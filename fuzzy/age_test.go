@@ -120,3 +120,29 @@ func TestTakenByError(t *testing.T) {
 		t.Errorf("value %d after 2 were taken, want 3", r.Value)
 	}
 }
+
+// TestOwnQuestionsAreNoChecks: what the server asks on its own, and to find out
+// what a write comes to, is not counted among the checks of clients; one of those
+// is counted once, however many questions it needs.
+func TestOwnQuestionsAreNoChecks(t *testing.T) {
+	ctx := t.Context()
+	house := prototest.NewTally(2)
+	s := &Server{House: house, SpamFlags: []uint8{1}}
+	c := dial(t, serve(t, s), nil)
+	var shingles [32]uint64
+	must(t, c.Write(ctx, digestOf(1), &shingles, 1, 10))
+	must(t, c.Delete(ctx, digestOf(1), &shingles))
+	must(t, c.Write(ctx, digestOf(1), &shingles, 1, 10))
+	s.followLists(ctx)
+	if all, checks := house.Looks(); checks != 0 || all == 0 {
+		t.Errorf("%d of %d looks are checks before there was one", checks, all)
+	}
+	for i := range 3 {
+		if r := mustCheck(t, c, digestOf(byte(i)), &shingles); !r.OK() {
+			t.Errorf("digest %d: %+v", i, r)
+		}
+		if _, checks := house.Looks(); checks != i+1 {
+			t.Errorf("%d checks counted after %d", checks, i+1)
+		}
+	}
+}

@@ -44,14 +44,31 @@ const (
 type questions struct {
 	sigs, judged  []bulkhead.Signature
 	looks, judges []bulkhead.Look
+	// counted: they ask for checks that were counted, or for no client at all.
+	counted bool
 }
 
 func (q *questions) reset() { q.sigs, q.judged = q.sigs[:0], q.judged[:0] }
 
+// ask asks the questions. Those of all rounds of some checks count as one check.
 func (q *questions) ask(ctx context.Context, house bulkhead.Counter) error {
+	aside := func() (what bulkhead.Aspect) {
+		if q.counted {
+			what = bulkhead.Aside
+		}
+		q.counted = true
+		return what
+	}
 	q.looks = slices.Grow(q.looks[:0], len(q.sigs))[:len(q.sigs)]
 	q.judges = slices.Grow(q.judges[:0], len(q.judged))[:len(q.judged)]
-	return errors.Join(house.Look(ctx, q.sigs, q.looks, bulkhead.Counts), house.Look(ctx, q.judged, q.judges, bulkhead.Judgements))
+	var err error
+	if len(q.sigs) > 0 {
+		err = house.Look(ctx, q.sigs, q.looks, bulkhead.Counts|aside())
+	}
+	if len(q.judged) > 0 {
+		err = errors.Join(err, house.Look(ctx, q.judged, q.judges, bulkhead.Judgements|aside()))
+	}
+	return err
 }
 
 // A round is one set of questions: which checks ask, what each of them asks,
@@ -79,6 +96,7 @@ var rounds = [...]round{
 func (s *Server) check(ctx context.Context, sc *scratch) {
 	flags := s.lists.inUse()
 	q := &sc.questions
+	q.counted = false
 	for i := range rounds {
 		r := &rounds[i]
 		q.reset()

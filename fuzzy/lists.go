@@ -65,7 +65,7 @@ func (s *Server) refresh(ctx context.Context) {
 }
 
 func (s *Server) followLists(ctx context.Context) {
-	var q questions
+	q := questions{counted: true}
 	for flag := range 256 {
 		q.sigs = append(q.sigs, listSignature(uint8(flag)))
 	}

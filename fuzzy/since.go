@@ -35,7 +35,7 @@ func appendSince(dst []bulkhead.Signature, r *Request, flag uint8, deletes uint3
 // It is maxEpochs where there is none left.
 func (s *Server) freshEpochs(ctx context.Context, j *job, flag uint8, counters []counter) ([]int, error) {
 	fresh := make([]int, len(counters))
-	var q questions
+	q := questions{counted: true}
 	for i := range counters {
 		fresh[i] = maxEpochs
 		if counters[i].value() == 0 {

@@ -294,7 +294,7 @@ func (c *counter) value() uint32 {
 // counters returns the counters of the digest of j, and of its bands.
 func (s *Server) counters(ctx context.Context, j *job, flag uint8) ([]counter, error) {
 	n := numCounters(&j.req)
-	var q questions
+	q := questions{counted: true}
 	for _, kind := range []byte{added, taken, epochs} {
 		q.sigs = append(q.sigs, j.signatures(flag, kind)...)
 	}

@@ -64,6 +64,7 @@ func (e *Engine) Check(_ context.Context, q bulkhead.Query) (bulkhead.Verdict, e
 	if err := e.check(&q, &v); err != nil {
 		return bulkhead.Verdict{}, err
 	}
+	e.counters.checks.Add(1)
 	return v, nil
 }
 
@@ -77,6 +78,7 @@ func (e *Engine) CheckBatch(_ context.Context, queries []bulkhead.Query, verdict
 			return err
 		}
 	}
+	e.counters.checks.Add(uint64(len(queries)))
 	return nil
 }
 
@@ -84,7 +86,6 @@ func (e *Engine) check(q *bulkhead.Query, v *bulkhead.Verdict) error {
 	if err := checkSignatures(q.Signatures); err != nil {
 		return err
 	}
-	e.counters.checks.Add(1)
 	view := e.view.Load()
 	s := e.scratch.Get().(*scratch)
 	defer e.scratch.Put(s)

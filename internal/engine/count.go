@@ -55,23 +55,25 @@ func (e *Engine) countChange(sigs []bulkhead.Signature, n []uint32) (*countChang
 const lookPart = 128
 
 // Look implements [bulkhead.Counter]. It takes no lock.
-func (e *Engine) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
+func (e *Engine) Look(_ context.Context, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
 	out = out[:len(sigs)]
 	s := e.scratch.Get().(*scratch)
 	defer e.scratch.Put(s)
 	view := e.view.Load()
 	for len(sigs) > 0 {
 		n := min(len(sigs), lookPart)
-		if err := e.lookUp(ctx, s, view, sigs[:n], out[:n], what); err != nil {
+		if err := e.lookUp(s, view, sigs[:n], out[:n], what); err != nil {
 			return err
 		}
 		sigs, out = sigs[n:], out[n:]
 	}
-	e.counters.checks.Add(1)
+	if what&bulkhead.Aside == 0 {
+		e.counters.checks.Add(1)
+	}
 	return nil
 }
 
-func (e *Engine) lookUp(ctx context.Context, s *scratch, view *view, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
+func (e *Engine) lookUp(s *scratch, view *view, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
 	n := len(sigs)
 	s.base = slices.Grow(s.base[:0], n)[:n]
 	s.kinds = slices.Grow(s.kinds[:0], n)[:n]
@@ -88,7 +90,7 @@ func (e *Engine) lookUp(ctx context.Context, s *scratch, view *view, sigs []bulk
 		e.countLooks(s, view, out)
 	}
 	if what&bulkhead.Judgements != 0 {
-		return e.judgeLooks(ctx, s, view, sigs, out)
+		return e.judgeLooks(s, view, sigs, out)
 	}
 	return nil
 }
@@ -138,7 +140,7 @@ func (s *scratch) gather(start uint64, weight float64, out []bulkhead.Look) {
 }
 
 // judgeLooks asks for the judgement of those few that a blocklist holds.
-func (e *Engine) judgeLooks(ctx context.Context, s *scratch, view *view, sigs []bulkhead.Signature, out []bulkhead.Look) error {
+func (e *Engine) judgeLooks(s *scratch, view *view, sigs []bulkhead.Signature, out []bulkhead.Look) error {
 	s.revoked = slices.Grow(s.revoked[:0], len(sigs))[:len(sigs)]
 	if !s.listed(view, s.revoked) {
 		return nil
@@ -147,8 +149,8 @@ func (e *Engine) judgeLooks(ctx context.Context, s *scratch, view *view, sigs []
 		if !found {
 			continue
 		}
-		v, err := e.Check(ctx, bulkhead.Query{Signatures: sigs[i : i+1], Terse: true})
-		if err != nil {
+		var v bulkhead.Verdict
+		if err := e.check(&bulkhead.Query{Signatures: sigs[i : i+1], Terse: true}, &v); err != nil {
 			return err
 		}
 		if f := &v.Findings[0]; v.Whitelisted == "" && f.Judged != bulkhead.Unjudged {

@@ -220,3 +220,38 @@ func BenchmarkLook(b *testing.B) {
 		})
 	}
 }
+
+// TestChecksAreClients: of all looks, those for clients alone count as checks,
+// each once, whatever it finds.
+func TestChecksAreClients(t *testing.T) {
+	e, err := Open(t.Context(), Options{Now: newClock().Now, Tally: DefaultTally()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sigs := []bulkhead.Signature{countSignature(t, bulkhead.DCCBody, 1), countSignature(t, bulkhead.DCCBody, 2)}
+	local := bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}
+	if _, err := e.Report(t.Context(), bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam, Reporter: local}); err != nil {
+		t.Fatal(err)
+	}
+	var out [2]bulkhead.Look
+	for i, tt := range []struct {
+		what bulkhead.Aspect
+		want uint64
+	}{{bulkhead.Counts, 1}, {bulkhead.Counts | bulkhead.Judgements, 2}, {bulkhead.Counts | bulkhead.Aside, 2}, {bulkhead.Judgements | bulkhead.Aside, 2}, {bulkhead.Judgements, 3}} {
+		if err := e.Look(t.Context(), sigs, out[:], tt.what); err != nil {
+			t.Fatal(err)
+		}
+		if judged := tt.what&bulkhead.Judgements != 0; judged != (out[1].Judged == bulkhead.JudgedSpam) {
+			t.Errorf("look %d: judged %v", i, out[1].Judged)
+		}
+		if got := e.Info().Checks; got != tt.want {
+			t.Errorf("after look %d: %d checks, want %d", i, got, tt.want)
+		}
+	}
+	if _, err := e.Check(t.Context(), bulkhead.Query{Signatures: sigs}); err != nil || e.Info().Checks != 4 {
+		t.Errorf("after a check: %d, %v", e.Info().Checks, err)
+	}
+	if err := e.CheckBatch(t.Context(), []bulkhead.Query{{Signatures: sigs}, {Signatures: sigs}}, make([]bulkhead.Verdict, 2)); err != nil || e.Info().Checks != 6 {
+		t.Errorf("after a batch of two: %d, %v", e.Info().Checks, err)
+	}
+}

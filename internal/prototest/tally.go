@@ -15,6 +15,8 @@ type Tally struct {
 
 	lock        sync.Mutex
 	generations []map[bulkhead.Signature]uint32 // the newest last
+	checks      int
+	looks       int
 }
 
 // NewTally returns a Tally that keeps so many generations.
@@ -50,8 +52,22 @@ func (h *Tally) Sightings(sig bulkhead.Signature) (n uint32) {
 	return n
 }
 
+// Looks returns how often Look was called, and how many of the calls were checks
+// of clients.
+func (h *Tally) Looks() (all, checks int) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	return h.looks, h.checks
+}
+
 // Look implements [bulkhead.Counter].
-func (h *Tally) Look(_ context.Context, sigs []bulkhead.Signature, out []bulkhead.Look, _ bulkhead.Aspect) error {
+func (h *Tally) Look(_ context.Context, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
+	h.lock.Lock()
+	h.looks++
+	if what&bulkhead.Aside == 0 {
+		h.checks++
+	}
+	h.lock.Unlock()
 	for i, sig := range sigs {
 		out[i] = bulkhead.Look{Sightings: h.Sightings(sig)}
 	}

@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -69,11 +70,22 @@ type UniqueRateConfig struct {
 // [UniqueRate.StateBytes] bytes that the caller keeps, all zero for a new key.
 //
 // The measured rate decays by 1/e each period. An item that is not in the
-// key's filter raises it, and is added; one that is in it changes nothing. The
+// key's filter raises it, and is added; one that is in it counts as nothing. The
 // filter is thrown away one period after its first item, so the rate counts the
-// different items of a period. That bounds the filter's errors: a sender more
-// than e times over its limit loses its over-full filter before its rate falls
-// below the limit.
+// different items of a period. With x the time since the key's last event, in
+// periods, an event of weight n (0 if its item is known) makes of the rate r
+//
+//	max(n, r exp(-x) + n (1 - exp(-x)) / x)
+//
+// and n of a new key. The key is over the limit when that reaches it. So of
+// events of weight 1 in quick succession a limit of N > 1 lets N pass, because
+// the first of them weigh a little less than 1 when the last comes; a single
+// event whose own weight is the limit is over it, and at a limit of 1 or less
+// every event of weight 1. This is the rate of Exim's specification, chapter
+// "Access control lists", section "Rate limiting incoming messages".
+//
+// The short life bounds the filter's errors: a sender more than e times over its
+// limit loses its over-full filter before its rate falls below the limit.
 //
 // A UniqueRate is immutable, and safe for concurrent use; calls on one state
 // must not overlap.
@@ -165,9 +177,9 @@ func (s rateState) set(rate float64, t int64) {
 // A RateMeasurement is the answer of [UniqueRate.Measure].
 type RateMeasurement struct {
 	Rate    float64 // items a period, this one included if it counts or would count
-	Over    bool    // Rate is above the limit
+	Over    bool    // Rate has reached the limit
 	New     bool    // the item was not in the filter (always, for a Plain rate)
-	Counted bool    // the state was changed
+	Counted bool    // the item is new, and its weight is in the key's rate from now on
 }
 
 // Measure counts one item, of weight n (1 for a recipient or message, the
@@ -191,20 +203,14 @@ func (u *UniqueRate) Measure(state []byte, now time.Time, item []byte, n float64
 
 func (u *UniqueRate) measure(s rateState, now int64, key Key, n float64) RateMeasurement {
 	now = max(now, 1)
+	m := u.judge(s, now, key, n)
 	s.settle(now)
-	expired := s.started() != 0 && now-s.started() >= int64(u.period)
-	if !u.plain && !expired && u.holds(s, key) {
-		rate := u.decayed(s, now)
-		return RateMeasurement{Rate: rate, Over: rate > u.limit}
-	}
-	m := RateMeasurement{Rate: u.raised(s, now, n), New: true}
-	m.Over = m.Rate > u.limit
 	if m.Over && u.mode == Leaky {
 		return m
 	}
-	m.Counted = true
+	expired := u.expired(s, now)
 	s.set(math.Min(m.Rate, math.MaxFloat64), now)
-	if u.plain {
+	if u.plain || !m.New {
 		return m
 	}
 	if expired {
@@ -219,6 +225,22 @@ func (u *UniqueRate) measure(s rateState, now int64, key Key, n float64) RateMea
 		s[RateHeader+pos>>3] |= 1 << (pos & 7)
 	}
 	return m
+}
+
+// judge says what an event does, and changes nothing.
+func (u *UniqueRate) judge(s rateState, now int64, key Key, n float64) RateMeasurement {
+	m := RateMeasurement{New: u.plain || u.expired(s, now) || !u.holds(s, key)}
+	if !m.New {
+		n = 0
+	}
+	m.Rate, m.Over = u.raised(s, now, n)
+	m.Counted = m.New && !(m.Over && u.mode == Leaky)
+	return m
+}
+
+// expired reports whether the filter has lived its period.
+func (u *UniqueRate) expired(s rateState, now int64) bool {
+	return s.started() != 0 && now-s.started() >= int64(u.period)
 }
 
 // settle brings a state from the future back to now. The clock was ahead when it
@@ -260,19 +282,28 @@ func (u *UniqueRate) decayed(s rateState, now int64) float64 {
 	return s.rate() * math.Exp(-float64(now-s.changed())/float64(u.period))
 }
 
-// raised returns the rate at now with n more: the moving average, with weights
-// that fall by 1/e each period, of a stream whose n arrived evenly since the
-// last change. A steady stream of r a period is measured as r, not r + 1/2 as
-// by plain addition, and a burst as its sum.
-func (u *UniqueRate) raised(s rateState, now int64, n float64) float64 {
-	if s.changed() == 0 {
-		return n
+// raised returns the rate at now with n more, and whether it reaches the limit.
+// The rate is the moving average, with weights that fall by 1/e each period, of a
+// stream whose n arrived evenly since the last change: a steady stream of r a
+// period is measured as r, not r + 1/2 as by plain addition, and a burst as its
+// sum. It is n at least: after a silence the average counts the silence before
+// the event as well, and would let through who first waits and then sends much.
+func (u *UniqueRate) raised(s rateState, now int64, n float64) (rate float64, over bool) {
+	x := float64(max(0, now-s.changed())) / float64(u.period)
+	switch {
+	case s.changed() == 0:
+		rate = n
+	case x > 0:
+		rate = max(n, s.rate()*math.Exp(-x)+n*-math.Expm1(-x)/x)
+	case s.rate() > 0:
+		// Events that the clock cannot tell apart did not happen at once: the
+		// average comes near their sum, from below, and does not reach it.
+		rate = s.rate() + n
+		return rate, rate > u.limit
+	default:
+		rate = n
 	}
-	x := float64(now-s.changed()) / float64(u.period)
-	if x == 0 {
-		return s.rate() + n
-	}
-	return s.rate()*math.Exp(-x) + n*-math.Expm1(-x)/x
+	return rate, rate >= u.limit
 }
 
 // Rate returns the rate at now without counting anything, in items a period.
@@ -332,12 +363,21 @@ func (u *UniqueRate) Validate(state []byte) error {
 	case u.m%8 != 0 && state[len(state)-1]>>(u.m%8) != 0:
 		return fmt.Errorf("%w: bits set beyond the %d of the filter", ErrCorrupt, u.m)
 	}
-	if started == 0 {
-		for _, b := range state[RateHeader:] {
-			if b != 0 {
-				return fmt.Errorf("%w: bits set in a filter that was never begun", ErrCorrupt)
-			}
-		}
+	if started == 0 && !allZero(state[RateHeader:]) {
+		return fmt.Errorf("%w: bits set in a filter that was never begun", ErrCorrupt)
 	}
 	return nil
+}
+
+// allZero compares with a block of zeros: a new key's filter may have megabytes,
+// and byte by byte takes ten times as long.
+func allZero(b []byte) bool {
+	var zeros [1024]byte
+	for len(b) > len(zeros) {
+		if !bytes.Equal(b[:len(zeros)], zeros[:]) {
+			return false
+		}
+		b = b[len(zeros):]
+	}
+	return bytes.Equal(b, zeros[:len(b)])
 }

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/listen"
@@ -344,6 +345,44 @@ func TestWithRateLimiter(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("recipient %d: %q, want %q", i, got, want)
+		}
+	}
+}
+
+// TestSilenceThenMany sends to a hundred recipients, is silent for four periods,
+// and then wants four hundred at once, counted by Postfix at the end of the
+// message: the silence must not make them fewer.
+func TestSilenceThenMany(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	var clock sync.Mutex // the server asks for the time, the test moves it
+	limits, err := ratelimit.Open(ratelimit.Options{
+		Rules: []ratelimit.Rule{
+			{Name: "rcpts", Key: "{sasl_username}", Count: "{recipient_count}", Limit: 101, Period: time.Hour, Strict: true},
+		},
+		Now: func() time.Time { clock.Lock(); defer clock.Unlock(); return now },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, &Server{Limiter: limits}, "127.0.0.1:0")()
+	r := bufio.NewReader(c)
+	for _, tt := range []struct {
+		recipients string
+		silence    time.Duration // before
+		want       string
+	}{
+		{"100", 0, "action=DUNNO"},
+		{"400", 4 * time.Hour, "action=450 4.7.1 limit of 101 per 1h reached, try again later"},
+		{"1", 4 * time.Hour, "action=DUNNO"}, // 400 exp(-4) = 7.3
+		{"101", 20 * time.Hour, "action=450 4.7.1 limit of 101 per 1h reached, try again later"},
+		{"100", 20 * time.Hour, "action=DUNNO"},
+	} {
+		clock.Lock()
+		now = now.Add(tt.silence)
+		clock.Unlock()
+		got := ask(t, c, r, "protocol_state", "END-OF-MESSAGE", "sasl_username", "ann", "recipient_count", tt.recipients)
+		if got != tt.want {
+			t.Errorf("%s recipients after %v: %q, want %q", tt.recipients, tt.silence, got, tt.want)
 		}
 	}
 }

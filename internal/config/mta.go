@@ -56,12 +56,12 @@ type RateLimit struct {
 	Unique         string   `toml:"unique" doc:"what is counted once in a period, for example \"{recipient}\"; \"{instance}\" counts\nmessages. Empty: every request counts"`
 	Count          string   `toml:"count" doc:"amount of one request, for example \"{size}\". Empty: 1"`
 	State          string   `toml:"state" doc:"\"RCPT\", \"DATA\", \"END-OF-MESSAGE\" or \"any\". Empty: END-OF-MESSAGE if count is\nset, else RCPT"`
-	Limit          float64  `toml:"limit" doc:"how much a period may hold"`
+	Limit          float64  `toml:"limit" doc:"how much a period may hold: what raises the rate to this is over the limit"`
 	Period         Duration `toml:"period" doc:"the period"`
 	Mode           string   `toml:"mode" doc:"\"leaky\": what is refused is not counted; \"strict\": it is. Empty: \"leaky\""`
 	Action         string   `toml:"action" doc:"\"defer\", \"reject\", \"hold\" or \"dunno\". Empty: \"defer\""`
 	Text           string   `toml:"text" doc:"what the client is told; {rule}, {key}, {rate}, {limit} and {period} are replaced"`
-	Warn           float64  `toml:"warn" doc:"share of the limit at which the log and the webhook are told; 0: only when it is\npassed"`
+	Warn           float64  `toml:"warn" doc:"share of the limit at which the log and the webhook are told; 0: only when it is\nreached"`
 	ExemptNetworks []string `toml:"exempt_networks" doc:"networks of clients that the rule does not apply to"`
 	ExemptKeys     []string `toml:"exempt_keys" doc:"keys that the rule does not apply to"`
 	Memory         int64    `toml:"memory_bytes" doc:"most memory of the keys, bytes; 0: 67108864"`

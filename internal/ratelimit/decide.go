@@ -118,7 +118,7 @@ func (q *question) measure(now time.Time) (err error) {
 	return nil
 }
 
-// tell reports a key at the warning level or over the limit.
+// tell reports a key at the warning level or at the limit.
 func (l *Limiter) tell(q *question, now time.Time) {
 	r := q.rule
 	warned := r.Warn > 0 && q.result.Counted && q.result.Rate >= r.Warn*r.Limit

@@ -36,14 +36,13 @@ type Options struct {
 	// Random is read for the key of the filters' hashes; nil means crypto/rand.
 	Random io.Reader
 	// Notify is told when a key rises to the warning level of a rule, and when
-	// it passes the limit, once for each rise. It must not block; nil tells nobody.
+	// it reaches the limit, once for each rise. It must not block; nil tells nobody.
 	Notify func(Event)
 	// Log takes events and faults; nil discards them.
 	Log *slog.Logger
 }
 
-// An Event is a key that has reached the warning level, or passed the limit, of
-// a rule. Its JSON form is what a webhook is sent.
+// An Event is a key that has reached the warning level, or the limit, of a rule. Its JSON form is what a webhook is sent.
 type Event struct {
 	Time   time.Time `json:"time"`
 	Rule   string    `json:"rule"`
@@ -51,7 +50,7 @@ type Event struct {
 	Rate   float64   `json:"rate"`  // in a period
 	Limit  float64   `json:"limit"` // in a period
 	Period string    `json:"period"`
-	Over   bool      `json:"over"` // the limit was passed, not only the warning level
+	Over   bool      `json:"over"` // the limit was reached, not only the warning level
 	Action string    `json:"action"`
 }
 
@@ -176,7 +175,7 @@ func find(rules []*rule, name string) *rule {
 }
 
 // Limit applies every rule and returns what to do: the action of the first rule
-// whose limit is passed ("defer", "reject" or "hold") and the text for the
+// whose limit is reached ("defer", "reject" or "hold") and the text for the
 // client, or "dunno". It counts as the rules say: what is refused by any rule
 // counts only in strict ones. It never blocks.
 func (l *Limiter) Limit(_ context.Context, attr func(name string) []byte) (action, text string, err error) {

@@ -124,7 +124,7 @@ func TestRules(t *testing.T) {
 			func(i int) Attributes {
 				return request("client_address", "192.0.2.1", "sender", fmt.Sprintf("s%d@example.com", i))
 			}, 5},
-		{"bounces of a host are one sender", Rule{Key: "{client_address}", Unique: "{sender}", Limit: 1},
+		{"bounces of a host are one sender", Rule{Key: "{client_address}", Unique: "{sender}", Limit: 2},
 			func(i int) Attributes { return request("client_address", "192.0.2.1", "sender", "") }, 100},
 		{"messages, two recipients each", Rule{Key: "{sasl_username}", Unique: "{instance}", Limit: 7},
 			func(i int) Attributes {
@@ -158,6 +158,12 @@ func TestRules(t *testing.T) {
 			func(i int) Attributes { return rcpt("newsletter", "a@example.com") }, 100},
 		{"only measured", Rule{Key: "{sasl_username}", Limit: 1, Action: Dunno},
 			func(i int) Attributes { return rcpt("ann", fmt.Sprint(i)) }, 100},
+		{"a limit of 1, which an event alone reaches", Rule{Key: "{sasl_username}", Limit: 1},
+			func(i int) Attributes { return rcpt("ann", fmt.Sprint(i)) }, 0},
+		{"a size that reaches the limit alone", Rule{Key: "{sasl_username}", Count: "{size}", Limit: 1000},
+			func(i int) Attributes { return request("sasl_username", "ann", "size", "1000") }, 0},
+		{"recipients of messages, by their number", Rule{Key: "{sasl_username}", Count: "{recipient_count}", Limit: 100},
+			func(i int) Attributes { return request("sasl_username", "ann", "recipient_count", "30") }, 3},
 		{"strict", Rule{Key: "{sasl_username}", Unique: "{recipient}", Limit: 8, Strict: true},
 			func(i int) Attributes { return rcpt("ann", fmt.Sprint(i)) }, 8},
 	}
@@ -594,7 +600,7 @@ func TestEventsClockWasAhead(t *testing.T) {
 func TestEventsOfOthersRefusals(t *testing.T) {
 	var events []Event
 	l := open(t, Options{Now: (&clock{epoch}).Now, Notify: func(e Event) { events = append(events, e) }, Rules: []Rule{
-		{Name: "rcpts", Key: "{recipient}", Limit: 1, Period: time.Hour},
+		{Name: "rcpts", Key: "{recipient}", Limit: 1.5, Period: time.Hour},
 		{Name: "bytes", Key: "{sasl_username}", Count: "{size}", State: AnyState, Limit: 1000, Period: time.Hour, Warn: 0.8},
 	}})
 	for _, size := range []string{"500", "400", "450"} {
@@ -631,7 +637,7 @@ func TestReplyToLongKey(t *testing.T) {
 	for range 2 {
 		_, text, _ = l.Limit(context.Background(), request("helo_name", strings.Repeat("x", 5000)))
 	}
-	if len(text) > 512 || !strings.HasSuffix(text, "xxx... has sent 2 of 1") {
+	if len(text) > 512 || !strings.HasSuffix(text, "xxx... has sent 1 of 1") {
 		t.Errorf("reply of %d bytes: %q", len(text), text)
 	}
 	if said.Len() > 1000 {

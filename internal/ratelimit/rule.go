@@ -61,7 +61,10 @@ type Rule struct {
 	// END-OF-MESSAGE, or any. Empty: END-OF-MESSAGE if Count is set, since the
 	// size is not known before, else RCPT. Requests without a state always apply.
 	State string
-	// Limit is how much a period may hold, above 0 (at least 1 with Unique).
+	// Limit is how much a period may hold, above 0 (at least 1 with Unique). A
+	// request is refused when the rate with it has reached the limit, see
+	// [filter.UniqueRate]: in quick succession a limit of N lets N requests of
+	// amount 1 pass if N is above 1, and none of a limit of 1.
 	Limit float64
 	// Period is the smoothing period, and the life of the filter.
 	Period time.Duration

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/bulkhead-mail/bulkhead/filter/internal/huge"
 )
 
 // batch is how many keys one step of a batched call works on. Their lines are
@@ -63,7 +65,7 @@ func newArray(g Geometry) *array {
 // alignedLines returns n zero lines, each on a cache line of its own.
 func alignedLines(n int) []words {
 	raw := make([]uint64, (n+1)*lineWords)
-	adviseHuge(raw)
+	huge.Advise(raw)
 	skip := 0
 	for uintptr(unsafe.Pointer(&raw[skip]))%LineBytes != 0 {
 		skip++

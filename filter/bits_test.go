@@ -54,12 +54,12 @@ func (m *bitModel) agree(t *rapid.T, b *Bits) {
 	ones := 0
 	for p := range b.Pages() {
 		s := setBits(b.Image(p).lines)
-		for _, at := range s.at {
+		for _, at := range s.At {
 			if !m.ones[uint64(p)*pageBits+uint64(at)] {
 				t.Fatalf("bit %d of page %d is set", at, p)
 			}
 		}
-		ones += len(s.at)
+		ones += len(s.At)
 	}
 	if ones != len(m.ones) {
 		t.Fatalf("%d bits are set, want %d", ones, len(m.ones))

@@ -10,7 +10,7 @@ import (
 
 	"encoding/binary"
 
-	"pgregory.net/rapid"
+	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
 )
 
 // fillers bring an array to every form of a page: empty, sparse, dense, with
@@ -180,17 +180,17 @@ func firstEscape(b []byte) int {
 }
 
 func TestValueAboveManyIsRefused(t *testing.T) {
-	w := bitWriter{}
-	w.rice(0, riceBits(pageCells, 1))
-	w.gamma(Many + 1)
-	if _, err := parseSlots(w.bytes(), pageCells, 1, true); !errors.Is(err, ErrCorrupt) {
+	w := codec.BitWriter{}
+	w.Rice(0, codec.RiceBits(pageCells, 1))
+	w.Gamma(Many + 1)
+	if _, err := codec.ParseSlots(w.Bytes(), pageCells, 1, true); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("sparse value %d: %v", Many+1, err)
 	}
 	m := &Image{Geometry: cellsGeo, plane: plane{lines: make([]words, PageLines)}}
 	m.lines[0][0] = escape
-	w = bitWriter{}
-	w.gamma(Many - maxLight + 1)
-	if err := m.parseHigh(w.bytes(), 1); !errors.Is(err, ErrCorrupt) {
+	w = codec.BitWriter{}
+	w.Gamma(Many - maxLight + 1)
+	if err := m.parseHigh(w.Bytes(), 1); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("dense value %d: %v", Many+1, err)
 	}
 }
@@ -298,28 +298,4 @@ func TestEncodeArrayReportsWriteErrors(t *testing.T) {
 			t.Errorf("write %d fails: Encode = %v", n, err)
 		}
 	}
-}
-
-func TestSlotCodes(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		slots := rapid.SampledFrom([]int{128, pageCells, pageBits}).Draw(t, "slots")
-		at := rapid.SliceOfNDistinct(rapid.Uint32Range(0, uint32(slots-1)), 0, 128, rapid.ID[uint32]).Draw(t, "at")
-		slices.Sort(at)
-		s := slotList{at: at, values: make([]uint32, len(at))}
-		for i := range at {
-			s.values[i] = max(drawCount(t)&Many, 1)
-		}
-		valued := rapid.Bool().Draw(t, "valued")
-		if !valued {
-			s.values = nil
-		}
-		enc := s.append([]byte("x"), slots)[1:]
-		got, err := parseSlots(enc, slots, len(at), valued)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Equal(got.at, s.at) || !slices.Equal(got.values, s.values) {
-			t.Fatalf("%v after a round trip, was %v", got, s)
-		}
-	})
 }

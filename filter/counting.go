@@ -1,9 +1,13 @@
 package filter
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
+)
 
 // Many is the largest count. It stands for "this many or more".
-const Many = 1<<24 - 1
+const Many = codec.MaxValue
 
 // A Counting counts how often each key was added. The count of a key is never
 // below the truth; it is above it for the share of keys that [Geometry.CountError]

@@ -7,9 +7,7 @@
 // Has it been seen, yes or no:
 //
 //   - [Bits]: the production set. One cache line per key; 2 bytes a key at an
-//     error of 1e-3, 3.8 at 1e-5. Concurrent readers, batches, pages, deltas.
-//   - [Bloom]: the textbook filter of any m and k, with any [Family] of hash
-//     functions. For small sets, and for studies.
+//     error of 1e-3, 3.8 at 1e-5. Concurrent readers, batches, pages, rounds.
 //   - [TwoPart]: two sections with hashes of the key and of its eigenvalue (Jiang
 //     and Zhao). For lists of addresses, domains and URLs.
 //
@@ -18,11 +16,11 @@
 //   - [Counting]: the production counter. One cache line per key and array,
 //     counts exact up to 2^24-1; 7 bytes a key when 1 count in 1000 may be too
 //     high, 1 to 2 bytes a key when only "20 times or more" matters.
-//   - [Refined] and [Intuitive]: the extensions of Yan and Cho's paper over cells
-//     of any width. Intuitive can delete. For studies and small counters.
 //
-// How many different ones in a given time: [UniqueRate] (Finch). What happened
-// recently, of any of these: [Window].
+// How many different ones in a given time: [UniqueRate] (Finch).
+//
+// The filters as the papers print them, of any size and with any hash functions,
+// are in package paper below this one.
 //
 // A plain map is the better tool up to some ten thousand keys, and whenever a
 // count must be exact. A table of 24-bit fingerprints is smaller at equal
@@ -46,8 +44,8 @@
 // Its upper half chooses a line of 64 bytes, its lower half the cells or bits in
 // the line; [Key.With] gives further keys in the same line, one for each kind of
 // vote. 1,024 lines are a page: the unit of overflow tables, of journal indexes
-// and versions, of the encoding on disk ([Image]) and of what is sent to peers
-// ([Delta]).
+// and versions, of the encoding on disk, and of what is copied to peers
+// ([Image]). What an array took since is sent as a [Round].
 //
 // Cells are nibbles, 128 to a line. Nibble 15 says that the value is in the
 // page's overflow table, which stores one 64-bit entry for all cells of a line

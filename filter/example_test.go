@@ -98,39 +98,6 @@ func ExampleKey_With() {
 	// Output: 9 2
 }
 
-// A server publishes what its page gained; a peer follows.
-func ExampleDelta() {
-	g := filter.Geometry{Kind: filter.Cells, Lines: 1024, K: 6}
-	own, _ := filter.NewCounting(g)
-	peer, _ := filter.NewCounting(g)
-	key := filter.Secret{}.KeyOf("dcc/fuz1", []byte("digest"))
-	published := own.Image(0)
-	own.Add(key, 25)
-
-	now := own.Image(0)
-	delta, err := filter.Diff(published, now)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	message := delta.Append(nil)
-
-	received, err := filter.ParseDelta(message, g)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	if err := peer.Apply(received); err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(delta.Len(), "cells", peer.Count(key))
-	fmt.Println(peer.Apply(received))
-	// Output:
-	// 6 cells 25
-	// filter: wrong version: delta from version 0, page 0 is at 1
-}
-
 // A page survives a restart; a damaged one is refused.
 func ExampleImage() {
 	g := filter.Geometry{Kind: filter.Cells, Lines: 1024, K: 6}

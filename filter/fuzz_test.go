@@ -46,55 +46,6 @@ func FuzzLoadPage(f *testing.F) {
 	})
 }
 
-func FuzzParseDelta(f *testing.F) {
-	for _, g := range []Geometry{cellsGeo, {Kind: Cells, Lines: 2, K: 6}} {
-		c := mustCounting(f, g)
-		from := c.Image(0)
-		for i := range 40 {
-			c.Add(Key{mix64(uint64(i)), mix64(uint64(i) + 99)}, uint32(i*i*i*i))
-			d, err := Diff(from, c.Image(0))
-			if err != nil {
-				f.Fatal(err)
-			}
-			if i%13 == 0 {
-				f.Add(d.Append(nil))
-			}
-		}
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if len(b) >= pageHeader {
-			b = reseal(slices.Clone(b))
-		}
-		for _, g := range []Geometry{cellsGeo, bitsGeo, {Kind: Cells, Lines: 2, K: 6}} {
-			d, err := ParseDelta(b, g)
-			if err != nil {
-				continue
-			}
-			if !bytes.Equal(d.Append(nil), b) {
-				t.Fatal("an accepted delta is written otherwise")
-			}
-			if g.Kind != Cells {
-				continue
-			}
-			c := mustCounting(t, g)
-			c.SetGeneration(d.Generation)
-			c.pages[d.Page].Version = d.From
-			from := c.Image(d.Page)
-			if err := c.Apply(d); err != nil {
-				t.Fatal(err) // an empty page cannot exceed Many
-			}
-			check(t, c)
-			back, err := Diff(from, c.Image(d.Page))
-			if err != nil && d.Index == 0 {
-				t.Fatal(err)
-			}
-			if err == nil && !bytes.Equal(back.Append(nil), b) {
-				t.Fatal("the delta of what a delta did differs from it")
-			}
-		}
-	})
-}
-
 func FuzzDecodeArray(f *testing.F) {
 	for _, fill := range fills[:4] {
 		var b bytes.Buffer

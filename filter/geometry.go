@@ -7,6 +7,8 @@ import (
 	"math/bits"
 
 	"github.com/dchest/siphash"
+
+	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
 )
 
 // The errors of this package. Each one returned names the value and the limit
@@ -15,12 +17,12 @@ var (
 	// ErrGeometry: a geometry is not valid, or two differ that must be equal.
 	ErrGeometry = errors.New("filter: wrong geometry")
 	// ErrCorrupt: bytes are not a valid encoding, or not all there.
-	ErrCorrupt = errors.New("filter: corrupt encoding")
-	// ErrVersion: a delta does not start from the version that is held, or is
+	ErrCorrupt = codec.ErrCorrupt
+	// ErrVersion: a round does not start from the version that is held, or a page is
 	// of another page or generation.
 	ErrVersion = errors.New("filter: wrong version")
 	// ErrTooLarge: an array is larger than the caller allowed.
-	ErrTooLarge = errors.New("filter: array over limit")
+	ErrTooLarge = codec.ErrTooLarge
 )
 
 // A Kind says what a line of an array consists of.

@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+
+	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
 )
 
 // An Image is a copy of one page at one moment, of a counting or of a bit
-// array: what is written to disk and sent to peers. Images are compared by
-// [Diff] and brought forward by [Image.Apply].
+// array: what is written to disk and sent to peers.
 //
 // An Image is made by [Counting.Image], [Bits.Image] or [ParseImage] and is not
 // changed by later writes to the array.
@@ -179,11 +180,11 @@ func (m *Image) Equal(o *Image) bool {
 }
 
 // setBits returns the positions of the one bits of lines.
-func setBits(lines []words) (s slotList) {
+func setBits(lines []words) (s codec.Slots) {
 	for i := range lines {
 		for j, w := range lines[i] {
 			for ; w != 0; w &= w - 1 {
-				s.at = append(s.at, uint32(i*lineBits+j*64+bits.TrailingZeros64(w)))
+				s.At = append(s.At, uint32(i*lineBits+j*64+bits.TrailingZeros64(w)))
 			}
 		}
 	}

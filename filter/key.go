@@ -2,8 +2,11 @@ package filter
 
 import (
 	"encoding/binary"
+	"math/bits"
 
 	"github.com/dchest/siphash"
+
+	"github.com/bulkhead-mail/bulkhead/filter/internal/bitset"
 )
 
 // A Key is the 128-bit keyed hash of a signature. Everything a node knows of
@@ -23,6 +26,13 @@ func (k Key) With(kind uint8) Key {
 // secret anyone could aim at chosen cells. Arrays merge only under the same
 // secret, see [Secret.ID].
 type Secret [16]byte
+
+// MaxHashes is the largest number of hash functions of a [TwoPart] or a
+// [UniqueRate].
+const MaxHashes = bitset.MaxHashes
+
+// MaxPositions is the largest number of bits of a [TwoPart].
+const MaxPositions = bitset.MaxPositions
 
 // stackInput is how many bytes of input are hashed without an allocation.
 const stackInput = 192
@@ -84,4 +94,10 @@ func mix64(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
+}
+
+// Position returns the i-th of independent positions of k in an array of n.
+func (k Key) Position(i int, n uint64) uint64 {
+	hi, _ := bits.Mul64(mix64(k.Hi+uint64(i+1)*weyl)^k.Lo, n)
+	return hi
 }

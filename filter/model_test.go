@@ -82,8 +82,8 @@ func logical(c *Counting) []uint32 {
 	out := make([]uint32, len(c.lines)*lineCells)
 	for p := range c.pages {
 		s := c.Image(p).slots()
-		for i, at := range s.at {
-			out[p*pageCells+int(at)] = s.values[i]
+		for i, at := range s.At {
+			out[p*pageCells+int(at)] = s.Values[i]
 		}
 	}
 	return out

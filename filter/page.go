@@ -6,6 +6,8 @@ import (
 	"hash/crc32"
 	"math/bits"
 	"unsafe"
+
+	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
 )
 
 // The encoded page: a header of 64 bytes and a payload. Numbers are
@@ -26,7 +28,7 @@ import (
 //	56  4  sparse: cells or bits that are not zero; dense: cells of 15 or more
 //	60  4  CRC-32C of the 60 bytes before and of the payload
 //
-// A sparse payload lists cells or bits as [slotList.append] writes them. A dense
+// A sparse payload lists cells or bits as [codec.Slots.Append] writes them. A dense
 // one is the lines, followed by the values of the escaped cells, less 14 each,
 // in the order of the cells and in Elias' gamma code.
 const (
@@ -106,7 +108,7 @@ func (m *Image) append(dst []byte, limit int) []byte {
 	return dst
 }
 
-// pageSum returns the checksum of an encoded page or delta.
+// pageSum returns the checksum of an encoded page.
 func pageSum(b []byte) uint32 {
 	return crc32.Update(crc32.Checksum(b[:pageHeader-4], castagnoli()), castagnoli(), b[pageHeader:])
 }
@@ -119,20 +121,20 @@ func (m *Image) appendPayload(dst []byte, limit int) (out []byte, form byte, cou
 	case count <= limit:
 		list := setBits
 		if m.Geometry.Kind == Cells {
-			list = func([]words) slotList { return m.slots() }
+			list = func([]words) codec.Slots { return m.slots() }
 		}
-		return list(m.lines).append(dst, m.Geometry.slots()), formSparse, count
+		return list(m.lines).Append(dst, m.Geometry.slots()), formSparse, count
 	}
 	for i := range m.lines {
 		for _, w := range m.lines[i] {
 			dst = binary.LittleEndian.AppendUint64(dst, w)
 		}
 	}
-	bw := bitWriter{dst: dst}
+	bw := codec.BitWriter{Dst: dst}
 	for _, v := range m.high {
-		bw.gamma(uint64(v - maxLight))
+		bw.Gamma(uint64(v - maxLight))
 	}
-	return bw.bytes(), formDense, len(m.high)
+	return bw.Bytes(), formDense, len(m.high)
 }
 
 // population returns the number of cells or bits that are not zero.
@@ -196,14 +198,14 @@ func (m *Image) leastKeys() uint64 {
 	return (uint64(m.population()) + k - 1) / k
 }
 
-// header is what pages and deltas have in common.
+// header is what the rest of a page is checked against.
 type header struct {
 	generation uint64
 	page       int
 	count      int
 }
 
-// parseHeader checks lengths, checksum and identity of an encoded page or delta.
+// parseHeader checks lengths, checksum and identity of an encoded page.
 func parseHeader(b []byte, magic string, g Geometry) (h header, err error) {
 	if len(b) < pageHeader {
 		return h, fmt.Errorf("%w: %d bytes, a header has %d", ErrCorrupt, len(b), pageHeader)
@@ -241,7 +243,7 @@ func (m *Image) parsePayload(b []byte, form byte, count int) error {
 		m.lines = make([]words, n)
 		return nil
 	case formSparse:
-		s, err := parseSlots(b, m.Geometry.slots(), count, m.Geometry.Kind == Cells)
+		s, err := codec.ParseSlots(b, m.Geometry.slots(), count, m.Geometry.Kind == Cells)
 		if err != nil {
 			return err
 		}
@@ -277,34 +279,34 @@ func (m *Image) parseHigh(b []byte, count int) error {
 	if escaped != count || count > len(b)*8 {
 		return fmt.Errorf("%w: %d values in %d bytes for %d escaped cells", ErrCorrupt, count, len(b), escaped)
 	}
-	rd := bitReader{src: b}
+	rd := codec.BitReader{Src: b}
 	if count > 0 {
 		m.high = make([]uint32, count)
 	}
 	for i := range m.high {
-		v := rd.gamma() + maxLight
+		v := rd.Gamma() + maxLight
 		if v > Many {
 			return fmt.Errorf("%w: cell value %d, limit %d", ErrCorrupt, v, Many)
 		}
 		m.high[i] = uint32(v)
 	}
-	return rd.end()
+	return rd.End()
 }
 
 // scatter writes the cells or bits of s into the blank lines of m.
-func (m *Image) scatter(s slotList) {
+func (m *Image) scatter(s codec.Slots) {
 	if len(m.lines) == 0 {
 		return
 	}
 	flat := unsafe.Slice(&m.lines[0][0], len(m.lines)*lineWords)
 	if m.Geometry.Kind == Bitmap {
-		for _, at := range s.at {
+		for _, at := range s.At {
 			flat[at>>6] |= 1 << (at & 63)
 		}
 		return
 	}
-	for i, at := range s.at {
-		v := s.values[i]
+	for i, at := range s.At {
+		v := s.Values[i]
 		if v > maxLight {
 			m.high = append(m.high, v)
 			v = escape

@@ -3,6 +3,8 @@ package filter
 import (
 	"math/bits"
 	"slices"
+
+	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
 )
 
 // A plane is the logical content of one page of cells, standing still: the
@@ -27,14 +29,6 @@ func escapes(w uint64) uint64 {
 func occupied(w uint64) uint64 {
 	w |= w >> 1
 	return (w | w>>2) & nibbleLow
-}
-
-// planeView returns page p as it is, for the holder of c.mu, who must not keep
-// it: its lines are those of c.
-func (c *Counting) planeView(p int) plane {
-	pl := plane{lines: c.pageWords(p)}
-	pl.high = c.pages[p].table.Load().values(pl.lines, c.pages[p].Overflow)
-	return pl
 }
 
 // ranks tells the places of heavy cells in the order of all of a page: those of
@@ -154,7 +148,7 @@ func addNibbles(x, y uint64) uint64 {
 }
 
 // slots returns the cells of pl that are not 0.
-func (pl plane) slots() (s slotList) {
+func (pl plane) slots() (s codec.Slots) {
 	high := pl.high
 	for i := range pl.lines {
 		for j, w := range pl.lines[i] {
@@ -162,77 +156,12 @@ func (pl plane) slots() (s slotList) {
 				shift := bits.TrailingZeros64(e)
 				var v uint32
 				v, high = cellValue(w, shift, high)
-				s.at = append(s.at, uint32(i*lineCells+j*16+shift/4))
-				s.values = append(s.values, v)
+				s.At = append(s.At, uint32(i*lineCells+j*16+shift/4))
+				s.Values = append(s.Values, v)
 			}
 		}
 	}
 	return s
-}
-
-// raisedBy returns pl with the increases s added, saturating, and whether no
-// sum was above Many.
-func (pl plane) raisedBy(s slotList) (r plane, exact bool) {
-	r.lines = slices.Clone(pl.lines)
-	r.high = make([]uint32, 0, len(pl.high)+8)
-	high := pl.high
-	exact = true
-	next := 0
-	for i := range r.lines {
-		for j := range r.lines[i] {
-			w := r.lines[i][j]
-			end := uint32(i*lineCells + j*16 + 16)
-			if next >= len(s.at) || s.at[next] >= end {
-				n := bits.OnesCount64(escapes(w))
-				r.high = append(r.high, high[:n]...)
-				high = high[n:]
-				continue
-			}
-			for cell := range 16 {
-				v, rest := cellValue(w, cell*4, high)
-				high = rest
-				if next < len(s.at) && s.at[next] == end-16+uint32(cell) {
-					v += s.values[next]
-					next++
-				}
-				if v > Many {
-					v, exact = Many, false
-				}
-				nib := uint64(v)
-				if v > maxLight {
-					nib = escape
-					r.high = append(r.high, v)
-				}
-				r.lines[i][j] = r.lines[i][j]&^(15<<(cell*4)) | nib<<(cell*4)
-			}
-		}
-	}
-	return r, exact
-}
-
-// increase returns by how much each cell of to is above pl, and whether none is
-// below.
-func (pl plane) increase(to plane) (s slotList, ok bool) {
-	a, b := pl.high, to.high
-	for i := range pl.lines {
-		for j, x := range pl.lines[i] {
-			y := to.lines[i][j]
-			for e := occupied(x | y); e != 0; e &= e - 1 {
-				shift := bits.TrailingZeros64(e)
-				var v, w uint32
-				v, a = cellValue(x, shift, a)
-				w, b = cellValue(y, shift, b)
-				switch {
-				case w < v:
-					return slotList{}, false
-				case w > v:
-					s.at = append(s.at, uint32(i*lineCells+j*16+shift/4))
-					s.values = append(s.values, w-v)
-				}
-			}
-		}
-	}
-	return s, true
 }
 
 // equal reports whether all cells of two planes of equal size are equal.

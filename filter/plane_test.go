@@ -142,48 +142,9 @@ func TestStats(t *testing.T) {
 	b := filledBits(t, Geometry{Kind: Bitmap, Lines: 2048, K: 16}, 20_000)
 	n := 0
 	for p := range b.Pages() {
-		n += len(setBits(b.Image(p).lines).at)
+		n += len(setBits(b.Image(p).lines).At)
 	}
 	if s := b.Stats(); s.Fill != float64(n)/float64(2048*lineBits) || s.Keys < 19_000 || s.Ghost == 0 || s.CountWrong != 0 || s.Overflow != 0 {
 		t.Errorf("20,000 keys, %d bits: %+v", n, s)
-	}
-}
-
-func TestIncrease(t *testing.T) {
-	c := mustCounting(t, cellsGeo)
-	from := c.Image(0)
-	c.Add(Key{5, 5}, 7)
-	d, err := Diff(from, c.Image(0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := d.Increase(); got != 6*7 {
-		t.Errorf("7 reports of one key: Increase = %d, want 42", got)
-	}
-	b := mustBits(t, bitsGeo)
-	before := b.Image(0)
-	b.Set(Key{5, 5})
-	d, err = Diff(before, b.Image(0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := d.Increase(); got != 8 {
-		t.Errorf("one key of 8 bits: Increase = %d", got)
-	}
-	if err := b.Apply(d); !errors.Is(err, ErrVersion) {
-		t.Errorf("delta that the array has already: %v", err)
-	}
-	wrong := *d
-	wrong.GeometryID++
-	if err := before.Apply(&wrong); !errors.Is(err, ErrGeometry) {
-		t.Errorf("delta of another geometry on an image: %v", err)
-	}
-	wrong = *d
-	wrong.Page++
-	if err := before.Apply(&wrong); !errors.Is(err, ErrVersion) {
-		t.Errorf("delta of another page on an image: %v", err)
-	}
-	if err := b.Accumulate(&wrong); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("delta of a page that the array has not: %v", err)
 	}
 }

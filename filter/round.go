@@ -7,12 +7,14 @@ import (
 	"hash/crc32"
 	"math/bits"
 	"slices"
+
+	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
 )
 
 // A Round is what one array took in a stretch of time, as its writer did it: a
 // replica that was equal to the array before the round, and applies it, is equal
 // after it, cell by cell. Rounds are what servers send each other while little
-// changes; they are smaller than a [Delta] of the same adds (about 6 bytes a key
+// changes; they are smaller than a delta of the same adds (about 6 bytes a key
 // instead of 8 to 10) and keep H1 exact, because a replica takes the adds
 // themselves in their order. They show which cells were reported, and nothing
 // of the signature behind them.
@@ -153,48 +155,48 @@ func (r *Round) Append(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, r.Generation)
 	dst = binary.AppendUvarint(dst, r.From)
 	dst = binary.AppendUvarint(dst, uint64(len(r.ops)))
-	w := bitWriter{dst: dst}
-	gap := riceBits(int(r.Geometry.Lines), len(r.ops))
+	w := codec.BitWriter{Dst: dst}
+	gap := codec.RiceBits(int(r.Geometry.Lines), len(r.ops))
 	at := uint64(0)
 	for _, o := range r.ops {
-		w.rice(o.line-at, gap)
+		w.Rice(o.line-at, gap)
 		at = o.line
 		r.putOp(&w, o)
 	}
-	dst = w.bytes()
+	dst = w.Bytes()
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[head:], roundSums))
 }
 
-func (r *Round) putOp(w *bitWriter, o op) {
+func (r *Round) putOp(w *codec.BitWriter, o op) {
 	if r.Geometry.Kind == Bitmap {
 		putBits(w, o.code, r.Geometry.K)
 		return
 	}
-	w.put(rankOf(o.code, r.Geometry.K), rankBits(r.Geometry.K))
-	w.gamma(uint64(o.n))
-	w.gamma(uint64(min(o.times, Many)))
+	w.Put(rankOf(o.code, r.Geometry.K), rankBits(r.Geometry.K))
+	w.Gamma(uint64(o.n))
+	w.Gamma(uint64(min(o.times, Many)))
 }
 
 // putBits writes the bits of a key: six of each byte of Lo where eight bits are
 // set, all of Lo where sixteen are.
-func putBits(w *bitWriter, lo uint64, k uint8) {
+func putBits(w *codec.BitWriter, lo uint64, k uint8) {
 	if k == 16 {
-		w.put(lo&0xffffffff, 32)
-		w.put(lo>>32, 32)
+		w.Put(lo&0xffffffff, 32)
+		w.Put(lo>>32, 32)
 		return
 	}
 	for i := range 8 {
-		w.put(lo>>(8*i)&63, 6)
+		w.Put(lo>>(8*i)&63, 6)
 	}
 }
 
-func getBits(r *bitReader, k uint8) (lo uint64) {
+func getBits(r *codec.BitReader, k uint8) (lo uint64) {
 	if k == 16 {
-		lo = r.get(32)
-		return lo | r.get(32)<<32
+		lo = r.Get(32)
+		return lo | r.Get(32)<<32
 	}
 	for i := range 8 {
-		lo |= r.get(6) << (8 * i)
+		lo |= r.Get(6) << (8 * i)
 	}
 	return lo
 }
@@ -239,12 +241,12 @@ func (r *Round) parseOps(body []byte, count uint64) error {
 		return fmt.Errorf("%w: %d operations in %d bytes", ErrCorrupt, count, len(body))
 	}
 	r.ops = make([]op, count)
-	rd := bitReader{src: body}
-	gap := riceBits(int(g.Lines), int(count))
+	rd := codec.BitReader{Src: body}
+	gap := codec.RiceBits(int(g.Lines), int(count))
 	at := uint64(0)
 	r.To = r.From
 	for i := range r.ops {
-		at += rd.rice(gap, g.Lines)
+		at += rd.Rice(gap, g.Lines)
 		if at >= g.Lines {
 			return fmt.Errorf("%w: line %d of %d in a round", ErrCorrupt, at, g.Lines)
 		}
@@ -260,16 +262,16 @@ func (r *Round) parseOps(body []byte, count uint64) error {
 	if r.To < r.From {
 		return fmt.Errorf("%w: a round from version %d ends before it", ErrCorrupt, r.From)
 	}
-	return rd.end()
+	return rd.End()
 }
 
-func (o *op) parseCells(rd *bitReader, k uint8) error {
-	x := rd.get(rankBits(k))
+func (o *op) parseCells(rd *codec.BitReader, k uint8) error {
+	x := rd.Get(rankBits(k))
 	if x >= choose(lineCells, int(k)) {
 		return fmt.Errorf("%w: cells of rank %d in a round", ErrCorrupt, x)
 	}
 	o.code = unrank(x, k)
-	n, times := rd.gamma(), rd.gamma()
+	n, times := rd.Gamma(), rd.Gamma()
 	if n > Many || times > Many {
 		return fmt.Errorf("%w: increase of %d in %d adds in a round", ErrCorrupt, n, times)
 	}

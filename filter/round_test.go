@@ -154,7 +154,7 @@ func TestRoundReplay(t *testing.T) {
 	}
 }
 
-// TestRoundSize prints what a key costs on the wire, beside a delta of cells.
+// TestRoundSize prints what a key costs on the wire.
 func TestRoundSize(t *testing.T) {
 	g, err := SizeFor(Target{Kind: Cells, Signatures: 1_000_000, Error: CountWrong, Rate: 1e-3})
 	if err != nil {
@@ -169,25 +169,11 @@ func TestRoundSize(t *testing.T) {
 		for i := range ks {
 			ks[i], n[i] = Key{rng.Uint64(), rng.Uint64()}, 1
 		}
-		var old []*Image
-		for p := range own.Pages() {
-			old = append(old, own.Image(p))
-		}
 		own.AddBatch(0, ks, n, before)
 		r.Record(ks, n, before)
 		r.Close()
-		cells := 0
-		for p := range own.Pages() {
-			d, err := Diff(old[p], own.Image(p))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d.Len() > 0 {
-				cells += len(d.Append(nil))
-			}
-		}
 		round := float64(len(r.Append(nil))) / float64(keys)
-		t.Logf("%d keys: %.2f bytes a key as a round, %.2f as deltas of cells", keys, round, float64(cells)/float64(keys))
+		t.Logf("%d keys: %.2f bytes a key as a round", keys, round)
 		if keys > 1000 && round > 7 {
 			t.Errorf("%d keys: %.2f bytes a key, want at most 7", keys, round)
 		}

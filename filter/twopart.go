@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"math/bits"
 	"unsafe"
+
+	"github.com/bulkhead-mail/bulkhead/filter/internal/bitset"
+	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
+	"github.com/bulkhead-mail/bulkhead/filter/internal/huge"
 )
 
 // A TwoPartShape fixes a [TwoPart] filter: section one has M1 bits and K hash
@@ -18,10 +21,10 @@ type TwoPartShape struct {
 }
 
 func (s TwoPartShape) validate() error {
-	if err := checkShape(s.M1, s.K); err != nil {
+	if err := bitset.Check(s.M1, s.K); err != nil {
 		return fmt.Errorf("%w in section one", err)
 	}
-	if err := checkShape(s.M2, s.D); err != nil {
+	if err := bitset.Check(s.M2, s.D); err != nil {
 		return fmt.Errorf("%w in section two", err)
 	}
 	if !s.Eigen.Valid() {
@@ -31,10 +34,7 @@ func (s TwoPartShape) validate() error {
 }
 
 // Bytes returns the memory of both sections.
-func (s TwoPartShape) Bytes() uint64 { return 8 * (wordsFor(s.M1) + wordsFor(s.M2)) }
-
-// wordsFor returns how many 64-bit words hold n bits, n <= MaxPositions.
-func wordsFor(n uint64) uint64 { return (n + 63) / 64 }
+func (s TwoPartShape) Bytes() uint64 { return 8 * (bitset.Words(s.M1) + bitset.Words(s.M2)) }
 
 // SizeTwoPart returns the shape for n elements at false-positive rate p,
 // 0 < p < 1.
@@ -69,6 +69,13 @@ func SizeTwoPart(n uint64, p float64, eigen Eigenvalue) (TwoPartShape, error) {
 	}
 	s.M1, s.M2 = max(1, uint64(m1)), max(1, uint64(m2))
 	return s, s.validate()
+}
+
+// BitsPerElement returns formula 3 of Jiang & Zhao, m/n = -k / ln(1-p^(1/k)):
+// the bits an element needs for false-positive rate p, 0 < p < 1, with k
+// functions.
+func BitsPerElement(k int, p float64) float64 {
+	return -float64(k) / math.Log1p(-math.Exp(math.Log(p)/float64(k)))
 }
 
 // MaxMeta is the largest number of bytes of a filter's [TwoPart.Meta].
@@ -108,10 +115,10 @@ func NewTwoPart(shape TwoPartShape, secret Secret) (*TwoPart, error) {
 	}
 	t := &TwoPart{
 		shape: shape, secret: secret,
-		one: make([]uint64, wordsFor(shape.M1)), two: make([]uint64, wordsFor(shape.M2)),
+		one: make([]uint64, bitset.Words(shape.M1)), two: make([]uint64, bitset.Words(shape.M2)),
 	}
-	adviseHuge(t.one)
-	adviseHuge(t.two)
+	huge.Advise(t.one)
+	huge.Advise(t.two)
 	return t, nil
 }
 
@@ -160,13 +167,13 @@ func (t *TwoPart) eigenKey(x []byte, one Key) Key {
 func (t *TwoPart) Contains(x []byte) bool {
 	one := t.secret.Key(x)
 	for i := range t.shape.K {
-		if pos := keyPosition(one, i, t.shape.M1); t.one[pos>>6]>>(pos&63)&1 == 0 {
+		if pos := one.Position(i, t.shape.M1); t.one[pos>>6]>>(pos&63)&1 == 0 {
 			return false
 		}
 	}
 	two := t.eigenKey(x, one)
 	for i := range t.shape.D {
-		if pos := keyPosition(two, i, t.shape.M2); t.two[pos>>6]>>(pos&63)&1 == 0 {
+		if pos := two.Position(i, t.shape.M2); t.two[pos>>6]>>(pos&63)&1 == 0 {
 			return false
 		}
 	}
@@ -183,13 +190,13 @@ func (t *TwoPart) Add(x []byte) bool {
 	one, two := t.keys(x)
 	changed := false
 	for i := range t.shape.K {
-		if setBit(t.one, keyPosition(one, i, t.shape.M1)) {
+		if bitset.Set(t.one, one.Position(i, t.shape.M1)) {
 			t.set1++
 			changed = true
 		}
 	}
 	for i := range t.shape.D {
-		if setBit(t.two, keyPosition(two, i, t.shape.M2)) {
+		if bitset.Set(t.two, two.Position(i, t.shape.M2)) {
 			t.set2++
 			changed = true
 		}
@@ -200,13 +207,6 @@ func (t *TwoPart) Add(x []byte) bool {
 	return changed
 }
 
-// setBit sets bit i and reports whether it was clear.
-func setBit(words []uint64, i uint64) bool {
-	old := words[i>>6]
-	words[i>>6] = old | 1<<(i&63)
-	return old>>(i&63)&1 == 0
-}
-
 // Merge adds to t everything in o. It fails, and leaves t as it was, with an
 // error that wraps [ErrGeometry] unless shapes and keys are equal. The result
 // does not depend on order or repetition.
@@ -215,27 +215,9 @@ func (t *TwoPart) Merge(o *TwoPart) error {
 		return fmt.Errorf("%w: %+v into %+v", ErrGeometry, o.shape, t.shape)
 	}
 	lo, hi := max(t.count, o.count), t.count+o.count
-	t.set1, t.set2 = orWords(t.one, o.one), orWords(t.two, o.two)
-	t.count = min(max(estimateCount(t.shape.M1, t.set1, t.shape.K), lo), hi)
+	t.set1, t.set2 = bitset.Or(t.one, o.one), bitset.Or(t.two, o.two)
+	t.count = min(max(bitset.Estimate(t.shape.M1, t.set1, t.shape.K), lo), hi)
 	return nil
-}
-
-// orWords adds the bits of src to dst, and returns how many are set then.
-func orWords(dst, src []uint64) (set uint64) {
-	for i, w := range src {
-		w |= dst[i]
-		dst[i] = w
-		set += uint64(bits.OnesCount64(w))
-	}
-	return set
-}
-
-// estimateCount inverts the expected fill of m bits and k functions.
-func estimateCount(m, set uint64, k int) uint64 {
-	if set >= m {
-		return math.MaxUint64
-	}
-	return uint64(math.Round(-float64(m) / float64(k) * math.Log1p(-float64(set)/float64(m))))
 }
 
 // Fill returns the share of set bits of the two sections, 0 to 1.
@@ -267,19 +249,19 @@ func (t *TwoPart) ProductRate() float64 {
 // each), key, length of the meta data (4 bytes) and the meta data, then the
 // words of section one and of section two.
 func (t *TwoPart) Encode(w io.Writer) error {
-	p := newPaperWriter(w, paperTwoPart)
-	p.uint8(uint8(t.shape.Eigen))
-	p.uint8(uint8(t.shape.K))
-	p.uint8(uint8(t.shape.D))
-	p.uint64(t.shape.M1)
-	p.uint64(t.shape.M2)
-	p.uint64(t.count)
-	p.secret(t.secret, t.public)
-	p.uint32(uint32(len(t.meta)))
-	p.bytes(t.meta)
-	p.words(t.one)
-	p.words(t.two)
-	return p.close()
+	p := codec.NewWriter(w, codec.TwoPart)
+	p.Uint8(uint8(t.shape.Eigen))
+	p.Uint8(uint8(t.shape.K))
+	p.Uint8(uint8(t.shape.D))
+	p.Uint64(t.shape.M1)
+	p.Uint64(t.shape.M2)
+	p.Uint64(t.count)
+	codec.WriteSecret(p, t.secret, t.public)
+	p.Uint32(uint32(len(t.meta)))
+	p.Bytes(t.meta)
+	p.Words(t.one)
+	p.Words(t.two)
+	return p.Close()
 }
 
 // DecodeTwoPart reads what [TwoPart.Encode] wrote, and nothing beyond it. It
@@ -288,52 +270,40 @@ func (t *TwoPart) Encode(w io.Writer) error {
 // needed for one that carries its key. Errors wrap [ErrCorrupt] or
 // [ErrTooLarge].
 func DecodeTwoPart(r io.Reader, limit int64, known ...Secret) (*TwoPart, error) {
-	p := newPaperReader(r, paperTwoPart, limit)
+	p := codec.NewReader(r, codec.TwoPart, limit)
 	t := &TwoPart{}
-	t.shape.Eigen = Eigenvalue(p.uint8())
-	t.shape.K, t.shape.D = int(p.uint8()), int(p.uint8())
-	t.shape.M1, t.shape.M2 = p.uint64(), p.uint64()
-	t.count = p.uint64()
-	if p.err == nil {
+	t.shape.Eigen = Eigenvalue(p.Uint8())
+	t.shape.K, t.shape.D = int(p.Uint8()), int(p.Uint8())
+	t.shape.M1, t.shape.M2 = p.Uint64(), p.Uint64()
+	t.count = p.Uint64()
+	if p.Err == nil {
 		if err := t.shape.validate(); err != nil {
-			p.fail("%v", err)
+			p.Fail("%v", err)
 		}
 	}
-	t.secret, t.public = p.secret(known)
-	if n := p.uint32(); n > MaxMeta {
-		p.fail("%d bytes of meta data, want at most %d", n, MaxMeta)
+	t.secret, t.public = codec.ReadSecret(p, known)
+	if n := p.Uint32(); n > MaxMeta {
+		p.Fail("%d bytes of meta data, want at most %d", n, MaxMeta)
 	} else if n > 0 {
-		t.meta = p.bytes(uint64(n))
+		t.meta = p.Bytes(uint64(n))
 	}
-	if p.err != nil {
-		return nil, p.err
+	if p.Err != nil {
+		return nil, p.Err
 	}
-	if total := t.shape.Bytes(); p.limit < 0 || total > uint64(p.limit) {
-		p.tooLarge(total, 1)
+	if total := t.shape.Bytes(); p.Limit < 0 || total > uint64(p.Limit) {
+		p.TooLarge(total, 1)
 	}
-	t.one = p.words(wordsFor(t.shape.M1))
-	t.two = p.words(wordsFor(t.shape.M2))
-	if err := p.close(); err != nil {
+	t.one = p.Words(bitset.Words(t.shape.M1))
+	t.two = p.Words(bitset.Words(t.shape.M2))
+	if err := p.Close(); err != nil {
 		return nil, err
 	}
-	t.set1, t.set2 = countBits(t.one), countBits(t.two)
-	if overhang(t.one, t.shape.M1) || overhang(t.two, t.shape.M2) {
+	t.set1, t.set2 = bitset.Count(t.one), bitset.Count(t.two)
+	if bitset.Overhang(t.one, t.shape.M1) || bitset.Overhang(t.two, t.shape.M2) {
 		return nil, fmt.Errorf("%w: bits set beyond the end of a section", ErrCorrupt)
 	}
 	if (t.count == 0) != (t.set1 == 0) {
 		return nil, fmt.Errorf("%w: %d elements in %d set bits", ErrCorrupt, t.count, t.set1)
 	}
 	return t, nil
-}
-
-func countBits(words []uint64) (n uint64) {
-	for _, w := range words {
-		n += uint64(bits.OnesCount64(w))
-	}
-	return n
-}
-
-// overhang reports whether bits at m and beyond are set.
-func overhang(words []uint64, m uint64) bool {
-	return m%64 != 0 && words[len(words)-1]>>(m%64) != 0
 }

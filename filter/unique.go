@@ -221,7 +221,7 @@ func (u *UniqueRate) measure(s rateState, now int64, key Key, n float64) RateMea
 		s.setStart(now)
 	}
 	for i := range u.k {
-		pos := keyPosition(key, i, u.m)
+		pos := key.Position(i, u.m)
 		s[RateHeader+pos>>3] |= 1 << (pos & 7)
 	}
 	return m
@@ -270,7 +270,7 @@ func (u *UniqueRate) Settle(state []byte, now time.Time) (bool, error) {
 
 func (u *UniqueRate) holds(s rateState, key Key) bool {
 	for i := range u.k {
-		if pos := keyPosition(key, i, u.m); s[RateHeader+pos>>3]>>(pos&7)&1 == 0 {
+		if pos := key.Position(i, u.m); s[RateHeader+pos>>3]>>(pos&7)&1 == 0 {
 			return false
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"iter"
+
+	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
 )
 
 // MaxRateKey is the largest number of bytes of a key in [UniqueRate.EncodeStates].
@@ -14,9 +16,9 @@ const MaxRateKey = 4096
 // state, and at the end the length 2^32-1. It fails, after having written a
 // part, for an invalid state or a key longer than [MaxRateKey].
 func (u *UniqueRate) EncodeStates(w io.Writer, states iter.Seq2[[]byte, []byte]) error {
-	p := newPaperWriter(w, paperRateStates)
-	p.uint64(u.ID())
-	p.uint32(uint32(u.StateBytes()))
+	p := codec.NewWriter(w, codec.RateStates)
+	p.Uint64(u.ID())
+	p.Uint32(uint32(u.StateBytes()))
 	for key, state := range states {
 		if err := u.Validate(state); err != nil {
 			return err
@@ -24,12 +26,12 @@ func (u *UniqueRate) EncodeStates(w io.Writer, states iter.Seq2[[]byte, []byte])
 		if len(key) > MaxRateKey {
 			return fmt.Errorf("filter: rate key of %d bytes, want at most %d", len(key), MaxRateKey)
 		}
-		p.uint32(uint32(len(key)))
-		p.bytes(key)
-		p.bytes(state)
+		p.Uint32(uint32(len(key)))
+		p.Bytes(key)
+		p.Bytes(state)
 	}
-	p.uint32(rateStatesEnd)
-	return p.close()
+	p.Uint32(rateStatesEnd)
+	return p.Close()
 }
 
 const rateStatesEnd = 1<<32 - 1
@@ -40,26 +42,26 @@ const rateStatesEnd = 1<<32 - 1
 // [ErrTooLarge] when keys and states together exceed limit bytes. The checksum comes last: drop
 // what was put if the result is an error.
 func (u *UniqueRate) DecodeStates(r io.Reader, limit int64, put func(key, state []byte) error) error {
-	p := newPaperReader(r, paperRateStates, limit)
-	id, size := p.uint64(), p.uint32()
+	p := codec.NewReader(r, codec.RateStates, limit)
+	id, size := p.Uint64(), p.Uint32()
 	switch {
-	case p.err != nil:
+	case p.Err != nil:
 	case size != uint32(u.StateBytes()):
-		p.fail("states of %d bytes, want %d", size, u.StateBytes())
+		p.Fail("states of %d bytes, want %d", size, u.StateBytes())
 	case id != u.ID():
-		p.fail("rate rule %#016x, want %#016x", id, u.ID())
+		p.Fail("rate rule %#016x, want %#016x", id, u.ID())
 	}
-	for p.err == nil {
-		n := p.uint32()
+	for p.Err == nil {
+		n := p.Uint32()
 		if n == rateStatesEnd {
 			break
 		}
 		if n > MaxRateKey {
-			p.fail("rate key of %d bytes, want at most %d", n, MaxRateKey)
+			p.Fail("rate key of %d bytes, want at most %d", n, MaxRateKey)
 			break
 		}
-		key, state := p.bytes(uint64(n)), p.bytes(uint64(size))
-		if p.err != nil {
+		key, state := p.Bytes(uint64(n)), p.Bytes(uint64(size))
+		if p.Err != nil {
 			break
 		}
 		if err := u.Validate(state); err != nil {
@@ -69,5 +71,5 @@ func (u *UniqueRate) DecodeStates(r io.Reader, limit int64, put func(key, state 
 			return err
 		}
 	}
-	return p.close()
+	return p.Close()
 }

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/filter/paper"
 )
 
 // A dccRow is f_dcc, the share of messages shown at or above a threshold that
@@ -119,8 +119,8 @@ func measureDCC(ctx context.Context, c *Config, reports []int32, counts []uint32
 		}
 		rows[i] = dccRow{
 			Cells: cells, K: k, Threshold: t,
-			Equation: filter.DCCFalsePositive(uint64(m), uint64(len(reports)), k, uint64(t), uint64(slices.Max(counts))),
-			Skewed:   filter.BulkFalsePositive(uint64(m), uint64(len(counts)), k, float64(heavy)/float64(len(counts))),
+			Equation: paper.DCCFalsePositive(uint64(m), uint64(len(reports)), k, uint64(t), uint64(slices.Max(counts))),
+			Skewed:   paper.BulkFalsePositive(uint64(m), uint64(len(counts)), k, float64(heavy)/float64(len(counts))),
 		}
 	}
 	r := stream(c.Seed, "dcc", m, k)

@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/filter/paper"
 )
 
 // figures returns the pictures of all parts that were run.
@@ -110,7 +111,7 @@ func jiangZhaoFigures() []*figure {
 	}
 	s := series{label: "formula 2", color: palette(0), shape: shapes(0)}
 	for k := 1; k <= 32; k++ {
-		s.xs, s.ys = append(s.xs, float64(k)), append(s.ys, filter.FalsePositiveRateApprox(32, k))
+		s.xs, s.ys = append(s.xs, float64(k)), append(s.ys, paper.FalsePositiveRateApprox(32, k))
 	}
 	one.series = []series{s}
 	two := &figure{
@@ -127,7 +128,7 @@ func jiangZhaoFigures() []*figure {
 		a := series{label: fmt.Sprintf("k = %d", k), color: palette(i)}
 		b := a
 		for c := 2.0; c <= 64; c++ {
-			a.xs, a.ys = append(a.xs, c), append(a.ys, filter.FalsePositiveRateApprox(c, k))
+			a.xs, a.ys = append(a.xs, c), append(a.ys, paper.FalsePositiveRateApprox(c, k))
 		}
 		for e := 1.0; e <= 9; e += 0.25 {
 			rate := math.Pow(10, -e)
@@ -194,7 +195,7 @@ func (r *rateResult) figure() *figure {
 	}
 	line := series{label: "formula", color: palette(5)}
 	for x := 0.3; x <= 4.2; x += 0.05 {
-		line.xs, line.ys = append(line.xs, x), append(line.ys, filter.FalsePositiveRateApprox(filter.DefaultRateBits/x, filter.DefaultRateHashes))
+		line.xs, line.ys = append(line.xs, x), append(line.ys, paper.FalsePositiveRateApprox(filter.DefaultRateBits/x, filter.DefaultRateHashes))
 	}
 	f.series = []series{line}
 	for i, limit := range []int{10, 100, 1000} {

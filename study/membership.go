@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/filter/paper"
 )
 
 // A tableIRow is one line of Table I, printed, computed and measured.
@@ -71,15 +72,15 @@ func randomKey(r *rand.Rand) filter.Key { return filter.Key{Hi: r.Uint64(), Lo: 
 // to the rounds: up to 4e8 elements in all for the rates that need them.
 func (t *tableIRow) measure(ctx context.Context, c *Config) error {
 	const filters = 20
-	rate := filter.FalsePositiveRateApprox(float64(t.Bits), t.K)
+	rate := paper.FalsePositiveRateApprox(float64(t.Bits), t.K)
 	ask := int(math.Min(2e7, 1000/rate/filters) * float64(c.Rounds) / 1000)
 	r := stream(c.Seed, "table-i", t.Bits, t.K)
 	for range filters {
-		family, err := filter.Keyed(filter.Secret{}, uint64(t.Bits*tableIElements), t.K)
+		family, err := paper.Keyed(filter.Secret{}, uint64(t.Bits*tableIElements), t.K)
 		if err != nil {
 			return err
 		}
-		b, err := filter.NewBloom(family)
+		b, err := paper.NewBloom(family)
 		if err != nil {
 			return err
 		}
@@ -109,13 +110,13 @@ func (m *membershipResult) families(c *Config) error {
 		r := stream(c.Seed, "families", bits)
 		makers := []struct {
 			name string
-			make func() (filter.Family, error)
+			make func() (paper.Family, error)
 		}{
-			{"MD5 in 8 chunks", func() (filter.Family, error) { return filter.ChunkedMD5(size, k) }},
-			{"MD5 in 8 chunks, partitioned", func() (filter.Family, error) { return partitioned(filter.ChunkedMD5(size, k)) }},
-			{"SHA-1 in 8 chunks", func() (filter.Family, error) { return filter.ChunkedSHA1(size, k) }},
-			{"universal (Eq. 2)", func() (filter.Family, error) { return filter.Universal(size, k, r) }},
-			{"keyed", func() (filter.Family, error) { return filter.Keyed(filter.Secret{1}, size, k) }},
+			{"MD5 in 8 chunks", func() (paper.Family, error) { return paper.ChunkedMD5(size, k) }},
+			{"MD5 in 8 chunks, partitioned", func() (paper.Family, error) { return partitioned(paper.ChunkedMD5(size, k)) }},
+			{"SHA-1 in 8 chunks", func() (paper.Family, error) { return paper.ChunkedSHA1(size, k) }},
+			{"universal (Eq. 2)", func() (paper.Family, error) { return paper.Universal(size, k, r) }},
+			{"keyed", func() (paper.Family, error) { return paper.Keyed(filter.Secret{1}, size, k) }},
 		}
 		for _, mk := range makers {
 			f, err := mk.make()
@@ -133,15 +134,15 @@ func (m *membershipResult) families(c *Config) error {
 	return nil
 }
 
-func partitioned(f filter.Family, err error) (filter.Family, error) {
+func partitioned(f paper.Family, err error) (paper.Family, error) {
 	if err != nil {
 		return f, err
 	}
 	return f.Partitioned()
 }
 
-func measureFamily(f filter.Family, n uint64, ask int, r *rand.Rand) (row familyRow, err error) {
-	b, err := filter.NewStudyBloom(f)
+func measureFamily(f paper.Family, n uint64, ask int, r *rand.Rand) (row familyRow, err error) {
+	b, err := paper.NewStudyBloom(f)
 	if err != nil {
 		return row, err
 	}
@@ -160,7 +161,7 @@ func measureFamily(f filter.Family, n uint64, ask int, r *rand.Rand) (row family
 			row.Found++
 		}
 	}
-	row.Equation = filter.FalsePositiveRate(f.M(), n, f.K())
-	row.Reachable = filter.FalsePositiveRate(row.Utilisable, n, f.K())
+	row.Equation = paper.FalsePositiveRate(f.M(), n, f.K())
+	row.Reachable = paper.FalsePositiveRate(row.Utilisable, n, f.K())
 	return row, nil
 }

@@ -5,16 +5,17 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/filter/paper"
 )
 
 // TestCellArray compares the arrays of the merge study with the filter type.
 func TestCellArray(t *testing.T) {
 	r := stream(1, "cell array")
-	family, err := filter.Keyed(filter.Secret{1}, 300, mergeK)
+	family, err := paper.Keyed(filter.Secret{1}, 300, mergeK)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := filter.NewRefined(family, filter.FixedCells(16))
+	f, err := paper.NewRefined(family, paper.FixedCells(16))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/filter/paper"
 )
 
 // A rateRow is one line of Finch's table, for one limit.
@@ -36,7 +37,7 @@ func (c *Config) rateUnit() (*unit, *rateResult) {
 		run: func(ctx context.Context, _ *simulator, tick func(float64)) error {
 			*r = rateResult{Rounds: c.Rounds}
 			for _, limit := range []int{10, 100, 1000} {
-				for _, e := range filter.UniqueRateErrors() {
+				for _, e := range paper.UniqueRateErrors() {
 					row := rateRow{Relative: e.Relative, Limit: limit}
 					if err := row.measure(ctx, c, e.Rate); err != nil {
 						return err

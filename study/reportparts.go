@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/filter/paper"
 )
 
 func (g *growthResult) section(d *document) {
@@ -21,14 +22,14 @@ func (m *membershipResult) section(d *document) {
 	var lines [][]string
 	for _, r := range m.TableI {
 		lines = append(lines, []string{
-			fmt.Sprintf("%d, %d", r.Bits, r.K), fixed(filter.CompressionRate(float64(r.Bits)), 0), r.Printed,
-			scientific(filter.FalsePositiveRateApprox(float64(r.Bits), r.K)), scientific(share(r.Found, r.Asked)),
+			fmt.Sprintf("%d, %d", r.Bits, r.K), fixed(paper.CompressionRate(float64(r.Bits)), 0), r.Printed,
+			scientific(paper.FalsePositiveRateApprox(float64(r.Bits), r.K)), scientific(share(r.Found, r.Asked)),
 			fmt.Sprintf("%d of %.1e", r.Found, float64(r.Asked)), scientific(r.FromFill),
 		})
 	}
 	d.table([]string{"m/n, k", "CR", "printed", "Eq. 1", "measured", "found", "from fill"}, lines)
 	d.heading(3, "Hash families and unreachable bits")
-	d.p("k = 8, 10,000 elements. A chunk of 16 bits reaches 65,536 positions, so a larger filter under MD5 in 8 chunks is no better than one of 65,536 bits; `filter.NewBloom` refuses to build it. Partitioned, the same chunks reach eight times as many.")
+	d.p("k = 8, 10,000 elements. A chunk of 16 bits reaches 65,536 positions, so a larger filter under MD5 in 8 chunks is no better than one of 65,536 bits; `paper.NewBloom` refuses to build it. Partitioned, the same chunks reach eight times as many.")
 	lines = nil
 	for _, r := range m.Families {
 		lines = append(lines, []string{r.Family, fmt.Sprint(r.Bits), fmt.Sprintf("%d of %d", r.Utilisable, r.Bits*10_000),
@@ -42,7 +43,7 @@ func (t *twoPartResult) section(d *document) {
 	d.figure("jiang-zhao-1")
 	d.figure("jiang-zhao-2")
 	d.figure("jiang-zhao-3")
-	ten, best := filter.FalsePositiveRateApprox(32, 10), filter.FalsePositiveRateApprox(32, 22)
+	ten, best := paper.FalsePositiveRateApprox(32, 10), paper.FalsePositiveRateApprox(32, 22)
 	d.p("By formula 2, 22 functions are best at 32 bits an element, as the paper says; that more than 10 gain little is generous, since the rate still falls from %s to %s. The paper sees no use in 32 functions instead of 8 below 30 bits an element; the formula puts that point at 25.", sci(ten), sci(best))
 	d.p("The paper adds a second section for an eigenvalue of the element, and multiplies the error rates of the sections (formula 5). Measured: k = %d and d = %d functions, sections 3 to 1, against a classic filter with the same bits and %d functions; false positives among addresses that were not inserted. In brackets: times the classic rate.", twoPartK, twoPartD, twoPartK+twoPartD)
 	for _, bits := range []int{8, 16} {
@@ -80,7 +81,7 @@ func (r *rateResult) section(d *document) {
 	d.heading(2, "Finch: the unique-rate filter")
 	d.p("16 bits for each unit of the limit, 8 hash functions. False positives after a sender has reached so many different recipients within one period, and the number of different recipients that the limiter has counted, over the true number.")
 	var lines [][]string
-	for _, e := range filter.UniqueRateErrors() {
+	for _, e := range paper.UniqueRateErrors() {
 		line := []string{fixed(e.Relative, 1), finchPrinted()[e.Relative], oneIn(e.Rate)}
 		counted := []string{}
 		for _, row := range r.Rows {
@@ -129,7 +130,7 @@ func (r *deletionResult) section(d *document) {
 		lines = append(lines, []string{percent(row.Share), sci(row.Intuitive), sci(row.AllCells), sci(row.MinimaOnly), sci(row.OneCell), sci(row.Revocation), sci(row.Revocation8)})
 	}
 	d.table([]string{"deleted", "intuitive", "refined, all cells", "refined, cells at the minimum", "refined, one cell at the minimum", "refined less a filter of revocations", "the same, 1/8 of the size"}, lines)
-	d.p("Hence `filter.Refined` has no deletion. What was revoked goes into a structure of its own, and old counts leave with their generation.")
+	d.p("Hence `paper.Refined` has no deletion. What was revoked goes into a structure of its own, and old counts leave with their generation.")
 }
 
 func (r *splitResult) section(d *document) {

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 	"math/rand/v2"
 
-	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/filter/paper"
 )
 
 // maxCells is a power of two above the largest m. Indexes masked with it need
@@ -28,8 +28,8 @@ type roundResult struct {
 }
 
 // A simulator runs rounds of the paper's experiments. It is the scratch space
-// of one worker. Its cells follow the rules of [filter.Intuitive] and
-// [filter.Refined] (a test compares them), laid out for speed: indexes are
+// of one worker. Its cells follow the rules of [paper.Intuitive] and
+// [paper.Refined] (a test compares them), laid out for speed: indexes are
 // computed once for a round, cells are bytes in the second-level cache.
 type simulator struct {
 	keys      []uint64
@@ -53,7 +53,7 @@ func drawKeys(seed uint64) []uint64 {
 	keys := make([]uint64, 0, numKeys)
 	seen := make(map[uint64]bool, numKeys)
 	for len(keys) < numKeys {
-		if x := 1 + r.Uint64N(filter.UniversalPrime-1); !seen[x] {
+		if x := 1 + r.Uint64N(paper.UniversalPrime-1); !seen[x] {
 			seen[x] = true
 			keys = append(keys, x)
 		}
@@ -67,9 +67,9 @@ func drawKeys(seed uint64) []uint64 {
 func (s *simulator) hash(m uint64, k int, r *rand.Rand) {
 	inverse := math.MaxUint64/m + 1
 	for j := range k {
-		c, d := 1+r.Uint64N(filter.UniversalPrime-1), r.Uint64N(filter.UniversalPrime)
+		c, d := 1+r.Uint64N(paper.UniversalPrime-1), r.Uint64N(paper.UniversalPrime)
 		for i, x := range s.keys {
-			h := (c*x + d) % filter.UniversalPrime
+			h := (c*x + d) % paper.UniversalPrime
 			h, _ = bits.Mul64(inverse*h, m)
 			s.index[i*k+j] = uint32(h)
 		}

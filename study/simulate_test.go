@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/filter/paper"
 )
 
 // TestSimulatorAgainstFilters runs rounds through the filter package's types,
@@ -19,15 +19,15 @@ func TestSimulatorAgainstFilters(t *testing.T) {
 		s.run(&e, seed, DrawFixed, m, k, 3, counts)
 
 		r := stream(seed, "round", m, k, 3)
-		family, err := filter.Universal(m, k, r)
+		family, err := paper.Universal(m, k, r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		refined, err := filter.NewRefined(family, filter.FixedCells(8))
+		refined, err := paper.NewRefined(family, paper.FixedCells(8))
 		if err != nil {
 			t.Fatal(err)
 		}
-		intuitive, err := filter.NewIntuitive(family, filter.FixedCells(16))
+		intuitive, err := paper.NewIntuitive(family, paper.FixedCells(16))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/filter/paper"
 )
 
 // A speedRow is the time of one look-up of a structure that holds n elements.
@@ -121,15 +122,15 @@ func (r *speedResult) structures(c *Config, n int) error {
 // 1e-3. All take the signature's bytes and hash them.
 func lookups(c *Config, n int) ([]lookup, error) {
 	secret := secretOf(c.Seed, 3)
-	family, err := filter.Keyed(secret, uint64(16*n), 8)
+	family, err := paper.Keyed(secret, uint64(16*n), 8)
 	if err != nil {
 		return nil, err
 	}
-	bloom, err := filter.NewBloom(family)
+	bloom, err := paper.NewBloom(family)
 	if err != nil {
 		return nil, err
 	}
-	cells, err := filter.Keyed(secret, uint64(11*n), 6)
+	cells, err := paper.Keyed(secret, uint64(11*n), 6)
 	if err != nil {
 		return nil, err
 	}
@@ -145,8 +146,8 @@ func lookups(c *Config, n int) ([]lookup, error) {
 		{"classic Bloom, k = 8", 2 * float64(n), func(x []byte) { bloom.Add(x) }, bloom.Contains},
 		{"two-part, 1e-3", float64(shape.Bytes()), func(x []byte) { two.Add(x) }, two.Contains},
 	}
-	for _, l := range []filter.CellLayout{filter.FixedCells(8), filter.FixedCells(5), filter.SplitCells(4, 1+11*n>>16)} {
-		f, err := filter.NewRefined(cells, l)
+	for _, l := range []paper.CellLayout{paper.FixedCells(8), paper.FixedCells(5), paper.SplitCells(4, 1+11*n>>16)} {
+		f, err := paper.NewRefined(cells, l)
 		if err != nil {
 			return nil, err
 		}

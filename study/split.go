@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/filter/paper"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -75,9 +75,9 @@ func (c *Config) splitUnit(corpus func(context.Context) (*corpusResult, error)) 
 func (r *splitResult) measure(ctx context.Context, c *Config, name string, counts []uint32) error {
 	m := uint64(splitCells * len(counts))
 	chunks := int((m + 1<<16 - 1) >> 16)
-	layouts := []filter.CellLayout{filter.FixedCells(4), filter.FixedCells(5), filter.FixedCells(8), filter.FixedCells(16)}
+	layouts := []paper.CellLayout{paper.FixedCells(4), paper.FixedCells(5), paper.FixedCells(8), paper.FixedCells(16)}
 	for s := 1; s <= 8; s++ {
-		layouts = append(layouts, filter.SplitCells(s, chunks))
+		layouts = append(layouts, paper.SplitCells(s, chunks))
 	}
 	entropy := 0.0
 	var values map[uint32]int
@@ -117,12 +117,12 @@ func (r *splitResult) measure(ctx context.Context, c *Config, name string, count
 func numbered(i int) []byte { return binary.LittleEndian.AppendUint64(nil, uint64(i)) }
 
 // fillRefined inserts the counts in random order.
-func fillRefined(seed uint64, l filter.CellLayout, m uint64, counts []uint32) (*filter.Refined, error) {
-	family, err := filter.Keyed(secretOf(seed, 7), m, splitK)
+func fillRefined(seed uint64, l paper.CellLayout, m uint64, counts []uint32) (*paper.Refined, error) {
+	family, err := paper.Keyed(secretOf(seed, 7), m, splitK)
 	if err != nil {
 		return nil, err
 	}
-	f, err := filter.NewRefined(family, l)
+	f, err := paper.NewRefined(family, l)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func fillRefined(seed uint64, l filter.CellLayout, m uint64, counts []uint32) (*
 }
 
 // histogram returns how often each cell value occurs, and the entropy of a cell.
-func histogram(f *filter.Refined) (map[uint32]int, float64) {
+func histogram(f *paper.Refined) (map[uint32]int, float64) {
 	family := f.Family()
 	values := map[uint32]int{}
 	for i := range family.M() {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/filter/paper"
 )
 
 // A twoPartRow is a two-part filter beside a classic one of the same size and
@@ -120,11 +121,11 @@ func (t *twoPartResult) measure(c *Config, p population, bits int) error {
 	ask := 10 * n
 	m := uint64(bits * n)
 	r := stream(c.Seed, "two-part "+p.name, bits)
-	family, err := filter.Keyed(secretOf(c.Seed, 1), m, twoPartK+twoPartD)
+	family, err := paper.Keyed(secretOf(c.Seed, 1), m, twoPartK+twoPartD)
 	if err != nil {
 		return err
 	}
-	classic, err := filter.NewBloom(family)
+	classic, err := paper.NewBloom(family)
 	if err != nil {
 		return err
 	}
@@ -167,7 +168,7 @@ func (t *twoPartResult) measure(c *Config, p population, bits int) error {
 	}
 	for i, f := range filters {
 		rows[i].Case, rows[i].Bits, rows[i].Eigen, rows[i].Asked = p.name, bits, f.Shape().Eigen.String(), ask
-		rows[i].Formula = filter.TwoPartRate(float64(bits), twoPartK, twoPartD)
+		rows[i].Formula = paper.TwoPartRate(float64(bits), twoPartK, twoPartD)
 		rows[i].Product = f.ProductRate()
 	}
 	t.Rows = append(t.Rows, rows...)

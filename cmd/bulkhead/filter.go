@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/filter/paper"
 )
 
 func newFilterCommand() *cobra.Command {
@@ -118,7 +119,7 @@ func decodeFilter(r io.Reader, head []byte, limit int64, known []filter.Secret) 
 		}
 		return arrayRows("bit array", b.Geometry(), b.Generation(), b.Stats()), nil
 	case magic == "BHPF" && head[5] == 1:
-		b, err := filter.DecodeBloom(r, limit, known...)
+		b, err := paper.DecodeBloom(r, limit, known...)
 		if err != nil {
 			return nil, err
 		}

@@ -1,4 +1,4 @@
-package filter
+package paper
 
 import (
 	"bytes"
@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
 )
 
 func layouts(m uint64) []CellLayout {
@@ -17,7 +20,7 @@ func layouts(m uint64) []CellLayout {
 	}
 }
 
-func testFamily(t testing.TB, m uint64, k int) Family { return must(Keyed(Secret{5}, m, k))(t) }
+func testFamily(t testing.TB, m uint64, k int) Family { return must(Keyed(filter.Secret{5}, m, k))(t) }
 
 // example puts the cells of the paper's worked example under x's three
 // positions.
@@ -301,46 +304,6 @@ func TestRefinedMergeOracle(t *testing.T) {
 	})
 }
 
-func TestDeltaOracle(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		l := rapid.SampledFrom(layouts(150)).Draw(rt, "layout")
-		f := testFamily(t, 150, 3)
-		c := must(NewRefined(f, l))(t)
-		for range rapid.IntRange(0, 30).Draw(rt, "before") {
-			c.Insert([]byte{rapid.Byte().Draw(rt, "x") % 40}, uint32(rapid.IntRange(1, 9).Draw(rt, "n")))
-		}
-		then := c.Clone()
-		for range rapid.IntRange(0, 30).Draw(rt, "after") {
-			c.Insert([]byte{rapid.Byte().Draw(rt, "x") % 40}, uint32(rapid.IntRange(1, 9).Draw(rt, "n")))
-		}
-		d, err := c.Since(then)
-		if err != nil {
-			rt.Fatal(err)
-		}
-		var buf bytes.Buffer
-		if err := d.Encode(&buf); err != nil {
-			rt.Fatal(err)
-		}
-		if d, err = DecodeCellDelta(&buf, true, 1<<16, Secret{5}); err != nil {
-			rt.Fatal(err)
-		}
-		now := then.Clone()
-		if err := now.Apply(d); err != nil {
-			rt.Fatal(err)
-		}
-		for pos := range f.m {
-			if now.Cell(pos) != c.Cell(pos) || then.Cell(pos)+d.Increase(pos) != c.Cell(pos) {
-				rt.Fatalf("%v: cell %d: %d after the delta, want %d", l, pos, now.Cell(pos), c.Cell(pos))
-			}
-		}
-		if changed := d.Cells(0).Used; changed > 0 {
-			if _, err := then.Since(c); !errors.Is(err, ErrVersion) {
-				rt.Fatalf("delta backwards: %v", err)
-			}
-		}
-	})
-}
-
 func TestCountersRefuse(t *testing.T) {
 	f := testFamily(t, 1000, 3)
 	for _, l := range []CellLayout{
@@ -355,16 +318,8 @@ func TestCountersRefuse(t *testing.T) {
 		t.Error("a chunk of 2^17 cells was taken")
 	}
 	a, b := must(NewRefined(f, FixedCells(4)))(t), must(NewRefined(f, FixedCells(5)))(t)
-	if err := a.Merge(b); !errors.Is(err, ErrGeometry) {
+	if err := a.Merge(b); !errors.Is(err, filter.ErrGeometry) {
 		t.Errorf("merge of other widths: %v", err)
-	}
-	if _, err := a.Since(b); !errors.Is(err, ErrGeometry) {
-		t.Errorf("delta of other widths: %v", err)
-	}
-	i := must(NewIntuitive(f, FixedCells(4)))(t)
-	d := must(i.Since(i))(t)
-	if err := a.Apply(d); !errors.Is(err, ErrGeometry) {
-		t.Errorf("delta of the other extension: %v", err)
 	}
 }
 
@@ -376,7 +331,7 @@ func TestSplitStoreOracle(t *testing.T) {
 		truth := map[uint64]uint32{}
 		for range rapid.IntRange(1, 300).Draw(rt, "steps") {
 			i := rapid.Uint64Range(0, 89).Draw(rt, "i")
-			v := rapid.Uint32Range(0, Many).Draw(rt, "v") >> rapid.IntRange(0, 24).Draw(rt, "shift")
+			v := rapid.Uint32Range(0, filter.Many).Draw(rt, "v") >> rapid.IntRange(0, 24).Draw(rt, "shift")
 			c.set(i, v)
 			truth[i] = v
 		}
@@ -410,7 +365,7 @@ func encodeRefined(t testing.TB, l CellLayout) []byte {
 func TestCounterCodec(t *testing.T) {
 	for _, l := range layouts(300) {
 		good := encodeRefined(t, l)
-		c, err := DecodeRefined(bytes.NewReader(good), 1<<14, Secret{5})
+		c, err := DecodeRefined(bytes.NewReader(good), 1<<14, filter.Secret{5})
 		if err != nil {
 			t.Fatalf("%v: %v", l, err)
 		}
@@ -420,21 +375,21 @@ func TestCounterCodec(t *testing.T) {
 			}
 		}
 		for n := range good {
-			if _, err := DecodeRefined(bytes.NewReader(good[:n]), 1<<14, Secret{5}); !errors.Is(err, ErrCorrupt) {
+			if _, err := DecodeRefined(bytes.NewReader(good[:n]), 1<<14, filter.Secret{5}); !errors.Is(err, filter.ErrCorrupt) {
 				t.Fatalf("%v cut to %d bytes: %v", l, n, err)
 			}
 		}
 		for n := range len(good) * 8 {
 			bad := bytes.Clone(good)
 			bad[n/8] ^= 1 << (n % 8)
-			if c, err := DecodeRefined(bytes.NewReader(bad), 1<<14, Secret{5}); err == nil || c != nil {
+			if c, err := DecodeRefined(bytes.NewReader(bad), 1<<14, filter.Secret{5}); err == nil || c != nil {
 				t.Fatalf("%v: bit %d flipped goes unnoticed", l, n)
 			}
 		}
-		if _, err := DecodeRefined(bytes.NewReader(good), int64(len(good)), Secret{5}); l.Width == 16 && !errors.Is(err, ErrTooLarge) {
+		if _, err := DecodeRefined(bytes.NewReader(good), int64(len(good)), filter.Secret{5}); l.Width == 16 && !errors.Is(err, filter.ErrTooLarge) {
 			t.Errorf("%v beyond the limit: %v", l, err)
 		}
-		if _, err := DecodeIntuitive(bytes.NewReader(good), 1<<14, Secret{5}); !errors.Is(err, ErrCorrupt) {
+		if _, err := DecodeIntuitive(bytes.NewReader(good), 1<<14, filter.Secret{5}); !errors.Is(err, filter.ErrCorrupt) {
 			t.Errorf("%v read as the other extension: %v", l, err)
 		}
 	}
@@ -446,19 +401,17 @@ func FuzzCounters(f *testing.F) {
 	}
 	f.Add([]byte("BHPF\x01\x04"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		for _, kind := range []byte{3, 4, 5, 6} {
+		for _, kind := range []byte{3, 4} {
 			if len(b) > 5 {
 				b[5] = kind
 			}
 			var c interface{ Cells(uint32) CellStats }
 			var err error
-			switch paperType(kind) {
-			case paperIntuitive:
-				c, err = DecodeIntuitive(bytes.NewReader(b), 1<<20, Secret{5})
-			case paperRefined:
-				c, err = DecodeRefined(bytes.NewReader(b), 1<<20, Secret{5})
+			switch codec.Type(kind) {
+			case codec.Intuitive:
+				c, err = DecodeIntuitive(bytes.NewReader(b), 1<<20, filter.Secret{5})
 			default:
-				c, err = DecodeCellDelta(bytes.NewReader(b), paperType(kind) == paperRefinedDelta, 1<<20, Secret{5})
+				c, err = DecodeRefined(bytes.NewReader(b), 1<<20, filter.Secret{5})
 			}
 			if err == nil {
 				c.Cells(20)

@@ -1,15 +1,19 @@
-package filter
+package paper
 
 import (
 	"fmt"
 	"io"
 	"math"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/filter/internal/bitset"
+	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
 )
 
 // A Bloom is the classic Bloom filter: a set of byte strings in m bits, with
 // any m and k and any hash [Family]. It has no false negatives; an element that
 // was never added is contained with probability [Bloom.ErrorRate]. An element
-// touches k cache lines: for large sets of signatures use [Bits], which touches
+// touches k cache lines: for large sets of signatures use [filter.Bits], which touches
 // one.
 //
 // Methods that only read may run concurrently; Add and Merge need them excluded.
@@ -34,17 +38,17 @@ func NewBloom(f Family) (*Bloom, error) {
 // NewStudyBloom is [NewBloom] for measuring what unreachable bits do: it takes
 // every family.
 func NewStudyBloom(f Family) (*Bloom, error) {
-	if err := checkShape(f.m, f.k); err != nil {
+	if err := bitset.Check(f.m, f.k); err != nil {
 		return nil, err
 	}
-	return &Bloom{family: f, bits: make([]uint64, wordsFor(f.m))}, nil
+	return &Bloom{family: f, bits: make([]uint64, bitset.Words(f.m))}, nil
 }
 
 // Family returns the hash functions of b.
 func (b *Bloom) Family() Family { return b.family }
 
 // Publish says that [Bloom.Encode] is to write the key of a keyed family into
-// the file; see [TwoPart.Publish].
+// the file; see [filter.TwoPart.Publish].
 func (b *Bloom) Publish() { b.public = true }
 
 // Add adds x and reports whether the filter did not contain it before.
@@ -52,10 +56,10 @@ func (b *Bloom) Add(x []byte) bool {
 	if b.family.kind == FamilyKeyed && !b.family.parts {
 		return b.AddKey(b.family.secret.Key(x))
 	}
-	var buf [MaxHashes]uint64
+	var buf [filter.MaxHashes]uint64
 	added := false
 	for _, pos := range b.family.Append(buf[:0], x) {
-		if setBit(b.bits, pos) {
+		if bitset.Set(b.bits, pos) {
 			b.set++
 			added = true
 		}
@@ -68,7 +72,7 @@ func (b *Bloom) Contains(x []byte) bool {
 	if b.family.kind == FamilyKeyed && !b.family.parts {
 		return b.ContainsKey(b.family.secret.Key(x))
 	}
-	var buf [MaxHashes]uint64
+	var buf [filter.MaxHashes]uint64
 	for _, pos := range b.family.Append(buf[:0], x) {
 		if b.bits[pos>>6]>>(pos&63)&1 == 0 {
 			return false
@@ -79,10 +83,10 @@ func (b *Bloom) Contains(x []byte) bool {
 
 // AddKey is Add for an element of a keyed family that is not partitioned, of
 // which the key is known already.
-func (b *Bloom) AddKey(key Key) bool {
+func (b *Bloom) AddKey(key filter.Key) bool {
 	added := false
 	for i := range b.family.k {
-		if setBit(b.bits, keyPosition(key, i, b.family.m)) {
+		if bitset.Set(b.bits, key.Position(i, b.family.m)) {
 			b.set++
 			added = true
 		}
@@ -91,9 +95,9 @@ func (b *Bloom) AddKey(key Key) bool {
 }
 
 // ContainsKey is Contains for an element as in [Bloom.AddKey].
-func (b *Bloom) ContainsKey(key Key) bool {
+func (b *Bloom) ContainsKey(key filter.Key) bool {
 	for i := range b.family.k {
-		if pos := keyPosition(key, i, b.family.m); b.bits[pos>>6]>>(pos&63)&1 == 0 {
+		if pos := key.Position(i, b.family.m); b.bits[pos>>6]>>(pos&63)&1 == 0 {
 			return false
 		}
 	}
@@ -101,14 +105,14 @@ func (b *Bloom) ContainsKey(key Key) bool {
 }
 
 // Merge adds to b everything in o: bit by bit OR. It fails, and leaves b as it
-// was, with an error that wraps [ErrGeometry] unless the families are equal.
+// was, with an error that wraps [filter.ErrGeometry] unless the families are equal.
 // The result does not depend on order or repetition.
 func (b *Bloom) Merge(o *Bloom) error {
 	if !b.family.Equal(&o.family) {
-		return fmt.Errorf("%w: %v of %d bits into %v of %d bits", ErrGeometry,
+		return fmt.Errorf("%w: %v of %d bits into %v of %d bits", filter.ErrGeometry,
 			o.family.kind, o.family.m, b.family.kind, b.family.m)
 	}
-	b.set = orWords(b.bits, o.bits)
+	b.set = bitset.Or(b.bits, o.bits)
 	return nil
 }
 
@@ -119,32 +123,32 @@ func (b *Bloom) Fill() float64 { return float64(b.set) / float64(b.family.m) }
 func (b *Bloom) ErrorRate() float64 { return math.Pow(b.Fill(), float64(b.family.k)) }
 
 // Estimate returns how many different elements were added, from the fill.
-func (b *Bloom) Estimate() uint64 { return estimateCount(b.family.m, b.set, b.family.k) }
+func (b *Bloom) Estimate() uint64 { return bitset.Estimate(b.family.m, b.set, b.family.k) }
 
 // Encode writes b: the hash family (kind, partitioned, m, k, then its numbers
 // or key), then the words of the bit array.
 func (b *Bloom) Encode(w io.Writer) error {
-	p := newPaperWriter(w, paperBloom)
-	p.family(&b.family, b.public)
-	p.words(b.bits)
-	return p.close()
+	p := codec.NewWriter(w, codec.Bloom)
+	writeFamily(p, &b.family, b.public)
+	p.Words(b.bits)
+	return p.Close()
 }
 
 // DecodeBloom reads what [Bloom.Encode] wrote. limit and known are those of
-// [DecodeTwoPart]. Like [NewStudyBloom] it takes every family.
-func DecodeBloom(r io.Reader, limit int64, known ...Secret) (*Bloom, error) {
-	p := newPaperReader(r, paperBloom, limit)
+// [filter.DecodeTwoPart]. Like [NewStudyBloom] it takes every family.
+func DecodeBloom(r io.Reader, limit int64, known ...filter.Secret) (*Bloom, error) {
+	p := codec.NewReader(r, codec.Bloom, limit)
 	b := &Bloom{}
-	b.family, b.public = p.family(known)
-	if p.err == nil {
-		b.bits = p.words(wordsFor(b.family.m))
+	b.family, b.public = readFamily(p, known)
+	if p.Err == nil {
+		b.bits = p.Words(bitset.Words(b.family.m))
 	}
-	if err := p.close(); err != nil {
+	if err := p.Close(); err != nil {
 		return nil, err
 	}
-	if overhang(b.bits, b.family.m) {
-		return nil, fmt.Errorf("%w: bits set beyond the %d of the filter", ErrCorrupt, b.family.m)
+	if bitset.Overhang(b.bits, b.family.m) {
+		return nil, fmt.Errorf("%w: bits set beyond the %d of the filter", filter.ErrCorrupt, b.family.m)
 	}
-	b.set = countBits(b.bits)
+	b.set = bitset.Count(b.bits)
 	return b, nil
 }

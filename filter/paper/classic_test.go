@@ -1,15 +1,19 @@
-package filter
+package paper
 
 import (
 	"bytes"
 	"crypto/sha1"
 	"errors"
+	"fmt"
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
 func testRandom() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
@@ -24,13 +28,15 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
+func item(i int) []byte { return fmt.Appendf(nil, "user%d@example.com", i) }
+
 // families returns one family of every construction with m positions.
 func families(t testing.TB, m uint64) map[string]Family {
 	fs := map[string]Family{
 		"universal": must(Universal(m, 6, testRandom()))(t),
 		"md5":       must(ChunkedMD5(m, 4))(t),
 		"sha1":      must(ChunkedSHA1(m, 5))(t),
-		"keyed":     must(Keyed(Secret{3}, m, 7))(t),
+		"keyed":     must(Keyed(filter.Secret{3}, m, 7))(t),
 	}
 	for _, name := range []string{"universal", "md5", "sha1", "keyed"} {
 		f := fs[name]
@@ -94,7 +100,7 @@ func TestUtilisable(t *testing.T) {
 		{must(ChunkedSHA1(1<<24, 8))(t), 1 << 20},                          // the paper's example, 2^(160/8)
 		{must(ChunkedSHA1(1<<30, 1))(t), 1 << 30},                          // a chunk wider than a word
 		{must(Universal(1<<32, 4, testRandom()))(t), UniversalPrime},       // no value of p and more
-		{must(Keyed(Secret{}, 1<<40, 4))(t), 1 << 40},                      //
+		{must(Keyed(filter.Secret{}, 1<<40, 4))(t), 1 << 40},               //
 		{must(must(ChunkedMD5(1<<20, 8))(t).Partitioned())(t), 8 << 16},    // k x 2^(w/k)
 		{must(must(ChunkedMD5(1000, 8))(t).Partitioned())(t), 1000},        //
 		{must(must(ChunkedMD5(1<<17+3, 32))(t).Partitioned())(t), 32 * 16}, // parts of 4096 and 4097, 16 of each
@@ -134,14 +140,14 @@ func TestUtilisableMeasured(t *testing.T) {
 
 func TestFamilyRefuses(t *testing.T) {
 	for name, err := range map[string]error{
-		"no positions": second(Keyed(Secret{}, 0, 1)), "no functions": second(Keyed(Secret{}, 1, 0)),
-		"too many functions": second(Keyed(Secret{}, 1, MaxHashes+1)), "too large": second(Keyed(Secret{}, MaxPositions+1, 1)),
+		"no positions": second(Keyed(filter.Secret{}, 0, 1)), "no functions": second(Keyed(filter.Secret{}, 1, 0)),
+		"too many functions": second(Keyed(filter.Secret{}, 1, filter.MaxHashes+1)), "too large": second(Keyed(filter.Secret{}, filter.MaxPositions+1, 1)),
 		"6 does not divide 128": second(ChunkedMD5(100, 6)), "3 does not divide 160": second(ChunkedSHA1(100, 3)),
 		"c is 0":         second(universalFrom(10, []uint64{0}, []uint64{0})),
 		"c is p":         second(universalFrom(10, []uint64{UniversalPrime}, []uint64{0})),
 		"d is p":         second(universalFrom(10, []uint64{1}, []uint64{UniversalPrime})),
 		"zero family":    second(NewStudyBloom(Family{})),
-		"more parts":     second(must(Keyed(Secret{}, 3, 4))(t).Partitioned()),
+		"more parts":     second(must(Keyed(filter.Secret{}, 3, 4))(t).Partitioned()),
 		"zero refined":   second(NewRefined(Family{}, FixedCells(4))),
 		"zero intuitive": second(NewIntuitive(Family{}, FixedCells(4))),
 	} {
@@ -237,7 +243,7 @@ func TestBloomOracle(t *testing.T) {
 					rt.Fatal(err)
 				}
 			}
-			if !equalWords(a.bits, all.bits) || a.set != all.set {
+			if !slices.Equal(a.bits, all.bits) || a.set != all.set {
 				rt.Fatalf("%s: merged filter differs from one that saw all", name)
 			}
 			for x := range set {
@@ -256,12 +262,12 @@ func TestBloomMergeRefuses(t *testing.T) {
 	before := b.set
 	for name, g := range f {
 		err := b.Merge(must(NewBloom(g))(t))
-		if (name == "universal") != (err == nil) || err != nil && !errors.Is(err, ErrGeometry) {
+		if (name == "universal") != (err == nil) || err != nil && !errors.Is(err, filter.ErrGeometry) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	other := must(Universal(1000, 6, rand.New(rand.NewPCG(9, 9))))(t)
-	if err := b.Merge(must(NewBloom(other))(t)); !errors.Is(err, ErrGeometry) {
+	if err := b.Merge(must(NewBloom(other))(t)); !errors.Is(err, filter.ErrGeometry) {
 		t.Errorf("other universal functions: %v", err)
 	}
 	if b.set != before {
@@ -284,7 +290,7 @@ func encodeBloom(t testing.TB, f Family) []byte {
 func TestBloomCodec(t *testing.T) {
 	for name, f := range families(t, 500) {
 		good := encodeBloom(t, f)
-		b, err := DecodeBloom(bytes.NewReader(good), 4096, Secret{3})
+		b, err := DecodeBloom(bytes.NewReader(good), 4096, filter.Secret{3})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -292,21 +298,21 @@ func TestBloomCodec(t *testing.T) {
 			t.Errorf("%s: changed on the way", name)
 		}
 		for n := range good {
-			if _, err := DecodeBloom(bytes.NewReader(good[:n]), 4096, Secret{3}); !errors.Is(err, ErrCorrupt) {
+			if _, err := DecodeBloom(bytes.NewReader(good[:n]), 4096, filter.Secret{3}); !errors.Is(err, filter.ErrCorrupt) {
 				t.Fatalf("%s cut to %d bytes: %v", name, n, err)
 			}
 		}
 		for n := range len(good) * 8 {
 			bad := bytes.Clone(good)
 			bad[n/8] ^= 1 << (n % 8)
-			if b, err := DecodeBloom(bytes.NewReader(bad), 4096, Secret{3}); err == nil || b != nil {
+			if b, err := DecodeBloom(bytes.NewReader(bad), 4096, filter.Secret{3}); err == nil || b != nil {
 				t.Fatalf("%s: bit %d flipped goes unnoticed", name, n)
 			}
 		}
-		if _, err := DecodeBloom(bytes.NewReader(good), 60, Secret{3}); !errors.Is(err, ErrTooLarge) {
+		if _, err := DecodeBloom(bytes.NewReader(good), 60, filter.Secret{3}); !errors.Is(err, filter.ErrTooLarge) {
 			t.Errorf("%s beyond the limit: %v", name, err)
 		}
-		if _, err := DecodeRefined(bytes.NewReader(good), 4096, Secret{3}); !errors.Is(err, ErrCorrupt) {
+		if _, err := DecodeRefined(bytes.NewReader(good), 4096, filter.Secret{3}); !errors.Is(err, filter.ErrCorrupt) {
 			t.Errorf("%s read as another type: %v", name, err)
 		}
 	}
@@ -322,7 +328,7 @@ func (w *failingWriter) Write(b []byte) (int, error) {
 }
 
 func TestEncodeReportsWriteErrors(t *testing.T) {
-	b := must(NewBloom(must(Keyed(Secret{}, 1<<20, 3))(t)))(t)
+	b := must(NewBloom(must(Keyed(filter.Secret{}, 1<<20, 3))(t)))(t)
 	for _, room := range []int{0, 10, 1000, 1<<17 + 3} {
 		if err := b.Encode(&failingWriter{room}); err == nil {
 			t.Errorf("no error with room for %d bytes", room)
@@ -336,7 +342,7 @@ func FuzzBloom(f *testing.F) {
 	}
 	f.Add([]byte("BHPF\x01\x01\x04\x00"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		g, err := DecodeBloom(bytes.NewReader(b), 1<<20, Secret{3})
+		g, err := DecodeBloom(bytes.NewReader(b), 1<<20, filter.Secret{3})
 		if err != nil {
 			return
 		}
@@ -345,7 +351,7 @@ func FuzzBloom(f *testing.F) {
 		if err := g.Encode(&buf); err != nil {
 			t.Fatal(err)
 		}
-		h, err := DecodeBloom(&buf, 1<<20, Secret{3})
+		h, err := DecodeBloom(&buf, 1<<20, filter.Secret{3})
 		if err != nil || !h.Contains([]byte("x")) {
 			t.Errorf("does not survive a round trip: %v", err)
 		}
@@ -353,7 +359,7 @@ func FuzzBloom(f *testing.F) {
 }
 
 func BenchmarkBloom(b *testing.B) {
-	f := must(NewBloom(must(Keyed(Secret{}, 16*100_000, 8))(b)))(b)
+	f := must(NewBloom(must(Keyed(filter.Secret{}, 16*100_000, 8))(b)))(b)
 	for i := range 100_000 {
 		f.Add(item(i))
 	}

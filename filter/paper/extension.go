@@ -1,8 +1,11 @@
-package filter
+package paper
 
 import (
 	"fmt"
 	"slices"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/filter/internal/bitset"
 )
 
 // counters is what both extensions have: cells under a hash family.
@@ -14,7 +17,7 @@ type counters struct {
 }
 
 func newCounters(f Family, l CellLayout) (counters, error) {
-	if err := checkShape(f.m, f.k); err != nil {
+	if err := bitset.Check(f.m, f.k); err != nil {
 		return counters{}, err
 	}
 	if err := f.Reachable(); err != nil {
@@ -36,14 +39,14 @@ func (c *counters) Layout() CellLayout { return c.layout }
 func (c *counters) Bytes() uint64 { return c.cells.bytes() }
 
 // Publish says that Encode is to write the key of a keyed family into the
-// file; see [TwoPart.Publish].
+// file; see [filter.TwoPart.Publish].
 func (c *counters) Publish() { c.public = true }
 
 // Count returns how often x was inserted, saturating at the layout's Max: the
 // least of its cells. It is never too low while no cell of x was decreased,
 // and too high where all of x's cells are shared with other elements.
 func (c *counters) Count(x []byte) uint32 {
-	var buf [MaxHashes]uint64
+	var buf [filter.MaxHashes]uint64
 	least := c.layout.Max()
 	for _, pos := range c.family.Append(buf[:0], x) {
 		least = min(least, c.cells.get(pos))
@@ -56,7 +59,7 @@ func (c *counters) Cell(i uint64) uint32 { return c.cells.get(i) }
 
 func (c *counters) alike(o *counters) error {
 	if c.layout != o.layout || !c.family.Equal(&o.family) {
-		return fmt.Errorf("%w: %v x %d into %v x %d", ErrGeometry, o.layout, o.family.m, c.layout, c.family.m)
+		return fmt.Errorf("%w: %v x %d into %v x %d", filter.ErrGeometry, o.layout, o.family.m, c.layout, c.family.m)
 	}
 	return nil
 }
@@ -88,7 +91,7 @@ func NewIntuitive(f Family, l CellLayout) (*Intuitive, error) {
 
 // Insert counts n occurrences of x and returns the count before.
 func (c *Intuitive) Insert(x []byte, n uint32) (before uint32) {
-	var buf [MaxHashes]uint64
+	var buf [filter.MaxHashes]uint64
 	limit := c.layout.Max()
 	before = limit
 	for _, pos := range distinctPositions(c.family.Append(buf[:0], x)) {
@@ -104,7 +107,7 @@ func (c *Intuitive) Insert(x []byte, n uint32) (before uint32) {
 // changes nothing, if the count is less than n. A saturated cell has forgotten
 // how far it went, and stays.
 func (c *Intuitive) Delete(x []byte, n uint32) error {
-	var buf [MaxHashes]uint64
+	var buf [filter.MaxHashes]uint64
 	ps := distinctPositions(c.family.Append(buf[:0], x))
 	limit := c.layout.Max()
 	for _, pos := range ps {
@@ -121,7 +124,7 @@ func (c *Intuitive) Delete(x []byte, n uint32) error {
 }
 
 // Merge adds the cells of o, saturating: the filter then counts what both saw.
-// It fails, and changes nothing, with an error that wraps [ErrGeometry] unless
+// It fails, and changes nothing, with an error that wraps [filter.ErrGeometry] unless
 // families and layouts are equal.
 func (c *Intuitive) Merge(o *Intuitive) error {
 	if err := c.alike(&o.counters); err != nil {
@@ -139,14 +142,14 @@ func (c *Intuitive) Merge(o *Intuitive) error {
 // There is no Delete. Cells no longer sum what their elements inserted, so a
 // decrease takes away counts of others: measured, deleting 1 % of the elements
 // by decreasing all their cells makes 2.8 % of all elements count too low, and
-// the gentlest rule tried still 0.4 % (docs/study.md). Let counts expire by generations
-// ([Window]), or hold what was revoked in a filter of its own.
+// the gentlest rule tried still 0.4 % (docs/study.md). Let counts expire by generations,
+// or hold what was revoked in a filter of its own.
 //
 // Merged filters must not be inserted into and shipped on: a difference of a
 // merged array undercounts (docs/study.md). Each origin inserts into its own.
 //
 // Methods that only read may run concurrently; the others need them excluded.
-// The form of this filter that serves production is [Counting].
+// The form of this filter that serves production is [filter.Counting].
 type Refined struct{ counters }
 
 // NewRefined returns an empty filter. It refuses a family that cannot reach
@@ -164,7 +167,7 @@ func NewRefined(f Family, l CellLayout) (*Refined, error) {
 // H1, and the only form of it that is right for n > 1; a cell that two functions
 // hit is raised to the same value twice, which is H2.
 func (c *Refined) Insert(x []byte, n uint32) (before uint32) {
-	var buf [MaxHashes]uint64
+	var buf [filter.MaxHashes]uint64
 	ps := c.family.Append(buf[:0], x)
 	limit := c.layout.Max()
 	before = limit
@@ -182,7 +185,7 @@ func (c *Refined) Insert(x []byte, n uint32) (before uint32) {
 
 // Merge adds the cells of o, saturating: the count of every element is then at
 // least the sum of both counts. It fails, and changes nothing, with an error
-// that wraps [ErrGeometry] unless families and layouts are equal.
+// that wraps [filter.ErrGeometry] unless families and layouts are equal.
 func (c *Refined) Merge(o *Refined) error {
 	if err := c.alike(&o.counters); err != nil {
 		return err

@@ -1,6 +1,10 @@
-package filter
+package paper
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
 
 // A CellLayout says how the cells of a counting filter are stored. Cells are
 // either of one fixed width, and saturate, or split (Yan & Cho section IV): a
@@ -34,13 +38,13 @@ func (l CellLayout) String() string {
 	return fmt.Sprintf("%d+1 bits, %d tables", l.Base, l.Chunks)
 }
 
-// Max returns the count at which a cell stays: 2^Width-1, or [Many] for split
+// Max returns the count at which a cell stays: 2^Width-1, or [filter.Many] for split
 // storage.
 func (l CellLayout) Max() uint32 {
 	if l.Width != 0 {
 		return 1<<l.Width - 1
 	}
-	return Many
+	return filter.Many
 }
 
 func (l CellLayout) validate(m uint64) error {

@@ -1,9 +1,11 @@
-package filter
+package paper
 
 import (
 	"math"
 	"math/big"
 	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
 func near(got, want, relative float64) bool { return math.Abs(got-want) <= relative*math.Abs(want) }
@@ -51,7 +53,7 @@ func TestOptimalHashes(t *testing.T) {
 func TestBitsPerElement(t *testing.T) {
 	for _, k := range []int{1, 4, 8, 22} {
 		for _, p := range []float64{0.5, 1e-2, 1e-6, 1e-12} {
-			if got := FalsePositiveRateApprox(BitsPerElement(k, p), k); !near(got, p, 1e-9) {
+			if got := FalsePositiveRateApprox(filter.BitsPerElement(k, p), k); !near(got, p, 1e-9) {
 				t.Errorf("formula 2 of formula 3 (k = %d, p = %g) = %g", k, p, got)
 			}
 		}
@@ -153,5 +155,15 @@ func TestBulkFalsePositive(t *testing.T) {
 func TestFalsePositiveRateEdges(t *testing.T) {
 	if FalsePositiveRate(1, 0, 3) != 0 || FalsePositiveRate(1, 1, 3) != 1 || FalsePositiveRate(100, 0, 3) != 0 {
 		t.Error("empty and full filters have rates 0 and 1")
+	}
+}
+
+// TestUniqueRateErrors compares with Finch's table of false positives, as printed.
+func TestUniqueRateErrors(t *testing.T) {
+	printed := []float64{170000, 1700, 40, 10.7, 3.2}
+	for i, row := range UniqueRateErrors() {
+		if got := 1 / row.Rate; math.Abs(got-printed[i]) > 0.03*printed[i] {
+			t.Errorf("rate %.3g: formula says 1 in %.4g, printed 1 in %g", row.Relative, got, printed[i])
+		}
 	}
 }

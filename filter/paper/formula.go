@@ -1,6 +1,10 @@
-package filter
+package paper
 
-import "math"
+import (
+	"math"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
 
 // FalsePositiveRate returns Eq. 1 of Yan & Cho in its exact form,
 // (1-(1-1/m)^(kn))^k: the expected false-positive rate of a classic Bloom
@@ -38,13 +42,6 @@ func MinFalsePositiveRate(bitsPerElement float64) float64 {
 // CompressionRate returns CR = 160 n/m of Yan & Cho's Table I: how many times
 // smaller the filter is than the SHA-1 signatures alone.
 func CompressionRate(bitsPerElement float64) float64 { return 160 / bitsPerElement }
-
-// BitsPerElement returns formula 3 of Jiang & Zhao, m/n = -k / ln(1-p^(1/k)):
-// the bits an element needs for false-positive rate p, 0 < p < 1, with k
-// functions.
-func BitsPerElement(k int, p float64) float64 {
-	return -float64(k) / math.Log1p(-math.Exp(math.Log(p)/float64(k)))
-}
 
 // EigenvalueRate returns formula 4 of Jiang & Zhao, P* = (1-e^(-dn/m))^d, for
 // m/n bits an element and d functions.
@@ -131,7 +128,7 @@ type RateError struct {
 func UniqueRateErrors() []RateError {
 	var table []RateError
 	for _, r := range []float64{0.5, 1, 2, math.E, 4} {
-		table = append(table, RateError{r, FalsePositiveRateApprox(DefaultRateBits/r, DefaultRateHashes)})
+		table = append(table, RateError{r, FalsePositiveRateApprox(filter.DefaultRateBits/r, filter.DefaultRateHashes)})
 	}
 	return table
 }

@@ -1,4 +1,4 @@
-package filter
+package paper
 
 import (
 	"crypto/md5"
@@ -6,15 +6,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/bits"
 	"math/rand/v2"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/filter/internal/bitset"
 )
-
-// MaxHashes is the largest number of hash functions of a [Family].
-const MaxHashes = 160
-
-// MaxPositions is the largest array that a [Family] maps into.
-const MaxPositions = 1 << 40
 
 // UniversalPrime is p of the universal family as Yan & Cho use it in their
 // simulations (section V.A, after Ramakrishna).
@@ -65,18 +61,8 @@ type Family struct {
 	parts  bool // function i maps into part i of the array
 	k      int
 	m      uint64
-	c, d   []uint64 // universal only
-	secret Secret   // keyed only
-}
-
-func checkShape(m uint64, k int) error {
-	if m < 1 || m > MaxPositions {
-		return fmt.Errorf("filter: %d positions, want 1 to %d", m, uint64(MaxPositions))
-	}
-	if k < 1 || k > MaxHashes {
-		return fmt.Errorf("filter: %d hash functions, want 1 to %d", k, MaxHashes)
-	}
-	return nil
+	c, d   []uint64      // universal only
+	secret filter.Secret // keyed only
 }
 
 // Universal returns k functions h(x) = ((c x + d) mod p) mod m with c and d
@@ -85,7 +71,7 @@ func checkShape(m uint64, k int) error {
 // see only the remainder mod p: with n elements the false-positive rate cannot
 // fall below about n/p. For studies, not for signatures that others choose.
 func Universal(m uint64, k int, rnd *rand.Rand) (Family, error) {
-	if err := checkShape(m, k); err != nil {
+	if err := bitset.Check(m, k); err != nil {
 		return Family{}, err
 	}
 	f := Family{kind: FamilyUniversal, m: m, k: k, c: make([]uint64, k), d: make([]uint64, k)}
@@ -98,7 +84,7 @@ func Universal(m uint64, k int, rnd *rand.Rand) (Family, error) {
 
 // universalFrom rebuilds a universal family from its numbers.
 func universalFrom(m uint64, c, d []uint64) (Family, error) {
-	if err := checkShape(m, len(c)); err != nil {
+	if err := bitset.Check(m, len(c)); err != nil {
 		return Family{}, err
 	}
 	for i := range c {
@@ -120,7 +106,7 @@ func ChunkedMD5(m uint64, k int) (Family, error) { return chunked(FamilyMD5, m, 
 func ChunkedSHA1(m uint64, k int) (Family, error) { return chunked(FamilySHA1, m, k) }
 
 func chunked(kind FamilyKind, m uint64, k int) (Family, error) {
-	if err := checkShape(m, k); err != nil {
+	if err := bitset.Check(m, k); err != nil {
 		return Family{}, err
 	}
 	f := Family{kind: kind, m: m, k: k}
@@ -140,8 +126,8 @@ func (f *Family) digestBits() int {
 // Keyed returns k independent functions drawn from the 128-bit hash of the
 // element under secret. Nobody without the secret can aim at chosen positions,
 // and, unlike double hashing, small arrays show no error floor.
-func Keyed(secret Secret, m uint64, k int) (Family, error) {
-	if err := checkShape(m, k); err != nil {
+func Keyed(secret filter.Secret, m uint64, k int) (Family, error) {
+	if err := bitset.Check(m, k); err != nil {
 		return Family{}, err
 	}
 	return Family{kind: FamilyKeyed, m: m, k: k, secret: secret}, nil
@@ -235,22 +221,16 @@ func (f *Family) Append(dst []uint64, x []byte) []uint64 {
 
 // AppendKey appends the positions of an element of a keyed family whose key is
 // known already. Only for [FamilyKeyed].
-func (f *Family) AppendKey(dst []uint64, key Key) []uint64 {
+func (f *Family) AppendKey(dst []uint64, key filter.Key) []uint64 {
 	for i := range f.k {
 		n, base := f.m, uint64(0)
 		if f.parts {
 			lo, hi := f.part(i)
 			n, base = hi-lo, lo
 		}
-		dst = append(dst, base+keyPosition(key, i, n))
+		dst = append(dst, base+key.Position(i, n))
 	}
 	return dst
-}
-
-// keyPosition returns the i-th independent position of key in an array of n.
-func keyPosition(key Key, i int, n uint64) uint64 {
-	hi, _ := bits.Mul64(mix64(key.Hi+uint64(i+1)*weyl)^key.Lo, n)
-	return hi
 }
 
 // residue returns the big-endian integer x mod p.

@@ -1,4 +1,5 @@
-package filter
+// Package huge asks the system for huge pages.
+package huge
 
 import (
 	"syscall"
@@ -9,11 +10,11 @@ import (
 // advice has no effect.
 const hugePage = 2 << 20
 
-// adviseHuge asks for huge pages behind memory that will be read at random: an
+// Advise asks for huge pages behind memory that will be read at random: an
 // array larger than the caches otherwise pays for a walk of the page tables
 // with each line, which under virtualisation costs up to a third of a batched
 // call. It is advice: nothing depends on whether the kernel takes it.
-func adviseHuge(memory []uint64) {
+func Advise(memory []uint64) {
 	b := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(memory))), len(memory)*8)
 	start := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	skip := -start & (hugePage - 1)

@@ -1,4 +1,6 @@
-package filter
+package paper
+
+import "github.com/bulkhead-mail/bulkhead/filter"
 
 // maxChunkCells keeps the offset of a cell in its chunk within 16 bits.
 const maxChunkCells = 1 << 16
@@ -56,7 +58,7 @@ func (t *splitStore) add(o cellStore) {
 			if src.base.get(i) == 0 {
 				continue
 			}
-			t.set(i, min(t.get(i)+src.get(i), Many))
+			t.set(i, min(t.get(i)+src.get(i), filter.Many))
 		}
 	}
 }

@@ -26,8 +26,9 @@ type oracleKey struct {
 	begun time.Time // the first of items
 }
 
-// event returns the rate of key after an event of weight n.
-func (o *rateOracle) event(key, item string, now time.Time, n float64) (rate float64, over, isNew bool) {
+// event returns the rate of key after an event of weight n. tie is the verdict
+// where the rate is the limit but for what rounding adds or takes away.
+func (o *rateOracle) event(key, item string, now time.Time, n float64, tie bool) (rate float64, over, isNew bool) {
 	k := o.keys[key]
 	if k == nil {
 		k = &oracleKey{}
@@ -44,6 +45,9 @@ func (o *rateOracle) event(key, item string, now time.Time, n float64) (rate flo
 		rate = max(n, n*-math.Expm1(-x)/x+math.Exp(-x)*k.rate)
 	}
 	over = rate >= o.limit
+	if math.Abs(rate-o.limit) < 1e-9*o.limit {
+		over = tie
+	}
 	if over && !o.strict {
 		return rate, over, isNew
 	}
@@ -92,7 +96,7 @@ func TestUniqueRateOracle(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				rate, over, isNew := o.event(key, x, now, weight)
+				rate, over, isNew := o.event(key, x, now, weight, m.Over)
 				want := RateMeasurement{Rate: m.Rate, Over: over, New: isNew, Counted: isNew && (!over || o.strict)}
 				if m != want || m != peeked || math.Abs(m.Rate-rate) > 1e-6*rate {
 					t.Fatalf("%s of %s: %+v, peeked %+v, want %+v and rate %g", x, key, m, peeked, want, rate)

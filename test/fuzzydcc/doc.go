@@ -3,5 +3,5 @@
 // SpamAssassin and Exim of a Debian system against the real bulkhead. They need
 // these programs, run on loopback only, and are run by
 //
-//	go test -tags interop ./test/fuzzydcc
+//	test/interop test/fuzzydcc
 package fuzzydcc

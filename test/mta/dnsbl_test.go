@@ -1,3 +1,5 @@
+//go:build interop
+
 package mta
 
 import (
@@ -66,7 +68,7 @@ Please visit http://www.good-shop.com/offer today, or write to carol@example.org
 // TestSpamAssassinAsks has SpamAssassin's own rules ask the lists: address and
 // URL lists, and hashes as HashBL makes them.
 func TestSpamAssassinAsks(t *testing.T) {
-	sa := installed(t, "spamassassin", "spamassassin")
+	sa := nodetest.Program(t, "spamassassin")
 	n := dnsblNode(t)
 	dir := t.TempDir()
 	host, port, _ := strings.Cut(n.dns, ":")
@@ -117,7 +119,7 @@ tflags HASH_SHA256 net
 
 // TestRspamdAsks has the rbl module of rspamd ask the lists.
 func TestRspamdAsks(t *testing.T) {
-	rspamd := installed(t, "rspamd", "rspamd")
+	rspamd := nodetest.Program(t, "rspamd")
 	n := dnsblNode(t)
 	dir, err := os.MkdirTemp("", "bulkhead-rspamd-")
 	if err != nil {
@@ -173,7 +175,7 @@ modules { path = "${PLUGINSDIR}/rbl.lua"; }
 
 // TestDig asks with the tool of another name server's project.
 func TestDig(t *testing.T) {
-	dig := installed(t, "dig", "bind9-dnsutils")
+	dig := nodetest.Program(t, "dig")
 	n := dnsblNode(t)
 	host, port, _ := strings.Cut(n.dns, ":")
 	ask := func(args ...string) string {

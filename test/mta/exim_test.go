@@ -1,3 +1,5 @@
+//go:build interop
+
 package mta
 
 import (
@@ -31,8 +33,8 @@ func startExim(t testing.TB, mode string) (addr string) {
 // startEximWith runs an Exim with an ACL for RCPT.
 func startEximWith(t testing.TB, acl string) (addr string) {
 	t.Helper()
-	needRoot(t)
-	root := unpack(t, "exim4-daemon-heavy", "exim4-base")
+	needUsers(t)
+	exim := nodetest.Program(t, "exim4")
 	base, err := os.MkdirTemp("", "bulkhead-exim-")
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +94,7 @@ begin authenticators
 			}
 		}
 	})
-	start(t, addr, exec.Command(root+"/usr/sbin/exim4", "-C", base+"/exim.conf", "-bdf"))
+	start(t, addr, exec.Command(exim, "-C", base+"/exim.conf", "-bdf"))
 	return addr
 }
 

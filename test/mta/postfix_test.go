@@ -1,3 +1,5 @@
+//go:build interop
+
 package mta
 
 import (
@@ -19,7 +21,6 @@ type postfix struct {
 	addr  string // of its SMTP port
 	queue string // folder of its queue
 	log   string // file
-	root  string // where its programs are
 	conf  string // folder of its configuration
 }
 
@@ -27,14 +28,14 @@ type postfix struct {
 // holds further lines of main.cf.
 func startPostfix(t testing.TB, sinkAddr, main string) *postfix {
 	t.Helper()
-	needRoot(t)
-	root := unpack(t, "postfix")
+	needUsers(t)
+	master := nodetest.Program(t, "/usr/lib/postfix/sbin/master")
 	base, err := os.MkdirTemp("", "bulkhead-postfix-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(base) })
-	p := &postfix{root: root, conf: base + "/conf", queue: base + "/queue", log: base + "/log/mail.log"}
+	p := &postfix{conf: base + "/conf", queue: base + "/queue", log: base + "/log/mail.log"}
 	port := nodetest.FreePort(t)
 	p.addr = fmt.Sprintf("127.0.0.1:%d", port)
 	sinkHost, sinkPort, _ := strings.Cut(sinkAddr, ":")
@@ -43,11 +44,11 @@ compatibility_level = 3.6
 config_directory = %[1]s/conf
 queue_directory = %[1]s/queue
 data_directory = %[1]s/data
-command_directory = %[2]s/usr/sbin
-daemon_directory = %[2]s/usr/lib/postfix/sbin
-shlib_directory = %[2]s/usr/lib/postfix
+command_directory = /usr/sbin
+daemon_directory = /usr/lib/postfix/sbin
+shlib_directory = /usr/lib/postfix
 meta_directory = %[1]s/conf
-import_environment = MAIL_CONFIG LD_LIBRARY_PATH=%[2]s/usr/lib/postfix
+import_environment = MAIL_CONFIG
 mail_owner = daemon
 setgid_group = mail
 default_privs = nobody
@@ -59,7 +60,7 @@ myhostname = mx.example.com
 mydestination =
 mynetworks =
 relay_domains = example.com example.net example.org
-relay_transport = smtp:[%[3]s]:%[4]s
+relay_transport = smtp:[%[2]s]:%[3]s
 default_transport = $relay_transport
 smtpd_relay_restrictions = permit_mynetworks, reject_unauth_destination
 smtpd_authorized_xclient_hosts = 127.0.0.1
@@ -70,8 +71,8 @@ soft_bounce = no
 smtp_dns_support_level = disabled
 smtpd_reject_footer =
 in_flow_delay = 0
-%[5]s
-`, base, root, sinkHost, sinkPort, main)
+%[4]s
+`, base, sinkHost, sinkPort, main)
 	writeFile(t, p.conf+"/master.cf", `
 %d inet n - n - 600 smtpd
 pickup unix n - n 60 1 pickup
@@ -95,8 +96,8 @@ scache unix - - n - 1 scache
 postlog unix-dgram n - n - 1 postlogd
 `, port)
 	p.folders(t, base)
-	cmd := exec.Command(root+"/usr/lib/postfix/sbin/master", "-c", p.conf, "-d")
-	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+root+"/usr/lib/postfix", "MAIL_CONFIG="+p.conf)
+	cmd := exec.Command(master, "-c", p.conf, "-d")
+	cmd.Env = append(os.Environ(), "MAIL_CONFIG="+p.conf)
 	t.Cleanup(func() {
 		if t.Failed() {
 			log, _ := os.ReadFile(p.log)

@@ -1,3 +1,5 @@
+//go:build interop
+
 package mta
 
 import (
@@ -7,12 +9,13 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
 // needFull skips what takes minutes and the whole machine.
@@ -21,14 +24,6 @@ func needFull(t *testing.T) {
 	if os.Getenv("BULKHEAD_FULL") == "" {
 		t.Skip("on request (BULKHEAD_FULL=1): measures, and wants the machine for itself")
 	}
-}
-
-// loadBinary builds bulkhead-load.
-func loadBinary(t *testing.T) string {
-	t.Helper()
-	bin := filepath.Join(t.TempDir(), "bulkhead-load")
-	run(t, ".", "go", "build", "-o", bin, "github.com/bulkhead-mail/bulkhead/cmd/bulkhead-load")
-	return bin
 }
 
 // load runs bulkhead-load and returns what it measured in a second, and its line.
@@ -83,7 +78,7 @@ func awaitTCP(t *testing.T, address string) {
 // accounts, each server limiting per account.
 func TestPolicySpeed(t *testing.T) {
 	needFull(t)
-	bin := loadBinary(t)
+	bin := nodetest.LoadBinary(t)
 	n := newNode(t, `
 [[ratelimit]]
 name = "rcpts"
@@ -103,10 +98,9 @@ action = "defer"
 	postfwd := fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	_, port, _ := strings.Cut(postfwd, ":")
 	writeFile(t, dir+"/postfwd.cf", "id=RCPTS; action=rate(sasl_username/100/3600/450 4.7.1 limit reached)\n")
-	root := unpack(t, "postfwd")
 	// It goes into the background by itself: in the foreground, what it logs ends
 	// up in its answers.
-	run(t, dir, root+"/usr/sbin/postfwd2", "--file="+dir+"/postfwd.cf", "--interface=127.0.0.1", "--port="+port,
+	run(t, dir, nodetest.Program(t, "postfwd2"), "--file="+dir+"/postfwd.cf", "--interface=127.0.0.1", "--port="+port,
 		"--user=nobody", "--group=nogroup", "--pidfile="+dir+"/postfwd.pid")
 	t.Cleanup(func() {
 		pid, err := os.ReadFile(dir + "/postfwd.pid")
@@ -118,7 +112,6 @@ action = "defer"
 	})
 	awaitTCP(t, postfwd)
 
-	python := unpack(t, "policyd-rate-limit")
 	socket := dir + "/policyd.sock"
 	writeFile(t, dir+"/policyd.yaml", `
 debug: False
@@ -143,9 +136,7 @@ report_limits: [3600]
 delay_to_close: 300
 count_mode: 0
 `, dir, socket)
-	policyd := exec.Command("/usr/bin/python3", python+"/usr/bin/policyd-rate-limit", "--file", dir+"/policyd.yaml")
-	policyd.Env = append(os.Environ(), "PYTHONPATH="+python+"/usr/lib/python3/dist-packages")
-	start(t, "", policyd)
+	start(t, "", exec.Command(nodetest.Program(t, "policyd-rate-limit"), "--file", dir+"/policyd.yaml"))
 	await(t, "policyd-rate-limit", func() bool {
 		c, err := net.Dial("unix", socket)
 		if err == nil {
@@ -194,7 +185,7 @@ count_mode: 0
 // node, and compares queries in a second and memory after the load.
 func TestDNSBLSpeed(t *testing.T) {
 	needFull(t)
-	bin := loadBinary(t)
+	bin := nodetest.LoadBinary(t)
 	const entries = 5_000_000
 	dir, err := os.MkdirTemp("", "bulkhead-dnsbl-")
 	if err != nil {
@@ -217,7 +208,7 @@ func TestDNSBLSpeed(t *testing.T) {
 	n.start(t)
 
 	theirs := fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	rbldnsd := start(t, "", exec.Command(unpack(t, "rbldnsd")+"/usr/sbin/rbldnsd", "-n", "-u", "nobody", "-r", dir, "-b", strings.Replace(theirs, ":", "/", 1), "-q", "bl.example.com:dnset:zone"))
+	rbldnsd := start(t, "", exec.Command(nodetest.Program(t, "rbldnsd"), "-n", "-u", "nobody", "-r", dir, "-b", strings.Replace(theirs, ":", "/", 1), "-q", "bl.example.com:dnset:zone"))
 	await(t, "rbldnsd", func() bool {
 		c, err := net.Dial("udp", theirs)
 		if err != nil {

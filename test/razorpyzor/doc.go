@@ -4,7 +4,7 @@
 // comparison of our signatures with theirs over real mail. They need these
 // programs, run on loopback only, and are run by
 //
-//	go test -tags interop ./test/razorpyzor
+//	test/interop test/razorpyzor
 //
 // With BULKHEAD_FULL=1 the comparison takes the whole corpus instead of a sample.
 // The package has no code of its own.

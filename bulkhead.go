@@ -62,11 +62,20 @@ type Reporter struct {
 // A Source says where a message came from, as far as the caller knows; empty
 // fields are unknown. It is what whitelists look at.
 type Source struct {
-	Sender string     // envelope or header sender, "local@domain"
+	Sender string     // sender, "local@domain", that the caller has verified, by SPF or DKIM for example
 	Client netip.Addr // address of the SMTP client that delivered the message
-	ListID string     // value of List-Id, without the angle brackets
+	ListID string     // value of List-Id, without the angle brackets, verified likewise
 	DKIM   []string   // domains whose DKIM signatures the caller has verified
+	// ClaimedSender and ClaimedListID are what the envelope or the header says and
+	// nobody has verified: anybody can write them. They match only such entries of
+	// a whitelist as ask for that.
+	ClaimedSender string
+	ClaimedListID string
 }
+
+// Forgeable begins an entry of a whitelist that matches the claims of a [Source]
+// too: it clears the mail of whoever writes that name into it.
+const Forgeable = "forgeable:"
 
 // A Query asks for the verdict on one message.
 type Query struct {

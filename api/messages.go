@@ -108,7 +108,7 @@ func (s *Server) mail(r *request, q url.Values) ([]bulkhead.Signature, bulkhead.
 			return nil, bulkhead.Source{}, fmt.Errorf("%w: client %.60q is no address", bulkhead.ErrMalformed, v)
 		}
 	}
-	source.DKIM = q["dkim"]
+	source.DKIM = append(source.DKIM, q["dkim"]...)
 	return sigs, source, nil
 }
 
@@ -396,6 +396,6 @@ func (s *Server) sign(r *request) (any, error) {
 	}
 	return &Signatures{
 		Signatures: sigs,
-		Source:     Source{Sender: source.Sender, Client: source.Client, ListID: source.ListID, DKIM: source.DKIM},
+		Source:     Source(source),
 	}, nil
 }

@@ -10,17 +10,19 @@ import (
 
 // A Source says where a message came from; see [bulkhead.Source].
 type Source struct {
-	Sender string     `json:"sender,omitempty" maxLength:"998" doc:"Envelope or header sender, local@domain."`
-	Client netip.Addr `json:"client,omitzero" doc:"Address of the SMTP client that delivered the message."`
-	ListID string     `json:"list_id,omitempty" maxLength:"998" doc:"Value of List-Id, without the angle brackets."`
-	DKIM   []string   `json:"dkim,omitempty" doc:"Domains whose DKIM signatures the caller has verified."`
+	Sender        string     `json:"sender,omitempty" maxLength:"998" doc:"Sender, local@domain, that the caller has verified."`
+	Client        netip.Addr `json:"client,omitzero" doc:"Address of the SMTP client that delivered the message."`
+	ListID        string     `json:"list_id,omitempty" maxLength:"998" doc:"Value of List-Id, without the angle brackets, that the caller has verified."`
+	DKIM          []string   `json:"dkim,omitempty" doc:"Domains whose DKIM signatures the caller has verified."`
+	ClaimedSender string     `json:"claimed_sender,omitempty" maxLength:"998" doc:"Envelope or header sender that nobody has verified."`
+	ClaimedListID string     `json:"claimed_list_id,omitempty" maxLength:"998" doc:"Value of List-Id that nobody has verified."`
 }
 
 func (s *Source) root() bulkhead.Source {
 	if s == nil {
 		return bulkhead.Source{}
 	}
-	return bulkhead.Source{Sender: s.Sender, Client: s.Client, ListID: s.ListID, DKIM: s.DKIM}
+	return bulkhead.Source(*s)
 }
 
 // A Check asks about one message by its ready signatures.

@@ -59,12 +59,13 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 		return nil, err
 	}
 	f := &findings{trapped: s.traps.count(e.recipients)}
-	source := m.Source()
-	source.Client = e.client.addr
-	if e.sender != "" {
-		source.Sender = e.sender
+	var hosts []string
+	if s.AuthResults != nil {
+		hosts = s.AuthResults()
 	}
-	s.lookUp(f, e, m, replyTo)
+	source := m.SourceBy(hosts, e.sender)
+	source.Client = e.client.addr
+	s.lookUp(f, e, m, &source, replyTo)
 	sigs := s.compute(m)
 	f.signatures = len(sigs)
 	if len(sigs) == 0 {
@@ -169,37 +170,42 @@ func deliveryID(e *envelope, m *signature.Message) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// lookUp asks the lists for the client, the senders and the URLs. A URL or a
-// Reply-To that is white-listed clears nothing but itself: anybody can put one
-// into a message.
-func (s *Server) lookUp(f *findings, e *envelope, m *signature.Message, replyTo []string) {
+// lookUp asks the lists for the client, the senders and the URLs. A white entry
+// clears only what is proven: the client, by its connection, and what the source
+// says was verified. Anybody can write the other names into a message, so that
+// these may condemn it and never clear it. A white-listed URL clears itself alone.
+func (s *Server) lookUp(f *findings, e *envelope, m *signature.Message, source *bulkhead.Source, replyTo []string) {
 	if s.Lists == nil {
 		return
 	}
-	ask := func(where, text string, clears bool) {
+	white := func(m Match) bool { return m.Tone == "white" }
+	ask := func(where, text string, proven bool) {
 		if text == "" {
 			return
 		}
-		matches := s.Lists.Find(text)
-		if slices.ContainsFunc(matches, func(m Match) bool { return m.Tone == "white" }) && !clears {
-			return
-		}
-		for _, match := range matches {
-			match.Where = where
-			f.note(match)
+		for _, match := range s.Lists.Find(text) {
+			if proven || !white(match) {
+				match.Where = where
+				f.note(match)
+			}
 		}
 	}
 	if e.client.addr.IsValid() {
 		ask("client", e.client.addr.String(), true)
 	}
-	ask("envelope sender", e.sender, true)
-	ask("from", m.From, true)
+	for _, d := range source.DKIM {
+		ask("dkim", d, true)
+	}
+	ask("envelope sender", e.sender, e.sender == source.Sender)
+	ask("from", m.From, m.From == source.Sender)
 	ask("sender", m.Sender, false)
 	for _, a := range replyTo {
 		ask("reply-to", a, false)
 	}
 	for _, u := range urls(m) {
-		ask("url", u, false)
+		if !slices.ContainsFunc(s.Lists.Find(u), white) {
+			ask("url", u, false)
+		}
 	}
 }
 

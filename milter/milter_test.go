@@ -79,10 +79,11 @@ func TestClassesAndActions(t *testing.T) {
 			house := &prototest.House{Threshold: 5}
 			report(t, house, offer)
 			dial := serve(t, &Server{
-				Clearinghouse: house, Host: "mx.example.com",
+				Clearinghouse: house, Host: "mx.example.com", AuthResults: func() []string { return []string{"MX.example.com"} },
 				Lists: lists{
 					"evil.example": {List: "bad", Tone: "black", Reason: "phishing", Error: 1e-6}, "198.51.100.66": {List: "bad", Tone: "black"},
 					"grey.example": {List: "odd", Tone: "grey"}, "friend.example": {List: "good", Tone: "white"},
+					"198.51.100.99": {List: "good", Tone: "white"},
 				},
 				Policies: []Policy{
 					{Spam: Reject, Listed: Quarantine, Bulk: Tempfail},
@@ -102,7 +103,17 @@ func TestClassesAndActions(t *testing.T) {
 				{"spam", "x@shop.example", "bob@example.com", "", offer, replyCode, "", false, "550 5.7.1 message refused as spam"},
 				{"spam, soft", "x@shop.example", "bob@a.soft.example.net", "", offer, replyAccept, ClassSpam, false, "bulkhead=spam confidence=100"},
 				{"mildest wins", "x@shop.example", "bob@example.com bob@soft.example.net", "", offer, replyAccept, ClassSpam, false, "spam=1"},
-				{"white sender", "x@friend.example", "bob@example.com", "", offer, replyAccept, ClassWhite, false, "envelope sender friend.example is in list good"},
+				{"white envelope sender, forged", "x@friend.example", "bob@example.com", "", offer, replyCode, "", false, "550"},
+				{"white Sender, forged", "x@shop.example", "bob@example.com", "Sender: x@friend.example\n", offer, replyCode, "", false, "550"},
+				{"white Reply-To", "x@shop.example", "bob@example.com", "Reply-To: x@friend.example\n", offer, replyCode, "", false, "550"},
+				{"white sender, SPF", "x@friend.example", "bob@example.com", "Authentication-Results: mx.example.com; spf=pass smtp.mailfrom=x@friend.example\n",
+					offer, replyAccept, ClassWhite, false, "envelope sender friend.example is in list good"},
+				{"white sender, SPF of another", "x@friend.example", "bob@example.com", "Authentication-Results: mx.example.com; spf=pass smtp.mailfrom=x@evil.example\n", offer, replyCode, "", false, "550"},
+				{"white sender, SPF by a stranger", "x@friend.example", "bob@example.com", "Authentication-Results: mx.example.org; spf=pass smtp.mailfrom=x@friend.example\n", offer, replyCode, "", false, "550"},
+				{"white sender, DKIM failed", "x@friend.example", "bob@example.com", "Authentication-Results: mx.example.com; dkim=fail header.d=friend.example\n", offer, replyCode, "", false, "550"},
+				{"white DKIM", "x@shop.example", "bob@example.com", "Authentication-Results: mx.example.com; dkim=pass header.d=friend.example\n", offer, replyAccept, ClassWhite, false, "dkim friend.example is in list good"},
+				{"white DKIM, Sender of another", "x@shop.example", "bob@example.com", "Sender: x@friend.example\nAuthentication-Results: mx.example.com; dkim=pass header.d=shop.example\n", offer, replyCode, "", false, "550"},
+				{"white client", "x@shop.example", "bob@example.com", "", offer, replyAccept, ClassWhite, false, "client 198.51.100.99"},
 				{"black sender", "x@evil.example", "bob@example.com", "", prose(20), replyAccept, ClassListed, true, "list=black:bad (envelope sender evil.example) error=1.0e-06"},
 				{"black, strict", "x@evil.example", "bob@strict.example.org", "", prose(1), replyCode, "", false, "550 5.7.1 we say: listed, 100  sure"},
 				{"black reply-to", "x@shop.example", "bob@example.com", "Reply-To: \"A, b\" <x@evil.example>\n", prose(2), replyAccept, ClassListed, true, "reply-to evil.example"},
@@ -112,7 +123,15 @@ func TestClassesAndActions(t *testing.T) {
 				{"clean", "x@shop.example", "bob@example.com", "", prose(4), replyAccept, ClassNone, false, "bulkhead=none"},
 				{"too short", "x@shop.example", "bob@example.com", "", "hi", replyAccept, ClassNone, false, "too short"},
 			} {
+				if tt.name == "white client" {
+					m = dial(v.version, v.steps)
+					m.connect("198.51.100.99")
+				}
 				r := m.message(tt.from, strings.Fields(tt.to), text(tt.header, tt.body))
+				if tt.name == "white client" {
+					m = dial(v.version, v.steps)
+					m.connect("198.51.100.7")
+				}
 				results := r.inserted[HeaderResults]
 				if r.code != tt.code || r.inserted[HeaderClass] != string(tt.class) || (r.quarantine != "") != tt.quarantined ||
 					!strings.Contains(r.text+results, tt.want) {
@@ -124,6 +143,35 @@ func TestClassesAndActions(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestFromClearsOnlyIfVerified: a white From lets spam in only where a host that is
+// believed has verified the domain, and a black one condemns always.
+func TestFromClearsOnlyIfVerified(t *testing.T) {
+	house := &prototest.House{}
+	report(t, house, offer)
+	for _, tt := range []struct {
+		name, header, body string
+		hosts              []string
+		want               string // class, or "" if refused
+	}{
+		{"forged", "", offer, []string{"mx.example.com"}, ""},
+		{"signed", "Authentication-Results: mx.example.com; dkim=pass header.d=friend.example\r\n", offer, []string{"mx.example.com"}, "white"},
+		{"signed, nobody is believed", "Authentication-Results: mx.example.com; dkim=pass header.d=friend.example\r\n", offer, nil, ""},
+		{"signed by another", "Authentication-Results: mx.example.com; dkim=pass header.d=unfriend.example\r\n", offer, []string{"mx.example.com"}, ""},
+		{"listed in the List-Id", "List-Id: <friend.example>\r\n", offer, []string{"mx.example.com"}, ""},
+	} {
+		s := &Server{
+			Clearinghouse: house, Policies: []Policy{{Spam: Reject}}, AuthResults: func() []string { return tt.hosts },
+			Lists: lists{"@friend.example": {List: "good", Tone: "white"}},
+		}
+		m := serve(t, s)(6, everything)
+		m.connect("198.51.100.7")
+		r := m.message("x@shop.example", []string{"bob@example.com"}, strings.ReplaceAll("From: Ann <ann@friend.example>\r\n"+tt.header+"\r\n"+tt.body+"\r\n", "\r\n", "\n"))
+		if r.inserted[HeaderClass] != tt.want || (r.code == replyCode) != (tt.want == "") {
+			t.Errorf("%s: %q %q, headers %q; want %q", tt.name, r.code, r.text, r.inserted, tt.want)
+		}
 	}
 }
 
@@ -389,7 +437,7 @@ func TestAborts(t *testing.T) {
 	m.message("x@shop.example", []string{"bob@example.com"}, text("", offer))
 	s.Flush()
 	reports := house.Reports()
-	if len(reports) != 2 || reports[0].Count != 1 || reports[0].Source.Sender != "x@shop.example" ||
+	if len(reports) != 2 || reports[0].Count != 1 || reports[0].Source.ClaimedSender != "x@shop.example" || reports[0].Source.Sender != "" ||
 		reports[1].Source.Client != netip.MustParseAddr("203.0.113.9") {
 		t.Fatalf("reports %+v", reports)
 	}

@@ -42,6 +42,10 @@ type Server struct {
 	Reporter bulkhead.Reporter
 	// Lists are asked for senders, clients and URLs; nil asks nobody.
 	Lists Lists
+	// AuthResults returns the names of hosts whose Authentication-Results are
+	// believed, see [signature.Message.SourceBy]: nothing else in a message proves
+	// who sent it. nil believes nobody.
+	AuthResults func() []string
 	// Limiter is asked for each recipient, with the attributes of the policy
 	// protocol; nil asks nobody. It is for mail servers without that protocol.
 	Limiter Limiter

@@ -38,6 +38,8 @@ type Message struct {
 	Subject    string   // decoded
 	Date       string   // as written
 
+	authResults []string // see SourceBy
+
 	// Parts are the leaves of the MIME tree, in order. There is always one.
 	Parts []Part
 	// Damage says what was wrong with the message, in words; nil if nothing.
@@ -109,10 +111,10 @@ func (m *Message) SenderAddress() string {
 	return ""
 }
 
-// Source returns what the message says of its origin. The client's address and
-// verified DKIM domains are for the caller to add.
+// Source returns what the message claims of its origin. What was verified of it is
+// for the caller to add, see also [Message.SourceBy].
 func (m *Message) Source() bulkhead.Source {
-	return bulkhead.Source{Sender: m.SenderAddress(), ListID: m.ListID}
+	return bulkhead.Source{ClaimedSender: m.SenderAddress(), ClaimedListID: m.ListID}
 }
 
 // cutFromLine takes off a mbox "From " line, also one that a mailbox escaped.
@@ -140,6 +142,9 @@ func (m *Message) fields(h header) {
 	m.ListID = betweenAngles(h.written("List-Id"))
 	m.Subject = h.text("Subject")
 	m.Date = h.written("Date")
+	for f := h.fields.FieldsByKey("Authentication-Results"); len(m.authResults) < maxAuthResults && f.Next(); {
+		m.authResults = append(m.authResults, decodeText([]byte(f.Value()), ""))
+	}
 	for _, name := range []string{"To", "Cc", "Delivered-To"} {
 		if v := h.text(name); v != "" {
 			m.To = append(m.To, v)

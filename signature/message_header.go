@@ -19,7 +19,7 @@ type header struct {
 // wanted lists the fields that are read.
 var wanted = []string{
 	"From", "Sender", "Return-Path", "To", "Cc", "Delivered-To", "List-Id", "Message-Id", "Subject", "Date",
-	"Content-Type", "Content-Transfer-Encoding", "Content-Disposition",
+	"Authentication-Results", "Content-Type", "Content-Transfer-Encoding", "Content-Disposition",
 }
 
 func isWanted(name []byte) bool {

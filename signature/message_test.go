@@ -35,7 +35,7 @@ func TestReadMessageFields(t *testing.T) {
 	if m.Damage != nil {
 		t.Errorf("damage %q, want none", m.Damage)
 	}
-	if s := m.Source(); s.Sender != "list-bounce@example.net" || s.ListID != "widgets.example.net" {
+	if s := m.Source(); s.ClaimedSender != "list-bounce@example.net" || s.ClaimedListID != "widgets.example.net" || s.Sender+s.ListID != "" {
 		t.Errorf("Source = %+v", s)
 	}
 }

@@ -258,6 +258,7 @@ func (s *server) openMilter(ctx context.Context, address string) (*opened, error
 	// of rspamd would need half as much memory again.
 	hashing.Skip = []bulkhead.Scheme{bulkhead.RspamdShingle}
 	front.Clearinghouse, front.Signatures, front.Log = s.engine, hashing, s.log.With("door", "milter")
+	front.AuthResults = func() []string { return s.cfg.Load().Whitelist.AuthResults }
 	// Also where there is no list yet: one may come with another configuration.
 	asked := listsOf{set: s.mta.lists}
 	for _, name := range m.Lists {

@@ -176,7 +176,7 @@ func (n *node) read(raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
 	if err != nil {
 		return nil, bulkhead.Source{}, err
 	}
-	return aboveFloor(m, m.Signatures(n.hashing)), m.Source(), nil
+	return aboveFloor(m, m.Signatures(n.hashing)), m.SourceBy(n.cfg.Load().Whitelist.AuthResults, ""), nil
 }
 
 // aboveFloor drops all signatures of a message that has too little text for one

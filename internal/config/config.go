@@ -152,10 +152,11 @@ type Limits struct {
 
 // Whitelist is the section [whitelist].
 type Whitelist struct {
-	Senders    []string `toml:"senders" reload:"yes" doc:"addresses of senders: \"someone@example.com\""`
-	Domains    []string `toml:"domains" reload:"yes" doc:"domains of senders: \"example.com\", subdomains included"`
-	Networks   []string `toml:"networks" reload:"yes" doc:"networks of delivering SMTP clients: \"192.0.2.0/24\""`
-	ListIDs    []string `toml:"list_ids" reload:"yes" doc:"mailing lists, by the value of List-Id without angle brackets"`
-	DKIM       []string `toml:"dkim" reload:"yes" doc:"domains whose verified DKIM signature the caller states"`
-	Signatures []string `toml:"signatures" reload:"yes" doc:"signatures as \"bulkhead signatures\" prints them"`
+	AuthResults []string `toml:"authentication_results" reload:"yes" doc:"names of hosts whose Authentication-Results are believed: they must remove fields\nof their name from mail that comes in. DKIM and SPF that passed verify a sender"`
+	Senders     []string `toml:"senders" reload:"yes" doc:"addresses of verified senders: \"someone@example.com\". An entry\n\"forgeable:someone@example.com\" matches without: anybody can write that name"`
+	Domains     []string `toml:"domains" reload:"yes" doc:"domains of verified senders: \"example.com\", subdomains included; or\n\"forgeable:example.com\", as above"`
+	Networks    []string `toml:"networks" reload:"yes" doc:"networks of delivering SMTP clients: \"192.0.2.0/24\""`
+	ListIDs     []string `toml:"list_ids" reload:"yes" doc:"mailing lists, by the value of List-Id without angle brackets, below a verified\ndomain; or \"forgeable:...\", as above"`
+	DKIM        []string `toml:"dkim" reload:"yes" doc:"domains whose verified DKIM signature the caller states"`
+	Signatures  []string `toml:"signatures" reload:"yes" doc:"signatures as \"bulkhead signatures\" prints them"`
 }

@@ -142,6 +142,8 @@ func TestParseRefuses(t *testing.T) {
 		{"domain that would match nothing", "[whitelist]\ndomains = [\"*.example.com\"]\n", []string{`line 2: whitelist.domains: "*.example.com" is not a name`}},
 		{"list of the milter that is none", "[milter]\nlists = [\"bad\", \"wrose\"]\n[[lists.list]]\nname = \"bad\"\npath = \"bad.list\"\n", []string{`line 2: milter.lists: no list is called "wrose"`}},
 		{"domain", "[whitelist]\ndomains = [\"@example.com\"]\n", []string{`"@example.com" is not a name`}},
+		{"misspelt prefix", "[whitelist]\ndomains = [\"forgable:example.com\"]\n", []string{`"forgable:example.com" is not a name`}},
+		{"prefix where nothing is forged", "[whitelist]\ndkim = [\"forgeable:example.com\"]\n", []string{`whitelist.dkim: "forgeable:example.com" is not a name`}},
 		{"signature", "[whitelist]\nsignatures = [\"pyzor/digest:zz\"]\n", []string{"whitelist.signatures: "}},
 		{"certificate without key", "[http]\ntls_cert = \"a.pem\"\n", []string{"line 2: http.tls_cert"}},
 		{"shingle algorithm", "[fuzzy]\nalgorithm = \"md5\"\n", []string{`line 2: fuzzy.algorithm: "md5" is none of`}},

@@ -70,7 +70,7 @@ func Default() *Config {
 		Lists:  Lists{Watch: Duration(5 * time.Second), MaxBytes: 4 << 30},
 		Mesh:   defaultMesh(),
 		Whitelist: Whitelist{
-			Senders: []string{}, Domains: []string{}, Networks: []string{},
+			AuthResults: []string{}, Senders: []string{}, Domains: []string{}, Networks: []string{},
 			ListIDs: []string{}, DKIM: []string{}, Signatures: []string{},
 		},
 	}

@@ -239,7 +239,13 @@ func (c *checker) limits(l *Limits) {
 }
 
 func (c *checker) whitelist(w *Whitelist) {
-	for _, s := range w.Senders {
+	claims := func(entries []string) (names []string) {
+		for _, s := range entries {
+			names = append(names, strings.TrimPrefix(s, bulkhead.Forgeable))
+		}
+		return names
+	}
+	for _, s := range claims(w.Senders) {
 		if a, err := mail.ParseAddress(s); err != nil || a.Address != s {
 			c.fail("whitelist.senders", "%.80q is not an address like \"someone@example.com\"", s)
 		}
@@ -247,9 +253,9 @@ func (c *checker) whitelist(w *Whitelist) {
 	for _, list := range []struct {
 		key    string
 		values []string
-	}{{"whitelist.domains", w.Domains}, {"whitelist.dkim", w.DKIM}, {"whitelist.list_ids", w.ListIDs}} {
+	}{{"whitelist.domains", claims(w.Domains)}, {"whitelist.dkim", w.DKIM}, {"whitelist.list_ids", claims(w.ListIDs)}, {"whitelist.authentication_results", w.AuthResults}} {
 		for _, d := range list.values {
-			if d == "" || len(d) > 255 || strings.ContainsAny(d, " \t@<>/*") || strings.HasPrefix(d, ".") {
+			if d == "" || len(d) > 255 || strings.ContainsAny(d, " \t@<>/*:;\"") || strings.HasPrefix(d, ".") {
 				c.fail(list.key, "%.80q is not a name like \"example.com\"", d)
 			}
 		}

@@ -375,8 +375,8 @@ func TestCapacityFollowsUse(t *testing.T) {
 
 func TestWhitelist(t *testing.T) {
 	w, err := NewWhitelist(WhitelistEntries{
-		Senders: []string{"News@Example.com"}, Domains: []string{"example.org"}, Networks: []string{"192.0.2.0/24", "2001:db8::1"},
-		ListIDs: []string{"announce.example.net"}, DKIM: []string{"example.edu"}, Signatures: []string{sig(bulkhead.Exact, 5).String()},
+		Senders: []string{"News@Example.com", "forgeable:old@example.com"}, Domains: []string{"example.org", "forgeable:example.info"}, Networks: []string{"192.0.2.0/24", "2001:db8::1"},
+		ListIDs: []string{"announce.example.net", "forgeable:dev.example.net"}, DKIM: []string{"example.edu"}, Signatures: []string{sig(bulkhead.Exact, 5).String()},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -398,6 +398,12 @@ func TestWhitelist(t *testing.T) {
 		{bulkhead.Source{ListID: "announce.example.net"}, "list announce.example.net"},
 		{bulkhead.Source{DKIM: []string{"other.example", "a.example.edu"}}, "dkim example.edu"},
 		{bulkhead.Source{}, ""},
+		{bulkhead.Source{ClaimedSender: "news@example.com", ClaimedListID: "announce.example.net"}, ""},
+		{bulkhead.Source{ClaimedSender: "a@example.org"}, ""},
+		{bulkhead.Source{ClaimedSender: "OLD@example.com"}, "forgeable: sender old@example.com"},
+		{bulkhead.Source{ClaimedSender: "a@b.example.info"}, "forgeable: domain example.info"},
+		{bulkhead.Source{ClaimedListID: "dev.example.net"}, "forgeable: list dev.example.net"},
+		{bulkhead.Source{Sender: "old@example.com"}, "sender old@example.com"},
 	} {
 		v, err := e.Check(context.Background(), bulkhead.Query{Signatures: []bulkhead.Signature{s}, Source: tt.source})
 		if err != nil || v.Whitelisted != tt.want || v.Spam() != (tt.want == "") {
@@ -409,7 +415,7 @@ func TestWhitelist(t *testing.T) {
 		t.Errorf("report of a white-listed and another signature: %+v", got)
 	}
 	for _, bad := range []WhitelistEntries{
-		{Senders: []string{"nobody"}}, {Domains: []string{""}}, {Networks: []string{"10.0.0.0/99"}}, {DKIM: []string{"a b"}}, {Signatures: []string{"x:00"}},
+		{Senders: []string{"nobody"}}, {Domains: []string{""}}, {Networks: []string{"10.0.0.0/99"}}, {DKIM: []string{"a b"}}, {DKIM: []string{"forgeable:example.com"}}, {Domains: []string{"forgeable:"}}, {Domains: []string{"forgable:example.com"}}, {Signatures: []string{"x:00"}},
 	} {
 		if _, err := NewWhitelist(bad); err == nil {
 			t.Errorf("whitelist %+v accepted", bad)

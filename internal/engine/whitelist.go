@@ -12,15 +12,21 @@ import (
 // Names are compared without regard to case. It must not change once an engine
 // has it; replace it with [Engine.SetWhitelist].
 type Whitelist struct {
-	senders    map[string]struct{}
-	domains    map[string]struct{}
-	networks   []netip.Prefix
-	listIDs    map[string]struct{}
-	dkim       map[string]struct{}
-	signatures map[bulkhead.Signature]struct{}
+	proven, claimed origins // entries for what was verified, and for mere claims too
+	networks        []netip.Prefix
+	dkim            map[string]struct{}
+	signatures      map[bulkhead.Signature]struct{}
 }
 
-// WhitelistEntries is a whitelist as an administrator writes it.
+// origins are entries that name where a message comes from.
+type origins struct{ senders, domains, listIDs map[string]struct{} }
+
+func newOrigins() origins {
+	return origins{make(map[string]struct{}), make(map[string]struct{}), make(map[string]struct{})}
+}
+
+// WhitelistEntries is a whitelist as an administrator writes it. Senders, Domains
+// and ListIDs match only what was verified, unless they begin with [bulkhead.Forgeable].
 type WhitelistEntries struct {
 	Senders    []string // addresses, "local@domain"
 	Domains    []string // of senders; each stands for its subdomains too
@@ -34,26 +40,31 @@ type WhitelistEntries struct {
 // names the first entry that is not of its form.
 func NewWhitelist(e WhitelistEntries) (*Whitelist, error) {
 	w := &Whitelist{
-		senders: make(map[string]struct{}), domains: make(map[string]struct{}),
-		listIDs: make(map[string]struct{}), dkim: make(map[string]struct{}),
-		signatures: make(map[bulkhead.Signature]struct{}),
-	}
-	for _, s := range e.Senders {
-		if _, domain, ok := cutAddress(s); !ok || domain == "" {
-			return nil, fmt.Errorf("whitelist: sender %.100q is not local@domain", s)
-		}
-		w.senders[fold(s)] = struct{}{}
+		proven: newOrigins(), claimed: newOrigins(),
+		dkim: make(map[string]struct{}), signatures: make(map[bulkhead.Signature]struct{}),
 	}
 	for _, list := range []struct {
-		name string
-		in   []string
-		to   map[string]struct{}
-	}{{"domain", e.Domains, w.domains}, {"dkim domain", e.DKIM, w.dkim}, {"list id", e.ListIDs, w.listIDs}} {
-		for _, s := range list.in {
-			if fold(s) == "" || strings.ContainsAny(s, "@ \t") {
-				return nil, fmt.Errorf("whitelist: %s %.100q is not a name", list.name, s)
+		name            string
+		in              []string
+		proven, claimed map[string]struct{}
+		valid           func(string) bool
+	}{
+		{"sender", e.Senders, w.proven.senders, w.claimed.senders, isAddress},
+		{"domain", e.Domains, w.proven.domains, w.claimed.domains, isName},
+		{"list id", e.ListIDs, w.proven.listIDs, w.claimed.listIDs, isName},
+		{"dkim domain", e.DKIM, w.dkim, nil, isName},
+	} {
+		for _, entry := range list.in {
+			s, forgeable := strings.CutPrefix(entry, bulkhead.Forgeable)
+			switch {
+			case forgeable && list.claimed == nil:
+				return nil, fmt.Errorf("whitelist: %s %.100q cannot be forged", list.name, entry)
+			case !list.valid(s):
+				return nil, fmt.Errorf("whitelist: %s %.100q is not a name", list.name, entry)
+			case forgeable:
+				list.claimed[fold(s)] = struct{}{}
 			}
-			list.to[fold(s)] = struct{}{}
+			list.proven[fold(s)] = struct{}{}
 		}
 	}
 	for _, s := range e.Networks {
@@ -73,6 +84,15 @@ func NewWhitelist(e WhitelistEntries) (*Whitelist, error) {
 	return w, nil
 }
 
+// isAddress reports whether s is local@domain.
+func isAddress(s string) bool {
+	_, domain, ok := cutAddress(s)
+	return ok && domain != ""
+}
+
+// isName reports whether s may name a domain or list.
+func isName(s string) bool { return fold(s) != "" && !strings.ContainsAny(s, "@ \t:") }
+
 func parseNetwork(s string) (netip.Prefix, error) {
 	if addr, err := netip.ParseAddr(s); err == nil {
 		return netip.PrefixFrom(addr.Unmap(), addr.Unmap().BitLen()), nil
@@ -86,16 +106,11 @@ func (w *Whitelist) source(s *bulkhead.Source) string {
 	if w == nil {
 		return ""
 	}
-	if s.Sender != "" {
-		sender := fold(s.Sender)
-		if _, ok := w.senders[sender]; ok {
-			return "sender " + sender
-		}
-		if _, domain, ok := cutAddress(sender); ok {
-			if d := lookDomain(w.domains, domain); d != "" {
-				return "domain " + d
-			}
-		}
+	if entry := w.proven.match(s.Sender, s.ListID); entry != "" {
+		return entry
+	}
+	if entry := w.claimed.match(s.ClaimedSender, s.ClaimedListID); entry != "" {
+		return bulkhead.Forgeable + " " + entry
 	}
 	if s.Client.IsValid() {
 		addr := s.Client.Unmap()
@@ -105,14 +120,30 @@ func (w *Whitelist) source(s *bulkhead.Source) string {
 			}
 		}
 	}
-	if s.ListID != "" {
-		if _, ok := w.listIDs[fold(s.ListID)]; ok {
-			return "list " + fold(s.ListID)
-		}
-	}
 	for _, d := range s.DKIM {
 		if d := lookDomain(w.dkim, fold(d)); d != "" {
 			return "dkim " + d
+		}
+	}
+	return ""
+}
+
+// match returns the entry for a sender or list, "" for none.
+func (o *origins) match(sender, listID string) string {
+	if sender != "" {
+		sender = fold(sender)
+		if _, ok := o.senders[sender]; ok {
+			return "sender " + sender
+		}
+		if _, domain, ok := cutAddress(sender); ok {
+			if d := lookDomain(o.domains, domain); d != "" {
+				return "domain " + d
+			}
+		}
+	}
+	if id := fold(listID); id != "" {
+		if _, ok := o.listIDs[id]; ok {
+			return "list " + id
 		}
 	}
 	return ""

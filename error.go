@@ -20,3 +20,14 @@ var (
 	// (disk full, failed write, draining). Trying again later may succeed.
 	ErrReadOnly = errors.New("temporarily read-only")
 )
+
+// Tolerate returns nil for an error that refuses the reporter (unauthorised,
+// forbidden, over a limit), and any other one as it is. It is for the votes of front
+// doors that count and vote at once: whoever may count need not have a say on the
+// blocklist.
+func Tolerate(err error) error {
+	if errors.Is(err, ErrUnauthorised) || errors.Is(err, ErrForbidden) || errors.Is(err, ErrOverLimit) {
+		return nil
+	}
+	return err
+}

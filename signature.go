@@ -117,6 +117,17 @@ func NewSignature(scheme Scheme, sum []byte) (Signature, error) {
 	return s, nil
 }
 
+// MustSignature is [NewSignature] for sums that cannot be refused: of a scheme
+// known to be valid and a length that the caller fixes. It panics where
+// NewSignature would return an error.
+func MustSignature(scheme Scheme, sum []byte) Signature {
+	s, err := NewSignature(scheme, sum)
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
 // Valid reports whether s was made by [NewSignature] or [ParseSignature].
 func (s *Signature) Valid() bool { return s.n > 0 }
 

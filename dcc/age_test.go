@@ -1,9 +1,11 @@
 package dcc
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/ledger"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 )
 
@@ -52,6 +54,13 @@ func TestDeleteAges(t *testing.T) {
 	report("after it", 2, false, Total{2, 0})
 }
 
+// deletion returns the counters that a DELETE of a checksum raises.
+func deletion(c *Checksum) []bulkhead.Signature {
+	return []bulkhead.Signature{
+		targets.of(c, ledger.Part{Kind: ledger.Taken}), claims.of(c, ledger.Part{Kind: ledger.Taken}), targets.of(c, ledger.Part{Kind: ledger.Deletes}),
+	}
+}
+
 // TestDeleteOften: a DELETE that two servers did at once, each not knowing of
 // the other, does not hide what comes later.
 func TestDeleteOften(t *testing.T) {
@@ -73,8 +82,7 @@ func TestDeleteOften(t *testing.T) {
 	if err := b.delete(ctx, sums[0], bulkhead.Reporter{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, twice := range []byte{deletedCounter, deletedClaimsCounter, epochsCounter} {
-		sig := counterOf(&sums[0], twice)
+	for _, sig := range deletion(&sums[0]) {
 		house.Add(sig, house.Sightings(sig))
 	}
 	if got := count(2, false); got != 2 {
@@ -89,11 +97,11 @@ func TestDeleteOften(t *testing.T) {
 // away.
 func TestDeletedByError(t *testing.T) {
 	ctx, sums := t.Context(), goldenChecksums(t)[1:2]
-	for _, shown := range []byte{deletedCounter, deletedClaimsCounter, epochsCounter} {
+	for _, shown := range deletion(&sums[0]) {
 		house := prototest.NewTally(2)
 		b := newBook(house, nil)
-		b.deletes.Store(true)
-		house.Add(counterOf(&sums[0], shown), 3)
+		b.deletes.Set()
+		house.Add(shown, 3)
 		for _, step := range []struct {
 			spam bool
 			want uint32
@@ -103,7 +111,7 @@ func TestDeletedByError(t *testing.T) {
 			}
 			got, err := b.tallies(ctx, new(asking), sums)
 			if err != nil || got[0].total() != step.want {
-				t.Errorf("counter %c: tally %+v, %v; want %d", shown, got, err, step.want)
+				t.Errorf("counter %v: tally %+v, %v; want %d", shown, got, err, step.want)
 			}
 		}
 	}
@@ -134,7 +142,7 @@ func TestDeleteAgain(t *testing.T) {
 		}
 		house.Age()
 	}
-	for range maxEpochs + 1 {
+	for range ledger.MaxEpochs + 1 {
 		if err := b.delete(ctx, sums[0], bulkhead.Reporter{}); err != nil {
 			if err != errDeletedOften {
 				t.Error(err)
@@ -143,4 +151,87 @@ func TestDeleteAgain(t *testing.T) {
 		}
 	}
 	t.Error("DELETEs beyond the number that can be told apart are not refused")
+}
+
+// TestDeletedWhileADeletionAges: what came between two DELETEs stays deleted when
+// the first one is forgotten, and with it that something was taken.
+func TestDeletedWhileADeletionAges(t *testing.T) {
+	ctx, sums := t.Context(), goldenChecksums(t)[1:2]
+	house := prototest.NewTally(3)
+	b := newBook(house, nil)
+	step := func(what string, do func() error, want uint32) {
+		t.Helper()
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := b.tallies(ctx, new(asking), sums); err != nil || got[0].total() != want {
+			t.Errorf("%s: tally %+v, %v; want a total of %d", what, got, err, want)
+		}
+	}
+	report := func(n uint32, spam bool) func() error {
+		return func() error { return b.report(ctx, sums, n, spam) }
+	}
+	remove := func() error { return b.delete(ctx, sums[0], bulkhead.Reporter{}) }
+	age := func() error { house.Age(); return nil }
+	step("old spam", report(1000, true), Many)
+	step("a generation later", age, Many)
+	step("deleted", remove, 0)
+	step("the old spam is forgotten", age, 0)
+	step("forgotten", age, 0)
+	step("reported", report(10, true), Many)
+	step("deleted again", remove, 0)
+	step("the first DELETE is forgotten", age, 0)
+	step("reported anew", report(2, false), 2)
+	step("the second one is forgotten, with what it took", age, 2)
+}
+
+// TestTotal: a DELETE, of which claims or targets alone may be left, overrules the
+// listing by another front door; and a full counter stays full.
+func TestTotal(t *testing.T) {
+	taken := ledger.Balance{Added: 5, Taken: 5, Deletes: 1}
+	for _, tt := range []struct {
+		what string
+		t    tally
+		want uint32
+	}{
+		{"listed", tally{targets: ledger.Balance{Added: 5}, judged: bulkhead.JudgedSpam}, Many},
+		{"targets deleted", tally{targets: taken, judged: bulkhead.JudgedSpam}, 0},
+		{"claims deleted", tally{targets: ledger.Balance{Added: 5}, claims: taken, judged: bulkhead.JudgedSpam}, 5},
+		{"revoked", tally{targets: ledger.Balance{Added: 5}, judged: bulkhead.Revoked}, 5},
+		{"one claim", tally{claims: ledger.Balance{Added: claimWeight}}, Many},
+		{"less than a claim", tally{claims: ledger.Balance{Added: claimWeight - 1}}, 0},
+		{"a deletion by error", tally{claims: ledger.Balance{Added: claimWeight, Taken: claimWeight / 2}}, Many},
+		{"a claim deleted", tally{claims: ledger.Balance{Added: claimWeight, Taken: claimWeight/2 + 1}}, 0},
+		{"full", tally{targets: ledger.Balance{Added: bulkhead.Many}}.before(20, false), Many},
+		{"full of claims", tally{claims: ledger.Balance{Added: bulkhead.Many}}.before(20, true), Many},
+		{"before the first report", tally{targets: ledger.Balance{Added: 7}, judged: bulkhead.JudgedSpam}.before(7, true), 0},
+		{"before a report", tally{targets: ledger.Balance{Added: 7}}.before(3, false), 4},
+	} {
+		if got := tt.t.total(); got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.what, got, tt.want)
+		}
+	}
+}
+
+// TestCountersDiffer: no two counters of a checksum are one.
+func TestCountersDiffer(t *testing.T) {
+	sum := &goldenChecksums(t)[1]
+	seen := map[bulkhead.Signature]string{}
+	add := func(what string, sig bulkhead.Signature) {
+		if seen[sig] != "" {
+			t.Errorf("%s and %s are one counter", what, seen[sig])
+		}
+		seen[sig] = what
+	}
+	add("deletes", targets.of(sum, ledger.Part{Kind: ledger.Deletes}))
+	for _, k := range []account{targets, claims, claimsAgain} {
+		for _, kind := range []ledger.Kind{ledger.Added, ledger.Taken} {
+			add(fmt.Sprint(k, kind), k.of(sum, ledger.Part{Kind: kind}))
+		}
+		for epoch := range uint8(24) {
+			for _, kind := range []ledger.Kind{ledger.AddedSince, ledger.TakenSince} {
+				add(fmt.Sprint(k, kind, epoch), k.of(sum, ledger.Part{Kind: kind, Epoch: epoch}))
+			}
+		}
+	}
 }

@@ -20,8 +20,8 @@ func TestOwnQuestionsAreNoChecks(t *testing.T) {
 	}
 	house.Add(deletesSignature(), 1)
 	b.follow(t.Context())
-	if _, checks := house.Looks(); checks != 0 || !b.deletes.Load() {
-		t.Errorf("%d checks by following deletions, which were seen: %v", checks, b.deletes.Load())
+	if _, checks := house.Looks(); checks != 0 || !b.deletes.Seen() {
+		t.Errorf("%d checks by following deletions, which were seen: %v", checks, b.deletes.Seen())
 	}
 	if err := b.delete(t.Context(), sum, bulkhead.Reporter{}); err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func TestOwnQuestionsAreNoChecks(t *testing.T) {
 	}
 	_, before := house.Looks()
 	ts, err := b.tallies(t.Context(), new(asking), []Checksum{sum})
-	if err != nil || ts[0].since == 0 {
+	if err != nil || ts[0].targets.AddedSince == 0 {
 		t.Fatalf("%+v, %v", ts, err)
 	}
 	if all, checks := house.Looks(); checks != before+1 || all < checks+2 {

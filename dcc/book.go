@@ -2,66 +2,48 @@ package dcc
 
 import (
 	"context"
-	"errors"
 	"slices"
-	"sync/atomic"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/ledger"
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
 // maxVotes is how many signatures are put into one vote.
 const maxVotes = 960
 
-// A tally is what DCC counts of one checksum. A filter can only count up, so
-// four counters stand for it: targets and claims of spam, of all time and at
-// the time of the last DELETE. Targets are the sightings of the checksum
-// itself, which all front doors add to; the others are its own signatures.
-//
-// What was deleted ages before its deletion does: the differences alone would
-// hide what came since. So what is reported here after a DELETE is counted once
-// more, under the number of that DELETE.
+// A tally is what DCC counts of one checksum: targets and claims of spam, which a
+// DELETE takes together. Targets are the sightings of the checksum itself, which
+// all front doors add to; the other counters are its own signatures.
 type tally struct {
-	targets, deleted      uint32
-	claims, deletedClaims uint32
-	epochs                uint32 // DELETEs that have not aged out, see counterOf
-	since, sinceClaims    uint32 // since the last of them
-	judged                bulkhead.Judgement
+	targets, claims ledger.Balance
+	judged          bulkhead.Judgement
 }
 
 // before returns the tally as it was before a report of n targets.
 func (t tally) before(n uint32, spam bool) tally {
-	lower(&t.targets, n)
-	lower(&t.since, n)
+	t.targets = t.targets.Before(n)
 	if spam {
-		lower(&t.claims, claimWeight)
-		lower(&t.sinceClaims, claimWeight)
-		if t.claims == 0 {
+		t.claims = t.claims.Before(claimWeight)
+		if t.claims.Added == 0 {
 			t.judged = bulkhead.Unjudged // by this very report
 		}
 	}
 	return t
 }
 
-// lower takes n from a counter, unless it is full: then it has been for long.
-func lower(counter *uint32, n uint32) {
-	if *counter < bulkhead.Many {
-		*counter -= min(n, *counter)
-	}
-}
-
 // total is the number that clients see.
 func (t *tally) total() uint32 {
 	// A deletion that is shown by error is small: half a claim of difference is
 	// one, and takes none away.
-	if t.claims >= claimWeight && t.claims >= t.deletedClaims+claimWeight/2 || t.sinceClaims >= claimWeight {
+	if c := &t.claims; c.Added >= claimWeight && c.Added >= c.Taken+claimWeight/2 || c.AddedSince >= claimWeight {
 		return Many
 	}
 	// Listed by another front door; a DELETE here overrules it.
-	if t.judged == bulkhead.JudgedSpam && t.deleted == 0 && t.deletedClaims == 0 {
+	if t.judged == bulkhead.JudgedSpam && t.targets.Taken == 0 && t.claims.Taken == 0 {
 		return Many
 	}
-	return min(max(t.targets-min(t.deleted, t.targets), t.since), Many)
+	return min(t.targets.Left(), Many)
 }
 
 // claimWeight is by how much a claim of spam raises each of its two counters.
@@ -69,42 +51,59 @@ func (t *tally) total() uint32 {
 // two counters would have to show as much at once, where nearly all count less.
 const claimWeight = 256
 
-// The counters of a checksum beside the targets: a byte after its sum.
-const (
-	claimsCounter        = 's'
-	claimsAgainCounter   = 't'
-	deletedCounter       = 'd'
-	deletedClaimsCounter = 'D'
-	// epochsCounter is raised by 1 at the first DELETE, by 2 at the next, by 4
-	// and so on, so that its highest bit is the last DELETE even when earlier
-	// ones have aged out. The counters since a DELETE have the number of its bit
-	// as another byte; they live longer than the DELETE does.
-	epochsCounter    = 'e'
-	sinceCounter     = 'n'
-	sinceClaims      = 'u'
-	sinceClaimsAgain = 'v'
-	maxEpochs        = 22 // bits of epochsCounter
+// An account says which bytes after a checksum's sum stand for the counters of one
+// of its accounts. 0 is no byte: the sum itself.
+type account struct{ added, taken, since byte }
+
+// The accounts of a checksum. Claims have two, so that the filter has to err
+// twice to show one; what DELETEs took is kept with the first.
+var (
+	targets     = account{0, 'd', 'n'}
+	claims      = account{'s', 'D', 'u'}
+	claimsAgain = account{'t', 'T', 'v'}
 )
 
-// counterOf returns a counter of a checksum, whose type must be one that the book
-// keeps; 0 stands for the targets.
-func counterOf(c *Checksum, counter byte) bulkhead.Signature {
-	var sum [len(c.Sum) + 1]byte
+// deletesCounter is the byte for the DELETEs, which all accounts of a checksum
+// share.
+const deletesCounter = 'e'
+
+// of returns a counter of a checksum, whose type must be one that the book keeps.
+func (k account) of(c *Checksum, p ledger.Part) bulkhead.Signature {
+	var sum [len(c.Sum) + 2]byte
 	n := copy(sum[:], c.Sum[:])
-	if counter != 0 {
-		sum[n] = counter
+	last := byte(0)
+	switch p.Kind {
+	case ledger.Added:
+		last = k.added
+	case ledger.Taken:
+		last = k.taken
+	case ledger.Deletes:
+		last = deletesCounter
+	case ledger.AddedSince:
+		last = k.since
+	case ledger.TakenSince:
+		last = k.since - 'a' + 'A' // never raised: nothing but a DELETE takes, and takes all
+	}
+	if last != 0 {
+		sum[n] = last
 		n++
 	}
-	return mustSignature(c.Type.Scheme(), sum[:n])
+	if p.Kind == ledger.AddedSince || p.Kind == ledger.TakenSince {
+		sum[n] = p.Epoch
+		n++
+	}
+	return bulkhead.MustSignature(c.Type.Scheme(), sum[:n])
 }
 
-// mustSignature is for schemes of kept types, and sums of 1 to 64 bytes.
-func mustSignature(scheme bulkhead.Scheme, sum []byte) bulkhead.Signature {
-	sig, err := bulkhead.NewSignature(scheme, sum)
-	if err != nil {
-		panic(err)
-	}
-	return sig
+// signatureOf returns what all front doors know a checksum by: the counter of its
+// targets.
+func signatureOf(c *Checksum) bulkhead.Signature {
+	return targets.of(c, ledger.Part{Kind: ledger.Added})
+}
+
+// with returns the account of a checksum with its balance.
+func (k account) with(c *Checksum, b ledger.Balance) *ledger.Account {
+	return &ledger.Account{Balance: b, Name: func(p ledger.Part) bulkhead.Signature { return k.of(c, p) }}
 }
 
 // A book counts checksums in a clearinghouse. It may be used concurrently.
@@ -112,12 +111,12 @@ type book struct {
 	house bulkhead.Counter
 	// deletes says that something was deleted once. Until then nobody need ask
 	// for the counters of deletions.
-	deletes atomic.Bool
+	deletes *ledger.Mark
 	keep    [signature.DCCTypeRepBulk + 1]bool // types that are counted
 }
 
 func newBook(house bulkhead.Clearinghouse, keep []signature.DCCType) *book {
-	b := &book{house: bulkhead.CounterOf(house)}
+	b := &book{house: bulkhead.CounterOf(house), deletes: ledger.NewMark(deletesSignature())}
 	if keep == nil {
 		keep = []signature.DCCType{signature.DCCTypeBody, signature.DCCTypeFuz1, signature.DCCTypeFuz2}
 	}
@@ -138,7 +137,7 @@ type asking struct {
 	known   []int
 	more    []bulkhead.Signature // the other counters of those known
 	tallies []tally
-	epochs  []uint32
+	deletes []uint32
 }
 
 func (b *book) look(ctx context.Context, a *asking, sigs []bulkhead.Signature, what bulkhead.Aspect) error {
@@ -150,7 +149,7 @@ func (b *book) look(ctx context.Context, a *asking, sigs []bulkhead.Signature, w
 func (b *book) tallies(ctx context.Context, a *asking, sums []Checksum) ([]tally, error) {
 	a.sigs = a.sigs[:0]
 	for i := range sums {
-		a.sigs = append(a.sigs, counterOf(&sums[i], 0))
+		a.sigs = append(a.sigs, signatureOf(&sums[i]))
 	}
 	return b.talliesOf(ctx, a, sums, a.sigs, nil)
 }
@@ -160,26 +159,26 @@ func (b *book) tallies(ctx context.Context, a *asking, sums []Checksum) ([]tally
 // holds for each checksum the targets that a report of the caller has just
 // added; what nobody else has counted needs no second look. nil stands for
 // zeroes. The tallies are valid until the next call.
-func (b *book) talliesOf(ctx context.Context, a *asking, sums []Checksum, targets []bulkhead.Signature, own []uint32) ([]tally, error) {
+func (b *book) talliesOf(ctx context.Context, a *asking, sums []Checksum, counters []bulkhead.Signature, own []uint32) ([]tally, error) {
 	a.known, a.more, a.tallies = a.known[:0], a.more[:0], a.tallies[:0]
 	if len(sums) == 0 {
 		return nil, nil
 	}
-	if err := b.look(ctx, a, targets, bulkhead.Counts|bulkhead.Judgements); err != nil {
+	if err := b.look(ctx, a, counters, bulkhead.Counts|bulkhead.Judgements); err != nil {
 		return nil, err
 	}
-	counters := []byte{claimsCounter, claimsAgainCounter, deletedCounter, deletedClaimsCounter, epochsCounter}
-	if !b.deletes.Load() {
-		counters = counters[:2]
-	}
+	taken := b.deletes.Seen()
 	for i := range sums {
-		l := &a.looks[i]
-		a.tallies = append(a.tallies, tally{targets: l.Sightings, judged: l.Judged})
-		if l.Sightings > 0 && (own == nil || l.Sightings > own[i]) {
-			a.known = append(a.known, i)
-			for _, counter := range counters {
-				a.more = append(a.more, counterOf(&sums[i], counter))
-			}
+		l, c := &a.looks[i], &sums[i]
+		a.tallies = append(a.tallies, tally{targets: ledger.Balance{Added: l.Sightings}, judged: l.Judged})
+		if l.Sightings == 0 || own != nil && l.Sightings <= own[i] {
+			continue
+		}
+		a.known = append(a.known, i)
+		a.more = append(a.more, claims.of(c, ledger.Part{Kind: ledger.Added}), claimsAgain.of(c, ledger.Part{Kind: ledger.Added}))
+		if taken {
+			a.more = append(a.more, targets.of(c, ledger.Part{Kind: ledger.Taken}),
+				claims.of(c, ledger.Part{Kind: ledger.Taken}), targets.of(c, ledger.Part{Kind: ledger.Deletes}))
 		}
 	}
 	if len(a.known) == 0 {
@@ -188,47 +187,43 @@ func (b *book) talliesOf(ctx context.Context, a *asking, sums []Checksum, target
 	if err := b.look(ctx, a, a.more, bulkhead.Counts|bulkhead.Aside); err != nil {
 		return nil, err
 	}
-	for k, i := range a.known {
-		t, l := &a.tallies[i], a.looks[k*len(counters):]
-		t.claims = min(l[0].Sightings, l[1].Sightings)
-		if len(counters) > 2 {
+	l := a.looks
+	for _, i := range a.known {
+		t := &a.tallies[i]
+		t.claims.Added = min(l[0].Sightings, l[1].Sightings)
+		l = l[2:]
+		if taken {
 			// A deletion has both; one of the two alone is shown by error.
-			if t.epochs = l[4].Sightings; t.epochs > 0 {
-				t.deleted, t.deletedClaims = l[2].Sightings, l[3].Sightings
+			if t.targets.Deletes, t.claims.Deletes = l[2].Sightings, l[2].Sightings; l[2].Sightings > 0 {
+				t.targets.Taken, t.claims.Taken = l[0].Sightings, l[1].Sightings
 			}
+			l = l[3:]
 		}
 	}
 	return a.tallies, b.talliesSince(ctx, a, sums)
 }
 
-// A raising is counters that are raised together, and by how much.
-type raising struct {
-	sigs []bulkhead.Signature
-	n    []uint32
-}
-
-func (r *raising) add(sig bulkhead.Signature, n uint32) {
-	r.sigs, r.n = append(r.sigs, sig), append(r.n, n)
-}
+// A raising is counters of checksums that are raised together.
+type raising struct{ ledger.Raising }
 
 // targets adds the counters of the targets of checksums.
 func (r *raising) targets(sums []Checksum, n uint32) {
 	for i := range sums {
-		r.add(counterOf(&sums[i], 0), n)
+		r.Raise(signatureOf(&sums[i]), n)
 	}
 }
 
 // claims adds the counters of claims of spam.
 func (r *raising) claims(sums []Checksum) {
 	for i := range sums {
-		r.add(counterOf(&sums[i], claimsCounter), claimWeight)
-		r.add(counterOf(&sums[i], claimsAgainCounter), claimWeight)
+		r.Raise(claims.of(&sums[i], ledger.Part{Kind: ledger.Added}), claimWeight)
+		r.Raise(claimsAgain.of(&sums[i], ledger.Part{Kind: ledger.Added}), claimWeight)
 	}
 }
 
 // report counts checksums for n targets, and as spam where that is claimed.
 func (b *book) report(ctx context.Context, sums []Checksum, n uint32, spam bool) error {
-	epochs, err := b.epochs(ctx, new(asking), sums)
+	deletes, err := b.deletesOf(ctx, new(asking), sums)
 	if err != nil {
 		return err
 	}
@@ -237,8 +232,8 @@ func (b *book) report(ctx context.Context, sums []Checksum, n uint32, spam bool)
 	if spam {
 		r.claims(sums)
 	}
-	r.since(sums, epochs, n, spam)
-	return b.house.Count(ctx, r.sigs, r.n)
+	r.since(sums, deletes, n, spam)
+	return b.house.Count(ctx, r.Sigs, r.N)
 }
 
 // vote tells the other front doors that somebody calls a message spam, or, by
@@ -251,21 +246,12 @@ func (b *book) vote(ctx context.Context, sums []Checksum, revoke bool, who bulkh
 	for len(sums) > 0 {
 		r := bulkhead.Report{Vote: bulkhead.Spam, Reporter: who}
 		for i := range sums[:min(len(sums), maxVotes)] {
-			r.Signatures = append(r.Signatures, counterOf(&sums[i], 0))
+			r.Signatures = append(r.Signatures, signatureOf(&sums[i]))
 		}
 		sums = sums[len(r.Signatures):]
-		if _, err := do(ctx, r); tolerate(err) != nil {
+		if _, err := do(ctx, r); bulkhead.Tolerate(err) != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// tolerate drops the refusal of a vote: whoever may count need not have a say on
-// the blocklist.
-func tolerate(err error) error {
-	if errors.Is(err, bulkhead.ErrForbidden) || errors.Is(err, bulkhead.ErrUnauthorised) || errors.Is(err, bulkhead.ErrOverLimit) {
-		return nil
-	}
-	return err
 }

@@ -302,13 +302,13 @@ func (s *Ifd) report(ctx context.Context, m *mailing, kept []Checksum) error {
 		}
 	}
 	for i := range kept {
-		if sig := counterOf(&kept[i], 0); !slices.Contains(r.Signatures, sig) {
+		if sig := signatureOf(&kept[i]); !slices.Contains(r.Signatures, sig) {
 			r.Signatures = append(r.Signatures, sig)
 		}
 	}
 	r.Signatures = r.Signatures[:min(len(r.Signatures), maxVotes)]
 	_, err := s.House.Report(ctx, r)
-	return tolerate(err)
+	return bulkhead.Tolerate(err)
 }
 
 // greylist asks the greylist for each recipient.

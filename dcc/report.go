@@ -79,7 +79,7 @@ func (s *Server) release(b *reportBatch) {
 // the look-up.
 func (s *Server) count(b *reportBatch, a *asking) ([]tally, error) {
 	b.sums, b.errs = b.sums[:0], append(b.errs[:0], make([]error, len(b.items))...)
-	b.up.sigs, b.up.n = b.up.sigs[:0], b.up.n[:0]
+	b.up.Reset()
 	spam := false
 	for i, it := range b.items {
 		it.kept = 0
@@ -99,14 +99,14 @@ func (s *Server) count(b *reportBatch, a *asking) ([]tally, error) {
 	if len(b.sums) == 0 {
 		return nil, nil
 	}
-	epochs, err := s.book.epochs(b.ctx, a, b.sums)
+	deletes, err := s.book.deletesOf(b.ctx, a, b.sums)
 	if err == nil {
 		for _, it := range b.items {
-			if it.kept > 0 && epochs != nil {
-				b.up.since(b.sums[it.first:it.first+it.kept], epochs[it.first:it.first+it.kept], it.targets, it.spam)
+			if it.kept > 0 && deletes != nil {
+				b.up.since(b.sums[it.first:it.first+it.kept], deletes[it.first:it.first+it.kept], it.targets, it.spam)
 			}
 		}
-		err = s.book.house.Count(b.ctx, b.up.sigs, b.up.n)
+		err = s.book.house.Count(b.ctx, b.up.Sigs, b.up.N)
 	}
 	if err != nil {
 		for i, it := range b.items {
@@ -120,7 +120,7 @@ func (s *Server) count(b *reportBatch, a *asking) ([]tally, error) {
 		s.voteAll(b)
 	}
 	n := len(b.sums)
-	return s.book.talliesOf(b.ctx, a, b.sums, b.up.sigs[:n], b.up.n[:n])
+	return s.book.talliesOf(b.ctx, a, b.sums, b.up.Sigs[:n], b.up.N[:n])
 }
 
 // voteAll passes claims of spam on, those of one reporter together.

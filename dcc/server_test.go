@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -210,7 +211,7 @@ func TestTotals(t *testing.T) {
 		t.Errorf("query of nothing: %v, %v", got, err)
 	}
 	// The claim of spam is a vote for the other front doors.
-	v, err := house.Check(ctx, bulkhead.Query{Signatures: []bulkhead.Signature{counterOf(&sums[2], 0)}})
+	v, err := house.Check(ctx, bulkhead.Query{Signatures: []bulkhead.Signature{signatureOf(&sums[2])}})
 	if err != nil || v.Judged != bulkhead.JudgedSpam {
 		t.Errorf("after a claim of spam the node says %v, %v", v.Judged, err)
 	}
@@ -247,7 +248,7 @@ func TestJudgedElsewhere(t *testing.T) {
 	house := new(prototest.House)
 	c := dial(t, serve(t, &Server{House: house}), AnonymousID, "")
 	sums := goldenChecksums(t)[1:2]
-	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{counterOf(&sums[0], 0)}, Vote: bulkhead.Spam}); err != nil {
+	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{signatureOf(&sums[0])}, Vote: bulkhead.Spam}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := c.Query(t.Context(), sums)
@@ -385,6 +386,36 @@ func TestFaults(t *testing.T) {
 	}
 	if _, err := c.Query(t.Context(), sums); err == nil {
 		t.Error("query of a node that fails: no error")
+	}
+}
+
+// failing is a Counter that takes no counts for a while.
+type failing struct {
+	bulkhead.Counter
+	fails atomic.Bool
+}
+
+func (f *failing) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint32) error {
+	if f.fails.Load() {
+		return bulkhead.ErrReadOnly
+	}
+	return f.Counter.Count(ctx, sigs, n)
+}
+
+// TestFailedReportIsRepeated: a report that could not be counted is counted when its
+// client sends it again, instead of being taken for one under way.
+func TestFailedReportIsRepeated(t *testing.T) {
+	s := goldenServer()
+	house := &failing{Counter: bulkhead.CounterOf(s.House)}
+	s.House = house
+	c := dialRaw(t, serve(t, s))
+	house.fails.Store(true)
+	if got := exchange(t, c, unhex(t, goldenReport)); Op(got[3]) != Error {
+		t.Fatalf("answer %x, want an error", got)
+	}
+	house.fails.Store(false)
+	if got, want := exchange(t, c, unhex(t, goldenReport)), unhex(t, goldenAnswer); !bytes.Equal(got, want) {
+		t.Errorf("sent again: %x, want\n%x", got, want)
 	}
 }
 

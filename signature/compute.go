@@ -243,16 +243,6 @@ func (p *Part) visible() []byte {
 	return []byte(p.Text)
 }
 
-// mustSignature is for constants of the program alone: a valid scheme, and a sum
-// of 1 to 64 bytes whose length no message has a say in.
-func mustSignature(scheme bulkhead.Scheme, sum []byte) bulkhead.Signature {
-	sig, err := bulkhead.NewSignature(scheme, sum)
-	if err != nil {
-		panic(err)
-	}
-	return sig
-}
-
 // appendSignature appends the signature of a sum; without a sum it does nothing.
 func appendSignature(sigs []bulkhead.Signature, scheme bulkhead.Scheme, sum []byte) []bulkhead.Signature {
 	if sig, err := bulkhead.NewSignature(scheme, sum); err == nil {

@@ -12,7 +12,7 @@ import (
 func NeverList() []bulkhead.Signature {
 	nothing := sha1.Sum(nil)
 	return []bulkhead.Signature{
-		mustSignature(bulkhead.RazorE4, nothing[:]),
-		mustSignature(bulkhead.PyzorDigest, nothing[:]),
+		bulkhead.MustSignature(bulkhead.RazorE4, nothing[:]),
+		bulkhead.MustSignature(bulkhead.PyzorDigest, nothing[:]),
 	}
 }

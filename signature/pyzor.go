@@ -21,7 +21,7 @@ func Pyzor(raw []byte) []bulkhead.Signature {
 	if !ok || hex.EncodeToString(sum[:]) == PyzorEmpty {
 		return nil
 	}
-	return []bulkhead.Signature{mustSignature(bulkhead.PyzorDigest, sum[:])}
+	return []bulkhead.Signature{bulkhead.MustSignature(bulkhead.PyzorDigest, sum[:])}
 }
 
 // PyzorSum returns the digest itself, the empty one included. It reports false

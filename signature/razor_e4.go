@@ -35,7 +35,7 @@ func razorE4(text []byte) (sig bulkhead.Signature, empty bool) {
 		input = append(one, two...)
 	}
 	sum := sha1.Sum(input)
-	return mustSignature(bulkhead.RazorE4, sum[:]), len(input) == 0
+	return bulkhead.MustSignature(bulkhead.RazorE4, sum[:]), len(input) == 0
 }
 
 // razorVoid says whether line k counts as missing.

@@ -14,7 +14,7 @@ import (
 func razorE8(host string, size int) bulkhead.Signature {
 	h := sha1.Sum([]byte(host))
 	d := sha1.Sum(strconv.AppendInt(nil, int64(size-size%100), 10))
-	return mustSignature(bulkhead.RazorE8, append(h[:6:6], d[:2]...))
+	return bulkhead.MustSignature(bulkhead.RazorE8, append(h[:6:6], d[:2]...))
 }
 
 // RazorHost returns the first six bytes of the engine-8 signatures of a host as

@@ -57,7 +57,7 @@ func RspamdBand(shingles *[RspamdShingles]uint64, flag uint32, b int) bulkhead.S
 	var sum [16]byte
 	binary.LittleEndian.PutUint64(sum[:], h1)
 	binary.LittleEndian.PutUint64(sum[8:], h2)
-	return mustSignature(bulkhead.RspamdShingle, sum[:])
+	return bulkhead.MustSignature(bulkhead.RspamdShingle, sum[:])
 }
 
 // foldMultiply multiplies by an odd constant and folds the high half down: for a fixed

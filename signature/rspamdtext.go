@@ -52,7 +52,7 @@ type RspamdHash struct {
 
 // Signature returns the digest as a signature.
 func (h *RspamdHash) Signature() bulkhead.Signature {
-	return mustSignature(bulkhead.RspamdText, h.Digest[:])
+	return bulkhead.MustSignature(bulkhead.RspamdText, h.Digest[:])
 }
 
 // Hashes returns the hashes of the parts of a message, in their order and none

@@ -1,0 +1,63 @@
+package ledger
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// A Mark says that something was taken away once, on this node or another one.
+// Until then a front door need not ask for what was. It is a counter that is
+// raised with each taking, so that it lives as long as the last of them. Its
+// methods may be called concurrently. Make one with [NewMark].
+type Mark struct {
+	sig  bulkhead.Signature
+	seen atomic.Bool
+}
+
+// NewMark returns the mark that is kept under sig, not seen yet.
+func NewMark(sig bulkhead.Signature) *Mark { return &Mark{sig: sig} }
+
+// Seen reports whether something was taken away. It stays true.
+func (m *Mark) Seen() bool { return m.seen.Load() }
+
+// Set makes the mark seen here at once. It comes before the accounts are read from
+// which something is to be taken.
+func (m *Mark) Set() { m.seen.Store(true) }
+
+// Raise adds the mark to what is raised, for the other nodes to see.
+func (m *Mark) Raise(r *Raising) { r.Raise(m.sig, 1) }
+
+// Refresh asks whether the mark was raised.
+func (m *Mark) Refresh(ctx context.Context, house bulkhead.Counter) error {
+	if m.Seen() {
+		return nil
+	}
+	var l [1]bulkhead.Look
+	if err := house.Look(ctx, []bulkhead.Signature{m.sig}, l[:], aside); err != nil {
+		return err
+	}
+	if l[0].Sightings > 0 {
+		m.Set()
+	}
+	return nil
+}
+
+// Follow asks now and then, until the mark is seen or ctx ends. An error is one of
+// the clearinghouse, which tells of it itself: the next time may do better.
+func (m *Mark) Follow(ctx context.Context, house bulkhead.Counter, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		if err := m.Refresh(ctx, house); err == nil && m.Seen() {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

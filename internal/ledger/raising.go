@@ -1,0 +1,72 @@
+package ledger
+
+import "github.com/bulkhead-mail/bulkhead"
+
+// A Raising is counters that are to be raised by one call of
+// [bulkhead.Counter].Count, Sigs[i] by N[i]. What belongs together must be: only
+// then it is forgotten together. The zero Raising is empty.
+type Raising struct {
+	Sigs []bulkhead.Signature
+	N    []uint32
+}
+
+// Reset empties r, and keeps its memory.
+func (r *Raising) Reset() { r.Sigs, r.N = r.Sigs[:0], r.N[:0] }
+
+// Raise adds one counter.
+func (r *Raising) Raise(sig bulkhead.Signature, n uint32) {
+	r.Sigs, r.N = append(r.Sigs, sig), append(r.N, n)
+}
+
+// Add adds n, 1 to [bulkhead.Many], to an account that was read.
+func (r *Raising) Add(a *Account, n uint32) {
+	m := n
+	switch {
+	case a.Deletes > 0:
+		r.AddSince(a, n)
+	case a.Taken > a.Added:
+		// What was taken from is forgotten, and the taking is not: make up for it.
+		m = min(n+a.Taken-a.Added, bulkhead.Many)
+	}
+	r.Raise(a.Name(Part{Kind: Added}), m)
+}
+
+// AddSince adds n to what came since the last delete, if there was one. It is the
+// second half of Add, for a door that raises Added by other means.
+func (r *Raising) AddSince(a *Account, n uint32) {
+	if a.Deletes > 0 {
+		r.Raise(a.Name(a.Since(AddedSince)), n)
+	}
+}
+
+// Take takes n, 1 to [bulkhead.Many], from an account that was read, also if less
+// is left.
+func (r *Raising) Take(a *Account, n uint32) {
+	r.Raise(a.Name(Part{Kind: Taken}), n)
+	if a.Deletes > 0 {
+		r.Raise(a.Name(a.Since(TakenSince)), n)
+	}
+}
+
+// Delete takes all from accounts that were read and share the counter of their
+// deletes. epoch is what [Fresh] says of the first of them; if it is MaxEpochs, the
+// delete gets no number, and is right until what is deleted is forgotten.
+func (r *Raising) Delete(epoch int, accounts ...*Account) {
+	if epoch < MaxEpochs {
+		r.Raise(accounts[0].Name(Part{Kind: Deletes}), 1<<epoch)
+	}
+	for _, a := range accounts {
+		// Not the difference alone: it counts what an earlier delete took, which is
+		// forgotten before this delete is, and would bring back what came between.
+		r.rest(a.Name(Part{Kind: Taken}), a.Left())
+		if epoch >= MaxEpochs && a.Deletes > 0 {
+			r.rest(a.Name(a.Since(TakenSince)), left(a.AddedSince, a.TakenSince))
+		}
+	}
+}
+
+func (r *Raising) rest(sig bulkhead.Signature, n uint32) {
+	if n > 0 {
+		r.Raise(sig, n)
+	}
+}

@@ -22,7 +22,8 @@ SEED        ?= 1
 all: vet test
 
 build:
-	$(GO) build -trimpath -o bin/ ./cmd/bulkhead ./cmd/bulkhead-load
+	@echo "compiling; the first time, that fetches modules and takes some minutes"
+	$(GO) build -v -trimpath -o bin/ ./cmd/bulkhead ./cmd/bulkhead-load
 
 run: build
 	./samples/run.sh bin/bulkhead

@@ -7,37 +7,56 @@ bulkhead=$1
 samples=$(dirname "$0")
 url=http://127.0.0.1:8420
 data=bulkhead-data
+log=$data/serve.log
 
 step() { printf '\n== %s\n' "$1"; shift; echo "\$ bulkhead $*"; "$bulkhead" "$@" || test $? -eq 1; }
-ready() { grep -q 'msg=serving' "$data/serve.log"; }
+ready() { grep -q 'msg=serving' "$log"; }
+# runs PID: says whether that is a node, and not a process that got its number.
+runs() { [ "$(ps -o comm= -p "$1" 2>/dev/null)" = "$(basename "$bulkhead" | cut -c 1-15)" ]; }
+where() {
+	cat <<END_OF_TEXT
 
+$1 process $2:
+    status page   $url
+    its log       $log
+    stop it       kill $2
+    forget it     rm -r $data, once it is stopped
+END_OF_TEXT
+}
+
+if pid=$(cat "$data/serve.pid" 2>/dev/null) && runs "$pid"; then
+	where "A node of this folder runs already," "$pid"
+	exit 0
+fi
+
+known=
+[ ! -d "$data/store" ] || known=yes
 mkdir -p -m 0700 "$data"
-"$bulkhead" serve --data "$data" >"$data/serve.log" 2>&1 &
+echo "Starting a node, with its data in $data"
+"$bulkhead" serve --data "$data" >"$log" 2>&1 &
 pid=$!
+echo $pid >"$data/serve.pid"
 tries=0
 until ready; do
 	tries=$((tries + 1))
 	if ! kill -0 "$pid" 2>/dev/null || [ $tries -gt 300 ]; then
 		echo "The node does not start:"
-		cat "$data/serve.log"
+		cat "$log"
+		kill "$pid" 2>/dev/null || true
+		rm -f "$data/serve.pid"
 		exit 1
 	fi
 	sleep 0.1
 done
-sed -n '/node is ready/,/administrator/p' "$data/serve.log"
+sed -n '/node is ready/,/administrator/p' "$log"
 
-step "Nobody has told the node anything yet" check "$samples/wave-1.eml" "$samples/newsletter.eml" "$samples/personal.eml"
-step "One recipient reports the first message of a wave" report "$samples/wave-1.eml"
-step "The other recipients' copies, none of which is the same, are recognised" check "$samples/wave-2.eml" "$samples/wave-3.eml" "$samples/wave-4.eml"
-step "A mail server has seen the newsletter 40 times" report --vote sighting --count 40 "$samples/newsletter.eml"
-step "Somebody reports a wanted notice by mistake" report "$samples/revoked.eml"
-step "... and takes it back" revoke "$samples/revoked.eml"
+if [ -z "$known" ]; then
+	step "Nobody has told the node anything yet" check "$samples/wave-1.eml" "$samples/newsletter.eml" "$samples/personal.eml"
+	step "One recipient reports the first message of a wave" report "$samples/wave-1.eml"
+	step "The other recipients' copies, none of which is the same, are recognised" check "$samples/wave-2.eml" "$samples/wave-3.eml" "$samples/wave-4.eml"
+	step "A mail server has seen the newsletter 40 times" report --vote sighting --count 40 "$samples/newsletter.eml"
+	step "Somebody reports a wanted notice by mistake" report "$samples/revoked.eml"
+	step "... and takes it back" revoke "$samples/revoked.eml"
+fi
 step "What the node says of all samples" check "$samples"
-
-cat <<END
-
-The node goes on running, process $pid:
-    status page   $url
-    its log       $data/serve.log
-    stop it       kill $pid
-END
+where "The node goes on running," "$pid"

@@ -16,7 +16,7 @@ import (
 // simulations (section V.A, after Ramakrishna).
 const UniversalPrime = 2_100_000_011
 
-// ErrUnreachable: a hash family cannot reach every position of the array.
+// ErrUnreachable says that a hash family cannot reach every position of the array.
 var ErrUnreachable = errors.New("filter: unreachable positions")
 
 // A FamilyKind says how a [Family] turns an element into positions.

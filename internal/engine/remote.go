@@ -23,8 +23,8 @@ const (
 	ArrayRevoked Array = "revoked" // of the blocklist
 )
 
-// ErrGap: a part does not continue the replica that it is for. Images of the
-// whole array close a gap.
+// ErrGap says that a part does not continue the replica that it is for. Images of
+// the whole array close a gap.
 var ErrGap = errors.New("engine: a part is missing before this one")
 
 // A Part is something that one array of an origin took: a round of adds, or the

@@ -92,7 +92,7 @@ type Query struct {
 type Report struct {
 	Signatures []Signature
 	Vote       Vote
-	Count      uint32 // recipients of the message; 0 means 1; Many and more mean Many
+	Count      uint32 // recipients of a sighting; 0 means 1; Many and more mean Many. A vote is one voter's
 	Source     Source
 	Reporter   Reporter
 	// ID makes a report idempotent: within one generation, a second report of
@@ -138,12 +138,12 @@ func (j Judgement) String() string {
 type Finding struct {
 	Signature  Signature
 	Sightings  uint32
-	Spam       uint32 // spam votes
-	Ham        uint32 // ham votes
+	Spam       uint32 // voters who called it spam, also those who changed their mind
+	Ham        uint32 // likewise ham
 	Judged     Judgement
 	Contested  bool      // both spam and ham votes, neither far ahead
 	Confidence int       // that the signature marks spam, 0 to 100
-	Bulk       bool      // Sightings or Spam at or above the threshold
+	Bulk       bool      // Sightings at or above the threshold
 	First      time.Time // start of the oldest generation that holds it; zero if none
 	Last       time.Time // start of the newest generation that holds it; zero if none
 	// Error is the probability that a message nobody ever reported would have

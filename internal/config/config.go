@@ -131,11 +131,11 @@ type Blocklist struct {
 
 // Trust is the section [trust]. Weights are from 0 (no word) to 1 (full word).
 type Trust struct {
-	Promotion      float64 `toml:"promotion" reload:"yes" doc:"sum of the weights of reporters at which a signature is listed, or a listed one\nis revoked; above 0. With 1, one report of full weight is enough"`
+	Promotion      float64 `toml:"promotion" reload:"yes" doc:"weight for spam, less the weight against it, at which a signature is listed; above\n0. With 1, one report of full weight is enough"`
 	Loopback       float64 `toml:"loopback" reload:"yes" doc:"weight of a client without an account on a loopback address, and start weight\nof accounts registered from there, 0 to 1"`
 	Anonymous      float64 `toml:"anonymous" reload:"yes" doc:"weight of other clients without an account, 0 to 1; 0: their votes are refused"`
 	SelfRegistered float64 `toml:"self_registered" reload:"yes" doc:"start weight of an account that was registered through a protocol from\nelsewhere, 0 to 1"`
-	Ceiling        float64 `toml:"ceiling" reload:"yes" doc:"most weight that a reporter earns by reports that others confirm, 0 to 1"`
+	Ceiling        float64 `toml:"ceiling" reload:"yes" doc:"most weight that a reporter earns by reports that trusted accounts confirm, 0 to 1"`
 	Half           float64 `toml:"half" reload:"yes" doc:"confirmed reports after which half the way from the start weight to the\nceiling is earned, reports"`
 }
 

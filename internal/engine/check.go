@@ -14,24 +14,36 @@ import (
 // allocates nothing but its findings.
 type scratch struct {
 	base    []filter.Key
-	kinds   []filter.Key // countKinds for each signature
-	counts  []uint32     // of one generation
-	sums    []uint32     // over all generations
-	weights [][weightKinds]uint32
+	kinds   []filter.Key         // countKinds for each signature
+	counts  []uint32             // of one generation
+	sums    []uint32             // over all generations
+	weights [][weightKinds]int64 // of the latest votes
 	peers   []peerWeight
 	own     []judging
 
-	weightKeys   [weightKinds]filter.Key
-	weightCounts [weightKinds]uint32
-	spam         []bool // of one generation
-	revoked      []bool // of one generation
-	one          []bool // of one array of several
-	state        []judging
+	secret     filter.Secret
+	weightKeys [weightKinds]filter.Key
+	columns    []column
+	spam       []bool // of one generation
+	revoked    []bool // of one generation
+	one        []bool // of one array of several
+	state      []judging
 }
 
 // peerWeight is what the origins that count say of one signature: the weight
 // of those that list it, and of those that have revoked it.
 type peerWeight struct{ spam, revoked float64 }
+
+// add takes what an origin, or the union of several that may each list alone, says.
+// A revocation in a union is that of one of them: it may be another who lists.
+func (p *peerWeight) add(state judging, weight float64, union bool) {
+	if state == judgedSpam || union && state == judgedSpamRevoked {
+		p.spam += weight
+	}
+	if state == judgingRevoked || state == judgedSpamRevoked {
+		p.revoked += weight
+	}
+}
 
 // judging is what the walk over the blocklist's generations, newest first, has
 // found of one signature so far.
@@ -109,6 +121,7 @@ func (e *Engine) check(q *bulkhead.Query, v *bulkhead.Verdict) error {
 
 func (s *scratch) prepare(secret filter.Secret, sigs []bulkhead.Signature) {
 	n := len(sigs)
+	s.secret = secret
 	s.base = slices.Grow(s.base[:0], n)[:n]
 	s.kinds = slices.Grow(s.kinds[:0], n*countKinds)[:0]
 	s.counts = slices.Grow(s.counts[:0], n*countKinds)[:n*countKinds]
@@ -222,12 +235,7 @@ func (s *scratch) judge(view *view, findings []bulkhead.Finding, revocationFirst
 			end = g.start
 		}
 		for i, state := range s.state {
-			switch state {
-			case judgedSpam:
-				s.peers[i].spam += r.Weight
-			case judgingRevoked, judgedSpamRevoked:
-				s.peers[i].revoked += r.Weight
-			}
+			s.peers[i].add(state, r.Weight, false)
 		}
 	}
 	for _, l := range view.mergedLists {
@@ -236,16 +244,16 @@ func (s *scratch) judge(view *view, findings []bulkhead.Finding, revocationFirst
 		for _, g := range l.block {
 			s.union(g.revoked, s.revoked)
 			s.union(g.spam, s.spam)
+			for i := range s.base {
+				if s.spam[i] && s.revoked[i] && relisted(s.secret, s.base[i], anyHas(g.spam), anyHas(g.revoked)) {
+					s.revoked[i] = false
+				}
+			}
 			s.walked(span{g.start, end}, findings)
 			end = g.start
 		}
 		for i, state := range s.state {
-			if state == judgedSpam || state == judgedSpamRevoked {
-				s.peers[i].spam += l.weight
-			}
-			if state == judgingRevoked || state == judgedSpamRevoked {
-				s.peers[i].revoked += l.weight // of one of them; it may be another who lists it
-			}
+			s.peers[i].add(state, l.weight, true)
 		}
 	}
 	for i := range findings {
@@ -286,7 +294,24 @@ func (s *scratch) walk(when span, spam, revoked bitset, findings []bulkhead.Find
 	if spam != nil {
 		spam.HasBatch(s.base, s.spam)
 	}
+	for i := range s.base {
+		if s.spam[i] && s.revoked[i] && s.relisted(i, spam, revoked) {
+			s.revoked[i] = false
+		}
+	}
 	s.walked(when, findings)
+}
+
+// relisted is [relisted] of s.base[i]. Most mail never gets here.
+func (s *scratch) relisted(i int, spam, revoked bitset) bool {
+	var found [1]bool
+	has := func(set bitset) func(filter.Key) bool {
+		return func(k filter.Key) bool {
+			set.HasBatch([]filter.Key{k}, found[:])
+			return found[0]
+		}
+	}
+	return relisted(s.secret, s.base[i], has(spam), has(revoked))
 }
 
 // union sets found[i] to whether any of the arrays has s.base[i].
@@ -361,19 +386,42 @@ func (s *scratch) anySpam(view *view) bool {
 // weigh adds up the weights of the signatures that people voted on. Most mail
 // has none, and costs nothing here.
 func (s *scratch) weigh(view *view, findings []bulkhead.Finding) {
-	keys, counts := s.weightKeys[:], s.weightCounts[:]
 	for i := range findings {
 		if f := &findings[i]; f.Spam == 0 && f.Ham == 0 && f.Judged == bulkhead.Unjudged {
 			continue
 		}
-		for kind := range uint8(weightKinds) {
-			keys[kind] = s.base[i].With(kind)
-		}
-		for _, g := range view.tally {
-			g.weights.CountBatch(keys, counts)
-			for kind, n := range counts {
-				s.weights[i][kind] = addSat(s.weights[i][kind], n)
+		s.readWeights(view, s.base[i])
+		for _, g := range s.columns {
+			for kind := range uint8(weightKinds) {
+				s.weights[i][kind] += int64(g.net(kind))
 			}
 		}
+	}
+}
+
+// readWeights reads the weights of one signature in each generation.
+func (s *scratch) readWeights(view *view, base filter.Key) {
+	s.columns = slices.Grow(s.columns[:0], len(view.tally))[:len(view.tally)]
+	clear(s.columns)
+	var sums weights
+	s.kindsOf(base)
+	for i, g := range view.tally {
+		g.weights.CountBatch(s.weightKeys[:], s.columns[i].all[:])
+		for kind, n := range s.columns[i].all {
+			sums[kind] = addSat(sums[kind], n)
+		}
+	}
+	if !disputed(&sums) {
+		return
+	}
+	s.kindsOf(backKey(s.secret, base))
+	for i, g := range view.tally {
+		g.weights.CountBatch(s.weightKeys[:], s.columns[i].back[:])
+	}
+}
+
+func (s *scratch) kindsOf(k filter.Key) {
+	for kind := range uint8(weightKinds) {
+		s.weightKeys[kind] = k.With(kind)
 	}
 }

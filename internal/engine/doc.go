@@ -1,7 +1,7 @@
 // Package engine is the one Clearinghouse of a node: the tally book, which
 // says how often a message was seen and how people voted, and the blocklist
 // book, which says whether somebody the node trusts has called it spam and
-// nobody has revoked it since (Yan and Cho, sections 3 and 4).
+// nobody outweighs it (Yan and Cho, sections 3 and 4).
 //
 // # Books and generations
 //

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
@@ -21,6 +22,7 @@ const (
 	entryForget   byte = 'F'
 	entryRenew    byte = 'N'
 	entryVersion  byte = 1
+	entryLate     byte = 2 // of votes that change older generations, too
 )
 
 var errEntry = errors.New("engine: malformed journal entry")
@@ -33,9 +35,30 @@ type votes struct {
 	n                  []uint32 // increase of each of cells
 	weighed            []filter.Key
 	w                  []uint32 // increase of each of weighed
+	late               []lateWeights
 	unique             []filter.Key
 	spam, revoked      []filter.Key
 	credits            []credit
+}
+
+// lateWeights are increases of the weights of an older generation of the tally.
+type lateWeights struct {
+	gen  uint64
+	keys []filter.Key
+	n    []uint32
+}
+
+// weigh raises a cell of the weights of a generation.
+func (v *votes) weigh(gen uint64, k filter.Key, n uint32) {
+	if gen == v.tallyGen {
+		v.weighed, v.w = append(v.weighed, k), append(v.w, n)
+		return
+	}
+	i := slices.IndexFunc(v.late, func(l lateWeights) bool { return l.gen == gen })
+	if i < 0 {
+		i, v.late = len(v.late), append(v.late, lateWeights{gen: gen})
+	}
+	v.late[i].keys, v.late[i].n = append(v.late[i].keys, k), append(v.late[i].n, n)
 }
 
 // credit is a change of an account's record.
@@ -45,7 +68,7 @@ type credit struct {
 }
 
 func (v *votes) empty() bool {
-	return len(v.cells) == 0 && len(v.weighed) == 0 && len(v.unique) == 0 && len(v.spam) == 0 && len(v.revoked) == 0 && len(v.credits) == 0
+	return len(v.cells) == 0 && len(v.weighed) == 0 && len(v.late) == 0 && len(v.unique) == 0 && len(v.spam) == 0 && len(v.revoked) == 0 && len(v.credits) == 0
 }
 
 func (v *votes) reset() {
@@ -61,11 +84,22 @@ const keyBytes = 16
 
 // appendEntry appends the journal entry of v to b.
 func (v *votes) appendEntry(b []byte) []byte {
-	b = append(b, entryVotes, entryVersion)
+	version := entryVersion
+	if len(v.late) > 0 {
+		version = entryLate
+	}
+	b = append(b, entryVotes, version)
 	b = binary.AppendUvarint(b, v.tallyGen)
 	b = binary.AppendUvarint(b, v.blockGen)
 	b = appendCounts(b, v.cells, v.n)
 	b = appendCounts(b, v.weighed, v.w)
+	if version == entryLate {
+		b = binary.AppendUvarint(b, uint64(len(v.late)))
+		for _, l := range v.late {
+			b = binary.AppendUvarint(b, l.gen)
+			b = appendCounts(b, l.keys, l.n)
+		}
+	}
 	for _, keys := range [][]filter.Key{v.unique, v.spam, v.revoked} {
 		b = binary.AppendUvarint(b, uint64(len(keys)))
 		for _, k := range keys {
@@ -156,11 +190,19 @@ func (d *decoder) small(limit uint64) uint32 {
 }
 
 // decodeVotes reads what appendEntry wrote, without the first two bytes.
-func decodeVotes(body []byte) (*votes, error) {
+func decodeVotes(version byte, body []byte) (*votes, error) {
 	d := &decoder{b: body}
 	v := &votes{tallyGen: d.uvarint(), blockGen: d.uvarint()}
 	v.cells, v.n = d.counts()
 	v.weighed, v.w = d.counts()
+	if version == entryLate {
+		v.late = make([]lateWeights, d.count(2))
+		d.bad = d.bad || len(v.late) == 0
+		for i := range v.late {
+			v.late[i].gen = d.uvarint()
+			v.late[i].keys, v.late[i].n = d.counts()
+		}
+	}
 	v.unique, v.spam, v.revoked = d.keys(), d.keys(), d.keys()
 	v.credits = make([]credit, d.count(3))
 	for i := range v.credits {
@@ -210,13 +252,14 @@ func decodeEntry(entry []byte) (any, error) {
 	if len(entry) < 2 {
 		return nil, fmt.Errorf("%w: %d bytes", errEntry, len(entry))
 	}
+	if entry[0] == entryVotes && (entry[1] == entryVersion || entry[1] == entryLate) {
+		return decodeVotes(entry[1], entry[2:])
+	}
 	if entry[1] != entryVersion {
-		return nil, fmt.Errorf("%w: version %d, this program reads %d", errEntry, entry[1], entryVersion)
+		return nil, fmt.Errorf("%w: version %d, this program reads up to %d", errEntry, entry[1], entryLate)
 	}
 	var body any
 	switch entry[0] {
-	case entryVotes:
-		return decodeVotes(entry[2:])
 	case entryRotation:
 		body = new(rotation)
 	case entryAccount:

@@ -21,10 +21,15 @@ func sampleVotes() *votes {
 }
 
 func TestVotesRoundTrip(t *testing.T) {
-	want := sampleVotes()
-	got, err := decodeEntry(want.appendEntry(nil))
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("decoded %+v, %v; want %+v", got, err, want)
+	late := sampleVotes()
+	late.weigh(1772323200, filter.Key{Hi: 10, Lo: 11}, 5)
+	late.weigh(1772236800, filter.Key{Hi: 12, Lo: 13}, 7)
+	late.weigh(1772323200, filter.Key{Hi: 14, Lo: 15}, 9)
+	for _, want := range []*votes{sampleVotes(), late} {
+		got, err := decodeEntry(want.appendEntry(nil))
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("decoded %+v, %v; want %+v", got, err, want)
+		}
 	}
 }
 
@@ -38,7 +43,9 @@ func TestEntryRefusals(t *testing.T) {
 	for name, entry := range map[string][]byte{
 		"longer":       append(bytes.Clone(whole), 0),
 		"unknown kind": {'X', entryVersion},
-		"new version":  {entryVotes, entryVersion + 1},
+		"new version":  {entryVotes, entryLate + 1},
+		"no late":      {entryVotes, entryLate, 1, 1, 0, 0, 0, 0, 0, 0, 0},
+		"late account": {entryAccount, entryLate, '{', '}'},
 		"huge count":   {entryVotes, entryVersion, 1, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f},
 		"bad rotation": {entryRotation, entryVersion, '{'},
 	} {
@@ -50,6 +57,9 @@ func TestEntryRefusals(t *testing.T) {
 
 func FuzzDecodeEntry(f *testing.F) {
 	f.Add(sampleVotes().appendEntry(nil))
+	late := sampleVotes()
+	late.weigh(1, filter.Key{Hi: 10, Lo: 11}, 5)
+	f.Add(late.appendEntry(nil))
 	f.Add([]byte("R\x01{\"drop_tally\":[1]}"))
 	f.Add([]byte("A\x01{\"remove\":\"eve\"}"))
 	f.Fuzz(func(t *testing.T, entry []byte) {

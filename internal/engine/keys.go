@@ -19,16 +19,34 @@ const (
 	countKinds         = 3
 )
 
-// The kinds in the array "weights", in hundredths of a vote. Sightings outnumber
-// votes by far, so an array of their own, though rarely read, can be made so
-// sparse that its errors do not decide what is listed. It also has what each voter
-// has added to a signature's weight, under the key of the unique filter.
+// The kinds in the array "weights", in hundredths of a vote: what the votes of one
+// side and one class of voter have added. Sightings outnumber votes by far, so an
+// array of their own, though rarely read, can be made so sparse that its errors do
+// not decide what is listed. What was taken back of a kind, by voters who changed
+// their mind, is the same kind of another key, see backKey; what one voice has added
+// that of a third, see voterKey. The values are part of the data on disk.
 const (
-	kindSpamWeight   uint8 = 0
-	kindHamWeight    uint8 = 1
-	kindRevokeWeight uint8 = 2
-	weightKinds            = 3
+	kindRootSpam     uint8 = 0
+	kindRootHam      uint8 = 1 // of ham votes and revocations
+	kindStrangerSpam uint8 = 2
+	kindStrangerHam  uint8 = 3
+	weightKinds            = 4
 )
+
+// opposite returns the kind of the other side, of the same class of voter.
+func opposite(kind uint8) uint8 { return kind ^ 1 }
+
+// weightKind returns the kind that a vote adds to.
+func weightKind(vote bulkhead.Vote, root bool) uint8 {
+	kind := kindRootSpam
+	if !root {
+		kind = kindStrangerSpam
+	}
+	if vote != bulkhead.Spam {
+		kind++
+	}
+	return kind
+}
 
 // weightUnit is the weight 1 in the units of the weight kinds.
 const weightUnit = 100
@@ -71,6 +89,50 @@ func uniqueKey(secret filter.Secret, who string, vote bulkhead.Vote, id string, 
 	binary.LittleEndian.PutUint64(b[8:], base.Lo)
 	b[16] = byte(vote)
 	return secret.Key([]byte("unique"), []byte(who), []byte(id), b[:])
+}
+
+// voterKey returns the key of what a voice has added to the weights of a signature.
+// voice is a reporter's identity, or the network that several reporters count once
+// for.
+func voterKey(secret filter.Secret, voice string, base filter.Key) filter.Key {
+	return uniqueKey(secret, voice, bulkhead.Spam, "record", base)
+}
+
+// backKey returns the key of what was taken back of the weights of a signature. It
+// has a line of its own: many kinds on one line would often seem to be there where
+// they are not.
+func backKey(secret filter.Secret, base filter.Key) filter.Key {
+	return uniqueKey(secret, "back", bulkhead.Spam, "", base)
+}
+
+// maxTurns is how often a signature can be listed again in one generation of the
+// blocklist. After that a revocation stands until the next one opens.
+const maxTurns = 64
+
+// turnKey returns the key of the turn'th time that a generation's spam filter lists
+// a signature, or its revocation filter takes it off: from 1, which is the signature
+// itself. Each has a line of its own, so that a signature in dispute fills the
+// filters no more than as many others would.
+func turnKey(secret filter.Secret, base filter.Key, turn int) filter.Key {
+	if turn == 1 {
+		return base
+	}
+	return uniqueKey(secret, "turn", 0, string([]byte{byte(turn)}), base)
+}
+
+// relisted reports whether a signature that both filters of a generation hold was
+// listed again after its last revocation: listings and revocations take turns.
+func relisted(secret filter.Secret, base filter.Key, spam, revoked func(filter.Key) bool) bool {
+	for turn := 2; turn <= maxTurns; turn++ {
+		k := turnKey(secret, base, turn)
+		if !spam(k) {
+			return false
+		}
+		if !revoked(k) {
+			return true
+		}
+	}
+	return false
 }
 
 // identity returns who a reporter is for the unique filter: its account, or

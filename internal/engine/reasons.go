@@ -22,7 +22,8 @@ func reasons(v *bulkhead.Verdict, c collected) []string {
 	case c.judged == bulkhead.Revoked:
 		out = append(out, fmt.Sprintf("was reported as spam, and that was revoked (%s)", c.scheme))
 	}
-	if n := max(c.sightings, c.spam); n > 0 {
+	// Votes of people are sightings, too, but make nothing bulk.
+	if n := max(c.sightings, c.spam); n > 0 && (v.Bulk || n < v.Threshold) {
 		out = append(out, countReason(v, c, n))
 	}
 	if c.spam > 0 || c.ham > 0 {

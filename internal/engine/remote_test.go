@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
 // pass hands everything that from took since the last call to the replica
@@ -81,7 +83,7 @@ func TestReplica(t *testing.T) {
 	for n := range 300 {
 		s := sig(bulkhead.Exact, n)
 		got, want := check(t, b, s).Findings[0], check(t, a, s).Findings[0]
-		if got.Sightings != want.Sightings || got.Spam != want.Spam || got.Ham != want.Ham || got.Judged != want.Judged {
+		if got.Sightings != want.Sightings || got.Spam != want.Spam || got.Ham != want.Ham || (got.Judged == bulkhead.JudgedSpam) != (want.Judged == bulkhead.JudgedSpam) {
 			t.Fatalf("signature %d: %+v at the peer, %+v at the origin", n, got, want)
 		}
 	}
@@ -131,12 +133,16 @@ func TestPeerWeights(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := sig(bulkhead.Exact, 1)
-	r := bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Spam, Count: 5}
+	r := bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Spam}
 	for i, p := range peers {
 		if err := p.Record(ctx, true); err != nil {
 			t.Fatal(err)
 		}
-		report(t, p, r)
+		for n := range 5 {
+			put(t, p, fmt.Sprint("user", n), trust.Trusted, 1, netip.Addr{})
+			r.Reporter.Account = fmt.Sprint("user", n)
+			report(t, p, r)
+		}
 		pass(t, p, home, origins[i].ID)
 		v := check(t, home, s)
 		if v.Spam() != (i == 1) || v.SpamVotes != uint32(3*(i+1)) {
@@ -158,15 +164,22 @@ func TestPeerWeights(t *testing.T) {
 		t.Errorf("both of full weight: %+v", v)
 	}
 	revoke := bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Revocation}
-	if got := report(t, peers[0], revoke); got.Revoked != 1 {
-		t.Fatalf("revoke at a peer: %+v", got)
+	revoked := 0
+	for n := range 5 { // each changes their mind
+		revoke.Reporter.Account = fmt.Sprint("user", n)
+		revoked += report(t, peers[0], revoke).Revoked
 	}
+	if revoked != 1 {
+		t.Fatalf("revoke at a peer: taken off %d times", revoked)
+	}
+	revoke.Reporter.Account = ""
 	pass(t, peers[0], home, "a")
 	if v := check(t, home, s); v.Judged != bulkhead.Revoked {
 		t.Errorf("one peer has revoked, one lists: %+v", v)
 	}
 	other := sig(bulkhead.Exact, 2)
 	r.Signatures = []bulkhead.Signature{other}
+	r.Reporter.Account = ""
 	report(t, peers[1], r)
 	pass(t, peers[1], home, "b")
 	revoke.Signatures = r.Signatures

@@ -19,7 +19,11 @@ type resolver struct {
 	out  votes
 
 	cells   map[filter.Key]uint32 // increases decided in this batch
-	weighed map[filter.Key]uint32
+	weighed map[weighed]uint32
+	ledger  ledger        // of the vote at hand
+	asked   [1]filter.Key // buffers
+	found   [1]bool
+	counted [1]uint32
 
 	members  *members // nil until somebody asks, and after a change of the accounts
 	credited int      // credits of the batch before the present report
@@ -31,7 +35,7 @@ type resolver struct {
 func newResolver(e *Engine) *resolver {
 	return &resolver{
 		e:     e,
-		cells: make(map[filter.Key]uint32), weighed: make(map[filter.Key]uint32), unique: make(map[filter.Key]bool),
+		cells: make(map[filter.Key]uint32), weighed: make(map[weighed]uint32), unique: make(map[filter.Key]bool),
 		spam: make(map[filter.Key]bool), revoked: make(map[filter.Key]bool),
 	}
 }
@@ -49,6 +53,12 @@ func (r *resolver) begin(v *view) {
 	clear(r.revoked)
 }
 
+// weighed names a cell of the weights of one generation.
+type weighed struct {
+	gen uint64
+	key filter.Key
+}
+
 // A voter is the reporter of one report, as the decisions need it.
 type voter struct {
 	trust.Standing
@@ -56,6 +66,17 @@ type voter struct {
 	who   string // identity in the unique filter
 	units uint32 // weight in weightUnit ths
 }
+
+// voice returns under whose name the vote weighs: the voter's own, or that of the
+// network for all of whom nobody vouches.
+func (v *voter) voice() string {
+	if v.Voucher != "" {
+		return networkVoice(v.Voucher)
+	}
+	return v.who
+}
+
+func networkVoice(voucher string) string { return "network:" + voucher }
 
 // report decides what one report does. On an error it does nothing.
 func (r *resolver) report(rep *bulkhead.Report) (bulkhead.Receipt, error) {
@@ -88,7 +109,7 @@ func (r *resolver) report(rep *bulkhead.Report) (bulkhead.Receipt, error) {
 			r.sighting(&receipt, rep, who, base, n)
 			continue
 		}
-		r.vote(&receipt, rep, who, base, n)
+		r.vote(&receipt, rep, who, base)
 	}
 	return receipt, nil
 }
@@ -112,130 +133,88 @@ func (r *resolver) sighting(receipt *bulkhead.Receipt, rep *bulkhead.Report, who
 	receipt.Counted++
 }
 
-// vote decides a spam vote, a ham vote or a revocation of one signature.
-func (r *resolver) vote(receipt *bulkhead.Receipt, rep *bulkhead.Report, who voter, base filter.Key, n uint32) {
-	if !r.first(uniqueKey(r.e.opts.Secret, who.who, rep.Vote, "", base)) {
-		receipt.Duplicate++
-		if rep.Vote == bulkhead.Revocation && r.revocable(base) {
-			r.revoke(receipt, who, base) // it was listed after the first one
-		}
-		return
-	}
-	receipt.Counted++
-	weigh := r.outstanding(who, rep.Vote, base)
-	switch rep.Vote {
-	case bulkhead.Spam:
+// vote decides a spam vote, a ham vote or a revocation of one signature. The
+// latest vote of a voice replaces the one before; the same once more is counted
+// once a generation.
+func (r *resolver) vote(receipt *bulkhead.Receipt, rep *bulkhead.Report, who voter, base filter.Key) {
+	fresh := r.first(uniqueKey(r.e.opts.Secret, who.who, rep.Vote, "", base))
+	judged := r.judge(base)
+	if fresh && rep.Vote == bulkhead.Spam {
 		if who.name != "" {
 			r.first(r.bucketKey(bucketOf(r.e.opts.Secret, who.name), base))
 		}
-		r.confirm(who, base)
-		r.add(base.With(kindSpam), n)
-		r.weigh(base.With(kindSpamWeight), weigh)
-		r.promoteSpam(receipt, base)
+		if judged != bulkhead.JudgedSpam {
+			r.confirm(who, base)
+		}
+	}
+	l := r.open(base, who.voice())
+	kind := weightKind(rep.Vote, who.Root)
+	counted := fresh || l.turned(kind)
+	if counted {
+		receipt.Counted++
+		r.move(l, kind, who.units)
+	} else {
+		receipt.Duplicate++
+	}
+	if fresh {
+		r.countVoter(rep.Vote, who, base)
+	}
+	if rep.Vote == bulkhead.Spam {
+		r.settleSpam(receipt, l, judged, who, base, counted)
+	} else {
+		r.settleHam(receipt, l, judged, who, base, rep.Vote, counted)
+	}
+}
+
+// countVoter counts one voter, whatever number the report names. Of those for whom
+// nobody vouches, one of a network is counted.
+func (r *resolver) countVoter(vote bulkhead.Vote, who voter, base filter.Key) {
+	if who.Voucher != "" && !r.first(uniqueKey(r.e.opts.Secret, who.voice(), vote, "", base)) {
+		return
+	}
+	switch vote {
+	case bulkhead.Spam:
+		r.add(base.With(kindSpam), 1)
 	case bulkhead.Ham:
-		r.add(base.With(kindHam), n)
-		r.weigh(base.With(kindHamWeight), weigh)
-	case bulkhead.Revocation:
-		r.weigh(base.With(kindRevokeWeight), weigh)
-		r.promoteRevocation(receipt, who, base)
+		r.add(base.With(kindHam), 1)
 	}
 }
 
-// outstanding returns what a vote adds to the weights: the voter's weight, less
-// what the voter, or the network that votes count once for, has added in the
-// generations that live. Who votes again every day is not heavier for it.
-func (r *resolver) outstanding(who voter, vote bulkhead.Vote, base filter.Key) uint32 {
-	voice := who.who
-	if who.Voucher != "" {
-		voice = "network:" + who.Voucher
-	}
-	k := uniqueKey(r.e.opts.Secret, voice, vote, "", base)
-	weigh := who.units - min(who.units, r.weight(k))
-	r.weigh(k, weigh)
-	return weigh
-}
-
-// promoteSpam lists a signature whose weight for spam has reached the
-// promotion weight. One that the node itself lists is entered into the newest
-// generation again, which keeps it from ageing out while reports go on. What
-// only peers list stays theirs: the node's own listing would outlive them.
-func (r *resolver) promoteSpam(receipt *bulkhead.Receipt, base filter.Key) {
-	spam, against := r.weights(base)
-	judged := r.judge(base)
-	if r.walk(r.view.block, base) != judgedSpam && int64(spam)-int64(against) < r.promotion() {
-		receipt.Pending++
-		return
-	}
-	// A revocation of this generation stands until the next one opens.
-	if r.has(r.view.block[0].revoked, r.revoked, base) {
-		receipt.Pending++
-		return
-	}
-	if !r.has(r.view.block[0].spam, r.spam, base) {
-		r.spam[base] = true
-		r.out.spam = append(r.out.spam, base)
-	}
-	if judged != bulkhead.JudgedSpam {
-		receipt.Listed++
-	}
-}
-
-// promoteRevocation takes a listed signature off the blocklist when the weight
-// of its revocations has reached the promotion weight.
-func (r *resolver) promoteRevocation(receipt *bulkhead.Receipt, who voter, base filter.Key) {
-	if r.judge(base) != bulkhead.JudgedSpam {
-		return
-	}
-	if !r.revocable(base) {
-		receipt.Pending++
-		return
-	}
-	r.revoke(receipt, who, base)
-}
-
-// revocable reports whether a signature is listed and the weight of its
-// revocations takes it off.
-func (r *resolver) revocable(base filter.Key) bool {
-	return int64(r.weight(base.With(kindRevokeWeight))) >= r.promotion() && r.judge(base) == bulkhead.JudgedSpam
-}
-
-func (r *resolver) revoke(receipt *bulkhead.Receipt, who voter, base filter.Key) {
-	r.revoked[base] = true
-	r.out.revoked = append(r.out.revoked, base)
-	receipt.Revoked++
-	r.blame(who, base)
-}
-
-// promotion is never 0: no weight at all must not be enough.
-func (r *resolver) promotion() int64 {
-	return max(1, int64(math.Round(r.e.book.Policy().Promotion*weightUnit)))
-}
-
-// weights returns the weight for spam and the weight against it, in units.
-func (r *resolver) weights(base filter.Key) (spam, against uint32) {
-	return r.weight(base.With(kindSpamWeight)),
-		addSat(r.weight(base.With(kindHamWeight)), r.weight(base.With(kindRevokeWeight)))
-}
-
-// confirm credits the members who reported the signature before an account
-// that stands high does.
+// confirm credits the members who reported the signature before an account that an
+// administrator vouched for lists it, and have not changed their mind.
 func (r *resolver) confirm(who voter, base filter.Key) {
 	if !who.Confirms || r.count(base.With(kindSpam)) == 0 {
 		return
 	}
-	r.eachReporter(base, func(name string, newest int) {
-		if name != who.name && r.once("confirmed", name, newest, base) {
+	r.eachSupporter(base, who, func(name string, newest int) {
+		if r.once("confirmed", name, newest, base) {
 			r.credit(credit{account: name, confirmed: 1})
 		}
 	})
 }
 
-// blame debits the members who reported a signature that is now revoked. Who
-// takes back a report of their own has mended it.
+// blame debits the members who reported a signature that is now revoked, and still
+// stand by it. Who takes back a report of their own has mended it.
 func (r *resolver) blame(who voter, base filter.Key) {
-	r.eachReporter(base, func(name string, newest int) {
-		if name != who.name && r.once("reverted", name, newest, base) {
+	r.eachSupporter(base, who, func(name string, newest int) {
+		if r.once("reverted", name, newest, base) {
 			r.credit(credit{account: name, reverted: 1})
+		}
+	})
+}
+
+// eachSupporter calls fn for every member but who whose latest vote on the
+// signature is one for spam.
+func (r *resolver) eachSupporter(base filter.Key, who voter, fn func(name string, newest int)) {
+	r.eachReporter(base, func(name string, newest int) {
+		if name == who.name {
+			return
+		}
+		a, ok := r.e.book.Get(name)
+		// It voted in the name of its network before the first confirmation.
+		if ok && (r.supports(base, identity(bulkhead.Reporter{Account: name})) ||
+			a.From.IsValid() && r.supports(base, networkVoice(trust.Network(a.From).String()))) {
+			fn(name, newest)
 		}
 	})
 }
@@ -276,9 +255,9 @@ func (r *resolver) has(set bitset, overlay map[filter.Key]bool, k filter.Key) bo
 	if overlay[k] {
 		return true
 	}
-	var out [1]bool
-	set.HasBatch([]filter.Key{k}, out[:])
-	return out[0]
+	r.asked[0] = k
+	set.HasBatch(r.asked[:], r.found[:])
+	return r.found[0]
 }
 
 func (r *resolver) add(k filter.Key, n uint32) {
@@ -287,77 +266,14 @@ func (r *resolver) add(k filter.Key, n uint32) {
 	r.out.n = append(r.out.n, n)
 }
 
-func (r *resolver) weigh(k filter.Key, n uint32) {
-	if n == 0 {
-		return
-	}
-	r.weighed[k] = addSat(r.weighed[k], n)
-	r.out.weighed = append(r.out.weighed, k)
-	r.out.w = append(r.out.w, n)
-}
-
-func (r *resolver) weight(k filter.Key) uint32 {
-	sum := r.weighed[k]
-	var out [1]uint32
-	for _, g := range r.view.tally {
-		g.weights.CountBatch([]filter.Key{k}, out[:])
-		sum = addSat(sum, out[0])
-	}
-	return sum
-}
-
 func (r *resolver) count(k filter.Key) uint32 {
 	sum := r.cells[k]
-	var out [1]uint32
+	r.asked[0] = k
 	for _, g := range r.view.tally {
-		g.counts.CountBatch([]filter.Key{k}, out[:])
-		sum = addSat(sum, out[0])
+		g.counts.CountBatch(r.asked[:], r.counted[:])
+		sum = addSat(sum, r.counted[0])
 	}
 	return sum
-}
-
-// judge returns the judgement of a signature, the overlay included.
-func (r *resolver) judge(base filter.Key) bulkhead.Judgement {
-	own := r.walk(r.view.block, base)
-	var peers peerWeight
-	for _, o := range r.view.remote {
-		if o.Weight == 0 {
-			continue
-		}
-		switch r.walkRemote(o.block, base) {
-		case judgedSpam:
-			peers.spam += o.Weight
-		case judgingRevoked, judgedSpamRevoked:
-			peers.revoked += o.Weight
-		}
-	}
-	return conclusion(own, peers, r.e.book.Policy().Promotion)
-}
-
-func (r *resolver) walk(gens []*blockGen, base filter.Key) judging {
-	state := judgingNothing
-	for i, g := range gens {
-		spam, revoked := r.spam, r.revoked
-		if i > 0 { // the overlay belongs to the open generation
-			spam, revoked = nil, nil
-		}
-		if state = state.next(r.has(g.spam, spam, base), r.has(g.revoked, revoked, base)); state >= judgedSpam {
-			break
-		}
-	}
-	return state
-}
-
-func (r *resolver) walkRemote(gens []*remoteBlock, base filter.Key) judging {
-	state := judgingNothing
-	for _, g := range gens {
-		spam := g.spam != nil && g.spam.Has(base)
-		revoked := g.revoked != nil && g.revoked.Has(base)
-		if state = state.next(spam, revoked); state >= judgedSpam {
-			break
-		}
-	}
-	return state
 }
 
 func checkReport(rep *bulkhead.Report) error {

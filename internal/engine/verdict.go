@@ -13,10 +13,12 @@ func (e *Engine) conclude(q *bulkhead.Query, v *bulkhead.Verdict, s *scratch) {
 	promotion := e.book.Policy().Promotion * weightUnit
 	for i := range v.Findings {
 		f := &v.Findings[i]
-		f.Bulk = max(f.Sightings, f.Spam) >= v.Threshold
+		f.Bulk = f.Sightings >= v.Threshold
 		w := &s.weights[i]
-		spam := float64(w[kindSpamWeight]) + weightUnit*s.peers[i].spam
-		ham := float64(w[kindHamWeight]) + float64(w[kindRevokeWeight]) + weightUnit*s.peers[i].revoked
+		own := balanceOf(w)
+		heardSpam, heardHam := own.Heard(int64(promotion))
+		spam := float64(heardSpam) + weightUnit*s.peers[i].spam
+		ham := float64(heardHam) + weightUnit*s.peers[i].revoked
 		f.Confidence = confidence(f, spam, ham, promotion)
 		f.Contested = spam > 0 && ham > 0 && ham >= spam/4 && spam >= ham/4
 		f.Error = odds.finding(f)
@@ -25,7 +27,7 @@ func (e *Engine) conclude(q *bulkhead.Query, v *bulkhead.Verdict, s *scratch) {
 	c := collect(v, e.opts.NearMatch)
 	v.Sightings, v.SpamVotes, v.HamVotes = c.sightings, c.spam, c.ham
 	v.Judged, v.Confidence = c.judged, c.confidence
-	v.Bulk = max(v.Sightings, v.SpamVotes) >= v.Threshold
+	v.Bulk = v.Sightings >= v.Threshold
 	v.First = c.first.time()
 	v.Error = c.error
 	if !q.Terse {

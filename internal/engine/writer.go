@@ -309,6 +309,11 @@ func (e *Engine) applyVotes(index uint64, v *votes) {
 		g.weights.AddBatch(index, v.weighed, v.w, nil)
 		g.unique.SetBatch(index, v.unique, nil)
 	}
+	for _, l := range v.late {
+		if g := view.tallyGen(l.gen); g != nil {
+			g.weights.AddBatch(index, l.keys, l.n, nil)
+		}
+	}
 	if g := view.blockGen(v.blockGen); g != nil {
 		e.setBits(index, ArraySpam, g.Start, g.spam, v.spam)
 		e.setBits(index, ArrayRevoked, g.Start, g.revoked, v.revoked)

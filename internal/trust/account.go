@@ -104,8 +104,8 @@ type Policy struct {
 	Half           float64 // confirmations that earn half the way to the ceiling, > 0
 }
 
-// DefaultPolicy lists on one report from the node itself or a trusted account,
-// and wants 20 fresh accounts of 20 networks otherwise.
+// DefaultPolicy lists on one report from the node itself or a trusted account.
+// Others can help one of less weight, and never list alone.
 func DefaultPolicy() Policy {
 	return Policy{Promotion: 1, Loopback: 1, Anonymous: 0, SelfRegistered: 0.05, Ceiling: 0.8, Half: 20}
 }
@@ -149,17 +149,31 @@ func (p Policy) Of(a *Account) float64 {
 	}
 	c := float64(a.Confirmed)
 	earned := a.Weight + max(0, p.Ceiling-a.Weight)*c/(c+p.Half)
-	return earned * math.Exp2(-max(0, float64(a.Reverted)-c/forgiven))
+	earned *= math.Exp2(-max(0, float64(a.Reverted)-c/forgiven))
+	if p.root(a) {
+		// What was given is taken away by who gave it: the only reporter of a node
+		// stays useful, however often others disagree.
+		return max(a.Weight, earned)
+	}
+	return earned
+}
+
+// root reports whether the weight of a was given and not earned: an administrator
+// vouched for a, or it was registered on the node itself, or an administrator gave
+// it more than can be earned.
+func (p Policy) root(a *Account) bool {
+	return a.Role.vouched() || a.From.IsValid() && IsLocal(a.From) || !a.From.IsValid() && a.Weight > p.Ceiling
 }
 
 // confirms is the weight from which an account's reports confirm those of
 // others.
 const confirms = 0.5
 
-// Confirms reports whether a report of a confirms the reports of others: a is
-// vouched for, or has earned a weight of at least one half.
+// Confirms reports whether a report of a confirms the reports of others: an
+// administrator has vouched for a, with a weight of at least one half. Nobody earns
+// it, or accounts of one hand would raise each other.
 func (p Policy) Confirms(a *Account) bool {
-	return !a.Closed && (a.Role.vouched() || a.Confirmed > 0) && p.Of(a) >= confirms
+	return !a.Closed && a.Role.vouched() && p.Of(a) >= confirms
 }
 
 // IsLocal reports whether addr is the node itself: loopback, or the zero Addr

@@ -107,6 +107,10 @@ type Standing struct {
 	Voucher  string
 	Confirms bool // its spam votes confirm those of others
 	Known    bool // an account of the book
+	// Root: the weight was given by the administrator and not earned. The reporter
+	// is vouched for, or on the node itself. Without a root nothing is listed or
+	// taken off, see [Balance].
+	Root bool
 }
 
 // Standing returns how a vote of r is treated, or an error that wraps
@@ -128,7 +132,7 @@ func (b *Book) Standing(r bulkhead.Reporter) (Standing, error) {
 	if a.Role == Anonymous {
 		return Standing{}, fmt.Errorf("%w: account %q may not vote", bulkhead.ErrForbidden, a.Name)
 	}
-	s := Standing{Weight: b.policy.Of(a), Confirms: b.policy.Confirms(a), Known: true}
+	s := Standing{Weight: b.policy.Of(a), Confirms: b.policy.Confirms(a), Known: true, Root: b.policy.root(a)}
 	// An account that registered itself is one of however many its maker
 	// wanted, until reports of its own were confirmed.
 	if a.Role == Member && a.Confirmed == 0 && a.From.IsValid() && !IsLocal(a.From) {
@@ -139,7 +143,7 @@ func (b *Book) Standing(r bulkhead.Reporter) (Standing, error) {
 
 func (b *Book) anonymous(r bulkhead.Reporter) (Standing, error) {
 	if IsLocal(r.Addr) {
-		return Standing{Weight: b.policy.Loopback}, nil
+		return Standing{Weight: b.policy.Loopback, Root: true}, nil
 	}
 	if b.policy.Anonymous == 0 {
 		return Standing{}, fmt.Errorf("%w: anonymous clients may not vote here", bulkhead.ErrForbidden)

@@ -1,0 +1,42 @@
+package trust
+
+// A Balance is the weights of the latest votes on one signature, in one unit. A
+// root is a voice whose weight the administrator gave: see [Standing].Root. All
+// others are strangers, however much they have earned.
+type Balance struct {
+	Spam, Ham                 int64 // of roots
+	StrangerSpam, StrangerHam int64 // of all others
+}
+
+// Strength returns the weight for spam less the weight against it, given the
+// promotion weight. Strangers add at most what the roots have left for spam and
+// half the promotion weight, so that alone they never reach it, and take away a
+// quarter of it at most.
+func (b Balance) Strength(promotion int64) int64 {
+	spam, ham := b.Heard(promotion)
+	return spam - ham
+}
+
+// Heard returns the weight for spam and the weight against it of which
+// [Balance.Strength] is the difference.
+func (b Balance) Heard(promotion int64) (spam, ham int64) {
+	ahead := max(0, b.Spam-b.Ham)
+	strangers := b.StrangerSpam - b.StrangerHam
+	spam = b.Spam + min(max(0, strangers), ahead+promotion/2)
+	ham = b.Ham + min(max(0, -strangers), ahead/4)
+	return spam, ham
+}
+
+// Lists reports whether the balance lists a signature that is not listed: the
+// roots alone, whatever strangers say, or roots with the help of strangers.
+func (b Balance) Lists(promotion int64) bool {
+	return max(b.Spam-b.Ham, b.Strength(promotion)) >= promotion
+}
+
+// Lifts reports whether the balance takes off a signature that is listed: the
+// roots' weight against it is all that they have for it, or more. aged is the
+// weight that listed it and has aged out since; the listing lives longer than the
+// votes.
+func (b Balance) Lifts(aged int64) bool {
+	return b.Ham > 0 && b.Spam+max(0, aged)-b.Ham <= 0
+}

@@ -239,7 +239,8 @@ func (s *Server) totals(it *item, totals []Total, tallies []tally) {
 			if counted {
 				before := now.before(it.targets, it.spam)
 				t.Previous = before.total()
-				if it.spam {
+				// A checksum that is not counted even now is white-listed.
+				if it.spam && now.targets.Added > 0 {
 					t.Current = Many
 				}
 			}

@@ -48,6 +48,11 @@ type Ifd struct {
 	// that is reported as spam here was seen whole, so that all front doors can
 	// be told of it. nil tells them of the DCC checksums only.
 	Signatures func(message []byte) ([]bulkhead.Signature, bulkhead.Source, error)
+	// Cleared reports whether the clearinghouse's own white list has a message, by
+	// the envelope's sender, the client (which may be invalid) and what the header
+	// says, and if signatures is set by its signatures, which takes longer. nil
+	// clears nothing.
+	Cleared func(message []byte, sender string, client netip.Addr, signatures bool) bool
 	// Thresholds are the totals at which mail is bulk and refused, by type; nil
 	// means that none is. A user's white list may set others.
 	Thresholds map[signature.DCCType]uint32

@@ -3,6 +3,7 @@ package dcc
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -48,13 +49,17 @@ func (s *Ifd) answer(ctx context.Context, q *ifdRequest, message []byte, who bul
 		// The real daemon asks nobody and returns no header.
 		return m.reply("", "")
 	}
-	if m.metrics.white {
+	if m.metrics.white || s.cleared(m, m.spam) {
 		s.Stats.White.Add(1)
 	} else {
 		s.countMessage(ctx, m)
 		if m.failed || m.refused {
 			return temporary(q)
 		}
+	}
+	// To compute all signatures takes long: it is done where it may matter.
+	if !m.metrics.white && m.bulky() && s.cleared(m, true) {
+		s.Stats.White.Add(1)
 	}
 	s.greylist(m)
 	s.decide(m)
@@ -271,13 +276,42 @@ func (s *Ifd) countMessage(ctx context.Context, m *mailing) {
 			if report {
 				before := now.before(uint32(m.rcptNum), m.spam)
 				c.total.Previous = before.total()
-				if m.spam {
+				if m.spam && now.targets.Added > 0 { // or it is white-listed
 					c.total.Current = Many
 				}
 			}
 		}
 		m.metrics.sums = append(m.metrics.sums, c)
 	}
+}
+
+// cleared asks the clearinghouse's white list, which goes before all others.
+func (s *Ifd) cleared(m *mailing, signatures bool) bool {
+	if s.Cleared == nil {
+		return false
+	}
+	// A client that the caller has not named is one that the message names.
+	client := m.opt.Client
+	if !m.request.client.IsValid() {
+		client = netip.Addr{}
+	}
+	if !s.Cleared(m.message, m.request.sender, client, signatures) {
+		return false
+	}
+	m.spam, m.told, m.metrics.white, m.metrics.black = false, false, true, false
+	for i := range m.fates {
+		m.fates[i] = recipientFate{white: true}
+	}
+	return true
+}
+
+// bulky reports whether a total calls the message bulk, by itself or by somebody's
+// threshold.
+func (m *mailing) bulky() bool {
+	return slices.ContainsFunc(m.metrics.sums, func(c countedSum) bool {
+		over := func(f recipientFate) bool { return f.thresholds[c.Type] > 0 && c.total.Current >= f.thresholds[c.Type] }
+		return c.kept && (c.total.Current >= Many || slices.ContainsFunc(m.fates, over))
+	})
 }
 
 // counts reports whether a checksum is counted: of a kept type, and one that

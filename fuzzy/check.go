@@ -124,8 +124,26 @@ func (s *Server) check(ctx context.Context, sc *scratch) {
 		}
 	}
 	for i := range sc.checks {
-		s.tell(&sc.checks[i])
+		c := &sc.checks[i]
+		if s.cleared(c) {
+			c.hits = c.hits[:0]
+		}
+		s.tell(c)
 	}
+}
+
+// cleared reports whether the clearinghouse's white list has the digest of a check
+// that found something, or one of its bands: a list holds them in counters of its
+// own, which the white list does not know.
+func (s *Server) cleared(c *pendingCheck) bool {
+	if s.Cleared == nil || len(c.hits) == 0 {
+		return false
+	}
+	sigs := []bulkhead.Signature{plainSignature(&c.job.req.Digest)}
+	if c.job.req.Shingled {
+		sigs = signature.AppendRspamdBands(sigs, &c.job.req.Shingles, signature.RspamdVotes)
+	}
+	return s.Cleared(sigs)
 }
 
 func askDigests(_ *Server, q *questions, c *pendingCheck, flags []uint8) {

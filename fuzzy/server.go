@@ -48,6 +48,9 @@ type Server struct {
 	// means 1 and 11, and 3 and 13, the lists FUZZY_DENIED and FUZZY_WHITE of
 	// rspamd's documentation; empty means none.
 	SpamFlags, HamFlags []uint8
+	// Cleared reports whether the clearinghouse's white list has one of the
+	// signatures of a message; nil clears nothing. What it has is not found.
+	Cleared func([]bulkhead.Signature) bool
 	// Rate limits the requests of one client, Exempt lists clients that it does
 	// not apply to; see listen.PacketServer.
 	Rate   listen.Rate

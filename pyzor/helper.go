@@ -16,6 +16,10 @@ import (
 // answer, which rspamd takes for a failure. Set the fields before Serve.
 type Helper struct {
 	House bulkhead.Clearinghouse
+	// Cleared reports whether the clearinghouse's white list has a mail, by any of
+	// its signatures or by what its header says of where it comes from; nil clears
+	// nothing.
+	Cleared func(mail []byte) bool
 	*listen.MailServer
 }
 
@@ -34,6 +38,9 @@ func (h *Helper) answer(ctx context.Context, c *listen.Conn, mail []byte) {
 		}
 		if v.Whitelisted == "" && len(v.Findings) == 1 {
 			f = v.Findings[0]
+		}
+		if f.Spam > 0 && h.Cleared != nil && h.Cleared(mail) {
+			f = bulkhead.Finding{}
 		}
 	}
 	spam, ham := counts(&f)

@@ -78,7 +78,7 @@ func (s *server) openDccifd(ctx context.Context, address string) (*opened, error
 	front := &dcc.Ifd{
 		House: s.engine, ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand, Host: cfg.Dccifd.Host,
 		Keep: keptTypes(cfg.DCC.Keep), Substitute: cfg.Dccifd.Substitute, MaxMessage: cfg.Dccifd.MaxMessage,
-		White: whiteFile(cfg.Dccifd.Whiteclnt, false, log), Signatures: s.read, Log: log,
+		White: whiteFile(cfg.Dccifd.Whiteclnt, false, log), Signatures: s.read, Cleared: s.cleared, Log: log,
 	}
 	front.Rate, front.Exempt = s.doorRate(cfg.Limits)
 	if cfg.Dccifd.Rules == "1" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/fuzzy"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/listen"
@@ -27,7 +28,7 @@ func (s *server) openFuzzy(ctx context.Context, address string) (*opened, error)
 func (s *server) newFuzzy() (*fuzzy.Server, error) {
 	cfg := s.cfg.Load()
 	front := &fuzzy.Server{
-		House: s.engine, Log: s.log.With("door", "fuzzy"), EncryptedOnly: cfg.Fuzzy.EncryptedOnly, ReadOnly: cfg.Fuzzy.ReadOnly,
+		House: s.engine, Cleared: func(sigs []bulkhead.Signature) bool { return s.engine.Whitelisted(new(bulkhead.Source), sigs) != "" }, Log: s.log.With("door", "fuzzy"), EncryptedOnly: cfg.Fuzzy.EncryptedOnly, ReadOnly: cfg.Fuzzy.ReadOnly,
 		SpamFlags: append([]uint8{}, cfg.Fuzzy.SpamFlags...), HamFlags: append([]uint8{}, cfg.Fuzzy.HamFlags...),
 	}
 	front.Rate, front.Exempt = s.doorRate(cfg.Limits)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -177,6 +178,22 @@ func (n *node) read(raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
 		return nil, bulkhead.Source{}, err
 	}
 	return aboveFloor(m, m.Signatures(n.hashing)), m.SourceBy(n.cfg.Load().Whitelist.AuthResults, ""), nil
+}
+
+// cleared reports whether the white list has a message, by the sender of its
+// envelope, its client and its header, and if signatures is set by its signatures.
+func (n *node) cleared(raw []byte, sender string, client netip.Addr, signatures bool) bool {
+	m, err := signature.ReadMessage(raw)
+	if err != nil {
+		return false
+	}
+	source := m.SourceBy(n.cfg.Load().Whitelist.AuthResults, sender)
+	source.Client = client
+	var sigs []bulkhead.Signature
+	if signatures {
+		sigs = m.Signatures(n.hashing)
+	}
+	return n.engine.Whitelisted(&source, sigs) != ""
 }
 
 // aboveFloor drops all signatures of a message that has too little text for one

@@ -90,9 +90,12 @@ func (s *server) mailServer(door string) *listen.MailServer {
 	return m
 }
 
+// clearedMail is cleared for doors that know nothing but the mail.
+func (n *node) clearedMail(mail []byte) bool { return n.cleared(mail, "", netip.Addr{}, true) }
+
 // openRazorHelper opens the door for rspamd's razor module.
 func (s *server) openRazorHelper(ctx context.Context, address string) (*opened, error) {
-	front := &razor2.Helper{House: s.engine, MailServer: s.mailServer("razor_helper")}
+	front := &razor2.Helper{House: s.engine, Cleared: s.clearedMail, MailServer: s.mailServer("razor_helper")}
 	return openStream(ctx, address, front.Serve)
 }
 
@@ -124,6 +127,6 @@ func (s *server) openPyzor(ctx context.Context, address string) (*opened, error)
 
 // openPyzorHelper opens the door for rspamd's pyzor module.
 func (s *server) openPyzorHelper(ctx context.Context, address string) (*opened, error) {
-	front := &pyzor.Helper{House: s.engine, MailServer: s.mailServer("pyzor_helper")}
+	front := &pyzor.Helper{House: s.engine, Cleared: s.clearedMail, MailServer: s.mailServer("pyzor_helper")}
 	return openStream(ctx, address, front.Serve)
 }

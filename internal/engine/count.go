@@ -41,7 +41,7 @@ func (e *Engine) countChange(sigs []bulkhead.Signature, n []uint32) (*countChang
 		if !sig.Valid() || n[i] == 0 || n[i] > bulkhead.Many {
 			return nil, fmt.Errorf("%w: signature %d, to be counted %d times", bulkhead.ErrMalformed, i, n[i])
 		}
-		if e.neverSchemes>>sig.Scheme()&1 != 0 && e.never[*sig] || white.signature(*sig) {
+		if e.hides(white, sig) {
 			continue
 		}
 		c.cells = append(c.cells, baseKey(e.opts.Secret, sig).With(kindSighting))
@@ -90,7 +90,15 @@ func (e *Engine) lookUp(s *scratch, view *view, sigs []bulkhead.Signature, out [
 		e.countLooks(s, view, out)
 	}
 	if what&bulkhead.Judgements != 0 {
-		return e.judgeLooks(s, view, sigs, out)
+		if err := e.judgeLooks(s, view, sigs, out); err != nil {
+			return err
+		}
+	}
+	white := e.whitelist.Load()
+	for i := range sigs {
+		if e.hides(white, &sigs[i]) {
+			out[i] = bulkhead.Look{}
+		}
 	}
 	return nil
 }

@@ -11,8 +11,13 @@ import (
 func (e *Engine) conclude(q *bulkhead.Query, v *bulkhead.Verdict, s *scratch) {
 	odds := e.odds.Load()
 	promotion := e.book.Policy().Promotion * weightUnit
+	white := e.whitelist.Load()
 	for i := range v.Findings {
 		f := &v.Findings[i]
+		if e.hides(white, &f.Signature) {
+			*f = bulkhead.Finding{Signature: f.Signature}
+			continue
+		}
 		f.Bulk = f.Sightings >= v.Threshold
 		w := &s.weights[i]
 		own := balanceOf(w)
@@ -23,7 +28,7 @@ func (e *Engine) conclude(q *bulkhead.Query, v *bulkhead.Verdict, s *scratch) {
 		f.Contested = spam > 0 && ham > 0 && ham >= spam/4 && spam >= ham/4
 		f.Error = odds.finding(f)
 	}
-	v.Whitelisted = e.whitelisted(q)
+	v.Whitelisted = e.Whitelisted(&q.Source, q.Signatures)
 	c := collect(v, e.opts.NearMatch)
 	v.Sightings, v.SpamVotes, v.HamVotes = c.sightings, c.spam, c.ham
 	v.Judged, v.Confidence = c.judged, c.confidence
@@ -55,17 +60,25 @@ func confidence(f *bulkhead.Finding, spam, ham, promotion float64) int {
 	return int(math.Round(c))
 }
 
-func (e *Engine) whitelisted(q *bulkhead.Query) string {
+// Whitelisted returns the entry of the whitelist that a message matches by its
+// source or one of its signatures, "" for none.
+func (e *Engine) Whitelisted(source *bulkhead.Source, sigs []bulkhead.Signature) string {
 	white := e.whitelist.Load()
-	if entry := white.source(&q.Source); entry != "" {
+	if entry := white.source(source); entry != "" {
 		return entry
 	}
-	for i := range q.Signatures {
-		if white.signature(q.Signatures[i]) {
-			return "signature " + q.Signatures[i].String()
+	for i := range sigs {
+		if white.signature(sigs[i]) {
+			return "signature " + sigs[i].String()
 		}
 	}
 	return ""
+}
+
+// hides reports whether nothing is ever told of a signature, whatever was counted
+// before it came into a list, or by peers that have no such entry.
+func (e *Engine) hides(white *Whitelist, sig *bulkhead.Signature) bool {
+	return e.neverSchemes>>sig.Scheme()&1 != 0 && e.never[*sig] || white.signature(*sig)
 }
 
 // A collected verdict is the findings of a message put together: what the

@@ -150,7 +150,7 @@ func (o *origins) match(sender, listID string) string {
 }
 
 func (w *Whitelist) signature(sig bulkhead.Signature) bool {
-	if w == nil {
+	if w == nil || len(w.signatures) == 0 {
 		return false
 	}
 	_, ok := w.signatures[sig]

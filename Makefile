@@ -23,7 +23,7 @@ all: vet test
 
 build:
 	@echo "compiling; the first time, that fetches modules and takes some minutes"
-	$(GO) build -v -trimpath -o bin/ ./cmd/bulkhead ./cmd/bulkhead-load
+	$(GO) build -v -trimpath -o bin/ ./cmd/bulkhead ./cmd/bulkhead-lab
 
 run: build
 	./samples/run.sh bin/bulkhead

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -25,7 +26,6 @@ var mayImport = map[string][]string{
 	"filter/internal/codec":  {"filter/internal/huge"},
 	"filter/internal/huge":   {},
 	"signature":              {"."},
-	"study":                  {".", "filter", "filter/paper", "signature", "internal/engine", "internal/trust"},
 	"internal/store":         {},
 	"internal/trust":         {"."},
 	"internal/engine":        {".", "filter", "internal/store", "internal/trust"},
@@ -33,7 +33,6 @@ var mayImport = map[string][]string{
 	"internal/config":        {"."},
 	"internal/listen":        {".", "internal/mmsg"},
 	"internal/ledger":        {"."},
-	"internal/loadgen":       {"."},
 	"internal/mailbox":       {},
 	"internal/wholefile":     {},
 	"internal/mmsg":          {},
@@ -51,8 +50,14 @@ var mayImport = map[string][]string{
 	"policy":                 {".", "internal/listen"},
 	"dnsbl":                  {".", "internal/listen"},
 	"api":                    {".", "signature", "internal/listen"},
+	"internal/cli":           {},
+	"internal/lab/figure":    {},
+	"internal/lab/study":     {".", "filter", "filter/paper", "signature", "internal/lab/figure"},
+	"internal/lab/replay":    {".", "filter", "signature", "internal/engine", "internal/trust", "internal/lab/figure"},
+	"internal/lab/attack":    {".", "internal/engine", "internal/trust"},
+	"internal/lab/load":      {"signature", "fuzzy", "policy", "internal/mmsg"},
+	"cmd/bulkhead-lab":       {"*", "*/*", "internal/lab/*"},
 	"cmd/bulkhead":           {"*", "*/*"},
-	"cmd/bulkhead-load":      {"*", "*/*"},
 }
 
 // TestPackages checks that every package says what it is, and the package table
@@ -100,6 +105,25 @@ func TestPackages(t *testing.T) {
 	}
 	if seen < 3 {
 		t.Fatalf("go list named %d packages, want the whole module", seen)
+	}
+}
+
+// TestServerIsSmall keeps out of the server what it does not need to serve.
+func TestServerIsSmall(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "./cmd/bulkhead").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	deps := strings.Fields(string(out))
+	if !slices.Contains(deps, module+"/internal/engine") {
+		t.Fatalf("%d dependencies and no engine among them", len(deps))
+	}
+	for _, dep := range deps {
+		for _, none := range []string{"gonum.org/", "github.com/schollz/progressbar", module + "/internal/lab", "image/png", "testing"} {
+			if dep == none || strings.HasPrefix(dep, none+"/") || strings.HasSuffix(none, "/") && strings.HasPrefix(dep, none) {
+				t.Errorf("cmd/bulkhead depends on %s", dep)
+			}
+		}
 	}
 }
 

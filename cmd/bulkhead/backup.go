@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
@@ -26,7 +27,7 @@ func newBackupCommand() *cobra.Command {
 		Long: "Write a consistent copy of everything that a node has acknowledged to FILE, - for\n" +
 			"standard output. The node may run and is not held up. The copy is checked as it is\n" +
 			"made; FILE is whole or not there.\n\n" + aside,
-		Args: usage(cobra.ExactArgs(1)),
+		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := filepath.Join(dataFolder(data, ""), storeFolder)
 			write := func(w io.Writer) (err error) {
@@ -54,7 +55,7 @@ func newRestoreCommand() *cobra.Command {
 		Long: "Make the store of a node of the backup in FILE, - for standard input. The node does\n" +
 			"not run, and its data folder holds no store: move " + storeFolder + "/ away first. Peers of the node\n" +
 			"are told that it has gone back in time, and replace what they held of it.\n\n" + aside,
-		Args: usage(cobra.ExactArgs(1)),
+		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := filepath.Join(dataFolder(data, ""), storeFolder)
 			if err := ownFolder(filepath.Dir(dir)); err != nil {

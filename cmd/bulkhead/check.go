@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
 func newCheckCommand() *cobra.Command {
@@ -20,7 +20,7 @@ func newCheckCommand() *cobra.Command {
 		Short: "Ask what is known of messages",
 		Long: "Ask a node what is known of messages. " + messageHelp + "\n\n" +
 			"Exit code: 0 if none is spam or bulk, 1 if any is, 64 and up for errors.",
-		Args: usage(needMessages),
+		Args: cli.Args(needMessages),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := r.client("")
 			if err != nil {
@@ -30,7 +30,7 @@ func newCheckCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p := &verdictPrinter{w: cmd.OutOrStdout(), json: r.json, color: useColor(cmd.OutOrStdout())}
+			p := &verdictPrinter{w: cmd.OutOrStdout(), json: r.json, color: cli.UseColor(cmd.OutOrStdout())}
 			err = eachMessage(cmd, args, func(name string, raw []byte) error {
 				v, err := client.CheckMessage(cmd.Context(), raw, api.MessageOptions{Source: from, Threshold: threshold})
 				if err != nil {
@@ -40,7 +40,7 @@ func newCheckCommand() *cobra.Command {
 			})
 			p.summary()
 			if err == nil && p.unwanted > 0 {
-				return exitUnwanted
+				return cli.Unwanted
 			}
 			return err
 		},
@@ -117,21 +117,5 @@ func (p *verdictPrinter) summary() {
 	if p.json || p.total < 2 {
 		return
 	}
-	fmt.Fprintf(p.w, "\n%s: %d spam, %d bulk, %d unknown\n", plural(p.total, "message"), p.spam, p.bulk, p.unknown)
-}
-
-// useColor reports whether w is a terminal whose user has not asked for plain
-// text (no-color.org).
-func useColor(w io.Writer) bool {
-	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(w)
-}
-
-// isTerminal reports whether somebody looks at what is written to w.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	fmt.Fprintf(p.w, "\n%s: %d spam, %d bulk, %d unknown\n", cli.Plural(p.total, "message"), p.spam, p.bulk, p.unknown)
 }

@@ -8,17 +8,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead/dcc"
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
 func newConfigCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Check a configuration file, or print every key", Args: usage(cobra.NoArgs), RunE: needCommand}
+	cmd := &cobra.Command{Use: "config", Short: "Check a configuration file, or print every key", Args: cli.Args(cobra.NoArgs), RunE: needCommand}
 	cmd.AddCommand(
 		&cobra.Command{
 			Use:   "check FILE",
 			Short: "Say whether a configuration file is right",
 			Long:  "Say whether a configuration file is right, the rules of its rate limits, the policies of\nits milter and its zones included. The files of lists and the certificate are read.",
-			Args:  usage(cobra.ExactArgs(1)),
+			Args:  cli.Args(cobra.ExactArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				cfg, err := config.Load(args[0])
 				if err != nil {
@@ -35,7 +36,7 @@ func newConfigCommand() *cobra.Command {
 		&cobra.Command{
 			Use:   "reference",
 			Short: "Print every key with its meaning and default, as a configuration file",
-			Args:  usage(cobra.NoArgs),
+			Args:  cli.Args(cobra.NoArgs),
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				return config.WriteReference(cmd.OutOrStdout())
 			},
@@ -56,5 +57,5 @@ func checkProtocols(cfg *config.Config) error {
 
 // needCommand is run for a command that is only a group of others.
 func needCommand(cmd *cobra.Command, _ []string) error {
-	return usagef("%s needs a command; see \"%s --help\"", cmd.CommandPath(), cmd.CommandPath())
+	return cli.Usagef("%s needs a command; see \"%s --help\"", cmd.CommandPath(), cmd.CommandPath())
 }

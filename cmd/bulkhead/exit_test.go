@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
 // TestExitCodes: what a script is told when the node that it asks does not
@@ -17,17 +19,17 @@ func TestExitCodes(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		answer http.HandlerFunc
-		want   exitCode
+		want   cli.Code
 	}{
-		{"silent", func(http.ResponseWriter, *http.Request) { <-release }, exitUnavailable},
-		{"gone", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, exitUnavailable},
+		{"silent", func(http.ResponseWriter, *http.Request) { <-release }, cli.Unavailable},
+		{"gone", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, cli.Unavailable},
 		{"gone in the middle", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			w.Write([]byte("{"))
-		}, exitUnavailable},
-		{"too large", problemHandler(http.StatusRequestEntityTooLarge), exitData},
-		{"too often", problemHandler(http.StatusTooManyRequests), exitTemporary},
-		{"read-only", problemHandler(http.StatusServiceUnavailable), exitTemporary},
+		}, cli.Unavailable},
+		{"too large", problemHandler(http.StatusRequestEntityTooLarge), cli.Data},
+		{"too often", problemHandler(http.StatusTooManyRequests), cli.Temporary},
+		{"read-only", problemHandler(http.StatusServiceUnavailable), cli.Temporary},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			node := httptest.NewServer(tt.answer)
@@ -61,8 +63,8 @@ func TestAnswerThatIsLost(t *testing.T) {
 	for _, flags := range [][]string{nil, {"--json"}} {
 		var errs bytes.Buffer
 		args := append([]string{"check", "--server", node.URL, "-"}, flags...)
-		if code := run(args, strings.NewReader("Subject: a\n\nb\n"), fullDisk{}, &errs); code != int(exitSoftware) || !strings.Contains(errs.String(), "no space left") {
-			t.Errorf("%q: exit code %d, want %d: %s", flags, code, int(exitSoftware), errs.String())
+		if code := run(args, strings.NewReader("Subject: a\n\nb\n"), fullDisk{}, &errs); code != int(cli.Software) || !strings.Contains(errs.String(), "no space left") {
+			t.Errorf("%q: exit code %d, want %d: %s", flags, code, int(cli.Software), errs.String())
 		}
 	}
 }

@@ -14,16 +14,17 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/filter/paper"
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
 func newFilterCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "filter", Short: "Look into filter files", Args: usage(cobra.NoArgs), RunE: needCommand}
+	cmd := &cobra.Command{Use: "filter", Short: "Look into filter files", Args: cli.Args(cobra.NoArgs), RunE: needCommand}
 	var asJSON bool
 	var keyFile string
 	info := &cobra.Command{
 		Use:   "info FILE...",
 		Short: "Read filter files whole and print their kind, shape, fill and expected errors",
-		Args:  usage(cobra.MinimumNArgs(1)),
+		Args:  cli.Args(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			known, err := knownSecrets(keyFile)
 			if err != nil {
@@ -36,7 +37,7 @@ func newFilterCommand() *cobra.Command {
 					err = fmt.Errorf("%s: %w", path, err)
 					complain(cmd.ErrOrStderr(), err)
 					if first == nil {
-						first = exitCode(codeOf(err))
+						first = cli.Code(codeOf(err))
 					}
 					continue
 				}

@@ -2,10 +2,10 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/mailbox"
 )
 
@@ -18,7 +18,7 @@ func eachMessage(cmd *cobra.Command, args []string, fn func(name string, raw []b
 	fail := func(err error) {
 		complain(cmd.ErrOrStderr(), err)
 		if first == nil {
-			first = exitCode(codeOf(err))
+			first = cli.Code(codeOf(err))
 		}
 	}
 	for _, arg := range args {
@@ -26,7 +26,7 @@ func eachMessage(cmd *cobra.Command, args []string, fn func(name string, raw []b
 		for m, err := range mailbox.Read(ctx, arg, mailbox.Options{Stdin: cmd.InOrStdin()}) {
 			found = true
 			if err != nil {
-				fail(inputError{err})
+				fail(cli.InputError{Err: err})
 				continue
 			}
 			name := m.Name()
@@ -38,14 +38,8 @@ func eachMessage(cmd *cobra.Command, args []string, fn func(name string, raw []b
 			}
 		}
 		if !found {
-			fail(inputError{fmt.Errorf("%s: no message in it", arg)})
+			fail(cli.InputError{Err: fmt.Errorf("%s: no message in it", arg)})
 		}
 	}
 	return first
 }
-
-// An inputError is a message that cannot be read from where it is stored.
-type inputError struct{ err error }
-
-func (e inputError) Error() string { return strings.TrimPrefix(e.err.Error(), "mailbox: ") }
-func (e inputError) Unwrap() error { return e.err }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
 func TestLoadKey(t *testing.T) {
@@ -126,8 +128,8 @@ func TestOwnFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	var none bytes.Buffer
-	if code := run([]string{"restore", "--data", dir, "-"}, &none, &none, &none); code != int(exitData) {
-		t.Fatalf("restore of nothing exits with %d, want %d: %s", code, exitData, none.String())
+	if code := run([]string{"restore", "--data", dir, "-"}, &none, &none, &none); code != int(cli.Data) {
+		t.Fatalf("restore of nothing exits with %d, want %d: %s", code, cli.Data, none.String())
 	}
 	theirs := filepath.Join(dir, "theirs")
 	if err := errors.Join(os.Mkdir(theirs, 0o700), os.Chown(theirs, 65534, 65534)); err != nil {
@@ -140,8 +142,8 @@ func TestOwnFolder(t *testing.T) {
 	} {
 		var out, errs bytes.Buffer
 		code := run(args, strings.NewReader(""), &out, &errs)
-		if code != int(exitNoPerm) || !strings.Contains(errs.String(), "owned by user 65534") {
-			t.Errorf("%s exits with %d, want %d: %s", args[0], code, exitNoPerm, errs.String())
+		if code != int(cli.NoPerm) || !strings.Contains(errs.String(), "owned by user 65534") {
+			t.Errorf("%s exits with %d, want %d: %s", args[0], code, cli.NoPerm, errs.String())
 		}
 		if names, err := os.ReadDir(theirs); err != nil || len(names) != 0 {
 			t.Fatalf("%s has left %v, %v", args[0], names, err)
@@ -149,15 +151,15 @@ func TestOwnFolder(t *testing.T) {
 	}
 	// A node of theirs: root changes nothing in it either.
 	made := filepath.Join(dir, "made")
-	if code := run([]string{"network", "new", "--data", made}, strings.NewReader(""), &none, &none); code != exitOK {
+	if code := run([]string{"network", "new", "--data", made}, strings.NewReader(""), &none, &none); code != cli.OK {
 		t.Fatal(none.String())
 	}
 	if err := errors.Join(os.Chown(made, 65534, 65534), os.Chown(filepath.Join(made, meshFolder), 65534, 65534)); err != nil {
 		t.Fatal(err)
 	}
 	for _, what := range []string{"rotate", "show"} { // which makes the node's key if it is missing
-		if code := run([]string{"network", what, "--data", made}, strings.NewReader(""), &none, &none); code != int(exitNoPerm) {
-			t.Errorf("network %s exits with %d, want %d", what, code, exitNoPerm)
+		if code := run([]string{"network", what, "--data", made}, strings.NewReader(""), &none, &none); code != int(cli.NoPerm) {
+			t.Errorf("network %s exits with %d, want %d", what, code, cli.NoPerm)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 )
 
@@ -27,7 +28,7 @@ func newListCommand() *cobra.Command {
 			"networks, held in filter files. Text files have an entry on each line; \"#\"\n" +
 			"begins a comment; \"-\" is the standard input. A running node takes a changed\n" +
 			"file over by itself.",
-		Args: usage(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: needCommand,
 	}
 	cmd.AddCommand(newListBuild(), newListAdd(), newListCheck(), newListInfo(), newListDiff(), newListMerge())
@@ -41,15 +42,15 @@ func newListCommand() *cobra.Command {
 // listError tells what is wrong with a list, a text file or an entry from what
 // the system could not do.
 func listError(err error) error {
-	var code exitCode
-	var wrong usageError
+	var code cli.Code
+	var wrong cli.UsageError
 	var path *fs.PathError
 	var link *os.LinkError
 	if err == nil || errors.As(err, &code) || errors.As(err, &wrong) || errors.As(err, &path) || errors.As(err, &link) ||
 		errors.Is(err, context.Canceled) {
 		return err
 	}
-	return dataError{err}
+	return cli.DataError{Err: err}
 }
 
 func newListBuild() *cobra.Command {
@@ -57,11 +58,11 @@ func newListBuild() *cobra.Command {
 	var tone, eigen, like string
 	cmd := &cobra.Command{
 		Use: "build LIST TEXT...", Short: "Make a list of text files",
-		Args: usage(cobra.MinimumNArgs(2)),
+		Args: cli.Args(cobra.MinimumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			o.Tone = lists.Tone(tone)
 			if o.Eigen, err = filter.ParseEigenvalue(eigen); err != nil {
-				return usageError{err}
+				return cli.UsageError{Err: err}
 			}
 			if like != "" {
 				if o.Like, err = lists.Open(like, lists.DefaultMaxBytes); err != nil {
@@ -102,7 +103,7 @@ func newListAdd() *cobra.Command {
 		Use: "add LIST TEXT...", Short: "Add text files to a list, or entries to its allow list",
 		Long: "Add text files to a list. With --allow, the arguments are entries that the list is\n" +
 			"never to find: they go into the exact allow list beside it.",
-		Args: usage(cobra.MinimumNArgs(2)),
+		Args: cli.Args(cobra.MinimumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if allow {
 				if err := lists.Allow(args[0], args[1:]); err != nil {
@@ -134,7 +135,7 @@ func newListCheck() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "check LIST ENTRY...", Short: "Look entries up; exit code 1 if one is found",
-		Args: usage(cobra.MinimumNArgs(2)),
+		Args: cli.Args(cobra.MinimumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l, err := lists.Open(args[0], lists.DefaultMaxBytes)
 			if err != nil {
@@ -153,7 +154,7 @@ func newListCheck() *cobra.Command {
 				}
 			}
 			if found {
-				return exitUnwanted
+				return cli.Unwanted
 			}
 			return nil
 		},
@@ -185,7 +186,7 @@ func newListInfo() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "info LIST", Short: "Print what a list holds, where it is from, and its error rate",
-		Args: usage(cobra.ExactArgs(1)),
+		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l, err := lists.Open(args[0], lists.DefaultMaxBytes)
 			if err != nil {
@@ -238,7 +239,7 @@ func newListDiff() *cobra.Command {
 			"are compared by estimate. With --text, NEW is a text file and OLD a list or a text\n" +
 			"file: the entries that are new (\"+\") and, text against text, those that are gone\n" +
 			"(\"-\") are printed.",
-		Args: usage(cobra.ExactArgs(2)),
+		Args: cli.Args(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
 			printer := func(sign string) func(lists.Entry) {
@@ -292,7 +293,7 @@ func printDifference(w io.Writer, d lists.Difference, newerOnly bool) error {
 func newListMerge() *cobra.Command {
 	return &cobra.Command{
 		Use: "merge RESULT LIST LIST...", Short: "Join lists that were built one like the other",
-		Args: usage(cobra.MinimumNArgs(3)),
+		Args: cli.Args(cobra.MinimumNArgs(3)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l, err := lists.Merge(args[0], lists.DefaultMaxBytes, args[1:], nil)
 			if err != nil {
@@ -322,7 +323,7 @@ func spooled(in io.Reader, names []string) (files []string, done func(), err err
 		return names, func() {}, nil
 	}
 	if slices.Contains(names[at+1:], "-") {
-		return nil, nil, usagef("there is one standard input, and - stands for it twice")
+		return nil, nil, cli.Usagef("there is one standard input, and - stands for it twice")
 	}
 	f, err := os.CreateTemp("", "stdin-*.txt")
 	if err != nil {
@@ -341,7 +342,7 @@ func spooled(in io.Reader, names []string) (files []string, done func(), err err
 
 // progress prints how many lines were read, if somebody looks.
 func progress(w io.Writer) func(uint64) {
-	if !isTerminal(w) {
+	if !cli.IsTerminal(w) {
 		return nil
 	}
 	return func(lines uint64) { fmt.Fprintf(w, "\r%d entries%s", lines, strings.Repeat(" ", 4)) }

@@ -18,13 +18,12 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
 func main() {
@@ -39,28 +38,14 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(context.Background())
-	if err == nil {
-		return exitOK
-	}
-	var code exitCode
-	if errors.As(err, &code) && code < exitUsage {
-		return int(code) // an answer, not an error
-	}
 	complain(stderr, err)
 	return codeOf(err)
 }
 
-// complain prints an error, each line of a joined one by itself.
+// complain prints an error, unless it is an answer, and what to do about it.
 func complain(w io.Writer, err error) {
-	var code exitCode
-	if errors.As(err, &code) && err == error(code) {
-		return // whoever returned the bare code has said why
-	}
-	for line := range strings.Lines(err.Error()) {
-		fmt.Fprintln(w, "bulkhead:", strings.TrimSuffix(line, "\n"))
-	}
-	if hint := hintFor(err); hint != "" {
-		fmt.Fprintln(w, "bulkhead: hint:", hint)
+	if err != nil {
+		cli.Complain(w, "bulkhead", err, hintFor(err))
 	}
 }
 
@@ -73,15 +58,13 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.UsageError{Err: err} })
 	root.AddCommand(
 		newServeCommand(),
 		newCheckCommand(),
 		newReportCommand(),
 		newRevokeCommand(),
 		newSignaturesCommand(),
-		newReplayCommand(),
-		newStudyCommand(),
 		newUserCommand(),
 		newNetworkCommand(),
 		newPeerCommand(),
@@ -92,6 +75,8 @@ func newRootCommand() *cobra.Command {
 		newBackupCommand(),
 		newRestoreCommand(),
 		newVersionCommand(),
+		newLabCommand("replay"),
+		newLabCommand("study"),
 	)
 	return root
 }

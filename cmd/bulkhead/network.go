@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 )
 
@@ -24,7 +25,7 @@ func newNetworkCommand() *cobra.Command {
 		Short: "Make or show what a node needs to share with others",
 		Long: "Make or show what a node needs to share with others: the secret of the network,\n" +
 			"which all its nodes have, and the node's own key, whose public half its peers add.",
-		Args: usage(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: needCommand,
 	}
 	dataFlag(cmd.PersistentFlags(), &data)
@@ -76,7 +77,7 @@ func newNetworkNew(data *string) *cobra.Command {
 		Long: "Make the secret of a new network and the node's key, in the data folder of a node\n" +
 			"that has never run. With --secret-file, take the secret of a network that exists:\n" +
 			"what \"network show --secret\" prints on another node of it.",
-		Args: usage(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir := dataFolder(*data, "")
 			if err := ownFolder(dir); err != nil {
@@ -123,7 +124,7 @@ func newNetworkShow(data *string) *cobra.Command {
 		Long: "Print the fingerprint of the network and the node's public key, or, with --secret,\n" +
 			"the network's secret alone: \"network show --secret > FILE\" writes what\n" +
 			"\"network new --secret-file FILE\" reads, and lets nobody else read it.",
-		Args: usage(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir := dataFolder(*data, "")
 			if err := ownFolder(dir); err != nil {
@@ -159,7 +160,7 @@ func newNetworkRotate(data *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rotate",
 		Short: "Make a new key for the node, signed by the old one; start the node again afterwards",
-		Args:  usage(cobra.NoArgs),
+		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir := filepath.Join(dataFolder(*data, ""), meshFolder)
 			if err := ownFolder(filepath.Dir(dir)); err != nil {

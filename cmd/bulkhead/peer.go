@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
 func newPeerCommand() *cobra.Command {
@@ -23,7 +24,7 @@ func newPeerCommand() *cobra.Command {
 		Long: "Manage the nodes that a node shares with. The token of an administrator is needed:\n" +
 			"that of --token-file, else of $BULKHEAD_TOKEN, else of the node's data folder.\n" +
 			"A peer is named by its key, or by its name if only one has it.",
-		Args: usage(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: needCommand,
 	}
 	u.flags(cmd.PersistentFlags())
@@ -35,7 +36,7 @@ func newPeerAdd(u *adminFlags) *cobra.Command {
 	var name, weight string
 	cmd := &cobra.Command{
 		Use: "add KEY", Short: "Accept what another node publishes",
-		Args: usage(cobra.ExactArgs(1)),
+		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
 			w, err := parseWeight(weight)
 			if err != nil {
@@ -55,7 +56,7 @@ func newPeerAdd(u *adminFlags) *cobra.Command {
 
 func newPeerList(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "Print every peer: weight, lag, bytes, refusals, keys, error", Args: usage(cobra.NoArgs),
+		Use: "list", Short: "Print every peer: weight, lag, bytes, refusals, keys, error", Args: cli.Args(cobra.NoArgs),
 		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, _ []string) error {
 			list, err := c.Peers(cmd.Context())
 			if err != nil {
@@ -92,7 +93,7 @@ func (u *adminFlags) printPeers(w io.Writer, list []api.Peer) error {
 			refused += n
 		}
 		fmt.Fprintf(t, "%s\t%.3g\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%d\t%.1g\t%d\t%s\t%s\n", dash(p.Name), p.Weight, state, heard,
-			lag, p.Missing, byteSize(p.Bytes), p.Keys, byteSize(p.Memory), p.Merged, p.Ghost, refused, p.Key, reasons(p))
+			lag, p.Missing, cli.ByteSize(p.Bytes), p.Keys, cli.ByteSize(p.Memory), p.Merged, p.Ghost, refused, p.Key, reasons(p))
 	}
 	return t.Flush()
 }
@@ -143,7 +144,7 @@ func keyOf(ctx context.Context, c *api.Client, text string) (string, error) {
 func newPeerWeigh(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "weigh PEER WEIGHT", Short: "Say what a peer's word is worth, 0 to 1; ends its quarantine",
-		Args: usage(cobra.ExactArgs(2)),
+		Args: cli.Args(cobra.ExactArgs(2)),
 		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
 			weight, err := parseWeight(args[1])
 			if err != nil {
@@ -165,7 +166,7 @@ func newPeerWeigh(u *adminFlags) *cobra.Command {
 func newPeerEvict(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "evict PEER", Short: "Strike a peer off the list and drop all that it counted",
-		Args: usage(cobra.ExactArgs(1)),
+		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
 			key, err := keyOf(cmd.Context(), c, args[0])
 			if err != nil {
@@ -183,7 +184,7 @@ func newPeerRollback(u *adminFlags) *cobra.Command {
 		Long: "Drop what a peer counted in generations that started at or after a time, and take\n" +
 			"none of them back; later generations count again. TIME is 2006-01-02,\n" +
 			"2006-01-02T15:04:05Z, or a duration before now like 36h.",
-		Args: usage(cobra.ExactArgs(2)),
+		Args: cli.Args(cobra.ExactArgs(2)),
 		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
 			since, err := parseSince(args[1], time.Now())
 			if err != nil {
@@ -212,5 +213,5 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 			return t.UTC(), nil
 		}
 	}
-	return time.Time{}, usagef("%.40q is no time: want 2006-01-02, 2006-01-02T15:04:05Z, or a duration like 36h", text)
+	return time.Time{}, cli.Usagef("%.40q is no time: want 2006-01-02, 2006-01-02T15:04:05Z, or a duration like 36h", text)
 }

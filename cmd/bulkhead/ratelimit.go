@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
 func newRatelimitCommand() *cobra.Command {
@@ -19,7 +20,7 @@ func newRatelimitCommand() *cobra.Command {
 		Long: "Show or reset the rate limits of a node. A key is written as the template of its\n" +
 			"rule gives it, for example an account or an address. Keys are the\n" +
 			"administrator's: see \"bulkhead user --help\" for the token.",
-		Args: usage(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: needCommand,
 	}
 	u.flags(cmd.PersistentFlags())
@@ -27,7 +28,7 @@ func newRatelimitCommand() *cobra.Command {
 	cmd.AddCommand(
 		&cobra.Command{
 			Use: "show [KEY]", Short: "Print every rule, or what is counted of a key",
-			Args: usage(cobra.MaximumNArgs(1)),
+			Args: cli.Args(cobra.MaximumNArgs(1)),
 			RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
 				if len(args) == 0 {
 					return showRules(cmd, c, u.json)
@@ -37,7 +38,7 @@ func newRatelimitCommand() *cobra.Command {
 		},
 		&cobra.Command{
 			Use: "reset KEY", Short: "Forget a key: it may send again at once",
-			Args: usage(cobra.ExactArgs(1)),
+			Args: cli.Args(cobra.ExactArgs(1)),
 			RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
 				r, err := c.ResetRateKey(cmd.Context(), rule, args[0])
 				if err != nil {

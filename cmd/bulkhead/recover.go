@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
@@ -26,7 +27,7 @@ func newUserRecover(u *adminFlags) *cobra.Command {
 			"written to the node's data folder. The account is made, opened and made an\n" +
 			"administrator again if need be; nothing else changes. Whoever can write the data\n" +
 			"folder is taken to own the node: no token is asked for.",
-		Args: usage(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			cfg := config.Default()
 			if configPath != "" {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
@@ -51,7 +52,7 @@ func TestRecoverKeepsCounts(t *testing.T) {
 	before := generations(now.AddDate(0, 0, -30))
 
 	var out, errs bytes.Buffer
-	if code := run([]string{"user", "recover", "--data", dir}, &out, &out, &errs); code != exitOK {
+	if code := run([]string{"user", "recover", "--data", dir}, &out, &out, &errs); code != cli.OK {
 		t.Fatalf("user recover exits with %d: %s", code, errs.String())
 	}
 	after := generations(now.AddDate(0, 0, -30))

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
 // defaultServer is where a node on defaults listens.
@@ -43,7 +43,7 @@ func (r *remote) flags(f *pflag.FlagSet) {
 func (r *remote) client(fallback string) (*api.Client, error) {
 	u, err := url.Parse(r.server)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, usagef("--server %q is not a URL like %s", r.server, defaultServer)
+		return nil, cli.Usagef("--server %q is not a URL like %s", r.server, defaultServer)
 	}
 	c := &api.Client{Server: r.server, HTTP: &http.Client{Timeout: r.timeout}}
 	switch {
@@ -114,24 +114,16 @@ func (s *source) root() (bulkhead.Source, error) {
 	if s.client != "" {
 		var err error
 		if out.Client, err = netip.ParseAddr(s.client); err != nil {
-			return out, usagef("--client %q is not an address", s.client)
+			return out, cli.Usagef("--client %q is not an address", s.client)
 		}
 	}
 	return out, nil
 }
 
-// plural returns "1 message" or "3 messages".
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // needMessages refuses a command line without messages.
 func needMessages(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return usagef("%s needs a message: a file, or - for standard input", cmd.CommandPath())
+		return cli.Usagef("%s needs a message: a file, or - for standard input", cmd.CommandPath())
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/listen"
 	"github.com/bulkhead-mail/bulkhead/internal/web"
@@ -63,7 +64,7 @@ func newServeCommand() *cobra.Command {
 		Long: "Run a node. Without a configuration file every front door listens on the loopback\n" +
 			"address and its standard port. SIGHUP reads the configuration again; SIGTERM and\n" +
 			"Ctrl-C finish what was begun, write a snapshot and end the node.",
-		Args: usage(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg := config.Default()
 			if configPath != "" {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
 func newSignaturesCommand() *cobra.Command {
@@ -14,7 +16,7 @@ func newSignaturesCommand() *cobra.Command {
 		Short: "Print the signatures of messages; nothing is asked or counted",
 		Long: "Print the signatures of messages as the node computes them, since some depend on\n" +
 			"the key of its network. Nothing is asked or counted. " + messageHelp,
-		Args: usage(needMessages),
+		Args: cli.Args(needMessages),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := r.client("")
 			if err != nil {
@@ -32,7 +34,7 @@ func newSignaturesCommand() *cobra.Command {
 						Signed  any    `json:"signed"`
 					}{name, sigs})
 				}
-				fmt.Fprintf(w, "%s: %s\n", name, plural(len(sigs.Signatures), "signature"))
+				fmt.Fprintf(w, "%s: %s\n", name, cli.Plural(len(sigs.Signatures), "signature"))
 				for _, sig := range sigs.Signatures {
 					fmt.Fprintf(w, "    %s\n", sig)
 				}

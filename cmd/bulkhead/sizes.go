@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
@@ -27,12 +28,12 @@ func checkSizes(cfg *config.Config, memory uint64) error {
 		if err != nil {
 			return &config.Error{Key: b.name + ".capacity", Detail: err.Error()}
 		}
-		needs := fmt.Sprintf("%d signatures at error rate %g need %s a generation", b.capacity, b.err, byteSize(size))
+		needs := fmt.Sprintf("%d signatures at error rate %g need %s a generation", b.capacity, b.err, cli.ByteSize(size))
 		if used += size; memory > 0 && used > memory {
-			return &config.Error{Key: b.name + ".capacity", Detail: fmt.Sprintf("%s, and this machine has %s of memory", needs, byteSize(memory))}
+			return &config.Error{Key: b.name + ".capacity", Detail: fmt.Sprintf("%s, and this machine has %s of memory", needs, cli.ByteSize(memory))}
 		}
 		if b.bound > 0 && 2*size > uint64(b.bound) {
-			return &config.Error{Key: b.name + ".memory_bytes", Detail: fmt.Sprintf("%s, and two must fit into %s", needs, byteSize(uint64(b.bound)))}
+			return &config.Error{Key: b.name + ".memory_bytes", Detail: fmt.Sprintf("%s, and two must fit into %s", needs, cli.ByteSize(uint64(b.bound)))}
 		}
 	}
 	return nil

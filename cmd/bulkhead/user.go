@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
 func newUserCommand() *cobra.Command {
@@ -21,7 +22,7 @@ func newUserCommand() *cobra.Command {
 		Short: "Manage the accounts of a node",
 		Long: "Manage the accounts of a node. The token of an administrator is needed: that of\n" +
 			"--token-file, else of $BULKHEAD_TOKEN, else of the node's data folder.",
-		Args: usage(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: needCommand,
 	}
 	u.flags(cmd.PersistentFlags())
@@ -37,7 +38,7 @@ func newUserAdd(u *adminFlags) *cobra.Command {
 	var role, weight string
 	cmd := &cobra.Command{
 		Use: "add NAME", Short: "Create an account and print its token, which is told once",
-		Args: usage(cobra.ExactArgs(1)),
+		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
 			in := api.NewUser{Name: args[0], Role: role}
 			if weight != "" {
@@ -70,14 +71,14 @@ func (u *adminFlags) printToken(w io.Writer, t *api.Token) error {
 func parseWeight(text string) (float64, error) {
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(v >= 0 && v <= 1) {
-		return 0, usagef("weight %q is not a number from 0 to 1", text)
+		return 0, cli.Usagef("weight %q is not a number from 0 to 1", text)
 	}
 	return v, nil
 }
 
 func newUserList(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "Print every account", Args: usage(cobra.NoArgs),
+		Use: "list", Short: "Print every account", Args: cli.Args(cobra.NoArgs),
 		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, _ []string) error {
 			users, err := c.Users(cmd.Context())
 			if err != nil {
@@ -113,7 +114,7 @@ func (u *adminFlags) printUsers(w io.Writer, users []api.User) error {
 func newUserRemove(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "remove NAME", Short: "Remove an account; close it instead if nobody else may take its name",
-		Args: usage(cobra.ExactArgs(1)),
+		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
 			return c.RemoveUser(cmd.Context(), args[0])
 		}),
@@ -128,7 +129,7 @@ func newUserPasswd(u *adminFlags) *cobra.Command {
 		Long: "Replace the token of an account and print the new one. With --protocol, read a\n" +
 			"secret from standard input instead, and keep it for clients of that protocol; an\n" +
 			"empty line removes it.",
-		Args: usage(cobra.ExactArgs(1)),
+		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
 			if protocol == "" {
 				token, err := c.NewToken(cmd.Context(), args[0])
@@ -151,7 +152,7 @@ func newUserPasswd(u *adminFlags) *cobra.Command {
 func newUserWeigh(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "weigh NAME WEIGHT", Short: "Say how much an account's reports weigh, 0 to 1",
-		Args: usage(cobra.ExactArgs(2)),
+		Args: cli.Args(cobra.ExactArgs(2)),
 		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
 			weight, err := parseWeight(args[1])
 			if err != nil {
@@ -165,7 +166,7 @@ func newUserWeigh(u *adminFlags) *cobra.Command {
 func newUserRole(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "role NAME ROLE", Short: "Make an account anonymous, reporter, trusted or admin",
-		Args: usage(cobra.ExactArgs(2)),
+		Args: cli.Args(cobra.ExactArgs(2)),
 		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
 			return u.change(cmd, c, args[0], api.UserChange{Role: &args[1]})
 		}),
@@ -178,7 +179,7 @@ func newUserClose(u *adminFlags, name string, closed bool) *cobra.Command {
 		short = "Open a closed account again"
 	}
 	return &cobra.Command{
-		Use: name + " NAME", Short: short, Args: usage(cobra.ExactArgs(1)),
+		Use: name + " NAME", Short: short, Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
 			return u.change(cmd, c, args[0], api.UserChange{Closed: &closed})
 		}),

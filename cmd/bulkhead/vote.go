@@ -10,6 +10,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
 func newReportCommand() *cobra.Command {
@@ -29,7 +30,7 @@ func parseVote(text string) (bulkhead.Vote, error) {
 			return v, nil
 		}
 	}
-	return 0, usagef("--vote %q is none of spam, ham, sighting", text)
+	return 0, cli.Usagef("--vote %q is none of spam, ham, sighting", text)
 }
 
 func newVoteCommand(name, short string, revoke bool, vote *string) *cobra.Command {
@@ -41,7 +42,7 @@ func newVoteCommand(name, short string, revoke bool, vote *string) *cobra.Comman
 		Use:   name + " [--server URL] [--json] MESSAGE...",
 		Short: short,
 		Long:  short + ". " + messageHelp + " What was counted is printed.",
-		Args:  usage(needMessages),
+		Args:  cli.Args(needMessages),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o := api.MessageOptions{Count: count, ID: id}
 			client, err := r.client("")
@@ -88,7 +89,7 @@ func printReceipt(w io.Writer, name string, r *api.Receipt, asJSON bool) error {
 // receiptText says what a report did, for example "3 signatures counted, 2
 // newly listed, 1 counted before".
 func receiptText(r *api.Receipt) string {
-	parts := []string{plural(r.Counted, "signature") + " counted"}
+	parts := []string{cli.Plural(r.Counted, "signature") + " counted"}
 	for _, p := range []struct {
 		n    int
 		what string

@@ -484,51 +484,6 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// TestAttack: accounts for whom nobody vouches list no newsletter, however many and
-// of however many networks, whether subscribers object or not.
-func TestAttack(t *testing.T) {
-	for _, tt := range []struct {
-		name     string
-		networks bool // every account from a network of its own
-		ham      int  // subscribers, with accounts that have earned trust, who voted ham
-	}{
-		{"one network", false, 0},
-		{"a network each, no ham votes", true, 0},
-		{"a network each, 5 subscribers object", true, 5},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			e := open(t, Options{})
-			ctx := context.Background()
-			newsletter := []bulkhead.Signature{sig(bulkhead.Exact, 1)}
-			for i := range tt.ham {
-				name := fmt.Sprintf("subscriber%d", i)
-				if err := e.PutAccount(ctx, trust.Account{Name: name, Role: trust.Member, Weight: 0.05, Confirmed: 80}); err != nil {
-					t.Fatal(err)
-				}
-				report(t, e, bulkhead.Report{Signatures: newsletter, Vote: bulkhead.Ham, Reporter: bulkhead.Reporter{Account: name}})
-			}
-			for n := 1; n <= 1000; n++ {
-				addr := netip.AddrFrom4([4]byte{198, 18, 0, byte(n)})
-				if tt.networks {
-					addr = netip.AddrFrom4([4]byte{198, byte(n >> 8), byte(n), 1})
-				}
-				name := fmt.Sprintf("sock%d", n)
-				a := trust.Account{Name: name, Role: trust.Member, From: addr, Weight: e.Accounts().Policy().StartWeight(addr)}
-				if n%2 == 0 {
-					a.Confirmed = 1000 // for long, and in vain
-				}
-				if err := e.PutAccount(ctx, a); err != nil {
-					t.Fatal(err)
-				}
-				report(t, e, bulkhead.Report{Signatures: newsletter, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Account: name, Addr: addr}, Count: bulkhead.Many})
-				if v := check(t, e, newsletter...); v.Unwanted() {
-					t.Fatalf("%d accounts: %+v", n, v)
-				}
-			}
-		})
-	}
-}
-
 // TestTrustMoves: a member's weight rises when a trusted account confirms its
 // report, and falls when one is revoked.
 func TestTrustMoves(t *testing.T) {

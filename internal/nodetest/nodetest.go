@@ -30,10 +30,10 @@ func Binary(t testing.TB) string {
 	return build(t, "bulkhead")
 }
 
-// LoadBinary returns the path of bulkhead-load, as [Binary] does.
-func LoadBinary(t testing.TB) string {
+// LabBinary returns the path of bulkhead-lab, as [Binary] does.
+func LabBinary(t testing.TB) string {
 	t.Helper()
-	return build(t, "bulkhead-load")
+	return build(t, "bulkhead-lab")
 }
 
 func build(t testing.TB, name string) string {

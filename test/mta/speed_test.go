@@ -26,10 +26,10 @@ func needFull(t *testing.T) {
 	}
 }
 
-// load runs bulkhead-load and returns what it measured in a second, and its line.
+// load runs bulkhead-lab and returns what it measured in a second, and its line.
 func load(t *testing.T, bin string, args ...string) (perSecond float64, line string) {
 	t.Helper()
-	line = strings.TrimSpace(run(t, "/", bin, args...))
+	line = strings.TrimSpace(run(t, "/", bin, append([]string{"load"}, args...)...))
 	m := regexp.MustCompile(`: (\d+) (?:requests|queries)/s`).FindStringSubmatch(line)
 	if m == nil {
 		t.Fatalf("no rate in %q", line)
@@ -78,7 +78,7 @@ func awaitTCP(t *testing.T, address string) {
 // accounts, each server limiting per account.
 func TestPolicySpeed(t *testing.T) {
 	needFull(t)
-	bin := nodetest.LoadBinary(t)
+	bin := nodetest.LabBinary(t)
 	n := newNode(t, `
 [[ratelimit]]
 name = "rcpts"
@@ -185,7 +185,7 @@ count_mode: 0
 // node, and compares queries in a second and memory after the load.
 func TestDNSBLSpeed(t *testing.T) {
 	needFull(t)
-	bin := nodetest.LoadBinary(t)
+	bin := nodetest.LabBinary(t)
 	const entries = 5_000_000
 	dir, err := os.MkdirTemp("", "bulkhead-dnsbl-")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
-// rate is how bulkhead-load prints requests per second.
+// rate is how bulkhead-lab prints requests per second.
 var rate = regexp.MustCompile(`: ([0-9]+)(?: requests)?/s`)
 
 // TestSpeed measures the node and pyzord (Debian's, on gdbm; needs python3-gdbm)
@@ -45,7 +45,7 @@ func TestSpeed(t *testing.T) {
 	})
 	measure := func(args ...string) float64 {
 		t.Helper()
-		out := nodetest.Output(t, "", nodetest.LoadBinary(t), args...)
+		out := nodetest.Output(t, "", nodetest.LabBinary(t), append([]string{"load"}, args...)...)
 		t.Logf("%s", out)
 		m := rate.FindStringSubmatch(out)
 		if m == nil {

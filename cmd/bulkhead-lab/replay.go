@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/lab/replay"
+	"github.com/bulkhead-mail/bulkhead/internal/mailbox"
+	"github.com/bulkhead-mail/bulkhead/signature"
+)
+
+// A replayCommand is what the flags of the command say.
+type replayCommand struct {
+	replay.Options
+	label   string
+	skip    []string
+	servers []int
+	picture string // file to draw into, "" for none
+	json    bool
+}
+
+func newReplayCommand() *cobra.Command {
+	var r replayCommand
+	cmd := &cobra.Command{
+		Use:   "replay [--json] [--svg FILE] MAIL...",
+		Short: "Replay labelled mail through simulated sites",
+		Long: "Deliver labelled mail in the order of its arrival to sites that share one clearinghouse,\n" +
+			"let some of the recipients report what was not caught, and print how much spam was caught,\n" +
+			"how much ham was wrongly called spam, and where the filters differ from exact maps.\n\n" +
+			"With --servers the sites belong to that many servers with a clearinghouse of their own, and\n" +
+			"what they catch alone is compared with what they catch when they share.\n\n" +
+			"MAIL is a folder with an index.tsv (columns file, label, time), or an mbox, a Maildir or a\n" +
+			"folder of *.eml files whose messages all have the --label. Nothing is kept, and no node is asked.",
+		Args: cli.Args(cobra.MinimumNArgs(1)),
+		RunE: r.run,
+	}
+	f := cmd.Flags()
+	f.StringVar(&r.label, "label", "", "label of messages without one of their own: ham or spam")
+	f.IntVar(&r.Sites, "sites", 10, "sites that share the clearinghouse")
+	f.IntVar(&r.Copies, "copies", 1, "sites that each message is delivered to")
+	f.DurationVar(&r.Spread, "spread", 10*time.Minute, "mean time between two copies of a message")
+	f.Float64Var(&r.Share, "share", 0.3, "share of recipients who act on a wrong verdict")
+	f.DurationVar(&r.Delay, "delay", time.Hour, "mean time until they do")
+	f.IntSliceVar(&r.servers, "servers", nil, "numbers of servers that the sites belong to, for example 1,2,5,10")
+	f.Float64Var(&r.Mistakes, "mistakes", 0, "share of recipients of ham who report it as spam")
+	f.Float64Var(&r.Weight, "weight", 1, "trust in each site; weights that sum up to 1 list a signature")
+	f.Uint32Var(&r.Threshold, "threshold", 0, "count at which a message is bulk (default: the engine's own)")
+	f.IntVar(&r.NearMatch, "near-match", 0, fmt.Sprintf("bulkhead/near bands that must agree (default %d)", signature.NearMatch))
+	f.StringSliceVar(&r.skip, "skip", nil, "schemes to leave out, for example razor/e4,dcc/fuz1")
+	f.Uint64Var(&r.Capacity, "capacity", 0, "signatures that a generation is sized for (default: what the mail needs)")
+	f.Uint64Var(&r.Seed, "seed", 1, "seed of all choices")
+	f.BoolVar(&r.json, "json", false, "print the result as JSON")
+	f.StringVar(&r.picture, "svg", "", "file to draw the catch rate over time, or over --servers, into (.png for pixels)")
+	return cmd
+}
+
+func (r *replayCommand) run(cmd *cobra.Command, args []string) error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	progress := newReplayProgress(cmd.ErrOrStderr())
+	r.Progress = progress.show
+	result, print, err := r.play(cmd.Context(), labelled(cmd, args, r.label))
+	progress.end()
+	if err != nil {
+		return err
+	}
+	if r.picture != "" {
+		if err := writePicture(r.picture, result); err != nil {
+			return err
+		}
+	}
+	if r.json {
+		out := json.NewEncoder(cmd.OutOrStdout())
+		out.SetIndent("", "  ")
+		return out.Encode(result)
+	}
+	print(cmd.OutOrStdout())
+	return nil
+}
+
+// play returns the result, to be drawn or encoded, and what prints it for
+// people.
+func (r *replayCommand) play(ctx context.Context, mail iter.Seq2[replay.Mail, error]) (result picture, print func(io.Writer), err error) {
+	if len(r.servers) > 0 {
+		servers, err := replay.RunServers(ctx, mail, r.Options, r.servers)
+		return servers, func(w io.Writer) { printServers(w, servers, &r.Options) }, err
+	}
+	sites, err := replay.Run(ctx, mail, r.Options)
+	return sites, func(w io.Writer) { printReplay(w, sites, &r.Options) }, err
+}
+
+// check checks the flags and completes the options from them.
+func (r *replayCommand) check() error {
+	if r.label != "" && r.label != mailbox.Ham && r.label != mailbox.Spam {
+		return cli.Usagef("--label %q, want ham or spam", r.label)
+	}
+	for _, name := range r.skip {
+		scheme, err := bulkhead.ParseScheme(name)
+		if err != nil {
+			return cli.UsageError{Err: err}
+		}
+		r.Skip = append(r.Skip, scheme)
+	}
+	if err := r.Complete(); err != nil {
+		return cli.UsageError{Err: err}
+	}
+	for _, n := range r.servers {
+		if n < 1 || n > r.Sites {
+			return cli.Usagef("--servers %d with --sites %d, want 1 or more, and a site or more for each", n, r.Sites)
+		}
+	}
+	return nil
+}
+
+// labelled reads the mail of all arguments. What cannot be read is an error: a
+// replay of less than was asked for would be misleading.
+func labelled(cmd *cobra.Command, args []string, label string) iter.Seq2[replay.Mail, error] {
+	return func(yield func(replay.Mail, error) bool) {
+		for _, arg := range args {
+			for m, err := range mailbox.Read(cmd.Context(), arg, mailbox.Options{Label: label, Stdin: cmd.InOrStdin()}) {
+				switch {
+				case err != nil:
+					err = cli.InputError{Err: err}
+				case m.Label == "":
+					err = cli.Usagef("%s has no label; name one with --label ham or --label spam", m.Name())
+				}
+				if err != nil {
+					yield(replay.Mail{}, err)
+					return
+				}
+				if !yield(replay.Mail{Name: m.Name(), Time: m.Time, Spam: m.Label == mailbox.Spam, Raw: m.Raw}, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// A picture is a result that can be drawn.
+type picture interface {
+	PlotSVG(io.Writer) error
+	PlotPNG(io.Writer) error
+}
+
+// writePicture writes the result's picture in the form that the file's name
+// asks for.
+func writePicture(path string, result picture) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	draw := result.PlotSVG
+	if strings.HasSuffix(path, ".png") {
+		draw = result.PlotPNG
+	}
+	return errors.Join(draw(f), f.Close())
+}
+
+// A replayProgress shows how far a replay is, where somebody may be looking.
+type replayProgress struct {
+	w     io.Writer
+	stage string
+	bar   *progressbar.ProgressBar
+}
+
+func newReplayProgress(w io.Writer) *replayProgress { return &replayProgress{w: w} }
+
+func (p *replayProgress) show(stage string, done, total int) {
+	if !cli.UseColor(p.w) {
+		return
+	}
+	if stage != p.stage {
+		p.end()
+		p.stage = stage
+		if total == 0 {
+			total = -1
+		}
+		p.bar = progressbar.NewOptions(total, progressbar.OptionSetWriter(p.w), progressbar.OptionSetDescription(stage),
+			progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("messages"),
+			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(30))
+	}
+	_ = p.bar.Set(done) // a picture of progress is never worth an error
+}
+
+func (p *replayProgress) end() {
+	if p.bar != nil {
+		_ = p.bar.Finish()
+		_ = p.bar.Clear()
+		p.bar = nil
+	}
+}

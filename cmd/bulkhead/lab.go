@@ -1,0 +1,17 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
+)
+
+// newLabCommand stands where a command of bulkhead-lab was.
+func newLabCommand(name string) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Short: "See bulkhead-lab " + name, Hidden: true, DisableFlagParsing: true,
+		RunE: func(*cobra.Command, []string) error {
+			return cli.Usagef("%s is a command of another program: bulkhead-lab %s", name, name)
+		},
+	}
+}

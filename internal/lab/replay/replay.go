@@ -1,0 +1,134 @@
+// Package replay plays labelled mail through simulated sites that share one
+// clearinghouse, or several, and compares what filters catch with what exact maps
+// would.
+//
+//	result, err := replay.Run(ctx, mail, replay.Options{})
+package replay
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature"
+)
+
+// A Mail is one message of a labelled collection.
+type Mail struct {
+	Name string    // for the report, for example its file
+	Time time.Time // of arrival; zero: that of the message before
+	Spam bool      // its label
+	Raw  []byte
+}
+
+// Options describe the simulated network of a replay. The zero value of a
+// field means the default in brackets.
+type Options struct {
+	// Sites is how many sites share the clearinghouse; each message goes to
+	// Copies of them, chosen at random. [10 and 1]
+	Sites, Copies int
+	// Spread is the mean time between two copies of one message. [10 minutes]
+	Spread time.Duration
+	// Share is the share of recipients who act when the verdict was wrong:
+	// they report spam that was not caught, and withdraw ham that was, after a
+	// time between half and three halves of Delay. In (0, 1]. [0.3 and 1 hour]
+	Share float64
+	Delay time.Duration
+	// Mistakes is the share of recipients of ham who report it as spam, in
+	// [0, 1). Nobody but Share of them withdraws it. [0]
+	Mistakes float64
+	// Weight is the trust in each site, in (0, 1]; a signature is listed when
+	// the weights of those who reported it reach 1. [1]
+	Weight    float64
+	Threshold uint32 // count from which a message is bulk [that of the engine]
+	// NearMatch is how many bulkhead/near bands must agree.
+	// [signature.NearMatch]
+	NearMatch int
+	// Skip lists schemes that are not computed. [none]
+	Skip []bulkhead.Scheme
+	// Capacity is how many signatures a generation of the tally is sized for.
+	// [twice the most that the mail has in one generation]
+	Capacity uint64
+	Seed     uint64 // of every choice; equal seeds give equal results
+	// Progress is told how far the replay is: of the stages "reading" (the
+	// total is 0: unknown) and "delivering". It may be nil.
+	Progress func(stage string, done, total int)
+}
+
+// Complete puts the defaults in place of zero values, and returns an error that
+// names the first value out of its range. [Run] does it too.
+func (o *Options) Complete() error {
+	set(&o.Sites, 10)
+	set(&o.Copies, 1)
+	set(&o.Spread, 10*time.Minute)
+	set(&o.Share, 0.3)
+	set(&o.Delay, time.Hour)
+	set(&o.Weight, 1)
+	set(&o.NearMatch, signature.NearMatch)
+	if o.Progress == nil {
+		o.Progress = func(string, int, int) {}
+	}
+	switch {
+	case o.Sites < 1 || o.Sites > 10_000:
+		return fmt.Errorf("replay: %d sites, want 1 to 10000", o.Sites)
+	case o.Copies < 1 || o.Copies > o.Sites:
+		return fmt.Errorf("replay: %d copies for %d sites", o.Copies, o.Sites)
+	case o.Spread < 0 || o.Delay < 0:
+		return fmt.Errorf("replay: spread %v, delay %v: want no negative time", o.Spread, o.Delay)
+	case !(o.Share > 0 && o.Share <= 1):
+		return fmt.Errorf("replay: share %v, want one in (0, 1]", o.Share)
+	case !(o.Mistakes >= 0 && o.Mistakes < 1):
+		return fmt.Errorf("replay: mistakes %v, want a share in [0, 1)", o.Mistakes)
+	case !(o.Weight > 0 && o.Weight <= 1):
+		return fmt.Errorf("replay: weight %v, want one in (0, 1]", o.Weight)
+	case o.NearMatch < 1 || o.NearMatch > signature.NearBands:
+		return fmt.Errorf("replay: near match of %d bands, want 1 to %d", o.NearMatch, signature.NearBands)
+	}
+	return nil
+}
+
+func set[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Run delivers mail to the sites of a simulated network in the order of
+// arrival, through the engine of a real node, and beside it through the same
+// engine held in exact maps, so that every error of the filters shows. Each
+// delivery is checked first and counted as a sighting after; people act on
+// wrong verdicts as opts says.
+//
+// mail may come in any order; its first error ends the replay. All signatures
+// are held in memory, about 70 bytes each; the messages are not.
+//
+// The engine's clock is the mail's: generations age and turn as they would have
+// over the years that the mail covers.
+func Run(ctx context.Context, mail iter.Seq2[Mail, error], opts Options) (*Result, error) {
+	if err := opts.Complete(); err != nil {
+		return nil, err
+	}
+	started := time.Now()
+	letters, err := readReplay(ctx, mail, &opts)
+	if err != nil {
+		return nil, err
+	}
+	if len(letters) == 0 {
+		return nil, fmt.Errorf("replay: no messages")
+	}
+	reading := time.Since(started)
+	s, err := newSimulation(ctx, letters, opts)
+	if err != nil {
+		return nil, err
+	}
+	err = s.run(ctx)
+	if err = s.close(ctx, err); err != nil {
+		return nil, err
+	}
+	result := s.result()
+	result.ReadSeconds = reading.Seconds()
+	return result, nil
+}

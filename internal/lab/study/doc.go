@@ -1,0 +1,19 @@
+// Package study repeats the simulations of three papers and measures what they
+// left open:
+//
+//   - Yan & Cho, "Enhancing Collaborative Spam Detection with Bloom Filters"
+//     (ACSAC 2006, and technical report CS-TR-973): Experiments 1 to 8 with
+//     Tables III to X and Figures 3 to 10, Table I, f_dcc on real mail, merging,
+//     split storage, the speed of queries;
+//   - Jiang & Zhao, "A Study of Spam Determination Based on Improved Bloom
+//     Filter": Figures 1 to 3 and the product formula;
+//   - Finch, "What use are Bloom filters, anyway?" (2008): the table of false
+//     positives.
+//
+// [Run] does all of it; the same seed gives the same numbers whatever the number
+// of workers. Results are kept one file for each piece of work, so that a run
+// that was broken off goes on where it stopped, and one with more rounds starts
+// from those that are there.
+//
+//	err := study.Run(ctx, study.Config{Out: "study-out", Rounds: 1000, Seed: 1})
+package study

@@ -1,0 +1,185 @@
+package study
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+)
+
+// A plan is all work of a run, and where its results come to lie. Results of
+// parts that are not wanted are nil.
+type plan struct {
+	config     *Config
+	units      []*unit
+	tables     map[int][]*tableResult
+	draws      []*drawResult
+	growth     *growthResult
+	membership *membershipResult
+	twoPart    *twoPartResult
+	rate       *rateResult
+	merge      []*mergeResult
+	deletion   *deletionResult
+	split      *splitResult
+	dcc        *dccResult
+	speed      *speedResult
+}
+
+// add adds a unit and passes its result on.
+func add[T any](p *plan, u *unit, result T) T {
+	p.units = append(p.units, u)
+	return result
+}
+
+func (c *Config) plan() *plan {
+	p := &plan{config: c}
+	p.units, p.tables = c.tableUnits()
+	corpus := c.corpusSource()
+	if c.wants("draws") {
+		units, results := c.drawUnits()
+		p.units, p.draws = append(p.units, units...), results
+	}
+	if c.wants("growth") {
+		u, r := c.growthUnit()
+		p.growth = add(p, u, r)
+	}
+	if c.wants("membership") {
+		u, r := c.membershipUnit()
+		p.membership = add(p, u, r)
+	}
+	if c.wants("twopart") {
+		u, r := c.twoPartUnit()
+		p.twoPart = add(p, u, r)
+	}
+	if c.wants("rate") {
+		u, r := c.rateUnit()
+		p.rate = add(p, u, r)
+	}
+	if c.wants("merge") {
+		units, results := c.mergeUnits()
+		p.units, p.merge = append(p.units, units...), results
+	}
+	if c.wants("deletion") {
+		u, r := c.deletionUnit()
+		p.deletion = add(p, u, r)
+	}
+	if c.wants("split") {
+		u, r := c.splitUnit(corpus)
+		p.split = add(p, u, r)
+	}
+	if c.wants("dcc") && c.Corpus != "" {
+		u, r := c.dccUnit(corpus)
+		p.dcc = add(p, u, r)
+	}
+	if c.wants("speed") {
+		u, r := c.speedUnit()
+		p.speed = add(p, u, r)
+	}
+	return p
+}
+
+// rows returns the lines of the experiments that were run.
+func (p *plan) rows() (all [][]row) {
+	for _, e := range experiments() {
+		var rows []row
+		for _, r := range p.tables[e.number] {
+			rows = append(rows, r.row(&e, p.config.Rounds))
+		}
+		if rows != nil {
+			all = append(all, rows)
+		}
+	}
+	return all
+}
+
+// write puts everything into the folder for results.
+func (p *plan) write(ctx context.Context) error {
+	rows := p.rows()
+	compared := compare(rows)
+	if len(rows) > 0 {
+		if err := p.file("tables.csv", func(w io.Writer) error { return writeTables(w, rows) }); err != nil {
+			return err
+		}
+		if err := p.file("comparison.csv", func(w io.Writer) error { return writeComparison(w, compared) }); err != nil {
+			return err
+		}
+	}
+	for name, result := range p.measured() {
+		b, err := json.MarshalIndent(result, "", "\t")
+		if err != nil {
+			return fmt.Errorf("study: %s: %w", name, err)
+		}
+		if err := writeFile(filepath.Join(p.config.Out, name+".json"), append(b, '\n')); err != nil {
+			return err
+		}
+	}
+	figures, err := p.figures(rows)
+	if err != nil {
+		return err
+	}
+	for _, f := range figures {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := writeFigure(f, filepath.Join(p.config.Out, "figures"), "svg", "png"); err != nil {
+			return err
+		}
+	}
+	return p.report(rows, compared, figures)
+}
+
+// measured returns the results beside the experiments, by the name of the file
+// that they go to.
+func (p *plan) measured() map[string]any {
+	all := map[string]any{}
+	if p.draws != nil {
+		all["draws"] = p.draws
+	}
+	if p.growth != nil {
+		all["growth"] = p.growth
+	}
+	if p.membership != nil {
+		all["membership"] = p.membership
+	}
+	if p.twoPart != nil {
+		all["twopart"] = p.twoPart
+	}
+	if p.rate != nil {
+		all["rate"] = p.rate
+	}
+	if p.merge != nil {
+		all["merge"] = p.mergeRows()
+	}
+	if p.deletion != nil {
+		all["deletion"] = p.deletion
+	}
+	if p.split != nil {
+		all["split"] = p.split
+	}
+	if p.dcc != nil {
+		all["dcc"] = p.dcc
+	}
+	if p.speed != nil {
+		all["speed"] = p.speed
+	}
+	return all
+}
+
+// mergeRows returns the lines of all networks.
+func (p *plan) mergeRows() (rows []mergeRow) {
+	for _, r := range p.merge {
+		rows = append(rows, r.Rows...)
+	}
+	return rows
+}
+
+// file writes one file of the results.
+func (p *plan) file(name string, write func(io.Writer) error) error {
+	var buf bytes.Buffer
+	if err := write(&buf); err != nil {
+		return fmt.Errorf("study: %s: %w", name, err)
+	}
+	return writeFile(filepath.Join(p.config.Out, name), buf.Bytes())
+}

@@ -111,7 +111,7 @@ func TestTakenByError(t *testing.T) {
 	if r := mustCheck(t, c, d, nil); r.Value != 5 {
 		t.Errorf("value %d of a digest that was never deleted, want 5", r.Value)
 	}
-	house.Add(digestSignature(&d, 1, epochs, 0), 1)
+	house.Add(digestSignature(&d, 1, deletes, 0), 1)
 	if r := mustCheck(t, c, d, nil); r.Value != 5 {
 		t.Errorf("value %d, with a delete that never was, want 5", r.Value)
 	}
@@ -144,5 +144,63 @@ func TestOwnQuestionsAreNoChecks(t *testing.T) {
 		if _, checks := house.Looks(); checks != i+1 {
 			t.Errorf("%d checks counted after %d", checks, i+1)
 		}
+	}
+}
+
+// TestTakenFromTheForgotten: what was taken from is forgotten before the taking.
+// What is written then counts in full.
+func TestTakenFromTheForgotten(t *testing.T) {
+	var shingles [32]uint64
+	for name, sh := range map[string]*[32]uint64{"digest": nil, "text": &shingles} {
+		ctx := t.Context()
+		house := prototest.NewTally(2)
+		c := dial(t, serve(t, &Server{House: house}), nil)
+		must(t, c.Write(ctx, digestOf(1), sh, 1, 100))
+		house.Age()
+		must(t, c.Write(ctx, digestOf(1), sh, 1, -60))
+		house.Age()
+		must(t, c.Write(ctx, digestOf(1), sh, 1, 7))
+		if r := mustCheck(t, c, digestOf(1), sh); r.Value != 7 {
+			t.Errorf("%s: value %d, want 7", name, r.Value)
+		}
+		if sh == nil {
+			continue
+		}
+		if r := mustCheck(t, c, digestOf(2), sh); r.Value != 7 {
+			t.Errorf("near copy: value %d, want 7", r.Value)
+		}
+	}
+}
+
+// TestDeletedWhileADeletionAges: what came between two deletes stays deleted when
+// the first one is forgotten, and with it that something was taken.
+func TestDeletedWhileADeletionAges(t *testing.T) {
+	var shingles [32]uint64
+	for name, sh := range map[string]*[32]uint64{"digest": nil, "text": &shingles} {
+		ctx := t.Context()
+		house := prototest.NewTally(3)
+		c := dial(t, serve(t, &Server{House: house}), nil)
+		want := func(when string, value int32) {
+			t.Helper()
+			for copy, d := range []byte{1, 2} { // of the same shingles, if any
+				if copy == 1 && sh == nil {
+					continue
+				}
+				if r := mustCheck(t, c, digestOf(d), sh); r.Value != value {
+					t.Errorf("%s, copy %d: %s: value %d, want %d", name, copy, when, r.Value, value)
+				}
+			}
+		}
+		must(t, c.Write(ctx, digestOf(1), sh, 1, 1000))
+		house.Age()
+		must(t, c.Delete(ctx, digestOf(1), sh))
+		house.Age()
+		house.Age() // the thousand are forgotten
+		must(t, c.Write(ctx, digestOf(1), sh, 1, 10))
+		want("written again", 10)
+		must(t, c.Delete(ctx, digestOf(1), sh))
+		want("deleted again", 0)
+		house.Age()
+		want("the first delete is forgotten", 0)
 	}
 }

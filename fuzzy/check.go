@@ -153,7 +153,7 @@ func askDigests(_ *Server, q *questions, c *pendingCheck, flags []uint8) {
 }
 
 func takeDigests(s *Server, c *pendingCheck, looks, _ []bulkhead.Look, flags []uint8) {
-	sure := !s.lists.taken.Load()
+	sure := !s.lists.taken.Seen()
 	for i, flag := range flags {
 		if l := &looks[i]; l.Sightings > 0 && !c.job.hides(flag) {
 			c.hits = append(c.hits, hit{flag: flag, value: l.Sightings, first: seconds(l), chance: l.Error})
@@ -172,11 +172,11 @@ func takeDigests(s *Server, c *pendingCheck, looks, _ []bulkhead.Look, flags []u
 // was taken from them.
 func askCopies(s *Server, q *questions, c *pendingCheck, _ []uint8) {
 	d := &c.job.req.Digest
-	takenToo := s.lists.taken.Load()
+	takenToo := s.lists.taken.Seen()
 	for _, h := range c.hits {
 		q.sigs = append(q.sigs, digestSignature(d, h.flag, added, 1), digestSignature(d, h.flag, added, 2))
 		if takenToo {
-			q.sigs = append(q.sigs, digestSignature(d, h.flag, taken, 0), digestSignature(d, h.flag, taken, 1), digestSignature(d, h.flag, epochs, 0))
+			q.sigs = append(q.sigs, digestSignature(d, h.flag, taken, 0), digestSignature(d, h.flag, taken, 1), digestSignature(d, h.flag, deletes, 0))
 		}
 	}
 	c.takenToo = takenToo
@@ -190,12 +190,12 @@ func takeCopies(_ *Server, c *pendingCheck, looks, _ []bulkhead.Look, _ []uint8)
 		looks = looks[2:]
 		if c.takenToo {
 			// One of the two alone would be shown by error now and then.
-			h.minus, h.epochs = min(looks[0].Sightings, looks[1].Sightings), looks[2].Sightings
+			h.account.Taken, h.account.Deletes = min(looks[0].Sightings, looks[1].Sightings), looks[2].Sightings
 			looks = looks[3:]
 		}
 		if sure {
 			left = append(left, h)
-			if h.epochs > 0 {
+			if h.account.Deletes > 0 {
 				c.state = checkSince
 			}
 		}
@@ -211,7 +211,8 @@ func takeCopies(_ *Server, c *pendingCheck, looks, _ []bulkhead.Look, _ []uint8)
 func (c *pendingCheck) settle() {
 	left := c.hits[:0]
 	for _, h := range c.hits {
-		if h.value = total(h.value, h.minus); h.value == 0 {
+		h.account.Added = h.value
+		if h.value = h.account.Left(); h.value == 0 {
 			c.deleted = true
 			continue
 		}
@@ -311,12 +312,12 @@ func takeHalf(_ *Server, c *pendingCheck, looks, judges []bulkhead.Look, flags [
 
 // askBands asks for the other half where the first has something.
 func askBands(s *Server, q *questions, c *pendingCheck, _ []uint8) {
-	c.takenToo = s.lists.taken.Load()
+	c.takenToo = s.lists.taken.Seen()
 	for _, flag := range c.near {
 		q.sigs = appendHalf(q.sigs, &c.job.req, uint32(flag), 1)
 		if c.takenToo {
 			q.sigs = appendBands(q.sigs, &c.job.req, flag, taken)
-			q.sigs = appendBands(q.sigs, &c.job.req, flag, epochs)
+			q.sigs = appendBands(q.sigs, &c.job.req, flag, deletes)
 		}
 	}
 	if c.voted {
@@ -332,15 +333,16 @@ func takeBands(s *Server, c *pendingCheck, looks, judges []bulkhead.Look, _ []ui
 	var all [signature.RspamdBands]bulkhead.Look
 	for i, flag := range c.near {
 		interleave(&all, c.even[i*half:], next(half))
-		minus := []bulkhead.Look(nil)
+		held := heldBands{flag: flag, looks: all}
 		if c.takenToo {
-			minus = next(signature.RspamdBands)
-			if deletes := next(signature.RspamdBands); slices.ContainsFunc(deletes, known) {
-				c.hold(flag, &all, minus, deletes)
+			minus, deletes := next(signature.RspamdBands), next(signature.RspamdBands)
+			held.take(minus, deletes)
+			if slices.ContainsFunc(deletes, known) {
+				c.held = append(c.held, held)
 				continue
 			}
 		}
-		if h, ok := nearHit(flag, all[:], minus); ok {
+		if h, ok := held.hit(); ok {
 			c.hits = append(c.hits, h)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/ledger"
 )
 
 // lists knows which lists are in use, so that checks ask for those only. The
@@ -15,15 +17,11 @@ type lists struct {
 	current atomic.Pointer[[]uint8]
 	// taken says that something was taken away once: a negative write, or a
 	// delete. Until then nobody need ask for it.
-	taken atomic.Bool
+	taken *ledger.Mark
 
 	mu     sync.Mutex // guards changes of current, and what follows
 	warned bool
 }
-
-// The counters that are raised with each update: one for each list, and the one
-// of takenSignature.
-const markTaken = 256
 
 // inUse returns the lists in use, ascending; the slice must not be changed.
 func (l *lists) inUse() []uint8 {
@@ -69,17 +67,17 @@ func (s *Server) followLists(ctx context.Context) {
 	for flag := range 256 {
 		q.sigs = append(q.sigs, listSignature(uint8(flag)))
 	}
-	q.sigs = append(q.sigs, takenSignature())
-	if err := q.ask(ctx, s.house); err != nil {
+	err := q.ask(ctx, s.house)
+	if err == nil {
+		err = s.lists.taken.Refresh(ctx, s.house)
+	}
+	if err != nil {
 		if ctx.Err() == nil {
 			s.Log.Warn("lists not refreshed", "err", err)
 		}
 		return
 	}
-	if q.looks[markTaken].Sightings > 0 {
-		s.lists.taken.Store(true)
-	}
-	for flag := range markTaken {
+	for flag := range q.looks {
 		if q.looks[flag].Sightings > 0 && !s.lists.add(uint8(flag)) {
 			s.lists.mu.Lock()
 			if !s.lists.warned {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/ledger"
 	"github.com/bulkhead-mail/bulkhead/internal/listen"
 )
 
@@ -112,6 +113,7 @@ type Stats struct {
 func (s *Server) prepare() {
 	s.once.Do(func() {
 		s.house = bulkhead.CounterOf(s.House)
+		s.lists.taken = ledger.NewMark(takenSignature())
 		if s.UpdateFrom == nil {
 			s.UpdateFrom = listen.Loopback()
 		}

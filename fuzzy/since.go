@@ -1,112 +1,69 @@
 package fuzzy
 
 import (
-	"context"
-	"math/bits"
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/ledger"
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
-// What was deleted ages before its deletion does: the difference of the two alone
-// would hide what was written since. So that is counted once more, under the
-// number of the delete. epochs is raised by 1 at the first delete, by 2 at the
-// next, by 4 and so on, so that its highest bit is the last one even when earlier
-// ones have aged out.
-const maxEpochs = 22
-
-// epochOf returns the number of the last of the deletes, of which there must be
-// one, that have not aged out.
-func epochOf(epochs uint32) int { return bits.Len32(epochs) - 1 }
-
-// sinceKind is what counts additions or subtractions since a delete.
-func sinceKind(epoch int, kind byte) byte { return since + 2*byte(epoch) + kind }
-
-// appendSince appends what counts additions and subtractions since the last
-// delete of counter i.
-func appendSince(dst []bulkhead.Signature, r *Request, flag uint8, deletes uint32, i int) []bulkhead.Signature {
-	epoch := epochOf(deletes)
-	return append(dst, counterSignature(r, flag, sinceKind(epoch, added), i), counterSignature(r, flag, sinceKind(epoch, taken), i))
-}
-
-// freshEpochs returns for each counter the number that a delete of it gets:
-// beyond those that have not aged out, and one under which nothing is counted.
-// It is maxEpochs where there is none left.
-func (s *Server) freshEpochs(ctx context.Context, j *job, flag uint8, counters []counter) ([]int, error) {
-	fresh := make([]int, len(counters))
-	q := questions{counted: true}
-	for i := range counters {
-		fresh[i] = maxEpochs
-		if counters[i].value() == 0 {
-			continue
-		}
-		for epoch := bits.Len32(counters[i].epochs); epoch < maxEpochs; epoch++ {
-			q.sigs = append(q.sigs, counterSignature(&j.req, flag, sinceKind(epoch, added), i))
-		}
-	}
-	if err := q.ask(ctx, s.house); err != nil {
-		return nil, err
-	}
-	looks := q.looks
-	for i := range counters {
-		if counters[i].value() == 0 {
-			continue
-		}
-		first := bits.Len32(counters[i].epochs)
-		for epoch := maxEpochs - 1; epoch >= first; epoch-- {
-			if looks[epoch-first].Sightings == 0 {
-				fresh[i] = epoch
-			}
-		}
-		looks = looks[max(0, maxEpochs-first):]
-	}
-	return fresh, nil
+// appendSince appends the counters of account i since its last delete.
+func appendSince(dst []bulkhead.Signature, r *Request, flag uint8, b *ledger.Balance, i int) []bulkhead.Signature {
+	return append(dst, counterSignature(r, flag, b.Since(ledger.AddedSince), i), counterSignature(r, flag, b.Since(ledger.TakenSince), i))
 }
 
 // askSince asks for what was written to digests since they were deleted.
 func askSince(_ *Server, q *questions, c *pendingCheck, _ []uint8) {
 	for i := range c.hits {
-		if h := &c.hits[i]; h.epochs > 0 {
-			q.sigs = appendSince(q.sigs, &c.job.req, h.flag, h.epochs, 0)
-			q.sigs = append(q.sigs, counterSignature(&c.job.req, h.flag, sinceKind(epochOf(h.epochs), added), 1))
+		if h := &c.hits[i]; h.account.Deletes > 0 {
+			q.sigs = appendSince(q.sigs, &c.job.req, h.flag, &h.account, 0)
+			q.sigs = append(q.sigs, counterSignature(&c.job.req, h.flag, h.account.Since(ledger.AddedSince), 1))
 		}
 	}
 }
 
 func takeSince(_ *Server, c *pendingCheck, looks, _ []bulkhead.Look, _ []uint8) {
 	for i := range c.hits {
-		if h := &c.hits[i]; h.epochs > 0 {
-			left := total(min(looks[0].Sightings, looks[2].Sightings), looks[1].Sightings)
-			h.value, h.minus = max(total(h.value, h.minus), left), 0
+		if a := &c.hits[i].account; a.Deletes > 0 {
+			a.AddedSince, a.TakenSince = min(looks[0].Sightings, looks[2].Sightings), looks[1].Sightings
 			looks = looks[3:]
 		}
 	}
 	c.settle()
 }
 
-// heldBands are the bands of a message on one list: additions, subtractions and
-// deletes.
+// heldBands are the bands of a message on one list: what was added, and the rest of
+// their accounts.
 type heldBands struct {
-	flag           uint8
-	plus           [signature.RspamdBands]bulkhead.Look
-	minus, deletes [signature.RspamdBands]uint32
+	flag     uint8
+	looks    [signature.RspamdBands]bulkhead.Look
+	accounts [signature.RspamdBands]ledger.Balance
 }
 
-func (c *pendingCheck) hold(flag uint8, plus *[signature.RspamdBands]bulkhead.Look, minus, deletes []bulkhead.Look) {
-	h := heldBands{flag: flag, plus: *plus}
-	for b := range plus {
-		h.minus[b], h.deletes[b] = minus[b].Sightings, deletes[b].Sightings
+// take puts what was taken away into the accounts.
+func (h *heldBands) take(taken, deletes []bulkhead.Look) {
+	for b := range h.accounts {
+		h.accounts[b].Taken, h.accounts[b].Deletes = taken[b].Sightings, deletes[b].Sightings
 	}
-	c.held = append(c.held, h)
+}
+
+// hit judges what is left of the bands.
+func (h *heldBands) hit() (hit, bool) {
+	for b := range h.looks {
+		h.accounts[b].Added = h.looks[b].Sightings
+		h.looks[b].Sightings = h.accounts[b].Left()
+	}
+	return nearHit(h.flag, h.looks[:])
 }
 
 // askNearSince asks for what was written to bands since they were deleted.
 func askNearSince(_ *Server, q *questions, c *pendingCheck, _ []uint8) {
 	for i := range c.held {
-		for b, e := range c.held[i].deletes {
-			if e > 0 {
-				q.sigs = appendSince(q.sigs, &c.job.req, c.held[i].flag, e, 2+b)
+		h := &c.held[i]
+		for b := range h.accounts {
+			if a := &h.accounts[b]; a.Deletes > 0 {
+				q.sigs = appendSince(q.sigs, &c.job.req, h.flag, a, 2+b)
 			}
 		}
 	}
@@ -115,15 +72,13 @@ func askNearSince(_ *Server, q *questions, c *pendingCheck, _ []uint8) {
 func takeNearSince(_ *Server, c *pendingCheck, looks, _ []bulkhead.Look, _ []uint8) {
 	for i := range c.held {
 		h := &c.held[i]
-		for b, e := range h.deletes {
-			left := uint32(0)
-			if e > 0 {
-				left = total(looks[0].Sightings, looks[1].Sightings)
+		for b := range h.accounts {
+			if a := &h.accounts[b]; a.Deletes > 0 {
+				a.AddedSince, a.TakenSince = looks[0].Sightings, looks[1].Sightings
 				looks = looks[2:]
 			}
-			h.plus[b].Sightings = max(total(h.plus[b].Sightings, h.minus[b]), left)
 		}
-		if near, ok := nearHit(h.flag, h.plus[:], nil); ok {
+		if near, ok := h.hit(); ok {
 			// What was written to a list goes before votes.
 			c.hits = slices.DeleteFunc(c.hits, func(o hit) bool { return o.flag == h.flag })
 			c.hits = append(c.hits, near)

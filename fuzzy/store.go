@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/ledger"
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
@@ -13,26 +14,43 @@ import (
 // check a look-up for its digest and 10 for its shingles.
 const maxLists = 24
 
-// What the counters of a digest or band count. epochs are its deletes, see
-// epochOf; the kinds from since on are of what came after one of them.
-const (
-	added = iota
-	taken
-	epochs
-	since
+// The counters of an account, but for those since a delete.
+var (
+	added   = ledger.Part{Kind: ledger.Added}
+	taken   = ledger.Part{Kind: ledger.Taken}
+	deletes = ledger.Part{Kind: ledger.Deletes}
 )
 
-// counterSignature is counter i of a message on a list: of its digest, and then
-// of its bands or of the third copy of its digest.
-func counterSignature(r *Request, flag, kind byte, i int) bulkhead.Signature {
-	if i >= 2 && r.Shingled {
-		return signature.RspamdBand(&r.Shingles, uint32(flag)|uint32(kind)<<8, i-2)
+// kind is the byte that stands for a counter in its signature.
+func kind(p ledger.Part) byte {
+	const since = 3 // and 4, for each delete
+	switch p.Kind {
+	case ledger.Added:
+		return 0
+	case ledger.Taken:
+		return 1
+	case ledger.Deletes:
+		return 2
+	case ledger.AddedSince:
+		return since + 2*p.Epoch
 	}
-	return digestSignature(&r.Digest, flag, kind, byte(i))
+	return since + 2*p.Epoch + 1
 }
 
-// numCounters is how many counters a message has on each list.
-func numCounters(r *Request) int {
+// counterSignature is a counter of account i of a message on a list: of its digest,
+// and then of its bands or of the third copy of its digest.
+func counterSignature(r *Request, flag uint8, p ledger.Part, i int) bulkhead.Signature {
+	if i >= 2 && r.Shingled {
+		return signature.RspamdBand(&r.Shingles, listOf(flag, p), i-2)
+	}
+	return digestSignature(&r.Digest, flag, p, byte(i))
+}
+
+// listOf is the number of a counter's list of bands.
+func listOf(flag uint8, p ledger.Part) uint32 { return uint32(flag) | uint32(kind(p))<<8 }
+
+// numAccounts is how many accounts a message has on each list.
+func numAccounts(r *Request) int {
 	if r.Shingled {
 		return 2 + signature.RspamdBands
 	}
@@ -45,38 +63,29 @@ func numCounters(r *Request) int {
 // One counter of a filter shows a digest that was never written once in some
 // hundred times. So each digest has a second one, and a third if it has no
 // shingles that could speak for it: copies 1 and 2.
-func digestSignature(digest *[DigestSize]byte, flag uint8, kind byte, copy byte) bulkhead.Signature {
+func digestSignature(digest *[DigestSize]byte, flag uint8, p ledger.Part, copy byte) bulkhead.Signature {
 	sum := *digest
-	sum[60], sum[61], sum[62], sum[63] = flag, kind, 'f', copy
-	return mustSignature(bulkhead.RspamdText, sum[:])
+	sum[60], sum[61], sum[62], sum[63] = flag, kind(p), 'f', copy
+	return bulkhead.MustSignature(bulkhead.RspamdText, sum[:])
 }
 
 // plainSignature is the digest itself, on which all front doors vote.
 func plainSignature(digest *[DigestSize]byte) bulkhead.Signature {
-	return mustSignature(bulkhead.RspamdText, digest[:])
+	return bulkhead.MustSignature(bulkhead.RspamdText, digest[:])
 }
 
 // listSignature is the counter that says that a list is in use.
 func listSignature(flag uint8) bulkhead.Signature {
-	return mustSignature(bulkhead.RspamdText, append([]byte("bulkhead fuzzy list "), flag))
+	return bulkhead.MustSignature(bulkhead.RspamdText, append([]byte("bulkhead fuzzy list "), flag))
 }
 
 // takenSignature is the counter that says that anything was ever taken away.
 func takenSignature() bulkhead.Signature {
-	return mustSignature(bulkhead.RspamdText, []byte("bulkhead fuzzy taken"))
+	return bulkhead.MustSignature(bulkhead.RspamdText, []byte("bulkhead fuzzy taken"))
 }
 
-func appendBands(dst []bulkhead.Signature, r *Request, flag uint8, kind int) []bulkhead.Signature {
-	return signature.AppendRspamdBands(dst, &r.Shingles, uint32(flag)|uint32(kind)<<8)
-}
-
-// mustSignature is for sums that are never refused: of 1 to 64 bytes.
-func mustSignature(scheme bulkhead.Scheme, sum []byte) bulkhead.Signature {
-	sig, err := bulkhead.NewSignature(scheme, sum)
-	if err != nil {
-		panic(err)
-	}
-	return sig
+func appendBands(dst []bulkhead.Signature, r *Request, flag uint8, p ledger.Part) []bulkhead.Signature {
+	return signature.AppendRspamdBands(dst, &r.Shingles, listOf(flag, p))
 }
 
 // A hit is what is known of a message on one list.
@@ -88,12 +97,9 @@ type hit struct {
 	// chance is the probability that the counters of the digest are shown by
 	// error.
 	chance float64
-	// minus and epochs are what is known of deletes, until it has been accounted for.
-	minus, epochs uint32
+	// account is what is known of what was taken away, until value is without it.
+	account ledger.Balance
 }
-
-// total is what a counter of additions and one of subtractions leave.
-func total(plus, minus uint32) uint32 { return plus - min(plus, minus) }
 
 func seconds(l *bulkhead.Look) uint32 { return uint32(max(0, min(l.First, math.MaxUint32))) }
 
@@ -119,25 +125,21 @@ func bandsWanted(p float64) int {
 	return signature.RspamdBands + 1
 }
 
-// nearHit judges what is known of the bands of one list, additions and
-// subtractions.
-func nearHit(flag uint8, plus, minus []bulkhead.Look) (hit, bool) {
+// nearHit judges what is left of the bands of one list.
+func nearHit(flag uint8, bands []bulkhead.Look) (hit, bool) {
 	h := hit{flag: flag, first: math.MaxUint32}
 	var values [signature.RspamdBands]uint32
 	n, chance := 0, 0.0
-	for b := range plus {
-		v := plus[b].Sightings
-		if minus != nil {
-			v = total(plus[b].Sightings, minus[b].Sightings)
-		}
-		if v == 0 {
+	for b := range bands {
+		l := &bands[b]
+		if l.Sightings == 0 {
 			continue
 		}
-		values[n] = v
+		values[n] = l.Sightings
 		n++
 		h.agree |= 1 << b
-		h.first = min(h.first, seconds(&plus[b]))
-		chance = max(chance, plus[b].Error)
+		h.first = min(h.first, seconds(l))
+		chance = max(chance, l.Error)
 	}
 	if n == 0 || n < bandsWanted(chance) {
 		return hit{}, false

@@ -23,8 +23,7 @@ func NewMark(sig bulkhead.Signature) *Mark { return &Mark{sig: sig} }
 // Seen reports whether something was taken away. It stays true.
 func (m *Mark) Seen() bool { return m.seen.Load() }
 
-// Set makes the mark seen here at once. It comes before the accounts are read from
-// which something is to be taken.
+// Set makes the mark seen here at once.
 func (m *Mark) Set() { m.seen.Store(true) }
 
 // Raise adds the mark to what is raised, for the other nodes to see.

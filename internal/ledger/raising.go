@@ -18,7 +18,8 @@ func (r *Raising) Raise(sig bulkhead.Signature, n uint32) {
 	r.Sigs, r.N = append(r.Sigs, sig), append(r.N, n)
 }
 
-// Add adds n, 1 to [bulkhead.Many], to an account that was read.
+// Add adds n, 1 to [bulkhead.Many], to an account that was read, or from which
+// nothing can have been taken because no [Mark] was seen.
 func (r *Raising) Add(a *Account, n uint32) {
 	m := n
 	switch {

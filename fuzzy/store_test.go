@@ -1,0 +1,140 @@
+package fuzzy
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/ledger"
+	"github.com/bulkhead-mail/bulkhead/internal/prototest"
+	"github.com/bulkhead-mail/bulkhead/signature"
+)
+
+// TestBandsWanted: so many bands that an unknown text shows them by errors of the
+// filters once in 100,000 times at most, and no more than that takes.
+func TestBandsWanted(t *testing.T) {
+	const bound = 1e-5
+	tail := func(p float64, m int) (sum float64) { // of the binomial distribution
+		for k := m; k <= signature.RspamdBands; k++ {
+			choose := math.Gamma(signature.RspamdBands+1) / math.Gamma(float64(k+1)) / math.Gamma(float64(signature.RspamdBands-k+1))
+			sum += choose * math.Pow(p, float64(k)) * math.Pow(1-p, float64(signature.RspamdBands-k))
+		}
+		return sum
+	}
+	for p := 1e-6; p < 1; p *= 1.1 {
+		m := bandsWanted(p)
+		if m < signature.RspamdMatch || m > signature.RspamdBands+1 {
+			t.Fatalf("error %g: %d bands", p, m)
+		}
+		if m <= signature.RspamdBands && tail(p, m) > bound {
+			t.Errorf("error %g: %d bands agree by chance with %g", p, m, tail(p, m))
+		}
+		// The bound used is no more than a factor of the tail above it.
+		if m > signature.RspamdMatch && tail(p, m-1) < bound*math.Pow(1-p, signature.RspamdBands) {
+			t.Errorf("error %g: %d bands are wanted, where %d would do: %g", p, m, m-1, tail(p, m-1))
+		}
+	}
+}
+
+func TestConfirm(t *testing.T) {
+	for _, tt := range []struct {
+		chance, second, third float64 // of an error; third 0: not there
+		want                  bool
+	}{
+		{1e-3, 1e-3, 0, true},
+		{1e-2, 1e-2, 0, false}, // 1e-4
+		{4e-3, 2e-3, 0, true},  // 8e-6
+		{4e-3, 3e-3, 0, false}, // 1.2e-5
+		{4e-3, 3e-3, 0.5, true},
+		{1e-2, 1e-2, 0.2, false},
+	} {
+		h := hit{value: 9, chance: tt.chance}
+		third := bulkhead.Look{}
+		if tt.third > 0 {
+			third = bulkhead.Look{Sightings: 8, Error: tt.third}
+		}
+		if got := h.confirm(&bulkhead.Look{Sightings: 7, Error: tt.second}, &third); got != tt.want || h.value != 7 {
+			t.Errorf("%+v: %v, value %d", tt, got, h.value)
+		}
+	}
+	h := hit{value: 9}
+	if h.confirm(&bulkhead.Look{}, &bulkhead.Look{Sightings: 9}) {
+		t.Error("a digest without its second counter is taken for known")
+	}
+}
+
+// TestMedian: the value of a near match is the lower median of its bands.
+func TestMedian(t *testing.T) {
+	for _, tt := range []struct {
+		values []uint32
+		want   uint32
+	}{{[]uint32{7, 5, 1}, 5}, {[]uint32{7, 100, 5, 1}, 5}, {[]uint32{1, 1, 9, 9, 9}, 9}, {[]uint32{1, 1, 1, 9, 9, 9}, 1}} {
+		bands, votes := make([]bulkhead.Look, signature.RspamdBands), make([]bulkhead.Look, signature.RspamdBands)
+		for b, v := range tt.values {
+			bands[b] = bulkhead.Look{Sightings: v}
+			votes[b] = bulkhead.Look{Judged: bulkhead.JudgedSpam, Spam: v}
+		}
+		if h, ok := nearHit(1, bands); !ok || h.value != tt.want {
+			t.Errorf("bands %d: %v, value %d, want %d", tt.values, ok, h.value, tt.want)
+		}
+		if h, ok := votedHit(1, votes); !ok || h.value != tt.want {
+			t.Errorf("votes %d: %v, value %d, want %d", tt.values, ok, h.value, tt.want)
+		}
+	}
+}
+
+// TestRevocationOutweighsBands: bands listed by votes find a text, unless the very
+// digest was revoked.
+func TestRevocationOutweighsBands(t *testing.T) {
+	ctx := t.Context()
+	var shingles [32]uint64
+	for i := range shingles {
+		shingles[i] = uint64(i) * 0x9e3779b97f4a7c15
+	}
+	house := new(prototest.House)
+	revoked := digestOf(1)
+	sigs := append(signature.AppendRspamdBands(nil, &shingles, signature.RspamdVotes), plainSignature(&revoked))
+	if _, err := house.Report(ctx, bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam}); err != nil {
+		t.Fatal(err)
+	}
+	c := dial(t, serve(t, &Server{House: house, SpamFlags: []uint8{1}}), nil)
+	for _, d := range []byte{1, 2} {
+		if r := mustCheck(t, c, digestOf(d), &shingles); !r.OK() || r.Flag != 1 {
+			t.Fatalf("digest %d, whose bands are listed: %+v", d, r)
+		}
+	}
+	if _, err := house.Revoke(ctx, bulkhead.Report{Signatures: sigs[len(sigs)-1:]}); err != nil {
+		t.Fatal(err)
+	}
+	if r := mustCheck(t, c, revoked, &shingles); r.OK() {
+		t.Errorf("the revoked digest is found by its bands: %+v", r)
+	}
+	if r := mustCheck(t, c, digestOf(2), &shingles); !r.OK() {
+		t.Errorf("another digest with these bands is not found: %+v", r)
+	}
+}
+
+// TestCountersDiffer: no two counters of a message are one, on all lists.
+func TestCountersDiffer(t *testing.T) {
+	seen := map[bulkhead.Signature]string{}
+	r := &Request{Digest: digestOf(1), Shingled: true}
+	for _, flag := range []uint8{0, 1, 255} {
+		for i := range numAccounts(r) {
+			add := func(p ledger.Part) {
+				sig, what := counterSignature(r, flag, p, i), fmt.Sprint(flag, p, i)
+				if seen[sig] != "" {
+					t.Errorf("%s and %s are one counter", what, seen[sig])
+				}
+				seen[sig] = what
+			}
+			add(added)
+			add(taken)
+			add(deletes)
+			for epoch := range uint8(24) {
+				add(ledger.Part{Kind: ledger.AddedSince, Epoch: epoch})
+				add(ledger.Part{Kind: ledger.TakenSince, Epoch: epoch})
+			}
+		}
+	}
+}

@@ -35,6 +35,8 @@ func TestBrokenPointers(t *testing.T) {
 		{"Source: p.md#wire-format.", 1, 1},
 		{"Source: p.md section 2.", 1, 1},
 		{"Source: docs/specs/p.md\nsection 2.1.", 1, 1},
+		{"The table of docs/specs/p.md#wire-format and the examples of section\n4.", 1, 1},
+		{"As docs/specs/p.md#wire-format and RFC 2231 section 3 say.", 1, 0},
 	}
 	for _, tt := range comments {
 		found, broken := commentPointers(tree, "bench", tt.text)
@@ -54,7 +56,8 @@ func TestBrokenPointers(t *testing.T) {
 // what is wrong with which. dir is the folder of its file, where paths that begin
 // with ".." start.
 func commentPointers(tree fs.FS, dir, comment string) (found int, broken []string) {
-	pointer := regexp.MustCompile(`([\w./-]*\w\.md)((?:#[\w-]+)?(?:(?:,| and| or| to)\s+#[\w-]+)*)(\s+sections?\s+\d)?`)
+	pointer := regexp.MustCompile(`([\w./-]*\w\.md)((?:#[\w-]+)?(?:(?:,| and| or| to)\s+#[\w-]+)*)`)
+	number := regexp.MustCompile(`(RFC \d+,? )?\bsections?\s+\d+`)
 	for _, m := range pointer.FindAllStringSubmatch(comment, -1) {
 		name := m[1]
 		if strings.HasPrefix(name, "../") {
@@ -62,11 +65,12 @@ func commentPointers(tree fs.FS, dir, comment string) (found int, broken []strin
 		}
 		anchors := regexp.MustCompile(`#[\w-]+`).FindAllString(m[2], -1)
 		found += max(1, len(anchors))
-		if m[3] != "" {
-			broken = append(broken, fmt.Sprintf("%q names a section by its number; want its anchor", m[0]))
-			continue
-		}
 		broken = append(broken, missing(tree, name, anchors)...)
+		for _, n := range number.FindAllStringSubmatch(comment, -1) {
+			if strings.HasPrefix(name, "docs/specs/") && n[1] == "" {
+				broken = append(broken, fmt.Sprintf("%q beside %s: sections have no numbers, want an anchor", n[0], name))
+			}
+		}
 	}
 	return found, broken
 }

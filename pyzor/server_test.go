@@ -94,8 +94,8 @@ const (
 	d2 = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 )
 
-// TestRequests has the table of docs/specs/pyzor.md#order-of-checks and the exchanges of section
-// 10, which the real clients and the original server had.
+// TestRequests has the table of docs/specs/pyzor.md#order-of-checks and
+// #captured-exchanges, which the real clients and the original server had.
 func TestRequests(t *testing.T) {
 	house := &prototest.House{Now: func() time.Time { return time.Unix(1795267704, 0) }}
 	for _, vote := range []bulkhead.Vote{bulkhead.Spam, bulkhead.Spam, bulkhead.Ham} {

@@ -25,7 +25,7 @@ const (
 // concurrently. Memory is bounded: 32 bytes and a map's cost for each of at
 // most Entries triples; beyond that, embargoes are forgotten first.
 //
-// Source: docs/specs/dcc.md#ageing-greylisting-reputations.
+// Source: docs/specs/dcc.md#greylisting.
 type Greylist struct {
 	// Embargo is how long a new triple waits, Window how long it may take to be
 	// sent again, White how long a triple that passed is remembered after its

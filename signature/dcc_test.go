@@ -3,6 +3,7 @@ package signature
 import (
 	"bufio"
 	"bytes"
+	"crypto/md5"
 	"encoding/base64"
 	"encoding/hex"
 	"net/netip"
@@ -70,6 +71,43 @@ func TestDCCVectors(t *testing.T) {
 					t.Errorf("%s, rules %d: %s = %s, want %s", v.name, rules, typ, have, want)
 				}
 			}
+		}
+	}
+}
+
+// TestDCCFuz1Letters has what a real client 1.3.158 leaves of made-up bodies, as
+// seen from the sums it prints for real ones of the same form.
+func TestDCCFuz1Letters(t *testing.T) {
+	const start, end = "Please look at our new pages today\n", "and tell us\n"
+	const nested = "Content-Type: multipart/alternative;\n boundary=\"in\"\n\nThis is the inner preamble.\n" +
+		"--in\nContent-Type: text/plain\n\nAll people of the village\n--in--\n\n"
+	tests := []struct{ name, header, body, letters string }{
+		{"newline that ends a path", "", "http://www.example.com/a/b\nDate: not given\n", "httpexamplecomdatenotgiven"},
+		{"greeting behind a host", "", "http://www.example.com\nDate: not given\n", "httpexamplecom"},
+		{"reference in a path", "", "http://example.com/x?type=a&StoryID=1543&amp;b=c now\n", "httpexamplecomstoryidampnow"},
+		{"long reference in a path", "", "http://example.com/x?a&VerifyRegistrationShowNow=dropped now\n", "httpexamplecomverifyregistrationshownownow"},
+		{"quotes end a path", "", "open(\"http://example.com/girls\")now, 'http://example.com/girls'now\n", "openhttpexamplecomnowhttpexamplecomnow"},
+		{"the other quote does not", "", "<a href=\"http://example.com/it's\">now\n", "ahrefhttpexamplecomnow"},
+		{"no-break space ends a path", "", "http://example.com/girls\xa0now\n", "httpexamplecomnow"},
+		{"multipart within a multipart", "Content-Type: multipart/mixed; boundary=out\n",
+			"Outer preamble\n--out\n" + nested + "--out\nContent-Type: text/plain\n\nFooter of the list\n--out--\n",
+			"thisistheinnerpreambleallpeopleofthevillagefooterofthelist"},
+		{"multipart without a boundary", "Content-Type: multipart/mixed; boundary= \"out\"\n",
+			"--out\nContent-Type: text/plain\n\nAll people of the village come here\n--out--\n", ""},
+	}
+	for _, tt := range tests {
+		body, letters := start+tt.body+end, "pleaselookatournewpagestoday"+tt.letters+"andtellus"
+		if tt.header != "" { // start and end would be its preamble and epilogue
+			body, letters = tt.body, tt.letters
+		}
+		want := ""
+		if letters != "" {
+			sum := md5.Sum([]byte(letters))
+			want = hex.EncodeToString(sum[:])
+		}
+		got := sumsOf(DCC([]byte("From: a@example.com\n"+tt.header+"\n"+body), DCCOptions{Rules: DCCRules1}))[DCCTypeFuz1]
+		if got != want {
+			t.Errorf("%s: Fuz1 = %q, want %q, that of %s", tt.name, got, want, letters)
 		}
 	}
 }

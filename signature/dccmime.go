@@ -16,10 +16,11 @@ const (
 
 // A dccEntity is what the header of a message or of a part says of its body.
 type dccEntity struct {
-	kind     dccKind
-	encoding dccEncoding
-	latin2   bool   // folding table 2
-	boundary []byte // of a multipart, else nil
+	kind      dccKind
+	encoding  dccEncoding
+	latin2    bool // folding table 2
+	multipart bool
+	boundary  []byte // of a multipart that has a usable one, else nil
 }
 
 type dccKind uint8
@@ -61,11 +62,12 @@ func parseDCCEntity(header []byte) dccEntity {
 
 func (e *dccEntity) contentType(value []byte) {
 	lower := lowerASCIIBytes(value)
-	e.kind, e.latin2, e.boundary = dccText, false, nil
+	e.kind, e.latin2, e.multipart, e.boundary = dccText, false, false, nil
 	switch {
 	case bytes.HasPrefix(lower, []byte("text/html")):
 		e.kind = dccHTML
 	case bytes.HasPrefix(lower, []byte("multipart")):
+		e.multipart = true
 		e.boundary = boundaryParameter(value, lower)
 	case len(lower) == 0 || lower[0] != 't' && lower[0] != 'm':
 		e.kind = dccBinary
@@ -119,11 +121,14 @@ func (c *dccBody) init(opt DCCOptions) {
 // message reads the whole body of a message with the given header.
 func (c *dccBody) message(header, body []byte) {
 	top := parseDCCEntity(header)
-	if top.boundary == nil {
-		c.entity(top, body)
-	} else {
+	switch {
+	case top.boundary != nil:
 		c.stack = append(c.stack, top.boundary)
 		c.multipart(body)
+	case top.multipart:
+		c.aside(body) // a preamble without end
+	default:
+		c.entity(top, body)
 	}
 	// The end of the message counts as the end of a line.
 	c.fuz1.chunk([]byte{'\n'})
@@ -136,9 +141,9 @@ func (c *dccBody) message(header, body []byte) {
 type dccPart uint8
 
 const (
-	dccAside   dccPart = iota // preamble or epilogue
+	dccAside   dccPart = iota // outermost preamble, or an epilogue
 	dccHeaders                // header of an entity
-	dccInside                 // body of an entity
+	dccInside                 // body of an entity, or the preamble of a nested multipart
 )
 
 // multipart reads a body whose outermost boundary is on the stack.
@@ -181,7 +186,6 @@ func (c *dccBody) multipart(body []byte) {
 				start, part = next, dccInside
 				if entity.boundary != nil && len(c.stack) < dccMaxNesting {
 					c.stack = append(c.stack, entity.boundary)
-					part = dccAside
 				}
 			}
 		}

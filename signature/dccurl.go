@@ -58,21 +58,24 @@ func (u *dccURL) reset() { u.state, u.ref = urlIdle, u.ref[:0] }
 func (u *dccURL) feed(c byte) (skip bool) {
 	if len(u.ref) == 0 {
 		if c == '&' && u.state != urlIdle {
+			// The bytes of a reference stay, those in a path too.
 			u.ref = append(u.ref, c)
-			return u.dropping()
+			return false
 		}
 		return u.step(c)
 	}
-	if isRefByte(c, len(u.ref)) && len(u.ref) <= dccMaxRef {
-		u.ref = append(u.ref, c)
-		return u.dropping()
+	if isRefByte(c, len(u.ref)) {
+		if len(u.ref) <= dccMaxRef { // a longer name is unknown, whatever follows
+			u.ref = append(u.ref, c)
+		}
+		return false
 	}
 	was := u.dropping()
 	v := decodeDCCRef(u.ref[1:])
 	u.ref = u.ref[:0]
 	u.step(v)
 	if c == ';' || !u.wants(c) {
-		return was && c != '\n'
+		return was
 	}
 	return u.feed(c)
 }
@@ -188,9 +191,10 @@ func (u *dccURL) end(next dccURLState) {
 func (u *dccURL) skip(c byte) (skip bool) {
 	u.skipped++
 	switch {
-	case c == '\n', c == ' ', c == '\t', c == '\r', c == u.quote && c != 0, c == '>' && u.quote == 0, u.skipped >= dccMaxSkip:
+	case c == '\n', c == ' ', c == '\t', c == '\r', c == 0xA0, u.skipped >= dccMaxSkip:
 		u.state = urlIdle
-		return c != '\n'
+	case u.quote != 0 && c == u.quote, u.quote == 0 && (c == '>' || c == '"' || c == '\''):
+		u.state = urlIdle
 	}
-	return true
+	return true // the byte that ends the path, a newline too
 }

@@ -84,11 +84,12 @@ type Server struct {
 	// ExemptHosts are the domains whose links are never listed, and never found
 	// listed, in lower case; a domain covers its subdomains.
 	ExemptHosts []string
-	// Registrations limits how often one client may register; the zero Rate
-	// means 20 a minute, 40 at once.
+	// Registrations limits how often accounts may be registered from one network, a
+	// /24, or a /48 of IPv6, of which a /32 has four times as much; clients without
+	// other limits have ten times as much. The zero Rate means 20 a minute, 40 at once.
 	Registrations listen.Rate
 	// Rate limits the rows that one client may ask for, before they are parsed.
-	// Exempt lists clients without limits.
+	// Exempt lists clients without limits but that of Registrations.
 	Rate   listen.Rate
 	Exempt []netip.Prefix
 	// MaxConns and MaxConnsPerClient cap connections; see listen.StreamServer.
@@ -103,7 +104,7 @@ type Server struct {
 	greeting      []byte
 	state         []byte
 	exempt        map[[6]byte]bool
-	registrations *listen.Limiter
+	registrations *registrar
 	stream        *listen.StreamServer
 }
 
@@ -135,7 +136,7 @@ func (s *Server) prepare() {
 		if s.RequestTime == 0 {
 			s.RequestTime = DefaultRequestTime
 		}
-		s.registrations = listen.NewLimiter(s.Registrations, s.Exempt)
+		s.registrations = newRegistrar(s.Registrations, s.Exempt)
 		s.exempt = make(map[[6]byte]bool)
 		for _, h := range s.ExemptHosts {
 			s.exempt[signature.RazorHost(h)] = true

@@ -239,8 +239,8 @@ func (c *session) register(ctx context.Context, v Values) {
 	if err == nil {
 		err = checkCredential("password", pass)
 	}
-	if err == nil && !c.server.registrations.Allow(c.conn.Client(), 1) {
-		err = fmt.Errorf("%w: registrations of %s", bulkhead.ErrOverLimit, c.conn.Client())
+	if err == nil && !c.server.registrations.allow(c.conn.Client()) {
+		err = fmt.Errorf("%w: registrations from the network of %s", bulkhead.ErrOverLimit, c.conn.Client())
 	}
 	if err == nil {
 		err = c.server.Accounts.Register(ctx, user, []byte(pass), c.conn.Client())

@@ -12,7 +12,7 @@ type Razor2 struct {
 	Serial      int      `toml:"serial" doc:"number of this section's version: clients fetch the parameters anew when it grows"`
 	MaxHosts    int      `toml:"links_per_part" doc:"links of one part of a reported mail that are listed; 0: none"`
 	ExemptHosts []string `toml:"exempt_hosts" doc:"domains whose links are never listed, subdomains included"`
-	Register    float64  `toml:"registrations_per_minute" doc:"of one client address elsewhere than on loopback"`
+	Register    float64  `toml:"registrations_per_minute" doc:"of one network: a /24, or a /48 of IPv6, of which a /32 has four times as many;\nten times as many from loopback"`
 }
 
 // Pyzor is the section [pyzor].

@@ -1,0 +1,56 @@
+package razor2
+
+import (
+	"net/netip"
+
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
+)
+
+// A registrar bounds how many accounts are registered from one network: addresses
+// are cheap, and each account is a voice. IPv6 is allocated in /48s to those who have
+// one network, and in /32s to providers, so both are bounded.
+type registrar struct {
+	network  *listen.Limiter // a /24, or a /48
+	provider *listen.Limiter // a /32 of IPv6
+	exempt   *listen.Limiter // clients without other limits, all of a network together
+	inside   []netip.Prefix  // the exempt
+}
+
+// Clients without other limits, those of the node itself, may register more often,
+// and a provider of IPv6 networks as often as a few networks.
+const (
+	exemptFactor   = 10
+	providerFactor = 4
+)
+
+func newRegistrar(r listen.Rate, exempt []netip.Prefix) *registrar {
+	times := func(n int) *listen.Limiter {
+		return listen.NewLimiter(listen.Rate{PerSecond: r.PerSecond * float64(n), Burst: r.Burst * n}, nil)
+	}
+	return &registrar{network: times(1), provider: times(providerFactor), exempt: times(exemptFactor), inside: exempt}
+}
+
+// allow charges one registration to the network of addr and reports whether it had
+// it.
+func (r *registrar) allow(addr netip.Addr) bool {
+	addr = addr.Unmap().WithZone("")
+	if !addr.IsValid() {
+		return true // a caller in this process
+	}
+	if listen.Within(r.inside, addr) {
+		return r.exempt.Allow(networkOf(addr, 8, 64), 1)
+	}
+	if addr.Is4() {
+		return r.network.Allow(networkOf(addr, 24, 0), 1)
+	}
+	return r.network.Allow(networkOf(addr, 0, 48), 1) && r.provider.Allow(networkOf(addr, 0, 32), 1)
+}
+
+// networkOf returns the first address of a network: it stands for the whole.
+func networkOf(addr netip.Addr, bits4, bits6 int) netip.Addr {
+	bits := bits6
+	if addr.Is4() {
+		bits = bits4
+	}
+	return netip.PrefixFrom(addr, bits).Masked().Addr()
+}

@@ -92,7 +92,7 @@ type Query struct {
 type Report struct {
 	Signatures []Signature
 	Vote       Vote
-	Count      uint32 // recipients of a sighting; 0 means 1; Many and more mean Many. A vote is one voter's
+	Count      uint32 // recipients of a sighting; 0 means 1; Many and more mean Many. A vote, and a stranger's sighting, is one
 	Source     Source
 	Reporter   Reporter
 	// ID makes a report idempotent: within one generation, a second report of
@@ -105,7 +105,7 @@ type Report struct {
 type Receipt struct {
 	Counted     int // counted by this report
 	Duplicate   int // counted before for this reporter in this generation
-	Pending     int // counted, and waiting for more trust before they are judged
+	Pending     int // waiting for more trust: votes that are counted and judge nothing yet, sightings of strangers beyond those that count
 	Listed      int // newly on the blocklist
 	Revoked     int // newly off the blocklist
 	Whitelisted int // not counted: the sender or the signature is white-listed

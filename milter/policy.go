@@ -104,7 +104,7 @@ func (p *Policy) classify(f *findings) Class {
 		return ClassSpam
 	case f.black != nil:
 		return ClassListed
-	case threshold > 0 && max(v.Sightings, v.SpamVotes) >= threshold:
+	case threshold > 0 && v.Sightings >= threshold:
 		return ClassBulk
 	case f.grey != nil:
 		return ClassGrey

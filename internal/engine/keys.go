@@ -105,6 +105,12 @@ func backKey(secret filter.Secret, base filter.Key) filter.Key {
 	return uniqueKey(secret, "back", bulkhead.Spam, "", base)
 }
 
+// claimsKey returns the key under which the array "weights" has how many of the
+// sightings of a signature are strangers'.
+func claimsKey(secret filter.Secret, base filter.Key) filter.Key {
+	return uniqueKey(secret, "claims", bulkhead.Sighting, "", base)
+}
+
 // maxTurns is how often a signature can be listed again in one generation of the
 // blocklist. After that a revocation stands until the next one opens.
 const maxTurns = 64

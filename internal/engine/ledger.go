@@ -165,11 +165,15 @@ func (r *resolver) takeBack(l *ledger, i int, kind uint8, n, units uint32) {
 
 // raise raises a cell of the i'th generation, and its number in the ledger.
 func (r *resolver) raise(l *ledger, i int, k filter.Key, in *uint32, n uint32) {
-	gen := r.view.tally[i].Start
+	r.weigh(r.view.tally[i].Start, k, n)
+	*in = addSat(*in, n)
+}
+
+// weigh raises a cell of the weights of a generation.
+func (r *resolver) weigh(gen uint64, k filter.Key, n uint32) {
 	cell := weighed{gen, k}
 	r.weighed[cell] = addSat(r.weighed[cell], n)
 	r.out.weigh(gen, k, n)
-	*in = addSat(*in, n)
 }
 
 // supports reports whether a voice's latest vote on a signature is one for spam, as

@@ -89,11 +89,13 @@ func (r *resolver) report(rep *bulkhead.Report) (bulkhead.Receipt, error) {
 			return receipt, err
 		}
 		who.Standing, who.units = s, units(s.Weight)
-	} else if rep.Reporter.Account != "" {
-		// A sighting carries no weight, but it must come from somebody we know.
-		if _, err := r.e.book.Standing(rep.Reporter); err != nil {
+	} else {
+		// A sighting carries no weight, but an account must be one we know.
+		s, err := r.e.book.Door(rep.Reporter)
+		if err != nil {
 			return receipt, err
 		}
+		who.Standing = s
 	}
 	white := r.e.whitelist.Load()
 	whiteSource := rep.Vote != bulkhead.Revocation && white.source(&rep.Source) != ""
@@ -124,6 +126,10 @@ func units(weight float64) uint32 {
 }
 
 func (r *resolver) sighting(receipt *bulkhead.Receipt, rep *bulkhead.Report, who voter, base filter.Key, n uint32) {
+	if !who.Root {
+		r.claim(receipt, who, base)
+		return
+	}
 	if rep.ID != "" && !r.first(uniqueKey(r.e.opts.Secret, who.who, rep.Vote, rep.ID, base)) {
 		receipt.Duplicate++
 		return
@@ -131,6 +137,28 @@ func (r *resolver) sighting(receipt *bulkhead.Receipt, rep *bulkhead.Report, who
 	// No decision of the batch asks for sightings: no need to keep them at hand.
 	r.out.cells, r.out.n = append(r.out.cells, base.With(kindSighting)), append(r.out.n, n)
 	receipt.Counted++
+}
+
+// claim decides a sighting of a stranger: whatever number it names, and however
+// often, it is one, and all of them are never enough for bulk.
+func (r *resolver) claim(receipt *bulkhead.Receipt, who voter, base filter.Key) {
+	key := claimsKey(r.e.opts.Secret, base)
+	claims := uint32(0)
+	r.asked[0] = key
+	for _, g := range r.view.tally {
+		r.weights(g, r.asked[:], r.counted[:])
+		claims = addSat(claims, r.counted[0])
+	}
+	switch {
+	case claims >= r.e.threshold.Load()/2:
+		receipt.Pending++
+	case !r.first(uniqueKey(r.e.opts.Secret, who.voice(), bulkhead.Sighting, "", base)):
+		receipt.Duplicate++
+	default:
+		r.weigh(r.view.tally[0].Start, key, 1)
+		r.out.cells, r.out.n = append(r.out.cells, base.With(kindSighting)), append(r.out.n, 1)
+		receipt.Counted++
+	}
 }
 
 // vote decides a spam vote, a ham vote or a revocation of one signature. The

@@ -447,3 +447,50 @@ func TestCountOfAVote(t *testing.T) {
 		t.Errorf("40 accounts of two networks: %+v, want two spam votes, two ham votes, and no bulk", v)
 	}
 }
+
+// TestStrangersClaims: sightings of strangers are one of a voice, and never enough for
+// bulk; those of the node itself and of vouched accounts count as they say.
+func TestStrangersClaims(t *testing.T) {
+	ctx := t.Context()
+	e := open(t, Options{})
+	votersOf(t, e)
+	put(t, e, "cheap", trust.Member, 0.01, netip.Addr{})
+	address := func(i, j int) bulkhead.Reporter {
+		return bulkhead.Reporter{Addr: netip.AddrFrom4([4]byte{198, 19, byte(i), byte(j)})}
+	}
+	network := func(reporters ...bulkhead.Reporter) []bulkhead.Reporter { return reporters }
+	many := func(n int, fn func(i int) bulkhead.Reporter) (all []bulkhead.Reporter) {
+		for i := range n {
+			all = append(all, fn(i))
+		}
+		return all
+	}
+	for n, tt := range []struct {
+		name  string
+		from  []bulkhead.Reporter
+		count uint32
+		want  uint32
+		bulk  bool
+	}{
+		{"an account of little weight", network(bulkhead.Reporter{Account: "cheap"}), 20, 1, false},
+		{"an address", network(address(1, 1), address(1, 1)), 20, 1, false},
+		{"a network", many(200, func(i int) bulkhead.Reporter { return address(1, i) }), 20, 1, false},
+		{"200 networks", many(200, func(i int) bulkhead.Reporter { return address(i, 1) }), bulkhead.Many, 10, false},
+		{"accounts of 20 networks", many(20, func(i int) bulkhead.Reporter { return bulkhead.Reporter{Account: fmt.Sprint("x", i)} }), 20, 10, false},
+		{"200 networks and 9 of the node", append(many(200, func(i int) bulkhead.Reporter { return address(i, 1) }), many(9, func(int) bulkhead.Reporter { return bulkhead.Reporter{} })...), 1, 19, false},
+		{"200 networks and 10 of the node", append(many(200, func(i int) bulkhead.Reporter { return address(i, 1) }), many(10, func(int) bulkhead.Reporter { return bulkhead.Reporter{} })...), 1, 20, true},
+		{"the node itself", network(bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}), 20, 20, true},
+		{"a vouched account", network(bulkhead.Reporter{Account: "half"}), 20, 20, true},
+	} {
+		s := sig(bulkhead.Exact, 1+n)
+		for _, r := range tt.from {
+			report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s}, Count: tt.count, Reporter: r})
+		}
+		if v := check(t, e, s); v.Sightings != tt.want || v.Bulk != tt.bulk {
+			t.Errorf("%s: %d sightings, bulk %v, want %d and %v", tt.name, v.Sightings, v.Bulk, tt.want, tt.bulk)
+		}
+	}
+	if _, err := e.Report(ctx, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1)}, Reporter: bulkhead.Reporter{Account: "nobody"}}); !errors.Is(err, bulkhead.ErrUnauthorised) {
+		t.Errorf("a sighting of an account that is not there: %v", err)
+	}
+}

@@ -64,7 +64,7 @@ func (h *House) Check(_ context.Context, q bulkhead.Query) (bulkhead.Verdict, er
 		if e := h.entries[sig]; e != nil {
 			f.Sightings, f.Spam, f.Ham = e.votes[bulkhead.Sighting], e.votes[bulkhead.Spam], e.votes[bulkhead.Ham]
 			f.First, f.Last = e.first, e.last
-			f.Bulk = max(f.Sightings, f.Spam) >= v.Threshold
+			f.Bulk = f.Sightings >= v.Threshold
 			f.Contested = f.Spam > 0 && f.Ham > 0
 			switch {
 			case e.listed:

@@ -141,6 +141,20 @@ func (b *Book) Standing(r bulkhead.Reporter) (Standing, error) {
 	return s, nil
 }
 
+// Door returns how a sighting of r is treated: a root's is counted as often as it
+// says, of all others one for each voice. Sightings weigh nothing, so that clients
+// without an account may always report them; the errors are those of
+// [Book.Standing] for accounts.
+func (b *Book) Door(r bulkhead.Reporter) (Standing, error) {
+	if r.Account != "" {
+		return b.Standing(r)
+	}
+	if IsLocal(r.Addr) {
+		return Standing{Root: true}, nil
+	}
+	return Standing{Voucher: Network(r.Addr).String()}, nil
+}
+
 func (b *Book) anonymous(r bulkhead.Reporter) (Standing, error) {
 	if IsLocal(r.Addr) {
 		return Standing{Weight: b.policy.Loopback, Root: true}, nil

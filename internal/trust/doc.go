@@ -37,8 +37,9 @@
 // Accounts that nobody vouches for, and anonymous clients, have one voice for each
 // signature and network (/24 for IPv4, /48 for IPv6) until a report of theirs is
 // confirmed: a thousand accounts registered from one network weigh as much as one, and
-// a week of votes as much as a day. See "bulkhead-lab attack" and the tests TestAttackOverDays
-// and TestSequences.
+// a week of votes as much as a day. Their sightings are one in the same way
+// ([Book.Door]). See "bulkhead-lab attack" and the tests TestAttackOverDays and
+// TestSequences.
 //
 // Yan and Cho name reporter trust as an open problem of both systems they
 // study (section 2); these rules are this project's answer.

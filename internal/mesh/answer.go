@@ -14,7 +14,7 @@ import (
 
 // question asks a peer for what is missing, or, if nothing is, for its head.
 func (s *sender) question(w wish) {
-	s.send(topic{kind: kindAsk, origin: w.origin}, &message{kind: kindAsk, to: w.origin, life: w.life, boot: w.boot, wants: w.arrays})
+	s.send(topic{kind: kindAsk, origin: w.origin, key: s.m.opts.Identity.public.hint().String()}, &message{kind: kindAsk, to: w.origin, life: w.life, boot: w.boot, wants: w.arrays})
 }
 
 // answer serves what a peer asks for: rounds at once, images with the next

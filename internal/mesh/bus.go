@@ -6,15 +6,33 @@ import (
 	"time"
 )
 
-// A Topic says where a message goes.
+// A topic says where a message goes.
 type topic struct {
 	kind kind
 	// origin is of whom a delta, head or image is, and for whom an ask is.
 	origin hint
-	key    string // of an image: which pages; a later one with the same key replaces it
+	// key is of an image which pages: a later one with the same key replaces it;
+	// of an ask, who asks.
+	key string
 }
 
 func (h hint) String() string { return hex.EncodeToString(h[:]) }
+
+// sender returns who may publish under the topic.
+func (t topic) sender() (h hint, ok bool) {
+	if t.kind != kindAsk {
+		return t.origin, true
+	}
+	n, err := hex.Decode(h[:], []byte(t.key[:min(len(t.key), 2*len(h))]))
+	return h, err == nil && n == len(h) && t.key == h.String()
+}
+
+// An arrival is a message that a bus hands over, for good.
+type arrival struct {
+	topic  topic
+	msg    []byte
+	stored time.Time // when the broker stored it; zero if it comes as it is published
+}
 
 // A bus carries messages between nodes. It may lose, repeat, reorder and forget
 // them. Its methods may be called concurrently; handlers are called from any
@@ -25,13 +43,17 @@ type bus interface {
 	publish(t topic, msg []byte) error
 	// listen has handle called for every delta and head, and every ask for
 	// self, of others and of the node itself. It is called once, first.
-	listen(self hint, all bool, handle func(msg []byte)) error
+	listen(self hint, all bool, handle func(arrival)) error
 	// listenImages does so for the images of an origin, until stop is called.
-	listenImages(origin hint, handle func(msg []byte)) (stop func(), err error)
+	listenImages(origin hint, handle func(arrival)) (stop func(), err error)
 	// stored calls handle for the stored deltas of all origins since a time, or
-	// for the stored images of one, in order, and returns at the end.
-	storedDeltas(ctx context.Context, origin *hint, since time.Time, handle func(msg []byte)) error
-	storedImages(ctx context.Context, origin hint, handle func(msg []byte)) error
+	// for the stored images of one, in order, and returns at the end, or when
+	// handle wants no more. It has no more of them on the way than some megabytes.
+	storedDeltas(ctx context.Context, origin *hint, since time.Time, handle func(arrival) (more bool)) error
+	storedImages(ctx context.Context, origin hint, handle func(arrival) (more bool)) error
+	// proves reports whether nobody can publish under the topic of another: the
+	// broker is this node's own.
+	proves() bool
 	// up receives a value whenever the bus has come (back).
 	up() <-chan struct{}
 	name() string // the address that it was made for, without a password

@@ -35,7 +35,22 @@ func (f *forger) say(t *testing.T, to *site, m *message) {
 	t.Helper()
 	f.at.seq++
 	m.stamp, m.from = f.at, f.id.public.hint()
-	to.receiver.deliver(t.Context(), appendMessage(nil, m, f.id))
+	f.bring(t, to, f.topic(m), appendMessage(nil, m, f.id))
+}
+
+// bring hands any bytes to a node.
+func (f *forger) bring(t *testing.T, to *site, x topic, raw []byte) {
+	t.Helper()
+	to.receiver.deliver(t.Context(), f.bus, arrival{topic: x, msg: raw}, true)
+}
+
+// topic returns where the forger publishes a message.
+func (f *forger) topic(m *message) topic {
+	x := topic{kind: m.kind, origin: f.id.public.hint()}
+	if m.kind == kindAsk {
+		x = topic{kind: m.kind, origin: m.to, key: f.id.public.hint().String()}
+	}
+	return x
 }
 
 func (s *site) peerOf(t *testing.T, id *Identity) PeerStatus {
@@ -205,8 +220,8 @@ func TestSubscriberIsSilent(t *testing.T) {
 		report(t, home.engine, 1, bulkhead.Spam, 3)
 		settle()
 		var told int
-		handle := func(msg []byte) {
-			if m, err := parseMessage(msg, testSecret.ID()); err == nil && (m.kind != kindHead || len(m.heads) > 0) {
+		handle := func(a arrival) {
+			if m, err := parseMessage(a.msg, testSecret.ID()); err == nil && (m.kind != kindHead || len(m.heads) > 0) {
 				told++
 			}
 		}

@@ -155,10 +155,11 @@ func (r *receiver) head(p *peer, t *track, m *message) {
 	}
 }
 
-// successor takes a new key in place of the old one that has signed it.
-func (r *receiver) successor(ctx context.Context, m *message, raw []byte) (peer, bool) {
-	if m.kind != kindHead || m.proof == nil || m.key.hint() != m.from || !verify(raw, &m.key) || !m.proof.names(&m.key) {
-		return peer{}, false
+// successor takes a new key in place of the old one that has signed it, which
+// [receiver.newcomer] has verified.
+func (r *receiver) successor(ctx context.Context, m *message) (peer, bool) {
+	if m.kind != kindHead || m.proof == nil {
+		return peer{}, false // a peer that was evicted while the message waited
 	}
 	if err := r.m.succeed(ctx, m.proof, m.key); err != nil {
 		return peer{}, false

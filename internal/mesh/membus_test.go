@@ -65,13 +65,18 @@ type memBus struct {
 	ups  chan struct{}
 	subs map[*memSub]bool
 	on   bool
+	open bool // anybody can publish anything
+
+	breaks int // after how many stored messages the connection drops
+	drops  int // how often it does
+	handed int // stored messages that were handed over
 
 	server string
 }
 
 type memSub struct {
 	match  func(topic) bool
-	handle func([]byte)
+	handle func(arrival)
 }
 
 func (k *memBroker) connect() *memBus {
@@ -122,7 +127,7 @@ func (b *memBus) publish(t topic, msg []byte) error {
 		}
 		for s := range to.subs {
 			if s.match(t) {
-				k.send(to, s, msg, k.slow[t.kind])
+				k.send(to, s, arrival{topic: t, msg: msg}, k.slow[t.kind])
 			}
 		}
 	}
@@ -130,7 +135,7 @@ func (b *memBus) publish(t topic, msg []byte) error {
 }
 
 // send carries one message to one subscriber. The caller holds k.mu.
-func (k *memBroker) send(to *memBus, s *memSub, msg []byte, slow time.Duration) {
+func (k *memBroker) send(to *memBus, s *memSub, a arrival, slow time.Duration) {
 	copies := 1
 	if k.rng.Float64() < k.loss {
 		copies = 0
@@ -148,13 +153,13 @@ func (k *memBroker) send(to *memBus, s *memSub, msg []byte, slow time.Duration) 
 			on := to.on && to.subs[s]
 			k.mu.Unlock()
 			if on {
-				s.handle(msg)
+				s.handle(a)
 			}
 		})
 	}
 }
 
-func (b *memBus) subscribe(match func(topic) bool, handle func([]byte)) func() {
+func (b *memBus) subscribe(match func(topic) bool, handle func(arrival)) func() {
 	s := &memSub{match, handle}
 	b.k.mu.Lock()
 	defer b.k.mu.Unlock()
@@ -166,31 +171,43 @@ func (b *memBus) subscribe(match func(topic) bool, handle func([]byte)) func() {
 	}
 }
 
-func (b *memBus) listen(self hint, all bool, handle func([]byte)) error {
+func (b *memBus) listen(self hint, all bool, handle func(arrival)) error {
 	b.subscribe(func(t topic) bool {
 		return t.kind == kindAsk && t.origin == self || all && (t.kind == kindDelta || t.kind == kindHead)
 	}, handle)
 	return nil
 }
 
-func (b *memBus) listenImages(origin hint, handle func([]byte)) (func(), error) {
+func (b *memBus) listenImages(origin hint, handle func(arrival)) (func(), error) {
 	return b.subscribe(func(t topic) bool { return t.kind == kindImage && t.origin == origin }, handle), nil
 }
 
-func (b *memBus) stored(list []storedMsg, handle func([]byte)) error {
-	for _, m := range list {
+func (b *memBus) stored(list []storedMsg, handle func(arrival) bool) error {
+	for i, m := range list {
 		b.k.mu.Lock()
-		on := b.on
+		on, drop := b.on, b.drops > 0 && i == b.breaks
+		if drop {
+			b.drops--
+		}
+		if on && !drop {
+			b.handed++
+		}
 		b.k.mu.Unlock()
-		if !on {
+		if drop {
+			b.set(false)
+			b.set(true)
+		}
+		if !on || drop {
 			return errors.New("not connected")
 		}
-		handle(m.msg)
+		if !handle(arrival{topic: m.topic, msg: m.msg, stored: m.at}) {
+			break
+		}
 	}
 	return nil
 }
 
-func (b *memBus) storedDeltas(_ context.Context, origin *hint, since time.Time, handle func([]byte)) error {
+func (b *memBus) storedDeltas(_ context.Context, origin *hint, since time.Time, handle func(arrival) bool) error {
 	b.k.mu.Lock()
 	var list []storedMsg
 	for _, m := range b.k.deltas {
@@ -202,7 +219,7 @@ func (b *memBus) storedDeltas(_ context.Context, origin *hint, since time.Time, 
 	return b.stored(list, handle)
 }
 
-func (b *memBus) storedImages(_ context.Context, origin hint, handle func([]byte)) error {
+func (b *memBus) storedImages(_ context.Context, origin hint, handle func(arrival) bool) error {
 	b.k.mu.Lock()
 	var list []storedMsg
 	for t, m := range b.k.images {
@@ -215,6 +232,8 @@ func (b *memBus) storedImages(_ context.Context, origin hint, handle func([]byte
 }
 
 func (b *memBus) up() <-chan struct{} { return b.ups }
+
+func (b *memBus) proves() bool { return !b.open }
 
 func (b *memBus) name() string { return b.server }
 

@@ -157,8 +157,7 @@ func (m *Mesh) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, b := range m.buses {
-		// A copy: the bus may reuse its buffer.
-		handle := func(msg []byte) { m.receiver.deliver(ctx, slices.Clone(msg)) }
+		handle := func(a arrival) { m.receiver.deliver(ctx, b, a, false) }
 		if err := b.listen(m.opts.Identity.public.hint(), m.opts.Role != Publish, handle); err != nil {
 			return fmt.Errorf("mesh: %w", err)
 		}

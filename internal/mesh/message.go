@@ -15,11 +15,16 @@ import (
 
 // A message, little endian, v for a number of 7 bits a byte:
 //
-//	version 1, kind, 8 bytes of the sender's public key
-//	v incarnation, v boot (milliseconds since incarnation), v sequence,
-//	v time (milliseconds since boot)
-//	the body, by kind
-//	64 bytes Ed25519 signature over the text below and all before
+//	version 2, kind, 8 bytes of the sender's public key
+//	v length of the claim
+//	the claim: v incarnation, v boot (milliseconds since incarnation), v sequence,
+//	v time (milliseconds since boot), the body by kind
+//	the data: the rounds, pages or proofs of the body, one after the other
+//	64 bytes Ed25519 signature over the text below, all to the end of the claim, and
+//	the SHA-512/256 of the data
+//
+// The claim, that sum and the signature are a statement: they prove to anybody,
+// the sender first, what it said, without the data.
 //
 // An array is one byte (0 counts, 1 spam, 2 revoked) and v start of its
 // generation; a geometry is v lines and one byte k, its kind and key follow
@@ -29,7 +34,7 @@ import (
 //
 //	delta: v count; for each round: array byte, +16 if a geometry follows, +32 if
 //	       the round is whole; v start, v from, v to-from, geometry with lineage up
-//	       to to, v length, bytes
+//	       to to, v length of its data
 //	head:  v length and name; v first start of the generations that the sender
 //	       keeps of the tally, v of the blocklist; v count; for each array: byte,
 //	       v start, v version, geometry, lineage up to the version; then nothing,
@@ -37,12 +42,13 @@ import (
 //	ask:   8 bytes of the key of whom it is for; v incarnation of the versions,
 //	       v newest boot of it that was heard; v count; for each array: byte, +16 if
 //	       images are missing, v start, v version held, v boot of the origin that it
-//	       is from. No array: a head is asked for.
+//	       is from; v count, for each proof v length of its data. No array: a head
+//	       is asked for.
 //	image: array byte, v start, v version of the array, geometry, lineage up to it,
 //	       v count; for each page: v length, bytes
 const (
-	messageVersion = 1
-	signatureText  = "bulkhead mesh message v1\x00"
+	messageVersion = 2
+	signatureText  = "bulkhead mesh message v2\x00"
 )
 
 type kind byte
@@ -59,6 +65,8 @@ const (
 	maxMessage = 8 << 20 // bytes
 	maxParts   = 1024    // rounds, arrays or pages
 	maxName    = 64      // bytes
+	maxAsk     = 256 << 10
+	maxProofs  = 8
 )
 
 // errMessage: bytes are not a message. errNewer: they may be one of a later
@@ -98,6 +106,7 @@ type round struct {
 	data     []byte          // an encoded filter.Round, or the middle of one
 	short    bool            // data is the middle of one
 	boot     uint64          // of the origin when it sent the round
+	said     []byte          // the statement that the round came with
 }
 
 type arrayHead struct {
@@ -133,6 +142,7 @@ type message struct {
 	life   uint64      // of an ask: incarnation that the versions are of
 	boot   uint64      // of an ask: newest boot of it that was heard
 	wants  []arrayHead // of an ask: version is what the asker holds
+	proofs [][]byte    // of an ask: statements of whom it is for, about a past that it may have forgotten
 	image  image
 }
 
@@ -154,10 +164,20 @@ const (
 
 // appendMessage appends the message, signed.
 func appendMessage(b []byte, m *message, id *Identity) []byte {
+	claim, data := m.claim(id)
 	head := len(b)
 	b = append(b, messageVersion, byte(m.kind))
 	h := id.public.hint()
 	b = append(b, h[:]...)
+	b = appendBytes(b, claim)
+	sum := dataSum(data)
+	text := slices.Concat([]byte(signatureText), b[head:], sum[:])
+	b = append(b, data...)
+	return append(b, ed25519.Sign(id.private, text)...)
+}
+
+// claim returns the claim of the message and its data.
+func (m *message) claim(id *Identity) (b, data []byte) {
 	b = binary.AppendUvarint(b, m.stamp.incarnation)
 	b = binary.AppendUvarint(b, m.stamp.boot-m.stamp.incarnation)
 	b = binary.AppendUvarint(b, m.stamp.seq)
@@ -166,7 +186,7 @@ func appendMessage(b []byte, m *message, id *Identity) []byte {
 	case kindDelta:
 		b = binary.AppendUvarint(b, uint64(len(m.rounds)))
 		for i := range m.rounds {
-			b = m.rounds[i].append(b, m.stamp.boot)
+			b, data = m.rounds[i].append(b, data, m.stamp.boot)
 		}
 	case kindHead:
 		b = appendBytes(b, []byte(m.name))
@@ -183,19 +203,27 @@ func appendMessage(b []byte, m *message, id *Identity) []byte {
 		b = binary.AppendUvarint(b, m.life)
 		b = binary.AppendUvarint(b, m.boot)
 		b = appendWants(b, m.wants)
+		b, data = appendData(b, data, m.proofs)
 	case kindImage:
 		b = append(b, arrayByte(m.image.array))
 		b = binary.AppendUvarint(b, m.image.start)
 		b = binary.AppendUvarint(b, m.image.at)
 		b = appendGeometry(b, m.image.geometry)
 		b = m.image.lineage.append(b, m.stamp.boot, m.image.at)
-		b = binary.AppendUvarint(b, uint64(len(m.image.pages)))
-		for _, p := range m.image.pages {
-			b = appendBytes(b, p)
-		}
+		b, data = appendData(b, data, m.image.pages)
 	}
-	text := append([]byte(signatureText), b[head:]...)
-	return append(b, ed25519.Sign(id.private, text)...)
+	return b, data
+}
+
+// appendData appends the number of items and their lengths to a claim, and the
+// items to its data.
+func appendData(b, data []byte, items [][]byte) (claim, all []byte) {
+	b = binary.AppendUvarint(b, uint64(len(items)))
+	for _, x := range items {
+		b = binary.AppendUvarint(b, uint64(len(x)))
+		data = append(data, x...)
+	}
+	return b, data
 }
 
 func appendBytes(b, data []byte) []byte {
@@ -246,7 +274,7 @@ func appendWants(b []byte, wants []arrayHead) []byte {
 	return b
 }
 
-func (r *round) append(b []byte, boot uint64) []byte {
+func (r *round) append(b, all []byte, boot uint64) (claim, out []byte) {
 	code := arrayByte(r.array)
 	if r.announce {
 		code |= flagGeometry
@@ -263,7 +291,7 @@ func (r *round) append(b []byte, boot uint64) []byte {
 		b = appendGeometry(b, r.geometry)
 		b = r.lineage.append(b, boot, r.to)
 	}
-	return appendBytes(b, data)
+	return binary.AppendUvarint(b, uint64(len(data))), append(all, data...)
 }
 
 // roundHead returns how an encoded round of the array begins: what the message

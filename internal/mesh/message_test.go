@@ -55,7 +55,7 @@ func sampleMessages(t testing.TB) []*message {
 			{ref: ref{engine.ArrayCounts, 7}, version: 8, geometry: geometry, lineage: history},
 			{ref: ref{engine.ArrayRevoked, 9}, version: 1, geometry: bits, lineage: lineage{{sampleBoot, 0}}}}},
 		{kind: kindHead, proof: to.proof, key: to.public},
-		{kind: kindAsk, to: id.public.hint(), life: 77, boot: 78, wants: []arrayHead{{ref: ref{engine.ArraySpam, 7}, version: 3, boot: 9}, {ref: ref{engine.ArrayCounts, 7}, version: 4, partial: true}}},
+		{kind: kindAsk, to: id.public.hint(), life: 77, boot: 78, wants: []arrayHead{{ref: ref{engine.ArraySpam, 7}, version: 3, boot: 9}, {ref: ref{engine.ArrayCounts, 7}, version: 4, partial: true}}, proofs: [][]byte{{1, 2}, {}, {3}}},
 		{kind: kindAsk, to: id.public.hint()},
 		{kind: kindImage, image: image{ref{engine.ArrayCounts, 7}, 99, geometry, history, [][]byte{{1, 2, 3}, {}}}},
 	}

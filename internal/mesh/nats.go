@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/url"
@@ -18,7 +19,8 @@ const (
 	brokerWait   = 10 * time.Second    // longest wait for one answer of the broker
 	reconnect    = 500 * time.Millisecond
 	pingInterval = 10 * time.Second
-	maxUnread    = 64 << 20 // bytes that wait for the receiver
+	maxUnread    = 32 << 20       // bytes of one subscription that wait for the receiver
+	maxAhead     = 2 * maxMessage // bytes of stored messages on the way; more than the largest
 )
 
 // A natsBus is one connection to a NATS server or cluster.
@@ -48,7 +50,26 @@ func (n names) subject(t topic) string {
 	return s
 }
 
+// parse returns the topic of a subject of the network.
+func (n names) parse(subject string) (t topic, ok bool) {
+	rest, ok := strings.CutPrefix(subject, "bh."+n.net+".")
+	if !ok || len(rest) < 2 || rest[1] != '.' {
+		return topic{}, false
+	}
+	origin, key, _ := strings.Cut(rest[2:], ".")
+	t = topic{kind: kind(rest[0]), key: key}
+	size, err := hex.Decode(t.origin[:], []byte(origin[:min(len(origin), 2*len(t.origin))]))
+	return t, err == nil && size == len(t.origin) && origin == t.origin.String()
+}
+
 func (n names) all(k kind) string { return "bh." + n.net + "." + string(rune(k)) + ".*" }
+
+// asksFor are the asks for a node, and asksOf those of one.
+func (n names) asksFor(h hint) string {
+	return n.subject(topic{kind: kindAsk, origin: h}) + ".*"
+}
+
+func (n names) asksOf(h hint) string { return n.all(kindAsk) + "." + h.String() }
 
 func (n names) imagesOf(h hint) string {
 	return n.subject(topic{kind: kindImage, origin: h}) + ".*"
@@ -144,8 +165,8 @@ func (b *natsBus) publish(t topic, msg []byte) error {
 	return nil
 }
 
-func (b *natsBus) listen(self hint, all bool, handle func([]byte)) error {
-	subjects := []string{b.names.subject(topic{kind: kindAsk, origin: self})}
+func (b *natsBus) listen(self hint, all bool, handle func(arrival)) error {
+	subjects := []string{b.names.asksFor(self)}
 	if all {
 		subjects = append(subjects, b.names.all(kindDelta), b.names.all(kindHead))
 	}
@@ -157,8 +178,12 @@ func (b *natsBus) listen(self hint, all bool, handle func([]byte)) error {
 	return nil
 }
 
-func (b *natsBus) subscribe(subject string, handle func([]byte)) (func(), error) {
-	sub, err := b.conn.Subscribe(subject, func(m *nats.Msg) { handle(m.Data) })
+func (b *natsBus) subscribe(subject string, handle func(arrival)) (func(), error) {
+	sub, err := b.conn.Subscribe(subject, func(m *nats.Msg) {
+		if t, ok := b.names.parse(m.Subject); ok {
+			handle(arrival{topic: t, msg: m.Data})
+		}
+	})
 	if err != nil {
 		return nil, fmt.Errorf("broker %s: %w", b.server, cleared(err))
 	}
@@ -168,9 +193,11 @@ func (b *natsBus) subscribe(subject string, handle func([]byte)) (func(), error)
 	return func() { sub.Unsubscribe() }, nil // a closed connection has no subscriptions
 }
 
-func (b *natsBus) listenImages(origin hint, handle func([]byte)) (func(), error) {
+func (b *natsBus) listenImages(origin hint, handle func(arrival)) (func(), error) {
 	return b.subscribe(b.names.imagesOf(origin), handle)
 }
+
+func (b *natsBus) proves() bool { return b.owner }
 
 // streams returns what the broker stores in, made if need be.
 func (b *natsBus) streams(ctx context.Context) (jetstream.JetStream, error) {
@@ -182,11 +209,11 @@ func (b *natsBus) streams(ctx context.Context) (jetstream.JetStream, error) {
 		return js, nil
 	}
 	deltas := jetstream.StreamConfig{
-		Name: b.names.deltaStream(), Subjects: []string{b.names.all(kindDelta)}, NoAck: true,
+		Name: b.names.deltaStream(), Subjects: []string{b.names.all(kindDelta)}, NoAck: true, MaxMsgSize: maxMessage,
 		MaxAge: b.opts.StreamAge, MaxBytes: b.opts.StreamBytes, Storage: jetstream.FileStorage, Replicas: b.opts.Replicas,
 	}
 	images := jetstream.StreamConfig{
-		Name: b.names.imageStream(), Subjects: []string{b.names.all(kindImage) + ".*"}, NoAck: true, MaxMsgsPerSubject: 1,
+		Name: b.names.imageStream(), Subjects: []string{b.names.all(kindImage) + ".*"}, NoAck: true, MaxMsgsPerSubject: 1, MaxMsgSize: maxMessage,
 		MaxAge: imagesAge, MaxBytes: 4 * b.opts.StreamBytes, Storage: jetstream.FileStorage, Replicas: b.opts.Replicas,
 	}
 	for _, cfg := range []jetstream.StreamConfig{deltas, images} {
@@ -204,7 +231,7 @@ func (b *natsBus) streams(ctx context.Context) (jetstream.JetStream, error) {
 	return js, nil
 }
 
-func (b *natsBus) storedDeltas(ctx context.Context, origin *hint, since time.Time, handle func([]byte)) error {
+func (b *natsBus) storedDeltas(ctx context.Context, origin *hint, since time.Time, handle func(arrival) bool) error {
 	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
 	if !since.IsZero() {
 		cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &since
@@ -215,14 +242,14 @@ func (b *natsBus) storedDeltas(ctx context.Context, origin *hint, since time.Tim
 	return b.read(ctx, b.names.deltaStream(), cfg, handle)
 }
 
-func (b *natsBus) storedImages(ctx context.Context, origin hint, handle func([]byte)) error {
+func (b *natsBus) storedImages(ctx context.Context, origin hint, handle func(arrival) bool) error {
 	return b.read(ctx, b.names.imageStream(), jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: []string{b.names.imagesOf(origin)},
 	}, handle)
 }
 
 // read hands over what a stream has stored at present.
-func (b *natsBus) read(ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig, handle func([]byte)) error {
+func (b *natsBus) read(ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig, handle func(arrival) bool) error {
 	setup, cancel := context.WithTimeout(ctx, brokerWait)
 	defer cancel()
 	js, err := b.streams(setup)
@@ -240,7 +267,9 @@ func (b *natsBus) read(ctx context.Context, stream string, cfg jetstream.Ordered
 	if info.NumPending == 0 {
 		return nil
 	}
-	messages, err := consumer.Messages()
+	// By bytes and not by messages: a broker ends a connection that has more on
+	// the way than it allows, 64 MiB by default, and all would be read again.
+	messages, err := consumer.Messages(jetstream.PullMaxBytes(maxAhead))
 	if err != nil {
 		return fmt.Errorf("mesh: broker %s: %v", b.server, err)
 	}
@@ -252,9 +281,12 @@ func (b *natsBus) read(ctx context.Context, stream string, cfg jetstream.Ordered
 		if err != nil {
 			return fmt.Errorf("mesh: broker %s: %v", b.server, err)
 		}
-		handle(msg.Data())
 		meta, err := msg.Metadata()
-		if err != nil || meta.NumPending == 0 {
+		if err != nil {
+			return fmt.Errorf("mesh: broker %s: %v", b.server, err)
+		}
+		t, ok := b.names.parse(msg.Subject())
+		if ok && !handle(arrival{topic: t, msg: msg.Data(), stored: meta.Timestamp}) || meta.NumPending == 0 {
 			return nil
 		}
 	}

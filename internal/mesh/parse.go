@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"crypto/ed25519"
 	"encoding/binary"
 	"fmt"
 
@@ -9,23 +8,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// verify reports whether the bytes of a message were signed by the holder of
-// key.
-func verify(b []byte, key *public) bool {
-	end := len(b) - ed25519.SignatureSize
-	if end < 0 {
-		return false
-	}
-	text := append([]byte(signatureText), b[:end]...)
-	return ed25519.Verify(key[:], text, b[end:])
-}
-
 // A reader takes numbers and bytes off a message; after the first error every
 // read returns zero.
 type reader struct {
 	b     []byte
 	keyID uint64
-	boot  uint64 // of the sender
+	boot  uint64   // of the sender
+	sizes []uint64 // of the items of the data
 	err   error
 }
 
@@ -113,18 +102,48 @@ func kindOf(a engine.Array) filter.Kind {
 // parseMessage parses a message of the network whose key has the given id. It
 // does not check the signature. Its error wraps errMessage or errNewer.
 func parseMessage(b []byte, keyID uint64) (*message, error) {
-	const least = 2 + len(hint{}) + 4 + ed25519.SignatureSize
-	switch {
-	case len(b) < 2 || len(b) > maxMessage:
-		return nil, fmt.Errorf("%w: %d bytes, want %d to %d", errMessage, len(b), least, maxMessage)
-	case b[0] != messageVersion:
-		return nil, fmt.Errorf("%w: version %d, this program speaks %d", errNewer, b[0], messageVersion)
-	case len(b) < least:
-		return nil, fmt.Errorf("%w: %d bytes, want %d to %d", errMessage, len(b), least, maxMessage)
+	e, err := openEnvelope(b)
+	if err != nil {
+		return nil, err
 	}
-	m := &message{kind: kind(b[1])}
-	copy(m.from[:], b[2:])
-	r := &reader{b: b[2+len(hint{}) : len(b)-ed25519.SignatureSize], keyID: keyID}
+	return e.parse(keyID)
+}
+
+// parse parses all of a message, as [parseMessage] does.
+func (e *envelope) parse(keyID uint64) (*message, error) {
+	m, sizes, err := e.parseClaim(keyID)
+	if err != nil {
+		return nil, err
+	}
+	var items [][]byte
+	data := e.data
+	for _, n := range sizes {
+		if n > uint64(len(data)) {
+			return nil, fmt.Errorf("%w: item of %d bytes where %d are left", errMessage, n, len(data))
+		}
+		items, data = append(items, data[:n:n]), data[n:]
+	}
+	if len(data) > 0 {
+		return nil, fmt.Errorf("%w: %d bytes of data too many", errMessage, len(data))
+	}
+	switch m.kind {
+	case kindDelta:
+		for i := range m.rounds {
+			m.rounds[i].data = items[i]
+		}
+	case kindAsk:
+		m.proofs = items
+	case kindImage:
+		m.image.pages = items
+	}
+	return m, nil
+}
+
+// parseClaim parses all of a message but its data, of which it returns the sizes
+// of the items.
+func (e *envelope) parseClaim(keyID uint64) (*message, []uint64, error) {
+	m := &message{kind: e.kind, from: e.from}
+	r := &reader{b: e.claim, keyID: keyID}
 	m.stamp.incarnation = r.sum(r.uvarint(), 0)
 	m.stamp.boot = r.sum(m.stamp.incarnation, r.uvarint())
 	r.boot = m.stamp.boot
@@ -140,22 +159,35 @@ func parseMessage(b []byte, keyID uint64) (*message, error) {
 		m.life = r.uvarint()
 		m.boot = r.uvarint()
 		m.wants = r.wants()
+		r.items(maxProofs)
 	case kindImage:
 		r.image(&m.image)
 	default:
-		return nil, fmt.Errorf("%w: kind %q", errNewer, b[1])
+		return nil, nil, fmt.Errorf("%w: kind %q", errNewer, byte(m.kind))
 	}
 	if r.err == nil && len(r.b) > 0 {
 		r.fail("%d bytes too many", len(r.b))
 	}
 	if r.err != nil {
-		return nil, r.err
+		return nil, nil, r.err
 	}
-	return m, nil
+	return m, r.sizes, nil
+}
+
+// items reads the sizes of the items of the data.
+func (r *reader) items(limit int) {
+	n := r.count(1)
+	if n > limit {
+		r.fail("%d items, limit %d", n, limit)
+		return
+	}
+	for range n {
+		r.sizes = append(r.sizes, r.uvarint())
+	}
 }
 
 func (r *reader) rounds(m *message) {
-	for range r.count(6) {
+	for range r.count(5) {
 		var p round
 		code := r.byte()
 		p.array = r.array(code &^ (flagGeometry | flagWhole))
@@ -165,7 +197,7 @@ func (r *reader) rounds(m *message) {
 		if code&flagGeometry != 0 {
 			p.announce, p.geometry, p.lineage = true, r.geometry(p.array), r.lineage(p.to)
 		}
-		p.data = r.bytes(r.uvarint())
+		r.sizes = append(r.sizes, r.uvarint())
 		p.short = code&flagWhole == 0
 		if r.err != nil {
 			return
@@ -251,7 +283,5 @@ func (r *reader) image(m *image) {
 	m.at = r.uvarint()
 	m.geometry = r.geometry(m.array)
 	m.lineage = r.lineage(m.at)
-	for range r.count(2) {
-		m.pages = append(m.pages, r.bytes(r.uvarint()))
-	}
+	r.items(maxParts)
 }

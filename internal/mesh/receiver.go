@@ -3,7 +3,6 @@ package mesh
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -27,26 +26,22 @@ const (
 // below the channels.
 type receiver struct {
 	m     *Mesh
-	in    chan incoming
+	in    *intake
 	wake  chan struct{}
-	mu    sync.Mutex // guards calls and catching
+	mu    sync.Mutex // guards calls, catching and read
 	calls []func(ctx context.Context)
 	// catching is how many buses are reading what is stored: gaps may close by
 	// themselves.
 	catching int
+	// read is up to when this process has read what each bus has stored.
+	read map[bus]time.Time
 
 	origins   map[hint]*track
-	strangers map[hint]bool // logged
-	caught    map[bus]bool  // has nothing stored that was not taken
-	began     time.Time     // when a broker was last caught up with before this process
+	strangers map[hint]bool     // logged
+	caught    map[bus]bool      // has nothing stored that was not taken
+	upTo      map[bus]time.Time // to when all of what it has stored was taken
+	began     time.Time         // when a broker was last caught up with before this process
 	seenSaved time.Time
-}
-
-// An incoming is a message, or says of a bus that what it has stored is read to the
-// end, or is about to be read.
-type incoming struct {
-	msg             []byte
-	caught, catches bus
 }
 
 // A track is what the receiver knows of one origin.
@@ -85,15 +80,7 @@ func newReceiver(m *Mesh) *receiver {
 			began = at
 		}
 	}
-	return &receiver{m: m, in: make(chan incoming, 1024), wake: make(chan struct{}, 1), caught: make(map[bus]bool), origins: make(map[hint]*track), strangers: make(map[hint]bool), began: began}
-}
-
-// deliver hands over a message; it waits while the receiver is busy.
-func (r *receiver) deliver(ctx context.Context, msg []byte) {
-	select {
-	case r.in <- incoming{msg: msg}:
-	case <-ctx.Done():
-	}
+	return &receiver{m: m, in: newIntake(), wake: make(chan struct{}, 1), read: make(map[bus]time.Time), caught: make(map[bus]bool), upTo: make(map[bus]time.Time), origins: make(map[hint]*track), strangers: make(map[hint]bool), began: began}
 }
 
 // call has f run on the receiver's goroutine.
@@ -120,16 +107,12 @@ func (r *receiver) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case x := <-r.in:
-			switch {
-			case x.caught != nil:
-				r.caught[x.caught] = true
-				continue
-			case x.catches != nil:
-				delete(r.caught, x.catches)
+		case <-r.in.ready:
+			x, ok := r.in.take()
+			if !ok || r.passed(&x) {
 				continue
 			}
-			r.take(ctx, x.msg)
+			r.take(ctx, &x)
 			if idle {
 				tick.Reset(every)
 				idle = false
@@ -150,70 +133,17 @@ func (r *receiver) run(ctx context.Context) {
 	}
 }
 
-// catchUp reads what a bus has stored: images of origins of which nothing is
-// here, and all deltas since the node was last connected.
-func (r *receiver) catchUp(ctx context.Context, b bus) {
-	select {
-	case r.in <- incoming{catches: b}:
-	case <-ctx.Done():
-		return
-	}
-	r.mu.Lock()
-	r.catching++
-	r.mu.Unlock()
-	defer func() {
-		r.mu.Lock()
-		r.catching--
-		r.mu.Unlock()
-	}()
-	limited, cancel := context.WithTimeout(ctx, catchUpLimit)
-	defer cancel()
-	for _, p := range r.m.peerList() {
-		if len(r.m.opts.Engine.Replica(p.ID)) == 0 {
-			r.fetch(limited, b, p.key.hint(), false)
-		}
-	}
-	r.m.mu.Lock()
-	since, ok := r.m.state.Seen[b.name()]
-	if !ok {
-		since = r.m.state.SeenAny
-	}
-	r.m.mu.Unlock()
-	if !since.IsZero() {
-		since = since.Add(-seenMargin)
-	}
-	handle := func(msg []byte) { r.deliver(ctx, slices.Clone(msg)) }
-	err := b.storedDeltas(limited, nil, since, handle)
-	if err != nil && ctx.Err() == nil {
-		r.m.opts.Log.Warn("what the broker has stored was not read to the end; peers are asked instead", "err", err)
-	}
-	if ctx.Err() == nil && (err == nil || limited.Err() != nil) {
-		select {
-		case r.in <- incoming{caught: b}: // behind all that was read
-		case <-ctx.Done():
-		}
-	}
-}
-
-// fetch reads the stored images of one origin, and its deltas if wanted.
-func (r *receiver) fetch(ctx context.Context, b bus, origin hint, deltas bool) {
-	handle := func(msg []byte) { r.deliver(ctx, slices.Clone(msg)) }
-	err := b.storedImages(ctx, origin, handle)
-	if err == nil && deltas {
-		err = b.storedDeltas(ctx, &origin, time.Time{}, handle)
-	}
-	if err != nil && ctx.Err() == nil {
-		r.m.opts.Log.Debug("stored images were not read", "origin", origin, "err", err)
-	}
-}
-
 // welcome begins with a peer that was just added.
 func (r *receiver) welcome(ctx context.Context, h hint) {
 	if r.m.opts.Role == Publish {
 		return
 	}
 	for _, b := range r.m.buses {
-		r.m.done.Go(func() { r.fetch(ctx, b, h, true) })
+		r.m.done.Go(func() {
+			limited, cancel := context.WithTimeout(ctx, catchUpLimit)
+			defer cancel()
+			r.fetch(limited, b, h, true)
+		})
 	}
 	r.m.sender.greet(ctx)
 }
@@ -235,72 +165,20 @@ func (r *receiver) track(h hint) *track {
 	return t
 }
 
-// refuse counts a message of a peer that is not taken, and logs the first one
-// for each reason.
-func (r *receiver) refuse(h hint, reason, detail string) {
-	r.m.mu.Lock()
-	mem := r.m.members[h]
-	var first bool
-	name := h.String()
-	if mem != nil {
-		first = mem.refusals.add(reason, detail)
-		name = mem.label()
-	} else {
-		r.m.strange.add(reason, detail)
-		first = !r.strangers[h] && len(r.strangers) < maxStrangers
-		r.strangers[h] = r.strangers[h] || first
-	}
-	r.m.mu.Unlock()
-	if first {
-		r.m.opts.Log.Warn("message refused; others like it are only counted", "from", name, "reason", reason, "detail", detail)
-	}
-}
-
-// Reasons for refusals: values of a metric's label, so they are few.
-const (
-	reasonVersion   = "other version"
-	reasonMalformed = "malformed"
-	reasonStranger  = "unknown key"
-	reasonForged    = "forged"
-	reasonOld       = "old incarnation"
-	reasonAbsurd    = "absurd part"
-	reasonGeometry  = "wrong geometry"
-	reasonLimit     = "over limit"
-	reasonMemory    = "over mesh.memory"
-	reasonRollback  = "rolled back"
-	reasonSuspect   = "went back in time"
-	reasonEarly     = "in the future"
-)
-
 // take handles one message.
-func (r *receiver) take(ctx context.Context, raw []byte) {
-	m, err := parseMessage(raw, r.m.opts.KeyID)
-	var from hint
-	if len(raw) >= 2+len(from) {
-		copy(from[:], raw[2:])
-	}
-	if err != nil {
-		reason := reasonMalformed
-		if errors.Is(err, errNewer) {
-			reason = reasonVersion
-		}
-		r.refuse(from, reason, err.Error())
-		return
-	}
+func (r *receiver) take(ctx context.Context, x *incoming) {
+	m := x.m
+	from := m.from
 	if from == r.m.opts.Identity.public.hint() {
-		r.mirror(m, raw)
+		r.mirror(x)
 		return
 	}
 	p, ok := r.m.find(from)
 	if !ok {
-		if p, ok = r.successor(ctx, m, raw); !ok {
-			r.refuse(from, reasonStranger, "its key is not on the list of peers")
+		if p, ok = r.successor(ctx, m); !ok {
+			r.refuse(from, reasonStranger, strange)
 			return
 		}
-	}
-	if !verify(raw, &p.key) {
-		r.refuse(from, reasonForged, "the signature is not of the key it names")
-		return
 	}
 	if m.kind == kindAsk {
 		if m.to == r.m.opts.Identity.public.hint() {
@@ -324,7 +202,7 @@ func (r *receiver) take(ctx context.Context, raw []byte) {
 		s.growth.credit(&r.m.opts, time.Now(), now.Round(0).Sub(last.Round(0)))
 		s.heard = now
 		s.messages++
-		s.bytes += uint64(len(raw))
+		s.bytes += uint64(x.size)
 	})
 	r.saveSeen(now)
 	t := r.track(from)
@@ -346,12 +224,12 @@ func (r *receiver) take(ctx context.Context, raw []byte) {
 }
 
 // mirror looks at what the node hears of itself: another server that uses its
-// key must not.
-func (r *receiver) mirror(m *message, raw []byte) {
+// key must not. What a broker has stored may be of a past that it has forgotten.
+func (r *receiver) mirror(x *incoming) {
 	r.m.mu.Lock()
 	boot := r.m.state.Boot
 	r.m.mu.Unlock()
-	if m.kind == kindHead && m.stamp.boot > boot && verify(raw, &r.m.opts.Identity.public) {
+	if x.m.kind == kindHead && x.m.stamp.boot > boot {
 		r.m.mu.Lock()
 		first := r.m.strange.add("own key elsewhere", "")
 		r.m.twin = time.Now()
@@ -386,6 +264,8 @@ func (r *receiver) saveSeen(now time.Time) {
 		r.m.mu.Unlock()
 		if r.caught[b] && b.status().Connected {
 			seen[name] = now.UTC()
+		} else if at := r.upTo[b]; at.After(before) {
+			seen[name] = at.UTC()
 		} else if known {
 			seen[name] = before
 		}

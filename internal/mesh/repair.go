@@ -66,7 +66,7 @@ func (r *receiver) repair(ctx context.Context) (busy bool) {
 func (r *receiver) subscribe(ctx context.Context, h hint, t *track) {
 	t.stop = []func(){}
 	for _, b := range r.m.buses {
-		stop, err := b.listenImages(h, func(msg []byte) { r.deliver(ctx, slices.Clone(msg)) })
+		stop, err := b.listenImages(h, func(a arrival) { r.deliver(ctx, b, a, true) })
 		if err == nil {
 			t.stop = append(t.stop, stop)
 		}

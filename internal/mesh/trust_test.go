@@ -144,14 +144,17 @@ func TestStrangers(t *testing.T) {
 		k.mu.Unlock()
 		before := home.peer(t, peer)
 		for _, d := range deltas {
-			home.receiver.deliver(t.Context(), d.msg) // again
+			bring := func(msg []byte) {
+				home.receiver.deliver(t.Context(), home.bus, arrival{topic: d.topic, msg: msg}, true)
+			}
+			bring(d.msg) // again
 			forged := bytes.Clone(d.msg)
 			forged[len(forged)-70] ^= 1
-			home.receiver.deliver(t.Context(), forged)
+			bring(forged)
 			newer := bytes.Clone(d.msg)
 			newer[0] = 9
-			home.receiver.deliver(t.Context(), newer)
-			home.receiver.deliver(t.Context(), newer[:5])
+			bring(newer)
+			bring(newer[:5])
 		}
 		settle()
 		after := home.peer(t, peer)

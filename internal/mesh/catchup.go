@@ -1,0 +1,115 @@
+package mesh
+
+import (
+	"context"
+	"time"
+)
+
+// markEvery is after how many stored messages the receiver is told how far it has
+// come, once it has come so far.
+const markEvery = 64
+
+// catchUp reads what a bus has stored: images of origins of which nothing is
+// here, and all deltas since the node was last connected. Whatever of it fails or
+// is dropped, the next attempt goes on where this one was.
+func (r *receiver) catchUp(ctx context.Context, b bus) {
+	if r.in.put(ctx, incoming{bus: b, catches: true}, true) != nil {
+		return
+	}
+	r.mu.Lock()
+	r.catching++
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		r.catching--
+		r.mu.Unlock()
+	}()
+	r.imagesOfNew(ctx, b)
+	limited, cancel := context.WithTimeout(ctx, catchUpLimit)
+	defer cancel()
+	n := 0
+	err := b.storedDeltas(limited, nil, r.unread(b), func(a arrival) bool {
+		r.deliver(ctx, b, a, true)
+		r.mu.Lock()
+		r.read[b] = a.stored
+		r.mu.Unlock()
+		if n++; n%markEvery == 0 {
+			return r.in.put(ctx, incoming{bus: b, until: a.stored}, true) == nil
+		}
+		return ctx.Err() == nil
+	})
+	if err != nil && ctx.Err() == nil {
+		r.m.opts.Log.Warn("what the broker has stored was not read to the end; peers are asked instead", "err", err)
+	}
+	if ctx.Err() == nil && (err == nil || limited.Err() != nil) {
+		_ = r.in.put(ctx, incoming{bus: b, caught: true}, true) // behind all that was read; fails if ctx ends
+	}
+}
+
+// unread returns since when the stored deltas of a bus have not been read.
+func (r *receiver) unread(b bus) time.Time {
+	r.m.mu.Lock()
+	since, ok := r.m.state.Seen[b.name()]
+	if !ok {
+		since = r.m.state.SeenAny
+	}
+	r.m.mu.Unlock()
+	if !since.IsZero() {
+		since = since.Add(-seenMargin)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at := r.read[b]; at.After(since) {
+		return at
+	}
+	return since
+}
+
+// passed notes what x says of a bus, if it is no message.
+func (r *receiver) passed(x *incoming) bool {
+	switch {
+	case x.m != nil:
+		return false
+	case x.caught:
+		r.caught[x.bus] = true
+	case x.catches:
+		delete(r.caught, x.bus)
+	default:
+		r.upTo[x.bus] = x.until
+	}
+	return true
+}
+
+// imagesOfNew reads the stored images of the origins of which nothing is here. None
+// of them can keep the others waiting for longer than its part of the time.
+func (r *receiver) imagesOfNew(ctx context.Context, b bus) {
+	var list []hint
+	for _, p := range r.m.peerList() {
+		if len(r.m.opts.Engine.Replica(p.ID)) == 0 {
+			list = append(list, p.key.hint())
+		}
+	}
+	for i, end := 0, time.Now().Add(catchUpLimit); i < len(list); i++ {
+		left := time.Until(end) / time.Duration(len(list)-i)
+		limited, cancel := context.WithTimeout(ctx, left)
+		r.fetch(limited, b, list[i], false)
+		cancel()
+	}
+}
+
+// fetch reads the stored images of one origin, and its deltas if wanted, for as
+// long as it is a peer.
+func (r *receiver) fetch(ctx context.Context, b bus, origin hint, deltas bool) {
+	handle := func(a arrival) bool {
+		r.deliver(ctx, b, a, true)
+		_, ok := r.m.find(origin)
+		return ok && ctx.Err() == nil
+	}
+	err := b.storedImages(ctx, origin, handle)
+	if err == nil && deltas {
+		err = b.storedDeltas(ctx, &origin, time.Time{}, handle)
+	}
+	if err != nil && ctx.Err() == nil {
+		r.m.opts.Log.Debug("stored images were not read", "origin", origin, "err", err)
+	}
+}

@@ -1,0 +1,174 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// maxLifeAhead is how far beyond this node's clock a life may have begun. Clocks
+// that are wrong by days are said with the generations that they begin; beyond this
+// a life could be one that nobody outlives.
+const maxLifeAhead = 366 * 24 * time.Hour
+
+// deliver looks at what a bus hands over, and queues it for the receiver if it is
+// what it says: nothing else takes memory. If wait is true, it waits until the
+// sender's share of the queue has room; else what has none is the sender's loss.
+func (r *receiver) deliver(ctx context.Context, b bus, a arrival, wait bool) {
+	x, ok := r.open(b, a)
+	if !ok {
+		return
+	}
+	if err := r.in.put(ctx, x, wait); errors.Is(err, errShare) {
+		r.refuse(x.from, reasonShare, "")
+	}
+}
+
+// open compares a message with the topic that it came under, verifies its signature
+// and parses it, in this order.
+func (r *receiver) open(b bus, a arrival) (x incoming, ok bool) {
+	sender, ok := a.topic.sender()
+	// Until the signature has been verified, only the broker may have proved who
+	// sends it: whoever can name another may not have refusals booked on them.
+	suspect := func(reason, detail string) {
+		if b.proves() {
+			r.refuse(sender, reason, detail)
+		} else {
+			r.reject(reason, detail)
+		}
+	}
+	var from hint
+	switch {
+	case !ok || len(a.msg) < 2+len(from):
+		suspect(reasonMalformed, fmt.Sprintf("%d bytes", len(a.msg)))
+		return x, false
+	case len(a.msg) > maxMessage, a.topic.kind == kindAsk && len(a.msg) > maxAsk:
+		suspect(reasonLimit, fmt.Sprintf("a message of %d bytes", len(a.msg)))
+		return x, false
+	}
+	if copy(from[:], a.msg[2:]); from != sender {
+		suspect(reasonSubject, "the message names another sender than its subject")
+		return x, false
+	}
+	key, known := r.m.opts.Identity.public, from == r.m.opts.Identity.public.hint()
+	if !known {
+		var p peer
+		p, known = r.m.find(from)
+		key = p.key
+	}
+	if !known {
+		return r.newcomer(from, a)
+	}
+	e, err := openEnvelope(a.msg)
+	if err != nil {
+		suspect(reasonOf(err), err.Error())
+		return x, false
+	}
+	if !e.signedBy(&key) {
+		suspect(reasonForged, "the signature is not of the key it names")
+		return x, false
+	}
+	m, err := e.parse(r.m.opts.KeyID)
+	switch {
+	case err != nil:
+		r.refuse(from, reasonOf(err), err.Error())
+		return x, false
+	case m.kind != a.topic.kind:
+		r.refuse(from, reasonSubject, fmt.Sprintf("a message of kind %q under the subject of %q", byte(m.kind), byte(a.topic.kind)))
+		return x, false
+	case from != r.m.opts.Identity.public.hint() && m.stamp.ahead(r.m.opts.Now()):
+		r.refuse(from, reasonClock, fmt.Sprintf("its clock, %s, is ahead, or this node's is behind", time.UnixMilli(int64(m.stamp.at)).UTC().Format(time.RFC3339)))
+		return x, false
+	}
+	return incoming{from: from, m: m, said: e.statement(), size: len(a.msg), stored: !a.stored.IsZero(), bus: b}, true
+}
+
+const strange = "its key is not on the list of peers"
+
+func reasonOf(err error) string {
+	if errors.Is(err, errNewer) {
+		return reasonVersion
+	}
+	return reasonMalformed
+}
+
+// ahead reports whether a stamp is of a clock that is far ahead.
+func (s stamp) ahead(now time.Time) bool {
+	limit := uint64(max(now.Add(maxLifeAhead).UnixMilli(), 0))
+	return s.incarnation > limit || s.boot > limit || s.at > limit
+}
+
+// newcomer takes from a key that is not on the list the head that shows whom it
+// succeeds. All of them share one share of the queue.
+func (r *receiver) newcomer(from hint, a arrival) (x incoming, ok bool) {
+	if a.topic.kind == kindHead {
+		if e, err := openEnvelope(a.msg); err == nil && e.kind == kindHead {
+			m, err := e.parse(r.m.opts.KeyID)
+			if err == nil && r.succeeds(e, m) {
+				return incoming{m: m, said: e.statement(), size: len(a.msg)}, true
+			}
+		}
+	}
+	r.refuse(from, reasonStranger, strange)
+	return x, false
+}
+
+// succeeds reports whether a head shows that its key was chosen by a peer.
+func (r *receiver) succeeds(e *envelope, m *message) bool {
+	if m.proof == nil || m.key.hint() != m.from || m.stamp.ahead(r.m.opts.Now()) {
+		return false
+	}
+	_, known := r.m.find(m.proof.old.hint())
+	return known && m.proof.names(&m.key) && e.signedBy(&m.key)
+}
+
+// refuse counts a message of a peer that is not taken, and logs the first one
+// for each reason.
+func (r *receiver) refuse(h hint, reason, detail string) {
+	r.m.mu.Lock()
+	mem := r.m.members[h]
+	var first bool
+	name := h.String()
+	if mem != nil {
+		first = mem.refusals.add(reason, detail)
+		name = mem.label()
+	} else {
+		r.m.strange.add(reason, detail)
+		first = !r.strangers[h] && len(r.strangers) < maxStrangers
+		r.strangers[h] = r.strangers[h] || first
+	}
+	r.m.mu.Unlock()
+	if first {
+		r.m.opts.Log.Warn("message refused; others like it are only counted", "from", name, "reason", reason, "detail", detail)
+	}
+}
+
+// reject counts a message that is not taken and may be anybody's.
+func (r *receiver) reject(reason, detail string) {
+	r.m.mu.Lock()
+	first := r.m.strange.add(reason, detail)
+	r.m.mu.Unlock()
+	if first {
+		r.m.opts.Log.Warn("message refused; others like it are only counted. Nobody knows who sent it", "reason", reason, "detail", detail)
+	}
+}
+
+// Reasons for refusals: values of a metric's label, so they are few.
+const (
+	reasonVersion   = "other version"
+	reasonMalformed = "malformed"
+	reasonStranger  = "unknown key"
+	reasonForged    = "forged"
+	reasonSubject   = "subject of another"
+	reasonShare     = "over its share of the queue"
+	reasonClock     = "clock ahead"
+	reasonOld       = "old incarnation"
+	reasonAbsurd    = "absurd part"
+	reasonGeometry  = "wrong geometry"
+	reasonLimit     = "over limit"
+	reasonMemory    = "over mesh.memory"
+	reasonRollback  = "rolled back"
+	reasonSuspect   = "went back in time"
+	reasonEarly     = "in the future"
+)

@@ -1,0 +1,255 @@
+package mesh
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// TestStoredFlood: what one peer has had a hub store, however much it is, cannot
+// make the hub lose its own connection, read the same again and again, or forget
+// what others say. The peer is evicted and added again, so that all of it is read.
+func TestStoredFlood(t *testing.T) {
+	address := freePort(t)
+	hubDir, hubID := identity(t)
+	joinDir, joinID := identity(t)
+	_, liar := identity(t)
+	a, b := smallEngine(t, nil), smallEngine(t, nil)
+	hub, _ := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: Hub, Listen: address, Name: "hub"}))
+	join, _ := start(t, quick(Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: Join, Servers: []string{address}, Name: "join"}))
+	befriend(t, hub, join)
+	if err := hub.AddPeer(t.Context(), liar.ID(), "liar", 0); err != nil {
+		t.Fatal(err)
+	}
+	floodStream(t, address, hubID, liar, 60, 4<<20)
+	own := hub.buses[0].(*natsBus)
+	before := own.conn.Stats().Reconnects
+	if err := hub.EvictPeer(t.Context(), liar.ID()); err != nil {
+		t.Fatal(err)
+	}
+	if err := hub.AddPeer(t.Context(), liar.ID(), "liar", 0); err != nil {
+		t.Fatal(err)
+	}
+	report(t, b, 1, bulkhead.Sighting, 3)
+	eventually(t, time.Minute, "the hub counts what an honest peer says", func() bool { return check(t, a, 1).Sightings == 3 })
+	eventually(t, time.Minute, "the hub has read the flood", func() bool {
+		for _, p := range hub.Status().Peers {
+			if p.ID == liar.ID() && p.Refusals[reasonForged] >= 60 {
+				return true
+			}
+		}
+		return false
+	})
+	if n := own.conn.Stats().Reconnects - before; n > 0 {
+		t.Errorf("the hub has lost the connection to its own broker %d times", n)
+	}
+}
+
+// floodStream has the broker of a hub store messages under the subject of a
+// peer, which bear its name and not its signature.
+func floodStream(t *testing.T, address string, hub, peer *Identity, n, size int) {
+	t.Helper()
+	dir, _ := identity(t)
+	m, err := prepare(t.Context(), Options{Dir: dir, Identity: peer, Engine: smallEngine(t, nil), KeyID: testSecret.ID(), Mode: Join, Servers: []string{address}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.AddPeer(t.Context(), hub.ID(), "hub", 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.connect(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	b := m.buses[0]
+	eventually(t, 20*time.Second, "the liar is connected", func() bool { return b.status().Connected })
+	for range n {
+		msg := append([]byte{messageVersion, byte(kindDelta)}, peer.public[:8]...)
+		msg = append(msg, make([]byte, size)...) // a claim of no bytes
+		if err := b.publish(topic{kind: kindDelta, origin: peer.public.hint()}, msg); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.(*natsBus).conn.FlushTimeout(20 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSubjectOfAnother: what comes under another's subject than its sender's, or
+// bears no signature of its sender, is refused, and nobody pays for it but who
+// certainly sent it.
+func TestSubjectOfAnother(t *testing.T) {
+	for name, open := range map[string]bool{"a broker that proves": false, "a broker that does not": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, k *memBroker) {
+				home, peer := newSite(t, k, nil), newSite(t, k, nil)
+				defer home.stop()
+				defer peer.stop()
+				trust(t, home, 1, peer)
+				f := newForger(t, k, home, 1)
+				f.bus.open, home.bus.open = open, open
+				settle()
+				victim := peer.id.public.hint()
+				genuine := func(id *Identity) []byte {
+					return appendMessage(nil, &message{kind: kindDelta, stamp: f.at}, id)
+				}
+				forged := genuine(f.id)
+				copy(forged[2:], victim[:])
+				for range 3 {
+					f.bring(t, home, topic{kind: kindDelta, origin: f.id.public.hint()}, genuine(peer.id)) // another's, played back
+					f.bring(t, home, topic{kind: kindDelta, origin: f.id.public.hint()}, forged)
+					if open {
+						f.bring(t, home, topic{kind: kindDelta, origin: victim}, forged)
+						f.bring(t, home, topic{kind: kindAsk, origin: home.id.public.hint(), key: "nobody"}, forged)
+					}
+				}
+				settle()
+				if p := home.peer(t, peer); len(p.Refusals) > 0 {
+					t.Errorf("refusals are booked on the peer that was named: %v", p.Refusals)
+				}
+				own, nobody := home.peerOf(t, f.id).Refusals, home.Status().Strangers
+				if want := map[bool]uint64{false: 6}[open]; own[reasonSubject] != want {
+					t.Errorf("refusals of the sender: %v, want %d", own, want)
+				}
+				if open && (nobody[reasonSubject] != 6 || nobody[reasonForged] != 3 || nobody[reasonMalformed] != 3) {
+					t.Errorf("refusals of nobody: %v", nobody)
+				}
+			})
+		})
+	}
+}
+
+// TestQueueShare: what waits for the receiver is bounded in bytes; who has more than
+// a share waiting loses what comes then, or waits, and nobody else does.
+func TestQueueShare(t *testing.T) {
+	q := newIntake()
+	flooder, other := hint{1}, hint{2}
+	big := incoming{from: flooder, m: &message{}, size: 4 << 20}
+	n := 0
+	for ; n < 1000 && q.put(t.Context(), big, false) == nil; n++ {
+	}
+	if want := maxQueuedShare / (4 << 20); n == 0 || n > want {
+		t.Errorf("%d messages of 4 MiB of one sender wait, want 1 to %d", n, want)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := q.put(ended, big, true); err != context.Canceled {
+		t.Errorf("who waits for a share: %v", err)
+	}
+	if err := q.put(t.Context(), incoming{from: other, m: &message{}, size: 100}, false); err != nil {
+		t.Errorf("another sender: %v", err)
+	}
+	many := incoming{from: hint{3}, m: &message{wants: make([]arrayHead, maxParts)}, size: 4 * maxParts}
+	for n = 0; n < 1000 && q.put(t.Context(), many, false) == nil; n++ {
+	}
+	if n > maxQueuedShare/(maxParts*queuedCost) {
+		t.Errorf("%d messages of %d parts wait", n, maxParts)
+	}
+	for left := 1; left > 0; left = len(q.list) {
+		if _, ok := q.take(); !ok {
+			t.Fatal("nothing to take")
+		}
+	}
+	if q.bytes != 0 || len(q.shares) != 0 {
+		t.Errorf("empty, and has %d bytes of %d senders", q.bytes, len(q.shares))
+	}
+	// Larger than any share: it goes alone.
+	if err := q.put(t.Context(), incoming{from: flooder, m: &message{}, size: maxQueuedShare + 1}, false); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReadOn: whenever the connection drops while stored messages are read, the next
+// attempt goes on there.
+func TestReadOn(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		peer := newSite(t, k, func(o *Options) { o.Heartbeat = time.Hour })
+		defer peer.stop()
+		const n = 400
+		for range n {
+			report(t, peer.engine, 1, bulkhead.Sighting, 1)
+			time.Sleep(2 * time.Second)
+		}
+		k.mu.Lock()
+		stored := len(k.deltas)
+		k.mu.Unlock()
+		dir := t.TempDir()
+		home := newSite(t, k, func(o *Options) { o.Dir, o.Heartbeat = dir, time.Hour })
+		home.weigh(t, peer, 1)
+		home.stop()
+		home = newSite(t, k, func(o *Options) { o.Dir, o.Heartbeat = dir, time.Hour })
+		defer home.stop()
+		home.bus.k.mu.Lock()
+		home.bus.breaks, home.bus.drops, home.bus.handed = 50, 20, 0
+		home.bus.k.mu.Unlock()
+		settle()
+		if got := check(t, home.engine, 1).Sightings; got != n {
+			t.Errorf("%d sightings, want %d", got, n)
+		}
+		if home.bus.handed < stored || home.bus.handed > stored+2*stored/50 {
+			t.Errorf("%d messages were read where %d are stored", home.bus.handed, stored)
+		}
+	})
+}
+
+// TestSeenAsRead: a node that never comes to the end of what is stored goes on, after
+// a restart, where it was.
+func TestSeenAsRead(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		home, peer := newSite(t, k, nil), newSite(t, k, nil)
+		defer home.stop()
+		defer peer.stop()
+		trust(t, home, 1, peer)
+		settle()
+		read := time.Now().Add(-time.Minute).UTC()
+		home.receiver.call(func(context.Context) {
+			r := home.receiver
+			r.passed(&incoming{bus: home.bus, catches: true})
+			r.passed(&incoming{bus: home.bus, until: read})
+			r.seenSaved = time.Time{}
+			home.Mesh.mu.Lock()
+			home.state.Seen = nil
+			home.Mesh.mu.Unlock()
+			r.saveSeen(time.Now())
+		})
+		settle()
+		s, err := loadState(home.opts.Dir)
+		if at := s.Seen[home.bus.name()]; err != nil || !at.Equal(read) {
+			t.Errorf("seen until %v, %v; want %v", at, err, read)
+		}
+	})
+}
+
+// TestSeenMargin: what was stored shortly before a node was last connected may not
+// have come to it: it reads that, too, when it is back.
+func TestSeenMargin(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		dir := t.TempDir()
+		home, peer := newSite(t, k, func(o *Options) { o.Dir = dir }), newSite(t, k, nil)
+		trust(t, home, 1, peer)
+		settle()
+		home.stop()
+		report(t, peer.engine, 1, bulkhead.Sighting, 3)
+		settle()
+		peer.stop() // nobody can be asked
+		time.Sleep(time.Minute)
+		s, err := loadState(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Seen = map[string]time.Time{"memory 0": time.Now().UTC()}
+		if err := s.save(dir); err != nil {
+			t.Fatal(err)
+		}
+		home = newSite(t, k, func(o *Options) { o.Dir = dir })
+		defer home.stop()
+		settle()
+		if got := check(t, home.engine, 1).Sightings; got != 3 {
+			t.Errorf("%d sightings, want 3", got)
+		}
+	})
+}

@@ -1,0 +1,127 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// Bounds on what waits for the receiver. The share of one peer holds all that an
+// honest one sends at once after a broker was away: its outbox and its history.
+const (
+	maxQueued      = 96 << 20 // bytes
+	maxQueuedShare = 32 << 20 // of them, of one sender
+	queuedCost     = 512      // what a message and each part of it take beside their bytes, about
+)
+
+// errShare: a sender has as much waiting as it may.
+var errShare = errors.New("mesh: the sender's share of the queue is full")
+
+// An incoming is a message whose signature is valid; or says of a bus that what it
+// has stored is about to be read, is read up to a time, or to the end.
+type incoming struct {
+	from   hint
+	m      *message
+	said   []byte // the statement of m
+	size   int    // of the message
+	stored bool   // it was read from what the broker has stored
+
+	bus             bus
+	caught, catches bool
+	until           time.Time
+}
+
+// cost is what x takes while it waits.
+func (x *incoming) cost() int {
+	if x.m == nil {
+		return 0
+	}
+	return x.size + len(x.said) + queuedCost*(1+len(x.m.rounds)+len(x.m.heads)+len(x.m.wants))
+}
+
+// An intake is the queue before the receiver. It is bounded in bytes, as is what one
+// sender has in it.
+type intake struct {
+	ready chan struct{} // holds a value if there may be something
+
+	mu     sync.Mutex
+	list   []incoming
+	bytes  int
+	shares map[hint]int
+	space  chan struct{} // closed when something is taken
+}
+
+func newIntake() *intake {
+	return &intake{ready: make(chan struct{}, 1), shares: make(map[hint]int), space: make(chan struct{})}
+}
+
+// put waits until there is room for x, or ctx ends. If the sender's share is what
+// is full, and it is not to wait for that, errShare is returned.
+func (q *intake) put(ctx context.Context, x incoming, wait bool) error {
+	for {
+		space, err := q.try(x)
+		if space == nil {
+			return nil
+		}
+		if err != nil && !wait {
+			return err
+		}
+		select {
+		case <-space:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// try appends x, or returns what to wait for, with errShare if its sender's share
+// is full.
+func (q *intake) try(x incoming) (space chan struct{}, err error) {
+	cost := x.cost()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch share := q.shares[x.from]; {
+	case share > 0 && share+cost > maxQueuedShare:
+		return q.space, errShare
+	case cost > 0 && q.bytes > 0 && q.bytes+cost > maxQueued:
+		return q.space, nil
+	}
+	q.list = append(q.list, x)
+	q.bytes += cost
+	if cost > 0 {
+		q.shares[x.from] += cost
+	}
+	q.signal()
+	return nil, nil
+}
+
+func (q *intake) signal() {
+	select {
+	case q.ready <- struct{}{}:
+	default:
+	}
+}
+
+// take returns what came first.
+func (q *intake) take() (x incoming, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.list) == 0 {
+		return x, false
+	}
+	x = q.list[0]
+	q.list[0] = incoming{}
+	if q.list = q.list[1:]; len(q.list) > 0 {
+		q.signal()
+	}
+	if cost := x.cost(); cost > 0 {
+		q.bytes -= cost
+		if q.shares[x.from] -= cost; q.shares[x.from] == 0 {
+			delete(q.shares, x.from)
+		}
+		close(q.space)
+		q.space = make(chan struct{})
+	}
+	return x, true
+}

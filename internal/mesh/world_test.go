@@ -148,6 +148,9 @@ func (n *node) report() {
 	if n.truth[sig][vote] > 0 {
 		vote = bulkhead.Sighting // who votes the same twice is counted once
 	}
+	if vote != bulkhead.Sighting {
+		count = 1 // whatever a voter says of more
+	}
 	report(n.w.t, n.engine, sig, vote, count)
 	if n.truth[sig] == nil {
 		n.truth[sig] = make(map[bulkhead.Vote]uint32)

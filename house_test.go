@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -124,6 +125,25 @@ func TestServerIsSmall(t *testing.T) {
 				t.Errorf("cmd/bulkhead depends on %s", dep)
 			}
 		}
+	}
+	if testing.Short() {
+		return // linking takes some seconds
+	}
+	bin := filepath.Join(t.TempDir(), "bulkhead")
+	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", bin, "./cmd/bulkhead")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	info, err := os.Stat(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Whoever calls methods by names made at run time, as templates do, makes the
+	// linker keep every exported method: 3.5 MB.
+	const limit = 30_000_000
+	if info.Size() > limit {
+		t.Errorf("the server has %d bytes, want %d at most", info.Size(), limit)
 	}
 }
 

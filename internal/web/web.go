@@ -9,10 +9,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	_ "embed" // the page and its style
+	_ "embed" // the style
 	"encoding/base64"
 	"fmt"
-	"html/template"
 	"math"
 	"net/http"
 	"strings"
@@ -74,9 +73,6 @@ type Array struct {
 	Bits  bool    // a bit array: Wrong and Bulk mean nothing
 }
 
-//go:embed page.html
-var pageHTML string
-
 //go:embed style.css
 var styleCSS string
 
@@ -84,22 +80,14 @@ var styleCSS string
 // concurrently.
 type Page struct {
 	source Source
-	page   *template.Template
 	policy string // content security policy
 }
 
 // New returns the page of a node.
 func New(source Source) (*Page, error) {
-	t, err := template.New("page").Funcs(template.FuncMap{
-		"count": count, "bytes": size, "percent": percent, "chance": chance,
-		"date": date, "since": since, "bar": bar,
-	}).Parse(pageHTML)
-	if err != nil {
-		return nil, fmt.Errorf("web: %w", err)
-	}
 	sum := sha256.Sum256([]byte(styleCSS))
 	return &Page{
-		source: source, page: t,
+		source: source,
 		policy: "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; style-src 'sha256-" +
 			base64.StdEncoding.EncodeToString(sum[:]) + "'",
 	}, nil
@@ -108,11 +96,8 @@ func New(source Source) (*Page, error) {
 // ServeHTTP implements [http.Handler].
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var b bytes.Buffer
-	err := p.page.Execute(&b, struct {
-		Status
-		Style template.CSS
-	}{p.source.Status(r.Context()), template.CSS(styleCSS)}) // our own file, and no value goes into it
-	if err != nil {
+	status := p.source.Status(r.Context())
+	if err := page(&status).Render(&b); err != nil {
 		http.Error(w, "the page cannot be shown", http.StatusInternalServerError)
 		return
 	}

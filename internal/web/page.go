@@ -1,0 +1,126 @@
+package web
+
+import (
+	"fmt"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+)
+
+// page is the whole page. Every text and every value of an attribute is escaped,
+// but the style, which is our own file.
+func page(s *Status) g.Node {
+	title := "bulkhead"
+	if s.Name != "" {
+		title = s.Name + " · " + title
+	}
+	return h.Doctype(h.HTML(h.Lang("en"),
+		h.Head(
+			h.Meta(h.Charset("utf-8")),
+			h.Meta(h.Name("viewport"), h.Content("width=device-width, initial-scale=1")),
+			h.Meta(h.Name("color-scheme"), h.Content("light dark")),
+			h.Meta(g.Attr("http-equiv", "refresh"), h.Content("15")),
+			h.TitleEl(g.Text(title)),
+			h.StyleEl(g.Raw(styleCSS)),
+		),
+		h.Body(
+			header(s),
+			h.Main(alarms(s), tiles(s), doors(s.Doors), g.Map(s.Books, func(b Book) g.Node { return book(&b, s.Threshold) })),
+			h.Footer(
+				h.P(g.Text("Counters run since the node started. The errors are what the filters' formulae expect at their present fill. Messages are never stored.")),
+				h.P(link("/v1/node", "This page as JSON"), g.Text(" "), link("/metrics", "Metrics"), g.Text(" "), link("/openapi.json", "API")),
+			),
+		),
+	))
+}
+
+func header(s *Status) g.Node {
+	state := h.P(h.Class("badge good"), g.Text("Taking reports"))
+	if s.ReadOnly != "" {
+		state = h.P(h.Class("badge bad"), g.Text("Read-only"))
+	}
+	return h.Header(
+		h.H1(h.SVG(g.Attr("viewBox", "0 0 24 24"), h.Aria("hidden", "true"),
+			g.El("path", g.Attr("d", "M3 3h18v18H3z")), g.El("path", g.Attr("d", "M9 3v18M15 3v18M3 12h18"))), g.Text("bulkhead")),
+		h.P(h.Class("node"), g.Text(s.Name+" "), dim("version "+s.Version)),
+		state,
+	)
+}
+
+func alarms(s *Status) g.Node {
+	return g.Group{
+		g.If(s.ReadOnly != "", h.P(h.Class("alarm"), h.Strong(g.Text("Reports are refused at present:")), g.Text(" "+s.ReadOnly+". Checks are answered."))),
+		g.If(s.Durability == "relaxed", h.P(h.Class("alarm soft"), h.Strong(g.Text("Durability is relaxed:")),
+			g.Text(" a power cut loses the reports of the last second."))),
+	}
+}
+
+func tiles(s *Status) g.Node {
+	tile := func(name, value string) g.Node { return h.Div(h.Dt(g.Text(name)), h.Dd(g.Text(value))) }
+	return h.Dl(h.Class("tiles"),
+		tile("Running for", since(s.Started, s.Now)),
+		g.Map(s.Counters, func(c Counter) g.Node { return tile(c.Name, count(c.Value)) }),
+		tile("Accounts", fmt.Sprint(s.Accounts)),
+	)
+}
+
+func doors(all []Door) g.Node {
+	return h.Section(h.H2(g.Text("Front doors")),
+		h.Table(h.Class("doors"),
+			h.THead(h.Tr(h.Th(g.Text("Door")), h.Th(g.Text("Address")), h.Th(g.Text("For")))),
+			h.TBody(g.Map(all, func(d Door) g.Node {
+				return h.Tr(h.Th(g.Attr("scope", "row"), g.Text(d.Name)), h.Td(h.Code(g.Text(d.Address))), h.Td(h.Class("dim"), g.Text(d.Serves)))
+			})),
+		),
+	)
+}
+
+func book(b *Book, threshold uint32) g.Node {
+	number := func(name string) g.Node { return h.Th(h.Class("num"), g.Text(name)) }
+	var generations g.Node = h.TBody(h.Tr(h.Td(h.ColSpan("8"), h.Class("dim"), g.Text("No generation yet."))))
+	if len(b.Generations) > 0 {
+		generations = g.Map(b.Generations, func(gen Generation) g.Node { return generation(&gen) })
+	}
+	return h.Section(
+		h.H2(g.Text(b.Name+" "), dim(b.Question)),
+		h.Div(h.Class("scroll"), h.Table(h.Class("book"),
+			h.THead(h.Tr(h.Th(g.Text("Generation")), h.Th(g.Text("Filter")), h.Th(h.Class("fill"), g.Text("Fill")), number("Keys"), number("Memory"),
+				number("Absent key found"), number("Count too high"), number(fmt.Sprintf("Absent key shows\u00a0%d", threshold)))),
+			generations,
+		)),
+	)
+}
+
+// generation is the rows of its arrays, under one cell that says what it is.
+func generation(gen *Generation) g.Node {
+	rows := make(g.Group, 0, len(gen.Arrays))
+	for i := range gen.Arrays {
+		rows = append(rows, h.Tr(
+			g.If(i == 0, h.Th(g.Attr("scope", "rowgroup"), h.RowSpan(fmt.Sprint(len(gen.Arrays))), g.Text(date(gen.Start)),
+				h.Span(h.Class("dim"), g.Text("to "+date(gen.End)), h.Br(), g.Text("sized for "+count(gen.Capacity))))),
+			array(&gen.Arrays[i]),
+		))
+	}
+	return h.TBody(rows)
+}
+
+func array(a *Array) g.Node {
+	number := func(s string) g.Node { return h.Td(h.Class("num"), g.Text(s)) }
+	wrong, bulk := "–", "–"
+	if !a.Bits {
+		wrong, bulk = chance(a.Wrong), chance(a.Bulk)
+	}
+	level := func(class, width string) g.Node {
+		return g.El("rect", h.Class(class), h.Width(width), h.Height("6"))
+	}
+	return g.Group{
+		h.Td(g.Text(a.Name), dim(a.Holds)),
+		h.Td(h.Class("fill"), h.SVG(g.Attr("viewBox", "0 0 100 6"), g.Attr("preserveAspectRatio", "none"), h.Role("img"), h.Aria("label", percent(a.Fill)+" full"),
+			level("track", "100"), level("level", bar(a.Fill))), g.Text(percent(a.Fill))),
+		number(count(a.Keys)), number(size(a.Bytes)), number(chance(a.Ghost)), number(wrong), number(bulk),
+	}
+}
+
+func dim(s string) g.Node { return h.Span(h.Class("dim"), g.Text(s)) }
+
+func link(to, s string) g.Node { return h.A(h.Href(to), g.Text(s)) }

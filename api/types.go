@@ -119,7 +119,7 @@ type Receipt struct {
 	Signatures  int `json:"signatures" doc:"Signatures of the message."`
 	Counted     int `json:"counted" doc:"Counted by this report."`
 	Duplicate   int `json:"duplicate" doc:"Counted before for this reporter in this generation."`
-	Pending     int `json:"pending" doc:"Counted, and waiting for more trust before they are judged."`
+	Pending     int `json:"pending" doc:"Waiting for more trust: counted votes that judge nothing yet, sightings of strangers beyond those that count."`
 	Listed      int `json:"listed" doc:"Newly on the blocklist."`
 	Revoked     int `json:"revoked" doc:"Newly off the blocklist."`
 	Whitelisted int `json:"whitelisted" doc:"Not counted: the sender or the signature is white-listed."`

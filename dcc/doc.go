@@ -17,6 +17,5 @@
 // REPORT that claims spam also raises a counter of claims, which shows as
 // "many", and votes on the blocklist with the word of its sender; a checksum
 // that the node has listed for other reasons shows as "many" too. A DELETE
-// cannot lower a filter: it notes how far the counters had come, and totals
-// start there.
+// cannot lower a filter: the accounts of package ledger take back what was counted.
 package dcc

@@ -12,11 +12,11 @@
 // A storage of filters cannot hold records, so everything a client may ask is
 // kept as counts of signatures in the tally:
 //
-//   - the weight of a digest on a list (flag): two or three counters of what was
-//     added, all of which must show it, and as many of what was taken away by
-//     negative writes and deletes;
+//   - the weight of a digest on a list (flag): two or three accounts (package
+//     ledger) of what was added, all of which must show it, and of what was taken
+//     away by negative writes and deletes;
 //   - the shingles of a text: 20 bands of four (signature.AppendRspamdBands),
-//     each with the same two counters for each list;
+//     each with such an account for each list;
 //   - which lists are in use at all: a counter for each.
 //
 // A near copy is found when at least three bands agree, as they do when 20 of

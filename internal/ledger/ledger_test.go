@@ -16,8 +16,12 @@ import (
 )
 
 // named returns the account of a name, all of whose counters have names of their own.
+// It has none that cannot be.
 func named(name string) *Account {
 	return &Account{Name: func(p Part) bulkhead.Signature {
+		if p.Kind > TakenSince || p.Epoch > 23 || p.Epoch > 0 && p.Kind < AddedSince {
+			panic(fmt.Sprintf("there is no %+v", p))
+		}
 		return bulkhead.MustSignature(bulkhead.Exact, fmt.Appendf(nil, "%s %d %d", name, p.Kind, p.Epoch))
 	}}
 }
@@ -39,7 +43,14 @@ func (d desk) read(a *Account) *Account {
 	return a
 }
 
-func (d desk) count(r *Raising) { d.check(d.house.Count(context.Background(), r.Sigs, r.N)) }
+func (d desk) count(r *Raising) {
+	for _, n := range r.N {
+		if n < 1 || n > bulkhead.Many {
+			d.fatal("raised by", n)
+		}
+	}
+	d.check(d.house.Count(context.Background(), r.Sigs, r.N))
+}
 
 func (d desk) add(a *Account, n uint32) {
 	var r Raising
@@ -102,13 +113,15 @@ func TestDeletesAgainstMap(t *testing.T) {
 				oracle = append(oracle[1:], make(map[string]uint32))
 				deletes = append(deletes[1:], nil)
 			}
-			for _, name := range names {
+			accounts := []*Account{named("ann"), named("bob"), named("eve")}
+			d.check(Read(context.Background(), d.house, accounts))
+			for i, a := range accounts {
 				want := uint32(0)
 				for _, g := range oracle {
-					want += g[name]
+					want += g[names[i]]
 				}
-				if a := d.read(named(name)); a.Left() != want {
-					t.Fatalf("%s: %d left of %+v, want %d", name, a.Left(), a.Balance, want)
+				if a.Left() != want {
+					t.Fatalf("%s: %d left of %+v, want %d", names[i], a.Left(), a.Balance, want)
 				}
 			}
 		}
@@ -192,6 +205,32 @@ func TestDeletedAtOnce(t *testing.T) {
 				t.Errorf("%d nodes after %d deletes: %d left of %+v, want %d", nodes, before, a.Left(), a.Balance, want)
 			}
 		}
+	}
+}
+
+// TestDeletedOften: beyond the deletes that have numbers, one takes all the same.
+func TestDeletedOften(t *testing.T) {
+	d := desk{t.Fatal, prototest.NewTally(1)}
+	for i := range MaxEpochs + 3 {
+		d.add(named("ann"), 5)
+		if epoch := d.delete(named("ann")); epoch != min(i, MaxEpochs) {
+			t.Errorf("delete %d has number %d", i, epoch)
+		}
+		if a := d.read(named("ann")); a.Left() != 0 {
+			t.Errorf("after delete %d: %d left of %+v", i, a.Left(), a.Balance)
+		}
+		d.add(named("ann"), 3)
+		if a := d.read(named("ann")); a.Left() != 3 {
+			t.Errorf("3 added after delete %d: %d left of %+v", i, a.Left(), a.Balance)
+		}
+	}
+	// One that was never deleted may lack a free number as well.
+	d.add(named("bob"), 5)
+	var r Raising
+	r.Delete(MaxEpochs, d.read(named("bob")))
+	d.count(&r)
+	if a := d.read(named("bob")); a.Left() != 0 || a.Deletes != 0 {
+		t.Errorf("%d left of %+v", a.Left(), a.Balance)
 	}
 }
 
@@ -298,6 +337,12 @@ func TestFull(t *testing.T) {
 	if r.Add(a, 5); len(r.N) != 1 || r.N[0] != bulkhead.Many {
 		t.Errorf("raised by %d, want %d at most", r.N, bulkhead.Many)
 	}
+	if r.AddSince(a, 5); len(r.N) != 1 {
+		t.Error("counted since a delete that never was")
+	}
+	if r.Reset(); len(r.Sigs) != 0 || len(r.N) != 0 {
+		t.Errorf("%d counters after Reset", len(r.Sigs))
+	}
 }
 
 func TestFaults(t *testing.T) {
@@ -335,6 +380,9 @@ func TestMark(t *testing.T) {
 		here.Set()
 		var r Raising
 		here.Raise(&r)
+		if !slices.Equal(r.N, []uint32{1}) {
+			t.Errorf("raised by %d, want 1", r.N)
+		}
 		if err := house.Count(ctx, r.Sigs, r.N); err != nil {
 			t.Fatal(err)
 		}

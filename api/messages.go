@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -93,7 +94,9 @@ func (s *Server) mail(r *request, q url.Values) ([]bulkhead.Signature, bulkhead.
 	if len(raw) == 0 {
 		return nil, bulkhead.Source{}, fmt.Errorf("%w: the body is empty", bulkhead.ErrMalformed)
 	}
-	sigs, source, err := s.read(raw)
+	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
+	defer cancel()
+	sigs, source, err := s.read(ctx, raw)
 	if err != nil {
 		return nil, bulkhead.Source{}, err
 	}

@@ -39,7 +39,9 @@ func TestRateLimitsAndLists(t *testing.T) {
 	f, users := fakeMTA{known: make(map[string]int)}, newFakeUsers()
 	s, err := New(Options{
 		Clearinghouse: &prototest.House{}, RateLimits: f, Lists: f, Accounts: users, Users: users,
-		Read:   func([]byte) ([]bulkhead.Signature, bulkhead.Source, error) { return nil, bulkhead.Source{}, nil },
+		Read: func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+			return nil, bulkhead.Source{}, nil
+		},
 		Access: Access{AnonymousCheck: Everyone, AnonymousReport: Everyone, MaxBody: 1 << 20, MaxBatch: 1, MaxSignatures: 1},
 	})
 	if err != nil {

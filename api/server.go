@@ -28,8 +28,8 @@ type Options struct {
 	// Clearinghouse answers the requests.
 	Clearinghouse bulkhead.Clearinghouse
 	// Read returns the signatures of a whole message and what its headers say
-	// of its source. It must not keep raw.
-	Read func(raw []byte) ([]bulkhead.Signature, bulkhead.Source, error)
+	// of its source. It must not keep raw, and ends with ctx.
+	Read func(ctx context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Source, error)
 	// Accounts tells who holds a token; nil: every token is refused.
 	Accounts Accounts
 	// Users manages the accounts; nil: /v1/users answers 403.
@@ -64,7 +64,7 @@ type Options struct {
 // concurrently.
 type Server struct {
 	house    bulkhead.Clearinghouse
-	read     func([]byte) ([]bulkhead.Signature, bulkhead.Source, error)
+	read     func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error)
 	accounts Accounts
 	users    Users
 	peers    Peers
@@ -316,6 +316,9 @@ var jsonType = []string{"application/json"}
 
 // text is an answer that is no JSON.
 type text struct{ mediaType, body string }
+
+// readTimeout is the longest that the signatures of a message may take.
+const readTimeout = 10 * time.Second
 
 // voteTimeout is the longest that a vote may wait for the disk.
 const voteTimeout = 30 * time.Second

@@ -24,7 +24,7 @@ import (
 
 // readMail stands in for package signature: one signature over the body, none
 // for a short one, and the sender from the first header line.
-func readMail(raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+func readMail(_ context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
 	head, body, _ := bytes.Cut(raw, []byte("\n\n"))
 	source := bulkhead.Source{Sender: string(bytes.TrimPrefix(bytes.SplitN(head, []byte("\n"), 2)[0], []byte("From: ")))}
 	if len(body) < 20 {
@@ -501,5 +501,23 @@ func TestMetrics(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	if s, err := New(Options{}); s != nil || err == nil {
 		t.Errorf("New without a clearinghouse = %v, %v", s, err)
+	}
+}
+
+// TestReadEnds: the signatures of a message are computed under a deadline and end
+// with the request, which is told to come again.
+func TestReadEnds(t *testing.T) {
+	s := newServer(t, &prototest.House{}, func(o *Options) {
+		o.Read = func(ctx context.Context, _ []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+			if end, ok := ctx.Deadline(); !ok || time.Until(end) > readTimeout {
+				t.Errorf("a message is read with a deadline of %v, %t", end, ok)
+			}
+			return nil, bulkhead.Source{}, fmt.Errorf("signature: %w", context.DeadlineExceeded)
+		}
+	})
+	for _, target := range []string{"/v1/check", "/v1/report", "/v1/revoke"} {
+		if w := send(s, local, "POST", target, "message/rfc822", "Subject: x\n\ntext"); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+			t.Errorf("%s: %d, retry after %q; want 503 and a time", target, w.Code, w.Header().Get("Retry-After"))
+		}
 	}
 }

@@ -22,8 +22,9 @@ import (
 
 // Defaults of an [Ifd].
 const (
-	DefaultMaxMessage = 32 << 20  // bytes
-	DefaultMaxMemory  = 256 << 20 // bytes, in all messages at once
+	DefaultMaxMessage = 32 << 20         // bytes
+	DefaultMaxMemory  = 256 << 20        // bytes, in all messages at once
+	DefaultTimeout    = 10 * time.Second // for one message
 	ifdConns          = 512
 )
 
@@ -47,12 +48,12 @@ type Ifd struct {
 	// Signatures returns all signatures of a message, and its source: a message
 	// that is reported as spam here was seen whole, so that all front doors can
 	// be told of it. nil tells them of the DCC checksums only.
-	Signatures func(message []byte) ([]bulkhead.Signature, bulkhead.Source, error)
+	Signatures func(ctx context.Context, message []byte) ([]bulkhead.Signature, bulkhead.Source, error)
 	// Cleared reports whether the clearinghouse's own white list has a message, by
 	// the envelope's sender, the client (which may be invalid) and what the header
-	// says, and if signatures is set by its signatures, which takes longer. nil
-	// clears nothing.
-	Cleared func(message []byte, sender string, client netip.Addr, signatures bool) bool
+	// says, and if signatures is set by its signatures, which takes longer. Its
+	// error is that of ctx. nil clears nothing.
+	Cleared func(ctx context.Context, message []byte, sender string, client netip.Addr, signatures bool) (bool, error)
 	// Thresholds are the totals at which mail is bulk and refused, by type; nil
 	// means that none is. A user's white list may set others.
 	Thresholds map[signature.DCCType]uint32
@@ -66,6 +67,9 @@ type Ifd struct {
 	// once, in bytes; a message beyond either gets a temporary failure. 0 means
 	// the defaults.
 	MaxMessage, MaxMemory int64
+	// Timeout is how long the answer to a message may take; one that takes longer
+	// gets a temporary failure. 0 means DefaultTimeout.
+	Timeout time.Duration
 	// Rate limits the messages of one client, Exempt lists clients that it does
 	// not apply to.
 	Rate   listen.Rate
@@ -104,6 +108,9 @@ func (s *Ifd) prepare() error {
 		}
 		if s.MaxMemory <= 0 {
 			s.MaxMemory = DefaultMaxMemory
+		}
+		if s.Timeout <= 0 {
+			s.Timeout = DefaultTimeout
 		}
 		if s.Now == nil {
 			s.Now = time.Now
@@ -158,7 +165,7 @@ func (s *Ifd) handle(ctx context.Context, c *listen.Conn) {
 			release()
 			return
 		default:
-			reply = s.answer(ctx, q, message, who)
+			reply = s.answerInTime(ctx, q, message, who)
 		}
 		release()
 	}
@@ -170,6 +177,12 @@ func (s *Ifd) handle(ctx context.Context, c *listen.Conn) {
 	if _, err := c.Write(reply); err != nil {
 		s.Log.Debug("dccifd reply not sent", "client", c.Client(), "err", err)
 	}
+}
+
+func (s *Ifd) answerInTime(ctx context.Context, q *ifdRequest, message []byte, who bulkhead.Reporter) []byte {
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	return s.answer(ctx, q, message, who)
 }
 
 func temporary(q *ifdRequest) []byte {

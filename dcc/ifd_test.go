@@ -83,7 +83,11 @@ func TestIfdChecksums(t *testing.T) {
 	want.WriteString("A\nA\nX-DCC-TestA-Metrics: vm 101; Body=1 Fuz1=1\n")
 	want.WriteString("                            reported: 1               checksum  server thold\n")
 	want.WriteString("                       IP: bb1027c0 791faac6 194840a7 72f73220\n")
-	for _, s := range signature.DCC([]byte(ifdMessage), signature.DCCOptions{}) {
+	sums, err := signature.DCC(t.Context(), []byte(ifdMessage), signature.DCCOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range sums {
 		tail := ""
 		if s.Type >= signature.DCCTypeBody {
 			tail = "       0    50"
@@ -507,7 +511,7 @@ func TestIfdReportsWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := serveIfd(t, &Ifd{House: house, Signatures: func(message []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+	ask := serveIfd(t, &Ifd{House: house, Signatures: func(_ context.Context, message []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
 		if string(message) != ifdMessage {
 			t.Errorf("signatures of %q", message)
 		}
@@ -527,5 +531,47 @@ func TestIfdReportsWhole(t *testing.T) {
 	ask(ifdRequestText("header spam", "bob"))
 	if got := judged(); got != bulkhead.JudgedSpam {
 		t.Errorf("a message that was reported is judged %v", got)
+	}
+}
+
+// TestIfdTimeout: a message that takes too long gets a temporary failure, and is
+// not counted.
+func TestIfdTimeout(t *testing.T) {
+	house := new(prototest.House)
+	s := &Ifd{House: house, Timeout: time.Nanosecond}
+	ask := serveIfd(t, s)
+	for _, options := range []string{"header", "header spam", "header query"} {
+		if got, want := ask(ifdRequestText(options, "bob@example.net", "eve@example.net")), "T\nTT\n"; got != want {
+			t.Errorf("%s: reply %q, want %q", options, got, want)
+		}
+	}
+	if n := s.Stats.Temporary.Load(); n != 3 || len(house.Reports()) != 0 {
+		t.Errorf("%d temporary failures, %d reports; want 3 and none", n, len(house.Reports()))
+	}
+}
+
+// TestIfdHeaderTimeout: looking through the header for each recipient's white list
+// ends with the context, too.
+func TestIfdHeaderTimeout(t *testing.T) {
+	w, err := ReadWhitelist(nil, "test", strings.NewReader("ok substitute x-a: b\n"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := new(Ifd).listVerdict(ctx, w, &mailing{message: []byte(ifdMessage)}); !errors.Is(err, context.Canceled) {
+		t.Errorf("verdict of a white list after the end of the context: %v", err)
+	}
+}
+
+// TestIfdClearedTimeout: a message of which the white list could not be asked in
+// time gets a temporary failure, and is not counted.
+func TestIfdClearedTimeout(t *testing.T) {
+	house := new(prototest.House)
+	ask := serveIfd(t, &Ifd{House: house, Cleared: func(ctx context.Context, _ []byte, _ string, _ netip.Addr, _ bool) (bool, error) {
+		return false, context.DeadlineExceeded
+	}})
+	if got, want := ask(ifdRequestText("header", "bob@example.net")), "T\nT\n"; got != want || len(house.Reports()) != 0 {
+		t.Errorf("reply %q, %d reports; want %q and none", got, len(house.Reports()), want)
 	}
 }

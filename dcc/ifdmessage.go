@@ -43,23 +43,29 @@ func (s *Ifd) answer(ctx context.Context, q *ifdRequest, message []byte, who bul
 	m.metrics = metrics{host: s.Host, serverID: s.ServerID, brand: s.Brand}
 	s.findClient(m)
 	m.told = m.spam
-	m.sums = signature.DCC(message, m.opt)
-	s.judgeRecipients(m)
+	var err error
+	if m.sums, err = signature.DCC(ctx, message, m.opt); err == nil {
+		err = s.judgeRecipients(ctx, m)
+	}
+	if err != nil {
+		s.Log.Error("message not read", "client", who.Addr, "err", err)
+		return temporary(q)
+	}
 	if len(q.recipients) == 0 && !m.spam {
 		// The real daemon asks nobody and returns no header.
 		return m.reply("", "")
 	}
-	if m.metrics.white || s.cleared(m, m.spam) {
+	if m.metrics.white || s.cleared(ctx, m, m.spam) {
 		s.Stats.White.Add(1)
-	} else {
+	} else if !m.failed {
 		s.countMessage(ctx, m)
-		if m.failed || m.refused {
-			return temporary(q)
-		}
 	}
 	// To compute all signatures takes long: it is done where it may matter.
-	if !m.metrics.white && m.bulky() && s.cleared(m, true) {
+	if !m.metrics.white && !m.failed && !m.refused && m.bulky() && s.cleared(ctx, m, true) {
 		s.Stats.White.Add(1)
+	}
+	if m.failed || m.refused {
+		return temporary(q)
 	}
 	s.greylist(m)
 	s.decide(m)
@@ -124,10 +130,14 @@ func (s *Ifd) white() *Whitelist {
 	return s.White()
 }
 
-// judgeRecipients asks the white lists for each recipient.
-func (s *Ifd) judgeRecipients(m *mailing) {
+// judgeRecipients asks the white lists for each recipient. Its error is that of
+// ctx.
+func (s *Ifd) judgeRecipients(ctx context.Context, m *mailing) error {
 	common := s.white()
-	verdict := s.listVerdict(common, m)
+	verdict, err := s.listVerdict(ctx, common, m)
+	if err != nil {
+		return err
+	}
 	whites := 0
 	for _, r := range m.request.recipients {
 		var own *Whitelist
@@ -143,7 +153,11 @@ func (s *Ifd) judgeRecipients(m *mailing) {
 		if own != nil {
 			f.apply(&own.Options)
 			// What the user's own list says goes before the common one.
-			if u := s.listVerdict(own, m).with(own.recipient(r.address)); u.decided() {
+			u, err := s.listVerdict(ctx, own, m)
+			if err != nil {
+				return err
+			}
+			if u = u.with(own.recipient(r.address)); u.decided() {
 				v = u
 			}
 		}
@@ -168,6 +182,7 @@ func (s *Ifd) judgeRecipients(m *mailing) {
 	if m.metrics.black && !m.query {
 		m.spam = true
 	}
+	return nil
 }
 
 func (f *recipientFate) apply(o *WhiteOptions) {
@@ -215,10 +230,11 @@ func (v listVerdict) isWhite() bool { return v.ok > 0 || v.half > 1 }
 func (v listVerdict) isBlack() bool { return !v.isWhite() && v.many > 0 }
 func (v listVerdict) decided() bool { return v.isWhite() || v.isBlack() }
 
-// listVerdict asks a white list for everything but the recipient.
-func (s *Ifd) listVerdict(w *Whitelist, m *mailing) (v listVerdict) {
+// listVerdict asks a white list for everything but the recipient. Its error is
+// that of ctx.
+func (s *Ifd) listVerdict(ctx context.Context, w *Whitelist, m *mailing) (v listVerdict, err error) {
 	if w == nil {
-		return v
+		return v, nil
 	}
 	v = v.with(w.address(m.opt.Client))
 	for i := range m.sums {
@@ -229,14 +245,18 @@ func (s *Ifd) listVerdict(w *Whitelist, m *mailing) (v listVerdict) {
 	for _, header := range w.headers {
 		opt := m.opt
 		opt.Substitute = header
-		for _, sum := range signature.DCCHeader(m.message, opt) {
+		sums, err := signature.DCCHeader(ctx, m.message, opt)
+		if err != nil {
+			return v, err
+		}
+		for _, sum := range sums {
 			if sum.Type == signature.DCCTypeSubstitute {
 				value, ok := w.subst[substitute{header, sum.Sum}]
 				v = v.with(value, ok)
 			}
 		}
 	}
-	return v
+	return v, nil
 }
 
 // countMessage counts the message and fills in its totals.
@@ -285,8 +305,9 @@ func (s *Ifd) countMessage(ctx context.Context, m *mailing) {
 	}
 }
 
-// cleared asks the clearinghouse's white list, which goes before all others.
-func (s *Ifd) cleared(m *mailing, signatures bool) bool {
+// cleared asks the clearinghouse's white list, which goes before all others. It
+// sets failed when the context ends.
+func (s *Ifd) cleared(ctx context.Context, m *mailing, signatures bool) bool {
 	if s.Cleared == nil {
 		return false
 	}
@@ -295,7 +316,12 @@ func (s *Ifd) cleared(m *mailing, signatures bool) bool {
 	if !m.request.client.IsValid() {
 		client = netip.Addr{}
 	}
-	if !s.Cleared(m.message, m.request.sender, client, signatures) {
+	cleared, err := s.Cleared(ctx, m.message, m.request.sender, client, signatures)
+	if err != nil {
+		s.Log.Error("message not read", "err", err)
+		m.failed = true
+	}
+	if !cleared || err != nil {
 		return false
 	}
 	m.spam, m.told, m.metrics.white, m.metrics.black = false, false, true, false
@@ -329,7 +355,7 @@ func (s *Ifd) report(ctx context.Context, m *mailing, kept []Checksum) error {
 	r := bulkhead.Report{Vote: bulkhead.Spam, Reporter: m.who}
 	if s.Signatures != nil {
 		var err error
-		if r.Signatures, r.Source, err = s.Signatures(m.message); err != nil {
+		if r.Signatures, r.Source, err = s.Signatures(ctx, m.message); err != nil {
 			// Odd mail still has its checksums.
 			s.Log.Debug("signatures of a reported message", "err", err)
 			r.Signatures = nil

@@ -29,11 +29,13 @@ func texts(t *testing.T, h *signature.RspamdHasher, corpus string) []signature.R
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := signature.ReadMessage(raw)
+		m, err := signature.ReadMessage(t.Context(), raw)
 		if err != nil {
 			continue
 		}
-		for _, hash := range h.Hashes(m, signature.RspamdPolicy{MinWords: 32}) {
+		hashes, err := h.Hashes(t.Context(), m, signature.RspamdPolicy{MinWords: 32})
+		must(t, err)
+		for _, hash := range hashes {
 			if hash.Shingles != nil {
 				all = append(all, hash)
 			}

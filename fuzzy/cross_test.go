@@ -34,11 +34,12 @@ func TestReportedElsewhere(t *testing.T) {
 	local := bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}
 	hashOf := func(text string) *signature.RspamdHash {
 		t.Helper()
-		m, err := signature.ReadMessage(message(text))
+		m, err := signature.ReadMessage(t.Context(), message(text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		hashes := signature.NewRspamdHasher("", "", signature.RspamdMumHash).Hashes(m, signature.RspamdPolicy{})
+		hashes, err := signature.NewRspamdHasher("", "", signature.RspamdMumHash).Hashes(t.Context(), m, signature.RspamdPolicy{})
+		must(t, err)
 		if len(hashes) != 1 || hashes[0].Shingles == nil {
 			t.Fatalf("%d hashes", len(hashes))
 		}
@@ -46,7 +47,7 @@ func TestReportedElsewhere(t *testing.T) {
 	}
 	sigsOf := func(text string) []bulkhead.Signature {
 		t.Helper()
-		sigs, err := signature.Compute(message(text), signature.Options{})
+		sigs, err := signature.Compute(t.Context(), message(text), signature.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

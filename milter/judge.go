@@ -54,7 +54,7 @@ type findings struct {
 // judge counts and checks the message. It returns an error only if nothing can
 // be said of it; lesser faults are in the findings.
 func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []string) (*findings, error) {
-	m, err := signature.ReadMessage(raw)
+	m, err := signature.ReadMessage(ctx, raw)
 	if err != nil {
 		return nil, err
 	}
@@ -65,8 +65,11 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 	}
 	source := m.SourceBy(hosts, e.sender)
 	source.Client = e.client.addr
-	s.lookUp(f, e, m, &source, replyTo)
-	sigs := s.compute(m)
+	s.lookUp(ctx, f, e, m, &source, replyTo)
+	sigs, err := s.compute(ctx, m)
+	if err != nil {
+		return nil, err
+	}
 	f.signatures = len(sigs)
 	if len(sigs) == 0 {
 		f.verdict.Reasons = []string{"too short to be known by its text"}
@@ -101,13 +104,13 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 // compute its signatures.
 const parallelSize = 4 << 10
 
-// compute returns the signatures of m.
-func (s *Server) compute(m *signature.Message) []bulkhead.Signature {
+// compute returns the signatures of m. Its error is that of ctx.
+func (s *Server) compute(ctx context.Context, m *signature.Message) ([]bulkhead.Signature, error) {
 	opts := s.Signatures
 	if len(m.Raw) >= parallelSize && opts.Workers == 0 {
 		opts.Workers = 2 // the mail server waits
 	}
-	return m.Signatures(opts)
+	return m.Signatures(ctx, opts)
 }
 
 // maxPending is how many sightings may be on their way to the disk.
@@ -174,7 +177,7 @@ func deliveryID(e *envelope, m *signature.Message) string {
 // clears only what is proven: the client, by its connection, and what the source
 // says was verified. Anybody can write the other names into a message, so that
 // these may condemn it and never clear it. A white-listed URL clears itself alone.
-func (s *Server) lookUp(f *findings, e *envelope, m *signature.Message, source *bulkhead.Source, replyTo []string) {
+func (s *Server) lookUp(ctx context.Context, f *findings, e *envelope, m *signature.Message, source *bulkhead.Source, replyTo []string) {
 	if s.Lists == nil {
 		return
 	}
@@ -202,7 +205,7 @@ func (s *Server) lookUp(f *findings, e *envelope, m *signature.Message, source *
 	for _, a := range replyTo {
 		ask("reply-to", a, false)
 	}
-	for _, u := range urls(m) {
+	for _, u := range urls(ctx, m) {
 		if !slices.ContainsFunc(s.Lists.Find(u), white) {
 			ask("url", u, false)
 		}

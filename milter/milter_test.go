@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
@@ -64,7 +65,7 @@ var versions = []struct {
 // report says that a body is spam.
 func report(t testing.TB, house *prototest.House, body string) {
 	t.Helper()
-	sigs, err := signature.Compute([]byte("Subject: chairs\r\n\r\n"+body+"\r\n"), signature.Options{})
+	sigs, err := signature.Compute(t.Context(), []byte("Subject: chairs\r\n\r\n"+body+"\r\n"), signature.Options{})
 	if err == nil {
 		_, err = house.Report(t.Context(), bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam})
 	}
@@ -395,6 +396,30 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
+// TestTimeout: a message whose signatures take longer than the timeout is answered
+// as if nothing could be said of it, and neither looked up nor counted. House
+// heeds no context, so that reading must have ended.
+func TestTimeout(t *testing.T) {
+	for _, tt := range []struct {
+		tempfail bool
+		want     byte
+	}{{false, replyAccept}, {true, replyTempfail}} {
+		house := &prototest.House{}
+		report(t, house, offer)
+		known := len(house.Reports())
+		s := &Server{Clearinghouse: house, FailTempfail: tt.tempfail, Timeout: time.Nanosecond, Policies: []Policy{{Spam: Reject}}}
+		m := serve(t, s)(6, everything)
+		m.connect("198.51.100.7")
+		if r := m.message("x@shop.example", []string{"bob@example.com"}, text("", offer)); r.code != tt.want {
+			t.Errorf("reply %+v, want %q", r, tt.want)
+		}
+		s.Flush()
+		if n := s.Stats.Faults.Load(); n != 1 || len(house.Reports()) != known {
+			t.Errorf("%d faults, %d messages counted; want 1 and none", n, len(house.Reports())-known)
+		}
+	}
+}
+
 func TestOversize(t *testing.T) {
 	house := &prototest.House{}
 	s := &Server{Clearinghouse: house, MaxMessage: 100_000}
@@ -441,7 +466,7 @@ func TestAborts(t *testing.T) {
 		reports[1].Source.Client != netip.MustParseAddr("203.0.113.9") {
 		t.Fatalf("reports %+v", reports)
 	}
-	want, err := signature.Compute([]byte("From: x\r\n\r\n"+offer+"\r\n"), signature.Options{})
+	want, err := signature.Compute(t.Context(), []byte("From: x\r\n\r\n"+offer+"\r\n"), signature.Options{})
 	if err != nil || fmt.Sprint(reports[0].Signatures) != fmt.Sprint(want) {
 		t.Errorf("signatures %v, %v, want those of the text alone, %v", reports[0].Signatures, err, want)
 	}
@@ -563,11 +588,11 @@ func TestURLs(t *testing.T) {
 		"See http://a.example/x?y=1&z=2, (https://b.example/) or seehttp://c.example. Not ftp://d.example, not ://\r\n" +
 		"HTTP://E.example/ http://a.example/x?y=1&z=2\r\n--x\r\nContent-Type: text/html\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n" +
 		"<a href=3D\"http://f.exam=\r\nple/?a=3D1&amp;b=3D2\">x</a>\r\n--x--\r\n"
-	m, err := signature.ReadMessage([]byte(raw))
+	m, err := signature.ReadMessage(t.Context(), []byte(raw))
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprint(urls(m))
+	got := fmt.Sprint(urls(t.Context(), m))
 	if want := "[http://a.example/x?y=1&z=2 http://b.example/ http://c.example http://E.example/ http://f.example/?a=1&b=2]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

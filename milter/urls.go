@@ -1,6 +1,7 @@
 package milter
 
 import (
+	"context"
 	"strings"
 
 	"github.com/bulkhead-mail/bulkhead/signature"
@@ -13,8 +14,9 @@ const (
 )
 
 // urls returns the different URLs in the text parts of a message, in order, as
-// they are written, with the entities of HTML for & and = resolved.
-func urls(m *signature.Message) []string {
+// they are written, with the entities of HTML for & and = resolved. It ends with
+// ctx.
+func urls(ctx context.Context, m *signature.Message) []string {
 	var found []string
 	seen := make(map[string]bool)
 	for i := range m.Parts {
@@ -22,7 +24,7 @@ func urls(m *signature.Message) []string {
 		if !p.IsText() {
 			continue
 		}
-		for rest := p.Text; len(found) < maxURLs; {
+		for rest := p.Text; len(found) < maxURLs && ctx.Err() == nil; {
 			var url string
 			var ok bool
 			if url, rest, ok = nextURL(rest); !ok {

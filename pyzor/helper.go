@@ -17,9 +17,9 @@ import (
 type Helper struct {
 	House bulkhead.Clearinghouse
 	// Cleared reports whether the clearinghouse's white list has a mail, by any of
-	// its signatures or by what its header says of where it comes from; nil clears
-	// nothing.
-	Cleared func(mail []byte) bool
+	// its signatures or by what its header says of where it comes from; its error
+	// is that of ctx. nil clears nothing.
+	Cleared func(ctx context.Context, mail []byte) (bool, error)
 	*listen.MailServer
 }
 
@@ -29,21 +29,40 @@ func (h *Helper) Serve(ctx context.Context, l net.Listener) error {
 }
 
 func (h *Helper) answer(ctx context.Context, c *listen.Conn, mail []byte) {
+	spam, ham, err := h.look(ctx, mail, bulkhead.Reporter{Addr: c.Client()})
+	if err != nil {
+		h.Log.Error("mail not looked up", "client", c.Client(), "err", err)
+		return
+	}
+	// A client that has gone away is told nothing.
+	_, _ = fmt.Fprintf(c, "%s\t(200, 'OK')\t%d\t%d\n", c.LocalAddr(), spam, ham)
+}
+
+// look returns the votes on a mail.
+func (h *Helper) look(ctx context.Context, mail []byte, who bulkhead.Reporter) (spam, ham int64, err error) {
 	var f bulkhead.Finding
-	if sigs := signature.Pyzor(mail); len(sigs) > 0 {
-		v, err := h.House.Check(ctx, bulkhead.Query{Signatures: sigs, Reporter: bulkhead.Reporter{Addr: c.Client()}})
+	sigs, err := signature.Pyzor(ctx, mail)
+	if err != nil {
+		return 0, 0, err
+	}
+	if len(sigs) > 0 {
+		v, err := h.House.Check(ctx, bulkhead.Query{Signatures: sigs, Reporter: who})
 		if err != nil {
-			h.Log.Error("mail not looked up", "client", c.Client(), "err", err)
-			return
+			return 0, 0, err
 		}
 		if v.Whitelisted == "" && len(v.Findings) == 1 {
 			f = v.Findings[0]
 		}
-		if f.Spam > 0 && h.Cleared != nil && h.Cleared(mail) {
-			f = bulkhead.Finding{}
+		if f.Spam > 0 && h.Cleared != nil {
+			cleared, err := h.Cleared(ctx, mail)
+			if err != nil {
+				return 0, 0, err
+			}
+			if cleared {
+				f = bulkhead.Finding{}
+			}
 		}
 	}
-	spam, ham := counts(&f)
-	// A client that has gone away is told nothing.
-	_, _ = fmt.Fprintf(c, "%s\t(200, 'OK')\t%d\t%d\n", c.LocalAddr(), spam, ham)
+	spam, ham = counts(&f)
+	return spam, ham, nil
 }

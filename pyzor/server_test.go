@@ -356,7 +356,11 @@ func TestHelper(t *testing.T) {
 	if got := ask(mail); got != line(0, 0) {
 		t.Errorf("unknown mail: %q", got)
 	}
-	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: signature.Pyzor(mail), Vote: bulkhead.Spam, Count: 7}); err != nil {
+	sigs, err := signature.Pyzor(t.Context(), mail)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam, Count: 7}); err != nil {
 		t.Fatal(err)
 	}
 	if got := ask(mail); got != line(7, 0) {
@@ -456,4 +460,16 @@ func BenchmarkHandle(b *testing.B) {
 		s.handle(b.Context(), packets)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(packets)), "ns/request")
+}
+
+// TestHelperEnds: reading a mail ends with its context, and the mail gets no
+// answer.
+func TestHelperEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	h := &Helper{House: &prototest.House{}}
+	mail := []byte("Subject: x\n\nthis is the text of the mail\nwith a second line of it\n")
+	if _, _, err := h.look(ctx, mail, bulkhead.Reporter{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("look after the end of its context: %v", err)
+	}
 }

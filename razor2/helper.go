@@ -17,9 +17,9 @@ import (
 type Helper struct {
 	House bulkhead.Clearinghouse
 	// Cleared reports whether the clearinghouse's white list has a mail, by any of
-	// its signatures or by what its header says of where it comes from; nil clears
-	// nothing.
-	Cleared func(mail []byte) bool
+	// its signatures or by what its header says of where it comes from; its error
+	// is that of ctx. nil clears nothing.
+	Cleared func(ctx context.Context, mail []byte) (bool, error)
 	*listen.MailServer
 }
 
@@ -46,7 +46,11 @@ func (h *Helper) answer(ctx context.Context, c *listen.Conn, mail []byte) {
 // parts is, and a part with a contested signature is not looked at. Source:
 // docs/specs/razor2.md#client-verdict.
 func (h *Helper) spam(ctx context.Context, mail []byte, who bulkhead.Reporter) (bool, error) {
-	for _, p := range signature.RazorParts(mail) {
+	parts, err := signature.RazorParts(ctx, mail)
+	if err != nil {
+		return false, err
+	}
+	for _, p := range parts {
 		var sigs []bulkhead.Signature
 		if p.Listable() {
 			sigs = append(sigs, p.E4)
@@ -62,7 +66,11 @@ func (h *Helper) spam(ctx context.Context, mail []byte, who bulkhead.Reporter) (
 				return false, nil
 			}
 			if listedPart(v.Findings) {
-				return h.Cleared == nil || !h.Cleared(mail), nil
+				if h.Cleared == nil {
+					return true, nil
+				}
+				cleared, err := h.Cleared(ctx, mail)
+				return !cleared && err == nil, err
 			}
 			sigs = sigs[n:]
 		}

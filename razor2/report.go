@@ -54,11 +54,13 @@ func (c *session) message(ctx context.Context, v Values) error {
 }
 
 func (c *session) reportMail(ctx context.Context, block []byte) string {
+	ctx, cancel := context.WithTimeout(ctx, c.server.RequestTime)
+	defer cancel()
 	header, parts := splitBlock(block)
 	sigs := c.server.listed(parts)
 	var source bulkhead.Source
 	if c.server.Read != nil && len(parts) > 0 && len(block) < batchKiB<<10-partRoom {
-		all, from, err := c.server.Read(signature.RazorMessage(header, parts))
+		all, from, err := c.server.Read(ctx, signature.RazorMessage(header, parts))
 		if err != nil && !errors.Is(err, bulkhead.ErrMalformed) {
 			return c.server.status("read a reported mail", err)
 		}
@@ -97,18 +99,13 @@ func (s *Server) refusal(what string, err error) string {
 // parts. A piece that is no part belongs to the header, where damaged line ends
 // have left a CR LF.
 func splitBlock(block []byte) (header []byte, parts [][]byte) {
-	for i, piece := range bytes.Split(block, []byte("\r\n")) {
-		switch {
-		case i == 0:
-			header = piece
-		case bytes.HasPrefix(piece, []byte("X-Razor2-")):
-			parts = append(parts, piece)
-		case len(parts) == 0:
-			header = append(append(header[:len(header):len(header)], '\n'), piece...)
-		default:
-			last := len(parts) - 1
-			parts[last] = append(append(parts[last][:len(parts[last]):len(parts[last])], "\r\n"...), piece...)
-		}
+	mark := []byte("\r\nX-Razor2-")
+	header, rest, more := bytes.Cut(block, mark)
+	header = bytes.ReplaceAll(header, []byte("\r\n"), []byte("\n"))
+	for more {
+		var part []byte
+		part, rest, more = bytes.Cut(rest, mark)
+		parts = append(parts, append([]byte("X-Razor2-"), part...))
 	}
 	return header, parts
 }

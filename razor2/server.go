@@ -67,7 +67,7 @@ type Server struct {
 	// Read returns all signatures of a whole mail, of every scheme, and where
 	// the mail is from: a reported mail is reported under all of them. Nil
 	// reports Razor's own signatures alone.
-	Read func(mail []byte) ([]bulkhead.Signature, bulkhead.Source, error)
+	Read func(ctx context.Context, mail []byte) ([]bulkhead.Signature, bulkhead.Source, error)
 	// Names are the "host:port" that discovery hands out; hosts must contain a
 	// dot. With fewer than two, clients discover anew at each run. Nil means the
 	// address that the client has connected to, spelt in two ways for IPv4.

@@ -60,12 +60,13 @@ func (b *book) Register(_ context.Context, name string, secret []byte, _ netip.A
 	return nil
 }
 
-func read(raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
-	m, err := signature.ReadMessage(raw)
+func read(ctx context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+	m, err := signature.ReadMessage(ctx, raw)
 	if err != nil {
 		return nil, bulkhead.Source{}, err
 	}
-	return m.Signatures(signature.Options{}), m.Source(), nil
+	sigs, err := m.Signatures(ctx, signature.Options{})
+	return sigs, m.Source(), err
 }
 
 // start serves s on a free port of the loopback address until the test ends.
@@ -468,7 +469,7 @@ func TestMultipartReport(t *testing.T) {
 	if err := login(t, address).Report([]byte(head+"\n"), parts); err != nil {
 		t.Fatal(err)
 	}
-	want, _, err := read([]byte(mail))
+	want, _, err := read(t.Context(), []byte(mail))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -560,7 +561,11 @@ func TestHelper(t *testing.T) {
 	if got := ask(mail); got != "ham" {
 		t.Errorf("unknown mail: %q, want ham", got)
 	}
-	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: signature.Razor(mail), Vote: bulkhead.Spam}); err != nil {
+	sigs, err := signature.Razor(t.Context(), mail)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam}); err != nil {
 		t.Fatal(err)
 	}
 	if got := ask(mail); got != "spam" {
@@ -575,5 +580,60 @@ func TestHelper(t *testing.T) {
 	house.Err = bulkhead.ErrReadOnly
 	if got := ask(mail); got != "" {
 		t.Errorf("house that refuses: %q, want no answer", got)
+	}
+}
+
+// TestHelperEnds: reading a mail ends with its context, and the mail gets no
+// answer.
+func TestHelperEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	h := &Helper{House: &prototest.House{}}
+	if _, err := h.spam(ctx, append(bytes.Clone(header), part...), bulkhead.Reporter{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a mail judged after the end of its context: %v", err)
+	}
+}
+
+// TestReportTimeout: a report whose mail is not read in time is not taken, and the
+// client told to try later.
+func TestReportTimeout(t *testing.T) {
+	house := &prototest.House{}
+	s := &Server{House: house, Read: func(ctx context.Context, _ []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+		if _, ok := ctx.Deadline(); !ok {
+			t.Error("a mail is read without a deadline")
+		}
+		return nil, bulkhead.Source{}, context.DeadlineExceeded
+	}}
+	err := login(t, start(t, s)).Report(header, [][]byte{part})
+	if err == nil || !strings.Contains(err.Error(), "220") || len(house.Reports()) != 0 {
+		t.Errorf("report: %v, %d taken; want error 220 and none", err, len(house.Reports()))
+	}
+}
+
+// TestSplitBlock: the header and the parts of a report, whatever the line ends in
+// them.
+func TestSplitBlock(t *testing.T) {
+	for _, tt := range []struct {
+		block, header string
+		parts         []string
+	}{
+		{"", "", nil},
+		{"A: b\r\n c", "A: b\n c", nil},
+		{"A: b\n\r\nX-Razor2-Agent: y\n\nz", "A: b\n", []string{"X-Razor2-Agent: y\n\nz"}},
+		{"A\r\nX-Razor2-1\r\n\r\nb\r\nX-Razor2-2", "A", []string{"X-Razor2-1\r\n\r\nb", "X-Razor2-2"}},
+		{"X-Razor2-1\r\nb", "X-Razor2-1\nb", nil},
+	} {
+		header, parts := splitBlock([]byte(tt.block))
+		var got []string
+		for _, p := range parts {
+			got = append(got, string(p))
+		}
+		if string(header) != tt.header || !slices.Equal(got, tt.parts) {
+			t.Errorf("splitBlock(%q) = %q, %q; want %q, %q", tt.block, header, got, tt.header, tt.parts)
+		}
+	}
+	many := bytes.Repeat([]byte("\r\n"), 1<<20)
+	if n := testing.AllocsPerRun(1, func() { splitBlock(append([]byte("A\r\nX-Razor2-1"), many...)) }); n > 20 {
+		t.Errorf("a part of a million lines takes %.0f allocations", n)
 	}
 }

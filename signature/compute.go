@@ -1,11 +1,14 @@
 package signature
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 )
 
 // Options say how signatures are computed. The zero Options are valid.
@@ -33,48 +36,68 @@ type Options struct {
 // Compute reads raw and returns all its signatures, none twice. A message that
 // has none (see the package doc) gives an empty slice. Its errors are those of
 // [ReadMessage].
-func Compute(raw []byte, opts Options) ([]bulkhead.Signature, error) {
-	m, err := ReadMessage(raw)
+func Compute(ctx context.Context, raw []byte, opts Options) ([]bulkhead.Signature, error) {
+	m, err := ReadMessage(ctx, raw)
 	if err != nil {
 		return nil, err
 	}
-	return m.Signatures(opts), nil
+	return m.Signatures(ctx, opts)
 }
 
 // Signatures returns all signatures of m, none twice: those of the message's
-// content. Checksums of its sender, path or identifiers are no part of it.
-func (m *Message) Signatures(opts Options) []bulkhead.Signature {
+// content. Checksums of its sender, path or identifiers are no part of it. It
+// fails only when ctx ends, with an error that wraps that of ctx.
+func (m *Message) Signatures(ctx context.Context, opts Options) ([]bulkhead.Signature, error) {
 	c := collector{skip: opts.Skip}
 	texts := &visibleTexts{m: m}
-	families := []func() []bulkhead.Signature{
-		c.family(func() []bulkhead.Signature { return m.own(texts, opts) }, bulkhead.Exact, bulkhead.Near),
+	families := []family{
+		c.family(func() ([]bulkhead.Signature, error) { return m.own(ctx, texts, opts) }, bulkhead.Exact, bulkhead.Near),
 		// The schemes of other clearinghouses: one line each.
-		c.family(func() []bulkhead.Signature { return Razor(m.Raw) }, bulkhead.RazorE4, bulkhead.RazorE8),
-		c.family(func() []bulkhead.Signature { return Pyzor(m.Raw) }, bulkhead.PyzorDigest),
-		c.family(func() []bulkhead.Signature { return dccContent(m.Raw, opts.DCC) }, bulkhead.DCCBody, bulkhead.DCCFuz1, bulkhead.DCCFuz2),
-		c.family(func() []bulkhead.Signature { return rspamdContent(texts, opts) }, bulkhead.RspamdText, bulkhead.RspamdShingle),
+		c.family(func() ([]bulkhead.Signature, error) { return Razor(ctx, m.Raw) }, bulkhead.RazorE4, bulkhead.RazorE8),
+		c.family(func() ([]bulkhead.Signature, error) { return Pyzor(ctx, m.Raw) }, bulkhead.PyzorDigest),
+		c.family(func() ([]bulkhead.Signature, error) { return dccContent(ctx, m.Raw, opts.DCC) }, bulkhead.DCCBody, bulkhead.DCCFuz1, bulkhead.DCCFuz2),
+		c.family(func() ([]bulkhead.Signature, error) { return rspamdContent(ctx, texts, opts) }, bulkhead.RspamdText, bulkhead.RspamdShingle),
 	}
-	for _, sigs := range inParallel(families, opts.Workers) {
+	results, err := inParallel(families, opts.Workers)
+	if err != nil {
+		return nil, err
+	}
+	for _, sigs := range results {
 		c.add(sigs)
 	}
-	return c.sigs
+	return c.sigs, nil
+}
+
+// ended returns the error of work that a pace has ended, nil if it has not.
+func ended(p *pace.Pace) error {
+	if err := p.Err(); err != nil {
+		return fmt.Errorf("signature: message not read to its end: %w", err)
+	}
+	return nil
 }
 
 // own returns the signatures of the two schemes of this house.
-func (m *Message) own(texts *visibleTexts, opts Options) []bulkhead.Signature {
-	s := m.skeletonOf(texts)
-	sigs := m.exact(s)
+func (m *Message) own(ctx context.Context, texts *visibleTexts, opts Options) ([]bulkhead.Signature, error) {
+	p := pace.New(ctx)
+	s := m.skeletonOf(texts, p)
+	sigs := m.exact(s, p)
 	if !slices.Contains(opts.Skip, bulkhead.Near) {
 		sigs = append(sigs, newNearKey(opts.Key).near(s)...)
 	}
-	return sigs
+	if err := ended(p); err != nil {
+		return nil, err
+	}
+	return sigs, nil
 }
 
+// A family computes the signatures of schemes that share their work.
+type family func() ([]bulkhead.Signature, error)
+
 // inParallel calls the functions, nil ones excepted, from as many goroutines as
-// wanted, and returns their results in the same order. A panic in one of them
-// comes out here.
-func inParallel[T any](calls []func() T, workers int) []T {
-	results := make([]T, len(calls))
+// wanted, and returns their results in the same order, or the first error. A
+// panic in one of them comes out here.
+func inParallel(calls []family, workers int) ([][]bulkhead.Signature, error) {
+	results, errs := make([][]bulkhead.Signature, len(calls)), make([]error, len(calls))
 	var next atomic.Int32
 	var panicked atomic.Pointer[any]
 	work := func() {
@@ -85,7 +108,7 @@ func inParallel[T any](calls []func() T, workers int) []T {
 		}()
 		for i := int(next.Add(1)) - 1; i < len(calls); i = int(next.Add(1)) - 1 {
 			if calls[i] != nil {
-				results[i] = calls[i]()
+				results[i], errs[i] = calls[i]()
 			}
 		}
 	}
@@ -98,40 +121,49 @@ func inParallel[T any](calls []func() T, workers int) []T {
 	if p := panicked.Load(); p != nil {
 		panic(*p)
 	}
-	return results
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
 }
 
 // dccContent returns the DCC checksums of the body.
-func dccContent(raw []byte, opts DCCOptions) []bulkhead.Signature {
+func dccContent(ctx context.Context, raw []byte, opts DCCOptions) ([]bulkhead.Signature, error) {
+	sums, err := DCC(ctx, raw, opts)
 	var sigs []bulkhead.Signature
-	for _, sum := range DCC(raw, opts) {
+	for _, sum := range sums {
 		switch sum.Type {
 		case DCCTypeBody, DCCTypeFuz1, DCCTypeFuz2:
 			sigs = appendSignature(sigs, sum.Type.Scheme(), sum.Sum[:])
 		}
 	}
-	return sigs
+	return sigs, err
 }
 
 // defaultRspamd has the keys of a rule that sets none.
 var defaultRspamd = NewRspamdHasher("", "", RspamdMumHash)
 
-// maxRspamdTexts is how many parts of a message give it rspamd signatures.
-const maxRspamdTexts = 16
+// maxRspamdParts is how many parts of a message give it rspamd signatures.
+const maxRspamdParts = 16
 
 // rspamdContent returns the digests by which rspamd's fuzzy_check knows the
 // parts of m, and the bands of the first text that has shingles.
-func rspamdContent(texts *visibleTexts, opts Options) []bulkhead.Signature {
+func rspamdContent(ctx context.Context, texts *visibleTexts, opts Options) ([]bulkhead.Signature, error) {
 	h := opts.Rspamd
 	if h == nil {
 		h = defaultRspamd
 	}
 	policy := opts.RspamdPolicy
 	policy.AllTypes = true
-	hashes := h.hashes(texts, policy, rspamdWordLimit)
+	hashes, err := h.hashes(ctx, texts, policy, rspamdWordLimit)
+	if err != nil {
+		return nil, err
+	}
 	var sigs []bulkhead.Signature
 	var shingles *[RspamdShingles]uint64
-	for i := range hashes[:min(len(hashes), maxRspamdTexts)] {
+	for i := range hashes[:min(len(hashes), maxRspamdParts)] {
 		sigs = append(sigs, hashes[i].Signature())
 		if shingles == nil {
 			shingles = hashes[i].Shingles
@@ -140,7 +172,7 @@ func rspamdContent(texts *visibleTexts, opts Options) []bulkhead.Signature {
 	if shingles != nil {
 		sigs = AppendRspamdBands(sigs, shingles, RspamdVotes)
 	}
-	return sigs
+	return sigs, nil
 }
 
 // A collector gathers wanted signatures, none twice.
@@ -152,7 +184,7 @@ type collector struct {
 func (c *collector) wants(scheme bulkhead.Scheme) bool { return !slices.Contains(c.skip, scheme) }
 
 // family returns compute if any of its schemes is wanted, else nil.
-func (c *collector) family(compute func() []bulkhead.Signature, schemes ...bulkhead.Scheme) func() []bulkhead.Signature {
+func (c *collector) family(compute family, schemes ...bulkhead.Scheme) family {
 	if slices.ContainsFunc(schemes, c.wants) {
 		return compute
 	}
@@ -167,28 +199,46 @@ func (c *collector) add(sigs []bulkhead.Signature) {
 	}
 }
 
+// maxSkeletons is how many bytes of skeletons of parts are kept at a time; those
+// of further parts are made twice.
+const maxSkeletons = 1 << 20
+
 // skeleton folds the visible text of m: of each text part that is not an
 // attachment, and of alternatives the last one that has enough words. Without
 // any words, text attachments are looked at.
-func (m *Message) skeleton() *skeleton { return m.skeletonOf(&visibleTexts{m: m}) }
+func (m *Message) skeleton() *skeleton { return m.skeletonOf(&visibleTexts{m: m}, nil) }
 
-func (m *Message) skeletonOf(texts *visibleTexts) *skeleton {
+func (m *Message) skeletonOf(texts *visibleTexts, p *pace.Pace) *skeleton {
 	whole := &skeleton{}
 	recipient := recipientWords(m.To)
+	of := func(part int) *skeleton {
+		f := folder{recipient: recipient, pace: p}
+		f.add(texts.of(part, p), m.Parts[part].embedded)
+		s := f.skeleton
+		return &s
+	}
 	for _, attachments := range []bool{false, true} {
 		parts := make([]*skeleton, len(m.Parts))
+		words := make([]int, len(m.Parts)) // of the parts that count; of others -1
+		kept := 0
 		for i := len(m.Parts) - 1; i >= 0; i-- {
-			p := &m.Parts[i]
-			if p.IsText() && p.Attachment == attachments && !m.superseded(i, parts) {
-				f := folder{recipient: recipient}
-				f.add(texts.of(i), p.embedded)
-				parts[i] = &f.skeleton
+			words[i] = -1
+			if part := &m.Parts[i]; part.IsText() && part.Attachment == attachments && !m.superseded(i, words) {
+				s := of(i)
+				words[i] = s.words.len() + s.quoted.len()
+				if kept += s.size(); kept <= maxSkeletons {
+					parts[i] = s
+				}
 			}
 		}
-		for _, s := range parts {
-			if s != nil {
-				whole.take(s)
+		for i, s := range parts {
+			if words[i] < 0 || whole.full() {
+				continue
 			}
+			if s == nil {
+				s = of(i)
+			}
+			whole.take(s)
 		}
 		if !whole.empty() {
 			break
@@ -198,21 +248,24 @@ func (m *Message) skeletonOf(texts *visibleTexts) *skeleton {
 }
 
 // superseded reports whether a later alternative to part i shows the same text
-// with at least a few words. parts holds the skeletons of the later parts.
-func (m *Message) superseded(i int, parts []*skeleton) bool {
+// with at least a few words. words says how many the later parts have.
+func (m *Message) superseded(i int, words []int) bool {
 	p := &m.Parts[i]
 	if p.alternative == 0 {
 		return false
 	}
 	for j := i + 1; j < len(m.Parts); j++ {
 		q := &m.Parts[j]
-		if q.alternative == p.alternative && q.branch > p.branch && q.Type != "text/calendar" && parts[j] != nil &&
-			parts[j].words.len()+parts[j].quoted.len() >= nearMinWords {
+		if q.alternative == p.alternative && q.branch > p.branch && q.Type != "text/calendar" && words[j] >= nearMinWords {
 			return true
 		}
 	}
 	return false
 }
+
+// maxTexts is how many bytes of visible text made from HTML are kept at a time;
+// that of further parts is made anew when it is asked for.
+const maxTexts = 1 << 20
 
 // visibleTexts holds the visible texts of the parts of m that were asked for.
 // What it returns must not be changed.
@@ -220,27 +273,37 @@ type visibleTexts struct {
 	m     *Message
 	mu    sync.Mutex
 	texts [][]byte
+	size  int
 }
 
 // of returns the visible text of a part.
-func (v *visibleTexts) of(part int) []byte {
+func (v *visibleTexts) of(part int, pc *pace.Pace) []byte {
+	p := &v.m.Parts[part]
+	if !p.HTML {
+		return p.visible(pc)
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.texts == nil {
 		v.texts = make([][]byte, len(v.m.Parts))
 	}
-	if v.texts[part] == nil {
-		v.texts[part] = v.m.Parts[part].visible()
+	if text := v.texts[part]; text != nil {
+		return text
 	}
-	return v.texts[part]
+	text := p.visible(pc)
+	if v.size += cap(text); v.size <= maxTexts {
+		v.texts[part] = text
+	}
+	return text
 }
 
-// visible returns the text of a text part as its reader sees it.
-func (p *Part) visible() []byte {
+// visible returns the text of a text part as its reader sees it. It must not be
+// changed.
+func (p *Part) visible(pc *pace.Pace) []byte {
 	if p.HTML {
-		return appendVisible(nil, p.Text)
+		return appendVisible(nil, p.Text, pc)
 	}
-	return []byte(p.Text)
+	return bytesOf(p.Text)
 }
 
 // appendSignature appends the signature of a sum; without a sum it does nothing.

@@ -112,7 +112,7 @@ func newsletter(size int) []byte {
 // BenchmarkCompute measures all signatures of a message together.
 func BenchmarkCompute(b *testing.B) {
 	benchmarkSets(b, func(raw []byte) {
-		if _, err := Compute(raw, Options{}); err != nil {
+		if _, err := Compute(b.Context(), raw, Options{}); err != nil {
 			b.Fatal(err)
 		}
 	})
@@ -142,7 +142,7 @@ func BenchmarkSchemes(b *testing.B) {
 		}
 		b.Run(name, func(b *testing.B) {
 			benchmarkSets(b, func(raw []byte) {
-				if _, err := Compute(raw, Options{Skip: skip}); err != nil {
+				if _, err := Compute(b.Context(), raw, Options{Skip: skip}); err != nil {
 					b.Fatal(err)
 				}
 			})

@@ -2,6 +2,7 @@ package signature
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ func page(body string) []byte {
 
 func compute(t testing.TB, raw []byte) []bulkhead.Signature {
 	t.Helper()
-	sigs, err := Compute(raw, Options{})
+	sigs, err := Compute(t.Context(), raw, Options{})
 	if err != nil {
 		t.Fatalf("Compute: %v", err)
 	}
@@ -95,7 +96,7 @@ func TestComputeRefuses(t *testing.T) {
 		{"empty", []byte{}, bulkhead.ErrMalformed},
 		{"too long", make([]byte, MaxMessage+1), bulkhead.ErrOverLimit},
 	} {
-		if sigs, err := Compute(tt.raw, Options{}); !errors.Is(err, tt.want) || sigs != nil {
+		if sigs, err := Compute(t.Context(), tt.raw, Options{}); !errors.Is(err, tt.want) || sigs != nil {
 			t.Errorf("Compute(%s) = %v, %v, want %v", tt.name, sigs, err, tt.want)
 		}
 	}
@@ -162,7 +163,7 @@ func TestNeverHashOfNothing(t *testing.T) {
 	nothing.add(nil)
 	for _, s := range []*skeleton{{}, {footer: true}, {words: nothing}, {quoted: nothing}} {
 		m := &Message{Parts: []Part{{Type: "text/plain"}}}
-		if sum := m.exactSum(s); sum != nil {
+		if sum := m.exactSum(s, nil); sum != nil {
 			t.Errorf("exactSum of %+v = %x, want none", *s, sum)
 		}
 		if sigs := newNearKey([16]byte{}).near(s); len(sigs) > 0 {
@@ -224,7 +225,7 @@ func TestExactInvariance(t *testing.T) {
 }
 
 func sums(t *rapid.T, raw []byte) (exact string, near map[string]bool) {
-	sigs, err := Compute(raw, Options{})
+	sigs, err := Compute(t.Context(), raw, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +267,7 @@ func TestNearInvariance(t *testing.T) {
 		"reply below": plain("Dear Bob,\n\n" + letter + "\nSee x://y or write to\n\nOn Monday, Carol wrote:\n> Who paints the lighthouse, and\n> when will the committee meet?\n"),
 	} {
 		if _, got := own(t, raw); shared(got, want) != NearBands {
-			m, _ := ReadMessage(raw)
+			m, _ := ReadMessage(t.Context(), raw)
 			t.Errorf("%s: %d of %d bands are equal; skeleton %v", name, shared(got, want), NearBands, &m.skeleton().words)
 		}
 	}
@@ -292,7 +293,7 @@ func TestNearApart(t *testing.T) {
 			t.Errorf("%s: shares %d bands with the message", name, shared(got, want))
 		}
 	}
-	sigs, err := Compute(plain(letter), Options{Key: [16]byte{1}})
+	sigs, err := Compute(t.Context(), plain(letter), Options{Key: [16]byte{1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -347,7 +348,7 @@ func TestSignaturesUnique(t *testing.T) {
 
 func ExampleCompute() {
 	raw := []byte("From: ann@example.com\nSubject: lighthouse\n\n" + letter)
-	sigs, err := Compute(raw, Options{})
+	sigs, err := Compute(context.Background(), raw, Options{})
 	if err != nil {
 		fmt.Println(err)
 		return

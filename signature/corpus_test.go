@@ -53,7 +53,7 @@ func loadCorpus(t *testing.T) []corpusMail {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m, err := ReadMessage(raw)
+			m, err := ReadMessage(t.Context(), raw)
 			if err != nil {
 				t.Fatalf("%s/%s: %v", set, row[0], err)
 			}
@@ -61,7 +61,7 @@ func loadCorpus(t *testing.T) []corpusMail {
 				damaged++
 			}
 			s := m.skeleton()
-			c := corpusMail{name: set + "/" + row[0], set: set, spam: row[1] == "spam", cluster: clusters[row[0]], exact: m.exactSum(s), to: m.To}
+			c := corpusMail{name: set + "/" + row[0], set: set, spam: row[1] == "spam", cluster: clusters[row[0]], exact: m.exactSum(s, nil), to: m.To}
 			c.words = &s.words
 			if c.bands = key.bands(c.words, 0); c.bands == nil {
 				c.words, c.quoted = &s.quoted, true
@@ -72,7 +72,7 @@ func loadCorpus(t *testing.T) []corpusMail {
 			}
 			for i := range m.Parts {
 				if p := &m.Parts[i]; p.IsText() && !p.Attachment && (p.alternative == 0 || p.HTML) {
-					c.visible = append(append(c.visible, p.visible()...), '\n')
+					c.visible = append(append(c.visible, p.visible(nil)...), '\n')
 				}
 			}
 			mails = append(mails, c)

@@ -2,12 +2,16 @@ package signature
 
 import (
 	"bytes"
+	"context"
 	"crypto/md5"
 	"fmt"
 	"net/netip"
 	"strings"
+	"unicode"
+	"unsafe"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 )
 
 // A DCCType says what a DCC checksum was computed from. The values are the
@@ -105,17 +109,22 @@ func (s DCCSum) Signature() (bulkhead.Signature, error) {
 // DCC returns the checksums that a DCC client computes for a raw message,
 // header and body with any line ends, in ascending order of their types. Sums
 // that the message is too short for, or that need what is not known, are
-// absent. Memory is linear in len(raw); any bytes are accepted.
+// absent. Any bytes are accepted; beside raw it takes little memory. It fails
+// only when ctx ends, with an error that wraps that of ctx.
 //
 // Chunking of the body, on which Fuz1 depends in rare cases, is that of dccproc.
 //
 // Source: docs/specs/dcc.md#checksums.
-func DCC(raw []byte, opt DCCOptions) []DCCSum {
-	header, body := splitDCC(raw)
-	sums := dccHeaderSums(header, opt)
-	var c dccBody
+func DCC(ctx context.Context, raw []byte, opt DCCOptions) ([]DCCSum, error) {
+	p := pace.New(ctx)
+	header, body := splitDCC(raw, p)
+	sums := dccHeaderSums(header, opt, p)
+	c := dccBody{pace: p}
 	c.init(opt)
 	c.message(header, body)
+	if err := ended(p); err != nil {
+		return nil, err
+	}
 	if c.body.total >= dccMinBody {
 		sums = append(sums, DCCSum{Type: DCCTypeBody, Sum: c.body.sum()})
 	}
@@ -125,13 +134,19 @@ func DCC(raw []byte, opt DCCOptions) []DCCSum {
 	if sum, ok := c.fuz2.sum(); ok {
 		sums = append(sums, DCCSum{Type: DCCTypeFuz2, Sum: sum})
 	}
-	return sums
+	return sums, nil
 }
 
-// DCCHeader returns the checksums of [DCC] that need the header only.
-func DCCHeader(raw []byte, opt DCCOptions) []DCCSum {
-	header, _ := splitDCC(raw)
-	return dccHeaderSums(header, opt)
+// DCCHeader returns the checksums of [DCC] that need the header only, with the
+// errors of [DCC].
+func DCCHeader(ctx context.Context, raw []byte, opt DCCOptions) ([]DCCSum, error) {
+	p := pace.New(ctx)
+	header, _ := splitDCC(raw, p)
+	sums := dccHeaderSums(header, opt, p)
+	if err := ended(p); err != nil {
+		return nil, err
+	}
+	return sums, nil
 }
 
 // DCCIPSum returns the IP sum of an address: the MD5 of its 16-byte form, IPv4
@@ -183,10 +198,10 @@ func lowerASCIIBytes(b []byte) []byte {
 }
 
 // splitDCC cuts a message at its first empty line, which belongs to neither.
-func splitDCC(raw []byte) (header, body []byte) {
+func splitDCC(raw []byte, p *pace.Pace) (header, body []byte) {
 	for i := 0; i < len(raw); {
 		end := bytes.IndexByte(raw[i:], '\n')
-		if end < 0 {
+		if end < 0 || p.Over(end+1) {
 			break
 		}
 		if end == 0 || end == 1 && raw[i] == '\r' {
@@ -197,10 +212,20 @@ func splitDCC(raw []byte) (header, body []byte) {
 	return raw, nil
 }
 
+// shortName returns the name of a field in lower case, "" for one that is longer
+// than any that means something here.
+func shortName(name []byte) string {
+	const longest = len("content-transfer-encoding")
+	if len(name) > longest {
+		return ""
+	}
+	return strings.ToLower(string(name))
+}
+
 // headerFields calls yield for each field of a header with its name and its
 // value, folded lines included.
-func headerFields(header []byte, yield func(name, value []byte)) {
-	for len(header) > 0 {
+func headerFields(header []byte, p *pace.Pace, yield func(name, value []byte)) {
+	for len(header) > 0 && !p.Over(1) {
 		end := 0
 		for {
 			nl := bytes.IndexByte(header[end:], '\n')
@@ -208,7 +233,9 @@ func headerFields(header []byte, yield func(name, value []byte)) {
 				end = len(header)
 				break
 			}
-			end += nl + 1
+			if end += nl + 1; p.Over(nl) {
+				break
+			}
 			if end == len(header) || header[end] != ' ' && header[end] != '\t' {
 				break
 			}
@@ -220,10 +247,10 @@ func headerFields(header []byte, yield func(name, value []byte)) {
 	}
 }
 
-func dccHeaderSums(header []byte, opt DCCOptions) []DCCSum {
+func dccHeaderSums(header []byte, opt DCCOptions, p *pace.Pace) []DCCSum {
 	var returnPath, from, messageID, received, substitute []byte
-	headerFields(header, func(name, value []byte) {
-		switch strings.ToLower(string(name)) {
+	headerFields(header, p, func(name, value []byte) {
+		switch shortName(name) {
 		case "return-path":
 			if returnPath == nil {
 				returnPath = value
@@ -239,24 +266,25 @@ func dccHeaderSums(header []byte, opt DCCOptions) []DCCSum {
 			substitute = value
 		}
 	})
+	var sums []DCCSum
+	add := func(t DCCType, header, value string, present bool) {
+		if present && !p.Over(len(value)) {
+			sums = append(sums, DCCSum{Type: t, Sum: DCCValueSum(header, value)})
+		}
+	}
+	text := func(value []byte) string { return unsafe.String(unsafe.SliceData(value), len(value)) } // only read
 	sender := opt.Sender
 	if sender == "" {
 		sender = mboxSender(header)
 		if returnPath != nil {
-			sender = string(returnPath)
-		}
-	}
-	var sums []DCCSum
-	add := func(t DCCType, header, value string, present bool) {
-		if present {
-			sums = append(sums, DCCSum{Type: t, Sum: DCCValueSum(header, value)})
+			sender = text(returnPath)
 		}
 	}
 	if opt.Client.IsValid() {
 		sums = append(sums, DCCSum{Type: DCCTypeIP, Sum: DCCIPSum(opt.Client)})
 	}
 	add(DCCTypeEnvFrom, "", sender, sender != "")
-	add(DCCTypeFrom, "", string(from), from != nil)
+	add(DCCTypeFrom, "", text(from), from != nil)
 	switch name := strings.ToLower(opt.Substitute); name {
 	case "":
 	case "helo":
@@ -265,13 +293,13 @@ func dccHeaderSums(header []byte, opt DCCOptions) []DCCSum {
 		_, host, ok := strings.Cut(sender, "@")
 		add(DCCTypeSubstitute, name, host, ok)
 	default:
-		add(DCCTypeSubstitute, name, string(substitute), substitute != nil)
+		add(DCCTypeSubstitute, name, text(substitute), substitute != nil)
 	}
-	add(DCCTypeMessageID, "", string(messageID), true)
-	if messageID == nil {
-		sums[len(sums)-1].Local = true
+	add(DCCTypeMessageID, "", text(messageID), true)
+	if n := len(sums); messageID == nil && n > 0 {
+		sums[n-1].Local = true
 	}
-	add(DCCTypeReceived, "", string(received), received != nil)
+	add(DCCTypeReceived, "", text(received), received != nil)
 	return sums
 }
 
@@ -283,10 +311,11 @@ func mboxSender(header []byte) string {
 		return ""
 	}
 	line, _, _ := bytes.Cut(rest, []byte("\n"))
-	if fields := bytes.Fields(line); len(fields) > 0 {
-		return string(fields[0])
+	line = bytes.TrimSpace(line)
+	if end := bytes.IndexFunc(line, unicode.IsSpace); end >= 0 {
+		line = line[:end]
 	}
-	return ""
+	return string(line)
 }
 
 // String returns the type and the sum as DCC clients print them: four words of

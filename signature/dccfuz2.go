@@ -315,10 +315,16 @@ func (f *dccFuz2) urlEvent(e dccURLEvent, c byte) {
 	switch e {
 	case dccHostStart, dccHostRestart:
 		f.host, f.label, f.level = f.host[:0], 0, 0
-	case dccHostByte:
-		f.host = append(f.host, c)
-	case dccHostDot:
-		f.host = append(f.host, '.')
+	case dccHostByte, dccHostDot:
+		if e == dccHostDot {
+			c = '.'
+		}
+		if len(f.host) <= fuz2HostBytes { // a longer one is none
+			f.host = append(f.host, c)
+		}
+		if e == dccHostByte {
+			break
+		}
 		f.level, f.label = f.label, len(f.host)
 	case dccHostEnd:
 		f.addHost()

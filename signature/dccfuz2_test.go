@@ -43,7 +43,7 @@ func TestFuz2Vectors(t *testing.T) {
 	words := fuz2Table(t)
 	for _, v := range dccVectors(t) {
 		got := "-"
-		for _, s := range DCC(v.message, DCCOptions{Words: words}) {
+		for _, s := range must(DCC(t.Context(), v.message, DCCOptions{Words: words})) {
 			if s.Type == DCCTypeFuz2 {
 				got = hex.EncodeToString(s.Sum[:])
 			}

@@ -2,7 +2,8 @@ package signature
 
 import (
 	"bytes"
-	"strings"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 )
 
 // Limits of the MIME front end of DCC, docs/specs/dcc.md#mime-front-end.
@@ -39,16 +40,17 @@ const (
 	dccBase64
 )
 
-func parseDCCEntity(header []byte) dccEntity {
+func parseDCCEntity(header []byte, p *pace.Pace) dccEntity {
 	var e dccEntity
-	headerFields(header, func(name, value []byte) {
-		switch strings.ToLower(string(name)) {
+	headerFields(header, p, func(name, value []byte) {
+		switch shortName(name) {
 		case "content-transfer-encoding":
-			v := string(lowerASCIIBytes(bytes.TrimSpace(value)))
+			v := bytes.TrimSpace(value)
+			v = lowerASCIIBytes(v[:min(len(v), len("quoted-printable"))])
 			switch {
-			case strings.HasPrefix(v, "quoted-printable"):
+			case string(v) == "quoted-printable":
 				e.encoding = dccQuotedPrintable
-			case strings.HasPrefix(v, "base64"):
+			case bytes.HasPrefix(v, []byte("base64")):
 				e.encoding = dccBase64
 			default:
 				e.encoding = dccRaw
@@ -61,6 +63,8 @@ func parseDCCEntity(header []byte) dccEntity {
 }
 
 func (e *dccEntity) contentType(value []byte) {
+	const longest = 64 << 10 // bytes that are looked at
+	value = value[:min(len(value), longest)]
 	lower := lowerASCIIBytes(value)
 	e.kind, e.latin2, e.multipart, e.boundary = dccText, false, false, nil
 	switch {
@@ -108,6 +112,7 @@ type dccBody struct {
 	fuz1 dccFuz1
 	fuz2 dccFuz2
 
+	pace   *pace.Pace
 	stack  [][]byte // boundaries, the outermost first
 	offset int      // in the raw body, which dccproc reads in chunks of dccRawChunk
 }
@@ -120,7 +125,7 @@ func (c *dccBody) init(opt DCCOptions) {
 
 // message reads the whole body of a message with the given header.
 func (c *dccBody) message(header, body []byte) {
-	top := parseDCCEntity(header)
+	top := parseDCCEntity(header, c.pace)
 	switch {
 	case top.boundary != nil:
 		c.stack = append(c.stack, top.boundary)
@@ -167,6 +172,9 @@ func (c *dccBody) multipart(body []byte) {
 			next = i + nl + 1
 		}
 		line := body[i:next]
+		if c.pace.Over(len(line)) {
+			return
+		}
 		level, closing := c.boundary(line)
 		switch {
 		case level >= 0 && !exempt:
@@ -181,7 +189,7 @@ func (c *dccBody) multipart(body []byte) {
 		default:
 			exempt = false
 			if part == dccHeaders && len(bytes.TrimRight(line, "\r\n")) == 0 {
-				entity = parseDCCEntity(body[start:i])
+				entity = parseDCCEntity(body[start:i], c.pace)
 				finish(next)
 				start, part = next, dccInside
 				if entity.boundary != nil && len(c.stack) < dccMaxNesting {
@@ -217,7 +225,14 @@ func (c *dccBody) boundary(line []byte) (level int, closing bool) {
 
 // aside feeds what is raw in the Body sum and one line end to the fuzzy sums.
 func (c *dccBody) aside(piece []byte) {
-	c.body.write(piece)
+	for rest := piece; len(rest) > 0; {
+		n := min(len(rest), dccRawChunk)
+		if c.pace.Over(n) {
+			return
+		}
+		c.body.write(rest[:n])
+		rest = rest[n:]
+	}
 	c.offset += len(piece)
 	c.fuz1.chunk([]byte{'\n'})
 	c.fuz2.chunk([]byte{'\n'})
@@ -247,6 +262,9 @@ func (c *dccBody) entity(e dccEntity, raw []byte) {
 	}
 	for len(raw) > 0 {
 		n := min(len(raw), dccRawChunk-c.offset%dccRawChunk)
+		if c.pace.Over(n) {
+			return
+		}
 		switch e.encoding {
 		case dccQuotedPrintable:
 			qp.decode(raw[:n], emit)

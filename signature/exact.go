@@ -1,14 +1,15 @@
 package signature
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"hash"
 	"slices"
-	"strings"
 
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 )
 
 // The floor of bulkhead/exact: a text below it has no signature.
@@ -29,18 +30,19 @@ const (
 // The package doc defines it. Parts that are not text do not enter, since
 // senders vary them; a short note with a picture has no signature either, since
 // the picture may be the logo below all mail of a company.
-func (m *Message) exactSum(s *skeleton) []byte {
+func (m *Message) exactSum(s *skeleton, p *pace.Pace) []byte {
 	h := sha256.New()
 	switch {
 	case enough(exactMinWords, exactMinLetters, &s.words, &s.quoted):
-		m.hashText(h)
-	case s.empty() && !s.footer && m.dataFloor():
+		m.hashText(h, p)
+	case s.empty() && !s.footer && m.dataFloor(p):
 		h.Write([]byte("data\x00"))
-		m.hashText(h)
+		m.hashText(h, p)
 		for i := range m.Parts {
-			if p := &m.Parts[i]; len(p.Data) > 0 {
-				sum := sha256.Sum256(p.Data)
-				h.Write(sum[:])
+			if part := &m.Parts[i]; len(part.Data) > 0 {
+				sum := sha256.New()
+				writePaced(sum, part.Data, p)
+				h.Write(sum.Sum(nil))
 			}
 		}
 	default:
@@ -50,43 +52,55 @@ func (m *Message) exactSum(s *skeleton) []byte {
 }
 
 // dataFloor reports whether the parts that are not text tell enough.
-func (m *Message) dataFloor() bool {
+func (m *Message) dataFloor(p *pace.Pace) bool {
 	var seen [256]bool
 	size, distinct := 0, 0
 	for i := range m.Parts {
-		size += len(m.Parts[i].Data)
-		for _, c := range m.Parts[i].Data {
-			if !seen[c] {
-				seen[c] = true
-				distinct++
+		data := m.Parts[i].Data
+		size += len(data)
+		for len(data) > 0 && distinct < exactMinBytes {
+			n := min(len(data), pace.Step)
+			if p.Over(n) {
+				return false
 			}
+			for _, c := range data[:n] {
+				if !seen[c] {
+					seen[c] = true
+					distinct++
+				}
+			}
+			data = data[n:]
 		}
 	}
 	return size >= exactMinData && distinct >= exactMinBytes
 }
 
-func (m *Message) hashText(h hash.Hash) {
+func (m *Message) hashText(h hash.Hash, p *pace.Pace) {
 	var line []byte
 	for i := range m.Parts {
-		if p := &m.Parts[i]; p.IsText() {
-			line = hashCanonical(h, p.Text, line)
+		if part := &m.Parts[i]; part.IsText() {
+			line = hashCanonical(h, part.Text, line, p)
 		}
 	}
 }
 
+// canonicalBuffer is how many bytes of canonical text are hashed at a time.
+const canonicalBuffer = 32 << 10
+
 // hashCanonical writes the canonical form of text to h. buf is scratch space.
-func hashCanonical(h hash.Hash, text string, buf []byte) []byte {
-	if !isASCII(text) && !norm.NFC.IsNormalString(text) {
-		text = norm.NFC.String(text)
-	}
+func hashCanonical(h hash.Hash, text string, buf []byte, p *pace.Pace) []byte {
+	rest := bytesOf(text)
 	empty := 0
 	begun := false
-	buf = slices.Grow(buf[:0], min(len(text), 33<<10)+2)
-	for len(text) > 0 {
-		end, next := firstLineString(text)
-		line := strings.TrimRight(text[:end], " \t\v\f\u00a0")
-		text = text[next:]
-		if line == "" {
+	buf = slices.Grow(buf[:0], min(len(rest), canonicalBuffer)+normPiece)
+	for len(rest) > 0 {
+		end, next := firstLine(rest)
+		line := bytes.TrimRight(rest[:end], " \t\v\f\u00a0")
+		rest = rest[next:]
+		if p.Over(next) {
+			return buf
+		}
+		if len(line) == 0 {
 			empty++
 			continue
 		}
@@ -96,11 +110,21 @@ func hashCanonical(h hash.Hash, text string, buf []byte) []byte {
 			}
 		}
 		begun, empty = true, 0
-		buf = append(append(buf, line...), '\n')
-		if len(buf) > 32<<10 {
-			h.Write(buf)
-			buf = buf[:0]
+		// Line ends touch no character before or after them.
+		for ascii := isASCII(line); len(line) > 0; {
+			n := min(len(line), normPiece)
+			if ascii {
+				buf = append(buf, line[:n]...)
+			} else {
+				n = cutNormal(norm.NFC, line)
+				buf = appendNFC(buf, line[:n])
+			}
+			if line = line[n:]; len(buf) > canonicalBuffer {
+				h.Write(buf)
+				buf = buf[:0]
+			}
 		}
+		buf = append(buf, '\n')
 	}
 	if begun {
 		h.Write(append(buf, 0))
@@ -108,7 +132,27 @@ func hashCanonical(h hash.Hash, text string, buf []byte) []byte {
 	return buf
 }
 
+// appendNFC appends what text is in normal form C.
+func appendNFC(buf, text []byte) []byte {
+	if norm.NFC.IsNormal(text) {
+		return append(buf, text...)
+	}
+	return append(buf, norm.NFC.Bytes(text)...)
+}
+
 // exact returns the bulkhead/exact signature of m, if it has one.
-func (m *Message) exact(s *skeleton) []bulkhead.Signature {
-	return appendSignature(nil, bulkhead.Exact, m.exactSum(s))
+func (m *Message) exact(s *skeleton, p *pace.Pace) []bulkhead.Signature {
+	return appendSignature(nil, bulkhead.Exact, m.exactSum(s, p))
+}
+
+// writePaced writes data to h as long as the pace allows.
+func writePaced(h hash.Hash, data []byte, p *pace.Pace) {
+	for len(data) > 0 {
+		n := min(len(data), pace.Step)
+		if p.Over(n) {
+			return
+		}
+		h.Write(data[:n])
+		data = data[n:]
+	}
 }

@@ -1,6 +1,7 @@
 package signature_test
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/bulkhead-mail/bulkhead/signature"
@@ -14,7 +15,11 @@ and tomorrow they are not: http://www.lamps.example/
 `
 
 func ExampleRazorParts() {
-	for _, p := range signature.RazorParts([]byte(exampleMail)) {
+	parts, err := signature.RazorParts(context.Background(), []byte(exampleMail))
+	if err != nil {
+		fmt.Println(err)
+	}
+	for _, p := range parts {
 		fmt.Println("e4", signature.RazorText(p.E4.Sum()))
 		for i, s := range p.E8 {
 			fmt.Println("e8", signature.RazorText(s.Sum()), p.Hosts[i])
@@ -26,7 +31,7 @@ func ExampleRazorParts() {
 }
 
 func ExamplePyzorLines() {
-	lines, ok := signature.PyzorLines([]byte(exampleMail))
-	fmt.Printf("%q %v\n", lines, ok)
-	// Output: ["Dearreader,ourlampsarecheaptoday," "andtomorrowtheyarenot:"] true
+	lines, ok, err := signature.PyzorLines(context.Background(), []byte(exampleMail))
+	fmt.Printf("%q %v %v\n", lines, ok, err)
+	// Output: ["Dearreader,ourlampsarecheaptoday," "andtomorrowtheyarenot:"] true <nil>
 }

@@ -36,7 +36,7 @@ func FuzzMessage(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		before := bytes.Clone(raw)
-		m, err := ReadMessage(raw)
+		m, err := ReadMessage(t.Context(), raw)
 		if err != nil {
 			if len(raw) > 0 || m != nil {
 				t.Fatalf("ReadMessage of %d bytes: %v, message %v", len(raw), err, m != nil)
@@ -77,14 +77,14 @@ func FuzzCompute(f *testing.F) {
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		sigs, err := Compute(raw, Options{})
+		sigs, err := Compute(t.Context(), raw, Options{})
 		if err != nil {
 			if len(raw) > 0 || sigs != nil {
 				t.Fatalf("Compute of %d bytes: %v, %d signatures", len(raw), err, len(sigs))
 			}
 			return
 		}
-		again, err := Compute(raw, Options{})
+		again, err := Compute(t.Context(), raw, Options{})
 		if err != nil || len(again) != len(sigs) {
 			t.Fatalf("second Compute: %d signatures, %v, want %d", len(again), err, len(sigs))
 		}
@@ -112,7 +112,7 @@ func FuzzVisible(f *testing.F) {
 		f.Add(string(raw))
 	}
 	f.Fuzz(func(t *testing.T, source string) {
-		got := appendVisible([]byte("before\n"), source)
+		got := appendVisible([]byte("before\n"), source, nil)
 		if !bytes.HasPrefix(got, []byte("before\n")) {
 			t.Fatal("what stood before is changed")
 		}

@@ -40,10 +40,8 @@ func firstLine(b []byte) (end, next int) {
 	return i, i + 1
 }
 
-// firstLineString is firstLine for a string, whose bytes it only reads.
-func firstLineString(s string) (end, next int) {
-	return firstLine(unsafe.Slice(unsafe.StringData(s), len(s)))
-}
+// bytesOf returns the bytes of a string, which must not be changed.
+func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
 // lastLineEnd returns the index of the last CR or LF, or -1.
 func lastLineEnd(b []byte) int {

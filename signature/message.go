@@ -2,11 +2,13 @@ package signature
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/mail"
 	"strings"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 )
 
 // Limits of the reader. What lies beyond them is left out and noted as damage,
@@ -18,6 +20,10 @@ const (
 	maxDepth   = 12       // nested multiparts and messages
 	maxParts   = 256      // parts of one message, at all depths
 	maxDamage  = 16       // entries of Message.Damage
+
+	// What is decoded of a message may take as much memory as the message, and
+	// minDecoded bytes in any case.
+	minDecoded = 1 << 20
 )
 
 // A Message is one mail as its recipient would read it. Its strings are UTF-8
@@ -76,9 +82,10 @@ func (p *Part) IsText() bool { return strings.HasPrefix(p.Type, "text/") }
 
 // ReadMessage reads raw. It fails only when raw is empty (the error wraps
 // [bulkhead.ErrMalformed]) or longer than [MaxMessage] bytes (it wraps
-// [bulkhead.ErrOverLimit]). It keeps raw, which must not change afterwards.
-// Memory is at most a small multiple of len(raw), time is linear in it.
-func ReadMessage(raw []byte) (*Message, error) {
+// [bulkhead.ErrOverLimit]), or when ctx ends (it wraps the error of ctx). It
+// keeps raw, which must not change afterwards. Beside raw it takes memory of at
+// most twice len(raw) while it reads, and keeps len(raw) or 1 MiB. Time is linear in len(raw).
+func ReadMessage(ctx context.Context, raw []byte) (*Message, error) {
 	if len(raw) == 0 {
 		return nil, fmt.Errorf("signature: %w: empty message", bulkhead.ErrMalformed)
 	}
@@ -87,7 +94,7 @@ func ReadMessage(raw []byte) (*Message, error) {
 	}
 	m := &Message{}
 	m.Raw = m.cutFromLine(raw)
-	r := reader{m: m}
+	r := reader{m: m, pace: pace.New(ctx), room: max(minDecoded, len(raw))}
 	text := m.Raw
 	if head := text[:min(len(text), 8<<10)]; bytes.IndexByte(head, '\n') < 0 && bytes.IndexByte(head, '\r') >= 0 {
 		m.damage("lines end in lone carriage returns")
@@ -97,6 +104,9 @@ func ReadMessage(raw []byte) (*Message, error) {
 	header, body := r.header(text)
 	m.fields(header)
 	r.entity(header, body, place{})
+	if err := ended(r.pace); err != nil {
+		return nil, err
+	}
 	return m, nil
 }
 

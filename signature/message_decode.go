@@ -4,30 +4,53 @@ import (
 	"bytes"
 	"encoding/base64"
 	"io"
+	"math"
 	"strings"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/emersion/go-message/charset"
 	"golang.org/x/text/encoding/charmap"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 )
+
+// keep notes that data stays in memory and returns it, cut to what there is room
+// for. What is part of body takes no memory of its own.
+func (r *reader) keep(data, body []byte) []byte {
+	if sameMemory(data, body) {
+		return data
+	}
+	if len(data) > r.room {
+		r.m.damage("decoded parts larger than the message")
+		data = bytes.Clone(data[:r.room])
+	}
+	r.room -= len(data)
+	return data
+}
+
+// sameMemory reports whether a and b begin at the same byte.
+func sameMemory(a, b []byte) bool { return len(a) > 0 && len(b) > 0 && &a[0] == &b[0] }
 
 // decodeTransfer undoes a Content-Transfer-Encoding. Damaged encodings give
 // what can be had; an unknown one gives the body as it is.
-func (m *Message) decodeTransfer(encoding string, body []byte) []byte {
+func (r *reader) decodeTransfer(encoding string, body []byte) []byte {
 	encoding, _, _ = strings.Cut(encoding, ";")
 	switch strings.Trim(encoding, " \t\"'") {
 	case "base64":
 		data := make([]byte, base64.StdEncoding.DecodedLen(len(body)))
-		if n, err := base64.StdEncoding.Decode(data, body); err == nil {
-			return data[:n]
+		if len(body) <= pace.Step {
+			if n, err := base64.StdEncoding.Decode(data, body); err == nil {
+				return data[:n]
+			}
 		}
-		data, bad := decodeBase64(data[:0], body)
+		data, bad := decodeBase64(data[:0], body, r.pace)
 		if bad > 0 {
-			m.damage("base64 with %d bytes outside of its alphabet", bad)
+			r.m.damage("base64 with %d bytes outside of its alphabet", bad)
 		}
 		return data
 	case "quoted-printable":
-		return decodeQuotedPrintable(body)
+		return decodeQuotedPrintable(body, r.pace)
 	}
 	return body
 }
@@ -56,7 +79,7 @@ var base64Value = func() (table [256]byte) {
 // decodeBase64 appends to dst what can be decoded of body: foreign bytes are
 // skipped and counted, padding ends a run and another may follow, an unfinished
 // last group gives its whole bytes.
-func decodeBase64(dst, body []byte) (data []byte, bad int) {
+func decodeBase64(dst, body []byte, p *pace.Pace) (data []byte, bad int) {
 	var bits uint32
 	n := 0
 	flush := func() {
@@ -68,7 +91,10 @@ func decodeBase64(dst, body []byte) (data []byte, bad int) {
 		}
 		bits, n = 0, 0
 	}
-	for _, c := range body {
+	for i, c := range body {
+		if i%pace.Step == 0 && p.Over(min(len(body)-i, pace.Step)) {
+			return dst, bad
+		}
 		switch v := base64Value[c]; v {
 		case base64Skip:
 		case base64Pad:
@@ -89,7 +115,7 @@ func decodeBase64(dst, body []byte) (data []byte, bad int) {
 
 // decodeQuotedPrintable decodes body. White space at line ends goes, as RFC 2045
 // section 6.7 (3) asks; an equals sign that begins no escape stays as it is.
-func decodeQuotedPrintable(body []byte) []byte {
+func decodeQuotedPrintable(body []byte, p *pace.Pace) []byte {
 	dst := make([]byte, 0, len(body))
 	for len(body) > 0 {
 		line, end := body, []byte(nil)
@@ -100,6 +126,9 @@ func decodeQuotedPrintable(body []byte) []byte {
 			}
 		} else {
 			body = nil
+		}
+		if p.Over(len(line) + 1) {
+			return dst
 		}
 		line = bytes.TrimRight(line, " \t")
 		if n := len(line); n > 0 && line[n-1] == '=' {
@@ -142,9 +171,31 @@ func unhex(c byte) byte {
 // bytes. Where the name is missing, unknown or plainly wrong, bytes that are
 // valid UTF-8 are taken for it and all others for windows-1252.
 func decodeText(data []byte, name string) string {
+	return string(asUTF8(data, name, math.MaxInt, nil))
+}
+
+// text returns the text of a part, cut to what there is room for. inRaw says that
+// data lies in the message.
+func (r *reader) text(data []byte, charset string, inRaw bool) string {
+	text := asUTF8(data, charset, r.room, r.pace)
+	if !inRaw || !sameMemory(text, data) {
+		if len(text) > r.room {
+			text = bytes.Clone(cutRune(text, r.room))
+		}
+		if len(text) == r.room {
+			r.m.damage("text larger than the message")
+		}
+		r.room -= len(text)
+	}
+	return unsafe.String(unsafe.SliceData(text), len(text))
+}
+
+// asUTF8 returns what decodeText says, data itself if that is so already. Of a
+// conversion it returns limit bytes or little less at most.
+func asUTF8(data []byte, name string, limit int, p *pace.Pace) []byte {
 	name = strings.ToLower(strings.Trim(name, " \t\"'"))
 	if stateful(name) {
-		return convert(data, name)
+		return convert(data, name, limit, p)
 	}
 	if bytes.IndexByte(data, 0) >= 0 && !strings.HasPrefix(name, "utf-16") && !strings.HasPrefix(name, "utf-32") {
 		data = bytes.ReplaceAll(data, []byte{0}, nil)
@@ -152,19 +203,75 @@ func decodeText(data []byte, name string) string {
 	switch name {
 	case "", "us-ascii", "ascii", "utf-8", "utf8", "unknown-8bit", "x-unknown":
 		if utf8.Valid(data) {
-			return string(data)
+			return data
 		}
 		if strings.HasPrefix(name, "utf") && mostlyUTF8(data) {
-			return strings.ToValidUTF8(string(data), "\uFFFD")
+			return validUTF8(data, limit)
 		}
-		return windows1252(data)
+		return windows1252(data, limit, p)
 	case "iso-8859-1", "latin1", "windows-1252", "cp1252":
-		return windows1252(data)
+		return windows1252(data, limit, p)
 	}
 	if isASCII(data) {
-		return string(data)
+		return data
 	}
-	return convert(data, name)
+	return convert(data, name, limit, p)
+}
+
+// validUTF8 returns text with U+FFFD for each run of bytes that are no UTF-8, of
+// limit bytes or little less at most.
+func validUTF8(text []byte, limit int) []byte {
+	if utf8.Valid(text) {
+		return text
+	}
+	size := 0
+	eachRun(text, func(run []byte) bool { size += len(run); return true })
+	out := make([]byte, 0, min(size, limit))
+	eachRun(text, func(run []byte) bool {
+		out = append(out, cutRune(run, limit-len(out))...)
+		return len(out) < limit-utf8.UTFMax
+	})
+	return out
+}
+
+// eachRun calls visit with each run of UTF-8 in text, and with U+FFFD for each run
+// of other bytes, until it returns false.
+func eachRun(text []byte, visit func(run []byte) bool) {
+	for len(text) > 0 {
+		valid, n := 0, 0
+		for valid < len(text) {
+			r, size := utf8.DecodeRune(text[valid:])
+			if r == utf8.RuneError && size == 1 {
+				break
+			}
+			valid += size
+		}
+		if valid > 0 && !visit(text[:valid]) {
+			return
+		}
+		text = text[valid:]
+		for n < len(text) {
+			if r, size := utf8.DecodeRune(text[n:]); r != utf8.RuneError || size > 1 {
+				break
+			}
+			n++
+		}
+		if n > 0 && !visit([]byte("\uFFFD")) {
+			return
+		}
+		text = text[n:]
+	}
+}
+
+// cutRune cuts text to at most n bytes, not within a character.
+func cutRune(text []byte, n int) []byte {
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
 }
 
 // stateful reports whether bytes below 0x80 are not ASCII in the charset.
@@ -177,35 +284,85 @@ func stateful(name string) bool {
 	return false
 }
 
-func convert(data []byte, name string) string {
+func convert(data []byte, name string, limit int, p *pace.Pace) []byte {
 	switch name {
 	case "gb2312", "gbk", "x-gbk", "cn-gb", "gb_2312-80":
 		name = "gb18030" // the superset that senders mean
 	case "ks_c_5601-1987", "ks_c_5601", "euc_kr":
 		name = "euc-kr"
 	}
-	r, err := charset.Reader(name, bytes.NewReader(data))
+	size := len(data)
+	if size > pace.Step {
+		// Some charsets take three times as much as UTF-8: find out first.
+		var counter countingWriter
+		if r, err := charset.Reader(name, &pacedReader{data, p}); err == nil {
+			_, _ = io.Copy(&counter, r) // an error comes again below
+		}
+		size = counter.n
+	}
+	r, err := charset.Reader(name, &pacedReader{data, p})
 	if err != nil {
-		return decodeText(data, "")
+		return asUTF8(data, "", limit, p)
 	}
-	var text strings.Builder
-	text.Grow(len(data))
-	if _, err := io.Copy(&text, r); err != nil {
-		return decodeText(data, "")
+	var text bytes.Buffer
+	text.Grow(min(size, limit) + bytes.MinRead)
+	if _, err := io.Copy(&text, io.LimitReader(r, int64(limit))); err != nil {
+		return asUTF8(data, "", limit, p)
 	}
-	return strings.ReplaceAll(strings.ToValidUTF8(text.String(), "\uFFFD"), "\x00", "")
+	out := text.Bytes()
+	if len(out) == limit {
+		out = cutRune(out, max(0, limit-utf8.UTFMax)) // the last character may be cut
+	}
+	out = validUTF8(out, limit)
+	if bytes.IndexByte(out, 0) >= 0 {
+		out = bytes.ReplaceAll(out, []byte{0}, nil)
+	}
+	return out
 }
 
-func windows1252(data []byte) string {
+// A pacedReader reads data at a pace.
+type pacedReader struct {
+	data []byte
+	pace *pace.Pace
+}
+
+func (r *pacedReader) Read(b []byte) (int, error) {
+	if len(r.data) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b[:min(len(b), pace.Step)], r.data)
+	if r.pace.Over(n) {
+		return 0, r.pace.Err()
+	}
+	r.data = r.data[n:]
+	return n, nil
+}
+
+// A countingWriter counts bytes.
+type countingWriter struct{ n int }
+
+func (w *countingWriter) Write(b []byte) (int, error) {
+	w.n += len(b)
+	return len(b), nil
+}
+
+func windows1252(data []byte, limit int, p *pace.Pace) []byte {
 	if isASCII(data) {
-		return string(data)
+		return data
 	}
-	var text strings.Builder
-	text.Grow(len(data) + len(data)/8)
+	size := 0
 	for _, c := range data {
-		text.WriteRune(charmap.Windows1252.DecodeByte(c))
+		size += utf8.RuneLen(charmap.Windows1252.DecodeByte(c))
 	}
-	return text.String()
+	text := make([]byte, 0, min(size, limit))
+	for i, c := range data {
+		r := charmap.Windows1252.DecodeByte(c)
+		if len(text)+utf8.RuneLen(r) > limit || i%pace.Step == 0 && p.Over(min(len(data)-i, pace.Step)) {
+			break
+		}
+		text = utf8.AppendRune(text, r)
+	}
+	return text
 }
 
 // mostlyUTF8 reports whether data holds more multi-byte sequences than errors.

@@ -17,16 +17,30 @@ type header struct {
 }
 
 // wanted lists the fields that are read.
-var wanted = []string{
+var wanted = [...]string{
 	"From", "Sender", "Return-Path", "To", "Cc", "Delivered-To", "List-Id", "Message-Id", "Subject", "Date",
 	"Authentication-Results", "Content-Type", "Content-Transfer-Encoding", "Content-Disposition",
 }
 
-func isWanted(name []byte) bool {
-	for _, w := range wanted {
-		if len(w) == len(name) && strings.EqualFold(w, string(name)) {
-			return true
+// A fieldCount holds how many fields of each wanted name there were.
+type fieldCount [16]uint8
+
+// take reports whether a field of that name is read: the first of each, and as
+// many Authentication-Results as anybody looks at.
+func (c *fieldCount) take(name []byte) bool {
+	for i, w := range wanted {
+		if len(w) != len(name) || !strings.EqualFold(w, string(name)) {
+			continue
 		}
+		most := uint8(1)
+		if w == "Authentication-Results" {
+			most = maxAuthResults
+		}
+		if c[i] == most {
+			return false
+		}
+		c[i]++
+		return true
 	}
 	return false
 }
@@ -37,13 +51,16 @@ func isWanted(name []byte) bool {
 func (r *reader) header(raw []byte) (header, []byte) {
 	var clean []byte
 	start := 0 // of the present field in clean
-	keep := false
+	keep, seen := false, new(fieldCount)
 	rest, body := raw, []byte(nil)
 	for len(rest) > 0 {
 		line, after, _ := cutLine(rest)
 		if len(raw)-len(after) > maxHeader {
 			r.m.damage("header longer than %d bytes", maxHeader)
 			body = rest
+			break
+		}
+		if r.pace.Over(len(line) + 1) {
 			break
 		}
 		if len(line) == 0 {
@@ -56,7 +73,7 @@ func (r *reader) header(raw []byte) (header, []byte) {
 				clean = appendField(append(clean, ' '), bytes.TrimLeft(line, " \t"))
 			}
 		case name != nil:
-			if keep = isWanted(name); keep {
+			if keep = seen.take(name); keep {
 				clean = append(clean, '\r', '\n')
 				start = len(clean)
 				clean = append(clean, name...)

@@ -3,11 +3,15 @@ package signature
 import (
 	"bytes"
 	"strings"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 )
 
 // A reader walks the MIME tree of one message and collects its leaves.
 type reader struct {
 	m            *Message
+	pace         *pace.Pace
+	room         int // bytes that what is decoded may still take
 	entities     int
 	alternatives int
 }
@@ -22,6 +26,9 @@ type place struct {
 }
 
 func (r *reader) entity(h header, body []byte, at place) {
+	if r.pace.Over(1) {
+		return
+	}
 	if r.entities++; r.entities > maxParts {
 		if r.entities == maxParts+1 {
 			r.m.damage("more than %d parts", maxParts)
@@ -51,7 +58,7 @@ func (r *reader) entity(h header, body []byte, at place) {
 		at.depth++
 		at.embedded = true
 		at.digest = false
-		h, body := r.header(r.m.decodeTransfer(encoding, body))
+		h, body := r.header(r.keep(r.decodeTransfer(encoding, body), body))
 		r.entity(h, body, at)
 		return
 	}
@@ -69,11 +76,11 @@ func (r *reader) leaf(h header, kind, charset, encoding string, body []byte, at 
 		part.Name = params["name"]
 	}
 	part.Name = decodeText([]byte(part.Name), "")
-	data := r.m.decodeTransfer(encoding, body)
+	data := r.decodeTransfer(encoding, body)
 	if part.IsText() {
-		part.Text = decodeText(data, charset)
+		part.Text = r.text(data, charset, sameMemory(data, body))
 	} else {
-		part.Data = data
+		part.Data = r.keep(data, body)
 	}
 	r.m.Parts = append(r.m.Parts, part)
 }
@@ -83,9 +90,9 @@ func (r *reader) multipart(kind, boundary, encoding string, body []byte, at plac
 	parts, closed := splitParts(body, boundary)
 	if len(parts) == 0 {
 		// An encoding is not allowed here, and yet some senders use one.
-		if decoded := r.m.decodeTransfer(encoding, body); len(decoded) != len(body) {
-			parts, closed = splitParts(decoded, boundary)
-			body = decoded
+		if decoded := r.decodeTransfer(encoding, body); len(decoded) != len(body) {
+			body = r.keep(decoded, body)
+			parts, closed = splitParts(body, boundary)
 		}
 	}
 	if len(parts) == 0 {

@@ -10,7 +10,7 @@ import (
 
 func read(t testing.TB, raw string) *Message {
 	t.Helper()
-	m, err := ReadMessage([]byte(raw))
+	m, err := ReadMessage(t.Context(), []byte(raw))
 	if err != nil {
 		t.Fatalf("ReadMessage(%.60q): %v", raw, err)
 	}

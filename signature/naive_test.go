@@ -124,6 +124,33 @@ func (f *dccFuz1) naiveChunk(p []byte) {
 	}
 }
 
+// naiveLines returns the lines that Pyzor counts, normalised: of each, words of
+// ten and more characters, addresses, URLs and white space are removed.
+func naiveLines(text []rune) (lines []string) {
+	for len(text) > 0 {
+		end := slices.IndexFunc(text, pyzorLineEnd[rune])
+		if end < 0 {
+			end = len(text)
+		}
+		var normal []rune
+		for line := text[:end]; len(line) > 0; {
+			n := slices.IndexFunc(line, pyzorSpace[rune])
+			if n < 0 {
+				n = len(line)
+			}
+			if word := line[:n]; n < 10 && !pyzorAddress(word) {
+				normal = append(normal, word[:pyzorURL(word)]...)
+			}
+			line = line[min(n+1, len(line)):]
+		}
+		if len(normal) >= 8 {
+			lines = append(lines, string(normal))
+		}
+		text = text[min(end+1, len(text)):]
+	}
+	return lines
+}
+
 func naiveWords(text []byte, limit int) (found []string) {
 	for it := words.FromBytes(splitPoints(dropLinksIn(text))); len(found) < limit && it.Next(); {
 		if w := wordOf(it.Value()); w != "" {
@@ -185,17 +212,31 @@ func TestFastAsNaive(t *testing.T) {
 				t.Fatalf("Body of %q: %d bytes, want %d", text, fast2.total, slow2.total)
 			}
 		}
-		for line := range bytes.SplitSeq(text, []byte("\n")) {
-			runes := []rune(string(line))
-			if got, want := pyzorLong(runes), len(pyzorNormalise(runes)) >= pyzorMinLine; got != want {
-				t.Fatalf("%q counts for Pyzor: %v, want %v", line, got, want)
+		for _, whole := range []int{0, 1 << 20} { // as it comes, and only what is wanted
+			var got []string
+			var line []byte
+			l := &pyzorLiner{text: func(b []byte) { line = append(line, b...) }, end: func() { got, line = append(got, string(line)), nil }}
+			if whole == 0 {
+				l.puts(text)
+			} else {
+				for _, r := range string(text) {
+					l.put(r)
+				}
 			}
-			if isASCII(line) && string(pyzorNormalise(line)) != string(pyzorNormalise(runes)) {
-				t.Fatalf("%q: its bytes give %q, its characters %q", line, pyzorNormalise(line), string(pyzorNormalise(runes)))
+			l.endLine()
+			runes := []rune(string(text))
+			if whole == 0 {
+				runes = runes[:0]
+				for _, c := range text {
+					runes = append(runes, rune(c))
+				}
+			}
+			if want := naiveLines(runes); !slices.Equal(got, want) || l.lines != len(want) {
+				t.Fatalf("lines of %q: %q, want %q", text, got, want)
 			}
 		}
 		stripped, limit := stripText([]byte(strings.ToValidUTF8(string(text), "?"))), 1+r.IntN(90)
-		list := wordsOf(stripped, limit)
+		list, _ := wordsOf(stripped, limit, nil)
 		if want := naiveWords(stripped, limit); !slices.Equal(list, want) {
 			t.Fatalf("%d words of %q: %q, want %q", limit, stripped, list, want)
 		}
@@ -223,7 +264,7 @@ func TestFastAsNaive(t *testing.T) {
 			}
 		}
 		end, next := firstLine(text)
-		stringEnd, stringNext := firstLineString(string(text))
+		stringEnd, stringNext := firstLine(bytesOf(string(text)))
 		if end != wantEnd || next != wantNext || stringEnd != wantEnd || stringNext != wantNext {
 			t.Fatalf("first line of %q ends at %d, %d and %d, %d as a string, want %d, %d", text, end, next, stringEnd, stringNext, wantEnd, wantNext)
 		}

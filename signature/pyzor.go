@@ -1,11 +1,13 @@
 package signature
 
 import (
+	"context"
 	"crypto/sha1"
 	"encoding/hex"
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 )
 
 // PyzorEmpty is the digest of a mail in which no line survives: very many
@@ -13,123 +15,96 @@ import (
 const PyzorEmpty = "da39a3ee5e6b4b0d3255bfef95601890afd80709"
 
 // Pyzor returns the digest that the Pyzor client of Debian 12 (pyzor 1.0.0 on
-// Python 3.11) sends for a mail, or no signature if the digest is [PyzorEmpty]
-// or if that client breaks on the mail and sends none. It never fails, whatever
-// the bytes. Source: docs/specs/pyzor.md#digest.
-func Pyzor(raw []byte) []bulkhead.Signature {
-	sum, ok := PyzorSum(raw)
-	if !ok || hex.EncodeToString(sum[:]) == PyzorEmpty {
-		return nil
+// Python 3.11) sends for a mail, or no signature if the digest is [PyzorEmpty],
+// if that client breaks on the mail and sends none, or if the characters of a page
+// take more memory than the mail and 4 MiB. It fails only when ctx ends,
+// with an error that wraps that of ctx. Source: docs/specs/pyzor.md#digest.
+func Pyzor(ctx context.Context, raw []byte) ([]bulkhead.Signature, error) {
+	sum, ok, err := PyzorSum(ctx, raw)
+	if err != nil || !ok || hex.EncodeToString(sum[:]) == PyzorEmpty {
+		return nil, err
 	}
-	return []bulkhead.Signature{bulkhead.MustSignature(bulkhead.PyzorDigest, sum[:])}
+	return []bulkhead.Signature{bulkhead.MustSignature(bulkhead.PyzorDigest, sum[:])}, nil
 }
 
 // PyzorSum returns the digest itself, the empty one included. It reports false
 // where the client stops with an error of its own: marked sections of an unknown
-// kind in HTML, and parameters that its MIME library cannot put in order.
-func PyzorSum(raw []byte) (sum [sha1.Size]byte, ok bool) {
-	lines, ok := PyzorLines(raw)
-	if !ok {
-		return sum, false
-	}
+// kind in HTML, and parameters that its MIME library cannot put in order. Its
+// errors are those of [Pyzor].
+func PyzorSum(ctx context.Context, raw []byte) (sum [sha1.Size]byte, ok bool, err error) {
 	h := sha1.New()
-	for _, l := range lines {
-		h.Write([]byte(l))
+	ok, err = pyzorDigest(ctx, raw, func(piece []byte) { h.Write(piece) }, func() {})
+	if err != nil || !ok {
+		return sum, false, err
 	}
-	return [sha1.Size]byte(h.Sum(nil)), true
+	return [sha1.Size]byte(h.Sum(nil)), true, nil
 }
 
 // PyzorLines returns the lines that are hashed, in order, as "pyzor predigest"
-// prints them: docs/specs/pyzor.md#lines to #selection.
-func PyzorLines(raw []byte) (lines []string, ok bool) {
-	texts, ok := pyzorTexts(raw)
-	if !ok {
-		return nil, false
+// prints them: docs/specs/pyzor.md#lines to #selection. Its errors are those of [Pyzor].
+func PyzorLines(ctx context.Context, raw []byte) (lines []string, ok bool, err error) {
+	var line []byte
+	ok, err = pyzorDigest(ctx, raw, func(piece []byte) { line = append(line, piece...) }, func() {
+		lines = append(lines, string(line))
+		line = line[:0]
+	})
+	if err != nil || !ok {
+		return nil, false, err
 	}
-	var kept []pyzorSpan
-	for i, text := range texts {
-		if text.ascii {
-			kept = pyzorKeep(text.bytes, i, kept)
-		} else {
-			kept = pyzorKeep(text.runes, i, kept)
-		}
-	}
-	// Few of them are asked for, so few are written out.
-	wanted := [][]pyzorSpan{kept}
-	if len(kept) > 4 {
-		wanted = wanted[:0]
-		for _, percent := range []int{20, 60} {
-			start := percent * len(kept) / 100
-			wanted = append(wanted, kept[start:min(start+3, len(kept))])
-		}
-	}
-	for _, spans := range wanted {
-		for _, span := range spans {
-			if text := texts[span.text]; text.ascii {
-				lines = append(lines, string(pyzorNormalise(text.bytes[span.start:span.end])))
-			} else {
-				lines = append(lines, pyzorEncode(pyzorNormalise(text.runes[span.start:span.end])))
-			}
-		}
-	}
-	return lines, true
+	return lines, true, nil
 }
 
-// A pyzorContent is what a part contributes: characters, as bytes if all of them are
-// ASCII.
-type pyzorContent struct {
-	ascii bool
-	bytes []byte
-	runes []rune
-}
+// maxPyzorKept bounds the lines that are kept until it is known which of them are
+// hashed, in bytes. A mail of more is read twice.
+const maxPyzorKept = 256 << 10
 
-// A pyzorSpan is a line of a text.
-type pyzorSpan struct{ text, start, end int }
-
-// pyzorMinLine is the number of characters of a normalised line that counts.
-const pyzorMinLine = 8
-
-// pyzorKeep cuts a text into lines and adds those to kept that are long after
-// normalisation.
-func pyzorKeep[T byte | rune](text []T, number int, kept []pyzorSpan) []pyzorSpan {
-	for start, i := 0, 0; i <= len(text); i++ {
-		if i < len(text) && !pyzorLineEnd(text[i]) {
-			continue
-		}
-		if pyzorLong(text[start:i]) {
-			kept = append(kept, pyzorSpan{number, start, i})
-		}
-		// CR LF gives an empty line between its two, which is never kept.
-		start = i + 1
+// pyzorDigest calls text with the pieces of each line that is hashed, and end at
+// its end.
+func pyzorDigest(ctx context.Context, raw []byte, text func(piece []byte), end func()) (ok bool, err error) {
+	p := pace.New(ctx)
+	r := newPyzorReader(raw, p)
+	var kept wordList // all lines, as long as they are few
+	all := &pyzorLiner{
+		wants: func(int) bool { return kept.size() <= maxPyzorKept },
+		text:  func(piece []byte) { kept.text = append(kept.text, piece...) },
+		end:   func() { kept.ends = append(kept.ends, len(kept.text)) },
 	}
-	return kept
-}
-
-// pyzorLong reports whether pyzorNormalise leaves pyzorMinLine characters of a
-// line. Of most lines it looks at a few words.
-func pyzorLong[T byte | rune](line []T) bool {
-	n := 0
-	for i := 0; i < len(line) && n < pyzorMinLine; {
-		if pyzorSpace(line[i]) {
-			i++
-			continue
+	r.lines(all)
+	wanted := pyzorWanted(all.lines)
+	switch {
+	case r.bad || p.Err() != nil:
+	case kept.len() == all.lines:
+		for _, i := range wanted {
+			text(kept.at(i))
+			end()
 		}
-		end := i
-		for end < len(line) && !pyzorSpace(line[end]) {
-			end++
-		}
-		if word := line[i:end]; len(word) < 10 && !pyzorAddress(word) {
-			n += pyzorURL(word)
-		}
-		i = end
+	default:
+		r.lines(&pyzorLiner{text: text, end: end, wants: func(line int) bool { return slices.Contains(wanted, line) }})
 	}
-	return n >= pyzorMinLine
+	if err := ended(p); err != nil {
+		return false, err
+	}
+	return !r.bad, nil
 }
 
-// pyzorEncode returns text as UTF-8. Halves of surrogate pairs, which a few
-// charsets let through, have counted as characters and vanish here.
-func pyzorEncode(text []rune) string {
-	return string(slices.DeleteFunc(text, func(r rune) bool { return r >= 0xd800 && r <= 0xdfff }))
+// pyzorWanted returns which lines of a mail are hashed: all if they are few, else
+// three at a fifth and three at three fifths of it. Source:
+// docs/specs/pyzor.md#selection.
+func pyzorWanted(lines int) []int {
+	var wanted []int
+	if lines <= 4 {
+		for i := range lines {
+			wanted = append(wanted, i)
+		}
+		return wanted
+	}
+	for _, percent := range []int{20, 60} {
+		start := percent * lines / 100
+		for i := start; i < min(start+3, lines); i++ {
+			wanted = append(wanted, i)
+		}
+	}
+	return wanted
 }
 
 // What an ASCII character is to Pyzor.
@@ -148,7 +123,7 @@ var pyzorClass = func() (table [128]uint8) {
 }()
 
 // pyzorLineEnd says whether r ends a line: docs/specs/pyzor.md#lines.
-func pyzorLineEnd[T byte | rune](r T) bool {
+func pyzorLineEnd[T pyzorChar](r T) bool {
 	if r < 0x80 && r >= 0 {
 		return pyzorClass[r&0x7f]&pyzorIsEnd != 0
 	}
@@ -156,7 +131,7 @@ func pyzorLineEnd[T byte | rune](r T) bool {
 }
 
 // pyzorSpace says whether r is white space: docs/specs/pyzor.md#normalisation.
-func pyzorSpace[T byte | rune](c T) bool {
+func pyzorSpace[T pyzorChar](c T) bool {
 	if c < 0x80 && c >= 0 {
 		return pyzorClass[c&0x7f]&pyzorIsSpace != 0
 	}
@@ -167,30 +142,8 @@ func pyzorSpace[T byte | rune](c T) bool {
 	return false
 }
 
-// pyzorNormalise removes from a line, in this order: words of ten or more
-// characters, addresses, URLs, white space. Source:
-// docs/specs/pyzor.md#normalisation.
-func pyzorNormalise[T byte | rune](line []T) []T {
-	var out []T
-	for i := 0; i < len(line); {
-		if pyzorSpace(line[i]) {
-			i++
-			continue
-		}
-		end := i
-		for end < len(line) && !pyzorSpace(line[end]) {
-			end++
-		}
-		if word := line[i:end]; len(word) < 10 && !pyzorAddress(word) {
-			out = append(out, word[:pyzorURL(word)]...)
-		}
-		i = end
-	}
-	return out
-}
-
 // pyzorAddress says whether a word has an "@" within.
-func pyzorAddress[T byte | rune](word []T) bool {
+func pyzorAddress[T pyzorChar](word []T) bool {
 	for i := 1; i < len(word)-1; i++ {
 		if word[i] == '@' {
 			return true
@@ -201,7 +154,7 @@ func pyzorAddress[T byte | rune](word []T) bool {
 
 // pyzorURL returns where the letters of "letters:something" start in a word, or
 // the length of the word.
-func pyzorURL[T byte | rune](word []T) int {
+func pyzorURL[T pyzorChar](word []T) int {
 	for i := 1; i < len(word)-1; i++ {
 		if word[i] != ':' || !pyzorLetter(word[i-1]) {
 			continue
@@ -216,7 +169,7 @@ func pyzorURL[T byte | rune](word []T) int {
 
 // pyzorLetter says whether r is a to z without regard to case, which takes in
 // four characters from far away.
-func pyzorLetter[T byte | rune](c T) bool {
+func pyzorLetter[T pyzorChar](c T) bool {
 	r := rune(c)
 	return r|0x20 >= 'a' && r|0x20 <= 'z' || r == 0x130 || r == 0x131 || r == 0x17f || r == 0x212a
 }

@@ -1,10 +1,13 @@
 package signature
 
 import (
+	"bytes"
 	"encoding/binary"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 )
 
 // pyzorIgnore, as the replacement of bytes that do not fit, drops them.
@@ -13,32 +16,31 @@ const pyzorIgnore rune = -1
 // pyzorUndefined marks bytes without meaning in pyzorSingle.
 const pyzorUndefined = '\uFFFE'
 
-// A pyzorSink collects decoded text and counts what did not fit.
+// A pyzorSink passes decoded text on and counts what did not fit.
 type pyzorSink struct {
-	out  []rune
+	take func(rune)
 	bad  int
 	with rune
+	pace *pace.Pace
 }
 
-func (s *pyzorSink) put(r rune) { s.out = append(s.out, r) }
+func (s *pyzorSink) put(r rune) { s.take(r) }
+
+func (s *pyzorSink) puts(text string) {
+	for _, r := range text {
+		s.put(r)
+	}
+}
 
 func (s *pyzorSink) error() {
 	s.bad++
 	if s.with != pyzorIgnore {
-		s.out = append(s.out, s.with)
+		s.put(s.with)
 	}
 }
 
-// pyzorDecode decodes b. Each stretch that does not fit counts as one error and
-// is replaced by with, see pyzorIgnore. It reports false for an unknown charset.
-func pyzorDecode(b []byte, charset string, with rune) (text []rune, bad int, known bool) {
-	codec, ok := pyzorCodec(charset)
-	if !ok {
-		return nil, 0, false
-	}
-	text, bad = pyzorDecodeAs(b, codec, with)
-	return text, bad, true
-}
+// over reports whether decoding at position i must end with its context.
+func (s *pyzorSink) over(i int) bool { return i%pace.Step == 0 && s.pace.Over(pace.Step) }
 
 // pyzorKeepsASCII says whether ASCII is ASCII in a codec, whatever is around it.
 func pyzorKeepsASCII(codec string) bool {
@@ -53,20 +55,23 @@ func pyzorKeepsASCII(codec string) bool {
 	return ok
 }
 
-// pyzorDecodeAs is pyzorDecode with the name of a codec.
-func pyzorDecodeAs(b []byte, codec string, with rune) (text []rune, bad int) {
-	s := &pyzorSink{with: with, out: make([]rune, 0, len(b))}
+// decode decodes b. Each stretch that does not fit counts as one error and is
+// replaced by s.with, see pyzorIgnore.
+func (s *pyzorSink) decode(b []byte, codec string) {
 	if table, ok := pyzorSingle[codec]; ok {
 		s.single(b, []rune(table))
-		return s.out, s.bad
+		return
 	}
 	if _, ok := pyzorPairs[codec]; ok {
 		s.pairs(b, codec)
-		return s.out, s.bad
+		return
 	}
 	switch codec {
 	case "ascii":
-		for _, c := range b {
+		for i, c := range b {
+			if s.over(i) {
+				return
+			}
 			if c < 0x80 {
 				s.put(rune(c))
 			} else {
@@ -74,13 +79,16 @@ func pyzorDecodeAs(b []byte, codec string, with rune) (text []rune, bad int) {
 			}
 		}
 	case "latin_1":
-		for _, c := range b {
+		for i, c := range b {
+			if s.over(i) {
+				return
+			}
 			s.put(rune(c))
 		}
 	case "utf_8":
 		s.utf8(b)
 	case "utf_8_sig":
-		s.utf8([]byte(strings.TrimPrefix(string(b), "\uFEFF")))
+		s.utf8(bytes.TrimPrefix(b, []byte("\uFEFF")))
 	case "utf_7":
 		s.utf7(b)
 	case "utf_16", "utf_16_le", "utf_16_be", "utf_32", "utf_32_le", "utf_32_be":
@@ -88,7 +96,6 @@ func pyzorDecodeAs(b []byte, codec string, with rune) (text []rune, bad int) {
 	default:
 		s.iso2022(b, codec)
 	}
-	return s.out, s.bad
 }
 
 // pyzorCodec looks a charset up the way the client does: letters, digits and
@@ -121,7 +128,10 @@ func pyzorCodec(charset string) (string, bool) {
 }
 
 func (s *pyzorSink) single(b []byte, table []rune) {
-	for _, c := range b {
+	for at, c := range b {
+		if s.over(at) {
+			return
+		}
 		i := int(c)
 		if len(table) == 128 {
 			if i < 128 {
@@ -140,6 +150,9 @@ func (s *pyzorSink) single(b []byte, table []rune) {
 
 func (s *pyzorSink) utf8(b []byte) {
 	for len(b) > 0 {
+		if s.pace.Over(1) {
+			return
+		}
 		r, n := utf8.DecodeRune(b)
 		if r != utf8.RuneError || n > 1 {
 			s.put(r)
@@ -166,6 +179,9 @@ func (s *pyzorSink) utf7(b []byte) {
 	var bits int
 	var high rune // half of a surrogate pair that waits for the other
 	for i := 0; i < len(b); {
+		if s.pace.Over(1) {
+			return
+		}
 		c := b[i]
 		switch {
 		case shifted:
@@ -250,9 +266,9 @@ func (s *pyzorSink) wide(b []byte, codec string) {
 	case strings.HasSuffix(codec, "be"):
 		order = binary.BigEndian
 	case strings.HasSuffix(codec, "le"):
-	case strings.HasPrefix(string(b), little):
+	case bytes.HasPrefix(b, []byte(little)):
 		b = b[size:]
-	case strings.HasPrefix(string(b), big):
+	case bytes.HasPrefix(b, []byte(big)):
 		b, order = b[size:], binary.BigEndian
 	}
 	if size == 4 {
@@ -263,7 +279,7 @@ func (s *pyzorSink) wide(b []byte, codec string) {
 }
 
 func (s *pyzorSink) utf32(b []byte, order binary.ByteOrder) {
-	for ; len(b) >= 4; b = b[4:] {
+	for ; len(b) >= 4 && !s.pace.Over(4); b = b[4:] {
 		if r := order.Uint32(b); r > utf8.MaxRune || r >= 0xd800 && r <= 0xdfff {
 			s.error()
 		} else {
@@ -276,7 +292,7 @@ func (s *pyzorSink) utf32(b []byte, order binary.ByteOrder) {
 }
 
 func (s *pyzorSink) utf16(b []byte, order binary.ByteOrder) {
-	for ; len(b) >= 2; b = b[2:] {
+	for ; len(b) >= 2 && !s.pace.Over(2); b = b[2:] {
 		r := rune(order.Uint16(b))
 		switch {
 		case r < 0xd800 || r > 0xdfff:
@@ -298,4 +314,16 @@ func (s *pyzorSink) utf16(b []byte, order binary.ByteOrder) {
 	if len(b) > 0 {
 		s.error()
 	}
+}
+
+// pyzorDecode decodes b. Each stretch that does not fit counts as one error and
+// is replaced by with, see pyzorIgnore. It reports false for an unknown charset.
+func pyzorDecode(b []byte, charset string, with rune) (text []rune, bad int, known bool) {
+	codec, ok := pyzorCodec(charset)
+	if !ok {
+		return nil, 0, false
+	}
+	s := &pyzorSink{with: with, take: func(r rune) { text = append(text, r) }}
+	s.decode(b, codec)
+	return text, s.bad, true
 }

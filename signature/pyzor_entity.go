@@ -6,25 +6,9 @@ import (
 	"strings"
 )
 
-// pyzorUnescape resolves character references by the rules of HTML 5.
-func pyzorUnescape[T byte | rune](text []T) []rune {
-	out := make([]rune, 0, len(text))
-	for i := 0; i < len(text); {
-		if text[i] != '&' {
-			out = append(out, rune(text[i]))
-			i++
-			continue
-		}
-		meaning, n := pyzorReference(text[i+1:])
-		out = append(out, meaning...)
-		i += 1 + n
-	}
-	return out
-}
-
-// pyzorReference returns what "&" and the start of text mean and how much of the
-// text that takes.
-func pyzorReference[T byte | rune](rest []T) ([]rune, int) {
+// pyzorReference returns what "&" and the start of text mean by the rules of HTML
+// 5 and how much of the text that takes.
+func pyzorReference[T pyzorChar](rest []T) ([]rune, int) {
 	for _, common := range [...]struct {
 		name    string
 		meaning rune
@@ -68,7 +52,8 @@ func pyzorReference[T byte | rune](rest []T) ([]rune, int) {
 	} else if m := pyzorEntity(string(name)); m != nil {
 		return m, n
 	}
-	for x := len(name) - 1; x > 1; x-- {
+	const longestBare = 6 // characters of a name that needs no semicolon
+	for x := min(len(name)-1, longestBare); x > 1; x-- {
 		if m := pyzorEntity(string(name[:x])); m != nil {
 			return append(m, name[x:]...), n
 		}
@@ -98,7 +83,7 @@ func pyzorEntity(name string) []rune {
 }
 
 // pyzorNumeric takes "#", digits and perhaps a semicolon.
-func pyzorNumeric[T byte | rune](text []T) ([]rune, int) {
+func pyzorNumeric[T pyzorChar](text []T) ([]rune, int) {
 	i, base := 1, 10
 	if i < len(text) && text[i]|0x20 == 'x' {
 		i, base = 2, 16

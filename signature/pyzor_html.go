@@ -4,22 +4,26 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 )
 
-// pyzorHTML reduces HTML to its text as the client's parser sees it: runs of
+// pyzorStrip reduces HTML to its text as the client's parser sees it: runs of
 // text, trimmed and joined by blanks, without those in script and style. It
 // reports false where that parser breaks. Source: docs/specs/pyzor.md#html-text.
-func pyzorHTML[T byte | rune](text []T) (stripped pyzorContent, ok bool) {
+func pyzorStrip[T pyzorChar](text []T, l *pyzorLiner, p *pace.Pace) bool {
 	h := &pyzorStripper[T]{
 		in:     text,
+		out:    l,
+		pace:   p,
 		single: lastRune(text, '\''),
 		double: lastRune(text, '"'),
 	}
 	h.run()
-	return pyzorContent{runes: h.out}, !h.broken
+	return !h.broken
 }
 
-func lastRune[T byte | rune](text []T, r T) int {
+func lastRune[T pyzorChar](text []T, r T) int {
 	for i := len(text) - 1; i >= 0; i-- {
 		if text[i] == r {
 			return i
@@ -29,40 +33,62 @@ func lastRune[T byte | rune](text []T, r T) int {
 }
 
 // A pyzorStripper walks over HTML. Positions count characters.
-type pyzorStripper[T byte | rune] struct {
+type pyzorStripper[T pyzorChar] struct {
 	in             []T
-	out            []rune
+	out            *pyzorLiner
+	pace           *pace.Pace
 	single, double int    // the last quotes of each kind
 	raw            string // "script" or "style" within one, else ""
 	hidden         bool   // text does not count
 	broken         bool
 }
 
-// data takes a run of text.
-func (h *pyzorStripper[T]) data(text []T) {
-	if !h.hidden {
-		h.out = pyzorAppend(h.out, text)
-	}
+// A pyzorRun passes a run of text on without the blanks at its ends. In between,
+// blanks are one, which is a line end if one of them is.
+type pyzorRun struct {
+	out   *pyzorLiner
+	begun bool
+	blank rune // that waits for what follows, 0 for none
 }
 
-// pyzorAppend appends a run of text, trimmed, unless nothing is left of it.
-func pyzorAppend[T byte | rune](out []rune, text []T) []rune {
-	for len(text) > 0 && pyzorSpace(text[0]) {
-		text = text[1:]
+func (r *pyzorRun) put(c rune) {
+	if pyzorSpace(c) {
+		if pyzorLineEnd(c) {
+			r.blank = '\n'
+		} else if r.blank == 0 {
+			r.blank = ' '
+		}
+		return
 	}
-	for len(text) > 0 && pyzorSpace(text[len(text)-1]) {
-		text = text[:len(text)-1]
+	if !r.begun {
+		r.begun, r.blank = true, ' '
 	}
-	if len(text) == 0 {
-		return out
+	if r.blank != 0 {
+		r.out.put(r.blank)
+		r.blank = 0
 	}
-	if out != nil {
-		out = append(out, ' ')
+	r.out.put(c)
+}
+
+// data takes a run of text. Blanks at its ends go, also those that references
+// stand for.
+func (h *pyzorStripper[T]) data(text []T, references bool) {
+	if h.hidden {
+		return
 	}
-	for _, c := range text {
-		out = append(out, rune(c))
+	run := pyzorRun{out: h.out}
+	for i := 0; i < len(text) && !h.pace.Over(1); {
+		if text[i] != '&' || !references {
+			run.put(rune(text[i]))
+			i++
+			continue
+		}
+		meaning, n := pyzorReference(text[i+1:])
+		for _, r := range meaning {
+			run.put(r)
+		}
+		i += 1 + n
 	}
-	return out
 }
 
 // find returns the position of the first r from i on, or -1.
@@ -97,6 +123,9 @@ func (h *pyzorStripper[T]) hasPrefix(i int, prefix string) bool {
 func (h *pyzorStripper[T]) run() {
 	n := len(h.in)
 	for i := 0; i < n && !h.broken; {
+		if h.pace.Over(1) {
+			return
+		}
 		j := -1
 		if h.raw == "" {
 			if j = h.find('<', i); j < 0 {
@@ -109,18 +138,12 @@ func (h *pyzorStripper[T]) run() {
 			return
 		}
 		if i < j {
-			switch text := h.in[i:j]; {
-			case h.hidden:
-			case h.raw == "" && slices.Contains(text, '&'):
-				h.out = pyzorAppend(h.out, pyzorUnescape(text))
-			default:
-				h.data(text)
-			}
+			h.data(h.in[i:j], h.raw == "")
 		}
 		if i = j; i == n {
 			return
 		}
-		if i = h.markup(i); i < 0 {
+		if i = h.markup(i); i < 0 || h.pace.Over(i-j) {
 			return
 		}
 	}
@@ -185,7 +208,7 @@ func (h *pyzorStripper[T]) markup(i int) int {
 		}
 		return h.behind('>', i+2)
 	case i+1 < len(h.in):
-		h.data([]T{'<'})
+		h.data([]T{'<'}, false)
 		return i + 1
 	}
 	return -1
@@ -280,7 +303,7 @@ func (h *pyzorStripper[T]) endTag(i int) int {
 	if end > start && h.at(h.skipSpace(end)) == '>' {
 		name := h.in[start:end]
 		if h.raw != "" && !pyzorIs(name, h.raw) {
-			h.data(h.in[i:gt])
+			h.data(h.in[i:gt], false)
 			return gt
 		}
 		h.close(name)
@@ -288,7 +311,7 @@ func (h *pyzorStripper[T]) endTag(i int) int {
 		return gt
 	}
 	if h.raw != "" {
-		h.data(h.in[i:gt])
+		h.data(h.in[i:gt], false)
 		return gt
 	}
 	if !pyzorASCIILetter(h.at(i + 2)) {
@@ -309,7 +332,7 @@ func (h *pyzorStripper[T]) close(name []T) {
 }
 
 // pyzorString returns text as a string.
-func pyzorString[T byte | rune](text []T) string {
+func pyzorString[T pyzorChar](text []T) string {
 	var b strings.Builder
 	for _, c := range text {
 		b.WriteRune(rune(c))
@@ -318,7 +341,7 @@ func pyzorString[T byte | rune](text []T) string {
 }
 
 // pyzorIs reports whether text in lower case is name.
-func pyzorIs[T byte | rune](text []T, name string) bool {
+func pyzorIs[T pyzorChar](text []T, name string) bool {
 	if len(text) != len(name) {
 		return false
 	}
@@ -374,7 +397,7 @@ func (h *pyzorStripper[T]) startTag(i int) int {
 		tail = tail[:len(tail)-1]
 	}
 	if !pyzorIs(tail, ">") && !pyzorIs(tail, "/>") {
-		h.data(h.in[i:end])
+		h.data(h.in[i:end], false)
 		return end
 	}
 	for _, raw := range [...]string{"script", "style"} {

@@ -49,6 +49,9 @@ func (s *pyzorSink) iso2022(b []byte, codec string) {
 	var set [2]int // plain and shifted
 	place, through := 0, false
 	for i := 0; i < len(b); {
+		if s.pace.Over(1) {
+			return
+		}
 		c := b[i]
 		switch {
 		case through:
@@ -154,24 +157,24 @@ func (s *pyzorSink) fromSet(b []byte, set int) int {
 		return 1
 	}
 	lead, trail := b[0]|0x80, b[1]|0x80
-	var text []rune
+	text := ""
 	switch {
 	case b[1] >= 0x80:
 	case set == setJIS2:
 		if r := pyzorJISX0212(lead, trail); r != 0 {
-			text = []rune{r}
+			text = string(r)
 		}
 	case set == setKorea:
-		text = []rune(pyzorCodecs["euc_kr"]()[uint16(lead)<<8|uint16(trail)])
+		text = pyzorCodecs["euc_kr"]()[uint16(lead)<<8|uint16(trail)]
 	case lead == 0xa1 && trail == 0xc0:
-		text = []rune{'\\'}
+		text = `\`
 	default:
-		text = []rune(pyzorCodecs["euc_jp"]()[uint16(lead)<<8|uint16(trail)])
+		text = pyzorCodecs["euc_jp"]()[uint16(lead)<<8|uint16(trail)]
 	}
 	if len(text) == 0 {
 		s.error()
 	}
-	s.out = append(s.out, text...)
+	s.puts(text)
 	return 2
 }
 
@@ -180,6 +183,9 @@ func (s *pyzorSink) hz(b []byte) {
 	m := pyzorCodecs["gb2312"]()
 	chinese := false
 	for i := 0; i < len(b); {
+		if s.pace.Over(1) {
+			return
+		}
 		c := b[i]
 		switch {
 		case c == '~':
@@ -216,7 +222,7 @@ func (s *pyzorSink) hz(b []byte) {
 				i++
 				continue
 			}
-			s.out = append(s.out, []rune(text)...)
+			s.puts(text)
 			i += 2
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 )
 
 // maxPyzorDepth bounds how deep mails and multiparts may lie within each other;
@@ -12,6 +14,10 @@ const maxPyzorDepth = 100
 
 // maxPyzorParts bounds the parts of a mail. One of more has no digest.
 const maxPyzorParts = 10_000
+
+// maxPyzorValue bounds a field that says what a part is, in bytes. A mail with a
+// longer one has no digest.
+const maxPyzorValue = 64 << 10
 
 // A pyzorPart is one node of the MIME tree as the client's MIME library reads it.
 type pyzorPart struct {
@@ -65,13 +71,16 @@ func pyzorTrim(s string) string { return strings.TrimFunc(s, pyzorSpace) }
 // ends the input for whoever reads, until the stop is taken away.
 type pyzorReader struct {
 	raw     []byte
+	pace    *pace.Pace
 	pos     int      // where the next line starts
 	last    []byte   // the line that was read last
 	pending [][]byte // lines put back, the next one last
 	stops   [][]byte // boundaries, with the dashes before them
 	blanks  int      // how often a blank line ends the input too
 	parts   int      // that were begun
-	bad     bool     // the client stops with an error, or ours at too many parts
+	leaves  []*pyzorPart
+	chars   pyzorChars // of the present page
+	bad     bool       // the client stops with an error, or ours at too many parts
 }
 
 // stop reports whether a line ends the input. Multiparts may lie a hundred deep,
@@ -92,16 +101,6 @@ func pyzorLineAt(b []byte) []byte {
 	return b[:next]
 }
 
-func pyzorSplitLines(b []byte) [][]byte {
-	var lines [][]byte
-	for len(b) > 0 {
-		line := pyzorLineAt(b)
-		lines = append(lines, line)
-		b = b[len(line):]
-	}
-	return lines
-}
-
 // line returns the next line with its end, nil at the end of the input.
 func (r *pyzorReader) line() []byte {
 	n := len(r.pending)
@@ -114,7 +113,7 @@ func (r *pyzorReader) line() []byte {
 	default:
 		return nil
 	}
-	if r.stop(line) {
+	if r.stop(line) || r.pace.Over(len(line)) {
 		return nil
 	}
 	if n > 0 {
@@ -164,7 +163,7 @@ func pyzorTrimEOL(b []byte) []byte {
 // parse reads one part: header, then what its type says.
 func (r *pyzorReader) parse(defaultType string, depth int) *pyzorPart {
 	p := &pyzorPart{defaultType: defaultType}
-	if r.parts++; r.parts > maxPyzorParts {
+	if r.parts++; r.parts > maxPyzorParts || r.pace.Over(1) {
 		r.bad = true
 		return p
 	}
@@ -215,7 +214,8 @@ func (r *pyzorReader) parseMultipart(p *pyzorPart, sub string, depth int) {
 	if sub == "digest" {
 		childType = "message/rfc822"
 	}
-	var preamble []byte
+	var preamble []byte // as long as no part has begun, which is all it is needed for
+	start, inPlace := r.pos, len(r.pending) == 0
 	for {
 		line := r.line()
 		if line == nil {
@@ -227,8 +227,15 @@ func (r *pyzorReader) parseMultipart(p *pyzorPart, sub string, depth int) {
 			r.rest() // the epilogue
 			return
 		}
-		if !found {
-			preamble = append(preamble, line...)
+		switch {
+		case found:
+		case inPlace && !p.container:
+			preamble = r.raw[start:r.pos]
+			continue
+		default:
+			if !p.container {
+				preamble = append(preamble, line...)
+			}
 			continue
 		}
 		p.container = true
@@ -311,7 +318,15 @@ func (p *pyzorPart) needs(name []byte) bool {
 // readHeader reads header lines up to the blank line, or to the first line that
 // is none.
 func (r *pyzorReader) readHeader(p *pyzorPart) {
-	var lines [][]byte
+	var name string
+	var value, last []byte
+	store := func() {
+		if name != "" {
+			p.header = append(p.header, pyzorField{name, pyzorASCII(bytes.TrimRight(value, "\r\n"))})
+		}
+		name, value = "", nil
+	}
+	lines := 0
 	for line := r.line(); line != nil; line = r.line() {
 		if !pyzorHeaderLine(line) {
 			if !pyzorBlankLine(line) {
@@ -319,38 +334,38 @@ func (r *pyzorReader) readHeader(p *pyzorPart) {
 			}
 			break
 		}
-		lines = append(lines, line)
-	}
-	var name string
-	var value []byte
-	store := func() {
-		if name != "" {
-			p.header = append(p.header, pyzorField{name, pyzorASCII(bytes.TrimRight(value, "\r\n"))})
-		}
-		name, value = "", nil
-	}
-	for i, line := range lines {
+		lines++
+		last = line
 		if line[0] == ' ' || line[0] == '\t' {
 			if name != "" {
 				value = append(value, line...)
+			}
+			if len(value) > maxPyzorValue {
+				r.bad = true
+				return
 			}
 			continue
 		}
 		store()
 		if bytes.HasPrefix(line, []byte("From ")) {
-			if i > 0 && i == len(lines)-1 {
-				r.pending = append(r.pending, line)
-			}
 			continue
 		}
 		colon := bytes.IndexByte(line, ':')
 		if !p.needs(line[:colon]) {
 			continue
 		}
+		if len(line) > maxPyzorValue {
+			r.bad = true
+			return
+		}
 		name = string(line[:colon])
 		value = append([]byte(nil), bytes.TrimLeft(line[colon+1:], " \t")...)
 	}
 	store()
+	// Such a line at the end begins the body.
+	if lines > 1 && bytes.HasPrefix(last, []byte("From ")) {
+		r.pending = append(r.pending, last)
+	}
 }
 
 func pyzorHeaderLine(line []byte) bool {

@@ -123,6 +123,9 @@ func pyzorUserDefined(codec string, lead, trail byte) rune {
 func (s *pyzorSink) pairs(b []byte, codec string) {
 	m := pyzorCodecs[codec]()
 	for i := 0; i < len(b); {
+		if s.pace.Over(1) {
+			return
+		}
 		c := b[i]
 		if c < 0x80 {
 			s.put(rune(c))
@@ -130,7 +133,7 @@ func (s *pyzorSink) pairs(b []byte, codec string) {
 			continue
 		}
 		if text, ok := m[uint16(c)]; ok {
-			s.put([]rune(text)[0])
+			s.puts(text)
 			i++
 			continue
 		}
@@ -148,9 +151,7 @@ func (s *pyzorSink) pairs(b []byte, codec string) {
 			i++
 			continue
 		}
-		for _, r := range text {
-			s.put(r)
-		}
+		s.puts(text)
 		i += 2
 	}
 }

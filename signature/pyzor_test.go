@@ -3,6 +3,7 @@ package signature
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -17,7 +18,7 @@ import (
 
 // pyzorText returns the digest as the client prints it, "-" where it breaks.
 func pyzorText(raw []byte) string {
-	sum, ok := PyzorSum(raw)
+	sum, ok, _ := PyzorSum(context.Background(), raw)
 	if !ok {
 		return "-"
 	}
@@ -42,7 +43,7 @@ func TestPyzorClient(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := pyzorText(v.Mail); got != v.Digest {
-			lines, _ := PyzorLines(v.Mail)
+			lines, _, _ := PyzorLines(t.Context(), v.Mail)
 			t.Errorf("digest of %.400q = %s, want %s; lines %q", v.Mail, got, v.Digest, lines)
 		}
 	}
@@ -132,7 +133,7 @@ func TestPyzorLines(t *testing.T) {
 			[]string{"line0003", "line0004", "line0005", "line0007", "line0008", "line0009"}},
 	}
 	for _, tt := range tests {
-		got, ok := PyzorLines(mail(tt.body))
+		got, ok, _ := PyzorLines(t.Context(), mail(tt.body))
 		if !ok || fmt.Sprint(got) != fmt.Sprint(tt.want) {
 			t.Errorf("%s: lines of %q = %q, want %q", tt.name, tt.body, got, tt.want)
 		}
@@ -145,12 +146,12 @@ func TestPyzorEmpty(t *testing.T) {
 		if got := pyzorText([]byte(raw)); got != PyzorEmpty {
 			t.Errorf("digest of %q = %s, want that of nothing", raw, got)
 		}
-		if got := Pyzor([]byte(raw)); len(got) != 0 {
+		if got := must(Pyzor(t.Context(), []byte(raw))); len(got) != 0 {
 			t.Errorf("Pyzor(%q) = %v, want no signature", raw, got)
 		}
 	}
 	broken := []byte("Content-Type: text/html\n\nenough text here <![x[y]]>\n")
-	if _, ok := PyzorSum(broken); ok || len(Pyzor(broken)) != 0 {
+	if _, ok, _ := PyzorSum(t.Context(), broken); ok || len(must(Pyzor(t.Context(), broken))) != 0 {
 		t.Error("a digest where the client has none")
 	}
 }
@@ -217,11 +218,11 @@ func FuzzPyzor(f *testing.F) {
 	f.Add([]byte("Content-Type: text/plain; charset=iso-2022-jp\nContent-Transfer-Encoding: x-uuencode\n\nbegin 644 a\n#86)C\n`\nend\n"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		before := bytes.Clone(raw)
-		lines, ok := PyzorLines(raw)
+		lines, ok, _ := PyzorLines(t.Context(), raw)
 		if len(lines) > 6 {
 			t.Errorf("%d lines, limit 6", len(lines))
 		}
-		sigs := Pyzor(raw)
+		sigs := must(Pyzor(t.Context(), raw))
 		if len(sigs) > 1 || !ok && len(sigs) > 0 {
 			t.Errorf("%d signatures, ok %v", len(sigs), ok)
 		}
@@ -257,7 +258,7 @@ func BenchmarkPyzor(b *testing.B) {
 	b.SetBytes(int64(len(mail)))
 	b.ReportAllocs()
 	for b.Loop() {
-		Pyzor(mail)
+		Pyzor(b.Context(), mail)
 	}
 }
 
@@ -271,7 +272,7 @@ func TestPyzorNested(t *testing.T) {
 	}
 	allocs := func(lines int) float64 {
 		mail := []byte(b.String() + "\n" + strings.Repeat("\n", lines) + strings.Repeat("--no boundary\n", lines))
-		return testing.AllocsPerRun(1, func() { Pyzor(mail) })
+		return testing.AllocsPerRun(1, func() { must(Pyzor(t.Context(), mail)) })
 	}
 	const lines = 1000
 	few, many := allocs(0), allocs(lines)
@@ -285,7 +286,7 @@ func TestPyzorNested(t *testing.T) {
 func TestPyzorBounded(t *testing.T) {
 	const fields = 10_000
 	mail := []byte(strings.Repeat("a: b\n", fields) + "Content-Type: text/html\nContent-Type: text/plain\n\n<p>The ferry leaves at nine in the morning.</p>\n")
-	if n := testing.AllocsPerRun(1, func() { Pyzor(mail) }); n > fields/10 {
+	if n := testing.AllocsPerRun(1, func() { must(Pyzor(t.Context(), mail)) }); n > fields/10 {
 		t.Errorf("%.0f allocations for %d header fields", n, fields)
 	}
 	if got, want := pyzorText(mail), pyzorText([]byte("Content-Type: text/html\n\n<p>The ferry leaves at nine in the morning.</p>\n")); got != want {

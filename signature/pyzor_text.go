@@ -4,19 +4,34 @@ import (
 	"bytes"
 	"strconv"
 	"strings"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 )
 
-// pyzorTexts returns what each part of a mail contributes, in order:
-// docs/specs/pyzor.md#parts and #html-text.
-func pyzorTexts(raw []byte) (texts []pyzorContent, ok bool) {
-	r := &pyzorReader{raw: raw}
-	root := r.parse("text/plain", 0)
-	root.walk(func(p *pyzorPart) {
-		if text, ok := p.text(r); ok {
-			texts = append(texts, text)
+// minPyzorChars is how many bytes of memory the characters of a page may take,
+// beside as many as the mail has.
+const minPyzorChars = 4 << 20
+
+func newPyzorReader(raw []byte, p *pace.Pace) *pyzorReader {
+	r := &pyzorReader{raw: raw, pace: p}
+	r.parse("text/plain", 0).walk(func(part *pyzorPart) {
+		if !part.container {
+			r.leaves = append(r.leaves, part)
 		}
 	})
-	return texts, !r.bad
+	return r
+}
+
+// lines passes on to l what each part of a mail contributes:
+// docs/specs/pyzor.md#parts and #html-text.
+func (r *pyzorReader) lines(l *pyzorLiner) {
+	for _, part := range r.leaves {
+		if r.bad || r.pace.Over(1) {
+			return
+		}
+		part.text(r, l)
+		l.endLine()
+	}
 }
 
 func (p *pyzorPart) walk(visit func(*pyzorPart)) {
@@ -26,52 +41,81 @@ func (p *pyzorPart) walk(visit func(*pyzorPart)) {
 	}
 }
 
-// text returns what a leaf contributes; containers contribute nothing.
-func (p *pyzorPart) text(r *pyzorReader) (text pyzorContent, ok bool) {
+// text passes on to l what a leaf contributes.
+func (p *pyzorPart) text(r *pyzorReader, l *pyzorLiner) {
 	main, sub := p.contentType()
-	if p.container {
-		return text, false
-	}
 	if main != "text" {
-		return p.asIs(r), true
+		p.asIs(r, l)
+		return
 	}
-	text = pyzorDecodeText(p.decoded(), p.charset(r))
-	if sub == "html" {
-		var sane bool
-		if text.ascii {
-			text, sane = pyzorHTML(text.bytes)
-		} else {
-			text, sane = pyzorHTML(text.runes)
-		}
-		if !sane {
-			r.bad = true
-		}
-	}
-	return text, true
-}
-
-func pyzorDecodeText(body []byte, charset string) pyzorContent {
+	charset := p.charset(r)
 	if charset == "" {
 		charset = "ascii"
 	}
-	return pyzorDecodeKnown(body, charset, pyzorIgnore)
+	body, codec := p.decoded(r.pace), pyzorCodecOr(charset)
+	if sub != "html" {
+		r.decode(body, codec, pyzorIgnore, l.puts, l.put)
+		return
+	}
+	if !r.page(body, codec).strip(l, r.pace) {
+		r.bad = true
+	}
 }
 
-// pyzorDecodeKnown decodes body, an unknown charset as ASCII.
-func pyzorDecodeKnown(body []byte, charset string, with rune) pyzorContent {
-	codec, known := pyzorCodec(charset)
-	if !known {
-		codec = "ascii"
+// pyzorCodecOr returns the codec of a charset, that of ASCII for an unknown one.
+func pyzorCodecOr(charset string) string {
+	if codec, known := pyzorCodec(charset); known {
+		return codec
 	}
+	return "ascii"
+}
+
+// decode decodes body and calls put with each character, or puts with all of them
+// if they are ASCII.
+func (r *pyzorReader) decode(body []byte, codec string, with rune, puts func([]byte), put func(rune)) {
+	if !isASCII(body) || !pyzorKeepsASCII(codec) {
+		s := pyzorSink{take: put, with: with, pace: r.pace}
+		s.decode(body, codec)
+		return
+	}
+	for len(body) > 0 {
+		n := min(len(body), pace.Step)
+		if r.pace.Over(n) {
+			return
+		}
+		puts(body[:n])
+		body = body[n:]
+	}
+}
+
+// page decodes all of a page.
+func (r *pyzorReader) page(body []byte, codec string) *pyzorChars {
 	if isASCII(body) && pyzorKeepsASCII(codec) {
-		return pyzorContent{ascii: true, bytes: body}
+		return &pyzorChars{width: 1, narrow: body}
 	}
-	text, _ := pyzorDecodeAs(body, codec, with)
-	return pyzorContent{runes: text}
+	text := &r.chars
+	text.reset()
+	room := len(body)
+	var widest rune
+	if room > pace.Step {
+		// Find out how much memory it takes first.
+		room = 0
+		r.decode(body, codec, pyzorIgnore, nil, func(c rune) {
+			room++
+			widest = max(widest, c)
+		})
+		if text.widen(widest); room*text.width > minPyzorChars+len(r.raw) {
+			r.bad = true
+			return text
+		}
+	}
+	text.reserve(room, widest)
+	r.decode(body, codec, pyzorIgnore, nil, text.put)
+	return text
 }
 
-// asIs returns the body of a part that is not text, as it stands in the mail.
-func (p *pyzorPart) asIs(r *pyzorReader) pyzorContent {
+// asIs passes on the body of a part that is not text, as it stands in the mail.
+func (p *pyzorPart) asIs(r *pyzorReader, l *pyzorLiner) {
 	charset := "ascii"
 	param, ok, sane := p.parameter("charset")
 	if !isASCII(p.body) {
@@ -82,19 +126,19 @@ func (p *pyzorPart) asIs(r *pyzorReader) pyzorContent {
 			charset = param.value
 		}
 	}
-	return pyzorDecodeKnown(p.body, charset, '\uFFFD')
+	r.decode(p.body, pyzorCodecOr(charset), '\uFFFD', l.puts, l.put)
 }
 
 // decoded undoes the transfer encoding of a text part.
-func (p *pyzorPart) decoded() []byte {
+func (p *pyzorPart) decoded(pc *pace.Pace) []byte {
 	encoding, _ := p.get("content-transfer-encoding")
 	switch pyzorLower(encoding) {
 	case "quoted-printable":
-		return pyzorQuotedPrintable(p.body)
+		return pyzorQuotedPrintable(p.body, pc)
 	case "base64":
-		return pyzorBase64(p.body)
+		return pyzorBase64(p.body, pc)
 	case "x-uuencode", "uuencode", "uue", "x-uue":
-		if b, ok := pyzorUU(p.body); ok {
+		if b, ok := pyzorUU(p.body, pc); ok {
 			return b
 		}
 	}
@@ -103,13 +147,23 @@ func (p *pyzorPart) decoded() []byte {
 
 // pyzorQuotedPrintable decodes as the client does: a soft line end may be any
 // "=" CR ..., "==" is one "=", and what is no escape stays.
-func pyzorQuotedPrintable(b []byte) []byte {
+func pyzorQuotedPrintable(b []byte, p *pace.Pace) []byte {
 	out := make([]byte, 0, len(b))
 	for i := 0; i < len(b); {
 		if b[i] != '=' {
-			out = append(out, b[i])
-			i++
+			n := bytes.IndexByte(b[i:min(i+pace.Step, len(b))], '=')
+			if n < 0 {
+				n = min(pace.Step, len(b)-i)
+			}
+			if p.Over(n) {
+				break
+			}
+			out = append(out, b[i:i+n]...)
+			i += n
 			continue
+		}
+		if p.Over(1) {
+			break
 		}
 		if i++; i == len(b) {
 			break
@@ -141,17 +195,18 @@ func pyzorQuotedPrintable(b []byte) []byte {
 
 // pyzorBase64 decodes what is base64 in b and ends at the first full padding.
 // Data that cannot be brought to an end is returned as it is, without line ends.
-func pyzorBase64(b []byte) []byte {
-	joined := make([]byte, 0, len(b))
-	for _, c := range b {
-		if c != '\n' && c != '\r' {
-			joined = append(joined, c)
-		}
-	}
-	out := make([]byte, 0, len(joined)/4*3+3)
+func pyzorBase64(b []byte, p *pace.Pace) []byte {
+	out := make([]byte, 0, len(b)/4*3+3)
 	var quad, pads int
 	var left byte
-	for _, c := range append(joined[:len(joined):len(joined)], "=="...) {
+	for i := 0; i < len(b)+2; i++ {
+		if i%pace.Step == 0 && p.Over(min(pace.Step, len(b)+2-i)) {
+			return nil
+		}
+		c := byte('=') // two of which end all
+		if i < len(b) {
+			c = b[i]
+		}
 		if c == '=' {
 			if quad >= 2 {
 				if pads++; quad+pads >= 4 {
@@ -176,32 +231,40 @@ func pyzorBase64(b []byte) []byte {
 		left = v
 		quad = (quad + 1) % 4
 	}
-	if quad != 0 {
-		return joined
+	if quad == 0 {
+		return out
 	}
-	return out
+	joined := make([]byte, 0, len(b))
+	for _, c := range b {
+		if c != '\n' && c != '\r' {
+			joined = append(joined, c)
+		}
+	}
+	return joined
 }
 
 // pyzorUU undoes uuencode. It reports false where the client gives up and takes
 // the text as it is.
-func pyzorUU(b []byte) ([]byte, bool) {
-	lines := pyzorSplitLines(b)
-	for i := range lines {
-		lines[i] = pyzorTrimEOL(lines[i])
+func pyzorUU(b []byte, p *pace.Pace) ([]byte, bool) {
+	next := func() []byte {
+		line := pyzorLineAt(b)
+		b = b[len(line):]
+		return pyzorTrimEOL(line)
 	}
-	for len(lines) > 0 {
-		rest, ok := bytes.CutPrefix(lines[0], []byte("begin "))
-		lines = lines[1:]
-		if ok && pyzorOctal(rest) {
-			break
+	for begun := false; !begun; {
+		if len(b) == 0 {
+			return nil, false
 		}
-		if len(lines) == 0 {
+		rest, ok := bytes.CutPrefix(next(), []byte("begin "))
+		begun = ok && pyzorOctal(rest)
+		if !begun && len(b) == 0 || p.Over(1) {
 			return nil, false
 		}
 	}
-	var out []byte
-	for _, line := range lines {
-		if len(line) == 0 {
+	out := make([]byte, 0, len(b)/4*3)
+	for len(b) > 0 {
+		line := next()
+		if len(line) == 0 || p.Over(len(line)) {
 			return nil, false
 		}
 		if string(bytes.Trim(line, " \t\r\n\f")) == "end" {

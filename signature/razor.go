@@ -2,8 +2,10 @@ package signature
 
 import (
 	"bytes"
+	"context"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 )
 
 // RazorEP4 is the seed and separator of engine 4 for which this package
@@ -13,9 +15,10 @@ const RazorEP4 = "7542-10"
 // Limits of what is computed for one mail, beyond those of the client itself.
 // Real mail stays far below them; they bound the work on hostile mail.
 const (
-	maxRazorDepth = 64   // multiparts within each other
+	maxRazorDepth = 16   // multiparts within each other
 	maxRazorParts = 1000 // parts of a mail
 	maxRazorMail  = 256  // signatures that Razor returns; the corpus has 29 at most
+	maxRazorHosts = 8192 // hosts in the parts that RazorParts returns
 )
 
 // A RazorPart holds the signatures of one MIME part. Razor has no signature of
@@ -41,13 +44,10 @@ type RazorPart struct {
 // that of the mail as razor-check reads it from a file (see [RazorMails]).
 // Signatures of parts without text, or with next to none, are left out: unrelated
 // mails share them.
-// The result is empty if no part is worth a signature, and 256 at most. It never
-// fails, whatever the bytes. Source: docs/specs/razor2.md#splitting-a-mail to #engine-8.
-func Razor(raw []byte) []bulkhead.Signature {
-	parts := RazorParts(raw)
-	if mails := RazorMails(raw); len(mails) == 1 && !bytes.Equal(mails[0], raw) {
-		parts = append(parts, RazorParts(mails[0])...)
-	}
+// The result is empty if no part is worth a signature, and 256 at most. It fails
+// only when ctx ends, with an error that wraps that of ctx. Source:
+// docs/specs/razor2.md#splitting-a-mail to #engine-8.
+func Razor(ctx context.Context, raw []byte) ([]bulkhead.Signature, error) {
 	var sigs []bulkhead.Signature
 	seen := make(map[bulkhead.Signature]bool)
 	add := func(s bulkhead.Signature) {
@@ -56,7 +56,7 @@ func Razor(raw []byte) []bulkhead.Signature {
 			sigs = append(sigs, s)
 		}
 	}
-	for _, p := range parts {
+	take := func(p RazorPart) {
 		if p.Listable() {
 			add(p.E4)
 		}
@@ -64,23 +64,48 @@ func Razor(raw []byte) []bulkhead.Signature {
 			add(s)
 		}
 	}
-	return sigs
+	p := pace.New(ctx)
+	razorEach(raw, p, take)
+	if mails := RazorMails(raw); len(mails) == 1 && !bytes.Equal(mails[0], raw) {
+		razorEach(mails[0], p, take)
+	}
+	if err := ended(p); err != nil {
+		return nil, err
+	}
+	return sigs, nil
 }
 
 // RazorParts returns the signatures of every part of a mail that the client
-// would ask for, in its order. Source: docs/specs/razor2.md#splitting-a-mail to #engine-8.
-func RazorParts(mail []byte) []RazorPart {
+// would ask for, in its order. It fails only when ctx ends, with an error that
+// wraps that of ctx. Source: docs/specs/razor2.md#splitting-a-mail to #engine-8.
+func RazorParts(ctx context.Context, mail []byte) ([]RazorPart, error) {
 	var parts []RazorPart
-	for _, p := range razorSplit(mail, 0, nil) {
-		prepared, ok := razorPrepare(p)
-		if !ok {
-			continue
+	p := pace.New(ctx)
+	hosts := 0
+	razorEach(mail, p, func(part RazorPart) {
+		if hosts += len(part.Hosts); hosts > maxRazorHosts {
+			part.E8, part.Hosts = nil, nil
+		}
+		parts = append(parts, part)
+	})
+	if err := ended(p); err != nil {
+		return nil, err
+	}
+	return parts, nil
+}
+
+// razorEach calls take for every part of a mail that has signatures.
+func razorEach(mail []byte, p *pace.Pace, take func(RazorPart)) {
+	s := razorSplitter{pace: p}
+	s.split(mail, 0, func(raw razorRaw) {
+		prepared, ok := raw.prepare(p)
+		if !ok || p.Over(len(prepared)) {
+			return
 		}
 		if part, ok := RazorPrepared(prepared); ok {
-			parts = append(parts, part)
+			take(part)
 		}
-	}
-	return parts
+	})
 }
 
 // RazorPrepared returns the signatures of one part in the form in which
@@ -136,7 +161,7 @@ func razorQuoteFrom(mail []byte) []byte {
 		return mail
 	}
 	out := make([]byte, 0, len(mail)+16)
-	for _, line := range bytes.SplitAfter(mail, []byte{'\n'}) {
+	for line := range bytes.SplitAfterSeq(mail, []byte{'\n'}) {
 		if bytes.HasPrefix(bytes.TrimLeft(line, ">"), []byte("From ")) {
 			out = append(out, '>')
 		}

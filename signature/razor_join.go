@@ -28,7 +28,7 @@ func RazorMessage(header []byte, parts [][]byte) []byte {
 		out := append(slices.Clone(header), "\n\n"...)
 		return append(out, parts[0][end:]...)
 	}
-	boundary, ok := razorBoundary(razorKeep(razorUnfold(append(slices.Clone(header), '\n'))))
+	boundary, ok := razorBoundary(razorKeep(append(slices.Clone(header), '\n'), nil))
 	if !ok {
 		// The client cut the mail at a boundary, so there is one; this header is
 		// not the mail's.

@@ -2,7 +2,10 @@ package signature
 
 import (
 	"bytes"
+	"iter"
 	"strconv"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 )
 
 const (
@@ -56,38 +59,91 @@ func hasPrefixFold(b []byte, prefix string) bool {
 	return len(b) >= len(prefix) && bytes.EqualFold(b[:len(prefix)], []byte(prefix))
 }
 
-// razorSplit adds the raw parts of a mail to parts: docs/specs/razor2.md#split.
-// A depth above 0 means a nested part.
-func razorSplit(mail []byte, depth int, parts [][]byte) [][]byte {
-	if len(parts) >= maxRazorParts {
-		return parts
+// A razorRaw is a part of a mail before it is prepared: the lines of its header
+// that are kept, behind one that names the client, and its body.
+type razorRaw struct{ kept, body []byte }
+
+// A razorSplitter cuts a mail into parts.
+type razorSplitter struct {
+	pace  *pace.Pace
+	parts int // so far
+}
+
+// split calls take for each raw part of a mail: docs/specs/razor2.md#split. A
+// depth above 0 means a nested part.
+func (s *razorSplitter) split(mail []byte, depth int, take func(razorRaw)) {
+	if s.parts >= maxRazorParts || s.pace.Over(1) {
+		return
 	}
 	header, body, ok := razorCut(mail)
 	if !ok || depth > 0 && !hasPrefixFold(mail, "Content-Type:") {
-		part := []byte(razorAgentLine)
-		if len(mail) == 0 || mail[0] != '\n' {
-			part = append(part, '\n')
-		}
-		return append(parts, append(part, mail...))
+		// All of it is the body, behind an empty line.
+		s.parts++
+		take(razorRaw{body: bytes.TrimPrefix(mail, []byte{'\n'})})
+		return
 	}
-	kept := razorKeep(razorUnfold(header))
+	kept := razorKeep(header, s.pace)
 	boundary, ok := razorBoundary(kept)
 	if !ok || depth >= maxRazorDepth {
-		part := append([]byte(razorAgentLine), kept...)
-		part = append(part, '\n')
-		return append(parts, append(part, body...))
+		s.parts++
+		take(razorRaw{kept, body})
+		return
 	}
-	for _, piece := range razorPieces(body, boundary) {
+	for piece := range razorPieces(body, boundary) {
+		if s.pace.Over(1) {
+			return
+		}
 		if !allRazorBlank(piece) {
-			parts = razorSplit(piece, depth+1, parts)
+			s.split(piece, depth+1, take)
 		}
 	}
-	return parts
 }
 
-// razorUnfold removes each LF that blanks follow, and the blanks.
-func razorUnfold(header []byte) []byte {
-	out := make([]byte, 0, len(header))
+// maxRazorKept bounds what is kept of a header, in bytes: far more than
+// razorMaxHeader, so that only the length that the client tells of it is wrong.
+const maxRazorKept = 64 << 10
+
+// razorKeep returns the header lines that a part keeps, unfolded, each with its
+// LF: each LF that blanks follow is gone, and the blanks.
+func razorKeep(header []byte, p *pace.Pace) []byte {
+	var kept []byte
+	for len(header) > 0 && len(kept) < maxRazorKept {
+		line, rest := razorFolded(header)
+		if p.Over(len(header) - len(rest)) {
+			break
+		}
+		start := len(kept)
+		kept = razorUnfold(kept, line[:min(len(line), maxRazorKept)])
+		if hasPrefixFold(kept[start:], "Content-") || hasPrefixFold(kept[start:], "X-Razor2") {
+			kept = append(kept, '\n')
+		} else {
+			kept = kept[:start]
+		}
+		header = rest
+	}
+	return kept
+}
+
+// razorFolded returns the first line of a header with all that is folded into
+// it, and what follows behind its LF.
+func razorFolded(header []byte) (line, rest []byte) {
+	for end := 0; ; {
+		n := bytes.IndexByte(header[end:], '\n')
+		if n < 0 {
+			return header, nil
+		}
+		if end += n + 1; end == len(header) || !isRazorBlank(header[end]) {
+			return header[:end-1], header[end:]
+		}
+		for end < len(header) && isRazorBlank(header[end]) {
+			end++
+		}
+	}
+}
+
+// razorUnfold appends a header to dst without each LF that blanks follow, and
+// without the blanks.
+func razorUnfold(dst, header []byte) []byte {
 	for i := 0; i < len(header); i++ {
 		if header[i] == '\n' && i+1 < len(header) && isRazorBlank(header[i+1]) {
 			for i+1 < len(header) && isRazorBlank(header[i+1]) {
@@ -95,21 +151,9 @@ func razorUnfold(header []byte) []byte {
 			}
 			continue
 		}
-		out = append(out, header[i])
+		dst = append(dst, header[i])
 	}
-	return out
-}
-
-// razorKeep returns the header lines that a part keeps, each with its LF.
-func razorKeep(header []byte) []byte {
-	var kept []byte
-	for line := range bytes.SplitSeq(header, []byte{'\n'}) {
-		if hasPrefixFold(line, "Content-") || hasPrefixFold(line, "X-Razor2") {
-			kept = append(kept, line...)
-			kept = append(kept, '\n')
-		}
-	}
-	return kept
+	return dst
 }
 
 // razorBoundary returns the boundary of the first kept line that has one. A
@@ -147,46 +191,47 @@ func razorBoundaryValue(v []byte) (string, bool) {
 }
 
 // razorPieces cuts the body of a multipart at its boundary.
-func razorPieces(body []byte, boundary string) [][]byte {
+func razorPieces(body []byte, boundary string) iter.Seq[[]byte] {
 	// An empty boundary, quoted, is one.
 	dashes := []byte("--" + boundary)
 	if i := bytes.Index(body, []byte("\n--"+boundary+"--")); i >= 0 {
 		body = body[:i]
 	}
-	if !bytes.Contains(body, dashes) {
-		return [][]byte{body}
-	}
-	separator := append([]byte{'\n'}, dashes...)
-	var pieces [][]byte
-	start, first := 0, true
-	if bytes.HasPrefix(body, dashes) {
-		// The line end before it is that of the header.
-		if end := razorLineEnd(body[len(dashes):]); end > 0 {
-			start, first = len(dashes)+end, false
+	return func(yield func([]byte) bool) {
+		if !bytes.Contains(body, dashes) {
+			yield(body)
+			return
 		}
-	}
-	for i := start; ; {
-		n := bytes.Index(body[i:], separator)
-		if n < 0 {
-			break
+		separator := append([]byte{'\n'}, dashes...)
+		start, first := 0, true
+		if bytes.HasPrefix(body, dashes) {
+			// The line end before it is that of the header.
+			if end := razorLineEnd(body[len(dashes):]); end > 0 {
+				start, first = len(dashes)+end, false
+			}
 		}
-		after := i + n + len(separator)
-		end := razorLineEnd(body[after:])
-		if end == 0 {
-			i += n + 1
-			continue
+		for i := start; ; {
+			n := bytes.Index(body[i:], separator)
+			if n < 0 {
+				break
+			}
+			after := i + n + len(separator)
+			end := razorLineEnd(body[after:])
+			if end == 0 {
+				i += n + 1
+				continue
+			}
+			if !first && !yield(body[start:i+n]) {
+				return
+			}
+			first = false
+			start = after + end
+			i = start
 		}
 		if !first {
-			pieces = append(pieces, body[start:i+n])
+			yield(body[start:])
 		}
-		first = false
-		start = after + end
-		i = start
 	}
-	if first {
-		return nil
-	}
-	return append(pieces, body[start:])
 }
 
 // razorLineEnd returns the length of the CR* LF at the start of b, or 0.
@@ -201,44 +246,53 @@ func razorLineEnd(b []byte) int {
 	return 0
 }
 
-// razorPrepare brings a part into the form that is hashed and sent:
+// prepare brings a part into the form that is hashed and sent:
 // docs/specs/razor2.md#prepare. It reports false for a part without a body.
-func razorPrepare(part []byte) ([]byte, bool) {
-	header, body, ok := razorCut(part)
-	if !ok {
+func (r razorRaw) prepare(p *pace.Pace) ([]byte, bool) {
+	if len(r.body) == 0 || string(r.body) == "0" {
 		return nil, false
 	}
-	head := append(razorLF(header), '\n')
-	body = razorLF(body)
-	if n := len(body); n > razorMaxBody {
-		body = body[:razorMaxBody]
-		head = append([]byte("X-Razor2-Origlen-Body: "+strconv.Itoa(n)+"\n"), head...)
+	head := razorAgentLine + string(r.kept)
+	// The last line end of the header is not part of it.
+	out, _ := razorLF(nil, []byte(head[:len(head)-1]), len(head), p)
+	out = append(out, '\n')
+	body, n := razorLF(make([]byte, 0, min(len(r.body), razorMaxBody)), r.body, razorMaxBody, p)
+	if n > razorMaxBody {
+		out = append([]byte("X-Razor2-Origlen-Body: "+strconv.Itoa(n)+"\n"), out...)
 	}
-	if n := len(head); n > razorMaxHeader {
-		head = append([]byte("X-Razor2-Origlen-Header: "+strconv.Itoa(n)+"\n"), head...)
-		head = head[:razorMaxHeader]
-		head = head[:bytes.LastIndexByte(head, '\n')+1]
+	if n := len(out); n > razorMaxHeader {
+		out = append([]byte("X-Razor2-Origlen-Header: "+strconv.Itoa(n)+"\n"), out...)
+		out = out[:razorMaxHeader]
+		out = out[:bytes.LastIndexByte(out, '\n')+1]
 	}
-	head = append(head, '\n')
-	return append(head, body...), true
+	out = append(out, '\n')
+	return append(out, body...), true
 }
 
-// razorLF replaces every CR+ LF by LF, in a copy.
-func razorLF(b []byte) []byte {
-	out := make([]byte, 0, len(b)+64)
+// razorLF appends b to dst with LF for every CR+ LF, as long as dst has no more
+// than most bytes. It returns the length that all of b would have.
+func razorLF(dst, b []byte, most int, p *pace.Pace) (out []byte, size int) {
+	add := func(text []byte) {
+		size += len(text)
+		dst = append(dst, text[:min(len(text), most-len(dst))]...)
+	}
 	for {
 		i := bytes.IndexByte(b, '\r')
 		if i < 0 {
-			return append(out, b...)
+			add(b)
+			return dst, size
 		}
 		j := i
 		for j < len(b) && b[j] == '\r' {
 			j++
 		}
+		if p.Over(j) {
+			return dst, size
+		}
 		if j < len(b) && b[j] == '\n' {
-			out = append(out, b[:i]...)
+			add(b[:i])
 		} else {
-			out = append(out, b[:j]...)
+			add(b[:j])
 		}
 		b = b[j:]
 	}

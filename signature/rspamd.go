@@ -11,6 +11,7 @@ import (
 	"golang.org/x/crypto/blake2b"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 )
 
 // RspamdShingles is the number of shingles of a text.
@@ -90,17 +91,17 @@ func NewRspamdHasher(key, shinglesKey string, algorithm RspamdAlgorithm) *Rspamd
 
 // Part returns the digest of a decoded part that is not text. It depends on no
 // key.
-func (h *RspamdHasher) Part(data []byte) [blake2b.Size]byte { return keyed(&h.partKey, data) }
+func (h *RspamdHasher) Part(data []byte) [blake2b.Size]byte { return keyed(&h.partKey, nil, data) }
 
 // Words returns the digest of the words of a text, as they are after stemming.
 func (h *RspamdHasher) Words(words []string) [blake2b.Size]byte {
-	return keyed(&h.key, appendAll(nil, words))
+	return keyed(&h.key, nil, appendAll(nil, words))
 }
 
 // Direct returns the digest of a text that is too short for words: of the
 // stripped text and the decoded subject, which follows it.
 func (h *RspamdHasher) Direct(stripped []byte, subject string) [blake2b.Size]byte {
-	return keyed(&h.key, append(append([]byte(nil), stripped...), subject...))
+	return keyed(&h.key, nil, stripped, []byte(subject))
 }
 
 func appendAll(dst []byte, words []string) []byte {
@@ -110,13 +111,16 @@ func appendAll(dst []byte, words []string) []byte {
 	return dst
 }
 
-func keyed(key *[blake2b.Size]byte, data []byte) (sum [blake2b.Size]byte) {
+// keyed returns the keyed hash of data, of which nothing comes between.
+func keyed(key *[blake2b.Size]byte, p *pace.Pace, data ...[]byte) (sum [blake2b.Size]byte) {
 	h, err := blake2b.New512(key[:])
 	if err != nil {
 		// Only a key longer than 64 bytes is refused.
 		panic(err)
 	}
-	h.Write(data)
+	for _, d := range data {
+		writePaced(h, d, p)
+	}
 	h.Sum(sum[:0])
 	return sum
 }

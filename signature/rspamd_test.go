@@ -20,7 +20,7 @@ func rspamdMessage(t *testing.T, name string) *Message {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := ReadMessage(raw)
+	m, err := ReadMessage(t.Context(), raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestRspamdDigests(t *testing.T) {
 	h := NewRspamdHasher("", "", RspamdMumHash)
 	for name, digests := range want {
 		var got []string
-		for _, hash := range h.Hashes(rspamdMessage(t, name), vectorPolicy) {
+		for _, hash := range must(h.Hashes(t.Context(), rspamdMessage(t, name), vectorPolicy)) {
 			got = append(got, hex.EncodeToString(hash.Digest[:]))
 		}
 		if strings.Join(got, " ") != strings.Join(digests, " ") {
@@ -73,7 +73,7 @@ func TestRspamdShingles(t *testing.T) {
 			if _, err := fmt.Sscanf(in.Text(), "%s %s %d %x", &name, &alg, &i, &want); err != nil {
 				t.Fatalf("%q: %v", in.Text(), err)
 			}
-			hashes := h.Hashes(rspamdMessage(t, name+".eml"), vectorPolicy)
+			hashes := must(h.Hashes(t.Context(), rspamdMessage(t, name+".eml"), vectorPolicy))
 			if len(hashes) != 1 || hashes[0].Shingles == nil {
 				t.Fatalf("%s: %d hashes", name, len(hashes))
 			}
@@ -90,8 +90,8 @@ func TestRspamdShingles(t *testing.T) {
 // TestRspamdNearCopy restates what the document says of vectors 1 and 2.
 func TestRspamdNearCopy(t *testing.T) {
 	h := NewRspamdHasher("", "", RspamdMumHash)
-	a := h.Hashes(rspamdMessage(t, "1-long-text.eml"), vectorPolicy)[0].Shingles
-	b := h.Hashes(rspamdMessage(t, "2-near-copy.eml"), vectorPolicy)[0].Shingles
+	a := must(h.Hashes(t.Context(), rspamdMessage(t, "1-long-text.eml"), vectorPolicy))[0].Shingles
+	b := must(h.Hashes(t.Context(), rspamdMessage(t, "2-near-copy.eml"), vectorPolicy))[0].Shingles
 	equal := 0
 	for i := range a {
 		if a[i] == b[i] {
@@ -144,7 +144,7 @@ func FuzzRspamdText(f *testing.F) {
 		if got, want := dropLinks([]byte(text)), dropLinksIn([]byte(text)); string(got) != string(want) {
 			t.Fatalf("without links %q, want %q", got, want)
 		}
-		words, _ := rspamdWords(a, math.MaxInt)
+		words, _ := rspamdWords(a, math.MaxInt, nil)
 		if s := h.Shingles(words); len(words) == 0 && s != [RspamdShingles]uint64{} {
 			t.Fatal("no words, but shingles")
 		}
@@ -159,7 +159,7 @@ func TestRspamdWords(t *testing.T) {
 		"$100 50% €5": "$ 100 50 € 5", "see www.example.com or example.com/a?b now": "see or now", "walked_far flying-fish": "walked_far fli fish",
 		"To:joe 10:30": "to joe 10 30", "write to joe@example.com now": "write to now", "“curly” quotes’s": "cur quotess",
 	} {
-		words, ok := rspamdWords([]byte(text), math.MaxInt)
+		words, ok := rspamdWords([]byte(text), math.MaxInt, nil)
 		if got := strings.Join(words, " "); !ok || got != want {
 			t.Errorf("words of %q: %q, want %q", text, got, want)
 		}
@@ -170,7 +170,7 @@ func TestRspamdWords(t *testing.T) {
 func TestRspamdSignatures(t *testing.T) {
 	of := func(raw []byte, opts Options) (texts, bands []bulkhead.Signature) {
 		t.Helper()
-		sigs, err := Compute(raw, opts)
+		sigs, err := Compute(t.Context(), raw, opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,11 +185,11 @@ func TestRspamdSignatures(t *testing.T) {
 		return texts, bands
 	}
 	long := plain(letter + letter)
-	m, err := ReadMessage(long)
+	m, err := ReadMessage(t.Context(), long)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := NewRspamdHasher("", "", RspamdMumHash).Hashes(m, RspamdPolicy{})
+	want := must(NewRspamdHasher("", "", RspamdMumHash).Hashes(t.Context(), m, RspamdPolicy{}))
 	if len(want) != 1 || want[0].Shingles == nil {
 		t.Fatalf("the letter gives %d hashes", len(want))
 	}
@@ -226,7 +226,7 @@ func TestRspamdSignatures(t *testing.T) {
 func TestRspamdWordLimit(t *testing.T) {
 	for _, gap := range []string{" ", strings.Repeat(" ", 40), " http://www.example.com/ ", " - . "} {
 		for _, n := range []int{1, 599, 600, 601, 2000} {
-			words, ok := rspamdWords([]byte(strings.Repeat("walking"+gap, n)), 600)
+			words, ok := rspamdWords([]byte(strings.Repeat("walking"+gap, n)), 600, nil)
 			if ok != (n <= 600) || ok && len(words) != n {
 				t.Errorf("%d words with %q between them: %d, %v", n, gap, len(words), ok)
 			}

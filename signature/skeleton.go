@@ -6,15 +6,18 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 )
 
 // Limits of a skeleton.
 const (
-	maxWords     = 4096 // words of one skeleton; what follows is not looked at
-	maxWordASCII = 24   // letters of a Latin word; longer ones are tokens made by machines
-	maxWord      = 72   // letters of a word in another script (Hangul counts its jamo)
-	maxChunk     = 1024 // bytes without white space that are looked at together
-	footerLines  = 12   // lines that a signature block or a list footer may have
+	maxWords     = 4096  // words of one skeleton; what follows is not looked at
+	maxWordASCII = 24    // letters of a Latin word; longer ones are tokens made by machines
+	maxWord      = 72    // letters of a word in another script (Hangul counts its jamo)
+	maxChunk     = 1024  // bytes without white space that are looked at together
+	maxParagraph = 16384 // words of one paragraph; what follows in it is not looked at
+	footerLines  = 12    // lines that a signature block or a list footer may have
 )
 
 // A skeleton is what all copies of one mailing have in common: its words,
@@ -37,10 +40,17 @@ func (s *skeleton) take(t *skeleton) {
 // empty reports whether there are no words at all.
 func (s *skeleton) empty() bool { return s.words.len()+s.quoted.len() == 0 }
 
+// full reports whether nothing more is taken.
+func (s *skeleton) full() bool { return s.words.len() >= maxWords && s.quoted.len() >= maxWords }
+
+// size returns how many bytes of memory the words take.
+func (s *skeleton) size() int { return s.words.size() + s.quoted.size() }
+
 // A folder builds a skeleton from lines of visible text.
 type folder struct {
 	skeleton
 	recipient *wordSet // folded words that name the recipient
+	pace      *pace.Pace
 
 	quotedRest  bool     // below a reply's or forward's header: the rest is quoted
 	paragraph   wordList // words of the present paragraph
@@ -48,7 +58,9 @@ type folder struct {
 	word        []byte   // letters of the present word
 	singles     []byte   // single letters in a row: they may spell a word
 	singleCount int
-	decomposed  []byte
+	lineStart   int    // words of the paragraph before the present line; negative once it was greeted
+	decomposed  []byte // what of the present line is decomposed and not yet folded
+	piece       []byte // what of it was decomposed last
 }
 
 // add folds the visible text of one part. Embedded parts count as quoted.
@@ -70,6 +82,9 @@ func (f *folder) add(text []byte, embedded bool) {
 			break
 		}
 		line, rest := nextLine(text[at:])
+		if f.pace.Over(len(line) + 1) {
+			return
+		}
 		f.line(line, rest)
 		at = len(text) - len(rest)
 	}
@@ -104,18 +119,51 @@ func (f *folder) line(line, rest []byte) {
 	if !quoted && isAttribution(line, rest) {
 		return
 	}
-	if !isASCII(line) {
-		f.decomposed = norm.NFKD.Append(f.decomposed[:0], line...)
-		line = f.decomposed
+	if isASCII(line) {
+		f.fold(line)
+	} else {
+		f.decompose(line)
 	}
-	f.fold(line)
 }
 
-// fold adds the words of one line to the paragraph, without the name that
-// follows a greeting.
+// fold adds the words of one line, which is decomposed, to the paragraph,
+// without the name that follows a greeting.
 func (f *folder) fold(line []byte) {
-	start := f.paragraph.len()
-	for at := 0; at < len(line); {
+	f.lineStart = f.paragraph.len()
+	f.foldFrom(line, 0, true)
+	f.flushSingles()
+}
+
+// decompose decomposes a line and adds its words to the paragraph, by pieces.
+func (f *folder) decompose(line []byte) {
+	f.lineStart = f.paragraph.len()
+	f.decomposed = f.decomposed[:0]
+	for at := 0; len(line) > 0 && f.paragraph.len() < maxParagraph; {
+		n := cutNormal(norm.NFKD, line)
+		if f.pace.Over(n) {
+			return
+		}
+		f.piece = norm.NFKD.Append(f.piece[:0], line[:n]...)
+		line = line[n:]
+		f.decomposed = append(f.decomposed, f.piece...)
+		if at = f.foldFrom(f.decomposed, at, len(line) == 0); at > 1 {
+			// The byte before is looked at once more.
+			f.decomposed = append(f.decomposed[:0], f.decomposed[at-1:]...)
+			at = 1
+		}
+	}
+	f.flushSingles()
+}
+
+// foldFrom adds the words of line[at:] to the paragraph and returns where it
+// stopped: at the end if that of the line is there, else so far before it that
+// what follows makes no difference.
+func (f *folder) foldFrom(line []byte, at int, whole bool) int {
+	end := len(line)
+	if !whole {
+		end -= maxChunk
+	}
+	for at < end && f.paragraph.len() < maxParagraph {
 		if line[at] == ' ' || line[at] == '\t' {
 			at++
 			continue
@@ -130,14 +178,14 @@ func (f *folder) fold(line []byte) {
 			at += len(chunk)
 			f.chunk(chunk)
 		}
-		n := f.paragraph.len() - start
-		if n > 0 && n <= 6 && (at >= len(line) || endsGreeting(line[at-1])) && greetings.has(f.paragraph.at(start)) {
+		n := f.paragraph.len() - f.lineStart
+		if n > 0 && n <= 6 && (at >= len(line) || endsGreeting(line[at-1])) && greetings.has(f.paragraph.at(f.lineStart)) {
 			f.flushSingles()
-			f.paragraph.truncate(start)
-			start = -maxWords // only once a line
+			f.paragraph.truncate(f.lineStart)
+			f.lineStart = -maxWords // only once a line
 		}
 	}
-	f.flushSingles()
+	return at
 }
 
 func indexBlank(b []byte) int {

@@ -13,6 +13,9 @@ type wordList struct {
 
 func (l *wordList) len() int { return len(l.ends) }
 
+// size returns how many bytes of memory the list takes.
+func (l *wordList) size() int { return cap(l.text) + 8*cap(l.ends) }
+
 // at returns word i; it is l's own.
 func (l *wordList) at(i int) []byte {
 	start := 0

@@ -2,25 +2,57 @@ package signature
 
 import (
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 )
 
-// maxVisible bounds the visible text, in bytes, that signatures look at.
-const maxVisible = 256 << 10
+const (
+	// maxVisible bounds the visible text, in bytes, that signatures look at.
+	maxVisible = 256 << 10
+	// maxToken bounds what the tokenizer of HTML sees at once, in bytes, since it
+	// keeps that up to four times. Longer tags, which hold pictures, are read
+	// without their attributes, longer texts by pieces.
+	maxToken = 128 << 10
+)
 
 // appendVisible appends the text that a reader of the HTML source would see,
 // in lines. Mark-up, comments, scripts and hidden elements are gone, without a
 // trace inside of a word; lines below a blockquote begin with ">", as in plain
 // text.
-func appendVisible(dst []byte, source string) []byte {
-	v := visible{dst: dst, start: len(dst)}
+func appendVisible(dst []byte, source string, p *pace.Pace) []byte {
+	v := visible{dst: dst, start: len(dst), pace: p}
+	for len(source) > 0 && !v.full() {
+		source = source[v.tokens(source):]
+		source = source[v.long(source):]
+	}
+	return v.dst
+}
+
+// full reports whether there is text enough, or no time for more.
+func (v *visible) full() bool { return len(v.dst)-v.start >= maxVisible || v.pace.Err() != nil }
+
+// tokens takes source up to its end or up to a token that is too long, and
+// returns how many bytes that is.
+func (v *visible) tokens(source string) (taken int) {
 	z := html.NewTokenizer(strings.NewReader(source))
-	for len(v.dst)-v.start < maxVisible {
-		switch z.Next() {
-		case html.ErrorToken:
-			return v.dst
+	z.SetMaxBuf(maxToken)
+	for !v.full() {
+		kind := z.Next()
+		if kind == html.ErrorToken {
+			if z.Err() == html.ErrBufferExceeded {
+				return taken
+			}
+			return len(source)
+		}
+		n := len(z.Raw())
+		if taken += n; v.pace.Over(n) {
+			break
+		}
+		switch kind {
 		case html.TextToken:
 			if v.skip == 0 && v.hidden == 0 {
 				v.text(z.Text())
@@ -33,13 +65,110 @@ func appendVisible(dst []byte, source string) []byte {
 			v.end(z)
 		}
 	}
-	return v.dst
+	return taken
+}
+
+// long takes the token at the start of source, which is longer than maxToken, and
+// returns how many bytes it has. Source that is shorter is at its end.
+func (v *visible) long(source string) int {
+	switch {
+	case len(source) < maxToken || v.full():
+		return 0
+	case v.skip != 0 && !strings.HasPrefix(source, "</"):
+		return indexFold(source, "</"+v.skip.String())
+	case strings.HasPrefix(source, "<!--"):
+		return behind(source, "-->")
+	case source[0] == '<' && (isASCIILetter(source[1]) || source[1] == '/'):
+		return v.longTag(source)
+	case source[0] == '<' && (source[1] == '!' || source[1] == '?'):
+		return behind(source, ">")
+	}
+	n := strings.IndexByte(source[1:], '<') + 1
+	if n == 0 {
+		n = len(source)
+	}
+	for text := source[:n]; len(text) > 0 && !v.full(); {
+		piece := text[:cutReference(text)]
+		if v.pace.Over(len(piece)) {
+			break
+		}
+		if v.hidden == 0 {
+			v.text([]byte(html.UnescapeString(piece)))
+		}
+		text = text[len(piece):]
+	}
+	return n
+}
+
+// longTag takes a tag as if it had no attributes.
+func (v *visible) longTag(source string) int {
+	name := source[:min(len(source), 64)]
+	if i := strings.IndexAny(name[2:], " \t\r\n\f/>"); i >= 0 {
+		v.tokens(name[:i+2] + ">")
+	}
+	var quote byte
+	for i := 1; i < len(source); i++ {
+		switch c := source[i]; {
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case c == '>':
+			return i + 1
+		case (c == '"' || c == '\'') && source[i-1] == '=':
+			quote = c
+		}
+		if i%pace.Step == 0 && v.pace.Over(pace.Step) {
+			break
+		}
+	}
+	return len(source)
+}
+
+// cutReference returns how many bytes of a text, 16 KiB or little more, can be
+// read apart from the rest: not within a character reference or a character.
+func cutReference(text string) int {
+	const size, longest = 16 << 10, 40
+	if len(text) <= size+longest {
+		return len(text)
+	}
+	if i := strings.LastIndexByte(text[size:size+longest], '&'); i >= 0 {
+		return size + i
+	}
+	n := size + longest
+	for n > size && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return n
+}
+
+// behind returns the position behind the first mark in s, or the end.
+func behind(s, mark string) int {
+	if i := strings.Index(s, mark); i >= 0 {
+		return i + len(mark)
+	}
+	return len(s)
+}
+
+// indexFold returns the position of mark, in lower case, in s without regard to
+// ASCII case, or the end.
+func indexFold(s, mark string) int {
+	for at := 0; ; at++ {
+		i := strings.IndexByte(s[at:], mark[0])
+		if i < 0 {
+			return len(s)
+		}
+		if at += i; len(s)-at >= len(mark) && strings.EqualFold(s[at:at+len(mark)], mark) {
+			return at
+		}
+	}
 }
 
 // visible is the state of appendVisible.
 type visible struct {
 	dst    []byte
 	start  int
+	pace   *pace.Pace
 	skip   atom.Atom // element whose content is never shown, 0 outside of one
 	hidden atom.Atom // element that is styled away, 0 outside of one
 	nested int       // open elements of the hidden element's name within it
@@ -110,7 +239,7 @@ func (v *visible) open(z *html.Tokenizer, selfClosing bool) {
 			v.line()
 		}
 	}
-	if !void && more && isHidden(z) {
+	if !void && more && mayHide(z.Raw()) && isHidden(z) {
 		v.hidden, v.nested = tag, 0
 	}
 }
@@ -138,6 +267,17 @@ func (v *visible) end(z *html.Tokenizer) {
 	case isBlock(tag):
 		v.line()
 	}
+}
+
+// mayHide reports whether a tag may have an attribute that takes the element out
+// of sight: reading attributes takes memory for each.
+func mayHide(tag []byte) bool {
+	for i, c := range tag {
+		if c |= 0x20; c == 'h' && hasPrefixFold(tag[i:], "hidden") || c == 's' && hasPrefixFold(tag[i:], "style") {
+			return true
+		}
+	}
+	return false
 }
 
 // isHidden reads the attributes of a start tag and reports whether they take

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -23,7 +25,7 @@ func TestHashingOf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all, err := signature.Compute(raw, opts)
+		all, err := signature.Compute(t.Context(), raw, opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,5 +57,15 @@ func TestHashingOf(t *testing.T) {
 	raw = []byte("Subject: mill\n\nthe miller counts forty sacks before noon and signs for them\n")
 	if n, m := len(of(func(*config.Fuzzy) {})), len(of(func(f *config.Fuzzy) { f.MinBytes = 0 })); n != 0 || m != 1 {
 		t.Errorf("a short text has %d signatures, %d without min_bytes; want 0 and 1", n, m)
+	}
+}
+
+// TestReadEnds: what a node computes of a message ends with its context.
+func TestReadEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	sigs, _, err := new(node).read(ctx, []byte("Subject: mill\n\nthe miller counts\n"))
+	if !errors.Is(err, context.Canceled) || sigs != nil {
+		t.Errorf("read = %v, %v; want the context's error alone", sigs, err)
 	}
 }

@@ -172,28 +172,35 @@ func accessOf(cfg *config.Config) (api.Access, error) {
 
 // read returns all signatures of a whole message and what its headers say of
 // its source.
-func (n *node) read(raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
-	m, err := signature.ReadMessage(raw)
+func (n *node) read(ctx context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+	m, err := signature.ReadMessage(ctx, raw)
 	if err != nil {
 		return nil, bulkhead.Source{}, err
 	}
-	return aboveFloor(m, m.Signatures(n.hashing)), m.SourceBy(n.cfg.Load().Whitelist.AuthResults, ""), nil
+	sigs, err := m.Signatures(ctx, n.hashing)
+	if err != nil {
+		return nil, bulkhead.Source{}, err
+	}
+	return aboveFloor(m, sigs), m.SourceBy(n.cfg.Load().Whitelist.AuthResults, ""), nil
 }
 
 // cleared reports whether the white list has a message, by the sender of its
 // envelope, its client and its header, and if signatures is set by its signatures.
-func (n *node) cleared(raw []byte, sender string, client netip.Addr, signatures bool) bool {
-	m, err := signature.ReadMessage(raw)
+// A message that cannot be read is not on it. Its error is that of ctx.
+func (n *node) cleared(ctx context.Context, raw []byte, sender string, client netip.Addr, signatures bool) (bool, error) {
+	m, err := signature.ReadMessage(ctx, raw)
 	if err != nil {
-		return false
+		return false, ctx.Err()
 	}
 	source := m.SourceBy(n.cfg.Load().Whitelist.AuthResults, sender)
 	source.Client = client
 	var sigs []bulkhead.Signature
 	if signatures {
-		sigs = m.Signatures(n.hashing)
+		if sigs, err = m.Signatures(ctx, n.hashing); err != nil {
+			return false, err
+		}
 	}
-	return n.engine.Whitelisted(&source, sigs) != ""
+	return n.engine.Whitelisted(&source, sigs) != "", nil
 }
 
 // aboveFloor drops all signatures of a message that has too little text for one

@@ -91,7 +91,9 @@ func (s *server) mailServer(door string) *listen.MailServer {
 }
 
 // clearedMail is cleared for doors that know nothing but the mail.
-func (n *node) clearedMail(mail []byte) bool { return n.cleared(mail, "", netip.Addr{}, true) }
+func (n *node) clearedMail(ctx context.Context, mail []byte) (bool, error) {
+	return n.cleared(ctx, mail, "", netip.Addr{}, true)
+}
 
 // openRazorHelper opens the door for rspamd's razor module.
 func (s *server) openRazorHelper(ctx context.Context, address string) (*opened, error) {

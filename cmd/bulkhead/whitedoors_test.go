@@ -77,7 +77,7 @@ func TestEveryDoorObeysTheWhitelist(t *testing.T) {
 		}
 	}()
 
-	sigs, _, err := s.read([]byte(raw))
+	sigs, _, err := s.read(t.Context(), []byte(raw))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestEveryDoorObeysTheWhitelist(t *testing.T) {
 		bad    func() (said string, listed bool)
 	}{
 		{"http", bulkhead.Exact, true, func() (string, bool) {
-			sigs, source, err := s.read([]byte(raw))
+			sigs, source, err := s.read(t.Context(), []byte(raw))
 			if err != nil {
 				t.Fatal(err)
 			}

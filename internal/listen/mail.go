@@ -24,7 +24,7 @@ type MailServer struct {
 	Rate     Rate
 	Exempt   []netip.Prefix
 	MaxConns int           // 0: DefaultMaxConns
-	Time     time.Duration // that a mail may take to arrive; 0 means 30 seconds
+	Time     time.Duration // that a mail may take to arrive, and again its answer; 0 means 30 seconds
 	Log      *slog.Logger  // nil discards
 
 	once   sync.Once
@@ -32,7 +32,7 @@ type MailServer struct {
 }
 
 // Serve serves the connections of l until ctx ends and calls answer with each
-// mail. All calls must have the same answer.
+// mail, which must return when its context ends. All calls must have the same answer.
 func (m *MailServer) Serve(ctx context.Context, l net.Listener, answer func(ctx context.Context, c *Conn, mail []byte)) error {
 	m.once.Do(func() {
 		if m.MaxMail == 0 {
@@ -48,6 +48,8 @@ func (m *MailServer) Serve(ctx context.Context, l net.Listener, answer func(ctx 
 			MaxConns: m.MaxConns, RequestRate: m.Rate, Exempt: m.Exempt, RequestTime: m.Time, Log: m.Log,
 			Handler: func(ctx context.Context, c *Conn) {
 				if mail, ok := m.read(c); ok {
+					ctx, cancel := context.WithTimeout(ctx, m.Time)
+					defer cancel()
 					answer(ctx, c, mail)
 				}
 			},

@@ -38,7 +38,7 @@ func readReplay(ctx context.Context, mail iter.Seq2[Mail, error], opts *Options)
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for j := range jobs {
-				j.l.read(j.raw, signature.Options{Key: replayKey, Skip: opts.Skip})
+				j.l.read(ctx, j.raw, signature.Options{Key: replayKey, Skip: opts.Skip})
 			}
 		})
 	}
@@ -77,11 +77,12 @@ func readReplay(ctx context.Context, mail iter.Seq2[Mail, error], opts *Options)
 // replayKey is the network key of the simulated network.
 var replayKey = [16]byte{'r', 'e', 'p', 'l', 'a', 'y'}
 
-func (l *letter) read(raw []byte, opts signature.Options) {
-	m, err := signature.ReadMessage(raw)
+func (l *letter) read(ctx context.Context, raw []byte, opts signature.Options) {
+	m, err := signature.ReadMessage(ctx, raw)
 	if err != nil {
 		l.err = err
 		return
 	}
-	l.sigs, l.source = m.Signatures(opts), m.Source()
+	l.source = m.Source()
+	l.sigs, l.err = m.Signatures(ctx, opts)
 }

@@ -132,7 +132,7 @@ func readCorpus(ctx context.Context, folder string, n int) (*corpusResult, error
 		wg.Go(func() {
 			for i := w; i < len(files) && errs[w] == nil; i += len(errs) {
 				if errs[w] = ctx.Err(); errs[w] == nil {
-					sigs[i], errs[w] = signaturesOf(files[i].path)
+					sigs[i], errs[w] = signaturesOf(ctx, files[i].path)
 				}
 			}
 		})
@@ -144,7 +144,7 @@ func readCorpus(ctx context.Context, folder string, n int) (*corpusResult, error
 	return numberSignatures(folder, sigs), nil
 }
 
-func signaturesOf(path string) ([]bulkhead.Signature, error) {
+func signaturesOf(ctx context.Context, path string) ([]bulkhead.Signature, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("study: %w", err)
@@ -155,7 +155,7 @@ func signaturesOf(path string) ([]bulkhead.Signature, error) {
 			skip = append(skip, s)
 		}
 	}
-	sigs, err := signature.Compute(raw, signature.Options{Skip: skip})
+	sigs, err := signature.Compute(ctx, raw, signature.Options{Skip: skip})
 	if err != nil {
 		return nil, fmt.Errorf("study: %s: %w", path, err)
 	}

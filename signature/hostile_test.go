@@ -1,0 +1,260 @@
+package signature
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// hostile makes mails of about size bytes that are meant to be dear.
+func hostile(size int) map[string]func() []byte {
+	fill := func(head, unit, tail string) []byte {
+		n := max(1, (size-len(head)-len(tail))/len(unit))
+		return []byte(head + strings.Repeat(unit, n) + tail)
+	}
+	head := func(kind, charset, encoding string) string {
+		return "From: a@example.com\nTo: b@example.com\nMIME-Version: 1.0\nContent-Type: " + kind + "; charset=" + charset + "\nContent-Transfer-Encoding: " + encoding + "\n\n"
+	}
+	plain, page := head("text/plain", "utf-8", "8bit"), head("text/html", "utf-8", "8bit")
+	encoded := func(head, inner string) []byte {
+		return append([]byte(head), base64.StdEncoding.EncodeToString([]byte(inner))...)
+	}
+	whole := func(unit string) string { return strings.Repeat(unit, size*3/4/len(unit)) }
+	nested := func(depth int, lead, inner string) []byte {
+		var b strings.Builder
+		for i := range depth {
+			fmt.Fprintf(&b, "Content-Type: multipart/mixed; boundary=b%d\n\n--b%d\n", i, i)
+		}
+		return fill(lead+b.String()+"Content-Type: text/plain\n\n", inner, "")
+	}
+	wrap := func(depth int) []byte { // messages within each other, each encoded anew
+		text := strings.Repeat("one = two words and more\n", size/25)
+		for range depth {
+			text = "Content-Type: message/rfc822\nContent-Transfer-Encoding: quoted-printable\n\n" + strings.ReplaceAll(text, "=", "=3D")
+		}
+		return []byte(text)
+	}
+	mails := map[string]func() []byte{
+		"words":             func() []byte { return fill(plain, "the quick brown fox jumps over the lazy dog\n", "") },
+		"ligature line":     func() []byte { return fill(plain, "\ufdfa", "") },
+		"ligature words":    func() []byte { return fill(plain, "\ufdfa ", "") },
+		"ligature lines":    func() []byte { return fill(plain, "\ufdfa\n", "") },
+		"ligature page":     func() []byte { return fill(page, "\ufdfa", "") },
+		"marks":             func() []byte { return fill(plain+"a", "\u0323\u0301", "") },
+		"marks expanding":   func() []byte { return fill(plain, "\U0001d160", "") },
+		"hangul":            func() []byte { return fill(plain, "각", "") },
+		"addresses":         func() []byte { return fill(plain, "a@", "") },
+		"addresses, dots":   func() []byte { return fill(plain, "a@a.", "") },
+		"schemes":           func() []byte { return fill(plain, "a://", "") },
+		"one word":          func() []byte { return fill(plain, "a", "") },
+		"stems":             func() []byte { return fill(plain, "yay", "") },
+		"long stems":        func() []byte { return fill(plain, strings.Repeat("ay", 500)+" ", "") },
+		"punctuation":       func() []byte { return fill(plain, "@.: ", "") },
+		"single letters":    func() []byte { return fill(plain, "v i ", "") },
+		"line ends":         func() []byte { return fill(plain, "\n", "") },
+		"carriage returns":  func() []byte { return fill(plain, "\r", "\n") },
+		"quotes":            func() []byte { return fill(plain, ">", "") },
+		"blanks":            func() []byte { return fill(plain, " ", "x") },
+		"From lines":        func() []byte { return fill(plain, "From \n", "") },
+		"entities":          func() []byte { return fill(page, "&nGt;", "") },
+		"entities, numeric": func() []byte { return fill(page, "&#x1d160;", "") },
+		"entities, unknown": func() []byte { return fill(page, "&"+strings.Repeat("a", 31)+" ", "") },
+		"page of text":      func() []byte { return fill(page, "word ", "") },
+		"page of quotes":    func() []byte { return fill(page, "<blockquote>x<br>", "") },
+		"page of tags":      func() []byte { return fill(page, "<b x=y>", "") },
+		"page of signs":     func() []byte { return fill(page, "<", "") },
+		"one tag":           func() []byte { return fill(page+"<img src='", "data", "'>the picture") },
+		"one comment":       func() []byte { return fill(page+"<!--", " - ", "--> text") },
+		"one script":        func() []byte { return fill(page+"<script>", "var x = '</b>';", "</script> text") },
+		"page, wide":        func() []byte { return fill(page+"\u20ac", "<p>word and ", "") },
+		"page, widest":      func() []byte { return fill(page+"\U0001f600", "<p>word and ", "") },
+		"page, references":  func() []byte { return fill(page, "&amp;&lt;", "") },
+		"windows-1252":      func() []byte { return fill(head("text/plain", "windows-1252", "8bit"), "\x80", "") },
+		"koi8-r":            func() []byte { return fill(head("text/plain", "koi8-r", "8bit"), "\xc0\xc1 ", "") },
+		"half-width kana":   func() []byte { return fill(head("text/plain", "shift_jis", "8bit"), "\xb1\xb2\xb3", "") },
+		"kana page":         func() []byte { return fill(head("text/html", "shift_jis", "8bit"), "\xb1\xb2\xb3", "") },
+		"broken gb18030":    func() []byte { return fill(head("text/plain", "gb18030", "8bit"), "\xff\xff", "") },
+		"broken utf-8":      func() []byte { return fill(plain+"\u00e4\u00f6\u00fc", "\xff\xc3\xa4\xc3\xa4", "") },
+		"utf-16":            func() []byte { return encoded(head("text/plain", "utf-16", "base64"), whole("\x4e\x00")) },
+		"utf-16 with NUL":   func() []byte { return encoded(head("text/plain", "utf-16le", "base64"), whole("a\x00\x00\x00")) },
+		"utf-7":             func() []byte { return fill(head("text/plain", "utf-7", "7bit"), "+AOQ-", "") },
+		"iso-2022-jp":       func() []byte { return fill(head("text/plain", "iso-2022-jp", "7bit")+"\x1b$B", "$3", "") },
+		"base64 of FDFA":    func() []byte { return encoded(head("text/plain", "utf-8", "base64"), whole("\ufdfa")) },
+		"quoted-printable":  func() []byte { return fill(head("text/plain", "utf-8", "quoted-printable"), "=C3=A4", "") },
+		"quoted, soft ends": func() []byte { return fill(head("text/plain", "utf-8", "quoted-printable"), "=\n", "") },
+		"uuencode": func() []byte {
+			return fill(head("text/plain", "utf-8", "x-uuencode")+"begin 644 x\n", "#86)C\n", "`\nend\n")
+		},
+		"uuencode, empty": func() []byte { return fill(head("text/plain", "utf-8", "x-uuencode"), "\n", "") },
+		"attachment": func() []byte {
+			return encoded(head("application/x", "binary", "base64"), whole("abcdefghijklmnopqrstuvwxyz0123456789"))
+		},
+		"one header":        func() []byte { return fill("Subject: ", "x", "\n\ntext") },
+		"one folded header": func() []byte { return fill("Content-Type: text/plain;\n", " x=y;\n", "\ntext") },
+		"content headers":   func() []byte { return fill("", "Content-X: y\n", "\ntext") },
+		"short headers":     func() []byte { return fill("", "a:\n", "\ntext") },
+		"recipients":        func() []byte { return fill("", "To: a@b\n", "\ntext") },
+		"no header":         func() []byte { return fill("", "\x01\n", "") },
+		"tiny parts":        func() []byte { return fill("Content-Type: multipart/mixed; boundary=b\n\n", "--b\n\na\n", "--b--\n") },
+		"boundaries":        func() []byte { return fill("Content-Type: multipart/mixed; boundary=b\n\n", "--b\n", "") },
+		"no boundaries":     func() []byte { return fill("Content-Type: multipart/mixed; boundary=b\n\n", "--c\n", "") },
+		"other dashes":      func() []byte { return nested(11, "From: a@example.com\n", "--\n") },
+		"nested":            func() []byte { return nested(200, "", "word and word\n") },
+		"nested alternatives": func() []byte {
+			return fill("Content-Type: multipart/alternative; boundary=b\n\n", "--b\nContent-Type: text/html\n\n"+strings.Repeat("<p>words and ", 1500)+"\n", "--b--\n")
+		},
+		"wrapped":         func() []byte { return wrap(10) },
+		"delivery status": func() []byte { return fill("Content-Type: message/delivery-status\n\n", "a: b\n\n", "") },
+	}
+	return mails
+}
+
+// peakHeap returns by how many bytes the live heap grows at most while f runs.
+// What it sees between two collections is a tenth more than lives.
+func peakHeap(f func()) int {
+	defer debug.SetGCPercent(debug.SetGCPercent(10))
+	runtime.GC()
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	read := func() int {
+		metrics.Read(sample)
+		return int(sample[0].Value.Uint64())
+	}
+	before, most := read(), 0
+	done, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(200 * time.Microsecond)
+		defer tick.Stop()
+		for {
+			most = max(most, read()-before)
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	f()
+	close(done)
+	<-stopped
+	return most
+}
+
+// TestHostileMemory: whatever a mail holds, computing its signatures takes at most
+// three times its size beside it.
+func TestHostileMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("computes the signatures of 60 mails of 4 MiB")
+	}
+	const size = 4 << 20
+	mails := hostile(size)
+	must(Compute(t.Context(), mails["words"](), Options{Workers: 2})) // tables that are made once
+	must(Compute(t.Context(), mails["half-width kana"](), Options{Workers: 2}))
+	must(Compute(t.Context(), mails["broken gb18030"](), Options{Workers: 2}))
+	for name, make := range mails {
+		raw := make()
+		start := time.Now()
+		peak := peakHeap(func() { must(Compute(t.Context(), raw, Options{Workers: 2})) })
+		t.Logf("%-20s %5.1f MB, %5.2f of its size, %4d us/KB", name, float64(peak)/1e6, float64(peak)/float64(len(raw)), time.Since(start).Microseconds()/int64(len(raw)>>10))
+		if most := 3*len(raw) + 1<<20; peak > most+most/10 {
+			t.Errorf("%s: %d bytes take %d, %.1f times as much", name, len(raw), peak, float64(peak)/float64(len(raw)))
+		}
+	}
+}
+
+// An endingContext ends when it was asked a number of times.
+type endingContext struct {
+	context.Context
+	asks int
+}
+
+func (c *endingContext) Err() error {
+	if c.asks--; c.asks < 0 {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// TestContextEnds: every computation ends with its context, at whatever point, and
+// asks it as often as there is work to do.
+func TestContextEnds(t *testing.T) {
+	const size = 136 << 10 // more than two steps
+	families := map[string]func(ctx context.Context, raw []byte, m *Message) error{
+		"ReadMessage": func(ctx context.Context, raw []byte, m *Message) error {
+			_, err := ReadMessage(ctx, raw)
+			return err
+		},
+		"Compute": func(ctx context.Context, raw []byte, m *Message) error {
+			_, err := Compute(ctx, raw, Options{})
+			return err
+		},
+		"Razor": func(ctx context.Context, raw []byte, m *Message) error { _, err := Razor(ctx, raw); return err },
+		"RazorParts": func(ctx context.Context, raw []byte, m *Message) error {
+			_, err := RazorParts(ctx, raw)
+			return err
+		},
+		"Pyzor": func(ctx context.Context, raw []byte, m *Message) error { _, err := Pyzor(ctx, raw); return err },
+		"DCC": func(ctx context.Context, raw []byte, m *Message) error {
+			_, err := DCC(ctx, raw, DCCOptions{})
+			return err
+		},
+		"DCCHeader": func(ctx context.Context, raw []byte, m *Message) error {
+			_, err := DCCHeader(ctx, raw, DCCOptions{})
+			return err
+		},
+		"Hashes": func(ctx context.Context, raw []byte, m *Message) error {
+			_, err := defaultRspamd.Hashes(ctx, m, RspamdPolicy{})
+			return err
+		},
+		"Signatures": func(ctx context.Context, raw []byte, m *Message) error {
+			_, err := m.Signatures(ctx, Options{})
+			return err
+		},
+	}
+	for kind, make := range hostile(size) {
+		raw := make()
+		m := must(ReadMessage(t.Context(), raw))
+		for name, compute := range families {
+			all := &endingContext{t.Context(), 1 << 40}
+			if err := compute(all, raw, m); err != nil {
+				t.Fatalf("%s of %s: %v", name, kind, err)
+			}
+			asked := 1<<40 - all.asks
+			for _, asks := range slices.Compact([]int{0, asked - 1}) {
+				if asks >= asked {
+					continue
+				}
+				ctx := &endingContext{t.Context(), asks}
+				if err := compute(ctx, raw, m); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%s of %s, whose context ends at question %d of %d: %v", name, kind, asks+1, asked, err)
+				}
+				// Each family has a pace of its own, and looks once more at its beginning.
+				if over := asks - ctx.asks; over > asks+8 {
+					t.Errorf("%s of %s asked %d times more after the end of its context", name, kind, over-asks)
+				}
+			}
+		}
+	}
+}
+
+func BenchmarkHostile(b *testing.B) {
+	for name, make := range hostile(256 << 10) {
+		raw := make()
+		b.Run(strings.ReplaceAll(name, " ", "_"), func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(len(raw)))
+			for b.Loop() {
+				must(Compute(b.Context(), raw, Options{}))
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/float64(len(raw)>>10), "us/KB")
+		})
+	}
+}

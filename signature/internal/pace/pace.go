@@ -1,0 +1,45 @@
+// Package pace lets long work on a message end with its context.
+package pace
+
+import "context"
+
+// Step is how many bytes of work may pass between two looks at the context.
+const Step = 64 << 10
+
+// A Pace counts work and looks at its context now and then. It serves one
+// goroutine. A nil Pace never ends.
+type Pace struct {
+	ctx  context.Context
+	left int // bytes of work until the next look
+	err  error
+}
+
+// New returns the pace of work under ctx. The first work looks at ctx.
+func New(ctx context.Context) *Pace { return &Pace{ctx: ctx} }
+
+// Over takes in that n more bytes of work come next, and reports whether they
+// must be left undone because the context has ended. Once it has, every call
+// reports so.
+func (p *Pace) Over(n int) bool {
+	if p == nil {
+		return false
+	}
+	if p.left -= n; p.left > 0 {
+		return false
+	}
+	if p.err == nil {
+		p.err = p.ctx.Err()
+	}
+	if p.err == nil {
+		p.left = Step
+	}
+	return p.err != nil
+}
+
+// Err returns the context's error if Over has reported it, else nil.
+func (p *Pace) Err() error {
+	if p == nil {
+		return nil
+	}
+	return p.err
+}

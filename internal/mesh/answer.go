@@ -14,7 +14,7 @@ import (
 
 // question asks a peer for what is missing, or, if nothing is, for its head.
 func (s *sender) question(w wish) {
-	s.send(topic{kind: kindAsk, origin: w.origin, key: s.m.opts.Identity.public.hint().String()}, &message{kind: kindAsk, to: w.origin, life: w.life, boot: w.boot, wants: w.arrays})
+	s.send(topic{kind: kindAsk, origin: w.origin, key: s.m.opts.Identity.public.hint().String()}, &message{kind: kindAsk, to: w.origin, life: w.life, boot: w.boot, wants: w.arrays, proofs: w.proofs})
 }
 
 // answer serves what a peer asks for: rounds at once, images with the next
@@ -25,21 +25,22 @@ func (s *sender) answer(ctx context.Context, m *message) {
 		own[ref{a.Array, a.Start}] = a
 	}
 	s.m.mu.Lock()
-	life, boot := s.m.state.Incarnation, s.m.state.Boot
+	life := s.m.state.Incarnation
 	s.m.mu.Unlock()
 	same := m.life == life
-	behind := m.life > life || same && m.boot > boot // this node has forgotten a life of its own
+	behind, heard := false, uint64(0) // this node has forgotten something
+	for _, said := range m.proofs {
+		if p, ok := s.proven(said); ok && s.forgot(&p, own) {
+			behind, heard = true, max(heard, p.stamp.incarnation, p.stamp.boot)
+		}
+	}
 	for _, w := range m.wants {
 		a, ok := own[w.ref]
 		if !same {
 			w = arrayHead{ref: w.ref} // what it holds is of another life
 		}
-		held := engine.ArrayState{Version: w.version, Boot: w.boot}
 		switch {
-		case !ok:
-			behind = behind || w.version > 0 && w.start >= s.m.opts.Engine.Floor(w.array)
-		case w.version > a.Version, w.version > 0 && !s.lineage(w.ref).contains(held, boot):
-			behind = true
+		case !ok, w.version > a.Version: // whatever it says of that, it does not prove
 		case s.m.opts.Role == Subscribe: // it tells nothing
 		case w.partial, w.version < a.Version && !s.resend(w.ref, w.version):
 			s.wanted[w.ref]++
@@ -47,7 +48,8 @@ func (s *sender) answer(ctx context.Context, m *message) {
 	}
 	s.m.opts.Log.Debug("asked", "by", m.from, "arrays", len(m.wants), "same_incarnation", same, "behind", behind, "images", len(s.wanted))
 	if behind {
-		s.renew(m.from, max(m.life, m.boot))
+		p, _ := s.m.find(m.from)
+		s.renew(p.label(), heard)
 	}
 	if len(m.wants) == 0 || behind {
 		s.headSoon(ctx)
@@ -99,19 +101,15 @@ func (s *sender) again(rounds []round) {
 	}
 }
 
-// renew begins a new incarnation, above one that a peer has heard of: the peer
-// holds more of this origin than the origin itself, so its folder was copied back
-// from somewhere.
-func (s *sender) renew(from hint, heard uint64) {
-	if heard >= 1<<61 {
-		return // nobody gets that far, and there must be room above
-	}
+// renew begins a new incarnation, above all that this node is proven to have said:
+// somebody holds more of it than the node itself, so its folder was copied back from
+// somewhere.
+func (s *sender) renew(from string, heard uint64) {
 	s.renewed = slices.DeleteFunc(s.renewed, func(t time.Time) bool { return time.Since(t) > renewRest })
 	if len(s.renewed) >= maxRenewals {
 		return
 	}
 	now := s.m.opts.Now()
-	p, _ := s.m.find(from)
 	s.m.mu.Lock()
 	if t := s.m.twin; !t.IsZero() && time.Since(t) < twinRest*s.m.opts.Heartbeat {
 		s.m.mu.Unlock()
@@ -125,8 +123,8 @@ func (s *sender) renew(from hint, heard uint64) {
 	err := st.save(s.m.opts.Dir)
 	s.m.mu.Unlock()
 	s.imageAll()
-	s.m.opts.Log.Warn("a peer holds more of this node's counts than the node itself: it has gone back in time, and begins a new incarnation",
-		"peer", p.label(), "err", err)
+	s.m.opts.Log.Warn("more of this node's counts are known elsewhere than to the node itself: it has gone back in time, and begins a new incarnation",
+		"shown_by", from, "err", err)
 }
 
 // imageAll has images of all arrays published: nothing that was published

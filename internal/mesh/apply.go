@@ -60,7 +60,7 @@ func (r *receiver) delta(ctx context.Context, p *peer, t *track, m *message) {
 		return
 	}
 	for i := range m.rounds {
-		m.rounds[i].boot = m.stamp.boot
+		m.rounds[i].boot, m.rounds[i].said = m.stamp.boot, m.said
 	}
 	held := r.replica(p.ID)
 	before := len(held)
@@ -171,6 +171,9 @@ func (r *receiver) early(p *peer, x ref) {
 func (r *receiver) doubt(p *peer, t *track) {
 	if !t.suspect {
 		t.suspect = true
+		if t.doubted.IsZero() {
+			t.doubted = time.Now()
+		}
 		r.refuse(p.key.hint(), reasonSuspect, "what it had counted before is missing from its arrays")
 	}
 }
@@ -218,6 +221,7 @@ func (r *receiver) apply(ctx context.Context, p *peer, t *track, held map[ref]en
 		a.Array, a.Start, a.Geometry, a.Version, a.Boot = x.array, x.start, b.parts[i].Geometry, x.to, x.boot
 		a.Keys += uint64(b.parsed[i].Len())
 		held[x.ref] = a
+		t.said.keep(x.ref, x.said)
 		// Not before: what a full disk refuses comes again.
 		r.grow(ctx, p, t, a, b.parsed[i])
 	}
@@ -230,7 +234,7 @@ func (r *receiver) apply(ctx context.Context, p *peer, t *track, held map[ref]en
 // how many may wait, and with that the time to look through them.
 const roundCost = 512
 
-func (x *round) cost() int { return roundCost + len(x.data) }
+func (x *round) cost() int { return roundCost + len(x.data) + len(x.said) }
 
 // hold keeps a round until those before it are here. What is over the limit is
 // forgotten; it is asked for again.
@@ -324,6 +328,7 @@ func (r *receiver) image(ctx context.Context, p *peer, t *track, m *message) {
 		r.refuseError(p, err)
 		return
 	}
+	t.said.keep(x.ref, m.said)
 	n := uint64(len(parts))
 	r.figures(p.key.hint(), func(s *stats) { s.pages += n })
 	held = r.replica(p.ID)

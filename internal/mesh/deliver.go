@@ -81,7 +81,8 @@ func (r *receiver) open(b bus, a arrival) (x incoming, ok bool) {
 		r.refuse(from, reasonClock, fmt.Sprintf("its clock, %s, is ahead, or this node's is behind", time.UnixMilli(int64(m.stamp.at)).UTC().Format(time.RFC3339)))
 		return x, false
 	}
-	return incoming{from: from, m: m, said: e.statement(), size: len(a.msg), stored: !a.stored.IsZero(), bus: b}, true
+	m.said = e.statement()
+	return incoming{from: from, m: m, size: len(a.msg), stored: !a.stored.IsZero(), bus: b}, true
 }
 
 const strange = "its key is not on the list of peers"
@@ -106,7 +107,8 @@ func (r *receiver) newcomer(from hint, a arrival) (x incoming, ok bool) {
 		if e, err := openEnvelope(a.msg); err == nil && e.kind == kindHead {
 			m, err := e.parse(r.m.opts.KeyID)
 			if err == nil && r.succeeds(e, m) {
-				return incoming{m: m, said: e.statement(), size: len(a.msg)}, true
+				m.said = e.statement()
+				return incoming{m: m, size: len(a.msg)}, true
 			}
 		}
 	}

@@ -30,8 +30,10 @@
 // A server whose folder was copied back, or whose machine was, knows nothing of
 // it. It says with its arrays which of its processes found them at which version:
 // their lineage. A peer that holds what the lineage does not contain takes no
-// more rounds, and tells the server, which then begins a new incarnation. So does
-// a peer that has heard a later life of the server than the server remembers. Two
+// more rounds, and shows the server what it has signed, which then begins a new
+// incarnation. So does a peer that has heard a later life of the server than the
+// server remembers, and the broker that has stored messages of it. Without its own
+// signature a server believes nothing of its past. Two
 // lives that speak in turns are two servers with one key, and are not counted.
 //
 // # Use

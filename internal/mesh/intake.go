@@ -23,9 +23,8 @@ var errShare = errors.New("mesh: the sender's share of the queue is full")
 type incoming struct {
 	from   hint
 	m      *message
-	said   []byte // the statement of m
-	size   int    // of the message
-	stored bool   // it was read from what the broker has stored
+	size   int  // of the message
+	stored bool // it was read from what the broker has stored
 
 	bus             bus
 	caught, catches bool
@@ -37,7 +36,7 @@ func (x *incoming) cost() int {
 	if x.m == nil {
 		return 0
 	}
-	return x.size + len(x.said) + queuedCost*(1+len(x.m.rounds)+len(x.m.heads)+len(x.m.wants))
+	return x.size + len(x.m.said) + queuedCost*(1+len(x.m.rounds)+len(x.m.heads)+len(x.m.wants))
 }
 
 // An intake is the queue before the receiver. It is bounded in bytes, as is what one

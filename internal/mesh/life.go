@@ -21,7 +21,7 @@ func (r *receiver) alive(ctx context.Context, p *peer, t *track, m *message) boo
 	if old && m.kind == kindHead && time.Since(t.told) > conflictRest {
 		// Its folder was copied back, with what it knew of its last life.
 		t.told = time.Now()
-		r.m.sender.want(wish{p.key.hint(), max(held, t.last.incarnation), t.last.boot, nil})
+		r.m.sender.want(wish{p.key.hint(), max(held, t.last.incarnation), t.last.boot, nil, t.said.about(nil)})
 	}
 	if m.stamp.incarnation < held {
 		r.refuse(p.key.hint(), reasonOld, "")
@@ -71,7 +71,7 @@ func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *message) boo
 	whole := m.kind == kindImage || slices.ContainsFunc(m.rounds, func(x round) bool { return x.from == 0 })
 	if len(r.m.opts.Engine.Replica(p.ID)) > 0 && !whole && !nothing {
 		if m.kind == kindHead && m.stamp.incarnation >= t.next {
-			t.next = m.stamp.incarnation
+			t.next, t.said.head = m.stamp.incarnation, m.said
 			t.setHeads(m)
 		}
 		return false
@@ -88,6 +88,7 @@ func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *message) boo
 	}
 	t.next, t.last, t.head, t.old, t.suspect, t.gone = 0, m.stamp, stamp{}, stamp{}, false, nil
 	t.begun = time.Now()
+	t.said.led, t.doubted = nil, time.Time{}
 	t.pending, t.waiting, t.looked = make(map[ref][]round), 0, make(look)
 	return true
 }
@@ -127,7 +128,7 @@ func (r *receiver) head(p *peer, t *track, m *message) {
 		return // a repetition, or of a process that has ended
 	}
 	t.lost(m)
-	t.head = m.stamp
+	t.head, t.said.head = m.stamp, m.said
 	t.setHeads(m)
 	t.suspect, t.full, t.gone = false, false, nil
 	maps.DeleteFunc(t.looked, func(x ref, _ uint64) bool { return !r.m.opts.Engine.Keeps(x.array, x.start) })
@@ -146,6 +147,10 @@ func (r *receiver) head(p *peer, t *track, m *message) {
 			r.doubt(p, t)
 		}
 	}
+	if !t.suspect {
+		t.doubted = time.Time{}
+	}
+	maps.DeleteFunc(t.said.led, func(x ref, _ []byte) bool { return !r.m.opts.Engine.Keeps(x.array, x.start) })
 	if m.name != "" && p.Name == "" {
 		r.m.mu.Lock()
 		if mem := r.m.members[p.key.hint()]; mem != nil && checkPeer(m.name, 0) == nil {

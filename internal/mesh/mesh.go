@@ -87,7 +87,7 @@ func prepare(ctx context.Context, opts Options) (*Mesh, error) {
 	}
 	m.sender = newSender(m)
 	m.receiver = newReceiver(m)
-	return m, nil
+	return m, m.receiver.loadHeard()
 }
 
 // begin gives this process a boot number, and a new incarnation if the versions
@@ -195,6 +195,7 @@ func (m *Mesh) Close() error {
 	m.state.Unsynced = false
 	errs = append(errs, m.state.save(m.opts.Dir))
 	m.mu.Unlock()
+	errs = append(errs, m.receiver.saveHeard())
 	for _, b := range m.buses {
 		errs = append(errs, b.close())
 	}

@@ -144,6 +144,7 @@ type message struct {
 	wants  []arrayHead // of an ask: version is what the asker holds
 	proofs [][]byte    // of an ask: statements of whom it is for, about a past that it may have forgotten
 	image  image
+	said   []byte // of a message that was verified: its statement
 }
 
 func arrayByte(a engine.Array) byte {

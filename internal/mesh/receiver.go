@@ -62,6 +62,8 @@ type track struct {
 	// in time, and is told so. gone are those arrays that it does not even name.
 	suspect bool
 	gone    []ref
+	doubted time.Time // since when
+	said    evidence
 	told    time.Time // when it was last told of a life of its own that it has forgotten
 
 	looked look // at its arrays, for what they show
@@ -200,7 +202,7 @@ func (r *receiver) take(ctx context.Context, x *incoming) {
 		}
 		// By the wall clock: that of the processor stands still while a machine sleeps.
 		s.growth.credit(&r.m.opts, time.Now(), now.Round(0).Sub(last.Round(0)))
-		s.heard = now
+		s.heard, s.lastHeard = now, now
 		s.messages++
 		s.bytes += uint64(x.size)
 	})
@@ -226,6 +228,10 @@ func (r *receiver) take(ctx context.Context, x *incoming) {
 // mirror looks at what the node hears of itself: another server that uses its
 // key must not. What a broker has stored may be of a past that it has forgotten.
 func (r *receiver) mirror(x *incoming) {
+	if x.stored {
+		r.m.sender.recall(x.m.past())
+		return
+	}
 	r.m.mu.Lock()
 	boot := r.m.state.Boot
 	r.m.mu.Unlock()
@@ -274,8 +280,9 @@ func (r *receiver) saveSeen(now time.Time) {
 	r.m.state.Seen = seen
 	err := r.m.state.save(r.m.opts.Dir)
 	r.m.mu.Unlock()
+	err = errors.Join(err, r.saveHeard())
 	if err != nil {
-		r.m.opts.Log.Debug("time of the last message is not saved", "err", err)
+		r.m.opts.Log.Debug("what was last heard is not saved", "err", err)
 	}
 }
 

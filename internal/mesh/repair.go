@@ -55,7 +55,12 @@ func (r *receiver) repair(ctx context.Context) (busy bool) {
 		if life == 0 {
 			life = r.m.opts.Engine.Incarnation(p.ID)
 		}
-		r.m.sender.want(wish{h, life, t.last.boot, wants})
+		var proofs [][]byte
+		if t.suspect {
+			proofs = t.said.about(wants)
+		}
+		r.m.sender.want(wish{h, life, t.last.boot, wants, proofs})
+		r.reset(ctx, &p, t)
 		t.nextTry = now.Add(jitter(t.backoff))
 		t.backoff = min(2*t.backoff, maxBackoff)
 	}

@@ -32,6 +32,7 @@ type sender struct {
 	asks  chan *message
 	hello chan struct{} // asks for a head
 	wants chan wish
+	pasts chan past
 
 	published, rounds, bytes, pages, dropped atomic.Uint64
 
@@ -71,7 +72,7 @@ type queued struct {
 
 func newSender(m *Mesh) *sender {
 	return &sender{
-		m: m, asks: make(chan *message, 256), hello: make(chan struct{}, 1), wants: make(chan wish, 64),
+		m: m, asks: make(chan *message, 256), hello: make(chan struct{}, 1), wants: make(chan wish, 64), pasts: make(chan past, 64),
 		arrays: make(map[ref]*ownArray), wanted: make(map[ref]int),
 	}
 }
@@ -90,6 +91,7 @@ type wish struct {
 	life   uint64 // incarnation that the versions are of
 	boot   uint64 // newest of it that was heard
 	arrays []arrayHead
+	proofs [][]byte // what it has said and may have forgotten
 }
 
 // want has an origin asked for what is missing. If the sender is busy the
@@ -141,6 +143,8 @@ func (s *sender) run(ctx context.Context) {
 			}
 		case w := <-s.wants:
 			s.question(w)
+		case p := <-s.pasts:
+			s.recalled(p)
 		case m := <-s.asks:
 			s.answer(ctx, m)
 		}

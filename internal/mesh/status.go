@@ -33,7 +33,8 @@ type PeerStatus struct {
 	Quarantine string // why it is not counted, "" if it is
 	Added      time.Time
 
-	Heard       time.Time     // last message; zero if none since the start
+	Heard       time.Time     // last message, also before the start; zero if there was none
+	Silent      time.Duration // since then, or since it was added, if that is long; 0 if it is not
 	Lag         time.Duration // from when the peer counted to when this node did, of the last delta
 	Behind      time.Duration // for how long versions have been missing; 0 if none is
 	Missing     uint64        // versions that are missing: changes that this node has not seen
@@ -53,8 +54,9 @@ type PeerStatus struct {
 
 // stats are the figures of one peer.
 type stats struct {
-	told      string // name that the peer gives itself
-	heard     time.Time
+	told      string    // name that the peer gives itself
+	heard     time.Time // since the start
+	lastHeard time.Time // also before that
 	lag       time.Duration
 	behind    time.Time // since when, zero if not
 	missing   uint64
@@ -69,6 +71,16 @@ type stats struct {
 }
 
 func newStats() stats { return stats{refusals: newRefusals()} }
+
+// silentAfter is how many heartbeats a peer may be silent without being shown so.
+const silentAfter = 10
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
 
 // refusals counts what was refused by reason. Each reason is logged once.
 type refusals struct {
@@ -114,9 +126,12 @@ func (m *Mesh) Status() Status {
 		}
 		out := PeerStatus{
 			ID: mem.ID, Name: mem.Name, Weight: mem.Weight, Quarantine: mem.Quarantine, Added: mem.Added,
-			Heard: mem.heard, Lag: mem.lag, Missing: mem.missing, Incarnation: m.opts.Engine.Incarnation(mem.ID),
+			Heard: mem.lastHeard, Lag: mem.lag, Missing: mem.missing, Incarnation: m.opts.Engine.Incarnation(mem.ID),
 			Messages: mem.messages, Bytes: mem.bytes, Applied: mem.applied, Pages: mem.pages, Asked: mem.asked,
 			Refusals: maps.Clone(mem.refusals.count), Error: mem.refusals.last,
+		}
+		if d := m.opts.Now().Sub(later(mem.lastHeard, mem.Added)); d > silentAfter*m.opts.Heartbeat && m.opts.Role != Publish {
+			out.Silent = d
 		}
 		if !mem.behind.IsZero() {
 			out.Behind = time.Since(mem.behind)

@@ -1,0 +1,73 @@
+package mesh
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// heardFile keeps what peers last said, across a restart.
+const heardFile = "heard.json"
+
+// A heard is what is kept of a peer beside what it counts: when it was last heard,
+// and its newest head, as it signed it.
+type heard struct {
+	Key  string    `json:"key"`
+	At   time.Time `json:"at"`
+	Head []byte    `json:"head,omitempty"`
+}
+
+// loadHeard reads what was kept; a file that is absent or damaged, with which nothing
+// is lost that counts, is as an empty one.
+func (r *receiver) loadHeard() error {
+	data, err := os.ReadFile(filepath.Join(r.m.opts.Dir, heardFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("mesh: %w", err)
+	}
+	var list []heard
+	if err := json.Unmarshal(data, &list); err != nil {
+		r.m.opts.Log.Warn("what peers last said is not known", "file", heardFile, "err", err)
+		return nil
+	}
+	for _, h := range list {
+		key, err := parsePublic(h.Key)
+		if err != nil || r.m.members[key.hint()] == nil {
+			continue
+		}
+		r.m.members[key.hint()].lastHeard = h.At
+		if e, err := openStatement(h.Head); err == nil && e.signedBy(&key) {
+			r.track(key.hint()).said.head = h.Head
+		}
+	}
+	return nil
+}
+
+// saveHeard writes what peers last said. It runs on the receiver's goroutine, or
+// after that has ended.
+func (r *receiver) saveHeard() error {
+	list := []heard{}
+	r.m.mu.Lock()
+	for _, h := range slices.SortedFunc(maps.Keys(r.m.members), func(a, b hint) int { return slices.Compare(a[:], b[:]) }) {
+		mem := r.m.members[h]
+		x := heard{Key: mem.ID, At: mem.lastHeard.UTC()}
+		if t := r.origins[h]; t != nil {
+			x.Head = t.said.head
+		}
+		list = append(list, x)
+	}
+	r.m.mu.Unlock()
+	data, err := json.Marshal(list)
+	if err != nil {
+		return fmt.Errorf("mesh: %w", err)
+	}
+	return writeFile(filepath.Join(r.m.opts.Dir, heardFile), data)
+}

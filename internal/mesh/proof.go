@@ -1,0 +1,162 @@
+package mesh
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+// maxSaid bounds a statement that is kept to prove where a round led: those of heads
+// are kept however long they are.
+const maxSaid = 16 << 10
+
+// evidence is what an origin has said, as it signed it: should it ever have
+// forgotten, it believes nothing else.
+type evidence struct {
+	head []byte         // the newest head of the newest life
+	led  map[ref][]byte // what led an array to where the replica is
+}
+
+// keep notes the statement that led to the version of an array.
+func (e *evidence) keep(x ref, said []byte) {
+	if len(said) == 0 || len(said) > maxSaid {
+		return
+	}
+	if e.led == nil {
+		e.led = make(map[ref][]byte)
+	}
+	e.led[x] = said
+}
+
+// about returns the proofs to show the origin with a question about arrays, all if
+// none is named: any one of them that it cannot explain is enough.
+func (e *evidence) about(arrays []arrayHead) (out [][]byte) {
+	if len(arrays) == 0 {
+		for x := range e.led {
+			arrays = append(arrays, arrayHead{ref: x})
+		}
+	}
+	if e.head != nil {
+		out = append(out, e.head)
+	}
+	size := len(e.head)
+	for _, a := range arrays {
+		said := e.led[a.ref]
+		if said == nil || len(out) == maxProofs || size+len(said) > maxAsk/2 ||
+			slices.ContainsFunc(out, func(x []byte) bool { return bytes.Equal(x, said) }) {
+			continue
+		}
+		out, size = append(out, said), size+len(said)
+	}
+	return out
+}
+
+// A past is what this node can be shown to have said.
+type past struct {
+	stamp  stamp
+	arrays []arrayHead // versions that it had, with the boot in which it had them
+}
+
+// proven returns what a statement proves that this node once said; ok is false if
+// it is not of this node, or so far beyond the clock that nothing may follow it.
+func (s *sender) proven(said []byte) (p past, ok bool) {
+	e, err := openStatement(said)
+	if err != nil || !e.signedBy(&s.m.opts.Identity.public) {
+		return past{}, false
+	}
+	m, _, err := e.parseClaim(s.m.opts.KeyID)
+	if err != nil || m.stamp.ahead(s.m.opts.Now()) {
+		return past{}, false
+	}
+	return m.past(), true
+}
+
+// past returns what a message says of its sender's arrays.
+func (m *message) past() past {
+	p := past{stamp: m.stamp}
+	add := func(x ref, version uint64) {
+		p.arrays = append(p.arrays, arrayHead{ref: x, version: version, boot: m.stamp.boot})
+	}
+	for _, h := range m.heads {
+		add(h.ref, h.version)
+	}
+	for i := range m.rounds {
+		add(m.rounds[i].ref, m.rounds[i].to)
+	}
+	if m.kind == kindImage {
+		add(m.image.ref, m.image.at)
+	}
+	return p
+}
+
+// forgot reports whether this node, which has the arrays own, has forgotten
+// something of its past.
+func (s *sender) forgot(p *past, own map[ref]engine.ArrayState) bool {
+	s.m.mu.Lock()
+	life, boot := s.m.state.Incarnation, s.m.state.Boot
+	s.m.mu.Unlock()
+	if p.stamp.incarnation != life {
+		return p.stamp.incarnation > life
+	}
+	if p.stamp.boot > boot {
+		return true
+	}
+	return slices.ContainsFunc(p.arrays, func(w arrayHead) bool {
+		a, ok := own[w.ref]
+		if !ok {
+			return w.version > 0 && w.start >= s.m.opts.Engine.Floor(w.array)
+		}
+		held := engine.ArrayState{Version: w.version, Boot: w.boot}
+		return w.version > a.Version || w.version > 0 && !s.lineage(w.ref).contains(held, boot)
+	})
+}
+
+// recall has the sender compare what a broker had stored of this node with what
+// the node knows. If the sender is busy, there are others like it.
+func (s *sender) recall(p past) {
+	select {
+	case s.pasts <- p:
+	default:
+	}
+}
+
+// recalled begins a new incarnation if what a broker had stored is of a past that
+// this node has forgotten.
+func (s *sender) recalled(p past) {
+	own := make(map[ref]engine.ArrayState)
+	for _, a := range s.m.opts.Engine.Own() {
+		own[ref{a.Array, a.Start}] = a
+	}
+	if s.forgot(&p, own) {
+		s.renew("a broker", max(p.stamp.incarnation, p.stamp.boot))
+	}
+}
+
+// resetAfter is for how long an origin may be known to have gone back, and not
+// answer that with a new incarnation, before what it signs now counts all the same.
+const resetAfter = time.Minute
+
+// reset drops what is held of an origin that has gone back and, though it was asked
+// for so long, says nothing of it: it cannot be shown why, because this node was
+// restarted, too. It has to come from a later process of the origin's than all that is
+// held: an old message that is played back is not enough.
+func (r *receiver) reset(ctx context.Context, p *peer, t *track) {
+	if !t.suspect || t.next != 0 || time.Since(t.doubted) < resetAfter {
+		return
+	}
+	for _, a := range r.m.opts.Engine.Replica(p.ID) {
+		if a.Boot >= t.head.boot {
+			return
+		}
+	}
+	if err := r.m.opts.Engine.ForgetGenerations(ctx, p.ID, 0); err != nil {
+		r.refuseError(p, err)
+		return
+	}
+	r.m.opts.Log.Warn("what is held of a peer is no part of what it has now: it is asked for anew", "peer", p.label())
+	t.suspect, t.gone, t.said, t.doubted = false, nil, evidence{head: t.said.head}, time.Time{}
+	t.pending, t.waiting, t.looked = make(map[ref][]round), 0, make(look)
+}

@@ -23,9 +23,9 @@ func newBackupCommand() *cobra.Command {
 	var data string
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
-		Short: "Copy what a node has counted, while it runs or not",
+		Short: "Back up what a node has counted, running or not",
 		Long: "Write a consistent copy of everything that a node has acknowledged to FILE, - for\n" +
-			"standard output. The node may run and is not held up. The copy is checked as it is\n" +
+			"standard output. The node may be running and is not held up. The copy is checked as it is\n" +
 			"made; FILE is whole or not there.\n\n" + aside,
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -51,10 +51,10 @@ func newRestoreCommand() *cobra.Command {
 	var data string
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Put a backup in the place of what a node had counted",
-		Long: "Make the store of a node of the backup in FILE, - for standard input. The node does\n" +
-			"not run, and its data folder holds no store: move " + storeFolder + "/ away first. Peers of the node\n" +
-			"are told that it has gone back in time, and replace what they held of it.\n\n" + aside,
+		Short: "Restore a node from a backup",
+		Long: "Make a node's store from the backup in FILE, - for standard input. The node must not\n" +
+			"be running, and its data folder must have no store: move " + storeFolder + "/ away first. Peers are\n" +
+			"told that the node has gone back in time, and replace what they hold of it.\n\n" + aside,
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := filepath.Join(dataFolder(data, ""), storeFolder)

@@ -17,8 +17,8 @@ func newCheckCommand() *cobra.Command {
 	var threshold uint32
 	cmd := &cobra.Command{
 		Use:   "check [--server URL] [--json] MESSAGE...",
-		Short: "Ask what is known of messages",
-		Long: "Ask a node what is known of messages. " + messageHelp + "\n\n" +
+		Short: "Ask what is known about messages",
+		Long: "Ask a node what is known about messages. " + messageHelp + "\n\n" +
 			"Exit code: 0 if none is spam or bulk, 1 if any is, 64 and up for errors.",
 		Args: cli.Args(needMessages),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -17,8 +17,8 @@ func newConfigCommand() *cobra.Command {
 	cmd.AddCommand(
 		&cobra.Command{
 			Use:   "check FILE",
-			Short: "Say whether a configuration file is right",
-			Long:  "Say whether a configuration file is right, the rules of its rate limits, the policies of\nits milter and its zones included. The files of lists and the certificate are read.",
+			Short: "Check a configuration file",
+			Long:  "Check a configuration file, the rules of its rate limits, the policies of\nits milter and its zones included. The files of lists and the certificate are read.",
 			Args:  cli.Args(cobra.ExactArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				cfg, err := config.Load(args[0])

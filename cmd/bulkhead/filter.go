@@ -18,7 +18,7 @@ import (
 )
 
 func newFilterCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "filter", Short: "Look into filter files", Args: cli.Args(cobra.NoArgs), RunE: needCommand}
+	cmd := &cobra.Command{Use: "filter", Short: "Inspect filter files", Args: cli.Args(cobra.NoArgs), RunE: needCommand}
 	var asJSON bool
 	var keyFile string
 	info := &cobra.Command{

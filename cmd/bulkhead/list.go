@@ -23,8 +23,8 @@ import (
 func newListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "Build and ask lists of addresses, domains, URLs and networks",
-		Long: "Build and ask black, white and grey lists of mail addresses, domains, URLs and IP\n" +
+		Short: "Build and query lists of addresses, domains, URLs and networks",
+		Long: "Build and query black, white and grey lists of mail addresses, domains, URLs and IP\n" +
 			"networks, held in filter files. Text files have an entry on each line; \"#\"\n" +
 			"begins a comment; \"-\" is the standard input. A running node takes a changed\n" +
 			"file over by itself.",
@@ -57,7 +57,7 @@ func newListBuild() *cobra.Command {
 	var o lists.Options
 	var tone, eigen, like string
 	cmd := &cobra.Command{
-		Use: "build LIST TEXT...", Short: "Make a list of text files",
+		Use: "build LIST TEXT...", Short: "Build a list from text files",
 		Args: cli.Args(cobra.MinimumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			o.Tone = lists.Tone(tone)
@@ -185,7 +185,7 @@ func printMatch(w io.Writer, asJSON bool, text string, m lists.Match, ok bool) e
 func newListInfo() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "info LIST", Short: "Print what a list holds, where it is from, and its error rate",
+		Use: "info LIST", Short: "Print what a list holds, where it comes from, and its error rate",
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l, err := lists.Open(args[0], lists.DefaultMaxBytes)
@@ -234,8 +234,8 @@ func printInfo(out io.Writer, l *lists.List) error {
 func newListDiff() *cobra.Command {
 	var text, quiet bool
 	cmd := &cobra.Command{
-		Use: "diff OLD NEW", Short: "Say how a newer list differs from an older one",
-		Long: "Say how a newer list differs from an older one. Two lists built one like the other\n" +
+		Use: "diff OLD NEW", Short: "Compare a newer list with an older one",
+		Long: "Compare a newer list with an older one. Two lists built one like the other\n" +
 			"are compared by estimate. With --text, NEW is a text file and OLD a list or a text\n" +
 			"file: the entries that are new (\"+\") and, text against text, those that are gone\n" +
 			"(\"-\") are printed.",
@@ -292,7 +292,7 @@ func printDifference(w io.Writer, d lists.Difference, newerOnly bool) error {
 
 func newListMerge() *cobra.Command {
 	return &cobra.Command{
-		Use: "merge RESULT LIST LIST...", Short: "Join lists that were built one like the other",
+		Use: "merge RESULT LIST LIST...", Short: "Merge lists that were built with --like",
 		Args: cli.Args(cobra.MinimumNArgs(3)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l, err := lists.Merge(args[0], lists.DefaultMaxBytes, args[1:], nil)

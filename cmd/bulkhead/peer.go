@@ -20,8 +20,8 @@ func newPeerCommand() *cobra.Command {
 	var u adminFlags
 	cmd := &cobra.Command{
 		Use:   "peer",
-		Short: "Manage the nodes that a node shares with",
-		Long: "Manage the nodes that a node shares with. The token of an administrator is needed:\n" +
+		Short: "Manage the peers of a node",
+		Long: "Manage the peers of a node. The token of an administrator is needed:\n" +
 			"that of --token-file, else of $BULKHEAD_TOKEN, else of the node's data folder.\n" +
 			"A peer is named by its key, or by its name if only one has it.",
 		Args: cli.Args(cobra.NoArgs),
@@ -35,7 +35,7 @@ func newPeerCommand() *cobra.Command {
 func newPeerAdd(u *adminFlags) *cobra.Command {
 	var name, weight string
 	cmd := &cobra.Command{
-		Use: "add KEY", Short: "Accept what another node publishes",
+		Use: "add KEY", Short: "Add a peer: accept what another node publishes",
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
 			w, err := parseWeight(weight)
@@ -143,7 +143,7 @@ func keyOf(ctx context.Context, c *api.Client, text string) (string, error) {
 
 func newPeerWeigh(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "weigh PEER WEIGHT", Short: "Say what a peer's word is worth, 0 to 1; ends its quarantine",
+		Use: "weigh PEER WEIGHT", Short: "Set the weight of a peer, 0 to 1; ends its quarantine",
 		Args: cli.Args(cobra.ExactArgs(2)),
 		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
 			weight, err := parseWeight(args[1])
@@ -165,7 +165,7 @@ func newPeerWeigh(u *adminFlags) *cobra.Command {
 
 func newPeerEvict(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "evict PEER", Short: "Strike a peer off the list and drop all that it counted",
+		Use: "evict PEER", Short: "Remove a peer and drop everything it counted",
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
 			key, err := keyOf(cmd.Context(), c, args[0])

@@ -13,7 +13,7 @@ func newSignaturesCommand() *cobra.Command {
 	var r remote
 	cmd := &cobra.Command{
 		Use:   "signatures [--server URL] [--json] MESSAGE...",
-		Short: "Print the signatures of messages; nothing is asked or counted",
+		Short: "Print the signatures of messages, without asking or counting",
 		Long: "Print the signatures of messages as the node computes them, since some depend on\n" +
 			"the key of its network. Nothing is asked or counted. " + messageHelp,
 		Args: cli.Args(needMessages),

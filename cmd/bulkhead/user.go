@@ -37,7 +37,7 @@ func newUserCommand() *cobra.Command {
 func newUserAdd(u *adminFlags) *cobra.Command {
 	var role, weight string
 	cmd := &cobra.Command{
-		Use: "add NAME", Short: "Create an account and print its token, which is told once",
+		Use: "add NAME", Short: "Create an account and print its token, once",
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
 			in := api.NewUser{Name: args[0], Role: role}
@@ -151,7 +151,7 @@ func newUserPasswd(u *adminFlags) *cobra.Command {
 
 func newUserWeigh(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "weigh NAME WEIGHT", Short: "Say how much an account's reports weigh, 0 to 1",
+		Use: "weigh NAME WEIGHT", Short: "Set the weight of an account's reports, 0 to 1",
 		Args: cli.Args(cobra.ExactArgs(2)),
 		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
 			weight, err := parseWeight(args[1])

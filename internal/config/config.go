@@ -52,9 +52,9 @@ type Config struct {
 	Node      Node        `toml:"node" doc:"This node and where it keeps its state."`
 	Listen    Listen      `toml:"listen" doc:"The front doors: \"host:port\", or \"unix:/path\" where a socket is offered.\nWith a configuration file, a door whose key is absent or empty is off;\nwithout one, every door listens on the loopback address shown here."`
 	HTTP      HTTP        `toml:"http" doc:"The HTTP API and the status page."`
-	Tally     Tally       `toml:"tally" doc:"The tally book: how often was a signature seen, reported, called ham?"`
-	Blocklist Blocklist   `toml:"blocklist" doc:"The blocklist book: has somebody trustworthy called it spam, and nobody revoked it?"`
-	Trust     Trust       `toml:"trust" doc:"How much one reporter's word counts."`
+	Tally     Tally       `toml:"tally" doc:"The tally: how often a signature was seen, reported, or called ham."`
+	Blocklist Blocklist   `toml:"blocklist" doc:"The blocklist: what trusted reporters have called spam and nobody has revoked."`
+	Trust     Trust       `toml:"trust" doc:"How much a reporter's votes weigh."`
 	Limits    Limits      `toml:"limits" doc:"What one client may ask for. Limits are applied before anything is parsed."`
 	Razor2    Razor2      `toml:"razor2" doc:"Razor 2 clients."`
 	Pyzor     Pyzor       `toml:"pyzor" doc:"Pyzor clients."`
@@ -65,7 +65,7 @@ type Config struct {
 	Policy    Policy      `toml:"policy" doc:"Postfix policy delegation, and the rate limits behind it."`
 	RateLimit []RateLimit `toml:"ratelimit" reload:"yes" doc:"A limit on what one key may do in a period: different recipients of an account,\ndifferent senders of a host, messages, bytes. All rules apply to every request."`
 	Lists     Lists       `toml:"lists" doc:"Black, white and grey lists in filter files, as \"bulkhead list build\" makes them."`
-	DNSBL     DNSBL       `toml:"dnsbl" doc:"Lists asked through DNS."`
+	DNSBL     DNSBL       `toml:"dnsbl" doc:"Lists served through DNS."`
 	Mesh      Mesh        `toml:"mesh" doc:"Sharing with other nodes; see \"bulkhead network\" and \"bulkhead peer\"."`
 	Whitelist Whitelist   `toml:"whitelist" doc:"Mail that is never called spam or bulk, and whose reports are not counted."`
 }
@@ -100,7 +100,7 @@ type Listen struct {
 type HTTP struct {
 	AnonymousCheck  string   `toml:"anonymous_check" reload:"yes" doc:"who may check without a token: \"loopback\", \"all\" or \"none\""`
 	AnonymousReport string   `toml:"anonymous_report" reload:"yes" doc:"who may report without a token: \"loopback\", \"all\" or \"none\""`
-	TrustedProxies  []string `toml:"trusted_proxies" reload:"yes" doc:"networks of reverse proxies whose X-Forwarded-For is believed. A request\nthat any other proxy passed on never counts as coming from loopback"`
+	TrustedProxies  []string `toml:"trusted_proxies" reload:"yes" doc:"networks of reverse proxies whose X-Forwarded-For is trusted. A request\nthat any other proxy passed on never counts as coming from loopback"`
 	MaxBody         int64    `toml:"max_body_bytes" reload:"yes" doc:"largest request body, bytes"`
 	ReadTimeout     Duration `toml:"read_timeout" doc:"longest time to read one request"`
 	IdleTimeout     Duration `toml:"idle_timeout" doc:"time after which an idle connection is closed"`
@@ -111,10 +111,10 @@ type HTTP struct {
 // Tally is the section [tally].
 type Tally struct {
 	Generation Duration `toml:"generation" doc:"length of one generation"`
-	Keep       int      `toml:"keep" doc:"generations that are looked up; the oldest is dropped whole"`
+	Keep       int      `toml:"keep" doc:"number of generations that are kept; the oldest is dropped whole"`
 	Capacity   int64    `toml:"capacity" doc:"signatures per generation that the first one is sized for. Later generations\nfollow the use of the one before"`
-	Error      float64  `toml:"error" doc:"wanted probability that a count is wrong when a generation is full, 0 to 1"`
-	Memory     int64    `toml:"memory_bytes" doc:"memory for all generations, bytes. Where it is spent the oldest are given up before\ntheir time. 0: a quarter of the machine's"`
+	Error      float64  `toml:"error" doc:"accepted probability that a count is wrong when a generation is full, 0 to 1"`
+	Memory     int64    `toml:"memory_bytes" doc:"memory for all generations, bytes. When it is used up, the oldest are dropped before\ntheir time. 0: a quarter of the machine's"`
 	Threshold  uint32   `toml:"threshold" reload:"yes" doc:"count at which a message is bulk, messages"`
 	NearMatch  int      `toml:"near_match" doc:"bulkhead/near bands that must agree before they speak for a message, bands"`
 }
@@ -122,10 +122,10 @@ type Tally struct {
 // Blocklist is the section [blocklist].
 type Blocklist struct {
 	Generation Duration `toml:"generation" doc:"length of one generation"`
-	Keep       int      `toml:"keep" doc:"generations that are looked up; the oldest is dropped whole"`
+	Keep       int      `toml:"keep" doc:"number of generations that are kept; the oldest is dropped whole"`
 	Capacity   int64    `toml:"capacity" doc:"signatures per generation that the first one is sized for"`
-	Error      float64  `toml:"error" doc:"wanted probability that an unreported signature is found listed when a\ngeneration is full, 0 to 1"`
-	Memory     int64    `toml:"memory_bytes" doc:"memory for all generations, bytes. Where it is spent the oldest are given up before\ntheir time. 0: a quarter of the machine's"`
+	Error      float64  `toml:"error" doc:"accepted probability that an unreported signature is found listed when a\ngeneration is full, 0 to 1"`
+	Memory     int64    `toml:"memory_bytes" doc:"memory for all generations, bytes. When it is used up, the oldest are dropped before\ntheir time. 0: a quarter of the machine's"`
 	Order      string   `toml:"lookup_order" doc:"\"spam-first\": ask the spam filter, and the revocations only for what it holds;\n\"revoke-first\": the other way round"`
 }
 
@@ -152,7 +152,7 @@ type Limits struct {
 
 // Whitelist is the section [whitelist].
 type Whitelist struct {
-	AuthResults []string `toml:"authentication_results" reload:"yes" doc:"names of hosts whose Authentication-Results are believed: they must remove fields\nof their name from mail that comes in. DKIM and SPF that passed verify a sender"`
+	AuthResults []string `toml:"authentication_results" reload:"yes" doc:"names of hosts whose Authentication-Results are trusted: they must remove fields\nof their name from mail that comes in. DKIM and SPF that passed verify a sender"`
 	Senders     []string `toml:"senders" reload:"yes" doc:"addresses of verified senders: \"someone@example.com\". An entry\n\"forgeable:someone@example.com\" matches without: anybody can write that name"`
 	Domains     []string `toml:"domains" reload:"yes" doc:"domains of verified senders: \"example.com\", subdomains included; or\n\"forgeable:example.com\", as above"`
 	Networks    []string `toml:"networks" reload:"yes" doc:"networks of delivering SMTP clients: \"192.0.2.0/24\""`

@@ -23,8 +23,8 @@ type DCC struct {
 type DCCClient struct {
 	ID        uint32 `toml:"id" doc:"100 to 16777215"`
 	Password  string `toml:"password" doc:"1 to 32 bytes"`
-	Password2 string `toml:"password2" doc:"a second password that is good too. Empty: none"`
-	Account   string `toml:"account" doc:"account whose word its claims of spam are. Empty: an anonymous reporter's"`
+	Password2 string `toml:"password2" doc:"a second password, also accepted. Empty: none"`
+	Account   string `toml:"account" doc:"account whose weight its claims of spam have. Empty: that of an anonymous reporter"`
 }
 
 // Dccifd is the section [dccifd].
@@ -34,10 +34,10 @@ type Dccifd struct {
 	Words      string   `toml:"words" doc:"file with the word tables of Fuz2. Empty: Fuz2 is not computed"`
 	Substitute string   `toml:"substitute" doc:"header that makes the substitute checksum. Empty: none"`
 	Thresholds []string `toml:"thresholds" doc:"totals at which mail is bulk and refused: \"type,count\" with a number, \"many\" or\n\"never\"; the type CMN stands for Body, Fuz1 and Fuz2, for example [\"CMN,many\"]"`
-	Whiteclnt  string   `toml:"whiteclnt" doc:"white list of all users; read again when it changes. Empty: none"`
+	Whiteclnt  string   `toml:"whiteclnt" doc:"whitelist for all users; read again when it changes. Empty: none"`
 	Userdirs   string   `toml:"userdirs" doc:"folder that holds USER/whiteclnt for users with lists of their own. Empty: none"`
 	Greylist   bool     `toml:"greylist" doc:"delay unknown senders"`
-	Embargo    Duration `toml:"embargo" doc:"how long"`
+	Embargo    Duration `toml:"embargo" doc:"how long an unknown sender is delayed"`
 	Window     Duration `toml:"window" doc:"how long after the first attempt the second may come"`
 	White      Duration `toml:"white" doc:"how long a sender that came again is remembered"`
 	MaxMessage int64    `toml:"max_message_bytes" doc:"largest message, bytes"`
@@ -49,8 +49,8 @@ type Fuzzy struct {
 	ReadOnly      bool       `toml:"read_only" doc:"refuse all writes and deletes"`
 	UpdateFrom    []string   `toml:"update_from" doc:"networks that may write and delete without a key that may. Addresses of\ndatagrams can be forged: prefer keys"`
 	Blocked       []string   `toml:"blocked" doc:"networks that get no answer"`
-	SpamFlags     []uint8    `toml:"spam_flags" doc:"flags whose writes are votes for spam among all front doors"`
-	HamFlags      []uint8    `toml:"ham_flags" doc:"flags whose writes are votes for ham"`
+	SpamFlags     []uint8    `toml:"spam_flags" doc:"flags whose writes count as spam votes for all front doors"`
+	HamFlags      []uint8    `toml:"ham_flags" doc:"flags whose writes count as ham votes"`
 	HashKey       string     `toml:"hash_key" doc:"fuzzy_key of the rule for which the node hashes whole messages itself, so that\nwhat is reported elsewhere is known to rspamd. Empty: rspamd's default"`
 	ShinglesKey   string     `toml:"shingles_key" doc:"fuzzy_shingles_key of that rule. Empty: rspamd's default"`
 	Algorithm     string     `toml:"algorithm" doc:"algorithm of that rule: \"mumhash\", \"xxhash\" or \"siphash\""`
@@ -63,11 +63,11 @@ type Fuzzy struct {
 type FuzzyKey struct {
 	Secret  string  `toml:"secret" doc:"secret key as \"rspamadm keypair\" prints it"`
 	Name    string  `toml:"name" doc:"name in logs"`
-	Account string  `toml:"account" doc:"account whose word updates under this key are. Empty: an anonymous reporter's"`
+	Account string  `toml:"account" doc:"account whose weight updates with this key have. Empty: that of an anonymous reporter"`
 	Update  bool    `toml:"update" doc:"clients of this key may write and delete"`
 	Expires string  `toml:"expires" doc:"last day of its use, \"2027-12-31\". Empty: none"`
-	Hidden  []uint8 `toml:"hidden_flags" doc:"flags that clients of this key are not told of"`
-	Rate    float64 `toml:"requests_per_second" doc:"of all clients of this key together; 0: no limit"`
+	Hidden  []uint8 `toml:"hidden_flags" doc:"flags that clients with this key are not shown"`
+	Rate    float64 `toml:"requests_per_second" doc:"requests per second of all clients with this key together; 0: no limit"`
 	Burst   int     `toml:"burst" doc:"requests at once before the rate applies"`
 }
 

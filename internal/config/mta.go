@@ -18,12 +18,12 @@ type Milter struct {
 	Threshold      uint32         `toml:"threshold" reload:"yes" doc:"count from which mail is bulk; 0: tally.threshold"`
 	Text           string         `toml:"text" reload:"yes" doc:"what the sender of refused mail is told; {class} and {reason} are replaced.\nEmpty: a text that names both"`
 	Traps          []string       `toml:"traps" doc:"spam traps, \"someone@example.com\" or \"@example.com\": mail to them is reported"`
-	DiscardTrapped bool           `toml:"discard_trapped" doc:"swallow mail all of whose recipients are traps"`
+	DiscardTrapped bool           `toml:"discard_trapped" doc:"discard mail whose recipients are all traps"`
 	ExemptNetworks []string       `toml:"exempt_networks" doc:"clients whose mail is neither counted nor checked. What is submitted on the\nmachine itself never is"`
 	ExemptLogins   bool           `toml:"exempt_authenticated" doc:"neither count nor check mail of authenticated senders"`
 	OnFault        string         `toml:"on_fault" doc:"what is done with mail that cannot be judged: \"accept\" or \"tempfail\""`
 	RateLimits     bool           `toml:"rate_limits" doc:"apply the rules of [[ratelimit]] to recipients: for mail servers that do not\nspeak the policy protocol"`
-	Lists          []string       `toml:"lists" doc:"names of the lists that are asked; empty: all of them"`
+	Lists          []string       `toml:"lists" doc:"names of the lists to look up in; empty: all of them"`
 	MaxMessage     int            `toml:"max_message_bytes" doc:"largest message that is judged, bytes; larger ones pass"`
 	Timeout        Duration       `toml:"timeout" doc:"longest time to judge one message"`
 	IdleTimeout    Duration       `toml:"idle_timeout" doc:"time after which an idle connection is closed"`
@@ -69,9 +69,9 @@ type RateLimit struct {
 
 // Lists is the section [lists].
 type Lists struct {
-	Watch    Duration `toml:"watch" doc:"how often the files are looked at; a changed one is taken over"`
+	Watch    Duration `toml:"watch" doc:"how often the files are checked for changes"`
 	MaxBytes int64    `toml:"max_bytes" doc:"largest list file that is read, bytes"`
-	Files    []List   `toml:"list" reload:"yes" doc:"A list. Beside its file, FILE.allow holds what is never found."`
+	Files    []List   `toml:"list" reload:"yes" doc:"A list. FILE.allow beside its file holds entries that are never found."`
 }
 
 // List is one [[lists.list]].

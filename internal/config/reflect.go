@@ -86,7 +86,7 @@ func Reloaded(running, file *Config) *Config {
 func WriteReference(w io.Writer) error {
 	r := &reference{}
 	r.b.WriteString("# Every key of bulkhead's configuration with its default.\n" +
-		"# Keys marked (reload) are taken over on SIGHUP; the others need a restart.\n")
+		"# Keys marked (reload) take effect on SIGHUP; the others need a restart.\n")
 	v := reflect.ValueOf(Default()).Elem()
 	for i := range v.NumField() {
 		section := v.Type().Field(i)

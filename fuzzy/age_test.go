@@ -107,10 +107,20 @@ func TestTakenByError(t *testing.T) {
 	must(t, c.Write(t.Context(), digestOf(2), nil, 1, 5))
 	must(t, c.Delete(t.Context(), digestOf(2), nil)) // from now on deletes are asked for
 	d := digestOf(1)
-	house.Add(digestSignature(&d, 1, taken, 0), 6)
-	if r := mustCheck(t, c, d, nil); r.Value != 5 {
-		t.Errorf("value %d of a digest that was never deleted, want 5", r.Value)
+	for copy := range byte(2) {
+		other := digestOf(3 + copy)
+		must(t, c.Write(t.Context(), other, nil, 1, 5))
+		house.Add(digestSignature(&other, 1, taken, copy), 6)
+		if r := mustCheck(t, c, other, nil); r.Value != 5 {
+			t.Errorf("taken by copy %d: value %d of a digest that was never deleted, want 5", copy, r.Value)
+		}
 	}
+	unknown := digestOf(9)
+	house.Add(digestSignature(&unknown, 1, added, 0), 5)
+	if r := mustCheck(t, c, unknown, nil); r.OK() {
+		t.Errorf("a digest of which one counter alone is shown: %+v", r)
+	}
+	house.Add(digestSignature(&d, 1, taken, 0), 6)
 	house.Add(digestSignature(&d, 1, deletes, 0), 1)
 	if r := mustCheck(t, c, d, nil); r.Value != 5 {
 		t.Errorf("value %d, with a delete that never was, want 5", r.Value)

@@ -138,3 +138,30 @@ func TestCountersDiffer(t *testing.T) {
 		}
 	}
 }
+
+// TestExactBeforeNear: the digest itself goes before the bands it shares with
+// others, also when something was taken away once, and is no near match.
+func TestExactBeforeNear(t *testing.T) {
+	ctx := t.Context()
+	var shingles [32]uint64
+	s := &Server{House: prototest.NewTally(1)}
+	c := dial(t, serve(t, s), nil)
+	must(t, c.Write(ctx, digestOf(3), nil, 1, 1))
+	must(t, c.Delete(ctx, digestOf(3), nil))
+	must(t, c.Write(ctx, digestOf(1), &shingles, 1, 10))
+	must(t, c.Write(ctx, digestOf(2), &shingles, 1, 5))
+	for d, want := range map[byte]int32{1: 10, 2: 5} {
+		if r := mustCheck(t, c, digestOf(d), &shingles); r.Value != want || !r.Stored || r.Prob != 1 {
+			t.Errorf("digest %d: %+v, want itself with value %d", d, r, want)
+		}
+	}
+	if n := s.Stats.Near.Load(); n != 0 {
+		t.Errorf("%d near matches of digests that are known", n)
+	}
+	if r := mustCheck(t, c, digestOf(4), &shingles); r.Value != 15 || r.Stored {
+		t.Errorf("near copy: %+v, want value 15", r)
+	}
+	if n := s.Stats.Near.Load(); n != 1 {
+		t.Errorf("%d near matches, want 1", n)
+	}
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
 // scratch is the buffers of one check, reused so that a check of known size
@@ -18,8 +19,8 @@ type scratch struct {
 	counts  []uint32             // of one generation
 	sums    []uint32             // over all generations
 	weights [][weightKinds]int64 // of the latest votes
-	peers   []peerWeight
-	own     []judging
+	peers   []verdict.Peers
+	own     []verdict.State
 
 	secret     filter.Secret
 	weightKeys [weightKinds]filter.Key
@@ -27,47 +28,7 @@ type scratch struct {
 	spam       []bool // of one generation
 	revoked    []bool // of one generation
 	one        []bool // of one array of several
-	state      []judging
-}
-
-// peerWeight is what the origins that count say of one signature: the weight
-// of those that list it, and of those that have revoked it.
-type peerWeight struct{ spam, revoked float64 }
-
-// add takes what an origin, or the union of several that may each list alone, says.
-// A revocation in a union is that of one of them: it may be another who lists.
-func (p *peerWeight) add(state judging, weight float64, union bool) {
-	if state == judgedSpam || union && state == judgedSpamRevoked {
-		p.spam += weight
-	}
-	if state == judgingRevoked || state == judgedSpamRevoked {
-		p.revoked += weight
-	}
-}
-
-// judging is what the walk over the blocklist's generations, newest first, has
-// found of one signature so far.
-type judging uint8
-
-const (
-	judgingNothing    judging = iota
-	judgingRevoked            // a revocation, and no spam entry yet
-	judgedSpam                // a spam entry, no revocation as new as it
-	judgedSpamRevoked         // a spam entry, and a revocation as new or newer
-)
-
-// next returns the state after one more generation, older than those before.
-func (j judging) next(spam, revoked bool) judging {
-	revoked = revoked || j == judgingRevoked
-	switch {
-	case spam && revoked:
-		return judgedSpamRevoked
-	case spam:
-		return judgedSpam
-	case revoked:
-		return judgingRevoked
-	}
-	return judgingNothing
+	state      []verdict.State
 }
 
 // Check implements [bulkhead.Clearinghouse]. It takes no lock.
@@ -112,10 +73,22 @@ func (e *Engine) check(q *bulkhead.Query, v *bulkhead.Verdict) error {
 	for i := range findings {
 		findings[i].Signature = q.Signatures[i]
 	}
+	policy := verdict.Policy{Promotion: e.book.Policy().Promotion, NearMatch: e.opts.NearMatch}
 	s.tally(view, findings)
-	s.judge(view, findings, e.opts.RevocationFirst, e.book.Policy().Promotion)
+	s.judge(view, findings, e.opts.RevocationFirst, policy.Promotion)
 	s.weigh(view, findings)
-	e.conclude(q, v, s)
+	odds, white := e.odds.Load(), e.whitelist.Load()
+	for i := range findings {
+		f := &findings[i]
+		if e.hides(white, &f.Signature) {
+			*f = bulkhead.Finding{Signature: f.Signature}
+			continue
+		}
+		f.Bulk = f.Sightings >= v.Threshold
+		policy.Finding(f, verdict.Evidence{Votes: balanceOf(&s.weights[i]), Peers: s.peers[i]}, odds.Odds)
+	}
+	v.Whitelisted = e.Whitelisted(&q.Source, q.Signatures)
+	policy.Message(v, q.Terse)
 	return nil
 }
 
@@ -235,7 +208,7 @@ func (s *scratch) judge(view *view, findings []bulkhead.Finding, revocationFirst
 			end = g.start
 		}
 		for i, state := range s.state {
-			s.peers[i].add(state, r.Weight, false)
+			s.peers[i].Add(state, r.Weight, false)
 		}
 	}
 	for _, l := range view.mergedLists {
@@ -253,32 +226,12 @@ func (s *scratch) judge(view *view, findings []bulkhead.Finding, revocationFirst
 			end = g.start
 		}
 		for i, state := range s.state {
-			s.peers[i].add(state, l.weight, true)
+			s.peers[i].Add(state, l.weight, true)
 		}
 	}
 	for i := range findings {
-		findings[i].Judged = conclusion(own[i], s.peers[i], promotion)
+		findings[i].Judged = verdict.Judge(own[i], s.peers[i], promotion)
 	}
-}
-
-// slack is more than a sum of weights of peers is off by: 0.7, 0.2 and 0.1 have none
-// that is 1 in binary.
-const slack = 1e-9
-
-func conclusion(own judging, peers peerWeight, promotion float64) bulkhead.Judgement {
-	promotion -= slack
-	listed := peers.spam >= promotion
-	switch {
-	case own == judgedSpam:
-		return bulkhead.JudgedSpam
-	case own == judgedSpamRevoked, own == judgingRevoked && listed:
-		return bulkhead.Revoked
-	case own == judgingNothing && listed && peers.spam-peers.revoked >= promotion:
-		return bulkhead.JudgedSpam
-	case own == judgingNothing && listed:
-		return bulkhead.Revoked
-	}
-	return bulkhead.Unjudged
 }
 
 // span is the time of a generation: its start, and that of the next one.
@@ -329,10 +282,10 @@ func (s *scratch) union(arrays []*filter.Bits, found []bool) {
 // walked takes what was found in a generation.
 func (s *scratch) walked(when span, findings []bulkhead.Finding) {
 	for i, state := range s.state {
-		if state >= judgedSpam {
+		if state.Decided() {
 			continue // decided by a newer generation
 		}
-		s.state[i] = state.next(s.spam[i], s.revoked[i])
+		s.state[i] = state.Next(s.spam[i], s.revoked[i])
 		// The tally's generations are shorter: what one of this span's has seen
 		// is dated better already.
 		if f := &findings[i]; s.spam[i] && (f.First.IsZero() || f.First.Unix() >= int64(when.end)) {

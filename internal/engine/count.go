@@ -127,9 +127,7 @@ func (e *Engine) countLooks(s *scratch, view *view, out []bulkhead.Look) {
 	}
 	odds := e.odds.Load()
 	for i := range out {
-		if l := &out[i]; l.Sightings > 0 && !odds.exact {
-			l.Error = max(odds.atLeast(l.Sightings), leastOdds)
-		}
+		out[i].Error = odds.Count(out[i].Sightings)
 	}
 }
 

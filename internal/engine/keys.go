@@ -48,32 +48,6 @@ func weightKind(vote bulkhead.Vote, root bool) uint8 {
 	return kind
 }
 
-// weightUnit is the weight 1 in the units of the weight kinds.
-const weightUnit = 100
-
-// class says how a signature speaks for the message that bears it.
-type class uint8
-
-const (
-	classWhole    class = iota // the whole message: decides alone
-	classBand                  // one of several bands: enough of them decide
-	classPart                  // a part of the message: informs
-	classProperty              // sender, address, URL: informs
-)
-
-func classOf(s bulkhead.Scheme) class {
-	switch s {
-	case bulkhead.Exact, bulkhead.RazorE4, bulkhead.PyzorDigest, bulkhead.DCCBody,
-		bulkhead.DCCFuz1, bulkhead.DCCFuz2, bulkhead.RspamdText:
-		return classWhole
-	case bulkhead.Near, bulkhead.RspamdShingle:
-		return classBand
-	case bulkhead.RazorE8:
-		return classPart
-	}
-	return classProperty
-}
-
 // baseKey returns the key of a signature. Its name, not its number, stands for
 // the scheme, so that numbers may change between releases.
 func baseKey(secret filter.Secret, sig *bulkhead.Signature) filter.Key {

@@ -5,11 +5,12 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
 // promotion is never 0: no weight at all must not be enough.
 func (r *resolver) promotion() int64 {
-	return max(1, int64(math.Round(r.e.book.Policy().Promotion*weightUnit)))
+	return max(1, int64(math.Round(r.e.book.Policy().Promotion*verdict.Unit)))
 }
 
 // settleSpam lists a signature if the balance after a spam vote says so. One that
@@ -17,7 +18,7 @@ func (r *resolver) promotion() int64 {
 // keeps it from ageing out while reports go on. What only peers list stays theirs:
 // the node's own listing would outlive them.
 func (r *resolver) settleSpam(receipt *bulkhead.Receipt, l *ledger, judged bulkhead.Judgement, who voter, base filter.Key, counted bool) {
-	lists := l.balance().Lists(r.promotion()) || who.Root && counted && r.walk(r.view.block, base) == judgedSpam
+	lists := l.balance().Lists(r.promotion()) || who.Root && counted && r.walk(r.view.block, base) == verdict.Listed
 	switch {
 	case lists && r.list(base):
 		if judged != bulkhead.JudgedSpam {
@@ -40,7 +41,7 @@ func (r *resolver) settleHam(receipt *bulkhead.Receipt, l *ledger, judged bulkhe
 	}
 	b, promotion := l.balance(), r.promotion()
 	lifts := b.Ham-b.Spam >= promotion // what only peers list
-	if r.walk(r.view.block, base) == judgedSpam {
+	if r.walk(r.view.block, base) == verdict.Listed {
 		lifts = b.Lifts(promotion - l.given())
 	}
 	switch {
@@ -102,21 +103,21 @@ func (r *resolver) turns(set bitset, overlay map[filter.Key]bool, base filter.Ke
 // judge returns the judgement of a signature, the overlay included.
 func (r *resolver) judge(base filter.Key) bulkhead.Judgement {
 	own := r.walk(r.view.block, base)
-	var peers peerWeight
+	var peers verdict.Peers
 	for _, o := range r.view.remote {
 		if o.Weight > 0 {
-			peers.add(r.walkRemote(o.block, base), o.Weight, false)
+			peers.Add(r.walkRemote(o.block, base), o.Weight, false)
 		}
 	}
 	for _, l := range r.view.mergedLists {
-		peers.add(r.walkMerged(l.block, base), l.weight, true)
+		peers.Add(r.walkMerged(l.block, base), l.weight, true)
 	}
-	return conclusion(own, peers, r.e.book.Policy().Promotion)
+	return verdict.Judge(own, peers, r.e.book.Policy().Promotion)
 }
 
 // walk judges by the node's own blocklist.
-func (r *resolver) walk(gens []*blockGen, base filter.Key) judging {
-	state := judgingNothing
+func (r *resolver) walk(gens []*blockGen, base filter.Key) verdict.State {
+	state := verdict.Nothing
 	for i, g := range gens {
 		spam, revoked := r.spam, r.revoked
 		if i > 0 { // the overlay belongs to the open generation
@@ -125,7 +126,7 @@ func (r *resolver) walk(gens []*blockGen, base filter.Key) judging {
 		state = r.step(state, base,
 			func(k filter.Key) bool { return r.has(g.spam, spam, k) },
 			func(k filter.Key) bool { return r.has(g.revoked, revoked, k) })
-		if state >= judgedSpam {
+		if state.Decided() {
 			break
 		}
 	}
@@ -133,32 +134,32 @@ func (r *resolver) walk(gens []*blockGen, base filter.Key) judging {
 }
 
 // step takes one more generation, older than those before.
-func (r *resolver) step(state judging, base filter.Key, spam, revoked func(filter.Key) bool) judging {
+func (r *resolver) step(state verdict.State, base filter.Key, spam, revoked func(filter.Key) bool) verdict.State {
 	listed, off := spam(base), revoked(base)
 	if listed && off && relisted(r.e.opts.Secret, base, spam, revoked) {
 		off = false
 	}
-	return state.next(listed, off)
+	return state.Next(listed, off)
 }
 
-func (r *resolver) walkRemote(gens []*remoteBlock, base filter.Key) judging {
-	state := judgingNothing
+func (r *resolver) walkRemote(gens []*remoteBlock, base filter.Key) verdict.State {
+	state := verdict.Nothing
 	for _, g := range gens {
 		state = r.step(state, base,
 			func(k filter.Key) bool { return g.spam != nil && g.spam.Has(k) },
 			func(k filter.Key) bool { return g.revoked != nil && g.revoked.Has(k) })
-		if state >= judgedSpam {
+		if state.Decided() {
 			break
 		}
 	}
 	return state
 }
 
-func (r *resolver) walkMerged(gens []*mergedBlock, base filter.Key) judging {
-	state := judgingNothing
+func (r *resolver) walkMerged(gens []*mergedBlock, base filter.Key) verdict.State {
+	state := verdict.Nothing
 	for _, g := range gens {
 		state = r.step(state, base, anyHas(g.spam), anyHas(g.revoked))
-		if state >= judgedSpam {
+		if state.Decided() {
 			break
 		}
 	}

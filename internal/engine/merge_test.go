@@ -16,6 +16,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
@@ -347,22 +348,22 @@ func (w *mergeWorld) judged(n int) bulkhead.Judgement {
 			}
 		}
 	}
-	var sum peerWeight
+	var sum verdict.Peers
 	for v, said := range says {
-		state := judgingNothing
+		state := verdict.Nothing
 		for _, start := range slices.Backward(slices.Sorted(maps.Keys(said))) {
-			if state < judgedSpam {
-				state = state.next(said[start][0], said[start][1])
+			if !state.Decided() {
+				state = state.Next(said[start][0], said[start][1])
 			}
 		}
-		if state == judgedSpam || state == judgedSpamRevoked && v.origin == "" {
-			sum.spam += v.weight
+		if state == verdict.Listed || state == verdict.ListedRevoked && v.origin == "" {
+			sum.Spam += v.weight
 		}
-		if state == judgingRevoked || state == judgedSpamRevoked {
-			sum.revoked += v.weight
+		if state == verdict.Revoked || state == verdict.ListedRevoked {
+			sum.Revoked += v.weight
 		}
 	}
-	return conclusion(judgingNothing, sum, w.home.book.Policy().Promotion)
+	return verdict.Judge(verdict.Nothing, sum, w.home.book.Policy().Promotion)
 }
 
 func (w *mergeWorld) compare(after string) {

@@ -74,9 +74,6 @@ const (
 	// DefaultNearMatch is how many near bands must agree: signature.NearMatch,
 	// which says why.
 	DefaultNearMatch = 2
-	// shingleMatch is how many of the 20 bands that stand for 32 rspamd shingles
-	// must agree: signature.RspamdMatch, which says why.
-	shingleMatch = 3
 	// MaxSignatures is the largest number of signatures in one query or report.
 	MaxSignatures = 1024
 )

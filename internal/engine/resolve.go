@@ -7,6 +7,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -64,7 +65,7 @@ type voter struct {
 	trust.Standing
 	name  string // of the account, "" for anonymous
 	who   string // identity in the unique filter
-	units uint32 // weight in weightUnit ths
+	units uint32 // weight in hundredths
 }
 
 // voice returns under whose name the vote weighs: the voter's own, or that of the
@@ -122,7 +123,7 @@ func units(weight float64) uint32 {
 	if weight <= 0 {
 		return 0
 	}
-	return max(1, uint32(math.Round(weight*weightUnit)))
+	return max(1, uint32(math.Round(weight*verdict.Unit)))
 }
 
 func (r *resolver) sighting(receipt *bulkhead.Receipt, rep *bulkhead.Report, who voter, base filter.Key, n uint32) {

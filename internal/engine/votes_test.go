@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -298,12 +299,12 @@ func (m *sigModel) vote(v *view, name string, root map[string]bool, units int64,
 	b := m.balance(root)
 	if !ham {
 		m.given[tally] += max(0, units)
-		if b.Lists(weightUnit) || listed && root[name] {
+		if b.Lists(verdict.Unit) || listed && root[name] {
 			m.states[block] = true
 		}
 		return
 	}
-	aged := int64(weightUnit)
+	aged := int64(verdict.Unit)
 	for _, n := range m.given {
 		aged -= n
 	}

@@ -182,3 +182,24 @@ func cutAddress(s string) (local, domain string, ok bool) {
 func fold(s string) string {
 	return strings.ToLower(strings.TrimSuffix(strings.Trim(strings.TrimSpace(s), "<>"), "."))
 }
+
+// Whitelisted returns the entry of the whitelist that a message matches by its
+// source or one of its signatures, "" for none.
+func (e *Engine) Whitelisted(source *bulkhead.Source, sigs []bulkhead.Signature) string {
+	white := e.whitelist.Load()
+	if entry := white.source(source); entry != "" {
+		return entry
+	}
+	for i := range sigs {
+		if white.signature(sigs[i]) {
+			return "signature " + sigs[i].String()
+		}
+	}
+	return ""
+}
+
+// hides reports whether nothing is ever told of a signature, whatever was counted
+// before it came into a list, or by peers that have no such entry.
+func (e *Engine) hides(white *Whitelist, sig *bulkhead.Signature) bool {
+	return e.neverSchemes>>sig.Scheme()&1 != 0 && e.never[*sig] || white.signature(*sig)
+}

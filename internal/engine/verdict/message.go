@@ -1,4 +1,4 @@
-package engine
+package verdict
 
 import (
 	"math"
@@ -6,79 +6,47 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// conclude fills in what follows from the counts and judgements: of each
-// finding, and of the message as a whole.
-func (e *Engine) conclude(q *bulkhead.Query, v *bulkhead.Verdict, s *scratch) {
-	odds := e.odds.Load()
-	promotion := e.book.Policy().Promotion * weightUnit
-	white := e.whitelist.Load()
-	for i := range v.Findings {
-		f := &v.Findings[i]
-		if e.hides(white, &f.Signature) {
-			*f = bulkhead.Finding{Signature: f.Signature}
-			continue
-		}
-		f.Bulk = f.Sightings >= v.Threshold
-		w := &s.weights[i]
-		own := balanceOf(w)
-		heardSpam, heardHam := own.Heard(int64(promotion))
-		spam := float64(heardSpam) + weightUnit*s.peers[i].spam
-		ham := float64(heardHam) + weightUnit*s.peers[i].revoked
-		f.Confidence = confidence(f, spam, ham, promotion)
-		f.Contested = spam > 0 && ham > 0 && ham >= spam/4 && spam >= ham/4
-		f.Error = odds.finding(f)
+// class says how a signature speaks for the message that bears it.
+type class uint8
+
+const (
+	classWhole    class = iota // the whole message: decides alone
+	classBand                  // one of several bands: enough of them decide
+	classPart                  // a part of the message: informs
+	classProperty              // sender, address, URL: informs
+)
+
+func classOf(s bulkhead.Scheme) class {
+	switch s {
+	case bulkhead.Exact, bulkhead.RazorE4, bulkhead.PyzorDigest, bulkhead.DCCBody,
+		bulkhead.DCCFuz1, bulkhead.DCCFuz2, bulkhead.RspamdText:
+		return classWhole
+	case bulkhead.Near, bulkhead.RspamdShingle:
+		return classBand
+	case bulkhead.RazorE8:
+		return classPart
 	}
-	v.Whitelisted = e.Whitelisted(&q.Source, q.Signatures)
-	c := collect(v, e.opts.NearMatch)
+	return classProperty
+}
+
+// shingleMatch is how many of the 20 bands that stand for 32 rspamd shingles
+// must agree: signature.RspamdMatch, which says why.
+const shingleMatch = 3
+
+// Message fills in what v says of the message as a whole: what the findings of
+// the signatures of the whole message say, or enough bands of one scheme. The
+// findings are complete, and v.Threshold and v.Whitelisted are set. Reasons are
+// left out if terse.
+func (p Policy) Message(v *bulkhead.Verdict, terse bool) {
+	c := collect(v, p.NearMatch)
 	v.Sightings, v.SpamVotes, v.HamVotes = c.sightings, c.spam, c.ham
 	v.Judged, v.Confidence = c.judged, c.confidence
 	v.Bulk = v.Sightings >= v.Threshold
 	v.First = c.first.time()
 	v.Error = c.error
-	if !q.Terse {
+	if !terse {
 		v.Reasons = reasons(v, c)
 	}
-}
-
-// confidence is how sure the community is that a signature marks spam, in 0..100:
-// the share of the spam weight in all weight, with a quarter of the promotion
-// weight against it as a prior. A signature that is not listed stays below 50,
-// one that is revoked at 0.
-func confidence(f *bulkhead.Finding, spam, ham, promotion float64) int {
-	if spam == 0 && f.Judged != bulkhead.JudgedSpam || f.Judged == bulkhead.Revoked {
-		return 0
-	}
-	if f.Judged == bulkhead.JudgedSpam {
-		// The weights age with the tally, the listing with the blocklist: a
-		// listing that outlived its votes still had the promotion weight.
-		spam = max(spam, promotion)
-	}
-	c := 100 * spam / (spam + ham + promotion/4)
-	if f.Judged != bulkhead.JudgedSpam {
-		c = min(c, 49)
-	}
-	return int(math.Round(c))
-}
-
-// Whitelisted returns the entry of the whitelist that a message matches by its
-// source or one of its signatures, "" for none.
-func (e *Engine) Whitelisted(source *bulkhead.Source, sigs []bulkhead.Signature) string {
-	white := e.whitelist.Load()
-	if entry := white.source(source); entry != "" {
-		return entry
-	}
-	for i := range sigs {
-		if white.signature(sigs[i]) {
-			return "signature " + sigs[i].String()
-		}
-	}
-	return ""
-}
-
-// hides reports whether nothing is ever told of a signature, whatever was counted
-// before it came into a list, or by peers that have no such entry.
-func (e *Engine) hides(white *Whitelist, sig *bulkhead.Signature) bool {
-	return e.neverSchemes>>sig.Scheme()&1 != 0 && e.never[*sig] || white.signature(*sig)
 }
 
 // A collected verdict is the findings of a message put together: what the

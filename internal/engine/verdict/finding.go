@@ -1,0 +1,57 @@
+package verdict
+
+import (
+	"math"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
+)
+
+// Unit is the weight 1 in the unit of a balance of votes. The value is part of
+// the data on disk, where weights are counted in hundredths.
+const Unit = 100
+
+// A Policy is what the administrator decides about verdicts.
+type Policy struct {
+	Promotion float64 // weight from which votes list a signature, above 0
+	NearMatch int     // bands of bulkhead/near that must agree to speak for a message, 1 or more
+}
+
+// Evidence is what is known of one signature beside its counts.
+type Evidence struct {
+	Votes trust.Balance // of the node's own latest votes, 1 / [Unit] each
+	Peers Peers
+}
+
+// Finding fills in what follows from f's counts and judgement and the evidence:
+// the confidence, whether voters disagree, and the error. o may be used by several
+// goroutines at once.
+func (p Policy) Finding(f *bulkhead.Finding, e Evidence, o *Odds) {
+	promotion := p.Promotion * Unit
+	heardSpam, heardHam := e.Votes.Heard(int64(promotion))
+	spam := float64(heardSpam) + Unit*e.Peers.Spam
+	ham := float64(heardHam) + Unit*e.Peers.Revoked
+	f.Confidence = confidence(f.Judged, spam, ham, promotion)
+	f.Contested = spam > 0 && ham > 0 && ham >= spam/4 && spam >= ham/4
+	f.Error = o.Finding(f)
+}
+
+// confidence is how sure the community is that a signature marks spam, in 0..100:
+// the share of the spam weight in all weight, with a quarter of the promotion
+// weight against it as a prior. A signature that is not listed stays below 50,
+// one that is revoked at 0.
+func confidence(judged bulkhead.Judgement, spam, ham, promotion float64) int {
+	if spam == 0 && judged != bulkhead.JudgedSpam || judged == bulkhead.Revoked {
+		return 0
+	}
+	if judged == bulkhead.JudgedSpam {
+		// The weights age with the tally, the listing with the blocklist: a
+		// listing that outlived its votes still had the promotion weight.
+		spam = max(spam, promotion)
+	}
+	c := 100 * spam / (spam + ham + promotion/4)
+	if judged != bulkhead.JudgedSpam {
+		c = min(c, 49)
+	}
+	return int(math.Round(c))
+}

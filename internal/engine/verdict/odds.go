@@ -1,0 +1,79 @@
+package verdict
+
+import (
+	"sort"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// levels are the counts for which odds are kept. The odds of a count between
+// two of them are those of the lower one: never too small.
+var levels = [...]uint32{1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 30, 50, 100, 200, 500, 1000, 10_000, 100_000, 1_000_000, bulkhead.Many}
+
+// Odds is how likely the filters are, at their present fill, to show of a
+// signature that nobody reported what they show of another. It may be read by
+// several goroutines at once while nothing is added.
+type Odds struct {
+	exact bool
+	// counts[i] is the probability of a count of levels[i] or more.
+	counts [len(levels)]float64
+	spam   float64 // probability of a place on the blocklist
+}
+
+// Exact returns the odds where everything is held exactly: nothing is wrong.
+func Exact() *Odds { return &Odds{exact: true} }
+
+// A Tailer is a counting array: for each of the counts, in ascending order, the
+// probability that an absent key shows it or more.
+type Tailer interface {
+	Tail(counts []uint32) []float64
+}
+
+// AddCounts adds the odds of one counting array: that any of several is wrong is
+// at most the sum.
+func (o *Odds) AddCounts(array Tailer) {
+	for i, p := range array.Tail(levels[:]) {
+		o.counts[i] = min(1, o.counts[i]+p)
+	}
+}
+
+// AddSpam adds the probability, in 0..1, that one spam filter has a signature
+// that nobody reported.
+func (o *Odds) AddSpam(ghost float64) { o.spam = min(1, o.spam+ghost) }
+
+// leastOdds stands for odds that are too small to measure: they are never 0 in
+// a filter that holds anything.
+const leastOdds = 1e-30
+
+// Finding returns the probability that an unreported signature is shown as f
+// shows this one, or worse. All that f shows would have to be wrong at once, so
+// the rarest part bounds it.
+func (o *Odds) Finding(f *bulkhead.Finding) float64 {
+	if o.exact || !f.Known() {
+		return 0
+	}
+	p := 1.0
+	for _, n := range []uint32{f.Sightings, f.Spam, f.Ham} {
+		if n > 0 {
+			p = min(p, o.atLeast(n))
+		}
+	}
+	if f.Judged != bulkhead.Unjudged {
+		p = min(p, o.spam)
+	}
+	return max(p, leastOdds)
+}
+
+// Count returns the probability that an unreported signature shows the count or
+// more.
+func (o *Odds) Count(n uint32) float64 {
+	if o.exact || n == 0 {
+		return 0
+	}
+	return max(o.atLeast(n), leastOdds)
+}
+
+func (o *Odds) atLeast(n uint32) float64 {
+	i := sort.Search(len(levels), func(i int) bool { return levels[i] > n })
+	return o.counts[i-1]
+}

@@ -3,6 +3,7 @@ package bulkhead_test
 import (
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -49,6 +50,39 @@ func TestBrokenPointers(t *testing.T) {
 	}
 	if found, broken := documentLinks(tree, "docs/bad.md"); found != 3 || len(broken) != 3 {
 		t.Errorf("bad links: %d, broken %q", found, broken)
+	}
+}
+
+// TestSpecificationTables holds the digests that the specifications print against
+// the test vectors.
+func TestSpecificationTables(t *testing.T) {
+	tests := []struct {
+		document, vectors string
+		digest            *regexp.Regexp // its first group stands in the document
+		want              int            // lines
+	}{
+		{"docs/specs/razor2.md", "razor2/signatures.tsv", regexp.MustCompile(`(?m)^[^#].*\t(\S+)$`), 9},
+		{"docs/specs/pyzor.md", "pyzor/digests.txt", regexp.MustCompile(`(?m)^([0-9a-f]{40}) `), 11},
+		{"docs/specs/rspamd-fuzzy.md", "rspamd-fuzzy/digests.txt", regexp.MustCompile(`(?m)^([0-9a-f]{10})[0-9a-f]{118} `), 7},
+	}
+	for _, tt := range tests {
+		document, err := os.ReadFile(tt.document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		vectors, err := os.ReadFile("testdata/vectors/" + tt.vectors)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := tt.digest.FindAllSubmatch(vectors, -1)
+		if len(found) != tt.want {
+			t.Errorf("%s: %d digests, want %d", tt.vectors, len(found), tt.want)
+		}
+		for _, m := range found {
+			if !strings.Contains(string(document), "`"+string(m[1])+"`") {
+				t.Errorf("%s does not print %s of %s", tt.document, m[1], tt.vectors)
+			}
+		}
 	}
 }
 

@@ -54,6 +54,8 @@ var mayImport = map[string][]string{
 	"dnsbl":                   {".", "internal/listen"},
 	"api":                     {".", "signature", "internal/listen"},
 	"internal/cli":            {},
+	"internal/units":          {},
+	"internal/node":           {"*", "internal/*"},
 	"internal/lab/figure":     {},
 	"internal/lab/study":      {".", "filter", "filter/paper", "signature", "internal/lab/figure"},
 	"internal/lab/replay":     {".", "filter", "signature", "internal/engine", "internal/trust", "internal/lab/figure"},

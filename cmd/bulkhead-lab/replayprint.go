@@ -6,8 +6,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/lab/replay"
+	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
 
 // printReplay prints the result of a replay for people.
@@ -27,7 +27,7 @@ func printReplay(w io.Writer, r *replay.Result, opts *replay.Options) {
 	row("ham called spam", share(a.HamFlagged, r.Ham), share(b.HamFlagged, r.Ham))
 	row("further ham called bulk", share(a.HamBulk, r.Ham), share(b.HamBulk, r.Ham))
 	row("reports, withdrawals", fmt.Sprintf("%d, %d", a.Reports, a.Revokes), fmt.Sprintf("%d, %d", b.Reports, b.Revokes))
-	row("state", cli.ByteSize(a.StateBytes), cli.ByteSize(b.StateBytes))
+	row("state", units.ByteSize(a.StateBytes), units.ByteSize(b.StateBytes))
 	row("messages/s", a.PerSecond, b.PerSecond)
 	t.Flush()
 
@@ -41,7 +41,7 @@ func printReplay(w io.Writer, r *replay.Result, opts *replay.Options) {
 
 	d := &r.Differences
 	fmt.Fprintf(w, "\nFilters against exact maps: %s of %d differ (spam or not: %d, bulk or not: %d).\n",
-		cli.Plural(d.Spam+d.Bulk, "verdict"), d.Verdicts, d.Spam, d.Bulk)
+		units.Plural(d.Spam+d.Bulk, "verdict"), d.Verdicts, d.Spam, d.Bulk)
 	fmt.Fprintf(w, "Of %d look-ups, %d counts differ (rate %.1e, stated %.0e for each generation) and %d judgements (rate %.1e, stated %.0e).\n",
 		d.Findings, d.Counts, d.CountRate, d.Stated, d.Judged, d.JudgeRate, d.StatedJ)
 	for i, name := range a.Flagged {
@@ -55,7 +55,7 @@ func printReplay(w io.Writer, r *replay.Result, opts *replay.Options) {
 		fmt.Fprintf(w, "  %s\n", name)
 	}
 	fmt.Fprintf(w, "\n%d different signatures of %s read in %.1f s. Every generation of the filters has room for %d,\n"+
-		"twice the busiest one's need; the maps take what they hold.\n", r.Signatures, cli.ByteSize(uint64(r.Bytes)), r.ReadSeconds, r.Capacity)
+		"twice the busiest one's need; the maps take what they hold.\n", r.Signatures, units.ByteSize(uint64(r.Bytes)), r.ReadSeconds, r.Capacity)
 }
 
 // printServers prints what servers caught alone and together.
@@ -66,14 +66,14 @@ func printServers(w io.Writer, r *replay.ServersResult, opts *replay.Options) {
 	for _, row := range r.Rows {
 		a, b := &row.Alone, &row.Shared
 		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t\n", row.Servers, share(a.Caught, r.Spam), share(b.Caught, r.Spam),
-			share(a.HamFlagged, r.Ham), share(b.HamFlagged, r.Ham), a.Reports, b.Reports, cli.ByteSize(b.SentBytes))
+			share(a.HamFlagged, r.Ham), share(b.HamFlagged, r.Ham), a.Reports, b.Reports, units.ByteSize(b.SentBytes))
 	}
 	t.Flush()
 }
 
 // deliveries says what was replayed.
 func deliveries(messages int, first, last time.Time, spam, ham int) string {
-	return fmt.Sprintf("%s, %s to %s: %d deliveries of spam and %d of ham", cli.Plural(messages, "message"),
+	return fmt.Sprintf("%s, %s to %s: %d deliveries of spam and %d of ham", units.Plural(messages, "message"),
 		first.Format(time.DateOnly), last.Format(time.DateOnly), spam, ham)
 }
 

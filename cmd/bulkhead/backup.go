@@ -2,22 +2,26 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
-	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/node"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
 // aside is what a backup leaves out: secrets belong elsewhere than counts.
-const aside = "Not in it are the keys of the data folder: " + networkKeyFile + ", " + sealKeyFile + ", " + adminTokenFile + " and " +
-	meshFolder + "/.\nThey change seldom; without them nothing in a backup can be found. Keep a copy apart."
+func aside() string {
+	files := node.SecretFiles()
+	last := len(files) - 1
+	return "Not in it are the keys of the data folder: " + strings.Join(files[:last], ", ") + " and " + files[last] +
+		".\nThey change seldom; without them nothing in a backup can be found. Keep a copy apart."
+}
 
 func newBackupCommand() *cobra.Command {
 	var data string
@@ -26,14 +30,14 @@ func newBackupCommand() *cobra.Command {
 		Short: "Back up what a node has counted, running or not",
 		Long: "Write a consistent copy of everything that a node has acknowledged to FILE, - for\n" +
 			"standard output. The node may be running and is not held up. The copy is checked as it is\n" +
-			"made; FILE is whole or not there.\n\n" + aside,
+			"made; FILE is whole or not there.\n\n" + aside(),
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := filepath.Join(dataFolder(data, ""), storeFolder)
+			dir := dataFolder(data, "")
 			write := func(w io.Writer) (err error) {
-				info, err := store.Backup(cmd.Context(), dir, w)
+				info, err := node.Backup(cmd.Context(), dir, w)
 				if err == nil {
-					fmt.Fprintf(cmd.ErrOrStderr(), "backup of %s up to journal entry %d\n", dir, info.LastIndex)
+					fmt.Fprintf(cmd.ErrOrStderr(), "backup of %s up to journal entry %d\n", filepath.Join(dir, node.StoreFolder), info.LastIndex)
 				}
 				return err
 			}
@@ -53,14 +57,11 @@ func newRestoreCommand() *cobra.Command {
 		Use:   "restore FILE",
 		Short: "Restore a node from a backup",
 		Long: "Make a node's store from the backup in FILE, - for standard input. The node must not\n" +
-			"be running, and its data folder must have no store: move " + storeFolder + "/ away first. Peers are\n" +
-			"told that the node has gone back in time, and replace what they hold of it.\n\n" + aside,
+			"be running, and its data folder must have no store: move " + node.StoreFolder + "/ away first. Peers are\n" +
+			"told that the node has gone back in time, and replace what they hold of it.\n\n" + aside(),
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := filepath.Join(dataFolder(data, ""), storeFolder)
-			if err := ownFolder(filepath.Dir(dir)); err != nil {
-				return err
-			}
+			dir := dataFolder(data, "")
 			in := cmd.InOrStdin()
 			if args[0] != "-" {
 				f, err := os.Open(args[0])
@@ -70,26 +71,18 @@ func newRestoreCommand() *cobra.Command {
 				defer f.Close()
 				in = f
 			}
-			if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+			info, missing, err := node.Restore(cmd.Context(), bufio.NewReader(in), dir)
+			if err != nil {
 				return err
 			}
-			return restoreStore(cmd.Context(), bufio.NewReader(in), dir, cmd.ErrOrStderr())
+			out := cmd.ErrOrStderr()
+			fmt.Fprintf(out, "restored %s up to journal entry %d\n", filepath.Join(dir, node.StoreFolder), info.LastIndex)
+			for _, name := range missing {
+				fmt.Fprintf(out, "put %s back beside it before the node starts\n", name)
+			}
+			return nil
 		},
 	}
 	dataFlag(cmd.Flags(), &data)
 	return cmd
-}
-
-func restoreStore(ctx context.Context, in io.Reader, dir string, out io.Writer) error {
-	info, err := store.Restore(ctx, in, dir, store.Options{})
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "restored %s up to journal entry %d\n", dir, info.LastIndex)
-	for _, name := range []string{networkKeyFile, sealKeyFile} {
-		if _, err := os.Stat(filepath.Join(filepath.Dir(dir), name)); err != nil {
-			fmt.Fprintf(out, "put %s back beside it before the node starts: %v\n", name, err)
-		}
-	}
-	return nil
 }

@@ -3,24 +3,26 @@ package main
 import (
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
+
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/node"
 )
 
 // writeBanner says where the node listens, where its state lies and, to a
 // newcomer, what to do next.
-func writeBanner(w io.Writer, newcomer bool, n *node) {
+func writeBanner(w io.Writer, newcomer bool, n *node.Node, cfg *config.Config, dir string) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n  bulkhead %s: the node is ready\n\n", version())
-	for _, d := range n.doors {
+	for _, d := range n.Doors() {
 		fmt.Fprintf(&b, "    %-13s %s\n", d.Name, d.Address)
 	}
 	promise := "a report is on disk before it is acknowledged"
-	if n.cfg.Load().Node.Durability == "relaxed" {
+	if cfg.Node.Durability == "relaxed" {
 		promise = "relaxed: a power cut loses the last second"
 	}
-	fmt.Fprintf(&b, "    %-13s %s (%s)\n", "data", n.dir, promise)
-	fmt.Fprintf(&b, "    %-13s %s\n", "administrator", filepath.Join(n.dir, adminTokenFile))
+	fmt.Fprintf(&b, "    %-13s %s (%s)\n", "data", dir, promise)
+	fmt.Fprintf(&b, "    %-13s %s\n", "administrator", n.AdminTokenFile())
 	if newcomer {
 		b.WriteString("\n  Try, in another terminal:\n\n" +
 			"    bulkhead check message.eml      what is known of a message\n" +

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/api"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
 
 func newCheckCommand() *cobra.Command {
@@ -117,5 +118,5 @@ func (p *verdictPrinter) summary() {
 	if p.json || p.total < 2 {
 		return
 	}
-	fmt.Fprintf(p.w, "\n%s: %d spam, %d bulk, %d unknown\n", cli.Plural(p.total, "message"), p.spam, p.bulk, p.unknown)
+	fmt.Fprintf(p.w, "\n%s: %d spam, %d bulk, %d unknown\n", units.Plural(p.total, "message"), p.spam, p.bulk, p.unknown)
 }

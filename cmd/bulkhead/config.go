@@ -1,15 +1,13 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"log/slog"
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/dcc"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/node"
 )
 
 func newConfigCommand() *cobra.Command {
@@ -25,8 +23,7 @@ func newConfigCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				_, err = readCertificate(cfg)
-				if err := errors.Join(err, checkSizes(cfg, machineMemory()), checkProtocols(cfg), checkMTA(cfg)); err != nil {
+				if err := node.CheckConfig(cfg); err != nil {
 					return fmt.Errorf("%s: %w", args[0], err)
 				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: no mistakes\n", args[0])
@@ -43,16 +40,6 @@ func newConfigCommand() *cobra.Command {
 		},
 	)
 	return cmd
-}
-
-// checkProtocols says whether what the doors of fuzzy_check and dccifd alone can
-// judge is right: keys, thresholds, the file of words.
-func checkProtocols(cfg *config.Config) error {
-	s := &server{node: &node{log: slog.New(slog.DiscardHandler)}}
-	s.cfg.Store(cfg)
-	_, err := s.newFuzzy()
-	front := new(dcc.Ifd)
-	return errors.Join(err, setThresholds(front, cfg.Dccifd.Thresholds), readWords(front, cfg.Dccifd.Words))
 }
 
 // needCommand is run for a command that is only a group of others.

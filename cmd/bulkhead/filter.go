@@ -15,6 +15,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/filter/paper"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/node"
 )
 
 func newFilterCommand() *cobra.Command {
@@ -59,7 +60,7 @@ func knownSecrets(path string) ([]filter.Secret, error) {
 		return nil, nil
 	}
 	var s filter.Secret
-	if err := readKey(path, s[:]); err != nil {
+	if err := node.ReadKey(path, s[:]); err != nil {
 		return nil, err
 	}
 	return []filter.Secret{s}, nil

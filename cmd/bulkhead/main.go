@@ -12,8 +12,7 @@
 // bulk, or an entry of a list), or with a code of sysexits.h, 64 and up, for an
 // error.
 //
-// Each file holds a command or a front door's wiring; serve.go puts a node
-// together.
+// Each file holds a command. What a node is, is in internal/node.
 package main
 
 import (

@@ -3,19 +3,15 @@ package main
 import (
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
-	"github.com/bulkhead-mail/bulkhead/internal/mesh"
+	"github.com/bulkhead-mail/bulkhead/internal/node"
 )
 
 func newNetworkCommand() *cobra.Command {
@@ -39,6 +35,10 @@ type networkInfo struct {
 	Key         string `json:"key"`     // of the node
 	Predecessor string `json:"predecessor,omitempty"`
 	Secret      string `json:"secret,omitempty"`
+}
+
+func infoOf(id *node.Identity) *networkInfo {
+	return &networkInfo{Network: fmt.Sprintf("%016x", id.Secret.ID()), Key: id.Key, Predecessor: id.Predecessor}
 }
 
 // printSecret prints the secret alone, as "network new --secret-file" reads it. If
@@ -79,36 +79,11 @@ func newNetworkNew(data *string) *cobra.Command {
 			"what \"network show --secret\" prints on another node of it.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			dir := dataFolder(*data, "")
-			if err := ownFolder(dir); err != nil {
-				return err
-			}
-			path := filepath.Join(dir, networkKeyFile)
-			if _, err := os.Stat(path); err == nil {
-				return fmt.Errorf("%s exists: what the node holds can only be found with it; see \"bulkhead network show\"", path)
-			}
-			if err := os.MkdirAll(dir, 0o700); err != nil {
-				return err
-			}
-			var secret filter.Secret
-			if secretFile != "" {
-				if err := readKey(secretFile, secret[:]); err != nil {
-					return err
-				}
-				if _, err := os.Stat(filepath.Join(dir, storeFolder)); err == nil {
-					return fmt.Errorf("%s holds the counts of another network", dir)
-				}
-				if err := writeKey(path, secret[:]); err != nil {
-					return err
-				}
-			} else if err := loadKey(dir, networkKeyFile, secret[:]); err != nil {
-				return err
-			}
-			id, err := mesh.OpenIdentity(filepath.Join(dir, meshFolder))
+			id, err := node.NewNetwork(dataFolder(*data, ""), secretFile)
 			if err != nil {
 				return err
 			}
-			return (&networkInfo{Network: fmt.Sprintf("%016x", secret.ID()), Key: id.ID()}).print(cmd.OutOrStdout(), asJSON)
+			return infoOf(&id).print(cmd.OutOrStdout(), asJSON)
 		},
 	}
 	cmd.Flags().StringVar(&secretFile, "secret-file", "", "`FILE` with the secret of a network that exists, as \"network show --secret\" prints it")
@@ -126,24 +101,13 @@ func newNetworkShow(data *string) *cobra.Command {
 			"\"network new --secret-file FILE\" reads, and lets nobody else read it.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			dir := dataFolder(*data, "")
-			if err := ownFolder(dir); err != nil {
-				return err
-			}
-			var secret filter.Secret
-			if err := readKey(filepath.Join(dir, networkKeyFile), secret[:]); err != nil {
-				if errors.Is(err, fs.ErrNotExist) {
-					return fmt.Errorf("%s has no network yet: make one with \"bulkhead network new\"", dir)
-				}
-				return err
-			}
-			id, err := mesh.OpenIdentity(filepath.Join(dir, meshFolder))
+			id, err := node.ReadNetwork(dataFolder(*data, ""))
 			if err != nil {
 				return err
 			}
-			info := networkInfo{Network: fmt.Sprintf("%016x", secret.ID()), Key: id.ID(), Predecessor: id.Predecessor()}
+			info := infoOf(&id)
 			if withSecret {
-				info.Secret = hex.EncodeToString(secret[:])
+				info.Secret = hex.EncodeToString(id.Secret[:])
 				if !asJSON {
 					return info.printSecret(cmd.OutOrStdout())
 				}
@@ -162,18 +126,11 @@ func newNetworkRotate(data *string) *cobra.Command {
 		Short: "Make a new key for the node, signed by the old one; start the node again afterwards",
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			dir := filepath.Join(dataFolder(*data, ""), meshFolder)
-			if err := ownFolder(filepath.Dir(dir)); err != nil {
-				return err
-			}
-			if _, err := os.Stat(dir); err != nil {
-				return fmt.Errorf("%s: the node has no key yet: %w", dir, err)
-			}
-			old, to, err := mesh.RotateIdentity(dir)
+			old, to, err := node.RotateKey(dataFolder(*data, ""))
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "old key  %s\nnew key  %s\nPeers take the new key when the node starts again.\n", old.ID(), to.ID())
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "old key  %s\nnew key  %s\nPeers take the new key when the node starts again.\n", old, to)
 			return err
 		},
 	}

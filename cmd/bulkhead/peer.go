@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/api"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
 
 func newPeerCommand() *cobra.Command {
@@ -93,7 +94,7 @@ func (u *adminFlags) printPeers(w io.Writer, list []api.Peer) error {
 			refused += n
 		}
 		fmt.Fprintf(t, "%s\t%.3g\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%d\t%.1g\t%d\t%s\t%s\n", dash(p.Name), p.Weight, state, heard,
-			lag, p.Missing, cli.ByteSize(p.Bytes), p.Keys, cli.ByteSize(p.Memory), p.Merged, p.Ghost, refused, p.Key, reasons(p))
+			lag, p.Missing, units.ByteSize(p.Bytes), p.Keys, units.ByteSize(p.Memory), p.Merged, p.Ghost, refused, p.Key, reasons(p))
 	}
 	return t.Flush()
 }

@@ -1,22 +1,14 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
-	"github.com/bulkhead-mail/bulkhead/internal/trust"
+	"github.com/bulkhead-mail/bulkhead/internal/node"
 )
-
-// adminName is the account that a new node begins with.
-const adminName = "admin"
 
 func newUserRecover(u *adminFlags) *cobra.Command {
 	var configPath string
@@ -36,20 +28,8 @@ func newUserRecover(u *adminFlags) *cobra.Command {
 				}
 			}
 			dir := dataFolder(u.data, cfg.Node.Data)
-			if _, err := os.Stat(filepath.Join(dir, storeFolder)); err != nil {
-				return fmt.Errorf("%s holds no node: %w", dir, err)
-			}
-			// The configuration may not be the node's own: nothing is dropped by it.
-			n, err := openNodeAs(cmd.Context(), cfg, dir, newLogger(cmd.ErrOrStderr(), cfg, new(slog.LevelVar)), true)
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, n.close(cmd.Context())) }()
-			account, ok := n.engine.Accounts().Get(adminName)
-			if !ok {
-				account = trust.Account{Name: adminName, Created: time.Now().UTC()}
-			}
-			return n.makeAdmin(cmd.Context(), account)
+			log := newLogger(cmd.ErrOrStderr(), cfg, new(slog.LevelVar))
+			return node.RecoverAdmin(cmd.Context(), cfg, dir, log)
 		},
 	}
 	cmd.Flags().StringVar(&configPath, "config", "", "configuration `FILE` of the node")

@@ -19,6 +19,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/api"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/node"
 )
 
 // defaultServer is where a node on defaults listens.
@@ -48,11 +49,11 @@ func (r *remote) client(fallback string) (*api.Client, error) {
 	c := &api.Client{Server: r.server, HTTP: &http.Client{Timeout: r.timeout}}
 	switch {
 	case r.tokenFile != "":
-		c.Token, err = readSecret(r.tokenFile)
+		c.Token, err = node.ReadSecret(r.tokenFile)
 	case os.Getenv("BULKHEAD_TOKEN") != "":
 		c.Token = strings.TrimSpace(os.Getenv("BULKHEAD_TOKEN"))
 	case fallback != "":
-		if c.Token, err = readSecret(fallback); errors.Is(err, fs.ErrNotExist) {
+		if c.Token, err = node.ReadSecret(fallback); errors.Is(err, fs.ErrNotExist) {
 			err = nil // the node will say that a token is needed
 		}
 	}
@@ -77,7 +78,7 @@ func (u *adminFlags) flags(f *pflag.FlagSet) {
 // else with that of the administrator of a node on this machine.
 func (u *adminFlags) ask(run func(cmd *cobra.Command, c *api.Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		c, err := u.client(filepath.Join(dataFolder(u.data, ""), adminTokenFile))
+		c, err := u.client(filepath.Join(dataFolder(u.data, ""), node.AdminTokenFile))
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
 
 func newSignaturesCommand() *cobra.Command {
@@ -34,7 +35,7 @@ func newSignaturesCommand() *cobra.Command {
 						Signed  any    `json:"signed"`
 					}{name, sigs})
 				}
-				fmt.Fprintf(w, "%s: %s\n", name, cli.Plural(len(sigs.Signatures), "signature"))
+				fmt.Fprintf(w, "%s: %s\n", name, units.Plural(len(sigs.Signatures), "signature"))
 				for _, sig := range sigs.Signatures {
 					fmt.Fprintf(w, "    %s\n", sig)
 				}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/api"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/node"
 )
 
 func newUserCommand() *cobra.Command {
@@ -145,7 +146,7 @@ func newUserPasswd(u *adminFlags) *cobra.Command {
 			return c.SetSecret(cmd.Context(), args[0], protocol, strings.TrimRight(string(secret), "\r\n"))
 		}),
 	}
-	cmd.Flags().StringVar(&protocol, "protocol", "", strings.Join(secretProtocols(), ", "))
+	cmd.Flags().StringVar(&protocol, "protocol", "", strings.Join(node.SecretProtocols(), ", "))
 	return cmd
 }
 

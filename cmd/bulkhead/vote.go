@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/api"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
 
 func newReportCommand() *cobra.Command {
@@ -89,7 +90,7 @@ func printReceipt(w io.Writer, name string, r *api.Receipt, asJSON bool) error {
 // receiptText says what a report did, for example "3 signatures counted, 2
 // newly listed, 1 counted before".
 func receiptText(r *api.Receipt) string {
-	parts := []string{cli.Plural(r.Counted, "signature") + " counted"}
+	parts := []string{units.Plural(r.Counted, "signature") + " counted"}
 	for _, p := range []struct {
 		n    int
 		what string

@@ -1,5 +1,5 @@
 // Package cli holds what the command lines of this project's programs have in
-// common: exit codes, mistakes of usage, how an error is told, words for numbers.
+// common: exit codes, mistakes of usage, how an error is told.
 package cli
 
 import (

@@ -1,0 +1,22 @@
+package cli
+
+import (
+	"io"
+	"os"
+)
+
+// UseColor reports whether w is a terminal whose user has not asked for plain
+// text (no-color.org).
+func UseColor(w io.Writer) bool {
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && IsTerminal(w)
+}
+
+// IsTerminal reports whether somebody looks at what is written to w.
+func IsTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

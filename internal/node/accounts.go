@@ -1,0 +1,218 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
+)
+
+// accounts manages the node's trust book for the API: [api.Accounts] and
+// [api.Users].
+type accounts struct {
+	core *core
+	// mu makes reading an account, changing it and writing it back one step.
+	mu sync.Mutex
+}
+
+// The protocols whose handshake needs a shared secret.
+const (
+	dccProtocol    = "dcc"
+	pyzorProtocol  = "pyzor"
+	razor2Protocol = "razor2"
+)
+
+// SecretProtocols returns the protocols for which an account may have a shared secret.
+func SecretProtocols() []string { return []string{dccProtocol, pyzorProtocol, razor2Protocol} }
+
+func (a *accounts) book() *trust.Book { return a.core.engine.Accounts() }
+
+// Authenticate implements [api.Accounts].
+func (a *accounts) Authenticate(_ context.Context, token string) (string, error) {
+	account, err := a.book().Authenticate(token)
+	return account.Name, err
+}
+
+// IsAdmin implements [api.Users].
+func (a *accounts) IsAdmin(_ context.Context, name string) bool {
+	account, ok := a.book().Get(name)
+	return ok && account.Role == trust.Admin && !account.Closed
+}
+
+// Users implements [api.Users].
+func (a *accounts) Users(context.Context) ([]api.User, error) {
+	var users []api.User
+	for _, account := range a.book().All() {
+		users = append(users, a.user(&account))
+	}
+	return users, nil
+}
+
+// User implements [api.Users].
+func (a *accounts) User(_ context.Context, name string) (api.User, bool, error) {
+	account, ok := a.book().Get(name)
+	if !ok {
+		return api.User{}, false, nil
+	}
+	return a.user(&account), true, nil
+}
+
+func (a *accounts) user(account *trust.Account) api.User {
+	protocols := slices.Sorted(maps.Keys(account.Sealed))
+	if protocols == nil {
+		protocols = []string{}
+	}
+	return api.User{
+		Name: account.Name, Role: string(account.Role), Weight: account.Weight, Worth: a.book().Policy().Of(account),
+		Created: account.Created, From: account.From, Closed: account.Closed,
+		Confirmed: account.Confirmed, Reverted: account.Reverted,
+		Token: len(account.TokenHash) > 0, Protocols: protocols,
+	}
+}
+
+// AddUser implements [api.Users].
+func (a *accounts) AddUser(ctx context.Context, u api.NewUser) (string, error) {
+	if u.Role == "" {
+		u.Role = string(trust.Member)
+	}
+	role, err := trust.ParseRole(u.Role)
+	if err != nil {
+		return "", err
+	}
+	token, hash := trust.NewToken()
+	account := trust.Account{
+		Name: u.Name, Role: role, Weight: a.startWeight(role), Created: time.Now().UTC(), TokenHash: hash,
+	}
+	if u.Weight != nil {
+		account.Weight = *u.Weight
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, taken := a.book().Get(u.Name); taken {
+		return "", fmt.Errorf("%w: account %q exists", bulkhead.ErrMalformed, u.Name)
+	}
+	if err := a.core.engine.PutAccount(ctx, account); err != nil {
+		return "", err
+	}
+	return token, nil
+}
+
+func (a *accounts) startWeight(role trust.Role) float64 {
+	switch role {
+	case trust.Trusted, trust.Admin:
+		return 1
+	case trust.Member:
+		return a.book().Policy().SelfRegistered
+	}
+	return 0
+}
+
+// change edits one account durably.
+func (a *accounts) change(ctx context.Context, name string, edit func(*trust.Account) error) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	account, ok := a.book().Get(name)
+	if !ok {
+		return fmt.Errorf("%w: no account %q", bulkhead.ErrMalformed, name)
+	}
+	if err := edit(&account); err != nil {
+		return err
+	}
+	if err := a.keepsAdmin(name, &account); err != nil {
+		return err
+	}
+	return a.core.engine.PutAccount(ctx, account)
+}
+
+// keepsAdmin refuses a change after which nobody could manage the node. A nil
+// account stands for the removal of name.
+func (a *accounts) keepsAdmin(name string, account *trust.Account) error {
+	if account != nil && account.Role == trust.Admin && !account.Closed {
+		return nil
+	}
+	if !a.IsAdmin(context.Background(), name) {
+		return nil
+	}
+	for _, other := range a.book().All() {
+		if other.Name != name && other.Role == trust.Admin && !other.Closed {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %q is the last administrator", bulkhead.ErrForbidden, name)
+}
+
+// ChangeUser implements [api.Users].
+func (a *accounts) ChangeUser(ctx context.Context, name string, c api.UserChange) error {
+	return a.change(ctx, name, func(account *trust.Account) error {
+		if c.Role != nil {
+			role, err := trust.ParseRole(*c.Role)
+			if err != nil {
+				return err
+			}
+			account.Role = role
+		}
+		if c.Weight != nil {
+			account.Weight = *c.Weight
+		}
+		if c.Closed != nil {
+			account.Closed = *c.Closed
+		}
+		return nil
+	})
+}
+
+// RemoveUser implements [api.Users].
+func (a *accounts) RemoveUser(ctx context.Context, name string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.keepsAdmin(name, nil); err != nil {
+		return err
+	}
+	return a.core.engine.RemoveAccount(ctx, name)
+}
+
+// NewToken implements [api.Users].
+func (a *accounts) NewToken(ctx context.Context, name string) (string, error) {
+	token, hash := trust.NewToken()
+	err := a.change(ctx, name, func(account *trust.Account) error {
+		account.TokenHash = hash
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	return token, nil
+}
+
+// SetSecret implements [api.Users].
+func (a *accounts) SetSecret(ctx context.Context, name, protocol, secret string) error {
+	if !slices.Contains(SecretProtocols(), protocol) {
+		return fmt.Errorf("%w: protocol %.40q, want one of %q", bulkhead.ErrMalformed, protocol, SecretProtocols())
+	}
+	if protocol == dccProtocol && secret != "" {
+		if err := checkDCCSecret(name, secret); err != nil {
+			return err
+		}
+	}
+	return a.change(ctx, name, func(account *trust.Account) error {
+		if secret == "" {
+			delete(account.Sealed, protocol)
+			return nil
+		}
+		sealed, err := a.core.sealer.Seal(name, protocol, []byte(secret))
+		if err != nil {
+			return err
+		}
+		if account.Sealed == nil {
+			account.Sealed = make(map[string][]byte)
+		}
+		account.Sealed[protocol] = sealed
+		return nil
+	})
+}

@@ -1,0 +1,41 @@
+package node
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+)
+
+// SecretFiles names what a backup leaves out of the data folder: secrets belong elsewhere than counts.
+func SecretFiles() []string {
+	return []string{networkKeyFile, sealKeyFile, AdminTokenFile, meshFolder + "/"}
+}
+
+// Backup writes a consistent copy of everything that the node of a data folder
+// has acknowledged to w, and returns what is in it. The node may run.
+func Backup(ctx context.Context, dir string, w io.Writer) (store.BackupInfo, error) {
+	return store.Backup(ctx, filepath.Join(dir, StoreFolder), w)
+}
+
+// Restore makes the store of a data folder that has none of a backup. missing are
+// the files of keys that must be put back before the node starts.
+func Restore(ctx context.Context, in io.Reader, dir string) (info store.BackupInfo, missing []string, err error) {
+	if err := ownFolder(dir); err != nil {
+		return info, nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return info, nil, err
+	}
+	if info, err = store.Restore(ctx, in, filepath.Join(dir, StoreFolder), store.Options{}); err != nil {
+		return info, nil, err
+	}
+	for _, name := range []string{networkKeyFile, sealKeyFile} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			missing = append(missing, name)
+		}
+	}
+	return info, missing, nil
+}

@@ -1,0 +1,318 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
+	"github.com/bulkhead-mail/bulkhead/signature"
+)
+
+// A core is the engine with its store and secrets: what all front doors share.
+type core struct {
+	cfg      atomic.Pointer[config.Config]
+	dir      string
+	log      *slog.Logger
+	version  string
+	engine   *engine.Engine
+	store    *store.Store
+	sealer   *trust.Sealer
+	secret   filter.Secret
+	hashing  signature.Options // how whole messages are signed
+	started  time.Time
+	draining atomic.Bool
+	doors    []api.Door // that are open
+
+	stateMu sync.Mutex
+	state   api.NodeState // as it was at stateAt
+	stateAt time.Time
+}
+
+func newCore(cfg *config.Config, dir string, log *slog.Logger) *core {
+	n := &core{dir: dir, log: log, started: time.Now().UTC()}
+	n.cfg.Store(cfg)
+	return n
+}
+
+// startEngine is the first stage of a node.
+func (n *Node) startEngine(ctx context.Context, st *stage) error {
+	if err := n.open(ctx, false); err != nil {
+		return err
+	}
+	st.close = n.core.close
+	return nil
+}
+
+// open makes the data folder if need be, and opens what lies in it. A still node
+// leaves its generations as they are, see [engine.Options].
+func (n *core) open(ctx context.Context, still bool) error {
+	cfg := n.cfg.Load()
+	if err := errors.Join(checkSizes(cfg, machineMemory()), ownFolder(n.dir)); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(n.dir, 0o700); err != nil {
+		return err
+	}
+	var sealKey [32]byte
+	if err := errors.Join(loadKey(n.dir, networkKeyFile, n.secret[:]), loadKey(n.dir, sealKeyFile, sealKey[:])); err != nil {
+		return err
+	}
+	n.sealer = trust.NewSealer(sealKey)
+	var err error
+	if n.hashing, err = hashingOf(cfg, n.secret); err != nil {
+		return err
+	}
+	durability := store.Always
+	if cfg.Node.Durability == "relaxed" {
+		durability = store.Relaxed
+		n.log.Warn("reports are acknowledged before they are on disk: a power cut loses the last second", "durability", "relaxed")
+	}
+	if n.store, err = store.Open(filepath.Join(n.dir, StoreFolder), store.Options{Durability: durability, Logger: n.log}); err != nil {
+		return err
+	}
+	opts, err := n.engineOptions(cfg)
+	opts.Still = still
+	if err == nil {
+		n.engine, err = engine.Open(ctx, opts)
+	}
+	if err == nil {
+		err = n.ensureAdmin(ctx)
+	}
+	if err != nil {
+		return errors.Join(err, n.close(ctx))
+	}
+	return nil
+}
+
+func (n *core) engineOptions(cfg *config.Config) (engine.Options, error) {
+	white, err1 := whitelistOf(cfg)
+	tally, block, err2 := booksOf(cfg, machineMemory())
+	return engine.Options{
+		Secret:          n.secret,
+		Store:           n.store,
+		Tally:           tally,
+		Block:           block,
+		RevocationFirst: cfg.Blocklist.Order == "revoke-first",
+		Threshold:       cfg.Tally.Threshold,
+		NearMatch:       cfg.Tally.NearMatch,
+		Trust:           policyOf(cfg),
+		Whitelist:       white,
+		NeverList:       signature.NeverList(),
+		CheckpointEvery: time.Duration(cfg.Node.Checkpoint),
+		RemoteBytes:     uint64(cfg.Mesh.Memory),
+		Log:             n.log,
+	}, errors.Join(err1, err2)
+}
+
+func tallyOf(cfg *config.Config) engine.BookOptions {
+	t := &cfg.Tally
+	return engine.BookOptions{Generation: time.Duration(t.Generation), Keep: t.Keep, Capacity: uint64(t.Capacity), Error: t.Error}
+}
+
+func blocklistOf(cfg *config.Config) engine.BookOptions {
+	b := &cfg.Blocklist
+	return engine.BookOptions{Generation: time.Duration(b.Generation), Keep: b.Keep, Capacity: uint64(b.Capacity), Error: b.Error}
+}
+
+// hashingOf returns how whole messages are signed.
+func hashingOf(cfg *config.Config, secret filter.Secret) (signature.Options, error) {
+	f := &cfg.Fuzzy
+	algorithm, err := signature.ParseRspamdAlgorithm(f.Algorithm)
+	opts := signature.Options{
+		Key: secret, Rspamd: signature.NewRspamdHasher(f.HashKey, f.ShinglesKey, algorithm),
+		RspamdPolicy: signature.RspamdPolicy{MinWords: f.MinLength, MinBytes: f.MinBytes},
+	}
+	if f.MinBytes == 0 {
+		opts.RspamdPolicy.MinBytes = -1 // no limit, where 0 would be the default
+	}
+	return opts, err
+}
+
+func policyOf(cfg *config.Config) trust.Policy {
+	t := cfg.Trust
+	return trust.Policy{
+		Promotion: t.Promotion, Loopback: t.Loopback, Anonymous: t.Anonymous,
+		SelfRegistered: t.SelfRegistered, Ceiling: t.Ceiling, Half: t.Half,
+	}
+}
+
+func whitelistOf(cfg *config.Config) (*engine.Whitelist, error) {
+	w := cfg.Whitelist
+	return engine.NewWhitelist(engine.WhitelistEntries{
+		Senders: w.Senders, Domains: w.Domains, Networks: w.Networks,
+		ListIDs: w.ListIDs, DKIM: w.DKIM, Signatures: w.Signatures,
+	})
+}
+
+// accessOf returns what HTTP clients may ask for. The configuration has been
+// validated, so its texts parse.
+func accessOf(cfg *config.Config) (api.Access, error) {
+	a := api.Access{
+		MaxBody: cfg.HTTP.MaxBody, MaxSignatures: cfg.Limits.MaxSignatures, MaxBatch: cfg.Limits.MaxBatch,
+		Rate:          listen.Rate{PerSecond: cfg.Limits.Rate, Burst: cfg.Limits.Burst},
+		LimitLoopback: cfg.Limits.Loopback,
+	}
+	var err1, err2 error
+	a.AnonymousCheck, err1 = api.ParseWho(cfg.HTTP.AnonymousCheck)
+	a.AnonymousReport, err2 = api.ParseWho(cfg.HTTP.AnonymousReport)
+	for _, text := range cfg.HTTP.TrustedProxies {
+		p, err := config.ParseNetwork(text)
+		if err != nil {
+			return a, err
+		}
+		a.TrustedProxies = append(a.TrustedProxies, p)
+	}
+	return a, errors.Join(err1, err2)
+}
+
+// read returns all signatures of a whole message and what its headers say of
+// its source.
+func (n *core) read(ctx context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+	m, err := signature.ReadMessage(ctx, raw)
+	if err != nil {
+		return nil, bulkhead.Source{}, err
+	}
+	sigs, err := m.Signatures(ctx, n.hashing)
+	if err != nil {
+		return nil, bulkhead.Source{}, err
+	}
+	return aboveFloor(m, sigs), m.SourceBy(n.cfg.Load().Whitelist.AuthResults, ""), nil
+}
+
+// cleared reports whether the white list has a message, by the sender of its
+// envelope, its client and its header, and if signatures is set by its signatures.
+// A message that cannot be read is not on it. Its error is that of ctx.
+func (n *core) cleared(ctx context.Context, raw []byte, sender string, client netip.Addr, signatures bool) (bool, error) {
+	m, err := signature.ReadMessage(ctx, raw)
+	if err != nil {
+		return false, ctx.Err()
+	}
+	source := m.SourceBy(n.cfg.Load().Whitelist.AuthResults, sender)
+	source.Client = client
+	var sigs []bulkhead.Signature
+	if signatures {
+		if sigs, err = m.Signatures(ctx, n.hashing); err != nil {
+			return false, err
+		}
+	}
+	return n.engine.Whitelisted(&source, sigs) != "", nil
+}
+
+// aboveFloor drops all signatures of a message that has too little text for one
+// of bulkhead's own, and nothing but text. The schemes of other clearinghouses
+// have a sum even for an empty body, and one report of it would list every
+// message like it.
+func aboveFloor(m *signature.Message, sigs []bulkhead.Signature) []bulkhead.Signature {
+	for i := range sigs {
+		if s := sigs[i].Scheme(); s == bulkhead.Exact || s == bulkhead.Near {
+			return sigs
+		}
+	}
+	for i := range m.Parts {
+		if p := &m.Parts[i]; !p.IsText() && len(p.Data) > 0 {
+			return sigs
+		}
+	}
+	return nil
+}
+
+// ready says why the node takes no requests at present.
+func (n *core) ready() error {
+	if n.draining.Load() {
+		return errors.New("the node is stopping")
+	}
+	return nil
+}
+
+// prepare judges what a running node can take over of a new configuration, and
+// returns what does so.
+func (n *core) prepare(cfg *config.Config) (takeOver func() error, err error) {
+	white, err := whitelistOf(cfg)
+	if err != nil {
+		return nil, err
+	}
+	policy := policyOf(cfg)
+	if err := policy.Validate(); err != nil {
+		return nil, err
+	}
+	return func() error {
+		n.engine.SetWhitelist(white)
+		n.engine.SetThreshold(cfg.Tally.Threshold)
+		n.cfg.Store(cfg)
+		return n.engine.SetTrust(policy)
+	}, nil
+}
+
+// close writes the last snapshot and lets go of the data folder.
+func (n *core) close(ctx context.Context) error {
+	var err error
+	if n.engine != nil {
+		err = n.engine.Close(ctx)
+	}
+	return errors.Join(err, n.store.Close())
+}
+
+// stateAge is how old the node's description may be: making it reads the
+// arrays, which takes milliseconds.
+const stateAge = time.Second
+
+// State implements [api.Node].
+func (n *core) State(context.Context) api.NodeState {
+	n.stateMu.Lock()
+	defer n.stateMu.Unlock()
+	if n.stateAt.IsZero() || time.Since(n.stateAt) > stateAge {
+		n.state, n.stateAt = n.describe(), time.Now()
+	}
+	return n.state
+}
+
+func (n *core) describe() api.NodeState {
+	cfg, info := n.cfg.Load(), n.engine.Info()
+	name := cfg.Node.Name
+	if name == "" {
+		name, _ = os.Hostname() // "" is as good as any other guess
+	}
+	return api.NodeState{
+		Name: name, Version: n.version, Started: n.started,
+		Durability: cfg.Node.Durability, ReadOnly: info.Refusing, Threshold: info.Threshold,
+		Accounts: info.Accounts, Doors: n.doors,
+		Counters: api.Counters{
+			Checks: info.Checks, Reports: info.Reports, Refused: info.Refused, Entries: info.Entries,
+			Checkpoints: info.Checkpoints, Recoveries: info.Recoveries, Forgotten: info.Forgotten,
+		},
+		Books: []api.Book{
+			bookState("tally", info.Tally, time.Duration(cfg.Tally.Generation)),
+			bookState("blocklist", info.Blocklist, time.Duration(cfg.Blocklist.Generation)),
+		},
+	}
+}
+
+func bookState(name string, generations []engine.GenerationInfo, length time.Duration) api.Book {
+	b := api.Book{Name: name, Generations: []api.Generation{}}
+	for _, g := range generations {
+		out := api.Generation{Start: g.Start, End: g.Start.Add(length), Capacity: g.Capacity}
+		for _, a := range g.Arrays {
+			out.Arrays = append(out.Arrays, api.Array{
+				Name: a.Name, Geometry: a.Geometry, Bytes: a.Bytes, Keys: a.Keys, Fill: a.Fill,
+				Ghost: a.Ghost, Wrong: a.CountWrong, Bulk: a.BulkWrong,
+			})
+			b.Bytes += a.Bytes
+		}
+		b.Generations = append(b.Generations, out)
+	}
+	return b
+}

@@ -1,0 +1,137 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"syscall"
+
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
+)
+
+// A door is one front door: open binds its address and returns what serves it
+// until the context ends and its clients are done.
+type door struct {
+	key  string
+	what string // in the banner
+	open func(ctx context.Context, address string) (*opened, error)
+}
+
+type opened struct {
+	address string // that clients use
+	serve   func(ctx context.Context) error
+	abandon func() error // shuts the door if it is never served
+}
+
+// openStream opens a door for connections.
+func openStream(ctx context.Context, address string, serve func(context.Context, net.Listener) error) (*opened, error) {
+	l, err := listen.Stream(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	return &opened{address: l.Addr().String(), abandon: l.Close, serve: func(ctx context.Context) error { return serve(ctx, l) }}, nil
+}
+
+// openPackets opens a door for datagrams.
+func openPackets(ctx context.Context, address string, serve func(context.Context, []*net.UDPConn) error) (*opened, error) {
+	conns, err := listen.Packets(ctx, address, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &opened{address: conns[0].LocalAddr().String(), abandon: closeAll(conns), serve: func(ctx context.Context) error { return serve(ctx, conns) }}, nil
+}
+
+// openPort opens a door for datagrams, and for connections to the same port.
+func openPort(ctx context.Context, address string, packets func(context.Context, []*net.UDPConn) error, stream func(context.Context, net.Listener) error) (*opened, error) {
+	conns, l, err := bothOn(ctx, address)
+	for range anyPort {
+		if _, port, _ := net.SplitHostPort(address); port != "0" || !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
+		conns, l, err = bothOn(ctx, address)
+	}
+	if err != nil {
+		return nil, err
+	}
+	abandon := func() error { return errors.Join(closeAll(conns)(), l.Close()) }
+	return &opened{address: l.Addr().String(), abandon: abandon, serve: func(ctx context.Context) error {
+		return both(ctx,
+			func(ctx context.Context) error { return packets(ctx, conns) },
+			func(ctx context.Context) error { return stream(ctx, l) })
+	}}, nil
+}
+
+// anyPort is how often a port that was free for datagrams may be taken for
+// connections, where any will do.
+const anyPort = 20
+
+// bothOn binds one port for datagrams and connections.
+func bothOn(ctx context.Context, address string) ([]*net.UDPConn, net.Listener, error) {
+	conns, err := listen.Packets(ctx, address, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := listen.Stream(ctx, conns[0].LocalAddr().String())
+	if err != nil {
+		return nil, nil, errors.Join(err, closeAll(conns)())
+	}
+	return conns, l, nil
+}
+
+// closeAll returns what closes all sockets.
+func closeAll(conns []*net.UDPConn) func() error {
+	return func() error {
+		var errs []error
+		for _, c := range conns {
+			errs = append(errs, c.Close())
+		}
+		return errors.Join(errs...)
+	}
+}
+
+// both runs two servers until both have ended; the end of one ends the other.
+func both(ctx context.Context, a, b func(context.Context) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan error, 1)
+	go func() {
+		defer stop()
+		done <- a(ctx)
+	}()
+	err := b(ctx)
+	stop()
+	return errors.Join(err, <-done)
+}
+
+// doorRate returns the rate of a client of a front door, which follows the
+// configuration. Who is exempt is said for the doors' own rates.
+func (s *Node) doorRate(l config.Limits) (listen.Rate, []netip.Prefix) {
+	_, exempt := doorLimits(l)
+	return listen.Rate{Source: &s.rate}, exempt
+}
+
+// doorLimits returns the rate that the configuration sets for a client of a
+// front door, and who is exempt from it.
+func doorLimits(l config.Limits) (listen.Rate, []netip.Prefix) {
+	rate := listen.Rate{PerSecond: l.Rate, Burst: l.Burst}
+	if l.Loopback {
+		return rate, nil
+	}
+	return rate, listen.Loopback()
+}
+
+// prefixes parses networks that the configuration has validated; the result
+// is not nil.
+func prefixes(texts []string) ([]netip.Prefix, error) {
+	networks := make([]netip.Prefix, 0, len(texts))
+	for _, text := range texts {
+		p, err := config.ParseNetwork(text)
+		if err != nil {
+			return nil, err
+		}
+		networks = append(networks, p)
+	}
+	return networks, nil
+}

@@ -1,0 +1,93 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh"
+)
+
+// An Identity is what makes a node one of a network.
+type Identity struct {
+	// Secret is that of the network, which all its nodes have.
+	Secret filter.Secret
+	// Key is the public half of the node's own key, Predecessor that of the one
+	// before, "" if there was none.
+	Key, Predecessor string
+}
+
+// NewNetwork makes, in the data folder of a node that has never run, the secret of a
+// new network and the node's key. With a secretFile, it takes the secret of a network
+// that exists from it.
+func NewNetwork(dir, secretFile string) (Identity, error) {
+	if err := ownFolder(dir); err != nil {
+		return Identity{}, err
+	}
+	path := filepath.Join(dir, networkKeyFile)
+	if _, err := os.Stat(path); err == nil {
+		return Identity{}, fmt.Errorf("%s exists: what the node holds can only be found with it; see \"bulkhead network show\"", path)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return Identity{}, err
+	}
+	var secret filter.Secret
+	if secretFile != "" {
+		if err := ReadKey(secretFile, secret[:]); err != nil {
+			return Identity{}, err
+		}
+		if _, err := os.Stat(filepath.Join(dir, StoreFolder)); err == nil {
+			return Identity{}, fmt.Errorf("%s holds the counts of another network", dir)
+		}
+		if err := writeKey(path, secret[:]); err != nil {
+			return Identity{}, err
+		}
+	} else if err := loadKey(dir, networkKeyFile, secret[:]); err != nil {
+		return Identity{}, err
+	}
+	return withKey(dir, secret)
+}
+
+// ReadNetwork returns the identity of the node of a data folder.
+func ReadNetwork(dir string) (Identity, error) {
+	if err := ownFolder(dir); err != nil {
+		return Identity{}, err
+	}
+	var secret filter.Secret
+	if err := ReadKey(filepath.Join(dir, networkKeyFile), secret[:]); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return Identity{}, fmt.Errorf("%s has no network yet: make one with \"bulkhead network new\"", dir)
+		}
+		return Identity{}, err
+	}
+	return withKey(dir, secret)
+}
+
+// withKey reads the node's key, or makes it.
+func withKey(dir string, secret filter.Secret) (Identity, error) {
+	id, err := mesh.OpenIdentity(filepath.Join(dir, meshFolder))
+	if err != nil {
+		return Identity{}, err
+	}
+	return Identity{Secret: secret, Key: id.ID(), Predecessor: id.Predecessor()}, nil
+}
+
+// RotateKey makes a new key for the node, signed by the old one, and returns the
+// public halves of both. The node takes it when it starts again.
+func RotateKey(dir string) (old, to string, err error) {
+	if err := ownFolder(dir); err != nil {
+		return "", "", err
+	}
+	dir = filepath.Join(dir, meshFolder)
+	if _, err := os.Stat(dir); err != nil {
+		return "", "", fmt.Errorf("%s: the node has no key yet: %w", dir, err)
+	}
+	before, after, err := mesh.RotateIdentity(dir)
+	if err != nil {
+		return "", "", err
+	}
+	return before.ID(), after.ID(), nil
+}

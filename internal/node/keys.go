@@ -1,0 +1,131 @@
+package node
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
+)
+
+// Files of the data folder.
+const (
+	StoreFolder    = "store"
+	networkKeyFile = "network.key"
+	sealKeyFile    = "seal.key"
+	AdminTokenFile = "admin.token"
+)
+
+// ownFolder refuses a data folder of another user to root, who may write there:
+// the owner, as whom the node runs, could not read what root leaves. A folder
+// that does not exist is nobody's.
+func ownFolder(dir string) error {
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || os.Geteuid() != 0 || owner.Uid == 0 {
+		return nil
+	}
+	name := strconv.FormatUint(uint64(owner.Uid), 10)
+	if u, err := user.LookupId(name); err == nil {
+		name = u.Username
+	}
+	return fmt.Errorf("%s: %w: owned by user %d, who could not read what root writes there; run this as the owner, for example with \"runuser -u %s -- bulkhead ...\"",
+		dir, store.ErrPermission, owner.Uid, name)
+}
+
+// loadKey returns the secret bytes in a file of the data folder. An absent file
+// is made with random bytes, unless the folder holds a store already: nothing
+// in it could be found with another key.
+func loadKey(dir, name string, key []byte) error {
+	path := filepath.Join(dir, name)
+	err := ReadKey(path, key)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Stat(filepath.Join(dir, StoreFolder)); err == nil {
+			return missingKey(dir, name, len(key))
+		}
+		return makeKey(path, key)
+	case errors.Is(err, bulkhead.ErrMalformed):
+		return fmt.Errorf("%w: put it back from a backup", err)
+	}
+	return err
+}
+
+func missingKey(dir, name string, size int) error {
+	path, stored := filepath.Join(dir, name), filepath.Join(dir, StoreFolder)
+	if name == sealKeyFile {
+		return fmt.Errorf("%s is missing, and the secrets of protocols in %s cannot be read without it: put it back from a backup. "+
+			"If there is none, write %d random hexadecimal digits into it (mode 0600), and set those secrets again", path, stored, 2*size)
+	}
+	return fmt.Errorf("%s is missing, and what lies in %s cannot be read without it: put it back from a backup", path, stored)
+}
+
+// makeKey makes a key of random bytes and keeps it in a file; if another process
+// was quicker, it returns that one's.
+func makeKey(path string, key []byte) error {
+	rand.Read(key)
+	err := wholefile.Create(path, wholefile.Bytes([]byte(hex.EncodeToString(key)+"\n")))
+	if errors.Is(err, fs.ErrExist) {
+		return ReadKey(path, key)
+	}
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, errors.ErrUnsupported) { // a file system without links
+		return writeKey(path, key)
+	}
+	return err
+}
+
+// ReadSecret returns the trimmed text of a file that nobody else may read.
+func ReadSecret(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return "", fmt.Errorf("%s: mode %04o lets others read it; use chmod 0600 %s", path, info.Mode().Perm(), path)
+	}
+	if info.Size() > 4096 {
+		return "", fmt.Errorf("%s: %d bytes, limit 4096", path, info.Size())
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// ReadKey reads a key from a file that nobody else may read, in hexadecimal.
+func ReadKey(path string, key []byte) error {
+	text, err := ReadSecret(path)
+	if err != nil {
+		return err
+	}
+	raw, err := hex.DecodeString(text)
+	if err != nil || len(raw) != len(key) {
+		return fmt.Errorf("%w: %s: want %d hexadecimal digits", bulkhead.ErrMalformed, path, 2*len(key))
+	}
+	copy(key, raw)
+	return nil
+}
+
+func writeKey(path string, key []byte) error { return writeSecret(path, hex.EncodeToString(key)) }
+
+// writeSecret writes a line that nobody else may read into a file.
+func writeSecret(path, text string) error {
+	return wholefile.Replace(path, wholefile.Bytes([]byte(text+"\n")))
+}

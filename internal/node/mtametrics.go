@@ -1,0 +1,109 @@
+package node
+
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// An mtaCollector is the share of the mail server's doors in /metrics. A door
+// that is shut shows nothing.
+type mtaCollector struct {
+	m     *mta
+	descs map[string]*prometheus.Desc
+}
+
+var mtaHelp = []struct{ name, label, help string }{
+	{"bulkhead_milter_messages_total", "class", "Messages that the milter judged, by class."},
+	{"bulkhead_milter_actions_total", "action", "Messages that the milter refused, deferred or put on hold."},
+	{"bulkhead_milter_events_total", "event", "Other events of the milter; fault: a message that was not judged or not counted."},
+	{"bulkhead_policy_answers_total", "action", "Answers of the policy door."},
+	{"bulkhead_policy_faults_total", "kind", "Policy requests that were malformed, or could not be decided."},
+	{"bulkhead_dnsbl_answers_total", "answer", "Answers of the DNS door."},
+	{"bulkhead_ratelimit_requests_total", "result", "Requests that the rate limits looked at."},
+	{"bulkhead_ratelimit_keys", "rule", "Keys of a rate limit."},
+	{"bulkhead_ratelimit_bytes", "rule", "Memory of a rate limit."},
+	{"bulkhead_ratelimit_evicted_total", "rule", "Keys that gave way because the memory was spent."},
+	{"bulkhead_list_entries", "list", "Entries of a list."},
+	{"bulkhead_list_error", "list", "Expected error of a list, for one element."},
+	{"bulkhead_list_updated_seconds", "list", "When a list was built or changed, Unix time."},
+	{"bulkhead_list_reloads_total", "result", "List files that were taken over, or could not be."},
+}
+
+func newMTACollector(m *mta) *mtaCollector {
+	c := &mtaCollector{m: m, descs: make(map[string]*prometheus.Desc)}
+	for _, h := range mtaHelp {
+		c.descs[h.name] = prometheus.NewDesc(h.name, h.help, []string{h.label}, nil)
+	}
+	return c
+}
+
+// Describe implements [prometheus.Collector].
+func (c *mtaCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range c.descs {
+		ch <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c *mtaCollector) Collect(ch chan<- prometheus.Metric) {
+	counter := func(name, label string, v *atomic.Int64) {
+		ch <- prometheus.MustNewConstMetric(c.descs[name], prometheus.CounterValue, float64(v.Load()), label)
+	}
+	gauge := func(name, label string, v float64) {
+		ch <- prometheus.MustNewConstMetric(c.descs[name], prometheus.GaugeValue, v, label)
+	}
+	c.doors(counter)
+	s := &c.m.limits.Stats
+	counter("bulkhead_ratelimit_requests_total", "all", &s.Requests)
+	counter("bulkhead_ratelimit_requests_total", "refused", &s.Refused)
+	counter("bulkhead_ratelimit_requests_total", "warned", &s.Warned)
+	counter("bulkhead_ratelimit_requests_total", "fault", &s.Faults)
+	for _, u := range c.m.limits.Usage() {
+		gauge("bulkhead_ratelimit_keys", u.Rule.Name, float64(u.Keys))
+		gauge("bulkhead_ratelimit_bytes", u.Rule.Name, float64(u.Bytes))
+		ch <- prometheus.MustNewConstMetric(c.descs["bulkhead_ratelimit_evicted_total"], prometheus.CounterValue, float64(u.Evicted), u.Rule.Name)
+	}
+	for _, h := range c.m.lists.Handles() {
+		l := h.List()
+		gauge("bulkhead_list_entries", h.Name(), float64(l.Count()))
+		gauge("bulkhead_list_error", h.Name(), l.ErrorRate())
+		gauge("bulkhead_list_updated_seconds", h.Name(), float64(h.Updated().Unix()))
+	}
+	counter("bulkhead_list_reloads_total", "taken", &c.m.lists.Reloads)
+	counter("bulkhead_list_reloads_total", "refused", &c.m.lists.Faults)
+}
+
+func (c *mtaCollector) doors(counter func(name, label string, v *atomic.Int64)) {
+	if c.m.milter != nil {
+		s := &c.m.milter.Stats
+		for label, v := range map[string]*atomic.Int64{
+			"white": &s.White, "spam": &s.Spam, "listed": &s.Listed, "bulk": &s.Bulk, "grey": &s.Grey, "none": &s.Clean,
+		} {
+			counter("bulkhead_milter_messages_total", label, v)
+		}
+		for label, v := range map[string]*atomic.Int64{"reject": &s.Rejected, "tempfail": &s.Tempfailed, "quarantine": &s.Quarantined} {
+			counter("bulkhead_milter_actions_total", label, v)
+		}
+		for label, v := range map[string]*atomic.Int64{
+			"connection": &s.Connections, "exempt": &s.Exempt, "oversize": &s.Oversize, "fault": &s.Faults,
+			"malformed": &s.Malformed, "forged_header": &s.Forged, "trapped": &s.Trapped, "limited": &s.Limited,
+		} {
+			counter("bulkhead_milter_events_total", label, v)
+		}
+	}
+	if c.m.policy != nil {
+		s := &c.m.policy.Stats
+		for label, v := range map[string]*atomic.Int64{"all": &s.Requests, "defer": &s.Deferred, "reject": &s.Rejected, "hold": &s.Held} {
+			counter("bulkhead_policy_answers_total", label, v)
+		}
+		counter("bulkhead_policy_faults_total", "malformed", &s.Malformed)
+		counter("bulkhead_policy_faults_total", "undecided", &s.Faults)
+	}
+	if c.m.dnsbl != nil {
+		s := &c.m.dnsbl.Stats
+		for label, v := range map[string]*atomic.Int64{"all": &s.Queries, "hit": &s.Hits, "miss": &s.Misses, "refused": &s.Refused, "broken": &s.Broken} {
+			counter("bulkhead_dnsbl_answers_total", label, v)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
+)
+
+// Options say which node is opened, and how.
+type Options struct {
+	// Config is a configuration that config.Load has found right.
+	Config *config.Config
+	// Dir is the data folder, which is made if need be.
+	Dir string
+	// Version is what clients are told.
+	Version string
+	// Spare lets a door stay shut whose port another program has. The HTTP door is
+	// opened or the node is not.
+	Spare bool
+	// Log takes what happens; nil discards it.
+	Log *slog.Logger
+}
+
+// A Node is a clearinghouse with its doors, in one process. It may be used by
+// several goroutines.
+type Node struct {
+	*core
+	spare bool
+
+	api       *api.Server
+	mta       *mta
+	book      *accounts // one for all doors: its lock orders their changes
+	peers     peers     // that the node shares with
+	doorStats *doorCollector
+	rate      listen.Source // of a client of any front door but HTTP, which has its own
+	https     certificate   // empty while HTTP is plain
+	reloading sync.Mutex    // held while a configuration is taken over
+
+	stages  []*stage // that have started, in their order
+	mu      sync.Mutex
+	served  bool
+	closing context.CancelFunc // ends Serve; nil before
+	stopped chan struct{}      // closed when all stages have
+	stopErr error              // of the stages, when stopped
+	stop    sync.Once
+}
+
+// order is what a node consists of, in the order in which it starts. It stops in the
+// reverse order: doors take nothing more and finish what they began, peers are told
+// what the doors took until then, rate limits are saved when nobody counts any more,
+// and the engine writes its last snapshot when nobody asks it.
+func (n *Node) order() []*stage {
+	return []*stage{
+		{name: "engine", start: n.startEngine},
+		{name: "rate limits and lists", start: n.startMTA},
+		{name: "mesh", start: n.startMesh},
+		{name: "doors", start: n.startDoors},
+	}
+}
+
+// Open opens the data folder and binds every door; what the doors are asked waits
+// until [Node.Serve]. If anything fails, all that was begun is undone.
+func Open(ctx context.Context, o Options) (*Node, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	n := &Node{spare: o.Spare, doorStats: newDoorCollector(), stopped: make(chan struct{})}
+	n.core = newCore(o.Config, o.Dir, o.Log)
+	n.version = o.Version
+	n.book = &accounts{core: n.core}
+	n.rate.Set(doorLimits(o.Config.Limits))
+	for _, st := range n.order() {
+		n.stages = append(n.stages, st)
+		if err := st.start(ctx, st); err != nil {
+			return nil, errors.Join(err, n.Close(context.WithoutCancel(ctx)))
+		}
+	}
+	return n, nil
+}
+
+// Serve serves until ctx ends, the node is closed or a part of it fails, and then
+// stops the node in order. It returns what has failed, nil for nothing. A node is
+// served once.
+func (n *Node) Serve(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	n.mu.Lock()
+	if n.served {
+		n.mu.Unlock()
+		return errors.New("node: served or closed before")
+	}
+	n.served, n.closing = true, stop
+	failed := make(chan error, 1)
+	for _, st := range n.stages {
+		st.run(context.WithoutCancel(ctx), failed)
+	}
+	n.mu.Unlock()
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	return errors.Join(err, n.shutDown(context.WithoutCancel(ctx)))
+}
+
+// Close stops the node in order, waits until it has stopped and returns what has
+// failed. Closing a node again does nothing more.
+func (n *Node) Close(ctx context.Context) error {
+	n.mu.Lock()
+	closing := n.closing
+	n.served = true // or never will be
+	n.mu.Unlock()
+	if closing != nil {
+		closing()
+		<-n.stopped
+		return n.stopErr
+	}
+	return n.shutDown(ctx)
+}
+
+// shutDown stops all stages, the last one first, once.
+func (n *Node) shutDown(ctx context.Context) error {
+	n.stop.Do(func() {
+		n.draining.Store(true)
+		for _, st := range slices.Backward(n.stages) {
+			err := st.stop(ctx)
+			n.stopErr = errors.Join(n.stopErr, err)
+			n.log.Debug("stopped", "part", st.name, "err", err)
+		}
+		close(n.stopped)
+	})
+	return n.stopErr
+}
+
+// Doors returns the doors that are open, by the address that clients use, in the
+// order of the configuration reference.
+func (n *Node) Doors() []api.Door { return n.core.doors }
+
+// Clearinghouse returns what all doors ask.
+func (n *Node) Clearinghouse() bulkhead.Clearinghouse { return n.engine }
+
+// AdminTokenFile returns the path of the file with the administrator's token.
+func (n *Node) AdminTokenFile() string { return filepath.Join(n.dir, AdminTokenFile) }

@@ -1,0 +1,62 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/internal/web"
+)
+
+// statusPage describes the server to the status page: [web.Source].
+type statusPage struct{ node *Node }
+
+// Status implements [web.Source].
+func (p statusPage) Status(ctx context.Context) web.Status {
+	state := p.node.State(ctx)
+	c := state.Counters
+	out := web.Status{
+		Name: state.Name, Version: state.Version, Now: time.Now(), Started: state.Started,
+		Durability: state.Durability, ReadOnly: state.ReadOnly, Threshold: state.Threshold, Accounts: state.Accounts,
+		Counters: []web.Counter{{Name: "Checks", Value: c.Checks}, {Name: "Reports", Value: c.Reports}, {Name: "Refused", Value: c.Refused}, {Name: "Snapshots", Value: c.Checkpoints}},
+	}
+	serves := make(map[string]string)
+	for _, d := range p.node.doors() {
+		serves[d.key] = d.what
+	}
+	for _, d := range state.Doors {
+		out.Doors = append(out.Doors, web.Door{Name: d.Name, Address: d.Address, Serves: serves[d.Name]})
+	}
+	books := map[string]web.Book{
+		"tally":     {Name: "Tally", Question: "How often was it seen, called spam, called ham?"},
+		"blocklist": {Name: "Blocklist", Question: "Has somebody trusted called it spam, and nobody revoked it?"},
+	}
+	for _, b := range state.Books {
+		book := books[b.Name]
+		book.Bytes = b.Bytes
+		for _, g := range b.Generations {
+			book.Generations = append(book.Generations, webGeneration(g))
+		}
+		out.Books = append(out.Books, book)
+	}
+	return out
+}
+
+func webGeneration(g api.Generation) web.Generation {
+	holds := map[string]string{
+		"counts":  "sightings, spam and ham votes",
+		"weights": "how much the votes weigh",
+		"unique":  "who has voted on what",
+		"spam":    "called spam",
+		"revoked": "revoked",
+	}
+	bits := map[string]bool{"unique": true, "spam": true, "revoked": true}
+	out := web.Generation{Start: g.Start, End: g.End, Capacity: g.Capacity}
+	for _, a := range g.Arrays {
+		out.Arrays = append(out.Arrays, web.Array{
+			Name: a.Name, Holds: holds[a.Name], Bytes: a.Bytes, Keys: a.Keys, Fill: a.Fill,
+			Ghost: a.Ghost, Wrong: a.Wrong, Bulk: a.Bulk, Bits: bits[a.Name],
+		})
+	}
+	return out
+}

@@ -1,0 +1,77 @@
+package node
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/razor2"
+	"github.com/bulkhead-mail/bulkhead/signature"
+)
+
+// TestRazorUsersChangeTheirMinds reports and revokes a mail through the Razor door: the
+// latest vote of a user counts, and a user whose report another revoked still lists.
+func TestRazorUsersChangeTheirMinds(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	s := openServer(t, config.Default())
+	s.doorStats, s.book = newDoorCollector(), &accounts{core: s.core}
+	o, err := s.openRazor2(ctx, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- o.serve(ctx) }()
+	defer func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	login := func(name string) *razor2.Client {
+		c, err := razor2.Dial(ctx, o.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		if _, _, err := c.Register(name, "secret"); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Login(name, "secret"); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	ana, bob := login("ana"), login("bob")
+	mail := func(what string) []byte {
+		return []byte("X-Razor2-Agent: test\nContent-Type: text/plain\n\n" + strings.Repeat(what+" for every bookshelf, order now.\n", 9))
+	}
+	for n, step := range []struct {
+		user *razor2.Client
+		vote byte
+		mail string
+		spam bool
+	}{
+		{ana, '+', "pills", true}, {ana, '-', "pills", false}, {ana, '+', "pills", true},
+		{bob, '-', "pills", false}, {ana, '-', "pills", false}, {bob, '+', "pills", false},
+		{ana, '+', "pills", true}, {ana, '-', "hats", false}, {ana, '+', "hats", true},
+		{bob, '-', "hats", false}, {ana, '+', "lamps", true},
+	} {
+		part := mail(step.mail)
+		prepared, ok := signature.RazorPrepared(part)
+		if !ok || !prepared.Listable() {
+			t.Fatal("the mail has no signature")
+		}
+		vote := func() error { return step.user.Revoke(prepared.E4) }
+		if step.vote == '+' {
+			vote = func() error { return step.user.Report([]byte("Subject: "+step.mail+"\n"), [][]byte{part}) }
+		}
+		err := vote()
+		if err != nil {
+			t.Fatalf("step %d: %v", n, err)
+		}
+		if got, err := bob.Check(prepared.E4); err != nil || got[0].Spam != step.spam {
+			t.Errorf("step %d: %+v, %v, want spam %v", n, got, err, step.spam)
+		}
+	}
+}

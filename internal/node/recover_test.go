@@ -1,0 +1,104 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+)
+
+// TestRecoverKeepsCounts: a new administrator costs no counts, although nobody
+// tells the command for how long the node keeps them.
+func TestRecoverKeepsCounts(t *testing.T) {
+	dir := t.TempDir()
+	n := &core{dir: dir}
+	var seal [32]byte
+	for name, key := range map[string][]byte{networkKeyFile: n.secret[:], sealKeyFile: seal[:]} {
+		if err := loadKey(dir, name, key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A node that keeps counts for 64 days, and listings as long.
+	generations := func(now time.Time) []engine.GenerationInfo {
+		t.Helper()
+		s, err := store.Open(filepath.Join(dir, StoreFolder), store.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		book := engine.BookOptions{Generation: 24 * time.Hour, Keep: 64, Capacity: 1000, Error: 1e-3}
+		e, err := engine.Open(t.Context(), engine.Options{Secret: n.secret, Store: s, Tally: book, Block: book, Now: func() time.Time { return now }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		info := e.Info()
+		if err := e.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return append(info.Tally, info.Blocklist...)
+	}
+	now := time.Now()
+	generations(now.AddDate(0, 0, -60))
+	before := generations(now.AddDate(0, 0, -30))
+
+	log := slog.New(slog.DiscardHandler)
+	if err := RecoverAdmin(t.Context(), config.Default(), dir, log); err != nil {
+		t.Fatal(err)
+	}
+	after := generations(now.AddDate(0, 0, -30))
+	if len(after) != len(before) {
+		t.Fatalf("%d generations are left of %d", len(after), len(before))
+	}
+	for i := range after {
+		if !after[i].Start.Equal(before[i].Start) {
+			t.Errorf("generation %d starts at %v, did at %v", i, after[i].Start, before[i].Start)
+		}
+	}
+	// The node has its administrator.
+	opened := newCore(config.Default(), dir, log)
+	if err := opened.open(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	if a, ok := opened.engine.Accounts().Get(adminName); !ok || a.Closed {
+		t.Errorf("account %q = %+v, %v", adminName, a, ok)
+	}
+	if err := opened.close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOtherKeyOverAJournal: a key that is not the store's is refused before the
+// first snapshot has been written, too: what the journal holds could not be found.
+func TestOtherKeyOverAJournal(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), StoreFolder)
+	open := func(secret filter.Secret) error {
+		s, err := store.Open(dir, store.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close() // without a snapshot, as after a kill
+		e, err := engine.Open(t.Context(), engine.Options{Secret: secret, Store: s})
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { e.Close(context.Background()) })
+		return nil
+	}
+	if err := open(filter.Secret{1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(filter.Secret{2}); !errors.Is(err, bulkhead.ErrGeometry) {
+		t.Errorf("with another key: %v, want ErrGeometry", err)
+	}
+	if err := open(filter.Secret{1}); err != nil {
+		t.Errorf("with its own key: %v", err)
+	}
+}

@@ -1,0 +1,69 @@
+package node
+
+import (
+	"fmt"
+
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/units"
+)
+
+// checkSizes says whether the first generations of the books fit into the memory
+// of the machine, bytes; 0 if that is not known; and two of them into the memory of
+// their book. To ask the system for more ends a process.
+func checkSizes(cfg *config.Config, memory uint64) error {
+	used := uint64(0)
+	for _, b := range []struct {
+		name     string
+		capacity int64
+		err      float64
+		bound    int64
+		size     func(engine.BookOptions) (uint64, error)
+		opts     engine.BookOptions
+	}{
+		{"tally", cfg.Tally.Capacity, cfg.Tally.Error, cfg.Tally.Memory, engine.TallyBytes, tallyOf(cfg)},
+		{"blocklist", cfg.Blocklist.Capacity, cfg.Blocklist.Error, cfg.Blocklist.Memory, engine.BlocklistBytes, blocklistOf(cfg)},
+	} {
+		size, err := b.size(b.opts)
+		if err != nil {
+			return &config.Error{Key: b.name + ".capacity", Detail: err.Error()}
+		}
+		needs := fmt.Sprintf("%d signatures at error rate %g need %s a generation", b.capacity, b.err, units.ByteSize(size))
+		if used += size; memory > 0 && used > memory {
+			return &config.Error{Key: b.name + ".capacity", Detail: fmt.Sprintf("%s, and this machine has %s of memory", needs, units.ByteSize(memory))}
+		}
+		if b.bound > 0 && 2*size > uint64(b.bound) {
+			return &config.Error{Key: b.name + ".memory_bytes", Detail: fmt.Sprintf("%s, and two must fit into %s", needs, units.ByteSize(uint64(b.bound)))}
+		}
+	}
+	return nil
+}
+
+// bookMemory returns the bound of a book whose first generation takes so much, on a
+// machine with so much memory, 0 if that is not known: as it is set, or a quarter of
+// the machine's, or no bound.
+func bookMemory(set int64, first, machine uint64) uint64 {
+	switch {
+	case set > 0:
+		return uint64(set)
+	case machine == 0:
+		return 0
+	}
+	return max(machine/4, 2*first)
+}
+
+// booksOf returns the books of a configuration that checkSizes has found right, on
+// a machine with so much memory.
+func booksOf(cfg *config.Config, machine uint64) (tally, block engine.BookOptions, err error) {
+	tally, block = tallyOf(cfg), blocklistOf(cfg)
+	first, err := engine.TallyBytes(tally)
+	if err != nil {
+		return tally, block, err
+	}
+	tally.Memory = bookMemory(cfg.Tally.Memory, first, machine)
+	if first, err = engine.BlocklistBytes(block); err != nil {
+		return tally, block, err
+	}
+	block.Memory = bookMemory(cfg.Blocklist.Memory, first, machine)
+	return tally, block, nil
+}

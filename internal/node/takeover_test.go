@@ -1,0 +1,133 @@
+package node
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/lists"
+)
+
+// openServer opens a server on a fresh folder, without doors.
+func openServer(t *testing.T, cfg *config.Config) *Node {
+	t.Helper()
+	s := &Node{core: newCore(cfg, filepath.Join(t.TempDir(), "data"), slog.New(slog.DiscardHandler)), doorStats: newDoorCollector()}
+	s.book = &accounts{core: s.core}
+	err := s.open(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.core.close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	if s.mta, err = s.openMTA(cfg); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// takeOver does what SIGHUP does with a configuration that was read.
+func takeOver(t *testing.T, s *Node, text string) {
+	t.Helper()
+	cfg, err := config.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	do, err := s.prepare(config.Reloaded(s.cfg.Load(), cfg))
+	if err == nil {
+		err = do()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTakeOverLimits lowers and lifts the rate of a client while a front door is
+// open: it must hold for that door too.
+func TestTakeOverLimits(t *testing.T) {
+	s := openServer(t, config.Default())
+	o, err := s.openPolicy(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- o.serve(ctx) }()
+	// answers returns how many of ten requests on one connection are answered.
+	answers := func() (n int) {
+		t.Helper()
+		c, err := net.Dial("tcp", o.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		for r := bufio.NewReader(c); n < 10; n++ {
+			if _, err := io.WriteString(c, "request=smtpd_access_policy\nsender=a@example.com\n\n"); err != nil {
+				return n
+			}
+			if _, err := r.ReadString('\n'); err != nil {
+				return n
+			}
+			if _, err := r.ReadString('\n'); err != nil {
+				return n
+			}
+		}
+		return n
+	}
+	for _, step := range []struct {
+		text string
+		want int
+	}{
+		{"[limits]\nlimit_loopback = true\nrequests_per_second = 1e-6\nburst = 3\n", 3},
+		{"[limits]\nlimit_loopback = true\nrequests_per_second = 1e-6\nburst = 3\n", 0}, // the same: nothing is forgiven
+		{"[limits]\nlimit_loopback = true\nrequests_per_second = 1e-6\nburst = 5\n", 5},
+		{"[limits]\nlimit_loopback = false\nrequests_per_second = 1e-6\nburst = 1\n", 10},
+		{"[limits]\nlimit_loopback = true\nrequests_per_second = 0\n", 10},
+	} {
+		takeOver(t, s, step.text)
+		if got := answers(); got != step.want {
+			t.Errorf("%q: %d of 10 requests were answered, want %d", step.text, got, step.want)
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTakeOverLists gives a node that began without lists one: the milter must ask
+// it.
+func TestTakeOverLists(t *testing.T) {
+	s := openServer(t, config.Default())
+	if _, err := s.openMilter(t.Context(), "unix:"+filepath.Join(t.TempDir(), "m")); err != nil {
+		t.Fatal(err)
+	}
+	list := buildList(t, t.TempDir())
+	takeOver(t, s, strings.ReplaceAll("[[lists.list]]\nname = \"bad\"\npath = \"LIST\"\n", "LIST", list))
+	if s.mta.milter.Lists == nil || len(s.mta.milter.Lists.Find("ann@evil.example")) != 1 {
+		t.Error("the milter does not ask the new list")
+	}
+}
+
+// buildList makes a list of one name, evil.example, in a folder and returns its
+// path.
+func buildList(t *testing.T, dir string) string {
+	t.Helper()
+	text, list := filepath.Join(dir, "names.txt"), filepath.Join(dir, "bad.list")
+	if err := os.WriteFile(text, []byte("evil.example\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lists.Build(t.Context(), list, []string{text}, lists.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	return list
+}

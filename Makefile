@@ -6,18 +6,18 @@
 # make vet     formatting, go vet, staticcheck
 # make bench   the benchmarks
 # make bench-peers  the arrays beside rival libraries, into docs/performance.md
-# make deb     a Debian package in dist/
+# make packages     archives, deb, rpm, apk, container images, checksums and SBOMs in dist/
+# make reproducible the same twice, which must be equal
 
 GO          ?= go
 FUZZTIME    ?= 20s
 FUZZJOBS    ?= 2
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
-NFPM        ?= github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4
 
 MUTANTS     ?= 60
 SEED        ?= 1
 
-.PHONY: all build run test interop race fuzz vet mutate bench bench-peers deb clean
+.PHONY: all build run test interop race fuzz vet mutate bench bench-peers packages reproducible clean
 
 all: vet test
 
@@ -44,7 +44,7 @@ fuzz:
 vet:
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "gofmt -w the files above"; exit 1; }
 	$(GO) vet ./...
-	$(GO) vet -tags interop ./...
+	$(GO) vet -tags interop,man ./...
 	$(GO) run $(STATICCHECK) ./...
 
 mutate:
@@ -56,11 +56,11 @@ bench:
 bench-peers:
 	cd bench && $(GO) run . -o ../docs/performance.md
 
-deb: build
-	mkdir -p dist
-	bin/bulkhead completion bash >bin/completion.bash
-	VERSION=$$(bin/bulkhead version | cut -d' ' -f2 | tr - '~') GOARCH=$$($(GO) env GOARCH) \
-	$(GO) run $(NFPM) package --config packaging/nfpm.yaml --packager deb --target dist/
+packages:
+	@packaging/goreleaser release --snapshot --clean --skip=publish
+
+reproducible:
+	@packaging/reproducible
 
 clean:
 	rm -rf bin dist

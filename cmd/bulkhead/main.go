@@ -77,5 +77,6 @@ func newRootCommand() *cobra.Command {
 		newLabCommand("replay"),
 		newLabCommand("study"),
 	)
+	root.AddCommand(manCommands()...)
 	return root
 }

@@ -111,6 +111,23 @@ func TestMaintainerScripts(t *testing.T) {
 	m.want("upgraded where it was disabled", false, false)
 }
 
+// TestScriptsOfRPM: the same by rpm, which says how many versions there are.
+func TestScriptsOfRPM(t *testing.T) {
+	m := newMachine(t)
+	m.run("postinst", "1")
+	m.want("installed", true, true)
+	if err := os.Remove(filepath.Join(m.dir, "enabled")); err != nil {
+		t.Fatal(err)
+	}
+	m.run("postinst", "2")
+	m.run("prerm", "1")
+	m.run("postrm", "1")
+	m.want("upgraded where it was disabled", false, true)
+	m.run("prerm", "0")
+	m.run("postrm", "0")
+	m.want("removed", false, false)
+}
+
 // TestConfigurationOfThePackage: the file may hold passwords, so that only the
 // service reads it; a mode that the administrator gave it stays.
 func TestConfigurationOfThePackage(t *testing.T) {

@@ -4,11 +4,15 @@
 package sharedtest
 
 import (
+	"archive/tar"
+	"errors"
 	"fmt"
+	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 // Vector returns the path of a test vector, for example
@@ -99,10 +103,8 @@ func Unpack(t testing.TB, name string) string {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(tmp)
-	// The archives have a 128 MiB window, which tar's own zstd call refuses.
-	cmd := exec.Command("sh", "-c", `zstd -dc --long=27 "$1" | tar x -C "$2"`, "sh", archive, tmp)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("unpack %s (needs the zstd command): %v\n%s", archive, err, out)
+	if err := unpack(tmp, archive); err != nil {
+		t.Fatalf("unpack %s: %v", archive, err)
 	}
 	// Another test process may have been faster; its copy is as good.
 	if err := os.Rename(filepath.Join(tmp, name), dir); err != nil {
@@ -111,4 +113,53 @@ func Unpack(t testing.TB, name string) string {
 		}
 	}
 	return dir
+}
+
+// unpack unpacks a compressed tar of folders and plain files into dir. No name
+// leads out of it.
+func unpack(dir, archive string) error {
+	f, err := os.Open(archive)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	// The archives of the corpus have a window of 128 MiB.
+	z, err := zstd.NewReader(f, zstd.WithDecoderMaxWindow(1<<27), zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	defer z.Close()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for in := tar.NewReader(z); ; {
+		h, err := in.Next()
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		case h.Typeflag == tar.TypeDir:
+			err = root.MkdirAll(filepath.Clean(h.Name), 0o700)
+		case h.Typeflag == tar.TypeReg:
+			err = write(root, filepath.Clean(h.Name), in)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func write(root *os.Root, name string, in io.Reader) error {
+	if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	out, err := root.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
 }

@@ -1,0 +1,33 @@
+//go:build man
+
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
+)
+
+// manCommands returns the command that writes the manual pages of packages. It is
+// not in the program itself, for what it needs.
+func manCommands() []*cobra.Command {
+	return []*cobra.Command{{
+		Use:    "man FOLDER",
+		Short:  "Write a manual page of each command into a folder",
+		Args:   cli.Args(cobra.ExactArgs(1)),
+		Hidden: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return fmt.Errorf("man: %w", err)
+			}
+			// The date of a page is that of $SOURCE_DATE_EPOCH, or today.
+			header := &doc.GenManHeader{Section: "1", Source: "bulkhead " + release, Manual: "bulkhead"}
+			cmd.Root().DisableAutoGenTag = true
+			return doc.GenManTree(cmd.Root(), header, args[0])
+		},
+	}}
+}

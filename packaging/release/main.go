@@ -1,0 +1,38 @@
+// Command release makes what accompanies the program in its packages:
+//
+//	release notices PACKAGE          the licences of all that is linked into a package, as text
+//	release sbom PROGRAM             the modules of a built program, as CycloneDX
+//	release image PROGRAM VERSION    a container image with a built program, as an archive to load
+//
+// Each writes to standard output, and the same bytes whenever and wherever it
+// runs. It is a module of its own: what it needs is not linked into the program.
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+func main() {
+	out := bufio.NewWriter(os.Stdout)
+	if err := errors.Join(run(os.Args[1:], out), out.Flush()); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string, out io.Writer) error {
+	switch {
+	case len(args) == 2 && args[0] == "notices":
+		return writeNotices(out, args[1])
+	case len(args) == 2 && args[0] == "sbom":
+		return writeSBOM(out, args[1])
+	case len(args) == 3 && args[0] == "image":
+		return writeImage(out, args[1], args[2], time.Unix(1, 0).UTC())
+	}
+	return fmt.Errorf("unknown arguments %q", args)
+}

@@ -258,7 +258,7 @@ func (e *Engine) journal(entry []byte) (uint64, error) {
 func (e *Engine) fail(doing string, err error) {
 	reason := fmt.Errorf("%w: %s: %v", bulkhead.ErrReadOnly, doing, err)
 	if e.failed.Swap(&reason) == nil {
-		e.opts.Log.Error("reports are refused until this is mended; checks go on", "doing", doing, "err", err)
+		e.opts.Log.Error("reports are refused until this is fixed; checks go on", "doing", doing, "err", err)
 	}
 	e.wakeCheckpoint()
 }

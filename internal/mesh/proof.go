@@ -156,7 +156,7 @@ func (r *receiver) reset(ctx context.Context, p *peer, t *track) {
 		r.refuseError(p, err)
 		return
 	}
-	r.m.opts.Log.Warn("what is held of a peer is no part of what it has now: it is asked for anew", "peer", p.label())
+	r.m.opts.Log.Warn("the replica of a peer does not continue what the peer has now: asking for it again", "peer", p.label())
 	t.suspect, t.gone, t.said, t.doubted = false, nil, evidence{head: t.said.head}, time.Time{}
 	t.pending, t.waiting, t.looked = make(map[ref][]round), 0, make(look)
 }

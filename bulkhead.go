@@ -15,12 +15,9 @@ const Many = 1<<24 - 1
 type Clearinghouse interface {
 	// Check says what is known of a message. It changes nothing.
 	Check(context.Context, Query) (Verdict, error)
-	// Report counts a sighting, a spam vote or a ham vote. When it returns
-	// without an error, the votes are as durable as the node promises.
+	// Report counts a sighting or a vote, as the Vote of the report says. When it
+	// returns without an error, the votes are as durable as the node promises.
 	Report(context.Context, Report) (Receipt, error)
-	// Revoke withdraws the signatures from the blocklist: somebody judges that
-	// they do not mark spam. The Vote of the report is not read.
-	Revoke(context.Context, Report) (Receipt, error)
 }
 
 // A Vote is what a report says of a message.
@@ -31,7 +28,7 @@ const (
 	Sighting   Vote = iota // the message was seen; nobody judged it
 	Spam                   // somebody judged it spam
 	Ham                    // somebody judged it not spam
-	Revocation             // somebody withdrew it from the blocklist
+	Revocation             // somebody withdrew it from the blocklist: it does not mark spam
 	NumVotes               // how many votes there are; not a vote
 )
 

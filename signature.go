@@ -34,8 +34,6 @@ const (
 	DCCFuz2                     // dcc/fuz2: docs/specs/dcc.md#fuz2
 	RspamdText                  // rspamd/text: docs/specs/rspamd-fuzzy.md#digests
 	RspamdShingle               // rspamd/shingle: docs/specs/rspamd-fuzzy.md#shingles
-	Address                     // addr: a mail address
-	URL                         // url: a host name or URL found in a body
 	numSchemes
 )
 
@@ -57,8 +55,6 @@ var schemeNames = [numSchemes]string{
 	DCCFuz2:       "dcc/fuz2",
 	RspamdText:    "rspamd/text",
 	RspamdShingle: "rspamd/shingle",
-	Address:       "addr",
-	URL:           "url",
 }
 
 // Schemes returns every valid scheme, in the order of the constants.

@@ -51,11 +51,6 @@ func (c *Client) ReportMessage(ctx context.Context, raw []byte, o MessageOptions
 	return call[*Receipt](ctx, c, exchange{method: "POST", path: "/v1/report", query: q, mail: raw, id: o.ID})
 }
 
-// RevokeMessage withdraws a whole message from the blocklist.
-func (c *Client) RevokeMessage(ctx context.Context, raw []byte, o MessageOptions) (*Receipt, error) {
-	return call[*Receipt](ctx, c, exchange{method: "POST", path: "/v1/revoke", query: voteQuery(o), mail: raw, id: o.ID})
-}
-
 // MessageSignatures returns the signatures of a whole message.
 func (c *Client) MessageSignatures(ctx context.Context, raw []byte) (*Signatures, error) {
 	return call[*Signatures](ctx, c, exchange{method: "POST", path: "/v1/signatures", mail: raw})
@@ -79,11 +74,6 @@ func (c *Client) Report(ctx context.Context, in Report) (*Receipt, error) {
 // ReportBatch votes on several messages. The answers are in their order.
 func (c *Client) ReportBatch(ctx context.Context, in []Report) ([]BatchReceipt, error) {
 	return call[[]BatchReceipt](ctx, c, exchange{method: "POST", path: "/v1/report", body: in})
-}
-
-// Revoke withdraws ready signatures from the blocklist.
-func (c *Client) Revoke(ctx context.Context, in Report) (*Receipt, error) {
-	return call[*Receipt](ctx, c, exchange{method: "POST", path: "/v1/revoke", body: in})
 }
 
 // Node returns what the node says of itself.

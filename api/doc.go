@@ -3,8 +3,8 @@
 // program describes the interface itself, as OpenAPI 3.1, at /openapi.json.
 //
 //	POST /v1/check       what is known of a message
-//	POST /v1/report      count a sighting, a spam vote or a ham vote
-//	POST /v1/revoke      withdraw a message from the blocklist
+//	POST /v1/report      count a sighting or a vote
+//	POST /v1/revoke      a report with the vote "revoke"
 //	POST /v1/signatures  the signatures of a message; nothing is asked or counted
 //	GET  /v1/node        fill, expected errors, generations, sizes
 //	     /v1/ratelimits  rate limits: rules, events, keys

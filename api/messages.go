@@ -246,31 +246,31 @@ func (s *Server) batchProblem(err error) *Problem {
 	return p
 }
 
-func (s *Server) report(r *request) (any, error) { return s.vote(r, false) }
-func (s *Server) revoke(r *request) (any, error) { return s.vote(r, true) }
+func (s *Server) report(r *request) (any, error) { return s.vote(r) }
 
-func (s *Server) vote(r *request, revoke bool) (any, error) {
+func (s *Server) revoke(r *request) (any, error) {
+	r.unsaid = bulkhead.Revocation
+	return s.vote(r)
+}
+
+func (s *Server) vote(r *request) (any, error) {
 	switch t := r.mediaType(); t {
 	case mailType:
-		return s.voteMail(r, revoke)
+		return s.voteMail(r)
 	case requestType:
-		return s.voteReady(r, revoke)
+		return s.voteReady(r)
 	default:
 		return nil, wrongType(t, mailType, requestType)
 	}
 }
 
-func (s *Server) voteMail(r *request, revoke bool) (any, error) {
-	allowed := []string{"sender", "client", "list_id", "dkim", "count"}
-	if !revoke {
-		allowed = append(allowed, "vote")
-	}
-	q, err := r.query(allowed...)
+func (s *Server) voteMail(r *request) (any, error) {
+	q, err := r.query("sender", "client", "list_id", "dkim", "count", "vote")
 	if err != nil {
 		return nil, err
 	}
 	rep := bulkhead.Report{Reporter: r.who, ID: r.Header.Get("Idempotency-Key")}
-	if rep.Vote, err = parseVote(q.Get("vote")); err != nil {
+	if rep.Vote, err = r.parseVote(q.Get("vote")); err != nil {
 		return nil, err
 	}
 	if rep.Count, err = number(q, "count"); err != nil {
@@ -286,17 +286,13 @@ func (s *Server) voteMail(r *request, revoke bool) (any, error) {
 	if err := checkID(rep.ID); err != nil {
 		return nil, err
 	}
-	return s.tell(r, rep, revoke)
+	return s.tell(r, rep)
 }
 
-func (s *Server) tell(r *request, rep bulkhead.Report, revoke bool) (*Receipt, error) {
+func (s *Server) tell(r *request, rep bulkhead.Report) (*Receipt, error) {
 	ctx, cancel := r.voteContext()
 	defer cancel()
-	do := s.house.Report
-	if revoke {
-		do, rep.Vote = s.house.Revoke, bulkhead.Revocation
-	}
-	got, err := do(ctx, rep)
+	got, err := s.house.Report(ctx, rep)
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +300,7 @@ func (s *Server) tell(r *request, rep bulkhead.Report, revoke bool) (*Receipt, e
 	return newReceipt(got, len(rep.Signatures)), nil
 }
 
-func (s *Server) voteReady(r *request, revoke bool) (any, error) {
+func (s *Server) voteReady(r *request) (any, error) {
 	if _, err := r.query(); err != nil {
 		return nil, err
 	}
@@ -318,7 +314,7 @@ func (s *Server) voteReady(r *request, revoke bool) (any, error) {
 	}
 	reports := make([]bulkhead.Report, len(items))
 	for i := range items {
-		if reports[i], err = r.readyReport(&items[i], revoke); err != nil {
+		if reports[i], err = r.readyReport(&items[i]); err != nil {
 			return nil, at(err, i, batch)
 		}
 		// The reports of a batch share the header but are not one report.
@@ -333,9 +329,9 @@ func (s *Server) voteReady(r *request, revoke bool) (any, error) {
 		}
 	}
 	if !batch {
-		return s.tell(r, reports[0], revoke)
+		return s.tell(r, reports[0])
 	}
-	return s.tellAll(r, reports, revoke), nil
+	return s.tellAll(r, reports), nil
 }
 
 // inFlight is how many reports of one batch wait for the disk at once.
@@ -343,14 +339,14 @@ const inFlight = 64
 
 // tellAll reports a batch. The reports go out together, so that one write of
 // the journal serves many of them.
-func (s *Server) tellAll(r *request, reports []bulkhead.Report, revoke bool) []BatchReceipt {
+func (s *Server) tellAll(r *request, reports []bulkhead.Report) []BatchReceipt {
 	answers := make([]BatchReceipt, len(reports))
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	for range min(inFlight, len(reports)) {
 		wg.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(reports); i = int(next.Add(1)) - 1 {
-				receipt, err := s.tell(r, reports[i], revoke)
+				receipt, err := s.tell(r, reports[i])
 				answers[i] = BatchReceipt{Receipt: receipt, Problem: s.batchProblem(err)}
 			}
 		})
@@ -359,14 +355,11 @@ func (s *Server) tellAll(r *request, reports []bulkhead.Report, revoke bool) []B
 	return answers
 }
 
-func (r *request) readyReport(in *Report, revoke bool) (bulkhead.Report, error) {
+func (r *request) readyReport(in *Report) (bulkhead.Report, error) {
 	if err := r.signatures(in.Signatures); err != nil {
 		return bulkhead.Report{}, err
 	}
-	if revoke && in.Vote != "" {
-		return bulkhead.Report{}, fmt.Errorf("%w: a revoke has no vote", bulkhead.ErrMalformed)
-	}
-	vote, err := parseVote(in.Vote)
+	vote, err := r.parseVote(in.Vote)
 	if err != nil {
 		return bulkhead.Report{}, err
 	}

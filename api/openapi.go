@@ -101,7 +101,7 @@ func (s *Server) routes() []route {
 	checkParams := append(sourceParams(), queryParam("threshold", "integer", "Count at which the message is bulk; absent: the node's own."))
 	voteParams := append(sourceParams(), queryParam("count", "integer", "Recipients of the message; absent: 1."), idempotencyKey())
 	reportParams := append(slices.Clone(voteParams), &huma.Param{Name: "vote", In: "query", Description: "What the reporter says of the message; absent: spam.",
-		Schema: &huma.Schema{Type: "string", Enum: []any{"sighting", "spam", "ham"}}})
+		Schema: &huma.Schema{Type: "string", Enum: []any{"sighting", "spam", "ham", "revoke"}}})
 	name := &huma.Param{Name: "name", In: "path", Required: true, Description: "Name of the account.", Schema: &huma.Schema{Type: "string"}}
 	key := &huma.Param{Name: "key", In: "path", Required: true, Description: "Public key of the peer.", Schema: &huma.Schema{Type: "string"}}
 	protocol := &huma.Param{Name: "protocol", In: "path", Required: true, Description: "razor2, pyzor or dcc.", Schema: &huma.Schema{Type: "string"}}
@@ -109,9 +109,9 @@ func (s *Server) routes() []route {
 	return []route{
 		s.route("POST /v1/check", "check", "What is known of a message. Changes nothing.", check, s.check,
 			takes(mail, s.either(Check{})), params(checkParams...), gives(s.oneOf(Verdict{}, []BatchVerdict{}))),
-		s.route("POST /v1/report", "report", "Count a sighting, a spam vote or a ham vote.", report, s.report,
+		s.route("POST /v1/report", "report", "Count a sighting or a vote.", report, s.report,
 			takes(mail, s.either(Report{})), params(reportParams...), gives(s.oneOf(Receipt{}, []BatchReceipt{}))),
-		s.route("POST /v1/revoke", "revoke", "Withdraw a message from the blocklist.", report, s.revoke,
+		s.route("POST /v1/revoke", "revoke", "Withdraw a message from the blocklist: a report whose vote is revoke.", report, s.revoke,
 			takes(mail, s.either(Report{})), params(voteParams...), gives(s.oneOf(Receipt{}, []BatchReceipt{}))),
 		s.route("POST /v1/signatures", "signatures", "The signatures of a message. Nothing is asked or counted.", check, s.sign,
 			takes(mail, nil), gives(s.schema(Signatures{}))),

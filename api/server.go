@@ -127,11 +127,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.Serve
 // A request is one request that has passed the gate.
 type request struct {
 	*http.Request
-	who   bulkhead.Reporter
-	set   *settings
-	large chan struct{} // one element for each large body that may be read
-	held  bool          // one of them
-	did   []any         // what an administrator asked for, as attributes of a log line; no secrets
+	who    bulkhead.Reporter
+	set    *settings
+	large  chan struct{} // one element for each large body that may be read
+	held   bool          // one of them
+	unsaid bulkhead.Vote // what a report says that names no vote
+	did    []any         // what an administrator asked for, as attributes of a log line; no secrets
 }
 
 // Bodies of more than largeBody bytes are read by at most maxLarge requests at
@@ -205,7 +206,7 @@ func (s *Server) admit(r *http.Request, n need) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &request{Request: r, who: who, set: set, large: s.large}, nil
+	return &request{Request: r, who: who, set: set, large: s.large, unsaid: bulkhead.Spam}, nil
 }
 
 // answer returns what a route says to a request that is let through.

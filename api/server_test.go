@@ -126,9 +126,9 @@ func TestCheckReportRevoke(t *testing.T) {
 		t.Errorf("ReportMessage = %+v, %v", rcpt, err)
 	}
 	verdict(true)
-	rcpt, err = c.RevokeMessage(ctx, []byte(sample), MessageOptions{})
+	rcpt, err = c.ReportMessage(ctx, []byte(sample), MessageOptions{Vote: bulkhead.Revocation})
 	if err != nil || rcpt.Revoked != 1 {
-		t.Errorf("RevokeMessage = %+v, %v", rcpt, err)
+		t.Errorf("ReportMessage, revoking = %+v, %v", rcpt, err)
 	}
 	verdict(false)
 
@@ -137,12 +137,26 @@ func TestCheckReportRevoke(t *testing.T) {
 	if rcpt, err = c.Report(ctx, ready); err != nil || *rcpt != (Receipt{Signatures: 1, Counted: 1, Listed: 1}) {
 		t.Errorf("Report = %+v, %v", rcpt, err)
 	}
-	if rcpt, err = c.Revoke(ctx, ready); err != nil || rcpt.Revoked != 1 {
-		t.Errorf("Revoke = %+v, %v", rcpt, err)
+	ready.Vote = "revoke"
+	if rcpt, err = c.Report(ctx, ready); err != nil || rcpt.Revoked != 1 {
+		t.Errorf("Report, revoking = %+v, %v", rcpt, err)
+	}
+	// The path of its own is the same for clients that name no vote.
+	for _, path := range []string{"/v1/revoke", "/v1/revoke?count=2"} {
+		kind, body := requestType, `{"signatures":["pyzor/digest:da39a3ee5e6b4b0d3255bfef95601890afd80709"]}`
+		if strings.Contains(path, "?") {
+			kind, body = mailType, sample
+		}
+		if w := send(srv.Config.Handler.(*Server), local, "POST", path, kind, body); w.Code != 200 {
+			t.Errorf("POST %s: %d %s", path, w.Code, w.Body)
+		}
+		if all := house.Reports(); all[len(all)-1].Vote != bulkhead.Revocation {
+			t.Errorf("POST %s reported %+v", path, all[len(all)-1])
+		}
 	}
 
 	got := house.Reports()
-	if len(got) != 4 || got[2].Count != 3 || got[2].ID != "k2" || got[2].Vote != bulkhead.Spam || got[3].Vote != bulkhead.Revocation {
+	if len(got) != 6 || got[2].Count != 3 || got[2].ID != "k2" || got[2].Vote != bulkhead.Spam || got[3].Vote != bulkhead.Revocation {
 		t.Errorf("the house saw %+v", got)
 	}
 	if len(got) < 2 || got[0].Count != 2 || got[0].ID != "k1" || got[0].Source.Sender != "shop@example.com" ||
@@ -238,7 +252,7 @@ func TestIdempotencyKeys(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	many := `{"signatures":["url:00"` + strings.Repeat(`,"url:00"`, 1024) + `]}`
+	many := `{"signatures":["dcc/body:00"` + strings.Repeat(`,"dcc/body:00"`, 1024) + `]}`
 	tests := []struct {
 		name, from, method, target, mediaType, body string
 		headers                                     []string
@@ -260,17 +274,18 @@ func TestRefusals(t *testing.T) {
 		{"null signature", local, "POST", "/v1/report", requestType, `{"signatures":[null]}`, nil, 400, "signature 1 of 1 is missing"},
 		{"too many signatures", local, "POST", "/v1/report", requestType, many, nil, 400, "1025 signatures"},
 		{"unknown scheme", local, "POST", "/v1/report", requestType, `{"signatures":["md5:00"]}`, nil, 400, `unknown signature scheme "md5"`},
-		{"odd digits", local, "POST", "/v1/report", requestType, `{"signatures":["url:0"]}`, nil, 400, "odd length"},
-		{"negative count", local, "POST", "/v1/report", requestType, `{"count":-1,"signatures":["url:00"]}`, nil, 400, "count"},
-		{"unknown vote", local, "POST", "/v1/report", requestType, `{"vote":"maybe","signatures":["url:00"]}`, nil, 400, `vote "maybe"`},
-		{"vote in a revoke", local, "POST", "/v1/revoke", requestType, `{"vote":"spam","signatures":["url:00"]}`, nil, 400, "a revoke has no vote"},
-		{"bad address", local, "POST", "/v1/report", requestType, `{"source":{"client":"x"},"signatures":["url:00"]}`, nil, 400, "body: "},
+		{"odd digits", local, "POST", "/v1/report", requestType, `{"signatures":["dcc/body:0"]}`, nil, 400, "odd length"},
+		{"negative count", local, "POST", "/v1/report", requestType, `{"count":-1,"signatures":["dcc/body:00"]}`, nil, 400, "count"},
+		{"unknown vote", local, "POST", "/v1/report", requestType, `{"vote":"maybe","signatures":["dcc/body:00"]}`, nil, 400, `vote "maybe"`},
+		{"vote in a revoke", local, "POST", "/v1/revoke", requestType, `{"vote":"spam","signatures":["dcc/body:00"]}`, nil, 400, "a revoke has no vote"},
+		{"bad address", local, "POST", "/v1/report", requestType, `{"source":{"client":"x"},"signatures":["dcc/body:00"]}`, nil, 400, "body: "},
 		{"empty batch", local, "POST", "/v1/report", requestType, `[]`, nil, 400, "batch of 0 messages"},
 		{"one bad in a batch", local, "POST", "/v1/report", requestType, "[" + ready + `,{"signatures":[]}]`, nil, 400, "message 2 of the batch"},
 		{"unknown query parameter", local, "POST", "/v1/report?votes=ham", mailType, sample, nil, 400, `unknown query parameter "votes"`},
 		{"query with JSON", local, "POST", "/v1/report?vote=ham", requestType, ready, nil, 400, `unknown query parameter "vote"`},
 		{"parameter twice", local, "POST", "/v1/report?vote=ham&vote=spam", mailType, sample, nil, 400, "given 2 times"},
-		{"vote of a mail", local, "POST", "/v1/report?vote=revoke", mailType, sample, nil, 400, `vote "revoke"`},
+		{"vote of a mail", local, "POST", "/v1/report?vote=invalid", mailType, sample, nil, 400, `vote "invalid"`},
+		{"vote of a revoked mail", local, "POST", "/v1/revoke?vote=revoke", mailType, sample, nil, 400, "a revoke has no vote"},
 		{"count of a mail", local, "POST", "/v1/report?count=4294967296", mailType, sample, nil, 400, "is not a number"},
 		{"client of a mail", local, "POST", "/v1/report?client=here", mailType, sample, nil, 400, "is no address"},
 		{"mail with too little text", local, "POST", "/v1/report", mailType, "From: a@b.example\n\nhi\n", nil, 422, "too little text"},
@@ -337,7 +352,7 @@ func TestFaults(t *testing.T) {
 func TestClientSeesSentinels(t *testing.T) {
 	for _, want := range []error{bulkhead.ErrMalformed, bulkhead.ErrForbidden, bulkhead.ErrOverLimit, bulkhead.ErrReadOnly, bulkhead.ErrUnauthorised} {
 		srv := httptest.NewServer(newServer(t, &prototest.House{Err: want}, nil))
-		_, err := (&Client{Server: srv.URL, HTTP: srv.Client()}).Check(t.Context(), Check{Signatures: []bulkhead.Signature{sign(t, "url:00")}})
+		_, err := (&Client{Server: srv.URL, HTTP: srv.Client()}).Check(t.Context(), Check{Signatures: []bulkhead.Signature{sign(t, "dcc/body:00")}})
 		srv.Close()
 		if !errors.Is(err, want) {
 			t.Errorf("client got %v, want it to wrap %v", err, want)

@@ -37,7 +37,7 @@ type Check struct {
 // revoke, Vote is absent.
 type Report struct {
 	Signatures []bulkhead.Signature `json:"signatures" doc:"Signatures of the message, each as SCHEME:HEX."`
-	Vote       string               `json:"vote,omitempty" enum:"sighting,spam,ham" default:"spam" doc:"What the reporter says of the message."`
+	Vote       string               `json:"vote,omitempty" enum:"sighting,spam,ham,revoke" default:"spam" doc:"What the reporter says of the message."`
 	Count      uint32               `json:"count,omitempty" doc:"Recipients of the message; 0 or absent: 1. 16777215 and more: many."`
 	Source     *Source              `json:"source,omitempty" doc:"What whitelists look at."`
 	ID         string               `json:"id,omitempty" maxLength:"255" doc:"Makes the report idempotent within one generation; see the header Idempotency-Key."`
@@ -46,17 +46,20 @@ type Report struct {
 // maxID is the largest number of bytes in a Report.ID.
 const maxID = 255
 
-// parseVote reads the vote of a report; "" is a spam vote.
-func parseVote(text string) (bulkhead.Vote, error) {
-	switch text {
-	case "", "spam":
-		return bulkhead.Spam, nil
-	case "ham":
-		return bulkhead.Ham, nil
-	case "sighting":
-		return bulkhead.Sighting, nil
+// parseVote reads the vote of a report; "" is the one that the path stands for.
+func (r *request) parseVote(text string) (bulkhead.Vote, error) {
+	if text == "" {
+		return r.unsaid, nil
 	}
-	return 0, fmt.Errorf("%w: vote %.40q, want sighting, spam or ham", bulkhead.ErrMalformed, text)
+	if r.unsaid == bulkhead.Revocation {
+		return 0, fmt.Errorf("%w: a revoke has no vote", bulkhead.ErrMalformed)
+	}
+	for v := range bulkhead.NumVotes {
+		if v.String() == text {
+			return v, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: vote %.40q, want sighting, spam, ham or revoke", bulkhead.ErrMalformed, text)
 }
 
 // A Finding is what is known of one signature; see [bulkhead.Finding].

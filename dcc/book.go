@@ -238,18 +238,14 @@ func (b *book) report(ctx context.Context, sums []Checksum, n uint32, spam bool)
 
 // vote tells the other front doors that somebody calls a message spam, or, by
 // a DELETE, that it is none.
-func (b *book) vote(ctx context.Context, sums []Checksum, revoke bool, who bulkhead.Reporter) error {
-	do := b.house.Report
-	if revoke {
-		do = b.house.Revoke
-	}
+func (b *book) vote(ctx context.Context, sums []Checksum, vote bulkhead.Vote, who bulkhead.Reporter) error {
 	for len(sums) > 0 {
-		r := bulkhead.Report{Vote: bulkhead.Spam, Reporter: who}
+		r := bulkhead.Report{Vote: vote, Reporter: who}
 		for i := range sums[:min(len(sums), maxVotes)] {
 			r.Signatures = append(r.Signatures, signatureOf(&sums[i]))
 		}
 		sums = sums[len(r.Signatures):]
-		if _, err := do(ctx, r); bulkhead.Tolerate(err) != nil {
+		if _, err := b.house.Report(ctx, r); bulkhead.Tolerate(err) != nil {
 			return err
 		}
 	}

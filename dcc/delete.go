@@ -105,7 +105,7 @@ func (b *book) delete(ctx context.Context, sum Checksum, who bulkhead.Reporter) 
 	if err := b.house.Count(ctx, r.Sigs, r.N); err != nil {
 		return err
 	}
-	if err := b.vote(ctx, sums, true, who); err != nil {
+	if err := b.vote(ctx, sums, bulkhead.Revocation, who); err != nil {
 		return fmt.Errorf("dcc: revoke: %w", err)
 	}
 	return nil

@@ -143,7 +143,7 @@ func (s *Server) voteAll(b *reportBatch) {
 				it := b.items[i]
 				sums = append(sums, b.sums[it.first:it.first+it.kept]...)
 			}
-			err := s.book.vote(b.ctx, sums, false, who)
+			err := s.book.vote(b.ctx, sums, bulkhead.Spam, who)
 			for _, i := range members {
 				b.errs[i] = err
 			}

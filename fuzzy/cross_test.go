@@ -74,7 +74,7 @@ func TestReportedElsewhere(t *testing.T) {
 	want("the mail itself", orchard, true, false)
 	want("a near copy", copyOf, true, true)
 	want("another mail", other, false, false)
-	if _, err := e.Revoke(t.Context(), bulkhead.Report{Signatures: sigsOf(orchard), Reporter: local}); err != nil {
+	if _, err := e.Report(t.Context(), bulkhead.Report{Signatures: sigsOf(orchard), Vote: bulkhead.Revocation, Reporter: local}); err != nil {
 		t.Fatal(err)
 	}
 	want("after its revocation", orchard, false, false)

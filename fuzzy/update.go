@@ -221,8 +221,8 @@ func (s *Server) planVote(b *updates, j *job) {
 }
 
 func (s *Server) revoke(ctx context.Context, j *job) error {
-	_, err := s.house.Revoke(ctx, bulkhead.Report{
-		Signatures: []bulkhead.Signature{plainSignature(&j.req.Digest)}, Reporter: j.reporter(),
+	_, err := s.house.Report(ctx, bulkhead.Report{
+		Signatures: []bulkhead.Signature{plainSignature(&j.req.Digest)}, Vote: bulkhead.Revocation, Reporter: j.reporter(),
 	})
 	return bulkhead.Tolerate(err)
 }

@@ -236,7 +236,7 @@ func TestVotes(t *testing.T) {
 	if second := house.Reports()[1].Reporter; second.Account != "alice" {
 		t.Errorf("second reporter %+v", second)
 	}
-	if _, err := house.Revoke(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{digest(t, d1)}}); err != nil {
+	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{digest(t, d1)}, Vote: bulkhead.Revocation}); err != nil {
 		t.Fatal(err)
 	}
 	check("revoked", 0, 1)

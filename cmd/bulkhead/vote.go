@@ -15,26 +15,36 @@ import (
 )
 
 func newReportCommand() *cobra.Command {
-	var vote string
-	cmd := newVoteCommand("report", "Report messages as spam, as ham, or as seen", false, &vote)
-	cmd.Flags().StringVar(&vote, "vote", "spam", "what the messages are: spam, ham or sighting")
+	vote := bulkhead.Spam
+	cmd := newVoteCommand("report", "Report messages as spam, as ham, or as seen", &vote)
+	cmd.Flags().Var((*voteFlag)(&vote), "vote", "what the messages are: spam, ham or sighting")
 	return cmd
 }
 
 func newRevokeCommand() *cobra.Command {
-	return newVoteCommand("revoke", "Withdraw messages from the blocklist", true, new(string))
+	vote := bulkhead.Revocation
+	return newVoteCommand("revoke", "Withdraw messages from the blocklist", &vote)
 }
 
-func parseVote(text string) (bulkhead.Vote, error) {
+// voteFlag is a vote as the value of a flag.
+type voteFlag bulkhead.Vote
+
+func (f *voteFlag) Set(text string) error {
 	for v := range bulkhead.NumVotes {
 		if v.String() == text && v != bulkhead.Revocation {
-			return v, nil
+			*f = voteFlag(v)
+			return nil
 		}
 	}
-	return 0, cli.Usagef("--vote %q is none of spam, ham, sighting", text)
+	return fmt.Errorf("%q is none of spam, ham, sighting", text)
 }
 
-func newVoteCommand(name, short string, revoke bool, vote *string) *cobra.Command {
+func (f *voteFlag) String() string { return bulkhead.Vote(*f).String() }
+func (f *voteFlag) Type() string   { return "string" }
+
+// newVoteCommand returns a command that reports messages. The vote may be set by a
+// flag, thus is read when the command runs.
+func newVoteCommand(name, short string, vote *bulkhead.Vote) *cobra.Command {
 	var r remote
 	var src source
 	var count uint32
@@ -45,7 +55,7 @@ func newVoteCommand(name, short string, revoke bool, vote *string) *cobra.Comman
 		Long:  short + ". " + messageHelp + " What was counted is printed.",
 		Args:  cli.Args(needMessages),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o := api.MessageOptions{Count: count, ID: id}
+			o := api.MessageOptions{Vote: *vote, Count: count, ID: id}
 			client, err := r.client("")
 			if err != nil {
 				return err
@@ -53,15 +63,8 @@ func newVoteCommand(name, short string, revoke bool, vote *string) *cobra.Comman
 			if o.Source, err = src.root(); err != nil {
 				return err
 			}
-			send := client.RevokeMessage
-			if !revoke {
-				send = client.ReportMessage
-				if o.Vote, err = parseVote(*vote); err != nil {
-					return err
-				}
-			}
 			return eachMessage(cmd, args, func(name string, raw []byte) error {
-				receipt, err := send(cmd.Context(), raw, o)
+				receipt, err := client.ReportMessage(cmd.Context(), raw, o)
 				if err != nil {
 					return err
 				}

@@ -21,27 +21,27 @@ func TestOwnRevocation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	by := func(name string, sigs ...bulkhead.Signature) bulkhead.Report {
-		return bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Account: name, Addr: local}}
+	by := func(name string, vote bulkhead.Vote, sigs ...bulkhead.Signature) bulkhead.Report {
+		return bulkhead.Report{Signatures: sigs, Vote: vote, Reporter: bulkhead.Reporter{Account: name, Addr: local}}
 	}
 	for n := range 5 {
 		s := []bulkhead.Signature{sig(bulkhead.RazorE4, 2*n), sig(bulkhead.RazorE8, 2*n)}
-		if got := report(t, e, by("ana", s...)); got.Listed != 2 {
+		if got := report(t, e, by("ana", bulkhead.Spam, s...)); got.Listed != 2 {
 			t.Fatalf("report %d: %+v, want both signatures listed", n, got)
 		}
-		if got, err := e.Revoke(t.Context(), by("ana", s...)); err != nil || got.Revoked != 2 {
+		if got, err := e.Report(t.Context(), by("ana", bulkhead.Revocation, s...)); err != nil || got.Revoked != 2 {
 			t.Fatalf("revocation %d: %+v, %v, want both signatures revoked", n, got, err)
 		}
 	}
 	s := sig(bulkhead.RazorE4, 100)
-	report(t, e, by("ana", s))
-	if got, err := e.Revoke(t.Context(), by("bob", s)); err != nil || got.Revoked != 1 {
+	report(t, e, by("ana", bulkhead.Spam, s))
+	if got, err := e.Report(t.Context(), by("bob", bulkhead.Revocation, s)); err != nil || got.Revoked != 1 {
 		t.Fatalf("revocation by another: %+v, %v", got, err)
 	}
 	if a, _ := e.Accounts().Get("ana"); a.Reverted != 1 {
 		t.Errorf("%d reverted reports, want the one that another revoked", a.Reverted)
 	}
-	if got := report(t, e, by("ana", sig(bulkhead.RazorE4, 101))); got.Listed != 1 {
+	if got := report(t, e, by("ana", bulkhead.Spam, sig(bulkhead.RazorE4, 101))); got.Listed != 1 {
 		t.Errorf("report after another's revocation: %+v, want it listed", got)
 	}
 }

@@ -62,7 +62,9 @@ func TestCounterAgrees(t *testing.T) {
 					t.Fatal(err)
 				}
 				if round%3 == 0 {
-					if _, err := c.Revoke(t.Context(), vote); err != nil {
+					again := vote
+					again.Vote = bulkhead.Revocation
+					if _, err := c.Report(t.Context(), again); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -14,7 +14,7 @@
 // # One writer
 //
 // Check takes no lock: it loads the current view and reads array words
-// atomically. Report and Revoke hand their votes to one goroutine, which
+// atomically. Report hands its votes to one goroutine, which
 // decides what they do (duplicates, weights, promotions), writes the decisions
 // of a whole batch as one journal entry, waits until it is durable, applies it,
 // and answers. The journal holds decisions, not votes, so replaying it after a

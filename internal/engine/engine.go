@@ -121,12 +121,6 @@ func (e *Engine) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receip
 	return req.receipt, nil
 }
 
-// Revoke implements [bulkhead.Clearinghouse].
-func (e *Engine) Revoke(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
-	r.Vote = bulkhead.Revocation
-	return e.Report(ctx, r)
-}
-
 // Accounts returns the trust book, for reading.
 func (e *Engine) Accounts() *trust.Book { return e.book }
 

@@ -216,7 +216,7 @@ func TestNearBands(t *testing.T) {
 	// The exact message is revoked: that says more than the bands.
 	exact := sig(bulkhead.Exact, 7)
 	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{exact}, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}})
-	if _, err := e.Revoke(context.Background(), bulkhead.Report{Signatures: []bulkhead.Signature{exact}}); err == nil {
+	if _, err := e.Report(context.Background(), bulkhead.Report{Signatures: []bulkhead.Signature{exact}, Vote: bulkhead.Revocation}); err == nil {
 		if v := check(t, e, append(variant(8), exact)...); v.Spam() {
 			t.Errorf("exact signature revoked, bands listed: %+v, want not spam", v)
 		}

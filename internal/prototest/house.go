@@ -89,16 +89,6 @@ func (h *House) Check(_ context.Context, q bulkhead.Query) (bulkhead.Verdict, er
 
 // Report implements [bulkhead.Clearinghouse].
 func (h *House) Report(_ context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
-	return h.apply(r)
-}
-
-// Revoke implements [bulkhead.Clearinghouse].
-func (h *House) Revoke(_ context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
-	r.Vote = bulkhead.Revocation
-	return h.apply(r)
-}
-
-func (h *House) apply(r bulkhead.Report) (bulkhead.Receipt, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := h.refuse(r.Signatures); err != nil {

@@ -37,7 +37,7 @@ func TestReportsCrossOver(t *testing.T) {
 	}
 	known("after a report over HTTP", garden, true)
 	known("a near copy of it", nearCopy, true)
-	if _, err := client.RevokeMessage(t.Context(), []byte(garden), api.MessageOptions{}); err != nil {
+	if _, err := client.ReportMessage(t.Context(), []byte(garden), api.MessageOptions{Vote: bulkhead.Revocation}); err != nil {
 		t.Fatal(err)
 	}
 	known("after its revocation", garden, false)

@@ -211,7 +211,8 @@ func (s *simulation) act(ctx context.Context, e *event, r bulkhead.Report) error
 	defer func() { run.spent += time.Since(start) }()
 	if e.kind == revokes {
 		run.counts.Revokes++
-		_, err := run.engine.Revoke(ctx, r)
+		r.Vote = bulkhead.Revocation
+		_, err := run.engine.Report(ctx, r)
 		return err
 	}
 	run.counts.Reports++

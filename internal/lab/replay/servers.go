@@ -330,7 +330,8 @@ func (f *fleet) happen(ctx context.Context, e *event) error {
 		return err
 	case revokes:
 		f.counts.Revokes++
-		_, err := home.Revoke(ctx, vote)
+		vote.Vote = bulkhead.Revocation
+		_, err := home.Report(ctx, vote)
 		return err
 	}
 	v, err := home.Check(ctx, bulkhead.Query{Signatures: e.letter.sigs, Source: e.letter.source, Reporter: who})

@@ -11,7 +11,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/internal/listen"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
 // TestIPv6: the same dialogue over IPv6, and from a wildcard address of both
@@ -131,7 +131,7 @@ func TestClock(t *testing.T) {
 	s.House = new(prototest.House)
 	address := serve(t, s)
 	c := dialRaw(t, address)
-	sum := Checksum{Type: signature.DCCTypeBody, Sum: [16]byte{1, 2, 3}}
+	sum := Checksum{Type: digests.TypeBody, Sum: [16]byte{1, 2, 3}}
 	client := dial(t, address, AnonymousID, "")
 	if _, err := client.Report(t.Context(), 3, false, []Checksum{sum}); err != nil {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
 // TestOwnQuestionsAreNoChecks: following the deletions of other nodes, and what a
@@ -14,7 +14,7 @@ import (
 func TestOwnQuestionsAreNoChecks(t *testing.T) {
 	house := prototest.NewTally(2)
 	b := newBook(house, nil)
-	sum := Checksum{Type: signature.DCCTypeBody, Sum: [16]byte{1}}
+	sum := Checksum{Type: digests.TypeBody, Sum: [16]byte{1}}
 	if err := b.report(t.Context(), []Checksum{sum}, 3, true); err != nil {
 		t.Fatal(err)
 	}

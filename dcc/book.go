@@ -6,7 +6,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/ledger"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
 // maxVotes is how many signatures are put into one vote.
@@ -112,13 +112,13 @@ type book struct {
 	// deletes says that something was deleted once. Until then nobody need ask
 	// for the counters of deletions.
 	deletes *ledger.Mark
-	keep    [signature.DCCTypeRepBulk + 1]bool // types that are counted
+	keep    [digests.TypeRepBulk + 1]bool // types that are counted
 }
 
-func newBook(house bulkhead.Clearinghouse, keep []signature.DCCType) *book {
+func newBook(house bulkhead.Clearinghouse, keep []digests.Type) *book {
 	b := &book{house: bulkhead.CounterOf(house), deletes: ledger.NewMark(deletesSignature())}
 	if keep == nil {
-		keep = []signature.DCCType{signature.DCCTypeBody, signature.DCCTypeFuz1, signature.DCCTypeFuz2}
+		keep = []digests.Type{digests.TypeBody, digests.TypeFuz1, digests.TypeFuz2}
 	}
 	for _, t := range keep {
 		if t.Scheme().Valid() {
@@ -128,7 +128,7 @@ func newBook(house bulkhead.Clearinghouse, keep []signature.DCCType) *book {
 	return b
 }
 
-func (b *book) keeps(t signature.DCCType) bool { return int(t) < len(b.keep) && b.keep[t] }
+func (b *book) keeps(t digests.Type) bool { return int(t) < len(b.keep) && b.keep[t] }
 
 // asking is the buffers of look-ups, reused and never shared.
 type asking struct {

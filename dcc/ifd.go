@@ -17,7 +17,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/listen"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
 // Defaults of an [Ifd].
@@ -39,11 +39,11 @@ type Ifd struct {
 	Brand    string
 	Host     string
 	// Keep lists the types that are counted; nil means Body, Fuz1 and Fuz2.
-	Keep []signature.DCCType
+	Keep []digests.Type
 	// Rules and Words say how checksums are computed, Substitute which header
-	// makes the substitute sum; see signature.DCCOptions.
-	Rules      signature.DCCRules
-	Words      *signature.DCCWords
+	// makes the substitute sum; see digests.Options.
+	Rules      digests.Rules
+	Words      *digests.Words
 	Substitute string
 	// Signatures returns all signatures of a message, and its source: a message
 	// that is reported as spam here was seen whole, so that all front doors can
@@ -56,7 +56,7 @@ type Ifd struct {
 	Cleared func(ctx context.Context, message []byte, sender string, client netip.Addr, signatures bool) (bool, error)
 	// Thresholds are the totals at which mail is bulk and refused, by type; nil
 	// means that none is. A user's white list may set others.
-	Thresholds map[signature.DCCType]uint32
+	Thresholds map[digests.Type]uint32
 	// White returns the white list of all users, UserWhite that of one; either
 	// may be nil or return nil. UserWhite is given names as callers send them.
 	White     func() *Whitelist

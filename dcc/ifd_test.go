@@ -16,7 +16,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
 const ifdMessage = "Received: from mail.example.org (mail.example.org [192.0.2.7])\n\tby mx.example.net; Mon, 1 Jan 2024 00:00:00 +0000\n" +
@@ -50,7 +50,7 @@ func ifdRequestText(options string, recipients ...string) string {
 }
 
 func TestIfdDialogue(t *testing.T) {
-	ask := serveIfd(t, &Ifd{House: new(prototest.House), Brand: "TestBrand", Thresholds: map[signature.DCCType]uint32{signature.DCCTypeBody: 4}})
+	ask := serveIfd(t, &Ifd{House: new(prototest.House), Brand: "TestBrand", Thresholds: map[digests.Type]uint32{digests.TypeBody: 4}})
 	const head = "X-DCC-TestBrand-Metrics: vm 101; "
 	for _, step := range []struct{ name, request, want string }{
 		{"first", ifdRequestText("header", "bob@example.net"), "A\nA\n" + head + "Body=1 Fuz1=1\n\n"},
@@ -76,20 +76,20 @@ func TestIfdDialogue(t *testing.T) {
 
 // TestIfdChecksums checks the table byte by byte, as SpamAssassin reads it.
 func TestIfdChecksums(t *testing.T) {
-	ask := serveIfd(t, &Ifd{House: new(prototest.House), Brand: "TestA", Thresholds: map[signature.DCCType]uint32{signature.DCCTypeBody: 50, signature.DCCTypeFuz1: 50}})
+	ask := serveIfd(t, &Ifd{House: new(prototest.House), Brand: "TestA", Thresholds: map[digests.Type]uint32{digests.TypeBody: 50, digests.TypeFuz1: 50}})
 	request := "cksums grey-off \n192.0.2.7\rmail.example.org\nmail.example.org\n\nunknown\n\n" + ifdMessage
 	got := ask(request)
 	var want strings.Builder
 	want.WriteString("A\nA\nX-DCC-TestA-Metrics: vm 101; Body=1 Fuz1=1\n")
 	want.WriteString("                            reported: 1               checksum  server thold\n")
 	want.WriteString("                       IP: bb1027c0 791faac6 194840a7 72f73220\n")
-	sums, err := signature.DCC(t.Context(), []byte(ifdMessage), signature.DCCOptions{})
+	sums, err := digests.Sums(t.Context(), []byte(ifdMessage), digests.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range sums {
 		tail := ""
-		if s.Type >= signature.DCCTypeBody {
+		if s.Type >= digests.TypeBody {
 			tail = "       0    50"
 		}
 		fmt.Fprintf(&want, "%25s: %x %x %x %x%s\n", s.Type, s.Sum[:4], s.Sum[4:8], s.Sum[8:12], s.Sum[12:], tail)
@@ -107,8 +107,8 @@ func TestIfdChecksums(t *testing.T) {
 // type is kept.
 func TestIfdLocalSum(t *testing.T) {
 	ask := serveIfd(t, &Ifd{
-		House: new(prototest.House), Brand: "b", Keep: []signature.DCCType{signature.DCCTypeMessageID, signature.DCCTypeBody},
-		Thresholds: map[signature.DCCType]uint32{signature.DCCTypeMessageID: 2},
+		House: new(prototest.House), Brand: "b", Keep: []digests.Type{digests.TypeMessageID, digests.TypeBody},
+		Thresholds: map[digests.Type]uint32{digests.TypeMessageID: 2},
 	})
 	const request = "header\n192.0.2.7\nhelo\n\nbob\n\nFrom: a@example.org\n\n"
 	first, second := "The ferry to the island leaves at nine in the morning.\n", "Tickets are sold on board by the captain and the cook.\n"
@@ -429,13 +429,13 @@ func TestReadWhitelist(t *testing.T) {
 			t.Errorf("address %s: %x, %v, want %v", addr, v, ok, want)
 		}
 	}
-	if v, ok := w.lookup(&Checksum{signature.DCCTypeFrom, signature.DCCValueSum("", "JOE@example.org")}); !ok || v != White {
+	if v, ok := w.lookup(&Checksum{digests.TypeFrom, digests.ValueSum("", "JOE@example.org")}); !ok || v != White {
 		t.Error("a line that goes on with the count before it is lost")
 	}
 	if v, ok := w.recipient("<trap@example.org>"); !ok || v != Many {
 		t.Error("env_To is lost")
 	}
-	if w.Options.Thresholds[signature.DCCTypeFuz1] != Many || w.Options.Grey == nil || *w.Options.Grey || len(w.Ignored) != 1 || len(w.headers) != 1 {
+	if w.Options.Thresholds[digests.TypeFuz1] != Many || w.Options.Grey == nil || *w.Options.Grey || len(w.Ignored) != 1 || len(w.headers) != 1 {
 		t.Errorf("options %+v, ignored %v, headers %v", w.Options, w.Ignored, w.headers)
 	}
 	for name := range files {

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
 // A mailing is one message on its way to its reply.
@@ -15,8 +15,8 @@ type mailing struct {
 	request *ifdRequest
 	message []byte
 	who     bulkhead.Reporter
-	opt     signature.DCCOptions
-	sums    []signature.DCCSum
+	opt     digests.Options
+	sums    []digests.Sum
 	fates   []recipientFate
 	metrics metrics
 	query   bool // nothing is to be counted
@@ -33,7 +33,7 @@ type recipientFate struct {
 	white, black, off bool
 	trap              bool // takes nothing but spam
 	reject, grey      bool
-	thresholds        map[signature.DCCType]uint32
+	thresholds        map[digests.Type]uint32
 	noGrey            bool
 }
 
@@ -44,7 +44,7 @@ func (s *Ifd) answer(ctx context.Context, q *ifdRequest, message []byte, who bul
 	s.findClient(m)
 	m.told = m.spam
 	var err error
-	if m.sums, err = signature.DCC(ctx, message, m.opt); err == nil {
+	if m.sums, err = digests.Sums(ctx, message, m.opt); err == nil {
 		err = s.judgeRecipients(ctx, m)
 	}
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *Ifd) reportedText(m *mailing) string {
 // that the white list calls our own.
 func (s *Ifd) findClient(m *mailing) {
 	q := m.request
-	m.opt = signature.DCCOptions{Client: q.client, Sender: q.sender, Helo: q.helo, Substitute: s.Substitute, Rules: s.Rules, Words: s.Words}
+	m.opt = digests.Options{Client: q.client, Sender: q.sender, Helo: q.helo, Substitute: s.Substitute, Rules: s.Rules, Words: s.Words}
 	received := receivedOf(m.message)
 	next := func() bool {
 		for len(received) > 0 {
@@ -196,7 +196,7 @@ func (f *recipientFate) apply(o *WhiteOptions) {
 		f.trap = *o.Trap
 	}
 	if o.Thresholds != nil {
-		merged := make(map[signature.DCCType]uint32)
+		merged := make(map[digests.Type]uint32)
 		for t, n := range f.thresholds {
 			merged[t] = n
 		}
@@ -238,19 +238,19 @@ func (s *Ifd) listVerdict(ctx context.Context, w *Whitelist, m *mailing) (v list
 	}
 	v = v.with(w.address(m.opt.Client))
 	for i := range m.sums {
-		if m.sums[i].Type != signature.DCCTypeIP {
+		if m.sums[i].Type != digests.TypeIP {
 			v = v.with(w.lookup(&Checksum{m.sums[i].Type, m.sums[i].Sum}))
 		}
 	}
 	for _, header := range w.headers {
 		opt := m.opt
 		opt.Substitute = header
-		sums, err := signature.DCCHeader(ctx, m.message, opt)
+		sums, err := digests.HeaderSums(ctx, m.message, opt)
 		if err != nil {
 			return v, err
 		}
 		for _, sum := range sums {
-			if sum.Type == signature.DCCTypeSubstitute {
+			if sum.Type == digests.TypeSubstitute {
 				value, ok := w.subst[substitute{header, sum.Sum}]
 				v = v.with(value, ok)
 			}
@@ -288,7 +288,7 @@ func (s *Ifd) countMessage(ctx context.Context, m *mailing) {
 		return
 	}
 	for _, sum := range m.sums {
-		c := countedSum{DCCSum: sum, threshold: s.Thresholds[sum.Type]}
+		c := countedSum{Sum: sum, threshold: s.Thresholds[sum.Type]}
 		if s.counts(&sum) {
 			now := tallies[0]
 			tallies = tallies[1:]
@@ -342,7 +342,7 @@ func (m *mailing) bulky() bool {
 
 // counts reports whether a checksum is counted: of a kept type, and one that
 // clients send.
-func (s *Ifd) counts(sum *signature.DCCSum) bool { return s.book.keeps(sum.Type) && !sum.Local }
+func (s *Ifd) counts(sum *digests.Sum) bool { return s.book.keeps(sum.Type) && !sum.Local }
 
 func (s *Ifd) report(ctx context.Context, m *mailing, kept []Checksum) error {
 	if err := s.book.report(ctx, kept, uint32(m.rcptNum), m.spam); err != nil {
@@ -377,14 +377,14 @@ func (s *Ifd) greylist(m *mailing) {
 	if s.Grey == nil || o.greyOff || m.ours || !m.opt.Client.IsValid() {
 		return
 	}
-	ip := signature.DCCIPSum(m.opt.Client)
-	sender := signature.DCCValueSum("", m.opt.Sender)
+	ip := digests.IPSum(m.opt.Client)
+	sender := digests.ValueSum("", m.opt.Sender)
 	for i := range m.fates {
 		f := &m.fates[i]
 		if f.white || f.noGrey {
 			continue
 		}
-		to := signature.DCCValueSum("", m.request.recipients[i].address)
+		to := digests.ValueSum("", m.request.recipients[i].address)
 		f.grey = s.Grey.Ask(GreyTriple(ip, sender, to), s.Now(), o.greyQuery || m.query) == GreyEmbargo
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/bulkhead-mail/bulkhead/signature"
+	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
 // Letters of a reply, docs/specs/dcc.md#dccifd-reply.
@@ -19,7 +19,7 @@ const (
 
 // A counted sum is a checksum of a message with its totals.
 type countedSum struct {
-	signature.DCCSum
+	digests.Sum
 	kept      bool
 	total     Total
 	threshold uint32 // 0 for none
@@ -65,12 +65,12 @@ func (m *metrics) header() string {
 		s := &m.sums[i]
 		n := s.total.Current
 		switch s.Type {
-		case signature.DCCTypeBody:
+		case digests.TypeBody:
 			hasBody = true
 			if m.black {
 				n = Many
 			}
-		case signature.DCCTypeFuz1, signature.DCCTypeFuz2:
+		case digests.TypeFuz1, digests.TypeFuz2:
 			if !hasBody {
 				words, hasBody = append(words, "Body=0"), true
 			}
@@ -129,7 +129,7 @@ func (m *metrics) table(reported string) string {
 	b.WriteByte('\n')
 	for i := range m.sums {
 		s := &m.sums[i]
-		fmt.Fprintf(&b, "%25s: %x %x %x %x", s.Type, s.Sum[0:4], s.Sum[4:8], s.Sum[8:12], s.Sum[12:16])
+		fmt.Fprintf(&b, "%25s: %x %x %x %x", s.Type, s.Sum.Sum[0:4], s.Sum.Sum[4:8], s.Sum.Sum[8:12], s.Sum.Sum[12:16])
 		if s.kept {
 			fmt.Fprintf(&b, "%8s", count(s.total.Previous))
 			if s.threshold > 0 {

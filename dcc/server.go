@@ -13,7 +13,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/listen"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
 // Defaults of a [Server].
@@ -53,7 +53,7 @@ type Server struct {
 	// Blocked lists networks that get no answer.
 	Blocked []netip.Prefix
 	// Keep lists the types that are counted; nil means Body, Fuz1 and Fuz2.
-	Keep []signature.DCCType
+	Keep []digests.Type
 	// Whitelist says which checksums are ok, ok2 or many whatever was counted;
 	// nil is empty.
 	Whitelist func() *Whitelist

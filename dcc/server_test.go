@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/listen"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
 func unhex(t testing.TB, parts ...string) []byte {
@@ -257,9 +257,9 @@ func TestJudgedElsewhere(t *testing.T) {
 
 func TestReputationTypes(t *testing.T) {
 	c := dial(t, serve(t, &Server{House: new(prototest.House)}), AnonymousID, "")
-	ip := signature.DCCIPSum(netip.MustParseAddr("192.0.2.7"))
+	ip := digests.IPSum(netip.MustParseAddr("192.0.2.7"))
 	body := goldenChecksums(t)[1]
-	got, err := c.Report(t.Context(), 1, false, []Checksum{{signature.DCCTypeIP, ip}, body, {signature.DCCTypeRepTotal, ip}, {signature.DCCTypeRepBulk, ip}})
+	got, err := c.Report(t.Context(), 1, false, []Checksum{{digests.TypeIP, ip}, body, {digests.TypeRepTotal, ip}, {digests.TypeRepBulk, ip}})
 	wantTotals(t, "types 10 and 11", got, err, Total{0, NoValue}, Total{1, 0}, Total{0, NoValue}, Total{0, NoValue})
 }
 
@@ -271,7 +271,7 @@ func TestServerWhitelist(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := dial(t, serve(t, &Server{House: new(prototest.House), Whitelist: func() *Whitelist { return list }}), AnonymousID, "")
-	ip := Checksum{signature.DCCTypeIP, signature.DCCIPSum(netip.MustParseAddr("192.0.2.77"))}
+	ip := Checksum{digests.TypeIP, digests.IPSum(netip.MustParseAddr("192.0.2.77"))}
 	got, err := c.Report(t.Context(), 1, false, append([]Checksum{ip}, sums...))
 	wantTotals(t, "white", got, err, Total{White, White}, Total{Many, Many}, Total{White2, White2}, Total{1, 0})
 }

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/bulkhead-mail/bulkhead/signature"
+	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
 // Values of white-list entries, beside Many, White and White2.
@@ -56,7 +56,7 @@ type WhiteOptions struct {
 	DCC        *bool // dcc-on, dcc-off
 	Grey       *bool // greylist-on, greylist-off
 	NoDiscard  bool  // no-forced-discard
-	Thresholds map[signature.DCCType]uint32
+	Thresholds map[digests.Type]uint32
 	// Trap makes every message spam: spam-trap-discard or spam-trap-reject.
 	Trap       *bool
 	TrapReject bool
@@ -197,7 +197,7 @@ func (w *whiteReader) entry(value uint32, fields []string, line string) error {
 	case "ip":
 		return w.address(value, fields[1:])
 	case "env_to":
-		w.list.env[signature.DCCValueSum("", rest)] = value
+		w.list.env[digests.ValueSum("", rest)] = value
 	case "hex":
 		return w.hex(value, fields[1:])
 	case "substitute":
@@ -206,20 +206,20 @@ func (w *whiteReader) entry(value uint32, fields []string, line string) error {
 		}
 		header := strings.ToLower(strings.TrimSuffix(fields[1], ":"))
 		_, text, _ := strings.Cut(rest, fields[1])
-		w.substitute(header, signature.DCCValueSum(header, text), value)
+		w.substitute(header, digests.ValueSum(header, text), value)
 	default:
 		t, err := parseWhiteType(kind)
 		if err != nil {
 			return err
 		}
-		w.list.sums[Checksum{t, signature.DCCValueSum("", rest)}] = value
+		w.list.sums[Checksum{t, digests.ValueSum("", rest)}] = value
 	}
 	return nil
 }
 
 func (w *whiteReader) substitute(header string, sum [16]byte, value uint32) {
 	if w.server {
-		w.list.sums[Checksum{signature.DCCTypeSubstitute, sum}] = value
+		w.list.sums[Checksum{digests.TypeSubstitute, sum}] = value
 		return
 	}
 	key := substitute{header, sum}
@@ -232,8 +232,8 @@ func (w *whiteReader) substitute(header string, sum [16]byte, value uint32) {
 	w.list.headers = append(w.list.headers, header)
 }
 
-func parseWhiteType(kind string) (signature.DCCType, error) {
-	for t := signature.DCCTypeEnvFrom; t <= signature.DCCTypeFuz2; t++ {
+func parseWhiteType(kind string) (digests.Type, error) {
+	for t := digests.TypeEnvFrom; t <= digests.TypeFuz2; t++ {
 		if strings.EqualFold(t.String(), kind) {
 			return t, nil
 		}
@@ -245,7 +245,7 @@ func (w *whiteReader) hex(value uint32, fields []string) error {
 	if len(fields) != 5 {
 		return errors.New("hex wants a type and four words")
 	}
-	t := signature.DCCTypeIP
+	t := digests.TypeIP
 	if !strings.EqualFold(fields[0], "ip") {
 		var err error
 		if t, err = parseWhiteType(strings.ToLower(fields[0])); err != nil {
@@ -279,7 +279,7 @@ func (w *whiteReader) address(value uint32, fields []string) error {
 		if n++; n > maxServerBlock {
 			return fmt.Errorf("block %s to %s has more than %d addresses", r.first, r.last, maxServerBlock)
 		}
-		w.list.sums[Checksum{signature.DCCTypeIP, signature.DCCIPSum(a)}] = value
+		w.list.sums[Checksum{digests.TypeIP, digests.IPSum(a)}] = value
 		if a == r.last {
 			return nil
 		}
@@ -358,7 +358,7 @@ func (w *whiteReader) threshold(fields []string) error {
 		return err
 	}
 	if w.list.Options.Thresholds == nil {
-		w.list.Options.Thresholds = make(map[signature.DCCType]uint32)
+		w.list.Options.Thresholds = make(map[digests.Type]uint32)
 	}
 	for k, v := range t {
 		w.list.Options.Thresholds[k] = v
@@ -366,7 +366,7 @@ func (w *whiteReader) threshold(fields []string) error {
 	return nil
 }
 
-func cutThreshold(text string) (map[signature.DCCType]uint32, error) {
+func cutThreshold(text string) (map[digests.Type]uint32, error) {
 	kind, count, ok := strings.Cut(text, ",")
 	if !ok {
 		return nil, fmt.Errorf("%.40q is not type,count", text)
@@ -376,7 +376,7 @@ func cutThreshold(text string) (map[signature.DCCType]uint32, error) {
 
 // parseThreshold reads a threshold; the type CMN stands for Body, Fuz1 and
 // Fuz2, the count "never" for none.
-func parseThreshold(kind, text string) (map[signature.DCCType]uint32, error) {
+func parseThreshold(kind, text string) (map[digests.Type]uint32, error) {
 	var n uint64
 	switch strings.ToLower(text) {
 	case "never":
@@ -389,13 +389,13 @@ func parseThreshold(kind, text string) (map[signature.DCCType]uint32, error) {
 		}
 	}
 	if strings.EqualFold(kind, "cmn") {
-		return map[signature.DCCType]uint32{signature.DCCTypeBody: uint32(n), signature.DCCTypeFuz1: uint32(n), signature.DCCTypeFuz2: uint32(n)}, nil
+		return map[digests.Type]uint32{digests.TypeBody: uint32(n), digests.TypeFuz1: uint32(n), digests.TypeFuz2: uint32(n)}, nil
 	}
 	t, err := parseWhiteType(strings.ToLower(kind))
 	if err != nil {
 		return nil, err
 	}
-	return map[signature.DCCType]uint32{t: uint32(n)}, nil
+	return map[digests.Type]uint32{t: uint32(n)}, nil
 }
 
 // lookup returns what the list says of a checksum.
@@ -418,7 +418,7 @@ func (w *Whitelist) address(a netip.Addr) (uint32, bool) {
 			return r.value, true
 		}
 	}
-	return w.lookup(&Checksum{signature.DCCTypeIP, signature.DCCIPSum(a)})
+	return w.lookup(&Checksum{digests.TypeIP, digests.IPSum(a)})
 }
 
 // recipient returns what the list says of an envelope recipient.
@@ -426,6 +426,6 @@ func (w *Whitelist) recipient(addr string) (uint32, bool) {
 	if w == nil || len(w.env) == 0 {
 		return 0, false
 	}
-	v, ok := w.env[signature.DCCValueSum("", addr)]
+	v, ok := w.env[digests.ValueSum("", addr)]
 	return v, ok
 }

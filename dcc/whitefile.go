@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/signature"
+	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
 // whiteFileEvery is how often a file is looked at for changes.
@@ -134,7 +134,7 @@ func (w *WhiteFiles) User(name string) *Whitelist {
 // ParseThreshold reads "type,count", for example "CMN,many": the type CMN
 // stands for Body, Fuz1 and Fuz2, the count "never" for no threshold. Its
 // error wraps bulkhead.ErrMalformed.
-func ParseThreshold(text string) (map[signature.DCCType]uint32, error) {
+func ParseThreshold(text string) (map[digests.Type]uint32, error) {
 	t, err := cutThreshold(text)
 	if err != nil {
 		return nil, malformed("threshold: %v", err)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
 func TestWhiteFiles(t *testing.T) {
@@ -16,7 +16,7 @@ func TestWhiteFiles(t *testing.T) {
 	folder := fstest.MapFS{"joe/whiteclnt": file("many from a@example.org\n")}
 	w := &WhiteFiles{Folder: folder, Now: func() time.Time { return now }}
 	has := func(user, from string) bool {
-		_, ok := w.User(user).lookup(&Checksum{signature.DCCTypeFrom, signature.DCCValueSum("", from)})
+		_, ok := w.User(user).lookup(&Checksum{digests.TypeFrom, digests.ValueSum("", from)})
 		return ok
 	}
 	if !has("joe", "a@example.org") || has("ann", "a@example.org") {
@@ -58,7 +58,7 @@ func TestWhiteFilesInclude(t *testing.T) {
 	}
 	w := &WhiteFiles{Folder: folder, Now: func() time.Time { return now }}
 	has := func(from string) bool {
-		_, ok := w.Get("whiteclnt").lookup(&Checksum{signature.DCCTypeFrom, signature.DCCValueSum("", from)})
+		_, ok := w.Get("whiteclnt").lookup(&Checksum{digests.TypeFrom, digests.ValueSum("", from)})
 		return ok
 	}
 	if !has("b1@example.org") || !has("main@example.org") {
@@ -88,10 +88,10 @@ func TestWhiteFilesInclude(t *testing.T) {
 
 func TestParseThreshold(t *testing.T) {
 	got, err := ParseThreshold("CMN,many")
-	if err != nil || len(got) != 3 || got[signature.DCCTypeFuz2] != Many {
+	if err != nil || len(got) != 3 || got[digests.TypeFuz2] != Many {
 		t.Errorf("CMN,many: %v, %v", got, err)
 	}
-	if got, err := ParseThreshold("body, 20"); err != nil || got[signature.DCCTypeBody] != 20 {
+	if got, err := ParseThreshold("body, 20"); err != nil || got[digests.TypeBody] != 20 {
 		t.Errorf("body, 20: %v, %v", got, err)
 	}
 	for _, bad := range []string{"", "body", "body,", "body,-1", "colour,3", "body,99999999"} {

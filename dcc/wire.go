@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
 // An Op is the operation of a packet. The values are those of the wire.
@@ -92,7 +92,7 @@ const (
 
 // A Checksum is one entry of a request.
 type Checksum struct {
-	Type signature.DCCType
+	Type digests.Type
 	Sum  [md5.Size]byte
 }
 
@@ -169,7 +169,7 @@ func (p *packet) parseChecksums() error {
 		return err
 	}
 	p.n = (len(p.body) - 4) / checksumSize
-	last := signature.DCCType(0)
+	last := digests.Type(0)
 	for i := range p.n {
 		c := &p.checksums[i]
 		if err := c.parse(p.body[4+i*checksumSize:]); err != nil {
@@ -203,9 +203,9 @@ func (p *packet) parseTargets(v uint32) error {
 }
 
 func (c *Checksum) parse(b []byte) error {
-	c.Type = signature.DCCType(b[0])
-	if c.Type < signature.DCCTypeIP || c.Type > signature.DCCTypeRepBulk {
-		return fmt.Errorf("%w: checksum of type %d, want %d to %d", errDrop, c.Type, signature.DCCTypeIP, signature.DCCTypeRepBulk)
+	c.Type = digests.Type(b[0])
+	if c.Type < digests.TypeIP || c.Type > digests.TypeRepBulk {
+		return fmt.Errorf("%w: checksum of type %d, want %d to %d", errDrop, c.Type, digests.TypeIP, digests.TypeRepBulk)
 	}
 	if b[1] != checksumSize {
 		return fmt.Errorf("%w: checksum of length %d, want %d", errDrop, b[1], checksumSize)

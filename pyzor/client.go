@@ -83,7 +83,7 @@ func ParseReply(data []byte) (*Reply, error) {
 
 // Do sends one request and waits for the answer. The error of an answer other
 // than 200 is the Reply's.
-func (c *Client) Do(ctx context.Context, op Op, digests ...bulkhead.Signature) (*Reply, error) {
+func (c *Client) Do(ctx context.Context, op Op, sigs ...bulkhead.Signature) (*Reply, error) {
 	timeout := c.Timeout
 	if timeout == 0 {
 		timeout = 5 * time.Second
@@ -103,8 +103,8 @@ func (c *Client) Do(ctx context.Context, op Op, digests ...bulkhead.Signature) (
 		Op: []byte(op), Thread: []byte(thread), User: []byte(c.User),
 		Time: strconv.AppendInt(nil, time.Now().Unix(), 10),
 	}
-	for i := range digests {
-		r.Digests = append(r.Digests, hex.AppendEncode(nil, digests[i].Sum()))
+	for i := range sigs {
+		r.Digests = append(r.Digests, hex.AppendEncode(nil, sigs[i].Sum()))
 	}
 	if _, err := conn.Write(r.Append(nil, []byte(c.Key))); err != nil {
 		return nil, fmt.Errorf("pyzor: %w", err)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/listen"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	digests "github.com/bulkhead-mail/bulkhead/signature/pyzor"
 )
 
 // A Helper answers the pyzor module of rspamd: a connection brings one mail, and
@@ -41,7 +41,7 @@ func (h *Helper) answer(ctx context.Context, c *listen.Conn, mail []byte) {
 // look returns the votes on a mail.
 func (h *Helper) look(ctx context.Context, mail []byte, who bulkhead.Reporter) (spam, ham int64, err error) {
 	var f bulkhead.Finding
-	sigs, err := signature.Pyzor(ctx, mail)
+	sigs, err := digests.Signatures(ctx, mail)
 	if err != nil {
 		return 0, 0, err
 	}

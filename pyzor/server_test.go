@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/listen"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	digests "github.com/bulkhead-mail/bulkhead/signature/pyzor"
 )
 
 type keys map[string]string
@@ -219,7 +219,7 @@ func TestVotes(t *testing.T) {
 		t.Errorf("wrong key: %v", err)
 	}
 	check("after refusals", 3, 1)
-	empty := digest(t, signature.PyzorEmpty)
+	empty := digest(t, digests.Empty)
 	if _, err := nobody.Do(t.Context(), OpReport, empty); err != nil {
 		t.Errorf("report of the digest of nothing: %v", err)
 	}
@@ -356,7 +356,7 @@ func TestHelper(t *testing.T) {
 	if got := ask(mail); got != line(0, 0) {
 		t.Errorf("unknown mail: %q", got)
 	}
-	sigs, err := signature.Pyzor(t.Context(), mail)
+	sigs, err := digests.Signatures(t.Context(), mail)
 	if err != nil {
 		t.Fatal(err)
 	}

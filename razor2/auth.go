@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/razor"
 )
 
 // Response returns the answer to a challenge: docs/specs/razor2.md#login. It is not
@@ -16,7 +16,7 @@ import (
 func Response(password, challenge string) string {
 	inner := sha1.Sum(append(pad(password, 0x5c), challenge...))
 	outer := sha1.Sum(append(pad(password, 0x36), hex.EncodeToString(inner[:])...))
-	return signature.RazorTextHex(hex.EncodeToString(outer[:]))
+	return razor.TextHex(hex.EncodeToString(outer[:]))
 }
 
 func pad(password string, fill byte) []byte {

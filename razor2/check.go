@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/razor"
 )
 
 // parse returns the signature that a row is about. It reports false for one that
@@ -16,7 +16,7 @@ func (s *Server) parse(v Values) (bulkhead.Signature, bool) {
 	switch v.Get("e") {
 	case "4":
 		scheme = bulkhead.RazorE4
-		if ep4 := v.Get("ep4"); ep4 != "" && ep4 != signature.RazorEP4 {
+		if ep4 := v.Get("ep4"); ep4 != "" && ep4 != razor.EP4 {
 			return bulkhead.Signature{}, false
 		}
 	case "8":
@@ -24,7 +24,7 @@ func (s *Server) parse(v Values) (bulkhead.Signature, bool) {
 	default:
 		return bulkhead.Signature{}, false
 	}
-	sig, err := signature.ParseRazor(scheme, v.Get("s"))
+	sig, err := razor.Parse(scheme, v.Get("s"))
 	if err != nil || !s.listable(&sig) {
 		return bulkhead.Signature{}, false
 	}
@@ -40,7 +40,7 @@ func (s *Server) listable(sig *bulkhead.Signature) bool {
 	if sig.Scheme() == bulkhead.RazorE8 {
 		return !s.exempt[[6]byte(sig.Sum())]
 	}
-	return signature.RazorText(sig.Sum()) != emptySum
+	return razor.Text(sig.Sum()) != emptySum
 }
 
 // wellFormed says whether a row has what a question or a vote needs.

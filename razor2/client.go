@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/razor"
 )
 
 // A Client is one connection to a Razor 2 server. It is for one goroutine.
@@ -195,10 +195,10 @@ func row(command string, sig *bulkhead.Signature) Values {
 	if sig.Scheme() == bulkhead.RazorE4 {
 		v[1].Value = "4"
 		if command != "revoke" {
-			v = append(v, Pair{"ep4", signature.RazorEP4})
+			v = append(v, Pair{"ep4", razor.EP4})
 		}
 	}
-	return append(v, Pair{"s", signature.RazorText(sig.Sum())})
+	return append(v, Pair{"s", razor.Text(sig.Sum())})
 }
 
 // An Answer is what a server says of one signature.

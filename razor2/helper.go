@@ -7,7 +7,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/listen"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/razor"
 )
 
 // A Helper answers the razor module of rspamd: a connection brings one mail, and
@@ -46,7 +46,7 @@ func (h *Helper) answer(ctx context.Context, c *listen.Conn, mail []byte) {
 // parts is, and a part with a contested signature is not looked at. Source:
 // docs/specs/razor2.md#client-verdict.
 func (h *Helper) spam(ctx context.Context, mail []byte, who bulkhead.Reporter) (bool, error) {
-	parts, err := signature.RazorParts(ctx, mail)
+	parts, err := razor.Parts(ctx, mail)
 	if err != nil {
 		return false, err
 	}

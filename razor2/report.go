@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/razor"
 )
 
 // report answers the first step of a report, signatures: docs/specs/razor2.md#report.
@@ -60,7 +60,7 @@ func (c *session) reportMail(ctx context.Context, block []byte) string {
 	sigs := c.server.listed(parts)
 	var source bulkhead.Source
 	if c.server.Read != nil && len(parts) > 0 && len(block) < batchKiB<<10-partRoom {
-		all, from, err := c.server.Read(ctx, signature.RazorMessage(header, parts))
+		all, from, err := c.server.Read(ctx, razor.Message(header, parts))
 		if err != nil && !errors.Is(err, bulkhead.ErrMalformed) {
 			return c.server.status("read a reported mail", err)
 		}
@@ -116,7 +116,7 @@ func splitBlock(block []byte) (header []byte, parts [][]byte) {
 func (s *Server) listed(parts [][]byte) []bulkhead.Signature {
 	var sigs []bulkhead.Signature
 	for _, raw := range parts {
-		p, ok := signature.RazorPrepared(raw)
+		p, ok := razor.Prepared(raw)
 		if !ok {
 			continue
 		}

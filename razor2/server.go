@@ -13,7 +13,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/listen"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/razor"
 )
 
 // The parameters of a [Server] when its fields are zero.
@@ -139,12 +139,12 @@ func (s *Server) prepare() {
 		s.registrations = newRegistrar(s.Registrations, s.Exempt)
 		s.exempt = make(map[[6]byte]bool)
 		for _, h := range s.ExemptHosts {
-			s.exempt[signature.RazorHost(h)] = true
+			s.exempt[razor.Host(h)] = true
 		}
 		serial := strconv.Itoa(max(s.Serial, 1))
-		s.greeting = []byte("sn=CND&srl=" + serial + "&ep4=" + signature.RazorEP4 + "\r\n")
+		s.greeting = []byte("sn=CND&srl=" + serial + "&ep4=" + razor.EP4 + "\r\n")
 		s.state = []byte("-ac=" + strconv.Itoa(s.Confidence) + "\r\nbql=" + strconv.Itoa(batchRows) +
-			"\r\nbqs=" + strconv.Itoa(batchKiB) + "\r\ndre=4\r\nep4=" + signature.RazorEP4 +
+			"\r\nbqs=" + strconv.Itoa(batchKiB) + "\r\ndre=4\r\nep4=" + razor.EP4 +
 			"\r\nse=88\r\nsrl=" + serial + "\r\n.\r\n")
 		s.stream = &listen.StreamServer{
 			Handler: s.handle, MaxConns: s.MaxConns, MaxConnsPerClient: s.MaxConnsPerClient,

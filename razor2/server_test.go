@@ -21,6 +21,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/listen"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/razor"
 )
 
 // book is accounts in a map.
@@ -103,9 +104,9 @@ var (
 	part   = []byte("X-Razor2-Agent: Razor-Agents v2.84\n\nDear reader, this is the offer of the day.\nSee http://www.cheap-lamps.example/buy for lamps.\nBest wishes from the lamp shop round the corner.\n")
 )
 
-func mustParse(t testing.TB, p []byte) signature.RazorPart {
+func mustParse(t testing.TB, p []byte) razor.Part {
 	t.Helper()
-	got, ok := signature.RazorPrepared(p)
+	got, ok := razor.Prepared(p)
 	if !ok || len(got.E8) == 0 {
 		t.Fatal("the part has no signatures")
 	}
@@ -228,7 +229,7 @@ func mustSigs(t testing.TB, scheme string, texts ...string) []bulkhead.Signature
 	}
 	var sigs []bulkhead.Signature
 	for _, text := range texts {
-		sig, err := signature.ParseRazor(s, text)
+		sig, err := razor.Parse(s, text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -443,7 +444,7 @@ func TestNeverListed(t *testing.T) {
 		}
 	}
 	// Listed by another way, it is still not answered.
-	empty, err := signature.ParseRazor(bulkhead.RazorE4, emptySum)
+	empty, err := razor.Parse(bulkhead.RazorE4, emptySum)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -561,7 +562,7 @@ func TestHelper(t *testing.T) {
 	if got := ask(mail); got != "ham" {
 		t.Errorf("unknown mail: %q, want ham", got)
 	}
-	sigs, err := signature.Razor(t.Context(), mail)
+	sigs, err := razor.Signatures(t.Context(), mail)
 	if err != nil {
 		t.Fatal(err)
 	}

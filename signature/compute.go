@@ -2,13 +2,16 @@ package signature
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature/dcc"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
+	"github.com/bulkhead-mail/bulkhead/signature/pyzor"
+	"github.com/bulkhead-mail/bulkhead/signature/razor"
 )
 
 // Options say how signatures are computed. The zero Options are valid.
@@ -18,7 +21,7 @@ type Options struct {
 	// words of a message they rest on.
 	Key [16]byte
 	// DCC says what is known for the DCC checksums beside the message.
-	DCC DCCOptions
+	DCC dcc.Options
 	// Rspamd computes rspamd/text and rspamd/shingle; nil stands for rspamd's
 	// default keys and mumhash. Only clients whose rule has the same keys and
 	// algorithm find these signatures.
@@ -53,8 +56,8 @@ func (m *Message) Signatures(ctx context.Context, opts Options) ([]bulkhead.Sign
 	families := []family{
 		c.family(func() ([]bulkhead.Signature, error) { return m.own(ctx, texts, opts) }, bulkhead.Exact, bulkhead.Near),
 		// The schemes of other clearinghouses: one line each.
-		c.family(func() ([]bulkhead.Signature, error) { return Razor(ctx, m.Raw) }, bulkhead.RazorE4, bulkhead.RazorE8),
-		c.family(func() ([]bulkhead.Signature, error) { return Pyzor(ctx, m.Raw) }, bulkhead.PyzorDigest),
+		c.family(func() ([]bulkhead.Signature, error) { return razor.Signatures(ctx, m.Raw) }, bulkhead.RazorE4, bulkhead.RazorE8),
+		c.family(func() ([]bulkhead.Signature, error) { return pyzor.Signatures(ctx, m.Raw) }, bulkhead.PyzorDigest),
 		c.family(func() ([]bulkhead.Signature, error) { return dccContent(ctx, m.Raw, opts.DCC) }, bulkhead.DCCBody, bulkhead.DCCFuz1, bulkhead.DCCFuz2),
 		c.family(func() ([]bulkhead.Signature, error) { return rspamdContent(ctx, texts, opts) }, bulkhead.RspamdText, bulkhead.RspamdShingle),
 	}
@@ -68,14 +71,6 @@ func (m *Message) Signatures(ctx context.Context, opts Options) ([]bulkhead.Sign
 	return c.sigs, nil
 }
 
-// ended returns the error of work that a pace has ended, nil if it has not.
-func ended(p *pace.Pace) error {
-	if err := p.Err(); err != nil {
-		return fmt.Errorf("signature: message not read to its end: %w", err)
-	}
-	return nil
-}
-
 // own returns the signatures of the two schemes of this house.
 func (m *Message) own(ctx context.Context, texts *visibleTexts, opts Options) ([]bulkhead.Signature, error) {
 	p := pace.New(ctx)
@@ -84,7 +79,7 @@ func (m *Message) own(ctx context.Context, texts *visibleTexts, opts Options) ([
 	if !slices.Contains(opts.Skip, bulkhead.Near) {
 		sigs = append(sigs, newNearKey(opts.Key).near(s)...)
 	}
-	if err := ended(p); err != nil {
+	if err := pace.Ended(p); err != nil {
 		return nil, err
 	}
 	return sigs, nil
@@ -130,12 +125,12 @@ func inParallel(calls []family, workers int) ([][]bulkhead.Signature, error) {
 }
 
 // dccContent returns the DCC checksums of the body.
-func dccContent(ctx context.Context, raw []byte, opts DCCOptions) ([]bulkhead.Signature, error) {
-	sums, err := DCC(ctx, raw, opts)
+func dccContent(ctx context.Context, raw []byte, opts dcc.Options) ([]bulkhead.Signature, error) {
+	sums, err := dcc.Sums(ctx, raw, opts)
 	var sigs []bulkhead.Signature
 	for _, sum := range sums {
 		switch sum.Type {
-		case DCCTypeBody, DCCTypeFuz1, DCCTypeFuz2:
+		case dcc.TypeBody, dcc.TypeFuz1, dcc.TypeFuz2:
 			sigs = appendSignature(sigs, sum.Type.Scheme(), sum.Sum[:])
 		}
 	}
@@ -303,7 +298,7 @@ func (p *Part) visible(pc *pace.Pace) []byte {
 	if p.HTML {
 		return appendVisible(nil, p.Text, pc)
 	}
-	return bytesOf(p.Text)
+	return scan.Bytes(p.Text)
 }
 
 // appendSignature appends the signature of a sum; without a sum it does nothing.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
 // The floor of bulkhead/exact: a text below it has no signature.
@@ -41,7 +42,7 @@ func (m *Message) exactSum(s *skeleton, p *pace.Pace) []byte {
 		for i := range m.Parts {
 			if part := &m.Parts[i]; len(part.Data) > 0 {
 				sum := sha256.New()
-				writePaced(sum, part.Data, p)
+				pace.Write(sum, part.Data, p)
 				h.Write(sum.Sum(nil))
 			}
 		}
@@ -89,12 +90,12 @@ const canonicalBuffer = 32 << 10
 
 // hashCanonical writes the canonical form of text to h. buf is scratch space.
 func hashCanonical(h hash.Hash, text string, buf []byte, p *pace.Pace) []byte {
-	rest := bytesOf(text)
+	rest := scan.Bytes(text)
 	empty := 0
 	begun := false
 	buf = slices.Grow(buf[:0], min(len(rest), canonicalBuffer)+normPiece)
 	for len(rest) > 0 {
-		end, next := firstLine(rest)
+		end, next := scan.FirstLine(rest)
 		line := bytes.TrimRight(rest[:end], " \t\v\f\u00a0")
 		rest = rest[next:]
 		if p.Over(next) {
@@ -111,7 +112,7 @@ func hashCanonical(h hash.Hash, text string, buf []byte, p *pace.Pace) []byte {
 		}
 		begun, empty = true, 0
 		// Line ends touch no character before or after them.
-		for ascii := isASCII(line); len(line) > 0; {
+		for ascii := scan.IsASCII(line); len(line) > 0; {
 			n := min(len(line), normPiece)
 			if ascii {
 				buf = append(buf, line[:n]...)
@@ -143,16 +144,4 @@ func appendNFC(buf, text []byte) []byte {
 // exact returns the bulkhead/exact signature of m, if it has one.
 func (m *Message) exact(s *skeleton, p *pace.Pace) []bulkhead.Signature {
 	return appendSignature(nil, bulkhead.Exact, m.exactSum(s, p))
-}
-
-// writePaced writes data to h as long as the pace allows.
-func writePaced(h hash.Hash, data []byte, p *pace.Pace) {
-	for len(data) > 0 {
-		n := min(len(data), pace.Step)
-		if p.Over(n) {
-			return
-		}
-		h.Write(data[:n])
-		data = data[n:]
-	}
 }

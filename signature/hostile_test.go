@@ -12,6 +12,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/signature/dcc"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
+	"github.com/bulkhead-mail/bulkhead/signature/pyzor"
+	"github.com/bulkhead-mail/bulkhead/signature/razor"
 )
 
 // hostile makes mails of about size bytes that are meant to be dear.
@@ -156,13 +161,13 @@ func TestHostileMemory(t *testing.T) {
 	}
 	const size = 4 << 20
 	mails := hostile(size)
-	must(Compute(t.Context(), mails["words"](), Options{Workers: 2})) // tables that are made once
-	must(Compute(t.Context(), mails["half-width kana"](), Options{Workers: 2}))
-	must(Compute(t.Context(), mails["broken gb18030"](), Options{Workers: 2}))
+	mailtest.Must(Compute(t.Context(), mails["words"](), Options{Workers: 2})) // tables that are made once
+	mailtest.Must(Compute(t.Context(), mails["half-width kana"](), Options{Workers: 2}))
+	mailtest.Must(Compute(t.Context(), mails["broken gb18030"](), Options{Workers: 2}))
 	for name, make := range mails {
 		raw := make()
 		start := time.Now()
-		peak := peakHeap(func() { must(Compute(t.Context(), raw, Options{Workers: 2})) })
+		peak := peakHeap(func() { mailtest.Must(Compute(t.Context(), raw, Options{Workers: 2})) })
 		t.Logf("%-20s %5.1f MB, %5.2f of its size, %4d us/KB", name, float64(peak)/1e6, float64(peak)/float64(len(raw)), time.Since(start).Microseconds()/int64(len(raw)>>10))
 		if most := 3*len(raw) + 1<<20; peak > most+most/10 {
 			t.Errorf("%s: %d bytes take %d, %.1f times as much", name, len(raw), peak, float64(peak)/float64(len(raw)))
@@ -196,18 +201,24 @@ func TestContextEnds(t *testing.T) {
 			_, err := Compute(ctx, raw, Options{})
 			return err
 		},
-		"Razor": func(ctx context.Context, raw []byte, m *Message) error { _, err := Razor(ctx, raw); return err },
-		"RazorParts": func(ctx context.Context, raw []byte, m *Message) error {
-			_, err := RazorParts(ctx, raw)
+		"Razor": func(ctx context.Context, raw []byte, m *Message) error {
+			_, err := razor.Signatures(ctx, raw)
 			return err
 		},
-		"Pyzor": func(ctx context.Context, raw []byte, m *Message) error { _, err := Pyzor(ctx, raw); return err },
+		"RazorParts": func(ctx context.Context, raw []byte, m *Message) error {
+			_, err := razor.Parts(ctx, raw)
+			return err
+		},
+		"Pyzor": func(ctx context.Context, raw []byte, m *Message) error {
+			_, err := pyzor.Signatures(ctx, raw)
+			return err
+		},
 		"DCC": func(ctx context.Context, raw []byte, m *Message) error {
-			_, err := DCC(ctx, raw, DCCOptions{})
+			_, err := dcc.Sums(ctx, raw, dcc.Options{})
 			return err
 		},
 		"DCCHeader": func(ctx context.Context, raw []byte, m *Message) error {
-			_, err := DCCHeader(ctx, raw, DCCOptions{})
+			_, err := dcc.HeaderSums(ctx, raw, dcc.Options{})
 			return err
 		},
 		"Hashes": func(ctx context.Context, raw []byte, m *Message) error {
@@ -221,7 +232,7 @@ func TestContextEnds(t *testing.T) {
 	}
 	for kind, make := range hostile(size) {
 		raw := make()
-		m := must(ReadMessage(t.Context(), raw))
+		m := mailtest.Must(ReadMessage(t.Context(), raw))
 		for name, compute := range families {
 			all := &endingContext{t.Context(), 1 << 40}
 			if err := compute(all, raw, m); err != nil {
@@ -252,7 +263,7 @@ func BenchmarkHostile(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(len(raw)))
 			for b.Loop() {
-				must(Compute(b.Context(), raw, Options{}))
+				mailtest.Must(Compute(b.Context(), raw, Options{}))
 			}
 			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/float64(len(raw)>>10), "us/KB")
 		})

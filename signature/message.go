@@ -104,7 +104,7 @@ func ReadMessage(ctx context.Context, raw []byte) (*Message, error) {
 	header, body := r.header(text)
 	m.fields(header)
 	r.entity(header, body, place{})
-	if err := ended(r.pace); err != nil {
+	if err := pace.Ended(r.pace); err != nil {
 		return nil, err
 	}
 	return m, nil

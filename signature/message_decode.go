@@ -13,6 +13,7 @@ import (
 	"golang.org/x/text/encoding/charmap"
 
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
 // keep notes that data stays in memory and returns it, cut to what there is room
@@ -55,27 +56,6 @@ func (r *reader) decodeTransfer(encoding string, body []byte) []byte {
 	return body
 }
 
-const (
-	base64Skip = 0xFF // white space
-	base64Bad  = 0xFE
-	base64Pad  = 0xFD
-)
-
-// base64Value maps a byte to its six bits or one of the constants above.
-var base64Value = func() (table [256]byte) {
-	for i := range table {
-		table[i] = base64Bad
-	}
-	for i, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/") {
-		table[c] = byte(i)
-	}
-	table['='] = base64Pad
-	for _, c := range []byte(" \t\r\n") {
-		table[c] = base64Skip
-	}
-	return table
-}()
-
 // decodeBase64 appends to dst what can be decoded of body: foreign bytes are
 // skipped and counted, padding ends a run and another may follow, an unfinished
 // last group gives its whole bytes.
@@ -95,11 +75,11 @@ func decodeBase64(dst, body []byte, p *pace.Pace) (data []byte, bad int) {
 		if i%pace.Step == 0 && p.Over(min(len(body)-i, pace.Step)) {
 			return dst, bad
 		}
-		switch v := base64Value[c]; v {
-		case base64Skip:
-		case base64Pad:
+		switch v := scan.Base64[c]; v {
+		case scan.Base64Skip:
+		case scan.Base64Pad:
 			flush()
-		case base64Bad:
+		case scan.Base64Bad:
 			bad++
 		default:
 			bits = bits<<6 | uint32(v)
@@ -212,7 +192,7 @@ func asUTF8(data []byte, name string, limit int, p *pace.Pace) []byte {
 	case "iso-8859-1", "latin1", "windows-1252", "cp1252":
 		return windows1252(data, limit, p)
 	}
-	if isASCII(data) {
+	if scan.IsASCII(data) {
 		return data
 	}
 	return convert(data, name, limit, p)
@@ -347,7 +327,7 @@ func (w *countingWriter) Write(b []byte) (int, error) {
 }
 
 func windows1252(data []byte, limit int, p *pace.Pace) []byte {
-	if isASCII(data) {
+	if scan.IsASCII(data) {
 		return data
 	}
 	size := 0
@@ -379,19 +359,4 @@ func mostlyUTF8(data []byte) bool {
 		data = data[n:]
 	}
 	return good > bad
-}
-
-func isASCII[T string | []byte](data T) bool {
-	i := 0
-	for ; i+8 <= len(data); i += 8 {
-		if d := data[i : i+8]; (d[0]|d[1]|d[2]|d[3]|d[4]|d[5]|d[6]|d[7])&0x80 != 0 {
-			return false
-		}
-	}
-	for ; i < len(data); i++ {
-		if data[i] >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
 }

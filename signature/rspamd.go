@@ -119,7 +119,7 @@ func keyed(key *[blake2b.Size]byte, p *pace.Pace, data ...[]byte) (sum [blake2b.
 		panic(err)
 	}
 	for _, d := range data {
-		writePaced(h, d, p)
+		pace.Write(h, d, p)
 	}
 	h.Sum(sum[:0])
 	return sum

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/sharedtest"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
 )
 
 func rspamdMessage(t *testing.T, name string) *Message {
@@ -48,7 +49,7 @@ func TestRspamdDigests(t *testing.T) {
 	h := NewRspamdHasher("", "", RspamdMumHash)
 	for name, digests := range want {
 		var got []string
-		for _, hash := range must(h.Hashes(t.Context(), rspamdMessage(t, name), vectorPolicy)) {
+		for _, hash := range mailtest.Must(h.Hashes(t.Context(), rspamdMessage(t, name), vectorPolicy)) {
 			got = append(got, hex.EncodeToString(hash.Digest[:]))
 		}
 		if strings.Join(got, " ") != strings.Join(digests, " ") {
@@ -73,7 +74,7 @@ func TestRspamdShingles(t *testing.T) {
 			if _, err := fmt.Sscanf(in.Text(), "%s %s %d %x", &name, &alg, &i, &want); err != nil {
 				t.Fatalf("%q: %v", in.Text(), err)
 			}
-			hashes := must(h.Hashes(t.Context(), rspamdMessage(t, name+".eml"), vectorPolicy))
+			hashes := mailtest.Must(h.Hashes(t.Context(), rspamdMessage(t, name+".eml"), vectorPolicy))
 			if len(hashes) != 1 || hashes[0].Shingles == nil {
 				t.Fatalf("%s: %d hashes", name, len(hashes))
 			}
@@ -90,8 +91,8 @@ func TestRspamdShingles(t *testing.T) {
 // TestRspamdNearCopy restates what the document says of vectors 1 and 2.
 func TestRspamdNearCopy(t *testing.T) {
 	h := NewRspamdHasher("", "", RspamdMumHash)
-	a := must(h.Hashes(t.Context(), rspamdMessage(t, "1-long-text.eml"), vectorPolicy))[0].Shingles
-	b := must(h.Hashes(t.Context(), rspamdMessage(t, "2-near-copy.eml"), vectorPolicy))[0].Shingles
+	a := mailtest.Must(h.Hashes(t.Context(), rspamdMessage(t, "1-long-text.eml"), vectorPolicy))[0].Shingles
+	b := mailtest.Must(h.Hashes(t.Context(), rspamdMessage(t, "2-near-copy.eml"), vectorPolicy))[0].Shingles
 	equal := 0
 	for i := range a {
 		if a[i] == b[i] {
@@ -189,7 +190,7 @@ func TestRspamdSignatures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := must(NewRspamdHasher("", "", RspamdMumHash).Hashes(t.Context(), m, RspamdPolicy{}))
+	want := mailtest.Must(NewRspamdHasher("", "", RspamdMumHash).Hashes(t.Context(), m, RspamdPolicy{}))
 	if len(want) != 1 || want[0].Shingles == nil {
 		t.Fatalf("the letter gives %d hashes", len(want))
 	}

@@ -111,7 +111,7 @@ func (h *RspamdHasher) hashes(ctx context.Context, texts *visibleTexts, policy R
 			hashes = append(hashes, hash)
 		}
 	}
-	if err := ended(p); err != nil {
+	if err := pace.Ended(p); err != nil {
 		return nil, err
 	}
 	return hashes, nil

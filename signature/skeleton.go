@@ -8,6 +8,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
 // Limits of a skeleton.
@@ -93,7 +94,7 @@ func (f *folder) add(text []byte, embedded bool) {
 
 // nextLine cuts at LF, CRLF or a lone CR.
 func nextLine(b []byte) (line, rest []byte) {
-	end, next := firstLine(b)
+	end, next := scan.FirstLine(b)
 	return b[:end], b[next:]
 }
 
@@ -119,7 +120,7 @@ func (f *folder) line(line, rest []byte) {
 	if !quoted && isAttribution(line, rest) {
 		return
 	}
-	if isASCII(line) {
+	if scan.IsASCII(line) {
 		f.fold(line)
 	} else {
 		f.decompose(line)

@@ -1,8 +1,6 @@
 package signature
 
-import (
-	"unicode"
-)
+import "unicode"
 
 // fold maps a rune that stands for a Latin letter to that letter, in lower
 // case, and every other letter to its lower case. Runes are compatibility

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
 // findFooter returns where the signature block or list footer of a text
@@ -15,7 +17,7 @@ func findFooter(text []byte) int {
 	at := end
 	found := -1
 	for range footerLines + 1 {
-		start := lastLineEnd(text[:at]) + 1
+		start := scan.LastLineEnd(text[:at]) + 1
 		line := bytes.TrimRight(text[start:at], " \t")
 		if len(line) > 0 && line[0] == '>' {
 			return found

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/net/html/atom"
 
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
 const (
@@ -273,7 +274,7 @@ func (v *visible) end(z *html.Tokenizer) {
 // of sight: reading attributes takes memory for each.
 func mayHide(tag []byte) bool {
 	for i, c := range tag {
-		if c |= 0x20; c == 'h' && hasPrefixFold(tag[i:], "hidden") || c == 's' && hasPrefixFold(tag[i:], "style") {
+		if c |= 0x20; c == 'h' && scan.HasPrefixFold(tag[i:], "hidden") || c == 's' && scan.HasPrefixFold(tag[i:], "style") {
 			return true
 		}
 	}

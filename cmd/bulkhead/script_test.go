@@ -31,7 +31,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/api"
 	"github.com/bulkhead-mail/bulkhead/dcc"
 	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	dccsum "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
 func TestMain(m *testing.M) {
@@ -305,6 +305,6 @@ func queryDCC(ts *testscript.TestScript, patience time.Duration, args []string) 
 		return err
 	}
 	defer c.Close()
-	_, err = c.Query(ctx, []dcc.Checksum{{Type: signature.DCCTypeBody, Sum: [16]byte{1}}})
+	_, err = c.Query(ctx, []dcc.Checksum{{Type: dccsum.TypeBody, Sum: [16]byte{1}}})
 	return err
 }

@@ -16,12 +16,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/listen"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	dccsum "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
-func keptTypes(names []string) []signature.DCCType {
-	kept := []signature.DCCType{}
-	for t := signature.DCCTypeIP; t <= signature.DCCTypeFuz2; t++ {
+func keptTypes(names []string) []dccsum.Type {
+	kept := []dccsum.Type{}
+	for t := dccsum.TypeIP; t <= dccsum.TypeFuz2; t++ {
 		for _, name := range names {
 			if t.String() == name {
 				kept = append(kept, t)
@@ -82,7 +82,7 @@ func (s *Node) openDccifd(ctx context.Context, address string) (*opened, error) 
 	}
 	front.Rate, front.Exempt = s.doorRate(cfg.Limits)
 	if cfg.Dccifd.Rules == "1" {
-		front.Rules = signature.DCCRules1
+		front.Rules = dccsum.Rules1
 	}
 	if cfg.Dccifd.Userdirs != "" {
 		front.UserWhite = dcc.NewWhiteFiles(cfg.Dccifd.Userdirs, false, log).User
@@ -112,7 +112,7 @@ func (s *Node) openDccifd(ctx context.Context, address string) (*opened, error) 
 }
 
 func setThresholds(front *dcc.Ifd, texts []string) error {
-	front.Thresholds = make(map[signature.DCCType]uint32)
+	front.Thresholds = make(map[dccsum.Type]uint32)
 	for _, text := range texts {
 		t, err := dcc.ParseThreshold(text)
 		if err != nil {
@@ -132,7 +132,7 @@ func readWords(front *dcc.Ifd, path string) error {
 	f, err := os.Open(path)
 	if err == nil {
 		defer f.Close()
-		front.Words, err = signature.ReadDCCWords(bufio.NewReader(f))
+		front.Words, err = dccsum.ReadWords(bufio.NewReader(f))
 	}
 	if err != nil {
 		return &config.Error{Key: "dccifd.words", Detail: err.Error()}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/razor2"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/razor"
 )
 
 // TestRazorUsersChangeTheirMinds reports and revokes a mail through the Razor door: the
@@ -58,7 +58,7 @@ func TestRazorUsersChangeTheirMinds(t *testing.T) {
 		{bob, '-', "hats", false}, {ana, '+', "lamps", true},
 	} {
 		part := mail(step.mail)
-		prepared, ok := signature.RazorPrepared(part)
+		prepared, ok := razor.Prepared(part)
 		if !ok || !prepared.Listable() {
 			t.Fatal("the mail has no signature")
 		}

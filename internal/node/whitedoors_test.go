@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/pyzor"
 	"github.com/bulkhead-mail/bulkhead/razor2"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	dccsum "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
 const newsletterBody = "Dear reader, the library is open on Sundays from now on, and the reading room has twelve new desks by the\n" +
@@ -106,7 +106,7 @@ func TestEveryDoorObeysTheWhitelist(t *testing.T) {
 	pyzorClient := &pyzor.Client{Address: address["pyzor"]}
 
 	body := of[bulkhead.DCCBody]
-	checksums := []dcc.Checksum{{Type: signature.DCCTypeBody, Sum: [16]byte(body.Sum())}}
+	checksums := []dcc.Checksum{{Type: dccsum.TypeBody, Sum: [16]byte(body.Sum())}}
 	local := bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}
 	if _, err := s.engine.Report(ctx, bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam, Reporter: local}); err != nil {
 		t.Fatal(err)

@@ -12,9 +12,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/signature"
-
 	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+	"github.com/bulkhead-mail/bulkhead/signature/pyzor"
 )
 
 // A pyzorHome is a user of the pyzor command.
@@ -71,7 +70,7 @@ func TestPyzorReport(t *testing.T) {
 	for kind, mail := range mails {
 		t.Run(kind, func(t *testing.T) {
 			h := &pyzorHome{t: t, dir: h.dir, server: h.server}
-			sum, _, _ := signature.PyzorSum(t.Context(), []byte(mail))
+			sum, _, _ := pyzor.Sum(t.Context(), []byte(mail))
 			if got := strings.TrimSpace(h.run(0, mail, "digest")); got != hex.EncodeToString(sum[:]) {
 				t.Errorf("digest %s, ours %x", got, sum)
 			}
@@ -133,7 +132,7 @@ func TestPyzorMailboxAndDigests(t *testing.T) {
 	kinds := []string{"plain", "multipart", "nested"}
 	for _, kind := range kinds {
 		box.WriteString("From someone Mon Jan  2 15:04:05 2006\n" + mails[kind] + "\n")
-		sum, _, _ := signature.PyzorSum(t.Context(), []byte(mails[kind]))
+		sum, _, _ := pyzor.Sum(t.Context(), []byte(mails[kind]))
 		fmt.Fprintf(&digests, "%x\n", sum)
 	}
 	if got := strings.Count(h.run(0, box.String(), "-s", "mbox", "report"), "(200, 'OK')"); got != len(kinds) {

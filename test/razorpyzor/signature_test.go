@@ -16,10 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/internal/sharedtest"
-	"github.com/bulkhead-mail/bulkhead/signature"
-
 	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/sharedtest"
+	"github.com/bulkhead-mail/bulkhead/signature/pyzor"
+	"github.com/bulkhead-mail/bulkhead/signature/razor"
 )
 
 // corpus returns the real mails to compare: all with BULKHEAD_FULL=1, else one
@@ -74,17 +74,17 @@ func TestRazorSignatures(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, mail := range signature.RazorMails(raw) {
+			for _, mail := range razor.Mails(raw) {
 				number++
 				var ours []string
-				parts, err := signature.RazorParts(t.Context(), mail)
+				parts, err := razor.Parts(t.Context(), mail)
 				if err != nil {
 					t.Fatal(err)
 				}
 				for _, p := range parts {
-					ours = append(ours, "e4:"+signature.RazorText(p.E4.Sum()))
+					ours = append(ours, "e4:"+razor.Text(p.E4.Sum()))
 					for _, s := range p.E8 {
-						ours = append(ours, "e8:"+signature.RazorText(s.Sum()))
+						ours = append(ours, "e8:"+razor.Text(s.Sum()))
 					}
 				}
 				compared += len(theirs[number])
@@ -134,7 +134,7 @@ func TestPyzorDigests(t *testing.T) {
 			t.Fatalf("%s: the client has no more digests", file)
 		}
 		ours := "-"
-		if sum, ok, _ := signature.PyzorSum(t.Context(), raw); ok {
+		if sum, ok, _ := pyzor.Sum(t.Context(), raw); ok {
 			ours = hex.EncodeToString(sum[:])
 		}
 		if ours != theirs.Text() {

@@ -10,7 +10,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/razor"
 )
 
 // PaperChecks is the busiest Razor server of Yan and Cho's study, section 2: 200
@@ -61,8 +61,8 @@ func (c *razorClient) Do() error {
 		var sum [20]byte
 		n := c.rng.Uint64() % max(c.razor.Known, 1)
 		binary.BigEndian.PutUint64(sum[:], n*0x9e3779b97f4a7c15)
-		b = append(b, "a=c&e=4&ep4="+signature.RazorEP4+"&s="...)
-		b = append(append(b, signature.RazorText(sum[:])...), "\r\n"...)
+		b = append(b, "a=c&e=4&ep4="+razor.EP4+"&s="...)
+		b = append(append(b, razor.Text(sum[:])...), "\r\n"...)
 	}
 	if c.razor.Rows > 1 {
 		b = append(b, ".\r\n"...)

@@ -1,7 +1,11 @@
 // Package pace lets long work on a message end with its context.
 package pace
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"hash"
+)
 
 // Step is how many bytes of work may pass between two looks at the context.
 const Step = 64 << 10
@@ -42,4 +46,24 @@ func (p *Pace) Err() error {
 		return nil
 	}
 	return p.err
+}
+
+// Ended returns the error of work that p has ended, nil if it has not.
+func Ended(p *Pace) error {
+	if err := p.Err(); err != nil {
+		return fmt.Errorf("signature: message not read to its end: %w", err)
+	}
+	return nil
+}
+
+// Write writes data to h as long as p allows.
+func Write(h hash.Hash, data []byte, p *Pace) {
+	for len(data) > 0 {
+		n := min(len(data), Step)
+		if p.Over(n) {
+			return
+		}
+		h.Write(data[:n])
+		data = data[n:]
+	}
 }

@@ -1,0 +1,56 @@
+package scan
+
+// Digit64 returns the value of a base64 digit; padding in an odd place is one.
+func Digit64(c byte) (byte, bool) {
+	switch {
+	case c >= 'A' && c <= 'Z':
+		return c - 'A', true
+	case c >= 'a' && c <= 'z':
+		return c - 'a' + 26, true
+	case c >= '0' && c <= '9':
+		return c - '0' + 52, true
+	case c == '+':
+		return 62, true
+	case c == '/':
+		return 63, true
+	case c == '=':
+		return 29, true
+	}
+	return 0, false
+}
+
+// Hex returns the value of a hexadecimal digit, and false for another byte.
+func Hex(c byte) (byte, bool) {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0', true
+	case c >= 'a' && c <= 'f':
+		return c - 'a' + 10, true
+	case c >= 'A' && c <= 'F':
+		return c - 'A' + 10, true
+	}
+	return 0, false
+}
+
+// What [Base64] holds for bytes that are no digits.
+const (
+	Base64Skip = 0xFF // white space
+	Base64Bad  = 0xFE // foreign
+	Base64Pad  = 0xFD // padding
+)
+
+// Base64 maps a byte to its six bits or one of the constants above. It must not be
+// changed.
+var Base64 = func() (table [256]byte) {
+	for i := range table {
+		table[i] = Base64Bad
+	}
+	for i, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/") {
+		table[c] = byte(i)
+	}
+	table['='] = Base64Pad
+	for _, c := range []byte(" \t\r\n") {
+		table[c] = Base64Skip
+	}
+	return table
+}()

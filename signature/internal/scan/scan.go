@@ -1,0 +1,29 @@
+// Package scan is what the readers of messages share: lines, digits and letters in
+// bytes that may be anything.
+package scan
+
+import (
+	"bytes"
+	"unicode/utf8"
+)
+
+// HasPrefixFold reports whether b begins with prefix, letters of any case.
+func HasPrefixFold(b []byte, prefix string) bool {
+	return len(b) >= len(prefix) && bytes.EqualFold(b[:len(prefix)], []byte(prefix))
+}
+
+// IsASCII reports whether data is ASCII.
+func IsASCII[T string | []byte](data T) bool {
+	i := 0
+	for ; i+8 <= len(data); i += 8 {
+		if d := data[i : i+8]; (d[0]|d[1]|d[2]|d[3]|d[4]|d[5]|d[6]|d[7])&0x80 != 0 {
+			return false
+		}
+	}
+	for ; i < len(data); i++ {
+		if data[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}

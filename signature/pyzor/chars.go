@@ -1,0 +1,106 @@
+package pyzor
+
+import (
+	"slices"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
+)
+
+// A char is a character in one of the widths in which texts are kept.
+type char interface{ byte | uint16 | rune }
+
+// charText are characters, each in as many bytes as the widest of them needs.
+// The zero value is empty.
+type charText struct {
+	width  int // of a character, in bytes: 1, 2 or 4; 0 before the first
+	narrow []byte
+	wide   []uint16
+	full   []rune
+}
+
+// reset removes the characters, and keeps the memory of the last width.
+func (t *charText) reset() {
+	*t = charText{narrow: t.narrow[:0], wide: t.wide[:0], full: t.full[:0]}
+}
+
+// reserve makes room for n characters of which r is the widest.
+func (t *charText) reserve(n int, r rune) {
+	t.widen(r)
+	switch t.width {
+	case 1:
+		t.narrow = slices.Grow(t.narrow, n)
+	case 2:
+		t.wide = slices.Grow(t.wide, n)
+	default:
+		t.full = slices.Grow(t.full, n)
+	}
+}
+
+// widen changes to a width that r fits into.
+func (t *charText) widen(r rune) {
+	need := 4
+	if r < 0x100 {
+		need = 1
+	} else if r < 0x10000 {
+		need = 2
+	}
+	if need <= t.width {
+		return
+	}
+	switch {
+	case t.width == 0:
+	case need == 2:
+		t.wide = appendChars(t.wide, t.narrow)
+	case t.width == 1:
+		t.full = appendChars(t.full, t.narrow)
+	default:
+		t.full = appendChars(t.full, t.wide)
+	}
+	t.width = need
+	// Of the other widths nothing is kept.
+	if need != 1 {
+		t.narrow = nil
+	}
+	if need != 2 {
+		t.wide = nil
+	}
+	if need != 4 {
+		t.full = nil
+	}
+}
+
+func appendChars[To, From char](to []To, from []From) []To {
+	to = slices.Grow(to, len(from))
+	for _, c := range from {
+		to = append(to, To(c))
+	}
+	return to
+}
+
+func (t *charText) put(r rune) {
+	if t.width == 1 && r < 0x100 {
+		t.narrow = append(t.narrow, byte(r))
+		return
+	}
+	t.widen(r)
+	switch t.width {
+	case 1:
+		t.narrow = append(t.narrow, byte(r))
+	case 2:
+		t.wide = append(t.wide, uint16(r))
+	default:
+		t.full = append(t.full, r)
+	}
+}
+
+// strip passes the text of HTML on to l, see stripper. It reports false where
+// the client's parser breaks.
+func (t *charText) strip(l *liner, p *pace.Pace) bool {
+	switch t.width {
+	case 2:
+		return stripHTML(t.wide, l, p)
+	case 4:
+		return stripHTML(t.full, l, p)
+	}
+	return stripHTML(t.narrow, l, p)
+}

@@ -1,0 +1,10 @@
+// Package pyzor computes the digest that the Pyzor client computes for a mail, bit
+// for bit, with all that the MIME, HTML and charset libraries of its Python do: one
+// SHA-1 hash of a few lines of the text.
+//
+// Source: docs/specs/pyzor.md#digest. The client it was compared with is pyzor 1.0.0
+// on Python 3.11, as Debian 12 has it.
+//
+//	sigs, err := pyzor.Signatures(ctx, raw)
+//	verdict, err := house.Check(ctx, bulkhead.Query{Signatures: sigs})
+package pyzor

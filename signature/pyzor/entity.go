@@ -1,0 +1,129 @@
+package pyzor
+
+import (
+	"html"
+	"strconv"
+	"strings"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
+)
+
+// reference returns what "&" and the start of text mean by the rules of HTML
+// 5 and how much of the text that takes.
+func reference[T char](rest []T) ([]rune, int) {
+	for _, common := range [...]struct {
+		name    string
+		meaning rune
+	}{{"nbsp;", 0xa0}, {"amp;", '&'}, {"lt;", '<'}, {"gt;", '>'}, {"quot;", '"'}} {
+		n := 0
+		for n < len(common.name) && n < len(rest) && rune(rest[n]) == rune(common.name[n]) {
+			n++
+		}
+		if n == len(common.name) {
+			return []rune{common.meaning}, n
+		}
+	}
+	if len(rest) > 0 && rest[0] == '#' {
+		if meaning, n := numeric(rest); n > 0 {
+			return meaning, n
+		}
+		return []rune{'&'}, 0
+	}
+	const longest = 32 // characters of a name
+	text := make([]rune, 0, longest+1)
+	for _, c := range rest[:min(len(rest), longest+1)] {
+		text = append(text, rune(c))
+	}
+	n := 0
+	for n < len(text) && n < longest && !strings.ContainsRune("\t\n\f <&#;", text[n]) {
+		n++
+	}
+	if n == 0 {
+		return []rune{'&'}, 0
+	}
+	name := text[:n]
+	if n < len(text) && text[n] == ';' {
+		n++
+		if m := entityOf(string(name) + ";"); m != nil {
+			return m, n
+		}
+		if m := entityOf(string(name)); m != nil {
+			return append(m, ';'), n
+		}
+		name = text[:n]
+	} else if m := entityOf(string(name)); m != nil {
+		return m, n
+	}
+	const longestBare = 6 // characters of a name that needs no semicolon
+	for x := min(len(name)-1, longestBare); x > 1; x-- {
+		if m := entityOf(string(name[:x])); m != nil {
+			return append(m, name[x:]...), n
+		}
+	}
+	return append([]rune{'&'}, name...), n
+}
+
+// entityOf returns what a name of the HTML 5 table, with or without its
+// semicolon, stands for, or nil.
+func entityOf(name string) []rune {
+	if strings.TrimFunc(name, func(r rune) bool {
+		return asciiLetter(r) || r >= '0' && r <= '9' || r == ';'
+	}) != "" {
+		return nil
+	}
+	s := html.UnescapeString("&" + name)
+	if s == "&"+name {
+		return nil
+	}
+	// The library also resolves a name of which it knows only the beginning; then
+	// the rest of the name is left, and at least its last character shows.
+	meaning := []rune(s)
+	if len(meaning) > 2 || len(meaning) == 2 && meaning[1] == rune(name[len(name)-1]) {
+		return nil
+	}
+	return meaning
+}
+
+// numeric takes "#", digits and perhaps a semicolon.
+func numeric[T char](text []T) ([]rune, int) {
+	i, base := 1, 10
+	if i < len(text) && text[i]|0x20 == 'x' {
+		i, base = 2, 16
+	}
+	start, num := i, 0
+	for ; i < len(text); i++ {
+		v := 99
+		if text[i] < 0x80 {
+			if d, ok := scan.Hex(byte(text[i])); ok {
+				v = int(d)
+			}
+		}
+		if v >= base {
+			break
+		}
+		num = min(num*base+v, 0x110000)
+	}
+	if i == start {
+		return nil, 0
+	}
+	if i < len(text) && text[i] == ';' {
+		i++
+	}
+	return codePoint(num), i
+}
+
+// codePoint returns the character that a reference to num stands for.
+func codePoint(num int) []rune {
+	switch {
+	case num == 0 || num >= 0xd800 && num <= 0xdfff || num > 0x10ffff:
+		return []rune{'\uFFFD'}
+	case num == '\r':
+		return []rune{'\r'}
+	case num >= 0x80 && num <= 0x9f:
+		return []rune(html.UnescapeString("&#" + strconv.Itoa(num) + ";"))
+	case num < 9, num == 0xb, num >= 0xe && num < 0x20, num == 0x7f,
+		num >= 0xfdd0 && num <= 0xfdef, num&0xfffe == 0xfffe:
+		return nil
+	}
+	return []rune{rune(num)}
+}

@@ -1,0 +1,504 @@
+package pyzor
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
+)
+
+// stripHTML reduces HTML to its text as the client's parser sees it: runs of
+// text, trimmed and joined by blanks, without those in script and style. It
+// reports false where that parser breaks. Source: docs/specs/pyzor.md#html-text.
+func stripHTML[T char](text []T, l *liner, p *pace.Pace) bool {
+	h := &stripper[T]{
+		in:     text,
+		out:    l,
+		pace:   p,
+		single: lastRune(text, '\''),
+		double: lastRune(text, '"'),
+	}
+	h.run()
+	return !h.broken
+}
+
+func lastRune[T char](text []T, r T) int {
+	for i := len(text) - 1; i >= 0; i-- {
+		if text[i] == r {
+			return i
+		}
+	}
+	return -1
+}
+
+// A stripper walks over HTML. Positions count characters.
+type stripper[T char] struct {
+	in             []T
+	out            *liner
+	pace           *pace.Pace
+	single, double int    // the last quotes of each kind
+	raw            string // "script" or "style" within one, else ""
+	hidden         bool   // text does not count
+	broken         bool
+}
+
+// A textRun passes a run of text on without the blanks at its ends. In between,
+// blanks are one, which is a line end if one of them is.
+type textRun struct {
+	out   *liner
+	begun bool
+	blank rune // that waits for what follows, 0 for none
+}
+
+func (r *textRun) put(c rune) {
+	if isSpace(c) {
+		if isLineEnd(c) {
+			r.blank = '\n'
+		} else if r.blank == 0 {
+			r.blank = ' '
+		}
+		return
+	}
+	if !r.begun {
+		r.begun, r.blank = true, ' '
+	}
+	if r.blank != 0 {
+		r.out.put(r.blank)
+		r.blank = 0
+	}
+	r.out.put(c)
+}
+
+// data takes a run of text. Blanks at its ends go, also those that references
+// stand for.
+func (h *stripper[T]) data(text []T, references bool) {
+	if h.hidden {
+		return
+	}
+	run := textRun{out: h.out}
+	for i := 0; i < len(text) && !h.pace.Over(1); {
+		if text[i] != '&' || !references {
+			run.put(rune(text[i]))
+			i++
+			continue
+		}
+		meaning, n := reference(text[i+1:])
+		for _, r := range meaning {
+			run.put(r)
+		}
+		i += 1 + n
+	}
+}
+
+// find returns the position of the first r from i on, or -1.
+func (h *stripper[T]) find(r T, i int) int {
+	if i > len(h.in) {
+		return -1
+	}
+	n := slices.Index(h.in[i:], r)
+	if n < 0 {
+		return -1
+	}
+	return i + n
+}
+
+func (h *stripper[T]) at(i int) rune {
+	if i < len(h.in) {
+		return rune(h.in[i])
+	}
+	return -1
+}
+
+func (h *stripper[T]) hasPrefix(i int, prefix string) bool {
+	for k, r := range prefix {
+		if h.at(i+k) != r {
+			return false
+		}
+	}
+	return true
+}
+
+// run is the parser's main loop. What it cannot finish at the end is lost.
+func (h *stripper[T]) run() {
+	n := len(h.in)
+	for i := 0; i < n && !h.broken; {
+		if h.pace.Over(1) {
+			return
+		}
+		j := -1
+		if h.raw == "" {
+			if j = h.find('<', i); j < 0 {
+				if h.cutReference(i) {
+					return
+				}
+				j = n
+			}
+		} else if j = h.rawEnd(i); j < 0 {
+			return
+		}
+		if i < j {
+			h.data(h.in[i:j], h.raw == "")
+		}
+		if i = j; i == n {
+			return
+		}
+		if i = h.markup(i); i < 0 || h.pace.Over(i-j) {
+			return
+		}
+	}
+}
+
+// cutReference says whether the text ends in what may be half a reference.
+func (h *stripper[T]) cutReference(i int) bool {
+	n := len(h.in)
+	from := max(i, n-34)
+	amp := lastRune(h.in[from:], '&')
+	if amp < 0 {
+		return false
+	}
+	return !slices.ContainsFunc(h.in[from+amp:], func(c T) bool { return c == ';' || isSpace(c) })
+}
+
+// rawEnd finds the end tag of a script or style element.
+func (h *stripper[T]) rawEnd(i int) int {
+	for {
+		j := h.find('<', i)
+		if j < 0 {
+			return -1
+		}
+		i = j + 1
+		if h.at(i) != '/' {
+			continue
+		}
+		k := h.skipSpace(i + 1)
+		if !strings.EqualFold(toString(h.in[min(k, len(h.in)):min(k+len(h.raw), len(h.in))]), h.raw) {
+			continue
+		}
+		if h.at(h.skipSpace(k+len(h.raw))) == '>' {
+			return j
+		}
+	}
+}
+
+func (h *stripper[T]) skipSpace(i int) int {
+	for i < len(h.in) && isSpace(h.in[i]) {
+		i++
+	}
+	return i
+}
+
+// markup takes the construct that the "<" at i begins and returns where it ends,
+// or -1 if it does not.
+func (h *stripper[T]) markup(i int) int {
+	switch {
+	case asciiLetter(h.at(i + 1)):
+		return h.startTag(i)
+	case h.hasPrefix(i, "</"):
+		return h.endTag(i)
+	case h.hasPrefix(i, "<!--"):
+		return h.comment(i + 4)
+	case h.hasPrefix(i, "<?"):
+		return h.behind('>', i+2)
+	case h.hasPrefix(i, "<!["):
+		return h.section(i + 3)
+	case h.hasPrefix(i, "<!"):
+		if len(h.in) >= i+9 && strings.EqualFold(toString(h.in[i:i+9]), "<!doctype") {
+			return h.behind('>', i+9)
+		}
+		return h.behind('>', i+2)
+	case i+1 < len(h.in):
+		h.data([]T{'<'}, false)
+		return i + 1
+	}
+	return -1
+}
+
+func (h *stripper[T]) behind(r T, i int) int {
+	if j := h.find(r, i); j >= 0 {
+		return j + 1
+	}
+	return -1
+}
+
+// comment ends at "--", blanks, ">".
+func (h *stripper[T]) comment(i int) int {
+	for {
+		j := h.find('-', i)
+		if j < 0 {
+			return -1
+		}
+		i = j + 1
+		if h.at(i) == '-' {
+			if k := h.skipSpace(i + 1); h.at(k) == '>' {
+				return k + 1
+			}
+		}
+	}
+}
+
+// section is a marked section; i is behind "<![".
+func (h *stripper[T]) section(i int) int {
+	if i == len(h.in) {
+		return -1
+	}
+	end := i
+	for end < len(h.in) && (asciiLetter(rune(h.in[end])) || end > i && isNameRune(rune(h.in[end]))) {
+		end++
+	}
+	if end == i {
+		h.broken = true
+		return -1
+	}
+	if h.skipSpace(end) == len(h.in) {
+		return -1
+	}
+	double := false
+	switch strings.ToLower(toString(h.in[i:end])) {
+	case "temp", "cdata", "ignore", "include", "rcdata":
+		double = true
+	case "if", "else", "endif":
+	default:
+		h.broken = true
+		return -1
+	}
+	for {
+		j := h.find(']', i)
+		if j < 0 {
+			return -1
+		}
+		i = j + 1
+		k := h.skipSpace(i)
+		if double {
+			if h.at(k) != ']' {
+				continue
+			}
+			k = h.skipSpace(k + 1)
+		}
+		if h.at(k) == '>' {
+			return k + 1
+		}
+	}
+}
+
+func asciiLetter(r rune) bool { return r|0x20 >= 'a' && r|0x20 <= 'z' }
+
+func isNameRune(r rune) bool {
+	return asciiLetter(r) || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.'
+}
+
+// endTag takes "</" at i.
+func (h *stripper[T]) endTag(i int) int {
+	gt := h.behind('>', i+1)
+	if gt < 0 {
+		return -1
+	}
+	start := h.skipSpace(i + 2)
+	end := start
+	if asciiLetter(h.at(start)) {
+		for isNameRune(h.at(end)) || h.at(end) == ':' {
+			end++
+		}
+	}
+	if end > start && h.at(h.skipSpace(end)) == '>' {
+		name := h.in[start:end]
+		if h.raw != "" && !isName(name, h.raw) {
+			h.data(h.in[i:gt], false)
+			return gt
+		}
+		h.close(name)
+		h.raw = ""
+		return gt
+	}
+	if h.raw != "" {
+		h.data(h.in[i:gt], false)
+		return gt
+	}
+	if !asciiLetter(h.at(i + 2)) {
+		if h.at(i+2) == '>' {
+			return i + 3
+		}
+		return h.behind('>', i+2)
+	}
+	end = h.tagName(i + 2)
+	h.close(h.in[i+2 : end])
+	return h.behind('>', h.spaceAndSlash(end))
+}
+
+func (h *stripper[T]) close(name []T) {
+	if isName(name, "script") || isName(name, "style") {
+		h.hidden = false
+	}
+}
+
+// toString returns text as a string.
+func toString[T char](text []T) string {
+	var b strings.Builder
+	for _, c := range text {
+		b.WriteRune(rune(c))
+	}
+	return b.String()
+}
+
+// isName reports whether text in lower case is name.
+func isName[T char](text []T, name string) bool {
+	if len(text) != len(name) {
+		return false
+	}
+	for i, c := range text {
+		if unicode.ToLower(rune(c)) != rune(name[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// tagName returns where the name that starts at i ends.
+func (h *stripper[T]) tagName(i int) int {
+	for i < len(h.in) {
+		switch h.in[i] {
+		case '\t', '\n', '\r', '\f', ' ', '/', '>', 0:
+			return i
+		}
+		i++
+	}
+	return i
+}
+
+// spaceAndSlash skips white space, and slashes that ">" does not follow.
+func (h *stripper[T]) spaceAndSlash(i int) int {
+	for i < len(h.in) && (isSpace(h.in[i]) || h.in[i] == '/' && h.at(i+1) != '>') {
+		i++
+	}
+	return i
+}
+
+// startTag takes "<" and a letter at i.
+func (h *stripper[T]) startTag(i int) int {
+	end := h.wholeTag(i)
+	if end < 0 {
+		return -1
+	}
+	nameEnd := h.tagName(i + 1)
+	name := h.in[i+1 : nameEnd]
+	k := h.spaceAndSlash(nameEnd)
+	for k < end {
+		next, ok := h.attribute(k, false)
+		if !ok {
+			break
+		}
+		k = next
+	}
+	tail := h.in[min(k, end):end]
+	for len(tail) > 0 && isSpace(tail[0]) {
+		tail = tail[1:]
+	}
+	for len(tail) > 0 && isSpace(tail[len(tail)-1]) {
+		tail = tail[:len(tail)-1]
+	}
+	if !isName(tail, ">") && !isName(tail, "/>") {
+		h.data(h.in[i:end], false)
+		return end
+	}
+	for _, raw := range [...]string{"script", "style"} {
+		if isName(name, raw) {
+			if h.hidden = len(tail) == 1; h.hidden {
+				h.raw = raw
+			}
+		}
+	}
+	return end
+}
+
+// wholeTag returns where the start tag at i ends, or -1 if it does not.
+func (h *stripper[T]) wholeTag(i int) int {
+	j := h.tagName(i + 1)
+	for j < len(h.in) && (isSpace(h.in[j]) || h.in[j] == '/') {
+		j++
+	}
+	for {
+		next, ok := h.attribute(j, true)
+		if !ok {
+			break
+		}
+		j = next
+	}
+	j = h.skipSpace(j)
+	switch c := h.at(j); {
+	case c == '>':
+		return j + 1
+	case c == '/':
+		if h.at(j+1) == '>' {
+			return j + 2
+		}
+		return -1
+	case c < 0 || c == '=' || asciiLetter(c):
+		return -1
+	}
+	return j // bogus, but longer than nothing: it has a name
+}
+
+// attribute takes one attribute at i and returns where the next may start. It
+// reports false if there is none. With blanks, white space behind a value belongs
+// to it.
+func (h *stripper[T]) attribute(i int, blanks bool) (int, bool) {
+	if i == 0 || i >= len(h.in) {
+		return i, false
+	}
+	if before := h.in[i-1]; before != '\'' && before != '"' && before != '/' && !isSpace(before) {
+		return i, false
+	}
+	if c := h.in[i]; isSpace(c) || c == '/' || c == '>' {
+		return i, false
+	}
+	i++
+	for i < len(h.in) && !isSpace(h.in[i]) && h.in[i] != '/' && h.in[i] != '=' && h.in[i] != '>' {
+		i++
+	}
+	if value, ok := h.value(i); ok {
+		if i = value; blanks {
+			i = h.skipSpace(i)
+		}
+	}
+	return h.spaceAndSlash(i), true
+}
+
+// value takes "=" and a value at i and returns where they end.
+func (h *stripper[T]) value(i int) (int, bool) {
+	i = h.skipSpace(i)
+	signs := i
+	for h.at(i) == '=' {
+		i++
+	}
+	if i == signs {
+		return i, false
+	}
+	v := h.skipSpace(i)
+	last := -1
+	switch h.at(v) {
+	case '\'':
+		last = h.single
+	case '"':
+		last = h.double
+	default:
+		return h.bare(v), true
+	}
+	if last > v {
+		return h.find(h.in[v], v+1) + 1, true
+	}
+	// A quote that is never closed: the value is what can be had without it.
+	if v > i {
+		return v - 1, true
+	}
+	if i-signs > 1 {
+		return h.bare(i - 1), true
+	}
+	return i, false
+}
+
+func (h *stripper[T]) bare(i int) int {
+	for i < len(h.in) && h.in[i] != '>' && !isSpace(h.in[i]) {
+		i++
+	}
+	return i
+}

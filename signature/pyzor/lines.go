@@ -1,0 +1,106 @@
+package pyzor
+
+import "unicode/utf8"
+
+// minLine is the number of characters of a normalised line that counts.
+const minLine = 8
+
+// maxWord is the number of characters from which on a word does not count.
+const maxWord = 10
+
+// A liner takes the characters of a mail one by one, cuts them into lines,
+// removes from each, in this order, words of ten or more characters, addresses,
+// URLs and white space, and passes on the lines that are long enough after that.
+// It keeps no more than the line it passes on.
+//
+// Source: docs/specs/pyzor.md#lines and #normalisation.
+type liner struct {
+	// wants says whether a line, by its number among those that count, is passed
+	// on; nil passes all on.
+	wants func(line int) bool
+	// text takes a piece of such a line, end its end.
+	text func(piece []byte)
+	end  func()
+
+	lines  int // that counted
+	word   [maxWord]rune
+	length int    // of the word, maxWord if it is longer
+	chars  int    // of the line so far, normalised
+	held   []byte // of the line, as long as it is not known to count
+}
+
+// put takes one character.
+func (l *liner) put(r rune) {
+	if !isSpace(r) && !isLineEnd(r) {
+		if l.length < maxWord {
+			l.word[l.length] = r
+			l.length++
+		}
+		return
+	}
+	if l.length > 0 {
+		l.endWord()
+	}
+	if isLineEnd(r) {
+		l.endLine()
+	}
+}
+
+// puts takes a run of characters.
+func (l *liner) puts(text []byte) {
+	for len(text) > 0 {
+		// Most characters are those of words.
+		n := 0
+		for n < len(text) && text[n] > ' ' && text[n] < 0x7f {
+			n++
+		}
+		for _, c := range text[:min(n, maxWord-l.length)] {
+			l.word[l.length] = rune(c)
+			l.length++
+		}
+		if n < len(text) {
+			l.put(rune(text[n]))
+			n++
+		}
+		text = text[n:]
+	}
+}
+
+func (l *liner) endWord() {
+	word := l.word[:l.length]
+	l.length = 0
+	if len(word) == maxWord || isAddress(word) {
+		return
+	}
+	word = word[:urlStart(word)]
+	known := l.chars >= minLine
+	l.chars += len(word)
+	if l.text == nil || known && l.wants != nil && !l.wants(l.lines) {
+		return
+	}
+	for _, r := range word {
+		// Halves of surrogate pairs, which a few charsets let through, count as
+		// characters and vanish here.
+		if r < 0xd800 || r > 0xdfff {
+			l.held = utf8.AppendRune(l.held, r)
+		}
+	}
+	if l.chars >= minLine && (l.wants == nil || l.wants(l.lines)) {
+		l.text(l.held)
+		l.held = l.held[:0]
+	}
+}
+
+// endLine ends a line; every text ends one.
+func (l *liner) endLine() {
+	if l.length > 0 {
+		l.endWord()
+	}
+	if l.chars >= minLine {
+		if l.end != nil && (l.wants == nil || l.wants(l.lines)) {
+			l.end()
+		}
+		l.lines++
+	}
+	l.chars, l.held = 0, l.held[:0]
+}

@@ -1,0 +1,192 @@
+package pyzor
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"slices"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
+)
+
+// Empty is the digest of a mail in which no line survives: very many
+// unrelated mails share it, so nothing must ever be learnt about it.
+const Empty = "da39a3ee5e6b4b0d3255bfef95601890afd80709"
+
+// Signatures returns the digest that the Pyzor client of Debian 12 (pyzor 1.0.0 on
+// Python 3.11) sends for a mail, or no signature if the digest is [Empty],
+// if that client breaks on the mail and sends none, or if the characters of a page
+// take more memory than the mail and 4 MiB. It fails only when ctx ends,
+// with an error that wraps that of ctx. Source: docs/specs/pyzor.md#digest.
+func Signatures(ctx context.Context, raw []byte) ([]bulkhead.Signature, error) {
+	sum, ok, err := Sum(ctx, raw)
+	if err != nil || !ok || hex.EncodeToString(sum[:]) == Empty {
+		return nil, err
+	}
+	return []bulkhead.Signature{bulkhead.MustSignature(bulkhead.PyzorDigest, sum[:])}, nil
+}
+
+// Sum returns the digest itself, the empty one included. It reports false
+// where the client stops with an error of its own: marked sections of an unknown
+// kind in HTML, and parameters that its MIME library cannot put in order. Its
+// errors are those of [Signatures].
+func Sum(ctx context.Context, raw []byte) (sum [sha1.Size]byte, ok bool, err error) {
+	h := sha1.New()
+	ok, err = digestOf(ctx, raw, func(piece []byte) { h.Write(piece) }, func() {})
+	if err != nil || !ok {
+		return sum, false, err
+	}
+	return [sha1.Size]byte(h.Sum(nil)), true, nil
+}
+
+// Lines returns the lines that are hashed, in order, as "pyzor predigest"
+// prints them: docs/specs/pyzor.md#lines to #selection. Its errors are those of [Signatures].
+func Lines(ctx context.Context, raw []byte) (lines []string, ok bool, err error) {
+	var line []byte
+	ok, err = digestOf(ctx, raw, func(piece []byte) { line = append(line, piece...) }, func() {
+		lines = append(lines, string(line))
+		line = line[:0]
+	})
+	if err != nil || !ok {
+		return nil, false, err
+	}
+	return lines, true, nil
+}
+
+// maxKept bounds the lines that are kept until it is known which of them are
+// hashed, in bytes. A mail of more is read twice.
+const maxKept = 256 << 10
+
+// A lineList is a list of lines in one piece of memory.
+type lineList struct {
+	text []byte
+	ends []int // of each line in text
+}
+
+// size returns how many bytes of memory the list takes.
+func (l *lineList) size() int { return cap(l.text) + 8*cap(l.ends) }
+
+func (l *lineList) at(i int) []byte {
+	start := 0
+	if i > 0 {
+		start = l.ends[i-1]
+	}
+	return l.text[start:l.ends[i]]
+}
+
+// digestOf calls text with the pieces of each line that is hashed, and end at
+// its end.
+func digestOf(ctx context.Context, raw []byte, text func(piece []byte), end func()) (ok bool, err error) {
+	p := pace.New(ctx)
+	r := newReader(raw, p)
+	var kept lineList // all lines, as long as they are few
+	all := &liner{
+		wants: func(int) bool { return kept.size() <= maxKept },
+		text:  func(piece []byte) { kept.text = append(kept.text, piece...) },
+		end:   func() { kept.ends = append(kept.ends, len(kept.text)) },
+	}
+	r.lines(all)
+	wanted := wantedLines(all.lines)
+	switch {
+	case r.bad || p.Err() != nil:
+	case len(kept.ends) == all.lines:
+		for _, i := range wanted {
+			text(kept.at(i))
+			end()
+		}
+	default:
+		r.lines(&liner{text: text, end: end, wants: func(line int) bool { return slices.Contains(wanted, line) }})
+	}
+	if err := pace.Ended(p); err != nil {
+		return false, err
+	}
+	return !r.bad, nil
+}
+
+// wantedLines returns which lines of a mail are hashed: all if they are few, else
+// three at a fifth and three at three fifths of it. Source:
+// docs/specs/pyzor.md#selection.
+func wantedLines(lines int) []int {
+	var wanted []int
+	if lines <= 4 {
+		for i := range lines {
+			wanted = append(wanted, i)
+		}
+		return wanted
+	}
+	for _, percent := range []int{20, 60} {
+		start := percent * lines / 100
+		for i := start; i < min(start+3, lines); i++ {
+			wanted = append(wanted, i)
+		}
+	}
+	return wanted
+}
+
+// What an ASCII character is to Pyzor.
+const (
+	classSpace = 1 << iota
+	classEnd   // of a line
+)
+
+var classes = func() (table [128]uint8) {
+	table[' '], table[0x1f] = classSpace, classSpace
+	for _, c := range []byte("\n\v\f\r\x1c\x1d\x1e") {
+		table[c] = classSpace | classEnd
+	}
+	table['\t'] = classSpace
+	return table
+}()
+
+// isLineEnd says whether r ends a line: docs/specs/pyzor.md#lines.
+func isLineEnd[T char](r T) bool {
+	if r < 0x80 && r >= 0 {
+		return classes[r&0x7f]&classEnd != 0
+	}
+	return rune(r) == 0x85 || rune(r) == 0x2028 || rune(r) == 0x2029
+}
+
+// isSpace says whether r is white space: docs/specs/pyzor.md#normalisation.
+func isSpace[T char](c T) bool {
+	if c < 0x80 && c >= 0 {
+		return classes[c&0x7f]&classSpace != 0
+	}
+	switch r := rune(c); {
+	case r == 0x85, r == 0xa0, r == 0x1680, r >= 0x2000 && r <= 0x200a, r == 0x2028, r == 0x2029, r == 0x202f, r == 0x205f, r == 0x3000:
+		return true
+	}
+	return false
+}
+
+// isAddress says whether a word has an "@" within.
+func isAddress[T char](word []T) bool {
+	for i := 1; i < len(word)-1; i++ {
+		if word[i] == '@' {
+			return true
+		}
+	}
+	return false
+}
+
+// urlStart returns where the letters of "letters:something" start in a word, or
+// the length of the word.
+func urlStart[T char](word []T) int {
+	for i := 1; i < len(word)-1; i++ {
+		if word[i] != ':' || !isLetter(word[i-1]) {
+			continue
+		}
+		for i > 0 && isLetter(word[i-1]) {
+			i--
+		}
+		return i
+	}
+	return len(word)
+}
+
+// isLetter says whether r is a to z without regard to case, which takes in
+// four characters from far away.
+func isLetter[T char](c T) bool {
+	r := rune(c)
+	return r|0x20 >= 'a' && r|0x20 <= 'z' || r == 0x130 || r == 0x131 || r == 0x17f || r == 0x212a
+}

@@ -1,0 +1,171 @@
+package razor
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
+)
+
+// EP4 is the seed and separator of engine 4 for which this package
+// computes, in the protocol's notation: docs/specs/razor2.md#engine-4.
+const EP4 = "7542-10"
+
+// Limits of what is computed for one mail, beyond those of the client itself.
+// Real mail stays far below them; they bound the work on hostile mail.
+const (
+	maxDepth = 16   // multiparts within each other
+	maxParts = 1000 // parts of a mail
+	maxMail  = 256  // signatures that Razor returns; the corpus has 29 at most
+	maxHosts = 8192 // hosts in the parts that Parts returns
+)
+
+// A Part holds the signatures of one MIME part. Razor has no signature of
+// a whole mail.
+type Part struct {
+	// E4 is the signature of engine 4, 20 bytes.
+	E4 bulkhead.Signature
+	// E8 holds the signatures of engine 8, 8 bytes each, in the order in which
+	// the client asks; a link that occurs twice may be in it twice.
+	E8 []bulkhead.Signature
+	// Hosts holds the host that each signature of E8 stands for.
+	Hosts []string
+	// Empty says that engine 4 hashed nothing at all: every part without text
+	// has this signature, so it must never be listed.
+	Empty bool
+	// TextLen is the length in bytes of the text that engine 4 looked at, without
+	// the blanks at its ends.
+	TextLen int
+}
+
+// Signatures returns every signature that Razor clients compute for a mail, without
+// repetition: that of the mail as it is (SpamAssassin) and, where it differs,
+// that of the mail as razor-check reads it from a file (see [Mails]).
+// Signatures of parts without text, or with next to none, are left out: unrelated
+// mails share them.
+// The result is empty if no part is worth a signature, and 256 at most. It fails
+// only when ctx ends, with an error that wraps that of ctx. Source:
+// docs/specs/razor2.md#splitting-a-mail to #engine-8.
+func Signatures(ctx context.Context, raw []byte) ([]bulkhead.Signature, error) {
+	var sigs []bulkhead.Signature
+	seen := make(map[bulkhead.Signature]bool)
+	add := func(s bulkhead.Signature) {
+		if !seen[s] && len(sigs) < maxMail {
+			seen[s] = true
+			sigs = append(sigs, s)
+		}
+	}
+	take := func(p Part) {
+		if p.Listable() {
+			add(p.E4)
+		}
+		for _, s := range p.E8 {
+			add(s)
+		}
+	}
+	p := pace.New(ctx)
+	each(raw, p, take)
+	if mails := Mails(raw); len(mails) == 1 && !bytes.Equal(mails[0], raw) {
+		each(mails[0], p, take)
+	}
+	if err := pace.Ended(p); err != nil {
+		return nil, err
+	}
+	return sigs, nil
+}
+
+// Parts returns the signatures of every part of a mail that the client
+// would ask for, in its order. It fails only when ctx ends, with an error that
+// wraps that of ctx. Source: docs/specs/razor2.md#splitting-a-mail to #engine-8.
+func Parts(ctx context.Context, mail []byte) ([]Part, error) {
+	var parts []Part
+	p := pace.New(ctx)
+	hosts := 0
+	each(mail, p, func(part Part) {
+		if hosts += len(part.Hosts); hosts > maxHosts {
+			part.E8, part.Hosts = nil, nil
+		}
+		parts = append(parts, part)
+	})
+	if err := pace.Ended(p); err != nil {
+		return nil, err
+	}
+	return parts, nil
+}
+
+// each calls take for every part of a mail that has signatures.
+func each(mail []byte, p *pace.Pace, take func(Part)) {
+	s := splitter{pace: p}
+	s.split(mail, 0, func(raw rawPart) {
+		prepared, ok := raw.prepare(p)
+		if !ok || p.Over(len(prepared)) {
+			return
+		}
+		if part, ok := Prepared(prepared); ok {
+			take(part)
+		}
+	})
+}
+
+// Prepared returns the signatures of one part in the form in which
+// razor-report sends it: header lines, an empty line, the body, LF line ends. It
+// reports false for a part that gets no signature. Source:
+// docs/specs/razor2.md#reported-mail and #preprocessing to #engine-8.
+func Prepared(part []byte) (Part, bool) {
+	decoded := decodeQuotedPrintable(decodeBase64(part))
+	v8 := bodyOf(decoded)
+	if isSkipped(v8) {
+		return Part{}, false
+	}
+	v4 := bodyOf(plainText(decoded))
+	p := Part{TextLen: len(bytes.TrimSpace(v4))}
+	p.E4, p.Empty = engine4(v4)
+	for _, host := range hostsOf(v8) {
+		p.Hosts = append(p.Hosts, host)
+		p.E8 = append(p.E8, engine8(host, len(v8)))
+	}
+	return p, true
+}
+
+// Mails cuts a file into mails as razor-check and razor-report do: at every
+// line that starts with "From " if the first line does, else into one mail, in
+// which such lines, quoted or not, are quoted once more. An empty file is no mail.
+// Source: docs/specs/razor2.md#splitting-a-mail.
+func Mails(file []byte) [][]byte {
+	if len(file) == 0 {
+		return nil
+	}
+	from := []byte("From ")
+	if !bytes.HasPrefix(file, from) {
+		return [][]byte{quoteFrom(file)}
+	}
+	var mails [][]byte
+	start := 0
+	for i := 0; i < len(file); {
+		if i > start && bytes.HasPrefix(file[i:], from) {
+			mails = append(mails, file[start:i])
+			start = i
+		}
+		end := bytes.IndexByte(file[i:], '\n')
+		if end < 0 {
+			break
+		}
+		i += end + 1
+	}
+	return append(mails, file[start:])
+}
+
+func quoteFrom(mail []byte) []byte {
+	if !bytes.Contains(mail, []byte("From ")) {
+		return mail
+	}
+	out := make([]byte, 0, len(mail)+16)
+	for line := range bytes.SplitAfterSeq(mail, []byte{'\n'}) {
+		if bytes.HasPrefix(bytes.TrimLeft(line, ">"), []byte("From ")) {
+			out = append(out, '>')
+		}
+		out = append(out, line...)
+	}
+	return out
+}

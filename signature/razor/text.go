@@ -1,0 +1,173 @@
+package razor
+
+import (
+	"bytes"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
+)
+
+// decodeBase64 decodes a part that names the encoding anywhere at the start of a
+// line: docs/specs/razor2.md#base64.
+func decodeBase64(part []byte) []byte {
+	const mark = "Content-Transfer-Encoding: base64"
+	if lineStart(part, mark) < 0 {
+		return part
+	}
+	// The line decides whether, the first mention anywhere decides from where.
+	rest := part[mention(part, mark)+len(mark):]
+	data, cut := rest, false
+	if _, end := blankLine(rest); end >= 0 {
+		data, cut = rest[end:], true
+	}
+	if cut {
+		data, _, _ = bytes.Cut(data, []byte{'='})
+	}
+	chars := make([]byte, 0, len(data))
+	for _, c := range data {
+		if _, ok := scan.Digit64(c); ok {
+			chars = append(chars, c)
+		}
+	}
+	// Without a blank line to start from, the client removes only the padding at
+	// the very end, and takes any other for a digit.
+	digits := bytes.TrimRight(chars, "=")
+	for i, c := range digits {
+		digits[i], _ = scan.Digit64(c)
+	}
+	header := part
+	if start, _ := blankLine(part); start >= 0 {
+		header = part[:start]
+	}
+	out := append([]byte(nil), header...)
+	out = append(out, '\n', '\n')
+	return append(out, joinDigits(digits)...)
+}
+
+// joinDigits joins six-bit digits. A digit left over alone stands for as many
+// zero bytes as its value, unless it opens one of the client's lines of sixty.
+func joinDigits(d []byte) []byte {
+	out := make([]byte, 0, len(d)/4*3+3)
+	i := 0
+	for ; i+4 <= len(d); i += 4 {
+		out = append(out, d[i]<<2|d[i+1]>>4, d[i+1]<<4|d[i+2]>>2, d[i+2]<<6|d[i+3])
+	}
+	switch len(d) - i {
+	case 3:
+		out = append(out, d[i]<<2|d[i+1]>>4, d[i+1]<<4|d[i+2]>>2)
+	case 2:
+		out = append(out, d[i]<<2|d[i+1]>>4)
+	case 1:
+		if len(d)%60 != 1 {
+			out = append(out, make([]byte, d[i])...)
+		}
+	}
+	return out
+}
+
+// lineStart finds the first line that starts with text in any case.
+func lineStart(b []byte, text string) int {
+	for i := 0; i < len(b); {
+		if b[i]|0x20 == text[0]|0x20 && scan.HasPrefixFold(b[i:], text) {
+			return i
+		}
+		n := bytes.IndexByte(b[i:], '\n')
+		if n < 0 {
+			break
+		}
+		i += n + 1
+	}
+	return -1
+}
+
+// mention finds text in any case. The caller knows that it is there.
+func mention(b []byte, text string) int {
+	i := 0
+	for b[i]|0x20 != text[0]|0x20 || !scan.HasPrefixFold(b[i:], text) {
+		i++
+	}
+	return i
+}
+
+// decodeQuotedPrintable decodes the body of a part whose header names the
+// encoding: docs/specs/razor2.md#quoted-printable. Soft line ends go first, in a pass of their
+// own, so that what they separated may become an escape.
+func decodeQuotedPrintable(part []byte) []byte {
+	start, end := blankLine(part)
+	if start < 0 || lineStart(part[:start], "Content-Transfer-Encoding: quoted-printable") < 0 {
+		return part
+	}
+	body := softBreaks(part[end:])
+	out := append(make([]byte, 0, len(part)), part[:end]...)
+	for {
+		i := bytes.IndexByte(body, '=')
+		if i < 0 {
+			return append(out, body...)
+		}
+		out = append(out, body[:i]...)
+		if body = body[i:]; len(body) > 2 {
+			hi, ok1 := scan.Hex(body[1])
+			lo, ok2 := scan.Hex(body[2])
+			if ok1 && ok2 {
+				out = append(out, hi<<4|lo)
+				body = body[3:]
+				continue
+			}
+		}
+		out = append(out, '=')
+		body = body[1:]
+	}
+}
+
+func softBreaks(body []byte) []byte {
+	out := make([]byte, 0, len(body))
+	for {
+		i := bytes.IndexByte(body, '=')
+		if i < 0 {
+			return append(out, body...)
+		}
+		out = append(out, body[:i]...)
+		switch body = body[i+1:]; {
+		case bytes.HasPrefix(body, []byte("\n")):
+			body = body[1:]
+		case bytes.HasPrefix(body, []byte("\r\n")):
+			body = body[2:]
+		default:
+			out = append(out, '=')
+		}
+	}
+}
+
+// bodyOf removes the line ends at the end and then the header:
+// docs/specs/razor2.md#header-removal.
+func bodyOf(part []byte) []byte {
+	_, end := blankLine(part)
+	if end < 0 {
+		return nil
+	}
+	return bytes.TrimRight(part[end:], "\n")
+}
+
+// isSkipped says whether a part gets no signature: docs/specs/razor2.md#skipped-parts.
+func isSkipped(v8 []byte) bool {
+	if allBlank(v8) {
+		return true
+	}
+	if len(v8) >= 128 || !isContentField(v8) {
+		return false
+	}
+	for i, c := range v8 {
+		if c == '\n' && (allBlank(v8[i+1:]) || isContentField(v8[i+1:])) {
+			return true
+		}
+	}
+	return false
+}
+
+// isContentField says whether a line "Content...:" begins b.
+func isContentField(b []byte) bool {
+	if !bytes.HasPrefix(b, []byte("Content")) {
+		return false
+	}
+	line, _, _ := bytes.Cut(b, []byte{'\n'})
+	return bytes.IndexByte(line, ':') >= 0
+}

@@ -8,7 +8,10 @@ type Look struct {
 	Sightings uint32
 	Spam      uint32    // spam votes; 0 unless Judged says more than Unjudged
 	Judged    Judgement // Unjudged for a signature that is white-listed
-	First     int64     // start of the oldest generation that holds it, seconds since 1970; 0 if none
+	// Confidence that the signature marks spam, 0 to 100; 0 unless Judged is
+	// JudgedSpam.
+	Confidence int
+	First      int64 // start of the oldest generation that holds it, seconds since 1970; 0 if none
 	// Error is the probability that a signature nobody ever counted would be
 	// shown so many times, at the present fill; 0 if there are no Sightings.
 	Error float64
@@ -21,7 +24,7 @@ type Aspect uint8
 // The aspects.
 const (
 	Counts     Aspect = 1 << iota // Sightings, First and Error
-	Judgements                    // Judged and Spam; First too if it is judged
+	Judgements                    // Judged, Spam and Confidence; First too if it is judged
 	// Aside is no aspect but says that the look is not a client's check: it is a
 	// further question of one that was counted, or the program's own. It is left
 	// out of the count of checks.
@@ -72,6 +75,9 @@ func (c counter) Look(ctx context.Context, sigs []Signature, out []Look, _ Aspec
 			}
 			if l.Judged != Unjudged {
 				l.Spam = f.Spam
+			}
+			if l.Judged == JudgedSpam {
+				l.Confidence = f.Confidence
 			}
 			if f.Sightings > 0 {
 				l.Error = f.Error

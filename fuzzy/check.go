@@ -252,7 +252,7 @@ func takeVotes(s *Server, c *pendingCheck, _, judges []bulkhead.Look, _ []uint8)
 	l := &judges[0]
 	switch c.voted = true; l.Judged {
 	case bulkhead.JudgedSpam:
-		c.hits = append(c.hits, hit{flag: s.SpamFlags[0], value: max(l.Spam, 1), first: seconds(l)})
+		c.hits = append(c.hits, hit{flag: s.SpamFlags[0], value: listingValue(float64(l.Confidence), 1), first: seconds(l)})
 		c.state = checkClosed
 	case bulkhead.Revoked:
 		// A revocation of the very message outweighs its bands.
@@ -381,6 +381,9 @@ func (s *Server) tell(c *pendingCheck) {
 		s.Stats.Near.Add(1)
 	}
 	j.reply.Prob, j.reply.Time, j.reply.Stored = best.prob(), best.first, best.agree == 0
+	if best.agree != 0 {
+		j.reply.Digest = nearDigest(&j.req, best)
+	}
 	j.reply.FlagValue = best.flagValue()
 	for _, h := range hits[1:min(len(hits), 1+maxExtraFlags)] {
 		j.reply.Extra = append(j.reply.Extra, h.flagValue())

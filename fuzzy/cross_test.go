@@ -21,17 +21,25 @@ func message(text string) []byte {
 		"Content-Type: text/plain; charset=utf-8\n\n" + text)
 }
 
-// TestReportedElsewhere: a whole mail that another front door reported is known
-// to fuzzy_check, and what fuzzy_check learns is known to the others.
-func TestReportedElsewhere(t *testing.T) {
+// local is a reporter whom a node trusts.
+var local = bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}
+
+func openEngine(t *testing.T) *engine.Engine {
+	t.Helper()
 	e, err := engine.Open(t.Context(), engine.Options{Tally: engine.DefaultTally()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { e.Close(context.WithoutCancel(t.Context())) })
+	return e
+}
+
+// TestReportedElsewhere: a whole mail that another front door reported is known
+// to fuzzy_check, and what fuzzy_check learns is known to the others.
+func TestReportedElsewhere(t *testing.T) {
+	e := openEngine(t)
 	s := &Server{House: e}
 	s.prepare()
-	local := bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}
 	hashOf := func(text string) *signature.RspamdHash {
 		t.Helper()
 		m, err := signature.ReadMessage(t.Context(), message(text))

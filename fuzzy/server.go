@@ -23,6 +23,8 @@ const (
 	listsRefresh      = 2 * time.Second  // how soon a list that another node filled is served
 	recentTime        = 10 * time.Second // how long a retransmitted update is recognised
 	recentSize        = 1 << 16          // updates that are remembered for it
+	raisedTime        = 10 * time.Minute // how long texts with common bands are learnt as one
+	raisedSize        = 1 << 17          // digests and bands that are remembered for it
 )
 
 // A Server is a fuzzy storage. Set the fields before Serve and leave them
@@ -78,6 +80,7 @@ type Server struct {
 	shared  *sharedKeys
 	newKeys *listen.Limiter
 	recent  *recent
+	raised  *raised
 	lists   lists
 	scratch sync.Pool
 }
@@ -144,6 +147,7 @@ func (s *Server) prepare() {
 		s.shared = newSharedKeys(s.SharedKeys)
 		s.newKeys = listen.NewLimiter(s.NewKeys, s.Exempt)
 		s.recent = newRecent(recentSize)
+		s.raised = newRaised(raisedSize)
 		s.scratch.New = func() any { return new(scratch) }
 	})
 }

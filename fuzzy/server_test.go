@@ -107,7 +107,7 @@ func TestVotesCrossOver(t *testing.T) {
 	}
 	_, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{plainSignature(&other)}, Vote: bulkhead.Spam})
 	must(t, err)
-	if r := mustCheck(t, c, other, nil); !r.OK() || r.Flag != 1 || r.Value != 1 {
+	if r := mustCheck(t, c, other, nil); !r.OK() || r.Flag != 1 || r.Value != 25 {
 		t.Errorf("a digest listed elsewhere: %+v", r)
 	}
 }

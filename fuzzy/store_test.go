@@ -73,13 +73,14 @@ func TestMedian(t *testing.T) {
 		bands, votes := make([]bulkhead.Look, signature.RspamdBands), make([]bulkhead.Look, signature.RspamdBands)
 		for b, v := range tt.values {
 			bands[b] = bulkhead.Look{Sightings: v}
-			votes[b] = bulkhead.Look{Judged: bulkhead.JudgedSpam, Spam: v}
+			votes[b] = bulkhead.Look{Judged: bulkhead.JudgedSpam, Spam: 1, Confidence: int(10 * v)}
 		}
 		if h, ok := nearHit(1, bands); !ok || h.value != tt.want {
 			t.Errorf("bands %d: %v, value %d, want %d", tt.values, ok, h.value, tt.want)
 		}
-		if h, ok := votedHit(1, votes); !ok || h.value != tt.want {
-			t.Errorf("votes %d: %v, value %d, want %d", tt.values, ok, h.value, tt.want)
+		h, ok := votedHit(1, votes)
+		if want := listingValue(10*float64(tt.want), float64(h.prob())); !ok || h.value != want {
+			t.Errorf("votes of confidence 10 x %d: %v, value %d, want %d", tt.values, ok, h.value, want)
 		}
 	}
 }
@@ -158,8 +159,8 @@ func TestExactBeforeNear(t *testing.T) {
 	if n := s.Stats.Near.Load(); n != 0 {
 		t.Errorf("%d near matches of digests that are known", n)
 	}
-	if r := mustCheck(t, c, digestOf(4), &shingles); r.Value != 15 || r.Stored {
-		t.Errorf("near copy: %+v, want value 15", r)
+	if r := mustCheck(t, c, digestOf(4), &shingles); r.Value != 10 || r.Stored {
+		t.Errorf("near copy: %+v, want value 10, that of the heavier one", r)
 	}
 	if n := s.Stats.Near.Load(); n != 1 {
 		t.Errorf("%d near matches, want 1", n)

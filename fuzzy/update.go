@@ -46,6 +46,7 @@ func (s *Server) updateAll(ctx context.Context, jobs []*job) {
 func (s *Server) conclude(j *job) {
 	if j.err != nil {
 		s.recent.forget(j.recent)
+		s.unlearn(&j.req, j.req.Flag)
 		j.refuse(s.status(j.err))
 		return
 	}
@@ -154,10 +155,37 @@ func (s *Server) plan(ctx context.Context, b *updates, j *job) error {
 			return err
 		}
 	}
-	for _, a := range accounts {
-		b.up.Add(a, n)
+	for i, m := range s.weights(&j.req, n) {
+		if m > 0 {
+			b.up.Add(accounts[i], m)
+		}
 	}
 	return nil
+}
+
+// weights is by how much a write of n raises each account of its message.
+func (s *Server) weights(r *Request, n uint32) []uint32 {
+	weights := make([]uint32, numAccounts(r))
+	for i := range weights {
+		weights[i] = n
+	}
+	if r.Shingled {
+		now := s.Now()
+		sum := s.raised.digest(counterSignature(r, r.Flag, added, 0), n, now)
+		for i := 2; i < len(weights); i++ {
+			weights[i] = s.raised.band(counterSignature(r, r.Flag, added, i), n, sum, now)
+		}
+	}
+	return weights
+}
+
+// unlearn has the next write of a message raise all of its accounts in full.
+func (s *Server) unlearn(r *Request, flag uint8) {
+	sigs := make([]bulkhead.Signature, numAccounts(r))
+	for i := range sigs {
+		sigs[i] = counterSignature(r, flag, added, i)
+	}
+	s.raised.forget(sigs)
 }
 
 // markTaken notes that something is about to be taken away.
@@ -171,6 +199,7 @@ func (s *Server) markTaken(b *updates) {
 
 // planTake takes n away on one list.
 func (s *Server) planTake(ctx context.Context, b *updates, j *job, n uint32) error {
+	s.unlearn(&j.req, j.req.Flag)
 	accounts := j.accounts(j.req.Flag)
 	if err := ledger.Read(ctx, s.house, accounts); err != nil {
 		return err
@@ -186,6 +215,7 @@ func (s *Server) planTake(ctx context.Context, b *updates, j *job, n uint32) err
 // and to the bands if shingles came along.
 func (s *Server) planDelete(ctx context.Context, b *updates, j *job) error {
 	for _, flag := range s.lists.inUse() {
+		s.unlearn(&j.req, flag)
 		accounts := j.accounts(flag)
 		if err := ledger.Read(ctx, s.house, accounts); err != nil {
 			return err

@@ -161,7 +161,7 @@ func (e *Engine) judgeLooks(s *scratch, view *view, sigs []bulkhead.Signature, o
 		}
 		if f := &v.Findings[0]; v.Whitelisted == "" && f.Judged != bulkhead.Unjudged {
 			l := &out[i]
-			l.Judged, l.Spam = f.Judged, f.Spam
+			l.Judged, l.Spam, l.Confidence = f.Judged, f.Spam, f.Confidence
 			if l.First == 0 {
 				l.First = f.First.Unix()
 			}

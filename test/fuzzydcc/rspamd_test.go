@@ -188,6 +188,38 @@ func TestRspamdFuzzyCheck(t *testing.T) {
 	want(spam, "FUZZY_WHITE", true)
 }
 
+// twice is a mail whose HTML has other last words than its plain text: two digests,
+// and the same shingles.
+func twice(id, text string) string {
+	return "From: Ida <ida@garden.example>\nTo: reader@farm.example\nSubject: seed\nDate: Mon, 02 Mar 2026 09:15:00 +0000\n" +
+		"Message-ID: <" + id + "@garden.example>\nMIME-Version: 1.0\nContent-Type: multipart/alternative; boundary=b\n\n" +
+		"--b\nContent-Type: text/plain; charset=utf-8\n\n" + text +
+		"\n--b\nContent-Type: text/html; charset=utf-8\n\n<html><body><p>" + text + " always</p></body></html>\n--b--\n"
+}
+
+// TestRspamdNearScore: a near copy scores no more than the mail itself, also where
+// the text of that was learnt twice, and is no exact match.
+func TestRspamdNearScore(t *testing.T) {
+	port := nodetest.FreePort(t)
+	startNode(t, fmt.Sprintf("[listen]\nfuzzy = \"127.0.0.1:%d\"\n", port))
+	nodetest.AwaitTCP(t, fmt.Sprintf("127.0.0.1:%d", port))
+	r := startRspamd(t, "fuzzy_check", fuzzyModule(port, ""))
+	r.learn("/fuzzyadd", twice("1", gardenText), 1, 10)
+	near := strings.ReplaceAll(strings.ReplaceAll(gardenText, "grandmother", "uncle"), "cheese", "apples")
+	exact, copied := r.scan(twice("1", gardenText))["FUZZY_DENIED"], r.scan(twice("2", near))["FUZZY_DENIED"]
+	if len(exact.Options) != 2 || len(copied.Options) == 0 {
+		t.Fatalf("the mail: %q, a near copy: %q", exact.Options, copied.Options)
+	}
+	if exact.Score < 0.8*12 || copied.Score <= 0 || copied.Score > exact.Score {
+		t.Errorf("the mail scores %v, a near copy %v", exact.Score, copied.Score)
+	}
+	for _, option := range copied.Options {
+		if strings.Contains(option, ":1.00:") {
+			t.Errorf("a near copy is an exact match: %q", option)
+		}
+	}
+}
+
 // TestRspamdFuzzyEncrypted: the same under a key pair, plain requests refused.
 func TestRspamdFuzzyEncrypted(t *testing.T) {
 	pair, err := fuzzy.NewKeyPair(nil)

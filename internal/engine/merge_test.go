@@ -318,12 +318,17 @@ func (e *Engine) turnOver() { e.between(func() {}) }
 // weight, speak as if they were one server.
 func (w *mergeWorld) judged(n int) bulkhead.Judgement {
 	s := sig(bulkhead.Exact, n)
-	key, found := []filter.Key{baseKey(testSecret, &s)}, make([]bool, 1)
+	turns := make([]filter.Key, maxTurns)
+	for i := range turns {
+		turns[i] = turnKey(testSecret, baseKey(testSecret, &s), i+1)
+	}
+	found := make([]bool, maxTurns)
 	type voice struct {
 		origin string // "": of all that are merged
 		weight float64
 	}
-	says := make(map[voice]map[uint64][2]bool) // spam and revoked, by generation
+	type lists [2][maxTurns]bool // which turns are there, of spam and revoked
+	says := make(map[voice]map[uint64]*lists)
 	for _, r := range w.home.view.Load().remote {
 		i := slices.IndexFunc(w.peers, func(p *mergePeer) bool { return p.id == r.ID })
 		for _, g := range w.peers[i].view.Load().block {
@@ -332,7 +337,7 @@ func (w *mergeWorld) judged(n int) bulkhead.Judgement {
 				bits  bitset
 			}{{ArraySpam, g.spam}, {ArrayRevoked, g.revoked}} {
 				held := r.find(arrayKey{x.array, g.Start})
-				if x.bits.HasBatch(key, found); !found[0] || r.Weight == 0 || held == nil {
+				if x.bits.HasBatch(turns, found); !found[0] || r.Weight == 0 || held == nil {
 					continue
 				}
 				v := voice{r.ID, r.Weight}
@@ -340,11 +345,14 @@ func (w *mergeWorld) judged(n int) bulkhead.Judgement {
 					v.origin = ""
 				}
 				if says[v] == nil {
-					says[v] = make(map[uint64][2]bool)
+					says[v] = make(map[uint64]*lists)
 				}
-				said := says[v][g.Start]
-				said[k] = true
-				says[v][g.Start] = said
+				if says[v][g.Start] == nil {
+					says[v][g.Start] = new(lists)
+				}
+				for i, ok := range found {
+					says[v][g.Start][k][i] = says[v][g.Start][k][i] || ok
+				}
 			}
 		}
 	}
@@ -353,7 +361,10 @@ func (w *mergeWorld) judged(n int) bulkhead.Judgement {
 		state := verdict.Nothing
 		for _, start := range slices.Backward(slices.Sorted(maps.Keys(said))) {
 			if !state.Decided() {
-				state = state.Next(said[start][0], said[start][1])
+				// Listings and revocations take turns: what was listed once more
+				// than revoked is listed.
+				spam, revoked := slices.Index(said[start][0][:], false), slices.Index(said[start][1][:], false)
+				state = state.Next(spam > 0, revoked > 0 && revoked >= spam)
 			}
 		}
 		if state == verdict.Listed || state == verdict.ListedRevoked && v.origin == "" {

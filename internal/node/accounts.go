@@ -216,3 +216,26 @@ func (a *accounts) SetSecret(ctx context.Context, name, protocol, secret string)
 		return nil
 	})
 }
+
+// protocolAccounts gives a protocol whose handshake needs shared secrets the
+// accounts of the node: [razor2.Accounts] and [pyzor.Accounts].
+type protocolAccounts struct {
+	*accounts
+	protocol string // key of Account.Sealed
+}
+
+// Secret implements [razor2.Accounts] and [pyzor.Accounts].
+func (a *protocolAccounts) Secret(_ context.Context, name string) ([]byte, bool, error) {
+	account, ok := a.book().Get(name)
+	if !ok || len(account.Sealed[a.protocol]) == 0 {
+		return nil, false, nil
+	}
+	if account.Closed {
+		return nil, false, fmt.Errorf("%w: account %q is closed", bulkhead.ErrForbidden, name)
+	}
+	secret, err := a.core.sealer.Open(name, a.protocol, account.Sealed[a.protocol])
+	if err != nil {
+		return nil, false, err
+	}
+	return secret, true, nil
+}

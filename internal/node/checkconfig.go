@@ -2,26 +2,30 @@ package node
 
 import (
 	"errors"
-	"log/slog"
 
-	"github.com/bulkhead-mail/bulkhead/dcc"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/lists"
 )
 
 // CheckConfig says whether a configuration that config.Load has found right can
-// be served on this machine: books that fit, rules of rate limits, policies and
-// traps of the milter, keys, thresholds, zones. It reads the certificate and the
+// be served on this machine: books that fit, rules of rate limits, and what each door
+// alone can judge, such as policies, keys and zones. It reads the certificate and the
 // files of lists, and changes nothing.
 func CheckConfig(cfg *config.Config) error {
-	_, err := readCertificate(cfg)
-	return errors.Join(err, checkSizes(cfg, machineMemory()), checkProtocols(cfg), checkMTA(cfg))
-}
-
-// checkProtocols says whether what the doors of fuzzy_check and dccifd alone can
-// judge is right: keys, thresholds, the file of words.
-func checkProtocols(cfg *config.Config) error {
-	s := &Node{core: newCore(cfg, "", slog.New(slog.DiscardHandler))}
-	_, err := s.newFuzzy()
-	front := new(dcc.Ifd)
-	return errors.Join(err, setThresholds(front, cfg.Dccifd.Thresholds), readWords(front, cfg.Dccifd.Words))
+	rules, err := rulesOf(cfg)
+	if err == nil {
+		err = checkRules(rules)
+	}
+	errs := []error{checkSizes(cfg, machineMemory()), err}
+	set, err := lists.OpenSet(lists.SetOptions{Files: filesOf(cfg), MaxBytes: cfg.Lists.MaxBytes})
+	if err != nil {
+		return errors.Join(append(errs, &config.Error{Key: "lists.list", Detail: err.Error()})...)
+	}
+	p := &proposal{Config: cfg, list: set.Handle}
+	for _, d := range new(Node).doors() {
+		if d.check != nil {
+			errs = append(errs, d.check(p))
+		}
+	}
+	return errors.Join(errs...)
 }

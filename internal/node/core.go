@@ -316,3 +316,8 @@ func bookState(name string, generations []engine.GenerationInfo, length time.Dur
 	}
 	return b
 }
+
+// clearedMail is cleared for doors that know nothing but the mail.
+func (n *core) clearedMail(ctx context.Context, mail []byte) (bool, error) {
+	return n.cleared(ctx, mail, "", netip.Addr{}, true)
+}

@@ -10,7 +10,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bulkhead-mail/bulkhead/dcc"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
@@ -41,28 +44,28 @@ func whiteFile(path string, server bool, log *slog.Logger) func() *dcc.Whitelist
 }
 
 // openDCC opens the door for DCC clients.
-func (s *Node) openDCC(ctx context.Context, address string) (*opened, error) {
-	cfg := s.cfg.Load()
-	log := s.log.With("door", "dcc")
+func (n *Node) openDCC(ctx context.Context, address string) (*opened, error) {
+	cfg := n.cfg.Load()
+	log := n.log.With("door", "dcc")
 	anonymous, err := prefixes(cfg.DCC.Anonymous)
 	if err != nil {
 		return nil, err
 	}
-	clients := newDCCClients(&protocolAccounts{s.book, dccProtocol}, cfg.DCC.Clients)
+	clients := newDCCClients(&protocolAccounts{n.book, dccProtocol}, cfg.DCC.Clients)
 	front := &dcc.Server{
-		House: s.engine, ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand,
+		House: n.engine, ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand,
 		Client:        clients.Client,
 		AnonymousFrom: anonymous, Keep: keptTypes(cfg.DCC.Keep), Whitelist: whiteFile(cfg.DCC.Whitelist, true, log),
 		AnonymousRate:  listen.Rate{PerSecond: cfg.DCC.AnonymousRate, Burst: int(10 * cfg.DCC.AnonymousRate)},
 		AnonymousTotal: listen.Rate{PerSecond: cfg.DCC.AnonymousTotal, Burst: int(10 * cfg.DCC.AnonymousTotal)},
 		Log:            log,
 	}
-	front.Rate, front.Exempt = s.doorRate(cfg.Limits)
+	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
 	o, err := openPackets(ctx, address, front.ServePackets)
 	if err != nil {
 		return nil, err
 	}
-	s.doorStats.add("dcc", dccEvents(&front.Stats))
+	o.metrics = dccMetrics(&front.Stats)
 	return o, nil
 }
 
@@ -72,15 +75,15 @@ const (
 )
 
 // openDccifd opens the door for programs that speak to dccifd.
-func (s *Node) openDccifd(ctx context.Context, address string) (*opened, error) {
-	cfg := s.cfg.Load()
-	log := s.log.With("door", "dccifd")
+func (n *Node) openDccifd(ctx context.Context, address string) (*opened, error) {
+	cfg := n.cfg.Load()
+	log := n.log.With("door", "dccifd")
 	front := &dcc.Ifd{
-		House: s.engine, ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand, Host: cfg.Dccifd.Host,
+		House: n.engine, ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand, Host: cfg.Dccifd.Host,
 		Keep: keptTypes(cfg.DCC.Keep), Substitute: cfg.Dccifd.Substitute, MaxMessage: cfg.Dccifd.MaxMessage,
-		White: whiteFile(cfg.Dccifd.Whiteclnt, false, log), Signatures: s.read, Cleared: s.cleared, Log: log,
+		White: whiteFile(cfg.Dccifd.Whiteclnt, false, log), Signatures: n.read, Cleared: n.cleared, Log: log,
 	}
-	front.Rate, front.Exempt = s.doorRate(cfg.Limits)
+	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
 	if cfg.Dccifd.Rules == "1" {
 		front.Rules = dccsum.Rules1
 	}
@@ -93,22 +96,28 @@ func (s *Node) openDccifd(ctx context.Context, address string) (*opened, error) 
 	if err := readWords(front, cfg.Dccifd.Words); err != nil {
 		return nil, err
 	}
-	if err := s.loadGreylist(front, &cfg.Dccifd); err != nil {
+	if err := n.loadGreylist(front, &cfg.Dccifd); err != nil {
 		return nil, err
 	}
 	serve := front.ServeStream
 	if front.Grey != nil {
 		serve = func(ctx context.Context, l net.Listener) error {
 			return both(ctx, func(ctx context.Context) error { return front.ServeStream(ctx, l) },
-				func(ctx context.Context) error { return s.keepGreylist(ctx, front.Grey) })
+				func(ctx context.Context) error { return n.keepGreylist(ctx, front.Grey) })
 		}
 	}
 	o, err := openStream(ctx, address, serve)
 	if err != nil {
 		return nil, err
 	}
-	s.doorStats.add("dccifd", dccifdEvents(&front.Stats))
+	o.metrics = dccifdMetrics(&front.Stats)
 	return o, nil
+}
+
+// checkDccifd judges thresholds and the file of words.
+func checkDccifd(p *proposal) error {
+	front := new(dcc.Ifd)
+	return errors.Join(setThresholds(front, p.Dccifd.Thresholds), readWords(front, p.Dccifd.Words))
 }
 
 func setThresholds(front *dcc.Ifd, texts []string) error {
@@ -140,12 +149,12 @@ func readWords(front *dcc.Ifd, path string) error {
 	return nil
 }
 
-func (s *Node) loadGreylist(front *dcc.Ifd, cfg *config.Dccifd) error {
+func (n *Node) loadGreylist(front *dcc.Ifd, cfg *config.Dccifd) error {
 	if !cfg.Greylist {
 		return nil
 	}
 	front.Grey = &dcc.Greylist{Embargo: time.Duration(cfg.Embargo), Window: time.Duration(cfg.Window), White: time.Duration(cfg.White)}
-	f, err := os.Open(filepath.Join(s.dir, greylistFile))
+	f, err := os.Open(filepath.Join(n.dir, greylistFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -155,31 +164,46 @@ func (s *Node) loadGreylist(front *dcc.Ifd, cfg *config.Dccifd) error {
 	defer f.Close()
 	if err := front.Grey.Load(f); err != nil {
 		// Losing it delays mail once more; refusing to start would stop it.
-		s.log.Error("greylist not read; every sender is new", "err", err)
+		n.log.Error("greylist not read; every sender is new", "err", err)
 	}
 	return nil
 }
 
 // keepGreylist saves the greylist now and then, and when ctx ends.
-func (s *Node) keepGreylist(ctx context.Context, g *dcc.Greylist) error {
+func (n *Node) keepGreylist(ctx context.Context, g *dcc.Greylist) error {
 	tick := time.NewTicker(greylistSave)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return s.saveGreylist(g)
+			return n.saveGreylist(g)
 		case <-tick.C:
-			if err := s.saveGreylist(g); err != nil {
-				s.log.Error("greylist not saved", "err", err)
+			if err := n.saveGreylist(g); err != nil {
+				n.log.Error("greylist not saved", "err", err)
 			}
 		}
 	}
 }
 
 // saveGreylist replaces the saved greylist.
-func (s *Node) saveGreylist(g *dcc.Greylist) error {
-	if err := wholefile.Replace(filepath.Join(s.dir, greylistFile), g.Save); err != nil {
+func (n *Node) saveGreylist(g *dcc.Greylist) error {
+	if err := wholefile.Replace(filepath.Join(n.dir, greylistFile), g.Save); err != nil {
 		return fmt.Errorf("greylist: %w", err)
 	}
 	return nil
+}
+
+func dccMetrics(s *dcc.Stats) []prometheus.Collector {
+	return doorEvents("dcc", map[string]*atomic.Int64{
+		"nop": &s.NOPs, "query": &s.Queries, "report": &s.Reports, "retransmission": &s.Repeated, "spam": &s.Spam,
+		"delete": &s.Deletes, "admin": &s.Admin, "anonymous": &s.Anonymous, "bad_password": &s.BadPassword,
+		"malformed": &s.Malformed, "limited": &s.Limited, "fault": &s.Faults,
+	})
+}
+
+func dccifdMetrics(s *dcc.IfdStats) []prometheus.Collector {
+	return doorEvents("dccifd", map[string]*atomic.Int64{
+		"message": &s.Messages, "reported": &s.Reported, "queried": &s.Queried, "spam": &s.Spam, "white": &s.White,
+		"rejected": &s.Rejected, "greylisted": &s.Greylisted, "temporary": &s.Temporary, "bulk": &s.Bulk, "broken": &s.Broken,
+	})
 }

@@ -7,22 +7,39 @@ import (
 	"net/netip"
 	"syscall"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/internal/lists"
 )
 
 // A door is one front door: open binds its address and returns what serves it
 // until the context ends and its clients are done.
 type door struct {
 	key  string
-	what string // in the banner
+	what string // on the status page
 	open func(ctx context.Context, address string) (*opened, error)
+	// check says whether what only this door can judge of a configuration is
+	// right, and changes nothing; nil for nothing to judge.
+	check func(p *proposal) error
+}
+
+// A proposal is a configuration that config.Load has found right, and that is not
+// taken over yet.
+type proposal struct {
+	*config.Config
+	list func(name string) *lists.Handle // its lists; nil for no such list
 }
 
 type opened struct {
 	address string // that clients use
 	serve   func(ctx context.Context) error
 	abandon func() error // shuts the door if it is never served
+	// prepare judges what an open door can take over of a configuration, and returns
+	// what does so; nil for nothing.
+	prepare func(p *proposal) (takeOver func() error, err error)
+	metrics []prometheus.Collector
 }
 
 // openStream opens a door for connections.
@@ -107,9 +124,9 @@ func both(ctx context.Context, a, b func(context.Context) error) error {
 
 // doorRate returns the rate of a client of a front door, which follows the
 // configuration. Who is exempt is said for the doors' own rates.
-func (s *Node) doorRate(l config.Limits) (listen.Rate, []netip.Prefix) {
+func (n *Node) doorRate(l config.Limits) (listen.Rate, []netip.Prefix) {
 	_, exempt := doorLimits(l)
-	return listen.Rate{Source: &s.rate}, exempt
+	return listen.Rate{Source: &n.rate}, exempt
 }
 
 // doorLimits returns the rate that the configuration sets for a client of a
@@ -134,4 +151,12 @@ func prefixes(texts []string) ([]netip.Prefix, error) {
 		networks = append(networks, p)
 	}
 	return networks, nil
+}
+
+// mailServer returns what the helpers of rspamd's modules have in common.
+func (n *Node) mailServer(door string) *listen.MailServer {
+	cfg := n.cfg.Load()
+	m := &listen.MailServer{MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections, Log: n.log.With("door", door)}
+	m.Rate, m.Exempt = n.doorRate(cfg.Limits)
+	return m
 }

@@ -10,45 +10,51 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// doors is every front door of this build, one line each.
-func (s *Node) doors() []door {
+// doors is every front door of this build, one line each: its key in [listen], whom
+// it serves, what opens it, and what judges the part of a configuration that it alone
+// can judge.
+func (n *Node) doors() []door {
 	return []door{
-		{"http", "API and status page", s.openHTTP},
-		{"razor2", "Razor 2 clients", s.openRazor2},
-		{"razor_helper", "rspamd's razor module", s.openRazorHelper},
-		{"pyzor", "Pyzor clients", s.openPyzor},
-		{"pyzor_helper", "rspamd's pyzor module", s.openPyzorHelper},
-		{"dcc", "DCC clients", s.openDCC},
-		{"dccifd", "SpamAssassin, rspamd and Exim, as dccifd", s.openDccifd},
-		{"fuzzy", "rspamd's fuzzy_check", s.openFuzzy},
-		{"milter", "Postfix and Sendmail", s.openMilter},
-		{"policy", "Postfix policy delegation", s.openPolicy},
-		{"dnsbl", "lists through DNS", s.openDNSBL},
+		{"http", "API and status page", n.openHTTP, checkHTTP},
+		{"razor2", "Razor 2 clients", n.openRazor2, nil},
+		{"razor_helper", "rspamd's razor module", n.openRazorHelper, nil},
+		{"pyzor", "Pyzor clients", n.openPyzor, nil},
+		{"pyzor_helper", "rspamd's pyzor module", n.openPyzorHelper, nil},
+		{"dcc", "DCC clients", n.openDCC, nil},
+		{"dccifd", "SpamAssassin, rspamd and Exim, as dccifd", n.openDccifd, checkDccifd},
+		{"fuzzy", "rspamd's fuzzy_check", n.openFuzzy, checkFuzzy},
+		{"milter", "Postfix and Sendmail", n.openMilter, checkMilter},
+		{"policy", "Postfix policy delegation", n.openPolicy, nil},
+		{"dnsbl", "lists through DNS", n.openDNSBL, checkDNSBL},
 	}
 }
 
 // startDoors binds every door that is on. A door whose port is taken stays shut if
 // the node may do without, except the HTTP one.
-func (s *Node) startDoors(ctx context.Context, st *stage) error {
+func (n *Node) startDoors(ctx context.Context, st *stage) error {
 	addresses := make(map[string]string)
-	for _, d := range s.cfg.Load().Listen.Doors() {
+	for _, d := range n.cfg.Load().Listen.Doors() {
 		addresses[d.Key] = d.Address
 	}
-	for _, d := range s.doors() {
+	for _, d := range n.doors() {
 		address := addresses[d.key]
 		if address == "" {
 			continue
 		}
 		o, err := d.open(ctx, address)
-		if err != nil && s.spare && d.key != "http" && errors.Is(err, syscall.EADDRINUSE) {
-			s.log.Warn("front door stays shut: another program has its port", "door", d.key, "address", address)
+		if err != nil && n.spare && d.key != "http" && errors.Is(err, syscall.EADDRINUSE) {
+			n.log.Warn("front door stays shut: another program has its port", "door", d.key, "address", address)
 			continue
 		}
 		if err != nil {
 			return fmt.Errorf("listen.%s: %w", d.key, err)
 		}
+		n.opened = append(n.opened, o)
+		for _, m := range o.metrics {
+			n.registry.MustRegister(m) // names are the program's own
+		}
 		st.tasks = append(st.tasks, task{name: "door " + d.key, run: o.serve, abandon: o.abandon})
-		s.core.doors = append(s.core.doors, api.Door{Name: d.key, Address: o.address})
+		n.core.doors = append(n.core.doors, api.Door{Name: d.key, Address: o.address})
 	}
 	if len(st.tasks) == 0 {
 		return &config.Error{Key: "listen", Detail: "no front door is on"}

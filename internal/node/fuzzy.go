@@ -3,6 +3,9 @@ package node
 import (
 	"context"
 	"errors"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/fuzzy"
@@ -12,26 +15,35 @@ import (
 
 // openFuzzy opens the door for rspamd's fuzzy_check: UDP, and TCP on the same
 // port for clients that are configured to use it.
-func (s *Node) openFuzzy(ctx context.Context, address string) (*opened, error) {
-	front, err := s.newFuzzy()
+func (n *Node) openFuzzy(ctx context.Context, address string) (*opened, error) {
+	cfg := n.cfg.Load()
+	front, err := fuzzyOf(cfg)
 	if err != nil {
 		return nil, err
 	}
+	front.House, front.Log = n.engine, n.log.With("door", "fuzzy")
+	front.Cleared = func(sigs []bulkhead.Signature) bool { return n.engine.Whitelisted(new(bulkhead.Source), sigs) != "" }
+	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
 	o, err := openPort(ctx, address, front.ServePackets, front.ServeStream)
 	if err != nil {
 		return nil, err
 	}
-	s.doorStats.add("fuzzy", fuzzyEvents(&front.Stats))
+	o.metrics = fuzzyMetrics(&front.Stats)
 	return o, nil
 }
 
-func (s *Node) newFuzzy() (*fuzzy.Server, error) {
-	cfg := s.cfg.Load()
+// checkFuzzy judges keys.
+func checkFuzzy(p *proposal) error {
+	_, err := fuzzyOf(p.Config)
+	return err
+}
+
+// fuzzyOf returns what the configuration alone says of the door.
+func fuzzyOf(cfg *config.Config) (*fuzzy.Server, error) {
 	front := &fuzzy.Server{
-		House: s.engine, Cleared: func(sigs []bulkhead.Signature) bool { return s.engine.Whitelisted(new(bulkhead.Source), sigs) != "" }, Log: s.log.With("door", "fuzzy"), EncryptedOnly: cfg.Fuzzy.EncryptedOnly, ReadOnly: cfg.Fuzzy.ReadOnly,
+		EncryptedOnly: cfg.Fuzzy.EncryptedOnly, ReadOnly: cfg.Fuzzy.ReadOnly,
 		SpamFlags: append([]uint8{}, cfg.Fuzzy.SpamFlags...), HamFlags: append([]uint8{}, cfg.Fuzzy.HamFlags...),
 	}
-	front.Rate, front.Exempt = s.doorRate(cfg.Limits)
 	var err1, err2 error
 	front.UpdateFrom, err1 = prefixes(cfg.Fuzzy.UpdateFrom)
 	front.Blocked, err2 = prefixes(cfg.Fuzzy.Blocked)
@@ -53,4 +65,12 @@ func (s *Node) newFuzzy() (*fuzzy.Server, error) {
 		})
 	}
 	return front, nil
+}
+
+func fuzzyMetrics(s *fuzzy.Stats) []prometheus.Collector {
+	return doorEvents("fuzzy", map[string]*atomic.Int64{
+		"check": &s.Checks, "found": &s.Found, "near": &s.Near, "write": &s.Writes, "delete": &s.Deletes,
+		"retransmission": &s.Repeated, "stat": &s.Stat, "ping": &s.Ping, "refused": &s.Refused, "malformed": &s.Malformed,
+		"encrypted": &s.Encrypted, "fault": &s.Faults,
+	})
 }

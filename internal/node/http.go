@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/bulkhead-mail/bulkhead/api"
 	"github.com/bulkhead-mail/bulkhead/internal/listen"
 	"github.com/bulkhead-mail/bulkhead/internal/web"
@@ -20,8 +18,8 @@ import (
 const stopTimeout = 20 * time.Second
 
 // openHTTP opens the door of the API, the metrics and the status page.
-func (s *Node) openHTTP(ctx context.Context, address string) (*opened, error) {
-	cfg := s.cfg.Load()
+func (n *Node) openHTTP(ctx context.Context, address string) (*opened, error) {
+	cfg := n.cfg.Load()
 	access, err := accessOf(cfg)
 	if err != nil {
 		return nil, err
@@ -30,19 +28,15 @@ func (s *Node) openHTTP(ctx context.Context, address string) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := web.New(statusPage{s})
+	page, err := web.New(statusPage{n})
 	if err != nil {
 		return nil, err
 	}
-	registry := prometheus.NewRegistry()
-	if err := errors.Join(registry.Register(newMTACollector(s.mta)), registry.Register(s.doorStats)); err != nil {
-		return nil, err
-	}
-	s.api, err = api.New(api.Options{
-		Registry:      registry,
-		Clearinghouse: s.engine, Read: s.read, Accounts: s.book, Users: s.book, Peers: &s.peers, Node: s.core,
-		RateLimits: mtaAPI{s.mta}, Lists: mtaAPI{s.mta},
-		Ready: s.ready, Page: page, Access: access, Version: s.version, Log: s.log,
+	house, err := api.New(api.Options{
+		Registry:      n.registry,
+		Clearinghouse: n.engine, Read: n.read, Accounts: n.book, Users: n.book, Peers: &n.peers, Node: n.core,
+		RateLimits: mtaAPI{n.mta}, Lists: mtaAPI{n.mta},
+		Ready: n.ready, Page: page, Access: access, Version: n.version, Log: n.log,
 	})
 	if err != nil {
 		return nil, err
@@ -52,23 +46,39 @@ func (s *Node) openHTTP(ctx context.Context, address string) (*opened, error) {
 		return nil, err
 	}
 	front := &http.Server{
-		Handler:           s.api,
+		Handler:           house,
 		ReadHeaderTimeout: min(10*time.Second, time.Duration(cfg.HTTP.ReadTimeout)),
 		ReadTimeout:       time.Duration(cfg.HTTP.ReadTimeout),
 		WriteTimeout:      2 * time.Duration(cfg.HTTP.ReadTimeout),
 		IdleTimeout:       time.Duration(cfg.HTTP.IdleTimeout),
 		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(n.log.Handler(), slog.LevelDebug),
 	}
 	serve, scheme := front.Serve, "http://"
+	var https certificate // empty while HTTP is plain
 	if pair != nil {
-		s.https.pair.Store(pair)
-		scheme, front.TLSConfig = "https://", s.https.config()
+		https.pair.Store(pair)
+		scheme, front.TLSConfig = "https://", https.config()
 		serve = func(l net.Listener) error { return front.ServeTLS(l, "", "") }
 	}
-	return &opened{address: scheme + l.Addr().String(), abandon: l.Close, serve: func(ctx context.Context) error {
+	prepare := func(p *proposal) (func() error, error) {
+		access, err1 := accessOf(p.Config)
+		pair, err2 := readCertificate(p.Config)
+		return func() error {
+			house.SetAccess(access)
+			https.pair.Store(pair)
+			return nil
+		}, errors.Join(err1, err2)
+	}
+	return &opened{address: scheme + l.Addr().String(), abandon: l.Close, prepare: prepare, serve: func(ctx context.Context) error {
 		return serveHTTP(ctx, front, func() error { return serve(newCappedListener(l, cfg.Limits.Connections, listen.DefaultConnsPerIP)) })
 	}}, nil
+}
+
+// checkHTTP judges the certificate.
+func checkHTTP(p *proposal) error {
+	_, err := readCertificate(p.Config)
+	return err
 }
 
 // serveHTTP serves until ctx ends, and then waits for the requests that were

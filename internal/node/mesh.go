@@ -14,33 +14,33 @@ import (
 const meshFolder = "mesh"
 
 // startMesh connects the node to its peers, unless it shares with nobody.
-func (s *Node) startMesh(ctx context.Context, st *stage) error {
-	cfg := s.cfg.Load()
+func (n *Node) startMesh(ctx context.Context, st *stage) error {
+	cfg := n.cfg.Load()
 	c := &cfg.Mesh
 	if c.Mode == "off" {
 		return nil
 	}
-	dir := filepath.Join(s.dir, meshFolder)
+	dir := filepath.Join(n.dir, meshFolder)
 	id, err := mesh.OpenIdentity(dir)
 	if err != nil {
 		return err
 	}
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx)) // of what mesh runs by itself
 	m, err := mesh.Open(ctx, mesh.Options{
-		Dir: dir, Identity: id, Engine: s.engine, KeyID: s.secret.ID(),
-		Store: s.store.Manifest().Incarnation, Unsynced: cfg.Node.Durability != "always", Name: meshName(cfg.Node.Name),
+		Dir: dir, Identity: id, Engine: n.engine, KeyID: n.secret.ID(),
+		Store: n.store.Manifest().Incarnation, Unsynced: cfg.Node.Durability != "always", Name: meshName(cfg.Node.Name),
 		Mode: mesh.Mode(c.Mode), Role: mesh.Role(c.Role), Listen: c.Listen, Servers: c.Servers,
 		Credentials: c.Credentials, CA: c.CA,
 		Interval: time.Duration(c.Interval), Heartbeat: time.Duration(c.Heartbeat),
 		MaxAdds: c.MaxAdds, MaxListings: c.MaxListings,
-		StreamAge: time.Duration(c.StreamAge), StreamBytes: c.StreamBytes, Replicas: c.Replicas, Log: s.log,
+		StreamAge: time.Duration(c.StreamAge), StreamBytes: c.StreamBytes, Replicas: c.Replicas, Log: n.log,
 	})
 	if err != nil {
 		end()
 		return err
 	}
-	s.peers.mesh.Store(m)
-	s.log.Info("sharing", "mode", c.Mode, "role", c.Role, "key", id.ID(), "peers", len(m.Status().Peers))
+	n.peers.mesh.Store(m)
+	n.log.Info("sharing", "mode", c.Mode, "role", c.Role, "key", id.ID(), "peers", len(m.Status().Peers))
 	st.tasks = []task{{name: "mesh", run: m.Run}}
 	st.close = func(context.Context) error {
 		defer end()

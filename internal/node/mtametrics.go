@@ -6,20 +6,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// An mtaCollector is the share of the mail server's doors in /metrics. A door
-// that is shut shows nothing.
+// An mtaCollector is the share of rate limits and lists in /metrics.
 type mtaCollector struct {
 	m     *mta
 	descs map[string]*prometheus.Desc
 }
 
 var mtaHelp = []struct{ name, label, help string }{
-	{"bulkhead_milter_messages_total", "class", "Messages that the milter judged, by class."},
-	{"bulkhead_milter_actions_total", "action", "Messages that the milter refused, deferred or put on hold."},
-	{"bulkhead_milter_events_total", "event", "Other events of the milter; fault: a message that was not judged or not counted."},
-	{"bulkhead_policy_answers_total", "action", "Answers of the policy door."},
-	{"bulkhead_policy_faults_total", "kind", "Policy requests that were malformed, or could not be decided."},
-	{"bulkhead_dnsbl_answers_total", "answer", "Answers of the DNS door."},
 	{"bulkhead_ratelimit_requests_total", "result", "Requests that the rate limits looked at."},
 	{"bulkhead_ratelimit_keys", "rule", "Keys of a rate limit."},
 	{"bulkhead_ratelimit_bytes", "rule", "Memory of a rate limit."},
@@ -53,7 +46,6 @@ func (c *mtaCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(name, label string, v float64) {
 		ch <- prometheus.MustNewConstMetric(c.descs[name], prometheus.GaugeValue, v, label)
 	}
-	c.doors(counter)
 	s := &c.m.limits.Stats
 	counter("bulkhead_ratelimit_requests_total", "all", &s.Requests)
 	counter("bulkhead_ratelimit_requests_total", "refused", &s.Refused)
@@ -72,38 +64,4 @@ func (c *mtaCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	counter("bulkhead_list_reloads_total", "taken", &c.m.lists.Reloads)
 	counter("bulkhead_list_reloads_total", "refused", &c.m.lists.Faults)
-}
-
-func (c *mtaCollector) doors(counter func(name, label string, v *atomic.Int64)) {
-	if c.m.milter != nil {
-		s := &c.m.milter.Stats
-		for label, v := range map[string]*atomic.Int64{
-			"white": &s.White, "spam": &s.Spam, "listed": &s.Listed, "bulk": &s.Bulk, "grey": &s.Grey, "none": &s.Clean,
-		} {
-			counter("bulkhead_milter_messages_total", label, v)
-		}
-		for label, v := range map[string]*atomic.Int64{"reject": &s.Rejected, "tempfail": &s.Tempfailed, "quarantine": &s.Quarantined} {
-			counter("bulkhead_milter_actions_total", label, v)
-		}
-		for label, v := range map[string]*atomic.Int64{
-			"connection": &s.Connections, "exempt": &s.Exempt, "oversize": &s.Oversize, "fault": &s.Faults,
-			"malformed": &s.Malformed, "forged_header": &s.Forged, "trapped": &s.Trapped, "limited": &s.Limited,
-		} {
-			counter("bulkhead_milter_events_total", label, v)
-		}
-	}
-	if c.m.policy != nil {
-		s := &c.m.policy.Stats
-		for label, v := range map[string]*atomic.Int64{"all": &s.Requests, "defer": &s.Deferred, "reject": &s.Rejected, "hold": &s.Held} {
-			counter("bulkhead_policy_answers_total", label, v)
-		}
-		counter("bulkhead_policy_faults_total", "malformed", &s.Malformed)
-		counter("bulkhead_policy_faults_total", "undecided", &s.Faults)
-	}
-	if c.m.dnsbl != nil {
-		s := &c.m.dnsbl.Stats
-		for label, v := range map[string]*atomic.Int64{"all": &s.Queries, "hit": &s.Hits, "miss": &s.Misses, "refused": &s.Refused, "broken": &s.Broken} {
-			counter("bulkhead_dnsbl_answers_total", label, v)
-		}
-	}
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/api"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
@@ -35,13 +37,12 @@ type Node struct {
 	*core
 	spare bool
 
-	api       *api.Server
 	mta       *mta
 	book      *accounts // one for all doors: its lock orders their changes
 	peers     peers     // that the node shares with
-	doorStats *doorCollector
+	opened    []*opened // doors
+	registry  *prometheus.Registry
 	rate      listen.Source // of a client of any front door but HTTP, which has its own
-	https     certificate   // empty while HTTP is plain
 	reloading sync.Mutex    // held while a configuration is taken over
 
 	stages  []*stage // that have started, in their order
@@ -72,7 +73,7 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	n := &Node{spare: o.Spare, doorStats: newDoorCollector(), stopped: make(chan struct{})}
+	n := &Node{spare: o.Spare, registry: prometheus.NewRegistry(), stopped: make(chan struct{})}
 	n.core = newCore(o.Config, o.Dir, o.Log)
 	n.version = o.Version
 	n.book = &accounts{core: n.core}

@@ -15,7 +15,6 @@ import (
 func TestRazorUsersChangeTheirMinds(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	s := openServer(t, config.Default())
-	s.doorStats, s.book = newDoorCollector(), &accounts{core: s.core}
 	o, err := s.openRazor2(ctx, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

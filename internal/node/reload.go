@@ -13,11 +13,11 @@ var ErrInPart = errors.New("node: configuration reloaded in part")
 // Reload takes over what a running node can of a configuration that config.Load has
 // found right. changed names the keys that were taken over, restart those that only
 // a start takes over. A mistake changes nothing, unless the error wraps [ErrInPart].
-func (s *Node) Reload(cfg *config.Config) (changed, restart []string, err error) {
-	s.reloading.Lock()
-	defer s.reloading.Unlock()
-	changed, restart = config.Changed(s.cfg.Load(), cfg)
-	takeOver, err := s.prepare(config.Reloaded(s.cfg.Load(), cfg))
+func (n *Node) Reload(cfg *config.Config) (changed, restart []string, err error) {
+	n.reloading.Lock()
+	defer n.reloading.Unlock()
+	changed, restart = config.Changed(n.cfg.Load(), cfg)
+	takeOver, err := n.prepare(config.Reloaded(n.cfg.Load(), cfg))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -27,32 +27,35 @@ func (s *Node) Reload(cfg *config.Config) (changed, restart []string, err error)
 	return changed, restart, nil
 }
 
-// prepare judges all that a running server can take over of a configuration, and
-// returns what does so: only what was found right is begun.
-func (s *Node) prepare(cfg *config.Config) (takeOver func() error, err error) {
-	access, err := accessOf(cfg)
+// prepare judges all that a running node can take over of a configuration, and
+// returns what does so: nothing is begun before all was found right.
+func (n *Node) prepare(cfg *config.Config) (takeOver func() error, err error) {
+	mail, list, err := n.mta.prepare(cfg)
 	if err != nil {
 		return nil, err
 	}
-	pair, err := readCertificate(cfg)
-	if err != nil {
-		return nil, err
+	all := []func() error{mail}
+	p := &proposal{Config: cfg, list: list}
+	for _, o := range n.opened {
+		if o.prepare == nil {
+			continue
+		}
+		door, err := o.prepare(p)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, door)
 	}
-	mta, err := s.mta.prepare(cfg)
-	if err != nil {
-		return nil, err
-	}
-	node, err := s.core.prepare(cfg)
+	core, err := n.core.prepare(cfg)
 	if err != nil {
 		return nil, err
 	}
 	return func() error {
-		err := errors.Join(mta(), node())
-		s.rate.Set(doorLimits(cfg.Limits))
-		if s.api != nil {
-			s.api.SetAccess(access)
-			s.https.pair.Store(pair)
+		var errs []error
+		for _, take := range append(all, core) {
+			errs = append(errs, take())
 		}
-		return err
+		n.rate.Set(doorLimits(cfg.Limits))
+		return errors.Join(errs...)
 	}, nil
 }

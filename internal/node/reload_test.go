@@ -1,11 +1,10 @@
 package node
 
 import (
-	"log/slog"
+	"context"
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/dnsbl"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
@@ -14,13 +13,15 @@ import (
 func TestReloadIsWhole(t *testing.T) {
 	dir := t.TempDir()
 	list := buildList(t, dir)
-	s := &Node{core: &core{dir: dir, log: slog.New(slog.DiscardHandler)}}
-	m, err := s.openMTA(config.Default())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m.dnsbl, err = dnsbl.NewServer(dnsbl.Options{}); err != nil {
-		t.Fatal(err)
+	s := openServer(t, config.Default())
+	m := s.mta
+	for _, open := range []func(context.Context, string) (*opened, error){s.openMilter, s.openDNSBL} {
+		o, err := open(t.Context(), "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer o.abandon()
+		s.opened = append(s.opened, o)
 	}
 	const good = `
 [[lists.list]]
@@ -51,7 +52,7 @@ period = "1h"
 		{`{sasl_username}`, `{sasl_username`, "ratelimit"},
 		{`[[lists`, "[[milter.policy]]\ndomain = \"a.example\"\n[[milter.policy]]\ndomain = \"a.example\"\n[[lists", "milter.policy"},
 	} {
-		takeOver, err := m.prepare(parse(tt.from, tt.to))
+		takeOver, err := s.prepare(parse(tt.from, tt.to))
 		if err == nil || takeOver != nil || !strings.Contains(err.Error(), "config: "+tt.key+": ") {
 			t.Errorf("%s instead of %s: %v, want a mistake of %s", tt.to, tt.from, err, tt.key)
 		}
@@ -59,7 +60,7 @@ period = "1h"
 			t.Errorf("%s instead of %s: %d lists and %d rules were taken over", tt.to, tt.from, n, k)
 		}
 	}
-	takeOver, err := m.prepare(parse("", ""))
+	takeOver, err := s.prepare(parse("", ""))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 )
@@ -18,7 +20,7 @@ import (
 // openServer opens a server on a fresh folder, without doors.
 func openServer(t *testing.T, cfg *config.Config) *Node {
 	t.Helper()
-	s := &Node{core: newCore(cfg, filepath.Join(t.TempDir(), "data"), slog.New(slog.DiscardHandler)), doorStats: newDoorCollector()}
+	s := &Node{core: newCore(cfg, filepath.Join(t.TempDir(), "data"), slog.New(slog.DiscardHandler)), registry: prometheus.NewRegistry()}
 	s.book = &accounts{core: s.core}
 	err := s.open(t.Context(), false)
 	if err != nil {
@@ -108,12 +110,13 @@ func TestTakeOverLimits(t *testing.T) {
 // it.
 func TestTakeOverLists(t *testing.T) {
 	s := openServer(t, config.Default())
-	if _, err := s.openMilter(t.Context(), "unix:"+filepath.Join(t.TempDir(), "m")); err != nil {
+	m, err := s.newMilter()
+	if err != nil {
 		t.Fatal(err)
 	}
 	list := buildList(t, t.TempDir())
 	takeOver(t, s, strings.ReplaceAll("[[lists.list]]\nname = \"bad\"\npath = \"LIST\"\n", "LIST", list))
-	if s.mta.milter.Lists == nil || len(s.mta.milter.Lists.Find("ann@evil.example")) != 1 {
+	if m.Lists == nil || len(m.Lists.Find("ann@evil.example")) != 1 {
 		t.Error("the milter does not ask the new list")
 	}
 }

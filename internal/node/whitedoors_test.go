@@ -53,7 +53,6 @@ func TestEveryDoorObeysTheWhitelist(t *testing.T) {
 	raw := strings.ReplaceAll(newsletter, "\r\n", "\n") + "\n" + newsletterBody
 	raw = strings.ReplaceAll(strings.Replace(raw, "\n\n\n", "\n\n", 1), "\n", "\r\n")
 	s := openServer(t, config.Default())
-	s.doorStats = newDoorCollector()
 	var running []chan error
 	address := make(map[string]string)
 	for name, open := range map[string]func(context.Context, string) (*opened, error){

@@ -1,0 +1,155 @@
+package node
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/lists"
+	"github.com/bulkhead-mail/bulkhead/milter"
+)
+
+// policiesOf returns what recipients want; the first policy has no domain and is
+// for everybody who has none of their own.
+func policiesOf(m *config.Milter) []milter.Policy {
+	everybody := config.MilterPolicy{
+		Spam: m.Spam, Listed: m.Listed, Bulk: m.Bulk, Grey: m.Grey, Confidence: m.Confidence, Threshold: m.Threshold, Text: m.Text,
+	}
+	var all []milter.Policy
+	for _, p := range append([]config.MilterPolicy{everybody}, m.Policies...) {
+		all = append(all, milter.Policy{
+			Domain: p.Domain, Spam: milter.Action(p.Spam), Listed: milter.Action(p.Listed), Bulk: milter.Action(p.Bulk), Grey: milter.Action(p.Grey),
+			Confidence: p.Confidence, Threshold: p.Threshold, Text: p.Text,
+		})
+	}
+	return all
+}
+
+// rightPolicies is policiesOf, and says whether a milter takes them.
+func rightPolicies(m *config.Milter) ([]milter.Policy, error) {
+	policies := policiesOf(m)
+	if err := new(milter.Server).SetPolicies(policies); err != nil {
+		return nil, &config.Error{Key: "milter.policy", Detail: err.Error()}
+	}
+	return policies, nil
+}
+
+// listsOf answers the milter from the lists of a set.
+type listsOf struct {
+	set   *lists.Set
+	names map[string]bool // that are asked; nil for all
+}
+
+// Find implements [milter.Lists].
+func (l listsOf) Find(text string) []milter.Match {
+	if len(l.set.Handles()) == 0 {
+		return nil
+	}
+	e, err := lists.ParseEntry(text)
+	if err != nil {
+		return nil
+	}
+	var all []milter.Match
+	for _, m := range l.set.Find(e) {
+		if l.names == nil || l.names[m.List] {
+			all = append(all, milter.Match{List: m.List, Tone: string(m.Tone), Entry: m.Element, Reason: m.Reason, Error: m.Error})
+		}
+	}
+	return all
+}
+
+// milterOf returns what the configuration alone says of the milter.
+func milterOf(cfg *config.Config) (*milter.Server, error) {
+	m := &cfg.Milter
+	exempt, err := prefixes(m.ExemptNetworks)
+	if err != nil {
+		return nil, &config.Error{Key: "milter.exempt_networks", Detail: err.Error()}
+	}
+	return &milter.Server{
+		Policies: policiesOf(m), Traps: m.Traps, DiscardTrapped: m.DiscardTrapped, ExemptNetworks: exempt, ExemptLogins: m.ExemptLogins,
+		FailTempfail: m.OnFault == "tempfail", Host: cfg.Node.Name, MaxMessage: m.MaxMessage, Timeout: time.Duration(m.Timeout),
+		IdleTime: time.Duration(m.IdleTimeout), MaxConns: cfg.Limits.Connections,
+	}, nil
+}
+
+// checkMilter judges policies and traps.
+func checkMilter(p *proposal) error {
+	front, err := milterOf(p.Config)
+	if err != nil {
+		return err
+	}
+	front.Clearinghouse = struct{ bulkhead.Clearinghouse }{} // nobody asks it
+	if err := front.Prepare(); err != nil {
+		return &config.Error{Key: "milter", Detail: err.Error()}
+	}
+	return nil
+}
+
+// newMilter returns the milter of the node's configuration.
+func (n *Node) newMilter() (*milter.Server, error) {
+	cfg := n.cfg.Load()
+	m := &cfg.Milter
+	front, err := milterOf(cfg)
+	if err != nil {
+		return nil, err
+	}
+	hashing := n.hashing
+	// Of mail that is only counted, the node's own bands tell near copies: those
+	// of rspamd would need half as much memory again.
+	hashing.Skip = []bulkhead.Scheme{bulkhead.RspamdShingle}
+	front.Clearinghouse, front.Signatures, front.Log = n.engine, hashing, n.log.With("door", "milter")
+	front.AuthResults = func() []string { return n.cfg.Load().Whitelist.AuthResults }
+	// Also where there is no list yet: one may come with another configuration.
+	asked := listsOf{set: n.mta.lists}
+	for _, name := range m.Lists {
+		if asked.names == nil {
+			asked.names = make(map[string]bool)
+		}
+		asked.names[name] = true
+	}
+	front.Lists = asked
+	if m.RateLimits {
+		front.Limiter = n.mta.limits
+	}
+	if err := front.Prepare(); err != nil {
+		return nil, &config.Error{Key: "milter", Detail: err.Error()}
+	}
+	return front, nil
+}
+
+// openMilter opens the door for Postfix and Sendmail.
+func (n *Node) openMilter(ctx context.Context, address string) (*opened, error) {
+	front, err := n.newMilter()
+	if err != nil {
+		return nil, err
+	}
+	o, err := openStream(ctx, address, front.Serve)
+	if err != nil {
+		return nil, err
+	}
+	o.metrics = milterMetrics(&front.Stats)
+	o.prepare = func(p *proposal) (func() error, error) {
+		policies, err := rightPolicies(&p.Milter)
+		return func() error { return front.SetPolicies(policies) }, err
+	}
+	return o, nil
+}
+
+func milterMetrics(s *milter.Stats) []prometheus.Collector {
+	return []prometheus.Collector{
+		newFamily("bulkhead_milter_messages_total", "Messages that the milter judged, by class.", "class", map[string]*atomic.Int64{
+			"white": &s.White, "spam": &s.Spam, "listed": &s.Listed, "bulk": &s.Bulk, "grey": &s.Grey, "none": &s.Clean,
+		}),
+		newFamily("bulkhead_milter_actions_total", "Messages that the milter refused, deferred or put on hold.", "action", map[string]*atomic.Int64{
+			"reject": &s.Rejected, "tempfail": &s.Tempfailed, "quarantine": &s.Quarantined,
+		}),
+		newFamily("bulkhead_milter_events_total", "Other events of the milter; fault: a message that was not judged or not counted.", "event", map[string]*atomic.Int64{
+			"connection": &s.Connections, "exempt": &s.Exempt, "oversize": &s.Oversize, "fault": &s.Faults,
+			"malformed": &s.Malformed, "forged_header": &s.Forged, "trapped": &s.Trapped, "limited": &s.Limited,
+		}),
+	}
+}

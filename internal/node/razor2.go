@@ -1,0 +1,74 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
+	"github.com/bulkhead-mail/bulkhead/razor2"
+)
+
+// Register implements [razor2.Accounts].
+func (a *protocolAccounts) Register(ctx context.Context, name string, secret []byte, from netip.Addr) error {
+	if err := trust.CheckName(name); err != nil {
+		return err
+	}
+	sealed, err := a.core.sealer.Seal(name, a.protocol, secret)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, taken := a.book().Get(name); taken {
+		return fmt.Errorf("%w: %q", razor2.ErrTaken, name)
+	}
+	return a.core.engine.PutAccount(ctx, trust.Account{
+		Name: name, Role: trust.Member, Weight: a.book().Policy().StartWeight(from), Created: time.Now().UTC(),
+		From: from, Sealed: map[string][]byte{a.protocol: sealed},
+	})
+}
+
+// openRazor2 opens the door for Razor 2 clients.
+func (n *Node) openRazor2(ctx context.Context, address string) (*opened, error) {
+	cfg := n.cfg.Load()
+	front := &razor2.Server{
+		House: n.engine, Accounts: &protocolAccounts{n.book, razor2Protocol}, Read: n.read,
+		Names: cfg.Razor2.Names, Confidence: cfg.Razor2.Confidence, Serial: cfg.Razor2.Serial,
+		MaxHosts: cfg.Razor2.MaxHosts, ExemptHosts: cfg.Razor2.ExemptHosts,
+		Registrations: listen.Rate{PerSecond: cfg.Razor2.Register / 60, Burst: max(int(2*cfg.Razor2.Register), 1)},
+		MaxConns:      cfg.Limits.Connections, Log: n.log.With("door", "razor2"),
+	}
+	// Zero means the default to the server, and none in the file.
+	if cfg.Razor2.Confidence == 0 {
+		front.Confidence = -1
+	}
+	if cfg.Razor2.MaxHosts == 0 {
+		front.MaxHosts = -1
+	}
+	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
+	o, err := openStream(ctx, address, front.Serve)
+	if err != nil {
+		return nil, err
+	}
+	o.metrics = razor2Metrics(&front.Stats)
+	return o, nil
+}
+
+// openRazorHelper opens the door for rspamd's razor module.
+func (n *Node) openRazorHelper(ctx context.Context, address string) (*opened, error) {
+	front := &razor2.Helper{House: n.engine, Cleared: n.clearedMail, MailServer: n.mailServer("razor_helper")}
+	return openStream(ctx, address, front.Serve)
+}
+
+func razor2Metrics(s *razor2.Stats) []prometheus.Collector {
+	return doorEvents("razor2", map[string]*atomic.Int64{
+		"check": &s.Checks, "listed": &s.Listed, "report": &s.Reports, "revoke": &s.Revokes, "login": &s.Logins,
+		"bad_login": &s.BadLogins, "registered": &s.Registered, "malformed": &s.Malformed, "limited": &s.Limited, "fault": &s.Faults,
+	})
+}

@@ -440,6 +440,23 @@ func TestOversize(t *testing.T) {
 	}
 }
 
+// TestRoom: a message of just so many bytes as the limit is kept, whatever chunks it
+// comes in, and one of a byte more is not, nor what follows.
+func TestRoom(t *testing.T) {
+	for _, tt := range []struct {
+		chunks []int
+		kept   int
+	}{{[]int{1024}, 1024}, {[]int{1023, 1}, 1024}, {[]int{1025}, 0}, {[]int{1024, 1}, 0}, {[]int{1024, 1, 0, 10}, 0}, {[]int{1000, 0, 24}, 1024}} {
+		k := &session{server: &Server{MaxMessage: 1024}}
+		for _, n := range tt.chunks {
+			k.body(make([]byte, n))
+		}
+		if got := k.msg.raw.Len(); got != tt.kept || k.msg.oversize != (tt.kept == 0) {
+			t.Errorf("chunks of %v bytes: %d kept, oversize %v; want %d", tt.chunks, got, k.msg.oversize, tt.kept)
+		}
+	}
+}
+
 // TestAborts breaks messages off at every point, and wants the next one right.
 func TestAborts(t *testing.T) {
 	house := &prototest.House{}

@@ -393,6 +393,34 @@ func TestOneWrite(t *testing.T) {
 	}
 }
 
+// TestBatchTooLong: a batch of one row more than the client was told is refused
+// whole, and the connection ends.
+func TestBatchTooLong(t *testing.T) {
+	s := &Server{House: &prototest.House{}}
+	e4 := mustParse(t, part).E4
+	request := []byte("-")
+	for range batchRows + 1 {
+		request = append(row("c", &e4).append(request), "\r\n"...)
+	}
+	conn, err := net.Dial("tcp", start(t, s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	// The line with the dot is never sent: nothing but the limit ends this.
+	if _, err := conn.Write(request); err != nil {
+		t.Fatal(err)
+	}
+	reply, err := io.ReadAll(conn)
+	if err != nil || !bytes.HasSuffix(reply, []byte("err=200\r\n")) {
+		t.Errorf("%d rows are answered with %q, %v; want err=200 and the end", batchRows+1, reply, err)
+	}
+	if n, checks := s.Stats.Malformed.Load(), s.Stats.Checks.Load(); n != 1 || checks != 0 {
+		t.Errorf("%d malformed requests, %d checks; want 1, 0", n, checks)
+	}
+}
+
 func TestBatchOrder(t *testing.T) {
 	house := &prototest.House{}
 	address := start(t, &Server{House: house})
@@ -455,6 +483,28 @@ func TestNeverListed(t *testing.T) {
 	answers, err := c.Check(empty, popular)
 	if err != nil || answers[0].Spam || answers[1].Spam {
 		t.Errorf("answers %+v, %v; want neither to be spam", answers, err)
+	}
+}
+
+// TestReadAddsNoRazor: of a reported mail that is read whole, signatures of Razor
+// itself are those of the parts as the client sent them. What the server left out of
+// those, links to exempt hosts, does not come back by another way.
+func TestReadAddsNoRazor(t *testing.T) {
+	house := &prototest.House{}
+	agent := "X-Razor2-Agent: Razor-Agents v2.84\n\n"
+	mail := []byte(agent + "Read the news of today at http://popular.example/ today\n")
+	of := mustParse(t, mail)
+	exact := bulkhead.MustSignature(bulkhead.Exact, []byte("the whole mail"))
+	other := mustParse(t, part).E4
+	s := &Server{House: house, ExemptHosts: []string{"popular.example"}, Read: func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+		return append([]bulkhead.Signature{exact, of.E4, other, exact}, of.E8...), bulkhead.Source{}, nil
+	}}
+	if err := login(t, start(t, s)).Report(header, [][]byte{mail}); err != nil {
+		t.Fatal(err)
+	}
+	reports := house.Reports()
+	if want := []bulkhead.Signature{of.E4, exact}; len(reports) != 1 || !slices.Equal(reports[0].Signatures, want) {
+		t.Errorf("reports %+v, want one of %v", reports, want)
 	}
 }
 

@@ -36,6 +36,7 @@ var mayImport = map[string][]string{
 	"internal/store":              {},
 	"internal/trust":              {"."},
 	"internal/engine":             {".", "filter", "internal/engine/*", "internal/store", "internal/trust"},
+	"internal/engine/book":        {"filter"},
 	"internal/engine/verdict":     {".", "internal/trust"},
 	"internal/mesh":               {".", "filter", "internal/engine", "internal/wholefile"},
 	"internal/config":             {"."},

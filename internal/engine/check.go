@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
@@ -120,9 +121,9 @@ func (s *scratch) prepare(secret filter.Secret, sigs []bulkhead.Signature) {
 // those of each origin, multiplied by its weight. Adding the minima of several
 // arrays is tighter than the minimum of their sum.
 func (s *scratch) tally(view *view, findings []bulkhead.Finding) {
-	for _, g := range view.tally {
-		if g.counts.Keys() > 0 {
-			g.counts.CountBatch(s.kinds, s.counts)
+	for _, g := range view.tally.Live {
+		if g.Counts.Keys() > 0 {
+			g.Counts.CountBatch(s.kinds, s.counts)
 			s.addUp(g.Start, 1, findings)
 		}
 	}
@@ -153,7 +154,7 @@ func (s *scratch) addUp(start uint64, weight float64, findings []bulkhead.Findin
 		counts := s.counts[i*countKinds : (i+1)*countKinds]
 		sums := s.sums[i*countKinds : (i+1)*countKinds]
 		for k, n := range counts {
-			sums[k] = addSat(sums[k], weighedCount(n, weight))
+			sums[k] = book.Add(sums[k], weighedCount(n, weight))
 		}
 		if counts[kindSighting]|counts[kindSpam]|counts[kindHam] != 0 {
 			seen(&findings[i], start)
@@ -191,8 +192,8 @@ func (s *scratch) judge(view *view, findings []bulkhead.Finding, revocationFirst
 		return
 	}
 	end := uint64(math.MaxInt64)
-	for _, g := range view.block {
-		s.walk(span{g.Start, end}, g.spam, g.revoked, findings)
+	for _, g := range view.block.Live {
+		s.walk(span{g.Start, end}, g.Spam, g.Revoked, findings)
 		end = g.Start
 	}
 	own := append(s.own[:0], s.state...)
@@ -238,7 +239,7 @@ func (s *scratch) judge(view *view, findings []bulkhead.Finding, revocationFirst
 type span struct{ start, end uint64 }
 
 // walk takes one generation of a blocklist, older than those before.
-func (s *scratch) walk(when span, spam, revoked bitset, findings []bulkhead.Finding) {
+func (s *scratch) walk(when span, spam, revoked book.Bitset, findings []bulkhead.Finding) {
 	clear(s.revoked)
 	clear(s.spam)
 	if revoked != nil {
@@ -256,9 +257,9 @@ func (s *scratch) walk(when span, spam, revoked bitset, findings []bulkhead.Find
 }
 
 // relisted is [relisted] of s.base[i]. Most mail never gets here.
-func (s *scratch) relisted(i int, spam, revoked bitset) bool {
+func (s *scratch) relisted(i int, spam, revoked book.Bitset) bool {
 	var found [1]bool
-	has := func(set bitset) func(filter.Key) bool {
+	has := func(set book.Bitset) func(filter.Key) bool {
 		return func(k filter.Key) bool {
 			set.HasBatch([]filter.Key{k}, found[:])
 			return found[0]
@@ -294,8 +295,8 @@ func (s *scratch) walked(when span, findings []bulkhead.Finding) {
 	}
 }
 
-// orEmpty returns b as a bitset, nil if the origin has not sent the array.
-func orEmpty(b *filter.Bits) bitset {
+// orEmpty returns b as a bit set, nil if the origin has not sent the array.
+func orEmpty(b *filter.Bits) book.Bitset {
 	if b == nil {
 		return nil
 	}
@@ -305,11 +306,11 @@ func orEmpty(b *filter.Bits) bitset {
 // anySpam reports whether a spam filter has any of the signatures: most mail
 // has none, and then the revocation filters need no look.
 func (s *scratch) anySpam(view *view) bool {
-	for _, g := range view.block {
-		if g.spam.Keys() == 0 {
+	for _, g := range view.block.Live {
+		if g.Spam.Keys() == 0 {
 			continue
 		}
-		g.spam.HasBatch(s.base, s.spam)
+		g.Spam.HasBatch(s.base, s.spam)
 		if slices.Contains(s.spam, true) {
 			return true
 		}
@@ -354,22 +355,22 @@ func (s *scratch) weigh(view *view, findings []bulkhead.Finding) {
 
 // readWeights reads the weights of one signature in each generation.
 func (s *scratch) readWeights(view *view, base filter.Key) {
-	s.columns = slices.Grow(s.columns[:0], len(view.tally))[:len(view.tally)]
+	s.columns = slices.Grow(s.columns[:0], len(view.tally.Live))[:len(view.tally.Live)]
 	clear(s.columns)
 	var sums weights
 	s.kindsOf(base)
-	for i, g := range view.tally {
-		g.weights.CountBatch(s.weightKeys[:], s.columns[i].all[:])
+	for i, g := range view.tally.Live {
+		g.Weights.CountBatch(s.weightKeys[:], s.columns[i].all[:])
 		for kind, n := range s.columns[i].all {
-			sums[kind] = addSat(sums[kind], n)
+			sums[kind] = book.Add(sums[kind], n)
 		}
 	}
 	if !disputed(&sums) {
 		return
 	}
 	s.kindsOf(backKey(s.secret, base))
-	for i, g := range view.tally {
-		g.weights.CountBatch(s.weightKeys[:], s.columns[i].back[:])
+	for i, g := range view.tally.Live {
+		g.Weights.CountBatch(s.weightKeys[:], s.columns[i].back[:])
 	}
 }
 

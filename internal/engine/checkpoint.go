@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
@@ -48,14 +49,14 @@ type metaCold struct {
 }
 
 type metaTally struct {
-	tallySpec
+	book.TallySpec
 	CountsFile  string `json:"counts_file"`
 	WeightsFile string `json:"weights_file"`
 	UniqueFile  string `json:"unique_file"`
 }
 
 type metaBlock struct {
-	blockSpec
+	book.BlockSpec
 	SpamFile    string `json:"spam_file"`
 	RevokedFile string `json:"revoked_file"`
 }
@@ -166,11 +167,11 @@ func (e *Engine) taken(s *snapshot, between func(func())) {
 func (e *Engine) release() {
 	v := e.view.Load()
 	live := make(map[any]bool)
-	for _, g := range v.tally {
-		live[g.counts], live[g.weights], live[g.unique] = true, true, true
+	for _, g := range v.tally.Live {
+		live[g.Counts], live[g.Weights], live[g.Unique] = true, true, true
 	}
-	for _, g := range v.block {
-		live[g.spam], live[g.revoked] = true, true
+	for _, g := range v.block.Live {
+		live[g.Spam], live[g.Revoked] = true, true
 	}
 	for _, r := range v.remote {
 		for _, x := range r.arrays {
@@ -233,13 +234,13 @@ func (e *Engine) snapshot(between func(func()), last map[string]written) (*snaps
 		s.written[file.Name] = now
 		return file.Name
 	}
-	m.TallyFrom, m.BlockFrom = v.tallyFrom, v.blockFrom
-	for _, g := range v.tally {
-		m.Tally = append(m.Tally, metaTally{g.tallySpec,
-			add("counts", g.Start, g.counts), add("weights", g.Start, g.weights), add("unique", g.Start, g.unique)})
+	m.TallyFrom, m.BlockFrom = v.tally.From, v.block.From
+	for _, g := range v.tally.Live {
+		m.Tally = append(m.Tally, metaTally{g.TallySpec,
+			add("counts", g.Start, g.Counts), add("weights", g.Start, g.Weights), add("unique", g.Start, g.Unique)})
 	}
-	for _, g := range v.block {
-		m.Block = append(m.Block, metaBlock{g.blockSpec, add("spam", g.Start, g.spam), add("revoked", g.Start, g.revoked)})
+	for _, g := range v.block.Live {
+		m.Block = append(m.Block, metaBlock{g.BlockSpec, add("spam", g.Start, g.Spam), add("revoked", g.Start, g.Revoked)})
 	}
 	for _, r := range v.remote {
 		o := metaOrigin{Origin: r.Origin, Incarnation: r.incarnation}

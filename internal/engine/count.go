@@ -7,6 +7,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 )
 
 // A countChange is sightings to count: cells of the tally and by how much to
@@ -107,9 +108,9 @@ func (e *Engine) countLooks(s *scratch, view *view, out []bulkhead.Look) {
 	for i := range s.base {
 		s.kinds[i] = s.base[i].With(kindSighting)
 	}
-	for _, g := range view.tally {
-		if g.counts.Keys() > 0 {
-			g.counts.CountBatch(s.kinds, s.counts)
+	for _, g := range view.tally.Live {
+		if g.Counts.Keys() > 0 {
+			g.Counts.CountBatch(s.kinds, s.counts)
 			s.gather(g.Start, 1, out)
 		}
 	}
@@ -138,7 +139,7 @@ func (s *scratch) gather(start uint64, weight float64, out []bulkhead.Look) {
 			continue
 		}
 		l := &out[i]
-		l.Sightings = addSat(l.Sightings, weighedCount(n, weight))
+		l.Sightings = book.Add(l.Sightings, weighedCount(n, weight))
 		if l.First == 0 || int64(start) < l.First {
 			l.First = int64(start)
 		}
@@ -174,7 +175,7 @@ func (e *Engine) judgeLooks(s *scratch, view *view, sigs []bulkhead.Signature, o
 // whether there is one.
 func (s *scratch) listed(view *view, found []bool) (any bool) {
 	clear(found)
-	in := func(set bitset) {
+	in := func(set book.Bitset) {
 		if set == nil || set.Keys() == 0 {
 			return
 		}
@@ -185,8 +186,8 @@ func (s *scratch) listed(view *view, found []bool) (any bool) {
 			}
 		}
 	}
-	for _, g := range view.block {
-		in(g.spam)
+	for _, g := range view.block.Live {
+		in(g.Spam)
 	}
 	for _, r := range view.remote {
 		for _, g := range r.block {

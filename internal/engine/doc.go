@@ -7,9 +7,11 @@
 //
 // A book is a row of generations in time order. Votes go to the newest;
 // look-ups add up all that live; the oldest is dropped whole ("signature
-// aging"). A generation of the tally is one counting array and one bit array,
-// which remembers who voted on what (a unique filter in Finch's sense); one of
-// the blocklist is two bit arrays, the spam and the revocation filter.
+// aging"). A generation of the tally is two counting arrays, of counts and of the
+// weights of votes, and one bit array, which remembers who voted on what (a unique
+// filter in Finch's sense); one of the blocklist is two bit arrays, the spam and
+// the revocation filter. Package book opens and drops them; what follows from what
+// they hold, package verdict says.
 //
 // # One writer
 //

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -49,9 +49,8 @@ type Engine struct {
 	accountsIndex uint64 // last journal entry that the trust book has seen
 	journalBytes  uint64 // since the last checkpoint
 	recorder      recorder
-	sizes         map[filter.Target]filter.Geometry
-	behindTally   time.Time // since when the clock is behind a book's open generation
-	behindBlock   time.Time
+	tally         *book.TallyKeeper
+	block         *book.BlockKeeper
 
 	// written is what the files of the last checkpoint hold, by name: the next one
 	// carries them over if nothing has changed since. Only the goroutine that
@@ -80,7 +79,8 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 		stopped: make(chan struct{}),
 		wake:    make(chan struct{}, 1),
 		merging: make(chan struct{}, 1),
-		sizes:   make(map[filter.Target]filter.Geometry),
+		tally:   book.NewTally(opts.Tally, opts.Votes, opts.Secret.ID(), opts.Exact, opts.Log),
+		block:   book.NewBlocklist(opts.Block, opts.Secret.ID(), opts.Exact, opts.Log),
 	}
 	for _, sig := range opts.NeverList {
 		e.never[sig] = true
@@ -99,7 +99,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	if err := e.rotate(); err != nil {
 		return nil, err
 	}
-	if err := e.refusing(); err != nil && len(e.view.Load().tally) == 0 {
+	if err := e.refusing(); err != nil && len(e.view.Load().tally.Live) == 0 {
 		return nil, fmt.Errorf("engine: no generation to start with: %w", err)
 	}
 	e.refreshOdds()

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -223,13 +224,21 @@ func decodeVotes(version byte, body []byte) (*votes, error) {
 
 // rotation opens and drops generations: the body of a rotation entry.
 type rotation struct {
-	OpenTally *tallySpec `json:"open_tally,omitempty"`
-	OpenBlock *blockSpec `json:"open_block,omitempty"`
-	DropTally []uint64   `json:"drop_tally,omitempty"`
-	DropBlock []uint64   `json:"drop_block,omitempty"`
+	OpenTally *book.TallySpec `json:"open_tally,omitempty"`
+	OpenBlock *book.BlockSpec `json:"open_block,omitempty"`
+	DropTally []uint64        `json:"drop_tally,omitempty"`
+	DropBlock []uint64        `json:"drop_block,omitempty"`
 	// The starts below which generations were given up for want of memory.
 	TallyFrom uint64 `json:"tally_from,omitempty"`
 	BlockFrom uint64 `json:"block_from,omitempty"`
+}
+
+func (r *rotation) tally() book.Change[book.TallySpec] {
+	return book.Change[book.TallySpec]{Open: r.OpenTally, Drop: r.DropTally, From: r.TallyFrom}
+}
+
+func (r *rotation) block() book.Change[book.BlockSpec] {
+	return book.Change[book.BlockSpec]{Open: r.OpenBlock, Drop: r.DropBlock, From: r.BlockFrom}
 }
 
 // accountChange is the body of an account entry: one of the two.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -56,13 +57,13 @@ func (r *resolver) open(base filter.Key, voice string) *ledger {
 	for kind := range uint8(weightKinds) {
 		l.keys[kind], l.keys[weightKinds+kind] = base.With(kind), record.With(kind)
 	}
-	l.gens = slices.Grow(l.gens[:0], len(r.view.tally))[:len(r.view.tally)]
+	l.gens = slices.Grow(l.gens[:0], len(r.view.tally.Live))[:len(r.view.tally.Live)]
 	var sums weights
-	for i, g := range r.view.tally {
+	for i, g := range r.view.tally.Live {
 		r.weights(g, l.keys[:], l.sums[:])
 		l.gens[i] = column{all: weights(l.sums[:weightKinds]), mine: weights(l.sums[weightKinds:])}
 		for kind, n := range l.gens[i].all {
-			sums[kind] = addSat(sums[kind], n)
+			sums[kind] = book.Add(sums[kind], n)
 		}
 	}
 	back := backKey(r.e.opts.Secret, base)
@@ -70,7 +71,7 @@ func (r *resolver) open(base filter.Key, voice string) *ledger {
 		l.back[kind] = back.With(kind)
 	}
 	if disputed(&sums) {
-		for i, g := range r.view.tally {
+		for i, g := range r.view.tally.Live {
 			r.weights(g, l.back[:], l.gens[i].back[:])
 		}
 	}
@@ -78,20 +79,20 @@ func (r *resolver) open(base filter.Key, voice string) *ledger {
 }
 
 // weights reads weights of one generation, the overlay included.
-func (r *resolver) weights(g *tallyGen, keys []filter.Key, out []uint32) {
-	g.weights.CountBatch(keys, out)
+func (r *resolver) weights(g *book.Tally, keys []filter.Key, out []uint32) {
+	g.Weights.CountBatch(keys, out)
 	if len(r.weighed) == 0 {
 		return
 	}
 	for i, k := range keys {
-		out[i] = addSat(out[i], r.weighed[weighed{g.Start, k}])
+		out[i] = book.Add(out[i], r.weighed[weighed{g.Start, k}])
 	}
 }
 
 // stake returns what of a kind is the voice's own.
 func (l *ledger) stake(kind uint8) (sum uint32) {
 	for i := range l.gens {
-		sum = addSat(sum, l.gens[i].stake(kind))
+		sum = book.Add(sum, l.gens[i].stake(kind))
 	}
 	return sum
 }
@@ -165,14 +166,14 @@ func (r *resolver) takeBack(l *ledger, i int, kind uint8, n, units uint32) {
 
 // raise raises a cell of the i'th generation, and its number in the ledger.
 func (r *resolver) raise(l *ledger, i int, k filter.Key, in *uint32, n uint32) {
-	r.weigh(r.view.tally[i].Start, k, n)
-	*in = addSat(*in, n)
+	r.weigh(r.view.tally.Live[i].Start, k, n)
+	*in = book.Add(*in, n)
 }
 
 // weigh raises a cell of the weights of a generation.
 func (r *resolver) weigh(gen uint64, k filter.Key, n uint32) {
 	cell := weighed{gen, k}
-	r.weighed[cell] = addSat(r.weighed[cell], n)
+	r.weighed[cell] = book.Add(r.weighed[cell], n)
 	r.out.weigh(gen, k, n)
 }
 

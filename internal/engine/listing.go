@@ -5,6 +5,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
@@ -18,7 +19,7 @@ func (r *resolver) promotion() int64 {
 // keeps it from ageing out while reports go on. What only peers list stays theirs:
 // the node's own listing would outlive them.
 func (r *resolver) settleSpam(receipt *bulkhead.Receipt, l *ledger, judged bulkhead.Judgement, who voter, base filter.Key, counted bool) {
-	lists := l.balance().Lists(r.promotion()) || who.Root && counted && r.walk(r.view.block, base) == verdict.Listed
+	lists := l.balance().Lists(r.promotion()) || who.Root && counted && r.walk(r.view.block.Live, base) == verdict.Listed
 	switch {
 	case lists && r.list(base):
 		if judged != bulkhead.JudgedSpam {
@@ -41,7 +42,7 @@ func (r *resolver) settleHam(receipt *bulkhead.Receipt, l *ledger, judged bulkhe
 	}
 	b, promotion := l.balance(), r.promotion()
 	lifts := b.Ham-b.Spam >= promotion // what only peers list
-	if r.walk(r.view.block, base) == verdict.Listed {
+	if r.walk(r.view.block.Live, base) == verdict.Listed {
 		lifts = b.Lifts(promotion - l.given())
 	}
 	switch {
@@ -66,12 +67,12 @@ func pending(counted bool, vote bulkhead.Vote) int {
 // list enters a signature into the open generation's spam filter once more than
 // into its revocation filter. It reports whether there is a turn left for that.
 func (r *resolver) list(base filter.Key) bool {
-	g := r.view.block[0]
-	revoked := r.turns(g.revoked, r.revoked, base)
+	g := r.view.block.Live[0]
+	revoked := r.turns(g.Revoked, r.revoked, base)
 	if revoked >= maxTurns {
 		return false
 	}
-	for turn := r.turns(g.spam, r.spam, base) + 1; turn <= revoked+1; turn++ {
+	for turn := r.turns(g.Spam, r.spam, base) + 1; turn <= revoked+1; turn++ {
 		k := turnKey(r.e.opts.Secret, base, turn)
 		r.spam[k] = true
 		r.out.spam = append(r.out.spam, k)
@@ -82,9 +83,9 @@ func (r *resolver) list(base filter.Key) bool {
 // revoke enters a signature into the open generation's revocation filter as often as
 // into its spam filter, and once at least: an older generation may list it, or a peer.
 func (r *resolver) revoke(base filter.Key) {
-	g := r.view.block[0]
-	spam := max(1, r.turns(g.spam, r.spam, base))
-	for turn := r.turns(g.revoked, r.revoked, base) + 1; turn <= spam; turn++ {
+	g := r.view.block.Live[0]
+	spam := max(1, r.turns(g.Spam, r.spam, base))
+	for turn := r.turns(g.Revoked, r.revoked, base) + 1; turn <= spam; turn++ {
 		k := turnKey(r.e.opts.Secret, base, turn)
 		r.revoked[k] = true
 		r.out.revoked = append(r.out.revoked, k)
@@ -92,7 +93,7 @@ func (r *resolver) revoke(base filter.Key) {
 }
 
 // turns returns how often the open generation has a signature in a filter.
-func (r *resolver) turns(set bitset, overlay map[filter.Key]bool, base filter.Key) int {
+func (r *resolver) turns(set book.Bitset, overlay map[filter.Key]bool, base filter.Key) int {
 	turn := 0
 	for turn < maxTurns && r.has(set, overlay, turnKey(r.e.opts.Secret, base, turn+1)) {
 		turn++
@@ -102,7 +103,7 @@ func (r *resolver) turns(set bitset, overlay map[filter.Key]bool, base filter.Ke
 
 // judge returns the judgement of a signature, the overlay included.
 func (r *resolver) judge(base filter.Key) bulkhead.Judgement {
-	own := r.walk(r.view.block, base)
+	own := r.walk(r.view.block.Live, base)
 	var peers verdict.Peers
 	for _, o := range r.view.remote {
 		if o.Weight > 0 {
@@ -116,7 +117,7 @@ func (r *resolver) judge(base filter.Key) bulkhead.Judgement {
 }
 
 // walk judges by the node's own blocklist.
-func (r *resolver) walk(gens []*blockGen, base filter.Key) verdict.State {
+func (r *resolver) walk(gens []*book.Block, base filter.Key) verdict.State {
 	state := verdict.Nothing
 	for i, g := range gens {
 		spam, revoked := r.spam, r.revoked
@@ -124,8 +125,8 @@ func (r *resolver) walk(gens []*blockGen, base filter.Key) verdict.State {
 			spam, revoked = nil, nil
 		}
 		state = r.step(state, base,
-			func(k filter.Key) bool { return r.has(g.spam, spam, k) },
-			func(k filter.Key) bool { return r.has(g.revoked, revoked, k) })
+			func(k filter.Key) bool { return r.has(g.Spam, spam, k) },
+			func(k filter.Key) bool { return r.has(g.Revoked, revoked, k) })
 		if state.Decided() {
 			break
 		}

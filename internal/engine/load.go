@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
@@ -58,28 +59,27 @@ func (e *Engine) loadCheckpoint(data []byte) error {
 	if err := e.checkKey(m.KeyID); err != nil {
 		return err
 	}
-	v := &view{tallyFrom: m.TallyFrom, blockFrom: m.BlockFrom}
+	v := &view{tally: book.Book[*book.Tally]{From: m.TallyFrom}, block: book.Book[*book.Block]{From: m.BlockFrom}}
 	for _, t := range m.Tally {
-		g, err := newTallyGen(t.tallySpec, false)
+		g, err := e.tally.Make(t.TallySpec)
 		if err != nil {
 			return err
 		}
-		if err := e.loadArrays(named{t.CountsFile, g.counts}, named{t.WeightsFile, g.weights}, named{t.UniqueFile, g.unique}); err != nil {
+		if err := e.loadArrays(named{t.CountsFile, g.Counts}, named{t.WeightsFile, g.Weights}, named{t.UniqueFile, g.Unique}); err != nil {
 			return err
 		}
-		v.tally = append(v.tally, g)
+		v.tally = v.tally.With(g)
 	}
 	for _, b := range m.Block {
-		g, err := newBlockGen(b.blockSpec, false)
+		g, err := e.block.Make(b.BlockSpec)
 		if err != nil {
 			return err
 		}
-		if err := e.loadArrays(named{b.SpamFile, g.spam}, named{b.RevokedFile, g.revoked}); err != nil {
+		if err := e.loadArrays(named{b.SpamFile, g.Spam}, named{b.RevokedFile, g.Revoked}); err != nil {
 			return err
 		}
-		v.block = append(v.block, g)
+		v.block = v.block.With(g)
 	}
-	v.sort()
 	for _, o := range m.Origins {
 		r := &replica{Origin: o.Origin, incarnation: o.Incarnation, marks: make(map[arrayKey]mark)}
 		for _, a := range o.Arrays {
@@ -206,11 +206,11 @@ func damaged(name string, err error) error {
 }
 
 var _ interface {
-	counter
+	book.Counter
 	paged
 } = (*filter.Counting)(nil)
 
 var _ interface {
-	bitset
+	book.Bitset
 	paged
 } = (*filter.Bits)(nil)

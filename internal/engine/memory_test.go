@@ -10,18 +10,13 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 )
 
 // used returns what the generations of the books take.
 func used(e *Engine) (tally, block uint64) {
 	v := e.view.Load()
-	for _, g := range v.tally {
-		tally += g.bytes()
-	}
-	for _, g := range v.block {
-		block += g.bytes()
-	}
-	return tally, block
+	return v.tally.Bytes(), v.block.Bytes()
 }
 
 // flood counts n signatures that nobody has seen, from the number first on, in
@@ -46,28 +41,28 @@ func flood(t *testing.T, first, n int, engines ...*Engine) {
 // than they should be, and hold what was counted last. An exact twin agrees.
 func TestFlood(t *testing.T) {
 	c := newClock()
-	book := BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 2000, Error: 1e-3}
-	first, err := TallyBytes(book)
+	shape := BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 2000, Error: 1e-3}
+	first, err := TallyBytes(shape)
 	if err != nil {
 		t.Fatal(err)
 	}
-	free := open(t, Options{Now: c.Now, Tally: book})
-	book.Memory = 16 * first
-	e, exact := open(t, Options{Now: c.Now, Tally: book}), open(t, Options{Now: c.Now, Tally: book, Exact: true})
+	free := open(t, Options{Now: c.Now, Tally: shape})
+	shape.Memory = 16 * first
+	e, exact := open(t, Options{Now: c.Now, Tally: shape}), open(t, Options{Now: c.Now, Tally: shape, Exact: true})
 	const step, steps = 1000, 120
 	for i := range steps {
 		flood(t, i*step, step, e, exact, free)
 		c.Advance(5 * time.Second)
-		if tally, _ := used(e); tally > book.Memory {
-			t.Fatalf("after %d signatures: %d bytes, limit %d", (i+1)*step, tally, book.Memory)
+		if tally, _ := used(e); tally > shape.Memory {
+			t.Fatalf("after %d signatures: %d bytes, limit %d", (i+1)*step, tally, shape.Memory)
 		}
 		for _, g := range e.Info().Tally {
-			if a := g.Arrays[0]; float64(a.Keys) > early*float64(g.Capacity)+step || a.CountWrong > 5*book.Error {
+			if a := g.Arrays[0]; float64(a.Keys) > book.Early*float64(g.Capacity)+step || a.CountWrong > 5*shape.Error {
 				t.Fatalf("after %d signatures: %d in a generation for %d, %.2g of the counts wrong", (i+1)*step, a.Keys, g.Capacity, a.CountWrong)
 			}
 		}
 	}
-	if tally, _ := used(free); tally < 2*book.Memory {
+	if tally, _ := used(free); tally < 2*shape.Memory {
 		t.Errorf("without a bound the flood took %d bytes: it is none", tally)
 	}
 	forgotten := e.Info().Forgotten
@@ -114,8 +109,8 @@ func TestFlood(t *testing.T) {
 // because too many were, and what was counted on the days before is kept.
 func TestFloodWithinASecond(t *testing.T) {
 	c := newClock()
-	book := BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 1000, Error: 1e-3}
-	e, exact := open(t, Options{Now: c.Now, Tally: book}), open(t, Options{Now: c.Now, Tally: book, Exact: true})
+	shape := BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 1000, Error: 1e-3}
+	e, exact := open(t, Options{Now: c.Now, Tally: shape}), open(t, Options{Now: c.Now, Tally: shape, Exact: true})
 	for day := range 3 {
 		flood(t, 1<<30+day, 1, e, exact)
 		if day < 2 {
@@ -133,13 +128,13 @@ func TestFloodWithinASecond(t *testing.T) {
 		}
 	}
 	v := e.view.Load()
-	for _, g := range v.tally {
-		if s := max(share(g.counts.Keys(), g.Capacity), share(g.unique.Keys(), g.Votes)); s > early+0.01 {
+	for _, g := range v.tally.Live {
+		if s := g.Fill(); s > book.Early+0.01 {
 			t.Errorf("a generation is %.2f times as full as it is sized for", s)
 		}
 	}
-	if ahead := int64(v.tally[0].Start) - c.Now().Unix(); len(v.tally) > 20 || ahead < 1 || ahead > 20 {
-		t.Errorf("%d generations, the open one %d seconds ahead of the clock", len(v.tally), ahead)
+	if ahead := int64(v.tally.Live[0].Start) - c.Now().Unix(); len(v.tally.Live) > 20 || ahead < 1 || ahead > 20 {
+		t.Errorf("%d generations, the open one %d seconds ahead of the clock", len(v.tally.Live), ahead)
 	}
 	for day := range 3 {
 		if got := check(t, e, sig(bulkhead.Exact, 1<<30+day)).Sightings; got < 1 {
@@ -155,21 +150,21 @@ func TestFloodWithinASecond(t *testing.T) {
 	// The next day is one as ever.
 	c.Advance(24 * time.Hour)
 	flood(t, 1<<30, 1, e, exact)
-	if v := e.view.Load(); int64(v.tally[0].Start) > c.Now().Unix() || len(v.tally) != len(exact.view.Load().tally) {
-		t.Errorf("on the next day the open generation starts at %d, now is %d", v.tally[0].Start, c.Now().Unix())
+	if v := e.view.Load(); int64(v.tally.Live[0].Start) > c.Now().Unix() || len(v.tally.Live) != len(exact.view.Load().tally.Live) {
+		t.Errorf("on the next day the open generation starts at %d, now is %d", v.tally.Live[0].Start, c.Now().Unix())
 	}
 }
 
 // TestFloodOfListings: the blocklist has a bound of its own.
 func TestFloodOfListings(t *testing.T) {
 	c := newClock()
-	book := BookOptions{Generation: 7 * 24 * time.Hour, Keep: 8, Capacity: 1000, Error: 1e-4}
-	first, err := BlocklistBytes(book)
+	shape := BookOptions{Generation: 7 * 24 * time.Hour, Keep: 8, Capacity: 1000, Error: 1e-4}
+	first, err := BlocklistBytes(shape)
 	if err != nil {
 		t.Fatal(err)
 	}
-	book.Memory = 8 * first
-	e := open(t, Options{Now: c.Now, Block: book})
+	shape.Memory = 8 * first
+	e := open(t, Options{Now: c.Now, Block: shape})
 	for i := range 300 {
 		var sigs []bulkhead.Signature
 		for j := range 100 {
@@ -179,8 +174,8 @@ func TestFloodOfListings(t *testing.T) {
 			t.Fatalf("report %d: %+v, want it listed", i, got)
 		}
 		c.Advance(time.Minute)
-		if _, block := used(e); block > book.Memory {
-			t.Fatalf("after %d listings: %d bytes, limit %d", 100*(i+1), block, book.Memory)
+		if _, block := used(e); block > shape.Memory {
+			t.Fatalf("after %d listings: %d bytes, limit %d", 100*(i+1), block, shape.Memory)
 		}
 		if v := check(t, e, sigs[0]); !v.Spam() {
 			t.Fatalf("listing %d is forgotten at once", 100*i)
@@ -195,13 +190,13 @@ func TestFloodOfListings(t *testing.T) {
 // checkpoint's, and peers are told from where on there is anything.
 func TestFloor(t *testing.T) {
 	c := newClock()
-	book := BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 1000, Error: 1e-3}
-	first, err := TallyBytes(book)
+	shape := BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 1000, Error: 1e-3}
+	first, err := TallyBytes(shape)
 	if err != nil {
 		t.Fatal(err)
 	}
-	book.Memory = 6 * first
-	o := Options{Now: c.Now, Tally: book, CheckpointEvery: time.Hour}
+	shape.Memory = 6 * first
+	o := Options{Now: c.Now, Tally: shape, CheckpointEvery: time.Hour}
 	dir := filepath.Join(t.TempDir(), "data")
 	e, st := openDurable(t, dir, o, nil)
 	if got, want := e.Floor(ArrayCounts), e.Horizon(ArrayCounts); got != want {
@@ -213,10 +208,10 @@ func TestFloor(t *testing.T) {
 	}
 	state := func() string {
 		v := e.view.Load()
-		return fmt.Sprint(e.Floor(ArrayCounts), e.Floor(ArraySpam), len(v.tally), v.tally[len(v.tally)-1].Start)
+		return fmt.Sprint(e.Floor(ArrayCounts), e.Floor(ArraySpam), len(v.tally.Live), v.tally.Live[len(v.tally.Live)-1].Start)
 	}
 	want := state()
-	if oldest := e.view.Load().tally; e.Floor(ArrayCounts) <= e.Horizon(ArrayCounts) || e.Floor(ArrayCounts) > oldest[len(oldest)-1].Start {
+	if oldest := e.view.Load().tally.Live; e.Floor(ArrayCounts) <= e.Horizon(ArrayCounts) || e.Floor(ArrayCounts) > oldest[len(oldest)-1].Start {
 		t.Fatalf("floor %d, horizon %d, oldest generation %d", e.Floor(ArrayCounts), e.Horizon(ArrayCounts), oldest[len(oldest)-1].Start)
 	}
 	copied := filepath.Join(t.TempDir(), "copied") // as after a kill

@@ -16,6 +16,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
@@ -231,7 +232,7 @@ func (w *mergeWorld) step() {
 				count = 100_000
 			}
 			report(w.t, p.Engine, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, n)}, Count: count})
-			start := p.view.Load().tally[0].Start
+			start := p.view.Load().tally.Live[0].Start
 			if p.truth[start] == nil {
 				p.truth[start] = make(map[int]uint32)
 			}
@@ -331,11 +332,11 @@ func (w *mergeWorld) judged(n int) bulkhead.Judgement {
 	says := make(map[voice]map[uint64]*lists)
 	for _, r := range w.home.view.Load().remote {
 		i := slices.IndexFunc(w.peers, func(p *mergePeer) bool { return p.id == r.ID })
-		for _, g := range w.peers[i].view.Load().block {
+		for _, g := range w.peers[i].view.Load().block.Live {
 			for k, x := range []struct {
 				array Array
-				bits  bitset
-			}{{ArraySpam, g.spam}, {ArrayRevoked, g.revoked}} {
+				bits  book.Bitset
+			}{{ArraySpam, g.Spam}, {ArrayRevoked, g.Revoked}} {
 				held := r.find(arrayKey{x.array, g.Start})
 				if x.bits.HasBatch(turns, found); !found[0] || r.Weight == 0 || held == nil {
 					continue

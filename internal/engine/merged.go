@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -283,7 +284,7 @@ func (v *view) refresh() {
 		}
 	}
 	for _, l := range v.mergedLists {
-		slices.SortFunc(l.block, func(a, b *mergedBlock) int { return compareNewest(a.start, b.start) })
+		slices.SortFunc(l.block, func(a, b *mergedBlock) int { return cmp.Compare(b.start, a.start) })
 	}
 }
 

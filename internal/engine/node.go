@@ -62,13 +62,13 @@ func (e *Engine) Info() Info {
 	if err := e.refusing(); err != nil {
 		info.Refusing = err.Error()
 	}
-	for _, g := range view.tally {
+	for _, g := range view.tally.Live {
 		info.Tally = append(info.Tally, info.generation(g.Start, g.Capacity,
-			arrayInfo("counts", g.Counts, g.counts.Stats()), arrayInfo("weights", g.Weights, g.weights.Stats()), arrayInfo("unique", g.Unique, g.unique.Stats())))
+			arrayInfo("counts", g.CountsGeometry, g.Counts.Stats()), arrayInfo("weights", g.WeightsGeometry, g.Weights.Stats()), arrayInfo("unique", g.UniqueGeometry, g.Unique.Stats())))
 	}
-	for _, g := range view.block {
+	for _, g := range view.block.Live {
 		info.Blocklist = append(info.Blocklist, info.generation(g.Start, g.Capacity,
-			arrayInfo("spam", g.Spam, g.spam.Stats()), arrayInfo("revoked", g.Revoked, g.revoked.Stats())))
+			arrayInfo("spam", g.SpamGeometry, g.Spam.Stats()), arrayInfo("revoked", g.RevokedGeometry, g.Revoked.Stats())))
 	}
 	return info
 }

@@ -20,11 +20,11 @@ type odds struct {
 func (e *Engine) refreshOdds() {
 	view := e.view.Load()
 	o := &odds{Odds: new(verdict.Odds), view: view}
-	for _, g := range view.tally {
-		o.keys += g.counts.Keys()
+	for _, g := range view.tally.Live {
+		o.keys += g.Counts.Keys()
 	}
-	for _, g := range view.block {
-		o.keys += g.spam.Keys()
+	for _, g := range view.block.Live {
+		o.keys += g.Spam.Keys()
 	}
 	for _, r := range view.remote {
 		for _, x := range r.arrays {
@@ -39,12 +39,12 @@ func (e *Engine) refreshOdds() {
 		e.odds.Store(o)
 		return
 	}
-	for _, g := range view.tally {
-		addCounts(o.Odds, g.counts.Keys(), g.counts.(verdict.Tailer))
+	for _, g := range view.tally.Live {
+		addCounts(o.Odds, g.Counts.Keys(), g.Counts.(verdict.Tailer))
 	}
-	for _, g := range view.block {
-		if g.spam.Keys() > 0 {
-			o.AddSpam(g.spam.Stats().Ghost)
+	for _, g := range view.block.Live {
+		if g.Spam.Keys() > 0 {
+			o.AddSpam(g.Spam.Stats().Ghost)
 		}
 	}
 	for _, r := range view.remote {

@@ -7,22 +7,13 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
 // BookOptions is the shape of one book.
-type BookOptions struct {
-	Generation time.Duration // length of a generation; at least one second
-	Keep       int           // generations that live, the open one included; 1 to 366
-	Capacity   uint64        // signatures that the first generation is sized for, and the least for any
-	Error      float64       // wanted error rate at capacity, in (0, 1): tally, of counts; blocklist, of judgements
-	// Memory bounds the arrays of all generations, bytes without the tables of
-	// counts that outgrow their cells; 0: no bound. A generation takes a quarter at
-	// most, or what Capacity takes, and the oldest ones are given up before their
-	// time where a new one would not fit, all but one.
-	Memory uint64
-}
+type BookOptions = book.Options
 
 // Options is what an engine needs to know. The zero value of an optional field
 // means its default.
@@ -90,19 +81,20 @@ func DefaultBlocklist() BookOptions {
 	return BookOptions{Generation: 7 * 24 * time.Hour, Keep: 8, Capacity: 250_000, Error: 1e-5}
 }
 
-func (b BookOptions) validate(name string) error {
-	switch {
-	case b.Generation < time.Second:
-		return fmt.Errorf("engine: %s: generation of %v, want at least 1s", name, b.Generation)
-	case b.Keep < 1 || b.Keep > 366:
-		return fmt.Errorf("engine: %s: keep %d generations, want 1 to 366", name, b.Keep)
-	case b.Capacity < 1 || b.Capacity > 1<<40:
-		return fmt.Errorf("engine: %s: capacity of %d signatures, want 1 to 2^40", name, b.Capacity)
-	case !(b.Error > 0 && b.Error < 1):
-		return fmt.Errorf("engine: %s: error rate %v, want one in (0, 1)", name, b.Error)
-	}
-	return nil
+// TallyBytes returns the memory of the first generation of a tally without the
+// tables of counts that outgrow their cells, or an error that wraps
+// [filter.ErrGeometry]. It allocates nothing of it.
+func TallyBytes(o BookOptions) (uint64, error) {
+	return book.NewTally(o, leastVotes(o), filter.Secret{}.ID(), false, nil).First()
 }
+
+// BlocklistBytes is [TallyBytes] of a blocklist.
+func BlocklistBytes(o BookOptions) (uint64, error) {
+	return book.NewBlocklist(o, filter.Secret{}.ID(), false, nil).First()
+}
+
+// leastVotes is the default of [Options].Votes.
+func leastVotes(tally BookOptions) uint64 { return max(1, tally.Capacity/10) }
 
 // complete fills in defaults and checks every field.
 func (o *Options) complete() error {
@@ -112,11 +104,11 @@ func (o *Options) complete() error {
 	if o.Block == (BookOptions{}) {
 		o.Block = DefaultBlocklist()
 	}
-	if err := o.Tally.validate("tally"); err != nil {
-		return err
+	if err := o.Tally.Validate(); err != nil {
+		return fmt.Errorf("engine: tally: %w", err)
 	}
-	if err := o.Block.validate("blocklist"); err != nil {
-		return err
+	if err := o.Block.Validate(); err != nil {
+		return fmt.Errorf("engine: blocklist: %w", err)
 	}
 	if o.Trust == (trust.Policy{}) {
 		o.Trust = trust.DefaultPolicy()
@@ -125,7 +117,7 @@ func (o *Options) complete() error {
 		return err
 	}
 	if o.Votes == 0 {
-		o.Votes = max(1, o.Tally.Capacity/10)
+		o.Votes = leastVotes(o.Tally)
 	}
 	if o.Threshold == 0 {
 		o.Threshold = DefaultThreshold

@@ -6,6 +6,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 )
 
 // maxRecorded is how many adds to one array are recorded at most. If nobody takes
@@ -70,10 +71,10 @@ func (c *recording) note(n int, record func(r *filter.Round, i, j int)) {
 }
 
 // addCounts applies adds to an own array, and records them.
-func (e *Engine) addCounts(index uint64, g *tallyGen, v *votes) {
-	own, ok := g.counts.(*filter.Counting)
+func (e *Engine) addCounts(index uint64, g *book.Tally, v *votes) {
+	own, ok := g.Counts.(*filter.Counting)
 	if !ok || len(v.cells) == 0 {
-		g.counts.AddBatch(index, v.cells, v.n, nil)
+		g.Counts.AddBatch(index, v.cells, v.n, nil)
 		return
 	}
 	rec := e.recorder.begin(ArrayCounts, g.Start, own.NewRound)
@@ -86,7 +87,7 @@ func (e *Engine) addCounts(index uint64, g *tallyGen, v *votes) {
 	rec.note(len(before), func(r *filter.Round, i, j int) { r.Record(v.cells[i:j], v.n[i:j], before[i:j]) })
 }
 
-func (e *Engine) setBits(index uint64, a Array, start uint64, set bitset, keys []filter.Key) {
+func (e *Engine) setBits(index uint64, a Array, start uint64, set book.Bitset, keys []filter.Key) {
 	own, ok := set.(*filter.Bits)
 	if !ok || len(keys) == 0 {
 		set.SetBatch(index, keys, nil)
@@ -139,16 +140,16 @@ func (e *Engine) TakeRounds(ctx context.Context) (parts []Part, own []ArrayState
 func (e *Engine) Own() []ArrayState {
 	view := e.view.Load()
 	var out []ArrayState
-	for _, g := range view.tally {
-		if own, ok := g.counts.(*filter.Counting); ok {
+	for _, g := range view.tally.Live {
+		if own, ok := g.Counts.(*filter.Counting); ok {
 			out = append(out, arrayState(ArrayCounts, g.Start, own))
 		}
 	}
-	for _, g := range view.block {
-		if own, ok := g.spam.(*filter.Bits); ok {
+	for _, g := range view.block.Live {
+		if own, ok := g.Spam.(*filter.Bits); ok {
 			out = append(out, arrayState(ArraySpam, g.Start, own))
 		}
-		if own, ok := g.revoked.(*filter.Bits); ok {
+		if own, ok := g.Revoked.(*filter.Bits); ok {
 			out = append(out, arrayState(ArrayRevoked, g.Start, own))
 		}
 	}
@@ -184,15 +185,15 @@ func (e *Engine) Images(ctx context.Context, a Array, start uint64) (version uin
 func (e *Engine) copyPages(a Array, start uint64) (images []*filter.Image, version uint64, found bool) {
 	view := e.view.Load()
 	var array any
-	if g := view.tallyGen(start); g != nil && a == ArrayCounts {
-		array = g.counts
+	if g := view.tally.Find(start); g != nil && a == ArrayCounts {
+		array = g.Counts
 	}
-	if g := view.blockGen(start); g != nil {
+	if g := view.block.Find(start); g != nil {
 		switch a {
 		case ArraySpam:
-			array = g.spam
+			array = g.Spam
 		case ArrayRevoked:
-			array = g.revoked
+			array = g.Revoked
 		}
 	}
 	own, ok := array.(interface {

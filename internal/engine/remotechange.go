@@ -107,7 +107,7 @@ func (e *Engine) changeRemote(c *remoteChange) error {
 		} else {
 			images[key] = true
 		}
-		if !e.keeps(now, p.Array, p.Start) {
+		if !e.bookOf(p.Array).Keeps(now, p.Start) {
 			return fmt.Errorf("%w: part of a generation that starts at %d", bulkhead.ErrMalformed, p.Start)
 		}
 		if err := e.continues(view, c.Origin, p); err != nil {

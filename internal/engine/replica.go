@@ -3,9 +3,7 @@ package engine
 import (
 	"cmp"
 	"maps"
-	"math"
 	"slices"
-	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
@@ -105,7 +103,7 @@ func (r *replica) put(x *remoteArray) {
 	} else {
 		r.arrays = append(r.arrays, x)
 		slices.SortFunc(r.arrays, func(a, b *remoteArray) int {
-			return cmp.Or(compareNewest(a.start, b.start), cmp.Compare(a.array, b.array))
+			return cmp.Or(cmp.Compare(b.start, a.start), cmp.Compare(a.array, b.array))
 		})
 	}
 	r.refresh()
@@ -164,12 +162,6 @@ func (v *view) origin(id string) *replica {
 	return nil
 }
 
-func (v *view) clone() *view {
-	c := *v
-	c.remote, c.merged = slices.Clone(v.remote), slices.Clone(v.merged)
-	return &c
-}
-
 // changeReplica publishes a view in which change was done to a copy of the
 // replica of an origin, if there is one.
 func (e *Engine) changeReplica(origin string, change func(*replica)) {
@@ -210,7 +202,7 @@ func (e *Engine) dropExpiredReplicas() {
 	next := old.clone()
 	for i, r := range next.remote {
 		r = r.clone()
-		r.keep(func(key arrayKey) bool { return !expired(now, e.bookOf(key.array), key.start) })
+		r.keep(func(key arrayKey) bool { return !e.bookOf(key.array).Expired(now, key.start) })
 		next.remote[i] = r
 	}
 	e.view.Store(next)
@@ -220,18 +212,13 @@ func (e *Engine) dropExpiredReplicas() {
 // Keeps reports whether the node takes parts of a generation that started at
 // the given Unix second: it has not expired, and does not lie in the future.
 func (e *Engine) Keeps(a Array, start uint64) bool {
-	return e.keeps(e.opts.Now(), a, start)
-}
-
-func (e *Engine) keeps(now time.Time, a Array, start uint64) bool {
-	book := e.bookOf(a)
-	return start <= math.MaxInt64/2 && !expired(now, book, start) && int64(start) <= now.Add(book.Generation).Unix()
+	return e.bookOf(a).Keeps(e.opts.Now(), start)
 }
 
 // Horizon returns the first start, in Unix seconds, of the generations that the
 // node still keeps an array of.
 func (e *Engine) Horizon(a Array) uint64 {
-	return uint64(max(oldest(e.opts.Now(), e.bookOf(a)).Unix(), 0))
+	return uint64(max(e.bookOf(a).Oldest(e.opts.Now()).Unix(), 0))
 }
 
 // Floor returns the first start, in Unix seconds, of the generations that the node
@@ -240,9 +227,9 @@ func (e *Engine) Horizon(a Array) uint64 {
 func (e *Engine) Floor(a Array) uint64 {
 	v := e.view.Load()
 	if a == ArrayCounts {
-		return max(e.Horizon(a), v.tallyFrom)
+		return max(e.Horizon(a), v.tally.From)
 	}
-	return max(e.Horizon(a), v.blockFrom)
+	return max(e.Horizon(a), v.block.From)
 }
 
 func (e *Engine) bookOf(a Array) BookOptions {

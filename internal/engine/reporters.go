@@ -67,8 +67,8 @@ func (r *resolver) newest(keys []filter.Key) []int {
 			places[i] = 0
 		}
 	}
-	for n, g := range r.view.tally {
-		g.unique.HasBatch(keys, has)
+	for n, g := range r.view.tally.Live {
+		g.Unique.HasBatch(keys, has)
 		for i := range has {
 			if has[i] && places[i] < 0 {
 				places[i] = n

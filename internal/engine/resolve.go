@@ -7,6 +7,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
@@ -46,7 +47,7 @@ func newResolver(e *Engine) *resolver {
 func (r *resolver) begin(v *view) {
 	r.view = v
 	r.out.reset()
-	r.out.tallyGen, r.out.blockGen = v.tally[0].Start, v.block[0].Start
+	r.out.tallyGen, r.out.blockGen = v.tally.Live[0].Start, v.block.Live[0].Start
 	clear(r.cells)
 	clear(r.weighed)
 	clear(r.unique)
@@ -146,9 +147,9 @@ func (r *resolver) claim(receipt *bulkhead.Receipt, who voter, base filter.Key) 
 	key := claimsKey(r.e.opts.Secret, base)
 	claims := uint32(0)
 	r.asked[0] = key
-	for _, g := range r.view.tally {
+	for _, g := range r.view.tally.Live {
 		r.weights(g, r.asked[:], r.counted[:])
-		claims = addSat(claims, r.counted[0])
+		claims = book.Add(claims, r.counted[0])
 	}
 	switch {
 	case claims >= r.e.threshold.Load()/2:
@@ -156,7 +157,7 @@ func (r *resolver) claim(receipt *bulkhead.Receipt, who voter, base filter.Key) 
 	case !r.first(uniqueKey(r.e.opts.Secret, who.voice(), bulkhead.Sighting, "", base)):
 		receipt.Duplicate++
 	default:
-		r.weigh(r.view.tally[0].Start, key, 1)
+		r.weigh(r.view.tally.Live[0].Start, key, 1)
 		r.out.cells, r.out.n = append(r.out.cells, base.With(kindSighting)), append(r.out.n, 1)
 		receipt.Counted++
 	}
@@ -253,8 +254,8 @@ func (r *resolver) eachSupporter(base filter.Key, who voter, fn func(name string
 // days, and it stays one.
 func (r *resolver) once(what, name string, newest int, base filter.Key) bool {
 	k := uniqueKey(r.e.opts.Secret, what, bulkhead.Spam, name, base)
-	for _, g := range r.view.tally[1 : newest+1] {
-		if r.has(g.unique, nil, k) {
+	for _, g := range r.view.tally.Live[1 : newest+1] {
+		if r.has(g.Unique, nil, k) {
 			return false
 		}
 	}
@@ -272,7 +273,7 @@ func (r *resolver) credit(c credit) {
 // first reports whether the key is new to the open generation's unique filter,
 // and enters it.
 func (r *resolver) first(k filter.Key) bool {
-	if r.has(r.view.tally[0].unique, r.unique, k) {
+	if r.has(r.view.tally.Live[0].Unique, r.unique, k) {
 		return false
 	}
 	r.unique[k] = true
@@ -280,7 +281,7 @@ func (r *resolver) first(k filter.Key) bool {
 	return true
 }
 
-func (r *resolver) has(set bitset, overlay map[filter.Key]bool, k filter.Key) bool {
+func (r *resolver) has(set book.Bitset, overlay map[filter.Key]bool, k filter.Key) bool {
 	if overlay[k] {
 		return true
 	}
@@ -290,7 +291,7 @@ func (r *resolver) has(set bitset, overlay map[filter.Key]bool, k filter.Key) bo
 }
 
 func (r *resolver) add(k filter.Key, n uint32) {
-	r.cells[k] = addSat(r.cells[k], n)
+	r.cells[k] = book.Add(r.cells[k], n)
 	r.out.cells = append(r.out.cells, k)
 	r.out.n = append(r.out.n, n)
 }
@@ -298,9 +299,9 @@ func (r *resolver) add(k filter.Key, n uint32) {
 func (r *resolver) count(k filter.Key) uint32 {
 	sum := r.cells[k]
 	r.asked[0] = k
-	for _, g := range r.view.tally {
-		g.counts.CountBatch(r.asked[:], r.counted[:])
-		sum = addSat(sum, r.counted[0])
+	for _, g := range r.view.tally.Live {
+		g.Counts.CountBatch(r.asked[:], r.counted[:])
+		sum = book.Add(sum, r.counted[0])
 	}
 	return sum
 }

@@ -98,14 +98,14 @@ func TestTurnsRunOut(t *testing.T) {
 			t.Fatalf("revocation: %+v", got)
 		}
 	}
-	keys := e.view.Load().block[0].spam.Keys()
+	keys := e.view.Load().block.Live[0].Spam.Keys()
 	for range 3 {
 		if got := report(t, e, by("a", bulkhead.Spam, s)); got != (bulkhead.Receipt{Counted: 1, Pending: 1}) {
 			t.Errorf("one report too many: %+v, want it pending", got)
 		}
 		report(t, e, by("a", bulkhead.Revocation, s))
 	}
-	if got := e.view.Load().block[0].spam.Keys(); got != keys || got > 2*maxTurns {
+	if got := e.view.Load().block.Live[0].Spam.Keys(); got != keys || got > 2*maxTurns {
 		t.Errorf("%d keys in the spam filter, %d before: want no more than turns", got, keys)
 	}
 	c.Advance(7 * 24 * time.Hour)
@@ -126,8 +126,8 @@ func TestFlippingIsCheap(t *testing.T) {
 		report(t, e, by("half", bulkhead.Ham, s))
 		report(t, e, by("half", bulkhead.Spam, s))
 	}
-	g := e.view.Load().tally[0]
-	if w, u := g.weights.Keys(), g.unique.Keys(); w > 16 || u > 8 {
+	g := e.view.Load().tally.Live[0]
+	if w, u := g.Weights.Keys(), g.Unique.Keys(); w > 16 || u > 8 {
 		t.Errorf("%d keys of weights, %d of voters after 1000 votes of one voter", w, u)
 	}
 	report(t, e, by("b", bulkhead.Spam, s))
@@ -244,19 +244,19 @@ func (m *sigModel) listed() (listed, known bool) {
 // age forgets what the engine has forgotten.
 func (m *sigModel) age(v *view) {
 	for start := range m.given {
-		if v.tallyGen(start) == nil {
+		if v.tally.Find(start) == nil {
 			delete(m.given, start)
 		}
 	}
 	for _, w := range m.voters {
 		for start := range w.added {
-			if v.tallyGen(start) == nil {
+			if v.tally.Find(start) == nil {
 				delete(w.added, start)
 			}
 		}
 	}
 	for start := range m.states {
-		if v.blockGen(start) == nil {
+		if v.block.Find(start) == nil {
 			delete(m.states, start)
 		}
 	}
@@ -293,7 +293,7 @@ func (m *sigModel) vote(v *view, name string, root map[string]bool, units int64,
 	for _, n := range w.added {
 		units -= n
 	}
-	tally, block := v.tally[0].Start, v.block[0].Start
+	tally, block := v.tally.Live[0].Start, v.block.Live[0].Start
 	w.added[tally] += max(0, units)
 	listed, known := m.listed()
 	b := m.balance(root)

@@ -273,13 +273,21 @@ func (e *Engine) refusing() error {
 
 // rotate opens and drops generations when they are due.
 func (e *Engine) rotate() error {
-	if e.refusing() != nil || e.opts.Still && len(e.view.Load().tally) > 0 {
+	if e.refusing() != nil || e.opts.Still && len(e.view.Load().tally.Live) > 0 {
 		return nil
 	}
 	v, now := e.view.Load(), e.opts.Now()
-	r, err := e.plan(v, now)
-	if r == nil || err != nil {
+	tally, err := e.tally.Plan(v.tally, now)
+	if err != nil {
 		return err
+	}
+	block, err := e.block.Plan(v.block, now)
+	if err != nil || tally.Empty() && block.Empty() {
+		return err
+	}
+	r := &rotation{
+		OpenTally: tally.Open, DropTally: tally.Drop, TallyFrom: tally.From,
+		OpenBlock: block.Open, DropBlock: block.Drop, BlockFrom: block.From,
 	}
 	entry, err := encodeJSONEntry(entryRotation, r)
 	if err != nil {
@@ -288,15 +296,25 @@ func (e *Engine) rotate() error {
 	if _, err := e.journal(entry); err != nil {
 		return nil // journal has said why
 	}
-	next, err := v.apply(r, e.opts.Exact)
-	if err != nil {
+	if err := e.applyRotation(r); err != nil {
+		return err
+	}
+	e.dropExpiredReplicas()
+	e.counters.forgotten.Add(e.tally.GivenUp(tally, now) + e.block.GivenUp(block, now))
+	e.opts.Log.Info("generations rotated", "opened_tally", r.OpenTally != nil, "opened_blocklist", r.OpenBlock != nil,
+		"dropped_tally", len(r.DropTally), "dropped_blocklist", len(r.DropBlock))
+	return nil
+}
+
+func (e *Engine) applyRotation(r *rotation) (err error) {
+	next := e.view.Load().clone()
+	if next.tally, err = e.tally.Apply(next.tally, r.tally()); err != nil {
+		return err
+	}
+	if next.block, err = e.block.Apply(next.block, r.block()); err != nil {
 		return err
 	}
 	e.view.Store(next)
-	e.dropExpiredReplicas()
-	e.forgot(r, now)
-	e.opts.Log.Info("generations rotated", "opened_tally", r.OpenTally != nil, "opened_blocklist", r.OpenBlock != nil,
-		"dropped_tally", len(r.DropTally), "dropped_blocklist", len(r.DropBlock))
 	return nil
 }
 
@@ -304,19 +322,19 @@ func (e *Engine) rotate() error {
 // take nothing; pages that have seen the entry skip it.
 func (e *Engine) applyVotes(index uint64, v *votes) {
 	view := e.view.Load()
-	if g := view.tallyGen(v.tallyGen); g != nil {
+	if g := view.tally.Find(v.tallyGen); g != nil {
 		e.addCounts(index, g, v)
-		g.weights.AddBatch(index, v.weighed, v.w, nil)
-		g.unique.SetBatch(index, v.unique, nil)
+		g.Weights.AddBatch(index, v.weighed, v.w, nil)
+		g.Unique.SetBatch(index, v.unique, nil)
 	}
 	for _, l := range v.late {
-		if g := view.tallyGen(l.gen); g != nil {
-			g.weights.AddBatch(index, l.keys, l.n, nil)
+		if g := view.tally.Find(l.gen); g != nil {
+			g.Weights.AddBatch(index, l.keys, l.n, nil)
 		}
 	}
-	if g := view.blockGen(v.blockGen); g != nil {
-		e.setBits(index, ArraySpam, g.Start, g.spam, v.spam)
-		e.setBits(index, ArrayRevoked, g.Start, g.revoked, v.revoked)
+	if g := view.block.Find(v.blockGen); g != nil {
+		e.setBits(index, ArraySpam, g.Start, g.Spam, v.spam)
+		e.setBits(index, ArrayRevoked, g.Start, g.Revoked, v.revoked)
 	}
 	if index > e.accountsIndex {
 		for _, c := range v.credits {
@@ -375,15 +393,11 @@ func (e *Engine) replay(index uint64, entry []byte) error {
 	case *rotation:
 		// Before the first checkpoint, nothing else knows the key.
 		if b.OpenTally != nil {
-			if err := e.checkKey(b.OpenTally.Counts.KeyID); err != nil {
+			if err := e.checkKey(b.OpenTally.CountsGeometry.KeyID); err != nil {
 				return err
 			}
 		}
-		next, err := e.view.Load().apply(b, false)
-		if err != nil {
-			return err
-		}
-		e.view.Store(next)
+		return e.applyRotation(b)
 	case *accountChange:
 		return e.applyAccount(index, b)
 	case *originsChange:

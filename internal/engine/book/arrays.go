@@ -1,4 +1,4 @@
-package engine
+package book
 
 import (
 	"sync"
@@ -6,16 +6,16 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// counter is a counting array: *filter.Counting, or a map in an exact engine.
-type counter interface {
+// A Counter is a counting array: *filter.Counting, or a map in an exact engine.
+type Counter interface {
 	CountBatch(keys []filter.Key, out []uint32)
 	AddBatch(index uint64, keys []filter.Key, n, before []uint32)
 	Keys() uint64 // distinct keys, about; cheap
 	Stats() filter.Stats
 }
 
-// bitset is a membership array: *filter.Bits, or a map in an exact engine.
-type bitset interface {
+// A Bitset is a membership array: *filter.Bits, or a map in an exact engine.
+type Bitset interface {
 	HasBatch(keys []filter.Key, out []bool)
 	SetBatch(index uint64, keys []filter.Key, before []bool)
 	Keys() uint64 // distinct keys, about; cheap
@@ -46,7 +46,7 @@ func (c *exactCounter) AddBatch(_ uint64, keys []filter.Key, n, before []uint32)
 		if before != nil {
 			before[i] = old
 		}
-		c.m[k] = addSat(old, n[i])
+		c.m[k] = Add(old, n[i])
 	}
 }
 
@@ -105,7 +105,7 @@ func (b *exactBits) Stats() filter.Stats {
 	return filter.Stats{Keys: uint64(len(b.m)), Bytes: mapEntryBytes * uint64(len(b.m))}
 }
 
-// addSat adds two counts, stopping at filter.Many.
-func addSat(a, b uint32) uint32 {
+// Add adds two counts, stopping at filter.Many.
+func Add(a, b uint32) uint32 {
 	return uint32(min(uint64(a)+uint64(b), filter.Many))
 }

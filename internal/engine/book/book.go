@@ -1,0 +1,64 @@
+package book
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A Book is the generations that live.
+type Book[G generation] struct {
+	Live []G // newest first
+	// From is the start below which generations were given up for want of memory.
+	From uint64
+}
+
+// A generation is known by its start in Unix seconds: unique within a book, and
+// growing.
+type generation interface {
+	spec
+	uses() keys
+	// Fill returns how many keys it has as a share of its capacity, of its fullest
+	// array.
+	Fill() float64
+}
+
+// A spec says which arrays a generation has.
+type spec interface {
+	begin() uint64
+	bytes() uint64
+}
+
+// Find returns the generation with the given start, nil if it does not live.
+func (b Book[G]) Find(start uint64) (g G) {
+	i := slices.IndexFunc(b.Live, func(g G) bool { return g.begin() == start })
+	if i < 0 {
+		return g
+	}
+	return b.Live[i]
+}
+
+// With returns the book with one generation more.
+func (b Book[G]) With(g G) Book[G] {
+	b.Live = append(slices.Clone(b.Live), g)
+	slices.SortFunc(b.Live, func(x, y G) int { return cmp.Compare(y.begin(), x.begin()) })
+	return b
+}
+
+// Bytes returns the memory of all arrays, without the tables of counts that
+// outgrow their cells.
+func (b Book[G]) Bytes() (sum uint64) {
+	for _, g := range b.Live {
+		sum += g.bytes()
+	}
+	return sum
+}
+
+// A Change opens a generation and drops others.
+type Change[S spec] struct {
+	Open *S // nil: none
+	Drop []uint64
+	From uint64 // see [Book]; 0 unless generations are given up
+}
+
+// Empty reports whether nothing is due.
+func (c Change[S]) Empty() bool { return c.Open == nil && len(c.Drop) == 0 }

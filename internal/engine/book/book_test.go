@@ -1,0 +1,356 @@
+package book
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"math"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+const day = 24 * time.Hour
+
+var monday = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+
+var tallyOptions = Options{Generation: day, Keep: 3, Capacity: 100, Error: 1e-2}
+
+// fill adds n keys to a counting array, from the given number on.
+func fill(c Counter, from, n int) {
+	ks, ones := make([]filter.Key, n), make([]uint32, n)
+	for i := range ks {
+		ks[i], ones[i] = filter.Key{Hi: uint64(from + i), Lo: uint64(from+i) * 0x9e3779b97f4a7c15}, 1
+	}
+	c.AddBatch(1, ks, ones, nil)
+}
+
+// turn plans and applies what is due.
+func turn[S spec, G generation](t *testing.T, k *Keeper[S, G], b Book[G], now time.Time) (Book[G], Change[S]) {
+	t.Helper()
+	c, err := k.Plan(b, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := k.Apply(b, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := k.Apply(next, c)
+	if err != nil || !reflect.DeepEqual(again, next) {
+		t.Fatalf("applied twice: %v, %v, want %v", again, err, next)
+	}
+	return next, c
+}
+
+func starts[G generation](b Book[G]) (out []uint64) {
+	for _, g := range b.Live {
+		out = append(out, g.begin())
+	}
+	return out
+}
+
+// TestDays: a generation opens at each midnight, and as many live as the book keeps,
+// though nobody looks for some days.
+func TestDays(t *testing.T) {
+	k := NewTally(tallyOptions, 10, 7, true, slog.New(slog.DiscardHandler))
+	var b Book[*Tally]
+	midnight := uint64(monday.Truncate(day).Unix())
+	const length = uint64(day / time.Second)
+	for _, tt := range []struct {
+		days float64
+		want []uint64
+	}{
+		{0, []uint64{midnight}},
+		{0.5, []uint64{midnight}},
+		{0.7, []uint64{midnight + length, midnight}},
+		{1.7, []uint64{midnight + 2*length, midnight + length, midnight}},
+		{2.7, []uint64{midnight + 3*length, midnight + 2*length, midnight + length}},
+		{2.8, []uint64{midnight + 3*length, midnight + 2*length, midnight + length}},
+		{4.7, []uint64{midnight + 5*length, midnight + 3*length}},
+		{400, []uint64{midnight + 400*length}},
+	} {
+		now := monday.Add(time.Duration(tt.days * float64(day)))
+		b, _ = turn(t, k, b, now)
+		if got := starts(b); !slices.Equal(got, tt.want) {
+			t.Errorf("after %v days: generations of %v, want %v", tt.days, got, tt.want)
+		}
+		for _, start := range tt.want {
+			if g := b.Find(start); g == nil || g.Start != start {
+				t.Errorf("generation of %d is not found", start)
+			}
+		}
+		if g := b.Find(1); g != nil {
+			t.Errorf("found a generation of %d, want none", g.Start)
+		}
+	}
+}
+
+// TestFull: a generation that is full opens the next one at once, sized for what a
+// whole slice of time will bring.
+func TestFull(t *testing.T) {
+	k := NewTally(tallyOptions, 10, 7, true, slog.New(slog.DiscardHandler))
+	b, _ := turn(t, k, Book[*Tally]{}, monday.Truncate(day))
+	now := monday.Truncate(day).Add(6 * time.Hour)
+	fill(b.Live[0].Counts, 0, 125)
+	if got, c := turn(t, k, b, now); !c.Empty() || len(got.Live) != 1 {
+		t.Errorf("filled to %v: %+v, want nothing to change", b.Live[0].Fill(), c)
+	}
+	fill(b.Live[0].Counts, 125, 1)
+	b, c := turn(t, k, b, now)
+	if c.Open == nil || c.Open.Start != uint64(now.Unix()) || len(b.Live) != 2 {
+		t.Fatalf("filled to %v: %+v, want a generation from %d on", b.Live[0].Fill(), c, now.Unix())
+	}
+	// 126 keys in a quarter of the day are 504 a day.
+	if got := float64(c.Open.Capacity) / 504; got < 1.25 || got > 1.25*math.Sqrt2+0.01 {
+		t.Errorf("the next one is sized for %d signatures, want 1.25 to 1.77 times 504", c.Open.Capacity)
+	}
+	if c.Open.Votes != 10 {
+		t.Errorf("the next one is sized for %d votes, want no fewer than the first", c.Open.Votes)
+	}
+	for n := range 3 { // voters fill it, too
+		b.Live[0].Unique.SetBatch(1, []filter.Key{{Hi: uint64(n), Lo: 1}}, nil)
+	}
+	if got := b.Live[0].Fill(); got != 0.3 {
+		t.Errorf("filled to %v with 3 keys of 10 votes, want 0.3", got)
+	}
+}
+
+// TestWithinASecond: starts run ahead of the clock a little, and no further.
+func TestWithinASecond(t *testing.T) {
+	k := NewTally(Options{Generation: time.Hour, Keep: 2, Capacity: 1, Error: 0.1}, 1, 7, true, slog.New(slog.DiscardHandler))
+	b, _ := turn(t, k, Book[*Tally]{}, monday)
+	opened := 0
+	for range 200 {
+		fill(b.Live[0].Counts, 0, int(2*b.Live[0].Capacity))
+		var c Change[TallySpec]
+		if b, c = turn(t, k, b, monday.Add(time.Second)); c.Open != nil {
+			opened++
+		}
+		b.Live[0].Capacity = min(b.Live[0].Capacity, 2) // it would grow past all memory
+	}
+	if ahead := int64(b.Live[0].Start) - monday.Add(time.Second).Unix(); ahead != 60 || opened != 61 {
+		t.Errorf("%d generations, the last one %d seconds ahead of the clock, want 61 and 60", opened, ahead)
+	}
+}
+
+// TestBehind: while the clock is far behind the open generation, which nobody can
+// tell from one that was wrong for good, generations are dropped by their number.
+func TestBehind(t *testing.T) {
+	k := NewTally(tallyOptions, 10, 7, true, slog.New(slog.DiscardHandler))
+	year := monday.Add(365 * day)
+	b, _ := turn(t, k, Book[*Tally]{}, year)
+	first := b.Live[0].Start
+	for _, tt := range []struct {
+		hours int
+		want  []uint64
+	}{
+		{0, []uint64{first}},
+		{23, []uint64{first}},
+		{24, []uint64{first + 1, first}},
+		{47, []uint64{first + 1, first}},
+		{48, []uint64{first + 2, first + 1, first}},
+		{72, []uint64{first + 3, first + 2, first + 1}},
+	} {
+		now := monday.Add(time.Duration(tt.hours) * time.Hour)
+		b, _ = turn(t, k, b, now)
+		if got := starts(b); !slices.Equal(got, tt.want) {
+			t.Errorf("after %d hours: generations of %v, want %v", tt.hours, got, tt.want)
+		}
+	}
+	fill(b.Live[0].Counts, 0, 126)
+	b, _ = turn(t, k, b, monday.Add(73*time.Hour))
+	if got := starts(b)[0]; got != first+4 {
+		t.Errorf("the full one is followed by %d, want %d", got, first+4)
+	}
+}
+
+// TestMemory: generations take a quarter of the memory at most, and the oldest are
+// given up where all of them have no room, but for the one before the open one.
+func TestMemory(t *testing.T) {
+	o := Options{Generation: day, Keep: 20, Capacity: 1000, Error: 1e-3}
+	least, err := NewTally(o, 100, 7, false, nil).First()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Memory = 12 * least
+	k := NewTally(o, 100, 7, true, slog.New(slog.DiscardHandler))
+	var b Book[*Tally]
+	var given uint64
+	for i := range 12 {
+		now := monday.Add(time.Duration(i) * day)
+		next, c := turn(t, k, b, now)
+		if n := k.GivenUp(c, now); n != uint64(len(b.Live)+1-len(next.Live)) || (n > 0) != (c.From > 0) {
+			t.Errorf("day %d: %d given up of %d, %d live, from %d", i, n, len(b.Live), len(next.Live), c.From)
+		} else {
+			given += n
+		}
+		if b = next; b.Bytes() > o.Memory || b.Live[0].bytes() > o.Memory/4 {
+			t.Errorf("day %d: %d bytes, of which the open one has %d, limit %d", i, b.Bytes(), b.Live[0].bytes(), o.Memory)
+		}
+		if oldest := b.Live[len(b.Live)-1].Start; b.From > oldest || given > 0 && b.From == 0 {
+			t.Errorf("day %d: given up below %d, the oldest is of %d", i, b.From, oldest)
+		}
+		fill(b.Live[0].Counts, 0, 100_000)
+	}
+	if given == 0 || len(b.Live) < 2 {
+		t.Errorf("%d given up, %d live; want some, and two", given, len(b.Live))
+	}
+	o.Memory = 1
+	k = NewTally(o, 100, 7, true, slog.New(slog.DiscardHandler))
+	b = Book[*Tally]{}
+	for i := range 4 {
+		b, _ = turn(t, k, b, monday.Add(time.Duration(i)*day))
+	}
+	if len(b.Live) != 2 {
+		t.Errorf("%d generations in memory for none, want the open one and the one before", len(b.Live))
+	}
+}
+
+func TestSmaller(t *testing.T) {
+	least := keys{1000, 100}
+	for capacity := (keys{50_000, 2000}); capacity != least; {
+		next := capacity.smaller(least)
+		big := float64(capacity.signatures)/1000 >= float64(capacity.votes)/100
+		if next.signatures < 1000 || next.votes < 100 || big != (next.votes == capacity.votes) || big == (next.signatures == capacity.signatures) {
+			t.Fatalf("%v is followed by %v", capacity, next)
+		}
+		if r := float64(next.signatures+next.votes) / float64(capacity.signatures+capacity.votes); r < 0.5 || r >= 1 {
+			t.Fatalf("%v is followed by %v, want a little less", capacity, next)
+		}
+		capacity = next
+	}
+	for capacity := (keys{signatures: 5000}); capacity.signatures > 1000; {
+		next := capacity.smaller(keys{signatures: 1000})
+		if next.votes != 0 || next.signatures >= capacity.signatures || next.signatures < 1000 {
+			t.Fatalf("%v is followed by %v", capacity, next)
+		}
+		capacity = next
+	}
+	if got := (keys{5000, 5000}).after(1, keys{signatures: 100}); got.votes != 0 {
+		t.Errorf("a book without votes is sized for %d", got.votes)
+	}
+}
+
+// TestBlocklist: revocations are counted four times, and the arrays are as full as
+// the error allows, the sum over all that live.
+func TestBlocklist(t *testing.T) {
+	o := Options{Generation: 7 * day, Keep: 8, Capacity: 1000, Error: 1e-4}
+	k := NewBlocklist(o, 7, false, slog.New(slog.DiscardHandler))
+	b, _ := turn(t, k, Book[*Block]{}, monday)
+	g := b.Live[0]
+	for name, e := range map[string]float64{"spam": g.SpamGeometry.GhostError(1000), "revoked": g.RevokedGeometry.GhostError(250)} {
+		if each := 1e-4 / 8; e > each || e < each/10 {
+			t.Errorf("%s: error %.2g when full, want %.2g or a little less", name, e, each)
+		}
+	}
+	if g.SpamGeometry.KeyID != 7 || g.RevokedGeometry.KeyID != 7 {
+		t.Errorf("arrays for the keys of %d and %d, want 7", g.SpamGeometry.KeyID, g.RevokedGeometry.KeyID)
+	}
+	g, err := NewBlocklist(o, 7, true, nil).Make(g.BlockSpec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range uint64(100) {
+		g.Revoked.SetBatch(1, []filter.Key{{Hi: n}}, nil)
+		g.Spam.SetBatch(1, []filter.Key{{Hi: n}, {Lo: n}}, nil)
+	}
+	if got := g.Fill(); got != 0.4 {
+		t.Errorf("100 revocations fill a generation for 1000 to %v, want 0.4", got)
+	}
+}
+
+// TestStored: what a journal has of a generation is what it always was.
+func TestStored(t *testing.T) {
+	tally := TallySpec{Start: 1, Capacity: 2, Votes: 3}
+	tally.CountsGeometry.Lines, tally.WeightsGeometry.Lines, tally.UniqueGeometry.Lines = 4, 5, 6
+	block := BlockSpec{Start: 7, Capacity: 8}
+	block.SpamGeometry.Lines, block.RevokedGeometry.Lines = 9, 10
+	for _, tt := range []struct {
+		spec any
+		want map[string]float64 // a number, or the lines of an array
+	}{
+		{tally, map[string]float64{"start": 1, "capacity": 2, "votes": 3, "counts": 4, "weights": 5, "unique": 6}},
+		{block, map[string]float64{"start": 7, "capacity": 8, "spam": 9, "revoked": 10}},
+	} {
+		data, err := json.Marshal(tt.spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]any
+		if err := json.Unmarshal(data, &got); err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range tt.want {
+			n, ok := got[name].(float64)
+			if array, is := got[name].(map[string]any); is {
+				n, ok = array["Lines"].(float64)
+			}
+			if !ok || n != want {
+				t.Errorf("%s of %s is %v, want %v", name, data, got[name], want)
+			}
+		}
+		if len(got) != len(tt.want) {
+			t.Errorf("%s, want %d fields", data, len(tt.want))
+		}
+	}
+}
+
+func TestOptions(t *testing.T) {
+	good := Options{Generation: time.Hour, Keep: 3, Capacity: 10, Error: 0.1}
+	if err := good.Validate(); err != nil {
+		t.Error(err)
+	}
+	for _, change := range []func(*Options){
+		func(o *Options) { o.Generation = time.Second - 1 },
+		func(o *Options) { o.Keep = 0 },
+		func(o *Options) { o.Keep = 367 },
+		func(o *Options) { o.Capacity = 0 },
+		func(o *Options) { o.Capacity = 1<<40 + 1 },
+		func(o *Options) { o.Error = 0 },
+		func(o *Options) { o.Error = 1 },
+		func(o *Options) { o.Error = math.NaN() },
+	} {
+		bad := good
+		change(&bad)
+		if bad.Validate() == nil {
+			t.Errorf("%+v is valid", bad)
+		}
+	}
+	// At nine the hour's generation begins; seven's is the third.
+	now := uint64(monday.Unix())
+	for _, tt := range []struct {
+		start uint64
+		want  bool
+	}{
+		{now, true}, {now - 7200, true}, {now - 7201, false}, {now + 3600, true}, {now + 3601, false},
+		{math.MaxInt64, false}, {math.MaxUint64, false}, {0, false},
+	} {
+		if got := good.Keeps(monday, tt.start); got != tt.want {
+			t.Errorf("keeps what starts at now %+d: %v, want %v", int64(tt.start-now), got, tt.want)
+		}
+	}
+}
+
+// TestTooLarge: an array that cannot be is an error, not a panic.
+func TestTooLarge(t *testing.T) {
+	o := Options{Generation: day, Keep: 3, Capacity: 1 << 40, Error: 1e-300}
+	if _, err := NewTally(o, 1, 0, false, nil).First(); !errors.Is(err, filter.ErrGeometry) {
+		t.Errorf("tally: %v, want %v", err, filter.ErrGeometry)
+	}
+	if _, err := NewBlocklist(o, 0, false, nil).First(); !errors.Is(err, filter.ErrGeometry) {
+		t.Errorf("blocklist: %v, want %v", err, filter.ErrGeometry)
+	}
+	k := NewTally(Options{Generation: day, Keep: 3, Capacity: 10, Error: 0.1}, 10, 0, false, nil)
+	if _, err := k.Make(TallySpec{Start: 1}); err == nil {
+		t.Error("a generation without geometry was made")
+	}
+	bad := TallySpec{Start: 1}
+	var b Book[*Tally]
+	if got, err := k.Apply(b, Change[TallySpec]{Open: &bad}); err == nil || len(got.Live) != 0 {
+		t.Errorf("%v, %v: want an error and the book as it was", got, err)
+	}
+}

@@ -1,0 +1,144 @@
+package book
+
+import (
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// A Keeper opens and drops the generations of one book. Make one by [NewTally] or
+// [NewBlocklist]. Only one goroutine uses it.
+type Keeper[S spec, G generation] struct {
+	opts  Options
+	name  string // of the book
+	log   *slog.Logger
+	least keys // that the first generation is sized for, and the least for any
+	// shape returns which arrays a generation has that is sized for capacity.
+	shape func(start uint64, capacity keys, size sizer) (S, error)
+	make  func(S) (G, error)
+
+	sizes  map[filter.Target]filter.Geometry
+	behind time.Time // since when the clock is behind the open generation
+}
+
+// Make returns a generation with empty arrays.
+func (k *Keeper[S, G]) Make(s S) (G, error) { return k.make(s) }
+
+// Apply returns the book after c. Opening a generation that lives, or dropping one
+// that does not, changes nothing: replay of a journal may do both.
+func (k *Keeper[S, G]) Apply(b Book[G], c Change[S]) (Book[G], error) {
+	next := Book[G]{From: max(b.From, c.From)}
+	open := c.Open != nil
+	for _, g := range b.Live {
+		if !slices.Contains(c.Drop, g.begin()) {
+			next.Live = append(next.Live, g)
+			open = open && g.begin() != (*c.Open).begin()
+		}
+	}
+	if !open {
+		return next, nil
+	}
+	g, err := k.make(*c.Open)
+	if err != nil {
+		return b, err
+	}
+	return next.With(g), nil
+}
+
+// Early is how far past its capacity a generation may fill before the next one
+// opens ahead of the clock.
+const Early = 1.25
+
+// Plan returns the change that is due at now. Generations open at multiples of
+// their length, so that the nodes of a network agree on them, or earlier when the
+// open one has filled; they are dropped when they are older than the book keeps.
+// While the clock is behind the open one by more than a little, because it was
+// wrong once, they open and are dropped by their number and their age.
+func (k *Keeper[S, G]) Plan(b Book[G], now time.Time) (c Change[S], err error) {
+	keep := len(b.Live)
+	if start, grown, ok := k.opens(now, b); ok {
+		if start > uint64(now.Unix())+k.opts.ahead() {
+			keep = k.opts.Keep - 1
+		}
+		s, err := k.spec(start, b, grown)
+		if err != nil {
+			return c, err
+		}
+		c.Open = &s
+	}
+	var live []G // what has to make room for one that opens
+	for i, g := range b.Live {
+		if i >= keep || k.opts.Expired(now, g.begin()) {
+			c.Drop = append(c.Drop, g.begin())
+		} else if c.Open != nil {
+			live = append(live, g)
+		}
+	}
+	if c.Open != nil {
+		if over := beyond(live, (*c.Open).bytes(), k.opts.Memory); len(over) > 0 {
+			c.Drop, c.From = append(c.Drop, over...), slices.Max(over)+1
+		}
+	}
+	return c, nil
+}
+
+// opens says whether a generation is due, its start, and by how much the use of
+// the book's last one is to be multiplied to make up for a whole slice of time.
+func (k *Keeper[S, G]) opens(now time.Time, b Book[G]) (start uint64, grown float64, ok bool) {
+	slice, second := uint64(now.Truncate(k.opts.Generation).Unix()), uint64(now.Unix())
+	if len(b.Live) == 0 {
+		k.behind = time.Time{}
+		return slice, 1, true
+	}
+	last := b.Live[0]
+	if second+k.opts.ahead() < last.begin() {
+		return last.begin() + 1, 1, k.opensBehind(now, last)
+	}
+	k.behind = time.Time{}
+	if last.begin() < slice {
+		return slice, 1, true
+	}
+	start = max(second, last.begin()+1)
+	if last.Fill() <= Early || start > second+k.opts.ahead() {
+		return 0, 0, false
+	}
+	passed := float64(start-last.begin()) / k.opts.Generation.Seconds()
+	return start, 1 / max(passed, 0.1), true
+}
+
+// opensBehind is opens for a clock that is behind the open generation. Starts only
+// grow, and nobody knows how long the clock will take to catch up: when the
+// generation has been open for its length, or is full, the next one begins one
+// second after it. A clock that is soon put right opens nothing.
+func (k *Keeper[S, G]) opensBehind(now time.Time, last G) bool {
+	if k.behind.IsZero() || now.Before(k.behind) {
+		k.behind = now
+		if lag := time.Unix(int64(last.begin()), 0).Sub(now); lag > k.opts.Generation {
+			k.log.Warn("the clock is behind the open generation: it is wrong, or was; until it has caught up peers take no counts of this node",
+				"book", k.name, "behind", lag.Round(time.Second))
+		}
+	}
+	if last.Fill() <= Early && now.Sub(k.behind) < k.opts.Generation {
+		return false
+	}
+	k.behind = now
+	return true
+}
+
+// GivenUp returns how many generations a change gives up for want of memory, and
+// says so in the log.
+func (k *Keeper[S, G]) GivenUp(c Change[S], now time.Time) (n uint64) {
+	if c.From == 0 {
+		return 0
+	}
+	for _, start := range c.Drop {
+		if !k.opts.Expired(now, start) {
+			n++
+		}
+	}
+	k.log.Warn("memory is short: the oldest generations are given up before their time", "book", k.name,
+		"generations", n, "memory_bytes", k.opts.Memory)
+	return n
+}

@@ -1,0 +1,114 @@
+package book
+
+import (
+	"math"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// keys is how many keys a generation is sized for, or has: of signatures, and of
+// votes of people on them, which a blocklist does not tell apart: 0.
+type keys struct{ signatures, votes uint64 }
+
+// headroom is how much larger than the last generation's use the next one is, at
+// least: capacities are powers of the root of two, 1.5 times the use in the mean,
+// so that arrays of different nodes often have one geometry and can be merged.
+const headroom = 1.25
+
+// after returns what the next generation is sized for, given what the last one
+// has.
+func (used keys) after(grown float64, least keys) keys {
+	return keys{capacityAfter(used.signatures, grown, least.signatures), capacityAfter(used.votes, grown, least.votes)}
+}
+
+func capacityAfter(used uint64, grown float64, least uint64) uint64 {
+	if least == 0 {
+		return 0
+	}
+	half := math.Ceil(2 * math.Log2(max(1, headroom*grown*float64(used))))
+	return max(least, uint64(math.Ceil(math.Exp2(half/2))))
+}
+
+// smaller returns the next smaller capacity: of the two, the larger one, measured
+// by its least, gives way first.
+func (capacity keys) smaller(least keys) keys {
+	if least.votes == 0 || float64(capacity.signatures)/float64(least.signatures) >= float64(capacity.votes)/float64(least.votes) {
+		return keys{smaller(capacity.signatures, least.signatures), capacity.votes}
+	}
+	return keys{capacity.signatures, smaller(capacity.votes, least.votes)}
+}
+
+func smaller(capacity, least uint64) uint64 {
+	half := math.Round(2*math.Log2(float64(capacity))) - 1
+	return max(least, min(capacity-1, uint64(math.Ceil(math.Exp2(half/2)))))
+}
+
+// share returns how full a generation is that is sized for capacity.
+func (used keys) share(capacity keys) float64 {
+	return max(share(used.signatures, capacity.signatures), share(used.votes, capacity.votes))
+}
+
+func share(keys, capacity uint64) float64 { return float64(keys) / float64(max(capacity, 1)) }
+
+// memoryShare is the part of a book's memory that one generation takes at most,
+// unless its least capacity takes more: the others keep what was counted before.
+const memoryShare = 4
+
+// spec returns which arrays the generation has that follows those of b.
+func (k *Keeper[S, G]) spec(start uint64, b Book[G], grown float64) (S, error) {
+	capacity := k.least
+	if len(b.Live) > 0 {
+		capacity = b.Live[0].uses().after(grown, k.least)
+	}
+	for {
+		s, err := k.shape(start, capacity, k.size)
+		if err != nil || k.opts.Memory == 0 || capacity == k.least || s.bytes() <= k.opts.Memory/memoryShare {
+			return s, err
+		}
+		capacity = capacity.smaller(k.least)
+	}
+}
+
+// First returns the memory of the first generation without the tables of counts that
+// outgrow their cells, or an error that wraps [filter.ErrGeometry]. It allocates
+// nothing of it.
+func (k *Keeper[S, G]) First() (bytes uint64, err error) {
+	s, err := k.spec(0, Book[G]{}, 1)
+	return s.bytes(), err
+}
+
+// A sizer returns the geometry of an array that meets a target.
+type sizer func(filter.Target) (filter.Geometry, error)
+
+// size is filter.SizeFor, which takes longer than all else that a change does,
+// with a memory: most generations are sized like the one before.
+func (k *Keeper[S, G]) size(t filter.Target) (filter.Geometry, error) {
+	if g, ok := k.sizes[t]; ok {
+		return g, nil
+	}
+	g, err := filter.SizeFor(t)
+	if err != nil {
+		return g, err
+	}
+	if len(k.sizes) > 64 {
+		clear(k.sizes)
+	}
+	k.sizes[t] = g
+	return g, nil
+}
+
+// beyond returns the starts of the oldest generations, of all newest first, that
+// have no room in memory beside one that is opened. The newest one stays: what was
+// counted a moment ago must not be forgotten.
+func beyond[G generation](live []G, opened, memory uint64) (drop []uint64) {
+	if memory == 0 {
+		return nil
+	}
+	used := opened
+	for i, g := range live {
+		if used += g.bytes(); used > memory && i > 0 {
+			drop = append(drop, g.begin())
+		}
+	}
+	return drop
+}

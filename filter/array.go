@@ -43,8 +43,9 @@ type page struct {
 // that orders writers.
 type array struct {
 	geo   Geometry
-	id    uint64 // geo.ID()
-	lines []words
+	id    uint64     // geo.ID()
+	lines []words    // nil of a sparse array
+	dir   *directory // of a sparse array
 
 	// mu is held by every method that writes or needs a page to stand still.
 	// Counts and membership checks never take it.
@@ -115,25 +116,24 @@ func (a *array) PageInfo(p int) PageInfo {
 func (a *array) Pages() int { return len(a.pages) }
 
 // PageOf returns the page on which k lies.
-func (a *array) PageOf(k Key) int { return int(line(k.Hi, uint64(len(a.lines))) / PageLines) }
-
-// pageWords returns the lines of page p.
-func (a *array) pageWords(p int) []words {
-	n := a.geo.pageLines()
-	return a.lines[p*n : (p+1)*n]
-}
+func (a *array) PageOf(k Key) int { return int(line(k.Hi, a.geo.Lines) / PageLines) }
 
 // resident reports whether a is taken to be in the core's own cache.
-func (a *array) resident() bool { return len(a.lines) <= cached/LineBytes }
+func (a *array) resident() bool { return a.geo.Lines <= cached/LineBytes }
 
 // prefetch computes the lines of up to batch keys and asks for them.
 func (a *array) prefetch(keys []Key, lines *[batch]uint64) {
 	n := min(len(keys), batch)
-	total := uint64(len(a.lines))
+	total := a.geo.Lines
 	for i := range keys[:n] {
 		lines[i] = line(keys[i].Hi, total)
 	}
-	if n > 0 && !a.resident() {
+	if n == 0 || a.resident() {
+		return
+	}
+	if a.dir != nil {
+		a.dir.prefetch(lines[:n])
+	} else {
 		prefetchLines(unsafe.Pointer(unsafe.SliceData(a.lines)), &lines[0], n)
 	}
 }

@@ -27,24 +27,26 @@ type Bits struct {
 
 // NewBits returns an empty array, or an error that wraps [ErrGeometry] if g is
 // not valid or not of kind [Bitmap].
-func NewBits(g Geometry) (*Bits, error) {
+func NewBits(g Geometry) (*Bits, error) { return newBitsOf(g, newArray) }
+
+func newBitsOf(g Geometry, array func(Geometry) *array) (*Bits, error) {
 	if err := g.Validate(); err != nil {
 		return nil, err
 	}
 	if g.Kind != Bitmap {
 		return nil, fmt.Errorf("%w: %s array as bit array, want %s", ErrGeometry, g.Kind, Bitmap)
 	}
-	return &Bits{array: newArray(g), twice: g.K == 16}, nil
+	return &Bits{array: array(g), twice: g.K == 16}, nil
 }
 
 // Has reports whether k was set. It allocates nothing, takes no lock and reads
 // one cache line.
 func (b *Bits) Has(k Key) bool {
-	return b.has(line(k.Hi, uint64(len(b.lines))), k.Lo)
+	return b.has(line(k.Hi, b.geo.Lines), k.Lo)
 }
 
 func (b *Bits) has(at, lo uint64) bool {
-	l := &b.lines[at]
+	l := b.at(at)
 	if b.twice {
 		return hasTwice(l, lo)
 	}
@@ -105,12 +107,18 @@ func (b *Bits) HasBatch(keys []Key, out []bool) {
 
 // hasAll is has for 1 to batch keys, whose lines are at.
 func (b *Bits) hasAll(at *[batch]uint64, keys []Key, out []bool) {
-	if !b.twice {
+	switch {
+	case b.dir != nil:
+		for i := range keys {
+			out[i] = b.has(at[i], keys[i].Lo)
+		}
+		return
+	case !b.twice:
 		hasLines(unsafe.SliceData(b.lines), &at[0], &keys[0], len(keys), &out[0])
 		return
 	}
 	for i := range keys {
-		out[i] = hasTwice(&b.lines[at[i]], keys[i].Lo)
+		out[i] = hasTwice(b.at(at[i]), keys[i].Lo)
 	}
 }
 
@@ -119,7 +127,7 @@ func (b *Bits) hasAll(at *[batch]uint64, keys []Key, out []bool) {
 func (b *Bits) Set(k Key) (before bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	before = b.set(line(k.Hi, uint64(len(b.lines))), k.Lo)
+	before = b.set(line(k.Hi, b.geo.Lines), k.Lo)
 	b.flushKeys()
 	return before
 }
@@ -152,7 +160,7 @@ func (b *Bits) SetBatch(index uint64, keys []Key, before []bool) {
 // setAll is set for 1 to batch keys, whose lines are at, on the pages that are
 // due for index; on others it is has.
 func (b *Bits) setAll(index uint64, at *[batch]uint64, keys []Key, was *[batch]bool) {
-	if b.twice || !b.allDue(index, at[:len(keys)]) {
+	if b.twice || b.dir != nil || !b.allDue(index, at[:len(keys)]) {
 		for i, k := range keys {
 			if b.due(&b.pages[at[i]/PageLines], index, b.calls) {
 				was[i] = b.set(at[i], k.Lo)
@@ -195,7 +203,10 @@ func (b *Bits) allDue(index uint64, at []uint64) bool {
 
 // set is Set for the holder of b.mu.
 func (b *Bits) set(at, lo uint64) (before bool) {
-	l := &b.lines[at]
+	if b.dir != nil && b.has(at, lo) {
+		return true
+	}
+	l := b.own(at)
 	if b.twice {
 		before = setTwice(l, lo)
 	} else {

@@ -38,7 +38,9 @@ type Counting struct {
 
 // NewCounting returns an empty array, or an error that wraps [ErrGeometry] if g
 // is not valid or not of kind [Cells].
-func NewCounting(g Geometry) (*Counting, error) {
+func NewCounting(g Geometry) (*Counting, error) { return newCounting(g, newArray) }
+
+func newCounting(g Geometry, array func(Geometry) *array) (*Counting, error) {
 	if err := g.Validate(); err != nil {
 		return nil, err
 	}
@@ -46,18 +48,18 @@ func NewCounting(g Geometry) (*Counting, error) {
 		return nil, fmt.Errorf("%w: %s array as counting array, want %s", ErrGeometry, g.Kind, Cells)
 	}
 	keep, fill := cellMasks(g.K)
-	return &Counting{array: newArray(g), k: g.K, keep: keep, fill: fill}, nil
+	return &Counting{array: array(g), k: g.K, keep: keep, fill: fill}, nil
 }
 
 // Count returns how often k was added: never less, rarely more. It allocates
 // nothing, takes no lock and reads one cache line, or three of a key that was
 // added 15 times or more.
 func (c *Counting) Count(k Key) uint32 {
-	return c.count(line(k.Hi, uint64(len(c.lines))), pick(k.Lo, c.keep, c.fill))
+	return c.count(line(k.Hi, c.geo.Lines), pick(k.Lo, c.keep, c.fill))
 }
 
 func (c *Counting) count(at uint64, x cells) uint32 {
-	l := &c.lines[at]
+	l := c.at(at)
 	if v := lightest(l, x, c.k); v < escape {
 		return uint32(v)
 	}
@@ -72,7 +74,7 @@ func (c *Counting) countHeavy(at uint64, x cells) uint32 {
 		if v, ok := p.table.Load().least(at%PageLines, x, c.k); ok {
 			return v
 		}
-		if v := lightest(&c.lines[at], x, c.k); v < escape {
+		if v := lightest(c.at(at), x, c.k); v < escape {
 			return uint32(v)
 		}
 	}
@@ -107,7 +109,7 @@ func (c *Counting) CountBatch(keys []Key, out []uint32) {
 func (c *Counting) Add(k Key, n uint32) (before uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before = c.add(line(k.Hi, uint64(len(c.lines))), pick(k.Lo, c.keep, c.fill), n)
+	before = c.add(line(k.Hi, c.geo.Lines), pick(k.Lo, c.keep, c.fill), n)
 	c.flushKeys()
 	return before
 }
@@ -160,7 +162,7 @@ func (c *Counting) pickBatch(keys []Key, at *[batch]uint64, x *[batch]cells) {
 	n := 0
 	for i := range keys {
 		x[i] = pick(keys[i].Lo, c.keep, c.fill)
-		if nibble(&c.lines[at[i]], uint64(x[i])) != escape {
+		if nibble(c.at(at[i]), uint64(x[i])) != escape {
 			continue
 		}
 		if t := c.pages[at[i]/PageLines].table.Load(); t != nil {
@@ -175,7 +177,7 @@ func (c *Counting) pickBatch(keys []Key, at *[batch]uint64, x *[batch]cells) {
 
 // add is Add for the holder of c.mu.
 func (c *Counting) add(at uint64, x cells, n uint32) (before uint32) {
-	l := &c.lines[at]
+	l := c.at(at)
 	p := &c.pages[at/PageLines]
 	n = min(n, Many)
 	if least := lightest(l, x, c.k); least < escape {
@@ -189,7 +191,7 @@ func (c *Counting) add(at uint64, x cells, n uint32) (before uint32) {
 		}
 		if before+n < escape {
 			p.Version++
-			raiseLine(l, x, c.k, uint64(before+n))
+			raiseLine(c.own(at), x, c.k, uint64(before+n))
 			return before
 		}
 	} else {
@@ -213,7 +215,7 @@ func (c *Counting) add(at uint64, x cells, n uint32) (before uint32) {
 // raiseHeavy raises the cells of x to at least value, 15 to Many. The table comes
 // first: whoever sees an escape nibble finds the value.
 func (c *Counting) raiseHeavy(p *page, at uint64, x cells, value uint32) {
-	l := &c.lines[at]
+	l := c.own(at)
 	set := x.set(c.k)
 	light := set
 	for y, k := uint64(x), c.k; k > 0; k-- {

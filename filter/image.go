@@ -91,7 +91,10 @@ func (a *array) setInfo(p int, info PageInfo) {
 func (c *Counting) store(p int, pl plane, grown bool) {
 	pg := &c.pages[p]
 	old := pg.table.Load()
-	dst := c.pageWords(p)
+	if c.blankAt(p) && blank(pl.lines) {
+		return
+	}
+	dst := c.ownPage(p)
 	// First a table of all cells that are heavy before or after, so that
 	// readers find every escape they may see; then the nibbles.
 	var stale []uint64
@@ -144,7 +147,11 @@ func publishAll(dst, src []words) {
 }
 
 // store makes the lines of page p equal to lines, for the holder of b.mu.
-func (b *Bits) store(p int, lines []words) { publishAll(b.pageWords(p), lines) }
+func (b *Bits) store(p int, lines []words) {
+	if !b.blankAt(p) || !blank(lines) {
+		publishAll(b.ownPage(p), lines)
+	}
+}
 
 // Load replaces the page that m is a copy of. It returns an error that wraps
 // [ErrGeometry] or [ErrVersion], and changes nothing, if m is of an array of

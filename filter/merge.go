@@ -60,7 +60,7 @@ type merger struct {
 // mergePage adds page p of o to that of c and returns the number of heavy cells
 // there are then. Both locks are held.
 func (c *Counting) mergePage(p int, o *Counting, m *merger) (overflow int) {
-	dst, src := c.pageWords(p), o.pageWords(p)
+	dst, src := c.ownPage(p), o.pageWords(p)
 	if m.sum.lines == nil {
 		m.sum.lines = alignedLines(len(dst))
 	}
@@ -131,8 +131,11 @@ func (b *Bits) Merge(o *Bits) error {
 	}
 	for p := range b.pages {
 		keys := o.PageInfo(p).Keys
+		if o.blankAt(p) {
+			continue
+		}
 		b.mu.Lock()
-		dst, src := b.pageWords(p), o.pageWords(p)
+		dst, src := b.ownPage(p), o.pageWords(p)
 		if orLines(&dst[0], &src[0], len(dst)) {
 			info := b.pages[p].PageInfo
 			info.Version++

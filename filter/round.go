@@ -49,6 +49,17 @@ func (r *Round) Increase() (sum uint64) {
 	return sum
 }
 
+// Pages returns on how many pages the round changes something. The round is closed,
+// or was parsed.
+func (r *Round) Pages() (n int) {
+	for i := range r.ops {
+		if i == 0 || r.ops[i].line/PageLines != r.ops[i-1].line/PageLines {
+			n++
+		}
+	}
+	return n
+}
+
 // Version returns the sum of the versions of all pages: how often the array
 // changed.
 func (a *array) Version() (sum uint64) {

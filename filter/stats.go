@@ -69,7 +69,7 @@ func (a *array) stats(mark func(uint64) uint64, perLine int) Stats {
 	s := Stats{
 		Keys:  a.keys.Load(),
 		Fill:  float64(ones) / float64(lines*perLine),
-		Bytes: a.geo.Bytes() + uint64(a.overflow.Load()) + uint64(len(a.pages))*pageStateBytes,
+		Bytes: a.Resident(),
 	}
 	s.Effective = a.geo.keysAt(s.Fill)
 	s.Ghost = a.geo.ghost(s.Effective / float64(a.geo.Lines))
@@ -119,7 +119,7 @@ func (a *array) shown(from uint64, chance func(*words) float64) float64 {
 	step := (a.geo.Lines + shownLines - 1) / shownLines
 	sum, lines := 0.0, 0
 	for at := from % step; at < a.geo.Lines; at += step {
-		sum += chance(&a.lines[at])
+		sum += chance(a.at(at))
 		lines++
 	}
 	return sum / float64(lines)

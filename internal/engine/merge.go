@@ -133,7 +133,7 @@ func (a *arrangement) free(e *Engine, v *view, goal uint64) {
 			}
 			continue
 		}
-		freed += c.geometry.Bytes()
+		freed += charged(c.memory)
 	}
 }
 
@@ -154,7 +154,7 @@ func (a *arrangement) candidates(e *Engine, v *view) (list []candidate, freed ui
 			case x.memory == nil || x.cold != nil || x.hidden || r.marks[x.arrayKey].partial != 0:
 			case r.Weight == 0:
 				a.idle, a.leaving = append(a.idle, m), append(a.leaving, m)
-				freed += x.memory.Geometry().Bytes()
+				freed += charged(x.memory)
 			case e.mayMerge(x.array, r.Weight):
 				list = append(list, candidate{mergeKey{x.arrayKey, r.Weight, x.memory.Geometry()}, m})
 			}

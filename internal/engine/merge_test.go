@@ -190,7 +190,7 @@ func (w *mergeWorld) share(p *mergePeer) {
 // room asks for room as receivers do. If there is none the part is taken
 // nevertheless: here it is about what is counted.
 func (w *mergeWorld) room(p Part) {
-	if now, later := w.home.Room(p.Geometry); !now && later {
+	if now, later := w.home.Room("", Need{Geometry: p.Geometry, Pages: p.Geometry.Pages()}); !now && later {
 		w.settled()
 		w.done["merged"]++
 	}

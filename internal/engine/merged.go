@@ -146,12 +146,12 @@ func (v *view) remoteBytes() (sum uint64) {
 	for _, r := range v.remote {
 		for _, x := range r.arrays {
 			if x.memory != nil {
-				sum += x.memory.Geometry().Bytes()
+				sum += charged(x.memory)
 			}
 		}
 	}
 	for _, m := range v.merged {
-		sum += m.geometry.Bytes()
+		sum += charged(m.cells)
 	}
 	return sum
 }
@@ -162,29 +162,6 @@ func (e *Engine) lacks(v *view, more uint64) uint64 {
 		return total - e.opts.RemoteBytes
 	}
 	return 0
-}
-
-// Room reports whether there is memory for one more array of a replica. If not,
-// and merging arrays of several origins makes some, it has that done and later is
-// true: ask again.
-func (e *Engine) Room(g filter.Geometry) (now, later bool) {
-	view := e.view.Load()
-	lacks := e.lacks(view, g.Bytes())
-	switch {
-	case lacks == 0:
-		return true, false
-	case e.opts.Store == nil:
-		return false, false
-	case view.leaving():
-		return false, true
-	case len(e.arrange(view, lacks).leaving) == 0:
-		return false, false
-	}
-	for old := e.wanted.Load(); old < g.Bytes() && !e.wanted.CompareAndSwap(old, g.Bytes()); {
-		old = e.wanted.Load()
-	}
-	e.wakeMerge()
-	return false, true
 }
 
 // trim has arrays merged if replicas exceed their limit and merging helps: some

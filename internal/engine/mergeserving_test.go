@@ -61,7 +61,7 @@ func TestMergeServing(t *testing.T) {
 				report(t, p, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, s)}, Count: 5})
 				pass(t, p, home, origins[i].ID)
 				counted[s].Add(5)
-				home.Room(g)
+				home.Room("", Need{Geometry: g, Pages: g.Pages()})
 				if n%80 == 20*i {
 					transfer(t, p, home, origins[i].ID)
 				}
@@ -90,7 +90,7 @@ func TestMergeServing(t *testing.T) {
 	writers.Wait()
 	close(stop)
 	readers.Wait()
-	for end := time.Now().Add(time.Minute); home.RemoteMemory().Merged < nPeers; home.Room(g) {
+	for end := time.Now().Add(time.Minute); home.RemoteMemory().Merged < nPeers; home.Room("", Need{Geometry: g, Pages: g.Pages()}) {
 		if time.Now().After(end) {
 			t.Fatalf("not all is merged: %+v", home.RemoteMemory())
 		}
@@ -122,7 +122,7 @@ func TestRenameWhileWarm(t *testing.T) {
 			images = parts
 		}
 	}
-	for end := time.Now().Add(time.Minute); home.RemoteMemory().Merged < nPeers; home.Room(g) {
+	for end := time.Now().Add(time.Minute); home.RemoteMemory().Merged < nPeers; home.Room("", Need{Geometry: g, Pages: g.Pages()}) {
 		if time.Now().After(end) {
 			t.Fatalf("not all is merged: %+v", home.RemoteMemory())
 		}

@@ -209,7 +209,9 @@ func (e *Engine) Replica(origin string) []ArrayState {
 		state := arrayState(x.array, x.start, x.replicated())
 		m := view.remote[i].marks[x.arrayKey]
 		state.Partial, state.Boot = m.partial, m.boot
-		if x.memory == nil {
+		if x.memory != nil {
+			state.Bytes = charged(x.memory)
+		} else {
 			state.Merged, state.Bytes = true, 0
 			if m := into[x.cold]; m != nil {
 				state.Ghost = m.geometry.GhostError(m.load())

@@ -70,6 +70,8 @@ type loaded interface {
 	LoadAt(index uint64, m *filter.Image) error
 	SetGeneration(uint64)
 	Stats() filter.Stats
+	Resident() uint64
+	Growth(r *filter.Round) uint64
 	Shown(from uint64) float64
 }
 
@@ -83,9 +85,9 @@ func newReplicated(a Array, start uint64, g filter.Geometry) (loaded, error) {
 	var array loaded
 	var err error
 	if a == ArrayCounts {
-		array, err = filter.NewCounting(g)
+		array, err = filter.NewSparseCounting(g)
 	} else {
-		array, err = filter.NewBits(g)
+		array, err = filter.NewSparseBits(g)
 	}
 	if err != nil {
 		return nil, err

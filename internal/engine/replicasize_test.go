@@ -75,7 +75,7 @@ func newCrowd(tb testing.TB, n, capacity uint64, limit float64) *crowd {
 		}
 		begun := time.Now()
 		for end := begun.Add(time.Minute); limit > 0; time.Sleep(time.Millisecond) {
-			now, later := c.home.Room(own.Geometry)
+			now, later := c.home.Room(origins[i].ID, Need{Geometry: own.Geometry, Pages: own.Geometry.Pages()})
 			if now || !later {
 				break
 			}

@@ -34,6 +34,10 @@ func (s *sender) answer(ctx context.Context, m *message) {
 			behind, heard = true, max(heard, p.stamp.incarnation, p.stamp.boot)
 		}
 	}
+	may := len(m.wants) == 0 || s.may(m.from, own)
+	if !may {
+		s.m.receiver.refuse(m.from, reasonAsks, "")
+	}
 	for _, w := range m.wants {
 		a, ok := own[w.ref]
 		if !same {
@@ -41,9 +45,9 @@ func (s *sender) answer(ctx context.Context, m *message) {
 		}
 		switch {
 		case !ok, w.version > a.Version: // whatever it says of that, it does not prove
-		case s.m.opts.Role == Subscribe: // it tells nothing
-		case w.partial, w.version < a.Version && !s.resend(w.ref, w.version):
-			s.wanted[w.ref]++
+		case !may, s.m.opts.Role == Subscribe: // it tells nothing
+		case w.partial, w.version < a.Version && !s.resend(w.ref, w.version, m.from):
+			s.needs(w.ref, m.from)
 		}
 	}
 	s.m.opts.Log.Debug("asked", "by", m.from, "arrays", len(m.wants), "same_incarnation", same, "behind", behind, "images", len(s.wanted))
@@ -59,7 +63,7 @@ func (s *sender) answer(ctx context.Context, m *message) {
 // resend publishes the rounds since a version again, if they are all still
 // here: now, or a while after the last time, so that they are sent once for all
 // who ask.
-func (s *sender) resend(r ref, version uint64) bool {
+func (s *sender) resend(r ref, version uint64, by hint) bool {
 	a := s.arrays[r]
 	if a == nil {
 		return false
@@ -73,7 +77,7 @@ func (s *sender) resend(r ref, version uint64) bool {
 	}
 	if !a.resent.IsZero() && time.Since(a.resent) < imageRest {
 		if !a.due || version < a.dueFrom {
-			a.due, a.dueFrom = true, version
+			a.due, a.dueFrom, a.dueTo = true, version, by
 		}
 		return true
 	}
@@ -81,6 +85,7 @@ func (s *sender) resend(r ref, version uint64) bool {
 	list := slices.Clone(a.rounds[i:])
 	size, first := 0, 0
 	for j := range list {
+		s.charge(by, len(list[j].data))
 		if size += len(list[j].data); size > s.m.opts.imageBytes && j > first {
 			s.again(list[first:j])
 			first, size = j, len(list[j].data)
@@ -135,8 +140,15 @@ func (s *sender) imageAll() {
 	}
 	for _, a := range s.m.opts.Engine.Own() {
 		if a.Version > 0 {
-			s.wanted[ref{a.Array, a.Start}]++
+			s.needs(ref{a.Array, a.Start}, hint{})
 		}
+	}
+}
+
+// needs notes that images of an array are to be published, and who asks for them.
+func (s *sender) needs(r ref, by hint) {
+	if _, ok := s.wanted[r]; !ok {
+		s.wanted[r] = by
 	}
 }
 
@@ -144,15 +156,15 @@ func (s *sender) imageAll() {
 // stored copies have become old.
 func (s *sender) images(ctx context.Context) {
 	for r, a := range s.arrays {
-		if a.due && time.Since(a.resent) >= imageRest && !s.resend(r, a.dueFrom) {
+		if a.due && time.Since(a.resent) >= imageRest && !s.resend(r, a.dueFrom, a.dueTo) {
 			a.due = false
-			s.wanted[r]++
+			s.needs(r, a.dueTo)
 		}
 		if a.since > refreshLeast && a.since > refreshShare*a.image {
-			s.wanted[r]++
+			s.needs(r, hint{})
 		}
 	}
-	for r := range s.wanted {
+	for r, by := range s.wanted {
 		a := s.arrays[r]
 		if a == nil {
 			a = &ownArray{}
@@ -166,6 +178,7 @@ func (s *sender) images(ctx context.Context) {
 			s.m.opts.Log.Warn("images are not published", "array", r.array, "generation", r.start, "err", err)
 		}
 		a.imaged = time.Now()
+		s.charge(by, a.image)
 	}
 }
 

@@ -20,24 +20,44 @@ func jitter(d time.Duration) time.Duration {
 	return d/2 + time.Duration(rand.Int64N(int64(max(d/2, 1))))
 }
 
-// fits reports whether there is memory for one more array of an origin of which so
-// much is held. If not,
-// but there will be when others have been merged, waits is true; otherwise the
-// array is refused.
-func (r *receiver) fits(p *peer, t *track, held map[ref]engine.ArrayState, g filter.Geometry) (now, waits bool) {
-	if len(held) >= maxParts {
+// maxGenerations bounds how many arrays of one kind are kept of a peer: every check
+// looks into all of them. An honest one has as many as it keeps, and some more that it
+// began early because they were full.
+const maxGenerations = 64
+
+// fits reports whether there is memory for what an array of an origin is about to
+// take, of which so much is held. If not, but there will be when others have been
+// merged, waits is true; otherwise it is refused.
+func (r *receiver) fits(p *peer, t *track, held map[ref]engine.ArrayState, n engine.Need) (now, waits bool) {
+	at := ref{n.Array, n.Start}
+	if _, ok := held[at]; !ok && generations(held, n.Array) >= maxGenerations {
 		if !t.full {
 			t.full = true
-			r.refuse(p.key.hint(), reasonLimit, fmt.Sprintf("more than the %d arrays that are kept of one peer: its generations are too short for how long this node keeps them", maxParts))
+			r.refuse(p.key.hint(), reasonLimit, fmt.Sprintf("more than the %d generations that are kept of one peer: its are too short for how long this node keeps them", maxGenerations))
 		}
 		return false, false
 	}
-	now, waits = r.m.opts.Engine.Room(g)
-	if !now && !waits && !t.full {
-		t.full = true
-		r.refuse(p.key.hint(), reasonMemory, fmt.Sprintf("an array of %d bytes more than mesh.memory_bytes allows, %d bytes", g.Bytes(), r.m.opts.Engine.RemoteMemory().Limit))
+	now, waits = r.m.opts.Engine.Room(p.ID, n)
+	if now {
+		delete(t.cramped, at)
+		return true, false
 	}
-	return now, waits
+	t.cramped[at] = true
+	if !waits && !t.full {
+		t.full = true
+		r.refuse(p.key.hint(), reasonMemory, fmt.Sprintf("%s of generation %d has more than the peer's share of mesh.memory_bytes, %d bytes", n.Array, n.Start, r.m.opts.Engine.RemoteMemory().Limit))
+	}
+	return false, waits
+}
+
+// generations returns how many arrays of a kind are held.
+func generations(held map[ref]engine.ArrayState, a engine.Array) (n int) {
+	for x := range held {
+		if x.array == a {
+			n++
+		}
+	}
+	return n
 }
 
 // A batch is rounds of different arrays of one origin that are applied with one
@@ -111,14 +131,6 @@ func (r *receiver) admit(p *peer, t *track, held map[ref]engine.ArrayState, x *r
 		t.hold(x)
 		return none, nil
 	}
-	if !ok {
-		if now, waits := r.fits(p, t, held, geometry); !now {
-			if waits {
-				t.hold(x)
-			}
-			return none, nil
-		}
-	}
 	if !r.continues(p, t, a, x) {
 		return none, nil
 	}
@@ -129,6 +141,12 @@ func (r *receiver) admit(p *peer, t *track, held map[ref]engine.ArrayState, x *r
 	}
 	if err != nil {
 		r.refuse(p.key.hint(), reasonAbsurd, err.Error())
+		return none, nil
+	}
+	if now, waits := r.fits(p, t, held, engine.Need{Array: x.array, Start: x.start, Geometry: geometry, Round: parsed}); !now {
+		if waits {
+			t.hold(x)
+		}
 		return none, nil
 	}
 	return engine.Part{Array: x.array, Start: x.start, Geometry: geometry, Round: whole, Boot: x.boot}, parsed
@@ -315,10 +333,8 @@ func (r *receiver) image(ctx context.Context, p *peer, t *track, m *message) {
 		r.doubt(p, t)
 		return
 	}
-	if !ok {
-		if now, _ := r.fits(p, t, held, x.geometry); !now {
-			return // if there will be room, it is asked for again
-		}
+	if now, _ := r.fits(p, t, held, engine.Need{Array: x.array, Start: x.start, Geometry: x.geometry, Pages: len(x.pages)}); !now {
+		return // if there will be room, it is asked for again
 	}
 	parts := make([]engine.Part, 0, len(x.pages))
 	for _, page := range x.pages {

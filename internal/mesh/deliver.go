@@ -171,6 +171,7 @@ const (
 	reasonLimit     = "over limit"
 	reasonMemory    = "over mesh.memory"
 	reasonRollback  = "rolled back"
+	reasonAsks      = "asks for too much"
 	reasonSuspect   = "went back in time"
 	reasonEarly     = "in the future"
 )

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
 // claims returns asks that say of a node's past what is not true.
@@ -200,6 +202,136 @@ func TestSilent(t *testing.T) {
 		defer home.stop()
 		if p := home.peer(t, peer); !p.Heard.Equal(heard) || p.Silent < time.Hour {
 			t.Errorf("after a restart: %+v, want heard %v", p, heard)
+		}
+	})
+}
+
+// announced returns rounds that begin arrays of so many lines: one each, that adds so
+// many keys.
+func announced(t *testing.T, f *forger, arrays int, lines uint64, keys int) []*message {
+	t.Helper()
+	now := uint64(time.Now().Unix())
+	var out []*message
+	for i := range arrays {
+		small := filter.Geometry{Kind: filter.Bitmap, Lines: lines, K: 8, KeyID: testSecret.ID()}
+		b, err := filter.NewSparseBits(small)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := now + uint64(i)
+		b.SetGeneration(start)
+		r := b.NewRound()
+		add, before := make([]filter.Key, keys), make([]bool, keys)
+		for n := range add {
+			add[n] = filter.Key{Hi: uint64(n+1) * 0x9e3779b97f4a7c15, Lo: uint64(n)}
+		}
+		b.SetBatch(0, add, before)
+		r.RecordBits(add, before)
+		r.Close()
+		out = append(out, &message{kind: kindDelta, rounds: []round{{
+			ref: ref{engine.ArraySpam, start}, to: r.To, geometry: small, announce: true,
+			lineage: lineage{{f.at.boot, 0}}, data: r.Append(nil),
+		}}})
+	}
+	return out
+}
+
+// TestClaimedMemory: arrays that a peer claims to be as large as may be, and those that
+// it fills here and there, cost what its share is, and leave the others theirs.
+func TestClaimedMemory(t *testing.T) {
+	for name, tt := range map[string]struct {
+		weight float64
+		arrays int
+		keys   int
+	}{
+		"claimed by one that does not count": {0, 8, 1},
+		"claimed":                            {1, 40, 1},
+		"touched here and there":             {1, 4, 3000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, k *memBroker) {
+				const limit = 32 << 20
+				home := newSiteOf(t, k, engine.Options{RemoteBytes: limit}, nil)
+				peer := newSite(t, k, nil)
+				defer home.stop()
+				defer peer.stop()
+				trust(t, home, 1, peer)
+				f := newForger(t, k, home, tt.weight)
+				for _, m := range announced(t, f, tt.arrays, 1<<24, tt.keys) {
+					f.say(t, home, m)
+				}
+				settle()
+				p := home.peerOf(t, f.id)
+				if p.Refusals[reasonMemory] == 0 || p.Memory > limit {
+					t.Errorf("%d bytes of %d: %+v", p.Memory, limit, p)
+				}
+				if sure := uint64(limit / 4 / 2); tt.weight == 0 && p.Memory > sure {
+					t.Errorf("one that does not count takes %d bytes, its share is %d", p.Memory, sure)
+				}
+				report(t, peer.engine, 1, bulkhead.Sighting, 9)
+				settle()
+				if got := check(t, home.engine, 1).Sightings; got != 9 {
+					t.Errorf("%d sightings of an honest peer, want 9; memory %+v", got, home.Status().Memory)
+				}
+				if m := home.Status().Memory; m.Bytes > limit {
+					t.Errorf("%+v", m)
+				}
+			})
+		})
+	}
+}
+
+// TestTinyGenerations: generations without end of one peer cost no check more than
+// some tens.
+func TestTinyGenerations(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		home := newSite(t, k, nil)
+		defer home.stop()
+		f := newForger(t, k, home, 1)
+		for _, m := range announced(t, f, 1000, 1, 1) {
+			f.say(t, home, m)
+		}
+		settle()
+		if n := len(home.engine.Replica(f.id.ID())); n == 0 || n > maxGenerations {
+			t.Errorf("%d generations are kept, limit %d", n, maxGenerations)
+		}
+	})
+}
+
+// TestAsksWithoutEnd: who asks for all again and again is sent it twice, and then as
+// often as may be; that is booked, and another who asks is still answered.
+func TestAsksWithoutEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		home, late := newSite(t, k, nil), newSite(t, k, nil)
+		defer home.stop()
+		defer late.stop()
+		f := newForger(t, k, home, 0)
+		home.weigh(t, late, 0)
+		for n := range 20_000 {
+			report(t, home.engine, n, bulkhead.Sighting, 1)
+		}
+		settle()
+		k.wipe()
+		before := home.Status()
+		const asks = 100
+		for range asks {
+			var wants []arrayHead
+			for _, a := range home.engine.Own() {
+				wants = append(wants, arrayHead{ref: ref{a.Array, a.Start}, partial: true})
+			}
+			f.say(t, home, &message{kind: kindAsk, to: home.id.public.hint(), life: before.Incarnation, wants: wants})
+			time.Sleep(3 * time.Second)
+		}
+		k.wipe()
+		p := home.peerOf(t, f.id)
+		sent := home.Status().Bytes - before.Bytes
+		if p.Served == 0 || p.Refusals[reasonAsks] == 0 || sent > 3<<20 {
+			t.Errorf("%d bytes were sent for %d asks: %+v", sent, asks, p)
+		}
+		late.weigh(t, home, 1)
+		time.Sleep(time.Minute)
+		if got := check(t, late.engine, 77).Sightings; got != 1 {
+			t.Errorf("who asks for the first time is not answered: %+v", late.peer(t, home))
 		}
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
@@ -28,7 +27,7 @@ type Engine interface {
 	RenameOrigin(ctx context.Context, from, to string) error
 	Incarnation(origin string) uint64
 	Keeps(a engine.Array, start uint64) bool
-	Room(g filter.Geometry) (now, later bool)
+	Room(origin string, n engine.Need) (now, later bool)
 	RemoteMemory() engine.RemoteMemory
 	Horizon(a engine.Array) uint64
 	Floor(a engine.Array) uint64

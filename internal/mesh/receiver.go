@@ -55,8 +55,9 @@ type track struct {
 	heads   map[ref]arrayHead // of the life that is taken, or, if next is set, of that one
 	next    uint64            // a newer incarnation that was heard of; 0 if none
 	pending map[ref][]round
-	waiting int  // bytes of pending
-	full    bool // an array of it did not fit, which was said
+	waiting int          // bytes of pending
+	full    bool         // an array of it did not fit, which was said
+	cramped map[ref]bool // arrays that had no room for more
 
 	// suspect: what is here is no part of what the origin has. It has gone back
 	// in time, and is told so. gone are those arrays that it does not even name.
@@ -161,7 +162,7 @@ func (r *receiver) forget(h hint) {
 func (r *receiver) track(h hint) *track {
 	t := r.origins[h]
 	if t == nil {
-		t = &track{heads: make(map[ref]arrayHead), pending: make(map[ref][]round), looked: make(look)}
+		t = &track{heads: make(map[ref]arrayHead), pending: make(map[ref][]round), looked: make(look), cramped: make(map[ref]bool)}
 		r.origins[h] = t
 	}
 	return t

@@ -5,6 +5,9 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
 // repair asks those origins of which something is missing, and reports whether
@@ -86,6 +89,16 @@ func (t *track) heal() {
 	t.stop, t.since, t.backoff = nil, time.Time{}, 0
 }
 
+// roomier reports whether an array that had no room for more may have some by now.
+func (r *receiver) roomier(p *peer, t *track, x ref, g filter.Geometry, waits *bool) bool {
+	now, later := r.m.opts.Engine.Room(p.ID, engine.Need{Array: x.array, Start: x.start, Geometry: g, Pages: 1})
+	*waits = *waits || later
+	if now {
+		delete(t.cramped, x)
+	}
+	return now
+}
+
 // missing returns what to ask an origin for, and how many changes that is. waits
 // says that there is more, for which there is no memory yet.
 func (r *receiver) missing(p *peer, t *track) (wants []arrayHead, changes uint64, waits bool) {
@@ -111,12 +124,13 @@ func (r *receiver) missing(p *peer, t *track) (wants []arrayHead, changes uint64
 		switch {
 		case !r.m.opts.Engine.Keeps(ref.array, ref.start) || p.refuses(ref.start):
 		case !ok:
-			now, later := r.fits(p, t, held, h.geometry)
+			now, later := r.fits(p, t, held, engine.Need{Array: ref.array, Start: ref.start, Geometry: h.geometry, Pages: 1})
 			if waits = waits || later; now {
 				want(ref, h.version)
 			} else if later {
 				changes += h.version
 			}
+		case !fresh && t.cramped[ref] && !r.roomier(p, t, ref, a.Geometry, &waits):
 		case fresh || a.Partial != 0 || t.suspect || a.Version < h.version:
 			want(ref, h.version)
 		}

@@ -40,8 +40,9 @@ type sender struct {
 	arrays  map[ref]*ownArray
 	history int // cost of all rounds in arrays
 	order   []ref
-	outbox  []outbox    // by bus
-	wanted  map[ref]int // images asked for; the value is how many times
+	outbox  []outbox     // by bus
+	wanted  map[ref]hint // images asked for, and by whom; nobody if it is none of theirs
+	draws   map[hint]*draw
 	renewed []time.Time // new incarnations of this process
 	headed  time.Time   // when the last head was published
 	headDue bool        // one was asked for since
@@ -57,6 +58,7 @@ type ownArray struct {
 	resent    time.Time // when rounds were sent again last
 	due       bool      // some were asked for since
 	dueFrom   uint64    // from which version
+	dueTo     hint      // by whom
 }
 
 type outbox struct {
@@ -73,7 +75,7 @@ type queued struct {
 func newSender(m *Mesh) *sender {
 	return &sender{
 		m: m, asks: make(chan *message, 256), hello: make(chan struct{}, 1), wants: make(chan wish, 64), pasts: make(chan past, 64),
-		arrays: make(map[ref]*ownArray), wanted: make(map[ref]int),
+		arrays: make(map[ref]*ownArray), wanted: make(map[ref]hint), draws: make(map[hint]*draw),
 	}
 }
 
@@ -338,6 +340,7 @@ func (s *sender) headSoon(ctx context.Context) {
 func (s *sender) head(ctx context.Context) {
 	own := s.publish(ctx)
 	s.headed, s.headDue = time.Now(), false
+	s.forgetDraws()
 	m := &message{kind: kindHead, name: s.m.opts.Name, proof: s.m.opts.Identity.proof, floors: [2]uint64{allExpired, allExpired}}
 	if s.m.opts.Role != Subscribe {
 		m.floors = [2]uint64{s.m.opts.Engine.Floor(engine.ArrayCounts), s.m.opts.Engine.Floor(engine.ArraySpam)}

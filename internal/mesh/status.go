@@ -44,6 +44,7 @@ type PeerStatus struct {
 	Applied     uint64 // rounds
 	Pages       uint64 // images
 	Asked       uint64 // times that something missing was asked for
+	Served      uint64 // bytes of rounds and images sent because the peer asked
 	Refusals    map[string]uint64
 	Keys        uint64  // in all its arrays
 	Memory      uint64  // bytes of its replica, without what is merged
@@ -66,6 +67,7 @@ type stats struct {
 	pages     uint64
 	asked     uint64
 	conflicts int
+	served    uint64
 	refusals  refusals
 	growth    growth
 }
@@ -127,7 +129,7 @@ func (m *Mesh) Status() Status {
 		out := PeerStatus{
 			ID: mem.ID, Name: mem.Name, Weight: mem.Weight, Quarantine: mem.Quarantine, Added: mem.Added,
 			Heard: mem.lastHeard, Lag: mem.lag, Missing: mem.missing, Incarnation: m.opts.Engine.Incarnation(mem.ID),
-			Messages: mem.messages, Bytes: mem.bytes, Applied: mem.applied, Pages: mem.pages, Asked: mem.asked,
+			Messages: mem.messages, Bytes: mem.bytes, Applied: mem.applied, Pages: mem.pages, Asked: mem.asked, Served: mem.served,
 			Refusals: maps.Clone(mem.refusals.count), Error: mem.refusals.last,
 		}
 		if d := m.opts.Now().Sub(later(mem.lastHeard, mem.Added)); d > silentAfter*m.opts.Heartbeat && m.opts.Role != Publish {

@@ -10,16 +10,24 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 )
 
-// A countChange is sightings to count: cells of the tally and by how much to
+// A countAddition is sightings to count: cells of the tally and by how much to
 // raise each.
-type countChange struct {
+type countAddition struct {
 	cells []filter.Key
 	n     []uint32
 }
 
+func (c *countAddition) signatures() int { return len(c.cells) }
+
+// decide has nothing to decide: a sighting needs no look at the arrays.
+func (c *countAddition) decide(r *resolver) error {
+	r.out.cells, r.out.n = append(r.out.cells, c.cells...), append(r.out.n, c.n...)
+	return nil
+}
+
 // Count implements [bulkhead.Counter]. It takes up to 65,536 signatures at once.
 func (e *Engine) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint32) error {
-	c, err := e.countChange(sigs, n)
+	c, err := e.countAddition(sigs, n)
 	if err != nil {
 		e.counters.refused.Add(1)
 		return err
@@ -27,16 +35,16 @@ func (e *Engine) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint3
 	if len(c.cells) == 0 {
 		return nil
 	}
-	return e.submit(ctx, &request{count: c})
+	return e.add(ctx, c)
 }
 
-// countChange hashes in the caller's goroutine: there is one writer only.
-func (e *Engine) countChange(sigs []bulkhead.Signature, n []uint32) (*countChange, error) {
+// countAddition hashes in the caller's goroutine: there is one writer only.
+func (e *Engine) countAddition(sigs []bulkhead.Signature, n []uint32) (*countAddition, error) {
 	if len(sigs) != len(n) || len(sigs) > maxVotes {
 		return nil, fmt.Errorf("%w: %d signatures to count %d times, limit %d", bulkhead.ErrOverLimit, len(sigs), len(n), maxVotes)
 	}
 	white := e.whitelist.Load()
-	c := &countChange{cells: make([]filter.Key, 0, len(sigs)), n: make([]uint32, 0, len(sigs))}
+	c := &countAddition{cells: make([]filter.Key, 0, len(sigs)), n: make([]uint32, 0, len(sigs))}
 	for i := range sigs {
 		sig := &sigs[i]
 		if !sig.Valid() || n[i] == 0 || n[i] > bulkhead.Many {

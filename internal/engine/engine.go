@@ -114,27 +114,15 @@ func (e *Engine) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receip
 		e.counters.refused.Add(1)
 		return bulkhead.Receipt{}, err
 	}
-	req := &request{report: &r}
-	if err := e.submit(ctx, req); err != nil {
+	a := &reportAddition{report: r}
+	if err := e.add(ctx, a); err != nil {
 		return bulkhead.Receipt{}, err
 	}
-	return req.receipt, nil
+	return a.receipt, nil
 }
 
 // Accounts returns the trust book, for reading.
 func (e *Engine) Accounts() *trust.Book { return e.book }
-
-// PutAccount adds or replaces an account; it is durable when PutAccount
-// returns nil.
-func (e *Engine) PutAccount(ctx context.Context, a trust.Account) error {
-	return e.submit(ctx, &request{account: &accountChange{Put: &a}})
-}
-
-// RemoveAccount removes an account. To keep its name from being taken again,
-// close it instead.
-func (e *Engine) RemoveAccount(ctx context.Context, name string) error {
-	return e.submit(ctx, &request{account: &accountChange{Remove: name}})
-}
 
 // SetWhitelist replaces the whitelist; nil empties it.
 func (e *Engine) SetWhitelist(w *Whitelist) { e.whitelist.Store(w) }

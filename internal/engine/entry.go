@@ -8,8 +8,6 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
-	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
 // A journal entry is one byte that names its kind, one byte of version, and a
@@ -222,31 +220,6 @@ func decodeVotes(version byte, body []byte) (*votes, error) {
 	return v, nil
 }
 
-// rotation opens and drops generations: the body of a rotation entry.
-type rotation struct {
-	OpenTally *book.TallySpec `json:"open_tally,omitempty"`
-	OpenBlock *book.BlockSpec `json:"open_block,omitempty"`
-	DropTally []uint64        `json:"drop_tally,omitempty"`
-	DropBlock []uint64        `json:"drop_block,omitempty"`
-	// The starts below which generations were given up for want of memory.
-	TallyFrom uint64 `json:"tally_from,omitempty"`
-	BlockFrom uint64 `json:"block_from,omitempty"`
-}
-
-func (r *rotation) tally() book.Change[book.TallySpec] {
-	return book.Change[book.TallySpec]{Open: r.OpenTally, Drop: r.DropTally, From: r.TallyFrom}
-}
-
-func (r *rotation) block() book.Change[book.BlockSpec] {
-	return book.Change[book.BlockSpec]{Open: r.OpenBlock, Drop: r.DropBlock, From: r.BlockFrom}
-}
-
-// accountChange is the body of an account entry: one of the two.
-type accountChange struct {
-	Put    *trust.Account `json:"put,omitempty"`
-	Remove string         `json:"remove,omitempty"`
-}
-
 func encodeJSONEntry(kind byte, body any) ([]byte, error) {
 	data, err := json.Marshal(body)
 	if err != nil {
@@ -255,20 +228,25 @@ func encodeJSONEntry(kind byte, body any) ([]byte, error) {
 	return append([]byte{kind, entryVersion}, data...), nil
 }
 
-// decodeEntry reads a journal entry: *votes, *rotation, *accountChange,
-// *originsChange, *remoteChange or *forgetChange.
-func decodeEntry(entry []byte) (any, error) {
-	if len(entry) < 2 {
-		return nil, fmt.Errorf("%w: %d bytes", errEntry, len(entry))
+// An entry is the body of a journal entry.
+type entry interface {
+	// apply does what the entry of the index says: on start, or once it is durable.
+	apply(e *Engine, index uint64) error
+}
+
+// decodeEntry reads a journal entry.
+func decodeEntry(data []byte) (entry, error) {
+	if len(data) < 2 {
+		return nil, fmt.Errorf("%w: %d bytes", errEntry, len(data))
 	}
-	if entry[0] == entryVotes && (entry[1] == entryVersion || entry[1] == entryLate) {
-		return decodeVotes(entry[1], entry[2:])
+	if data[0] == entryVotes && (data[1] == entryVersion || data[1] == entryLate) {
+		return decodeVotes(data[1], data[2:])
 	}
-	if entry[1] != entryVersion {
-		return nil, fmt.Errorf("%w: version %d, this program reads up to %d", errEntry, entry[1], entryLate)
+	if data[1] != entryVersion {
+		return nil, fmt.Errorf("%w: version %d, this program reads up to %d", errEntry, data[1], entryLate)
 	}
-	var body any
-	switch entry[0] {
+	var body entry
+	switch data[0] {
 	case entryRotation:
 		body = new(rotation)
 	case entryAccount:
@@ -282,9 +260,9 @@ func decodeEntry(entry []byte) (any, error) {
 	case entryRenew:
 		body = new(renewChange)
 	default:
-		return nil, fmt.Errorf("%w: kind %q", errEntry, entry[0])
+		return nil, fmt.Errorf("%w: kind %q", errEntry, data[0])
 	}
-	if err := json.Unmarshal(entry[2:], body); err != nil {
+	if err := json.Unmarshal(data[2:], body); err != nil {
 		return nil, fmt.Errorf("%w: %v", errEntry, err)
 	}
 	return body, nil

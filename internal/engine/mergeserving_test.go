@@ -136,7 +136,7 @@ func TestRenameWhileWarm(t *testing.T) {
 		if err := home.warm("p0", parts); err != nil {
 			t.Error(err)
 		}
-		home.applyRenew(&renewChange{Origin: "p0", To: "q0"})
+		(&renewChange{Origin: "p0", To: "q0"}).apply(home, 0)
 		if got := check(t, home, s).Findings[0].Sightings; got != 5*nPeers {
 			t.Errorf("%d sightings, want %d", got, 5*nPeers)
 		}

@@ -85,7 +85,7 @@ func (e *Engine) SetOrigins(ctx context.Context, origins []Origin) error {
 		}
 		seen[o.ID] = true
 	}
-	return e.submit(ctx, &request{origins: &originsChange{Origins: slices.Clone(origins)}})
+	return e.change(ctx, &originsChange{Origins: slices.Clone(origins)})
 }
 
 // validOrigin reports whether id may name an origin: it becomes part of file
@@ -112,7 +112,7 @@ func (e *Engine) Origins() []Origin {
 // that started at or after the given Unix second: a peer that has gone mad is
 // rolled back to the time before.
 func (e *Engine) ForgetGenerations(ctx context.Context, origin string, since uint64) error {
-	return e.submit(ctx, &request{forget: &forgetChange{Origin: origin, Since: since}})
+	return e.change(ctx, &forgetChange{Origin: origin, Since: since})
 }
 
 // forgetChange is the body of a forget entry.
@@ -125,7 +125,7 @@ type forgetChange struct {
 // number: it was restored from a backup, so its versions may have gone back.
 // What was held of the incarnation before is dropped.
 func (e *Engine) Renew(ctx context.Context, origin string, incarnation uint64) error {
-	return e.submit(ctx, &request{renew: &renewChange{Origin: origin, Incarnation: incarnation}})
+	return e.change(ctx, &renewChange{Origin: origin, Incarnation: incarnation})
 }
 
 // RenameOrigin gives an origin another name, and keeps all else of it: the
@@ -134,7 +134,7 @@ func (e *Engine) RenameOrigin(ctx context.Context, from, to string) error {
 	if !validOrigin(to) {
 		return fmt.Errorf("%w: origin %.128q: want up to 64 letters and digits", bulkhead.ErrMalformed, to)
 	}
-	return e.submit(ctx, &request{renew: &renewChange{Origin: from, To: to}})
+	return e.change(ctx, &renewChange{Origin: from, To: to})
 }
 
 // renewChange is the body of a renew entry: a new incarnation, or a new name.
@@ -168,7 +168,7 @@ func (e *Engine) ApplyRemote(ctx context.Context, origin string, parts []Part) e
 	if c.entry, err = encodeJSONEntry(entryRemote, c); err != nil {
 		return err
 	}
-	return e.submit(ctx, &request{remote: c})
+	return e.change(ctx, c)
 }
 
 // An ArrayState is where the replica of one array stands.

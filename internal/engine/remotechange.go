@@ -86,8 +86,8 @@ func (e *Engine) admitGeometry(g filter.Geometry, kind filter.Kind) error {
 	return nil
 }
 
-// changeRemote is the writer's part of ApplyRemote.
-func (e *Engine) changeRemote(c *remoteChange) error {
+// do is the writer's part of ApplyRemote.
+func (c *remoteChange) do(e *Engine) error {
 	if err := e.refusing(); err != nil {
 		return err
 	}
@@ -122,6 +122,15 @@ func (e *Engine) changeRemote(c *remoteChange) error {
 		return err
 	}
 	return e.applyRemote(index, c.Origin, parts, false)
+}
+
+// apply takes the parts on start.
+func (c *remoteChange) apply(e *Engine, index uint64) error {
+	parts, err := e.parseParts(c.Parts)
+	if err != nil {
+		return err
+	}
+	return e.applyRemote(index, c.Origin, parts, true)
 }
 
 // continues returns an error unless the part continues the origin's replica.
@@ -226,8 +235,8 @@ func (e *Engine) mark(origin string, parts []parsedPart) {
 	}
 }
 
-// changeRenew is the writer's part of Renew and RenameOrigin.
-func (e *Engine) changeRenew(c *renewChange) error {
+// do is the writer's part of Renew and RenameOrigin.
+func (c *renewChange) do(e *Engine) error {
 	view := e.view.Load()
 	switch r := view.origin(c.Origin); {
 	case r == nil:
@@ -244,11 +253,10 @@ func (e *Engine) changeRenew(c *renewChange) error {
 	if _, err := e.journal(entry); err != nil {
 		return err
 	}
-	e.applyRenew(c)
-	return nil
+	return c.apply(e, 0)
 }
 
-func (e *Engine) applyRenew(c *renewChange) {
+func (c *renewChange) apply(e *Engine, _ uint64) error {
 	if c.To != "" {
 		for _, m := range e.view.Load().merged {
 			m.rename(c.Origin, c.To)
@@ -267,10 +275,11 @@ func (e *Engine) applyRenew(c *renewChange) {
 		*r = replica{Origin: r.Origin, incarnation: c.Incarnation}
 	})
 	e.settle()
+	return nil
 }
 
-// changeOrigins is the writer's part of SetOrigins.
-func (e *Engine) changeOrigins(c *originsChange) error {
+// do is the writer's part of SetOrigins.
+func (c *originsChange) do(e *Engine) error {
 	entry, err := encodeJSONEntry(entryOrigins, c)
 	if err != nil {
 		return err
@@ -278,11 +287,10 @@ func (e *Engine) changeOrigins(c *originsChange) error {
 	if _, err := e.journal(entry); err != nil {
 		return err
 	}
-	e.applyOrigins(c)
-	return nil
+	return c.apply(e, 0)
 }
 
-func (e *Engine) applyOrigins(c *originsChange) {
+func (c *originsChange) apply(e *Engine, _ uint64) error {
 	old := e.view.Load()
 	next := old.clone()
 	next.remote = nil
@@ -296,10 +304,11 @@ func (e *Engine) applyOrigins(c *originsChange) {
 	}
 	e.view.Store(next)
 	e.settle()
+	return nil
 }
 
-// changeForget is the writer's part of ForgetGenerations.
-func (e *Engine) changeForget(c *forgetChange) error {
+// do is the writer's part of ForgetGenerations.
+func (c *forgetChange) do(e *Engine) error {
 	if e.view.Load().origin(c.Origin) == nil {
 		return fmt.Errorf("%w: origin %.128q does not count here", bulkhead.ErrForbidden, c.Origin)
 	}
@@ -310,13 +319,13 @@ func (e *Engine) changeForget(c *forgetChange) error {
 	if _, err := e.journal(entry); err != nil {
 		return err
 	}
-	e.applyForget(c)
-	return nil
+	return c.apply(e, 0)
 }
 
-func (e *Engine) applyForget(c *forgetChange) {
+func (c *forgetChange) apply(e *Engine, _ uint64) error {
 	e.changeReplica(c.Origin, func(r *replica) {
 		r.keep(func(key arrayKey) bool { return key.start < c.Since })
 	})
 	e.settle()
+	return nil
 }

@@ -80,6 +80,19 @@ func (v *voter) voice() string {
 
 func networkVoice(voucher string) string { return "network:" + voucher }
 
+// A reportAddition is a report and its receipt.
+type reportAddition struct {
+	report  bulkhead.Report
+	receipt bulkhead.Receipt
+}
+
+func (a *reportAddition) signatures() int { return len(a.report.Signatures) }
+
+func (a *reportAddition) decide(r *resolver) (err error) {
+	a.receipt, err = r.report(&a.report)
+	return err
+}
+
 // report decides what one report does. On an error it does nothing.
 func (r *resolver) report(rep *bulkhead.Report) (bulkhead.Receipt, error) {
 	var receipt bulkhead.Receipt

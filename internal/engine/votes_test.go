@@ -383,11 +383,15 @@ func TestCreditsOnceInReplay(t *testing.T) {
 	report(t, e, by("a", bulkhead.Spam, s))
 	e.between(func() {
 		again := &votes{credits: []credit{{account: "x0", confirmed: 1, reverted: 1}}}
-		e.applyVotes(e.index, again)
+		if err := again.apply(e, e.index); err != nil {
+			t.Error(err)
+		}
 		if a, _ := e.book.Get("x0"); a.Confirmed != 1 || a.Reverted != 0 {
 			t.Errorf("an entry applied twice: %d confirmed, %d reverted, want 1 and 0", a.Confirmed, a.Reverted)
 		}
-		e.applyVotes(e.index+1, again)
+		if err := again.apply(e, e.index+1); err != nil {
+			t.Error(err)
+		}
 	})
 	if a, _ := e.Accounts().Get("x0"); a.Confirmed != 2 || a.Reverted != 1 {
 		t.Errorf("a new entry: %d confirmed, %d reverted, want 2 and 1", a.Confirmed, a.Reverted)

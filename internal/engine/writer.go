@@ -1,10 +1,8 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -16,79 +14,6 @@ const (
 	maxVotes  = 1 << 16 // signatures in one journal entry, from which no further report joins
 	queueSize = 8192    // reports that wait for the writer; more wait in their callers
 )
-
-// A request is something that the writer does: take a report, count, change an
-// account, or run a function between two batches.
-type request struct {
-	report  *bulkhead.Report
-	receipt bulkhead.Receipt
-	count   *countChange
-	account *accountChange
-	origins *originsChange
-	remote  *remoteChange
-	forget  *forgetChange
-	renew   *renewChange
-	run     func()
-	err     error
-	done    chan struct{}
-}
-
-func (r *request) signatures() int {
-	switch {
-	case r.report != nil:
-		return len(r.report.Signatures)
-	case r.count != nil:
-		return len(r.count.cells)
-	}
-	return 0
-}
-
-// submit hands a request to the writer and waits until it is done. A report
-// whose caller gives up is counted or not, like one whose answer got lost.
-func (e *Engine) submit(ctx context.Context, req *request) error {
-	req.done = make(chan struct{})
-	select {
-	case e.queue <- req:
-	case <-e.closing:
-		return errClosing
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	select {
-	case <-req.done:
-		return req.err
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-e.stopped:
-		// The writer may have answered just before it stopped.
-		select {
-		case <-req.done:
-			return req.err
-		default:
-			return errClosing
-		}
-	}
-}
-
-// inTurn has the writer run f between two batches, and waits for it. If it
-// returns an error f has not run and never will: a caller that gives up while f
-// runs still has its result.
-func (e *Engine) inTurn(ctx context.Context, f func()) error {
-	var claimed atomic.Bool // by the writer, which runs f, or by the caller, who does not want it any more
-	req := &request{run: func() {
-		if claimed.CompareAndSwap(false, true) {
-			f()
-		}
-	}}
-	err := e.submit(ctx, req)
-	if err == nil || claimed.CompareAndSwap(false, true) {
-		return err
-	}
-	<-req.done
-	return nil
-}
-
-var errClosing = fmt.Errorf("%w: the node is shutting down", bulkhead.ErrReadOnly)
 
 // write is the writer's goroutine: the only one that changes arrays, accounts
 // and the view.
@@ -116,13 +41,13 @@ func (e *Engine) write() {
 func (e *Engine) gather(batch []*request) []*request {
 	n := 0
 	for _, req := range batch {
-		n += req.signatures()
+		n += req.weight()
 	}
 	for len(batch) < maxBatch && n < maxVotes {
 		select {
 		case req := <-e.queue:
 			batch = append(batch, req)
-			n += req.signatures()
+			n += req.weight()
 		default:
 			return batch
 		}
@@ -152,82 +77,54 @@ func (e *Engine) turn(batch []*request) {
 	if err := e.rotate(); err != nil {
 		e.fail("open generation", err)
 	}
-	var reports []*request
+	var adds []*request
 	for _, req := range batch {
-		if req.report != nil || req.count != nil {
-			reports = append(reports, req)
-			continue
+		if req.addition != nil {
+			adds = append(adds, req)
+		} else {
+			req.answer(req.change.do(e))
 		}
-		req.err = e.change(req)
-		close(req.done)
 	}
-	if len(reports) > 0 {
-		e.takeReports(reports)
+	if len(adds) > 0 {
+		e.addAll(adds)
 	}
 }
 
-// change serves a request that is not a report.
-func (e *Engine) change(req *request) error {
-	switch {
-	case req.account != nil:
-		return e.changeAccount(req.account)
-	case req.origins != nil:
-		return e.changeOrigins(req.origins)
-	case req.remote != nil:
-		return e.changeRemote(req.remote)
-	case req.forget != nil:
-		return e.changeForget(req.forget)
-	case req.renew != nil:
-		return e.changeRenew(req.renew)
-	}
-	req.run()
-	return nil
-}
-
-func (e *Engine) takeReports(reports []*request) {
-	v := e.view.Load()
-	if err := e.refusing(); err != nil {
-		for _, req := range reports {
-			e.answer(req, err)
+// addAll decides the additions of a batch, makes the decisions durable in one entry,
+// applies them, and answers.
+func (e *Engine) addAll(adds []*request) {
+	err := e.refusing()
+	if err == nil {
+		e.resolver.begin(e.view.Load())
+		for _, req := range adds {
+			req.err = req.addition.decide(e.resolver)
 		}
-		return
+		err = e.commit(&e.resolver.out)
 	}
-	e.resolver.begin(v)
-	for _, req := range reports {
-		if c := req.count; c != nil {
-			// No decision hangs on a sighting: it needs no look at the arrays.
-			e.resolver.out.cells = append(e.resolver.out.cells, c.cells...)
-			e.resolver.out.n = append(e.resolver.out.n, c.n...)
-			continue
-		}
-		req.receipt, req.err = e.resolver.report(req.report)
-	}
-	out := &e.resolver.out
-	if !out.empty() {
-		e.buf = out.appendEntry(e.buf[:0])
-		index, err := e.journal(e.buf)
+	for _, req := range adds {
 		if err != nil {
-			for _, req := range reports {
-				e.answer(req, err)
-			}
-			return
+			req.err = err
 		}
-		e.applyVotes(index, out)
-	}
-	for _, req := range reports {
-		e.answer(req, req.err)
+		if req.err != nil {
+			e.counters.refused.Add(1)
+		} else {
+			e.counters.reports.Add(1)
+		}
+		req.answer(req.err)
 	}
 }
 
-func (e *Engine) answer(req *request, err error) {
-	req.err = err
-	if err != nil {
-		req.receipt = bulkhead.Receipt{}
-		e.counters.refused.Add(1)
-	} else {
-		e.counters.reports.Add(1)
+// commit makes the decisions of a batch durable and applies them.
+func (e *Engine) commit(v *votes) error {
+	if v.empty() {
+		return nil
 	}
-	close(req.done)
+	e.buf = v.appendEntry(e.buf[:0])
+	index, err := e.journal(e.buf)
+	if err != nil {
+		return err
+	}
+	return v.apply(e, index)
 }
 
 // journal makes an entry durable and returns its index. On an error the node
@@ -271,56 +168,9 @@ func (e *Engine) refusing() error {
 	return nil
 }
 
-// rotate opens and drops generations when they are due.
-func (e *Engine) rotate() error {
-	if e.refusing() != nil || e.opts.Still && len(e.view.Load().tally.Live) > 0 {
-		return nil
-	}
-	v, now := e.view.Load(), e.opts.Now()
-	tally, err := e.tally.Plan(v.tally, now)
-	if err != nil {
-		return err
-	}
-	block, err := e.block.Plan(v.block, now)
-	if err != nil || tally.Empty() && block.Empty() {
-		return err
-	}
-	r := &rotation{
-		OpenTally: tally.Open, DropTally: tally.Drop, TallyFrom: tally.From,
-		OpenBlock: block.Open, DropBlock: block.Drop, BlockFrom: block.From,
-	}
-	entry, err := encodeJSONEntry(entryRotation, r)
-	if err != nil {
-		return err
-	}
-	if _, err := e.journal(entry); err != nil {
-		return nil // journal has said why
-	}
-	if err := e.applyRotation(r); err != nil {
-		return err
-	}
-	e.dropExpiredReplicas()
-	e.counters.forgotten.Add(e.tally.GivenUp(tally, now) + e.block.GivenUp(block, now))
-	e.opts.Log.Info("generations rotated", "opened_tally", r.OpenTally != nil, "opened_blocklist", r.OpenBlock != nil,
-		"dropped_tally", len(r.DropTally), "dropped_blocklist", len(r.DropBlock))
-	return nil
-}
-
-func (e *Engine) applyRotation(r *rotation) (err error) {
-	next := e.view.Load().clone()
-	if next.tally, err = e.tally.Apply(next.tally, r.tally()); err != nil {
-		return err
-	}
-	if next.block, err = e.block.Apply(next.block, r.block()); err != nil {
-		return err
-	}
-	e.view.Store(next)
-	return nil
-}
-
-// applyVotes applies a durable votes entry. Generations that are gone by now
-// take nothing; pages that have seen the entry skip it.
-func (e *Engine) applyVotes(index uint64, v *votes) {
+// apply applies the decisions of a batch. Generations that are gone by now take
+// nothing; pages that have seen the entry skip it.
+func (v *votes) apply(e *Engine, index uint64) error {
 	view := e.view.Load()
 	if g := view.tally.Find(v.tallyGen); g != nil {
 		e.addCounts(index, g, v)
@@ -342,76 +192,15 @@ func (e *Engine) applyVotes(index uint64, v *votes) {
 		}
 		e.accountsIndex = index
 	}
-}
-
-func (e *Engine) changeAccount(c *accountChange) error {
-	if err := e.refusing(); err != nil {
-		return err
-	}
-	if c.Put != nil {
-		// Refuse before the journal has it what Put would refuse after.
-		if err := e.book.Admits(*c.Put); err != nil {
-			return err
-		}
-	} else if _, ok := e.book.Get(c.Remove); !ok {
-		return fmt.Errorf("%w: no account %.*q", bulkhead.ErrMalformed, 128, c.Remove)
-	}
-	entry, err := encodeJSONEntry(entryAccount, c)
-	if err != nil {
-		return err
-	}
-	index, err := e.journal(entry)
-	if err != nil {
-		return err
-	}
-	return e.applyAccount(index, c)
-}
-
-func (e *Engine) applyAccount(index uint64, c *accountChange) error {
-	if index <= e.accountsIndex {
-		return nil
-	}
-	e.accountsIndex = index
-	e.resolver.members = nil
-	if c.Put != nil {
-		return e.book.Put(*c.Put)
-	}
-	e.book.Remove(c.Remove)
 	return nil
 }
 
 // replay applies one journal entry on start.
-func (e *Engine) replay(index uint64, entry []byte) error {
+func (e *Engine) replay(index uint64, data []byte) error {
 	e.index = index
-	body, err := decodeEntry(entry)
+	entry, err := decodeEntry(data)
 	if err != nil {
 		return &store.DamageError{File: "journal", What: fmt.Sprintf("entry %d: %v", index, err), Advice: "restore a backup, or run the version that wrote it"}
 	}
-	switch b := body.(type) {
-	case *votes:
-		e.applyVotes(index, b)
-	case *rotation:
-		// Before the first checkpoint, nothing else knows the key.
-		if b.OpenTally != nil {
-			if err := e.checkKey(b.OpenTally.CountsGeometry.KeyID); err != nil {
-				return err
-			}
-		}
-		return e.applyRotation(b)
-	case *accountChange:
-		return e.applyAccount(index, b)
-	case *originsChange:
-		e.applyOrigins(b)
-	case *forgetChange:
-		e.applyForget(b)
-	case *renewChange:
-		e.applyRenew(b)
-	case *remoteChange:
-		parts, err := e.parseParts(b.Parts)
-		if err != nil {
-			return err
-		}
-		return e.applyRemote(index, b.Origin, parts, true)
-	}
-	return nil
+	return entry.apply(e, index)
 }

@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
+)
+
+// PutAccount adds or replaces an account; it is durable when PutAccount
+// returns nil.
+func (e *Engine) PutAccount(ctx context.Context, a trust.Account) error {
+	return e.change(ctx, &accountChange{Put: &a})
+}
+
+// RemoveAccount removes an account. To keep its name from being taken again,
+// close it instead.
+func (e *Engine) RemoveAccount(ctx context.Context, name string) error {
+	return e.change(ctx, &accountChange{Remove: name})
+}
+
+// accountChange is the body of an account entry: one of the two.
+type accountChange struct {
+	Put    *trust.Account `json:"put,omitempty"`
+	Remove string         `json:"remove,omitempty"`
+}
+
+// do journals the change and applies it.
+func (c *accountChange) do(e *Engine) error {
+	if err := e.refusing(); err != nil {
+		return err
+	}
+	if c.Put != nil {
+		// Refuse before the journal has it what Put would refuse after.
+		if err := e.book.Admits(*c.Put); err != nil {
+			return err
+		}
+	} else if _, ok := e.book.Get(c.Remove); !ok {
+		return fmt.Errorf("%w: no account %.*q", bulkhead.ErrMalformed, 128, c.Remove)
+	}
+	entry, err := encodeJSONEntry(entryAccount, c)
+	if err != nil {
+		return err
+	}
+	index, err := e.journal(entry)
+	if err != nil {
+		return err
+	}
+	return c.apply(e, index)
+}
+
+func (c *accountChange) apply(e *Engine, index uint64) error {
+	if index <= e.accountsIndex {
+		return nil
+	}
+	e.accountsIndex = index
+	e.resolver.members = nil
+	if c.Put != nil {
+		return e.book.Put(*c.Put)
+	}
+	e.book.Remove(c.Remove)
+	return nil
+}

@@ -1,0 +1,76 @@
+package engine
+
+import "github.com/bulkhead-mail/bulkhead/internal/engine/book"
+
+// rotation opens and drops generations: the body of a rotation entry.
+type rotation struct {
+	OpenTally *book.TallySpec `json:"open_tally,omitempty"`
+	OpenBlock *book.BlockSpec `json:"open_block,omitempty"`
+	DropTally []uint64        `json:"drop_tally,omitempty"`
+	DropBlock []uint64        `json:"drop_block,omitempty"`
+	// The starts below which generations were given up for want of memory.
+	TallyFrom uint64 `json:"tally_from,omitempty"`
+	BlockFrom uint64 `json:"block_from,omitempty"`
+}
+
+func (r *rotation) tally() book.Change[book.TallySpec] {
+	return book.Change[book.TallySpec]{Open: r.OpenTally, Drop: r.DropTally, From: r.TallyFrom}
+}
+
+func (r *rotation) block() book.Change[book.BlockSpec] {
+	return book.Change[book.BlockSpec]{Open: r.OpenBlock, Drop: r.DropBlock, From: r.BlockFrom}
+}
+
+// rotate opens and drops generations when they are due.
+func (e *Engine) rotate() error {
+	if e.refusing() != nil || e.opts.Still && len(e.view.Load().tally.Live) > 0 {
+		return nil
+	}
+	v, now := e.view.Load(), e.opts.Now()
+	tally, err := e.tally.Plan(v.tally, now)
+	if err != nil {
+		return err
+	}
+	block, err := e.block.Plan(v.block, now)
+	if err != nil || tally.Empty() && block.Empty() {
+		return err
+	}
+	r := &rotation{
+		OpenTally: tally.Open, DropTally: tally.Drop, TallyFrom: tally.From,
+		OpenBlock: block.Open, DropBlock: block.Drop, BlockFrom: block.From,
+	}
+	entry, err := encodeJSONEntry(entryRotation, r)
+	if err != nil {
+		return err
+	}
+	index, err := e.journal(entry)
+	if err != nil {
+		return nil // journal has said why
+	}
+	if err := r.apply(e, index); err != nil {
+		return err
+	}
+	e.dropExpiredReplicas()
+	e.counters.forgotten.Add(e.tally.GivenUp(tally, now) + e.block.GivenUp(block, now))
+	e.opts.Log.Info("generations rotated", "opened_tally", r.OpenTally != nil, "opened_blocklist", r.OpenBlock != nil,
+		"dropped_tally", len(r.DropTally), "dropped_blocklist", len(r.DropBlock))
+	return nil
+}
+
+func (r *rotation) apply(e *Engine, _ uint64) (err error) {
+	// Before the first checkpoint, nothing else knows the key.
+	if r.OpenTally != nil {
+		if err := e.checkKey(r.OpenTally.CountsGeometry.KeyID); err != nil {
+			return err
+		}
+	}
+	next := e.view.Load().clone()
+	if next.tally, err = e.tally.Apply(next.tally, r.tally()); err != nil {
+		return err
+	}
+	if next.block, err = e.block.Apply(next.block, r.block()); err != nil {
+		return err
+	}
+	e.view.Store(next)
+	return nil
+}

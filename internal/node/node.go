@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -112,8 +113,8 @@ func (n *Node) Serve(ctx context.Context) error {
 	return errors.Join(err, n.shutDown(context.WithoutCancel(ctx)))
 }
 
-// Close stops the node in order, waits until it has stopped and returns what has
-// failed. Closing a node again does nothing more.
+// Close stops the node in order, waits until it has stopped or ctx ends, and returns
+// what has failed. Closing a node again does nothing more.
 func (n *Node) Close(ctx context.Context) error {
 	n.mu.Lock()
 	closing := n.closing
@@ -121,8 +122,12 @@ func (n *Node) Close(ctx context.Context) error {
 	n.mu.Unlock()
 	if closing != nil {
 		closing()
-		<-n.stopped
-		return n.stopErr
+		select {
+		case <-n.stopped:
+			return n.stopErr
+		case <-ctx.Done():
+			return fmt.Errorf("node: still stopping: %w", ctx.Err())
+		}
 	}
 	return n.shutDown(ctx)
 }

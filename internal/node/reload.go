@@ -7,7 +7,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// ErrInPart: a new configuration is right, and a part of it could not be taken over.
+// ErrInPart says that a new configuration is right, and that a part of it could not
+// be taken over.
 var ErrInPart = errors.New("node: configuration reloaded in part")
 
 // Reload takes over what a running node can of a configuration that config.Load has

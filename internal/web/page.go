@@ -77,7 +77,7 @@ func doors(all []Door) g.Node {
 
 func book(b *Book, threshold uint32) g.Node {
 	number := func(name string) g.Node { return h.Th(h.Class("num"), g.Text(name)) }
-	var generations g.Node = h.TBody(h.Tr(h.Td(h.ColSpan("8"), h.Class("dim"), g.Text("No generation yet."))))
+	generations := h.TBody(h.Tr(h.Td(h.ColSpan("8"), h.Class("dim"), g.Text("No generation yet."))))
 	if len(b.Generations) > 0 {
 		generations = g.Map(b.Generations, func(gen Generation) g.Node { return generation(&gen) })
 	}

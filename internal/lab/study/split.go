@@ -3,6 +3,7 @@ package study
 import (
 	"context"
 	"encoding/binary"
+	"maps"
 	"math"
 	"math/bits"
 	"slices"
@@ -140,8 +141,8 @@ func histogram(f *paper.Refined) (map[uint32]int, float64) {
 		values[f.Cell(i)]++
 	}
 	var h float64
-	for _, n := range values {
-		p := float64(n) / float64(family.M())
+	for _, v := range slices.Sorted(maps.Keys(values)) { // one order, one sum
+		p := float64(values[v]) / float64(family.M())
 		h -= p * math.Log2(p)
 	}
 	return values, h

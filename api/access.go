@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 )
 
 // Who says which clients may do something without a token.
@@ -43,14 +43,14 @@ type Access struct {
 	MaxBody         int64          // largest request body, bytes; 32 MiB
 	MaxSignatures   int            // in one message; 1024
 	MaxBatch        int            // messages in one request; 1024
-	Rate            listen.Rate    // of one client address, IPv6: one /64; the zero Rate sets no limit
+	Rate            door.Rate      // of one client address, IPv6: one /64; the zero Rate sets no limit
 	LimitLoopback   bool           // apply Rate to loopback clients too
 }
 
 // settings is an Access in force.
 type settings struct {
 	Access
-	limiter *listen.Limiter
+	limiter *door.Limiter
 }
 
 func newSettings(a Access) *settings {
@@ -65,9 +65,9 @@ func newSettings(a Access) *settings {
 	}
 	var exempt []netip.Prefix
 	if !a.LimitLoopback {
-		exempt = listen.Loopback()
+		exempt = door.Loopback()
 	}
-	return &settings{Access: a, limiter: listen.NewLimiter(a.Rate, exempt)}
+	return &settings{Access: a, limiter: door.NewLimiter(a.Rate, exempt)}
 }
 
 // A need is what a route asks of its client.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 )
 
 // client returns the address of whoever sent r and whether that is this
@@ -25,7 +25,7 @@ func (s *settings) client(r *http.Request) (addr netip.Addr, local bool) {
 	if !proxied(r) {
 		return addr, addr.IsLoopback() && localHost(r.Host)
 	}
-	if !listen.Within(s.TrustedProxies, addr) {
+	if !door.Within(s.TrustedProxies, addr) {
 		return addr, false
 	}
 	hop, ok := lastHop(r.Header["X-Forwarded-For"], s.TrustedProxies)
@@ -51,7 +51,7 @@ func lastHop(forwarded []string, trusted []netip.Prefix) (addr netip.Addr, ok bo
 			if err != nil {
 				return addr, false
 			}
-			if addr = hop.Unmap().WithZone(""); !listen.Within(trusted, addr) {
+			if addr = hop.Unmap().WithZone(""); !door.Within(trusted, addr) {
 				return addr, true
 			}
 		}

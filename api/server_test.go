@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 )
 
@@ -416,7 +416,7 @@ func TestAnswerWithoutForm(t *testing.T) {
 
 func TestRateLimit(t *testing.T) {
 	// One request in 1,000 s: the clock cannot refill the bucket meanwhile.
-	limit := Access{AnonymousCheck: Everyone, Rate: listen.Rate{PerSecond: 0.001, Burst: 3}}
+	limit := Access{AnonymousCheck: Everyone, Rate: door.Rate{PerSecond: 0.001, Burst: 3}}
 	s := newServer(t, &prototest.House{}, func(o *Options) { o.Access = limit })
 	codes := func(from string, body string) (got []int) {
 		for range 5 {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
@@ -51,7 +51,7 @@ func nops(t *testing.T, address string, sender uint32, password string, n int) (
 }
 
 func TestRates(t *testing.T) {
-	few := listen.Rate{PerSecond: 1e-6, Burst: 5}
+	few := door.Rate{PerSecond: 1e-6, Burst: 5}
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	for _, tt := range []struct {
 		name                   string
@@ -128,7 +128,7 @@ func TestClock(t *testing.T) {
 	s := goldenServer()
 	now := time.Unix(1_800_000_000, 0)
 	s.Now = func() time.Time { return now }
-	s.House = new(prototest.House)
+	s.Clearinghouse = new(prototest.House)
 	address := serve(t, s)
 	c := dialRaw(t, address)
 	sum := Checksum{Type: digests.TypeBody, Sum: [16]byte{1, 2, 3}}

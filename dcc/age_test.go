@@ -16,7 +16,7 @@ func TestDeleteAges(t *testing.T) {
 	const keep = 4
 	house := prototest.NewTally(keep)
 	s := goldenServer()
-	s.House = house
+	s.Clearinghouse = house
 	address := serve(t, s)
 	c, admin := dial(t, address, goldenClient, goldenPasword), dial(t, address, 101, "serverpass")
 	report := func(what string, targets uint32, spam bool, want Total) {

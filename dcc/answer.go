@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 )
 
 // An item is one request on its way to its answer.
@@ -16,7 +16,7 @@ type item struct {
 	client netip.AddrPort
 	who    bulkhead.Reporter
 	ans    answerer
-	in     *listen.Packet
+	in     *door.Packet
 	key    recentKey
 	first  int // of its kept checksums in the batch
 	kept   int // how many
@@ -38,11 +38,11 @@ type reportBatch struct {
 	sums    []Checksum
 	up      raising // first the counters of sums, in their order
 	errs    []error // of each item
-	packets []*listen.Packet
+	packets []*door.Packet
 }
 
 // packets answers one batch of datagrams, and hands the reports on.
-func (s *Server) packets(ctx context.Context, batch []*listen.Packet, work chan<- *reportBatch) {
+func (s *Server) packets(ctx context.Context, batch []*door.Packet, work chan<- *reportBatch) {
 	sc := s.scratch.Get().(*scratch)
 	defer s.scratch.Put(sc)
 	sc.queries = sc.queries[:0]
@@ -117,7 +117,7 @@ func (s *Server) read(it *item, data []byte, now time.Time) fate {
 		s.Stats.Malformed.Add(1)
 		return dropped
 	}
-	if it.client.Port() == 0 || listen.Within(s.Blocked, it.client.Addr()) || !s.identify(it) {
+	if it.client.Port() == 0 || door.Within(s.Blocked, it.client.Addr()) || !s.identify(it) {
 		return dropped
 	}
 	switch {
@@ -170,10 +170,10 @@ func (s *Server) identify(it *item) bool {
 	// Unknown ids and wrong passwords are served like anonymous clients.
 	it.sender = AnonymousID
 	s.Stats.Anonymous.Add(1)
-	if !listen.Within(s.AnonymousFrom, addr) {
+	if !door.Within(s.AnonymousFrom, addr) {
 		return false
 	}
-	if !s.anonymous.Allow(addr, 1) || !listen.Within(s.Exempt, addr) && !s.total.Allow(netip.IPv4Unspecified(), 1) {
+	if !s.anonymous.Allow(addr, 1) || !door.Within(s.Exempt, addr) && !s.total.Allow(netip.IPv4Unspecified(), 1) {
 		s.Stats.Limited.Add(1)
 		return false
 	}

@@ -7,8 +7,8 @@
 // Source: docs/specs/dcc.md. Nothing here comes from the programs of the same
 // name.
 //
-//	s := &dcc.Server{House: house}
-//	conns, err := listen.Packets(ctx, "127.0.0.1:6277", 0)
+//	s := &dcc.Server{Clearinghouse: house}
+//	conns, err := door.ListenPackets(ctx, "127.0.0.1:6277", 0)
 //	err = s.ServePackets(ctx, conns) // until ctx ends
 //
 // # What is counted

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
@@ -32,7 +32,7 @@ const (
 // envelope, and it counts the message and says what is known of it. Set the
 // fields before Serve and leave them alone afterwards.
 type Ifd struct {
-	House bulkhead.Clearinghouse
+	Clearinghouse bulkhead.Clearinghouse
 	// ServerID and Brand are as in [Server]; Host is our name in headers, ""
 	// means that of the machine.
 	ServerID uint32
@@ -72,7 +72,7 @@ type Ifd struct {
 	Timeout time.Duration
 	// Rate limits the messages of one client, Exempt lists clients that it does
 	// not apply to.
-	Rate   listen.Rate
+	Rate   door.Rate
 	Exempt []netip.Prefix
 	Now    func() time.Time // nil means time.Now
 	Log    *slog.Logger     // nil discards
@@ -118,7 +118,7 @@ func (s *Ifd) prepare() error {
 		if s.Log == nil {
 			s.Log = slog.New(slog.DiscardHandler)
 		}
-		s.book = newBook(s.House, s.Keep)
+		s.book = newBook(s.Clearinghouse, s.Keep)
 	})
 	return checkBrand(s.Brand)
 }
@@ -131,7 +131,7 @@ func (s *Ifd) ServeStream(ctx context.Context, l net.Listener) error {
 		l.Close()
 		return err
 	}
-	server := &listen.StreamServer{
+	server := &door.StreamServer{
 		Handler: s.handle, MaxConns: ifdConns, RequestRate: s.Rate, Exempt: s.Exempt, Log: s.Log,
 	}
 	var background sync.WaitGroup
@@ -144,7 +144,7 @@ func (s *Ifd) ServeStream(ctx context.Context, l net.Listener) error {
 }
 
 // handle serves one connection: one message.
-func (s *Ifd) handle(ctx context.Context, c *listen.Conn) {
+func (s *Ifd) handle(ctx context.Context, c *door.Conn) {
 	in := bufio.NewReaderSize(c, 16<<10)
 	q, err := readIfdRequest(in)
 	if err != nil {

@@ -50,7 +50,7 @@ func ifdRequestText(options string, recipients ...string) string {
 }
 
 func TestIfdDialogue(t *testing.T) {
-	ask := serveIfd(t, &Ifd{House: new(prototest.House), Brand: "TestBrand", Thresholds: map[digests.Type]uint32{digests.TypeBody: 4}})
+	ask := serveIfd(t, &Ifd{Clearinghouse: new(prototest.House), Brand: "TestBrand", Thresholds: map[digests.Type]uint32{digests.TypeBody: 4}})
 	const head = "X-DCC-TestBrand-Metrics: vm 101; "
 	for _, step := range []struct{ name, request, want string }{
 		{"first", ifdRequestText("header", "bob@example.net"), "A\nA\n" + head + "Body=1 Fuz1=1\n\n"},
@@ -76,7 +76,7 @@ func TestIfdDialogue(t *testing.T) {
 
 // TestIfdChecksums checks the table byte by byte, as SpamAssassin reads it.
 func TestIfdChecksums(t *testing.T) {
-	ask := serveIfd(t, &Ifd{House: new(prototest.House), Brand: "TestA", Thresholds: map[digests.Type]uint32{digests.TypeBody: 50, digests.TypeFuz1: 50}})
+	ask := serveIfd(t, &Ifd{Clearinghouse: new(prototest.House), Brand: "TestA", Thresholds: map[digests.Type]uint32{digests.TypeBody: 50, digests.TypeFuz1: 50}})
 	request := "cksums grey-off \n192.0.2.7\rmail.example.org\nmail.example.org\n\nunknown\n\n" + ifdMessage
 	got := ask(request)
 	var want strings.Builder
@@ -107,7 +107,7 @@ func TestIfdChecksums(t *testing.T) {
 // type is kept.
 func TestIfdLocalSum(t *testing.T) {
 	ask := serveIfd(t, &Ifd{
-		House: new(prototest.House), Brand: "b", Keep: []digests.Type{digests.TypeMessageID, digests.TypeBody},
+		Clearinghouse: new(prototest.House), Brand: "b", Keep: []digests.Type{digests.TypeMessageID, digests.TypeBody},
 		Thresholds: map[digests.Type]uint32{digests.TypeMessageID: 2},
 	})
 	const request = "header\n192.0.2.7\nhelo\n\nbob\n\nFrom: a@example.org\n\n"
@@ -121,7 +121,7 @@ func TestIfdLocalSum(t *testing.T) {
 }
 
 func TestIfdBody(t *testing.T) {
-	ask := serveIfd(t, &Ifd{House: new(prototest.House), Brand: "TestBrand"})
+	ask := serveIfd(t, &Ifd{Clearinghouse: new(prototest.House), Brand: "TestBrand"})
 	message := "X-DCC-TestBrand-Metrics: old 1;\n\tBody=9\nX-DCC-Other-Metrics: kept\n" + ifdMessage
 	got := ask("body\n192.0.2.7\n\n\nbob\n\n" + message)
 	header, body, _ := strings.Cut(ifdMessage, "\n\n")
@@ -148,7 +148,7 @@ func TestIfdFindsTheClient(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &Ifd{House: new(prototest.House)}
+		s := &Ifd{Clearinghouse: new(prototest.House)}
 		m := &mailing{request: q, message: []byte(message)}
 		s.findClient(m)
 		if got := m.opt.Client.String(); got != tt.want {
@@ -156,7 +156,7 @@ func TestIfdFindsTheClient(t *testing.T) {
 		}
 	}
 	// Behind two relays of ours stands a host that the list calls ok.
-	s := &Ifd{House: new(prototest.House), Brand: "b", White: func() *Whitelist { return relays }}
+	s := &Ifd{Clearinghouse: new(prototest.House), Brand: "b", White: func() *Whitelist { return relays }}
 	if got := serveIfd(t, s)("header\n198.51.100.9\nhelo\n\nbob\n\n" + message); got != "A\nA\nX-DCC--Metrics: vm; whitelist\n\n" {
 		t.Errorf("reply %q", got)
 	}
@@ -200,7 +200,7 @@ func TestIfdWhitelists(t *testing.T) {
 		{"recipient", "a@b", "greta@example.net\rgreta", "A\nA\nX-DCC--Metrics: vm; whitelist\n\n"},
 	} {
 		s := &Ifd{
-			House: new(prototest.House), Brand: "b",
+			Clearinghouse: new(prototest.House), Brand: "b",
 			White: func() *Whitelist { return parsed[""] }, UserWhite: func(user string) *Whitelist { return parsed[user] },
 		}
 		if got := serveIfd(t, s)("header\n192.0.2.9\nhelo\n" + tt.sender + "\n" + tt.recipients + "\n\n" + ifdMessage); got != tt.want {
@@ -227,7 +227,7 @@ func TestIfdTrapForAll(t *testing.T) {
 		{"header query", "x", "A\nA\nX-DCC-b-Metrics: vm 101; Body=0 Fuz1=0\n\n"},
 	} {
 		s := &Ifd{
-			House: new(prototest.House), Brand: "b",
+			Clearinghouse: new(prototest.House), Brand: "b",
 			White: func() *Whitelist { return parsed[""] }, UserWhite: func(user string) *Whitelist { return parsed[user] },
 		}
 		if got := serveIfd(t, s)(tt.options + "\n192.0.2.9\nhelo\na@b\n" + tt.recipients + "\n\n" + ifdMessage); got != tt.want {
@@ -238,7 +238,7 @@ func TestIfdTrapForAll(t *testing.T) {
 
 func TestIfdGreylist(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
-	s := &Ifd{House: new(prototest.House), Brand: "b", Grey: new(Greylist), Now: func() time.Time { return now }}
+	s := &Ifd{Clearinghouse: new(prototest.House), Brand: "b", Grey: new(Greylist), Now: func() time.Time { return now }}
 	ask := serveIfd(t, s)
 	letters := func(options string, recipients ...string) string {
 		t.Helper()
@@ -300,7 +300,7 @@ func TestIfdSubmit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Ifd{House: new(prototest.House), Brand: "b", Grey: new(Greylist), White: func() *Whitelist { return list }}
+	s := &Ifd{Clearinghouse: new(prototest.House), Brand: "b", Grey: new(Greylist), White: func() *Whitelist { return list }}
 	ask := serveIfd(t, s)
 	if got, want := ask(ifdRequestText("header", "bob")), "A\nA\nX-DCC-b-Metrics: vm 101; Body=1 Fuz1=1\n\n"; got != want {
 		t.Errorf("own user: reply %q, want %q", got, want)
@@ -350,12 +350,12 @@ func TestGreylistBoundedAndSaved(t *testing.T) {
 }
 
 func TestIfdFaults(t *testing.T) {
-	s := &Ifd{House: &prototest.House{Err: errors.New("broken")}}
+	s := &Ifd{Clearinghouse: &prototest.House{Err: errors.New("broken")}}
 	ask := serveIfd(t, s)
 	if got := ask(ifdRequestText("header", "bob", "carol")); got != "T\nTT\n" {
 		t.Errorf("reply %q of a node that fails", got)
 	}
-	s = &Ifd{House: new(prototest.House), MaxMessage: 1000, MaxMemory: 1 << 20}
+	s = &Ifd{Clearinghouse: new(prototest.House), MaxMessage: 1000, MaxMemory: 1 << 20}
 	ask = serveIfd(t, s)
 	if got := ask("header\n\n\n\nbob\n\n" + strings.Repeat("x", 2000)); got != "T\nT\n" {
 		t.Errorf("reply %q to a message over the limit", got)
@@ -378,7 +378,7 @@ func (readOnly) Report(context.Context, bulkhead.Report) (bulkhead.Receipt, erro
 // TestIfdReadOnly: mail goes on when the disk is full; only who reports spam
 // on purpose is told.
 func TestIfdReadOnly(t *testing.T) {
-	ask := serveIfd(t, &Ifd{House: readOnly{new(prototest.House)}, Brand: "b"})
+	ask := serveIfd(t, &Ifd{Clearinghouse: readOnly{new(prototest.House)}, Brand: "b"})
 	if got := ask(ifdRequestText("header", "bob")); got != "A\nA\nX-DCC-b-Metrics: vm 101; Body=0 Fuz1=0\n\n" {
 		t.Errorf("reply %q", got)
 	}
@@ -474,7 +474,7 @@ func FuzzIfd(f *testing.F) {
 	f.Add("cksums", []byte(ifdMessage))
 	f.Add("body", []byte("X-DCC-bulkhead-Metrics: x\n y\nA: b"))
 	f.Add("header spam rcvd-next", []byte("Received: from [ [IPv6:::1] ]"))
-	s := &Ifd{House: new(prototest.House), Host: "vm"}
+	s := &Ifd{Clearinghouse: new(prototest.House), Host: "vm"}
 	if err := s.prepare(); err != nil {
 		f.Fatal(err)
 	}
@@ -511,7 +511,7 @@ func TestIfdReportsWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := serveIfd(t, &Ifd{House: house, Signatures: func(_ context.Context, message []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+	ask := serveIfd(t, &Ifd{Clearinghouse: house, Signatures: func(_ context.Context, message []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
 		if string(message) != ifdMessage {
 			t.Errorf("signatures of %q", message)
 		}
@@ -538,7 +538,7 @@ func TestIfdReportsWhole(t *testing.T) {
 // not counted.
 func TestIfdTimeout(t *testing.T) {
 	house := new(prototest.House)
-	s := &Ifd{House: house, Timeout: time.Nanosecond}
+	s := &Ifd{Clearinghouse: house, Timeout: time.Nanosecond}
 	ask := serveIfd(t, s)
 	for _, options := range []string{"header", "header spam", "header query"} {
 		if got, want := ask(ifdRequestText(options, "bob@example.net", "eve@example.net")), "T\nTT\n"; got != want {
@@ -568,7 +568,7 @@ func TestIfdHeaderTimeout(t *testing.T) {
 // time gets a temporary failure, and is not counted.
 func TestIfdClearedTimeout(t *testing.T) {
 	house := new(prototest.House)
-	ask := serveIfd(t, &Ifd{House: house, Cleared: func(ctx context.Context, _ []byte, _ string, _ netip.Addr, _ bool) (bool, error) {
+	ask := serveIfd(t, &Ifd{Clearinghouse: house, Cleared: func(ctx context.Context, _ []byte, _ string, _ netip.Addr, _ bool) (bool, error) {
 		return false, context.DeadlineExceeded
 	}})
 	if got, want := ask(ifdRequestText("header", "bob@example.net")), "T\nT\n"; got != want || len(house.Reports()) != 0 {

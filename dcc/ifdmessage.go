@@ -367,7 +367,7 @@ func (s *Ifd) report(ctx context.Context, m *mailing, kept []Checksum) error {
 		}
 	}
 	r.Signatures = r.Signatures[:min(len(r.Signatures), maxVotes)]
-	_, err := s.House.Report(ctx, r)
+	_, err := s.Clearinghouse.Report(ctx, r)
 	return bulkhead.Tolerate(err)
 }
 

@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 )
 
 // maxGroup is how many reports are counted together.
@@ -70,7 +70,7 @@ func (s *Server) release(b *reportBatch) {
 		it.in = nil
 		s.items.Put(it)
 	}
-	listen.FinishAll(b.packets)
+	door.FinishAll(b.packets)
 	s.batches.Put(b)
 }
 

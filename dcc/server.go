@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
@@ -35,10 +35,10 @@ type Client struct {
 }
 
 // A Server is a DCC server. Set the fields before Serve and leave them alone
-// afterwards. The zero value with a House serves anonymous clients of the
+// afterwards. The zero value with a Clearinghouse serves anonymous clients of the
 // machine itself.
 type Server struct {
-	House bulkhead.Clearinghouse
+	Clearinghouse bulkhead.Clearinghouse
 	// ServerID is ours, 100 to 32767; 0 means DefaultServerID.
 	ServerID uint32
 	// Brand becomes part of the header X-DCC-brand-Metrics: letters and digits,
@@ -60,7 +60,7 @@ type Server struct {
 	// Rate limits the packets of one client, AnonymousRate besides those of one
 	// anonymous client, AnonymousTotal those of all; Exempt lists clients that
 	// none of them applies to.
-	Rate, AnonymousRate, AnonymousTotal listen.Rate
+	Rate, AnonymousRate, AnonymousTotal door.Rate
 	Exempt                              []netip.Prefix
 	// Writers is how many groups of reports may be under way at once; 0 means
 	// DefaultWriters. A group is all that waited, up to a limit.
@@ -71,8 +71,8 @@ type Server struct {
 
 	once      sync.Once
 	book      *book
-	anonymous *listen.Limiter
-	total     *listen.Limiter
+	anonymous *door.Limiter
+	total     *door.Limiter
 	recent    recent
 	scratch   sync.Pool
 	items     sync.Pool
@@ -98,7 +98,7 @@ func (s *Server) prepare() error {
 			s.Brand = DefaultBrand
 		}
 		if s.AnonymousFrom == nil {
-			s.AnonymousFrom = listen.Loopback()
+			s.AnonymousFrom = door.Loopback()
 		}
 		if s.Writers <= 0 {
 			s.Writers = DefaultWriters
@@ -110,9 +110,9 @@ func (s *Server) prepare() error {
 			s.Log = slog.New(slog.DiscardHandler)
 		}
 		s.started = s.Now()
-		s.book = newBook(s.House, s.Keep)
-		s.anonymous = listen.NewLimiter(s.AnonymousRate, s.Exempt)
-		s.total = listen.NewLimiter(s.AnonymousTotal, nil)
+		s.book = newBook(s.Clearinghouse, s.Keep)
+		s.anonymous = door.NewLimiter(s.AnonymousRate, s.Exempt)
+		s.total = door.NewLimiter(s.AnonymousTotal, nil)
 		s.recent.init()
 		s.scratch.New = func() any { return new(scratch) }
 		s.items.New = func() any { return new(item) }
@@ -152,9 +152,9 @@ func (s *Server) ServePackets(ctx context.Context, conns []*net.UDPConn) error {
 		return err
 	}
 	work := make(chan *reportBatch, maxQueued)
-	p := &listen.PacketServer{
-		MaxPacket: maxPacket, Rate: s.Rate, Exempt: s.Exempt, Log: s.Log, MaxDetached: 4 * listen.DefaultMaxDetached,
-		Handler: func(ctx context.Context, batch []*listen.Packet) { s.packets(ctx, batch, work) },
+	p := &door.PacketServer{
+		MaxPacket: maxPacket, Rate: s.Rate, Exempt: s.Exempt, Log: s.Log, MaxDetached: 4 * door.DefaultMaxDetached,
+		Handler: func(ctx context.Context, batch []*door.Packet) { s.packets(ctx, batch, work) },
 	}
 	var writers sync.WaitGroup
 	for range s.Writers {

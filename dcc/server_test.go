@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
@@ -92,7 +92,7 @@ const (
 
 func goldenServer() *Server {
 	return &Server{
-		House: new(prototest.House), ServerID: 101, Brand: "TestBrand",
+		Clearinghouse: new(prototest.House), ServerID: 101, Brand: "TestBrand",
 		Client: func(id uint32) (Client, bool) {
 			switch id {
 			case goldenClient:
@@ -177,7 +177,7 @@ func wantTotals(t *testing.T, what string, got []Total, err error, want ...Total
 func TestTotals(t *testing.T) {
 	house := new(prototest.House)
 	s := goldenServer()
-	s.House = house
+	s.Clearinghouse = house
 	address := serve(t, s)
 	c := dial(t, address, goldenClient, goldenPasword)
 	admin := dial(t, address, 101, "serverpass")
@@ -246,7 +246,7 @@ func TestDeleteAfterQuery(t *testing.T) {
 // TestJudgedElsewhere: what another front door listed is many.
 func TestJudgedElsewhere(t *testing.T) {
 	house := new(prototest.House)
-	c := dial(t, serve(t, &Server{House: house}), AnonymousID, "")
+	c := dial(t, serve(t, &Server{Clearinghouse: house}), AnonymousID, "")
 	sums := goldenChecksums(t)[1:2]
 	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{signatureOf(&sums[0])}, Vote: bulkhead.Spam}); err != nil {
 		t.Fatal(err)
@@ -256,7 +256,7 @@ func TestJudgedElsewhere(t *testing.T) {
 }
 
 func TestReputationTypes(t *testing.T) {
-	c := dial(t, serve(t, &Server{House: new(prototest.House)}), AnonymousID, "")
+	c := dial(t, serve(t, &Server{Clearinghouse: new(prototest.House)}), AnonymousID, "")
 	ip := digests.IPSum(netip.MustParseAddr("192.0.2.7"))
 	body := goldenChecksums(t)[1]
 	got, err := c.Report(t.Context(), 1, false, []Checksum{{digests.TypeIP, ip}, body, {digests.TypeRepTotal, ip}, {digests.TypeRepBulk, ip}})
@@ -270,7 +270,7 @@ func TestServerWhitelist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := dial(t, serve(t, &Server{House: new(prototest.House), Whitelist: func() *Whitelist { return list }}), AnonymousID, "")
+	c := dial(t, serve(t, &Server{Clearinghouse: new(prototest.House), Whitelist: func() *Whitelist { return list }}), AnonymousID, "")
 	ip := Checksum{digests.TypeIP, digests.IPSum(netip.MustParseAddr("192.0.2.77"))}
 	got, err := c.Report(t.Context(), 1, false, append([]Checksum{ip}, sums...))
 	wantTotals(t, "white", got, err, Total{White, White}, Total{Many, Many}, Total{White2, White2}, Total{1, 0})
@@ -278,7 +278,7 @@ func TestServerWhitelist(t *testing.T) {
 
 // TestSilence: packets that break a rule get no answer.
 func TestSilence(t *testing.T) {
-	c := dialRaw(t, serve(t, &Server{House: new(prototest.House)}))
+	c := dialRaw(t, serve(t, &Server{Clearinghouse: new(prototest.House)}))
 	sum := func(typ, length byte) []byte { return append([]byte{typ, length}, make([]byte, 16)...) }
 	body := func(targets uint32, sums ...[]byte) []byte {
 		return append(binary.BigEndian.AppendUint32(nil, targets), bytes.Join(sums, nil)...)
@@ -319,7 +319,7 @@ func TestSilence(t *testing.T) {
 // TestVersions: old versions get their own forms of answers, and NOPs of later
 // ones are told ours.
 func TestVersions(t *testing.T) {
-	c := dialRaw(t, serve(t, &Server{House: new(prototest.House)}))
+	c := dialRaw(t, serve(t, &Server{Clearinghouse: new(prototest.House)}))
 	id := [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
 	body := append([]byte{0, 0, 0, 0, 7, 18}, make([]byte, 16)...)
 	for version := uint8(MinVersion); version <= MaxVersion; version++ {
@@ -379,7 +379,7 @@ func TestAdmin(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
-	c := dial(t, serve(t, &Server{House: &prototest.House{Err: bulkhead.ErrReadOnly}}), AnonymousID, "")
+	c := dial(t, serve(t, &Server{Clearinghouse: &prototest.House{Err: bulkhead.ErrReadOnly}}), AnonymousID, "")
 	sums := goldenChecksums(t)
 	if _, err := c.Report(t.Context(), 1, false, sums); err == nil || !strings.Contains(err.Error(), "temporarily read-only") {
 		t.Errorf("report to a node that takes none: %v", err)
@@ -406,8 +406,8 @@ func (f *failing) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint
 // client sends it again, instead of being taken for one under way.
 func TestFailedReportIsRepeated(t *testing.T) {
 	s := goldenServer()
-	house := &failing{Counter: bulkhead.CounterOf(s.House)}
-	s.House = house
+	house := &failing{Counter: bulkhead.CounterOf(s.Clearinghouse)}
+	s.Clearinghouse = house
 	c := dialRaw(t, serve(t, s))
 	house.fails.Store(true)
 	if got := exchange(t, c, unhex(t, goldenReport)); Op(got[3]) != Error {
@@ -422,7 +422,7 @@ func TestFailedReportIsRepeated(t *testing.T) {
 // TestConcurrentReports: every report counts once, whatever came together.
 func TestConcurrentReports(t *testing.T) {
 	house := new(prototest.House)
-	address := serve(t, &Server{House: house})
+	address := serve(t, &Server{Clearinghouse: house})
 	sums := goldenChecksums(t)
 	const clients, each = 8, 50
 	var wg sync.WaitGroup
@@ -535,7 +535,7 @@ func FuzzServer(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		in := &listen.Packet{Data: data, Client: netip.MustParseAddrPort("127.0.0.1:99")}
+		in := &door.Packet{Data: data, Client: netip.MustParseAddrPort("127.0.0.1:99")}
 		it := &item{in: in, client: in.Client}
 		switch s.read(it, data, time.Now()) {
 		case answerNow:
@@ -554,7 +554,7 @@ func FuzzServer(f *testing.F) {
 
 // TestGarbage: random packets leave the server serving.
 func TestGarbage(t *testing.T) {
-	address := serve(t, &Server{House: new(prototest.House)})
+	address := serve(t, &Server{Clearinghouse: new(prototest.House)})
 	c := dialRaw(t, address)
 	random := rand.NewChaCha8([32]byte{7})
 	for n := range 400 {
@@ -576,7 +576,7 @@ func TestExposure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (&Server{House: new(prototest.House)}).ServePackets(t.Context(), []*net.UDPConn{conn}); err == nil {
+	if err := (&Server{Clearinghouse: new(prototest.House)}).ServePackets(t.Context(), []*net.UDPConn{conn}); err == nil {
 		t.Error("an open server on all addresses starts")
 	}
 	for name, s := range map[string]*Server{"brand": {Brand: "a b"}, "server id": {ServerID: 40000}} {

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 )
 
 // A desk answers queries one after the other. It is used again for the next
@@ -22,7 +22,7 @@ type desk struct {
 type counts struct{ queries, hits, misses, refused, broken int64 }
 
 // answerAll is the handler of packets.
-func (s *Server) answerAll(_ context.Context, packets []*listen.Packet) {
+func (s *Server) answerAll(_ context.Context, packets []*door.Packet) {
 	d := s.pool.Get().(*desk)
 	defer s.done(d)
 	for _, p := range packets {

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 )
 
 // set is an exact List.
@@ -370,11 +370,11 @@ func FuzzAnswer(f *testing.F) {
 func serve(t testing.TB, s *Server) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	l, err := listen.Stream(ctx, "127.0.0.1:0")
+	l, err := door.Listen(ctx, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	conns, err := listen.Packets(ctx, l.Addr().String(), 0)
+	conns, err := door.ListenPackets(ctx, l.Addr().String(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/bulkhead-mail/bulkhead/dnsbl"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 )
 
 // shops lists every domain that ends in "-shop.example".
@@ -31,7 +31,7 @@ func Example() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	conns, err := listen.Packets(ctx, "127.0.0.1:0", 1)
+	conns, err := door.ListenPackets(ctx, "127.0.0.1:0", 1)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 )
 
 // maxZones bounds the zones that a name is compared with.
@@ -28,10 +28,10 @@ type Options struct {
 	Zones []Zone
 	// Rate limits the queries of one client; those above it are dropped, on TCP
 	// the connection is closed. The zero Rate sets no limit.
-	Rate listen.Rate
+	Rate door.Rate
 	// Exempt lists the clients that Rate does not apply to.
 	Exempt []netip.Prefix
-	// MaxConns caps the TCP connections; 0 means the default of internal/listen.
+	// MaxConns caps the TCP connections; 0 means the default of door.
 	MaxConns int
 	// Log takes faults; nil discards them.
 	Log *slog.Logger
@@ -41,8 +41,8 @@ type Options struct {
 // concurrently.
 type Server struct {
 	zones  atomic.Pointer[[]*zone] // the longest names first
-	packet listen.PacketServer
-	stream listen.StreamServer
+	packet door.PacketServer
+	stream door.StreamServer
 	pool   sync.Pool // of *desk
 
 	// Stats counts what was answered.
@@ -65,9 +65,9 @@ func NewServer(o Options) (*Server, error) {
 	if err := s.SetZones(o.Zones); err != nil {
 		return nil, err
 	}
-	s.packet = listen.PacketServer{Rate: o.Rate, Exempt: o.Exempt, Log: o.Log, MaxPacket: 4096, Unordered: true}
+	s.packet = door.PacketServer{Rate: o.Rate, Exempt: o.Exempt, Log: o.Log, MaxPacket: 4096, Unordered: true}
 	s.packet.Handler = s.answerAll
-	s.stream = listen.StreamServer{
+	s.stream = door.StreamServer{
 		Handler: s.serve, MaxConns: o.MaxConns, RequestRate: o.Rate, Exempt: o.Exempt, RequestTime: tcpIdle, Log: o.Log,
 	}
 	return s, nil
@@ -96,7 +96,7 @@ func (s *Server) SetZones(zones []Zone) error {
 	return nil
 }
 
-// ServeUDP answers on conns (see [listen.Packets]) until ctx ends or one of them
+// ServeUDP answers on conns (see [door.ListenPackets]) until ctx ends or one of them
 // fails. After the end of ctx it returns nil.
 func (s *Server) ServeUDP(ctx context.Context, conns []*net.UDPConn) error {
 	return s.packet.Serve(ctx, conns)
@@ -109,14 +109,14 @@ func (s *Server) ServeTCP(ctx context.Context, l net.Listener) error {
 }
 
 // Packets and Conns return the counters of the transports.
-func (s *Server) Packets() *listen.PacketStats { return &s.packet.Stats }
+func (s *Server) Packets() *door.PacketStats { return &s.packet.Stats }
 
 // Conns returns the counters of the TCP connections.
-func (s *Server) Conns() *listen.StreamStats { return &s.stream.Stats }
+func (s *Server) Conns() *door.ConnStats { return &s.stream.Stats }
 
 // serve answers the queries of one TCP connection: each message has its length
 // before it (RFC 1035 section 4.2.2).
-func (s *Server) serve(_ context.Context, c *listen.Conn) {
+func (s *Server) serve(_ context.Context, c *door.Conn) {
 	r := bufio.NewReader(c)
 	var in, out []byte
 	for !c.Draining() {

@@ -6,12 +6,12 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 )
 
 // read decrypts and parses the datagram of j.
 func (s *Server) read(j *job) error {
-	if listen.Within(s.Blocked, j.client.Addr()) {
+	if door.Within(s.Blocked, j.client.Addr()) {
 		return fmt.Errorf("%w: blocked", errNoAnswer)
 	}
 	if !isEncrypted(j.data) {
@@ -64,7 +64,7 @@ func (s *Server) refusal(j *job) int32 {
 		switch {
 		case s.EncryptedOnly:
 			return CodeEncryption
-		case update && (s.ReadOnly || !listen.Within(s.UpdateFrom, j.client.Addr())):
+		case update && (s.ReadOnly || !door.Within(s.UpdateFrom, j.client.Addr())):
 			return CodeForbidden
 		}
 		return 0
@@ -74,7 +74,7 @@ func (s *Server) refusal(j *job) int32 {
 		return CodeForbidden
 	case !j.key.limiter.Allow(anyClient, 1):
 		return CodeRefused
-	case update && (s.ReadOnly || !j.key.Update && !listen.Within(s.UpdateFrom, j.client.Addr())):
+	case update && (s.ReadOnly || !j.key.Update && !door.Within(s.UpdateFrom, j.client.Addr())):
 		return CodeForbidden
 	}
 	return 0

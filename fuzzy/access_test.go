@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 )
 
@@ -16,7 +16,7 @@ import (
 // families.
 func TestIPv6(t *testing.T) {
 	serve := func(t *testing.T, address string) net.Addr {
-		s := &Server{House: new(prototest.House), UpdateFrom: listen.Loopback()}
+		s := &Server{Clearinghouse: new(prototest.House), UpdateFrom: door.Loopback()}
 		return prototest.ServePackets(t, address, 1, s.ServePackets)
 	}
 	prototest.EachFamily(t, serve, func(t *testing.T, address string) {
@@ -43,7 +43,7 @@ func answers(t *testing.T, address string, n int) (answered int) {
 }
 
 func TestRatesAndNetworks(t *testing.T) {
-	few := listen.Rate{PerSecond: 1e-6, Burst: 5}
+	few := door.Rate{PerSecond: 1e-6, Burst: 5}
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	for _, tt := range []struct {
 		name string
@@ -58,7 +58,7 @@ func TestRatesAndNetworks(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			tt.s.House = new(prototest.House)
+			tt.s.Clearinghouse = new(prototest.House)
 			if got := answers(t, serve(t, tt.s), 20); got != tt.want {
 				t.Errorf("%d of 20 requests answered, want %d", got, tt.want)
 			}
@@ -86,7 +86,7 @@ func (h *slowHouse) Count(ctx context.Context, sigs []bulkhead.Signature, n []ui
 // server takes wait for a disk that does not answer.
 func TestWritesDoNotStallChecks(t *testing.T) {
 	house := &slowHouse{bulkhead.CounterOf(new(prototest.House)), make(chan struct{}, 1), make(chan struct{})}
-	address := serve(t, &Server{House: house})
+	address := serve(t, &Server{Clearinghouse: house})
 	release := sync.OnceFunc(func() { close(house.release) })
 	t.Cleanup(release) // before the server's own, which waits for its writes
 	writer, err := net.Dial("udp", address)
@@ -122,7 +122,7 @@ func TestHiddenListHidesNoOther(t *testing.T) {
 	guests, err := NewKeyPair(nil)
 	must(t, err)
 	house := new(prototest.House)
-	s := &Server{House: house, Keys: []*Key{{KeyPair: ours, Update: true}, {KeyPair: guests, Hidden: []uint8{7}}}}
+	s := &Server{Clearinghouse: house, Keys: []*Key{{KeyPair: ours, Update: true}, {KeyPair: guests, Hidden: []uint8{7}}}}
 	address := serve(t, s)
 	writer, guest := dial(t, address, &ours.Public), dial(t, address, &guests.Public)
 	must(t, writer.Write(t.Context(), digestOf(1), &shingles, 2, 5))

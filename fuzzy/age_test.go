@@ -22,7 +22,7 @@ func TestWrittenAfterDelete(t *testing.T) {
 			ctx := t.Context()
 			const keep = 4
 			house := prototest.NewTally(keep)
-			c := dial(t, serve(t, &Server{House: house}), nil)
+			c := dial(t, serve(t, &Server{Clearinghouse: house}), nil)
 			d := digestOf(1)
 			want := func(when string, value int32) {
 				t.Helper()
@@ -78,7 +78,7 @@ func TestListsLiveAsLong(t *testing.T) {
 	const keep = 2
 	now := time.Unix(1_700_000_000, 0)
 	house := prototest.NewTally(keep)
-	c := dial(t, serve(t, &Server{House: house, Now: func() time.Time { return now }}), nil)
+	c := dial(t, serve(t, &Server{Clearinghouse: house, Now: func() time.Time { return now }}), nil)
 	must(t, c.Write(ctx, digestOf(1), nil, 5, 10))
 	must(t, c.Write(ctx, digestOf(2), nil, 5, 10))
 	must(t, c.Delete(ctx, digestOf(1), nil))
@@ -87,7 +87,7 @@ func TestListsLiveAsLong(t *testing.T) {
 	must(t, c.Write(ctx, digestOf(3), nil, 5, 10))
 	must(t, c.Delete(ctx, digestOf(2), nil))
 	house.Age()
-	s := &Server{House: house}
+	s := &Server{Clearinghouse: house}
 	s.prepare()
 	s.followLists(ctx)
 	again := dial(t, serve(t, s), nil)
@@ -102,7 +102,7 @@ func TestListsLiveAsLong(t *testing.T) {
 // TestTakenByError: what the filter shows by error of a delete takes no digest away.
 func TestTakenByError(t *testing.T) {
 	house := prototest.NewTally(2)
-	c := dial(t, serve(t, &Server{House: house}), nil)
+	c := dial(t, serve(t, &Server{Clearinghouse: house}), nil)
 	must(t, c.Write(t.Context(), digestOf(1), nil, 1, 5))
 	must(t, c.Write(t.Context(), digestOf(2), nil, 1, 5))
 	must(t, c.Delete(t.Context(), digestOf(2), nil)) // from now on deletes are asked for
@@ -137,7 +137,7 @@ func TestTakenByError(t *testing.T) {
 func TestOwnQuestionsAreNoChecks(t *testing.T) {
 	ctx := t.Context()
 	house := prototest.NewTally(2)
-	s := &Server{House: house, SpamFlags: []uint8{1}}
+	s := &Server{Clearinghouse: house, SpamFlags: []uint8{1}}
 	c := dial(t, serve(t, s), nil)
 	var shingles [32]uint64
 	must(t, c.Write(ctx, digestOf(1), &shingles, 1, 10))
@@ -164,7 +164,7 @@ func TestTakenFromTheForgotten(t *testing.T) {
 	for name, sh := range map[string]*[32]uint64{"digest": nil, "text": &shingles} {
 		ctx := t.Context()
 		house := prototest.NewTally(2)
-		c := dial(t, serve(t, &Server{House: house}), nil)
+		c := dial(t, serve(t, &Server{Clearinghouse: house}), nil)
 		must(t, c.Write(ctx, digestOf(1), sh, 1, 100))
 		house.Age()
 		must(t, c.Write(ctx, digestOf(1), sh, 1, -60))
@@ -189,7 +189,7 @@ func TestDeletedWhileADeletionAges(t *testing.T) {
 	for name, sh := range map[string]*[32]uint64{"digest": nil, "text": &shingles} {
 		ctx := t.Context()
 		house := prototest.NewTally(3)
-		c := dial(t, serve(t, &Server{House: house}), nil)
+		c := dial(t, serve(t, &Server{Clearinghouse: house}), nil)
 		want := func(when string, value int32) {
 			t.Helper()
 			for copy, d := range []byte{1, 2} { // of the same shingles, if any

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 )
 
 // A job is one request on its way to its answer.
@@ -22,7 +22,7 @@ type job struct {
 	silent bool // gets no answer
 	update bool // is answered by Server.updateAll
 
-	packet *listen.Packet // of an update that is under way
+	packet *door.Packet // of an update that is under way
 	ctx    context.Context
 	recent *recentEntry
 	err    error
@@ -45,7 +45,7 @@ func (sc *scratch) addCheck(j *job) {
 }
 
 // packets answers one batch of datagrams.
-func (s *Server) packets(ctx context.Context, batch []*listen.Packet, updates chan<- *job) {
+func (s *Server) packets(ctx context.Context, batch []*door.Packet, updates chan<- *job) {
 	sc := s.scratch.Get().(*scratch)
 	defer s.scratch.Put(sc)
 	for len(sc.spare) < len(batch) {
@@ -78,7 +78,7 @@ func (j *job) reset(client netip.AddrPort, data []byte) {
 
 // detach hands an update to the writers. Where they are too busy the request is
 // dropped: the client sends it again.
-func (s *Server) detach(ctx context.Context, p *listen.Packet, j *job, updates chan<- *job) {
+func (s *Server) detach(ctx context.Context, p *door.Packet, j *job, updates chan<- *job) {
 	u := new(job)
 	*u = *j
 	j.reply.Extra = nil // belongs to u now

@@ -20,7 +20,7 @@ func BenchmarkCheck(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer e.Close(context.Background())
-	s := &Server{House: e}
+	s := &Server{Clearinghouse: e}
 	s.prepare()
 	client := netip.MustParseAddrPort("127.0.0.1:5")
 	request := func(n uint64, shingled bool) Request {

@@ -88,7 +88,7 @@ func nearServer(t *testing.T, stored []signature.RspamdHash) (*Server, uint64) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { e.Close(context.WithoutCancel(t.Context())) })
-	s := &Server{House: e, SpamFlags: []uint8{}, HamFlags: []uint8{}}
+	s := &Server{Clearinghouse: e, SpamFlags: []uint8{}, HamFlags: []uint8{}}
 	s.prepare()
 	var jobs []*job
 	for i := range stored {

@@ -38,7 +38,7 @@ func openEngine(t *testing.T) *engine.Engine {
 // to fuzzy_check, and what fuzzy_check learns is known to the others.
 func TestReportedElsewhere(t *testing.T) {
 	e := openEngine(t)
-	s := &Server{House: e}
+	s := &Server{Clearinghouse: e}
 	s.prepare()
 	hashOf := func(text string) *signature.RspamdHash {
 		t.Helper()

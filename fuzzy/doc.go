@@ -3,8 +3,8 @@
 //
 // Source: docs/specs/rspamd-fuzzy.md.
 //
-//	s := &fuzzy.Server{House: house}
-//	conns, err := listen.Packets(ctx, "127.0.0.1:11335", 0)
+//	s := &fuzzy.Server{Clearinghouse: house}
+//	conns, err := door.ListenPackets(ctx, "127.0.0.1:11335", 0)
 //	err = s.ServePackets(ctx, conns) // until ctx ends
 //
 // # What is stored

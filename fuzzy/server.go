@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/ledger"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
 )
 
 // Defaults of a [Server].
@@ -28,10 +28,10 @@ const (
 )
 
 // A Server is a fuzzy storage. Set the fields before Serve and leave them
-// alone afterwards. The zero value with a House serves plain requests, and
+// alone afterwards. The zero value with a Clearinghouse serves plain requests, and
 // plain updates from the machine itself.
 type Server struct {
-	House bulkhead.Clearinghouse
+	Clearinghouse bulkhead.Clearinghouse
 	// Keys are the key pairs that requests may be encrypted to, the first being
 	// the one for requests that name none of them.
 	Keys []*Key
@@ -55,13 +55,13 @@ type Server struct {
 	// signatures of a message; nil clears nothing. What it has is not found.
 	Cleared func([]bulkhead.Signature) bool
 	// Rate limits the requests of one client, Exempt lists clients that it does
-	// not apply to; see listen.PacketServer.
-	Rate   listen.Rate
+	// not apply to; see door.PacketServer.
+	Rate   door.Rate
 	Exempt []netip.Prefix
 	// NewKeys limits how many clients with keys of their own one network may
 	// bring: each costs a multiplication on the curve. The zero Rate means 20/s,
 	// 200 at once.
-	NewKeys listen.Rate
+	NewKeys door.Rate
 	// SharedKeys is the size of the cache of shared keys; 0 means
 	// DefaultSharedKeys.
 	SharedKeys int
@@ -78,7 +78,7 @@ type Server struct {
 	once    sync.Once
 	house   bulkhead.Counter
 	shared  *sharedKeys
-	newKeys *listen.Limiter
+	newKeys *door.Limiter
 	recent  *recent
 	raised  *raised
 	lists   lists
@@ -99,9 +99,9 @@ type Key struct {
 	// Hidden lists the lists that clients of this key are not told of.
 	Hidden []uint8
 	// Rate limits the requests of all its clients together.
-	Rate listen.Rate
+	Rate door.Rate
 
-	limiter *listen.Limiter
+	limiter *door.Limiter
 }
 
 // Stats are the counters of a [Server]; all may be read at any time.
@@ -115,10 +115,10 @@ type Stats struct {
 
 func (s *Server) prepare() {
 	s.once.Do(func() {
-		s.house = bulkhead.CounterOf(s.House)
+		s.house = bulkhead.CounterOf(s.Clearinghouse)
 		s.lists.taken = ledger.NewMark(takenSignature())
 		if s.UpdateFrom == nil {
-			s.UpdateFrom = listen.Loopback()
+			s.UpdateFrom = door.Loopback()
 		}
 		if s.SpamFlags == nil {
 			s.SpamFlags = []uint8{1, 11}
@@ -126,8 +126,8 @@ func (s *Server) prepare() {
 		if s.HamFlags == nil {
 			s.HamFlags = []uint8{3, 13}
 		}
-		if s.NewKeys == (listen.Rate{}) {
-			s.NewKeys = listen.Rate{PerSecond: 20, Burst: 200}
+		if s.NewKeys == (door.Rate{}) {
+			s.NewKeys = door.Rate{PerSecond: 20, Burst: 200}
 		}
 		if s.SharedKeys <= 0 {
 			s.SharedKeys = DefaultSharedKeys
@@ -142,10 +142,10 @@ func (s *Server) prepare() {
 			s.Log = slog.New(slog.DiscardHandler)
 		}
 		for _, k := range s.Keys {
-			k.limiter = listen.NewLimiter(k.Rate, nil)
+			k.limiter = door.NewLimiter(k.Rate, nil)
 		}
 		s.shared = newSharedKeys(s.SharedKeys)
-		s.newKeys = listen.NewLimiter(s.NewKeys, s.Exempt)
+		s.newKeys = door.NewLimiter(s.NewKeys, s.Exempt)
 		s.recent = newRecent(recentSize)
 		s.raised = newRaised(raisedSize)
 		s.scratch.New = func() any { return new(scratch) }
@@ -167,10 +167,10 @@ func (s *Server) ServePackets(ctx context.Context, conns []*net.UDPConn) error {
 		return err
 	}
 	s.prepare()
-	updates := make(chan *job, listen.DefaultMaxDetached)
-	p := &listen.PacketServer{
+	updates := make(chan *job, door.DefaultMaxDetached)
+	p := &door.PacketServer{
 		MaxPacket: maxRequestSize, Rate: s.Rate, Exempt: s.Exempt, Log: s.Log,
-		Handler: func(ctx context.Context, batch []*listen.Packet) { s.packets(ctx, batch, updates) },
+		Handler: func(ctx context.Context, batch []*door.Packet) { s.packets(ctx, batch, updates) },
 	}
 	var background sync.WaitGroup
 	refreshing, stop := context.WithCancel(ctx)
@@ -219,7 +219,7 @@ func (s *Server) ServeStream(ctx context.Context, l net.Listener) error {
 	var background sync.WaitGroup
 	refreshing, stop := context.WithCancel(ctx)
 	background.Go(func() { s.refresh(refreshing) })
-	server := &listen.StreamServer{
+	server := &door.StreamServer{
 		Handler: s.stream, RequestTime: 5 * time.Second, RequestRate: s.Rate, ConnRate: s.Rate, Exempt: s.Exempt, Log: s.Log,
 	}
 	err := server.Serve(ctx, l)
@@ -228,7 +228,7 @@ func (s *Server) ServeStream(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-func (s *Server) stream(ctx context.Context, c *listen.Conn) {
+func (s *Server) stream(ctx context.Context, c *door.Conn) {
 	const maxFrame = 8192
 	buf := make([]byte, maxFrame)
 	out := make([]byte, 0, 2+replyOverhead+replySizeLong)

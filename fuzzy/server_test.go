@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 )
 
@@ -57,7 +57,7 @@ func must(t *testing.T, err error) {
 
 func TestWriteCheckDelete(t *testing.T) {
 	house := new(prototest.House)
-	c := dial(t, serve(t, &Server{House: house}), nil)
+	c := dial(t, serve(t, &Server{Clearinghouse: house}), nil)
 	d := digestOf(1)
 	if r := mustCheck(t, c, d, nil); r.OK() || r.Value != 0 {
 		t.Fatalf("unknown digest: %+v", r)
@@ -90,7 +90,7 @@ func TestWriteCheckDelete(t *testing.T) {
 // everybody, a delete revokes it, and what others listed is found here.
 func TestVotesCrossOver(t *testing.T) {
 	house := new(prototest.House)
-	c := dial(t, serve(t, &Server{House: house}), nil)
+	c := dial(t, serve(t, &Server{Clearinghouse: house}), nil)
 	d, other := digestOf(1), digestOf(2)
 	judged := func(d [DigestSize]byte) bulkhead.Judgement {
 		v, err := house.Check(t.Context(), bulkhead.Query{Signatures: []bulkhead.Signature{plainSignature(&d)}})
@@ -113,7 +113,7 @@ func TestVotesCrossOver(t *testing.T) {
 }
 
 func TestNearCopies(t *testing.T) {
-	c := dial(t, serve(t, &Server{House: new(prototest.House)}), nil)
+	c := dial(t, serve(t, &Server{Clearinghouse: new(prototest.House)}), nil)
 	random := rand.New(rand.NewPCG(3, 4))
 	var stored [32]uint64
 	for i := range stored {
@@ -166,7 +166,7 @@ func TestNearCopies(t *testing.T) {
 
 // TestRetransmission: the same datagram counts once, whoever else sends alike.
 func TestRetransmission(t *testing.T) {
-	s := &Server{House: new(prototest.House)}
+	s := &Server{Clearinghouse: new(prototest.House)}
 	address := serve(t, s)
 	a, b := dial(t, address, nil), dial(t, address, nil)
 	write := Request{Version: 4, Command: Write, Flag: 1, Value: 5, Tag: 77, Digest: digestOf(1)}
@@ -224,7 +224,7 @@ func TestEncrypted(t *testing.T) {
 	reader, err := NewKeyPair(nil)
 	must(t, err)
 	nowhere := []netip.Prefix{}
-	s := &Server{House: new(prototest.House), EncryptedOnly: true, UpdateFrom: nowhere, Keys: []*Key{
+	s := &Server{Clearinghouse: new(prototest.House), EncryptedOnly: true, UpdateFrom: nowhere, Keys: []*Key{
 		{KeyPair: pair, Name: "writers", Update: true},
 		{KeyPair: reader, Name: "readers", Hidden: []uint8{2}},
 	}}
@@ -262,12 +262,12 @@ func TestKeyLimits(t *testing.T) {
 	must(t, err)
 	now := time.Unix(5000, 0)
 	key := &Key{KeyPair: pair, Expires: now.Add(-time.Second)}
-	c := dial(t, serve(t, &Server{House: new(prototest.House), Keys: []*Key{key}, Now: func() time.Time { return now }}), &pair.Public)
+	c := dial(t, serve(t, &Server{Clearinghouse: new(prototest.House), Keys: []*Key{key}, Now: func() time.Time { return now }}), &pair.Public)
 	if _, err := c.Check(t.Context(), digestOf(1), nil); !errors.Is(err, bulkhead.ErrForbidden) {
 		t.Errorf("expired key: %v, want ErrForbidden", err)
 	}
-	slow := &Key{KeyPair: pair, Rate: listen.Rate{PerSecond: 1e-6, Burst: 2}}
-	c = dial(t, serve(t, &Server{House: new(prototest.House), Keys: []*Key{slow}}), &pair.Public)
+	slow := &Key{KeyPair: pair, Rate: door.Rate{PerSecond: 1e-6, Burst: 2}}
+	c = dial(t, serve(t, &Server{Clearinghouse: new(prototest.House), Keys: []*Key{slow}}), &pair.Public)
 	for i := range 3 {
 		if _, err := c.Check(t.Context(), digestOf(1), nil); (i < 2) != (err == nil) {
 			t.Errorf("request %d of 2 allowed: %v", i+1, err)
@@ -280,7 +280,7 @@ func TestAccess(t *testing.T) {
 		"read only":       {ReadOnly: true},
 		"another network": {UpdateFrom: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
 	} {
-		s.House = new(prototest.House)
+		s.Clearinghouse = new(prototest.House)
 		c := dial(t, serve(t, s), nil)
 		if err := c.Write(t.Context(), digestOf(1), nil, 1, 1); !errors.Is(err, bulkhead.ErrForbidden) {
 			t.Errorf("%s: write: %v, want ErrForbidden", name, err)
@@ -292,7 +292,7 @@ func TestAccess(t *testing.T) {
 	}
 	conn, err := net.ListenUDP("udp", nil)
 	must(t, err)
-	if err := (&Server{House: new(prototest.House)}).ServePackets(t.Context(), []*net.UDPConn{conn}); err == nil {
+	if err := (&Server{Clearinghouse: new(prototest.House)}).ServePackets(t.Context(), []*net.UDPConn{conn}); err == nil {
 		t.Error("an open server on all addresses starts")
 	}
 }
@@ -304,7 +304,7 @@ func TestFaults(t *testing.T) {
 		err  error
 		want error
 	}{{bulkhead.ErrReadOnly, nil}, {bulkhead.ErrForbidden, bulkhead.ErrForbidden}, {bulkhead.ErrOverLimit, bulkhead.ErrOverLimit}} {
-		s := &Server{House: &prototest.House{Err: tt.err}}
+		s := &Server{Clearinghouse: &prototest.House{Err: tt.err}}
 		c := dial(t, serve(t, s), nil)
 		for range 2 {
 			write := Request{Command: Write, Digest: digestOf(1), Tag: 5, Value: 1, Flag: 1}
@@ -322,7 +322,7 @@ func TestFaults(t *testing.T) {
 }
 
 func TestStatAndPing(t *testing.T) {
-	s := &Server{House: new(prototest.House), Stored: func() uint64 { return 5<<32 | 7 }}
+	s := &Server{Clearinghouse: new(prototest.House), Stored: func() uint64 { return 5<<32 | 7 }}
 	c := dial(t, serve(t, s), nil)
 	if r, err := c.Do(t.Context(), Request{Command: Stat}); err != nil || r.Flag != 7 || r.Value != 5 || r.Prob != 1 {
 		t.Errorf("stat: %+v, %v", r, err)
@@ -336,7 +336,7 @@ func TestStatAndPing(t *testing.T) {
 func TestGarbage(t *testing.T) {
 	pair, err := NewKeyPair(nil)
 	must(t, err)
-	s := &Server{House: new(prototest.House), Keys: []*Key{{KeyPair: pair}}}
+	s := &Server{Clearinghouse: new(prototest.House), Keys: []*Key{{KeyPair: pair}}}
 	address := serve(t, s)
 	conn, err := net.Dial("udp", address)
 	must(t, err)
@@ -359,7 +359,7 @@ func TestGarbage(t *testing.T) {
 }
 
 func TestStream(t *testing.T) {
-	s := &Server{House: new(prototest.House)}
+	s := &Server{Clearinghouse: new(prototest.House)}
 	address := prototest.ServeStream(t, "127.0.0.1:0", s.ServeStream)
 	conn, err := net.Dial("tcp", address.String())
 	must(t, err)
@@ -399,7 +399,7 @@ func FuzzServer(f *testing.F) {
 	f.Add((&Request{Version: 4, Command: Write, Value: 1, Shingled: true}).Append(nil))
 	f.Add((&Request{Version: 5, Command: Delete}).Append(nil))
 	f.Add(unhex(f, "72736665", vectorPublic[:16], vectorClientPublic, vectorNonce, vectorMAC, vectorCipher))
-	s := &Server{House: new(prototest.House), Keys: []*Key{{KeyPair: pair}}}
+	s := &Server{Clearinghouse: new(prototest.House), Keys: []*Key{{KeyPair: pair}}}
 	s.prepare()
 	f.Fuzz(func(t *testing.T, data []byte) {
 		j := &job{client: netip.MustParseAddrPort("127.0.0.1:5"), data: data}
@@ -419,7 +419,7 @@ func FuzzServer(f *testing.F) {
 // TestManyUpdatesAtOnce: updates that are done together, more than one report
 // to the clearinghouse holds, all count.
 func TestManyUpdatesAtOnce(t *testing.T) {
-	s := &Server{House: new(prototest.House)}
+	s := &Server{Clearinghouse: new(prototest.House)}
 	s.prepare()
 	random := rand.New(rand.NewPCG(8, 9))
 	var jobs []*job

@@ -99,7 +99,7 @@ func TestRevocationOutweighsBands(t *testing.T) {
 	if _, err := house.Report(ctx, bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam}); err != nil {
 		t.Fatal(err)
 	}
-	c := dial(t, serve(t, &Server{House: house, SpamFlags: []uint8{1}}), nil)
+	c := dial(t, serve(t, &Server{Clearinghouse: house, SpamFlags: []uint8{1}}), nil)
 	for _, d := range []byte{1, 2} {
 		if r := mustCheck(t, c, digestOf(d), &shingles); !r.OK() || r.Flag != 1 {
 			t.Fatalf("digest %d, whose bands are listed: %+v", d, r)
@@ -145,7 +145,7 @@ func TestCountersDiffer(t *testing.T) {
 func TestExactBeforeNear(t *testing.T) {
 	ctx := t.Context()
 	var shingles [32]uint64
-	s := &Server{House: prototest.NewTally(1)}
+	s := &Server{Clearinghouse: prototest.NewTally(1)}
 	c := dial(t, serve(t, s), nil)
 	must(t, c.Write(ctx, digestOf(3), nil, 1, 1))
 	must(t, c.Delete(ctx, digestOf(3), nil))

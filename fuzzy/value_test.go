@@ -67,7 +67,7 @@ func TestNearNeverAboveOriginal(t *testing.T) {
 	html, near := text, text
 	html[7], near[20] = random.Uint64(), random.Uint64()
 	for name, of := range map[string]*[32]uint64{"equal": &text, "nearly equal": &html} {
-		c := dial(t, serve(t, &Server{House: new(prototest.House)}), nil)
+		c := dial(t, serve(t, &Server{Clearinghouse: new(prototest.House)}), nil)
 		for times := int32(1); times <= 3; times++ {
 			must(t, c.Write(ctx, digestOf(1), &text, 1, 10))
 			must(t, c.Write(ctx, digestOf(2), of, 1, 10))
@@ -90,7 +90,7 @@ func TestBandsOutliveDelete(t *testing.T) {
 	ctx := t.Context()
 	text := randomShingles(rand.New(rand.NewPCG(7, 8)))
 	house := prototest.NewTally(3)
-	c := dial(t, serve(t, &Server{House: house}), nil)
+	c := dial(t, serve(t, &Server{Clearinghouse: house}), nil)
 	want := func(when string, value int32) {
 		t.Helper()
 		if r := mustCheck(t, c, digestOf(9), &text); r.Value != value {
@@ -123,7 +123,7 @@ func TestBandsOutliveDelete(t *testing.T) {
 func TestNearDigest(t *testing.T) {
 	ctx := t.Context()
 	text := randomShingles(rand.New(rand.NewPCG(1, 9)))
-	c := dial(t, serve(t, &Server{House: new(prototest.House)}), nil)
+	c := dial(t, serve(t, &Server{Clearinghouse: new(prototest.House)}), nil)
 	must(t, c.Write(ctx, digestOf(1), &text, 1, 10))
 	first, second := mustCheck(t, c, digestOf(8), &text), mustCheck(t, c, digestOf(9), &text)
 	if first.Digest == digestOf(8) || first.Digest != second.Digest || first.Digest == [DigestSize]byte{} {
@@ -172,13 +172,13 @@ func TestListedByOne(t *testing.T) {
 	if _, err := e.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{plainSignature(&d)}, Vote: bulkhead.Spam, Reporter: local}); err != nil {
 		t.Fatal(err)
 	}
-	c := dial(t, serve(t, &Server{House: e}), nil)
+	c := dial(t, serve(t, &Server{Clearinghouse: e}), nil)
 	r := mustCheck(t, c, d, nil)
 	if got, _ := share(&r); got < 0.98 || r.Flag != 1 || r.Value != 20 {
 		t.Errorf("one listing: %+v, share %.3f of the score", r, got)
 	}
 	var plain bulkhead.Clearinghouse = struct{ bulkhead.Clearinghouse }{e}
-	c = dial(t, serve(t, &Server{House: plain}), nil)
+	c = dial(t, serve(t, &Server{Clearinghouse: plain}), nil)
 	if again := mustCheck(t, c, d, nil); again.Value != r.Value {
 		t.Errorf("through a clearinghouse that does not count: value %d, want %d", again.Value, r.Value)
 	}

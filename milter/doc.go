@@ -11,10 +11,10 @@
 // run against Postfix 3.7 first: emersion/go-milter v0.5.0 forgets the client's
 // address and login after the first message of a connection, and d--j/go-milter
 // v0.10.0 lets a packet of six bytes end the process. The limits and the drain
-// of internal/listen would have had to be put around either. See
+// of door would have had to be put around either. See
 // docs/protocols/milter.md.
 //
 //	s := &milter.Server{Clearinghouse: house, Policies: []milter.Policy{{Spam: milter.Reject}}}
-//	l, err := listen.Stream(ctx, "127.0.0.1:8891")
+//	l, err := door.Listen(ctx, "127.0.0.1:8891")
 //	err = s.Serve(ctx, l) // until ctx ends and the connections have drained
 package milter

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/milter"
 )
 
@@ -21,7 +21,7 @@ func ExampleServer() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	l, err := listen.Stream(ctx, "127.0.0.1:0")
+	l, err := door.Listen(ctx, "127.0.0.1:0")
 	if err != nil {
 		fmt.Println(err)
 		return

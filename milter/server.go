@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
@@ -71,7 +71,7 @@ type Server struct {
 	MaxMessage int
 	// Timeout is how long judging one message may take; 0 means DefaultTimeout.
 	Timeout time.Duration
-	// MaxConns caps the connections; 0 means the default of internal/listen.
+	// MaxConns caps the connections; 0 means the default of door.
 	MaxConns int
 	// IdleTime is how long a connection may rest; 0 means DefaultIdleTime.
 	IdleTime time.Duration
@@ -87,7 +87,7 @@ type Server struct {
 	pending  chan struct{}
 	counting sync.WaitGroup
 	counted  deliveries
-	stream   listen.StreamServer
+	stream   door.StreamServer
 }
 
 // Stats are the counters of a [Server]; all may be read at any time.
@@ -163,7 +163,7 @@ func (s *Server) prepare() (err error) {
 	if err := s.SetPolicies(s.Policies); err != nil {
 		return err
 	}
-	s.stream = listen.StreamServer{
+	s.stream = door.StreamServer{
 		Handler: s.serve, MaxConns: s.MaxConns, MaxConnsPerClient: -1, RequestTime: s.IdleTime, Log: s.Log,
 	}
 	return nil
@@ -192,7 +192,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 }
 
 // Conns returns the counters of the connections.
-func (s *Server) Conns() *listen.StreamStats { return &s.stream.Stats }
+func (s *Server) Conns() *door.ConnStats { return &s.stream.Stats }
 
 // exempts reports whether mail from there is let through unseen.
 func (s *Server) exempts(e *envelope) bool {

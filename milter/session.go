@@ -12,7 +12,7 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 )
 
 // maxRecipients bounds the recipients that are kept of one message; mail servers
@@ -54,7 +54,7 @@ type message struct {
 var errQuit = errors.New("milter: quit")
 
 // serve speaks with one mail server until it quits.
-func (s *Server) serve(ctx context.Context, c *listen.Conn) {
+func (s *Server) serve(ctx context.Context, c *door.Conn) {
 	k := &session{server: s, macros: make(map[byte]map[string]string)}
 	r := bufio.NewReaderSize(c, 16<<10)
 	for {
@@ -79,7 +79,7 @@ func (s *Server) serve(ctx context.Context, c *listen.Conn) {
 }
 
 // ended logs why a connection ends, unless the mail server just went away.
-func (s *Server) ended(c *listen.Conn, err error) {
+func (s *Server) ended(c *door.Conn, err error) {
 	var op *net.OpError
 	switch {
 	case errors.Is(err, errQuit), errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &op):

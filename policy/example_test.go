@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/policy"
 )
 
@@ -25,7 +25,7 @@ func (o once) Limit(_ context.Context, attr func(name string) []byte) (action, t
 func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	l, err := listen.Stream(ctx, "127.0.0.1:0")
+	l, err := door.Listen(ctx, "127.0.0.1:0")
 	if err != nil {
 		fmt.Println(err)
 		return

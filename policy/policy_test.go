@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
 )
@@ -233,7 +233,7 @@ func isReset(err error) bool { return strings.Contains(err.Error(), "reset") }
 
 func TestRate(t *testing.T) {
 	s := &Server{
-		Rate:    listen.Rate{PerSecond: 0.001, Burst: 3},
+		Rate:    door.Rate{PerSecond: 0.001, Burst: 3},
 		Limiter: limiter(func(func(string) []byte) (string, string, error) { return Dunno, "", nil }),
 	}
 	c := start(t, s, "127.0.0.1:0")()

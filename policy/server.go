@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 )
 
 // DefaultIdleTime is how long a connection may rest. Postfix closes its own side
@@ -45,7 +45,7 @@ type Server struct {
 	// FailDefer answers "defer" when the Limiter fails; otherwise mail passes.
 	FailDefer bool
 	// MaxConns and MaxConnsPerClient cap the open connections, see
-	// [listen.StreamServer]. Postfix holds one for each of its smtpd processes,
+	// [door.StreamServer]. Postfix holds one for each of its smtpd processes,
 	// all from one address, so that 0 means no cap for a client.
 	MaxConns          int
 	MaxConnsPerClient int
@@ -54,7 +54,7 @@ type Server struct {
 	IdleTime time.Duration
 	// Rate limits the requests of one client; a client above it is disconnected,
 	// upon which Postfix defers the mail.
-	Rate listen.Rate
+	Rate door.Rate
 	// Exempt lists the clients that Rate does not apply to.
 	Exempt []netip.Prefix
 	// Log takes malformed requests and faults; nil discards them.
@@ -63,7 +63,7 @@ type Server struct {
 	Stats Stats
 
 	once   sync.Once
-	stream listen.StreamServer
+	stream door.StreamServer
 }
 
 // Stats are the counters of a [Server]; all may be read at any time.
@@ -83,7 +83,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		if s.Log == nil {
 			s.Log = slog.New(slog.DiscardHandler)
 		}
-		s.stream = listen.StreamServer{
+		s.stream = door.StreamServer{
 			Handler: s.serve, MaxConns: s.MaxConns, MaxConnsPerClient: s.MaxConnsPerClient,
 			RequestRate: s.Rate, Exempt: s.Exempt, RequestTime: s.IdleTime, Log: s.Log,
 		}
@@ -98,12 +98,12 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 }
 
 // Conns returns the counters of the connections.
-func (s *Server) Conns() *listen.StreamStats { return &s.stream.Stats }
+func (s *Server) Conns() *door.ConnStats { return &s.stream.Stats }
 
 // serve answers the requests of one connection. A request that breaks the rules
 // ends it without an answer, as the protocol wants it: Postfix logs that and
 // tries again.
-func (s *Server) serve(ctx context.Context, c *listen.Conn) {
+func (s *Server) serve(ctx context.Context, c *door.Conn) {
 	r := bufio.NewReaderSize(c, 4<<10)
 	var in, out []byte
 	var req Request
@@ -129,7 +129,7 @@ func (s *Server) serve(ctx context.Context, c *listen.Conn) {
 }
 
 // ended logs why a connection ends, unless the client just went away.
-func (s *Server) ended(c *listen.Conn, err error) {
+func (s *Server) ended(c *door.Conn, err error) {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, net.ErrClosed):
 		return

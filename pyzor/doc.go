@@ -6,8 +6,8 @@
 // storage. [Client] speaks to any Pyzor server. [Helper] answers rspamd's pyzor
 // module, which sends whole mails over TCP.
 //
-//	conns, err := listen.Packets(ctx, "127.0.0.1:24441", 0)
-//	s := &pyzor.Server{House: house, Accounts: accounts}
+//	conns, err := door.ListenPackets(ctx, "127.0.0.1:24441", 0)
+//	s := &pyzor.Server{Clearinghouse: house, Accounts: accounts}
 //	err = s.Serve(ctx, conns)
 //
 // # Counts

@@ -6,7 +6,7 @@ import (
 	"net"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 	digests "github.com/bulkhead-mail/bulkhead/signature/pyzor"
 )
 
@@ -15,12 +15,12 @@ import (
 // votes and ham votes, with tabs between. A mail that cannot be looked up gets no
 // answer, which rspamd takes for a failure. Set the fields before Serve.
 type Helper struct {
-	House bulkhead.Clearinghouse
+	Clearinghouse bulkhead.Clearinghouse
 	// Cleared reports whether the clearinghouse's white list has a mail, by any of
 	// its signatures or by what its header says of where it comes from; its error
 	// is that of ctx. nil clears nothing.
 	Cleared func(ctx context.Context, mail []byte) (bool, error)
-	*listen.MailServer
+	*door.MailServer
 }
 
 // Serve serves the connections of l until ctx ends.
@@ -28,7 +28,7 @@ func (h *Helper) Serve(ctx context.Context, l net.Listener) error {
 	return h.MailServer.Serve(ctx, l, h.answer)
 }
 
-func (h *Helper) answer(ctx context.Context, c *listen.Conn, mail []byte) {
+func (h *Helper) answer(ctx context.Context, c *door.Conn, mail []byte) {
 	spam, ham, err := h.look(ctx, mail, bulkhead.Reporter{Addr: c.Client()})
 	if err != nil {
 		h.Log.Error("mail not looked up", "client", c.Client(), "err", err)
@@ -46,7 +46,7 @@ func (h *Helper) look(ctx context.Context, mail []byte, who bulkhead.Reporter) (
 		return 0, 0, err
 	}
 	if len(sigs) > 0 {
-		v, err := h.House.Check(ctx, bulkhead.Query{Signatures: sigs, Reporter: who})
+		v, err := h.Clearinghouse.Check(ctx, bulkhead.Query{Signatures: sigs, Reporter: who})
 		if err != nil {
 			return 0, 0, err
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 )
 
 const (
@@ -42,27 +42,27 @@ type BatchChecker interface {
 // A Server answers Pyzor requests. Set the fields before Serve and leave them
 // alone afterwards.
 type Server struct {
-	House    bulkhead.Clearinghouse // asked for every digest; see BatchChecker
-	Accounts Accounts               // nil: no account is known
+	Clearinghouse bulkhead.Clearinghouse // asked for every digest; see BatchChecker
+	Accounts      Accounts               // nil: no account is known
 	// Anonymous and Users are the operations that clients without and with an
 	// account may ask for. Nil means: all but whitelist, and all.
 	Anonymous, Users []Op
 	// Rate limits the datagrams of one client; Exempt lists clients without it.
-	Rate   listen.Rate
+	Rate   door.Rate
 	Exempt []netip.Prefix
 	// Amplified limits the answers to one client that are longer than their
 	// requests; the zero Rate means 10 a second, 50 at once. It holds for
 	// clients that are not exempt.
-	Amplified listen.Rate
+	Amplified door.Rate
 	// Votes is how many reports may be under way at once; more are dropped. 0
-	// means listen.DefaultMaxDetached.
+	// means door.DefaultMaxDetached.
 	Votes int
 	Log   *slog.Logger // nil discards
 	Stats Stats
 
 	once      sync.Once
-	packets   *listen.PacketServer
-	amplified *listen.Limiter
+	packets   *door.PacketServer
+	amplified *door.Limiter
 	batches   sync.Pool
 	voting    sync.WaitGroup
 }
@@ -91,11 +91,11 @@ func (s *Server) prepare() {
 			s.Users = Ops()
 		}
 		if s.Amplified.PerSecond == 0 {
-			s.Amplified = listen.Rate{PerSecond: 10, Burst: 50}
+			s.Amplified = door.Rate{PerSecond: 10, Burst: 50}
 		}
-		s.amplified = listen.NewLimiter(s.Amplified, s.Exempt)
+		s.amplified = door.NewLimiter(s.Amplified, s.Exempt)
 		s.batches.New = func() any { return new(batch) }
-		s.packets = &listen.PacketServer{
+		s.packets = &door.PacketServer{
 			Handler: s.handle, MaxPacket: maxDatagram, Rate: s.Rate, Exempt: s.Exempt,
 			MaxDetached: s.Votes, Log: s.Log,
 		}
@@ -111,7 +111,7 @@ func (s *Server) Serve(ctx context.Context, conns []*net.UDPConn) error {
 }
 
 // PacketStats returns the counters of the datagrams.
-func (s *Server) PacketStats() *listen.PacketStats {
+func (s *Server) PacketStats() *door.PacketStats {
 	s.prepare()
 	return &s.packets.Stats
 }
@@ -128,7 +128,7 @@ type batch struct {
 
 // handle answers a batch: what needs no vote at once, all checks in one call,
 // and votes, which wait for the disk, beside it.
-func (s *Server) handle(ctx context.Context, packets []*listen.Packet) {
+func (s *Server) handle(ctx context.Context, packets []*door.Packet) {
 	b := s.batches.Get().(*batch)
 	defer s.batches.Put(b)
 	for len(b.requests) < len(packets) {
@@ -158,7 +158,7 @@ func (s *Server) handle(ctx context.Context, packets []*listen.Packet) {
 
 // holdBack drops an answer that is longer than its request, if the client had
 // enough of them and may not be who it seems to be.
-func (s *Server) holdBack(p *listen.Packet, authentic bool) {
+func (s *Server) holdBack(p *door.Packet, authentic bool) {
 	if len(p.Reply) > len(p.Data) && !authentic && !s.amplified.Allow(p.Client.Addr(), 1) {
 		s.Stats.Unanswered.Add(1)
 		p.Reply = p.Reply[:0]
@@ -166,7 +166,7 @@ func (s *Server) holdBack(p *listen.Packet, authentic bool) {
 }
 
 // serve begins to answer an admitted request.
-func (s *Server) serve(b *batch, i int, p *listen.Packet) {
+func (s *Server) serve(b *batch, i int, p *door.Packet) {
 	r := &b.requests[i]
 	switch op := Op(r.Op); op {
 	case OpPing:
@@ -208,7 +208,7 @@ func (r *Request) reporter(addr netip.AddrPort) bulkhead.Reporter {
 }
 
 // answerChecks looks up all digests of the batch.
-func (s *Server) answerChecks(ctx context.Context, b *batch, packets []*listen.Packet) {
+func (s *Server) answerChecks(ctx context.Context, b *batch, packets []*door.Packet) {
 	n := len(b.asked)
 	if n == 0 {
 		return
@@ -237,11 +237,11 @@ func (s *Server) answerChecks(ctx context.Context, b *batch, packets []*listen.P
 }
 
 func (s *Server) checkAll(ctx context.Context, queries []bulkhead.Query, verdicts []bulkhead.Verdict) error {
-	if b, ok := s.House.(BatchChecker); ok {
+	if b, ok := s.Clearinghouse.(BatchChecker); ok {
 		return b.CheckBatch(ctx, queries, verdicts)
 	}
 	for i := range queries {
-		v, err := s.House.Check(ctx, queries[i])
+		v, err := s.Clearinghouse.Check(ctx, queries[i])
 		if err != nil {
 			return err
 		}
@@ -259,7 +259,7 @@ func counts(f *bulkhead.Finding) (spam, ham int64) {
 }
 
 // tell answers check and info with what is known of a digest.
-func (s *Server) tell(p *listen.Packet, r *Request, f *bulkhead.Finding) {
+func (s *Server) tell(p *door.Packet, r *Request, f *bulkhead.Finding) {
 	spam, ham := counts(f)
 	p.Reply = appendHead(p.Reply, 200, "OK", r.Thread)
 	if Op(r.Op) == OpInfo {
@@ -283,7 +283,7 @@ func (s *Server) tell(p *listen.Packet, r *Request, f *bulkhead.Finding) {
 }
 
 // refuse answers a request with an error.
-func (s *Server) refuse(p *listen.Packet, r *Request, err error) {
+func (s *Server) refuse(p *door.Packet, r *Request, err error) {
 	code, diag := s.status(string(r.Op), err)
 	p.Reply = append(appendHead(p.Reply[:0], code, diag, r.Thread), '\n')
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 	digests "github.com/bulkhead-mail/bulkhead/signature/pyzor"
 )
@@ -103,7 +103,7 @@ func TestRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := &Server{House: house, Exempt: listen.Loopback()}
+	s := &Server{Clearinghouse: house, Exempt: door.Loopback()}
 	conn := dial(t, start(t, s, "127.0.0.1:0"))
 	const tail = "Time: 1795267704\nSig: 0ee90b47a1299a949b1331807c72155d4ab89aa4\n\n"
 	const ok = "Code: 200\nDiag: OK\nPV: 2.1\nThread: 30051\n"
@@ -183,7 +183,7 @@ func TestSignature(t *testing.T) {
 
 func TestVotes(t *testing.T) {
 	house := &prototest.House{}
-	address := start(t, &Server{House: house}, "127.0.0.1:0")
+	address := start(t, &Server{Clearinghouse: house}, "127.0.0.1:0")
 	alice := &Client{Address: address, User: "alice", Key: aliceKey}
 	nobody := &Client{Address: address}
 	check := func(when string, spam, ham int64) {
@@ -250,7 +250,7 @@ func TestCountsStayBelowSpamAssassinsLimits(t *testing.T) {
 }
 
 func TestAccess(t *testing.T) {
-	s := &Server{House: &prototest.House{}, Anonymous: []Op{OpPing}, Users: []Op{OpPing, OpCheck}}
+	s := &Server{Clearinghouse: &prototest.House{}, Anonymous: []Op{OpPing}, Users: []Op{OpPing, OpCheck}}
 	address := start(t, s, "127.0.0.1:0")
 	for _, user := range []string{"", "alice"} {
 		for _, op := range Ops() {
@@ -271,7 +271,7 @@ func TestHouseErrors(t *testing.T) {
 		{bulkhead.ErrForbidden, "forbidden"}, {bulkhead.ErrReadOnly, "503"}, {bulkhead.ErrOverLimit, "503"},
 		{bulkhead.ErrMalformed, "malformed"}, {errors.New("disk on fire"), "500"},
 	} {
-		address := start(t, &Server{House: &prototest.House{Err: tt.err}}, "127.0.0.1:0")
+		address := start(t, &Server{Clearinghouse: &prototest.House{Err: tt.err}}, "127.0.0.1:0")
 		for _, op := range []Op{OpCheck, OpReport} {
 			_, err := (&Client{Address: address}).Do(t.Context(), op, digest(t, d1))
 			if err == nil || !strings.Contains(err.Error(), tt.code) || strings.Contains(err.Error(), "fire") {
@@ -283,7 +283,7 @@ func TestHouseErrors(t *testing.T) {
 
 // TestNoReflector: answers that are longer than their request are few.
 func TestNoReflector(t *testing.T) {
-	s := &Server{House: &prototest.House{}, Amplified: listen.Rate{PerSecond: 1e-6, Burst: 3}}
+	s := &Server{Clearinghouse: &prototest.House{}, Amplified: door.Rate{PerSecond: 1e-6, Burst: 3}}
 	conn := dial(t, start(t, s, "127.0.0.1:0"))
 	answered := 0
 	for range 20 {
@@ -306,7 +306,7 @@ func TestNoReflector(t *testing.T) {
 // TestReplySource: the answer comes from the address that was asked, on every
 // address family.
 func TestReplySource(t *testing.T) {
-	address := start(t, &Server{House: &prototest.House{}}, ":0")
+	address := start(t, &Server{Clearinghouse: &prototest.House{}}, ":0")
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		t.Fatal(err)
@@ -321,7 +321,7 @@ func TestReplySource(t *testing.T) {
 
 func TestManyClients(t *testing.T) {
 	house := &prototest.House{}
-	address := start(t, &Server{House: house}, "127.0.0.1:0")
+	address := start(t, &Server{Clearinghouse: house}, "127.0.0.1:0")
 	var wg sync.WaitGroup
 	for i := range 50 {
 		wg.Go(func() {
@@ -346,7 +346,7 @@ func TestManyClients(t *testing.T) {
 func TestHelper(t *testing.T) {
 	house := &prototest.House{}
 	mail := []byte("Subject: x\n\nthis is the text of the mail\nwith a second line of it\n")
-	h := &Helper{House: house, MailServer: &listen.MailServer{MaxMail: 1 << 16}}
+	h := &Helper{Clearinghouse: house, MailServer: &door.MailServer{MaxMail: 1 << 16}}
 	address := prototest.ServeStream(t, "127.0.0.1:0", h.Serve)
 	ask := func(mail []byte) string {
 		got, _ := prototest.Ask(t, address, mail) // it hangs up on what it refuses
@@ -424,7 +424,7 @@ func FuzzReply(f *testing.F) {
 func FuzzHandle(f *testing.F) {
 	f.Add([]byte("Op: report\nOp-Digest: " + d1 + "\nThread: 1\nPV: 2.1\n\n"))
 	f.Add([]byte("Op: info\nOp-Digest: " + d1 + "\nThread: 1\nPV: 2.1\nUser: alice\nTime: 9\nSig: 1\n\n"))
-	s := &Server{House: &prototest.House{}}
+	s := &Server{Clearinghouse: &prototest.House{}}
 	address := start(f, s, "127.0.0.1:0")
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 60000 {
@@ -445,12 +445,12 @@ func FuzzHandle(f *testing.F) {
 
 // BenchmarkHandle measures checks and pings in batches, without the network.
 func BenchmarkHandle(b *testing.B) {
-	s := &Server{House: &prototest.House{}}
+	s := &Server{Clearinghouse: &prototest.House{}}
 	s.prepare()
-	packets := make([]*listen.Packet, 64)
+	packets := make([]*door.Packet, 64)
 	for i := range packets {
 		r := Request{Op: []byte("check"), Digests: [][]byte{hex.AppendEncode(nil, make([]byte, 20))}, Thread: []byte("6081"), Time: []byte("1795267705")}
-		packets[i] = &listen.Packet{Data: r.Append(nil, nil)}
+		packets[i] = &door.Packet{Data: r.Append(nil, nil)}
 	}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -467,7 +467,7 @@ func BenchmarkHandle(b *testing.B) {
 func TestHelperEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	h := &Helper{House: &prototest.House{}}
+	h := &Helper{Clearinghouse: &prototest.House{}}
 	mail := []byte("Subject: x\n\nthis is the text of the mail\nwith a second line of it\n")
 	if _, _, err := h.look(ctx, mail, bulkhead.Reporter{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("look after the end of its context: %v", err)

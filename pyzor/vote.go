@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 )
 
 // A ballot is votes of one reporter that arrived together: they are counted in
@@ -15,7 +15,7 @@ import (
 type ballot struct {
 	report  bulkhead.Report
 	often   map[bulkhead.Signature]uint32 // digests that one request repeats
-	packets []*listen.Packet
+	packets []*door.Packet
 	threads [][]byte // within the packets
 	trusted bool     // the reporter has signed
 }
@@ -24,7 +24,7 @@ type ballot struct {
 const maxBallot = 512
 
 // vote takes a report or a whitelisting into a ballot of the batch.
-func (s *Server) vote(b *batch, p *listen.Packet, r *Request, op Op) {
+func (s *Server) vote(b *batch, p *door.Packet, r *Request, op Op) {
 	once, often := distinct(r.Digests)
 	if len(once) == 0 && len(often) == 0 {
 		// Nothing that is worth counting: an answer as if it had been.
@@ -121,7 +121,7 @@ func (s *Server) count(ctx context.Context, box *ballot) (err error) {
 		counter = &s.Stats.Whitelists
 	}
 	if n := len(box.report.Signatures); n > 0 {
-		if _, err := s.House.Report(ctx, box.report); err != nil {
+		if _, err := s.Clearinghouse.Report(ctx, box.report); err != nil {
 			return err
 		}
 		counter.Add(int64(n))
@@ -129,7 +129,7 @@ func (s *Server) count(ctx context.Context, box *ballot) (err error) {
 	for sig, n := range box.often {
 		r := box.report
 		r.Signatures, r.Count = []bulkhead.Signature{sig}, n
-		if _, err := s.House.Report(ctx, r); err != nil {
+		if _, err := s.Clearinghouse.Report(ctx, r); err != nil {
 			return err
 		}
 		counter.Add(int64(n))

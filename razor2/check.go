@@ -101,11 +101,11 @@ func (c *session) ask(ctx context.Context) error {
 	for len(c.verdicts) < n {
 		c.verdicts = append(c.verdicts, bulkhead.Verdict{})
 	}
-	if b, ok := c.server.House.(BatchChecker); ok {
+	if b, ok := c.server.Clearinghouse.(BatchChecker); ok {
 		return b.CheckBatch(ctx, c.queries, c.verdicts[:n])
 	}
 	for i := range n {
-		v, err := c.server.House.Check(ctx, c.queries[i])
+		v, err := c.server.Clearinghouse.Check(ctx, c.queries[i])
 		if err != nil {
 			return err
 		}

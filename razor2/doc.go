@@ -9,8 +9,8 @@
 // [Client] speaks to any Razor 2 server. [Helper] answers rspamd's razor module,
 // which sends whole mails over TCP.
 //
-//	l, err := listen.Stream(ctx, "127.0.0.1:2703")
-//	s := &razor2.Server{House: house, Accounts: accounts, Read: read}
+//	l, err := door.Listen(ctx, "127.0.0.1:2703")
+//	s := &razor2.Server{Clearinghouse: house, Accounts: accounts, Read: read}
 //	err = s.Serve(ctx, l)
 //
 // # Security

@@ -42,7 +42,7 @@ func FuzzSession(f *testing.F) {
 	f.Add([]byte("-a=r&message=*\r\nFrom: x\n\r\nX-Razor2-Agent: y\n\nhello there, this is the text of a mail\n\r\n.\r\n"), true)
 	f.Add([]byte("a=reg&user=x\r\na=ai&user=ana\r\na=auth&aresp=y\r\na=g&pm=state\r\na=g&pm=csl\r\n"), false)
 	f.Add([]byte("-a=revoke&e=4&s=7p6JNvfDEfoYAybuYapBiCjFEC0A\r\n.\r\n"), true)
-	s := &Server{House: &prototest.House{}, Accounts: &book{secrets: map[string]string{"ana": "s3cret"}}, Read: read}
+	s := &Server{Clearinghouse: &prototest.House{}, Accounts: &book{secrets: map[string]string{"ana": "s3cret"}}, Read: read}
 	address := start(f, s)
 	f.Fuzz(func(t *testing.T, input []byte, loggedIn bool) {
 		c, err := Dial(t.Context(), address)
@@ -76,7 +76,7 @@ func FuzzSession(f *testing.F) {
 // TestGarbage floods the server with noise of many kinds and then asks it a
 // question.
 func TestGarbage(t *testing.T) {
-	s := &Server{House: &prototest.House{}, RequestTime: time.Second}
+	s := &Server{Clearinghouse: &prototest.House{}, RequestTime: time.Second}
 	address := start(t, s)
 	noise := make([]byte, 1<<20)
 	rand.Read(noise)
@@ -119,7 +119,7 @@ func TestGarbage(t *testing.T) {
 
 // BenchmarkCheck measures one check over a kept connection, generator included.
 func BenchmarkCheck(b *testing.B) {
-	address := start(b, &Server{House: &prototest.House{}})
+	address := start(b, &Server{Clearinghouse: &prototest.House{}})
 	sigs := mustSigs(b, "razor/e8", "OK-8mIdLyA0A")
 	b.RunParallel(func(pb *testing.PB) {
 		c, err := Dial(context.Background(), address)

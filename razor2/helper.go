@@ -6,7 +6,7 @@ import (
 	"net"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/signature/razor"
 )
 
@@ -15,12 +15,12 @@ import (
 // up gets no answer, which rspamd takes for a failure. Set the fields before
 // Serve.
 type Helper struct {
-	House bulkhead.Clearinghouse
+	Clearinghouse bulkhead.Clearinghouse
 	// Cleared reports whether the clearinghouse's white list has a mail, by any of
 	// its signatures or by what its header says of where it comes from; its error
 	// is that of ctx. nil clears nothing.
 	Cleared func(ctx context.Context, mail []byte) (bool, error)
-	*listen.MailServer
+	*door.MailServer
 }
 
 // Serve serves the connections of l until ctx ends.
@@ -28,7 +28,7 @@ func (h *Helper) Serve(ctx context.Context, l net.Listener) error {
 	return h.MailServer.Serve(ctx, l, h.answer)
 }
 
-func (h *Helper) answer(ctx context.Context, c *listen.Conn, mail []byte) {
+func (h *Helper) answer(ctx context.Context, c *door.Conn, mail []byte) {
 	spam, err := h.spam(ctx, mail, bulkhead.Reporter{Addr: c.Client()})
 	if err != nil {
 		h.Log.Error("mail not looked up", "client", c.Client(), "err", err)
@@ -58,7 +58,7 @@ func (h *Helper) spam(ctx context.Context, mail []byte, who bulkhead.Reporter) (
 		sigs = append(sigs, p.E8...)
 		for len(sigs) > 0 {
 			n := min(len(sigs), maxSignatures)
-			v, err := h.House.Check(ctx, bulkhead.Query{Signatures: sigs[:n], Reporter: who})
+			v, err := h.Clearinghouse.Check(ctx, bulkhead.Query{Signatures: sigs[:n], Reporter: who})
 			if err != nil {
 				return false, err
 			}

@@ -3,17 +3,17 @@ package razor2
 import (
 	"net/netip"
 
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 )
 
 // A registrar bounds how many accounts are registered from one network: addresses
 // are cheap, and each account is a voice. IPv6 is allocated in /48s to those who have
 // one network, and in /32s to providers, so both are bounded.
 type registrar struct {
-	network  *listen.Limiter // a /24, or a /48
-	provider *listen.Limiter // a /32 of IPv6
-	exempt   *listen.Limiter // clients without other limits, all of a network together
-	inside   []netip.Prefix  // the exempt
+	network  *door.Limiter  // a /24, or a /48
+	provider *door.Limiter  // a /32 of IPv6
+	exempt   *door.Limiter  // clients without other limits, all of a network together
+	inside   []netip.Prefix // the exempt
 }
 
 // Clients without other limits, those of the node itself, may register more often,
@@ -23,9 +23,9 @@ const (
 	providerFactor = 4
 )
 
-func newRegistrar(r listen.Rate, exempt []netip.Prefix) *registrar {
-	times := func(n int) *listen.Limiter {
-		return listen.NewLimiter(listen.Rate{PerSecond: r.PerSecond * float64(n), Burst: r.Burst * n}, nil)
+func newRegistrar(r door.Rate, exempt []netip.Prefix) *registrar {
+	times := func(n int) *door.Limiter {
+		return door.NewLimiter(door.Rate{PerSecond: r.PerSecond * float64(n), Burst: r.Burst * n}, nil)
 	}
 	return &registrar{network: times(1), provider: times(providerFactor), exempt: times(exemptFactor), inside: exempt}
 }
@@ -37,7 +37,7 @@ func (r *registrar) allow(addr netip.Addr) bool {
 	if !addr.IsValid() {
 		return true // a caller in this process
 	}
-	if listen.Within(r.inside, addr) {
+	if door.Within(r.inside, addr) {
 		return r.exempt.Allow(networkOf(addr, 8, 64), 1)
 	}
 	if addr.Is4() {

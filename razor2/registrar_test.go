@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 )
 
 // TestRegistrar counts how many registrations get through from ever new addresses.
@@ -23,7 +23,7 @@ func TestRegistrar(t *testing.T) {
 		{"127.0.%d.1", 50},
 		{"10.0.0.%d", 50},
 	} {
-		r := newRegistrar(listen.Rate{PerSecond: 1e-9, Burst: 5}, append(listen.Loopback(), netip.MustParsePrefix("10.0.0.0/8")))
+		r := newRegistrar(door.Rate{PerSecond: 1e-9, Burst: 5}, append(door.Loopback(), netip.MustParsePrefix("10.0.0.0/8")))
 		got := 0
 		for n := range 200 {
 			if r.allow(netip.MustParseAddr(fmt.Sprintf(tt.from, n))) {

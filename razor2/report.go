@@ -77,7 +77,7 @@ func (c *session) reportMail(ctx context.Context, block []byte) string {
 	if len(sigs) == 0 {
 		return "res=0"
 	}
-	_, err := c.server.House.Report(ctx, bulkhead.Report{
+	_, err := c.server.Clearinghouse.Report(ctx, bulkhead.Report{
 		Signatures: sigs, Vote: bulkhead.Spam, Source: source, Reporter: c.reporter(),
 	})
 	if err != nil {
@@ -184,7 +184,7 @@ func (c *session) revoke(ctx context.Context) {
 		answer = "err=202"
 	case len(c.asked) > 0:
 		// The signatures outlive this request inside the clearinghouse.
-		_, err := c.server.House.Report(ctx, bulkhead.Report{
+		_, err := c.server.Clearinghouse.Report(ctx, bulkhead.Report{
 			Signatures: slices.Clone(c.asked), Vote: bulkhead.Revocation, Reporter: c.reporter(),
 		})
 		if err != nil {

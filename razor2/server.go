@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/signature/razor"
 )
 
@@ -62,8 +62,8 @@ type BatchChecker interface {
 // A Server is catalogue, nomination and discovery server. Set the fields before
 // Serve and leave them alone afterwards.
 type Server struct {
-	House    bulkhead.Clearinghouse // asked for every signature; see BatchChecker
-	Accounts Accounts
+	Clearinghouse bulkhead.Clearinghouse // asked for every signature; see BatchChecker
+	Accounts      Accounts
 	// Read returns all signatures of a whole mail, of every scheme, and where
 	// the mail is from: a reported mail is reported under all of them. Nil
 	// reports Razor's own signatures alone.
@@ -87,12 +87,12 @@ type Server struct {
 	// Registrations limits how often accounts may be registered from one network, a
 	// /24, or a /48 of IPv6, of which a /32 has four times as much; clients without
 	// other limits have ten times as much. The zero Rate means 20 a minute, 40 at once.
-	Registrations listen.Rate
+	Registrations door.Rate
 	// Rate limits the rows that one client may ask for, before they are parsed.
 	// Exempt lists clients without limits but that of Registrations.
-	Rate   listen.Rate
+	Rate   door.Rate
 	Exempt []netip.Prefix
-	// MaxConns and MaxConnsPerClient cap connections; see listen.StreamServer.
+	// MaxConns and MaxConnsPerClient cap connections; see door.StreamServer.
 	MaxConns, MaxConnsPerClient int
 	// RequestTime is how long a connection may be idle and a request may take;
 	// 0 means DefaultRequestTime.
@@ -105,7 +105,7 @@ type Server struct {
 	state         []byte
 	exempt        map[[6]byte]bool
 	registrations *registrar
-	stream        *listen.StreamServer
+	stream        *door.StreamServer
 }
 
 // Stats are the counters of a [Server]; all may be read at any time.
@@ -131,7 +131,7 @@ func (s *Server) prepare() {
 			s.MaxHosts = DefaultMaxHosts
 		}
 		if s.Registrations.PerSecond == 0 {
-			s.Registrations = listen.Rate{PerSecond: 20.0 / 60, Burst: 40}
+			s.Registrations = door.Rate{PerSecond: 20.0 / 60, Burst: 40}
 		}
 		if s.RequestTime == 0 {
 			s.RequestTime = DefaultRequestTime
@@ -146,7 +146,7 @@ func (s *Server) prepare() {
 		s.state = []byte("-ac=" + strconv.Itoa(s.Confidence) + "\r\nbql=" + strconv.Itoa(batchRows) +
 			"\r\nbqs=" + strconv.Itoa(batchKiB) + "\r\ndre=4\r\nep4=" + razor.EP4 +
 			"\r\nse=88\r\nsrl=" + serial + "\r\n.\r\n")
-		s.stream = &listen.StreamServer{
+		s.stream = &door.StreamServer{
 			Handler: s.handle, MaxConns: s.MaxConns, MaxConnsPerClient: s.MaxConnsPerClient,
 			RequestRate: s.Rate, Exempt: s.Exempt, RequestTime: s.RequestTime, Log: s.Log,
 		}
@@ -162,12 +162,12 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 }
 
 // ConnStats returns the counters of the connections.
-func (s *Server) ConnStats() *listen.StreamStats {
+func (s *Server) ConnStats() *door.ConnStats {
 	s.prepare()
 	return &s.stream.Stats
 }
 
-func (s *Server) handle(ctx context.Context, c *listen.Conn) {
+func (s *Server) handle(ctx context.Context, c *door.Conn) {
 	if _, err := c.Write(s.greeting); err != nil {
 		return
 	}

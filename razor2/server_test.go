@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 	"github.com/bulkhead-mail/bulkhead/signature"
 	"github.com/bulkhead-mail/bulkhead/signature/razor"
@@ -115,7 +115,7 @@ func mustParse(t testing.TB, p []byte) razor.Part {
 
 func TestReportAndRevoke(t *testing.T) {
 	house := &prototest.House{}
-	address := start(t, &Server{House: house, Read: read})
+	address := start(t, &Server{Clearinghouse: house, Read: read})
 	sigs := append([]bulkhead.Signature{mustParse(t, part).E4}, mustParse(t, part).E8...)
 	c := login(t, address)
 	expect := func(when string, spam bool) {
@@ -165,7 +165,7 @@ func TestReportAndRevoke(t *testing.T) {
 }
 
 func TestTwoConnections(t *testing.T) {
-	address := start(t, &Server{House: &prototest.House{}})
+	address := start(t, &Server{Clearinghouse: &prototest.House{}})
 	if err := login(t, address).Report(header, [][]byte{part}); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestTranscripts(t *testing.T) {
 			}
 			// "ana" with the challenge of the connection cannot be golden, so the
 			// dialogs that need a login begin after it.
-			address := start(t, &Server{House: house, Names: []string{"razor-a.example.org:2703", "razor-b.example.org:2703"}})
+			address := start(t, &Server{Clearinghouse: house, Names: []string{"razor-a.example.org:2703", "razor-b.example.org:2703"}})
 			conn, err := net.Dial("tcp", address)
 			if err != nil {
 				t.Fatal(err)
@@ -240,7 +240,7 @@ func mustSigs(t testing.TB, scheme string, texts ...string) []bulkhead.Signature
 
 func TestRegister(t *testing.T) {
 	accounts := &book{secrets: map[string]string{"ana": "s3cret"}}
-	s := &Server{House: &prototest.House{}, Accounts: accounts}
+	s := &Server{Clearinghouse: &prototest.House{}, Accounts: accounts}
 	c := dial(t, start(t, s))
 	tests := []struct {
 		user, pass string
@@ -284,7 +284,7 @@ func TestRegister(t *testing.T) {
 }
 
 func TestRegistrationLimit(t *testing.T) {
-	s := &Server{House: &prototest.House{}, Registrations: listen.Rate{PerSecond: 1e-6, Burst: 2}}
+	s := &Server{Clearinghouse: &prototest.House{}, Registrations: door.Rate{PerSecond: 1e-6, Burst: 2}}
 	c := dial(t, start(t, s))
 	for i, want := range []error{nil, nil, ServerError(203)} {
 		if _, _, err := c.Register("", ""); !errors.Is(err, want) {
@@ -295,7 +295,7 @@ func TestRegistrationLimit(t *testing.T) {
 
 func TestLogin(t *testing.T) {
 	accounts := &book{secrets: map[string]string{"ana": "s3cret", "nopass": ""}, closed: "gone"}
-	address := start(t, &Server{House: &prototest.House{}, Accounts: accounts})
+	address := start(t, &Server{Clearinghouse: &prototest.House{}, Accounts: accounts})
 	c := dial(t, address)
 	if err := c.Login("nobody", "x"); !errors.Is(err, ServerError(213)) {
 		t.Errorf("unknown user: %v, want err=213", err)
@@ -356,7 +356,7 @@ func TestResponse(t *testing.T) {
 // whole answer, so the largest batch must be answered within them.
 func TestOneWrite(t *testing.T) {
 	house := &prototest.House{}
-	address := start(t, &Server{House: house})
+	address := start(t, &Server{Clearinghouse: house})
 	rows := make([]Values, batchRows)
 	for i := range rows {
 		e4 := mustParse(t, bytes.ReplaceAll(part, []byte("lamp"), []byte(fmt.Sprint("lamp", i)))).E4
@@ -396,7 +396,7 @@ func TestOneWrite(t *testing.T) {
 // TestBatchTooLong: a batch of one row more than the client was told is refused
 // whole, and the connection ends.
 func TestBatchTooLong(t *testing.T) {
-	s := &Server{House: &prototest.House{}}
+	s := &Server{Clearinghouse: &prototest.House{}}
 	e4 := mustParse(t, part).E4
 	request := []byte("-")
 	for range batchRows + 1 {
@@ -423,7 +423,7 @@ func TestBatchTooLong(t *testing.T) {
 
 func TestBatchOrder(t *testing.T) {
 	house := &prototest.House{}
-	address := start(t, &Server{House: house})
+	address := start(t, &Server{Clearinghouse: house})
 	p := mustParse(t, part)
 	if err := login(t, address).Report(header, [][]byte{part}); err != nil {
 		t.Fatal(err)
@@ -442,7 +442,7 @@ func TestBatchOrder(t *testing.T) {
 
 func TestNeverListed(t *testing.T) {
 	house := &prototest.House{}
-	s := &Server{House: house, ExemptHosts: []string{"popular.example"}, MaxHosts: 3}
+	s := &Server{Clearinghouse: house, ExemptHosts: []string{"popular.example"}, MaxHosts: 3}
 	address := start(t, s)
 	c := login(t, address)
 	agent := "X-Razor2-Agent: Razor-Agents v2.84\n"
@@ -496,7 +496,7 @@ func TestReadAddsNoRazor(t *testing.T) {
 	of := mustParse(t, mail)
 	exact := bulkhead.MustSignature(bulkhead.Exact, []byte("the whole mail"))
 	other := mustParse(t, part).E4
-	s := &Server{House: house, ExemptHosts: []string{"popular.example"}, Read: func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+	s := &Server{Clearinghouse: house, ExemptHosts: []string{"popular.example"}, Read: func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
 		return append([]bulkhead.Signature{exact, of.E4, other, exact}, of.E8...), bulkhead.Source{}, nil
 	}}
 	if err := login(t, start(t, s)).Report(header, [][]byte{mail}); err != nil {
@@ -510,7 +510,7 @@ func TestReadAddsNoRazor(t *testing.T) {
 
 func TestMultipartReport(t *testing.T) {
 	house := &prototest.House{}
-	address := start(t, &Server{House: house, Read: read})
+	address := start(t, &Server{Clearinghouse: house, Read: read})
 	mail := "From: a@sender.example\nContent-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/plain\n\nThe text of the plain part is here, long enough.\n--b\nContent-Type: text/html\n\n<p>The text of the other part is here, <b>long</b> enough.\n--b--\n"
 	head, _, _ := strings.Cut(mail, "\n\n")
 	parts := [][]byte{
@@ -535,7 +535,7 @@ func TestMultipartReport(t *testing.T) {
 // TestLongLastLine: a mail whose last line fills the reader's buffer to its CR ends
 // where it ends.
 func TestLongLastLine(t *testing.T) {
-	c := login(t, start(t, &Server{House: &prototest.House{}}))
+	c := login(t, start(t, &Server{Clearinghouse: &prototest.House{}}))
 	c.Timeout = 5 * time.Second
 	for _, n := range []int{maxLine - 2, maxLine - 1, maxLine, 2*maxLine - 1, 3*maxLine - 1} {
 		long := append(bytes.Clone(part), strings.Repeat("x", n)...)
@@ -557,7 +557,7 @@ func TestHouseErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		house := &prototest.House{}
-		c := login(t, start(t, &Server{House: house}))
+		c := login(t, start(t, &Server{Clearinghouse: house}))
 		house.Err = tt.err
 		e4 := mustParse(t, part).E4
 		check, err1 := c.Do(row("c", &e4))
@@ -573,7 +573,7 @@ func TestHouseErrors(t *testing.T) {
 }
 
 func TestRate(t *testing.T) {
-	s := &Server{House: &prototest.House{}, Rate: listen.Rate{PerSecond: 1e-6, Burst: 3}}
+	s := &Server{Clearinghouse: &prototest.House{}, Rate: door.Rate{PerSecond: 1e-6, Burst: 3}}
 	c := dial(t, start(t, s))
 	e4 := mustParse(t, part).E4
 	if _, err := c.Check(e4, e4, e4); err != nil {
@@ -585,7 +585,7 @@ func TestRate(t *testing.T) {
 }
 
 func TestDiscoveryNames(t *testing.T) {
-	address := start(t, &Server{House: &prototest.House{}})
+	address := start(t, &Server{Clearinghouse: &prototest.House{}})
 	c := dial(t, address)
 	_, port, _ := net.SplitHostPort(address)
 	for _, list := range []string{"csl", "nsl"} {
@@ -603,7 +603,7 @@ func TestDiscoveryNames(t *testing.T) {
 func TestHelper(t *testing.T) {
 	house := &prototest.House{}
 	mail := append(append(bytes.Clone(header), '\n'), part[bytes.Index(part, []byte("\n\n"))+2:]...)
-	h := &Helper{House: house, MailServer: &listen.MailServer{MaxMail: 1 << 16}}
+	h := &Helper{Clearinghouse: house, MailServer: &door.MailServer{MaxMail: 1 << 16}}
 	address := prototest.ServeStream(t, "127.0.0.1:0", h.Serve)
 	ask := func(mail []byte) string {
 		got, _ := prototest.Ask(t, address, mail) // it hangs up on what it refuses
@@ -639,7 +639,7 @@ func TestHelper(t *testing.T) {
 func TestHelperEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	h := &Helper{House: &prototest.House{}}
+	h := &Helper{Clearinghouse: &prototest.House{}}
 	if _, err := h.spam(ctx, append(bytes.Clone(header), part...), bulkhead.Reporter{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a mail judged after the end of its context: %v", err)
 	}
@@ -649,7 +649,7 @@ func TestHelperEnds(t *testing.T) {
 // client told to try later.
 func TestReportTimeout(t *testing.T) {
 	house := &prototest.House{}
-	s := &Server{House: house, Read: func(ctx context.Context, _ []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+	s := &Server{Clearinghouse: house, Read: func(ctx context.Context, _ []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
 		if _, ok := ctx.Deadline(); !ok {
 			t.Error("a mail is read without a deadline")
 		}

@@ -10,13 +10,13 @@ import (
 	"net"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 )
 
 // A session is one connection: a strict change of request and reply.
 type session struct {
 	server    *Server
-	conn      *listen.Conn
+	conn      *door.Conn
 	in        *bufio.Reader
 	out       reply
 	user      string // logged in as, "" for nobody
@@ -32,7 +32,7 @@ type session struct {
 	indexes  []int // of the query of each row, -1 for none
 }
 
-func newSession(s *Server, c *listen.Conn) *session {
+func newSession(s *Server, c *door.Conn) *session {
 	return &session{server: s, conn: c, in: bufio.NewReaderSize(c, maxLine)}
 }
 

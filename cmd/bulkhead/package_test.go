@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 )
 
 // packageFolder holds what the Debian package is made of.
@@ -198,7 +198,7 @@ func TestSocketsOfTheUnit(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "milter")
 	before := syscall.Umask(int(mask))
-	l, err := listen.Stream(t.Context(), "unix:"+path)
+	l, err := door.Listen(t.Context(), "unix:"+path)
 	syscall.Umask(before)
 	if err != nil {
 		t.Fatal(err)

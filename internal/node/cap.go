@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"sync"
 
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 )
 
 // A cappedListener accepts no further connection while so many are open: those
@@ -65,7 +65,7 @@ func clientOf(conn net.Conn) netip.Addr {
 	if err != nil || ap.Addr().Unmap().IsLoopback() {
 		return netip.Addr{}
 	}
-	return listen.ClientOf(ap.Addr())
+	return door.ClientOf(ap.Addr())
 }
 
 func (c *cappedListener) enter(client netip.Addr) bool {

@@ -13,10 +13,10 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 	"github.com/bulkhead-mail/bulkhead/signature"
@@ -163,7 +163,7 @@ func whitelistOf(cfg *config.Config) (*engine.Whitelist, error) {
 func accessOf(cfg *config.Config) (api.Access, error) {
 	a := api.Access{
 		MaxBody: cfg.HTTP.MaxBody, MaxSignatures: cfg.Limits.MaxSignatures, MaxBatch: cfg.Limits.MaxBatch,
-		Rate:          listen.Rate{PerSecond: cfg.Limits.Rate, Burst: cfg.Limits.Burst},
+		Rate:          door.Rate{PerSecond: cfg.Limits.Rate, Burst: cfg.Limits.Burst},
 		LimitLoopback: cfg.Limits.Loopback,
 	}
 	var err1, err2 error

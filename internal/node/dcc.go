@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bulkhead-mail/bulkhead/dcc"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 	dccsum "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
@@ -53,11 +53,11 @@ func (n *Node) openDCC(ctx context.Context, address string) (*opened, error) {
 	}
 	clients := newDCCClients(&protocolAccounts{n.book, dccProtocol}, cfg.DCC.Clients)
 	front := &dcc.Server{
-		House: n.engine, ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand,
+		Clearinghouse: n.engine, ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand,
 		Client:        clients.Client,
 		AnonymousFrom: anonymous, Keep: keptTypes(cfg.DCC.Keep), Whitelist: whiteFile(cfg.DCC.Whitelist, true, log),
-		AnonymousRate:  listen.Rate{PerSecond: cfg.DCC.AnonymousRate, Burst: int(10 * cfg.DCC.AnonymousRate)},
-		AnonymousTotal: listen.Rate{PerSecond: cfg.DCC.AnonymousTotal, Burst: int(10 * cfg.DCC.AnonymousTotal)},
+		AnonymousRate:  door.Rate{PerSecond: cfg.DCC.AnonymousRate, Burst: int(10 * cfg.DCC.AnonymousRate)},
+		AnonymousTotal: door.Rate{PerSecond: cfg.DCC.AnonymousTotal, Burst: int(10 * cfg.DCC.AnonymousTotal)},
 		Log:            log,
 	}
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
@@ -79,7 +79,7 @@ func (n *Node) openDccifd(ctx context.Context, address string) (*opened, error) 
 	cfg := n.cfg.Load()
 	log := n.log.With("door", "dccifd")
 	front := &dcc.Ifd{
-		House: n.engine, ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand, Host: cfg.Dccifd.Host,
+		Clearinghouse: n.engine, ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand, Host: cfg.Dccifd.Host,
 		Keep: keptTypes(cfg.DCC.Keep), Substitute: cfg.Dccifd.Substitute, MaxMessage: cfg.Dccifd.MaxMessage,
 		White: whiteFile(cfg.Dccifd.Whiteclnt, false, log), Signatures: n.read, Cleared: n.cleared, Log: log,
 	}

@@ -9,14 +9,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 )
 
-// A door is one front door: open binds its address and returns what serves it
+// A frontDoor is one front door: open binds its address and returns what serves it
 // until the context ends and its clients are done.
-type door struct {
+type frontDoor struct {
 	key  string
 	what string // on the status page
 	open func(ctx context.Context, address string) (*opened, error)
@@ -44,7 +44,7 @@ type opened struct {
 
 // openStream opens a door for connections.
 func openStream(ctx context.Context, address string, serve func(context.Context, net.Listener) error) (*opened, error) {
-	l, err := listen.Stream(ctx, address)
+	l, err := door.Listen(ctx, address)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func openStream(ctx context.Context, address string, serve func(context.Context,
 
 // openPackets opens a door for datagrams.
 func openPackets(ctx context.Context, address string, serve func(context.Context, []*net.UDPConn) error) (*opened, error) {
-	conns, err := listen.Packets(ctx, address, 0)
+	conns, err := door.ListenPackets(ctx, address, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -86,11 +86,11 @@ const anyPort = 20
 
 // bothOn binds one port for datagrams and connections.
 func bothOn(ctx context.Context, address string) ([]*net.UDPConn, net.Listener, error) {
-	conns, err := listen.Packets(ctx, address, 0)
+	conns, err := door.ListenPackets(ctx, address, 0)
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := listen.Stream(ctx, conns[0].LocalAddr().String())
+	l, err := door.Listen(ctx, conns[0].LocalAddr().String())
 	if err != nil {
 		return nil, nil, errors.Join(err, closeAll(conns)())
 	}
@@ -124,19 +124,19 @@ func both(ctx context.Context, a, b func(context.Context) error) error {
 
 // doorRate returns the rate of a client of a front door, which follows the
 // configuration. Who is exempt is said for the doors' own rates.
-func (n *Node) doorRate(l config.Limits) (listen.Rate, []netip.Prefix) {
+func (n *Node) doorRate(l config.Limits) (door.Rate, []netip.Prefix) {
 	_, exempt := doorLimits(l)
-	return listen.Rate{Source: &n.rate}, exempt
+	return door.Rate{Source: &n.rate}, exempt
 }
 
 // doorLimits returns the rate that the configuration sets for a client of a
 // front door, and who is exempt from it.
-func doorLimits(l config.Limits) (listen.Rate, []netip.Prefix) {
-	rate := listen.Rate{PerSecond: l.Rate, Burst: l.Burst}
+func doorLimits(l config.Limits) (door.Rate, []netip.Prefix) {
+	rate := door.Rate{PerSecond: l.Rate, Burst: l.Burst}
 	if l.Loopback {
 		return rate, nil
 	}
-	return rate, listen.Loopback()
+	return rate, door.Loopback()
 }
 
 // prefixes parses networks that the configuration has validated; the result
@@ -154,9 +154,9 @@ func prefixes(texts []string) ([]netip.Prefix, error) {
 }
 
 // mailServer returns what the helpers of rspamd's modules have in common.
-func (n *Node) mailServer(door string) *listen.MailServer {
+func (n *Node) mailServer(key string) *door.MailServer {
 	cfg := n.cfg.Load()
-	m := &listen.MailServer{MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections, Log: n.log.With("door", door)}
+	m := &door.MailServer{MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections, Log: n.log.With("door", key)}
 	m.Rate, m.Exempt = n.doorRate(cfg.Limits)
 	return m
 }

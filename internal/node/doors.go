@@ -13,8 +13,8 @@ import (
 // doors is every front door of this build, one line each: its key in [listen], whom
 // it serves, what opens it, and what judges the part of a configuration that it alone
 // can judge.
-func (n *Node) doors() []door {
-	return []door{
+func (n *Node) doors() []frontDoor {
+	return []frontDoor{
 		{"http", "API and status page", n.openHTTP, checkHTTP},
 		{"razor2", "Razor 2 clients", n.openRazor2, nil},
 		{"razor_helper", "rspamd's razor module", n.openRazorHelper, nil},

@@ -8,9 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/fuzzy"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
 )
 
 // openFuzzy opens the door for rspamd's fuzzy_check: UDP, and TCP on the same
@@ -21,7 +21,7 @@ func (n *Node) openFuzzy(ctx context.Context, address string) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	front.House, front.Log = n.engine, n.log.With("door", "fuzzy")
+	front.Clearinghouse, front.Log = n.engine, n.log.With("door", "fuzzy")
 	front.Cleared = func(sigs []bulkhead.Signature) bool { return n.engine.Whitelisted(new(bulkhead.Source), sigs) != "" }
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
 	o, err := openPort(ctx, address, front.ServePackets, front.ServeStream)
@@ -61,7 +61,7 @@ func fuzzyOf(cfg *config.Config) (*fuzzy.Server, error) {
 		}
 		front.Keys = append(front.Keys, &fuzzy.Key{
 			KeyPair: pair, Name: k.Name, Account: k.Account, Update: k.Update, Expires: expires, Hidden: k.Hidden,
-			Rate: listen.Rate{PerSecond: k.Rate, Burst: k.Burst},
+			Rate: door.Rate{PerSecond: k.Rate, Burst: k.Burst},
 		})
 	}
 	return front, nil

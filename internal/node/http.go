@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/api"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/web"
 )
 
@@ -41,7 +41,7 @@ func (n *Node) openHTTP(ctx context.Context, address string) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := listen.Stream(ctx, address)
+	l, err := door.Listen(ctx, address)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (n *Node) openHTTP(ctx context.Context, address string) (*opened, error) {
 		}, errors.Join(err1, err2)
 	}
 	return &opened{address: scheme + l.Addr().String(), abandon: l.Close, prepare: prepare, serve: func(ctx context.Context) error {
-		return serveHTTP(ctx, front, func() error { return serve(newCappedListener(l, cfg.Limits.Connections, listen.DefaultConnsPerIP)) })
+		return serveHTTP(ctx, front, func() error { return serve(newCappedListener(l, cfg.Limits.Connections, door.DefaultConnsPerIP)) })
 	}}, nil
 }
 

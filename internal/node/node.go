@@ -13,8 +13,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
 )
 
 // Options say which node is opened, and how.
@@ -43,8 +43,8 @@ type Node struct {
 	peers     peers     // that the node shares with
 	opened    []*opened // doors
 	registry  *prometheus.Registry
-	rate      listen.Source // of a client of any front door but HTTP, which has its own
-	reloading sync.Mutex    // held while a configuration is taken over
+	rate      door.Source // of a client of any front door but HTTP, which has its own
+	reloading sync.Mutex  // held while a configuration is taken over
 
 	stages  []*stage // that have started, in their order
 	mu      sync.Mutex

@@ -22,7 +22,7 @@ func operations(names []string) []pyzor.Op {
 func (n *Node) openPyzor(ctx context.Context, address string) (*opened, error) {
 	cfg := n.cfg.Load()
 	front := &pyzor.Server{
-		House: n.engine, Accounts: &protocolAccounts{n.book, pyzorProtocol},
+		Clearinghouse: n.engine, Accounts: &protocolAccounts{n.book, pyzorProtocol},
 		Anonymous: operations(cfg.Pyzor.Anonymous), Users: operations(cfg.Pyzor.Users),
 		Log: n.log.With("door", "pyzor"),
 	}
@@ -37,7 +37,7 @@ func (n *Node) openPyzor(ctx context.Context, address string) (*opened, error) {
 
 // openPyzorHelper opens the door for rspamd's pyzor module.
 func (n *Node) openPyzorHelper(ctx context.Context, address string) (*opened, error) {
-	front := &pyzor.Helper{House: n.engine, Cleared: n.clearedMail, MailServer: n.mailServer("pyzor_helper")}
+	front := &pyzor.Helper{Clearinghouse: n.engine, Cleared: n.clearedMail, MailServer: n.mailServer("pyzor_helper")}
 	return openStream(ctx, address, front.Serve)
 }
 

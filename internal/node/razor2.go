@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 	"github.com/bulkhead-mail/bulkhead/razor2"
 )
@@ -38,10 +38,10 @@ func (a *protocolAccounts) Register(ctx context.Context, name string, secret []b
 func (n *Node) openRazor2(ctx context.Context, address string) (*opened, error) {
 	cfg := n.cfg.Load()
 	front := &razor2.Server{
-		House: n.engine, Accounts: &protocolAccounts{n.book, razor2Protocol}, Read: n.read,
+		Clearinghouse: n.engine, Accounts: &protocolAccounts{n.book, razor2Protocol}, Read: n.read,
 		Names: cfg.Razor2.Names, Confidence: cfg.Razor2.Confidence, Serial: cfg.Razor2.Serial,
 		MaxHosts: cfg.Razor2.MaxHosts, ExemptHosts: cfg.Razor2.ExemptHosts,
-		Registrations: listen.Rate{PerSecond: cfg.Razor2.Register / 60, Burst: max(int(2*cfg.Razor2.Register), 1)},
+		Registrations: door.Rate{PerSecond: cfg.Razor2.Register / 60, Burst: max(int(2*cfg.Razor2.Register), 1)},
 		MaxConns:      cfg.Limits.Connections, Log: n.log.With("door", "razor2"),
 	}
 	// Zero means the default to the server, and none in the file.
@@ -62,7 +62,7 @@ func (n *Node) openRazor2(ctx context.Context, address string) (*opened, error) 
 
 // openRazorHelper opens the door for rspamd's razor module.
 func (n *Node) openRazorHelper(ctx context.Context, address string) (*opened, error) {
-	front := &razor2.Helper{House: n.engine, Cleared: n.clearedMail, MailServer: n.mailServer("razor_helper")}
+	front := &razor2.Helper{Clearinghouse: n.engine, Cleared: n.clearedMail, MailServer: n.mailServer("razor_helper")}
 	return openStream(ctx, address, front.Serve)
 }
 

@@ -7,15 +7,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/internal/listen"
+	"github.com/bulkhead-mail/bulkhead/door"
 )
 
 // ServePackets runs serve on the datagram sockets of an address, see
-// [listen.Packets], until the test ends, and returns where they are bound. The
+// [door.ListenPackets], until the test ends, and returns where they are bound. The
 // test has failed if serve returns an error.
 func ServePackets(t testing.TB, address string, readers int, serve func(context.Context, []*net.UDPConn) error) net.Addr {
 	t.Helper()
-	conns, err := listen.Packets(t.Context(), address, readers)
+	conns, err := door.ListenPackets(t.Context(), address, readers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,10 +23,10 @@ func ServePackets(t testing.TB, address string, readers int, serve func(context.
 	return conns[0].LocalAddr()
 }
 
-// ServeStream is ServePackets for connections, see [listen.Stream].
+// ServeStream is ServePackets for connections, see [door.Listen].
 func ServeStream(t testing.TB, address string, serve func(context.Context, net.Listener) error) net.Addr {
 	t.Helper()
-	l, err := listen.Stream(t.Context(), address)
+	l, err := door.Listen(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
 	}

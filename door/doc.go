@@ -1,4 +1,4 @@
-// Package listen is the part that every front door shares: it accepts
+// Package door is the part that every front door shares: it accepts
 // connections and reads datagrams, and it bounds what any client may cost
 // before a byte of a request is looked at.
 //
@@ -13,12 +13,12 @@
 // A client is an IPv4 address or an IPv6 /64, see [ClientOf]. The package knows
 // no protocol. A front door in five lines:
 //
-//	l, err := listen.Stream(ctx, "127.0.0.1:2703")
-//	s := &listen.StreamServer{Handler: func(ctx context.Context, c *listen.Conn) { ... }}
+//	l, err := door.Listen(ctx, "127.0.0.1:2703")
+//	s := &door.StreamServer{Handler: func(ctx context.Context, c *door.Conn) { ... }}
 //	err = s.Serve(ctx, l) // until ctx ends and the connections have drained
 //
-//	conns, err := listen.Packets(ctx, ":24441", 0)
-//	p := &listen.PacketServer{}
-//	p.Handler = p.Each(answer) // func(context.Context, *listen.Packet)
+//	conns, err := door.ListenPackets(ctx, ":24441", 0)
+//	p := &door.PacketServer{}
+//	p.Handler = p.Each(answer) // func(context.Context, *door.Packet)
 //	err = p.Serve(ctx, conns)
-package listen
+package door

@@ -1,4 +1,4 @@
-package listen
+package door
 
 import (
 	"bytes"
@@ -49,7 +49,7 @@ func newSocket(s *PacketServer, c *net.UDPConn) (*socket, error) {
 	k.out, err2 = mmsg.NewWriter(c, s.Batch)
 	k.late, err3 = mmsg.NewWriter(c, s.Batch)
 	if err := errors.Join(err1, err2, err3); err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+		return nil, fmt.Errorf("door: %w", err)
 	}
 	k.pool.New = func() any {
 		// One byte more than allowed tells a datagram that was cut.
@@ -67,7 +67,7 @@ func newSocket(s *PacketServer, c *net.UDPConn) (*socket, error) {
 func (k *socket) choose(c *net.UDPConn) error {
 	local, ok := c.LocalAddr().(*net.UDPAddr)
 	if !ok {
-		return fmt.Errorf("listen: %s is not a UDP address", c.LocalAddr())
+		return fmt.Errorf("door: %s is not a UDP address", c.LocalAddr())
 	}
 	if !local.IP.IsUnspecified() {
 		return nil
@@ -75,13 +75,13 @@ func (k *socket) choose(c *net.UDPConn) error {
 	if local.IP.To4() != nil {
 		k.control = control4{}
 		if err := ipv4.NewPacketConn(c).SetControlMessage(ipv4.FlagDst, true); err != nil {
-			return fmt.Errorf("listen: destination of IPv4 datagrams: %w", err)
+			return fmt.Errorf("door: destination of IPv4 datagrams: %w", err)
 		}
 		return nil
 	}
 	k.control = control6{}
 	if err := ipv6.NewPacketConn(c).SetControlMessage(ipv6.FlagDst|ipv6.FlagInterface, true); err != nil {
-		return fmt.Errorf("listen: destination of IPv6 datagrams: %w", err)
+		return fmt.Errorf("door: destination of IPv6 datagrams: %w", err)
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func (k *socket) read(reading, handling context.Context) error {
 			// On some systems the ICMP answer to a reply surfaces here; that is
 			// no fault of the socket, unless it does not stop.
 			if failures++; failures > maxReadFailures || errors.Is(err, net.ErrClosed) {
-				return fmt.Errorf("listen: read: %w", err)
+				return fmt.Errorf("door: read: %w", err)
 			}
 			k.server.Log.Debug("datagram read failed", "err", err)
 			continue

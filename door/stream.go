@@ -1,4 +1,4 @@
-package listen
+package door
 
 import (
 	"context"
@@ -55,7 +55,7 @@ type StreamServer struct {
 	// Log takes panics and accept errors; nil discards them.
 	Log *slog.Logger
 	// Stats counts what happened.
-	Stats StreamStats
+	Stats ConnStats
 
 	requests *Limiter
 	accepts  *Limiter
@@ -65,8 +65,8 @@ type StreamServer struct {
 	draining bool
 }
 
-// StreamStats are the counters of a [StreamServer]; all may be read at any time.
-type StreamStats struct {
+// ConnStats are the counters of a [StreamServer]; all may be read at any time.
+type ConnStats struct {
 	Accepted atomic.Int64 // connections handed to the handler
 	Refused  atomic.Int64 // connections closed at once: a cap or the rate
 	Limited  atomic.Int64 // calls of Conn.Allow that said no
@@ -129,7 +129,7 @@ func (s *StreamServer) accept(ctx, handling context.Context, l net.Listener, han
 		nc, err := l.Accept()
 		if err != nil {
 			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
-				return fmt.Errorf("listen: accept: %w", err)
+				return fmt.Errorf("door: accept: %w", err)
 			}
 			// Out of descriptors, or the client was gone again: neither is for good.
 			s.Log.Warn("accept failed", "addr", l.Addr().String(), "err", err, "pause", pause)

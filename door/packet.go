@@ -1,4 +1,4 @@
-package listen
+package door
 
 import (
 	"context"
@@ -160,7 +160,7 @@ func (s *PacketServer) releaseAll(n int) {
 	}
 }
 
-// Serve reads from conns (see [Packets]) until ctx ends or one of them fails,
+// Serve reads from conns (see [ListenPackets]) until ctx ends or one of them fails,
 // waits for detached packets, closes conns and returns when everything it
 // started has ended. After the end of ctx it returns nil.
 func (s *PacketServer) Serve(ctx context.Context, conns []*net.UDPConn) error {

@@ -1,4 +1,4 @@
-package listen
+package door
 
 import (
 	"context"
@@ -13,27 +13,27 @@ import (
 	"syscall"
 )
 
-// Stream opens a listener for a [StreamServer]. The address is "host:port"
+// Listen opens a listener for a [StreamServer]. The address is "host:port"
 // ("[::1]:2703" for IPv6; ":2703" for every address of both families; port 0
 // for any free one) or "unix:/path". A socket file that nobody answers on is
 // replaced; one that a live server answers on is an error. Who may connect to a
 // unix socket is decided by the permissions of its folder and the umask.
-func Stream(ctx context.Context, address string) (net.Listener, error) {
+func Listen(ctx context.Context, address string) (net.Listener, error) {
 	var lc net.ListenConfig
 	path, isUnix := strings.CutPrefix(address, "unix:")
 	if !isUnix {
 		l, err := lc.Listen(ctx, "tcp", address)
 		if err != nil {
-			return nil, fmt.Errorf("listen: %w", err)
+			return nil, fmt.Errorf("door: %w", err)
 		}
 		return l, nil
 	}
 	if err := removeStale(path); err != nil {
-		return nil, fmt.Errorf("listen: unix:%s: %w", path, err)
+		return nil, fmt.Errorf("door: unix:%s: %w", path, err)
 	}
 	l, err := lc.Listen(ctx, "unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+		return nil, fmt.Errorf("door: %w", err)
 	}
 	return l, nil
 }
@@ -61,18 +61,18 @@ func removeStale(path string) error {
 	return os.Remove(path)
 }
 
-// Packets opens UDP sockets for a [PacketServer]: so many for each address
+// ListenPackets opens UDP sockets for a [PacketServer]: so many for each address
 // family, all on one port, between which the kernel spreads the clients. The
 // address is "host:port"; ":port" means every address of both families. Zero
 // readers mean one for each processor. Where the system cannot share a port
 // there is one socket. A port on which another process receives is an error.
-func Packets(ctx context.Context, address string, readers int) ([]*net.UDPConn, error) {
+func ListenPackets(ctx context.Context, address string, readers int) ([]*net.UDPConn, error) {
 	if readers <= 0 {
 		readers = runtime.GOMAXPROCS(0)
 	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+		return nil, fmt.Errorf("door: %w", err)
 	}
 	// A wildcard socket of both families cannot choose the source of an IPv4
 	// answer, so each family has its own.
@@ -81,7 +81,7 @@ func Packets(ctx context.Context, address string, readers int) ([]*net.UDPConn, 
 	}
 	ua, err := net.ResolveUDPAddr("udp", address)
 	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+		return nil, fmt.Errorf("door: %w", err)
 	}
 	network := "udp4"
 	if ua.AddrPort().Addr().Unmap().Is6() {
@@ -100,7 +100,7 @@ func bothFamilies(ctx context.Context, port string, readers int) ([]*net.UDPConn
 		_, bound, err := net.SplitHostPort(v4[0].LocalAddr().String())
 		if err != nil {
 			closeAll(v4)
-			return nil, fmt.Errorf("listen: %w", err)
+			return nil, fmt.Errorf("door: %w", err)
 		}
 		v6, err := bind(ctx, "udp6", net.JoinHostPort("::", bound), readers)
 		switch {
@@ -121,7 +121,7 @@ func bind(ctx context.Context, network, address string, readers int) ([]*net.UDP
 	var plain net.ListenConfig
 	first, err := plain.ListenPacket(ctx, network, address)
 	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+		return nil, fmt.Errorf("door: %w", err)
 	}
 	if readers == 1 || !canSharePort {
 		return []*net.UDPConn{first.(*net.UDPConn)}, nil
@@ -130,7 +130,7 @@ func bind(ctx context.Context, network, address string, readers int) ([]*net.UDP
 	// would otherwise split the clients with a second server in silence.
 	address = first.LocalAddr().String()
 	if err := first.Close(); err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+		return nil, fmt.Errorf("door: %w", err)
 	}
 	shared := net.ListenConfig{Control: sharePort}
 	var conns []*net.UDPConn
@@ -138,7 +138,7 @@ func bind(ctx context.Context, network, address string, readers int) ([]*net.UDP
 		c, err := shared.ListenPacket(ctx, network, address)
 		if err != nil {
 			closeAll(conns)
-			return nil, fmt.Errorf("listen: %w", err)
+			return nil, fmt.Errorf("door: %w", err)
 		}
 		conns = append(conns, c.(*net.UDPConn))
 	}

@@ -1,4 +1,4 @@
-package listen
+package door
 
 import (
 	"bytes"
@@ -32,7 +32,7 @@ func startPackets(t *testing.T, s *PacketServer, address string, readers int) (p
 		s.Handler = s.Each(echoPacket)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	conns, err := Packets(ctx, address, readers)
+	conns, err := ListenPackets(ctx, address, readers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,20 +144,20 @@ func askTrain(t *testing.T, c net.Conn) {
 }
 
 func TestPacketsPortInUse(t *testing.T) {
-	conns, err := Packets(t.Context(), "127.0.0.1:0", 2)
+	conns, err := ListenPackets(t.Context(), "127.0.0.1:0", 2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer closeAll(conns)
-	again, err := Packets(t.Context(), conns[0].LocalAddr().String(), 2)
+	again, err := ListenPackets(t.Context(), conns[0].LocalAddr().String(), 2)
 	if err == nil {
 		closeAll(again)
 		t.Error("a second server shares the port of the first")
 	}
 	for _, bad := range []string{"", "127.0.0.1", "127.0.0.1:http2703", "127.0.0.1:70000"} {
-		if conns, err := Packets(t.Context(), bad, 1); err == nil {
+		if conns, err := ListenPackets(t.Context(), bad, 1); err == nil {
 			closeAll(conns)
-			t.Errorf("Packets(%q) succeeded", bad)
+			t.Errorf("ListenListenPackets(%q) succeeded", bad)
 		}
 	}
 }
@@ -398,7 +398,7 @@ func TestPacketDrainGivesUp(t *testing.T) {
 }
 
 func TestPacketServeFails(t *testing.T) {
-	conns, err := Packets(t.Context(), "127.0.0.1:0", 2)
+	conns, err := ListenPackets(t.Context(), "127.0.0.1:0", 2)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package listen
+package door
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func BenchmarkPackets(b *testing.B) {
 				}
 			})
 			ctx, cancel := context.WithCancel(b.Context())
-			conns, err := Packets(ctx, bench.address, 0)
+			conns, err := ListenPackets(ctx, bench.address, 0)
 			if err != nil {
 				b.Fatal(err)
 			}

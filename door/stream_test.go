@@ -1,4 +1,4 @@
-package listen
+package door
 
 import (
 	"bufio"
@@ -39,7 +39,7 @@ func echo(_ context.Context, c *Conn) {
 func start(t *testing.T, s *StreamServer, address string) (addr net.Addr, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	l, err := Stream(ctx, address)
+	l, err := Listen(ctx, address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,11 +114,11 @@ func TestStreamStaleSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.SetUnlinkOnClose(false)
-	if _, err := Stream(t.Context(), "unix:"+path); err == nil {
+	if _, err := Listen(t.Context(), "unix:"+path); err == nil {
 		t.Error("the socket of a live server was taken over")
 	}
 	l.Close()
-	l2, err := Stream(t.Context(), "unix:"+path)
+	l2, err := Listen(t.Context(), "unix:"+path)
 	if err != nil {
 		t.Fatalf("stale socket not replaced: %v", err)
 	}
@@ -127,7 +127,7 @@ func TestStreamStaleSocket(t *testing.T) {
 	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Stream(t.Context(), "unix:"+file); err == nil {
+	if _, err := Listen(t.Context(), "unix:"+file); err == nil {
 		t.Error("a plain file was replaced by a socket")
 	}
 	if b, err := os.ReadFile(file); err != nil || string(b) != "precious" {
@@ -308,7 +308,7 @@ func TestStreamDrainEnds(t *testing.T) {
 }
 
 func TestStreamServeFails(t *testing.T) {
-	l, err := Stream(t.Context(), "127.0.0.1:0")
+	l, err := Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -158,6 +158,7 @@ func (n *node) report(sig int, count uint32) {
 	vote, kind := "sighting", 0
 	if sig%3 == 0 && n.truth[sig][1] == 0 { // who votes twice is counted once
 		vote, kind = "spam", 1
+		count = 1 // whatever a voter says of more
 	}
 	n.reqs++
 	in := api.Report{Signatures: []bulkhead.Signature{signature(sig)}, Vote: vote, Count: count, ID: fmt.Sprint(n.name, " ", n.reqs)}

@@ -241,7 +241,8 @@ func TestRetryIsNoBulk(t *testing.T) {
 	}{
 		{[]string{"a@example.com", "b@example.com", "c@example.com", "d@example.com"}, withID, replyAccept},
 		{[]string{"a@example.com", "b@example.com", "c@example.com", "d@example.com"}, withID, replyAccept},
-		{[]string{"e@example.com"}, withID, replyCode}, // the stand-in counts the retry too: 8 by now
+		{[]string{"e@example.com", "f@example.com", "g@example.com"}, withID, replyAccept}, // 7
+		{[]string{"h@example.com"}, withID, replyCode},
 	} {
 		if r := m.message("ann@shop.example", tt.to, tt.text); r.code != tt.code {
 			t.Errorf("message %d: %q %q, want %q", i, r.code, r.text, tt.code)

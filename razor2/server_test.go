@@ -360,11 +360,11 @@ func TestOneWrite(t *testing.T) {
 	rows := make([]Values, batchRows)
 	for i := range rows {
 		e4 := mustParse(t, bytes.ReplaceAll(part, []byte("lamp"), []byte(fmt.Sprint("lamp", i)))).E4
-		if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{e4}, Vote: bulkhead.Spam}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{e4}, Vote: bulkhead.Ham}); err != nil {
-			t.Fatal(err)
+		for who, vote := range map[string]bulkhead.Vote{"ana": bulkhead.Spam, "bob": bulkhead.Spam, "cyd": bulkhead.Ham} {
+			r := bulkhead.Report{Signatures: []bulkhead.Signature{e4}, Vote: vote, Reporter: bulkhead.Reporter{Account: who}}
+			if _, err := house.Report(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
 		}
 		rows[i] = row("c", &e4)
 	}

@@ -15,12 +15,15 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A House is an exact clearinghouse held in maps: one report lists, one revoke
-// unlists, a later report lists again. The zero House is ready to use. Its
-// methods may be called concurrently.
+// A House is an exact clearinghouse held in maps, in which every reporter has the
+// same say: a signature is listed while more reporters call it spam, by their latest
+// votes, than ham or revoked. The zero House is ready to use. Its methods may be
+// called concurrently.
 type House struct {
 	// Err, when set, is returned by every call, which then changes nothing.
 	Err error
+	// White is the signatures of its white list.
+	White map[bulkhead.Signature]bool
 	// Threshold is the count at which a signature is bulk; 0 means 20.
 	Threshold uint32
 	// Now is the time of first and last sightings; nil means time.Now.
@@ -32,10 +35,54 @@ type House struct {
 }
 
 type entry struct {
-	votes       [bulkhead.NumVotes]uint32
+	counts      [bulkhead.NumVotes]uint32 // sightings, and voters of each kind
+	latest      map[bulkhead.Reporter]bulkhead.Vote
+	voted       map[ballot]bool
+	ids         map[string]bool // of sightings
 	listed      bool
 	revoked     bool
 	first, last time.Time
+}
+
+// A ballot is that a reporter has ever voted so.
+type ballot struct {
+	who  bulkhead.Reporter
+	vote bulkhead.Vote
+}
+
+// count counts a report, and reports whether it was no duplicate.
+func (e *entry) count(r *bulkhead.Report) bool {
+	if r.Vote == bulkhead.Sighting {
+		id := fmt.Sprint(r.Reporter, r.ID)
+		if r.ID != "" && e.ids[id] {
+			return false
+		}
+		e.ids[id] = true
+		e.counts[r.Vote] = uint32(min(uint64(e.counts[r.Vote])+uint64(max(r.Count, 1)), bulkhead.Many))
+		return true
+	}
+	if latest, ok := e.latest[r.Reporter]; ok && latest == r.Vote {
+		return false
+	}
+	e.latest[r.Reporter] = r.Vote
+	if b := (ballot{r.Reporter, r.Vote}); !e.voted[b] {
+		e.voted[b] = true
+		e.counts[r.Vote]++
+	}
+	return true
+}
+
+// spam reports whether more reporters call it spam than not.
+func (e *entry) spam() bool {
+	balance := 0
+	for _, v := range e.latest {
+		if v == bulkhead.Spam {
+			balance++
+		} else {
+			balance--
+		}
+	}
+	return balance > 0
 }
 
 // Reports returns every report and revoke taken so far, in order.
@@ -61,8 +108,10 @@ func (h *House) Check(_ context.Context, q bulkhead.Query) (bulkhead.Verdict, er
 	}
 	for _, sig := range q.Signatures {
 		f := bulkhead.Finding{Signature: sig}
-		if e := h.entries[sig]; e != nil {
-			f.Sightings, f.Spam, f.Ham = e.votes[bulkhead.Sighting], e.votes[bulkhead.Spam], e.votes[bulkhead.Ham]
+		if h.White[sig] {
+			v.Whitelisted = "signature " + sig.String()
+		} else if e := h.entries[sig]; e != nil {
+			f.Sightings, f.Spam, f.Ham = e.counts[bulkhead.Sighting], e.counts[bulkhead.Spam], e.counts[bulkhead.Ham]
 			f.First, f.Last = e.first, e.last
 			f.Bulk = f.Sightings >= v.Threshold
 			f.Contested = f.Spam > 0 && f.Ham > 0
@@ -81,7 +130,13 @@ func (h *House) Check(_ context.Context, q bulkhead.Query) (bulkhead.Verdict, er
 		v.Sightings = max(v.Sightings, f.Sightings)
 		v.SpamVotes = max(v.SpamVotes, f.Spam)
 		v.HamVotes = max(v.HamVotes, f.Ham)
+		if v.First.IsZero() || !f.First.IsZero() && f.First.Before(v.First) {
+			v.First = f.First
+		}
 		v.Findings = append(v.Findings, f)
+	}
+	if q.Terse {
+		return v, nil
 	}
 	v.Reasons = []string{fmt.Sprintf("seen %d times, %d spam votes, %d ham votes", v.Sightings, v.SpamVotes, v.HamVotes)}
 	return v, nil
@@ -107,20 +162,26 @@ func (h *House) Report(_ context.Context, r bulkhead.Report) (bulkhead.Receipt, 
 	h.reports = append(h.reports, r)
 	var receipt bulkhead.Receipt
 	for _, sig := range r.Signatures {
+		if h.White[sig] {
+			receipt.Whitelisted++
+			continue
+		}
 		e := h.entries[sig]
 		if e == nil {
-			e = &entry{first: now()}
+			e = &entry{first: now(), latest: make(map[bulkhead.Reporter]bulkhead.Vote), voted: make(map[ballot]bool), ids: make(map[string]bool)}
 			h.entries[sig] = e
 		}
+		if !e.count(&r) {
+			receipt.Duplicate++
+			continue
+		}
 		e.last = now()
-		n := max(r.Count, 1)
-		e.votes[r.Vote] = uint32(min(uint64(e.votes[r.Vote])+uint64(n), bulkhead.Many))
 		receipt.Counted++
-		switch {
-		case r.Vote == bulkhead.Spam && !e.listed:
+		switch spam := e.spam(); {
+		case spam && !e.listed:
 			e.listed, e.revoked = true, false
 			receipt.Listed++
-		case r.Vote == bulkhead.Revocation && e.listed:
+		case !spam && e.listed:
 			e.listed, e.revoked = false, true
 			receipt.Revoked++
 		}
@@ -131,6 +192,9 @@ func (h *House) Report(_ context.Context, r bulkhead.Report) (bulkhead.Receipt, 
 func (h *House) refuse(sigs []bulkhead.Signature) error {
 	if h.Err != nil {
 		return h.Err
+	}
+	if len(sigs) == 0 {
+		return fmt.Errorf("%w: no signatures", bulkhead.ErrMalformed)
 	}
 	for i := range sigs {
 		if !sigs[i].Valid() {

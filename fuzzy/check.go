@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 )
 
 // A pendingCheck is a check while its questions are asked.
@@ -141,7 +141,7 @@ func (s *Server) cleared(c *pendingCheck) bool {
 	}
 	sigs := []bulkhead.Signature{plainSignature(&c.job.req.Digest)}
 	if c.job.req.Shingled {
-		sigs = signature.AppendRspamdBands(sigs, &c.job.req.Shingles, signature.RspamdVotes)
+		sigs = rspamd.AppendBands(sigs, &c.job.req.Shingles, rspamd.Votes)
 	}
 	return s.Cleared(sigs)
 }
@@ -267,7 +267,7 @@ func takeVotes(s *Server, c *pendingCheck, _, judges []bulkhead.Look, _ []uint8)
 // that have enough bands in common with a stored one, 97 in 100 have one of these
 // too at 20 equal shingles and 99 at 24, and nearly all unrelated texts have none,
 // so that their other bands need no look-up.
-const half = signature.RspamdBands / 2
+const half = rspamd.Bands / 2
 
 func askHalf(_ *Server, q *questions, c *pendingCheck, flags []uint8) {
 	if !c.job.req.Shingled {
@@ -277,14 +277,14 @@ func askHalf(_ *Server, q *questions, c *pendingCheck, flags []uint8) {
 		q.sigs = appendHalf(q.sigs, &c.job.req, uint32(flag), 0)
 	}
 	if c.voted {
-		q.judged = appendHalf(q.judged, &c.job.req, signature.RspamdVotes, 0)
+		q.judged = appendHalf(q.judged, &c.job.req, rspamd.Votes, 0)
 	}
 }
 
 // appendHalf appends every second band, from first on.
 func appendHalf(dst []bulkhead.Signature, r *Request, list uint32, first int) []bulkhead.Signature {
-	for b := first; b < signature.RspamdBands; b += 2 {
-		dst = append(dst, signature.RspamdBand(&r.Shingles, list, b))
+	for b := first; b < rspamd.Bands; b += 2 {
+		dst = append(dst, rspamd.Band(&r.Shingles, list, b))
 	}
 	return dst
 }
@@ -321,7 +321,7 @@ func askBands(s *Server, q *questions, c *pendingCheck, _ []uint8) {
 		}
 	}
 	if c.voted {
-		q.judged = appendHalf(q.judged, &c.job.req, signature.RspamdVotes, 1)
+		q.judged = appendHalf(q.judged, &c.job.req, rspamd.Votes, 1)
 	}
 }
 
@@ -330,12 +330,12 @@ func takeBands(s *Server, c *pendingCheck, looks, judges []bulkhead.Look, _ []ui
 		bands, looks = looks[:n], looks[n:]
 		return bands
 	}
-	var all [signature.RspamdBands]bulkhead.Look
+	var all [rspamd.Bands]bulkhead.Look
 	for i, flag := range c.near {
 		interleave(&all, c.even[i*half:], next(half))
 		held := heldBands{flag: flag, looks: all}
 		if c.takenToo {
-			minus, deletes := next(signature.RspamdBands), next(signature.RspamdBands)
+			minus, deletes := next(rspamd.Bands), next(rspamd.Bands)
 			held.take(minus, deletes)
 			if slices.ContainsFunc(deletes, known) {
 				c.held = append(c.held, held)
@@ -360,7 +360,7 @@ func takeBands(s *Server, c *pendingCheck, looks, judges []bulkhead.Look, _ []ui
 
 func known(l bulkhead.Look) bool { return l.Sightings > 0 }
 
-func interleave(all *[signature.RspamdBands]bulkhead.Look, even, odd []bulkhead.Look) {
+func interleave(all *[rspamd.Bands]bulkhead.Look, even, odd []bulkhead.Look) {
 	for i := range half {
 		all[2*i], all[2*i+1] = even[i], odd[i]
 	}

@@ -11,29 +11,30 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/sharedtest"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/mail"
+	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 )
 
 var corpora = []string{"spamassassin-2002", "csdmc-2009-2010", "phishing-2004-2005", "phishing-pot-2023-2024", "lists-2019-2020"}
 
 // texts returns the hashes of all texts of a corpus that have shingles.
-func texts(t *testing.T, h *signature.RspamdHasher, corpus string) []signature.RspamdHash {
+func texts(t *testing.T, h *rspamd.Hasher, corpus string) []rspamd.Hash {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(sharedtest.Unpack(t, corpus), "*.eml"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%s: %d messages, %v", corpus, len(files), err)
 	}
-	var all []signature.RspamdHash
+	var all []rspamd.Hash
 	for _, file := range files {
 		raw, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := signature.ReadMessage(t.Context(), raw)
+		m, err := mail.Read(t.Context(), raw)
 		if err != nil {
 			continue
 		}
-		hashes, err := h.Hashes(t.Context(), m, signature.RspamdPolicy{MinWords: 32})
+		hashes, err := h.Hashes(t.Context(), m, rspamd.Policy{MinWords: 32})
 		must(t, err)
 		for _, hash := range hashes {
 			if hash.Shingles != nil {
@@ -51,7 +52,7 @@ type exactStore struct {
 	count     []uint8
 }
 
-func newExactStore(stored []signature.RspamdHash) *exactStore {
+func newExactStore(stored []rspamd.Hash) *exactStore {
 	x := &exactStore{byShingle: make(map[[2]uint64][]int32), count: make([]uint8, len(stored))}
 	for i := range stored {
 		for j, s := range stored[i].Shingles {
@@ -79,10 +80,10 @@ func (x *exactStore) equal(shingles *[32]uint64) (most int) {
 
 // nearServer returns a server on a real engine whose filters are made for just
 // so many texts, so that they are full when all are in, and their bytes.
-func nearServer(t *testing.T, stored []signature.RspamdHash) (*Server, uint64) {
+func nearServer(t *testing.T, stored []rspamd.Hash) (*Server, uint64) {
 	t.Helper()
 	opts := engine.Options{Tally: engine.DefaultTally()}
-	opts.Tally.Capacity = uint64((2+signature.RspamdBands)*len(stored)) + 1
+	opts.Tally.Capacity = uint64((2+rspamd.Bands)*len(stored)) + 1
 	e, err := engine.Open(t.Context(), opts)
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +139,7 @@ func awaitOdds(t *testing.T, e *engine.Engine) {
 	}
 }
 
-func (s *Server) checkOne(ctx context.Context, h *signature.RspamdHash) Reply {
+func (s *Server) checkOne(ctx context.Context, h *rspamd.Hash) Reply {
 	j := &job{req: Request{Version: 4, Command: Check, Digest: h.Digest, Shingled: true, Shingles: *h.Shingles}}
 	sc := &scratch{checks: []pendingCheck{{job: j}}}
 	s.check(ctx, sc)
@@ -153,8 +154,8 @@ func TestNearMatchesOnRealMail(t *testing.T) {
 	if testing.Short() {
 		t.Skip("hashes 15,000 mails")
 	}
-	h := signature.NewRspamdHasher("", "", signature.RspamdMumHash)
-	all := make([][]signature.RspamdHash, len(corpora))
+	h := rspamd.NewHasher("", "", rspamd.MumHash)
+	all := make([][]rspamd.Hash, len(corpora))
 	for i, name := range corpora {
 		all[i] = texts(t, h, name)
 	}
@@ -187,7 +188,7 @@ func TestNearMatchesOnRealMail(t *testing.T) {
 	var found, total [33]int
 	extra, none := 0, 0
 	for i := range corpora {
-		var stored, rest []signature.RspamdHash
+		var stored, rest []rspamd.Hash
 		for k := range all[i] {
 			if k%2 == 0 {
 				stored = append(stored, all[i][k])

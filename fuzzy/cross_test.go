@@ -10,6 +10,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/mail"
+	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 )
 
 const orchard = "in the last week of october the neighbours come with ladders and long poles to bring in what the wind has left on the old trees " +
@@ -40,13 +42,13 @@ func TestReportedElsewhere(t *testing.T) {
 	e := openEngine(t)
 	s := &Server{Clearinghouse: e}
 	s.prepare()
-	hashOf := func(text string) *signature.RspamdHash {
+	hashOf := func(text string) *rspamd.Hash {
 		t.Helper()
-		m, err := signature.ReadMessage(t.Context(), message(text))
+		m, err := mail.Read(t.Context(), message(text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		hashes, err := signature.NewRspamdHasher("", "", signature.RspamdMumHash).Hashes(t.Context(), m, signature.RspamdPolicy{})
+		hashes, err := rspamd.NewHasher("", "", rspamd.MumHash).Hashes(t.Context(), m, rspamd.Policy{})
 		must(t, err)
 		if len(hashes) != 1 || hashes[0].Shingles == nil {
 			t.Fatalf("%d hashes", len(hashes))

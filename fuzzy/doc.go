@@ -15,7 +15,7 @@
 //   - the weight of a digest on a list (flag): two or three accounts (package
 //     ledger) of what was added, all of which must show it, and of what was taken
 //     away by negative writes and deletes;
-//   - the shingles of a text: 20 bands of four (signature.AppendRspamdBands),
+//   - the shingles of a text: 20 bands of four (rspamd.AppendBands),
 //     each with such an account for each list;
 //   - which lists are in use at all: a counter for each.
 //

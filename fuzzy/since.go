@@ -5,7 +5,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/ledger"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 )
 
 // appendSince appends the counters of account i since its last delete.
@@ -37,8 +37,8 @@ func takeSince(_ *Server, c *pendingCheck, looks, _ []bulkhead.Look, _ []uint8) 
 // their accounts.
 type heldBands struct {
 	flag     uint8
-	looks    [signature.RspamdBands]bulkhead.Look
-	accounts [signature.RspamdBands]ledger.Balance
+	looks    [rspamd.Bands]bulkhead.Look
+	accounts [rspamd.Bands]ledger.Balance
 }
 
 // take puts what was taken away into the accounts.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/ledger"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 )
 
 // maxLists is how many lists (flags) may be in use at once: each costs every
@@ -42,7 +42,7 @@ func kind(p ledger.Part) byte {
 // and then of its bands or of the third copy of its digest.
 func counterSignature(r *Request, flag uint8, p ledger.Part, i int) bulkhead.Signature {
 	if i >= 2 && r.Shingled {
-		return signature.RspamdBand(&r.Shingles, listOf(flag, p), i-2)
+		return rspamd.Band(&r.Shingles, listOf(flag, p), i-2)
 	}
 	return digestSignature(&r.Digest, flag, p, byte(i))
 }
@@ -53,7 +53,7 @@ func listOf(flag uint8, p ledger.Part) uint32 { return uint32(flag) | uint32(kin
 // numAccounts is how many accounts a message has on each list.
 func numAccounts(r *Request) int {
 	if r.Shingled {
-		return 2 + signature.RspamdBands
+		return 2 + rspamd.Bands
 	}
 	return 3
 }
@@ -86,7 +86,7 @@ func takenSignature() bulkhead.Signature {
 }
 
 func appendBands(dst []bulkhead.Signature, r *Request, flag uint8, p ledger.Part) []bulkhead.Signature {
-	return signature.AppendRspamdBands(dst, &r.Shingles, listOf(flag, p))
+	return rspamd.AppendBands(dst, &r.Shingles, listOf(flag, p))
 }
 
 // A hit is what is known of a message on one list.
@@ -106,7 +106,7 @@ func seconds(l *bulkhead.Look) uint32 { return uint32(max(0, min(l.First, math.M
 
 // Limits of a near match.
 const (
-	minBands = signature.RspamdMatch
+	minBands = rspamd.Match
 	// maxChance bounds the probability that the bands of an unknown text agree
 	// by errors of the filters alone.
 	maxChance = 1e-5
@@ -117,19 +117,19 @@ const (
 // C(bands,m) p^m, a bound of the binomial tail, is at most maxChance.
 func bandsWanted(p float64) int {
 	choose := 1.0
-	for m := 1; m <= signature.RspamdBands; m++ {
-		choose *= float64(signature.RspamdBands-m+1) / float64(m)
+	for m := 1; m <= rspamd.Bands; m++ {
+		choose *= float64(rspamd.Bands-m+1) / float64(m)
 		if m >= minBands && choose*math.Pow(p, float64(m)) <= maxChance {
 			return m
 		}
 	}
-	return signature.RspamdBands + 1
+	return rspamd.Bands + 1
 }
 
 // nearHit judges what is left of the bands of one list.
 func nearHit(flag uint8, bands []bulkhead.Look) (hit, bool) {
 	h := hit{flag: flag, first: math.MaxUint32}
-	var values [signature.RspamdBands]uint32
+	var values [rspamd.Bands]uint32
 	n, chance := 0, 0.0
 	for b := range bands {
 		l := &bands[b]
@@ -155,7 +155,7 @@ func nearHit(flag uint8, bands []bulkhead.Look) (hit, bool) {
 // votedHit judges bands on which other front doors voted.
 func votedHit(flag uint8, looks []bulkhead.Look) (hit, bool) {
 	h := hit{flag: flag, first: math.MaxUint32}
-	var values [signature.RspamdBands]float64
+	var values [rspamd.Bands]float64
 	n := 0
 	for b := range looks {
 		l := &looks[b]
@@ -195,7 +195,7 @@ func (h *hit) prob() float32 {
 	if h.agree == 0 {
 		return 1
 	}
-	return float32(signature.RspamdEqual(h.agree)) / signature.RspamdShingles
+	return float32(rspamd.Equal(h.agree)) / rspamd.Shingles
 }
 
 // nearDigest is the digest that answers a near match. Which message was stored is
@@ -203,7 +203,7 @@ func (h *hit) prob() float32 {
 // match. So it is one made of the first band that agrees: copies that are found by
 // one band bear one name.
 func nearDigest(r *Request, h *hit) [DigestSize]byte {
-	band := signature.RspamdBand(&r.Shingles, uint32(h.flag), bits.TrailingZeros32(h.agree))
+	band := rspamd.Band(&r.Shingles, uint32(h.flag), bits.TrailingZeros32(h.agree))
 	return sha512.Sum512(band.Sum())
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/ledger"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 )
 
 // TestBandsWanted: so many bands that an unknown text shows them by errors of the
@@ -16,22 +16,22 @@ import (
 func TestBandsWanted(t *testing.T) {
 	const bound = 1e-5
 	tail := func(p float64, m int) (sum float64) { // of the binomial distribution
-		for k := m; k <= signature.RspamdBands; k++ {
-			choose := math.Gamma(signature.RspamdBands+1) / math.Gamma(float64(k+1)) / math.Gamma(float64(signature.RspamdBands-k+1))
-			sum += choose * math.Pow(p, float64(k)) * math.Pow(1-p, float64(signature.RspamdBands-k))
+		for k := m; k <= rspamd.Bands; k++ {
+			choose := math.Gamma(rspamd.Bands+1) / math.Gamma(float64(k+1)) / math.Gamma(float64(rspamd.Bands-k+1))
+			sum += choose * math.Pow(p, float64(k)) * math.Pow(1-p, float64(rspamd.Bands-k))
 		}
 		return sum
 	}
 	for p := 1e-6; p < 1; p *= 1.1 {
 		m := bandsWanted(p)
-		if m < signature.RspamdMatch || m > signature.RspamdBands+1 {
+		if m < rspamd.Match || m > rspamd.Bands+1 {
 			t.Fatalf("error %g: %d bands", p, m)
 		}
-		if m <= signature.RspamdBands && tail(p, m) > bound {
+		if m <= rspamd.Bands && tail(p, m) > bound {
 			t.Errorf("error %g: %d bands agree by chance with %g", p, m, tail(p, m))
 		}
 		// The bound used is no more than a factor of the tail above it.
-		if m > signature.RspamdMatch && tail(p, m-1) < bound*math.Pow(1-p, signature.RspamdBands) {
+		if m > rspamd.Match && tail(p, m-1) < bound*math.Pow(1-p, rspamd.Bands) {
 			t.Errorf("error %g: %d bands are wanted, where %d would do: %g", p, m, m-1, tail(p, m-1))
 		}
 	}
@@ -70,7 +70,7 @@ func TestMedian(t *testing.T) {
 		values []uint32
 		want   uint32
 	}{{[]uint32{7, 5, 1}, 5}, {[]uint32{7, 100, 5, 1}, 5}, {[]uint32{1, 1, 9, 9, 9}, 9}, {[]uint32{1, 1, 1, 9, 9, 9}, 1}} {
-		bands, votes := make([]bulkhead.Look, signature.RspamdBands), make([]bulkhead.Look, signature.RspamdBands)
+		bands, votes := make([]bulkhead.Look, rspamd.Bands), make([]bulkhead.Look, rspamd.Bands)
 		for b, v := range tt.values {
 			bands[b] = bulkhead.Look{Sightings: v}
 			votes[b] = bulkhead.Look{Judged: bulkhead.JudgedSpam, Spam: 1, Confidence: int(10 * v)}
@@ -95,7 +95,7 @@ func TestRevocationOutweighsBands(t *testing.T) {
 	}
 	house := new(prototest.House)
 	revoked := digestOf(1)
-	sigs := append(signature.AppendRspamdBands(nil, &shingles, signature.RspamdVotes), plainSignature(&revoked))
+	sigs := append(rspamd.AppendBands(nil, &shingles, rspamd.Votes), plainSignature(&revoked))
 	if _, err := house.Report(ctx, bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam}); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 )
 
 // documentedLimit is max_score, hits_limit of newer clients, of docs/protocols/fuzzy.md.
@@ -26,7 +26,7 @@ func share(r *Reply) (old, newer float64) {
 func TestValueFollowsConfidence(t *testing.T) {
 	last := 0.0
 	for confidence := 0; confidence <= 100; confidence++ {
-		all := make([]bulkhead.Look, signature.RspamdBands)
+		all := make([]bulkhead.Look, rspamd.Bands)
 		for b := range all {
 			all[b] = bulkhead.Look{Judged: bulkhead.JudgedSpam, Spam: 1 + uint32(b)*1000, Confidence: confidence}
 		}
@@ -36,8 +36,8 @@ func TestValueFollowsConfidence(t *testing.T) {
 			t.Errorf("confidence %d: value %d, share %.3f after %.3f", confidence, exact.Value, got, last)
 		}
 		last = got
-		for bands := minBands; bands <= signature.RspamdBands; bands++ {
-			h, ok := votedHit(1, append(all[:bands:bands], make([]bulkhead.Look, signature.RspamdBands-bands)...))
+		for bands := minBands; bands <= rspamd.Bands; bands++ {
+			h, ok := votedHit(1, append(all[:bands:bands], make([]bulkhead.Look, rspamd.Bands-bands)...))
 			near := Reply{FlagValue: h.flagValue(), Prob: h.prob()}
 			old, newer := share(&near)
 			if !ok || near.Value > exact.Value || near.Value < 1 || old > got || newer > got {

@@ -7,7 +7,7 @@ import (
 	"math"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 )
 
 // A Command is what a request asks for. The values are those of the wire.
@@ -37,7 +37,7 @@ func (c Command) String() string {
 const (
 	DigestSize     = 64
 	commandSize    = 76
-	shinglesSize   = 8 * signature.RspamdShingles
+	shinglesSize   = 8 * rspamd.Shingles
 	replySize3     = 16 // to version 3
 	replySize4     = 96
 	replySizeLong  = 144
@@ -61,7 +61,7 @@ type Request struct {
 	Tag      uint32
 	Digest   [DigestSize]byte
 	Shingled bool // Shingles hold those of the message
-	Shingles [signature.RspamdShingles]uint64
+	Shingles [rspamd.Shingles]uint64
 }
 
 // ParseRequest reads a plain request into r, extensions skipped. On an error,
@@ -144,7 +144,7 @@ func (r *Request) Append(dst []byte) []byte {
 		version |= longReply
 	}
 	if r.Shingled {
-		shingles = signature.RspamdShingles
+		shingles = rspamd.Shingles
 	}
 	dst = append(dst, version, byte(r.Command), shingles, r.Flag)
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(r.Value))

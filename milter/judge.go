@@ -6,12 +6,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net/mail"
+	netmail "net/mail"
 	"slices"
 	"strings"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // A Match is one entry of a list that something in a message was found in.
@@ -54,7 +55,7 @@ type findings struct {
 // judge counts and checks the message. It returns an error only if nothing can
 // be said of it; lesser faults are in the findings.
 func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []string) (*findings, error) {
-	m, err := signature.ReadMessage(ctx, raw)
+	m, err := mail.Read(ctx, raw)
 	if err != nil {
 		return nil, err
 	}
@@ -105,12 +106,12 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 const parallelSize = 4 << 10
 
 // compute returns the signatures of m. Its error is that of ctx.
-func (s *Server) compute(ctx context.Context, m *signature.Message) ([]bulkhead.Signature, error) {
+func (s *Server) compute(ctx context.Context, m *mail.Message) ([]bulkhead.Signature, error) {
 	opts := s.Signatures
 	if len(m.Raw) >= parallelSize && opts.Workers == 0 {
 		opts.Workers = 2 // the mail server waits
 	}
-	return m.Signatures(ctx, opts)
+	return signature.Of(ctx, m, opts)
 }
 
 // maxPending is how many sightings may be on their way to the disk.
@@ -161,7 +162,7 @@ func (s *Server) report(ctx context.Context, r bulkhead.Report) error {
 // deliveryID is equal for a message that the sender tries again after a
 // temporary refusal, so that it is counted once, and different for the same
 // message to other recipients.
-func deliveryID(e *envelope, m *signature.Message) string {
+func deliveryID(e *envelope, m *mail.Message) string {
 	if m.MessageID == "" {
 		return ""
 	}
@@ -177,7 +178,7 @@ func deliveryID(e *envelope, m *signature.Message) string {
 // clears only what is proven: the client, by its connection, and what the source
 // says was verified. Anybody can write the other names into a message, so that
 // these may condemn it and never clear it. A white-listed URL clears itself alone.
-func (s *Server) lookUp(ctx context.Context, f *findings, e *envelope, m *signature.Message, source *bulkhead.Source, replyTo []string) {
+func (s *Server) lookUp(ctx context.Context, f *findings, e *envelope, m *mail.Message, source *bulkhead.Source, replyTo []string) {
 	if s.Lists == nil {
 		return
 	}
@@ -233,7 +234,7 @@ const maxReplyTo = 10
 // addresses returns the first addresses of a Reply-To field; none if it cannot be
 // read.
 func addresses(field string) []string {
-	list, err := mail.ParseAddressList(strings.ReplaceAll(strings.ReplaceAll(field, "\r", ""), "\n", ""))
+	list, err := netmail.ParseAddressList(strings.ReplaceAll(strings.ReplaceAll(field, "\r", ""), "\n", ""))
 	if err != nil {
 		return nil
 	}

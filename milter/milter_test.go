@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 const offer = "Dear reader, our new catalogue of garden chairs has arrived and every single chair " +
@@ -606,7 +607,7 @@ func TestURLs(t *testing.T) {
 		"See http://a.example/x?y=1&z=2, (https://b.example/) or seehttp://c.example. Not ftp://d.example, not ://\r\n" +
 		"HTTP://E.example/ http://a.example/x?y=1&z=2\r\n--x\r\nContent-Type: text/html\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n" +
 		"<a href=3D\"http://f.exam=\r\nple/?a=3D1&amp;b=3D2\">x</a>\r\n--x--\r\n"
-	m, err := signature.ReadMessage(t.Context(), []byte(raw))
+	m, err := mail.Read(t.Context(), []byte(raw))
 	if err != nil {
 		t.Fatal(err)
 	}

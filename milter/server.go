@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // The defaults of a [Server].
@@ -43,7 +44,7 @@ type Server struct {
 	// Lists are asked for senders, clients and URLs; nil asks nobody.
 	Lists Lists
 	// AuthResults returns the names of hosts whose Authentication-Results are
-	// believed, see [signature.Message.SourceBy]: nothing else in a message proves
+	// believed, see [mail.Message.SourceBy]: nothing else in a message proves
 	// who sent it. nil believes nobody.
 	AuthResults func() []string
 	// Limiter is asked for each recipient, with the attributes of the policy
@@ -67,7 +68,7 @@ type Server struct {
 	// Host is the name of this server in the headers; empty means the machine's.
 	Host string
 	// MaxMessage is the largest message that is judged, in bytes; larger ones
-	// pass. 0 means DefaultMaxMessage; signature.MaxMessage is the most.
+	// pass. 0 means DefaultMaxMessage; mail.MaxMessage is the most.
 	MaxMessage int
 	// Timeout is how long judging one message may take; 0 means DefaultTimeout.
 	Timeout time.Duration
@@ -140,8 +141,8 @@ func (s *Server) prepare() (err error) {
 	if s.MaxMessage == 0 {
 		s.MaxMessage = DefaultMaxMessage
 	}
-	if s.MaxMessage < 1024 || s.MaxMessage > signature.MaxMessage {
-		return fmt.Errorf("milter: largest message of %d bytes, want 1024 to %d", s.MaxMessage, signature.MaxMessage)
+	if s.MaxMessage < 1024 || s.MaxMessage > mail.MaxMessage {
+		return fmt.Errorf("milter: largest message of %d bytes, want 1024 to %d", s.MaxMessage, mail.MaxMessage)
 	}
 	if s.Timeout == 0 {
 		s.Timeout = DefaultTimeout

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // The limits of what is taken from a body.
@@ -16,7 +16,7 @@ const (
 // urls returns the different URLs in the text parts of a message, in order, as
 // they are written, with the entities of HTML for & and = resolved. It ends with
 // ctx.
-func urls(ctx context.Context, m *signature.Message) []string {
+func urls(ctx context.Context, m *mail.Message) []string {
 	var found []string
 	seen := make(map[string]bool)
 	for i := range m.Parts {

@@ -21,6 +21,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/mail"
 	"github.com/bulkhead-mail/bulkhead/signature/razor"
 )
 
@@ -62,11 +63,11 @@ func (b *book) Register(_ context.Context, name string, secret []byte, _ netip.A
 }
 
 func read(ctx context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
-	m, err := signature.ReadMessage(ctx, raw)
+	m, err := mail.Read(ctx, raw)
 	if err != nil {
 		return nil, bulkhead.Source{}, err
 	}
-	sigs, err := m.Signatures(ctx, signature.Options{})
+	sigs, err := signature.Of(ctx, m, signature.Options{})
 	return sigs, m.Source(), err
 }
 

@@ -9,9 +9,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/signature/dcc"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
-	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
+	"github.com/bulkhead-mail/bulkhead/signature/mail"
 	"github.com/bulkhead-mail/bulkhead/signature/pyzor"
 	"github.com/bulkhead-mail/bulkhead/signature/razor"
+	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 )
 
 // Options say how signatures are computed. The zero Options are valid.
@@ -25,10 +26,10 @@ type Options struct {
 	// Rspamd computes rspamd/text and rspamd/shingle; nil stands for rspamd's
 	// default keys and mumhash. Only clients whose rule has the same keys and
 	// algorithm find these signatures.
-	Rspamd *RspamdHasher
+	Rspamd *rspamd.Hasher
 	// RspamdPolicy says which parts of a message they are of. Attachments count
 	// whatever their type.
-	RspamdPolicy RspamdPolicy
+	RspamdPolicy rspamd.Policy
 	// Workers is how many goroutines share the work on one message; below 2 it
 	// is the caller's alone.
 	Workers int
@@ -38,28 +39,27 @@ type Options struct {
 
 // Compute reads raw and returns all its signatures, none twice. A message that
 // has none (see the package doc) gives an empty slice. Its errors are those of
-// [ReadMessage].
+// [mail.Read].
 func Compute(ctx context.Context, raw []byte, opts Options) ([]bulkhead.Signature, error) {
-	m, err := ReadMessage(ctx, raw)
+	m, err := mail.Read(ctx, raw)
 	if err != nil {
 		return nil, err
 	}
-	return m.Signatures(ctx, opts)
+	return Of(ctx, m, opts)
 }
 
-// Signatures returns all signatures of m, none twice: those of the message's
+// Of returns all signatures of m, none twice: those of the message's
 // content. Checksums of its sender, path or identifiers are no part of it. It
 // fails only when ctx ends, with an error that wraps that of ctx.
-func (m *Message) Signatures(ctx context.Context, opts Options) ([]bulkhead.Signature, error) {
+func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signature, error) {
 	c := collector{skip: opts.Skip}
-	texts := &visibleTexts{m: m}
 	families := []family{
-		c.family(func() ([]bulkhead.Signature, error) { return m.own(ctx, texts, opts) }, bulkhead.Exact, bulkhead.Near),
+		c.family(func() ([]bulkhead.Signature, error) { return ownSchemes(ctx, m, opts) }, bulkhead.Exact, bulkhead.Near),
 		// The schemes of other clearinghouses: one line each.
 		c.family(func() ([]bulkhead.Signature, error) { return razor.Signatures(ctx, m.Raw) }, bulkhead.RazorE4, bulkhead.RazorE8),
 		c.family(func() ([]bulkhead.Signature, error) { return pyzor.Signatures(ctx, m.Raw) }, bulkhead.PyzorDigest),
 		c.family(func() ([]bulkhead.Signature, error) { return dccContent(ctx, m.Raw, opts.DCC) }, bulkhead.DCCBody, bulkhead.DCCFuz1, bulkhead.DCCFuz2),
-		c.family(func() ([]bulkhead.Signature, error) { return rspamdContent(ctx, texts, opts) }, bulkhead.RspamdText, bulkhead.RspamdShingle),
+		c.family(func() ([]bulkhead.Signature, error) { return rspamdContent(ctx, m, opts) }, bulkhead.RspamdText, bulkhead.RspamdShingle),
 	}
 	results, err := inParallel(families, opts.Workers)
 	if err != nil {
@@ -71,11 +71,14 @@ func (m *Message) Signatures(ctx context.Context, opts Options) ([]bulkhead.Sign
 	return c.sigs, nil
 }
 
-// own returns the signatures of the two schemes of this house.
-func (m *Message) own(ctx context.Context, texts *visibleTexts, opts Options) ([]bulkhead.Signature, error) {
+// ownSchemes returns the signatures of the two schemes of this house.
+func ownSchemes(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signature, error) {
 	p := pace.New(ctx)
-	s := m.skeletonOf(texts, p)
-	sigs := m.exact(s, p)
+	s, err := skeletonOf(ctx, m, p)
+	if err != nil {
+		return nil, err
+	}
+	sigs := exact(m, s, p)
 	if !slices.Contains(opts.Skip, bulkhead.Near) {
 		sigs = append(sigs, newNearKey(opts.Key).near(s)...)
 	}
@@ -138,26 +141,27 @@ func dccContent(ctx context.Context, raw []byte, opts dcc.Options) ([]bulkhead.S
 }
 
 // defaultRspamd has the keys of a rule that sets none.
-var defaultRspamd = NewRspamdHasher("", "", RspamdMumHash)
+var defaultRspamd = rspamd.NewHasher("", "", rspamd.MumHash)
 
 // maxRspamdParts is how many parts of a message give it rspamd signatures.
 const maxRspamdParts = 16
 
 // rspamdContent returns the digests by which rspamd's fuzzy_check knows the
 // parts of m, and the bands of the first text that has shingles.
-func rspamdContent(ctx context.Context, texts *visibleTexts, opts Options) ([]bulkhead.Signature, error) {
+func rspamdContent(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signature, error) {
 	h := opts.Rspamd
 	if h == nil {
 		h = defaultRspamd
 	}
 	policy := opts.RspamdPolicy
 	policy.AllTypes = true
-	hashes, err := h.hashes(ctx, texts, policy, rspamdWordLimit)
+	policy.MaxWords = rspamd.WordLimit
+	hashes, err := h.Hashes(ctx, m, policy)
 	if err != nil {
 		return nil, err
 	}
 	var sigs []bulkhead.Signature
-	var shingles *[RspamdShingles]uint64
+	var shingles *[rspamd.Shingles]uint64
 	for i := range hashes[:min(len(hashes), maxRspamdParts)] {
 		sigs = append(sigs, hashes[i].Signature())
 		if shingles == nil {
@@ -165,7 +169,7 @@ func rspamdContent(ctx context.Context, texts *visibleTexts, opts Options) ([]bu
 		}
 	}
 	if shingles != nil {
-		sigs = AppendRspamdBands(sigs, shingles, RspamdVotes)
+		sigs = rspamd.AppendBands(sigs, shingles, rspamd.Votes)
 	}
 	return sigs, nil
 }
@@ -198,19 +202,18 @@ func (c *collector) add(sigs []bulkhead.Signature) {
 // of further parts are made twice.
 const maxSkeletons = 1 << 20
 
-// skeleton folds the visible text of m: of each text part that is not an
+// skeletonOf folds the visible text of m: of each text part that is not an
 // attachment, and of alternatives the last one that has enough words. Without
-// any words, text attachments are looked at.
-func (m *Message) skeleton() *skeleton { return m.skeletonOf(&visibleTexts{m: m}, nil) }
-
-func (m *Message) skeletonOf(texts *visibleTexts, p *pace.Pace) *skeleton {
+// any words, text attachments are looked at. Its error is that of ctx.
+func skeletonOf(ctx context.Context, m *mail.Message, p *pace.Pace) (*skeleton, error) {
 	whole := &skeleton{}
 	recipient := recipientWords(m.To)
-	of := func(part int) *skeleton {
+	of := func(part int) (*skeleton, error) {
+		text, err := m.Visible(ctx, part)
 		f := folder{recipient: recipient, pace: p}
-		f.add(texts.of(part, p), m.Parts[part].embedded)
+		f.add(text, m.Parts[part].Embedded)
 		s := f.skeleton
-		return &s
+		return &s, err
 	}
 	for _, attachments := range []bool{false, true} {
 		parts := make([]*skeleton, len(m.Parts))
@@ -218,8 +221,11 @@ func (m *Message) skeletonOf(texts *visibleTexts, p *pace.Pace) *skeleton {
 		kept := 0
 		for i := len(m.Parts) - 1; i >= 0; i-- {
 			words[i] = -1
-			if part := &m.Parts[i]; part.IsText() && part.Attachment == attachments && !m.superseded(i, words) {
-				s := of(i)
+			if part := &m.Parts[i]; part.IsText() && part.Attachment == attachments && !superseded(m, i, words) {
+				s, err := of(i)
+				if err != nil {
+					return nil, err
+				}
 				words[i] = s.words.len() + s.quoted.len()
 				if kept += s.size(); kept <= maxSkeletons {
 					parts[i] = s
@@ -231,7 +237,10 @@ func (m *Message) skeletonOf(texts *visibleTexts, p *pace.Pace) *skeleton {
 				continue
 			}
 			if s == nil {
-				s = of(i)
+				var err error
+				if s, err = of(i); err != nil {
+					return nil, err
+				}
 			}
 			whole.take(s)
 		}
@@ -239,66 +248,23 @@ func (m *Message) skeletonOf(texts *visibleTexts, p *pace.Pace) *skeleton {
 			break
 		}
 	}
-	return whole
+	return whole, nil
 }
 
 // superseded reports whether a later alternative to part i shows the same text
 // with at least a few words. words says how many the later parts have.
-func (m *Message) superseded(i int, words []int) bool {
+func superseded(m *mail.Message, i int, words []int) bool {
 	p := &m.Parts[i]
-	if p.alternative == 0 {
+	if p.Alternative == 0 {
 		return false
 	}
 	for j := i + 1; j < len(m.Parts); j++ {
 		q := &m.Parts[j]
-		if q.alternative == p.alternative && q.branch > p.branch && q.Type != "text/calendar" && words[j] >= nearMinWords {
+		if q.Alternative == p.Alternative && q.Branch > p.Branch && q.Type != "text/calendar" && words[j] >= nearMinWords {
 			return true
 		}
 	}
 	return false
-}
-
-// maxTexts is how many bytes of visible text made from HTML are kept at a time;
-// that of further parts is made anew when it is asked for.
-const maxTexts = 1 << 20
-
-// visibleTexts holds the visible texts of the parts of m that were asked for.
-// What it returns must not be changed.
-type visibleTexts struct {
-	m     *Message
-	mu    sync.Mutex
-	texts [][]byte
-	size  int
-}
-
-// of returns the visible text of a part.
-func (v *visibleTexts) of(part int, pc *pace.Pace) []byte {
-	p := &v.m.Parts[part]
-	if !p.HTML {
-		return p.visible(pc)
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.texts == nil {
-		v.texts = make([][]byte, len(v.m.Parts))
-	}
-	if text := v.texts[part]; text != nil {
-		return text
-	}
-	text := p.visible(pc)
-	if v.size += cap(text); v.size <= maxTexts {
-		v.texts[part] = text
-	}
-	return text
-}
-
-// visible returns the text of a text part as its reader sees it. It must not be
-// changed.
-func (p *Part) visible(pc *pace.Pace) []byte {
-	if p.HTML {
-		return appendVisible(nil, p.Text, pc)
-	}
-	return scan.Bytes(p.Text)
 }
 
 // appendSignature appends the signature of a sum; without a sum it does nothing.

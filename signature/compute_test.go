@@ -15,25 +15,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
+	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
-
-// letter is a mail that passes every floor.
-const letter = `The harbour committee met on Tuesday and agreed to repaint the old lighthouse
-before the autumn storms arrive. Volunteers should bring brushes, ladders and
-warm clothing. Soup will be served at noon in the boathouse, and whoever stays
-until evening may climb the tower to watch the ferries pass the breakwater.
-`
-
-func composed(contentType, encoding, body string) []byte {
-	return []byte("From: Ann <ann@example.com>\nTo: Bob Miller <bob@example.org>\nSubject: test\nMIME-Version: 1.0\n" +
-		"Content-Type: " + contentType + "\nContent-Transfer-Encoding: " + encoding + "\n\n" + body)
-}
-
-func plain(body string) []byte { return composed("text/plain; charset=utf-8", "8bit", body) }
-
-func page(body string) []byte {
-	return composed("text/html; charset=utf-8", "8bit", "<html><head><title>t</title></head><body>"+body+"</body></html>")
-}
 
 func compute(t testing.TB, raw []byte) []bulkhead.Signature {
 	t.Helper()
@@ -73,7 +57,7 @@ func shared(a, b map[string]bool) int {
 }
 
 func TestComputeNormalMail(t *testing.T) {
-	exact, near := own(t, plain(letter))
+	exact, near := own(t, mailtest.Plain(mailtest.Letter))
 	if len(exact) != 32 || len(near) != NearBands {
 		t.Fatalf("got an exact sum of %d bytes and %d bands, want 32 and %d", len(exact), len(near), NearBands)
 	}
@@ -94,7 +78,7 @@ func TestComputeRefuses(t *testing.T) {
 	}{
 		{"nil", nil, bulkhead.ErrMalformed},
 		{"empty", []byte{}, bulkhead.ErrMalformed},
-		{"too long", make([]byte, MaxMessage+1), bulkhead.ErrOverLimit},
+		{"too long", make([]byte, mail.MaxMessage+1), bulkhead.ErrOverLimit},
 	} {
 		if sigs, err := Compute(t.Context(), tt.raw, Options{}); !errors.Is(err, tt.want) || sigs != nil {
 			t.Errorf("Compute(%s) = %v, %v, want %v", tt.name, sigs, err, tt.want)
@@ -102,45 +86,38 @@ func TestComputeRefuses(t *testing.T) {
 	}
 }
 
-const disclaimer = `This e-mail and any attachments are confidential and intended solely for the
-addressee. If you are not the intended recipient, please notify the sender and
-delete this message; any disclosure, distribution or copying is prohibited.
-`
-
-// TestNoSignatureBelowFloor lists the bodies that half of all mail shares. None
-// may have an exact or near signature.
 func TestNoSignatureBelowFloor(t *testing.T) {
 	sig := "-- \nAnn Example\nHead of Widgets, Example Widgets Limited\nTelephone +44 1632 960000\nhttp://www.example.com/\n"
 	bodies := map[string][]byte{
 		"no body":             []byte("Subject: x\n\n"),
 		"header only":         []byte("Subject: x\n"),
-		"empty":               plain(""),
-		"white space":         plain(" \t\r\n\r\n   \n"),
-		"NBSP":                plain(strings.Repeat("\u00a0\n", 40)),
-		"zero width":          plain(strings.Repeat("\u200b\ufeff \n", 40)),
-		"hi":                  plain("Hi"),
-		"thanks":              plain("Hi Bob,\n\nThanks, see you!\n\nAnn\n"),
-		"signature":           plain("\n" + sig),
-		"short and signature": plain("Ok.\n\n" + sig),
-		"disclaimer":          plain(disclaimer),
-		"disclaimer as HTML":  page("<p>" + disclaimer + "</p>"),
-		"list footer": plain("\n_______________________________________________\nWidgets mailing list\nWidgets@lists.example.com\n" +
+		"empty":               mailtest.Plain(""),
+		"white space":         mailtest.Plain(" \t\r\n\r\n   \n"),
+		"NBSP":                mailtest.Plain(strings.Repeat("\u00a0\n", 40)),
+		"zero width":          mailtest.Plain(strings.Repeat("\u200b\ufeff \n", 40)),
+		"hi":                  mailtest.Plain("Hi"),
+		"thanks":              mailtest.Plain("Hi Bob,\n\nThanks, see you!\n\nAnn\n"),
+		"signature":           mailtest.Plain("\n" + sig),
+		"short and signature": mailtest.Plain("Ok.\n\n" + sig),
+		"disclaimer":          mailtest.Plain(mailtest.Disclaimer),
+		"disclaimer as HTML":  mailtest.Page("<p>" + mailtest.Disclaimer + "</p>"),
+		"list footer": mailtest.Plain("\n_______________________________________________\nWidgets mailing list\nWidgets@lists.example.com\n" +
 			"http://lists.example.com/mailman/listinfo/widgets\n"),
-		"subscription footer": page(`<p>You receive this newsletter because you subscribed. <a href="#">Unsubscribe</a> or change your preferences.
+		"subscription footer": mailtest.Page(`<p>You receive this newsletter because you subscribed. <a href="#">Unsubscribe</a> or change your preferences.
 			Copyright Example Ltd, all rights reserved. Privacy policy.</p>`),
-		"sent from":        plain("Sent from my iPhone\n"),
-		"image link":       page(`<a href="http://example.com/c/8372"><img src="http://example.com/i/8372.gif" alt=""></a>`),
-		"bare link":        plain("http://example.com/offers/today?id=8372\n"),
-		"HTML no text":     page(`<table><tr><td>&nbsp;</td></tr></table><br><hr>`),
-		"HTML hidden text": page(`<div style="display: none">` + letter + `</div>`),
-		"HTML comment":     page(`<!-- ` + letter + ` -->`),
-		"HTML style":       page(`<style>` + letter + `</style><script>` + letter + `</script>`),
-		"numbers":          plain(strings.Repeat("12 3456 78.90 2024-01-02\n", 40)),
-		"one word":         plain(strings.Repeat("buy ", 400)),
-		"two empty parts":  composed("multipart/alternative; boundary=b", "7bit", "--b\n\n\n--b\nContent-Type: text/html\n\n<html></html>\n--b--\n"),
-		"tiny attachment": composed("multipart/mixed; boundary=b", "7bit",
+		"sent from":        mailtest.Plain("Sent from my iPhone\n"),
+		"image link":       mailtest.Page(`<a href="http://example.com/c/8372"><img src="http://example.com/i/8372.gif" alt=""></a>`),
+		"bare link":        mailtest.Plain("http://example.com/offers/today?id=8372\n"),
+		"HTML no text":     mailtest.Page(`<table><tr><td>&nbsp;</td></tr></table><br><hr>`),
+		"HTML hidden text": mailtest.Page(`<div style="display: none">` + mailtest.Letter + `</div>`),
+		"HTML comment":     mailtest.Page(`<!-- ` + mailtest.Letter + ` -->`),
+		"HTML style":       mailtest.Page(`<style>` + mailtest.Letter + `</style><script>` + mailtest.Letter + `</script>`),
+		"numbers":          mailtest.Plain(strings.Repeat("12 3456 78.90 2024-01-02\n", 40)),
+		"one word":         mailtest.Plain(strings.Repeat("buy ", 400)),
+		"two empty parts":  mailtest.Composed("multipart/alternative; boundary=b", "7bit", "--b\n\n\n--b\nContent-Type: text/html\n\n<html></html>\n--b--\n"),
+		"tiny attachment": mailtest.Composed("multipart/mixed; boundary=b", "7bit",
 			"--b\n\n\n--b\nContent-Type: image/gif\nContent-Transfer-Encoding: base64\n\nR0lGODlhAQABAAAAACw=\n--b--\n"),
-		"blank attachment": composed("application/octet-stream", "7bit", strings.Repeat("\x00", 100_000)),
+		"blank attachment": mailtest.Composed("application/octet-stream", "7bit", strings.Repeat("\x00", 100_000)),
 	}
 	for name, raw := range bodies {
 		if exact, near := own(t, raw); exact != "" || len(near) > 0 {
@@ -148,8 +125,8 @@ func TestNoSignatureBelowFloor(t *testing.T) {
 		}
 	}
 	// The floor must not swallow mail that has such a footer.
-	for name, body := range map[string]string{"signature": letter + "\n" + sig, "disclaimer": letter + "\n" + disclaimer} {
-		if exact, near := own(t, plain(body)); exact == "" || len(near) == 0 {
+	for name, body := range map[string]string{"signature": mailtest.Letter + "\n" + sig, "disclaimer": mailtest.Letter + "\n" + mailtest.Disclaimer} {
+		if exact, near := own(t, mailtest.Plain(body)); exact == "" || len(near) == 0 {
 			t.Errorf("letter with %s has no signature", name)
 		}
 	}
@@ -162,8 +139,8 @@ func TestNeverHashOfNothing(t *testing.T) {
 	nothing.add(nil)
 	nothing.add(nil)
 	for _, s := range []*skeleton{{}, {footer: true}, {words: nothing}, {quoted: nothing}} {
-		m := &Message{Parts: []Part{{Type: "text/plain"}}}
-		if sum := m.exactSum(s, nil); sum != nil {
+		m := &mail.Message{Parts: []mail.Part{{Type: "text/plain"}}}
+		if sum := exactSum(m, s, nil); sum != nil {
 			t.Errorf("exactSum of %+v = %x, want none", *s, sum)
 		}
 		if sigs := newNearKey([16]byte{}).near(s); len(sigs) > 0 {
@@ -197,28 +174,28 @@ func TestExactInvariance(t *testing.T) {
 			wrapped.WriteString(b64[:n] + "\r\n")
 			b64 = b64[n:]
 		}
-		want, _ := sums(t, plain(body))
+		want, _ := sums(t, mailtest.Plain(body))
 		if want == "" {
 			t.Skip("below the floor")
 		}
 		for name, raw := range map[string][]byte{
-			"CRLF":             bytes.ReplaceAll(plain(body), []byte("\n"), []byte("\r\n")),
-			"lone CR in body":  plain(strings.ReplaceAll(body, "\n", "\r")),
-			"trailing blanks":  plain(strings.ReplaceAll(body, "\n", " \t\n") + "\n\n\n"),
-			"quoted-printable": composed("text/plain; charset=utf-8", "quoted-printable", qp.String()),
-			"base64":           composed("text/plain; charset=UTF-8", "base64", wrapped.String()),
-			"latin-1":          composed("text/plain; charset=ISO-8859-1", "8bit", latin),
-			"no charset":       composed("text/plain", "8bit", body),
-			"From line":        append([]byte("From ann@example.com Thu Jan  1 00:00:00 2024\n"), plain(body)...),
-			"other headers":    append([]byte("Received: by mx.example.net id 42\nX-Spam: no\n"), plain(body)...),
-			"multipart":        composed("multipart/mixed; boundary=xyz", "7bit", "preamble\n--xyz\nContent-Type: text/plain; charset=utf-8\n\n"+body+"\n--xyz--\nepilogue\n"),
-			"no end":           composed("multipart/mixed; boundary=xyz", "7bit", "--xyz\nContent-Type: text/plain; charset=utf-8\n\n"+body),
+			"CRLF":             bytes.ReplaceAll(mailtest.Plain(body), []byte("\n"), []byte("\r\n")),
+			"lone CR in body":  mailtest.Plain(strings.ReplaceAll(body, "\n", "\r")),
+			"trailing blanks":  mailtest.Plain(strings.ReplaceAll(body, "\n", " \t\n") + "\n\n\n"),
+			"quoted-printable": mailtest.Composed("text/plain; charset=utf-8", "quoted-printable", qp.String()),
+			"base64":           mailtest.Composed("text/plain; charset=UTF-8", "base64", wrapped.String()),
+			"latin-1":          mailtest.Composed("text/plain; charset=ISO-8859-1", "8bit", latin),
+			"no charset":       mailtest.Composed("text/plain", "8bit", body),
+			"From line":        append([]byte("From ann@example.com Thu Jan  1 00:00:00 2024\n"), mailtest.Plain(body)...),
+			"other headers":    append([]byte("Received: by mx.example.net id 42\nX-Spam: no\n"), mailtest.Plain(body)...),
+			"multipart":        mailtest.Composed("multipart/mixed; boundary=xyz", "7bit", "preamble\n--xyz\nContent-Type: text/plain; charset=utf-8\n\n"+body+"\n--xyz--\nepilogue\n"),
+			"no end":           mailtest.Composed("multipart/mixed; boundary=xyz", "7bit", "--xyz\nContent-Type: text/plain; charset=utf-8\n\n"+body),
 		} {
 			if got, _ := sums(t, raw); got != want {
 				t.Fatalf("%s: exact %x, want %x", name, got, want)
 			}
 		}
-		if got, _ := sums(t, plain(body+"postscript")); got == want {
+		if got, _ := sums(t, mailtest.Plain(body+"postscript")); got == want {
 			t.Fatalf("another text has the same signature %x", got)
 		}
 	})
@@ -244,31 +221,31 @@ func sums(t *rapid.T, raw []byte) (exact string, near map[string]bool) {
 // TestNearInvariance checks that what differs from recipient to recipient, and
 // what only the eye does not see, changes no band at all.
 func TestNearInvariance(t *testing.T) {
-	_, want := own(t, plain("Dear Bob,\n\n"+letter+"\nSee http://example.com/lighthouse or write to office@example.com.\n"))
+	_, want := own(t, mailtest.Plain("Dear Bob,\n\n"+mailtest.Letter+"\nSee http://example.com/lighthouse or write to office@example.com.\n"))
 	mark := strings.NewReplacer("lighthouse", "<b>light</b><!-- x -->house", "noon", "<font size=\"1\">n</font>oon")
 	for name, raw := range map[string][]byte{
-		"greeting":         plain("Hello Mrs. Jane Roe,\n\n" + letter + "\nSee http://example.com/lighthouse or write to office@example.com.\n"),
-		"no greeting":      plain(letter + "\nSee http://example.com/lighthouse or write to office@example.com.\n"),
-		"links":            plain("Dear Bob,\n\n" + letter + "\nSee https://other.example.net/?u=8dk2&x=bob or write to a.b.c@mail.example.\n"),
-		"identifiers":      plain("Dear Bob,\n\n" + letter + "\nSee http://example.com/l 829918 or write to x@example.com. 8f3a99d1c200ab #20240101\n"),
-		"case":             plain("Dear Bob,\n\n" + strings.ToUpper(letter) + "\nSEE http://example.com/lighthouse OR WRITE TO office@example.com.\n"),
-		"wrapping":         plain("Dear Bob,\n\n" + strings.ReplaceAll(letter, "\n", " ") + "\n\nSee http://example.com/lighthouse\nor write to office@example.com.\n"),
-		"recipient's name": plain("Dear Bob,\n\n" + letter + "\nSee http://example.com/lighthouse or write, Bob Miller, to office@example.com.\n"),
-		"signature block":  plain("Dear Bob,\n\n" + letter + "\nSee http://example.com/lighthouse or write to office@example.com.\n-- \nAnn Example\nExample Widgets\n"),
-		"disclaimer":       plain("Dear Bob,\n\n" + letter + "\nSee http://example.com/lighthouse or write to office@example.com.\n\n" + disclaimer),
-		"HTML":             page("<p>Dear Bob,</p><p>" + mark.Replace(letter) + "</p><p>See <a href='x'>http://example.com/</a> or write to office@example.com.</p>"),
-		"hidden words":     page("<p>Dear Bob,</p><p>" + letter + `<span style="font-size:0px">zebra quilt</span></p><p>See or write to</p>`),
-		"Cyrillic":         plain("Dear Bob,\n\n" + strings.NewReplacer("a", "а", "o", "о", "e", "е", "c", "с").Replace(letter) + "\nSee x://y or write to office@example.com\n"),
-		"full-width":       plain("Dear Bob,\n\n" + strings.ReplaceAll(letter, "noon", "ｎｏｏｎ") + "\nSee x://y or write to office@example.com\n"),
-		"digits as letters": plain("Dear Bob,\n\n" + strings.NewReplacer("lighthouse", "l1ghth0use", "harbour", "h@rb0ur", "soup", "$oup").Replace(letter) +
+		"greeting":         mailtest.Plain("Hello Mrs. Jane Roe,\n\n" + mailtest.Letter + "\nSee http://example.com/lighthouse or write to office@example.com.\n"),
+		"no greeting":      mailtest.Plain(mailtest.Letter + "\nSee http://example.com/lighthouse or write to office@example.com.\n"),
+		"links":            mailtest.Plain("Dear Bob,\n\n" + mailtest.Letter + "\nSee https://other.example.net/?u=8dk2&x=bob or write to a.b.c@mail.example.\n"),
+		"identifiers":      mailtest.Plain("Dear Bob,\n\n" + mailtest.Letter + "\nSee http://example.com/l 829918 or write to x@example.com. 8f3a99d1c200ab #20240101\n"),
+		"case":             mailtest.Plain("Dear Bob,\n\n" + strings.ToUpper(mailtest.Letter) + "\nSEE http://example.com/lighthouse OR WRITE TO office@example.com.\n"),
+		"wrapping":         mailtest.Plain("Dear Bob,\n\n" + strings.ReplaceAll(mailtest.Letter, "\n", " ") + "\n\nSee http://example.com/lighthouse\nor write to office@example.com.\n"),
+		"recipient's name": mailtest.Plain("Dear Bob,\n\n" + mailtest.Letter + "\nSee http://example.com/lighthouse or write, Bob Miller, to office@example.com.\n"),
+		"signature block":  mailtest.Plain("Dear Bob,\n\n" + mailtest.Letter + "\nSee http://example.com/lighthouse or write to office@example.com.\n-- \nAnn Example\nExample Widgets\n"),
+		"disclaimer":       mailtest.Plain("Dear Bob,\n\n" + mailtest.Letter + "\nSee http://example.com/lighthouse or write to office@example.com.\n\n" + mailtest.Disclaimer),
+		"HTML":             mailtest.Page("<p>Dear Bob,</p><p>" + mark.Replace(mailtest.Letter) + "</p><p>See <a href='x'>http://example.com/</a> or write to office@example.com.</p>"),
+		"hidden words":     mailtest.Page("<p>Dear Bob,</p><p>" + mailtest.Letter + `<span style="font-size:0px">zebra quilt</span></p><p>See or write to</p>`),
+		"Cyrillic":         mailtest.Plain("Dear Bob,\n\n" + strings.NewReplacer("a", "а", "o", "о", "e", "е", "c", "с").Replace(mailtest.Letter) + "\nSee x://y or write to office@example.com\n"),
+		"full-width":       mailtest.Plain("Dear Bob,\n\n" + strings.ReplaceAll(mailtest.Letter, "noon", "ｎｏｏｎ") + "\nSee x://y or write to office@example.com\n"),
+		"digits as letters": mailtest.Plain("Dear Bob,\n\n" + strings.NewReplacer("lighthouse", "l1ghth0use", "harbour", "h@rb0ur", "soup", "$oup").Replace(mailtest.Letter) +
 			"\nSee x://y or write to office@example.com\n"),
-		"spelt out":   plain("Dear Bob,\n\n" + strings.NewReplacer("lighthouse", "l-i-g-h-t-h-o-u-s-e", "noon", "n o o n").Replace(letter) + "\nSee x://y or write to\n"),
-		"soft hyphen": plain("Dear Bob,\n\n" + strings.ReplaceAll(letter, "th", "t\u00adh\u200b") + "\nSee x://y or write to\n"),
-		"reply below": plain("Dear Bob,\n\n" + letter + "\nSee x://y or write to\n\nOn Monday, Carol wrote:\n> Who paints the lighthouse, and\n> when will the committee meet?\n"),
+		"spelt out":   mailtest.Plain("Dear Bob,\n\n" + strings.NewReplacer("lighthouse", "l-i-g-h-t-h-o-u-s-e", "noon", "n o o n").Replace(mailtest.Letter) + "\nSee x://y or write to\n"),
+		"soft hyphen": mailtest.Plain("Dear Bob,\n\n" + strings.ReplaceAll(mailtest.Letter, "th", "t\u00adh\u200b") + "\nSee x://y or write to\n"),
+		"reply below": mailtest.Plain("Dear Bob,\n\n" + mailtest.Letter + "\nSee x://y or write to\n\nOn Monday, Carol wrote:\n> Who paints the lighthouse, and\n> when will the committee meet?\n"),
 	} {
 		if _, got := own(t, raw); shared(got, want) != NearBands {
-			m, _ := ReadMessage(t.Context(), raw)
-			t.Errorf("%s: %d of %d bands are equal; skeleton %v", name, shared(got, want), NearBands, &m.skeleton().words)
+			m, _ := mail.Read(t.Context(), raw)
+			t.Errorf("%s: %d of %d bands are equal; skeleton %v", name, shared(got, want), NearBands, &mailtest.Must(skeletonOf(t.Context(), m, nil)).words)
 		}
 	}
 }
@@ -276,24 +253,24 @@ func TestNearInvariance(t *testing.T) {
 // TestNearApart checks what must not match: another key, another text, and a
 // reply that quotes or forwards the whole message.
 func TestNearApart(t *testing.T) {
-	_, want := own(t, plain(letter))
-	quote := "> " + strings.ReplaceAll(strings.TrimSpace(letter), "\n", "\n> ") + "\n"
+	_, want := own(t, mailtest.Plain(mailtest.Letter))
+	quote := "> " + strings.ReplaceAll(strings.TrimSpace(mailtest.Letter), "\n", "\n> ") + "\n"
 	reply := "I can come on Thursday with two ladders and my cousin, but somebody has to lend us\nan extension cord and a radio, since the boathouse has neither of them.\n"
 	for name, raw := range map[string][]byte{
-		"reply":            plain("On Monday, Ann wrote:\n" + quote + "\n" + reply),
-		"short reply":      plain("Count me in!\n\n" + quote),
-		"quote only":       plain(quote),
-		"Outlook reply":    plain(reply + "\n-----Original Message-----\nFrom: Ann\nTo: Bob\nSubject: x\n\n" + letter),
-		"Outlook short":    plain("Fine.\n\nFrom: Ann\nSent: Monday\nTo: Bob\nSubject: x\n\n" + letter),
-		"HTML reply":       page("<p>" + reply + "</p><blockquote type=cite>" + letter + "</blockquote>"),
-		"forward attached": composed("multipart/mixed; boundary=b", "7bit", "--b\n\nPlease look at this.\n--b\nContent-Type: message/rfc822\n\n"+string(plain(letter))+"\n--b--\n"),
-		"unrelated":        plain(reply + "\n" + reply + "Bring tea, sugar, milk and whatever else keeps painters cheerful.\n"),
+		"reply":            mailtest.Plain("On Monday, Ann wrote:\n" + quote + "\n" + reply),
+		"short reply":      mailtest.Plain("Count me in!\n\n" + quote),
+		"quote only":       mailtest.Plain(quote),
+		"Outlook reply":    mailtest.Plain(reply + "\n-----Original Message-----\nFrom: Ann\nTo: Bob\nSubject: x\n\n" + mailtest.Letter),
+		"Outlook short":    mailtest.Plain("Fine.\n\nFrom: Ann\nSent: Monday\nTo: Bob\nSubject: x\n\n" + mailtest.Letter),
+		"HTML reply":       mailtest.Page("<p>" + reply + "</p><blockquote type=cite>" + mailtest.Letter + "</blockquote>"),
+		"forward attached": mailtest.Composed("multipart/mixed; boundary=b", "7bit", "--b\n\nPlease look at this.\n--b\nContent-Type: message/rfc822\n\n"+string(mailtest.Plain(mailtest.Letter))+"\n--b--\n"),
+		"unrelated":        mailtest.Plain(reply + "\n" + reply + "Bring tea, sugar, milk and whatever else keeps painters cheerful.\n"),
 	} {
 		if _, got := own(t, raw); shared(got, want) > 0 {
 			t.Errorf("%s: shares %d bands with the message", name, shared(got, want))
 		}
 	}
-	sigs, err := Compute(t.Context(), plain(letter), Options{Key: [16]byte{1}})
+	sigs, err := Compute(t.Context(), mailtest.Plain(mailtest.Letter), Options{Key: [16]byte{1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +289,7 @@ func TestAttachmentOnly(t *testing.T) {
 		data[i] = byte(r.Uint32())
 	}
 	mailOf := func(text string, data []byte) []byte {
-		return composed("multipart/mixed; boundary=b", "7bit", "--b\n\n"+text+"\n--b\nContent-Type: image/png; name=x.png\nContent-Transfer-Encoding: base64\n\n"+
+		return mailtest.Composed("multipart/mixed; boundary=b", "7bit", "--b\n\n"+text+"\n--b\nContent-Type: image/png; name=x.png\nContent-Transfer-Encoding: base64\n\n"+
 			base64.StdEncoding.EncodeToString(data)+"\n--b--\n")
 	}
 	exact, near := own(t, mailOf("", data))
@@ -335,7 +312,7 @@ func TestAttachmentOnly(t *testing.T) {
 }
 
 func TestSignaturesUnique(t *testing.T) {
-	for _, raw := range [][]byte{plain(letter), page("<p>" + letter + "</p>"), plain("Hi")} {
+	for _, raw := range [][]byte{mailtest.Plain(mailtest.Letter), mailtest.Page("<p>" + mailtest.Letter + "</p>"), mailtest.Plain("Hi")} {
 		seen := make(map[bulkhead.Signature]bool)
 		for _, sig := range compute(t, raw) {
 			if seen[sig] || !sig.Valid() {
@@ -347,7 +324,7 @@ func TestSignaturesUnique(t *testing.T) {
 }
 
 func ExampleCompute() {
-	raw := []byte("From: ann@example.com\nSubject: lighthouse\n\n" + letter)
+	raw := []byte("From: ann@example.com\nSubject: lighthouse\n\n" + mailtest.Letter)
 	sigs, err := Compute(context.Background(), raw, Options{})
 	if err != nil {
 		fmt.Println(err)

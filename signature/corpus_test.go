@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/internal/sharedtest"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
+	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // A corpusMail is what the measurements need to know of one message.
@@ -53,15 +55,15 @@ func loadCorpus(t *testing.T) []corpusMail {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m, err := ReadMessage(t.Context(), raw)
+			m, err := mail.Read(t.Context(), raw)
 			if err != nil {
 				t.Fatalf("%s/%s: %v", set, row[0], err)
 			}
 			if m.Damage != nil {
 				damaged++
 			}
-			s := m.skeleton()
-			c := corpusMail{name: set + "/" + row[0], set: set, spam: row[1] == "spam", cluster: clusters[row[0]], exact: m.exactSum(s, nil), to: m.To}
+			s := mailtest.Must(skeletonOf(t.Context(), m, nil))
+			c := corpusMail{name: set + "/" + row[0], set: set, spam: row[1] == "spam", cluster: clusters[row[0]], exact: exactSum(m, s, nil), to: m.To}
 			c.words = &s.words
 			if c.bands = key.bands(c.words, 0); c.bands == nil {
 				c.words, c.quoted = &s.quoted, true
@@ -71,8 +73,8 @@ func loadCorpus(t *testing.T) []corpusMail {
 				none++
 			}
 			for i := range m.Parts {
-				if p := &m.Parts[i]; p.IsText() && !p.Attachment && (p.alternative == 0 || p.HTML) {
-					c.visible = append(append(c.visible, p.visible(nil)...), '\n')
+				if p := &m.Parts[i]; p.IsText() && !p.Attachment && (p.Alternative == 0 || p.HTML) {
+					c.visible = append(append(c.visible, mailtest.Must(m.Visible(t.Context(), i))...), '\n')
 				}
 			}
 			mails = append(mails, c)

@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
+	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // The floor of bulkhead/exact: a text below it has no signature.
@@ -31,14 +32,14 @@ const (
 // The package doc defines it. Parts that are not text do not enter, since
 // senders vary them; a short note with a picture has no signature either, since
 // the picture may be the logo below all mail of a company.
-func (m *Message) exactSum(s *skeleton, p *pace.Pace) []byte {
+func exactSum(m *mail.Message, s *skeleton, p *pace.Pace) []byte {
 	h := sha256.New()
 	switch {
 	case enough(exactMinWords, exactMinLetters, &s.words, &s.quoted):
-		m.hashText(h, p)
-	case s.empty() && !s.footer && m.dataFloor(p):
+		hashText(m, h, p)
+	case s.empty() && !s.footer && dataFloor(m, p):
 		h.Write([]byte("data\x00"))
-		m.hashText(h, p)
+		hashText(m, h, p)
 		for i := range m.Parts {
 			if part := &m.Parts[i]; len(part.Data) > 0 {
 				sum := sha256.New()
@@ -53,7 +54,7 @@ func (m *Message) exactSum(s *skeleton, p *pace.Pace) []byte {
 }
 
 // dataFloor reports whether the parts that are not text tell enough.
-func (m *Message) dataFloor(p *pace.Pace) bool {
+func dataFloor(m *mail.Message, p *pace.Pace) bool {
 	var seen [256]bool
 	size, distinct := 0, 0
 	for i := range m.Parts {
@@ -76,7 +77,7 @@ func (m *Message) dataFloor(p *pace.Pace) bool {
 	return size >= exactMinData && distinct >= exactMinBytes
 }
 
-func (m *Message) hashText(h hash.Hash, p *pace.Pace) {
+func hashText(m *mail.Message, h hash.Hash, p *pace.Pace) {
 	var line []byte
 	for i := range m.Parts {
 		if part := &m.Parts[i]; part.IsText() {
@@ -142,6 +143,6 @@ func appendNFC(buf, text []byte) []byte {
 }
 
 // exact returns the bulkhead/exact signature of m, if it has one.
-func (m *Message) exact(s *skeleton, p *pace.Pace) []bulkhead.Signature {
-	return appendSignature(nil, bulkhead.Exact, m.exactSum(s, p))
+func exact(m *mail.Message, s *skeleton, p *pace.Pace) []bulkhead.Signature {
+	return appendSignature(nil, bulkhead.Exact, exactSum(m, s, p))
 }

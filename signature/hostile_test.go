@@ -15,8 +15,10 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/signature/dcc"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
+	"github.com/bulkhead-mail/bulkhead/signature/mail"
 	"github.com/bulkhead-mail/bulkhead/signature/pyzor"
 	"github.com/bulkhead-mail/bulkhead/signature/razor"
+	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 )
 
 // hostile makes mails of about size bytes that are meant to be dear.
@@ -192,50 +194,51 @@ func (c *endingContext) Err() error {
 // asks it as often as there is work to do.
 func TestContextEnds(t *testing.T) {
 	const size = 136 << 10 // more than two steps
-	families := map[string]func(ctx context.Context, raw []byte, m *Message) error{
-		"ReadMessage": func(ctx context.Context, raw []byte, m *Message) error {
-			_, err := ReadMessage(ctx, raw)
+	families := map[string]func(ctx context.Context, raw []byte, m *mail.Message) error{
+		"mail.Read": func(ctx context.Context, raw []byte, m *mail.Message) error {
+			_, err := mail.Read(ctx, raw)
 			return err
 		},
-		"Compute": func(ctx context.Context, raw []byte, m *Message) error {
+		"Compute": func(ctx context.Context, raw []byte, m *mail.Message) error {
 			_, err := Compute(ctx, raw, Options{})
 			return err
 		},
-		"Razor": func(ctx context.Context, raw []byte, m *Message) error {
+		"Razor": func(ctx context.Context, raw []byte, m *mail.Message) error {
 			_, err := razor.Signatures(ctx, raw)
 			return err
 		},
-		"RazorParts": func(ctx context.Context, raw []byte, m *Message) error {
+		"RazorParts": func(ctx context.Context, raw []byte, m *mail.Message) error {
 			_, err := razor.Parts(ctx, raw)
 			return err
 		},
-		"Pyzor": func(ctx context.Context, raw []byte, m *Message) error {
+		"Pyzor": func(ctx context.Context, raw []byte, m *mail.Message) error {
 			_, err := pyzor.Signatures(ctx, raw)
 			return err
 		},
-		"DCC": func(ctx context.Context, raw []byte, m *Message) error {
+		"DCC": func(ctx context.Context, raw []byte, m *mail.Message) error {
 			_, err := dcc.Sums(ctx, raw, dcc.Options{})
 			return err
 		},
-		"DCCHeader": func(ctx context.Context, raw []byte, m *Message) error {
+		"DCCHeader": func(ctx context.Context, raw []byte, m *mail.Message) error {
 			_, err := dcc.HeaderSums(ctx, raw, dcc.Options{})
 			return err
 		},
-		"Hashes": func(ctx context.Context, raw []byte, m *Message) error {
-			_, err := defaultRspamd.Hashes(ctx, m, RspamdPolicy{})
+		"Hashes": func(ctx context.Context, raw []byte, m *mail.Message) error {
+			_, err := defaultRspamd.Hashes(ctx, m, rspamd.Policy{})
 			return err
 		},
-		"Signatures": func(ctx context.Context, raw []byte, m *Message) error {
-			_, err := m.Signatures(ctx, Options{})
+		"Of": func(ctx context.Context, raw []byte, m *mail.Message) error {
+			_, err := Of(ctx, m, Options{})
 			return err
 		},
 	}
 	for kind, make := range hostile(size) {
 		raw := make()
-		m := mailtest.Must(ReadMessage(t.Context(), raw))
+		// A message keeps the visible texts it was asked for: each call has its own.
+		fresh := func() *mail.Message { return mailtest.Must(mail.Read(t.Context(), raw)) }
 		for name, compute := range families {
 			all := &endingContext{t.Context(), 1 << 40}
-			if err := compute(all, raw, m); err != nil {
+			if err := compute(all, raw, fresh()); err != nil {
 				t.Fatalf("%s of %s: %v", name, kind, err)
 			}
 			asked := 1<<40 - all.asks
@@ -244,7 +247,7 @@ func TestContextEnds(t *testing.T) {
 					continue
 				}
 				ctx := &endingContext{t.Context(), asks}
-				if err := compute(ctx, raw, m); !errors.Is(err, context.DeadlineExceeded) {
+				if err := compute(ctx, raw, fresh()); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("%s of %s, whose context ends at question %d of %d: %v", name, kind, asks+1, asked, err)
 				}
 				// Each family has a pace of its own, and looks once more at its beginning.

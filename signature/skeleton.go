@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
+	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // Limits of a skeleton.
@@ -66,8 +67,8 @@ type folder struct {
 
 // add folds the visible text of one part. Embedded parts count as quoted.
 func (f *folder) add(text []byte, embedded bool) {
-	if len(text) > maxVisible {
-		text = text[:maxVisible]
+	if len(text) > mail.MaxVisible {
+		text = text[:mail.MaxVisible]
 	}
 	f.quotedRest = embedded
 	footerAt := -1

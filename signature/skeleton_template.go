@@ -185,7 +185,7 @@ func cutLinks(chunk []byte) []byte {
 			break
 		}
 		start := i
-		for start > 0 && isASCIILetter(chunk[start-1]) {
+		for start > 0 && scan.IsLetter(chunk[start-1]) {
 			start--
 		}
 		chunk = cutOut(chunk, start, linkEnd(chunk, i+3))
@@ -196,7 +196,7 @@ func cutLinks(chunk []byte) []byte {
 			start--
 		}
 		end := i + 1
-		for end < len(chunk) && (isASCIILetter(chunk[end]) || chunk[end] == '.' || chunk[end] == '-' || '0' <= chunk[end] && chunk[end] <= '9') {
+		for end < len(chunk) && (scan.IsLetter(chunk[end]) || chunk[end] == '.' || chunk[end] == '-' || '0' <= chunk[end] && chunk[end] <= '9') {
 			end++
 		}
 		if start < i && bytes.IndexByte(chunk[i:end], '.') > 1 {
@@ -231,11 +231,11 @@ func hostStart(chunk []byte) int {
 		return -1
 	}
 	start := 0
-	for start < len(chunk) && !isASCIILetter(chunk[start]) && (chunk[start] < '0' || chunk[start] > '9') {
+	for start < len(chunk) && !scan.IsLetter(chunk[start]) && (chunk[start] < '0' || chunk[start] > '9') {
 		start++
 	}
 	end := start
-	for end < len(chunk) && (isASCIILetter(chunk[end]) || '0' <= chunk[end] && chunk[end] <= '9' || chunk[end] == '-' || chunk[end] == '.') {
+	for end < len(chunk) && (scan.IsLetter(chunk[end]) || '0' <= chunk[end] && chunk[end] <= '9' || chunk[end] == '-' || chunk[end] == '.') {
 		end++
 	}
 	host := strings.ToLower(strings.TrimRight(string(chunk[start:end]), ".-"))
@@ -252,8 +252,6 @@ func hostStart(chunk []byte) int {
 	}
 	return -1
 }
-
-func isASCIILetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
 
 func isAddressByte(c byte) bool {
 	return c > ' ' && c < 0x7f && strings.IndexByte("<>()[]\\,;:\"'@", c) < 0

@@ -41,14 +41,6 @@ func (l *wordList) add(word []byte) {
 	l.ends = append(l.ends, len(l.text))
 }
 
-// addLower adds a word of ASCII letters in lower case.
-func (l *wordList) addLower(word []byte) {
-	for _, c := range word {
-		l.text = append(l.text, c|0x20)
-	}
-	l.ends = append(l.ends, len(l.text))
-}
-
 // truncate keeps the first n words.
 func (l *wordList) truncate(n int) {
 	l.ends = l.ends[:n]

@@ -20,6 +20,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/mail"
+	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 )
 
 // A core is the engine with its store and secrets: what all front doors share.
@@ -131,10 +133,10 @@ func blocklistOf(cfg *config.Config) engine.BookOptions {
 // hashingOf returns how whole messages are signed.
 func hashingOf(cfg *config.Config, secret filter.Secret) (signature.Options, error) {
 	f := &cfg.Fuzzy
-	algorithm, err := signature.ParseRspamdAlgorithm(f.Algorithm)
+	algorithm, err := rspamd.ParseAlgorithm(f.Algorithm)
 	opts := signature.Options{
-		Key: secret, Rspamd: signature.NewRspamdHasher(f.HashKey, f.ShinglesKey, algorithm),
-		RspamdPolicy: signature.RspamdPolicy{MinWords: f.MinLength, MinBytes: f.MinBytes},
+		Key: secret, Rspamd: rspamd.NewHasher(f.HashKey, f.ShinglesKey, algorithm),
+		RspamdPolicy: rspamd.Policy{MinWords: f.MinLength, MinBytes: f.MinBytes},
 	}
 	if f.MinBytes == 0 {
 		opts.RspamdPolicy.MinBytes = -1 // no limit, where 0 would be the default
@@ -182,11 +184,11 @@ func accessOf(cfg *config.Config) (api.Access, error) {
 // read returns all signatures of a whole message and what its headers say of
 // its source.
 func (n *core) read(ctx context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
-	m, err := signature.ReadMessage(ctx, raw)
+	m, err := mail.Read(ctx, raw)
 	if err != nil {
 		return nil, bulkhead.Source{}, err
 	}
-	sigs, err := m.Signatures(ctx, n.hashing)
+	sigs, err := signature.Of(ctx, m, n.hashing)
 	if err != nil {
 		return nil, bulkhead.Source{}, err
 	}
@@ -197,7 +199,7 @@ func (n *core) read(ctx context.Context, raw []byte) ([]bulkhead.Signature, bulk
 // envelope, its client and its header, and if signatures is set by its signatures.
 // A message that cannot be read is not on it. Its error is that of ctx.
 func (n *core) cleared(ctx context.Context, raw []byte, sender string, client netip.Addr, signatures bool) (bool, error) {
-	m, err := signature.ReadMessage(ctx, raw)
+	m, err := mail.Read(ctx, raw)
 	if err != nil {
 		return false, ctx.Err()
 	}
@@ -205,7 +207,7 @@ func (n *core) cleared(ctx context.Context, raw []byte, sender string, client ne
 	source.Client = client
 	var sigs []bulkhead.Signature
 	if signatures {
-		if sigs, err = m.Signatures(ctx, n.hashing); err != nil {
+		if sigs, err = signature.Of(ctx, m, n.hashing); err != nil {
 			return false, err
 		}
 	}
@@ -216,7 +218,7 @@ func (n *core) cleared(ctx context.Context, raw []byte, sender string, client ne
 // of bulkhead's own, and nothing but text. The schemes of other clearinghouses
 // have a sum even for an empty body, and one report of it would list every
 // message like it.
-func aboveFloor(m *signature.Message, sigs []bulkhead.Signature) []bulkhead.Signature {
+func aboveFloor(m *mail.Message, sigs []bulkhead.Signature) []bulkhead.Signature {
 	for i := range sigs {
 		if s := sigs[i].Scheme(); s == bulkhead.Exact || s == bulkhead.Near {
 			return sigs

@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 )
 
 // TestHashingOf: the node hashes whole messages for the rule that the
@@ -35,7 +36,7 @@ func TestHashingOf(t *testing.T) {
 	}
 	whole := of(func(*config.Fuzzy) {})
 	words := of(func(f *config.Fuzzy) { f.MinLength = 32 })
-	if len(whole) != 1 || len(words) != 1+signature.RspamdBands {
+	if len(whole) != 1 || len(words) != 1+rspamd.Bands {
 		t.Fatalf("%d signatures by default, %d with a short min_length", len(whole), len(words))
 	}
 	for name, other := range map[string][]bulkhead.Signature{

@@ -30,7 +30,7 @@ func classOf(s bulkhead.Scheme) class {
 }
 
 // shingleMatch is how many of the 20 bands that stand for 32 rspamd shingles
-// must agree: signature.RspamdMatch, which says why.
+// must agree: rspamd.Match, which says why.
 const shingleMatch = 3
 
 // Message fills in what v says of the message as a whole: what the findings of

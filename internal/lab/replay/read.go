@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // A letter is what the replay keeps of one message.
@@ -78,11 +79,11 @@ func readReplay(ctx context.Context, mail iter.Seq2[Mail, error], opts *Options)
 var replayKey = [16]byte{'r', 'e', 'p', 'l', 'a', 'y'}
 
 func (l *letter) read(ctx context.Context, raw []byte, opts signature.Options) {
-	m, err := signature.ReadMessage(ctx, raw)
+	m, err := mail.Read(ctx, raw)
 	if err != nil {
 		l.err = err
 		return
 	}
 	l.source = m.Source()
-	l.sigs, l.err = m.Signatures(ctx, opts)
+	l.sigs, l.err = signature.Of(ctx, m, opts)
 }

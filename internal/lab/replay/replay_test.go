@@ -170,7 +170,7 @@ func TestReplayRefuses(t *testing.T) {
 		want string
 	}{
 		{"no mail", slice(), Options{}, "no messages"},
-		{"empty message", slice(Mail{Name: "x"}), Options{}, "x: signature: malformed request: empty message"},
+		{"empty message", slice(Mail{Name: "x"}), Options{}, "x: mail: malformed request: empty message"},
 		{"read error", func(yield func(Mail, error) bool) { yield(Mail{}, broken) }, Options{}, "disk gone"},
 		{"sites", slice(good...), Options{Sites: -1}, "-1 sites, want 1 to 10000"},
 		{"copies", slice(good...), Options{Sites: 2, Copies: 3}, "3 copies for 2 sites"},

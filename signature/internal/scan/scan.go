@@ -27,3 +27,6 @@ func IsASCII[T string | []byte](data T) bool {
 	}
 	return true
 }
+
+// IsLetter reports whether c is an ASCII letter.
+func IsLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }

@@ -1,23 +1,24 @@
-package signature
+package mail
 
 import (
-	"bytes"
 	"fmt"
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
 )
 
 func read(t testing.TB, raw string) *Message {
 	t.Helper()
-	m, err := ReadMessage(t.Context(), []byte(raw))
+	m, err := Read(t.Context(), []byte(raw))
 	if err != nil {
-		t.Fatalf("ReadMessage(%.60q): %v", raw, err)
+		t.Fatalf("Read(%.60q): %v", raw, err)
 	}
 	return m
 }
 
-func TestReadMessageFields(t *testing.T) {
+func TestReadFields(t *testing.T) {
 	m := read(t, "From bounce@example.com Mon Jan  1 00:00:00 2024\r\n"+
 		"Return-Path: <list-bounce@example.net>\r\n"+
 		"From: =?utf-8?q?Ann_M=C3=BCller?= <Ann@Example.com>\r\n"+
@@ -67,7 +68,7 @@ func describe(m *Message) string {
 		if p.Attachment {
 			s += " attached"
 		}
-		if p.embedded {
+		if p.Embedded {
 			s += " embedded"
 		}
 		if p.IsText() {
@@ -80,8 +81,8 @@ func describe(m *Message) string {
 	return strings.Join(parts, "; ")
 }
 
-// TestReadMessageDamaged lists what breaks other readers.
-func TestReadMessageDamaged(t *testing.T) {
+// TestReadDamaged lists what breaks other readers.
+func TestReadDamaged(t *testing.T) {
 	head := "MIME-Version: 1.0\n"
 	for _, tt := range []struct{ name, raw, want, damage string }{
 		{"bad header line", "X-Scanner No - fine\nContent-Type: text/html\n\n<p>a", `text/html "<p>a"`, "no field"},
@@ -125,67 +126,12 @@ func TestReadMessageDamaged(t *testing.T) {
 }
 
 // bombs are messages made to cost a reader more than they cost their sender.
-func bombs() map[string][]byte {
-	nested := func(depth int) []byte {
-		var b strings.Builder
-		for i := range depth {
-			fmt.Fprintf(&b, "Content-Type: multipart/mixed; boundary=b%d\n\n--b%d\n", i, i)
-		}
-		return []byte(b.String() + "\nbottom\n")
-	}
-	const size = 1 << 20
-	return map[string][]byte{
-		"nested multiparts": nested(20_000),
-		"same boundary":     []byte(strings.Repeat("Content-Type: multipart/mixed; boundary=b\n\n--b\n", size/46)),
-		"nested messages":   []byte(strings.Repeat("Content-Type: message/rfc822\n\n", size/30)),
-		"many parts":        []byte("Content-Type: multipart/mixed; boundary=b\n\n" + strings.Repeat("--b\n\n", size/5)),
-		"long header":       []byte("Subject: " + strings.Repeat("x", size) + "\n\nhi"),
-		"many fields":       []byte(strings.Repeat("To: a@example.com\n", size/18) + "\nhi"),
-		"many folds":        []byte("To: a\n" + strings.Repeat(" b\n", size/3) + "\nhi"),
-		"no field at all":   []byte("A: b\n" + strings.Repeat("x\n y\n y\n y\nA: b\n", size/16)),
-		"no line end":       bytes.Repeat([]byte("a"), size),
-		"carriage returns":  bytes.Repeat([]byte("\r"), size),
-		"boundary lines":    []byte("Content-Type: multipart/mixed\n\n" + strings.Repeat("--\n", size/3)),
-		"encoded words":     []byte("Subject: " + strings.Repeat("=?utf-8?q?a?= ", size/14) + "\n\nhi"),
-		"parameters":        []byte("Content-Type: text/plain" + strings.Repeat("; a=\"", size/5) + "\n\nhi"),
-		"addresses":         []byte("From: " + strings.Repeat("(", size) + "\n\nhi"),
-		"links":             []byte("A: b\n\n" + strings.Repeat("a://b<", size/6)),
-		"one chunk of ats":  []byte("A: b\n\n" + strings.Repeat("a@b.", size/4)),
-		"quotes":            []byte("A: b\n\n" + strings.Repeat("From:\nDate:\n", size/12)),
-		"attributions":      []byte("A: b\n\n" + strings.Repeat("a:\n", size/3)),
-		"greetings":         []byte("A: b\n\n" + strings.Repeat("dear ", size/5)),
-		"open tags":         []byte("Content-Type: text/html\n\n" + strings.Repeat("<div style='display:none'><b>", size/29)),
-		"attributes":        []byte("Content-Type: text/html\n\n<p" + strings.Repeat(" a=b", size/4)),
-		"entities":          []byte("Content-Type: text/html\n\n" + strings.Repeat("&nbsp;&lt", size/9)),
-		"blockquotes":       []byte("Content-Type: text/html\n\n" + strings.Repeat("<blockquote>a", size/13)),
-		"combining marks":   []byte("A: b\n\na" + strings.Repeat("\u0301\u0323", size/4)),
-		"decomposing":       []byte("Content-Type: text/plain; charset=utf-8\n\n" + strings.Repeat("\ufdfa", size/3)),
-		"alternatives":      []byte("Content-Type: multipart/alternative; boundary=b\n\n" + strings.Repeat("--b\nContent-Type: text/html\n\n"+strings.Repeat("<p>a b c d</p>", 300), 250)),
-	}
-}
-
-// TestBombs checks that hostile messages are cut to the reader's limits. All of
-// them take time linear in their size: BenchmarkBombs shows it.
+// TestBombs checks that hostile messages are cut to the reader's limits.
 func TestBombs(t *testing.T) {
-	for name, raw := range bombs() {
-		compute(t, raw)
+	for name, raw := range mailtest.Bombs() {
 		m := read(t, string(raw))
 		if len(m.Parts) == 0 || len(m.Parts) > maxParts || len(m.Damage) > maxDamage {
 			t.Errorf("%s: %d parts, %d damages", name, len(m.Parts), len(m.Damage))
 		}
-		if s := m.skeleton(); s.words.len() > maxWords || s.quoted.len() > maxWords {
-			t.Errorf("%s: %d words, %d quoted", name, s.words.len(), s.quoted.len())
-		}
-	}
-}
-
-func BenchmarkBombs(b *testing.B) {
-	for name, raw := range bombs() {
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(int64(len(raw)))
-			for b.Loop() {
-				compute(b, raw)
-			}
-		})
 	}
 }

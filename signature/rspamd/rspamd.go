@@ -1,4 +1,4 @@
-package signature
+package rspamd
 
 import (
 	"encoding/binary"
@@ -14,61 +14,61 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 )
 
-// RspamdShingles is the number of shingles of a text.
-const RspamdShingles = 32
+// Shingles is the number of shingles of a text.
+const Shingles = 32
 
-// An RspamdAlgorithm is the hash from which shingles are made.
-type RspamdAlgorithm uint8
+// An Algorithm is the hash from which shingles are made.
+type Algorithm uint8
 
 // The algorithms. Rspamd's own configuration selects mumhash; a rule without a
 // choice uses siphash.
 const (
-	RspamdMumHash RspamdAlgorithm = iota
-	RspamdSipHash
-	RspamdXXHash
+	MumHash Algorithm = iota
+	SipHash
+	XXHash
 )
 
 // String returns the name that rspamd's option "algorithm" takes.
-func (a RspamdAlgorithm) String() string {
+func (a Algorithm) String() string {
 	switch a {
-	case RspamdMumHash:
+	case MumHash:
 		return "mumhash"
-	case RspamdSipHash:
+	case SipHash:
 		return "siphash"
-	case RspamdXXHash:
+	case XXHash:
 		return "xxhash"
 	}
 	return "invalid"
 }
 
-// ParseRspamdAlgorithm returns the algorithm that rspamd calls name; "old" is
+// ParseAlgorithm returns the algorithm that rspamd calls name; "old" is
 // siphash. Its error wraps bulkhead.ErrMalformed.
-func ParseRspamdAlgorithm(name string) (RspamdAlgorithm, error) {
-	for _, a := range [...]RspamdAlgorithm{RspamdMumHash, RspamdSipHash, RspamdXXHash} {
+func ParseAlgorithm(name string) (Algorithm, error) {
+	for _, a := range [...]Algorithm{MumHash, SipHash, XXHash} {
 		if a.String() == name {
 			return a, nil
 		}
 	}
 	if name == "old" {
-		return RspamdSipHash, nil
+		return SipHash, nil
 	}
-	return 0, fmt.Errorf("signature: %w: unknown shingle algorithm %.20q", bulkhead.ErrMalformed, name)
+	return 0, fmt.Errorf("rspamd: %w: unknown shingle algorithm %.20q", bulkhead.ErrMalformed, name)
 }
 
-// A RspamdHasher computes the digests and shingles of rspamd's fuzzy_check for
+// A Hasher computes the digests and shingles of rspamd's fuzzy_check for
 // one pair of keys. It is immutable and may be shared.
 //
 // Source: docs/specs/rspamd-fuzzy.md#digests.
-type RspamdHasher struct {
-	algorithm RspamdAlgorithm
+type Hasher struct {
+	algorithm Algorithm
 	key       [blake2b.Size]byte
 	partKey   [blake2b.Size]byte
-	keys      [RspamdShingles][16]byte
+	keys      [Shingles][16]byte
 }
 
-// NewRspamdHasher returns a hasher for a rule's fuzzy_key and
+// NewHasher returns a hasher for a rule's fuzzy_key and
 // fuzzy_shingles_key; "" means rspamd's default for either.
-func NewRspamdHasher(key, shinglesKey string, algorithm RspamdAlgorithm) *RspamdHasher {
+func NewHasher(key, shinglesKey string, algorithm Algorithm) *Hasher {
 	const defaultKey = "rspamd"
 	if key == "" {
 		key = defaultKey
@@ -76,7 +76,7 @@ func NewRspamdHasher(key, shinglesKey string, algorithm RspamdAlgorithm) *Rspamd
 	if shinglesKey == "" {
 		shinglesKey = defaultKey
 	}
-	h := &RspamdHasher{algorithm: algorithm}
+	h := &Hasher{algorithm: algorithm}
 	h.key = blake2b.Sum512([]byte(key))
 	h.partKey = blake2b.Sum512([]byte(defaultKey))
 	root := blake2b.Sum512([]byte(shinglesKey))
@@ -91,16 +91,16 @@ func NewRspamdHasher(key, shinglesKey string, algorithm RspamdAlgorithm) *Rspamd
 
 // Part returns the digest of a decoded part that is not text. It depends on no
 // key.
-func (h *RspamdHasher) Part(data []byte) [blake2b.Size]byte { return keyed(&h.partKey, nil, data) }
+func (h *Hasher) Part(data []byte) [blake2b.Size]byte { return keyed(&h.partKey, nil, data) }
 
 // Words returns the digest of the words of a text, as they are after stemming.
-func (h *RspamdHasher) Words(words []string) [blake2b.Size]byte {
+func (h *Hasher) Words(words []string) [blake2b.Size]byte {
 	return keyed(&h.key, nil, appendAll(nil, words))
 }
 
 // Direct returns the digest of a text that is too short for words: of the
 // stripped text and the decoded subject, which follows it.
-func (h *RspamdHasher) Direct(stripped []byte, subject string) [blake2b.Size]byte {
+func (h *Hasher) Direct(stripped []byte, subject string) [blake2b.Size]byte {
 	return keyed(&h.key, nil, stripped, []byte(subject))
 }
 
@@ -128,16 +128,16 @@ func keyed(key *[blake2b.Size]byte, p *pace.Pace, data ...[]byte) (sum [blake2b.
 // Shingles returns the shingles of the words of a text, as they are after
 // stemming. Texts of fewer than 3 words have shingles too; no words give all
 // zeroes.
-func (h *RspamdHasher) Shingles(words []string) (shingles [RspamdShingles]uint64) {
+func (h *Hasher) Shingles(words []string) (shingles [Shingles]uint64) {
 	if len(words) == 0 {
 		return shingles
 	}
 	words = words[:max(len(words)-2, 1)]
-	if h.algorithm == RspamdMumHash {
+	if h.algorithm == MumHash {
 		return h.minMum(words)
 	}
 	for j := range shingles {
-		if h.algorithm == RspamdSipHash {
+		if h.algorithm == SipHash {
 			shingles[j] = h.minSip(j, words)
 		} else {
 			shingles[j] = h.minXX(j, words)
@@ -147,7 +147,7 @@ func (h *RspamdHasher) Shingles(words []string) (shingles [RspamdShingles]uint64
 }
 
 // minSip: each position is one word, written three times.
-func (h *RspamdHasher) minSip(j int, words []string) uint64 {
+func (h *Hasher) minSip(j int, words []string) uint64 {
 	k0, k1 := binary.LittleEndian.Uint64(h.keys[j][:]), binary.LittleEndian.Uint64(h.keys[j][8:])
 	least := uint64(math.MaxUint64)
 	var thrice []byte
@@ -159,7 +159,7 @@ func (h *RspamdHasher) minSip(j int, words []string) uint64 {
 }
 
 // minXX: each position mixes the hashes of a word and the two before it.
-func (h *RspamdHasher) minXX(j int, words []string) uint64 {
+func (h *Hasher) minXX(j int, words []string) uint64 {
 	seed := binary.LittleEndian.Uint64(h.keys[j][:])
 	least := uint64(math.MaxUint64)
 	var older, old uint64
@@ -176,7 +176,7 @@ func (h *RspamdHasher) minXX(j int, words []string) uint64 {
 
 // minMum does the same for all shingles. What a word of up to one block
 // contributes to its hash depends on no seed, and is computed once.
-func (h *RspamdHasher) minMum(words []string) (shingles [RspamdShingles]uint64) {
+func (h *Hasher) minMum(words []string) (shingles [Shingles]uint64) {
 	type mixed struct{ text, size uint64 }
 	short := make([]mixed, len(words))
 	for i, w := range words {

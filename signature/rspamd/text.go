@@ -1,4 +1,4 @@
-package signature
+package rspamd
 
 import (
 	"bytes"
@@ -29,13 +29,15 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
+	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
-// RspamdPolicy says which hash a part gets. The zero value stands for the
+// Policy says which hash a part gets. The zero value stands for the
 // defaults of a rule of rspamd.
 //
 // Source: docs/specs/rspamd-fuzzy.md#digests.
-type RspamdPolicy struct {
+type Policy struct {
 	MinWords int // words that give a text shingles; 0 means 64, below 32 means 32
 	MinBytes int // of short texts, and of attachments; 0 means 1024, below 0 no limit
 	// TextMultiplier stretches the length of short texts before it is compared
@@ -43,17 +45,19 @@ type RspamdPolicy struct {
 	TextMultiplier int
 	// AllTypes hashes attachments of any type, not application/* only.
 	AllTypes bool
+	// MaxWords leaves out texts of more words; 0 means no limit. See [WordLimit].
+	MaxWords int
 }
 
-// A RspamdHash is what fuzzy_check makes of one part of a message.
-type RspamdHash struct {
+// A Hash is what fuzzy_check makes of one part of a message.
+type Hash struct {
 	Digest [blake2b.Size]byte
 	// Shingles are set for texts that have enough words, else nil.
-	Shingles *[RspamdShingles]uint64
+	Shingles *[Shingles]uint64
 }
 
 // Signature returns the digest as a signature.
-func (h *RspamdHash) Signature() bulkhead.Signature {
+func (h *Hash) Signature() bulkhead.Signature {
 	return bulkhead.MustSignature(bulkhead.RspamdText, h.Digest[:])
 }
 
@@ -66,44 +70,27 @@ func (h *RspamdHash) Signature() bulkhead.Signature {
 // Texts of more than half a MiB, or with a word of more than 16 KiB, have no
 // hash, and no more than 2 MiB of texts are looked at. It fails only when ctx
 // ends, with an error that wraps that of ctx.
-func (h *RspamdHasher) Hashes(ctx context.Context, m *Message, policy RspamdPolicy) ([]RspamdHash, error) {
-	return h.hashes(ctx, &visibleTexts{m: m}, policy, math.MaxInt)
-}
-
-// Limits of what is looked at, in bytes. What has as few words as a digest allows
-// stays far below them.
-const (
-	maxRspamdText  = 512 << 10 // of one text
-	maxRspamdTexts = 2 << 20   // of all texts of a message
-	maxRspamdWord  = 16 << 10  // of one word
-	maxRspamdStem  = 1 << 10   // of a word that is stemmed: stemming one letter copies the word
-	rspamdPiece    = 64 << 10  // of text that is split into words at a time
-)
-
-// rspamdWordLimit is the number of words from which on rspamd leaves some out
-// of a text, by a choice of its own: its digest and ours have nothing in common
-// then.
-const rspamdWordLimit = 600
-
-// hashes leaves out texts of more words than limit.
-func (h *RspamdHasher) hashes(ctx context.Context, texts *visibleTexts, policy RspamdPolicy, limit int) ([]RspamdHash, error) {
-	m, p := texts.m, pace.New(ctx)
+func (h *Hasher) Hashes(ctx context.Context, m *mail.Message, policy Policy) ([]Hash, error) {
+	p := pace.New(ctx)
 	policy = policy.withDefaults()
-	var hashes []RspamdHash
+	var hashes []Hash
 	seen := make(map[[blake2b.Size]byte]bool)
-	room := maxRspamdTexts
+	room := maxTexts
 	for i := range m.Parts {
 		part := &m.Parts[i]
-		var hash RspamdHash
+		var hash Hash
 		var ok bool
 		switch {
 		case p.Over(0):
 		case !part.IsText() || part.Attachment:
 			hash, ok = h.attachment(part, policy, p)
 		default:
-			text := texts.of(i, p)
-			if room -= len(text); room >= 0 && len(text) <= maxRspamdText {
-				hash, ok = h.text(text, m, policy, limit, p)
+			text, err := m.Visible(ctx, i)
+			if err != nil {
+				return nil, err
+			}
+			if room -= len(text); room >= 0 && len(text) <= maxText {
+				hash, ok = h.text(text, m, policy, p)
 			}
 		}
 		if ok && !seen[hash.Digest] {
@@ -117,8 +104,23 @@ func (h *RspamdHasher) hashes(ctx context.Context, texts *visibleTexts, policy R
 	return hashes, nil
 }
 
+// Limits of what is looked at, in bytes. What has as few words as a digest allows
+// stays far below them.
+const (
+	maxText  = 512 << 10 // of one text
+	maxTexts = 2 << 20   // of all texts of a message
+	maxWord  = 16 << 10  // of one word
+	maxStem  = 1 << 10   // of a word that is stemmed: stemming one letter copies the word
+	maxPiece = 64 << 10  // of text that is split into words at a time
+)
+
+// WordLimit is the number of words from which on rspamd leaves some out
+// of a text, by a choice of its own: its digest and ours have nothing in common
+// then.
+const WordLimit = 600
+
 // attachment returns the hash of a part that is no text, or not to be read as one.
-func (h *RspamdHasher) attachment(part *Part, policy RspamdPolicy, p *pace.Pace) (hash RspamdHash, ok bool) {
+func (h *Hasher) attachment(part *mail.Part, policy Policy, p *pace.Pace) (hash Hash, ok bool) {
 	if len(part.Data) == 0 || len(part.Data) < policy.MinBytes || !policy.AllTypes && !strings.HasPrefix(part.Type, "application/") {
 		return hash, false
 	}
@@ -127,7 +129,7 @@ func (h *RspamdHasher) attachment(part *Part, policy RspamdPolicy, p *pace.Pace)
 }
 
 // text returns the hash of a visible text of m.
-func (h *RspamdHasher) text(text []byte, m *Message, policy RspamdPolicy, limit int, p *pace.Pace) (hash RspamdHash, ok bool) {
+func (h *Hasher) text(text []byte, m *mail.Message, policy Policy, p *pace.Pace) (hash Hash, ok bool) {
 	if len(m.Parts) > 1 && !bytes.HasSuffix(text, []byte("\n")) {
 		// To rspamd the line end before a boundary belongs to the part.
 		text = append(text[:len(text):len(text)], '\n')
@@ -136,13 +138,13 @@ func (h *RspamdHasher) text(text []byte, m *Message, policy RspamdPolicy, limit 
 	if len(bytes.TrimSpace(stripped)) == 0 {
 		return hash, false // rspamd passes over empty texts
 	}
-	words, ok := rspamdWords(stripped, limit, p)
+	words, ok := stemmedWords(stripped, policy.MaxWords, p)
 	if !ok {
 		return hash, false
 	}
 	if len(words) >= policy.MinWords {
 		shingles := h.Shingles(words)
-		return RspamdHash{Digest: h.Words(words), Shingles: &shingles}, true
+		return Hash{Digest: h.Words(words), Shingles: &shingles}, true
 	}
 	if n := len(stripped) + len(m.Subject); n*policy.TextMultiplier < policy.MinBytes {
 		return hash, false
@@ -151,16 +153,19 @@ func (h *RspamdHasher) text(text []byte, m *Message, policy RspamdPolicy, limit 
 	return hash, true
 }
 
-func (p RspamdPolicy) withDefaults() RspamdPolicy {
+func (p Policy) withDefaults() Policy {
 	if p.MinWords == 0 {
 		p.MinWords = 64
 	}
-	p.MinWords = max(p.MinWords, RspamdShingles)
+	p.MinWords = max(p.MinWords, Shingles)
 	if p.MinBytes == 0 {
 		p.MinBytes = 1024
 	}
 	if p.TextMultiplier == 0 {
 		p.TextMultiplier = 4
+	}
+	if p.MaxWords == 0 {
+		p.MaxWords = math.MaxInt
 	}
 	return p
 }
@@ -251,9 +256,9 @@ func dropLinksIn(text []byte) []byte {
 	})
 }
 
-// rspamdWords returns the stemmed words of a stripped text, and false if there
+// stemmedWords returns the stemmed words of a stripped text, and false if there
 // are more than limit, if they are too long, or if there is no time for them.
-func rspamdWords(stripped []byte, limit int, p *pace.Pace) ([]string, bool) {
+func stemmedWords(stripped []byte, limit int, p *pace.Pace) ([]string, bool) {
 	// A text that is too long mostly shows it in its first part, which saves
 	// looking at the rest. Nothing reaches across a blank.
 	const bytesPerWord = 12
@@ -272,7 +277,7 @@ func rspamdWords(stripped []byte, limit int, p *pace.Pace) ([]string, bool) {
 		env := snowballstem.NewEnv("")
 		stems := make(map[string]string, len(found)/2)
 		for i, w := range found {
-			if len(w) > maxRspamdStem {
+			if len(w) > maxStem {
 				continue
 			}
 			short, ok := stems[w]
@@ -303,10 +308,10 @@ func wordsOf(text []byte, limit int, p *pace.Pace) ([]string, bool) {
 			for at < len(text) && text[at] != ' ' {
 				at++
 			}
-			if at-odd > maxRspamdWord+rspamdPiece {
+			if at-odd > maxWord+maxPiece {
 				return nil, false
 			}
-			if at-odd >= rspamdPiece {
+			if at-odd >= maxPiece {
 				if !oddWords(&found, text[odd:at], limit, p) {
 					return nil, false
 				}
@@ -314,7 +319,7 @@ func wordsOf(text []byte, limit int, p *pace.Pace) ([]string, bool) {
 			}
 			continue
 		}
-		if letters > maxRspamdWord || p.Over(size) || !oddWords(&found, text[odd:at], limit, p) {
+		if letters > maxWord || p.Over(size) || !oddWords(&found, text[odd:at], limit, p) {
 			return nil, false
 		}
 		if found.len() < limit {
@@ -326,24 +331,21 @@ func wordsOf(text []byte, limit int, p *pace.Pace) ([]string, bool) {
 	if !oddWords(&found, text[odd:], limit, p) {
 		return nil, false
 	}
-	all := string(found.text)
-	words := make([]string, found.len())
-	start := 0
-	for i, end := range found.ends {
-		words[i], start = all[start:end], end
-	}
-	return words, true
+	return found.strings(), true
 }
+
+// tails are the marks that may follow a word without a meaning for it.
+const tails = ",.;:?!)\""
 
 // simpleWord returns how many letters begin text, if these are ASCII letters up
 // to a blank or the end, with at most one punctuation mark behind them that means
 // nothing there, and how many bytes that is; else 0, 0.
 func simpleWord(text []byte) (letters, size int) {
-	for letters < len(text) && isASCIILetter(text[letters]) {
+	for letters < len(text) && scan.IsLetter(text[letters]) {
 		letters++
 	}
 	size = letters
-	if size < len(text) && plainBytes[text[size]] == plainTail {
+	if size < len(text) && strings.IndexByte(tails, text[size]) >= 0 {
 		size++
 	}
 	if letters == 0 || size < len(text) && text[size] != ' ' {
@@ -363,11 +365,11 @@ func oddWords(found *wordList, text []byte, limit int, p *pace.Pace) bool {
 		return false
 	}
 	for it := words.FromBytes(splitPoints(dropLinks(text))); found.len() < limit && it.Next(); {
-		if len(it.Value()) > maxRspamdWord || len(found.text) > maxRspamdText {
+		if len(it.Value()) > maxWord || len(found.text) > maxText {
 			return false
 		}
 		if w := wordOf(it.Value()); w != "" {
-			found.add([]byte(w))
+			found.add(w)
 		}
 	}
 	return true

@@ -1,4 +1,4 @@
-package signature
+package rspamd
 
 import (
 	"encoding/binary"
@@ -7,24 +7,24 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// RspamdBands is the number of bands that stand for the shingles of a text.
-const RspamdBands = 20
+// Bands is the number of bands that stand for the shingles of a text.
+const Bands = 20
 
-// RspamdVotes is the list, for [AppendRspamdBands], of the bands on which all
+// Votes is the list, for [AppendBands], of the bands on which all
 // front doors vote. No fuzzy storage has a list of that number.
-const RspamdVotes = 1 << 16
+const Votes = 1 << 16
 
 // bandOffsets says which shingles make band b: those at b plus each offset,
 // modulo 32. All differences of two offsets are distinct, so two bands share
 // at most one shingle; every shingle lies in two to four bands.
 var bandOffsets = [...]int{0, 1, 5, 14}
 
-// RspamdMatch is how many bands must agree for a near copy. Three are expected
+// Match is how many bands must agree for a near copy. Three are expected
 // to when 20 of 32 shingles do, two when 18 do. Rspamd asks for 17 shingles, and
 // gives a match near that hardly any weight.
-const RspamdMatch = 3
+const Match = 3
 
-// AppendRspamdBands appends the bands of the shingles of a text, under one of
+// AppendBands appends the bands of the shingles of a text, under one of
 // the lists (flags) of a fuzzy storage, each as a signature of scheme
 // rspamd/shingle.
 //
@@ -33,24 +33,24 @@ const RspamdMatch = 3
 // shingles, 5 % with mumhash and 79 % with siphash are known from 3,800 spams),
 // so "17 of 32" over single shingles would mean nothing. A band is four
 // shingles at once: it is equal in two texts only where these four are. The
-// bands that agree tell how many shingles do, see [RspamdEqual]. Fewer bands
+// bands that agree tell how many shingles do, see [Equal]. Fewer bands
 // with fewer errors of the filter tell more than many with many at equal
 // memory.
-func AppendRspamdBands(dst []bulkhead.Signature, shingles *[RspamdShingles]uint64, flag uint32) []bulkhead.Signature {
-	for b := range RspamdBands {
-		dst = append(dst, RspamdBand(shingles, flag, b))
+func AppendBands(dst []bulkhead.Signature, shingles *[Shingles]uint64, flag uint32) []bulkhead.Signature {
+	for b := range Bands {
+		dst = append(dst, Band(shingles, flag, b))
 	}
 	return dst
 }
 
-// RspamdBand returns band b, 0 to RspamdBands-1, of [AppendRspamdBands]. Its sum is 16
+// Band returns band b, 0 to Bands-1, of [AppendBands]. Its sum is 16
 // bytes: two mixes of list, band and the four shingles, which need withstand
 // chance only, for who wants equal bands may send equal shingles.
-func RspamdBand(shingles *[RspamdShingles]uint64, flag uint32, b int) bulkhead.Signature {
+func Band(shingles *[Shingles]uint64, flag uint32, b int) bulkhead.Signature {
 	h1 := foldMultiply(uint64(flag)<<8|uint64(b)|1<<63, 0x9e3779b97f4a7c15)
 	h2 := h1 ^ 0xd1b54a32d192ed03
 	for _, offset := range bandOffsets {
-		v := shingles[(b+offset)%RspamdShingles]
+		v := shingles[(b+offset)%Shingles]
 		h1 = foldMultiply(h1^v, 0xbf58476d1ce4e5b9)
 		h2 = foldMultiply(h2+v, 0x94d049bb133111eb)
 	}
@@ -68,19 +68,19 @@ func foldMultiply(v, odd uint64) uint64 {
 	return v ^ v>>29
 }
 
-// RspamdEqual estimates how many of the 32 shingles of two texts are equal from
+// Equal estimates how many of the 32 shingles of two texts are equal from
 // the bands that agree (bit b for band b): the larger of how many shingles the
 // agreeing bands cover, which is a lower bound, and how many would have to be
 // equal for so many bands to agree on average. All bands give 32, none 0.
-func RspamdEqual(agree uint32) int {
+func Equal(agree uint32) int {
 	covered, bands := uint32(0), 0
-	for b := range RspamdBands {
+	for b := range Bands {
 		if agree>>b&1 == 0 {
 			continue
 		}
 		bands++
 		for _, offset := range bandOffsets {
-			covered |= 1 << ((b + offset) % RspamdShingles)
+			covered |= 1 << ((b + offset) % Shingles)
 		}
 	}
 	n := 0
@@ -91,12 +91,12 @@ func RspamdEqual(agree uint32) int {
 }
 
 // expectedEqual is the number e of equal shingles for which as many bands as
-// given are expected to agree: RspamdBands C(e,4) / C(32,4).
+// given are expected to agree: Bands C(e,4) / C(32,4).
 func expectedEqual(bands int) int {
 	best, least := 0, math.Inf(1)
-	for e := range RspamdShingles + 1 {
+	for e := range Shingles + 1 {
 		x := float64(e)
-		expected := max(0, x*(x-1)*(x-2)*(x-3)/24) * RspamdBands / 35960
+		expected := max(0, x*(x-1)*(x-2)*(x-3)/24) * Bands / 35960
 		if d := math.Abs(expected - float64(bands)); d < least {
 			best, least = e, d
 		}

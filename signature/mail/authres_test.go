@@ -1,4 +1,4 @@
-package signature
+package mail
 
 import (
 	"fmt"
@@ -62,7 +62,7 @@ func TestSourceBy(t *testing.T) {
 		{"a name that ends alike", strings.ReplaceAll(dkim, "news", "ews") + head, "", []string{"mx.example.com"}, "", ""},
 		{"below what forged fields push down", strings.Repeat("Authentication-Results: other.example; none\r\n", maxAuthResults) + dkim + head, "", []string{"mx.example.com"}, "", ""},
 	} {
-		m, err := ReadMessage(t.Context(), []byte(tt.header+"\r\ntext\r\n"))
+		m, err := Read(t.Context(), []byte(tt.header+"\r\ntext\r\n"))
 		if err != nil {
 			t.Fatal(err)
 		}

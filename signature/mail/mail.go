@@ -1,4 +1,4 @@
-package signature
+package mail
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/mail"
 	"strings"
+	"sync"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
@@ -46,6 +47,10 @@ type Message struct {
 
 	authResults []string // see SourceBy
 
+	mu       sync.Mutex
+	visible  [][]byte // of the parts that were asked for, or nil
+	visibles int      // bytes in it
+
 	// Parts are the leaves of the MIME tree, in order. There is always one.
 	Parts []Part
 	// Damage says what was wrong with the message, in words; nil if nothing.
@@ -68,29 +73,29 @@ type Part struct {
 	// Data is the decoded content of a part that is not text.
 	Data []byte
 
-	// alternative numbers the multipart/alternative the part belongs to, from
+	// Alternative numbers the multipart/alternative the part belongs to, from
 	// 1; 0 means none. Parts of the same number are renderings of one text.
-	alternative int
-	// branch tells the renderings of one alternative apart, in their order.
-	branch int
-	// embedded is set below a message/rfc822 part.
-	embedded bool
+	Alternative int
+	// Branch tells the renderings of one alternative apart, in their order.
+	Branch int
+	// Embedded is set below a message/rfc822 part.
+	Embedded bool
 }
 
 // IsText reports whether Text holds the content.
 func (p *Part) IsText() bool { return strings.HasPrefix(p.Type, "text/") }
 
-// ReadMessage reads raw. It fails only when raw is empty (the error wraps
+// Read reads raw. It fails only when raw is empty (the error wraps
 // [bulkhead.ErrMalformed]) or longer than [MaxMessage] bytes (it wraps
 // [bulkhead.ErrOverLimit]), or when ctx ends (it wraps the error of ctx). It
 // keeps raw, which must not change afterwards. Beside raw it takes memory of at
 // most twice len(raw) while it reads, and keeps len(raw) or 1 MiB. Time is linear in len(raw).
-func ReadMessage(ctx context.Context, raw []byte) (*Message, error) {
+func Read(ctx context.Context, raw []byte) (*Message, error) {
 	if len(raw) == 0 {
-		return nil, fmt.Errorf("signature: %w: empty message", bulkhead.ErrMalformed)
+		return nil, fmt.Errorf("mail: %w: empty message", bulkhead.ErrMalformed)
 	}
 	if len(raw) > MaxMessage {
-		return nil, fmt.Errorf("signature: %w: message of %d bytes, limit %d", bulkhead.ErrOverLimit, len(raw), MaxMessage)
+		return nil, fmt.Errorf("mail: %w: message of %d bytes, limit %d", bulkhead.ErrOverLimit, len(raw), MaxMessage)
 	}
 	m := &Message{}
 	m.Raw = m.cutFromLine(raw)

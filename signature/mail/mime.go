@@ -1,4 +1,4 @@
-package signature
+package mail
 
 import (
 	"bytes"
@@ -69,7 +69,7 @@ func (r *reader) leaf(h header, kind, charset, encoding string, body []byte, at 
 	disposition, params := h.params("Content-Disposition")
 	part := Part{
 		Type: kind, HTML: kind == "text/html", Attachment: disposition == "attachment", Name: params["filename"],
-		alternative: at.alternative, branch: at.branch, embedded: at.embedded,
+		Alternative: at.alternative, Branch: at.branch, Embedded: at.embedded,
 	}
 	if part.Name == "" {
 		_, params := h.params("Content-Type")

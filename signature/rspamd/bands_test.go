@@ -1,4 +1,4 @@
-package signature
+package rspamd
 
 import (
 	"math/rand/v2"
@@ -7,15 +7,15 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-func TestRspamdBandsDesign(t *testing.T) {
+func TestBandsDesign(t *testing.T) {
 	members := func(b int) uint32 {
 		var m uint32
 		for _, o := range bandOffsets {
-			m |= 1 << ((b + o) % RspamdShingles)
+			m |= 1 << ((b + o) % Shingles)
 		}
 		return m
 	}
-	for a := range RspamdBands {
+	for a := range Bands {
 		for b := range a {
 			common := members(a) & members(b)
 			if common&(common-1) != 0 {
@@ -25,11 +25,11 @@ func TestRspamdBandsDesign(t *testing.T) {
 	}
 }
 
-// TestRspamdEqual: over random sets of equal shingles the estimate is right
+// TestEqual: over random sets of equal shingles the estimate is right
 // within a few and never below what the bands prove.
-func TestRspamdEqual(t *testing.T) {
-	if all := uint32(1<<RspamdBands - 1); RspamdEqual(0) != 0 || RspamdEqual(all) != 32 {
-		t.Fatalf("none: %d, all: %d", RspamdEqual(0), RspamdEqual(all))
+func TestEqual(t *testing.T) {
+	if all := uint32(1<<Bands - 1); Equal(0) != 0 || Equal(all) != 32 {
+		t.Fatalf("none: %d, all: %d", Equal(0), Equal(all))
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, tt := range []struct {
@@ -40,7 +40,7 @@ func TestRspamdEqual(t *testing.T) {
 		sum := 0
 		for range rounds {
 			a, b := randomPair(random, tt.equal)
-			sum += RspamdEqual(agreement(&a, &b))
+			sum += Equal(agreement(&a, &b))
 		}
 		mean := float64(sum) / rounds
 		if mean < float64(tt.equal)-tt.tolerance || mean > float64(tt.equal)+tt.tolerance {
@@ -50,22 +50,22 @@ func TestRspamdEqual(t *testing.T) {
 }
 
 // randomPair returns two sets of shingles of which the given number are equal.
-func randomPair(random *rand.Rand, equal int) (a, b [RspamdShingles]uint64) {
+func randomPair(random *rand.Rand, equal int) (a, b [Shingles]uint64) {
 	for i := range a {
 		a[i], b[i] = random.Uint64(), random.Uint64()
 	}
-	for _, i := range random.Perm(RspamdShingles)[:equal] {
+	for _, i := range random.Perm(Shingles)[:equal] {
 		b[i] = a[i]
 	}
 	return a, b
 }
 
-func agreement(a, b *[RspamdShingles]uint64) (agree uint32) {
+func agreement(a, b *[Shingles]uint64) (agree uint32) {
 	known := make(map[bulkhead.Signature]bool)
-	for _, sig := range AppendRspamdBands(nil, a, 1) {
+	for _, sig := range AppendBands(nil, a, 1) {
 		known[sig] = true
 	}
-	for i, sig := range AppendRspamdBands(nil, b, 1) {
+	for i, sig := range AppendBands(nil, b, 1) {
 		if known[sig] {
 			agree |= 1 << i
 		}
@@ -73,10 +73,10 @@ func agreement(a, b *[RspamdShingles]uint64) (agree uint32) {
 	return agree
 }
 
-func TestRspamdBandsFlag(t *testing.T) {
-	var shingles [RspamdShingles]uint64
-	one, two := AppendRspamdBands(nil, &shingles, 1), AppendRspamdBands(nil, &shingles, 2)
-	if len(one) != RspamdBands || one[0] == two[0] || one[0] == one[1] {
+func TestBandsFlag(t *testing.T) {
+	var shingles [Shingles]uint64
+	one, two := AppendBands(nil, &shingles, 1), AppendBands(nil, &shingles, 2)
+	if len(one) != Bands || one[0] == two[0] || one[0] == one[1] {
 		t.Error("bands of different flags or numbers are equal")
 	}
 }

@@ -1,6 +1,7 @@
-package signature
+package mail
 
 import (
+	"context"
 	"strings"
 	"unicode/utf8"
 
@@ -12,13 +13,46 @@ import (
 )
 
 const (
-	// maxVisible bounds the visible text, in bytes, that signatures look at.
-	maxVisible = 256 << 10
+	// MaxVisible bounds the visible text of a page, in bytes.
+	MaxVisible = 256 << 10
 	// maxToken bounds what the tokenizer of HTML sees at once, in bytes, since it
 	// keeps that up to four times. Longer tags, which hold pictures, are read
 	// without their attributes, longer texts by pieces.
 	maxToken = 128 << 10
 )
+
+// maxKept is how many bytes of visible text made from HTML a message keeps; that
+// of further parts is made anew when it is asked for.
+const maxKept = 1 << 20
+
+// Visible returns the text of a text part, by its index in Parts, as its reader
+// sees it: of HTML what [MaxVisible] allows, in lines, without mark-up, comments,
+// scripts and hidden elements; lines below a blockquote begin with ">", as in
+// plain text, of which it is all. It must not be changed. It fails only when ctx
+// ends, with an error that wraps that of ctx.
+func (m *Message) Visible(ctx context.Context, part int) ([]byte, error) {
+	p := &m.Parts[part]
+	if !p.HTML {
+		return scan.Bytes(p.Text), nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.visible == nil {
+		m.visible = make([][]byte, len(m.Parts))
+	}
+	if text := m.visible[part]; text != nil {
+		return text, nil
+	}
+	work := pace.New(ctx)
+	text := appendVisible(nil, p.Text, work)
+	if err := pace.Ended(work); err != nil {
+		return nil, err
+	}
+	if m.visibles += cap(text); m.visibles <= maxKept {
+		m.visible[part] = text
+	}
+	return text, nil
+}
 
 // appendVisible appends the text that a reader of the HTML source would see,
 // in lines. Mark-up, comments, scripts and hidden elements are gone, without a
@@ -34,7 +68,7 @@ func appendVisible(dst []byte, source string, p *pace.Pace) []byte {
 }
 
 // full reports whether there is text enough, or no time for more.
-func (v *visible) full() bool { return len(v.dst)-v.start >= maxVisible || v.pace.Err() != nil }
+func (v *visible) full() bool { return len(v.dst)-v.start >= MaxVisible || v.pace.Err() != nil }
 
 // tokens takes source up to its end or up to a token that is too long, and
 // returns how many bytes that is.
@@ -79,7 +113,7 @@ func (v *visible) long(source string) int {
 		return indexFold(source, "</"+v.skip.String())
 	case strings.HasPrefix(source, "<!--"):
 		return behind(source, "-->")
-	case source[0] == '<' && (isASCIILetter(source[1]) || source[1] == '/'):
+	case source[0] == '<' && (scan.IsLetter(source[1]) || source[1] == '/'):
 		return v.longTag(source)
 	case source[0] == '<' && (source[1] == '!' || source[1] == '?'):
 		return behind(source, ">")

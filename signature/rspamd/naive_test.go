@@ -1,0 +1,50 @@
+package rspamd
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/clipperhouse/uax29/v2/words"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
+)
+
+func naiveWords(text []byte, limit int) (found []string) {
+	for it := words.FromBytes(splitPoints(dropLinksIn(text))); len(found) < limit && it.Next(); {
+		if w := wordOf(it.Value()); w != "" {
+			found = append(found, w)
+		}
+	}
+	return found
+}
+
+// TestFastAsNaive holds the fast ways to the slow ones on random text made to
+// break them.
+func TestFastAsNaive(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	h := NewHasher("", "", MumHash)
+	for range 4000 {
+		text := mailtest.Text(r)
+		stripped, limit := stripText([]byte(strings.ToValidUTF8(string(text), "?"))), 1+r.IntN(90)
+		list, _ := wordsOf(stripped, limit, nil)
+		if want := naiveWords(stripped, limit); !slices.Equal(list, want) {
+			t.Fatalf("%d words of %q: %q, want %q", limit, stripped, list, want)
+		}
+		if len(list) > 0 {
+			j := r.IntN(Shingles)
+			seed, least := binary.LittleEndian.Uint64(h.keys[j][:]), uint64(math.MaxUint64)
+			var older, old uint64
+			for _, w := range list[:max(len(list)-2, 1)] {
+				v := mumHash(w, seed)
+				least, older, old = min(least, older>>16^old>>8^v), old, v
+			}
+			if got := h.Shingles(list); got[j] != least {
+				t.Fatalf("shingle %d of %q: %x, want %x", j, list, got[j], least)
+			}
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package rspamd
+
+import (
+	"bufio"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/internal/sharedtest"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
+	"github.com/bulkhead-mail/bulkhead/signature/mail"
+)
+
+func vectorMessage(t *testing.T, name string) *mail.Message {
+	t.Helper()
+	raw, err := os.ReadFile(sharedtest.Vector(t, "rspamd-fuzzy", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := mail.Read(t.Context(), raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// vectorPolicy is how the vectors were captured.
+var vectorPolicy = Policy{MinWords: 32, MinBytes: -1, AllTypes: true}
+
+func TestDigests(t *testing.T) {
+	file, err := os.Open(sharedtest.Vector(t, "rspamd-fuzzy", "digests.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	want := make(map[string][]string)
+	for in := bufio.NewScanner(file); in.Scan(); {
+		if f := strings.Fields(in.Text()); len(f) == 2 && len(f[0]) == 128 {
+			want[f[1]] = append(want[f[1]], f[0])
+		}
+	}
+	if len(want) != 6 {
+		t.Fatalf("vectors for %d mails, want 6", len(want))
+	}
+	h := NewHasher("", "", MumHash)
+	for name, digests := range want {
+		var got []string
+		for _, hash := range mailtest.Must(h.Hashes(t.Context(), vectorMessage(t, name), vectorPolicy)) {
+			got = append(got, hex.EncodeToString(hash.Digest[:]))
+		}
+		if strings.Join(got, " ") != strings.Join(digests, " ") {
+			t.Errorf("%s: digests %.20q, want %.20q", name, got, digests)
+		}
+	}
+}
+
+func TestShingles(t *testing.T) {
+	for _, algorithm := range []Algorithm{MumHash, SipHash, XXHash} {
+		h := NewHasher("rspamd", "rspamd", algorithm)
+		file, err := os.Open(sharedtest.Vector(t, "rspamd-fuzzy", "shingles-"+algorithm.String()+".txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		checked := 0
+		for in := bufio.NewScanner(file); in.Scan(); checked++ {
+			var name, alg string
+			var i int
+			var want uint64
+			if _, err := fmt.Sscanf(in.Text(), "%s %s %d %x", &name, &alg, &i, &want); err != nil {
+				t.Fatalf("%q: %v", in.Text(), err)
+			}
+			hashes := mailtest.Must(h.Hashes(t.Context(), vectorMessage(t, name+".eml"), vectorPolicy))
+			if len(hashes) != 1 || hashes[0].Shingles == nil {
+				t.Fatalf("%s: %d hashes", name, len(hashes))
+			}
+			if got := hashes[0].Shingles[i]; got != want {
+				t.Errorf("%s %s shingle %d = %016x, want %016x", name, alg, i, got, want)
+			}
+		}
+		if checked != 64 {
+			t.Errorf("%s: %d shingles checked, want 64", algorithm, checked)
+		}
+	}
+}
+
+// TestNearCopy restates what the document says of vectors 1 and 2.
+func TestNearCopy(t *testing.T) {
+	h := NewHasher("", "", MumHash)
+	a := mailtest.Must(h.Hashes(t.Context(), vectorMessage(t, "1-long-text.eml"), vectorPolicy))[0].Shingles
+	b := mailtest.Must(h.Hashes(t.Context(), vectorMessage(t, "2-near-copy.eml"), vectorPolicy))[0].Shingles
+	equal := 0
+	for i := range a {
+		if a[i] == b[i] {
+			equal++
+		}
+	}
+	if equal != 26 {
+		t.Errorf("%d shingles equal, want 26", equal)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	words := strings.Fields("a user key changes every digest and every shingle but not the digest of an attachment")
+	a, b := NewHasher("", "", MumHash), NewHasher("one", "two", MumHash)
+	if a.Words(words) == b.Words(words) || a.Direct(nil, "x") == b.Direct(nil, "x") {
+		t.Error("the key does not change the digest")
+	}
+	if x, y := a.Shingles(words), b.Shingles(words); x[0] == y[0] || x[31] == y[31] {
+		t.Error("the shingles key does not change the shingles")
+	}
+	if a.Part([]byte("x")) != b.Part([]byte("x")) {
+		t.Error("the key changes the digest of a part")
+	}
+}
+
+func TestParseAlgorithm(t *testing.T) {
+	for name, want := range map[string]Algorithm{"mumhash": MumHash, "siphash": SipHash, "old": SipHash, "xxhash": XXHash} {
+		if got, err := ParseAlgorithm(name); err != nil || got != want {
+			t.Errorf("ParseAlgorithm(%q) = %v, %v, want %v", name, got, err, want)
+		}
+	}
+	if _, err := ParseAlgorithm("md5"); err == nil {
+		t.Error("md5 is taken for a shingle algorithm")
+	}
+}
+
+// FuzzText: any text has shingles and words, and line ends do not matter.
+func FuzzText(f *testing.F) {
+	f.Add("one two\r\n three http://example.com/x a@example.com \u200b don't 3.14\n")
+	f.Add("see www.example.com, <a@example.com> or HTTP\u017f://example.com/\"x.example.com\"... x. mailto: .com")
+	f.Add("\xff\xfe\n \n\t日本語 и не так")
+	f.Add(strings.Repeat("supercalifragilistic", 9))
+	h := NewHasher("", "", MumHash)
+	f.Fuzz(func(t *testing.T, text string) {
+		unix := strings.ReplaceAll(text, "\r\n", "\n")
+		a, b := stripText([]byte(unix)), stripText([]byte(strings.ReplaceAll(unix, "\n", "\r\n")))
+		if string(a) != string(b) {
+			t.Fatalf("LF gives %q, CRLF %q", a, b)
+		}
+		if got, want := dropLinks([]byte(text)), dropLinksIn([]byte(text)); string(got) != string(want) {
+			t.Fatalf("without links %q, want %q", got, want)
+		}
+		words, _ := stemmedWords(a, math.MaxInt, nil)
+		if s := h.Shingles(words); len(words) == 0 && s != [Shingles]uint64{} {
+			t.Fatal("no words, but shingles")
+		}
+	})
+}
+
+// TestWords: what rspamd 3.4 makes of these, seen from the digests it
+// reports for texts that end so.
+func TestWords(t *testing.T) {
+	for text, want := range map[string]string{
+		"3.14 and 1,000": "314 and 1000", "don't it's o'clock Ts'o": "dont it oclock tso", "U.S.A. d.e": "u s a d e",
+		"$100 50% €5": "$ 100 50 € 5", "see www.example.com or example.com/a?b now": "see or now", "walked_far flying-fish": "walked_far fli fish",
+		"To:joe 10:30": "to joe 10 30", "write to joe@example.com now": "write to now", "“curly” quotes’s": "cur quotess",
+	} {
+		words, ok := stemmedWords([]byte(text), math.MaxInt, nil)
+		if got := strings.Join(words, " "); !ok || got != want {
+			t.Errorf("words of %q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestWordLimit: the limit counts words exactly, wherever a text is cut.
+func TestWordLimit(t *testing.T) {
+	for _, gap := range []string{" ", strings.Repeat(" ", 40), " http://www.example.com/ ", " - . "} {
+		for _, n := range []int{1, 599, 600, 601, 2000} {
+			words, ok := stemmedWords([]byte(strings.Repeat("walking"+gap, n)), 600, nil)
+			if ok != (n <= 600) || ok && len(words) != n {
+				t.Errorf("%d words with %q between them: %d, %v", n, gap, len(words), ok)
+			}
+		}
+	}
+}

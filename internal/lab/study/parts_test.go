@@ -106,6 +106,31 @@ func TestEscapeBits(t *testing.T) {
 	}
 }
 
+// TestSumsHaveOneOrder: equal counts give equal numbers to the last bit.
+func TestSumsHaveOneOrder(t *testing.T) {
+	family, err := paper.Keyed(filter.Secret{1}, 5000, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := paper.NewRefined(family, paper.FixedCells(16))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 1000 {
+		f.Insert(numbered(i), uint32(i*i))
+	}
+	values, entropy := histogram(f)
+	bits := escapeBits(values, 3, 5000)
+	for range 100 {
+		if _, again := histogram(f); again != entropy {
+			t.Fatalf("entropy %v, then %v", entropy, again)
+		}
+		if again := escapeBits(values, 3, 5000); again != bits {
+			t.Fatalf("%v bits, then %v", bits, again)
+		}
+	}
+}
+
 func TestBetween(t *testing.T) {
 	// Lines differ by 2, columns by anything, nothing else: all is explained.
 	mean, variance := between([][]float64{{1, 5, 9}, {3, 7, 11}, {5, 9, 13}})

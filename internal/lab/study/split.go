@@ -154,10 +154,10 @@ func histogram(f *paper.Refined) (map[uint32]int, float64) {
 func escapeBits(values map[uint32]int, base int, m uint64) float64 {
 	escape := uint32(1)<<base - 1
 	var tables float64
-	for v, n := range values {
+	for _, v := range slices.Sorted(maps.Keys(values)) { // one order, one sum
 		if v >= escape {
 			width := (bits.Len32(v) + 7) / 8 * 8
-			tables += float64(n) * float64(16+width) * 8 / 7
+			tables += float64(values[v]) * float64(16+width) * 8 / 7
 		}
 	}
 	lanes := 64 / base

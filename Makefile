@@ -1,3 +1,4 @@
+# make build   bin/bulkhead, the server, and bin/bulkhead-lab, which measures and simulates
 # make run     build a node, start it, show it the sample messages, leave it running
 # make test    the tests that need Go and nothing else
 # make interop the tests that run real clients and mail servers, in a root of their own made of Debian packages
@@ -17,15 +18,18 @@ STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 MUTANTS     ?= 60
 SEED        ?= 1
 
-.PHONY: all build run test interop race fuzz vet mutate bench bench-peers packages reproducible clean
+.PHONY: all build server run test interop race fuzz vet mutate bench bench-peers packages reproducible clean
 
 all: vet test
 
-build:
-	@echo "compiling; the first time, that fetches modules and takes some minutes"
-	$(GO) build -v -trimpath -o bin/ ./cmd/bulkhead ./cmd/bulkhead-lab
+build: server
+	$(GO) build -v -trimpath -o bin/ ./cmd/bulkhead-lab
 
-run: build
+server:
+	@echo "compiling; the first time, that fetches modules and takes some minutes"
+	$(GO) build -v -trimpath -o bin/ ./cmd/bulkhead
+
+run: server
 	./samples/run.sh bin/bulkhead
 
 test:

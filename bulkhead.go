@@ -94,9 +94,12 @@ type Report struct {
 	Reporter   Reporter
 	// ID makes a report idempotent: within one generation, a second report of
 	// the same reporter with the same ID and signatures changes nothing.
-	// Empty for a report that is never sent twice.
+	// Empty for a report that is never sent twice, [MaxID] bytes at most.
 	ID string
 }
+
+// MaxID is the largest number of bytes in the ID of a [Report].
+const MaxID = 255
 
 // A Receipt says what a report did. Counts are numbers of signatures.
 type Receipt struct {

@@ -61,7 +61,8 @@ var mayImport = map[string][]string{
 	"milter":                      {".", "signature", "signature/mail", "door"},
 	"policy":                      {".", "door"},
 	"dnsbl":                       {".", "door"},
-	"api":                         {".", "door"},
+	"client":                      {"."},
+	"api":                         {".", "client", "door"},
 	"internal/cli":                {},
 	"internal/units":              {},
 	"internal/node":               {"*", "internal/*", "signature/*"},
@@ -72,7 +73,7 @@ var mayImport = map[string][]string{
 	"internal/lab/load":           {"signature/razor", "fuzzy", "policy", "internal/mmsg"},
 	"cmd/bulkhead-lab":            {"*", "*/*", "internal/lab/*"},
 	// A command knows the node, and what commands do without one.
-	"cmd/bulkhead": {".", "api", "filter", "filter/paper", "internal/cli", "internal/config", "internal/lists", "internal/mailbox",
+	"cmd/bulkhead": {".", "client", "filter", "filter/paper", "internal/cli", "internal/config", "internal/lists", "internal/mailbox",
 		"internal/node", "internal/store", "internal/units", "internal/wholefile"},
 }
 
@@ -121,6 +122,18 @@ func TestPackages(t *testing.T) {
 	}
 	if seen < 3 {
 		t.Fatalf("go list named %d packages, want the whole module", seen)
+	}
+}
+
+// TestClientIsSmall: who imports the client gets the vocabulary and the standard
+// library with it, and nothing else.
+func TestClientIsSmall(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./client").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	if got, want := strings.Fields(string(out)), []string{module, module + "/client"}; !slices.Equal(got, want) {
+		t.Errorf("the client depends on %v, want %v", got, want)
 	}
 }
 

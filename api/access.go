@@ -131,3 +131,17 @@ func (s *Server) mayAdminister(ctx context.Context, who bulkhead.Reporter) error
 	}
 	return nil
 }
+
+// maySpeak says why a client may not count what others saw, or report for them; nil
+// if it may. Who may could list and count as much by themselves.
+func (s *Server) maySpeak(r *request) error {
+	switch who := r.who; {
+	case who.Account == "" && r.local:
+		return nil
+	case who.Account == "":
+		return fmt.Errorf("%w: the token of a trusted account is needed", bulkhead.ErrUnauthorised)
+	case s.users == nil || !s.users.IsTrusted(r.Context(), who.Account):
+		return fmt.Errorf("%w: account %q is not trusted", bulkhead.ErrForbidden, who.Account)
+	}
+	return nil
+}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 )
 
@@ -38,16 +39,16 @@ func TestAdministrationIsLogged(t *testing.T) {
 		o.Accounts, o.Users, o.Log = users, users, slog.New(slog.NewTextHandler(log, nil))
 	}))
 	defer srv.Close()
-	c := &Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}
+	c := &client.Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}
 	ctx, weight, closed := t.Context(), 0.25, true
 	for _, tt := range []struct {
 		do   func() error
 		want []string // nil for no line at all
 	}{
-		{func() error { _, err := c.AddUser(ctx, NewUser{Name: "carol", Role: "trusted"}); return err }, []string{"operation=addUser", "account=carol", "role=trusted"}},
-		{func() error { _, err := c.AddUser(ctx, NewUser{Name: "carol"}); return err }, []string{"operation=addUser", "account=carol", "err=", "exists"}},
+		{func() error { _, err := c.AddUser(ctx, client.NewUser{Name: "carol", Role: "trusted"}); return err }, []string{"operation=addUser", "account=carol", "role=trusted"}},
+		{func() error { _, err := c.AddUser(ctx, client.NewUser{Name: "carol"}); return err }, []string{"operation=addUser", "account=carol", "err=", "exists"}},
 		{func() error {
-			_, err := c.ChangeUser(ctx, "bob", UserChange{Weight: &weight, Closed: &closed})
+			_, err := c.ChangeUser(ctx, "bob", client.UserChange{Weight: &weight, Closed: &closed})
 			return err
 		}, []string{"operation=changeUser", "account=bob", "weight=0.25", "closed=true"}},
 		{func() error { return c.SetSecret(ctx, "carol", "pyzor", "s3cret") }, []string{"operation=setSecret", "account=carol", "protocol=pyzor"}},

@@ -5,6 +5,8 @@
 //	POST /v1/check       what is known of a message
 //	POST /v1/report      count a sighting or a vote
 //	POST /v1/revoke      a report with the vote "revoke"
+//	POST /v1/look        what is known of signatures by themselves
+//	POST /v1/count       count sightings of signatures by themselves
 //	POST /v1/signatures  the signatures of a message; nothing is asked or counted
 //	GET  /v1/node        fill, expected errors, generations, sizes
 //	     /v1/ratelimits  rate limits: rules, events, keys
@@ -20,13 +22,8 @@
 // bearer token (RFC 6750); without one they may check and report from the
 // loopback address, or as [Access] says.
 //
-// The OpenAPI document is built from the Go types of this package by huma.
+// The OpenAPI document is built by huma from the Go types of package client, whose
+// Client is the other end.
 // Requests are served by net/http directly: huma's own request path echoes
 // rejected bodies, decodes each body twice and answers an overlong one with 500.
-//
-// In Go:
-//
-//	c := &api.Client{Server: "http://127.0.0.1:8420"}
-//	v, err := c.CheckMessage(ctx, raw, api.MessageOptions{})
-//	if v.Spam { ... }
 package api

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 )
 
@@ -29,13 +30,13 @@ func Example() {
 	defer node.Close()
 
 	ctx := context.Background()
-	client := &api.Client{Server: node.URL}
+	c := &client.Client{Server: node.URL}
 	message := []byte("Subject: offer\r\n\r\nBuy two, get three.\r\n")
-	receipt, err := client.ReportMessage(ctx, message, api.MessageOptions{Vote: bulkhead.Spam})
+	receipt, err := c.ReportMessage(ctx, message, client.MessageOptions{Vote: bulkhead.Spam})
 	if err != nil {
 		log.Fatal(err)
 	}
-	verdict, err := client.CheckMessage(ctx, message, api.MessageOptions{})
+	verdict, err := c.CheckMessage(ctx, message, client.MessageOptions{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
 )
 
 // Media types of request bodies.
@@ -76,6 +77,10 @@ func (r *request) signatures(sigs []bulkhead.Signature) error {
 	if len(sigs) == 0 || len(sigs) > r.set.MaxSignatures {
 		return fmt.Errorf("%w: message with %d signatures, want 1 to %d", bulkhead.ErrMalformed, len(sigs), r.set.MaxSignatures)
 	}
+	return valid(sigs)
+}
+
+func valid(sigs []bulkhead.Signature) error {
 	for i := range sigs {
 		if !sigs[i].Valid() {
 			return fmt.Errorf("%w: signature %d of %d is missing", bulkhead.ErrMalformed, i+1, len(sigs))
@@ -180,18 +185,18 @@ func (s *Server) checkMail(r *request) (any, error) {
 		return nil, err
 	}
 	if len(sigs) == 0 {
-		return newVerdict(&bulkhead.Verdict{Threshold: threshold, Reasons: []string{noSignature}}), nil
+		return client.NewVerdict(&bulkhead.Verdict{Threshold: threshold, Reasons: []string{noSignature}}), nil
 	}
 	return s.ask(r, bulkhead.Query{Signatures: sigs, Source: source, Reporter: r.who, Threshold: threshold})
 }
 
-func (s *Server) ask(r *request, q bulkhead.Query) (*Verdict, error) {
+func (s *Server) ask(r *request, q bulkhead.Query) (*client.Verdict, error) {
 	v, err := s.house.Check(r.Context(), q)
 	if err != nil {
 		return nil, err
 	}
 	s.metrics.verdict(&v)
-	return newVerdict(&v), nil
+	return client.NewVerdict(&v), nil
 }
 
 func (s *Server) checkReady(r *request) (any, error) {
@@ -202,7 +207,7 @@ func (s *Server) checkReady(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	items, batch, err := decode[Check](body, r.set.MaxBatch)
+	items, batch, err := decode[client.Check](body, r.set.MaxBatch)
 	if err != nil {
 		return nil, err
 	}
@@ -212,12 +217,12 @@ func (s *Server) checkReady(r *request) (any, error) {
 		if err := r.signatures(c.Signatures); err != nil {
 			return nil, at(err, i, batch)
 		}
-		queries[i] = bulkhead.Query{Signatures: c.Signatures, Source: c.Source.root(), Reporter: r.who, Threshold: c.Threshold, Terse: c.Terse}
+		queries[i] = bulkhead.Query{Signatures: c.Signatures, Source: c.Source.Bulkhead(), Reporter: r.who, Threshold: c.Threshold, Terse: c.Terse}
 	}
 	if !batch {
 		return s.ask(r, queries[0])
 	}
-	answers := make([]BatchVerdict, len(queries))
+	answers := make([]client.BatchVerdict, len(queries))
 	for i := range queries {
 		answers[i].Verdict, err = s.ask(r, queries[i])
 		answers[i].Problem = s.batchProblem(err)
@@ -235,7 +240,7 @@ func at(err error, i int, batch bool) error {
 
 // batchProblem tells the problem of one message of a batch, nil for none, and
 // logs it if it is the node's own.
-func (s *Server) batchProblem(err error) *Problem {
+func (s *Server) batchProblem(err error) *client.Problem {
 	if err == nil {
 		return nil
 	}
@@ -289,7 +294,7 @@ func (s *Server) voteMail(r *request) (any, error) {
 	return s.tell(r, rep)
 }
 
-func (s *Server) tell(r *request, rep bulkhead.Report) (*Receipt, error) {
+func (s *Server) tell(r *request, rep bulkhead.Report) (*client.Receipt, error) {
 	ctx, cancel := r.voteContext()
 	defer cancel()
 	got, err := s.house.Report(ctx, rep)
@@ -297,7 +302,7 @@ func (s *Server) tell(r *request, rep bulkhead.Report) (*Receipt, error) {
 		return nil, err
 	}
 	s.metrics.vote(rep.Vote)
-	return newReceipt(got, len(rep.Signatures)), nil
+	return client.NewReceipt(got, len(rep.Signatures)), nil
 }
 
 func (s *Server) voteReady(r *request) (any, error) {
@@ -308,13 +313,13 @@ func (s *Server) voteReady(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	items, batch, err := decode[Report](body, r.set.MaxBatch)
+	items, batch, err := decode[client.Report](body, r.set.MaxBatch)
 	if err != nil {
 		return nil, err
 	}
 	reports := make([]bulkhead.Report, len(items))
 	for i := range items {
-		if reports[i], err = r.readyReport(&items[i]); err != nil {
+		if reports[i], err = s.readyReport(r, &items[i]); err != nil {
 			return nil, at(err, i, batch)
 		}
 		// The reports of a batch share the header but are not one report.
@@ -339,15 +344,15 @@ const inFlight = 64
 
 // tellAll reports a batch. The reports go out together, so that one write of
 // the journal serves many of them.
-func (s *Server) tellAll(r *request, reports []bulkhead.Report) []BatchReceipt {
-	answers := make([]BatchReceipt, len(reports))
+func (s *Server) tellAll(r *request, reports []bulkhead.Report) []client.BatchReceipt {
+	answers := make([]client.BatchReceipt, len(reports))
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	for range min(inFlight, len(reports)) {
 		wg.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(reports); i = int(next.Add(1)) - 1 {
 				receipt, err := s.tell(r, reports[i])
-				answers[i] = BatchReceipt{Receipt: receipt, Problem: s.batchProblem(err)}
+				answers[i] = client.BatchReceipt{Receipt: receipt, Problem: s.batchProblem(err)}
 			}
 		})
 	}
@@ -355,7 +360,7 @@ func (s *Server) tellAll(r *request, reports []bulkhead.Report) []BatchReceipt {
 	return answers
 }
 
-func (r *request) readyReport(in *Report) (bulkhead.Report, error) {
+func (s *Server) readyReport(r *request, in *client.Report) (bulkhead.Report, error) {
 	if err := r.signatures(in.Signatures); err != nil {
 		return bulkhead.Report{}, err
 	}
@@ -363,15 +368,51 @@ func (r *request) readyReport(in *Report) (bulkhead.Report, error) {
 	if err != nil {
 		return bulkhead.Report{}, err
 	}
+	who, err := s.reporter(r, in.Reporter)
+	if err != nil {
+		return bulkhead.Report{}, err
+	}
 	return bulkhead.Report{
 		Signatures: in.Signatures, Vote: vote, Count: in.Count,
-		Source: in.Source.root(), Reporter: r.who, ID: in.ID,
+		Source: in.Source.Bulkhead(), Reporter: who, ID: in.ID,
 	}, nil
 }
 
+// reporter returns whose a report is: that of whoever sent it, or of the stranger
+// that it names. An account is never taken on somebody else's word.
+func (s *Server) reporter(r *request, stranger netip.Addr) (bulkhead.Reporter, error) {
+	if stranger == (netip.Addr{}) {
+		return r.who, nil
+	}
+	addr := stranger.Unmap().WithZone("")
+	if addr.IsLoopback() || addr.IsUnspecified() {
+		return bulkhead.Reporter{}, fmt.Errorf("%w: reporter %v is no address of another machine", bulkhead.ErrMalformed, stranger)
+	}
+	if err := s.maySpeak(r); err != nil {
+		return bulkhead.Reporter{}, fmt.Errorf("a report for a stranger: %w", err)
+	}
+	return bulkhead.Reporter{Addr: addr}, nil
+}
+
+// parseVote reads the vote of a report; "" is the one that the path stands for.
+func (r *request) parseVote(text string) (bulkhead.Vote, error) {
+	if text == "" {
+		return r.unsaid, nil
+	}
+	if r.unsaid == bulkhead.Revocation {
+		return 0, fmt.Errorf("%w: a revoke has no vote", bulkhead.ErrMalformed)
+	}
+	for v := range bulkhead.NumVotes {
+		if v.String() == text {
+			return v, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: vote %.40q, want sighting, spam, ham or revoke", bulkhead.ErrMalformed, text)
+}
+
 func checkID(id string) error {
-	if len(id) > maxID {
-		return fmt.Errorf("%w: idempotency key of %d bytes, limit %d", bulkhead.ErrMalformed, len(id), maxID)
+	if len(id) > bulkhead.MaxID {
+		return fmt.Errorf("%w: idempotency key of %d bytes, limit %d", bulkhead.ErrMalformed, len(id), bulkhead.MaxID)
 	}
 	return nil
 }
@@ -390,8 +431,8 @@ func (s *Server) sign(r *request) (any, error) {
 	if sigs == nil {
 		sigs = []bulkhead.Signature{}
 	}
-	return &Signatures{
+	return &client.Signatures{
 		Signatures: sigs,
-		Source:     Source(source),
+		Source:     client.Source(source),
 	}, nil
 }

@@ -9,30 +9,33 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 )
 
 // fakeMTA has one rule and one list.
 type fakeMTA struct{ known map[string]int }
 
-func (f fakeMTA) ApplyRateLimits(_ context.Context, a map[string]string) (RateDecision, error) {
+func (f fakeMTA) ApplyRateLimits(_ context.Context, a map[string]string) (client.RateDecision, error) {
 	f.known[a["sasl_username"]]++
-	return RateDecision{Action: "defer", Text: "slow", Rules: []RateOutcome{{Rule: "r", Key: a["sasl_username"], Over: true}}}, nil
+	return client.RateDecision{Action: "defer", Text: "slow", Rules: []client.RateOutcome{{Rule: "r", Key: a["sasl_username"], Over: true}}}, nil
 }
-func (f fakeMTA) RateLimits() []RateLimit { return []RateLimit{{Name: "r", Keys: len(f.known)}} }
-func (f fakeMTA) RateKeys(rule, key string) ([]RateKey, error) {
+func (f fakeMTA) RateLimits() []client.RateLimit {
+	return []client.RateLimit{{Name: "r", Keys: len(f.known)}}
+}
+func (f fakeMTA) RateKeys(rule, key string) ([]client.RateKey, error) {
 	if f.known[key] == 0 {
 		return nil, nil
 	}
-	return []RateKey{{Rule: rule, Rate: float64(f.known[key])}}, nil
+	return []client.RateKey{{Rule: rule, Rate: float64(f.known[key])}}, nil
 }
 func (f fakeMTA) ResetRateKey(_, key string) int { n := f.known[key]; delete(f.known, key); return n }
-func (f fakeMTA) Lists() []List                  { return []List{{Name: "bad", Tone: "black"}} }
-func (f fakeMTA) FindInLists(entry string) ([]ListMatch, error) {
+func (f fakeMTA) Lists() []client.List           { return []client.List{{Name: "bad", Tone: "black"}} }
+func (f fakeMTA) FindInLists(entry string) ([]client.ListMatch, error) {
 	if entry == "" {
 		return nil, fmt.Errorf("%w: empty entry", bulkhead.ErrMalformed)
 	}
-	return []ListMatch{{List: "bad", Element: entry, Updated: time.Unix(0, 0).UTC()}}, nil
+	return []client.ListMatch{{List: "bad", Element: entry, Updated: time.Unix(0, 0).UTC()}}, nil
 }
 
 func TestRateLimitsAndLists(t *testing.T) {
@@ -49,7 +52,7 @@ func TestRateLimitsAndLists(t *testing.T) {
 	}
 	web := httptest.NewServer(s)
 	defer web.Close()
-	c := &Client{Server: web.URL}
+	c := &client.Client{Server: web.URL}
 	d, err := c.ApplyRateLimits(t.Context(), map[string]string{"sasl_username": "ann"})
 	if err != nil || d.Action != "defer" || len(d.Rules) != 1 || d.Rules[0].Key != "ann" {
 		t.Errorf("ApplyRateLimits = %+v, %v", d, err)

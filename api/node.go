@@ -3,71 +3,14 @@ package api
 import (
 	"context"
 	"net/http"
-	"time"
+
+	"github.com/bulkhead-mail/bulkhead/client"
 )
 
 // A Node describes itself. Its method may be called concurrently and should
 // take no longer than some milliseconds: /metrics calls it too.
 type Node interface {
-	State(ctx context.Context) NodeState
-}
-
-// NodeState is what a node says of itself.
-type NodeState struct {
-	Name       string    `json:"name"`
-	Version    string    `json:"version"`
-	Started    time.Time `json:"started"`
-	Durability string    `json:"durability" enum:"always,relaxed" doc:"When a report is acknowledged: once it would survive a power cut, or before."`
-	ReadOnly   string    `json:"read_only,omitempty" doc:"Why reports are refused at present; absent if they are not."`
-	Threshold  uint32    `json:"threshold" doc:"Count at which a message is bulk, if a check does not say otherwise."`
-	Accounts   int       `json:"accounts" doc:"Accounts of the node, closed ones included."`
-	Doors      []Door    `json:"doors" doc:"Front doors that are open."`
-	Counters   Counters  `json:"counters"`
-	Books      []Book    `json:"books"`
-}
-
-// Counters say what the node has done since it started, through all doors.
-type Counters struct {
-	Checks      uint64 `json:"checks"`
-	Reports     uint64 `json:"reports" doc:"Reports and revokes that were taken."`
-	Refused     uint64 `json:"refused" doc:"Reports and revokes that were refused."`
-	Entries     uint64 `json:"journal_entries" doc:"Entries written to the journal; one holds a batch of reports."`
-	Checkpoints uint64 `json:"checkpoints" doc:"Snapshots written."`
-	Recoveries  uint64 `json:"recoveries" doc:"Times that the node got over a failed write."`
-	Forgotten   uint64 `json:"forgotten" doc:"Generations that were given up before their time for want of memory."`
-}
-
-// A Door is one open front door.
-type Door struct {
-	Name    string `json:"name" doc:"Its key in the section [listen] of the configuration."`
-	Address string `json:"address"`
-}
-
-// A Book is the tally or the blocklist.
-type Book struct {
-	Name        string       `json:"name" enum:"tally,blocklist"`
-	Bytes       uint64       `json:"bytes" doc:"Memory of all arrays."`
-	Generations []Generation `json:"generations" doc:"Live generations, the newest first."`
-}
-
-// A Generation is one time slice of a book.
-type Generation struct {
-	Start    time.Time `json:"start"`
-	End      time.Time `json:"end" doc:"When the next one begins, or began."`
-	Capacity uint64    `json:"capacity" doc:"Signatures that it was sized for."`
-	Arrays   []Array   `json:"arrays"`
-}
-
-// An Array is one filter of a generation.
-type Array struct {
-	Name     string  `json:"name" doc:"What it holds: counts, weights, unique (who has voted on what), spam, or revoked."`
-	Geometry string  `json:"geometry" doc:"Blocks, cells and hashes."`
-	Bytes    uint64  `json:"bytes" doc:"Memory of the array."`
-	Keys     uint64  `json:"keys" doc:"Distinct keys that were added, as far as the node knows."`
-	Fill     float64 `json:"fill" minimum:"0" maximum:"1" doc:"Share of cells or bits that are not zero."`
-	Ghost    float64 `json:"ghost" minimum:"0" maximum:"1" doc:"Probability that an absent key is found, at the present fill."`
-	Wrong    float64 `json:"count_wrong" minimum:"0" maximum:"1" doc:"Counting arrays: expected share of counts that are too high."`
-	Bulk     float64 `json:"bulk_wrong" minimum:"0" maximum:"1" doc:"Counting arrays: probability that an absent key shows the threshold."`
+	State(ctx context.Context) client.NodeState
 }
 
 func (s *Server) state(r *request) (any, error) {

@@ -12,6 +12,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/bulkhead-mail/bulkhead/client"
 )
 
 func newDocument(version string) *huma.OpenAPI {
@@ -57,7 +59,7 @@ func (s *Server) mount(reg *prometheus.Registry) {
 		s.mux.HandleFunc(path, wrongMethod(strings.Join(allowed, ", ")))
 	}
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		newProblem(http.StatusNotFound, fmt.Sprintf("nothing is at %.80q", r.URL.Path)).write(w)
+		writeProblem(w, newProblem(http.StatusNotFound, fmt.Sprintf("nothing is at %.80q", r.URL.Path)))
 	})
 }
 
@@ -66,7 +68,7 @@ func (s *Server) fixed(methods map[string][]string, path string, n need, h http.
 	methods[path] = append(methods[path], "GET")
 	s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 		if _, err := s.admit(r, n); err != nil {
-			problem(err).write(w)
+			writeProblem(w, problem(err))
 			return
 		}
 		h.ServeHTTP(w, r)
@@ -76,7 +78,7 @@ func (s *Server) fixed(methods map[string][]string, path string, n need, h http.
 func wrongMethod(allowed string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", allowed)
-		newProblem(http.StatusMethodNotAllowed, fmt.Sprintf("method %.20q, want %s", r.Method, allowed)).write(w)
+		writeProblem(w, newProblem(http.StatusMethodNotAllowed, fmt.Sprintf("method %.20q, want %s", r.Method, allowed)))
 	}
 }
 
@@ -87,7 +89,7 @@ func (s *Server) document(mediaType string, render func() ([]byte, error)) http.
 		body, err := render()
 		if err != nil {
 			s.log.Error("request failed", "path", r.URL.Path, "err", err)
-			problem(err).write(w)
+			writeProblem(w, problem(err))
 			return
 		}
 		w.Header().Set("Content-Type", mediaType)
@@ -108,47 +110,51 @@ func (s *Server) routes() []route {
 
 	return []route{
 		s.route("POST /v1/check", "check", "What is known of a message. Changes nothing.", check, s.check,
-			takes(mail, s.either(Check{})), params(checkParams...), gives(s.oneOf(Verdict{}, []BatchVerdict{}))),
+			takes(mail, s.either(client.Check{})), params(checkParams...), gives(s.oneOf(client.Verdict{}, []client.BatchVerdict{}))),
 		s.route("POST /v1/report", "report", "Count a sighting or a vote.", report, s.report,
-			takes(mail, s.either(Report{})), params(reportParams...), gives(s.oneOf(Receipt{}, []BatchReceipt{}))),
+			takes(mail, s.either(client.Report{})), params(reportParams...), gives(s.oneOf(client.Receipt{}, []client.BatchReceipt{}))),
 		s.route("POST /v1/revoke", "revoke", "Withdraw a message from the blocklist: a report whose vote is revoke.", report, s.revoke,
-			takes(mail, s.either(Report{})), params(voteParams...), gives(s.oneOf(Receipt{}, []BatchReceipt{}))),
+			takes(mail, s.either(client.Report{})), params(voteParams...), gives(s.oneOf(client.Receipt{}, []client.BatchReceipt{}))),
+		s.route("POST /v1/look", "look", "What is known of signatures by themselves. Changes nothing.", check, s.look,
+			takes(nil, s.schema(client.LookRequest{})), gives(s.schema(client.Looks{}))),
+		s.route("POST /v1/count", "count", "Count sightings of signatures, all or none. Trusted accounts and clients of this machine only.", report, s.count,
+			takes(nil, s.schema(client.CountRequest{})), status(http.StatusNoContent)),
 		s.route("POST /v1/signatures", "signatures", "The signatures of a message. Nothing is asked or counted.", check, s.sign,
-			takes(mail, nil), gives(s.schema(Signatures{}))),
-		s.route("GET /v1/node", "node", "The node: fill, expected errors, generations, sizes.", check, s.state, gives(s.schema(NodeState{}))),
+			takes(mail, nil), gives(s.schema(client.Signatures{}))),
+		s.route("GET /v1/node", "node", "The node: fill, expected errors, generations, sizes.", check, s.state, gives(s.schema(client.NodeState{}))),
 
-		s.route("GET /v1/ratelimits", "listRateLimits", "Every rule, and what it takes.", check, s.listRates, gives(s.schema([]RateLimit{}))),
+		s.route("GET /v1/ratelimits", "listRateLimits", "Every rule, and what it takes.", check, s.listRates, gives(s.schema([]client.RateLimit{}))),
 		s.route("POST /v1/ratelimits", "applyRateLimits", "Count an event, and say what to do with it.", report, s.applyRate,
-			takes(nil, s.schema(RateRequest{})), gives(s.schema(RateDecision{}))),
+			takes(nil, s.schema(client.RateRequest{})), gives(s.schema(client.RateDecision{}))),
 		s.route("GET /v1/ratelimits/keys", "showRateKey", "What is counted of one key.", admin, s.showRate,
-			params(rateKeyParams()...), gives(s.schema([]RateKey{}))),
+			params(rateKeyParams()...), gives(s.schema([]client.RateKey{}))),
 		s.route("DELETE /v1/ratelimits/keys", "resetRateKey", "Forget one key.", admin, s.resetRate,
-			params(rateKeyParams()...), gives(s.schema(RateReset{}))),
-		s.route("GET /v1/lists", "lists", "Every black, white and grey list.", check, s.showLists, gives(s.schema([]List{}))),
+			params(rateKeyParams()...), gives(s.schema(client.RateReset{}))),
+		s.route("GET /v1/lists", "lists", "Every black, white and grey list.", check, s.showLists, gives(s.schema([]client.List{}))),
 		s.route("GET /v1/lists/find", "findInLists", "Look an address, domain, URL or IP address up in all lists.", check, s.findInLists,
-			params(queryParam("entry", "string", "What to look up.")), gives(s.schema([]ListMatch{}))),
+			params(queryParam("entry", "string", "What to look up.")), gives(s.schema([]client.ListMatch{}))),
 
-		s.route("GET /v1/users", "listUsers", "Every account.", admin, s.listUsers, gives(s.schema([]User{}))),
+		s.route("GET /v1/users", "listUsers", "Every account.", admin, s.listUsers, gives(s.schema([]client.User{}))),
 		s.route("POST /v1/users", "addUser", "Create an account. Its token is told once, here.", admin, s.addUser,
-			takes(nil, s.schema(NewUser{})), gives(s.schema(Token{})), status(http.StatusCreated)),
-		s.route("GET /v1/users/{name}", "showUser", "One account.", admin, s.showUser, params(name), gives(s.schema(User{}))),
+			takes(nil, s.schema(client.NewUser{})), gives(s.schema(client.Token{})), status(http.StatusCreated)),
+		s.route("GET /v1/users/{name}", "showUser", "One account.", admin, s.showUser, params(name), gives(s.schema(client.User{}))),
 		s.route("PATCH /v1/users/{name}", "changeUser", "Change role, weight, or close the account.", admin, s.changeUser,
-			params(name), takes(nil, s.schema(UserChange{})), gives(s.schema(User{}))),
+			params(name), takes(nil, s.schema(client.UserChange{})), gives(s.schema(client.User{}))),
 		s.route("DELETE /v1/users/{name}", "removeUser", "Remove an account.", admin, s.removeUser, params(name), status(http.StatusNoContent)),
-		s.route("POST /v1/users/{name}/token", "newToken", "Replace the token of an account.", admin, s.newToken, params(name), gives(s.schema(Token{}))),
+		s.route("POST /v1/users/{name}/token", "newToken", "Replace the token of an account.", admin, s.newToken, params(name), gives(s.schema(client.Token{}))),
 		s.route("PUT /v1/users/{name}/secrets/{protocol}", "setSecret", "Set the secret that an account shares with the clients of a protocol.", admin, s.setSecret,
-			params(name, protocol), takes(nil, s.schema(Secret{})), status(http.StatusNoContent)),
+			params(name, protocol), takes(nil, s.schema(client.Secret{})), status(http.StatusNoContent)),
 
-		s.route("GET /v1/network", "network", "What the node shares, with whom, and how it gets through.", admin, s.showNetwork, gives(s.schema(Network{}))),
-		s.route("GET /v1/peers", "listPeers", "Every peer.", admin, s.listPeers, gives(s.schema([]Peer{}))),
+		s.route("GET /v1/network", "network", "What the node shares, with whom, and how it gets through.", admin, s.showNetwork, gives(s.schema(client.Network{}))),
+		s.route("GET /v1/peers", "listPeers", "Every peer.", admin, s.listPeers, gives(s.schema([]client.Peer{}))),
 		s.route("POST /v1/peers", "addPeer", "Accept what the holder of a key publishes.", admin, s.addPeer,
-			takes(nil, s.schema(NewPeer{})), gives(s.schema(Peer{})), status(http.StatusCreated)),
-		s.route("GET /v1/peers/{key}", "showPeer", "One peer.", admin, s.showPeer, params(key), gives(s.schema(Peer{}))),
+			takes(nil, s.schema(client.NewPeer{})), gives(s.schema(client.Peer{})), status(http.StatusCreated)),
+		s.route("GET /v1/peers/{key}", "showPeer", "One peer.", admin, s.showPeer, params(key), gives(s.schema(client.Peer{}))),
 		s.route("PATCH /v1/peers/{key}", "weighPeer", "Give a peer another weight, and end its quarantine.", admin, s.weighPeer,
-			params(key), takes(nil, s.schema(PeerChange{})), gives(s.schema(Peer{}))),
+			params(key), takes(nil, s.schema(client.PeerChange{})), gives(s.schema(client.Peer{}))),
 		s.route("DELETE /v1/peers/{key}", "evictPeer", "Drop a peer and all that it counted.", admin, s.evictPeer, params(key), status(http.StatusNoContent)),
 		s.route("POST /v1/peers/{key}/rollback", "rollbackPeer", "Drop what a peer counted since a time.", admin, s.rollbackPeer,
-			params(key), takes(nil, s.schema(Rollback{})), gives(s.schema(Peer{}))),
+			params(key), takes(nil, s.schema(client.Rollback{})), gives(s.schema(client.Peer{}))),
 
 		s.route("GET /healthz", "healthz", "Whether the process runs.", open, s.healthz, givesText()),
 		s.route("GET /readyz", "readyz", "Whether the node takes requests.", open, s.readyz, givesText()),
@@ -175,7 +181,7 @@ func (s *Server) route(pattern, id, summary string, n need, serve func(*request)
 	}
 	op.Responses["default"] = &huma.Response{
 		Description: "Refused (RFC 9457).",
-		Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: s.schema(Problem{})}},
+		Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: s.schema(client.Problem{})}},
 	}
 	switch n {
 	case check, report:

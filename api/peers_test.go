@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 )
 
@@ -18,23 +19,23 @@ import (
 type fakePeers struct {
 	mu    sync.Mutex
 	off   bool
-	peers []Peer
+	peers []client.Peer
 	back  time.Time // of the last rollback
 }
 
-func (f *fakePeers) Network(context.Context) (Network, error) {
+func (f *fakePeers) Network(context.Context) (client.Network, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.off {
-		return Network{}, ErrNoMesh
+		return client.Network{}, ErrNoMesh
 	}
-	return Network{
+	return client.Network{
 		Key: testKey('A'), Mode: "hub", Role: "both", Published: 7, Strangers: map[string]uint64{"unknown key": 3},
-		Brokers: []Broker{{Server: "one:8421", Connected: true}, {Server: "two:8421", Error: "refused"}}, Peers: append([]Peer(nil), f.peers...),
+		Brokers: []client.Broker{{Server: "one:8421", Connected: true}, {Server: "two:8421", Error: "refused"}}, Peers: append([]client.Peer(nil), f.peers...),
 	}, nil
 }
 
-func (f *fakePeers) find(key string) *Peer {
+func (f *fakePeers) find(key string) *client.Peer {
 	for i := range f.peers {
 		if f.peers[i].Key == key {
 			return &f.peers[i]
@@ -43,13 +44,13 @@ func (f *fakePeers) find(key string) *Peer {
 	return nil
 }
 
-func (f *fakePeers) AddPeer(_ context.Context, p NewPeer) error {
+func (f *fakePeers) AddPeer(_ context.Context, p client.NewPeer) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !strings.HasPrefix(p.Key, "U") {
 		return fmt.Errorf("%w: %.80q is not the key of a node", bulkhead.ErrMalformed, p.Key)
 	}
-	f.peers = append(f.peers, Peer{
+	f.peers = append(f.peers, client.Peer{
 		Key: p.Key, Name: p.Name, Weight: p.Weight, Quarantine: "counts without measure", Missing: 5, Behind: 2.5,
 		Refused: map[string]uint64{"forged": 2}, Error: "forged", Keys: 12, Bytes: 345,
 	})
@@ -94,14 +95,14 @@ func TestPeers(t *testing.T) {
 	users, peers := newFakeUsers(), &fakePeers{}
 	srv := httptest.NewServer(newServer(t, &prototest.House{}, func(o *Options) { o.Accounts, o.Users, o.Peers = users, users, peers }))
 	defer srv.Close()
-	c := &Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}
+	c := &client.Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}
 	ctx := t.Context()
 	bob := testKey('B')
 
 	if list, err := c.Peers(ctx); err != nil || list == nil || len(list) != 0 {
 		t.Errorf("Peers of nobody = %#v, %v; want an empty list", list, err)
 	}
-	p, err := c.AddPeer(ctx, NewPeer{Key: bob, Name: "bob", Weight: 0.5})
+	p, err := c.AddPeer(ctx, client.NewPeer{Key: bob, Name: "bob", Weight: 0.5})
 	if err != nil || p.Key != bob || p.Name != "bob" || p.Weight != 0.5 {
 		t.Fatalf("AddPeer = %+v, %v", p, err)
 	}
@@ -121,9 +122,9 @@ func TestPeers(t *testing.T) {
 		err    error
 		status int
 	}{
-		"add again":        {second(c.AddPeer(ctx, NewPeer{Key: bob, Weight: 1})), 409},
-		"add no key":       {second(c.AddPeer(ctx, NewPeer{Key: "bob", Weight: 1})), 400},
-		"add another kind": {second(c.AddPeer(ctx, NewPeer{Key: "S" + bob[1:], Weight: 1})), 400},
+		"add again":        {second(c.AddPeer(ctx, client.NewPeer{Key: bob, Weight: 1})), 409},
+		"add no key":       {second(c.AddPeer(ctx, client.NewPeer{Key: "bob", Weight: 1})), 400},
+		"add another kind": {second(c.AddPeer(ctx, client.NewPeer{Key: "S" + bob[1:], Weight: 1})), 400},
 		"weigh too much":   {second(c.WeighPeer(ctx, bob, 1.5)), 400},
 		"weigh unknown":    {second(c.WeighPeer(ctx, testKey('C'), 1)), 404},
 		"weigh nonsense":   {second(c.WeighPeer(ctx, "../users/x y?", 1)), 404},
@@ -140,9 +141,9 @@ func TestPeers(t *testing.T) {
 	}
 
 	for token, want := range map[string]error{"": bulkhead.ErrUnauthorised, "token-bob": bulkhead.ErrForbidden} {
-		other := &Client{Server: srv.URL, HTTP: srv.Client(), Token: token}
+		other := &client.Client{Server: srv.URL, HTTP: srv.Client(), Token: token}
 		for what, err := range map[string]error{
-			"Network": second(other.Network(ctx)), "Peers": second(other.Peers(ctx)), "AddPeer": second(other.AddPeer(ctx, NewPeer{Key: testKey('D')})),
+			"Network": second(other.Network(ctx)), "Peers": second(other.Peers(ctx)), "AddPeer": second(other.AddPeer(ctx, client.NewPeer{Key: testKey('D')})),
 			"WeighPeer": second(other.WeighPeer(ctx, bob, 1)), "EvictPeer": other.EvictPeer(ctx, bob), "RollbackPeer": second(other.RollbackPeer(ctx, bob, since)),
 		} {
 			if !errors.Is(err, want) {
@@ -165,7 +166,7 @@ func second[T any](_ T, err error) error { return err }
 // TestPeerMetrics: what a scrape says of a peer, and of a node without peers.
 func TestPeerMetrics(t *testing.T) {
 	peers := &fakePeers{}
-	if err := peers.AddPeer(t.Context(), NewPeer{Key: testKey('B'), Weight: 0.5}); err != nil {
+	if err := peers.AddPeer(t.Context(), client.NewPeer{Key: testKey('B'), Weight: 0.5}); err != nil {
 		t.Fatal(err)
 	}
 	s := newServer(t, &prototest.House{}, func(o *Options) { o.Peers = peers })

@@ -63,7 +63,7 @@ type Options struct {
 // A Server serves the API. It is an [http.Handler]; its methods may be called
 // concurrently.
 type Server struct {
-	house    bulkhead.Clearinghouse
+	house    bulkhead.Counter
 	read     func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error)
 	accounts Accounts
 	users    Users
@@ -97,7 +97,7 @@ func New(o Options) (*Server, error) {
 		o.Registry = prometheus.NewRegistry()
 	}
 	s := &Server{
-		house: o.Clearinghouse, read: o.Read, accounts: o.Accounts, users: o.Users, peers: o.Peers, node: o.Node,
+		house: bulkhead.CounterOf(o.Clearinghouse), read: o.Read, accounts: o.Accounts, users: o.Users, peers: o.Peers, node: o.Node,
 		rates: o.RateLimits, lists: o.Lists,
 		ready: o.Ready, page: o.Page, log: o.Log,
 		origin: http.NewCrossOriginProtection(), mux: http.NewServeMux(),
@@ -131,6 +131,7 @@ type request struct {
 	set    *settings
 	large  chan struct{} // one element for each large body that may be read
 	held   bool          // one of them
+	local  bool          // a client of this machine
 	unsaid bulkhead.Vote // what a report says that names no vote
 	did    []any         // what an administrator asked for, as attributes of a log line; no secrets
 }
@@ -168,7 +169,7 @@ func (s *Server) handle(rt route) http.HandlerFunc {
 			if p := recover(); p != nil {
 				s.log.Error("request panicked", "path", rt.op.Path, "panic", p, "stack", string(debug.Stack()))
 				status = http.StatusInternalServerError
-				newProblem(status, "internal error; the node's log says more").write(w)
+				writeProblem(w, newProblem(status, "internal error; the node's log says more"))
 			}
 			m.observe(status, time.Since(start))
 		}()
@@ -179,12 +180,12 @@ func (s *Server) handle(rt route) http.HandlerFunc {
 			if status >= 500 && !errors.Is(err, bulkhead.ErrReadOnly) {
 				s.log.Error("request failed", "path", rt.op.Path, "err", err)
 			}
-			p.write(w)
+			writeProblem(w, p)
 			return
 		}
 		if err := writeBody(w, rt.op.DefaultStatus, body); err != nil {
 			s.log.Error("request failed", "path", rt.op.Path, "err", err)
-			problem(err).write(w)
+			writeProblem(w, problem(err))
 			return
 		}
 		status = rt.op.DefaultStatus
@@ -206,7 +207,7 @@ func (s *Server) admit(r *http.Request, n need) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &request{Request: r, who: who, set: set, large: s.large, unsaid: bulkhead.Spam}, nil
+	return &request{Request: r, who: who, local: local, set: set, large: s.large, unsaid: bulkhead.Spam}, nil
 }
 
 // answer returns what a route says to a request that is let through.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 )
@@ -48,14 +49,14 @@ func sign(t testing.TB, text string) bulkhead.Signature {
 
 type fakeNode struct{}
 
-func (fakeNode) State(context.Context) NodeState {
-	return NodeState{
+func (fakeNode) State(context.Context) client.NodeState {
+	return client.NodeState{
 		Name: "test", Version: "v0", Started: time.Unix(1, 0).UTC(), Durability: "always", Threshold: 20,
-		Counters: Counters{Checks: 9, Recoveries: 2},
-		Doors:    []Door{{Name: "http", Address: "127.0.0.1:8420"}},
-		Books: []Book{{Name: "tally", Bytes: 64, Generations: []Generation{{
+		Counters: client.Counters{Checks: 9, Recoveries: 2},
+		Doors:    []client.Door{{Name: "http", Address: "127.0.0.1:8420"}},
+		Books: []client.Book{{Name: "tally", Bytes: 64, Generations: []client.Generation{{
 			Start: time.Unix(0, 0).UTC(), End: time.Unix(86400, 0).UTC(), Capacity: 10,
-			Arrays: []Array{{Name: "counts", Bytes: 64, Keys: 3, Fill: 0.5, Ghost: 0.01}},
+			Arrays: []client.Array{{Name: "counts", Bytes: 64, Keys: 3, Fill: 0.5, Ghost: 0.01}},
 		}}}},
 	}
 }
@@ -102,12 +103,12 @@ func TestCheckReportRevoke(t *testing.T) {
 	house := &prototest.House{}
 	srv := httptest.NewServer(newServer(t, house, nil))
 	defer srv.Close()
-	c := &Client{Server: srv.URL + "/", HTTP: srv.Client()}
+	c := &client.Client{Server: srv.URL + "/", HTTP: srv.Client()}
 	ctx := t.Context()
 
 	verdict := func(want bool) {
 		t.Helper()
-		v, err := c.CheckMessage(ctx, []byte(sample), MessageOptions{Threshold: 3})
+		v, err := c.CheckMessage(ctx, []byte(sample), client.MessageOptions{Threshold: 3})
 		if err != nil || v.Spam != want || v.Unwanted != want || v.Threshold != 3 || len(v.Findings) != 1 {
 			t.Errorf("CheckMessage = %+v, %v; want spam %v and one finding", v, err, want)
 		}
@@ -115,31 +116,31 @@ func TestCheckReportRevoke(t *testing.T) {
 		if err != nil || len(sigs.Signatures) != 1 || sigs.Source.Sender != "shop@example.com" {
 			t.Fatalf("MessageSignatures = %+v, %v", sigs, err)
 		}
-		v, err = c.Check(ctx, Check{Signatures: sigs.Signatures})
-		if err != nil || v.Spam != want || v.Findings[0].Signature != sigs.Signatures[0] {
-			t.Errorf("Check = %+v, %v; want spam %v", v, err, want)
+		ready, err := c.Check(ctx, bulkhead.Query{Signatures: sigs.Signatures})
+		if err != nil || ready.Spam() != want || ready.Findings[0].Signature != sigs.Signatures[0] {
+			t.Errorf("Check = %+v, %v; want spam %v", ready, err, want)
 		}
 	}
 	verdict(false)
-	rcpt, err := c.ReportMessage(ctx, []byte(sample), MessageOptions{Vote: bulkhead.Spam, Count: 2, ID: "k1"})
-	if err != nil || *rcpt != (Receipt{Signatures: 1, Counted: 1, Listed: 1}) {
+	rcpt, err := c.ReportMessage(ctx, []byte(sample), client.MessageOptions{Vote: bulkhead.Spam, Count: 2, ID: "k1"})
+	if err != nil || *rcpt != (client.Receipt{Signatures: 1, Counted: 1, Listed: 1}) {
 		t.Errorf("ReportMessage = %+v, %v", rcpt, err)
 	}
 	verdict(true)
-	rcpt, err = c.ReportMessage(ctx, []byte(sample), MessageOptions{Vote: bulkhead.Revocation})
+	rcpt, err = c.ReportMessage(ctx, []byte(sample), client.MessageOptions{Vote: bulkhead.Revocation})
 	if err != nil || rcpt.Revoked != 1 {
 		t.Errorf("ReportMessage, revoking = %+v, %v", rcpt, err)
 	}
 	verdict(false)
 
 	// The same by ready signatures.
-	ready := Report{Signatures: []bulkhead.Signature{sign(t, "pyzor/digest:da39a3ee5e6b4b0d3255bfef95601890afd80709")}, Count: 3, ID: "k2"}
-	if rcpt, err = c.Report(ctx, ready); err != nil || *rcpt != (Receipt{Signatures: 1, Counted: 1, Listed: 1}) {
-		t.Errorf("Report = %+v, %v", rcpt, err)
+	ready := bulkhead.Report{Signatures: []bulkhead.Signature{sign(t, "pyzor/digest:da39a3ee5e6b4b0d3255bfef95601890afd80709")}, Vote: bulkhead.Spam, Count: 3, ID: "k2"}
+	if got, err := c.Report(ctx, ready); err != nil || got != (bulkhead.Receipt{Counted: 1, Listed: 1}) {
+		t.Errorf("Report = %+v, %v", got, err)
 	}
-	ready.Vote = "revoke"
-	if rcpt, err = c.Report(ctx, ready); err != nil || rcpt.Revoked != 1 {
-		t.Errorf("Report, revoking = %+v, %v", rcpt, err)
+	ready.Vote = bulkhead.Revocation
+	if got, err := c.Report(ctx, ready); err != nil || got.Revoked != 1 {
+		t.Errorf("Report, revoking = %+v, %v", got, err)
 	}
 	// The path of its own is the same for clients that name no vote.
 	for _, path := range []string{"/v1/revoke", "/v1/revoke?count=2"} {
@@ -196,14 +197,14 @@ func TestBatch(t *testing.T) {
 	house := &prototest.House{}
 	srv := httptest.NewServer(newServer(t, house, nil))
 	defer srv.Close()
-	c := &Client{Server: srv.URL, HTTP: srv.Client()}
-	var reports []Report
-	var checks []Check
+	c := &client.Client{Server: srv.URL, HTTP: srv.Client()}
+	var reports []bulkhead.Report
+	var checks []bulkhead.Query
 	for i := range 200 {
 		sig := sign(t, fmt.Sprintf("bulkhead/exact:%08x", i))
-		checks = append(checks, Check{Signatures: []bulkhead.Signature{sig}})
+		checks = append(checks, bulkhead.Query{Signatures: []bulkhead.Signature{sig}})
 		if i%2 == 0 {
-			reports = append(reports, Report{Signatures: []bulkhead.Signature{sig}, Vote: "spam"})
+			reports = append(reports, bulkhead.Report{Signatures: []bulkhead.Signature{sig}, Vote: bulkhead.Spam})
 		}
 	}
 	receipts, err := c.ReportBatch(t.Context(), reports)
@@ -215,13 +216,13 @@ func TestBatch(t *testing.T) {
 		t.Fatalf("CheckBatch = %d answers, %v", len(verdicts), err)
 	}
 	for i, v := range verdicts {
-		if v.Problem != nil || v.Verdict.Findings[0].Signature != checks[i].Signatures[0] || v.Verdict.Spam != (i%2 == 0) {
+		if v.Err != nil || v.Verdict.Findings[0].Signature != checks[i].Signatures[0] || v.Verdict.Spam() != (i%2 == 0) {
 			t.Errorf("answer %d = %+v", i, v)
 		}
 	}
 	house.Err = bulkhead.ErrReadOnly
 	receipts, err = c.ReportBatch(t.Context(), reports[:2])
-	if err != nil || receipts[1].Receipt != nil || receipts[1].Problem.Status != 503 {
+	if err != nil || receipts[1].Receipt != (bulkhead.Receipt{}) || !errors.Is(receipts[1].Err, bulkhead.ErrReadOnly) {
 		t.Errorf("ReportBatch on a read-only node = %+v, %v; want a problem for each", receipts, err)
 	}
 }
@@ -305,7 +306,7 @@ func TestRefusals(t *testing.T) {
 			house := &prototest.House{}
 			s := newServer(t, house, func(o *Options) { o.Access.MaxBody = 1 << 16 })
 			w := send(s, tt.from, tt.method, tt.target, tt.mediaType, tt.body, tt.headers...)
-			var p Problem
+			var p client.Problem
 			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Header().Get("Content-Type") != "application/problem+json" {
 				t.Fatalf("answer %d %q %q is no problem document: %v", w.Code, w.Header(), w.Body, err)
 			}
@@ -352,7 +353,7 @@ func TestFaults(t *testing.T) {
 func TestClientSeesSentinels(t *testing.T) {
 	for _, want := range []error{bulkhead.ErrMalformed, bulkhead.ErrForbidden, bulkhead.ErrOverLimit, bulkhead.ErrReadOnly, bulkhead.ErrUnauthorised} {
 		srv := httptest.NewServer(newServer(t, &prototest.House{Err: want}, nil))
-		_, err := (&Client{Server: srv.URL, HTTP: srv.Client()}).Check(t.Context(), Check{Signatures: []bulkhead.Signature{sign(t, "dcc/body:00")}})
+		_, err := (&client.Client{Server: srv.URL, HTTP: srv.Client()}).Check(t.Context(), bulkhead.Query{Signatures: []bulkhead.Signature{sign(t, "dcc/body:00")}})
 		srv.Close()
 		if !errors.Is(err, want) {
 			t.Errorf("client got %v, want it to wrap %v", err, want)
@@ -367,7 +368,7 @@ func TestClientAndOtherServers(t *testing.T) {
 				w.WriteHeader(status)
 				io.WriteString(w, body)
 			}))
-			v, err := (&Client{Server: srv.URL, HTTP: srv.Client()}).CheckMessage(t.Context(), []byte(sample), MessageOptions{})
+			v, err := (&client.Client{Server: srv.URL, HTTP: srv.Client()}).CheckMessage(t.Context(), []byte(sample), client.MessageOptions{})
 			srv.Close()
 			if status != 204 && !(status == 200 && strings.HasPrefix(body, `{"`)) && (err == nil || v != nil) {
 				t.Errorf("server answering %d %q: got %v, %v; want an error", status, body, v, err)
@@ -401,7 +402,7 @@ func TestAnswerWithoutForm(t *testing.T) {
 	s := newServer(t, &oddHouse{}, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	for range 2 { // no half of an answer is left over for the next one
 		w := send(s, local, "POST", "/v1/check", requestType, ready)
-		var p Problem
+		var p client.Problem
 		if err := json.Unmarshal(w.Body.Bytes(), &p); w.Code != 500 || err != nil || strings.Contains(p.Detail, "NaN") {
 			t.Errorf("answer = %d %s, want 500 and a problem that names no fault", w.Code, w.Body)
 		}

@@ -4,10 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/netip"
-	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
 )
 
 // Users manages the accounts of a node. Errors wrap the sentinels of package
@@ -16,14 +15,18 @@ import (
 type Users interface {
 	// IsAdmin reports whether the open account may manage accounts.
 	IsAdmin(ctx context.Context, account string) bool
+	// IsTrusted reports whether the open account is a trusted one or an
+	// administrator's: such a client may count what others saw, and say for whom it
+	// reports.
+	IsTrusted(ctx context.Context, account string) bool
 	// Users returns every account in the order of their names.
-	Users(ctx context.Context) ([]User, error)
+	Users(ctx context.Context) ([]client.User, error)
 	// User returns the account called name; ok is false if there is none.
-	User(ctx context.Context, name string) (u User, ok bool, err error)
+	User(ctx context.Context, name string) (u client.User, ok bool, err error)
 	// AddUser creates an account, and returns its bearer token.
-	AddUser(ctx context.Context, u NewUser) (token string, err error)
+	AddUser(ctx context.Context, u client.NewUser) (token string, err error)
 	// ChangeUser changes what the change names.
-	ChangeUser(ctx context.Context, name string, c UserChange) error
+	ChangeUser(ctx context.Context, name string, c client.UserChange) error
 	// RemoveUser removes an account.
 	RemoveUser(ctx context.Context, name string) error
 	// NewToken replaces the bearer token of an account.
@@ -31,46 +34,6 @@ type Users interface {
 	// SetSecret sets the secret that an account shares with the clients of a
 	// protocol ("razor2", "pyzor", "dcc"); "" removes it.
 	SetSecret(ctx context.Context, name, protocol, secret string) error
-}
-
-// A User is an account as administrators see it.
-type User struct {
-	Name      string     `json:"name"`
-	Role      string     `json:"role" enum:"anonymous,reporter,trusted,admin"`
-	Weight    float64    `json:"weight" minimum:"0" maximum:"1" doc:"What an administrator gave, or what a reporter started with."`
-	Worth     float64    `json:"worth" minimum:"0" maximum:"1" doc:"What a report weighs at present."`
-	Created   time.Time  `json:"created"`
-	From      netip.Addr `json:"from,omitzero" doc:"Address that registered the account, if it registered itself."`
-	Closed    bool       `json:"closed" doc:"A closed account keeps its name and may do nothing."`
-	Confirmed uint32     `json:"confirmed" doc:"Reports that others confirmed."`
-	Reverted  uint32     `json:"reverted" doc:"Reports that were revoked."`
-	Token     bool       `json:"token" doc:"Whether it has a bearer token."`
-	Protocols []string   `json:"protocols" doc:"Protocols that it has a secret for."`
-}
-
-// A NewUser is an account to create.
-type NewUser struct {
-	Name   string   `json:"name" minLength:"1" maxLength:"128"`
-	Role   string   `json:"role,omitempty" enum:"anonymous,reporter,trusted,admin" default:"reporter"`
-	Weight *float64 `json:"weight,omitempty" minimum:"0" maximum:"1" doc:"Absent: what the configuration gives to the role."`
-}
-
-// A UserChange is what to change of an account; absent fields stay.
-type UserChange struct {
-	Role   *string  `json:"role,omitempty" enum:"anonymous,reporter,trusted,admin"`
-	Weight *float64 `json:"weight,omitempty" minimum:"0" maximum:"1"`
-	Closed *bool    `json:"closed,omitempty"`
-}
-
-// A Token is a bearer token. It is told once; the node keeps only its hash.
-type Token struct {
-	Name  string `json:"name"`
-	Token string `json:"token"`
-}
-
-// A Secret is what an account shares with the clients of a protocol.
-type Secret struct {
-	Secret string `json:"secret" maxLength:"1024" doc:"\"\" removes it."`
 }
 
 // maxSecret is the largest number of bytes in a Secret.
@@ -83,7 +46,7 @@ func unknownUser(name string) error {
 func (s *Server) listUsers(r *request) (any, error) {
 	users, err := s.users.Users(r.Context())
 	if users == nil {
-		users = []User{}
+		users = []client.User{}
 	}
 	return users, err
 }
@@ -102,7 +65,7 @@ func (s *Server) user(r *request, name string) (any, error) {
 }
 
 func (s *Server) addUser(r *request) (any, error) {
-	u, err := one[NewUser](r)
+	u, err := one[client.NewUser](r)
 	if err != nil {
 		return nil, err
 	}
@@ -121,11 +84,11 @@ func (s *Server) addUser(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Token{Name: u.Name, Token: token}, nil
+	return &client.Token{Name: u.Name, Token: token}, nil
 }
 
 func (s *Server) changeUser(r *request) (any, error) {
-	c, err := one[UserChange](r)
+	c, err := one[client.UserChange](r)
 	if err != nil {
 		return nil, err
 	}
@@ -168,11 +131,11 @@ func (s *Server) newToken(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Token{Name: name, Token: token}, nil
+	return &client.Token{Name: name, Token: token}, nil
 }
 
 func (s *Server) setSecret(r *request) (any, error) {
-	secret, err := one[Secret](r)
+	secret, err := one[client.Secret](r)
 	if err != nil {
 		return nil, err
 	}

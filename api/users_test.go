@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 )
 
@@ -18,7 +19,7 @@ import (
 // number of renewals, and without N at first.
 type fakeUsers struct {
 	mu      sync.Mutex
-	users   map[string]*User
+	users   map[string]*client.User
 	tokens  map[string]string // by token
 	secrets map[string]string
 	renewed int
@@ -26,7 +27,7 @@ type fakeUsers struct {
 
 func newFakeUsers() *fakeUsers {
 	return &fakeUsers{
-		users: map[string]*User{
+		users: map[string]*client.User{
 			"alice": {Name: "alice", Role: "admin", Weight: 1, Worth: 1},
 			"bob":   {Name: "bob", Role: "reporter", Weight: 0.5, Worth: 0.5},
 		},
@@ -51,39 +52,45 @@ func (f *fakeUsers) IsAdmin(_ context.Context, name string) bool {
 	return f.users[name] != nil && f.users[name].Role == "admin"
 }
 
-func (f *fakeUsers) Users(context.Context) ([]User, error) {
+func (f *fakeUsers) IsTrusted(_ context.Context, name string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var all []User
+	return f.users[name] != nil && (f.users[name].Role == "admin" || f.users[name].Role == "trusted")
+}
+
+func (f *fakeUsers) Users(context.Context) ([]client.User, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []client.User
 	for _, u := range f.users {
 		all = append(all, *u)
 	}
-	slices.SortFunc(all, func(a, b User) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b client.User) int { return strings.Compare(a.Name, b.Name) })
 	return all, nil
 }
 
-func (f *fakeUsers) User(_ context.Context, name string) (User, bool, error) {
+func (f *fakeUsers) User(_ context.Context, name string) (client.User, bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	u := f.users[name]
 	if u == nil {
-		return User{}, false, nil
+		return client.User{}, false, nil
 	}
 	return *u, true, nil
 }
 
-func (f *fakeUsers) AddUser(_ context.Context, u NewUser) (string, error) {
+func (f *fakeUsers) AddUser(_ context.Context, u client.NewUser) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if u.Name == "" {
 		return "", fmt.Errorf("%w: empty name", bulkhead.ErrMalformed)
 	}
-	f.users[u.Name] = &User{Name: u.Name, Role: u.Role, Protocols: []string{}}
+	f.users[u.Name] = &client.User{Name: u.Name, Role: u.Role, Protocols: []string{}}
 	f.tokens["token-"+u.Name] = u.Name
 	return "token-" + u.Name, nil
 }
 
-func (f *fakeUsers) ChangeUser(_ context.Context, name string, c UserChange) error {
+func (f *fakeUsers) ChangeUser(_ context.Context, name string, c client.UserChange) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	u := f.users[name]
@@ -134,20 +141,20 @@ func TestUsers(t *testing.T) {
 	users := newFakeUsers()
 	srv := httptest.NewServer(newServer(t, &prototest.House{}, func(o *Options) { o.Accounts, o.Users = users, users }))
 	defer srv.Close()
-	c := &Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}
+	c := &client.Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}
 	ctx := t.Context()
 
 	// A name with everything that a path does not like.
 	const name = "carol/../x y%2Fé?#"
-	token, err := c.AddUser(ctx, NewUser{Name: name, Role: "reporter"})
+	token, err := c.AddUser(ctx, client.NewUser{Name: name, Role: "reporter"})
 	if err != nil || token.Name != name || token.Token != "token-"+name {
 		t.Fatalf("AddUser = %+v, %v", token, err)
 	}
-	if _, err := c.AddUser(ctx, NewUser{Name: name}); statusOf(err) != 409 {
+	if _, err := c.AddUser(ctx, client.NewUser{Name: name}); statusOf(err) != 409 {
 		t.Errorf("AddUser again = %v, want status 409", err)
 	}
 	weight, closed := 0.25, true
-	u, err := c.ChangeUser(ctx, name, UserChange{Weight: &weight})
+	u, err := c.ChangeUser(ctx, name, client.UserChange{Weight: &weight})
 	if err != nil || u.Weight != 0.25 || u.Role != "reporter" {
 		t.Errorf("ChangeUser = %+v, %v", u, err)
 	}
@@ -155,7 +162,7 @@ func TestUsers(t *testing.T) {
 		t.Errorf("User = %+v, %v", u, err)
 	}
 	tooMuch := 1.5
-	if _, err := c.ChangeUser(ctx, name, UserChange{Weight: &tooMuch}); !errors.Is(err, bulkhead.ErrMalformed) {
+	if _, err := c.ChangeUser(ctx, name, client.UserChange{Weight: &tooMuch}); !errors.Is(err, bulkhead.ErrMalformed) {
 		t.Errorf("ChangeUser(weight 1.5) = %v, want ErrMalformed", err)
 	}
 	if err := c.SetSecret(ctx, name, "pyzor", "s3cret"); err != nil || users.secrets[name+"/pyzor"] != "s3cret" {
@@ -165,11 +172,11 @@ func TestUsers(t *testing.T) {
 	if err != nil || renewed.Token == token.Token {
 		t.Errorf("NewToken = %+v, %v; want another token", renewed, err)
 	}
-	own := &Client{Server: srv.URL, HTTP: srv.Client(), Token: renewed.Token}
+	own := &client.Client{Server: srv.URL, HTTP: srv.Client(), Token: renewed.Token}
 	if _, err := own.Node(ctx); err != nil {
 		t.Errorf("Node with the new token: %v", err)
 	}
-	if _, err := c.ChangeUser(ctx, name, UserChange{Closed: &closed}); err != nil {
+	if _, err := c.ChangeUser(ctx, name, client.UserChange{Closed: &closed}); err != nil {
 		t.Error(err)
 	}
 	if _, err := own.Node(ctx); !errors.Is(err, bulkhead.ErrUnauthorised) {
@@ -198,13 +205,13 @@ func TestUsersNamedLikeFolders(t *testing.T) {
 	users := newFakeUsers()
 	srv := httptest.NewServer(newServer(t, &prototest.House{}, func(o *Options) { o.Accounts, o.Users = users, users }))
 	defer srv.Close()
-	c := &Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}
+	c := &client.Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}
 	ctx, closed := t.Context(), true
 	for _, name := range []string{".", "..", "...", "%2E%2E"} {
-		if _, err := c.AddUser(ctx, NewUser{Name: name}); err != nil {
+		if _, err := c.AddUser(ctx, client.NewUser{Name: name}); err != nil {
 			t.Fatal(err)
 		}
-		if u, err := c.ChangeUser(ctx, name, UserChange{Closed: &closed}); err != nil || u.Name != name || !u.Closed {
+		if u, err := c.ChangeUser(ctx, name, client.UserChange{Closed: &closed}); err != nil || u.Name != name || !u.Closed {
 			t.Errorf("ChangeUser(%q) = %+v, %v", name, u, err)
 		}
 		if _, err := c.NewToken(ctx, name); err != nil {
@@ -220,7 +227,7 @@ func TestUsersNamedLikeFolders(t *testing.T) {
 }
 
 func statusOf(err error) int {
-	var p *Problem
+	var p *client.Problem
 	if errors.As(err, &p) {
 		return p.Status
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
@@ -23,7 +23,7 @@ func newCheckCommand() *cobra.Command {
 			"Exit code: 0 if none is spam or bulk, 1 if any is, 64 and up for errors.",
 		Args: cli.Args(needMessages),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := r.client("")
+			node, err := r.client("")
 			if err != nil {
 				return err
 			}
@@ -33,7 +33,7 @@ func newCheckCommand() *cobra.Command {
 			}
 			p := &verdictPrinter{w: cmd.OutOrStdout(), json: r.json, color: cli.UseColor(cmd.OutOrStdout())}
 			err = eachMessage(cmd, args, func(name string, raw []byte) error {
-				v, err := client.CheckMessage(cmd.Context(), raw, api.MessageOptions{Source: from, Threshold: threshold})
+				v, err := node.CheckMessage(cmd.Context(), raw, client.MessageOptions{Source: from, Threshold: threshold})
 				if err != nil {
 					return err
 				}
@@ -62,7 +62,7 @@ type verdictPrinter struct {
 	spam, bulk               int
 }
 
-func (p *verdictPrinter) print(name string, v *api.Verdict) error {
+func (p *verdictPrinter) print(name string, v *client.Verdict) error {
 	p.total++
 	word, paint := stateOf(v)
 	switch word {
@@ -78,8 +78,8 @@ func (p *verdictPrinter) print(name string, v *api.Verdict) error {
 	}
 	if p.json {
 		return json.NewEncoder(p.w).Encode(struct {
-			Message string       `json:"message"`
-			Verdict *api.Verdict `json:"verdict"`
+			Message string          `json:"message"`
+			Verdict *client.Verdict `json:"verdict"`
 		}{name, v})
 	}
 	if p.color {
@@ -96,7 +96,7 @@ func (p *verdictPrinter) print(name string, v *api.Verdict) error {
 
 // stateOf returns a verdict in one word, in capitals if the message is not
 // wanted, and the colour to print it in.
-func stateOf(v *api.Verdict) (word, paint string) {
+func stateOf(v *client.Verdict) (word, paint string) {
 	const red, yellow, green, plain = "\x1b[1;31m", "\x1b[1;33m", "\x1b[32m", "\x1b[2m"
 	switch {
 	case v.Whitelisted != "":

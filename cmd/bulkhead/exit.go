@@ -8,7 +8,7 @@ import (
 	"syscall"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
@@ -21,7 +21,7 @@ func codeOf(err error) int {
 	var damage *store.DamageError
 	var dial *net.OpError
 	var asked *url.Error // a node that was silent, or gone before it had answered
-	var refusal *api.Problem
+	var refusal *client.Problem
 	code, known := cli.CodeOf(err)
 	switch {
 	case known && code != cli.NoInput:

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
@@ -38,16 +38,16 @@ func newPeerAdd(u *adminFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "add KEY", Short: "Add a peer: accept what another node publishes",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			w, err := parseWeight(weight)
 			if err != nil {
 				return err
 			}
-			p, err := c.AddPeer(cmd.Context(), api.NewPeer{Key: args[0], Name: name, Weight: w})
+			p, err := c.AddPeer(cmd.Context(), client.NewPeer{Key: args[0], Name: name, Weight: w})
 			if err != nil {
 				return err
 			}
-			return u.printPeers(cmd.OutOrStdout(), []api.Peer{*p})
+			return u.printPeers(cmd.OutOrStdout(), []client.Peer{*p})
 		}),
 	}
 	cmd.Flags().StringVar(&name, "name", "", "name for people (default: what the peer calls itself)")
@@ -58,7 +58,7 @@ func newPeerAdd(u *adminFlags) *cobra.Command {
 func newPeerList(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "Print every peer: weight, lag, bytes, refusals, keys, error", Args: cli.Args(cobra.NoArgs),
-		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, _ []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
 			list, err := c.Peers(cmd.Context())
 			if err != nil {
 				return err
@@ -68,7 +68,7 @@ func newPeerList(u *adminFlags) *cobra.Command {
 	}
 }
 
-func (u *adminFlags) printPeers(w io.Writer, list []api.Peer) error {
+func (u *adminFlags) printPeers(w io.Writer, list []client.Peer) error {
 	if u.json {
 		return printJSON(w, list)
 	}
@@ -107,7 +107,7 @@ func dash(s string) string {
 }
 
 // reasons returns why parts of a peer were refused, and the last one in words.
-func reasons(p *api.Peer) string {
+func reasons(p *client.Peer) string {
 	if p.Error == "" {
 		return "-"
 	}
@@ -119,7 +119,7 @@ func reasons(p *api.Peer) string {
 }
 
 // keyOf returns the key of the peer that a person names.
-func keyOf(ctx context.Context, c *api.Client, text string) (string, error) {
+func keyOf(ctx context.Context, c *client.Client, text string) (string, error) {
 	list, err := c.Peers(ctx)
 	if err != nil {
 		return "", err
@@ -146,7 +146,7 @@ func newPeerWeigh(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "weigh PEER WEIGHT", Short: "Set the weight of a peer, 0 to 1; ends its quarantine",
 		Args: cli.Args(cobra.ExactArgs(2)),
-		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			weight, err := parseWeight(args[1])
 			if err != nil {
 				return err
@@ -159,7 +159,7 @@ func newPeerWeigh(u *adminFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return u.printPeers(cmd.OutOrStdout(), []api.Peer{*p})
+			return u.printPeers(cmd.OutOrStdout(), []client.Peer{*p})
 		}),
 	}
 }
@@ -168,7 +168,7 @@ func newPeerEvict(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "evict PEER", Short: "Remove a peer and drop everything it counted",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			key, err := keyOf(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
@@ -186,7 +186,7 @@ func newPeerRollback(u *adminFlags) *cobra.Command {
 			"none of them back; later generations count again. TIME is 2006-01-02,\n" +
 			"2006-01-02T15:04:05Z, or a duration before now like 36h.",
 		Args: cli.Args(cobra.ExactArgs(2)),
-		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			since, err := parseSince(args[1], time.Now())
 			if err != nil {
 				return err
@@ -199,7 +199,7 @@ func newPeerRollback(u *adminFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return u.printPeers(cmd.OutOrStdout(), []api.Peer{*p})
+			return u.printPeers(cmd.OutOrStdout(), []client.Peer{*p})
 		}),
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
@@ -29,7 +29,7 @@ func newRatelimitCommand() *cobra.Command {
 		&cobra.Command{
 			Use: "show [KEY]", Short: "Print every rule, or what is counted of a key",
 			Args: cli.Args(cobra.MaximumNArgs(1)),
-			RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
+			RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 				if len(args) == 0 {
 					return showRules(cmd, c, u.json)
 				}
@@ -39,7 +39,7 @@ func newRatelimitCommand() *cobra.Command {
 		&cobra.Command{
 			Use: "reset KEY", Short: "Forget a key: it may send again at once",
 			Args: cli.Args(cobra.ExactArgs(1)),
-			RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
+			RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 				r, err := c.ResetRateKey(cmd.Context(), rule, args[0])
 				if err != nil {
 					return err
@@ -55,7 +55,7 @@ func newRatelimitCommand() *cobra.Command {
 	return cmd
 }
 
-func showRules(cmd *cobra.Command, c *api.Client, asJSON bool) error {
+func showRules(cmd *cobra.Command, c *client.Client, asJSON bool) error {
 	rules, err := c.RateLimits(cmd.Context())
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func showRules(cmd *cobra.Command, c *api.Client, asJSON bool) error {
 	return w.Flush()
 }
 
-func showKey(cmd *cobra.Command, c *api.Client, rule, key string, asJSON bool) error {
+func showKey(cmd *cobra.Command, c *client.Client, rule, key string, asJSON bool) error {
 	keys, err := c.RateKeys(cmd.Context(), rule, key)
 	if err != nil {
 		return err

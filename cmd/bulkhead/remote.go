@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 )
@@ -41,12 +41,12 @@ func (r *remote) flags(f *pflag.FlagSet) {
 
 // client returns a client, with the token of a file, else of the environment,
 // else of the fallback file if there is one.
-func (r *remote) client(fallback string) (*api.Client, error) {
+func (r *remote) client(fallback string) (*client.Client, error) {
 	u, err := url.Parse(r.server)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, cli.Usagef("--server %q is not a URL like %s", r.server, defaultServer)
 	}
-	c := &api.Client{Server: r.server, HTTP: &http.Client{Timeout: r.timeout}}
+	c := &client.Client{Server: r.server, HTTP: &http.Client{Timeout: r.timeout}}
 	switch {
 	case r.tokenFile != "":
 		c.Token, err = node.ReadSecret(r.tokenFile)
@@ -76,7 +76,7 @@ func (u *adminFlags) flags(f *pflag.FlagSet) {
 
 // ask returns a command that is run with a client: with the token of the flags,
 // else with that of the administrator of a node on this machine.
-func (u *adminFlags) ask(run func(cmd *cobra.Command, c *api.Client, args []string) error) func(*cobra.Command, []string) error {
+func (u *adminFlags) ask(run func(cmd *cobra.Command, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		c, err := u.client(filepath.Join(dataFolder(u.data, ""), node.AdminTokenFile))
 		if err != nil {

@@ -28,7 +28,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/dcc"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	dccsum "github.com/bulkhead-mail/bulkhead/signature/dcc"
@@ -162,9 +162,9 @@ func reloaded(ts *testscript.TestScript, _ bool, _ []string) {
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	c := &api.Client{Server: ts.Getenv("URL")}
+	c := &client.Client{Server: ts.Getenv("URL")}
 	for {
-		v, err := c.CheckMessage(ctx, []byte(ts.ReadFile("letter.eml")), api.MessageOptions{})
+		v, err := c.CheckMessage(ctx, []byte(ts.ReadFile("letter.eml")), client.MessageOptions{})
 		if err == nil && v.Whitelisted != "" {
 			return
 		}

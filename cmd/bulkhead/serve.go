@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
@@ -146,7 +146,7 @@ func (s *server) hup() {
 	s.log.Info("SIGHUP: configuration reloaded", "changed", changed, "need_restart", restart)
 }
 
-func doorList(doors []api.Door) string {
+func doorList(doors []client.Door) string {
 	var list []string
 	for _, d := range doors {
 		list = append(list, d.Name+"="+d.Address)

@@ -19,13 +19,13 @@ func newSignaturesCommand() *cobra.Command {
 			"the key of its network. Nothing is asked or counted. " + messageHelp,
 		Args: cli.Args(needMessages),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := r.client("")
+			node, err := r.client("")
 			if err != nil {
 				return err
 			}
 			w := cmd.OutOrStdout()
 			return eachMessage(cmd, args, func(name string, raw []byte) error {
-				sigs, err := client.MessageSignatures(cmd.Context(), raw)
+				sigs, err := node.MessageSignatures(cmd.Context(), raw)
 				if err != nil {
 					return err
 				}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 )
@@ -40,8 +40,8 @@ func newUserAdd(u *adminFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "add NAME", Short: "Create an account and print its token, once",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
-			in := api.NewUser{Name: args[0], Role: role}
+		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+			in := client.NewUser{Name: args[0], Role: role}
 			if weight != "" {
 				w, err := parseWeight(weight)
 				if err != nil {
@@ -61,7 +61,7 @@ func newUserAdd(u *adminFlags) *cobra.Command {
 	return cmd
 }
 
-func (u *adminFlags) printToken(w io.Writer, t *api.Token) error {
+func (u *adminFlags) printToken(w io.Writer, t *client.Token) error {
 	if u.json {
 		return json.NewEncoder(w).Encode(t)
 	}
@@ -80,7 +80,7 @@ func parseWeight(text string) (float64, error) {
 func newUserList(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "Print every account", Args: cli.Args(cobra.NoArgs),
-		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, _ []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
 			users, err := c.Users(cmd.Context())
 			if err != nil {
 				return err
@@ -90,7 +90,7 @@ func newUserList(u *adminFlags) *cobra.Command {
 	}
 }
 
-func (u *adminFlags) printUsers(w io.Writer, users []api.User) error {
+func (u *adminFlags) printUsers(w io.Writer, users []client.User) error {
 	if u.json {
 		return printJSON(w, users)
 	}
@@ -116,7 +116,7 @@ func newUserRemove(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "remove NAME", Short: "Remove an account; close it instead if nobody else may take its name",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			return c.RemoveUser(cmd.Context(), args[0])
 		}),
 	}
@@ -131,7 +131,7 @@ func newUserPasswd(u *adminFlags) *cobra.Command {
 			"secret from standard input instead, and keep it for clients of that protocol; an\n" +
 			"empty line removes it.",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			if protocol == "" {
 				token, err := c.NewToken(cmd.Context(), args[0])
 				if err != nil {
@@ -154,12 +154,12 @@ func newUserWeigh(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "weigh NAME WEIGHT", Short: "Set the weight of an account's reports, 0 to 1",
 		Args: cli.Args(cobra.ExactArgs(2)),
-		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			weight, err := parseWeight(args[1])
 			if err != nil {
 				return err
 			}
-			return u.change(cmd, c, args[0], api.UserChange{Weight: &weight})
+			return u.change(cmd, c, args[0], client.UserChange{Weight: &weight})
 		}),
 	}
 }
@@ -168,8 +168,8 @@ func newUserRole(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "role NAME ROLE", Short: "Make an account anonymous, reporter, trusted or admin",
 		Args: cli.Args(cobra.ExactArgs(2)),
-		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
-			return u.change(cmd, c, args[0], api.UserChange{Role: &args[1]})
+		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+			return u.change(cmd, c, args[0], client.UserChange{Role: &args[1]})
 		}),
 	}
 }
@@ -181,17 +181,17 @@ func newUserClose(u *adminFlags, name string, closed bool) *cobra.Command {
 	}
 	return &cobra.Command{
 		Use: name + " NAME", Short: short, Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *api.Client, args []string) error {
-			return u.change(cmd, c, args[0], api.UserChange{Closed: &closed})
+		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+			return u.change(cmd, c, args[0], client.UserChange{Closed: &closed})
 		}),
 	}
 }
 
 // change changes an account and prints what it is now.
-func (u *adminFlags) change(cmd *cobra.Command, c *api.Client, name string, change api.UserChange) error {
+func (u *adminFlags) change(cmd *cobra.Command, c *client.Client, name string, change client.UserChange) error {
 	user, err := c.ChangeUser(cmd.Context(), name, change)
 	if err != nil {
 		return err
 	}
-	return u.printUsers(cmd.OutOrStdout(), []api.User{*user})
+	return u.printUsers(cmd.OutOrStdout(), []client.User{*user})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
@@ -55,8 +55,8 @@ func newVoteCommand(name, short string, vote *bulkhead.Vote) *cobra.Command {
 		Long:  short + ". " + messageHelp + " What was counted is printed.",
 		Args:  cli.Args(needMessages),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o := api.MessageOptions{Vote: *vote, Count: count, ID: id}
-			client, err := r.client("")
+			o := client.MessageOptions{Vote: *vote, Count: count, ID: id}
+			node, err := r.client("")
 			if err != nil {
 				return err
 			}
@@ -64,7 +64,7 @@ func newVoteCommand(name, short string, vote *bulkhead.Vote) *cobra.Command {
 				return err
 			}
 			return eachMessage(cmd, args, func(name string, raw []byte) error {
-				receipt, err := client.ReportMessage(cmd.Context(), raw, o)
+				receipt, err := node.ReportMessage(cmd.Context(), raw, o)
 				if err != nil {
 					return err
 				}
@@ -79,11 +79,11 @@ func newVoteCommand(name, short string, vote *bulkhead.Vote) *cobra.Command {
 	return cmd
 }
 
-func printReceipt(w io.Writer, name string, r *api.Receipt, asJSON bool) error {
+func printReceipt(w io.Writer, name string, r *client.Receipt, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(struct {
-			Message string       `json:"message"`
-			Receipt *api.Receipt `json:"receipt"`
+			Message string          `json:"message"`
+			Receipt *client.Receipt `json:"receipt"`
 		}{name, r})
 	}
 	_, err := fmt.Fprintf(w, "%s: %s\n", name, receiptText(r))
@@ -92,7 +92,7 @@ func printReceipt(w io.Writer, name string, r *api.Receipt, asJSON bool) error {
 
 // receiptText says what a report did, for example "3 signatures counted, 2
 // newly listed, 1 counted before".
-func receiptText(r *api.Receipt) string {
+func receiptText(r *client.Receipt) string {
 	parts := []string{units.Plural(r.Counted, "signature") + " counted"}
 	for _, p := range []struct {
 		n    int

@@ -323,8 +323,8 @@ func checkReport(rep *bulkhead.Report) error {
 	if rep.Vote >= bulkhead.NumVotes {
 		return fmt.Errorf("%w: vote %d", bulkhead.ErrMalformed, rep.Vote)
 	}
-	if len(rep.ID) > 256 {
-		return fmt.Errorf("%w: report id of %d bytes, limit 256", bulkhead.ErrMalformed, len(rep.ID))
+	if len(rep.ID) > bulkhead.MaxID {
+		return fmt.Errorf("%w: report id of %d bytes, limit %d", bulkhead.ErrMalformed, len(rep.ID), bulkhead.MaxID)
 	}
 	return checkSignatures(rep.Signatures)
 }

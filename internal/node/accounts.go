@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -45,9 +45,15 @@ func (a *accounts) IsAdmin(_ context.Context, name string) bool {
 	return ok && account.Role == trust.Admin && !account.Closed
 }
 
+// IsTrusted implements [api.Users].
+func (a *accounts) IsTrusted(_ context.Context, name string) bool {
+	account, ok := a.book().Get(name)
+	return ok && (account.Role == trust.Trusted || account.Role == trust.Admin) && !account.Closed
+}
+
 // Users implements [api.Users].
-func (a *accounts) Users(context.Context) ([]api.User, error) {
-	var users []api.User
+func (a *accounts) Users(context.Context) ([]client.User, error) {
+	var users []client.User
 	for _, account := range a.book().All() {
 		users = append(users, a.user(&account))
 	}
@@ -55,20 +61,20 @@ func (a *accounts) Users(context.Context) ([]api.User, error) {
 }
 
 // User implements [api.Users].
-func (a *accounts) User(_ context.Context, name string) (api.User, bool, error) {
+func (a *accounts) User(_ context.Context, name string) (client.User, bool, error) {
 	account, ok := a.book().Get(name)
 	if !ok {
-		return api.User{}, false, nil
+		return client.User{}, false, nil
 	}
 	return a.user(&account), true, nil
 }
 
-func (a *accounts) user(account *trust.Account) api.User {
+func (a *accounts) user(account *trust.Account) client.User {
 	protocols := slices.Sorted(maps.Keys(account.Sealed))
 	if protocols == nil {
 		protocols = []string{}
 	}
-	return api.User{
+	return client.User{
 		Name: account.Name, Role: string(account.Role), Weight: account.Weight, Worth: a.book().Policy().Of(account),
 		Created: account.Created, From: account.From, Closed: account.Closed,
 		Confirmed: account.Confirmed, Reverted: account.Reverted,
@@ -77,7 +83,7 @@ func (a *accounts) user(account *trust.Account) api.User {
 }
 
 // AddUser implements [api.Users].
-func (a *accounts) AddUser(ctx context.Context, u api.NewUser) (string, error) {
+func (a *accounts) AddUser(ctx context.Context, u client.NewUser) (string, error) {
 	if u.Role == "" {
 		u.Role = string(trust.Member)
 	}
@@ -148,7 +154,7 @@ func (a *accounts) keepsAdmin(name string, account *trust.Account) error {
 }
 
 // ChangeUser implements [api.Users].
-func (a *accounts) ChangeUser(ctx context.Context, name string, c api.UserChange) error {
+func (a *accounts) ChangeUser(ctx context.Context, name string, c client.UserChange) error {
 	return a.change(ctx, name, func(account *trust.Account) error {
 		if c.Role != nil {
 			role, err := trust.ParseRole(*c.Role)

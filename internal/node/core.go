@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
@@ -37,10 +38,10 @@ type core struct {
 	hashing  signature.Options // how whole messages are signed
 	started  time.Time
 	draining atomic.Bool
-	doors    []api.Door // that are open
+	doors    []client.Door // that are open
 
 	stateMu sync.Mutex
-	state   api.NodeState // as it was at stateAt
+	state   client.NodeState // as it was at stateAt
 	stateAt time.Time
 }
 
@@ -273,7 +274,7 @@ func (n *core) close(ctx context.Context) error {
 const stateAge = time.Second
 
 // State implements [api.Node].
-func (n *core) State(context.Context) api.NodeState {
+func (n *core) State(context.Context) client.NodeState {
 	n.stateMu.Lock()
 	defer n.stateMu.Unlock()
 	if n.stateAt.IsZero() || time.Since(n.stateAt) > stateAge {
@@ -282,33 +283,33 @@ func (n *core) State(context.Context) api.NodeState {
 	return n.state
 }
 
-func (n *core) describe() api.NodeState {
+func (n *core) describe() client.NodeState {
 	cfg, info := n.cfg.Load(), n.engine.Info()
 	name := cfg.Node.Name
 	if name == "" {
 		name, _ = os.Hostname() // "" is as good as any other guess
 	}
-	return api.NodeState{
+	return client.NodeState{
 		Name: name, Version: n.version, Started: n.started,
 		Durability: cfg.Node.Durability, ReadOnly: info.Refusing, Threshold: info.Threshold,
 		Accounts: info.Accounts, Doors: n.doors,
-		Counters: api.Counters{
+		Counters: client.Counters{
 			Checks: info.Checks, Reports: info.Reports, Refused: info.Refused, Entries: info.Entries,
 			Checkpoints: info.Checkpoints, Recoveries: info.Recoveries, Forgotten: info.Forgotten,
 		},
-		Books: []api.Book{
+		Books: []client.Book{
 			bookState("tally", info.Tally, time.Duration(cfg.Tally.Generation)),
 			bookState("blocklist", info.Blocklist, time.Duration(cfg.Blocklist.Generation)),
 		},
 	}
 }
 
-func bookState(name string, generations []engine.GenerationInfo, length time.Duration) api.Book {
-	b := api.Book{Name: name, Generations: []api.Generation{}}
+func bookState(name string, generations []engine.GenerationInfo, length time.Duration) client.Book {
+	b := client.Book{Name: name, Generations: []client.Generation{}}
 	for _, g := range generations {
-		out := api.Generation{Start: g.Start, End: g.Start.Add(length), Capacity: g.Capacity}
+		out := client.Generation{Start: g.Start, End: g.Start.Add(length), Capacity: g.Capacity}
 		for _, a := range g.Arrays {
-			out.Arrays = append(out.Arrays, api.Array{
+			out.Arrays = append(out.Arrays, client.Array{
 				Name: a.Name, Geometry: a.Geometry, Bytes: a.Bytes, Keys: a.Keys, Fill: a.Fill,
 				Ghost: a.Ghost, Wrong: a.CountWrong, Bulk: a.BulkWrong,
 			})

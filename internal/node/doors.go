@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"syscall"
 
-	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
@@ -54,7 +54,7 @@ func (n *Node) startDoors(ctx context.Context, st *stage) error {
 			n.registry.MustRegister(m) // names are the program's own
 		}
 		st.tasks = append(st.tasks, task{name: "door " + d.key, run: o.serve, abandon: o.abandon})
-		n.core.doors = append(n.core.doors, api.Door{Name: d.key, Address: o.address})
+		n.core.doors = append(n.core.doors, client.Door{Name: d.key, Address: o.address})
 	}
 	if len(st.tasks) == 0 {
 		return &config.Error{Key: "listen", Detail: "no front door is on"}

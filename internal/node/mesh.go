@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 )
 
@@ -63,22 +64,22 @@ func (p *peers) get() (*mesh.Mesh, error) {
 }
 
 // Network implements [api.Peers].
-func (p *peers) Network(context.Context) (api.Network, error) {
+func (p *peers) Network(context.Context) (client.Network, error) {
 	m, err := p.get()
 	if err != nil {
-		return api.Network{}, err
+		return client.Network{}, err
 	}
 	s := m.Status()
-	n := api.Network{
+	n := client.Network{
 		Key: s.ID, Mode: string(s.Mode), Role: string(s.Role), Incarnation: s.Incarnation,
 		Memory: s.Memory.Bytes, MaxMemory: s.Memory.Limit, Merged: s.Memory.Merged, MergedInto: s.Memory.Into,
 		Published: s.Published, Bytes: s.Bytes, Rounds: s.Rounds, Images: s.Images, Dropped: s.Dropped, Strangers: s.Strangers,
 	}
 	for _, b := range s.Brokers {
-		n.Brokers = append(n.Brokers, api.Broker{Server: b.Server, Connected: b.Connected, Error: b.Error, BytesIn: b.BytesIn, BytesOut: b.BytesOut})
+		n.Brokers = append(n.Brokers, client.Broker{Server: b.Server, Connected: b.Connected, Error: b.Error, BytesIn: b.BytesIn, BytesOut: b.BytesOut})
 	}
 	for _, q := range s.Peers {
-		n.Peers = append(n.Peers, api.Peer{
+		n.Peers = append(n.Peers, client.Peer{
 			Key: q.ID, Name: q.Name, Weight: q.Weight, Quarantine: q.Quarantine, Added: q.Added, Heard: q.Heard,
 			Lag: q.Lag.Seconds(), Behind: q.Behind.Seconds(), Missing: q.Missing, Incarnation: q.Incarnation,
 			Messages: q.Messages, Bytes: q.Bytes, Rounds: q.Applied, Images: q.Pages, Asked: q.Asked,
@@ -89,7 +90,7 @@ func (p *peers) Network(context.Context) (api.Network, error) {
 }
 
 // AddPeer implements [api.Peers].
-func (p *peers) AddPeer(ctx context.Context, in api.NewPeer) error {
+func (p *peers) AddPeer(ctx context.Context, in client.NewPeer) error {
 	m, err := p.get()
 	if err != nil {
 		return err

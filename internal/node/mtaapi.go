@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 )
@@ -14,25 +14,25 @@ import (
 type mtaAPI struct{ m *mta }
 
 // ApplyRateLimits implements [api.RateLimits].
-func (a mtaAPI) ApplyRateLimits(_ context.Context, attributes map[string]string) (api.RateDecision, error) {
+func (a mtaAPI) ApplyRateLimits(_ context.Context, attributes map[string]string) (client.RateDecision, error) {
 	action, text, outcomes, err := a.m.limits.Apply(func(name string) []byte {
 		if v, ok := attributes[name]; ok {
 			return []byte(v)
 		}
 		return nil
 	})
-	d := api.RateDecision{Action: action, Text: text, Rules: []api.RateOutcome{}}
+	d := client.RateDecision{Action: action, Text: text, Rules: []client.RateOutcome{}}
 	for _, o := range outcomes {
-		d.Rules = append(d.Rules, api.RateOutcome{Rule: o.Rule, Key: o.Key, Rate: o.Rate, Limit: o.Limit, Over: o.Over, New: o.New})
+		d.Rules = append(d.Rules, client.RateOutcome{Rule: o.Rule, Key: o.Key, Rate: o.Rate, Limit: o.Limit, Over: o.Over, New: o.New})
 	}
 	return d, err
 }
 
 // RateLimits implements [api.RateLimits].
-func (a mtaAPI) RateLimits() []api.RateLimit {
-	var all []api.RateLimit
+func (a mtaAPI) RateLimits() []client.RateLimit {
+	var all []client.RateLimit
 	for _, u := range a.m.limits.Usage() {
-		all = append(all, api.RateLimit{
+		all = append(all, client.RateLimit{
 			Name: u.Rule.Name, Key: u.Rule.Key, Unique: u.Rule.Unique, Limit: u.Rule.Limit, Period: config.Duration(u.Rule.Period).String(),
 			Action: u.Rule.Action, Keys: u.Keys, Bytes: u.Bytes, Evicted: u.Evicted, Dropped: u.Dropped,
 		})
@@ -41,11 +41,11 @@ func (a mtaAPI) RateLimits() []api.RateLimit {
 }
 
 // RateKeys implements [api.RateLimits].
-func (a mtaAPI) RateKeys(rule, key string) ([]api.RateKey, error) {
+func (a mtaAPI) RateKeys(rule, key string) ([]client.RateKey, error) {
 	states, err := a.m.limits.Show(rule, key)
-	var all []api.RateKey
+	var all []client.RateKey
 	for _, s := range states {
-		all = append(all, api.RateKey{Rule: s.Rule, Rate: s.Rate, Limit: s.Limit, Period: config.Duration(s.Period).String(), Items: s.Items})
+		all = append(all, client.RateKey{Rule: s.Rule, Rate: s.Rate, Limit: s.Limit, Period: config.Duration(s.Period).String(), Items: s.Items})
 	}
 	return all, err
 }
@@ -54,11 +54,11 @@ func (a mtaAPI) RateKeys(rule, key string) ([]api.RateKey, error) {
 func (a mtaAPI) ResetRateKey(rule, key string) int { return a.m.limits.Reset(rule, key) }
 
 // Lists implements [api.Lists].
-func (a mtaAPI) Lists() []api.List {
-	var all []api.List
+func (a mtaAPI) Lists() []client.List {
+	var all []client.List
 	for _, h := range a.m.lists.Handles() {
 		l := h.List()
-		all = append(all, api.List{
+		all = append(all, client.List{
 			Name: h.Name(), Tone: string(l.Meta().Tone), Entries: l.Count(), Allowed: l.Allowed(),
 			Bytes: l.Bytes(), Error: l.ErrorRate(), Updated: h.Updated(),
 		})
@@ -67,14 +67,14 @@ func (a mtaAPI) Lists() []api.List {
 }
 
 // FindInLists implements [api.Lists].
-func (a mtaAPI) FindInLists(entry string) ([]api.ListMatch, error) {
+func (a mtaAPI) FindInLists(entry string) ([]client.ListMatch, error) {
 	e, err := lists.ParseEntry(entry)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
 	}
-	var all []api.ListMatch
+	var all []client.ListMatch
 	for _, m := range a.m.lists.Find(e) {
-		all = append(all, api.ListMatch{List: m.List, Tone: string(m.Tone), Element: m.Element, Reason: m.Reason, Updated: m.Built, Error: m.Error})
+		all = append(all, client.ListMatch{List: m.List, Tone: string(m.Tone), Element: m.Element, Reason: m.Reason, Updated: m.Built, Error: m.Error})
 	}
 	return all, nil
 }

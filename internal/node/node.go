@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
@@ -148,7 +148,7 @@ func (n *Node) shutDown(ctx context.Context) error {
 
 // Doors returns the doors that are open, by the address that clients use, in the
 // order of the configuration reference.
-func (n *Node) Doors() []api.Door { return n.core.doors }
+func (n *Node) Doors() []client.Door { return n.core.doors }
 
 // Clearinghouse returns what all doors ask.
 func (n *Node) Clearinghouse() bulkhead.Clearinghouse { return n.engine }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
@@ -22,7 +22,7 @@ func TestReportsCrossOver(t *testing.T) {
 		nodetest.AwaitTCP(t, address)
 	}
 	r := startRspamd(t, "fuzzy_check", fuzzyModule(port, ""))
-	client := &api.Client{Server: "http://" + web}
+	door := &client.Client{Server: "http://" + web}
 	known := func(when, message string, want bool) {
 		t.Helper()
 		if _, got := r.scan(message)["FUZZY_DENIED"]; got != want {
@@ -32,7 +32,7 @@ func TestReportsCrossOver(t *testing.T) {
 	garden := mail("seed", "1", gardenText)
 	nearCopy := mail("seeds", "2", strings.ReplaceAll(strings.ReplaceAll(gardenText, "grandmother", "uncle"), "cheese", "apples"))
 	known("before any report", garden, false)
-	if _, err := client.ReportMessage(t.Context(), []byte(garden), api.MessageOptions{Vote: bulkhead.Spam}); err != nil {
+	if _, err := door.ReportMessage(t.Context(), []byte(garden), client.MessageOptions{Vote: bulkhead.Spam}); err != nil {
 		t.Fatal(err)
 	}
 	known("after a report over HTTP", garden, true)
@@ -40,7 +40,7 @@ func TestReportsCrossOver(t *testing.T) {
 	if exact, near := r.scan(garden)["FUZZY_DENIED"].Score, r.scan(nearCopy)["FUZZY_DENIED"].Score; exact < 0.98*12 || near > exact || near < 0.6*12 {
 		t.Errorf("listed, of 12 a mail scores %v, its near copy %v", exact, near)
 	}
-	if _, err := client.ReportMessage(t.Context(), []byte(garden), api.MessageOptions{Vote: bulkhead.Revocation}); err != nil {
+	if _, err := door.ReportMessage(t.Context(), []byte(garden), client.MessageOptions{Vote: bulkhead.Revocation}); err != nil {
 		t.Fatal(err)
 	}
 	known("after its revocation", garden, false)
@@ -55,7 +55,7 @@ func TestReportsCrossOver(t *testing.T) {
 
 	mill := mail("mill", "5", strings.ReplaceAll(gardenText, "potatoes", "onions")+strings.Repeat("the miller counts his sacks twice before he signs for them at the gate ", 5)+"\n")
 	r.learn("/fuzzyadd", mill, 1, 10)
-	v, err := client.CheckMessage(t.Context(), []byte(mill), api.MessageOptions{})
+	v, err := door.CheckMessage(t.Context(), []byte(mill), client.MessageOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

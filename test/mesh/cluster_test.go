@@ -10,16 +10,15 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/api"
 	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
-func checkOf(sig int) api.Check {
-	return api.Check{Signatures: []bulkhead.Signature{signature(sig)}, Terse: true}
+func checkOf(sig int) bulkhead.Query {
+	return bulkhead.Query{Signatures: []bulkhead.Signature{signature(sig)}, Terse: true}
 }
 
-func reportOf(sig int, id string) api.Report {
-	return api.Report{Signatures: []bulkhead.Signature{signature(sig)}, Vote: "sighting", Count: 1, ID: id}
+func reportOf(sig int, id string) bulkhead.Report {
+	return bulkhead.Report{Signatures: []bulkhead.Signature{signature(sig)}, Count: 1, ID: id}
 }
 
 // restoreInto fills the empty data folder of a stopped node with its snapshot.

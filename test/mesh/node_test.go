@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
@@ -38,7 +38,7 @@ type node struct {
 	key    string
 	log    *os.File
 	proc   *nodetest.Process // nil while the node does not run
-	client *api.Client
+	client *client.Client
 	reqs   int // ids given to reports
 
 	truth  votes
@@ -112,7 +112,7 @@ func (n *node) start() {
 		if err != nil {
 			return err.Error()
 		}
-		n.client = &api.Client{Server: "http://" + n.http, Token: strings.TrimSpace(string(token))}
+		n.client = &client.Client{Server: "http://" + n.http, Token: strings.TrimSpace(string(token))}
 		_, err = n.client.Node(n.ctx())
 		return text(err)
 	})
@@ -155,13 +155,13 @@ func signature(i int) bulkhead.Signature {
 // again with the same id, so that it is counted once.
 func (n *node) report(sig int, count uint32) {
 	n.t.Helper()
-	vote, kind := "sighting", 0
+	vote, kind := bulkhead.Sighting, 0
 	if sig%3 == 0 && n.truth[sig][1] == 0 { // who votes twice is counted once
-		vote, kind = "spam", 1
+		vote, kind = bulkhead.Spam, 1
 		count = 1 // whatever a voter says of more
 	}
 	n.reqs++
-	in := api.Report{Signatures: []bulkhead.Signature{signature(sig)}, Vote: vote, Count: count, ID: fmt.Sprint(n.name, " ", n.reqs)}
+	in := bulkhead.Report{Signatures: []bulkhead.Signature{signature(sig)}, Vote: vote, Count: count, ID: fmt.Sprint(n.name, " ", n.reqs)}
 	deadline := time.Now().Add(60 * time.Second)
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -170,7 +170,7 @@ func (n *node) report(sig int, count uint32) {
 		if err == nil {
 			break
 		}
-		var refusal *api.Problem
+		var refusal *client.Problem
 		if errors.As(err, &refusal) && !errors.Is(err, bulkhead.ErrReadOnly) || time.Now().After(deadline) {
 			n.t.Errorf("%s: report: %v", n.name, err)
 			return
@@ -190,7 +190,7 @@ func befriend(t testing.TB, nodes ...*node) {
 			if n == o {
 				continue
 			}
-			if _, err := n.client.AddPeer(n.ctx(), api.NewPeer{Key: o.key, Name: o.name, Weight: 1}); err != nil {
+			if _, err := n.client.AddPeer(n.ctx(), client.NewPeer{Key: o.key, Name: o.name, Weight: 1}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -207,7 +207,7 @@ func differ(nodes []*node, limit int) string {
 		sigs = append(sigs, signature(i))
 	}
 	for _, n := range nodes {
-		v, err := n.client.Check(n.ctx(), api.Check{Signatures: sigs, Terse: true})
+		v, err := n.client.Check(n.ctx(), bulkhead.Query{Signatures: sigs, Terse: true})
 		if err != nil {
 			return fmt.Sprintf("%s: %v", n.name, err)
 		}

@@ -1,4 +1,4 @@
-package api
+package client
 
 import (
 	"fmt"
@@ -18,11 +18,20 @@ type Source struct {
 	ClaimedListID string     `json:"claimed_list_id,omitempty" maxLength:"998" doc:"Value of List-Id that nobody has verified."`
 }
 
-func (s *Source) root() bulkhead.Source {
+// Bulkhead returns s as the root package has it; nil is a source of which nothing
+// is known.
+func (s *Source) Bulkhead() bulkhead.Source {
 	if s == nil {
 		return bulkhead.Source{}
 	}
 	return bulkhead.Source(*s)
+}
+
+func sourceOf(s *bulkhead.Source) *Source {
+	if s.Sender == "" && !s.Client.IsValid() && s.ListID == "" && len(s.DKIM) == 0 && s.ClaimedSender == "" && s.ClaimedListID == "" {
+		return nil
+	}
+	return (*Source)(s)
 }
 
 // A Check asks about one message by its ready signatures.
@@ -34,32 +43,14 @@ type Check struct {
 }
 
 // A Report is one vote on one message by its ready signatures. In a request to
-// revoke, Vote is absent.
+// /v1/revoke, Vote is absent.
 type Report struct {
 	Signatures []bulkhead.Signature `json:"signatures" doc:"Signatures of the message, each as SCHEME:HEX."`
 	Vote       string               `json:"vote,omitempty" enum:"sighting,spam,ham,revoke" default:"spam" doc:"What the reporter says of the message."`
 	Count      uint32               `json:"count,omitempty" doc:"Recipients of the message; 0 or absent: 1. 16777215 and more: many."`
 	Source     *Source              `json:"source,omitempty" doc:"What whitelists look at."`
+	Reporter   netip.Addr           `json:"reporter,omitzero" doc:"Address of the stranger for whom the report is made; absent: the report is the client's own. Only trusted accounts and administrators may name one."`
 	ID         string               `json:"id,omitempty" maxLength:"255" doc:"Makes the report idempotent within one generation; see the header Idempotency-Key."`
-}
-
-// maxID is the largest number of bytes in a Report.ID.
-const maxID = 255
-
-// parseVote reads the vote of a report; "" is the one that the path stands for.
-func (r *request) parseVote(text string) (bulkhead.Vote, error) {
-	if text == "" {
-		return r.unsaid, nil
-	}
-	if r.unsaid == bulkhead.Revocation {
-		return 0, fmt.Errorf("%w: a revoke has no vote", bulkhead.ErrMalformed)
-	}
-	for v := range bulkhead.NumVotes {
-		if v.String() == text {
-			return v, nil
-		}
-	}
-	return 0, fmt.Errorf("%w: vote %.40q, want sighting, spam, ham or revoke", bulkhead.ErrMalformed, text)
 }
 
 // A Finding is what is known of one signature; see [bulkhead.Finding].
@@ -95,7 +86,8 @@ type Verdict struct {
 	Findings    []Finding `json:"findings" doc:"One for each signature, in the order of the request."`
 }
 
-func newVerdict(v *bulkhead.Verdict) *Verdict {
+// NewVerdict returns v in the form that travels.
+func NewVerdict(v *bulkhead.Verdict) *Verdict {
 	out := &Verdict{
 		Spam: v.Spam(), Unwanted: v.Unwanted(), Judged: v.Judged.String(), Confidence: v.Confidence,
 		Bulk: v.Bulk, Threshold: v.Threshold, Sightings: v.Sightings, SpamVotes: v.SpamVotes,
@@ -116,6 +108,44 @@ func newVerdict(v *bulkhead.Verdict) *Verdict {
 	return out
 }
 
+// Bulkhead returns v as the root package has it, or an error if it names a
+// judgement that is none.
+func (v *Verdict) Bulkhead() (bulkhead.Verdict, error) {
+	judged, err := parseJudgement(v.Judged)
+	if err != nil {
+		return bulkhead.Verdict{}, err
+	}
+	out := bulkhead.Verdict{
+		Judged: judged, Confidence: v.Confidence, Bulk: v.Bulk, Threshold: v.Threshold, Sightings: v.Sightings,
+		SpamVotes: v.SpamVotes, HamVotes: v.HamVotes, First: v.First, Whitelisted: v.Whitelisted, Error: v.Error,
+		Findings: make([]bulkhead.Finding, len(v.Findings)),
+	}
+	if len(v.Reasons) > 0 {
+		out.Reasons = v.Reasons
+	}
+	for i := range v.Findings {
+		f := &v.Findings[i]
+		if judged, err = parseJudgement(f.Judged); err != nil {
+			return bulkhead.Verdict{}, err
+		}
+		out.Findings[i] = bulkhead.Finding{
+			Signature: f.Signature, Sightings: f.Sightings, Spam: f.Spam, Ham: f.Ham,
+			Judged: judged, Contested: f.Contested, Confidence: f.Confidence,
+			Bulk: f.Bulk, First: f.First, Last: f.Last, Error: f.Error,
+		}
+	}
+	return out, nil
+}
+
+func parseJudgement(text string) (bulkhead.Judgement, error) {
+	for _, j := range []bulkhead.Judgement{bulkhead.Unjudged, bulkhead.JudgedSpam, bulkhead.Revoked} {
+		if j.String() == text {
+			return j, nil
+		}
+	}
+	return 0, fmt.Errorf("client: unknown judgement %.40q", text)
+}
+
 // A Receipt says what a report did, in numbers of signatures; see
 // [bulkhead.Receipt].
 type Receipt struct {
@@ -128,9 +158,19 @@ type Receipt struct {
 	Whitelisted int `json:"whitelisted" doc:"Not counted: the sender or the signature is white-listed."`
 }
 
-func newReceipt(r bulkhead.Receipt, signatures int) *Receipt {
+// NewReceipt returns r, of a message with so many signatures, in the form that
+// travels.
+func NewReceipt(r bulkhead.Receipt, signatures int) *Receipt {
 	return &Receipt{
 		Signatures: signatures, Counted: r.Counted, Duplicate: r.Duplicate, Pending: r.Pending,
+		Listed: r.Listed, Revoked: r.Revoked, Whitelisted: r.Whitelisted,
+	}
+}
+
+// Bulkhead returns r as the root package has it.
+func (r *Receipt) Bulkhead() bulkhead.Receipt {
+	return bulkhead.Receipt{
+		Counted: r.Counted, Duplicate: r.Duplicate, Pending: r.Pending,
 		Listed: r.Listed, Revoked: r.Revoked, Whitelisted: r.Whitelisted,
 	}
 }

@@ -1,0 +1,175 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// A Client asks a node over HTTP, and is a [bulkhead.Counter]. The zero Client is
+// not usable: set Server. Its methods may be called concurrently. A refusal of the
+// node is returned as a [*Problem], which wraps the sentinels of package bulkhead.
+type Client struct {
+	Server string       // base URL, for example "http://127.0.0.1:8420"
+	Token  string       // bearer token; "" asks anonymously
+	HTTP   *http.Client // nil means http.DefaultClient, which has no timeout: bound the context
+}
+
+// MessageOptions goes with a whole message. The zero value adds nothing to
+// what the headers say.
+type MessageOptions struct {
+	Source    bulkhead.Source // fields that are not empty win over the headers
+	Threshold uint32          // of a check; 0: the node's own
+	Vote      bulkhead.Vote   // of a report
+	Count     uint32          // of a report: recipients; 0 means 1
+	ID        string          // of a report: idempotency key; "" for none
+}
+
+// CheckMessage asks about a whole message.
+func (c *Client) CheckMessage(ctx context.Context, raw []byte, o MessageOptions) (*Verdict, error) {
+	q := sourceQuery(o.Source)
+	if o.Threshold != 0 {
+		q.Set("threshold", strconv.FormatUint(uint64(o.Threshold), 10))
+	}
+	return call[*Verdict](ctx, c, exchange{method: "POST", path: "/v1/check", query: q, mail: raw})
+}
+
+// ReportMessage votes on a whole message.
+func (c *Client) ReportMessage(ctx context.Context, raw []byte, o MessageOptions) (*Receipt, error) {
+	q := voteQuery(o)
+	q.Set("vote", o.Vote.String())
+	return call[*Receipt](ctx, c, exchange{method: "POST", path: "/v1/report", query: q, mail: raw, id: o.ID})
+}
+
+// MessageSignatures returns the signatures of a whole message.
+func (c *Client) MessageSignatures(ctx context.Context, raw []byte) (*Signatures, error) {
+	return call[*Signatures](ctx, c, exchange{method: "POST", path: "/v1/signatures", mail: raw})
+}
+
+// Node returns what the node says of itself.
+func (c *Client) Node(ctx context.Context) (*NodeState, error) {
+	return call[*NodeState](ctx, c, exchange{method: "GET", path: "/v1/node"})
+}
+
+func sourceQuery(s bulkhead.Source) url.Values {
+	q := make(url.Values)
+	if s.Sender != "" {
+		q.Set("sender", s.Sender)
+	}
+	if s.Client != (netip.Addr{}) {
+		q.Set("client", s.Client.String())
+	}
+	if s.ListID != "" {
+		q.Set("list_id", s.ListID)
+	}
+	if len(s.DKIM) > 0 {
+		q["dkim"] = s.DKIM
+	}
+	return q
+}
+
+func voteQuery(o MessageOptions) url.Values {
+	q := sourceQuery(o.Source)
+	if o.Count != 0 {
+		q.Set("count", strconv.FormatUint(uint64(o.Count), 10))
+	}
+	return q
+}
+
+// An exchange is one request: a mail, or a value to encode, or neither.
+type exchange struct {
+	method, path string
+	query        url.Values
+	mail         []byte
+	body         any
+	id           string
+}
+
+func (k *exchange) request(ctx context.Context, c *Client) (*http.Request, error) {
+	target := strings.TrimSuffix(c.Server, "/") + k.path
+	if len(k.query) > 0 {
+		target += "?" + k.query.Encode()
+	}
+	body, mediaType := k.mail, mailMedia
+	if k.body != nil {
+		var err error
+		if body, err = json.Marshal(k.body); err != nil {
+			return nil, fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
+		}
+		mediaType = jsonMedia
+	}
+	r, err := http.NewRequestWithContext(ctx, k.method, target, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if k.mail != nil || k.body != nil {
+		r.Header.Set("Content-Type", mediaType)
+	}
+	if c.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	if k.id != "" {
+		r.Header.Set("Idempotency-Key", k.id)
+	}
+	return r, nil
+}
+
+// Media types of request bodies.
+const (
+	mailMedia = "message/rfc822"
+	jsonMedia = "application/json"
+)
+
+// maxAnswer is the longest answer that a client reads, bytes.
+const maxAnswer = 256 << 20
+
+func call[T any](ctx context.Context, c *Client, k exchange) (T, error) {
+	var none, out T
+	r, err := k.request(ctx, c)
+	if err != nil {
+		return none, fmt.Errorf("client: %w", err)
+	}
+	client := c.HTTP
+	if client == nil {
+		client = http.DefaultClient
+	}
+	resp, err := client.Do(r)
+	if err != nil {
+		return none, fmt.Errorf("client: %w", err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case err != nil: // as the errors of Do are
+		return none, fmt.Errorf("client: %w", &url.Error{Op: "Read", URL: k.path, Err: err})
+	case len(body) > maxAnswer:
+		return none, fmt.Errorf("client: %s: answer of more than %d bytes", k.path, maxAnswer)
+	case resp.StatusCode >= 300:
+		return none, fmt.Errorf("client: %w", refusal(resp, body))
+	case resp.StatusCode == http.StatusNoContent:
+		return none, nil
+	}
+	if err := json.Unmarshal(body, &out); err != nil {
+		return none, fmt.Errorf("client: %s: answer is not a node's: %w", k.path, err)
+	}
+	return out, nil
+}
+
+func refusal(resp *http.Response, body []byte) error {
+	p := &Problem{}
+	mediaType, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
+	if mediaType == "application/problem+json" && json.Unmarshal(body, p) == nil && p.Status == resp.StatusCode {
+		return p
+	}
+	return errors.New("the server answers " + resp.Status + ", and not as a node does")
+}

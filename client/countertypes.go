@@ -1,0 +1,59 @@
+package client
+
+import "github.com/bulkhead-mail/bulkhead"
+
+// What the document says of the arrays below; a test holds them equal.
+const (
+	MaxLooks  = 4096  // signatures in a LookRequest
+	MaxCounts = 65536 // signatures in a CountRequest
+)
+
+// A LookRequest asks about signatures by themselves; see [bulkhead.Counter].
+type LookRequest struct {
+	Signatures []bulkhead.Signature `json:"signatures" minItems:"1" maxItems:"4096" nullable:"false" doc:"Each as SCHEME:HEX."`
+	Counts     bool                 `json:"counts,omitempty" doc:"Say sightings, first and error."`
+	Judgements bool                 `json:"judgements,omitempty" doc:"Say judged and spam; first too of what is judged."`
+	Aside      bool                 `json:"aside,omitempty" doc:"A further question about what was asked before: not counted as a check."`
+}
+
+// Looks is the answer to a LookRequest.
+type Looks struct {
+	Looks []Look `json:"looks" nullable:"false" doc:"One for each signature, in their order."`
+}
+
+// A Look is what is known of one signature by itself; see [bulkhead.Look]. Absent
+// fields are 0.
+type Look struct {
+	Sightings uint32  `json:"sightings,omitempty"`
+	Spam      uint32  `json:"spam,omitempty" doc:"Spam votes."`
+	Judged    string  `json:"judged,omitempty" enum:"spam,revoked" doc:"Absent: not judged, or white-listed."`
+	First     int64   `json:"first,omitempty" doc:"Start of the oldest generation that holds the signature, seconds since 1970."`
+	Error     float64 `json:"error,omitempty" minimum:"0" maximum:"1" doc:"Probability that a signature nobody ever counted would be shown so many times."`
+}
+
+// NewLook returns l in the form that travels.
+func NewLook(l *bulkhead.Look) Look {
+	out := Look{Sightings: l.Sightings, Spam: l.Spam, First: l.First, Error: l.Error}
+	if l.Judged != bulkhead.Unjudged {
+		out.Judged = l.Judged.String()
+	}
+	return out
+}
+
+// Bulkhead returns l as the root package has it, or an error if it names a
+// judgement that is none.
+func (l *Look) Bulkhead() (bulkhead.Look, error) {
+	out := bulkhead.Look{Sightings: l.Sightings, Spam: l.Spam, First: l.First, Error: l.Error}
+	if l.Judged == "" {
+		return out, nil
+	}
+	judged, err := parseJudgement(l.Judged)
+	out.Judged = judged
+	return out, err
+}
+
+// A CountRequest counts sightings of signatures, all or none.
+type CountRequest struct {
+	Signatures []bulkhead.Signature `json:"signatures" minItems:"1" maxItems:"65536" nullable:"false" doc:"Each as SCHEME:HEX."`
+	Counts     []uint32             `json:"counts" minItems:"1" maxItems:"65536" nullable:"false" doc:"How often each was seen: 1 and more."`
+}

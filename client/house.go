@@ -1,0 +1,193 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"unicode/utf8"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+var _ bulkhead.Counter = (*Client)(nil)
+
+// Check implements [bulkhead.Clearinghouse]. All of the query travels but its
+// reporter: the node takes the holder of the token for it.
+func (c *Client) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, error) {
+	v, err := call[*Verdict](ctx, c, exchange{method: "POST", path: "/v1/check", body: checkOf(&q)})
+	if err != nil {
+		return bulkhead.Verdict{}, err
+	}
+	return verdictFor(&q, v)
+}
+
+// Report implements [bulkhead.Clearinghouse]. The report is that of the token's
+// account, whatever account its reporter names, unless the reporter has an address
+// that is not of this machine: then it is that of a stranger there, and the account
+// must be a trusted one or an administrator's.
+func (c *Client) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
+	in, err := reportOf(&r)
+	if err != nil {
+		return bulkhead.Receipt{}, err
+	}
+	got, err := call[*Receipt](ctx, c, exchange{method: "POST", path: "/v1/report", body: in})
+	if err != nil {
+		return bulkhead.Receipt{}, err
+	}
+	if got == nil {
+		return bulkhead.Receipt{}, errNoAnswer("/v1/report")
+	}
+	return got.Bulkhead(), nil
+}
+
+// A Checked is the answer to one query of a batch: a verdict or an error.
+type Checked struct {
+	Verdict bulkhead.Verdict
+	Err     error
+}
+
+// CheckBatch asks about several messages in one request. The answers are in their
+// order. If it returns an error, that is of the whole batch: one malformed query
+// spoils it.
+func (c *Client) CheckBatch(ctx context.Context, queries []bulkhead.Query) ([]Checked, error) {
+	in := make([]Check, len(queries))
+	for i := range queries {
+		in[i] = checkOf(&queries[i])
+	}
+	answers, err := call[[]BatchVerdict](ctx, c, exchange{method: "POST", path: "/v1/check", body: in})
+	if err != nil {
+		return nil, err
+	}
+	if len(answers) != len(queries) {
+		return nil, fmt.Errorf("client: /v1/check: %d answers to %d messages", len(answers), len(queries))
+	}
+	out := make([]Checked, len(queries))
+	for i := range answers {
+		if p := answers[i].Problem; p != nil {
+			out[i].Err = fmt.Errorf("client: %w", p)
+			continue
+		}
+		out[i].Verdict, out[i].Err = verdictFor(&queries[i], answers[i].Verdict)
+	}
+	return out, nil
+}
+
+// A Reported is the answer to one report of a batch: a receipt or an error.
+type Reported struct {
+	Receipt bulkhead.Receipt
+	Err     error
+}
+
+// ReportBatch makes several reports in one request; see [Client.CheckBatch].
+func (c *Client) ReportBatch(ctx context.Context, reports []bulkhead.Report) ([]Reported, error) {
+	in := make([]Report, len(reports))
+	for i := range reports {
+		var err error
+		if in[i], err = reportOf(&reports[i]); err != nil {
+			return nil, err
+		}
+	}
+	answers, err := call[[]BatchReceipt](ctx, c, exchange{method: "POST", path: "/v1/report", body: in})
+	if err != nil {
+		return nil, err
+	}
+	if len(answers) != len(reports) {
+		return nil, fmt.Errorf("client: /v1/report: %d answers to %d reports", len(answers), len(reports))
+	}
+	out := make([]Reported, len(reports))
+	for i := range answers {
+		switch p, r := answers[i].Problem, answers[i].Receipt; {
+		case p != nil:
+			out[i].Err = fmt.Errorf("client: %w", p)
+		case r == nil:
+			out[i].Err = errNoAnswer("/v1/report")
+		default:
+			out[i].Receipt = r.Bulkhead()
+		}
+	}
+	return out, nil
+}
+
+// Look implements [bulkhead.Counter], with a request for each [MaxLooks] signatures.
+func (c *Client) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
+	out = out[:len(sigs)]
+	for len(sigs) > 0 {
+		n := min(len(sigs), MaxLooks)
+		in := LookRequest{
+			Signatures: sigs[:n], Counts: what&bulkhead.Counts != 0,
+			Judgements: what&bulkhead.Judgements != 0, Aside: what&bulkhead.Aside != 0,
+		}
+		got, err := call[*Looks](ctx, c, exchange{method: "POST", path: "/v1/look", body: in})
+		if err != nil {
+			return err
+		}
+		if got == nil || len(got.Looks) != n {
+			return errNoAnswer("/v1/look")
+		}
+		for i := range got.Looks {
+			if out[i], err = got.Looks[i].Bulkhead(); err != nil {
+				return err
+			}
+		}
+		sigs, out = sigs[n:], out[n:]
+	}
+	return nil
+}
+
+// Count implements [bulkhead.Counter]. More than [MaxCounts] signatures are refused
+// with an error that wraps [bulkhead.ErrOverLimit], because all must go into one
+// request. The account of the token must be a trusted one or an administrator's.
+func (c *Client) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint32) error {
+	switch {
+	case len(sigs) == 0:
+		return nil
+	case len(sigs) > MaxCounts:
+		return fmt.Errorf("client: %w: %d signatures to count, limit %d", bulkhead.ErrOverLimit, len(sigs), MaxCounts)
+	}
+	in := CountRequest{Signatures: sigs, Counts: n[:len(sigs)]}
+	_, err := call[*struct{}](ctx, c, exchange{method: "POST", path: "/v1/count", body: in})
+	return err
+}
+
+func checkOf(q *bulkhead.Query) Check {
+	return Check{Signatures: q.Signatures, Source: sourceOf(&q.Source), Threshold: q.Threshold, Terse: q.Terse}
+}
+
+func reportOf(r *bulkhead.Report) (Report, error) {
+	if !utf8.ValidString(r.ID) { // JSON would make it another one
+		return Report{}, fmt.Errorf("client: %w: the id of a report is not UTF-8", bulkhead.ErrMalformed)
+	}
+	if r.Vote >= bulkhead.NumVotes {
+		return Report{}, fmt.Errorf("client: %w: vote %d", bulkhead.ErrMalformed, r.Vote)
+	}
+	return Report{
+		Signatures: r.Signatures, Vote: r.Vote.String(), Count: r.Count, Source: sourceOf(&r.Source),
+		Reporter: stranger(r.Reporter.Addr), ID: r.ID,
+	}, nil
+}
+
+// stranger returns addr if it is of another machine, or else the zero Addr.
+func stranger(addr netip.Addr) netip.Addr {
+	if addr = addr.Unmap().WithZone(""); addr.IsLoopback() {
+		return netip.Addr{}
+	}
+	return addr
+}
+
+// verdictFor returns what v says, if that is an answer to q: callers rely on a
+// finding for each signature.
+func verdictFor(q *bulkhead.Query, v *Verdict) (bulkhead.Verdict, error) {
+	if v == nil || len(v.Findings) != len(q.Signatures) {
+		return bulkhead.Verdict{}, errNoAnswer("/v1/check")
+	}
+	for i := range v.Findings {
+		if v.Findings[i].Signature != q.Signatures[i] {
+			return bulkhead.Verdict{}, errNoAnswer("/v1/check")
+		}
+	}
+	return v.Bulkhead()
+}
+
+func errNoAnswer(path string) error {
+	return fmt.Errorf("client: %s: the answer is to another question", path)
+}

@@ -1,0 +1,74 @@
+package client
+
+import "time"
+
+// A RateRequest is one event to be counted.
+type RateRequest struct {
+	Attributes map[string]string `json:"attributes" doc:"Attributes of the Postfix policy protocol, for example sasl_username and recipient."`
+}
+
+// A RateDecision says what to do with an event.
+type RateDecision struct {
+	Action string        `json:"action" enum:"dunno,defer,reject,hold"`
+	Text   string        `json:"text,omitempty" doc:"For the client."`
+	Rules  []RateOutcome `json:"rules" doc:"The rules that apply to the event, in their order."`
+}
+
+// A RateOutcome is what one rule says of an event.
+type RateOutcome struct {
+	Rule  string  `json:"rule"`
+	Key   string  `json:"key"`
+	Rate  float64 `json:"rate" doc:"In a period, this event included."`
+	Limit float64 `json:"limit"`
+	Over  bool    `json:"over"`
+	New   bool    `json:"new" doc:"Whether the item was not yet seen in this period."`
+}
+
+// A RateLimit is one rule and what it takes.
+type RateLimit struct {
+	Name    string  `json:"name"`
+	Key     string  `json:"key"`
+	Unique  string  `json:"unique,omitempty"`
+	Limit   float64 `json:"limit"`
+	Period  string  `json:"period"`
+	Action  string  `json:"action"`
+	Keys    int     `json:"keys" doc:"Keys that have a state."`
+	Bytes   int64   `json:"bytes" doc:"Memory of the states."`
+	Evicted int64   `json:"evicted" doc:"Keys that gave way because the memory was spent."`
+	Dropped int64   `json:"dropped" doc:"Keys that were idle."`
+}
+
+// A RateKey is the state of one key in one rule.
+type RateKey struct {
+	Rule   string  `json:"rule"`
+	Rate   float64 `json:"rate" doc:"In a period, as decayed until now."`
+	Limit  float64 `json:"limit"`
+	Period string  `json:"period"`
+	Items  float64 `json:"items" doc:"Different items in the filter, estimated from its fill."`
+}
+
+// A RateReset says in how many rules a key was forgotten.
+type RateReset struct {
+	Reset int `json:"reset"`
+}
+
+// A List is one list.
+type List struct {
+	Name    string    `json:"name"`
+	Tone    string    `json:"tone" enum:"black,white,grey"`
+	Entries uint64    `json:"entries" doc:"Different elements, too low by about the error rate."`
+	Allowed int       `json:"allowed" doc:"Entries of the exact allow list beside it."`
+	Bytes   uint64    `json:"bytes" doc:"Memory of the filter."`
+	Error   float64   `json:"error" doc:"Probability that one element which was never added is found."`
+	Updated time.Time `json:"updated"`
+}
+
+// A ListMatch says how an entry was found in a list.
+type ListMatch struct {
+	List    string    `json:"list"`
+	Tone    string    `json:"tone" enum:"black,white,grey"`
+	Element string    `json:"element" doc:"What was found: the entry, a parent domain, a network, a folder."`
+	Reason  string    `json:"reason,omitempty"`
+	Updated time.Time `json:"updated"`
+	Error   float64   `json:"error" doc:"Probability that an entry which was never added would have been found."`
+}

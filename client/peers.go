@@ -1,0 +1,41 @@
+package client
+
+import (
+	"context"
+	"time"
+)
+
+// Network returns what the node says of its part in a network; administrators
+// only, as all that follows.
+func (c *Client) Network(ctx context.Context) (*Network, error) {
+	return call[*Network](ctx, c, exchange{method: "GET", path: "/v1/network"})
+}
+
+// Peers returns every peer of the node.
+func (c *Client) Peers(ctx context.Context) ([]Peer, error) {
+	return call[[]Peer](ctx, c, exchange{method: "GET", path: "/v1/peers"})
+}
+
+// AddPeer accepts what the holder of a key publishes.
+func (c *Client) AddPeer(ctx context.Context, p NewPeer) (*Peer, error) {
+	return call[*Peer](ctx, c, exchange{method: "POST", path: "/v1/peers", body: p})
+}
+
+// WeighPeer gives a peer another weight, and ends its quarantine.
+func (c *Client) WeighPeer(ctx context.Context, key string, weight float64) (*Peer, error) {
+	return call[*Peer](ctx, c, exchange{method: "PATCH", path: peerPath(key), body: PeerChange{Weight: &weight}})
+}
+
+// EvictPeer drops a peer and all that it counted.
+func (c *Client) EvictPeer(ctx context.Context, key string) error {
+	_, err := call[*struct{}](ctx, c, exchange{method: "DELETE", path: peerPath(key)})
+	return err
+}
+
+// RollbackPeer drops what a peer counted in generations that started at or
+// after a time.
+func (c *Client) RollbackPeer(ctx context.Context, key string, since time.Time) (*Peer, error) {
+	return call[*Peer](ctx, c, exchange{method: "POST", path: peerPath(key) + "/rollback", body: Rollback{Since: since}})
+}
+
+func peerPath(key string) string { return "/v1/peers/" + pathSegment(key) }

@@ -1,0 +1,46 @@
+package client
+
+import (
+	"net/netip"
+	"time"
+)
+
+// A User is an account as administrators see it.
+type User struct {
+	Name      string     `json:"name"`
+	Role      string     `json:"role" enum:"anonymous,reporter,trusted,admin"`
+	Weight    float64    `json:"weight" minimum:"0" maximum:"1" doc:"What an administrator gave, or what a reporter started with."`
+	Worth     float64    `json:"worth" minimum:"0" maximum:"1" doc:"What a report weighs at present."`
+	Created   time.Time  `json:"created"`
+	From      netip.Addr `json:"from,omitzero" doc:"Address that registered the account, if it registered itself."`
+	Closed    bool       `json:"closed" doc:"A closed account keeps its name and may do nothing."`
+	Confirmed uint32     `json:"confirmed" doc:"Reports that others confirmed."`
+	Reverted  uint32     `json:"reverted" doc:"Reports that were revoked."`
+	Token     bool       `json:"token" doc:"Whether it has a bearer token."`
+	Protocols []string   `json:"protocols" doc:"Protocols that it has a secret for."`
+}
+
+// A NewUser is an account to create.
+type NewUser struct {
+	Name   string   `json:"name" minLength:"1" maxLength:"128"`
+	Role   string   `json:"role,omitempty" enum:"anonymous,reporter,trusted,admin" default:"reporter"`
+	Weight *float64 `json:"weight,omitempty" minimum:"0" maximum:"1" doc:"Absent: what the configuration gives to the role."`
+}
+
+// A UserChange is what to change of an account; absent fields stay.
+type UserChange struct {
+	Role   *string  `json:"role,omitempty" enum:"anonymous,reporter,trusted,admin"`
+	Weight *float64 `json:"weight,omitempty" minimum:"0" maximum:"1"`
+	Closed *bool    `json:"closed,omitempty"`
+}
+
+// A Token is a bearer token. It is told once; the node keeps only its hash.
+type Token struct {
+	Name  string `json:"name"`
+	Token string `json:"token"`
+}
+
+// A Secret is what an account shares with the clients of a protocol.
+type Secret struct {
+	Secret string `json:"secret" maxLength:"1024" doc:"\"\" removes it."`
+}

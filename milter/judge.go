@@ -118,18 +118,16 @@ func (s *Server) compute(ctx context.Context, m *mail.Message) ([]bulkhead.Signa
 const maxPending = 512
 
 // count counts a sighting without letting the mail server wait for the disk,
-// unless too many are on their way already. Serve waits for them at its end.
+// unless too many are on their way already: then it waits no longer than ctx, the
+// time for the message, lasts. Serve waits for them at its end.
 func (s *Server) count(ctx context.Context, r bulkhead.Report, queueID string) {
-	ctx = context.WithoutCancel(ctx)
-	work := func() {
+	work := func(ctx context.Context) {
 		defer func() {
 			if p := recover(); p != nil {
 				s.Stats.Faults.Add(1)
 				s.Log.Error("panic while counting a message", "panic", p)
 			}
 		}()
-		ctx, cancel := context.WithTimeout(ctx, s.Timeout)
-		defer cancel()
 		if err := s.report(ctx, r); err != nil {
 			s.Stats.Faults.Add(1)
 			s.Log.Warn("message was checked but not counted", "queue_id", queueID, "err", err)
@@ -140,11 +138,13 @@ func (s *Server) count(ctx context.Context, r bulkhead.Report, queueID string) {
 	select {
 	case s.pending <- struct{}{}:
 		s.counting.Go(func() {
-			work()
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.Timeout)
+			defer cancel()
+			work(ctx)
 			<-s.pending
 		})
 	default:
-		work()
+		work(ctx)
 	}
 }
 

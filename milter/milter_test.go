@@ -422,6 +422,45 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
+// deadlines notes the deadline of each check and of each report.
+type deadlines struct {
+	*prototest.House
+	check, report chan time.Time
+}
+
+func (d *deadlines) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, error) {
+	end, _ := ctx.Deadline()
+	d.check <- end
+	return d.House.Check(ctx, q)
+}
+
+func (d *deadlines) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
+	end, _ := ctx.Deadline()
+	d.report <- end
+	return d.House.Report(ctx, r)
+}
+
+// TestCountInTime: where too many sightings are on their way to the disk a message
+// waits for its own, but not beyond the time that it has.
+func TestCountInTime(t *testing.T) {
+	house := &deadlines{&prototest.House{}, make(chan time.Time, 1), make(chan time.Time, 1)}
+	s := &Server{Clearinghouse: house, Policies: []Policy{{Spam: Reject}}}
+	m := serve(t, s)(6, everything)
+	m.connect("198.51.100.7")
+	for range maxPending {
+		s.pending <- struct{}{}
+	}
+	if r := m.message("x@shop.example", []string{"bob@example.com"}, text("", offer)); r.code != replyAccept {
+		t.Errorf("reply %+v", r)
+	}
+	for range maxPending {
+		<-s.pending
+	}
+	if check, report := <-house.check, <-house.report; check.IsZero() || !report.Equal(check) {
+		t.Errorf("checked until %v, counted until %v; want the same", check, report)
+	}
+}
+
 func TestOversize(t *testing.T) {
 	house := &prototest.House{}
 	s := &Server{Clearinghouse: house, MaxMessage: 100_000}

@@ -29,7 +29,7 @@ type Peers interface {
 	RollbackPeer(ctx context.Context, key string, since time.Time) error
 }
 
-// ErrNoMesh: the node shares with nobody.
+// ErrNoMesh says that the node shares with nobody.
 var ErrNoMesh = errors.New("the node shares with nobody: set mesh.mode in its configuration")
 
 func (s *Server) network(r *request) (client.Network, error) {

@@ -33,8 +33,6 @@ addressee. If you are not the intended recipient, please notify the sender and
 delete this message; any disclosure, distribution or copying is prohibited.
 `
 
-// TestNoSignatureBelowFloor lists the bodies that half of all mail shares. None
-// may have an exact or near signature.
 // Seeds are mails written for the fuzzers: every kind of structure, whole and
 // damaged.
 func Seeds() [][]byte {

@@ -142,13 +142,15 @@ const resetAfter = time.Minute
 // reset drops what is held of an origin that has gone back and, though it was asked
 // for so long, says nothing of it: it cannot be shown why, because this node was
 // restarted, too. It has to come from a later process of the origin's than all that is
-// held: an old message that is played back is not enough.
+// in doubt: an old message that is played back is not enough.
 func (r *receiver) reset(ctx context.Context, p *peer, t *track) {
 	if !t.suspect || t.next != 0 || time.Since(t.doubted) < resetAfter {
 		return
 	}
 	for _, a := range r.m.opts.Engine.Replica(p.ID) {
-		if a.Boot >= t.head.boot {
+		h, ok := t.heads[ref{a.Array, a.Start}]
+		sound := ok && a.Version <= h.version && h.lineage.contains(a, h.boot)
+		if a.Boot >= t.head.boot && !sound {
 			return
 		}
 	}

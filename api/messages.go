@@ -28,7 +28,7 @@ const (
 
 // decode reads a JSON body: one object, or an array of objects. Unknown fields
 // and anything after the value are errors.
-func decode[T any](body []byte, maxBatch int) (items []T, batch bool, err error) {
+func decode[T any](r *request, body []byte, maxBatch int) (items []T, batch bool, err error) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
 	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '[' {
@@ -49,7 +49,7 @@ func decode[T any](body []byte, maxBatch int) (items []T, batch bool, err error)
 	if batch && (len(items) == 0 || len(items) > maxBatch) {
 		return nil, false, fmt.Errorf("%w: batch of %d messages, want 1 to %d", bulkhead.ErrMalformed, len(items), maxBatch)
 	}
-	return items, batch, nil
+	return items, batch, validateBody[T](r, body, batch)
 }
 
 // one reads a JSON body that holds one object.
@@ -62,7 +62,7 @@ func one[T any](r *request) (T, error) {
 	if err != nil {
 		return none, err
 	}
-	items, batch, err := decode[T](body, 1)
+	items, batch, err := decode[T](r, body, 1)
 	if err != nil {
 		return none, err
 	}
@@ -138,7 +138,7 @@ func (r *request) query(allowed ...string) (url.Values, error) {
 			return nil, fmt.Errorf("%w: query parameter %q given %d times", bulkhead.ErrMalformed, name, len(values))
 		}
 	}
-	return q, nil
+	return q, r.validateQuery(q)
 }
 
 func number(q url.Values, name string) (uint32, error) {
@@ -207,7 +207,7 @@ func (s *Server) checkReady(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	items, batch, err := decode[client.Check](body, r.set.MaxBatch)
+	items, batch, err := decode[client.Check](r, body, r.set.MaxBatch)
 	if err != nil {
 		return nil, err
 	}
@@ -313,7 +313,7 @@ func (s *Server) voteReady(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	items, batch, err := decode[client.Report](body, r.set.MaxBatch)
+	items, batch, err := decode[client.Report](r, body, r.set.MaxBatch)
 	if err != nil {
 		return nil, err
 	}

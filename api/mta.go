@@ -34,13 +34,6 @@ type Lists interface {
 	FindInLists(entry string) ([]client.ListMatch, error)
 }
 
-// Limits of requests about rate limits.
-const (
-	maxAttributes = 64   // in a RateRequest
-	maxRateKey    = 4096 // bytes of a key
-	maxRateRule   = 64   // bytes of a rule's name
-)
-
 func (s *Server) rateLimits() (RateLimits, error) {
 	if s.rates == nil {
 		return nil, newProblem(http.StatusNotFound, "this server has no rate limits")
@@ -56,9 +49,6 @@ func (s *Server) applyRate(r *request) (any, error) {
 	in, err := one[client.RateRequest](r)
 	if err != nil {
 		return nil, err
-	}
-	if len(in.Attributes) == 0 || len(in.Attributes) > maxAttributes {
-		return nil, fmt.Errorf("%w: %d attributes, want 1 to %d", bulkhead.ErrMalformed, len(in.Attributes), maxAttributes)
 	}
 	d, err := rates.ApplyRateLimits(r.Context(), in.Attributes)
 	return &d, err
@@ -82,11 +72,8 @@ func (s *Server) rateKey(r *request) (rates RateLimits, rule, key string, err er
 		return nil, "", "", err
 	}
 	rule, key = q.Get("rule"), q.Get("key")
-	if key == "" || len(key) > maxRateKey {
-		return nil, "", "", fmt.Errorf("%w: key of %d bytes, want 1 to %d", bulkhead.ErrMalformed, len(key), maxRateKey)
-	}
-	if len(rule) > maxRateRule {
-		return nil, "", "", fmt.Errorf("%w: name of a rule of %d bytes, limit %d", bulkhead.ErrMalformed, len(rule), maxRateRule)
+	if key == "" {
+		return nil, "", "", fmt.Errorf("%w: no key", bulkhead.ErrMalformed)
 	}
 	return rates, rule, key, nil
 }

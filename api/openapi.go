@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"reflect"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
@@ -39,6 +41,9 @@ func (s *Server) mount(reg *prometheus.Registry) {
 	routes := s.routes()
 	methods := make(map[string][]string)
 	for _, rt := range routes {
+		for _, p := range rt.op.Parameters {
+			p.Schema.PrecomputeMessages()
+		}
 		s.openAPI.AddOperation(rt.op)
 		s.mux.HandleFunc(rt.op.Method+" "+rt.op.Path, s.handle(rt))
 		methods[rt.op.Path] = append(methods[rt.op.Path], rt.op.Method)
@@ -247,29 +252,44 @@ func params(p ...*huma.Param) routeOption {
 }
 
 func queryParam(name, kind, doc string) *huma.Param {
-	return &huma.Param{Name: name, In: "query", Description: doc, Schema: &huma.Schema{Type: kind}}
+	schema := &huma.Schema{Type: kind}
+	if kind == huma.TypeInteger {
+		schema.Minimum, schema.Maximum = new(float64), new(float64)
+		*schema.Maximum = math.MaxUint32
+	}
+	return &huma.Param{Name: name, In: "query", Description: doc, Schema: schema}
+}
+
+// maxName is the longest sender or List-Id of a message, characters, as in
+// [client.Source].
+const maxName = 998
+
+// bounded limits the length of a parameter, characters.
+func bounded(p *huma.Param, limit int) *huma.Param {
+	p.Schema.MaxLength = &limit
+	return p
 }
 
 func rateKeyParams() []*huma.Param {
-	key := queryParam("key", "string", "The key as the rule's template gives it.")
+	key := bounded(queryParam("key", "string", "The key as the rule's template gives it."), 4096)
 	key.Required = true
-	return []*huma.Param{key, queryParam("rule", "string", "Name of the rule; absent: all rules.")}
+	return []*huma.Param{key, bounded(queryParam("rule", "string", "Name of the rule; absent: all rules."), 64)}
 }
 
 const mailOnly = " Only with a body of type message/rfc822."
 
 func sourceParams() []*huma.Param {
 	return []*huma.Param{
-		queryParam("sender", "string", "Envelope sender; absent: what the headers say."+mailOnly),
+		bounded(queryParam("sender", "string", "Envelope sender; absent: what the headers say."+mailOnly), maxName),
 		queryParam("client", "string", "Address of the SMTP client that delivered the message."+mailOnly),
-		queryParam("list_id", "string", "Mailing list; absent: what the headers say."+mailOnly),
+		bounded(queryParam("list_id", "string", "Mailing list; absent: what the headers say."+mailOnly), maxName),
 		{Name: "dkim", In: "query", Description: "A domain whose DKIM signature the caller has verified; may be repeated." + mailOnly,
 			Schema: &huma.Schema{Type: huma.TypeArray, Items: &huma.Schema{Type: "string"}}},
 	}
 }
 
 func idempotencyKey() *huma.Param {
-	return &huma.Param{Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: "string"},
+	return bounded(&huma.Param{Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: "string"},
 		Description: "Within one generation, a second report of the same reporter with the same key and signatures changes nothing. " +
-			"In a batch, each message has the key KEY#INDEX unless it names its own."}
+			"In a batch, each message has the key KEY#INDEX unless it names its own."}, bulkhead.MaxID)
 }

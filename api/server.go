@@ -127,13 +127,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.Serve
 // A request is one request that has passed the gate.
 type request struct {
 	*http.Request
-	who    bulkhead.Reporter
-	set    *settings
-	large  chan struct{} // one element for each large body that may be read
-	held   bool          // one of them
-	local  bool          // a client of this machine
-	unsaid bulkhead.Vote // what a report says that names no vote
-	did    []any         // what an administrator asked for, as attributes of a log line; no secrets
+	who     bulkhead.Reporter
+	set     *settings
+	large   chan struct{} // one element for each large body that may be read
+	held    bool          // one of them
+	schemas huma.Registry // of the document
+	params  []*huma.Param // that the operation has
+	local   bool          // a client of this machine
+	unsaid  bulkhead.Vote // what a report says that names no vote
+	did     []any         // what an administrator asked for, as attributes of a log line; no secrets
 }
 
 // Bodies of more than largeBody bytes are read by at most maxLarge requests at
@@ -207,7 +209,7 @@ func (s *Server) admit(r *http.Request, n need) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &request{Request: r, who: who, local: local, set: set, large: s.large, unsaid: bulkhead.Spam}, nil
+	return &request{Request: r, who: who, local: local, set: set, large: s.large, unsaid: bulkhead.Spam, schemas: s.openAPI.Components.Schemas}, nil
 }
 
 // answer returns what a route says to a request that is let through.
@@ -221,6 +223,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, rt route) (any, 
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, req.set.MaxBody)
 	defer req.release()
+	req.params = rt.op.Parameters
 	body, err := rt.serve(req)
 	if rt.need == admin && rt.op.Method != http.MethodGet {
 		line := append([]any{"operation", rt.op.OperationID, "by", req.who.Account, "from", req.who.Addr}, req.did...)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
@@ -35,9 +34,6 @@ type Users interface {
 	// protocol ("razor2", "pyzor", "dcc"); "" removes it.
 	SetSecret(ctx context.Context, name, protocol, secret string) error
 }
-
-// maxSecret is the largest number of bytes in a Secret.
-const maxSecret = 1024
 
 func unknownUser(name string) error {
 	return newProblem(http.StatusNotFound, fmt.Sprintf("no account is called %.128q", name))
@@ -138,9 +134,6 @@ func (s *Server) setSecret(r *request) (any, error) {
 	secret, err := one[client.Secret](r)
 	if err != nil {
 		return nil, err
-	}
-	if len(secret.Secret) > maxSecret {
-		return nil, fmt.Errorf("%w: secret of %d bytes, limit %d", bulkhead.ErrMalformed, len(secret.Secret), maxSecret)
 	}
 	name, protocol := r.PathValue("name"), r.PathValue("protocol")
 	r.did = []any{"account", name, "protocol", protocol}

@@ -1,10 +1,25 @@
 package client
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // A RateRequest is one event to be counted.
 type RateRequest struct {
-	Attributes map[string]string `json:"attributes" doc:"Attributes of the Postfix policy protocol, for example sasl_username and recipient."`
+	Attributes Attributes `json:"attributes" minProperties:"1" maxProperties:"64" doc:"Attributes of the Postfix policy protocol, for example sasl_username and recipient."`
+}
+
+// Attributes are values by their names.
+type Attributes map[string]string
+
+// UnmarshalJSON implements [json.Unmarshaler]. Attributes that are given twice are
+// the latter, not all of both.
+func (a *Attributes) UnmarshalJSON(text []byte) error {
+	var m map[string]string
+	err := json.Unmarshal(text, &m)
+	*a = m
+	return err
 }
 
 // A RateDecision says what to do with an event.

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"time"
@@ -13,9 +14,19 @@ type Source struct {
 	Sender        string     `json:"sender,omitempty" maxLength:"998" doc:"Sender, local@domain, that the caller has verified."`
 	Client        netip.Addr `json:"client,omitzero" doc:"Address of the SMTP client that delivered the message."`
 	ListID        string     `json:"list_id,omitempty" maxLength:"998" doc:"Value of List-Id, without the angle brackets, that the caller has verified."`
-	DKIM          []string   `json:"dkim,omitempty" doc:"Domains whose DKIM signatures the caller has verified."`
+	DKIM          []string   `json:"dkim,omitempty" maxItems:"1024" doc:"Domains whose DKIM signatures the caller has verified."`
 	ClaimedSender string     `json:"claimed_sender,omitempty" maxLength:"998" doc:"Envelope or header sender that nobody has verified."`
 	ClaimedListID string     `json:"claimed_list_id,omitempty" maxLength:"998" doc:"Value of List-Id that nobody has verified."`
+}
+
+// UnmarshalJSON implements [json.Unmarshaler]. A source that is given twice is the
+// latter, not a mixture of both.
+func (s *Source) UnmarshalJSON(text []byte) error {
+	type plain Source
+	var p plain
+	err := json.Unmarshal(text, &p)
+	*s = Source(p)
+	return err
 }
 
 // Bulkhead returns s as the root package has it; nil is a source of which nothing

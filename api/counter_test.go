@@ -51,7 +51,7 @@ func (r *recorder) Count(_ context.Context, sigs []bulkhead.Signature, n []uint3
 	return r.err
 }
 
-func dial(t *testing.T, house bulkhead.Clearinghouse, token string) *client.Client {
+func dial(t testing.TB, house bulkhead.Clearinghouse, token string) *client.Client {
 	t.Helper()
 	srv := httptest.NewServer(newServer(t, house, nil))
 	t.Cleanup(srv.Close)
@@ -77,7 +77,7 @@ func TestEverythingTravels(t *testing.T) {
 			},
 		},
 		receipt: bulkhead.Receipt{Counted: 1, Duplicate: 2, Pending: 3, Listed: 4, Revoked: 5, Whitelisted: 6},
-		looks:   []bulkhead.Look{{Sightings: 1, Spam: 2, Judged: bulkhead.JudgedSpam, First: 3, Error: 0.5}, {}, {Judged: bulkhead.Revoked}},
+		looks:   []bulkhead.Look{{Sightings: 1, Spam: 2, Judged: bulkhead.JudgedSpam, Confidence: 77, First: 3, Error: 0.5}, {}, {Judged: bulkhead.Revoked}},
 	}
 	c := dial(t, house, "token-alice")
 	for _, terse := range []bool{false, true} {

@@ -12,7 +12,7 @@ const (
 type LookRequest struct {
 	Signatures []bulkhead.Signature `json:"signatures" minItems:"1" maxItems:"4096" nullable:"false" doc:"Each as SCHEME:HEX."`
 	Counts     bool                 `json:"counts,omitempty" doc:"Say sightings, first and error."`
-	Judgements bool                 `json:"judgements,omitempty" doc:"Say judged and spam; first too of what is judged."`
+	Judgements bool                 `json:"judgements,omitempty" doc:"Say judged, spam and confidence; first too of what is judged."`
 	Aside      bool                 `json:"aside,omitempty" doc:"A further question about what was asked before: not counted as a check."`
 }
 
@@ -24,16 +24,18 @@ type Looks struct {
 // A Look is what is known of one signature by itself; see [bulkhead.Look]. Absent
 // fields are 0.
 type Look struct {
-	Sightings uint32  `json:"sightings,omitempty"`
-	Spam      uint32  `json:"spam,omitempty" doc:"Spam votes."`
-	Judged    string  `json:"judged,omitempty" enum:"spam,revoked" doc:"Absent: not judged, or white-listed."`
-	First     int64   `json:"first,omitempty" doc:"Start of the oldest generation that holds the signature, seconds since 1970."`
-	Error     float64 `json:"error,omitempty" minimum:"0" maximum:"1" doc:"Probability that a signature nobody ever counted would be shown so many times."`
+	Sightings uint32 `json:"sightings,omitempty"`
+	Spam      uint32 `json:"spam,omitempty" doc:"Spam votes."`
+	Judged    string `json:"judged,omitempty" enum:"spam,revoked" doc:"Absent: not judged, or white-listed."`
+	// Confidence is of what is judged spam.
+	Confidence int     `json:"confidence,omitempty" minimum:"0" maximum:"100" doc:"That the signature marks spam."`
+	First      int64   `json:"first,omitempty" doc:"Start of the oldest generation that holds the signature, seconds since 1970."`
+	Error      float64 `json:"error,omitempty" minimum:"0" maximum:"1" doc:"Probability that a signature nobody ever counted would be shown so many times."`
 }
 
 // NewLook returns l in the form that travels.
 func NewLook(l *bulkhead.Look) Look {
-	out := Look{Sightings: l.Sightings, Spam: l.Spam, First: l.First, Error: l.Error}
+	out := Look{Sightings: l.Sightings, Spam: l.Spam, Confidence: l.Confidence, First: l.First, Error: l.Error}
 	if l.Judged != bulkhead.Unjudged {
 		out.Judged = l.Judged.String()
 	}
@@ -43,7 +45,7 @@ func NewLook(l *bulkhead.Look) Look {
 // Bulkhead returns l as the root package has it, or an error if it names a
 // judgement that is none.
 func (l *Look) Bulkhead() (bulkhead.Look, error) {
-	out := bulkhead.Look{Sightings: l.Sightings, Spam: l.Spam, First: l.First, Error: l.Error}
+	out := bulkhead.Look{Sightings: l.Sightings, Spam: l.Spam, Confidence: l.Confidence, First: l.First, Error: l.Error}
 	if l.Judged == "" {
 		return out, nil
 	}

@@ -1,0 +1,20 @@
+package api
+
+import (
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/bulkheadtest"
+	"github.com/bulkhead-mail/bulkhead/internal/prototest"
+)
+
+// TestClearinghouse: a node that is asked over HTTP is a Clearinghouse and a Counter
+// as one in the same process is.
+func TestClearinghouse(t *testing.T) {
+	white := sign(t, "dcc/body:77")
+	bulkheadtest.Suite{White: white, Open: func(t testing.TB) bulkhead.Clearinghouse {
+		house := prototest.NewTally(3)
+		house.White = map[bulkhead.Signature]bool{white: true}
+		return dial(t, house, "")
+	}}.Run(t)
+}

@@ -33,6 +33,10 @@ func newPeerCollector(p Peers) *peerCollector {
 	add("peer_quarantined", "1 while the peer is kept and not counted.", "peer")
 	add("peer_lag_seconds", "From when the peer counted to when this node did, of its last message.", "peer")
 	add("peer_behind_seconds", "For how long something of the peer has been missing.", "peer")
+	add("peer_heard_timestamp_seconds", "When the peer was last heard; absent if it never was.", "peer")
+	add("peer_silent_seconds", "For how long the peer has been silent, once that is ten heartbeats.", "peer")
+	add("peer_other_network", "1 while the peer is in another network, since its secret is another one.", "peer")
+	add("peer_served_bytes_total", "Bytes sent again because the peer asked.", "peer")
 	add("peer_missing_changes", "Changes of the peer's arrays that have not arrived.", "peer")
 	add("peer_messages_total", "Messages of the peer.", "peer")
 	add("peer_bytes_total", "Bytes of them.", "peer")
@@ -88,6 +92,12 @@ func (c *peerCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge("peer_quarantined", one01(p.Quarantine != ""), p.Key)
 		gauge("peer_lag_seconds", p.Lag, p.Key)
 		gauge("peer_behind_seconds", p.Behind, p.Key)
+		if !p.Heard.IsZero() {
+			gauge("peer_heard_timestamp_seconds", float64(p.Heard.UnixMilli())/1000, p.Key)
+		}
+		gauge("peer_silent_seconds", p.Silent, p.Key)
+		gauge("peer_other_network", one01(p.Network != ""), p.Key)
+		count("peer_served_bytes_total", p.Served, p.Key)
 		gauge("peer_missing_changes", float64(p.Missing), p.Key)
 		count("peer_messages_total", p.Messages, p.Key)
 		count("peer_bytes_total", p.Bytes, p.Key)

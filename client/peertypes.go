@@ -38,7 +38,9 @@ type Peer struct {
 	Weight      float64           `json:"weight" minimum:"0" maximum:"1" doc:"What its word is worth here."`
 	Quarantine  string            `json:"quarantine,omitempty" doc:"Why it is kept and not counted; absent if it is counted."`
 	Added       time.Time         `json:"added"`
-	Heard       time.Time         `json:"heard,omitzero" doc:"Last message; absent if none since the start."`
+	Heard       time.Time         `json:"heard,omitzero" doc:"Last message; absent if there was none."`
+	Silent      float64           `json:"silent_seconds" doc:"Since then, once that is ten heartbeats; 0 until then."`
+	Network     string            `json:"other_network,omitempty" doc:"Fingerprint of the network that it is in, if its secret is another one: nothing is shared."`
 	Lag         float64           `json:"lag_seconds" doc:"From when the peer counted to when this node did, of its last message; the clocks of both count."`
 	Behind      float64           `json:"behind_seconds" doc:"For how long something of it has been missing; 0 if nothing is."`
 	Missing     uint64            `json:"missing" doc:"Changes of its arrays that have not arrived."`
@@ -48,6 +50,7 @@ type Peer struct {
 	Rounds      uint64            `json:"rounds"`
 	Images      uint64            `json:"images" doc:"Pages."`
 	Asked       uint64            `json:"asked" doc:"Times that the node asked it for something missing."`
+	Served      uint64            `json:"served_bytes" doc:"Sent again because it asked."`
 	Refused     map[string]uint64 `json:"refused" doc:"Messages and parts refused, by reason."`
 	Error       string            `json:"error,omitempty" doc:"The last refusal."`
 	Keys        uint64            `json:"keys" doc:"Distinct keys of all its arrays, about."`

@@ -80,12 +80,16 @@ func (u *adminFlags) printPeers(w io.Writer, list []client.Peer) error {
 		switch {
 		case p.Quarantine != "":
 			state = "quarantine: " + p.Quarantine
+		case p.Network != "":
+			state = "other secret: it is in network " + p.Network
+		case p.Silent > 0:
+			state = "silent for " + time.Duration(p.Silent*float64(time.Second)).Round(time.Second).String()
 		case p.Weight == 0:
 			state = "kept apart"
 		case p.Behind > 0:
 			state = fmt.Sprintf("behind %s", time.Duration(p.Behind*float64(time.Second)).Round(time.Second))
 		}
-		heard, lag := "never", "-" // since the start
+		heard, lag := "never", "-"
 		if !p.Heard.IsZero() {
 			heard, lag = p.Heard.Local().Format(time.DateTime), fmt.Sprintf("%.1fs", p.Lag)
 		}

@@ -29,9 +29,10 @@ func (t topic) sender() (h hint, ok bool) {
 
 // An arrival is a message that a bus hands over, for good.
 type arrival struct {
-	topic  topic
-	msg    []byte
-	stored time.Time // when the broker stored it; zero if it comes as it is published
+	topic   topic
+	network string // of another network, its fingerprint; "" of this one
+	msg     []byte
+	stored  time.Time // when the broker stored it; zero if it comes as it is published
 }
 
 // A bus carries messages between nodes. It may lose, repeat, reorder and forget
@@ -42,7 +43,8 @@ type bus interface {
 	// and images are stored as well, for those who come later.
 	publish(t topic, msg []byte) error
 	// listen has handle called for every delta and head, and every ask for
-	// self, of others and of the node itself. It is called once, first.
+	// self, of others and of the node itself, and for heads of other networks, as
+	// far as the broker lets the node hear them. It is called once, first.
 	listen(self hint, all bool, handle func(arrival)) error
 	// listenImages does so for the images of an origin, until stop is called.
 	listenImages(origin hint, handle func(arrival)) (stop func(), err error)

@@ -16,6 +16,10 @@ const maxLifeAhead = 366 * 24 * time.Hour
 // what it says: nothing else takes memory. If wait is true, it waits until the
 // sender's share of the queue has room; else what has none is the sender's loss.
 func (r *receiver) deliver(ctx context.Context, b bus, a arrival, wait bool) {
+	if a.network != "" {
+		r.foreign(ctx, a)
+		return
+	}
 	x, ok := r.open(b, a)
 	if !ok {
 		return
@@ -84,6 +88,36 @@ func (r *receiver) open(b bus, a arrival) (x incoming, ok bool) {
 	m.said = e.statement()
 	return incoming{from: from, m: m, size: len(a.msg), stored: !a.stored.IsZero(), bus: b}, true
 }
+
+// foreign looks at a head from another network. If it is of a peer, one of the two
+// nodes has a wrong secret, and neither would ever hear of it: both say so.
+func (r *receiver) foreign(ctx context.Context, a arrival) {
+	p, ok := r.m.find(a.topic.origin)
+	if !ok {
+		return
+	}
+	e, err := openEnvelope(a.msg)
+	if err != nil || e.from != a.topic.origin || e.kind != kindHead || !e.signedBy(&p.key) {
+		return
+	}
+	m, err := e.parse(r.m.opts.KeyID)
+	if now := r.m.opts.Now(); err != nil || m.stamp.time().Sub(now).Abs() > networkRest {
+		return // played back, or of a clock that says nothing
+	}
+	first := false
+	r.figures(a.topic.origin, func(s *stats) {
+		first = s.network != a.network
+		s.network, s.networkAt = a.network, r.m.opts.Now()
+	})
+	if first {
+		r.m.opts.Log.Error("ALERT: peer has another secret of the network, so nothing is shared: one of the two must be made anew with \"network new --secret-file\"",
+			"peer", p.label(), "its_network", a.network, "this_network", newNames(r.m.opts.KeyID).net)
+		r.m.sender.greet(ctx) // so that it hears the same at once
+	}
+}
+
+// networkRest is for how long a head from another network says where a peer is.
+const networkRest = time.Hour
 
 const strange = "its key is not on the list of peers"
 

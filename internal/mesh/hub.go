@@ -301,7 +301,7 @@ func (d doorkeeper) Check(c server.ClientAuthentication) bool {
 func (d doorkeeper) permissions(h hint) *server.Permissions {
 	n := newNames(d.m.opts.KeyID)
 	publish := []string{
-		n.subject(topic{kind: kindDelta, origin: h}), n.subject(topic{kind: kindHead, origin: h}), n.imagesOf(h), n.asksOf(h),
+		n.subject(topic{kind: kindDelta, origin: h}), n.headsOf(h), n.imagesOf(h), n.asksOf(h),
 	}
 	for _, stream := range []string{n.deltaStream(), n.imageStream()} {
 		publish = append(publish, "$JS.API.STREAM.INFO."+stream, "$JS.API.CONSUMER.CREATE."+stream, "$JS.API.CONSUMER.CREATE."+stream+".>",
@@ -310,7 +310,7 @@ func (d doorkeeper) permissions(h hint) *server.Permissions {
 	return &server.Permissions{
 		Publish: &server.SubjectPermission{Allow: publish},
 		Subscribe: &server.SubjectPermission{Allow: []string{
-			n.all(kindDelta), n.all(kindHead), n.all(kindImage) + ".*", n.asksFor(h), inbox(h) + ".>",
+			n.all(kindDelta), n.all(kindHead), headsOfAll, n.all(kindImage) + ".*", n.asksFor(h), inbox(h) + ".>",
 		}},
 	}
 }

@@ -50,6 +50,11 @@ func (n names) subject(t topic) string {
 	return s
 }
 
+// headsOfAll are the heads of all networks, and headsOf those of one node in any.
+const headsOfAll = "bh.*.h.*"
+
+func (n names) headsOf(h hint) string { return "bh.*.h." + h.String() }
+
 // parse returns the topic of a subject of the network.
 func (n names) parse(subject string) (t topic, ok bool) {
 	rest, ok := strings.CutPrefix(subject, "bh."+n.net+".")
@@ -127,7 +132,7 @@ func inbox(h hint) string { return "_INBOX_" + h.String() }
 func cleared(err error) error { return errors.New(err.Error()) }
 
 func (b *natsBus) failed(err error) {
-	if err == nil {
+	if err == nil || strings.Contains(err.Error(), headsOfAll) { // a broker may let nobody hear other networks
 		return
 	}
 	b.mu.Lock()
@@ -174,6 +179,21 @@ func (b *natsBus) listen(self hint, all bool, handle func(arrival)) error {
 		if _, err := b.subscribe(s, handle); err != nil {
 			return err
 		}
+	}
+	if !all {
+		return nil
+	}
+	_, err := b.conn.Subscribe(headsOfAll, func(m *nats.Msg) {
+		parts := strings.SplitN(m.Subject, ".", 3)
+		if len(parts) < 3 || parts[1] == b.names.net {
+			return
+		}
+		if t, ok := (names{parts[1]}).parse(m.Subject); ok {
+			handle(arrival{topic: t, network: parts[1], msg: m.Data})
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("broker %s: %w", b.server, cleared(err))
 	}
 	return nil
 }

@@ -203,7 +203,7 @@ func (r *receiver) take(ctx context.Context, x *incoming) {
 		}
 		// By the wall clock: that of the processor stands still while a machine sleeps.
 		s.growth.credit(&r.m.opts, time.Now(), now.Round(0).Sub(last.Round(0)))
-		s.heard, s.lastHeard = now, now
+		s.heard, s.lastHeard, s.network = now, now, ""
 		s.messages++
 		s.bytes += uint64(x.size)
 	})

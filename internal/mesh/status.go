@@ -35,6 +35,7 @@ type PeerStatus struct {
 
 	Heard       time.Time     // last message, also before the start; zero if there was none
 	Silent      time.Duration // since then, or since it was added, if that is long; 0 if it is not
+	Network     string        // fingerprint of another network that it is in, with another secret; "" if it is in none
 	Lag         time.Duration // from when the peer counted to when this node did, of the last delta
 	Behind      time.Duration // for how long versions have been missing; 0 if none is
 	Missing     uint64        // versions that are missing: changes that this node has not seen
@@ -68,6 +69,8 @@ type stats struct {
 	asked     uint64
 	conflicts int
 	served    uint64
+	network   string    // another one, in which it was heard
+	networkAt time.Time // when
 	refusals  refusals
 	growth    growth
 }
@@ -137,6 +140,9 @@ func (m *Mesh) Status() Status {
 		}
 		if !mem.behind.IsZero() {
 			out.Behind = time.Since(mem.behind)
+		}
+		if mem.network != "" && m.opts.Now().Sub(mem.networkAt) < networkRest {
+			out.Network = mem.network
 		}
 		if out.Name == "" {
 			out.Name = mem.told

@@ -1,0 +1,71 @@
+package mesh
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// A lockedBuffer takes what two goroutines log.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) has(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.b.String(), text)
+}
+
+// TestWrongSecret: a node that joins a hub with another secret than the hub's is told
+// so, and so is the hub: in the log and where the state of peers is.
+func TestWrongSecret(t *testing.T) {
+	address := freePort(t)
+	hubDir, hubID := identity(t)
+	joinDir, joinID := identity(t)
+	other := filter.Secret{9, 9, 9}
+	var meshes []*Mesh
+	var logs [2]lockedBuffer
+	for i, o := range []Options{
+		{Dir: hubDir, Identity: hubID, KeyID: testSecret.ID(), Mode: Hub, Listen: address},
+		{Dir: joinDir, Identity: joinID, KeyID: other.ID(), Mode: Join, Servers: []string{address}},
+	} {
+		o = quick(o)
+		o.Engine, o.Log = smallEngine(t, nil), slog.New(slog.NewTextHandler(&logs[i], nil))
+		m, err := Open(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- m.Run(ctx) }()
+		t.Cleanup(func() {
+			cancel()
+			if err := errors.Join(<-done, m.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+		meshes = append(meshes, m)
+	}
+	befriend(t, meshes...)
+	for i, m := range meshes {
+		want := newNames(meshes[1-i].opts.KeyID).net
+		eventually(t, 20*time.Second, "each side says that the secrets differ", func() bool {
+			return m.Status().Peers[0].Network == want && logs[i].has("another secret") && logs[i].has(want)
+		})
+	}
+}

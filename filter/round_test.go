@@ -326,3 +326,47 @@ func TestShown(t *testing.T) {
 		}
 	}
 }
+
+// TestRoundWraps: a round whose version would pass the largest number is refused.
+func TestRoundWraps(t *testing.T) {
+	g := Geometry{Kind: Bitmap, Lines: 64, K: 8, KeyID: 1}
+	b, err := NewBits(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := b.NewRound()
+	r.From = math.MaxUint64
+	r.RecordBits([]Key{{Hi: 1, Lo: 2}}, []bool{false})
+	r.Close()
+	if got, err := ParseRound(r.Append(nil), g); !errors.Is(err, ErrCorrupt) || got != nil && err == nil {
+		t.Errorf("a round from %d on: %v", uint64(math.MaxUint64), err)
+	}
+}
+
+// TestLoadAtTwice: the image that a journal entry brought is not loaded again when the
+// entry is replayed, over what has come since.
+func TestLoadAtTwice(t *testing.T) {
+	g := Geometry{Kind: Cells, Lines: 64, K: 6, KeyID: 1}
+	c, err := NewCounting(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Kind, g.K = Bitmap, 8
+	b, err := NewBits(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	empty, blank := c.Image(0), b.Image(0)
+	key := Key{Hi: 1, Lo: 2}
+	if err := errors.Join(c.LoadAt(5, empty), b.LoadAt(5, blank)); err != nil {
+		t.Fatal(err)
+	}
+	c.Add(key, 3)
+	b.Set(key)
+	if err := errors.Join(c.LoadAt(5, empty), b.LoadAt(5, blank)); err != nil || c.Count(key) != 3 || !b.Has(key) {
+		t.Errorf("after the same entry: %d, %v, %v; want 3 and true", c.Count(key), b.Has(key), err)
+	}
+	if err := errors.Join(c.LoadAt(6, empty), b.LoadAt(6, blank)); err != nil || c.Count(key) != 0 || b.Has(key) {
+		t.Errorf("after the next entry: %d, %v, %v; want 0 and false", c.Count(key), b.Has(key), err)
+	}
+}

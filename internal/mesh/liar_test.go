@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -332,6 +333,73 @@ func TestAsksWithoutEnd(t *testing.T) {
 		time.Sleep(time.Minute)
 		if got := check(t, late.engine, 77).Sightings; got != 1 {
 			t.Errorf("who asks for the first time is not answered: %+v", late.peer(t, home))
+		}
+	})
+}
+
+// TestOlderImage: the image of an earlier process of an origin is passed over, and
+// makes nobody doubt the origin.
+func TestOlderImage(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		home := newSite(t, k, nil)
+		defer home.stop()
+		f := newForger(t, k, home, 1)
+		start := home.engine.Own()[0].Start
+		f.at.boot, f.at.at = f.at.boot+10, f.at.at+20
+		f.say(t, home, imagesOf(t, f, start, 50, 0, nil))
+		settle()
+		held := home.engine.Replica(f.id.ID())
+		f.at.boot -= 5
+		f.say(t, home, imagesOf(t, f, start, 90, 0, nil))
+		settle()
+		if got := home.engine.Replica(f.id.ID()); len(got) != 1 || got[0] != held[0] {
+			t.Errorf("held %+v, then %+v", held, got)
+		}
+		if p := home.peerOf(t, f.id); p.Refusals[reasonSuspect] != 0 {
+			t.Errorf("the origin is doubted: %v", p.Refusals)
+		}
+	})
+}
+
+// TestOwnHead: a node that hears its own head is not two servers with one key.
+func TestOwnHead(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		home := newSite(t, k, nil)
+		defer home.stop()
+		settle()
+		home.Mesh.mu.Lock()
+		s := home.state
+		home.Mesh.mu.Unlock()
+		own := topic{kind: kindHead, origin: home.id.public.hint()}
+		for later, want := range []uint64{0, 1} {
+			m := &message{kind: kindHead, stamp: stamp{s.Incarnation, s.Boot + uint64(later), 9, s.Boot + uint64(later)}}
+			home.receiver.deliver(t.Context(), home.bus, arrival{topic: own, msg: appendMessage(nil, m, home.id)}, true)
+			settle()
+			if n := home.Status().Strangers["own key elsewhere"]; n != want {
+				t.Errorf("a head of a process that began %d ms later: %d alerts, want %d", later, n, want)
+			}
+		}
+	})
+}
+
+// TestNothingWaits: what waited and is known by other ways is not waiting any more, so
+// that others may.
+func TestNothingWaits(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		home := newSite(t, k, nil)
+		defer home.stop()
+		f := newForger(t, k, home, 1)
+		start := home.engine.Own()[0].Start
+		f.say(t, home, &message{kind: kindDelta, rounds: []round{{ref: ref{engine.ArrayCounts, start}, from: 7, to: 9, data: make([]byte, 100)}}})
+		f.say(t, home, imagesOf(t, f, start, 50, 0, nil))
+		settle()
+		waiting := make(chan int)
+		home.receiver.call(func(context.Context) {
+			x := home.receiver.track(f.id.public.hint())
+			waiting <- len(x.pending) + x.waiting
+		})
+		if n := <-waiting; n != 0 {
+			t.Errorf("%d bytes are taken for waiting", n)
 		}
 	})
 }

@@ -443,3 +443,37 @@ func TestCutBehindRoll(t *testing.T) {
 		}
 	}
 }
+
+// TestLaterEpoch: a journal of a later epoch than the manifest's that holds entries,
+// however few, is not passed over: they were acknowledged.
+func TestLaterEpoch(t *testing.T) {
+	for _, entries := range []int{0, 1} {
+		s := open(t, newDir(t), Options{})
+		appendN(t, s, 2, 20)
+		dir := s.Dir()
+		old := make(map[string][]byte)
+		for _, name := range []string{manifestFile, watermarkFile} {
+			b, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			old[name] = b
+		}
+		if err := s.Recover(t.Context(), 3, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		appendN(t, s, entries, 20)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for name, b := range old {
+			if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := readAll(dir, Options{})
+		if named := err != nil && strings.Contains(err.Error(), "the manifest is out of date"); named != (entries > 0) {
+			t.Errorf("%d entries in a later epoch: %v", entries, err)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 
@@ -232,7 +233,7 @@ func (b *Book) Decode(data []byte) error {
 	if err := dec.Decode(&all); err != nil {
 		return fmt.Errorf("trust: accounts: %w", err)
 	}
-	if dec.More() {
+	if _, err := dec.Token(); err != io.EOF {
 		return fmt.Errorf("trust: accounts: %w: bytes after the end", bulkhead.ErrMalformed)
 	}
 	fresh := NewBook(b.Policy())

@@ -1,0 +1,363 @@
+package trust
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// put makes a book under p of the given accounts.
+func put(t *testing.T, p Policy, accounts ...Account) *Book {
+	t.Helper()
+	b := NewBook(p)
+	for _, a := range accounts {
+		if err := b.Put(a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b
+}
+
+// TestAccountRanges: what Validate refuses, Put, Admits and Decode refuse too, and
+// nothing of it is in the book afterwards.
+func TestAccountRanges(t *testing.T) {
+	hash := HashToken("x")
+	for _, tt := range []struct {
+		name string
+		a    Account
+		ok   bool
+	}{
+		{"least weight", Account{Name: "a", Role: Member}, true},
+		{"most weight", Account{Name: "a", Role: Member, Weight: 1}, true},
+		{"above", Account{Name: "a", Role: Member, Weight: math.Nextafter(1, 2)}, false},
+		{"below", Account{Name: "a", Role: Member, Weight: -math.SmallestNonzeroFloat64}, false},
+		{"no number", Account{Name: "a", Role: Member, Weight: math.NaN()}, false},
+		{"no name", Account{Role: Member}, false},
+		{"name with a space", Account{Name: "a b", Role: Member}, false},
+		{"longest name", Account{Name: strings.Repeat("x", MaxName), Role: Member}, true},
+		{"no role", Account{Name: "a"}, false},
+		{"unknown role", Account{Name: "a", Role: "king"}, false},
+		{"a token", Account{Name: "a", Role: Admin, TokenHash: hash}, true},
+		{"short hash", Account{Name: "a", Role: Admin, TokenHash: hash[1:]}, false},
+		{"long hash", Account{Name: "a", Role: Admin, TokenHash: append(bytes.Clone(hash), 0)}, false},
+		{"hash of one byte", Account{Name: "a", Role: Admin, TokenHash: hash[:1]}, false},
+	} {
+		b := NewBook(DefaultPolicy())
+		errs := map[string]error{"validate": tt.a.Validate(), "admits": b.Admits(tt.a), "put": b.Put(tt.a)}
+		for what, err := range errs {
+			if tt.ok && err != nil || !tt.ok && !errors.Is(err, bulkhead.ErrMalformed) {
+				t.Errorf("%s: %s: %v", tt.name, what, err)
+			}
+		}
+		if got := b.Len(); (got == 1) != tt.ok {
+			t.Errorf("%s: %d accounts", tt.name, got)
+		}
+	}
+}
+
+// TestPolicyRanges tries each field at the ends of its range and beside them.
+func TestPolicyRanges(t *testing.T) {
+	least := math.SmallestNonzeroFloat64
+	share := func(set func(*Policy, float64)) (good, bad []float64, f func(*Policy, float64)) {
+		return []float64{0, least, 0.5, 1}, []float64{-least, math.Nextafter(1, 2), math.NaN(), math.Inf(1)}, set
+	}
+	check := func(name string, good, bad []float64, set func(*Policy, float64)) {
+		for _, v := range good {
+			p := DefaultPolicy()
+			if set(&p, v); p.Validate() != nil {
+				t.Errorf("%s %v: %v", name, v, p.Validate())
+			}
+		}
+		for _, v := range bad {
+			p := DefaultPolicy()
+			if set(&p, v); !errors.Is(p.Validate(), bulkhead.ErrMalformed) {
+				t.Errorf("%s %v: %v, want it refused", name, v, p.Validate())
+			}
+		}
+	}
+	for name, set := range map[string]func(*Policy, float64){
+		"loopback":        func(p *Policy, v float64) { p.Loopback = v },
+		"anonymous":       func(p *Policy, v float64) { p.Anonymous = v },
+		"self_registered": func(p *Policy, v float64) { p.SelfRegistered = v },
+		"ceiling":         func(p *Policy, v float64) { p.Ceiling = v },
+	} {
+		good, bad, f := share(set)
+		check(name, good, bad, f)
+	}
+	above := func(x float64) float64 { return math.Nextafter(x, math.Inf(1)) }
+	check("promotion", []float64{least, 1, 1000}, []float64{0, -1, above(1000), math.NaN()}, func(p *Policy, v float64) { p.Promotion = v })
+	check("half", []float64{least, 20, 1e9}, []float64{0, -1, above(1e9), math.NaN()}, func(p *Policy, v float64) { p.Half = v })
+}
+
+func TestParseRole(t *testing.T) {
+	for _, r := range []Role{Anonymous, Member, Trusted, Admin} {
+		if got, err := ParseRole(string(r)); got != r || err != nil {
+			t.Errorf("%s: %q, %v", r, got, err)
+		}
+	}
+	for _, bad := range []string{"", "Admin", "admin ", "member"} {
+		if got, err := ParseRole(bad); got != "" || !errors.Is(err, bulkhead.ErrMalformed) {
+			t.Errorf("%q: %q, %v", bad, got, err)
+		}
+	}
+}
+
+// TestNetworks: who is on the node itself, with which weight an account begins there
+// and elsewhere, and which addresses have one voice together.
+func TestNetworks(t *testing.T) {
+	p := DefaultPolicy()
+	for _, tt := range []struct {
+		addr    string
+		local   bool
+		network string
+	}{
+		{"127.0.0.1", true, "127.0.0.0/24"},
+		{"127.255.0.1", true, "127.255.0.0/24"},
+		{"::1", true, "::/48"},
+		{"::ffff:127.0.0.1", true, "127.0.0.0/24"},
+		{"192.0.2.255", false, "192.0.2.0/24"},
+		{"192.0.3.0", false, "192.0.3.0/24"},
+		{"::ffff:192.0.2.1", false, "192.0.2.0/24"},
+		{"2001:db8:1:ffff::1", false, "2001:db8:1::/48"},
+		{"2001:db8:2::1", false, "2001:db8:2::/48"},
+		{"fe80::1%eth0", false, "fe80::/48"},
+		{"0.0.0.0", false, "0.0.0.0/24"},
+		{"10.0.0.1", false, "10.0.0.0/24"},
+	} {
+		addr := netip.MustParseAddr(tt.addr)
+		if got := IsLocal(addr); got != tt.local {
+			t.Errorf("%s: local %v", tt.addr, got)
+		}
+		if got := Network(addr).String(); got != tt.network {
+			t.Errorf("%s: network %s, want %s", tt.addr, got, tt.network)
+		}
+		want := p.SelfRegistered
+		if tt.local {
+			want = p.Loopback
+		}
+		if got := p.StartWeight(addr); got != want {
+			t.Errorf("%s: begins with %v, want %v", tt.addr, got, want)
+		}
+	}
+	if !IsLocal(netip.Addr{}) || p.StartWeight(netip.Addr{}) != p.Loopback || Network(netip.Addr{}).IsValid() {
+		t.Errorf("a caller inside: local %v, begins with %v, network %v", IsLocal(netip.Addr{}), p.StartWeight(netip.Addr{}), Network(netip.Addr{}))
+	}
+}
+
+// TestWhoConfirms: accounts that an administrator vouched for, of at least half the
+// largest weight, and nobody who earned it.
+func TestWhoConfirms(t *testing.T) {
+	p := DefaultPolicy()
+	for _, tt := range []struct {
+		a    Account
+		want bool
+	}{
+		{Account{Role: Admin, Weight: 1}, true},
+		{Account{Role: Trusted, Weight: 0.5}, true},
+		{Account{Role: Trusted, Weight: math.Nextafter(0.5, 0)}, false},
+		{Account{Role: Trusted, Weight: 0.3, Confirmed: 1e6}, false},
+		{Account{Role: Admin, Weight: 1, Closed: true}, false},
+		{Account{Role: Member, Weight: 1}, false},
+		{Account{Role: Member, Weight: 0.05, Confirmed: 1e6}, false},
+		{Account{Role: Anonymous, Weight: 1}, false},
+	} {
+		if got := p.Confirms(&tt.a); got != tt.want {
+			t.Errorf("%+v: confirms %v", tt.a, got)
+		}
+	}
+	// What an administrator gave stays what it is, whatever others think.
+	for _, a := range []Account{{Role: Trusted, Weight: 0.3, Confirmed: 1e6}, {Role: Admin, Weight: 0.3, Reverted: 1e6}} {
+		if got := p.Of(&a); got != 0.3 {
+			t.Errorf("%+v: weight %v, want 0.3", a, got)
+		}
+	}
+}
+
+// TestStrangersAtTheDoor: where anonymous votes are off they are refused, and sightings
+// are counted all the same, one for each network.
+func TestStrangersAtTheDoor(t *testing.T) {
+	b := put(t, DefaultPolicy(), Account{Name: "vouched", Role: Trusted, Weight: 0.9}, Account{Name: "gone", Role: Trusted, Weight: 0.9, Closed: true})
+	remote := bulkhead.Reporter{Addr: netip.MustParseAddr("198.51.100.77")}
+	if got, err := b.Standing(remote); got != (Standing{}) || !errors.Is(err, bulkhead.ErrForbidden) {
+		t.Errorf("an anonymous vote: %+v, %v", got, err)
+	}
+	for _, tt := range []struct {
+		r    bulkhead.Reporter
+		want Standing
+		err  error
+	}{
+		{remote, Standing{Voucher: "198.51.100.0/24"}, nil},
+		{bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}, Standing{Root: true}, nil},
+		{bulkhead.Reporter{}, Standing{Root: true}, nil},
+		{bulkhead.Reporter{Account: "vouched", Addr: remote.Addr}, Standing{Weight: 0.9, Confirms: true, Known: true, Root: true}, nil},
+		{bulkhead.Reporter{Account: "gone"}, Standing{}, bulkhead.ErrForbidden},
+		{bulkhead.Reporter{Account: "nobody"}, Standing{}, bulkhead.ErrUnauthorised},
+	} {
+		if got, err := b.Door(tt.r); got != tt.want || !errors.Is(err, tt.err) {
+			t.Errorf("door of %+v = %+v, %v; want %+v, %v", tt.r, got, err, tt.want, tt.err)
+		}
+	}
+	// The policy may change while the node runs.
+	p := b.Policy()
+	p.Anonymous, p.Loopback = 0.25, 0.5
+	b.SetPolicy(p)
+	if got, err := b.Standing(remote); got.Weight != 0.25 || got.Voucher != "198.51.100.0/24" || err != nil {
+		t.Errorf("an anonymous vote under another policy: %+v, %v", got, err)
+	}
+	if got, err := b.Standing(bulkhead.Reporter{}); got != (Standing{Weight: 0.5, Root: true}) || err != nil {
+		t.Errorf("a vote on the node under another policy: %+v, %v", got, err)
+	}
+}
+
+// TestListing: every account once, in the order of names; of members the open ones
+// whose weight is earned.
+func TestListing(t *testing.T) {
+	b := put(t, DefaultPolicy(),
+		Account{Name: "d", Role: Member}, Account{Name: "b", Role: Admin, Weight: 1}, Account{Name: "a", Role: Member, Closed: true},
+		Account{Name: "e", Role: Trusted}, Account{Name: "c", Role: Member}, Account{Name: "f", Role: Anonymous},
+		Account{Name: "c", Role: Member, Weight: 0.5}) // replaces
+	var names []string
+	for _, a := range b.All() {
+		names = append(names, a.Name)
+	}
+	if got := strings.Join(names, ""); got != "abcdef" || b.Len() != 6 {
+		t.Errorf("%d accounts: %s", b.Len(), got)
+	}
+	members := b.Members()
+	if slices.Sort(members); !slices.Equal(members, []string{"c", "d"}) {
+		t.Errorf("members %q", members)
+	}
+	if a, ok := b.Get("c"); !ok || a.Weight != 0.5 {
+		t.Errorf("the replaced account: %+v, %v", a, ok)
+	}
+	if a, ok := b.Get("g"); ok || !reflect.DeepEqual(a, Account{}) {
+		t.Errorf("an account that is not there: %+v, %v", a, ok)
+	}
+}
+
+// TestBookKeepsItsOwn: what goes in and what comes out are copies.
+func TestBookKeepsItsOwn(t *testing.T) {
+	token, hash := NewToken()
+	in := Account{Name: "a", Role: Admin, Weight: 1, TokenHash: bytes.Clone(hash), Sealed: map[string][]byte{"razor": {1}}}
+	b := put(t, DefaultPolicy(), in)
+	spoil := func(a Account) {
+		a.TokenHash[0]++
+		a.Sealed["razor"][0]++
+		a.Sealed["dcc"] = []byte{9}
+	}
+	spoil(in)
+	got, _ := b.Get("a")
+	spoil(got)
+	spoil(b.All()[0])
+	got, err := b.Authenticate(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spoil(got)
+	got, _ = b.Get("a")
+	if !bytes.Equal(got.TokenHash, hash) || !reflect.DeepEqual(got.Sealed, map[string][]byte{"razor": {1}}) {
+		t.Errorf("the book's own account changed: %+v", got)
+	}
+}
+
+// TestWhoseToken: a token opens one account, as long as that is open and holds it.
+func TestWhoseToken(t *testing.T) {
+	token, hash := NewToken()
+	alice := Account{Name: "alice", Role: Trusted, Weight: 1, TokenHash: hash}
+	b := put(t, DefaultPolicy(), alice, Account{Name: "bob", Role: Member})
+	who := func(want string) {
+		t.Helper()
+		a, err := b.Authenticate(token)
+		if a.Name != want || (err != nil) != (want == "") || err != nil && !errors.Is(err, bulkhead.ErrUnauthorised) {
+			t.Errorf("the token opens %q, %v; want %q", a.Name, err, want)
+		}
+	}
+	who("alice")
+	eve := Account{Name: "eve", Role: Member, TokenHash: hash}
+	if !errors.Is(b.Admits(eve), bulkhead.ErrMalformed) || b.Admits(alice) != nil || b.Len() != 2 {
+		t.Errorf("another may take the token: %v; the owner may: %v; %d accounts", b.Admits(eve), b.Admits(alice), b.Len())
+	}
+	alice.Closed = true
+	if err := b.Put(alice); err != nil {
+		t.Fatal(err)
+	}
+	who("")
+	alice.Closed = false
+	if err := b.Put(alice); err != nil {
+		t.Fatal(err)
+	}
+	who("alice")
+	b.Remove("bob") // who holds no token
+	b.Remove("nobody")
+	who("alice")
+	b.Remove("alice")
+	who("")
+	if err := b.Put(eve); err != nil {
+		t.Errorf("a token that nobody holds any more: %v", err)
+	}
+	who("eve")
+	if _, err := b.Authenticate(""); !errors.Is(err, bulkhead.ErrUnauthorised) {
+		t.Errorf("no token at all: %v", err)
+	}
+}
+
+// TestCredit holds the counts against sums in 64 bits.
+func TestCredit(t *testing.T) {
+	b := put(t, DefaultPolicy(), Account{Name: "a", Role: Member}, Account{Name: "b", Role: Member})
+	var confirmed, reverted uint64
+	for _, c := range [][2]uint32{{0, 0}, {1, 0}, {0, 1}, {5, 7}, {math.MaxUint32 - 6, 0}, {0, math.MaxUint32 - 9}, {1, 1}, {math.MaxUint32, math.MaxUint32}, {0, 0}} {
+		b.Credit("a", c[0], c[1])
+		b.Credit("nobody", c[0], c[1])
+		confirmed = min(confirmed+uint64(c[0]), math.MaxUint32)
+		reverted = min(reverted+uint64(c[1]), math.MaxUint32)
+		if a, _ := b.Get("a"); uint64(a.Confirmed) != confirmed || uint64(a.Reverted) != reverted {
+			t.Errorf("after %v: %d confirmed and %d reverted, want %d and %d", c, a.Confirmed, a.Reverted, confirmed, reverted)
+		}
+	}
+	if a, _ := b.Get("b"); a.Confirmed != 0 || a.Reverted != 0 || b.Len() != 2 {
+		t.Errorf("another account: %+v, of %d", a, b.Len())
+	}
+}
+
+// TestDecodeReplaces: the accounts and tokens of before are gone, the policy stays, and
+// after a refused decode all is as before.
+func TestDecodeReplaces(t *testing.T) {
+	p := DefaultPolicy()
+	p.Loopback = 0.5
+	oldToken, oldHash := NewToken()
+	newToken, newHash := NewToken()
+	data, err := put(t, DefaultPolicy(), Account{Name: "new", Role: Admin, Weight: 1, TokenHash: newHash}).Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := put(t, p, Account{Name: "old", Role: Admin, Weight: 1, TokenHash: oldHash})
+	same := fmt.Sprintf(`[{"name":"a","role":"admin","token_hash":%[1]q},{"name":"b","role":"admin","token_hash":%[1]q}]`, strings.Repeat("A", 43)+"=")
+	for _, bad := range []string{same, string(data) + "1", string(data) + "]", "", "{}", "null null"} {
+		if err := b.Decode([]byte(bad)); err == nil {
+			t.Errorf("%s: accepted", bad)
+		}
+	}
+	if _, err := b.Authenticate(oldToken); err != nil {
+		t.Errorf("after decodes that were refused: %v", err)
+	}
+	if err := b.Decode(append(data, " \n"...)); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := b.Authenticate(newToken); a.Name != "new" || err != nil {
+		t.Errorf("the new token: %q, %v", a.Name, err)
+	}
+	if a, err := b.Authenticate(oldToken); err == nil {
+		t.Errorf("the token of before opens %q", a.Name)
+	}
+	if b.Policy() != p || b.Len() != 1 {
+		t.Errorf("policy %+v, %d accounts", b.Policy(), b.Len())
+	}
+}

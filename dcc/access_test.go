@@ -18,7 +18,7 @@ import (
 // families.
 func TestIPv6(t *testing.T) {
 	serve := func(t *testing.T, address string) net.Addr {
-		return prototest.ServePackets(t, address, 1, goldenServer().ServePackets)
+		return prototest.ServePackets(t, address, 1, goldenServer())
 	}
 	prototest.EachFamily(t, serve, func(t *testing.T, address string) {
 		sums := goldenChecksums(t)[1:2]

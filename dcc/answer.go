@@ -42,7 +42,7 @@ type reportBatch struct {
 }
 
 // packets answers one batch of datagrams, and hands the reports on.
-func (s *Server) packets(ctx context.Context, batch []*door.Packet, work chan<- *reportBatch) {
+func (s *Server) packets(ctx context.Context, batch []*door.Packet) {
 	sc := s.scratch.Get().(*scratch)
 	defer s.scratch.Put(sc)
 	sc.queries = sc.queries[:0]
@@ -84,7 +84,7 @@ func (s *Server) packets(ctx context.Context, batch []*door.Packet, work chan<- 
 		return
 	}
 	select {
-	case work <- reports:
+	case s.work <- reports:
 	default:
 		// Too many are under way: the clients send these again.
 		s.Stats.Limited.Add(int64(len(reports.items)))

@@ -8,8 +8,8 @@
 // name.
 //
 //	s := &dcc.Server{Clearinghouse: house}
-//	conns, err := door.ListenPackets(ctx, "127.0.0.1:6277", 0)
-//	err = s.ServePackets(ctx, conns) // until ctx ends
+//	pc, err := net.ListenPacket("udp", "127.0.0.1:6277")
+//	err = s.ServePacket(pc) // until s.Shutdown, then door.ErrServerClosed
 //
 // # What is counted
 //

@@ -79,6 +79,8 @@ type Ifd struct {
 	Stats  IfdStats
 
 	once   sync.Once
+	stream door.StreamServer
+	beside door.Work
 	book   *book
 	memory atomic.Int64
 }
@@ -119,28 +121,40 @@ func (s *Ifd) prepare() error {
 			s.Log = slog.New(slog.DiscardHandler)
 		}
 		s.book = newBook(s.Clearinghouse, s.Keep)
+		s.stream.Handler, s.stream.Log, s.stream.MaxConns = s.handle, s.Log, ifdConns
+		s.stream.RequestRate, s.stream.Exempt = s.Rate, s.Exempt
 	})
 	return checkBrand(s.Brand)
 }
 
-// ServeStream serves a listener of TCP or a unix socket until ctx ends. Who may
-// connect is a matter of the address and of the socket's folder: the protocol
-// knows no passwords.
-func (s *Ifd) ServeStream(ctx context.Context, l net.Listener) error {
+// Serve serves the connections of l, of TCP or a unix socket, until Shutdown, then
+// returns door.ErrServerClosed; or until l fails. Who may connect is a matter of
+// the address and of the socket's folder: the protocol knows no passwords. It may
+// be called at once for several listeners.
+func (s *Ifd) Serve(l net.Listener) error {
 	if err := s.prepare(); err != nil {
 		l.Close()
 		return err
 	}
-	server := &door.StreamServer{
-		Handler: s.handle, MaxConns: ifdConns, RequestRate: s.Rate, Exempt: s.Exempt, Log: s.Log,
-	}
+	return s.beside.During(s.follow, func() error { return s.stream.Serve(l) })
+}
+
+// Shutdown ends the server when the messages under way are answered, or ctx ends;
+// see [door.StreamServer.Shutdown].
+func (s *Ifd) Shutdown(ctx context.Context) error { return s.stream.Shutdown(ctx) }
+
+// ConnStats returns the counters of the connections.
+func (s *Ifd) ConnStats() *door.ConnStats { return &s.stream.Stats }
+
+// follow starts what follows the book, and returns what ends it.
+func (s *Ifd) follow() (end func()) {
 	var background sync.WaitGroup
-	following, stop := context.WithCancel(ctx)
+	following, stop := context.WithCancel(context.Background())
 	background.Go(func() { s.book.follow(following) })
-	err := server.Serve(ctx, l)
-	stop()
-	background.Wait()
-	return err
+	return func() {
+		stop()
+		background.Wait()
+	}
 }
 
 // handle serves one connection: one message.

@@ -30,7 +30,7 @@ func serveIfd(t testing.TB, s *Ifd) func(request string) string {
 	if s.Host == "" {
 		s.Host = "vm"
 	}
-	socket := prototest.ServeStream(t, "unix:"+filepath.Join(t.TempDir(), "dccifd"), s.ServeStream)
+	socket := prototest.ServeStream(t, "unix:"+filepath.Join(t.TempDir(), "dccifd"), s)
 	return func(request string) string {
 		t.Helper()
 		reply, err := prototest.Ask(t, socket, []byte(request))

@@ -70,6 +70,10 @@ type Server struct {
 	Stats   Stats
 
 	once      sync.Once
+	exposable bool // somebody said whom to serve
+	server    door.PacketServer
+	writing   door.Work
+	work      chan *reportBatch // of the writers
 	book      *book
 	anonymous *door.Limiter
 	total     *door.Limiter
@@ -91,6 +95,7 @@ type Stats struct {
 func (s *Server) prepare() error {
 	var err error
 	s.once.Do(func() {
+		s.exposable = s.Client != nil || s.AnonymousFrom != nil
 		if s.ServerID == 0 {
 			s.ServerID = DefaultServerID
 		}
@@ -110,6 +115,8 @@ func (s *Server) prepare() error {
 			s.Log = slog.New(slog.DiscardHandler)
 		}
 		s.started = s.Now()
+		s.server.Handler, s.server.Log, s.server.MaxPacket = s.packets, s.Log, maxPacket
+		s.server.Rate, s.server.Exempt, s.server.MaxDetached = s.Rate, s.Exempt, 4*door.DefaultMaxDetached
 		s.book = newBook(s.Clearinghouse, s.Keep)
 		s.anonymous = door.NewLimiter(s.AnonymousRate, s.Exempt)
 		s.total = door.NewLimiter(s.AnonymousTotal, nil)
@@ -137,25 +144,33 @@ func checkBrand(brand string) error {
 	return nil
 }
 
-// ServePackets serves UDP on conns until ctx ends or one of them fails, and
-// closes them. It refuses to serve an address that others can reach unless
-// Client or AnonymousFrom say whom to serve.
-func (s *Server) ServePackets(ctx context.Context, conns []*net.UDPConn) error {
-	err := s.checkExposure(conns)
+// ServePacket answers the datagrams of pc until Shutdown, then returns
+// door.ErrServerClosed; or until pc fails. It refuses to serve an address that
+// others can reach unless Client or AnonymousFrom say whom to serve. It may be
+// called at once for several sockets; see [door.ListenPackets].
+func (s *Server) ServePacket(pc net.PacketConn) error {
+	err := s.prepare()
 	if err == nil {
-		err = s.prepare()
+		err = s.checkExposure(pc.LocalAddr())
 	}
 	if err != nil {
-		for _, c := range conns {
-			c.Close()
-		}
+		pc.Close()
 		return err
 	}
+	return s.writing.During(s.startWriting, func() error { return s.server.ServePacket(pc) })
+}
+
+// Shutdown ends the server when the reports under way are counted, or ctx ends;
+// see [door.PacketServer.Shutdown].
+func (s *Server) Shutdown(ctx context.Context) error { return s.server.Shutdown(ctx) }
+
+// PacketStats returns the counters of the datagrams.
+func (s *Server) PacketStats() *door.PacketStats { return &s.server.Stats }
+
+// startWriting starts what counts reports, and returns what ends it.
+func (s *Server) startWriting() (end func()) {
 	work := make(chan *reportBatch, maxQueued)
-	p := &door.PacketServer{
-		MaxPacket: maxPacket, Rate: s.Rate, Exempt: s.Exempt, Log: s.Log, MaxDetached: 4 * door.DefaultMaxDetached,
-		Handler: func(ctx context.Context, batch []*door.Packet) { s.packets(ctx, batch, work) },
-	}
+	s.work = work
 	var writers sync.WaitGroup
 	for range s.Writers {
 		writers.Go(func() {
@@ -166,23 +181,21 @@ func (s *Server) ServePackets(ctx context.Context, conns []*net.UDPConn) error {
 			}
 		})
 	}
-	following, stop := context.WithCancel(ctx)
+	following, stop := context.WithCancel(context.Background())
 	writers.Go(func() { s.book.follow(following) })
-	err = p.Serve(ctx, conns)
-	close(work)
-	stop()
-	writers.Wait()
-	return err
+	return func() {
+		close(work)
+		stop()
+		writers.Wait()
+	}
 }
 
-func (s *Server) checkExposure(conns []*net.UDPConn) error {
-	if s.Client != nil || s.AnonymousFrom != nil {
+func (s *Server) checkExposure(a net.Addr) error {
+	if s.exposable {
 		return nil
 	}
-	for _, c := range conns {
-		if ap, err := netip.ParseAddrPort(c.LocalAddr().String()); err == nil && !ap.Addr().Unmap().IsLoopback() {
-			return fmt.Errorf("dcc: %s can be reached from the network: configure clients, or the networks of anonymous ones", c.LocalAddr())
-		}
+	if ap, err := netip.ParseAddrPort(a.String()); err == nil && !ap.Addr().Unmap().IsLoopback() {
+		return fmt.Errorf("dcc: %s can be reached from the network: configure clients, or the networks of anonymous ones", a)
 	}
 	return nil
 }

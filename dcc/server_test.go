@@ -6,6 +6,7 @@ import (
 	"crypto/md5"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -33,7 +34,7 @@ func unhex(t testing.TB, parts ...string) []byte {
 // serve runs s over loopback UDP until the test ends and returns its address.
 func serve(t testing.TB, s *Server) string {
 	t.Helper()
-	return prototest.ServePackets(t, "127.0.0.1:0", 1, s.ServePackets).String()
+	return prototest.ServePackets(t, "127.0.0.1:0", 1, s).String()
 }
 
 func dialRaw(t testing.TB, address string) net.Conn {
@@ -572,12 +573,15 @@ func TestGarbage(t *testing.T) {
 }
 
 func TestExposure(t *testing.T) {
-	conn, err := net.ListenUDP("udp", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := (&Server{Clearinghouse: new(prototest.House)}).ServePackets(t.Context(), []*net.UDPConn{conn}); err == nil {
-		t.Error("an open server on all addresses starts")
+	s := &Server{Clearinghouse: new(prototest.House)}
+	for range 2 { // its defaults are no permission
+		conn, err := net.ListenUDP("udp", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.ServePacket(conn); err == nil || errors.Is(err, door.ErrServerClosed) {
+			t.Errorf("an open server on all addresses ends with %v, want a refusal", err)
+		}
 	}
 	for name, s := range map[string]*Server{"brand": {Brand: "a b"}, "server id": {ServerID: 40000}} {
 		if err := s.prepare(); err == nil {

@@ -42,12 +42,12 @@ func newServer(t testing.TB) *Server {
 		"192.0.2.7": true, "2001:db8::7": true, "127.0.0.1": true, "invalid": true,
 		"0123456789abcdef0123456789abcdef": true, hex.EncodeToString(ann[:]): true, hex.EncodeToString(mallory[:]): true,
 	}}
-	s, err := NewServer(Options{Zones: []Zone{
+	s := &Server{Zones: []Zone{
 		{Name: "bl.example.com", Form: Domains, List: list},
 		{Name: "IP.bl.example.com.", Form: Addresses, List: list, Code: netip.MustParseAddr("127.0.0.9"), Host: "ns.example.net"},
 		{Name: "hash.bl.example.com", Form: Hashes, List: list, TTL: time.Hour},
-	}})
-	if err != nil {
+	}}
+	if err := s.Prepare(); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -378,12 +378,15 @@ func serve(t testing.TB, s *Server) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan error, 2)
-	go func() { done <- s.ServeUDP(ctx, conns) }()
-	go func() { done <- s.ServeTCP(ctx, l) }()
+	serve := []func() error{func() error { return s.Serve(l) }}
+	for _, c := range conns {
+		serve = append(serve, func() error { return s.ServePacket(c) })
+	}
+	done := make(chan error, 1)
+	go func() { done <- door.Run(ctx, s, serve...) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := errors.Join(<-done, <-done); err != nil {
+		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	})

@@ -14,6 +14,8 @@
 // copied. What is listed is the business of a [List].
 // See docs/protocols/dnsbl.md.
 //
-//	s, err := dnsbl.NewServer(dnsbl.Options{Zones: []dnsbl.Zone{{Name: "bl.example.com", Form: dnsbl.Domains, List: l}}})
-//	err = s.ServeUDP(ctx, conns) // and s.ServeTCP(ctx, listener)
+//	s := &dnsbl.Server{Zones: []dnsbl.Zone{{Name: "bl.example.com", Form: dnsbl.Domains, List: list}}}
+//	pc, err := net.ListenPacket("udp", "127.0.0.1:5353")
+//	err = s.ServePacket(pc) // until s.Shutdown, then door.ErrServerClosed
+//	err = s.Serve(l)        // the same over TCP
 package dnsbl

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/bulkhead-mail/bulkhead/dnsbl"
-	"github.com/bulkhead-mail/bulkhead/door"
 )
 
 // shops lists every domain that ends in "-shop.example".
@@ -24,30 +23,25 @@ func (shops) Describe() string           { return "made up" }
 func (shops) Updated() time.Time         { return time.Unix(0, 0) }
 
 func Example() {
-	s, err := dnsbl.NewServer(dnsbl.Options{Zones: []dnsbl.Zone{{Name: "bl.example.com", Form: dnsbl.Domains, List: shops{}}}})
+	s := &dnsbl.Server{Zones: []dnsbl.Zone{{Name: "bl.example.com", Form: dnsbl.Domains, List: shops{}}}}
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	conns, err := door.ListenPackets(ctx, "127.0.0.1:0", 1)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	address := conns[0].LocalAddr().String()
+	address := pc.LocalAddr().String()
 	done := make(chan error)
-	go func() { done <- s.ServeUDP(ctx, conns) }()
+	go func() { done <- s.ServePacket(pc) }()
 	for _, name := range []string{"spam-shop.example", "library.example"} {
 		fmt.Println(name, ask(address, name+".bl.example.com."))
 	}
-	cancel()
+	fmt.Println(s.Shutdown(context.Background()))
 	fmt.Println(<-done)
 	// Output:
 	// spam-shop.example 127.0.0.2
 	// library.example RCodeNameError
 	// <nil>
+	// door: server closed
 }
 
 // ask does what a resolver does.

@@ -23,30 +23,29 @@ const maxZones = 256
 // tcpIdle is how long a TCP connection may rest (RFC 7766 section 6.2.3).
 const tcpIdle = 20 * time.Second
 
-// Options configure a [Server].
-type Options struct {
+// A Server answers DNS queries over UDP and TCP. Set the fields before Prepare or
+// Serve. Its methods may be called concurrently.
+type Server struct {
+	// Zones are what is served at first; see SetZones.
 	Zones []Zone
 	// Rate limits the queries of one client; those above it are dropped, on TCP
 	// the connection is closed. The zero Rate sets no limit.
 	Rate door.Rate
 	// Exempt lists the clients that Rate does not apply to.
 	Exempt []netip.Prefix
-	// MaxConns caps the TCP connections; 0 means the default of door.
+	// MaxConns caps the TCP connections; 0 means door.DefaultMaxConns.
 	MaxConns int
 	// Log takes faults; nil discards them.
 	Log *slog.Logger
-}
+	// Stats counts what was answered.
+	Stats Stats
 
-// A Server answers DNS queries over UDP and TCP. Its methods may be called
-// concurrently.
-type Server struct {
+	once   sync.Once
+	err    error
 	zones  atomic.Pointer[[]*zone] // the longest names first
 	packet door.PacketServer
 	stream door.StreamServer
 	pool   sync.Pool // of *desk
-
-	// Stats counts what was answered.
-	Stats Stats
 }
 
 // Stats are the counters of a [Server]; all may be read at any time.
@@ -58,22 +57,23 @@ type Stats struct {
 	Broken  atomic.Int64 // that broke the format; most of them get an answer that says so
 }
 
-// NewServer checks the zones.
-func NewServer(o Options) (*Server, error) {
-	s := &Server{}
-	s.pool.New = func() any { return new(desk) }
-	if err := s.SetZones(o.Zones); err != nil {
-		return nil, err
-	}
-	s.packet = door.PacketServer{Rate: o.Rate, Exempt: o.Exempt, Log: o.Log, MaxPacket: 4096, Unordered: true}
-	s.packet.Handler = s.answerAll
-	s.stream = door.StreamServer{
-		Handler: s.serve, MaxConns: o.MaxConns, RequestRate: o.Rate, Exempt: o.Exempt, RequestTime: tcpIdle, Log: o.Log,
-	}
-	return s, nil
+// Prepare checks the zones; Serve and ServePacket call it too.
+func (s *Server) Prepare() error {
+	s.once.Do(func() { s.err = s.prepare() })
+	return s.err
 }
 
-// SetZones replaces the zones of a running server. A mistake changes nothing.
+func (s *Server) prepare() error {
+	s.pool.New = func() any { return new(desk) }
+	s.packet.Handler, s.packet.Log, s.packet.MaxPacket, s.packet.Unordered = s.answerAll, s.Log, 4096, true
+	s.packet.Rate, s.packet.Exempt = s.Rate, s.Exempt
+	s.stream.Handler, s.stream.Log, s.stream.RequestTime, s.stream.MaxConns = s.serve, s.Log, tcpIdle, s.MaxConns
+	s.stream.RequestRate, s.stream.Exempt = s.Rate, s.Exempt
+	return s.SetZones(s.Zones)
+}
+
+// SetZones replaces the zones of a server that has been prepared. A mistake changes
+// nothing.
 func (s *Server) SetZones(zones []Zone) error {
 	if len(zones) > maxZones {
 		return fmt.Errorf("dnsbl: %d zones, limit %d", len(zones), maxZones)
@@ -96,23 +96,37 @@ func (s *Server) SetZones(zones []Zone) error {
 	return nil
 }
 
-// ServeUDP answers on conns (see [door.ListenPackets]) until ctx ends or one of them
-// fails. After the end of ctx it returns nil.
-func (s *Server) ServeUDP(ctx context.Context, conns []*net.UDPConn) error {
-	return s.packet.Serve(ctx, conns)
+// ServePacket answers the queries that come to pc until Shutdown, then returns
+// door.ErrServerClosed; or until pc fails, or at once if a zone is wrong. It may be
+// called at once for several sockets; see [door.ListenPackets].
+func (s *Server) ServePacket(pc net.PacketConn) error {
+	if err := s.Prepare(); err != nil {
+		pc.Close()
+		return err
+	}
+	return s.packet.ServePacket(pc)
 }
 
-// ServeTCP answers on l until ctx ends or l fails. After the end of ctx it
-// returns nil.
-func (s *Server) ServeTCP(ctx context.Context, l net.Listener) error {
-	return s.stream.Serve(ctx, l)
+// Serve is ServePacket for the TCP connections of l.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.Prepare(); err != nil {
+		l.Close()
+		return err
+	}
+	return s.stream.Serve(l)
 }
 
-// Packets and Conns return the counters of the transports.
-func (s *Server) Packets() *door.PacketStats { return &s.packet.Stats }
+// Shutdown ends the server when the queries under way are answered, or ctx ends; see
+// [door.PacketServer.Shutdown] and [door.StreamServer.Shutdown].
+func (s *Server) Shutdown(ctx context.Context) error {
+	return door.ShutdownBoth(ctx, &s.packet, &s.stream)
+}
 
-// Conns returns the counters of the TCP connections.
-func (s *Server) Conns() *door.ConnStats { return &s.stream.Stats }
+// PacketStats returns the counters of the datagrams.
+func (s *Server) PacketStats() *door.PacketStats { return &s.packet.Stats }
+
+// ConnStats returns the counters of the TCP connections.
+func (s *Server) ConnStats() *door.ConnStats { return &s.stream.Stats }
 
 // serve answers the queries of one TCP connection: each message has its length
 // before it (RFC 1035 section 4.2.2).

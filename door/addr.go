@@ -61,7 +61,8 @@ func removeStale(path string) error {
 	return os.Remove(path)
 }
 
-// ListenPackets opens UDP sockets for a [PacketServer]: so many for each address
+// ListenPackets opens UDP sockets for a [PacketServer], each to be given to
+// [PacketServer.ServePacket] by a goroutine of its own: so many for each address
 // family, all on one port, between which the kernel spreads the clients. The
 // address is "host:port"; ":port" means every address of both families. Zero
 // readers mean one for each processor. Where the system cannot share a port

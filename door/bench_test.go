@@ -29,13 +29,14 @@ func BenchmarkPackets(b *testing.B) {
 					go p.Finish()
 				}
 			})
-			ctx, cancel := context.WithCancel(b.Context())
-			conns, err := ListenPackets(ctx, bench.address, 0)
+			conns, err := ListenPackets(b.Context(), bench.address, 0)
 			if err != nil {
 				b.Fatal(err)
 			}
-			done := make(chan error, 1)
-			go func() { done <- s.Serve(ctx, conns) }()
+			done := make(chan error, len(conns))
+			for _, c := range conns {
+				go func() { done <- s.ServePacket(c) }()
+			}
 			const clients = 4
 			port := conns[0].LocalAddr().(*net.UDPAddr).Port
 			errs := make(chan error, clients)
@@ -50,8 +51,12 @@ func BenchmarkPackets(b *testing.B) {
 				}
 			}
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "packets/s")
-			cancel()
-			<-done
+			if err := s.Shutdown(b.Context()); err != nil {
+				b.Error(err)
+			}
+			for range conns {
+				<-done
+			}
 		})
 	}
 }

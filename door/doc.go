@@ -11,14 +11,18 @@
 //   - [Limiter] is the rate limit by itself, in bounded memory.
 //
 // A client is an IPv4 address or an IPv6 /64, see [ClientOf]. The package knows
-// no protocol. A front door in five lines:
+// no protocol. The front doors of bulkhead are made of it, and have its methods:
 //
-//	l, err := door.Listen(ctx, "127.0.0.1:2703")
+//	l, err := net.Listen("tcp", "127.0.0.1:2703")
 //	s := &door.StreamServer{Handler: func(ctx context.Context, c *door.Conn) { ... }}
-//	err = s.Serve(ctx, l) // until ctx ends and the connections have drained
+//	err = s.Serve(l)        // until Shutdown, then door.ErrServerClosed
+//	err = s.Shutdown(ctx)   // waits for requests under way, until ctx ends
 //
-//	conns, err := door.ListenPackets(ctx, ":24441", 0)
+//	pc, err := net.ListenPacket("udp", "127.0.0.1:24441")
 //	p := &door.PacketServer{}
 //	p.Handler = p.Each(answer) // func(context.Context, *door.Packet)
-//	err = p.Serve(ctx, conns)
+//	err = p.ServePacket(pc)
+//
+// [Listen] opens unix sockets, too, and [ListenPackets] several sockets on one port,
+// each for a ServePacket of its own. [Run] serves them until a context ends.
 package door

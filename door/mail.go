@@ -10,52 +10,64 @@ import (
 	"time"
 )
 
-// DefaultMaxMail is the largest mail in bytes that a [MailServer] takes.
-const DefaultMaxMail = 32 << 20
+// The defaults of a [MailServer].
+const (
+	DefaultMaxMail  = 32 << 20 // bytes
+	DefaultMailTime = 30 * time.Second
+)
 
 // A MailServer reads one mail from each connection, up to the end of what the
 // client writes, as the modules of rspamd send it that otherwise start a
 // command. A mail that is too large gets no answer, which they take for a
 // failure. Set the fields before Serve.
 type MailServer struct {
+	// Handler answers one mail, and must return when its context ends.
+	Handler func(ctx context.Context, c *Conn, mail []byte)
 	// MaxMail is the largest mail in bytes; 0 means DefaultMaxMail.
 	MaxMail int64
 	// Rate limits the mails of one client; Exempt lists clients without limit.
 	Rate     Rate
 	Exempt   []netip.Prefix
-	MaxConns int           // 0: DefaultMaxConns
-	Time     time.Duration // that a mail may take to arrive, and again its answer; 0 means 30 seconds
-	Log      *slog.Logger  // nil discards
+	MaxConns int // 0 means DefaultMaxConns
+	// RequestTime is how long a mail may take to arrive, and again its answer; 0
+	// means DefaultMailTime.
+	RequestTime time.Duration
+	Log         *slog.Logger // nil discards
 
 	once   sync.Once
-	stream *StreamServer
+	stream StreamServer
 }
 
-// Serve serves the connections of l until ctx ends and calls answer with each
-// mail, which must return when its context ends. All calls must have the same answer.
-func (m *MailServer) Serve(ctx context.Context, l net.Listener, answer func(ctx context.Context, c *Conn, mail []byte)) error {
+func (m *MailServer) prepare() {
 	m.once.Do(func() {
-		if m.MaxMail == 0 {
-			m.MaxMail = DefaultMaxMail
-		}
-		if m.Time == 0 {
-			m.Time = 30 * time.Second
-		}
+		m.MaxMail = orDefault(m.MaxMail, DefaultMaxMail)
+		m.RequestTime = orDefault(m.RequestTime, DefaultMailTime)
 		if m.Log == nil {
 			m.Log = slog.New(slog.DiscardHandler)
 		}
-		m.stream = &StreamServer{
-			MaxConns: m.MaxConns, RequestRate: m.Rate, Exempt: m.Exempt, RequestTime: m.Time, Log: m.Log,
-			Handler: func(ctx context.Context, c *Conn) {
-				if mail, ok := m.read(c); ok {
-					ctx, cancel := context.WithTimeout(ctx, m.Time)
-					defer cancel()
-					answer(ctx, c, mail)
-				}
-			},
-		}
+		m.stream.MaxConns, m.stream.RequestRate, m.stream.Exempt = m.MaxConns, m.Rate, m.Exempt
+		m.stream.RequestTime, m.stream.Log, m.stream.Handler = m.RequestTime, m.Log, m.handle
 	})
-	return m.stream.Serve(ctx, l)
+}
+
+// Serve serves the connections of l; see [StreamServer.Serve].
+func (m *MailServer) Serve(l net.Listener) error {
+	m.prepare()
+	return m.stream.Serve(l)
+}
+
+// Shutdown ends the server; see [StreamServer.Shutdown].
+func (m *MailServer) Shutdown(ctx context.Context) error { return m.stream.Shutdown(ctx) }
+
+// ConnStats returns the counters of the connections.
+func (m *MailServer) ConnStats() *ConnStats { return &m.stream.Stats }
+
+func (m *MailServer) handle(ctx context.Context, c *Conn) {
+	if mail, ok := m.read(c); ok {
+		ctx, cancel := context.WithTimeout(ctx, m.RequestTime)
+		defer cancel()
+		m.Handler(ctx, c, mail)
+	}
 }
 
 func (m *MailServer) read(c *Conn) ([]byte, bool) {

@@ -14,18 +14,15 @@ func TestMailServerDeadline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error)
-	m := &MailServer{Time: time.Minute}
-	go func() {
-		served <- m.Serve(ctx, l, func(ctx context.Context, c *Conn, mail []byte) {
-			end, ok := ctx.Deadline()
-			if !ok || time.Until(end) > time.Minute {
-				mail = append(mail, " without a deadline"...)
-			}
-			_, _ = c.Write(mail)
-		})
-	}()
+	m := &MailServer{RequestTime: time.Minute, Handler: func(ctx context.Context, c *Conn, mail []byte) {
+		end, ok := ctx.Deadline()
+		if !ok || time.Until(end) > time.Minute {
+			mail = append(mail, " without a deadline"...)
+		}
+		_, _ = c.Write(mail)
+	}}
+	go func() { served <- m.Serve(l) }()
 	c, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -40,8 +37,10 @@ func TestMailServerDeadline(t *testing.T) {
 	if got, err := io.ReadAll(c); string(got) != "mail" || err != nil {
 		t.Errorf("answer %q, %v", got, err)
 	}
-	stop()
-	if err := <-served; err != nil {
+	if err := m.Shutdown(t.Context()); err != nil {
 		t.Error(err)
+	}
+	if err := <-served; err != ErrServerClosed {
+		t.Errorf("Serve = %v, want %v", err, ErrServerClosed)
 	}
 }

@@ -2,14 +2,12 @@ package door
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/mmsg"
 )
@@ -31,7 +29,8 @@ type PacketServer struct {
 	// socket, and no further packets are read there meanwhile: see
 	// [Packet.Detach] for answers that take long. A panic drops the batch, is
 	// logged, and nothing else. [PacketServer.Each] makes a Handler of a function that
-	// answers one packet. The context outlives ctx of Serve by DrainTime.
+	// answers one packet. The context outlives the start of a shutdown and ends
+	// with the shutdown's context.
 	Handler func(context.Context, []*Packet)
 	// MaxPacket is the largest datagram in bytes; larger ones are dropped. 0
 	// means DefaultMaxPacket.
@@ -49,17 +48,15 @@ type PacketServer struct {
 	Exempt []netip.Prefix
 	// MaxDetached caps the detached packets; 0 means DefaultMaxDetached.
 	MaxDetached int
-	// DrainTime is how long detached packets may take to be answered once the
-	// context of Serve ends; 0 means DefaultDrainTime.
-	DrainTime time.Duration
 	// Log takes panics and socket errors; nil discards them.
 	Log *slog.Logger
 	// Stats counts what happened.
 	Stats PacketStats
 
+	life     // its mu guards sockets
 	limiter  *Limiter
-	detached atomic.Int64
-	idle     chan struct{} // signalled when detached falls to zero
+	sockets  map[*socket]struct{}
+	detached atomic.Int64 // at most MaxDetached
 }
 
 // PacketStats are the counters of a [PacketServer]; all may be read at any time.
@@ -84,7 +81,8 @@ type Packet struct {
 	Reply []byte
 
 	addr  mmsg.Addr
-	oob   []byte // control message with which the answer leaves from the address asked
+	from  net.Addr // of a socket that is not the kernel's
+	oob   []byte   // control message with which the answer leaves from the address asked
 	owner *socket
 	slot  int // of the reader that this packet was read into
 	buf   []byte
@@ -121,9 +119,10 @@ func (s *PacketServer) recovered(undo func()) {
 func (p *Packet) Detach() bool {
 	s := p.owner.server
 	if s.detached.Add(1) > int64(s.MaxDetached) {
-		s.release()
+		s.detached.Add(-1)
 		return false
 	}
+	p.owner.detached.Add(1)
 	p.owner.handed[p.slot] = true
 	return true
 }
@@ -149,92 +148,80 @@ func FinishAll(packets []*Packet) {
 	}
 }
 
-func (s *PacketServer) release() { s.releaseAll(1) }
-
-func (s *PacketServer) releaseAll(n int) {
-	if s.detached.Add(-int64(n)) == 0 {
-		select {
-		case s.idle <- struct{}{}:
-		default:
-		}
+// ServePacket answers the datagrams of pc until Shutdown, or until pc fails, and
+// closes pc. It returns when detached packets are finished and all that it
+// started has ended: ErrServerClosed after Shutdown, otherwise why pc failed. It
+// may be called at once for several sockets (see [ListenPackets]), each of which
+// is read by one goroutine. A *net.UDPConn is read and written by system calls for
+// many datagrams; of any other kind the addresses must be those of IP and a port.
+func (s *PacketServer) ServePacket(pc net.PacketConn) error {
+	defer pc.Close()
+	k, err := s.enter(pc)
+	if err != nil {
+		return err
 	}
-}
-
-// Serve reads from conns (see [ListenPackets]) until ctx ends or one of them fails,
-// waits for detached packets, closes conns and returns when everything it
-// started has ended. After the end of ctx it returns nil.
-func (s *PacketServer) Serve(ctx context.Context, conns []*net.UDPConn) error {
-	s.prepare()
-	handling, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	sockets := make([]*socket, 0, len(conns))
-	for _, c := range conns {
-		k, err := newSocket(s, c)
-		if err != nil {
-			closeAll(conns)
-			return err
-		}
-		sockets = append(sockets, k)
-	}
-	// One failed socket stops the others: half a port is worse than none.
-	reading, stopReading := context.WithCancel(ctx)
-	defer stopReading()
-	unblock := context.AfterFunc(reading, func() {
-		for _, c := range conns {
-			c.SetReadDeadline(time.Unix(1, 0))
-		}
-	})
-	defer unblock()
-
-	var readers, writers sync.WaitGroup
-	errs := make([]error, len(sockets))
+	var writer sync.WaitGroup
 	stopWriting := make(chan struct{})
-	for i, k := range sockets {
-		readers.Go(func() {
-			defer stopReading()
-			errs[i] = k.read(reading, handling)
-		})
-		writers.Go(func() { k.writeFinished(stopWriting) })
-	}
-	readers.Wait()
-	s.awaitDetached(cancel)
+	writer.Go(func() { k.writeFinished(stopWriting) })
+	err = k.read()
+	closed := s.closed() // before packets are waited for: what failed first counts
+	k.awaitDetached()
 	close(stopWriting)
-	writers.Wait()
-	closeAll(conns)
-	if ctx.Err() != nil {
-		return nil
+	writer.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sockets, k)
+	s.leave()
+	if closed {
+		return ErrServerClosed
 	}
-	return errors.Join(errs...)
+	return err
 }
 
+// Shutdown ends the server: no further datagrams are read, and detached packets
+// are waited for. It returns nil when all have been answered. When ctx ends first,
+// the context of the handlers is ended, and Shutdown returns the error of ctx; a
+// second later calls of ServePacket give up on packets that are still out. It may
+// be called more than once, and before ServePacket, which then serves nothing.
+func (s *PacketServer) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.shut()
+	for k := range s.sockets {
+		k.interrupt()
+	}
+	s.mu.Unlock()
+	return s.await(ctx)
+}
+
+// enter begins to serve pc, unless the server is closed.
+func (s *PacketServer) enter(pc net.PacketConn) (*socket, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begin()
+	if s.closing {
+		return nil, ErrServerClosed
+	}
+	s.prepare()
+	k, err := newSocket(s, pc)
+	if err != nil {
+		return nil, err
+	}
+	s.serving++
+	s.sockets[k] = struct{}{}
+	return k, nil
+}
+
+// prepare fills in the defaults. The caller holds mu.
 func (s *PacketServer) prepare() {
+	if s.sockets != nil {
+		return
+	}
+	s.sockets = make(map[*socket]struct{})
 	s.MaxPacket = orDefault(s.MaxPacket, DefaultMaxPacket)
 	s.Batch = orDefault(s.Batch, DefaultBatch)
 	s.MaxDetached = orDefault(s.MaxDetached, DefaultMaxDetached)
-	s.DrainTime = orDefault(s.DrainTime, DefaultDrainTime)
 	s.limiter = NewLimiter(s.Rate, s.Exempt)
-	s.idle = make(chan struct{}, 1)
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
-	}
-}
-
-// awaitDetached waits until no packet is out. When the time is over it ends the
-// handlers' context, and soon after gives up on packets that still are.
-func (s *PacketServer) awaitDetached(cancel context.CancelFunc) {
-	timer := time.NewTimer(s.DrainTime)
-	defer timer.Stop()
-	for expired := false; s.detached.Load() > 0; {
-		select {
-		case <-s.idle:
-		case <-timer.C:
-			if expired {
-				s.Log.Error("detached packets never finished", "packets", s.detached.Load())
-				return
-			}
-			expired = true
-			cancel()
-			timer.Reset(time.Second)
-		}
 	}
 }

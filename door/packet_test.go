@@ -31,19 +31,24 @@ func startPackets(t *testing.T, s *PacketServer, address string, readers int) (p
 	if s.Handler == nil {
 		s.Handler = s.Each(echoPacket)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	conns, err := ListenPackets(ctx, address, readers)
+	conns, err := ListenPackets(t.Context(), address, readers)
 	if err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(ctx, conns) }()
+	done := make(chan error, len(conns))
+	for _, c := range conns {
+		go func() { done <- s.ServePacket(c) }()
+	}
 	var once sync.Once
 	stop = func() {
 		once.Do(func() {
-			cancel()
-			if err := <-done; err != nil {
-				t.Errorf("Serve = %v, want nil after the end of its context", err)
+			if err := s.Shutdown(context.Background()); err != nil {
+				t.Errorf("Shutdown = %v", err)
+			}
+			for range conns {
+				if err := <-done; err != ErrServerClosed {
+					t.Errorf("ServePacket = %v, want %v", err, ErrServerClosed)
+				}
 			}
 		})
 	}
@@ -386,27 +391,103 @@ func TestPacketDrain(t *testing.T) {
 	workers.Wait()
 }
 
-func TestPacketDrainGivesUp(t *testing.T) {
+// TestPacketShutdownGivesUp: a packet that is never finished is given up after the
+// end of Shutdown's context, and its Finish is harmless then.
+func TestPacketShutdownGivesUp(t *testing.T) {
 	entered := make(chan *Packet, 1)
-	s := &PacketServer{DrainTime: time.Millisecond}
-	s.Handler = s.Each(func(ctx context.Context, p *Packet) { p.Detach(); entered <- p })
-	port, stop := startPackets(t, s, "127.0.0.1:0", 1)
-	dialUDP(t, "127.0.0.1", port).Write([]byte("x"))
-	p := <-entered
-	stop()
-	p.Finish() // too late, but harmless
-}
-
-func TestPacketServeFails(t *testing.T) {
-	conns, err := ListenPackets(t.Context(), "127.0.0.1:0", 2)
+	handling := make(chan context.Context, 1)
+	s := &PacketServer{}
+	s.Handler = s.Each(func(ctx context.Context, p *Packet) { p.Detach(); handling <- ctx; entered <- p })
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	conns[1].Close()
+	done := make(chan error, 1)
+	go func() { done <- s.ServePacket(pc) }()
+	dialUDP(t, "127.0.0.1", addrPortOf(pc.LocalAddr()).Port()).Write([]byte("x"))
+	ctx, p := <-handling, <-entered
+	if ctx.Err() != nil {
+		t.Error("the context ended before the shutdown")
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Shutdown(over); !errors.Is(err, context.Canceled) {
+		t.Errorf("Shutdown = %v, want the error of its context", err)
+	}
+	<-ctx.Done()
+	if err := <-done; err != ErrServerClosed {
+		t.Errorf("ServePacket = %v, want %v", err, ErrServerClosed)
+	}
+	p.Finish()
+}
+
+func TestPacketServeFails(t *testing.T) {
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pc.Close()
 	s := &PacketServer{}
 	s.Handler = s.Each(echoPacket)
-	if err := s.Serve(t.Context(), conns); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("Serve with a closed socket = %v, want its error", err)
+	if err := s.ServePacket(pc); err == nil || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, ErrServerClosed) {
+		t.Errorf("ServePacket on a closed socket = %v, want its error", err)
+	}
+}
+
+// wrapped is a socket that is not a *net.UDPConn.
+type wrapped struct{ net.PacketConn }
+
+// TestPacketConn: any net.PacketConn is served, beside those of the kernel.
+func TestPacketConn(t *testing.T) {
+	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
+		t.Run(address, func(t *testing.T) {
+			pc, err := net.ListenPacket("udp", address)
+			if err != nil {
+				t.Skipf("no address: %v", err)
+			}
+			host, _, _ := net.SplitHostPort(pc.LocalAddr().String())
+			late := make(chan *Packet, 1)
+			s := &PacketServer{MaxPacket: 100, Rate: Rate{PerSecond: 1e-6, Burst: 4}}
+			s.Handler = s.Each(func(ctx context.Context, p *Packet) {
+				echoPacket(ctx, p)
+				if string(p.Data) == "detach" && p.Detach() {
+					late <- p
+				}
+			})
+			done := make(chan error, 1)
+			go func() { done <- s.ServePacket(wrapped{pc}) }()
+			port, _ := startPackets(t, s, "127.0.0.1:0", 1)
+			c := dialUDP(t, host, addrPortOf(pc.LocalAddr()).Port())
+			if got := askUDP(t, c, "hello"); got != "hello" {
+				t.Errorf("answer %q, want hello", got)
+			}
+			c.Write(make([]byte, 101))
+			c.Write([]byte("detach"))
+			p := <-late
+			if got := askUDP(t, c, "again"); got != "again" {
+				t.Errorf("answer %q, want again", got)
+			}
+			p.Finish()
+			buf := make([]byte, 100)
+			if n, err := c.Read(buf); err != nil || string(buf[:n]) != "detach" {
+				t.Errorf("answer of the detached packet %q, %v", buf[:n], err)
+			}
+			if got := p.owner.conn; got != (wrapped{pc}) {
+				t.Errorf("the packet came to %v", got)
+			}
+			if got := askUDP(t, dialUDP(t, "127.0.0.1", port), "kernel"); got != "kernel" {
+				t.Errorf("answer %q, want kernel", got)
+			}
+			if err := s.Shutdown(t.Context()); err != nil {
+				t.Errorf("Shutdown = %v", err)
+			}
+			if err := <-done; err != ErrServerClosed {
+				t.Errorf("ServePacket = %v, want %v", err, ErrServerClosed)
+			}
+			if got := s.Stats.Oversize.Load(); got != 1 {
+				t.Errorf("Stats.Oversize = %d, want 1", got)
+			}
+		})
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/net/ipv4"
 	"golang.org/x/net/ipv6"
@@ -15,41 +17,30 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mmsg"
 )
 
-// A socket is one UDP socket with its reader and its writer.
+// A socket is one socket for datagrams with its reader and its writer.
 type socket struct {
 	server   *PacketServer
-	in       *mmsg.Reader
-	out      *mmsg.Writer // of the reader
+	conn     net.PacketConn
+	in       reader
+	out      writer // of the reader
 	lateMu   sync.Mutex
-	late     *mmsg.Writer // of detached packets, guarded by lateMu
+	late     writer // of detached packets, guarded by lateMu
 	control  controls
 	asked    []byte // the last control message, and what answers it
 	from     []byte
 	packets  []*Packet // the slots of the reader
 	handed   []bool    // the slots whose packet was detached in this batch
+	detached atomic.Int64
+	idle     chan struct{} // signalled when detached falls to zero
 	finished chan *Packet
 	pool     sync.Pool
 }
 
-func newSocket(s *PacketServer, c *net.UDPConn) (*socket, error) {
-	// A burst must fit the kernel's buffer while the handler runs. The limit of
-	// the machine may be lower, which is no error.
-	_ = c.SetReadBuffer(socketBuffer)
-	_ = c.SetWriteBuffer(socketBuffer)
-	k := &socket{server: s, finished: make(chan *Packet, s.MaxDetached)}
-	if err := k.choose(c); err != nil {
+// newSocket makes a socket of c. The caller holds the server's mu.
+func newSocket(s *PacketServer, c net.PacketConn) (*socket, error) {
+	k := &socket{server: s, conn: c, finished: make(chan *Packet, s.MaxDetached), idle: make(chan struct{}, 1)}
+	if err := k.open(); err != nil {
 		return nil, err
-	}
-	space := 0
-	if k.control != nil {
-		space = k.control.size()
-	}
-	var err1, err2, err3 error
-	k.in, err1 = mmsg.NewReader(c, s.Batch, space)
-	k.out, err2 = mmsg.NewWriter(c, s.Batch)
-	k.late, err3 = mmsg.NewWriter(c, s.Batch)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return nil, fmt.Errorf("door: %w", err)
 	}
 	k.pool.New = func() any {
 		// One byte more than allowed tells a datagram that was cut.
@@ -62,6 +53,38 @@ func newSocket(s *PacketServer, c *net.UDPConn) (*socket, error) {
 	}
 	return k, nil
 }
+
+// open makes reader and writers.
+func (k *socket) open() error {
+	c, ok := k.conn.(*net.UDPConn)
+	if !ok {
+		k.in, k.out, k.late = &single{conn: k.conn}, &single{conn: k.conn}, &single{conn: k.conn}
+		return nil
+	}
+	// A burst must fit the kernel's buffer while the handler runs. The limit of
+	// the machine may be lower, which is no error.
+	_ = c.SetReadBuffer(socketBuffer)
+	_ = c.SetWriteBuffer(socketBuffer)
+	if err := k.choose(c); err != nil {
+		return err
+	}
+	space := 0
+	if k.control != nil {
+		space = k.control.size()
+	}
+	in, err1 := mmsg.NewReader(c, k.server.Batch, space)
+	out, err2 := mmsg.NewWriter(c, k.server.Batch)
+	late, err3 := mmsg.NewWriter(c, k.server.Batch)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return fmt.Errorf("door: %w", err)
+	}
+	k.in, k.out, k.late = batchReader{in}, batchWriter{out}, batchWriter{late}
+	return nil
+}
+
+// interrupt ends reading. The server is closed already, so that an error of a
+// socket that is gone is the end, too.
+func (k *socket) interrupt() { _ = k.conn.SetReadDeadline(time.Unix(1, 0)) }
 
 // choose has a wildcard socket tell which of its addresses was asked.
 func (k *socket) choose(c *net.UDPConn) error {
@@ -104,12 +127,13 @@ func (k *socket) fill(i int) {
 }
 
 // read is the reader: it returns when reading ends, or when the socket fails.
-func (k *socket) read(reading, handling context.Context) error {
+func (k *socket) read() error {
+	s := k.server
 	batch := make([]*Packet, 0, len(k.packets))
 	for failures := 0; ; {
 		n, err := k.in.Read()
-		if reading.Err() != nil {
-			return nil
+		if s.closed() {
+			return ErrServerClosed
 		}
 		if err != nil {
 			// On some systems the ICMP answer to a reply surfaces here; that is
@@ -117,7 +141,7 @@ func (k *socket) read(reading, handling context.Context) error {
 			if failures++; failures > maxReadFailures || errors.Is(err, net.ErrClosed) {
 				return fmt.Errorf("door: read: %w", err)
 			}
-			k.server.Log.Debug("datagram read failed", "err", err)
+			s.Log.Debug("datagram read failed", "err", err)
 			continue
 		}
 		failures = 0
@@ -125,7 +149,7 @@ func (k *socket) read(reading, handling context.Context) error {
 		if len(batch) == 0 {
 			continue
 		}
-		k.handle(handling, batch)
+		k.handle(s.handling, batch)
 		k.answer(batch)
 		// A detached packet may be in the pool again by now, so that no slot but
 		// its own says that it was detached.
@@ -143,8 +167,7 @@ func (k *socket) screen(batch []*Packet, n int) []*Packet {
 	s := k.server
 	for i := range n {
 		p, size := k.packets[i], k.in.Len(i)
-		p.addr = k.in.Addr(i)
-		if p.Client = p.addr.AddrPort(); !p.Client.IsValid() {
+		if k.in.Origin(i, p); !p.Client.IsValid() {
 			continue
 		}
 		if size > s.MaxPacket {
@@ -184,7 +207,7 @@ func (k *socket) answer(batch []*Packet) {
 		arrange(batch)
 	}
 	for _, p := range batch {
-		k.out.Add(&p.addr, p.oob, p.Reply)
+		k.out.Send(p)
 	}
 	k.count(k.out.Flush())
 }
@@ -195,7 +218,7 @@ func (k *socket) answer(batch []*Packet) {
 func arrange(batch []*Packet) {
 	for start := 0; start < len(batch); {
 		end := start + 1
-		for ; end < len(batch) && batch[end].addr == batch[start].addr; end++ {
+		for ; end < len(batch) && batch[end].Client == batch[start].Client; end++ {
 			// Insertion: the rows are short, and mostly in order.
 			p, i := batch[end], end
 			for ; i > start && len(batch[i-1].Reply) < len(p.Reply); i-- {
@@ -237,7 +260,7 @@ func (k *socket) sendLate(batch []*Packet) {
 	k.lateMu.Lock()
 	for _, p := range batch {
 		if len(p.Reply) > 0 {
-			k.late.Add(&p.addr, p.oob, p.Reply)
+			k.late.Send(p)
 		}
 	}
 	sent, refused := k.late.Flush()
@@ -246,7 +269,7 @@ func (k *socket) sendLate(batch []*Packet) {
 	for _, p := range batch {
 		k.pool.Put(p)
 	}
-	k.server.releaseAll(len(batch))
+	k.release(len(batch))
 }
 
 // more adds the packets that are finished by now, up to a batch.
@@ -260,4 +283,33 @@ func (k *socket) more(batch []*Packet) []*Packet {
 		}
 	}
 	return batch
+}
+
+// release notes that n detached packets are finished.
+func (k *socket) release(n int) {
+	k.server.detached.Add(-int64(n))
+	if k.detached.Add(-int64(n)) == 0 {
+		select {
+		case k.idle <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// awaitDetached waits until no packet is out. A second after the handlers'
+// context has ended it gives up on packets that still are.
+func (k *socket) awaitDetached() {
+	s := k.server
+	var late <-chan time.Time
+	cut := s.handling.Done()
+	for k.detached.Load() > 0 {
+		select {
+		case <-k.idle:
+		case <-cut:
+			cut, late = nil, time.After(time.Second)
+		case <-late:
+			s.Log.Error("detached packets never finished", "packets", k.detached.Load())
+			return
+		}
+	}
 }

@@ -19,7 +19,6 @@ const (
 	DefaultConnsPerIP    = 256
 	DefaultRequestTime   = 60 * time.Second
 	DefaultWriteTime     = 15 * time.Second
-	DefaultDrainTime     = 10 * time.Second
 	maxAcceptPause       = time.Second
 	acceptPauseFirstStep = 5 * time.Millisecond
 )
@@ -28,9 +27,9 @@ const (
 // Serve and leave them alone afterwards.
 type StreamServer struct {
 	// Handler serves one connection and returns when it is done; the server
-	// then closes it. Its context outlives the start of a drain, so that a
-	// request which was read is still answered, and ends when the drain does. A
-	// panic ends the connection, is logged, and nothing else.
+	// then closes it. Its context outlives the start of a shutdown, so that a
+	// request which was read is still answered, and ends when the shutdown's
+	// context does. A panic ends the connection, is logged, and nothing else.
 	Handler func(context.Context, *Conn)
 	// MaxConns caps the open connections; 0 means DefaultMaxConns. A client
 	// above a cap is disconnected without a word.
@@ -49,20 +48,17 @@ type StreamServer struct {
 	RequestTime time.Duration
 	// WriteTime is how long one write may take; 0 means DefaultWriteTime.
 	WriteTime time.Duration
-	// DrainTime is how long the connections have to finish the request they are
-	// in, once the context of Serve ends; 0 means DefaultDrainTime.
-	DrainTime time.Duration
 	// Log takes panics and accept errors; nil discards them.
 	Log *slog.Logger
 	// Stats counts what happened.
 	Stats ConnStats
 
-	requests *Limiter
-	accepts  *Limiter
-	mu       sync.Mutex
-	open     map[*Conn]struct{}
-	clients  map[netip.Addr]int
-	draining bool
+	life      // its mu guards what follows
+	requests  *Limiter
+	accepts   *Limiter
+	listeners map[net.Listener]struct{}
+	open      map[*Conn]struct{}
+	clients   map[netip.Addr]int
 }
 
 // ConnStats are the counters of a [StreamServer]; all may be read at any time.
@@ -74,34 +70,86 @@ type ConnStats struct {
 	Open     atomic.Int64 // connections open now
 }
 
-// Serve accepts connections on l until ctx ends or l fails, then closes l, lets
-// the open connections finish and returns when all handlers have returned. After
-// the end of ctx it returns nil. One server may serve several listeners at once,
-// under common caps, as long as all of them end with the same context.
-func (s *StreamServer) Serve(ctx context.Context, l net.Listener) error {
-	s.prepare()
-	// Handlers finish their request after ctx ends; only the drain's end stops them.
-	handling, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	stop := context.AfterFunc(ctx, func() { l.Close() })
-	defer stop()
-
+// Serve accepts connections on l until Shutdown, or until l fails, and closes l.
+// It returns when the connections it has accepted have finished the request they
+// are in and all their handlers have returned: ErrServerClosed after Shutdown,
+// otherwise why l failed. It may be called at once for several listeners, under
+// common caps.
+func (s *StreamServer) Serve(l net.Listener) error {
+	if !s.enter(l) {
+		l.Close()
+		return ErrServerClosed
+	}
 	var handlers sync.WaitGroup
-	err := s.accept(ctx, handling, l, &handlers)
+	err := s.accept(l, &handlers)
 	l.Close()
-	s.drain(&handlers, cancel)
-	if ctx.Err() != nil {
-		return nil
+	closed := s.closed() // before it is waited for: what failed first counts
+	s.mu.Lock()
+	for c := range s.open {
+		if c.listener == l {
+			c.interrupt()
+		}
+	}
+	s.mu.Unlock()
+	handlers.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.listeners, l)
+	s.leave()
+	if closed {
+		return ErrServerClosed
 	}
 	return err
 }
 
-func (s *StreamServer) prepare() {
+// Shutdown ends the server: it closes the listeners, wakes the connections that
+// wait for a request, and lets the others finish the one they are in. It returns
+// nil when all have ended. When ctx ends first, the context of the handlers is
+// ended, the connections are closed, and Shutdown returns the error of ctx; calls
+// of Serve still wait for their handlers. It may be called more than once, and
+// before Serve, which then serves nothing.
+func (s *StreamServer) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.shut()
+	for l := range s.listeners {
+		l.Close()
+	}
+	for c := range s.open {
+		c.interrupt()
+	}
+	s.mu.Unlock()
+	err := s.await(ctx)
+	if err == nil {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for c := range s.open {
+		c.Conn.Close()
+	}
+	return err
+}
+
+// enter begins to serve l, unless the server is closed.
+func (s *StreamServer) enter(l net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begin()
+	if s.closing {
+		return false
+	}
+	s.prepare()
+	s.serving++
+	s.listeners[l] = struct{}{}
+	return true
+}
+
+// prepare fills in the defaults. The caller holds mu.
+func (s *StreamServer) prepare() {
 	if s.open != nil {
 		return
 	}
+	s.listeners = make(map[net.Listener]struct{})
 	s.open = make(map[*Conn]struct{})
 	s.clients = make(map[netip.Addr]int)
 	s.requests = NewLimiter(s.RequestRate, s.Exempt)
@@ -110,44 +158,43 @@ func (s *StreamServer) prepare() {
 	s.MaxConnsPerClient = orDefault(s.MaxConnsPerClient, DefaultConnsPerIP)
 	s.RequestTime = orDefault(s.RequestTime, DefaultRequestTime)
 	s.WriteTime = orDefault(s.WriteTime, DefaultWriteTime)
-	s.DrainTime = orDefault(s.DrainTime, DefaultDrainTime)
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
 	}
 }
 
-func orDefault[T int | time.Duration](v, def T) T {
+func orDefault[T int | int64 | time.Duration](v, def T) T {
 	if v == 0 {
 		return def
 	}
 	return v
 }
 
-func (s *StreamServer) accept(ctx, handling context.Context, l net.Listener, handlers *sync.WaitGroup) error {
+func (s *StreamServer) accept(l net.Listener, handlers *sync.WaitGroup) error {
 	pause := acceptPauseFirstStep
 	for {
 		nc, err := l.Accept()
 		if err != nil {
-			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+			if s.closed() || errors.Is(err, net.ErrClosed) {
 				return fmt.Errorf("door: accept: %w", err)
 			}
 			// Out of descriptors, or the client was gone again: neither is for good.
 			s.Log.Warn("accept failed", "addr", l.Addr().String(), "err", err, "pause", pause)
 			select {
-			case <-ctx.Done():
+			case <-s.stopping:
 			case <-time.After(pause):
 			}
 			pause = min(2*pause, maxAcceptPause)
 			continue
 		}
 		pause = acceptPauseFirstStep
-		c := &Conn{Conn: nc, server: s, addr: addrOf(nc.RemoteAddr())}
+		c := &Conn{Conn: nc, server: s, listener: l, addr: addrOf(nc.RemoteAddr())}
 		if !s.admit(c) {
 			s.Stats.Refused.Add(1)
 			nc.Close()
 			continue
 		}
-		handlers.Go(func() { s.handle(handling, c) })
+		handlers.Go(func() { s.handle(s.handling, c) })
 	}
 }
 
@@ -160,7 +207,7 @@ func (s *StreamServer) admit(c *Conn) bool {
 	defer s.mu.Unlock()
 	client := ClientOf(c.addr)
 	perClient := s.MaxConnsPerClient > 0 && client.IsValid()
-	if s.draining || len(s.open) >= s.MaxConns || perClient && s.clients[client] >= s.MaxConnsPerClient {
+	if s.closing || len(s.open) >= s.MaxConns || perClient && s.clients[client] >= s.MaxConnsPerClient {
 		return false
 	}
 	s.open[c] = struct{}{}
@@ -194,40 +241,13 @@ func (s *StreamServer) handle(ctx context.Context, c *Conn) {
 	s.Handler(ctx, c)
 }
 
-// drain wakes the connections that wait for a request, waits for those that are
-// in one, and cuts off what is left when the time is over.
-func (s *StreamServer) drain(handlers *sync.WaitGroup, cancel context.CancelFunc) {
-	s.mu.Lock()
-	s.draining = true
-	for c := range s.open {
-		c.interrupt()
-	}
-	s.mu.Unlock()
-
-	done := make(chan struct{})
-	go func() { handlers.Wait(); close(done) }()
-	timer := time.NewTimer(s.DrainTime)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return
-	case <-timer.C:
-	}
-	cancel()
-	s.mu.Lock()
-	for c := range s.open {
-		c.Conn.Close()
-	}
-	s.mu.Unlock()
-	<-done
-}
-
 // A Conn is one client's connection. Its methods are for the handler's
 // goroutine alone.
 type Conn struct {
 	net.Conn
-	server *StreamServer
-	addr   netip.Addr
+	server   *StreamServer
+	listener net.Listener
+	addr     netip.Addr
 
 	mu       sync.Mutex // guards the read deadline against a drain
 	draining bool

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -38,23 +39,22 @@ func echo(_ context.Context, c *Conn) {
 // start serves s on loopback or address until the test ends.
 func start(t *testing.T, s *StreamServer, address string) (addr net.Addr, stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	l, err := Listen(ctx, address)
+	l, err := Listen(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- s.Serve(ctx, l) }()
-	stopped := false
+	go func() { done <- s.Serve(l) }()
+	var once sync.Once
 	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Serve = %v, want nil after the end of its context", err)
-		}
+		once.Do(func() {
+			if err := s.Shutdown(context.Background()); err != nil {
+				t.Errorf("Shutdown = %v", err)
+			}
+			if err := <-done; err != ErrServerClosed {
+				t.Errorf("Serve = %v, want %v", err, ErrServerClosed)
+			}
+		})
 	}
 	t.Cleanup(stop)
 	return l.Addr(), stop
@@ -295,25 +295,109 @@ func TestStreamDrain(t *testing.T) {
 	}
 }
 
-func TestStreamDrainEnds(t *testing.T) {
+// TestStreamShutdownCutsOff: what is not done when the context of Shutdown ends is
+// cut off, and waited for by Serve.
+func TestStreamShutdownCutsOff(t *testing.T) {
 	entered := make(chan struct{})
-	s := &StreamServer{DrainTime: 20 * time.Millisecond, Handler: func(ctx context.Context, c *Conn) {
+	s := &StreamServer{Handler: func(ctx context.Context, c *Conn) {
 		close(entered)
 		<-ctx.Done() // never answers by itself
 	}}
-	addr, stop := start(t, s, "127.0.0.1:0")
-	dial(t, addr)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	c := dial(t, l.Addr())
 	<-entered
-	stop()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Shutdown(over); !errors.Is(err, context.Canceled) {
+		t.Errorf("Shutdown = %v, want the error of its context", err)
+	}
+	if !closedByServer(c) {
+		t.Error("the connection is open still")
+	}
+	if err := <-done; err != ErrServerClosed {
+		t.Errorf("Serve = %v, want %v", err, ErrServerClosed)
+	}
+	if err := s.Shutdown(over); err != nil {
+		t.Errorf("another Shutdown = %v, want nil: nothing is left", err)
+	}
 }
 
 func TestStreamServeFails(t *testing.T) {
-	l, err := Listen(t.Context(), "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.Close()
-	if err := (&StreamServer{Handler: echo}).Serve(t.Context(), l); !errors.Is(err, net.ErrClosed) {
+	if err := (&StreamServer{Handler: echo}).Serve(l); !errors.Is(err, net.ErrClosed) || errors.Is(err, ErrServerClosed) {
 		t.Errorf("Serve on a closed listener = %v", err)
+	}
+}
+
+// TestStreamListeners: a server serves several listeners under common caps; one
+// that fails takes its own connections along, and no others.
+func TestStreamListeners(t *testing.T) {
+	s := &StreamServer{Handler: echo, MaxConns: 2}
+	addr, _ := start(t, s, "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- s.Serve(l) }()
+	first, second := dial(t, addr), dial(t, l.Addr())
+	for _, c := range []net.Conn{first, second} {
+		if got := ask(t, c, "x"); got != "x" {
+			t.Fatalf("answer %q", got)
+		}
+	}
+	if !closedByServer(dial(t, addr)) {
+		t.Error("the cap holds for each listener alone")
+	}
+	l.Close()
+	if err := <-failed; !errors.Is(err, net.ErrClosed) || errors.Is(err, ErrServerClosed) {
+		t.Errorf("Serve of the listener that failed = %v", err)
+	}
+	if !closedByServer(second) {
+		t.Error("the connection of a listener that failed is open still")
+	}
+	if got := ask(t, first, "y"); got != "y" {
+		t.Errorf("answer %q", got)
+	}
+}
+
+// TestServeAfterShutdown: a server that is closed serves nothing, and closes what
+// it is given.
+func TestServeAfterShutdown(t *testing.T) {
+	s, p := &StreamServer{Handler: echo}, &PacketServer{}
+	p.Handler = p.Each(echoPacket)
+	for _, shutdown := range []func(context.Context) error{s.Shutdown, p.Shutdown, s.Shutdown, p.Shutdown} {
+		if err := shutdown(t.Context()); err != nil {
+			t.Fatalf("Shutdown = %v", err)
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Serve(l); err != ErrServerClosed {
+		t.Errorf("Serve = %v, want %v", err, ErrServerClosed)
+	}
+	if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+		t.Error("the listener is open still")
+	}
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.ServePacket(pc); err != ErrServerClosed {
+		t.Errorf("ServePacket = %v, want %v", err, ErrServerClosed)
+	}
+	if err := pc.Close(); !errors.Is(err, net.ErrClosed) {
+		t.Error("the socket is open still")
 	}
 }

@@ -17,7 +17,7 @@ import (
 func TestIPv6(t *testing.T) {
 	serve := func(t *testing.T, address string) net.Addr {
 		s := &Server{Clearinghouse: new(prototest.House), UpdateFrom: door.Loopback()}
-		return prototest.ServePackets(t, address, 1, s.ServePackets)
+		return prototest.ServePackets(t, address, 1, s)
 	}
 	prototest.EachFamily(t, serve, func(t *testing.T, address string) {
 		c := dial(t, address, nil)

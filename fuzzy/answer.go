@@ -45,7 +45,7 @@ func (sc *scratch) addCheck(j *job) {
 }
 
 // packets answers one batch of datagrams.
-func (s *Server) packets(ctx context.Context, batch []*door.Packet, updates chan<- *job) {
+func (s *Server) packets(ctx context.Context, batch []*door.Packet) {
 	sc := s.scratch.Get().(*scratch)
 	defer s.scratch.Put(sc)
 	for len(sc.spare) < len(batch) {
@@ -62,7 +62,7 @@ func (s *Server) packets(ctx context.Context, batch []*door.Packet, updates chan
 		j := sc.jobs[i]
 		switch {
 		case j.update:
-			s.detach(ctx, p, j, updates)
+			s.detach(ctx, p, j)
 		case !j.silent:
 			p.Reply = s.appendOut(p.Reply, j)
 		}
@@ -78,7 +78,7 @@ func (j *job) reset(client netip.AddrPort, data []byte) {
 
 // detach hands an update to the writers. Where they are too busy the request is
 // dropped: the client sends it again.
-func (s *Server) detach(ctx context.Context, p *door.Packet, j *job, updates chan<- *job) {
+func (s *Server) detach(ctx context.Context, p *door.Packet, j *job) {
 	u := new(job)
 	*u = *j
 	j.reply.Extra = nil // belongs to u now
@@ -88,7 +88,7 @@ func (s *Server) detach(ctx context.Context, p *door.Packet, j *job, updates cha
 	}
 	u.packet, u.ctx = p, ctx
 	select {
-	case updates <- u:
+	case s.updates <- u:
 	default:
 		s.recent.forget(u.recent)
 		p.Finish()

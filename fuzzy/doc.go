@@ -4,8 +4,9 @@
 // Source: docs/specs/rspamd-fuzzy.md.
 //
 //	s := &fuzzy.Server{Clearinghouse: house}
-//	conns, err := door.ListenPackets(ctx, "127.0.0.1:11335", 0)
-//	err = s.ServePackets(ctx, conns) // until ctx ends
+//	pc, err := net.ListenPacket("udp", "127.0.0.1:11335")
+//	err = s.ServePacket(pc) // until s.Shutdown, then door.ErrServerClosed
+//	err = s.Serve(l)        // the same over TCP
 //
 // # What is stored
 //

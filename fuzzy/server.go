@@ -76,6 +76,12 @@ type Server struct {
 	Stats  Stats
 
 	once    sync.Once
+	limited bool // somebody said who may update
+	server  door.PacketServer
+	conns   door.StreamServer
+	reading door.Work
+	writing door.Work
+	updates chan *job // of the writers
 	house   bulkhead.Counter
 	shared  *sharedKeys
 	newKeys *door.Limiter
@@ -115,6 +121,7 @@ type Stats struct {
 
 func (s *Server) prepare() {
 	s.once.Do(func() {
+		s.limited = len(s.Keys) > 0 || s.UpdateFrom != nil || s.ReadOnly
 		s.house = bulkhead.CounterOf(s.Clearinghouse)
 		s.lists.taken = ledger.NewMark(takenSignature())
 		if s.UpdateFrom == nil {
@@ -149,34 +156,74 @@ func (s *Server) prepare() {
 		s.recent = newRecent(recentSize)
 		s.raised = newRaised(raisedSize)
 		s.scratch.New = func() any { return new(scratch) }
+		s.server.Handler, s.server.Log, s.server.MaxPacket = s.packets, s.Log, maxRequestSize
+		s.server.Rate, s.server.Exempt = s.Rate, s.Exempt
+		s.conns.Handler, s.conns.Log, s.conns.RequestTime = s.stream, s.Log, 5*time.Second
+		s.conns.RequestRate, s.conns.ConnRate, s.conns.Exempt = s.Rate, s.Rate, s.Exempt
 	})
 }
 
-// ServePackets serves UDP on conns until ctx ends or one of them fails, and
-// closes them. It refuses to serve an address that others can reach unless
-// keys are set or UpdateFrom says who may update.
-func (s *Server) ServePackets(ctx context.Context, conns []*net.UDPConn) error {
-	var addrs []net.Addr
-	for _, c := range conns {
-		addrs = append(addrs, c.LocalAddr())
-	}
-	if err := s.checkExposure(addrs...); err != nil {
-		for _, c := range conns {
-			c.Close()
-		}
+// ServePacket answers the datagrams of pc until Shutdown, then returns
+// door.ErrServerClosed; or until pc fails. It refuses to serve an address that
+// others can reach unless keys are set or UpdateFrom says who may update. It may be
+// called at once for several sockets; see [door.ListenPackets].
+func (s *Server) ServePacket(pc net.PacketConn) error {
+	s.prepare()
+	if err := s.checkExposure(pc.LocalAddr()); err != nil {
+		pc.Close()
 		return err
 	}
+	return s.reading.During(s.startRefresh, func() error {
+		return s.writing.During(s.startWriting, func() error { return s.server.ServePacket(pc) })
+	})
+}
+
+// Serve serves the connections of l until Shutdown, then returns
+// door.ErrServerClosed; or until l fails: the same requests and replies, each behind
+// its length in two bytes, the least significant first. It refuses what ServePacket
+// refuses, and may be called at once for several listeners.
+//
+// Source: docs/specs/rspamd-fuzzy.md#tcp.
+func (s *Server) Serve(l net.Listener) error {
 	s.prepare()
-	updates := make(chan *job, door.DefaultMaxDetached)
-	p := &door.PacketServer{
-		MaxPacket: maxRequestSize, Rate: s.Rate, Exempt: s.Exempt, Log: s.Log,
-		Handler: func(ctx context.Context, batch []*door.Packet) { s.packets(ctx, batch, updates) },
+	if err := s.checkExposure(l.Addr()); err != nil {
+		l.Close()
+		return err
 	}
+	return s.reading.During(s.startRefresh, func() error { return s.conns.Serve(l) })
+}
+
+// Shutdown ends the server when the updates under way are done and the requests of
+// connections answered, or ctx ends; see [door.PacketServer.Shutdown] and
+// [door.StreamServer.Shutdown].
+func (s *Server) Shutdown(ctx context.Context) error {
+	return door.ShutdownBoth(ctx, &s.server, &s.conns)
+}
+
+// PacketStats returns the counters of the datagrams.
+func (s *Server) PacketStats() *door.PacketStats { return &s.server.Stats }
+
+// ConnStats returns the counters of the connections.
+func (s *Server) ConnStats() *door.ConnStats { return &s.conns.Stats }
+
+// startRefresh starts what looks for lists, and returns what ends it.
+func (s *Server) startRefresh() (end func()) {
 	var background sync.WaitGroup
-	refreshing, stop := context.WithCancel(ctx)
+	refreshing, stop := context.WithCancel(context.Background())
 	background.Go(func() { s.refresh(refreshing) })
+	return func() {
+		stop()
+		background.Wait()
+	}
+}
+
+// startWriting starts what does the updates of datagrams, and returns what ends it.
+func (s *Server) startWriting() (end func()) {
+	updates := make(chan *job, door.DefaultMaxDetached)
+	s.updates = updates
+	var writers sync.WaitGroup
 	for range s.Writers {
-		background.Go(func() {
+		writers.Go(func() {
 			jobs := make([]*job, 0, maxUpdates)
 			for j := range updates {
 				jobs = gather(append(jobs[:0], j), updates)
@@ -184,48 +231,22 @@ func (s *Server) ServePackets(ctx context.Context, conns []*net.UDPConn) error {
 			}
 		})
 	}
-	err := p.Serve(ctx, conns)
-	close(updates)
-	stop()
-	background.Wait()
-	return err
+	return func() {
+		close(updates)
+		writers.Wait()
+	}
 }
 
-// checkExposure refuses addresses of the network for a server that nobody has
+// checkExposure refuses an address of the network for a server that nobody has
 // restricted.
-func (s *Server) checkExposure(addrs ...net.Addr) error {
-	if len(s.Keys) > 0 || s.UpdateFrom != nil || s.ReadOnly {
+func (s *Server) checkExposure(a net.Addr) error {
+	if s.limited {
 		return nil
 	}
-	for _, a := range addrs {
-		ap, err := netip.ParseAddrPort(a.String())
-		if err == nil && !ap.Addr().Unmap().IsLoopback() {
-			return fmt.Errorf("fuzzy: %s can be reached from the network: configure keys, or the networks that may update", a)
-		}
+	if ap, err := netip.ParseAddrPort(a.String()); err == nil && !ap.Addr().Unmap().IsLoopback() {
+		return fmt.Errorf("fuzzy: %s can be reached from the network: configure keys, or the networks that may update", a)
 	}
 	return nil
-}
-
-// ServeStream serves TCP on l until ctx ends: the same requests and replies,
-// each behind its length in two bytes, the least significant first.
-//
-// Source: docs/specs/rspamd-fuzzy.md#tcp.
-func (s *Server) ServeStream(ctx context.Context, l net.Listener) error {
-	if err := s.checkExposure(l.Addr()); err != nil {
-		l.Close()
-		return err
-	}
-	s.prepare()
-	var background sync.WaitGroup
-	refreshing, stop := context.WithCancel(ctx)
-	background.Go(func() { s.refresh(refreshing) })
-	server := &door.StreamServer{
-		Handler: s.stream, RequestTime: 5 * time.Second, RequestRate: s.Rate, ConnRate: s.Rate, Exempt: s.Exempt, Log: s.Log,
-	}
-	err := server.Serve(ctx, l)
-	stop()
-	background.Wait()
-	return err
 }
 
 func (s *Server) stream(ctx context.Context, c *door.Conn) {

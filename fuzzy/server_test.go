@@ -18,7 +18,7 @@ import (
 // serve runs s over loopback UDP until the test ends and returns its address.
 func serve(t testing.TB, s *Server) string {
 	t.Helper()
-	return prototest.ServePackets(t, "127.0.0.1:0", 1, s.ServePackets).String()
+	return prototest.ServePackets(t, "127.0.0.1:0", 1, s).String()
 }
 
 func dial(t testing.TB, address string, key *[32]byte) *Client {
@@ -290,10 +290,13 @@ func TestAccess(t *testing.T) {
 		}
 		mustCheck(t, c, digestOf(1), nil)
 	}
-	conn, err := net.ListenUDP("udp", nil)
-	must(t, err)
-	if err := (&Server{Clearinghouse: new(prototest.House)}).ServePackets(t.Context(), []*net.UDPConn{conn}); err == nil {
-		t.Error("an open server on all addresses starts")
+	s := &Server{Clearinghouse: new(prototest.House)}
+	for range 2 { // its defaults are no permission
+		conn, err := net.ListenUDP("udp", nil)
+		must(t, err)
+		if err := s.ServePacket(conn); err == nil || errors.Is(err, door.ErrServerClosed) {
+			t.Errorf("an open server on all addresses ends with %v, want a refusal", err)
+		}
 	}
 }
 
@@ -360,7 +363,7 @@ func TestGarbage(t *testing.T) {
 
 func TestStream(t *testing.T) {
 	s := &Server{Clearinghouse: new(prototest.House)}
-	address := prototest.ServeStream(t, "127.0.0.1:0", s.ServeStream)
+	address := prototest.ServeStream(t, "127.0.0.1:0", s)
 	conn, err := net.Dial("tcp", address.String())
 	must(t, err)
 	defer conn.Close()

@@ -15,6 +15,6 @@
 // docs/protocols/milter.md.
 //
 //	s := &milter.Server{Clearinghouse: house, Policies: []milter.Policy{{Spam: milter.Reject}}}
-//	l, err := door.Listen(ctx, "127.0.0.1:8891")
-//	err = s.Serve(ctx, l) // until ctx ends and the connections have drained
+//	l, err := net.Listen("tcp", "127.0.0.1:8891")
+//	err = s.Serve(l) // until s.Shutdown, then door.ErrServerClosed
 package milter

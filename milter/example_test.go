@@ -3,10 +3,10 @@ package milter_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/milter"
 )
 
@@ -19,19 +19,21 @@ func ExampleServer() {
 		Policies:      []milter.Policy{{Spam: milter.Reject}, {Domain: "example.net", Spam: milter.Quarantine}},
 		Traps:         []string{"old-address@example.com"},
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	l, err := door.Listen(ctx, "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Println("smtpd_milters = inet:" + strings.Split(l.Addr().String(), ":")[0])
-	cancel() // a real one serves until the program is told to end
-	fmt.Println(s.Serve(ctx, l))
+	done := make(chan error)
+	go func() { done <- s.Serve(l) }()
+	// A real one serves until the program is told to end.
+	fmt.Println(s.Shutdown(context.Background()))
+	fmt.Println(<-done)
 	// Output:
 	// smtpd_milters = inet:127.0.0.1
 	// <nil>
+	// door: server closed
 }
 
 func ExampleServer_SetPolicies() {

@@ -32,7 +32,7 @@ type result struct {
 // serve runs a server and returns a function that connects to it.
 func serve(t testing.TB, s *Server) func(version, steps uint32) *mta {
 	t.Helper()
-	address := prototest.ServeStream(t, "127.0.0.1:0", s.Serve)
+	address := prototest.ServeStream(t, "127.0.0.1:0", s)
 	return func(version, steps uint32) *mta {
 		c, err := net.Dial("tcp", address.String())
 		if err != nil {

@@ -86,6 +86,7 @@ type Server struct {
 	policies atomic.Pointer[policies]
 	traps    traps
 	pending  chan struct{}
+	serving  door.Work
 	counting sync.WaitGroup
 	counted  deliveries
 	stream   door.StreamServer
@@ -164,9 +165,8 @@ func (s *Server) prepare() (err error) {
 	if err := s.SetPolicies(s.Policies); err != nil {
 		return err
 	}
-	s.stream = door.StreamServer{
-		Handler: s.serve, MaxConns: s.MaxConns, MaxConnsPerClient: -1, RequestTime: s.IdleTime, Log: s.Log,
-	}
+	s.stream.Handler, s.stream.Log, s.stream.RequestTime = s.serve, s.Log, s.IdleTime
+	s.stream.MaxConns, s.stream.MaxConnsPerClient = s.MaxConns, -1
 	return nil
 }
 
@@ -181,19 +181,24 @@ func (s *Server) SetPolicies(all []Policy) error {
 	return nil
 }
 
-// Serve answers on l until ctx ends or l fails. Messages that have been received
-// whole are answered; for others the mail server does what it is set to do
-// without a milter. After the end of ctx Serve returns nil.
-func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+// Serve serves the connections of l until Shutdown, then returns
+// door.ErrServerClosed; or until l fails, or at once if a field is wrong. It may be
+// called at once for several listeners.
+func (s *Server) Serve(l net.Listener) error {
 	if err := s.Prepare(); err != nil {
+		l.Close()
 		return err
 	}
-	defer s.Flush()
-	return s.stream.Serve(ctx, l)
+	return s.serving.During(func() func() { return s.Flush }, func() error { return s.stream.Serve(l) })
 }
 
-// Conns returns the counters of the connections.
-func (s *Server) Conns() *door.ConnStats { return &s.stream.Stats }
+// Shutdown ends the server: messages that have been received whole are answered,
+// until ctx ends; for others the mail server does what it is set to do without a
+// milter. See [door.StreamServer.Shutdown].
+func (s *Server) Shutdown(ctx context.Context) error { return s.stream.Shutdown(ctx) }
+
+// ConnStats returns the counters of the connections.
+func (s *Server) ConnStats() *door.ConnStats { return &s.stream.Stats }
 
 // exempts reports whether mail from there is let through unseen.
 func (s *Server) exempts(e *envelope) bool {

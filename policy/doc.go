@@ -7,6 +7,6 @@
 // package owns the wire format; what to answer is the business of a [Limiter].
 //
 //	s := &policy.Server{Limiter: limiter}
-//	l, err := door.Listen(ctx, "127.0.0.1:10040")
-//	err = s.Serve(ctx, l) // until ctx ends and the connections have drained
+//	l, err := net.Listen("tcp", "127.0.0.1:10040")
+//	err = s.Serve(l) // until s.Shutdown, then door.ErrServerClosed
 package policy

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/policy"
 )
 
@@ -23,16 +22,14 @@ func (o once) Limit(_ context.Context, attr func(name string) []byte) (action, t
 }
 
 func Example() {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	l, err := door.Listen(ctx, "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	s := &policy.Server{Limiter: once{}}
 	done := make(chan error)
-	go func() { done <- s.Serve(ctx, l) }()
+	go func() { done <- s.Serve(l) }()
 
 	// What Postfix does.
 	c, err := net.Dial("tcp", l.Addr().String())
@@ -53,10 +50,11 @@ func Example() {
 		answers.ReadString('\n') // the empty line
 	}
 	c.Close()
-	cancel()
+	fmt.Println(s.Shutdown(context.Background()))
 	fmt.Println(<-done)
 	// Output:
 	// action=DUNNO
 	// action=450 4.7.1 bob@example.com had mail already
 	// <nil>
+	// door: server closed
 }

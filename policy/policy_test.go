@@ -110,7 +110,7 @@ func FuzzParseRequest(f *testing.F) {
 // start runs a server and returns a function that connects to it.
 func start(t testing.TB, s *Server, address string) func() net.Conn {
 	t.Helper()
-	bound := prototest.ServeStream(t, address, s.Serve)
+	bound := prototest.ServeStream(t, address, s)
 	return func() net.Conn {
 		c, err := net.Dial(bound.Network(), bound.String())
 		if err != nil {
@@ -250,11 +250,10 @@ func TestRate(t *testing.T) {
 // TestDrain tells the server to stop while a client that never rests is being
 // answered: it gets the answer, and then the connection ends.
 func TestDrain(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	stopping := make(chan struct{})
+	begun, stopping := make(chan struct{}), make(chan struct{})
 	s := &Server{Limiter: limiter(func(attr func(string) []byte) (string, string, error) {
 		if string(attr("sender")) == "last@example.com" {
-			stop()
+			close(begun)
 			<-stopping
 		}
 		return Reject, string(attr("sender")), nil
@@ -264,7 +263,7 @@ func TestDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ctx, l) }()
+	go func() { ended <- s.Serve(l) }()
 	var conns [2]net.Conn
 	for i := range conns {
 		if conns[i], err = net.Dial("tcp", l.Addr().String()); err != nil {
@@ -287,12 +286,14 @@ func TestDrain(t *testing.T) {
 	if line, err := r.ReadString('\n'); line != "action=550 5.7.1 first@example.com\n" {
 		t.Fatalf("first answer %q, %v", line, err)
 	}
-	<-ctx.Done()
+	<-begun
+	shut := make(chan error, 1)
+	go func() { shut <- s.Shutdown(t.Context()) }()
 	// The other connection ends, and is out of the books when all were told.
 	if rest, err := io.ReadAll(idle); len(rest) > 0 || err != nil && !isReset(err) {
 		t.Errorf("idle connection: %q, %v", rest, err)
 	}
-	for s.Conns().Open.Load() > 1 {
+	for s.ConnStats().Open.Load() > 1 {
 		runtime.Gosched()
 	}
 	close(stopping)
@@ -300,8 +301,11 @@ func TestDrain(t *testing.T) {
 	if got := strings.TrimSpace(string(rest)); got != "action=550 5.7.1 last@example.com" || err != nil && !isReset(err) {
 		t.Errorf("after the stop: %q, %v; want the answer to the request that was open, and the end", got, err)
 	}
-	if err := <-ended; err != nil {
+	if err := <-shut; err != nil {
 		t.Error(err)
+	}
+	if err := <-ended; err != door.ErrServerClosed {
+		t.Errorf("Serve = %v, want %v", err, door.ErrServerClosed)
 	}
 }
 

@@ -76,17 +76,17 @@ type Stats struct {
 	Faults    atomic.Int64 // requests for which the Limiter had no answer
 }
 
-// Serve answers on l until ctx ends or l fails, then lets open requests finish.
-// After the end of ctx it returns nil.
-func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+// Serve serves the connections of l until Shutdown, then returns
+// door.ErrServerClosed; or until l fails. It may be called at once for several
+// listeners.
+func (s *Server) Serve(l net.Listener) error {
 	s.once.Do(func() {
 		if s.Log == nil {
 			s.Log = slog.New(slog.DiscardHandler)
 		}
-		s.stream = door.StreamServer{
-			Handler: s.serve, MaxConns: s.MaxConns, MaxConnsPerClient: s.MaxConnsPerClient,
-			RequestRate: s.Rate, Exempt: s.Exempt, RequestTime: s.IdleTime, Log: s.Log,
-		}
+		s.stream.Handler, s.stream.Log, s.stream.RequestTime = s.serve, s.Log, s.IdleTime
+		s.stream.MaxConns, s.stream.MaxConnsPerClient = s.MaxConns, s.MaxConnsPerClient
+		s.stream.RequestRate, s.stream.Exempt = s.Rate, s.Exempt
 		if s.MaxConnsPerClient == 0 {
 			s.stream.MaxConnsPerClient = -1
 		}
@@ -94,11 +94,15 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			s.stream.RequestTime = DefaultIdleTime
 		}
 	})
-	return s.stream.Serve(ctx, l)
+	return s.stream.Serve(l)
 }
 
-// Conns returns the counters of the connections.
-func (s *Server) Conns() *door.ConnStats { return &s.stream.Stats }
+// Shutdown ends the server when the requests under way are answered, or ctx ends;
+// see [door.StreamServer.Shutdown].
+func (s *Server) Shutdown(ctx context.Context) error { return s.stream.Shutdown(ctx) }
+
+// ConnStats returns the counters of the connections.
+func (s *Server) ConnStats() *door.ConnStats { return &s.stream.Stats }
 
 // serve answers the requests of one connection. A request that breaks the rules
 // ends it without an answer, as the protocol wants it: Postfix logs that and

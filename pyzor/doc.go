@@ -6,9 +6,11 @@
 // storage. [Client] speaks to any Pyzor server. [Helper] answers rspamd's pyzor
 // module, which sends whole mails over TCP.
 //
-//	conns, err := door.ListenPackets(ctx, "127.0.0.1:24441", 0)
 //	s := &pyzor.Server{Clearinghouse: house, Accounts: accounts}
-//	err = s.Serve(ctx, conns)
+//	pc, err := net.ListenPacket("udp", "127.0.0.1:24441")
+//	err = s.ServePacket(pc) // until s.Shutdown, then door.ErrServerClosed
+//
+// Several sockets on one port, from [door.ListenPackets], may be served at once.
 //
 // # Counts
 //

@@ -3,7 +3,11 @@ package pyzor
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
+	"net/netip"
+	"sync"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/door"
@@ -20,13 +24,43 @@ type Helper struct {
 	// its signatures or by what its header says of where it comes from; its error
 	// is that of ctx. nil clears nothing.
 	Cleared func(ctx context.Context, mail []byte) (bool, error)
-	*door.MailServer
+	// MaxMail is the largest mail in bytes; 0 means door.DefaultMaxMail.
+	MaxMail int64
+	// Rate limits the mails of one client; Exempt lists clients without limit.
+	Rate   door.Rate
+	Exempt []netip.Prefix
+	// MaxConns caps the connections; 0 means door.DefaultMaxConns.
+	MaxConns int
+	// RequestTime is how long a mail may take to arrive, and again its answer; 0
+	// means door.DefaultMailTime.
+	RequestTime time.Duration
+	Log         *slog.Logger // nil discards
+
+	once   sync.Once
+	server door.MailServer
 }
 
-// Serve serves the connections of l until ctx ends.
-func (h *Helper) Serve(ctx context.Context, l net.Listener) error {
-	return h.MailServer.Serve(ctx, l, h.answer)
+// Serve serves the connections of l until Shutdown, then returns
+// door.ErrServerClosed; or until l fails. It may be called at once for several
+// listeners.
+func (h *Helper) Serve(l net.Listener) error {
+	h.once.Do(func() {
+		if h.Log == nil {
+			h.Log = slog.New(slog.DiscardHandler)
+		}
+		h.server.Handler, h.server.Log, h.server.MaxMail = h.answer, h.Log, h.MaxMail
+		h.server.Rate, h.server.Exempt = h.Rate, h.Exempt
+		h.server.MaxConns, h.server.RequestTime = h.MaxConns, h.RequestTime
+	})
+	return h.server.Serve(l)
 }
+
+// Shutdown ends the helper when the mails under way are answered, or ctx ends; see
+// [door.StreamServer.Shutdown].
+func (h *Helper) Shutdown(ctx context.Context) error { return h.server.Shutdown(ctx) }
+
+// ConnStats returns the counters of the connections.
+func (h *Helper) ConnStats() *door.ConnStats { return h.server.ConnStats() }
 
 func (h *Helper) answer(ctx context.Context, c *door.Conn, mail []byte) {
 	spam, ham, err := h.look(ctx, mail, bulkhead.Reporter{Addr: c.Client()})

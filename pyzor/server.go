@@ -61,9 +61,10 @@ type Server struct {
 	Stats Stats
 
 	once      sync.Once
-	packets   *door.PacketServer
+	packets   door.PacketServer
 	amplified *door.Limiter
 	batches   sync.Pool
+	serving   door.Work
 	voting    sync.WaitGroup
 }
 
@@ -95,26 +96,25 @@ func (s *Server) prepare() {
 		}
 		s.amplified = door.NewLimiter(s.Amplified, s.Exempt)
 		s.batches.New = func() any { return new(batch) }
-		s.packets = &door.PacketServer{
-			Handler: s.handle, MaxPacket: maxDatagram, Rate: s.Rate, Exempt: s.Exempt,
-			MaxDetached: s.Votes, Log: s.Log,
-		}
+		s.packets.Handler, s.packets.Log, s.packets.MaxPacket = s.handle, s.Log, maxDatagram
+		s.packets.Rate, s.packets.Exempt, s.packets.MaxDetached = s.Rate, s.Exempt, s.Votes
 	})
 }
 
-// Serve answers the datagrams of conns until ctx ends and the votes under way are
-// counted; then it returns nil.
-func (s *Server) Serve(ctx context.Context, conns []*net.UDPConn) error {
+// ServePacket answers the datagrams of pc until Shutdown, then returns
+// door.ErrServerClosed; or until pc fails. It may be called at once for several
+// sockets; see [door.ListenPackets].
+func (s *Server) ServePacket(pc net.PacketConn) error {
 	s.prepare()
-	defer s.voting.Wait()
-	return s.packets.Serve(ctx, conns)
+	return s.serving.During(func() func() { return s.voting.Wait }, func() error { return s.packets.ServePacket(pc) })
 }
 
+// Shutdown ends the server when the votes under way are counted, or ctx ends; see
+// [door.PacketServer.Shutdown].
+func (s *Server) Shutdown(ctx context.Context) error { return s.packets.Shutdown(ctx) }
+
 // PacketStats returns the counters of the datagrams.
-func (s *Server) PacketStats() *door.PacketStats {
-	s.prepare()
-	return &s.packets.Stats
-}
+func (s *Server) PacketStats() *door.PacketStats { return &s.packets.Stats }
 
 // A batch is the memory with which datagrams that arrived together are answered.
 type batch struct {

@@ -40,7 +40,7 @@ func start(t testing.TB, s *Server, address string) string {
 	if s.Accounts == nil {
 		s.Accounts = keys{"alice": aliceKey, "gone": "closed", "odd": "broken"}
 	}
-	return prototest.ServePackets(t, address, 2, s.Serve).String()
+	return prototest.ServePackets(t, address, 2, s).String()
 }
 
 func digest(t testing.TB, text string) bulkhead.Signature {
@@ -351,8 +351,8 @@ func TestManyClients(t *testing.T) {
 func TestHelper(t *testing.T) {
 	house := &prototest.House{}
 	mail := []byte("Subject: x\n\nthis is the text of the mail\nwith a second line of it\n")
-	h := &Helper{Clearinghouse: house, MailServer: &door.MailServer{MaxMail: 1 << 16}}
-	address := prototest.ServeStream(t, "127.0.0.1:0", h.Serve)
+	h := &Helper{Clearinghouse: house, MaxMail: 1 << 16}
+	address := prototest.ServeStream(t, "127.0.0.1:0", h)
 	ask := func(mail []byte) string {
 		got, _ := prototest.Ask(t, address, mail) // it hangs up on what it refuses
 		return got

@@ -9,9 +9,9 @@
 // [Client] speaks to any Razor 2 server. [Helper] answers rspamd's razor module,
 // which sends whole mails over TCP.
 //
-//	l, err := door.Listen(ctx, "127.0.0.1:2703")
 //	s := &razor2.Server{Clearinghouse: house, Accounts: accounts, Read: read}
-//	err = s.Serve(ctx, l)
+//	l, err := net.Listen("tcp", "127.0.0.1:2703")
+//	err = s.Serve(l) // until s.Shutdown, then door.ErrServerClosed
 //
 // # Security
 //

@@ -105,7 +105,7 @@ type Server struct {
 	state         []byte
 	exempt        map[[6]byte]bool
 	registrations *registrar
-	stream        *door.StreamServer
+	stream        door.StreamServer
 }
 
 // Stats are the counters of a [Server]; all may be read at any time.
@@ -146,26 +146,26 @@ func (s *Server) prepare() {
 		s.state = []byte("-ac=" + strconv.Itoa(s.Confidence) + "\r\nbql=" + strconv.Itoa(batchRows) +
 			"\r\nbqs=" + strconv.Itoa(batchKiB) + "\r\ndre=4\r\nep4=" + razor.EP4 +
 			"\r\nse=88\r\nsrl=" + serial + "\r\n.\r\n")
-		s.stream = &door.StreamServer{
-			Handler: s.handle, MaxConns: s.MaxConns, MaxConnsPerClient: s.MaxConnsPerClient,
-			RequestRate: s.Rate, Exempt: s.Exempt, RequestTime: s.RequestTime, Log: s.Log,
-		}
+		s.stream.Handler, s.stream.Log, s.stream.RequestTime = s.handle, s.Log, s.RequestTime
+		s.stream.MaxConns, s.stream.MaxConnsPerClient = s.MaxConns, s.MaxConnsPerClient
+		s.stream.RequestRate, s.stream.Exempt = s.Rate, s.Exempt
 	})
 }
 
-// Serve serves the connections of l until ctx ends and the requests under way
-// are answered; then it returns nil. It may run for several listeners that end
-// with one context.
-func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+// Serve serves the connections of l until Shutdown, then returns
+// door.ErrServerClosed; or until l fails. It may be called at once for several
+// listeners.
+func (s *Server) Serve(l net.Listener) error {
 	s.prepare()
-	return s.stream.Serve(ctx, l)
+	return s.stream.Serve(l)
 }
 
+// Shutdown ends the server when the requests under way are answered, or ctx ends;
+// see [door.StreamServer.Shutdown].
+func (s *Server) Shutdown(ctx context.Context) error { return s.stream.Shutdown(ctx) }
+
 // ConnStats returns the counters of the connections.
-func (s *Server) ConnStats() *door.ConnStats {
-	s.prepare()
-	return &s.stream.Stats
-}
+func (s *Server) ConnStats() *door.ConnStats { return &s.stream.Stats }
 
 func (s *Server) handle(ctx context.Context, c *door.Conn) {
 	if _, err := c.Write(s.greeting); err != nil {

@@ -77,7 +77,7 @@ func start(t testing.TB, s *Server) string {
 	if s.Accounts == nil {
 		s.Accounts = &book{secrets: map[string]string{"ana": "s3cret"}}
 	}
-	return prototest.ServeStream(t, "127.0.0.1:0", s.Serve).String()
+	return prototest.ServeStream(t, "127.0.0.1:0", s).String()
 }
 
 func dial(t testing.TB, address string) *Client {
@@ -604,8 +604,8 @@ func TestDiscoveryNames(t *testing.T) {
 func TestHelper(t *testing.T) {
 	house := &prototest.House{}
 	mail := append(append(bytes.Clone(header), '\n'), part[bytes.Index(part, []byte("\n\n"))+2:]...)
-	h := &Helper{Clearinghouse: house, MailServer: &door.MailServer{MaxMail: 1 << 16}}
-	address := prototest.ServeStream(t, "127.0.0.1:0", h.Serve)
+	h := &Helper{Clearinghouse: house, MaxMail: 1 << 16}
+	address := prototest.ServeStream(t, "127.0.0.1:0", h)
 	ask := func(mail []byte) string {
 		got, _ := prototest.Ask(t, address, mail) // it hangs up on what it refuses
 		return got

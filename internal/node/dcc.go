@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -61,7 +60,7 @@ func (n *Node) openDCC(ctx context.Context, address string) (*opened, error) {
 		Log:            log,
 	}
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
-	o, err := openPackets(ctx, address, front.ServePackets)
+	o, err := openPackets(ctx, address, front)
 	if err != nil {
 		return nil, err
 	}
@@ -99,16 +98,14 @@ func (n *Node) openDccifd(ctx context.Context, address string) (*opened, error) 
 	if err := n.loadGreylist(front, &cfg.Dccifd); err != nil {
 		return nil, err
 	}
-	serve := front.ServeStream
-	if front.Grey != nil {
-		serve = func(ctx context.Context, l net.Listener) error {
-			return both(ctx, func(ctx context.Context) error { return front.ServeStream(ctx, l) },
-				func(ctx context.Context) error { return n.keepGreylist(ctx, front.Grey) })
-		}
-	}
-	o, err := openStream(ctx, address, serve)
+	o, err := openStream(ctx, address, front)
 	if err != nil {
 		return nil, err
+	}
+	if serve := o.serve; front.Grey != nil {
+		o.serve = func(ctx context.Context) error {
+			return both(ctx, serve, func(ctx context.Context) error { return n.keepGreylist(ctx, front.Grey) })
+		}
 	}
 	o.metrics = dccifdMetrics(&front.Stats)
 	return o, nil

@@ -34,7 +34,7 @@ func zonesOf(cfg *config.Config, list func(string) *lists.Handle) ([]dnsbl.Zone,
 		}
 		zones = append(zones, out)
 	}
-	if _, err := dnsbl.NewServer(dnsbl.Options{Zones: zones}); err != nil {
+	if err := new(dnsbl.Server).SetZones(zones); err != nil {
 		return nil, &config.Error{Key: "dnsbl.zone", Detail: err.Error()}
 	}
 	return zones, nil
@@ -53,13 +53,12 @@ func (n *Node) openDNSBL(ctx context.Context, address string) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts := dnsbl.Options{Zones: zones, MaxConns: cfg.Limits.Connections, Log: n.log.With("door", "dnsbl")}
-	opts.Rate, opts.Exempt = n.doorRate(cfg.Limits)
-	front, err := dnsbl.NewServer(opts)
-	if err != nil {
+	front := &dnsbl.Server{Zones: zones, MaxConns: cfg.Limits.Connections, Log: n.log.With("door", "dnsbl")}
+	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
+	if err := front.Prepare(); err != nil {
 		return nil, err
 	}
-	o, err := openPort(ctx, address, front.ServeUDP, front.ServeTCP)
+	o, err := openPort(ctx, address, front)
 	if err != nil {
 		return nil, err
 	}

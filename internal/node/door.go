@@ -42,26 +42,53 @@ type opened struct {
 	metrics []prometheus.Collector
 }
 
+// A streamServer serves connections, and a packetServer datagrams.
+type streamServer interface {
+	Serve(net.Listener) error
+	Shutdown(context.Context) error
+}
+
+type packetServer interface {
+	ServePacket(net.PacketConn) error
+	Shutdown(context.Context) error
+}
+
 // openStream opens a door for connections.
-func openStream(ctx context.Context, address string, serve func(context.Context, net.Listener) error) (*opened, error) {
+func openStream(ctx context.Context, address string, front streamServer) (*opened, error) {
 	l, err := door.Listen(ctx, address)
 	if err != nil {
 		return nil, err
 	}
-	return &opened{address: l.Addr().String(), abandon: l.Close, serve: func(ctx context.Context) error { return serve(ctx, l) }}, nil
+	return &opened{address: l.Addr().String(), abandon: l.Close, serve: func(ctx context.Context) error {
+		return door.Run(ctx, front, func() error { return front.Serve(l) })
+	}}, nil
 }
 
 // openPackets opens a door for datagrams.
-func openPackets(ctx context.Context, address string, serve func(context.Context, []*net.UDPConn) error) (*opened, error) {
+func openPackets(ctx context.Context, address string, front packetServer) (*opened, error) {
 	conns, err := door.ListenPackets(ctx, address, 0)
 	if err != nil {
 		return nil, err
 	}
-	return &opened{address: conns[0].LocalAddr().String(), abandon: closeAll(conns), serve: func(ctx context.Context) error { return serve(ctx, conns) }}, nil
+	return &opened{address: conns[0].LocalAddr().String(), abandon: closeAll(conns), serve: func(ctx context.Context) error {
+		return door.Run(ctx, front, serveEach(front, conns)...)
+	}}, nil
+}
+
+// serveEach returns the calls that serve sockets.
+func serveEach(front packetServer, conns []*net.UDPConn) []func() error {
+	var all []func() error
+	for _, c := range conns {
+		all = append(all, func() error { return front.ServePacket(c) })
+	}
+	return all
 }
 
 // openPort opens a door for datagrams, and for connections to the same port.
-func openPort(ctx context.Context, address string, packets func(context.Context, []*net.UDPConn) error, stream func(context.Context, net.Listener) error) (*opened, error) {
+func openPort(ctx context.Context, address string, front interface {
+	packetServer
+	streamServer
+}) (*opened, error) {
 	conns, l, err := bothOn(ctx, address)
 	for range anyPort {
 		if _, port, _ := net.SplitHostPort(address); port != "0" || !errors.Is(err, syscall.EADDRINUSE) {
@@ -74,9 +101,7 @@ func openPort(ctx context.Context, address string, packets func(context.Context,
 	}
 	abandon := func() error { return errors.Join(closeAll(conns)(), l.Close()) }
 	return &opened{address: l.Addr().String(), abandon: abandon, serve: func(ctx context.Context) error {
-		return both(ctx,
-			func(ctx context.Context) error { return packets(ctx, conns) },
-			func(ctx context.Context) error { return stream(ctx, l) })
+		return door.Run(ctx, front, append(serveEach(front, conns), func() error { return front.Serve(l) })...)
 	}}, nil
 }
 
@@ -151,12 +176,4 @@ func prefixes(texts []string) ([]netip.Prefix, error) {
 		networks = append(networks, p)
 	}
 	return networks, nil
-}
-
-// mailServer returns what the helpers of rspamd's modules have in common.
-func (n *Node) mailServer(key string) *door.MailServer {
-	cfg := n.cfg.Load()
-	m := &door.MailServer{MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections, Log: n.log.With("door", key)}
-	m.Rate, m.Exempt = n.doorRate(cfg.Limits)
-	return m
 }

@@ -127,7 +127,7 @@ func (n *Node) openMilter(ctx context.Context, address string) (*opened, error) 
 	if err != nil {
 		return nil, err
 	}
-	o, err := openStream(ctx, address, front.Serve)
+	o, err := openStream(ctx, address, front)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ func (n *Node) openPolicy(ctx context.Context, address string) (*opened, error) 
 		Log: n.log.With("door", "policy"),
 	}
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
-	o, err := openStream(ctx, address, front.Serve)
+	o, err := openStream(ctx, address, front)
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func (n *Node) openPyzor(ctx context.Context, address string) (*opened, error) {
 		Log: n.log.With("door", "pyzor"),
 	}
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
-	o, err := openPackets(ctx, address, front.Serve)
+	o, err := openPackets(ctx, address, front)
 	if err != nil {
 		return nil, err
 	}
@@ -37,8 +37,13 @@ func (n *Node) openPyzor(ctx context.Context, address string) (*opened, error) {
 
 // openPyzorHelper opens the door for rspamd's pyzor module.
 func (n *Node) openPyzorHelper(ctx context.Context, address string) (*opened, error) {
-	front := &pyzor.Helper{Clearinghouse: n.engine, Cleared: n.clearedMail, MailServer: n.mailServer("pyzor_helper")}
-	return openStream(ctx, address, front.Serve)
+	cfg := n.cfg.Load()
+	front := &pyzor.Helper{
+		Clearinghouse: n.engine, Cleared: n.clearedMail, MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections,
+		Log: n.log.With("door", "pyzor_helper"),
+	}
+	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
+	return openStream(ctx, address, front)
 }
 
 func pyzorMetrics(s *pyzor.Stats) []prometheus.Collector {

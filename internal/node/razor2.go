@@ -52,7 +52,7 @@ func (n *Node) openRazor2(ctx context.Context, address string) (*opened, error) 
 		front.MaxHosts = -1
 	}
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
-	o, err := openStream(ctx, address, front.Serve)
+	o, err := openStream(ctx, address, front)
 	if err != nil {
 		return nil, err
 	}
@@ -62,8 +62,13 @@ func (n *Node) openRazor2(ctx context.Context, address string) (*opened, error) 
 
 // openRazorHelper opens the door for rspamd's razor module.
 func (n *Node) openRazorHelper(ctx context.Context, address string) (*opened, error) {
-	front := &razor2.Helper{Clearinghouse: n.engine, Cleared: n.clearedMail, MailServer: n.mailServer("razor_helper")}
-	return openStream(ctx, address, front.Serve)
+	cfg := n.cfg.Load()
+	front := &razor2.Helper{
+		Clearinghouse: n.engine, Cleared: n.clearedMail, MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections,
+		Log: n.log.With("door", "razor_helper"),
+	}
+	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
+	return openStream(ctx, address, front)
 }
 
 func razor2Metrics(s *razor2.Stats) []prometheus.Collector {

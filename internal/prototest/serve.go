@@ -10,36 +10,56 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// ServePackets runs serve on the datagram sockets of an address, see
+// ServePackets runs a server on the datagram sockets of an address, see
 // [door.ListenPackets], until the test ends, and returns where they are bound. The
-// test has failed if serve returns an error.
-func ServePackets(t testing.TB, address string, readers int, serve func(context.Context, []*net.UDPConn) error) net.Addr {
+// test has failed if serving returns an error.
+func ServePackets(t testing.TB, address string, readers int, s PacketServer) net.Addr {
 	t.Helper()
 	conns, err := door.ListenPackets(t.Context(), address, readers)
 	if err != nil {
 		t.Fatal(err)
 	}
-	untilTheEnd(t, func(ctx context.Context) error { return serve(ctx, conns) })
+	var serve []func() error
+	for _, c := range conns {
+		serve = append(serve, func() error { return s.ServePacket(c) })
+	}
+	untilTheEnd(t, s, serve...)
 	return conns[0].LocalAddr()
 }
 
 // ServeStream is ServePackets for connections, see [door.Listen].
-func ServeStream(t testing.TB, address string, serve func(context.Context, net.Listener) error) net.Addr {
+func ServeStream(t testing.TB, address string, s StreamServer) net.Addr {
 	t.Helper()
 	l, err := door.Listen(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	untilTheEnd(t, func(ctx context.Context) error { return serve(ctx, l) })
+	untilTheEnd(t, s, func() error { return s.Serve(l) })
 	return l.Addr()
 }
 
-func untilTheEnd(t testing.TB, serve func(context.Context) error) {
+// A PacketServer is a front door for datagrams.
+type PacketServer interface {
+	ServePacket(net.PacketConn) error
+	shutter
+}
+
+// A StreamServer is a front door for connections.
+type StreamServer interface {
+	Serve(net.Listener) error
+	shutter
+}
+
+type shutter interface {
+	Shutdown(context.Context) error
+}
+
+func untilTheEnd(t testing.TB, s shutter, serve ...func() error) {
 	// The test's own context ends before its clean-ups, in which clients may
 	// still want answers.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
-	go func() { done <- serve(ctx) }()
+	go func() { done <- door.Run(ctx, s, serve...) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

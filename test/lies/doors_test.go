@@ -18,7 +18,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/api"
 	"github.com/bulkhead-mail/bulkhead/dcc"
-	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/fuzzy"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 	"github.com/bulkhead-mail/bulkhead/milter"
@@ -76,7 +75,7 @@ func (s secrets) Register(context.Context, string, []byte, netip.Addr) error { r
 
 func openRazor(t testing.TB, house bulkhead.Clearinghouse) []operation {
 	s := &razor2.Server{Clearinghouse: house, Accounts: secrets{"ana": "s3cret"}}
-	address := prototest.ServeStream(t, "127.0.0.1:0", s.Serve).String()
+	address := prototest.ServeStream(t, "127.0.0.1:0", s).String()
 	part := []byte("X-Razor2-Agent: Razor-Agents v2.84\n\n" + body)
 	of, ok := razor.Prepared(part)
 	if !ok {
@@ -121,8 +120,8 @@ func openRazor(t testing.TB, house bulkhead.Clearinghouse) []operation {
 }
 
 func openRazorHelper(t testing.TB, house bulkhead.Clearinghouse) []operation {
-	h := &razor2.Helper{Clearinghouse: house, MailServer: &door.MailServer{MaxMail: 1 << 20}}
-	address := prototest.ServeStream(t, "127.0.0.1:0", h.Serve)
+	h := &razor2.Helper{Clearinghouse: house, MaxMail: 1 << 20}
+	address := prototest.ServeStream(t, "127.0.0.1:0", h)
 	return []operation{{"check", func() string {
 		got, _ := prototest.Ask(t, address, []byte(mail))
 		return map[string]string{"spam": spam, "ham": clean, "": silence}[got]
@@ -131,7 +130,7 @@ func openRazorHelper(t testing.TB, house bulkhead.Clearinghouse) []operation {
 
 func openPyzor(t testing.TB, house bulkhead.Clearinghouse) []operation {
 	s := &pyzor.Server{Clearinghouse: house, Anonymous: pyzor.Ops()}
-	c := &pyzor.Client{Address: prototest.ServePackets(t, "127.0.0.1:0", 1, s.Serve).String(), Timeout: patience}
+	c := &pyzor.Client{Address: prototest.ServePackets(t, "127.0.0.1:0", 1, s).String(), Timeout: patience}
 	digest, _ := pyzor.ParseDigest([]byte("dc2f1aac4a98fe905e0d362276084a814b77f391"))
 	do := func(op pyzor.Op) (*pyzor.Reply, string) {
 		r, err := c.Do(t.Context(), op, digest)
@@ -165,8 +164,8 @@ func openPyzor(t testing.TB, house bulkhead.Clearinghouse) []operation {
 }
 
 func openPyzorHelper(t testing.TB, house bulkhead.Clearinghouse) []operation {
-	h := &pyzor.Helper{Clearinghouse: house, MailServer: &door.MailServer{MaxMail: 1 << 20}}
-	address := prototest.ServeStream(t, "127.0.0.1:0", h.Serve)
+	h := &pyzor.Helper{Clearinghouse: house, MaxMail: 1 << 20}
+	address := prototest.ServeStream(t, "127.0.0.1:0", h)
 	return []operation{{"check", func() string {
 		got, _ := prototest.Ask(t, address, []byte(mail))
 		fields := strings.Split(strings.TrimSpace(got), "\t")
@@ -186,7 +185,7 @@ func openDCC(t testing.TB, house bulkhead.Clearinghouse) []operation {
 	s := &dcc.Server{Clearinghouse: house, Client: func(id uint32) (dcc.Client, bool) {
 		return dcc.Client{Passwords: []string{"secret"}, Account: "ana"}, true
 	}}
-	address := prototest.ServePackets(t, "127.0.0.1:0", 1, s.ServePackets).String()
+	address := prototest.ServePackets(t, "127.0.0.1:0", 1, s).String()
 	c, err := dcc.Dial(t.Context(), address, 101, "secret")
 	if err != nil {
 		t.Fatal(err)
@@ -220,7 +219,7 @@ func openDCC(t testing.TB, house bulkhead.Clearinghouse) []operation {
 
 func openIfd(t testing.TB, house bulkhead.Clearinghouse) []operation {
 	s := &dcc.Ifd{Clearinghouse: house, Host: "mx", Thresholds: map[digests.Type]uint32{digests.TypeBody: dcc.Many}}
-	address := prototest.ServeStream(t, "127.0.0.1:0", s.ServeStream)
+	address := prototest.ServeStream(t, "127.0.0.1:0", s)
 	ask := func(options string) func() string {
 		return func() string {
 			got, _ := prototest.Ask(t, address, []byte(options+"\n192.0.2.7\nmail.example.org\nalice@example.org\nbob@example.net\n\n"+mail))
@@ -245,7 +244,7 @@ func openIfd(t testing.TB, house bulkhead.Clearinghouse) []operation {
 
 func openFuzzy(t testing.TB, house bulkhead.Clearinghouse) []operation {
 	s := &fuzzy.Server{Clearinghouse: house}
-	c, err := fuzzy.Dial(t.Context(), prototest.ServePackets(t, "127.0.0.1:0", 1, s.ServePackets).String(), nil)
+	c, err := fuzzy.Dial(t.Context(), prototest.ServePackets(t, "127.0.0.1:0", 1, s).String(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +295,7 @@ func openMilter(t testing.TB, house bulkhead.Clearinghouse) []operation {
 	var all []operation
 	for name, tempfail := range map[string]bool{"pass": false, "defer": true} {
 		s := &milter.Server{Clearinghouse: house, Host: "mx", FailTempfail: tempfail, Policies: []milter.Policy{{Spam: milter.Reject, Bulk: milter.Reject}}}
-		address := prototest.ServeStream(t, "127.0.0.1:0", s.Serve)
+		address := prototest.ServeStream(t, "127.0.0.1:0", s)
 		all = append(all, operation{name, func() string {
 			c, err := net.Dial("tcp", address.String())
 			if err != nil {

@@ -1,0 +1,161 @@
+package door
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// ErrServerClosed is what Serve and ServePacket of every front door return after
+// Shutdown.
+var ErrServerClosed = errors.New("door: server closed")
+
+// A life counts the calls of Serve that are under way, and ends them. The zero
+// life has begun.
+type life struct {
+	mu       sync.Mutex
+	closing  bool
+	stopping chan struct{} // closed by shut
+	serving  int
+	ended    chan struct{}      // closed when nothing is served any more
+	handling context.Context    // of the handlers
+	cut      context.CancelFunc // ends it
+}
+
+// begin prepares the life. The caller holds mu.
+func (f *life) begin() {
+	if f.ended == nil {
+		f.stopping, f.ended = make(chan struct{}), make(chan struct{})
+		f.handling, f.cut = context.WithCancel(context.Background())
+	}
+}
+
+// leave ends one call of Serve. The caller holds mu.
+func (f *life) leave() {
+	if f.serving--; f.closing && f.serving == 0 {
+		close(f.ended)
+		f.cut()
+	}
+}
+
+// shut lets nobody in from now on. The caller holds mu.
+func (f *life) shut() {
+	f.begin()
+	if f.closing {
+		return
+	}
+	f.closing = true
+	close(f.stopping)
+	if f.serving == 0 {
+		close(f.ended)
+		f.cut()
+	}
+}
+
+// closed reports whether the server has been told to end.
+func (f *life) closed() bool {
+	select {
+	case <-f.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// await waits until nothing is served, or until ctx ends: then it ends the
+// context of the handlers and returns the error of ctx.
+func (f *life) await(ctx context.Context) error {
+	select {
+	case <-f.ended:
+		return nil
+	default:
+	}
+	select {
+	case <-f.ended:
+		return nil
+	case <-ctx.Done():
+		f.cut()
+		return ctx.Err()
+	}
+}
+
+// ShutdownBoth shuts down what serves the datagrams and what serves the connections
+// of one front door, at once.
+func ShutdownBoth(ctx context.Context, packets *PacketServer, stream *StreamServer) error {
+	other := make(chan error, 1)
+	go func() { other <- packets.Shutdown(ctx) }()
+	err := stream.Shutdown(ctx)
+	return errors.Join(err, <-other)
+}
+
+// DrainTime is how long [Run] lets a front door finish the requests it has read.
+const DrainTime = 10 * time.Second
+
+// Run serves until ctx ends, and then shuts down within [DrainTime]: it returns nil
+// if ctx has ended, even if requests were cut off. Each of serve is a call of
+// Serve or ServePacket of the same front door; when one of them fails the others
+// are ended too, for half a port is worse than none, and Run returns what failed.
+// It returns when all of them have returned.
+//
+//	err := door.Run(ctx, s,
+//		func() error { return s.Serve(l) },
+//		func() error { return s.ServePacket(pc) })
+func Run(ctx context.Context, s interface{ Shutdown(context.Context) error }, serve ...func() error) error {
+	ended := make(chan error, len(serve))
+	for _, f := range serve {
+		go func() { ended <- f() }()
+	}
+	var errs []error
+	note := func(err error) {
+		if !errors.Is(err, ErrServerClosed) {
+			errs = append(errs, err)
+		}
+	}
+	left := len(serve)
+	select {
+	case <-ctx.Done():
+	case err := <-ended:
+		left--
+		note(err)
+	}
+	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), DrainTime)
+	defer cancel()
+	// What its end cuts off is the clients' loss, and no fault of the server's.
+	_ = s.Shutdown(draining)
+	for range left {
+		note(<-ended)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return errors.Join(errs...)
+}
+
+// Work runs beside calls of Serve: it is begun with the first of those that are
+// under way at once, and ended with the last. The zero Work is ready for use.
+type Work struct {
+	mu    sync.Mutex
+	users int
+	end   func()
+}
+
+// During calls serve, with the work under way that begin starts; what begin
+// returns must end the work and wait for its end. It may be called at once by
+// several goroutines, with the same begin.
+func (w *Work) During(begin func() (end func()), serve func() error) error {
+	w.mu.Lock()
+	if w.users == 0 {
+		w.end = begin()
+	}
+	w.users++
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.users--; w.users == 0 {
+			w.end()
+		}
+	}()
+	return serve()
+}

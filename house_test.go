@@ -40,6 +40,8 @@ var mayImport = map[string][]string{
 	"internal/trust":              {"."},
 	"internal/engine":             {".", "filter", "internal/engine/*", "internal/store", "internal/trust"},
 	"internal/engine/book":        {"filter"},
+	"internal/engine/pages":       {"filter", "internal/store"},
+	"internal/engine/replica":     {".", "filter", "internal/engine/book", "internal/engine/pages", "internal/store"},
 	"internal/engine/verdict":     {".", "internal/trust"},
 	"internal/mesh":               {".", "filter", "internal/engine", "internal/wholefile"},
 	"internal/config":             {"."},

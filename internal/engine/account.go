@@ -39,15 +39,7 @@ func (c *accountChange) do(e *Engine) error {
 	} else if _, ok := e.book.Get(c.Remove); !ok {
 		return fmt.Errorf("%w: no account %.*q", bulkhead.ErrMalformed, 128, c.Remove)
 	}
-	entry, err := encodeJSONEntry(entryAccount, c)
-	if err != nil {
-		return err
-	}
-	index, err := e.journal(entry)
-	if err != nil {
-		return err
-	}
-	return c.apply(e, index)
+	return e.journalled(entryAccount, c)
 }
 
 func (c *accountChange) apply(e *Engine, index uint64) error {

@@ -60,7 +60,7 @@ func (e *Engine) check(q *bulkhead.Query, v *bulkhead.Verdict) error {
 	if err := checkSignatures(q.Signatures); err != nil {
 		return err
 	}
-	view := e.view.Load()
+	view := e.view()
 	s := e.scratch.Get().(*scratch)
 	defer e.scratch.Put(s)
 	s.prepare(e.opts.Secret, q.Signatures)
@@ -120,27 +120,27 @@ func (s *scratch) prepare(secret filter.Secret, sigs []bulkhead.Signature) {
 // tally adds up the counts over the generations that live: the node's own, and
 // those of each origin, multiplied by its weight. Adding the minima of several
 // arrays is tighter than the minimum of their sum.
-func (s *scratch) tally(view *view, findings []bulkhead.Finding) {
+func (s *scratch) tally(view view, findings []bulkhead.Finding) {
 	for _, g := range view.tally.Live {
 		if g.Counts.Keys() > 0 {
 			g.Counts.CountBatch(s.kinds, s.counts)
 			s.addUp(g.Start, 1, findings)
 		}
 	}
-	for _, r := range view.remote {
+	for _, r := range view.remote.Origins {
 		if r.Weight == 0 {
 			continue
 		}
-		for _, g := range r.tally {
-			if g.counts.Keys() > 0 {
-				g.counts.CountBatch(s.kinds, s.counts)
-				s.addUp(g.start, r.Weight, findings)
+		for _, g := range r.Tally {
+			if g.Counts.Keys() > 0 {
+				g.Counts.CountBatch(s.kinds, s.counts)
+				s.addUp(g.Start, r.Weight, findings)
 			}
 		}
 	}
-	for _, m := range view.mergedCounts {
-		m.counts.CountBatch(s.kinds, s.counts)
-		s.addUp(m.start, m.weight, findings)
+	for _, m := range view.remote.Counts {
+		m.Counts.CountBatch(s.kinds, s.counts)
+		s.addUp(m.Start, m.Weight, findings)
 	}
 	for i := range findings {
 		sums := s.sums[i*countKinds:]
@@ -187,7 +187,7 @@ func seen(f *bulkhead.Finding, start uint64) {
 // The node's own blocklist decides where it says anything. Otherwise the origins
 // that list a signature must weigh as much as a report needs to be promoted,
 // after those that have revoked it are taken off.
-func (s *scratch) judge(view *view, findings []bulkhead.Finding, revocationFirst bool, promotion float64) {
+func (s *scratch) judge(view view, findings []bulkhead.Finding, revocationFirst bool, promotion float64) {
 	if !revocationFirst && !s.anySpam(view) {
 		return
 	}
@@ -198,36 +198,36 @@ func (s *scratch) judge(view *view, findings []bulkhead.Finding, revocationFirst
 	}
 	own := append(s.own[:0], s.state...)
 	s.own = own
-	for _, r := range view.remote {
+	for _, r := range view.remote.Origins {
 		if r.Weight == 0 {
 			continue
 		}
 		clear(s.state)
 		end := uint64(math.MaxInt64)
-		for _, g := range r.block {
-			s.walk(span{g.start, end}, orEmpty(g.spam), orEmpty(g.revoked), findings)
-			end = g.start
+		for _, g := range r.Block {
+			s.walk(span{g.Start, end}, orEmpty(g.Spam), orEmpty(g.Revoked), findings)
+			end = g.Start
 		}
 		for i, state := range s.state {
 			s.peers[i].Add(state, r.Weight, false)
 		}
 	}
-	for _, l := range view.mergedLists {
+	for _, l := range view.remote.Lists {
 		clear(s.state)
 		end := uint64(math.MaxInt64)
-		for _, g := range l.block {
-			s.union(g.revoked, s.revoked)
-			s.union(g.spam, s.spam)
+		for _, g := range l.Block {
+			s.union(g.Revoked, s.revoked)
+			s.union(g.Spam, s.spam)
 			for i := range s.base {
-				if s.spam[i] && s.revoked[i] && relisted(s.secret, s.base[i], anyHas(g.spam), anyHas(g.revoked)) {
+				if s.spam[i] && s.revoked[i] && relisted(s.secret, s.base[i], anyHas(g.Spam), anyHas(g.Revoked)) {
 					s.revoked[i] = false
 				}
 			}
-			s.walked(span{g.start, end}, findings)
-			end = g.start
+			s.walked(span{g.Start, end}, findings)
+			end = g.Start
 		}
 		for i, state := range s.state {
-			s.peers[i].Add(state, l.weight, true)
+			s.peers[i].Add(state, l.Weight, true)
 		}
 	}
 	for i := range findings {
@@ -305,7 +305,7 @@ func orEmpty(b *filter.Bits) book.Bitset {
 
 // anySpam reports whether a spam filter has any of the signatures: most mail
 // has none, and then the revocation filters need no look.
-func (s *scratch) anySpam(view *view) bool {
+func (s *scratch) anySpam(view view) bool {
 	for _, g := range view.block.Live {
 		if g.Spam.Keys() == 0 {
 			continue
@@ -315,20 +315,20 @@ func (s *scratch) anySpam(view *view) bool {
 			return true
 		}
 	}
-	for _, r := range view.remote {
-		for _, g := range r.block {
-			if g.spam == nil || r.Weight == 0 {
+	for _, r := range view.remote.Origins {
+		for _, g := range r.Block {
+			if g.Spam == nil || r.Weight == 0 {
 				continue
 			}
-			g.spam.HasBatch(s.base, s.spam)
+			g.Spam.HasBatch(s.base, s.spam)
 			if slices.Contains(s.spam, true) {
 				return true
 			}
 		}
 	}
-	for _, l := range view.mergedLists {
-		for _, g := range l.block {
-			s.union(g.spam, s.spam)
+	for _, l := range view.remote.Lists {
+		for _, g := range l.Block {
+			s.union(g.Spam, s.spam)
 			if slices.Contains(s.spam, true) {
 				return true
 			}
@@ -339,7 +339,7 @@ func (s *scratch) anySpam(view *view) bool {
 
 // weigh adds up the weights of the signatures that people voted on. Most mail
 // has none, and costs nothing here.
-func (s *scratch) weigh(view *view, findings []bulkhead.Finding) {
+func (s *scratch) weigh(view view, findings []bulkhead.Finding) {
 	for i := range findings {
 		if f := &findings[i]; f.Spam == 0 && f.Ham == 0 && f.Judged == bulkhead.Unjudged {
 			continue
@@ -354,7 +354,7 @@ func (s *scratch) weigh(view *view, findings []bulkhead.Finding) {
 }
 
 // readWeights reads the weights of one signature in each generation.
-func (s *scratch) readWeights(view *view, base filter.Key) {
+func (s *scratch) readWeights(view view, base filter.Key) {
 	s.columns = slices.Grow(s.columns[:0], len(view.tally.Live))[:len(view.tally.Live)]
 	clear(s.columns)
 	var sums weights

@@ -8,8 +8,9 @@ import (
 	"maps"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
@@ -24,28 +25,7 @@ type meta struct {
 	TallyFrom     uint64      `json:"tally_from,omitempty"` // see rotation
 	BlockFrom     uint64      `json:"block_from,omitempty"`
 
-	Origins []metaOrigin `json:"origins,omitempty"`
-}
-
-type metaOrigin struct {
-	Origin
-	Incarnation uint64        `json:"incarnation,omitempty"`
-	Arrays      []metaReplica `json:"arrays"`
-}
-
-type metaReplica struct {
-	Array    Array           `json:"array"`
-	Start    uint64          `json:"start"`
-	Geometry filter.Geometry `json:"geometry"`
-	File     string          `json:"file"`
-	Partial  uint64          `json:"partial,omitempty"` // see ArrayState
-	Boot     uint64          `json:"boot,omitempty"`
-	Cold     *metaCold       `json:"cold,omitempty"` // nil if it is in memory
-}
-
-type metaCold struct {
-	Version uint64 `json:"version"`
-	Keys    uint64 `json:"keys"`
+	Origins []replica.Stored `json:"origins,omitempty"`
 }
 
 type metaTally struct {
@@ -62,14 +42,6 @@ type metaBlock struct {
 }
 
 const metaVersion = 1
-
-// paged is what a checkpoint needs of an array.
-type paged interface {
-	Version() uint64
-	Geometry() filter.Geometry
-	AppendPage(dst []byte, page int) []byte
-	LoadPage(b []byte) (page int, err error)
-}
 
 func (e *Engine) wakeCheckpoint() {
 	select {
@@ -147,7 +119,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	e.taken(s, e.between)
 	e.counters.recoveries.Add(1)
 	e.failed.Store(nil)
-	e.wakeMerge()
+	e.replicas.Wake()
 	e.opts.Log.Info("reports are taken again")
 	return nil
 }
@@ -155,17 +127,13 @@ func (e *Engine) recover(ctx context.Context) error {
 // taken notes that the files of a snapshot are in force.
 func (e *Engine) taken(s *snapshot, between func(func())) {
 	e.written = s.written
-	between(func() {
-		for _, f := range s.cold {
-			f.written(f.coldState, f.name)
-		}
-	})
+	between(s.remote.Written)
 }
 
 // release lets go of arrays that are gone: what is noted of their files would keep
 // them in memory until the next checkpoint.
 func (e *Engine) release() {
-	v := e.view.Load()
+	v := e.view()
 	live := make(map[any]bool)
 	for _, g := range v.tally.Live {
 		live[g.Counts], live[g.Weights], live[g.Unique] = true, true, true
@@ -173,11 +141,7 @@ func (e *Engine) release() {
 	for _, g := range v.block.Live {
 		live[g.Spam], live[g.Revoked] = true, true
 	}
-	for _, r := range v.remote {
-		for _, x := range r.arrays {
-			live[x.memory] = true
-		}
-	}
+	v.remote.Each(func(array any) { live[array] = true })
 	maps.DeleteFunc(e.written, func(_ string, w written) bool { return !live[w.array] })
 }
 
@@ -187,19 +151,13 @@ type snapshot struct {
 	meta    []byte
 	files   []store.File
 	written map[string]written
-	cold    []coldFile
+	remote  *replica.Snapshot
 }
 
 // written is what a file holds: an array at a version, or a later one.
 type written struct {
-	array   paged
+	array   pages.Array
 	version uint64
-}
-
-// A coldFile is what a file of the checkpoint has of a cold array.
-type coldFile struct {
-	coldState
-	name string
 }
 
 // snapshot prepares a checkpoint. Pages are copied only as the files are
@@ -210,58 +168,44 @@ func (e *Engine) snapshot(between func(func()), last map[string]written) (*snaps
 	m := meta{Version: metaVersion, KeyID: e.opts.Secret.ID(), Accounts: "accounts"}
 	var accounts []byte
 	var err error
-	var v *view
-	var states map[*cold]coldState
+	var v view
 	between(func() {
 		s.start = e.opts.Store.LastIndex() + 1
-		v = e.view.Load()
+		v = e.view()
 		accounts, err = e.book.Encode()
 		m.AccountsIndex = e.accountsIndex
 		e.journalBytes = 0
-		states = v.coldStates()
+		s.remote = e.replicas.Snapshot()
 	})
 	if err != nil {
 		return nil, err
 	}
-	add := func(kind string, start uint64, array any) string {
-		file := store.File{Name: fmt.Sprintf("%s-%d", kind, start)}
-		now := written{array: array.(paged)}
+	add := func(name string, array pages.Array) {
+		file := store.File{Name: name}
+		now := written{array: array}
 		now.version = now.array.Version() // before a page is copied
 		if last[file.Name] != now {
-			file.Write = pageWriter(now.array, between)
+			file.Write = pages.Writer(now.array, between)
 		}
 		s.files = append(s.files, file)
 		s.written[file.Name] = now
-		return file.Name
+	}
+	own := func(kind string, start uint64, array any) string {
+		name := fmt.Sprintf("%s-%d", kind, start)
+		add(name, array.(pages.Array))
+		return name
 	}
 	m.TallyFrom, m.BlockFrom = v.tally.From, v.block.From
 	for _, g := range v.tally.Live {
 		m.Tally = append(m.Tally, metaTally{g.TallySpec,
-			add("counts", g.Start, g.Counts), add("weights", g.Start, g.Weights), add("unique", g.Start, g.Unique)})
+			own("counts", g.Start, g.Counts), own("weights", g.Start, g.Weights), own("unique", g.Start, g.Unique)})
 	}
 	for _, g := range v.block.Live {
-		m.Block = append(m.Block, metaBlock{g.BlockSpec, add("spam", g.Start, g.Spam), add("revoked", g.Start, g.Revoked)})
+		m.Block = append(m.Block, metaBlock{g.BlockSpec, own("spam", g.Start, g.Spam), own("revoked", g.Start, g.Revoked)})
 	}
-	for _, r := range v.remote {
-		o := metaOrigin{Origin: r.Origin, Incarnation: r.incarnation}
-		for _, x := range r.arrays {
-			kind := fmt.Sprintf("replica-%s-%s", r.ID, x.array)
-			mark := r.marks[x.arrayKey]
-			a := metaReplica{Array: x.array, Start: x.start, Geometry: x.replicated().Geometry(), Partial: mark.partial, Boot: mark.boot}
-			state, leaves := states[x.cold]
-			if x.memory == nil {
-				a.File = e.addCold(s, fmt.Sprintf("%s-%d", kind, x.start), state, between)
-				a.Cold = &metaCold{state.version, state.keys}
-			} else {
-				a.File = add(kind, x.start, x.memory)
-				if leaves {
-					s.cold = append(s.cold, coldFile{state, a.File})
-				}
-			}
-			o.Arrays = append(o.Arrays, a)
-		}
-		m.Origins = append(m.Origins, o)
-	}
+	m.Origins = s.remote.Origins(between, add, func(name string, write func(io.Writer) error) {
+		s.files = append(s.files, store.File{Name: name, Write: write})
+	})
 	s.files = append(s.files, store.File{Name: m.Accounts, Write: func(w io.Writer) error {
 		_, err := w.Write(accounts)
 		return err
@@ -270,58 +214,14 @@ func (e *Engine) snapshot(between func(func()), last map[string]written) (*snaps
 	return s, err
 }
 
-// coldStates returns where the cold arrays of v are, and those that leave the
-// memory: their pages are written as they are by then, and none of their rounds
-// is given up yet. The writer calls it.
-func (v *view) coldStates() map[*cold]coldState {
-	out := make(map[*cold]coldState)
-	for _, r := range v.remote {
-		for _, x := range r.arrays {
-			switch {
-			case x.cold == nil:
-			case x.memory == nil:
-				out[x.cold] = x.cold.now()
-			default:
-				out[x.cold] = coldState{cold: x.cold}
-			}
-		}
-	}
-	return out
-}
+// mergeRest is how long after a failure merging is tried again.
+const mergeRest = 30 * time.Second
 
-// addCold adds the file of a cold array to the snapshot: the one that is there,
-// unless something came since.
-func (e *Engine) addCold(s *snapshot, name string, state coldState, between func(func())) string {
-	file := store.File{Name: name}
-	if len(state.later) > 0 || state.file != name {
-		file.Write = e.coldWriter(state, between)
+// merge merges arrays of replicas that have no memory of their own. It runs where
+// checkpoints are written, which replace the files that it reads.
+func (e *Engine) merge(ctx context.Context) error {
+	if e.refusing() != nil {
+		return e.replicas.Merge(ctx, e.between, nil)
 	}
-	s.files = append(s.files, file)
-	s.cold = append(s.cold, coldFile{state, name})
-	return name
-}
-
-// pagesAtOnce is how many pages are copied between two batches: about 100
-// microseconds of the writer's time.
-const pagesAtOnce = 16
-
-// pageWriter returns a function that writes every page of an array, each
-// preceded by its length.
-func pageWriter(array paged, between func(func())) func(io.Writer) error {
-	return func(w io.Writer) error {
-		var buf []byte
-		pages := array.Geometry().Pages()
-		for page := 0; page < pages; page += pagesAtOnce {
-			buf = buf[:0]
-			between(func() {
-				for p := page; p < min(page+pagesAtOnce, pages); p++ {
-					buf = appendSized(buf, func(b []byte) []byte { return array.AppendPage(b, p) })
-				}
-			})
-			if _, err := w.Write(buf); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
+	return e.replicas.Merge(ctx, e.between, func(ctx context.Context) error { return e.checkpoint(ctx, e.between) })
 }

@@ -68,7 +68,7 @@ func (e *Engine) Look(_ context.Context, sigs []bulkhead.Signature, out []bulkhe
 	out = out[:len(sigs)]
 	s := e.scratch.Get().(*scratch)
 	defer e.scratch.Put(s)
-	view := e.view.Load()
+	view := e.view()
 	for len(sigs) > 0 {
 		n := min(len(sigs), lookPart)
 		if err := e.lookUp(s, view, sigs[:n], out[:n], what); err != nil {
@@ -82,7 +82,7 @@ func (e *Engine) Look(_ context.Context, sigs []bulkhead.Signature, out []bulkhe
 	return nil
 }
 
-func (e *Engine) lookUp(s *scratch, view *view, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
+func (e *Engine) lookUp(s *scratch, view view, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
 	n := len(sigs)
 	s.base = slices.Grow(s.base[:0], n)[:n]
 	s.kinds = slices.Grow(s.kinds[:0], n)[:n]
@@ -112,7 +112,7 @@ func (e *Engine) lookUp(s *scratch, view *view, sigs []bulkhead.Signature, out [
 	return nil
 }
 
-func (e *Engine) countLooks(s *scratch, view *view, out []bulkhead.Look) {
+func (e *Engine) countLooks(s *scratch, view view, out []bulkhead.Look) {
 	for i := range s.base {
 		s.kinds[i] = s.base[i].With(kindSighting)
 	}
@@ -122,17 +122,17 @@ func (e *Engine) countLooks(s *scratch, view *view, out []bulkhead.Look) {
 			s.gather(g.Start, 1, out)
 		}
 	}
-	for _, r := range view.remote {
-		for _, g := range r.tally {
-			if r.Weight > 0 && g.counts.Keys() > 0 {
-				g.counts.CountBatch(s.kinds, s.counts)
-				s.gather(g.start, r.Weight, out)
+	for _, r := range view.remote.Origins {
+		for _, g := range r.Tally {
+			if r.Weight > 0 && g.Counts.Keys() > 0 {
+				g.Counts.CountBatch(s.kinds, s.counts)
+				s.gather(g.Start, r.Weight, out)
 			}
 		}
 	}
-	for _, m := range view.mergedCounts {
-		m.counts.CountBatch(s.kinds, s.counts)
-		s.gather(m.start, m.weight, out)
+	for _, m := range view.remote.Counts {
+		m.Counts.CountBatch(s.kinds, s.counts)
+		s.gather(m.Start, m.Weight, out)
 	}
 	odds := e.odds.Load()
 	for i := range out {
@@ -155,7 +155,7 @@ func (s *scratch) gather(start uint64, weight float64, out []bulkhead.Look) {
 }
 
 // judgeLooks asks for the judgement of those few that a blocklist holds.
-func (e *Engine) judgeLooks(s *scratch, view *view, sigs []bulkhead.Signature, out []bulkhead.Look) error {
+func (e *Engine) judgeLooks(s *scratch, view view, sigs []bulkhead.Signature, out []bulkhead.Look) error {
 	s.revoked = slices.Grow(s.revoked[:0], len(sigs))[:len(sigs)]
 	if !s.listed(view, s.revoked) {
 		return nil
@@ -181,7 +181,7 @@ func (e *Engine) judgeLooks(s *scratch, view *view, sigs []bulkhead.Signature, o
 
 // listed sets found[i] to whether any spam filter has s.base[i], and reports
 // whether there is one.
-func (s *scratch) listed(view *view, found []bool) (any bool) {
+func (s *scratch) listed(view view, found []bool) (any bool) {
 	clear(found)
 	in := func(set book.Bitset) {
 		if set == nil || set.Keys() == 0 {
@@ -197,16 +197,16 @@ func (s *scratch) listed(view *view, found []bool) (any bool) {
 	for _, g := range view.block.Live {
 		in(g.Spam)
 	}
-	for _, r := range view.remote {
-		for _, g := range r.block {
+	for _, r := range view.remote.Origins {
+		for _, g := range r.Block {
 			if r.Weight > 0 {
-				in(orEmpty(g.spam))
+				in(orEmpty(g.Spam))
 			}
 		}
 	}
-	for _, l := range view.mergedLists {
-		for _, g := range l.block {
-			for _, bits := range g.spam {
+	for _, l := range view.remote.Lists {
+		for _, g := range l.Block {
+			for _, bits := range g.Spam {
 				in(bits)
 			}
 		}

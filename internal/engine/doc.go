@@ -26,16 +26,13 @@
 //
 // # Replicas
 //
-// What other servers count is held in arrays of their own, one replica for each
-// origin, which take their rounds and images as journal entries like all else.
-// Beyond the memory for them arrays leave the memory: cold ones are a file and
-// the rounds since, and merged ones hold the sum of what several of them hold.
-// Merging is never in the journal. It changes where a look-up reads, and nothing
-// of what a replica is.
+// What other servers count is held by package replica, one replica for each origin.
+// Their rounds and images are journal entries like all else.
 //
 // # Locks
 //
-// Engine.view and Engine.whitelist are atomic pointers. The trust book has a
+// Engine.books and Engine.whitelist are atomic pointers, as is the view of the
+// replicas. A look-up loads each of them once. The trust book has a
 // lock of its own, taken by readers for a map look-up and by the writer for a
 // change; no other lock is ever taken under it.
 package engine

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -22,7 +23,8 @@ type Engine struct {
 	// neverSchemes has the bit of each scheme of which never holds one.
 	neverSchemes uint64
 
-	view      atomic.Pointer[view]
+	books     atomic.Pointer[books]
+	replicas  *replica.Set
 	whitelist atomic.Pointer[Whitelist]
 	threshold atomic.Uint32
 	odds      atomic.Pointer[odds]
@@ -34,13 +36,10 @@ type Engine struct {
 	closing chan struct{} // closed when no further request is taken
 	stopped chan struct{} // closed when the writer has ended
 	wake    chan struct{} // asks for a checkpoint
-	merging chan struct{} // asks for a look at the merged arrays
-	wanted  atomic.Uint64 // bytes of an array for which there is no room
 
-	mergeLimits sync.Map // of geometries, see mergedKeys; peers have few
-	close       sync.Once
-	closed      error
-	keepers     sync.WaitGroup
+	close   sync.Once
+	closed  error
+	keepers sync.WaitGroup
 
 	// The writer's own; nobody else reads or writes them once it runs.
 	resolver      *resolver
@@ -78,7 +77,6 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 		closing: make(chan struct{}),
 		stopped: make(chan struct{}),
 		wake:    make(chan struct{}, 1),
-		merging: make(chan struct{}, 1),
 		tally:   book.NewTally(opts.Tally, opts.Votes, opts.Secret.ID(), opts.Exact, opts.Log),
 		block:   book.NewBlocklist(opts.Block, opts.Secret.ID(), opts.Exact, opts.Log),
 	}
@@ -89,7 +87,11 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	e.scratch.New = func() any { return new(scratch) }
 	e.threshold.Store(opts.Threshold)
 	e.whitelist.Store(opts.Whitelist)
-	e.view.Store(&view{})
+	e.books.Store(&books{})
+	e.replicas = replica.NewSet(replica.Options{
+		KeyID: opts.Secret.ID(), Tally: opts.Tally, Block: opts.Block, Bytes: opts.RemoteBytes, Store: opts.Store, Still: opts.Still,
+		Now: opts.Now, Promotion: func() float64 { return e.book.Policy().Promotion }, Checkpoint: e.wakeCheckpoint,
+	})
 	e.resolver = newResolver(e)
 	if opts.Store != nil {
 		if err := e.load(ctx); err != nil {
@@ -99,7 +101,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	if err := e.rotate(); err != nil {
 		return nil, err
 	}
-	if err := e.refusing(); err != nil && len(e.view.Load().tally.Live) == 0 {
+	if err := e.refusing(); err != nil && len(e.view().tally.Live) == 0 {
 		return nil, fmt.Errorf("engine: no generation to start with: %w", err)
 	}
 	e.refreshOdds()
@@ -143,7 +145,7 @@ func (e *Engine) SetTrust(p trust.Policy) error {
 		return err
 	}
 	e.book.SetPolicy(p)
-	e.wakeMerge() // another promotion weight says which lists may be merged
+	e.replicas.Wake() // another promotion weight says which lists may be merged
 	return nil
 }
 
@@ -188,15 +190,15 @@ func (e *Engine) keep() {
 			e.refreshOdds()
 			e.release()
 			continue
-		case <-e.merging:
+		case <-e.replicas.Wanted():
 			if time.Since(failed) < mergeRest {
 				continue
 			}
-			err := e.merge(ctx, e.between, true)
-			if err != nil && !errors.Is(err, errChanged) && ctx.Err() == nil {
+			err := e.merge(ctx)
+			if err != nil && !errors.Is(err, replica.ErrChanged) && ctx.Err() == nil {
 				e.opts.Log.Error("counts of peers could not be merged", "err", err, "next_try", mergeRest)
 				failed = time.Now()
-				time.AfterFunc(mergeRest, e.wakeMerge)
+				time.AfterFunc(mergeRest, e.replicas.Wake)
 			}
 			continue
 		case <-checkpoint.C:

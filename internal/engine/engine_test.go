@@ -299,7 +299,7 @@ func TestGenerationsExpire(t *testing.T) {
 	if v := check(t, e, old); v.Spam() {
 		t.Errorf("three weeks later: %+v, want the listing gone", v)
 	}
-	if n := len(e.view.Load().tally.Live); n > 3 {
+	if n := len(e.view().tally.Live); n > 3 {
 		t.Errorf("%d generations live, want at most 3", n)
 	}
 }
@@ -315,7 +315,7 @@ func TestClockGoesBack(t *testing.T) {
 	if v := check(t, e, s); v.Sightings != 2 {
 		t.Errorf("%d sightings, want 2", v.Sightings)
 	}
-	if n := len(e.view.Load().tally.Live); n != 1 {
+	if n := len(e.view().tally.Live); n != 1 {
 		t.Errorf("%d generations, want 1", n)
 	}
 }
@@ -340,7 +340,7 @@ func TestClockWasAhead(t *testing.T) {
 		c.Advance(time.Second)
 		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 100+i)}})
 	}
-	v := e.view.Load()
+	v := e.view()
 	if g := v.tally.Live[0]; len(v.tally.Live) > 3 || g.Fill() > book.Early+0.01 {
 		t.Errorf("%d generations, the open one with %d keys for %d, want at most 3 and none overfull", len(v.tally.Live), g.Counts.Keys(), g.Capacity)
 	}
@@ -351,8 +351,8 @@ func TestClockWasAhead(t *testing.T) {
 	}
 	c.Advance(400 * 24 * time.Hour)
 	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{often}})
-	if v := check(t, e, often); v.Sightings != 1 || len(e.view.Load().tally.Live) != 1 {
-		t.Errorf("a year later: %d sightings in %d generations, want all as ever", v.Sightings, len(e.view.Load().tally.Live))
+	if v := check(t, e, often); v.Sightings != 1 || len(e.view().tally.Live) != 1 {
+		t.Errorf("a year later: %d sightings in %d generations, want all as ever", v.Sightings, len(e.view().tally.Live))
 	}
 }
 
@@ -365,7 +365,7 @@ func TestCapacityFollowsUse(t *testing.T) {
 		c.Advance(time.Second)
 		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, i)}})
 	}
-	v := e.view.Load()
+	v := e.view()
 	if len(v.tally.Live) < 2 || v.tally.Live[0].Capacity <= v.tally.Live[len(v.tally.Live)-1].Capacity {
 		t.Fatalf("%d generations, newest for %d signatures; want a second, larger one", len(v.tally.Live), v.tally.Live[0].Capacity)
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
@@ -105,13 +106,13 @@ func (r *resolver) turns(set book.Bitset, overlay map[filter.Key]bool, base filt
 func (r *resolver) judge(base filter.Key) bulkhead.Judgement {
 	own := r.walk(r.view.block.Live, base)
 	var peers verdict.Peers
-	for _, o := range r.view.remote {
+	for _, o := range r.view.remote.Origins {
 		if o.Weight > 0 {
-			peers.Add(r.walkRemote(o.block, base), o.Weight, false)
+			peers.Add(r.walkRemote(o.Block, base), o.Weight, false)
 		}
 	}
-	for _, l := range r.view.mergedLists {
-		peers.Add(r.walkMerged(l.block, base), l.weight, true)
+	for _, l := range r.view.remote.Lists {
+		peers.Add(r.walkMerged(l.Block, base), l.Weight, true)
 	}
 	return verdict.Judge(own, peers, r.e.book.Policy().Promotion)
 }
@@ -143,12 +144,12 @@ func (r *resolver) step(state verdict.State, base filter.Key, spam, revoked func
 	return state.Next(listed, off)
 }
 
-func (r *resolver) walkRemote(gens []*remoteBlock, base filter.Key) verdict.State {
+func (r *resolver) walkRemote(gens []*replica.Block, base filter.Key) verdict.State {
 	state := verdict.Nothing
 	for _, g := range gens {
 		state = r.step(state, base,
-			func(k filter.Key) bool { return g.spam != nil && g.spam.Has(k) },
-			func(k filter.Key) bool { return g.revoked != nil && g.revoked.Has(k) })
+			func(k filter.Key) bool { return g.Spam != nil && g.Spam.Has(k) },
+			func(k filter.Key) bool { return g.Revoked != nil && g.Revoked.Has(k) })
 		if state.Decided() {
 			break
 		}
@@ -156,10 +157,10 @@ func (r *resolver) walkRemote(gens []*remoteBlock, base filter.Key) verdict.Stat
 	return state
 }
 
-func (r *resolver) walkMerged(gens []*mergedBlock, base filter.Key) verdict.State {
+func (r *resolver) walkMerged(gens []*replica.MergedBlock, base filter.Key) verdict.State {
 	state := verdict.Nothing
 	for _, g := range gens {
-		state = r.step(state, base, anyHas(g.spam), anyHas(g.revoked))
+		state = r.step(state, base, anyHas(g.Spam), anyHas(g.Revoked))
 		if state.Decided() {
 			break
 		}

@@ -15,7 +15,7 @@ import (
 
 // used returns what the generations of the books take.
 func used(e *Engine) (tally, block uint64) {
-	v := e.view.Load()
+	v := e.view()
 	return v.tally.Bytes(), v.block.Bytes()
 }
 
@@ -127,7 +127,7 @@ func TestFloodWithinASecond(t *testing.T) {
 			t.Fatalf("report %d of %d is taken for known: %+v", i, n, got)
 		}
 	}
-	v := e.view.Load()
+	v := e.view()
 	for _, g := range v.tally.Live {
 		if s := g.Fill(); s > book.Early+0.01 {
 			t.Errorf("a generation is %.2f times as full as it is sized for", s)
@@ -150,7 +150,7 @@ func TestFloodWithinASecond(t *testing.T) {
 	// The next day is one as ever.
 	c.Advance(24 * time.Hour)
 	flood(t, 1<<30, 1, e, exact)
-	if v := e.view.Load(); int64(v.tally.Live[0].Start) > c.Now().Unix() || len(v.tally.Live) != len(exact.view.Load().tally.Live) {
+	if v := e.view(); int64(v.tally.Live[0].Start) > c.Now().Unix() || len(v.tally.Live) != len(exact.view().tally.Live) {
 		t.Errorf("on the next day the open generation starts at %d, now is %d", v.tally.Live[0].Start, c.Now().Unix())
 	}
 }
@@ -207,11 +207,11 @@ func TestFloor(t *testing.T) {
 		c.Advance(5 * time.Second)
 	}
 	state := func() string {
-		v := e.view.Load()
+		v := e.view()
 		return fmt.Sprint(e.Floor(ArrayCounts), e.Floor(ArraySpam), len(v.tally.Live), v.tally.Live[len(v.tally.Live)-1].Start)
 	}
 	want := state()
-	if oldest := e.view.Load().tally.Live; e.Floor(ArrayCounts) <= e.Horizon(ArrayCounts) || e.Floor(ArrayCounts) > oldest[len(oldest)-1].Start {
+	if oldest := e.view().tally.Live; e.Floor(ArrayCounts) <= e.Horizon(ArrayCounts) || e.Floor(ArrayCounts) > oldest[len(oldest)-1].Start {
 		t.Fatalf("floor %d, horizon %d, oldest generation %d", e.Floor(ArrayCounts), e.Horizon(ArrayCounts), oldest[len(oldest)-1].Start)
 	}
 	copied := filepath.Join(t.TempDir(), "copied") // as after a kill

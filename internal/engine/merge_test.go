@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
@@ -131,7 +132,7 @@ func (w *mergeWorld) setOrigins() {
 	var list []Origin
 	for _, p := range w.peers {
 		if p.origin {
-			list = append(list, Origin{p.id, p.weight})
+			list = append(list, Origin{ID: p.id, Weight: p.weight})
 		}
 	}
 	w.both(func(e *Engine) error { return e.SetOrigins(context.Background(), list) })
@@ -167,12 +168,12 @@ func (w *mergeWorld) share(p *mergePeer) {
 			return nil
 		})
 	}
-	held := make(map[arrayKey]ArrayState)
+	held := make(map[replica.Key]ArrayState)
 	for _, a := range w.home.Replica(p.id) {
-		held[arrayKey{a.Array, a.Start}] = a
+		held[replica.Key{Array: a.Array, Start: a.Start}] = a
 	}
 	for _, a := range p.Own() {
-		if h := held[arrayKey{a.Array, a.Start}]; h.Version == a.Version && h.Partial == 0 {
+		if h := held[replica.Key{Array: a.Array, Start: a.Start}]; h.Version == a.Version && h.Partial == 0 {
 			continue
 		}
 		_, parts, err := p.Images(context.Background(), a.Array, a.Start)
@@ -203,11 +204,7 @@ func (w *mergeWorld) settled() {
 	for {
 		var busy bool
 		w.home.between(func() {
-			v := w.home.view.Load()
-			busy = v.leaving() || len(w.home.merging) > 0 || w.home.wanted.Load() > 0 || w.home.arrange(v, 0).stale
-			if lacks := w.home.lacks(v, 0); lacks > 0 {
-				busy = busy || len(w.home.arrange(v, lacks).leaving) > 0
-			}
+			busy = w.home.replicas.Busy()
 		})
 		if !busy {
 			return
@@ -232,7 +229,7 @@ func (w *mergeWorld) step() {
 				count = 100_000
 			}
 			report(w.t, p.Engine, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, n)}, Count: count})
-			start := p.view.Load().tally.Live[0].Start
+			start := p.view().tally.Live[0].Start
 			if p.truth[start] == nil {
 				p.truth[start] = make(map[int]uint32)
 			}
@@ -298,7 +295,7 @@ func (w *mergeWorld) step() {
 			w.limit *= 100
 		}
 		w.restart(false)
-		if n := len(w.home.view.Load().merged); w.limit != tight && n > 0 {
+		if n := w.home.RemoteMemory().Into; w.limit != tight && n > 0 {
 			w.t.Fatalf("%d merged arrays though there is memory", n)
 		}
 		w.limit = tight // from the next start on
@@ -330,19 +327,19 @@ func (w *mergeWorld) judged(n int) bulkhead.Judgement {
 	}
 	type lists [2][maxTurns]bool // which turns are there, of spam and revoked
 	says := make(map[voice]map[uint64]*lists)
-	for _, r := range w.home.view.Load().remote {
+	for _, r := range w.home.Origins() {
 		i := slices.IndexFunc(w.peers, func(p *mergePeer) bool { return p.id == r.ID })
-		for _, g := range w.peers[i].view.Load().block.Live {
+		for _, g := range w.peers[i].view().block.Live {
 			for k, x := range []struct {
 				array Array
 				bits  book.Bitset
 			}{{ArraySpam, g.Spam}, {ArrayRevoked, g.Revoked}} {
-				held := r.find(arrayKey{x.array, g.Start})
+				held := w.held(r.ID, x.array, g.Start)
 				if x.bits.HasBatch(turns, found); !found[0] || r.Weight == 0 || held == nil {
 					continue
 				}
 				v := voice{r.ID, r.Weight}
-				if held.memory == nil {
+				if held.Merged {
 					v.origin = ""
 				}
 				if says[v] == nil {
@@ -378,14 +375,24 @@ func (w *mergeWorld) judged(n int) bulkhead.Judgement {
 	return verdict.Judge(verdict.Nothing, sum, w.home.book.Policy().Promotion)
 }
 
+// held returns where the replica of an array stands, nil if there is none.
+func (w *mergeWorld) held(origin string, a Array, start uint64) *ArrayState {
+	for _, h := range w.home.Replica(origin) {
+		if h.Array == a && h.Start == start {
+			return &h
+		}
+	}
+	return nil
+}
+
 func (w *mergeWorld) compare(after string) {
 	w.t.Helper()
-	for _, m := range w.home.view.Load().merged {
-		w.done["merged "+string(m.array)]++
-		if m.array != ArrayCounts && m.weight < w.home.book.Policy().Promotion {
-			w.t.Fatalf("after %s: lists of weight %v are merged", after, m.weight)
+	for _, m := range w.home.replicas.View().Merged {
+		w.done["merged "+string(m.Array)]++
+		if m.Array != ArrayCounts && m.Weight() < w.home.book.Policy().Promotion {
+			w.t.Fatalf("after %s: lists of weight %v are merged", after, m.Weight())
 		}
-		if len(m.members) > 2 {
+		if len(m.Origins()) > 2 {
 			w.done["merged of three and more"]++
 		}
 	}

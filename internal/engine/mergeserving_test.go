@@ -30,7 +30,7 @@ func crowded(t *testing.T, n int) (home *Engine, peers []*Engine) {
 		if err := p.Record(ctx, true); err != nil {
 			t.Fatal(err)
 		}
-		peers, origins = append(peers, p), append(origins, Origin{fmt.Sprint("p", i), 1})
+		peers, origins = append(peers, p), append(origins, Origin{ID: fmt.Sprint("p", i), Weight: 1})
 	}
 	home, err = Open(ctx, small(Options{Store: st, Now: c.Now, RemoteBytes: 2 * peers[0].Own()[0].Geometry.Bytes()}))
 	if err != nil {
@@ -128,15 +128,15 @@ func TestRenameWhileWarm(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	parts, err := home.parseParts(images)
+	parts, err := home.replicas.Parse(images)
 	if err != nil {
 		t.Fatal(err)
 	}
 	home.between(func() { // before the merged array is made anew
-		if err := home.warm("p0", parts); err != nil {
+		if err := home.replicas.Prepare("p0", parts); err != nil {
 			t.Error(err)
 		}
-		(&renewChange{Origin: "p0", To: "q0"}).apply(home, 0)
+		home.replicas.Rename("p0", "q0")
 		if got := check(t, home, s).Findings[0].Sightings; got != 5*nPeers {
 			t.Errorf("%d sightings, want %d", got, 5*nPeers)
 		}

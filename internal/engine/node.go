@@ -47,7 +47,7 @@ type ArrayInfo struct {
 // Info returns the node's state. It scans the arrays: call it for people and
 // metrics, not for each request.
 func (e *Engine) Info() Info {
-	view := e.view.Load()
+	view := e.view()
 	info := Info{
 		Threshold:   e.threshold.Load(),
 		Accounts:    e.book.Len(),

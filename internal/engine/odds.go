@@ -13,12 +13,12 @@ const oddsEvery = 2 * time.Second
 type odds struct {
 	*verdict.Odds
 	keys uint64 // in all arrays, when this was measured
-	view *view  // of that time: who counts, and what is merged
+	view view   // of that time: who counts, and what is merged
 }
 
 // refreshOdds measures the odds anew if the arrays have changed.
 func (e *Engine) refreshOdds() {
-	view := e.view.Load()
+	view := e.view()
 	o := &odds{Odds: new(verdict.Odds), view: view}
 	for _, g := range view.tally.Live {
 		o.keys += g.Counts.Keys()
@@ -26,11 +26,7 @@ func (e *Engine) refreshOdds() {
 	for _, g := range view.block.Live {
 		o.keys += g.Spam.Keys()
 	}
-	for _, r := range view.remote {
-		for _, x := range r.arrays {
-			o.keys += x.replicated().Keys()
-		}
-	}
+	o.keys += view.remote.Keys()
 	if old := e.odds.Load(); old != nil && old.keys == o.keys && old.view == view {
 		return
 	}
@@ -47,25 +43,27 @@ func (e *Engine) refreshOdds() {
 			o.AddSpam(g.Spam.Stats().Ghost)
 		}
 	}
-	for _, r := range view.remote {
+	for _, r := range view.remote.Origins {
 		if r.Weight == 0 {
 			continue
 		}
-		for _, g := range r.tally {
-			addCounts(o.Odds, g.counts.Keys(), g.counts)
+		for _, g := range r.Tally {
+			addCounts(o.Odds, g.Counts.Keys(), g.Counts)
 		}
-		for _, g := range r.block {
-			if g.spam != nil && g.spam.Keys() > 0 {
-				o.AddSpam(g.spam.Stats().Ghost)
+		for _, g := range r.Block {
+			if g.Spam != nil && g.Spam.Keys() > 0 {
+				o.AddSpam(g.Spam.Stats().Ghost)
 			}
 		}
 	}
-	for _, m := range view.mergedCounts {
-		addCounts(o.Odds, m.counts.Keys(), m.counts)
+	for _, m := range view.remote.Counts {
+		addCounts(o.Odds, m.Counts.Keys(), m.Counts)
 	}
-	for _, m := range view.merged {
-		if m.array == ArraySpam {
-			o.AddSpam(m.cells.Stats().Ghost)
+	for _, l := range view.remote.Lists {
+		for _, g := range l.Block {
+			for _, spam := range g.Spam {
+				o.AddSpam(spam.Stats().Ghost)
+			}
 		}
 	}
 	e.odds.Store(o)

@@ -7,6 +7,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 )
 
 // maxRecorded is how many adds to one array are recorded at most. If nobody takes
@@ -18,16 +19,10 @@ const (
 	maxRound    = 1 << 15
 )
 
-// arrayKey names an own array.
-type arrayKey struct {
-	array Array
-	start uint64
-}
-
 // A recorder keeps the rounds of the own arrays. Only the writer uses it.
 type recorder struct {
 	on     bool
-	rounds map[arrayKey]*recording
+	rounds map[replica.Key]*recording
 }
 
 // A recording is what one array took since its rounds were last taken.
@@ -43,7 +38,7 @@ func (r *recorder) begin(a Array, start uint64, first func() *filter.Round) *rec
 	if !r.on {
 		return nil
 	}
-	key := arrayKey{a, start}
+	key := replica.Key{Array: a, Start: start}
 	rec := r.rounds[key]
 	if rec == nil || rec.adds > maxRecorded {
 		rec = &recording{rounds: []*filter.Round{first()}}
@@ -107,7 +102,7 @@ func (e *Engine) setBits(index uint64, a Array, start uint64, set book.Bitset, k
 // [Engine.TakeRounds].
 func (e *Engine) Record(ctx context.Context, on bool) error {
 	return e.inTurn(ctx, func() {
-		e.recorder = recorder{on: on, rounds: make(map[arrayKey]*recording)}
+		e.recorder = recorder{on: on, rounds: make(map[replica.Key]*recording)}
 	})
 }
 
@@ -117,10 +112,10 @@ func (e *Engine) Record(ctx context.Context, on bool) error {
 // what [Engine.Own] returned at that moment: the versions that the rounds lead to.
 // With an error nothing has been taken.
 func (e *Engine) TakeRounds(ctx context.Context) (parts []Part, own []ArrayState, err error) {
-	var recorded map[arrayKey]*recording
+	var recorded map[replica.Key]*recording
 	err = e.inTurn(ctx, func() {
 		recorded, own = e.recorder.rounds, e.Own()
-		e.recorder.rounds = make(map[arrayKey]*recording)
+		e.recorder.rounds = make(map[replica.Key]*recording)
 	})
 	if err != nil {
 		return nil, nil, err
@@ -129,7 +124,7 @@ func (e *Engine) TakeRounds(ctx context.Context) (parts []Part, own []ArrayState
 		for _, r := range rec.rounds {
 			r.Close()
 			if r.Len() > 0 {
-				parts = append(parts, Part{Array: key.array, Start: key.start, Geometry: r.Geometry, Round: r.Append(nil), From: r.From, To: r.To})
+				parts = append(parts, Part{Array: key.Array, Start: key.Start, Geometry: r.Geometry, Round: r.Append(nil), From: r.From, To: r.To})
 			}
 		}
 	}
@@ -138,19 +133,19 @@ func (e *Engine) TakeRounds(ctx context.Context) (parts []Part, own []ArrayState
 
 // Own returns the own arrays that are shared, newest generations first.
 func (e *Engine) Own() []ArrayState {
-	view := e.view.Load()
+	view := e.view()
 	var out []ArrayState
 	for _, g := range view.tally.Live {
 		if own, ok := g.Counts.(*filter.Counting); ok {
-			out = append(out, arrayState(ArrayCounts, g.Start, own))
+			out = append(out, replica.StateOf(ArrayCounts, g.Start, own))
 		}
 	}
 	for _, g := range view.block.Live {
 		if own, ok := g.Spam.(*filter.Bits); ok {
-			out = append(out, arrayState(ArraySpam, g.Start, own))
+			out = append(out, replica.StateOf(ArraySpam, g.Start, own))
 		}
 		if own, ok := g.Revoked.(*filter.Bits); ok {
-			out = append(out, arrayState(ArrayRevoked, g.Start, own))
+			out = append(out, replica.StateOf(ArrayRevoked, g.Start, own))
 		}
 	}
 	return out
@@ -166,7 +161,7 @@ func (e *Engine) Images(ctx context.Context, a Array, start uint64) (version uin
 		// Copying is quick, encoding is not: only the copy is between batches.
 		images, version, found = e.copyPages(a, start)
 		// Who has the images goes on with the rounds from there.
-		if rec := e.recorder.rounds[arrayKey{a, start}]; rec != nil {
+		if rec := e.recorder.rounds[replica.Key{Array: a, Start: start}]; rec != nil {
 			rec.cut = true
 		}
 	})
@@ -183,7 +178,7 @@ func (e *Engine) Images(ctx context.Context, a Array, start uint64) (version uin
 }
 
 func (e *Engine) copyPages(a Array, start uint64) (images []*filter.Image, version uint64, found bool) {
-	view := e.view.Load()
+	view := e.view()
 	var array any
 	if g := view.tally.Find(start); g != nil && a == ArrayCounts {
 		array = g.Counts

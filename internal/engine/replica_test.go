@@ -156,8 +156,8 @@ func TestReplicaBoot(t *testing.T) {
 	if err := b.ForgetGenerations(ctx, "a", start); err != nil {
 		t.Fatal(err)
 	}
-	if r := b.view.Load().origin("a"); len(r.marks) != 0 {
-		t.Errorf("marks of arrays that are gone: %v", r.marks)
+	if got := b.Replica("a"); len(got) != 0 {
+		t.Errorf("arrays that were forgotten: %+v", got)
 	}
 	if start < b.Horizon(ArrayCounts) || !b.Keeps(ArrayCounts, b.Horizon(ArrayCounts)) || b.Keeps(ArrayCounts, b.Horizon(ArrayCounts)-1) {
 		t.Errorf("horizon %d, generation %d: want the first start that the node keeps", b.Horizon(ArrayCounts), start)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
@@ -47,7 +48,7 @@ func newCrowd(tb testing.TB, n, capacity uint64, limit float64) *crowd {
 	}
 	var origins []Origin
 	for i := range crowdOrigins {
-		origins = append(origins, Origin{fmt.Sprint("origin", i), 1})
+		origins = append(origins, Origin{ID: fmt.Sprint("origin", i), Weight: 1})
 	}
 	for i := range uint64(crowdOrigins) {
 		origin, err := Open(ctx, small(books))
@@ -144,10 +145,10 @@ func (c *crowd) wrong(tb testing.TB) (counts, ghosts float64) {
 // evict takes out a peer that is merged, and returns how long it still counts.
 func (c *crowd) evict(tb testing.TB) time.Duration {
 	tb.Helper()
-	out := c.home.view.Load().merged[0].members[0]
+	out := c.home.replicas.View().Merged[0].Origins()[0]
 	var list []Origin
 	for _, o := range c.home.Origins() {
-		if o.ID != out.origin {
+		if o.ID != out {
 			list = append(list, o)
 		}
 	}
@@ -155,7 +156,7 @@ func (c *crowd) evict(tb testing.TB) time.Duration {
 	if err := c.home.SetOrigins(tb.Context(), list); err != nil {
 		tb.Fatal(err)
 	}
-	for slices.ContainsFunc(c.home.view.Load().merged, func(m *merged) bool { return slices.Contains(m.members, out) }) {
+	for slices.ContainsFunc(c.home.replicas.View().Merged, func(m *replica.Merged) bool { return slices.Contains(m.Origins(), out) }) {
 		time.Sleep(100 * time.Microsecond)
 	}
 	return time.Since(begun)
@@ -168,15 +169,15 @@ func TestMergedError(t *testing.T) {
 	counts, ghosts := c.wrong(t)
 	m := c.home.RemoteMemory()
 	said := 0.0
-	for _, merged := range c.home.view.Load().merged {
-		said += merged.geometry.GhostError(merged.load())
+	for _, merged := range c.home.replicas.View().Merged {
+		said += merged.Ghost()
 	}
 	t.Logf("%d of %d arrays merged into %d: %.2g of counts too high, %.2g of absent signatures seen, %.2g said", m.Merged, crowdOrigins, m.Into, counts, ghosts, said)
 	if m.Bytes > m.Limit || m.Merged < 6 {
 		t.Errorf("%+v", m)
 	}
 	// What is in memory of its own adds its own error, one in a thousand each.
-	if limit := 1.1*said + 0.01; counts > limit || ghosts > limit || said > mergedGhost*float64(m.Into) {
+	if limit := 1.1*said + 0.01; counts > limit || ghosts > limit || said > replica.MergedGhost*float64(m.Into) {
 		t.Errorf("more errors than said")
 	}
 }

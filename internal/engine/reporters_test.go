@@ -45,7 +45,7 @@ func TestReporters(t *testing.T) {
 		var got []string
 		asked := 0
 		e.between(func() {
-			e.resolver.begin(e.view.Load())
+			e.resolver.begin(e.view())
 			key := sig(bulkhead.Exact, s)
 			base := baseKey(testSecret, &key)
 			asked = len(e.resolver.suspects(base))

@@ -17,7 +17,7 @@ import (
 // do to them. Only the writer uses it.
 type resolver struct {
 	e    *Engine
-	view *view
+	view view
 	out  votes
 
 	cells   map[filter.Key]uint32 // increases decided in this batch
@@ -44,7 +44,7 @@ func newResolver(e *Engine) *resolver {
 
 // begin starts a batch against the given view, which must hold an open
 // generation of both books.
-func (r *resolver) begin(v *view) {
+func (r *resolver) begin(v view) {
 	r.view = v
 	r.out.reset()
 	r.out.tallyGen, r.out.blockGen = v.tally.Live[0].Start, v.block.Live[0].Start

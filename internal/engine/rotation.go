@@ -23,10 +23,10 @@ func (r *rotation) block() book.Change[book.BlockSpec] {
 
 // rotate opens and drops generations when they are due.
 func (e *Engine) rotate() error {
-	if e.refusing() != nil || e.opts.Still && len(e.view.Load().tally.Live) > 0 {
+	if e.refusing() != nil || e.opts.Still && len(e.view().tally.Live) > 0 {
 		return nil
 	}
-	v, now := e.view.Load(), e.opts.Now()
+	v, now := e.view(), e.opts.Now()
 	tally, err := e.tally.Plan(v.tally, now)
 	if err != nil {
 		return err
@@ -50,7 +50,7 @@ func (e *Engine) rotate() error {
 	if err := r.apply(e, index); err != nil {
 		return err
 	}
-	e.dropExpiredReplicas()
+	e.replicas.DropExpired()
 	e.counters.forgotten.Add(e.tally.GivenUp(tally, now) + e.block.GivenUp(block, now))
 	e.opts.Log.Info("generations rotated", "opened_tally", r.OpenTally != nil, "opened_blocklist", r.OpenBlock != nil,
 		"dropped_tally", len(r.DropTally), "dropped_blocklist", len(r.DropBlock))
@@ -64,13 +64,13 @@ func (r *rotation) apply(e *Engine, _ uint64) (err error) {
 			return err
 		}
 	}
-	next := e.view.Load().clone()
+	next := *e.books.Load()
 	if next.tally, err = e.tally.Apply(next.tally, r.tally()); err != nil {
 		return err
 	}
 	if next.block, err = e.block.Apply(next.block, r.block()); err != nil {
 		return err
 	}
-	e.view.Store(next)
+	e.books.Store(&next)
 	return nil
 }

@@ -1,27 +1,23 @@
 package engine
 
 import (
-	"slices"
-
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 )
 
-// A view is what look-ups read: the node's own books and the replicas of those of
-// others. It never changes: whoever changes anything makes a new one.
-type view struct {
+// books are the node's own books. They never change: whoever changes anything makes
+// new ones.
+type books struct {
 	tally book.Book[*book.Tally]
 	block book.Book[*book.Block]
-
-	remote []*replica // of the origins that count
-	merged []*merged  // what the cold arrays of replicas hold
-
-	// What is looked up of merged; see refresh.
-	mergedCounts []mergedCounts
-	mergedLists  []*mergedList
 }
 
-func (v *view) clone() *view {
-	c := *v
-	c.remote, c.merged = slices.Clone(v.remote), slices.Clone(v.merged)
-	return &c
+// A view is what look-ups read: the node's own books, and the replicas of those of
+// others. Neither changes.
+type view struct {
+	*books
+	remote *replica.View
 }
+
+// view returns what there is at present.
+func (e *Engine) view() view { return view{e.books.Load(), e.replicas.View()} }

@@ -98,14 +98,14 @@ func TestTurnsRunOut(t *testing.T) {
 			t.Fatalf("revocation: %+v", got)
 		}
 	}
-	keys := e.view.Load().block.Live[0].Spam.Keys()
+	keys := e.view().block.Live[0].Spam.Keys()
 	for range 3 {
 		if got := report(t, e, by("a", bulkhead.Spam, s)); got != (bulkhead.Receipt{Counted: 1, Pending: 1}) {
 			t.Errorf("one report too many: %+v, want it pending", got)
 		}
 		report(t, e, by("a", bulkhead.Revocation, s))
 	}
-	if got := e.view.Load().block.Live[0].Spam.Keys(); got != keys || got > 2*maxTurns {
+	if got := e.view().block.Live[0].Spam.Keys(); got != keys || got > 2*maxTurns {
 		t.Errorf("%d keys in the spam filter, %d before: want no more than turns", got, keys)
 	}
 	c.Advance(7 * 24 * time.Hour)
@@ -126,7 +126,7 @@ func TestFlippingIsCheap(t *testing.T) {
 		report(t, e, by("half", bulkhead.Ham, s))
 		report(t, e, by("half", bulkhead.Spam, s))
 	}
-	g := e.view.Load().tally.Live[0]
+	g := e.view().tally.Live[0]
 	if w, u := g.Weights.Keys(), g.Unique.Keys(); w > 16 || u > 8 {
 		t.Errorf("%d keys of weights, %d of voters after 1000 votes of one voter", w, u)
 	}
@@ -242,7 +242,7 @@ func (m *sigModel) listed() (listed, known bool) {
 }
 
 // age forgets what the engine has forgotten.
-func (m *sigModel) age(v *view) {
+func (m *sigModel) age(v view) {
 	for start := range m.given {
 		if v.tally.Find(start) == nil {
 			delete(m.given, start)
@@ -280,7 +280,7 @@ func (m *sigModel) balance(root map[string]bool) (b trust.Balance) {
 	return b
 }
 
-func (m *sigModel) vote(v *view, name string, root map[string]bool, units int64, ham bool) {
+func (m *sigModel) vote(v view, name string, root map[string]bool, units int64, ham bool) {
 	w := m.voters[name]
 	if w == nil {
 		w = &voterModel{added: make(map[uint64]int64)}
@@ -353,7 +353,7 @@ func TestVotesAgainstModel(t *testing.T) {
 			vote := bulkhead.Vote(1 + rng.IntN(3))
 			m, s := models[n], sig(bulkhead.Exact, n)
 			report(t, e, by(name, vote, s))
-			v := e.view.Load()
+			v := e.view()
 			m.age(v)
 			a, _ := e.Accounts().Get(name)
 			m.vote(v, name, root, int64(units(e.Accounts().Policy().Of(&a))), vote != bulkhead.Spam)
@@ -362,7 +362,7 @@ func TestVotesAgainstModel(t *testing.T) {
 			}
 		}
 		for n, m := range models {
-			m.age(e.view.Load())
+			m.age(e.view())
 			if listed, _ := m.listed(); spam(t, e, sig(bulkhead.Exact, n)) != listed {
 				t.Errorf("seed %d: signature %d: spam %v in the end, want %v", seed, n, !listed, listed)
 			}

@@ -95,7 +95,7 @@ func (e *Engine) turn(batch []*request) {
 func (e *Engine) addAll(adds []*request) {
 	err := e.refusing()
 	if err == nil {
-		e.resolver.begin(e.view.Load())
+		e.resolver.begin(e.view())
 		for _, req := range adds {
 			req.err = req.addition.decide(e.resolver)
 		}
@@ -151,6 +151,19 @@ func (e *Engine) journal(entry []byte) (uint64, error) {
 	return index, nil
 }
 
+// journalled makes an entry durable and applies it.
+func (e *Engine) journalled(kind byte, body entry) error {
+	data, err := encodeJSONEntry(kind, body)
+	if err != nil {
+		return err
+	}
+	index, err := e.journal(data)
+	if err != nil {
+		return err
+	}
+	return body.apply(e, index)
+}
+
 // fail makes the node read-only and wakes the goroutine that recovers it.
 func (e *Engine) fail(doing string, err error) {
 	reason := fmt.Errorf("%w: %s: %v", bulkhead.ErrReadOnly, doing, err)
@@ -171,7 +184,7 @@ func (e *Engine) refusing() error {
 // apply applies the decisions of a batch. Generations that are gone by now take
 // nothing; pages that have seen the entry skip it.
 func (v *votes) apply(e *Engine, index uint64) error {
-	view := e.view.Load()
+	view := e.view()
 	if g := view.tally.Find(v.tallyGen); g != nil {
 		e.addCounts(index, g, v)
 		g.Weights.AddBatch(index, v.weighed, v.w, nil)

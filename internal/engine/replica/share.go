@@ -1,4 +1,4 @@
-package engine
+package replica
 
 import "github.com/bulkhead-mail/bulkhead/filter"
 
@@ -17,13 +17,13 @@ func charged(a loaded) uint64 {
 }
 
 // holding returns what the arrays of a replica take, with its part of merged ones.
-func (v *view) holding(r *replica) (sum uint64) {
+func (v *View) holding(r *Held) (sum uint64) {
 	for _, x := range r.arrays {
 		if x.memory != nil {
 			sum += charged(x.memory)
 		}
 	}
-	for _, m := range v.merged {
+	for _, m := range v.Merged {
 		for _, c := range m.members {
 			if c.origin == r.ID {
 				sum += charged(m.cells) / uint64(len(m.members))
@@ -35,14 +35,14 @@ func (v *view) holding(r *replica) (sum uint64) {
 
 // wants returns how many bytes must be free for so many more of an origin. ok is false
 // if they never are: it does not count, and has all that is kept for it.
-func (e *Engine) wants(v *view, origin string, more uint64) (free uint64, ok bool) {
-	limit := e.opts.RemoteBytes
+func (s *Set) wants(v *View, origin string, more uint64) (free uint64, ok bool) {
+	limit := s.opts.Bytes
 	if limit == 0 || more == 0 {
 		return 0, true
 	}
-	sure := limit / sureShare / uint64(max(1, len(v.remote)))
+	sure := limit / sureShare / uint64(max(1, len(v.Origins)))
 	reserved, mine, weight := uint64(0), uint64(0), 1.0
-	for _, r := range v.remote {
+	for _, r := range v.Origins {
 		held := v.holding(r)
 		if r.ID == origin {
 			mine, weight = held, r.Weight
@@ -69,34 +69,34 @@ type Need struct {
 // Room reports whether an origin may take the memory for what it sends: of what all
 // replicas may have, a part is kept for each. If not, and merging arrays of several
 // origins makes some, it has that done and later is true: ask again.
-func (e *Engine) Room(origin string, n Need) (now, later bool) {
-	view := e.view.Load()
+func (s *Set) Room(origin string, n Need) (now, later bool) {
+	view := s.View()
 	pages := n.Pages
 	if n.Round != nil {
 		pages = n.Round.Pages()
 	}
 	more := opening(n.Geometry, max(pages, 1))
 	if r := view.origin(origin); r != nil {
-		if x := r.find(arrayKey{n.Array, n.Start}); x != nil {
+		if x := r.find(Key{n.Array, n.Start}); x != nil {
 			more = x.growth(n.Round, pages)
 		}
 	}
-	free, ok := e.wants(view, origin, more)
-	lacks := e.lacks(view, free)
+	free, ok := s.wants(view, origin, more)
+	lacks := s.lacks(view, free)
 	switch {
 	case ok && (free == 0 || lacks == 0):
 		return true, false
-	case !ok || e.opts.Store == nil:
+	case !ok || s.opts.Store == nil:
 		return false, false
 	case view.leaving():
 		return false, true
-	case len(e.arrange(view, lacks).leaving) == 0:
+	case len(s.arrange(view, lacks).leaving) == 0:
 		return false, false
 	}
-	for old := e.wanted.Load(); old < free && !e.wanted.CompareAndSwap(old, free); {
-		old = e.wanted.Load()
+	for old := s.wanted.Load(); old < free && !s.wanted.CompareAndSwap(old, free); {
+		old = s.wanted.Load()
 	}
-	e.wakeMerge()
+	s.Wake()
 	return false, true
 }
 

@@ -1,17 +1,13 @@
-package engine
+package replica
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
-
-// mergeRest is how long after a failure merging is tried again.
-const mergeRest = 30 * time.Second
 
 // An arrangement says which arrays of replicas are to be merged.
 type arrangement struct {
@@ -25,7 +21,7 @@ type arrangement struct {
 // A group is the members of one merged array to be.
 type group struct {
 	mergeKey
-	old     *merged // made of the same members before; nil if there is none
+	old     *Merged // made of the same members before; nil if there is none
 	members []member
 	load    uint64 // keys
 }
@@ -39,11 +35,11 @@ type member struct {
 // enough of it becomes free: counts before lists, old generations first, because
 // they grow no more, and of one generation those with the fewest keys, which lose
 // least by it.
-func (e *Engine) arrange(v *view, lacks uint64) *arrangement {
+func (s *Set) arrange(v *View, lacks uint64) *arrangement {
 	a := &arrangement{}
 	live := v.coldArrays()
-	for _, m := range v.merged {
-		if !e.mayMerge(m.array, m.weight) {
+	for _, m := range v.Merged {
+		if !s.mayMerge(m.Array, m.weight) {
 			continue
 		}
 		g := &group{mergeKey: m.mergeKey, old: m, load: m.load()}
@@ -53,7 +49,7 @@ func (e *Engine) arrange(v *view, lacks uint64) *arrangement {
 				g.old, a.stale = nil, true
 				continue
 			}
-			g.members = append(g.members, member{r.ID, r.find(c.arrayKey)})
+			g.members = append(g.members, member{r.ID, r.find(c.Key)})
 			delete(live, c)
 		}
 		if len(g.members) > 0 {
@@ -66,21 +62,21 @@ func (e *Engine) arrange(v *view, lacks uint64) *arrangement {
 			}
 		}
 	}
-	for _, r := range v.remote {
+	for _, r := range v.Origins {
 		for _, x := range r.arrays {
 			switch {
 			case x.memory != nil || live[x.cold] == nil || r.Weight == 0:
-			case !e.mayMerge(x.array, r.Weight):
+			case !s.mayMerge(x.Array, r.Weight):
 				a.stale = true
 				a.back = append(a.back, member{r.ID, x})
 			default:
 				a.stale = true
-				a.place(e, mergeKey{x.arrayKey, r.Weight, x.cold.geometry}, member{r.ID, x})
+				a.place(s, mergeKey{x.Key, r.Weight, x.cold.geometry}, member{r.ID, x})
 			}
 		}
 	}
 	if lacks > 0 {
-		a.free(e, v, lacks+e.opts.RemoteBytes/16)
+		a.free(s, v, lacks+s.opts.Bytes/16)
 	}
 	return a
 }
@@ -88,15 +84,15 @@ func (e *Engine) arrange(v *view, lacks uint64) *arrangement {
 func (m member) keys() uint64 { return m.replicated().Keys() }
 
 // place puts a member into the first group that takes it, or one of its own.
-func (a *arrangement) place(e *Engine, key mergeKey, m member) {
-	if !a.join(e, key, m) {
+func (a *arrangement) place(s *Set, key mergeKey, m member) {
+	if !a.join(s, key, m) {
 		a.groups = append(a.groups, &group{mergeKey: key, members: []member{m}, load: m.keys()})
 	}
 }
 
-func (a *arrangement) join(e *Engine, key mergeKey, m member) bool {
+func (a *arrangement) join(s *Set, key mergeKey, m member) bool {
 	for _, g := range a.groups {
-		if g.mergeKey == key && g.load+m.keys() <= e.mergedKeys(key.geometry) {
+		if g.mergeKey == key && g.load+m.keys() <= s.mergedKeys(key.geometry) {
 			g.old, g.members, g.load = nil, append(g.members, m), g.load+m.keys()
 			return true
 		}
@@ -111,8 +107,8 @@ type candidate struct {
 }
 
 // free chooses arrays that leave the memory.
-func (a *arrangement) free(e *Engine, v *view, goal uint64) {
-	list, freed := a.candidates(e, v)
+func (a *arrangement) free(s *Set, v *View, goal uint64) {
+	list, freed := a.candidates(s, v)
 	alone := make(map[mergeKey]member) // waits for a second one
 	for _, c := range list {
 		if freed >= goal {
@@ -121,9 +117,9 @@ func (a *arrangement) free(e *Engine, v *view, goal uint64) {
 		key := c.mergeKey
 		first, ok := alone[key]
 		switch {
-		case a.join(e, key, c.member):
+		case a.join(s, key, c.member):
 			a.leaving = append(a.leaving, c.member)
-		case ok && first.keys()+c.keys() <= e.mergedKeys(c.geometry):
+		case ok && first.keys()+c.keys() <= s.mergedKeys(c.geometry):
 			delete(alone, key)
 			a.groups = append(a.groups, &group{mergeKey: key, members: []member{first, c.member}, load: first.keys() + c.keys()})
 			a.leaving = append(a.leaving, first, c.member)
@@ -139,63 +135,66 @@ func (a *arrangement) free(e *Engine, v *view, goal uint64) {
 
 // mayMerge reports whether arrays of origins of the weight may be merged. Lists
 // may not if one origin alone lists nothing: it matters how many do.
-func (e *Engine) mayMerge(a Array, weight float64) bool {
-	return a == ArrayCounts || weight >= e.book.Policy().Promotion
+func (s *Set) mayMerge(a Array, weight float64) bool {
+	return a == ArrayCounts || weight >= s.opts.Promotion()
 }
 
 // candidates returns the arrays that may leave the memory to be merged, in the
 // order in which they do. Those of origins that do not count leave at once; freed
 // is how many bytes they take.
-func (a *arrangement) candidates(e *Engine, v *view) (list []candidate, freed uint64) {
-	for _, r := range v.remote {
+func (a *arrangement) candidates(s *Set, v *View) (list []candidate, freed uint64) {
+	for _, r := range v.Origins {
 		for _, x := range r.arrays {
 			m := member{r.ID, x}
 			switch {
-			case x.memory == nil || x.cold != nil || x.hidden || r.marks[x.arrayKey].partial != 0:
+			case x.memory == nil || x.cold != nil || x.hidden || r.marks[x.Key].partial != 0:
 			case r.Weight == 0:
 				a.idle, a.leaving = append(a.idle, m), append(a.leaving, m)
 				freed += charged(x.memory)
-			case e.mayMerge(x.array, r.Weight):
-				list = append(list, candidate{mergeKey{x.arrayKey, r.Weight, x.memory.Geometry()}, m})
+			case s.mayMerge(x.Array, r.Weight):
+				list = append(list, candidate{mergeKey{x.Key, r.Weight, x.memory.Geometry()}, m})
 			}
 		}
 	}
 	slices.SortStableFunc(list, func(x, y candidate) int {
 		lists := func(c candidate) int {
-			if c.mergeKey.array == ArrayCounts {
+			if c.mergeKey.Array == ArrayCounts {
 				return 0
 			}
 			return 1
 		}
-		return cmp.Or(cmp.Compare(lists(x), lists(y)), cmp.Compare(x.mergeKey.start, y.mergeKey.start), cmp.Compare(x.keys(), y.keys()))
+		return cmp.Or(cmp.Compare(lists(x), lists(y)), cmp.Compare(x.mergeKey.Start, y.mergeKey.Start), cmp.Compare(x.keys(), y.keys()))
 	})
 	return list, freed
 }
 
-// merge makes the merged arrays that are missing and, if it may write a
+// Merge makes the merged arrays that are missing and, if it may write a
 // checkpoint, brings the replicas back under their limit as far as merging can.
 // It runs where checkpoints are written, which replace the files that it reads.
-func (e *Engine) merge(ctx context.Context, between func(func()), checkpoint bool) error {
+//
+// between runs a function between two batches of the writer; checkpoint writes one,
+// and is nil if none may be written.
+func (s *Set) Merge(ctx context.Context, between func(func()), checkpoint func(context.Context) error) error {
 	var a *arrangement
 	leaving := make(map[*remoteArray]*cold)
 	between(func() {
-		view, lacks := e.view.Load(), uint64(0)
-		if checkpoint && e.refusing() == nil {
-			lacks = e.lacks(view, e.wanted.Swap(0))
+		view, lacks := s.View(), uint64(0)
+		if checkpoint != nil {
+			lacks = s.lacks(view, s.wanted.Swap(0))
 		}
-		a = e.arrange(view, lacks)
+		a = s.arrange(view, lacks)
 		for _, m := range a.leaving {
-			leaving[m.remoteArray] = e.beginLeaving(m)
+			leaving[m.remoteArray] = s.beginLeaving(m)
 		}
 	})
 	if len(leaving) == 0 && !a.stale {
 		return nil
 	}
-	err := e.makeMerged(ctx, a, leaving, between)
+	err := s.makeMerged(ctx, a, leaving, between, checkpoint)
 	if err != nil {
 		between(func() {
 			for x, c := range leaving {
-				e.stopLeaving(x, c)
+				s.stopLeaving(x, c)
 			}
 		})
 	}
@@ -204,23 +203,23 @@ func (e *Engine) merge(ctx context.Context, between func(func()), checkpoint boo
 
 // beginLeaving has an array in memory note its rounds from now on: those that its
 // file will not have.
-func (e *Engine) beginLeaving(m member) *cold {
-	c := newCold(m.origin, m.arrayKey, m.memory.Geometry(), m.memory.Version(), m.memory.Keys())
-	e.changeReplica(m.origin, func(r *replica) { r.put(&remoteArray{arrayKey: m.arrayKey, memory: m.memory, cold: c}) })
+func (s *Set) beginLeaving(m member) *cold {
+	c := newCold(m.origin, m.Key, m.memory.Geometry(), m.memory.Version(), m.memory.Keys())
+	s.changeReplica(m.origin, func(r *Held) { r.put(&remoteArray{Key: m.Key, memory: m.memory, cold: c}) })
 	return c
 }
 
 // stopLeaving leaves the array in memory after all.
-func (e *Engine) stopLeaving(x *remoteArray, c *cold) {
-	if r := e.view.Load().holder(c); r != nil && r.find(c.arrayKey).memory != nil {
-		e.changeReplica(r.ID, func(r *replica) { r.put(x) })
+func (s *Set) stopLeaving(x *remoteArray, c *cold) {
+	if r := s.View().holder(c); r != nil && r.find(c.Key).memory != nil {
+		s.changeReplica(r.ID, func(r *Held) { r.put(x) })
 	}
 }
 
 // holder returns the replica that has c; nil if none has it any more.
-func (v *view) holder(c *cold) *replica {
-	for _, r := range v.remote {
-		if x := r.find(c.arrayKey); x != nil && x.cold == c {
+func (v *View) holder(c *cold) *Held {
+	for _, r := range v.Origins {
+		if x := r.find(c.Key); x != nil && x.cold == c {
 			return r
 		}
 	}
@@ -228,19 +227,19 @@ func (v *view) holder(c *cold) *replica {
 }
 
 // replace puts x where c is. The caller owns v.
-func (v *view) replace(x *remoteArray, c *cold) {
+func (v *View) replace(x *remoteArray, c *cold) {
 	r := v.holder(c)
-	i := slices.Index(v.remote, r)
-	v.remote[i] = r.clone()
-	v.remote[i].put(x)
+	i := slices.Index(v.Origins, r)
+	v.Origins[i] = r.clone()
+	v.Origins[i].put(x)
 }
 
-// errChanged: the replicas have changed meanwhile. The next attempt is on its way.
-var errChanged = errors.New("engine: replicas changed while they were merged")
+// ErrChanged: the replicas have changed meanwhile. The next attempt is on its way.
+var ErrChanged = errors.New("replica: origins changed while they were merged")
 
-func (e *Engine) makeMerged(ctx context.Context, a *arrangement, leaving map[*remoteArray]*cold, between func(func())) error {
+func (s *Set) makeMerged(ctx context.Context, a *arrangement, leaving map[*remoteArray]*cold, between func(func()), checkpoint func(context.Context) error) error {
 	if len(leaving) > 0 {
-		if err := e.checkpoint(ctx, between); err != nil {
+		if err := checkpoint(ctx); err != nil {
 			return err
 		}
 	}
@@ -249,7 +248,7 @@ func (e *Engine) makeMerged(ctx context.Context, a *arrangement, leaving map[*re
 		if g.old != nil {
 			continue
 		}
-		k := &making{merged: &merged{mergeKey: g.mergeKey}}
+		k := &making{Merged: &Merged{mergeKey: g.mergeKey}}
 		for _, m := range g.members {
 			c := m.cold
 			if c == nil {
@@ -258,7 +257,7 @@ func (e *Engine) makeMerged(ctx context.Context, a *arrangement, leaving map[*re
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if err := k.add(e, c, between); err != nil {
+			if err := k.add(s, c, between); err != nil {
 				return err
 			}
 		}
@@ -267,40 +266,40 @@ func (e *Engine) makeMerged(ctx context.Context, a *arrangement, leaving map[*re
 	}
 	var back []*making
 	for _, m := range a.back {
-		k := &making{merged: new(merged)}
-		if err := k.add(e, m.cold, between); err != nil {
+		k := &making{Merged: new(Merged)}
+		if err := k.add(s, m.cold, between); err != nil {
 			return err
 		}
 		back = append(back, k)
 	}
 	var err error
-	between(func() { err = e.adopt(a, made, back, leaving) })
+	between(func() { err = s.adopt(a, made, back, leaving) })
 	return err
 }
 
 // A making is a merged array and what it was made of.
 type making struct {
-	*merged
+	*Merged
 	states []coldState
 	keys   []uint64 // in those states
 }
 
-func (k *making) add(e *Engine, c *cold, between func(func())) error {
-	var s coldState
-	err := errChanged
+func (k *making) add(s *Set, c *cold, between func(func())) error {
+	var state coldState
+	err := ErrChanged
 	between(func() {
-		if e.view.Load().holder(c) != nil {
-			s, err = c.now(), nil
+		if s.View().holder(c) != nil {
+			state, err = c.now(), nil
 		}
 	})
 	if err != nil {
 		return err
 	}
-	array, err := e.thaw(s)
+	array, err := s.thaw(state)
 	if err != nil {
 		return err
 	}
-	k.members, k.states, k.keys = append(k.members, c), append(k.states, s), append(k.keys, array.Keys())
+	k.members, k.states, k.keys = append(k.members, c), append(k.states, state), append(k.keys, array.Keys())
 	if k.cells == nil {
 		k.cells = array
 		return nil
@@ -332,34 +331,34 @@ func (k *making) catchUp(back bool) error {
 
 // adopt publishes a view with the arrangement, or returns an error and changes
 // nothing.
-func (e *Engine) adopt(a *arrangement, made, back []*making, leaving map[*remoteArray]*cold) error {
-	view := e.view.Load()
+func (s *Set) adopt(a *arrangement, made, back []*making, leaving map[*remoteArray]*cold) error {
+	view := s.View()
 	next := view.clone()
-	next.merged = nil
+	next.Merged = nil
 	for _, g := range a.groups {
-		if g.old != nil && slices.Contains(view.merged, g.old) {
-			next.merged = append(next.merged, g.old)
+		if g.old != nil && slices.Contains(view.Merged, g.old) {
+			next.Merged = append(next.Merged, g.old)
 		}
 	}
 	for _, k := range made {
 		for _, c := range k.members {
 			if r := view.holder(c); r == nil || r.Weight != k.weight {
-				e.wakeMerge()
-				return errChanged
+				s.Wake()
+				return ErrChanged
 			}
 		}
-		next.merged = append(next.merged, k.merged)
+		next.Merged = append(next.Merged, k.Merged)
 	}
 	for _, m := range a.idle {
 		if r := view.holder(leaving[m.remoteArray]); r == nil || r.Weight != 0 {
-			e.wakeMerge()
-			return errChanged
+			s.Wake()
+			return ErrChanged
 		}
 	}
 	for _, k := range back {
-		if r := view.holder(k.members[0]); r == nil || e.mayMerge(k.members[0].array, r.Weight) {
-			e.wakeMerge()
-			return errChanged
+		if r := view.holder(k.members[0]); r == nil || s.mayMerge(k.members[0].Array, r.Weight) {
+			s.Wake()
+			return ErrChanged
 		}
 	}
 	for _, k := range made {
@@ -371,13 +370,13 @@ func (e *Engine) adopt(a *arrangement, made, back []*making, leaving map[*remote
 		if err := k.catchUp(true); err != nil {
 			return err
 		}
-		next.replace(&remoteArray{arrayKey: k.members[0].arrayKey, memory: k.cells}, k.members[0])
+		next.replace(&remoteArray{Key: k.members[0].Key, memory: k.cells}, k.members[0])
 	}
 	for _, c := range leaving {
-		next.replace(&remoteArray{arrayKey: c.arrayKey, cold: c}, c)
+		next.replace(&remoteArray{Key: c.Key, cold: c}, c)
 	}
 	next.refresh()
-	e.view.Store(next)
-	e.trim()
+	s.view.Store(next)
+	s.trim()
 	return nil
 }

@@ -1,4 +1,4 @@
-package engine
+package replica
 
 import (
 	"cmp"
@@ -11,16 +11,16 @@ import (
 // A mergeKey is what arrays of origins must agree on to be merged: one kind, one
 // time, one shape, and a word of one weight.
 type mergeKey struct {
-	arrayKey
+	Key
 	weight   float64
 	geometry filter.Geometry
 }
 
-// A merged array is the sum of arrays of several origins, its members, whose own
+// A Merged is the sum of arrays of several origins, its members, whose own
 // lines are on disk. It takes every round of theirs as if the adds were its own:
 // nothing is ever subtracted, so it counts no less than they do together. It is
 // never sent to anybody: differences of an array that was merged undercount.
-type merged struct {
+type Merged struct {
 	mergeKey
 	cells   loaded
 	members []*cold // never changed
@@ -29,12 +29,28 @@ type merged struct {
 	filled int64
 }
 
+// Weight returns the weight of the origins of the members.
+func (m *Merged) Weight() float64 { return m.weight }
+
+// Origins returns the origins of the members, as they are called now. It runs
+// between two batches.
+func (m *Merged) Origins() (out []string) {
+	for _, c := range m.members {
+		out = append(out, c.origin)
+	}
+	return out
+}
+
+// Ghost returns the probability that the array shows a signature that nobody
+// reported, by its number of keys.
+func (m *Merged) Ghost() float64 { return m.geometry.GhostError(m.load()) }
+
 // load returns how many keys would fill an empty array as much as this one is filled.
-func (m *merged) load() uint64 { return uint64(max(0, m.filled+int64(m.cells.Keys()))) }
+func (m *Merged) load() uint64 { return uint64(max(0, m.filled+int64(m.cells.Keys()))) }
 
 // rename gives an origin of members another name, of those too that it has back in
 // memory: they hide what is there until the array is made anew.
-func (m *merged) rename(from, to string) {
+func (m *Merged) rename(from, to string) {
 	for _, c := range m.members {
 		if c.origin == from {
 			c.origin = to
@@ -42,21 +58,21 @@ func (m *merged) rename(from, to string) {
 	}
 }
 
-// mergedGhost bounds how full a merged counting array may be when another member
+// MergedGhost bounds how full a merged counting array may be when another member
 // joins: an absent signature is then seen with this probability, and a count is
 // too high no more often. That one reaches the threshold by chance stays some
 // hundred thousand times rarer ([filter.Geometry.BulkError]).
-const mergedGhost = 0.1
+const MergedGhost = 0.1
 
 // mergedKeys returns how many keys a merged array may have. Lists are merged only
 // as far as they keep the error that each of them was sized for.
-func (e *Engine) mergedKeys(g filter.Geometry) uint64 {
-	if n, ok := e.mergeLimits.Load(g); ok {
+func (s *Set) mergedKeys(g filter.Geometry) uint64 {
+	if n, ok := s.limits.Load(g); ok {
 		return n.(uint64)
 	}
-	limit := mergedGhost
+	limit := MergedGhost
 	if g.Kind == filter.Bitmap {
-		limit = e.opts.Block.Error / float64(e.opts.Block.Keep)
+		limit = s.opts.Block.Error / float64(s.opts.Block.Keep)
 	}
 	low, high := uint64(0), 64*g.Lines
 	for low < high {
@@ -67,7 +83,7 @@ func (e *Engine) mergedKeys(g filter.Geometry) uint64 {
 			high = mid - 1
 		}
 	}
-	e.mergeLimits.Store(g, low)
+	s.limits.Store(g, low)
 	return low
 }
 
@@ -83,20 +99,20 @@ func mergeInto(dst, src loaded) error {
 			return d.Merge(s)
 		}
 	}
-	return fmt.Errorf("engine: %T merged into %T", src, dst)
+	return fmt.Errorf("replica: %T merged into %T", src, dst)
 }
 
 // had reports whether what x holds is looked up in m: its cold array is a member,
 // or the one that was there before it.
-func (m *merged) had(origin string, x *remoteArray) bool {
-	return m.arrayKey == x.arrayKey && slices.ContainsFunc(m.members, func(c *cold) bool {
+func (m *Merged) had(origin string, x *remoteArray) bool {
+	return m.Key == x.Key && slices.ContainsFunc(m.members, func(c *cold) bool {
 		return c == x.cold || x.hidden && c.origin == origin
 	})
 }
 
 // addMerged takes a round for x where it is looked up.
-func (v *view) addMerged(origin string, x *remoteArray, p parsedPart) error {
-	for _, m := range v.merged {
+func (v *View) addMerged(origin string, x *remoteArray, p Parsed) error {
+	for _, m := range v.Merged {
 		if m.geometry == p.Geometry && m.had(origin, x) {
 			return m.cells.AddRound(p.round)
 		}
@@ -104,79 +120,80 @@ func (v *view) addMerged(origin string, x *remoteArray, p parsedPart) error {
 	return nil
 }
 
-// mergedCounts is a merged counting array as it is looked up.
-type mergedCounts struct {
-	start  uint64
-	weight float64
-	counts *filter.Counting
+// MergedCounts is a merged counting array as it is looked up.
+type MergedCounts struct {
+	Start  uint64
+	Weight float64
+	Counts *filter.Counting
 }
 
-// A mergedList is all merged lists of origins of one weight, newest generation
+// A MergedList is all merged lists of origins of one weight, newest generation
 // first. They speak with one voice: a signature is listed that one of them lists,
 // and revoked that one has revoked.
-type mergedList struct {
-	weight float64
-	block  []*mergedBlock
+type MergedList struct {
+	Weight float64
+	Block  []*MergedBlock
 }
 
-type mergedBlock struct {
-	start         uint64
-	spam, revoked []*filter.Bits
+// A MergedBlock is one generation of a [MergedList].
+type MergedBlock struct {
+	Start         uint64
+	Spam, Revoked []*filter.Bits
 }
 
-// RemoteMemory is the memory of all replicas.
-type RemoteMemory struct {
+// Memory is the memory that replicas take.
+type Memory struct {
 	Bytes  uint64 // of all their arrays in memory, merged ones included
 	Limit  uint64 // of Bytes; 0: none
 	Merged int    // arrays that were merged
 	Into   int    // arrays that they were merged into
 }
 
-// RemoteMemory returns the memory that replicas take.
-func (e *Engine) RemoteMemory() RemoteMemory {
-	view := e.view.Load()
-	out := RemoteMemory{Bytes: view.remoteBytes(), Limit: e.opts.RemoteBytes, Into: len(view.merged)}
-	for _, m := range view.merged {
+// Memory returns the memory that replicas take.
+func (s *Set) Memory() Memory {
+	view := s.View()
+	out := Memory{Bytes: view.bytes(), Limit: s.opts.Bytes, Into: len(view.Merged)}
+	for _, m := range view.Merged {
 		out.Merged += len(m.members)
 	}
 	return out
 }
 
-func (v *view) remoteBytes() (sum uint64) {
-	for _, r := range v.remote {
+func (v *View) bytes() (sum uint64) {
+	for _, r := range v.Origins {
 		for _, x := range r.arrays {
 			if x.memory != nil {
 				sum += charged(x.memory)
 			}
 		}
 	}
-	for _, m := range v.merged {
+	for _, m := range v.Merged {
 		sum += charged(m.cells)
 	}
 	return sum
 }
 
 // lacks returns by how much the replicas, and so many bytes more, exceed the limit.
-func (e *Engine) lacks(v *view, more uint64) uint64 {
-	if total := v.remoteBytes() + more; e.opts.RemoteBytes > 0 && total > e.opts.RemoteBytes {
-		return total - e.opts.RemoteBytes
+func (s *Set) lacks(v *View, more uint64) uint64 {
+	if total := v.bytes() + more; s.opts.Bytes > 0 && total > s.opts.Bytes {
+		return total - s.opts.Bytes
 	}
 	return 0
 }
 
 // trim has arrays merged if replicas exceed their limit and merging helps: some
 // came back into memory because images of them came, or may be merged now.
-func (e *Engine) trim() {
-	view := e.view.Load()
-	if lacks := e.lacks(view, 0); lacks > 0 && e.opts.Store != nil && len(e.arrange(view, lacks).leaving) > 0 {
-		e.wakeMerge()
+func (s *Set) trim() {
+	view := s.View()
+	if lacks := s.lacks(view, 0); lacks > 0 && s.opts.Store != nil && len(s.arrange(view, lacks).leaving) > 0 {
+		s.Wake()
 	}
 }
 
 // leaving reports whether an array leaves the memory at present, or takes some
 // only until merged arrays have been made anew.
-func (v *view) leaving() bool {
-	for _, r := range v.remote {
+func (v *View) leaving() bool {
+	for _, r := range v.Origins {
 		for _, x := range r.arrays {
 			if x.memory != nil && (x.cold != nil || x.hidden) {
 				return true
@@ -186,37 +203,37 @@ func (v *view) leaving() bool {
 	return false
 }
 
-func (e *Engine) wakeMerge() {
-	select {
-	case e.merging <- struct{}{}:
-	default:
-	}
+// Busy reports whether arrays leave the memory at present, or are to be merged. It
+// runs between two batches of the writer.
+func (s *Set) Busy() bool {
+	v := s.View()
+	return v.leaving() || len(s.wake) > 0 || s.wanted.Load() > 0 || s.arrange(v, 0).stale || len(s.arrange(v, s.lacks(v, 0)).leaving) > 0
 }
 
 // settle drops the merged arrays of which no member counts any more, and has those
 // made anew that hold what they should not. Every change of the replicas that may
 // take a cold array away ends with it.
-func (e *Engine) settle() {
-	defer e.trim()
-	next := e.view.Load().clone()
+func (s *Set) settle() {
+	defer s.trim()
+	next := s.View().clone()
 	live := next.coldArrays()
-	if len(next.merged)+len(live) == 0 {
+	if len(next.Merged)+len(live) == 0 {
 		return
 	}
-	next.merged = slices.DeleteFunc(next.merged, func(m *merged) bool {
+	next.Merged = slices.DeleteFunc(next.Merged, func(m *Merged) bool {
 		return !slices.ContainsFunc(m.members, func(c *cold) bool { _, ok := live[c]; return ok })
 	})
 	next.refresh()
-	e.view.Store(next)
-	if e.arrange(next, 0).stale {
-		e.wakeMerge()
+	s.view.Store(next)
+	if s.arrange(next, 0).stale {
+		s.Wake()
 	}
 }
 
 // coldArrays returns the cold arrays that no memory holds, and their origins.
-func (v *view) coldArrays() map[*cold]*replica {
-	out := make(map[*cold]*replica)
-	for _, r := range v.remote {
+func (v *View) coldArrays() map[*cold]*Held {
+	out := make(map[*cold]*Held)
+	for _, r := range v.Origins {
 		for _, x := range r.arrays {
 			if x.memory == nil {
 				out[x.cold] = r
@@ -228,20 +245,20 @@ func (v *view) coldArrays() map[*cold]*replica {
 
 // refresh finds what is looked up in v, after a change of its arrays: not those
 // that a merged one still has what they hold. The caller owns v.
-func (v *view) refresh() {
+func (v *View) refresh() {
 	type name struct {
 		origin string
-		arrayKey
+		Key
 	}
 	members := make(map[name]bool)
-	for _, m := range v.merged {
+	for _, m := range v.Merged {
 		for _, c := range m.members {
-			members[name{c.origin, c.arrayKey}] = true
+			members[name{c.origin, c.Key}] = true
 		}
 	}
-	for i, r := range v.remote {
+	for i, r := range v.Origins {
 		for _, x := range r.arrays {
-			hidden := x.memory != nil && members[name{r.ID, x.arrayKey}]
+			hidden := x.memory != nil && members[name{r.ID, x.Key}]
 			if hidden == x.hidden {
 				continue
 			}
@@ -249,38 +266,38 @@ func (v *view) refresh() {
 			c.hidden = hidden
 			r = r.clone()
 			r.put(&c)
-			v.remote[i] = r
+			v.Origins[i] = r
 		}
 	}
-	v.mergedCounts, v.mergedLists = nil, nil
-	for _, m := range v.merged {
+	v.Counts, v.Lists = nil, nil
+	for _, m := range v.Merged {
 		if counts, ok := m.cells.(*filter.Counting); ok {
-			v.mergedCounts = append(v.mergedCounts, mergedCounts{m.start, m.weight, counts})
+			v.Counts = append(v.Counts, MergedCounts{m.Start, m.weight, counts})
 		} else {
 			v.addList(m)
 		}
 	}
-	for _, l := range v.mergedLists {
-		slices.SortFunc(l.block, func(a, b *mergedBlock) int { return cmp.Compare(b.start, a.start) })
+	for _, l := range v.Lists {
+		slices.SortFunc(l.Block, func(a, b *MergedBlock) int { return cmp.Compare(b.Start, a.Start) })
 	}
 }
 
-func (v *view) addList(m *merged) {
-	i := slices.IndexFunc(v.mergedLists, func(l *mergedList) bool { return l.weight == m.weight })
+func (v *View) addList(m *Merged) {
+	i := slices.IndexFunc(v.Lists, func(l *MergedList) bool { return l.Weight == m.weight })
 	if i < 0 {
-		i = len(v.mergedLists)
-		v.mergedLists = append(v.mergedLists, &mergedList{weight: m.weight})
+		i = len(v.Lists)
+		v.Lists = append(v.Lists, &MergedList{Weight: m.weight})
 	}
-	l := v.mergedLists[i]
-	j := slices.IndexFunc(l.block, func(b *mergedBlock) bool { return b.start == m.start })
+	l := v.Lists[i]
+	j := slices.IndexFunc(l.Block, func(b *MergedBlock) bool { return b.Start == m.Start })
 	if j < 0 {
-		j = len(l.block)
-		l.block = append(l.block, &mergedBlock{start: m.start})
+		j = len(l.Block)
+		l.Block = append(l.Block, &MergedBlock{Start: m.Start})
 	}
 	bits := m.cells.(*filter.Bits)
-	if m.array == ArraySpam {
-		l.block[j].spam = append(l.block[j].spam, bits)
+	if m.Array == ArraySpam {
+		l.Block[j].Spam = append(l.Block[j].Spam, bits)
 	} else {
-		l.block[j].revoked = append(l.block[j].revoked, bits)
+		l.Block[j].Revoked = append(l.Block[j].Revoked, bits)
 	}
 }

@@ -1,4 +1,4 @@
-package engine
+package replica
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
 )
 
 // maxLater is how many bytes of rounds since the last checkpoint a cold array
@@ -19,7 +20,7 @@ const maxLater = 8 << 20
 //
 // The writer alone changes it. Other goroutines read version and keys.
 type cold struct {
-	arrayKey
+	Key
 	origin   string // whose array it is
 	geometry filter.Geometry
 	version  atomic.Uint64
@@ -37,8 +38,8 @@ type laterRound struct {
 	round []byte
 }
 
-func newCold(origin string, key arrayKey, g filter.Geometry, version, keys uint64) *cold {
-	c := &cold{arrayKey: key, origin: origin, geometry: g}
+func newCold(origin string, key Key, g filter.Geometry, version, keys uint64) *cold {
+	c := &cold{Key: key, origin: origin, geometry: g}
 	c.version.Store(version)
 	c.keys.Store(keys)
 	return c
@@ -54,7 +55,7 @@ func (c *cold) Version() uint64 { return c.version.Load() }
 func (c *cold) Keys() uint64 { return c.keys.Load() }
 
 // take notes a round.
-func (c *cold) take(index uint64, p parsedPart) {
+func (c *cold) take(index uint64, p Parsed) {
 	c.later = append(c.later, laterRound{index, p.Round})
 	c.bytes += len(p.Round)
 	c.version.Store(p.round.To)
@@ -88,89 +89,89 @@ func (c *cold) written(s coldState, file string) {
 // counted corrects the number of keys: in the state s there were so many.
 func (c *cold) counted(s coldState, keys uint64) { c.keys.Add(keys - s.keys) }
 
-// thaw returns the array as it was in the state s.
-func (e *Engine) thaw(s coldState) (loaded, error) {
-	array, err := newReplicated(s.array, s.start, s.geometry)
+// thaw returns a cold array as it was in a state.
+func (s *Set) thaw(c coldState) (loaded, error) {
+	array, err := newReplicated(c.Array, c.Start, c.geometry)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.loadArray(s.file, array); err != nil {
+	if err := pages.Load(s.opts.Store, c.file, array); err != nil {
 		return nil, err
 	}
-	for _, l := range s.later {
-		r, err := filter.ParseRound(l.round, s.geometry)
+	for _, l := range c.later {
+		r, err := filter.ParseRound(l.round, c.geometry)
 		if err == nil {
 			err = array.ApplyRound(l.index, r, true)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("engine: round after %s: %w", s.file, err)
+			return nil, fmt.Errorf("replica: round after %s: %w", c.file, err)
 		}
 	}
-	if v := array.Version(); v != s.version {
-		return nil, damaged(s.file, fmt.Errorf("version %d with the rounds since, want %d", v, s.version))
+	if v := array.Version(); v != c.version {
+		return nil, pages.Damaged(c.file, fmt.Errorf("version %d with the rounds since, want %d", v, c.version))
 	}
 	return array, nil
 }
 
-// coldWriter returns a function that writes the array as it was in the state s.
-func (e *Engine) coldWriter(s coldState, between func(func())) func(io.Writer) error {
+// coldWriter returns a function that writes the array as it was in a state.
+func (s *Set) coldWriter(c coldState, between func(func())) func(io.Writer) error {
 	return func(w io.Writer) error {
-		array, err := e.thaw(s)
+		array, err := s.thaw(c)
 		if err != nil {
 			return err
 		}
-		between(func() { s.counted(s, array.Keys()) })
-		return pageWriter(array, func(f func()) { f() })(w)
+		between(func() { c.counted(c, array.Keys()) })
+		return pages.Writer(array, func(f func()) { f() })(w)
 	}
 }
 
-// thawAll brings all cold arrays back into memory if there is enough of it: a
+// ThawAll brings all cold arrays back into memory if there is enough of it: a
 // limit was raised, or origins have gone. It runs on start.
-func (e *Engine) thawAll() error {
-	next := e.view.Load().clone()
+func (s *Set) ThawAll() error {
+	next := s.View().clone()
 	cold := next.coldArrays()
 	bytes := uint64(0)
 	for c := range cold {
 		bytes += c.geometry.Bytes()
 	}
-	if len(cold) == 0 || e.lacks(next, bytes) > 0 {
+	if len(cold) == 0 || s.lacks(next, bytes) > 0 {
 		return nil
 	}
 	for c := range cold {
-		array, err := e.thaw(c.now())
+		array, err := s.thaw(c.now())
 		if err != nil {
 			return err
 		}
-		next.replace(&remoteArray{arrayKey: c.arrayKey, memory: array}, c)
+		next.replace(&remoteArray{Key: c.Key, memory: array}, c)
 	}
-	e.view.Store(next)
+	s.view.Store(next)
 	return nil
 }
 
 // warm brings those cold arrays of an origin back into memory that images are for.
-func (e *Engine) warm(origin string, parts []parsedPart) error {
+func (s *Set) warm(origin string, parts []Parsed) error {
 	for _, p := range parts {
-		i := slices.IndexFunc(e.view.Load().remote, func(r *replica) bool { return r.ID == origin })
+		i := slices.IndexFunc(s.View().Origins, func(r *Held) bool { return r.ID == origin })
 		if p.image == nil || i < 0 {
 			continue
 		}
-		next := e.view.Load().clone()
-		x := next.remote[i].find(arrayKey{p.Array, p.Start})
+		next := s.View().clone()
+		x := next.Origins[i].find(Key{p.Array, p.Start})
 		if x == nil || x.cold == nil {
 			continue
 		}
 		array := x.memory
 		if array == nil {
 			var err error
-			if array, err = e.thaw(x.cold.now()); err != nil {
+			if array, err = s.thaw(x.cold.now()); err != nil {
 				return err
 			}
 		}
-		next.remote[i] = next.remote[i].clone()
-		next.remote[i].put(&remoteArray{arrayKey: x.arrayKey, memory: array})
+		next.Origins[i] = next.Origins[i].clone()
+		next.Origins[i].put(&remoteArray{Key: x.Key, memory: array})
 		next.refresh() // not a moment later
-		e.view.Store(next)
-		e.settle()
+		s.view.Store(next)
+		s.settle()
 	}
 	return nil
 }

@@ -1,0 +1,221 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// Parsed is a part whose bytes have been decoded.
+type Parsed struct {
+	*Part
+	round *filter.Round
+	image *filter.Image
+}
+
+// Parse decodes and checks parts. Nothing of them is believed before. Any goroutine
+// may call it.
+func (s *Set) Parse(parts []Part) ([]Parsed, error) {
+	out := make([]Parsed, 0, len(parts))
+	for i := range parts {
+		p := Parsed{Part: &parts[i]}
+		kind := filter.Bitmap
+		switch p.Array {
+		case ArrayCounts:
+			kind = filter.Cells
+		case ArraySpam, ArrayRevoked:
+		default:
+			return nil, fmt.Errorf("%w: part of array %.20q", bulkhead.ErrMalformed, p.Array)
+		}
+		if err := s.admitGeometry(p.Geometry, kind); err != nil {
+			return nil, err
+		}
+		var err error
+		var generation uint64
+		switch {
+		case len(p.Round) > 0 && len(p.Image) == 0:
+			if p.round, err = filter.ParseRound(p.Round, p.Geometry); err == nil {
+				generation = p.round.Generation
+			}
+		case len(p.Image) > 0 && len(p.Round) == 0:
+			if p.image, err = filter.ParseImage(p.Image, p.Geometry); err == nil {
+				generation = p.image.Generation
+			}
+		default:
+			err = errors.New("neither a round nor an image")
+		}
+		// How full an array is judged by, and what a peer may add, is its keys.
+		if err == nil && p.image != nil && p.image.Info.Keys > maxImageKeys {
+			err = fmt.Errorf("%d keys in a page of %d cells or bits", p.image.Info.Keys, maxImageKeys)
+		}
+		if err == nil && generation != p.Start {
+			err = fmt.Errorf("generation %d in a part of %d", generation, p.Start)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: part of %s, generation %d: %v", bulkhead.ErrMalformed, p.Array, p.Start, err)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// maxImageKeys is more keys than an image of an array that nothing was merged into
+// can have: each of them has set a cell or a bit that was not set before. It is far
+// below what makes a page unreadable, so that no rounds can lift a replica there.
+const maxImageKeys = filter.PageBytes * 8
+
+// maxRemoteLines bounds the array that a peer can make this node allocate:
+// 1 GiB.
+const maxRemoteLines = 1 << 24
+
+func (s *Set) admitGeometry(g filter.Geometry, kind filter.Kind) error {
+	if err := g.Validate(); err != nil {
+		return fmt.Errorf("%w: %v", bulkhead.ErrGeometry, err)
+	}
+	switch {
+	case g.Kind != kind:
+		return fmt.Errorf("%w: %s array, want %s", bulkhead.ErrGeometry, g.Kind, kind)
+	case g.KeyID != s.opts.KeyID:
+		return fmt.Errorf("%w: network key %016x, this node has %016x", bulkhead.ErrGeometry, g.KeyID, s.opts.KeyID)
+	case g.Lines > maxRemoteLines:
+		return fmt.Errorf("%w: array of %d lines, limit %d", bulkhead.ErrOverLimit, g.Lines, maxRemoteLines)
+	}
+	return nil
+}
+
+// Prepare returns an error unless the parts of an origin, all of them, may be
+// taken, and makes ready what Apply needs. It returns one that wraps [ErrGap] if a
+// round does not continue the replica, and [bulkhead.ErrForbidden] for an origin
+// that does not count. Only the writer calls it.
+func (s *Set) Prepare(origin string, parts []Parsed) error {
+	view := s.View()
+	now := s.opts.Now()
+	images, rounds := make(map[Key]bool), make(map[Key]bool)
+	for _, p := range parts {
+		// One index goes to each page of an entry, so an array takes images or
+		// one round at a time.
+		key := Key{p.Array, p.Start}
+		if p.round != nil && (rounds[key] || images[key]) || p.image != nil && rounds[key] {
+			return fmt.Errorf("%w: two rounds, or a round and images, of %s, generation %d, at once", bulkhead.ErrMalformed, p.Array, p.Start)
+		}
+		if p.round != nil {
+			rounds[key] = true
+		} else {
+			images[key] = true
+		}
+		if !s.Book(p.Array).Keeps(now, p.Start) {
+			return fmt.Errorf("%w: part of a generation that starts at %d", bulkhead.ErrMalformed, p.Start)
+		}
+		if err := s.continues(view, origin, p); err != nil {
+			return err
+		}
+	}
+	return s.warm(origin, parts)
+}
+
+// continues returns an error unless the part continues the origin's replica.
+func (s *Set) continues(view *View, origin string, p Parsed) error {
+	r := view.origin(origin)
+	if r == nil {
+		return fmt.Errorf("%w: origin %.128q does not count here", bulkhead.ErrForbidden, origin)
+	}
+	var array Versioned
+	if x := r.find(Key{p.Array, p.Start}); x != nil {
+		array = x.replicated()
+	}
+	switch {
+	case array != nil && array.Geometry() != p.Geometry:
+		return fmt.Errorf("%w: part of %v for a replica of %v", bulkhead.ErrGeometry, p.Geometry, array.Geometry())
+	case p.round == nil:
+		return nil
+	case r.marks[Key{p.Array, p.Start}].partial != 0:
+		return fmt.Errorf("%w: images of the array are still missing", ErrGap)
+	case array == nil && p.round.From != 0:
+		return fmt.Errorf("%w: a round from version %d of an array that is not here", ErrGap, p.round.From)
+	case array != nil && array.Version() != p.round.From:
+		return fmt.Errorf("%w: a round from version %d, the replica is at %d", ErrGap, p.round.From, array.Version())
+	}
+	return nil
+}
+
+// Apply takes durable parts of the journal entry of the index into the replica. On
+// replay parts of an origin that has been evicted since are passed over. Only the
+// writer calls it.
+func (s *Set) Apply(index uint64, origin string, parts []Parsed, replayed bool) error {
+	if s.View().origin(origin) == nil {
+		return nil
+	}
+	if err := s.warm(origin, parts); err != nil {
+		return err
+	}
+	for _, p := range parts {
+		if err := s.applyPart(index, origin, p, replayed); err != nil {
+			return fmt.Errorf("replica of %s: %w", origin, err)
+		}
+	}
+	s.mark(origin, parts)
+	if slices.ContainsFunc(parts, func(p Parsed) bool { return p.image != nil }) {
+		s.trim()
+	}
+	return nil
+}
+
+func (s *Set) applyPart(index uint64, origin string, p Parsed, replayed bool) error {
+	key := Key{p.Array, p.Start}
+	if s.View().origin(origin).find(key) == nil {
+		if err := s.openReplica(origin, p); err != nil {
+			return err
+		}
+		s.trim()
+	}
+	view := s.View()
+	x := view.origin(origin).find(key)
+	if p.image != nil {
+		return x.memory.LoadAt(index, p.image)
+	}
+	if x.memory != nil {
+		if err := x.memory.ApplyRound(index, p.round, replayed); err != nil {
+			return err
+		}
+	}
+	if x.cold != nil {
+		x.cold.take(index, p)
+		if x.cold.bytes > maxLater {
+			s.opts.Checkpoint()
+		}
+	}
+	if x.memory == nil || x.hidden {
+		return view.addMerged(origin, x, p)
+	}
+	return nil
+}
+
+// mark notes which arrays lack images after these parts, which no longer do, and
+// which boot of the origin led to them. Versions of pages only grow within an
+// incarnation, so the sum tells: the array has reached the moment of the images
+// when all pages have.
+func (s *Set) mark(origin string, parts []Parsed) {
+	r := s.View().origin(origin)
+	marks := maps.Clone(r.marks)
+	if marks == nil {
+		marks = make(map[Key]mark)
+	}
+	for _, p := range parts {
+		key := Key{p.Array, p.Start}
+		m := mark{partial: marks[key].partial, boot: p.Boot}
+		if p.image != nil {
+			m.partial = p.At
+			if r.find(key).replicated().Version() >= p.At {
+				m.partial = 0
+			}
+		}
+		marks[key] = m
+	}
+	if !maps.Equal(marks, r.marks) {
+		s.changeReplica(origin, func(r *Held) { r.marks = marks })
+	}
+}

@@ -1,0 +1,215 @@
+package replica
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
+)
+
+// A Held is what this node holds of one origin, its replica. It is never changed,
+// only replaced.
+type Held struct {
+	Origin
+	incarnation uint64
+	arrays      []*remoteArray // newest first
+	marks       map[Key]mark
+
+	// What is looked up in arrays of the origin's own, newest first; see refresh.
+	Tally []*Tally
+	Block []*Block
+}
+
+// A mark is what a replica knows of one array beside the array.
+type mark struct {
+	partial uint64 // version that the array will have; 0 unless images are missing
+	boot    uint64 // of the origin, that led to it
+}
+
+// A remoteArray is one array of an origin: in memory, cold, or, while it leaves
+// the memory, both. It is never changed, only replaced.
+type remoteArray struct {
+	Key
+	memory loaded // nil if it is not there
+	cold   *cold
+	hidden bool // not looked up: a merged array still has what it holds
+}
+
+// replicated returns the array, wherever it is.
+func (x *remoteArray) replicated() Versioned {
+	if x.memory != nil {
+		return x.memory
+	}
+	return x.cold
+}
+
+// A Tally is the counts of one generation of an origin.
+type Tally struct {
+	Start  uint64
+	Counts *filter.Counting
+}
+
+// A Block is the lists of one generation of an origin.
+type Block struct {
+	Start         uint64
+	Spam, Revoked *filter.Bits // nil if there is none, or it is not in memory
+}
+
+// Versioned is an array of a replica, in memory or not.
+type Versioned interface {
+	Geometry() filter.Geometry
+	Keys() uint64
+	Version() uint64
+}
+
+// loaded is what the writer does to an array of a replica that is in memory.
+type loaded interface {
+	Versioned
+	pages.Array
+	ApplyRound(index uint64, r *filter.Round, replayed bool) error
+	AddRound(r *filter.Round) error
+	LoadAt(index uint64, m *filter.Image) error
+	SetGeneration(uint64)
+	Stats() filter.Stats
+	Resident() uint64
+	Growth(r *filter.Round) uint64
+	Shown(from uint64) float64
+}
+
+func (r *Held) clone() *Held {
+	c := *r
+	c.arrays = slices.Clone(r.arrays)
+	return &c
+}
+
+func newReplicated(a Array, start uint64, g filter.Geometry) (loaded, error) {
+	var array loaded
+	var err error
+	if a == ArrayCounts {
+		array, err = filter.NewSparseCounting(g)
+	} else {
+		array, err = filter.NewSparseBits(g)
+	}
+	if err != nil {
+		return nil, err
+	}
+	array.SetGeneration(start)
+	return array, nil
+}
+
+// put gives r an array, in the place of the one it has of the same generation.
+// The caller owns r, as with the methods below.
+func (r *Held) put(x *remoteArray) {
+	i := slices.IndexFunc(r.arrays, func(y *remoteArray) bool { return y.Key == x.Key })
+	if i >= 0 {
+		r.arrays[i] = x
+	} else {
+		r.arrays = append(r.arrays, x)
+		slices.SortFunc(r.arrays, func(a, b *remoteArray) int {
+			return cmp.Or(cmp.Compare(b.Start, a.Start), cmp.Compare(a.Array, b.Array))
+		})
+	}
+	r.refresh()
+}
+
+// refresh finds what is looked up.
+func (r *Held) refresh() {
+	r.Tally, r.Block = nil, nil
+	for _, x := range r.arrays {
+		if x.memory == nil || x.hidden {
+			continue
+		}
+		if counts, ok := x.memory.(*filter.Counting); ok {
+			r.Tally = append(r.Tally, &Tally{x.Start, counts})
+			continue
+		}
+		if n := len(r.Block); n == 0 || r.Block[n-1].Start != x.Start {
+			r.Block = append(r.Block, &Block{Start: x.Start})
+		}
+		r.Block[len(r.Block)-1].set(x.Array, x.memory.(*filter.Bits))
+	}
+}
+
+func (g *Block) set(a Array, bits *filter.Bits) {
+	if a == ArraySpam {
+		g.Spam = bits
+	} else {
+		g.Revoked = bits
+	}
+}
+
+// find returns an array, nil if the replica has none of that name.
+func (r *Held) find(key Key) *remoteArray {
+	for _, x := range r.arrays {
+		if x.Key == key {
+			return x
+		}
+	}
+	return nil
+}
+
+// keep drops the arrays of which keep says no.
+func (r *Held) keep(keep func(key Key) bool) {
+	r.arrays = slices.DeleteFunc(r.arrays, func(x *remoteArray) bool { return !keep(x.Key) })
+	r.marks = maps.Clone(r.marks)
+	maps.DeleteFunc(r.marks, func(key Key, _ mark) bool { return !keep(key) })
+	r.refresh()
+}
+
+func (v *View) origin(id string) *Held {
+	for _, r := range v.Origins {
+		if r.ID == id {
+			return r
+		}
+	}
+	return nil
+}
+
+// changeReplica publishes a view in which change was done to a copy of the
+// replica of an origin, if there is one.
+func (s *Set) changeReplica(origin string, change func(*Held)) {
+	next := s.View().clone()
+	for i, r := range next.Origins {
+		if r.ID == origin {
+			r = r.clone()
+			change(r)
+			next.Origins[i] = r
+		}
+	}
+	s.view.Store(next)
+}
+
+// openReplica publishes a view in which the replica has an empty array for p.
+func (s *Set) openReplica(origin string, p Parsed) error {
+	array, err := newReplicated(p.Array, p.Start, p.Geometry)
+	if err != nil {
+		return err
+	}
+	next := s.View().clone()
+	i := slices.IndexFunc(next.Origins, func(r *Held) bool { return r.ID == origin })
+	next.Origins[i] = next.Origins[i].clone()
+	next.Origins[i].put(&remoteArray{Key: Key{p.Array, p.Start}, memory: array})
+	next.refresh()
+	s.view.Store(next)
+	return nil
+}
+
+// DropExpired drops the generations of replicas that the books no
+// longer keep. Which those are follows from the clock, so no entry says it.
+func (s *Set) DropExpired() {
+	old := s.View()
+	if len(old.Origins) == 0 || s.opts.Still {
+		return
+	}
+	now := s.opts.Now()
+	next := old.clone()
+	for i, r := range next.Origins {
+		r = r.clone()
+		r.keep(func(key Key) bool { return !s.Book(key.Array).Expired(now, key.Start) })
+		next.Origins[i] = r
+	}
+	s.view.Store(next)
+	s.settle()
+}

@@ -1,0 +1,147 @@
+package replica
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// An Array names one of the arrays of a generation that origins share. Weights
+// and unique filters stay at home: they are about accounts that other servers
+// do not know.
+type Array string
+
+// A Key names an array of an origin, or of the node itself.
+type Key struct {
+	Array Array
+	Start uint64 // of the generation, Unix seconds
+}
+
+// The arrays that are shared.
+const (
+	ArrayCounts  Array = "counts"  // of the tally
+	ArraySpam    Array = "spam"    // of the blocklist
+	ArrayRevoked Array = "revoked" // of the blocklist
+)
+
+// ErrGap says that a part does not continue the replica that it is for. Images of
+// the whole array close a gap.
+var ErrGap = errors.New("replica: a part is missing before this one")
+
+// A Part is something that one array of an origin took: a round of adds, or the
+// image of one page.
+type Part struct {
+	Array    Array           `json:"array"`
+	Start    uint64          `json:"start"`    // of the generation, Unix seconds
+	Geometry filter.Geometry `json:"geometry"` // of the array
+	// Round is an encoded filter.Round. Image is an encoded page; a replica is
+	// exact again once it has the images of all pages of one moment. One of
+	// the two is empty.
+	Round []byte `json:"round,omitempty"`
+	Image []byte `json:"image,omitempty"`
+	// At goes with an image: the version of the whole array at the moment of
+	// the images. Until a replica has reached it, page by page, it takes no
+	// rounds.
+	At uint64 `json:"at,omitempty"`
+	// Boot is the origin's number of the process that led to what the part
+	// brings; the replica remembers it. 0 if it is not known.
+	Boot uint64 `json:"boot,omitempty"`
+	// From and To go with a round of the node itself: the versions of the
+	// array before and after. Receivers read them in the round itself.
+	From uint64 `json:"-"`
+	To   uint64 `json:"-"`
+}
+
+// An Origin is a server whose reports this one counts.
+type Origin struct {
+	ID string `json:"id"` // its public key: 1 to 64 letters and digits
+	// Weight is what its word is worth, 0..1: counts are multiplied by it, and
+	// a place on its blocklist weighs it against the promotion weight. 0 keeps
+	// the replica and looks nothing up in it: quarantine.
+	Weight float64 `json:"weight"`
+}
+
+// ValidOrigin reports whether id may name an origin: it becomes part of file
+// names.
+func ValidOrigin(id string) bool {
+	for _, c := range []byte(id) {
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9') {
+			return false
+		}
+	}
+	return len(id) >= 1 && len(id) <= 64
+}
+
+// An ArrayState is where the replica of one array stands.
+type ArrayState struct {
+	Array    Array
+	Start    uint64
+	Geometry filter.Geometry
+	Version  uint64
+	Keys     uint64
+	Bytes    uint64
+	// Partial is the version that the array of a replica will have once all
+	// its images are here; 0 if none is missing.
+	Partial uint64
+	// Boot is the [Part.Boot] of the last part that the array of a replica took.
+	Boot uint64
+	// Merged: the array has no memory of its own, and Bytes is 0. See [Set.Room].
+	Merged bool
+	// Ghost is the probability that the array, or the one it is merged into,
+	// shows a signature that nobody reported, by its number of keys.
+	Ghost float64
+}
+
+// Arrays returns where the replica of an origin stands, array by array.
+func (s *Set) Arrays(origin string) []ArrayState {
+	view := s.View()
+	i := slices.IndexFunc(view.Origins, func(r *Held) bool { return r.ID == origin })
+	if i < 0 {
+		return nil
+	}
+	into := make(map[*cold]*Merged)
+	for _, m := range view.Merged {
+		for _, c := range m.members {
+			into[c] = m
+		}
+	}
+	var out []ArrayState
+	for _, x := range view.Origins[i].arrays {
+		state := StateOf(x.Array, x.Start, x.replicated())
+		m := view.Origins[i].marks[x.Key]
+		state.Partial, state.Boot = m.partial, m.boot
+		if x.memory != nil {
+			state.Bytes = charged(x.memory)
+		} else {
+			state.Merged, state.Bytes = true, 0
+			if m := into[x.cold]; m != nil {
+				state.Ghost = m.Ghost()
+			}
+		}
+		out = append(out, state)
+	}
+	return out
+}
+
+// Shown returns the probability that an array of the replica of an origin shows a
+// signature that nobody reported, by what is in it and not, as [ArrayState].Ghost,
+// by its number of keys. Of an array that is not in memory it is 0.
+func (s *Set) Shown(origin string, a Array, start uint64) float64 {
+	r := s.View().origin(origin)
+	if r == nil {
+		return 0
+	}
+	x := r.find(Key{a, start})
+	if x == nil || x.memory == nil {
+		return 0
+	}
+	return x.memory.Shown(rand.Uint64()) // nobody foresees which lines
+}
+
+// StateOf returns where an array of the node itself, or of a replica, stands.
+func StateOf(a Array, start uint64, array Versioned) ArrayState {
+	g, keys := array.Geometry(), array.Keys()
+	return ArrayState{Array: a, Start: start, Geometry: g, Version: array.Version(), Keys: keys, Bytes: g.Bytes(), Ghost: g.GhostError(keys)}
+}

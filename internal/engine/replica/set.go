@@ -1,0 +1,205 @@
+package replica
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+)
+
+// Options is what a set of replicas needs to know.
+type Options struct {
+	KeyID        uint64       // of the network's secret
+	Tally, Block book.Options // how long generations are kept, and how wrong lists may be
+	Bytes        uint64       // bound of the memory; 0: none
+	Store        *store.Store // where cold arrays are; nil: none leaves the memory
+	Still        bool         // nothing expires
+	Now          func() time.Time
+	Promotion    func() float64 // weight from which an origin alone lists
+	Checkpoint   func()         // asks for a checkpoint soon: cold arrays have taken much
+}
+
+// A Set is the replicas of all origins that count. Methods that change it are the
+// writer's, or run between two of its batches; all others may be called by several
+// goroutines at once.
+type Set struct {
+	opts   Options
+	view   atomic.Pointer[View]
+	wake   chan struct{}
+	wanted atomic.Uint64 // bytes of an array for which there is no room
+	limits sync.Map      // of geometries, see mergedKeys; peers have few
+}
+
+// NewSet returns a set without origins.
+func NewSet(o Options) *Set {
+	s := &Set{opts: o, wake: make(chan struct{}, 1)}
+	s.view.Store(&View{})
+	return s
+}
+
+// A View is what look-ups read. It never changes: whoever changes anything makes a
+// new one.
+type View struct {
+	Origins []*Held   // that count
+	Merged  []*Merged // what the cold arrays of replicas hold
+
+	// What is looked up of Merged; see refresh.
+	Counts []MergedCounts
+	Lists  []*MergedList
+}
+
+func (v *View) clone() *View {
+	c := *v
+	c.Origins, c.Merged = slices.Clone(v.Origins), slices.Clone(v.Merged)
+	return &c
+}
+
+// View returns what the replicas hold at present.
+func (s *Set) View() *View { return s.view.Load() }
+
+// Keys returns the keys of all replicas, about: when it changes, so do the odds of
+// errors.
+func (v *View) Keys() (sum uint64) {
+	for _, r := range v.Origins {
+		for _, x := range r.arrays {
+			sum += x.replicated().Keys()
+		}
+	}
+	return sum
+}
+
+// Each calls f for every array of an origin that is in memory.
+func (v *View) Each(f func(array any)) {
+	for _, r := range v.Origins {
+		for _, x := range r.arrays {
+			if x.memory != nil {
+				f(x.memory)
+			}
+		}
+	}
+}
+
+// Wanted returns a channel that tells when Merge has something to do.
+func (s *Set) Wanted() <-chan struct{} { return s.wake }
+
+// Wake has somebody look whether anything is to be merged.
+func (s *Set) Wake() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Book returns the shape of the book that an array belongs to.
+func (s *Set) Book(a Array) book.Options {
+	if a == ArrayCounts {
+		return s.opts.Tally
+	}
+	return s.opts.Block
+}
+
+// CheckOrigins returns an error that wraps [bulkhead.ErrMalformed] unless these may
+// be the origins that count.
+func CheckOrigins(origins []Origin) error {
+	seen := make(map[string]bool)
+	for _, o := range origins {
+		if !ValidOrigin(o.ID) || seen[o.ID] || !(o.Weight >= 0 && o.Weight <= 1) {
+			return fmt.Errorf("%w: origin %.128q with weight %v: want distinct ids of up to 64 letters and digits, and weights in 0..1", bulkhead.ErrMalformed, o.ID, o.Weight)
+		}
+		seen[o.ID] = true
+	}
+	return nil
+}
+
+// SetOrigins makes these the origins that count. Replicas of others are dropped.
+func (s *Set) SetOrigins(origins []Origin) {
+	old := s.View()
+	next := old.clone()
+	next.Origins = nil
+	for _, o := range origins {
+		r := &Held{}
+		if kept := old.origin(o.ID); kept != nil {
+			r = kept.clone()
+		}
+		r.Origin = o
+		next.Origins = append(next.Origins, r)
+	}
+	s.view.Store(next)
+	s.settle()
+}
+
+// CheckOrigin returns an error that wraps [bulkhead.ErrForbidden] unless the origin
+// counts.
+func (s *Set) CheckOrigin(origin string) error {
+	if s.View().origin(origin) == nil {
+		return fmt.Errorf("%w: origin %.128q does not count here", bulkhead.ErrForbidden, origin)
+	}
+	return nil
+}
+
+// CheckRenewal returns an error unless the origin counts, and has not been in the
+// incarnation, or a later one, already.
+func (s *Set) CheckRenewal(origin string, incarnation uint64) error {
+	if err := s.CheckOrigin(origin); err != nil {
+		return err
+	}
+	if r := s.View().origin(origin); incarnation <= r.incarnation {
+		return fmt.Errorf("%w: incarnation %d of an origin that is at %d", bulkhead.ErrMalformed, incarnation, r.incarnation)
+	}
+	return nil
+}
+
+// Renew drops what is held of the incarnation of an origin before this one.
+func (s *Set) Renew(origin string, incarnation uint64) {
+	s.changeReplica(origin, func(r *Held) { *r = Held{Origin: r.Origin, incarnation: incarnation} })
+	s.settle()
+}
+
+// CheckName returns an error unless an origin that counts may take the name.
+func (s *Set) CheckName(origin, to string) error {
+	if err := s.CheckOrigin(origin); err != nil {
+		return err
+	}
+	if s.View().origin(to) != nil {
+		return fmt.Errorf("%w: origin %.128q is here already", bulkhead.ErrMalformed, to)
+	}
+	return nil
+}
+
+// Rename gives an origin another name.
+func (s *Set) Rename(origin, to string) {
+	for _, m := range s.View().Merged {
+		m.rename(origin, to)
+	}
+	s.changeReplica(origin, func(r *Held) {
+		r.ID = to
+		for _, x := range r.arrays {
+			if x.cold != nil {
+				x.cold.origin = to
+			}
+		}
+	})
+	s.settle()
+}
+
+// Forget drops what is held of an origin's generations from the given start on.
+func (s *Set) Forget(origin string, since uint64) {
+	s.changeReplica(origin, func(r *Held) {
+		r.keep(func(key Key) bool { return key.Start < since })
+	})
+	s.settle()
+}
+
+// Incarnation returns which incarnation of an origin is held; 0 if none has been
+// noted.
+func (s *Set) Incarnation(origin string) uint64 {
+	if r := s.View().origin(origin); r != nil {
+		return r.incarnation
+	}
+	return 0
+}

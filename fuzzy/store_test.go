@@ -166,3 +166,40 @@ func TestExactBeforeNear(t *testing.T) {
 		t.Errorf("%d near matches, want 1", n)
 	}
 }
+
+// TestFullFilters: what the filters may show by error of anything is found only if
+// enough counters speak for it. A digest has three, one with shingles two of its own and
+// its bands.
+func TestFullFilters(t *testing.T) {
+	ctx := t.Context()
+	var shingles [32]uint64
+	for i := range shingles {
+		shingles[i] = uint64(i) * 0x9e3779b97f4a7c15
+	}
+	for _, tt := range []struct {
+		chance         float64
+		digest         bool // is found without shingles
+		text, textNear bool // with them: as itself, or by its bands alone
+	}{
+		{0, true, true, false},
+		{1e-6, true, true, false},
+		{3e-3, true, true, false},
+		{1e-2, true, false, true},
+		{3e-2, false, false, true},
+		{0.5, false, false, true}, // 0.5^20 is less than one in a hundred thousand
+		{0.6, false, false, false},
+		{1, false, false, false},
+	} {
+		house := prototest.NewTally(1)
+		house.Chance = tt.chance
+		c := dial(t, serve(t, &Server{Clearinghouse: house, SpamFlags: []uint8{}}), nil)
+		must(t, c.Write(ctx, digestOf(1), nil, 1, 10))
+		must(t, c.Write(ctx, digestOf(2), &shingles, 1, 10))
+		if r := mustCheck(t, c, digestOf(1), nil); r.OK() != tt.digest || r.Stored != tt.digest {
+			t.Errorf("chance %g: a digest: %+v, want it found: %v", tt.chance, r, tt.digest)
+		}
+		if r := mustCheck(t, c, digestOf(2), &shingles); r.OK() != (tt.text || tt.textNear) || r.Stored != tt.text {
+			t.Errorf("chance %g: a text: %+v, want it found as itself: %v, by its bands: %v", tt.chance, r, tt.text, tt.textNear)
+		}
+	}
+}

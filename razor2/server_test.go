@@ -689,3 +689,106 @@ func TestSplitBlock(t *testing.T) {
 		t.Errorf("a part of a million lines takes %.0f allocations", n)
 	}
 }
+
+// TestRows: the rows that clients send: docs/specs/razor2.md#check.
+func TestRows(t *testing.T) {
+	p := mustParse(t, part)
+	e4, e8 := razor.Text(p.E4.Sum()), razor.Text(p.E8[0].Sum())
+	for _, tt := range []struct {
+		command string
+		sig     bulkhead.Signature
+		want    string
+	}{
+		{"c", p.E4, "a=c&e=4&ep4=" + razor.EP4 + "&s=" + e4},
+		{"r", p.E4, "a=r&e=4&ep4=" + razor.EP4 + "&s=" + e4},
+		{"revoke", p.E4, "a=revoke&e=4&s=" + e4},
+		{"c", p.E8[0], "a=c&e=8&s=" + e8},
+		{"revoke", p.E8[0], "a=revoke&e=8&s=" + e8},
+	} {
+		if got := row(tt.command, &tt.sig).String(); got != tt.want {
+			t.Errorf("row %s of %v: %q, want %q", tt.command, tt.sig, got, tt.want)
+		}
+	}
+}
+
+// TestRevokeBatch: each row of a batch has its answer, and what is malformed in it
+// revokes nothing and keeps nothing else from being revoked.
+func TestRevokeBatch(t *testing.T) {
+	house := &prototest.House{}
+	s := &Server{Clearinghouse: house, Read: read}
+	address := start(t, s)
+	if err := login(t, address).Report(header, [][]byte{part}); err != nil {
+		t.Fatal(err)
+	}
+	p := mustParse(t, part)
+	batch := []Values{row("revoke", &p.E4), {{"a", "revoke"}, {"e", "4"}}, row("revoke", &p.E8[0]), {{"a", "revoke"}, {"e", "4"}, {"s", "not a sum!"}}}
+	answers := func(c *Client) (got []string) {
+		rows, err := c.Do(batch...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rows {
+			got = append(got, r.String())
+		}
+		return got
+	}
+	if got, want := answers(dial(t, address)), []string{"err=202", "err=200", "err=202", "err=200"}; !slices.Equal(got, want) {
+		t.Errorf("without a login: %q, want %q", got, want)
+	}
+	if got, want := answers(login(t, address)), []string{"res=1", "err=200", "res=1", "err=200"}; !slices.Equal(got, want) {
+		t.Errorf("answers %q, want %q", got, want)
+	}
+	if n, bad := s.Stats.Revokes.Load(), s.Stats.Malformed.Load(); n != 2 || bad != 4 {
+		t.Errorf("%d revoked, %d malformed; want 2, 4", n, bad)
+	}
+	got, err := dial(t, address).Check(p.E4, p.E8[0])
+	if err != nil || got[0].Spam || got[1].Spam {
+		t.Errorf("after the revocation: %+v, %v", got, err)
+	}
+}
+
+// batches is a clearinghouse that must be asked in batches.
+type batches struct {
+	*prototest.House
+	sizes []int
+}
+
+func (b *batches) Check(context.Context, bulkhead.Query) (bulkhead.Verdict, error) {
+	return bulkhead.Verdict{}, errors.New("asked one by one")
+}
+
+func (b *batches) CheckBatch(ctx context.Context, queries []bulkhead.Query, verdicts []bulkhead.Verdict) (err error) {
+	b.sizes = append(b.sizes, len(queries))
+	for i, q := range queries {
+		if verdicts[i], err = b.House.Check(ctx, q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestCheckBatch: who can answer many questions at once is asked so, and again without
+// what is left of an earlier, larger batch.
+func TestCheckBatch(t *testing.T) {
+	house := &batches{House: &prototest.House{}}
+	p := mustParse(t, part)
+	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{p.E4}, Vote: bulkhead.Spam}); err != nil {
+		t.Fatal(err)
+	}
+	c := dial(t, start(t, &Server{Clearinghouse: house}))
+	unknown := mustSigs(t, "razor/e8", "OK-8mIdLyA0A")[0]
+	for _, sigs := range [][]bulkhead.Signature{{p.E4, unknown, p.E4}, {unknown}, {unknown, p.E4}} {
+		got, err := c.Check(sigs...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range sigs {
+			if got[i].Spam != (sigs[i] == p.E4) {
+				t.Errorf("batch of %d, row %d: %+v", len(sigs), i, got[i])
+			}
+		}
+	}
+	if want := []int{3, 1, 2}; !slices.Equal(house.sizes, want) {
+		t.Errorf("batches of %d, want %d", house.sizes, want)
+	}
+}

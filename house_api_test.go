@@ -2,6 +2,7 @@ package bulkhead_test
 
 import (
 	"encoding/json"
+	"errors"
 	"go/ast"
 	"go/importer"
 	"go/token"
@@ -156,6 +157,42 @@ func TestPublicAPI(t *testing.T) {
 	}
 	if names < 100 {
 		t.Fatalf("%d names in the public packages, want all of them", names)
+	}
+}
+
+// TestOutside: the module of somebody else in test/outside, which make test runs, has
+// an example of every public package, and its go.mod is in step with this one.
+func TestOutside(t *testing.T) {
+	list := exec.Command("go", "list", "-mod=readonly", "-deps", "-test", "-json=ImportPath,Module,XTestImports", ".")
+	list.Dir = "test/outside"
+	out, err := list.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			out = exit.Stderr
+		}
+		t.Fatalf("go list in test/outside: %v\n%s(go mod tidy there brings it in step)", err, out)
+	}
+	used := make(map[string]bool)
+	for dec := json.NewDecoder(strings.NewReader(string(out))); dec.More(); {
+		var p struct {
+			ImportPath   string
+			Module       *struct{ Main bool }
+			XTestImports []string
+		}
+		if err := dec.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		if p.Module != nil && p.Module.Main {
+			for _, name := range p.XTestImports {
+				used[name] = true
+			}
+		}
+	}
+	for _, p := range publicPackages(t) {
+		if !used[p.Path()] {
+			t.Errorf("test/outside has no example of %s", p.Path())
+		}
 	}
 }
 

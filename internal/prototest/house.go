@@ -3,7 +3,7 @@
 // that run until the test ends.
 //
 //	house := &prototest.House{}
-//	address := prototest.ServeStream(t, "127.0.0.1:0", (&Server{House: house}).Serve)
+//	address := prototest.ServeStream(t, "127.0.0.1:0", &Server{Clearinghouse: house})
 package prototest
 
 import (

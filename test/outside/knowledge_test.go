@@ -1,0 +1,100 @@
+package outside_test
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/filter/paper"
+	"github.com/bulkhead-mail/bulkhead/signature"
+	sigmail "github.com/bulkhead-mail/bulkhead/signature/mail"
+	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
+
+	"example.com/outside"
+)
+
+func Example_bulkhead() {
+	sig, err := bulkhead.ParseSignature("pyzor/digest:dc2f1aac4a98fe905e0d362276084a814b77f391")
+	must(err)
+	var house bulkhead.Clearinghouse = new(outside.House)
+	_, err = house.Report(context.Background(), bulkhead.Report{Signatures: []bulkhead.Signature{sig}, Vote: bulkhead.Spam})
+	must(err)
+	v, err := house.Check(context.Background(), bulkhead.Query{Signatures: []bulkhead.Signature{sig}})
+	must(err)
+	fmt.Println(sig, v.Spam())
+	// Output: pyzor/digest:dc2f1aac4a98fe905e0d362276084a814b77f391 true
+}
+
+func Example_signature() {
+	sigs, err := signature.Compute(context.Background(), []byte(mail), signature.Options{Skip: []bulkhead.Scheme{bulkhead.RspamdShingle}})
+	must(err)
+	seen := make(map[bulkhead.Scheme]bool)
+	for _, sig := range sigs {
+		seen[sig.Scheme()] = true
+	}
+	fmt.Println(len(sigs) > 0, seen[bulkhead.RspamdShingle])
+	// Output: true false
+}
+
+func Example_signatureMail() {
+	m, err := sigmail.Read(context.Background(), []byte(mail))
+	must(err)
+	fmt.Println(m.From, m.Subject, len(m.Parts))
+	// Output: ann@example.com offer 1
+}
+
+func Example_signatureRspamd() {
+	m, err := sigmail.Read(context.Background(), []byte(mail))
+	must(err)
+	hashes, err := rspamd.NewHasher("", "", rspamd.MumHash).Hashes(context.Background(), m, rspamd.Policy{MinBytes: -1})
+	must(err)
+	for _, h := range hashes {
+		sig := h.Signature()
+		fmt.Println(sig.Scheme(), h.Shingles != nil)
+	}
+	// Output: rspamd/text false
+}
+
+func Example_filter() {
+	secret := filter.Secret{1, 2, 3}
+	g, err := filter.SizeFor(filter.Target{Kind: filter.Cells, Signatures: 1000, Error: filter.CountWrong, Rate: 1e-3, KeyID: secret.ID()})
+	must(err)
+	seen, err := filter.NewCounting(g)
+	must(err)
+	key := secret.KeyOf("example", []byte("a digest"))
+	seen.Add(key, 3)
+	fmt.Println(seen.Count(key))
+	// Output: 3
+}
+
+func Example_filterPaper() {
+	fmt.Printf("%.2f\n", paper.OptimalHashes(10))
+	// Output: 6.93
+}
+
+// A node over HTTP, and a door's view of it.
+func Example_client() {
+	node, err := api.New(api.Options{
+		Clearinghouse: new(outside.House),
+		Read: func(ctx context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+			sigs, err := signature.Compute(ctx, raw, signature.Options{})
+			return sigs, bulkhead.Source{}, err
+		},
+		Access: api.Access{AnonymousCheck: api.Loopback, AnonymousReport: api.Loopback},
+	})
+	must(err)
+	server := httptest.NewServer(node)
+	defer server.Close()
+	var house bulkhead.Counter = &client.Client{Server: server.URL}
+	sig := bulkhead.MustSignature(bulkhead.PyzorDigest, make([]byte, 20))
+	_, err = house.Report(context.Background(), bulkhead.Report{Signatures: []bulkhead.Signature{sig}, Vote: bulkhead.Spam})
+	must(err)
+	v, err := house.Check(context.Background(), bulkhead.Query{Signatures: []bulkhead.Signature{sig}})
+	must(err)
+	fmt.Println(v.Spam())
+	// Output: true
+}

@@ -128,7 +128,9 @@ func (r *receiver) head(p *peer, t *track, m *message) {
 		return // a repetition, or of a process that has ended
 	}
 	t.lost(m)
-	t.head, t.said.head = m.stamp, m.said
+	if t.head = m.stamp; m.stamp.incarnation >= t.next { // else the head of a newer life is what it has to be shown
+		t.said.head = m.said
+	}
 	t.setHeads(m)
 	t.suspect, t.full, t.gone = false, false, nil
 	maps.DeleteFunc(t.looked, func(x ref, _ uint64) bool { return !r.m.opts.Engine.Keeps(x.array, x.start) })

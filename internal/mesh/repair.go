@@ -59,7 +59,7 @@ func (r *receiver) repair(ctx context.Context) (busy bool) {
 			life = r.m.opts.Engine.Incarnation(p.ID)
 		}
 		var proofs [][]byte
-		if t.suspect {
+		if t.suspect || t.next != 0 { // it may have gone back to before its newest life
 			proofs = t.said.about(wants)
 		}
 		r.m.sender.want(wish{h, life, t.last.boot, wants, proofs})

@@ -16,7 +16,7 @@ import (
 const heardFile = "heard.json"
 
 // A heard is what is kept of a peer beside what it counts: when it was last heard,
-// and its newest head, as it signed it.
+// and its newest head, or what began its newest life, as it signed it.
 type heard struct {
 	Key  string    `json:"key"`
 	At   time.Time `json:"at"`

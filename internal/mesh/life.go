@@ -76,6 +76,14 @@ func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *message) boo
 		}
 		return false
 	}
+	// Should the origin forget this life, nothing else makes it believe that it had
+	// one, and a restart of this node must not forget it, too.
+	if len(m.said) <= maxSaid || m.kind == kindHead {
+		t.said.head = m.said
+	}
+	if err := r.saveHeard(); err != nil {
+		r.m.opts.Log.Debug("what was last heard is not saved", "err", err)
+	}
 	if err := r.m.opts.Engine.Renew(ctx, p.ID, m.stamp.incarnation); err != nil {
 		r.refuseError(p, err)
 		return false

@@ -43,6 +43,23 @@ func TestModel(t *testing.T) {
 	done.complete(t, n)
 }
 
+// TestModelAgain runs schedules that once failed, several times each: goroutines
+// take turns at random.
+func TestModelAgain(t *testing.T) {
+	var done tallyOfSteps
+	for _, seed := range []uint64{
+		117,  // sound arrays of a peer that went back kept its other ones refused
+		5267, // who went back was not shown its newest life by those who had only heard of it
+		6061, // that proof was lost with a restart of who held it
+	} {
+		for range 8 {
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { runModel(t, seed, &done) })
+			})
+		}
+	}
+}
+
 // Kinds of steps that a model without them would not be worth much.
 var stepKinds = []string{
 	"reports", "pause", "faults", "cut off", "connected", "stopped", "killed", "backup", "restored", "copied back",

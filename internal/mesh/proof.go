@@ -16,7 +16,7 @@ const maxSaid = 16 << 10
 // evidence is what an origin has said, as it signed it: should it ever have
 // forgotten, it believes nothing else.
 type evidence struct {
-	head []byte         // the newest head of the newest life
+	head []byte         // the newest head of the newest life, or what began that
 	led  map[ref][]byte // what led an array to where the replica is
 }
 

@@ -58,9 +58,9 @@ type collected struct {
 	first                firstSeen
 	error                float64
 
-	scheme    bulkhead.Scheme // that judged, or else counted most
+	scheme    bulkhead.Scheme // that judged
 	bulkBy    bulkhead.Scheme // that counted most
-	bands     int             // of scheme, that agree; 0 if scheme is not of bands
+	bands     int             // of scheme, that agree; 0 if it is not of bands
 	contested bool
 }
 
@@ -92,7 +92,7 @@ func collect(v *bulkhead.Verdict, nearMatch int) collected {
 
 // whole takes the finding of a signature that stands for the whole message.
 func (c *collected) whole(f *bulkhead.Finding) {
-	c.counts(f.Signature.Scheme(), f.Sightings, f.Spam, f.Ham, 0)
+	c.counts(f.Signature.Scheme(), f.Sightings, f.Spam, f.Ham)
 	if f.Known() {
 		c.first.see(f.First)
 		c.error = min(c.error, f.Error)
@@ -101,12 +101,9 @@ func (c *collected) whole(f *bulkhead.Finding) {
 	c.contested = c.contested || f.Contested
 }
 
-func (c *collected) counts(by bulkhead.Scheme, sightings, spam, ham uint32, bands int) {
-	if m := max(sightings, spam); m > max(c.sightings, c.spam) || c.bulkBy == bulkhead.InvalidScheme && m > 0 {
+func (c *collected) counts(by bulkhead.Scheme, sightings, spam, ham uint32) {
+	if max(sightings, spam) > max(c.sightings, c.spam) {
 		c.bulkBy = by
-		if c.judged == bulkhead.Unjudged {
-			c.bands = bands
-		}
 	}
 	c.sightings, c.spam, c.ham = max(c.sightings, sightings), max(c.spam, spam), max(c.ham, ham)
 }
@@ -170,7 +167,7 @@ func (c *collected) banded(findings []bulkhead.Finding, scheme bulkhead.Scheme, 
 	if s|p|h == 0 && listed < match && revoked < match {
 		return
 	}
-	c.counts(scheme, s, p, h, match)
+	c.counts(scheme, s, p, h)
 	c.first.see(first.time())
 	c.error = min(c.error, coincidence(bands, match, chance))
 	switch {

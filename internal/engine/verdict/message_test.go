@@ -123,6 +123,24 @@ func TestReasons(t *testing.T) {
 	}
 }
 
+// TestVotesInWords: one vote, on whichever side, is told of.
+func TestVotesInWords(t *testing.T) {
+	for _, tt := range []struct {
+		spam, ham uint32
+		want      string
+	}{
+		{1, 0, "1 spam vote, 0 ham votes"},
+		{0, 1, "0 spam votes, 1 ham vote"},
+		{bulkhead.Many, 2, "many spam votes, 2 ham votes"},
+	} {
+		v := bulkhead.Verdict{Threshold: 20, Findings: []bulkhead.Finding{found(bulkhead.Exact, 1, bulkhead.Finding{Spam: tt.spam, Ham: tt.ham})}}
+		Policy{Promotion: 1, NearMatch: 2}.Message(&v, false)
+		if !slices.Contains(v.Reasons, tt.want) {
+			t.Errorf("%d for spam, %d against: %q, want %q", tt.spam, tt.ham, v.Reasons, tt.want)
+		}
+	}
+}
+
 func TestErrorReason(t *testing.T) {
 	for _, tt := range []struct {
 		p    float64

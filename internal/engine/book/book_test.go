@@ -135,6 +135,9 @@ func TestWithinASecond(t *testing.T) {
 	if ahead := int64(b.Live[0].Start) - monday.Add(time.Second).Unix(); ahead != 60 || opened != 61 {
 		t.Errorf("%d generations, the last one %d seconds ahead of the clock, want 61 and 60", opened, ahead)
 	}
+	if len(b.Live) != 62 {
+		t.Errorf("%d live, want all of this hour", len(b.Live))
+	}
 }
 
 // TestBehind: while the clock is far behind the open generation, which nobody can
@@ -156,7 +159,11 @@ func TestBehind(t *testing.T) {
 		{72, []uint64{first + 3, first + 2, first + 1}},
 	} {
 		now := monday.Add(time.Duration(tt.hours) * time.Hour)
-		b, _ = turn(t, k, b, now)
+		var c Change[TallySpec]
+		b, c = turn(t, k, b, now)
+		if n := k.GivenUp(c, now); n != 0 {
+			t.Errorf("after %d hours: %d given up for want of memory, want none", tt.hours, n)
+		}
 		if got := starts(b); !slices.Equal(got, tt.want) {
 			t.Errorf("after %d hours: generations of %v, want %v", tt.hours, got, tt.want)
 		}
@@ -165,6 +172,52 @@ func TestBehind(t *testing.T) {
 	b, _ = turn(t, k, b, monday.Add(73*time.Hour))
 	if got := starts(b)[0]; got != first+4 {
 		t.Errorf("the full one is followed by %d, want %d", got, first+4)
+	}
+}
+
+// TestBehindForAMoment: a clock that is put right in between has not been behind all
+// the time.
+func TestBehindForAMoment(t *testing.T) {
+	k := NewTally(tallyOptions, 10, 7, true, slog.New(slog.DiscardHandler))
+	year := monday.Add(365 * day)
+	b, _ := turn(t, k, Book[*Tally]{}, year)
+	for _, now := range []time.Time{monday, year, monday.Add(25 * time.Hour)} {
+		var c Change[TallySpec]
+		if b, c = turn(t, k, b, now); !c.Empty() {
+			t.Errorf("at %v: %+v, want nothing to change", now, c)
+		}
+	}
+}
+
+// TestGivenUp: of what a change drops, only what had not expired was given up.
+func TestGivenUp(t *testing.T) {
+	k := NewTally(tallyOptions, 10, 7, true, slog.New(slog.DiscardHandler))
+	today := uint64(monday.Truncate(day).Unix())
+	c := Change[TallySpec]{Drop: []uint64{today, today - 2*86400, today - 3*86400}, From: today + 1}
+	if n := k.GivenUp(c, monday); n != 2 {
+		t.Errorf("%d given up, want 2", n)
+	}
+}
+
+// TestArrays: the arrays of a generation know which one they belong to, and its bytes
+// are theirs.
+func TestArrays(t *testing.T) {
+	k := NewTally(tallyOptions, 10, 7, false, slog.New(slog.DiscardHandler))
+	b, _ := turn(t, k, Book[*Tally]{}, monday)
+	g := b.Live[0]
+	var bytes uint64
+	for _, array := range []any{g.Counts, g.Weights, g.Unique} {
+		a := array.(interface {
+			Geometry() filter.Geometry
+			NewRound() *filter.Round
+		})
+		if r := a.NewRound(); r.Generation != g.Start || r.Geometry.KeyID != 7 {
+			t.Errorf("array of generation %d for the keys of %d, want %d and 7", r.Generation, r.Geometry.KeyID, g.Start)
+		}
+		bytes += a.Geometry().Bytes()
+	}
+	if first, err := k.First(); b.Bytes() != bytes || first != bytes || err != nil {
+		t.Errorf("%d bytes, %d of the first generation, %v; want %d", b.Bytes(), first, err, bytes)
 	}
 }
 

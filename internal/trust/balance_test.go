@@ -12,6 +12,7 @@ func TestBalance(t *testing.T) {
 		spam, ham, aged int64
 	}{
 		{name: "nothing"},
+		{name: "the least against nothing", b: Balance{Ham: 1}, strength: -1, lifts: true, ham: 1},
 		{name: "a root", b: Balance{Spam: 100}, strength: 100, lists: true, spam: 100},
 		{name: "less than a root", b: Balance{Spam: 99}, strength: 99, spam: 99},
 		{name: "strangers alone", b: Balance{StrangerSpam: 1e6}, strength: 50, spam: 50},

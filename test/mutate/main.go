@@ -165,7 +165,7 @@ func (o *options) sample(p pkg, lines map[string]map[int]bool) (jobs []*job, of 
 		if err != nil {
 			continue // a change that cannot be printed is none
 		}
-		jobs = append(jobs, &job{mutant: c.m, code: code, covered: lines[p.ImportPath+"/"+filepath.Base(c.m.file)][c.m.line]})
+		jobs = append(jobs, &job{mutant: c.m, code: code, covered: c.s.covered(c.m.line, lines[p.ImportPath+"/"+filepath.Base(c.m.file)])})
 	}
 	return jobs, of, nil
 }

@@ -93,6 +93,42 @@ func TestSites(t *testing.T) {
 	}
 }
 
+// TestCoveredCases: the condition of a case is run with its switch, even if its body
+// never is; the body is not.
+func TestCoveredCases(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sample.go")
+	code := `package sample
+
+func Sign(n int) int {
+	switch {
+	case n < 0:
+		return -1
+	case n > 0 &&
+		n < 9:
+		return 2
+	}
+	return 3
+}
+`
+	if err := os.WriteFile(path, []byte(code), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	s, err := parse(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := map[int]bool{3: true, 4: true, 11: true} // a profile of Sign(0)
+	for _, m := range s.mutants {
+		want := m.line != 6 && m.line != 9
+		if got := s.covered(m.line, run); got != want {
+			t.Errorf("line %d, %s: covered %v", m.line, m.what, got)
+		}
+		if s.covered(m.line, nil) {
+			t.Errorf("line %d, %s: covered, and nothing ran", m.line, m.what)
+		}
+	}
+}
+
 func TestReadProfile(t *testing.T) {
 	got, err := readProfile(bufio.NewScanner(strings.NewReader("mode: set\nm/p/a.go:3.20,5.2 2 1\nm/p/a.go:7.1,9.2 1 0\n")))
 	want := map[string]map[int]bool{"m/p/a.go": {3: true, 4: true, 5: true}}

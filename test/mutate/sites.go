@@ -27,11 +27,13 @@ type source struct {
 	fset    *token.FileSet
 	tree    *ast.File
 	mutants []*mutant
+	// cases gives the line of the switch for the lines of its cases' expressions.
+	cases map[int]int
 }
 
 // parse reads a file and finds all its mutants.
 func parse(path string) (*source, error) {
-	s := &source{path: path, fset: token.NewFileSet()}
+	s := &source{path: path, fset: token.NewFileSet(), cases: make(map[int]int)}
 	var err error
 	if s.tree, err = parser.ParseFile(s.fset, path, nil, parser.ParseComments|parser.SkipObjectResolution); err != nil {
 		return nil, err
@@ -97,6 +99,8 @@ func (s *source) visit(n ast.Node) bool {
 		if n.Cond != nil {
 			s.constant(&n.Cond, "false")
 		}
+	case *ast.SwitchStmt:
+		s.noteCases(n)
 	case *ast.ReturnStmt:
 		s.result(n)
 	case *ast.BasicLit:
@@ -109,6 +113,23 @@ func (s *source) visit(n ast.Node) bool {
 		s.statements(n.Body)
 	}
 	return !spoken(n)
+}
+
+// noteCases notes where the expressions of a switch's cases are. They run with the
+// switch, and a cover profile counts their lines to the bodies, which may never run.
+func (s *source) noteCases(n *ast.SwitchStmt) {
+	for _, c := range n.Body.List {
+		for _, e := range c.(*ast.CaseClause).List {
+			for l := s.fset.Position(e.Pos()).Line; l <= s.fset.Position(e.End()).Line; l++ {
+				s.cases[l] = s.fset.Position(n.Pos()).Line
+			}
+		}
+	}
+}
+
+// covered reports whether a test runs the line, given those that a profile counts.
+func (s *source) covered(line int, lines map[int]bool) bool {
+	return lines[line] || lines[s.cases[line]]
 }
 
 // spoken reports whether a node only makes words: logs and the text of errors

@@ -65,6 +65,7 @@ var mayImport = map[string][]string{
 	"dnsbl":                       {".", "door"},
 	"client":                      {"."},
 	"api":                         {".", "client", "door"},
+	"internal/edge":               {".", "client"},
 	"internal/cli":                {},
 	"internal/units":              {},
 	"internal/node":               {"*", "internal/*", "signature/*"},

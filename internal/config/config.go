@@ -67,6 +67,7 @@ type Config struct {
 	Lists     Lists       `toml:"lists" doc:"Black, white and grey lists in filter files, as \"bulkhead list build\" makes them."`
 	DNSBL     DNSBL       `toml:"dnsbl" doc:"Lists served through DNS."`
 	Mesh      Mesh        `toml:"mesh" doc:"Sharing with other nodes; see \"bulkhead network\" and \"bulkhead peer\"."`
+	Upstream  Upstream    `toml:"upstream" doc:"A node elsewhere that has the knowledge: this one has its doors only, and is an edge\nof it. Not together with [tally], [blocklist], [trust] and [mesh]."`
 	Whitelist Whitelist   `toml:"whitelist" doc:"Mail that is never called spam or bulk, and whose reports are not counted."`
 }
 

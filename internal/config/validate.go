@@ -158,6 +158,7 @@ func (cfg *Config) validate(lines map[string]int) error {
 	c.mesh(&cfg.Mesh)
 	c.dnsbl(&cfg.DNSBL, &cfg.Lists)
 	c.whitelist(&cfg.Whitelist)
+	c.upstream(&cfg.Upstream, &cfg.Mesh)
 	if len(c.errs) == 0 {
 		return nil
 	}

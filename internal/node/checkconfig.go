@@ -16,7 +16,10 @@ func CheckConfig(cfg *config.Config) error {
 	if err == nil {
 		err = checkRules(rules)
 	}
-	errs := []error{checkSizes(cfg, machineMemory()), err}
+	errs := []error{checkSizes(asEdge(cfg), machineMemory()), err}
+	if _, err := upstreamOf(&cfg.Upstream); err != nil {
+		errs = append(errs, err)
+	}
 	set, err := lists.OpenSet(lists.SetOptions{Files: filesOf(cfg), MaxBytes: cfg.Lists.MaxBytes})
 	if err != nil {
 		return errors.Join(append(errs, &config.Error{Key: "lists.list", Detail: err.Error()})...)

@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/edge"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
@@ -32,6 +33,8 @@ type core struct {
 	log      *slog.Logger
 	version  string
 	engine   *engine.Engine
+	house    bulkhead.Counter // that the doors ask: the engine, or the edge
+	edge     *edge.Edge       // nil if the node has the knowledge itself
 	store    *store.Store
 	sealer   *trust.Sealer
 	secret   filter.Secret
@@ -63,7 +66,7 @@ func (n *Node) startEngine(ctx context.Context, st *stage) error {
 // open makes the data folder if need be, and opens what lies in it. A still node
 // leaves its generations as they are, see [engine.Options].
 func (n *core) open(ctx context.Context, still bool) error {
-	cfg := n.cfg.Load()
+	cfg := asEdge(n.cfg.Load())
 	if err := errors.Join(checkSizes(cfg, machineMemory()), ownFolder(n.dir)); err != nil {
 		return err
 	}
@@ -98,6 +101,7 @@ func (n *core) open(ctx context.Context, still bool) error {
 	if err != nil {
 		return errors.Join(err, n.close(ctx))
 	}
+	n.house = n.engine
 	return nil
 }
 

@@ -21,7 +21,7 @@ func (n *Node) openFuzzy(ctx context.Context, address string) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	front.Clearinghouse, front.Log = n.engine, n.log.With("door", "fuzzy")
+	front.Clearinghouse, front.Log = n.house, n.log.With("door", "fuzzy")
 	front.Cleared = func(sigs []bulkhead.Signature) bool { return n.engine.Whitelisted(new(bulkhead.Source), sigs) != "" }
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
 	o, err := openPort(ctx, address, front)

@@ -34,7 +34,7 @@ func (n *Node) openHTTP(ctx context.Context, address string) (*opened, error) {
 	}
 	house, err := api.New(api.Options{
 		Registry:      n.registry,
-		Clearinghouse: n.engine, Read: n.read, Accounts: n.book, Users: n.book, Peers: &n.peers, Node: n.core,
+		Clearinghouse: n.house, Read: n.read, Accounts: n.book, Users: n.book, Peers: &n.peers, Node: n.core,
 		RateLimits: mtaAPI{n.mta}, Lists: mtaAPI{n.mta},
 		Ready: n.ready, Page: page, Access: access, Version: n.version, Log: n.log,
 	})

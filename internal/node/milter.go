@@ -101,7 +101,7 @@ func (n *Node) newMilter() (*milter.Server, error) {
 	// Of mail that is only counted, the node's own bands tell near copies: those
 	// of rspamd would need half as much memory again.
 	hashing.Skip = []bulkhead.Scheme{bulkhead.RspamdShingle}
-	front.Clearinghouse, front.Signatures, front.Log = n.engine, hashing, n.log.With("door", "milter")
+	front.Clearinghouse, front.Signatures, front.Log = n.house, hashing, n.log.With("door", "milter")
 	front.AuthResults = func() []string { return n.cfg.Load().Whitelist.AuthResults }
 	// Also where there is no list yet: one may come with another configuration.
 	asked := listsOf{set: n.mta.lists}

@@ -62,6 +62,7 @@ type Node struct {
 func (n *Node) order() []*stage {
 	return []*stage{
 		{name: "engine", start: n.startEngine},
+		{name: "upstream", start: n.startUpstream},
 		{name: "rate limits and lists", start: n.startMTA},
 		{name: "mesh", start: n.startMesh},
 		{name: "doors", start: n.startDoors},
@@ -151,7 +152,7 @@ func (n *Node) shutDown(ctx context.Context) error {
 func (n *Node) Doors() []client.Door { return n.core.doors }
 
 // Clearinghouse returns what all doors ask.
-func (n *Node) Clearinghouse() bulkhead.Clearinghouse { return n.engine }
+func (n *Node) Clearinghouse() bulkhead.Clearinghouse { return n.house }
 
 // AdminTokenFile returns the path of the file with the administrator's token.
 func (n *Node) AdminTokenFile() string { return filepath.Join(n.dir, AdminTokenFile) }

@@ -56,7 +56,9 @@ func (j *journal) stopped() (parts []string) {
 }
 
 // inOrder is how a node stops.
-func inOrder() []string { return []string{"doors", "mesh", "rate limits and lists", "engine"} }
+func inOrder() []string {
+	return []string{"doors", "mesh", "rate limits and lists", "upstream", "engine"}
+}
 
 // everyDoor is a configuration in which all doors are on, at free ports.
 func everyDoor(t *testing.T, more string) *config.Config {
@@ -239,7 +241,8 @@ func TestFailedStage(t *testing.T) {
 		name, config, want string
 		stopped            []string
 	}{
-		{"engine", "[tally]\ncapacity = 10000000000\nerror = 1e-9\n", "tally.capacity", inOrder()[3:]},
+		{"engine", "[tally]\ncapacity = 10000000000\nerror = 1e-9\n", "tally.capacity", inOrder()[4:]},
+		{"upstream", "[upstream]\nurl = \"http://127.0.0.1:1\"\ntoken_file = \"/nowhere/token\"\n", "upstream.token_file", inOrder()[3:]},
 		{"limits", "[[ratelimit]]\nname = \"a\"\nkey = \"{x\"\nlimit = 5\nperiod = \"1h\"\n", "ratelimit", inOrder()[2:]},
 		{"mesh", "[mesh]\nmode = \"external\"\nservers = [\"nats://127.0.0.1:1\"]\ncredentials = \"/nowhere/creds\"\n", "", inOrder()[1:]},
 		{"doors", "[http]\ntls_cert = \"/nowhere/cert\"\ntls_key = \"/nowhere/key\"\n", "http.tls_cert", inOrder()},

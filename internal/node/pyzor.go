@@ -22,7 +22,7 @@ func operations(names []string) []pyzor.Op {
 func (n *Node) openPyzor(ctx context.Context, address string) (*opened, error) {
 	cfg := n.cfg.Load()
 	front := &pyzor.Server{
-		Clearinghouse: n.engine, Accounts: &protocolAccounts{n.book, pyzorProtocol},
+		Clearinghouse: n.house, Accounts: &protocolAccounts{n.book, pyzorProtocol},
 		Anonymous: operations(cfg.Pyzor.Anonymous), Users: operations(cfg.Pyzor.Users),
 		Log: n.log.With("door", "pyzor"),
 	}
@@ -39,7 +39,7 @@ func (n *Node) openPyzor(ctx context.Context, address string) (*opened, error) {
 func (n *Node) openPyzorHelper(ctx context.Context, address string) (*opened, error) {
 	cfg := n.cfg.Load()
 	front := &pyzor.Helper{
-		Clearinghouse: n.engine, Cleared: n.clearedMail, MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections,
+		Clearinghouse: n.house, Cleared: n.clearedMail, MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections,
 		Log: n.log.With("door", "pyzor_helper"),
 	}
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)

@@ -1,0 +1,102 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// A result is the answer to one question of a batch.
+type result[A any] struct {
+	answer A
+	err    error
+}
+
+// A batcher gathers questions while a request is under way, and asks them together
+// in the next one: nobody waits for company, and a slow upstream gets fewer and
+// larger requests.
+type batcher[Q, A any] struct {
+	// send asks all questions in one request. An error is that of all.
+	send    func(context.Context, []Q) ([]result[A], error)
+	timeout time.Duration // of one request
+	size    int           // questions in one request at most
+	limit   int           // questions that wait at most
+
+	mu      sync.Mutex
+	waiting []*question[Q, A]
+	busy    bool // somebody sends
+}
+
+type question[Q, A any] struct {
+	ask    Q
+	answer chan result[A] // takes one
+}
+
+// do asks one question, until ctx ends.
+func (b *batcher[Q, A]) do(ctx context.Context, ask Q) (A, error) {
+	var none A
+	q := &question[Q, A]{ask, make(chan result[A], 1)}
+	b.mu.Lock()
+	if len(b.waiting) >= b.limit {
+		b.mu.Unlock()
+		return none, fmt.Errorf("edge: %w: %d requests wait for the upstream", bulkhead.ErrOverLimit, b.limit)
+	}
+	b.waiting = append(b.waiting, q)
+	if !b.busy {
+		b.busy = true
+		go b.run()
+	}
+	b.mu.Unlock()
+	select {
+	case r := <-q.answer:
+		return r.answer, r.err
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+}
+
+// run sends until nothing waits.
+func (b *batcher[Q, A]) run() {
+	for {
+		b.mu.Lock()
+		n := min(len(b.waiting), b.size)
+		if n == 0 {
+			b.waiting, b.busy = nil, false
+			b.mu.Unlock()
+			return
+		}
+		batch := b.waiting[:n:n]
+		b.waiting = b.waiting[n:]
+		b.mu.Unlock()
+		b.flush(batch)
+	}
+}
+
+// flush answers all questions of a batch. One that the upstream finds malformed
+// spoils the request, but not the others: then each is asked alone.
+func (b *batcher[Q, A]) flush(batch []*question[Q, A]) {
+	asks := make([]Q, len(batch))
+	for i, q := range batch {
+		asks[i] = q.ask
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), b.timeout)
+	answers, err := b.send(ctx, asks)
+	cancel()
+	if len(batch) > 1 && errors.Is(err, bulkhead.ErrMalformed) {
+		for _, q := range batch {
+			b.flush([]*question[Q, A]{q})
+		}
+		return
+	}
+	for i, q := range batch {
+		if err != nil {
+			q.answer <- result[A]{err: err}
+			continue
+		}
+		q.answer <- answers[i]
+	}
+}

@@ -1,0 +1,107 @@
+package edge
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// cacheSize is how many answers a cache holds.
+const cacheSize = 4096
+
+// A cache keeps for a short time which queries were answered "unknown". It forgets
+// what has been reported since.
+type cache struct {
+	ttl time.Duration
+	now func() time.Time
+
+	mu       sync.Mutex
+	answers  map[cacheKey]cached
+	reported map[bulkhead.Signature]time.Time // when last
+	floor    time.Time                        // what was asked until then may be wrong
+}
+
+type cacheKey [sha256.Size]byte
+
+type cached struct {
+	verdict bulkhead.Verdict
+	asked   time.Time
+}
+
+func newCache(ttl time.Duration, now func() time.Time) *cache {
+	return &cache{ttl: ttl, now: now, answers: make(map[cacheKey]cached), reported: make(map[bulkhead.Signature]time.Time)}
+}
+
+// keyOf returns what two queries have in common that have the same answer; false if
+// the query is none.
+func keyOf(q bulkhead.Query) (cacheKey, bool) {
+	q.Reporter = bulkhead.Reporter{} // is not asked for
+	text, err := json.Marshal(q)
+	return sha256.Sum256(text), err == nil
+}
+
+// get returns the answer to a query if it is fresh.
+func (c *cache) get(key cacheKey, sigs []bulkhead.Signature) (bulkhead.Verdict, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a, ok := c.answers[key]
+	if !ok || !a.asked.After(c.floor) || c.now().Sub(a.asked) >= c.ttl || c.changed(sigs, a.asked) {
+		return bulkhead.Verdict{}, false
+	}
+	v := a.verdict
+	v.Findings, v.Reasons = slices.Clone(v.Findings), slices.Clone(v.Reasons)
+	return v, true
+}
+
+// changed reports whether any of the signatures was reported since then.
+func (c *cache) changed(sigs []bulkhead.Signature, since time.Time) bool {
+	for i := range sigs {
+		if at, ok := c.reported[sigs[i]]; ok && !at.Before(since) {
+			return true
+		}
+	}
+	return false
+}
+
+// put keeps the answer to a query that was asked at a time, if it says "unknown".
+func (c *cache) put(key cacheKey, v *bulkhead.Verdict, asked time.Time) {
+	if c.ttl == 0 || v.Whitelisted != "" || v.Judged != bulkhead.Unjudged || v.Bulk {
+		return
+	}
+	for i := range v.Findings {
+		if v.Findings[i].Known() {
+			return
+		}
+	}
+	kept := *v
+	kept.Findings, kept.Reasons = slices.Clone(v.Findings), slices.Clone(v.Reasons)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.answers) >= cacheSize {
+		clear(c.answers)
+	}
+	c.answers[key] = cached{kept, asked}
+}
+
+// forget keeps signatures that were reported just now from being answered out of
+// the cache as they were before.
+func (c *cache) forget(sigs []bulkhead.Signature) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ttl == 0 {
+		return
+	}
+	now := c.now()
+	if len(c.reported)+len(sigs) > 4*cacheSize {
+		clear(c.answers)
+		clear(c.reported)
+		c.floor = now // of answers that are under way, too
+	}
+	for i := range sigs {
+		c.reported[sigs[i]] = now
+	}
+}

@@ -1,0 +1,5 @@
+// Package edge is a Clearinghouse whose knowledge is at a node elsewhere, the
+// upstream. What many doors ask at once goes out in one request; what was just
+// unknown is not asked again for a moment; and while the upstream is away, checks are
+// answered "unknown" in a short time and reports are refused as for now.
+package edge

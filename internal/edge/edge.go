@@ -1,0 +1,241 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
+)
+
+// An Upstream is a node elsewhere, as [client.Client] asks it.
+type Upstream interface {
+	bulkhead.Counter
+	CheckBatch(context.Context, []bulkhead.Query) ([]client.Checked, error)
+	ReportBatch(context.Context, []bulkhead.Report) ([]client.Reported, error)
+}
+
+// Options say how an edge asks.
+type Options struct {
+	Upstream Upstream
+	// Timeout is the longest that a check waits.
+	Timeout time.Duration
+	// Cache is how long "unknown" is answered again without asking; 0: never.
+	Cache time.Duration
+	// Log takes a line when the upstream goes and one when it is back; nil discards.
+	Log *slog.Logger
+	// Now tells the time; nil means time.Now.
+	Now func() time.Time
+}
+
+// Limits of an edge.
+const (
+	batchSize     = 64               // messages in one request
+	maxWaiting    = 4096             // messages that wait for a request
+	reportTimeout = 15 * time.Second // of a request that the upstream writes to disk
+	probeEvery    = time.Second      // how often one asks who is away
+)
+
+// An Edge is a Counter before a node elsewhere. Its methods may be called
+// concurrently.
+type Edge struct {
+	up      Upstream
+	timeout time.Duration
+	checks  batcher[bulkhead.Query, bulkhead.Verdict]
+	reports batcher[bulkhead.Report, bulkhead.Receipt]
+	cache   *cache
+	health  health
+	Stats   Stats
+}
+
+// Stats count what an edge does.
+type Stats struct {
+	Requests  atomic.Int64 // to the upstream
+	Cached    atomic.Int64 // checks answered without asking
+	FailOpen  atomic.Int64 // checks and looks answered "unknown" because the upstream did not answer
+	Temporary atomic.Int64 // reports and counts refused as for now, likewise
+}
+
+// New returns an edge.
+func New(o Options) *Edge {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	e := &Edge{up: o.Upstream, timeout: o.Timeout, cache: newCache(o.Cache, o.Now)}
+	e.health.log, e.health.now = o.Log, o.Now
+	e.checks = batcher[bulkhead.Query, bulkhead.Verdict]{send: e.sendChecks, timeout: o.Timeout, size: batchSize, limit: maxWaiting}
+	e.reports = batcher[bulkhead.Report, bulkhead.Receipt]{send: e.sendReports, timeout: reportTimeout, size: batchSize, limit: maxWaiting}
+	return e
+}
+
+// Up reports whether the upstream answered when it was last asked.
+func (e *Edge) Up() bool { return !e.health.away() }
+
+func (e *Edge) sendChecks(ctx context.Context, queries []bulkhead.Query) ([]result[bulkhead.Verdict], error) {
+	e.Stats.Requests.Add(1)
+	got, err := e.up.CheckBatch(ctx, queries)
+	e.health.note(err)
+	out := make([]result[bulkhead.Verdict], len(got))
+	for i := range got {
+		out[i] = result[bulkhead.Verdict]{got[i].Verdict, got[i].Err}
+	}
+	return out, err
+}
+
+func (e *Edge) sendReports(ctx context.Context, reports []bulkhead.Report) ([]result[bulkhead.Receipt], error) {
+	e.Stats.Requests.Add(1)
+	got, err := e.up.ReportBatch(ctx, reports)
+	e.health.note(err)
+	out := make([]result[bulkhead.Receipt], len(got))
+	for i := range got {
+		out[i] = result[bulkhead.Receipt]{got[i].Receipt, got[i].Err}
+	}
+	return out, err
+}
+
+// Check implements [bulkhead.Clearinghouse]. What the upstream does not answer in
+// time is unknown.
+func (e *Edge) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, error) {
+	if err := valid(q.Signatures); err != nil {
+		return bulkhead.Verdict{}, err
+	}
+	key, keyed := keyOf(q)
+	if v, ok := e.cache.get(key, q.Signatures); keyed && ok {
+		e.Stats.Cached.Add(1)
+		return v, nil
+	}
+	if !e.health.mayAsk() {
+		return e.unknown(&q), nil
+	}
+	asked := e.cache.now()
+	short, cancel := context.WithTimeout(ctx, e.timeout)
+	defer cancel()
+	v, err := e.checks.do(short, q)
+	switch {
+	case err == nil:
+		e.cache.put(key, &v, asked)
+		return v, nil
+	case ctx.Err() != nil:
+		return bulkhead.Verdict{}, ctx.Err()
+	case errors.Is(err, bulkhead.ErrMalformed):
+		return bulkhead.Verdict{}, err
+	}
+	return e.unknown(&q), nil
+}
+
+// unknown is the verdict on a message that nobody could be asked about.
+func (e *Edge) unknown(q *bulkhead.Query) bulkhead.Verdict {
+	e.Stats.FailOpen.Add(1)
+	v := bulkhead.Verdict{Threshold: q.Threshold, Findings: make([]bulkhead.Finding, len(q.Signatures))}
+	for i := range q.Signatures {
+		v.Findings[i].Signature = q.Signatures[i]
+	}
+	if !q.Terse {
+		v.Reasons = []string{"unknown: the upstream did not answer"}
+	}
+	return v
+}
+
+// Report implements [bulkhead.Clearinghouse]. A report that the upstream did not
+// acknowledge is refused with an error that wraps [bulkhead.ErrReadOnly]; it may have
+// been counted nevertheless.
+func (e *Edge) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
+	if err := valid(r.Signatures); err != nil {
+		return bulkhead.Receipt{}, err
+	}
+	if r.Vote >= bulkhead.NumVotes {
+		return bulkhead.Receipt{}, fmt.Errorf("edge: %w: vote %d", bulkhead.ErrMalformed, r.Vote)
+	}
+	if !e.health.mayAsk() {
+		return bulkhead.Receipt{}, e.temporary(errAway)
+	}
+	defer e.cache.forget(r.Signatures)
+	receipt, err := e.reports.do(ctx, r)
+	switch {
+	case err == nil:
+		return receipt, nil
+	case ctx.Err() != nil:
+		return bulkhead.Receipt{}, ctx.Err()
+	case down(err):
+		return bulkhead.Receipt{}, e.temporary(err)
+	}
+	return bulkhead.Receipt{}, err
+}
+
+// Look implements [bulkhead.Counter]. Nothing is known while the upstream is away.
+func (e *Edge) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
+	out = out[:len(sigs)]
+	if len(sigs) == 0 {
+		return nil
+	}
+	if err := valid(sigs); err != nil {
+		return err
+	}
+	if e.health.mayAsk() {
+		e.Stats.Requests.Add(1)
+		short, cancel := context.WithTimeout(ctx, e.timeout)
+		err := e.up.Look(short, sigs, out, what)
+		cancel()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		e.health.note(err)
+		if err == nil || errors.Is(err, bulkhead.ErrMalformed) {
+			return err
+		}
+	}
+	e.Stats.FailOpen.Add(1)
+	clear(out)
+	return nil
+}
+
+// Count implements [bulkhead.Counter]; see [Edge.Report].
+func (e *Edge) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint32) error {
+	if len(sigs) == 0 {
+		return nil
+	}
+	if err := valid(sigs); err != nil {
+		return err
+	}
+	if !e.health.mayAsk() {
+		return e.temporary(errAway)
+	}
+	defer e.cache.forget(sigs)
+	e.Stats.Requests.Add(1)
+	long, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	err := e.up.Count(long, sigs, n)
+	if ctx.Err() != nil && err != nil {
+		return ctx.Err()
+	}
+	e.health.note(err)
+	if down(err) {
+		return e.temporary(err)
+	}
+	return err
+}
+
+func (e *Edge) temporary(err error) error {
+	e.Stats.Temporary.Add(1)
+	return fmt.Errorf("edge: %w: %v", bulkhead.ErrReadOnly, err)
+}
+
+// valid refuses what the upstream would, so that it does not spoil a batch.
+func valid(sigs []bulkhead.Signature) error {
+	if len(sigs) == 0 {
+		return fmt.Errorf("edge: %w: no signature", bulkhead.ErrMalformed)
+	}
+	for i := range sigs {
+		if !sigs[i].Valid() {
+			return fmt.Errorf("edge: %w: signature %d of %d is invalid", bulkhead.ErrMalformed, i+1, len(sigs))
+		}
+	}
+	return nil
+}

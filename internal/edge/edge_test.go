@@ -1,0 +1,302 @@
+package edge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/bulkheadtest"
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/prototest"
+)
+
+// node serves house over HTTP on an address, any if it is "".
+func node(t testing.TB, house bulkhead.Clearinghouse, address string) *httptest.Server {
+	t.Helper()
+	read := func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+		return nil, bulkhead.Source{}, errors.New("no mail here")
+	}
+	handler, err := api.New(api.Options{Clearinghouse: house, Read: read})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewUnstartedServer(handler)
+	if address != "" {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv.Listener.Close()
+		srv.Listener = l
+	}
+	srv.Start()
+	t.Cleanup(srv.Close)
+	return srv
+}
+
+func upstream(t testing.TB, url string) *client.Client {
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &client.Client{Server: url, HTTP: &http.Client{Transport: transport}}
+}
+
+// clock is a time that only moves when told.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+func newClock() *clock { return &clock{now: time.Unix(1e9, 0)} }
+
+func sig(n int) bulkhead.Signature {
+	return bulkhead.MustSignature(bulkhead.DCCBody, fmt.Appendf(nil, "%08d", n))
+}
+
+func query(n ...int) bulkhead.Query {
+	var q bulkhead.Query
+	for _, i := range n {
+		q.Signatures = append(q.Signatures, sig(i))
+	}
+	return q
+}
+
+// TestClearinghouse: an edge is a Clearinghouse and a Counter as the node is that it
+// asks, with a cache that outlives the test and without.
+func TestClearinghouse(t *testing.T) {
+	white := sig(77)
+	for _, ttl := range []time.Duration{0, time.Hour} {
+		t.Run(ttl.String(), func(t *testing.T) {
+			bulkheadtest.Suite{White: white, Open: func(t testing.TB) bulkhead.Clearinghouse {
+				house := prototest.NewTally(3)
+				house.White = map[bulkhead.Signature]bool{white: true}
+				return New(Options{Upstream: upstream(t, node(t, house, "").URL), Timeout: 10 * time.Second, Cache: ttl})
+			}}.Run(t)
+		})
+	}
+}
+
+// TestAway: while the upstream is away checks are answered, nothing is acknowledged,
+// and the log says so once; when it is back all goes on.
+func TestAway(t *testing.T) {
+	house := &prototest.House{}
+	srv := node(t, house, "")
+	address, now := srv.Listener.Addr().String(), newClock()
+	var log bytes.Buffer
+	e := New(Options{
+		Upstream: upstream(t, srv.URL), Timeout: 10 * time.Second, Now: now.Now,
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	ctx := t.Context()
+	spam := bulkhead.Report{Signatures: query(1).Signatures, Vote: bulkhead.Spam}
+	if _, err := e.Report(ctx, spam); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := e.Check(ctx, query(1)); err != nil || !v.Spam() {
+		t.Fatalf("%+v, %v; want spam", v, err)
+	}
+	srv.CloseClientConnections()
+	srv.Close()
+	for range 5 {
+		v, err := e.Check(ctx, query(1, 2))
+		if err != nil || v.Unwanted() || len(v.Findings) != 2 || v.Findings[1].Signature != sig(2) || v.Findings[0].Known() || len(v.Reasons) == 0 {
+			t.Errorf("away: check %+v, %v; want unknown", v, err)
+		}
+		if r, err := e.Report(ctx, spam); !errors.Is(err, bulkhead.ErrReadOnly) || r != (bulkhead.Receipt{}) {
+			t.Errorf("away: report %+v, %v; want ErrReadOnly", r, err)
+		}
+		if err := e.Count(ctx, spam.Signatures, []uint32{1}); !errors.Is(err, bulkhead.ErrReadOnly) {
+			t.Errorf("away: count %v; want ErrReadOnly", err)
+		}
+		looks := []bulkhead.Look{{Sightings: 9}}
+		if err := e.Look(ctx, spam.Signatures, looks, bulkhead.Counts); err != nil || looks[0] != (bulkhead.Look{}) {
+			t.Errorf("away: look %+v, %v; want nothing known", looks, err)
+		}
+		if _, err := e.Check(ctx, bulkhead.Query{}); !errors.Is(err, bulkhead.ErrMalformed) {
+			t.Errorf("away: malformed check: %v, want ErrMalformed", err)
+		}
+		now.advance(probeEvery)
+	}
+	if e.Up() || e.Stats.FailOpen.Load() != 10 || e.Stats.Temporary.Load() != 10 {
+		t.Errorf("up %v, %d checks and looks and %d reports failed; want 10 of each", e.Up(), e.Stats.FailOpen.Load(), e.Stats.Temporary.Load())
+	}
+	node(t, house, address)
+	if _, err := e.Report(ctx, spam); err != nil {
+		t.Errorf("back: report: %v", err)
+	}
+	if v, err := e.Check(ctx, query(1)); err != nil || !v.Spam() || !e.Up() {
+		t.Errorf("back: %+v, %v; want spam", v, err)
+	}
+	if got := log.String(); strings.Count(got, "the upstream is away") != 1 || strings.Count(got, "the upstream is back") != 1 {
+		t.Errorf("log:\n%s\nwant one line for each change", got)
+	}
+}
+
+// TestHangs: an upstream that takes connections and says nothing holds nobody up.
+func TestHangs(t *testing.T) {
+	hang := make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
+	defer srv.Close()
+	defer close(hang)
+	e := New(Options{Upstream: upstream(t, srv.URL), Timeout: 20 * time.Millisecond, Now: newClock().Now})
+	var wg sync.WaitGroup
+	for i := range 50 {
+		wg.Go(func() {
+			if v, err := e.Check(t.Context(), query(i)); err != nil || v.Unwanted() {
+				t.Errorf("%+v, %v; want unknown", v, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestTokenRefused: a token that the upstream does not take is told in the log and
+// holds up no mail, and no door is told that its client is unknown.
+func TestTokenRefused(t *testing.T) {
+	var log bytes.Buffer
+	up := upstream(t, node(t, &prototest.House{}, "").URL)
+	up.Token = "wrong"
+	e := New(Options{Upstream: up, Timeout: 10 * time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if v, err := e.Check(t.Context(), query(1)); err != nil || v.Unwanted() {
+		t.Errorf("%+v, %v; want unknown", v, err)
+	}
+	_, err := e.Report(t.Context(), bulkhead.Report{Signatures: query(1).Signatures})
+	if !errors.Is(err, bulkhead.ErrReadOnly) || errors.Is(err, bulkhead.ErrUnauthorised) {
+		t.Errorf("report: %v; want ErrReadOnly", err)
+	}
+	if !strings.Contains(log.String(), "token") {
+		t.Errorf("log: %s", log.String())
+	}
+}
+
+// slow is an upstream whose first request waits.
+type slow struct {
+	Upstream
+	begun, end chan struct{}
+	mu         sync.Mutex
+	batches    []int
+}
+
+func (s *slow) CheckBatch(ctx context.Context, q []bulkhead.Query) ([]client.Checked, error) {
+	s.mu.Lock()
+	s.batches = append(s.batches, len(q))
+	first := len(s.batches) == 1
+	s.mu.Unlock()
+	if first {
+		close(s.begun)
+		<-s.end
+	}
+	return s.Upstream.CheckBatch(ctx, q)
+}
+
+// TestBatches: what is asked while a request is under way goes into the next one, and
+// a malformed question among them has no part in the answers to the others.
+func TestBatches(t *testing.T) {
+	house := &prototest.House{}
+	s := &slow{Upstream: upstream(t, node(t, house, "").URL), begun: make(chan struct{}), end: make(chan struct{})}
+	e := New(Options{Upstream: s, Timeout: 10 * time.Second})
+	if _, err := e.Report(t.Context(), bulkhead.Report{Signatures: query(7).Signatures, Vote: bulkhead.Spam}); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	ask := func(i int) {
+		wg.Go(func() {
+			q := query(i)
+			if i == 13 { // more than a message may have
+				for j := range 2000 {
+					q.Signatures = append(q.Signatures, sig(j))
+				}
+			}
+			v, err := e.Check(t.Context(), q)
+			switch {
+			case i == 13 && !errors.Is(err, bulkhead.ErrMalformed):
+				t.Errorf("a malformed question: %v", err)
+			case i != 13 && (err != nil || v.Spam() != (i == 7) || v.Findings[0].Signature != sig(i)):
+				t.Errorf("question %d: %+v, %v", i, v, err)
+			}
+		})
+	}
+	ask(0)
+	<-s.begun
+	for i := 1; i <= 20; i++ {
+		ask(i)
+	}
+	for gathered := 0; gathered < 20; { // they wait behind the first request
+		e.checks.mu.Lock()
+		gathered = len(e.checks.waiting)
+		e.checks.mu.Unlock()
+	}
+	close(s.end)
+	wg.Wait()
+	if s.batches[0] != 1 || s.batches[1] != 20 {
+		t.Errorf("requests of %v questions, want 1, then 20, then each of them alone", s.batches)
+	}
+	full := batcher[int, int]{busy: true, limit: 1, waiting: make([]*question[int, int], 1)}
+	if _, err := full.do(t.Context(), 1); !errors.Is(err, bulkhead.ErrOverLimit) {
+		t.Errorf("one more than may wait: %v", err)
+	}
+}
+
+// TestCache: "unknown" is answered again for a while, and nothing else is.
+func TestCache(t *testing.T) {
+	house, now := &prototest.House{}, newClock()
+	e := New(Options{Upstream: upstream(t, node(t, house, "").URL), Timeout: 10 * time.Second, Cache: time.Second, Now: now.Now})
+	check := func(cached int64, q bulkhead.Query) bulkhead.Verdict {
+		t.Helper()
+		before := e.Stats.Cached.Load()
+		v, err := e.Check(t.Context(), q)
+		if err != nil || e.Stats.Cached.Load()-before != cached {
+			t.Errorf("check: %v, %d from the cache, want %d", err, e.Stats.Cached.Load()-before, cached)
+		}
+		return v
+	}
+	check(0, query(1, 2))
+	v := check(1, query(1, 2))
+	v.Findings[0].Sightings, v.Reasons[0] = 99, "" // the caller's own
+	if v := check(1, query(1, 2)); v.Findings[0].Sightings != 0 || v.Reasons[0] == "" {
+		t.Errorf("the cache gave away its own memory: %+v", v)
+	}
+	check(0, query(2, 1))
+	check(0, bulkhead.Query{Signatures: query(1, 2).Signatures, Threshold: 3})
+	check(0, bulkhead.Query{Signatures: query(1, 2).Signatures, Source: bulkhead.Source{Sender: "a@example.com"}})
+	now.advance(time.Second)
+	check(0, query(1, 2))
+	check(1, query(1, 2))
+	now.advance(time.Millisecond)
+	if _, err := e.Report(t.Context(), bulkhead.Report{Signatures: query(2).Signatures}); err != nil {
+		t.Fatal(err)
+	}
+	if v := check(0, query(1, 2)); v.Findings[1].Sightings != 1 {
+		t.Errorf("after a report: %+v", v)
+	}
+	check(0, query(1, 2)) // known, hence asked each time
+	for i := range 3 * cacheSize {
+		e.cache.put(cacheKey{byte(i), byte(i >> 8)}, &bulkhead.Verdict{}, now.Now())
+		e.cache.forget(query(i, i+1, i+2).Signatures)
+	}
+	if a, r := len(e.cache.answers), len(e.cache.reported); a > cacheSize || r > 4*cacheSize {
+		t.Errorf("the cache holds %d answers and %d reports", a, r)
+	}
+}

@@ -1,0 +1,76 @@
+package edge
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
+)
+
+var errAway = errors.New("the upstream is away")
+
+// down reports whether an error says that the upstream is of no use at present, and
+// not that it has refused a request.
+func down(err error) bool {
+	var p *client.Problem
+	switch {
+	case err == nil:
+		return false
+	case errors.As(err, &p):
+		// A token that the upstream does not take is the edge's fault, not that of
+		// whoever asks the edge.
+		return p.Status == http.StatusUnauthorized || p.Status >= 500 && !errors.Is(err, bulkhead.ErrReadOnly)
+	}
+	return !errors.Is(err, bulkhead.ErrMalformed) && !errors.Is(err, bulkhead.ErrOverLimit)
+}
+
+// health is what is known of the upstream. While it is away one request in
+// probeEvery tries it; the others do not wait for it.
+type health struct {
+	log *slog.Logger
+	now func() time.Time
+
+	mu    sync.Mutex
+	since time.Time // when it went; zero while it is there
+	probe time.Time // when to try again
+}
+
+func (h *health) away() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.since.IsZero()
+}
+
+// mayAsk reports whether a request may go out now.
+func (h *health) mayAsk() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.since.IsZero() {
+		return true
+	}
+	now := h.now()
+	if now.Before(h.probe) {
+		return false
+	}
+	h.probe = now.Add(probeEvery)
+	return true
+}
+
+// note takes the outcome of a request, and logs what has changed.
+func (h *health) note(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch gone := down(err); {
+	case gone && h.since.IsZero():
+		h.since = h.now()
+		h.probe = h.since.Add(probeEvery)
+		h.log.Error("the upstream is away: checks are answered \"unknown\", reports are refused for now", "err", err)
+	case !gone && !h.since.IsZero():
+		h.log.Info("the upstream is back", "away", h.now().Sub(h.since).Round(time.Millisecond).String())
+		h.since = time.Time{}
+	}
+}

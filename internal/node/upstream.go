@@ -1,0 +1,116 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/edge"
+)
+
+// edgeCapacity is what the books of an edge are sized for, signatures: nothing is
+// counted there.
+const edgeCapacity = 1000
+
+// asEdge returns cfg with the smallest books if it is that of an edge, or else as it
+// is. The engine of an edge keeps the accounts of its own doors.
+func asEdge(cfg *config.Config) *config.Config {
+	if cfg.Upstream.URL == "" {
+		return cfg
+	}
+	small := *cfg
+	small.Tally.Capacity, small.Blocklist.Capacity = edgeCapacity, edgeCapacity
+	return &small
+}
+
+// startUpstream lets the doors of an edge ask a node elsewhere, not the engine.
+func (n *Node) startUpstream(_ context.Context, st *stage) error {
+	u := n.cfg.Load().Upstream
+	if u.URL == "" {
+		return nil
+	}
+	up, err := upstreamOf(&u)
+	if err != nil {
+		return err
+	}
+	if at, err := url.Parse(u.URL); err == nil && at.Scheme == "http" && up.Token != "" && !isLocal(at.Hostname()) {
+		n.log.Warn("the token goes to the upstream in the clear: use https", "url", u.URL)
+	}
+	n.edge = edge.New(edge.Options{Upstream: up, Timeout: time.Duration(u.Timeout), Cache: time.Duration(u.Cache), Log: n.log.With("upstream", u.URL)})
+	n.house = n.edge
+	n.registry.MustRegister(newUpstreamCollector(n.edge))
+	n.log.Info("edge: the knowledge is elsewhere", "upstream", u.URL)
+	st.close = func(context.Context) error {
+		up.HTTP.CloseIdleConnections()
+		return nil
+	}
+	return nil
+}
+
+// isLocal reports whether a host is this machine.
+func isLocal(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
+}
+
+// upstreamOf returns the client of an upstream. Its connections are kept.
+func upstreamOf(u *config.Upstream) (*client.Client, error) {
+	up := &client.Client{Server: u.URL, HTTP: &http.Client{
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute},
+		// Whoever answers with another address is no node, and gets no token.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	if u.TokenFile == "" {
+		return up, nil
+	}
+	token, err := ReadSecret(u.TokenFile)
+	if err == nil && token == "" {
+		err = fmt.Errorf("%s is empty", u.TokenFile)
+	}
+	if err != nil {
+		return nil, &config.Error{Key: "upstream.token_file", Detail: err.Error()}
+	}
+	up.Token = token
+	return up, nil
+}
+
+// An upstreamCollector is the share of an edge in /metrics.
+type upstreamCollector struct {
+	edge      *edge.Edge
+	up, total *prometheus.Desc
+}
+
+func newUpstreamCollector(e *edge.Edge) *upstreamCollector {
+	return &upstreamCollector{
+		edge:  e,
+		up:    prometheus.NewDesc("bulkhead_upstream_up", "1 if the upstream answered when it was last asked, or else 0.", nil, nil),
+		total: prometheus.NewDesc("bulkhead_upstream_total", "Requests to the upstream (request), checks answered without one (cached), checks that it did not answer and that were answered \"unknown\" (fail_open), reports refused for now for the same reason (temporary).", []string{"what"}, nil),
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (c *upstreamCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- c.up
+	ch <- c.total
+}
+
+// Collect implements [prometheus.Collector].
+func (c *upstreamCollector) Collect(ch chan<- prometheus.Metric) {
+	up := 0.0
+	if c.edge.Up() {
+		up = 1
+	}
+	ch <- prometheus.MustNewConstMetric(c.up, prometheus.GaugeValue, up)
+	s := &c.edge.Stats
+	for what, v := range map[string]*atomic.Int64{"request": &s.Requests, "cached": &s.Cached, "fail_open": &s.FailOpen, "temporary": &s.Temporary} {
+		ch <- prometheus.MustNewConstMetric(c.total, prometheus.CounterValue, float64(v.Load()), what)
+	}
+}

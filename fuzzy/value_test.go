@@ -109,11 +109,11 @@ func TestBandsOutliveDelete(t *testing.T) {
 	want("4 taken away", 6)
 	must(t, c.Write(ctx, digestOf(2), &text, 1, 4))
 	want("4 added", 10)
-	house.Err = bulkhead.ErrReadOnly
+	house.Fail(bulkhead.ErrReadOnly)
 	if err := c.Write(ctx, digestOf(2), &text, 1, 10); err == nil {
 		t.Error("a write to a node that is read-only is acknowledged")
 	}
-	house.Err = nil
+	house.Fail(nil)
 	must(t, c.Write(ctx, digestOf(2), &text, 1, 10))
 	want("10 more, after a failure", 20)
 }

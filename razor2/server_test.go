@@ -559,7 +559,7 @@ func TestHouseErrors(t *testing.T) {
 	for _, tt := range tests {
 		house := &prototest.House{}
 		c := login(t, start(t, &Server{Clearinghouse: house}))
-		house.Err = tt.err
+		house.Fail(tt.err)
 		e4 := mustParse(t, part).E4
 		check, err1 := c.Do(row("c", &e4))
 		revoke, err2 := c.Do(row("revoke", &e4))
@@ -629,7 +629,7 @@ func TestHelper(t *testing.T) {
 	if got := ask(make([]byte, 1<<17)); got != "" {
 		t.Errorf("huge mail: %q, want no answer", got)
 	}
-	house.Err = bulkhead.ErrReadOnly
+	house.Fail(bulkhead.ErrReadOnly)
 	if got := ask(mail); got != "" {
 		t.Errorf("house that refuses: %q, want no answer", got)
 	}

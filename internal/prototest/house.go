@@ -20,7 +20,7 @@ import (
 // votes, than ham or revoked. The zero House is ready to use. Its methods may be
 // called concurrently.
 type House struct {
-	// Err, when set, is returned by every call, which then changes nothing.
+	// Err, when set, is returned by every call, which then changes nothing. See Fail.
 	Err error
 	// White is the signatures of its white list.
 	White map[bulkhead.Signature]bool
@@ -83,6 +83,13 @@ func (e *entry) spam() bool {
 		}
 	}
 	return balance > 0
+}
+
+// Fail sets Err, or clears it with nil, while servers ask.
+func (h *House) Fail(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.Err = err
 }
 
 // Reports returns every report and revoke taken so far, in order.

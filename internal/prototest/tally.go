@@ -143,7 +143,10 @@ func (h *Tally) Count(_ context.Context, sigs []bulkhead.Signature, n []uint32) 
 	if len(sigs) == 0 {
 		return nil
 	}
-	if err := h.refuse(sigs); err != nil {
+	h.mu.Lock() // of the House, whose error may change
+	err := h.refuse(sigs)
+	h.mu.Unlock()
+	if err != nil {
 		return err
 	}
 	for i := range sigs {

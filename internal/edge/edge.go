@@ -163,10 +163,17 @@ func (e *Edge) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt,
 		return receipt, nil
 	case ctx.Err() != nil:
 		return bulkhead.Receipt{}, ctx.Err()
-	case down(err):
+	case down(err), refusesEdge(err):
 		return bulkhead.Receipt{}, e.temporary(err)
 	}
 	return bulkhead.Receipt{}, err
+}
+
+// refusesEdge reports whether the upstream refuses the edge, by its account or its
+// rate, and not who reports: front doors let the latter pass ([bulkhead.Tolerate]),
+// and would acknowledge what nobody has taken.
+func refusesEdge(err error) bool {
+	return errors.Is(err, bulkhead.ErrForbidden) || errors.Is(err, bulkhead.ErrUnauthorised) || errors.Is(err, bulkhead.ErrOverLimit)
 }
 
 // Look implements [bulkhead.Counter]. Nothing is known while the upstream is away.
@@ -216,7 +223,7 @@ func (e *Edge) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint32)
 		return ctx.Err()
 	}
 	e.health.note(err)
-	if down(err) {
+	if down(err) || refusesEdge(err) {
 		return e.temporary(err)
 	}
 	return err

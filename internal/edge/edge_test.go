@@ -191,6 +191,21 @@ func TestTokenRefused(t *testing.T) {
 	}
 }
 
+// TestRefused: an upstream that refuses the edge, by its account or its rate, refuses
+// nobody who reports there: they are to try again.
+func TestRefused(t *testing.T) {
+	for _, refusal := range []error{bulkhead.ErrOverLimit, bulkhead.ErrForbidden} {
+		e := New(Options{Upstream: upstream(t, node(t, &prototest.House{Err: refusal}, "").URL), Timeout: 10 * time.Second})
+		_, report := e.Report(t.Context(), bulkhead.Report{Signatures: query(1).Signatures, Vote: bulkhead.Spam})
+		count := e.Count(t.Context(), query(1).Signatures, []uint32{1})
+		for what, err := range map[string]error{"report": report, "count": count} {
+			if !errors.Is(err, bulkhead.ErrReadOnly) || bulkhead.Tolerate(err) == nil {
+				t.Errorf("%s, upstream says %v: %v; want ErrReadOnly", what, refusal, err)
+			}
+		}
+	}
+}
+
 // slow is an upstream whose first request waits.
 type slow struct {
 	Upstream

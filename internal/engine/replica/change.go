@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -158,9 +157,7 @@ func (s *Set) Apply(index uint64, origin string, parts []Parsed, replayed bool) 
 		}
 	}
 	s.mark(origin, parts)
-	if slices.ContainsFunc(parts, func(p Parsed) bool { return p.image != nil }) {
-		s.trim()
-	}
+	s.trim() // arrays take memory as they are filled
 	return nil
 }
 
@@ -170,7 +167,6 @@ func (s *Set) applyPart(index uint64, origin string, p Parsed, replayed bool) er
 		if err := s.openReplica(origin, p); err != nil {
 			return err
 		}
-		s.trim()
 	}
 	view := s.View()
 	x := view.origin(origin).find(key)

@@ -234,7 +234,8 @@ func (v *View) replace(x *remoteArray, c *cold) {
 	v.Origins[i].put(x)
 }
 
-// ErrChanged: the replicas have changed meanwhile. The next attempt is on its way.
+// ErrChanged says that the replicas have changed meanwhile. The next attempt is on its
+// way.
 var ErrChanged = errors.New("replica: origins changed while they were merged")
 
 func (s *Set) makeMerged(ctx context.Context, a *arrangement, leaving map[*remoteArray]*cold, between func(func()), checkpoint func(context.Context) error) error {

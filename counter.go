@@ -1,6 +1,9 @@
 package bulkhead
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // A Look is what is known of one signature by itself: a [Finding] for front
 // doors whose protocol has counters and no verdicts.
@@ -41,8 +44,27 @@ type Counter interface {
 	Look(ctx context.Context, sigs []Signature, out []Look, what Aspect) error
 	// Count counts n[i] sightings of sigs[i], 1 to [Many], for all i or none.
 	// White-listed signatures are passed over. When it returns nil, the
-	// sightings are as durable as the node promises.
+	// sightings are as durable as the node promises. What [ValidCounts] finds
+	// wrong is refused, with an error that wraps [ErrMalformed].
 	Count(ctx context.Context, sigs []Signature, n []uint32) error
+}
+
+// ValidCounts returns nil if a [Counter] may be asked to count sigs[i] n[i] times: as
+// many numbers as signatures, each from 1 to [Many], and no signature invalid. Else
+// its error wraps [ErrMalformed]. None to count is right.
+func ValidCounts(sigs []Signature, n []uint32) error {
+	if len(sigs) != len(n) {
+		return fmt.Errorf("bulkhead: %w: %d counts of %d signatures", ErrMalformed, len(n), len(sigs))
+	}
+	for i := range sigs {
+		if !sigs[i].Valid() {
+			return fmt.Errorf("bulkhead: %w: signature %d of %d is invalid", ErrMalformed, i+1, len(sigs))
+		}
+		if n[i] == 0 || n[i] > Many {
+			return fmt.Errorf("bulkhead: %w: count %d of %d is %d, want 1 to %d", ErrMalformed, i+1, len(n), n[i], Many)
+		}
+	}
+	return nil
 }
 
 // CounterOf returns house itself if it is a Counter, or else one that asks and
@@ -91,7 +113,9 @@ func (c counter) Look(ctx context.Context, sigs []Signature, out []Look, _ Aspec
 }
 
 func (c counter) Count(ctx context.Context, sigs []Signature, n []uint32) error {
-	n = n[:len(sigs)]
+	if err := ValidCounts(sigs, n); err != nil {
+		return err
+	}
 	for start := 0; start < len(sigs); {
 		end := start + 1
 		for end < len(sigs) && end-start < counterPart && n[end] == n[start] {

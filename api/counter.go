@@ -1,8 +1,6 @@
 package api
 
 import (
-	"fmt"
-
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 )
@@ -47,17 +45,8 @@ func (s *Server) count(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := valid(in.Signatures); err != nil {
+	if err := bulkhead.ValidCounts(in.Signatures, in.Counts); err != nil {
 		return nil, err
-	}
-	if len(in.Counts) != len(in.Signatures) {
-		return nil, fmt.Errorf("%w: %d counts of %d signatures", bulkhead.ErrMalformed, len(in.Counts), len(in.Signatures))
-	}
-	for i, n := range in.Counts {
-		if n == 0 {
-			return nil, fmt.Errorf("%w: count %d of %d is 0", bulkhead.ErrMalformed, i+1, len(in.Counts))
-		}
-		in.Counts[i] = min(n, bulkhead.Many)
 	}
 	ctx, cancel := r.voteContext()
 	defer cancel()

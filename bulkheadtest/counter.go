@@ -10,16 +10,6 @@ import (
 // everything is all that a Look can say.
 const everything = bulkhead.Counts | bulkhead.Judgements
 
-// counter returns the clearinghouse as a Counter, which [bulkhead.CounterOf] makes of
-// any, and whether it is one itself.
-func (d desk) counter() (bulkhead.Counter, bool) {
-	c, own := d.house.(bulkhead.Counter)
-	if !own {
-		c = bulkhead.CounterOf(d.house)
-	}
-	return c, own
-}
-
 func (d desk) look(c bulkhead.Counter, what bulkhead.Aspect, sigs []bulkhead.Signature) []bulkhead.Look {
 	d.Helper()
 	// Not empty before: what is left of it would show.
@@ -57,7 +47,7 @@ func (d desk) agree(when string, c bulkhead.Counter, all []bulkhead.Signature) {
 
 // testCounter: Count counts as Report does, and Look tells what Check tells.
 func testCounter(d desk) {
-	c, _ := d.counter()
+	c := bulkhead.CounterOf(d.house)
 	all := sigs(to(6)...)
 	d.agree("before", c, all)
 	if err := c.Count(d.Context(), sigs(0, 1, 2, 0), []uint32{1, 500, bulkhead.Many, 2}); err != nil {
@@ -104,10 +94,7 @@ func testCounter(d desk) {
 
 // testCounterRefusals: all are counted or none, and a refusal says why.
 func testCounterRefusals(d desk) {
-	c, own := d.counter()
-	if !own {
-		d.Skip("not a Counter itself: a part may be counted")
-	}
+	c := bulkhead.CounterOf(d.house)
 	d.report(bulkhead.Report{Signatures: sigs(0, 1)})
 	unchanged := d.unchanged(sigs(0, 1, 2)...)
 	var invalid bulkhead.Signature
@@ -115,8 +102,13 @@ func testCounterRefusals(d desk) {
 		sigs []bulkhead.Signature
 		n    []uint32
 	}{
-		"invalid signature": {append(sigs(0, 1, 2), invalid), []uint32{1, 1, 1, 1}},
-		"no times":          {sigs(0, 1, 2), []uint32{1, 1, 0}},
+		"invalid signature":    {append(sigs(0, 1, 2), invalid), []uint32{1, 1, 1, 1}},
+		"no times":             {sigs(0, 1, 2), []uint32{1, 1, 0}},
+		"more than Many":       {sigs(0, 1, 2), []uint32{1, 1, bulkhead.Many + 1}},
+		"the most of a number": {sigs(0, 1, 2), []uint32{1<<32 - 1, 1, 1}},
+		"fewer numbers":        {sigs(0, 1, 2), []uint32{1, 1}},
+		"more numbers":         {sigs(0, 1, 2), []uint32{1, 1, 1, 1}},
+		"numbers alone":        {nil, []uint32{1}},
 	} {
 		if err := c.Count(d.Context(), tt.sigs, tt.n); !errors.Is(err, bulkhead.ErrMalformed) {
 			d.Errorf("%s: %v, want ErrMalformed", name, err)
@@ -133,7 +125,7 @@ func testCounterWhite(d desk) {
 	if !white.Valid() {
 		d.Skip("the suite names no white-listed signature")
 	}
-	c, _ := d.counter()
+	c := bulkhead.CounterOf(d.house)
 	all := []bulkhead.Signature{sig(0), white}
 	if err := c.Count(d.Context(), all, []uint32{5, 5}); err != nil {
 		d.Fatal(err)

@@ -57,5 +57,5 @@ func (l *Look) Bulkhead() (bulkhead.Look, error) {
 // A CountRequest counts sightings of signatures, all or none.
 type CountRequest struct {
 	Signatures []bulkhead.Signature `json:"signatures" minItems:"1" maxItems:"65536" nullable:"false" doc:"Each as SCHEME:HEX."`
-	Counts     []uint32             `json:"counts" minItems:"1" maxItems:"65536" nullable:"false" doc:"How often each was seen: 1 and more."`
+	Counts     []uint32             `json:"counts" minItems:"1" maxItems:"65536" minimum:"1" maximum:"16777215" nullable:"false" doc:"How often each was seen."`
 }

@@ -138,13 +138,13 @@ func (c *Client) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulk
 // with an error that wraps [bulkhead.ErrOverLimit], because all must go into one
 // request. The account of the token must be a trusted one or an administrator's.
 func (c *Client) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint32) error {
-	switch {
-	case len(sigs) == 0:
-		return nil
-	case len(sigs) > MaxCounts:
+	if len(sigs) > MaxCounts {
 		return fmt.Errorf("client: %w: %d signatures to count, limit %d", bulkhead.ErrOverLimit, len(sigs), MaxCounts)
 	}
-	in := CountRequest{Signatures: sigs, Counts: n[:len(sigs)]}
+	if err := bulkhead.ValidCounts(sigs, n); err != nil || len(sigs) == 0 {
+		return err
+	}
+	in := CountRequest{Signatures: sigs, Counts: n}
 	_, err := call[*struct{}](ctx, c, exchange{method: "POST", path: "/v1/count", body: in})
 	return err
 }

@@ -205,10 +205,7 @@ func (e *Edge) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhe
 
 // Count implements [bulkhead.Counter]; see [Edge.Report].
 func (e *Edge) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint32) error {
-	if len(sigs) == 0 {
-		return nil
-	}
-	if err := valid(sigs); err != nil {
+	if err := bulkhead.ValidCounts(sigs, n); err != nil || len(sigs) == 0 {
 		return err
 	}
 	if !e.health.mayAsk() {

@@ -40,16 +40,16 @@ func (e *Engine) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint3
 
 // countAddition hashes in the caller's goroutine: there is one writer only.
 func (e *Engine) countAddition(sigs []bulkhead.Signature, n []uint32) (*countAddition, error) {
-	if len(sigs) != len(n) || len(sigs) > maxVotes {
-		return nil, fmt.Errorf("%w: %d signatures to count %d times, limit %d", bulkhead.ErrOverLimit, len(sigs), len(n), maxVotes)
+	if len(sigs) > maxVotes {
+		return nil, fmt.Errorf("%w: %d signatures to count, limit %d", bulkhead.ErrOverLimit, len(sigs), maxVotes)
+	}
+	if err := bulkhead.ValidCounts(sigs, n); err != nil {
+		return nil, err
 	}
 	white := e.whitelist.Load()
 	c := &countAddition{cells: make([]filter.Key, 0, len(sigs)), n: make([]uint32, 0, len(sigs))}
 	for i := range sigs {
 		sig := &sigs[i]
-		if !sig.Valid() || n[i] == 0 || n[i] > bulkhead.Many {
-			return nil, fmt.Errorf("%w: signature %d, to be counted %d times", bulkhead.ErrMalformed, i, n[i])
-		}
 		if e.hides(white, sig) {
 			continue
 		}

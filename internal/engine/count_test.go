@@ -138,7 +138,7 @@ func TestCountRefuses(t *testing.T) {
 		{[]bulkhead.Signature{good, {}}, []uint32{1, 1}, bulkhead.ErrMalformed},
 		{[]bulkhead.Signature{good, good}, []uint32{1, 0}, bulkhead.ErrMalformed},
 		{[]bulkhead.Signature{good}, []uint32{bulkhead.Many + 1}, bulkhead.ErrMalformed},
-		{[]bulkhead.Signature{good}, []uint32{1, 2}, bulkhead.ErrOverLimit},
+		{[]bulkhead.Signature{good}, []uint32{1, 2}, bulkhead.ErrMalformed},
 		{make([]bulkhead.Signature, maxVotes+1), make([]uint32, maxVotes+1), bulkhead.ErrOverLimit},
 	} {
 		if err := e.Count(t.Context(), tt.sigs, tt.n); !errors.Is(err, tt.want) {

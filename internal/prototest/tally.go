@@ -2,7 +2,6 @@ package prototest
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -140,19 +139,14 @@ func (h *Tally) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkh
 
 // Count implements [bulkhead.Counter].
 func (h *Tally) Count(_ context.Context, sigs []bulkhead.Signature, n []uint32) error {
-	if len(sigs) == 0 {
-		return nil
+	if err := bulkhead.ValidCounts(sigs, n); err != nil || len(sigs) == 0 {
+		return err
 	}
 	h.mu.Lock() // of the House, whose error may change
 	err := h.refuse(sigs)
 	h.mu.Unlock()
 	if err != nil {
 		return err
-	}
-	for i := range sigs {
-		if n[i] == 0 || n[i] > bulkhead.Many {
-			return fmt.Errorf("%w: to be counted %d times", bulkhead.ErrMalformed, n[i])
-		}
 	}
 	for i, sig := range sigs {
 		if !h.White[sig] {

@@ -90,6 +90,10 @@ type Report struct {
 	Signatures []Signature
 	Vote       Vote
 	Count      uint32 // recipients of a sighting; 0 means 1; Many and more mean Many. A vote, and a stranger's sighting, is one
+	// Recipients of a sighting, as far as the door knows them. A root's sighting is a
+	// delivery; each recipient is counted for one once a day, however many copies of
+	// a text, or messages of a sender, arrive. Empty: Count deliveries.
+	Recipients []string
 	Source     Source
 	Reporter   Reporter
 	// ID makes a report idempotent: within one generation, a second report of
@@ -160,6 +164,7 @@ func (f *Finding) Known() bool {
 // for the message as a whole.
 type Verdict struct {
 	Findings    []Finding // one for each signature of the query, in its order
+	Class       Class     // of the message, white-lists included
 	Judged      Judgement
 	Confidence  int       // that the message is spam, 0 to 100
 	Bulk        bool      // seen at least Threshold times

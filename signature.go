@@ -34,6 +34,12 @@ const (
 	DCCFuz2                     // dcc/fuz2: docs/specs/dcc.md#fuz2
 	RspamdText                  // rspamd/text: docs/specs/rspamd-fuzzy.md#digests
 	RspamdShingle               // rspamd/shingle: docs/specs/rspamd-fuzzy.md#shingles
+	Link                        // bulkhead/link: the name of where a link leads, see package signature
+	Sender                      // bulkhead/sender: the name of a verified sender, see package signature
+	Network                     // bulkhead/network: the network that delivered the message
+	Attachment                  // bulkhead/attachment: hash of a decoded part that is no text
+	Contact                     // bulkhead/contact: a telephone number, wallet or address in the text
+	Markup                      // bulkhead/markup: hash of the skeleton of the mark-up
 	numSchemes
 )
 
@@ -55,6 +61,12 @@ var schemeNames = [numSchemes]string{
 	DCCFuz2:       "dcc/fuz2",
 	RspamdText:    "rspamd/text",
 	RspamdShingle: "rspamd/shingle",
+	Link:          "bulkhead/link",
+	Sender:        "bulkhead/sender",
+	Network:       "bulkhead/network",
+	Attachment:    "bulkhead/attachment",
+	Contact:       "bulkhead/contact",
+	Markup:        "bulkhead/markup",
 }
 
 // Schemes returns every valid scheme, in the order of the constants.

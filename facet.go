@@ -1,0 +1,119 @@
+package bulkhead
+
+import "crypto/sha256"
+
+// A Facet is what of a message a signature is of. Each facet is counted by itself,
+// so that a vote can fall on what is new in a message, and not on what others send
+// too.
+type Facet uint8
+
+// The facets.
+const (
+	NoFacet         Facet = iota // of none: identifiers and claims of the sender, which inform and never decide
+	TextFacet                    // the text, whole or in part
+	LinkFacet                    // where its links lead
+	SenderFacet                  // who sent it, as far as somebody has verified that
+	NetworkFacet                 // which network delivered it
+	AttachmentFacet              // what is attached
+	ContactFacet                 // how its reader is to answer: telephone numbers, wallets, addresses
+	MarkupFacet                  // its mark-up
+)
+
+// Facet returns what of a message the signatures of s are of.
+func (s Scheme) Facet() Facet {
+	switch s {
+	case Exact, Near, RazorE4, RazorE8, PyzorDigest, DCCBody, DCCFuz1, DCCFuz2, RspamdText, RspamdShingle:
+		return TextFacet
+	case Link:
+		return LinkFacet
+	case Sender:
+		return SenderFacet
+	case Network:
+		return NetworkFacet
+	case Attachment:
+		return AttachmentFacet
+	case Contact:
+		return ContactFacet
+	case Markup:
+		return MarkupFacet
+	}
+	return NoFacet
+}
+
+// String returns the name of f, for example "link".
+func (f Facet) String() string {
+	switch f {
+	case TextFacet:
+		return "text"
+	case LinkFacet:
+		return "link"
+	case SenderFacet:
+		return "sender"
+	case NetworkFacet:
+		return "network"
+	case AttachmentFacet:
+		return "attachment"
+	case ContactFacet:
+		return "contact"
+	case MarkupFacet:
+		return "mark-up"
+	}
+	return "none"
+}
+
+// hashedName begins the sum of a name that is too long to be its own.
+const hashedName = 0
+
+// NamedSignature returns the signature of a name: of schemes [Link], [Sender],
+// [Network] and [Contact]. The sum is the name itself if it has 1 to
+// [MaxSignature] bytes and does not begin with a zero byte, or else a zero byte and
+// the SHA-256 hash of the name.
+func NamedSignature(scheme Scheme, name string) Signature {
+	if name != "" && len(name) <= MaxSignature && name[0] != hashedName {
+		return MustSignature(scheme, []byte(name))
+	}
+	sum := sha256.Sum256([]byte(name))
+	return MustSignature(scheme, append([]byte{hashedName}, sum[:]...))
+}
+
+// Name returns the name that s was made of by [NamedSignature], "" if it is not of
+// such a scheme or the name was too long to be kept.
+func (s *Signature) Name() string {
+	switch s.scheme {
+	case Link, Sender, Network, Contact:
+		if s.n > 0 && s.sum[0] != hashedName {
+			return string(s.Sum())
+		}
+	}
+	return ""
+}
+
+// A Class is what a verdict says of a message in one word.
+type Class uint8
+
+// The classes.
+const (
+	ClassUnknown   Class = iota // nothing speaks against it, and too little for it
+	ClassGood                   // white-listed, wanted, or of a sender with a history that nobody quarrels with
+	ClassBulk                   // seen by many, judged by nobody
+	ClassSuspected              // like what was reported, on too little evidence to refuse it: to be tagged and scored
+	ClassSpam                   // spam
+	NumClasses                  // how many classes there are; not a class
+)
+
+// String returns "unknown", "good", "bulk", "suspected", "spam", or "invalid".
+func (c Class) String() string {
+	switch c {
+	case ClassUnknown:
+		return "unknown"
+	case ClassGood:
+		return "good"
+	case ClassBulk:
+		return "bulk"
+	case ClassSuspected:
+		return "suspected"
+	case ClassSpam:
+		return "spam"
+	}
+	return "invalid"
+}

@@ -6,6 +6,7 @@ import "time"
 type NodeState struct {
 	Name       string    `json:"name"`
 	Version    string    `json:"version"`
+	Network    string    `json:"network,omitempty" doc:"Fingerprint of the secret of its network, as \"bulkhead network show\" prints it. Nodes know each other's near copies only if it is the same."`
 	Started    time.Time `json:"started"`
 	Durability string    `json:"durability" enum:"always,relaxed" doc:"When a report is acknowledged: once it would survive a power cut, or before."`
 	ReadOnly   string    `json:"read_only,omitempty" doc:"Why reports are refused at present; absent if they are not."`

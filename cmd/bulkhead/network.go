@@ -38,7 +38,7 @@ type networkInfo struct {
 }
 
 func infoOf(id *node.Identity) *networkInfo {
-	return &networkInfo{Network: fmt.Sprintf("%016x", id.Secret.ID()), Key: id.Key, Predecessor: id.Predecessor}
+	return &networkInfo{Network: id.Network(), Key: id.Key, Predecessor: id.Predecessor}
 }
 
 // printSecret prints the secret alone, as "network new --secret-file" reads it. If

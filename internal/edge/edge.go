@@ -17,6 +17,7 @@ type Upstream interface {
 	bulkhead.Counter
 	CheckBatch(context.Context, []bulkhead.Query) ([]client.Checked, error)
 	ReportBatch(context.Context, []bulkhead.Report) ([]client.Reported, error)
+	Node(context.Context) (*client.NodeState, error)
 }
 
 // Options say how an edge asks.
@@ -26,6 +27,9 @@ type Options struct {
 	Timeout time.Duration
 	// Cache is how long "unknown" is answered again without asking; 0: never.
 	Cache time.Duration
+	// Network is the fingerprint of the secret that goes into the signatures of the
+	// edge's doors; see [Edge.Watch].
+	Network string
 	// Log takes a line when the upstream goes and one when it is back; nil discards.
 	Log *slog.Logger
 	// Now tells the time; nil means time.Now.
@@ -45,6 +49,7 @@ const (
 type Edge struct {
 	up      Upstream
 	timeout time.Duration
+	network network
 	checks  batcher[bulkhead.Query, bulkhead.Verdict]
 	reports batcher[bulkhead.Report, bulkhead.Receipt]
 	cache   *cache
@@ -69,7 +74,8 @@ func New(o Options) *Edge {
 		o.Now = time.Now
 	}
 	e := &Edge{up: o.Upstream, timeout: o.Timeout, cache: newCache(o.Cache, o.Now)}
-	e.health.log, e.health.now = o.Log, o.Now
+	e.health = health{log: o.Log, now: o.Now, back: make(chan struct{}, 1)}
+	e.network.own, e.network.retry = o.Network, time.Minute
 	e.checks = batcher[bulkhead.Query, bulkhead.Verdict]{send: e.sendChecks, timeout: o.Timeout, size: batchSize, limit: maxWaiting}
 	e.reports = batcher[bulkhead.Report, bulkhead.Receipt]{send: e.sendReports, timeout: reportTimeout, size: batchSize, limit: maxWaiting}
 	return e

@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/api"
 	"github.com/bulkhead-mail/bulkhead/bulkheadtest"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 )
 
@@ -204,6 +205,124 @@ func TestRefused(t *testing.T) {
 			}
 		}
 	}
+}
+
+// elsewhere is an upstream of a network, as long as it answers.
+type elsewhere struct {
+	Upstream
+	mu      sync.Mutex
+	network string
+	asked   int
+	err     error
+}
+
+func (u *elsewhere) Node(context.Context) (*client.NodeState, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.asked++
+	return &client.NodeState{Network: u.network}, u.err
+}
+
+func (u *elsewhere) CheckBatch(ctx context.Context, q []bulkhead.Query) ([]client.Checked, error) {
+	u.mu.Lock()
+	err := u.err
+	u.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return u.Upstream.CheckBatch(ctx, q)
+}
+
+// becomes changes what the upstream says, and returns how often it was asked before.
+func (u *elsewhere) becomes(network string, err error) int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.network, u.err = network, err
+	return u.asked
+}
+
+func (u *elsewhere) await(t *testing.T, asked int) {
+	t.Helper()
+	nodetest.Await(t, "a question for the network", func() bool {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		return u.asked > asked
+	})
+}
+
+// TestOtherNetwork: an edge says when its upstream has another secret: at its start,
+// and each time that it is back.
+func TestOtherNetwork(t *testing.T) {
+	now := newClock()
+	u := &elsewhere{Upstream: upstream(t, node(t, &prototest.House{}, "").URL), network: "b"}
+	log := new(lockedBuffer)
+	e := New(Options{Upstream: u, Timeout: 10 * time.Second, Network: "a", Now: now.Now, Log: slog.New(slog.NewTextHandler(log, nil))})
+	ctx, cancel := context.WithCancel(t.Context())
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		if err := e.Watch(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	leave := func(network string) {
+		t.Helper()
+		asked := u.becomes(network, errors.New("no route"))
+		if _, err := e.Check(t.Context(), query(1)); err != nil || e.Up() {
+			t.Fatalf("up %v, %v; want the upstream away", e.Up(), err)
+		}
+		u.becomes(network, nil)
+		now.advance(probeEvery)
+		if _, err := e.Check(t.Context(), query(1)); err != nil || !e.Up() {
+			t.Fatalf("up %v, %v; want the upstream back", e.Up(), err)
+		}
+		u.await(t, asked)
+	}
+	nodetest.Await(t, "another network", e.OtherNetwork)
+	leave("b")
+	leave("a")
+	nodetest.Await(t, "the same network", func() bool { return !e.OtherNetwork() })
+	leave("")
+	leave("b")
+	nodetest.Await(t, "another network", e.OtherNetwork)
+	cancel()
+	watch.Wait()
+	for text, want := range map[string]int{"has another network secret": 2, "network secret now": 1, "is not known": 1} {
+		if got := strings.Count(log.String(), text); got != want {
+			t.Errorf("%d lines say %q, want %d:\n%s", got, text, want, log)
+		}
+	}
+
+	asked := u.becomes("b", errors.New("no route"))
+	e = New(Options{Upstream: u, Timeout: 10 * time.Second, Network: "a", Now: now.Now})
+	e.network.retry = time.Millisecond
+	ctx, cancel = context.WithCancel(t.Context())
+	defer watch.Wait()
+	defer cancel()
+	watch.Go(func() { e.Watch(ctx) })
+	u.await(t, asked)
+	if e.OtherNetwork() || !e.Up() {
+		t.Error("an upstream that does not say has another network, or is away for that")
+	}
+	u.becomes("b", nil)
+	nodetest.Await(t, "another network, found later", e.OtherNetwork)
+}
+
+// A lockedBuffer may be written to and read at once.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }
 
 // slow is an upstream whose first request waits.

@@ -34,6 +34,8 @@ type health struct {
 	log *slog.Logger
 	now func() time.Time
 
+	back chan struct{} // told when the upstream is back
+
 	mu    sync.Mutex
 	since time.Time // when it went; zero while it is there
 	probe time.Time // when to try again
@@ -72,5 +74,9 @@ func (h *health) note(err error) {
 	case !gone && !h.since.IsZero():
 		h.log.Info("the upstream is back", "away", h.now().Sub(h.since).Round(time.Millisecond).String())
 		h.since = time.Time{}
+		select {
+		case h.back <- struct{}{}:
+		default: // whoever is told looks at what is now
+		}
 	}
 }

@@ -17,7 +17,7 @@ func CheckConfig(cfg *config.Config) error {
 		err = checkRules(rules)
 	}
 	errs := []error{checkSizes(asEdge(cfg), machineMemory()), err}
-	if _, err := upstreamOf(&cfg.Upstream); err != nil {
+	if _, err := readToken(&cfg.Upstream); err != nil {
 		errs = append(errs, err)
 	}
 	set, err := lists.OpenSet(lists.SetOptions{Files: filesOf(cfg), MaxBytes: cfg.Lists.MaxBytes})

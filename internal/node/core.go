@@ -35,6 +35,7 @@ type core struct {
 	engine   *engine.Engine
 	house    bulkhead.Counter // that the doors ask: the engine, or the edge
 	edge     *edge.Edge       // nil if the node has the knowledge itself
+	token    *bearer          // that the edge shows its upstream; nil without one
 	store    *store.Store
 	sealer   *trust.Sealer
 	secret   filter.Secret
@@ -294,7 +295,7 @@ func (n *core) describe() client.NodeState {
 		name, _ = os.Hostname() // "" is as good as any other guess
 	}
 	return client.NodeState{
-		Name: name, Version: n.version, Started: n.started,
+		Name: name, Version: n.version, Network: fingerprint(n.secret), Started: n.started,
 		Durability: cfg.Node.Durability, ReadOnly: info.Refusing, Threshold: info.Threshold,
 		Accounts: info.Accounts, Doors: n.doors,
 		Counters: client.Counters{

@@ -20,6 +20,11 @@ type Identity struct {
 	Key, Predecessor string
 }
 
+// Network returns the fingerprint of the secret, which may be published.
+func (id *Identity) Network() string { return fingerprint(id.Secret) }
+
+func fingerprint(s filter.Secret) string { return fmt.Sprintf("%016x", s.ID()) }
+
 // NewNetwork makes, in the data folder of a node that has never run, the secret of a
 // new network and the node's key. With a secretFile, it takes the secret of a network
 // that exists from it.

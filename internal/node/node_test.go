@@ -55,6 +55,18 @@ func (j *journal) stopped() (parts []string) {
 	return parts
 }
 
+// count returns how many lines hold text.
+func (j *journal) count(text string) (n int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, line := range j.lines {
+		if strings.Contains(line, text) {
+			n++
+		}
+	}
+	return n
+}
+
 // inOrder is how a node stops.
 func inOrder() []string {
 	return []string{"doors", "mesh", "rate limits and lists", "upstream", "engine"}

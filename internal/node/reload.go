@@ -47,6 +47,13 @@ func (n *Node) prepare(cfg *config.Config) (takeOver func() error, err error) {
 		}
 		all = append(all, door)
 	}
+	if n.token != nil {
+		token, err := n.token.prepare(cfg)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, token)
+	}
 	core, err := n.core.prepare(cfg)
 	if err != nil {
 		return nil, err

@@ -37,14 +37,22 @@ func (n *Node) startUpstream(_ context.Context, st *stage) error {
 	if u.URL == "" {
 		return nil
 	}
-	up, err := upstreamOf(&u)
+	secret, err := readToken(&u)
 	if err != nil {
 		return err
 	}
-	if at, err := url.Parse(u.URL); err == nil && at.Scheme == "http" && up.Token != "" && !isLocal(at.Hostname()) {
+	token := new(bearer)
+	token.Store(&secret)
+	up := upstreamOf(&u, token)
+	if at, err := url.Parse(u.URL); err == nil && at.Scheme == "http" && secret != "" && !isLocal(at.Hostname()) {
 		n.log.Warn("the token goes to the upstream in the clear: use https", "url", u.URL)
 	}
-	n.edge = edge.New(edge.Options{Upstream: up, Timeout: time.Duration(u.Timeout), Cache: time.Duration(u.Cache), Log: n.log.With("upstream", u.URL)})
+	n.edge = edge.New(edge.Options{
+		Upstream: up, Timeout: time.Duration(u.Timeout), Cache: time.Duration(u.Cache),
+		Network: fingerprint(n.secret), Log: n.log.With("upstream", u.URL),
+	})
+	n.token = token
+	st.tasks = append(st.tasks, task{name: "upstream", run: n.edge.Watch})
 	n.house = n.edge
 	n.registry.MustRegister(newUpstreamCollector(n.edge))
 	n.log.Info("edge: the knowledge is elsewhere", "upstream", u.URL)
@@ -61,37 +69,69 @@ func isLocal(host string) bool {
 	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
 
-// upstreamOf returns the client of an upstream. Its connections are kept.
-func upstreamOf(u *config.Upstream) (*client.Client, error) {
-	up := &client.Client{Server: u.URL, HTTP: &http.Client{
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute},
-		// Whoever answers with another address is no node, and gets no token.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+// A bearer is the token that an edge shows its upstream.
+type bearer struct{ atomic.Pointer[string] }
+
+// prepare reads the token again: it may be changed on the upstream while both run.
+func (b *bearer) prepare(cfg *config.Config) (takeOver func() error, err error) {
+	token, err := readToken(&cfg.Upstream)
+	return func() error {
+		b.Store(&token)
+		return nil
+	}, err
+}
+
+// readToken returns what is in the token file, "" if none is named.
+func readToken(u *config.Upstream) (string, error) {
 	if u.TokenFile == "" {
-		return up, nil
+		return "", nil
 	}
 	token, err := ReadSecret(u.TokenFile)
 	if err == nil && token == "" {
 		err = fmt.Errorf("%s is empty", u.TokenFile)
 	}
 	if err != nil {
-		return nil, &config.Error{Key: "upstream.token_file", Detail: err.Error()}
+		return "", &config.Error{Key: "upstream.token_file", Detail: err.Error()}
 	}
-	up.Token = token
-	return up, nil
+	return token, nil
+}
+
+// A carrier sends requests with the token of the moment.
+type carrier struct {
+	*http.Transport
+	token *bearer
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
+	if token := *c.token.Load(); token != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	return c.Transport.RoundTrip(r)
+}
+
+// upstreamOf returns the client of an upstream. Its connections are kept.
+func upstreamOf(u *config.Upstream, token *bearer) *client.Client {
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute}
+	return &client.Client{Server: u.URL, HTTP: &http.Client{
+		Transport: &carrier{transport, token},
+		// Whoever answers with another address is no node, and gets no token.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
 }
 
 // An upstreamCollector is the share of an edge in /metrics.
 type upstreamCollector struct {
-	edge      *edge.Edge
-	up, total *prometheus.Desc
+	edge             *edge.Edge
+	up, other, total *prometheus.Desc
 }
 
 func newUpstreamCollector(e *edge.Edge) *upstreamCollector {
 	return &upstreamCollector{
 		edge:  e,
 		up:    prometheus.NewDesc("bulkhead_upstream_up", "1 if the upstream answered when it was last asked, or else 0.", nil, nil),
+		other: prometheus.NewDesc("bulkhead_upstream_other_network", "1 if the upstream has another network secret, so that near copies are not recognised, or else 0.", nil, nil),
 		total: prometheus.NewDesc("bulkhead_upstream_total", "Requests to the upstream (request), checks answered without one (cached), checks that it did not answer and that were answered \"unknown\" (fail_open), reports refused for now for the same reason (temporary).", []string{"what"}, nil),
 	}
 }
@@ -99,16 +139,21 @@ func newUpstreamCollector(e *edge.Edge) *upstreamCollector {
 // Describe implements [prometheus.Collector].
 func (c *upstreamCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.up
+	ch <- c.other
 	ch <- c.total
 }
 
 // Collect implements [prometheus.Collector].
 func (c *upstreamCollector) Collect(ch chan<- prometheus.Metric) {
-	up := 0.0
-	if c.edge.Up() {
-		up = 1
+	gauge := func(d *prometheus.Desc, on bool) {
+		v := 0.0
+		if on {
+			v = 1
+		}
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
 	}
-	ch <- prometheus.MustNewConstMetric(c.up, prometheus.GaugeValue, up)
+	gauge(c.up, c.edge.Up())
+	gauge(c.other, c.edge.OtherNetwork())
 	s := &c.edge.Stats
 	for what, v := range map[string]*atomic.Int64{"request": &s.Requests, "cached": &s.Cached, "fail_open": &s.FailOpen, "temporary": &s.Temporary} {
 		ch <- prometheus.MustNewConstMetric(c.total, prometheus.CounterValue, float64(v.Load()), what)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 	"github.com/bulkhead-mail/bulkhead/pyzor"
 )
 
@@ -65,13 +67,116 @@ func TestEdge(t *testing.T) {
 	if _, text := get(t, address(t, n, "http")+"/metrics"); !strings.Contains(text, "bulkhead_upstream_up 0") || strings.Contains(text, `bulkhead_upstream_total{what="fail_open"} 0`) {
 		t.Errorf("metrics:\n%s", text)
 	}
-	log.mu.Lock()
-	defer log.mu.Unlock()
-	away := 0
-	for _, line := range log.lines {
-		away += strings.Count(line, "the upstream is away")
-	}
-	if away != 1 {
+	if away := log.count("the upstream is away"); away != 1 {
 		t.Errorf("%d lines say that the upstream is away, want 1", away)
+	}
+}
+
+// TestEdgeNetwork: near copies of what was reported at the upstream are recognised at
+// an edge that has its secret. Without, they are not, and the edge says so.
+func TestEdgeNetwork(t *testing.T) {
+	dir := t.TempDir()
+	up, _ := start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"), Dir: filepath.Join(dir, "up")})
+	var words []string
+	for i := range 120 {
+		words = append(words, fmt.Sprintf("%c%c%cword", 'a'+i%26, 'b'+i/26, 'c'+i%7))
+	}
+	mail := func(name string) []byte {
+		return []byte("Subject: offer\n\n" + strings.Join(words[:90], " ") + " " + name + " " + strings.Join(words[90:], " ") + "\n")
+	}
+	sigs, _, err := up.read(t.Context(), mail("hither"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := up.Clearinghouse().Report(t.Context(), bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam}); err != nil {
+		t.Fatal(err)
+	}
+	secret := filepath.Join(dir, "secret")
+	if err := writeKey(secret, up.secret[:]); err != nil {
+		t.Fatal(err)
+	}
+	for name, same := range map[string]bool{"same": true, "other": false} {
+		home := filepath.Join(dir, name)
+		if same {
+			if _, err := NewNetwork(home, secret); err != nil {
+				t.Fatal(err)
+			}
+		}
+		log := &journal{}
+		n, _ := start(t, Options{
+			Config: parse(t, fmt.Sprintf("[listen]\nhttp = \"127.0.0.1:0\"\n[upstream]\nurl = %q\n", address(t, up, "http"))),
+			Dir:    home, Log: slog.New(log),
+		})
+		copied, _, err := n.read(t.Context(), mail("thither"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := n.Clearinghouse().Check(t.Context(), bulkhead.Query{Signatures: copied})
+		if err != nil {
+			t.Fatal(err)
+		}
+		near := 0
+		for _, f := range v.Findings {
+			if f.Signature.Scheme() == bulkhead.Near && f.Judged == bulkhead.JudgedSpam {
+				near++
+			}
+		}
+		if same != (near > 0) {
+			t.Errorf("%s secret: %d of the copy's near signatures are known", name, near)
+		}
+		metric, lines := "bulkhead_upstream_other_network 1", 1
+		if same {
+			metric, lines = "bulkhead_upstream_other_network 0", 0
+		}
+		nodetest.Await(t, metric, func() bool {
+			_, text := get(t, address(t, n, "http")+"/metrics")
+			return strings.Contains(text, metric)
+		})
+		nodetest.Await(t, fmt.Sprintf("%d lines on it in the log", lines), func() bool { return log.count("another network secret") == lines })
+	}
+}
+
+// TestEdgeToken: a token that was changed at the upstream is taken over while the edge
+// runs; a file that holds none changes nothing.
+func TestEdgeToken(t *testing.T) {
+	dir := t.TempDir()
+	up, _ := start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"), Dir: filepath.Join(dir, "up")})
+	right, err := ReadSecret(up.AdminTokenFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "token")
+	write := func(text string) {
+		t.Helper()
+		if err := writeSecret(file, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a token that was changed")
+	cfg := parse(t, fmt.Sprintf("[listen]\nhttp = \"127.0.0.1:0\"\n[upstream]\nurl = %q\ntoken_file = %q\n", address(t, up, "http"), file))
+	n, _ := start(t, Options{Config: cfg, Dir: filepath.Join(dir, "edge")})
+	sig := bulkhead.MustSignature(bulkhead.Exact, make([]byte, 20))
+	report := func() error {
+		_, err := n.Clearinghouse().Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{sig}})
+		return err
+	}
+	if err := report(); !errors.Is(err, bulkhead.ErrReadOnly) {
+		t.Errorf("with a wrong token: %v, want ErrReadOnly", err)
+	}
+	write(right)
+	if err := report(); !errors.Is(err, bulkhead.ErrReadOnly) {
+		t.Errorf("before the file was read again: %v, want ErrReadOnly", err)
+	}
+	if _, _, err := n.Reload(cfg); err != nil {
+		t.Fatal(err)
+	}
+	nodetest.Await(t, "a report with the new token", func() bool { return report() == nil })
+	write("")
+	var mistake *config.Error
+	if _, _, err := n.Reload(cfg); !errors.As(err, &mistake) || mistake.Key != "upstream.token_file" {
+		t.Errorf("an empty file: %v, want a mistake of upstream.token_file", err)
+	}
+	if err := report(); err != nil {
+		t.Errorf("after a mistake: %v, want the token from before", err)
 	}
 }

@@ -45,7 +45,8 @@ var mayImport = map[string][]string{
 	"internal/engine/verdict":     {".", "internal/trust"},
 	"internal/mesh":               {".", "filter", "internal/engine", "internal/wholefile"},
 	"internal/config":             {"."},
-	"door":                        {".", "internal/mmsg"},
+	"door":                        {".", "internal/clock", "internal/mmsg"},
+	"internal/clock":              {},
 	"internal/ledger":             {"."},
 	"internal/mailbox":            {},
 	"internal/wholefile":          {},
@@ -231,5 +232,45 @@ func TestPointers(t *testing.T) {
 	}
 	if comments < 100 || links < 20 {
 		t.Errorf("found %d pointers in comments and %d links in documents, want those of the whole module", comments, links)
+	}
+}
+
+// TestReleasesHaveNoTags: a program built with tags, such as simclock, with which its
+// clock can be moved, is not released: nothing asks for one, and what checks a program
+// before it is packed refuses it.
+func TestReleasesHaveNoTags(t *testing.T) {
+	text, err := os.ReadFile(".goreleaser.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range []string{"tags", "GOFLAGS", "simclock"} {
+		if strings.Contains(string(text), word) {
+			t.Errorf(".goreleaser.yaml says %q", word)
+		}
+	}
+	recipes, err := exec.Command("make", "--dry-run", "build", "server", "GO=go").Output()
+	if err != nil || !strings.Contains(string(recipes), "go build") || strings.Contains(string(recipes), "tags") {
+		t.Errorf("make build server: %v\n%s", err, recipes)
+	}
+
+	dir := t.TempDir()
+	for name, text := range map[string]string{"go.mod": "module m\n", "main.go": "package main\n\nfunc main() {}\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tags := range []string{"", "simclock"} {
+		build := exec.Command("go", "build", "-tags", tags, "-o", "m", ".")
+		build.Dir, build.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		out, err := exec.Command("packaging/artifacts", filepath.Join(dir, "m"), "0", "none", filepath.Join(dir, "none")).CombinedOutput()
+		if err == nil {
+			t.Fatalf("packaging/artifacts made artifacts in a folder that is not there:\n%s", out)
+		}
+		if refused := strings.Contains(string(out), "was built with tags"); refused != (tags != "") {
+			t.Errorf("tags %q: %s", tags, out)
+		}
 	}
 }

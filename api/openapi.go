@@ -38,7 +38,7 @@ func newDocument(version string) *huma.OpenAPI {
 
 // mount registers every route, and the document that describes them.
 func (s *Server) mount(reg *prometheus.Registry) {
-	routes := s.routes()
+	routes := append(s.routes(), s.clockRoutes()...)
 	methods := make(map[string][]string)
 	for _, rt := range routes {
 		for _, p := range rt.op.Parameters {

@@ -48,6 +48,10 @@ type Options struct {
 	Ready func() error
 	// Page is served on "/"; nil: nothing is.
 	Page http.Handler
+	// Advance moves the node's clock forward, and returns the time when all that is
+	// due by then is done. Its error wraps bulkhead.ErrMalformed for a way that the
+	// clock does not take. It is for tests; nil: there is no /v1/clock.
+	Advance func(ctx context.Context, d time.Duration) (time.Time, error)
 	// Access is what clients may ask for at first; see [Server.SetAccess].
 	Access Access
 	// Version of the program, for the OpenAPI document.
@@ -73,6 +77,7 @@ type Server struct {
 	lists    Lists
 	ready    func() error
 	page     http.Handler
+	advance  func(context.Context, time.Duration) (time.Time, error)
 	log      *slog.Logger
 	metrics  *metrics
 	origin   *http.CrossOriginProtection
@@ -99,7 +104,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		house: bulkhead.CounterOf(o.Clearinghouse), read: o.Read, accounts: o.Accounts, users: o.Users, peers: o.Peers, node: o.Node,
 		rates: o.RateLimits, lists: o.Lists,
-		ready: o.Ready, page: o.Page, log: o.Log,
+		ready: o.Ready, page: o.Page, advance: o.Advance, log: o.Log,
 		origin: http.NewCrossOriginProtection(), mux: http.NewServeMux(),
 		openAPI: newDocument(o.Version),
 		large:   make(chan struct{}, maxLarge),

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
 )
 
 // A Rate is a token bucket: Burst requests at once, refilled at PerSecond. The
@@ -115,7 +117,7 @@ func NewLimiter(r Rate, exempt []netip.Prefix) *Limiter {
 		interval: interval,
 		slack:    interval * burst,
 		exempt:   exempt,
-		start:    time.Now(),
+		start:    clock.Now(),
 		seed:     maphash.MakeSeed(),
 		sets:     make([]limiterSet, limiterSets),
 	}
@@ -149,7 +151,7 @@ func (l *Limiter) Allow(addr netip.Addr, n int) bool {
 	if l.source != nil {
 		return l.source.limiter(&l.current).Allow(addr, n)
 	}
-	return l.allowAt(addr, n, int64(time.Since(l.start)))
+	return l.allowAt(addr, n, int64(clock.Since(l.start)))
 }
 
 func (l *Limiter) allowAt(addr netip.Addr, n int, now int64) bool {

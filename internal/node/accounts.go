@@ -6,10 +6,10 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -93,7 +93,7 @@ func (a *accounts) AddUser(ctx context.Context, u client.NewUser) (string, error
 	}
 	token, hash := trust.NewToken()
 	account := trust.Account{
-		Name: u.Name, Role: role, Weight: a.startWeight(role), Created: time.Now().UTC(), TokenHash: hash,
+		Name: u.Name, Role: role, Weight: a.startWeight(role), Created: clock.Now().UTC(), TokenHash: hash,
 	}
 	if u.Weight != nil {
 		account.Weight = *u.Weight

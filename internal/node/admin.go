@@ -7,8 +7,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"time"
 
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
@@ -30,7 +30,7 @@ func RecoverAdmin(ctx context.Context, cfg *config.Config, dir string, log *slog
 	defer func() { err = errors.Join(err, n.close(ctx)) }()
 	account, ok := n.engine.Accounts().Get(adminName)
 	if !ok {
-		account = trust.Account{Name: adminName, Created: time.Now().UTC()}
+		account = trust.Account{Name: adminName, Created: clock.Now().UTC()}
 	}
 	return n.makeAdmin(ctx, account)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/edge"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
@@ -50,7 +51,7 @@ type core struct {
 }
 
 func newCore(cfg *config.Config, dir string, log *slog.Logger) *core {
-	n := &core{dir: dir, log: log, started: time.Now().UTC()}
+	n := &core{dir: dir, log: log, started: clock.Now().UTC()}
 	n.cfg.Store(cfg)
 	return n
 }
@@ -122,6 +123,7 @@ func (n *core) engineOptions(cfg *config.Config) (engine.Options, error) {
 		NeverList:       signature.NeverList(),
 		CheckpointEvery: time.Duration(cfg.Node.Checkpoint),
 		RemoteBytes:     uint64(cfg.Mesh.Memory),
+		Now:             clock.Now,
 		Log:             n.log,
 	}, errors.Join(err1, err2)
 }
@@ -282,8 +284,8 @@ const stateAge = time.Second
 func (n *core) State(context.Context) client.NodeState {
 	n.stateMu.Lock()
 	defer n.stateMu.Unlock()
-	if n.stateAt.IsZero() || time.Since(n.stateAt) > stateAge {
-		n.state, n.stateAt = n.describe(), time.Now()
+	if n.stateAt.IsZero() || clock.Since(n.stateAt) > stateAge {
+		n.state, n.stateAt = n.describe(), clock.Now()
 	}
 	return n.state
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/dcc"
 	"github.com/bulkhead-mail/bulkhead/door"
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 	dccsum "github.com/bulkhead-mail/bulkhead/signature/dcc"
@@ -80,7 +81,7 @@ func (n *Node) openDccifd(ctx context.Context, address string) (*opened, error) 
 	front := &dcc.Ifd{
 		Clearinghouse: n.house, ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand, Host: cfg.Dccifd.Host,
 		Keep: keptTypes(cfg.DCC.Keep), Substitute: cfg.Dccifd.Substitute, MaxMessage: cfg.Dccifd.MaxMessage,
-		White: whiteFile(cfg.Dccifd.Whiteclnt, false, log), Signatures: n.read, Cleared: n.cleared, Log: log,
+		White: whiteFile(cfg.Dccifd.Whiteclnt, false, log), Signatures: n.read, Cleared: n.cleared, Now: clock.Now, Log: log,
 	}
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
 	if cfg.Dccifd.Rules == "1" {

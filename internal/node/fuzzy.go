@@ -10,6 +10,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/fuzzy"
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
@@ -21,7 +22,7 @@ func (n *Node) openFuzzy(ctx context.Context, address string) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	front.Clearinghouse, front.Log = n.house, n.log.With("door", "fuzzy")
+	front.Clearinghouse, front.Now, front.Log = n.house, clock.Now, n.log.With("door", "fuzzy")
 	front.Cleared = func(sigs []bulkhead.Signature) bool { return n.engine.Whitelisted(new(bulkhead.Source), sigs) != "" }
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
 	o, err := openPort(ctx, address, front)

@@ -36,7 +36,7 @@ func (n *Node) openHTTP(ctx context.Context, address string) (*opened, error) {
 		Registry:      n.registry,
 		Clearinghouse: n.house, Read: n.read, Accounts: n.book, Users: n.book, Peers: &n.peers, Node: n.core,
 		RateLimits: mtaAPI{n.mta}, Lists: mtaAPI{n.mta},
-		Ready: n.ready, Page: page, Access: access, Version: n.version, Log: n.log,
+		Ready: n.ready, Advance: n.advancer(), Page: page, Access: access, Version: n.version, Log: n.log,
 	})
 	if err != nil {
 		return nil, err

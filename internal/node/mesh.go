@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/api"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 )
 
@@ -34,7 +35,7 @@ func (n *Node) startMesh(ctx context.Context, st *stage) error {
 		Credentials: c.Credentials, CA: c.CA,
 		Interval: time.Duration(c.Interval), Heartbeat: time.Duration(c.Heartbeat),
 		MaxAdds: c.MaxAdds, MaxListings: c.MaxListings,
-		StreamAge: time.Duration(c.StreamAge), StreamBytes: c.StreamBytes, Replicas: c.Replicas, Log: n.log,
+		StreamAge: time.Duration(c.StreamAge), StreamBytes: c.StreamBytes, Replicas: c.Replicas, Now: clock.Now, Log: n.log,
 	})
 	if err != nil {
 		end()

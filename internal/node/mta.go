@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
@@ -29,7 +30,7 @@ func (n *Node) openMTA(cfg *config.Config) (*mta, error) {
 	}
 	opts := ratelimit.Options{
 		Rules: rules, Dir: filepath.Join(n.dir, rateFolder), Checkpoint: time.Duration(cfg.Policy.Checkpoint),
-		Log: n.log.With("part", "ratelimit"),
+		Now: clock.Now, Log: n.log.With("part", "ratelimit"),
 	}
 	if cfg.Policy.Webhook != "" {
 		m.webhook = ratelimit.NewWebhook(cfg.Policy.Webhook, nil, opts.Log)

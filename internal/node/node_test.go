@@ -82,6 +82,12 @@ func everyDoor(t *testing.T, more string) *config.Config {
 	return parse(t, text+more)
 }
 
+// httpDoor is a configuration with the HTTP door alone, at a free port.
+func httpDoor(t *testing.T) *config.Config {
+	t.Helper()
+	return parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n[http]\nanonymous_report = \"loopback\"\n")
+}
+
 func parse(t *testing.T, text string) *config.Config {
 	t.Helper()
 	cfg, err := config.Parse([]byte(text))

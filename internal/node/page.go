@@ -2,9 +2,9 @@ package node
 
 import (
 	"context"
-	"time"
 
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/web"
 )
 
@@ -16,7 +16,7 @@ func (p statusPage) Status(ctx context.Context) web.Status {
 	state := p.node.State(ctx)
 	c := state.Counters
 	out := web.Status{
-		Name: state.Name, Version: state.Version, Now: time.Now(), Started: state.Started,
+		Name: state.Name, Version: state.Version, Now: clock.Now(), Started: state.Started,
 		Durability: state.Durability, ReadOnly: state.ReadOnly, Threshold: state.Threshold, Accounts: state.Accounts,
 		Counters: []web.Counter{{Name: "Checks", Value: c.Checks}, {Name: "Reports", Value: c.Reports}, {Name: "Refused", Value: c.Refused}, {Name: "Snapshots", Value: c.Checkpoints}},
 	}

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"net/netip"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bulkhead-mail/bulkhead/door"
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 	"github.com/bulkhead-mail/bulkhead/razor2"
 )
@@ -29,7 +29,7 @@ func (a *protocolAccounts) Register(ctx context.Context, name string, secret []b
 		return fmt.Errorf("%w: %q", razor2.ErrTaken, name)
 	}
 	return a.core.engine.PutAccount(ctx, trust.Account{
-		Name: name, Role: trust.Member, Weight: a.book().Policy().StartWeight(from), Created: time.Now().UTC(),
+		Name: name, Role: trust.Member, Weight: a.book().Policy().StartWeight(from), Created: clock.Now().UTC(),
 		From: from, Sealed: map[string][]byte{a.protocol: sealed},
 	})
 }

@@ -1,0 +1,55 @@
+package api
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// A Clock is the time of a node whose clock can be moved.
+type Clock struct {
+	Now time.Time `json:"now" doc:"Time of the node, after it was moved."`
+}
+
+// clockRoutes is POST /v1/clock, for a node whose clock can be moved.
+func (s *Server) clockRoutes() []route {
+	if s.advance == nil {
+		return nil
+	}
+	by := queryParam("advance", "string", "How far, for example 24h.")
+	by.Required = true
+	return []route{s.route("POST /v1/clock", "advanceClock", "Move the clock of the node forward.", report, s.moveClock,
+		params(by), gives(s.schema(Clock{})))}
+}
+
+func (s *Server) moveClock(r *request) (any, error) {
+	if err := s.mayMoveClock(r); err != nil {
+		return nil, err
+	}
+	q, err := r.query("advance")
+	if err != nil {
+		return nil, err
+	}
+	d, err := time.ParseDuration(q.Get("advance"))
+	if err != nil {
+		return nil, fmt.Errorf("%w: advance %.40q is no duration, such as 24h", bulkhead.ErrMalformed, q.Get("advance"))
+	}
+	ctx, cancel := r.voteContext()
+	defer cancel()
+	now, err := s.advance(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	s.log.Info("clock moved", "by", d, "now", now)
+	return &Clock{Now: now}, nil
+}
+
+// mayMoveClock says why a client may not move the clock; nil for administrators and
+// clients of this machine without a token.
+func (s *Server) mayMoveClock(r *request) error {
+	if r.who.Account == "" && r.local {
+		return nil
+	}
+	return s.mayAdminister(r.Context(), r.who)
+}

@@ -1,0 +1,37 @@
+//go:build simclock
+
+package clock
+
+import (
+	"errors"
+	"math"
+	"testing"
+	"time"
+)
+
+// TestClock: the clock moves by what it is told and goes on from there, and a way
+// that it does not take leaves it where it is.
+func TestClock(t *testing.T) {
+	start, before := time.Now(), Now()
+	if err := Advance(36 * time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	passed := time.Since(start)
+	if got := Since(before); got < 36*time.Hour || got > 36*time.Hour+passed+time.Minute {
+		t.Errorf("after an advance of 36h, %v have passed", got)
+	}
+	if y, want := Now().YearDay(), before.Add(36*time.Hour).YearDay(); y != want {
+		t.Errorf("the date is day %d, want %d", y, want)
+	}
+	for _, d := range []time.Duration{0, -1, -24 * time.Hour, math.MinInt64, math.MaxInt64, MaxAhead, MaxAhead - 36*time.Hour + 1} {
+		if err := Advance(d); !errors.Is(err, ErrAdvance) {
+			t.Errorf("Advance(%v) = %v, want ErrAdvance", d, err)
+		}
+	}
+	if got := Since(before); got > 37*time.Hour {
+		t.Errorf("refused advances moved the clock by %v", got-36*time.Hour)
+	}
+	if err := Advance(MaxAhead - 36*time.Hour); err != nil {
+		t.Errorf("the last possible advance: %v", err)
+	}
+}

@@ -1,0 +1,15 @@
+//go:build simclock
+
+package engine
+
+import "context"
+
+// Turn waits until the writer has opened and dropped the generations that are due by
+// the clock, which it else does with the next report or within a second.
+func (e *Engine) Turn(ctx context.Context) error {
+	if err := e.inTurn(ctx, func() {}); err != nil {
+		return err
+	}
+	e.refreshOdds()
+	return e.refusing()
+}

@@ -1,0 +1,27 @@
+//go:build simclock
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
+)
+
+// advancer returns what moves the clock of all nodes of this process, and has this
+// one open and drop the generations that are due by then.
+func (n *Node) advancer() func(context.Context, time.Duration) (time.Time, error) {
+	n.log.Warn("the clock of this program can be moved by anybody on this machine (POST /v1/clock): it is for tests, not for mail")
+	return func(ctx context.Context, d time.Duration) (time.Time, error) {
+		if err := clock.Advance(d); err != nil {
+			return time.Time{}, fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
+		}
+		if err := n.engine.Turn(ctx); err != nil {
+			return time.Time{}, err
+		}
+		return clock.Now().UTC(), nil
+	}
+}

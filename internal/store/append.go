@@ -48,10 +48,8 @@ func (s *Store) write(index uint64, entry []byte) error {
 		s.setTail(t)
 	}
 	t := s.tail
-	rec := &record{kind: kindEntry, salt: t.salt, index: index, durable: s.durable, data: entry}
-	if err := writeRecord(t.w, rec); err != nil {
-		return err
-	}
+	rec := &record{salt: t.salt, index: index, durable: s.durable, data: entry}
+	t.buf = rec.append(t.buf)
 	size, err := t.write()
 	if err != nil {
 		return err

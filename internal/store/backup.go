@@ -141,7 +141,7 @@ func (s *source) open(fsys FS, dir string) error {
 		return err
 	}
 	for _, seg := range all {
-		if seg.epoch == m.epoch && seg.first <= s.last {
+		if seg.epoch == m.epoch && seg.first <= s.last && m.Start <= s.last {
 			s.segs = append(s.segs, seg)
 		}
 	}

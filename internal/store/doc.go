@@ -17,36 +17,34 @@
 //	files/     checkpoint files, never changed once they are named by a manifest
 //	journal/   segments, EPOCH-FIRSTINDEX.log
 //
-// Every byte that matters is under a CRC-32C, and every checksum covers the
-// place as well as the content (epoch and index of an entry, number of a
-// block), so that a block which the disk has put in the wrong place is noticed
-// as well as a flipped bit.
+// Every byte is under a CRC-32C, and with it goes the place that the bytes belong to
+// (segment and index of an entry, number of a block), so that a block which the
+// disk has put in the wrong place is noticed as well as a flipped bit.
 //
 // # The journal
 //
-// Segments are in the log format of LevelDB, written and read by goleveldb's
-// journal package: checksummed chunks in 32 KiB blocks, with which a reader can
-// find its feet again behind a damaged place. That ability tells damage from a
+// The format of segments is docs/specs/journal.md: records with a checksum over their
+// head and one over the entry, behind a header that says of which store and place the
+// segment is. A reader can find its feet again behind a damaged place, since every
+// head can be told by its salt and its own checksum. That ability tells damage from a
 // torn write: a torn write is the last thing in a journal.
 //
-// An entry carries its own index, the journal's epoch and the index up to which
-// everything was known to be durable when it was written. An unreadable place
-// is a torn write, dropped with a warning, only if nothing that was ever
-// acknowledged can have been there: its index is above the watermark and no
-// later entry says that it was durable. Everything else is a [DamageError].
-// After a power loss the watermark may be out of date; then damage to the very
-// last entry cannot be told from a torn write. In no other case is the
+// An entry carries its own index and the index up to which everything was known to
+// be durable when it was written. An unreadable place is a torn write, dropped with a
+// warning, only if nothing that was ever acknowledged can have been there: its index
+// is above the watermark and no later entry says that it was durable. Everything else
+// is a [DamageError]. After a power loss the watermark may be out of date; then damage
+// to the very last entry cannot be told from a torn write. In no other case is the
 // distinction a guess.
 //
-// Other libraries: hashicorp/raft-wal checks no checksum but that of the last
-// batch; of 240 single flipped bits in its segments 233 came back as content and
+// Libraries that were looked at: hashicorp/raft-wal checks no checksum but that of the
+// last batch; of 240 single flipped bits in its segments 233 came back as content and
 // 2 ended the log early, in silence, and its errors name no file and offset.
 // etcd's wal noticed all of 180, but brings 160 packages including gRPC, has no
 // seam for injecting a failed fsync, keeps its segment size in a package
 // variable and reads a whole log into memory. pebble's record format descends
 // from LevelDB's and brings 105 packages, the client of a crash-reporting
-// service among them. The chosen one needs three other packages of its own
-// module and nothing else, and leaves files, fsync and therefore faults to us.
+// service among them. goleveldb's journal package did well and is no longer kept.
 //
 // # Failure
 //

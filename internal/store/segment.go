@@ -7,12 +7,18 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
+)
 
-	"github.com/syndtr/goleveldb/leveldb/journal"
+// The layout is that of docs/specs/journal.md#header.
+const (
+	segmentHead    = 64
+	segmentMagic   = "bulkhead-journal"
+	segmentVersion = 2 // 1 was framed as LevelDB's log
 )
 
 // A segment is one file of the journal.
@@ -22,7 +28,7 @@ type segment struct {
 	first uint64 // index of its first entry
 	last  uint64 // first-1 if it has none
 	size  int64  // bytes that hold records
-	salt  uint64 // of its records; 0 until the first was read
+	salt  uint64 // of its records; 0 until the header was read
 }
 
 func segmentName(epoch, first uint64) string {
@@ -61,12 +67,11 @@ func listSegments(dir string) ([]segment, error) {
 type segmentWriter struct {
 	segment
 	f   Handle
-	buf bytes.Buffer // what is not yet in the file
-	w   *journal.Writer
+	buf []byte // what is not yet in the file
 }
 
-// createSegment makes the file and prepares its first record, which reaches the
-// disk with the first write.
+// createSegment makes the file and prepares its header, which reaches the disk
+// with the first write.
 func createSegment(fsys FS, dir, incarnation string, random io.Reader, epoch, first uint64) (*segmentWriter, error) {
 	salt, err := newSalt(random)
 	if err != nil {
@@ -78,11 +83,7 @@ func createSegment(fsys FS, dir, incarnation string, random io.Reader, epoch, fi
 		return nil, err
 	}
 	s := &segmentWriter{segment: segment{path: path, epoch: epoch, first: first, last: first - 1, salt: salt}, f: f}
-	s.w = journal.NewWriter(&s.buf)
-	rec := &record{kind: kindSegment, salt: salt, index: first, data: segmentData(epoch, incarnation)}
-	if err := writeRecord(s.w, rec); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
+	s.buf = s.header(incarnation)
 	return s, nil
 }
 
@@ -95,54 +96,65 @@ func newSalt(random io.Reader) (uint64, error) {
 	return max(1, binary.LittleEndian.Uint64(b[:])), nil
 }
 
-func segmentData(epoch uint64, incarnation string) []byte {
-	b := binary.LittleEndian.AppendUint16([]byte(segmentMagic), segmentVersion)
-	b = binary.LittleEndian.AppendUint64(b, epoch)
+// header returns how the segment begins in a store of the incarnation.
+func (s *segment) header(incarnation string) []byte {
+	b := make([]byte, 0, segmentHead)
+	b = append(b, segmentMagic...)
+	b = binary.LittleEndian.AppendUint32(b, segmentVersion)
+	b = binary.LittleEndian.AppendUint64(b, s.epoch)
+	b = binary.LittleEndian.AppendUint64(b, s.first)
+	b = binary.LittleEndian.AppendUint64(b, s.salt)
 	id, _ := hex.DecodeString(incarnation) // validated by the manifest
-	return append(b, id...)
+	b = append(b, id...)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
 // write puts what is buffered into the file and returns its new size. It leaves
 // s.size, which readers may be looking at, to the caller.
 func (s *segmentWriter) write() (size int64, err error) {
-	n, err := s.f.WriteAt(s.buf.Bytes(), s.size)
+	n, err := s.f.WriteAt(s.buf, s.size)
 	if err != nil {
 		return 0, err
 	}
-	if n != s.buf.Len() {
+	if n != len(s.buf) {
 		return 0, fmt.Errorf("%s: %w after %d bytes", s.path, io.ErrShortWrite, n)
 	}
-	s.buf.Reset()
+	s.buf = s.buf[:0]
 	// One large batch is no reason to hold its memory for ever.
-	if s.buf.Cap() > 1<<20 {
-		s.buf = bytes.Buffer{}
+	if cap(s.buf) > 1<<20 {
+		s.buf = nil
 	}
 	return s.size + int64(n), nil
 }
 
-// begin reads the segment's first record and checks that it belongs here.
-// A *badRecord is for the caller to judge.
+// begin reads the segment's header and checks that it belongs here. A *badRecord
+// is for the caller to judge.
 func (s *segment) begin(sc *scanner, incarnation string) error {
-	s.last, s.size = s.first-1, 0
-	rec, err := sc.next()
-	if err == io.EOF {
-		return &badRecord{0, "the file is empty"}
-	}
+	s.last, s.size, s.salt = s.first-1, 0, 0
+	b, err := sc.read(0, segmentHead)
 	if err != nil {
 		return err
 	}
-	if rec.kind != kindSegment || len(rec.data) < len(segmentMagic)+2 || string(rec.data[:len(segmentMagic)]) != segmentMagic {
+	if isOld(b) {
+		return s.tooOld()
+	}
+	sum := len(b) - 4
+	if binary.LittleEndian.Uint32(b[sum:]) != crc32.Checksum(b[:sum], castagnoli) {
+		return sc.bad("checksum mismatch in the segment's header")
+	}
+	if string(b[:len(segmentMagic)]) != segmentMagic {
 		return fmt.Errorf("store: %s: %w: not a journal segment", s.path, ErrFormat)
 	}
-	if v := binary.LittleEndian.Uint16(rec.data[len(segmentMagic):]); v != segmentVersion {
+	if v := binary.LittleEndian.Uint32(b[len(segmentMagic):]); v != segmentVersion {
 		return fmt.Errorf("store: %s: %w: version %d, this release reads %d; use the release that wrote it", s.path, ErrFormat, v, segmentVersion)
 	}
-	if !bytes.Equal(rec.data, segmentData(s.epoch, incarnation)) || rec.index != s.first || rec.salt == 0 {
-		return damaged(s.path, 0, "the segment says index %d and %x; its name and the manifest say %d and %x",
-			rec.index, rec.data[len(segmentMagic):], s.first, segmentData(s.epoch, incarnation)[len(segmentMagic):])
+	says := segment{epoch: s.epoch, first: s.first, salt: binary.LittleEndian.Uint64(b[36:])}
+	if says.salt == 0 || !bytes.Equal(b, says.header(incarnation)) {
+		return damaged(s.path, 0, "the segment says epoch %d, index %d and store %x; its name and the manifest say %d, %d and %s",
+			binary.LittleEndian.Uint64(b[20:]), binary.LittleEndian.Uint64(b[28:]), b[44:60], s.epoch, s.first, incarnation)
 	}
-	s.salt = rec.salt
-	s.size = sc.offset
+	s.salt, s.size = says.salt, segmentHead
+	sc.offset = segmentHead
 	return nil
 }
 
@@ -153,9 +165,8 @@ func (s *segment) entry(sc *scanner) (record, error) {
 	if err != nil {
 		return record{}, err
 	}
-	if rec.kind != kindEntry || rec.salt != s.salt || rec.index != s.last+1 {
-		return record{}, &badRecord{sc.start, fmt.Sprintf("a record of kind %d, index %d, salt %x; want %d, %d, %x",
-			rec.kind, rec.index, rec.salt, kindEntry, s.last+1, s.salt)}
+	if rec.salt != s.salt || rec.index != s.last+1 {
+		return record{}, &badRecord{sc.start, fmt.Sprintf("a record of index %d, want %d; its salt is that of the segment: %v", rec.index, s.last+1, rec.salt == s.salt)}
 	}
 	s.last, s.size = rec.index, sc.offset
 	return rec, nil

@@ -14,8 +14,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/syndtr/goleveldb/leveldb/journal"
 )
 
 // text is a File with the given content.
@@ -268,8 +266,6 @@ func logTo(b *bytes.Buffer) *slog.Logger { return slog.New(slog.NewTextHandler(b
 type noContext struct{ context.Context }
 
 func (noContext) Err() error { return nil }
-
-func newRecordWriter(w io.Writer) *journal.Writer { return journal.NewWriter(w) }
 
 // withHead puts the first line of a manifest before body.
 func withHead(body []byte) []byte {

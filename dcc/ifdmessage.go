@@ -405,7 +405,7 @@ func (s *Ifd) decide(m *mailing) {
 		f.reject = f.black || f.trap || m.told
 		for k := range m.metrics.sums {
 			c := &m.metrics.sums[k]
-			if t := f.thresholds[c.Type]; c.kept && t > 0 && c.total.Current != White && c.total.Current != White2 && c.total.Current >= t {
+			if t := f.thresholds[c.Type]; c.kept && t > 0 && c.total.Current >= t {
 				f.reject = true
 			}
 		}

@@ -94,25 +94,19 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf("dcc: %w: "+format, append([]any{bulkhead.ErrMalformed}, args...)...)
 }
 
-// readIfdLine reads a line without its end; trailing CRs are no part of it.
+// readIfdLine reads a line without its end; trailing CRs are no part of it. The
+// buffer of r has at least maxIfdLine bytes.
 func readIfdLine(r *bufio.Reader) (string, error) {
-	var line []byte
-	for {
-		part, err := r.ReadSlice('\n')
-		line = append(line, part...)
-		if len(line) > maxIfdLine {
-			return "", malformed("line of more than %d bytes", maxIfdLine)
-		}
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			continue
-		case errors.Is(err, io.EOF):
-			return "", malformed("request ends after %d bytes of a line", len(line))
-		case err != nil:
-			return "", fmt.Errorf("dcc: %w", err)
-		}
-		return strings.TrimRight(string(line[:len(line)-1]), "\r"), nil
+	line, err := r.ReadSlice('\n')
+	switch {
+	case len(line) > maxIfdLine, errors.Is(err, bufio.ErrBufferFull):
+		return "", malformed("line of more than %d bytes", maxIfdLine)
+	case errors.Is(err, io.EOF):
+		return "", malformed("request ends after %d bytes of a line", len(line))
+	case err != nil:
+		return "", fmt.Errorf("dcc: %w", err)
 	}
+	return strings.TrimRight(string(line[:len(line)-1]), "\r"), nil
 }
 
 func (o *ifdOptions) parse(line string) error {

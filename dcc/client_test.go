@@ -1,0 +1,217 @@
+package dcc
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead"
+	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
+)
+
+// fakeServer answers each datagram with what replies makes of it, until the test
+// ends, and returns its address.
+func fakeServer(t *testing.T, replies func(request []byte) [][]byte) string {
+	t.Helper()
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	t.Cleanup(func() { pc.Close(); <-done })
+	go func() {
+		defer close(done)
+		buf := make([]byte, 2048)
+		for {
+			n, from, err := pc.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			for _, r := range replies(append([]byte(nil), buf[:n]...)) {
+				pc.WriteTo(r, from)
+			}
+		}
+	}()
+	return pc.LocalAddr().String()
+}
+
+// reply makes the signed answer to a request.
+func reply(request []byte, op Op, password string, body []byte) []byte {
+	a := append([]byte{0, 0, MaxVersion, byte(op), 0, 0, 0, 101}, request[8:24]...)
+	a = append(a, body...)
+	binary.BigEndian.PutUint16(a, uint16(len(a)+signatureSize))
+	var sum [signatureSize]byte
+	if password != "" {
+		sum = sign(password, a)
+	}
+	return append(a, sum[:]...)
+}
+
+func TestDialRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		id       uint32
+		password string
+		ok       bool
+	}{
+		{"anonymous", AnonymousID, "", true},
+		{"lowest server", MinServerID, "x", true},
+		{"highest client", MaxClientID, "x", true},
+		{"longest password", MinClientID, strings.Repeat("x", MaxPassword), true},
+		{"id 0", 0, "x", false},
+		{"below the servers", MinServerID - 1, "x", false},
+		{"above the clients", MaxClientID + 1, "x", false},
+		{"no password", MinClientID, "", false},
+		{"password too long", MinClientID, strings.Repeat("x", MaxPassword+1), false},
+	} {
+		c, err := Dial(t.Context(), "127.0.0.1:6277", tt.id, tt.password)
+		if (err == nil) != tt.ok {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		if err == nil {
+			c.Close()
+		}
+	}
+	if _, err := Dial(t.Context(), "127.0.0.1:nothing", AnonymousID, ""); err == nil || !strings.HasPrefix(err.Error(), "dcc: ") {
+		t.Errorf("an address that is none: %v", err)
+	}
+}
+
+// TestClientReads: what a client makes of each answer that a server may give.
+func TestClientReads(t *testing.T) {
+	sums := goldenChecksums(t)[1:3]
+	brand := append([]byte{MaxVersion, 0, 0, 0}, append([]byte("Brand"), make([]byte, brandSize-5)...)...)
+	full := append([]byte{MaxVersion, 0, 0, 0}, strings.Repeat("b", brandSize)...)
+	totals := []byte{0, 0, 0, 7, 0, 0, 0, 5, 0, 255, 255, 240, 1, 0, 0, 0}
+	for _, tt := range []struct {
+		name string
+		op   Op
+		body []byte
+		want string // of Brand, or "totals"
+		err  string // in the error, and "" for none
+	}{
+		{"brand", OK, brand, "Brand", ""},
+		{"longest brand", OK, full, strings.Repeat("b", brandSize), ""},
+		{"short OK", OK, brand[:len(brand)-1], "", "malformed"},
+		{"long OK", OK, append(brand[:len(brand):len(brand)], 0), "", "malformed"},
+		{"another operation", Answer, brand, "", "answer ANSWER, want OK"},
+		{"unknown operation", 99, brand, "", "answer unknown, want OK"},
+		{"error", Error, []byte("go away\x00"), "", `the server says "go away"`},
+		{"error without a text", Error, nil, "", "answer ERROR, want OK"},
+		{"totals", Answer, totals, "totals", ""},
+		{"too few totals", Answer, totals[:8], "totals", "ANSWER of 8 bytes to 2 checksums"},
+		{"too many totals", Answer, append(totals[:len(totals):len(totals)], totals...), "totals", "ANSWER of 32 bytes to 2 checksums"},
+		{"OK to a query", OK, brand, "totals", "answer OK, want ANSWER"},
+		{"error to a query", Error, []byte("no\x00"), "totals", `the server says "no"`},
+	} {
+		c := dial(t, fakeServer(t, func(request []byte) [][]byte {
+			other := reply(request, Error, goldenPasword, []byte("another's\x00"))
+			other[19]++ // the number of the request
+			sum := sign(goldenPasword, other[:len(other)-signatureSize])
+			copy(other[len(other)-signatureSize:], sum[:])
+			short := reply(request, Error, goldenPasword, []byte("cut\x00"))
+			return [][]byte{
+				{}, short[:minPacket-1], short[:len(short)-1], other, reply(request, Error, "wrong", []byte("forged\x00")), // none is the answer
+				reply(request, tt.op, goldenPasword, tt.body),
+			}
+		}), goldenClient, goldenPasword)
+		var got string
+		var err error
+		if tt.want != "totals" && !strings.Contains(tt.name, "quer") && !strings.Contains(tt.name, "totals") {
+			got, err = c.Brand(t.Context())
+		} else {
+			var all []Total
+			if all, err = c.Query(t.Context(), sums); err == nil {
+				wantTotals(t, tt.name, all, err, Total{7, 5}, Total{Many, NoValue})
+				got = "totals"
+			}
+		}
+		if tt.err == "" && (err != nil || got != tt.want) {
+			t.Errorf("%s: %q, %v, want %q", tt.name, got, err, tt.want)
+		}
+		if tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.err)
+		}
+	}
+}
+
+// TestClientSends: requests are signed and numbered, and a retransmission differs
+// from the first by its transmission number alone.
+func TestClientSends(t *testing.T) {
+	requests := make(chan []byte, 8)
+	answer := make(chan bool, 8)
+	c := dial(t, fakeServer(t, func(request []byte) [][]byte {
+		requests <- request
+		if !<-answer {
+			return nil
+		}
+		return [][]byte{reply(request, Answer, goldenPasword, make([]byte, 8))}
+	}), goldenClient, goldenPasword)
+	sums := goldenChecksums(t)[1:2]
+	answer <- false
+	answer <- true
+	answer <- true
+	answer <- true
+	for n, spam := range []bool{false, true, false} {
+		if _, err := c.Report(t.Context(), uint32(n+1), spam, sums); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got [4][]byte
+	for i := range got {
+		got[i] = <-requests
+		if !signedBy(got[i], goldenPasword) || len(got[i]) != minPacket+4+checksumSize || got[i][1] != byte(len(got[i])) {
+			t.Errorf("request %d: %x", i+1, got[i])
+		}
+	}
+	first := string(got[0][:headerSize])
+	for i, want := range []struct{ number, transmission, targets uint32 }{{1, 1, 1}, {1, 2, 1}, {2, 1, 2 | targetsSpam}, {3, 1, 3}} {
+		p := got[i]
+		number, transmission := binary.LittleEndian.Uint32(p[16:]), binary.LittleEndian.Uint32(p[20:])
+		if targets := binary.BigEndian.Uint32(p[24:]); number != want.number || transmission != want.transmission || targets != want.targets || string(p[:16]) != first[:16] {
+			t.Errorf("packet %d: number %d, transmission %d, targets %#x, header %x; want %+v and the first one's header", i+1, number, transmission, targets, p[:16], want)
+		}
+	}
+	// What no server would take is not sent.
+	many := make([]Checksum, maxChecksums+1)
+	for what, err := range map[string]error{
+		"targets":   second(c.Report(t.Context(), maxTargets+1, false, sums)),
+		"checksums": second(c.Query(t.Context(), many)),
+	} {
+		if !errors.Is(err, bulkhead.ErrMalformed) {
+			t.Errorf("too many %s: %v", what, err)
+		}
+	}
+	if len(requests) != 0 {
+		t.Error("a request beyond the limits is sent")
+	}
+	// As much as there may be is sent, but a client does not wait for ever.
+	answer <- false
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-requests; cancel() }()
+	if _, err := c.Report(ctx, maxTargets, false, many[:maxChecksums]); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end of the context: %v", err)
+	}
+}
+
+func second(_ []Total, err error) error { return err }
+
+// TestClientDeletes: a DELETE has the size and date that a server wants.
+func TestClientDeletes(t *testing.T) {
+	requests := make(chan []byte, 8)
+	c := dial(t, fakeServer(t, func(request []byte) [][]byte {
+		requests <- request
+		return [][]byte{reply(request, OK, "secret", nil)}
+	}), MinServerID, "secret")
+	sum := Checksum{digests.TypeFuz1, [16]byte{1, 2, 3}}
+	if err := c.Delete(t.Context(), sum); err != nil {
+		t.Fatal(err)
+	}
+	var p packet
+	if err := p.parse(<-requests); err != nil || p.op != Delete || p.sender != MinServerID || p.checksums[0] != sum {
+		t.Errorf("%v: %s of %v by %d", err, p.op, p.checksums[0], p.sender)
+	}
+}

@@ -1,0 +1,308 @@
+package dcc
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/prototest"
+	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
+)
+
+// An ailing clearinghouse fails at one call, counted from when it was told to.
+type ailing struct {
+	*prototest.Tally
+	mu     sync.Mutex
+	calls  int
+	failAt int
+	failed bool
+}
+
+func (a *ailing) arm(failAt int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.calls, a.failAt, a.failed = 0, failAt, false
+}
+
+func (a *ailing) hasFailed() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.failed
+}
+
+func (a *ailing) call() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.calls++; a.calls == a.failAt {
+		a.failed = true
+		return prototest.ErrFault
+	}
+	return nil
+}
+
+func (a *ailing) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
+	if len(sigs) != 1 || sigs[0] != deletesSignature() { // which is asked for in the background
+		if err := a.call(); err != nil {
+			return err
+		}
+	}
+	return a.Tally.Look(ctx, sigs, out, what)
+}
+
+func (a *ailing) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint32) error {
+	if err := a.call(); err != nil {
+		return err
+	}
+	return a.Tally.Count(ctx, sigs, n)
+}
+
+func (a *ailing) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
+	if err := a.call(); err != nil {
+		return bulkhead.Receipt{}, err
+	}
+	return a.Tally.Report(ctx, r)
+}
+
+// untilHealthy does what it is given with a fault at its first call to the
+// clearinghouse, then at its second, and so on until none is left, and wants an error
+// whenever there was a fault.
+func untilHealthy(t *testing.T, house *ailing, what string, do func() error) {
+	t.Helper()
+	for n := 1; ; n++ {
+		house.arm(n)
+		err := do()
+		if failed := house.hasFailed(); failed != (err != nil) {
+			t.Errorf("%s with a fault at call %d: faulty %v, but the client is told %v", what, n, failed, err)
+		} else if !failed {
+			if n == 1 {
+				t.Errorf("%s asks nothing of the clearinghouse", what)
+			}
+			return
+		}
+	}
+}
+
+// TestEveryFaultIsTold: whatever call to the clearinghouse fails, the client is told
+// of an error, and not of totals that nobody knows.
+func TestEveryFaultIsTold(t *testing.T) {
+	house := &ailing{Tally: prototest.NewTally(4)}
+	s := goldenServer()
+	s.Clearinghouse = house
+	address := serve(t, s)
+	c, admin := dial(t, address, goldenClient, goldenPasword), dial(t, address, 101, "serverpass")
+	ctx, sums := t.Context(), goldenChecksums(t)[1:3]
+	report := func(spam bool) func() error {
+		return func() error { _, err := c.Report(ctx, 1, spam, sums); return err }
+	}
+	query := func() error { _, err := c.Query(ctx, sums); return err }
+	for _, round := range []string{"", " when something was deleted"} {
+		untilHealthy(t, house, "report"+round, report(false))
+		untilHealthy(t, house, "query"+round, query)
+		untilHealthy(t, house, "report of spam"+round, report(true))
+		untilHealthy(t, house, "second query"+round, query)
+		for i := range sums {
+			untilHealthy(t, house, "DELETE"+round, func() error { return admin.Delete(ctx, sums[i]) })
+		}
+		house.arm(0)
+		got, err := c.Query(ctx, sums)
+		wantTotals(t, "after all", got, err, Total{0, 0}, Total{0, 0})
+	}
+	if s.Stats.Faults.Load() == 0 {
+		t.Error("faults are not counted")
+	}
+}
+
+// TestIfdEveryFaultIsTold: mail goes on where only counting fails, and has to wait
+// where nothing can be looked up, or where spam is reported in vain.
+func TestIfdEveryFaultIsTold(t *testing.T) {
+	for _, tt := range []struct{ options, want string }{{"header query", "T\nT\n"}, {"header spam", "T\nT\n"}} {
+		house := &ailing{Tally: prototest.NewTally(4)}
+		house.Add(deletesSignature(), 1)
+		ask := serveIfd(t, &Ifd{Clearinghouse: house, Brand: "b"})
+		house.arm(0)
+		ask(ifdRequestText("header", "bob")) // something is known
+		untilHealthy(t, house, tt.options, func() error {
+			if got := ask(ifdRequestText(tt.options, "bob")); got == tt.want {
+				return errors.New("told to come again")
+			}
+			return nil
+		})
+	}
+	house := &ailing{Tally: prototest.NewTally(4)}
+	ask := serveIfd(t, &Ifd{Clearinghouse: house, Brand: "b"})
+	house.arm(1)
+	if got := ask(ifdRequestText("header", "bob")); !strings.HasPrefix(got, "A\nA\n") || !house.hasFailed() {
+		t.Errorf("reply %q where counting failed", got)
+	}
+}
+
+// TestTogether: checksums of which some are known, some deleted and some neither
+// have each their own totals, however they come together.
+func TestTogether(t *testing.T) {
+	s := goldenServer()
+	s.Clearinghouse = prototest.NewTally(4)
+	address := serve(t, s)
+	c, admin := dial(t, address, goldenClient, goldenPasword), dial(t, address, 101, "serverpass")
+	ctx := t.Context()
+	sum := func(typ digests.Type, n byte) Checksum { return Checksum{typ, [16]byte{n, 1}} }
+	body, fuz1, fuz2 := sum(digests.TypeBody, 1), sum(digests.TypeFuz1, 2), sum(digests.TypeFuz2, 3)
+	must := func(_ []Total, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(c.Report(ctx, 3, false, []Checksum{body, fuz1}))
+	must(c.Report(ctx, 4, true, []Checksum{fuz2}))
+	if err := admin.Delete(ctx, body); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.Delete(ctx, fuz2); err != nil {
+		t.Fatal(err)
+	}
+	must(c.Report(ctx, 2, false, []Checksum{body}))
+	must(c.Report(ctx, 1, true, []Checksum{fuz2}))
+	got, err := c.Query(ctx, []Checksum{body, fuz1, fuz2})
+	wantTotals(t, "all", got, err, Total{2, 2}, Total{3, 3}, Total{Many, Many})
+	got, err = c.Report(ctx, 1, false, []Checksum{body, fuz1, fuz2})
+	wantTotals(t, "reported together", got, err, Total{3, 2}, Total{4, 3}, Total{Many, Many})
+	if err := admin.Delete(ctx, fuz2); err != nil {
+		t.Fatal(err)
+	}
+	got, err = c.Query(ctx, []Checksum{body, fuz1, fuz2})
+	wantTotals(t, "deleted again", got, err, Total{3, 3}, Total{4, 4}, Total{0, 0})
+}
+
+// TestStats: each request counts as what it was.
+func TestStats(t *testing.T) {
+	type stats struct {
+		nops, queries, reports, repeated, spam, deletes, admin, anonymous, badPassword, malformed, limited, faults int64
+	}
+	readOnly := bulkhead.ErrReadOnly
+	body := appendChecksums(nil, 1, goldenChecksums(t)[1:2])
+	spamBody, rep := appendChecksums(nil, targetsSpam|3, goldenChecksums(t)[1:2]), appendChecksums(nil, targetsRep|3, goldenChecksums(t)[1:2])
+	for _, tt := range []struct {
+		name     string
+		err      error // of the node
+		op       Op
+		sender   uint32
+		password string
+		body     []byte
+		want     stats
+	}{
+		{"NOP", nil, NOP, goldenClient, goldenPasword, nil, stats{nops: 1}},
+		{"anonymous NOP", nil, NOP, AnonymousID, "", nil, stats{nops: 1, anonymous: 1}},
+		{"wrong password", nil, NOP, goldenClient, "wrong", nil, stats{nops: 1, anonymous: 1, badPassword: 1}},
+		{"unknown client", nil, NOP, goldenClient + 1, goldenPasword, nil, stats{nops: 1, anonymous: 1, badPassword: 1}},
+		{"query", nil, Query, goldenClient, goldenPasword, body, stats{queries: 1}},
+		{"report", nil, Report, goldenClient, goldenPasword, body, stats{reports: 1}},
+		{"report of nothing", nil, Report, goldenClient, goldenPasword, appendChecksums(nil, 0, goldenChecksums(t)), stats{queries: 1}},
+		{"report of spam", nil, Report, goldenClient, goldenPasword, spamBody, stats{reports: 1, spam: 1}},
+		{"by reputation", nil, Report, goldenClient, goldenPasword, rep, stats{reports: 1, spam: 1}},
+		{"DELETE", nil, Delete, 101, "serverpass", nil, stats{deletes: 1}},
+		{"statistics", nil, Admin, goldenClient, goldenPasword, []byte{0, 0, 0, 0, 0, 0, 0, 1, adminStats, 0, 0, 0}, stats{admin: 1}},
+		{"broken", nil, NOP, goldenClient, goldenPasword, []byte{1}, stats{malformed: 1}},
+		{"report to a node that takes none", readOnly, Report, goldenClient, goldenPasword, body, stats{faults: 1}},
+		{"query of a node with a fault", prototest.ErrFault, Query, goldenClient, goldenPasword, body, stats{queries: 1, faults: 1}},
+	} {
+		s := goldenServer()
+		s.Clearinghouse = &prototest.House{Err: tt.err}
+		c := dialRaw(t, serve(t, s))
+		if tt.op == Delete {
+			tt.body = append(appendChecksums(nil, uint32(time0(s)), goldenChecksums(t)[1:2]), 0, 0)
+		}
+		p := signed(tt.op, tt.sender, tt.password, 1, tt.body)
+		if tt.want.malformed > 0 {
+			silent(t, c, p)
+			tt.want.nops, tt.want.anonymous = 1, 1 // of the request after it
+		} else {
+			exchange(t, c, p)
+		}
+		if tt.want.reports+tt.want.deletes > 0 {
+			// A retransmission is answered and not counted.
+			tt.want.repeated = 1
+			if got := exchange(t, c, p); Op(got[3]) == Error {
+				t.Errorf("%s: sent again: %x", tt.name, got)
+			}
+		}
+		st := &s.Stats
+		got := stats{
+			st.NOPs.Load(), st.Queries.Load(), st.Reports.Load(), st.Repeated.Load(), st.Spam.Load(), st.Deletes.Load(), st.Admin.Load(),
+			st.Anonymous.Load(), st.BadPassword.Load(), st.Malformed.Load(), st.Limited.Load(), st.Faults.Load(),
+		}
+		if got != tt.want {
+			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
+		}
+	}
+}
+
+func time0(s *Server) int64 { s.prepare(); return s.Now().Unix() }
+
+// TestReadOnlyIsSaid: a client can tell a node that takes no reports from one that is
+// broken.
+func TestReadOnlyIsSaid(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{{bulkhead.ErrReadOnly, "temporarily read-only"}, {prototest.ErrFault, "internal error"}} {
+		c := dial(t, serve(t, &Server{Clearinghouse: &prototest.House{Err: tt.err}}), AnonymousID, "")
+		if _, err := c.Report(t.Context(), 1, false, goldenChecksums(t)); err == nil || !strings.Contains(err.Error(), `"`+tt.want+`"`) {
+			t.Errorf("%v: %v, want %q", tt.err, err, tt.want)
+		}
+	}
+}
+
+// TestVotes: a claim of spam is a vote of who made it, unless only the sender's
+// reputation speaks for it; a DELETE revokes.
+func TestVotes(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		targets uint32
+		sums    []Checksum
+		want    int
+	}{
+		{"many", Many, goldenChecksums(t), 1},
+		{"spam", targetsSpam | 7, goldenChecksums(t), 1},
+		{"spam of no targets", targetsSpam, goldenChecksums(t), 1},
+		{"spam and reputation", targetsSpam | targetsRep | 1, goldenChecksums(t), 1},
+		{"reputation", targetsRep | 1, goldenChecksums(t), 0},
+		{"no claim", 7, goldenChecksums(t), 0},
+		{"nothing that is kept", targetsSpam | 1, goldenChecksums(t)[:1], 0},
+	} {
+		house := new(prototest.House)
+		s := goldenServer()
+		s.Clearinghouse = house
+		s.Client = func(uint32) (Client, bool) {
+			return Client{Passwords: []string{goldenPasword}, Account: "ann"}, true
+		}
+		c := dialRaw(t, serve(t, s))
+		got := exchange(t, c, signed(Report, goldenClient, goldenPasword, 1, appendChecksums(nil, tt.targets, tt.sums)))
+		if Op(got[3]) != Answer {
+			t.Fatalf("%s: %x", tt.name, got)
+		}
+		if len(tt.sums) > 1 && tt.targets > maxTargets {
+			if total := binary.BigEndian.Uint32(got[headerSize+8:]); total != Many {
+				t.Errorf("%s: total %#x, want many", tt.name, total)
+			}
+		}
+		votes := 0
+		for _, r := range house.Reports() {
+			if r.Vote != bulkhead.Spam {
+				continue
+			}
+			votes++
+			want := bulkhead.Reporter{Account: "ann", Addr: netip.MustParseAddr("127.0.0.1")}
+			if r.Reporter != want || len(r.Signatures) != 3 || r.Signatures[0] != signatureOf(&tt.sums[1]) {
+				t.Errorf("%s: vote of %+v on %d signatures, want %+v on 3", tt.name, r.Reporter, len(r.Signatures), want)
+			}
+		}
+		if votes != tt.want {
+			t.Errorf("%s: %d votes, want %d", tt.name, votes, tt.want)
+		}
+	}
+}

@@ -86,7 +86,7 @@ func checkVersion(r *Request) error {
 	if err != nil {
 		return errBadVersion
 	}
-	if n < 2 || n >= 3 {
+	if !(n >= 2 && n < 3) { // nan is neither
 		return errVersion
 	}
 	return nil

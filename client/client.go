@@ -61,6 +61,16 @@ func (c *Client) Node(ctx context.Context) (*NodeState, error) {
 	return call[*NodeState](ctx, c, exchange{method: "GET", path: "/v1/node"})
 }
 
+// Ready returns nil if the node takes requests, or why it does not.
+func (c *Client) Ready(ctx context.Context) error {
+	const path = "/readyz"
+	body, err := send(ctx, c, exchange{method: "GET", path: path})
+	if err == nil && strings.TrimSpace(string(body)) != "ready" {
+		err = fmt.Errorf("client: %s: answer is not a node's: %.40q", path, body)
+	}
+	return err
+}
+
 func sourceQuery(s bulkhead.Source) url.Values {
 	q := make(url.Values)
 	if s.Sender != "" {
@@ -135,9 +145,21 @@ const maxAnswer = 256 << 20
 
 func call[T any](ctx context.Context, c *Client, k exchange) (T, error) {
 	var none, out T
+	body, err := send(ctx, c, k)
+	if err != nil || body == nil {
+		return none, err
+	}
+	if err := json.Unmarshal(body, &out); err != nil {
+		return none, fmt.Errorf("client: %s: answer is not a node's: %w", k.path, err)
+	}
+	return out, nil
+}
+
+// send returns the body of an answer, nil if the answer has none by its status.
+func send(ctx context.Context, c *Client, k exchange) ([]byte, error) {
 	r, err := k.request(ctx, c)
 	if err != nil {
-		return none, fmt.Errorf("client: %w", err)
+		return nil, fmt.Errorf("client: %w", err)
 	}
 	client := c.HTTP
 	if client == nil {
@@ -145,24 +167,21 @@ func call[T any](ctx context.Context, c *Client, k exchange) (T, error) {
 	}
 	resp, err := client.Do(r)
 	if err != nil {
-		return none, fmt.Errorf("client: %w", err)
+		return nil, fmt.Errorf("client: %w", err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case err != nil: // as the errors of Do are
-		return none, fmt.Errorf("client: %w", &url.Error{Op: "Read", URL: k.path, Err: err})
+		return nil, fmt.Errorf("client: %w", &url.Error{Op: "Read", URL: k.path, Err: err})
 	case len(body) > maxAnswer:
-		return none, fmt.Errorf("client: %s: answer of more than %d bytes", k.path, maxAnswer)
+		return nil, fmt.Errorf("client: %s: answer of more than %d bytes", k.path, maxAnswer)
 	case resp.StatusCode >= 300:
-		return none, fmt.Errorf("client: %w", refusal(resp, body))
+		return nil, fmt.Errorf("client: %w", refusal(resp, body))
 	case resp.StatusCode == http.StatusNoContent:
-		return none, nil
+		return nil, nil
 	}
-	if err := json.Unmarshal(body, &out); err != nil {
-		return none, fmt.Errorf("client: %s: answer is not a node's: %w", k.path, err)
-	}
-	return out, nil
+	return body, nil
 }
 
 func refusal(resp *http.Response, body []byte) error {

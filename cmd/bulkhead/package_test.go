@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,32 +13,50 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/door"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// packageFolder holds what the Debian package is made of.
+// packageFolder holds what the packages are made of.
 const packageFolder = "../../packaging"
 
-// A machine runs the maintainer scripts with a systemctl that knows one unit.
+// A machine runs the scripts of packages, with one unit that its tools know.
 type machine struct {
 	t       *testing.T
 	dir     string
 	systemd string // folder that is there while systemd runs
 }
 
-const systemctl = `#!/bin/sh
-echo "$*" >>"$MACHINE/calls"
-case "$*" in
+// The tools leave what they were asked for in the file calls. That a unit is enabled,
+// runs, was ever enabled, is enabled by a preset, or must not be started by a package
+// are the files enabled, active, known, preset and denied.
+var tools = map[string]string{
+	"getent": "exit 0",
+	"chgrp":  "exit 0",
+	"systemctl": `case "$*" in
 *is-enabled*) test -e "$MACHINE/enabled"; exit ;;
+*preset*) test ! -e "$MACHINE/preset" || touch "$MACHINE/enabled" ;;
 *try-restart*) : ;;
+*disable*) rm -f "$MACHINE/enabled" ;;
 enable*) touch "$MACHINE/enabled" ;;
-disable*) rm -f "$MACHINE/enabled" ;;
 esac
 case "$*" in
 *--now*bulkhead* | stop*) rm -f "$MACHINE/active" ;;
 start* | restart*) touch "$MACHINE/active" ;;
-esac
-exit 0
-`
+esac`,
+	"deb-systemd-helper": `case "$*" in
+*was-enabled*) test ! -e "$MACHINE/known" || test -e "$MACHINE/enabled"; exit ;;
+enable*) touch "$MACHINE/known" "$MACHINE/enabled" ;;
+update-state*) touch "$MACHINE/known" ;;
+purge*) rm -f "$MACHINE/known" "$MACHINE/enabled" ;;
+esac`,
+	"deb-systemd-invoke": `test ! -e "$MACHINE/denied" || exit 0
+case "$*" in
+stop*) rm -f "$MACHINE/active" ;;
+start* | restart*) test ! -e "$MACHINE/enabled" || touch "$MACHINE/active" ;;
+esac`,
+	"supervise-daemon": `echo "$*"`,
+	"rc-service":       `case "$*" in *stop) rm -f "$MACHINE/active" ;; esac`,
+}
 
 func newMachine(t *testing.T) *machine {
 	m := &machine{t: t, dir: t.TempDir()}
@@ -45,7 +64,8 @@ func newMachine(t *testing.T) *machine {
 	if err := os.Mkdir(m.systemd, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"systemctl": systemctl, "getent": "#!/bin/sh\nexit 0\n", "chgrp": "#!/bin/sh\necho \"chgrp $*\" >>\"$MACHINE/calls\"\n"} {
+	for name, text := range tools {
+		text = "#!/bin/sh\necho \"" + name + " $*\" >>\"$MACHINE/calls\"\n" + text + "\nexit 0\n"
 		if err := os.WriteFile(filepath.Join(m.dir, name), []byte(text), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -53,19 +73,25 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-// run runs a script as dpkg does, and returns what systemctl was asked for.
-func (m *machine) run(script string, args ...string) string {
+// here returns a file of packaging, made to work on this machine.
+func (m *machine) here(name string) string {
 	m.t.Helper()
-	text, err := os.ReadFile(filepath.Join(packageFolder, script))
+	text, err := os.ReadFile(filepath.Join(packageFolder, name))
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	here := strings.NewReplacer("/run/systemd/system", m.systemd, "/etc/", filepath.Join(m.dir, "etc")+"/").Replace(string(text))
+	return strings.NewReplacer("/run/systemd/system", m.systemd, "/usr/bin/", m.dir+"/", "/etc/", filepath.Join(m.dir, "etc")+"/").Replace(string(text))
+}
+
+// run runs a script as its package manager does, and returns what the tools were
+// asked for.
+func (m *machine) run(script string, args ...string) string {
+	m.t.Helper()
 	calls := filepath.Join(m.dir, "calls")
 	if err := os.WriteFile(calls, nil, 0o600); err != nil {
 		m.t.Fatal(err)
 	}
-	cmd := exec.Command("sh", append([]string{"-c", here, script}, args...)...)
+	cmd := exec.Command("sh", append([]string{"-c", m.here(script), script}, args...)...)
 	cmd.Env = append(os.Environ(), "PATH="+m.dir+":"+os.Getenv("PATH"), "MACHINE="+m.dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		m.t.Fatalf("%s %q: %v: %s", script, args, err, out)
@@ -75,6 +101,21 @@ func (m *machine) run(script string, args ...string) string {
 		m.t.Fatal(err)
 	}
 	return string(asked)
+}
+
+// set makes files of the machine, or removes them.
+func (m *machine) set(there bool, names ...string) {
+	m.t.Helper()
+	for _, name := range names {
+		path := filepath.Join(m.dir, name)
+		err := os.Remove(path)
+		if there {
+			err = os.WriteFile(path, nil, 0o600)
+		}
+		if err != nil {
+			m.t.Fatal(err)
+		}
+	}
 }
 
 func (m *machine) want(when string, enabled, active bool) {
@@ -89,95 +130,182 @@ func (m *machine) want(when string, enabled, active bool) {
 	}
 }
 
-// TestMaintainerScripts: the first installation starts the service; what the
-// administrator decided afterwards outlives upgrades.
-func TestMaintainerScripts(t *testing.T) {
+// TestScriptsOfDeb: the first installation starts the service, unless the machine
+// has it that packages start none; what the administrator decided afterwards outlives
+// upgrades.
+func TestScriptsOfDeb(t *testing.T) {
 	m := newMachine(t)
-	m.run("postinst", "configure", "")
+	m.run("deb/postinst", "configure", "")
 	m.want("installed", true, true)
-	m.run("postinst", "configure", "0.1.0")
+	m.run("deb/postinst", "configure", "0.1.0")
 	m.want("upgraded", true, true)
 
-	m.run("prerm", "upgrade", "0.2.0")
+	m.run("deb/prerm", "upgrade", "0.2.0")
 	m.want("in the middle of an upgrade", true, true)
-	for _, name := range []string{"enabled", "active"} { // systemctl disable --now bulkhead
-		if err := os.Remove(filepath.Join(m.dir, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if asked := m.run("postinst", "configure", "0.1.0"); !strings.Contains(asked, "daemon-reload") {
+	m.set(false, "enabled", "active") // systemctl disable --now bulkhead
+	if asked := m.run("deb/postinst", "configure", "0.1.0"); !strings.Contains(asked, "daemon-reload") {
 		t.Errorf("systemd is not told of the new unit: %s", asked)
 	}
 	m.want("upgraded where it was disabled", false, false)
-}
+	m.run("deb/postinst", "abort-upgrade", "0.2.0")
+	m.want("not upgraded where it was disabled", false, false)
 
-// TestScriptsOfRPM: the same by rpm, which says how many versions there are.
-func TestScriptsOfRPM(t *testing.T) {
-	m := newMachine(t)
-	m.run("postinst", "1")
-	m.want("installed", true, true)
-	if err := os.Remove(filepath.Join(m.dir, "enabled")); err != nil {
+	m = newMachine(t)
+	m.set(true, "denied")
+	m.run("deb/postinst", "configure", "")
+	m.want("installed where packages start nothing", true, false)
+
+	m = newMachine(t)
+	if err := os.Remove(m.systemd); err != nil {
 		t.Fatal(err)
 	}
-	m.run("postinst", "2")
-	m.run("prerm", "1")
-	m.run("postrm", "1")
+	if asked := m.run("deb/postinst", "configure", ""); strings.Contains(asked, "systemctl") || strings.Contains(asked, "invoke") {
+		t.Errorf("without systemd: %s", asked)
+	}
+	m.want("installed without systemd", true, false)
+}
+
+// TestRemoveAndInstallAgain: a package that was removed and comes back runs again; one
+// that was purged leaves nothing enabled.
+func TestRemoveAndInstallAgain(t *testing.T) {
+	m := newMachine(t)
+	m.run("deb/postinst", "configure", "")
+	m.run("deb/prerm", "remove")
+	m.want("removed", true, false)
+	m.run("deb/postrm", "remove")
+	m.run("deb/postinst", "configure", "0.1.0")
+	m.want("installed again", true, true)
+	m.run("deb/prerm", "remove")
+	m.run("deb/postrm", "remove")
+	m.run("deb/postrm", "purge")
+	m.want("purged", false, false)
+}
+
+// TestScriptsOfRPM: presets say whether the service is enabled, and nothing starts it;
+// an upgrade restarts what runs. rpm says how many versions there are.
+func TestScriptsOfRPM(t *testing.T) {
+	m := newMachine(t)
+	m.run("rpm/post", "1")
+	m.want("installed", false, false)
+	m = newMachine(t)
+	m.set(true, "preset")
+	m.run("rpm/post", "1")
+	m.want("installed where a preset enables it", true, false)
+
+	m.set(false, "enabled")
+	m.set(true, "active")
+	m.run("rpm/post", "2")
+	m.run("rpm/preun", "1")
+	if asked := m.run("rpm/postun", "1"); !strings.Contains(asked, "try-restart") {
+		t.Errorf("the old version runs on: %s", asked)
+	}
 	m.want("upgraded where it was disabled", false, true)
-	m.run("prerm", "0")
-	m.run("postrm", "0")
+	m.set(true, "enabled")
+	m.run("rpm/preun", "0")
+	m.run("rpm/postun", "0")
 	m.want("removed", false, false)
 }
 
 // TestConfigurationOfThePackage: the file may hold passwords, so that only the
 // service reads it; a mode that the administrator gave it stays.
 func TestConfigurationOfThePackage(t *testing.T) {
-	m := newMachine(t)
-	path := filepath.Join(m.dir, "etc", "bulkhead", "bulkhead.toml")
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o644), os.Chmod(path, 0o644)); err != nil {
-		t.Fatal(err)
-	}
-	mode := func() os.FileMode {
-		t.Helper()
-		info, err := os.Stat(path)
-		if err != nil {
+	for script, first := range map[string][]string{"deb/postinst": {"configure", ""}, "rpm/post": {"1"}, "apk/post-install": {"0.1.0"}} {
+		m := newMachine(t)
+		path := filepath.Join(m.dir, "etc", "bulkhead", "bulkhead.toml")
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o644), os.Chmod(path, 0o644)); err != nil {
 			t.Fatal(err)
 		}
-		return info.Mode().Perm()
-	}
-	if asked := m.run("postinst", "configure", ""); mode() != 0o640 || !strings.Contains(asked, "chgrp bulkhead "+path) {
-		t.Errorf("mode %v after the installation, asked for %q; want 0640 and the group of the service", mode(), asked)
-	}
-	if err := os.Chmod(path, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if m.run("postinst", "configure", "0.1.0"); mode() != 0o644 {
-		t.Errorf("mode %v after an upgrade, was 0644", mode())
+		mode := func() os.FileMode {
+			t.Helper()
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return info.Mode().Perm()
+		}
+		if asked := m.run(script, first...); mode() != 0o640 || !strings.Contains(asked, "chgrp bulkhead "+path) {
+			t.Errorf("%s: mode %v after the installation, asked for %q; want 0640 and the group of the service", script, mode(), asked)
+		}
+		upgrade, ok := map[string][]string{"deb/postinst": {"configure", "0.1.0"}, "rpm/post": {"2"}}[script]
+		if !ok { // apk runs no script
+			continue
+		}
+		if err := os.Chmod(path, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if m.run(script, upgrade...); mode() != 0o644 {
+			t.Errorf("%s: mode %v after an upgrade, was 0644", script, mode())
+		}
 	}
 }
 
-// TestRemoveAndInstallAgain: a package that was removed and comes back runs again.
-func TestRemoveAndInstallAgain(t *testing.T) {
+// TestPackageIsLocal: a node that a package has started listens to this machine alone.
+func TestPackageIsLocal(t *testing.T) {
+	cfg, err := config.Load(filepath.Join(packageFolder, "bulkhead.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := 0
+	for _, d := range cfg.Listen.Doors() {
+		if d.Address == "" {
+			continue
+		}
+		open++
+		if addr, err := netip.ParseAddrPort(d.Address); err != nil || !addr.Addr().IsLoopback() {
+			t.Errorf("%s listens at %s", d.Key, d.Address)
+		}
+	}
+	if open == 0 || cfg.Mesh.Mode != "off" {
+		t.Errorf("%d doors are open, mesh.mode is %q", open, cfg.Mesh.Mode)
+	}
+	if _, err := config.Load(filepath.Join(packageFolder, "container.toml")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOpenRC: the service of Alpine is that of the unit, is not started with a mistake
+// in its configuration, and goes on running where a restart would not come back.
+func TestOpenRC(t *testing.T) {
 	m := newMachine(t)
-	m.run("postinst", "configure", "")
-	m.run("prerm", "remove")
-	if _, err := os.Stat(filepath.Join(m.dir, "active")); err == nil {
-		t.Error("the service runs on without its package")
+	unit := m.here("bulkhead.service")
+	script := m.here("apk/bulkhead.initd")
+	call := func(what string, env ...string) (string, error) {
+		t.Helper()
+		stub := "checkpath() { echo checkpath $*; }\nebegin() { :; }\neend() { return $1; }\nRC_SVCNAME=bulkhead\n"
+		cmd := exec.Command("sh", "-c", stub+script+"\n"+what)
+		cmd.Env = append(append(os.Environ(), "PATH="+m.dir+":"+os.Getenv("PATH"), "MACHINE="+m.dir), env...)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
 	}
-	m.run("postrm", "remove")
-	m.run("postinst", "configure", "0.1.0")
-	m.want("installed again", true, true)
-	link := filepath.Join(m.dir, "etc", "systemd", "system", "multi-user.target.wants", "bulkhead.service")
-	if err := os.MkdirAll(filepath.Dir(link), 0o700); err != nil {
-		t.Fatal(err)
+	if out, err := call(`echo "$command ${command_args% --data *}"`); err != nil || !strings.Contains(unit, "\nExecStart="+out) {
+		t.Errorf("OpenRC starts %q, %v; systemd not", out, err)
 	}
-	if err := os.Symlink("/lib/systemd/system/bulkhead.service", link); err != nil {
-		t.Fatal(err)
+	if out, err := call(`set -- $supervise_daemon_args; echo "UMask=$2"; echo "LimitNOFILE=${rc_ulimit#-n }"; echo "User=${command_user%:*}"`); err != nil {
+		t.Error(err)
+	} else {
+		for line := range strings.Lines(out) {
+			if !strings.Contains(unit, "\n"+line) {
+				t.Errorf("the unit does not have %q", line)
+			}
+		}
 	}
-	m.run("prerm", "remove")
-	m.run("postrm", "remove")
-	m.run("postrm", "purge")
-	if _, err := os.Lstat(link); err == nil {
-		t.Errorf("%s is left after a purge", link)
+	if out, err := call("reload"); err != nil || out != "bulkhead --signal HUP\n" {
+		t.Errorf("reload: %q, %v", out, err)
+	}
+	for code, ok := range map[string]bool{"0": true, "78": false} {
+		if err := os.WriteFile(filepath.Join(m.dir, "bulkhead"), []byte("#!/bin/sh\necho bulkhead $*\nexit "+code+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		out, err := call("start_pre", "RC_CMD=start")
+		if (err == nil) != ok || strings.Contains(out, "0700 /var/lib/bulkhead") != ok || !strings.Contains(out, "bulkhead config check "+m.dir) {
+			t.Errorf("start where the check ends with %s: %q, %v", code, out, err)
+		}
+		if out, err := call("stop_pre", "RC_CMD=restart"); (err == nil) != ok {
+			t.Errorf("restart where the check ends with %s: %q, %v", code, out, err)
+		}
+		if out, err := call("stop_pre", "RC_CMD=stop"); err != nil || out != "" {
+			t.Errorf("stop: %q, %v", out, err)
+		}
 	}
 }
 

@@ -2,17 +2,20 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
-// release is the version in CHANGELOG.md that this source leads to.
-const release = "0.1.0-dev"
+// release is the version that this source leads to: that of the first section of
+// CHANGELOG.md if it is one, or else, with "-dev", of the release after it.
+const release = "0.2.0-dev"
 
 // version returns the version of the running program.
 func version() string {
@@ -23,19 +26,38 @@ func version() string {
 	return versionOf(info)
 }
 
-// versionOf returns the version that a build of a tag, or of a commit after one,
-// knows of itself: 0.1.0, or 0.1.1-0.20260302091500-0123456789ab, which sort by
-// age. Other builds have that of the source, and the revision if they know it.
+// pseudo is the version that Go gives to a commit without a tag: its last groups are
+// the commit's time and revision.
+var pseudo = regexp.MustCompile(`^v.*[-.](\d{14})-([0-9a-f]{12})(\+.*)?$`)
+
+// versionOf returns the version that a build knows of itself: of a tag 0.1.0, of
+// another commit 0.2.0-pre1795390000+0123456789ab, by which commits sort by age before
+// the release that they lead to, as packages made of them do. Builds that know
+// neither have that of the source.
 func versionOf(info *debug.BuildInfo) string {
-	if tagged, ok := strings.CutPrefix(info.Main.Version, "v"); ok && !strings.HasPrefix(tagged, "0.0.0-") {
+	set := make(map[string]string)
+	for _, s := range info.Settings {
+		set[s.Key] = s.Value
+	}
+	commit := pseudo.FindStringSubmatch(info.Main.Version)
+	if tagged, ok := strings.CutPrefix(info.Main.Version, "v"); ok && commit == nil {
 		return tagged
 	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-			return release + "+" + s.Value[:12]
-		}
+	when, err := time.Parse(time.RFC3339, set["vcs.time"])
+	revision := set["vcs.revision"]
+	if err != nil && commit != nil { // not built in a clone
+		when, err = time.Parse("20060102150405", commit[1])
+		revision = commit[2]
 	}
-	return release
+	if err != nil || len(revision) < 12 {
+		return release
+	}
+	leadsTo, _, _ := strings.Cut(release, "-")
+	v := fmt.Sprintf("%s-pre%d+%s", leadsTo, when.Unix(), revision[:12])
+	if set["vcs.modified"] == "true" {
+		v += ".dirty"
+	}
+	return v
 }
 
 func newVersionCommand() *cobra.Command {

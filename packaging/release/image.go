@@ -86,6 +86,7 @@ func assemble(files []byte, arch string, when time.Time) (v1.Image, error) {
 	config.OS, config.Architecture, config.Created = "linux", arch, v1.Time{Time: when}
 	config.Config = v1.Config{
 		User:         fmt.Sprintf("%d:%d", user, user),
+		Healthcheck:  health(),
 		Entrypoint:   []string{"/usr/bin/bulkhead"},
 		Cmd:          []string{"serve", "--config", "/etc/bulkhead/bulkhead.toml", "--data", "/var/lib/bulkhead"},
 		ExposedPorts: map[string]struct{}{"8420/tcp": {}},
@@ -94,6 +95,15 @@ func assemble(files []byte, arch string, when time.Time) (v1.Image, error) {
 		Labels:       map[string]string{"org.opencontainers.image.source": "https://github.com/bulkhead-mail/bulkhead", "org.opencontainers.image.licenses": "MIT"},
 	}
 	return mutate.ConfigFile(image, config)
+}
+
+// health asks the node whether it takes requests, at the address of its
+// configuration. After a crash it may have a journal to read first.
+func health() *v1.HealthConfig {
+	return &v1.HealthConfig{
+		Test:     []string{"CMD", "/usr/bin/bulkhead", "ready", "--config", "/etc/bulkhead/bulkhead.toml"},
+		Interval: 10 * time.Second, Timeout: 5 * time.Second, StartPeriod: 5 * time.Minute, Retries: 3,
+	}
 }
 
 // A file of the image.

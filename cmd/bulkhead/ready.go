@@ -1,0 +1,86 @@
+package main
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+)
+
+// healthTimeout is shorter than that of health checks, which tell why only if the
+// command does.
+const healthTimeout = 4 * time.Second
+
+func newReadyCommand() *cobra.Command {
+	var r remote
+	var configPath string
+	cmd := &cobra.Command{
+		Use:   "ready",
+		Short: "Ask whether a node takes requests",
+		Long: "Ask whether a node takes requests, for health checks of containers and scripts: 0\n" +
+			"if it does, 69 if nobody answers, 75 if it is stopping. With --config, ask the node\n" +
+			"on this machine that has this configuration, whatever its certificate says.",
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := r.client("")
+			if err == nil && configPath != "" {
+				if cmd.Flags().Changed("server") {
+					return cli.Usagef("--server and --config both name a node")
+				}
+				c, err = ownNode(configPath)
+			}
+			if err != nil {
+				return err
+			}
+			c.Token, c.HTTP.Timeout = "", r.timeout // who asks does not matter
+			return c.Ready(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVar(&r.server, "server", defaultServer, "`URL` of the node")
+	cmd.Flags().StringVar(&configPath, "config", "", "configuration `FILE` of a node on this machine")
+	cmd.Flags().DurationVar(&r.timeout, "timeout", healthTimeout, "longest time that the answer may take")
+	return cmd
+}
+
+// ownNode returns a client of the node that a configuration file makes on this
+// machine. It tells the node nothing, so that who answers may show any certificate.
+func ownNode(path string) (*client.Client, error) {
+	cfg, err := config.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	address, err := ownAddress(cfg.Listen.HTTP)
+	if err != nil {
+		return nil, err
+	}
+	scheme := "http://"
+	if cfg.HTTP.TLSCert != "" {
+		scheme = "https://"
+	}
+	return &client.Client{Server: scheme + address, HTTP: &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+	}}, nil
+}
+
+// ownAddress returns where a node that listens at an address is reached from the same
+// machine.
+func ownAddress(listen string) (string, error) {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil || port == "0" {
+		return "", &config.Error{Key: "listen.http", Detail: "no port at which the node could be asked"}
+	}
+	switch addr, err := netip.ParseAddr(host); {
+	case host == "", addr == netip.IPv4Unspecified():
+		host = "127.0.0.1"
+	case err == nil && addr.IsUnspecified():
+		host = "::1"
+	}
+	return net.JoinHostPort(host, port), nil
+}

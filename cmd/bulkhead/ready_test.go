@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
+)
+
+func TestOwnAddress(t *testing.T) {
+	for _, tt := range []struct{ listen, want string }{
+		{":8420", "127.0.0.1:8420"},
+		{"0.0.0.0:8420", "127.0.0.1:8420"},
+		{"[::]:8420", "[::1]:8420"},
+		{"192.0.2.1:80", "192.0.2.1:80"},
+		{"[2001:db8::1]:80", "[2001:db8::1]:80"},
+		{"node.example.com:8420", "node.example.com:8420"},
+		{"127.0.0.1:0", ""},
+		{"", ""},
+	} {
+		got, err := ownAddress(tt.listen)
+		if got != tt.want || (err == nil) != (tt.want != "") {
+			t.Errorf("a node at %q is asked at %q, %v; want %q", tt.listen, got, err, tt.want)
+		}
+	}
+}
+
+// TestReady: a health check tells a node that takes requests from one that does not,
+// from none, and from another program; a token is not sent.
+func TestReady(t *testing.T) {
+	t.Setenv("BULKHEAD_TOKEN", "secret")
+	answer := func(status int, media, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/readyz" || r.Header.Get("Authorization") != "" {
+				t.Errorf("asked for %s with %q", r.URL.Path, r.Header)
+			}
+			w.Header().Set("Content-Type", media)
+			w.WriteHeader(status)
+			fmt.Fprint(w, body)
+		}
+	}
+	for _, tt := range []struct {
+		name    string
+		handler http.HandlerFunc
+		want    int
+	}{
+		{"ready", answer(200, "text/plain; charset=utf-8", "ready\n"), cli.OK},
+		{"stopping", answer(503, "application/problem+json", `{"status":503,"detail":"the node is stopping"}`), int(cli.Temporary)},
+		{"another program", answer(200, "text/html", "<html>Welcome</html>"), int(cli.Software)},
+		{"nothing said", answer(204, "text/plain", ""), int(cli.Software)},
+	} {
+		for _, serve := range []func(http.Handler) *httptest.Server{httptest.NewServer, httptest.NewTLSServer} {
+			srv := serve(tt.handler)
+			config := filepath.Join(t.TempDir(), "node.toml")
+			text := fmt.Sprintf("[listen]\nhttp = %q\n", srv.Listener.Addr())
+			if srv.TLS != nil {
+				text += "[http]\ntls_cert = \"/nowhere/cert\"\ntls_key = \"/nowhere/key\"\n"
+			}
+			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var said bytes.Buffer
+			if got := run([]string{"ready", "--config", config}, nil, &said, &said); got != tt.want {
+				t.Errorf("%s, %s: exit code %d, want %d: %s", tt.name, srv.URL, got, tt.want, &said)
+			}
+			srv.Close()
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	var said bytes.Buffer
+	if got := run([]string{"ready", "--server", "http://" + l.Addr().String()}, nil, &said, &said); got != int(cli.Unavailable) {
+		t.Errorf("nobody answers: exit code %d, want %d: %s", got, cli.Unavailable, &said)
+	}
+}

@@ -51,6 +51,9 @@ func (v Vote) String() string {
 type Reporter struct {
 	// Account is the authenticated account, "" for an anonymous client.
 	Account string
+	// User is on whose behalf the account, or the node's own client, reports: a user
+	// that it has authenticated. "" if it speaks for itself.
+	User string
 	// Addr is the client's address. Anonymous clients are told apart by it.
 	// The zero Addr means a caller inside this process.
 	Addr netip.Addr

@@ -270,7 +270,7 @@ func (s *Server) vote(r *request) (any, error) {
 }
 
 func (s *Server) voteMail(r *request) (any, error) {
-	q, err := r.query("sender", "client", "list_id", "dkim", "count", "vote")
+	q, err := r.query("sender", "client", "list_id", "dkim", "count", "vote", "user")
 	if err != nil {
 		return nil, err
 	}
@@ -281,6 +281,7 @@ func (s *Server) voteMail(r *request) (any, error) {
 	if rep.Count, err = number(q, "count"); err != nil {
 		return nil, err
 	}
+	rep.Reporter.User = q.Get("user")
 	if rep.Signatures, rep.Source, err = s.mail(r, q); err != nil {
 		return nil, err
 	}
@@ -372,6 +373,7 @@ func (s *Server) readyReport(r *request, in *client.Report) (bulkhead.Report, er
 	if err != nil {
 		return bulkhead.Report{}, err
 	}
+	who.User = in.User
 	return bulkhead.Report{
 		Signatures: in.Signatures, Vote: vote, Count: in.Count,
 		Source: in.Source.Bulkhead(), Reporter: who, ID: in.ID,

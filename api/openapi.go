@@ -106,7 +106,8 @@ func (s *Server) document(mediaType string, render func() ([]byte, error)) http.
 func (s *Server) routes() []route {
 	mail := mailBody()
 	checkParams := append(sourceParams(), queryParam("threshold", "integer", "Count at which the message is bulk; absent: the node's own."))
-	voteParams := append(sourceParams(), queryParam("count", "integer", "Recipients of the message; absent: 1."), idempotencyKey())
+	voteParams := append(sourceParams(), queryParam("count", "integer", "Recipients of the message; absent: 1."),
+		bounded(queryParam("user", "string", userDoc+mailOnly), maxUser), idempotencyKey())
 	reportParams := append(slices.Clone(voteParams), &huma.Param{Name: "vote", In: "query", Description: "What the reporter says of the message; absent: spam.",
 		Schema: &huma.Schema{Type: "string", Enum: []any{"sighting", "spam", "ham", "revoke"}}})
 	name := &huma.Param{Name: "name", In: "path", Required: true, Description: "Name of the account.", Schema: &huma.Schema{Type: "string"}}
@@ -275,6 +276,12 @@ func rateKeyParams() []*huma.Param {
 	key.Required = true
 	return []*huma.Param{key, bounded(queryParam("rule", "string", "Name of the rule; absent: all rules."), 64)}
 }
+
+// userDoc documents on whose behalf a report is; maxUser limits that name, bytes.
+const (
+	userDoc = "User on whose behalf the report is, whom the caller has authenticated: each has one voice. Only the node's own services and trusted accounts may name one."
+	maxUser = 128
+)
 
 const mailOnly = " Only with a body of type message/rfc822."
 

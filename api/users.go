@@ -90,6 +90,12 @@ func (s *Server) changeUser(r *request) (any, error) {
 	}
 	name := r.PathValue("name")
 	r.did = []any{"account", name}
+	if c.Person != nil {
+		r.did = append(r.did, "person", *c.Person)
+	}
+	if c.Parent != nil {
+		r.did = append(r.did, "parent", *c.Parent)
+	}
 	if c.Role != nil {
 		r.did = append(r.did, "role", *c.Role)
 	}

@@ -32,6 +32,7 @@ type MessageOptions struct {
 	Threshold uint32          // of a check; 0: the node's own
 	Vote      bulkhead.Vote   // of a report
 	Count     uint32          // of a report: recipients; 0 means 1
+	User      string          // of a report: on whose behalf it is; see [bulkhead.Reporter]
 	ID        string          // of a report: idempotency key; "" for none
 }
 
@@ -92,6 +93,9 @@ func voteQuery(o MessageOptions) url.Values {
 	q := sourceQuery(o.Source)
 	if o.Count != 0 {
 		q.Set("count", strconv.FormatUint(uint64(o.Count), 10))
+	}
+	if o.User != "" {
+		q.Set("user", o.User)
 	}
 	return q
 }

@@ -162,7 +162,7 @@ func reportOf(r *bulkhead.Report) (Report, error) {
 	}
 	return Report{
 		Signatures: r.Signatures, Vote: r.Vote.String(), Count: r.Count, Source: sourceOf(&r.Source),
-		Reporter: stranger(r.Reporter.Addr), ID: r.ID,
+		Reporter: stranger(r.Reporter.Addr), User: r.Reporter.User, ID: r.ID,
 	}, nil
 }
 

@@ -61,6 +61,7 @@ type Report struct {
 	Count      uint32               `json:"count,omitempty" doc:"Recipients of the message; 0 or absent: 1. 16777215 and more: many."`
 	Source     *Source              `json:"source,omitempty" doc:"What whitelists look at."`
 	Reporter   netip.Addr           `json:"reporter,omitzero" doc:"Address of the stranger for whom the report is made; absent: the report is the client's own. Only trusted accounts and administrators may name one."`
+	User       string               `json:"user,omitempty" maxLength:"128" doc:"User on whose behalf the report is, whom the client has authenticated: each has one voice. Only the node's own services and trusted accounts may name one."`
 	ID         string               `json:"id,omitempty" maxLength:"255" doc:"Makes the report idempotent within one generation; see the header Idempotency-Key."`
 }
 

@@ -14,7 +14,10 @@ type User struct {
 	Created   time.Time  `json:"created"`
 	From      netip.Addr `json:"from,omitzero" doc:"Address that registered the account, if it registered itself."`
 	Closed    bool       `json:"closed" doc:"A closed account keeps its name and may do nothing."`
+	Person    string     `json:"person,omitempty" doc:"All accounts of one person are one voter."`
+	Parent    string     `json:"parent,omitempty" doc:"Account that answers for it."`
 	Confirmed uint32     `json:"confirmed" doc:"Reports that others confirmed."`
+	Days      uint32     `json:"confirmed_days" doc:"Days with a report that others confirmed: what earns weight."`
 	Reverted  uint32     `json:"reverted" doc:"Reports that were revoked."`
 	Token     bool       `json:"token" doc:"Whether it has a bearer token."`
 	Protocols []string   `json:"protocols" doc:"Protocols that it has a secret for."`
@@ -32,6 +35,8 @@ type UserChange struct {
 	Role   *string  `json:"role,omitempty" enum:"anonymous,reporter,trusted,admin"`
 	Weight *float64 `json:"weight,omitempty" minimum:"0" maximum:"1"`
 	Closed *bool    `json:"closed,omitempty"`
+	Person *string  `json:"person,omitempty" maxLength:"128" doc:"\"\": the account is nobody else."`
+	Parent *string  `json:"parent,omitempty" maxLength:"128" doc:"\"\": the account answers for itself."`
 }
 
 // A Token is a bearer token. It is told once; the node keeps only its hash.

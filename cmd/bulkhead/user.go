@@ -30,7 +30,7 @@ func newUserCommand() *cobra.Command {
 	cmd.AddCommand(
 		newUserAdd(&u), newUserList(&u), newUserRemove(&u), newUserPasswd(&u),
 		newUserWeigh(&u), newUserRole(&u), newUserClose(&u, "close", true), newUserClose(&u, "reopen", false),
-		newUserRecover(&u),
+		newUserLink(&u), newUserParent(&u), newUserRecover(&u),
 	)
 	return cmd
 }
@@ -95,7 +95,7 @@ func (u *adminFlags) printUsers(w io.Writer, users []client.User) error {
 		return printJSON(w, users)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tROLE\tWEIGHT\tWORTH NOW\tCONFIRMED\tREVOKED\tSINCE\tSECRETS\tSTATE")
+	fmt.Fprintln(t, "NAME\tROLE\tWEIGHT\tWORTH NOW\tCONFIRMED\tDAYS\tREVOKED\tSINCE\tSECRETS\tSTATE")
 	for i := range users {
 		a := &users[i]
 		secrets := a.Protocols
@@ -106,8 +106,8 @@ func (u *adminFlags) printUsers(w io.Writer, users []client.User) error {
 		if a.Closed {
 			state = "closed"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%.3g\t%.3g\t%d\t%d\t%s\t%s\t%s\n", a.Name, a.Role, a.Weight, a.Worth,
-			a.Confirmed, a.Reverted, a.Created.Format(time.DateOnly), strings.Join(secrets, ","), state)
+		fmt.Fprintf(t, "%s\t%s\t%.3g\t%.3g\t%d\t%d\t%d\t%s\t%s\t%s\n", a.Name, a.Role, a.Weight, a.Worth,
+			a.Confirmed, a.Days, a.Reverted, a.Created.Format(time.DateOnly), strings.Join(secrets, ","), state)
 	}
 	return t.Flush()
 }
@@ -170,6 +170,34 @@ func newUserRole(u *adminFlags) *cobra.Command {
 		Args: cli.Args(cobra.ExactArgs(2)),
 		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			return u.change(cmd, c, args[0], client.UserChange{Role: &args[1]})
+		}),
+	}
+}
+
+func newUserLink(u *adminFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "link NAME [PERSON]", Short: "Say whose account it is: all accounts of one person are one voter",
+		Long: "Say whose account it is: all accounts of one person are one voter, with one vote on\n" +
+			"each message. Without a person the account is nobody else's. The person \"local\" is\n" +
+			"the node itself, with all clients on it that have no account.",
+		Args: cli.Args(cobra.RangeArgs(1, 2)),
+		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+			person := strings.Join(args[1:], "")
+			return u.change(cmd, c, args[0], client.UserChange{Person: &person})
+		}),
+	}
+}
+
+func newUserParent(u *adminFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "parent NAME [PARENT]", Short: "Let an account answer for another one, which then weighs no more than it",
+		Long: "Let the account PARENT answer for the account NAME, which then never weighs more than\n" +
+			"its parent, and whose reports that are revoked count against both. Without a parent\n" +
+			"the account answers for itself.",
+		Args: cli.Args(cobra.RangeArgs(1, 2)),
+		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+			parent := strings.Join(args[1:], "")
+			return u.change(cmd, c, args[0], client.UserChange{Parent: &parent})
 		}),
 	}
 }

@@ -137,7 +137,10 @@ type Trust struct {
 	Anonymous      float64 `toml:"anonymous" reload:"yes" doc:"weight of other clients without an account, 0 to 1; 0: their votes are refused"`
 	SelfRegistered float64 `toml:"self_registered" reload:"yes" doc:"start weight of an account that was registered through a protocol from\nelsewhere, 0 to 1"`
 	Ceiling        float64 `toml:"ceiling" reload:"yes" doc:"most weight that a reporter earns by reports that trusted accounts confirm, 0 to 1"`
-	Half           float64 `toml:"half" reload:"yes" doc:"confirmed reports after which half the way from the start weight to the\nceiling is earned, reports"`
+	Half           float64 `toml:"half" reload:"yes" doc:"days with a confirmed report after which half the way from the start weight to\nthe ceiling is earned"`
+	Accounts       int     `toml:"accounts" reload:"yes" doc:"most accounts that clients have registered themselves from elsewhere"`
+	PerNetwork     int     `toml:"accounts_per_network" reload:"yes" doc:"most of them of one network: a /24, or a quarter of an IPv6 /32"`
+	IdleDays       int     `toml:"idle_days" reload:"yes" doc:"days without a vote after which such an account that never helped is removed"`
 }
 
 // Limits is the section [limits]. Rates are per client: an IPv4 address or an

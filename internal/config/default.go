@@ -52,6 +52,9 @@ func Default() *Config {
 			SelfRegistered: 0.05,
 			Ceiling:        0.8,
 			Half:           20,
+			Accounts:       20_000,
+			PerNetwork:     64,
+			IdleDays:       30,
 		},
 		Limits: Limits{
 			Rate:          500,

@@ -229,6 +229,9 @@ func (c *checker) trust(t *Trust) {
 	c.between("trust.self_registered", t.SelfRegistered, 0, 1)
 	c.between("trust.ceiling", t.Ceiling, 0, 1)
 	c.between("trust.half", t.Half, 0.001, 1e9)
+	c.between("trust.accounts", float64(t.Accounts), 1, 1e6)
+	c.between("trust.accounts_per_network", float64(t.PerNetwork), 1, 1e6)
+	c.between("trust.idle_days", float64(t.IdleDays), 1, 1e6)
 }
 
 func (c *checker) limits(l *Limits) {

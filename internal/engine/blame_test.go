@@ -16,7 +16,7 @@ func TestOwnRevocation(t *testing.T) {
 	e := open(t, Options{})
 	local := netip.MustParseAddr("127.0.0.1")
 	for _, name := range []string{"ana", "bob"} {
-		a := trust.Account{Name: name, Role: trust.Member, Weight: 1, Created: time.Unix(1, 0), From: local}
+		a := trust.Account{Name: name, Role: trust.Member, Weight: 1, Created: time.Unix(1, 0), From: local, Person: name}
 		if err := e.PutAccount(t.Context(), a); err != nil {
 			t.Fatal(err)
 		}

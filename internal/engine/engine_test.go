@@ -488,7 +488,8 @@ func TestBurst(t *testing.T) {
 // TestTrustMoves: a member's weight rises when a trusted account confirms its
 // report, and falls when one is revoked.
 func TestTrustMoves(t *testing.T) {
-	e := open(t, Options{})
+	c := newClock()
+	e := open(t, Options{Now: c.Now})
 	ctx := context.Background()
 	for _, a := range []trust.Account{
 		{Name: "alice", Role: trust.Member, Weight: 0.05},
@@ -500,7 +501,8 @@ func TestTrustMoves(t *testing.T) {
 		}
 	}
 	by := func(name string, n int, vote bulkhead.Vote) bulkhead.Receipt {
-		return report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, n)}, Vote: vote, Reporter: bulkhead.Reporter{Account: name}})
+		from := netip.AddrFrom4([4]byte{198, 51, byte(n), 1})
+		return report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, n)}, Vote: vote, Reporter: bulkhead.Reporter{Account: name, Addr: from}})
 	}
 	weight := func() float64 {
 		a, _ := e.Accounts().Get("alice")
@@ -514,12 +516,13 @@ func TestTrustMoves(t *testing.T) {
 		if got := by("bob", n, bulkhead.Spam); got.Listed != 1 {
 			t.Fatalf("bob's report %d: %+v, want it listed", n, got)
 		}
+		c.Advance(24 * time.Hour)
 	}
 	risen := weight()
 	if risen < 0.4 || risen > 0.45 {
-		t.Errorf("after 20 confirmations: weight %v, started at %v; want half the way to 0.8", risen, start)
+		t.Errorf("confirmed on 20 days: weight %v, started at %v; want half the way to 0.8", risen, start)
 	}
-	many := bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 3), sig(bulkhead.Exact, 4), sig(bulkhead.Exact, 5)}, Vote: bulkhead.Revocation, Reporter: bulkhead.Reporter{Account: "carol"}}
+	many := bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 17), sig(bulkhead.Exact, 18), sig(bulkhead.Exact, 19)}, Vote: bulkhead.Revocation, Reporter: bulkhead.Reporter{Account: "carol"}}
 	report(t, e, many) // one message of three signatures: one revoked report
 	if got := weight(); got >= risen || got < risen/2 {
 		t.Errorf("after a revoked report: weight %v, before %v; want it lower by up to a half", got, risen)
@@ -544,19 +547,27 @@ func TestAgainstExact(t *testing.T) {
 		x = x*6364136223846793005 + 1442695040888963407
 		return int(x >> 33 % uint64(m))
 	}
+	differ := make(map[bulkhead.Signature]bool)
 	for range 40_000 {
 		r := bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, next(n)*next(3))}, Count: uint32(1 + next(3)), Vote: bulkhead.Vote(next(3))}
 		if r.Vote != bulkhead.Sighting {
 			r.Reporter.Addr = netip.AddrFrom4([4]byte{127, 0, byte(next(200)), 1})
 		}
-		a, b := report(t, approx, r), report(t, exact, r)
-		if a != b {
-			t.Fatalf("receipts differ: filters %+v, maps %+v", a, b)
+		if a, b := report(t, approx, r), report(t, exact, r); a != b {
+			differ[r.Signatures[0]] = true
 		}
 	}
-	wrong := 0
+	// Of 26,667 votes, each reads some 20 cells that are wrong once in 100,000: 5 are
+	// expected, more than 20 in one run of ten million.
+	if len(differ) > 20 {
+		t.Errorf("receipts for %d signatures differ", len(differ))
+	}
+	wrong := len(differ)
 	for i := range 2 * n {
 		s := sig(bulkhead.Exact, i)
+		if differ[s] {
+			continue
+		}
 		a, b := check(t, approx, s).Findings[0], check(t, exact, s).Findings[0]
 		if a.Sightings < b.Sightings || a.Spam < b.Spam || a.Ham < b.Ham || b.Judged != bulkhead.Unjudged && a.Judged != b.Judged {
 			t.Fatalf("signature %d: filters show less than there was: %+v, maps %+v", i, a, b)

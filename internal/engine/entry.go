@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
 // A journal entry is one byte that names its kind, one byte of version, and a
@@ -20,8 +21,8 @@ const (
 	entryRemote   byte = 'M'
 	entryForget   byte = 'F'
 	entryRenew    byte = 'N'
-	entryVersion  byte = 1
-	entryLate     byte = 2 // of votes that change older generations, too
+	entryVersion  byte = 3
+	entryLate     byte = 4 // of votes that change older generations, too
 )
 
 var errEntry = errors.New("engine: malformed journal entry")
@@ -37,7 +38,7 @@ type votes struct {
 	late               []lateWeights
 	unique             []filter.Key
 	spam, revoked      []filter.Key
-	credits            []credit
+	credits            []trust.Credit
 }
 
 // lateWeights are increases of the weights of an older generation of the tally.
@@ -58,12 +59,6 @@ func (v *votes) weigh(gen uint64, k filter.Key, n uint32) {
 		i, v.late = len(v.late), append(v.late, lateWeights{gen: gen})
 	}
 	v.late[i].keys, v.late[i].n = append(v.late[i].keys, k), append(v.late[i].n, n)
-}
-
-// credit is a change of an account's record.
-type credit struct {
-	account             string
-	confirmed, reverted uint32
 }
 
 func (v *votes) empty() bool {
@@ -107,10 +102,11 @@ func (v *votes) appendEntry(b []byte) []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(len(v.credits)))
 	for _, c := range v.credits {
-		b = binary.AppendUvarint(b, uint64(len(c.account)))
-		b = append(b, c.account...)
-		b = binary.AppendUvarint(b, uint64(c.confirmed))
-		b = binary.AppendUvarint(b, uint64(c.reverted))
+		b = binary.AppendUvarint(b, uint64(len(c.Account)))
+		b = append(b, c.Account...)
+		for _, n := range []uint32{c.Confirmed, c.Reverted, c.Day, c.Network, c.By} {
+			b = binary.AppendUvarint(b, uint64(n))
+		}
 	}
 	return b
 }
@@ -203,16 +199,18 @@ func decodeVotes(version byte, body []byte) (*votes, error) {
 		}
 	}
 	v.unique, v.spam, v.revoked = d.keys(), d.keys(), d.keys()
-	v.credits = make([]credit, d.count(3))
+	v.credits = make([]trust.Credit, d.count(6))
 	for i := range v.credits {
 		name := d.count(1)
 		if d.bad {
 			break
 		}
-		v.credits[i].account = string(d.b[:name])
+		c := &v.credits[i]
+		c.Account = string(d.b[:name])
 		d.b = d.b[name:]
-		v.credits[i].confirmed = d.small(1<<32 - 1)
-		v.credits[i].reverted = d.small(1<<32 - 1)
+		for _, n := range []*uint32{&c.Confirmed, &c.Reverted, &c.Day, &c.Network, &c.By} {
+			*n = d.small(1<<32 - 1)
+		}
 	}
 	if d.bad || len(d.b) != 0 {
 		return nil, fmt.Errorf("%w: votes of %d bytes", errEntry, len(body))

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
 func sampleVotes() *votes {
@@ -16,7 +17,9 @@ func sampleVotes() *votes {
 		weighed: []filter.Key{{Hi: 8, Lo: 9}}, w: []uint32{100},
 		unique: []filter.Key{{Hi: 4, Lo: 5}},
 		spam:   []filter.Key{{Hi: 6, Lo: 7}}, revoked: []filter.Key{},
-		credits: []credit{{account: "alice", confirmed: 1}, {account: "bob", reverted: 1<<32 - 1}},
+		credits: []trust.Credit{
+			{Account: "alice", Confirmed: 1, Day: 20000, Network: 1 << 31, By: 100}, {Account: "bob", Reverted: 1<<32 - 1},
+		},
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
 // The kinds of count that the tally keeps of one signature in the array
@@ -55,8 +54,8 @@ func baseKey(secret filter.Secret, sig *bulkhead.Signature) filter.Key {
 }
 
 // uniqueKey returns the key under which the unique filter remembers that who
-// voted on the signature with the given key. who is a reporter's identity or a
-// network; see identity.
+// voted on the signature with the given key. who is a reporter's voice,
+// see trust.Standing, or that of a network.
 func uniqueKey(secret filter.Secret, who string, vote bulkhead.Vote, id string, base filter.Key) filter.Key {
 	var b [17]byte
 	binary.LittleEndian.PutUint64(b[:], base.Hi)
@@ -66,7 +65,7 @@ func uniqueKey(secret filter.Secret, who string, vote bulkhead.Vote, id string, 
 }
 
 // voterKey returns the key of what a voice has added to the weights of a signature.
-// voice is a reporter's identity, or the network that several reporters count once
+// voice is that of a reporter, or of the network that several reporters count once
 // for.
 func voterKey(secret filter.Secret, voice string, base filter.Key) filter.Key {
 	return uniqueKey(secret, voice, bulkhead.Spam, "record", base)
@@ -113,16 +112,4 @@ func relisted(secret filter.Secret, base filter.Key, spam, revoked func(filter.K
 		}
 	}
 	return false
-}
-
-// identity returns who a reporter is for the unique filter: its account, or
-// the address of an anonymous client, all of the node's own counting as one.
-func identity(r bulkhead.Reporter) string {
-	switch {
-	case r.Account != "":
-		return "account:" + r.Account
-	case trust.IsLocal(r.Addr):
-		return "local"
-	}
-	return "address:" + r.Addr.Unmap().WithZone("").String()
 }

@@ -85,7 +85,8 @@ func (r *resolver) eachReporter(base filter.Key, fn func(name string, newest int
 	names := r.suspects(base)
 	keys := make([]filter.Key, len(names))
 	for i, name := range names {
-		keys[i] = uniqueKey(r.e.opts.Secret, identity(bulkhead.Reporter{Account: name}), bulkhead.Spam, "", base)
+		a, _ := r.e.book.Get(name)
+		keys[i] = uniqueKey(r.e.opts.Secret, a.Voice(), bulkhead.Spam, "", base)
 	}
 	for i, n := range r.newest(keys) {
 		if n >= 0 {

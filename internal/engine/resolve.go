@@ -64,9 +64,9 @@ type weighed struct {
 // A voter is the reporter of one report, as the decisions need it.
 type voter struct {
 	trust.Standing
-	name  string // of the account, "" for anonymous
-	who   string // identity in the unique filter
-	units uint32 // weight in hundredths
+	reporter bulkhead.Reporter
+	name     string // of the account, "" for anonymous and for users on whose behalf it reports
+	units    uint32 // weight in hundredths
 }
 
 // voice returns under whose name the vote weighs: the voter's own, or that of the
@@ -75,7 +75,7 @@ func (v *voter) voice() string {
 	if v.Voucher != "" {
 		return networkVoice(v.Voucher)
 	}
-	return v.who
+	return v.Voice
 }
 
 func networkVoice(voucher string) string { return "network:" + voucher }
@@ -97,13 +97,17 @@ func (a *reportAddition) decide(r *resolver) (err error) {
 func (r *resolver) report(rep *bulkhead.Report) (bulkhead.Receipt, error) {
 	var receipt bulkhead.Receipt
 	r.credited = len(r.out.credits)
-	who := voter{name: rep.Reporter.Account, who: identity(rep.Reporter)}
+	who := voter{reporter: rep.Reporter}
+	if rep.Reporter.User == "" {
+		who.name = rep.Reporter.Account
+	}
 	if rep.Vote != bulkhead.Sighting {
 		s, err := r.e.book.Standing(rep.Reporter)
 		if err != nil {
 			return receipt, err
 		}
 		who.Standing, who.units = s, units(s.Weight)
+		r.active(who)
 	} else {
 		// A sighting carries no weight, but an account must be one we know.
 		s, err := r.e.book.Door(rep.Reporter)
@@ -131,6 +135,14 @@ func (r *resolver) report(rep *bulkhead.Report) (bulkhead.Receipt, error) {
 	return receipt, nil
 }
 
+// active notes on which day a member last voted.
+func (r *resolver) active(who voter) {
+	today := trust.Day(r.e.opts.Now())
+	if a, ok := r.e.book.Get(who.name); ok && a.Role == trust.Member && a.Active < today {
+		r.credit(trust.Credit{Account: who.name, Day: today})
+	}
+}
+
 // units turns a weight into hundredths; a weight above 0 counts for at least
 // one of them.
 func units(weight float64) uint32 {
@@ -145,7 +157,7 @@ func (r *resolver) sighting(receipt *bulkhead.Receipt, rep *bulkhead.Report, who
 		r.claim(receipt, who, base)
 		return
 	}
-	if rep.ID != "" && !r.first(uniqueKey(r.e.opts.Secret, who.who, rep.Vote, rep.ID, base)) {
+	if rep.ID != "" && !r.first(uniqueKey(r.e.opts.Secret, who.Voice, rep.Vote, rep.ID, base)) {
 		receipt.Duplicate++
 		return
 	}
@@ -180,7 +192,7 @@ func (r *resolver) claim(receipt *bulkhead.Receipt, who voter, base filter.Key) 
 // latest vote of a voice replaces the one before; the same once more is counted
 // once a generation.
 func (r *resolver) vote(receipt *bulkhead.Receipt, rep *bulkhead.Report, who voter, base filter.Key) {
-	fresh := r.first(uniqueKey(r.e.opts.Secret, who.who, rep.Vote, "", base))
+	fresh := r.first(uniqueKey(r.e.opts.Secret, who.Voice, rep.Vote, "", base))
 	judged := r.judge(base)
 	if fresh && rep.Vote == bulkhead.Spam {
 		if who.name != "" {
@@ -231,7 +243,9 @@ func (r *resolver) confirm(who voter, base filter.Key) {
 	}
 	r.eachSupporter(base, who, func(name string, newest int) {
 		if r.once("confirmed", name, newest, base) {
-			r.credit(credit{account: name, confirmed: 1})
+			r.credit(trust.Credit{
+				Account: name, Confirmed: 1, Day: trust.Day(r.e.opts.Now()), Network: trust.Mark(who.reporter), By: who.units,
+			})
 		}
 	})
 }
@@ -241,7 +255,7 @@ func (r *resolver) confirm(who voter, base filter.Key) {
 func (r *resolver) blame(who voter, base filter.Key) {
 	r.eachSupporter(base, who, func(name string, newest int) {
 		if r.once("reverted", name, newest, base) {
-			r.credit(credit{account: name, reverted: 1})
+			r.credit(trust.Credit{Account: name, Reverted: 1, Day: trust.Day(r.e.opts.Now())})
 		}
 	})
 }
@@ -254,9 +268,8 @@ func (r *resolver) eachSupporter(base filter.Key, who voter, fn func(name string
 			return
 		}
 		a, ok := r.e.book.Get(name)
-		// It voted in the name of its network before the first confirmation.
-		if ok && (r.supports(base, identity(bulkhead.Reporter{Account: name})) ||
-			a.From.IsValid() && r.supports(base, networkVoice(trust.Network(a.From).String()))) {
+		// It voted in the name of its network before it had proved itself.
+		if ok && (r.supports(base, a.Voice()) || a.From.IsValid() && r.supports(base, networkVoice(trust.Voucher(a.From)))) {
 			fn(name, newest)
 		}
 	})
@@ -277,7 +290,7 @@ func (r *resolver) once(what, name string, newest int, base filter.Key) bool {
 
 // credit notes a change of an account's record, once for each report: a message
 // has many signatures, and they stand or fall together.
-func (r *resolver) credit(c credit) {
+func (r *resolver) credit(c trust.Credit) {
 	if !slices.Contains(r.out.credits[r.credited:], c) {
 		r.out.credits = append(r.out.credits, c)
 	}

@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/bulkhead-mail/bulkhead/internal/engine/book"
+import (
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+)
 
 // rotation opens and drops generations: the body of a rotation entry.
 type rotation struct {
@@ -51,10 +55,26 @@ func (e *Engine) rotate() error {
 		return err
 	}
 	e.replicas.DropExpired()
+	if r.OpenTally != nil {
+		e.sweep(now)
+	}
 	e.counters.forgotten.Add(e.tally.GivenUp(tally, now) + e.block.GivenUp(block, now))
 	e.opts.Log.Info("generations rotated", "opened_tally", r.OpenTally != nil, "opened_blocklist", r.OpenBlock != nil,
 		"dropped_tally", len(r.DropTally), "dropped_blocklist", len(r.DropBlock))
 	return nil
+}
+
+// sweep removes the accounts that nobody misses.
+func (e *Engine) sweep(now time.Time) {
+	stale := e.book.Stale(now)
+	for _, name := range stale {
+		if err := e.journalled(entryAccount, &accountChange{Remove: name}); err != nil {
+			return // journal has said why
+		}
+	}
+	if len(stale) > 0 {
+		e.opts.Log.Info("removed accounts that registered themselves and never helped", "accounts", len(stale))
+	}
 }
 
 func (r *rotation) apply(e *Engine, _ uint64) (err error) {

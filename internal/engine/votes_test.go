@@ -382,7 +382,7 @@ func TestCreditsOnceInReplay(t *testing.T) {
 	report(t, e, by("x0", bulkhead.Spam, s))
 	report(t, e, by("a", bulkhead.Spam, s))
 	e.between(func() {
-		again := &votes{credits: []credit{{account: "x0", confirmed: 1, reverted: 1}}}
+		again := &votes{credits: []trust.Credit{{Account: "x0", Confirmed: 1, Reverted: 1}}}
 		if err := again.apply(e, e.index); err != nil {
 			t.Error(err)
 		}

@@ -201,7 +201,7 @@ func (v *votes) apply(e *Engine, index uint64) error {
 	}
 	if index > e.accountsIndex {
 		for _, c := range v.credits {
-			e.book.Credit(c.account, c.confirmed, c.reverted)
+			e.book.Credit(c)
 		}
 		e.accountsIndex = index
 	}

@@ -75,9 +75,10 @@ func (a *accounts) user(account *trust.Account) client.User {
 		protocols = []string{}
 	}
 	return client.User{
-		Name: account.Name, Role: string(account.Role), Weight: account.Weight, Worth: a.book().Policy().Of(account),
+		Name: account.Name, Role: string(account.Role), Weight: account.Weight, Worth: a.book().Worth(account.Name),
 		Created: account.Created, From: account.From, Closed: account.Closed,
-		Confirmed: account.Confirmed, Reverted: account.Reverted,
+		Person: account.Person, Parent: account.Parent,
+		Confirmed: account.Confirmed, Days: account.Days, Reverted: account.Reverted,
 		Token: len(account.TokenHash) > 0, Protocols: protocols,
 	}
 }
@@ -89,6 +90,9 @@ func (a *accounts) AddUser(ctx context.Context, u client.NewUser) (string, error
 	}
 	role, err := trust.ParseRole(u.Role)
 	if err != nil {
+		return "", err
+	}
+	if err := trust.CheckName(u.Name); err != nil {
 		return "", err
 	}
 	token, hash := trust.NewToken()
@@ -169,8 +173,29 @@ func (a *accounts) ChangeUser(ctx context.Context, name string, c client.UserCha
 		if c.Closed != nil {
 			account.Closed = *c.Closed
 		}
+		if c.Person != nil {
+			account.Person = *c.Person
+		}
+		if c.Parent != nil {
+			return a.answers(account, *c.Parent)
+		}
 		return nil
 	})
+}
+
+// answers makes a parent answer for an account; "" makes it answer for itself.
+func (a *accounts) answers(account *trust.Account, parent string) error {
+	if parent != "" {
+		p, ok := a.book().Get(parent)
+		switch {
+		case !ok:
+			return fmt.Errorf("%w: no account %q", bulkhead.ErrMalformed, parent)
+		case p.Parent != "":
+			return fmt.Errorf("%w: %q answers for %q and cannot answer for another", bulkhead.ErrMalformed, p.Parent, parent)
+		}
+	}
+	account.Parent = parent
+	return nil
 }
 
 // RemoveUser implements [api.Users].

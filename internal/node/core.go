@@ -157,6 +157,7 @@ func policyOf(cfg *config.Config) trust.Policy {
 	return trust.Policy{
 		Promotion: t.Promotion, Loopback: t.Loopback, Anonymous: t.Anonymous,
 		SelfRegistered: t.SelfRegistered, Ceiling: t.Ceiling, Half: t.Half,
+		Accounts: t.Accounts, PerNetwork: t.PerNetwork, IdleDays: t.IdleDays,
 	}
 }
 

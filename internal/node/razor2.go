@@ -28,6 +28,15 @@ func (a *protocolAccounts) Register(ctx context.Context, name string, secret []b
 	if _, taken := a.book().Get(name); taken {
 		return fmt.Errorf("%w: %q", razor2.ErrTaken, name)
 	}
+	evict, err := a.book().Room(from, clock.Now())
+	if err != nil {
+		return err
+	}
+	if evict != "" {
+		if err := a.core.engine.RemoveAccount(ctx, evict); err != nil {
+			return err
+		}
+	}
 	return a.core.engine.PutAccount(ctx, trust.Account{
 		Name: name, Role: trust.Member, Weight: a.book().Policy().StartWeight(from), Created: clock.Now().UTC(),
 		From: from, Sealed: map[string][]byte{a.protocol: sealed},

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/razor2"
 	"github.com/bulkhead-mail/bulkhead/signature/razor"
@@ -42,6 +43,11 @@ func TestRazorUsersChangeTheirMinds(t *testing.T) {
 		return c
 	}
 	ana, bob := login("ana"), login("bob")
+	for _, name := range []string{"ana", "bob"} { // two persons, not the node itself
+		if err := s.book.ChangeUser(ctx, name, client.UserChange{Person: &name}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	mail := func(what string) []byte {
 		return []byte("X-Razor2-Agent: test\nContent-Type: text/plain\n\n" + strings.Repeat(what+" for every bookshelf, order now.\n", 9))
 	}

@@ -1,9 +1,12 @@
 package trust
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"net/netip"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -39,6 +42,9 @@ func (r Role) vouched() bool { return r == Trusted || r == Admin }
 // MaxName is the largest number of bytes in the name of an account.
 const MaxName = 128
 
+// maxNetworks is how many networks an account remembers of those that confirmed it.
+const maxNetworks = 3
+
 // An Account is somebody who may report. The zero Account is invalid.
 type Account struct {
 	Name    string    `json:"name"`
@@ -49,10 +55,26 @@ type Account struct {
 	From netip.Addr `json:"from,omitzero"`
 	// Closed accounts keep their name and may do nothing.
 	Closed bool `json:"closed,omitempty"`
+	// Person is who else it is, besides itself: all accounts of one person have one
+	// voice. The zero Person stands for the account alone; see [LocalPerson].
+	Person string `json:"person,omitempty"`
+	// Parent is the account that answers for it: an account never weighs more than
+	// its parent, and its reverted reports count as the parent's too.
+	Parent string `json:"parent,omitempty"`
+	// Active is the day of its last vote, in days since 1970; 0: it never voted.
+	Active uint32 `json:"active,omitempty"`
 	// Confirmed and Reverted count the reports that others confirmed and those
-	// that were revoked. Only the weight of a reporter depends on them.
+	// that were revoked by others.
 	Confirmed uint32 `json:"confirmed,omitempty"`
 	Reverted  uint32 `json:"reverted,omitempty"`
+	// Days counts the days with a confirmed report, LastDay is the last of them, in
+	// days since 1970. Networks are marks of the first networks of those who
+	// confirmed, none twice, and RaisedBy the largest weight among them. Only the
+	// weight of a reporter depends on these and on Reverted.
+	Days     uint32   `json:"days,omitempty"`
+	LastDay  uint32   `json:"last_day,omitempty"`
+	Networks []uint32 `json:"networks,omitempty"`
+	RaisedBy float64  `json:"raised_by,omitempty"`
 	// TokenHash is the SHA-256 of the bearer token, empty for none.
 	TokenHash []byte `json:"token_hash,omitempty"`
 	// Sealed holds the shared secrets of protocols that need the secret itself
@@ -63,14 +85,31 @@ type Account struct {
 // Validate checks every field against its range. Its error wraps
 // [bulkhead.ErrMalformed].
 func (a *Account) Validate() error {
-	if err := CheckName(a.Name); err != nil {
+	// Accounts of earlier versions may have names that CheckName refuses by now.
+	if err := checkPrintable(a.Name); err != nil {
 		return err
 	}
 	if _, err := ParseRole(string(a.Role)); err != nil {
 		return err
 	}
-	if math.IsNaN(a.Weight) || a.Weight < 0 || a.Weight > 1 {
-		return fmt.Errorf("%w: account %q: weight %v is not in 0..1", bulkhead.ErrMalformed, a.Name, a.Weight)
+	for _, w := range []float64{a.Weight, a.RaisedBy} {
+		if math.IsNaN(w) || w < 0 || w > 1 {
+			return fmt.Errorf("%w: account %q: weight %v is not in 0..1", bulkhead.ErrMalformed, a.Name, w)
+		}
+	}
+	if len(a.Networks) > maxNetworks {
+		return fmt.Errorf("%w: account %q: confirmed by %d networks, of which at most %d are kept", bulkhead.ErrMalformed, a.Name, len(a.Networks), maxNetworks)
+	}
+	for what, name := range map[string]string{"person": a.Person, "parent": a.Parent} {
+		if name == "" {
+			continue
+		}
+		if err := CheckName(name); err != nil {
+			return fmt.Errorf("account %q: %s: %w", a.Name, what, err)
+		}
+	}
+	if a.Parent == a.Name {
+		return fmt.Errorf("%w: account %q answers for itself", bulkhead.ErrMalformed, a.Name)
 	}
 	if n := len(a.TokenHash); n != 0 && n != tokenHashSize {
 		return fmt.Errorf("%w: account %q: token hash of %d bytes, want %d", bulkhead.ErrMalformed, a.Name, n, tokenHashSize)
@@ -78,10 +117,27 @@ func (a *Account) Validate() error {
 	return nil
 }
 
-// CheckName refuses names that are empty, too long, not UTF-8 or hold anything
-// but letters, digits, punctuation and symbols. Its error wraps
-// [bulkhead.ErrMalformed].
+// CheckName refuses names that are empty, too long, or could be taken for something
+// else where they are printed, put into a path or given to a command: a name is
+// letters and digits of any script and "._@+=-", and begins with a letter or a digit.
+// Two dots in a row are refused. Its error wraps [bulkhead.ErrMalformed].
 func CheckName(name string) error {
+	if err := checkPrintable(name); err != nil {
+		return err
+	}
+	for i, r := range name {
+		plain := unicode.IsLetter(r) || unicode.IsDigit(r)
+		if !plain && (i == 0 || !strings.ContainsRune("._@+=-", r) && !unicode.IsMark(r)) {
+			return fmt.Errorf("%w: account name %q holds %U there, want letters, digits and ._@+=-, a letter or digit first", bulkhead.ErrMalformed, name, r)
+		}
+	}
+	if strings.Contains(name, "..") {
+		return fmt.Errorf("%w: account name %q holds two dots in a row", bulkhead.ErrMalformed, name)
+	}
+	return nil
+}
+
+func checkPrintable(name string) error {
 	if name == "" || len(name) > MaxName || !utf8.ValidString(name) {
 		return fmt.Errorf("%w: account name of %d bytes, want 1 to %d of UTF-8", bulkhead.ErrMalformed, len(name), MaxName)
 	}
@@ -101,13 +157,19 @@ type Policy struct {
 	Anonymous      float64 // weight of other anonymous clients; 0: their votes are refused
 	SelfRegistered float64 // start weight of accounts registered from elsewhere
 	Ceiling        float64 // most that a reporter can earn
-	Half           float64 // confirmations that earn half the way to the ceiling, > 0
+	Half           float64 // days with a confirmed report that earn half the way to the ceiling, > 0
+	Accounts       int     // most accounts that registered themselves, >= 1
+	PerNetwork     int     // most of them of one network, >= 1
+	IdleDays       int     // days without a vote after which such an account that never helped is removed, >= 1
 }
 
 // DefaultPolicy lists on one report from the node itself or a trusted account.
 // Others can help one of less weight, and never list alone.
 func DefaultPolicy() Policy {
-	return Policy{Promotion: 1, Loopback: 1, Anonymous: 0, SelfRegistered: 0.05, Ceiling: 0.8, Half: 20}
+	return Policy{
+		Promotion: 1, Loopback: 1, Anonymous: 0, SelfRegistered: 0.05, Ceiling: 0.8, Half: 20,
+		Accounts: 20_000, PerNetwork: 64, IdleDays: 30,
+	}
 }
 
 // Validate checks every field against its range. Its error wraps
@@ -124,6 +186,11 @@ func (p Policy) Validate() error {
 	if !(p.Half > 0 && p.Half <= 1e9) {
 		return fmt.Errorf("%w: trust: half %v is not in (0, 1e9]", bulkhead.ErrMalformed, p.Half)
 	}
+	for name, n := range map[string]int{"accounts": p.Accounts, "accounts_per_network": p.PerNetwork, "idle_days": p.IdleDays} {
+		if n < 1 || n > 1e6 {
+			return fmt.Errorf("%w: trust: %s %d is not in 1..1000000", bulkhead.ErrMalformed, name, n)
+		}
+	}
 	return nil
 }
 
@@ -136,10 +203,11 @@ func (p Policy) StartWeight(addr netip.Addr) float64 {
 	return p.SelfRegistered
 }
 
-// forgiven is how many confirmations make up for one reverted report.
-const forgiven = 50
+// forgiven is how many days with a confirmed report make up for one reverted report.
+const forgiven = 30
 
-// Of returns the weight of account a under p, in 0..1; 0 if it is closed.
+// Of returns the weight of account a under p, in 0..1, not looking at its parent; 0
+// if it is closed.
 func (p Policy) Of(a *Account) float64 {
 	if a.Closed {
 		return 0
@@ -147,8 +215,8 @@ func (p Policy) Of(a *Account) float64 {
 	if a.Role != Member {
 		return a.Weight
 	}
-	c := float64(a.Confirmed)
-	earned := a.Weight + max(0, p.Ceiling-a.Weight)*c/(c+p.Half)
+	c := float64(a.Days)
+	earned := a.Weight + max(0, p.reach(a)-a.Weight)*c/(c+p.Half)
 	earned *= math.Exp2(-max(0, float64(a.Reverted)-c/forgiven))
 	if p.root(a) {
 		// What was given is taken away by who gave it: the only reporter of a node
@@ -156,6 +224,17 @@ func (p Policy) Of(a *Account) float64 {
 		return max(a.Weight, earned)
 	}
 	return earned
+}
+
+// reach returns the most that a can earn: the ceiling for whom three networks have
+// confirmed, half of what is left of it for each that is missing, and never more than
+// the weight of who confirmed.
+func (p Policy) reach(a *Account) float64 {
+	if len(a.Networks) == 0 {
+		return 0
+	}
+	missing := maxNetworks - len(a.Networks)
+	return min(p.Ceiling*math.Exp2(-float64(missing)), a.RaisedBy)
 }
 
 // root reports whether the weight of a was given and not earned: an administrator
@@ -194,4 +273,31 @@ func Network(addr netip.Addr) netip.Prefix {
 		return netip.Prefix{}
 	}
 	return p
+}
+
+// shares is how many voices all networks of one IPv6 /32 have together: so much is
+// given to one organisation, which can make 65,536 networks of it.
+const shares = 4
+
+// Voucher names the voice of all for whom nobody vouches at the address: the /24, or
+// one of the voices that an IPv6 /32 has.
+func Voucher(addr netip.Addr) string {
+	network := Network(addr)
+	if network.Addr().Is4() || !network.IsValid() {
+		return network.String()
+	}
+	b := network.Addr().As16()
+	wide := netip.PrefixFrom(network.Addr(), 32).Masked()
+	return fmt.Sprintf("%v#%d", wide, (int(b[4])+int(b[5]))%shares)
+}
+
+// Mark returns what an account remembers of where somebody who confirmed it is: their
+// network, or the node itself.
+func Mark(r bulkhead.Reporter) uint32 {
+	network := LocalPerson
+	if !IsLocal(r.Addr) {
+		network = Network(r.Addr).String()
+	}
+	sum := sha256.Sum256([]byte(network))
+	return binary.LittleEndian.Uint32(sum[:])
 }

@@ -99,73 +99,6 @@ func (b *Book) Len() int {
 	return len(b.byName)
 }
 
-// A Standing is how a reporter's vote is treated.
-type Standing struct {
-	Weight float64 // 0..1
-	// Voucher is empty for a reporter who is counted by itself. Otherwise the
-	// vote is counted once for all reporters with the same Voucher: the network
-	// of reporters for whom nobody vouches.
-	Voucher  string
-	Confirms bool // its spam votes confirm those of others
-	Known    bool // an account of the book
-	// Root: the weight was given by the administrator and not earned. The reporter
-	// is vouched for, or on the node itself. Without a root nothing is listed or
-	// taken off, see [Balance].
-	Root bool
-}
-
-// Standing returns how a vote of r is treated, or an error that wraps
-// [bulkhead.ErrUnauthorised] for an account that does not exist and
-// [bulkhead.ErrForbidden] for one that is closed or may not vote.
-func (b *Book) Standing(r bulkhead.Reporter) (Standing, error) {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	if r.Account == "" {
-		return b.anonymous(r)
-	}
-	a, ok := b.byName[r.Account]
-	if !ok {
-		return Standing{}, fmt.Errorf("%w: no account %.*q", bulkhead.ErrUnauthorised, MaxName, r.Account)
-	}
-	if a.Closed {
-		return Standing{}, fmt.Errorf("%w: account %q is closed", bulkhead.ErrForbidden, a.Name)
-	}
-	if a.Role == Anonymous {
-		return Standing{}, fmt.Errorf("%w: account %q may not vote", bulkhead.ErrForbidden, a.Name)
-	}
-	s := Standing{Weight: b.policy.Of(a), Confirms: b.policy.Confirms(a), Known: true, Root: b.policy.root(a)}
-	// An account that registered itself is one of however many its maker
-	// wanted, until reports of its own were confirmed.
-	if a.Role == Member && a.Confirmed == 0 && a.From.IsValid() && !IsLocal(a.From) {
-		s.Voucher = Network(a.From).String()
-	}
-	return s, nil
-}
-
-// Door returns how a sighting of r is treated: a root's is counted as often as it
-// says, of all others one for each voice. Sightings weigh nothing, so that clients
-// without an account may always report them; the errors are those of
-// [Book.Standing] for accounts.
-func (b *Book) Door(r bulkhead.Reporter) (Standing, error) {
-	if r.Account != "" {
-		return b.Standing(r)
-	}
-	if IsLocal(r.Addr) {
-		return Standing{Root: true}, nil
-	}
-	return Standing{Voucher: Network(r.Addr).String()}, nil
-}
-
-func (b *Book) anonymous(r bulkhead.Reporter) (Standing, error) {
-	if IsLocal(r.Addr) {
-		return Standing{Weight: b.policy.Loopback, Root: true}, nil
-	}
-	if b.policy.Anonymous == 0 {
-		return Standing{}, fmt.Errorf("%w: anonymous clients may not vote here", bulkhead.ErrForbidden)
-	}
-	return Standing{Weight: b.policy.Anonymous, Voucher: Network(r.Addr).String()}, nil
-}
-
 // Put adds or replaces an account. The account must be valid; a token hash
 // that another account holds is an error that wraps [bulkhead.ErrMalformed],
 // and changes nothing.
@@ -203,15 +136,44 @@ func (b *Book) remove(name string) {
 	}
 }
 
-// Credit adds to the confirmed and reverted reports of the account called
-// name, if there is one. The counts stop at their largest value.
-func (b *Book) Credit(name string, confirmed, reverted uint32) {
+// A Credit is what others' votes say of the reports of an account; with neither
+// Confirmed nor Reverted, that the account itself voted.
+type Credit struct {
+	Account             string
+	Confirmed, Reverted uint32 // reports
+	Day                 uint32 // of the vote, see [Day]
+	Network             uint32 // of who confirmed, see [Mark]
+	By                  uint32 // weight of who confirmed, in hundredths
+}
+
+// Credit adds to the record of the account, if there is one, and what was reverted to
+// that of the parent who answers for it. The counts stop at their largest value. It
+// must be called in the order of the days.
+func (b *Book) Credit(c Credit) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if a := b.byName[name]; a != nil {
-		a.Confirmed = addSat(a.Confirmed, confirmed)
-		a.Reverted = addSat(a.Reverted, reverted)
+	a := b.byName[c.Account]
+	if a == nil {
+		return
 	}
+	a.Confirmed, a.Reverted = addSat(a.Confirmed, c.Confirmed), addSat(a.Reverted, c.Reverted)
+	if parent := b.byName[a.Parent]; parent != nil {
+		parent.Reverted = addSat(parent.Reverted, c.Reverted)
+	}
+	if c.Confirmed == 0 && c.Reverted == 0 {
+		a.Active = max(a.Active, c.Day)
+	}
+	if c.Confirmed == 0 {
+		return
+	}
+	// Many confirmations of one day are one: what takes long cannot be bought.
+	if c.Day > a.LastDay || a.Days == 0 {
+		a.Days, a.LastDay = addSat(a.Days, 1), c.Day
+	}
+	if len(a.Networks) < maxNetworks && !slices.Contains(a.Networks, c.Network) {
+		a.Networks = append(a.Networks, c.Network)
+	}
+	a.RaisedBy = max(a.RaisedBy, min(float64(c.By)/100, 1))
 }
 
 func addSat(a, b uint32) uint32 {
@@ -254,6 +216,7 @@ func (b *Book) Decode(data []byte) error {
 func (a *Account) clone() Account {
 	c := *a
 	c.TokenHash = bytes.Clone(a.TokenHash)
+	c.Networks = slices.Clone(a.Networks)
 	if a.Sealed != nil {
 		c.Sealed = make(map[string][]byte, len(a.Sealed))
 		for k, v := range a.Sealed {

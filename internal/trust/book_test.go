@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 )
@@ -194,10 +195,10 @@ func TestStrangersAtTheDoor(t *testing.T) {
 		want Standing
 		err  error
 	}{
-		{remote, Standing{Voucher: "198.51.100.0/24"}, nil},
-		{bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}, Standing{Root: true}, nil},
-		{bulkhead.Reporter{}, Standing{Root: true}, nil},
-		{bulkhead.Reporter{Account: "vouched", Addr: remote.Addr}, Standing{Weight: 0.9, Confirms: true, Known: true, Root: true}, nil},
+		{remote, Standing{Voice: "address:198.51.100.77", Voucher: "198.51.100.0/24"}, nil},
+		{bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}, Standing{Voice: "person:local", Root: true}, nil},
+		{bulkhead.Reporter{}, Standing{Voice: "person:local", Root: true}, nil},
+		{bulkhead.Reporter{Account: "vouched", Addr: remote.Addr}, Standing{Weight: 0.9, Voice: "account:vouched", Confirms: true, Known: true, Root: true}, nil},
 		{bulkhead.Reporter{Account: "gone"}, Standing{}, bulkhead.ErrForbidden},
 		{bulkhead.Reporter{Account: "nobody"}, Standing{}, bulkhead.ErrUnauthorised},
 	} {
@@ -212,7 +213,7 @@ func TestStrangersAtTheDoor(t *testing.T) {
 	if got, err := b.Standing(remote); got.Weight != 0.25 || got.Voucher != "198.51.100.0/24" || err != nil {
 		t.Errorf("an anonymous vote under another policy: %+v, %v", got, err)
 	}
-	if got, err := b.Standing(bulkhead.Reporter{}); got != (Standing{Weight: 0.5, Root: true}) || err != nil {
+	if got, err := b.Standing(bulkhead.Reporter{}); got != (Standing{Weight: 0.5, Voice: "person:local", Root: true}) || err != nil {
 		t.Errorf("a vote on the node under another policy: %+v, %v", got, err)
 	}
 }
@@ -314,8 +315,8 @@ func TestCredit(t *testing.T) {
 	b := put(t, DefaultPolicy(), Account{Name: "a", Role: Member}, Account{Name: "b", Role: Member})
 	var confirmed, reverted uint64
 	for _, c := range [][2]uint32{{0, 0}, {1, 0}, {0, 1}, {5, 7}, {math.MaxUint32 - 6, 0}, {0, math.MaxUint32 - 9}, {1, 1}, {math.MaxUint32, math.MaxUint32}, {0, 0}} {
-		b.Credit("a", c[0], c[1])
-		b.Credit("nobody", c[0], c[1])
+		b.Credit(Credit{Account: "a", Confirmed: c[0], Reverted: c[1]})
+		b.Credit(Credit{Account: "nobody", Confirmed: c[0], Reverted: c[1]})
 		confirmed = min(confirmed+uint64(c[0]), math.MaxUint32)
 		reverted = min(reverted+uint64(c[1]), math.MaxUint32)
 		if a, _ := b.Get("a"); uint64(a.Confirmed) != confirmed || uint64(a.Reverted) != reverted {
@@ -324,6 +325,89 @@ func TestCredit(t *testing.T) {
 	}
 	if a, _ := b.Get("b"); a.Confirmed != 0 || a.Reverted != 0 || b.Len() != 2 {
 		t.Errorf("another account: %+v, of %d", a, b.Len())
+	}
+}
+
+// TestCreditDays: what is confirmed counts a day once, networks and weights as far as
+// they are remembered; who answers for an account shares its blame, and not its praise.
+func TestCreditDays(t *testing.T) {
+	b := put(t, DefaultPolicy(), Account{Name: "a", Role: Member, Parent: "p"}, Account{Name: "p", Role: Member})
+	for _, c := range []Credit{
+		{Confirmed: 1, Day: 0, Network: 7, By: 30},
+		{Confirmed: 1, Day: 0, Network: 7, By: 20},
+		{Confirmed: 4, Day: 5, Network: 8, By: 250},
+		{Confirmed: 1, Day: 5, Network: 9},
+		{Confirmed: 1, Day: 6, Network: 10},
+		{Day: 9},
+		{Day: 8},
+		{Reverted: 2, Day: 12, Network: 11, By: 50},
+	} {
+		c.Account = "a"
+		b.Credit(c)
+	}
+	a, _ := b.Get("a")
+	if a.Days != 3 || a.LastDay != 6 || a.Active != 9 || a.Confirmed != 8 || a.Reverted != 2 || !slices.Equal(a.Networks, []uint32{7, 8, 9}) || a.RaisedBy != 1 {
+		t.Errorf("account %+v", a)
+	}
+	if p, _ := b.Get("p"); p.Confirmed != 0 || p.Days != 0 || p.Reverted != 2 {
+		t.Errorf("parent %+v", p)
+	}
+}
+
+// TestCrowd: accounts that registered themselves are bounded, of one network and of
+// all, and end when they never helped; nobody else's is touched.
+func TestCrowd(t *testing.T) {
+	p := DefaultPolicy()
+	p.Accounts, p.PerNetwork, p.IdleDays = 4, 2, 30
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	ago := func(days int) time.Time { return now.AddDate(0, 0, -days) }
+	at := netip.MustParseAddr
+	b := put(t, p,
+		Account{Name: "admin", Role: Admin, Weight: 1, Created: ago(900)},
+		Account{Name: "made", Role: Member, Created: ago(900)},
+		Account{Name: "here", Role: Member, Created: ago(900), From: at("127.0.0.1")},
+		Account{Name: "raised", Role: Trusted, Weight: 1, Created: ago(900), From: at("198.51.100.1")},
+		Account{Name: "helped", Role: Member, Created: ago(900), From: at("198.51.100.1"), Days: 1},
+		Account{Name: "active", Role: Member, Created: ago(900), From: at("198.51.100.2"), Active: Day(ago(29))},
+		Account{Name: "old", Role: Member, Created: ago(30), From: at("203.0.113.1")},
+	)
+	if got := b.Stale(now); !slices.Equal(got, []string{"old"}) {
+		t.Errorf("stale are %q, want the old one", got)
+	}
+	room := func(from, evict string, want error) {
+		t.Helper()
+		if got, err := b.Room(at(from), now); got != evict || !errors.Is(err, want) {
+			t.Errorf("an account from %s: evict %q, %v; want %q, %v", from, got, err, evict, want)
+		}
+	}
+	room("192.0.2.1", "", nil)
+	room("198.51.100.3", "", bulkhead.ErrOverLimit) // two of its network
+	room("127.0.0.1", "", nil)
+	if err := b.Put(Account{Name: "new", Role: Member, Created: now, From: at("192.0.2.1")}); err != nil {
+		t.Fatal(err)
+	}
+	room("192.0.2.2", "old", nil) // full: the longest idle one goes
+	b.Remove("old")
+	b.Remove("active")
+	for _, name := range []string{"a", "b"} {
+		if err := b.Put(Account{Name: name, Role: Member, Created: now, From: at("233.252.0.1")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	room("192.0.2.2", "", bulkhead.ErrOverLimit) // full, and all are in use
+}
+
+// TestVoucher: the networks of one /32 of IPv6 have four voices together.
+func TestVoucher(t *testing.T) {
+	voices := make(map[string]bool)
+	for i := range 65536 {
+		voices[Voucher(netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, byte(i >> 8), byte(i)}))] = true
+	}
+	if len(voices) != 4 {
+		t.Errorf("a /32 has %d voices, want 4", len(voices))
+	}
+	if a, b := Voucher(netip.MustParseAddr("2001:db8::1")), Voucher(netip.MustParseAddr("2001:db9::1")); a == b {
+		t.Errorf("two /32 share the voice %s", a)
 	}
 }
 

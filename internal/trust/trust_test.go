@@ -17,17 +17,33 @@ import (
 // by hand.
 func TestWeight(t *testing.T) {
 	p := DefaultPolicy()
+	// proven is an account that has been confirmed on so many days, by a full weight and
+	// from all networks that count.
+	proven := func(days uint32, a Account) Account {
+		a.Role, a.Weight, a.Days, a.Networks, a.RaisedBy = Member, 0.05, days, []uint32{1, 2, 3}, 1
+		return a
+	}
+	from := func(networks int, by float64) Account {
+		a := proven(20, Account{})
+		a.Networks, a.RaisedBy = a.Networks[:networks], by
+		return a
+	}
 	for _, tt := range []struct {
 		name string
 		a    Account
 		want float64
 	}{
 		{"fresh", Account{Role: Member, Weight: 0.05}, 0.05},
-		{"half way", Account{Role: Member, Weight: 0.05, Confirmed: 20}, 0.425},
-		{"three quarters", Account{Role: Member, Weight: 0.05, Confirmed: 60}, 0.6125},
-		{"one revoked", Account{Role: Member, Weight: 0.05, Confirmed: 20, Reverted: 1}, 0.425 * math.Exp2(-0.6)},
-		{"forgiven", Account{Role: Member, Weight: 0.05, Confirmed: 100, Reverted: 2}, 0.05 + 0.75*100/120},
-		{"start above the ceiling", Account{Role: Member, Weight: 1, Confirmed: 1000}, 1},
+		{"half way", proven(20, Account{}), 0.425},
+		{"three quarters", proven(60, Account{}), 0.6125},
+		{"confirmed often, on one day", proven(1, Account{Confirmed: 1e6}), 0.05 + 0.75/21},
+		{"of two networks", from(2, 1), 0.05 + 0.35/2},
+		{"of one network", from(1, 1), 0.05 + 0.15/2},
+		{"by somebody small", from(3, 0.2), 0.05 + 0.15/2},
+		{"by nobody", from(0, 0), 0.05},
+		{"one revoked", proven(20, Account{Reverted: 1}), 0.425 * math.Exp2(-1.0/3)},
+		{"forgiven", proven(60, Account{Reverted: 2}), 0.6125},
+		{"start above the ceiling", Account{Role: Member, Weight: 1, Days: 1000}, 1},
 		{"given, and revoked", Account{Role: Member, Weight: 1, From: netip.MustParseAddr("127.0.0.1"), Reverted: 9}, 1},
 		{"not given, and revoked", Account{Role: Member, Weight: 1, From: netip.MustParseAddr("192.0.2.1"), Reverted: 2}, 0.25},
 		{"trusted", Account{Role: Trusted, Weight: 0.7, Reverted: 9}, 0.7},
@@ -46,14 +62,14 @@ func TestWeightIsMonotone(t *testing.T) {
 	counts := []uint32{0, 1, 2, 10, 49, 50, 51, 1000, math.MaxUint32}
 	for _, c := range counts {
 		for _, r := range counts {
-			a := Account{Role: Member, Weight: 0.05, Confirmed: c, Reverted: r}
+			a := Account{Role: Member, Weight: 0.05, Days: c, Reverted: r, Networks: []uint32{1, 2}, RaisedBy: 0.9}
 			w := p.Of(&a)
 			if !(w >= 0 && w <= 1) {
 				t.Fatalf("confirmed %d, reverted %d: weight %v", c, r, w)
 			}
 			if c < math.MaxUint32 {
 				up := a
-				up.Confirmed++
+				up.Days++
 				if p.Of(&up) < w {
 					t.Errorf("confirmed %d, reverted %d: one more confirmation lowers %v to %v", c, r, w, p.Of(&up))
 				}
@@ -76,9 +92,12 @@ func TestStanding(t *testing.T) {
 	remote := netip.MustParseAddr("198.51.100.77")
 	for _, a := range []Account{
 		{Name: "self", Role: Member, Weight: 0.05, From: remote},
-		{Name: "proven", Role: Member, Weight: 0.05, From: remote, Confirmed: 30},
+		{Name: "proven", Role: Member, Weight: 0.05, From: remote, Days: 30, Networks: []uint32{1, 2, 3}, RaisedBy: 1},
 		{Name: "local", Role: Member, Weight: 1, From: netip.MustParseAddr("127.0.0.1")},
-		{Name: "once", Role: Member, Weight: 0.05, From: remote, Confirmed: 1},
+		{Name: "once", Role: Member, Weight: 0.05, From: remote, Confirmed: 9, Days: 2},
+		{Name: "alice1", Role: Trusted, Weight: 1, Person: "alice"},
+		{Name: "child", Role: Trusted, Weight: 1, Parent: "vouched"},
+		{Name: "orphan", Role: Trusted, Weight: 1, Parent: "nobody"},
 		{Name: "made", Role: Member, Weight: 0.8},
 		{Name: "given", Role: Member, Weight: 0.81},
 		{Name: "bought", Role: Member, Weight: 1, From: remote},
@@ -95,19 +114,28 @@ func TestStanding(t *testing.T) {
 		want Standing
 		err  error
 	}{
-		{bulkhead.Reporter{}, Standing{Weight: 1, Root: true}, nil},
-		{bulkhead.Reporter{Addr: netip.MustParseAddr("::1")}, Standing{Weight: 1, Root: true}, nil},
-		{bulkhead.Reporter{Addr: netip.MustParseAddr("::ffff:127.0.0.9")}, Standing{Weight: 1, Root: true}, nil},
-		{bulkhead.Reporter{Addr: remote}, Standing{Weight: 0.01, Voucher: "198.51.100.0/24"}, nil},
-		{bulkhead.Reporter{Addr: netip.MustParseAddr("2001:db8:1:2::3")}, Standing{Weight: 0.01, Voucher: "2001:db8:1::/48"}, nil},
-		{bulkhead.Reporter{Account: "self"}, Standing{Weight: 0.05, Voucher: "198.51.100.0/24", Known: true}, nil},
-		{bulkhead.Reporter{Account: "proven"}, Standing{Weight: 0.5, Known: true}, nil},
-		{bulkhead.Reporter{Account: "once"}, Standing{Weight: 0.05 + 0.75/21, Known: true}, nil},
-		{bulkhead.Reporter{Account: "made"}, Standing{Weight: 0.8, Known: true}, nil},
-		{bulkhead.Reporter{Account: "given"}, Standing{Weight: 0.81, Known: true, Root: true}, nil},
-		{bulkhead.Reporter{Account: "bought"}, Standing{Weight: 1, Voucher: "198.51.100.0/24", Known: true}, nil},
-		{bulkhead.Reporter{Account: "local"}, Standing{Weight: 1, Known: true, Root: true}, nil},
-		{bulkhead.Reporter{Account: "vouched"}, Standing{Weight: 0.9, Confirms: true, Known: true, Root: true}, nil},
+		{bulkhead.Reporter{}, Standing{Weight: 1, Voice: "person:local", Root: true}, nil},
+		{bulkhead.Reporter{Addr: netip.MustParseAddr("::1")}, Standing{Weight: 1, Voice: "person:local", Root: true}, nil},
+		{bulkhead.Reporter{Addr: netip.MustParseAddr("::ffff:127.0.0.9")}, Standing{Weight: 1, Voice: "person:local", Root: true}, nil},
+		{bulkhead.Reporter{Addr: remote}, Standing{Weight: 0.01, Voice: "address:198.51.100.77", Voucher: "198.51.100.0/24"}, nil},
+		{bulkhead.Reporter{Addr: netip.MustParseAddr("2001:db8:1:2::3")}, Standing{Weight: 0.01, Voice: "address:2001:db8:1:2::3", Voucher: "2001:db8::/32#1"}, nil},
+		{bulkhead.Reporter{Account: "self"}, Standing{Weight: 0.05, Voice: "account:self", Voucher: "198.51.100.0/24", Known: true}, nil},
+		{bulkhead.Reporter{Account: "proven"}, Standing{Weight: 0.5, Voice: "account:proven", Known: true}, nil},
+		{bulkhead.Reporter{Account: "once"}, Standing{Weight: 0.05, Voice: "account:once", Voucher: "198.51.100.0/24", Known: true}, nil},
+		{bulkhead.Reporter{Account: "made"}, Standing{Weight: 0.8, Voice: "account:made", Known: true}, nil},
+		{bulkhead.Reporter{Account: "given"}, Standing{Weight: 0.81, Voice: "account:given", Known: true, Root: true}, nil},
+		{bulkhead.Reporter{Account: "bought"}, Standing{Weight: 1, Voice: "account:bought", Voucher: "198.51.100.0/24", Known: true}, nil},
+		{bulkhead.Reporter{Account: "local"}, Standing{Weight: 1, Voice: "person:local", Known: true, Root: true}, nil},
+		{bulkhead.Reporter{Account: "vouched"}, Standing{Weight: 0.9, Voice: "account:vouched", Confirms: true, Known: true, Root: true}, nil},
+		{bulkhead.Reporter{Account: "alice1"}, Standing{Weight: 1, Voice: "person:alice", Confirms: true, Known: true, Root: true}, nil},
+		{bulkhead.Reporter{Account: "child"}, Standing{Weight: 0.9, Voice: "account:child", Confirms: true, Known: true, Root: true}, nil},
+		{bulkhead.Reporter{Account: "orphan"}, Standing{Weight: 0, Voice: "account:orphan", Confirms: true, Known: true, Root: true}, nil},
+		{bulkhead.Reporter{User: "alice"}, Standing{Weight: 1, Voice: "person:alice", Root: true}, nil},
+		{bulkhead.Reporter{Account: "vouched", User: "alice"}, Standing{Weight: 0.9, Voice: "person:vouched=alice", Confirms: true, Known: true, Root: true}, nil},
+		{bulkhead.Reporter{Account: "self", User: "alice"}, Standing{}, bulkhead.ErrForbidden},
+		{bulkhead.Reporter{Account: "given", User: "alice"}, Standing{}, bulkhead.ErrForbidden},
+		{bulkhead.Reporter{Addr: remote, User: "alice"}, Standing{}, bulkhead.ErrForbidden},
+		{bulkhead.Reporter{User: "../alice"}, Standing{}, bulkhead.ErrMalformed},
 		{bulkhead.Reporter{Account: "gone"}, Standing{}, bulkhead.ErrForbidden},
 		{bulkhead.Reporter{Account: "reader"}, Standing{}, bulkhead.ErrForbidden},
 		{bulkhead.Reporter{Account: "nobody"}, Standing{}, bulkhead.ErrUnauthorised},
@@ -186,12 +214,12 @@ func TestEncodeDecode(t *testing.T) {
 }
 
 func TestCheckName(t *testing.T) {
-	for _, good := range []string{"alice", "alice@example.com", "Łukasz", strings.Repeat("x", MaxName)} {
+	for _, good := range []string{"alice", "alice@example.com", "Łukasz", "9to5", "a.b_c+d=e-f", "नमस्ते", strings.Repeat("x", MaxName)} {
 		if err := CheckName(good); err != nil {
 			t.Errorf("%q: %v", good, err)
 		}
 	}
-	for _, bad := range []string{"", "a b", "a\nb", "a\x00", "\xff", strings.Repeat("x", MaxName+1)} {
+	for _, bad := range []string{"", "..", "../../x", "a..b", "--data", ".x", "a/b", "a:b", "<b>", "a\u202eb", "\u0301a", "a b", "a\nb", "a\x00", "\xff", strings.Repeat("x", MaxName+1)} {
 		if err := CheckName(bad); !errors.Is(err, bulkhead.ErrMalformed) {
 			t.Errorf("%q: %v, want it refused", bad, err)
 		}

@@ -1,0 +1,159 @@
+package trust
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// LocalPerson is the person of the node itself: of clients without an account on a
+// loopback address, and of accounts registered there that are nobody else's. A mail
+// server that reports by several protocols has one voice.
+const LocalPerson = "local"
+
+// A Standing is how a reporter's vote is treated.
+type Standing struct {
+	Weight float64 // 0..1
+	// Voice is under whose name the vote weighs: equal for all reporters that are one
+	// voter. Its form is part of the data on disk, as a part of hashes.
+	Voice string
+	// Voucher is empty for a reporter who is counted by itself. Otherwise the
+	// vote is counted once for all reporters with the same Voucher: the network
+	// of reporters for whom nobody vouches.
+	Voucher  string
+	Confirms bool // its spam votes confirm those of others
+	Known    bool // an account of the book
+	// Root: the weight was given by the administrator and not earned. The reporter
+	// is vouched for, or on the node itself. Without a root nothing is listed or
+	// taken off, see [Balance].
+	Root bool
+}
+
+// provenDays is on how many days reports of an account must have been confirmed
+// before it is one voice, and not one with all others of its network.
+const provenDays = 3
+
+// Standing returns how a vote of r is treated, or an error that wraps
+// [bulkhead.ErrUnauthorised] for an account that does not exist,
+// [bulkhead.ErrForbidden] for one that is closed, may not vote or may not speak for
+// others, and [bulkhead.ErrMalformed] for a user's name that is none.
+func (b *Book) Standing(r bulkhead.Reporter) (Standing, error) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	s, err := b.alone(r)
+	if err != nil || r.User == "" {
+		return s, err
+	}
+	return s.speaksFor(r)
+}
+
+// alone is Standing of a reporter who speaks for nobody else.
+func (b *Book) alone(r bulkhead.Reporter) (Standing, error) {
+	if r.Account == "" {
+		return b.anonymous(r)
+	}
+	a, ok := b.byName[r.Account]
+	if !ok {
+		return Standing{}, fmt.Errorf("%w: no account %.*q", bulkhead.ErrUnauthorised, MaxName, r.Account)
+	}
+	if a.Closed {
+		return Standing{}, fmt.Errorf("%w: account %q is closed", bulkhead.ErrForbidden, a.Name)
+	}
+	if a.Role == Anonymous {
+		return Standing{}, fmt.Errorf("%w: account %q may not vote", bulkhead.ErrForbidden, a.Name)
+	}
+	s := Standing{Weight: b.weight(a), Voice: a.Voice(), Confirms: b.policy.Confirms(a), Known: true, Root: b.policy.root(a)}
+	// An account that registered itself is one of however many its maker
+	// wanted, until reports of its own were confirmed for some days.
+	if a.Role == Member && a.Days < provenDays && a.From.IsValid() && !IsLocal(a.From) {
+		s.Voucher = Voucher(a.From)
+	}
+	return s, nil
+}
+
+// speaksFor is the standing of the user that r names: one voice each, of the weight
+// of who vouches for the name.
+func (s Standing) speaksFor(r bulkhead.Reporter) (Standing, error) {
+	if err := CheckName(r.User); err != nil {
+		return Standing{}, fmt.Errorf("user: %w", err)
+	}
+	if !s.Root || s.Known && !s.Confirms {
+		return Standing{}, fmt.Errorf("%w: only this node's own services and trusted accounts may report for a user", bulkhead.ErrForbidden)
+	}
+	service := ""
+	if s.Known {
+		service = strings.TrimPrefix(s.Voice, accountVoice) + "="
+	}
+	s.Voice = personVoice + service + r.User
+	return s, nil
+}
+
+// The kinds of voice. No two of them are one, as no name of a person or an account
+// holds a colon.
+const (
+	accountVoice = "account:"
+	personVoice  = "person:"
+	addressVoice = "address:"
+)
+
+// Voice returns under whose name the account votes.
+func (a *Account) Voice() string {
+	switch {
+	case a.Person != "":
+		return personVoice + a.Person
+	case a.From.IsValid() && IsLocal(a.From):
+		return personVoice + LocalPerson
+	}
+	return accountVoice + a.Name
+}
+
+// weight is Of, limited by the parent who answers for the account.
+func (b *Book) weight(a *Account) float64 {
+	w := b.policy.Of(a)
+	if a.Parent == "" {
+		return w
+	}
+	parent := b.byName[a.Parent]
+	if parent == nil {
+		return 0 // nobody answers for it any more
+	}
+	return min(w, b.policy.Of(parent))
+}
+
+// Worth returns what a vote of the account called name weighs at present, 0 if there
+// is none.
+func (b *Book) Worth(name string) float64 {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if a := b.byName[name]; a != nil {
+		return b.weight(a)
+	}
+	return 0
+}
+
+// Door returns how a sighting of r is treated: a root's is counted as often as it
+// says, of all others one for each voice. Sightings weigh nothing, so that clients
+// without an account may always report them; the errors are those of
+// [Book.Standing] for accounts.
+func (b *Book) Door(r bulkhead.Reporter) (Standing, error) {
+	if r.Account != "" {
+		return b.Standing(r)
+	}
+	if IsLocal(r.Addr) {
+		return Standing{Voice: personVoice + LocalPerson, Root: true}, nil
+	}
+	return Standing{Voice: addressVoice + r.Addr.Unmap().WithZone("").String(), Voucher: Voucher(r.Addr)}, nil
+}
+
+func (b *Book) anonymous(r bulkhead.Reporter) (Standing, error) {
+	if IsLocal(r.Addr) {
+		return Standing{Weight: b.policy.Loopback, Voice: personVoice + LocalPerson, Root: true}, nil
+	}
+	if b.policy.Anonymous == 0 {
+		return Standing{}, fmt.Errorf("%w: anonymous clients may not vote here", bulkhead.ErrForbidden)
+	}
+	return Standing{
+		Weight: b.policy.Anonymous, Voice: addressVoice + r.Addr.Unmap().WithZone("").String(), Voucher: Voucher(r.Addr),
+	}, nil
+}

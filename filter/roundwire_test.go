@@ -306,3 +306,29 @@ func TestGrowth(t *testing.T) {
 		t.Errorf("with all pages %d bytes, want %d", got, want)
 	}
 }
+
+// TestGrowthPageByPage: with an even number of pages and with an odd one, whatever
+// is in memory.
+func TestGrowthPageByPage(t *testing.T) {
+	for _, pages := range []uint64{2, 3, 7, 8} {
+		for at := range pages {
+			c, err := NewSparseCounting(Geometry{Kind: Cells, Lines: pages * PageLines, K: 6})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for n := range pages {
+				r := c.NewRound()
+				p := (at + n) % pages
+				r.Record([]Key{{Hi: p*(math.MaxUint64/pages) + math.MaxUint64/pages/2, Lo: n}}, []uint32{1}, []uint32{0})
+				r.Close()
+				before, want := c.Resident(), c.Growth(r)
+				if err := c.AddRound(r); err != nil {
+					t.Fatal(err)
+				}
+				if got := c.Resident() - before; got != want || (n == 0) != (got > 0) && 2*(n+1) > pages+1 {
+					t.Errorf("page %d of %d, the %d. one: %d bytes, foretold %d", p, pages, n+1, got, want)
+				}
+			}
+		}
+	}
+}

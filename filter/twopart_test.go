@@ -36,11 +36,20 @@ func TestEigenvalueAppend(t *testing.T) {
 		{EigenChars, "http://www.abc.def.ghi.example", "adg"},
 		{EigenChars, "ab@example.org", "a"},
 		{EigenChars, "", ""},
+		{EigenChars, "@example.org", ""},
+		{EigenChars, "a-b_c+d.e12345@example.org", "ad2"},
+		{EigenChars, "://www.abcd", "ad"},
 		{EigenChars, "example.org", "eme"},
 		{EigenDomain, "a@b@example.org", "example.org"},
 		{EigenDomain, "https://user@host.example:8443/path?q#f", "host.example"},
 		{EigenDomain, "https://[2001:db8::1]/x", "[2001:db8::1]"},
+		{EigenDomain, "https://[2001:db8::1]:8080", "[2001:db8::1]"},
+		{EigenDomain, "https://a:b@c@host.example?q", "host.example"},
+		{EigenDomain, "https://host.example#f", "host.example"},
+		{EigenDomain, "://:1", ""},
+		{EigenDomain, "://h", "h"},
 		{EigenDomain, "example.net", "example.net"},
+		{EigenDomain, "@example.net", "example.net"},
 		{EigenLength, "a@example.org", "\x0b\x00\x00\x00"},
 		// 'A' = 65; 65 x 65 = 4225 = 0x1081, whose bits 16 to 47 are 0.
 		{EigenMidSquare, "A", "\x00\x00\x00\x00"},
@@ -247,6 +256,25 @@ func TestTwoPartCodec(t *testing.T) {
 		bad[n/8] ^= 1 << (n % 8)
 		if g, err := DecodeTwoPart(bytes.NewReader(bad), 1<<20, Secret{7}); !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrTooLarge) || g != nil {
 			t.Fatalf("bit %d flipped: %v, want ErrCorrupt", n, err)
+		}
+	}
+	for _, change := range []func(*TwoPart){
+		func(g *TwoPart) { g.one[len(g.one)-1] |= 1 << 63 },
+		func(g *TwoPart) { g.two[len(g.two)-1] |= 1 << 63 },
+		func(g *TwoPart) { g.count = 0 },
+		func(g *TwoPart) { clear(g.one) },
+	} {
+		bad := cloneTwoPart(t, f)
+		if bad.shape.M1%64 == 0 || bad.shape.M2%64 == 0 {
+			t.Fatalf("%+v: sections without an end", bad.shape)
+		}
+		change(bad)
+		var buf bytes.Buffer
+		if err := bad.Encode(&buf); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := DecodeTwoPart(&buf, 1<<20, Secret{7}); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("a section that no elements have made: %v, want ErrCorrupt", err)
 		}
 	}
 	f.Publish()

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
 )
 
 func testRate(t testing.TB, c UniqueRateConfig) (*UniqueRate, []byte) {
@@ -288,6 +290,23 @@ func TestUniqueRateRefusesForeignState(t *testing.T) {
 			t.Errorf("%s: the refused state was changed", name)
 		}
 	}
+	large, empty := testRate(t, UniqueRateConfig{Limit: 5000})
+	for at := RateHeader; at < len(empty); at++ {
+		empty[at] = 1 << (at % 8)
+		if err := large.Validate(empty); !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("a bit in byte %d of a filter that was never begun: %v", at, err)
+		}
+		empty[at] = 0
+	}
+	odd, s2 := testRate(t, UniqueRateConfig{Limit: 3, Bits: 7}) // 21 bits
+	measure(t, odd, s2, rateStart, item(1))
+	for bit := range 8 {
+		b := bytes.Clone(s2)
+		b[len(b)-1] |= 1 << bit
+		if err := odd.Validate(b); (bit >= 5) != errors.Is(err, ErrCorrupt) || bit < 5 && err != nil {
+			t.Errorf("bit %d of the last byte of 21 bits: %v", bit, err)
+		}
+	}
 	for _, n := range []float64{-1, math.NaN(), math.Inf(1)} {
 		if _, err := u.Measure(s, rateStart, item(2), n); err == nil {
 			t.Errorf("weight %g was taken", n)
@@ -371,6 +390,46 @@ func TestUniqueRateStates(t *testing.T) {
 		if err := u.DecodeStates(bytes.NewReader(buf.Bytes()[:n]), 1<<20, none); !errors.Is(err, ErrCorrupt) {
 			t.Fatalf("cut to %d bytes: %v, want ErrCorrupt", n, err)
 		}
+	}
+}
+
+// TestUniqueRateStatesOfAnotherSize: the size is checked before a state is read.
+func TestUniqueRateStatesOfAnotherSize(t *testing.T) {
+	u, _ := testRate(t, UniqueRateConfig{Limit: 10})
+	for _, more := range []uint32{0, 1} {
+		var buf bytes.Buffer
+		w := codec.NewWriter(&buf, codec.RateStates)
+		w.Uint64(u.ID())
+		w.Uint32(uint32(u.StateBytes()) + more)
+		w.Uint32(rateStatesEnd)
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		err := u.DecodeStates(&buf, 1<<20, func(_, _ []byte) error { return errors.New("a state") })
+		if more > 0 != errors.Is(err, ErrCorrupt) || more == 0 && err != nil {
+			t.Errorf("states that are %d bytes too long: %v", more, err)
+		}
+	}
+}
+
+// TestUniqueRateItems: the estimate follows the number of items from none to more
+// than the filter can tell apart.
+func TestUniqueRateItems(t *testing.T) {
+	u, s := testRate(t, UniqueRateConfig{Limit: 100, Mode: Strict})
+	for i := range 20_000 {
+		got, err := u.Items(s)
+		if err != nil || i <= 400 && math.Abs(got-float64(i)) > 2+0.1*float64(i) {
+			t.Fatalf("%d items are taken for %g, %v", i, got, err)
+		}
+		if math.IsInf(got, 0) || got < 0 {
+			t.Fatalf("%d items are taken for %g", i, got)
+		}
+		measure(t, u, s, rateStart, item(i))
+	}
+	plain, s := testRate(t, UniqueRateConfig{Limit: 100, Plain: true})
+	measure(t, plain, s, rateStart, item(1))
+	if got, err := plain.Items(s); got != 0 || err != nil {
+		t.Errorf("items of a rate without filter: %g, %v", got, err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
@@ -55,15 +56,18 @@ func Writer(array Array, between func(func())) func(io.Writer) error {
 // appendSized appends what f appends, preceded by its length in four bytes.
 func appendSized(b []byte, f func([]byte) []byte) []byte {
 	at := len(b)
-	b = append(b, 0, 0, 0, 0)
-	b = f(b)
-	binary.LittleEndian.PutUint32(b[at:], uint32(len(b)-at-4))
+	var size [4]byte
+	b = f(append(b, size[:]...))
+	binary.LittleEndian.PutUint32(b[at:], uint32(len(b)-at-len(size)))
 	return b
 }
 
 // maxPage bounds the encoding of one page: its cells, and an overflow entry
 // for each of them.
 const maxPage = 2 << 20
+
+// readAhead is how much of a file is read at once: several pages that are not full.
+const readAhead = 256 << 10
 
 // Load reads the file of a store that has the pages of an array. Every page must be there,
 // once and in order: a file with a page left out would undercount in silence.
@@ -73,7 +77,7 @@ func Load(st *store.Store, name string, array Array) error {
 		return err
 	}
 	defer f.Close()
-	r := bufio.NewReaderSize(f, 1<<18)
+	r := bufio.NewReaderSize(f, readAhead)
 	var buf []byte
 	var size [4]byte
 	for want := range array.Geometry().Pages() {
@@ -84,13 +88,11 @@ func Load(st *store.Store, name string, array Array) error {
 		if n > maxPage {
 			return Damaged(name, fmt.Errorf("page %d of %d bytes, limit %d", want, n, maxPage))
 		}
-		if uint32(cap(buf)) < n {
-			buf = make([]byte, n)
-		}
-		if _, err := io.ReadFull(r, buf[:n]); err != nil {
+		buf = slices.Grow(buf[:0], int(n))[:n]
+		if _, err := io.ReadFull(r, buf); err != nil {
 			return unreadable(name, want, err)
 		}
-		page, err := array.LoadPage(buf[:n])
+		page, err := array.LoadPage(buf)
 		if err != nil {
 			return Damaged(name, fmt.Errorf("page %d: %w", want, err))
 		}

@@ -1,8 +1,11 @@
 package pages
 
 import (
+	"bytes"
 	"errors"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,18 +18,18 @@ import (
 // Of an array of several pages.
 var geometry = filter.Geometry{Kind: filter.Cells, Lines: 5120, K: 4}
 
-func counting(t *testing.T) *filter.Counting {
+func counting(t *testing.T, g filter.Geometry) *filter.Counting {
 	t.Helper()
-	c, err := filter.NewCounting(geometry)
+	c, err := filter.NewCounting(g)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-func filled(t *testing.T) (*filter.Counting, []filter.Key) {
+func filled(t *testing.T, g filter.Geometry) (*filter.Counting, []filter.Key) {
 	t.Helper()
-	c, keys, n := counting(t), make([]filter.Key, 1000), make([]uint32, 1000)
+	c, keys, n := counting(t, g), make([]filter.Key, 1000), make([]uint32, 1000)
 	for i := range keys {
 		keys[i] = filter.Key{Hi: uint64(i) * 0x9e3779b97f4a7c15, Lo: uint64(i) * 0xc2b2ae3d27d4eb4f}
 		n[i] = uint32(1 + i%7)
@@ -50,32 +53,60 @@ func stored(t *testing.T, write func(io.Writer) error) *store.Store {
 }
 
 func TestRoundTrip(t *testing.T) {
-	array, keys := filled(t)
-	pages := array.Geometry().Pages()
-	if pages < 3 {
-		t.Fatalf("array of %d pages, want some", pages)
+	for _, lines := range []uint64{100, 5 * filter.PageLines, pagesAtOnce * filter.PageLines, (2*pagesAtOnce + 1) * filter.PageLines} {
+		g := filter.Geometry{Kind: filter.Cells, Lines: lines, K: 4}
+		array, keys := filled(t, g)
+		pages, turns := g.Pages(), 0
+		st := stored(t, Writer(array, func(f func()) { turns++; f() }))
+		if want := (pages + pagesAtOnce - 1) / pagesAtOnce; turns != want {
+			t.Errorf("%d pages copied in %d turns, want %d", pages, turns, want)
+		}
+		got := counting(t, g)
+		if err := Load(st, "array", got); err != nil {
+			t.Fatal(err)
+		}
+		want, have := make([]uint32, len(keys)), make([]uint32, len(keys))
+		array.CountBatch(keys, want)
+		got.CountBatch(keys, have)
+		if !slices.Equal(have, want) || got.Version() != array.Version() {
+			t.Errorf("%d pages: version %d, want %d; counts differ: %v", pages, got.Version(), array.Version(), !slices.Equal(have, want))
+		}
 	}
-	turns := 0
-	st := stored(t, Writer(array, func(f func()) { turns++; f() }))
-	if want := (pages + pagesAtOnce - 1) / pagesAtOnce; turns != want {
-		t.Errorf("copied in %d turns, want %d", turns, want)
+}
+
+// A narrow writer takes so many bytes.
+type narrow int
+
+var errNarrow = errors.New("full")
+
+func (n *narrow) Write(b []byte) (int, error) {
+	if len(b) > int(*n) {
+		return int(*n), errNarrow
 	}
-	got := counting(t)
-	if err := Load(st, "array", got); err != nil {
+	*n -= narrow(len(b))
+	return len(b), nil
+}
+
+// TestWriterStops: what cannot be written is said, and nothing is copied after it.
+func TestWriterStops(t *testing.T) {
+	array, _ := filled(t, filter.Geometry{Kind: filter.Cells, Lines: 3 * pagesAtOnce * filter.PageLines, K: 4})
+	var all bytes.Buffer
+	if err := Writer(array, func(f func()) { f() })(&all); err != nil {
 		t.Fatal(err)
 	}
-	want, have := make([]uint32, len(keys)), make([]uint32, len(keys))
-	array.CountBatch(keys, want)
-	got.CountBatch(keys, have)
-	if !slices.Equal(have, want) || got.Version() != array.Version() {
-		t.Errorf("version %d, want %d; counts differ: %v", got.Version(), array.Version(), !slices.Equal(have, want))
+	for share, want := range []int{1, 2, 3} {
+		room, turns := narrow(share*all.Len()/3+all.Len()/6), 0
+		err := Writer(array, func(f func()) { turns++; f() })(&room)
+		if !errors.Is(err, errNarrow) || turns != want {
+			t.Errorf("room for %d thirds: %v after %d turns, want %v after %d", share, err, turns, errNarrow, want)
+		}
 	}
 }
 
 // TestDamage: a file in which pages are missing, twice or in disorder would count too
 // little in silence.
 func TestDamage(t *testing.T) {
-	array, _ := filled(t)
+	array, _ := filled(t, geometry)
 	var pages [][]byte
 	for p := range array.Geometry().Pages() {
 		pages = append(pages, appendSized(nil, func(b []byte) []byte { return array.AppendPage(b, p) }))
@@ -85,6 +116,8 @@ func TestDamage(t *testing.T) {
 	swapped[0], swapped[1] = swapped[1], swapped[0]
 	short := slices.Clone(pages)
 	short[last] = short[last][:len(short[last])-1]
+	first := slices.Clone(pages)
+	first[0] = append(slices.Clone(pages[0][:4]), make([]byte, len(pages[0])-4)...)
 	garbled := slices.Clone(pages)
 	garbled[1] = append(slices.Clone(pages[1][:4]), make([]byte, len(pages[1])-4)...)
 	for _, tt := range []struct {
@@ -93,10 +126,12 @@ func TestDamage(t *testing.T) {
 		want string
 	}{
 		{"empty", nil, "page 0"},
-		{"the last page is missing", pages[:last], "page"},
+		{"the last page is missing", pages[:last], "page 4: EOF"},
+		{"a part of a length", [][]byte{pages[0], {1, 0}}, "page 1: unexpected EOF"},
 		{"a page is left out", append(slices.Clone(pages[:1]), pages[2:]...), "page 2 where page 1 belongs"},
 		{"disorder", swapped, "page 1 where page 0 belongs"},
-		{"cut", short, "page"},
+		{"cut", short, "page 4: unexpected EOF"},
+		{"the first page is garbled", first, "page 0"},
 		{"garbled", garbled, "page 1"},
 		{"a page too much", append(slices.Clone(pages), pages[0]), "after the last page"},
 		{"huge", [][]byte{{0xff, 0xff, 0xff, 0xff}}, "limit"},
@@ -106,14 +141,65 @@ func TestDamage(t *testing.T) {
 				_, err := w.Write(slices.Concat(tt.file...))
 				return err
 			})
-			err := Load(st, "array", counting(t))
+			err := Load(st, "array", counting(t, geometry))
 			var damage *store.DamageError
 			if !errors.As(err, &damage) || damage.File != "array" || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want damage that names %q", err, tt.want)
 			}
 		})
 	}
-	if err := Load(stored(t, Writer(array, func(f func()) { f() })), "other", counting(t)); err == nil {
+	if err := Load(stored(t, Writer(array, func(f func()) { f() })), "other", counting(t, geometry)); err == nil {
 		t.Error("a file that is not there was loaded")
 	}
+}
+
+// TestDamagedOnDisk: what the store says of a file that has changed on disk is said
+// as it is, wherever in the file that was.
+func TestDamagedOnDisk(t *testing.T) {
+	array, _ := filled(t, geometry)
+	st := stored(t, Writer(array, func(f func()) { f() }))
+	f, err := st.OpenFile("array")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	content, err := io.ReadAll(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var path string
+	err = filepath.WalkDir(st.Dir(), func(p string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			var b []byte
+			if b, err = os.ReadFile(p); bytes.Contains(b, content[:1000]) {
+				path = p
+			}
+		}
+		return err
+	})
+	whole, readErr := os.ReadFile(path)
+	if err := errors.Join(err, readErr); err != nil {
+		t.Fatal(err)
+	}
+	for at := 0; at < len(whole); at += 1 + len(whole)/40 {
+		bad := slices.Clone(whole)
+		bad[at] ^= 4
+		if err := os.WriteFile(path, bad, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		_, want := readAll(st)
+		var damage *store.DamageError
+		if err := Load(st, "array", counting(t, geometry)); !errors.As(want, &damage) || err == nil || err.Error() != want.Error() {
+			t.Errorf("byte %d of %d changed: %v, the store says %v", at, len(whole), err, want)
+		}
+	}
+}
+
+func readAll(st *store.Store) ([]byte, error) {
+	f, err := st.OpenFile("array")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
 }

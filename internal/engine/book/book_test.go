@@ -140,6 +140,24 @@ func TestWithinASecond(t *testing.T) {
 	}
 }
 
+// TestShort: starts of generations of some seconds run ahead by half of one at most:
+// peers take none that is further ahead than its length.
+func TestShort(t *testing.T) {
+	for _, seconds := range []int64{2, 9, 10, 60, 120, 600} {
+		o := Options{Generation: time.Duration(seconds) * time.Second, Keep: 2, Capacity: 1, Error: 0.1}
+		k := NewTally(o, 1, 7, true, slog.New(slog.DiscardHandler))
+		b, _ := turn(t, k, Book[*Tally]{}, monday)
+		for range 100 {
+			fill(b.Live[0].Counts, 0, int(2*b.Live[0].Capacity))
+			b, _ = turn(t, k, b, monday)
+			b.Live[0].Capacity = 2
+		}
+		if ahead := int64(b.Live[0].Start) - monday.Unix(); ahead != min(60, seconds/2) {
+			t.Errorf("generations of %d s: %d s ahead, want %d", seconds, ahead, min(60, seconds/2))
+		}
+	}
+}
+
 // TestBehind: while the clock is far behind the open generation, which nobody can
 // tell from one that was wrong for good, generations are dropped by their number.
 func TestBehind(t *testing.T) {
@@ -358,6 +376,21 @@ func TestOptions(t *testing.T) {
 		t.Error(err)
 	}
 	for _, change := range []func(*Options){
+		func(o *Options) { o.Generation = time.Second },
+		func(o *Options) { o.Keep = 1 },
+		func(o *Options) { o.Keep = 366 },
+		func(o *Options) { o.Capacity = 1 },
+		func(o *Options) { o.Capacity = 1 << 40 },
+		func(o *Options) { o.Error = math.SmallestNonzeroFloat64 },
+		func(o *Options) { o.Error = math.Nextafter(1, 0) },
+	} {
+		o := good
+		change(&o)
+		if err := o.Validate(); err != nil {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	for _, change := range []func(*Options){
 		func(o *Options) { o.Generation = time.Second - 1 },
 		func(o *Options) { o.Keep = 0 },
 		func(o *Options) { o.Keep = 367 },
@@ -400,6 +433,25 @@ func TestTooLarge(t *testing.T) {
 	k := NewTally(Options{Generation: day, Keep: 3, Capacity: 10, Error: 0.1}, 10, 0, false, nil)
 	if _, err := k.Make(TallySpec{Start: 1}); err == nil {
 		t.Error("a generation without geometry was made")
+	}
+	good, err := k.spec(1, Book[*Tally]{}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range []func(*TallySpec){
+		func(s *TallySpec) { s.CountsGeometry = filter.Geometry{} },
+		func(s *TallySpec) { s.WeightsGeometry = filter.Geometry{} },
+		func(s *TallySpec) { s.UniqueGeometry = filter.Geometry{} },
+	} {
+		bad := good
+		change(&bad)
+		if g, err := k.Make(bad); err == nil || g != nil {
+			t.Errorf("a generation without one geometry: %v, %v", g, err)
+		}
+	}
+	lists := NewBlocklist(Options{Generation: day, Keep: 3, Capacity: 10, Error: 0.1}, 0, false, nil)
+	if g, err := lists.Make(BlockSpec{Start: 1, SpamGeometry: good.UniqueGeometry}); err == nil || g != nil {
+		t.Errorf("lists without geometry of one: %v, %v", g, err)
 	}
 	bad := TallySpec{Start: 1}
 	var b Book[*Tally]

@@ -1,0 +1,241 @@
+package replica
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// live returns the slices of a peer that the set should hold.
+func (w *world) live(p *peer) map[uint64]*slice {
+	out := make(map[uint64]*slice)
+	for start, g := range p.slices {
+		if p.counts && w.set.Book(ArrayCounts).Keeps(w.now, start) {
+			out[start] = g
+		}
+	}
+	return out
+}
+
+// compare holds what is looked up against what the peers of each weight have, of those
+// that count for something.
+func (w *world) compare(after string) {
+	w.t.Helper()
+	over := 0
+	for _, weight := range []float64{0.5, 1} {
+		counts, listed := make(map[uint64]uint32), [2]map[uint64]map[uint64]bool{{}, {}}
+		for _, p := range w.peers {
+			for start, g := range w.live(p) {
+				if p.Weight != weight {
+					continue
+				}
+				for k, n := range g.seen {
+					counts[k] += n
+				}
+				for i := range listed {
+					if listed[i][start] == nil {
+						listed[i][start] = make(map[uint64]bool)
+					}
+					maps.Copy(listed[i][start], g.listed[i])
+				}
+			}
+		}
+		for k := range uint64(modelKeys) {
+			switch got := w.counted(weight, k); {
+			case got < counts[k]:
+				w.t.Fatalf("%s: key %d is counted %d times at weight %v, want %d", after, k, got, weight, counts[k])
+			case got > counts[k]:
+				over++
+			}
+			for i := range listed {
+				for start, want := range listed[i] {
+					if got := w.listed(weight, i, start, k); got != want[k] {
+						w.t.Fatalf("%s: key %d of %s at weight %v, generation %d: %v, want %v", after, k, listArrays[i], weight, start, got, want[k])
+					}
+				}
+			}
+		}
+	}
+	if over > 1 { // some hundred keys in arrays for thousands
+		w.t.Fatalf("%s: %d counts are too high", after, over)
+	}
+}
+
+func (w *world) counted(weight float64, k uint64) (sum uint32) {
+	out, v := make([]uint32, 1), w.set.View()
+	for _, r := range v.Origins {
+		for _, g := range r.Tally {
+			if r.Weight == weight {
+				g.Counts.CountBatch([]filter.Key{key(k)}, out)
+				sum += out[0]
+			}
+		}
+	}
+	for _, m := range v.Counts {
+		if m.Weight == weight {
+			m.Counts.CountBatch([]filter.Key{key(k)}, out)
+			sum += out[0]
+		}
+	}
+	return sum
+}
+
+// listed reports whether an origin of the weight lists a key, or revokes it.
+func (w *world) listed(weight float64, i int, start, k uint64) bool {
+	var all []*filter.Bits
+	v := w.set.View()
+	for _, r := range v.Origins {
+		for _, g := range r.Block {
+			if r.Weight == weight && g.Start == start {
+				all = append(all, [2]*filter.Bits{g.Spam, g.Revoked}[i])
+			}
+		}
+	}
+	for _, l := range v.Lists {
+		if !slices.IsSortedFunc(l.Block, func(a, b *MergedBlock) int { return int(b.Start) - int(a.Start) }) {
+			w.t.Fatal("merged lists are not in the order of their time")
+		}
+		for _, g := range l.Block {
+			if l.Weight == weight && g.Start == start {
+				all = append(all, [2][]*filter.Bits{g.Spam, g.Revoked}[i]...)
+			}
+		}
+	}
+	return slices.ContainsFunc(all, func(b *filter.Bits) bool { return b != nil && b.Has(key(k)) })
+}
+
+// held returns the states of all replicas.
+func (w *world) held() (out []ArrayState) {
+	for _, r := range w.set.View().Origins {
+		out = append(out, w.set.Arrays(r.ID)...)
+	}
+	return out
+}
+
+// compareArrays holds the states of replicas against the arrays of the peers. exact:
+// a checkpoint has just been written, which counts the keys of cold arrays; it says
+// itself what was believed before, which stays after a restart where nothing is merged.
+func (w *world) compareArrays(exact bool) {
+	w.t.Helper()
+	sum := uint64(0)
+	for _, p := range w.peers {
+		states := w.set.Arrays(p.ID)
+		if p.counts != (w.set.CheckOrigin(p.ID) == nil) || !p.counts && states != nil {
+			w.t.Fatalf("%s counts: %v; held are %v", p.ID, p.counts, states)
+		}
+		if p.counts && p.life > 1 && w.set.Incarnation(p.ID) != p.life && w.done["gone"] == 0 {
+			w.t.Fatalf("%s is in life %d, want %d", p.ID, w.set.Incarnation(p.ID), p.life)
+		}
+		want := make(map[Key]Versioned)
+		for start, g := range w.live(p) {
+			for a, array := range map[Array]Versioned{ArrayCounts: g.counts, ArraySpam: g.lists[0], ArrayRevoked: g.lists[1]} {
+				if array.Version() > 0 {
+					want[Key{a, start}] = array
+				}
+			}
+		}
+		if !slices.IsSortedFunc(states, func(a, b ArrayState) int { return int(b.Start) - int(a.Start) }) {
+			w.t.Fatalf("the arrays of %s are not in the order of their time: %v", p.ID, states)
+		}
+		for _, s := range states {
+			array := want[Key{s.Array, s.Start}]
+			delete(want, Key{s.Array, s.Start})
+			sum += s.Keys
+			if array == nil {
+				w.t.Fatalf("%s has %+v here, and nothing like it there", p.ID, s)
+			}
+			keys := array.Keys()
+			if s.Version != array.Version() || s.Geometry != array.Geometry() || s.Partial != 0 || s.Boot > p.boot || s.Keys < keys || s.Keys > keys && (!s.Merged || exact && p.Weight > 0) {
+				w.t.Fatalf("%s has %+v, want %d keys in version %d, boot up to %d", p.ID, s, keys, array.Version(), p.boot)
+			}
+			if s.Merged != (s.Bytes == 0) || s.Bytes > s.Geometry.Bytes()*5/4 {
+				w.t.Fatalf("%s has %+v", p.ID, s)
+			}
+			if shown := w.set.Shown(p.ID, s.Array, s.Start); s.Merged && shown != 0 || shown > 0.01 {
+				w.t.Fatalf("%s shows %v of %+v", p.ID, shown, s)
+			}
+			w.compareMerged(p, s)
+		}
+		if len(want) > 0 {
+			w.t.Fatalf("%s lacks %v", p.ID, want)
+		}
+	}
+	if got := w.set.View().Keys(); got != sum {
+		w.t.Fatalf("%d keys, want %d", got, sum)
+	}
+}
+
+// compareMerged: a cold array whose origin counts for something is in one merged
+// array, of its name and weight.
+func (w *world) compareMerged(p *peer, s ArrayState) {
+	w.t.Helper()
+	n, ghost := 0, 0.0
+	for _, m := range w.set.View().Merged {
+		if m.Array == s.Array && m.Start == s.Start && slices.Contains(m.Origins(), p.ID) {
+			n, ghost = n+1, m.Ghost()
+			if m.Weight() != p.Weight {
+				w.t.Fatalf("%+v of weight %v is merged at weight %v", s, p.Weight, m.Weight())
+			}
+		}
+	}
+	if want := s.Merged && p.Weight > 0; want != (n == 1) || n > 1 {
+		w.t.Fatalf("%+v of %s, weight %v, is in %d merged arrays", s, p.ID, p.Weight, n)
+	}
+	if n > 0 && s.Ghost != ghost || !s.Merged && s.Ghost != s.Geometry.GhostError(s.Keys) {
+		w.t.Fatalf("%+v, and the merged array shows %v", s, ghost)
+	}
+	if s.Merged && p.Weight == 0 {
+		w.done["put aside"]++
+	}
+	if name := fmt.Sprint(p.ID, s.Array, s.Start); s.Array != ArrayCounts {
+		if w.aside[name] && !s.Merged && p.Weight == 0.5 {
+			w.done["back"]++
+		}
+		w.aside[name] = s.Merged
+	}
+}
+
+// compareMemory: what is merged is what is said to be, and as much of it as helps.
+func (w *world) compareMemory() {
+	w.t.Helper()
+	v, m := w.set.View(), w.set.Memory()
+	merged, into := 0, 0
+	bytes := uint64(0)
+	type kind struct {
+		Key
+		weight   float64
+		geometry filter.Geometry
+	}
+	alone := make(map[kind]ArrayState)
+	for _, r := range v.Origins {
+		for _, s := range w.set.Arrays(r.ID) {
+			bytes += s.Bytes
+			k := kind{Key{s.Array, s.Start}, r.Weight, s.Geometry}
+			switch other, ok := alone[k]; {
+			case s.Merged && r.Weight > 0:
+				merged++
+			case s.Merged || m.Bytes <= m.Limit:
+			case r.Weight == 0:
+				w.t.Fatalf("%+v, and %+v of weight 0 is in memory", m, s)
+			case s.Array != ArrayCounts && r.Weight < promotion:
+			case ok:
+				w.t.Fatalf("%+v, and %+v and %+v could be merged", m, s, other)
+			default:
+				alone[k] = s
+			}
+		}
+	}
+	for _, x := range v.Merged {
+		into++
+		w.done["merged "+string(x.Array)]++
+		if x.Array != ArrayCounts && x.Weight() < promotion {
+			w.t.Fatalf("lists of weight %v are merged", x.Weight())
+		}
+		bytes += charged(x.cells)
+	}
+	if m.Merged != merged || m.Into != into || m.Bytes != bytes || m.Limit == 0 {
+		w.t.Fatalf("%+v, want %d merged into %d, %d bytes", m, merged, into, bytes)
+	}
+}

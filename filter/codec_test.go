@@ -92,6 +92,32 @@ func TestPageRoundTrip(t *testing.T) {
 
 // TestPageDamage flips bits and cuts at every offset of a sparse page and at
 // many of a dense one: nothing may be accepted, nothing may change.
+// TestEqual: images are equal if nothing in them differs.
+func TestEqual(t *testing.T) {
+	c := filled(t, cellsGeo, 3000, 60)
+	m := c.Image(0)
+	if !m.Equal(c.Image(0)) {
+		t.Error("two images of a page differ")
+	}
+	for name, change := range map[string]func(*Image){
+		"geometry":   func(o *Image) { o.Geometry.KeyID++ },
+		"generation": func(o *Image) { o.Generation++ },
+		"page":       func(o *Image) { o.Page++ },
+		"version":    func(o *Image) { o.Info.Version++ },
+		"index":      func(o *Image) { o.Info.Index++ },
+		"keys":       func(o *Image) { o.Info.Keys++ },
+		"a cell":     func(o *Image) { o.lines[len(o.lines)-1][lineWords-1] ^= 1 << 60 },
+		"a value":    func(o *Image) { o.high[len(o.high)-1]++ },
+		"values":     func(o *Image) { o.high = o.high[1:] },
+	} {
+		o := c.Image(0)
+		change(o)
+		if m.Equal(o) || o.Equal(m) {
+			t.Errorf("an image with another %s is equal", name)
+		}
+	}
+}
+
 func TestPageDamage(t *testing.T) {
 	for _, f := range fills {
 		c := filled(t, cellsGeo, f.keys, f.size)

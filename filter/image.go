@@ -138,7 +138,6 @@ func (t *table) entriesOutside(lines []words) (out []uint64) {
 
 // publishAll copies to dst the lines of src that differ.
 func publishAll(dst, src []words) {
-	src = src[:len(dst)]
 	for i := range dst {
 		if dst[i] != src[i] {
 			publish(&dst[i], &src[i])

@@ -204,6 +204,32 @@ func cloneTwoPart(t interface{ Fatal(...any) }, f *TwoPart) *TwoPart {
 	return g
 }
 
+// TestTwoPartEmpty: an empty filter is like the one it is of but for the elements,
+// merges with it, and is published if that is.
+func TestTwoPartEmpty(t *testing.T) {
+	f := testTwoPart(t, 100, 0.01, EigenHash)
+	f.Add(item(1))
+	for _, public := range []bool{false, true} {
+		if public {
+			f.Publish()
+		}
+		e, err := f.Empty()
+		if err != nil || e.Shape() != f.Shape() || e.Count() != 0 || e.Contains(item(1)) {
+			t.Fatalf("%+v, %v", e, err)
+		}
+		var buf bytes.Buffer
+		if err := e.Encode(&buf); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := DecodeTwoPart(&buf, 1<<20); (err == nil) != public {
+			t.Errorf("read without the key: %v, public: %v", err, public)
+		}
+		if err := e.Merge(f); err != nil || !e.Contains(item(1)) || e.Contains(item(2)) {
+			t.Errorf("merged into an empty one: %v", err)
+		}
+	}
+}
+
 func TestTwoPartMergeRefuses(t *testing.T) {
 	f := testTwoPart(t, 100, 0.01, EigenHash)
 	g := testTwoPart(t, 101, 0.01, EigenHash)

@@ -3,6 +3,7 @@ package filter
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -39,6 +40,11 @@ func TestPeek(t *testing.T) {
 			measured, err := u.Measure(state, now, item, n)
 			if err != nil || peekErr != nil || peeked != measured {
 				t.Fatalf("%+v: step %d: Peek = %+v, %v; Measure = %+v, %v", c, i, peeked, peekErr, measured, err)
+			}
+		}
+		for _, n := range []float64{-1, math.NaN(), math.Inf(1)} {
+			if _, err := u.Peek(state, now, nil, n); err == nil {
+				t.Errorf("%+v: Peek took a weight of %g", c, n)
 			}
 		}
 		if _, err := u.Peek(state[1:], now, nil, 1); err == nil {

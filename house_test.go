@@ -43,6 +43,7 @@ var mayImport = map[string][]string{
 	"internal/engine/pages":       {"filter", "internal/store"},
 	"internal/engine/replica":     {".", "filter", "internal/engine/book", "internal/engine/pages", "internal/store"},
 	"internal/engine/verdict":     {".", "internal/trust"},
+	"internal/engine/evidence":    {"filter", "internal/engine/book", "internal/engine/replica", "internal/engine/verdict"},
 	"internal/mesh":               {".", "filter", "internal/engine", "internal/wholefile"},
 	"internal/config":             {"."},
 	"door":                        {".", "internal/clock", "internal/mmsg"},

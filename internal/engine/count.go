@@ -7,7 +7,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
 // A countAddition is sightings to count: cells of the tally and by how much to
@@ -68,10 +69,11 @@ func (e *Engine) Look(_ context.Context, sigs []bulkhead.Signature, out []bulkhe
 	out = out[:len(sigs)]
 	s := e.scratch.Get().(*scratch)
 	defer e.scratch.Put(s)
-	view := e.view()
+	s.reader.Begin(e.view().evidence(), e.book.Policy().Promotion)
+	defer s.reader.End()
 	for len(sigs) > 0 {
 		n := min(len(sigs), lookPart)
-		if err := e.lookUp(s, view, sigs[:n], out[:n], what); err != nil {
+		if err := e.lookUp(s, sigs[:n], out[:n], what); err != nil {
 			return err
 		}
 		sigs, out = sigs[n:], out[n:]
@@ -82,134 +84,69 @@ func (e *Engine) Look(_ context.Context, sigs []bulkhead.Signature, out []bulkhe
 	return nil
 }
 
-func (e *Engine) lookUp(s *scratch, view view, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
+func (e *Engine) lookUp(s *scratch, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
 	n := len(sigs)
-	s.base = slices.Grow(s.base[:0], n)[:n]
-	s.kinds = slices.Grow(s.kinds[:0], n)[:n]
-	s.counts = slices.Grow(s.counts[:0], n)[:n]
-	s.spam = slices.Grow(s.spam[:0], n)[:n]
+	s.asks = slices.Grow(s.asks[:0], n)[:n]
+	s.records = slices.Grow(s.records[:0], n)[:n]
 	for i := range sigs {
 		if !sigs[i].Valid() {
 			return fmt.Errorf("%w: signature %d is invalid", bulkhead.ErrMalformed, i)
 		}
-		s.base[i] = baseKey(e.opts.Secret, &sigs[i])
-		out[i] = bulkhead.Look{}
+		s.asks[i] = evidence.Ask{Key: baseKey(e.opts.Secret, &sigs[i]), Wants: looksFor(what)}
 	}
-	if what&bulkhead.Counts != 0 {
-		e.countLooks(s, view, out)
-	}
-	if what&bulkhead.Judgements != 0 {
-		if err := e.judgeLooks(s, view, sigs, out); err != nil {
-			return err
-		}
-	}
-	white := e.whitelist.Load()
+	s.reader.Read(s.asks, s.records)
+	odds, white := e.odds.Load(), e.whitelist.Load()
+	listed := s.listed[:0]
 	for i := range sigs {
+		l, r := &out[i], &s.records[i]
+		*l = bulkhead.Look{}
 		if e.hides(white, &sigs[i]) {
-			out[i] = bulkhead.Look{}
+			continue
 		}
+		if what&bulkhead.Counts != 0 {
+			l.Sightings, l.First, l.Error = r.Sightings, int64(r.First), odds.Count(r.Sightings)
+		}
+		if r.Own != verdict.Nothing || r.Peers != (verdict.Peers{}) {
+			listed = append(listed, i)
+		}
+	}
+	s.listed = listed
+	if len(listed) > 0 {
+		e.judgeLooks(s, sigs, out, odds.Odds)
 	}
 	return nil
 }
 
-func (e *Engine) countLooks(s *scratch, view view, out []bulkhead.Look) {
-	for i := range s.base {
-		s.kinds[i] = s.base[i].With(kindSighting)
+// looksFor returns what a look wants to know of a signature.
+func looksFor(what bulkhead.Aspect) (wants evidence.Wants) {
+	if what&bulkhead.Counts != 0 {
+		wants |= evidence.Sightings
 	}
-	for _, g := range view.tally.Live {
-		if g.Counts.Keys() > 0 {
-			g.Counts.CountBatch(s.kinds, s.counts)
-			s.gather(g.Start, 1, out)
-		}
+	if what&bulkhead.Judgements != 0 {
+		wants |= evidence.Listings
 	}
-	for _, r := range view.remote.Origins {
-		for _, g := range r.Tally {
-			if r.Weight > 0 && g.Counts.Keys() > 0 {
-				g.Counts.CountBatch(s.kinds, s.counts)
-				s.gather(g.Start, r.Weight, out)
-			}
-		}
-	}
-	for _, m := range view.remote.Counts {
-		m.Counts.CountBatch(s.kinds, s.counts)
-		s.gather(m.Start, m.Weight, out)
-	}
-	odds := e.odds.Load()
-	for i := range out {
-		out[i].Error = odds.Count(out[i].Sightings)
-	}
+	return wants
 }
 
-// gather adds the counts of one array, which weigh as much as given.
-func (s *scratch) gather(start uint64, weight float64, out []bulkhead.Look) {
-	for i, n := range s.counts {
-		if n == 0 {
+// judgeLooks judges those few that a blocklist has, sigs[i] for each i in s.listed.
+func (e *Engine) judgeLooks(s *scratch, sigs []bulkhead.Signature, out []bulkhead.Look, odds *verdict.Odds) {
+	s.asks, s.records = s.asks[:0], s.records[:len(s.listed)]
+	for _, i := range s.listed {
+		s.asks = append(s.asks, evidence.Ask{Key: baseKey(s.secret, &sigs[i]), Wants: wantsOf(&sigs[i])})
+	}
+	s.reader.Read(s.asks, s.records)
+	policy := e.policy()
+	for n, i := range s.listed {
+		f := bulkhead.Finding{Signature: sigs[i]}
+		fill(&f, &s.records[n])
+		policy.Finding(&f, &s.records[n].Evidence, odds)
+		if f.Judged == bulkhead.Unjudged || f.Judged == bulkhead.JudgedSpam && s.records[n].Guarded() {
 			continue
 		}
 		l := &out[i]
-		l.Sightings = book.Add(l.Sightings, weighedCount(n, weight))
-		if l.First == 0 || int64(start) < l.First {
-			l.First = int64(start)
+		l.Judged, l.Spam, l.Confidence = f.Judged, f.Spam, f.Confidence
+		if l.First == 0 {
+			l.First = f.First.Unix()
 		}
 	}
-}
-
-// judgeLooks asks for the judgement of those few that a blocklist holds.
-func (e *Engine) judgeLooks(s *scratch, view view, sigs []bulkhead.Signature, out []bulkhead.Look) error {
-	s.revoked = slices.Grow(s.revoked[:0], len(sigs))[:len(sigs)]
-	if !s.listed(view, s.revoked) {
-		return nil
-	}
-	for i, found := range s.revoked {
-		if !found {
-			continue
-		}
-		var v bulkhead.Verdict
-		if err := e.check(&bulkhead.Query{Signatures: sigs[i : i+1], Terse: true}, &v); err != nil {
-			return err
-		}
-		if f := &v.Findings[0]; v.Whitelisted == "" && f.Judged != bulkhead.Unjudged {
-			l := &out[i]
-			l.Judged, l.Spam, l.Confidence = f.Judged, f.Spam, f.Confidence
-			if l.First == 0 {
-				l.First = f.First.Unix()
-			}
-		}
-	}
-	return nil
-}
-
-// listed sets found[i] to whether any spam filter has s.base[i], and reports
-// whether there is one.
-func (s *scratch) listed(view view, found []bool) (any bool) {
-	clear(found)
-	in := func(set book.Bitset) {
-		if set == nil || set.Keys() == 0 {
-			return
-		}
-		set.HasBatch(s.base, s.spam)
-		for i, has := range s.spam {
-			if has {
-				found[i], any = true, true
-			}
-		}
-	}
-	for _, g := range view.block.Live {
-		in(g.Spam)
-	}
-	for _, r := range view.remote.Origins {
-		for _, g := range r.Block {
-			if r.Weight > 0 {
-				in(orEmpty(g.Spam))
-			}
-		}
-	}
-	for _, l := range view.remote.Lists {
-		for _, g := range l.Block {
-			for _, bits := range g.Spam {
-				in(bits)
-			}
-		}
-	}
-	return any
 }

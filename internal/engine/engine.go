@@ -84,7 +84,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 		e.never[sig] = true
 		e.neverSchemes |= 1 << sig.Scheme()
 	}
-	e.scratch.New = func() any { return new(scratch) }
+	e.scratch.New = func() any { return e.newScratch() }
 	e.threshold.Store(opts.Threshold)
 	e.whitelist.Store(opts.Whitelist)
 	e.books.Store(&books{})

@@ -208,8 +208,17 @@ func TestNearBands(t *testing.T) {
 		}
 		return v
 	}
+	if v := check(t, e, variant(3)...); v.Class != bulkhead.ClassSuspected || !strings.Contains(v.Reasons[0], "3 bands") {
+		t.Errorf("three bands of three needed, one voice: %+v, want a suspicion", v)
+	}
+	report(t, e, bulkhead.Report{Signatures: bands, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}})
+	if v := check(t, e, variant(3)...); v.Class == bulkhead.ClassSpam {
+		t.Errorf("the same voice again: %+v, want a suspicion", v)
+	}
+	put(t, e, "second", trust.Trusted, 1, netip.Addr{})
+	report(t, e, bulkhead.Report{Signatures: bands, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Account: "second"}})
 	if v := check(t, e, variant(3)...); !v.Spam() || !strings.Contains(v.Reasons[0], "3 bands") {
-		t.Errorf("three bands of three needed: %+v, want spam", v)
+		t.Errorf("three bands of three needed, two voices: %+v, want spam", v)
 	}
 	if v := check(t, e, variant(2)...); v.Judged != bulkhead.Unjudged || v.SpamVotes != 0 {
 		t.Errorf("two bands of three needed: %+v, want nothing", v)

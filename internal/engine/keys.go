@@ -5,6 +5,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
 )
 
 // The kinds of count that the tally keeps of one signature in the array
@@ -12,10 +13,9 @@ import (
 // memory access a generation however many kinds it asks for. The values are
 // part of the data on disk.
 const (
-	kindSighting uint8 = 0
-	kindSpam     uint8 = 1
-	kindHam      uint8 = 2
-	countKinds         = 3
+	kindSighting = evidence.Sighting
+	kindSpam     = evidence.Spam
+	kindHam      = evidence.Ham
 )
 
 // The kinds in the array "weights", in hundredths of a vote: what the votes of one
@@ -25,11 +25,11 @@ const (
 // their mind, is the same kind of another key, see backKey; what one voice has added
 // that of a third, see voterKey. The values are part of the data on disk.
 const (
-	kindRootSpam     uint8 = 0
-	kindRootHam      uint8 = 1 // of ham votes and revocations
-	kindStrangerSpam uint8 = 2
-	kindStrangerHam  uint8 = 3
-	weightKinds            = 4
+	kindRootSpam     = evidence.RootSpam
+	kindRootHam      = evidence.RootHam
+	kindStrangerSpam = evidence.StrangerSpam
+	kindStrangerHam  = evidence.StrangerHam
+	weightKinds      = 4
 )
 
 // opposite returns the kind of the other side, of the same class of voter.
@@ -86,7 +86,7 @@ func claimsKey(secret filter.Secret, base filter.Key) filter.Key {
 
 // maxTurns is how often a signature can be listed again in one generation of the
 // blocklist. After that a revocation stands until the next one opens.
-const maxTurns = 64
+const maxTurns = evidence.MaxTurns
 
 // turnKey returns the key of the turn'th time that a generation's spam filter lists
 // a signature, or its revocation filter takes it off: from 1, which is the signature
@@ -99,17 +99,25 @@ func turnKey(secret filter.Secret, base filter.Key, turn int) filter.Key {
 	return uniqueKey(secret, "turn", 0, string([]byte{byte(turn)}), base)
 }
 
-// relisted reports whether a signature that both filters of a generation hold was
-// listed again after its last revocation: listings and revocations take turns.
+// relisted is [evidence.Relisted].
 func relisted(secret filter.Secret, base filter.Key, spam, revoked func(filter.Key) bool) bool {
-	for turn := 2; turn <= maxTurns; turn++ {
-		k := turnKey(secret, base, turn)
-		if !spam(k) {
-			return false
-		}
-		if !revoked(k) {
-			return true
-		}
-	}
-	return false
+	return evidence.Relisted(otherKeys{secret}, base, spam, revoked)
+}
+
+// otherKeys implements [evidence.Keys].
+type otherKeys struct{ secret filter.Secret }
+
+func (k otherKeys) Back(base filter.Key) filter.Key { return backKey(k.secret, base) }
+
+func (k otherKeys) Turn(base filter.Key, turn int) filter.Key { return turnKey(k.secret, base, turn) }
+
+// pairKey returns the key of a text together with a link or sender: what votes say of
+// the two at once. It is one like those of signatures, for weights and blocklists.
+func pairKey(secret filter.Secret, text, context filter.Key) filter.Key {
+	var b [32]byte
+	binary.LittleEndian.PutUint64(b[:], text.Hi)
+	binary.LittleEndian.PutUint64(b[8:], text.Lo)
+	binary.LittleEndian.PutUint64(b[16:], context.Hi)
+	binary.LittleEndian.PutUint64(b[24:], context.Lo)
+	return secret.Key([]byte("pair"), b[:])
 }

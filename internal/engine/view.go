@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 )
 
@@ -21,3 +22,8 @@ type view struct {
 
 // view returns what there is at present.
 func (e *Engine) view() view { return view{e.books.Load(), e.replicas.View()} }
+
+// evidence returns v as it is read.
+func (v view) evidence() evidence.View {
+	return evidence.View{Tally: v.tally, Block: v.block, Remote: v.remote}
+}

@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
 // Unit is the weight 1 in the unit of a balance of votes. The value is part of
@@ -17,21 +16,15 @@ type Policy struct {
 	NearMatch int     // bands of bulkhead/near that must agree to speak for a message, 1 or more
 }
 
-// Evidence is what is known of one signature beside its counts.
-type Evidence struct {
-	Votes trust.Balance // of the node's own latest votes, 1 / [Unit] each
-	Peers Peers
-}
-
-// Finding fills in what follows from f's counts and judgement and the evidence:
-// the confidence, whether voters disagree, and the error. o may be used by several
+// Finding fills in what follows from f's counts and the evidence: the judgement, the
+// confidence, whether voters disagree, and the error. o may be used by several
 // goroutines at once.
-func (p Policy) Finding(f *bulkhead.Finding, e Evidence, o *Odds) {
-	promotion := p.Promotion * Unit
-	heardSpam, heardHam := e.Votes.Heard(int64(promotion))
+func (p Policy) Finding(f *bulkhead.Finding, e *Evidence, o *Odds) {
+	f.Judged = p.judged(f.Signature.Scheme().Facet(), e)
+	heardSpam, heardHam := e.Votes.Heard(p.Units())
 	spam := float64(heardSpam) + Unit*e.Peers.Spam
 	ham := float64(heardHam) + Unit*e.Peers.Revoked
-	f.Confidence = confidence(f.Judged, spam, ham, promotion)
+	f.Confidence = confidence(f.Judged, spam, ham, float64(p.Units()))
 	f.Contested = spam > 0 && ham > 0 && ham >= spam/4 && spam >= ham/4
 	f.Error = o.Finding(f)
 }

@@ -9,39 +9,80 @@ import (
 
 func TestFinding(t *testing.T) {
 	const spam, revoked, open = bulkhead.JudgedSpam, bulkhead.Revoked, bulkhead.Unjudged
-	votes := func(spam, ham int64) Evidence { return Evidence{Votes: trust.Balance{Spam: spam, Ham: ham}} }
+	votes := func(own State, spam, ham int64) Evidence {
+		return Evidence{Own: own, Votes: trust.Balance{Spam: spam, Ham: ham}}
+	}
 	tests := []struct {
 		name       string
-		judged     bulkhead.Judgement
+		scheme     bulkhead.Scheme
 		evidence   Evidence
+		judged     bulkhead.Judgement
 		confidence int
 		contested  bool
 	}{
-		{"nothing", open, Evidence{}, 0, false},
-		{"listed by one", spam, votes(100, 0), 80, false},
-		{"listed by ten", spam, votes(1000, 0), 98, false},
-		{"its votes have aged out", spam, Evidence{}, 80, false},
-		{"one against", spam, votes(200, 100), 62, true},
-		{"a fourth against", spam, votes(400, 100), 76, true},
-		{"less than a fourth against", spam, votes(400, 99), 76, false},
-		{"not yet listed", open, votes(50, 0), 49, false},
-		{"hardly anybody", open, votes(10, 0), 29, false},
-		{"against by four times", open, votes(25, 100), 17, true},
-		{"against by more", open, votes(24, 100), 16, false},
-		{"ham alone", open, votes(0, 100), 0, false},
-		{"revoked", revoked, votes(1000, 0), 0, false},
-		{"a peer lists", spam, Evidence{Peers: Peers{Spam: 1}}, 80, false},
-		{"peers disagree", spam, Evidence{Peers: Peers{Spam: 2, Revoked: 1}}, 62, true},
-		{"strangers count for half a promotion", open, Evidence{Votes: trust.Balance{StrangerSpam: 1000}}, 49, false},
+		{"nothing", bulkhead.Exact, Evidence{}, open, 0, false},
+		{"listed by one", bulkhead.Exact, votes(Listed, 100, 0), spam, 80, false},
+		{"listed by ten", bulkhead.Exact, votes(Listed, 1000, 0), spam, 98, false},
+		{"its votes have aged out", bulkhead.Exact, votes(Listed, 0, 0), spam, 80, false},
+		{"one against", bulkhead.Exact, votes(Listed, 200, 100), spam, 62, true},
+		{"a fourth against", bulkhead.Exact, votes(Listed, 400, 100), spam, 76, true},
+		{"less than a fourth against", bulkhead.Exact, votes(Listed, 400, 99), spam, 76, false},
+		{"not yet listed", bulkhead.Exact, votes(Nothing, 50, 0), open, 49, false},
+		{"weight without a listing", bulkhead.Exact, votes(Nothing, 500, 0), open, 49, false},
+		{"hardly anybody", bulkhead.Exact, votes(Nothing, 10, 0), open, 29, false},
+		{"against by four times", bulkhead.Exact, votes(Nothing, 25, 100), open, 17, true},
+		{"against by more", bulkhead.Exact, votes(Nothing, 24, 100), open, 16, false},
+		{"ham alone", bulkhead.Exact, votes(Nothing, 0, 100), open, 0, false},
+		{"revoked", bulkhead.Exact, votes(ListedRevoked, 1000, 0), revoked, 0, false},
+		{"a peer lists", bulkhead.Exact, Evidence{Peers: Peers{Spam: 1}}, spam, 80, false},
+		{"peers disagree", bulkhead.Exact, Evidence{Peers: Peers{Spam: 2, Revoked: 1}}, spam, 62, true},
+		{"strangers count for half a promotion", bulkhead.Exact, Evidence{Votes: trust.Balance{StrangerSpam: 1000}}, open, 49, false},
+		{"strangers take nothing off", bulkhead.Exact, Evidence{Own: Listed, Votes: trust.Balance{Spam: 100, StrangerHam: 10_000}}, spam, 67, true},
+
+		{"a link by one", bulkhead.Link, votes(Listed, 100, 0), open, 49, false},
+		{"a link by two", bulkhead.Link, votes(Listed, 200, 0), spam, 89, false},
+		{"a link by one and a trap", bulkhead.Link, votes(Listed, 150, 0), spam, 86, false},
+		{"a link by a peer that lists it", bulkhead.Link, Evidence{Peers: Peers{Spam: 1}}, spam, 80, false},
+		{"a link by half a peer", bulkhead.Link, Evidence{Peers: Peers{Spam: 0.5}}, open, 49, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			f := bulkhead.Finding{Judged: tt.judged, Sightings: 3}
-			Policy{Promotion: 1, NearMatch: 2}.Finding(&f, tt.evidence, Exact())
-			if f.Confidence != tt.confidence || f.Contested != tt.contested {
-				t.Errorf("confidence %d, contested %v; want %d, %v", f.Confidence, f.Contested, tt.confidence, tt.contested)
+			f := found(tt.scheme, 1, bulkhead.Finding{Sightings: 3})
+			Policy{Promotion: 1, NearMatch: 2}.Finding(&f, &tt.evidence, Exact())
+			if f.Judged != tt.judged || f.Confidence != tt.confidence || f.Contested != tt.contested {
+				t.Errorf("%v, confidence %d, contested %v; want %v, %d, %v", f.Judged, f.Confidence, f.Contested, tt.judged, tt.confidence, tt.contested)
 			}
 		})
+	}
+}
+
+// TestNeed: the more often the same was delivered, the more votes list it; those of
+// today weigh less.
+func TestNeed(t *testing.T) {
+	for _, tt := range []struct {
+		facet    bulkhead.Facet
+		old, new uint32
+		want     float64
+	}{
+		{bulkhead.TextFacet, 0, 0, 1},
+		{bulkhead.TextFacet, 166, 0, 1},
+		{bulkhead.TextFacet, 1000, 0, 2.0/3 + 2},
+		{bulkhead.TextFacet, 0, 4000, 2.0/3 + 2},
+		{bulkhead.LinkFacet, 0, 0, 1.5},
+		{bulkhead.SenderFacet, 100, 0, 2},
+		{bulkhead.AttachmentFacet, 0, 400, 2},
+		{bulkhead.ContactFacet, 1000, 400, 7},
+		{bulkhead.NoFacet, 1000, 1000, 1},
+	} {
+		if got := Need(tt.facet, &Evidence{Old: tt.old, New: tt.new}); !near(got, tt.want) {
+			t.Errorf("%v with %d and %d deliveries needs %v, want %v", tt.facet, tt.old, tt.new, got, tt.want)
+		}
+	}
+	if got := NeedOfPair(100, false); !near(got, 3) {
+		t.Errorf("a pair with 100 deliveries needs %v, want 3", got)
+	}
+	if got := NeedOfPair(100, true); !near(got, 4.5) {
+		t.Errorf("a pair of good standing with 100 deliveries needs %v, want 4.5", got)
 	}
 }
 

@@ -2,49 +2,156 @@ package verdict
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 )
 
 // reasons says in words why the verdict is what it is, the weightiest first.
-func reasons(v *bulkhead.Verdict, c collected) []string {
+func (d *decision) reasons(v *bulkhead.Verdict) []string {
 	var out []string
 	if v.Whitelisted != "" {
 		out = append(out, "white-listed: "+v.Whitelisted)
 	}
-	switch {
-	case c.judged == bulkhead.JudgedSpam && c.bands > 0:
-		out = append(out, fmt.Sprintf("nearly the same as a message reported as spam: %d bands of %s agree, confidence %d of 100", c.bands, c.scheme, c.confidence))
-	case c.judged == bulkhead.JudgedSpam:
-		out = append(out, fmt.Sprintf("reported as spam by reporters that are trusted (%s), confidence %d of 100", c.scheme, c.confidence))
-	case c.judged == bulkhead.Revoked:
-		out = append(out, fmt.Sprintf("was reported as spam, and that was revoked (%s)", c.scheme))
+	t := &d.text
+	if why := d.because(v.Confidence); why != "" {
+		out = append(out, why)
+	}
+	if t.judged == bulkhead.JudgedSpam && d.finding >= 0 {
+		out = append(out, fmt.Sprintf("its text was reported as spam, too (%s)", t.scheme))
+	}
+	if t.judged == bulkhead.Revoked {
+		out = append(out, fmt.Sprintf("was reported as spam, and that was revoked (%s)", t.scheme))
+	}
+	if d.why == nothing && d.senderGood {
+		out = append(out, fmt.Sprintf("%s, and hardly ever reported", d.since(d.sender)))
 	}
 	// Votes of people are sightings, too, but make nothing bulk.
-	if n := max(c.sightings, c.spam); n > 0 && (v.Bulk || n < v.Threshold) {
-		out = append(out, countReason(v, c, n))
+	if n := max(t.sightings, t.spam); n > 0 && (v.Bulk || n < v.Threshold) {
+		out = append(out, d.countReason(v, n))
 	}
-	if c.spam > 0 || c.ham > 0 {
-		text := fmt.Sprintf("%s, %s", plural(c.spam, "spam vote"), plural(c.ham, "ham vote"))
-		if c.contested {
+	if t.spam > 0 || t.ham > 0 {
+		text := fmt.Sprintf("%s, %s", plural(t.spam, "spam vote"), plural(t.ham, "ham vote"))
+		if t.contested {
 			text += ": contested"
 		}
 		out = append(out, text)
 	}
-	if len(out) == 0 || c.judged == bulkhead.Unjudged && c.sightings|c.spam|c.ham == 0 {
+	if len(out) == 0 || d.why == nothing && t.judged == bulkhead.Unjudged && t.sightings|t.spam|t.ham == 0 {
 		return append(out, "never seen and never reported here")
 	}
-	return append(out, errorReason(c.error))
+	return append(out, errorReason(v.Error))
 }
 
-func countReason(v *bulkhead.Verdict, c collected, n uint32) string {
+// because says which rule decided.
+func (d *decision) because(confidence int) string {
+	t := &d.text
+	sure := fmt.Sprintf("confidence %d of 100", confidence)
+	switch d.why {
+	case exactText, digests, pairedText, twoVoices, contexts:
+		return d.textReason() + d.aside() + ", " + sure
+	case otherPart:
+		return d.partReason() + ", " + sure
+	case oneVoice:
+		return d.textReason() + d.doubt() + ", " + sure
+	case known:
+		return fmt.Sprintf("the text was reported %s from others; %s, and was not", times(votes(t)), d.since(d.sender))
+	case wanted:
+		return fmt.Sprintf("the text was reported %s, but %s was said to be wanted", times(votes(t)), d.name(d.sender))
+	case goodLinks:
+		return fmt.Sprintf("the text was reported %s, but all its links are known for days and were not", times(votes(t)))
+	case delivered:
+		return fmt.Sprintf("the text was reported %s, but %s of it came from known senders", times(votes(t)), plural(t.good, "delivery"))
+	}
+	return ""
+}
+
+// votes is how many voters called the text spam; peers have others.
+func votes(t *text) uint32 { return max(1, t.spam) }
+
+func (d *decision) textReason() string {
+	if t := &d.text; t.bands > 0 {
+		return fmt.Sprintf("nearly the same as a message reported as spam: %d bands of %s agree", t.bands, t.scheme)
+	}
+	return fmt.Sprintf("reported as spam by reporters that are trusted (%s)", d.text.scheme)
+}
+
+// aside says what beside the text made it spam.
+func (d *decision) aside() string {
+	switch d.why {
+	case pairedText:
+		return ", from this sender or with one of its links"
+	case contexts:
+		return ", with several senders or links"
+	}
+	return ""
+}
+
+// doubt says why the text is suspected only.
+func (d *decision) doubt() string {
+	switch t := &d.text; {
+	case t.strength < twoVotes-slack:
+		return "; a changed copy is suspected until a second voice calls it spam"
+	case t.good > 0:
+		return "; known senders send the same, so it is suspected only"
+	}
+	return "; it was often delivered without complaint, so it is suspected only"
+}
+
+// partReason says what of the message was reported.
+func (d *decision) partReason() string {
+	f, e := &d.Findings[d.finding], &d.Evidence[d.finding]
+	n := uint32(min(float64(bulkhead.Many), max(e.deliveries(), float64(f.Spam))))
+	text := fmt.Sprintf("%s: reported as spam by %d of about %s", d.name(d.finding), f.Spam, plural(n, "recipient"))
+	if f.Spam == 0 {
+		text = fmt.Sprintf("%s: reported as spam at other servers, %s here", d.name(d.finding), plural(n, "recipient"))
+	}
+	if !f.First.IsZero() {
+		text += " since " + f.First.Format(time.DateOnly)
+	}
+	if d.class == bulkhead.ClassSuspected {
+		text += "; suspected until a second voice calls it spam"
+	}
+	return text
+}
+
+// name says what a signature is of.
+func (d *decision) name(i int) string {
+	if i < 0 {
+		return "the sender"
+	}
+	sig := &d.Signatures[i]
+	what := sig.Name()
+	if what == "" {
+		what = sig.String()
+	}
+	switch sig.Scheme().Facet() {
+	case bulkhead.LinkFacet:
+		return fmt.Sprintf("links to %.80q", what)
+	case bulkhead.SenderFacet:
+		return fmt.Sprintf("the sender %.80q", what)
+	case bulkhead.ContactFacet:
+		return fmt.Sprintf("the contact %.80q", what)
+	}
+	return fmt.Sprintf("the %s %.80q", sig.Scheme().Facet(), what)
+}
+
+// since says how long a sender is known.
+func (d *decision) since(i int) string {
+	e := &d.Evidence[i]
+	text := fmt.Sprintf("%s is known by %s", d.name(i), plural(uint32(min(float64(bulkhead.Many), e.deliveries())), "delivery"))
+	if f := &d.Findings[i]; !f.First.IsZero() {
+		text += " since " + f.First.Format(time.DateOnly)
+	}
+	return text
+}
+
+func (d *decision) countReason(v *bulkhead.Verdict, n uint32) string {
 	how := ""
-	if classOf(c.bulkBy) == classBand {
+	if classOf(d.text.bulkBy) == classBand {
 		how = " or nearly so"
 	}
-	text := fmt.Sprintf("seen %s%s (%s)", times(n), how, c.bulkBy)
+	text := fmt.Sprintf("seen %s%s (%s)", times(n), how, d.text.bulkBy)
 	if !v.First.IsZero() {
 		text += " since " + v.First.Format(time.DateOnly)
 	}
@@ -52,56 +159,4 @@ func countReason(v *bulkhead.Verdict, c collected, n uint32) string {
 		return text + fmt.Sprintf(": bulk, the threshold is %d", v.Threshold)
 	}
 	return text + fmt.Sprintf(", below the threshold of %d", v.Threshold)
-}
-
-func errorReason(p float64) string {
-	switch {
-	case p <= 0:
-		return "held exactly: no filter error is possible"
-	case p < 1e-18:
-		return "a filter error is all but impossible (less than one in 10^18)"
-	case p >= 0.5:
-		return "the filters are too full to tell this from an error"
-	}
-	return fmt.Sprintf("a filter error would show this for one in %s messages that nobody reported", round(1/p))
-}
-
-// round writes x with two significant digits and thousands separated.
-func round(x float64) string {
-	if x >= 1e6 {
-		for _, unit := range []struct {
-			size float64
-			name string
-		}{{1e15, "quadrillion"}, {1e12, "trillion"}, {1e9, "billion"}, {1e6, "million"}} {
-			if x >= unit.size {
-				return fmt.Sprintf("%.2g %s", math.Min(x/unit.size, 999), unit.name)
-			}
-		}
-	}
-	scale := math.Pow(10, math.Max(0, math.Floor(math.Log10(x))-1))
-	n := int64(math.Round(x/scale) * scale)
-	if n >= 1000 {
-		return fmt.Sprintf("%d,%03d", n/1000, n%1000)
-	}
-	return fmt.Sprint(n)
-}
-
-func times(n uint32) string {
-	switch {
-	case n >= bulkhead.Many:
-		return "many times"
-	case n == 1:
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
-}
-
-func plural(n uint32, noun string) string {
-	switch {
-	case n >= bulkhead.Many:
-		return "many " + noun + "s"
-	case n == 1:
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

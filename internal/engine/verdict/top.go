@@ -3,16 +3,18 @@ package verdict
 import (
 	"slices"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
 )
 
 // top keeps the n largest values that it is given.
 type top struct {
 	n      int
-	values []uint32 // ascending, at most n
+	values []float64 // ascending, at most n
 }
 
-func (t *top) add(v uint32) {
-	if v == 0 || len(t.values) == t.n && v <= t.values[0] {
+func (t *top) add(v float64) {
+	if v <= 0 || len(t.values) == t.n && v <= t.values[0] {
 		return
 	}
 	i, _ := slices.BinarySearch(t.values, v)
@@ -23,11 +25,43 @@ func (t *top) add(v uint32) {
 }
 
 // nth returns the n-th largest value, 0 if there were fewer.
-func (t *top) nth() uint32 {
+func (t *top) nth() float64 {
 	if len(t.values) < t.n {
 		return 0
 	}
 	return t.values[0]
+}
+
+// tops is the n-th largest of each number that bands of one scheme show.
+type tops struct {
+	sightings, spam, ham, sure                 top
+	strength, reported, contexts, older, newer top
+}
+
+func newTops(match int) tops {
+	t := top{n: match}
+	return tops{t, t, t, t, t, t, t, t, t}
+}
+
+// counts takes one band that is known.
+func (b *tops) counts(f *bulkhead.Finding) {
+	b.sightings.add(float64(f.Sightings))
+	b.spam.add(float64(f.Spam))
+	b.ham.add(float64(f.Ham))
+}
+
+// listed takes one band that is listed.
+func (b *tops) listed(f *bulkhead.Finding, w weight) {
+	b.sure.add(float64(f.Confidence))
+	b.strength.add(w.strength)
+	b.reported.add(w.reported)
+	b.contexts.add(w.contexts)
+	b.older.add(w.old)
+	b.newer.add(w.new)
+}
+
+func (b *tops) weight() weight {
+	return weight{b.strength.nth(), b.reported.nth(), b.contexts.nth(), b.older.nth(), b.newer.nth()}
 }
 
 // firstSeen is the earliest of the times that it sees.

@@ -1,0 +1,60 @@
+package evidence
+
+import "github.com/bulkhead-mail/bulkhead/filter"
+
+// The kinds of count of one signature in the array "counts". They share a cache
+// line (filter.Key.With), so that a check costs one memory access a generation
+// however many kinds it asks for. The values are part of the data on disk.
+const (
+	Sighting  uint8 = 0
+	Spam      uint8 = 1 // voters
+	Ham       uint8 = 2 // voters
+	Caught    uint8 = 3 // sightings of copies that were called spam when they came: no deliveries
+	Good      uint8 = 4 // deliveries from senders of good standing; of texts
+	Addresses uint8 = 5 // distinct addresses of a sender's domain
+	Contexts  uint8 = 6 // distinct links and senders that a text was reported with
+
+	CountKinds = 3 // that every look-up asks for: the first ones
+)
+
+// The kinds of weight of one signature in the array "weights", in hundredths of a
+// vote: what the votes of one side and one class of voter have added. What was taken
+// back of a kind is the same kind of another key, see [Keys]. The values are part of
+// the data on disk.
+const (
+	RootSpam     uint8 = 0
+	RootHam      uint8 = 1 // of ham votes and revocations
+	StrangerSpam uint8 = 2
+	StrangerHam  uint8 = 3
+	Unblamed     uint8 = 4 // roots' votes for spam, each whole however its blame was shared
+
+	WeightKinds = 5
+)
+
+// MaxTurns is how often a signature can be listed again in one generation of the
+// blocklist. After that a revocation stands until the next one opens.
+const MaxTurns = 64
+
+// Keys makes the keys that stand for something else than a signature.
+type Keys interface {
+	// Back returns the key of what was taken back of the weights of base.
+	Back(base filter.Key) filter.Key
+	// Turn returns the key of the turn'th time, from 1, that a generation's filter
+	// lists base, or takes it off.
+	Turn(base filter.Key, turn int) filter.Key
+}
+
+// Relisted reports whether a signature that both filters of a generation hold was
+// listed again after its last revocation: listings and revocations take turns.
+func Relisted(keys Keys, base filter.Key, spam, revoked func(filter.Key) bool) bool {
+	for turn := 2; turn <= MaxTurns; turn++ {
+		k := keys.Turn(base, turn)
+		if !spam(k) {
+			return false
+		}
+		if !revoked(k) {
+			return true
+		}
+	}
+	return false
+}

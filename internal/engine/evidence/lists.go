@@ -1,0 +1,137 @@
+package evidence
+
+import (
+	"math"
+	"slices"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// list looks the keys up in the blocklists. Most mail is in none, and then the
+// revocation filters need no look.
+func (r *Reader) list() {
+	r.candidates, r.bases = r.candidates[:0], r.bases[:0]
+	for i, a := range r.asks {
+		if a.Wants&(Listings|Judgement) != 0 {
+			r.candidates = append(r.candidates, i)
+			r.bases = append(r.bases, a.Key)
+		}
+	}
+	r.size()
+	if len(r.bases) == 0 || !r.RevocationFirst && !r.narrow() {
+		return
+	}
+	for i := range r.sources.lists {
+		r.walk(&r.sources.lists[i])
+	}
+}
+
+// size makes room for what is found of the candidates.
+func (r *Reader) size() {
+	n := len(r.bases)
+	r.spam, r.off = slices.Grow(r.spam[:0], n)[:n], slices.Grow(r.off[:0], n)[:n]
+	r.states = slices.Grow(r.states[:0], n)[:n]
+}
+
+// narrow leaves of the candidates those that any spam filter has, and reports
+// whether there are any.
+func (r *Reader) narrow() bool {
+	clear(r.off)
+	for i := range r.sources.lists {
+		l := &r.sources.lists[i]
+		for j := range l.gens {
+			r.has(l, &l.gens[j], r.bases, r.spam, spamOf)
+			for k, has := range r.spam {
+				r.off[k] = r.off[k] || has
+			}
+		}
+	}
+	kept := 0
+	for k, has := range r.off {
+		if has {
+			r.candidates[kept], r.bases[kept] = r.candidates[k], r.bases[k]
+			kept++
+		}
+	}
+	r.candidates, r.bases = r.candidates[:kept], r.bases[:kept]
+	r.size()
+	return kept > 0
+}
+
+// A side is one of the two filters of a generation.
+type side bool
+
+const (
+	spamOf    side = false
+	revokedOf side = true
+)
+
+// has looks keys up in one filter of a generation of a list.
+func (r *Reader) has(l *list, g *lists, keys []filter.Key, out []bool, of side) {
+	clear(out)
+	from := g.spam
+	if of == revokedOf {
+		from = g.revoked
+	}
+	if from != nil && from.Keys() > 0 {
+		from.HasBatch(keys, out)
+	}
+	switch {
+	case !l.own || r.Overlay == nil:
+	case of == revokedOf:
+		r.Overlay.Revoked(g.start, keys, out)
+	default:
+		r.Overlay.Spam(g.start, keys, out)
+	}
+}
+
+// walk takes what one list says of the candidates: in a spam filter and in no
+// revocation filter as new or newer means spam (Yan and Cho, section 3).
+func (r *Reader) walk(l *list) {
+	clear(r.states)
+	end := uint64(math.MaxUint64)
+	for i := range l.gens {
+		g := &l.gens[i]
+		r.has(l, g, r.bases, r.spam, spamOf)
+		r.has(l, g, r.bases, r.off, revokedOf)
+		for k := range r.bases {
+			r.step(k, l, g, end)
+		}
+		end = g.start
+	}
+	for k, i := range r.candidates {
+		if l.own {
+			r.out[i].Own = r.states[k]
+		} else {
+			r.out[i].Peers.Add(r.states[k], l.weight, l.union)
+		}
+	}
+}
+
+// step takes one generation, older than those before, of one candidate.
+func (r *Reader) step(k int, l *list, g *lists, end uint64) {
+	if r.states[k].Decided() {
+		return // by a newer generation
+	}
+	if r.spam[k] && r.off[k] && r.relisted(k, l, g) {
+		r.off[k] = false
+	}
+	r.states[k] = r.states[k].Next(r.spam[k], r.off[k])
+	// The tally's generations are shorter: what one of this span's has seen is dated
+	// better already.
+	if x := &r.out[r.candidates[k]]; r.spam[k] && (x.First == 0 || x.First >= end) {
+		x.seen(g.start)
+	}
+}
+
+// relisted is [Relisted] of one candidate. Most mail never gets here.
+func (r *Reader) relisted(k int, l *list, g *lists) bool {
+	has := func(of side) func(filter.Key) bool {
+		return func(key filter.Key) bool {
+			var found [1]bool
+			r.has(l, g, []filter.Key{key}, found[:], of)
+			return found[0]
+		}
+	}
+	return Relisted(r.Keys, r.bases[k], has(spamOf), has(revokedOf))
+}

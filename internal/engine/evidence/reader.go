@@ -1,0 +1,294 @@
+package evidence
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
+)
+
+// A Reader looks keys up. It keeps its buffers, so that look-ups of known size
+// allocate nothing. One goroutine uses it at a time.
+type Reader struct {
+	Keys    Keys
+	Day     uint64  // length of a generation of the tally in seconds, above 0
+	Overlay Overlay // nil: none
+	// RevocationFirst reads all filters of every key, where most keys are revoked. It
+	// changes the cost and never the answer.
+	RevocationFirst bool
+
+	sources sources
+	today   uint64 // number of the present day
+	asks    []Ask
+	out     []Record
+	days    []uint64 // for each key, a bit for each day that brought deliveries
+
+	which []int        // the asks that keys are of
+	keys  []filter.Key // of one look-up
+	n     []uint32     // their counts
+	extra []extra      // further kinds to look up
+	more  []filter.Key // their keys
+	moreN []uint32     // their counts
+
+	columns  []column // of weights: by generation, then by key
+	disputed []int    // the keys, as numbers in which, with weights on two sides
+
+	candidates []int // the asks that a blocklist has
+	bases      []filter.Key
+	spam, off  []bool // of the candidates, in one generation
+	states     []verdict.State
+}
+
+// extra is a further kind of a key, asked for where the first kinds say something.
+type extra struct {
+	ask  int
+	kind uint8
+	seen uint32 // sightings, of the kind Caught
+}
+
+// Begin makes the reader read v. promotion is the weight from which an origin alone
+// lists, and its sightings are deliveries.
+func (r *Reader) Begin(v View, promotion float64) {
+	r.sources.set(v, promotion)
+	r.today = 0
+	if len(v.Tally.Live) > 0 {
+		r.today = v.Tally.Live[0].Start / r.Day
+	}
+}
+
+// End lets go of what the reader read.
+func (r *Reader) End() { r.sources.forget() }
+
+// Read sets out[i] to what is known of asks[i]. out must be as long as asks.
+func (r *Reader) Read(asks []Ask, out []Record) {
+	r.asks, r.out = asks, out[:len(asks)]
+	clear(r.out)
+	r.days = slices.Grow(r.days[:0], len(asks))[:len(asks)]
+	clear(r.days)
+	r.count()
+	r.list()
+	r.weigh()
+	r.asks, r.out = nil, nil
+}
+
+// begin begins a look-up of other keys.
+func (r *Reader) begin() { r.which, r.keys = r.which[:0], r.keys[:0] }
+
+// want adds the kinds of a key, from the first on, to those of the look-up.
+func (r *Reader) want(ask int, key filter.Key, kinds uint8) {
+	r.which = append(r.which, ask)
+	for kind := range kinds {
+		r.keys = append(r.keys, key.With(kind))
+	}
+}
+
+// counted returns room for the counts of the keys of the look-up.
+func (r *Reader) counted() []uint32 {
+	r.n = slices.Grow(r.n[:0], len(r.keys))[:len(r.keys)]
+	return r.n
+}
+
+// count adds up the counts over the generations that live. Adding the minima of
+// several arrays is tighter than the minimum of their sum.
+func (r *Reader) count() {
+	r.begin()
+	kinds := uint8(CountKinds)
+	for i, a := range r.asks {
+		switch {
+		case a.Wants&Counts != 0:
+			r.want(i, a.Key, CountKinds)
+		case a.Wants&Sightings != 0:
+			kinds = Sighting + 1
+			r.want(i, a.Key, kinds)
+		}
+	}
+	if len(r.keys) == 0 {
+		return
+	}
+	for i := range r.sources.counts {
+		r.countIn(&r.sources.counts[i], int(kinds))
+	}
+	for _, i := range r.which {
+		r.out[i].Days = bits.OnesCount64(r.days[i])
+	}
+}
+
+// countIn adds the counts of one array, the first kinds of each key.
+func (r *Reader) countIn(c *counts, kinds int) {
+	overlaid := c.own && r.Overlay != nil
+	if c.array.Keys() == 0 && !overlaid {
+		return
+	}
+	all := r.counted()
+	c.array.CountBatch(r.keys, all)
+	if overlaid {
+		r.Overlay.Counts(c.start, r.keys, all)
+	}
+	r.extra = r.extra[:0]
+	for j, i := range r.which {
+		var n [CountKinds]uint32
+		copy(n[:], all[j*kinds:(j+1)*kinds])
+		if n == ([CountKinds]uint32{}) {
+			continue
+		}
+		x := &r.out[i]
+		x.Sightings = book.Add(x.Sightings, c.weighed(n[Sighting]))
+		x.Spam = book.Add(x.Spam, c.weighed(n[Spam]))
+		x.Ham = book.Add(x.Ham, c.weighed(n[Ham]))
+		x.seen(c.start)
+		if c.root && r.asks[i].Wants&Counts != 0 {
+			r.further(i, &n)
+		}
+	}
+	r.countExtra(c, overlaid)
+}
+
+// further notes what else is to be asked of a key that an array has. What peers say
+// whose word is not taken whole is no delivery, and nobody's standing.
+func (r *Reader) further(i int, n *[CountKinds]uint32) {
+	wants := r.asks[i].Wants
+	if n[Sighting] > 0 {
+		r.extra = append(r.extra, extra{i, Caught, n[Sighting]})
+		if wants&Standing != 0 {
+			r.extra = append(r.extra, extra{ask: i, kind: Good})
+		}
+		if wants&Names != 0 {
+			r.extra = append(r.extra, extra{ask: i, kind: Addresses})
+		}
+	}
+	if n[Spam] > 0 && wants&Reported != 0 {
+		r.extra = append(r.extra, extra{ask: i, kind: Contexts})
+	}
+}
+
+// countExtra adds the further kinds of one array. Their lines were just read.
+func (r *Reader) countExtra(c *counts, overlaid bool) {
+	if len(r.extra) == 0 {
+		return
+	}
+	r.more = r.more[:0]
+	for _, x := range r.extra {
+		r.more = append(r.more, r.asks[x.ask].Key.With(x.kind))
+	}
+	r.moreN = slices.Grow(r.moreN[:0], len(r.more))[:len(r.more)]
+	c.array.CountBatch(r.more, r.moreN)
+	if overlaid {
+		r.Overlay.Counts(c.start, r.more, r.moreN)
+	}
+	for j, x := range r.extra {
+		n, out := r.moreN[j], &r.out[x.ask]
+		switch x.kind {
+		case Caught:
+			r.deliver(x.ask, c.weighed(x.seen-min(x.seen, n)), c.start)
+		case Good:
+			out.Good = book.Add(out.Good, c.weighed(n))
+		case Addresses:
+			out.Addresses = book.Add(out.Addresses, c.weighed(n))
+		case Contexts:
+			out.Contexts = book.Add(out.Contexts, c.weighed(n))
+		}
+	}
+}
+
+// deliver notes deliveries of a key in the generation that started at start.
+func (r *Reader) deliver(i int, n uint32, start uint64) {
+	if n == 0 {
+		return
+	}
+	out, day := &r.out[i], start/r.Day
+	if day >= r.today {
+		out.New = book.Add(out.New, n)
+		return
+	}
+	out.Old = book.Add(out.Old, n)
+	r.days[i] |= 1 << min(r.today-day, 63)
+}
+
+// weigh adds up the weights of the latest votes on the keys that people voted on, or
+// that are listed, and on all of which no counts are wanted. Most mail has none.
+func (r *Reader) weigh() {
+	r.begin()
+	for i, a := range r.asks {
+		x := &r.out[i]
+		if a.Wants&Judgement != 0 && (a.Wants&Counts == 0 || x.voted() || x.Own != 0 || x.Peers.Spam > 0) {
+			r.want(i, a.Key, WeightKinds)
+		}
+	}
+	if len(r.keys) == 0 {
+		return
+	}
+	r.columns = slices.Grow(r.columns[:0], len(r.which)*len(r.sources.weights))[:0]
+	for g := range r.sources.weights {
+		n := r.weights(&r.sources.weights[g])
+		for j := range r.which {
+			r.columns = append(r.columns, column{all: [WeightKinds]uint32(n[j*WeightKinds:])})
+		}
+	}
+	r.takeBack()
+	for g := range r.sources.weights {
+		for j, i := range r.which {
+			r.columns[g*len(r.which)+j].addTo(&r.out[i])
+		}
+	}
+}
+
+// A column is the weights of one key in one generation.
+type column struct{ all, back [WeightKinds]uint32 }
+
+func (c *column) addTo(x *Record) {
+	net := func(kind uint8) int64 { return int64(c.all[kind] - min(c.all[kind], c.back[kind])) }
+	x.Votes.Spam += net(RootSpam)
+	x.Votes.Ham += net(RootHam)
+	x.Votes.StrangerSpam += net(StrangerSpam)
+	x.Votes.StrangerHam += net(StrangerHam)
+	x.Unblamed += net(Unblamed)
+}
+
+// weights reads the weights of the keys of the look-up in one generation.
+func (r *Reader) weights(g *weights) []uint32 {
+	n := r.counted()
+	g.array.CountBatch(r.keys, n)
+	if r.Overlay != nil {
+		r.Overlay.Weights(g.start, r.keys, n)
+	}
+	return n
+}
+
+// takeBack reads what was taken back of the keys of which there is more than one
+// side: as long as there is only one, nobody can have changed their mind.
+func (r *Reader) takeBack() {
+	all := len(r.which)
+	r.disputed = r.disputed[:0]
+	r.keys = r.keys[:0]
+	for j, i := range r.which {
+		var sides [Unblamed]bool
+		for g := range r.sources.weights {
+			for kind := range sides {
+				sides[kind] = sides[kind] || r.columns[g*all+j].all[kind] > 0
+			}
+		}
+		if several(sides[:]) {
+			r.disputed = append(r.disputed, j)
+			back := r.Keys.Back(r.asks[i].Key)
+			for kind := range uint8(WeightKinds) {
+				r.keys = append(r.keys, back.With(kind))
+			}
+		}
+	}
+	if len(r.disputed) == 0 {
+		return
+	}
+	for g := range r.sources.weights {
+		n := r.weights(&r.sources.weights[g])
+		for k, j := range r.disputed {
+			r.columns[g*all+j].back = [WeightKinds]uint32(n[k*WeightKinds:])
+		}
+	}
+}
+
+func several(sides []bool) bool {
+	first := slices.Index(sides, true)
+	return first >= 0 && slices.Contains(sides[first+1:], true)
+}

@@ -1,0 +1,57 @@
+package evidence
+
+import (
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
+)
+
+// Wants says what a caller wants to know of a key; several may be joined by "|".
+type Wants uint8
+
+// What may be wanted.
+const (
+	// Counts are sightings, voters and deliveries; with them, weights are read only
+	// where there are votes or listings.
+	Counts    Wants = 1 << iota
+	Sightings       // nothing else of the counts; of all keys of a reading, or of none
+	Standing        // the kind Good, too
+	Names           // the kind Addresses, too
+	Reported        // the kind Contexts, too, where there are votes
+	Listings        // what the blocklists say
+	Judgement       // that, and the weights of votes
+)
+
+// An Ask is one key to be looked up.
+type Ask struct {
+	Key   filter.Key
+	Wants Wants
+}
+
+// A Record is what is known of one key. Counts stop at filter.Many.
+type Record struct {
+	Sightings uint32 // by everybody, each as far as his word counts
+	Spam, Ham uint32 // voters
+	First     uint64 // start of the oldest generation that has it, Unix seconds; 0 if none
+	Last      uint64 // likewise the newest
+	verdict.Evidence
+}
+
+// voted reports whether anybody voted.
+func (r *Record) voted() bool { return r.Spam > 0 || r.Ham > 0 }
+
+// seen notes a generation that has the key.
+func (r *Record) seen(start uint64) {
+	if r.First == 0 || start < r.First {
+		r.First = start
+	}
+	r.Last = max(r.Last, start)
+}
+
+// An Overlay is what decisions that are not yet in the node's own arrays will do to
+// them. Its methods raise n, or set has, by that for each of the keys.
+type Overlay interface {
+	Counts(generation uint64, keys []filter.Key, n []uint32)
+	Weights(generation uint64, keys []filter.Key, n []uint32)
+	Spam(generation uint64, keys []filter.Key, has []bool)
+	Revoked(generation uint64, keys []filter.Key, has []bool)
+}

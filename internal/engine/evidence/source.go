@@ -1,0 +1,176 @@
+package evidence
+
+import (
+	"math"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
+)
+
+// A counter is a counting array, as it is read.
+type counter interface {
+	CountBatch(keys []filter.Key, out []uint32)
+	Keys() uint64
+}
+
+// A set is a bit array, as it is read, or several as if they were one.
+type set interface {
+	HasBatch(keys []filter.Key, out []bool)
+	Keys() uint64
+}
+
+// A counts is the counts of one generation: the node's own, of an origin, or of
+// several origins merged.
+type counts struct {
+	start  uint64
+	weight float64 // of an origin; 1 for the node's own
+	root   bool    // its sightings are deliveries
+	own    bool
+	array  counter
+}
+
+// weighed is what a count of n adds.
+func (c *counts) weighed(n uint32) uint32 {
+	if c.weight < 1 {
+		return uint32(math.Ceil(c.weight * float64(n)))
+	}
+	return n
+}
+
+// A list is the blocklist of one who lists, newest generation first.
+type list struct {
+	weight float64
+	own    bool
+	union  bool // of several origins merged: they speak with one voice
+	gens   []lists
+}
+
+// A lists is the filters of one generation of a blocklist; nil where there is none.
+type lists struct {
+	start         uint64
+	spam, revoked set
+}
+
+// A weights is the weights of votes of one generation, which only the node's own
+// book has.
+type weights struct {
+	start uint64
+	array counter
+}
+
+// sources is all that a look-up reads.
+type sources struct {
+	counts  []counts
+	lists   []list
+	gens    []lists // of all lists
+	weights []weights
+}
+
+// View is what there is to read: the node's own books, and the replicas of others.
+type View struct {
+	Tally  book.Book[*book.Tally]
+	Block  book.Book[*book.Block]
+	Remote *replica.View
+}
+
+// set makes v the sources. promotion is the weight from which an origin alone lists,
+// and counts deliveries.
+func (s *sources) set(v View, promotion float64) {
+	s.counts, s.lists, s.gens, s.weights = s.counts[:0], s.lists[:0], s.gens[:0], s.weights[:0]
+	for _, g := range v.Tally.Live {
+		s.count(counts{g.Start, 1, true, true, g.Counts})
+		s.weights = append(s.weights, weights{g.Start, g.Weights})
+	}
+	first := len(s.gens)
+	for _, g := range v.Block.Live {
+		s.gens = append(s.gens, lists{g.Start, g.Spam, g.Revoked})
+	}
+	s.list(1, true, false, first)
+	for _, r := range v.Remote.Origins {
+		if r.Weight == 0 {
+			continue
+		}
+		for _, g := range r.Tally {
+			s.count(counts{g.Start, r.Weight, r.Weight >= promotion, false, g.Counts})
+		}
+		first := len(s.gens)
+		for _, g := range r.Block {
+			s.gens = append(s.gens, lists{g.Start, orNone(g.Spam), orNone(g.Revoked)})
+		}
+		s.list(r.Weight, false, false, first)
+	}
+	for _, m := range v.Remote.Counts {
+		s.count(counts{m.Start, m.Weight, m.Weight >= promotion, false, m.Counts})
+	}
+	for _, l := range v.Remote.Lists {
+		first := len(s.gens)
+		for _, g := range l.Block {
+			s.gens = append(s.gens, lists{g.Start, (*union)(&g.Spam), (*union)(&g.Revoked)})
+		}
+		s.list(l.Weight, false, true, first)
+	}
+	s.cut()
+}
+
+func (s *sources) count(c counts) { s.counts = append(s.counts, c) }
+
+// list adds a list whose generations are those from the given one on.
+func (s *sources) list(weight float64, own, union bool, first int) {
+	s.lists = append(s.lists, list{weight, own, union, s.gens[first:len(s.gens):len(s.gens)]})
+}
+
+// cut makes the generations of each list part of gens, which may have moved while it
+// grew.
+func (s *sources) cut() {
+	first := 0
+	for i := range s.lists {
+		n := len(s.lists[i].gens)
+		s.lists[i].gens = s.gens[first : first+n]
+		first += n
+	}
+}
+
+// forget drops what was read, so that arrays do not live on in a buffer.
+func (s *sources) forget() {
+	clear(s.counts)
+	clear(s.lists)
+	clear(s.gens)
+	clear(s.weights)
+}
+
+// orNone returns b as a set, nil if the origin has not sent the array.
+func orNone(b *filter.Bits) set {
+	if b == nil {
+		return nil
+	}
+	return b
+}
+
+// union is bit arrays as if they were one.
+type union []*filter.Bits
+
+// unionPart is how many keys are looked up together.
+const unionPart = 32
+
+func (u *union) HasBatch(keys []filter.Key, out []bool) {
+	clear(out)
+	var has [unionPart]bool
+	for len(keys) > 0 {
+		n := min(len(keys), unionPart)
+		for _, b := range *u {
+			b.HasBatch(keys[:n], has[:n])
+			for i := range n {
+				out[i] = out[i] || has[i]
+			}
+		}
+		keys, out = keys[n:], out[n:]
+	}
+}
+
+func (u *union) Keys() (sum uint64) {
+	for _, b := range *u {
+		sum += b.Keys()
+	}
+	return sum
+}

@@ -1,0 +1,270 @@
+package verdict
+
+import (
+	"slices"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// A decision is the making of one verdict.
+type decision struct {
+	*Decider
+	*Case
+	text text
+
+	sender     int  // who speaks for the sender, -1 if nobody does
+	senderGood bool // of good standing
+	pair       pairing
+
+	// What was decided.
+	class   bulkhead.Class
+	why     why
+	finding int // that decided, -1 for the text
+}
+
+// why says which rule decided.
+type why uint8
+
+const (
+	nothing    why = iota
+	exactText      // a copy of what was reported
+	digests        // likewise, as far as digests tell
+	pairedText     // the text was reported with this very sender or link
+	otherPart      // a link, the sender, an attachment or contact
+	twoVoices      // a changed copy, called spam by two
+	contexts       // likewise, with several senders or links
+	oneVoice       // a changed copy that too little speaks against
+	known          // the sender is known, and was not reported with the text
+	wanted         // a root said so
+	goodLinks      // the text was reported, but all its links are known
+	delivered      // the text was reported, but it is that of known senders, too
+)
+
+// decide goes through the rules in their order: docs/judgement.md. White-lists come
+// before and are the caller's.
+func (d *decision) decide(bulk bool) {
+	d.sender = d.parts.Sender(d.Evidence)
+	d.senderGood = d.sender >= 0 && d.standing(d.sender) && !d.abusedAddress()
+	listed := d.text.judged == bulkhead.JudgedSpam
+	if listed && !d.parts.Digests {
+		d.readPairs()
+	}
+	switch {
+	case d.parts.Digests:
+		d.byDigests(listed)
+	case d.standsFor(listed):
+		d.ofGoodSender(listed)
+	case listed && d.text.exact && !d.pair.wanted:
+		d.rule(bulkhead.ClassSpam, exactText, -1)
+	default:
+		d.byParts(listed)
+	}
+	switch {
+	case d.class != bulkhead.ClassUnknown:
+	case d.pair.wanted:
+		d.class = bulkhead.ClassGood
+	case bulk:
+		d.class = bulkhead.ClassBulk
+	case d.senderGood:
+		d.class = bulkhead.ClassGood
+	}
+}
+
+func (d *decision) rule(class bulkhead.Class, why why, finding int) {
+	d.class, d.why, d.finding = class, why, finding
+}
+
+// standing reports whether a sender or link is of good standing.
+func (d *decision) standing(i int) bool {
+	return d.Policy.Good(d.Signatures[i].Scheme().Facet(), &d.Evidence[i])
+}
+
+// abusedAddress reports whether the sender is an address that is listed at a domain
+// of good standing.
+func (d *decision) abusedAddress() bool {
+	return d.sender == d.parts.Domain && d.parts.Address >= 0 && d.listed(d.parts.Address)
+}
+
+// standsFor reports whether the sender stands for the message: known for long, and
+// more often received than the text was reported, unless a root wants just that.
+func (d *decision) standsFor(listed bool) bool {
+	if !d.senderGood {
+		return false
+	}
+	return !listed || d.pair.wanted || float64(d.Evidence[d.sender].Old) >= d.text.reported
+}
+
+// ofGoodSender decides on mail whose sender stands for it.
+func (d *decision) ofGoodSender(listed bool) {
+	i := d.worst(d.parts.Attachments, d.listed)
+	switch {
+	case listed && d.pair.sender:
+		d.rule(bulkhead.ClassSpam, pairedText, -1)
+	case i >= 0:
+		d.rule(bulkhead.ClassSpam, otherPart, i)
+	case listed && d.pair.wanted:
+		d.why = wanted
+	case listed:
+		d.why = known
+	}
+}
+
+// byDigests decides on what only digests of the text are known of.
+func (d *decision) byDigests(listed bool) {
+	switch {
+	case !listed:
+	case d.text.good >= goodDeliveries:
+		d.why = delivered
+	default:
+		d.rule(bulkhead.ClassSpam, digests, -1)
+	}
+}
+
+// byParts decides part by part.
+func (d *decision) byParts(listed bool) {
+	if d.condemned(bulkhead.ClassSpam, d.listed) {
+		return
+	}
+	if listed {
+		d.byText()
+	}
+	if d.class == bulkhead.ClassUnknown {
+		d.condemned(bulkhead.ClassSuspected, d.suspected)
+	}
+}
+
+// condemned gives the message a class if a part beside the text is what is asked.
+func (d *decision) condemned(class bulkhead.Class, is func(int) bool) bool {
+	for _, parts := range [...][]int{d.parts.Links, d.parts.Senders, d.parts.Attachments, d.parts.Contacts} {
+		if i := d.worst(parts, is); i >= 0 {
+			d.rule(class, otherPart, i)
+			return true
+		}
+	}
+	return false
+}
+
+// worst returns which of the parts that are what is asked is the strongest, -1 if
+// none is.
+func (d *decision) worst(parts []int, is func(int) bool) int {
+	worst, most := -1, 0.0
+	for _, i := range parts {
+		if !d.asked(i) || !is(i) {
+			continue
+		}
+		if s := d.Policy.Strength(&d.Evidence[i], namedBase); worst < 0 || s > most {
+			worst, most = i, s
+		}
+	}
+	return worst
+}
+
+// asked reports whether a part decides: links to the sender's own domain do not, for
+// the sender stands for them, and a domain that is everybody's does not.
+func (d *decision) asked(i int) bool {
+	switch d.Signatures[i].Scheme() {
+	case bulkhead.Link:
+		return d.parts.Foreign(d.Signatures, d.Evidence, i)
+	case bulkhead.Sender:
+		return i != d.parts.Domain || !d.Evidence[i].Shared()
+	}
+	return true
+}
+
+func (d *decision) listed(i int) bool { return d.Findings[i].Judged == bulkhead.JudgedSpam }
+
+// suspected reports whether a part that was not taken off is under suspicion.
+func (d *decision) suspected(i int) bool {
+	e := &d.Evidence[i]
+	return d.Findings[i].Judged != bulkhead.Revoked && d.Policy.suspected(d.Signatures[i].Scheme().Facet(), e)
+}
+
+// byText decides on the text alone, which is listed: a changed copy, or one that a
+// root wants.
+func (d *decision) byText() {
+	t := &d.text
+	small := t.old+0.3*t.new <= votesWorth*t.reported
+	switch {
+	case d.pair.any:
+		d.rule(bulkhead.ClassSpam, pairedText, -1)
+	case d.pair.wanted:
+		d.why = wanted
+	case d.linksStand():
+		d.why = goodLinks
+	case t.strength >= twoVotes-slack && t.contexts >= 2:
+		d.rule(bulkhead.ClassSpam, contexts, -1)
+	case t.strength >= twoVotes-slack && t.good == 0 && small:
+		d.rule(bulkhead.ClassSpam, twoVoices, -1)
+	default:
+		d.rule(bulkhead.ClassSuspected, oneVoice, -1)
+	}
+}
+
+// linksStand reports whether there are links and all of them, the sender's own
+// included, are of good standing and were delivered more often than the text was
+// reported.
+func (d *decision) linksStand() bool {
+	for _, i := range d.parts.Links {
+		if d.listed(i) || !d.standing(i) || float64(d.Evidence[i].Old) < d.text.reported {
+			return false
+		}
+	}
+	return len(d.parts.Links) > 0
+}
+
+// A pairing is what was voted on the text together with this sender and these links.
+type pairing struct {
+	sender bool // the text is spam from this sender
+	any    bool // or with one of the links
+	wanted bool // from this sender
+}
+
+// readPairs asks what was voted on the text with the sender and links.
+func (d *decision) readPairs() {
+	j := d.Decider
+	j.contexts = j.parts.Contexts(d.Signatures, d.Evidence, j.contexts[:0])
+	j.pairs = j.pairs[:0]
+	for _, c := range j.contexts {
+		for _, t := range j.parts.Texts {
+			j.pairs = append(j.pairs, Pair{t, c})
+		}
+	}
+	if len(j.pairs) == 0 {
+		return
+	}
+	j.paired = slices.Grow(j.paired[:0], len(j.pairs))[:len(j.pairs)]
+	d.Pairs.Pairs(j.pairs, j.paired)
+	for n, c := range j.contexts {
+		texts := j.paired[n*len(j.parts.Texts) : (n+1)*len(j.parts.Texts)]
+		d.pairWith(c, texts)
+	}
+}
+
+// pairWith takes what was voted on the texts with one sender or link.
+func (d *decision) pairWith(context int, texts []Evidence) {
+	s := d.Policy.together(texts)
+	good := d.standing(context)
+	need := NeedOfPair(min(d.text.history(), d.Evidence[context].history()), good)
+	if s >= max(need, twoVotes)-slack {
+		d.pair.any = true
+		d.pair.sender = d.pair.sender || context == d.sender
+	}
+	if context == d.sender && s <= wantedBelow+slack {
+		d.pair.wanted = true
+	}
+}
+
+// together returns the strength of a text, of which some keys may be those of other
+// texts, with one sender or link: the most that speaks for spam less the most that
+// speaks against it.
+func (p Policy) together(texts []Evidence) float64 {
+	var most, least float64
+	for i := range texts {
+		s := p.Strength(&texts[i], pairBase)
+		if o := texts[i].Own; o == Revoked || o == ListedRevoked {
+			s = min(s, 0)
+		}
+		most, least = max(most, s), min(least, s)
+	}
+	return most + least
+}

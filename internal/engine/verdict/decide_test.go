@@ -1,0 +1,248 @@
+package verdict
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
+)
+
+// A part is one signature of a message and what is known of it.
+type part struct {
+	scheme bulkhead.Scheme
+	name   string
+	Evidence
+	counts bulkhead.Finding
+}
+
+// voted is n roots' votes for spam and ham against, with what the node itself made of
+// them.
+func voted(spam, ham int) Evidence {
+	e := Evidence{Votes: trust.Balance{Spam: int64(spam * Unit), Ham: int64(ham * Unit)}}
+	if spam > ham {
+		e.Own = Listed
+	} else if spam > 0 {
+		e.Own = ListedRevoked
+	}
+	return e
+}
+
+// delivered adds deliveries of four earlier days.
+func (e Evidence) delivered(n int) Evidence {
+	e.Old, e.Days = uint32(n), min(4, n)
+	return e
+}
+
+func body(scheme bulkhead.Scheme, e Evidence) part {
+	return part{scheme: scheme, name: "text", Evidence: e}
+}
+
+func link(name string, e Evidence) part {
+	return part{scheme: bulkhead.Link, name: name, Evidence: e}
+}
+
+func from(name string, e Evidence) part {
+	return part{scheme: bulkhead.Sender, name: name, Evidence: e}
+}
+
+// nearly is 20 bands of which two say what e does.
+func nearly(e Evidence) (out []part) {
+	for i := range 20 {
+		p := part{scheme: bulkhead.Near, name: fmt.Sprint("band", i)}
+		if i < 2 {
+			p.Evidence = e
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func message(parts ...[]part) []part { return slices.Concat(parts...) }
+
+// pairVotes is what was voted on pairs: by the name of the sender or link.
+type pairVotes struct {
+	sigs  []bulkhead.Signature
+	votes map[string]Evidence
+	asked int
+}
+
+func (p *pairVotes) Pairs(pairs []Pair, out []Evidence) {
+	p.asked++
+	for i, x := range pairs {
+		out[i] = Evidence{}
+		if e, ok := p.votes[p.sigs[x.Context].Name()]; ok && x.Text == pairs[0].Text {
+			out[i] = e
+		}
+	}
+}
+
+func (p part) signature() bulkhead.Signature {
+	switch p.scheme {
+	case bulkhead.Link, bulkhead.Sender, bulkhead.Contact, bulkhead.Network:
+		return bulkhead.NamedSignature(p.scheme, p.name)
+	}
+	return bulkhead.MustSignature(p.scheme, []byte(p.name))
+}
+
+// judge judges a message.
+func judge(parts []part, pairs map[string]Evidence, white string) (bulkhead.Verdict, Outcome, int) {
+	d := Decider{Policy: Policy{Promotion: 1, NearMatch: 2}}
+	var c Case
+	for _, p := range parts {
+		f := p.counts
+		f.Signature = p.signature()
+		f.Spam = uint32(max(0, p.Votes.Spam/Unit))
+		f.Ham = uint32(max(0, p.Votes.Ham/Unit))
+		d.Policy.Finding(&f, &p.Evidence, Exact())
+		c.Signatures, c.Findings, c.Evidence = append(c.Signatures, f.Signature), append(c.Findings, f), append(c.Evidence, p.Evidence)
+	}
+	asked := &pairVotes{sigs: c.Signatures, votes: pairs}
+	c.Pairs = asked
+	v := bulkhead.Verdict{Findings: c.Findings, Threshold: 20, Whitelisted: white}
+	out := d.Message(&v, &c)
+	return v, out, asked.asked
+}
+
+func TestDecide(t *testing.T) {
+	const (
+		unknown, good, bulk     = bulkhead.ClassUnknown, bulkhead.ClassGood, bulkhead.ClassBulk
+		suspected, spam         = bulkhead.ClassSuspected, bulkhead.ClassSpam
+		noFacet, byText, byLink = bulkhead.NoFacet, bulkhead.TextFacet, bulkhead.LinkFacet
+	)
+	var (
+		no      Evidence
+		seen    = bulkhead.Finding{Sightings: 50}
+		one     = voted(1, 0)
+		two     = voted(2, 0)
+		bank    = from("bank.example", no.delivered(200))
+		evil    = link("evil.example", no)
+		several = func(e Evidence) Evidence { e.Contexts = 2; return e }
+		sent    = func(e Evidence, n uint32) Evidence { e.Good = n; return e }
+		p       = func(parts ...part) []part { return parts }
+		paired  = func(name string, e Evidence) map[string]Evidence { return map[string]Evidence{name: e} }
+		shared  = func(e Evidence) Evidence { e.Addresses = 100; return e }
+	)
+	tests := []struct {
+		name   string
+		parts  []part
+		pairs  map[string]Evidence
+		white  string
+		class  bulkhead.Class
+		by     bulkhead.Facet
+		reason string
+	}{
+		{"nothing", p(body(bulkhead.Exact, no)), nil, "", unknown, noFacet, "never seen"},
+		{"white-listed", p(body(bulkhead.Exact, one)), nil, "network 192.0.2.0/24", good, byText, "white-listed"},
+		{"an exact copy of what one reported", p(body(bulkhead.Exact, one)), nil, "", spam, byText, "reported as spam"},
+		{"seen by many", p(part{scheme: bulkhead.Exact, name: "text", counts: seen}), nil, "", bulk, noFacet, "seen 50 times"},
+
+		// 2 and 3: senders of good standing.
+		{"a copy from a known sender", p(body(bulkhead.Exact, one), bank), nil, "", good, noFacet, "from others; the sender \"bank.example\" is known"},
+		{"a changed copy from a known sender", message(nearly(two), p(bank)), nil, "", good, noFacet, "is known"},
+		{"a copy that was often reported, from a sender that is hardly known",
+			p(body(bulkhead.Exact, voted(9, 0)), from("new.example", no.delivered(8))), nil, "", spam, byText, "reported as spam"},
+		{"the same from one known as often", p(body(bulkhead.Exact, voted(9, 0)), from("new.example", no.delivered(9))), nil, "", good, noFacet, "is known"},
+		{"the same, which a root wants", p(body(bulkhead.Exact, voted(9, 0)), from("new.example", no.delivered(8))), paired("new.example", voted(0, 1)), "", good, noFacet, "wanted"},
+		{"known of one day only", p(body(bulkhead.Exact, one), from("bank.example", Evidence{Old: 50, Days: 1})), nil, "", spam, byText, ""},
+		{"known by two deliveries", p(body(bulkhead.Exact, one), from("bank.example", Evidence{Old: 2, Days: 2})), nil, "", spam, byText, ""},
+		{"a known sender reported with this text", p(body(bulkhead.Exact, one), bank), paired("bank.example", voted(2, 0)), "", good, noFacet, ""},
+		{"and often", p(body(bulkhead.Exact, one), bank), paired("bank.example", voted(3, 0)), "", spam, byText, "from this sender"},
+		{"a known sender with a reported attachment", p(body(bulkhead.Exact, no), bank, part{scheme: bulkhead.Attachment, name: "a", Evidence: two}), nil, "", spam, bulkhead.AttachmentFacet, "the attachment"},
+		{"a known sender with a reported link", p(body(bulkhead.Exact, no), bank, link("evil.example", two)), nil, "", good, noFacet, "hardly ever reported"},
+		{"a known sender with a contested name", p(body(bulkhead.Exact, one), from("bank.example", voted(6, 0).delivered(200))), nil, "", spam, bulkhead.SenderFacet, ""},
+		{"a known domain with an address that was reported", p(body(bulkhead.Exact, one), bank, from("eve@bank.example", two)), nil, "", spam, bulkhead.SenderFacet, ""},
+		{"bulk from a known sender", p(part{scheme: bulkhead.Exact, name: "text", counts: seen}, bank), nil, "", bulk, noFacet, "bulk"},
+		{"a known sender speaking for another", p(body(bulkhead.Exact, one), from("esp.example|brand.example", no.delivered(40))), nil, "", good, noFacet, ""},
+
+		// Domains that are everybody's.
+		{"an unknown address at everybody's domain", p(body(bulkhead.Exact, one), from("freemail.example", shared(no.delivered(500))), from("eve@freemail.example", no)), nil, "", spam, byText, ""},
+		{"a known address there", p(body(bulkhead.Exact, one), from("freemail.example", shared(no.delivered(500))), from("ann@freemail.example", no.delivered(5))), nil, "", good, noFacet, "ann@freemail.example"},
+		{"everybody's domain condemns nobody", p(body(bulkhead.Exact, no), from("freemail.example", shared(voted(900, 0).delivered(500))), from("ann@freemail.example", no)), nil, "", unknown, noFacet, ""},
+		{"an address there does", p(body(bulkhead.Exact, no), from("freemail.example", shared(no.delivered(500))), from("eve@freemail.example", two)), nil, "", spam, bulkhead.SenderFacet, "eve@freemail.example"},
+		{"many addresses at one that sends much", p(body(bulkhead.Exact, one), from("big.example", shared(no.delivered(5000))), from("new@big.example", no)), nil, "", good, noFacet, ""},
+
+		// 4 to 6: parts.
+		{"a link by two", p(body(bulkhead.Exact, no), link("evil.example", two)), nil, "", spam, byLink, "links to \"evil.example\": reported as spam by 2 of about 2 recipients"},
+		{"a link by one", p(body(bulkhead.Exact, no), link("evil.example", one)), nil, "", suspected, byLink, "second voice"},
+		{"a path by two", p(body(bulkhead.Exact, no), link("forms.example", no.delivered(900)), link("forms.example/abc", two)), nil, "", spam, byLink, "forms.example/abc"},
+		{"a link by two that is often delivered", p(body(bulkhead.Exact, no), link("forms.example", two.delivered(200))), nil, "", unknown, noFacet, ""},
+		{"a link that two reported and two denied", p(body(bulkhead.Exact, no), link("evil.example", voted(2, 2))), nil, "", unknown, noFacet, ""},
+		{"the sender's own link", p(body(bulkhead.Exact, no), from("own.example", no), link("www.own.example/x", two), link("own.example", two)), nil, "", unknown, noFacet, ""},
+		{"a link to another that ends alike", p(body(bulkhead.Exact, no), from("own.example", no), link("notown.example", two)), nil, "", spam, byLink, ""},
+		{"everybody's domain owns no links", p(body(bulkhead.Exact, no), from("host.example", shared(no)), link("host.example/x", two)), nil, "", spam, byLink, ""},
+		{"a sender by two", p(body(bulkhead.Exact, no), from("evil.example", two)), nil, "", spam, bulkhead.SenderFacet, "the sender \"evil.example\""},
+		{"a sender by one", p(body(bulkhead.Exact, no), from("evil.example", one)), nil, "", suspected, bulkhead.SenderFacet, ""},
+		{"a contact by two", p(body(bulkhead.Exact, no), part{scheme: bulkhead.Contact, name: "+15550100", Evidence: two}), nil, "", spam, bulkhead.ContactFacet, "+15550100"},
+		{"a network by many", p(body(bulkhead.Exact, no), part{scheme: bulkhead.Network, name: "192.0.2.0/24", Evidence: voted(9, 0)}), nil, "", unknown, noFacet, ""},
+		{"mark-up by many", p(body(bulkhead.Exact, no), part{scheme: bulkhead.Markup, name: "m", Evidence: voted(9, 0)}), nil, "", unknown, noFacet, ""},
+
+		// 7: changed copies.
+		{"a changed copy by one", nearly(one), nil, "", suspected, byText, "a changed copy is suspected"},
+		{"a changed copy by two", nearly(two), nil, "", spam, byText, "2 bands"},
+		{"by two, but often delivered", nearly(two.delivered(41)), nil, "", suspected, byText, "often delivered"},
+		{"by two, with two contexts", nearly(several(two.delivered(41))), nil, "", spam, byText, "several senders or links"},
+		{"by one, with two contexts", nearly(several(one)), nil, "", suspected, byText, ""},
+		{"by two, while known senders send it", message(nearly(two), p(body(bulkhead.PyzorDigest, sent(no, 1)))), nil, "", suspected, byText, "known senders"},
+		{"by one with its sender", message(nearly(one), p(from("evil.example", no))), paired("evil.example", two), "", spam, byText, "from this sender"},
+		{"by one with its link", message(nearly(one), p(evil)), paired("evil.example", two), "", spam, byText, "one of its links"},
+		{"by one with its link, once", message(nearly(one), p(evil)), paired("evil.example", one), "", suspected, byText, ""},
+		{"wanted from this sender", message(nearly(two), p(from("ann.example", no))), paired("ann.example", voted(0, 1)), "", good, noFacet, "wanted"},
+		{"an exact copy, wanted from this sender", p(body(bulkhead.Exact, two), from("ann.example", no)), paired("ann.example", voted(0, 1)), "", good, noFacet, "wanted"},
+		{"with links that are known", message(nearly(two), p(link("shop.example", no.delivered(9)), link("shop.example/a", no.delivered(9)))), nil, "", unknown, noFacet, "all its links"},
+		{"with one that is not", message(nearly(two), p(link("shop.example", no.delivered(9)), evil)), nil, "", spam, byText, ""},
+		{"with a known link and an unknown one of the sender's", message(nearly(two), p(from("evil.example", no), evil, link("shop.example", no.delivered(9)))), nil, "", spam, byText, ""},
+		{"with links that are known less than the text is reported", message(nearly(voted(10, 0)), p(link("shop.example", no.delivered(9)))), nil, "", spam, byText, ""},
+		{"a listing by a peer", nearly(Evidence{Peers: Peers{Spam: 1}}), nil, "", suspected, byText, ""},
+		{"listings by two", nearly(Evidence{Peers: Peers{Spam: 2}}), nil, "", spam, byText, ""},
+		{"another digest of a changed copy", p(body(bulkhead.Exact, no), body(bulkhead.PyzorDigest, one)), nil, "", suspected, byText, ""},
+		{"revoked", p(body(bulkhead.Exact, voted(1, 1))), nil, "", unknown, noFacet, "was revoked"},
+		{"revoked text, listed link", p(body(bulkhead.Exact, voted(1, 1)), link("evil.example", two)), nil, "", spam, byLink, "links to"},
+
+		// Digests alone.
+		{"a digest by one", p(body(bulkhead.PyzorDigest, one)), nil, "", spam, byText, "reported as spam"},
+		{"that two known senders sent", p(body(bulkhead.PyzorDigest, sent(one, 2))), nil, "", spam, byText, ""},
+		{"that three known senders sent", p(body(bulkhead.PyzorDigest, sent(one, 3))), nil, "", unknown, noFacet, "known senders"},
+		{"with a claimed address", p(body(bulkhead.DCCBody, one), part{scheme: bulkhead.DCCIP, name: "ip", Evidence: no}), nil, "", spam, byText, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			v, out, asked := judge(tt.parts, tt.pairs, tt.white)
+			if v.Class != tt.class || out.By != tt.by {
+				t.Errorf("class %v by %v, want %v by %v; %q", v.Class, out.By, tt.class, tt.by, v.Reasons)
+			}
+			if !strings.Contains(strings.Join(v.Reasons, "\n"), tt.reason) {
+				t.Errorf("reasons %q, want %q among them", v.Reasons, tt.reason)
+			}
+			if asked > 1 {
+				t.Errorf("pairs were asked for %d times, want once at most", asked)
+			}
+			agree(t, &v)
+		})
+	}
+}
+
+// agree checks what holds of every verdict.
+func agree(t testing.TB, v *bulkhead.Verdict) {
+	t.Helper()
+	spam := v.Class == bulkhead.ClassSpam
+	if v.Spam() != spam || spam && v.Confidence < leastSpam {
+		t.Errorf("class %v, but Spam is %v, confidence %d", v.Class, v.Spam(), v.Confidence)
+	}
+	if s := v.Class == bulkhead.ClassSuspected; s && (v.Confidence < leastSuspected || v.Confidence > mostSuspected) {
+		t.Errorf("suspected with confidence %d, want %d to %d", v.Confidence, leastSuspected, mostSuspected)
+	}
+	if v.Whitelisted == "" && v.Class < bulkhead.ClassSuspected && v.Confidence >= leastSuspected {
+		t.Errorf("class %v with confidence %d", v.Class, v.Confidence)
+	}
+}
+
+// TestPairsAreLazy: pairs are asked for only where a text is listed.
+func TestPairsAreLazy(t *testing.T) {
+	parts := []part{body(bulkhead.Exact, Evidence{}), from("evil.example", voted(2, 0)), link("evil.example", voted(2, 0))}
+	if _, _, asked := judge(parts, nil, ""); asked != 0 {
+		t.Errorf("pairs of a text that is not listed were asked for %d times", asked)
+	}
+}

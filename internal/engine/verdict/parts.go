@@ -1,0 +1,147 @@
+package verdict
+
+import (
+	"bytes"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+const (
+	pairTexts = 8 // bands of bulkhead/near that a text is paired by
+	pairLinks = 3 // links that a text is paired with
+)
+
+// Parts are the signatures of a message sorted by what they are of, as indices, in
+// their order. It keeps its slices when it is set again.
+type Parts struct {
+	Links, Senders, Attachments, Contacts []int
+	// Texts are those by which the text is paired with links and senders: the first
+	// bands of bulkhead/near, or if there are none those of the whole text.
+	Texts []int
+	// The sender, -1 where there is none: its domain, its address, or who spoke for
+	// it without being of its domain.
+	Domain, Address, Other int
+	// Digests says that there is nothing but what other clearinghouses' clients send:
+	// of the text alone, and no more can be asked for.
+	Digests bool
+}
+
+// Set sorts sigs.
+func (p *Parts) Set(sigs []bulkhead.Signature) {
+	*p = Parts{
+		Links: p.Links[:0], Senders: p.Senders[:0], Attachments: p.Attachments[:0], Contacts: p.Contacts[:0],
+		Texts: p.Texts[:0], Domain: -1, Address: -1, Other: -1, Digests: true,
+	}
+	for i := range sigs {
+		p.add(i, &sigs[i])
+	}
+	if len(p.Texts) > 0 {
+		return
+	}
+	for i := range sigs {
+		switch sigs[i].Scheme() {
+		case bulkhead.Exact, bulkhead.PyzorDigest, bulkhead.DCCBody, bulkhead.RazorE4:
+			if len(p.Texts) < pairTexts {
+				p.Texts = append(p.Texts, i)
+			}
+		}
+	}
+}
+
+func (p *Parts) add(i int, sig *bulkhead.Signature) {
+	switch sig.Scheme().Facet() {
+	case bulkhead.LinkFacet:
+		p.Links = append(p.Links, i)
+	case bulkhead.SenderFacet:
+		p.Senders = append(p.Senders, i)
+		p.sender(i, sig.Sum())
+	case bulkhead.AttachmentFacet:
+		p.Attachments = append(p.Attachments, i)
+	case bulkhead.ContactFacet:
+		p.Contacts = append(p.Contacts, i)
+	}
+	switch sig.Scheme() {
+	case bulkhead.Near:
+		if len(p.Texts) < pairTexts {
+			p.Texts = append(p.Texts, i)
+		}
+		p.Digests = false
+	case bulkhead.Exact, bulkhead.Link, bulkhead.Sender, bulkhead.Network, bulkhead.Attachment, bulkhead.Contact, bulkhead.Markup:
+		p.Digests = false
+	}
+}
+
+func (p *Parts) sender(i int, name []byte) {
+	which := &p.Domain
+	switch {
+	case bytes.IndexByte(name, '|') >= 0:
+		which = &p.Other
+	case bytes.IndexByte(name, '@') >= 0:
+		which = &p.Address
+	}
+	if *which < 0 {
+		*which = i
+	}
+}
+
+// Sender returns which signature speaks for the sender, -1 if none does: its domain,
+// or its address at a domain that is everybody's. evidence is of all signatures.
+func (p *Parts) Sender(evidence []Evidence) int {
+	switch {
+	case p.Domain >= 0 && !evidence[p.Domain].Shared():
+		return p.Domain
+	case p.Address >= 0:
+		return p.Address
+	}
+	return p.Other
+}
+
+// Foreign reports whether the link sigs[i] leads to somewhere else than the sender's
+// own domain, for which the sender stands. A domain that is everybody's is nobody's
+// own.
+func (p *Parts) Foreign(sigs []bulkhead.Signature, evidence []Evidence, i int) bool {
+	if p.Domain < 0 || evidence[p.Domain].Shared() {
+		return true
+	}
+	own, host := sigs[p.Domain].Sum(), hostOf(sigs[i].Sum())
+	if !bytes.HasSuffix(host, own) {
+		return true
+	}
+	rest := host[:len(host)-len(own)]
+	return len(rest) > 0 && rest[len(rest)-1] != '.'
+}
+
+// hostOf returns the host of a link's name, which may have a path.
+func hostOf(link []byte) []byte {
+	if n := bytes.IndexByte(link, '/'); n >= 0 {
+		return link[:n]
+	}
+	return link
+}
+
+// Contexts appends to out what a text is paired with: who speaks for the sender, and
+// the domains of the three foreign links that were delivered least.
+func (p *Parts) Contexts(sigs []bulkhead.Signature, evidence []Evidence, out []int) []int {
+	if s := p.Sender(evidence); s >= 0 {
+		out = append(out, s)
+	}
+	links := len(out)
+	for _, i := range p.Links {
+		if bytes.IndexByte(sigs[i].Sum(), '/') >= 0 || !p.Foreign(sigs, evidence, i) {
+			continue
+		}
+		at := len(out)
+		for at > links && evidence[out[at-1]].deliveries() > evidence[i].deliveries() {
+			at--
+		}
+		if at-links == pairLinks {
+			continue
+		}
+		if len(out)-links < pairLinks {
+			out = append(out, 0)
+		}
+		copy(out[at+1:], out[at:])
+		out[at] = i
+	}
+	return out
+}

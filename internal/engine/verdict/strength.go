@@ -1,0 +1,157 @@
+package verdict
+
+import (
+	"math"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
+)
+
+// Evidence is what is known of one signature beside the counts of its finding.
+type Evidence struct {
+	Votes    trust.Balance // of the node's own latest votes, 1 / [Unit] each
+	Unblamed int64         // roots' votes for spam, each whole, however its blame was shared; 1 / [Unit] each
+	Own      State         // in the node's own blocklist
+	Peers    Peers
+
+	// Deliveries: copies that roots saw come in and that were not called spam then,
+	// before today and today, and on how many days before today.
+	Old, New uint32
+	Days     int
+
+	Good      uint32 // of a text: deliveries from senders of good standing
+	Addresses uint32 // of a sender's domain: its distinct addresses
+	Contexts  uint32 // of a text: how many different links and senders were reported with it
+}
+
+// deliveries are all of them.
+func (e *Evidence) deliveries() float64 { return float64(e.Old) + float64(e.New) }
+
+// history is how much the deliveries speak for a signature: those of today, which
+// may be a spammer's own, less than older ones.
+func (e *Evidence) history() float64 { return float64(e.Old) + 0.25*float64(e.New) }
+
+// The constants of judgement. Votes are in promotion weights: with the usual one, a
+// root's vote is 1. They come from simulated streams of real mail; docs/judgement.md
+// says what each does.
+const (
+	textBase     = 2.0 / 3 // and never less than the promotion weight
+	namedBase    = 1.5     // of a link, sender, attachment or contact: two roots, or one and a trap
+	pairBase     = 1.0
+	goodPairBase = 2.5 // of a text with a sender or link of good standing
+
+	textRate  = 0.002 // votes more for each delivery
+	namedRate = 0.005
+	pairRate  = 0.02 // above the rate of wrong complaints, below that of right ones
+
+	suspicionBase = 2.0 / 3
+	wantedBelow   = -0.5 // strength of a pair that a root said is wanted
+	twoVotes      = 1.5  // more than one root's vote
+
+	goodDeliveries, goodDays = 3, 2 // that make a good standing
+	sharedAddresses          = 8    // that make a sender's domain everybody's
+	sharedRate               = 0.1  // and for each delivery
+
+	// votesWorth is how many deliveries one vote outweighs where a text, a sender or
+	// a link is asked whether it is established.
+	votesWorth = 20
+)
+
+// Units returns the promotion weight in 1 / [Unit], never 0: no weight at all must
+// not be enough.
+func (p Policy) Units() int64 { return max(1, int64(math.Round(p.Promotion*Unit))) }
+
+// Strength returns the weight for spam less the weight against it, in promotion
+// weights: of the latest votes, and of what peers list. A peer that lists a
+// signature says that its own balance was enough there, so the weight at which a
+// peer alone lists stands for as much as base. Strangers cannot take off what roots
+// list, and cannot list: see [trust.Balance].
+func (p Policy) Strength(e *Evidence, base float64) float64 {
+	unit := p.Units()
+	votes := float64(max(e.Votes.Spam-e.Votes.Ham, e.Votes.Strength(unit))) / float64(unit)
+	peers := (e.Peers.Spam - e.Peers.Revoked) / p.Promotion * base
+	if e.Own == Listed {
+		// The node's own word is the last: peers help it and take nothing off.
+		return max(votes, 1) + max(0, peers)
+	}
+	return votes + peers
+}
+
+// base returns the strength that lists a signature of a facet of which nothing was
+// ever delivered.
+func base(f bulkhead.Facet) float64 {
+	switch f {
+	case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.AttachmentFacet, bulkhead.ContactFacet:
+		return namedBase
+	}
+	return 1
+}
+
+// Need returns the strength from which a signature of a facet is listed: the more
+// often the same was delivered, the more.
+func Need(f bulkhead.Facet, e *Evidence) float64 {
+	switch b := base(f); {
+	case b > 1:
+		return b + namedRate*e.history()
+	case f == bulkhead.TextFacet:
+		return max(b, textBase+textRate*e.history())
+	}
+	return 1
+}
+
+// NeedOfPair is [Need] of a text together with a sender or link: n is the history of
+// that of the two that has less, and good says whether the sender or link is of good
+// standing.
+func NeedOfPair(n float64, good bool) float64 {
+	if good {
+		return goodPairBase + pairRate*n
+	}
+	return pairBase + pairRate*n
+}
+
+// Lists reports whether the weight of a signature of a facet is enough to list it, as
+// far as the node's own blocklist does not say that it was revoked.
+func (p Policy) Lists(f bulkhead.Facet, e *Evidence) bool {
+	return p.Strength(e, base(f)) >= Need(f, e)-slack
+}
+
+// judged returns the judgement of a signature of a facet: listed by the blocklists,
+// and still worth it.
+func (p Policy) judged(f bulkhead.Facet, e *Evidence) bulkhead.Judgement {
+	j := Judge(e.Own, e.Peers, p.Promotion)
+	if j == bulkhead.JudgedSpam && !p.Lists(f, e) {
+		return bulkhead.Unjudged
+	}
+	return j
+}
+
+// suspected reports whether a signature that is not listed is under suspicion.
+func (p Policy) suspected(f bulkhead.Facet, e *Evidence) bool {
+	return p.Strength(e, base(f)) >= suspicionBase+pairRate*e.history()-slack
+}
+
+// Good reports whether a sender or link is of good standing: known for days, and
+// hardly anybody quarrels with it.
+func (p Policy) Good(f bulkhead.Facet, e *Evidence) bool {
+	return e.Old >= goodDeliveries && e.Days >= goodDays && !p.suspected(f, e)
+}
+
+// Shared reports whether a sender's domain is everybody's, so that nobody stands for
+// another at it.
+func (e *Evidence) Shared() bool {
+	return e.Addresses >= sharedAddresses && float64(e.Addresses) > sharedRate*e.deliveries()
+}
+
+// Established returns how many deliveries speak for a signature, after those that
+// votes outweigh.
+func (e *Evidence) Established() float64 {
+	return math.Max(0, float64(e.Old)+0.3*float64(e.New)-votesWorth*float64(e.Unblamed)/Unit)
+}
+
+// Guarded reports whether a text is that of senders of good standing, so that it
+// alone makes nothing spam.
+func (e *Evidence) Guarded() bool { return e.Good >= goodDeliveries }
+
+// reported returns how many roots' votes there were for spam, whether taken back in
+// effect by others or not.
+func (e *Evidence) reported() float64 { return float64(e.Votes.Spam) / Unit }

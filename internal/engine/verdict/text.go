@@ -1,0 +1,228 @@
+package verdict
+
+import (
+	"math"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// class says how a signature speaks for the text of the message that bears it.
+type class uint8
+
+const (
+	classWhole    class = iota // the whole text: decides alone
+	classBand                  // one of several bands: enough of them decide
+	classPart                  // a part of the text: informs
+	classProperty              // no text
+)
+
+func classOf(s bulkhead.Scheme) class {
+	switch s {
+	case bulkhead.Exact, bulkhead.RazorE4, bulkhead.PyzorDigest, bulkhead.DCCBody,
+		bulkhead.DCCFuz1, bulkhead.DCCFuz2, bulkhead.RspamdText:
+		return classWhole
+	case bulkhead.Near, bulkhead.RspamdShingle:
+		return classBand
+	case bulkhead.RazorE8:
+		return classPart
+	}
+	return classProperty
+}
+
+// shingleMatch is how many of the 20 bands that stand for 32 rspamd shingles
+// must agree: rspamd.Match, which says why.
+const shingleMatch = 3
+
+// bandMatch returns how many bands of a scheme must agree.
+func bandMatch(s bulkhead.Scheme, near int) int {
+	if s == bulkhead.RspamdShingle {
+		return shingleMatch
+	}
+	return near
+}
+
+// A text is what the signatures of a message's text say, put together: those of the
+// whole text, or enough bands of one scheme.
+type text struct {
+	sightings, spam, ham uint32
+	judged               bulkhead.Judgement
+	exact                bool // judged spam by bulkhead/exact: no changed copy
+	confidence           int
+	first                firstSeen
+	error                float64
+
+	scheme    bulkhead.Scheme // that judged
+	bulkBy    bulkhead.Scheme // that counted most
+	bands     int             // of scheme, that agree; 0 if it is not of bands
+	contested bool
+
+	good uint32 // deliveries of the whole text from senders of good standing
+	weight
+}
+
+// A weight is how much there is for and against what is listed.
+type weight struct {
+	strength float64 // in promotion weights
+	reported float64 // votes of roots for spam
+	contexts float64 // links and senders it was reported with
+	old, new float64 // deliveries before today, and today
+}
+
+// history is that of the text's evidence.
+func (w *weight) history() float64 { return w.old + 0.25*w.new }
+
+// each puts together two weights, number by number.
+func (w *weight) each(o weight, f func(a, b float64) float64) {
+	w.strength, w.reported, w.contexts = f(w.strength, o.strength), f(w.reported, o.reported), f(w.contexts, o.contexts)
+	w.old, w.new = f(w.old, o.old), f(w.new, o.new)
+}
+
+func (p Policy) weight(e *Evidence) weight {
+	return weight{p.Strength(e, 1), e.reported(), float64(e.Contexts), float64(e.Old), float64(e.New)}
+}
+
+// text puts together what findings and evidence say of the text.
+func (p Policy) text(findings []bulkhead.Finding, evidence []Evidence) text {
+	t := text{error: 1}
+	for i := range findings {
+		scheme := findings[i].Signature.Scheme()
+		if classOf(scheme) == classWhole && first(findings[:i], scheme) {
+			whole, w := p.weakest(findings[i:], evidence[i:])
+			t.whole(&whole, w)
+		}
+	}
+	for i := range findings {
+		if classOf(findings[i].Signature.Scheme()) == classWhole {
+			t.good = max(t.good, evidence[i].Good)
+		}
+	}
+	for _, scheme := range []bulkhead.Scheme{bulkhead.Near, bulkhead.RspamdShingle} {
+		p.banded(&t, findings, evidence, scheme)
+	}
+	if t.judged == bulkhead.Unjudged && t.sightings|t.spam|t.ham == 0 {
+		t.error = 0 // nothing is known: a filter never forgets, so nothing is wrong
+	}
+	return t
+}
+
+// whole takes the finding of a signature that stands for the whole text.
+func (t *text) whole(f *bulkhead.Finding, w weight) {
+	t.counts(f.Signature.Scheme(), f.Sightings, f.Spam, f.Ham)
+	if f.Known() {
+		t.first.see(f.First)
+		t.error = min(t.error, f.Error)
+	}
+	t.judge(f.Signature.Scheme(), f.Judged, f.Confidence, 0, w)
+	t.contested = t.contested || f.Contested
+}
+
+func (t *text) counts(by bulkhead.Scheme, sightings, spam, ham uint32) {
+	if max(sightings, spam) > max(t.sightings, t.spam) {
+		t.bulkBy = by
+	}
+	t.sightings, t.spam, t.ham = max(t.sightings, sightings), max(t.spam, spam), max(t.ham, ham)
+}
+
+// judge takes a judgement. Signatures of the whole text come first and say more than
+// bands: what they say, revoked included, stands.
+func (t *text) judge(by bulkhead.Scheme, j bulkhead.Judgement, confidence, bands int, w weight) {
+	wins := j == bulkhead.JudgedSpam && t.judged != bulkhead.JudgedSpam || j != bulkhead.Unjudged && t.judged == bulkhead.Unjudged
+	if bands > 0 && t.judged == bulkhead.Revoked {
+		wins = false
+	}
+	if wins {
+		t.judged, t.scheme, t.bands = j, by, bands
+	}
+	t.confidence = max(t.confidence, confidence)
+	if t.judged == bulkhead.Revoked {
+		t.confidence = 0
+		return
+	}
+	if j == bulkhead.JudgedSpam {
+		t.exact = t.exact || by == bulkhead.Exact
+		t.weight.each(w, math.Max)
+	}
+}
+
+// coincidence bounds the probability that match of n independent signatures
+// are wrong at once, if each is with probability p.
+func coincidence(n, match int, p float64) float64 {
+	ways := 1.0
+	for i := range match {
+		ways *= float64(n-i) / float64(i+1)
+	}
+	return min(1, ways*math.Pow(p, float64(match)))
+}
+
+// banded takes the findings of all bands of one scheme: the match-th largest
+// count and the match-th most confident listing speak for the text.
+func (p Policy) banded(t *text, findings []bulkhead.Finding, evidence []Evidence, scheme bulkhead.Scheme) {
+	match := bandMatch(scheme, p.NearMatch)
+	b := newTops(match)
+	bands, listed, revoked := 0, 0, 0
+	var first firstSeen
+	chance := 1.0
+	for i := range findings {
+		f := &findings[i]
+		if f.Signature.Scheme() != scheme {
+			continue
+		}
+		bands++
+		if !f.Known() {
+			continue
+		}
+		b.counts(f)
+		switch f.Judged {
+		case bulkhead.JudgedSpam:
+			listed++
+			b.listed(f, p.weight(&evidence[i]))
+		case bulkhead.Revoked:
+			revoked++
+		}
+		first.see(f.First)
+		chance = min(chance, f.Error)
+	}
+	s, v, h := uint32(b.sightings.nth()), uint32(b.spam.nth()), uint32(b.ham.nth())
+	if s|v|h == 0 && listed < match && revoked < match {
+		return
+	}
+	t.counts(scheme, s, v, h)
+	t.first.see(first.time())
+	t.error = min(t.error, coincidence(bands, match, chance))
+	switch {
+	case listed >= match:
+		t.judge(scheme, bulkhead.JudgedSpam, int(b.sure.nth()), listed, b.weight())
+	case revoked >= match:
+		t.judge(scheme, bulkhead.Revoked, 0, revoked, weight{})
+	}
+}
+
+// first reports whether none of the findings before is of the scheme.
+func first(before []bulkhead.Finding, scheme bulkhead.Scheme) bool {
+	for i := range before {
+		if before[i].Signature.Scheme() == scheme {
+			return false
+		}
+	}
+	return true
+}
+
+// weakest puts together the findings of the first one's scheme. A scheme that
+// signs every part of a message (razor/e4) speaks for the message only as far
+// as all its signatures do: footers that a list adds are parts of much mail.
+func (p Policy) weakest(findings []bulkhead.Finding, evidence []Evidence) (bulkhead.Finding, weight) {
+	w, all := findings[0], p.weight(&evidence[0])
+	for i := range findings[1:] {
+		f := &findings[1+i]
+		if f.Signature.Scheme() != w.Signature.Scheme() {
+			continue
+		}
+		w.Sightings, w.Spam, w.Ham = min(w.Sightings, f.Sightings), min(w.Spam, f.Spam), min(w.Ham, f.Ham)
+		w.Confidence, w.Error = min(w.Confidence, f.Confidence), min(w.Error, f.Error)
+		if f.Judged == bulkhead.Unjudged || f.Judged == bulkhead.Revoked && w.Judged == bulkhead.JudgedSpam {
+			w.Judged = f.Judged
+		}
+		all.each(p.weight(&evidence[1+i]), math.Min)
+	}
+	return w, all
+}

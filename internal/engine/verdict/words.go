@@ -1,0 +1,65 @@
+package verdict
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+func errorReason(p float64) string {
+	switch {
+	case p <= 0:
+		return "held exactly: no filter error is possible"
+	case p < 1e-18:
+		return "a filter error is all but impossible (less than one in 10^18)"
+	case p >= 0.5:
+		return "the filters are too full to tell this from an error"
+	}
+	return fmt.Sprintf("a filter error would show this for one in %s messages that nobody reported", round(1/p))
+}
+
+// round writes x with two significant digits and thousands separated.
+func round(x float64) string {
+	if x >= 1e6 {
+		for _, unit := range []struct {
+			size float64
+			name string
+		}{{1e15, "quadrillion"}, {1e12, "trillion"}, {1e9, "billion"}, {1e6, "million"}} {
+			if x >= unit.size {
+				return fmt.Sprintf("%.2g %s", math.Min(x/unit.size, 999), unit.name)
+			}
+		}
+	}
+	scale := math.Pow(10, math.Max(0, math.Floor(math.Log10(x))-1))
+	n := int64(math.Round(x/scale) * scale)
+	if n >= 1000 {
+		return fmt.Sprintf("%d,%03d", n/1000, n%1000)
+	}
+	return fmt.Sprint(n)
+}
+
+func times(n uint32) string {
+	switch {
+	case n >= bulkhead.Many:
+		return "many times"
+	case n == 1:
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// plural says a number of what noun names; a noun in y takes "ies".
+func plural(n uint32, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	if stem, ok := strings.CutSuffix(noun, "y"); ok {
+		noun = stem + "ie"
+	}
+	if n >= bulkhead.Many {
+		return "many " + noun + "s"
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

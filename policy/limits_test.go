@@ -6,9 +6,13 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/door"
+	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 )
 
 // TestLyingLimiter: whatever a limiter answers, mail is refused by nothing but what it
@@ -131,5 +135,133 @@ func TestReadRequest(t *testing.T) {
 	endless := bufio.NewReader(strings.NewReader("a=" + strings.Repeat("x", 10*MaxRequest)))
 	if got, err := readRequest(endless, nil); err != nil || len(got) <= MaxRequest || len(got) > MaxRequest+4096 {
 		t.Errorf("a line without end: %d bytes, %v; want little more than %d", len(got), err, MaxRequest)
+	}
+}
+
+// TestServe: what the counters say of each request, and which connections a server
+// keeps open.
+func TestServe(t *testing.T) {
+	const request = "request=smtpd_access_policy\n\n"
+	few := door.Rate{PerSecond: 1e-6, Burst: 2}
+	for _, tt := range []struct {
+		name      string
+		s         *Server
+		in        string
+		want      int // answers
+		malformed int64
+		log       string // in the log, "" for an empty one
+	}{
+		{"two requests", &Server{}, request + request, 2, 0, ""},
+		{"the client goes away", &Server{}, "", 0, 0, ""},
+		{"cut", &Server{}, request + "request=smtpd", 1, 1, "unexpected EOF"},
+		{"malformed", &Server{}, request + "GET / HTTP/1.0\n\n" + request, 1, 1, "is not name=value"},
+		{"over the rate", &Server{Rate: few}, request + request + request, 2, 0, "over its rate"},
+		{"exempt", &Server{Rate: few, Exempt: door.Loopback()}, request + request + request, 3, 0, ""},
+		{"many at once", &Server{}, strings.Repeat(request, 300), 300, 0, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var log syncBuffer
+			tt.s.Log = slog.New(slog.NewTextHandler(&log, nil))
+			tt.s.Limiter = limiter(func(func(string) []byte) (string, string, error) { return Dunno, "", nil })
+			got, err := prototest.Ask(t, prototest.ServeStream(t, "127.0.0.1:0", tt.s), []byte(tt.in))
+			if err != nil && !isReset(err) {
+				t.Error(err)
+			}
+			if got != strings.Repeat("action=DUNNO\n\n", tt.want) {
+				t.Errorf("%q, want %d answers", got, tt.want)
+			}
+			if err := tt.s.Shutdown(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if n, bad := tt.s.Stats.Requests.Load(), tt.s.Stats.Malformed.Load(); n != int64(tt.want) || bad != tt.malformed {
+				t.Errorf("%d requests, %d malformed, want %d, %d", n, bad, tt.want, tt.malformed)
+			}
+			if text := log.String(); !strings.Contains(text, tt.log) || tt.log == "" && text != "" {
+				t.Errorf("log %q, want %q", text, tt.log)
+			}
+		})
+	}
+}
+
+// syncBuffer is a strings.Builder for several goroutines.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+func (b *syncBuffer) String() string { b.mu.Lock(); defer b.mu.Unlock(); return b.b.String() }
+
+// TestConnectionCaps: Postfix holds all its connections from one address, so that only
+// a cap that was asked for is one.
+func TestConnectionCaps(t *testing.T) {
+	for _, tt := range []struct {
+		name                string
+		maxConns, perClient int
+		want, of            int // 300 are more than other doors give one client
+	}{
+		{"none", 0, 0, 300, 300},
+		{"of a client", 0, 3, 3, 4},
+		{"of all", 2, 0, 2, 4},
+		{"none by a negative one", 0, -1, 300, 300},
+	} {
+		s := &Server{MaxConns: tt.maxConns, MaxConnsPerClient: tt.perClient, Limiter: limiter(func(func(string) []byte) (string, string, error) { return Hold, "x", nil })}
+		dial := start(t, s, "127.0.0.1:0")
+		served := 0
+		for range tt.of {
+			c := dial()
+			io.WriteString(c, "request=smtpd_access_policy\n\n")
+			if line, _ := bufio.NewReader(c).ReadString('\n'); line == "action=HOLD x\n" {
+				served++
+			}
+		}
+		if served != tt.want {
+			t.Errorf("%s: %d of %d connections served, want %d", tt.name, served, tt.of, tt.want)
+		}
+	}
+}
+
+// TestIdle: a connection that rests longer than it may is closed, which is no broken
+// request.
+func TestIdle(t *testing.T) {
+	s := &Server{IdleTime: 10 * time.Millisecond, Limiter: limiter(func(func(string) []byte) (string, string, error) { return Dunno, "", nil })}
+	c := start(t, s, "127.0.0.1:0")()
+	c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if out, err := io.ReadAll(c); len(out) > 0 || err != nil && !isReset(err) {
+		t.Errorf("%q, %v, want the connection closed", out, err)
+	}
+	if n := s.Stats.Malformed.Load(); n != 0 {
+		t.Errorf("%d malformed requests, want none", n)
+	}
+}
+
+// TestTextEnds: what a limiter says ends with its last sign.
+func TestTextEnds(t *testing.T) {
+	for text, want := range map[string]string{"": "action=HOLD\n\n", "  ": "action=HOLD\n\n", "a ~!": "action=HOLD a ~!\n\n", "a  ": "action=HOLD a\n\n", " a": "action=HOLD  a\n\n"} {
+		s := &Server{Limiter: limiter(func(func(string) []byte) (string, string, error) { return Hold, text, nil })}
+		if got, err := prototest.Ask(t, prototest.ServeStream(t, "127.0.0.1:0", s), []byte("request=smtpd_access_policy\n\n")); err != nil || got != want {
+			t.Errorf("%q: %q, %v, want %q", text, got, err, want)
+		}
+	}
+}
+
+// TestErrorsName: an error names the line, and the limit that it broke.
+func TestErrorsName(t *testing.T) {
+	for in, want := range map[string]string{
+		"a=b\nrequest=x":            "line 2 has no end",
+		"a=b\nc=d\nrequest\n":       `line 3 is not name=value: "request"`,
+		"a=b\nc=\x00\n":             "line 2 has a NUL byte",
+		"request=x\n":               `request type "x", want "smtpd_access_policy"`,
+		strings.Repeat("a=b\n", 65): "more than 64 attributes",
+		strings.Repeat("a", 16385):  "request of 16385 bytes, limit 16384",
+	} {
+		var r Request
+		if err := r.ParseRequest([]byte(in)); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "policy: ") {
+			t.Errorf("%.40q: %v, want %q", in, err, want)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package bulkhead
 import (
 	"context"
 	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -93,12 +94,19 @@ type Report struct {
 	Signatures []Signature
 	Vote       Vote
 	Count      uint32 // recipients of a sighting; 0 means 1; Many and more mean Many. A vote, and a stranger's sighting, is one
-	// Recipients of a sighting, as far as the door knows them. A root's sighting is a
-	// delivery; each recipient is counted for one once a day, however many copies of
-	// a text, or messages of a sender, arrive. Empty: Count deliveries.
+	// Recipients of a sighting, as far as the door knows them: the addresses to which
+	// mail is delivered there, see [Mailbox]. A root's sighting is a delivery; each
+	// recipient is counted for one once a day, however many copies of a text, or
+	// messages of a sender, arrive. Empty: Count deliveries. At most [MaxRecipients].
 	Recipients []string
-	Source     Source
-	Reporter   Reporter
+	// Trap says of a spam vote that nobody cast it: the message came to an address
+	// that takes no mail but spam. Anybody who finds the address can send it a copy of
+	// another's mail, so such a vote weighs half of its reporter's, is one voice for a
+	// network of clients (Source.Client), and lists only what somebody else speaks
+	// against, too.
+	Trap     bool
+	Source   Source
+	Reporter Reporter
 	// ID makes a report idempotent: within one generation, a second report of
 	// the same reporter with the same ID and signatures changes nothing.
 	// Empty for a report that is never sent twice, [MaxID] bytes at most.
@@ -107,6 +115,24 @@ type Report struct {
 
 // MaxID is the largest number of bytes in the ID of a [Report].
 const MaxID = 255
+
+// MaxRecipients is the largest number of Recipients of a [Report].
+const MaxRecipients = 1000
+
+// Mailbox returns what tells the mailbox of an address from others: the address in
+// lower case, without an extension of its local part ("ann+shops@example.com"), so
+// that one mailbox does not look like many.
+func Mailbox(address string) string {
+	address = strings.ToLower(address)
+	at := strings.LastIndexByte(address, '@')
+	if at < 0 {
+		return address
+	}
+	if plus := strings.IndexByte(address[:at], '+'); plus > 0 {
+		return address[:plus] + address[at:]
+	}
+	return address
+}
 
 // A Receipt says what a report did. Counts are numbers of signatures.
 type Receipt struct {

@@ -134,7 +134,7 @@ func (r *request) query(allowed ...string) (url.Values, error) {
 		if !slices.Contains(allowed, name) {
 			return nil, fmt.Errorf("%w: unknown query parameter %.40q", bulkhead.ErrMalformed, name)
 		}
-		if len(values) > 1 && name != "dkim" {
+		if len(values) > 1 && name != "dkim" && name != "rcpt" {
 			return nil, fmt.Errorf("%w: query parameter %q given %d times", bulkhead.ErrMalformed, name, len(values))
 		}
 	}
@@ -270,7 +270,7 @@ func (s *Server) vote(r *request) (any, error) {
 }
 
 func (s *Server) voteMail(r *request) (any, error) {
-	q, err := r.query("sender", "client", "list_id", "dkim", "count", "vote", "user")
+	q, err := r.query("sender", "client", "list_id", "dkim", "count", "vote", "user", "rcpt")
 	if err != nil {
 		return nil, err
 	}
@@ -282,6 +282,9 @@ func (s *Server) voteMail(r *request) (any, error) {
 		return nil, err
 	}
 	rep.Reporter.User = q.Get("user")
+	if rep.Recipients, err = mailboxes(rep.Vote, q["rcpt"]); err != nil {
+		return nil, err
+	}
 	if rep.Signatures, rep.Source, err = s.mail(r, q); err != nil {
 		return nil, err
 	}
@@ -374,10 +377,35 @@ func (s *Server) readyReport(r *request, in *client.Report) (bulkhead.Report, er
 		return bulkhead.Report{}, err
 	}
 	who.User = in.User
+	if in.Trap && vote != bulkhead.Spam {
+		return bulkhead.Report{}, fmt.Errorf("%w: a trap says spam, not %v", bulkhead.ErrMalformed, vote)
+	}
+	recipients, err := mailboxes(vote, in.Recipients)
+	if err != nil {
+		return bulkhead.Report{}, err
+	}
 	return bulkhead.Report{
 		Signatures: in.Signatures, Vote: vote, Count: in.Count,
-		Source: in.Source.Bulkhead(), Reporter: who, ID: in.ID,
+		Recipients: recipients, Trap: in.Trap, Source: in.Source.Bulkhead(), Reporter: who, ID: in.ID,
 	}, nil
+}
+
+// mailboxes returns the recipients of a sighting as a report has them.
+func mailboxes(vote bulkhead.Vote, recipients []string) ([]string, error) {
+	if vote != bulkhead.Sighting && len(recipients) > 0 {
+		return nil, fmt.Errorf("%w: recipients of a vote, want a sighting", bulkhead.ErrMalformed)
+	}
+	if len(recipients) > bulkhead.MaxRecipients {
+		return nil, fmt.Errorf("%w: %d recipients, limit %d", bulkhead.ErrMalformed, len(recipients), bulkhead.MaxRecipients)
+	}
+	var all []string
+	for _, r := range recipients {
+		if r == "" || len(r) > maxName {
+			return nil, fmt.Errorf("%w: recipient of %d bytes, want 1 to %d", bulkhead.ErrMalformed, len(r), maxName)
+		}
+		all = append(all, bulkhead.Mailbox(r))
+	}
+	return all, nil
 }
 
 // reporter returns whose a report is: that of whoever sent it, or of the stranger

@@ -107,7 +107,7 @@ func (s *Server) routes() []route {
 	mail := mailBody()
 	checkParams := append(sourceParams(), queryParam("threshold", "integer", "Count at which the message is bulk; absent: the node's own."))
 	voteParams := append(sourceParams(), queryParam("count", "integer", "Recipients of the message; absent: 1."),
-		bounded(queryParam("user", "string", userDoc+mailOnly), maxUser), idempotencyKey())
+		bounded(queryParam("user", "string", userDoc+mailOnly), maxUser), rcptParam(), idempotencyKey())
 	reportParams := append(slices.Clone(voteParams), &huma.Param{Name: "vote", In: "query", Description: "What the reporter says of the message; absent: spam.",
 		Schema: &huma.Schema{Type: "string", Enum: []any{"sighting", "spam", "ham", "revoke"}}})
 	name := &huma.Param{Name: "name", In: "path", Required: true, Description: "Name of the account.", Schema: &huma.Schema{Type: "string"}}
@@ -293,6 +293,12 @@ func sourceParams() []*huma.Param {
 		{Name: "dkim", In: "query", Description: "A domain whose DKIM signature the caller has verified; may be repeated." + mailOnly,
 			Schema: &huma.Schema{Type: huma.TypeArray, Items: &huma.Schema{Type: "string"}}},
 	}
+}
+
+func rcptParam() *huma.Param {
+	most := bulkhead.MaxRecipients
+	return &huma.Param{Name: "rcpt", In: "query", Description: "A mailbox that a sighting was delivered to, counted once a day; may be repeated. Absent: count of them." + mailOnly,
+		Schema: &huma.Schema{Type: huma.TypeArray, MaxItems: &most, Items: &huma.Schema{Type: "string"}}}
 }
 
 func idempotencyKey() *huma.Param {

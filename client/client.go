@@ -28,12 +28,13 @@ type Client struct {
 // MessageOptions goes with a whole message. The zero value adds nothing to
 // what the headers say.
 type MessageOptions struct {
-	Source    bulkhead.Source // fields that are not empty win over the headers
-	Threshold uint32          // of a check; 0: the node's own
-	Vote      bulkhead.Vote   // of a report
-	Count     uint32          // of a report: recipients; 0 means 1
-	User      string          // of a report: on whose behalf it is; see [bulkhead.Reporter]
-	ID        string          // of a report: idempotency key; "" for none
+	Source     bulkhead.Source // fields that are not empty win over the headers
+	Threshold  uint32          // of a check; 0: the node's own
+	Vote       bulkhead.Vote   // of a report
+	Count      uint32          // of a report: recipients; 0 means 1
+	Recipients []string        // of a sighting: mailboxes that it was delivered to, see bulkhead.Report
+	User       string          // of a report: on whose behalf it is; see [bulkhead.Reporter]
+	ID         string          // of a report: idempotency key; "" for none
 }
 
 // CheckMessage asks about a whole message.
@@ -96,6 +97,9 @@ func voteQuery(o MessageOptions) url.Values {
 	}
 	if o.User != "" {
 		q.Set("user", o.User)
+	}
+	if r := recipientsOf(o.Vote, o.Recipients); len(r) > 0 {
+		q["rcpt"] = r
 	}
 	return q
 }

@@ -161,9 +161,17 @@ func reportOf(r *bulkhead.Report) (Report, error) {
 		return Report{}, fmt.Errorf("client: %w: vote %d", bulkhead.ErrMalformed, r.Vote)
 	}
 	return Report{
-		Signatures: r.Signatures, Vote: r.Vote.String(), Count: r.Count, Source: sourceOf(&r.Source),
-		Reporter: stranger(r.Reporter.Addr), User: r.Reporter.User, ID: r.ID,
+		Signatures: r.Signatures, Vote: r.Vote.String(), Count: r.Count, Recipients: recipientsOf(r.Vote, r.Recipients),
+		Trap: r.Trap && r.Vote == bulkhead.Spam, Source: sourceOf(&r.Source), Reporter: stranger(r.Reporter.Addr), User: r.Reporter.User, ID: r.ID,
 	}, nil
+}
+
+// recipientsOf returns the recipients that a report of that vote may name.
+func recipientsOf(v bulkhead.Vote, all []string) []string {
+	if v != bulkhead.Sighting {
+		return nil
+	}
+	return all[:min(len(all), bulkhead.MaxRecipients)]
 }
 
 // stranger returns addr if it is of another machine, or else the zero Addr.

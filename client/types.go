@@ -59,6 +59,8 @@ type Report struct {
 	Signatures []bulkhead.Signature `json:"signatures" doc:"Signatures of the message, each as SCHEME:HEX."`
 	Vote       string               `json:"vote,omitempty" enum:"sighting,spam,ham,revoke" default:"spam" doc:"What the reporter says of the message."`
 	Count      uint32               `json:"count,omitempty" doc:"Recipients of the message; 0 or absent: 1. 16777215 and more: many."`
+	Recipients []string             `json:"recipients,omitempty" maxItems:"1000" doc:"Mailboxes that a sighting was delivered to, each counted once a day; absent: count of them."`
+	Trap       bool                 `json:"trap,omitempty" doc:"A spam vote that nobody cast: the message came to an address that takes no mail but spam."`
 	Source     *Source              `json:"source,omitempty" doc:"What whitelists look at."`
 	Reporter   netip.Addr           `json:"reporter,omitzero" doc:"Address of the stranger for whom the report is made; absent: the report is the client's own. Only trusted accounts and administrators may name one."`
 	User       string               `json:"user,omitempty" maxLength:"128" doc:"User on whose behalf the report is, whom the client has authenticated: each has one voice. Only the node's own services and trusted accounts may name one."`

@@ -59,7 +59,8 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 	if err != nil {
 		return nil, err
 	}
-	f := &findings{trapped: s.traps.count(e.recipients)}
+	people := s.traps.spared(e.recipients)
+	f := &findings{trapped: len(e.recipients) - len(people)}
 	var hosts []string
 	if s.AuthResults != nil {
 		hosts = s.AuthResults()
@@ -77,21 +78,26 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 		return f, nil
 	}
 	report := bulkhead.Report{
-		Signatures: sigs, Vote: bulkhead.Sighting, Count: uint32(max(len(e.recipients), 1)),
-		Source: source, Reporter: s.Reporter, ID: deliveryID(e, m),
+		Signatures: sigs, Vote: bulkhead.Sighting, Count: uint32(max(len(people), 1)),
+		Recipients: mailboxes(people), Source: source, Reporter: s.Reporter, ID: deliveryID(e, m),
 	}
 	f.verdict, err = s.Clearinghouse.Check(ctx, bulkhead.Query{Signatures: sigs, Source: source, Reporter: s.Reporter})
 	if err != nil {
 		return nil, fmt.Errorf("milter: check: %w", err)
 	}
-	// The message counts itself: one to many recipients is bulk at once. One that is
-	// sent again was counted before it was asked for.
-	if !s.counted.has(report.ID) {
-		f.verdict.Sightings = min(f.verdict.Sightings+report.Count, bulkhead.Many)
+	if len(people) > 0 || f.trapped == 0 { // what came to traps alone is delivered to nobody
+		// The message counts itself: one to many recipients is bulk at once. One that is
+		// sent again was counted before it was asked for.
+		if !s.counted.has(report.ID) {
+			f.verdict.Sightings = min(f.verdict.Sightings+report.Count, bulkhead.Many)
+		}
+		s.count(ctx, report, e.queueID)
 	}
-	s.count(ctx, report, e.queueID)
 	if f.trapped > 0 {
-		report.Vote, report.Count, report.ID = bulkhead.Spam, uint32(f.trapped), "trap "+report.ID
+		report.Vote, report.Count, report.Recipients = bulkhead.Spam, uint32(f.trapped), nil
+		if report.Trap = true; report.ID != "" {
+			report.ID = "trap " + report.ID
+		}
 		if err := s.report(ctx, report); err != nil {
 			f.faults = append(f.faults, err)
 		} else {
@@ -283,18 +289,36 @@ func newTraps(all []string) (traps, error) {
 	return t, nil
 }
 
-func (t traps) count(recipients []string) (n int) {
+// has reports whether a recipient is a trap.
+func (t traps) has(recipient string) bool {
+	at := strings.LastIndexByte(recipient, '@')
+	if at < 0 {
+		return false
+	}
+	domain, _ := asciiDomain(recipient[at+1:]) // one without such a form is no trap
+	return t[strings.ToLower(recipient[:at+1])+domain] || t["@"+domain]
+}
+
+// spared returns the recipients that are no traps.
+func (t traps) spared(recipients []string) []string {
+	if len(t) == 0 {
+		return recipients
+	}
+	return slices.DeleteFunc(slices.Clone(recipients), t.has)
+}
+
+// mailboxes returns the different mailboxes of some recipients, as many as a report
+// may name.
+func mailboxes(recipients []string) []string {
+	seen := make(map[string]bool, len(recipients))
+	var all []string
 	for _, r := range recipients {
-		at := strings.LastIndexByte(r, '@')
-		if at < 0 {
-			continue
-		}
-		domain, _ := asciiDomain(r[at+1:]) // one without such a form is no trap
-		if t[strings.ToLower(r[:at+1])+domain] || t["@"+domain] {
-			n++
+		if m := bulkhead.Mailbox(r); !seen[m] && len(all) < bulkhead.MaxRecipients {
+			seen[m] = true
+			all = append(all, m)
 		}
 	}
-	return n
+	return all
 }
 
 // errPanic is what a panic while a message was judged is turned into.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -319,6 +320,86 @@ func TestExempt(t *testing.T) {
 	}
 }
 
+// TestRecipients: a sighting names the mailboxes that the message came to, each once,
+// and no more than a report may name; all of them count for the threshold.
+func TestRecipients(t *testing.T) {
+	house := &prototest.House{}
+	s := &Server{Clearinghouse: house}
+	m := serve(t, s)(6, everything)
+	m.connect("198.51.100.7")
+	var many []string
+	for i := range bulkhead.MaxRecipients + 5 {
+		many = append(many, fmt.Sprintf("user%d@example.com", i))
+	}
+	m.message("x@shop.example", []string{"Bob@example.com", "bob+shops@Example.com", "bob+@example.com", "ann@example.com"}, text("", offer))
+	m.message("x@shop.example", many, text("", prose(1)))
+	s.Flush()
+	reports := house.Reports()
+	if len(reports) != 2 {
+		t.Fatalf("%d reports, want 2", len(reports))
+	}
+	if got, want := reports[0].Recipients, []string{"bob@example.com", "ann@example.com"}; !slices.Equal(got, want) || reports[0].Count != 4 {
+		t.Errorf("recipients %q, count %d; want %q and 4", got, reports[0].Count, want)
+	}
+	if got := reports[1]; len(got.Recipients) != bulkhead.MaxRecipients || got.Count != uint32(len(many)) {
+		t.Errorf("%d recipients, count %d; want %d and %d", len(got.Recipients), got.Count, bulkhead.MaxRecipients, len(many))
+	}
+}
+
+// TestSuspected: what is suspected is told and counted as such, and each domain says
+// what is done with it; so is spam of which a domain is not sure enough.
+func TestSuspected(t *testing.T) {
+	house := &prototest.House{}
+	report(t, house, offer)
+	sigs, err := signature.Compute(t.Context(), []byte(strings.ReplaceAll(text("", prose(7)), "\n", "\r\n")), signature.Options{})
+	if err != nil || len(sigs) == 0 {
+		t.Fatal(err)
+	}
+	house.Suspected = map[bulkhead.Signature]bool{sigs[0]: true}
+	s := &Server{
+		Clearinghouse: house, Lists: lists{"evil.example": {List: "bad", Tone: "black"}, "friend.example": {List: "good", Tone: "white"}, "198.51.100.99": {List: "good", Tone: "white"}},
+		Policies: []Policy{
+			{Spam: Reject, Listed: Tempfail},
+			{Domain: "strict.example.net", Suspected: Reject, Spam: Reject},
+			{Domain: "sure.example.org", Spam: Reject, Suspected: Quarantine, Confidence: 100},
+			{Domain: "quiet.example.org", Suspected: None},
+		},
+	}
+	dial := serve(t, s)
+	m := dial(6, everything)
+	m.connect("198.51.100.7")
+	for _, tt := range []struct {
+		from, to, body string
+		code           byte
+		class          Class
+	}{
+		{"x@shop.example", "bob@example.com", prose(7), replyAccept, ClassSuspected},
+		{"x@shop.example", "bob@strict.example.net", prose(7), replyCode, ""},
+		{"x@shop.example", "bob@quiet.example.org", prose(7), replyAccept, ""},
+		{"x@evil.example", "bob@example.com", prose(7), replyCode, ""},
+		{"x@shop.example", "bob@example.com", prose(8), replyAccept, ClassNone},
+	} {
+		if r := m.message(tt.from, []string{tt.to}, text("", tt.body)); r.code != tt.code || r.inserted[HeaderClass] != string(tt.class) {
+			t.Errorf("%s to %s: %q %q, class %q; want %q, %q", tt.from, tt.to, r.code, r.text, r.inserted[HeaderClass], tt.code, tt.class)
+		}
+	}
+	if n := s.Stats.Suspected.Load(); n != 3 {
+		t.Errorf("%d messages counted as suspected, want 3", n)
+	}
+
+	// All but sure: another voter holds it for ham.
+	sure := &findings{verdict: bulkhead.Verdict{Judged: bulkhead.JudgedSpam, Class: bulkhead.ClassSpam, Confidence: 70, Threshold: 20}}
+	for domain, want := range map[string]Class{"sure.example.org": ClassSuspected, "strict.example.net": ClassSpam} {
+		if _, c, a := s.policies.Load().decide([]string{"bob@" + domain}, sure); c != want || want == ClassSuspected && a != Quarantine {
+			t.Errorf("at %s: %s, %s; want %s", domain, c, a, want)
+		}
+	}
+	white := &findings{verdict: bulkhead.Verdict{Class: bulkhead.ClassSuspected}, white: &Match{}}
+	if _, c, _ := s.policies.Load().decide([]string{"bob@example.com"}, white); c != ClassWhite {
+		t.Errorf("suspected and white-listed is %s", c)
+	}
+}
+
 func TestTraps(t *testing.T) {
 	for _, discard := range []bool{false, true} {
 		house := &prototest.House{}
@@ -335,11 +416,21 @@ func TestTraps(t *testing.T) {
 		if r := m.message("x@shop.example", []string{"trap@example.com", "bob@example.com"}, text("", offer)); r.code != replyAccept {
 			t.Errorf("discard %v, one recipient is none: %q", discard, r.code)
 		}
+		s.Flush()
 		spam := 0
+		var delivered []string
 		for _, r := range house.Reports() {
 			if r.Vote == bulkhead.Spam {
 				spam += int(r.Count)
+			} else {
+				delivered = append(delivered, r.Recipients...)
 			}
+			if trap := r.Vote == bulkhead.Spam; r.Trap != trap || trap && len(r.Recipients) > 0 || !trap && r.Count != 1 {
+				t.Errorf("discard %v: %+v", discard, r)
+			}
+		}
+		if !slices.Equal(delivered, []string{"bob@example.com"}) {
+			t.Errorf("discard %v: delivered to %q, want bob alone: traps are nobody's mailboxes", discard, delivered)
 		}
 		if spam != 3 || s.Stats.Trapped.Load() != 2 {
 			t.Errorf("discard %v: %d spam votes of %d messages, want 3 of 2", discard, spam, s.Stats.Trapped.Load())

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/idna"
+
+	"github.com/bulkhead-mail/bulkhead"
 )
 
 // An Action is what is done with a message of one class.
@@ -29,9 +31,12 @@ const (
 	ClassWhite  Class = "white"  // its sender or signature is white-listed: none of the others
 	ClassSpam   Class = "spam"   // judged spam in the blocklist book
 	ClassListed Class = "listed" // sender, client or URL is in a black list
-	ClassBulk   Class = "bulk"   // seen at least as often as the threshold
-	ClassGrey   Class = "grey"   // sender, client or URL is in a grey list
-	ClassNone   Class = "none"
+	// ClassSuspected is like what was reported, on too little evidence to call it
+	// spam, or spam with less confidence than the policy asks for.
+	ClassSuspected Class = "suspected"
+	ClassBulk      Class = "bulk" // seen at least as often as the threshold
+	ClassGrey      Class = "grey" // sender, client or URL is in a grey list
+	ClassNone      Class = "none"
 )
 
 // A Policy says what the mail of a recipient domain goes through.
@@ -39,11 +44,11 @@ type Policy struct {
 	// Domain is the recipients' domain, subdomains included. Empty: everybody
 	// who has no policy of his own.
 	Domain string
-	// Spam, Listed, Bulk and Grey are what is done with a message of the class.
-	// Empty means Header.
-	Spam, Listed, Bulk, Grey Action
+	// Spam, Listed, Suspected, Bulk and Grey are what is done with a message of the
+	// class. Empty means Header.
+	Spam, Listed, Suspected, Bulk, Grey Action
 	// Confidence is the confidence, 0 to 100, from which a message is of class
-	// spam for this domain.
+	// spam for this domain; with less it is suspected.
 	Confidence int
 	// Threshold is the count from which a message is bulk for this domain; 0
 	// means the node's own.
@@ -54,7 +59,7 @@ type Policy struct {
 }
 
 func (p *Policy) validate() error {
-	for _, a := range []*Action{&p.Spam, &p.Listed, &p.Bulk, &p.Grey} {
+	for _, a := range []*Action{&p.Spam, &p.Listed, &p.Suspected, &p.Bulk, &p.Grey} {
 		if *a == "" {
 			*a = Header
 		}
@@ -104,6 +109,8 @@ func (p *Policy) classify(f *findings) Class {
 		return ClassSpam
 	case f.black != nil:
 		return ClassListed
+	case v.Spam() || v.Class == bulkhead.ClassSuspected:
+		return ClassSuspected
 	case threshold > 0 && v.Sightings >= threshold:
 		return ClassBulk
 	case f.grey != nil:
@@ -118,6 +125,8 @@ func (p *Policy) action(c Class) Action {
 		return p.Spam
 	case ClassListed:
 		return p.Listed
+	case ClassSuspected:
+		return p.Suspected
 	case ClassBulk:
 		return p.Bulk
 	case ClassGrey:

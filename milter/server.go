@@ -106,6 +106,7 @@ type Stats struct {
 	White       atomic.Int64 // messages of each class
 	Spam        atomic.Int64
 	Listed      atomic.Int64
+	Suspected   atomic.Int64
 	Bulk        atomic.Int64
 	Grey        atomic.Int64
 	Clean       atomic.Int64
@@ -116,7 +117,7 @@ type Stats struct {
 
 func (s *Stats) count(c Class, a Action) {
 	classes := map[Class]*atomic.Int64{
-		ClassWhite: &s.White, ClassSpam: &s.Spam, ClassListed: &s.Listed, ClassBulk: &s.Bulk, ClassGrey: &s.Grey, ClassNone: &s.Clean,
+		ClassWhite: &s.White, ClassSpam: &s.Spam, ClassListed: &s.Listed, ClassSuspected: &s.Suspected, ClassBulk: &s.Bulk, ClassGrey: &s.Grey, ClassNone: &s.Clean,
 	}
 	classes[c].Add(1)
 	switch a {

@@ -12,9 +12,10 @@ import (
 type Milter struct {
 	Spam           string         `toml:"spam" reload:"yes" doc:"what is done with mail judged spam: \"none\", \"header\", \"quarantine\",\n\"tempfail\" or \"reject\""`
 	Listed         string         `toml:"listed" reload:"yes" doc:"the same for mail whose client, sender or URL is in a black list"`
+	Suspected      string         `toml:"suspected" reload:"yes" doc:"the same for mail that is like what was reported, on too little evidence to call\nit spam"`
 	Bulk           string         `toml:"bulk" reload:"yes" doc:"the same for mail seen at least as often as the threshold"`
 	Grey           string         `toml:"grey" reload:"yes" doc:"the same for mail whose client, sender or URL is in a grey list"`
-	Confidence     int            `toml:"confidence" reload:"yes" doc:"confidence from which mail is spam, 0 to 100"`
+	Confidence     int            `toml:"confidence" reload:"yes" doc:"confidence from which mail is spam, 0 to 100; with less it is suspected"`
 	Threshold      uint32         `toml:"threshold" reload:"yes" doc:"count from which mail is bulk; 0: tally.threshold"`
 	Text           string         `toml:"text" reload:"yes" doc:"what the sender of refused mail is told; {class} and {reason} are replaced.\nEmpty: a text that names both"`
 	Traps          []string       `toml:"traps" doc:"spam traps, \"someone@example.com\" or \"@example.com\": mail to them is reported"`
@@ -35,6 +36,7 @@ type MilterPolicy struct {
 	Domain     string `toml:"domain" doc:"domain of the recipients, subdomains included"`
 	Spam       string `toml:"spam" doc:"as in [milter]; empty: \"header\""`
 	Listed     string `toml:"listed" doc:"as in [milter]; empty: \"header\""`
+	Suspected  string `toml:"suspected" doc:"as in [milter]; empty: \"header\""`
 	Bulk       string `toml:"bulk" doc:"as in [milter]; empty: \"header\""`
 	Grey       string `toml:"grey" doc:"as in [milter]; empty: \"header\""`
 	Confidence int    `toml:"confidence" doc:"as in [milter]"`
@@ -97,7 +99,7 @@ type DNSBLZone struct {
 
 func defaultMilter() Milter {
 	return Milter{
-		Spam: "header", Listed: "header", Bulk: "header", Grey: "header", Traps: []string{},
+		Spam: "header", Listed: "header", Suspected: "header", Bulk: "header", Grey: "header", Traps: []string{},
 		ExemptNetworks: []string{"127.0.0.0/8", "::1/128"}, ExemptLogins: true, DiscardTrapped: true,
 		OnFault: "accept", Lists: []string{}, MaxMessage: 16 << 20,
 		Timeout: Duration(10 * time.Second), IdleTimeout: Duration(15 * time.Minute),
@@ -106,15 +108,15 @@ func defaultMilter() Milter {
 
 // actions checks what is done with each class of mail; further is what else may
 // stand there.
-func (c *checker) actions(table string, spam, listed, bulk, grey string, further ...string) {
+func (c *checker) actions(table string, spam, listed, suspected, bulk, grey string, further ...string) {
 	allowed := append([]string{"none", "header", "quarantine", "tempfail", "reject"}, further...)
-	for _, a := range []struct{ key, value string }{{"spam", spam}, {"listed", listed}, {"bulk", bulk}, {"grey", grey}} {
+	for _, a := range []struct{ key, value string }{{"spam", spam}, {"listed", listed}, {"suspected", suspected}, {"bulk", bulk}, {"grey", grey}} {
 		c.oneOf(table+"."+a.key, a.value, allowed...)
 	}
 }
 
 func (c *checker) milter(m *Milter, l *Lists) {
-	c.actions("milter", m.Spam, m.Listed, m.Bulk, m.Grey)
+	c.actions("milter", m.Spam, m.Listed, m.Suspected, m.Bulk, m.Grey)
 	c.between("milter.confidence", float64(m.Confidence), 0, 100)
 	c.oneOf("milter.on_fault", m.OnFault, "accept", "tempfail")
 	c.networks("milter.exempt_networks", m.ExemptNetworks)
@@ -134,7 +136,7 @@ func (c *checker) milter(m *Milter, l *Lists) {
 		if p.Domain == "" {
 			c.fail(table+".domain", "is empty; the keys of [milter] are for everybody else")
 		}
-		c.actions(table, p.Spam, p.Listed, p.Bulk, p.Grey, "")
+		c.actions(table, p.Spam, p.Listed, p.Suspected, p.Bulk, p.Grey, "")
 		c.between(table+".confidence", float64(p.Confidence), 0, 100)
 	}
 }

@@ -17,12 +17,12 @@ import (
 // for everybody who has none of their own.
 func policiesOf(m *config.Milter) []milter.Policy {
 	everybody := config.MilterPolicy{
-		Spam: m.Spam, Listed: m.Listed, Bulk: m.Bulk, Grey: m.Grey, Confidence: m.Confidence, Threshold: m.Threshold, Text: m.Text,
+		Spam: m.Spam, Listed: m.Listed, Suspected: m.Suspected, Bulk: m.Bulk, Grey: m.Grey, Confidence: m.Confidence, Threshold: m.Threshold, Text: m.Text,
 	}
 	var all []milter.Policy
 	for _, p := range append([]config.MilterPolicy{everybody}, m.Policies...) {
 		all = append(all, milter.Policy{
-			Domain: p.Domain, Spam: milter.Action(p.Spam), Listed: milter.Action(p.Listed), Bulk: milter.Action(p.Bulk), Grey: milter.Action(p.Grey),
+			Domain: p.Domain, Spam: milter.Action(p.Spam), Listed: milter.Action(p.Listed), Suspected: milter.Action(p.Suspected), Bulk: milter.Action(p.Bulk), Grey: milter.Action(p.Grey),
 			Confidence: p.Confidence, Threshold: p.Threshold, Text: p.Text,
 		})
 	}
@@ -142,7 +142,7 @@ func (n *Node) openMilter(ctx context.Context, address string) (*opened, error) 
 func milterMetrics(s *milter.Stats) []prometheus.Collector {
 	return []prometheus.Collector{
 		newFamily("bulkhead_milter_messages_total", "Messages that the milter judged, by class.", "class", map[string]*atomic.Int64{
-			"white": &s.White, "spam": &s.Spam, "listed": &s.Listed, "bulk": &s.Bulk, "grey": &s.Grey, "none": &s.Clean,
+			"white": &s.White, "spam": &s.Spam, "listed": &s.Listed, "suspected": &s.Suspected, "bulk": &s.Bulk, "grey": &s.Grey, "none": &s.Clean,
 		}),
 		newFamily("bulkhead_milter_actions_total", "Messages that the milter refused, deferred or put on hold.", "action", map[string]*atomic.Int64{
 			"reject": &s.Rejected, "tempfail": &s.Tempfailed, "quarantine": &s.Quarantined,

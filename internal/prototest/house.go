@@ -9,6 +9,7 @@ package prototest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,8 +23,9 @@ import (
 type House struct {
 	// Err, when set, is returned by every call, which then changes nothing. See Fail.
 	Err error
-	// White is the signatures of its white list.
-	White map[bulkhead.Signature]bool
+	// White is the signatures of its white list, Suspected those that make a message
+	// suspected.
+	White, Suspected map[bulkhead.Signature]bool
 	// Threshold is the count at which a signature is bulk; 0 means 20.
 	Threshold uint32
 	// Now is the time of first and last sightings; nil means time.Now.
@@ -142,11 +144,27 @@ func (h *House) Check(_ context.Context, q bulkhead.Query) (bulkhead.Verdict, er
 		}
 		v.Findings = append(v.Findings, f)
 	}
+	v.Class = h.class(&v)
 	if q.Terse {
 		return v, nil
 	}
 	v.Reasons = []string{fmt.Sprintf("seen %d times, %d spam votes, %d ham votes", v.Sightings, v.SpamVotes, v.HamVotes)}
 	return v, nil
+}
+
+// class says in one word what a verdict says.
+func (h *House) class(v *bulkhead.Verdict) bulkhead.Class {
+	switch {
+	case v.Whitelisted != "":
+		return bulkhead.ClassGood
+	case v.Spam():
+		return bulkhead.ClassSpam
+	case slices.ContainsFunc(v.Findings, func(f bulkhead.Finding) bool { return h.Suspected[f.Signature] }):
+		return bulkhead.ClassSuspected
+	case v.Bulk:
+		return bulkhead.ClassBulk
+	}
+	return bulkhead.ClassUnknown
 }
 
 // Report implements [bulkhead.Clearinghouse].

@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// healthTimeout is shorter than that of health checks, which tell why only if the
-// command does.
+// healthTimeout is shorter than the image's health check waits, so that the command
+// itself says what is wrong.
 const healthTimeout = 4 * time.Second
 
 func newReadyCommand() *cobra.Command {

@@ -80,7 +80,11 @@ func ParseEntry(text string) (Entry, error) {
 	if n, ok := parseNetwork(text); ok {
 		return n, nil
 	}
-	if strings.Contains(text, "/") {
+	if host, bits, ok := strings.Cut(text, "/"); ok {
+		// With a scheme it is a URL; without, a mistake that would never match.
+		if a, err := netip.ParseAddr(host); err == nil && bits != "" && strings.Trim(bits, "0123456789") == "" {
+			return Entry{}, fmt.Errorf("lists: %.80q is no network: want 0 to %d bits", text, a.BitLen())
+		}
 		return parseURL(text)
 	}
 	if local, domain, ok := cutAddress(text); ok && local != "" {

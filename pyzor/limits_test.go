@@ -34,6 +34,7 @@ func TestBounds(t *testing.T) {
 		{"longer thread", "Op: ping\nThread: " + long + "1\nPV: 2.1\n\n", "400"},
 		{"empty thread", "Op: ping\nThread:\nPV: 2.1\n\n", "200"},
 		{"names in capitals", "OP: ping\nTHREAD: 30051\nPV: 2.1\nUSER: anonymous\nTIME: 0\nSIG: 0\n\n", "200"},
+		{"user of one letter", ping + "2.1\nUser: x\n\n", "401"},
 		{"names beside letters", "Op: ping\nThread: 30051\nPV: 2.1\nU\x93er: nobody\n\n", "200"},
 		{"signed", signed("alice", aliceKey, 0), "200"},
 		{"signed in capitals", strings.NewReplacer("User:", "USER:", "Time:", "TIME:", "Sig:", "SIG:").Replace(signed("alice", aliceKey, 0)), "401"}, // the text is signed
@@ -86,6 +87,7 @@ func TestStats(t *testing.T) {
 		{"check of a node with a fault", "Op: check\n" + tail, prototest.ErrFault, stats{refused: 1, faults: 1}},
 		{"report to a node with a fault", "Op: report\n" + tail, prototest.ErrFault, stats{refused: 1, faults: 1}},
 		{"three times to a node with a fault", "Op: report\n" + thrice, prototest.ErrFault, stats{refused: 1, faults: 1}},
+		{"report that is not authorised", "Op: report\n" + tail, bulkhead.ErrUnauthorised, stats{refused: 1}},
 		{"report to a node that takes none", "Op: report\n" + tail, bulkhead.ErrReadOnly, stats{refused: 1}},
 	} {
 		s := &Server{Clearinghouse: &prototest.House{Err: tt.err}, Anonymous: Ops(), Exempt: door.Loopback()}
@@ -119,8 +121,13 @@ func TestRepeatedDigests(t *testing.T) {
 		if r.Vote != bulkhead.Ham || r.Reporter.Account != "alice" {
 			t.Errorf("%v by %+v", r.Vote, r.Reporter)
 		}
+		seen := make(map[bulkhead.Signature]bool)
 		for _, sig := range r.Signatures {
 			got[sig] += max(r.Count, 1)
+			if seen[sig] {
+				t.Errorf("one report has %v twice", sig)
+			}
+			seen[sig] = true
 		}
 	}
 	if len(got) != 3 || got[one] != 1 || got[two] != 2 || got[three] != 3 {
@@ -397,6 +404,54 @@ func TestServeHelper(t *testing.T) {
 		}
 		if answered != tt.want {
 			t.Errorf("%s: %d of 3 mails answered, want %d", tt.name, answered, tt.want)
+		}
+	}
+}
+
+// TestManyDigests: of the digests of a request the first 256 are read.
+func TestManyDigests(t *testing.T) {
+	for n, want := range map[int]int{1: 1, 255: 255, 256: 256, 257: 256, 700: 256} {
+		var r Request
+		if !r.Parse([]byte("op:report\nthread:1\n"+strings.Repeat("op-digest:\n", n))) || len(r.Digests) != want {
+			t.Errorf("%d digests: %d read, want %d", n, len(r.Digests), want)
+		}
+	}
+}
+
+// TestRepeatsHaveBallots: digests that one request repeats are counted apart from those
+// of the other requests of the same reporter, and none is lost.
+func TestRepeatsHaveBallots(t *testing.T) {
+	ana := bulkhead.Reporter{Account: "ana"}
+	one, two, three := digest(t, d1), digest(t, d2), digest(t, strings.Repeat("3", 40))
+	var b batch
+	b.ballot(ana, bulkhead.Spam, []bulkhead.Signature{one}, nil)
+	b.ballot(ana, bulkhead.Spam, []bulkhead.Signature{two}, map[bulkhead.Signature]uint32{three: 2})
+	b.ballot(ana, bulkhead.Spam, []bulkhead.Signature{three}, nil)
+	house := &prototest.House{}
+	s := &Server{Clearinghouse: house}
+	for _, box := range b.ballots {
+		if err := s.count(t.Context(), box); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := make(map[bulkhead.Signature]uint32)
+	for _, r := range house.Reports() {
+		for _, sig := range r.Signatures {
+			got[sig] += max(r.Count, 1)
+		}
+	}
+	if len(got) != 3 || got[one] != 1 || got[two] != 1 || got[three] != 3 {
+		t.Errorf("counted %v, want 1, 1 and 3", got)
+	}
+}
+
+// TestUnauthorised: a node that does not know the reporter is told as an account that
+// there is not.
+func TestUnauthorised(t *testing.T) {
+	c := &Client{Address: start(t, &Server{Clearinghouse: &prototest.House{Err: bulkhead.ErrUnauthorised}}, "127.0.0.1:0")}
+	for _, op := range []Op{OpCheck, OpReport} {
+		if r, err := c.Do(t.Context(), op, digest(t, d1)); !errors.Is(err, bulkhead.ErrUnauthorised) || r.Code != 401 {
+			t.Errorf("%s: %+v, %v, want code 401", op, r, err)
 		}
 	}
 }

@@ -144,8 +144,8 @@ func (r *Round) Close() {
 
 // The encoded round, little endian, v for a number of 7 bits a byte:
 //
-//	magic "bkhR", version 1, kind, 8 bytes geometry id, v generation, v From,
-//	v number of operations
+//	magic "bkhR", version 1, kind, 8 bytes geometry id, v generation, v From
+//	the body: v number of operations
 //	for each operation, in bits: gap between lines in Rice's code; the cells as
 //	their rank among all sets of k cells, or the bits themselves; of cells, the
 //	increase and the number of adds in Elias' gamma code
@@ -165,6 +165,14 @@ func (r *Round) Append(dst []byte) []byte {
 	dst = binary.LittleEndian.AppendUint64(dst, r.Geometry.ID())
 	dst = binary.AppendUvarint(dst, r.Generation)
 	dst = binary.AppendUvarint(dst, r.From)
+	dst = r.AppendBody(dst)
+	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[head:], roundSums))
+}
+
+// AppendBody appends the closed round without head and checksum, for a place that
+// says by itself of which array and version the round is, and whether its bytes are
+// what they were: [ParseRoundBody] takes it.
+func (r *Round) AppendBody(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(r.ops)))
 	w := codec.BitWriter{Dst: dst}
 	gap := codec.RiceBits(int(r.Geometry.Lines), len(r.ops))
@@ -174,8 +182,7 @@ func (r *Round) Append(dst []byte) []byte {
 		at = o.line
 		r.putOp(&w, o)
 	}
-	dst = w.Bytes()
-	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[head:], roundSums))
+	return w.Bytes()
 }
 
 func (r *Round) putOp(w *codec.BitWriter, o op) {
@@ -235,19 +242,39 @@ func ParseRound(b []byte, g Geometry) (*Round, error) {
 	}
 	r := &Round{Geometry: g}
 	body = body[fixed:]
-	var count uint64
-	for _, field := range []*uint64{&r.Generation, &r.From, &count} {
+	for _, field := range []*uint64{&r.Generation, &r.From} {
 		x, n := binary.Uvarint(body)
 		if n <= 0 {
 			return nil, fmt.Errorf("%w: the head of a round ends early", ErrCorrupt)
 		}
 		*field, body = x, body[n:]
 	}
-	return r, r.parseOps(body, count)
+	return r, r.parseBody(body)
 }
 
-func (r *Round) parseOps(body []byte, count uint64) error {
+// ParseRoundBody decodes b, all of which must be what [Round.AppendBody] wrote of a
+// round of an array of geometry g and of the generation, which begins at the version
+// from. That it is, and is undamaged, the caller knows; from and the number of adds
+// give To. Its error wraps [ErrCorrupt] or [ErrGeometry]. Memory is taken in
+// proportion to len(b).
+func ParseRoundBody(b []byte, g Geometry, generation, from uint64) (*Round, error) {
+	if err := g.Validate(); err != nil {
+		return nil, err
+	}
+	r := &Round{Geometry: g, Generation: generation, From: from}
+	if err := r.parseBody(b); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Round) parseBody(body []byte) error {
 	g := r.Geometry
+	count, n := binary.Uvarint(body)
+	if n <= 0 {
+		return fmt.Errorf("%w: a round ends before its adds", ErrCorrupt)
+	}
+	body = body[n:]
 	if least := uint64(opBits(g) + 1); count > uint64(len(body))*8/least {
 		return fmt.Errorf("%w: %d operations in %d bytes", ErrCorrupt, count, len(body))
 	}

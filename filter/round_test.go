@@ -187,14 +187,19 @@ func FuzzParseRound(f *testing.F) {
 	r.Record([]Key{{1, 2}, {1 << 63, 9}, {1, 2}}, []uint32{1, 300, 2}, make([]uint32, 3))
 	r.Close()
 	f.Add(r.Append(nil), uint8(0))
+	f.Add(r.AppendBody(nil), uint8(0))
 	b, _ := NewBits(geometries[1])
 	r = b.NewRound()
 	r.RecordBits([]Key{{1, 2}, {1 << 63, 9}}, make([]bool, 2))
 	r.Close()
 	f.Add(r.Append(nil), uint8(1))
+	f.Add(r.AppendBody(nil), uint8(1))
 	f.Fuzz(func(t *testing.T, data []byte, which uint8) {
 		g := geometries[int(which)%len(geometries)]
 		r, err := ParseRound(data, g)
+		if err != nil {
+			r, err = ParseRoundBody(data, g, 7, 1<<40)
+		}
 		if err != nil {
 			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrGeometry) {
 				t.Fatalf("error %v wraps neither ErrCorrupt nor ErrGeometry", err)
@@ -204,6 +209,10 @@ func FuzzParseRound(f *testing.F) {
 		again, err := ParseRound(r.Append(nil), g)
 		if err != nil || !bytes.Equal(again.Append(nil), r.Append(nil)) {
 			t.Fatalf("round trip: %v", err)
+		}
+		again, err = ParseRoundBody(r.AppendBody(nil), g, r.Generation, r.From)
+		if err != nil || again.To != r.To || !bytes.Equal(again.Append(nil), r.Append(nil)) {
+			t.Fatalf("round trip of the body: %v", err)
 		}
 		if g.Kind == Cells {
 			c, _ := NewCounting(g)

@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
@@ -87,6 +88,24 @@ func TestRoundDamage(t *testing.T) {
 		b := r.Append([]byte("what stands before"))[len("what stands before"):]
 		if got, err := ParseRound(b, g); err != nil || got.Len() != 5 || got.Generation != 300 || got.From != 1<<40 || got.To != r.To {
 			t.Fatalf("%v: %+v, %v", g, got, err)
+		}
+		body := r.AppendBody([]byte("x"))[1:]
+		if !bytes.Equal(body, b[len(b)-4-len(body):len(b)-4]) {
+			t.Fatalf("%v: the body %x is not the end of %x", g, body, b)
+		}
+		if got, err := ParseRoundBody(body, g, 300, 1<<40); err != nil || got.To != r.To || !bytes.Equal(got.Append(nil), b) {
+			t.Fatalf("%v: body: %+v, %v", g, got, err)
+		}
+		for at := range body {
+			if _, err := ParseRoundBody(body[:at], g, 300, 1<<40); !errors.Is(err, ErrCorrupt) {
+				t.Fatalf("%v: body cut at %d: %v", g, at, err)
+			}
+		}
+		if _, err := ParseRoundBody(append(bytes.Clone(body), 0), g, 300, 1<<40); !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("%v: a byte behind the body: %v", g, err)
+		}
+		if _, err := ParseRoundBody(body, Geometry{}, 300, 1<<40); !errors.Is(err, ErrGeometry) {
+			t.Fatalf("%v: body of no array: %v", g, err)
 		}
 		for at := range b {
 			for bit := range 8 {

@@ -12,7 +12,8 @@ import (
 )
 
 // A journal entry is one byte that names its kind, one byte of version, and a
-// body: of votes, the decisions of one batch in binary; of all others, JSON.
+// body: of votes, the decisions of one batch, and of parts of peers, binary; of all
+// others, which are small and rare, JSON. Source: docs/specs/journal.md#entries.
 const (
 	entryVotes    byte = 'V'
 	entryRotation byte = 'R'
@@ -23,9 +24,13 @@ const (
 	entryRenew    byte = 'N'
 	entryVersion  byte = 3
 	entryLate     byte = 4 // of votes that change older generations, too
+	entryParts    byte = 4 // of a remote entry; up to 3 its body was JSON
 )
 
-var errEntry = errors.New("engine: malformed journal entry")
+var (
+	errEntry    = errors.New("engine: malformed journal entry")
+	errOldEntry = errors.New("engine: journal entry of a version before 0.1.0")
+)
 
 // votes is what a batch of reports was decided to do: the body of a votes
 // entry.
@@ -120,7 +125,7 @@ func appendCounts(b []byte, keys []filter.Key, n []uint32) []byte {
 	return b
 }
 
-// decoder reads a votes body; after the first error every read returns zero.
+// decoder reads a binary body; after the first error every read returns zero.
 type decoder struct {
 	b   []byte
 	bad bool
@@ -147,15 +152,32 @@ func (d *decoder) count(size int) int {
 	return int(n)
 }
 
-func (d *decoder) key() filter.Key {
-	if len(d.b) < keyBytes {
+// bytes returns the next n bytes, nil if there are fewer.
+func (d *decoder) bytes(n uint64) []byte {
+	if n > uint64(len(d.b)) {
 		d.bad, d.b = true, nil
-		return filter.Key{}
+		return nil
 	}
-	k := filter.Key{Hi: binary.LittleEndian.Uint64(d.b), Lo: binary.LittleEndian.Uint64(d.b[8:])}
-	d.b = d.b[keyBytes:]
-	return k
+	out := d.b[:n:n]
+	d.b = d.b[n:]
+	return out
 }
+
+func (d *decoder) byte() byte {
+	if b := d.bytes(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (d *decoder) uint64() uint64 {
+	if b := d.bytes(8); b != nil {
+		return binary.LittleEndian.Uint64(b)
+	}
+	return 0
+}
+
+func (d *decoder) key() filter.Key { return filter.Key{Hi: d.uint64(), Lo: d.uint64()} }
 
 func (d *decoder) keys() []filter.Key {
 	keys := make([]filter.Key, d.count(keyBytes))
@@ -201,13 +223,8 @@ func decodeVotes(version byte, body []byte) (*votes, error) {
 	v.unique, v.spam, v.revoked = d.keys(), d.keys(), d.keys()
 	v.credits = make([]trust.Credit, d.count(6))
 	for i := range v.credits {
-		name := d.count(1)
-		if d.bad {
-			break
-		}
 		c := &v.credits[i]
-		c.Account = string(d.b[:name])
-		d.b = d.b[name:]
+		c.Account = string(d.bytes(d.uvarint()))
 		for _, n := range []*uint32{&c.Confirmed, &c.Reverted, &c.Day, &c.Network, &c.By} {
 			*n = d.small(1<<32 - 1)
 		}
@@ -240,6 +257,12 @@ func decodeEntry(data []byte) (entry, error) {
 	if data[0] == entryVotes && (data[1] == entryVersion || data[1] == entryLate) {
 		return decodeVotes(data[1], data[2:])
 	}
+	if data[0] == entryRemote && data[1] == entryParts {
+		return decodeRemote(data[2:])
+	}
+	if data[1] < entryVersion || data[0] == entryRemote && data[1] < entryParts {
+		return nil, fmt.Errorf("%w: kind %q, version %d", errOldEntry, data[0], data[1])
+	}
 	if data[1] != entryVersion {
 		return nil, fmt.Errorf("%w: version %d, this program reads up to %d", errEntry, data[1], entryLate)
 	}
@@ -251,8 +274,6 @@ func decodeEntry(data []byte) (entry, error) {
 		body = new(accountChange)
 	case entryOrigins:
 		body = new(originsChange)
-	case entryRemote:
-		body = new(remoteChange)
 	case entryForget:
 		body = new(forgetChange)
 	case entryRenew:

@@ -2,10 +2,14 @@ package engine
 
 import (
 	"bytes"
+	"errors"
+	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -36,15 +40,57 @@ func TestVotesRoundTrip(t *testing.T) {
 	}
 }
 
+func sampleRemote() *remoteBody {
+	cells := filter.Geometry{Kind: filter.Cells, Lines: 1024, K: 6, KeyID: 7}
+	bits := filter.Geometry{Kind: filter.Bitmap, Lines: 2048, K: 8, KeyID: 7}
+	return &remoteBody{"peer", []Part{
+		{Array: ArrayCounts, Start: 1772409600, Geometry: cells, Round: []byte("\x00round\xff"), From: 1 << 40, To: 1<<40 + 3, Boot: 1772400000000},
+		{Array: ArrayRevoked, Start: 1771977600, Geometry: bits, Round: []byte("r"), To: 1},
+		{Array: ArraySpam, Start: 1771977600, Geometry: bits, Image: []byte("an image"), At: 12, Boot: 1},
+	}}
+}
+
+func TestRemoteRoundTrip(t *testing.T) {
+	many := &remoteBody{origin: "m"}
+	for range 1024 {
+		many.parts = append(many.parts, sampleRemote().parts...)
+	}
+	for _, want := range []*remoteBody{sampleRemote(), many, {"x", []Part{}}} {
+		got, err := decodeEntry(want.entry())
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("decoded %+v, %v; want %+v", got, err, want)
+		}
+		bytes := 0
+		for _, p := range want.parts {
+			bytes += len(p.Round) + len(p.Image)
+		}
+		if n := len(want.entry()); n > bytes+partHead*(1+len(want.parts)) {
+			t.Errorf("%d bytes in %d parts are an entry of %d", bytes, len(want.parts), n)
+		}
+	}
+}
+
 func TestEntryRefusals(t *testing.T) {
-	whole := sampleVotes().appendEntry(nil)
-	for n := range whole {
-		if _, err := decodeEntry(whole[:n]); err == nil {
-			t.Errorf("entry cut to %d of %d bytes accepted", n, len(whole))
+	whole, remote := sampleVotes().appendEntry(nil), sampleRemote().entry()
+	for _, whole := range [][]byte{whole, remote} {
+		for n := range whole {
+			if _, err := decodeEntry(whole[:n]); err == nil {
+				t.Errorf("entry %q cut to %d of %d bytes accepted", whole[0], n, len(whole))
+			}
+		}
+	}
+	for _, old := range []string{"M\x01{}", "M\x03{}", "A\x01{}", "V\x02"} {
+		if _, err := decodeEntry([]byte(old)); !errors.Is(err, errOldEntry) {
+			t.Errorf("%q: %v", old, err)
 		}
 	}
 	for name, entry := range map[string][]byte{
 		"longer":       append(bytes.Clone(whole), 0),
+		"longer parts": append(bytes.Clone(remote), 0),
+		"new parts":    {entryRemote, entryParts + 1, 0},
+		"no array":     append(append([]byte{entryRemote, entryParts, 0}, make([]byte, 8)...), 1, 3, 6, 1, 1, 1, 0, 1, 1, 'x'),
+		"no image":     append(append([]byte{entryRemote, entryParts, 0}, make([]byte, 8)...), 1, flagImage, 6, 1, 1, 1, 0, 0, 0),
+		"many parts":   append(append([]byte{entryRemote, entryParts, 0}, make([]byte, 8)...), 0xff, 0xff, 0xff, 0xff, 0x7f),
 		"unknown kind": {'X', entryVersion},
 		"new version":  {entryVotes, entryLate + 1},
 		"no late":      {entryVotes, entryLate, 1, 1, 0, 0, 0, 0, 0, 0, 0},
@@ -58,17 +104,42 @@ func TestEntryRefusals(t *testing.T) {
 	}
 }
 
+// TestOldEntries: a node does not start with entries of an older version, and says how
+// to go on.
+func TestOldEntries(t *testing.T) {
+	st, err := store.Open(filepath.Join(t.TempDir(), "data"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	if _, err := st.Append([]byte("A\x01{}")); err != nil {
+		t.Fatal(err)
+	}
+	var damage *store.DamageError
+	_, err = Open(t.Context(), small(Options{Store: st}))
+	if !errors.As(err, &damage) || !strings.Contains(err.Error(), "restore it with the program that made it") {
+		t.Errorf("opened with an old entry: %v", err)
+	}
+}
+
 func FuzzDecodeEntry(f *testing.F) {
 	f.Add(sampleVotes().appendEntry(nil))
 	late := sampleVotes()
 	late.weigh(1, filter.Key{Hi: 10, Lo: 11}, 5)
 	f.Add(late.appendEntry(nil))
-	f.Add([]byte("R\x01{\"drop_tally\":[1]}"))
-	f.Add([]byte("A\x01{\"remove\":\"eve\"}"))
+	f.Add(sampleRemote().entry())
+	f.Add([]byte("R\x03{\"drop_tally\":[1]}"))
+	f.Add([]byte("A\x03{\"remove\":\"eve\"}"))
 	f.Fuzz(func(t *testing.T, entry []byte) {
 		body, err := decodeEntry(entry)
 		if err != nil {
 			return
+		}
+		if r, ok := body.(*remoteBody); ok {
+			again, err := decodeEntry(r.entry())
+			if err != nil || !reflect.DeepEqual(again, body) {
+				t.Fatalf("%+v encodes to %+v, %v", r, again, err)
+			}
 		}
 		if v, ok := body.(*votes); ok {
 			again, err := decodeEntry(v.appendEntry(nil))

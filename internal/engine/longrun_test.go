@@ -310,7 +310,7 @@ func TestForgedKeys(t *testing.T) {
 			m.Info.Keys = keys
 			forged := parts[0]
 			forged.Image = m.Append(nil)
-			if err := home.ApplyRemote(ctx, "a", []Part{forged}); !errors.Is(err, bulkhead.ErrMalformed) {
+			if err := applyParts(home, "a", []Part{forged}); !errors.Is(err, bulkhead.ErrMalformed) {
 				t.Errorf("%s, page of %d keys: %v, want it refused", a.Array, keys, err)
 			}
 		}
@@ -349,7 +349,7 @@ func TestMostKeys(t *testing.T) {
 			m.Info.Keys, m.Info.Version = 1<<bit, 0
 			forged := parts[i]
 			forged.Image = m.Append(nil)
-			if home.ApplyRemote(ctx, "a", []Part{forged}) == nil {
+			if applyParts(home, "a", []Part{forged}) == nil {
 				taken++
 			}
 		}

@@ -162,7 +162,7 @@ func (w *mergeWorld) share(p *mergePeer) {
 	for _, part := range parts {
 		w.room(part)
 		w.both(func(e *Engine) error {
-			if err := e.ApplyRemote(context.Background(), p.id, []Part{part}); !errors.Is(err, ErrGap) {
+			if err := applyParts(e, p.id, []Part{part}); !errors.Is(err, ErrGap) {
 				return err
 			}
 			return nil
@@ -183,7 +183,7 @@ func (w *mergeWorld) share(p *mergePeer) {
 		w.done["images"]++
 		w.room(parts[0])
 		for some := range slices.Chunk(parts, 1+w.rng.IntN(len(parts))) {
-			w.both(func(e *Engine) error { return e.ApplyRemote(context.Background(), p.id, some) })
+			w.both(func(e *Engine) error { return applyParts(e, p.id, some) })
 		}
 	}
 }

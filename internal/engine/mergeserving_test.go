@@ -115,7 +115,7 @@ func TestRenameWhileWarm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := home.ApplyRemote(ctx, origins[i].ID, parts); err != nil {
+		if err := applyParts(home, origins[i].ID, parts); err != nil {
 			t.Fatal(err)
 		}
 		if i == 0 {
@@ -128,9 +128,13 @@ func TestRenameWhileWarm(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	parts, err := home.replicas.Parse(images)
-	if err != nil {
-		t.Fatal(err)
+	var parts []Parsed
+	for _, p := range images {
+		parsed, err := home.ParsePart(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, parsed)
 	}
 	home.between(func() { // before the merged array is made anew
 		if err := home.replicas.Prepare("p0", parts); err != nil {

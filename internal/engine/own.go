@@ -124,7 +124,7 @@ func (e *Engine) TakeRounds(ctx context.Context) (parts []Part, own []ArrayState
 		for _, r := range rec.rounds {
 			r.Close()
 			if r.Len() > 0 {
-				parts = append(parts, Part{Array: key.Array, Start: key.Start, Geometry: r.Geometry, Round: r.Append(nil), From: r.From, To: r.To})
+				parts = append(parts, Part{Array: key.Array, Start: key.Start, Geometry: r.Geometry, Round: r.AppendBody(nil), From: r.From, To: r.To})
 			}
 		}
 	}

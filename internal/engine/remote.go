@@ -13,6 +13,7 @@ import (
 type (
 	Array        = replica.Array
 	Part         = replica.Part
+	Parsed       = replica.Parsed
 	Origin       = replica.Origin
 	ArrayState   = replica.ArrayState
 	Need         = replica.Need
@@ -120,54 +121,55 @@ func (c *renewChange) apply(e *Engine, _ uint64) error {
 	return nil
 }
 
-// remoteChange is the body of a remote entry.
+// remoteChange takes parts into the replica of an origin.
 type remoteChange struct {
-	Origin string `json:"origin"`
-	Parts  []Part `json:"parts"`
-
-	parsed []replica.Parsed
+	origin string
+	parts  []Parsed
 	entry  []byte
 }
+
+// ParsePart decodes and checks a part, whose bytes it keeps, for [Engine.ApplyRemote].
+// It returns an error that wraps [bulkhead.ErrGeometry], [bulkhead.ErrMalformed] or
+// [bulkhead.ErrOverLimit] for one that makes no sense.
+func (e *Engine) ParsePart(p Part) (Parsed, error) { return e.replicas.Parse(p) }
 
 // ApplyRemote takes parts of an origin into its replica, durably, all of them
 // or none. It returns an error that wraps [ErrGap] if a round does not continue
 // the replica, [bulkhead.ErrForbidden] for an origin that does not count, and
-// [bulkhead.ErrGeometry] or [bulkhead.ErrMalformed] for parts that make no
-// sense. The caller has checked that the parts are the origin's.
-func (e *Engine) ApplyRemote(ctx context.Context, origin string, parts []Part) error {
-	c := &remoteChange{Origin: origin, Parts: parts}
-	// Decoding takes longer than all the rest, and the writer has others to serve.
-	var err error
-	if c.parsed, err = e.replicas.Parse(parts); err != nil {
-		return err
+// [bulkhead.ErrGeometry] or [bulkhead.ErrMalformed] for parts that do not go with it or
+// with each other. The caller has checked that the parts are the origin's.
+func (e *Engine) ApplyRemote(ctx context.Context, origin string, parts []Parsed) error {
+	body := remoteBody{origin: origin}
+	for i := range parts {
+		body.parts = append(body.parts, parts[i].Part)
 	}
-	if c.entry, err = encodeJSONEntry(entryRemote, c); err != nil {
-		return err
-	}
-	return e.change(ctx, c)
+	return e.change(ctx, &remoteChange{origin, parts, body.entry()})
 }
 
 func (c *remoteChange) do(e *Engine) error {
 	if err := e.refusing(); err != nil {
 		return err
 	}
-	if err := e.replicas.Prepare(c.Origin, c.parsed); err != nil {
+	if err := e.replicas.Prepare(c.origin, c.parts); err != nil {
 		return err
 	}
 	index, err := e.journal(c.entry)
 	if err != nil {
 		return err
 	}
-	return e.replicas.Apply(index, c.Origin, c.parsed, false)
+	return e.replicas.Apply(index, c.origin, c.parts, false)
 }
 
 // apply takes the parts on start.
-func (c *remoteChange) apply(e *Engine, index uint64) error {
-	parts, err := e.replicas.Parse(c.Parts)
-	if err != nil {
-		return err
+func (b *remoteBody) apply(e *Engine, index uint64) error {
+	parsed := make([]Parsed, len(b.parts))
+	for i, p := range b.parts {
+		var err error
+		if parsed[i], err = e.replicas.Parse(p); err != nil {
+			return err
+		}
 	}
-	return e.replicas.Apply(index, c.Origin, parts, true)
+	return e.replicas.Apply(index, b.origin, parsed, true)
 }
 
 // Origins returns the origins that count.

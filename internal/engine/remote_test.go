@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,19 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
+// applyParts decodes parts and has e take them.
+func applyParts(e *Engine, origin string, parts []Part) error {
+	var parsed []Parsed
+	for _, p := range parts {
+		x, err := e.ParsePart(p)
+		if err != nil {
+			return err
+		}
+		parsed = append(parsed, x)
+	}
+	return e.ApplyRemote(context.Background(), origin, parsed)
+}
+
 // pass hands everything that from took since the last call to the replica
 // that to keeps of it.
 func pass(t *testing.T, from, to *Engine, id string) {
@@ -22,7 +36,7 @@ func pass(t *testing.T, from, to *Engine, id string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := to.ApplyRemote(context.Background(), id, parts); err != nil {
+	if err := applyParts(to, id, parts); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -35,7 +49,7 @@ func transfer(t *testing.T, from, to *Engine, id string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := to.ApplyRemote(context.Background(), id, parts); err != nil {
+		if err := applyParts(to, id, parts); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -103,7 +117,7 @@ func TestGap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.ApplyRemote(context.Background(), "a", parts); !errors.Is(err, ErrGap) {
+	if err := applyParts(b, "a", parts); !errors.Is(err, ErrGap) {
 		t.Fatalf("round after a gap: %v", err)
 	}
 	transfer(t, a, b, "a")
@@ -113,7 +127,7 @@ func TestGap(t *testing.T) {
 			t.Errorf("signature %d after the images: %+v", n, v)
 		}
 	}
-	if err := b.ApplyRemote(context.Background(), "a", parts); !errors.Is(err, ErrGap) {
+	if err := applyParts(b, "a", parts); !errors.Is(err, ErrGap) {
 		t.Errorf("a round the images held already: %v", err)
 	}
 	report(t, a, bulkhead.Report{Signatures: r.Signatures})
@@ -236,7 +250,7 @@ func TestRemoteRefusals(t *testing.T) {
 	}
 	change := func(f func(*Part)) []Part {
 		p := parts[0]
-		p.Round = append([]byte(nil), p.Round...)
+		p.Round = bytes.Clone(p.Round)
 		f(&p)
 		return []Part{p}
 	}
@@ -251,11 +265,13 @@ func TestRemoteRefusals(t *testing.T) {
 		"huge":           {"a", change(func(p *Part) { p.Geometry.Lines = 1 << 29 }), bulkhead.ErrOverLimit},
 		"other key":      {"a", change(func(p *Part) { p.Geometry.KeyID++ }), bulkhead.ErrGeometry},
 		"future":         {"a", change(func(p *Part) { p.Start += 1 << 20 }), bulkhead.ErrMalformed},
-		"damaged":        {"a", change(func(p *Part) { p.Round[len(p.Round)/2] ^= 1 }), bulkhead.ErrMalformed},
+		"cut":            {"a", change(func(p *Part) { p.Round = p.Round[:len(p.Round)-1] }), bulkhead.ErrMalformed},
+		"other count":    {"a", change(func(p *Part) { p.Round[0]++ }), bulkhead.ErrMalformed},
+		"other end":      {"a", change(func(p *Part) { p.To++ }), bulkhead.ErrMalformed},
 		"empty":          {"a", change(func(p *Part) { p.Round = nil }), bulkhead.ErrMalformed},
 		"twice":          {"a", append(change(func(*Part) {}), parts...), bulkhead.ErrMalformed},
 	} {
-		if err := b.ApplyRemote(ctx, tt.origin, tt.parts); !errors.Is(err, tt.want) {
+		if err := applyParts(b, tt.origin, tt.parts); !errors.Is(err, tt.want) {
 			t.Errorf("%s: error %v, want %v", name, err, tt.want)
 		}
 	}
@@ -329,7 +345,7 @@ func TestImagesBetweenRounds(t *testing.T) {
 	}
 	applied := 0
 	for i := range parts {
-		if err := b.ApplyRemote(context.Background(), "a", parts[i:i+1]); err == nil {
+		if err := applyParts(b, "a", parts[i:i+1]); err == nil {
 			applied++
 		} else if !errors.Is(err, ErrGap) {
 			t.Fatal(err)
@@ -369,7 +385,7 @@ func TestManyAdds(t *testing.T) {
 		if len(parts[i].Round) > 400_000 {
 			t.Errorf("round of %d bytes, want less than 400,000", len(parts[i].Round))
 		}
-		if err := b.ApplyRemote(context.Background(), "a", parts[i:i+1]); err != nil {
+		if err := applyParts(b, "a", parts[i:i+1]); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -42,14 +42,14 @@ func TestPartialImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.ApplyRemote(ctx, "a", images[:1]); err != nil {
+	if err := applyParts(b, "a", images[:1]); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
 		if got := b.Replica("a")[0]; got.Partial != version {
 			t.Fatalf("after one image of %d: %+v, want partial %d", len(images), got, version)
 		}
-		if err := b.ApplyRemote(ctx, "a", rounds); !errors.Is(err, ErrGap) {
+		if err := applyParts(b, "a", rounds); !errors.Is(err, ErrGap) {
 			t.Fatalf("round on a partial array: %v", err)
 		}
 		if err := st.Close(); err != nil {
@@ -59,7 +59,7 @@ func TestPartialImages(t *testing.T) {
 		b, st = openDurable(t, dir, Options{Now: c.Now}, nil)
 		writeCheckpoint(t, b)
 	}
-	if err := errors.Join(b.ApplyRemote(ctx, "a", images[1:]), b.ApplyRemote(ctx, "a", rounds)); err != nil {
+	if err := errors.Join(applyParts(b, "a", images[1:]), applyParts(b, "a", rounds)); err != nil {
 		t.Fatal(err)
 	}
 	sameArrays(t, a, b, "a")
@@ -137,7 +137,7 @@ func TestReplicaBoot(t *testing.T) {
 			t.Fatalf("%d parts, %v", len(parts), err)
 		}
 		parts[0].Boot = boot
-		if err := b.ApplyRemote(ctx, "a", parts); err != nil {
+		if err := applyParts(b, "a", parts); err != nil {
 			t.Fatal(err)
 		}
 		if boot == 8 {

@@ -90,7 +90,7 @@ func newCrowd(tb testing.TB, n, capacity uint64, limit float64) *crowd {
 		}
 		for _, p := range parts {
 			c.images += uint64(len(p.Image))
-			if err := c.home.ApplyRemote(ctx, origins[i].ID, []Part{p}); err != nil {
+			if err := applyParts(c.home, origins[i].ID, []Part{p}); err != nil {
 				tb.Fatal(err)
 			}
 		}

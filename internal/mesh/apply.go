@@ -64,8 +64,7 @@ func generations(held map[ref]engine.ArrayState, a engine.Array) (n int) {
 // journal entry.
 type batch struct {
 	rounds []round
-	parts  []engine.Part
-	parsed []*filter.Round
+	parts  []engine.Parsed // the same
 }
 
 func (b *batch) has(x ref) bool {
@@ -97,59 +96,53 @@ func (r *receiver) rounds(ctx context.Context, p *peer, t *track, held map[ref]e
 		if b.has(x.ref) {
 			r.apply(ctx, p, t, held, &b)
 		}
-		if part, parsed := r.admit(p, t, held, &x); parsed != nil {
+		if part, ok := r.admit(p, t, held, &x); ok {
 			b.rounds = append(b.rounds, x)
 			b.parts = append(b.parts, part)
-			b.parsed = append(b.parsed, parsed)
 		}
 	}
 	r.apply(ctx, p, t, held, &b)
 }
 
-// admit decides what to do with a round, and returns it as a part, and parsed, if
-// it is to be applied now.
-func (r *receiver) admit(p *peer, t *track, held map[ref]engine.ArrayState, x *round) (engine.Part, *filter.Round) {
+// admit decides what to do with a round, and returns it decoded if it is to be
+// applied now.
+func (r *receiver) admit(p *peer, t *track, held map[ref]engine.ArrayState, x *round) (part engine.Parsed, now bool) {
 	a, ok := held[x.ref]
 	geometry := x.geometry
 	if ok {
 		geometry = a.Geometry
 	}
-	none := engine.Part{}
 	switch {
 	case !r.m.opts.Engine.Keeps(x.array, x.start):
 		r.early(p, x.ref)
-		return none, nil // expired here
+		return part, false // expired here
 	case p.refuses(x.start):
 		r.refuse(p.key.hint(), reasonRollback, "")
-		return none, nil
+		return part, false
 	case x.announce && x.geometry != geometry:
 		r.refuse(p.key.hint(), reasonGeometry, fmt.Sprintf("round of %v for a replica of %v", x.geometry, geometry))
-		return none, nil
+		return part, false
 	case ok && x.to <= a.Version && a.Partial == 0:
-		return none, nil // known
+		return part, false // known
 	case a.Partial != 0 || x.from != a.Version || !ok && !x.announce:
 		t.hold(x)
-		return none, nil
+		return part, false
 	}
 	if !r.continues(p, t, a, x) {
-		return none, nil
+		return part, false
 	}
-	whole := x.whole(geometry)
-	parsed, err := filter.ParseRound(whole, geometry)
-	if err == nil && (parsed.From != x.from || parsed.To != x.to || parsed.Generation != x.start) {
-		err = fmt.Errorf("round of generation %d from %d to %d where %d, %d, %d are announced", parsed.Generation, parsed.From, parsed.To, x.start, x.from, x.to)
-	}
+	part, err := r.m.opts.Engine.ParsePart(engine.Part{
+		Array: x.array, Start: x.start, Geometry: geometry, Round: x.data, From: x.from, To: x.to, Boot: x.boot,
+	})
 	if err != nil {
-		r.refuse(p.key.hint(), reasonAbsurd, err.Error())
-		return none, nil
+		r.refuseError(p, err)
+		return part, false
 	}
-	if now, waits := r.fits(p, t, held, engine.Need{Array: x.array, Start: x.start, Geometry: geometry, Round: parsed}); !now {
-		if waits {
-			t.hold(x)
-		}
-		return none, nil
+	now, waits := r.fits(p, t, held, engine.Need{Array: x.array, Start: x.start, Geometry: geometry, Round: part.Adds()})
+	if waits {
+		t.hold(x)
 	}
-	return engine.Part{Array: x.array, Start: x.start, Geometry: geometry, Round: whole, Boot: x.boot}, parsed
+	return part, now
 }
 
 // continues reports whether a round from the version of a replica on was also
@@ -221,7 +214,7 @@ func (r *receiver) apply(ctx context.Context, p *peer, t *track, held map[ref]en
 	if err != nil && len(b.parts) > 1 {
 		// One bad part must not keep the others out.
 		for i := range b.parts {
-			r.apply(ctx, p, t, held, &batch{b.rounds[i : i+1 : i+1], b.parts[i : i+1 : i+1], b.parsed[i : i+1 : i+1]})
+			r.apply(ctx, p, t, held, &batch{b.rounds[i : i+1 : i+1], b.parts[i : i+1 : i+1]})
 		}
 		*b = batch{}
 		return
@@ -237,11 +230,11 @@ func (r *receiver) apply(ctx context.Context, p *peer, t *track, held map[ref]en
 	for i, x := range b.rounds {
 		a := held[x.ref]
 		a.Array, a.Start, a.Geometry, a.Version, a.Boot = x.array, x.start, b.parts[i].Geometry, x.to, x.boot
-		a.Keys += uint64(b.parsed[i].Len())
+		a.Keys += uint64(b.parts[i].Adds().Len())
 		held[x.ref] = a
 		t.said.keep(x.ref, x.said)
 		// Not before: what a full disk refuses comes again.
-		r.grow(ctx, p, t, a, b.parsed[i])
+		r.grow(ctx, p, t, a, b.parts[i].Adds())
 	}
 	n := uint64(len(b.rounds))
 	r.figures(p.key.hint(), func(s *stats) { s.applied += n })
@@ -336,9 +329,14 @@ func (r *receiver) image(ctx context.Context, p *peer, t *track, m *message) {
 	if now, _ := r.fits(p, t, held, engine.Need{Array: x.array, Start: x.start, Geometry: x.geometry, Pages: len(x.pages)}); !now {
 		return // if there will be room, it is asked for again
 	}
-	parts := make([]engine.Part, 0, len(x.pages))
-	for _, page := range x.pages {
-		parts = append(parts, engine.Part{Array: x.array, Start: x.start, Geometry: x.geometry, Image: page, At: x.at, Boot: m.stamp.boot})
+	parts := make([]engine.Parsed, len(x.pages))
+	for i, page := range x.pages {
+		var err error
+		parts[i], err = r.m.opts.Engine.ParsePart(engine.Part{Array: x.array, Start: x.start, Geometry: x.geometry, Image: page, At: x.at, Boot: m.stamp.boot})
+		if err != nil {
+			r.refuseError(p, err)
+			return
+		}
 	}
 	if err := r.m.opts.Engine.ApplyRemote(ctx, p.ID, parts); err != nil {
 		r.refuseError(p, err)

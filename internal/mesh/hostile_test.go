@@ -136,7 +136,7 @@ func TestEndlessGenerations(t *testing.T) {
 				r.Close()
 				m.rounds = append(m.rounds, round{
 					ref: ref{engine.ArraySpam, start}, to: r.To, geometry: g, announce: true,
-					lineage: lineage{{f.at.boot, 0}}, data: r.Append(nil),
+					lineage: lineage{{f.at.boot, 0}}, data: r.AppendBody(nil),
 				})
 			}
 			f.say(t, home, m)
@@ -424,5 +424,5 @@ func everything(t *testing.T, f *forger, start uint64, a engine.Array, lines uin
 	if asImage {
 		return &message{kind: kindImage, image: image{x, r.To, g, l, [][]byte{page}}}
 	}
-	return &message{kind: kindDelta, rounds: []round{{ref: x, to: r.To, geometry: g, announce: true, lineage: l, data: r.Append(nil)}}}
+	return &message{kind: kindDelta, rounds: []round{{ref: x, to: r.To, geometry: g, announce: true, lineage: l, data: r.AppendBody(nil)}}}
 }

@@ -231,7 +231,7 @@ func announced(t *testing.T, f *forger, arrays int, lines uint64, keys int) []*m
 		r.Close()
 		out = append(out, &message{kind: kindDelta, rounds: []round{{
 			ref: ref{engine.ArraySpam, start}, to: r.To, geometry: small, announce: true,
-			lineage: lineage{{f.at.boot, 0}}, data: r.Append(nil),
+			lineage: lineage{{f.at.boot, 0}}, data: r.AppendBody(nil),
 		}}})
 	}
 	return out

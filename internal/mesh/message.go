@@ -1,11 +1,9 @@
 package mesh
 
 import (
-	"bytes"
 	"crypto/ed25519"
 	"encoding/binary"
 	"errors"
-	"hash/crc32"
 	"slices"
 	"time"
 
@@ -32,9 +30,9 @@ import (
 // each epoch, newest first: v how much older its boot is than the one before it
 // (the first: than the sender's), v how many changes its base is below the version.
 //
-//	delta: v count; for each round: array byte, +16 if a geometry follows, +32 if
-//	       the round is whole; v start, v from, v to-from, geometry with lineage up
-//	       to to, v length of its data
+//	delta: v count; for each round: array byte, +16 if a geometry follows; v start,
+//	       v from, v to-from, geometry with lineage up to to, v length of its data,
+//	       which is the body of a filter.Round
 //	head:  v length and name; v first start of the generations that the sender
 //	       keeps of the tally, v of the blocklist; v count; for each array: byte,
 //	       v start, v version, geometry, lineage up to the version; then nothing,
@@ -103,8 +101,7 @@ type round struct {
 	geometry filter.Geometry // in a parsed message zero unless announced
 	announce bool            // geometry and lineage go along
 	lineage  lineage         // in a parsed message nil unless announced
-	data     []byte          // an encoded filter.Round, or the middle of one
-	short    bool            // data is the middle of one
+	data     []byte          // the body of a filter.Round: what the message says need not travel twice, and its signature does what a checksum does
 	boot     uint64          // of the origin when it sent the round
 	said     []byte          // the statement that the round came with
 }
@@ -159,7 +156,6 @@ func arrayByte(a engine.Array) byte {
 
 const (
 	flagGeometry = 16
-	flagWhole    = 32
 	flagPartial  = 16 // of an ask
 )
 
@@ -280,10 +276,6 @@ func (r *round) append(b, all []byte, boot uint64) (claim, out []byte) {
 	if r.announce {
 		code |= flagGeometry
 	}
-	data := r.shorten()
-	if len(data) == len(r.data) {
-		code |= flagWhole
-	}
 	b = append(b, code)
 	b = binary.AppendUvarint(b, r.start)
 	b = binary.AppendUvarint(b, r.from)
@@ -292,38 +284,5 @@ func (r *round) append(b, all []byte, boot uint64) (claim, out []byte) {
 		b = appendGeometry(b, r.geometry)
 		b = r.lineage.append(b, boot, r.to)
 	}
-	return binary.AppendUvarint(b, uint64(len(data))), append(all, data...)
-}
-
-// roundHead returns how an encoded round of the array begins: what the message
-// says already need not travel twice, and the signature does what its checksum
-// does.
-func (r *round) roundHead(g filter.Geometry) []byte {
-	b := append([]byte("bkhR\x01"), byte(g.Kind))
-	b = binary.LittleEndian.AppendUint64(b, g.ID())
-	b = binary.AppendUvarint(b, r.start)
-	return binary.AppendUvarint(b, r.from)
-}
-
-// shorten returns the data without what [round.whole] puts back, or all of it.
-func (r *round) shorten() []byte {
-	head := r.roundHead(r.geometry)
-	if len(r.data) < len(head)+4 || !bytes.HasPrefix(r.data, head) {
-		return r.data
-	}
-	short := *r
-	short.short, short.data = true, r.data[len(head):len(r.data)-4]
-	if !bytes.Equal(short.whole(r.geometry), r.data) {
-		return r.data
-	}
-	return short.data
-}
-
-// whole returns the encoded round, of an array of geometry g.
-func (r *round) whole(g filter.Geometry) []byte {
-	if !r.short {
-		return r.data
-	}
-	b := append(r.roundHead(g), r.data...)
-	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
+	return binary.AppendUvarint(b, uint64(len(r.data))), append(all, r.data...)
 }

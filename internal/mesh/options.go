@@ -19,7 +19,8 @@ type Engine interface {
 
 	SetOrigins(ctx context.Context, origins []engine.Origin) error
 	Origins() []engine.Origin
-	ApplyRemote(ctx context.Context, origin string, parts []engine.Part) error
+	ParsePart(p engine.Part) (engine.Parsed, error)
+	ApplyRemote(ctx context.Context, origin string, parts []engine.Parsed) error
 	Replica(origin string) []engine.ArrayState
 	Shown(origin string, a engine.Array, start uint64) float64
 	ForgetGenerations(ctx context.Context, origin string, since uint64) error

@@ -190,7 +190,7 @@ func (r *reader) rounds(m *message) {
 	for range r.count(5) {
 		var p round
 		code := r.byte()
-		p.array = r.array(code &^ (flagGeometry | flagWhole))
+		p.array = r.array(code &^ flagGeometry)
 		p.start = r.uvarint()
 		p.from = r.uvarint()
 		p.to = r.sum(p.from, r.uvarint())
@@ -198,7 +198,6 @@ func (r *reader) rounds(m *message) {
 			p.announce, p.geometry, p.lineage = true, r.geometry(p.array), r.lineage(p.to)
 		}
 		r.sizes = append(r.sizes, r.uvarint())
-		p.short = code&flagWhole == 0
 		if r.err != nil {
 			return
 		}

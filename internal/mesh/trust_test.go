@@ -72,7 +72,7 @@ type fullEngine struct {
 	full atomic.Bool
 }
 
-func (e *fullEngine) ApplyRemote(ctx context.Context, origin string, parts []engine.Part) error {
+func (e *fullEngine) ApplyRemote(ctx context.Context, origin string, parts []engine.Parsed) error {
 	if e.full.Load() {
 		return fmt.Errorf("%w: write journal: no space left on device", bulkhead.ErrReadOnly)
 	}

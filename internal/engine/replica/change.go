@@ -9,57 +9,59 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// Parsed is a part whose bytes have been decoded.
+// A Parsed is a part whose bytes have been decoded, by [Set.Parse] alone.
 type Parsed struct {
-	*Part
+	Part
 	round *filter.Round
 	image *filter.Image
 }
 
-// Parse decodes and checks parts. Nothing of them is believed before. Any goroutine
-// may call it.
-func (s *Set) Parse(parts []Part) ([]Parsed, error) {
-	out := make([]Parsed, 0, len(parts))
-	for i := range parts {
-		p := Parsed{Part: &parts[i]}
-		kind := filter.Bitmap
-		switch p.Array {
-		case ArrayCounts:
-			kind = filter.Cells
-		case ArraySpam, ArrayRevoked:
-		default:
-			return nil, fmt.Errorf("%w: part of array %.20q", bulkhead.ErrMalformed, p.Array)
-		}
-		if err := s.admitGeometry(p.Geometry, kind); err != nil {
-			return nil, err
-		}
-		var err error
-		var generation uint64
-		switch {
-		case len(p.Round) > 0 && len(p.Image) == 0:
-			if p.round, err = filter.ParseRound(p.Round, p.Geometry); err == nil {
-				generation = p.round.Generation
-			}
-		case len(p.Image) > 0 && len(p.Round) == 0:
-			if p.image, err = filter.ParseImage(p.Image, p.Geometry); err == nil {
-				generation = p.image.Generation
-			}
-		default:
-			err = errors.New("neither a round nor an image")
-		}
-		// How full an array is judged by, and what a peer may add, is its keys.
-		if err == nil && p.image != nil && p.image.Info.Keys > maxImageKeys {
-			err = fmt.Errorf("%d keys in a page of %d cells or bits", p.image.Info.Keys, maxImageKeys)
-		}
-		if err == nil && generation != p.Start {
-			err = fmt.Errorf("generation %d in a part of %d", generation, p.Start)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%w: part of %s, generation %d: %v", bulkhead.ErrMalformed, p.Array, p.Start, err)
-		}
-		out = append(out, p)
+// Adds returns the round, which must not be changed; nil if the part is an image.
+func (p *Parsed) Adds() *filter.Round { return p.round }
+
+// Parse decodes and checks a part, whose bytes it keeps. Nothing of it is believed
+// before. Any goroutine may call it.
+func (s *Set) Parse(part Part) (Parsed, error) {
+	p := Parsed{Part: part}
+	kind := filter.Bitmap
+	switch p.Array {
+	case ArrayCounts:
+		kind = filter.Cells
+	case ArraySpam, ArrayRevoked:
+	default:
+		return p, fmt.Errorf("%w: part of array %.20q", bulkhead.ErrMalformed, p.Array)
 	}
-	return out, nil
+	if err := s.admitGeometry(p.Geometry, kind); err != nil {
+		return p, err
+	}
+	if err := p.decode(); err != nil {
+		return p, fmt.Errorf("%w: part of %s, generation %d: %v", bulkhead.ErrMalformed, p.Array, p.Start, err)
+	}
+	return p, nil
+}
+
+func (p *Parsed) decode() (err error) {
+	switch {
+	case len(p.Round) > 0 && len(p.Image) == 0:
+		p.round, err = filter.ParseRoundBody(p.Round, p.Geometry, p.Start, p.From)
+		if err == nil && p.round.To != p.To {
+			err = fmt.Errorf("a round from version %d to %d where %d is announced", p.From, p.round.To, p.To)
+		}
+		return err
+	case len(p.Image) == 0 || len(p.Round) > 0:
+		return errors.New("neither a round nor an image")
+	}
+	if p.image, err = filter.ParseImage(p.Image, p.Geometry); err != nil {
+		return err
+	}
+	// How full an array is judged by, and what a peer may add, is its keys.
+	if p.image.Info.Keys > maxImageKeys {
+		return fmt.Errorf("%d keys in a page of %d cells or bits", p.image.Info.Keys, maxImageKeys)
+	}
+	if p.image.Generation != p.Start {
+		return fmt.Errorf("generation %d in a part of %d", p.image.Generation, p.Start)
+	}
+	return nil
 }
 
 // maxImageKeys is more keys than an image of an array that nothing was merged into

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"slices"
@@ -31,11 +32,16 @@ type cold struct {
 	bytes int          // of later
 }
 
-// A laterRound is an encoded round, with the index of its journal entry: pages of
-// the file that have seen the entry skip it.
+// A laterRound is the body of a round, with the version where it begins and the index of
+// its journal entry: pages of the file that have seen the entry skip it.
 type laterRound struct {
 	index uint64
-	round []byte
+	from  uint64
+	body  []byte
+}
+
+func (l *laterRound) parse(c *cold) (*filter.Round, error) {
+	return filter.ParseRoundBody(l.body, c.geometry, c.Start, l.from)
 }
 
 func newCold(origin string, key Key, g filter.Geometry, version, keys uint64) *cold {
@@ -56,7 +62,8 @@ func (c *cold) Keys() uint64 { return c.keys.Load() }
 
 // take notes a round.
 func (c *cold) take(index uint64, p Parsed) {
-	c.later = append(c.later, laterRound{index, p.Round})
+	body := bytes.Clone(p.Round) // not the message or the entry that it came in
+	c.later = append(c.later, laterRound{index, p.From, body})
 	c.bytes += len(p.Round)
 	c.version.Store(p.round.To)
 	c.keys.Add(uint64(p.round.Len()))
@@ -82,7 +89,7 @@ func (c *cold) written(s coldState, file string) {
 	c.later = c.later[len(s.later):]
 	c.bytes = 0
 	for _, l := range c.later {
-		c.bytes += len(l.round)
+		c.bytes += len(l.body)
 	}
 }
 
@@ -99,7 +106,7 @@ func (s *Set) thaw(c coldState) (loaded, error) {
 		return nil, err
 	}
 	for _, l := range c.later {
-		r, err := filter.ParseRound(l.round, c.geometry)
+		r, err := l.parse(c.cold)
 		if err == nil {
 			err = array.ApplyRound(l.index, r, true)
 		}

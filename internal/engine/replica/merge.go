@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-
-	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
 // An arrangement says which arrays of replicas are to be merged.
@@ -313,7 +311,7 @@ func (k *making) add(s *Set, c *cold, between func(func())) error {
 func (k *making) catchUp(back bool) error {
 	for i, c := range k.members {
 		for _, l := range c.later[len(k.states[i].later):] {
-			r, err := filter.ParseRound(l.round, c.geometry)
+			r, err := l.parse(c)
 			switch {
 			case err != nil:
 			case back:

@@ -197,7 +197,7 @@ func (w *world) setOrigins() {
 
 // take has the set take parts, or returns why it may not.
 func (w *world) take(p *peer, parts ...Part) error {
-	parsed, err := w.set.Parse(parts)
+	parsed, err := parseAll(w.set, parts)
 	if err == nil {
 		err = w.set.Prepare(p.ID, parsed)
 	}
@@ -206,7 +206,7 @@ func (w *world) take(p *peer, parts ...Part) error {
 	}
 	id := p.ID
 	w.change(func(s *Set, index uint64, replayed bool) error {
-		parsed, err := s.Parse(parts)
+		parsed, err := parseAll(s, parts)
 		if err != nil {
 			return err
 		}
@@ -230,7 +230,7 @@ func (w *world) report(p *peer) {
 	g.counts.AddBatch(w.index, keys, n, before)
 	r.Record(keys, n, before)
 	r.Close()
-	parts := []Part{{Array: ArrayCounts, Start: start, Geometry: p.geometry[0], Round: r.Append(nil), Boot: p.boot}}
+	parts := []Part{{Array: ArrayCounts, Start: start, Geometry: p.geometry[0], Round: r.AppendBody(nil), From: r.From, To: r.To, Boot: p.boot}}
 	for i, list := range g.lists {
 		if w.rng.IntN(2) == 0 {
 			continue
@@ -241,7 +241,7 @@ func (w *world) report(p *peer) {
 		list.SetBatch(w.index, []filter.Key{key(k)}, was)
 		r.RecordBits([]filter.Key{key(k)}, was)
 		r.Close()
-		parts = append(parts, Part{Array: listArrays[i], Start: start, Geometry: p.geometry[1], Round: r.Append(nil), Boot: p.boot})
+		parts = append(parts, Part{Array: listArrays[i], Start: start, Geometry: p.geometry[1], Round: r.AppendBody(nil), From: r.From, To: r.To, Boot: p.boot})
 	}
 	if w.rng.IntN(8) == 0 {
 		w.done["lost"]++

@@ -33,25 +33,23 @@ var ErrGap = errors.New("replica: a part is missing before this one")
 // A Part is something that one array of an origin took: a round of adds, or the
 // image of one page.
 type Part struct {
-	Array    Array           `json:"array"`
-	Start    uint64          `json:"start"`    // of the generation, Unix seconds
-	Geometry filter.Geometry `json:"geometry"` // of the array
-	// Round is an encoded filter.Round. Image is an encoded page; a replica is
-	// exact again once it has the images of all pages of one moment. One of
-	// the two is empty.
-	Round []byte `json:"round,omitempty"`
-	Image []byte `json:"image,omitempty"`
+	Array    Array
+	Start    uint64          // of the generation, Unix seconds
+	Geometry filter.Geometry // of the array
+	// Round is the body of a round, as [filter.Round.AppendBody] writes it. Image is
+	// an encoded page; a replica is exact again once it has the images of all pages
+	// of one moment. One of the two is empty.
+	Round []byte
+	Image []byte
+	// From and To go with a round: the versions of the array before and after.
+	From, To uint64
 	// At goes with an image: the version of the whole array at the moment of
 	// the images. Until a replica has reached it, page by page, it takes no
 	// rounds.
-	At uint64 `json:"at,omitempty"`
+	At uint64
 	// Boot is the origin's number of the process that led to what the part
 	// brings; the replica remembers it. 0 if it is not known.
-	Boot uint64 `json:"boot,omitempty"`
-	// From and To go with a round of the node itself: the versions of the
-	// array before and after. Receivers read them in the round itself.
-	From uint64 `json:"-"`
-	To   uint64 `json:"-"`
+	Boot uint64
 }
 
 // An Origin is a server whose reports this one counts.

@@ -279,7 +279,7 @@ func TestRoomOfPages(t *testing.T) {
 		}
 		s.opts.Bytes = 0
 		s.index++
-		if err := take(s.Set, s.index, "a", Part{Array: ArrayCounts, Start: today, Geometry: g, Round: r.Append(nil)}); err != nil {
+		if err := take(s.Set, s.index, "a", Part{Array: ArrayCounts, Start: today, Geometry: g, Round: r.AppendBody(nil), From: r.From, To: r.To}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -441,7 +441,7 @@ func TestMuchLater(t *testing.T) {
 		r.To += version - r.From
 		r.From = version
 		version = r.To
-		part := Part{Array: ArraySpam, Start: today, Geometry: g, Round: r.Append(nil)}
+		part := Part{Array: ArraySpam, Start: today, Geometry: g, Round: r.AppendBody(nil), From: r.From, To: r.To}
 		s.index++
 		asked := s.asked
 		if err := take(s.Set, s.index, "a", part); err != nil {

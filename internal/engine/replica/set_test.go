@@ -55,7 +55,7 @@ func (s *sender) round(n uint64) Part {
 	s.array.AddBatch(s.index, keys, ones, before)
 	r.Record(keys, ones, before)
 	r.Close()
-	return Part{Array: ArrayCounts, Start: today, Geometry: r.Geometry, Round: r.Append(nil), Boot: 3}
+	return Part{Array: ArrayCounts, Start: today, Geometry: r.Geometry, Round: r.AppendBody(nil), From: r.From, To: r.To, Boot: 3}
 }
 
 func (s *sender) images() (out []Part) {
@@ -66,9 +66,20 @@ func (s *sender) images() (out []Part) {
 	return out
 }
 
+func parseAll(s *Set, parts []Part) ([]Parsed, error) {
+	parsed := make([]Parsed, len(parts))
+	for i, part := range parts {
+		var err error
+		if parsed[i], err = s.Parse(part); err != nil {
+			return nil, err
+		}
+	}
+	return parsed, nil
+}
+
 // take has a set take parts as the writer does.
 func take(s *Set, index uint64, origin string, parts ...Part) error {
-	parsed, err := s.Parse(parts)
+	parsed, err := parseAll(s, parts)
 	if err != nil {
 		return err
 	}
@@ -146,14 +157,15 @@ func TestParts(t *testing.T) {
 		"other kind":      func(p *Part) { p.Array = ArraySpam },
 		"other network":   func(p *Part) { p.Geometry.KeyID = 8 },
 		"too large":       func(p *Part) { p.Geometry.Lines = maxRemoteLines + 1024 },
-		"other start":     func(p *Part) { p.Start++ },
+		"other start":     func(p *Part) { p.Round, p.Image, p.Start = nil, from.images()[0].Image, p.Start+1 },
+		"other end":       func(p *Part) { p.To++ },
 		"nothing":         func(p *Part) { p.Round = nil },
 		"round and image": func(p *Part) { p.Image = from.images()[0].Image },
 		"cut":             func(p *Part) { p.Round = p.Round[:len(p.Round)-1] },
 	} {
 		bad := good
 		change(&bad)
-		if _, err := s.Parse([]Part{bad}); !errors.Is(err, bulkhead.ErrMalformed) && !errors.Is(err, bulkhead.ErrGeometry) && !errors.Is(err, bulkhead.ErrOverLimit) {
+		if _, err := s.Parse(bad); !errors.Is(err, bulkhead.ErrMalformed) && !errors.Is(err, bulkhead.ErrGeometry) && !errors.Is(err, bulkhead.ErrOverLimit) {
 			t.Errorf("%s: %v, want it refused", name, err)
 		}
 	}

@@ -308,12 +308,24 @@ func (f *fleet) tell(ctx context.Context) error {
 			if j == i || len(kept) == 0 {
 				continue
 			}
-			if err := to.ApplyRemote(ctx, originName(i), kept); err != nil {
+			if err := apply(ctx, to, originName(i), kept); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// apply has a server take what another sent.
+func apply(ctx context.Context, to *engine.Engine, origin string, parts []engine.Part) error {
+	parsed := make([]engine.Parsed, len(parts))
+	for i, p := range parts {
+		var err error
+		if parsed[i], err = to.ParsePart(p); err != nil {
+			return err
+		}
+	}
+	return to.ApplyRemote(ctx, origin, parsed)
 }
 
 // happen lets a message arrive at the server of its site, or a recipient act.

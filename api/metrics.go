@@ -15,16 +15,9 @@ import (
 type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
-	verdicts [4]prometheus.Counter // see the constants below
+	verdicts [bulkhead.NumClasses]prometheus.Counter
 	votes    [bulkhead.NumVotes]prometheus.Counter
 }
-
-const (
-	verdictUnknown = iota
-	verdictKnown
-	verdictBulk
-	verdictSpam
-)
 
 func newMetrics(reg *prometheus.Registry, node Node, peers Peers) (*metrics, error) {
 	m := &metrics{
@@ -38,12 +31,12 @@ func newMetrics(reg *prometheus.Registry, node Node, peers Peers) (*metrics, err
 	}
 	verdicts := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "bulkhead_http_verdicts_total", Help: "Answers to checks over HTTP.",
-	}, []string{"verdict"})
+	}, []string{"class"})
 	votes := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "bulkhead_http_votes_total", Help: "Votes taken over HTTP.",
 	}, []string{"vote"})
-	for i, name := range []string{"unknown", "known", "bulk", "spam"} {
-		m.verdicts[i] = verdicts.WithLabelValues(name)
+	for c := range bulkhead.NumClasses {
+		m.verdicts[c] = verdicts.WithLabelValues(c.String())
 	}
 	for v := range bulkhead.NumVotes {
 		m.votes[v] = votes.WithLabelValues(v.String())
@@ -64,16 +57,9 @@ func newMetrics(reg *prometheus.Registry, node Node, peers Peers) (*metrics, err
 }
 
 func (m *metrics) verdict(v *bulkhead.Verdict) {
-	kind := verdictUnknown
-	switch {
-	case v.Spam():
-		kind = verdictSpam
-	case v.Unwanted():
-		kind = verdictBulk
-	case v.Sightings > 0 || v.SpamVotes > 0 || v.HamVotes > 0 || v.Judged != bulkhead.Unjudged:
-		kind = verdictKnown
+	if v.Class < bulkhead.NumClasses {
+		m.verdicts[v.Class].Inc()
 	}
-	m.verdicts[kind].Inc()
 }
 
 func (m *metrics) vote(v bulkhead.Vote) { m.votes[v].Inc() }

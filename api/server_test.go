@@ -501,7 +501,7 @@ func TestMetrics(t *testing.T) {
 	for _, want := range []string{
 		`bulkhead_http_requests_total{method="POST",path="/v1/check",status="200"} 1`,
 		`bulkhead_http_requests_total{method="POST",path="/v1/check",status="400"} 1`,
-		`bulkhead_http_verdicts_total{verdict="spam"} 1`,
+		`bulkhead_http_verdicts_total{class="spam"} 1`,
 		`bulkhead_http_votes_total{vote="spam"} 1`,
 		`bulkhead_array_fill_ratio{array="counts",book="tally",generation="0"} 0.5`,
 		`bulkhead_read_only 0`,

@@ -11,8 +11,20 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
+// classed checks that the class of a verdict and the rest of it agree.
+func classed(d desk, v *bulkhead.Verdict) {
+	d.Helper()
+	if v.Class >= bulkhead.NumClasses || v.Spam() != (v.Class == bulkhead.ClassSpam) ||
+		v.Whitelisted != "" && v.Class != bulkhead.ClassGood || v.Class == bulkhead.ClassBulk && !v.Bulk {
+		d.Errorf("class %v, but spam %v, bulk %v, white-listed %q", v.Class, v.Spam(), v.Bulk, v.Whitelisted)
+	}
+}
+
 func testUnknown(d desk) {
 	v := d.check(sig(1), sig(2))
+	if v.Class != bulkhead.ClassUnknown {
+		d.Errorf("class %v, want unknown", v.Class)
+	}
 	for i, f := range v.Findings {
 		if f.Known() || f.Signature != sig(1+i) || !f.First.IsZero() || !f.Last.IsZero() || f.Bulk || f.Contested || f.Confidence != 0 {
 			d.Errorf("finding %d: %+v, want nothing", i, f)

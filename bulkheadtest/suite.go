@@ -107,6 +107,7 @@ func (d desk) query(q bulkhead.Query) bulkhead.Verdict {
 	if len(v.Findings) != len(q.Signatures) {
 		d.Fatalf("%d findings for %d signatures", len(v.Findings), len(q.Signatures))
 	}
+	classed(d, &v)
 	return v
 }
 

@@ -84,9 +84,10 @@ type Finding struct {
 
 // A Verdict is the answer to a check; see [bulkhead.Verdict].
 type Verdict struct {
-	Spam        bool      `json:"spam" doc:"To be treated as spam: judged, and not white-listed."`
+	Spam        bool      `json:"spam" doc:"To be treated as spam: of class spam."`
 	Unwanted    bool      `json:"unwanted" doc:"Spam, or bulk that is not white-listed."`
 	Judged      string    `json:"judged" enum:"none,spam,revoked"`
+	Class       string    `json:"class" enum:"unknown,good,bulk,suspected,spam" doc:"The answer in one word: spam; suspected, on too little evidence to refuse it; bulk, seen by many and judged by nobody; good, white-listed or of a sender that is known; unknown."`
 	Confidence  int       `json:"confidence" minimum:"0" maximum:"100" doc:"That the message is spam."`
 	Bulk        bool      `json:"bulk" doc:"Seen at least threshold times."`
 	Threshold   uint32    `json:"threshold" doc:"The threshold that was applied."`
@@ -103,7 +104,7 @@ type Verdict struct {
 // NewVerdict returns v in the form that travels.
 func NewVerdict(v *bulkhead.Verdict) *Verdict {
 	out := &Verdict{
-		Spam: v.Spam(), Unwanted: v.Unwanted(), Judged: v.Judged.String(), Confidence: v.Confidence,
+		Class: v.Class.String(), Spam: v.Spam(), Unwanted: v.Unwanted(), Judged: v.Judged.String(), Confidence: v.Confidence,
 		Bulk: v.Bulk, Threshold: v.Threshold, Sightings: v.Sightings, SpamVotes: v.SpamVotes,
 		HamVotes: v.HamVotes, First: v.First, Whitelisted: v.Whitelisted, Reasons: v.Reasons,
 		Error: v.Error, Findings: make([]Finding, len(v.Findings)),
@@ -123,14 +124,18 @@ func NewVerdict(v *bulkhead.Verdict) *Verdict {
 }
 
 // Bulkhead returns v as the root package has it, or an error if it names a
-// judgement that is none.
+// judgement or class that is none.
 func (v *Verdict) Bulkhead() (bulkhead.Verdict, error) {
 	judged, err := parseJudgement(v.Judged)
 	if err != nil {
 		return bulkhead.Verdict{}, err
 	}
+	class, err := parseClass(v)
+	if err != nil {
+		return bulkhead.Verdict{}, err
+	}
 	out := bulkhead.Verdict{
-		Judged: judged, Confidence: v.Confidence, Bulk: v.Bulk, Threshold: v.Threshold, Sightings: v.Sightings,
+		Class: class, Judged: judged, Confidence: v.Confidence, Bulk: v.Bulk, Threshold: v.Threshold, Sightings: v.Sightings,
 		SpamVotes: v.SpamVotes, HamVotes: v.HamVotes, First: v.First, Whitelisted: v.Whitelisted, Error: v.Error,
 		Findings: make([]bulkhead.Finding, len(v.Findings)),
 	}
@@ -149,6 +154,28 @@ func (v *Verdict) Bulkhead() (bulkhead.Verdict, error) {
 		}
 	}
 	return out, nil
+}
+
+// parseClass returns the class of a verdict; of one without, as nodes before classes
+// wrote it, that which follows from the rest.
+func parseClass(v *Verdict) (bulkhead.Class, error) {
+	switch {
+	case v.Class != "":
+	case v.Whitelisted != "":
+		return bulkhead.ClassGood, nil
+	case v.Spam:
+		return bulkhead.ClassSpam, nil
+	case v.Bulk:
+		return bulkhead.ClassBulk, nil
+	default:
+		return bulkhead.ClassUnknown, nil
+	}
+	for c := range bulkhead.NumClasses {
+		if c.String() == v.Class {
+			return c, nil
+		}
+	}
+	return 0, fmt.Errorf("client: unknown class %.40q", v.Class)
 }
 
 func parseJudgement(text string) (bulkhead.Judgement, error) {

@@ -110,7 +110,8 @@ func TestReportedElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !v.Spam() || !strings.Contains(fmt.Sprint(v.Reasons), "rspamd/text") {
-		t.Errorf("learnt by fuzzy_check: spam %v, reasons %q", v.Spam(), v.Reasons)
+	// Read whole, it might be another mail of the same digest.
+	if v.Class != bulkhead.ClassSuspected || !strings.Contains(fmt.Sprint(v.Reasons), "rspamd/text") {
+		t.Errorf("learnt by fuzzy_check: class %v, want suspected; reasons %q", v.Class, v.Reasons)
 	}
 }

@@ -53,7 +53,11 @@ sed -n '/node is ready/,/administrator/p' "$log"
 if [ -z "$known" ]; then
 	step "Nobody has told the node anything yet" check "$samples/wave-1.eml" "$samples/newsletter.eml" "$samples/personal.eml"
 	step "One recipient reports the first message of a wave" report "$samples/wave-1.eml"
-	step "The other recipients' copies, none of which is the same, are recognised" check "$samples/wave-2.eml" "$samples/wave-3.eml" "$samples/wave-4.eml"
+	step "The other recipients' copies, none of which is the same, are suspected: one voice is no proof" check "$samples/wave-2.eml" "$samples/wave-3.eml"
+	printf '\n== Ann, whom the administrator trusts, reports hers, too\n$ bulkhead user add ann --role trusted\n'
+	(umask 077 && "$bulkhead" user add --data "$data" ann --role trusted >"$data/ann.token")
+	step "... with the token that she was given" report --token-file "$data/ann.token" "$samples/wave-2.eml"
+	step "The next copies are spam" check "$samples/wave-3.eml" "$samples/wave-4.eml"
 	step "A mail server has seen the newsletter 40 times" report --vote sighting --count 40 "$samples/newsletter.eml"
 	step "Somebody reports a wanted notice by mistake" report "$samples/revoked.eml"
 	step "... and takes it back" revoke "$samples/revoked.eml"

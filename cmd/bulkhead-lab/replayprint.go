@@ -23,8 +23,10 @@ func printReplay(w io.Writer, r *replay.Result, opts *replay.Options) {
 	row := func(name string, f, e any) { fmt.Fprintf(t, "%s\t%v\t%v\t\n", name, f, e) }
 	a, b := &r.Filters, &r.Exact
 	row("spam caught", share(a.Caught, r.Spam), share(b.Caught, r.Spam))
+	row("further spam suspected", share(a.SpamSuspected, r.Spam), share(b.SpamSuspected, r.Spam))
 	row("further spam called bulk", share(a.SpamBulk, r.Spam), share(b.SpamBulk, r.Spam))
 	row("ham called spam", share(a.HamFlagged, r.Ham), share(b.HamFlagged, r.Ham))
+	row("further ham suspected", share(a.HamSuspected, r.Ham), share(b.HamSuspected, r.Ham))
 	row("further ham called bulk", share(a.HamBulk, r.Ham), share(b.HamBulk, r.Ham))
 	row("reports, withdrawals", fmt.Sprintf("%d, %d", a.Reports, a.Revokes), fmt.Sprintf("%d, %d", b.Reports, b.Revokes))
 	row("state", units.ByteSize(a.StateBytes), units.ByteSize(b.StateBytes))
@@ -62,10 +64,10 @@ func printReplay(w io.Writer, r *replay.Result, opts *replay.Options) {
 func printServers(w io.Writer, r *replay.ServersResult, opts *replay.Options) {
 	fmt.Fprintf(w, "%s.\n%s\n", deliveries(r.Messages, r.First, r.Last, r.Spam, r.Ham), setting(opts))
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "servers\tspam caught alone\tsharing\tham called spam alone\tsharing\treports alone\tsharing\tsent\t")
+	fmt.Fprintln(t, "servers\tspam caught alone\tsharing\tsuspected alone\tsharing\tham called spam alone\tsharing\treports alone\tsharing\tsent\t")
 	for _, row := range r.Rows {
 		a, b := &row.Alone, &row.Shared
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t\n", row.Servers, share(a.Caught, r.Spam), share(b.Caught, r.Spam),
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t\n", row.Servers, share(a.Caught, r.Spam), share(b.Caught, r.Spam), share(a.Suspected, r.Spam), share(b.Suspected, r.Spam),
 			share(a.HamFlagged, r.Ham), share(b.HamFlagged, r.Ham), a.Reports, b.Reports, units.ByteSize(b.SentBytes))
 	}
 	t.Flush()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
@@ -20,7 +21,7 @@ func newCheckCommand() *cobra.Command {
 		Use:   "check [--server URL] [--json] MESSAGE...",
 		Short: "Ask what is known about messages",
 		Long: "Ask a node what is known about messages. " + messageHelp + "\n\n" +
-			"Exit code: 0 if none is spam or bulk, 1 if any is, 64 and up for errors.",
+			"Exit code: 0 if none is spam or bulk (what is suspected is neither), 1 if any is, 64 and up for errors.",
 		Args: cli.Args(needMessages),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			node, err := r.client("")
@@ -59,7 +60,7 @@ type verdictPrinter struct {
 	w                        io.Writer
 	json, color              bool
 	total, unwanted, unknown int
-	spam, bulk               int
+	spam, suspected, bulk    int
 }
 
 func (p *verdictPrinter) print(name string, v *client.Verdict) error {
@@ -68,6 +69,8 @@ func (p *verdictPrinter) print(name string, v *client.Verdict) error {
 	switch word {
 	case "SPAM":
 		p.spam++
+	case "suspected":
+		p.suspected++
 	case "BULK":
 		p.bulk++
 	case "unknown":
@@ -103,10 +106,14 @@ func stateOf(v *client.Verdict) (word, paint string) {
 		return "white-listed", green
 	case v.Spam:
 		return "SPAM", red
+	case v.Class == bulkhead.ClassSuspected.String():
+		return "suspected", yellow
 	case v.Bulk:
 		return "BULK", yellow
 	case v.Judged == "revoked":
 		return "revoked", green
+	case v.Class == bulkhead.ClassGood.String():
+		return "good", green
 	case v.Sightings > 0 || v.SpamVotes > 0 || v.HamVotes > 0:
 		return "seen", plain
 	}
@@ -118,5 +125,5 @@ func (p *verdictPrinter) summary() {
 	if p.json || p.total < 2 {
 		return
 	}
-	fmt.Fprintf(p.w, "\n%s: %d spam, %d bulk, %d unknown\n", units.Plural(p.total, "message"), p.spam, p.bulk, p.unknown)
+	fmt.Fprintf(p.w, "\n%s: %d spam, %d suspected, %d bulk, %d unknown\n", units.Plural(p.total, "message"), p.spam, p.suspected, p.bulk, p.unknown)
 }

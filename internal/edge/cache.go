@@ -69,7 +69,7 @@ func (c *cache) changed(sigs []bulkhead.Signature, since time.Time) bool {
 
 // put keeps the answer to a query that was asked at a time, if it says "unknown".
 func (c *cache) put(key cacheKey, v *bulkhead.Verdict, asked time.Time) {
-	if c.ttl == 0 || v.Whitelisted != "" || v.Judged != bulkhead.Unjudged || v.Bulk {
+	if c.ttl == 0 || v.Whitelisted != "" || v.Judged != bulkhead.Unjudged || v.Bulk || v.Class != bulkhead.ClassUnknown {
 		return
 	}
 	for i := range v.Findings {

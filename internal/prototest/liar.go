@@ -69,6 +69,7 @@ func (l *Liar) Check(_ context.Context, q bulkhead.Query) (bulkhead.Verdict, err
 	f := bulkhead.Finding{Sightings: l.Sightings, Spam: l.Spam, Ham: l.Ham, Judged: l.Judged, Confidence: l.Confidence, Error: l.Error}
 	f.Bulk = f.Sightings >= v.Threshold
 	v.Bulk = f.Bulk
+	v.Class = new(House).class(&v)
 	if f.Known() {
 		f.First, f.Last = time.Unix(1, 0), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 		v.First = f.First

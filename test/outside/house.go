@@ -56,6 +56,12 @@ func (h *House) Check(_ context.Context, q bulkhead.Query) (bulkhead.Verdict, er
 			v.First = f.First
 		}
 	}
+	switch {
+	case v.Spam():
+		v.Class = bulkhead.ClassSpam
+	case v.Bulk:
+		v.Class = bulkhead.ClassBulk
+	}
 	if !q.Terse {
 		v.Reasons = []string{fmt.Sprintf("seen %d times, called spam by %d", v.Sightings, v.SpamVotes)}
 	}

@@ -64,7 +64,8 @@ func TestRun(t *testing.T) {
 		}
 		nodetest.Await(t, "the node's end", func() bool { return exec.Command("ps", "-p", strconv.Itoa(pid)).Run() != nil })
 	}
-	first := run("Nobody has told the node anything yet", "The node goes on running")
+	first := run("Nobody has told the node anything yet", "wave-2.eml: suspected", "wave-3.eml: suspected",
+		"wave-3.eml: SPAM", "wave-4.eml: SPAM", "newsletter.eml: BULK", "revoked.eml: revoked", "The node goes on running")
 	t.Cleanup(func() { stop(first) })
 	if second := run("A node of this folder runs already", "!Starting"); second != first {
 		t.Errorf("the second run names process %d, the first %d", second, first)

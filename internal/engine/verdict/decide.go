@@ -61,11 +61,9 @@ func (d *decision) decide(bulk bool) {
 	}
 	switch {
 	case d.class != bulkhead.ClassUnknown:
-	case d.pair.wanted:
-		d.class = bulkhead.ClassGood
 	case bulk:
 		d.class = bulkhead.ClassBulk
-	case d.senderGood:
+	case d.pair.wanted, d.senderGood:
 		d.class = bulkhead.ClassGood
 	}
 }

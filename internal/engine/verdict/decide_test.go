@@ -225,7 +225,10 @@ func TestDecide(t *testing.T) {
 }
 
 // agree checks what holds of every verdict.
-func agree(t testing.TB, v *bulkhead.Verdict) {
+func agree(t interface {
+	Helper()
+	Errorf(string, ...any)
+}, v *bulkhead.Verdict) {
 	t.Helper()
 	spam := v.Class == bulkhead.ClassSpam
 	if v.Spam() != spam || spam && v.Confidence < leastSpam {

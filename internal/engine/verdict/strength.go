@@ -152,6 +152,6 @@ func (e *Evidence) Established() float64 {
 // alone makes nothing spam.
 func (e *Evidence) Guarded() bool { return e.Good >= goodDeliveries }
 
-// reported returns how many roots' votes there were for spam, whether taken back in
-// effect by others or not.
-func (e *Evidence) reported() float64 { return float64(e.Votes.Spam) / Unit }
+// reported returns how many roots' votes there are for spam, whatever there is against
+// it. A peer that lists stands for one, as far as its word counts.
+func (e *Evidence) reported() float64 { return float64(e.Votes.Spam)/Unit + e.Peers.Spam }

@@ -30,16 +30,18 @@ type Result struct {
 
 // A Counts is what one engine said.
 type Counts struct {
-	Caught     int            `json:"caught"`      // spam called spam
-	SpamBulk   int            `json:"spam_bulk"`   // further spam called bulk only
-	HamFlagged int            `json:"ham_flagged"` // ham called spam
-	HamBulk    int            `json:"ham_bulk"`    // further ham called bulk only
-	Flagged    []string       `json:"flagged,omitempty"`
-	Reports    int            `json:"reports"` // by recipients
-	Revokes    int            `json:"revokes"`
-	Schemes    []SchemeCounts `json:"schemes"`
-	StateBytes uint64         `json:"state_bytes"`
-	PerSecond  float64        `json:"messages_per_second"` // checked, counted and acted upon
+	Caught        int            `json:"caught"`         // spam called spam
+	SpamSuspected int            `json:"spam_suspected"` // further spam suspected
+	SpamBulk      int            `json:"spam_bulk"`      // further spam called bulk only
+	HamFlagged    int            `json:"ham_flagged"`    // ham called spam
+	HamSuspected  int            `json:"ham_suspected"`  // further ham suspected
+	HamBulk       int            `json:"ham_bulk"`       // further ham called bulk only
+	Flagged       []string       `json:"flagged,omitempty"`
+	Reports       int            `json:"reports"` // by recipients
+	Revokes       int            `json:"revokes"`
+	Schemes       []SchemeCounts `json:"schemes"`
+	StateBytes    uint64         `json:"state_bytes"`
+	PerSecond     float64        `json:"messages_per_second"` // checked, counted and acted upon
 }
 
 // A SchemeCounts is what the signatures of one scheme did in a run.
@@ -177,10 +179,12 @@ func (t *tally) delivery(s *simulation, e *event, verdicts *[2]bulkhead.Verdict)
 
 // verdict counts what one engine says of one delivery.
 func (c *runCounts) verdict(e *event, v *bulkhead.Verdict, nearMatch int) {
-	spam := v.Spam()
+	spam, suspected := v.Spam(), v.Class == bulkhead.ClassSuspected
 	switch {
 	case e.letter.spam && spam:
 		c.Caught++
+	case e.letter.spam && suspected:
+		c.SpamSuspected++
 	case e.letter.spam && v.Bulk:
 		c.SpamBulk++
 	case spam:
@@ -188,6 +192,8 @@ func (c *runCounts) verdict(e *event, v *bulkhead.Verdict, nearMatch int) {
 		if len(c.Flagged) < maxNamed {
 			c.Flagged = append(c.Flagged, e.letter.name)
 		}
+	case suspected:
+		c.HamSuspected++
 	case !e.letter.spam && v.Bulk:
 		c.HamBulk++
 	}

@@ -44,6 +44,7 @@ type ServersRow struct {
 // A ServersRun is what the servers said together.
 type ServersRun struct {
 	Caught     int    `json:"caught"`      // spam called spam
+	Suspected  int    `json:"suspected"`   // further spam suspected
 	HamFlagged int    `json:"ham_flagged"` // ham called spam
 	Reports    int    `json:"reports"`     // by recipients
 	Revokes    int    `json:"revokes"`
@@ -357,6 +358,9 @@ func (f *fleet) happen(ctx context.Context, e *event) error {
 	acts := f.rand.Float64() < f.opts.Share
 	errs := f.rand.Float64() < f.opts.Mistakes
 	at := e.at.Add(time.Duration((0.5 + f.rand.Float64()) * float64(f.opts.Delay)))
+	if e.letter.spam && v.Class == bulkhead.ClassSuspected {
+		f.counts.Suspected++
+	}
 	switch flagged := v.Spam(); {
 	case flagged && e.letter.spam:
 		f.counts.Caught++

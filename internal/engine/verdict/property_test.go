@@ -1,0 +1,181 @@
+package verdict
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
+)
+
+// drawEvidence draws what may be known of a signature. What the node's own blocklist
+// says follows from the votes, as the writer keeps it.
+func drawEvidence(t *rapid.T, f bulkhead.Facet) Evidence {
+	votes := func(name string) int64 {
+		return rapid.SampledFrom([]int64{0, 0, 0, 50, 100, 200, 300, 2000}).Draw(t, name)
+	}
+	few := func(name string) uint32 {
+		return rapid.SampledFrom([]uint32{0, 0, 1, 3, 9, 40, 200, 3000}).Draw(t, name)
+	}
+	e := Evidence{
+		Votes: trust.Balance{Spam: votes("spam"), Ham: votes("ham"), StrangerSpam: votes("strangers"), StrangerHam: votes("strangers against")},
+		Old:   few("old"), New: few("new"), Days: rapid.IntRange(0, 9).Draw(t, "days"),
+		Good: rapid.Uint32Range(0, 4).Draw(t, "good"), Addresses: rapid.SampledFrom([]uint32{0, 0, 5, 500}).Draw(t, "addresses"),
+		Contexts: rapid.Uint32Range(0, 3).Draw(t, "contexts"),
+		Peers:    Peers{Spam: rapid.SampledFrom([]float64{0, 0, 0, 0.5, 1}).Draw(t, "peers")},
+	}
+	e.settle(f)
+	return e
+}
+
+// settle makes of the votes what the writer makes of them in the blocklist.
+func (e *Evidence) settle(f bulkhead.Facet) {
+	p := Policy{Promotion: 1, NearMatch: 2}
+	e.Own = Nothing
+	switch alone := (Evidence{Votes: e.Votes, Old: e.Old, New: e.New}); {
+	case p.Lists(f, &alone):
+		e.Own = Listed
+	case e.Votes.Ham > 0 && e.Votes.Spam > 0:
+		e.Own = ListedRevoked
+	}
+}
+
+// drawMessage draws a message with text, and perhaps sender, links and the rest.
+func drawMessage(t *rapid.T) ([]part, map[string]Evidence) {
+	var parts []part
+	add := func(scheme bulkhead.Scheme, name string) {
+		if rapid.Bool().Draw(t, name) {
+			parts = append(parts, part{scheme: scheme, name: name, Evidence: drawEvidence(t, scheme.Facet())})
+		}
+	}
+	for i := range 3 {
+		add(bulkhead.Near, fmt.Sprint("band", i))
+	}
+	add(bulkhead.PyzorDigest, "digest")
+	add(bulkhead.Sender, "own.example")
+	add(bulkhead.Sender, "ann@own.example")
+	add(bulkhead.Link, "own.example")
+	add(bulkhead.Link, "other.example")
+	add(bulkhead.Link, "other.example/abc")
+	add(bulkhead.Attachment, "attachment")
+	add(bulkhead.Contact, "+15550100")
+	// With it, the message is more than digests.
+	parts = append(parts, part{scheme: bulkhead.Exact, name: "text", Evidence: drawEvidence(t, bulkhead.TextFacet)})
+	pairs := make(map[string]Evidence)
+	for _, name := range []string{"own.example", "ann@own.example", "other.example"} {
+		if rapid.Bool().Draw(t, "pair "+name) {
+			pairs[name] = drawEvidence(t, bulkhead.NoFacet)
+		}
+	}
+	return parts, pairs
+}
+
+// badness orders the classes. Nobody is refused what is good or unknown: that somebody
+// wants a text is asked for only while it is listed.
+func badness(c bulkhead.Class) int {
+	return [bulkhead.NumClasses]int{bulkhead.ClassBulk: 1, bulkhead.ClassSuspected: 2, bulkhead.ClassSpam: 3}[c]
+}
+
+// TestMoreHamIsNeverWorse: whatever a root's ham vote falls on.
+func TestMoreHamIsNeverWorse(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		parts, pairs := drawMessage(t)
+		before, _, _ := judge(parts, pairs, "")
+		agree(t, &before)
+		i := rapid.IntRange(0, len(parts)-1).Draw(t, "of")
+		units := rapid.SampledFrom([]int64{50, 100, 500}).Draw(t, "ham weight")
+		parts[i].Votes.Ham += units
+		parts[i].settle(parts[i].scheme.Facet())
+		for name, e := range pairs {
+			if rapid.Bool().Draw(t, "with "+name) {
+				e.Votes.Ham += units
+				e.settle(bulkhead.NoFacet)
+				pairs[name] = e
+			}
+		}
+		after, _, _ := judge(parts, pairs, "")
+		if badness(after.Class) > badness(before.Class) {
+			t.Fatalf("%v became %v: %q, before %q", before.Class, after.Class, after.Reasons, before.Reasons)
+		}
+	})
+}
+
+// TestStrangersDecideNothing: without them a verdict is the same, spam or not.
+func TestStrangersDecideNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		parts, pairs := drawMessage(t)
+		for i := range parts {
+			parts[i].Votes.Spam, parts[i].Peers = 0, Peers{}
+			parts[i].settle(parts[i].scheme.Facet())
+		}
+		for name, e := range pairs {
+			e.Votes.Spam, e.Peers = 0, Peers{}
+			e.settle(bulkhead.NoFacet)
+			pairs[name] = e
+		}
+		v, _, _ := judge(parts, pairs, "")
+		if badness(v.Class) >= badness(bulkhead.ClassSuspected) {
+			t.Fatalf("strangers alone made a message %v: %q", v.Class, v.Reasons)
+		}
+	})
+}
+
+// TestStrangersTakeNothingOff: what roots made spam stays so whatever strangers say.
+func TestStrangersTakeNothingOff(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		parts, pairs := drawMessage(t)
+		for i := range parts {
+			parts[i].Votes.StrangerSpam, parts[i].Votes.StrangerHam = 0, 0
+			parts[i].settle(parts[i].scheme.Facet())
+		}
+		for name, e := range pairs {
+			e.Votes.StrangerSpam, e.Votes.StrangerHam = 0, 0
+			pairs[name] = e
+		}
+		before, _, _ := judge(parts, pairs, "")
+		for i := range parts {
+			parts[i].Votes.StrangerHam = 1e6
+		}
+		for name, e := range pairs {
+			e.Votes.StrangerHam = 1e6
+			pairs[name] = e
+		}
+		after, _, _ := judge(parts, pairs, "")
+		if badness(before.Class) >= badness(bulkhead.ClassSuspected) && badness(after.Class) < badness(before.Class) {
+			t.Fatalf("strangers made %v %v: %q, before %q", before.Class, after.Class, after.Reasons, before.Reasons)
+		}
+	})
+}
+
+// TestEstablishedSender: that a message comes from somebody of good standing never
+// makes it worse.
+func TestEstablishedSender(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		parts, pairs := drawMessage(t)
+		parts = slices.DeleteFunc(parts, func(p part) bool { return p.scheme == bulkhead.Sender })
+		before, _, _ := judge(parts, pairs, "")
+		n := rapid.SampledFrom([]uint32{3, 9, 300}).Draw(t, "deliveries")
+		delete(pairs, "own.example")
+		after, _, _ := judge(append(parts, from("own.example", Evidence{Old: n, Days: 3})), pairs, "")
+		if badness(after.Class) > badness(before.Class) {
+			t.Fatalf("%v became %v: %q, before %q", before.Class, after.Class, after.Reasons, before.Reasons)
+		}
+	})
+}
+
+// TestListedLink: that a message has a link more that is listed never makes it better.
+func TestListedLink(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		parts, pairs := drawMessage(t)
+		before, _, _ := judge(parts, pairs, "")
+		e := voted(rapid.IntRange(2, 40).Draw(t, "votes"), 0).delivered(rapid.SampledFrom([]int{0, 5, 90}).Draw(t, "deliveries"))
+		name := rapid.SampledFrom([]string{"evil.example", "own.example/evil"}).Draw(t, "link")
+		after, _, _ := judge(append(parts, link(name, e)), pairs, "")
+		if badness(after.Class) < badness(before.Class) {
+			t.Fatalf("%v became %v: %q, before %q", before.Class, after.Class, after.Reasons, before.Reasons)
+		}
+	})
+}

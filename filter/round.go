@@ -418,8 +418,7 @@ func (a *array) admit(r *Round, continues bool, take func()) error {
 // LoadAt is Load for a replica whose changes are entries of the caller's
 // journal: the page notes index, and is left alone if it has seen it.
 func (c *Counting) LoadAt(index uint64, m *Image) error {
-	seen := index != 0 && c.PageInfo(m.Page).Index >= index
-	if seen {
+	if c.seen(index, m) {
 		return nil
 	}
 	m.Info.Index = index
@@ -428,11 +427,16 @@ func (c *Counting) LoadAt(index uint64, m *Image) error {
 
 // LoadAt is Load with a journal index, as [Counting.LoadAt].
 func (b *Bits) LoadAt(index uint64, m *Image) error {
-	if index != 0 && b.PageInfo(m.Page).Index >= index {
+	if b.seen(index, m) {
 		return nil
 	}
 	m.Info.Index = index
 	return b.Load(m)
+}
+
+// seen reports whether the page that m may replace has seen the entry of the index.
+func (a *array) seen(index uint64, m *Image) bool {
+	return index != 0 && a.fits(m.Geometry.ID(), m.Generation, m.Page) == nil && a.PageInfo(m.Page).Index >= index
 }
 
 // binomials holds C(n, k) for n up to 128 cells and k up to 8.

@@ -1,7 +1,7 @@
 // Command mutate changes one small thing in the code of a package, runs the
 // package's tests, and tells which changes no test noticed.
 //
-//	go run ./test/mutate [-n 60] [-seed 1] [-list] [-v] PACKAGE...
+//	go run ./test/mutate [-n 60] [-seed 1] [-short] [-skip TESTS] [-list] [-v] PACKAGE...
 //
 // A change turns a comparison round or shifts its bound, swaps && and || or an
 // arithmetic operator, makes a condition always true or false, negates a
@@ -13,7 +13,9 @@
 // -seed; 0 tries all. The score is the share that made a test fail, or made it
 // run five times as long as usual. A change that does not compile is none. A
 // change in a line that no test runs counts as unnoticed. With a sample the
-// score is an estimate: its 95 % interval (Wilson) is printed beside it.
+// score is an estimate: its 95 % interval (Wilson) is printed beside it. With
+// -short, or -skip, it is that of the tests that are left: all together notice
+// as much or more.
 //
 // The exit code is 0, or 1 if a score is below -min, or 2 if something else
 // went wrong.

@@ -38,9 +38,13 @@ func main() {
 	flag.BoolVar(&o.list, "list", false, "list the changes of the sample and try none")
 	flag.BoolVar(&o.verbose, "v", false, "print each change as it was tried")
 	short := flag.Bool("short", false, "run the tests with -short")
+	skip := flag.String("skip", "", "regular expression of tests to leave out, for packages whose tests take minutes")
 	flag.Parse()
 	if *short {
 		o.args = append(o.args, "-short")
+	}
+	if *skip != "" {
+		o.args = append(o.args, "-skip="+*skip)
 	}
 	ctx := context.Background()
 	dirs, err := packages(ctx, flag.Args())

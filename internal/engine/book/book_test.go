@@ -325,6 +325,15 @@ func TestBlocklist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	made, err := k.Make(g.BlockSpec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bits := range []Bitset{made.Spam, made.Revoked} {
+		if got := bits.(*filter.Bits).Generation(); got != g.Start {
+			t.Errorf("array of generation %d, want %d", got, g.Start)
+		}
+	}
 	for n := range uint64(100) {
 		g.Revoked.SetBatch(1, []filter.Key{{Hi: n}}, nil)
 		g.Spam.SetBatch(1, []filter.Key{{Hi: n}, {Lo: n}}, nil)
@@ -450,8 +459,10 @@ func TestTooLarge(t *testing.T) {
 		}
 	}
 	lists := NewBlocklist(Options{Generation: day, Keep: 3, Capacity: 10, Error: 0.1}, 0, false, nil)
-	if g, err := lists.Make(BlockSpec{Start: 1, SpamGeometry: good.UniqueGeometry}); err == nil || g != nil {
-		t.Errorf("lists without geometry of one: %v, %v", g, err)
+	for _, bad := range []BlockSpec{{SpamGeometry: good.UniqueGeometry}, {RevokedGeometry: good.UniqueGeometry}} {
+		if g, err := lists.Make(bad); err == nil || g != nil {
+			t.Errorf("lists without geometry of one: %v, %v", g, err)
+		}
 	}
 	bad := TallySpec{Start: 1}
 	var b Book[*Tally]

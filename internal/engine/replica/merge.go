@@ -196,6 +196,9 @@ func (s *Set) Merge(ctx context.Context, between func(func()), checkpoint func(c
 			}
 		})
 	}
+	if errors.Is(err, ErrChanged) {
+		s.Wake() // arrays that were leaving stay, and nobody else may come to look
+	}
 	return err
 }
 
@@ -342,7 +345,6 @@ func (s *Set) adopt(a *arrangement, made, back []*making, leaving map[*remoteArr
 	for _, k := range made {
 		for _, c := range k.members {
 			if r := view.holder(c); r == nil || r.Weight != k.weight {
-				s.Wake()
 				return ErrChanged
 			}
 		}
@@ -350,13 +352,11 @@ func (s *Set) adopt(a *arrangement, made, back []*making, leaving map[*remoteArr
 	}
 	for _, m := range a.idle {
 		if r := view.holder(leaving[m.remoteArray]); r == nil || r.Weight != 0 {
-			s.Wake()
 			return ErrChanged
 		}
 	}
 	for _, k := range back {
 		if r := view.holder(k.members[0]); r == nil || s.mayMerge(k.members[0].Array, r.Weight) {
-			s.Wake()
 			return ErrChanged
 		}
 	}

@@ -147,8 +147,8 @@ func (w *world) compareArrays(exact bool) {
 				w.t.Fatalf("%s has %+v here, and nothing like it there", p.ID, s)
 			}
 			keys := array.Keys()
-			if s.Version != array.Version() || s.Geometry != array.Geometry() || s.Partial != 0 || s.Boot > p.boot || s.Keys < keys || s.Keys > keys && (!s.Merged || exact && p.Weight > 0) {
-				w.t.Fatalf("%s has %+v, want %d keys in version %d, boot up to %d", p.ID, s, keys, array.Version(), p.boot)
+			if s.Version != array.Version() || s.Geometry != array.Geometry() || s.Partial != 0 || s.Boot != p.boots[Key{s.Array, s.Start}] || s.Keys < keys || s.Keys > keys && (!s.Merged || exact && p.Weight > 0) {
+				w.t.Fatalf("%s has %+v, want %d keys in version %d, boot %d", p.ID, s, keys, array.Version(), p.boots[Key{s.Array, s.Start}])
 			}
 			if s.Merged != (s.Bytes == 0) || s.Bytes > s.Geometry.Bytes()*5/4 {
 				w.t.Fatalf("%s has %+v", p.ID, s)

@@ -1,0 +1,336 @@
+package mesh
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"math/big"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+// closed returns a mesh that is connected to nothing.
+func closed(t *testing.T, change func(*Options)) *Mesh {
+	t.Helper()
+	dir, id := identity(t)
+	o := Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), KeyID: testSecret.ID(), Mode: Join}
+	if change != nil {
+		change(&o)
+	}
+	m, err := prepare(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// rotated returns an identity that took the place of another.
+func rotated(t *testing.T) (old, to *Identity) {
+	t.Helper()
+	dir, _ := identity(t)
+	old, _, err := RotateIdentity(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if to, err = OpenIdentity(dir); err != nil || to.Predecessor() != old.ID() || old.Predecessor() != "" || to.ID() == old.ID() {
+		t.Fatalf("%v after %v: %v", to, old, err)
+	}
+	return old, to
+}
+
+// TestMistakenOptions: what cannot work is said before anything runs.
+func TestMistakenOptions(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*Options)
+		want   string
+	}{
+		"folder":         {func(o *Options) { o.Dir = "" }, "required"},
+		"identity":       {func(o *Options) { o.Identity = nil }, "required"},
+		"engine":         {func(o *Options) { o.Engine = nil }, "required"},
+		"role":           {func(o *Options) { o.Role = "all" }, `"all"`},
+		"mode":           {func(o *Options) { o.Mode = "star" }, `"star"`},
+		"no hub":         {func(o *Options) { o.Servers = nil }, "address of a hub"},
+		"no port":        {func(o *Options) { o.Servers = []string{"hub.example.com"} }, "host:port"},
+		"no server":      {func(o *Options) { o.Mode, o.Servers = External, nil }, "URL"},
+		"listen":         {func(o *Options) { o.Mode, o.Listen = Hub, "127.0.0.1" }, "host:port"},
+		"port by name":   {func(o *Options) { o.Mode, o.Listen = Hub, "127.0.0.1:nats" }, "host:port"},
+		"port too large": {func(o *Options) { o.Mode, o.Listen = Hub, "127.0.0.1:65536" }, "host:port"},
+		"credentials":    {func(o *Options) { o.Mode, o.Credentials = External, filepath.Join(t.TempDir(), "none") }, "none"},
+		"authorities":    {func(o *Options) { o.Mode, o.CA = External, filepath.Join(t.TempDir(), "none") }, "none"},
+	} {
+		dir, id := identity(t)
+		o := Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), KeyID: 1, Mode: Join, Servers: []string{"nats://127.0.0.1:1"}}
+		tt.change(&o)
+		if m, err := Open(t.Context(), o); err == nil || m != nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want an error that names %s", name, err, tt.want)
+		}
+	}
+	for _, role := range []Role{"", Both, Subscribe, Publish} {
+		o := closed(t, func(o *Options) { o.Role = role }).opts
+		if role == "" {
+			role = Both
+		}
+		if o.Role != role || o.Interval != 1500*time.Millisecond || o.Heartbeat != 30*time.Second || o.StreamAge != 72*time.Hour || o.StreamBytes != 1<<30 ||
+			o.MaxAdds != 1e6 || o.MaxListings != 1e5 || o.Replicas != 1 || o.Now == nil || o.Log == nil {
+			t.Errorf("role %q: %+v", role, o)
+		}
+	}
+}
+
+// TestDamagedFiles: a file of the mesh that is damaged is said to be, unless nothing
+// is lost with it.
+func TestDamagedFiles(t *testing.T) {
+	old, to := rotated(t)
+	good := successionJSON{old.ID(), to.ID(), to.proof.signature[:]}
+	for name, tt := range map[string]struct {
+		file string
+		text func() []byte
+		ok   bool
+	}{
+		"key":                  {keyFile, func() []byte { return []byte("UABC\n") }, false},
+		"successor":            {successorFile, func() []byte { return []byte("{") }, false},
+		"successor of another": {successorFile, func() []byte { return encoded(t, good) }, true},
+		"state":                {stateFile, func() []byte { return []byte("{") }, false},
+		"peers":                {peersFile, func() []byte { return []byte("{") }, false},
+		"heard":                {heardFile, func() []byte { return []byte("{") }, true},
+		"heard of a stranger":  {heardFile, func() []byte { return encoded(t, []heard{{Key: old.ID()}, {Key: "nobody"}}) }, true},
+	} {
+		dir, _ := identity(t)
+		if err := os.WriteFile(filepath.Join(dir, tt.file), tt.text(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		id, err := OpenIdentity(dir)
+		if err == nil {
+			if id.Predecessor() != "" {
+				t.Errorf("%s: the key has taken the place of %s", name, id.Predecessor())
+			}
+			_, err = prepare(t.Context(), Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), KeyID: 1, Mode: Join})
+		}
+		if (err == nil) != tt.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, change := range []func(*successionJSON){
+		func(s *successionJSON) { s.Old = "U" },
+		func(s *successionJSON) { s.Signature = s.Signature[1:] },
+	} {
+		dir, _ := identity(t)
+		_, to, err := RotateIdentity(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bad := successionJSON{old.ID(), to.ID(), to.proof.signature[:]}
+		change(&bad)
+		if err := os.WriteFile(filepath.Join(dir, successorFile), encoded(t, bad), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if id, err := OpenIdentity(dir); err == nil {
+			t.Errorf("a damaged proof is taken: %v", id)
+		}
+	}
+}
+
+func encoded(t *testing.T, x any) []byte {
+	t.Helper()
+	b, err := json.Marshal(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestCertificate: a hub is known by its key, which its certificate has, or by that
+// which signed this one, and by nothing else.
+func TestCertificate(t *testing.T) {
+	_, id := identity(t)
+	old, to := rotated(t)
+	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, foreign, foreign, other.Public(), other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	show := func(id *Identity, change func(*x509.Certificate)) tls.ConnectionState {
+		c, err := id.certificate(now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert, err := x509.ParseCertificate(c.Certificate[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cert.CheckSignature(cert.SignatureAlgorithm, cert.RawTBSCertificate, cert.Signature); err != nil || cert.Subject.CommonName != id.ID() {
+			t.Errorf("%v, of %v", err, cert.Subject)
+		}
+		if cert.NotBefore.After(now.Add(-time.Hour)) || cert.NotAfter.Before(now.AddDate(10, 0, 0)) {
+			t.Errorf("valid from %v to %v at %v", cert.NotBefore, cert.NotAfter, now)
+		}
+		if change != nil {
+			change(cert)
+		}
+		return tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}}
+	}
+	otherCert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		peers []*Identity
+		state tls.ConnectionState
+		want  string
+	}{
+		"a peer":                   {[]*Identity{id}, show(id, nil), ""},
+		"a stranger":               {[]*Identity{old}, show(id, nil), "not on the list of peers"},
+		"a new key":                {[]*Identity{old}, show(to, nil), ""},
+		"a new key of a stranger":  {[]*Identity{id}, show(to, nil), "not on the list of peers"},
+		"a new key, without proof": {[]*Identity{old}, show(to, func(c *x509.Certificate) { c.Subject.Organization = nil }), "not on the list of peers"},
+		"a new key, proof twice": {[]*Identity{old}, show(to, func(c *x509.Certificate) {
+			c.Subject.Organization = append(c.Subject.Organization, c.Subject.Organization...)
+		}), "not on the list of peers"},
+		"the proof of another": {[]*Identity{old}, show(id, func(c *x509.Certificate) { c.Subject.Organization = []string{to.proof.text()} }), "not on the list of peers"},
+		"no certificate":       {[]*Identity{id}, tls.ConnectionState{}, "no certificate"},
+		"another kind of key":  {[]*Identity{id}, tls.ConnectionState{PeerCertificates: []*x509.Certificate{otherCert}}, "not that of a node"},
+	} {
+		m := closed(t, nil)
+		for _, p := range tt.peers {
+			if err := m.AddPeer(t.Context(), p.ID(), "", 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := m.hubIsPeer(tt.state)
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+		if name == "a new key" {
+			if list := m.Status().Peers; len(list) != 1 || list[0].ID != to.ID() {
+				t.Errorf("the new key has not taken the place of the old one: %+v", list)
+			}
+		}
+	}
+}
+
+// TestSignIn: a node signs the nonce of a broker, and nothing that could be a message.
+func TestSignIn(t *testing.T) {
+	_, to := rotated(t)
+	for _, id := range []*Identity{to, closed(t, nil).opts.Identity} {
+		m := closed(t, func(o *Options) { o.Identity = id })
+		var o nats.Options
+		if err := m.signIn()(&o); err != nil || o.Nkey != id.ID() || (o.Token != "") != (id.proof != nil) {
+			t.Fatalf("%v, key %s, token %q", err, o.Nkey, o.Token)
+		}
+		if s := parseSuccession(o.Token); id.proof != nil && (s == nil || *s != *id.proof) {
+			t.Errorf("proof %+v, want %+v", s, id.proof)
+		}
+		for _, tt := range []struct {
+			nonce string
+			ok    bool
+		}{{"abcXYZ019-_", true}, {"!", true}, {"~", true}, {"a b", false}, {"a\x7f", false}, {"\x00", false}, {"ab\xff", false}, {signatureText + "x", false}} {
+			sig, err := o.SignatureCB([]byte(tt.nonce))
+			if (err == nil) != tt.ok || tt.ok != ed25519.Verify(id.public[:], []byte(tt.nonce), pad(sig)) {
+				t.Errorf("%q: %v", tt.nonce, err)
+			}
+		}
+	}
+}
+
+func pad(sig []byte) []byte {
+	return append(sig, make([]byte, ed25519.SignatureSize)...)[:ed25519.SignatureSize]
+}
+
+// TestPermissions: a peer publishes under its own name and reads what is for all or
+// for it.
+func TestPermissions(t *testing.T) {
+	_, a := identity(t)
+	_, b := identity(t)
+	m := closed(t, nil)
+	p := doorkeeper{m}.permissions(a.public.hint())
+	mine, theirs := a.public.hint().String(), b.public.hint().String()
+	for _, subject := range p.Publish.Allow {
+		if strings.Contains(subject, theirs) || !strings.Contains(subject, mine) && !strings.HasPrefix(subject, "$JS.API.") {
+			t.Errorf("may publish %s", subject)
+		}
+		if strings.HasPrefix(subject, "$JS.API.STREAM.") && !strings.HasPrefix(subject, "$JS.API.STREAM.INFO.") {
+			t.Errorf("may change a stream: %s", subject)
+		}
+	}
+	q := doorkeeper{m}.permissions(b.public.hint())
+	if slices.Equal(p.Publish.Allow, q.Publish.Allow) || slices.Equal(p.Subscribe.Allow, q.Subscribe.Allow) {
+		t.Error("two peers may the same")
+	}
+	own := func(list []string, h string) bool {
+		return slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, h) })
+	}
+	if !own(p.Publish.Allow, mine) || own(p.Subscribe.Allow, theirs) || !own(p.Subscribe.Allow, mine) {
+		t.Errorf("%v, %v", p.Publish.Allow, p.Subscribe.Allow)
+	}
+}
+
+// TestTooFull holds what an array may have when it comes by images against the rule:
+// an hour's worth more than a peer may have added since the generation began.
+func TestTooFull(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	o := &Options{MaxAdds: 100, MaxListings: 10}
+	for _, tt := range []struct {
+		array   engine.Array
+		minutes int64
+		most    uint64
+	}{
+		{engine.ArrayCounts, 0, 6000}, {engine.ArrayCounts, 10, 7000}, {engine.ArrayCounts, 1440, 150_000},
+		{engine.ArraySpam, 0, 600}, {engine.ArrayRevoked, 30, 900},
+		{engine.ArrayCounts, -30, 6000}, // it begins in half an hour
+	} {
+		s := engine.ArrayState{Array: tt.array, Start: uint64(now.Unix() - 60*tt.minutes), Keys: tt.most}
+		if why := tooFull(o, now, s); why != "" {
+			t.Errorf("%d keys of %s after %d minutes: %s", s.Keys, tt.array, tt.minutes, why)
+		}
+		if s.Keys++; tooFull(o, now, s) == "" {
+			t.Errorf("%d keys of %s after %d minutes are taken", s.Keys, tt.array, tt.minutes)
+		}
+	}
+}
+
+// TestSuccessionText: the proof of a change of keys is one key and one signature.
+func TestSuccessionText(t *testing.T) {
+	_, to := rotated(t)
+	raw, err := base64.RawURLEncoding.DecodeString(to.proof.text())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !to.proof.names(&to.public) {
+		t.Error("the old key did not choose the new one")
+	}
+	_, third := identity(t)
+	if to.proof.names(&third.public) {
+		t.Error("the old key chose any")
+	}
+	for _, bad := range [][]byte{nil, raw[1:], append(bytes.Clone(raw), 0)} {
+		if s := parseSuccession(base64.RawURLEncoding.EncodeToString(bad)); s != nil {
+			t.Errorf("%d bytes are a proof", len(bad))
+		}
+	}
+	if parseSuccession("?") != nil || (*succession)(nil).text() != "" {
+		t.Error("nothing is a proof")
+	}
+	m := closed(t, nil)
+	if m.known(to.public, to.proof.text()) {
+		t.Error("a stranger's successor is known")
+	}
+}

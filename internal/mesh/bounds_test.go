@@ -1,0 +1,270 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+// adds returns rounds of so many adds and of so many keys.
+func adds(t *testing.T, n, keys int) (counts, lists *filter.Round) {
+	t.Helper()
+	c, err := filter.NewCounting(filter.Geometry{Kind: filter.Cells, Lines: filter.PageLines, K: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := filter.NewBits(filter.Geometry{Kind: filter.Bitmap, Lines: filter.PageLines, K: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts, lists = c.NewRound(), b.NewRound()
+	counts.Record([]filter.Key{{Hi: 1, Lo: 1}}, []uint32{uint32(n)}, []uint32{0})
+	for i := range keys {
+		lists.RecordBits([]filter.Key{{Hi: uint64(i) << 40, Lo: uint64(i)}}, []bool{false})
+	}
+	counts.Close()
+	lists.Close()
+	return counts, lists
+}
+
+// TestGrowth: an hour's worth comes at once, what is used comes back by the minute, and
+// after a silence of an hour as much beside it as the silence would have brought.
+func TestGrowth(t *testing.T) {
+	o := &Options{MaxAdds: 100, MaxListings: 10, StreamAge: 72 * time.Hour}
+	begun := time.Unix(1_800_000_000, 0)
+	type step struct {
+		minute  float64
+		silence time.Duration // credited before
+		adds    int
+		keys    int
+		ok      bool
+	}
+	for name, steps := range map[string][]step{
+		"an hour's worth":          {{0, 0, 6000, 600, true}, {0, 0, 1, 0, false}},
+		"one more listing":         {{0, 0, 0, 601, false}},
+		"one more add":             {{0, 0, 6001, 0, false}},
+		"it comes back":            {{0, 0, 6000, 600, true}, {10, 0, 1000, 100, true}, {10, 0, 1, 0, false}},
+		"listings come back":       {{0, 0, 0, 600, true}, {10, 0, 0, 100, true}, {10, 0, 0, 1, false}},
+		"no more than all of it":   {{0, 0, 3000, 0, true}, {1000, 0, 6000, 0, true}, {1000, 0, 1, 0, false}},
+		"a clock that goes back":   {{10, 0, 6000, 0, true}, {0, 0, 1, 0, false}},
+		"a short silence":          {{0, 59 * time.Minute, 6001, 0, false}},
+		"two hours of silence":     {{0, 2 * time.Hour, 6000 + 12000, 600 + 1200, true}, {0, 0, 1, 0, false}},
+		"listings after a silence": {{0, 2 * time.Hour, 0, 600 + 1200, true}, {0, 0, 0, 1, false}},
+		"the credit stays":         {{0, 2 * time.Hour, 0, 0, true}, {50, 0, 6000 + 12000, 0, true}, {50, 0, 1, 0, false}},
+		"for an hour":              {{0, 2 * time.Hour, 0, 0, true}, {61, 0, 6000, 0, true}, {61, 0, 1, 0, false}},
+		"a silence of a year":      {{0, 365 * 24 * time.Hour, 6000 + 72*6000, 0, true}, {0, 0, 1, 0, false}},
+	} {
+		g := &growth{at: begun}
+		for i, s := range steps {
+			now := begun.Add(time.Duration(s.minute * float64(time.Minute)))
+			if s.silence > 0 {
+				g.credit(o, now, s.silence)
+			}
+			counts, lists := adds(t, s.adds, s.keys)
+			why := g.charge(o, now, engine.ArrayCounts, counts)
+			if more := g.charge(o, now, engine.ArraySpam, lists); why == "" {
+				why = more
+			}
+			if (why == "") != s.ok {
+				t.Errorf("%s, step %d: %q", name, i+1, why)
+			}
+		}
+	}
+}
+
+// TestLook: an array is looked at when its keys could show too much, and again when
+// there is a sixteenth more of them, or they began anew.
+func TestLook(t *testing.T) {
+	for _, tt := range []struct {
+		g     filter.Geometry
+		least uint64 // keys that can set a tenth of its cells or bits
+	}{
+		{filter.Geometry{Kind: filter.Cells, Lines: 1000, K: 4}, 128_000 / 10 / 4},
+		{filter.Geometry{Kind: filter.Bitmap, Lines: 1000, K: 8}, 512_000 / 10 / 8},
+	} {
+		l := make(look)
+		at := func(keys uint64) engine.ArrayState {
+			return engine.ArrayState{Array: engine.ArraySpam, Start: 5, Geometry: tt.g, Keys: keys}
+		}
+		if l.due(at(tt.least)) || !l.due(at(tt.least+1)) {
+			t.Errorf("%v: looked at with %d keys: %v; with one more: %v", tt.g, tt.least, l.due(at(tt.least)), l.due(at(tt.least+1)))
+		}
+		seen := 16 * tt.least
+		l[ref{engine.ArraySpam, 5}] = seen
+		for keys, want := range map[uint64]bool{seen: false, seen + tt.least: false, seen + tt.least + 1: true, seen - 1: true, tt.least: false} {
+			if got := l.due(at(keys)); got != want {
+				t.Errorf("%v: looked at with %d keys, after %d: %v, want %v", tt.g, keys, seen, got, want)
+			}
+		}
+	}
+}
+
+// TestDraw: a peer has sent twice what there is, and as much again in ten minutes.
+func TestDraw(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		m := closed(t, nil)
+		_, id := identity(t)
+		h := id.public.hint()
+		if err := m.AddPeer(t.Context(), id.ID(), "", 1); err != nil {
+			t.Fatal(err)
+		}
+		own := map[ref]engine.ArrayState{
+			{engine.ArrayCounts, 5}: {Bytes: 1 << 20, Keys: 1 << 30},
+			{engine.ArraySpam, 5}:   {Bytes: 1 << 20, Keys: 1 << 10}, // mostly empty: 9 KiB to send
+		}
+		const most = drawLeast + 2<<20 + 2*(1024+8<<10)
+		s := m.sender
+		if !s.may(h, own) {
+			t.Fatal("a new peer may have nothing")
+		}
+		for _, step := range []struct {
+			wait  time.Duration
+			bytes int
+			may   bool
+		}{
+			{0, most - 1, true}, {0, 1, false}, {time.Minute, 0, true}, {0, most/10 + 1, false},
+			{time.Minute, most / 10, false}, {5 * time.Minute, most / 3, true}, {24 * time.Hour, most - 1, true}, {0, 2, false},
+		} {
+			time.Sleep(step.wait)
+			s.may(h, own) // it asks
+			s.charge(h, step.bytes)
+			if got := s.may(h, own); got != step.may {
+				t.Errorf("after %v and %d bytes: %v, want %v", step.wait, step.bytes, got, step.may)
+			}
+		}
+		if got := m.Status().Peers[0].Served; got < 2*most {
+			t.Errorf("%d bytes were served, want those that were charged", got)
+		}
+		if err := m.EvictPeer(t.Context(), id.ID()); err != nil {
+			t.Fatal(err)
+		}
+		if s.forgetDraws(); len(s.draws) != 0 {
+			t.Error("something is known of a peer that is none")
+		}
+		// Images that are larger than keys make believe count as they are.
+		s.arrays[ref{engine.ArraySpam, 5}] = &ownArray{image: 4 << 20}
+		if s.may(h, own); s.draws[h].left != drawLeast+2<<20+8<<20 {
+			t.Errorf("%.0f bytes, want twice those of the images", s.draws[h].left)
+		}
+	})
+}
+
+// TestIntake holds the queue before the receiver against a list: first in, first out,
+// and no more bytes than all may have, and one sender.
+func TestIntake(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		q := newIntake()
+		type entry struct {
+			from hint
+			cost int
+		}
+		var list []entry
+		sum := func(of hint) (all, share int) {
+			for _, e := range list {
+				all += e.cost
+				if e.from == of {
+					share += e.cost
+				}
+			}
+			return all, share
+		}
+		refused := 0
+		for range 600 {
+			if rng.IntN(3) == 0 {
+				x, ok := q.take()
+				if ok != (len(list) > 0) {
+					t.Fatalf("taken: %v, %d wait", ok, len(list))
+				}
+				if ok {
+					if x.from != list[0].from || x.cost() != list[0].cost {
+						t.Fatalf("taken of %v, %d bytes, want %+v", x.from, x.cost(), list[0])
+					}
+					list = list[1:]
+				}
+				if waits := len(q.ready) > 0; ok && len(list) > 0 && !waits {
+					t.Fatalf("%d wait, and nobody is told", len(list))
+				}
+				continue
+			}
+			x := incoming{from: hint{byte(rng.IntN(5))}}
+			if rng.IntN(10) > 0 {
+				x.size, x.m = rng.IntN(12<<20), &message{said: make([]byte, 10), rounds: make([]round, rng.IntN(3)), wants: make([]arrayHead, rng.IntN(3))}
+				if want := x.size + 10 + queuedCost*(1+len(x.m.rounds)+len(x.m.wants)); x.cost() != want {
+					t.Fatalf("cost %d, want %d", x.cost(), want)
+				}
+			}
+			all, share := sum(x.from)
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			err := q.put(ctx, x, false)
+			switch {
+			case share > 0 && share+x.cost() > maxQueuedShare:
+				refused++
+				if !errors.Is(err, errShare) {
+					t.Fatalf("%d bytes beside %d of the sender: %v", x.cost(), share, err)
+				}
+			case x.m != nil && all > 0 && all+x.cost() > maxQueued:
+				refused++
+				if !errors.Is(err, context.Canceled) {
+					t.Fatalf("%d bytes beside %d: %v", x.cost(), all, err)
+				}
+			case err != nil:
+				t.Fatalf("%d bytes beside %d, %d of the sender: %v", x.cost(), all, share, err)
+			default:
+				list = append(list, entry{x.from, x.cost()})
+			}
+		}
+		if refused == 0 {
+			t.Errorf("seed %d: nothing was refused", seed)
+		}
+	}
+}
+
+// TestLongLineage: of many processes the newest are known one by one, and of the
+// others what the first of them found.
+func TestLongLineage(t *testing.T) {
+	var l lineage
+	for i := range uint64(3 * maxEpochs) {
+		l = l.with(epoch{Boot: 10 + i, Base: 100 * i})
+		if want := min(int(i)+1, maxEpochs); len(l) != want || l[0].Base != 0 || l[len(l)-1] != (epoch{10 + i, 100 * i}) {
+			t.Fatalf("%d epochs after %d processes: %v", len(l), i+1, l)
+		}
+		if !slices.IsSortedFunc(l, func(a, b epoch) int { return int(a.Boot) - int(b.Boot) }) {
+			t.Fatalf("%v is not in order", l)
+		}
+	}
+	last := uint64(10 + 3*maxEpochs - 1)
+	for boot, want := range map[uint64]uint64{last: math.MaxUint64, last + 5: math.MaxUint64, last - 1: l[len(l)-1].Base, last - 2: l[len(l)-2].Base, 0: 0} {
+		if got := l.upTo(boot); got != want {
+			t.Errorf("of process %d all up to %d is part of it, want %d", boot, got, want)
+		}
+	}
+	// A process that found less than those before it: what they added is gone.
+	if got := l.with(epoch{last + 1, 50}); len(got) != 2 || got[0].Base != 0 || got[1] != (epoch{last + 1, 50}) {
+		t.Errorf("set back to 50: %v", got)
+	}
+	if got := l.with(epoch{last + 1, 0}); len(got) != 1 || got.upTo(last) != 0 {
+		t.Errorf("set back to nothing: %v", got)
+	}
+	var none lineage
+	if !none.contains(engine.ArrayState{Version: 7, Boot: 3}, 3) || none.contains(engine.ArrayState{Version: 7, Boot: 4}, 3) {
+		t.Error("of a process that was never set back all is part, and nothing of a later one")
+	}
+	set := lineage{{1, 0}, {5, 20}}
+	for _, tt := range []struct {
+		version, partial, boot uint64
+		want                   bool
+	}{{20, 0, 1, true}, {21, 0, 1, false}, {10, 21, 1, false}, {10, 20, 1, true}, {99, 0, 5, true}, {1, 0, 7, false}} {
+		if got := set.contains(engine.ArrayState{Version: tt.version, Partial: tt.partial, Boot: tt.boot}, 6); got != tt.want {
+			t.Errorf("%+v: %v", tt, got)
+		}
+	}
+}

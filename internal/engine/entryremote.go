@@ -15,7 +15,7 @@ type remoteBody struct {
 	parts  []Part
 }
 
-// partHead is more than a part takes beside its bytes, leastPart less than any takes.
+// partHead is more than a part takes beside its bytes, leastPart as little as any takes.
 const (
 	partHead  = 64
 	leastPart = 8

@@ -101,7 +101,7 @@ type round struct {
 	geometry filter.Geometry // in a parsed message zero unless announced
 	announce bool            // geometry and lineage go along
 	lineage  lineage         // in a parsed message nil unless announced
-	data     []byte          // the body of a filter.Round: what the message says need not travel twice, and its signature does what a checksum does
+	data     []byte          // the body of a filter.Round; the message says the rest, and its signature is its checksum
 	boot     uint64          // of the origin when it sent the round
 	said     []byte          // the statement that the round came with
 }

@@ -50,6 +50,7 @@ var mayImport = map[string][]string{
 	"internal/clock":              {},
 	"internal/ledger":             {"."},
 	"internal/mailbox":            {},
+	"internal/verify":             {},
 	"internal/wholefile":          {},
 	"internal/mmsg":               {},
 	"internal/nodetest":           {},

@@ -65,13 +65,15 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 	if s.AuthResults != nil {
 		hosts = s.AuthResults()
 	}
-	source := m.SourceBy(hosts, e.sender)
-	source.Client = e.client.addr
-	s.lookUp(ctx, f, e, m, &source, replyTo)
+	verified := s.verify(ctx, raw, e)
 	sigs, err := s.compute(ctx, m)
+	v := <-verified // also where the signatures failed: nobody else waits for it
 	if err != nil {
 		return nil, err
 	}
+	source := m.SourceVerified(hosts, e.sender, v.dkim, v.spf)
+	source.Client = e.client.addr
+	s.lookUp(ctx, f, e, m, &source, replyTo)
 	f.signatures = len(sigs)
 	if len(sigs) == 0 {
 		f.verdict.Reasons = []string{"too short to be known by its text"}
@@ -105,6 +107,36 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 		}
 	}
 	return f, nil
+}
+
+// verified is which domains answer for a message.
+type verified struct {
+	dkim []string
+	spf  string
+}
+
+// verify finds out which domains answer for a message while its signatures are
+// computed, since it may wait for the DNS. The channel has one value.
+func (s *Server) verify(ctx context.Context, raw []byte, e *envelope) <-chan verified {
+	done := make(chan verified, 1)
+	if s.Verify == nil {
+		done <- verified{}
+		return done
+	}
+	go func() {
+		var v verified
+		defer func() {
+			if p := recover(); p != nil {
+				s.Log.Error("panic while verifying a message", "panic", p)
+			}
+			if len(v.dkim) > 0 || v.spf != "" {
+				s.Stats.Verified.Add(1)
+			}
+			done <- v
+		}()
+		v.dkim, v.spf = s.Verify(ctx, raw, e.client.addr, e.sender)
+	}()
+	return done
 }
 
 // parallelSize is the size of a message, in bytes, from which two processors

@@ -113,9 +113,14 @@ func (m *mta) begin(from string, to []string, text string) (packet, bool) {
 		m.step(cmdData)
 	}
 	head, body, _ := strings.Cut(text, "\n\n")
-	for line := range strings.SplitSeq(strings.ReplaceAll(head, "\n\t", "\x01"), "\n") {
-		name, value, _ := strings.Cut(line, ": ")
-		m.step(cmdHeader, []byte(name+"\x00"+strings.ReplaceAll(value, "\x01", "\n\t")+"\x00"))
+	folds := strings.NewReplacer("\n\t", "\x01", "\n ", "\x02")
+	unfolds := strings.NewReplacer("\x01", "\n\t", "\x02", "\n ")
+	for line := range strings.SplitSeq(folds.Replace(head), "\n") {
+		name, value, _ := strings.Cut(line, ":")
+		if m.steps&headerSpace == 0 {
+			value = strings.TrimPrefix(value, " ")
+		}
+		m.step(cmdHeader, []byte(name+"\x00"+unfolds.Replace(value)+"\x00"))
 	}
 	m.step(cmdEOH)
 	body = strings.ReplaceAll(body, "\n", "\r\n")
@@ -145,7 +150,13 @@ func (m *mta) message(from string, to []string, text string) result {
 				m.t.Errorf("header at %d, want the top", binary.BigEndian.Uint32(p.data))
 			}
 			name, value, _ := strings.Cut(string(p.data[4:]), "\x00")
-			r.inserted[name] = strings.TrimSuffix(value, "\x00")
+			value = strings.TrimSuffix(value, "\x00")
+			if text, ok := strings.CutPrefix(value, " "); ok == (m.steps&headerSpace != 0) {
+				value = text
+			} else {
+				m.t.Errorf("header %s: value %q; the steps agreed on are %x", name, value, m.steps)
+			}
+			r.inserted[name] = value
 		case replyChange:
 			name, value, _ := strings.Cut(string(p.data[4:]), "\x00")
 			if value != "\x00" {

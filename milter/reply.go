@@ -52,6 +52,9 @@ func (k *session) quarantine(reason string) {
 
 // insertHeader puts a header at the top of the message.
 func (k *session) insertHeader(name, value string) {
+	if k.opts.steps&headerSpace != 0 {
+		value = " " + value // the mail server adds none
+	}
 	k.out = appendPacket(k.out, replyInsert, binary.BigEndian.AppendUint32(nil, 0), []byte(name), nul, []byte(value), nul)
 }
 

@@ -44,9 +44,13 @@ type Server struct {
 	// Lists are asked for senders, clients and URLs; nil asks nobody.
 	Lists Lists
 	// AuthResults returns the names of hosts whose Authentication-Results are
-	// believed, see [mail.Message.SourceBy]: nothing else in a message proves
-	// who sent it. nil believes nobody.
+	// believed, see [mail.Message.SourceBy]: nothing else that a message says of
+	// itself proves who sent it. nil believes nobody.
 	AuthResults func() []string
+	// Verify returns which domains answer for a message: those of valid DKIM
+	// signatures, and that of the envelope's sender if SPF lets the client send for
+	// it, or else "". It ends with ctx. nil verifies nothing.
+	Verify func(ctx context.Context, raw []byte, client netip.Addr, sender string) (dkim []string, spf string)
 	// Limiter is asked for each recipient, with the attributes of the policy
 	// protocol; nil asks nobody. It is for mail servers without that protocol.
 	Limiter Limiter
@@ -101,6 +105,7 @@ type Stats struct {
 	Faults      atomic.Int64 // messages not judged, or judged but not counted
 	Malformed   atomic.Int64 // connections broken off
 	Forged      atomic.Int64 // headers of ours that came with messages
+	Verified    atomic.Int64 // messages for which a domain answers
 	Trapped     atomic.Int64 // messages reported because of a trap
 	Limited     atomic.Int64 // recipients refused by the Limiter, or held
 	White       atomic.Int64 // messages of each class

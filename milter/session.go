@@ -168,7 +168,7 @@ func (k *session) negotiate(data []byte) error {
 	if err != nil {
 		return err
 	}
-	want := uint32(noHelo | noUnknown | noData | canSkip | noReplyConn | noReplyHdr | noReplyEOH | noReplyBody | noReplyHelo | noReplyData | noReplyUnkn)
+	want := uint32(noHelo | noUnknown | noData | canSkip | noReplyConn | noReplyHdr | noReplyEOH | noReplyBody | noReplyHelo | noReplyData | noReplyUnkn | headerSpace)
 	if k.server.Limiter == nil {
 		want |= noReplyRcpt
 	}
@@ -291,7 +291,10 @@ func (k *session) header(data []byte) error {
 	}
 	w := &k.msg.raw
 	w.Write(name)
-	w.WriteString(": ")
+	w.WriteString(":")
+	if k.opts.steps&headerSpace == 0 {
+		w.WriteString(" ") // which mail servers leave out that do not send headers as they are
+	}
 	// Folded lines end in LF or CRLF, depending on the mail server.
 	for line := range bytes.Lines(value) {
 		end := len(line)

@@ -67,6 +67,7 @@ const (
 	noReplyUnkn  = 1 << 17 // SMFIP_NR_UNKN
 	noReplyEOH   = 1 << 18 // SMFIP_NR_EOH
 	noReplyBody  = 1 << 19 // SMFIP_NR_BODY
+	headerSpace  = 1 << 20 // SMFIP_HDR_LEADSPC
 	noReplyMasks = noReplyHdr | noReplyConn | noReplyHelo | noReplyMail | noReplyRcpt | noReplyData | noReplyUnkn | noReplyEOH | noReplyBody
 )
 

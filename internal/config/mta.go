@@ -1,6 +1,7 @@
 package config
 
 import (
+	"net"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -18,6 +19,8 @@ type Milter struct {
 	Confidence     int            `toml:"confidence" reload:"yes" doc:"confidence from which mail is spam, 0 to 100; with less it is suspected"`
 	Threshold      uint32         `toml:"threshold" reload:"yes" doc:"count from which mail is bulk; 0: tally.threshold"`
 	Text           string         `toml:"text" reload:"yes" doc:"what the sender of refused mail is told; {class} and {reason} are replaced.\nEmpty: a text that names both"`
+	Verify         bool           `toml:"verify" doc:"verify DKIM signatures and the envelope's sender (SPF), for which the DNS is asked.\nfalse: only authentication_results of [whitelist] say who sent a message"`
+	Resolver       string         `toml:"resolver" doc:"address of the DNS resolver to ask, for example \"127.0.0.1:53\". Empty: those of\nthe system"`
 	Traps          []string       `toml:"traps" doc:"spam traps, \"someone@example.com\" or \"@example.com\": mail to them is reported"`
 	DiscardTrapped bool           `toml:"discard_trapped" doc:"discard mail whose recipients are all traps"`
 	ExemptNetworks []string       `toml:"exempt_networks" doc:"clients whose mail is neither counted nor checked. What is submitted on the\nmachine itself never is"`
@@ -99,11 +102,19 @@ type DNSBLZone struct {
 
 func defaultMilter() Milter {
 	return Milter{
-		Spam: "header", Listed: "header", Suspected: "header", Bulk: "header", Grey: "header", Traps: []string{},
+		Spam: "header", Listed: "header", Suspected: "header", Bulk: "header", Grey: "header", Verify: true, Traps: []string{},
 		ExemptNetworks: []string{"127.0.0.0/8", "::1/128"}, ExemptLogins: true, DiscardTrapped: true,
 		OnFault: "accept", Lists: []string{}, MaxMessage: 16 << 20,
 		Timeout: Duration(10 * time.Second), IdleTimeout: Duration(15 * time.Minute),
 	}
+}
+
+// WithPort returns address, an IP address or one with a port, with a port.
+func WithPort(address, port string) string {
+	if addr, err := netip.ParseAddr(address); err == nil {
+		return net.JoinHostPort(addr.String(), port)
+	}
+	return address
 }
 
 // actions checks what is done with each class of mail; further is what else may
@@ -119,6 +130,11 @@ func (c *checker) milter(m *Milter, l *Lists) {
 	c.actions("milter", m.Spam, m.Listed, m.Suspected, m.Bulk, m.Grey)
 	c.between("milter.confidence", float64(m.Confidence), 0, 100)
 	c.oneOf("milter.on_fault", m.OnFault, "accept", "tempfail")
+	if m.Resolver != "" {
+		if _, err := netip.ParseAddrPort(WithPort(m.Resolver, "53")); err != nil {
+			c.fail("milter.resolver", "%.80q is no address of a resolver, such as \"192.0.2.53\" or \"127.0.0.1:5353\"", m.Resolver)
+		}
+	}
 	c.networks("milter.exempt_networks", m.ExemptNetworks)
 	c.between("milter.max_message_bytes", float64(m.MaxMessage), 1024, 64<<20)
 	c.duration("milter.timeout", m.Timeout, 100*time.Millisecond, 10*time.Minute)

@@ -8,8 +8,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
+	"github.com/bulkhead-mail/bulkhead/internal/verify"
 	"github.com/bulkhead-mail/bulkhead/milter"
 )
 
@@ -103,6 +105,9 @@ func (n *Node) newMilter() (*milter.Server, error) {
 	hashing.Skip = []bulkhead.Scheme{bulkhead.RspamdShingle}
 	front.Clearinghouse, front.Signatures, front.Log = n.house, hashing, n.log.With("door", "milter")
 	front.AuthResults = func() []string { return n.cfg.Load().Whitelist.AuthResults }
+	if m.Verify {
+		front.Verify = verify.New(verify.Options{Resolver: config.WithPort(m.Resolver, "53"), Now: clock.Now, Log: front.Log}).Verify
+	}
 	// Also where there is no list yet: one may come with another configuration.
 	asked := listsOf{set: n.mta.lists}
 	for _, name := range m.Lists {
@@ -149,7 +154,7 @@ func milterMetrics(s *milter.Stats) []prometheus.Collector {
 		}),
 		newFamily("bulkhead_milter_events_total", "Other events of the milter; fault: a message that was not judged or not counted.", "event", map[string]*atomic.Int64{
 			"connection": &s.Connections, "exempt": &s.Exempt, "oversize": &s.Oversize, "fault": &s.Faults,
-			"malformed": &s.Malformed, "forged_header": &s.Forged, "trapped": &s.Trapped, "limited": &s.Limited,
+			"malformed": &s.Malformed, "forged_header": &s.Forged, "trapped": &s.Trapped, "verified": &s.Verified, "limited": &s.Limited,
 		}),
 	}
 }

@@ -18,14 +18,22 @@ const maxAuthResults = 32
 //
 // envelope is the sender of the envelope, "" for the one that the message names.
 func (m *Message) SourceBy(hosts []string, envelope string) bulkhead.Source {
+	return m.SourceVerified(hosts, envelope, nil, "")
+}
+
+// SourceVerified is [Message.SourceBy] with what the caller has verified by itself: the
+// domains of DKIM signatures, and the domain of the envelope's sender by SPF, "" for
+// none.
+func (m *Message) SourceVerified(hosts []string, envelope string, dkim []string, spfDomain string) bulkhead.Source {
 	s := m.Source()
 	if envelope != "" {
 		s.ClaimedSender = envelope
 	}
-	if len(hosts) == 0 {
-		return s
-	}
+	s.DKIM = slices.Clone(dkim)
 	var spf []string
+	if spfDomain != "" {
+		spf = append(spf, spfDomain)
+	}
 	for _, field := range m.authResults {
 		s.DKIM, spf = authenticated(s.DKIM, spf, field, hosts)
 	}

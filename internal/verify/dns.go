@@ -1,0 +1,168 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// How long answers are believed. The system does not say how long it would believe
+// them; keys and records live for longer than this.
+const (
+	keepAnswer  = 5 * time.Minute
+	keepNothing = time.Minute      // that there is no such name
+	keepFailure = 10 * time.Second // that nobody answered
+)
+
+const (
+	maxAnswers = 1 << 13 // in each half of the cache
+	maxAnswer  = 4 << 10 // bytes of one that is kept, about
+)
+
+// A question is what is asked of a name.
+type question struct {
+	kind byte // 'T' for TXT, 'M' for MX, 'A' for addresses, 'P' for the names of an address
+	name string
+}
+
+// An answer is what was said, and until when it is believed.
+type answer struct {
+	value any
+	err   error
+	until time.Time
+}
+
+// A cache remembers what the DNS said, in two halves: the older one is forgotten when
+// the younger one is full.
+type cache struct {
+	from *net.Resolver
+	now  func() time.Time
+
+	mu         sync.Mutex
+	young, old map[question]answer
+}
+
+func newCache(from *net.Resolver, now func() time.Time) *cache {
+	return &cache{from: from, now: now, young: make(map[question]answer)}
+}
+
+func (c *cache) get(q question) (answer, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a, ok := c.young[q]
+	if !ok {
+		a, ok = c.old[q]
+	}
+	return a, ok && c.now().Before(a.until)
+}
+
+func (c *cache) put(q question, value any, err error) {
+	keep := keepAnswer
+	var said *net.DNSError
+	switch {
+	case errors.As(err, &said) && said.IsNotFound:
+		keep = keepNothing
+	case err != nil:
+		keep = keepFailure
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.young) >= maxAnswers {
+		c.young, c.old = make(map[question]answer), c.young
+	}
+	c.young[q] = answer{value, err, c.now().Add(keep)}
+}
+
+// questions are those of one message. Its methods may be called concurrently. They
+// have the names that [spf.DNSResolver] wants.
+type questions struct {
+	cache *cache
+	wait  context.Context // for the answers
+
+	mu   sync.Mutex
+	left int // that may still be put
+}
+
+// errEnough says that a message has put too many questions.
+var errEnough = &net.DNSError{Err: "too many questions for one message", IsTemporary: true}
+
+// ask answers from the cache, or else by lookUp, whose answer has about so many bytes
+// as size says. A name is asked for as it is, never below a domain of this machine.
+func ask[T any](s *questions, kind byte, name string, lookUp func(context.Context, string) (T, error), size func(T) int) (T, error) {
+	q := question{kind, strings.ToLower(strings.TrimSuffix(name, "."))}
+	if a, ok := s.cache.get(q); ok {
+		value, _ := a.value.(T)
+		return value, a.err
+	}
+	s.mu.Lock()
+	s.left--
+	enough := s.left < 0
+	s.mu.Unlock()
+	var none T
+	if enough || len(q.name) > 253 {
+		return none, errEnough
+	}
+	full := q.name
+	if kind != 'P' {
+		full += "."
+	}
+	value, err := lookUp(s.wait, full)
+	if size(value) <= maxAnswer {
+		s.cache.put(q, value, err)
+	}
+	return value, err
+}
+
+// LookupTXT returns the texts of a name that are not too long for a record of SPF.
+func (s *questions) LookupTXT(_ context.Context, name string) ([]string, error) {
+	all, err := ask(s, 'T', name, s.cache.from.LookupTXT, func(all []string) (n int) {
+		for _, t := range all {
+			n += len(t)
+		}
+		return n
+	})
+	return slices.DeleteFunc(slices.Clone(all), func(t string) bool { return len(t) > maxAnswer }), err
+}
+
+// LookupMX returns the mail hosts of a name.
+func (s *questions) LookupMX(_ context.Context, name string) ([]*net.MX, error) {
+	return ask(s, 'M', name, s.cache.from.LookupMX, func(all []*net.MX) int { return 64 * len(all) })
+}
+
+// LookupIPAddr returns the addresses of a name.
+func (s *questions) LookupIPAddr(_ context.Context, name string) ([]net.IPAddr, error) {
+	return ask(s, 'A', name, s.cache.from.LookupIPAddr, func(all []net.IPAddr) int { return 64 * len(all) })
+}
+
+// LookupAddr returns the names of an address.
+func (s *questions) LookupAddr(_ context.Context, addr string) ([]string, error) {
+	return ask(s, 'P', addr, s.cache.from.LookupAddr, func(all []string) int { return 64 * len(all) })
+}
+
+// key returns the record of a DKIM key, unless it is too long to be verified with in a
+// short time, or its owner only tries DKIM out: that is to be taken as if there were
+// none (RFC 6376, section 3.6.1).
+func (s *questions) key(name string) ([]string, error) {
+	all, err := s.LookupTXT(s.wait, name)
+	return slices.DeleteFunc(all, func(t string) bool { return len(t) > maxKey || onTrial(t) }), err
+}
+
+// onTrial reports whether the record of a key has the flag y.
+func onTrial(record string) bool {
+	for tag := range strings.SplitSeq(record, ";") {
+		name, flags, _ := strings.Cut(tag, "=")
+		if strings.TrimSpace(name) != "t" {
+			continue
+		}
+		for flag := range strings.SplitSeq(flags, ":") {
+			if strings.TrimSpace(flag) == "y" {
+				return true
+			}
+		}
+	}
+	return false
+}

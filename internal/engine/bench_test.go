@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -42,6 +43,57 @@ func BenchmarkCheck(b *testing.B) {
 					b.Fatal(err)
 				}
 				i++
+			}
+		})
+	}
+}
+
+// BenchmarkCheckMessage is messages of 40 signatures in a tally of seven generations:
+// none of them known, all of them seen every day, or all of them reported besides.
+func BenchmarkCheckMessage(b *testing.B) {
+	c := newClock()
+	e := open(b, Options{Now: c.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 400_000, Error: 1e-3}})
+	const messages, signatures = 2000, 40
+	message := func(n int) (sigs []bulkhead.Signature) {
+		sigs = append(sigs, sig(bulkhead.Exact, n))
+		for i := range 20 {
+			sigs = append(sigs, sig(bulkhead.Near, n*signatures+i))
+		}
+		for i := range 12 {
+			sigs = append(sigs, bulkhead.NamedSignature(bulkhead.Link, fmt.Sprintf("l%d-%d.example", n, i)))
+		}
+		for i := range 7 {
+			sigs = append(sigs, sig(bulkhead.Contact, n*signatures+i))
+		}
+		return sigs
+	}
+	for day := range 7 {
+		for n := range messages {
+			report(b, e, bulkhead.Report{Signatures: message(n)})
+			if n%2 == 1 && day == 6 {
+				report(b, e, bulkhead.Report{Signatures: message(n), Vote: bulkhead.Spam})
+			}
+		}
+		if day < 6 {
+			c.Advance(24 * time.Hour)
+		}
+	}
+	for _, tt := range []struct {
+		name        string
+		first, step int
+	}{{"unknown", messages, 1}, {"seen", 0, 2}, {"reported", 1, 2}} {
+		b.Run(tt.name, func(b *testing.B) {
+			var asked [messages / 2][]bulkhead.Signature
+			for i := range asked {
+				asked[i] = message(tt.first + i*tt.step)
+			}
+			queries, verdicts := []bulkhead.Query{{Terse: true}}, make([]bulkhead.Verdict, 1)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				queries[0].Signatures = asked[i%len(asked)]
+				if err := e.CheckBatch(context.Background(), queries, verdicts); err != nil {
+					b.Fatal(err)
+				}
 			}
 		})
 	}

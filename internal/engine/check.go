@@ -76,7 +76,7 @@ func (e *Engine) check(q *bulkhead.Query, v *bulkhead.Verdict) (verdict.Outcome,
 		v.Threshold = e.threshold.Load()
 	}
 	policy := e.policy()
-	s.reader.Begin(e.view().evidence(), policy.Promotion)
+	s.reader.Begin(e.sources())
 	defer s.reader.End()
 	s.read(q.Signatures)
 

@@ -69,7 +69,7 @@ func (e *Engine) Look(_ context.Context, sigs []bulkhead.Signature, out []bulkhe
 	out = out[:len(sigs)]
 	s := e.scratch.Get().(*scratch)
 	defer e.scratch.Put(s)
-	s.reader.Begin(e.view().evidence(), e.book.Policy().Promotion)
+	s.reader.Begin(e.sources())
 	defer s.reader.End()
 	for len(sigs) > 0 {
 		n := min(len(sigs), lookPart)

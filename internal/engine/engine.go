@@ -28,7 +28,8 @@ type Engine struct {
 	whitelist atomic.Pointer[Whitelist]
 	threshold atomic.Uint32
 	odds      atomic.Pointer[odds]
-	failed    atomic.Pointer[error] // why reports are refused; nil while they are taken
+	read      atomic.Pointer[sources] // of the last look-up
+	failed    atomic.Pointer[error]   // why reports are refused; nil while they are taken
 	scratch   sync.Pool
 	counters  counters
 

@@ -23,7 +23,21 @@ type view struct {
 // view returns what there is at present.
 func (e *Engine) view() view { return view{e.books.Load(), e.replicas.View()} }
 
-// evidence returns v as it is read.
-func (v view) evidence() evidence.View {
-	return evidence.View{Tally: v.tally, Block: v.block, Remote: v.remote}
+// sources are what look-ups read of a view.
+type sources struct {
+	*evidence.Sources
+	view      view
+	promotion float64
+}
+
+// sources returns what there is to read at present. They are made anew when the view
+// or the promotion weight has changed.
+func (e *Engine) sources() *evidence.Sources {
+	v, promotion := e.view(), e.policy().Promotion
+	if s := e.read.Load(); s != nil && s.view == v && s.promotion == promotion {
+		return s.Sources
+	}
+	s := &sources{evidence.NewSources(evidence.View{Tally: v.tally, Block: v.block, Remote: v.remote}, promotion), v, promotion}
+	e.read.Store(s)
+	return s.Sources
 }

@@ -27,8 +27,9 @@ const (
 	StrangerSpam uint8 = 2
 	StrangerHam  uint8 = 3
 	Unblamed     uint8 = 4 // roots' votes for spam, each whole however its blame was shared
+	TakenBack    uint8 = 5 // not 0 if anything was taken back in this generation
 
-	WeightKinds = 5
+	WeightKinds = 6
 )
 
 // MaxTurns is how often a signature can be listed again in one generation of the

@@ -19,7 +19,7 @@ type Reader struct {
 	// changes the cost and never the answer.
 	RevocationFirst bool
 
-	sources sources
+	sources *Sources
 	today   uint64 // number of the present day
 	asks    []Ask
 	out     []Record
@@ -48,18 +48,11 @@ type extra struct {
 	seen uint32 // sightings, of the kind Caught
 }
 
-// Begin makes the reader read v. promotion is the weight from which an origin alone
-// lists, and its sightings are deliveries.
-func (r *Reader) Begin(v View, promotion float64) {
-	r.sources.set(v, promotion)
-	r.today = 0
-	if len(v.Tally.Live) > 0 {
-		r.today = v.Tally.Live[0].Start / r.Day
-	}
-}
+// Begin makes the reader read s.
+func (r *Reader) Begin(s *Sources) { r.sources, r.today = s, s.today/r.Day }
 
-// End lets go of what the reader read.
-func (r *Reader) End() { r.sources.forget() }
+// End lets go of what the reader reads, so that arrays do not live on in a buffer.
+func (r *Reader) End() { r.sources = nil }
 
 // Read sets out[i] to what is known of asks[i]. out must be as long as asks.
 func (r *Reader) Read(asks []Ask, out []Record) {
@@ -249,27 +242,34 @@ func (c *column) addTo(x *Record) {
 // weights reads the weights of the keys of the look-up in one generation.
 func (r *Reader) weights(g *weights) []uint32 {
 	n := r.counted()
-	g.array.CountBatch(r.keys, n)
+	if g.array.Keys() > 0 {
+		g.array.CountBatch(r.keys, n)
+	} else {
+		clear(n)
+	}
 	if r.Overlay != nil {
 		r.Overlay.Weights(g.start, r.keys, n)
 	}
 	return n
 }
 
-// takeBack reads what was taken back of the keys of which there is more than one
-// side: as long as there is only one, nobody can have changed their mind.
+// takeBack reads what was taken back of the keys that say so, and of those of which
+// there is more than one side.
 func (r *Reader) takeBack() {
 	all := len(r.which)
 	r.disputed = r.disputed[:0]
 	r.keys = r.keys[:0]
 	for j, i := range r.which {
 		var sides [Unblamed]bool
+		taken := false
 		for g := range r.sources.weights {
+			column := &r.columns[g*all+j]
+			taken = taken || column.all[TakenBack] > 0
 			for kind := range sides {
-				sides[kind] = sides[kind] || r.columns[g*all+j].all[kind] > 0
+				sides[kind] = sides[kind] || column.all[kind] > 0
 			}
 		}
-		if several(sides[:]) {
+		if taken || several(sides[:]) {
 			r.disputed = append(r.disputed, j)
 			back := r.Keys.Back(r.asks[i].Key)
 			for kind := range uint8(WeightKinds) {

@@ -59,8 +59,11 @@ type weights struct {
 	array counter
 }
 
-// sources is all that a look-up reads.
-type sources struct {
+// Sources is all that a look-up reads. They never change, and any number of readers
+// may use them at once.
+type Sources struct {
+	today uint64 // start of the newest generation of the tally
+
 	counts  []counts
 	lists   []list
 	gens    []lists // of all lists
@@ -74,10 +77,13 @@ type View struct {
 	Remote *replica.View
 }
 
-// set makes v the sources. promotion is the weight from which an origin alone lists,
-// and counts deliveries.
-func (s *sources) set(v View, promotion float64) {
-	s.counts, s.lists, s.gens, s.weights = s.counts[:0], s.lists[:0], s.gens[:0], s.weights[:0]
+// NewSources returns what there is to read in v. promotion is the weight from which
+// an origin alone lists, and its sightings are deliveries.
+func NewSources(v View, promotion float64) *Sources {
+	s := new(Sources)
+	if len(v.Tally.Live) > 0 {
+		s.today = v.Tally.Live[0].Start
+	}
 	for _, g := range v.Tally.Live {
 		s.count(counts{g.Start, 1, true, true, g.Counts})
 		s.weights = append(s.weights, weights{g.Start, g.Weights})
@@ -111,32 +117,25 @@ func (s *sources) set(v View, promotion float64) {
 		s.list(l.Weight, false, true, first)
 	}
 	s.cut()
+	return s
 }
 
-func (s *sources) count(c counts) { s.counts = append(s.counts, c) }
+func (s *Sources) count(c counts) { s.counts = append(s.counts, c) }
 
 // list adds a list whose generations are those from the given one on.
-func (s *sources) list(weight float64, own, union bool, first int) {
+func (s *Sources) list(weight float64, own, union bool, first int) {
 	s.lists = append(s.lists, list{weight, own, union, s.gens[first:len(s.gens):len(s.gens)]})
 }
 
 // cut makes the generations of each list part of gens, which may have moved while it
 // grew.
-func (s *sources) cut() {
+func (s *Sources) cut() {
 	first := 0
 	for i := range s.lists {
 		n := len(s.lists[i].gens)
 		s.lists[i].gens = s.gens[first : first+n]
 		first += n
 	}
-}
-
-// forget drops what was read, so that arrays do not live on in a buffer.
-func (s *sources) forget() {
-	clear(s.counts)
-	clear(s.lists)
-	clear(s.gens)
-	clear(s.weights)
 }
 
 // orNone returns b as a set, nil if the origin has not sent the array.

@@ -259,8 +259,8 @@ func (p Policy) together(texts []Evidence) float64 {
 	var most, least float64
 	for i := range texts {
 		s := p.Strength(&texts[i], pairBase)
-		if o := texts[i].Own; o == Revoked || o == ListedRevoked {
-			s = min(s, 0)
+		if Judge(texts[i].Own, texts[i].Peers, p.Promotion) == bulkhead.Revoked {
+			s = min(s, 0) // the node's own word is the last
 		}
 		most, least = max(most, s), min(least, s)
 	}

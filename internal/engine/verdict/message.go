@@ -21,6 +21,7 @@ type Decider struct {
 	contexts []int
 	pairs    []Pair
 	paired   []Evidence
+	tops     tops
 }
 
 // An Outcome is what a verdict rests on, beside what it says.
@@ -45,7 +46,7 @@ type Case struct {
 // Message fills in what v says of the message as a whole. v.Threshold and
 // v.Whitelisted are set.
 func (j *Decider) Message(v *bulkhead.Verdict, c *Case) Outcome {
-	d := decision{Decider: j, Case: c, text: j.Policy.text(c.Findings, c.Evidence), finding: -1}
+	d := decision{Decider: j, Case: c, text: j.text(c.Findings, c.Evidence), finding: -1}
 	v.Sightings, v.SpamVotes, v.HamVotes = d.text.sightings, d.text.spam, d.text.ham
 	v.Bulk = v.Sightings >= v.Threshold
 	v.First = d.text.first.time()

@@ -82,7 +82,8 @@ func (p Policy) weight(e *Evidence) weight {
 }
 
 // text puts together what findings and evidence say of the text.
-func (p Policy) text(findings []bulkhead.Finding, evidence []Evidence) text {
+func (j *Decider) text(findings []bulkhead.Finding, evidence []Evidence) text {
+	p := j.Policy
 	t := text{error: 1}
 	for i := range findings {
 		scheme := findings[i].Signature.Scheme()
@@ -97,7 +98,7 @@ func (p Policy) text(findings []bulkhead.Finding, evidence []Evidence) text {
 		}
 	}
 	for _, scheme := range []bulkhead.Scheme{bulkhead.Near, bulkhead.RspamdShingle} {
-		p.banded(&t, findings, evidence, scheme)
+		j.banded(&t, findings, evidence, scheme)
 	}
 	if t.judged == bulkhead.Unjudged && t.sightings|t.spam|t.ham == 0 {
 		t.error = 0 // nothing is known: a filter never forgets, so nothing is wrong
@@ -156,9 +157,10 @@ func coincidence(n, match int, p float64) float64 {
 
 // banded takes the findings of all bands of one scheme: the match-th largest
 // count and the match-th most confident listing speak for the text.
-func (p Policy) banded(t *text, findings []bulkhead.Finding, evidence []Evidence, scheme bulkhead.Scheme) {
-	match := bandMatch(scheme, p.NearMatch)
-	b := newTops(match)
+func (j *Decider) banded(t *text, findings []bulkhead.Finding, evidence []Evidence, scheme bulkhead.Scheme) {
+	match := bandMatch(scheme, j.Policy.NearMatch)
+	b := &j.tops
+	b.reset(match)
 	bands, listed, revoked := 0, 0, 0
 	var first firstSeen
 	chance := 1.0
@@ -175,7 +177,7 @@ func (p Policy) banded(t *text, findings []bulkhead.Finding, evidence []Evidence
 		switch f.Judged {
 		case bulkhead.JudgedSpam:
 			listed++
-			b.listed(f, p.weight(&evidence[i]))
+			b.listed(f, j.Policy.weight(&evidence[i]))
 		case bulkhead.Revoked:
 			revoked++
 		}

@@ -20,7 +20,7 @@ func (t *top) add(v float64) {
 	i, _ := slices.BinarySearch(t.values, v)
 	t.values = slices.Insert(t.values, i, v)
 	if len(t.values) > t.n {
-		t.values = t.values[1:]
+		t.values = slices.Delete(t.values, 0, 1)
 	}
 }
 
@@ -38,9 +38,11 @@ type tops struct {
 	strength, reported, contexts, older, newer top
 }
 
-func newTops(match int) tops {
-	t := top{n: match}
-	return tops{t, t, t, t, t, t, t, t, t}
+// reset begins with other bands, of which the match-th counts.
+func (b *tops) reset(match int) {
+	for _, t := range [...]*top{&b.sightings, &b.spam, &b.ham, &b.sure, &b.strength, &b.reported, &b.contexts, &b.older, &b.newer} {
+		t.n, t.values = match, t.values[:0]
+	}
 }
 
 // counts takes one band that is known.

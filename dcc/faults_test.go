@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -14,83 +13,13 @@ import (
 	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
-// An ailing clearinghouse fails at one call, counted from when it was told to.
-type ailing struct {
-	*prototest.Tally
-	mu     sync.Mutex
-	calls  int
-	failAt int
-	failed bool
-}
-
-func (a *ailing) arm(failAt int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.calls, a.failAt, a.failed = 0, failAt, false
-}
-
-func (a *ailing) hasFailed() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.failed
-}
-
-func (a *ailing) call() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.calls++; a.calls == a.failAt {
-		a.failed = true
-		return prototest.ErrFault
-	}
-	return nil
-}
-
-func (a *ailing) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
-	if len(sigs) != 1 || sigs[0] != deletesSignature() { // which is asked for in the background
-		if err := a.call(); err != nil {
-			return err
-		}
-	}
-	return a.Tally.Look(ctx, sigs, out, what)
-}
-
-func (a *ailing) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint32) error {
-	if err := a.call(); err != nil {
-		return err
-	}
-	return a.Tally.Count(ctx, sigs, n)
-}
-
-func (a *ailing) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
-	if err := a.call(); err != nil {
-		return bulkhead.Receipt{}, err
-	}
-	return a.Tally.Report(ctx, r)
-}
-
-// untilHealthy does what it is given with a fault at its first call to the
-// clearinghouse, then at its second, and so on until none is left, and wants an error
-// whenever there was a fault.
-func untilHealthy(t *testing.T, house *ailing, what string, do func() error) {
-	t.Helper()
-	for n := 1; ; n++ {
-		house.arm(n)
-		err := do()
-		if failed := house.hasFailed(); failed != (err != nil) {
-			t.Errorf("%s with a fault at call %d: faulty %v, but the client is told %v", what, n, failed, err)
-		} else if !failed {
-			if n == 1 {
-				t.Errorf("%s asks nothing of the clearinghouse", what)
-			}
-			return
-		}
-	}
-}
+// aside are the signatures that are looked up in the background.
+func aside(sig bulkhead.Signature) bool { return sig == deletesSignature() }
 
 // TestEveryFaultIsTold: whatever call to the clearinghouse fails, the client is told
 // of an error, and not of totals that nobody knows.
 func TestEveryFaultIsTold(t *testing.T) {
-	house := &ailing{Tally: prototest.NewTally(4)}
+	house := &prototest.Ailing{Tally: prototest.NewTally(4), Aside: aside}
 	s := goldenServer()
 	s.Clearinghouse = house
 	address := serve(t, s)
@@ -101,14 +30,13 @@ func TestEveryFaultIsTold(t *testing.T) {
 	}
 	query := func() error { _, err := c.Query(ctx, sums); return err }
 	for _, round := range []string{"", " when something was deleted"} {
-		untilHealthy(t, house, "report"+round, report(false))
-		untilHealthy(t, house, "query"+round, query)
-		untilHealthy(t, house, "report of spam"+round, report(true))
-		untilHealthy(t, house, "second query"+round, query)
+		house.Test(t, "report"+round, report(false))
+		house.Test(t, "query"+round, query)
+		house.Test(t, "report of spam"+round, report(true))
+		house.Test(t, "second query"+round, query)
 		for i := range sums {
-			untilHealthy(t, house, "DELETE"+round, func() error { return admin.Delete(ctx, sums[i]) })
+			house.Test(t, "DELETE"+round, func() error { return admin.Delete(ctx, sums[i]) })
 		}
-		house.arm(0)
 		got, err := c.Query(ctx, sums)
 		wantTotals(t, "after all", got, err, Total{0, 0}, Total{0, 0})
 	}
@@ -121,24 +49,29 @@ func TestEveryFaultIsTold(t *testing.T) {
 // where nothing can be looked up, or where spam is reported in vain.
 func TestIfdEveryFaultIsTold(t *testing.T) {
 	for _, tt := range []struct{ options, want string }{{"header query", "T\nT\n"}, {"header spam", "T\nT\n"}} {
-		house := &ailing{Tally: prototest.NewTally(4)}
+		house := &prototest.Ailing{Tally: prototest.NewTally(4), Aside: aside}
 		house.Add(deletesSignature(), 1)
 		ask := serveIfd(t, &Ifd{Clearinghouse: house, Brand: "b"})
-		house.arm(0)
 		ask(ifdRequestText("header", "bob")) // something is known
-		untilHealthy(t, house, tt.options, func() error {
+		house.Test(t, tt.options, func() error {
 			if got := ask(ifdRequestText(tt.options, "bob")); got == tt.want {
 				return errors.New("told to come again")
 			}
 			return nil
 		})
 	}
-	house := &ailing{Tally: prototest.NewTally(4)}
-	ask := serveIfd(t, &Ifd{Clearinghouse: house, Brand: "b"})
-	house.arm(1)
-	if got := ask(ifdRequestText("header", "bob")); !strings.HasPrefix(got, "A\nA\n") || !house.hasFailed() {
+	house := &prototest.Ailing{Tally: prototest.NewTally(4), Aside: aside}
+	ask := serveIfd(t, &Ifd{Clearinghouse: uncounted{house}, Brand: "b"})
+	if got := ask(ifdRequestText("header", "bob")); !strings.HasPrefix(got, "A\nA\n") {
 		t.Errorf("reply %q where counting failed", got)
 	}
+}
+
+// uncounted is a clearinghouse that counts nothing.
+type uncounted struct{ bulkhead.Counter }
+
+func (uncounted) Count(context.Context, []bulkhead.Signature, []uint32) error {
+	return prototest.ErrFault
 }
 
 // TestTogether: checksums of which some are known, some deleted and some neither
@@ -214,7 +147,7 @@ func TestStats(t *testing.T) {
 		s.Clearinghouse = &prototest.House{Err: tt.err}
 		c := dialRaw(t, serve(t, s))
 		if tt.op == Delete {
-			tt.body = append(appendChecksums(nil, uint32(time0(s)), goldenChecksums(t)[1:2]), 0, 0)
+			tt.body = append(appendChecksums(nil, uint32(clockOf(s)), goldenChecksums(t)[1:2]), 0, 0)
 		}
 		p := signed(tt.op, tt.sender, tt.password, 1, tt.body)
 		if tt.want.malformed > 0 {
@@ -241,7 +174,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-func time0(s *Server) int64 { s.prepare(); return s.Now().Unix() }
+func clockOf(s *Server) int64 { s.prepare(); return s.Now().Unix() }
 
 // TestReadOnlyIsSaid: a client can tell a node that takes no reports from one that is
 // broken.

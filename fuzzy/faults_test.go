@@ -1,9 +1,7 @@
 package fuzzy
 
 import (
-	"context"
 	"math/rand/v2"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,83 +10,18 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 )
 
-// An ailing clearinghouse fails at one call, counted from when it was told to. What is
-// asked in the background does not count.
-type ailing struct {
-	*prototest.Tally
-	mu     sync.Mutex
-	calls  int
-	failAt int
-	failed bool
-}
-
-func (a *ailing) arm(failAt int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.calls, a.failAt, a.failed = 0, failAt, false
-}
-
-func (a *ailing) hasFailed() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.failed
-}
-
-func (a *ailing) call() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.calls++; a.calls == a.failAt {
-		a.failed = true
-		return prototest.ErrFault
-	}
-	return nil
-}
-
-func (a *ailing) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
-	if sigs[0] != takenSignature() && sigs[0] != listSignature(0) {
-		if err := a.call(); err != nil {
-			return err
-		}
-	}
-	return a.Tally.Look(ctx, sigs, out, what)
-}
-
-func (a *ailing) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint32) error {
-	if err := a.call(); err != nil {
-		return err
-	}
-	return a.Tally.Count(ctx, sigs, n)
-}
-
-func (a *ailing) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
-	if err := a.call(); err != nil {
-		return bulkhead.Receipt{}, err
-	}
-	return a.Tally.Report(ctx, r)
-}
-
 // TestEveryFaultIsTold: whatever call to the clearinghouse fails, the client is told of
 // an error, and sends again what was not done.
 func TestEveryFaultIsTold(t *testing.T) {
 	ctx := t.Context()
 	text := randomShingles(rand.New(rand.NewPCG(11, 12)))
 	for name, sh := range map[string]*[32]uint64{"digest": nil, "text": &text} {
-		house := &ailing{Tally: prototest.NewTally(4)}
+		house := &prototest.Ailing{Tally: prototest.NewTally(4), Aside: func(sig bulkhead.Signature) bool {
+			return sig == takenSignature() || sig == listSignature(0)
+		}}
 		s := &Server{Clearinghouse: house}
 		c := dial(t, serve(t, s), nil)
-		do := func(what string, f func() error) {
-			t.Helper()
-			for n := 1; ; n++ {
-				house.arm(n)
-				err := f()
-				if failed := house.hasFailed(); failed != (err != nil) {
-					t.Errorf("%s: %s with a fault at call %d: faulty %v, but the client is told %v", name, what, n, failed, err)
-				} else if !failed {
-					break
-				}
-			}
-			house.arm(0)
-		}
+		do := func(what string, f func() error) { t.Helper(); house.Test(t, name+": "+what, f) }
 		check := func(d byte) func() error {
 			return func() error { _, err := c.Check(ctx, digestOf(d), sh); return err }
 		}

@@ -150,17 +150,18 @@ func TestStats(t *testing.T) {
 			tt.body = append(appendChecksums(nil, uint32(clockOf(s)), goldenChecksums(t)[1:2]), 0, 0)
 		}
 		p := signed(tt.op, tt.sender, tt.password, 1, tt.body)
+		var answer Op
 		if tt.want.malformed > 0 {
 			silent(t, c, p)
 			tt.want.nops, tt.want.anonymous = 1, 1 // of the request after it
 		} else {
-			exchange(t, c, p)
+			answer = Op(exchange(t, c, p)[3])
 		}
 		if tt.want.reports+tt.want.deletes > 0 {
 			// A retransmission is answered and not counted.
 			tt.want.repeated = 1
-			if got := exchange(t, c, p); Op(got[3]) == Error {
-				t.Errorf("%s: sent again: %x", tt.name, got)
+			if got := exchange(t, c, p); Op(got[3]) != answer || answer == Error {
+				t.Errorf("%s: sent again: %x, want a second %s", tt.name, got, answer)
 			}
 		}
 		st := &s.Stats

@@ -81,6 +81,7 @@ func TestAppendRequest(t *testing.T) {
 		{"a byte more", long(MaxRequest + 1), bulkhead.ErrOverLimit},
 		{"a name alone", []string{"sender", "x", "size"}, bulkhead.ErrOverLimit},
 		{"no name", []string{"", "x"}, bulkhead.ErrMalformed},
+		{"= for a name", []string{"=", "x"}, bulkhead.ErrMalformed},
 		{"= in a name", []string{"a=b", "x"}, bulkhead.ErrMalformed},
 		{"line feed in a name", []string{"a\nb", "x"}, bulkhead.ErrMalformed},
 		{"line feed in a value", []string{"a", "x\ny=z"}, bulkhead.ErrMalformed},

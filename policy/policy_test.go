@@ -48,6 +48,8 @@ func TestParseRequest(t *testing.T) {
 		{"no line end", "request=smtpd_access_policy\nsender=x", bulkhead.ErrMalformed},
 		{"empty line inside", "request=smtpd_access_policy\n\nsender=x\n", bulkhead.ErrMalformed},
 		{"NUL", "request=smtpd_access_policy\nsender=\x00\n", bulkhead.ErrMalformed},
+		{"NUL in a name", "request=smtpd_access_policy\na\x00=b\n", bulkhead.ErrMalformed},
+		{"NUL for a name", "request=smtpd_access_policy\n\x00=b\n", bulkhead.ErrMalformed},
 		{"as many as there may be", most, nil},
 		{"too many", most + "a=b\n", bulkhead.ErrOverLimit},
 		{"as long as it may be", longest, nil},

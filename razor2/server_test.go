@@ -595,6 +595,11 @@ func TestDiscoveryNames(t *testing.T) {
 			t.Errorf("%s: %v, %v; want this address in two spellings", list, rows, err)
 		}
 	}
+	elsewhere := prototest.ServeStream(t, "127.9.3.7:0", &Server{Clearinghouse: &prototest.House{}, Accounts: &book{}}).String()
+	_, port, _ = net.SplitHostPort(elsewhere)
+	if rows, err := dial(t, elsewhere).exchange([]byte("a=g&pm=csl\r\n"), 2); err != nil || rows[0].Get("csl") != elsewhere || rows[1].Get("csl") != "127.9.775:"+port {
+		t.Errorf("csl at %s: %v, %v", elsewhere, rows, err)
+	}
 	state, err := c.State()
 	if err != nil || state.Get("bql") != "50" || state.Get("ac") != "20" || state.Get("se") != "88" || state.Get("srl") != "1" {
 		t.Errorf("state %v, %v", state, err)

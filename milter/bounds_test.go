@@ -29,7 +29,7 @@ func TestNegotiation(t *testing.T) {
 		wantV, wantActs, wantStp uint32
 		macros                   bool
 	}{
-		{"everything", nil, 6, 0xffff, 0xffffffff, 6, 0x131, 0xfb782 | 0xd0000&^0xd0000, true},
+		{"everything", nil, 6, 0xffff, 0xffffffff, 6, 0x131, 0xfb782, true},
 		{"later version", nil, 99, 0x1ff, everything, 6, 0x131, 0xfb782, true},
 		{"with a limiter", limits{}, 6, 0x1ff, everything, 6, 0x131, 0xf3782, true},
 		{"no macros", nil, 6, 0x31, everything, 6, 0x31, 0xfb782, false},

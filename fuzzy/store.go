@@ -163,6 +163,9 @@ func votedHit(flag uint8, looks []bulkhead.Look) (hit, bool) {
 			continue
 		}
 		values[n] = float64(l.Confidence)
+		if l.Spam < 2 {
+			values[n] = min(values[n], suspectedConfidence)
+		}
 		n++
 		h.agree |= 1 << b
 		h.first = min(h.first, seconds(l))
@@ -178,6 +181,10 @@ func votedHit(flag uint8, looks []bulkhead.Look) (hit, bool) {
 // fullConfidence is the confidence of a listing whose value is fullValue: what one
 // trusted vote comes to.
 const fullConfidence, fullValue = 80, 20
+
+// suspectedConfidence is the most that a changed copy of what one voice alone calls
+// spam counts for: it is suspected, and shall be tagged rather than refused.
+const suspectedConfidence = 20
 
 // listingValue is the value of a listing, fullValue/fullConfidence for each point
 // of confidence, times how much of the text agrees. It is 1 at least: 0 would be

@@ -73,7 +73,7 @@ func TestMedian(t *testing.T) {
 		bands, votes := make([]bulkhead.Look, rspamd.Bands), make([]bulkhead.Look, rspamd.Bands)
 		for b, v := range tt.values {
 			bands[b] = bulkhead.Look{Sightings: v}
-			votes[b] = bulkhead.Look{Judged: bulkhead.JudgedSpam, Spam: 1, Confidence: int(10 * v)}
+			votes[b] = bulkhead.Look{Judged: bulkhead.JudgedSpam, Spam: 2, Confidence: int(10 * v)}
 		}
 		if h, ok := nearHit(1, bands); !ok || h.value != tt.want {
 			t.Errorf("bands %d: %v, value %d, want %d", tt.values, ok, h.value, tt.want)

@@ -28,7 +28,7 @@ func TestValueFollowsConfidence(t *testing.T) {
 	for confidence := 0; confidence <= 100; confidence++ {
 		all := make([]bulkhead.Look, rspamd.Bands)
 		for b := range all {
-			all[b] = bulkhead.Look{Judged: bulkhead.JudgedSpam, Spam: 1 + uint32(b)*1000, Confidence: confidence}
+			all[b] = bulkhead.Look{Judged: bulkhead.JudgedSpam, Spam: 2 + uint32(b)*1000, Confidence: confidence}
 		}
 		exact := Reply{FlagValue: FlagValue{Value: int32(listingValue(float64(confidence), 1))}, Prob: 1}
 		got, _ := share(&exact)
@@ -46,6 +46,22 @@ func TestValueFollowsConfidence(t *testing.T) {
 			if want := float64(confidence) / 4 * float64(near.Prob); math.Abs(float64(near.Value)-want) > 0.5 && want > 1 {
 				t.Errorf("confidence %d, %d bands: value %d, want %.2f", confidence, bands, near.Value, want)
 			}
+		}
+	}
+}
+
+// TestOneVoiceSuspects: a changed copy of what one voice calls spam has at most six
+// tenths of the score, and one of what two call spam nearly all of it.
+func TestOneVoiceSuspects(t *testing.T) {
+	for voices, least := range map[uint32]float64{1: 0.1, 2: 0.9} {
+		all := make([]bulkhead.Look, rspamd.Bands)
+		for b := range all {
+			all[b] = bulkhead.Look{Judged: bulkhead.JudgedSpam, Spam: voices, Confidence: 80}
+		}
+		h, ok := votedHit(1, all)
+		got, _ := share(&Reply{FlagValue: h.flagValue(), Prob: h.prob()})
+		if !ok || got < least || voices == 1 && got > 0.6 {
+			t.Errorf("%d voices: value %d, share %.2f", voices, h.value, got)
 		}
 	}
 }

@@ -29,10 +29,10 @@ func TestNegotiation(t *testing.T) {
 		wantV, wantActs, wantStp uint32
 		macros                   bool
 	}{
-		{"everything", nil, 6, 0xffff, 0xffffffff, 6, 0x131, 0xfb782, true},
-		{"later version", nil, 99, 0x1ff, everything, 6, 0x131, 0xfb782, true},
-		{"with a limiter", limits{}, 6, 0x1ff, everything, 6, 0x131, 0xf3782, true},
-		{"no macros", nil, 6, 0x31, everything, 6, 0x31, 0xfb782, false},
+		{"everything", nil, 6, 0xffff, 0xffffffff, 6, 0x131, 0x1fb782, true},
+		{"later version", nil, 99, 0x1ff, everything, 6, 0x131, 0x1fb782, true},
+		{"with a limiter", limits{}, 6, 0x1ff, everything, 6, 0x131, 0x1f3782, true},
+		{"no macros", nil, 6, 0x31, everything, 6, 0x31, 0x1fb782, false},
 		{"nothing", nil, 6, 0, 0, 6, 0, 0, false},
 		{"version 5", nil, 5, 0x1ff, everything, 5, 0x131, 0x82, true},
 		{"version 2", nil, 2, 0x3f, 0x7f, 2, 0x31, 0x02, false},

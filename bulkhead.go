@@ -67,6 +67,10 @@ type Source struct {
 	Client netip.Addr // address of the SMTP client that delivered the message
 	ListID string     // value of List-Id, without the angle brackets, verified likewise
 	DKIM   []string   // domains whose DKIM signatures the caller has verified
+	// From is the address of the header field From, if there is one field with one
+	// address. Nobody has verified it by itself: it is the sender's where a verified
+	// domain is its own.
+	From string
 	// ClaimedSender and ClaimedListID are what the envelope or the header says and
 	// nobody has verified: anybody can write them. They match only such entries of
 	// a whitelist as ask for that.

@@ -89,8 +89,20 @@ func valid(sigs []bulkhead.Signature) error {
 	return nil
 }
 
-// mail reads a body of type message/rfc822: its signatures, and its source
-// from the headers, where the query does not say otherwise.
+// withSenders appends the signatures of a source to those of its message, as far as
+// there may be more.
+func (s *Server) withSenders(r *request, sigs []bulkhead.Signature, source bulkhead.Source) []bulkhead.Signature {
+	all := slices.Clip(sigs)
+	for _, sig := range s.senders(source) {
+		if !slices.Contains(sigs, sig) && len(all) < r.set.MaxSignatures {
+			all = append(all, sig)
+		}
+	}
+	return all
+}
+
+// mail reads a body of type message/rfc822: its signatures with those of its sender,
+// and its source from the headers, where the query does not say otherwise.
 func (s *Server) mail(r *request, q url.Values) ([]bulkhead.Signature, bulkhead.Source, error) {
 	raw, err := r.body()
 	if err != nil {
@@ -117,7 +129,7 @@ func (s *Server) mail(r *request, q url.Values) ([]bulkhead.Signature, bulkhead.
 		}
 	}
 	source.DKIM = append(source.DKIM, q["dkim"]...)
-	return sigs, source, nil
+	return s.withSenders(r, sigs, source), source, nil
 }
 
 // query returns the query parameters, or an error if there is any but the
@@ -217,15 +229,21 @@ func (s *Server) checkReady(r *request) (any, error) {
 		if err := r.signatures(c.Signatures); err != nil {
 			return nil, at(err, i, batch)
 		}
-		queries[i] = bulkhead.Query{Signatures: c.Signatures, Source: c.Source.Bulkhead(), Reporter: r.who, Threshold: c.Threshold, Terse: c.Terse}
-	}
-	if !batch {
-		return s.ask(r, queries[0])
+		source := c.Source.Bulkhead()
+		queries[i] = bulkhead.Query{Signatures: s.withSenders(r, c.Signatures, source), Source: source, Reporter: r.who, Threshold: c.Threshold, Terse: c.Terse}
 	}
 	answers := make([]client.BatchVerdict, len(queries))
 	for i := range queries {
-		answers[i].Verdict, err = s.ask(r, queries[i])
-		answers[i].Problem = s.batchProblem(err)
+		v, err := s.ask(r, queries[i])
+		if err == nil {
+			v.Findings = v.Findings[:min(len(items[i].Signatures), len(v.Findings))] // what was asked for
+		} else if !batch {
+			return nil, err
+		}
+		answers[i] = client.BatchVerdict{Verdict: v, Problem: s.batchProblem(err)}
+	}
+	if !batch {
+		return answers[0].Verdict, nil
 	}
 	return answers, nil
 }
@@ -384,9 +402,10 @@ func (s *Server) readyReport(r *request, in *client.Report) (bulkhead.Report, er
 	if err != nil {
 		return bulkhead.Report{}, err
 	}
+	source := in.Source.Bulkhead()
 	return bulkhead.Report{
-		Signatures: in.Signatures, Vote: vote, Count: in.Count,
-		Recipients: recipients, Trap: in.Trap, Source: in.Source.Bulkhead(), Reporter: who, ID: in.ID,
+		Signatures: s.withSenders(r, in.Signatures, source), Vote: vote, Count: in.Count,
+		Recipients: recipients, Trap: in.Trap, Source: source, Reporter: who, ID: in.ID,
 	}, nil
 }
 

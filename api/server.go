@@ -30,6 +30,8 @@ type Options struct {
 	// Read returns the signatures of a whole message and what its headers say
 	// of its source. It must not keep raw, and ends with ctx.
 	Read func(ctx context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Source, error)
+	// Senders returns the signatures of who sent a message; nil: there are none.
+	Senders func(bulkhead.Source) []bulkhead.Signature
 	// Accounts tells who holds a token; nil: every token is refused.
 	Accounts Accounts
 	// Users manages the accounts; nil: /v1/users answers 403.
@@ -69,6 +71,7 @@ type Options struct {
 type Server struct {
 	house    bulkhead.Counter
 	read     func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error)
+	senders  func(bulkhead.Source) []bulkhead.Signature
 	accounts Accounts
 	users    Users
 	peers    Peers
@@ -95,6 +98,9 @@ func New(o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Senders == nil {
+		o.Senders = func(bulkhead.Source) []bulkhead.Signature { return nil }
+	}
 	if o.Ready == nil {
 		o.Ready = func() error { return nil }
 	}
@@ -102,7 +108,7 @@ func New(o Options) (*Server, error) {
 		o.Registry = prometheus.NewRegistry()
 	}
 	s := &Server{
-		house: bulkhead.CounterOf(o.Clearinghouse), read: o.Read, accounts: o.Accounts, users: o.Users, peers: o.Peers, node: o.Node,
+		house: bulkhead.CounterOf(o.Clearinghouse), read: o.Read, senders: o.Senders, accounts: o.Accounts, users: o.Users, peers: o.Peers, node: o.Node,
 		rates: o.RateLimits, lists: o.Lists,
 		ready: o.Ready, page: o.Page, advance: o.Advance, log: o.Log,
 		origin: http.NewCrossOriginProtection(), mux: http.NewServeMux(),

@@ -520,6 +520,39 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
+// TestSenders: what is known of the sender, from the header, the query or the source
+// of a request, is asked for and reported with the message.
+func TestSenders(t *testing.T) {
+	of := func(source bulkhead.Source) []bulkhead.Signature {
+		return []bulkhead.Signature{bulkhead.NamedSignature(bulkhead.Sender, fmt.Sprint(source.Sender, source.DKIM))}
+	}
+	for _, tt := range []struct{ target, kind, body, sender string }{
+		{"?dkim=a.example&dkim=b.example", mailType, sample, "shop@example.com[a.example b.example]"},
+		{"?sender=c@d.example", mailType, sample, "c@d.example[]"},
+		{"", requestType, strings.Replace(ready, "{", `{"source":{"dkim":["e.example"]},`, 1), "[e.example]"},
+	} {
+		house := &prototest.House{}
+		s := newServer(t, house, func(o *Options) { o.Senders = of })
+		want := bulkhead.NamedSignature(bulkhead.Sender, tt.sender)
+		if w := send(s, local, "POST", "/v1/report"+tt.target, tt.kind, tt.body); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"signatures":2`) {
+			t.Errorf("%s: report %d %s", tt.sender, w.Code, w.Body)
+		}
+		v, err := house.Check(t.Context(), bulkhead.Query{Signatures: []bulkhead.Signature{want}})
+		if err != nil || v.SpamVotes != 1 {
+			t.Errorf("%s: %d votes, %v", tt.sender, v.SpamVotes, err)
+		}
+		// Who sends signatures has an answer for each that he sent.
+		w := send(s, local, "POST", "/v1/check"+tt.target, tt.kind, tt.body)
+		if got := strings.Contains(w.Body.String(), want.String()); w.Code != http.StatusOK || got != (tt.kind == mailType) {
+			t.Errorf("%s: check %d %s", tt.sender, w.Code, w.Body)
+		}
+	}
+	s := newServer(t, &prototest.House{}, func(o *Options) { o.Senders = of })
+	if w := send(s, local, "POST", "/v1/signatures", mailType, sample); !strings.Contains(w.Body.String(), bulkhead.NamedSignature(bulkhead.Sender, "shop@example.com[]").String()) {
+		t.Errorf("signatures %s", w.Body)
+	}
+}
+
 // TestReadEnds: the signatures of a message are computed under a deadline and end
 // with the request, which is told to come again.
 func TestReadEnds(t *testing.T) {

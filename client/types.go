@@ -15,6 +15,7 @@ type Source struct {
 	Client        netip.Addr `json:"client,omitzero" doc:"Address of the SMTP client that delivered the message."`
 	ListID        string     `json:"list_id,omitempty" maxLength:"998" doc:"Value of List-Id, without the angle brackets, that the caller has verified."`
 	DKIM          []string   `json:"dkim,omitempty" maxItems:"1024" doc:"Domains whose DKIM signatures the caller has verified."`
+	From          string     `json:"from,omitempty" maxLength:"998" doc:"Address of the header field From, if there is one with one address; by itself it is not verified."`
 	ClaimedSender string     `json:"claimed_sender,omitempty" maxLength:"998" doc:"Envelope or header sender that nobody has verified."`
 	ClaimedListID string     `json:"claimed_list_id,omitempty" maxLength:"998" doc:"Value of List-Id that nobody has verified."`
 }
@@ -39,7 +40,7 @@ func (s *Source) Bulkhead() bulkhead.Source {
 }
 
 func sourceOf(s *bulkhead.Source) *Source {
-	if s.Sender == "" && !s.Client.IsValid() && s.ListID == "" && len(s.DKIM) == 0 && s.ClaimedSender == "" && s.ClaimedListID == "" {
+	if s.Sender == "" && !s.Client.IsValid() && s.ListID == "" && len(s.DKIM) == 0 && s.From == "" && s.ClaimedSender == "" && s.ClaimedListID == "" {
 		return nil
 	}
 	return (*Source)(s)

@@ -45,10 +45,11 @@ type Ifd struct {
 	Rules      digests.Rules
 	Words      *digests.Words
 	Substitute string
-	// Signatures returns all signatures of a message, and its source: a message
-	// that is reported as spam here was seen whole, so that all front doors can
-	// be told of it. nil tells them of the DCC checksums only.
-	Signatures func(ctx context.Context, message []byte) ([]bulkhead.Signature, bulkhead.Source, error)
+	// Signatures returns all signatures of a message and of who sent it, by the
+	// envelope's sender and the client (which may be invalid), and its source: a
+	// message that is reported as spam here was seen whole, so that all front doors
+	// can be told of it. nil tells them of the DCC checksums only.
+	Signatures func(ctx context.Context, message []byte, sender string, client netip.Addr) ([]bulkhead.Signature, bulkhead.Source, error)
 	// Cleared reports whether the clearinghouse's own white list has a message, by
 	// the envelope's sender, the client (which may be invalid) and what the header
 	// says, and if signatures is set by its signatures, which takes longer. Its

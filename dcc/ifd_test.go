@@ -511,7 +511,7 @@ func TestIfdReportsWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := serveIfd(t, &Ifd{Clearinghouse: house, Signatures: func(_ context.Context, message []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+	ask := serveIfd(t, &Ifd{Clearinghouse: house, Signatures: func(_ context.Context, message []byte, _ string, _ netip.Addr) ([]bulkhead.Signature, bulkhead.Source, error) {
 		if string(message) != ifdMessage {
 			t.Errorf("signatures of %q", message)
 		}

@@ -311,12 +311,7 @@ func (s *Ifd) cleared(ctx context.Context, m *mailing, signatures bool) bool {
 	if s.Cleared == nil {
 		return false
 	}
-	// A client that the caller has not named is one that the message names.
-	client := m.opt.Client
-	if !m.request.client.IsValid() {
-		client = netip.Addr{}
-	}
-	cleared, err := s.Cleared(ctx, m.message, m.request.sender, client, signatures)
+	cleared, err := s.Cleared(ctx, m.message, m.request.sender, m.client(), signatures)
 	if err != nil {
 		s.Log.Error("message not read", "err", err)
 		m.failed = true
@@ -329,6 +324,15 @@ func (s *Ifd) cleared(ctx context.Context, m *mailing, signatures bool) bool {
 		m.fates[i] = recipientFate{white: true}
 	}
 	return true
+}
+
+// client returns the address of the client, the zero Addr if the caller has not named
+// it: then it is one that the message names.
+func (m *mailing) client() netip.Addr {
+	if !m.request.client.IsValid() {
+		return netip.Addr{}
+	}
+	return m.opt.Client
 }
 
 // bulky reports whether a total calls the message bulk, by itself or by somebody's
@@ -355,7 +359,7 @@ func (s *Ifd) report(ctx context.Context, m *mailing, kept []Checksum) error {
 	r := bulkhead.Report{Vote: bulkhead.Spam, Reporter: m.who}
 	if s.Signatures != nil {
 		var err error
-		if r.Signatures, r.Source, err = s.Signatures(ctx, m.message); err != nil {
+		if r.Signatures, r.Source, err = s.Signatures(ctx, m.message, m.request.sender, m.client()); err != nil {
 			// Odd mail still has its checksums.
 			s.Log.Debug("signatures of a reported message", "err", err)
 			r.Signatures = nil

@@ -49,12 +49,13 @@ func Compute(ctx context.Context, raw []byte, opts Options) ([]bulkhead.Signatur
 }
 
 // Of returns all signatures of m, none twice: those of the message's
-// content. Checksums of its sender, path or identifiers are no part of it. It
-// fails only when ctx ends, with an error that wraps that of ctx.
+// content. Those of its sender are [Senders]; checksums of its path or identifiers
+// are no part of it. It fails only when ctx ends, with an error that wraps that of ctx.
 func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signature, error) {
 	c := collector{skip: opts.Skip}
 	families := []family{
 		c.family(func() ([]bulkhead.Signature, error) { return ownSchemes(ctx, m, opts) }, bulkhead.Exact, bulkhead.Near),
+		c.family(func() ([]bulkhead.Signature, error) { return linkSignatures(ctx, m, opts.Key) }, bulkhead.Link),
 		// The schemes of other clearinghouses: one line each.
 		c.family(func() ([]bulkhead.Signature, error) { return razor.Signatures(ctx, m.Raw) }, bulkhead.RazorE4, bulkhead.RazorE8),
 		c.family(func() ([]bulkhead.Signature, error) { return pyzor.Signatures(ctx, m.Raw) }, bulkhead.PyzorDigest),

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -193,6 +194,11 @@ func accessOf(cfg *config.Config) (api.Access, error) {
 // read returns all signatures of a whole message and what its headers say of
 // its source.
 func (n *core) read(ctx context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+	return n.readFrom(ctx, raw, "")
+}
+
+// readFrom is read for a message with a sender of the envelope, "" if it is not known.
+func (n *core) readFrom(ctx context.Context, raw []byte, sender string) ([]bulkhead.Signature, bulkhead.Source, error) {
 	m, err := mail.Read(ctx, raw)
 	if err != nil {
 		return nil, bulkhead.Source{}, err
@@ -201,7 +207,18 @@ func (n *core) read(ctx context.Context, raw []byte) ([]bulkhead.Signature, bulk
 	if err != nil {
 		return nil, bulkhead.Source{}, err
 	}
-	return aboveFloor(m, sigs), m.SourceBy(n.cfg.Load().Whitelist.AuthResults, ""), nil
+	return aboveFloor(m, sigs), m.SourceBy(n.cfg.Load().Whitelist.AuthResults, sender), nil
+}
+
+// readDelivered is readFrom for a message with a client, which may be invalid. The
+// signatures are also those of who sent it.
+func (n *core) readDelivered(ctx context.Context, raw []byte, sender string, client netip.Addr) ([]bulkhead.Signature, bulkhead.Source, error) {
+	sigs, source, err := n.readFrom(ctx, raw, sender)
+	if err != nil {
+		return nil, bulkhead.Source{}, err
+	}
+	source.Client = client
+	return append(sigs, signature.Senders(source)...), source, nil
 }
 
 // cleared reports whether the white list has a message, by the sender of its
@@ -223,8 +240,8 @@ func (n *core) cleared(ctx context.Context, raw []byte, sender string, client ne
 	return n.engine.Whitelisted(&source, sigs) != "", nil
 }
 
-// aboveFloor drops all signatures of a message that has too little text for one
-// of bulkhead's own, and nothing but text. The schemes of other clearinghouses
+// aboveFloor drops the signatures of the text of a message that has too little for
+// one of bulkhead's own, and nothing but text. The schemes of other clearinghouses
 // have a sum even for an empty body, and one report of it would list every
 // message like it.
 func aboveFloor(m *mail.Message, sigs []bulkhead.Signature) []bulkhead.Signature {
@@ -238,7 +255,7 @@ func aboveFloor(m *mail.Message, sigs []bulkhead.Signature) []bulkhead.Signature
 			return sigs
 		}
 	}
-	return nil
+	return slices.DeleteFunc(sigs, func(s bulkhead.Signature) bool { return s.Scheme().Facet() == bulkhead.TextFacet })
 }
 
 // ready says why the node takes no requests at present.

@@ -81,7 +81,7 @@ func (n *Node) openDccifd(ctx context.Context, address string) (*opened, error) 
 	front := &dcc.Ifd{
 		Clearinghouse: n.house, ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand, Host: cfg.Dccifd.Host,
 		Keep: keptTypes(cfg.DCC.Keep), Substitute: cfg.Dccifd.Substitute, MaxMessage: cfg.Dccifd.MaxMessage,
-		White: whiteFile(cfg.Dccifd.Whiteclnt, false, log), Signatures: n.read, Cleared: n.cleared, Now: clock.Now, Log: log,
+		White: whiteFile(cfg.Dccifd.Whiteclnt, false, log), Signatures: n.readDelivered, Cleared: n.cleared, Now: clock.Now, Log: log,
 	}
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
 	if cfg.Dccifd.Rules == "1" {

@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/api"
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/web"
+	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
 // stopTimeout is the longest that clients may take to finish after SIGTERM.
@@ -34,7 +35,7 @@ func (n *Node) openHTTP(ctx context.Context, address string) (*opened, error) {
 	}
 	house, err := api.New(api.Options{
 		Registry:      n.registry,
-		Clearinghouse: n.house, Read: n.read, Accounts: n.book, Users: n.book, Peers: &n.peers, Node: n.core,
+		Clearinghouse: n.house, Read: n.read, Senders: signature.Senders, Accounts: n.book, Users: n.book, Peers: &n.peers, Node: n.core,
 		RateLimits: mtaAPI{n.mta}, Lists: mtaAPI{n.mta},
 		Ready: n.ready, Advance: n.advancer(), Page: page, Access: access, Version: n.version, Log: n.log,
 	})

@@ -16,6 +16,9 @@ const maxAuthResults = 32
 // given names. A host must remove fields of its name from mail that comes in, as
 // RFC 8601 section 5 wants it: what it lets in is believed.
 //
+// A domain one of whose DKIM signatures in the message leaves an end of the body
+// unsigned is not taken for verified.
+//
 // envelope is the sender of the envelope, "" for the one that the message names.
 func (m *Message) SourceBy(hosts []string, envelope string) bulkhead.Source {
 	return m.SourceVerified(hosts, envelope, nil, "")
@@ -37,8 +40,12 @@ func (m *Message) SourceVerified(hosts []string, envelope string, dkim []string,
 	for _, field := range m.authResults {
 		s.DKIM, spf = authenticated(s.DKIM, spf, field, hosts)
 	}
+	s.DKIM = slices.DeleteFunc(s.DKIM, func(d string) bool { return slices.Contains(m.cutSigned, d) })
 	// Either method speaks for addresses of its domain, in the envelope or in From.
-	for _, address := range []string{m.From, s.ClaimedSender} {
+	for _, address := range []string{m.author, s.ClaimedSender} {
+		if address == m.From && m.author == "" {
+			continue // one of several, of which readers show any
+		}
 		if at := strings.LastIndexByte(address, '@'); at >= 0 && (covers(s.DKIM, address[at+1:]) || covers(spf, address[at+1:])) {
 			s.Sender = address
 			break
@@ -48,6 +55,22 @@ func (m *Message) SourceVerified(hosts []string, envelope string, dkim []string,
 		s.ListID = m.ListID
 	}
 	return s
+}
+
+// cutSignature reads a DKIM-Signature field, and returns its domain and whether it
+// says how much of the body is signed (RFC 6376, tag l): anybody may have added to
+// such a message, and to a domain that signs so.
+func cutSignature(field string) (domain string, cut bool) {
+	for tag := range strings.SplitSeq(field, ";") {
+		name, value, _ := strings.Cut(tag, "=")
+		switch strings.TrimSpace(name) {
+		case "d":
+			domain = domainOf(strings.TrimSpace(value))
+		case "l":
+			cut = true
+		}
+	}
+	return domain, cut
 }
 
 // covers reports whether name is one of domains or below one.

@@ -56,7 +56,9 @@ func FuzzVisible(f *testing.F) {
 		f.Add(string(raw))
 	}
 	f.Fuzz(func(t *testing.T, source string) {
-		got := appendVisible([]byte("before\n"), source, nil)
+		v := visible{dst: []byte("before\n"), page: &Page{}, hrefs: maxHrefs}
+		v.read(source)
+		got := v.dst
 		if !bytes.HasPrefix(got, []byte("before\n")) {
 			t.Fatal("what stood before is changed")
 		}

@@ -19,21 +19,25 @@ type header struct {
 // wanted lists the fields that are read.
 var wanted = [...]string{
 	"From", "Sender", "Return-Path", "To", "Cc", "Delivered-To", "List-Id", "Message-Id", "Subject", "Date",
-	"Authentication-Results", "Content-Type", "Content-Transfer-Encoding", "Content-Disposition",
+	"Authentication-Results", "Dkim-Signature", "Content-Type", "Content-Transfer-Encoding", "Content-Disposition",
 }
 
 // A fieldCount holds how many fields of each wanted name there were.
 type fieldCount [16]uint8
 
-// take reports whether a field of that name is read: the first of each, and as
-// many Authentication-Results as anybody looks at.
+// take reports whether a field of that name is read: the first of each, a second
+// From, which says that the first is not to be believed, and as many
+// Authentication-Results and DKIM signatures as anybody looks at.
 func (c *fieldCount) take(name []byte) bool {
 	for i, w := range wanted {
 		if len(w) != len(name) || !strings.EqualFold(w, string(name)) {
 			continue
 		}
 		most := uint8(1)
-		if w == "Authentication-Results" {
+		switch w {
+		case "From":
+			most = 2
+		case "Authentication-Results", "Dkim-Signature":
 			most = maxAuthResults
 		}
 		if c[i] == most {

@@ -46,10 +46,13 @@ type Message struct {
 	Date       string   // as written
 
 	authResults []string // see SourceBy
+	author      string   // the address of From, if there is one field with one address
+	cutSigned   []string // domains of DKIM signatures that are not of the whole body
 
 	mu       sync.Mutex
-	visible  [][]byte // of the parts that were asked for, or nil
-	visibles int      // bytes in it
+	pages    []*Page // of the parts that were asked for; those beyond maxKept without their texts
+	visibles int     // bytes of the texts
+	hrefs    int     // links in them
 
 	// Parts are the leaves of the MIME tree, in order. There is always one.
 	Parts []Part
@@ -129,7 +132,7 @@ func (m *Message) SenderAddress() string {
 // Source returns what the message claims of its origin. What was verified of it is
 // for the caller to add, see also [Message.SourceBy].
 func (m *Message) Source() bulkhead.Source {
-	return bulkhead.Source{ClaimedSender: m.SenderAddress(), ClaimedListID: m.ListID}
+	return bulkhead.Source{From: m.author, ClaimedSender: m.SenderAddress(), ClaimedListID: m.ListID}
 }
 
 // cutFromLine takes off a mbox "From " line, also one that a mailbox escaped.
@@ -151,6 +154,9 @@ func (m *Message) cutFromLine(raw []byte) []byte {
 
 func (m *Message) fields(h header) {
 	m.From = firstAddress(h.text("From"))
+	if h.fields.FieldsByKey("From").Len() == 1 {
+		m.author = onlyAddress(h.written("From"))
+	}
 	m.Sender = firstAddress(h.text("Sender"))
 	m.ReturnPath = firstAddress(h.written("Return-Path"))
 	m.MessageID = betweenAngles(h.written("Message-Id"))
@@ -159,6 +165,11 @@ func (m *Message) fields(h header) {
 	m.Date = h.written("Date")
 	for f := h.fields.FieldsByKey("Authentication-Results"); len(m.authResults) < maxAuthResults && f.Next(); {
 		m.authResults = append(m.authResults, decodeText([]byte(f.Value()), ""))
+	}
+	for f := h.fields.FieldsByKey("Dkim-Signature"); len(m.cutSigned) < maxAuthResults && f.Next(); {
+		if domain, cut := cutSignature(f.Value()); cut {
+			m.cutSigned = append(m.cutSigned, domain)
+		}
 	}
 	for _, name := range []string{"To", "Cc", "Delivered-To"} {
 		if v := h.text(name); v != "" {
@@ -188,6 +199,22 @@ func firstAddress(field string) string {
 		if strings.Contains(word, "@") {
 			return strings.Trim(word, "<>")
 		}
+	}
+	return ""
+}
+
+// onlyAddress returns the address of a field that has one and no more, however it is
+// read, "" for others. The field is as written: encoded words are names.
+func onlyAddress(field string) string {
+	if list, err := mail.ParseAddressList(field); err == nil {
+		if len(list) != 1 {
+			return ""
+		}
+		return list[0].Address
+	}
+	// Broken names are common. No reader sees two addresses in one pair of angles.
+	if strings.Count(field, "<") == 1 && strings.HasSuffix(field, ">") && strings.Count(field, "@") == 1 {
+		return betweenAngles(field)
 	}
 	return ""
 }

@@ -31,51 +31,37 @@ const maxKept = 1 << 20
 // plain text, of which it is all. It must not be changed. It fails only when ctx
 // ends, with an error that wraps that of ctx.
 func (m *Message) Visible(ctx context.Context, part int) ([]byte, error) {
-	p := &m.Parts[part]
-	if !p.HTML {
-		return scan.Bytes(p.Text), nil
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.visible == nil {
-		m.visible = make([][]byte, len(m.Parts))
-	}
-	if text := m.visible[part]; text != nil {
-		return text, nil
-	}
-	work := pace.New(ctx)
-	text := appendVisible(nil, p.Text, work)
-	if err := pace.Ended(work); err != nil {
-		return nil, err
-	}
-	if m.visibles += cap(text); m.visibles <= maxKept {
-		m.visible[part] = text
-	}
-	return text, nil
+	page, err := m.Page(ctx, part)
+	return page.Text, err
 }
 
-// appendVisible appends the text that a reader of the HTML source would see,
-// in lines. Mark-up, comments, scripts and hidden elements are gone, without a
-// trace inside of a word; lines below a blockquote begin with ">", as in plain
-// text.
-func appendVisible(dst []byte, source string, p *pace.Pace) []byte {
-	v := visible{dst: dst, start: len(dst), pace: p}
-	for len(source) > 0 && !v.full() {
+// read appends the text that a reader of the HTML source would see, in lines.
+// Mark-up, comments, scripts and hidden elements are gone, without a trace inside of
+// a word; lines below a blockquote begin with ">", as in plain text. Links are looked
+// for in all of the source, if there is a page to note them in.
+func (v *visible) read(source string) {
+	v.start = len(v.dst)
+	for len(source) > 0 && !v.done() {
 		source = source[v.tokens(source):]
 		source = source[v.long(source):]
 	}
-	return v.dst
+	if v.page != nil {
+		v.endAnchor()
+	}
 }
 
-// full reports whether there is text enough, or no time for more.
-func (v *visible) full() bool { return len(v.dst)-v.start >= MaxVisible || v.pace.Err() != nil }
+// full reports whether there is text enough.
+func (v *visible) full() bool { return len(v.dst)-v.start >= MaxVisible }
+
+// done reports whether nothing more is to be found, or there is no time for more.
+func (v *visible) done() bool { return v.pace.Err() != nil || v.full() && v.hrefs <= 0 }
 
 // tokens takes source up to its end or up to a token that is too long, and
 // returns how many bytes that is.
 func (v *visible) tokens(source string) (taken int) {
 	z := html.NewTokenizer(strings.NewReader(source))
 	z.SetMaxBuf(maxToken)
-	for !v.full() {
+	for !v.done() {
 		kind := z.Next()
 		if kind == html.ErrorToken {
 			if z.Err() == html.ErrBufferExceeded {
@@ -89,7 +75,7 @@ func (v *visible) tokens(source string) (taken int) {
 		}
 		switch kind {
 		case html.TextToken:
-			if v.skip == 0 && v.hidden == 0 {
+			if v.skip == 0 && v.hidden == 0 && !v.full() {
 				v.text(z.Text())
 			}
 		case html.StartTagToken:
@@ -107,7 +93,7 @@ func (v *visible) tokens(source string) (taken int) {
 // returns how many bytes it has. Source that is shorter is at its end.
 func (v *visible) long(source string) int {
 	switch {
-	case len(source) < maxToken || v.full():
+	case len(source) < maxToken || v.done():
 		return 0
 	case v.skip != 0 && !strings.HasPrefix(source, "</"):
 		return indexFold(source, "</"+v.skip.String())
@@ -122,7 +108,7 @@ func (v *visible) long(source string) int {
 	if n == 0 {
 		n = len(source)
 	}
-	for text := source[:n]; len(text) > 0 && !v.full(); {
+	for text := source[:n]; len(text) > 0 && !v.full() && v.pace.Err() == nil; {
 		piece := text[:cutReference(text)]
 		if v.pace.Over(len(piece)) {
 			break
@@ -135,29 +121,15 @@ func (v *visible) long(source string) int {
 	return n
 }
 
-// longTag takes a tag as if it had no attributes.
+// longTag takes a tag as if it had no attributes but links.
 func (v *visible) longTag(source string) int {
 	name := source[:min(len(source), 64)]
 	if i := strings.IndexAny(name[2:], " \t\r\n\f/>"); i >= 0 {
+		v.tag = source
 		v.tokens(name[:i+2] + ">")
+		v.tag = ""
 	}
-	var quote byte
-	for i := 1; i < len(source); i++ {
-		switch c := source[i]; {
-		case quote != 0:
-			if c == quote {
-				quote = 0
-			}
-		case c == '>':
-			return i + 1
-		case (c == '"' || c == '\'') && source[i-1] == '=':
-			quote = c
-		}
-		if i%pace.Step == 0 && v.pace.Over(pace.Step) {
-			break
-		}
-	}
-	return len(source)
+	return eachAttribute(source, v.pace, func(string, string) bool { return true })
 }
 
 // cutReference returns how many bytes of a text, 16 KiB or little more, can be
@@ -208,6 +180,12 @@ type visible struct {
 	hidden atom.Atom // element that is styled away, 0 outside of one
 	nested int       // open elements of the hidden element's name within it
 	quotes int       // open blockquotes
+
+	page   *Page             // to note links and mark-up in; nil to leave them
+	hrefs  int               // links that may yet be noted
+	known  map[Href]struct{} // that were
+	anchor int               // 1 more than where the text of an open link begins; 0 if none is open
+	tag    string            // source of a tag that is too long for the tokenizer, "" for none
 }
 
 func (v *visible) text(b []byte) {
@@ -245,6 +223,11 @@ func (v *visible) open(z *html.Tokenizer, selfClosing bool) {
 	name, more := z.TagName()
 	tag := atom.Lookup(name)
 	void := selfClosing || isVoid(tag)
+	source := v.tag
+	if source == "" {
+		source = scan.String(z.Raw())
+	}
+	v.element(tag, name, source)
 	if v.hidden != 0 {
 		switch {
 		case tag == v.hidden && tag != atom.P && !void:
@@ -282,6 +265,9 @@ func (v *visible) open(z *html.Tokenizer, selfClosing bool) {
 func (v *visible) end(z *html.Tokenizer) {
 	name, _ := z.TagName()
 	tag := atom.Lookup(name)
+	if tag == atom.A && v.page != nil {
+		v.endAnchor()
+	}
 	switch {
 	case v.skip != 0:
 		if tag == v.skip {

@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/filter/paper"
 	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/link"
 	sigmail "github.com/bulkhead-mail/bulkhead/signature/mail"
 	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 
@@ -38,6 +39,15 @@ func Example_signature() {
 	}
 	fmt.Println(len(sigs) > 0, seen[bulkhead.RspamdShingle])
 	// Output: true false
+}
+
+func Example_signatureLink() {
+	for _, l := range link.All("https://www.example.com/go?url=https%3A%2F%2Fforms.example.net%2Fabc%2Fx") {
+		fmt.Println(l.Domain, l.Place())
+	}
+	// Output:
+	// example.com www.example.com/go
+	// example.net forms.example.net/abc
 }
 
 func Example_signatureMail() {

@@ -52,3 +52,6 @@ func LastLineEnd(b []byte) int {
 	}
 	return -1
 }
+
+// String returns bytes, which must not change, as a string.
+func String(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

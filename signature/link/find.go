@@ -1,0 +1,132 @@
+package link
+
+import (
+	"strings"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
+)
+
+// Find calls found with what programs that show plain text make links of, and with
+// links that are written so that filters do not see them: what begins with http://,
+// https:// or www., also behind other letters; hxxp for http; and names with a dot
+// in brackets or spelt out in brackets, as in example[.]com and example(dot)com. It
+// ends when found returns false. Its time is linear in text.
+func Find(text []byte, found func(url string) bool) {
+	for at := 0; at < len(text); {
+		end, marked := at, false
+		for end < len(text) && !breaks(text[end]) {
+			marked = marked || text[end] == '.' || text[end] == '(' || text[end] == '['
+			end++
+		}
+		if marked && end-at >= len("www.a.b") && !inWord(text[at:end], found) {
+			return
+		}
+		at = end + 1
+	}
+}
+
+// breaks reports whether no link goes on beyond c.
+func breaks(c byte) bool { return c <= ' ' || c == 0x7f || c == '<' || c == '>' || c == '"' }
+
+// inWord finds the links in text without white space, and reports whether to go on.
+// Of long text it looks at overlapping pieces.
+func inWord(word []byte, found func(string) bool) bool {
+	for ; len(word) > 2*MaxURL; word = word[MaxURL:] {
+		if !inPiece(string(word[:2*MaxURL]), MaxURL, found) {
+			return false
+		}
+	}
+	return inPiece(string(word), len(word), found)
+}
+
+// inPiece finds the links that begin before limit. One within another ends it: it
+// is found itself.
+func inPiece(text string, limit int, found func(string) bool) bool {
+	fang := -1
+	if strings.ContainsAny(text, "[({") {
+		plain := fangs.Replace(text)
+		fang = differ(text, plain)
+		text = plain
+	}
+	at, name, scheme := nextLink(text, 0)
+	if at < 0 && fang >= 0 {
+		at, name, scheme = 0, nameBefore(text, fang), "http://"
+		if name == fang {
+			return true
+		}
+	}
+	for at >= 0 && at < limit {
+		next, nextName, nextScheme := nextLink(text, name+1)
+		url := text[name:]
+		if next >= 0 {
+			url = text[name:next]
+		}
+		if !found(scheme + strings.TrimRight(url, ".,;:!?)]}'*_|")) {
+			return false
+		}
+		at, name, scheme = next, nextName, nextScheme
+	}
+	return true
+}
+
+// differ returns where the texts first differ, -1 if the one begins the other.
+func differ(a, b string) int {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return -1
+}
+
+// fangs undoes what is written in the place of dots, colons and slashes.
+var fangs = strings.NewReplacer(
+	"[.]", ".", "(.)", ".", "{.}", ".", "[dot]", ".", "(dot)", ".", "{dot}", ".", "[DOT]", ".", "(DOT)", ".", "{DOT}", ".",
+	"[:]", ":", "[://]", "://", "[/]", "/", "[.", ".", ".]", ".")
+
+// nextLink returns where the next link begins in text, at or behind from, where its
+// host begins, and its scheme; -1 if there is none.
+func nextLink(text string, from int) (at, name int, scheme string) {
+	for i := from; i+len("www.") < len(text); i++ {
+		switch c := text[i] | 0x20; {
+		case c == 'h':
+			for _, http := range [...]string{"http", "hxxp", "h**p", "htxp"} {
+				if !strings.EqualFold(text[i:i+4], http) {
+					continue
+				}
+				rest := text[i+4:]
+				if strings.HasPrefix(rest, "://") {
+					return i, i + 7, "http://"
+				}
+				if rest[0]|0x20 == 's' && strings.HasPrefix(rest[1:], "://") {
+					return i, i + 8, "https://"
+				}
+			}
+		case c == 'w' && strings.EqualFold(text[i:i+4], "www.") && (i == 0 || startsName(text[i-1])):
+			return i, i, "http://"
+		}
+	}
+	return -1, 0, ""
+}
+
+// startsName reports whether a name may begin behind c.
+func startsName(c byte) bool { return !nameByte(c) && c != '@' && c != '/' && c != '\\' && c != '=' }
+
+func nameByte(c byte) bool {
+	return scan.IsLetter(c) || c >= '0' && c <= '9' || c == '-' || c == '.' || c == '_' || c >= 0x80
+}
+
+// nameBefore returns where the name that ends at end begins, which is end if there
+// is none or it is that of a mail address.
+func nameBefore(text string, end int) int {
+	at := end
+	for at > 0 && nameByte(text[at-1]) {
+		at--
+	}
+	for _, mark := range [...]string{"@", "(at)", "[at]"} {
+		if strings.HasSuffix(text[:at], mark) {
+			return end
+		}
+	}
+	return at
+}

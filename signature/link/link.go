@@ -1,0 +1,292 @@
+package link
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// The limits of a link, in bytes.
+const (
+	// MaxURL is how many bytes of a link are looked at: what follows is cut off.
+	MaxURL = 2048
+	// maxFirst bounds the first part of a path in [Link.Place].
+	maxFirst = 200
+	// maxTargets is how many links [All] finds in one, itself included.
+	maxTargets = 4
+)
+
+// A Link is where a link leads. It is made by [Parse].
+type Link struct {
+	// Host is a name in lower case and ASCII, without a final dot, or an IP address;
+	// IPv6 without brackets.
+	Host string
+	// Domain is the registrable domain of Host; of an IP address its Host, with the
+	// port if there is one.
+	Domain string
+	// Port is "" if it is the one that the scheme has anyway.
+	Port string
+	// Path begins with "/" and has the query, without the fragment. Bytes that need
+	// no percent-encoding have none.
+	Path string
+
+	address bool
+}
+
+// URL returns l as "http://host/path?query", whatever its scheme was.
+func (l *Link) URL() string { return "http://" + l.authority() + l.Path }
+
+func (l *Link) authority() string {
+	host := l.Host
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if l.Port != "" {
+		host += ":" + l.Port
+	}
+	return host
+}
+
+// Place returns host and the first part of the path that is not empty, for example
+// "forms.example.com/abc", or "forms.example.com/" without one: on a platform that
+// anybody can use this is whose link it is.
+func (l *Link) Place() string {
+	path, _, _ := strings.Cut(l.Path, "?")
+	first, _, _ := strings.Cut(strings.TrimLeft(path, "/"), "/")
+	return l.authority() + "/" + first[:min(len(first), maxFirst)]
+}
+
+// Parse reads a link as browsers do (WHATWG URL, special schemes): blanks and
+// control characters around it and line ends and tabs inside are left out,
+// backslashes are slashes, any number of them may follow the scheme, what stands
+// before an @ is no host, and names and numbers may be written in all the ways that
+// lead to the same host. Without a scheme it must begin with two slashes. It
+// reports whether there is an http, https or ftp link to a host that has a dot or is
+// an address.
+func Parse(text string) (Link, bool) {
+	if len(text) > MaxURL {
+		text = text[:MaxURL]
+	}
+	text = strings.TrimFunc(text, func(r rune) bool { return r <= ' ' })
+	if strings.ContainsAny(text, "\t\n\r") {
+		text = strings.Map(func(r rune) rune {
+			if r == '\t' || r == '\n' || r == '\r' {
+				return -1
+			}
+			return r
+		}, text)
+	}
+	scheme, rest, ok := cutScheme(text)
+	if !ok {
+		return Link{}, false
+	}
+	rest = strings.TrimLeft(rest, `/\`)
+	end := strings.IndexAny(rest, `/\?#`)
+	if end < 0 {
+		end = len(rest)
+	}
+	authority, tail := rest[:end], rest[end:]
+	l := Link{}
+	if l.Host, l.Port, l.address, ok = cutAuthority(authority, scheme); !ok {
+		return Link{}, false
+	}
+	l.Domain = l.Host
+	if l.address {
+		l.Domain = l.authority()
+	} else if d, ok := Registrable(l.Host); ok {
+		l.Domain = d
+	}
+	l.Path = cleanPath(tail)
+	return l, true
+}
+
+// cutScheme cuts the scheme off a link, in lower case.
+func cutScheme(text string) (scheme, rest string, ok bool) {
+	if strings.HasPrefix(text, "//") || strings.HasPrefix(text, `\\`) || strings.HasPrefix(text, `/\`) || strings.HasPrefix(text, `\/`) {
+		return "http", text, true
+	}
+	i := strings.IndexByte(text, ':')
+	if i < 0 || i > len("https") {
+		return "", "", false
+	}
+	switch scheme = strings.ToLower(text[:i]); scheme {
+	case "http", "https", "ftp":
+		return scheme, text[i+1:], true
+	}
+	return "", "", false
+}
+
+// cutAuthority reads what stands between the scheme and the path.
+func cutAuthority(authority, scheme string) (host, port string, address, ok bool) {
+	authority = authority[strings.LastIndexByte(authority, '@')+1:]
+	if strings.HasPrefix(authority, "[") {
+		end := strings.IndexByte(authority, ']')
+		if end < 0 {
+			return "", "", false, false
+		}
+		ip, err := netip.ParseAddr(authority[1:end])
+		if err != nil || ip.Zone() != "" {
+			return "", "", false, false
+		}
+		port, ok = portOf(authority[end+1:], scheme)
+		return ip.Unmap().String(), port, true, ok
+	}
+	i := strings.LastIndexByte(authority, ':')
+	if i < 0 {
+		i = len(authority)
+	}
+	if port, ok = portOf(authority[i:], scheme); !ok {
+		return "", "", false, false
+	}
+	host, address, ok = hostOf(authority[:i])
+	return host, port, address, ok
+}
+
+// portOf reads ":port", or nothing. A port that the scheme has anyway is "".
+func portOf(text, scheme string) (port string, ok bool) {
+	if text == "" || text == ":" {
+		return "", true
+	}
+	n, err := strconv.ParseUint(text[1:], 10, 16)
+	if text[0] != ':' || err != nil || text[1] < '0' || text[1] > '9' {
+		return "", false
+	}
+	switch {
+	case scheme == "http" && n == 80, scheme == "https" && n == 443, scheme == "ftp" && n == 21:
+		return "", true
+	}
+	return strconv.FormatUint(n, 10), true
+}
+
+// cleanPath returns path and query with forward slashes, without "." and ".."
+// parts, and without percent-encoding where none is needed.
+func cleanPath(tail string) string {
+	tail, _, _ = strings.Cut(tail, "#")
+	path, query, asks := strings.Cut(tail, "?")
+	path = unescape(strings.ReplaceAll(path, `\`, "/"))
+	if strings.Contains(path, "/.") {
+		path = withoutDots(path)
+	}
+	if path == "" {
+		path = "/"
+	}
+	if asks {
+		path += "?" + unescape(query)
+	}
+	return path
+}
+
+// withoutDots resolves the parts "." and ".." of a path.
+func withoutDots(path string) string {
+	var kept []string
+	parts := strings.Split(path[1:], "/")
+	for i, part := range parts {
+		last := i == len(parts)-1
+		switch part {
+		case "..":
+			kept = kept[:max(0, len(kept)-1)]
+		case ".":
+		default:
+			kept = append(kept, part)
+			continue
+		}
+		if last {
+			kept = append(kept, "")
+		}
+	}
+	return "/" + strings.Join(kept, "/")
+}
+
+// unescape undoes the percent-encoding of letters, digits and "-._~", and writes
+// that of others in upper case.
+func unescape(text string) string {
+	if !strings.Contains(text, "%") {
+		return text
+	}
+	out := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		if c, ok := escaped(text[i:]); ok {
+			if unreserved(c) {
+				out = append(out, c)
+			} else {
+				out = append(out, strings.ToUpper(text[i:i+3])...)
+			}
+			i += 2
+			continue
+		}
+		out = append(out, text[i])
+	}
+	return string(out)
+}
+
+func unreserved(c byte) bool {
+	return c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || strings.IndexByte("-._~", c) >= 0
+}
+
+// decode undoes all percent-encoding, once.
+func decode(text string) string {
+	out := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		if e, ok := escaped(text[i:]); ok {
+			c = e
+			i += 2
+		}
+		out = append(out, c)
+	}
+	return string(out)
+}
+
+// All returns the link of a text, and behind it those that it redirects to: what
+// is a link itself, percent-decoded once, as a parameter of the query or as a part
+// of the path. It returns none if the text is no link, and 4 at most.
+func All(text string) []Link {
+	l, ok := Parse(text)
+	if !ok {
+		return nil
+	}
+	all := []Link{l}
+	for at := 0; at < len(all) && len(all) < maxTargets; at++ {
+		path, query, _ := strings.Cut(all[at].Path, "?")
+		if i := schemeIn(path); i > 0 {
+			inner := path[i:]
+			if query != "" {
+				inner += "?" + query
+			}
+			all = appendLink(all, inner)
+		}
+		for value := range strings.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
+			_, value, _ = strings.Cut(value, "=")
+			if len(value) > len("//x.y") && strings.ContainsAny(value[:min(len(value), 16)], ":/%") {
+				if value = decode(value); schemeIn(value) == 0 || strings.HasPrefix(value, "//") {
+					all = appendLink(all, value)
+				}
+			}
+		}
+	}
+	return all
+}
+
+func appendLink(all []Link, text string) []Link {
+	if l, ok := Parse(text); ok && len(all) < maxTargets {
+		all = append(all, l)
+	}
+	return all
+}
+
+// schemeIn returns where "http:/" or "https:/" begins in text, or -1.
+func schemeIn(text string) int {
+	for at := 0; ; {
+		i := strings.Index(text[at:], ":/")
+		if i < 0 {
+			return -1
+		}
+		i += at
+		for _, scheme := range [...]string{"https", "http"} {
+			if n := len(scheme); i >= n && strings.EqualFold(text[i-n:i], scheme) {
+				return i - n
+			}
+		}
+		at = i + 2
+	}
+}

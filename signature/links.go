@@ -1,0 +1,225 @@
+package signature
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+
+	"github.com/dchest/siphash"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
+	"github.com/bulkhead-mail/bulkhead/signature/link"
+	"github.com/bulkhead-mail/bulkhead/signature/mail"
+)
+
+// MaxLinks is how many links of a message have bulkhead/link signatures, two each.
+const MaxLinks = 12
+
+// A LinkUse says how a link stands in a message.
+type LinkUse uint8
+
+// The uses of links.
+const (
+	FollowedLink LinkUse = iota // the reader may follow it
+	HiddenLink                  // he would, if he saw it
+	LoadedLink                  // it is shown in the text, such as a picture, and not followed
+)
+
+// EachLink calls visit with the links of a message, in their order, as often as they
+// are there, until it returns false: those of the mark-up, of the text outside of
+// them, and of texts that no later alternative with links replaces; also of
+// attachments that are text. Behind a link stands what it redirects to. It fails only
+// when ctx ends, with an error that wraps that of ctx.
+func EachLink(ctx context.Context, m *mail.Message, visit func(l link.Link, use LinkUse) bool) error {
+	w := linkWalk{visit: visit, pace: pace.New(ctx)}
+	replaced := make(map[int]int) // of an alternative: its last branch that has links
+	for i := len(m.Parts) - 1; i >= 0 && !w.ended; i-- {
+		p := &m.Parts[i]
+		if !p.HTML || p.Alternative == 0 || replaced[p.Alternative] > 0 {
+			continue
+		}
+		page, err := m.Page(ctx, i)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(page.Links, func(h mail.Href) bool { return !h.Hidden && !h.Loaded }) {
+			replaced[p.Alternative] = p.Branch
+		}
+	}
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		if !p.IsText() || w.ended {
+			continue
+		}
+		page, err := m.Page(ctx, i)
+		if err != nil {
+			return err
+		}
+		switch {
+		case p.HTML:
+			w.page(&page)
+			if p.Attachment {
+				// A program that opens it runs its scripts.
+				w.text(scan.Bytes(p.Text), HiddenLink)
+			}
+		case p.Alternative == 0 || p.Branch >= replaced[p.Alternative]:
+			w.text(page.Text, FollowedLink)
+		}
+	}
+	return pace.Ended(w.pace)
+}
+
+// A linkWalk visits links.
+type linkWalk struct {
+	visit func(link.Link, LinkUse) bool
+	pace  *pace.Pace
+	ended bool
+}
+
+// page visits the links of a page, and those of its text that are not the text of one.
+func (w *linkWalk) page(page *mail.Page) {
+	for _, h := range page.Links {
+		use := FollowedLink
+		switch {
+		case h.Loaded:
+			use = LoadedLink
+		case h.Hidden:
+			use = HiddenLink
+		}
+		if !w.link(h.URL, use) {
+			return
+		}
+	}
+	at := 0
+	for _, a := range page.Anchors {
+		w.text(page.Text[at:a[0]], FollowedLink)
+		at = int(a[1])
+	}
+	w.text(page.Text[at:], FollowedLink)
+}
+
+// text visits the links of plain text.
+func (w *linkWalk) text(text []byte, use LinkUse) {
+	for len(text) > 0 && !w.ended && !w.pace.Over(min(len(text), pace.Step)) {
+		n := len(text)
+		if n > pace.Step {
+			// A link that stands where the text is cut is longer than any.
+			n = max(pace.Step-link.MaxURL, lastBlank(text[:pace.Step])+1)
+		}
+		link.Find(text[:n], func(url string) bool { return w.link(url, use) })
+		text = text[n:]
+	}
+}
+
+// lastBlank returns the index of the last space or line end, or -1.
+func lastBlank(text []byte) int {
+	for i := len(text) - 1; i >= 0; i-- {
+		if text[i] == ' ' || text[i] == '\n' {
+			return i
+		}
+	}
+	return -1
+}
+
+// link visits a link and what it redirects to, and reports whether to go on.
+func (w *linkWalk) link(url string, use LinkUse) bool {
+	if w.pace.Over(len(url)) {
+		w.ended = true
+	}
+	for _, l := range link.All(url) {
+		w.ended = w.ended || !w.visit(l, use)
+	}
+	return !w.ended
+}
+
+// linkSignatures returns the bulkhead/link signatures of m.
+func linkSignatures(ctx context.Context, m *mail.Message, key [16]byte) ([]bulkhead.Signature, error) {
+	choice := newLinkChoice(key)
+	err := EachLink(ctx, m, func(l link.Link, use LinkUse) bool {
+		if use != LoadedLink {
+			choice.add(&l, use)
+		}
+		return true
+	})
+	return choice.signatures(), err
+}
+
+// A linkChoice chooses the links of a message that have signatures, of as many as
+// come. A sender who does not want the one link seen that matters adds others. So a
+// thousand links to one domain take the place of one: each domain has one link before
+// any has two. Links that the reader cannot see come after those that he can. Of what
+// is left a keyed hash decides, not the order in the message, nor anything else that
+// the sender can look up: who adds n domains to hide one does so for 1 - 12/(n+1) of
+// his mail, has to show them, and cannot do it with domains that are known to be good
+// but by their number, where three fixed ones would do if the first counted.
+type linkChoice struct {
+	k0, k1  uint64
+	domains []rankedName
+}
+
+// A rankedName is a name and its place in the order: the least is the first.
+type rankedName struct {
+	use    LinkUse
+	hash   uint64
+	name   string
+	places []rankedName // of a domain
+}
+
+func newLinkChoice(key [16]byte) *linkChoice {
+	sum := sha256.Sum256(append([]byte("bulkhead/link\x00"), key[:]...))
+	return &linkChoice{k0: binary.BigEndian.Uint64(sum[:]), k1: binary.BigEndian.Uint64(sum[8:])}
+}
+
+func (c *linkChoice) add(l *link.Link, use LinkUse) {
+	if d := c.insert(&c.domains, l.Domain, use); d != nil {
+		c.insert(&d.places, l.Place(), use)
+	}
+}
+
+// insert puts a name into the first [MaxLinks] of a list, and returns it there; nil
+// if it is behind them.
+func (c *linkChoice) insert(list *[]rankedName, name string, use LinkUse) *rankedName {
+	r := rankedName{use: use, hash: siphash.Hash(c.k0, c.k1, []byte(name)), name: name}
+	if i := slices.IndexFunc(*list, func(known rankedName) bool { return known.name == name }); i >= 0 {
+		if (*list)[i].use <= use {
+			return &(*list)[i]
+		}
+		r.places = (*list)[i].places
+		*list = slices.Delete(*list, i, i+1)
+	}
+	at, _ := slices.BinarySearchFunc(*list, r, func(a, b rankedName) int {
+		return cmp.Or(cmp.Compare(a.use, b.use), cmp.Compare(a.hash, b.hash), cmp.Compare(a.name, b.name))
+	})
+	if at == MaxLinks {
+		return nil
+	}
+	if len(*list) == MaxLinks {
+		*list = (*list)[:MaxLinks-1]
+	}
+	*list = slices.Insert(*list, at, r)
+	return &(*list)[at]
+}
+
+// signatures returns those of the chosen links: of each domain one, then of each a
+// second, and so on.
+func (c *linkChoice) signatures() []bulkhead.Signature {
+	var sigs []bulkhead.Signature
+	links := 0
+	for round := 0; round < MaxLinks && links < MaxLinks; round++ {
+		for _, d := range c.domains {
+			if round >= len(d.places) || links == MaxLinks {
+				continue
+			}
+			links++
+			if round == 0 {
+				sigs = append(sigs, bulkhead.NamedSignature(bulkhead.Link, d.name))
+			}
+			sigs = append(sigs, bulkhead.NamedSignature(bulkhead.Link, d.places[round].name))
+		}
+	}
+	return sigs
+}

@@ -1,0 +1,121 @@
+package mail
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
+)
+
+func pageOf(t testing.TB, source string) Page {
+	t.Helper()
+	m := mailtest.Must(Read(t.Context(), mailtest.Composed("text/html; charset=utf-8", "8bit", source)))
+	return mailtest.Must(m.Page(t.Context(), 0))
+}
+
+func TestPageLinks(t *testing.T) {
+	long := strings.Repeat("x", 2*maxToken)
+	for _, tt := range []struct{ source, want string }{
+		{`<a href="http://a.example/?x=1&amp;y=2">x</a>`, "http://a.example/?x=1&y=2"},
+		{`<A CLASS=b HREF='http://a.example/'>x`, "http://a.example/"},
+		{`<a href=http://a.example/x>x`, "http://a.example/x"},
+		{`<a href = "http://a.example/" href="http://b.example/">x`, "http://a.example/"},
+		{`<a/href="http://a.example/"/>x`, "http://a.example/"},
+		{`<a title="x>y" data-href="http://b.example/" href="//a.example/">x`, "//a.example/"},
+		{`<a href="&#104;ttp&colon;&sol;&sol;a.example">x`, "http://a.example"},
+		{`<a href="#top">x</a><a href="mailto:a@b.example">x</a><a href=cid:x><a href=page.html><a>x</a><a href="">`, ""},
+		{`<area href=http://a.example><form action=http://b.example><base href=http://c.example><button formaction=http://d.example><iframe src=http://e.example>`,
+			"http://a.example http://b.example http://c.example http://d.example http://e.example"},
+		{`<meta http-equiv="Refresh" content="0; URL = 'http://a.example/x'"><meta http-equiv=refresh content="5,http://b.example"><meta name=x content="0;url=http://c.example">`,
+			"http://a.example/x http://b.example"},
+		{`<img src="http://a.example/i.png"><link href="http://b.example/s.css">`, "http://a.example/i.png(loaded) http://b.example/s.css(loaded)"},
+		{`<div style="display:none"><a href="http://a.example/">x</a></div><a style="display: none" href="http://b.example/">x</a>`, "http://a.example/(hidden) http://b.example/(hidden)"},
+		{`<!-- <a href="http://a.example/"> --><script>"<a href='http://b.example/'>"</script><template><a href="http://c.example/"></template>`, ""},
+		{strings.Repeat(`<a href="http://a.example/">x</a>`, 100), "http://a.example/"},
+		{`<a href="http://a.example/` + long + `">x`, "http://a.example/" + long[:maxHref-len("http://a.example/")]},
+		{`<a data-x="` + long + `" href="http://a.example/">x`, "http://a.example/"},
+		{`<a data-x='` + long + `' b=">" href=http://a.example>x<a href=http://b.example>`, "http://a.example http://b.example"},
+		{"<p>" + strings.Repeat("word ", MaxVisible/4) + `<a href="http://a.example/">x</a>`, "http://a.example/"},
+	} {
+		var got []string
+		for _, h := range pageOf(t, tt.source).Links {
+			mark := ""
+			if h.Hidden {
+				mark += "(hidden)"
+			}
+			if h.Loaded {
+				mark += "(loaded)"
+			}
+			got = append(got, h.URL+mark)
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("%.100q: %.200q, want %.200q", tt.source, got, tt.want)
+		}
+	}
+}
+
+func TestPageAnchors(t *testing.T) {
+	page := pageOf(t, `<P>one <a href="http://a.example/">two <b>three</b></a> four <a>five</a> <a href="x">six<a href="y">seven<br>eight`)
+	var got []string
+	for _, a := range page.Anchors {
+		got = append(got, string(page.Text[a[0]:a[1]]))
+	}
+	if want := `["two three" "six" "seven\neight"]`; fmt.Sprintf("%q", got) != want {
+		t.Errorf("anchors %q, want %s", got, want)
+	}
+	if want := "p a b a a a br "; string(page.Markup) != want {
+		t.Errorf("mark-up %q, want %q", page.Markup, want)
+	}
+}
+
+// TestPageBounds: of more links than anybody has, the first are kept; another part of
+// the message has no more of them, and what is asked twice is the same.
+func TestPageBounds(t *testing.T) {
+	var b strings.Builder
+	for i := range 2 * maxHrefs {
+		fmt.Fprintf(&b, "<a href=http://a.example/%d>x</a>\n", i)
+	}
+	part := "--b\nContent-Type: text/html\n\n" + b.String() + strings.Repeat("word ", MaxVisible/5) + "\n"
+	m := mailtest.Must(Read(t.Context(), mailtest.Composed("multipart/mixed; boundary=b", "7bit", strings.Repeat(part, 6)+"--b--\n")))
+	links := 0
+	for i := range m.Parts {
+		page := mailtest.Must(m.Page(t.Context(), i))
+		again := mailtest.Must(m.Page(t.Context(), i))
+		if string(page.Text) != string(again.Text) || len(page.Links) != len(again.Links) || len(page.Anchors) != len(again.Anchors) || len(page.Text) < MaxVisible {
+			t.Errorf("part %d: %d bytes and %d links, then %d and %d", i, len(page.Text), len(page.Links), len(again.Text), len(again.Links))
+		}
+		links += len(page.Links)
+	}
+	if links != maxHrefs {
+		t.Errorf("%d links, want %d", links, maxHrefs)
+	}
+}
+
+// FuzzAttributes: a tag ends within its source, and its first attribute of a name is
+// the one that is found.
+func FuzzAttributes(f *testing.F) {
+	for _, s := range []string{`<a href="x" href='y' z=w/>`, "<a =b= c = 'd>", "<a/b/c='>'>", "<", "<a"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, source string) {
+		if source == "" {
+			return
+		}
+		first := make(map[string]string)
+		end := eachAttribute(source, nil, func(key, value string) bool {
+			if _, seen := first[strings.ToLower(key)]; !seen {
+				first[strings.ToLower(key)] = value
+			}
+			return true
+		})
+		if end < 1 || end > len(source) {
+			t.Fatalf("%q ends at %d", source, end)
+		}
+		for key, want := range first {
+			if got, ok := attribute(source, key, nil); key == strings.ToLower(strings.ToUpper(key)) && (!ok || got != want) {
+				t.Fatalf("%q: %q is %q, %v; want %q", source, key, got, ok, want)
+			}
+		}
+	})
+}

@@ -235,31 +235,26 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// TestURLsAtTheirBounds: what is a URL of a text, and how many and how long they may be.
+// TestURLsAtTheirBounds: how many URLs are looked up, and each once; what is one is for
+// package link to say.
 func TestURLsAtTheirBounds(t *testing.T) {
-	long := strings.Repeat("p", maxURLSize)
 	var many, first strings.Builder
 	for i := range maxURLs + 5 {
-		fmt.Fprintf(&many, "http://h%d.example ", i)
+		fmt.Fprintf(&many, "http://h%d.example http://h0.example ", i)
 		if i < maxURLs {
-			fmt.Fprintf(&first, "http://h%d.example ", i)
+			fmt.Fprintf(&first, "http://h%d.example/ ", i)
 		}
 	}
-	for _, tt := range []struct{ name, text, want string }{
-		{"at the start", "http://a.example", "http://a.example"}, {"at the end", "see https://a.example", "http://a.example"}, {"nothing", "http://", ""}, {"signs alone", "http://.,;:!?)]}'", ""},
-		{"signs at its end", "http://a.example/x).,;:!?]}'", "http://a.example/x"}, {"signs inside", "http://a.example/(x)?y,z", "http://a.example/(x)?y,z"},
-		{"between letters", "Zhttp://a.example zHTTPS://b.example", "http://a.example http://b.example"}, {"between others", "[http://a.example @http://b.example", "http://a.example http://b.example"},
-		{"not a scheme", "htp://a.example ftp://b.example ://c.example", ""}, {"quoted", `"http://a.example"<http://b.example>`, "http://a.example http://b.example"},
-		{"what ends one", "http://a\\b http://c^d http://e`f http://g{h http://i|j http://k\x7fl", "http://a http://c http://e http://g http://i http://k"}, {"other letters", "http://b\u00fccher.example", "http://b\u00fccher.example"},
-		{"in one another", "http://a.example/?u=http://b.example", "http://a.example/?u=http://b.example"}, {"twice", "http://a.example http://a.example", "http://a.example"},
-		{"longest", "http://" + long + "q", "http://" + long}, {"many", many.String(), strings.TrimSpace(first.String())},
+	for text, want := range map[string]string{
+		many.String(): strings.TrimSpace(first.String()), "see ftp://a.example and http://": "",
+		"http://a.example/?u=http%3A%2F%2Fb.example": "http://a.example/?u=http%3A%2F%2Fb.example http://b.example/",
 	} {
-		m, err := mail.Read(t.Context(), []byte("Content-Type: text/plain; charset=utf-8\r\n\r\n"+tt.text+"\r\n"))
+		m, err := mail.Read(t.Context(), []byte("Content-Type: text/plain; charset=utf-8\r\n\r\n"+text+"\r\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Join(urls(t.Context(), m), " "); got != tt.want {
-			t.Errorf("%s: %.80q, want %.80q", tt.name, got, tt.want)
+		if got := strings.Join(urls(t.Context(), m), " "); got != want {
+			t.Errorf("%.80q: %.80q, want %.80q", text, got, want)
 		}
 	}
 	m, err := mail.Read(t.Context(), []byte("Content-Type: text/html\r\n\r\nhttp://a.example/?x=1&amp;y&#61;2&#38;z&#x26;w\r\n"))

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -205,23 +206,24 @@ func TestTimes(t *testing.T) {
 func TestCleared(t *testing.T) {
 	text := randomShingles(rand.New(rand.NewPCG(15, 16)))
 	for name, sh := range map[string]*[32]uint64{"digest": nil, "text": &text} {
-		clears, asked := false, 0
+		var clears atomic.Bool
+		var asked atomic.Int32
 		s := &Server{Clearinghouse: new(prototest.House), Cleared: func(sigs []bulkhead.Signature) bool {
-			if asked++; len(sigs) != map[bool]int{true: 1, false: 21}[sh == nil] {
+			if asked.Add(1); len(sigs) != map[bool]int{true: 1, false: 21}[sh == nil] {
 				t.Errorf("%s: asked of %d signatures", name, len(sigs))
 			}
-			return clears
+			return clears.Load()
 		}}
 		c := dial(t, serve(t, s), nil)
 		mustCheck(t, c, digestOf(1), sh)
-		if asked != 0 {
+		if asked.Load() != 0 {
 			t.Errorf("%s: asked of what is not found", name)
 		}
 		must(t, c.Write(t.Context(), digestOf(1), sh, 1, 5))
-		if r := mustCheck(t, c, digestOf(1), sh); !r.OK() || asked != 1 {
-			t.Errorf("%s: not cleared: %+v, asked %d times", name, r, asked)
+		if r := mustCheck(t, c, digestOf(1), sh); !r.OK() || asked.Load() != 1 {
+			t.Errorf("%s: not cleared: %+v, asked %d times", name, r, asked.Load())
 		}
-		clears = true
+		clears.Store(true)
 		if r := mustCheck(t, c, digestOf(1), sh); r.OK() || r.Value != 0 || r.Flag != 0 {
 			t.Errorf("%s: cleared: %+v", name, r)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
@@ -109,6 +110,75 @@ func TestTogether(t *testing.T) {
 	}
 	got, err = c.Query(ctx, []Checksum{body, fuz1, fuz2})
 	wantTotals(t, "deleted again", got, err, Total{3, 3}, Total{4, 4}, Total{0, 0})
+}
+
+// TestTogetherAged: the same when what was deleted is forgotten before its deletion.
+func TestTogetherAged(t *testing.T) {
+	house := prototest.NewTally(2)
+	s := goldenServer()
+	s.Clearinghouse = house
+	address := serve(t, s)
+	c, admin := dial(t, address, goldenClient, goldenPasword), dial(t, address, 101, "serverpass")
+	ctx := t.Context()
+	body, fuz1, fuz2 := Checksum{digests.TypeBody, [16]byte{1}}, Checksum{digests.TypeFuz1, [16]byte{2}}, Checksum{digests.TypeFuz2, [16]byte{3}}
+	must := func(_ []Total, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(c.Report(ctx, 3, false, []Checksum{body, fuz1}))
+	must(c.Report(ctx, 4, true, []Checksum{fuz2}))
+	house.Age()
+	for _, sum := range []Checksum{body, fuz2} {
+		if err := admin.Delete(ctx, sum); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(c.Report(ctx, 2, false, []Checksum{body, fuz1}))
+	must(c.Report(ctx, 1, true, []Checksum{fuz2}))
+	house.Age()
+	got, err := c.Query(ctx, []Checksum{body, fuz1, fuz2})
+	wantTotals(t, "all", got, err, Total{2, 2}, Total{2, 2}, Total{Many, Many})
+}
+
+// TestBatch: what comes in together is counted apart, each claim of spam for its own
+// checksums.
+func TestBatch(t *testing.T) {
+	s := goldenServer()
+	s.Clearinghouse = prototest.NewTally(2)
+	if err := s.prepare(); err != nil {
+		t.Fatal(err)
+	}
+	b := &reportBatch{ctx: t.Context()}
+	for i, r := range []struct {
+		targets uint32
+		sums    []Checksum
+	}{
+		{3, []Checksum{{digests.TypeBody, [16]byte{1}}, {digests.TypeFuz1, [16]byte{2}}}},
+		{targetsSpam | 4, []Checksum{{digests.TypeIP, [16]byte{9}}, {digests.TypeBody, [16]byte{3}}}},
+		{targetsSpam | 5, []Checksum{{digests.TypeFuz2, [16]byte{4}}}},
+		{6, []Checksum{{digests.TypeBody, [16]byte{1}}}},
+	} {
+		it := &item{in: &door.Packet{}, client: netip.MustParseAddrPort("127.0.0.1:99")}
+		if got := s.read(it, rawPacket(MaxVersion, Report, AnonymousID, [16]byte{byte(i)}, appendChecksums(nil, r.targets, r.sums)), s.Now()); got != answerLater {
+			t.Fatalf("report %d: %v", i, got)
+		}
+		b.items = append(b.items, it)
+	}
+	if _, err := s.count(b, new(asking)); err != nil || errors.Join(b.errs...) != nil {
+		t.Fatal(err, b.errs)
+	}
+	sums := []Checksum{{digests.TypeBody, [16]byte{1}}, {digests.TypeFuz1, [16]byte{2}}, {digests.TypeBody, [16]byte{3}}, {digests.TypeFuz2, [16]byte{4}}}
+	got, err := s.book.tallies(t.Context(), new(asking), sums)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []uint32{9, 3, Many, Many} {
+		if total := got[i].total(); total != want {
+			t.Errorf("checksum %d: total %d, want %d", i, total, want)
+		}
+	}
 }
 
 // TestStats: each request counts as what it was.

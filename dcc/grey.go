@@ -71,7 +71,7 @@ func orDefault[T int | time.Duration](v, def T) T {
 // Ask returns the answer to a triple, and remembers that it came unless query
 // is set.
 func (g *Greylist) Ask(triple [md5.Size]byte, now time.Time, query bool) GreyAnswer {
-	embargo, window := orDefault(g.Embargo, DefaultEmbargo), orDefault(g.Window, DefaultGreyWindow)
+	embargo := orDefault(g.Embargo, DefaultEmbargo)
 	t := uint32(now.Unix())
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -86,7 +86,7 @@ func (g *Greylist) Ask(triple [md5.Size]byte, now time.Time, query bool) GreyAns
 		e = greyEntry{first: t}
 	case e.passed:
 		answer = GreyPass
-	case age >= embargo && age < window:
+	case age >= embargo:
 		e.passed, answer = true, GreyEnded
 	}
 	if query {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -252,6 +253,48 @@ func TestManyTold(t *testing.T) {
 	if over(2*maxTold, 3*maxTold); len(l.told.till) > maxTold || events != 2*maxTold+10 {
 		t.Errorf("%d events, %d remembered of a flood", events, len(l.told.till))
 	}
+}
+
+// TestToldOfLate: room is made by what was told a period ago, and the rest is not told
+// again.
+func TestToldOfLate(t *testing.T) {
+	c := &clock{epoch}
+	events := 0
+	l := open(t, Options{Now: c.Now, Notify: func(Event) { events++ }, Rules: []Rule{{Name: "r", Key: "{sender}", Limit: 1, Period: time.Hour}}})
+	over := func(from, to int) {
+		for i := from; i < to; i++ {
+			limit(t, l, request("sender", fmt.Sprint(i)))
+		}
+	}
+	over(0, maxTold/2)
+	c.now = c.now.Add(40 * time.Minute)
+	over(maxTold/2, maxTold)
+	c.now = c.now.Add(20 * time.Minute)
+	events = 0
+	if over(maxTold, maxTold+1); events != 1 {
+		t.Errorf("%d events of one key", events)
+	}
+	if over(maxTold/2, maxTold/2+100); events != 1 {
+		t.Errorf("%d keys told again within the period", events-1)
+	}
+}
+
+// TestRunLogs: what a running limiter could not save is logged, and told at its end.
+func TestRunLogs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said strings.Builder
+		dir := filepath.Join(t.TempDir(), "states")
+		l := open(t, Options{Dir: dir, Rules: []Rule{recipients(10)}, Checkpoint: time.Minute, Log: slog.New(slog.NewTextHandler(&said, nil))})
+		limit(t, l, rcpt("ann", "bob"))
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+		defer cancel()
+		if err := l.Run(ctx); err == nil || l.Stats.Faults.Load() != 2 || strings.Count(said.String(), "rate limits not saved") != 1 {
+			t.Errorf("%v, %d faults, log %q", err, l.Stats.Faults.Load(), said.String())
+		}
+	})
 }
 
 // TestFaultsOfFiles: what cannot be read or written is an error, and counted.

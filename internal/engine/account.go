@@ -33,10 +33,10 @@ func (c *accountChange) do(e *Engine) error {
 	}
 	if c.Put != nil {
 		// Refuse before the journal has it what Put would refuse after.
-		if err := e.book.Admits(*c.Put); err != nil {
+		if err := e.accounts.Admits(*c.Put); err != nil {
 			return err
 		}
-	} else if _, ok := e.book.Get(c.Remove); !ok {
+	} else if _, ok := e.accounts.Get(c.Remove); !ok {
 		return fmt.Errorf("%w: no account %.*q", bulkhead.ErrMalformed, 128, c.Remove)
 	}
 	return e.journalled(entryAccount, c)
@@ -49,8 +49,8 @@ func (c *accountChange) apply(e *Engine, index uint64) error {
 	e.accountsIndex = index
 	e.resolver.members = nil
 	if c.Put != nil {
-		return e.book.Put(*c.Put)
+		return e.accounts.Put(*c.Put)
 	}
-	e.book.Remove(c.Remove)
+	e.accounts.Remove(c.Remove)
 	return nil
 }

@@ -101,7 +101,7 @@ func (e *Engine) check(q *bulkhead.Query, v *bulkhead.Verdict) (verdict.Outcome,
 
 // policy returns what the administrator decides about verdicts.
 func (e *Engine) policy() verdict.Policy {
-	return verdict.Policy{Promotion: e.book.Policy().Promotion, NearMatch: e.opts.NearMatch}
+	return verdict.Policy{Promotion: e.accounts.Policy().Promotion, NearMatch: e.opts.NearMatch}
 }
 
 // read reads what is known of the signatures.

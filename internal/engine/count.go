@@ -22,7 +22,7 @@ func (c *countAddition) signatures() int { return len(c.cells) }
 
 // decide has nothing to decide: a sighting needs no look at the arrays.
 func (c *countAddition) decide(r *resolver) error {
-	r.out.cells, r.out.n = append(r.out.cells, c.cells...), append(r.out.n, c.n...)
+	r.out.counts.keys, r.out.counts.n = append(r.out.counts.keys, c.cells...), append(r.out.counts.n, c.n...)
 	return nil
 }
 

@@ -17,9 +17,9 @@ import (
 // An Engine is the clearinghouse of one node. It implements
 // [bulkhead.Clearinghouse]; its methods may be called concurrently.
 type Engine struct {
-	opts  Options
-	book  *trust.Book
-	never map[bulkhead.Signature]bool
+	opts     Options
+	accounts *trust.Book
+	never    map[bulkhead.Signature]bool
 	// neverSchemes has the bit of each scheme of which never holds one.
 	neverSchemes uint64
 
@@ -71,15 +71,15 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		opts:    opts,
-		book:    trust.NewBook(opts.Trust),
-		never:   make(map[bulkhead.Signature]bool, len(opts.NeverList)),
-		queue:   make(chan *request, queueSize),
-		closing: make(chan struct{}),
-		stopped: make(chan struct{}),
-		wake:    make(chan struct{}, 1),
-		tally:   book.NewTally(opts.Tally, opts.Votes, opts.Secret.ID(), opts.Exact, opts.Log),
-		block:   book.NewBlocklist(opts.Block, opts.Secret.ID(), opts.Exact, opts.Log),
+		opts:     opts,
+		accounts: trust.NewBook(opts.Trust),
+		never:    make(map[bulkhead.Signature]bool, len(opts.NeverList)),
+		queue:    make(chan *request, queueSize),
+		closing:  make(chan struct{}),
+		stopped:  make(chan struct{}),
+		wake:     make(chan struct{}, 1),
+		tally:    book.NewTally(opts.Tally, opts.Reports, opts.Secret.ID(), opts.Exact, opts.Log),
+		block:    book.NewBlocklist(opts.Block, opts.Votes, opts.Names, opts.Secret.ID(), opts.Exact, opts.Log),
 	}
 	for _, sig := range opts.NeverList {
 		e.never[sig] = true
@@ -91,7 +91,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	e.books.Store(&books{})
 	e.replicas = replica.NewSet(replica.Options{
 		KeyID: opts.Secret.ID(), Tally: opts.Tally, Block: opts.Block, Bytes: opts.RemoteBytes, Store: opts.Store, Still: opts.Still,
-		Now: opts.Now, Promotion: func() float64 { return e.book.Policy().Promotion }, Checkpoint: e.wakeCheckpoint,
+		Now: opts.Now, Promotion: func() float64 { return e.accounts.Policy().Promotion }, Checkpoint: e.wakeCheckpoint,
 	})
 	e.resolver = newResolver(e)
 	if opts.Store != nil {
@@ -125,7 +125,7 @@ func (e *Engine) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receip
 }
 
 // Accounts returns the trust book, for reading.
-func (e *Engine) Accounts() *trust.Book { return e.book }
+func (e *Engine) Accounts() *trust.Book { return e.accounts }
 
 // SetWhitelist replaces the whitelist; nil empties it.
 func (e *Engine) SetWhitelist(w *Whitelist) { e.whitelist.Store(w) }
@@ -145,7 +145,7 @@ func (e *Engine) SetTrust(p trust.Policy) error {
 	if err := p.Validate(); err != nil {
 		return err
 	}
-	e.book.SetPolicy(p)
+	e.accounts.SetPolicy(p)
 	e.replicas.Wake() // another promotion weight says which lists may be merged
 	return nil
 }

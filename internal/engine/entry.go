@@ -22,9 +22,7 @@ const (
 	entryRemote   byte = 'M'
 	entryForget   byte = 'F'
 	entryRenew    byte = 'N'
-	entryVersion  byte = 3
-	entryLate     byte = 4 // of votes that change older generations, too
-	entryParts    byte = 4 // of a remote entry; up to 3 its body was JSON
+	entryVersion  byte = 5 // up to 4 votes were in the tally's generations
 )
 
 var (
@@ -32,46 +30,64 @@ var (
 	errOldEntry = errors.New("engine: journal entry of a version before 0.1.0")
 )
 
-// votes is what a batch of reports was decided to do: the body of a votes
-// entry.
-type votes struct {
-	tallyGen, blockGen uint64 // generations that take the votes
-	cells              []filter.Key
-	n                  []uint32 // increase of each of cells
-	weighed            []filter.Key
-	w                  []uint32 // increase of each of weighed
-	late               []lateWeights
-	unique             []filter.Key
-	spam, revoked      []filter.Key
-	credits            []trust.Credit
-}
-
-// lateWeights are increases of the weights of an older generation of the tally.
-type lateWeights struct {
-	gen  uint64
+// adds are increases of the cells of a counting array.
+type adds struct {
 	keys []filter.Key
 	n    []uint32
 }
 
+func (a *adds) add(k filter.Key, n uint32) { a.keys, a.n = append(a.keys, k), append(a.n, n) }
+
+func (a *adds) reset() { a.keys, a.n = a.keys[:0], a.n[:0] }
+
+// votes is what a batch of reports was decided to do: the body of a votes
+// entry.
+type votes struct {
+	tallyGen, blockGen uint64 // generations that take the votes
+	// Of the tally.
+	counts adds
+	unique []filter.Key
+	// Of the blocklist.
+	names         adds
+	weights       adds
+	late          []lateWeights
+	voted         []filter.Key
+	spam, revoked []filter.Key
+
+	credits []trust.Credit
+}
+
+// lateWeights are increases of the weights of an older generation of the blocklist.
+type lateWeights struct {
+	gen uint64
+	adds
+}
+
 // weigh raises a cell of the weights of a generation.
 func (v *votes) weigh(gen uint64, k filter.Key, n uint32) {
-	if gen == v.tallyGen {
-		v.weighed, v.w = append(v.weighed, k), append(v.w, n)
+	if gen == v.blockGen {
+		v.weights.add(k, n)
 		return
 	}
 	i := slices.IndexFunc(v.late, func(l lateWeights) bool { return l.gen == gen })
 	if i < 0 {
 		i, v.late = len(v.late), append(v.late, lateWeights{gen: gen})
 	}
-	v.late[i].keys, v.late[i].n = append(v.late[i].keys, k), append(v.late[i].n, n)
+	v.late[i].add(k, n)
 }
 
 func (v *votes) empty() bool {
-	return len(v.cells) == 0 && len(v.weighed) == 0 && len(v.late) == 0 && len(v.unique) == 0 && len(v.spam) == 0 && len(v.revoked) == 0 && len(v.credits) == 0
+	return len(v.counts.keys)+len(v.unique)+len(v.names.keys)+len(v.weights.keys)+len(v.late)+len(v.voted)+len(v.spam)+len(v.revoked)+len(v.credits) == 0
 }
 
 func (v *votes) reset() {
-	*v = votes{cells: v.cells[:0], n: v.n[:0], weighed: v.weighed[:0], w: v.w[:0], unique: v.unique[:0], spam: v.spam[:0], revoked: v.revoked[:0], credits: v.credits[:0]}
+	v.counts.reset()
+	v.names.reset()
+	v.weights.reset()
+	*v = votes{
+		counts: v.counts, names: v.names, weights: v.weights,
+		unique: v.unique[:0], voted: v.voted[:0], spam: v.spam[:0], revoked: v.revoked[:0], credits: v.credits[:0],
+	}
 }
 
 func appendKey(b []byte, k filter.Key) []byte {
@@ -83,23 +99,18 @@ const keyBytes = 16
 
 // appendEntry appends the journal entry of v to b.
 func (v *votes) appendEntry(b []byte) []byte {
-	version := entryVersion
-	if len(v.late) > 0 {
-		version = entryLate
-	}
-	b = append(b, entryVotes, version)
+	b = append(b, entryVotes, entryVersion)
 	b = binary.AppendUvarint(b, v.tallyGen)
 	b = binary.AppendUvarint(b, v.blockGen)
-	b = appendCounts(b, v.cells, v.n)
-	b = appendCounts(b, v.weighed, v.w)
-	if version == entryLate {
-		b = binary.AppendUvarint(b, uint64(len(v.late)))
-		for _, l := range v.late {
-			b = binary.AppendUvarint(b, l.gen)
-			b = appendCounts(b, l.keys, l.n)
-		}
+	for _, a := range []*adds{&v.counts, &v.names, &v.weights} {
+		b = a.append(b)
 	}
-	for _, keys := range [][]filter.Key{v.unique, v.spam, v.revoked} {
+	b = binary.AppendUvarint(b, uint64(len(v.late)))
+	for i := range v.late {
+		b = binary.AppendUvarint(b, v.late[i].gen)
+		b = v.late[i].append(b)
+	}
+	for _, keys := range [][]filter.Key{v.unique, v.voted, v.spam, v.revoked} {
 		b = binary.AppendUvarint(b, uint64(len(keys)))
 		for _, k := range keys {
 			b = appendKey(b, k)
@@ -116,11 +127,11 @@ func (v *votes) appendEntry(b []byte) []byte {
 	return b
 }
 
-func appendCounts(b []byte, keys []filter.Key, n []uint32) []byte {
-	b = binary.AppendUvarint(b, uint64(len(keys)))
-	for i, k := range keys {
+func (a *adds) append(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(len(a.keys)))
+	for i, k := range a.keys {
 		b = appendKey(b, k)
-		b = binary.AppendUvarint(b, uint64(n[i]))
+		b = binary.AppendUvarint(b, uint64(a.n[i]))
 	}
 	return b
 }
@@ -187,14 +198,14 @@ func (d *decoder) keys() []filter.Key {
 	return keys
 }
 
-func (d *decoder) counts() ([]filter.Key, []uint32) {
+func (d *decoder) adds() adds {
 	size := d.count(keyBytes + 1)
-	keys, n := make([]filter.Key, size), make([]uint32, size)
-	for i := range keys {
-		keys[i] = d.key()
-		n[i] = d.small(filter.Many)
+	a := adds{make([]filter.Key, size), make([]uint32, size)}
+	for i := range a.keys {
+		a.keys[i] = d.key()
+		a.n[i] = d.small(filter.Many)
 	}
-	return keys, n
+	return a
 }
 
 func (d *decoder) small(limit uint64) uint32 {
@@ -207,20 +218,17 @@ func (d *decoder) small(limit uint64) uint32 {
 }
 
 // decodeVotes reads what appendEntry wrote, without the first two bytes.
-func decodeVotes(version byte, body []byte) (*votes, error) {
+func decodeVotes(body []byte) (*votes, error) {
 	d := &decoder{b: body}
-	v := &votes{tallyGen: d.uvarint(), blockGen: d.uvarint()}
-	v.cells, v.n = d.counts()
-	v.weighed, v.w = d.counts()
-	if version == entryLate {
-		v.late = make([]lateWeights, d.count(2))
-		d.bad = d.bad || len(v.late) == 0
-		for i := range v.late {
-			v.late[i].gen = d.uvarint()
-			v.late[i].keys, v.late[i].n = d.counts()
-		}
+	v := &votes{tallyGen: d.uvarint(), blockGen: d.uvarint(), counts: d.adds(), names: d.adds(), weights: d.adds()}
+	if n := d.count(2); n > 0 {
+		v.late = make([]lateWeights, n)
 	}
-	v.unique, v.spam, v.revoked = d.keys(), d.keys(), d.keys()
+	for i := range v.late {
+		v.late[i].gen = d.uvarint()
+		v.late[i].adds = d.adds()
+	}
+	v.unique, v.voted, v.spam, v.revoked = d.keys(), d.keys(), d.keys(), d.keys()
 	v.credits = make([]trust.Credit, d.count(6))
 	for i := range v.credits {
 		c := &v.credits[i]
@@ -254,17 +262,17 @@ func decodeEntry(data []byte) (entry, error) {
 	if len(data) < 2 {
 		return nil, fmt.Errorf("%w: %d bytes", errEntry, len(data))
 	}
-	if data[0] == entryVotes && (data[1] == entryVersion || data[1] == entryLate) {
-		return decodeVotes(data[1], data[2:])
-	}
-	if data[0] == entryRemote && data[1] == entryParts {
-		return decodeRemote(data[2:])
-	}
-	if data[1] < entryVersion || data[0] == entryRemote && data[1] < entryParts {
+	if data[1] < entryVersion {
 		return nil, fmt.Errorf("%w: kind %q, version %d", errOldEntry, data[0], data[1])
 	}
 	if data[1] != entryVersion {
-		return nil, fmt.Errorf("%w: version %d, this program reads up to %d", errEntry, data[1], entryLate)
+		return nil, fmt.Errorf("%w: version %d, this program reads up to %d", errEntry, data[1], entryVersion)
+	}
+	if data[0] == entryVotes {
+		return decodeVotes(data[2:])
+	}
+	if data[0] == entryRemote {
+		return decodeRemote(data[2:])
 	}
 	var body entry
 	switch data[0] {

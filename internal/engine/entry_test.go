@@ -16,11 +16,11 @@ import (
 func sampleVotes() *votes {
 	return &votes{
 		tallyGen: 1772409600, blockGen: 1771977600,
-		cells:   []filter.Key{{Hi: 1, Lo: 2}, {Hi: ^uint64(0), Lo: 3}},
-		n:       []uint32{1, filter.Many},
-		weighed: []filter.Key{{Hi: 8, Lo: 9}}, w: []uint32{100},
-		unique: []filter.Key{{Hi: 4, Lo: 5}},
-		spam:   []filter.Key{{Hi: 6, Lo: 7}}, revoked: []filter.Key{},
+		counts:  adds{[]filter.Key{{Hi: 1, Lo: 2}, {Hi: ^uint64(0), Lo: 3}}, []uint32{1, filter.Many}},
+		names:   adds{[]filter.Key{{Hi: 2, Lo: 4}}, []uint32{7}},
+		weights: adds{[]filter.Key{{Hi: 8, Lo: 9}}, []uint32{100}},
+		unique:  []filter.Key{{Hi: 4, Lo: 5}}, voted: []filter.Key{{Hi: 16, Lo: 17}, {Hi: 18, Lo: 19}},
+		spam: []filter.Key{{Hi: 6, Lo: 7}}, revoked: []filter.Key{},
 		credits: []trust.Credit{
 			{Account: "alice", Confirmed: 1, Day: 20000, Network: 1 << 31, By: 100}, {Account: "bob", Reverted: 1<<32 - 1},
 		},
@@ -79,7 +79,7 @@ func TestEntryRefusals(t *testing.T) {
 			}
 		}
 	}
-	for _, old := range []string{"M\x01{}", "M\x03{}", "A\x01{}", "V\x02"} {
+	for _, old := range []string{"M\x01{}", "M\x03{}", "A\x01{}", "V\x02", "V\x04", "R\x03{}"} {
 		if _, err := decodeEntry([]byte(old)); !errors.Is(err, errOldEntry) {
 			t.Errorf("%q: %v", old, err)
 		}
@@ -87,14 +87,14 @@ func TestEntryRefusals(t *testing.T) {
 	for name, entry := range map[string][]byte{
 		"longer":       append(bytes.Clone(whole), 0),
 		"longer parts": append(bytes.Clone(remote), 0),
-		"new parts":    {entryRemote, entryParts + 1, 0},
-		"no array":     append(append([]byte{entryRemote, entryParts, 0}, make([]byte, 8)...), 1, 3, 6, 1, 1, 1, 0, 1, 1, 'x'),
-		"no image":     append(append([]byte{entryRemote, entryParts, 0}, make([]byte, 8)...), 1, flagImage, 6, 1, 1, 1, 0, 0, 0),
-		"many parts":   append(append([]byte{entryRemote, entryParts, 0}, make([]byte, 8)...), 0xff, 0xff, 0xff, 0xff, 0x7f),
+		"new parts":    {entryRemote, entryVersion + 1, 0},
+		"no array":     append(append([]byte{entryRemote, entryVersion, 0}, make([]byte, 8)...), 1, 3, 6, 1, 1, 1, 0, 1, 1, 'x'),
+		"no image":     append(append([]byte{entryRemote, entryVersion, 0}, make([]byte, 8)...), 1, flagImage, 6, 1, 1, 1, 0, 0, 0),
+		"many parts":   append(append([]byte{entryRemote, entryVersion, 0}, make([]byte, 8)...), 0xff, 0xff, 0xff, 0xff, 0x7f),
 		"unknown kind": {'X', entryVersion},
-		"new version":  {entryVotes, entryLate + 1},
-		"no late":      {entryVotes, entryLate, 1, 1, 0, 0, 0, 0, 0, 0, 0},
-		"late account": {entryAccount, entryLate, '{', '}'},
+		"new version":  append([]byte{entryVotes, entryVersion + 1}, whole[2:]...),
+		"old version":  append([]byte{entryVotes, entryVersion - 1}, whole[2:]...),
+		"old account":  {entryAccount, entryVersion - 1, '{', '}'},
 		"huge count":   {entryVotes, entryVersion, 1, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f},
 		"bad rotation": {entryRotation, entryVersion, '{'},
 	} {
@@ -128,8 +128,8 @@ func FuzzDecodeEntry(f *testing.F) {
 	late.weigh(1, filter.Key{Hi: 10, Lo: 11}, 5)
 	f.Add(late.appendEntry(nil))
 	f.Add(sampleRemote().entry())
-	f.Add([]byte("R\x03{\"drop_tally\":[1]}"))
-	f.Add([]byte("A\x03{\"remove\":\"eve\"}"))
+	f.Add([]byte("R\x05{\"drop_tally\":[1]}"))
+	f.Add([]byte("A\x05{\"remove\":\"eve\"}"))
 	f.Fuzz(func(t *testing.T, entry []byte) {
 		body, err := decodeEntry(entry)
 		if err != nil {

@@ -31,7 +31,7 @@ func (body *remoteBody) entry() []byte {
 	for i := range body.parts {
 		size += partHead + len(body.parts[i].Round) + len(body.parts[i].Image)
 	}
-	b := append(make([]byte, 0, size), entryRemote, entryParts)
+	b := append(make([]byte, 0, size), entryRemote, entryVersion)
 	b = appendBytes(b, []byte(body.origin))
 	var network uint64
 	if len(body.parts) > 0 {

@@ -16,10 +16,12 @@ const (
 	kindSighting = evidence.Sighting
 	kindSpam     = evidence.Spam
 	kindHam      = evidence.Ham
+	kindClaims   = evidence.Claims
 )
 
 // The kinds in the array "weights", in hundredths of a vote: what the votes of one
-// side and one class of voter have added. Sightings outnumber votes by far, so an
+// side and one class of voter have added, in a generation of the blocklist. Sightings
+// outnumber votes by far, so an
 // array of their own, though rarely read, can be made so sparse that its errors do
 // not decide what is listed. What was taken back of a kind, by voters who changed
 // their mind, is the same kind of another key, see backKey; what one voice has added
@@ -29,7 +31,8 @@ const (
 	kindRootHam      = evidence.RootHam
 	kindStrangerSpam = evidence.StrangerSpam
 	kindStrangerHam  = evidence.StrangerHam
-	weightKinds      = 4
+	kindTakenBack    = evidence.TakenBack
+	sides            = 4
 )
 
 // opposite returns the kind of the other side, of the same class of voter.
@@ -53,7 +56,7 @@ func baseKey(secret filter.Secret, sig *bulkhead.Signature) filter.Key {
 	return secret.KeyOf(sig.Scheme().String(), sig.Sum())
 }
 
-// uniqueKey returns the key under which the unique filter remembers that who
+// uniqueKey returns the key under which a filter remembers that who
 // voted on the signature with the given key. who is a reporter's voice,
 // see trust.Standing, or that of a network.
 func uniqueKey(secret filter.Secret, who string, vote bulkhead.Vote, id string, base filter.Key) filter.Key {
@@ -76,12 +79,6 @@ func voterKey(secret filter.Secret, voice string, base filter.Key) filter.Key {
 // they are not.
 func backKey(secret filter.Secret, base filter.Key) filter.Key {
 	return uniqueKey(secret, "back", bulkhead.Spam, "", base)
-}
-
-// claimsKey returns the key under which the array "weights" has how many of the
-// sightings of a signature are strangers'.
-func claimsKey(secret filter.Secret, base filter.Key) filter.Key {
-	return uniqueKey(secret, "claims", bulkhead.Sighting, "", base)
 }
 
 // maxTurns is how often a signature can be listed again in one generation of the

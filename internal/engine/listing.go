@@ -12,7 +12,7 @@ import (
 
 // promotion is never 0: no weight at all must not be enough.
 func (r *resolver) promotion() int64 {
-	return max(1, int64(math.Round(r.e.book.Policy().Promotion*verdict.Unit)))
+	return max(1, int64(math.Round(r.e.accounts.Policy().Promotion*verdict.Unit)))
 }
 
 // settleSpam lists a signature if the balance after a spam vote says so. One that
@@ -44,7 +44,7 @@ func (r *resolver) settleHam(receipt *bulkhead.Receipt, l *ledger, judged bulkhe
 	b, promotion := l.balance(), r.promotion()
 	lifts := b.Ham-b.Spam >= promotion // what only peers list
 	if r.walk(r.view.block.Live, base) == verdict.Listed {
-		lifts = b.Lifts(promotion - l.given())
+		lifts = b.Lifts()
 	}
 	switch {
 	case lifts:
@@ -114,7 +114,7 @@ func (r *resolver) judge(base filter.Key) bulkhead.Judgement {
 	for _, l := range r.view.remote.Lists {
 		peers.Add(r.walkMerged(l.Block, base), l.Weight, true)
 	}
-	return verdict.Judge(own, peers, r.e.book.Policy().Promotion)
+	return verdict.Judge(own, peers, r.e.accounts.Policy().Promotion)
 }
 
 // walk judges by the node's own blocklist.

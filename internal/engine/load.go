@@ -36,8 +36,8 @@ func (e *Engine) loadCheckpoint(data []byte) error {
 	if err := json.Unmarshal(data, &m); err != nil {
 		return pages.Damaged("manifest", err)
 	}
-	if m.Version != metaVersion {
-		return fmt.Errorf("engine: the data directory is of version %d, this program reads %d", m.Version, metaVersion)
+	if err := m.convert(e.block); err != nil {
+		return err
 	}
 	if err := e.checkKey(m.KeyID); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (e *Engine) loadCheckpoint(data []byte) error {
 		if err != nil {
 			return err
 		}
-		if err := e.loadArrays(named{t.CountsFile, g.Counts}, named{t.WeightsFile, g.Weights}, named{t.UniqueFile, g.Unique}); err != nil {
+		if err := e.loadArrays(named{t.CountsFile, g.Counts}, named{t.UniqueFile, g.Unique}); err != nil {
 			return err
 		}
 		v.tally = v.tally.With(g)
@@ -58,7 +58,9 @@ func (e *Engine) loadCheckpoint(data []byte) error {
 		if err != nil {
 			return err
 		}
-		if err := e.loadArrays(named{b.SpamFile, g.Spam}, named{b.RevokedFile, g.Revoked}); err != nil {
+		err = e.loadArrays(named{b.SpamFile, g.Spam}, named{b.RevokedFile, g.Revoked},
+			named{b.WeightsFile, g.Weights}, named{b.VotesFile, g.Votes}, named{b.NamesFile, g.Names})
+		if err != nil {
 			return err
 		}
 		v.block = v.block.With(g)
@@ -68,6 +70,32 @@ func (e *Engine) loadCheckpoint(data []byte) error {
 		return err
 	}
 	return e.loadAccounts(m)
+}
+
+// convert makes an older version's m one of this version. In version 1 votes were in
+// the tally's generations and are let go: what they listed stays listed until somebody
+// objects.
+func (m *meta) convert(block *book.BlockKeeper) error {
+	if m.Version == metaVersion {
+		return nil
+	}
+	if m.Version != 1 {
+		return fmt.Errorf("engine: the data directory is of version %d, this program reads 1 and %d", m.Version, metaVersion)
+	}
+	for i := range m.Tally {
+		m.Tally[i].UniqueCapacity = m.Tally[i].Votes
+	}
+	for i := range m.Block {
+		b := &m.Block[i]
+		had := b.BlockSpec
+		spec, err := block.Least(had.Start)
+		if err != nil {
+			return err
+		}
+		spec.Capacity, spec.SpamGeometry, spec.RevokedGeometry = had.Capacity, had.SpamGeometry, had.RevokedGeometry
+		b.BlockSpec = spec
+	}
+	return nil
 }
 
 // checkKey refuses what was written with another network's key.
@@ -88,7 +116,7 @@ func (e *Engine) loadAccounts(m meta) error {
 	if err != nil {
 		return err
 	}
-	if err := e.book.Decode(data); err != nil {
+	if err := e.accounts.Decode(data); err != nil {
 		return pages.Damaged(m.Accounts, err)
 	}
 	e.accountsIndex = m.AccountsIndex
@@ -103,6 +131,9 @@ type named struct {
 
 func (e *Engine) loadArrays(arrays ...named) error {
 	for _, a := range arrays {
+		if a.file == "" {
+			continue // of an older version, see meta.convert
+		}
 		if err := pages.Load(e.opts.Store, a.file, a.array.(pages.Array)); err != nil {
 			return err
 		}

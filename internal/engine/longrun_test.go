@@ -32,7 +32,8 @@ func TestAttackOverDays(t *testing.T) {
 	for _, exact := range []bool{false, true} {
 		t.Run(fmt.Sprintf("exact=%v", exact), func(t *testing.T) {
 			c := newClock()
-			e := open(t, Options{Now: c.Now, Exact: exact, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 20_000, Error: 1e-3}})
+			days := BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 20_000, Error: 1e-3}
+			e := open(t, Options{Now: c.Now, Exact: exact, Tally: days, Block: days})
 			s := sig(bulkhead.Exact, 1)
 			const socks = 19
 			for i := range socks {

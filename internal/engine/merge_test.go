@@ -372,7 +372,7 @@ func (w *mergeWorld) judged(n int) bulkhead.Judgement {
 			sum.Revoked += v.weight
 		}
 	}
-	return verdict.Judge(verdict.Nothing, sum, w.home.book.Policy().Promotion)
+	return verdict.Judge(verdict.Nothing, sum, w.home.accounts.Policy().Promotion)
 }
 
 // held returns where the replica of an array stands, nil if there is none.
@@ -389,7 +389,7 @@ func (w *mergeWorld) compare(after string) {
 	w.t.Helper()
 	for _, m := range w.home.replicas.View().Merged {
 		w.done["merged "+string(m.Array)]++
-		if m.Array != ArrayCounts && m.Weight() < w.home.book.Policy().Promotion {
+		if m.Array != ArrayCounts && m.Weight() < w.home.accounts.Policy().Promotion {
 			w.t.Fatalf("after %s: lists of weight %v are merged", after, m.Weight())
 		}
 		if len(m.Origins()) > 2 {

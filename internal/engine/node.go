@@ -33,7 +33,7 @@ type GenerationInfo struct {
 
 // ArrayInfo is the state of one array.
 type ArrayInfo struct {
-	Name     string  `json:"name"` // counts, weights, unique, spam or revoked
+	Name     string  `json:"name"` // of the tally: counts or unique; of the blocklist: spam, revoked, weights, votes or names
 	Geometry string  `json:"geometry"`
 	Keys     uint64  `json:"keys"`  // distinct keys, about
 	Fill     float64 `json:"fill"`  // share of its cells or bits that are in use, 0..1
@@ -50,7 +50,7 @@ func (e *Engine) Info() Info {
 	view := e.view()
 	info := Info{
 		Threshold:   e.threshold.Load(),
-		Accounts:    e.book.Len(),
+		Accounts:    e.accounts.Len(),
 		Checks:      e.counters.checks.Load(),
 		Reports:     e.counters.reports.Load(),
 		Refused:     e.counters.refused.Load(),
@@ -64,11 +64,13 @@ func (e *Engine) Info() Info {
 	}
 	for _, g := range view.tally.Live {
 		info.Tally = append(info.Tally, info.generation(g.Start, g.Capacity,
-			arrayInfo("counts", g.CountsGeometry, g.Counts.Stats()), arrayInfo("weights", g.WeightsGeometry, g.Weights.Stats()), arrayInfo("unique", g.UniqueGeometry, g.Unique.Stats())))
+			arrayInfo("counts", g.CountsGeometry, g.Counts.Stats()), arrayInfo("unique", g.UniqueGeometry, g.Unique.Stats())))
 	}
 	for _, g := range view.block.Live {
 		info.Blocklist = append(info.Blocklist, info.generation(g.Start, g.Capacity,
-			arrayInfo("spam", g.SpamGeometry, g.Spam.Stats()), arrayInfo("revoked", g.RevokedGeometry, g.Revoked.Stats())))
+			arrayInfo("spam", g.SpamGeometry, g.Spam.Stats()), arrayInfo("revoked", g.RevokedGeometry, g.Revoked.Stats()),
+			arrayInfo("weights", g.WeightsGeometry, g.Weights.Stats()), arrayInfo("votes", g.VotesGeometry, g.Votes.Stats()),
+			arrayInfo("names", g.NamesGeometry, g.Names.Stats())))
 	}
 	return info
 }

@@ -22,10 +22,19 @@ type Options struct {
 	Store  *store.Store  // nil: nothing is durable, for tests and simulations
 	Tally  BookOptions
 	Block  BookOptions
-	// Votes is how many keys of votes a generation of the tally is sized for, and
+	// Reports is how many keys of sightings a generation of the tally is sized for,
+	// and the least for any: one for each report with an ID, two for each recipient of
+	// a delivery, one for each signature of a stranger's. 0 means a quarter of
+	// Tally.Capacity.
+	Reports uint64
+	// Votes is how many keys of votes a generation of the blocklist is sized for, and
 	// the least for any: two for each vote of a person, which sightings are not, on
-	// one signature. 0 means a tenth of Tally.Capacity.
+	// one signature. 0 means Block.Capacity.
 	Votes uint64
+	// Names is how many named facets (links, senders, networks, contacts) a generation
+	// of the blocklist is sized to tell apart, and the least for any. 0 means a fifth
+	// of Block.Capacity.
+	Names uint64
 	// RevocationFirst looks revocations up before spam: better where most mail
 	// that is asked about was reported once.
 	RevocationFirst bool
@@ -85,16 +94,22 @@ func DefaultBlocklist() BookOptions {
 // tables of counts that outgrow their cells, or an error that wraps
 // [filter.ErrGeometry]. It allocates nothing of it.
 func TallyBytes(o BookOptions) (uint64, error) {
-	return book.NewTally(o, leastVotes(o), filter.Secret{}.ID(), false, nil).First()
+	return book.NewTally(o, leastReports(o), filter.Secret{}.ID(), false, nil).First()
 }
 
 // BlocklistBytes is [TallyBytes] of a blocklist.
 func BlocklistBytes(o BookOptions) (uint64, error) {
-	return book.NewBlocklist(o, filter.Secret{}.ID(), false, nil).First()
+	return book.NewBlocklist(o, leastVotes(o), leastNames(o), filter.Secret{}.ID(), false, nil).First()
 }
 
+// leastReports is the default of [Options].Reports.
+func leastReports(tally BookOptions) uint64 { return max(1, tally.Capacity/4) }
+
 // leastVotes is the default of [Options].Votes.
-func leastVotes(tally BookOptions) uint64 { return max(1, tally.Capacity/10) }
+func leastVotes(block BookOptions) uint64 { return block.Capacity }
+
+// leastNames is the default of [Options].Names.
+func leastNames(block BookOptions) uint64 { return max(1, block.Capacity/5) }
 
 // complete fills in defaults and checks every field.
 func (o *Options) complete() error {
@@ -117,7 +132,13 @@ func (o *Options) complete() error {
 		return err
 	}
 	if o.Votes == 0 {
-		o.Votes = leastVotes(o.Tally)
+		o.Votes = leastVotes(o.Block)
+	}
+	if o.Names == 0 {
+		o.Names = leastNames(o.Block)
+	}
+	if o.Reports == 0 {
+		o.Reports = leastReports(o.Tally)
 	}
 	if o.Threshold == 0 {
 		o.Threshold = DefaultThreshold

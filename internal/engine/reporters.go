@@ -5,7 +5,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// buckets is how many buckets the accounts are in. The unique filters remember,
+// buckets is how many buckets the accounts are in. The filters of votes remember,
 // besides who voted spam on a signature, of which buckets somebody did: among a
 // hundred thousand accounts the few who did are found without asking for each.
 // The value is part of the data on disk.
@@ -29,7 +29,7 @@ type members struct {
 
 func (e *Engine) members() *members {
 	m := new(members)
-	for _, name := range e.book.Members() {
+	for _, name := range e.accounts.Members() {
 		b := bucketOf(e.opts.Secret, name)
 		m.byBucket[b] = append(m.byBucket[b], name)
 		m.len++
@@ -59,16 +59,16 @@ func (r *resolver) suspects(base filter.Key) (names []string) {
 }
 
 // newest returns, for each key, the place in the view of the newest generation
-// whose unique filter has it; -1 if none does.
+// whose filter of votes has it; -1 if none does.
 func (r *resolver) newest(keys []filter.Key) []int {
 	places, has := make([]int, len(keys)), make([]bool, len(keys))
 	for i, k := range keys {
-		if places[i] = -1; r.unique[k] {
+		if places[i] = -1; r.voted[k] {
 			places[i] = 0
 		}
 	}
-	for n, g := range r.view.tally.Live {
-		g.Unique.HasBatch(keys, has)
+	for n, g := range r.view.block.Live {
+		g.Votes.HasBatch(keys, has)
 		for i := range has {
 			if has[i] && places[i] < 0 {
 				places[i] = n
@@ -80,12 +80,12 @@ func (r *resolver) newest(keys []filter.Key) []int {
 
 // eachReporter calls fn for every member who voted spam on the signature in a
 // generation that lives, with the place of the newest such in the view. The
-// unique filters are the only record of who did.
+// filters of votes are the only record of who did.
 func (r *resolver) eachReporter(base filter.Key, fn func(name string, newest int)) {
 	names := r.suspects(base)
 	keys := make([]filter.Key, len(names))
 	for i, name := range names {
-		a, _ := r.e.book.Get(name)
+		a, _ := r.e.accounts.Get(name)
 		keys[i] = uniqueKey(r.e.opts.Secret, a.Voice(), bulkhead.Spam, "", base)
 	}
 	for i, n := range r.newest(keys) {

@@ -27,9 +27,10 @@ type resolver struct {
 	found   [1]bool
 	counted [1]uint32
 
-	members  *members // nil until somebody asks, and after a change of the accounts
-	credited int      // credits of the batch before the present report
-	unique   map[filter.Key]bool
+	members  *members            // nil until somebody asks, and after a change of the accounts
+	credited int                 // credits of the batch before the present report
+	unique   map[filter.Key]bool // of the tally
+	voted    map[filter.Key]bool
 	spam     map[filter.Key]bool
 	revoked  map[filter.Key]bool
 }
@@ -38,7 +39,7 @@ func newResolver(e *Engine) *resolver {
 	return &resolver{
 		e:     e,
 		cells: make(map[filter.Key]uint32), weighed: make(map[weighed]uint32), unique: make(map[filter.Key]bool),
-		spam: make(map[filter.Key]bool), revoked: make(map[filter.Key]bool),
+		voted: make(map[filter.Key]bool), spam: make(map[filter.Key]bool), revoked: make(map[filter.Key]bool),
 	}
 }
 
@@ -51,6 +52,7 @@ func (r *resolver) begin(v view) {
 	clear(r.cells)
 	clear(r.weighed)
 	clear(r.unique)
+	clear(r.voted)
 	clear(r.spam)
 	clear(r.revoked)
 }
@@ -102,7 +104,7 @@ func (r *resolver) report(rep *bulkhead.Report) (bulkhead.Receipt, error) {
 		who.name = rep.Reporter.Account
 	}
 	if rep.Vote != bulkhead.Sighting {
-		s, err := r.e.book.Standing(rep.Reporter)
+		s, err := r.e.accounts.Standing(rep.Reporter)
 		if err != nil {
 			return receipt, err
 		}
@@ -110,7 +112,7 @@ func (r *resolver) report(rep *bulkhead.Report) (bulkhead.Receipt, error) {
 		r.active(who)
 	} else {
 		// A sighting carries no weight, but an account must be one we know.
-		s, err := r.e.book.Door(rep.Reporter)
+		s, err := r.e.accounts.Door(rep.Reporter)
 		if err != nil {
 			return receipt, err
 		}
@@ -138,7 +140,7 @@ func (r *resolver) report(rep *bulkhead.Report) (bulkhead.Receipt, error) {
 // active notes on which day a member last voted.
 func (r *resolver) active(who voter) {
 	today := trust.Day(r.e.opts.Now())
-	if a, ok := r.e.book.Get(who.name); ok && a.Role == trust.Member && a.Active < today {
+	if a, ok := r.e.accounts.Get(who.name); ok && a.Role == trust.Member && a.Active < today {
 		r.credit(trust.Credit{Account: who.name, Day: today})
 	}
 }
@@ -157,33 +159,26 @@ func (r *resolver) sighting(receipt *bulkhead.Receipt, rep *bulkhead.Report, who
 		r.claim(receipt, who, base)
 		return
 	}
-	if rep.ID != "" && !r.first(uniqueKey(r.e.opts.Secret, who.Voice, rep.Vote, rep.ID, base)) {
+	if rep.ID != "" && !r.firstReport(uniqueKey(r.e.opts.Secret, who.Voice, rep.Vote, rep.ID, base)) {
 		receipt.Duplicate++
 		return
 	}
 	// No decision of the batch asks for sightings: no need to keep them at hand.
-	r.out.cells, r.out.n = append(r.out.cells, base.With(kindSighting)), append(r.out.n, n)
+	r.out.counts.add(base.With(kindSighting), n)
 	receipt.Counted++
 }
 
 // claim decides a sighting of a stranger: whatever number it names, and however
 // often, it is one, and all of them are never enough for bulk.
 func (r *resolver) claim(receipt *bulkhead.Receipt, who voter, base filter.Key) {
-	key := claimsKey(r.e.opts.Secret, base)
-	claims := uint32(0)
-	r.asked[0] = key
-	for _, g := range r.view.tally.Live {
-		r.weights(g, r.asked[:], r.counted[:])
-		claims = book.Add(claims, r.counted[0])
-	}
 	switch {
-	case claims >= r.e.threshold.Load()/2:
+	case r.count(base.With(kindClaims)) >= r.e.threshold.Load()/2:
 		receipt.Pending++
-	case !r.first(uniqueKey(r.e.opts.Secret, who.voice(), bulkhead.Sighting, "", base)):
+	case !r.firstReport(uniqueKey(r.e.opts.Secret, who.voice(), bulkhead.Sighting, "", base)):
 		receipt.Duplicate++
 	default:
-		r.weigh(r.view.tally.Live[0].Start, key, 1)
-		r.out.cells, r.out.n = append(r.out.cells, base.With(kindSighting)), append(r.out.n, 1)
+		r.add(base.With(kindClaims), 1)
+		r.out.counts.add(base.With(kindSighting), 1)
 		receipt.Counted++
 	}
 }
@@ -194,20 +189,21 @@ func (r *resolver) claim(receipt *bulkhead.Receipt, who voter, base filter.Key) 
 func (r *resolver) vote(receipt *bulkhead.Receipt, rep *bulkhead.Report, who voter, base filter.Key) {
 	fresh := r.first(uniqueKey(r.e.opts.Secret, who.Voice, rep.Vote, "", base))
 	judged := r.judge(base)
+	l := r.open(base, who.voice())
 	if fresh && rep.Vote == bulkhead.Spam {
 		if who.name != "" {
 			r.first(r.bucketKey(bucketOf(r.e.opts.Secret, who.name), base))
 		}
-		if judged != bulkhead.JudgedSpam {
+		if b := l.balance(); judged != bulkhead.JudgedSpam && who.Confirms && b.Spam+b.StrangerSpam > 0 {
 			r.confirm(who, base)
+			l = r.open(base, who.voice())
 		}
 	}
-	l := r.open(base, who.voice())
 	kind := weightKind(rep.Vote, who.Root)
 	counted := fresh || l.turned(kind)
+	r.move(l, kind, who.units)
 	if counted {
 		receipt.Counted++
-		r.move(l, kind, who.units)
 	} else {
 		receipt.Duplicate++
 	}
@@ -235,12 +231,9 @@ func (r *resolver) countVoter(vote bulkhead.Vote, who voter, base filter.Key) {
 	}
 }
 
-// confirm credits the members who reported the signature before an account that an
-// administrator vouched for lists it, and have not changed their mind.
+// confirm credits the members who reported the signature before who, whom an
+// administrator vouched for, lists it, and have not changed their mind.
 func (r *resolver) confirm(who voter, base filter.Key) {
-	if !who.Confirms || r.count(base.With(kindSpam)) == 0 {
-		return
-	}
 	r.eachSupporter(base, who, func(name string, newest int) {
 		if r.once("confirmed", name, newest, base) {
 			r.credit(trust.Credit{
@@ -267,7 +260,7 @@ func (r *resolver) eachSupporter(base filter.Key, who voter, fn func(name string
 		if name == who.name {
 			return
 		}
-		a, ok := r.e.book.Get(name)
+		a, ok := r.e.accounts.Get(name)
 		// It voted in the name of its network before it had proved itself.
 		if ok && (r.supports(base, a.Voice()) || a.From.IsValid() && r.supports(base, networkVoice(trust.Voucher(a.From)))) {
 			fn(name, newest)
@@ -280,8 +273,8 @@ func (r *resolver) eachSupporter(base filter.Key, who voter, fn func(name string
 // days, and it stays one.
 func (r *resolver) once(what, name string, newest int, base filter.Key) bool {
 	k := uniqueKey(r.e.opts.Secret, what, bulkhead.Spam, name, base)
-	for _, g := range r.view.tally.Live[1 : newest+1] {
-		if r.has(g.Unique, nil, k) {
+	for _, g := range r.view.block.Live[1 : newest+1] {
+		if r.has(g.Votes, nil, k) {
 			return false
 		}
 	}
@@ -296,9 +289,19 @@ func (r *resolver) credit(c trust.Credit) {
 	}
 }
 
-// first reports whether the key is new to the open generation's unique filter,
-// and enters it.
+// first reports whether the key is new to the votes of the open generation of the
+// blocklist, and enters it.
 func (r *resolver) first(k filter.Key) bool {
+	if r.has(r.view.block.Live[0].Votes, r.voted, k) {
+		return false
+	}
+	r.voted[k] = true
+	r.out.voted = append(r.out.voted, k)
+	return true
+}
+
+// firstReport is first of the sightings of the open generation of the tally.
+func (r *resolver) firstReport(k filter.Key) bool {
 	if r.has(r.view.tally.Live[0].Unique, r.unique, k) {
 		return false
 	}
@@ -318,8 +321,7 @@ func (r *resolver) has(set book.Bitset, overlay map[filter.Key]bool, k filter.Ke
 
 func (r *resolver) add(k filter.Key, n uint32) {
 	r.cells[k] = book.Add(r.cells[k], n)
-	r.out.cells = append(r.out.cells, k)
-	r.out.n = append(r.out.n, n)
+	r.out.counts.add(k, n)
 }
 
 func (r *resolver) count(k filter.Key) uint32 {

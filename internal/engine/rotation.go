@@ -66,7 +66,7 @@ func (e *Engine) rotate() error {
 
 // sweep removes the accounts that nobody misses.
 func (e *Engine) sweep(now time.Time) {
-	stale := e.book.Stale(now)
+	stale := e.accounts.Stale(now)
 	for _, name := range stale {
 		if err := e.journalled(entryAccount, &accountChange{Remove: name}); err != nil {
 			return // journal has said why

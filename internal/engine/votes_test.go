@@ -126,8 +126,8 @@ func TestFlippingIsCheap(t *testing.T) {
 		report(t, e, by("half", bulkhead.Ham, s))
 		report(t, e, by("half", bulkhead.Spam, s))
 	}
-	g := e.view().tally.Live[0]
-	if w, u := g.Weights.Keys(), g.Unique.Keys(); w > 16 || u > 8 {
+	g := e.view().block.Live[0]
+	if w, u := g.Weights.Keys(), g.Votes.Keys(); w > 16 || u > 8 {
 		t.Errorf("%d keys of weights, %d of voters after 1000 votes of one voter", w, u)
 	}
 	report(t, e, by("b", bulkhead.Spam, s))
@@ -227,8 +227,7 @@ type voterModel struct {
 // A sigModel is what is to be true of one signature.
 type sigModel struct {
 	voters map[string]*voterModel
-	given  map[uint64]int64 // for spam, taken back or not
-	states map[uint64]bool  // listed or taken off, by generation of the blocklist
+	states map[uint64]bool // listed or taken off, by generation of the blocklist
 }
 
 func (m *sigModel) listed() (listed, known bool) {
@@ -243,14 +242,9 @@ func (m *sigModel) listed() (listed, known bool) {
 
 // age forgets what the engine has forgotten.
 func (m *sigModel) age(v view) {
-	for start := range m.given {
-		if v.tally.Find(start) == nil {
-			delete(m.given, start)
-		}
-	}
 	for _, w := range m.voters {
 		for start := range w.added {
-			if v.tally.Find(start) == nil {
+			if v.block.Find(start) == nil {
 				delete(w.added, start)
 			}
 		}
@@ -290,25 +284,17 @@ func (m *sigModel) vote(v view, name string, root map[string]bool, units int64, 
 		clear(w.added)
 		w.ham = ham
 	}
-	for _, n := range w.added {
-		units -= n
-	}
-	tally, block := v.tally.Live[0].Start, v.block.Live[0].Start
-	w.added[tally] += max(0, units)
+	block := v.block.Live[0].Start
+	w.added = map[uint64]int64{block: max(units, w.added[block])} // as new as the latest vote
 	listed, known := m.listed()
 	b := m.balance(root)
 	if !ham {
-		m.given[tally] += max(0, units)
 		if b.Lists(verdict.Unit) || listed && root[name] {
 			m.states[block] = true
 		}
 		return
 	}
-	aged := int64(verdict.Unit)
-	for _, n := range m.given {
-		aged -= n
-	}
-	if known && listed && root[name] && b.Lifts(aged) {
+	if known && listed && root[name] && b.Lifts() {
 		m.states[block] = false
 	}
 }
@@ -333,7 +319,7 @@ func TestVotesAgainstModel(t *testing.T) {
 		const signatures = 16
 		models := make([]*sigModel, signatures)
 		for n := range models {
-			models[n] = &sigModel{make(map[string]*voterModel), make(map[uint64]int64), make(map[uint64]bool)}
+			models[n] = &sigModel{make(map[string]*voterModel), make(map[uint64]bool)}
 		}
 		for step := range 1200 {
 			switch rng.IntN(40) {
@@ -386,7 +372,7 @@ func TestCreditsOnceInReplay(t *testing.T) {
 		if err := again.apply(e, e.index); err != nil {
 			t.Error(err)
 		}
-		if a, _ := e.book.Get("x0"); a.Confirmed != 1 || a.Reverted != 0 {
+		if a, _ := e.accounts.Get("x0"); a.Confirmed != 1 || a.Reverted != 0 {
 			t.Errorf("an entry applied twice: %d confirmed, %d reverted, want 1 and 0", a.Confirmed, a.Reverted)
 		}
 		if err := again.apply(e, e.index+1); err != nil {

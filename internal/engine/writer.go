@@ -187,21 +187,23 @@ func (v *votes) apply(e *Engine, index uint64) error {
 	view := e.view()
 	if g := view.tally.Find(v.tallyGen); g != nil {
 		e.addCounts(index, g, v)
-		g.Weights.AddBatch(index, v.weighed, v.w, nil)
 		g.Unique.SetBatch(index, v.unique, nil)
 	}
 	for _, l := range v.late {
-		if g := view.tally.Find(l.gen); g != nil {
+		if g := view.block.Find(l.gen); g != nil {
 			g.Weights.AddBatch(index, l.keys, l.n, nil)
 		}
 	}
 	if g := view.block.Find(v.blockGen); g != nil {
+		g.Weights.AddBatch(index, v.weights.keys, v.weights.n, nil)
+		g.Votes.SetBatch(index, v.voted, nil)
+		g.Names.AddBatch(index, v.names.keys, v.names.n, nil)
 		e.setBits(index, ArraySpam, g.Start, g.Spam, v.spam)
 		e.setBits(index, ArrayRevoked, g.Start, g.Revoked, v.revoked)
 	}
 	if index > e.accountsIndex {
 		for _, c := range v.credits {
-			e.book.Credit(c)
+			e.accounts.Credit(c)
 		}
 		e.accountsIndex = index
 	}

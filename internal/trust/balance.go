@@ -34,9 +34,5 @@ func (b Balance) Lists(promotion int64) bool {
 }
 
 // Lifts reports whether the balance takes off a signature that is listed: the
-// roots' weight against it is all that they have for it, or more. aged is the
-// weight that listed it and has aged out since; the listing lives longer than the
-// votes.
-func (b Balance) Lifts(aged int64) bool {
-	return b.Ham > 0 && b.Spam+max(0, aged)-b.Ham <= 0
-}
+// roots' weight against it is all that they have for it, or more.
+func (b Balance) Lifts() bool { return b.Ham > 0 && b.Spam <= b.Ham }

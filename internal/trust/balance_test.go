@@ -5,11 +5,11 @@ import "testing"
 // TestBalance holds the balance against its rules, with a promotion weight of 100.
 func TestBalance(t *testing.T) {
 	for _, tt := range []struct {
-		name            string
-		b               Balance
-		strength        int64
-		lists, lifts    bool
-		spam, ham, aged int64
+		name         string
+		b            Balance
+		strength     int64
+		lists, lifts bool
+		spam, ham    int64
 	}{
 		{name: "nothing"},
 		{name: "the least against nothing", b: Balance{Ham: 1}, strength: -1, lifts: true, ham: 1},
@@ -25,9 +25,6 @@ func TestBalance(t *testing.T) {
 		{name: "a root against strangers", b: Balance{Ham: 100, StrangerSpam: 1e6}, strength: -50, lifts: true, spam: 50, ham: 100},
 		{name: "one more for", b: Balance{Spam: 1100, Ham: 1000}, strength: 100, lists: true, spam: 1100, ham: 1000},
 		{name: "nearly as much against", b: Balance{Spam: 1000, Ham: 999}, strength: 1, spam: 1000, ham: 999},
-		{name: "against what has aged out", b: Balance{Ham: 99}, aged: 100, strength: -99, ham: 99},
-		{name: "as much against what has aged out", b: Balance{Ham: 100}, aged: 100, strength: -100, lifts: true, ham: 100},
-		{name: "more has been given than lists", b: Balance{Spam: 100, Ham: 99}, aged: -500, strength: 1, spam: 100, ham: 99},
 	} {
 		if got := tt.b.Strength(100); got != tt.strength {
 			t.Errorf("%s: strength %d, want %d", tt.name, got, tt.strength)
@@ -38,7 +35,7 @@ func TestBalance(t *testing.T) {
 		if got := tt.b.Lists(100); got != tt.lists {
 			t.Errorf("%s: lists %v", tt.name, got)
 		}
-		if got := tt.b.Lifts(tt.aged); got != tt.lifts {
+		if got := tt.b.Lifts(); got != tt.lifts {
 			t.Errorf("%s: lifts %v", tt.name, got)
 		}
 	}

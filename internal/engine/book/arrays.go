@@ -1,6 +1,8 @@
 package book
 
 import (
+	"cmp"
+	"fmt"
 	"sync"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -20,6 +22,36 @@ type Bitset interface {
 	SetBatch(index uint64, keys []filter.Key, before []bool)
 	Keys() uint64 // distinct keys, about; cheap
 	Stats() filter.Stats
+}
+
+// A maker makes the arrays of one generation, and keeps the first error.
+type maker struct {
+	start uint64
+	err   error
+}
+
+func (m *maker) counter(g filter.Geometry) Counter {
+	c, err := filter.NewCounting(g)
+	if err != nil {
+		m.err = cmp.Or(m.err, err)
+		return nil
+	}
+	c.SetGeneration(m.start)
+	return c
+}
+
+func (m *maker) bits(g filter.Geometry) Bitset {
+	b, err := filter.NewBits(g)
+	if err != nil {
+		m.err = cmp.Or(m.err, err)
+		return nil
+	}
+	b.SetGeneration(m.start)
+	return b
+}
+
+func (m *maker) error(book string) error {
+	return fmt.Errorf("book: %s generation %d: %w", book, m.start, m.err)
 }
 
 // exactCounter is the oracle of filter.Counting.

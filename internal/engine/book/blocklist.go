@@ -1,7 +1,6 @@
 package book
 
 import (
-	"fmt"
 	"log/slog"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -9,74 +8,120 @@ import (
 
 // A BlockSpec says which arrays a generation of the blocklist has.
 type BlockSpec struct {
-	Start           uint64          `json:"start"`    // Unix seconds
-	Capacity        uint64          `json:"capacity"` // signatures it is sized for
+	Start           uint64          `json:"start"`         // Unix seconds
+	Capacity        uint64          `json:"capacity"`      // signatures it is sized for
+	VoteCapacity    uint64          `json:"vote_capacity"` // keys of votes of people, two each, likewise
+	NameCapacity    uint64          `json:"name_capacity"` // named facets, likewise
 	SpamGeometry    filter.Geometry `json:"spam"`
 	RevokedGeometry filter.Geometry `json:"revoked"`
+	WeightsGeometry filter.Geometry `json:"weights"`
+	VotesGeometry   filter.Geometry `json:"votes"`
+	NamesGeometry   filter.Geometry `json:"names"`
 }
 
-// A Block is a generation of the blocklist: a spam filter and a revocation filter.
+// A Block is a generation of the blocklist: a spam filter and a revocation filter;
+// what the votes weigh of which they were made, and who has voted on what, so that
+// votes and listings age together; and how often named facets were delivered, which
+// is known for longer than the tally lives.
 type Block struct {
 	BlockSpec
 	Spam, Revoked Bitset
+	Weights       Counter
+	Votes         Bitset
+	Names         Counter
 }
 
 func (s BlockSpec) begin() uint64 { return s.Start }
 
-func (s BlockSpec) bytes() uint64 { return s.SpamGeometry.Bytes() + s.RevokedGeometry.Bytes() }
+func (s BlockSpec) bytes() uint64 {
+	return s.SpamGeometry.Bytes() + s.RevokedGeometry.Bytes() + s.WeightsGeometry.Bytes() + s.VotesGeometry.Bytes() + s.NamesGeometry.Bytes()
+}
 
 // fewRevoked is how many times fewer signatures are revoked than listed, as the
 // filters are sized.
 const fewRevoked = 4
 
-func (g *Block) uses() keys { return keys{signatures: max(g.Spam.Keys(), fewRevoked*g.Revoked.Keys())} }
+func (g *Block) uses() keys {
+	return keys{
+		signatures: max(g.Spam.Keys(), fewRevoked*g.Revoked.Keys()),
+		marks:      max(g.Votes.Keys(), g.Weights.Keys()),
+		names:      g.Names.Keys(),
+	}
+}
 
-// Fill returns how many keys it has as a share of its capacity, of its fullest array.
-func (g *Block) Fill() float64 { return g.uses().share(keys{signatures: g.Capacity}) }
+// Fill returns how many keys it has as a share of its capacity, of its fullest
+// array. Names do not fill it: whoever sends mail chooses them, and must not make a
+// node forget what is listed. See [Block.NamesFull].
+func (g *Block) Fill() float64 {
+	used := g.uses()
+	used[names] = 0
+	return used.share(keys{signatures: g.Capacity, marks: g.VoteCapacity})
+}
+
+// NamesFull reports whether it has as many names as it can tell apart: it is to take
+// no new ones. The next generation has room for more.
+func (g *Block) NamesFull() bool { return share(g.Names.Keys(), g.NameCapacity) > Early }
 
 // A BlockKeeper keeps a blocklist.
 type BlockKeeper = Keeper[BlockSpec, *Block]
 
-// NewBlocklist is [NewTally] of a blocklist.
-func NewBlocklist(o Options, keyID uint64, exact bool, log *slog.Logger) *BlockKeeper {
+// NewBlocklist returns the keeper of a blocklist whose arrays take keys of the secret
+// with the given ID. votes and names are how many keys of votes, and named facets, the
+// first generation is sized for, and the least for any: at least 1. If exact, maps
+// take the place of arrays. o is valid.
+func NewBlocklist(o Options, votes, named, keyID uint64, exact bool, log *slog.Logger) *BlockKeeper {
 	return &BlockKeeper{
-		opts: o, name: "blocklist", log: log, least: keys{signatures: o.Capacity}, sizes: make(map[filter.Target]filter.Geometry),
+		opts: o, name: "blocklist", log: log, least: keys{o.Capacity, votes, named}, sizes: make(map[filter.Target]filter.Geometry),
 		shape: func(start uint64, capacity keys, size sizer) (BlockSpec, error) {
 			// The error of a judgement is the sum over the generations that live.
-			return blockFor(start, capacity.signatures, o.Error/float64(o.Keep), keyID, size)
+			return blockFor(start, capacity, o.Error/float64(o.Keep), keyID, size)
 		},
 		make: func(s BlockSpec) (*Block, error) {
 			if exact {
-				return &Block{s, newExactBits(), newExactBits()}, nil
+				return &Block{s, newExactBits(), newExactBits(), newExactCounter(), newExactBits(), newExactCounter()}, nil
 			}
 			return newBlock(s)
 		},
 	}
 }
 
-func blockFor(start, capacity uint64, ghost float64, keyID uint64, size sizer) (BlockSpec, error) {
-	spam, err := size(filter.Target{Kind: filter.Bitmap, Signatures: capacity, Error: filter.Ghost, Rate: ghost, KeyID: keyID})
-	if err != nil {
-		return BlockSpec{}, err
+const (
+	// weightGhost is how often a weight is too high, which lists or blocks what it
+	// should not.
+	weightGhost = 1e-5
+	// namesWrong is how often a name is taken for better known than it is.
+	namesWrong = 1e-4
+)
+
+func blockFor(start uint64, capacity keys, ghost float64, keyID uint64, size sizer) (BlockSpec, error) {
+	s := BlockSpec{Start: start, Capacity: capacity[signatures], VoteCapacity: capacity[marks], NameCapacity: capacity[names]}
+	for _, a := range []struct {
+		out    *filter.Geometry
+		target filter.Target
+	}{
+		{&s.SpamGeometry, filter.Target{Kind: filter.Bitmap, Signatures: s.Capacity, Error: filter.Ghost, Rate: ghost}},
+		// Few signatures are revoked. A false one hides a peer's listing.
+		{&s.RevokedGeometry, filter.Target{Kind: filter.Bitmap, Signatures: max(1, s.Capacity/fewRevoked), Error: filter.Ghost, Rate: ghost}},
+		{&s.WeightsGeometry, filter.Target{Kind: filter.Cells, Signatures: s.VoteCapacity, Error: filter.Ghost, Rate: weightGhost}},
+		{&s.VotesGeometry, filter.Target{Kind: filter.Bitmap, Signatures: s.VoteCapacity, Error: filter.Ghost, Rate: uniqueGhost}},
+		{&s.NamesGeometry, filter.Target{Kind: filter.Cells, Signatures: s.NameCapacity, Error: filter.CountWrong, Rate: namesWrong}},
+	} {
+		var err error
+		a.target.KeyID = keyID
+		if *a.out, err = size(a.target); err != nil {
+			return BlockSpec{}, err
+		}
 	}
-	// Few signatures are revoked. A false one hides a peer's listing.
-	revoked, err := size(filter.Target{Kind: filter.Bitmap, Signatures: max(1, capacity/fewRevoked), Error: filter.Ghost, Rate: ghost, KeyID: keyID})
-	if err != nil {
-		return BlockSpec{}, err
-	}
-	return BlockSpec{Start: start, Capacity: capacity, SpamGeometry: spam, RevokedGeometry: revoked}, nil
+	return s, nil
 }
 
 func newBlock(s BlockSpec) (*Block, error) {
-	spam, err := filter.NewBits(s.SpamGeometry)
-	if err != nil {
-		return nil, fmt.Errorf("book: blocklist generation %d: %w", s.Start, err)
+	g := &Block{BlockSpec: s}
+	m := maker{start: s.Start}
+	g.Spam, g.Revoked = m.bits(s.SpamGeometry), m.bits(s.RevokedGeometry)
+	g.Weights, g.Votes, g.Names = m.counter(s.WeightsGeometry), m.bits(s.VotesGeometry), m.counter(s.NamesGeometry)
+	if m.err != nil {
+		return nil, m.error("blocklist")
 	}
-	revoked, err := filter.NewBits(s.RevokedGeometry)
-	if err != nil {
-		return nil, fmt.Errorf("book: blocklist generation %d: %w", s.Start, err)
-	}
-	spam.SetGeneration(s.Start)
-	revoked.SetGeneration(s.Start)
-	return &Block{s, spam, revoked}, nil
+	return g, nil
 }

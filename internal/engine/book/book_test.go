@@ -108,14 +108,14 @@ func TestFull(t *testing.T) {
 	if got := float64(c.Open.Capacity) / 504; got < 1.25 || got > 1.25*math.Sqrt2+0.01 {
 		t.Errorf("the next one is sized for %d signatures, want 1.25 to 1.77 times 504", c.Open.Capacity)
 	}
-	if c.Open.Votes != 10 {
-		t.Errorf("the next one is sized for %d votes, want no fewer than the first", c.Open.Votes)
+	if c.Open.UniqueCapacity != 10 {
+		t.Errorf("the next one is sized for %d reports, want no fewer than the first", c.Open.UniqueCapacity)
 	}
-	for n := range 3 { // voters fill it, too
+	for n := range 3 { // reports fill it, too
 		b.Live[0].Unique.SetBatch(1, []filter.Key{{Hi: uint64(n), Lo: 1}}, nil)
 	}
 	if got := b.Live[0].Fill(); got != 0.3 {
-		t.Errorf("filled to %v with 3 keys of 10 votes, want 0.3", got)
+		t.Errorf("filled to %v with 3 keys of 10 reports, want 0.3", got)
 	}
 }
 
@@ -220,17 +220,25 @@ func TestGivenUp(t *testing.T) {
 // TestArrays: the arrays of a generation know which one they belong to, and its bytes
 // are theirs.
 func TestArrays(t *testing.T) {
-	k := NewTally(tallyOptions, 10, 7, false, slog.New(slog.DiscardHandler))
-	b, _ := turn(t, k, Book[*Tally]{}, monday)
-	g := b.Live[0]
+	tally := NewTally(tallyOptions, 10, 7, false, slog.New(slog.DiscardHandler))
+	b, _ := turn(t, tally, Book[*Tally]{}, monday)
+	arrays(t, tally, b, b.Live[0].Start, b.Live[0].Counts, b.Live[0].Unique)
+	block := NewBlocklist(tallyOptions, 10, 20, 7, false, slog.New(slog.DiscardHandler))
+	c, _ := turn(t, block, Book[*Block]{}, monday)
+	g := c.Live[0]
+	arrays(t, block, c, g.Start, g.Spam, g.Revoked, g.Weights, g.Votes, g.Names)
+}
+
+func arrays[S spec, G generation](t *testing.T, k *Keeper[S, G], b Book[G], start uint64, all ...any) {
+	t.Helper()
 	var bytes uint64
-	for _, array := range []any{g.Counts, g.Weights, g.Unique} {
+	for _, array := range all {
 		a := array.(interface {
 			Geometry() filter.Geometry
 			NewRound() *filter.Round
 		})
-		if r := a.NewRound(); r.Generation != g.Start || r.Geometry.KeyID != 7 {
-			t.Errorf("array of generation %d for the keys of %d, want %d and 7", r.Generation, r.Geometry.KeyID, g.Start)
+		if r := a.NewRound(); r.Generation != start || r.Geometry.KeyID != 7 {
+			t.Errorf("array of generation %d for the keys of %d, want %d and 7", r.Generation, r.Geometry.KeyID, start)
 		}
 		bytes += a.Geometry().Bytes()
 	}
@@ -282,27 +290,35 @@ func TestMemory(t *testing.T) {
 }
 
 func TestSmaller(t *testing.T) {
-	least := keys{1000, 100}
-	for capacity := (keys{50_000, 2000}); capacity != least; {
+	least := keys{1000, 100, 10}
+	for capacity := (keys{50_000, 2000, 900}); capacity != least; {
 		next := capacity.smaller(least)
-		big := float64(capacity.signatures)/1000 >= float64(capacity.votes)/100
-		if next.signatures < 1000 || next.votes < 100 || big != (next.votes == capacity.votes) || big == (next.signatures == capacity.signatures) {
-			t.Fatalf("%v is followed by %v", capacity, next)
+		var most, changed int
+		for i := range capacity {
+			if capacity[i]*least[most] > capacity[most]*least[i] {
+				most = i
+			}
+			if next[i] != capacity[i] {
+				changed = i
+				if r := float64(next[i]) / float64(capacity[i]); next[i] < least[i] || r < 0.5 || r >= 1 {
+					t.Fatalf("%v is followed by %v, want a little less", capacity, next)
+				}
+			}
 		}
-		if r := float64(next.signatures+next.votes) / float64(capacity.signatures+capacity.votes); r < 0.5 || r >= 1 {
-			t.Fatalf("%v is followed by %v, want a little less", capacity, next)
+		if changed != most || next == capacity {
+			t.Fatalf("%v is followed by %v", capacity, next)
 		}
 		capacity = next
 	}
-	for capacity := (keys{signatures: 5000}); capacity.signatures > 1000; {
-		next := capacity.smaller(keys{signatures: 1000})
-		if next.votes != 0 || next.signatures >= capacity.signatures || next.signatures < 1000 {
+	for capacity := (keys{5000}); capacity[signatures] > 1000; {
+		next := capacity.smaller(keys{1000})
+		if next[marks] != 0 || next[signatures] >= capacity[signatures] || next[signatures] < 1000 {
 			t.Fatalf("%v is followed by %v", capacity, next)
 		}
 		capacity = next
 	}
-	if got := (keys{5000, 5000}).after(1, keys{signatures: 100}); got.votes != 0 {
-		t.Errorf("a book without votes is sized for %d", got.votes)
+	if got := (keys{5000, 5000, 5000}).after(1, keys{100}); got[marks] != 0 || got[names] != 0 {
+		t.Errorf("a book of signatures alone is sized for %v", got)
 	}
 }
 
@@ -310,7 +326,7 @@ func TestSmaller(t *testing.T) {
 // the error allows, the sum over all that live.
 func TestBlocklist(t *testing.T) {
 	o := Options{Generation: 7 * day, Keep: 8, Capacity: 1000, Error: 1e-4}
-	k := NewBlocklist(o, 7, false, slog.New(slog.DiscardHandler))
+	k := NewBlocklist(o, 100, 100, 7, false, slog.New(slog.DiscardHandler))
 	b, _ := turn(t, k, Book[*Block]{}, monday)
 	g := b.Live[0]
 	for name, e := range map[string]float64{"spam": g.SpamGeometry.GhostError(1000), "revoked": g.RevokedGeometry.GhostError(250)} {
@@ -321,7 +337,7 @@ func TestBlocklist(t *testing.T) {
 	if g.SpamGeometry.KeyID != 7 || g.RevokedGeometry.KeyID != 7 {
 		t.Errorf("arrays for the keys of %d and %d, want 7", g.SpamGeometry.KeyID, g.RevokedGeometry.KeyID)
 	}
-	g, err := NewBlocklist(o, 7, true, nil).Make(g.BlockSpec)
+	g, err := NewBlocklist(o, 100, 100, 7, true, nil).Make(g.BlockSpec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -341,20 +357,37 @@ func TestBlocklist(t *testing.T) {
 	if got := g.Fill(); got != 0.4 {
 		t.Errorf("100 revocations fill a generation for 1000 to %v, want 0.4", got)
 	}
+	for n := range uint64(126) {
+		if g.NamesFull() {
+			t.Errorf("full with %d names, sized for 100", n)
+		}
+		g.Names.AddBatch(1, []filter.Key{{Hi: n}}, []uint32{1}, nil)
+	}
+	if got := g.Fill(); got != 0.4 || !g.NamesFull() {
+		t.Errorf("126 names fill it to %v, full of names: %v, want 0.4 as before and true", got, g.NamesFull())
+	}
+	g.Weights.AddBatch(1, []filter.Key{{Hi: 1}}, []uint32{1}, nil)
+	for n := range uint64(50) {
+		g.Votes.SetBatch(1, []filter.Key{{Hi: n}}, nil)
+	}
+	if got := g.Fill(); got != 0.5 {
+		t.Errorf("50 votes fill a generation for 100 to %v, want 0.5", got)
+	}
 }
 
 // TestStored: what a journal has of a generation is what it always was.
 func TestStored(t *testing.T) {
-	tally := TallySpec{Start: 1, Capacity: 2, Votes: 3}
-	tally.CountsGeometry.Lines, tally.WeightsGeometry.Lines, tally.UniqueGeometry.Lines = 4, 5, 6
-	block := BlockSpec{Start: 7, Capacity: 8}
+	tally := TallySpec{Start: 1, Capacity: 2, UniqueCapacity: 3}
+	tally.CountsGeometry.Lines, tally.UniqueGeometry.Lines = 4, 6
+	block := BlockSpec{Start: 7, Capacity: 8, VoteCapacity: 11, NameCapacity: 12}
 	block.SpamGeometry.Lines, block.RevokedGeometry.Lines = 9, 10
+	block.WeightsGeometry.Lines, block.VotesGeometry.Lines, block.NamesGeometry.Lines = 13, 14, 15
 	for _, tt := range []struct {
 		spec any
 		want map[string]float64 // a number, or the lines of an array
 	}{
-		{tally, map[string]float64{"start": 1, "capacity": 2, "votes": 3, "counts": 4, "weights": 5, "unique": 6}},
-		{block, map[string]float64{"start": 7, "capacity": 8, "spam": 9, "revoked": 10}},
+		{tally, map[string]float64{"start": 1, "capacity": 2, "unique_capacity": 3, "counts": 4, "unique": 6}},
+		{block, map[string]float64{"start": 7, "capacity": 8, "vote_capacity": 11, "name_capacity": 12, "spam": 9, "revoked": 10, "weights": 13, "votes": 14, "names": 15}},
 	} {
 		data, err := json.Marshal(tt.spec)
 		if err != nil {
@@ -436,7 +469,7 @@ func TestTooLarge(t *testing.T) {
 	if _, err := NewTally(o, 1, 0, false, nil).First(); !errors.Is(err, filter.ErrGeometry) {
 		t.Errorf("tally: %v, want %v", err, filter.ErrGeometry)
 	}
-	if _, err := NewBlocklist(o, 0, false, nil).First(); !errors.Is(err, filter.ErrGeometry) {
+	if _, err := NewBlocklist(o, 1, 1, 0, false, nil).First(); !errors.Is(err, filter.ErrGeometry) {
 		t.Errorf("blocklist: %v, want %v", err, filter.ErrGeometry)
 	}
 	k := NewTally(Options{Generation: day, Keep: 3, Capacity: 10, Error: 0.1}, 10, 0, false, nil)
@@ -449,7 +482,6 @@ func TestTooLarge(t *testing.T) {
 	}
 	for _, change := range []func(*TallySpec){
 		func(s *TallySpec) { s.CountsGeometry = filter.Geometry{} },
-		func(s *TallySpec) { s.WeightsGeometry = filter.Geometry{} },
 		func(s *TallySpec) { s.UniqueGeometry = filter.Geometry{} },
 	} {
 		bad := good
@@ -458,8 +490,20 @@ func TestTooLarge(t *testing.T) {
 			t.Errorf("a generation without one geometry: %v, %v", g, err)
 		}
 	}
-	lists := NewBlocklist(Options{Generation: day, Keep: 3, Capacity: 10, Error: 0.1}, 0, false, nil)
-	for _, bad := range []BlockSpec{{SpamGeometry: good.UniqueGeometry}, {RevokedGeometry: good.UniqueGeometry}} {
+	lists := NewBlocklist(Options{Generation: day, Keep: 3, Capacity: 10, Error: 0.1}, 10, 10, 0, false, nil)
+	list, err := lists.Least(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range []func(*BlockSpec){
+		func(s *BlockSpec) { s.SpamGeometry = filter.Geometry{} },
+		func(s *BlockSpec) { s.RevokedGeometry = filter.Geometry{} },
+		func(s *BlockSpec) { s.WeightsGeometry = filter.Geometry{} },
+		func(s *BlockSpec) { s.VotesGeometry = filter.Geometry{} },
+		func(s *BlockSpec) { s.NamesGeometry = filter.Geometry{} },
+	} {
+		bad := list
+		change(&bad)
 		if g, err := lists.Make(bad); err == nil || g != nil {
 			t.Errorf("lists without geometry of one: %v, %v", g, err)
 		}

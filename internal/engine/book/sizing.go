@@ -6,9 +6,16 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// keys is how many keys a generation is sized for, or has: of signatures, and of
-// votes of people on them, which a blocklist does not tell apart: 0.
-type keys struct{ signatures, votes uint64 }
+// keys is how many keys a generation is sized for, or has, of each sort. A book that
+// has none of a sort is sized for 0 of it.
+type keys [3]uint64
+
+// The sorts of keys.
+const (
+	signatures = iota // counted, or listed
+	marks             // of who has done what: reports and recipients in the tally, votes in the blocklist
+	names             // named facets in the blocklist
+)
 
 // headroom is how much larger than the last generation's use the next one is, at
 // least: capacities are powers of the root of two, 1.5 times the use in the mean,
@@ -17,8 +24,11 @@ const headroom = 1.25
 
 // after returns what the next generation is sized for, given what the last one
 // has.
-func (used keys) after(grown float64, least keys) keys {
-	return keys{capacityAfter(used.signatures, grown, least.signatures), capacityAfter(used.votes, grown, least.votes)}
+func (used keys) after(grown float64, least keys) (next keys) {
+	for i := range used {
+		next[i] = capacityAfter(used[i], grown, least[i])
+	}
+	return next
 }
 
 func capacityAfter(used uint64, grown float64, least uint64) uint64 {
@@ -29,13 +39,17 @@ func capacityAfter(used uint64, grown float64, least uint64) uint64 {
 	return max(least, uint64(math.Ceil(math.Exp2(half/2))))
 }
 
-// smaller returns the next smaller capacity: of the two, the larger one, measured
-// by its least, gives way first.
+// smaller returns the next smaller capacity: the largest one, measured by its
+// least, gives way first.
 func (capacity keys) smaller(least keys) keys {
-	if least.votes == 0 || float64(capacity.signatures)/float64(least.signatures) >= float64(capacity.votes)/float64(least.votes) {
-		return keys{smaller(capacity.signatures, least.signatures), capacity.votes}
+	largest := 0
+	for i := range capacity {
+		if share(capacity[i], least[i]) > share(capacity[largest], least[largest]) {
+			largest = i
+		}
 	}
-	return keys{capacity.signatures, smaller(capacity.votes, least.votes)}
+	capacity[largest] = smaller(capacity[largest], least[largest])
+	return capacity
 }
 
 func smaller(capacity, least uint64) uint64 {
@@ -44,8 +58,11 @@ func smaller(capacity, least uint64) uint64 {
 }
 
 // share returns how full a generation is that is sized for capacity.
-func (used keys) share(capacity keys) float64 {
-	return max(share(used.signatures, capacity.signatures), share(used.votes, capacity.votes))
+func (used keys) share(capacity keys) (most float64) {
+	for i := range used {
+		most = max(most, share(used[i], capacity[i]))
+	}
+	return most
 }
 
 func share(keys, capacity uint64) float64 { return float64(keys) / float64(max(capacity, 1)) }
@@ -69,11 +86,14 @@ func (k *Keeper[S, G]) spec(start uint64, b Book[G], grown float64) (S, error) {
 	}
 }
 
+// Least returns which arrays the least generation has.
+func (k *Keeper[S, G]) Least(start uint64) (S, error) { return k.spec(start, Book[G]{}, 1) }
+
 // First returns the memory of the first generation without the tables of counts that
 // outgrow their cells, or an error that wraps [filter.ErrGeometry]. It allocates
 // nothing of it.
 func (k *Keeper[S, G]) First() (bytes uint64, err error) {
-	s, err := k.spec(0, Book[G]{}, 1)
+	s, err := k.Least(0)
 	return s.bytes(), err
 }
 

@@ -13,6 +13,7 @@ const (
 	Good      uint8 = 4 // deliveries from senders of good standing; of texts
 	Addresses uint8 = 5 // distinct addresses of a sender's domain
 	Contexts  uint8 = 6 // distinct links and senders that a text was reported with
+	Claims    uint8 = 7 // sightings of strangers
 
 	CountKinds = 3 // that every look-up asks for: the first ones
 )

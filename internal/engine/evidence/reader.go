@@ -33,7 +33,7 @@ type Reader struct {
 	moreN []uint32     // their counts
 
 	columns  []column // of weights: by generation, then by key
-	disputed []int    // the keys, as numbers in which, with weights on two sides
+	disputed []int    // the keys, as numbers in which, of which something was taken back
 
 	candidates []int // the asks that a blocklist has
 	bases      []filter.Key
@@ -253,23 +253,17 @@ func (r *Reader) weights(g *weights) []uint32 {
 	return n
 }
 
-// takeBack reads what was taken back of the keys that say so, and of those of which
-// there is more than one side.
+// takeBack reads what was taken back of the keys that say so.
 func (r *Reader) takeBack() {
 	all := len(r.which)
 	r.disputed = r.disputed[:0]
 	r.keys = r.keys[:0]
 	for j, i := range r.which {
-		var sides [Unblamed]bool
 		taken := false
 		for g := range r.sources.weights {
-			column := &r.columns[g*all+j]
-			taken = taken || column.all[TakenBack] > 0
-			for kind := range sides {
-				sides[kind] = sides[kind] || column.all[kind] > 0
-			}
+			taken = taken || r.columns[g*all+j].all[TakenBack] > 0
 		}
-		if taken || several(sides[:]) {
+		if taken {
 			r.disputed = append(r.disputed, j)
 			back := r.Keys.Back(r.asks[i].Key)
 			for kind := range uint8(WeightKinds) {
@@ -286,9 +280,4 @@ func (r *Reader) takeBack() {
 			r.columns[g*all+j].back = [WeightKinds]uint32(n[k*WeightKinds:])
 		}
 	}
-}
-
-func several(sides []bool) bool {
-	first := slices.Index(sides, true)
-	return first >= 0 && slices.Contains(sides[first+1:], true)
 }

@@ -44,7 +44,7 @@ func newNode(t interface{ Fatal(...any) }, days, weeks int) *node {
 	log := slog.New(slog.DiscardHandler)
 	o := book.Options{Generation: day * time.Second, Keep: 60, Capacity: 100, Error: 1e-2}
 	tally := book.NewTally(o, 10, 0, true, log)
-	block := book.NewBlocklist(o, 0, true, log)
+	block := book.NewBlocklist(o, 10, 10, 0, true, log)
 	n := &node{View{Remote: &replica.View{}}}
 	for i := range days {
 		g, err := tally.Make(book.TallySpec{Start: today - uint64(i)*day})
@@ -69,7 +69,7 @@ func (n *node) count(age int, k filter.Key, kind uint8, by uint32) {
 
 // weights are those of the votes of a generation.
 func (n *node) weights(age int) (start uint64, array book.Counter) {
-	g := n.view.Tally.Live[age]
+	g := n.view.Block.Live[age]
 	return g.Start, g.Weights
 }
 

@@ -86,11 +86,11 @@ func NewSources(v View, promotion float64) *Sources {
 	}
 	for _, g := range v.Tally.Live {
 		s.count(counts{g.Start, 1, true, true, g.Counts})
-		s.weights = append(s.weights, weights{g.Start, g.Weights})
 	}
 	first := len(s.gens)
 	for _, g := range v.Block.Live {
 		s.gens = append(s.gens, lists{g.Start, g.Spam, g.Revoked})
+		s.weights = append(s.weights, weights{g.Start, g.Weights})
 	}
 	s.list(1, true, false, first)
 	for _, r := range v.Remote.Origins {

@@ -37,11 +37,6 @@ func confidence(judged bulkhead.Judgement, spam, ham, promotion float64) int {
 	if spam == 0 && judged != bulkhead.JudgedSpam || judged == bulkhead.Revoked {
 		return 0
 	}
-	if judged == bulkhead.JudgedSpam {
-		// The weights age with the tally, the listing with the blocklist: a
-		// listing that outlived its votes still had the promotion weight.
-		spam = max(spam, promotion)
-	}
 	c := 100 * spam / (spam + ham + promotion/4)
 	if judged != bulkhead.JudgedSpam {
 		c = min(c, 49)

@@ -23,7 +23,6 @@ func TestFinding(t *testing.T) {
 		{"nothing", bulkhead.Exact, Evidence{}, open, 0, false},
 		{"listed by one", bulkhead.Exact, votes(Listed, 100, 0), spam, 80, false},
 		{"listed by ten", bulkhead.Exact, votes(Listed, 1000, 0), spam, 98, false},
-		{"its votes have aged out", bulkhead.Exact, votes(Listed, 0, 0), spam, 80, false},
 		{"one against", bulkhead.Exact, votes(Listed, 200, 100), spam, 62, true},
 		{"a fourth against", bulkhead.Exact, votes(Listed, 400, 100), spam, 76, true},
 		{"less than a fourth against", bulkhead.Exact, votes(Listed, 400, 99), spam, 76, false},

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -350,6 +351,9 @@ func TestDiffErrors(t *testing.T) {
 	for i := range 10_000 {
 		lines = append(lines, fmt.Sprintf("%d.a.example", i))
 	}
+	if d, err := DiffText(t.Context(), good, write(t, "long", lines...), nil, nil); err != nil || d != (Difference{Old: 1, New: 10_000, Added: 10_000, Removed: 1, Exact: true}) {
+		t.Errorf("ten thousand lines: %+v, %v", d, err)
+	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := DiffText(ended, write(t, "long", lines...), good, nil, nil); !errors.Is(err, context.Canceled) {
@@ -389,6 +393,45 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Run(ctx)
+	ctx, cancel = context.WithCancel(t.Context())
+	left := make(chan struct{})
+	go func() { s.Run(ctx); close(left) }()
+	for range 100 {
+		runtime.Gosched()
+	}
+	select {
+	case <-left:
+		t.Error("it has ended before it was told to")
+	default:
+	}
+	cancel()
+	<-left
+}
+
+// TestManySources: of sources beyond what a list's file has room for the latest are
+// named.
+func TestManySources(t *testing.T) {
+	path, _ := build(t, Options{}, "a.example")
+	var sources []string
+	dir := t.TempDir()
+	for i := range 400 {
+		name := filepath.Join(dir, fmt.Sprintf("%03d%s", i, strings.Repeat("n", 200)))
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		sources = append(sources, name)
+	}
+	if _, err := Add(t.Context(), path, 1<<30, sources, true, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Open(path, 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := l.Meta().Sources
+	if n := len(named); n < 100 || n >= 400 || named[n-1].Name != filepath.Base(sources[399]) || named[0].Name != filepath.Base(sources[400-n]) {
+		t.Errorf("%d sources are named", len(named))
+	}
 }
 
 type lockedBuilder struct {

@@ -229,3 +229,39 @@ func TestSizeForChoosesK(t *testing.T) {
 		t.Errorf("chosen were %v, want many", chosen)
 	}
 }
+
+// TestShownOfSample: of a large array every n-th line is looked at, from the one that
+// is named.
+func TestShownOfSample(t *testing.T) {
+	const lines = 3 * shownLines
+	c, err := NewSparseCounting(Geometry{Kind: Cells, Lines: lines, K: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := NewSparseBits(Geometry{Kind: Bitmap, Lines: lines, K: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// One key in each of the lines 3, 6, 9.
+	for _, n := range []uint64{3, 6, 9} {
+		k := Key{Hi: (2*n + 1) * (math.MaxUint64 / (2 * lines)), Lo: 0x0102030405060708}
+		c.Add(k, 1)
+		b.Set(k)
+		if !b.Has(k) || line(k.Hi, lines) != n {
+			t.Fatalf("a key is in line %d, want %d", line(k.Hi, lines), n)
+		}
+	}
+	pairs := float64(lineCells) * (lineCells - 1) / 2 // of which a key has hit one
+	for from := range uint64(6) {
+		cells, bit := 0.0, 0.0
+		if from%3 == 0 {
+			cells, bit = 3/pairs/shownLines, 3*math.Pow(1./64, 8)/shownLines
+		}
+		if got := c.Shown(from); math.Abs(got-cells) > 1e-9*cells {
+			t.Errorf("cells, from line %d: %g, want %g", from, got, cells)
+		}
+		if got := b.Shown(from); math.Abs(got-bit) > 1e-9*bit {
+			t.Errorf("bits, from line %d: %g, want %g", from, got, bit)
+		}
+	}
+}

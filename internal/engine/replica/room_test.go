@@ -317,11 +317,11 @@ func TestRoomByMerging(t *testing.T) {
 	}
 	need.Geometry.Lines *= 10
 	need.Pages *= 10
-	if now, later := s.Room("a", need); now || later && len(s.groups()) > 0 && s.Busy() {
-		s.merge()
-		if now, later := s.Room("a", need); now || later {
-			t.Errorf("room for more than all memory: %v, %v", now, later)
-		}
+	if _, later := s.Room("a", need); later {
+		s.merge() // as far as that goes
+	}
+	if now, later := s.Room("a", need); now || later {
+		t.Errorf("room for more than all memory: %v, %v", now, later)
 	}
 }
 

@@ -19,11 +19,7 @@ const (
 // cellMasks returns the bits that cells of k bytes keep of a hash, and those
 // that the remaining bytes are filled with.
 func cellMasks(k uint8) (keep, fill uint64) {
-	keep = 0x7f * (lanes >> (64 - 8*k))
-	if k < 8 {
-		fill = 0x8786858483828180 &^ (1<<(8*k) - 1)
-	}
-	return keep, fill
+	return 0x7f * (lanes >> (64 - 8*k)), 0x8786858483828180 &^ (1<<(8*k) - 1)
 }
 
 // pick returns the cells of a key: seven bits of each of its low k bytes. A

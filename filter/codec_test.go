@@ -192,6 +192,14 @@ func TestHostilePages(t *testing.T) {
 		if c.Stats().Fill != 0 || c.PageInfo(0) != (PageInfo{}) {
 			t.Errorf("%s: the refused page changed the array", tt.name)
 		}
+		var file bytes.Buffer
+		if err := c.Encode(&file); err != nil {
+			t.Fatal(err)
+		}
+		whole := append(file.Bytes()[:fileHeader], reseal(tt.edit(slices.Clone(tt.base)))...)
+		if d, err := DecodeCounting(bytes.NewReader(whole), 1<<20); err == nil || d != nil {
+			t.Errorf("%s: a file with that page is taken", tt.name)
+		}
 	}
 }
 

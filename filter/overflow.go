@@ -156,9 +156,7 @@ func (t *table) addExact(line uint64, x cells, k uint8, n uint32) (before uint32
 			if f == 0 || uint64(f)+uint64(n) >= wideMark {
 				return 0, false
 			}
-			if n > 0 {
-				atomic.StoreUint64(&t.slots[i], e+uint64(n)<<42)
-			}
+			atomic.StoreUint64(&t.slots[i], e+uint64(n)<<42)
 			return f + maxLight, true
 		}
 		if e == freeSlot {

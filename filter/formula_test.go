@@ -265,3 +265,32 @@ func TestShownOfSample(t *testing.T) {
 		}
 	}
 }
+
+// TestEffective: the fill of an array tells how many keys are in it, to some percent,
+// and of one that is full, that they are many and not without end.
+func TestEffective(t *testing.T) {
+	const lines = 512
+	for _, n := range []int{100, 5000, 20_000, 60_000} {
+		c := mustCounting(t, Geometry{Kind: Cells, Lines: lines, K: 4})
+		b := mustBits(t, Geometry{Kind: Bitmap, Lines: lines, K: 8})
+		keys, _ := seeded(uint64(n), n)
+		for _, k := range keys {
+			c.Add(k, 1)
+		}
+		b.SetBatch(0, keys, nil)
+		for kind, got := range map[string]float64{"cells": c.Stats().Effective, "bits": b.Stats().Effective} {
+			if math.Abs(got-float64(n)) > 0.06*float64(n) {
+				t.Errorf("%s: %d keys are taken for %.0f", kind, n, got)
+			}
+		}
+	}
+	b := mustBits(t, Geometry{Kind: Bitmap, Lines: lines, K: 8})
+	for i := range b.lines {
+		for j := range b.lines[i] {
+			b.lines[i][j] = math.MaxUint64
+		}
+	}
+	if s := b.Stats(); s.Fill != 1 || s.Effective < 5*lines*lineBits/8 || math.IsInf(s.Effective, 0) || s.Ghost < 0.99 {
+		t.Errorf("a full array: %+v", s)
+	}
+}

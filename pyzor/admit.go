@@ -78,11 +78,7 @@ func checkVersion(r *Request) error {
 	if !r.hasPV {
 		return errNoVersion
 	}
-	version := bytes.TrimSpace(r.Version)
-	if string(version) == protocol {
-		return nil
-	}
-	n, err := strconv.ParseFloat(string(version), 64)
+	n, err := strconv.ParseFloat(string(bytes.TrimSpace(r.Version)), 64)
 	if err != nil {
 		return errBadVersion
 	}

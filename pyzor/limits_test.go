@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -59,6 +60,25 @@ func TestBounds(t *testing.T) {
 	}
 	if n := s.Stats.Reports.Load(); n != 0 {
 		t.Errorf("%d digests counted by reports of none", n)
+	}
+}
+
+// TestSignatureAnywhere: the signature is about all other lines, wherever it stands.
+func TestSignatureAnywhere(t *testing.T) {
+	s := &Server{Clearinghouse: &prototest.House{}, Exempt: door.Loopback()}
+	conn := dial(t, start(t, s, "127.0.0.1:0"))
+	now := strconv.FormatInt(time.Now().Unix(), 10)
+	lines := []string{"Op: ping", "Thread: 30051", "PV: 2.1", "User: alice", "Time: " + now}
+	sum := signatureOf([]byte(strings.Join(lines, "\n")), []byte(now), accountKey([]byte("alice"), []byte(aliceKey)))
+	for at := range len(lines) + 1 {
+		all := slices.Insert(slices.Clone(lines), at, "Sig: "+string(sum[:]))
+		if got := exchange(t, conn, strings.Join(all, "\n")+"\n\n"); !strings.HasPrefix(got, "Code: 200\n") {
+			t.Errorf("signature in line %d: %q", at+1, got)
+		}
+		all[at] = "Sig: " + string(sum[1:]) + "0"
+		if got := exchange(t, conn, strings.Join(all, "\n")+"\n\n"); !strings.HasPrefix(got, "Code: 401\n") {
+			t.Errorf("another signature in line %d: %q", at+1, got)
+		}
 	}
 }
 

@@ -404,4 +404,18 @@ func TestWebhookAnswers(t *testing.T) {
 	if n := w.Dropped.Load(); n != 3 || strings.Count(said.String(), "does not keep up") != 1 {
 		t.Errorf("%d dropped, log %q, want 3, told once", n, said.String())
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { w.Run(ctx); close(ended) }()
+	for w.Failed.Load() == 0 { // there is no such URL
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	<-ended
+	for range webhookQueue + 1 { // there is room again, and not for the last
+		w.Notify(Event{})
+	}
+	if n := strings.Count(said.String(), "does not keep up"); n != 2 {
+		t.Errorf("told %d times that events are dropped, want once for each time", n)
+	}
 }

@@ -79,6 +79,7 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 		f.verdict.Reasons = []string{"too short to be known by its text"}
 		return f, nil
 	}
+	sigs = append(sigs, signature.Senders(source)...)
 	report := bulkhead.Report{
 		Signatures: sigs, Vote: bulkhead.Sighting, Count: uint32(max(len(people), 1)),
 		Recipients: mailboxes(people), Source: source, Reporter: s.Reporter, ID: deliveryID(e, m),

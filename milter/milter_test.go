@@ -616,8 +616,9 @@ func TestAborts(t *testing.T) {
 		t.Fatalf("reports %+v", reports)
 	}
 	want, err := signature.Compute(t.Context(), []byte("From: x\r\n\r\n"+offer+"\r\n"), signature.Options{})
+	want = append(want, bulkhead.NamedSignature(bulkhead.Network, "198.51.100.0/24"))
 	if err != nil || fmt.Sprint(reports[0].Signatures) != fmt.Sprint(want) {
-		t.Errorf("signatures %v, %v, want those of the text alone, %v", reports[0].Signatures, err, want)
+		t.Errorf("signatures %v, %v, want those of the text and the client's network, %v", reports[0].Signatures, err, want)
 	}
 }
 

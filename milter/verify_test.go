@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 )
 
@@ -64,6 +65,34 @@ func TestVerify(t *testing.T) {
 		sent := strings.ReplaceAll(text("X-Test: dkim\n", offer), "\n", "\r\n") + "|198.51.100.7|x@shop.example"
 		if !slices.Contains(seen, sent) {
 			t.Errorf("%s: verified %q\nwant %q", v.name, seen[0], sent)
+		}
+	}
+}
+
+// TestSenders: a message is known by whoever answers for it, and by the network of its
+// client if nobody does.
+func TestSenders(t *testing.T) {
+	for want, domains := range map[string][]string{
+		"shop.example ann@shop.example": {"shop.example"},
+		"esp.example|shop.example":      {"esp.example"},
+		"198.51.100.0/24":               nil,
+	} {
+		house := &prototest.House{}
+		s := &Server{Clearinghouse: house, Verify: func(context.Context, []byte, netip.Addr, string) ([]string, string) { return domains, "" }}
+		m := serve(t, s)(6, everything)
+		m.connect("198.51.100.7")
+		m.message("x@elsewhere.example", []string{"bob@example.com"}, text("", offer))
+		s.Flush()
+		var got []string
+		for _, r := range house.Reports() {
+			for _, sig := range r.Signatures {
+				if f := sig.Scheme().Facet(); f == bulkhead.SenderFacet || f == bulkhead.NetworkFacet {
+					got = append(got, sig.Name())
+				}
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("verified %q: counted %q, want %q", domains, got, want)
 		}
 	}
 }

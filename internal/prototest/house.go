@@ -115,6 +115,7 @@ func (h *House) Check(_ context.Context, q bulkhead.Query) (bulkhead.Verdict, er
 	if v.Threshold == 0 {
 		v.Threshold = 20
 	}
+	contents := slices.ContainsFunc(q.Signatures, ofContents)
 	for _, sig := range q.Signatures {
 		f := bulkhead.Finding{Signature: sig}
 		if h.White[sig] {
@@ -131,6 +132,10 @@ func (h *House) Check(_ context.Context, q bulkhead.Query) (bulkhead.Verdict, er
 				f.Judged = bulkhead.Revoked
 			}
 		}
+		v.Findings = append(v.Findings, f)
+		if contents && !ofContents(sig) {
+			continue // who sent it is not what was sent
+		}
 		if f.Judged == bulkhead.JudgedSpam || v.Judged == bulkhead.Unjudged {
 			v.Judged = f.Judged
 		}
@@ -142,7 +147,6 @@ func (h *House) Check(_ context.Context, q bulkhead.Query) (bulkhead.Verdict, er
 		if v.First.IsZero() || !f.First.IsZero() && f.First.Before(v.First) {
 			v.First = f.First
 		}
-		v.Findings = append(v.Findings, f)
 	}
 	v.Class = h.class(&v)
 	if q.Terse {
@@ -150,6 +154,12 @@ func (h *House) Check(_ context.Context, q bulkhead.Query) (bulkhead.Verdict, er
 	}
 	v.Reasons = []string{fmt.Sprintf("seen %d times, %d spam votes, %d ham votes", v.Sightings, v.SpamVotes, v.HamVotes)}
 	return v, nil
+}
+
+// ofContents reports whether a signature is of what a message says, not of who sent it.
+func ofContents(sig bulkhead.Signature) bool {
+	facet := sig.Scheme().Facet()
+	return facet != bulkhead.SenderFacet && facet != bulkhead.NetworkFacet
 }
 
 // class says in one word what a verdict says.

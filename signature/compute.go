@@ -56,6 +56,9 @@ func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signatur
 	families := []family{
 		c.family(func() ([]bulkhead.Signature, error) { return ownSchemes(ctx, m, opts) }, bulkhead.Exact, bulkhead.Near),
 		c.family(func() ([]bulkhead.Signature, error) { return linkSignatures(ctx, m, opts.Key) }, bulkhead.Link),
+		c.family(func() ([]bulkhead.Signature, error) { return contactSignatures(ctx, m, opts.Key) }, bulkhead.Contact),
+		c.family(func() ([]bulkhead.Signature, error) { return attachmentSignatures(ctx, m) }, bulkhead.Attachment),
+		c.family(func() ([]bulkhead.Signature, error) { return markupSignatures(ctx, m) }, bulkhead.Markup),
 		// The schemes of other clearinghouses: one line each.
 		c.family(func() ([]bulkhead.Signature, error) { return razor.Signatures(ctx, m.Raw) }, bulkhead.RazorE4, bulkhead.RazorE8),
 		c.family(func() ([]bulkhead.Signature, error) { return pyzor.Signatures(ctx, m.Raw) }, bulkhead.PyzorDigest),
@@ -205,7 +208,9 @@ const maxSkeletons = 1 << 20
 
 // skeletonOf folds the visible text of m: of each text part that is not an
 // attachment, and of alternatives the last one that has enough words. Without
-// any words, text attachments are looked at. Its error is that of ctx.
+// any words, text attachments are looked at, and with so few that they tell no
+// message from others, those that are pages or plain text: somebody says "see the
+// attachment" there. Its error is that of ctx.
 func skeletonOf(ctx context.Context, m *mail.Message, p *pace.Pace) (*skeleton, error) {
 	whole := &skeleton{}
 	recipient := recipientWords(m.To)
@@ -222,7 +227,7 @@ func skeletonOf(ctx context.Context, m *mail.Message, p *pace.Pace) (*skeleton, 
 		kept := 0
 		for i := len(m.Parts) - 1; i >= 0; i-- {
 			words[i] = -1
-			if part := &m.Parts[i]; part.IsText() && part.Attachment == attachments && !superseded(m, i, words) {
+			if part := &m.Parts[i]; part.IsText() && part.Attachment == attachments && (whole.empty() || readable(part)) && !superseded(m, i, words) {
 				s, err := of(i)
 				if err != nil {
 					return nil, err
@@ -245,12 +250,15 @@ func skeletonOf(ctx context.Context, m *mail.Message, p *pace.Pace) (*skeleton, 
 			}
 			whole.take(s)
 		}
-		if !whole.empty() {
+		if enough(exactMinWords, exactMinLetters, &whole.words, &whole.quoted) {
 			break
 		}
 	}
 	return whole, nil
 }
+
+// readable reports whether people read an attachment as they read a letter.
+func readable(p *mail.Part) bool { return !p.Attachment || p.HTML || p.Type == "text/plain" }
 
 // superseded reports whether a later alternative to part i shows the same text
 // with at least a few words. words says how many the later parts have.

@@ -5,8 +5,12 @@
 //
 //   - bulkhead/exact, a hash of the canonical text of the body (exact.go);
 //   - bulkhead/near, keyed MinHash bands of the body's skeleton (near.go);
+//   - bulkhead/link, bulkhead/contact, bulkhead/attachment and bulkhead/markup, of what
+//     is not the text: docs/specs/facets.md;
 //   - the schemes of other clearinghouses, each bit-exact with its own clients:
 //     packages razor, pyzor, dcc and rspamd below this one.
+//
+// [Senders] returns those of who sent it, of what the caller has verified.
 //
 // A body that is empty, tiny or made of nothing but a template (a greeting, a
 // signature block, a disclaimer, the footer of a list) has no exact and no near

@@ -49,6 +49,13 @@ func hostile(size int) map[string]func() []byte {
 		}
 		return []byte(text)
 	}
+	numbered := func(head, format string, size int) []byte {
+		b := []byte(head)
+		for i := 0; len(b) < size; i++ {
+			b = fmt.Appendf(b, format, i, i)
+		}
+		return b
+	}
 	mails := map[string]func() []byte{
 		"words":             func() []byte { return fill(plain, "the quick brown fox jumps over the lazy dog\n", "") },
 		"ligature line":     func() []byte { return fill(plain, "\ufdfa", "") },
@@ -117,6 +124,33 @@ func hostile(size int) map[string]func() []byte {
 		"nested":            func() []byte { return nested(200, "", "word and word\n") },
 		"nested alternatives": func() []byte {
 			return fill("Content-Type: multipart/alternative; boundary=b\n\n", "--b\nContent-Type: text/html\n\n"+strings.Repeat("<p>words and ", 1500)+"\n", "--b--\n")
+		},
+		"links":            func() []byte { return fill(page, "<a href=http://a.example>x</a>", "") },
+		"links, different": func() []byte { return numbered(page, "<a href=http://d%d.example/%d>x</a>\n", size) },
+		"links, plain":     func() []byte { return numbered(plain, "www.d%d.example/%d ", size) },
+		"links, names":     func() []byte { return numbered(plain, "http://\u00fc%d.example/\u00fc%d ", size) },
+		"links, redirected": func() []byte {
+			return fill(page+"<a href='http://a.example/?", "u=http%3A%2F%2Fb.example%2F%3F", "'>x")
+		},
+		"links, redirects": func() []byte {
+			return numbered(page, "<a href=http://a%d.example/http://b.example/http://c%d.example/?u=http://d.example>", size)
+		},
+		"links, nested":    func() []byte { return fill(plain, "http://", "") },
+		"links, defanged":  func() []byte { return fill(plain, "a[.]", "") },
+		"links, one":       func() []byte { return fill(page+"<a href='http://a.example/", "a.b@c/..//%41", "'>x") },
+		"links, empty":     func() []byte { return fill(page, "<a href>", "") },
+		"attributes":       func() []byte { return fill(page+"<a ", "b='c' ", ">x") },
+		"attributes, tags": func() []byte { return fill(page, "<a a b c d e f g h i j k l m n o p q r s t u v w x y z>", "") },
+		"anchors":          func() []byte { return fill(page, "<a href=x>y", "") },
+		"numbers":          func() []byte { return fill(plain, "555 010 ", "") },
+		"numbers, signs":   func() []byte { return fill(plain, "+(", "") },
+		"numbers, one":     func() []byte { return fill(plain, "0123456789", "") },
+		"numbers, found":   func() []byte { return numbered(plain, "+1555%d%d\n", size) },
+		"wallets":          func() []byte { return fill(plain, "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNb ", "") },
+		"wallets, Monero":  func() []byte { return fill(plain, "4"+strings.Repeat("z", 94)+" ", "") },
+		"accounts":         func() []byte { return fill(plain, "GB82 WEST 1234 5698 7654 33 ", "") },
+		"attached page": func() []byte {
+			return numbered("Content-Type: text/html\nContent-Disposition: attachment\n\n<script>", "location='http://d%d.example/%d';", size)
 		},
 		"wrapped":         func() []byte { return wrap(10) },
 		"delivery status": func() []byte { return fill("Content-Type: message/delivery-status\n\n", "a: b\n\n", "") },

@@ -17,6 +17,7 @@ const (
 	AttachmentFacet              // what is attached
 	ContactFacet                 // how its reader is to answer: telephone numbers, wallets, addresses
 	MarkupFacet                  // its mark-up
+	ClaimFacet                   // who it says that it is from, which anybody can write
 )
 
 // Facet returns what of a message the signatures of s are of.
@@ -36,6 +37,8 @@ func (s Scheme) Facet() Facet {
 		return ContactFacet
 	case Markup:
 		return MarkupFacet
+	case Claim:
+		return ClaimFacet
 	}
 	return NoFacet
 }
@@ -57,6 +60,8 @@ func (f Facet) String() string {
 		return "contact"
 	case MarkupFacet:
 		return "mark-up"
+	case ClaimFacet:
+		return "claimed name"
 	}
 	return "none"
 }
@@ -65,7 +70,7 @@ func (f Facet) String() string {
 const hashedName = 0
 
 // NamedSignature returns the signature of a name: of schemes [Link], [Sender],
-// [Network] and [Contact]. The sum is the name itself if it has 1 to
+// [Network], [Contact] and [Claim]. The sum is the name itself if it has 1 to
 // [MaxSignature] bytes and does not begin with a zero byte, or else a zero byte and
 // the SHA-256 hash of the name.
 func NamedSignature(scheme Scheme, name string) Signature {
@@ -80,7 +85,7 @@ func NamedSignature(scheme Scheme, name string) Signature {
 // such a scheme or the name was too long to be kept.
 func (s *Signature) Name() string {
 	switch s.scheme {
-	case Link, Sender, Network, Contact:
+	case Link, Sender, Network, Contact, Claim:
 		if s.n > 0 && s.sum[0] != hashedName {
 			return string(s.Sum())
 		}

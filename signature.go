@@ -40,6 +40,7 @@ const (
 	Attachment                  // bulkhead/attachment: hash of a decoded part that is no text
 	Contact                     // bulkhead/contact: a telephone number, wallet or address in the text
 	Markup                      // bulkhead/markup: hash of the skeleton of the mark-up
+	Claim                       // bulkhead/claim: the name that a message gives its sender
 	numSchemes
 )
 
@@ -67,6 +68,7 @@ var schemeNames = [numSchemes]string{
 	Attachment:    "bulkhead/attachment",
 	Contact:       "bulkhead/contact",
 	Markup:        "bulkhead/markup",
+	Claim:         "bulkhead/claim",
 }
 
 // Schemes returns every valid scheme, in the order of the constants.

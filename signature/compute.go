@@ -59,6 +59,7 @@ func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signatur
 		c.family(func() ([]bulkhead.Signature, error) { return contactSignatures(ctx, m, opts.Key) }, bulkhead.Contact),
 		c.family(func() ([]bulkhead.Signature, error) { return attachmentSignatures(ctx, m) }, bulkhead.Attachment),
 		c.family(func() ([]bulkhead.Signature, error) { return markupSignatures(ctx, m) }, bulkhead.Markup),
+		c.family(func() ([]bulkhead.Signature, error) { return claims(m), nil }, bulkhead.Claim),
 		// The schemes of other clearinghouses: one line each.
 		c.family(func() ([]bulkhead.Signature, error) { return razor.Signatures(ctx, m.Raw) }, bulkhead.RazorE4, bulkhead.RazorE8),
 		c.family(func() ([]bulkhead.Signature, error) { return pyzor.Signatures(ctx, m.Raw) }, bulkhead.PyzorDigest),

@@ -7,6 +7,7 @@
 //   - bulkhead/near, keyed MinHash bands of the body's skeleton (near.go);
 //   - bulkhead/link, bulkhead/contact, bulkhead/attachment and bulkhead/markup, of what
 //     is not the text: docs/specs/facets.md;
+//   - bulkhead/claim, the name that From gives the sender (claim.go);
 //   - the schemes of other clearinghouses, each bit-exact with its own clients:
 //     packages razor, pyzor, dcc and rspamd below this one.
 //

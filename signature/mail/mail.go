@@ -37,6 +37,7 @@ type Message struct {
 	Envelope string
 
 	From       string   // first address of From, "local@domain", as written
+	FromName   string   // what From calls its first address, decoded
 	Sender     string   // address of Sender
 	ReturnPath string   // address of Return-Path
 	To         []string // words that name the recipients: addresses and display names of To, Cc, Delivered-To
@@ -154,6 +155,7 @@ func (m *Message) cutFromLine(raw []byte) []byte {
 
 func (m *Message) fields(h header) {
 	m.From = firstAddress(h.text("From"))
+	m.FromName = firstName(h.text("From"))
 	if h.fields.FieldsByKey("From").Len() == 1 {
 		m.author = onlyAddress(h.written("From"))
 	}
@@ -201,6 +203,19 @@ func firstAddress(field string) string {
 		}
 	}
 	return ""
+}
+
+// firstName returns the name before the first address of a field that may break the
+// grammar.
+func firstName(field string) string {
+	if list, err := mail.ParseAddressList(field); err == nil && len(list) > 0 {
+		return list[0].Name
+	}
+	name, _, ok := strings.Cut(field, "<")
+	if !ok {
+		return ""
+	}
+	return strings.Trim(name, " \t\"")
 }
 
 // onlyAddress returns the address of a field that has one and no more, however it is

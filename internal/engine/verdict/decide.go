@@ -126,8 +126,12 @@ func (d *decision) byParts(listed bool) {
 	if listed {
 		d.byText()
 	}
-	if d.class == bulkhead.ClassUnknown {
-		d.condemned(bulkhead.ClassSuspected, d.suspected)
+	if d.class != bulkhead.ClassUnknown || d.condemned(bulkhead.ClassSuspected, d.suspected) {
+		return
+	}
+	// Anybody can write any name: it never condemns.
+	if i := d.worst(d.parts.Claims, d.suspected); i >= 0 {
+		d.rule(bulkhead.ClassSuspected, otherPart, i)
 	}
 }
 
@@ -165,6 +169,8 @@ func (d *decision) asked(i int) bool {
 		return d.parts.Foreign(d.Signatures, d.Evidence, i)
 	case bulkhead.Sender:
 		return i != d.parts.Domain || !d.Evidence[i].Shared()
+	case bulkhead.Claim:
+		return !d.parts.OwnName(d.Signatures, d.Evidence, i)
 	}
 	return true
 }

@@ -81,7 +81,7 @@ func (p *pairVotes) Pairs(pairs []Pair, out []Evidence) {
 
 func (p part) signature() bulkhead.Signature {
 	switch p.scheme {
-	case bulkhead.Link, bulkhead.Sender, bulkhead.Contact, bulkhead.Network:
+	case bulkhead.Link, bulkhead.Sender, bulkhead.Contact, bulkhead.Network, bulkhead.Claim:
 		return bulkhead.NamedSignature(p.scheme, p.name)
 	}
 	return bulkhead.MustSignature(p.scheme, []byte(p.name))
@@ -177,6 +177,14 @@ func TestDecide(t *testing.T) {
 		{"a sender by one", p(body(bulkhead.Exact, no), from("evil.example", one)), nil, "", suspected, bulkhead.SenderFacet, ""},
 		{"a contact by two", p(body(bulkhead.Exact, no), part{scheme: bulkhead.Contact, name: "+15550100", Evidence: two}), nil, "", spam, bulkhead.ContactFacet, "+15550100"},
 		{"a network by many", p(body(bulkhead.Exact, no), part{scheme: bulkhead.Network, name: "192.0.2.0/24", Evidence: voted(9, 0)}), nil, "", unknown, noFacet, ""},
+		{"a claimed name by one", p(body(bulkhead.Exact, no), part{scheme: bulkhead.Claim, name: "examplebank", Evidence: one}), nil, "", suspected, bulkhead.ClaimFacet, "the name \"examplebank\""},
+		{"a claimed name by many", p(body(bulkhead.Exact, no), part{scheme: bulkhead.Claim, name: "examplebank", Evidence: voted(99, 0)}), nil, "", suspected, bulkhead.ClaimFacet, ""},
+		{"a claimed name by one, of which much is delivered", p(body(bulkhead.Exact, no), part{scheme: bulkhead.Claim, name: "annexample", Evidence: one.delivered(17)}), nil, "", unknown, noFacet, ""},
+		{"a claimed name, verified", p(body(bulkhead.Exact, no), from("exampie-bank.example", no), part{scheme: bulkhead.Claim, name: "exampiebank", Evidence: one}), nil, "", unknown, noFacet, ""},
+		{"of another domain", p(body(bulkhead.Exact, no), from("bank-example.example", no), part{scheme: bulkhead.Claim, name: "exampiebank", Evidence: one}), nil, "", suspected, bulkhead.ClaimFacet, ""},
+		{"of a domain too short to tell", p(body(bulkhead.Exact, no), from("exa.example", no), part{scheme: bulkhead.Claim, name: "exampiebank", Evidence: one}), nil, "", suspected, bulkhead.ClaimFacet, ""},
+		{"of everybody's domain", p(body(bulkhead.Exact, no), from("exampiebank.example", shared(no)), part{scheme: bulkhead.Claim, name: "exampiebank", Evidence: one}), nil, "", suspected, bulkhead.ClaimFacet, ""},
+		{"a claimed name of a known sender", p(body(bulkhead.Exact, no), bank, part{scheme: bulkhead.Claim, name: "paypai", Evidence: voted(9, 0)}), nil, "", good, noFacet, ""},
 		{"mark-up by many", p(body(bulkhead.Exact, no), part{scheme: bulkhead.Markup, name: "m", Evidence: voted(9, 0)}), nil, "", unknown, noFacet, ""},
 
 		// 7: changed copies.

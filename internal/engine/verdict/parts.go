@@ -14,7 +14,7 @@ const (
 // Parts are the signatures of a message sorted by what they are of, as indices, in
 // their order. It keeps its slices when it is set again.
 type Parts struct {
-	Links, Senders, Attachments, Contacts []int
+	Links, Senders, Attachments, Contacts, Claims []int
 	// Texts are those by which the text is paired with links and senders: the first
 	// bands of bulkhead/near, or if there are none those of the whole text.
 	Texts []int
@@ -29,7 +29,7 @@ type Parts struct {
 // Set sorts sigs.
 func (p *Parts) Set(sigs []bulkhead.Signature) {
 	*p = Parts{
-		Links: p.Links[:0], Senders: p.Senders[:0], Attachments: p.Attachments[:0], Contacts: p.Contacts[:0],
+		Links: p.Links[:0], Senders: p.Senders[:0], Attachments: p.Attachments[:0], Contacts: p.Contacts[:0], Claims: p.Claims[:0],
 		Texts: p.Texts[:0], Domain: -1, Address: -1, Other: -1, Digests: true,
 	}
 	for i := range sigs {
@@ -59,6 +59,8 @@ func (p *Parts) add(i int, sig *bulkhead.Signature) {
 		p.Attachments = append(p.Attachments, i)
 	case bulkhead.ContactFacet:
 		p.Contacts = append(p.Contacts, i)
+	case bulkhead.ClaimFacet:
+		p.Claims = append(p.Claims, i)
 	}
 	switch sig.Scheme() {
 	case bulkhead.Near:
@@ -66,7 +68,7 @@ func (p *Parts) add(i int, sig *bulkhead.Signature) {
 			p.Texts = append(p.Texts, i)
 		}
 		p.Digests = false
-	case bulkhead.Exact, bulkhead.Link, bulkhead.Sender, bulkhead.Network, bulkhead.Attachment, bulkhead.Contact, bulkhead.Markup:
+	case bulkhead.Exact, bulkhead.Link, bulkhead.Sender, bulkhead.Network, bulkhead.Attachment, bulkhead.Contact, bulkhead.Markup, bulkhead.Claim:
 		p.Digests = false
 	}
 }
@@ -109,6 +111,30 @@ func (p *Parts) Foreign(sigs []bulkhead.Signature, evidence []Evidence, i int) b
 	}
 	rest := host[:len(host)-len(own)]
 	return len(rest) > 0 && rest[len(rest)-1] != '.'
+}
+
+// ownLetters is how many letters of a domain a claimed name must hold to be its own.
+const ownLetters = 4
+
+// OwnName reports whether the claimed name sigs[i] is that of the sender's domain:
+// mail of "Example Shop" from example.org claims to be nobody else.
+func (p *Parts) OwnName(sigs []bulkhead.Signature, evidence []Evidence, i int) bool {
+	if p.Domain < 0 || evidence[p.Domain].Shared() {
+		return false
+	}
+	label, _, _ := bytes.Cut(sigs[p.Domain].Sum(), []byte{'.'})
+	var own [bulkhead.MaxSignature]byte
+	n := 0
+	for _, c := range label {
+		if c == 'l' {
+			c = 'i' // as bulkhead/claim folds it
+		}
+		if 'a' <= c && c <= 'z' {
+			own[n] = c
+			n++
+		}
+	}
+	return n >= ownLetters && bytes.Contains(sigs[i].Sum(), own[:n])
 }
 
 // hostOf returns the host of a link's name, which may have a path.

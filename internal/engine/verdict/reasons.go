@@ -130,6 +130,8 @@ func (d *decision) name(i int) string {
 		return fmt.Sprintf("links to %.80q", what)
 	case bulkhead.SenderFacet:
 		return fmt.Sprintf("the sender %.80q", what)
+	case bulkhead.ClaimFacet:
+		return fmt.Sprintf("the name %.80q", what)
 	case bulkhead.ContactFacet:
 		return fmt.Sprintf("the contact %.80q", what)
 	}

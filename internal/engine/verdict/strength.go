@@ -81,7 +81,7 @@ func (p Policy) Strength(e *Evidence, base float64) float64 {
 // ever delivered.
 func base(f bulkhead.Facet) float64 {
 	switch f {
-	case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.AttachmentFacet, bulkhead.ContactFacet:
+	case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.AttachmentFacet, bulkhead.ContactFacet, bulkhead.ClaimFacet:
 		return namedBase
 	}
 	return 1

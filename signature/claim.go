@@ -1,0 +1,38 @@
+package signature
+
+import (
+	"strings"
+
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature/mail"
+)
+
+// The bounds of bulkhead/claim: a shorter name is many people's, of a longer one only
+// the beginning is read.
+const (
+	claimMinLetters = 4
+	claimMaxBytes   = 128
+)
+
+// claims returns the bulkhead/claim signature of a message: the name that its From
+// gives the sender, its letters folded as those of bulkhead/near, without all else. An
+// address in place of a name, and a name of fewer than four letters, is none.
+func claims(m *mail.Message) []bulkhead.Signature {
+	if strings.Contains(m.FromName, "@") {
+		return nil
+	}
+	var b strings.Builder
+	letters := 0
+	for _, r := range norm.NFKD.String(m.FromName[:min(len(m.FromName), claimMaxBytes)]) {
+		if r = fold(r); r != 0 {
+			b.WriteRune(r)
+			letters++
+		}
+	}
+	if letters < claimMinLetters {
+		return nil
+	}
+	return []bulkhead.Signature{bulkhead.NamedSignature(bulkhead.Claim, b.String())}
+}

@@ -36,12 +36,15 @@ func phone(text []byte, before byte) (number string, size int) {
 	all := string(g.digits)
 	switch {
 	case g.plus:
+		if all[0] == '0' || g.decimal() {
+			return "", 0
+		}
 		return national(all), g.size
 	case strings.HasPrefix(all, "00") && all[2] != '0' && len(g.sizes) > 1:
 		return national(all[2:]), g.size
 	case g.northAmerican():
 		return all[n-10:], g.size
-	case all[0] == '0' && all[1] != '0' && n <= 12 && g.sizes[0] >= 2 && g.sizes[0] <= 6 && g.uniform():
+	case all[0] == '0' && all[1] != '0' && n <= 12 && g.sizes[0] >= 2 && g.sizes[0] <= 6 && g.uniform() && !g.zip():
 		return strings.TrimLeft(all, "0"), g.size
 	}
 	return "", 0
@@ -170,6 +173,17 @@ func (g *groups) uniform() bool {
 	}
 	return g.signs[0] != '.' || last == '.' && len(g.signs) != 2 || g.sizes[0] == 3
 }
+
+// decimal reports whether points stand beside other signs, as in a row of prices.
+func (g *groups) decimal() bool {
+	if len(g.signs) < 2 || !slices.Contains(g.signs[1:], '.') {
+		return false
+	}
+	return slices.ContainsFunc(g.signs[1:], func(s byte) bool { return s != '.' })
+}
+
+// zip reports whether the groups are a postal code of the United States.
+func (g *groups) zip() bool { return len(g.sizes) == 2 && g.sizes[0] == 5 && g.sizes[1] == 4 }
 
 // national returns the digits of an international number without the code of its
 // country and without zeros before them.

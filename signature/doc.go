@@ -33,7 +33,8 @@
 // # bulkhead/near
 //
 // 20 bands of MinHash values (Broder 1997) of the body's skeleton. The skeleton
-// is the visible words of the last alternative that has any: look-alike letters
+// is the visible words of the last alternative that has any, and where these are few
+// those of attached pages and plain text, too: look-alike letters
 // of other scripts, digits and symbols within words folded to Latin ones,
 // letters that are spelt out joined; left out are mark-up and hidden elements,
 // links, addresses, numbers, identifiers, the recipient's names, greetings,

@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"path"
 	"slices"
+	"strings"
 
 	"github.com/dchest/siphash"
 
@@ -52,6 +54,9 @@ func EachLink(ctx context.Context, m *mail.Message, visit func(l link.Link, use 
 	}
 	for i := range m.Parts {
 		p := &m.Parts[i]
+		if opens(p) {
+			w.text(p.Data, HiddenLink)
+		}
 		if !p.IsText() || w.ended {
 			continue
 		}
@@ -71,6 +76,20 @@ func EachLink(ctx context.Context, m *mail.Message, visit func(l link.Link, use 
 		}
 	}
 	return pace.Ended(w.pace)
+}
+
+// opens reports whether a browser opens a part that is not sent as text: senders of
+// pages that must not be read call them something else.
+func opens(p *mail.Part) bool {
+	switch p.Type {
+	case "image/svg+xml", "application/xhtml+xml":
+		return true
+	}
+	switch strings.ToLower(path.Ext(p.Name)) {
+	case ".htm", ".html", ".shtml", ".xhtml", ".svg":
+		return !p.IsText()
+	}
+	return false
 }
 
 // A linkWalk visits links.

@@ -40,7 +40,7 @@ func alternative(parts ...string) []byte {
 }
 
 func attached(kind, text, file string) []byte {
-	return mailtest.Composed("multipart/mixed; boundary=b", "7bit", "--b\n\n"+text+"\n--b\nContent-Type: "+kind+"\nContent-Disposition: attachment; filename=x\n\n"+file+"\n--b--\n")
+	return mailtest.Composed("multipart/mixed; boundary=b", "7bit", "--b\n\n"+text+"\n--b\nContent-Type: "+kind+"\nContent-Disposition: attachment\n\n"+file+"\n--b--\n")
 }
 
 func TestLinks(t *testing.T) {
@@ -61,6 +61,9 @@ func TestLinks(t *testing.T) {
 		{"alternative with a hidden link", alternative("plain:http://a.example", "html:<p hidden><a href=http://b.example>x</a>"), "a.example a.example/ b.example b.example/"},
 		{"alternatives, turned", alternative("html:<a href=http://b.example>x</a>", "plain:http://a.example"), "a.example a.example/ b.example b.example/"},
 		{"page attached", attached("text/html", "see attached", `<a href="http://a.example/x">x</a><script>location = "http://b.example/y"</script>`), "a.example a.example/x b.example b.example/y"},
+		{"page attached as data", attached("application/octet-stream; name=Invoice.HTML", "see attached", `<a href='http://a.example/x'>x</a><script>location="http://b.example/y"</script>`), "a.example a.example/x b.example b.example/y"},
+		{"picture attached", attached("image/svg+xml", "see attached", `<svg><a href="http://a.example/x">`), "a.example a.example/x"},
+		{"other data attached", attached("application/octet-stream; name=html", "see attached", `<a href="http://a.example/x">`), ""},
 		{"text attached", attached("text/plain", "see attached", "http://a.example/x"), "a.example a.example/x"},
 		{"numbers", mailtest.Page(`<a href="http://0xC0000201:8080/x/y">x</a>`), "192.0.2.1:8080 192.0.2.1:8080/x"},
 		{"userinfo", mailtest.Page(`<a href="http://bank.example@evil.example">x</a>`), "evil.example evil.example/"},

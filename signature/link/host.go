@@ -87,7 +87,7 @@ func plain(name string) bool {
 // named reports whether host has the form of a name: labels that are not empty, of
 // bytes that may stand in one.
 func named(host string) bool {
-	if host == "" || len(host) > maxHost || host[0] == '.' || strings.Contains(host, "..") {
+	if host == "" || len(host) > maxHost || host[0] == '.' || strings.HasSuffix(host, ".") || strings.Contains(host, "..") {
 		return false
 	}
 	for i := range len(host) {

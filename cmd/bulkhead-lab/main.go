@@ -4,7 +4,7 @@
 //
 //	bulkhead-lab study                 the papers' simulations, tables and figures
 //	bulkhead-lab replay MAIL...        labelled mail through simulated sites
-//	bulkhead-lab attack                how many accounts list what is no spam
+//	bulkhead-lab attack                what it takes to list what is no spam
 //	bulkhead-lab load DOOR             requests that a node on this machine answers
 //
 // It exits with 0, or with a code of sysexits.h, 64 and up, for an error.

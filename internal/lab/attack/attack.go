@@ -1,132 +1,231 @@
-// Package attack measures what it costs to abuse the trust in reporters, against
-// a real engine.
+// Package attack measures what it costs to abuse the trust in reporters: attackers
+// as programs, against a real engine, over simulated days.
 //
 //	for _, s := range attack.Scenarios() {
-//		r, err := attack.Run(ctx, s, 1000)
-//		fmt.Println(s.Name, r.Accounts)
+//		r, err := attack.Run(ctx, s, 5, 1000) // against five honest users
+//		fmt.Println(s.Name, s.Means, r.Takes)
 //	}
 package attack
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net/netip"
-	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// A Scenario is somebody who makes accounts in order to list a newsletter.
+// Means is what an attacker has a number of.
+type Means string
+
+// The means of attackers.
+const (
+	Fresh     Means = "fresh accounts"    // registered today, each from a network of its own
+	Aged      Means = "aged accounts"     // each of which earned weight on 30 days, in a network of its own
+	Mailboxes Means = "mailboxes"         // at the mail service whose users vote: voices of full weight
+	Traps     Means = "trap addresses"    // to which the attacker sends copies, each from another network
+	Peers     Means = "peers of weight ¼" // servers that say what the attacker wants
+	Changes   Means = "changes of mind"   // of one mailbox
+	Sendings  Means = "own deliveries"    // of the attacker's mail to a mailbox of its own
+)
+
+// A Scenario is an attacker, what it wants, and what it has.
 type Scenario struct {
-	Name string `json:"scenario"`
-	// Networks says that every account comes from a network of its own.
-	Networks bool `json:"networks"`
-	// Subscribers is how many members who have earned trust vote ham.
-	Subscribers int `json:"subscribers"`
-	// Deceived says that an account to which an administrator gave half the weight
-	// that lists has reported the newsletter, by mistake.
-	Deceived bool `json:"deceived"`
+	Name  string `json:"name"` // what it wants
+	Means Means  `json:"means"`
+
+	// daily is what happens on each of the 30 days before; nil: nothing.
+	daily func(w *world, day int) error
+	// before is what honest users say before the attacker strikes, if anything.
+	before func(w *world) error
+	strike func(w *world, n int) error
+	holds  func(w *world) (bool, error) // the attacker has what it wants
+	// mend is what one more honest user says who sees what the attacker did.
+	mend func(w *world, by bulkhead.Reporter) error
 }
 
-// Scenarios returns those that the project is judged by.
-func Scenarios() []Scenario {
-	return []Scenario{
-		{Name: "one network"},
-		{Name: "a network each", Networks: true},
-		{Name: "a network each, 5 subscribers object", Networks: true, Subscribers: 5},
-		{Name: "a network each, a trusted reporter is mistaken", Networks: true, Deceived: true},
-	}
-}
+// MaxMeans is the most that an attacker may have of anything.
+const MaxMeans = 20_000
 
-// MaxAccounts is the most accounts that an attacker may have.
-const MaxAccounts = 60_000
-
-// A Result is the outcome of an attack.
+// A Result is the outcome of a scenario.
 type Result struct {
 	Scenario
-	// Accounts is how many accounts list the newsletter; 0: not even Limit.
-	Accounts int `json:"accounts"`
-	Limit    int `json:"limit"`
+	Honest int `json:"honest"` // users who are asked, and answer honestly
+	// Takes is the smallest number of the means that succeeds; 0: not even Limit.
+	Takes int `json:"takes"`
+	Limit int `json:"limit"`
+	// Undone is how many votes of other honest users undo the smallest success; 0: there
+	// is none, or more than twice as many as users and means do not undo it.
+	Undone int `json:"undone"`
 }
 
-// An attacked is an engine and the newsletter in question.
-type attacked struct {
-	*engine.Engine
-	newsletter []bulkhead.Signature
-}
-
-// Run lets up to limit accounts for whom nobody vouches, 1 to [MaxAccounts], report a
-// newsletter as spam one after the other, with the largest count, until it is called
-// spam or bulk.
-func Run(ctx context.Context, s Scenario, limit int) (r Result, err error) {
-	if limit < 1 || limit > MaxAccounts {
-		return Result{}, fmt.Errorf("attack: %d accounts, want 1 to %d", limit, MaxAccounts)
+// Run finds the smallest number, up to limit of 1 to [MaxMeans], of its means with
+// which the attacker succeeds against a number of honest users, by doubling and
+// bisection: more of the means is never less.
+func Run(ctx context.Context, s Scenario, honest, limit int) (Result, error) {
+	r := Result{Scenario: s, Honest: honest, Limit: limit}
+	if limit < 1 || limit > MaxMeans || honest < 0 || honest > MaxMeans {
+		return r, fmt.Errorf("attack: %d against %d honest users, want 1 to %d against 0 to as many", limit, honest, MaxMeans)
 	}
-	began := time.Now()
-	e, err := engine.Open(ctx, engine.Options{
-		Now:   func() time.Time { return began }, // all in one generation
-		Tally: engine.BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 200_000, Error: 1e-3},
-		Block: engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 2, Capacity: 10_000, Error: 1e-6},
-	})
-	if err != nil {
-		return Result{}, err
-	}
-	defer func() {
-		if closeErr := e.Close(context.WithoutCancel(ctx)); err == nil {
-			err = closeErr
-		}
-	}()
-	newsletter, err := bulkhead.NewSignature(bulkhead.Exact, []byte("a newsletter of some"))
-	if err != nil {
-		return Result{}, err
-	}
-	a := attacked{e, []bulkhead.Signature{newsletter}}
-	for i := range s.Subscribers {
-		member := trust.Account{Name: fmt.Sprintf("subscriber%d", i), Role: trust.Member, Weight: 0.05, Confirmed: 80}
-		if _, err := a.vote(ctx, member, bulkhead.Ham); err != nil {
-			return Result{}, err
-		}
-	}
-	if s.Deceived {
-		half := trust.Account{Name: "mistaken", Role: trust.Trusted, Weight: 0.5 * e.Accounts().Policy().Promotion}
-		if _, err := a.vote(ctx, half, bulkhead.Spam); err != nil {
-			return Result{}, err
-		}
-	}
-	r = Result{Scenario: s, Limit: limit}
-	for n := 1; n <= limit; n++ {
-		from := netip.AddrFrom4([4]byte{198, 18, 0, byte(n)})
-		if s.Networks {
-			from = netip.AddrFrom4([4]byte{198, byte(n >> 8), byte(n), 1})
-		}
-		fresh := trust.Account{Name: fmt.Sprintf("sock%d", n), Role: trust.Member, From: from, Weight: e.Accounts().Policy().StartWeight(from)}
-		if n%2 == 0 {
-			fresh.Confirmed = 1000 // what it has earned for long lists nothing either
-		}
-		listed, err := a.vote(ctx, fresh, bulkhead.Spam)
+	most, least := 1, 0 // least does not succeed
+	for {
+		won, _, err := s.try(ctx, honest, most)
 		if err != nil {
-			return Result{}, err
+			return r, err
 		}
-		if listed {
-			r.Accounts = n
+		if won {
+			break
+		}
+		if most == limit {
 			return r, nil
 		}
+		least, most = most, min(2*most, limit)
 	}
-	return r, nil
+	for most-least > 1 {
+		middle := (least + most) / 2
+		won, _, err := s.try(ctx, honest, middle)
+		if err != nil {
+			return r, err
+		}
+		if won {
+			most = middle
+		} else {
+			least = middle
+		}
+	}
+	r.Takes = most
+	var err error
+	_, r.Undone, err = s.try(ctx, honest, most)
+	return r, err
 }
 
-// vote makes an account and its vote, and returns whether the newsletter is
-// unwanted then.
-func (a *attacked) vote(ctx context.Context, by trust.Account, vote bulkhead.Vote) (listed bool, err error) {
-	if err := a.PutAccount(ctx, by); err != nil {
-		return false, err
+// try lets an attacker with n of its means do what it can, and returns whether it
+// has what it wants, and how many honest votes take it away again.
+func (s *Scenario) try(ctx context.Context, honest, n int) (won bool, undone int, err error) {
+	w, err := s.prepared(ctx, honest, n)
+	if err != nil {
+		return false, 0, err
 	}
-	reporter := bulkhead.Reporter{Account: by.Name, Addr: by.From}
-	if _, err := a.Report(ctx, bulkhead.Report{Signatures: a.newsletter, Vote: vote, Reporter: reporter, Count: bulkhead.Many}); err != nil {
-		return false, err
+	defer func() { err = errors.Join(err, w.close()) }()
+	if err := s.strike(w, n); err != nil {
+		return false, 0, fmt.Errorf("attack: %s with %d %s: %w", s.Name, n, s.Means, err)
 	}
-	v, err := a.Check(ctx, bulkhead.Query{Signatures: a.newsletter})
-	return v.Unwanted(), err
+	if won, err = s.holds(w); err != nil || !won || s.mend == nil {
+		return won, 0, err
+	}
+	for i := range 2 * (honest + n + 1) {
+		if err := s.mend(w, w.user("helper", i)); err != nil {
+			return won, 0, err
+		}
+		held, err := s.holds(w)
+		if err != nil {
+			return won, 0, err
+		}
+		if !held {
+			return won, i + 1, nil
+		}
+	}
+	return won, 0, nil
 }
+
+// prepared returns a world on the day of the attack.
+func (s *Scenario) prepared(ctx context.Context, honest, n int) (*world, error) {
+	w, err := open(ctx, honest, n)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.prepare(w, n); err != nil {
+		return nil, errors.Join(err, w.close())
+	}
+	return w, nil
+}
+
+func (s *Scenario) prepare(w *world, n int) error {
+	if err := w.vouch(); err != nil {
+		return err
+	}
+	switch s.Means {
+	case Aged:
+		w.aged = true
+		if err := w.register(n); err != nil {
+			return err
+		}
+	case Mailboxes:
+		for i := range n {
+			w.attacks = append(w.attacks, w.user("mallory", i))
+		}
+	}
+	var daily func(int) error
+	if s.daily != nil {
+		daily = func(day int) error { return s.daily(w, day) }
+	}
+	if daily != nil || w.aged {
+		if err := w.live(daily); err != nil {
+			return err
+		}
+	}
+	if s.Means == Fresh {
+		if err := w.register(n); err != nil {
+			return err
+		}
+	}
+	if s.before != nil {
+		return s.before(w)
+	}
+	return nil
+}
+
+// A Standing is the weight of an account on a day of its life.
+type Standing struct {
+	Day    int     `json:"day"`
+	Weight float64 `json:"weight"`
+}
+
+// Betrayal returns what an account weighs on each of 30 days on which it earns weight,
+// and on each of 60 after it has reported a number of newsletters, 1 to 100, which
+// users of full weight took off the list again; it goes on to earn.
+func Betrayal(ctx context.Context, lies int) (days []Standing, err error) {
+	if lies < 1 || lies > 100 {
+		return nil, fmt.Errorf("attack: %d lies, want 1 to 100", lies)
+	}
+	w, err := open(ctx, 2, lies)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	if err := errors.Join(w.vouch(), w.register(1)); err != nil {
+		return nil, err
+	}
+	w.aged = true
+	note := func(int) error {
+		days = append(days, Standing{len(days), w.Accounts().Worth(w.attacks[0].Account)})
+		return nil
+	}
+	if err := w.live(note); err != nil {
+		return nil, err
+	}
+	for i := range lies {
+		if err := w.betray(letter(fmt.Sprint("issue ", i)).from("news", "paper.example")); err != nil {
+			return nil, err
+		}
+	}
+	for day := agedDays; day < 3*agedDays; day++ {
+		if err := errors.Join(note(day), w.earn(day)); err != nil {
+			return nil, err
+		}
+		w.now = w.now.Add(dayLength)
+	}
+	return days, nil
+}
+
+// betray is the attacker reporting a message, as does a user whom it deceived, and
+// another who takes it off the list again.
+func (w *world) betray(m mail) error {
+	return errors.Join(
+		w.vote(w.attacks, bulkhead.Spam, m), w.vote(w.honest[:1], bulkhead.Spam, m), w.vote(w.honest[1:], bulkhead.Revocation, m),
+	)
+}
+
+// start is what a fresh account weighs.
+func start(p trust.Policy) float64 { return p.StartWeight(network(0)) }

@@ -1,33 +1,188 @@
 package attack
 
-import "testing"
+import (
+	"fmt"
+	"testing"
 
-// TestAttack: accounts for whom nobody vouches list no newsletter, however many and
-// of however many networks, whether subscribers object or not. They can help who is
-// trusted to a mistake, and not alone.
-func TestAttack(t *testing.T) {
-	least := map[string]int{"a network each, a trusted reporter is mistaken": 1} // all others: none
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// scenario returns the one of that name and means.
+func scenario(t *testing.T, name string, m Means) Scenario {
+	t.Helper()
 	for _, s := range Scenarios() {
-		t.Run(s.Name, func(t *testing.T) {
-			r, err := Run(t.Context(), s, 1000)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Logf("%d of %d accounts list it", r.Accounts, r.Limit)
-			switch want := least[s.Name]; {
-			case want == 0 && r.Accounts != 0:
-				t.Errorf("%d accounts were enough, want none to be", r.Accounts)
-			case want != 0 && (r.Accounts <= want):
-				t.Errorf("%d accounts were enough, want more than %d, and some: else nothing was measured", r.Accounts, want)
+		if s.Name == name && s.Means == m {
+			return s
+		}
+	}
+	t.Fatalf("no scenario %q with %s", name, m)
+	return Scenario{}
+}
+
+func succeeds(t *testing.T, s Scenario, honest, n int) bool {
+	t.Helper()
+	won, _, err := s.try(t.Context(), honest, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return won
+}
+
+// TestStrangers: without a voice that somebody vouched for nothing is listed,
+// un-listed or made bulk, and nobody is raised, whether somebody objects or not.
+func TestStrangers(t *testing.T) {
+	many := map[Means]int{Fresh: 2000, Aged: 60}
+	for _, s := range Scenarios() {
+		if many[s.Means] == 0 || s.Name == "help a mistake of half a vote" {
+			continue
+		}
+		t.Run(fmt.Sprint(s.Name, ", ", s.Means), func(t *testing.T) {
+			t.Parallel()
+			if succeeds(t, s, 0, many[s.Means]) {
+				t.Errorf("%d %s are enough", many[s.Means], s.Means)
 			}
 		})
 	}
 }
 
+// TestMistake: strangers can help who was given half of what lists, and one who
+// objects ends it.
+func TestMistake(t *testing.T) {
+	s := scenario(t, "help a mistake of half a vote", Fresh)
+	if !succeeds(t, s, 0, 100) {
+		t.Error("100 fresh accounts are no help: nothing was measured")
+	}
+	if succeeds(t, s, 1, 1000) {
+		t.Error("1000 fresh accounts list what a user of full weight wants")
+	}
+}
+
+// TestCoalition: fewer than 50 accounts that earned weight for 30 days, in networks of
+// their own, list no established newsletter to which 5 users object, nor do they with
+// the help of a mistake.
+func TestCoalition(t *testing.T) {
+	for _, name := range []string{"list an issue of an established newsletter", "list the next issue, too", "help a mistake of half a vote"} {
+		s := scenario(t, name, Aged)
+		w, err := s.prepared(t.Context(), 5, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := w.Accounts().Worth(w.attacks[0].Account); got < 0.3 {
+			t.Errorf("after %d days an account weighs %.2f: it has earned nothing", agedDays, got)
+		}
+		if err := w.close(); err != nil {
+			t.Error(err)
+		}
+		if succeeds(t, s, 5, 49) {
+			t.Errorf("%s: 49 accounts are enough", name)
+		}
+	}
+}
+
+// TestCampaign: what ten users report takes as many to un-list, and one more to list
+// again.
+func TestCampaign(t *testing.T) {
+	s := scenario(t, "un-list a campaign of 10 reports", Mailboxes)
+	for _, honest := range []int{0, 5} {
+		r, err := Run(t.Context(), s, honest, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := campaignReports + honest; r.Takes != want || r.Undone != 1 {
+			t.Errorf("%d of full weight un-list what %d reported, and %d list it again; want %d and 1", r.Takes, want, r.Undone, want)
+		}
+	}
+	if succeeds(t, scenario(t, s.Name+" as a peer", Peers), 0, 100) {
+		t.Error("a hundred peers of little weight un-list what ten users report")
+	}
+}
+
+// TestUndone: whatever users of full weight, peers and traps bring about, as many honest
+// votes end.
+func TestUndone(t *testing.T) {
+	for _, s := range Scenarios() {
+		if s.mend == nil || s.Means == Fresh || s.Means == Aged || s.Means == Changes {
+			continue // nothing to undo; or a listing is worn out for the week, however many votes
+		}
+		t.Run(fmt.Sprint(s.Name, ", ", s.Means), func(t *testing.T) {
+			t.Parallel()
+			for _, honest := range []int{0, 2} {
+				r, err := Run(t.Context(), s, honest, 24)
+				if err != nil {
+					t.Fatal(err)
+				}
+				switch {
+				case s.Means == Mailboxes && r.Takes == 0:
+					t.Errorf("not even 24 mailboxes against %d users: nothing was measured", honest)
+				case r.Takes > 0 && (r.Undone == 0 || r.Undone > r.Takes+1):
+					t.Errorf("against %d users, %d succeed and %d votes undo it", honest, r.Takes, r.Undone)
+				case s.Means == Mailboxes && r.Takes < honest:
+					t.Errorf("%d mailboxes have their way against %d users", r.Takes, honest)
+				}
+			}
+		})
+	}
+}
+
+// TestBetrayal: weight grows with the days on which it is earned; three lies lose it at
+// once, and it takes more than a week to come back.
+func TestBetrayal(t *testing.T) {
+	days, err := Betrayal(t.Context(), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(days) != 3*agedDays {
+		t.Fatalf("%d days, want %d", len(days), 3*agedDays)
+	}
+	before, after := days[agedDays-1].Weight, days[agedDays].Weight
+	if before < 0.4 || after > 0.6*before {
+		t.Errorf("an account that weighed %.2f weighs %.2f once it has betrayed", before, after)
+	}
+	if week := days[agedDays+7].Weight; week > 0.8*before {
+		t.Errorf("a week later it weighs %.2f again", week)
+	}
+}
+
 func TestRunRefuses(t *testing.T) {
-	for _, limit := range []int{0, -1, MaxAccounts + 1} {
-		if _, err := Run(t.Context(), Scenario{}, limit); err == nil {
-			t.Errorf("%d accounts: no error", limit)
+	for _, lies := range []int{0, -1, 101} {
+		if _, err := Betrayal(t.Context(), lies); err == nil {
+			t.Errorf("%d lies: no error", lies)
+		}
+	}
+	s := scenario(t, "make personal mail bulk", Fresh)
+	for _, n := range [][2]int{{0, 0}, {0, -1}, {0, MaxMeans + 1}, {-1, 1}, {MaxMeans + 1, 1}} {
+		if _, err := Run(t.Context(), s, n[0], n[1]); err == nil {
+			t.Errorf("%d against %d: no error", n[1], n[0])
+		}
+	}
+}
+
+// TestMail: copies of a template share bands and nothing else; letters share nothing.
+func TestMail(t *testing.T) {
+	shared := func(a, b mail) (n int) {
+		in := make(map[bulkhead.Signature]bool)
+		for _, s := range a.signatures() {
+			in[s] = true
+		}
+		for _, s := range b.signatures() {
+			if in[s] {
+				n++
+			}
+		}
+		return n
+	}
+	for _, tt := range []struct {
+		what string
+		a, b mail
+		want int
+	}{
+		{"two copies", copyOf("t", "a"), copyOf("t", "b"), sharedBands},
+		{"two letters", letter("a"), letter("b"), 0},
+		{"two letters of one sender", letter("a").from("ann", "home.example"), letter("b").from("ann", "home.example"), 4},
+		{"a letter and itself", letter("a"), letter("a"), 4 + nearBands},
+	} {
+		if got := shared(tt.a, tt.b); got != tt.want {
+			t.Errorf("%s share %d signatures, want %d", tt.what, got, tt.want)
 		}
 	}
 }

@@ -1,0 +1,354 @@
+package attack
+
+import (
+	"fmt"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
+)
+
+// campaignReports is how many users report the campaign that is to be un-listed.
+const campaignReports = 10
+
+// peerWeight is the weight of a peer that an administrator does not rely on.
+const peerWeight = 0.25
+
+// The messages that attacks are about.
+var (
+	issue     = letter("this week's issue").from("news", "paper.example")
+	nextIssue = letter("next week's issue").from("news", "paper.example")
+	statement = copyOf("statement", "somebody").from("service", "bank.example")
+	campaign  = letter("a campaign").from("win", "evil.example")
+	personal  = letter("what she wrote").from("ann", "home.example").withoutLinks()
+	herNext   = letter("what she writes next").from("ann", "home.example").withoutLinks()
+)
+
+// Scenarios returns what the project is judged by.
+func Scenarios() []Scenario {
+	var all []Scenario
+	for _, m := range []Means{Fresh, Aged, Mailboxes} {
+		all = append(all, byVoices(m)...)
+	}
+	return append(all,
+		Scenario{Name: "list an established newsletter through traps", Means: Traps,
+			daily: newsletter, before: likes(issue), strike: trap(issue), holds: is(bulkhead.ClassSpam, issue), mend: says(bulkhead.Ham, issue)},
+		Scenario{Name: "list a newsletter through traps on its first day", Means: Traps,
+			before: likes(issue), strike: trap(issue), holds: is(bulkhead.ClassSpam, issue), mend: says(bulkhead.Ham, issue)},
+		Scenario{Name: "make personal mail bulk", Means: Sendings,
+			daily: letters, strike: resend(personal), holds: is(bulkhead.ClassBulk, personal)},
+		Scenario{Name: "be of good standing, then send what is reported", Means: Sendings,
+			strike: standing, holds: isNot(bulkhead.ClassSpam, campaignOf("nice.example")), mend: says(bulkhead.Spam, campaignOf("nice.example"))},
+		Scenario{Name: "wear a listing out before one user reports it", Means: Changes,
+			strike: wear(campaign), holds: isNot(bulkhead.ClassSpam, campaign), mend: says(bulkhead.Spam, campaign)},
+		Scenario{Name: "list an established newsletter as a peer", Means: Peers,
+			daily: newsletter, before: likes(issue), strike: lie(bulkhead.Spam, issue), holds: is(bulkhead.ClassSpam, issue), mend: says(bulkhead.Ham, issue)},
+		Scenario{Name: "un-list a campaign of 10 reports as a peer", Means: Peers,
+			before: tenReport, strike: lie(bulkhead.Revocation, campaign), holds: isNot(bulkhead.ClassSpam, campaign), mend: says(bulkhead.Spam, campaign)},
+	)
+}
+
+// byVoices returns what attackers do who have voices of one kind.
+func byVoices(m Means) []Scenario {
+	all := []Scenario{
+		{Name: "list a newsletter on its first day", before: likes(issue), strike: accuse(issue), holds: is(bulkhead.ClassSpam, issue), mend: says(bulkhead.Ham, issue)},
+		{Name: "list an issue of an established newsletter", daily: newsletter, before: likes(issue), strike: accuse(issue), holds: is(bulkhead.ClassSpam, issue), mend: says(bulkhead.Ham, issue)},
+		{Name: "list the next issue, too", daily: newsletter, before: likes(issue), strike: accuse(issue), holds: is(bulkhead.ClassSpam, nextIssue), mend: says(bulkhead.Ham, nextIssue)},
+		{Name: "list a bank's statements", daily: statements, before: likes(statement), strike: accuseStatements, holds: is(bulkhead.ClassSpam, statement), mend: says(bulkhead.Ham, statement)},
+		{Name: "list a bank's statements by clones of them", daily: statements, before: likes(statement), strike: accuseClones, holds: is(bulkhead.ClassSpam, statement), mend: says(bulkhead.Ham, statement)},
+		{Name: "list what one person will write", daily: letters, before: likes(personal), strike: accuse(personal), holds: is(bulkhead.ClassSpam, herNext), mend: says(bulkhead.Ham, herNext)},
+		{Name: "un-list a campaign of 10 reports", before: tenReport, strike: excuse(campaign), holds: isNot(bulkhead.ClassSpam, campaign), mend: says(bulkhead.Spam, campaign)},
+		{Name: "excuse a campaign before one user reports it", strike: excuseFirst(campaign), holds: isNot(bulkhead.ClassSpam, campaign), mend: says(bulkhead.Spam, campaign)},
+		{Name: "help a mistake of half a vote", daily: newsletter, before: mistaken, strike: accuse(issue), holds: is(bulkhead.ClassSpam, issue), mend: says(bulkhead.Ham, issue)},
+	}
+	if m != Mailboxes {
+		all = append(all, Scenario{Name: "make personal mail bulk", daily: letters, strike: count(personal), holds: is(bulkhead.ClassBulk, personal)})
+	}
+	if m == Fresh {
+		all = append(all, Scenario{Name: "raise each other in a ring", strike: ring, holds: raised})
+	}
+	for i := range all {
+		all[i].Means = m
+	}
+	return all
+}
+
+// newsletter is a weekly newsletter.
+func newsletter(w *world, day int) error {
+	if day%7 != 1 {
+		return nil
+	}
+	return w.deliver(letter(fmt.Sprintf("issue of day %d", day)).from("news", "paper.example"), everybody()...)
+}
+
+// statements is the mail of a bank: a statement for each user, on several days.
+func statements(w *world, day int) error {
+	if day%7 != 3 {
+		return nil
+	}
+	for i, to := range everybody() {
+		if err := w.deliver(copyOf("statement", fmt.Sprintf("%d of day %d", i, day)).from("service", "bank.example"), to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// letters is a person who writes every third day.
+func letters(w *world, day int) error {
+	if day%3 != 0 {
+		return nil
+	}
+	return w.deliver(letter(fmt.Sprintf("letter of day %d", day)).from("ann", "home.example").withoutLinks(), "user0@here.example")
+}
+
+// likes is all honest users saying that they want a message.
+func likes(m mail) func(*world) error {
+	return func(w *world) error { return w.vote(w.honest, bulkhead.Ham, m) }
+}
+
+// tenReport is a campaign that ten users and all honest ones report.
+func tenReport(w *world) error {
+	for i := range campaignReports {
+		if err := w.vote([]bulkhead.Reporter{w.user("reader", i)}, bulkhead.Spam, campaign); err != nil {
+			return err
+		}
+	}
+	return w.vote(w.honest, bulkhead.Spam, campaign)
+}
+
+// mistaken is an account to which an administrator gave half the weight that lists,
+// which reports the newsletter; then all honest users say that they want it.
+func mistaken(w *world) error {
+	half := trust.Account{Name: "mistaken", Role: trust.Trusted, Weight: w.Accounts().Policy().Promotion / 2}
+	if err := w.PutAccount(w.ctx, half); err != nil {
+		return err
+	}
+	if err := w.vote([]bulkhead.Reporter{{Account: half.Name}}, bulkhead.Spam, issue); err != nil {
+		return err
+	}
+	return likes(issue)(w)
+}
+
+type act = func(w *world, n int) error
+
+// accuse is all of the attacker's voices against a message.
+func accuse(m mail) act {
+	return func(w *world, _ int) error { return w.vote(w.attacks, bulkhead.Spam, m) }
+}
+
+// excuse is all of them for one that is listed, by both kinds of vote.
+func excuse(m mail) act {
+	return func(w *world, _ int) error {
+		if err := w.vote(w.attacks, bulkhead.Revocation, m); err != nil {
+			return err
+		}
+		return w.vote(w.attacks, bulkhead.Ham, m)
+	}
+}
+
+// excuseFirst is all of them for one that is not yet reported, and then is, by one
+// user and all honest ones.
+func excuseFirst(m mail) act {
+	return func(w *world, n int) error {
+		if err := w.vote(w.attacks, bulkhead.Ham, m); err != nil {
+			return err
+		}
+		return reported(w, m)
+	}
+}
+
+// wear is one voice that lists a message and takes it off again, n times; then one
+// user and all honest ones report it.
+func wear(m mail) act {
+	return func(w *world, n int) error {
+		mallory := []bulkhead.Reporter{w.user("mallory", 0)}
+		for range n {
+			for _, v := range []bulkhead.Vote{bulkhead.Spam, bulkhead.Revocation} {
+				if err := w.vote(mallory, v, m); err != nil {
+					return err
+				}
+			}
+		}
+		return reported(w, m)
+	}
+}
+
+// reported is one user and all honest ones reporting a message.
+func reported(w *world, m mail) error {
+	return w.vote(append(w.honest[:len(w.honest):len(w.honest)], w.user("reader", 0)), bulkhead.Spam, m)
+}
+
+// accuseStatements is each voice against its own statement.
+func accuseStatements(w *world, _ int) error {
+	for i := range w.attacks {
+		own := copyOf("statement", fmt.Sprint("mallory ", i)).from("service", "bank.example")
+		if err := w.vote(w.attacks[i:i+1], bulkhead.Spam, own); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// accuseClones is each voice against a clone of the bank's mail that the attacker
+// sends from a domain of its own.
+func accuseClones(w *world, _ int) error {
+	for i := range w.attacks {
+		clone := copyOf("statement", fmt.Sprint("clone ", i)).from("service", fmt.Sprintf("bank%d.example", i))
+		if err := w.vote(w.attacks[i:i+1], bulkhead.Spam, clone); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// count is each of the attacker's accounts saying that it saw a message as often as
+// can be.
+func count(m mail) act {
+	return func(w *world, _ int) error {
+		for _, r := range w.attacks {
+			if err := w.report(bulkhead.Report{Signatures: m.signatures(), Count: bulkhead.Many, Reporter: r}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// resend is n copies of a message to one mailbox of the attacker's.
+func resend(m mail) act {
+	return func(w *world, n int) error {
+		for range n {
+			if err := w.deliver(m, "mallory@here.example"); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// standing is n messages to the attacker's own mailbox on each of three days, then a
+// campaign from the same domain, which one user and all honest ones report.
+func standing(w *world, n int) error {
+	for day := range 3 {
+		for i := range n {
+			if err := w.deliver(letter(fmt.Sprintf("nice %d %d", day, i)).from("win", "nice.example"), "mallory@here.example"); err != nil {
+				return err
+			}
+		}
+		w.now = w.now.Add(dayLength)
+	}
+	return reported(w, campaignOf("nice.example"))
+}
+
+func campaignOf(domain string) mail { return letter("a campaign").from("win", domain) }
+
+// trap is a copy of a message to n trap addresses, each from another network.
+func trap(m mail) act {
+	return func(w *world, n int) error {
+		for i := range n {
+			err := w.report(bulkhead.Report{
+				Signatures: m.signatures(), Vote: bulkhead.Spam, Trap: true, Source: bulkhead.Source{Client: network(i)},
+				ID: fmt.Sprint("trap ", i),
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// ring is accounts that report what the others do, for as long as others earn weight.
+func ring(w *world, _ int) error {
+	for day := range agedDays {
+		if err := w.vote(w.attacks, bulkhead.Spam, mail{text: []bulkhead.Signature{text(bulkhead.Exact, fmt.Sprintf("junk of day %d", day))}}); err != nil {
+			return err
+		}
+		w.now = w.now.Add(dayLength)
+	}
+	return nil
+}
+
+// raised reports whether any of the attacker's accounts weighs more than at first.
+func raised(w *world) (bool, error) {
+	for _, r := range w.attacks {
+		if w.Accounts().Worth(r.Account) > start(w.Accounts().Policy()) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// lie is n peers whose blocklists say of a message what their own node was told.
+func lie(v bulkhead.Vote, m mail) act {
+	return func(w *world, n int) error {
+		var origins []engine.Origin
+		for i := range n {
+			origins = append(origins, engine.Origin{ID: fmt.Sprint("liar", i), Weight: peerWeight})
+		}
+		if err := w.SetOrigins(w.ctx, origins); err != nil {
+			return err
+		}
+		parts, err := w.lies(v, m)
+		if err != nil {
+			return err
+		}
+		for _, o := range origins {
+			var parsed []engine.Parsed
+			for _, p := range parts {
+				x, err := w.ParsePart(p)
+				if err != nil {
+					return err
+				}
+				parsed = append(parsed, x)
+			}
+			if err := w.ApplyRemote(w.ctx, o.ID, parsed); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// lies returns what a peer sends that was told to say something of a message.
+func (w *world) lies(v bulkhead.Vote, m mail) ([]engine.Part, error) {
+	liar, err := w.engine()
+	if err != nil {
+		return nil, err
+	}
+	defer liar.Close(w.ctx)
+	if err := liar.Record(w.ctx, true); err != nil {
+		return nil, err
+	}
+	votes := []bulkhead.Vote{bulkhead.Spam}
+	if v != bulkhead.Spam {
+		votes = append(votes, v)
+	}
+	for _, v := range votes {
+		if _, err := liar.Report(w.ctx, bulkhead.Report{Signatures: m.signatures(), Vote: v}); err != nil {
+			return nil, err
+		}
+	}
+	parts, _, err := liar.TakeRounds(w.ctx)
+	return parts, err
+}
+
+func is(c bulkhead.Class, m mail) func(*world) (bool, error) {
+	return func(w *world) (bool, error) {
+		got, err := w.class(m)
+		return got == c, err
+	}
+}
+
+func isNot(c bulkhead.Class, m mail) func(*world) (bool, error) {
+	return func(w *world) (bool, error) {
+		got, err := w.class(m)
+		return got != c, err
+	}
+}
+
+// says is one honest user's vote.
+func says(v bulkhead.Vote, m mail) func(*world, bulkhead.Reporter) error {
+	return func(w *world, by bulkhead.Reporter) error { return w.vote([]bulkhead.Reporter{by}, v, m) }
+}

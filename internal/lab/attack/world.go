@@ -1,0 +1,178 @@
+package attack
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
+)
+
+// agedDays is for how many days an attacker reports real spam before it matters.
+const agedDays = 30
+
+const dayLength = 24 * time.Hour
+
+// subscribers is how many recipients have what is established.
+const subscribers = 50
+
+// service is the account of the mail service whose users vote.
+const service = "mail"
+
+// A world is a node of the default policy, its honest users, an attacker, and a clock.
+type world struct {
+	*engine.Engine
+	ctx     context.Context
+	now     time.Time
+	voters  int
+	honest  []bulkhead.Reporter
+	attacks []bulkhead.Reporter
+	aged    bool
+	sent    int // reports so far, for their IDs
+}
+
+// open returns a world with honest users. voters is about how many votes of all
+// signatures of a message there will be: filters that are too small would decide
+// what is to be measured.
+func open(ctx context.Context, honest, voters int) (*world, error) {
+	w := &world{ctx: ctx, now: time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC), voters: voters + honest + 100}
+	var err error
+	if w.Engine, err = w.engine(); err != nil {
+		return nil, err
+	}
+	if err := w.PutAccount(ctx, trust.Account{Name: service, Role: trust.Trusted, Weight: 1}); err != nil {
+		return nil, err
+	}
+	for i := range honest {
+		w.honest = append(w.honest, w.user("honest", i))
+	}
+	return w, nil
+}
+
+// engine returns an engine that goes by the clock of the world.
+func (w *world) engine() (*engine.Engine, error) {
+	keys := uint64(max(20_000, 60*w.voters))
+	return engine.Open(w.ctx, engine.Options{
+		Now:     func() time.Time { return w.now },
+		Tally:   engine.BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 50_000, Error: 1e-4},
+		Block:   engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 8, Capacity: 20_000, Error: 1e-6},
+		Reports: keys, Votes: 2 * keys,
+	})
+}
+
+func (w *world) close() error { return w.Close(context.WithoutCancel(w.ctx)) }
+
+// user returns one of the users of the mail service: a voice of full weight.
+func (w *world) user(name string, i int) bulkhead.Reporter {
+	return bulkhead.Reporter{Account: service, User: fmt.Sprintf("%s%d", name, i)}
+}
+
+// network returns an address in the i'th network.
+func network(i int) netip.Addr {
+	return netip.AddrFrom4([4]byte{byte(20 + i>>16), byte(i >> 8), byte(i), 1})
+}
+
+// register makes n accounts in as many networks.
+func (w *world) register(n int) error {
+	for i := range n {
+		from := network(i)
+		a := trust.Account{
+			Name: fmt.Sprintf("sock%d", i), Role: trust.Member, From: from, Created: w.now,
+			Weight: w.Accounts().Policy().StartWeight(from),
+		}
+		if err := w.PutAccount(w.ctx, a); err != nil {
+			return err
+		}
+		w.attacks = append(w.attacks, bulkhead.Reporter{Account: a.Name, Addr: from})
+	}
+	return nil
+}
+
+// witnesses is how many accounts of other networks an administrator vouched for
+// report spam. It takes that many to raise somebody to the ceiling.
+const witnesses = 3
+
+// vouch makes the witnesses.
+func (w *world) vouch() error {
+	for i := range witnesses {
+		if err := w.PutAccount(w.ctx, trust.Account{Name: witness(i).Account, Role: trust.Trusted, Weight: 1}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func witness(day int) bulkhead.Reporter {
+	n := day % witnesses
+	return bulkhead.Reporter{Account: fmt.Sprintf("witness%d", n), Addr: network(1<<20 + n)}
+}
+
+// earn is a day of an attacker who earns weight: it reports spam that it sent
+// itself, before an honest witness does.
+func (w *world) earn(day int) error {
+	spam := text(bulkhead.Exact, fmt.Sprintf("spam of day %d", day))
+	for _, r := range append(w.attacks[:len(w.attacks):len(w.attacks)], witness(day)) {
+		if err := w.report(bulkhead.Report{Signatures: []bulkhead.Signature{spam}, Vote: bulkhead.Spam, Reporter: r}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// live lets the days before the attack pass: what happens on each, then earning.
+func (w *world) live(daily func(day int) error) error {
+	for day := range agedDays {
+		if daily != nil {
+			if err := daily(day); err != nil {
+				return err
+			}
+		}
+		if w.aged {
+			if err := w.earn(day); err != nil {
+				return err
+			}
+		}
+		w.now = w.now.Add(dayLength)
+	}
+	return nil
+}
+
+// vote has each of them vote on a message.
+func (w *world) vote(by []bulkhead.Reporter, v bulkhead.Vote, m mail) error {
+	for _, r := range by {
+		if err := w.report(bulkhead.Report{Signatures: m.signatures(), Vote: v, Reporter: r}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deliver delivers a message to recipients, to and on, through the node's own door.
+func (w *world) deliver(m mail, recipients ...string) error {
+	w.sent++
+	return w.report(bulkhead.Report{
+		Signatures: m.signatures(), Recipients: recipients, Count: uint32(len(recipients)), ID: fmt.Sprint("delivery ", w.sent),
+	})
+}
+
+func (w *world) report(r bulkhead.Report) error {
+	_, err := w.Report(w.ctx, r)
+	return err
+}
+
+// everybody returns the addresses of the subscribers.
+func everybody() (to []string) {
+	for i := range subscribers {
+		to = append(to, fmt.Sprintf("user%d@here.example", i))
+	}
+	return to
+}
+
+// class returns what a node says of a message.
+func (w *world) class(m mail) (bulkhead.Class, error) {
+	v, err := w.Check(w.ctx, bulkhead.Query{Signatures: m.signatures(), Terse: true})
+	return v.Class, err
+}

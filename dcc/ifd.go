@@ -47,8 +47,9 @@ type Ifd struct {
 	Substitute string
 	// Signatures returns all signatures of a message and of who sent it, by the
 	// envelope's sender and the client (which may be invalid), and its source: a
-	// message that is reported as spam here was seen whole, so that all front doors
-	// can be told of it. nil tells them of the DCC checksums only.
+	// message is seen whole here, so that its delivery, or that it is reported as spam,
+	// counts for all front doors, and the verdict on all of it is answered. nil leaves
+	// it at the DCC checksums.
 	Signatures func(ctx context.Context, message []byte, sender string, client netip.Addr) ([]bulkhead.Signature, bulkhead.Source, error)
 	// Cleared reports whether the clearinghouse's own white list has a message, by
 	// the envelope's sender, the client (which may be invalid) and what the header

@@ -19,6 +19,7 @@ type mailing struct {
 	sums    []digests.Sum
 	fates   []recipientFate
 	metrics metrics
+	whole   wholeMail
 	query   bool // nothing is to be counted
 	told    bool // the caller says that it is spam
 	ours    bool // the client is one of our own users
@@ -58,10 +59,13 @@ func (s *Ifd) answer(ctx context.Context, q *ifdRequest, message []byte, who bul
 	if m.metrics.white || s.cleared(ctx, m, m.spam) {
 		s.Stats.White.Add(1)
 	} else if !m.failed {
-		s.countMessage(ctx, m)
+		s.readWhole(ctx, m)
+		if s.judge(ctx, m); !m.metrics.white && !m.failed {
+			s.countMessage(ctx, m)
+		}
 	}
-	// To compute all signatures takes long: it is done where it may matter.
-	if !m.metrics.white && !m.failed && !m.refused && m.bulky() && s.cleared(ctx, m, true) {
+	// A verdict has asked the white list for all signatures.
+	if !m.whole.judged && !m.metrics.white && !m.failed && !m.refused && m.bulky() && s.cleared(ctx, m, true) {
 		s.Stats.White.Add(1)
 	}
 	if m.failed || m.refused {
@@ -261,12 +265,7 @@ func (s *Ifd) listVerdict(ctx context.Context, w *Whitelist, m *mailing) (v list
 
 // countMessage counts the message and fills in its totals.
 func (s *Ifd) countMessage(ctx context.Context, m *mailing) {
-	var kept []Checksum
-	for i := range m.sums {
-		if sum := &m.sums[i]; s.counts(sum) {
-			kept = append(kept, Checksum{sum.Type, sum.Sum})
-		}
-	}
+	kept := s.kept(m)
 	report := !m.query && m.rcptNum > 0
 	if report && len(kept) > 0 {
 		if err := s.report(ctx, m, kept); err != nil {
@@ -278,6 +277,9 @@ func (s *Ifd) countMessage(ctx context.Context, m *mailing) {
 	}
 	if report {
 		s.Stats.Reported.Add(1)
+		if !m.spam {
+			s.deliver(ctx, m, kept)
+		}
 	} else {
 		s.Stats.Queried.Add(1)
 	}
@@ -292,6 +294,7 @@ func (s *Ifd) countMessage(ctx context.Context, m *mailing) {
 		if s.counts(&sum) {
 			now := tallies[0]
 			tallies = tallies[1:]
+			m.settle(&now)
 			c.kept, c.total = true, Total{now.total(), now.total()}
 			if report {
 				before := now.before(uint32(m.rcptNum), m.spam)
@@ -299,6 +302,9 @@ func (s *Ifd) countMessage(ctx context.Context, m *mailing) {
 				if m.spam && now.targets.Added > 0 { // or it is white-listed
 					c.total.Current = Many
 				}
+			}
+			if m.metrics.listed && ofText(sum.Type) {
+				c.total = Total{Many, Many}
 			}
 		}
 		m.metrics.sums = append(m.metrics.sums, c)
@@ -319,11 +325,16 @@ func (s *Ifd) cleared(ctx context.Context, m *mailing, signatures bool) bool {
 	if !cleared || err != nil {
 		return false
 	}
+	m.clear()
+	return true
+}
+
+// clear makes the message one that is white-listed for everybody.
+func (m *mailing) clear() {
 	m.spam, m.told, m.metrics.white, m.metrics.black = false, false, true, false
 	for i := range m.fates {
 		m.fates[i] = recipientFate{white: true}
 	}
-	return true
 }
 
 // client returns the address of the client, the zero Addr if the caller has not named
@@ -348,6 +359,17 @@ func (m *mailing) bulky() bool {
 // clients send.
 func (s *Ifd) counts(sum *digests.Sum) bool { return s.book.keeps(sum.Type) && !sum.Local }
 
+// kept returns the checksums of a message that are counted.
+func (s *Ifd) kept(m *mailing) []Checksum {
+	var kept []Checksum
+	for i := range m.sums {
+		if sum := &m.sums[i]; s.counts(sum) {
+			kept = append(kept, Checksum{sum.Type, sum.Sum})
+		}
+	}
+	return kept
+}
+
 func (s *Ifd) report(ctx context.Context, m *mailing, kept []Checksum) error {
 	if err := s.book.report(ctx, kept, uint32(m.rcptNum), m.spam); err != nil {
 		return err
@@ -356,21 +378,10 @@ func (s *Ifd) report(ctx context.Context, m *mailing, kept []Checksum) error {
 		return nil
 	}
 	s.Stats.Spam.Add(1)
-	r := bulkhead.Report{Vote: bulkhead.Spam, Reporter: m.who}
-	if s.Signatures != nil {
-		var err error
-		if r.Signatures, r.Source, err = s.Signatures(ctx, m.message, m.request.sender, m.client()); err != nil {
-			// Odd mail still has its checksums.
-			s.Log.Debug("signatures of a reported message", "err", err)
-			r.Signatures = nil
-		}
+	r := bulkhead.Report{
+		Signatures: m.allSignatures(kept), Vote: bulkhead.Spam, Source: m.whole.source, Reporter: m.who,
+		Trap: !m.told && !m.metrics.black,
 	}
-	for i := range kept {
-		if sig := signatureOf(&kept[i]); !slices.Contains(r.Signatures, sig) {
-			r.Signatures = append(r.Signatures, sig)
-		}
-	}
-	r.Signatures = r.Signatures[:min(len(r.Signatures), maxVotes)]
 	_, err := s.Clearinghouse.Report(ctx, r)
 	return bulkhead.Tolerate(err)
 }
@@ -398,7 +409,7 @@ func (s *Ifd) decide(m *mailing) {
 	if m.metrics.white {
 		return
 	}
-	m.metrics.bulk = m.spam || m.metrics.black
+	m.metrics.bulk = m.spam || m.metrics.black || m.metrics.listed
 	for i := range m.fates {
 		f := &m.fates[i]
 		if f.white || f.off {
@@ -406,7 +417,7 @@ func (s *Ifd) decide(m *mailing) {
 		}
 		// What one recipient calls spam is counted as many, which others may or may
 		// not have a threshold for.
-		f.reject = f.black || f.trap || m.told
+		f.reject = f.black || f.trap || m.told || m.metrics.listed && f.refusesMany()
 		for k := range m.metrics.sums {
 			c := &m.metrics.sums[k]
 			if t := f.thresholds[c.Type]; c.kept && t > 0 && c.total.Current >= t {

@@ -32,7 +32,9 @@ type metrics struct {
 	brand    string
 	white    bool
 	bulk     bool
-	black    bool // by the client's own list: Body is shown as many
+	black    bool   // by the client's own list: Body is shown as many
+	listed   bool   // by the verdict on the whole message: likewise
+	reason   string // of that verdict
 	sums     []countedSum
 }
 
@@ -62,12 +64,12 @@ func (m *metrics) header() string {
 		switch s.Type {
 		case digests.TypeBody:
 			hasBody = true
-			if m.black {
+			if m.black || m.listed {
 				n = Many
 			}
 		case digests.TypeFuz1, digests.TypeFuz2:
 			if !hasBody {
-				words, hasBody = append(words, "Body=0"), true
+				words, hasBody = append(words, "Body="+count(m.noBody())), true
 			}
 		default:
 			if n == 0 {
@@ -77,13 +79,38 @@ func (m *metrics) header() string {
 		words = append(words, s.Type.String()+"="+count(n))
 	}
 	if !hasBody {
-		n := uint32(0)
-		if m.black {
-			n = Many
-		}
-		words = append(words, "Body="+count(n))
+		words = append(words, "Body="+count(m.noBody()))
 	}
-	return fold(words)
+	return fold(append(words, comment(m.reason)...))
+}
+
+// noBody is the total of Body for a message that has none.
+func (m *metrics) noBody() uint32 {
+	if m.black || m.listed {
+		return Many
+	}
+	return 0
+}
+
+// maxReason is how many bytes of a reason are told.
+const maxReason = 160
+
+// comment returns the words of a reason in parentheses. Callers look for counts
+// anywhere in the header and the message chooses some of the words, so that what could
+// be read as a count, or as the end of the comment, is replaced.
+func comment(reason string) []string {
+	words := strings.Fields(strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' || strings.ContainsRune("=;()\\\"", r) {
+			return ' '
+		}
+		return r
+	}, reason[:min(len(reason), maxReason)]))
+	if len(words) == 0 {
+		return nil
+	}
+	words[0] = "(" + words[0]
+	words[len(words)-1] += ")"
+	return words
 }
 
 // fold joins words by blanks into lines of at most 78 columns.

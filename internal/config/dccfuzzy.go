@@ -41,6 +41,7 @@ type Dccifd struct {
 	Window     Duration `toml:"window" doc:"how long after the first attempt the second may come"`
 	White      Duration `toml:"white" doc:"how long a sender that came again is remembered"`
 	MaxMessage int64    `toml:"max_message_bytes" doc:"largest message, bytes"`
+	Verify     bool     `toml:"verify" doc:"verify DKIM signatures and the envelope's sender (SPF); the DNS is asked as\nresolver of [milter] says, and waited for one second at most. false: only\nauthentication_results of [whitelist] say who sent a message"`
 }
 
 // Fuzzy is the section [fuzzy].
@@ -81,7 +82,7 @@ func defaultDCC() DCC {
 func defaultDccifd() Dccifd {
 	return Dccifd{
 		Rules: "2", Thresholds: []string{}, Embargo: Duration(270 * time.Second), Window: Duration(7 * 24 * time.Hour),
-		White: Duration(63 * 24 * time.Hour), MaxMessage: 32 << 20,
+		White: Duration(63 * 24 * time.Hour), MaxMessage: 32 << 20, Verify: true,
 	}
 }
 

@@ -199,6 +199,12 @@ func (n *core) read(ctx context.Context, raw []byte) ([]bulkhead.Signature, bulk
 
 // readFrom is read for a message with a sender of the envelope, "" if it is not known.
 func (n *core) readFrom(ctx context.Context, raw []byte, sender string) ([]bulkhead.Signature, bulkhead.Source, error) {
+	return n.readVerified(ctx, raw, sender, nil, "")
+}
+
+// readVerified is readFrom with the domains that the door has verified itself, as
+// [mail.Message.SourceVerified] has them.
+func (n *core) readVerified(ctx context.Context, raw []byte, sender string, dkim []string, spf string) ([]bulkhead.Signature, bulkhead.Source, error) {
 	m, err := mail.Read(ctx, raw)
 	if err != nil {
 		return nil, bulkhead.Source{}, err
@@ -207,18 +213,7 @@ func (n *core) readFrom(ctx context.Context, raw []byte, sender string) ([]bulkh
 	if err != nil {
 		return nil, bulkhead.Source{}, err
 	}
-	return aboveFloor(m, sigs), m.SourceBy(n.cfg.Load().Whitelist.AuthResults, sender), nil
-}
-
-// readDelivered is readFrom for a message with a client, which may be invalid. The
-// signatures are also those of who sent it.
-func (n *core) readDelivered(ctx context.Context, raw []byte, sender string, client netip.Addr) ([]bulkhead.Signature, bulkhead.Source, error) {
-	sigs, source, err := n.readFrom(ctx, raw, sender)
-	if err != nil {
-		return nil, bulkhead.Source{}, err
-	}
-	source.Client = client
-	return append(sigs, signature.Senders(source)...), source, nil
+	return aboveFloor(m, sigs), m.SourceVerified(n.cfg.Load().Whitelist.AuthResults, sender, dkim, spf), nil
 }
 
 // cleared reports whether the white list has a message, by the sender of its

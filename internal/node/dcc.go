@@ -2,11 +2,13 @@ package node
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -14,11 +16,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/dcc"
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/verify"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
+	"github.com/bulkhead-mail/bulkhead/signature"
 	dccsum "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
@@ -81,7 +86,7 @@ func (n *Node) openDccifd(ctx context.Context, address string) (*opened, error) 
 	front := &dcc.Ifd{
 		Clearinghouse: n.house, ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand, Host: cfg.Dccifd.Host,
 		Keep: keptTypes(cfg.DCC.Keep), Substitute: cfg.Dccifd.Substitute, MaxMessage: cfg.Dccifd.MaxMessage,
-		White: whiteFile(cfg.Dccifd.Whiteclnt, false, log), Signatures: n.readDelivered, Cleared: n.cleared, Now: clock.Now, Log: log,
+		White: whiteFile(cfg.Dccifd.Whiteclnt, false, log), Signatures: n.readDelivered(cfg, log), Cleared: n.cleared, Now: clock.Now, Log: log,
 	}
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
 	if cfg.Dccifd.Rules == "1" {
@@ -110,6 +115,40 @@ func (n *Node) openDccifd(ctx context.Context, address string) (*opened, error) 
 	}
 	o.metrics = dccifdMetrics(&front.Stats)
 	return o, nil
+}
+
+// maxVerify bounds the time for the signatures of a message, half of it for the
+// DNS: rspamd waits two seconds for dccifd.
+const maxVerify = 2 * time.Second
+
+// readDelivered returns what reads all signatures of a message and of who sent it, as
+// [dcc.Ifd] wants it.
+func (n *Node) readDelivered(cfg *config.Config, log *slog.Logger) func(context.Context, []byte, string, netip.Addr) ([]bulkhead.Signature, bulkhead.Source, error) {
+	verifier := verify.New(verify.Options{Resolver: config.WithPort(cfg.Milter.Resolver, "53"), Now: clock.Now, Log: log})
+	return func(ctx context.Context, raw []byte, sender string, client netip.Addr) ([]bulkhead.Signature, bulkhead.Source, error) {
+		var dkim []string
+		var spf string
+		if cfg.Dccifd.Verify {
+			short, cancel := context.WithTimeout(ctx, maxVerify)
+			dkim, spf = verifier.Verify(short, withCRLF(raw), client, sender)
+			cancel()
+		}
+		sigs, source, err := n.readVerified(ctx, raw, sender, dkim, spf)
+		if err != nil {
+			return nil, bulkhead.Source{}, err
+		}
+		source.Client = client
+		return append(sigs, signature.Senders(source)...), source, nil
+	}
+}
+
+// withCRLF returns a message as it was sent: callers may hand it over with the line
+// ends of this machine.
+func withCRLF(raw []byte) []byte {
+	if bytes.Contains(raw, []byte("\r\n")) {
+		return raw
+	}
+	return bytes.ReplaceAll(raw, []byte("\n"), []byte("\r\n"))
 }
 
 // checkDccifd judges thresholds and the file of words.

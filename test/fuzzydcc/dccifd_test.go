@@ -21,14 +21,14 @@ const ferryText = "the ferry to the island leaves at nine on every day of the we
 func startDccifd(t *testing.T, extra string) string {
 	t.Helper()
 	address := nodetest.Address(t)
-	startNode(t, fmt.Sprintf("[listen]\ndccifd = %q\n%s", address, extra))
+	startNode(t, fmt.Sprintf("[listen]\ndccifd = %q\n[dccifd]\nverify = false\n%s", address, extra))
 	nodetest.AwaitTCP(t, address)
 	return address
 }
 
 // TestRspamdDCC: rspamd's dcc module takes our answers for dccifd's.
 func TestRspamdDCC(t *testing.T) {
-	address := startDccifd(t, "[dccifd]\nthresholds = [\"CMN,many\"]\n")
+	address := startDccifd(t, "thresholds = [\"CMN,many\"]\n")
 	r := startRspamd(t, "", fmt.Sprintf(`
 modules { path = "/usr/share/rspamd/plugins/dcc.lua"; }
 dcc { enabled = true; servers = "%s"; timeout = 5s; body_max = 3; fuz1_max = 3; }`, address))

@@ -89,6 +89,12 @@ func TestTemplateValues(t *testing.T) {
 			t.Errorf("key %s, unique %s: %+v, %v, want %d", tt.key, tt.unique, outcomes, err, tt.want)
 		}
 	}
+	l := open(t, Options{Rules: []Rule{{Name: "r", Key: "{sasl_username}", Unique: "{sender}", Limit: 10, Period: time.Hour}}})
+	for i, sender := range []string{"", "<>", ""} {
+		if _, _, outcomes, err := l.Apply(request("sender", sender, "sasl_username", "ann")); err != nil || len(outcomes) != 1 || outcomes[0].New != (i == 0) {
+			t.Errorf("sender %q: %+v, %v, want one item for both ways to write it", sender, outcomes, err)
+		}
+	}
 	if tmpl, err := ParseTemplate("a {sender}"); err != nil || tmpl.String() != "a {sender}" || tmpl.Empty() || !(Template{}).Empty() {
 		t.Errorf("%q, %v", tmpl, err)
 	}

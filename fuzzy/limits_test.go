@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
+	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 )
 
 // TestPermissions: who may do what, and the code that tells who may not.
@@ -189,6 +190,26 @@ func TestManyLists(t *testing.T) {
 	}
 	if n := len(again.lists.inUse()); n != maxLists {
 		t.Errorf("%d lists in use, want %d", n, maxLists)
+	}
+}
+
+// TestOneAnswerForAList: a near copy of what was written to the list for spam, and whose
+// bands others call spam too, is told once, with what was written.
+func TestOneAnswerForAList(t *testing.T) {
+	text := randomShingles(rand.New(rand.NewPCG(17, 18)))
+	house := prototest.NewTally(2)
+	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: rspamd.AppendBands(nil, &text, rspamd.Votes), Vote: bulkhead.Spam}); err != nil {
+		t.Fatal(err)
+	}
+	c := dial(t, serve(t, &Server{Clearinghouse: house}), nil)
+	if r := mustCheck(t, c, digestOf(9), &text); r.Flag != 1 || !r.OK() || r.Stored || len(r.Extra) != 0 {
+		t.Errorf("called spam: %+v", r)
+	}
+	for _, flag := range []uint8{1, 2} {
+		must(t, c.Write(t.Context(), digestOf(1), &text, flag, 9))
+		if r := mustCheck(t, c, digestOf(9), &text); r.Flag != 1 || r.Value != 9 || len(r.Extra) != int(flag)-1 {
+			t.Errorf("written to list %d too: %+v", flag, r)
+		}
 	}
 }
 

@@ -213,6 +213,37 @@ func TestOneAnswerForAList(t *testing.T) {
 	}
 }
 
+// TestNothingLeftOver: an answer has nothing of the one before it, which was put
+// together in the same memory.
+func TestNothingLeftOver(t *testing.T) {
+	c := dial(t, serve(t, &Server{Clearinghouse: new(prototest.House)}), nil)
+	must(t, c.Write(t.Context(), digestOf(1), nil, 1, 5))
+	must(t, c.Write(t.Context(), digestOf(1), nil, 2, 5))
+	for _, command := range []Command{Ping, Stat, Check} {
+		if r := mustCheck(t, c, digestOf(1), nil); !r.Stored || r.Time == 0 || len(r.Extra) != 1 {
+			t.Fatalf("%+v", r)
+		}
+		r, err := c.Do(t.Context(), Request{Command: command, Digest: digestOf(7)})
+		if err != nil || r.Stored || r.Time != 0 || len(r.Extra) != 0 || r.Digest != digestOf(7) {
+			t.Errorf("%s: %+v, %v", command, r, err)
+		}
+	}
+}
+
+// TestUsedKeysStay: a shared key that is in use is not forgotten, however many others
+// come.
+func TestUsedKeysStay(t *testing.T) {
+	cache := newSharedKeys(4)
+	used := sharedID{client: [32]byte{1: 1}}
+	cache.put(&used, &sharedKey{9})
+	for i := range 100 {
+		cache.put(&sharedID{client: [32]byte{byte(i)}}, &sharedKey{byte(i)})
+		if k := cache.get(&used); k == nil || k[0] != 9 {
+			t.Fatalf("forgotten after %d others", i+1)
+		}
+	}
+}
+
 // TestTimes: the time of a hit is that of its first write.
 func TestTimes(t *testing.T) {
 	for first, want := range map[int64]uint32{-5: 0, 0: 0, 1: 1, 1_700_000_000: 1_700_000_000, 1 << 40: math.MaxUint32} {

@@ -84,5 +84,4 @@ func takeNearSince(_ *Server, c *pendingCheck, looks, _ []bulkhead.Look, _ []uin
 			c.hits = append(c.hits, near)
 		}
 	}
-	c.state = checkClosed
 }

@@ -115,7 +115,7 @@ const (
 // personal data of senders and are not looked at.
 func skipExtensions(rest []byte) error {
 	for len(rest) > 0 {
-		n := 0
+		var n int
 		switch t := rest[0]; {
 		case t == extIPv4:
 			n = 1 + 4

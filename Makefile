@@ -7,6 +7,7 @@
 # make vet     formatting, go vet, staticcheck
 # make bench   the benchmarks
 # make bench-peers  the arrays beside rival libraries, into docs/performance.md
+# make stream  what the rules catch and hit in a month of mail: MAIL="FOLDER..." TEMPLATES=FOLDER
 # make packages     archives, deb, rpm, apk, container images, checksums and SBOMs in dist/
 # make reproducible the same twice, which must be equal
 
@@ -18,7 +19,10 @@ STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 MUTANTS     ?= 60
 SEED        ?= 1
 
-.PHONY: all build server run test interop race fuzz vet mutate bench bench-peers packages reproducible clean
+MAIL        ?=
+TEMPLATES   ?=
+
+.PHONY: all build server run test interop race fuzz vet mutate bench bench-peers stream packages reproducible clean
 
 all: vet test
 
@@ -71,3 +75,6 @@ reproducible:
 
 clean:
 	rm -rf bin dist
+
+stream:
+	$(GO) run ./cmd/bulkhead-lab stream --reporting 0.1,0.02 --lone --svg stream.svg $(if $(TEMPLATES),--templates $(TEMPLATES)) $(MAIL)

@@ -76,6 +76,7 @@ var mayImport = map[string][]string{
 	"internal/lab/figure":         {},
 	"internal/lab/study":          {".", "filter", "filter/paper", "signature", "internal/lab/figure"},
 	"internal/lab/replay":         {".", "filter", "signature", "signature/mail", "internal/engine", "internal/trust", "internal/lab/figure"},
+	"internal/lab/stream":         {".", "filter", "signature", "signature/mail", "internal/engine", "internal/trust", "internal/lab/figure"},
 	"internal/lab/attack":         {".", "internal/engine", "internal/trust"},
 	"internal/lab/load":           {"signature/razor", "fuzzy", "policy", "internal/mmsg"},
 	"cmd/bulkhead-lab":            {"*", "*/*", "internal/lab/*"},

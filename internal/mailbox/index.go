@@ -11,7 +11,7 @@ import (
 // IndexName is the file that makes a folder a labelled collection: a table with
 // tabs between its columns and a first line that names them. The column file
 // is needed; label (ham or spam) and time (RFC 3339) are read where present,
-// others are not looked at.
+// others are handed on.
 const IndexName = "index.tsv"
 
 // maxRow is the longest line of an index, in bytes.
@@ -43,16 +43,16 @@ func (r *reader) index(dir string) bool {
 		if text == "" {
 			continue
 		}
-		row := strings.Split(text, "\t")
-		get := func(name string) string {
-			if i, ok := column[name]; ok && i < len(row) {
-				return row[i]
+		cells := strings.Split(text, "\t")
+		row := make(map[string]string, len(column))
+		for name, i := range column {
+			if i < len(cells) {
+				row[name] = cells[i]
 			}
-			return ""
 		}
-		name, label := get("file"), get("label")
+		name, label := row["file"], row["label"]
 		var at time.Time
-		if text := get("time"); text != "" {
+		if text := row["time"]; text != "" {
 			if at, err = time.Parse(time.RFC3339, text); err != nil {
 				if !r.fail("%s: line %d: time %.40q is not RFC 3339", path, line, text) {
 					return false
@@ -74,6 +74,7 @@ func (r *reader) index(dir string) bool {
 			}
 			continue
 		}
+		r.row = row
 		if !r.file(filepath.Join(dir, name), at, label, true) {
 			return false
 		}

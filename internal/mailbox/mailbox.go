@@ -43,6 +43,9 @@ type Message struct {
 	// the name of the Maildir file, or else the topmost Received or the Date
 	// field; zero if none of them can be read.
 	Time time.Time
+	// Columns is the row of the index by the names of its columns; nil without an
+	// index.
+	Columns map[string]string
 }
 
 // Name returns the file, with the offset if it holds several messages.
@@ -97,6 +100,7 @@ type reader struct {
 	opts  Options
 	yield func(*Message, error) bool
 	done  bool
+	row   map[string]string // of the index that is read
 }
 
 func (r *reader) fail(format string, args ...any) bool {
@@ -161,7 +165,7 @@ func (r *reader) stream(name string, in io.Reader, single bool, at time.Time, la
 	if at.IsZero() {
 		at = messageTime(raw)
 	}
-	return r.yield(&Message{Raw: raw, File: name, Label: label, Time: at}, nil)
+	return r.yield(&Message{Raw: raw, File: name, Label: label, Time: at, Columns: r.row}, nil)
 }
 
 func (r *reader) mbox(name string, box *mbox, label string) bool {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -108,6 +109,24 @@ func TestRead(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestColumns: a row of an index is handed on, by the names of its columns.
+func TestColumns(t *testing.T) {
+	dir := tree(t, map[string]string{"index.tsv": "file\tkind\tlast\na\tx y\tz\nb\tw\n", "a": "A: a\n", "b": "B: b\n", "c.eml": "C: c\n"})
+	var got []map[string]string
+	for _, path := range []string{dir, filepath.Join(dir, "c.eml")} {
+		for m, err := range Read(t.Context(), path, Options{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, m.Columns)
+		}
+	}
+	want := []map[string]string{{"file": "a", "kind": "x y", "last": "z"}, {"file": "b", "kind": "w"}, nil}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("columns %v, want %v", got, want)
 	}
 }
 

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/lab/stream"
+	"github.com/bulkhead-mail/bulkhead/internal/mailbox"
+	"github.com/bulkhead-mail/bulkhead/internal/units"
+)
+
+// A streamCommand is what the flags of the command say.
+type streamCommand struct {
+	stream.Options
+	reporting []float64
+	lone      bool
+	templates []string
+	picture   string
+	json      bool
+}
+
+func newStreamCommand() *cobra.Command {
+	var s streamCommand
+	cmd := &cobra.Command{
+		Use:   "stream [--templates DIR] [--json] [--svg FILE] MAIL...",
+		Short: "Play a month of campaigns, ham and complaints to the users of many sites",
+		Long: "Make streams of labelled mail: campaigns of spam with heavy-tailed numbers of copies, ham as it\n" +
+			"is sent to one, to a list or to many, mail of templates and clones of it. Each copy goes to a\n" +
+			"user of some site, is checked, counted, and perhaps complained of later. Print how much was\n" +
+			"called spam, of which kind, over several seeds.\n\n" +
+			"MAIL is a folder with an index.tsv (columns file, label, time; kind and family if there are any).\n" +
+			"Spam that a clusters.tsv beside it (columns file, cluster) puts together is one campaign. Nothing\n" +
+			"is kept, and no node is asked.",
+		Args: cli.Args(cobra.MinimumNArgs(1)),
+		RunE: s.run,
+	}
+	s.Spread = 48 * time.Hour
+	f := cmd.Flags()
+	f.IntVar(&s.Sites, "sites", 20, "sites, which share one node")
+	f.BoolVar(&s.lone, "lone", false, "the same streams also with a node for each site alone")
+	f.IntVar(&s.Users, "users", 50, "users of each site")
+	f.Float64SliceVar(&s.reporting, "reporting", []float64{0.1}, "shares of the recipients of spam who report it, for example 0.1,0.02")
+	f.Float64Var(&s.Objecting, "objecting", 0.2, "share of recipients who object where ham was called spam")
+	f.Float64Var(&s.Mistakes, "mistakes", 1, "factor to the rates of wrong complaints, 0.05 to 0.3 % by kind of ham")
+	f.StringSliceVar(&s.templates, "templates", nil, "folders of template mail and clones, with an index.tsv of their kinds and families")
+	f.IntVar(&s.Days, "days", 30, "days that a stream lasts")
+	f.Float64Var(&s.Tail, "tail", 1.1, "exponent of the number of copies of a campaign; smaller for larger ones")
+	f.DurationVar(&s.Spread, "spread", s.Spread, "mean time from the first copy of spam to another")
+	f.IntVar(&s.Runs, "runs", 5, "streams of each setting, each of a seed of its own")
+	f.Uint64Var(&s.Seed, "seed", 1, "seed of the first")
+	f.BoolVar(&s.Exact, "exact", false, "exact maps in place of filters")
+	f.BoolVar(&s.json, "json", false, "print the results as JSON")
+	f.StringVar(&s.picture, "svg", "", "file to draw the catch rate by place in the campaign into (.png for pixels)")
+	return cmd
+}
+
+func (s *streamCommand) run(cmd *cobra.Command, args []string) error {
+	if err := noZero(cmd.Flags()); err != nil {
+		return err
+	}
+	settings, err := s.settings()
+	if err != nil {
+		return err
+	}
+	progress := newReplayProgress(cmd.ErrOrStderr())
+	defer progress.end()
+	letters, err := stream.Read(cmd.Context(), streamMail(cmd, slices.Concat(args, s.templates)), func(done int) { progress.show("reading", done, 0) })
+	if err != nil {
+		return err
+	}
+	var results stream.Results
+	for i, o := range settings {
+		o.Progress = func(stage string, done, total int) {
+			progress.show(fmt.Sprintf("%s, setting %d of %d", stage, i+1, len(settings)), done, total)
+		}
+		r, err := stream.Run(cmd.Context(), letters, o)
+		if err != nil {
+			return err
+		}
+		results = append(results, r)
+	}
+	progress.end()
+	if s.picture != "" {
+		if err := writePicture(s.picture, results); err != nil {
+			return err
+		}
+	}
+	if s.json {
+		out := json.NewEncoder(cmd.OutOrStdout())
+		out.SetIndent("", "  ")
+		return out.Encode(results)
+	}
+	return printStream(cmd.OutOrStdout(), results)
+}
+
+// noZero refuses a number of 0, which in the options of a stream stands for the
+// default and is not what was asked for.
+func noZero(flags *pflag.FlagSet) (err error) {
+	flags.Visit(func(f *pflag.Flag) {
+		switch f.Value.String() {
+		case "0", "0s":
+			err = cli.Usagef("--%s 0, want more", f.Name)
+		}
+	})
+	return err
+}
+
+// settings returns the options of each setting, checked.
+func (s *streamCommand) settings() (all []stream.Options, err error) {
+	alone := []bool{false}
+	if s.lone {
+		alone = append(alone, true)
+	}
+	for _, lone := range alone {
+		for _, reporting := range s.reporting {
+			o := s.Options
+			o.Lone, o.Reporting = lone, reporting
+			if reporting == 0 {
+				return nil, cli.Usagef("--reporting 0, want more")
+			}
+			if err := o.Complete(); err != nil {
+				return nil, cli.UsageError{Err: err}
+			}
+			all = append(all, o)
+		}
+	}
+	if len(all) == 0 {
+		return nil, cli.Usagef("--reporting without a share")
+	}
+	return all, nil
+}
+
+// streamMail reads folders with what their indexes and clusters say.
+func streamMail(cmd *cobra.Command, dirs []string) iter.Seq2[stream.Mail, error] {
+	return func(yield func(stream.Mail, error) bool) {
+		for _, dir := range dirs {
+			clusters, err := readClusters(dir)
+			if err != nil {
+				yield(stream.Mail{}, cli.InputError{Err: err})
+				return
+			}
+			for m, err := range mailbox.Read(cmd.Context(), dir, mailbox.Options{}) {
+				switch {
+				case err != nil:
+					err = cli.InputError{Err: err}
+				case m.Label == "":
+					err = cli.Usagef("%s has no label: want folders with an index.tsv that has them", m.Name())
+				}
+				if err != nil {
+					yield(stream.Mail{}, err)
+					return
+				}
+				if !yield(streamed(dir, m, clusters), nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func streamed(dir string, m *mailbox.Message, clusters map[string]string) stream.Mail {
+	row := m.Columns
+	one := stream.Mail{
+		Name: m.Name(), Set: dir, Time: m.Time, Spam: m.Label == mailbox.Spam, Kind: row["kind"], Origin: row["origin"], Raw: m.Raw,
+	}
+	if one.Spam {
+		if one.Campaign = clusters[row["file"]]; one.Campaign == "" {
+			one.Campaign = row["family"]
+		}
+	}
+	return one
+}
+
+// readClusters returns the cluster of each file that a clusters.tsv of the folder
+// puts into one, nil if there is none.
+func readClusters(dir string) (map[string]string, error) {
+	f, err := os.Open(filepath.Join(dir, "clusters.tsv"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	table := csv.NewReader(f)
+	table.Comma, table.LazyQuotes = '\t', true
+	rows, err := table.ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	if len(rows) == 0 {
+		return nil, fmt.Errorf("%s: no column names", f.Name())
+	}
+	file, cluster := slices.Index(rows[0], "file"), slices.Index(rows[0], "cluster")
+	if file < 0 || cluster < 0 {
+		return nil, fmt.Errorf("%s: want columns file and cluster", f.Name())
+	}
+	clusters := map[string]string{}
+	for _, row := range rows[1:] {
+		clusters[row[file]] = row[cluster]
+	}
+	return clusters, nil
+}
+
+// printStream prints a column for each setting.
+func printStream(w io.Writer, results stream.Results) error {
+	o := &results[0].Options
+	fmt.Fprintf(w, "%d messages, %d sites of %d users, %s; %s, seeds from %d on. Percent of the copies, ± at 95 %% confidence.\n\n",
+		results[0].Messages, o.Sites, o.Users, units.Plural(o.Days, "day"), units.Plural(o.Runs, "run"), o.Seed)
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
+	row := func(name string, cell func(*stream.Result) string) {
+		fmt.Fprintf(t, "%s\t", name)
+		for _, r := range results {
+			fmt.Fprintf(t, "%s\t", cell(r))
+		}
+		fmt.Fprintln(t)
+	}
+	row("", (*stream.Result).Title)
+	for k := range stream.NumKinds {
+		name := k.String()
+		if results[0].Spam[name].Cases == 0 {
+			continue
+		}
+		row(name+" called spam", func(r *stream.Result) string { return printEstimate(r.Spam[name], 2) })
+		row("suspected", func(r *stream.Result) string { return printEstimate(r.Suspected[name], 2) })
+		row("copies", func(r *stream.Result) string { return fmt.Sprint(r.Spam[name].Cases) })
+	}
+	row("copies before the first called spam", func(r *stream.Result) string { return printEstimate(r.First, 1) })
+	row("before the first so called or suspected", func(r *stream.Result) string { return printEstimate(r.FirstMarked, 1) })
+	row(fmt.Sprintf("campaigns of %d copies or more", stream.Large), func(r *stream.Result) string { return fmt.Sprint(r.First.Cases) })
+	return t.Flush()
+}
+
+func printEstimate(e stream.Estimate, digits int) string {
+	return fmt.Sprintf("%.*f ± %.*f", digits, e.Mean, digits, e.Error)
+}

@@ -1,0 +1,191 @@
+package stream
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"iter"
+	"net/netip"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/mail"
+)
+
+// A Mail is one message of a collection.
+type Mail struct {
+	Name string    // for errors, for example its file
+	Set  string    // the collection; each is spread over the whole stream
+	Time time.Time // of arrival, for its place in the collection
+	Spam bool      // its label
+	// Kind and Origin are what the collection says of it, "" for nothing. Kind is
+	// "clone-...", "genuine", "wrong-...", or the name of a kind of ham, such as "list".
+	Kind, Origin string
+	// Campaign is the same for messages that were sent together, "" for one of its own.
+	Campaign string
+	Raw      []byte
+}
+
+// A Letter is what is kept of one message.
+type Letter struct {
+	Name     string
+	Kind     Kind
+	set      string
+	time     time.Time
+	campaign string
+	sigs     []bulkhead.Signature
+	source   bulkhead.Source
+	err      error
+}
+
+// networkKey is the key of the simulated network.
+var networkKey = [16]byte{'s', 't', 'r', 'e', 'a', 'm'}
+
+// Read computes the signatures of all mail, of each message once, and says what
+// kind each is of. The first error of mail ends it. progress may be nil; it does not
+// know of how many.
+func Read(ctx context.Context, mail iter.Seq2[Mail, error], progress func(done int)) ([]*Letter, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if progress == nil {
+		progress = func(int) {}
+	}
+	type job struct {
+		m Mail
+		l *Letter
+	}
+	jobs := make(chan job)
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for j := range jobs {
+				j.l.read(ctx, &j.m)
+			}
+		})
+	}
+	var letters []*Letter
+	var failed error
+	for m, err := range mail {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			failed = err
+			break
+		}
+		l := &Letter{Name: m.Name, set: m.Set, time: m.Time}
+		if l.campaign = "of " + m.Campaign; m.Campaign == "" {
+			l.campaign = fmt.Sprint(len(letters))
+		}
+		letters = append(letters, l)
+		jobs <- job{m, l}
+		progress(len(letters))
+	}
+	close(jobs)
+	workers.Wait()
+	if failed != nil {
+		return nil, failed
+	}
+	for _, l := range letters {
+		if l.err != nil {
+			return nil, fmt.Errorf("stream: %s: %w", l.Name, l.err)
+		}
+	}
+	return letters, nil
+}
+
+func (l *Letter) read(ctx context.Context, m *Mail) {
+	header, _, _ := bytes.Cut(bytes.ReplaceAll(m.Raw, []byte("\r\n"), []byte("\n")), []byte("\n\n"))
+	l.Kind = kindOf(m, header)
+	message, err := mail.Read(ctx, m.Raw)
+	if err != nil {
+		l.err = err
+		return
+	}
+	sigs, err := signature.Of(ctx, message, signature.Options{Key: networkKey})
+	l.source = sourceOf(message, header, m.Spam)
+	l.sigs, l.err = slices.Concat(sigs, signature.Senders(l.source)), err
+}
+
+// What tells mail of lists and newsletters in collections that do not say.
+var (
+	ofList  = regexp.MustCompile(`(?im)^(list-id|list-post|mailing-list|x-mailman-version|x-beenthere|precedence: *list)`)
+	ofMany  = regexp.MustCompile(`(?im)^(list-unsubscribe|precedence: *bulk)`)
+	forMany = regexp.MustCompile(`(^|/)hard_ham(/|$)`)
+)
+
+// kindOf returns the kind of a message: what its collection says, else what its
+// header does. The hard ham of one well-known corpus is newsletters nearly throughout.
+func kindOf(m *Mail, header []byte) Kind {
+	if m.Spam {
+		if strings.HasPrefix(m.Kind, "clone-") {
+			return Clone
+		}
+		return Spam
+	}
+	for k := Template; k < NumKinds; k++ {
+		if m.Kind == k.String() || m.Kind+"s" == k.String() {
+			return k
+		}
+	}
+	switch {
+	case m.Kind == "genuine":
+		return Template
+	case strings.HasPrefix(m.Kind, "wrong-"):
+		return Quote
+	case forMany.MatchString(m.Origin):
+		return Newsletter
+	case ofList.Match(header):
+		return List
+	case ofMany.Match(header):
+		return Newsletter
+	}
+	return Personal
+}
+
+// The results of a mail server, in the forms in which collections have them: some
+// leave out the name of the host that RFC 8601 demands.
+var (
+	results    = regexp.MustCompile(`(?im)^authentication-results:((?:[^\n]|\n[ \t])*)`)
+	passedDKIM = regexp.MustCompile(`(?i)\bdkim=pass\b[^;]*\bheader\.d=([^;\s]+)`)
+	passedSPF  = regexp.MustCompile(`(?i)\bspf=pass\b[^;]*\bsmtp\.mailfrom=(?:[^;\s@]*@)?([^;\s]+)`)
+	received   = regexp.MustCompile(`(?im)^received:(?:[^\n]|\n[ \t])*?\[([0-9a-f.:]+)\]`)
+)
+
+// sourceOf returns who sent a message, as the server that received it would have
+// found: what the topmost Authentication-Results says, or, in ham from before there
+// were any, that the author's or the list's domain signed it.
+func sourceOf(m *mail.Message, header []byte, spam bool) bulkhead.Source {
+	var dkim []string
+	spf := ""
+	if field := results.FindSubmatch(header); field != nil {
+		for _, d := range passedDKIM.FindAllSubmatch(field[1], -1) {
+			dkim = append(dkim, string(d[1]))
+		}
+		if d := passedSPF.FindSubmatch(field[1]); d != nil {
+			spf = string(d[1])
+		}
+	} else if !spam {
+		signer := m.ListID
+		if signer == "" {
+			_, signer, _ = strings.Cut(m.From, "@")
+		}
+		if signer != "" {
+			dkim = append(dkim, signer)
+		}
+	}
+	source := m.SourceVerified(nil, "", dkim, spf)
+	for _, field := range received.FindAllSubmatch(header, -1) {
+		if a, err := netip.ParseAddr(string(field[1])); err == nil && a.IsGlobalUnicast() && !a.IsPrivate() {
+			source.Client = a
+			break
+		}
+	}
+	return source
+}

@@ -1,0 +1,385 @@
+package stream
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// words returns text of its own for each n.
+func words(n int) string {
+	all := strings.Fields("apple bridge candle desert engine forest garden hammer island jacket kettle ladder mirror needle orange pepper quarry ribbon saddle temple")
+	var b strings.Builder
+	for i := range 40 {
+		fmt.Fprintf(&b, "%s%c ", all[(n*(i+3)+i*i*(n%7+1))%len(all)], 'a'+rune(n%26))
+	}
+	return b.String()
+}
+
+func letter(n int, kind, domain string) Mail {
+	m := Mail{
+		Name: fmt.Sprint(n), Set: "made", Time: begin.Add(time.Duration(n) * time.Hour), Kind: kind, Spam: kind == "" || strings.HasPrefix(kind, "clone-"),
+		Raw: fmt.Appendf(nil, "From: someone@%s\nTo: bob@example.org\nSubject: %d\n\n%s\n", domain, n, words(n)),
+	}
+	return m
+}
+
+func each(mail []Mail) iter.Seq2[Mail, error] {
+	return func(yield func(Mail, error) bool) {
+		for _, m := range mail {
+			if !yield(m, nil) {
+				return
+			}
+		}
+	}
+}
+
+// made is letters of all kinds.
+func made(t *testing.T) []*Letter {
+	t.Helper()
+	var mail []Mail
+	for n := range 60 {
+		kind := []string{"", "", "clone-freemail", "genuine", "newsletters", "lists", "personal", "wrong-reply"}[n%8]
+		m := letter(n, kind, fmt.Sprintf("d%d.example", n%5))
+		if m.Spam {
+			m.Campaign = fmt.Sprint(n % 6) // several letters each
+		}
+		mail = append(mail, m)
+	}
+	letters, err := Read(t.Context(), each(mail), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return letters
+}
+
+// TestAgainstMaps plays a stream beside plain maps: what was delivered to whom, who
+// complained, and what the engine says of the votes in the end.
+func TestAgainstMaps(t *testing.T) {
+	for _, lone := range []bool{false, true} {
+		opts := Options{Sites: 3, Users: 4, Days: 5, Reporting: 0.5, Mistakes: 100, Objecting: 0.7, Exact: true, Lone: lone, Spread: 10 * time.Hour}
+		if err := opts.Complete(); err != nil {
+			t.Fatal(err)
+		}
+		p := newPlan(made(t), &opts, 7)
+		s, err := newPlayer(t.Context(), p, &opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := s.close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		type vote struct {
+			server, letter, voter string
+		}
+		spam, ham := map[vote]bool{}, map[vote]bool{}
+		var want [NumKinds]Counts
+		for i := range p.deliveries {
+			d := &p.deliveries[i]
+			if err := s.speak(t.Context(), d.at); err != nil {
+				t.Fatal(err)
+			}
+			before := s.tally.kinds[d.letter.Kind]
+			if err := s.deliver(t.Context(), i); err != nil {
+				t.Fatal(err)
+			}
+			flagged := s.tally.kinds[d.letter.Kind].Spam > before.Spam
+			c := &want[d.letter.Kind]
+			c.Copies++
+			server := ""
+			if lone {
+				server = siteName(d.site)
+			}
+			v := vote{server, d.letter.Name, d.address()}
+			rate := map[Kind]float64{Spam: 0.5, Clone: 0.5, Template: 0.1, Newsletter: 0.3, List: 0.1, Personal: 0.05, Quote: 0.05}[d.letter.Kind]
+			switch bad := d.letter.Kind == Spam || d.letter.Kind == Clone; {
+			case bad && flagged:
+			case flagged && d.luck < 0.7:
+				c.Objections++
+				ham[v] = true
+			case !flagged && d.luck < rate:
+				c.Complaints++
+				spam[v] = true
+			}
+		}
+		if err := s.speak(t.Context(), time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		for k := range NumKinds {
+			got := s.tally.kinds[k]
+			if got.Copies != want[k].Copies || got.Complaints != want[k].Complaints || got.Objections != want[k].Objections || got.Copies == 0 {
+				t.Errorf("lone %v, %v: %+v, want the copies, complaints and objections of %+v", lone, k, got, want[k])
+			}
+		}
+		if len(spam) < 10 || len(ham) < 1 {
+			t.Fatalf("lone %v: %d complaints and %d objections, too few to tell anything", lone, len(spam), len(ham))
+		}
+		voters := func(votes map[vote]bool, server, letter string) (n int) {
+			for v := range votes {
+				if v.server == server && v.letter == letter {
+					n++
+				}
+			}
+			return n
+		}
+		seen := map[string]bool{}
+		for i := range p.deliveries {
+			d := &p.deliveries[i]
+			server := ""
+			if lone {
+				server = siteName(d.site)
+			}
+			if seen[server+d.letter.Name] {
+				continue
+			}
+			seen[server+d.letter.Name] = true
+			v, err := s.server(d.site).Check(t.Context(), bulkhead.Query{Signatures: d.letter.sigs, Source: d.letter.source})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range v.Findings {
+				if f.Signature.Scheme() != bulkhead.Exact {
+					continue
+				}
+				if got, want := f.Spam, voters(spam, server, d.letter.Name); int(got) != want {
+					t.Errorf("lone %v, letter %s at %q: the engine knows %d complaints, want %d", lone, d.letter.Name, server, got, want)
+				}
+				if got, want := f.Ham, voters(ham, server, d.letter.Name); int(got) != want {
+					t.Errorf("lone %v, letter %s at %q: the engine knows %d objections, want %d", lone, d.letter.Name, server, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestKnownOutcome: everybody reports a campaign of equal copies. Until the first
+// report, every copy passes; from then on all are spam. Ham is not touched.
+func TestKnownOutcome(t *testing.T) {
+	letters, err := Read(t.Context(), each([]Mail{letter(1, "clone-relinked", "bad.example"), letter(2, "personal", "good.example")}), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := Options{Reporting: 1, Runs: 3, Days: 2, Tail: 0.5}
+	r, err := Run(t.Context(), letters, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := opts.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range r.Runs {
+		p := newPlan(letters, &opts, run.Seed)
+		reported := time.Time{}
+		passed, copies := 0, 0
+		for _, d := range p.deliveries {
+			if d.letter.Kind != Clone {
+				continue
+			}
+			copies++
+			if reported.IsZero() || d.at.Before(reported) {
+				passed++
+				if at := d.at.Add(d.delay); reported.IsZero() || at.Before(reported) {
+					reported = at
+				}
+			}
+		}
+		want := Counts{Copies: copies, Spam: copies - passed, Complaints: passed}
+		if got := run.Kinds["clones"]; got != want {
+			t.Errorf("seed %d: clones %+v, want %+v", run.Seed, got, want)
+		}
+		if got, want := run.Kinds["personal"], (Counts{Copies: 1}); got != want {
+			t.Errorf("seed %d: personal %+v, want %+v", run.Seed, got, want)
+		}
+		if copies >= Large && run.First != float64(passed) {
+			t.Errorf("seed %d: first catch after %v copies, want %d", run.Seed, run.First, passed)
+		}
+		all := 0
+		for _, c := range run.ByCopy {
+			all += c.Copies
+		}
+		if all != copies {
+			t.Errorf("seed %d: %d copies by place, want %d", run.Seed, all, copies)
+		}
+	}
+}
+
+// TestSeed: equal seeds give equal results; another seed gives another stream.
+func TestSeed(t *testing.T) {
+	encode := func(seed uint64) string {
+		r, err := Run(t.Context(), made(t), Options{Runs: 1, Days: 3, Seed: seed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := json.Marshal(r.Runs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Replace(string(b), fmt.Sprintf(`"seed":%d`, seed), "", 1)
+	}
+	first := encode(1)
+	if again := encode(1); again != first {
+		t.Errorf("seed 1 gives\n%s\nand\n%s", first, again)
+	}
+	if other := encode(2); other == first {
+		t.Errorf("seeds 1 and 2 both give %s", first)
+	}
+}
+
+// TestPlan: the numbers of copies follow the law that the options name, all is in
+// order, and a lower rate of reports has its reports among those of a higher one.
+func TestPlan(t *testing.T) {
+	var mail []Mail
+	for n := range 4000 {
+		mail = append(mail, Mail{Name: fmt.Sprint(n), Spam: true, Raw: []byte("A: b\n\nc")})
+	}
+	letters, err := Read(t.Context(), each(mail), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := Options{}
+	if err := opts.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	p := newPlan(letters, &opts, 1)
+	if len(p.sizes) != len(letters) {
+		t.Fatalf("%d campaigns, want %d", len(p.sizes), len(letters))
+	}
+	for _, least := range []int{2, 10, 100} {
+		n := 0
+		for _, size := range p.sizes {
+			if size >= least {
+				n++
+			}
+		}
+		want := math.Pow(float64(least), -opts.Tail)
+		if got := float64(n) / float64(len(p.sizes)); math.Abs(got-want) > 4*math.Sqrt(want/float64(len(p.sizes))) {
+			t.Errorf("%.4f of the campaigns have %d copies or more, want %.4f", got, least, want)
+		}
+	}
+	few := opts
+	few.Reporting = 0.02
+	reports := 0
+	for i := range p.deliveries {
+		d := &p.deliveries[i]
+		if i > 0 && d.at.Before(p.deliveries[i-1].at) {
+			t.Fatalf("delivery %d is before the one before it", i)
+		}
+		if d.delay < 5*time.Minute || d.delay > 24*time.Hour || d.site >= opts.Sites || d.user >= opts.Users {
+			t.Fatalf("delivery %d: %+v", i, d)
+		}
+		if few.reaction(d, bulkhead.ClassUnknown) == bulkhead.Spam {
+			reports++
+			if opts.reaction(d, bulkhead.ClassSuspected) != bulkhead.Spam {
+				t.Fatal("who reports at 2 % does not at 10 %")
+			}
+		}
+	}
+	n := float64(len(p.deliveries))
+	if math.Abs(float64(reports)-0.02*n) > 4*math.Sqrt(0.02*n) {
+		t.Errorf("%d reports of %v copies, want 2 %%", reports, n)
+	}
+}
+
+func TestKinds(t *testing.T) {
+	for _, tt := range []struct {
+		mail Mail
+		want Kind
+	}{
+		{Mail{Spam: true}, Spam},
+		{Mail{Spam: true, Kind: "clone-urgent"}, Clone},
+		{Mail{Spam: true, Raw: []byte("List-Id: <a.example>\n\n")}, Spam},
+		{Mail{Kind: "genuine"}, Template},
+		{Mail{Kind: "wrong-forward-inline"}, Quote},
+		{Mail{Kind: "lists"}, List},
+		{Mail{Kind: "list"}, List},
+		{Mail{Kind: "no such kind"}, Personal},
+		{Mail{Origin: "hard_ham/0001", Raw: []byte("List-Id: <a.example>\n\n")}, Newsletter},
+		{Mail{Raw: []byte("A: b\r\nList-Id: <a.example>\r\n\r\n")}, List},
+		{Mail{Raw: []byte("Precedence: bulk\n\n")}, Newsletter},
+		{Mail{Raw: []byte("A: b\n\nPrecedence: bulk\n")}, Personal},
+	} {
+		header, _, _ := strings.Cut(strings.ReplaceAll(string(tt.mail.Raw), "\r\n", "\n"), "\n\n")
+		if got := kindOf(&tt.mail, []byte(header)); got != tt.want {
+			t.Errorf("%+v: %v, want %v", tt.mail, got, tt.want)
+		}
+	}
+}
+
+// TestSource: whom a message is verified to be from.
+func TestSource(t *testing.T) {
+	for _, tt := range []struct {
+		header string
+		spam   bool
+		dkim   []string
+		sender string
+		client string
+	}{
+		{"From: a@example.com\n", false, []string{"example.com"}, "a@example.com", ""},
+		{"From: a@example.com\n", true, nil, "", ""},
+		{"From: a@example.com\nList-Id: <l.example.org>\n", false, []string{"l.example.org"}, "", ""},
+		{"Authentication-Results: mx.example;\n dkim=pass header.d=example.net;\n spf=softfail smtp.mailfrom=x.example\nFrom: a@example.net\n", true, []string{"example.net"}, "a@example.net", ""},
+		{"Authentication-Results: spf=pass (sender IP is 192.0.2.1)\n smtp.mailfrom=example.com; dkim=none\nFrom: a@example.com\n", true, nil, "a@example.com", ""},
+		{"Authentication-Results: mx; dkim=none\nFrom: a@example.com\n", false, nil, "", ""},
+		{"Received: from x ([10.0.0.1])\n by y\nReceived: from z (z [198.51.100.7])\nFrom: a@example.com\n", true, nil, "", "198.51.100.7"},
+	} {
+		letters, err := Read(t.Context(), each([]Mail{{Spam: tt.spam, Raw: []byte(tt.header + "\nbody")}}), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := letters[0].source
+		client := ""
+		if s.Client.IsValid() {
+			client = s.Client.String()
+		}
+		if !reflect.DeepEqual(s.DKIM, tt.dkim) || s.Sender != tt.sender || client != tt.client {
+			t.Errorf("%q: DKIM %v, sender %q, client %q; want %v, %q, %q", tt.header, s.DKIM, s.Sender, client, tt.dkim, tt.sender, tt.client)
+		}
+	}
+}
+
+func TestEstimate(t *testing.T) {
+	// 1, 2, 3: standard deviation 1, t(2) = 4.303, over the root of 3.
+	e := estimate([]float64{1, 2, 3}, 30)
+	if e.Mean != 2 || math.Abs(e.Error-4.303/math.Sqrt(3)) > 1e-9 || e.Cases != 30 {
+		t.Errorf("%+v", e)
+	}
+	if e := estimate([]float64{5}, 1); e != (Estimate{Mean: 5, Cases: 1}) {
+		t.Errorf("a single value: %+v", e)
+	}
+	for n, want := range map[int]int{1: 0, 4: 3, 5: 3, 6: 4, 10_000: len(Steps) - 1} {
+		if got := step(n); got != want {
+			t.Errorf("copy %d is in step %d, want %d", n, got, want)
+		}
+	}
+	if got := median([]int{4, 1, 2, 9}); got != 3 {
+		t.Errorf("median %v, want 3", got)
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	for _, o := range []Options{
+		{Sites: -1}, {Users: -1}, {Reporting: 1.1}, {Reporting: math.NaN()}, {Objecting: -1}, {Mistakes: 101}, {Days: -1}, {Tail: 0.1}, {Spread: -1}, {Runs: -1},
+	} {
+		if r, err := Run(t.Context(), made(t), o); err == nil || r != nil {
+			t.Errorf("%+v: %v, %v", o, r, err)
+		}
+	}
+	if _, err := Run(t.Context(), nil, Options{}); err == nil {
+		t.Error("a stream of nothing")
+	}
+	broken := errors.New("cable cut")
+	_, err := Read(t.Context(), func(yield func(Mail, error) bool) { yield(Mail{}, broken) }, nil)
+	if !errors.Is(err, broken) {
+		t.Errorf("error %v, want %v", err, broken)
+	}
+}

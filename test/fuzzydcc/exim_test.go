@@ -52,7 +52,7 @@ func TestEximDCC(t *testing.T) {
 	if err != nil {
 		t.Fatalf("exim4 -bV: %v\n%s", err, version)
 	}
-	address := startDccifd(t, "[dccifd]\nthresholds = [\"CMN,many\"]\n")
+	address := startDccifd(t, "thresholds = [\"CMN,many\"]\n")
 	ask := eximCondition
 	if bytes.Contains(version, []byte("DCC")) {
 		ask = func(t *testing.T, address, message string) (string, string) {

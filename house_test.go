@@ -77,7 +77,7 @@ var mayImport = map[string][]string{
 	"internal/lab/study":          {".", "filter", "filter/paper", "signature", "internal/lab/figure"},
 	"internal/lab/replay":         {".", "filter", "signature", "signature/mail", "internal/engine", "internal/trust", "internal/lab/figure"},
 	"internal/lab/stream":         {".", "filter", "signature", "signature/mail", "internal/engine", "internal/trust", "internal/lab/figure"},
-	"internal/lab/attack":         {".", "internal/engine", "internal/trust"},
+	"internal/lab/attack":         {".", "internal/engine", "internal/trust", "internal/lab/figure"},
 	"internal/lab/load":           {"signature/razor", "fuzzy", "policy", "internal/mmsg"},
 	"cmd/bulkhead-lab":            {"*", "*/*", "internal/lab/*"},
 	// A command knows the node, and what commands do without one.

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -14,13 +18,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/lab/attack"
 )
 
-// honestUsers is against how many honest users attacks are measured.
-var honestUsers = []int{0, 5, 50}
-
 func newAttackCommand() *cobra.Command {
-	limit, asJSON, only := 200, false, ""
+	limit, asJSON, only, report := 200, false, "", ""
 	cmd := &cobra.Command{
-		Use:   "attack [--most N] [--only WORDS] [--json]",
+		Use:   "attack [--most N] [--only WORDS] [--json | --report DIR]",
 		Short: "Measure what it takes to list what is no spam, and to free what is",
 		Long: "Let attackers loose on an engine of the default policy, over simulated days, and print\n" +
 			"what it takes to succeed: how many fresh accounts, accounts that earned weight for 30\n" +
@@ -31,21 +32,15 @@ func newAttackCommand() *cobra.Command {
 			if limit < 1 || limit > attack.MaxMeans {
 				return cli.Usagef("--most %d, want 1 to %d", limit, attack.MaxMeans)
 			}
-			var results []attack.Result
-			for _, s := range attack.Scenarios() {
-				if !strings.Contains(s.Name+" "+string(s.Means), only) {
-					continue
-				}
-				for _, honest := range honestUsers {
-					r, err := attack.Run(cmd.Context(), s, honest, limit)
-					if err != nil {
-						return err
-					}
-					results = append(results, r)
-				}
+			if report != "" && (asJSON || only != "") {
+				return cli.Usagef("--report is of all attacks, without --only and --json")
 			}
-			if len(results) == 0 {
-				return cli.Usagef("--only %q: no such attack", only)
+			results, err := runAttacks(cmd.Context(), only, limit)
+			if err != nil {
+				return err
+			}
+			if report != "" {
+				return reportAttacks(cmd.Context(), report, results)
 			}
 			if asJSON {
 				out := json.NewEncoder(cmd.OutOrStdout())
@@ -57,8 +52,54 @@ func newAttackCommand() *cobra.Command {
 	}
 	cmd.Flags().IntVar(&limit, "most", limit, "most accounts, mailboxes, traps, peers or deliveries that the attacker has")
 	cmd.Flags().StringVar(&only, "only", only, "only attacks whose name or means holds this")
+	cmd.Flags().StringVar(&report, "report", report, "write attacks.md and its figures into this directory")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the results as JSON")
 	return cmd
+}
+
+// runAttacks runs the attacks whose name or means holds a text.
+func runAttacks(ctx context.Context, only string, limit int) (results []attack.Result, err error) {
+	for _, s := range attack.Scenarios() {
+		if !strings.Contains(s.Name+" "+string(s.Means), only) {
+			continue
+		}
+		for _, honest := range attack.Honest() {
+			r, err := attack.Run(ctx, s, honest, limit)
+			if err != nil {
+				return nil, err
+			}
+			results = append(results, r)
+		}
+	}
+	if len(results) == 0 {
+		return nil, cli.Usagef("--only %q: no such attack", only)
+	}
+	return results, nil
+}
+
+// reportAttacks writes a page and its figures into a directory.
+func reportAttacks(ctx context.Context, dir string, results []attack.Result) error {
+	figures, err := attack.Figures(ctx, results)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "attacks"), 0o755); err != nil {
+		return err
+	}
+	for _, f := range figures {
+		var svg bytes.Buffer
+		if err := f.Draw(&svg, "svg"); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, "attacks", f.Name+".svg"), svg.Bytes(), 0o644); err != nil {
+			return err
+		}
+	}
+	var page bytes.Buffer
+	if err := attack.Report(&page, results); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "attacks.md"), page.Bytes(), 0o644)
 }
 
 // printAttacks prints a line for each attack, and a column for each number of
@@ -66,27 +107,16 @@ func newAttackCommand() *cobra.Command {
 func printAttacks(w io.Writer, results []attack.Result) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprint(t, "to\tof")
-	for _, honest := range honestUsers {
+	for _, honest := range attack.Honest() {
 		fmt.Fprintf(t, "\tagainst %d", honest)
 	}
 	fmt.Fprintln(t)
-	for attack := range slices.Chunk(results, len(honestUsers)) {
-		fmt.Fprintf(t, "%s\t%s", attack[0].Name, attack[0].Means)
-		for _, r := range attack {
-			fmt.Fprintf(t, "\t%s", takes(&r))
+	for of := range slices.Chunk(results, len(attack.Honest())) {
+		fmt.Fprintf(t, "%s\t%s", of[0].Name, of[0].Means)
+		for i := range of {
+			fmt.Fprintf(t, "\t%s", of[i].Says())
 		}
 		fmt.Fprintln(t)
 	}
 	return t.Flush()
-}
-
-// takes says what an attack takes, and how many votes undo it.
-func takes(r *attack.Result) string {
-	switch {
-	case r.Takes == 0:
-		return fmt.Sprintf("never up to %d", r.Limit)
-	case r.Undone > 0:
-		return fmt.Sprintf("%d, undone by %d", r.Takes, r.Undone)
-	}
-	return fmt.Sprint(r.Takes)
 }

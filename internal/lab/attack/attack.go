@@ -56,7 +56,7 @@ type Result struct {
 	Takes int `json:"takes"`
 	Limit int `json:"limit"`
 	// Undone is how many votes of other honest users undo the smallest success; 0: there
-	// is none, or more than twice as many as users and means do not undo it.
+	// is none, or twice as many as users and means together do not undo it.
 	Undone int `json:"undone"`
 }
 
@@ -114,7 +114,7 @@ func (s *Scenario) try(ctx context.Context, honest, n int) (won bool, undone int
 	if won, err = s.holds(w); err != nil || !won || s.mend == nil {
 		return won, 0, err
 	}
-	for i := range 2 * (honest + n + 1) {
+	for i := range answers(honest, n) {
 		if err := s.mend(w, w.user("helper", i)); err != nil {
 			return won, 0, err
 		}
@@ -128,6 +128,9 @@ func (s *Scenario) try(ctx context.Context, honest, n int) (won bool, undone int
 	}
 	return won, 0, nil
 }
+
+// answers is how many votes are tried to undo a success with n of the means.
+func answers(honest, n int) int { return 2 * (honest + n + 1) }
 
 // prepared returns a world on the day of the attack.
 func (s *Scenario) prepared(ctx context.Context, honest, n int) (*world, error) {

@@ -2,6 +2,8 @@ package attack
 
 import (
 	"fmt"
+	"io"
+	"strings"
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -107,13 +109,13 @@ func TestUndone(t *testing.T) {
 		t.Run(fmt.Sprint(s.Name, ", ", s.Means), func(t *testing.T) {
 			t.Parallel()
 			for _, honest := range []int{0, 2} {
-				r, err := Run(t.Context(), s, honest, 24)
+				r, err := Run(t.Context(), s, honest, 16)
 				if err != nil {
 					t.Fatal(err)
 				}
 				switch {
-				case s.Means == Mailboxes && r.Takes == 0:
-					t.Errorf("not even 24 mailboxes against %d users: nothing was measured", honest)
+				case s.Means == Mailboxes && s.daily == nil && r.Takes == 0:
+					t.Errorf("not even 16 mailboxes against %d users: nothing was measured", honest)
 				case r.Takes > 0 && (r.Undone == 0 || r.Undone > r.Takes+1):
 					t.Errorf("against %d users, %d succeed and %d votes undo it", honest, r.Takes, r.Undone)
 				case s.Means == Mailboxes && r.Takes < honest:
@@ -154,6 +156,35 @@ func TestRunRefuses(t *testing.T) {
 		if _, err := Run(t.Context(), s, n[0], n[1]); err == nil {
 			t.Errorf("%d against %d: no error", n[1], n[0])
 		}
+	}
+}
+
+// TestReport: the page has a line for each attack and shows each figure.
+func TestReport(t *testing.T) {
+	var results []Result
+	for _, s := range Scenarios() {
+		for _, honest := range Honest() {
+			results = append(results, Result{Scenario: s, Honest: honest, Takes: 1 + honest, Limit: 99})
+		}
+	}
+	figures, err := Figures(t.Context(), results)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if err := Report(&b, results); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range figures {
+		if err := f.Draw(io.Discard, "svg"); err != nil {
+			t.Error(err)
+		}
+		if want := "(attacks/" + f.Name + ".svg)"; !strings.Contains(b.String(), want) {
+			t.Errorf("the page does not show %s", want)
+		}
+	}
+	if got := strings.Count(b.String(), " | 51"); got != len(Scenarios()) {
+		t.Errorf("%d lines of attacks, want %d", got, len(Scenarios()))
 	}
 }
 

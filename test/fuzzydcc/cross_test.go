@@ -14,10 +14,10 @@ import (
 
 // TestReportsCrossOver: what is reported whole over HTTP or through dccifd is
 // known to rspamd's fuzzy_check, near copies included, and what rspamd learns is
-// known over HTTP.
+// suspected over HTTP until somebody reports the very mail.
 func TestReportsCrossOver(t *testing.T) {
 	port, web, ifd := nodetest.FreePort(t), nodetest.Address(t), nodetest.Address(t)
-	startNode(t, fmt.Sprintf("[listen]\nhttp = %q\ndccifd = %q\nfuzzy = \"127.0.0.1:%d\"\n[dccifd]\nthresholds = [\"CMN,many\"]\n", web, ifd, port))
+	data := startNode(t, fmt.Sprintf("[listen]\nhttp = %q\ndccifd = %q\nfuzzy = \"127.0.0.1:%d\"\n[dccifd]\nthresholds = [\"CMN,many\"]\n", web, ifd, port))
 	for _, address := range []string{web, ifd, fmt.Sprintf("127.0.0.1:%d", port)} {
 		nodetest.AwaitTCP(t, address)
 	}
@@ -55,12 +55,22 @@ func TestReportsCrossOver(t *testing.T) {
 
 	mill := mail("mill", "5", strings.ReplaceAll(gardenText, "potatoes", "onions")+strings.Repeat("the miller counts his sacks twice before he signs for them at the gate ", 5)+"\n")
 	r.learn("/fuzzyadd", mill, 1, 10)
-	v, err := door.CheckMessage(t.Context(), []byte(mill), client.MessageOptions{})
-	if err != nil {
+	judged := func(want bulkhead.Class) {
+		t.Helper()
+		v, err := door.CheckMessage(t.Context(), []byte(mill), client.MessageOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.Class != want.String() {
+			t.Errorf("learnt by rspamd: %+v, want %v over HTTP", v, want)
+		}
+	}
+	// rspamd has told of its digests of the text alone, and that by one voice.
+	judged(bulkhead.ClassSuspected)
+	token := nodetest.Output(t, "", nodetest.Binary(t), "user", "add", "ann", "--role", "trusted", "--server", door.Server, "--data", data)
+	ann := &client.Client{Server: door.Server, Token: strings.TrimSpace(token)}
+	if _, err := ann.ReportMessage(t.Context(), []byte(mill), client.MessageOptions{Vote: bulkhead.Spam}); err != nil {
 		t.Fatal(err)
 	}
-	// rspamd has told of its digest of the text alone, and that by one voice.
-	if v.Class != "suspected" {
-		t.Errorf("learnt by rspamd: %+v, want suspected over HTTP", v)
-	}
+	judged(bulkhead.ClassSpam)
 }

@@ -13,13 +13,15 @@ import (
 func TestMain(m *testing.M) { nodetest.Main(m) }
 
 // startNode runs a node whose configuration is the given text until the test
-// ends.
-func startNode(t *testing.T, config string) {
+// ends. It returns its data folder.
+func startNode(t *testing.T, config string) (data string) {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "bulkhead.toml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	nodetest.Run(t, dir, nodetest.Binary(t), "serve", "--config", file, "--data", filepath.Join(dir, "data"))
+	data = filepath.Join(dir, "data")
+	nodetest.Run(t, dir, nodetest.Binary(t), "serve", "--config", file, "--data", data)
+	return data
 }

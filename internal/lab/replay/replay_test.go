@@ -236,8 +236,8 @@ func collection(t *testing.T, name string) []Mail {
 func checkCorpus(t *testing.T, name string, r *Result) {
 	t.Helper()
 	d := &r.Differences
-	t.Logf("%s: %d of %d spam caught (%.1f %%), %d of %d ham called spam, %d ham bulk; filters %d bytes, maps %d; %.0f messages/s; %d of %d verdicts differ, counts %.1e, judgements %.1e",
-		name, r.Filters.Caught, r.Spam, 100*r.CatchRate(), r.Filters.HamFlagged, r.Ham, r.Filters.HamBulk, r.Filters.StateBytes, r.Exact.StateBytes,
+	t.Logf("%s: %d of %d spam caught (%.1f %%), %d suspected, %d of %d ham called spam, %d suspected, %d ham bulk; filters %d bytes, maps %d; %.0f messages/s; %d of %d verdicts differ, counts %.1e, judgements %.1e",
+		name, r.Filters.Caught, r.Spam, 100*r.CatchRate(), r.Filters.SpamSuspected, r.Filters.HamFlagged, r.Ham, r.Filters.HamSuspected, r.Filters.HamBulk, r.Filters.StateBytes, r.Exact.StateBytes,
 		r.Filters.PerSecond, d.Spam+d.Bulk, d.Verdicts, d.CountRate, d.JudgeRate)
 	for _, s := range r.Filters.Schemes {
 		t.Logf("    %-16s %5d caught, %4d by no other, %3d ham", s.Scheme, s.Caught, s.Only, s.HamFlagged)
@@ -248,6 +248,9 @@ func checkCorpus(t *testing.T, name string, r *Result) {
 	if r.FalseRate() > 1e-3 {
 		t.Errorf("%s: %d of %d ham called spam: %v", name, r.Filters.HamFlagged, r.Ham, r.Filters.Flagged)
 	}
+	if rate := float64(r.Filters.HamSuspected) / float64(r.Ham); rate > 5e-3 {
+		t.Errorf("%s: %d of %d ham suspected", name, r.Filters.HamSuspected, r.Ham)
+	}
 	// The stated rate is that of one generation; a count adds up those that live.
 	if d.CountRate > 2*d.Stated || float64(d.Spam) > 1+d.StatedJ*float64(d.Findings) {
 		t.Errorf("%s: filters differ more than stated: %+v", name, *d)
@@ -256,7 +259,7 @@ func checkCorpus(t *testing.T, name string, r *Result) {
 
 // TestReplayCorpus replays real mail. The catch rate is bound by how often the
 // collections repeat themselves; what is checked is that the near-duplicates
-// among spam are found and those among ham (newsletters, revisions of patches)
+// among spam are found, or suspected where one voice reported them, and those among ham (newsletters, revisions of patches)
 // are left alone.
 func TestReplayCorpus(t *testing.T) {
 	if testing.Short() {
@@ -268,7 +271,7 @@ func TestReplayCorpus(t *testing.T) {
 		name  string
 		mail  []Mail
 		least float64
-	}{{"csdmc-2009-2010", csdmc, 0.1}, {"spamassassin-2002", spamassassin, 0.15}} {
+	}{{"csdmc-2009-2010", csdmc, 0.2}, {"spamassassin-2002", spamassassin, 0.15}} {
 		if !full && set.name == "spamassassin-2002" {
 			continue // its spam is replayed below
 		}
@@ -277,8 +280,8 @@ func TestReplayCorpus(t *testing.T) {
 			t.Fatal(err)
 		}
 		checkCorpus(t, set.name, r)
-		if r.CatchRate() < set.least {
-			t.Errorf("%s: catch rate %.3f, want at least %.2f", set.name, r.CatchRate(), set.least)
+		if rate := float64(r.Filters.Caught+r.Filters.SpamSuspected) / float64(r.Spam); rate < set.least {
+			t.Errorf("%s: %.3f of the spam caught or suspected, want at least %.2f", set.name, rate, set.least)
 		}
 	}
 	// The lists hold ham only. All spam of the other sets arrives among it, and

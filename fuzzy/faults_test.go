@@ -1,8 +1,11 @@
 package fuzzy
 
 import (
+	"context"
+	"errors"
 	"math/rand/v2"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,6 +46,47 @@ func TestEveryFaultIsTold(t *testing.T) {
 			t.Errorf("%s: faults are not counted", name)
 		}
 	}
+}
+
+// TestLookPanics: a panic of the clearinghouse while a write is planned costs its answer
+// and no more, and the write is done when it is sent again.
+func TestLookPanics(t *testing.T) {
+	house := &lookBomb{Counter: prototest.NewTally(2)}
+	c := dial(t, serve(t, &Server{Clearinghouse: house}), nil)
+	must(t, c.Write(t.Context(), digestOf(1), nil, 1, 5))
+	must(t, c.Write(t.Context(), digestOf(1), nil, 1, -1)) // from now on a write looks first
+	r := Request{Command: Write, Digest: digestOf(1), Flag: 1, Value: 3, Tag: 7}
+	house.armed.Store(true)
+	c.Timeout, c.Retransmits = 20*time.Millisecond, -1
+	if _, err := c.Do(t.Context(), r); !errors.Is(err, ErrNoReply) {
+		t.Errorf("a write that panics: %v", err)
+	}
+	for house.panics.Load() == 0 {
+		runtime.Gosched()
+	}
+	house.armed.Store(false)
+	c.Timeout, c.Retransmits = 0, 100
+	if _, err := c.Do(t.Context(), r); err != nil {
+		t.Errorf("sent again: %v", err)
+	}
+	if r := mustCheck(t, c, digestOf(1), nil); r.Value != 7 {
+		t.Errorf("value %d, want 7", r.Value)
+	}
+}
+
+// lookBomb panics at each look for counts of its own while it is armed.
+type lookBomb struct {
+	bulkhead.Counter
+	armed  atomic.Bool
+	panics atomic.Int32
+}
+
+func (b *lookBomb) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
+	if b.armed.Load() && sigs[0] != takenSignature() && sigs[0] != listSignature(0) {
+		b.panics.Add(1)
+		panic("boom")
+	}
+	return b.Counter.Look(ctx, sigs, out, what)
 }
 
 // TestStats: each request counts as what became of it.

@@ -3,10 +3,12 @@ package fuzzy
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"net/netip"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -183,13 +185,14 @@ func TestManyLists(t *testing.T) {
 	// A node that starts where more are in use serves some, and goes on.
 	house.Add(listSignature(200), 1)
 	house.Add(listSignature(201), 1)
-	again := &Server{Clearinghouse: house}
+	var log strings.Builder
+	again := &Server{Clearinghouse: house, Log: slog.New(slog.NewTextHandler(&log, nil))}
 	again.prepare()
 	for range 2 {
 		again.followLists(ctx)
 	}
-	if n := len(again.lists.inUse()); n != maxLists {
-		t.Errorf("%d lists in use, want %d", n, maxLists)
+	if n := len(again.lists.inUse()); n != maxLists || strings.Count(log.String(), "more lists in use") != 1 {
+		t.Errorf("%d lists in use, want %d, log %q, want it said once", n, maxLists, log.String())
 	}
 }
 
@@ -210,6 +213,11 @@ func TestOneAnswerForAList(t *testing.T) {
 		if r := mustCheck(t, c, digestOf(9), &text); r.Flag != 1 || r.Value != 9 || len(r.Extra) != int(flag)-1 {
 			t.Errorf("written to list %d too: %+v", flag, r)
 		}
+	}
+	must(t, c.Delete(t.Context(), digestOf(1), &text))
+	must(t, c.Write(t.Context(), digestOf(1), &text, 1, 7))
+	if r := mustCheck(t, c, digestOf(9), &text); r.Flag != 1 || r.Value != 7 || len(r.Extra) != 0 {
+		t.Errorf("deleted and written anew: %+v", r)
 	}
 }
 

@@ -44,6 +44,8 @@ var mayImport = map[string][]string{
 	"internal/engine/pages":       {"filter", "internal/store"},
 	"internal/engine/replica":     {".", "filter", "internal/engine/book", "internal/engine/pages", "internal/store"},
 	"internal/engine/verdict":     {".", "internal/trust"},
+	"internal/engine/keys":        {".", "filter"},
+	"internal/engine/resolve":     {".", "filter", "internal/engine/book", "internal/engine/evidence", "internal/engine/keys", "internal/engine/verdict", "internal/trust"},
 	"internal/engine/evidence":    {"filter", "internal/engine/book", "internal/engine/replica", "internal/engine/verdict"},
 	"internal/mesh":               {".", "filter", "internal/engine", "internal/wholefile"},
 	"internal/config":             {"."},

@@ -47,7 +47,7 @@ func (c *accountChange) apply(e *Engine, index uint64) error {
 		return nil
 	}
 	e.accountsIndex = index
-	e.resolver.members = nil
+	e.resolver.AccountsChanged()
 	if c.Put != nil {
 		return e.accounts.Put(*c.Put)
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
@@ -24,19 +24,20 @@ type scratch struct {
 	listed   []int // of a look
 
 	// Of pairs.
-	secret      filter.Secret
+	keys        keys.Maker
 	pairAsks    []evidence.Ask
 	pairRecords []evidence.Record
 }
 
 func (e *Engine) newScratch() *scratch {
 	return &scratch{
-		secret: e.opts.Secret,
-		reader: evidence.Reader{
-			Keys: otherKeys{e.opts.Secret}, Day: uint64(e.opts.Tally.Generation / time.Second), RevocationFirst: e.opts.RevocationFirst,
-		},
+		keys:   e.keys,
+		reader: evidence.Reader{Keys: e.keys, Day: e.day(), RevocationFirst: e.opts.RevocationFirst},
 	}
 }
+
+// day is the length of a generation of the tally, in seconds.
+func (e *Engine) day() uint64 { return uint64(e.opts.Tally.Generation / time.Second) }
 
 // Check implements [bulkhead.Clearinghouse]. It takes no lock.
 func (e *Engine) Check(_ context.Context, q bulkhead.Query) (bulkhead.Verdict, error) {
@@ -111,7 +112,7 @@ func (s *scratch) read(sigs []bulkhead.Signature) {
 	s.records = slices.Grow(s.records[:0], n)[:n]
 	s.evidence = slices.Grow(s.evidence[:0], n)[:n]
 	for i := range sigs {
-		s.asks[i] = evidence.Ask{Key: baseKey(s.secret, &sigs[i]), Wants: wantsOf(&sigs[i])}
+		s.asks[i] = evidence.Ask{Key: s.keys.Base(&sigs[i]), Wants: wantsOf(&sigs[i])}
 	}
 	s.reader.Read(s.asks, s.records)
 	for i := range s.records {
@@ -123,12 +124,10 @@ func (s *scratch) read(sigs []bulkhead.Signature) {
 func wantsOf(sig *bulkhead.Signature) evidence.Wants {
 	wants := evidence.Counts | evidence.Judgement
 	switch scheme := sig.Scheme(); {
-	case scheme == bulkhead.Sender:
+	case scheme == bulkhead.Sender, scheme == bulkhead.Link, scheme == bulkhead.Contact, scheme == bulkhead.Claim:
 		wants |= evidence.Names
-	case scheme == bulkhead.Near:
-		wants |= evidence.Reported
-	case scheme.Facet() == bulkhead.TextFacet:
-		wants |= evidence.Reported | evidence.Standing
+	case scheme != bulkhead.Near && scheme.Facet() == bulkhead.TextFacet:
+		wants |= evidence.Standing
 	}
 	return wants
 }
@@ -152,7 +151,7 @@ func (s *scratch) Pairs(pairs []verdict.Pair, out []verdict.Evidence) {
 	s.pairAsks = slices.Grow(s.pairAsks[:0], len(pairs))[:len(pairs)]
 	s.pairRecords = slices.Grow(s.pairRecords[:0], len(pairs))[:len(pairs)]
 	for i, p := range pairs {
-		s.pairAsks[i] = evidence.Ask{Key: pairKey(s.secret, s.asks[p.Text].Key, s.asks[p.Context].Key), Wants: evidence.Judgement}
+		s.pairAsks[i] = evidence.Ask{Key: s.keys.Pair(s.asks[p.Text].Key, s.asks[p.Context].Key), Wants: evidence.Judgement}
 	}
 	s.reader.Read(s.pairAsks, s.pairRecords)
 	for i := range s.pairRecords {

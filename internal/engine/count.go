@@ -8,6 +8,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
@@ -21,8 +22,8 @@ type countAddition struct {
 func (c *countAddition) signatures() int { return len(c.cells) }
 
 // decide has nothing to decide: a sighting needs no look at the arrays.
-func (c *countAddition) decide(r *resolver) error {
-	r.out.counts.keys, r.out.counts.n = append(r.out.counts.keys, c.cells...), append(r.out.counts.n, c.n...)
+func (c *countAddition) decide(r *resolve.Resolver) error {
+	r.Count(c.cells, c.n)
 	return nil
 }
 
@@ -54,7 +55,7 @@ func (e *Engine) countAddition(sigs []bulkhead.Signature, n []uint32) (*countAdd
 		if e.hides(white, sig) {
 			continue
 		}
-		c.cells = append(c.cells, baseKey(e.opts.Secret, sig).With(kindSighting))
+		c.cells = append(c.cells, e.keys.Base(sig).With(evidence.Sighting))
 		c.n = append(c.n, n[i])
 	}
 	return c, nil
@@ -92,7 +93,7 @@ func (e *Engine) lookUp(s *scratch, sigs []bulkhead.Signature, out []bulkhead.Lo
 		if !sigs[i].Valid() {
 			return fmt.Errorf("%w: signature %d is invalid", bulkhead.ErrMalformed, i)
 		}
-		s.asks[i] = evidence.Ask{Key: baseKey(e.opts.Secret, &sigs[i]), Wants: looksFor(what)}
+		s.asks[i] = evidence.Ask{Key: e.keys.Base(&sigs[i]), Wants: looksFor(what)}
 	}
 	s.reader.Read(s.asks, s.records)
 	odds, white := e.odds.Load(), e.whitelist.Load()
@@ -132,7 +133,7 @@ func looksFor(what bulkhead.Aspect) (wants evidence.Wants) {
 func (e *Engine) judgeLooks(s *scratch, sigs []bulkhead.Signature, out []bulkhead.Look, odds *verdict.Odds) {
 	s.asks, s.records = s.asks[:0], s.records[:len(s.listed)]
 	for _, i := range s.listed {
-		s.asks = append(s.asks, evidence.Ask{Key: baseKey(s.secret, &sigs[i]), Wants: wantsOf(&sigs[i])})
+		s.asks = append(s.asks, evidence.Ask{Key: s.keys.Base(&sigs[i]), Wants: wantsOf(&sigs[i])})
 	}
 	s.reader.Read(s.asks, s.records)
 	policy := e.policy()

@@ -10,7 +10,9 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -18,6 +20,7 @@ import (
 // [bulkhead.Clearinghouse]; its methods may be called concurrently.
 type Engine struct {
 	opts     Options
+	keys     keys.Maker
 	accounts *trust.Book
 	never    map[bulkhead.Signature]bool
 	// neverSchemes has the bit of each scheme of which never holds one.
@@ -30,7 +33,8 @@ type Engine struct {
 	odds      atomic.Pointer[odds]
 	read      atomic.Pointer[sources] // of the last look-up
 	failed    atomic.Pointer[error]   // why reports are refused; nil while they are taken
-	scratch   sync.Pool
+	scratch   sync.Pool               // of *scratch
+	seen      sync.Pool               // of *bulkhead.Verdict
 	counters  counters
 
 	queue   chan *request
@@ -43,7 +47,7 @@ type Engine struct {
 	keepers sync.WaitGroup
 
 	// The writer's own; nobody else reads or writes them once it runs.
-	resolver      *resolver
+	resolver      *resolve.Resolver
 	buf           []byte
 	index         uint64 // last journal entry applied
 	accountsIndex uint64 // last journal entry that the trust book has seen
@@ -72,6 +76,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	}
 	e := &Engine{
 		opts:     opts,
+		keys:     keys.Maker{Secret: opts.Secret},
 		accounts: trust.NewBook(opts.Trust),
 		never:    make(map[bulkhead.Signature]bool, len(opts.NeverList)),
 		queue:    make(chan *request, queueSize),
@@ -86,6 +91,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 		e.neverSchemes |= 1 << sig.Scheme()
 	}
 	e.scratch.New = func() any { return e.newScratch() }
+	e.seen.New = func() any { return new(bulkhead.Verdict) }
 	e.threshold.Store(opts.Threshold)
 	e.whitelist.Store(opts.Whitelist)
 	e.books.Store(&books{})
@@ -93,7 +99,9 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 		KeyID: opts.Secret.ID(), Tally: opts.Tally, Block: opts.Block, Bytes: opts.RemoteBytes, Store: opts.Store, Still: opts.Still,
 		Now: opts.Now, Promotion: func() float64 { return e.accounts.Policy().Promotion }, Checkpoint: e.wakeCheckpoint,
 	})
-	e.resolver = newResolver(e)
+	e.resolver = resolve.New(resolve.Options{
+		Keys: e.keys, Accounts: e.accounts, Policy: e.policy, Threshold: e.threshold.Load, Now: opts.Now, Day: e.day(),
+	})
 	if opts.Store != nil {
 		if err := e.load(ctx); err != nil {
 			return nil, err
@@ -109,19 +117,6 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	go e.write()
 	e.keepers.Go(e.keep)
 	return e, nil
-}
-
-// Report implements [bulkhead.Clearinghouse].
-func (e *Engine) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
-	if err := checkReport(&r); err != nil {
-		e.counters.refused.Add(1)
-		return bulkhead.Receipt{}, err
-	}
-	a := &reportAddition{report: r}
-	if err := e.add(ctx, a); err != nil {
-		return bulkhead.Receipt{}, err
-	}
-	return a.receipt, nil
 }
 
 // Accounts returns the trust book, for reading.

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -30,65 +30,8 @@ var (
 	errOldEntry = errors.New("engine: journal entry of a version before 0.1.0")
 )
 
-// adds are increases of the cells of a counting array.
-type adds struct {
-	keys []filter.Key
-	n    []uint32
-}
-
-func (a *adds) add(k filter.Key, n uint32) { a.keys, a.n = append(a.keys, k), append(a.n, n) }
-
-func (a *adds) reset() { a.keys, a.n = a.keys[:0], a.n[:0] }
-
-// votes is what a batch of reports was decided to do: the body of a votes
-// entry.
-type votes struct {
-	tallyGen, blockGen uint64 // generations that take the votes
-	// Of the tally.
-	counts adds
-	unique []filter.Key
-	// Of the blocklist.
-	names         adds
-	weights       adds
-	late          []lateWeights
-	voted         []filter.Key
-	spam, revoked []filter.Key
-
-	credits []trust.Credit
-}
-
-// lateWeights are increases of the weights of an older generation of the blocklist.
-type lateWeights struct {
-	gen uint64
-	adds
-}
-
-// weigh raises a cell of the weights of a generation.
-func (v *votes) weigh(gen uint64, k filter.Key, n uint32) {
-	if gen == v.blockGen {
-		v.weights.add(k, n)
-		return
-	}
-	i := slices.IndexFunc(v.late, func(l lateWeights) bool { return l.gen == gen })
-	if i < 0 {
-		i, v.late = len(v.late), append(v.late, lateWeights{gen: gen})
-	}
-	v.late[i].add(k, n)
-}
-
-func (v *votes) empty() bool {
-	return len(v.counts.keys)+len(v.unique)+len(v.names.keys)+len(v.weights.keys)+len(v.late)+len(v.voted)+len(v.spam)+len(v.revoked)+len(v.credits) == 0
-}
-
-func (v *votes) reset() {
-	v.counts.reset()
-	v.names.reset()
-	v.weights.reset()
-	*v = votes{
-		counts: v.counts, names: v.names, weights: v.weights,
-		unique: v.unique[:0], voted: v.voted[:0], spam: v.spam[:0], revoked: v.revoked[:0], credits: v.credits[:0],
-	}
-}
+// votes is what a batch of reports was decided to do: the body of a votes entry.
+type votes resolve.Decisions
 
 func appendKey(b []byte, k filter.Key) []byte {
 	b = binary.LittleEndian.AppendUint64(b, k.Hi)
@@ -100,24 +43,24 @@ const keyBytes = 16
 // appendEntry appends the journal entry of v to b.
 func (v *votes) appendEntry(b []byte) []byte {
 	b = append(b, entryVotes, entryVersion)
-	b = binary.AppendUvarint(b, v.tallyGen)
-	b = binary.AppendUvarint(b, v.blockGen)
-	for _, a := range []*adds{&v.counts, &v.names, &v.weights} {
-		b = a.append(b)
+	b = binary.AppendUvarint(b, v.TallyGen)
+	b = binary.AppendUvarint(b, v.BlockGen)
+	for _, a := range []*resolve.Adds{&v.Counts, &v.Names, &v.Weights} {
+		b = appendAdds(b, a)
 	}
-	b = binary.AppendUvarint(b, uint64(len(v.late)))
-	for i := range v.late {
-		b = binary.AppendUvarint(b, v.late[i].gen)
-		b = v.late[i].append(b)
+	b = binary.AppendUvarint(b, uint64(len(v.Late)))
+	for i := range v.Late {
+		b = binary.AppendUvarint(b, v.Late[i].Gen)
+		b = appendAdds(b, &v.Late[i].Adds)
 	}
-	for _, keys := range [][]filter.Key{v.unique, v.voted, v.spam, v.revoked} {
+	for _, keys := range [][]filter.Key{v.Unique, v.Voted, v.Spam, v.Revoked} {
 		b = binary.AppendUvarint(b, uint64(len(keys)))
 		for _, k := range keys {
 			b = appendKey(b, k)
 		}
 	}
-	b = binary.AppendUvarint(b, uint64(len(v.credits)))
-	for _, c := range v.credits {
+	b = binary.AppendUvarint(b, uint64(len(v.Credits)))
+	for _, c := range v.Credits {
 		b = binary.AppendUvarint(b, uint64(len(c.Account)))
 		b = append(b, c.Account...)
 		for _, n := range []uint32{c.Confirmed, c.Reverted, c.Day, c.Network, c.By} {
@@ -127,11 +70,11 @@ func (v *votes) appendEntry(b []byte) []byte {
 	return b
 }
 
-func (a *adds) append(b []byte) []byte {
-	b = binary.AppendUvarint(b, uint64(len(a.keys)))
-	for i, k := range a.keys {
+func appendAdds(b []byte, a *resolve.Adds) []byte {
+	b = binary.AppendUvarint(b, uint64(len(a.Keys)))
+	for i, k := range a.Keys {
 		b = appendKey(b, k)
-		b = binary.AppendUvarint(b, uint64(a.n[i]))
+		b = binary.AppendUvarint(b, uint64(a.N[i]))
 	}
 	return b
 }
@@ -198,12 +141,12 @@ func (d *decoder) keys() []filter.Key {
 	return keys
 }
 
-func (d *decoder) adds() adds {
+func (d *decoder) adds() resolve.Adds {
 	size := d.count(keyBytes + 1)
-	a := adds{make([]filter.Key, size), make([]uint32, size)}
-	for i := range a.keys {
-		a.keys[i] = d.key()
-		a.n[i] = d.small(filter.Many)
+	a := resolve.Adds{Keys: make([]filter.Key, size), N: make([]uint32, size)}
+	for i := range a.Keys {
+		a.Keys[i] = d.key()
+		a.N[i] = d.small(filter.Many)
 	}
 	return a
 }
@@ -220,18 +163,18 @@ func (d *decoder) small(limit uint64) uint32 {
 // decodeVotes reads what appendEntry wrote, without the first two bytes.
 func decodeVotes(body []byte) (*votes, error) {
 	d := &decoder{b: body}
-	v := &votes{tallyGen: d.uvarint(), blockGen: d.uvarint(), counts: d.adds(), names: d.adds(), weights: d.adds()}
+	v := &votes{TallyGen: d.uvarint(), BlockGen: d.uvarint(), Counts: d.adds(), Names: d.adds(), Weights: d.adds()}
 	if n := d.count(2); n > 0 {
-		v.late = make([]lateWeights, n)
+		v.Late = make([]resolve.Late, n)
 	}
-	for i := range v.late {
-		v.late[i].gen = d.uvarint()
-		v.late[i].adds = d.adds()
+	for i := range v.Late {
+		v.Late[i].Gen = d.uvarint()
+		v.Late[i].Adds = d.adds()
 	}
-	v.unique, v.voted, v.spam, v.revoked = d.keys(), d.keys(), d.keys(), d.keys()
-	v.credits = make([]trust.Credit, d.count(6))
-	for i := range v.credits {
-		c := &v.credits[i]
+	v.Unique, v.Voted, v.Spam, v.Revoked = d.keys(), d.keys(), d.keys(), d.keys()
+	v.Credits = make([]trust.Credit, d.count(6))
+	for i := range v.Credits {
+		c := &v.Credits[i]
 		c.Account = string(d.bytes(d.uvarint()))
 		for _, n := range []*uint32{&c.Confirmed, &c.Reverted, &c.Day, &c.Network, &c.By} {
 			*n = d.small(1<<32 - 1)

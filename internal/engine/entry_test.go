@@ -9,19 +9,20 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
 func sampleVotes() *votes {
 	return &votes{
-		tallyGen: 1772409600, blockGen: 1771977600,
-		counts:  adds{[]filter.Key{{Hi: 1, Lo: 2}, {Hi: ^uint64(0), Lo: 3}}, []uint32{1, filter.Many}},
-		names:   adds{[]filter.Key{{Hi: 2, Lo: 4}}, []uint32{7}},
-		weights: adds{[]filter.Key{{Hi: 8, Lo: 9}}, []uint32{100}},
-		unique:  []filter.Key{{Hi: 4, Lo: 5}}, voted: []filter.Key{{Hi: 16, Lo: 17}, {Hi: 18, Lo: 19}},
-		spam: []filter.Key{{Hi: 6, Lo: 7}}, revoked: []filter.Key{},
-		credits: []trust.Credit{
+		TallyGen: 1772409600, BlockGen: 1771977600,
+		Counts:  resolve.Adds{Keys: []filter.Key{{Hi: 1, Lo: 2}, {Hi: ^uint64(0), Lo: 3}}, N: []uint32{1, filter.Many}},
+		Names:   resolve.Adds{Keys: []filter.Key{{Hi: 2, Lo: 4}}, N: []uint32{7}},
+		Weights: resolve.Adds{Keys: []filter.Key{{Hi: 8, Lo: 9}}, N: []uint32{100}},
+		Unique:  []filter.Key{{Hi: 4, Lo: 5}}, Voted: []filter.Key{{Hi: 16, Lo: 17}, {Hi: 18, Lo: 19}},
+		Spam: []filter.Key{{Hi: 6, Lo: 7}}, Revoked: []filter.Key{},
+		Credits: []trust.Credit{
 			{Account: "alice", Confirmed: 1, Day: 20000, Network: 1 << 31, By: 100}, {Account: "bob", Reverted: 1<<32 - 1},
 		},
 	}
@@ -29,9 +30,9 @@ func sampleVotes() *votes {
 
 func TestVotesRoundTrip(t *testing.T) {
 	late := sampleVotes()
-	late.weigh(1772323200, filter.Key{Hi: 10, Lo: 11}, 5)
-	late.weigh(1772236800, filter.Key{Hi: 12, Lo: 13}, 7)
-	late.weigh(1772323200, filter.Key{Hi: 14, Lo: 15}, 9)
+	(*resolve.Decisions)(late).Weigh(1772323200, filter.Key{Hi: 10, Lo: 11}, 5)
+	(*resolve.Decisions)(late).Weigh(1772236800, filter.Key{Hi: 12, Lo: 13}, 7)
+	(*resolve.Decisions)(late).Weigh(1772323200, filter.Key{Hi: 14, Lo: 15}, 9)
 	for _, want := range []*votes{sampleVotes(), late} {
 		got, err := decodeEntry(want.appendEntry(nil))
 		if err != nil || !reflect.DeepEqual(got, want) {
@@ -125,7 +126,7 @@ func TestOldEntries(t *testing.T) {
 func FuzzDecodeEntry(f *testing.F) {
 	f.Add(sampleVotes().appendEntry(nil))
 	late := sampleVotes()
-	late.weigh(1, filter.Key{Hi: 10, Lo: 11}, 5)
+	(*resolve.Decisions)(late).Weigh(1, filter.Key{Hi: 10, Lo: 11}, 5)
 	f.Add(late.appendEntry(nil))
 	f.Add(sampleRemote().entry())
 	f.Add([]byte("R\x05{\"drop_tally\":[1]}"))

@@ -68,18 +68,18 @@ func (c *recording) note(n int, record func(r *filter.Round, i, j int)) {
 // addCounts applies adds to an own array, and records them.
 func (e *Engine) addCounts(index uint64, g *book.Tally, v *votes) {
 	own, ok := g.Counts.(*filter.Counting)
-	if !ok || len(v.counts.keys) == 0 {
-		g.Counts.AddBatch(index, v.counts.keys, v.counts.n, nil)
+	if !ok || len(v.Counts.Keys) == 0 {
+		g.Counts.AddBatch(index, v.Counts.Keys, v.Counts.N, nil)
 		return
 	}
 	rec := e.recorder.begin(ArrayCounts, g.Start, own.NewRound)
 	if rec == nil {
-		own.AddBatch(index, v.counts.keys, v.counts.n, nil)
+		own.AddBatch(index, v.Counts.Keys, v.Counts.N, nil)
 		return
 	}
-	before := make([]uint32, len(v.counts.keys))
-	own.AddBatch(index, v.counts.keys, v.counts.n, before)
-	rec.note(len(before), func(r *filter.Round, i, j int) { r.Record(v.counts.keys[i:j], v.counts.n[i:j], before[i:j]) })
+	before := make([]uint32, len(v.Counts.Keys))
+	own.AddBatch(index, v.Counts.Keys, v.Counts.N, before)
+	rec.note(len(before), func(r *filter.Round, i, j int) { r.Record(v.Counts.Keys[i:j], v.Counts.N[i:j], before[i:j]) })
 }
 
 func (e *Engine) setBits(index uint64, a Array, start uint64, set book.Bitset, keys []filter.Key) {

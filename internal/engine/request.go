@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 )
 
 // A request is something that the writer does for a caller who waits. There are
@@ -24,7 +25,7 @@ type addition interface {
 	// signatures returns how many the addition is about.
 	signatures() int
 	// decide says what the addition does. With an error it does nothing.
-	decide(r *resolver) error
+	decide(r *resolve.Resolver) error
 }
 
 // A change is made by the writer, with a journal entry of its own if it has to

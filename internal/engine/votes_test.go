@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
@@ -90,7 +92,7 @@ func TestTurnsRunOut(t *testing.T) {
 	e := open(t, Options{Now: c.Now})
 	votersOf(t, e)
 	s := sig(bulkhead.Exact, 1)
-	for range maxTurns {
+	for range evidence.MaxTurns {
 		if got := report(t, e, by("a", bulkhead.Spam, s)); got.Listed != 1 {
 			t.Fatalf("report: %+v", got)
 		}
@@ -105,7 +107,7 @@ func TestTurnsRunOut(t *testing.T) {
 		}
 		report(t, e, by("a", bulkhead.Revocation, s))
 	}
-	if got := e.view().block.Live[0].Spam.Keys(); got != keys || got > 2*maxTurns {
+	if got := e.view().block.Live[0].Spam.Keys(); got != keys || got > 2*evidence.MaxTurns {
 		t.Errorf("%d keys in the spam filter, %d before: want no more than turns", got, keys)
 	}
 	c.Advance(7 * 24 * time.Hour)
@@ -284,8 +286,11 @@ func (m *sigModel) vote(v view, name string, root map[string]bool, units int64, 
 		clear(w.added)
 		w.ham = ham
 	}
+	for _, n := range w.added {
+		units = max(units, n)
+	}
 	block := v.block.Live[0].Start
-	w.added = map[uint64]int64{block: max(units, w.added[block])} // as new as the latest vote
+	w.added = map[uint64]int64{block: units} // as new as the latest vote, and no less
 	listed, known := m.listed()
 	b := m.balance(root)
 	if !ham {
@@ -342,7 +347,7 @@ func TestVotesAgainstModel(t *testing.T) {
 			v := e.view()
 			m.age(v)
 			a, _ := e.Accounts().Get(name)
-			m.vote(v, name, root, int64(units(e.Accounts().Policy().Of(&a))), vote != bulkhead.Spam)
+			m.vote(v, name, root, int64(resolve.Units(e.Accounts().Policy().Of(&a))), vote != bulkhead.Spam)
 			if listed, _ := m.listed(); spam(t, e, s) != listed {
 				t.Fatalf("seed %d, step %d, %s votes %v: spam %v, want %v: %+v", seed, step, name, vote, !listed, listed, m.balance(root))
 			}
@@ -368,7 +373,7 @@ func TestCreditsOnceInReplay(t *testing.T) {
 	report(t, e, by("x0", bulkhead.Spam, s))
 	report(t, e, by("a", bulkhead.Spam, s))
 	e.between(func() {
-		again := &votes{credits: []trust.Credit{{Account: "x0", Confirmed: 1, Reverted: 1}}}
+		again := &votes{Credits: []trust.Credit{{Account: "x0", Confirmed: 1, Reverted: 1}}}
 		if err := again.apply(e, e.index); err != nil {
 			t.Error(err)
 		}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
@@ -95,11 +97,12 @@ func (e *Engine) turn(batch []*request) {
 func (e *Engine) addAll(adds []*request) {
 	err := e.refusing()
 	if err == nil {
-		e.resolver.begin(e.view())
+		v := e.view()
+		e.resolver.Begin(evidence.View{Tally: v.tally, Block: v.block, Remote: v.remote}, e.sources())
 		for _, req := range adds {
 			req.err = req.addition.decide(e.resolver)
 		}
-		err = e.commit(&e.resolver.out)
+		err = e.commit((*votes)(e.resolver.Decisions()))
 	}
 	for _, req := range adds {
 		if err != nil {
@@ -116,7 +119,7 @@ func (e *Engine) addAll(adds []*request) {
 
 // commit makes the decisions of a batch durable and applies them.
 func (e *Engine) commit(v *votes) error {
-	if v.empty() {
+	if (*resolve.Decisions)(v).Empty() {
 		return nil
 	}
 	e.buf = v.appendEntry(e.buf[:0])
@@ -185,24 +188,24 @@ func (e *Engine) refusing() error {
 // nothing; pages that have seen the entry skip it.
 func (v *votes) apply(e *Engine, index uint64) error {
 	view := e.view()
-	if g := view.tally.Find(v.tallyGen); g != nil {
+	if g := view.tally.Find(v.TallyGen); g != nil {
 		e.addCounts(index, g, v)
-		g.Unique.SetBatch(index, v.unique, nil)
+		g.Unique.SetBatch(index, v.Unique, nil)
 	}
-	for _, l := range v.late {
-		if g := view.block.Find(l.gen); g != nil {
-			g.Weights.AddBatch(index, l.keys, l.n, nil)
+	for _, l := range v.Late {
+		if g := view.block.Find(l.Gen); g != nil {
+			g.Weights.AddBatch(index, l.Keys, l.N, nil)
 		}
 	}
-	if g := view.block.Find(v.blockGen); g != nil {
-		g.Weights.AddBatch(index, v.weights.keys, v.weights.n, nil)
-		g.Votes.SetBatch(index, v.voted, nil)
-		g.Names.AddBatch(index, v.names.keys, v.names.n, nil)
-		e.setBits(index, ArraySpam, g.Start, g.Spam, v.spam)
-		e.setBits(index, ArrayRevoked, g.Start, g.Revoked, v.revoked)
+	if g := view.block.Find(v.BlockGen); g != nil {
+		g.Weights.AddBatch(index, v.Weights.Keys, v.Weights.N, nil)
+		g.Votes.SetBatch(index, v.Voted, nil)
+		g.Names.AddBatch(index, v.Names.Keys, v.Names.N, nil)
+		e.setBits(index, ArraySpam, g.Start, g.Spam, v.Spam)
+		e.setBits(index, ArrayRevoked, g.Start, g.Revoked, v.Revoked)
 	}
 	if index > e.accountsIndex {
-		for _, c := range v.credits {
+		for _, c := range v.Credits {
 			e.accounts.Credit(c)
 		}
 		e.accountsIndex = index

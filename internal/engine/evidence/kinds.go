@@ -12,8 +12,7 @@ const (
 	Caught    uint8 = 3 // sightings of copies that were called spam when they came: no deliveries
 	Good      uint8 = 4 // deliveries from senders of good standing; of texts
 	Addresses uint8 = 5 // distinct addresses of a sender's domain
-	Contexts  uint8 = 6 // distinct links and senders that a text was reported with
-	Claims    uint8 = 7 // sightings of strangers
+	Claims    uint8 = 6 // sightings of strangers
 
 	CountKinds = 3 // that every look-up asks for: the first ones
 )
@@ -30,7 +29,11 @@ const (
 	Unblamed     uint8 = 4 // roots' votes for spam, each whole however its blame was shared
 	TakenBack    uint8 = 5 // not 0 if anything was taken back in this generation
 
-	WeightKinds = 6
+	// Contexts is no weight: how many links and senders a text was reported with that
+	// it had not been reported with before.
+	Contexts uint8 = 6
+
+	WeightKinds = 7
 )
 
 // MaxTurns is how often a signature can be listed again in one generation of the

@@ -32,6 +32,8 @@ type Reader struct {
 	more  []filter.Key // their keys
 	moreN []uint32     // their counts
 
+	known []known // of names
+
 	columns  []column // of weights: by generation, then by key
 	disputed []int    // the keys, as numbers in which, of which something was taken back
 
@@ -61,6 +63,7 @@ func (r *Reader) Read(asks []Ask, out []Record) {
 	r.days = slices.Grow(r.days[:0], len(asks))[:len(asks)]
 	clear(r.days)
 	r.count()
+	r.know()
 	r.list()
 	r.weigh()
 	r.asks, r.out = nil, nil
@@ -92,7 +95,7 @@ func (r *Reader) count() {
 		switch {
 		case a.Wants&Counts != 0:
 			r.want(i, a.Key, CountKinds)
-		case a.Wants&Sightings != 0:
+		case a.Wants&(Sightings|Delivered) != 0:
 			kinds = Sighting + 1
 			r.want(i, a.Key, kinds)
 		}
@@ -131,7 +134,7 @@ func (r *Reader) countIn(c *counts, kinds int) {
 		x.Spam = book.Add(x.Spam, c.weighed(n[Spam]))
 		x.Ham = book.Add(x.Ham, c.weighed(n[Ham]))
 		x.seen(c.start)
-		if c.root && r.asks[i].Wants&Counts != 0 {
+		if c.root && r.asks[i].Wants&(Counts|Delivered) != 0 {
 			r.further(i, &n)
 		}
 	}
@@ -150,9 +153,6 @@ func (r *Reader) further(i int, n *[CountKinds]uint32) {
 		if wants&Names != 0 {
 			r.extra = append(r.extra, extra{ask: i, kind: Addresses})
 		}
-	}
-	if n[Spam] > 0 && wants&Reported != 0 {
-		r.extra = append(r.extra, extra{ask: i, kind: Contexts})
 	}
 }
 
@@ -179,8 +179,6 @@ func (r *Reader) countExtra(c *counts, overlaid bool) {
 			out.Good = book.Add(out.Good, c.weighed(n))
 		case Addresses:
 			out.Addresses = book.Add(out.Addresses, c.weighed(n))
-		case Contexts:
-			out.Contexts = book.Add(out.Contexts, c.weighed(n))
 		}
 	}
 }
@@ -197,6 +195,59 @@ func (r *Reader) deliver(i int, n uint32, start uint64) {
 	}
 	out.Old = book.Add(out.Old, n)
 	r.days[i] |= 1 << min(r.today-day, 63)
+}
+
+// nameKinds are the kinds of count of a name.
+var nameKinds = [...]uint8{Sighting, Addresses}
+
+// know reads how often names were delivered in the weeks that the blocklist's
+// generations stand for: they know more than the days of the tally, if they know more.
+func (r *Reader) know() {
+	r.begin()
+	for i, a := range r.asks {
+		if a.Wants&Names == 0 {
+			continue
+		}
+		r.which = append(r.which, i)
+		for _, kind := range nameKinds {
+			r.keys = append(r.keys, a.Key.With(kind))
+		}
+	}
+	if len(r.keys) == 0 {
+		return
+	}
+	r.known = slices.Grow(r.known[:0], len(r.which))[:len(r.which)]
+	clear(r.known)
+	for g := range r.sources.names {
+		array := r.sources.names[g].array
+		if array.Keys() == 0 {
+			continue
+		}
+		n, day := r.counted(), r.sources.names[g].start/r.Day
+		array.CountBatch(r.keys, n)
+		for j := range r.known {
+			r.known[j].add(n[j*len(nameKinds):], g > 0 && day < r.today, r.today-min(day, r.today))
+		}
+	}
+	for j, i := range r.which {
+		out, k := &r.out[i], &r.known[j]
+		out.Old = max(book.Add(out.Old, out.New), k.deliveries) - out.New
+		out.Days = max(out.Days, bits.OnesCount64(k.weeks))
+		out.Addresses = max(out.Addresses, k.addresses)
+	}
+}
+
+// known is what the weeks know of a name.
+type known struct {
+	deliveries, addresses uint32
+	weeks                 uint64 // a bit for each that is over and brought deliveries
+}
+
+func (k *known) add(n []uint32, over bool, age uint64) {
+	k.deliveries, k.addresses = book.Add(k.deliveries, n[0]), book.Add(k.addresses, n[1])
+	if over && n[0] > 0 {
+		k.weeks |= 1 << min(age, 63)
+	}
 }
 
 // weigh adds up the weights of the latest votes on the keys that people voted on, or
@@ -237,6 +288,7 @@ func (c *column) addTo(x *Record) {
 	x.Votes.StrangerSpam += net(StrangerSpam)
 	x.Votes.StrangerHam += net(StrangerHam)
 	x.Unblamed += net(Unblamed)
+	x.Contexts = book.Add(x.Contexts, c.all[Contexts])
 }
 
 // weights reads the weights of the keys of the look-up in one generation.

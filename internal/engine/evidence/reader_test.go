@@ -119,16 +119,15 @@ func TestDeliveries(t *testing.T) {
 	n.count(1, k, Good, 2)
 	n.count(4, k, Good, 1)
 	n.count(1, k, Addresses, 8)
-	n.count(3, k, Contexts, 5) // without votes nobody looks
-	got := read(n.reader(nil), k, Counts|Standing|Names|Reported|Judgement)
+	got := read(n.reader(nil), k, Counts|Standing|Names|Judgement)
 	want := Record{Sightings: 25, First: today - 4*day, Last: today, Evidence: verdict.Evidence{Old: 7, New: 6, Days: 1, Good: 3, Addresses: 8}}
 	if got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	n.count(3, k, Spam, 2)
-	got = read(n.reader(nil), k, Counts|Reported)
-	if got.Spam != 2 || got.Contexts != 5 || got.Good+got.Addresses != 0 {
-		t.Errorf("%+v, want 2 votes, 5 contexts and nothing that was not asked for", got)
+	got = read(n.reader(nil), k, Counts)
+	if got.Spam != 2 || got.Good+got.Addresses != 0 {
+		t.Errorf("%+v, want 2 votes and nothing that was not asked for", got)
 	}
 	if got := read(n.reader(nil), k, Sightings); got != (Record{Sightings: 25, First: today - 4*day, Last: today}) {
 		t.Errorf("%+v, want sightings alone", got)
@@ -171,9 +170,11 @@ func TestWeights(t *testing.T) {
 	n.weigh(1, k.With(RootHam), 100)
 	n.weigh(1, k.With(StrangerHam), 5)
 	n.weigh(0, k.With(Unblamed), 400)
+	n.weigh(0, k.With(Contexts), 2)
+	n.weigh(1, k.With(Contexts), 1)
 	n.takeBack(0, k, RootSpam, 50)
 	n.takeBack(1, k, RootHam, 500) // an error of a filter
-	want := verdict.Evidence{Votes: trust.Balance{Spam: 250, StrangerHam: 5}, Unblamed: 400}
+	want := verdict.Evidence{Votes: trust.Balance{Spam: 250, StrangerHam: 5}, Unblamed: 400, Contexts: 3}
 	if got := read(n.reader(nil), k, Judgement); got.Evidence != want {
 		t.Errorf("%+v, want %+v", got.Evidence, want)
 	}
@@ -235,7 +236,7 @@ func TestOverlay(t *testing.T) {
 			by := rapid.Uint32Range(1, 200).Draw(t, "by")
 			switch rapid.IntRange(0, 4).Draw(t, "what") {
 			case 0:
-				kind := rapid.Uint8Range(0, Contexts).Draw(t, "kind")
+				kind := rapid.Uint8Range(0, Claims).Draw(t, "kind")
 				all.count(age, k, kind, by)
 				if overlaid {
 					rest.counts[cell{all.view.Tally.Live[age].Start, k.With(kind)}] += by
@@ -243,7 +244,7 @@ func TestOverlay(t *testing.T) {
 					part.count(age, k, kind, by)
 				}
 			case 1, 2:
-				kind := rapid.Uint8Range(0, Unblamed).Draw(t, "side")
+				kind := rapid.SampledFrom([]uint8{RootSpam, RootHam, StrangerSpam, StrangerHam, Unblamed, Contexts}).Draw(t, "side")
 				to := k
 				if rapid.Bool().Draw(t, "back") {
 					to = plainKeys{}.Back(k)
@@ -275,7 +276,7 @@ func TestOverlay(t *testing.T) {
 				}
 			}
 		}
-		wants := Counts | Standing | Names | Reported | Judgement
+		wants := Counts | Standing | Names | Judgement
 		asks, want, got := make([]Ask, keys), make([]Record, keys), make([]Record, keys)
 		for i := range asks {
 			asks[i] = Ask{key(i + 1), wants}
@@ -293,7 +294,7 @@ func TestOverlay(t *testing.T) {
 				got[i].Own = verdict.Nothing // revocations of what nobody lists are not looked for else
 			}
 			if want[i].Own == verdict.Nothing && want[i].Spam+want[i].Ham == 0 {
-				got[i].Evidence.Votes, got[i].Unblamed = want[i].Votes, want[i].Unblamed
+				got[i].Evidence.Votes, got[i].Unblamed, got[i].Contexts = want[i].Votes, want[i].Unblamed, want[i].Contexts
 			}
 		}
 		if !slices.Equal(got, want) {

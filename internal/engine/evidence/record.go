@@ -14,9 +14,9 @@ const (
 	// where there are votes or listings.
 	Counts    Wants = 1 << iota
 	Sightings       // nothing else of the counts; of all keys of a reading, or of none
+	Delivered       // sightings and deliveries, and nothing else of the counts; likewise
 	Standing        // the kind Good, too
-	Names           // the kind Addresses, too
-	Reported        // the kind Contexts, too, where there are votes
+	Names           // of names: how often they were delivered in weeks gone by, and the kind Addresses
 	Listings        // what the blocklists say
 	Judgement       // that, and the weights of votes
 )

@@ -52,8 +52,8 @@ type lists struct {
 	spam, revoked set
 }
 
-// A weights is the weights of votes of one generation, which only the node's own
-// book has.
+// A weights is the weights of votes of one generation, or the deliveries of names,
+// which only the node's own book has.
 type weights struct {
 	start uint64
 	array counter
@@ -68,6 +68,7 @@ type Sources struct {
 	lists   []list
 	gens    []lists // of all lists
 	weights []weights
+	names   []weights // deliveries of names, newest first
 }
 
 // View is what there is to read: the node's own books, and the replicas of others.
@@ -91,6 +92,7 @@ func NewSources(v View, promotion float64) *Sources {
 	for _, g := range v.Block.Live {
 		s.gens = append(s.gens, lists{g.Start, g.Spam, g.Revoked})
 		s.weights = append(s.weights, weights{g.Start, g.Weights})
+		s.names = append(s.names, weights{g.Start, g.Names})
 	}
 	s.list(1, true, false, first)
 	for _, r := range v.Remote.Origins {

@@ -115,6 +115,17 @@ func (p Policy) Lists(f bulkhead.Facet, e *Evidence) bool {
 	return p.Strength(e, base(f)) >= Need(f, e)-slack
 }
 
+// ListsPair is [Policy.Lists] of a text together with a sender, network or link: e is of
+// the pair, and good says whether the context is of good standing.
+func (p Policy) ListsPair(e, text, context *Evidence, good bool) bool {
+	return p.Strength(e, pairBase) >= NeedOfPair(min(text.history(), context.history()), good)-slack
+}
+
+// Share returns how much of a vote for spam falls on a part of a message, of which est
+// deliveries speak for the part, and least for the one that is newest: everything on
+// that, hardly anything on what is well known.
+func Share(least, est float64) float64 { return (votesWorth + least) / (votesWorth + est) }
+
 // judged returns the judgement of a signature of a facet: listed by the blocklists,
 // and still worth it.
 func (p Policy) judged(f bulkhead.Facet, e *Evidence) bulkhead.Judgement {

@@ -251,8 +251,10 @@ func checkCorpus(t *testing.T, name string, r *Result) {
 	if rate := float64(r.Filters.HamSuspected) / float64(r.Ham); rate > 5e-3 {
 		t.Errorf("%s: %d of %d ham suspected", name, r.Filters.HamSuspected, r.Ham)
 	}
-	// The stated rate is that of one generation; a count adds up those that live.
-	if d.CountRate > 2*d.Stated || float64(d.Spam) > 1+d.StatedJ*float64(d.Findings) {
+	// The stated rate is that of one generation; a count adds up those that live. Kinds
+	// of one signature share a line, which has more of them than others if it is spam
+	// that was voted on and then caught.
+	if d.CountRate > 3*d.Stated || float64(d.Spam) > 1+d.StatedJ*float64(d.Findings) {
 		t.Errorf("%s: filters differ more than stated: %+v", name, *d)
 	}
 }

@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
+)
+
+// Report implements [bulkhead.Clearinghouse].
+func (e *Engine) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
+	a, err := e.prepare(&r)
+	if err != nil {
+		e.counters.refused.Add(1)
+		return bulkhead.Receipt{}, err
+	}
+	if err := e.add(ctx, a); err != nil {
+		return bulkhead.Receipt{}, err
+	}
+	a.receipt.Duplicate += a.repeated
+	return a.receipt, nil
+}
+
+// A reportAddition is a report and its receipt.
+type reportAddition struct {
+	message  resolve.Message
+	repeated int // signatures that a vote names twice
+	receipt  bulkhead.Receipt
+}
+
+func (a *reportAddition) signatures() int { return len(a.message.Signatures) }
+
+func (a *reportAddition) decide(r *resolve.Resolver) (err error) {
+	a.receipt, err = r.Report(&a.message)
+	return err
+}
+
+// prepare does in the caller's goroutine what a report needs: there is one writer only.
+func (e *Engine) prepare(r *bulkhead.Report) (*reportAddition, error) {
+	if err := checkReport(r); err != nil {
+		return nil, err
+	}
+	a := &reportAddition{message: resolve.Message{Report: *r}}
+	if r.Vote == bulkhead.Sighting {
+		if err := e.see(r, &a.message.Seen); err != nil {
+			return nil, err
+		}
+	}
+	e.unhidden(a)
+	return a, nil
+}
+
+// see judges a message that a root reports to have come in: what is spam is no delivery.
+func (e *Engine) see(r *bulkhead.Report, seen *resolve.Seen) error {
+	standing, err := e.accounts.Door(r.Reporter)
+	if err != nil || !standing.Root {
+		return nil // the writer says no, or takes it for a claim
+	}
+	v := e.seen.Get().(*bulkhead.Verdict)
+	defer e.seen.Put(v)
+	outcome, err := e.check(&bulkhead.Query{Signatures: r.Signatures, Source: r.Source, Reporter: r.Reporter, Terse: true}, v)
+	if err != nil {
+		return err
+	}
+	*seen = resolve.Seen{
+		Caught: v.Class == bulkhead.ClassSpam, TextAlone: outcome.By == bulkhead.TextFacet,
+		GoodSender: outcome.SenderGood,
+	}
+	return nil
+}
+
+// unhidden leaves of a report's signatures those that no list hides, of a vote each once.
+func (e *Engine) unhidden(a *reportAddition) {
+	m := &a.message
+	all, white := m.Signatures, e.whitelist.Load()
+	if m.Vote != bulkhead.Revocation && white.source(&m.Source) != "" {
+		m.Signatures, m.Whitelisted = nil, len(all)
+		return
+	}
+	m.Signatures, m.Keys = make([]bulkhead.Signature, 0, len(all)), make([]filter.Key, 0, len(all))
+	had := make(map[filter.Key]struct{}, len(all))
+	for i := range all {
+		if e.hides(white, &all[i]) {
+			m.Whitelisted++
+			continue
+		}
+		k := e.keys.Base(&all[i])
+		if _, twice := had[k]; twice && m.Vote != bulkhead.Sighting {
+			a.repeated++
+			continue
+		}
+		had[k] = struct{}{}
+		m.Signatures, m.Keys = append(m.Signatures, all[i]), append(m.Keys, k)
+	}
+}
+
+func checkReport(rep *bulkhead.Report) error {
+	if rep.Vote >= bulkhead.NumVotes {
+		return fmt.Errorf("%w: vote %d", bulkhead.ErrMalformed, rep.Vote)
+	}
+	if len(rep.ID) > bulkhead.MaxID {
+		return fmt.Errorf("%w: report id of %d bytes, limit %d", bulkhead.ErrMalformed, len(rep.ID), bulkhead.MaxID)
+	}
+	return checkSignatures(rep.Signatures)
+}
+
+func checkSignatures(sigs []bulkhead.Signature) error {
+	if len(sigs) == 0 {
+		return fmt.Errorf("%w: no signatures: the message has nothing to tell it by", bulkhead.ErrMalformed)
+	}
+	if len(sigs) > MaxSignatures {
+		return fmt.Errorf("%w: %d signatures, limit %d", bulkhead.ErrOverLimit, len(sigs), MaxSignatures)
+	}
+	for i := range sigs {
+		if !sigs[i].Valid() {
+			return fmt.Errorf("%w: signature %d is invalid", bulkhead.ErrMalformed, i)
+		}
+	}
+	return nil
+}

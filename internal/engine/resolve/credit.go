@@ -1,0 +1,157 @@
+package resolve
+
+import (
+	"slices"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
+)
+
+// buckets is how many buckets the accounts are in. The filters of votes remember,
+// besides who voted spam on a signature, of which buckets somebody did: among a
+// hundred thousand accounts the few who did are found without asking for each.
+// The value is part of the data on disk.
+const buckets = 256
+
+// bucketOf returns the bucket of an account. Nobody without the secret can choose
+// names that share one.
+func (r *Resolver) bucketOf(name string) uint8 {
+	return uint8(r.opts.Keys.Secret.Key([]byte("bucket"), []byte(name)).Lo)
+}
+
+// members are the open accounts whose weight is earned, by bucket.
+type members struct {
+	byBucket [buckets][]string
+	len      int
+}
+
+// confirm credits the members who reported a text before who, whom an administrator
+// vouched for, lists it, and have not changed their mind.
+func (r *Resolver) confirm(m *Message, who *voter, it *item) {
+	if !it.fresh || m.Vote != bulkhead.Spam || !who.Confirms || it.facet != bulkhead.TextFacet {
+		return
+	}
+	if b := it.record.Votes; b.Spam+b.StrangerSpam == 0 {
+		return
+	}
+	r.eachSupporter(it.key, who, func(name string, newest int) {
+		if r.once("confirmed", name, newest, it.key) {
+			r.credit(trust.Credit{
+				Account: name, Confirmed: 1, Day: trust.Day(r.opts.Now()), Network: trust.Mark(who.reporter), By: who.units,
+			})
+		}
+	})
+}
+
+// blame debits the members who reported a text that is now revoked, and still
+// stand by it. Who takes back a report of their own has mended it.
+func (r *Resolver) blame(who *voter, base filter.Key) {
+	r.eachSupporter(base, who, func(name string, newest int) {
+		if r.once("reverted", name, newest, base) {
+			r.credit(trust.Credit{Account: name, Reverted: 1, Day: trust.Day(r.opts.Now())})
+		}
+	})
+}
+
+// once reports whether an account has not yet been credited with its newest
+// report of a signature, or debited for it: many may confirm one report, on many
+// days, and it stays one.
+func (r *Resolver) once(what, name string, newest int, base filter.Key) bool {
+	k := r.opts.Keys.Once(what, name, base)
+	for _, block := range r.view.Block.Live[1 : newest+1] {
+		if r.in(block.Votes, k) {
+			return false
+		}
+	}
+	return r.first(k)
+}
+
+// credit notes a change of an account's record, once for each report: a message
+// has many signatures, and they stand or fall together.
+func (r *Resolver) credit(c trust.Credit) {
+	if !slices.Contains(r.out.Credits[r.credited:], c) {
+		r.out.Credits = append(r.out.Credits, c)
+	}
+}
+
+// eachSupporter calls fn for every member but who whose latest vote on the
+// signature is one for spam.
+func (r *Resolver) eachSupporter(base filter.Key, who *voter, fn func(name string, newest int)) {
+	r.eachReporter(base, func(name string, newest int) {
+		if name == who.name {
+			return
+		}
+		a, ok := r.opts.Accounts.Get(name)
+		// It voted in the name of its network before it had proved itself.
+		if ok && (r.standsBy(base, a.Voice()) || a.From.IsValid() && r.standsBy(base, networkVoice(trust.Voucher(a.From)))) {
+			fn(name, newest)
+		}
+	})
+}
+
+// eachReporter calls fn for every member who voted spam on the signature in a
+// generation that lives, with the place of the newest such in the view. The
+// filters of votes are the only record of who did.
+func (r *Resolver) eachReporter(base filter.Key, fn func(name string, newest int)) {
+	names := r.suspects(base)
+	keys := make([]filter.Key, 0, len(names))
+	for _, name := range names {
+		if a, ok := r.opts.Accounts.Get(name); ok {
+			keys = append(keys, r.opts.Keys.Vote(a.Voice(), bulkhead.Spam, base))
+		} else {
+			keys = append(keys, filter.Key{})
+		}
+	}
+	for i, n := range r.newest(keys) {
+		if n >= 0 {
+			fn(names[i], n)
+		}
+	}
+}
+
+// suspects returns the members who may have voted spam on the signature in a
+// generation that lives: all of the buckets of which somebody did.
+func (r *Resolver) suspects(base filter.Key) (names []string) {
+	if r.members == nil {
+		r.members = new(members)
+		for _, name := range r.opts.Accounts.Members() {
+			b := r.bucketOf(name)
+			r.members.byBucket[b] = append(r.members.byBucket[b], name)
+			r.members.len++
+		}
+	}
+	if r.members.len == 0 {
+		return nil
+	}
+	keys := make([]filter.Key, buckets)
+	for b := range keys {
+		keys[b] = r.opts.Keys.Bucket(uint8(b), base)
+	}
+	for b, n := range r.newest(keys) {
+		if n >= 0 {
+			names = append(names, r.members.byBucket[b]...)
+		}
+	}
+	return names
+}
+
+// newest returns, for each key, the place in the view of the newest generation
+// whose filter of votes has it; -1 if none does.
+func (r *Resolver) newest(keys []filter.Key) []int {
+	places, has := make([]int, len(keys)), make([]bool, len(keys))
+	for i, k := range keys {
+		if places[i] = -1; r.over.voted[k] {
+			places[i] = 0
+		}
+	}
+	for n, block := range r.view.Block.Live {
+		block.Votes.HasBatch(keys, has)
+		for i := range has {
+			if has[i] && places[i] < 0 {
+				places[i] = n
+			}
+		}
+	}
+	return places
+}

@@ -1,0 +1,251 @@
+package resolve
+
+import (
+	"slices"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
+)
+
+// A ledger is the weights of the items of a vote, and what its voice has added to them,
+// generation by generation of the blocklist, newest first. What is taken back is taken
+// back in the generation that holds it, so that the two age together.
+type ledger struct {
+	gens    int
+	columns []column     // by item, then by generation
+	records []filter.Key // of the voice on each item
+}
+
+// A column is the weights of one item in one generation.
+type column struct {
+	marked bool    // somebody voted on it in the generation
+	all    weights // of the item
+	back   weights // what was taken back of them
+	mine   weights // of the voice, see column.stake
+}
+
+// weights is one weight for each kind.
+type weights [evidence.WeightKinds]uint32
+
+// kinds are the kinds of weight without the one that says whether anything was taken
+// back.
+const kinds = evidence.TakenBack
+
+// opposite returns the kind of the other side, of the same class of voter. Of a voice's
+// record it is also the kind that says what was taken back of a kind.
+func opposite(kind uint8) uint8 { return kind ^ 1 }
+
+// weightKind returns the kind that a vote adds to.
+func weightKind(vote bulkhead.Vote, root bool) uint8 {
+	kind := evidence.RootSpam
+	if !root {
+		kind = evidence.StrangerSpam
+	}
+	if vote != bulkhead.Spam {
+		kind++
+	}
+	return kind
+}
+
+// net returns what of a kind has not been taken back.
+func (c *column) net(kind uint8) uint32 { return c.all[kind] - min(c.all[kind], c.back[kind]) }
+
+// stake returns what of a kind is the voice's own, and not taken back. Its record
+// adds on the other side what it takes back on this one, so that it needs no more
+// than a kind for each.
+func (c *column) stake(kind uint8) uint32 {
+	return c.mine[kind] - min(c.mine[kind], c.mine[opposite(kind)])
+}
+
+// of returns the columns of an item.
+func (l *ledger) of(i int) []column { return l.columns[i*l.gens : (i+1)*l.gens] }
+
+// stake returns what of a kind is the voice's own.
+func stake(columns []column, kind uint8) (sum uint32) {
+	for i := range columns {
+		sum = book.Add(sum, columns[i].stake(kind))
+	}
+	return sum
+}
+
+// balance returns the weights of the latest votes, and the votes of roots whole.
+func balance(columns []column) (b trust.Balance, unblamed int64) {
+	for i := range columns {
+		c := &columns[i]
+		if c.marked {
+			b.Spam += int64(c.net(evidence.RootSpam))
+			b.Ham += int64(c.net(evidence.RootHam))
+			b.StrangerSpam += int64(c.net(evidence.StrangerSpam))
+			b.StrangerHam += int64(c.net(evidence.StrangerHam))
+			unblamed += int64(c.net(evidence.Unblamed))
+		}
+	}
+	return b, unblamed
+}
+
+// turned reports whether a voice's latest vote weighs for another side than this: the
+// voter has changed sides, or is of another class now.
+func turned(columns []column, kind uint8) bool {
+	for side := range evidence.Unblamed {
+		if side != kind && stake(columns, side) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// open reads the ledger of the items from the given one on. Most signatures were never
+// voted on, and need no look at the weights.
+func (r *Resolver) open(from int, voice string) {
+	l, live := &r.ledger, r.view.Block.Live
+	l.gens = len(live)
+	n := len(r.items)
+	l.records = l.records[:from]
+	for i := from; i < n; i++ {
+		l.records = append(l.records, r.opts.Keys.Record(voice, r.items[i].key))
+	}
+	l.columns = slices.Grow(l.columns[:from*l.gens], (n-from)*l.gens)[:n*l.gens]
+	clear(l.columns[from*l.gens:])
+	for g, block := range live {
+		r.keys = r.keys[:0]
+		for i := from; i < n; i++ {
+			r.keys = append(r.keys, r.items[i].key)
+		}
+		marked := r.hasAll(block.Votes)
+		if g == 0 {
+			also(r.over.voted, r.keys, marked)
+		}
+		r.which = r.which[:0]
+		for i, has := range marked {
+			if has {
+				r.which = append(r.which, from+i)
+			}
+		}
+		r.openIn(g, block)
+	}
+}
+
+// openIn reads the columns of r.which in one generation.
+func (r *Resolver) openIn(g int, block *book.Block) {
+	if len(r.which) == 0 {
+		return
+	}
+	r.keys = r.keys[:0]
+	for _, i := range r.which {
+		for _, k := range [...]filter.Key{r.items[i].key, r.ledger.records[i]} {
+			for kind := range uint8(evidence.WeightKinds) {
+				r.keys = append(r.keys, k.With(kind))
+			}
+		}
+	}
+	n := r.weights(block)
+	taken := 0
+	for j, i := range r.which {
+		c := &r.ledger.of(i)[g]
+		c.marked = true
+		c.all, c.mine = weights(n[2*j*evidence.WeightKinds:]), weights(n[(2*j+1)*evidence.WeightKinds:])
+		if c.all[evidence.TakenBack] > 0 {
+			r.which[taken] = i
+			taken++
+		}
+	}
+	r.keys = r.keys[:0]
+	for _, i := range r.which[:taken] {
+		back := r.opts.Keys.Back(r.items[i].key)
+		for kind := range kinds {
+			r.keys = append(r.keys, back.With(kind))
+		}
+	}
+	if taken == 0 {
+		return
+	}
+	n = r.weights(block)
+	for j, i := range r.which[:taken] {
+		copy(r.ledger.of(i)[g].back[:kinds], n[j*int(kinds):])
+	}
+}
+
+// weights reads r.keys of the weights of a generation, the overlay included.
+func (r *Resolver) weights(block *book.Block) []uint32 {
+	n := r.countAll(block.Weights)
+	r.over.Weights(block.Start, r.keys, n)
+	return n
+}
+
+// move makes a voice's vote on an item weigh what is wanted for one side, and nothing
+// for the others, from now on: what the voice has added in older generations is taken
+// back there, so that a vote that is repeated ages like a new one. It weighs no less
+// than before, though what it is about may be better known by now.
+func (r *Resolver) move(i int) {
+	it, columns := &r.items[i], r.ledger.of(i)
+	want := it.want
+	for kind := range kinds {
+		if want[kind] > 0 || kind == it.kind {
+			want[kind] = max(want[kind], stake(columns, kind))
+		}
+	}
+	for g := range columns {
+		for kind := range kinds {
+			if g == 0 && want[kind] > 0 {
+				continue
+			}
+			// An error of the filters must not take back what others have added.
+			if n := min(columns[g].stake(kind), columns[g].net(kind)); n > 0 {
+				r.takeBack(i, g, kind, n)
+			}
+		}
+	}
+	for kind := range kinds {
+		if n := want[kind] - min(want[kind], columns[0].stake(kind)); n > 0 {
+			r.mark(i)
+			r.raise(0, it.key.With(kind), &columns[0].all[kind], n)
+			r.raise(0, r.ledger.records[i].With(kind), &columns[0].mine[kind], n)
+		}
+	}
+}
+
+// takeBack takes back what a voice has added to a kind of an item in the g'th
+// generation.
+func (r *Resolver) takeBack(i, g int, kind uint8, n uint32) {
+	c, key, other := &r.ledger.of(i)[g], r.items[i].key, opposite(kind)
+	if c.all[evidence.TakenBack] == 0 {
+		r.raise(g, key.With(evidence.TakenBack), &c.all[evidence.TakenBack], 1)
+	}
+	r.raise(g, r.opts.Keys.Back(key).With(kind), &c.back[kind], n)
+	r.raise(g, r.ledger.records[i].With(other), &c.mine[other], n)
+}
+
+// mark notes that somebody voted on an item in the open generation.
+func (r *Resolver) mark(i int) {
+	if c := &r.ledger.of(i)[0]; !c.marked {
+		c.marked = true
+		r.enter(r.items[i].key)
+	}
+}
+
+// raise raises a cell of the g'th generation, and its number in the ledger.
+func (r *Resolver) raise(g int, k filter.Key, in *uint32, n uint32) {
+	r.weigh(r.view.Block.Live[g].Start, k, n)
+	*in = book.Add(*in, n)
+}
+
+// standsBy reports whether a voice's latest vote on a key is one for spam, as far as it
+// weighs anything.
+func (r *Resolver) standsBy(base filter.Key, voice string) bool {
+	record := r.opts.Keys.Record(voice, base)
+	for _, block := range r.view.Block.Live {
+		r.keys = r.keys[:0]
+		for kind := range evidence.Unblamed {
+			r.keys = append(r.keys, record.With(kind))
+		}
+		c := column{}
+		copy(c.mine[:], r.weights(block))
+		if c.stake(evidence.RootSpam) > 0 || c.stake(evidence.StrangerSpam) > 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,139 @@
+package resolve
+
+import (
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
+)
+
+// settleSpam lists an item if the balance after a spam vote says so. One that
+// the node itself lists is entered into the newest generation again by a root, which
+// keeps it from ageing out while reports go on. What only peers list stays theirs:
+// the node's own listing would outlive them.
+func (r *Resolver) settleSpam(receipt *bulkhead.Receipt, it *item, judged bulkhead.Judgement, who *voter, counted bool) {
+	lists := r.lists(it) || who.Root && counted && it.record.Own == verdict.Listed
+	switch {
+	case lists && r.list(it):
+		if judged != bulkhead.JudgedSpam {
+			receipt.Listed++
+		}
+	case counted:
+		receipt.Pending++
+	}
+}
+
+// lists reports whether the node's own votes are enough to list an item.
+func (r *Resolver) lists(it *item) bool {
+	policy, e := r.opts.Policy(), it.record.Evidence
+	e.Peers = verdict.Peers{}
+	if !it.pair() {
+		return policy.Lists(it.facet, &e)
+	}
+	text, context := &r.evidence[it.text], &r.evidence[it.context]
+	return policy.ListsPair(&e, text, context, policy.Good(it.facet, context))
+}
+
+// settleHam takes a listed item off the blocklist if the balance after a ham
+// vote or a revocation says so.
+func (r *Resolver) settleHam(receipt *bulkhead.Receipt, it *item, judged bulkhead.Judgement, who *voter, vote bulkhead.Vote, counted bool) {
+	if judged != bulkhead.JudgedSpam {
+		return
+	}
+	if !who.Root {
+		receipt.Pending += pending(counted, vote)
+		return
+	}
+	b := it.record.Votes
+	lifts := b.Ham-b.Spam >= r.opts.Policy().Units() // what only peers list
+	if it.record.Own == verdict.Listed {
+		lifts = b.Lifts()
+	}
+	if !lifts {
+		receipt.Pending += pending(counted, vote)
+		return
+	}
+	r.revoke(it)
+	receipt.Revoked++
+	if it.facet == bulkhead.TextFacet {
+		r.blame(who, it.key)
+	}
+}
+
+// pending is what a vote that takes nothing off adds to a receipt: of a ham vote
+// nobody expects it.
+func pending(counted bool, vote bulkhead.Vote) int {
+	if counted && vote == bulkhead.Revocation {
+		return 1
+	}
+	return 0
+}
+
+// turns looks up which items the open generation lists, and has taken off, at least
+// once.
+func (r *Resolver) turns() {
+	open := r.view.Block.Live[0]
+	r.keys = r.keys[:0]
+	for i := range r.items {
+		r.keys = append(r.keys, r.items[i].key)
+	}
+	has := r.hasAll(open.Spam)
+	also(r.over.spam, r.keys, has)
+	for i := range r.items {
+		r.items[i].listed = has[i]
+	}
+	has = r.hasAll(open.Revoked)
+	also(r.over.revoked, r.keys, has)
+	for i := range r.items {
+		r.items[i].revoked = has[i]
+	}
+}
+
+// list enters an item into the open generation's spam filter once more than into its
+// revocation filter. It reports whether there is a turn left for that.
+func (r *Resolver) list(it *item) bool {
+	revoked := 0
+	if it.revoked {
+		revoked = r.turnsIn(r.view.Block.Live[0].Revoked, r.over.revoked, it.key)
+	}
+	if revoked >= evidence.MaxTurns {
+		return false
+	}
+	if revoked == 0 && it.listed {
+		return true
+	}
+	for turn := r.turnsIn(r.view.Block.Live[0].Spam, r.over.spam, it.key) + 1; turn <= revoked+1; turn++ {
+		k := r.opts.Keys.Turn(it.key, turn)
+		r.over.spam[k] = true
+		r.out.Spam = append(r.out.Spam, k)
+	}
+	return true
+}
+
+// revoke enters an item into the open generation's revocation filter as often as
+// into its spam filter, and once at least: an older generation may list it, or a peer.
+func (r *Resolver) revoke(it *item) {
+	spam := 1
+	if it.listed {
+		spam = r.turnsIn(r.view.Block.Live[0].Spam, r.over.spam, it.key)
+	}
+	for turn := r.turnsIn(r.view.Block.Live[0].Revoked, r.over.revoked, it.key) + 1; turn <= spam; turn++ {
+		k := r.opts.Keys.Turn(it.key, turn)
+		r.over.revoked[k] = true
+		r.out.Revoked = append(r.out.Revoked, k)
+	}
+}
+
+// turnsIn returns how often the open generation has an item in a filter.
+func (r *Resolver) turnsIn(set book.Bitset, added map[filter.Key]bool, base filter.Key) int {
+	turn := 0
+	for turn < evidence.MaxTurns {
+		k := r.opts.Keys.Turn(base, turn+1)
+		if !added[k] && !r.in(set, k) {
+			break
+		}
+		turn++
+	}
+	return turn
+}

@@ -1,0 +1,236 @@
+package resolve
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
+)
+
+// Options is what a resolver needs to know. All fields are required; the functions are
+// asked for each report.
+type Options struct {
+	Keys      keys.Maker
+	Accounts  *trust.Book
+	Policy    func() verdict.Policy
+	Threshold func() uint32 // count from which a message is bulk
+	Now       func() time.Time
+	Day       uint64 // length of a generation of the tally in seconds, above 0
+}
+
+// A Resolver decides what the reports of one batch do. It sees the books as they are
+// and, in its overlay, what earlier reports of the same batch will do to them. One
+// goroutine uses it.
+type Resolver struct {
+	opts     Options
+	view     evidence.View
+	sources  *evidence.Sources
+	out      Decisions
+	over     overlay
+	reader   evidence.Reader
+	members  *members // nil until somebody asks, and after a change of the accounts
+	credited int      // credits of the batch before the present report
+
+	// Of the vote at hand.
+	parts    verdict.Parts
+	asks     []evidence.Ask
+	records  []evidence.Record
+	evidence []verdict.Evidence
+	contexts []int
+	items    []item
+	ledger   ledger
+
+	// Buffers.
+	keys  []filter.Key
+	has   []bool
+	n     []uint32
+	which []int
+}
+
+// New returns a resolver.
+func New(o Options) *Resolver {
+	r := &Resolver{opts: o, over: newOverlay()}
+	r.reader = evidence.Reader{Keys: o.Keys, Day: o.Day, Overlay: &r.over}
+	return r
+}
+
+// Begin starts a batch against the given books, which must hold an open generation
+// each, and sources of them.
+func (r *Resolver) Begin(v evidence.View, s *evidence.Sources) {
+	r.view, r.sources = v, s
+	r.out.reset()
+	r.out.TallyGen, r.out.BlockGen = v.Tally.Live[0].Start, v.Block.Live[0].Start
+	r.over.begin(r.out.TallyGen, r.out.BlockGen)
+}
+
+// Decisions returns what the batch was decided to do. They are the resolver's own, and
+// good until the next batch begins.
+func (r *Resolver) Decisions() *Decisions { return &r.out }
+
+// AccountsChanged has the resolver look anew who there is.
+func (r *Resolver) AccountsChanged() { r.members = nil }
+
+// A Message is a report as the resolver takes it: without the signatures that a list
+// hides, with the keys of the others, and with what the message was called when it was
+// seen.
+type Message struct {
+	bulkhead.Report
+	Keys        []filter.Key // of Signatures
+	Whitelisted int          // signatures that were left out
+	Seen        Seen
+}
+
+// Seen is what was decided on a message when it was seen.
+type Seen struct {
+	Caught     bool // called spam
+	TextAlone  bool // for its text, and nothing else in it is listed
+	GoodSender bool // by a sender of good standing
+}
+
+// Count decides sightings that doors count for themselves.
+func (r *Resolver) Count(cells []filter.Key, n []uint32) {
+	r.out.Counts.Keys, r.out.Counts.N = append(r.out.Counts.Keys, cells...), append(r.out.Counts.N, n...)
+}
+
+// A voter is the reporter of one report, as the decisions need it.
+type voter struct {
+	trust.Standing
+	reporter bulkhead.Reporter
+	name     string // of the account, "" for anonymous and for users on whose behalf it reports
+	units    uint32 // weight in hundredths
+}
+
+// voice returns under whose name the vote weighs: the voter's own, or that of the
+// network for all of whom nobody vouches.
+func (v *voter) voice() string {
+	if v.Voucher != "" {
+		return networkVoice(v.Voucher)
+	}
+	return v.Voice
+}
+
+func networkVoice(voucher string) string { return "network:" + voucher }
+
+// Report decides what one report does. On an error it does nothing.
+func (r *Resolver) Report(m *Message) (bulkhead.Receipt, error) {
+	r.credited = len(r.out.Credits)
+	who := voter{reporter: m.Reporter}
+	if m.Reporter.User == "" {
+		who.name = m.Reporter.Account
+	}
+	receipt := bulkhead.Receipt{Whitelisted: m.Whitelisted}
+	var err error
+	if m.Vote == bulkhead.Sighting {
+		// A sighting carries no weight, but an account must be one we know.
+		if who.Standing, err = r.opts.Accounts.Door(m.Reporter); err != nil {
+			return bulkhead.Receipt{}, err
+		}
+		if who.Root {
+			r.sighting(&receipt, m, &who)
+		} else {
+			r.claims(&receipt, m, &who)
+		}
+		return receipt, nil
+	}
+	if who.Standing, err = r.opts.Accounts.Standing(m.Reporter); err != nil {
+		return bulkhead.Receipt{}, err
+	}
+	who.units = Units(who.Weight)
+	r.active(&who)
+	if len(m.Keys) > 0 {
+		r.vote(&receipt, m, &who)
+	}
+	return receipt, nil
+}
+
+// active notes on which day a member last voted.
+func (r *Resolver) active(who *voter) {
+	today := trust.Day(r.opts.Now())
+	if a, ok := r.opts.Accounts.Get(who.name); ok && a.Role == trust.Member && a.Active < today {
+		r.credit(trust.Credit{Account: who.name, Day: today})
+	}
+}
+
+// Units turns a weight into hundredths; a weight above 0 counts for at least one of
+// them.
+func Units(weight float64) uint32 {
+	if weight <= 0 {
+		return 0
+	}
+	return max(1, uint32(math.Round(weight*verdict.Unit)))
+}
+
+// first reports whether the key is new to the votes of the open generation of the
+// blocklist, and enters it.
+func (r *Resolver) first(k filter.Key) bool {
+	if r.over.voted[k] || r.in(r.view.Block.Live[0].Votes, k) {
+		return false
+	}
+	r.enter(k)
+	return true
+}
+
+// enter enters a key into the votes of the open generation.
+func (r *Resolver) enter(k filter.Key) {
+	r.over.voted[k] = true
+	r.out.Voted = append(r.out.Voted, k)
+}
+
+// firstReport is first of the sightings of the open generation of the tally.
+func (r *Resolver) firstReport(k filter.Key) bool {
+	if r.over.unique[k] || r.in(r.view.Tally.Live[0].Unique, k) {
+		return false
+	}
+	r.over.unique[k] = true
+	r.out.Unique = append(r.out.Unique, k)
+	return true
+}
+
+// in reports whether an array holds a key. Where there are many keys look them up
+// together.
+func (r *Resolver) in(set book.Bitset, k filter.Key) bool {
+	r.keys = append(r.keys[:0], k)
+	return r.hasAll(set)[0]
+}
+
+// hasAll looks r.keys up.
+func (r *Resolver) hasAll(set book.Bitset) []bool {
+	r.has = slices.Grow(r.has[:0], len(r.keys))[:len(r.keys)]
+	if set.Keys() == 0 {
+		clear(r.has)
+	} else {
+		set.HasBatch(r.keys, r.has)
+	}
+	return r.has
+}
+
+// countAll looks r.keys up in the tally's open generation's counts, or the names.
+func (r *Resolver) countAll(array book.Counter) []uint32 {
+	r.n = slices.Grow(r.n[:0], len(r.keys))[:len(r.keys)]
+	if array.Keys() == 0 {
+		clear(r.n)
+	} else {
+		array.CountBatch(r.keys, r.n)
+	}
+	return r.n
+}
+
+// count raises a count. Decisions of the same batch see it.
+func (r *Resolver) count(k filter.Key, n uint32) {
+	r.over.counts[k] = book.Add(r.over.counts[k], n)
+	r.out.Counts.add(k, n)
+}
+
+// weigh raises a cell of the weights of a generation.
+func (r *Resolver) weigh(gen uint64, k filter.Key, n uint32) {
+	c := cell{gen, k}
+	r.over.weights[c] = book.Add(r.over.weights[c], n)
+	r.out.Weigh(gen, k, n)
+}

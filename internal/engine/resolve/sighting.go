@@ -1,0 +1,197 @@
+package resolve
+
+import (
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+)
+
+// sighting decides a sighting of a root: one for each recipient who has not had the
+// same today, and a delivery unless the message was caught.
+func (r *Resolver) sighting(receipt *bulkhead.Receipt, m *Message, who *voter) {
+	if len(m.Keys) == 0 {
+		return
+	}
+	if m.ID != "" && !r.firstReport(r.opts.Keys.Report(who.Voice, m.ID, m.Keys)) {
+		receipt.Duplicate += len(m.Keys)
+		return
+	}
+	texts, names := r.copies(m)
+	for i, base := range m.Keys {
+		n, f := texts, m.Signatures[i].Scheme().Facet()
+		if named(f) {
+			n = names
+		}
+		if n == 0 {
+			receipt.Duplicate++
+			continue
+		}
+		receipt.Counted++
+		// No decision of the batch asks for sightings: no need to keep them at hand.
+		r.out.Counts.add(base.With(evidence.Sighting), n)
+		switch {
+		case m.Seen.Caught && !(m.Seen.TextAlone && f == bulkhead.SenderFacet):
+			r.out.Counts.add(base.With(evidence.Caught), n)
+		case m.Seen.GoodSender && wholeText(m.Signatures[i].Scheme()):
+			r.out.Counts.add(base.With(evidence.Good), n)
+		}
+	}
+	if names > 0 {
+		r.names(m, names)
+	}
+}
+
+// named reports whether signatures of a facet are names.
+func named(f bulkhead.Facet) bool {
+	switch f {
+	case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.NetworkFacet, bulkhead.ContactFacet, bulkhead.ClaimFacet:
+		return true
+	}
+	return false
+}
+
+// wholeText reports whether a scheme signs the whole of a text.
+func wholeText(s bulkhead.Scheme) bool {
+	switch s {
+	case bulkhead.Near, bulkhead.RazorE8, bulkhead.RspamdShingle:
+		return false
+	}
+	return s.Facet() == bulkhead.TextFacet
+}
+
+// copies returns how many copies of the text, and how many messages of the sender, are
+// counted: as many as recipients have not had one today.
+func (r *Resolver) copies(m *Message) (texts, names uint32) {
+	if len(m.Recipients) == 0 {
+		n := min(max(m.Count, 1), bulkhead.Many)
+		return n, n
+	}
+	text, sender := identities(m)
+	for _, to := range m.Recipients {
+		if r.firstReport(r.opts.Keys.Recipient(to, text)) {
+			texts++
+		}
+		if r.firstReport(r.opts.Keys.Recipient(to, sender)) {
+			names++
+		}
+	}
+	return texts, names
+}
+
+// identities returns the keys that say whether a recipient had the same text, or mail
+// of the same sender: of what names the text best, and of the sender as far as it is
+// known, or of the network.
+func identities(m *Message) (text, sender filter.Key) {
+	which, who := -1, -1
+	for i := range m.Signatures {
+		s := m.Signatures[i].Scheme()
+		switch f := s.Facet(); {
+		case f == bulkhead.TextFacet && (which < 0 || s == bulkhead.Exact):
+			which = i
+		case f == bulkhead.SenderFacet && (who < 0 || m.Signatures[who].Scheme() != bulkhead.Sender), f == bulkhead.NetworkFacet && who < 0:
+			who = i
+		}
+	}
+	if which < 0 {
+		which = max(0, who)
+	}
+	if who < 0 {
+		who = which
+	}
+	// A message of nothing else is one text and one of its sender's.
+	return m.Keys[which].With(1), m.Keys[who].With(2)
+}
+
+// names notes deliveries of names for longer than the tally lives, and of a sender's
+// domain how many addresses it has: each week's first is no sign that others use it.
+func (r *Resolver) names(m *Message, n uint32) {
+	r.which, r.keys = r.which[:0], r.keys[:0]
+	domain, address := -1, -1
+	for i, base := range m.Keys {
+		f := m.Signatures[i].Scheme().Facet()
+		if !named(f) || m.Seen.Caught && !(m.Seen.TextAlone && f == bulkhead.SenderFacet) {
+			continue
+		}
+		if f == bulkhead.SenderFacet {
+			switch kindOfSender(m.Signatures[i].Sum()) {
+			case isDomain:
+				domain = len(r.which)
+			case isAddress:
+				address = len(r.which)
+			}
+		}
+		r.which = append(r.which, i)
+		r.keys = append(r.keys, base.With(evidence.Sighting))
+	}
+	if len(r.keys) == 0 {
+		return
+	}
+	open := r.view.Block.Live[0]
+	had := r.countAll(open.Names)
+	raise(r.over.names, r.keys, had)
+	full := open.NamesFull()
+	if domain >= 0 && address >= 0 && had[domain] > 0 && had[address] == 0 && !full {
+		k := m.Keys[r.which[domain]].With(evidence.Addresses)
+		r.out.Names.add(k, 1)
+		r.out.Counts.add(k, 1)
+	}
+	for j, k := range r.keys {
+		if had[j] == 0 && full {
+			continue
+		}
+		r.over.names[k] = book.Add(r.over.names[k], n)
+		r.out.Names.add(k, n)
+	}
+}
+
+// senderKind is what a sender's name names.
+type senderKind uint8
+
+const (
+	isOther senderKind = iota
+	isDomain
+	isAddress
+)
+
+func kindOfSender(name []byte) senderKind {
+	kind := isDomain
+	for _, c := range name {
+		switch c {
+		case '|':
+			return isOther
+		case '@':
+			kind = isAddress
+		}
+	}
+	return kind
+}
+
+// claims decides a sighting of a stranger: whatever number it names, and however often,
+// it is one of a text, and all of them are never enough for bulk. What it says of links
+// and senders counts for nothing, or whoever asks could make himself known.
+func (r *Resolver) claims(receipt *bulkhead.Receipt, m *Message, who *voter) {
+	voice, limit := who.voice(), r.opts.Threshold()/2
+	for i, base := range m.Keys {
+		f := m.Signatures[i].Scheme().Facet()
+		switch {
+		case f != bulkhead.TextFacet && f != bulkhead.NoFacet, r.claimed(base) >= limit:
+			receipt.Pending++
+		case !r.firstReport(r.opts.Keys.Claim(voice, base)):
+			receipt.Duplicate++
+		default:
+			r.count(base.With(evidence.Claims), 1)
+			r.out.Counts.add(base.With(evidence.Sighting), 1)
+			receipt.Counted++
+		}
+	}
+}
+
+// claimed returns how many sightings of a key are strangers'.
+func (r *Resolver) claimed(base filter.Key) (sum uint32) {
+	r.keys = append(r.keys[:0], base.With(evidence.Claims))
+	for _, g := range r.view.Tally.Live {
+		sum = book.Add(sum, r.countAll(g.Counts)[0])
+	}
+	return book.Add(sum, r.over.counts[r.keys[0]])
+}

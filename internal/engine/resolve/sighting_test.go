@@ -1,0 +1,234 @@
+package resolve
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
+)
+
+// mail is a message of every facet.
+func mail(n int, from string) []bulkhead.Signature {
+	return append(text(n), sig(bulkhead.Exact, n), sig(bulkhead.RazorE8, n), sender(from), sender("alice@"+from), link("shop.example"), link("shop.example/a"),
+		network("192.0.2.0/24"), sig(bulkhead.Attachment, n), bulkhead.NamedSignature(bulkhead.Contact, "tel:123456789"), sig(bulkhead.Markup, n))
+}
+
+// TestDeliveries: a recipient counts once a day: for a text whoever sends it, and for a
+// sender and its links whatever the text is. What was caught is no delivery, but for the
+// sender of what only its text condemned.
+func TestDeliveries(t *testing.T) {
+	to := func(names ...string) []string { return names }
+	for n, tt := range []struct {
+		name               string
+		seen               []Seen
+		to                 [][]string
+		texts, names, same uint32 // deliveries of the text, of the sender's links, and of the sender
+	}{
+		{"three recipients", []Seen{{}}, [][]string{to("a", "b", "c")}, 3, 3, 3},
+		{"one twice", []Seen{{}, {}}, [][]string{to("a"), to("a")}, 1, 1, 1},
+		{"one in a message twice", []Seen{{}}, [][]string{to("a", "a")}, 1, 1, 1},
+		{"caught", []Seen{{Caught: true}}, [][]string{to("a", "b")}, 0, 0, 0},
+		{"caught by its text", []Seen{{Caught: true, TextAlone: true}}, [][]string{to("a", "b")}, 0, 0, 2},
+		{"suspected for its text", []Seen{{TextAlone: true}}, [][]string{to("a")}, 1, 1, 1},
+		{"caught later", []Seen{{}, {Caught: true}}, [][]string{to("a"), to("b", "c")}, 1, 1, 1},
+		{"nobody named", []Seen{{}, {}}, [][]string{nil, nil}, 10, 10, 10},
+	} {
+		b := newBooks(t)
+		sigs := mail(n, "bank.example")
+		for i, seen := range tt.seen {
+			b.seen(seen, bulkhead.Report{Signatures: sigs, Recipients: tt.to[i], Count: 5})
+		}
+		for range 2 { // as said today, and tomorrow
+			for _, s := range sigs {
+				want := tt.texts
+				switch s.Scheme().Facet() {
+				case bulkhead.SenderFacet:
+					want = tt.same
+				case bulkhead.LinkFacet, bulkhead.NetworkFacet, bulkhead.ContactFacet:
+					want = tt.names
+				}
+				if got := b.of(s); got.Old+got.New != want {
+					t.Errorf("%s: %d deliveries before today and %d today of a %v, want %d", tt.name, got.Old, got.New, s.Scheme(), want)
+				}
+			}
+			b.pass(day)
+		}
+	}
+}
+
+// TestAnotherText: a sender's second message of the day to one recipient is another text
+// and no other delivery of the sender. The next day it is.
+func TestAnotherText(t *testing.T) {
+	b := newBooks(t)
+	from := func(n int) bulkhead.Report {
+		return bulkhead.Report{Signatures: append(text(n), sender("bank.example"), link("bank.example")), Recipients: []string{"a"}}
+	}
+	b.report(from(1))
+	if got := b.report(from(2)); got.Counted != 20 || got.Duplicate != 2 {
+		t.Errorf("another text: %+v, want its bands counted, and not sender and link", got)
+	}
+	b.pass(day)
+	b.report(from(1))
+	if got := b.of(sender("bank.example")); got.Old != 1 || got.New != 1 || got.Days != 1 {
+		t.Errorf("%d deliveries before today on %d days, %d today, want 1 of each", got.Old, got.Days, got.New)
+	}
+}
+
+// TestIDs: a report with an ID is counted once, whoever else has one with that ID, and
+// whatever other message has.
+func TestIDs(t *testing.T) {
+	b := newBooks(t)
+	b.put("a", trust.Trusted, 1)
+	r := by("a", bulkhead.Sighting, text(1)...)
+	r.ID = "1"
+	other := by("a", bulkhead.Sighting, text(2)...)
+	other.ID = "1"
+	local := r
+	local.Reporter = bulkhead.Reporter{}
+	for _, tt := range []struct {
+		r       bulkhead.Report
+		counted int
+	}{{r, 20}, {r, 0}, {other, 20}, {local, 20}, {local, 0}} {
+		if got := b.report(tt.r); got.Counted != tt.counted || got.Counted+got.Duplicate != 20 {
+			t.Errorf("%v: %+v, want %d counted", tt.r.Reporter, got, tt.counted)
+		}
+	}
+	if n := b.view.Tally.Live[0].Unique.Keys(); n != 3 {
+		t.Errorf("%d keys for three reports, want one each", n)
+	}
+}
+
+// TestGood: what came from senders of good standing guards whole texts, and no bands.
+func TestGood(t *testing.T) {
+	b := newBooks(t)
+	sigs := mail(1, "bank.example")
+	b.seen(Seen{GoodSender: true}, bulkhead.Report{Signatures: sigs, Count: 3})
+	b.seen(Seen{GoodSender: true, Caught: true}, bulkhead.Report{Signatures: sigs, Count: 9})
+	b.seen(Seen{}, bulkhead.Report{Signatures: sigs, Count: 9})
+	for _, s := range sigs {
+		want := uint32(0)
+		if s.Scheme() == bulkhead.Exact {
+			want = 3
+		}
+		if got := b.of(s).Good; got != want {
+			t.Errorf("%v: %d from good senders, want %d", s.Scheme(), got, want)
+		}
+	}
+}
+
+// TestAddresses: a domain knows how many addresses write from it, each week's first left
+// out: one that has one address is never everybody's.
+func TestAddresses(t *testing.T) {
+	b := newBooks(t)
+	write := func(address string) {
+		b.report(bulkhead.Report{Signatures: append(text(1), sender("mail.example"), sender(address+"@mail.example"))})
+	}
+	for week := range 3 {
+		for d := range 7 {
+			write("alice")
+			if d > 0 {
+				write(fmt.Sprint("bob", d%2))
+			}
+			b.pass(day)
+		}
+		if got, want := b.of(sender("mail.example")).Addresses, uint32(2*(week+1)); got != want {
+			t.Errorf("week %d: %d addresses, want %d", week, got, want)
+		}
+	}
+	for range 60 {
+		b.report(bulkhead.Report{Signatures: []bulkhead.Signature{sender("shop.example"), sender("news@shop.example")}})
+		b.pass(day)
+	}
+	if e := b.of(sender("shop.example")); e.Addresses != 0 || e.Shared() {
+		t.Errorf("%d addresses of a shop with one", e.Addresses)
+	}
+	many := newBooks(t)
+	for i := range 20 {
+		many.report(bulkhead.Report{Signatures: []bulkhead.Signature{sender("free.example"), sender(fmt.Sprint("user", i, "@free.example"))}})
+	}
+	if e := many.of(sender("free.example")); !e.Shared() {
+		t.Errorf("%d addresses in %d deliveries: not everybody's", e.Addresses, e.Old+e.New)
+	}
+}
+
+// TestNames: names are known for weeks, texts for days.
+func TestNames(t *testing.T) {
+	b := newBooks(t)
+	sigs := mail(1, "bank.example")
+	for range 2 {
+		b.report(bulkhead.Report{Signatures: sigs, Count: 4})
+		b.pass(20 * day)
+	}
+	for _, s := range sigs {
+		want, days := uint32(0), 0
+		if named(s.Scheme().Facet()) {
+			want, days = 8, 2
+		}
+		if got := b.of(s); got.Old != want || got.New != 0 || got.Days != days {
+			t.Errorf("%v: %d deliveries on %d days, %d today; want %d on %d", s.Scheme(), got.Old, got.Days, got.New, want, days)
+		}
+	}
+}
+
+// TestNamesFull: mail with names without end fills nothing but the tally: the blocklist
+// takes no new ones, and goes on counting those it knows.
+func TestNamesFull(t *testing.T) {
+	b := newBooks(t)
+	known := link("known.example")
+	b.report(bulkhead.Report{Signatures: []bulkhead.Signature{known}})
+	for i := range 90 {
+		var sigs []bulkhead.Signature
+		for j := range 1000 {
+			sigs = append(sigs, link(fmt.Sprint("x", i, "-", j, ".example")))
+		}
+		b.report(bulkhead.Report{Signatures: sigs})
+	}
+	b.report(bulkhead.Report{Signatures: []bulkhead.Signature{known}})
+	if n := b.view.Block.Live[0].Names.Keys(); n > 64_000 {
+		t.Errorf("%d names where 50,000 have room", n)
+	}
+	b.pass(10 * day)
+	if got := b.of(known); got.Old != 2 {
+		t.Errorf("a name that was known: %d deliveries, want 2", got.Old)
+	}
+	if live := b.view.Block.Live; len(live) != 2 || live[1].Fill() > 0.01 {
+		t.Errorf("%d generations, want that of this week and the last, and that not full", len(live))
+	}
+}
+
+// TestClaims: strangers make nothing known but texts, one for a voice, until half the
+// threshold is theirs.
+func TestClaims(t *testing.T) {
+	b := newBooks(t)
+	sigs := mail(1, "bank.example")
+	for i := range 50 {
+		r := bulkhead.Report{Signatures: sigs, Count: 100, Recipients: []string{"a", "b"},
+			Reporter: bulkhead.Reporter{Addr: netip.AddrFrom4([4]byte{198, 18, byte(i), 1})}}
+		for range 2 {
+			b.seen(Seen{GoodSender: true}, r)
+		}
+	}
+	for _, s := range sigs {
+		want := uint32(0)
+		if s.Scheme().Facet() == bulkhead.TextFacet {
+			want = 10
+		}
+		if got := b.of(s); got.Sightings != want || got.Good != 0 {
+			t.Errorf("%v: %d sightings, %d of good senders, want %d and none", s.Scheme(), got.Sightings, got.Good, want)
+		}
+	}
+	if n := b.view.Block.Live[0].Names.Keys(); n != 0 {
+		t.Errorf("strangers made %d names known", n)
+	}
+	if !slices.Equal(b.r.Decisions().Credits, nil) {
+		t.Error("credits for sightings")
+	}
+	k := maker.Base(&sigs[0])
+	if got := b.read(k, evidence.Counts); got.New != 10 {
+		t.Errorf("%d deliveries", got.New)
+	}
+}

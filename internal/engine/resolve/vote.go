@@ -1,0 +1,258 @@
+package resolve
+
+import (
+	"math"
+	"slices"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
+)
+
+// An item is what a vote is about: a signature, or a pair of a text and a context.
+type item struct {
+	key   filter.Key
+	facet bulkhead.Facet // of a pair: that of its context
+	// Of a pair: its text and its context, as signatures of the message; -1 else.
+	text, context int
+
+	kind   uint8   // the side and class that the vote adds to
+	want   weights // what the voice's vote is to weigh
+	mute   bool    // informs and judges nothing
+	fresh  bool    // the voice's first such vote in the open generation
+	record *evidence.Record
+	// Whether the open generation lists it, and has taken it off, once.
+	listed, revoked bool
+}
+
+func (it *item) pair() bool { return it.text >= 0 }
+
+// vote decides a spam vote, a ham vote or a revocation. The latest vote of a voice
+// replaces the one before; the same once more is counted once a generation.
+func (r *Resolver) vote(receipt *bulkhead.Receipt, m *Message, who *voter) {
+	r.items = r.items[:0]
+	r.reader.Begin(r.sources)
+	defer r.reader.End()
+	r.signatures(m, who)
+	r.pairs(m, who)
+	r.turns()
+	r.fresh(m, who)
+	for i := range r.items {
+		r.settle(receipt, m, who, i)
+	}
+}
+
+// signatures makes items of the message's signatures, with all that is known of them.
+func (r *Resolver) signatures(m *Message, who *voter) {
+	n := len(m.Keys)
+	r.asks, r.records = slices.Grow(r.asks[:0], n)[:n], slices.Grow(r.records[:0], n)[:n]
+	r.evidence = slices.Grow(r.evidence[:0], n)[:n]
+	for i, k := range m.Keys {
+		f := m.Signatures[i].Scheme().Facet()
+		r.items = append(r.items, item{
+			key: k, facet: f, text: -1, context: -1, kind: weightKind(m.Vote, who.Root),
+			mute: f == bulkhead.NetworkFacet || f == bulkhead.MarkupFacet,
+		})
+	}
+	r.open(0, who.voice())
+	for i, k := range m.Keys {
+		r.asks[i] = evidence.Ask{Key: k, Wants: evidence.Delivered | r.listings(m, i)}
+		if named(r.items[i].facet) {
+			r.asks[i].Wants |= evidence.Names
+		}
+	}
+	r.reader.Read(r.asks, r.records)
+	for i := range r.items {
+		r.items[i].record = &r.records[i]
+		r.records[i].Votes, r.records[i].Unblamed = balance(r.ledger.of(i))
+		r.evidence[i] = r.records[i].Evidence
+	}
+	r.parts.Set(m.Signatures)
+	least := r.least(m)
+	for i := range r.items {
+		it := &r.items[i]
+		if it.mute {
+			continue
+		}
+		it.want[it.kind] = who.units
+		if m.Vote == bulkhead.Spam && blamed(it.facet) {
+			it.want[it.kind] = portion(who.units, verdict.Share(least, r.evidence[i].Established()))
+			if who.Root {
+				it.want[evidence.Unblamed] = who.units
+			}
+		}
+	}
+}
+
+// listings is what the vote wants to know of an item's listings. What nobody here has
+// voted on is listed by peers at most.
+func (r *Resolver) listings(m *Message, i int) evidence.Wants {
+	if m.Vote != bulkhead.Spam || len(r.view.Remote.Origins)+len(r.view.Remote.Lists) > 0 {
+		return evidence.Listings
+	}
+	for _, c := range r.ledger.of(i) {
+		if c.marked {
+			return evidence.Listings
+		}
+	}
+	return 0
+}
+
+// blamed reports whether a signature of a facet takes a share of a vote for spam, and
+// not all of it.
+func blamed(f bulkhead.Facet) bool {
+	switch f {
+	case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.AttachmentFacet, bulkhead.ContactFacet, bulkhead.ClaimFacet:
+		return true
+	}
+	return false
+}
+
+// portion returns a share of a weight in hundredths.
+func portion(units uint32, share float64) uint32 {
+	return uint32(math.Round(float64(units) * min(1, share)))
+}
+
+// least returns how well established what is newest in the message is.
+func (r *Resolver) least(m *Message) float64 {
+	least := math.Inf(1)
+	for i := range m.Signatures {
+		if blamed(r.items[i].facet) {
+			least = min(least, r.evidence[i].Established())
+		}
+	}
+	for _, i := range r.parts.Texts {
+		e := r.evidence[i]
+		e.Unblamed = e.Votes.Spam // a text takes all blame
+		least = min(least, e.Established())
+	}
+	return least
+}
+
+// pairs makes items of the text with each of the message's contexts.
+func (r *Resolver) pairs(m *Message, who *voter) {
+	r.contexts = r.parts.Contexts(m.Signatures, r.evidence, r.contexts[:0])
+	for i := range m.Signatures {
+		if m.Signatures[i].Scheme() == bulkhead.Network {
+			r.contexts = append(r.contexts, i)
+			break
+		}
+	}
+	first := len(r.items)
+	for _, c := range r.contexts {
+		for _, t := range r.parts.Texts {
+			it := item{
+				key: r.opts.Keys.Pair(m.Keys[t], m.Keys[c]), facet: r.items[c].facet, text: t, context: c, kind: weightKind(m.Vote, who.Root),
+			}
+			it.want[it.kind] = who.units
+			if it.facet == bulkhead.LinkFacet && m.Vote == bulkhead.Spam {
+				it.want[it.kind] = r.items[c].want[it.kind]
+			}
+			r.items = append(r.items, it)
+		}
+	}
+	n := len(r.items) - first
+	if n == 0 {
+		return
+	}
+	r.asks = slices.Grow(r.asks, n)[:first+n]
+	r.records = slices.Grow(r.records, n)[:first+n]
+	r.open(first, who.voice())
+	for i := first; i < len(r.items); i++ {
+		r.asks[i] = evidence.Ask{Key: r.items[i].key, Wants: r.listings(m, i)}
+	}
+	r.reader.Read(r.asks[first:], r.records[first:])
+	for i := range r.items { // the records may have moved
+		r.items[i].record = &r.records[i]
+	}
+	for i := first; i < len(r.items); i++ {
+		r.records[i].Votes, _ = balance(r.ledger.of(i))
+	}
+}
+
+// fresh finds out which signatures the voice has not yet voted on so in the open
+// generation, and enters them.
+func (r *Resolver) fresh(m *Message, who *voter) {
+	r.keys = r.keys[:0]
+	for _, k := range m.Keys {
+		r.keys = append(r.keys, r.opts.Keys.Vote(who.Voice, m.Vote, k))
+	}
+	known := r.hasAll(r.view.Block.Live[0].Votes)
+	also(r.over.voted, r.keys, known)
+	for i, k := range r.keys {
+		// A report may hold one signature twice.
+		if !known[i] && !r.over.voted[k] {
+			r.items[i].fresh = true
+			r.enter(k)
+		}
+	}
+	if m.Vote != bulkhead.Spam || who.name == "" || who.Confirms {
+		return
+	}
+	for i, k := range m.Keys {
+		if r.items[i].fresh {
+			r.first(r.opts.Keys.Bucket(r.bucketOf(who.name), k))
+		}
+	}
+}
+
+// settle decides what the vote does to one item.
+func (r *Resolver) settle(receipt *bulkhead.Receipt, m *Message, who *voter, i int) {
+	it, columns := &r.items[i], r.ledger.of(i)
+	counted := it.fresh || turned(columns, it.kind)
+	judged := verdict.Judge(it.record.Own, it.record.Peers, r.opts.Policy().Promotion)
+	if it.pair() {
+		receipt = new(bulkhead.Receipt) // which is of signatures
+		r.context(m, who, it, columns)
+	} else {
+		r.voted(receipt, m, who, it, counted)
+		if judged != bulkhead.JudgedSpam {
+			r.confirm(m, who, it)
+		}
+	}
+	if it.mute {
+		receipt.Pending += pending(counted, m.Vote)
+		return
+	}
+	r.move(i)
+	it.record.Votes, it.record.Unblamed = balance(columns)
+	if m.Vote == bulkhead.Spam {
+		r.settleSpam(receipt, it, judged, who, counted)
+	} else {
+		r.settleHam(receipt, it, judged, who, m.Vote, counted)
+	}
+}
+
+// voted counts a vote on a signature, and one voter, whatever number the report names.
+// Of those for whom nobody vouches, one of a network is counted.
+func (r *Resolver) voted(receipt *bulkhead.Receipt, m *Message, who *voter, it *item, counted bool) {
+	if !counted {
+		receipt.Duplicate++
+		return
+	}
+	receipt.Counted++
+	if !it.fresh || who.Voucher != "" && !r.first(r.opts.Keys.Vote(who.voice(), m.Vote, it.key)) {
+		return
+	}
+	switch m.Vote {
+	case bulkhead.Spam:
+		r.count(it.key.With(evidence.Spam), 1)
+	case bulkhead.Ham:
+		r.count(it.key.With(evidence.Ham), 1)
+	}
+}
+
+// context counts a link or sender that a root reports the text with for the first time.
+func (r *Resolver) context(m *Message, who *voter, it *item, columns []column) {
+	if m.Vote != bulkhead.Spam || !who.Root || it.facet == bulkhead.NetworkFacet || it.want[evidence.RootSpam] == 0 {
+		return
+	}
+	for g := range columns {
+		if columns[g].all[evidence.RootSpam] > 0 {
+			return
+		}
+	}
+	r.mark(it.text)
+	r.raise(0, r.items[it.text].key.With(evidence.Contexts), &r.ledger.of(it.text)[0].all[evidence.Contexts], 1)
+}

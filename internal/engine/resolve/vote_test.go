@@ -1,0 +1,285 @@
+package resolve
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
+)
+
+func voters(b *books) {
+	for _, name := range []string{"a", "b", "c"} {
+		b.put(name, trust.Trusted, 1)
+	}
+	b.put("half", trust.Trusted, 0.5)
+	b.put("x", trust.Member, 0.05)
+}
+
+// deliver has a message delivered n times on each of some days before today.
+func deliver(b *books, n uint32, days int, sigs ...bulkhead.Signature) {
+	for range days {
+		b.report(bulkhead.Report{Signatures: sigs, Count: n})
+		b.pass(day)
+	}
+}
+
+// TestBlame: a vote falls on what is new in a message, in full on the text.
+func TestBlame(t *testing.T) {
+	b := newBooks(t)
+	voters(b)
+	deliver(b, 60, 3, link("bank.example"), sender("old.example"))
+	msg := append(text(1), sender("new.example"), link("bank.example"), link("evil.example"))
+	b.report(by("a", bulkhead.Spam, msg...))
+	for s, want := range map[bulkhead.Signature][2]int64{
+		text(1)[0]: {100, 0}, sender("new.example"): {100, 100}, link("evil.example"): {100, 100}, link("bank.example"): {10, 100},
+	} {
+		if got := b.of(s); got.Votes.Spam != want[0] || got.Unblamed != want[1] {
+			t.Errorf("%v: blamed %d of %d, want %v", s, got.Votes.Spam, got.Unblamed, want)
+		}
+	}
+	// The next nine find the bank hardly established any more: who is reported so
+	// often in whatever company is to blame.
+	for i := range 9 {
+		b.put(fmt.Sprint("more", i), trust.Trusted, 1)
+		b.report(by(fmt.Sprint("more", i), bulkhead.Spam, msg...))
+	}
+	if got := b.of(link("bank.example")); got.Votes.Spam <= 100 || got.Unblamed != 1000 {
+		t.Errorf("after ten: blamed %d of %d", got.Votes.Spam, got.Unblamed)
+	}
+	// All that is in a message is established: the least of it takes most.
+	deliver(b, 100, 2, text(2)...)
+	b.report(by("a", bulkhead.Spam, append(text(2), sender("old.example"))...))
+	if got := b.of(sender("old.example")); got.Votes.Spam != 100 {
+		t.Errorf("a sender that is as well known as the text: blamed %d of 100", got.Votes.Spam)
+	}
+}
+
+// TestWhole: a vote against spam is never shared, and a mind that is changed takes back
+// exactly what it gave.
+func TestWhole(t *testing.T) {
+	b := newBooks(t)
+	voters(b)
+	deliver(b, 60, 3, link("bank.example"))
+	msg := append(text(1), sender("new.example"), link("bank.example"), link("evil.example"))
+	b.report(by("a", bulkhead.Spam, msg...))
+	b.report(by("half", bulkhead.Spam, msg...))
+	b.pass(9 * day)
+	b.report(by("a", bulkhead.Ham, msg...))
+	for s, want := range map[bulkhead.Signature]trust.Balance{
+		text(1)[0]: {Spam: 50, Ham: 100}, link("bank.example"): {Spam: 6, Ham: 100}, link("evil.example"): {Spam: 50, Ham: 100},
+	} {
+		if got := b.of(s); got.Votes != want || (named(s.Scheme().Facet()) && got.Unblamed != 50) {
+			t.Errorf("%v: %+v, %d unblamed, want %+v", s, got.Votes, got.Unblamed, want)
+		}
+	}
+	b.report(by("half", bulkhead.Revocation, msg...))
+	b.report(by("a", bulkhead.Spam, msg...))
+	if got := b.of(link("evil.example")); got.Votes != (trust.Balance{Spam: 100, Ham: 50}) || got.Unblamed != 100 {
+		t.Errorf("in the end %+v, %d unblamed", got.Votes, got.Unblamed)
+	}
+}
+
+// TestPairs: a vote falls on the text with the sender, the newest links and the network.
+func TestPairs(t *testing.T) {
+	b := newBooks(t)
+	voters(b)
+	deliver(b, 10, 2, link("known.example"), link("bank.example"))
+	msg := append(text(1), sender("evil.example"), sender("a@evil.example"), link("known.example"), link("x1.example"), link("x2.example"),
+		link("x3.example"), link("x3.example/a"), link("www.evil.example"), network("192.0.2.0/24"), sig(bulkhead.Exact, 1))
+	b.report(by("a", bulkhead.Spam, msg...))
+	for i, band := range text(1) {
+		for s, want := range map[bulkhead.Signature]int64{
+			sender("evil.example"): 100, sender("a@evil.example"): 0, link("x1.example"): 100, link("x2.example"): 100, link("x3.example"): 100,
+			link("x3.example/a"): 0, link("known.example"): 0, link("www.evil.example"): 0, network("192.0.2.0/24"): 100,
+		} {
+			if i >= 8 {
+				want = 0
+			}
+			if got := b.pair(band, s); got.Votes.Spam != want || (got.Own == verdict.Listed) != (want > 0) {
+				t.Errorf("band %d with %v: %+v, want %d", i, s, got.Evidence, want)
+			}
+		}
+		want := uint32(4)
+		if i >= 8 {
+			want = 0
+		}
+		if got := b.of(band).Contexts; got != want {
+			t.Errorf("band %d was reported with %d, want %d", i, got, want)
+		}
+	}
+	// The network is in pairs only.
+	if got := b.of(network("192.0.2.0/24")); got.Votes != (trust.Balance{}) || got.Own != verdict.Nothing || got.Spam != 1 {
+		t.Errorf("network: %+v", got)
+	}
+	for range 2 {
+		b.report(by("b", bulkhead.Spam, msg...)) // with nothing new
+	}
+	if got := b.of(text(1)[0]).Contexts; got != 4 {
+		t.Errorf("%d contexts after the same again, want 4", got)
+	}
+	b.report(by("x", bulkhead.Spam, append(text(1), link("stranger.example"))...))
+	if got := b.of(text(1)[0]).Contexts; got != 4 {
+		t.Errorf("a stranger made %d contexts", got)
+	}
+	if got := b.pair(text(1)[0], link("stranger.example")).Votes; got != (trust.Balance{StrangerSpam: 5}) {
+		t.Errorf("a stranger's pair: %+v", got)
+	}
+	b.report(by("a", bulkhead.Ham, msg...))
+	if got := b.pair(text(1)[0], sender("evil.example")).Votes; got != (trust.Balance{Spam: 100, Ham: 100}) {
+		t.Errorf("after a ham vote: %+v", got)
+	}
+}
+
+// TestNeeds: a link is listed by two, a text by one, a pair with a sender of good
+// standing by three; what was delivered often, by more.
+func TestNeeds(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		s      bulkhead.Signature
+		seen   uint32 // on each of four days
+		voters int    // after which it is listed
+	}{
+		{"a new text", sig(bulkhead.Exact, 1), 0, 1},
+		{"a known text", sig(bulkhead.Exact, 1), 100, 2},
+		{"a new link", link("evil.example"), 0, 2},
+		{"a known link", link("evil.example"), 100, 4},
+		{"a new sender", sender("evil.example"), 0, 2},
+		{"an attachment", sig(bulkhead.Attachment, 1), 0, 2},
+		{"a known attachment", sig(bulkhead.Attachment, 1), 50, 3},
+	} {
+		b := newBooks(t)
+		if tt.seen > 0 {
+			deliver(b, tt.seen, 4, tt.s)
+		}
+		for n := 1; n <= 6; n++ {
+			name := fmt.Sprint("voter", n)
+			b.put(name, trust.Trusted, 1)
+			got := b.report(by(name, bulkhead.Spam, tt.s))
+			if listed := b.of(tt.s).Own == verdict.Listed; listed != (n >= tt.voters) || got.Listed != b2i(n == tt.voters) {
+				t.Errorf("%s: listed %v after %d voters, %+v; want it after %d", tt.name, listed, n, got, tt.voters)
+			}
+		}
+	}
+	b := newBooks(t)
+	deliver(b, 3, 4, sender("bank.example"))
+	msg := append(text(1), sender("bank.example"))
+	for n := 1; n <= 4; n++ {
+		name := fmt.Sprint("voter", n)
+		b.put(name, trust.Trusted, 1)
+		b.report(by(name, bulkhead.Spam, msg...))
+		if listed := b.pair(text(1)[0], sender("bank.example")).Own == verdict.Listed; listed != (n >= 3) {
+			t.Errorf("pair with a good sender: listed %v after %d", listed, n)
+		}
+	}
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// A fact is what a voice said last of an item, and what that weighs.
+type fact struct {
+	kind            uint8
+	weight, unblame int64
+	gen             uint64
+}
+
+// TestFacetsAgainstModel casts random votes of random voters on messages of many facets
+// over weeks, several in a batch, and compares every weight with maps that know what
+// each voice said last.
+func TestFacetsAgainstModel(t *testing.T) {
+	for seed := range uint64(4) {
+		for _, exact := range []bool{true, false} {
+			rng := rand.New(rand.NewPCG(seed, 14))
+			b := newBooksOf(t, exact, 400_000)
+			voters(b)
+			names := []string{"a", "b", "c", "half", "x"}
+			model := make(map[string]map[string]fact) // by item, by voice
+			var messages [][]bulkhead.Signature
+			for n := range 6 {
+				messages = append(messages, append(text(n%3), sender(fmt.Sprint("s", n%2, ".example")), link(fmt.Sprint("l", n, ".example")),
+					link("both.example"), network("192.0.2.0/24"), sig(bulkhead.Exact, n)))
+			}
+			for range 150 {
+				var batch []*Message
+				for range 1 + rng.IntN(4) {
+					name, vote := names[rng.IntN(len(names))], bulkhead.Vote(1+rng.IntN(3))
+					batch = append(batch, message(by(name, vote, messages[rng.IntN(len(messages))]...)))
+				}
+				if rng.IntN(3) == 0 {
+					b.report(bulkhead.Report{Signatures: messages[rng.IntN(len(messages))], Count: uint32(1 + rng.IntN(40))})
+				}
+				if rng.IntN(5) == 0 {
+					b.pass(day)
+				}
+				b.begin()
+				for _, m := range batch {
+					if _, err := b.r.Report(m); err != nil {
+						t.Fatal(err)
+					}
+					for _, it := range b.r.items {
+						id := fmt.Sprint(it.key)
+						if model[id] == nil {
+							model[id] = make(map[string]fact)
+						}
+						had, now := model[id][m.Reporter.Account], fact{gen: b.view.Block.Live[0].Start}
+						if b.view.Block.Find(had.gen) == nil {
+							had = fact{}
+						}
+						now.kind = weightKind(m.Vote, m.Reporter.Account != "x")
+						if !it.mute {
+							now.weight, now.unblame = wanted(m, it, Units(b.accounts.Worth(m.Reporter.Account)))
+						}
+						if had.kind == now.kind {
+							now.weight, now.unblame = max(now.weight, had.weight), max(now.unblame, had.unblame)
+						}
+						model[id][m.Reporter.Account] = now
+					}
+				}
+				items := slices.Clone(b.r.items)
+				b.apply()
+				for _, it := range items {
+					var want trust.Balance
+					var unblamed int64
+					for _, f := range model[fmt.Sprint(it.key)] {
+						if b.view.Block.Find(f.gen) == nil {
+							continue
+						}
+						*side(&want, f.kind) += f.weight
+						unblamed += f.unblame
+					}
+					got := b.read(it.key, evidence.Judgement)
+					if got.Votes != want || !it.pair() && got.Unblamed != unblamed {
+						t.Fatalf("seed %d, exact %v: %v, pair %v: %+v and %d, want %+v and %d", seed, exact, it.facet, it.pair(), got.Votes, got.Unblamed, want, unblamed)
+					}
+				}
+			}
+		}
+	}
+}
+
+// wanted is what a vote on an item is to weigh, by the item's own share.
+func wanted(m *Message, it item, units uint32) (weight, unblamed int64) {
+	if m.Vote != bulkhead.Spam {
+		return int64(units), 0
+	}
+	if !it.pair() && blamed(it.facet) && m.Reporter.Account != "x" {
+		unblamed = int64(units)
+	}
+	if it.facet == bulkhead.TextFacet || it.pair() && it.facet != bulkhead.LinkFacet {
+		return int64(units), unblamed
+	}
+	return int64(it.want[it.kind]), unblamed
+}
+
+func side(b *trust.Balance, kind uint8) *int64 {
+	return [...]*int64{&b.Spam, &b.Ham, &b.StrangerSpam, &b.StrangerHam}[kind]
+}

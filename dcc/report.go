@@ -80,6 +80,7 @@ func (s *Server) release(b *reportBatch) {
 func (s *Server) count(b *reportBatch, a *asking) ([]tally, error) {
 	b.sums, b.errs = b.sums[:0], append(b.errs[:0], make([]error, len(b.items))...)
 	b.up.Reset()
+	b.counters, b.own = b.counters[:0], b.own[:0]
 	spam := false
 	for i, it := range b.items {
 		it.kept = 0
@@ -88,11 +89,19 @@ func (s *Server) count(b *reportBatch, a *asking) ([]tally, error) {
 			continue
 		}
 		b.sums = s.appendKept(b.sums, it)
-		b.up.targets(b.sums[it.first:], it.targets)
+		n := it.targets
+		if it.stranger() {
+			n, b.errs[i] = 0, s.claim(b, it)
+		} else {
+			b.up.targets(b.sums[it.first:], n)
+		}
+		for k := range it.kept {
+			b.counters, b.own = append(b.counters, signatureOf(&b.sums[it.first+k])), append(b.own, n)
+		}
 		spam = spam || it.spam
 	}
 	for _, it := range b.items {
-		if it.spam && it.kept > 0 {
+		if it.spam && it.kept > 0 && !it.stranger() {
 			b.up.claims(b.sums[it.first : it.first+it.kept])
 		}
 	}
@@ -102,7 +111,7 @@ func (s *Server) count(b *reportBatch, a *asking) ([]tally, error) {
 	deletes, err := s.book.deletesOf(b.ctx, a, b.sums)
 	if err == nil {
 		for _, it := range b.items {
-			if it.kept > 0 && deletes != nil {
+			if it.kept > 0 && deletes != nil && !it.stranger() {
 				b.up.since(b.sums[it.first:it.first+it.kept], deletes[it.first:it.first+it.kept], it.targets, it.spam)
 			}
 		}
@@ -110,7 +119,7 @@ func (s *Server) count(b *reportBatch, a *asking) ([]tally, error) {
 	}
 	if err != nil {
 		for i, it := range b.items {
-			if it.kept > 0 {
+			if it.kept > 0 && b.errs[i] == nil {
 				b.errs[i] = err
 			}
 		}
@@ -119,8 +128,22 @@ func (s *Server) count(b *reportBatch, a *asking) ([]tally, error) {
 	if spam {
 		s.voteAll(b)
 	}
-	n := len(b.sums)
-	return s.book.talliesOf(b.ctx, a, b.sums, b.up.Sigs[:n], b.up.N[:n])
+	return s.book.talliesOf(b.ctx, a, b.sums, b.counters, b.own)
+}
+
+// claim reports what a stranger has seen: the clearinghouse takes it for one, however
+// many targets it names, and never for enough to be bulk. Claims of spam are passed on
+// like those of others, and weigh what the clearinghouse thinks of strangers.
+func (s *Server) claim(b *reportBatch, it *item) error {
+	if it.kept == 0 {
+		return nil
+	}
+	sigs := make([]bulkhead.Signature, it.kept)
+	for k := range sigs {
+		sigs[k] = signatureOf(&b.sums[it.first+k])
+	}
+	_, err := s.book.house.Report(b.ctx, bulkhead.Report{Signatures: sigs, Vote: bulkhead.Sighting, Reporter: it.who})
+	return err
 }
 
 // voteAll passes claims of spam on, those of one reporter together.

@@ -64,6 +64,13 @@ func (u ailingUsers) NewToken(ctx context.Context, name string) (string, error) 
 	return u.fakeUsers.NewToken(ctx, name)
 }
 
+func (u ailingUsers) UndoVotes(ctx context.Context, name string, since time.Time) (client.Undone, error) {
+	if err := u.a.Call(); err != nil {
+		return client.Undone{}, err
+	}
+	return u.fakeUsers.UndoVotes(ctx, name, since)
+}
+
 func (u ailingUsers) SetSecret(ctx context.Context, name, protocol, secret string) error {
 	if err := u.a.Call(); err != nil {
 		return err

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
+	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
@@ -30,6 +32,9 @@ type Users interface {
 	RemoveUser(ctx context.Context, name string) error
 	// NewToken replaces the bearer token of an account.
 	NewToken(ctx context.Context, name string) (token string, err error)
+	// UndoVotes takes back the votes that the account called name, or the person of
+	// that name, gave at or after a time.
+	UndoVotes(ctx context.Context, name string, since time.Time) (client.Undone, error)
 	// SetSecret sets the secret that an account shares with the clients of a
 	// protocol ("razor2", "pyzor", "dcc"); "" removes it.
 	SetSecret(ctx context.Context, name, protocol, secret string) error
@@ -134,6 +139,24 @@ func (s *Server) newToken(r *request) (any, error) {
 		return nil, err
 	}
 	return &client.Token{Name: name, Token: token}, nil
+}
+
+func (s *Server) undoVotes(r *request) (any, error) {
+	undo, err := one[client.Undo](r)
+	if err != nil {
+		return nil, err
+	}
+	name := r.PathValue("name")
+	r.did = []any{"account", name, "since", undo.Since}
+	if undo.Since.IsZero() {
+		return nil, fmt.Errorf("%w: no time", bulkhead.ErrMalformed)
+	}
+	undone, err := s.users.UndoVotes(r.Context(), name, undo.Since)
+	if err != nil {
+		return nil, err
+	}
+	r.did = append(r.did, "votes", undone.Votes, "off", undone.Off, "on", undone.On)
+	return &undone, nil
 }
 
 func (s *Server) setSecret(r *request) (any, error) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
@@ -130,6 +131,15 @@ func (f *fakeUsers) NewToken(_ context.Context, name string) (string, error) {
 	return token, nil
 }
 
+func (f *fakeUsers) UndoVotes(_ context.Context, name string, since time.Time) (client.Undone, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.users[name] == nil {
+		return client.Undone{}, nil
+	}
+	return client.Undone{Votes: 7, Off: 2, On: 1, Oldest: since.Add(time.Hour)}, nil
+}
+
 func (f *fakeUsers) SetSecret(_ context.Context, name, protocol, secret string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -196,6 +206,30 @@ func TestUsers(t *testing.T) {
 		if statusOf(err) != 404 {
 			t.Errorf("%s of an unknown account = %v, want status 404", what, err)
 		}
+	}
+}
+
+// TestUndoVotes: the time is needed, and what was done is told.
+func TestUndoVotes(t *testing.T) {
+	users := newFakeUsers()
+	srv := httptest.NewServer(newServer(t, &prototest.House{}, func(o *Options) { o.Accounts, o.Users = users, users }))
+	defer srv.Close()
+	c := &client.Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}
+	since := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	got, err := c.UndoVotes(t.Context(), "bob", since)
+	if want := (client.Undone{Votes: 7, Off: 2, On: 1, Oldest: since.Add(time.Hour)}); err != nil || *got != want {
+		t.Errorf("undone %+v, %v, want %+v", got, err, want)
+	}
+	// A person need not have an account.
+	if got, err := c.UndoVotes(t.Context(), "service=ann", since); err != nil || *got != (client.Undone{}) {
+		t.Errorf("of a person without votes: %+v, %v", got, err)
+	}
+	if _, err := c.UndoVotes(t.Context(), "bob", time.Time{}); statusOf(err) != 400 && statusOf(err) != 422 {
+		t.Errorf("without a time: %v", err)
+	}
+	c.Token = "token-bob"
+	if _, err := c.UndoVotes(t.Context(), "bob", since); statusOf(err) != 403 {
+		t.Errorf("by a reporter: %v", err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 	"strings"
+	"time"
 )
 
 // RateLimits returns every rule of the rate limits.
@@ -75,6 +76,12 @@ func (c *Client) RemoveUser(ctx context.Context, name string) error {
 // NewToken replaces the token of an account and returns the new one.
 func (c *Client) NewToken(ctx context.Context, name string) (*Token, error) {
 	return call[*Token](ctx, c, exchange{method: "POST", path: userPath(name) + "/token"})
+}
+
+// UndoVotes takes back the votes that an account, or the person of that name, gave
+// from a time on.
+func (c *Client) UndoVotes(ctx context.Context, name string, since time.Time) (*Undone, error) {
+	return call[*Undone](ctx, c, exchange{method: "POST", path: userPath(name) + "/undo", body: Undo{Since: since}})
 }
 
 // SetSecret sets the secret that an account shares with the clients of a

@@ -39,6 +39,20 @@ type UserChange struct {
 	Parent *string  `json:"parent,omitempty" maxLength:"128" doc:"\"\": the account answers for itself."`
 }
 
+// An Undo says from when on the votes of an account or person are taken back.
+type Undo struct {
+	Since time.Time `json:"since" doc:"Votes given at or after it are taken back."`
+}
+
+// Undone is what taking votes back did. Numbers are of signatures, and of texts
+// together with a link or sender.
+type Undone struct {
+	Votes  int       `json:"votes" doc:"What the votes were on."`
+	Off    int       `json:"off" doc:"Of these, newly off the blocklist."`
+	On     int       `json:"on" doc:"Of these, newly on it: only the votes against had taken them off."`
+	Oldest time.Time `json:"oldest,omitzero" doc:"Time of the oldest vote of anybody that the node remembers; what is older stands."`
+}
+
 // A Token is a bearer token. It is told once; the node keeps only its hash.
 type Token struct {
 	Name  string `json:"name"`

@@ -3,16 +3,12 @@ package dcc
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
@@ -188,59 +184,5 @@ func TestAdminOperations(t *testing.T) {
 		if n := len(got) - minPacket; (op == adminClientsByAddr || op == adminClientsByID) && n != 0 {
 			t.Errorf("operation %d: a list of %d bytes", op, n)
 		}
-	}
-}
-
-// TestStrangers: whom nobody speaks for is one voice, however many targets it names and
-// however often it says that they are spam; the counts of others do not hang on that.
-func TestStrangers(t *testing.T) {
-	house := prototest.NewTally(2)
-	s := goldenServer()
-	s.Clearinghouse = house
-	if err := s.prepare(); err != nil {
-		t.Fatal(err)
-	}
-	sums := goldenChecksums(t)
-	from := func(sender uint32, addr string) *item {
-		it := &item{client: netip.AddrPortFrom(netip.MustParseAddr(addr), 6277), who: bulkhead.Reporter{Addr: netip.MustParseAddr(addr)}}
-		it.op, it.sender, it.targets, it.spam, it.n = Report, sender, 1000, true, len(sums)
-		copy(it.checksums[:], sums)
-		return it
-	}
-	b := &reportBatch{ctx: t.Context(), items: []*item{
-		from(AnonymousID, "198.51.100.7"), from(goldenClient, "198.51.100.8"), from(AnonymousID, "2001:db8::1"), from(AnonymousID, "127.0.0.1"),
-	}}
-	tallies, err := s.count(b, new(asking))
-	if err != nil || errors.Join(b.errs...) != nil {
-		t.Fatal(err, b.errs)
-	}
-	var claims []string
-	for _, r := range house.Reports() {
-		if r.Vote == bulkhead.Sighting {
-			claims = append(claims, fmt.Sprint(r.Reporter.Addr, " ", r.Count, " of ", len(r.Signatures)))
-		}
-	}
-	kept := b.items[0].kept
-	if want := []string{fmt.Sprint("198.51.100.7 0 of ", kept), fmt.Sprint("2001:db8::1 0 of ", kept)}; !slices.Equal(claims, want) {
-		t.Errorf("reported for strangers: %q, want %q", claims, want)
-	}
-	for _, it := range b.items {
-		for k := range it.kept {
-			sig := signatureOf(&b.sums[it.first+k])
-			if got := house.Sightings(sig); got != 2000 {
-				t.Errorf("%v: %d counted, want those of a client and of this machine", sig, got)
-			}
-			if got := tallies[it.first+k].targets.Added; got < 2000 {
-				t.Errorf("%v: told %d", sig, got)
-			}
-		}
-		if it.kept == 0 {
-			t.Error("nothing is kept: nothing was measured")
-		}
-	}
-	house.Err = bulkhead.ErrReadOnly
-	b.items = b.items[:1]
-	if s.count(b, new(asking)); b.errs[0] == nil {
-		t.Error("a stranger is told that all is well while nothing is taken")
 	}
 }

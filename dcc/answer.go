@@ -22,12 +22,6 @@ type item struct {
 	kept   int // how many
 }
 
-// stranger reports whether nobody speaks for the client: it has no id, and is not on
-// this machine.
-func (it *item) stranger() bool {
-	return it.sender == AnonymousID && !it.client.Addr().Unmap().IsLoopback()
-}
-
 // scratch is what answering a batch needs, reused.
 type scratch struct {
 	asking  asking
@@ -39,14 +33,12 @@ type scratch struct {
 // A reportBatch is the reports that came in with one batch, with their own
 // copies of everything.
 type reportBatch struct {
-	ctx      context.Context
-	items    []*item
-	sums     []Checksum
-	up       raising
-	counters []bulkhead.Signature // of the targets of sums
-	own      []uint32             // how many of them the batch counts
-	errs     []error              // of each item
-	packets  []*door.Packet
+	ctx     context.Context
+	items   []*item
+	sums    []Checksum
+	up      raising // first the counters of sums, in their order
+	errs    []error // of each item
+	packets []*door.Packet
 }
 
 // packets answers one batch of datagrams, and hands the reports on.
@@ -234,7 +226,7 @@ func (s *Server) appendKept(sums []Checksum, it *item) []Checksum {
 // Source: docs/specs/dcc.md#answers.
 func (s *Server) totals(it *item, totals []Total, tallies []tally) {
 	white := s.whitelist()
-	counted := it.op == Report && !it.none && !it.stranger()
+	counted := it.op == Report && !it.none
 	k := it.first
 	for i := range it.n {
 		c := &it.checksums[i]

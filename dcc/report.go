@@ -80,7 +80,6 @@ func (s *Server) release(b *reportBatch) {
 func (s *Server) count(b *reportBatch, a *asking) ([]tally, error) {
 	b.sums, b.errs = b.sums[:0], append(b.errs[:0], make([]error, len(b.items))...)
 	b.up.Reset()
-	b.counters, b.own = b.counters[:0], b.own[:0]
 	spam := false
 	for i, it := range b.items {
 		it.kept = 0
@@ -89,19 +88,11 @@ func (s *Server) count(b *reportBatch, a *asking) ([]tally, error) {
 			continue
 		}
 		b.sums = s.appendKept(b.sums, it)
-		n := it.targets
-		if it.stranger() {
-			n, b.errs[i] = 0, s.claim(b, it)
-		} else {
-			b.up.targets(b.sums[it.first:], n)
-		}
-		for k := range it.kept {
-			b.counters, b.own = append(b.counters, signatureOf(&b.sums[it.first+k])), append(b.own, n)
-		}
+		b.up.targets(b.sums[it.first:], it.targets)
 		spam = spam || it.spam
 	}
 	for _, it := range b.items {
-		if it.spam && it.kept > 0 && !it.stranger() {
+		if it.spam && it.kept > 0 {
 			b.up.claims(b.sums[it.first : it.first+it.kept])
 		}
 	}
@@ -111,7 +102,7 @@ func (s *Server) count(b *reportBatch, a *asking) ([]tally, error) {
 	deletes, err := s.book.deletesOf(b.ctx, a, b.sums)
 	if err == nil {
 		for _, it := range b.items {
-			if it.kept > 0 && deletes != nil && !it.stranger() {
+			if it.kept > 0 && deletes != nil {
 				b.up.since(b.sums[it.first:it.first+it.kept], deletes[it.first:it.first+it.kept], it.targets, it.spam)
 			}
 		}
@@ -119,7 +110,7 @@ func (s *Server) count(b *reportBatch, a *asking) ([]tally, error) {
 	}
 	if err != nil {
 		for i, it := range b.items {
-			if it.kept > 0 && b.errs[i] == nil {
+			if it.kept > 0 {
 				b.errs[i] = err
 			}
 		}
@@ -128,22 +119,8 @@ func (s *Server) count(b *reportBatch, a *asking) ([]tally, error) {
 	if spam {
 		s.voteAll(b)
 	}
-	return s.book.talliesOf(b.ctx, a, b.sums, b.counters, b.own)
-}
-
-// claim reports what a stranger has seen: the clearinghouse takes it for one, however
-// many targets it names, and never for enough to be bulk. Claims of spam are passed on
-// like those of others, and weigh what the clearinghouse thinks of strangers.
-func (s *Server) claim(b *reportBatch, it *item) error {
-	if it.kept == 0 {
-		return nil
-	}
-	sigs := make([]bulkhead.Signature, it.kept)
-	for k := range sigs {
-		sigs[k] = signatureOf(&b.sums[it.first+k])
-	}
-	_, err := s.book.house.Report(b.ctx, bulkhead.Report{Signatures: sigs, Vote: bulkhead.Sighting, Reporter: it.who})
-	return err
+	n := len(b.sums)
+	return s.book.talliesOf(b.ctx, a, b.sums, b.up.Sigs[:n], b.up.N[:n])
 }
 
 // voteAll passes claims of spam on, those of one reporter together.

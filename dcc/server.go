@@ -48,8 +48,7 @@ type Server struct {
 	// Ids of servers (100 to 32767) may also delete.
 	Client func(id uint32) (Client, bool)
 	// AnonymousFrom lists the networks whose anonymous clients are served; nil
-	// means the machine itself. Reports of those elsewhere are sightings of strangers,
-	// which the Clearinghouse bounds.
+	// means the machine itself.
 	AnonymousFrom []netip.Prefix
 	// Blocked lists networks that get no answer.
 	Blocked []netip.Prefix

@@ -14,12 +14,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
+	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
 
 func newUserCommand() *cobra.Command {
 	var u adminFlags
 	cmd := &cobra.Command{
-		Use:   "user",
+		Use: "user", Aliases: []string{"reporter"},
 		Short: "Manage the accounts of a node",
 		Long: "Manage the accounts of a node. The token of an administrator is needed: that of\n" +
 			"--token-file, else of $BULKHEAD_TOKEN, else of the node's data folder.",
@@ -30,7 +31,7 @@ func newUserCommand() *cobra.Command {
 	cmd.AddCommand(
 		newUserAdd(&u), newUserList(&u), newUserRemove(&u), newUserPasswd(&u),
 		newUserWeigh(&u), newUserRole(&u), newUserClose(&u, "close", true), newUserClose(&u, "reopen", false),
-		newUserLink(&u), newUserParent(&u), newUserRecover(&u),
+		newUserLink(&u), newUserParent(&u), newUserUndo(&u), newUserRecover(&u),
 	)
 	return cmd
 }
@@ -200,6 +201,44 @@ func newUserParent(u *adminFlags) *cobra.Command {
 			return u.change(cmd, c, args[0], client.UserChange{Parent: &parent})
 		}),
 	}
+}
+
+func newUserUndo(u *adminFlags) *cobra.Command {
+	var since string
+	cmd := &cobra.Command{
+		Use: "undo NAME --since TIME", Short: "Take back the votes that somebody gave since a time",
+		Long: "Take back all votes that an account gave since a time, with those of all accounts of\n" +
+			"the same person, or those of a person on whose behalf services report: NAME, or\n" +
+			"SERVICE=NAME for a user of the account SERVICE. What only these votes list is taken off,\n" +
+			"what only these votes have taken off is listed again. TIME is 2006-01-02,\n" +
+			"2006-01-02T15:04:05Z, or a duration before now like 36h.",
+		Args: cli.Args(cobra.ExactArgs(1)),
+		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+			from, err := parseSince(since, time.Now())
+			if err != nil {
+				return err
+			}
+			undone, err := c.UndoVotes(cmd.Context(), args[0], from)
+			if err != nil {
+				return err
+			}
+			return u.printUndone(cmd.OutOrStdout(), undone, from)
+		}),
+	}
+	cmd.Flags().StringVar(&since, "since", "", "from when on; needed")
+	return cmd
+}
+
+func (u *adminFlags) printUndone(w io.Writer, undone *client.Undone, from time.Time) error {
+	if u.json {
+		return printJSON(w, []client.Undone{*undone})
+	}
+	_, err := fmt.Fprintf(w, "votes on %s taken back: %d off the blocklist, %d on it again\n",
+		units.Plural(undone.Votes, "signature"), undone.Off, undone.On)
+	if err == nil && undone.Oldest.After(from) {
+		_, err = fmt.Fprintf(w, "votes from before %s are not remembered, and stand\n", undone.Oldest.Format(time.RFC3339))
+	}
+	return err
 }
 
 func newUserClose(u *adminFlags, name string, closed bool) *cobra.Command {

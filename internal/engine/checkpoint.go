@@ -20,7 +20,8 @@ type meta struct {
 	KeyID         uint64      `json:"key_id"` // of the network's secret
 	Tally         []metaTally `json:"tally"`
 	Block         []metaBlock `json:"blocklist"`
-	Accounts      string      `json:"accounts"` // file
+	Accounts      string      `json:"accounts"`          // file
+	Ballots       string      `json:"ballots,omitempty"` // file; an older version has none
 	AccountsIndex uint64      `json:"accounts_index"`
 	TallyFrom     uint64      `json:"tally_from,omitempty"` // see rotation
 	BlockFrom     uint64      `json:"block_from,omitempty"`
@@ -172,8 +173,8 @@ type written struct {
 // copied at all.
 func (e *Engine) snapshot(between func(func()), last map[string]written) (*snapshot, error) {
 	s := &snapshot{written: make(map[string]written)}
-	m := meta{Version: metaVersion, KeyID: e.opts.Secret.ID(), Accounts: "accounts"}
-	var accounts []byte
+	m := meta{Version: metaVersion, KeyID: e.opts.Secret.ID(), Accounts: "accounts", Ballots: "ballots"}
+	var accounts, ballots []byte
 	var err error
 	var v view
 	between(func() {
@@ -181,6 +182,7 @@ func (e *Engine) snapshot(between func(func()), last map[string]written) (*snaps
 		v = e.view()
 		accounts, err = e.accounts.Encode()
 		m.AccountsIndex = e.accountsIndex
+		ballots = e.ballots.Encode()
 		e.journalBytes = 0
 		s.remote = e.replicas.Snapshot()
 	})
@@ -213,10 +215,12 @@ func (e *Engine) snapshot(between func(func()), last map[string]written) (*snaps
 	m.Origins = s.remote.Origins(between, add, func(name string, write func(io.Writer) error) {
 		s.files = append(s.files, store.File{Name: name, Write: write})
 	})
-	s.files = append(s.files, store.File{Name: m.Accounts, Write: func(w io.Writer) error {
-		_, err := w.Write(accounts)
-		return err
-	}})
+	for name, data := range map[string][]byte{m.Accounts: accounts, m.Ballots: ballots} {
+		s.files = append(s.files, store.File{Name: name, Write: func(w io.Writer) error {
+			_, err := w.Write(data)
+			return err
+		}})
+	}
 	s.meta, err = json.Marshal(m)
 	return s, err
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/ballots"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
@@ -21,6 +22,7 @@ import (
 type Engine struct {
 	opts     Options
 	keys     keys.Maker
+	ballots  *ballots.Book
 	accounts *trust.Book
 	never    map[bulkhead.Signature]bool
 	// neverSchemes has the bit of each scheme of which never holds one.
@@ -75,6 +77,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
+		ballots:  ballots.New(ballotBytes),
 		opts:     opts,
 		keys:     keys.Maker{Secret: opts.Secret},
 		accounts: trust.NewBook(opts.Trust),

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/ballots"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
@@ -66,6 +67,10 @@ func (v *votes) appendEntry(b []byte) []byte {
 		for _, n := range []uint32{c.Confirmed, c.Reverted, c.Day, c.Network, c.By} {
 			b = binary.AppendUvarint(b, uint64(n))
 		}
+	}
+	b = binary.AppendUvarint(b, uint64(len(v.Ballots)))
+	for i := range v.Ballots {
+		b = v.Ballots[i].Append(b)
 	}
 	return b
 }
@@ -178,6 +183,16 @@ func decodeVotes(body []byte) (*votes, error) {
 		c.Account = string(d.bytes(d.uvarint()))
 		for _, n := range []*uint32{&c.Confirmed, &c.Reverted, &c.Day, &c.Network, &c.By} {
 			*n = d.small(1<<32 - 1)
+		}
+	}
+	v.Ballots = make([]ballots.Ballot, d.count(10))
+	for i := range v.Ballots {
+		if d.bad {
+			break
+		}
+		var err error
+		if v.Ballots[i], d.b, err = ballots.Read(d.b); err != nil {
+			d.bad = true
 		}
 	}
 	if d.bad || len(d.b) != 0 {

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/ballots"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
@@ -22,6 +24,10 @@ func sampleVotes() *votes {
 		Weights: resolve.Adds{Keys: []filter.Key{{Hi: 8, Lo: 9}}, N: []uint32{100}},
 		Unique:  []filter.Key{{Hi: 4, Lo: 5}}, Voted: []filter.Key{{Hi: 16, Lo: 17}, {Hi: 18, Lo: 19}},
 		Spam: []filter.Key{{Hi: 6, Lo: 7}}, Revoked: []filter.Key{},
+		Ballots: []ballots.Ballot{
+			{Voice: 1 << 63, Time: 1772409601, Items: []ballots.Item{{Key: filter.Key{Hi: 1, Lo: 2}, Facet: bulkhead.TextFacet}, {Key: filter.Key{Hi: 3}, Facet: bulkhead.LinkFacet, Pair: true}}},
+			{Voice: 5, Items: []ballots.Item{}},
+		},
 		Credits: []trust.Credit{
 			{Account: "alice", Confirmed: 1, Day: 20000, Network: 1 << 31, By: 100}, {Account: "bob", Reverted: 1<<32 - 1},
 		},

@@ -69,7 +69,10 @@ func (e *Engine) loadCheckpoint(data []byte) error {
 	if err := e.replicas.Load(m.Origins); err != nil {
 		return err
 	}
-	return e.loadAccounts(m)
+	if err := e.loadAccounts(m); err != nil {
+		return err
+	}
+	return e.loadBallots(m)
 }
 
 // convert makes an older version's m one of this version. In version 1 votes were in
@@ -107,12 +110,7 @@ func (e *Engine) checkKey(written uint64) error {
 }
 
 func (e *Engine) loadAccounts(m meta) error {
-	f, err := e.opts.Store.OpenFile(m.Accounts)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(f)
+	data, err := e.readFile(m.Accounts)
 	if err != nil {
 		return err
 	}
@@ -121,6 +119,29 @@ func (e *Engine) loadAccounts(m meta) error {
 	}
 	e.accountsIndex = m.AccountsIndex
 	return nil
+}
+
+func (e *Engine) loadBallots(m meta) error {
+	if m.Ballots == "" {
+		return nil
+	}
+	data, err := e.readFile(m.Ballots)
+	if err != nil {
+		return err
+	}
+	if err := e.ballots.Decode(data); err != nil {
+		return pages.Damaged(m.Ballots, err)
+	}
+	return nil
+}
+
+func (e *Engine) readFile(name string) ([]byte, error) {
+	f, err := e.opts.Store.OpenFile(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
 }
 
 // named is an array and the checkpoint file it is in.

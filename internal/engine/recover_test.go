@@ -337,6 +337,7 @@ func TestOldCheckpoint(t *testing.T) {
 		}
 	}
 	old["version"] = 1
+	delete(old, "ballots")
 	gens("tally", "unique_capacity")
 	gens("blocklist", "vote_capacity", "name_capacity", "weights", "votes", "names", "weights_file", "votes_file", "names_file")
 	files = append(files, store.File{Name: "accounts"})

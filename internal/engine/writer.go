@@ -205,6 +205,9 @@ func (v *votes) apply(e *Engine, index uint64) error {
 		e.setBits(index, ArrayRevoked, g.Start, g.Revoked, v.Revoked)
 	}
 	if index > e.accountsIndex {
+		for _, x := range v.Ballots {
+			e.ballots.Add(x)
+		}
 		for _, c := range v.Credits {
 			e.accounts.Credit(c)
 		}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
@@ -219,6 +220,18 @@ func (a *accounts) NewToken(ctx context.Context, name string) (string, error) {
 		return "", err
 	}
 	return token, nil
+}
+
+// UndoVotes implements [api.Users].
+func (a *accounts) UndoVotes(ctx context.Context, name string, since time.Time) (client.Undone, error) {
+	voice := trust.PersonVoice(name)
+	if account, ok := a.book().Get(name); ok {
+		voice = account.Voice()
+	} else if err := trust.CheckName(name); err != nil {
+		return client.Undone{}, err
+	}
+	undone, err := a.core.engine.UndoVotes(ctx, voice, since)
+	return client.Undone{Votes: undone.Votes, Off: undone.Off, On: undone.On, Oldest: undone.Oldest}, err
 }
 
 // SetSecret implements [api.Users].

@@ -97,6 +97,11 @@ const (
 	addressVoice = "address:"
 )
 
+// PersonVoice returns under whose name a person votes, such as a user on whose behalf
+// a service of the node reports, or [LocalPerson]. A user of the trusted account SERVICE
+// is the person SERVICE=USER.
+func PersonVoice(name string) string { return personVoice + name }
+
 // Voice returns under whose name the account votes.
 func (a *Account) Voice() string {
 	switch {

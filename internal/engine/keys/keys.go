@@ -93,6 +93,11 @@ func (m Maker) Recipient(recipient string, base filter.Key) filter.Key {
 	return m.Secret.Key([]byte("recipient"), []byte(recipient), b[:])
 }
 
+// Voice returns the mark by which the record of votes knows a voice.
+func (m Maker) Voice(voice string) uint64 {
+	return m.Secret.Key([]byte("voice"), []byte(voice)).Lo
+}
+
 func (m Maker) unique(who string, vote bulkhead.Vote, id string, base filter.Key) filter.Key {
 	var b [17]byte
 	put(b[:], base)

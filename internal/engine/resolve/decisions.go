@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/ballots"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -31,6 +32,7 @@ type Decisions struct {
 	Spam, Revoked []filter.Key
 
 	Credits []trust.Credit
+	Ballots []ballots.Ballot
 }
 
 // Late are increases of the weights of an older generation of the blocklist.
@@ -41,7 +43,7 @@ type Late struct {
 
 // Empty reports whether nothing was decided.
 func (d *Decisions) Empty() bool {
-	return len(d.Counts.Keys)+len(d.Unique)+len(d.Names.Keys)+len(d.Weights.Keys)+len(d.Late)+len(d.Voted)+len(d.Spam)+len(d.Revoked)+len(d.Credits) == 0
+	return len(d.Counts.Keys)+len(d.Unique)+len(d.Names.Keys)+len(d.Weights.Keys)+len(d.Late)+len(d.Voted)+len(d.Spam)+len(d.Revoked)+len(d.Credits)+len(d.Ballots) == 0
 }
 
 // Weigh raises a cell of the weights of a generation.
@@ -64,6 +66,6 @@ func (d *Decisions) reset() {
 	d.Weights.reset()
 	*d = Decisions{
 		Counts: d.Counts, Names: d.Names, Weights: d.Weights,
-		Unique: d.Unique[:0], Voted: d.Voted[:0], Spam: d.Spam[:0], Revoked: d.Revoked[:0], Credits: d.Credits[:0],
+		Unique: d.Unique[:0], Voted: d.Voted[:0], Spam: d.Spam[:0], Revoked: d.Revoked[:0], Credits: d.Credits[:0], Ballots: d.Ballots[:0],
 	}
 }

@@ -2,6 +2,7 @@ package resolve
 
 import (
 	"math"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -39,13 +40,14 @@ type Resolver struct {
 	credited int      // credits of the batch before the present report
 
 	// Of the vote at hand.
-	parts    verdict.Parts
-	asks     []evidence.Ask
-	records  []evidence.Record
-	evidence []verdict.Evidence
-	contexts []int
-	items    []item
-	ledger   ledger
+	parts       verdict.Parts
+	asks        []evidence.Ask
+	records     []evidence.Record
+	evidence    []verdict.Evidence
+	contexts    []int
+	established float64 // how well established what is newest in the message is
+	items       []item
+	ledger      ledger
 
 	// Buffers.
 	keys  []filter.Key
@@ -116,6 +118,14 @@ func (v *voter) voice() string {
 	return v.Voice
 }
 
+// trap makes the voter a trap, which weighs half: whoever sends mail casts its vote, so
+// that of each network of senders one counts, and a second witness is needed.
+func (v *voter) trap(client netip.Addr) {
+	v.name, v.Confirms = "", false
+	v.units = (v.units + 1) / 2
+	v.Voice = "trap:" + trust.Voucher(client)
+}
+
 func networkVoice(voucher string) string { return "network:" + voucher }
 
 // Report decides what one report does. On an error it does nothing.
@@ -143,6 +153,9 @@ func (r *Resolver) Report(m *Message) (bulkhead.Receipt, error) {
 		return bulkhead.Receipt{}, err
 	}
 	who.units = Units(who.Weight)
+	if m.Trap && m.Vote == bulkhead.Spam {
+		who.trap(m.Source.Client)
+	}
 	r.active(&who)
 	if len(m.Keys) > 0 {
 		r.vote(&receipt, m, &who)

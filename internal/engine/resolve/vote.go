@@ -1,6 +1,7 @@
 package resolve
 
 import (
+	"bytes"
 	"math"
 	"slices"
 
@@ -41,6 +42,7 @@ func (r *Resolver) vote(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	for i := range r.items {
 		r.settle(receipt, m, who, i)
 	}
+	r.ballot(who)
 }
 
 // signatures makes items of the message's signatures, with all that is known of them.
@@ -69,7 +71,7 @@ func (r *Resolver) signatures(m *Message, who *voter) {
 		r.evidence[i] = r.records[i].Evidence
 	}
 	r.parts.Set(m.Signatures)
-	least := r.least(m)
+	r.established = r.least(m)
 	for i := range r.items {
 		it := &r.items[i]
 		if it.mute {
@@ -77,7 +79,11 @@ func (r *Resolver) signatures(m *Message, who *voter) {
 		}
 		it.want[it.kind] = who.units
 		if m.Vote == bulkhead.Spam && blamed(it.facet) {
-			it.want[it.kind] = portion(who.units, verdict.Share(least, r.evidence[i].Established()))
+			share := r.share(i)
+			if it.facet == bulkhead.LinkFacet {
+				share = min(share, r.fault(m, i))
+			}
+			it.want[it.kind] = portion(who.units, share)
 			if who.Root {
 				it.want[evidence.Unblamed] = who.units
 			}
@@ -114,6 +120,35 @@ func portion(units uint32, share float64) uint32 {
 	return uint32(math.Round(float64(units) * min(1, share)))
 }
 
+// share returns how much of a vote falls on a part of the message.
+func (r *Resolver) share(i int) float64 {
+	return verdict.Share(r.established, r.evidence[i].Established())
+}
+
+// fault returns which part of the blame for a message falls on one of its links: one
+// of them is to blame, and rather one that is little known. Two links to one domain are
+// one; those to the sender's own domain are the sender's fault.
+func (r *Resolver) fault(m *Message, link int) float64 {
+	if !r.parts.Foreign(m.Signatures, r.evidence, link) {
+		return 1
+	}
+	own, others := r.evidence[link].Novelty(), 0.0
+	for _, i := range r.parts.Links {
+		domain := m.Signatures[i].Sum()
+		if bytes.IndexByte(domain, '/') < 0 && r.parts.Foreign(m.Signatures, r.evidence, i) && !within(m.Signatures[link].Sum(), domain) {
+			others += r.evidence[i].Novelty()
+		}
+	}
+	return own / (own + others)
+}
+
+// within reports whether a link leads into a domain.
+func within(link, domain []byte) bool {
+	host, _, _ := bytes.Cut(link, []byte{'/'})
+	sub, ok := bytes.CutSuffix(host, domain)
+	return ok && (len(sub) == 0 || sub[len(sub)-1] == '.')
+}
+
 // least returns how well established what is newest in the message is.
 func (r *Resolver) least(m *Message) float64 {
 	least := math.Inf(1)
@@ -147,7 +182,7 @@ func (r *Resolver) pairs(m *Message, who *voter) {
 			}
 			it.want[it.kind] = who.units
 			if it.facet == bulkhead.LinkFacet && m.Vote == bulkhead.Spam {
-				it.want[it.kind] = r.items[c].want[it.kind]
+				it.want[it.kind] = portion(who.units, r.share(c))
 			}
 			r.items = append(r.items, it)
 		}

@@ -36,7 +36,7 @@ func TestBlame(t *testing.T) {
 	msg := append(text(1), sender("new.example"), link("bank.example"), link("evil.example"))
 	b.report(by("a", bulkhead.Spam, msg...))
 	for s, want := range map[bulkhead.Signature][2]int64{
-		text(1)[0]: {100, 0}, sender("new.example"): {100, 100}, link("evil.example"): {100, 100}, link("bank.example"): {10, 100},
+		text(1)[0]: {100, 0}, sender("new.example"): {100, 100}, link("evil.example"): {91, 100}, link("bank.example"): {9, 100},
 	} {
 		if got := b.of(s); got.Votes.Spam != want[0] || got.Unblamed != want[1] {
 			t.Errorf("%v: blamed %d of %d, want %v", s, got.Votes.Spam, got.Unblamed, want)
@@ -71,7 +71,7 @@ func TestWhole(t *testing.T) {
 	b.pass(9 * day)
 	b.report(by("a", bulkhead.Ham, msg...))
 	for s, want := range map[bulkhead.Signature]trust.Balance{
-		text(1)[0]: {Spam: 50, Ham: 100}, link("bank.example"): {Spam: 6, Ham: 100}, link("evil.example"): {Spam: 50, Ham: 100},
+		text(1)[0]: {Spam: 50, Ham: 100}, link("bank.example"): {Spam: 5, Ham: 100}, link("evil.example"): {Spam: 45, Ham: 100},
 	} {
 		if got := b.of(s); got.Votes != want || (named(s.Scheme().Facet()) && got.Unblamed != 50) {
 			t.Errorf("%v: %+v, %d unblamed, want %+v", s, got.Votes, got.Unblamed, want)
@@ -79,7 +79,7 @@ func TestWhole(t *testing.T) {
 	}
 	b.report(by("half", bulkhead.Revocation, msg...))
 	b.report(by("a", bulkhead.Spam, msg...))
-	if got := b.of(link("evil.example")); got.Votes != (trust.Balance{Spam: 100, Ham: 50}) || got.Unblamed != 100 {
+	if got := b.of(link("evil.example")); got.Votes != (trust.Balance{Spam: 91, Ham: 50}) || got.Unblamed != 100 {
 		t.Errorf("in the end %+v, %d unblamed", got.Votes, got.Unblamed)
 	}
 }

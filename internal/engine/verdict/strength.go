@@ -159,6 +159,10 @@ func (e *Evidence) Established() float64 {
 	return math.Max(0, float64(e.Old)+0.3*float64(e.New)-votesWorth*float64(e.Unblamed)/Unit)
 }
 
+// Novelty is how much rather a part of a message is to blame for it than others: the
+// less it is established.
+func (e *Evidence) Novelty() float64 { return 1 / (votesWorth + e.Established()) }
+
 // Guarded reports whether a text is that of senders of good standing, so that it
 // alone makes nothing spam.
 func (e *Evidence) Guarded() bool { return e.Good >= goodDeliveries }

@@ -1,0 +1,199 @@
+// Package ballots remembers which voice voted on what, so that the votes of one can
+// be taken back together. The filters cannot tell: they answer for a voice and a
+// signature, and list neither.
+//
+// It remembers the latest votes that fit into its memory, whatever their age: what it
+// has forgotten stands.
+package ballots
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// An Item is a signature, or a text together with a link or sender, that a vote
+// weighed on.
+type Item struct {
+	Key   filter.Key
+	Facet bulkhead.Facet
+	Pair  bool
+}
+
+// A Ballot is one vote for spam or against it on one message.
+type Ballot struct {
+	Voice uint64 // mark of the voice
+	Time  uint64 // seconds since 1970
+	Items []Item
+}
+
+const (
+	itemBytes   = 18
+	ballotBytes = 48 // without the items, in memory
+	version     = 1
+	maxItems    = 1 << 12
+)
+
+// bytes is about how much memory a ballot takes.
+func (b *Ballot) bytes() int { return ballotBytes + 24*len(b.Items) }
+
+// A Book is the latest ballots. Its methods may be called concurrently.
+type Book struct {
+	limit int
+
+	mu      sync.Mutex
+	ballots []Ballot // in the order of their times
+	bytes   int
+	version uint64 // changes with every change
+}
+
+// New returns a book that takes at most about limit bytes.
+func New(limit int) *Book { return &Book{limit: limit} }
+
+// Add enters a ballot, whose items it keeps, and forgets the oldest ones for which
+// there is no room. The times of ballots must not fall.
+func (b *Book) Add(x Ballot) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.add(x)
+}
+
+func (b *Book) add(x Ballot) {
+	b.ballots = append(b.ballots, x)
+	b.bytes += x.bytes()
+	b.version++
+	n := 0
+	for b.bytes > b.limit && n < len(b.ballots) {
+		b.bytes -= b.ballots[n].bytes()
+		n++
+	}
+	// What is cut off is freed only with the array: not for every single one.
+	if b.ballots = b.ballots[n:]; n > 0 && cap(b.ballots)-len(b.ballots) < len(b.ballots)/8 {
+		b.ballots = slices.Clone(b.ballots)
+	}
+}
+
+// Of returns the items that a voice voted on from a time on, seconds since 1970, each
+// once.
+func (b *Book) Of(voice, since uint64) (items []Item) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	seen := make(map[filter.Key]bool)
+	for i := range b.ballots {
+		if x := &b.ballots[i]; x.Voice == voice && x.Time >= since {
+			for _, it := range x.Items {
+				if !seen[it.Key] {
+					seen[it.Key] = true
+					items = append(items, it)
+				}
+			}
+		}
+	}
+	return items
+}
+
+// Oldest returns the time of the oldest ballot, and how many there are.
+func (b *Book) Oldest() (time uint64, n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.ballots) > 0 {
+		time = b.ballots[0].Time
+	}
+	return time, len(b.ballots)
+}
+
+// Version changes whenever the book does.
+func (b *Book) Version() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.version
+}
+
+// Append appends a ballot to dst as [Read] reads it: voice u64, time and number of
+// items as varints, and of each item its key as two u64, its facet, and whether it is
+// a pair; little-endian.
+func (x *Ballot) Append(dst []byte) []byte {
+	dst = binary.LittleEndian.AppendUint64(dst, x.Voice)
+	dst = binary.AppendUvarint(dst, x.Time)
+	dst = binary.AppendUvarint(dst, uint64(len(x.Items)))
+	for _, it := range x.Items {
+		dst = binary.LittleEndian.AppendUint64(dst, it.Key.Hi)
+		dst = binary.LittleEndian.AppendUint64(dst, it.Key.Lo)
+		pair := byte(0)
+		if it.Pair {
+			pair = 1
+		}
+		dst = append(dst, byte(it.Facet), pair)
+	}
+	return dst
+}
+
+var errFormat = errors.New("ballots: malformed")
+
+// Read reads a ballot from the front of data and returns what is behind it.
+func Read(data []byte) (x Ballot, rest []byte, err error) {
+	if len(data) < 8 {
+		return x, nil, fmt.Errorf("%w: %d bytes of a ballot", errFormat, len(data))
+	}
+	x.Voice, data = binary.LittleEndian.Uint64(data), data[8:]
+	var n uint64
+	for _, v := range []*uint64{&x.Time, &n} {
+		size := 0
+		if *v, size = binary.Uvarint(data); size <= 0 {
+			return x, nil, fmt.Errorf("%w: a number", errFormat)
+		}
+		data = data[size:]
+	}
+	if n > maxItems || n > uint64(len(data)/itemBytes) {
+		return x, nil, fmt.Errorf("%w: %d items in %d bytes", errFormat, n, len(data))
+	}
+	x.Items = make([]Item, n)
+	for i := range x.Items {
+		it := &x.Items[i]
+		it.Key = filter.Key{Hi: binary.LittleEndian.Uint64(data), Lo: binary.LittleEndian.Uint64(data[8:])}
+		it.Facet, it.Pair = bulkhead.Facet(data[16]), data[17] == 1
+		if data[17] > 1 {
+			return x, nil, fmt.Errorf("%w: item %d", errFormat, i)
+		}
+		data = data[itemBytes:]
+	}
+	return x, data, nil
+}
+
+// Encode returns all ballots: a byte of version, then each as [Ballot.Append] has it.
+func (b *Book) Encode() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := []byte{version}
+	for i := range b.ballots {
+		out = b.ballots[i].Append(out)
+	}
+	return out
+}
+
+// Decode replaces the ballots with those that Encode wrote. On an error the book is
+// as it was.
+func (b *Book) Decode(data []byte) error {
+	if len(data) == 0 || data[0] != version {
+		return fmt.Errorf("%w: version", errFormat)
+	}
+	fresh := New(b.limit)
+	for data = data[1:]; len(data) > 0; {
+		x, rest, err := Read(data)
+		if err != nil {
+			return err
+		}
+		fresh.add(x)
+		data = rest
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ballots, b.bytes = fresh.ballots, fresh.bytes
+	b.version++
+	return nil
+}

@@ -1,0 +1,77 @@
+package resolve
+
+import (
+	"github.com/bulkhead-mail/bulkhead/internal/engine/ballots"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
+)
+
+// noKind is the kind of a vote that is taken back and takes no side.
+const noKind = 255
+
+// ballot remembers what a vote weighed on, so that it can be taken back. Of voices
+// that share that of a network nobody can say whose the weight is: they are not
+// remembered.
+func (r *Resolver) ballot(who *voter) {
+	if who.Voucher != "" || who.units == 0 {
+		return
+	}
+	x := ballots.Ballot{Voice: r.opts.Keys.Voice(who.Voice), Time: uint64(r.opts.Now().Unix())}
+	for i := range r.items {
+		if it := &r.items[i]; !it.mute {
+			x.Items = append(x.Items, ballots.Item{Key: it.key, Facet: it.facet, Pair: it.pair()})
+		}
+	}
+	r.out.Ballots = append(r.out.Ballots, x)
+}
+
+// Retract takes back what a voice's votes weigh on the items. It returns how many of
+// them that takes off the node's blocklist, and how many it lists again, because only
+// that voice had taken them off. A pair is not listed again before the next vote on it.
+func (r *Resolver) Retract(voice string, what []ballots.Item) (off, on int) {
+	r.items, r.asks = r.items[:0], r.asks[:0]
+	r.records = append(r.records[:0], make([]evidence.Record, len(what))...)
+	r.reader.Begin(r.sources)
+	defer r.reader.End()
+	for i := range what {
+		it := &what[i]
+		ask := evidence.Ask{Key: it.Key, Wants: evidence.Listings}
+		if !it.Pair {
+			ask.Wants |= evidence.Counts
+			if named(it.Facet) {
+				ask.Wants |= evidence.Names
+			}
+		}
+		r.asks = append(r.asks, ask)
+		r.items = append(r.items, item{key: it.Key, facet: it.Facet, text: -1, context: -1, kind: noKind})
+	}
+	r.reader.Read(r.asks, r.records)
+	r.open(0, voice)
+	r.turns()
+	for i := range r.items {
+		it, columns := &r.items[i], r.ledger.of(i)
+		it.record = &r.records[i]
+		r.move(i)
+		it.record.Votes, it.record.Unblamed = balance(columns)
+		switch stands := r.stands(it, what[i].Pair); {
+		case it.record.Own == verdict.Listed && !stands:
+			r.revoke(it)
+			off++
+		case it.record.Own == verdict.ListedRevoked && stands && !what[i].Pair:
+			if r.list(it) {
+				on++
+			}
+		}
+	}
+	return off, on
+}
+
+// stands reports whether the votes that are left list an item.
+func (r *Resolver) stands(it *item, pair bool) bool {
+	if pair {
+		return it.record.Votes.Spam-it.record.Votes.Ham >= r.opts.Policy().Units()
+	}
+	e := it.record.Evidence
+	e.Peers, e.Own = verdict.Peers{}, verdict.Nothing
+	return r.opts.Policy().Lists(it.facet, &e)
+}

@@ -1,0 +1,55 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/engine/ballots"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
+)
+
+// ballotBytes is how much memory the record of who voted on what takes at most: of
+// some 10,000 votes on whole messages.
+const ballotBytes = 32 << 20
+
+// Undone is what [Engine.UndoVotes] did, in signatures and pairs of a text with a link
+// or sender.
+type Undone struct {
+	Votes   int       // that were taken back
+	Off, On int       // of these, newly off the blocklist or on it
+	Oldest  time.Time // of all votes that are remembered; zero if there are none
+}
+
+// A retraction is votes of one voice to take back.
+type retraction struct {
+	voice   string
+	items   []ballots.Item
+	off, on int
+}
+
+func (x *retraction) signatures() int { return len(x.items) }
+
+func (x *retraction) decide(r *resolve.Resolver) error {
+	x.off, x.on = r.Retract(x.voice, x.items)
+	return nil
+}
+
+// UndoVotes takes back the votes that a voice, see [trust.Standing], gave at or after
+// a time, as far as they are remembered: a record of a fixed size. What is taken back
+// is durable when UndoVotes returns nil; after an error a part may be.
+func (e *Engine) UndoVotes(ctx context.Context, voice string, since time.Time) (Undone, error) {
+	var u Undone
+	if oldest, n := e.ballots.Oldest(); n > 0 {
+		u.Oldest = time.Unix(int64(oldest), 0).UTC()
+	}
+	items := e.ballots.Of(e.keys.Voice(voice), uint64(max(0, since.Unix())))
+	for len(items) > 0 {
+		x := &retraction{voice: voice, items: items[:min(len(items), MaxSignatures)]}
+		if err := e.add(ctx, x); err != nil {
+			return u, err
+		}
+		u.Votes, u.Off, u.On = u.Votes+len(x.items), u.Off+x.off, u.On+x.on
+		items = items[len(x.items):]
+	}
+	return u, nil
+}

@@ -31,6 +31,7 @@ func (e *Engine) rotate() error {
 		return nil
 	}
 	v, now := e.view(), e.opts.Now()
+	defer e.ahead()
 	tally, err := e.tally.Plan(v.tally, now)
 	if err != nil {
 		return err
@@ -74,6 +75,16 @@ func (e *Engine) sweep(now time.Time) {
 	}
 	if len(stale) > 0 {
 		e.opts.Log.Info("removed accounts that registered themselves and never helped", "accounts", len(stale))
+	}
+}
+
+// ahead has the next generations made before they are due.
+func (e *Engine) ahead() {
+	v, now := e.view(), e.opts.Now()
+	for _, work := range []func(){e.tally.Ahead(v.tally, now), e.block.Ahead(v.block, now)} {
+		if work != nil {
+			e.keepers.Go(work)
+		}
 	}
 }
 

@@ -54,6 +54,15 @@ func (m *maker) error(book string) error {
 	return fmt.Errorf("book: %s generation %d: %w", book, m.start, m.err)
 }
 
+// begin says to arrays that hold nothing which generation they are of.
+func begin(start uint64, arrays ...any) {
+	for _, a := range arrays {
+		if a, ok := a.(interface{ SetGeneration(uint64) }); ok {
+			a.SetGeneration(start)
+		}
+	}
+}
+
 // exactCounter is the oracle of filter.Counting.
 type exactCounter struct {
 	mu sync.RWMutex

@@ -71,7 +71,7 @@ type BlockKeeper = Keeper[BlockSpec, *Block]
 // take the place of arrays. o is valid.
 func NewBlocklist(o Options, votes, named, keyID uint64, exact bool, log *slog.Logger) *BlockKeeper {
 	return &BlockKeeper{
-		opts: o, name: "blocklist", log: log, least: keys{o.Capacity, votes, named}, sizes: make(map[filter.Target]filter.Geometry),
+		opts: o, name: "blocklist", log: log, least: keys{o.Capacity, votes, named}, sizes: make(sizes), made: make(chan *ready[BlockSpec, *Block], 1),
 		shape: func(start uint64, capacity keys, size sizer) (BlockSpec, error) {
 			// The error of a judgement is the sum over the generations that live.
 			return blockFor(start, capacity, o.Error/float64(o.Keep), keyID, size)
@@ -81,6 +81,14 @@ func NewBlocklist(o Options, votes, named, keyID uint64, exact bool, log *slog.L
 				return &Block{s, newExactBits(), newExactBits(), newExactCounter(), newExactBits(), newExactCounter()}, nil
 			}
 			return newBlock(s)
+		},
+		at: func(s BlockSpec, start uint64) BlockSpec {
+			s.Start = start
+			return s
+		},
+		begin: func(g *Block, s BlockSpec) {
+			g.BlockSpec = s
+			begin(s.Start, g.Spam, g.Revoked, g.Weights, g.Votes, g.Names)
 		},
 	}
 }

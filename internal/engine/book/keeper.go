@@ -4,8 +4,6 @@ import (
 	"log/slog"
 	"slices"
 	"time"
-
-	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
 // A Keeper opens and drops the generations of one book. Make one by [NewTally] or
@@ -18,9 +16,17 @@ type Keeper[S spec, G generation] struct {
 	// shape returns which arrays a generation has that is sized for capacity.
 	shape func(start uint64, capacity keys, size sizer) (S, error)
 	make  func(S) (G, error)
+	// at returns s with another start, begin gives a generation that holds nothing
+	// the start of s.
+	at    func(s S, start uint64) S
+	begin func(g G, s S)
 
-	sizes  map[filter.Target]filter.Geometry
+	sizes  sizes
 	behind time.Time // since when the clock is behind the open generation
+
+	ready  *ready[S, G] // nil: none was made ahead of time
+	making bool         // somebody is about to
+	made   chan *ready[S, G]
 }
 
 // Make returns a generation with empty arrays.
@@ -40,9 +46,12 @@ func (k *Keeper[S, G]) Apply(b Book[G], c Change[S]) (Book[G], error) {
 	if !open {
 		return next, nil
 	}
-	g, err := k.make(*c.Open)
-	if err != nil {
-		return b, err
+	g, ok := k.take(*c.Open)
+	if !ok {
+		var err error
+		if g, err = k.make(*c.Open); err != nil {
+			return b, err
+		}
 	}
 	return next.With(g), nil
 }
@@ -57,6 +66,7 @@ const Early = 1.25
 // While the clock is behind the open one by more than a little, because it was
 // wrong once, they open and are dropped by their number and their age.
 func (k *Keeper[S, G]) Plan(b Book[G], now time.Time) (c Change[S], err error) {
+	k.collect()
 	keep := len(b.Live)
 	if start, grown, ok := k.opens(now, b); ok {
 		if start > uint64(now.Unix())+k.opts.ahead() {
@@ -104,8 +114,14 @@ func (k *Keeper[S, G]) opens(now time.Time, b Book[G]) (start uint64, grown floa
 	if last.Fill() <= Early || start > second+k.opts.ahead() {
 		return 0, 0, false
 	}
-	passed := float64(start-last.begin()) / k.opts.Generation.Seconds()
-	return start, 1 / max(passed, 0.1), true
+	return start, k.grown(last, start), true
+}
+
+// grown returns by how much the use of the book's last generation is to be multiplied
+// to make up for a whole slice of time, if the next one opens early.
+func (k *Keeper[S, G]) grown(last G, start uint64) float64 {
+	passed := float64(start-min(start, last.begin())) / k.opts.Generation.Seconds()
+	return 1 / max(passed, 0.1)
 }
 
 // opensBehind is opens for a clock that is behind the open generation. Starts only

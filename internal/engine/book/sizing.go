@@ -77,8 +77,18 @@ func (k *Keeper[S, G]) spec(start uint64, b Book[G], grown float64) (S, error) {
 	if len(b.Live) > 0 {
 		capacity = b.Live[0].uses().after(grown, k.least)
 	}
+	if k.ready != nil && k.ready.capacity.suits(capacity) {
+		return k.at(k.ready.spec, start), nil
+	}
+	k.ready = nil
+	return k.within(start, capacity, k.sizes.size)
+}
+
+// within returns which arrays a generation has that is sized for capacity, or for less
+// if that takes too much memory.
+func (k *Keeper[S, G]) within(start uint64, capacity keys, size sizer) (S, error) {
 	for {
-		s, err := k.shape(start, capacity, k.size)
+		s, err := k.shape(start, capacity, size)
 		if err != nil || k.opts.Memory == 0 || capacity == k.least || s.bytes() <= k.opts.Memory/memoryShare {
 			return s, err
 		}
@@ -87,7 +97,9 @@ func (k *Keeper[S, G]) spec(start uint64, b Book[G], grown float64) (S, error) {
 }
 
 // Least returns which arrays the least generation has.
-func (k *Keeper[S, G]) Least(start uint64) (S, error) { return k.spec(start, Book[G]{}, 1) }
+func (k *Keeper[S, G]) Least(start uint64) (S, error) {
+	return k.within(start, k.least, k.sizes.size)
+}
 
 // First returns the memory of the first generation without the tables of counts that
 // outgrow their cells, or an error that wraps [filter.ErrGeometry]. It allocates
@@ -100,20 +112,23 @@ func (k *Keeper[S, G]) First() (bytes uint64, err error) {
 // A sizer returns the geometry of an array that meets a target.
 type sizer func(filter.Target) (filter.Geometry, error)
 
-// size is filter.SizeFor, which takes longer than all else that a change does,
+// sizes are the geometries that met targets.
+type sizes map[filter.Target]filter.Geometry
+
+// size is filter.SizeFor, which takes longer than most else that a change does,
 // with a memory: most generations are sized like the one before.
-func (k *Keeper[S, G]) size(t filter.Target) (filter.Geometry, error) {
-	if g, ok := k.sizes[t]; ok {
+func (s sizes) size(t filter.Target) (filter.Geometry, error) {
+	if g, ok := s[t]; ok {
 		return g, nil
 	}
 	g, err := filter.SizeFor(t)
 	if err != nil {
 		return g, err
 	}
-	if len(k.sizes) > 64 {
-		clear(k.sizes)
+	if len(s) > 64 {
+		clear(s)
 	}
-	k.sizes[t] = g
+	s[t] = g
 	return g, nil
 }
 

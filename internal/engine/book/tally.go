@@ -43,7 +43,7 @@ type TallyKeeper = Keeper[TallySpec, *Tally]
 // place of arrays. o is valid.
 func NewTally(o Options, unique, keyID uint64, exact bool, log *slog.Logger) *TallyKeeper {
 	return &TallyKeeper{
-		opts: o, name: "tally", log: log, least: keys{signatures: o.Capacity, marks: unique}, sizes: make(map[filter.Target]filter.Geometry),
+		opts: o, name: "tally", log: log, least: keys{signatures: o.Capacity, marks: unique}, sizes: make(sizes), made: make(chan *ready[TallySpec, *Tally], 1),
 		shape: func(start uint64, capacity keys, size sizer) (TallySpec, error) {
 			return tallyFor(start, capacity, o.Error, keyID, size)
 		},
@@ -52,6 +52,14 @@ func NewTally(o Options, unique, keyID uint64, exact bool, log *slog.Logger) *Ta
 				return &Tally{s, newExactCounter(), newExactBits()}, nil
 			}
 			return newTally(s)
+		},
+		at: func(s TallySpec, start uint64) TallySpec {
+			s.Start = start
+			return s
+		},
+		begin: func(g *Tally, s TallySpec) {
+			g.TallySpec = s
+			begin(s.Start, g.Counts, g.Unique)
 		},
 	}
 }

@@ -1,6 +1,12 @@
 package evidence
 
-import "github.com/bulkhead-mail/bulkhead/filter"
+import (
+	"slices"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
+)
 
 // The kinds of count of one signature in the array "counts". They share a cache
 // line (filter.Key.With), so that a check costs one memory access a generation
@@ -35,6 +41,51 @@ const (
 
 	WeightKinds = 7
 )
+
+// wholeKinds are the kinds of weight of which whole votes, a hundred each, are counted in
+// cells of their own, as most are whole: small numbers need nothing beside their cells.
+// In a voice's record, TakenBack is what was taken back of Unblamed.
+var wholeKinds = [...]uint8{RootSpam, RootHam, Unblamed, TakenBack}
+
+// WeightCells is how many cells hold the weights of a key.
+const WeightCells = WeightKinds + len(wholeKinds)
+
+// whole returns the key of whole votes. They have a line of their own: many kinds on one
+// line would often seem to be there where they are not.
+func whole(k filter.Key) filter.Key { return filter.Key{Hi: k.Lo, Lo: k.Hi} }
+
+// AppendWeights appends the keys of the cells that hold the weights of k.
+func AppendWeights(keys []filter.Key, k filter.Key) []filter.Key {
+	for kind := range uint8(WeightKinds) {
+		keys = append(keys, k.With(kind))
+	}
+	for _, kind := range wholeKinds {
+		keys = append(keys, whole(k).With(kind))
+	}
+	return keys
+}
+
+// WeightsOf returns the weights of a key, given its cells as AppendWeights has them.
+func WeightsOf(cells []uint32) (w [WeightKinds]uint32) {
+	copy(w[:], cells)
+	for i, kind := range wholeKinds {
+		if n := cells[WeightKinds+i]; n > 0 {
+			w[kind] = book.Add(w[kind], verdict.Unit*min(n, filter.Many/verdict.Unit))
+		}
+	}
+	return w
+}
+
+// AddWeight calls add for each cell that is to rise for a weight of a key to rise by n.
+func AddWeight(k filter.Key, kind uint8, n uint32, add func(cell filter.Key, n uint32)) {
+	if votes := n / verdict.Unit; votes > 0 && slices.Contains(wholeKinds[:], kind) {
+		add(whole(k).With(kind), votes)
+		n %= verdict.Unit
+	}
+	if n > 0 {
+		add(k.With(kind), n)
+	}
+}
 
 // MaxTurns is how often a signature can be listed again in one generation of the
 // blocklist. After that a revocation stands until the next one opens.

@@ -257,7 +257,7 @@ func (r *Reader) weigh() {
 	for i, a := range r.asks {
 		x := &r.out[i]
 		if a.Wants&Judgement != 0 && (a.Wants&Counts == 0 || x.voted() || x.Own != 0 || x.Peers.Spam > 0) {
-			r.want(i, a.Key, WeightKinds)
+			r.which, r.keys = append(r.which, i), AppendWeights(r.keys, a.Key)
 		}
 	}
 	if len(r.keys) == 0 {
@@ -267,7 +267,7 @@ func (r *Reader) weigh() {
 	for g := range r.sources.weights {
 		n := r.weights(&r.sources.weights[g])
 		for j := range r.which {
-			r.columns = append(r.columns, column{all: [WeightKinds]uint32(n[j*WeightKinds:])})
+			r.columns = append(r.columns, column{all: WeightsOf(n[j*WeightCells:])})
 		}
 	}
 	r.takeBack()
@@ -317,10 +317,7 @@ func (r *Reader) takeBack() {
 		}
 		if taken {
 			r.disputed = append(r.disputed, j)
-			back := r.Keys.Back(r.asks[i].Key)
-			for kind := range uint8(WeightKinds) {
-				r.keys = append(r.keys, back.With(kind))
-			}
+			r.keys = AppendWeights(r.keys, r.Keys.Back(r.asks[i].Key))
 		}
 	}
 	if len(r.disputed) == 0 {
@@ -329,7 +326,7 @@ func (r *Reader) takeBack() {
 	for g := range r.sources.weights {
 		n := r.weights(&r.sources.weights[g])
 		for k, j := range r.disputed {
-			r.columns[g*all+j].back = [WeightKinds]uint32(n[k*WeightKinds:])
+			r.columns[g*all+j].back = WeightsOf(n[k*WeightCells:])
 		}
 	}
 }

@@ -66,7 +66,9 @@ func (l *ledger) of(i int) []column { return l.columns[i*l.gens : (i+1)*l.gens] 
 // stake returns what of a kind is the voice's own.
 func stake(columns []column, kind uint8) (sum uint32) {
 	for i := range columns {
-		sum = book.Add(sum, columns[i].stake(kind))
+		if columns[i].marked {
+			sum = book.Add(sum, columns[i].stake(kind))
+		}
 	}
 	return sum
 }
@@ -135,18 +137,14 @@ func (r *Resolver) openIn(g int, block *book.Block) {
 	}
 	r.keys = r.keys[:0]
 	for _, i := range r.which {
-		for _, k := range [...]filter.Key{r.items[i].key, r.ledger.records[i]} {
-			for kind := range uint8(evidence.WeightKinds) {
-				r.keys = append(r.keys, k.With(kind))
-			}
-		}
+		r.keys = evidence.AppendWeights(evidence.AppendWeights(r.keys, r.items[i].key), r.ledger.records[i])
 	}
 	n := r.weights(block)
 	taken := 0
 	for j, i := range r.which {
 		c := &r.ledger.of(i)[g]
 		c.marked = true
-		c.all, c.mine = weights(n[2*j*evidence.WeightKinds:]), weights(n[(2*j+1)*evidence.WeightKinds:])
+		c.all, c.mine = evidence.WeightsOf(n[2*j*evidence.WeightCells:]), evidence.WeightsOf(n[(2*j+1)*evidence.WeightCells:])
 		if c.all[evidence.TakenBack] > 0 {
 			r.which[taken] = i
 			taken++
@@ -154,17 +152,14 @@ func (r *Resolver) openIn(g int, block *book.Block) {
 	}
 	r.keys = r.keys[:0]
 	for _, i := range r.which[:taken] {
-		back := r.opts.Keys.Back(r.items[i].key)
-		for kind := range kinds {
-			r.keys = append(r.keys, back.With(kind))
-		}
+		r.keys = evidence.AppendWeights(r.keys, r.opts.Keys.Back(r.items[i].key))
 	}
 	if taken == 0 {
 		return
 	}
 	n = r.weights(block)
 	for j, i := range r.which[:taken] {
-		copy(r.ledger.of(i)[g].back[:kinds], n[j*int(kinds):])
+		r.ledger.of(i)[g].back = evidence.WeightsOf(n[j*evidence.WeightCells:])
 	}
 }
 
@@ -188,6 +183,9 @@ func (r *Resolver) move(i int) {
 		}
 	}
 	for g := range columns {
+		if !columns[g].marked {
+			continue
+		}
 		for kind := range kinds {
 			if g == 0 && want[kind] > 0 {
 				continue
@@ -201,8 +199,8 @@ func (r *Resolver) move(i int) {
 	for kind := range kinds {
 		if n := want[kind] - min(want[kind], columns[0].stake(kind)); n > 0 {
 			r.mark(i)
-			r.raise(0, it.key.With(kind), &columns[0].all[kind], n)
-			r.raise(0, r.ledger.records[i].With(kind), &columns[0].mine[kind], n)
+			r.raise(0, it.key, kind, &columns[0].all[kind], n)
+			r.raise(0, r.ledger.records[i], kind, &columns[0].mine[kind], n)
 		}
 	}
 }
@@ -212,10 +210,10 @@ func (r *Resolver) move(i int) {
 func (r *Resolver) takeBack(i, g int, kind uint8, n uint32) {
 	c, key, other := &r.ledger.of(i)[g], r.items[i].key, opposite(kind)
 	if c.all[evidence.TakenBack] == 0 {
-		r.raise(g, key.With(evidence.TakenBack), &c.all[evidence.TakenBack], 1)
+		r.raise(g, key, evidence.TakenBack, &c.all[evidence.TakenBack], 1)
 	}
-	r.raise(g, r.opts.Keys.Back(key).With(kind), &c.back[kind], n)
-	r.raise(g, r.ledger.records[i].With(other), &c.mine[other], n)
+	r.raise(g, r.opts.Keys.Back(key), kind, &c.back[kind], n)
+	r.raise(g, r.ledger.records[i], other, &c.mine[other], n)
 }
 
 // mark notes that somebody voted on an item in the open generation.
@@ -226,9 +224,10 @@ func (r *Resolver) mark(i int) {
 	}
 }
 
-// raise raises a cell of the g'th generation, and its number in the ledger.
-func (r *Resolver) raise(g int, k filter.Key, in *uint32, n uint32) {
-	r.weigh(r.view.Block.Live[g].Start, k, n)
+// raise raises a weight of the g'th generation, and its number in the ledger.
+func (r *Resolver) raise(g int, k filter.Key, kind uint8, in *uint32, n uint32) {
+	gen := r.view.Block.Live[g].Start
+	evidence.AddWeight(k, kind, n, func(cell filter.Key, n uint32) { r.weigh(gen, cell, n) })
 	*in = book.Add(*in, n)
 }
 
@@ -237,12 +236,8 @@ func (r *Resolver) raise(g int, k filter.Key, in *uint32, n uint32) {
 func (r *Resolver) standsBy(base filter.Key, voice string) bool {
 	record := r.opts.Keys.Record(voice, base)
 	for _, block := range r.view.Block.Live {
-		r.keys = r.keys[:0]
-		for kind := range evidence.Unblamed {
-			r.keys = append(r.keys, record.With(kind))
-		}
-		c := column{}
-		copy(c.mine[:], r.weights(block))
+		r.keys = evidence.AppendWeights(r.keys[:0], record)
+		c := column{mine: evidence.WeightsOf(r.weights(block))}
 		if c.stake(evidence.RootSpam) > 0 || c.stake(evidence.StrangerSpam) > 0 {
 			return true
 		}

@@ -34,13 +34,24 @@ func newOverlay() overlay {
 
 func (o *overlay) begin(tally, block uint64) {
 	o.tally, o.block = tally, block
-	clear(o.counts)
-	clear(o.names)
-	clear(o.weights)
-	clear(o.unique)
-	clear(o.voted)
-	clear(o.spam)
-	clear(o.revoked)
+	empty(&o.counts)
+	empty(&o.names)
+	empty(&o.weights)
+	empty(&o.unique)
+	empty(&o.voted)
+	empty(&o.spam)
+	empty(&o.revoked)
+}
+
+// empty empties a map. One that has grown large is made anew: to clear it takes as long
+// as it was large once, with every batch.
+func empty[K comparable, V any](m *map[K]V) {
+	const large = 1 << 12
+	if len(*m) > large {
+		*m = make(map[K]V)
+		return
+	}
+	clear(*m)
 }
 
 // Counts implements evidence.Overlay.

@@ -289,5 +289,5 @@ func (r *Resolver) context(m *Message, who *voter, it *item, columns []column) {
 		}
 	}
 	r.mark(it.text)
-	r.raise(0, r.items[it.text].key.With(evidence.Contexts), &r.ledger.of(it.text)[0].all[evidence.Contexts], 1)
+	r.raise(0, r.items[it.text].key, evidence.Contexts, &r.ledger.of(it.text)[0].all[evidence.Contexts], 1)
 }

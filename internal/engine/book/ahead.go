@@ -1,0 +1,78 @@
+package book
+
+import "time"
+
+// A ready is a generation that was made before it is needed: large arrays take the
+// system longer than any vote should wait.
+type ready[S spec, G generation] struct {
+	capacity keys
+	spec     S
+	g        G
+	err      error
+}
+
+// lead is how long before the end of a slice of time the next generation is made.
+const lead = 10 * time.Minute
+
+// Ahead returns what makes the next generation ahead of time, nil if none is due soon
+// or it is made already. Any goroutine may run it, once; the generation is taken when
+// it opens, if it has about the right size by then.
+func (k *Keeper[S, G]) Ahead(b Book[G], now time.Time) func() {
+	k.collect()
+	if k.making || k.ready != nil || len(b.Live) == 0 {
+		return nil
+	}
+	last := b.Live[0]
+	left := now.Truncate(k.opts.Generation).Add(k.opts.Generation).Sub(now)
+	grown := 1.0
+	if last.Fill() > 1 {
+		grown = k.grown(last, uint64(now.Unix()))
+	} else if left > min(lead, k.opts.Generation/10) {
+		return nil
+	}
+	k.making = true
+	capacity := last.uses().after(grown, k.least)
+	return func() {
+		r := &ready[S, G]{capacity: capacity}
+		// A sizer of its own: the keeper's belongs to another goroutine.
+		if r.spec, r.err = k.within(0, capacity, sizes{}.size); r.err == nil {
+			r.g, r.err = k.make(r.spec)
+		}
+		k.made <- r
+	}
+}
+
+// collect takes what Ahead has made.
+func (k *Keeper[S, G]) collect() {
+	select {
+	case r := <-k.made:
+		if k.making = false; r.err == nil {
+			k.ready = r
+		}
+	default:
+	}
+}
+
+// suits reports whether what was made for one capacity may be used for another: for
+// half a step more or less, which the headroom is for.
+func (made keys) suits(wanted keys) bool {
+	const step = 1.45 // more than the root of two
+	for i := range wanted {
+		if m, w := float64(made[i]), float64(wanted[i]); m > step*w || w > step*m {
+			return false
+		}
+	}
+	return true
+}
+
+// take returns the generation that was made ahead of time for s, and reports whether
+// there is one.
+func (k *Keeper[S, G]) take(s S) (g G, ok bool) {
+	r := k.ready
+	if r == nil || any(k.at(r.spec, s.begin())) != any(s) {
+		return g, false
+	}
+	k.ready = nil
+	k.begin(r.g, s)
+	return r.g, true
+}

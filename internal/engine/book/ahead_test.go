@@ -1,0 +1,110 @@
+package book
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// TestAhead: shortly before a generation is due, or when one is nearly full, the next
+// one is made, and taken if it has about the right size by then.
+func TestAhead(t *testing.T) {
+	midnight := monday.Truncate(day).Add(day)
+	for _, tt := range []struct {
+		name   string
+		before time.Duration // midnight, when somebody asks
+		filled [2]int        // then, and at midnight
+		made   bool
+		taken  bool
+	}{
+		{"in time", 5 * time.Minute, [2]int{1000, 1010}, true, true},
+		{"too early", 20 * time.Minute, [2]int{1000, 1010}, false, false},
+		{"full before its time", 12 * time.Hour, [2]int{1300, 1302}, true, false}, // for twice as many a day
+		{"grown since", 5 * time.Minute, [2]int{200, 1000}, true, false},
+		{"of the least size", 5 * time.Minute, [2]int{0, 3}, true, true},
+	} {
+		o := Options{Generation: day, Keep: 3, Capacity: 100, Error: 1e-2}
+		k := NewTally(o, 10, 7, false, slog.New(slog.DiscardHandler))
+		g, err := k.Make(TallySpec{Start: uint64(midnight.Add(-day).Unix()), Capacity: 1200, UniqueCapacity: 10,
+			CountsGeometry: geometry(t, filter.Cells, 1200), UniqueGeometry: geometry(t, filter.Bitmap, 10)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := Book[*Tally]{}.With(g)
+		hashed(g.Counts, 0, tt.filled[0])
+		work := k.Ahead(b, midnight.Add(-tt.before))
+		if made := work != nil; made != tt.made {
+			t.Errorf("%s: made ahead %v, want %v", tt.name, made, tt.made)
+			continue
+		}
+		var made *Tally
+		if work != nil {
+			if k.Ahead(b, midnight.Add(-tt.before)) != nil {
+				t.Errorf("%s: made twice at once", tt.name)
+			}
+			done := make(chan bool)
+			go func() { defer close(done); work() }()
+			<-done
+			if k.Ahead(b, midnight.Add(-tt.before)) != nil {
+				t.Errorf("%s: made again", tt.name)
+			}
+			made = k.ready.g
+		}
+		hashed(g.Counts, tt.filled[0], tt.filled[1])
+		b, c := turn(t, k, b, midnight)
+		if c.Open == nil || b.Live[0].Start != uint64(midnight.Unix()) {
+			t.Fatalf("%s: %+v", tt.name, c)
+		}
+		if taken := b.Live[0] == made; taken != tt.taken {
+			t.Errorf("%s: taken %v, want %v: for %d signatures", tt.name, taken, tt.taken, b.Live[0].Capacity)
+		}
+		if k.ready != nil {
+			t.Errorf("%s: something is left", tt.name)
+		}
+		r := b.Live[0].Counts.(*filter.Counting).NewRound()
+		if r.Generation != b.Live[0].Start || r.Geometry != b.Live[0].CountsGeometry || b.Live[0].Counts.Keys() != 0 {
+			t.Errorf("%s: arrays of %d with %d keys, want of %d and empty", tt.name, r.Generation, b.Live[0].Counts.Keys(), b.Live[0].Start)
+		}
+		if b.Live[0].Capacity < uint64(1.1*float64(tt.filled[1])) && tt.filled[1] > 100 {
+			t.Errorf("%s: sized for %d after %d", tt.name, b.Live[0].Capacity, tt.filled[1])
+		}
+	}
+}
+
+// hashed adds keys to a counting array, each by an entry of its own.
+func hashed(c Counter, from, to int) {
+	for n := from; n < to; n++ {
+		c.AddBatch(uint64(n+1), []filter.Key{filter.Secret{}.Key([]byte{byte(n), byte(n >> 8)})}, []uint32{1}, nil)
+	}
+}
+
+func geometry(t *testing.T, kind filter.Kind, n uint64) filter.Geometry {
+	t.Helper()
+	g, err := filter.SizeFor(filter.Target{Kind: kind, Signatures: n, Error: filter.Ghost, Rate: 1e-2, KeyID: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// TestAheadFails: what cannot be made ahead of time is tried again when it is due, and
+// says then what is wrong.
+func TestAheadFails(t *testing.T) {
+	k := NewBlocklist(Options{Generation: day, Keep: 3, Capacity: 100, Error: 1e-2}, 10, 10, 7, false, slog.New(slog.DiscardHandler))
+	b, _ := turn(t, k, Book[*Block]{}, monday)
+	k.shape = func(uint64, keys, sizer) (s BlockSpec, err error) { return s, filter.ErrGeometry }
+	eve := monday.Truncate(day).Add(day - time.Minute)
+	work := k.Ahead(b, eve)
+	if work == nil {
+		t.Fatal("nothing is made")
+	}
+	work()
+	if k.Ahead(b, eve) == nil || k.ready != nil {
+		t.Error("not tried again")
+	}
+	if _, err := k.Plan(b, eve.Add(time.Minute)); err == nil {
+		t.Error("and no word of it")
+	}
+}

@@ -167,13 +167,24 @@ smtpd_end_of_data_restrictions = check_policy_service { inet:%[2]s, default_acti
 			}
 		}
 	})
-	t.Run("mail to a trap is a report", func(t *testing.T) {
+	t.Run("mail to traps from two networks is spam", func(t *testing.T) {
 		text := prose(4)
-		if code, reply := c.message(t, "ann@shop.example", []string{"trap@example.com"}, "Subject: trap-1\n\n"+text); code != 250 {
-			t.Fatal(code, reply)
-		}
-		if code, reply := c.message(t, "other@shop.example", []string{"bob@example.com"}, "Subject: trap-2\n\n"+text); code != 550 {
-			t.Errorf("the same text to somebody else: %d %s, want 550", code, reply)
+		for i, step := range []struct {
+			client, to string
+			code       int
+		}{
+			{"198.51.100.7", "trap@example.com", 250},
+			{"198.51.100.8", "trap@example.com", 250},
+			{"198.51.100.7", "bob@example.com", 250}, // one network, one witness
+			{"192.0.2.77", "trap@example.com", 250},
+			{"198.51.100.7", "bob@example.com", 550},
+		} {
+			c := dialSMTP(t, p.addr)
+			c.xclient(t, "ADDR="+step.client+" NAME=client.example.org")
+			subject := fmt.Sprintf("Subject: trap-%d\n\n", i)
+			if code, reply := c.message(t, "ann@shop.example", []string{step.to}, subject+text); code != step.code {
+				t.Errorf("step %d, from %s to %s: %d %s, want %d", i, step.client, step.to, code, reply, step.code)
+			}
 		}
 	})
 	t.Run("a sender breaks off in the body", func(t *testing.T) {
@@ -218,7 +229,7 @@ smtpd_end_of_data_restrictions = check_policy_service { inet:%[2]s, default_acti
 		text := n.metrics(t)
 		for _, line := range []string{
 			`bulkhead_milter_messages_total{class="listed"} 1`, `bulkhead_milter_actions_total{action="quarantine"} 1`,
-			`bulkhead_milter_events_total{event="trapped"} 1`, `bulkhead_milter_events_total{event="forged_header"} 6`,
+			`bulkhead_milter_events_total{event="trapped"} 3`, `bulkhead_milter_events_total{event="forged_header"} 6`,
 			`bulkhead_milter_events_total{event="fault"} 0`, `bulkhead_list_entries{list="bad"} 1`, `bulkhead_ratelimit_bytes{rule="rcpts"}`,
 		} {
 			if !strings.Contains(text, "\n"+line) {

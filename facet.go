@@ -1,6 +1,9 @@
 package bulkhead
 
-import "crypto/sha256"
+import (
+	"crypto/sha256"
+	"slices"
+)
 
 // A Facet is what of a message a signature is of. Each facet is counted by itself,
 // so that a vote can fall on what is new in a message, and not on what others send
@@ -64,6 +67,20 @@ func (f Facet) String() string {
 		return "claimed name"
 	}
 	return "none"
+}
+
+// Identifies reports whether signatures tell a message from others, so that a vote for
+// spam may fall on it: whether any is of something else than the network, the mark-up
+// and the claimed name, which messages share that have nothing to do with each other.
+// Such a vote without one is refused with [ErrMalformed].
+func Identifies(sigs []Signature) bool {
+	return slices.ContainsFunc(sigs, func(s Signature) bool {
+		switch s.Scheme().Facet() {
+		case NetworkFacet, MarkupFacet, ClaimFacet:
+			return false
+		}
+		return true
+	})
 }
 
 // hashedName begins the sum of a name that is too long to be its own.

@@ -170,7 +170,7 @@ func wrongType(got string, want ...string) error {
 	return newProblem(http.StatusUnsupportedMediaType, fmt.Sprintf("body of type %.60q, want %s", got, strings.Join(want, " or ")))
 }
 
-const noSignature = "the message has no signature: it has too little text to be told from others"
+const noSignature = "the message has no signature that a vote could list: it has too little text to be told from others"
 
 func (s *Server) check(r *request) (any, error) {
 	switch t := r.mediaType(); t {
@@ -199,7 +199,11 @@ func (s *Server) checkMail(r *request) (any, error) {
 	if len(sigs) == 0 {
 		return client.NewVerdict(&bulkhead.Verdict{Threshold: threshold, Reasons: []string{noSignature}}), nil
 	}
-	return s.ask(r, bulkhead.Query{Signatures: sigs, Source: source, Reporter: r.who, Threshold: threshold})
+	v, err := s.ask(r, bulkhead.Query{Signatures: sigs, Source: source, Reporter: r.who, Threshold: threshold})
+	if err == nil && v.Class == bulkhead.ClassUnknown.String() && !bulkhead.Identifies(sigs) {
+		v.Reasons = append(v.Reasons, noSignature)
+	}
+	return v, err
 }
 
 func (s *Server) ask(r *request, q bulkhead.Query) (*client.Verdict, error) {
@@ -306,7 +310,7 @@ func (s *Server) voteMail(r *request) (any, error) {
 	if rep.Signatures, rep.Source, err = s.mail(r, q); err != nil {
 		return nil, err
 	}
-	if len(rep.Signatures) == 0 {
+	if len(rep.Signatures) == 0 || rep.Vote == bulkhead.Spam && !bulkhead.Identifies(rep.Signatures) {
 		return nil, newProblem(http.StatusUnprocessableEntity,
 			noSignature+". Nothing was counted")
 	}

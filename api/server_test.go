@@ -28,7 +28,9 @@ import (
 func readMail(_ context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
 	head, body, _ := bytes.Cut(raw, []byte("\n\n"))
 	source := bulkhead.Source{Sender: string(bytes.TrimPrefix(bytes.SplitN(head, []byte("\n"), 2)[0], []byte("From: ")))}
-	if len(body) < 20 {
+	if name, _, ok := strings.Cut(source.Sender, " <"); len(body) < 20 && ok {
+		return []bulkhead.Signature{bulkhead.NamedSignature(bulkhead.Claim, name)}, source, nil
+	} else if len(body) < 20 {
 		return nil, source, nil
 	}
 	sum := sha256.Sum256(body)
@@ -290,6 +292,7 @@ func TestRefusals(t *testing.T) {
 		{"count of a mail", local, "POST", "/v1/report?count=4294967296", mailType, sample, nil, 400, "is not a number"},
 		{"client of a mail", local, "POST", "/v1/report?client=here", mailType, sample, nil, 400, "is no address"},
 		{"mail with too little text", local, "POST", "/v1/report", mailType, "From: a@b.example\n\nhi\n", nil, 422, "too little text"},
+		{"mail with a name and too little text", local, "POST", "/v1/report", mailType, "From: Ann Example <a@b.example>\n\nhi\n", nil, 422, "too little text"},
 		{"long key", local, "POST", "/v1/report", requestType, ready, []string{"Idempotency-Key", strings.Repeat("k", 256)}, 400, "256 bytes, limit 255"},
 		{"long body", local, "POST", "/v1/report", mailType, sample + strings.Repeat("x", 1<<16), nil, 413, "limit 65536"},
 		{"anonymous from elsewhere", remote, "POST", "/v1/report", requestType, ready, nil, 401, "need a token to report"},

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 )
 
@@ -27,6 +28,27 @@ func TestShortTrap(t *testing.T) {
 	s.Flush()
 	if n := len(house.Reports()); n != 0 {
 		t.Errorf("%d reports without a signature", n)
+	}
+	// Nor is a note that others write, too, known by its text, nor its sender by the
+	// name that From has: a vote on these would fall on mail of anybody.
+	note := strings.Replace(text("", "Thanks, I got it."), "Ann", "Ann Example", 1)
+	if r := m.message("x@shop.example", []string{"any@trap.example"}, note); r.code != replyDiscard {
+		t.Errorf("%+v, want it discarded", r)
+	}
+	m.message("x@shop.example", []string{"any@trap.example", "bob@example.com"}, note)
+	s.Flush()
+	for _, r := range house.Reports() {
+		if r.Vote != bulkhead.Sighting {
+			t.Errorf("vote %v on %v", r.Vote, r.Signatures)
+		}
+		for _, sig := range r.Signatures {
+			if f := sig.Scheme().Facet(); f == bulkhead.TextFacet {
+				t.Errorf("sighting of a text of four words: %v", sig)
+			}
+		}
+	}
+	if n := len(house.Reports()); n != 1 || s.Stats.Trapped.Load() != 0 || s.Stats.Faults.Load() != 0 {
+		t.Errorf("%d reports, %d of traps, %d faults; want one sighting", n, s.Stats.Trapped.Load(), s.Stats.Faults.Load())
 	}
 }
 

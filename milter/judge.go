@@ -52,6 +52,9 @@ type findings struct {
 	faults     []error
 }
 
+// tooShort is the reason for no verdict where there are no signatures to look up.
+const tooShort = "too short to be known by its text"
+
 // judge counts and checks the message. It returns an error only if nothing can
 // be said of it; lesser faults are in the findings.
 func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []string) (*findings, error) {
@@ -76,7 +79,7 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 	s.lookUp(ctx, f, e, m, &source, replyTo)
 	f.signatures = len(sigs)
 	if len(sigs) == 0 {
-		f.verdict.Reasons = []string{"too short to be known by its text"}
+		f.verdict.Reasons = []string{tooShort}
 		return f, nil
 	}
 	sigs = append(sigs, signature.Senders(source)...)
@@ -88,6 +91,9 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 	if err != nil {
 		return nil, fmt.Errorf("milter: check: %w", err)
 	}
+	if len(f.verdict.Reasons) == 0 && !bulkhead.Identifies(sigs) {
+		f.verdict.Reasons = []string{tooShort}
+	}
 	if len(people) > 0 || f.trapped == 0 { // what came to traps alone is delivered to nobody
 		// The message counts itself: one to many recipients is bulk at once. One that is
 		// sent again was counted before it was asked for.
@@ -96,7 +102,7 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 		}
 		s.count(ctx, report, e.queueID)
 	}
-	if f.trapped > 0 {
+	if f.trapped > 0 && bulkhead.Identifies(sigs) {
 		report.Vote, report.Count, report.Recipients = bulkhead.Spam, uint32(f.trapped), nil
 		if report.Trap = true; report.ID != "" {
 			report.ID = "trap " + report.ID
@@ -144,13 +150,18 @@ func (s *Server) verify(ctx context.Context, raw []byte, e *envelope) <-chan ver
 // compute its signatures.
 const parallelSize = 4 << 10
 
-// compute returns the signatures of m. Its error is that of ctx.
+// compute returns the signatures of m, those of its text only if there is enough to
+// tell it from others. Its error is that of ctx.
 func (s *Server) compute(ctx context.Context, m *mail.Message) ([]bulkhead.Signature, error) {
 	opts := s.Signatures
 	if len(m.Raw) >= parallelSize && opts.Workers == 0 {
 		opts.Workers = 2 // the mail server waits
 	}
-	return signature.Of(ctx, m, opts)
+	sigs, err := signature.Of(ctx, m, opts)
+	if err != nil {
+		return nil, err
+	}
+	return signature.AboveFloor(m, sigs), nil
 }
 
 // maxPending is how many sightings may be on their way to the disk.

@@ -23,7 +23,7 @@
 //
 // The SHA-256 hash of the canonical text: all text parts in their order, HTML
 // as its source; each decoded and as UTF-8 in normalisation form C, without NUL
-// bytes, each line without trailing white space and pace.Ended by one line feed,
+// bytes, each line without trailing white space and ended by one line feed,
 // without empty lines at begin and end, and followed by one NUL byte. Transfer
 // encoding, charset, line ends, boundaries and headers make no difference.
 // Attachments do not enter, except where a message has no words at all: then

@@ -471,6 +471,37 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestNameAlone: a vote for spam falls on nothing where all that it names is what
+// very different messages share: the name that From claims, the network, the mark-up.
+// Deliveries of a name count, and whoever takes a report back may name it alone.
+func TestNameAlone(t *testing.T) {
+	hidden := sig(bulkhead.PyzorDigest, 0)
+	e := open(t, Options{NeverList: []bulkhead.Signature{hidden}})
+	name := bulkhead.NamedSignature(bulkhead.Claim, "annexample")
+	shared := []bulkhead.Signature{name, bulkhead.NamedSignature(bulkhead.Network, "192.0.2.0/24"), sig(bulkhead.Markup, 1)}
+	for _, sigs := range [][]bulkhead.Signature{shared[:1], shared[1:2], shared[2:], shared} {
+		got, err := e.Report(t.Context(), bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam})
+		if !errors.Is(err, bulkhead.ErrMalformed) || got != (bulkhead.Receipt{}) {
+			t.Errorf("spam vote on %v: %+v, %v; want ErrMalformed", sigs, got, err)
+		}
+	}
+	if got := report(t, e, bulkhead.Report{Signatures: append(shared, hidden), Vote: bulkhead.Spam}); got.Whitelisted != 4 || got.Counted != 0 {
+		t.Errorf("spam vote on names and the sum of nothing: %+v, want all of it left out", got)
+	}
+	if v := check(t, e, shared...); v.Unwanted() || v.Findings[0].Known() || v.Findings[1].Known() || v.Findings[2].Known() {
+		t.Errorf("refused votes changed something: %+v", v)
+	}
+	if got := report(t, e, bulkhead.Report{Signatures: shared[:1]}); got.Counted != 1 {
+		t.Errorf("sighting of a name: %+v", got)
+	}
+	if got := report(t, e, bulkhead.Report{Signatures: append(shared, sig(bulkhead.Attachment, 1)), Vote: bulkhead.Spam}); got.Counted != 4 {
+		t.Errorf("spam vote on an attachment and names: %+v, want all counted", got)
+	}
+	if got := report(t, e, bulkhead.Report{Signatures: shared[:1], Vote: bulkhead.Revocation}); got.Counted != 1 {
+		t.Errorf("revocation of a name: %+v", got)
+	}
+}
+
 // TestBurst: the same new signature from many goroutines at once, the case in
 // which lock-free H1 loses half the reports (a spam burst is just that).
 func TestBurst(t *testing.T) {

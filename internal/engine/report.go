@@ -94,6 +94,10 @@ func (e *Engine) unhidden(a *reportAddition) {
 		had[k] = struct{}{}
 		m.Signatures, m.Keys = append(m.Signatures, all[i]), append(m.Keys, k)
 	}
+	if m.Vote == bulkhead.Spam && !bulkhead.Identifies(m.Signatures) {
+		m.Whitelisted += len(m.Signatures) // what it is known by is hidden
+		m.Signatures, m.Keys = nil, nil
+	}
 }
 
 func checkReport(rep *bulkhead.Report) error {
@@ -103,7 +107,13 @@ func checkReport(rep *bulkhead.Report) error {
 	if len(rep.ID) > bulkhead.MaxID {
 		return fmt.Errorf("%w: report id of %d bytes, limit %d", bulkhead.ErrMalformed, len(rep.ID), bulkhead.MaxID)
 	}
-	return checkSignatures(rep.Signatures)
+	if err := checkSignatures(rep.Signatures); err != nil {
+		return err
+	}
+	if rep.Vote == bulkhead.Spam && !bulkhead.Identifies(rep.Signatures) {
+		return fmt.Errorf("%w: a vote for spam on a claimed name, network or mark-up alone, which many messages share", bulkhead.ErrMalformed)
+	}
+	return nil
 }
 
 func checkSignatures(sigs []bulkhead.Signature) error {

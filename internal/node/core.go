@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -213,7 +212,7 @@ func (n *core) readVerified(ctx context.Context, raw []byte, sender string, dkim
 	if err != nil {
 		return nil, bulkhead.Source{}, err
 	}
-	return aboveFloor(m, sigs), m.SourceVerified(n.cfg.Load().Whitelist.AuthResults, sender, dkim, spf), nil
+	return signature.AboveFloor(m, sigs), m.SourceVerified(n.cfg.Load().Whitelist.AuthResults, sender, dkim, spf), nil
 }
 
 // cleared reports whether the white list has a message, by the sender of its
@@ -233,24 +232,6 @@ func (n *core) cleared(ctx context.Context, raw []byte, sender string, client ne
 		}
 	}
 	return n.engine.Whitelisted(&source, sigs) != "", nil
-}
-
-// aboveFloor drops the signatures of the text of a message that has too little for
-// one of bulkhead's own, and nothing but text. The schemes of other clearinghouses
-// have a sum even for an empty body, and one report of it would list every
-// message like it.
-func aboveFloor(m *mail.Message, sigs []bulkhead.Signature) []bulkhead.Signature {
-	for i := range sigs {
-		if s := sigs[i].Scheme(); s == bulkhead.Exact || s == bulkhead.Near {
-			return sigs
-		}
-	}
-	for i := range m.Parts {
-		if p := &m.Parts[i]; !p.IsText() && len(p.Data) > 0 {
-			return sigs
-		}
-	}
-	return slices.DeleteFunc(sigs, func(s bulkhead.Signature) bool { return s.Scheme().Facet() == bulkhead.TextFacet })
 }
 
 // ready says why the node takes no requests at present.

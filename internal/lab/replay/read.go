@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"runtime"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/lab/letters"
 	"github.com/bulkhead-mail/bulkhead/signature"
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
@@ -28,51 +27,27 @@ type letter struct {
 // readReplay computes the signatures of all mail on every processor, and
 // returns it in order of arrival.
 func readReplay(ctx context.Context, mail iter.Seq2[Mail, error], opts *Options) ([]*letter, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	type job struct {
-		raw []byte
-		l   *letter
-	}
-	jobs := make(chan job)
-	var workers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for j := range jobs {
-				j.l.read(ctx, j.raw, signature.Options{Key: replayKey, Skip: opts.Skip})
-			}
-		})
-	}
-	var letters []*letter
-	var failed error
-	for m, err := range mail {
-		if err == nil {
-			err = ctx.Err()
+	n, last := 0, time.Time{}
+	all, err := letters.Read(ctx, mail, func(m Mail) *letter {
+		if !m.Time.IsZero() {
+			last = m.Time
 		}
-		if err != nil {
-			failed = err
-			break
-		}
-		l := &letter{name: m.Name, time: m.Time, spam: m.Spam, size: len(m.Raw)}
-		if l.time.IsZero() && len(letters) > 0 {
-			l.time = letters[len(letters)-1].time
-		}
-		letters = append(letters, l)
-		jobs <- job{m.Raw, l}
-		opts.Progress("reading", len(letters), 0)
+		n++
+		opts.Progress("reading", n, 0)
+		return &letter{name: m.Name, time: last, spam: m.Spam, size: len(m.Raw)}
+	}, func(ctx context.Context, m Mail, l *letter) {
+		l.read(ctx, m.Raw, signature.Options{Key: replayKey, Skip: opts.Skip})
+	})
+	if err != nil {
+		return nil, err
 	}
-	close(jobs)
-	workers.Wait()
-	if failed != nil {
-		return nil, failed
-	}
-	for _, l := range letters {
+	for _, l := range all {
 		if l.err != nil {
 			return nil, fmt.Errorf("replay: %s: %w", l.name, l.err)
 		}
 	}
-	slices.SortStableFunc(letters, func(a, b *letter) int { return a.time.Compare(b.time) })
-	return letters, nil
+	slices.SortStableFunc(all, func(a, b *letter) int { return a.time.Compare(b.time) })
+	return all, nil
 }
 
 // replayKey is the network key of the simulated network.
@@ -85,5 +60,5 @@ func (l *letter) read(ctx context.Context, raw []byte, opts signature.Options) {
 		return
 	}
 	l.source = m.Source()
-	l.sigs, l.err = signature.Of(ctx, m, opts)
+	l.sigs, l.err = letters.Signed(ctx, m, nil, opts)
 }

@@ -7,13 +7,11 @@ import (
 	"iter"
 	"net/netip"
 	"regexp"
-	"runtime"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/lab/letters"
 	"github.com/bulkhead-mail/bulkhead/signature"
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
@@ -51,53 +49,28 @@ var networkKey = [16]byte{'s', 't', 'r', 'e', 'a', 'm'}
 // kind each is of. The first error of mail ends it. progress may be nil; it does not
 // know of how many.
 func Read(ctx context.Context, mail iter.Seq2[Mail, error], progress func(done int)) ([]*Letter, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	if progress == nil {
 		progress = func(int) {}
 	}
-	type job struct {
-		m Mail
-		l *Letter
-	}
-	jobs := make(chan job)
-	var workers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for j := range jobs {
-				j.l.read(ctx, &j.m)
-			}
-		})
-	}
-	var letters []*Letter
-	var failed error
-	for m, err := range mail {
-		if err == nil {
-			err = ctx.Err()
+	n := 0
+	all, err := letters.Read(ctx, mail, func(m Mail) *Letter {
+		l := &Letter{Name: m.Name, set: m.Set, time: m.Time, campaign: "of " + m.Campaign}
+		if m.Campaign == "" {
+			l.campaign = fmt.Sprint(n)
 		}
-		if err != nil {
-			failed = err
-			break
-		}
-		l := &Letter{Name: m.Name, set: m.Set, time: m.Time}
-		if l.campaign = "of " + m.Campaign; m.Campaign == "" {
-			l.campaign = fmt.Sprint(len(letters))
-		}
-		letters = append(letters, l)
-		jobs <- job{m, l}
-		progress(len(letters))
+		n++
+		progress(n)
+		return l
+	}, func(ctx context.Context, m Mail, l *Letter) { l.read(ctx, &m) })
+	if err != nil {
+		return nil, err
 	}
-	close(jobs)
-	workers.Wait()
-	if failed != nil {
-		return nil, failed
-	}
-	for _, l := range letters {
+	for _, l := range all {
 		if l.err != nil {
 			return nil, fmt.Errorf("stream: %s: %w", l.Name, l.err)
 		}
 	}
-	return letters, nil
+	return all, nil
 }
 
 func (l *Letter) read(ctx context.Context, m *Mail) {
@@ -108,9 +81,8 @@ func (l *Letter) read(ctx context.Context, m *Mail) {
 		l.err = err
 		return
 	}
-	sigs, err := signature.Of(ctx, message, signature.Options{Key: networkKey})
 	l.source = sourceOf(message, header, m.Spam)
-	l.sigs, l.err = slices.Concat(sigs, signature.Senders(l.source)), err
+	l.sigs, l.err = letters.Signed(ctx, message, signature.Senders(l.source), signature.Options{Key: networkKey})
 }
 
 // What tells mail of lists and newsletters in collections that do not say.

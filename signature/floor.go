@@ -1,0 +1,27 @@
+package signature
+
+import (
+	"slices"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature/mail"
+)
+
+// AboveFloor returns the signatures of m without those of its text, if m has too little
+// of it for a bulkhead/exact or bulkhead/near signature, and no part that is not text.
+// The schemes of other clearinghouses have a sum for next to nothing, and one report of
+// that would list every message like it. Who judges whole messages looks up what this
+// returns; clients of those schemes send what they compute. It may change sigs.
+func AboveFloor(m *mail.Message, sigs []bulkhead.Signature) []bulkhead.Signature {
+	for i := range sigs {
+		if s := sigs[i].Scheme(); s == bulkhead.Exact || s == bulkhead.Near {
+			return sigs
+		}
+	}
+	for i := range m.Parts {
+		if p := &m.Parts[i]; !p.IsText() && len(p.Data) > 0 {
+			return sigs
+		}
+	}
+	return slices.DeleteFunc(sigs, func(s bulkhead.Signature) bool { return s.Scheme().Facet() == bulkhead.TextFacet })
+}

@@ -50,23 +50,37 @@ func (s *Server) admin(dst []byte, it *item) []byte {
 	switch op {
 	case adminStats:
 		text := s.statsText()
-		return s.adminText(dst, it, text[:min(len(text), int(min(val1, maxStatsText)))])
+		return s.adminText(dst, it, text[:min(len(text), int(min(val1, maxStatsText)), it.room())])
 	case adminClientsByAddr, adminClientsByID:
 		// No list of clients is kept: whoever asks is shown an empty one.
 		return s.adminText(dst, it, "")
 	case adminClock:
 		if off := s.clockOff(it); off != 0 {
-			return it.ans.error(dst, s.ServerID, string(clockError(off)))
+			return s.adminError(dst, it, string(clockError(off)))
 		}
 		return s.adminText(dst, it, "clocks agree\n")
 	}
-	return it.ans.error(dst, s.ServerID, fmt.Sprintf("administrative operation %d is not offered", op))
+	return s.adminError(dst, it, fmt.Sprintf("administrative operation %d is not offered", op))
+}
+
+// room is how long the text of an answer may be: that to an address which neither a
+// password nor this machine vouches for is at most 1.5 times as large as the request,
+// so that nobody sends forged ones to have somebody else flooded.
+func (it *item) room() int {
+	if it.sender != AnonymousID || it.client.Addr().IsLoopback() {
+		return maxStatsText
+	}
+	return max(0, len(it.raw)+len(it.raw)/2-(headerSize+signatureSize))
 }
 
 func (s *Server) adminText(dst []byte, it *item, text string) []byte {
 	start := len(dst)
 	dst = it.ans.begin(dst, Admin, s.ServerID)
 	return it.ans.finish(append(dst, text...), start)
+}
+
+func (s *Server) adminError(dst []byte, it *item, text string) []byte {
+	return it.ans.error(dst, s.ServerID, text[:min(len(text), max(0, it.room()-1))])
 }
 
 func (s *Server) statsText() string {

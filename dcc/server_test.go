@@ -536,21 +536,55 @@ func FuzzServer(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		in := &door.Packet{Data: data, Client: netip.MustParseAddrPort("127.0.0.1:99")}
-		it := &item{in: in, client: in.Client}
-		switch s.read(it, data, time.Now()) {
-		case answerNow:
-			s.simple(it)
-		case answerQuery:
-			s.query(t.Context(), &scratch{queries: []*item{it}})
-		case answerLater:
-			b := &reportBatch{ctx: t.Context(), items: []*item{it}}
-			s.count(b, new(asking))
-		}
-		if len(in.Reply) > maxPacket {
-			t.Fatalf("answer of %d bytes", len(in.Reply))
+		if reply := replyTo(t, s, data, "127.0.0.1:99"); len(reply) > maxPacket {
+			t.Fatalf("answer of %d bytes", len(reply))
 		}
 	})
+}
+
+// replyTo returns what a server answers to a datagram.
+func replyTo(t *testing.T, s *Server, data []byte, client string) []byte {
+	in := &door.Packet{Data: data, Client: netip.MustParseAddrPort(client)}
+	it := &item{in: in, client: in.Client}
+	switch s.read(it, data, time.Now()) {
+	case answerNow:
+		s.simple(it)
+	case answerQuery:
+		s.query(t.Context(), &scratch{queries: []*item{it}})
+	case answerLater:
+		b := &reportBatch{ctx: t.Context(), items: []*item{it}}
+		s.count(b, new(asking))
+	}
+	return in.Reply
+}
+
+// TestReflection: an answer to an address that nobody vouches for is at most 1.5 times
+// as large as what came from it, but for the one to NOP, whose size the protocol sets.
+func TestReflection(t *testing.T) {
+	s := goldenServer()
+	s.AnonymousFrom = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
+	if err := s.prepare(); err != nil {
+		t.Fatal(err)
+	}
+	const stranger = "198.51.100.7:99"
+	date := binary.BigEndian.AppendUint32(nil, uint32(time.Now().Unix()))
+	for op := range Op(14) {
+		for admin := range byte(20) {
+			for _, at := range [][]byte{date, {0, 0, 0, 1}} {
+				for _, size := range []int{0, 12, 16, 18, 24, 76} {
+					body := append(append(bytes.Clone(at), 0, 0, 4, 0, admin, 0, 0, 0), make([]byte, 64)...)[:size]
+					msg := rawPacket(MaxVersion, op, AnonymousID, [16]byte{byte(op), admin, byte(size)}, body)
+					if reply := replyTo(t, s, msg, stranger); 2*len(reply) > 3*len(msg) && op != NOP {
+						t.Errorf("%v %d with %d bytes: %d for %d", op, admin, size, len(reply), len(msg))
+					}
+				}
+			}
+		}
+	}
+	ask := rawPacket(MaxVersion, Admin, AnonymousID, [16]byte{1}, append(bytes.Clone(date), 0, 0, 4, 0, adminStats, 0, 0, 0))
+	if far, near := replyTo(t, s, ask, stranger), replyTo(t, s, ask, "127.0.0.1:99"); len(far) != len(ask)+len(ask)/2 || len(near) < 200 || !bytes.Equal(far[headerSize:len(far)-signatureSize], near[headerSize:len(far)-signatureSize]) {
+		t.Errorf("statistics: %q to a stranger, %q to this machine", far, near)
+	}
 }
 
 // TestGarbage: random packets leave the server serving.

@@ -2,6 +2,7 @@ package dnsbl
 
 import (
 	"context"
+	"net/netip"
 	"unsafe"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -14,29 +15,30 @@ import (
 type desk struct {
 	query query
 	count counts
+	slips int
 }
 
 // counts is what a desk adds to [Stats], for all queries that arrived together:
 // the sockets of a server would take the counters from each other with every
 // query.
-type counts struct{ queries, hits, misses, refused, broken int64 }
+type counts struct{ queries, hits, misses, refused, broken, slipped int64 }
 
 // answerAll is the handler of packets.
 func (s *Server) answerAll(_ context.Context, packets []*door.Packet) {
 	d := s.pool.Get().(*desk)
 	defer s.done(d)
 	for _, p := range packets {
-		p.Reply = d.answer(s, p.Reply, p.Data, maxUDP)
+		p.Reply = d.answer(s, p.Reply, p.Data, p.Client.Addr(), maxUDP)
 	}
 }
 
-// answer appends the answer to msg to dst; it appends nothing to what must not
-// be answered. limit is the most bytes that the transport takes; over UDP the
-// query may say less.
-func (s *Server) answer(dst, msg []byte, limit int) []byte {
+// answer appends the answer to msg, which client sent, to dst; it appends nothing
+// to what must not be answered. limit is the most bytes that the transport takes;
+// over UDP the query may say less.
+func (s *Server) answer(dst, msg []byte, client netip.Addr, limit int) []byte {
 	d := s.pool.Get().(*desk)
 	defer s.done(d)
-	return d.answer(s, dst, msg, limit)
+	return d.answer(s, dst, msg, client, limit)
 }
 
 func (s *Server) done(d *desk) {
@@ -45,22 +47,57 @@ func (s *Server) done(d *desk) {
 	s.Stats.Misses.Add(d.count.misses)
 	s.Stats.Refused.Add(d.count.refused)
 	s.Stats.Broken.Add(d.count.broken)
+	s.Stats.Slipped.Add(d.count.slipped)
 	d.count = counts{}
 	s.pool.Put(d)
 }
 
-func (d *desk) answer(s *Server, dst, msg []byte, limit int) []byte {
+func (d *desk) answer(s *Server, dst, msg []byte, client netip.Addr, limit int) []byte {
 	q := &d.query
 	if !q.parse(msg) {
 		d.count.broken++
 		return dst
 	}
-	d.count.queries++
+	proven := q.cookie.given && s.baker.check(&q.cookie, client)
 	if limit != maxTCP {
 		limit = q.udpSize
+		if !proven && !client.IsLoopback() && !door.Within(s.Exempt, client) {
+			// Whoever wrote the query may have put somebody else's address on it, but
+			// for one of this machine.
+			limit = min(limit, len(msg)+len(msg)/2)
+			if !s.unproven.Allow(networkOf(client), 1) {
+				return d.slip(dst)
+			}
+		}
 	}
+	d.count.queries++
 	r := d.reply(s, q)
 	return q.answer(dst, &r, limit)
+}
+
+// slip answers what is beyond [Server.Unproven]: every second query gets an empty answer
+// that sends the client to TCP, where its address proves itself, the others none.
+func (d *desk) slip(dst []byte) []byte {
+	d.count.slipped++
+	if d.slips++; d.slips%2 == 0 {
+		return dst
+	}
+	out, _ := d.query.build(dst, &reply{}, true)
+	return out
+}
+
+// networkOf returns what stands for the network of an address in a limit: the
+// first address of its /24, or /56, as response rate limiting in name servers has it.
+func networkOf(a netip.Addr) netip.Addr {
+	bits := 24
+	if a = a.Unmap(); a.Is6() {
+		bits = 56
+	}
+	p, err := a.WithZone("").Prefix(bits)
+	if err != nil {
+		return a
+	}
+	return p.Addr()
 }
 
 func (d *desk) reply(s *Server, q *query) reply {

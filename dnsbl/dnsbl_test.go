@@ -34,6 +34,9 @@ func (s set) Updated() time.Time           { return time.Unix(1_800_000_000, 0) 
 
 func sha(text string) [32]byte { return sha256.Sum256([]byte(text)) }
 
+// local is a client that a test server knows.
+var local = netip.MustParseAddr("127.0.0.1")
+
 func newServer(t testing.TB) *Server {
 	t.Helper()
 	ann, mallory := sha("ann@example.com"), sha("mallory@example.org")
@@ -79,7 +82,7 @@ func pack(t testing.TB, name string, kind dnsmessage.Type, edns int) []byte {
 func ask(t testing.TB, s *Server, msg []byte) dnsmessage.Message {
 	t.Helper()
 	var m dnsmessage.Message
-	if err := m.Unpack(s.answer(nil, msg, maxUDP)); err != nil {
+	if err := m.Unpack(s.answer(nil, msg, local, maxUDP)); err != nil {
 		t.Fatal(err)
 	}
 	return m
@@ -238,7 +241,7 @@ func TestBrokenQueries(t *testing.T) {
 		{"class chaos", change(len(good)-11-1, 3), dnsmessage.RCodeRefused},
 	} {
 		var p dnsmessage.Parser
-		out := s.answer(nil, tt.msg, maxUDP)
+		out := s.answer(nil, tt.msg, local, maxUDP)
 		h, err := p.Start(out)
 		if err != nil || h.RCode != tt.want || !h.Response || len(out) > 512 {
 			t.Errorf("%s: %v, %+v, want %v", tt.name, err, h, tt.want)
@@ -248,7 +251,7 @@ func TestBrokenQueries(t *testing.T) {
 		}
 	}
 	for _, msg := range [][]byte{nil, good[:11], change(2, 0x81)} {
-		if out := s.answer(nil, msg, maxUDP); out != nil {
+		if out := s.answer(nil, msg, local, maxUDP); out != nil {
 			t.Errorf("% x got an answer", msg)
 		}
 	}
@@ -320,7 +323,7 @@ func TestNoGarbage(t *testing.T) {
 	} {
 		for _, edns := range []int{0, 1232} {
 			msg := pack(t, name, dnsmessage.TypeA, edns)
-			if n := testing.AllocsPerRun(100, func() { out = d.answer(s, out[:0], msg, maxUDP) }); n > 0 {
+			if n := testing.AllocsPerRun(100, func() { out = d.answer(s, out[:0], msg, local, maxUDP) }); n > 0 {
 				t.Errorf("%s with EDNS %d: %v allocations, want none", name, edns, n)
 			}
 		}
@@ -336,10 +339,14 @@ func FuzzAnswer(f *testing.F) {
 		f.Add(pack(f, name, dnsmessage.TypeTXT, 0))
 	}
 	f.Add([]byte{})
+	f.Add(withCookie(pack(f, "evil.example.bl.example.com.", dnsmessage.TypeTXT, 0), make([]byte, 24)))
 	f.Fuzz(func(t *testing.T, msg []byte) {
 		before := bytes.Clone(msg)
+		if out := s.answer(nil, msg, stranger, maxUDP); 2*len(out) > 3*len(msg) {
+			t.Fatalf("%d bytes to a stranger's %d", len(out), len(msg))
+		}
 		for _, limit := range []int{maxUDP, maxTCP} {
-			out := s.answer([]byte("before"), msg, limit)
+			out := s.answer([]byte("before"), msg, local, limit)
 			if !bytes.Equal(msg, before) || !bytes.HasPrefix(out, []byte("before")) {
 				t.Fatal("answer changed what is not its own")
 			}
@@ -448,7 +455,7 @@ func BenchmarkAnswer(b *testing.B) {
 			var out []byte
 			b.ReportAllocs()
 			for range b.N {
-				out = s.answer(out[:0], msg, maxUDP)
+				out = s.answer(out[:0], msg, local, maxUDP)
 			}
 		})
 	}

@@ -70,7 +70,7 @@ func TestStats(t *testing.T) {
 	} {
 		s := newServer(t)
 		for range 2 {
-			s.answer(nil, tt.msg, maxUDP)
+			s.answer(nil, tt.msg, local, maxUDP)
 		}
 		st := &s.Stats
 		got := stats{st.Queries.Load(), st.Hits.Load(), st.Misses.Load(), st.Refused.Load(), st.Broken.Load()}
@@ -109,7 +109,7 @@ func TestAdditional(t *testing.T) {
 		{"more", many(maxRecords + 1), dnsmessage.RCodeFormatError, false},
 	} {
 		var m dnsmessage.Message
-		if err := m.Unpack(s.answer(nil, withRecords(ask, tt.records...), maxUDP)); err != nil {
+		if err := m.Unpack(s.answer(nil, withRecords(ask, tt.records...), local, maxUDP)); err != nil {
 			t.Fatalf("%s: %v", tt.name, err)
 		}
 		if m.RCode != tt.want || (len(m.Answers) == 1) != (tt.want == 0) || (len(m.Additionals) == 1) != tt.wantEDNS {
@@ -136,7 +136,7 @@ func TestSections(t *testing.T) {
 		"no OPT that counts": func(msg []byte) []byte { msg[11] = 1; return msg },
 	} {
 		var m dnsmessage.Message
-		if err := m.Unpack(s.answer(nil, change(slices.Clone(ask)), maxUDP)); err != nil || m.RCode != dnsmessage.RCodeFormatError || len(m.Answers) > 0 {
+		if err := m.Unpack(s.answer(nil, change(slices.Clone(ask)), local, maxUDP)); err != nil || m.RCode != dnsmessage.RCodeFormatError || len(m.Answers) > 0 {
 			t.Errorf("%s: %v with %d answers, %v; want FORMERR", name, m.RCode, len(m.Answers), err)
 		}
 	}
@@ -156,7 +156,7 @@ func TestSizes(t *testing.T) {
 		binary.BigEndian.PutUint16(msg[len(ask)+3:], uint16(size))
 		return msg
 	}
-	whole := len(s.answer(nil, opt(1232), maxUDP))
+	whole := len(s.answer(nil, opt(1232), local, maxUDP))
 	if whole <= 512 {
 		t.Fatalf("an answer of %d bytes fits everywhere", whole)
 	}
@@ -179,7 +179,7 @@ func TestSizes(t *testing.T) {
 			limit = maxTCP
 		}
 		var m dnsmessage.Message
-		if err := m.Unpack(s.answer(nil, tt.msg, limit)); err != nil {
+		if err := m.Unpack(s.answer(nil, tt.msg, local, limit)); err != nil {
 			t.Fatalf("%s: %v", tt.name, err)
 		}
 		if m.Truncated == tt.want || (len(m.Answers) == 1) != tt.want || !m.Authoritative || len(m.Questions) != 1 {
@@ -193,7 +193,7 @@ func TestSizes(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask = question(dnsmessage.ClassINET, dnsmessage.TypeTXT, "zip", "bl", "example")
-	if got := short.answer(nil, opt(16), maxUDP); len(got) < 255 || len(got) > 512 {
+	if got := short.answer(nil, opt(16), local, maxUDP); len(got) < 255 || len(got) > 512 {
 		t.Errorf("answer of %d bytes to a client that takes 16, want the whole of it", len(got))
 	}
 }
@@ -211,7 +211,7 @@ func TestLetters(t *testing.T) {
 		"`{`{": dnsmessage.RCodeNameError, "a b": dnsmessage.RCodeNameError, "a\x7f": dnsmessage.RCodeNameError, "a\x00": dnsmessage.RCodeNameError,
 	} {
 		var m dnsmessage.Message
-		if err := m.Unpack(s.answer(nil, question(dnsmessage.ClassINET, dnsmessage.TypeA, label, "example", "bl", "example"), maxUDP)); err != nil || m.RCode != want {
+		if err := m.Unpack(s.answer(nil, question(dnsmessage.ClassINET, dnsmessage.TypeA, label, "example", "bl", "example"), local, maxUDP)); err != nil || m.RCode != want {
 			t.Errorf("%q: %v, %v, want %v", label, m.RCode, err, want)
 		}
 	}
@@ -256,7 +256,7 @@ func TestNoSuchName(t *testing.T) {
 		{"hash", []string{"test"}, "hit"}, {"hash", []string{"tesu"}, "no name"},
 	} {
 		var m dnsmessage.Message
-		if err := m.Unpack(s.answer(nil, question(dnsmessage.ClassINET, dnsmessage.TypeA, append(tt.labels, tt.zone, "example")...), maxUDP)); err != nil {
+		if err := m.Unpack(s.answer(nil, question(dnsmessage.ClassINET, dnsmessage.TypeA, append(tt.labels, tt.zone, "example")...), local, maxUDP)); err != nil {
 			t.Fatal(err)
 		}
 		got := "hit"
@@ -284,7 +284,7 @@ func TestHashOfRspamd(t *testing.T) {
 		for _, digit := range "yb9" {
 			asked := label[:at] + string(digit) + label[at+1:]
 			var m dnsmessage.Message
-			if err := m.Unpack(s.answer(nil, question(dnsmessage.ClassINET, dnsmessage.TypeA, asked, "hash", "example"), maxUDP)); err != nil {
+			if err := m.Unpack(s.answer(nil, question(dnsmessage.ClassINET, dnsmessage.TypeA, asked, "hash", "example"), local, maxUDP)); err != nil {
 				t.Fatal(err)
 			}
 			if got := m.RCode == dnsmessage.RCodeSuccess; got != (asked == label) {
@@ -314,7 +314,7 @@ func TestRecords(t *testing.T) {
 		}},
 	} {
 		var m dnsmessage.Message
-		err := m.Unpack(s.answer(nil, question(dnsmessage.ClassINET, tt.kind, append(tt.labels, "bl", "example")...), maxUDP))
+		err := m.Unpack(s.answer(nil, question(dnsmessage.ClassINET, tt.kind, append(tt.labels, "bl", "example")...), local, maxUDP))
 		if err != nil || len(m.Answers) != 1 || len(m.Authorities)+len(m.Additionals) != 0 {
 			t.Fatalf("%v: %+v, %v", tt.kind, m, err)
 		}

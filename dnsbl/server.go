@@ -20,6 +20,10 @@ import (
 // maxZones bounds the zones that a name is compared with.
 const maxZones = 256
 
+// DefaultUnproven is the rate of answers to a network without cookies: above what a
+// resolver of a busy mail server asks of one zone, and 30 KB a second at a victim.
+var DefaultUnproven = door.Rate{PerSecond: 500, Burst: 1000}
+
 // tcpIdle is how long a TCP connection may rest (RFC 7766 section 6.2.3).
 const tcpIdle = 20 * time.Second
 
@@ -31,7 +35,14 @@ type Server struct {
 	// Rate limits the queries of one client; those above it are dropped, on TCP
 	// the connection is closed. The zero Rate sets no limit.
 	Rate door.Rate
-	// Exempt lists the clients that Rate does not apply to.
+	// Unproven limits the answers over UDP to one network, a /24 or /56, of clients that
+	// have not proved by a cookie (RFC 7873) that the address is theirs: those whose
+	// traffic a forger of addresses would send at somebody. Beyond it every second
+	// query is sent to TCP, the others get nothing. The zero Rate means
+	// DefaultUnproven.
+	Unproven door.Rate
+	// Exempt lists the clients that neither rate applies to, nor the bound of 1.5 times
+	// the query's size on an answer over UDP.
 	Exempt []netip.Prefix
 	// MaxConns caps the TCP connections; 0 means door.DefaultMaxConns.
 	MaxConns int
@@ -46,6 +57,9 @@ type Server struct {
 	packet door.PacketServer
 	stream door.StreamServer
 	pool   sync.Pool // of *desk
+
+	baker    *baker
+	unproven *door.Limiter
 }
 
 // Stats are the counters of a [Server]; all may be read at any time.
@@ -55,6 +69,7 @@ type Stats struct {
 	Misses  atomic.Int64 // answered with NXDOMAIN
 	Refused atomic.Int64 // outside the zones, or of a kind that is not served
 	Broken  atomic.Int64 // that broke the format; most of them get an answer that says so
+	Slipped atomic.Int64 // beyond [Server.Unproven]: sent to TCP, or nothing
 }
 
 // Prepare checks the zones; Serve and ServePacket call it too.
@@ -65,6 +80,11 @@ func (s *Server) Prepare() error {
 
 func (s *Server) prepare() error {
 	s.pool.New = func() any { return new(desk) }
+	s.baker = newBaker()
+	if s.Unproven == (door.Rate{}) {
+		s.Unproven = DefaultUnproven
+	}
+	s.unproven = door.NewLimiter(s.Unproven, nil)
 	s.packet.Handler, s.packet.Log, s.packet.MaxPacket, s.packet.Unordered = s.answerAll, s.Log, 4096, true
 	s.packet.Rate, s.packet.Exempt = s.Rate, s.Exempt
 	s.stream.Handler, s.stream.Log, s.stream.RequestTime, s.stream.MaxConns = s.serve, s.Log, tcpIdle, s.MaxConns
@@ -131,6 +151,7 @@ func (s *Server) ConnStats() *door.ConnStats { return &s.stream.Stats }
 // serve answers the queries of one TCP connection: each message has its length
 // before it (RFC 1035 section 4.2.2).
 func (s *Server) serve(_ context.Context, c *door.Conn) {
+	client := c.Client()
 	r := bufio.NewReader(c)
 	var in, out []byte
 	for !c.Draining() {
@@ -144,7 +165,7 @@ func (s *Server) serve(_ context.Context, c *door.Conn) {
 		if _, err := io.ReadFull(r, in); err != nil || !c.Allow(1) {
 			return
 		}
-		out = s.answer(append(out[:0], 0, 0), in, maxTCP)
+		out = s.answer(append(out[:0], 0, 0), in, client, maxTCP)
 		if len(out) == 2 {
 			return
 		}

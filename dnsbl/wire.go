@@ -28,6 +28,7 @@ type query struct {
 	name     []byte // of the question in lower case, without the dot at the end; part of text
 	odd      bool   // name holds a byte outside printable ASCII
 	edns     bool
+	cookie   cookie
 	udpSize  int
 	code     dnsmessage.RCode // of the answer, if the query itself is at fault
 	text     [255]byte
@@ -43,6 +44,7 @@ func (q *query) parse(msg []byte) bool {
 	// Not q as a whole: clearing what is overwritten anyway takes as long as
 	// parsing.
 	q.asked, q.odd, q.edns, q.name, q.udpSize = false, false, false, nil, plainUDP
+	q.cookie.given = false
 	var p dnsmessage.Parser
 	var err error
 	if q.header, err = p.Start(msg); err != nil || q.header.Response {
@@ -100,6 +102,12 @@ func (q *query) readAdditional(p *dnsmessage.Parser) dnsmessage.RCode {
 			if version := h.TTL >> 16 & 0xff; version != 0 {
 				return badVers
 			}
+			if h.Length > 0 {
+				if code := q.readOptions(p); code != dnsmessage.RCodeSuccess {
+					return code
+				}
+				continue
+			}
 		}
 		// Others, TSIG and the like, are not ours, and no reason to refuse.
 		if p.SkipAdditional() != nil {
@@ -120,9 +128,13 @@ type reply struct {
 }
 
 // answer appends the reply to q, of at most limit bytes, to dst. One beyond that
-// gives way to an empty one that sends the client to TCP.
+// goes without the record that says how long it may be kept, or gives way to an
+// empty one that sends the client to TCP.
 func (q *query) answer(dst []byte, r *reply, limit int) []byte {
 	out, err := q.build(dst, r, false)
+	if err == nil && r.negative && len(out)-len(dst) > limit {
+		out, err = q.build(dst, &reply{code: r.code, authoritative: r.authoritative}, false)
+	}
 	if err != nil || len(out)-len(dst) > limit {
 		// Without records it has a known size, which fits.
 		out, _ = q.build(dst, &reply{code: r.code, authoritative: r.authoritative}, true)
@@ -193,7 +205,12 @@ func (q *query) appendRecords(out []byte, start int, r *reply) []byte {
 			0, 0, byte(dnsmessage.TypeOPT), // of the root
 			maxUDP>>8, maxUDP&0xff,
 			byte(r.code>>4), 0, 0, 0, // the upper bits of the code, version, flags
-			0, 0) // no options
+			0, 0) // the length of the options
+		if q.cookie.given {
+			options := len(out)
+			out = q.cookie.append(out)
+			out[options-1] = byte(len(out) - options)
+		}
 		out[start+additionalsAt] = 1
 	}
 	return out

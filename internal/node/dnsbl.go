@@ -74,6 +74,7 @@ func dnsblMetrics(s *dnsbl.Stats) []prometheus.Collector {
 	return []prometheus.Collector{
 		newFamily("bulkhead_dnsbl_answers_total", "Answers of the DNS door.", "answer", map[string]*atomic.Int64{
 			"all": &s.Queries, "hit": &s.Hits, "miss": &s.Misses, "refused": &s.Refused, "broken": &s.Broken,
+			"slipped": &s.Slipped,
 		}),
 	}
 }

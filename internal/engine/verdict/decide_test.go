@@ -196,6 +196,7 @@ func TestDecide(t *testing.T) {
 		{"by two, while known senders send it", message(nearly(two), p(body(bulkhead.PyzorDigest, sent(no, 1)))), nil, "", suspected, byText, "known senders"},
 		{"by one with its sender", message(nearly(one), p(from("evil.example", no))), paired("evil.example", two), "", spam, byText, "from this sender"},
 		{"by one with its link", message(nearly(one), p(evil)), paired("evil.example", two), "", spam, byText, "one of its links"},
+		{"by one with its link, once, and by a trap", message(nearly(one), p(evil)), paired("evil.example", Evidence{Own: Listed, Votes: trust.Balance{Spam: 150}}), "", spam, byText, "one of its links"},
 		{"by one with its link, once", message(nearly(one), p(evil)), paired("evil.example", one), "", suspected, byText, ""},
 		{"wanted from this sender", message(nearly(two), p(from("ann.example", no))), paired("ann.example", voted(0, 1)), "", good, noFacet, "wanted"},
 		{"an exact copy, wanted from this sender", p(body(bulkhead.Exact, two), from("ann.example", no)), paired("ann.example", voted(0, 1)), "", good, noFacet, "wanted"},

@@ -31,6 +31,7 @@ func TestFinding(t *testing.T) {
 		{"hardly anybody", bulkhead.Exact, votes(Nothing, 10, 0), open, 29, false},
 		{"against by four times", bulkhead.Exact, votes(Nothing, 25, 100), open, 17, true},
 		{"against by more", bulkhead.Exact, votes(Nothing, 24, 100), open, 16, false},
+		{"a hundredth each", bulkhead.Exact, votes(Nothing, 1, 1), open, 4, true},
 		{"ham alone", bulkhead.Exact, votes(Nothing, 0, 100), open, 0, false},
 		{"revoked", bulkhead.Exact, votes(ListedRevoked, 1000, 0), revoked, 0, false},
 		{"a peer lists", bulkhead.Exact, Evidence{Peers: Peers{Spam: 1}}, spam, 80, false},

@@ -179,3 +179,48 @@ func TestListedLink(t *testing.T) {
 		}
 	})
 }
+
+// TestOrder: in which order the signatures of a message come says nothing, but for which
+// of two equals is named.
+func TestOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		parts, pairs := drawMessage(t)
+		before, by, _ := judge(parts, pairs, "")
+		after, byAfter, _ := judge(rapid.Permutation(parts).Draw(t, "order"), pairs, "")
+		if after.Class != before.Class || after.Judged != before.Judged || byAfter.By != by.By || byAfter.SenderGood != by.SenderGood {
+			t.Fatalf("%v by %v became %v by %v: %q, before %q", before.Class, by.By, after.Class, byAfter.By, after.Reasons, before.Reasons)
+		}
+	})
+}
+
+// TestErrorOfParts: a verdict errs where any of the parts of the kind that decided might
+// have been wrong, and a probability is at most 1.
+func TestErrorOfParts(t *testing.T) {
+	o := new(Odds)
+	o.AddSpam(0.1)
+	for _, tt := range []struct {
+		links, senders int
+		want           float64
+	}{{1, 0, 0.1}, {3, 0, 0.3}, {3, 2, 0.3}, {0, 1, 0.1}, {9, 1, 0.9}, {15, 0, 1}} {
+		var c Case
+		d := Decider{Policy: Policy{Promotion: 1, NearMatch: 2}}
+		add := func(p part) {
+			f := bulkhead.Finding{Signature: p.signature(), Spam: 2}
+			d.Policy.Finding(&f, &p.Evidence, o)
+			c.Signatures, c.Findings, c.Evidence = append(c.Signatures, f.Signature), append(c.Findings, f), append(c.Evidence, p.Evidence)
+		}
+		o.counts = [len(levels)]float64{1, 1}
+		for i := range tt.links {
+			add(link(fmt.Sprint("evil", i, ".example"), voted(2, 0)))
+		}
+		for i := range tt.senders {
+			add(from(fmt.Sprint("user", i, "@evil.example"), voted(2, 0)))
+		}
+		c.Pairs = noPairs{}
+		v := bulkhead.Verdict{Findings: c.Findings, Threshold: 20}
+		d.Message(&v, &c)
+		if !near(v.Error, tt.want) {
+			t.Errorf("%d links and %d senders: error %v, want %v", tt.links, tt.senders, v.Error, tt.want)
+		}
+	}
+}

@@ -34,6 +34,91 @@ func TestReasons(t *testing.T) {
 	}
 }
 
+// TestAllReasons: the whole of what is said, for each rule that may decide.
+func TestAllReasons(t *testing.T) {
+	var (
+		no    Evidence
+		one   = voted(1, 0)
+		two   = voted(2, 0)
+		bank  = from("bank.example", no.delivered(200))
+		p     = func(parts ...part) []part { return parts }
+		pair  = func(name string, e Evidence) map[string]Evidence { return map[string]Evidence{name: e} }
+		exact = func(e Evidence) part { return body(bulkhead.Exact, e) }
+		good  = func(e Evidence, n uint32) Evidence { e.Good = n; return e }
+		seen  = func(x part, f bulkhead.Finding) part { x.counts = f; return x }
+		since = bulkhead.Finding{Sightings: 7, First: time.Unix(20_000*86400, 0).UTC()}
+		held  = "held exactly: no filter error is possible"
+		vote1 = "1 spam vote, 0 ham votes"
+		vote2 = "2 spam votes, 0 ham votes"
+		seen1 = func(scheme string) string { return "seen once" + scheme + ", below the threshold of 20" }
+		seen2 = func(scheme string) string { return "seen 2 times" + scheme + ", below the threshold of 20" }
+	)
+	const inExact, inNear = " (bulkhead/exact)", " or nearly so (bulkhead/near)"
+	for _, tt := range []struct {
+		name  string
+		parts []part
+		pairs map[string]Evidence
+		want  []string
+	}{
+		{"nothing", p(exact(no)), nil, []string{"never seen and never reported here"}},
+		{"nothing of a link", p(exact(no), link("new.example", no)), nil, []string{"never seen and never reported here"}},
+		{"a copy", p(exact(one)), nil, []string{"reported as spam by reporters that are trusted (bulkhead/exact), confidence 80 of 100", seen1(inExact), vote1, held}},
+		{"seen", p(seen(exact(no), since)), nil, []string{"seen 7 times (bulkhead/exact) since 2024-10-04, below the threshold of 20", held}},
+		{"bulk", p(seen(exact(no), bulkhead.Finding{Sightings: 20})), nil, []string{"seen 20 times (bulkhead/exact): bulk, the threshold is 20", held}},
+		{"many votes, and not bulk", p(exact(voted(25, 0))), nil, []string{"reported as spam by reporters that are trusted (bulkhead/exact), confidence 99 of 100", "25 spam votes, 0 ham votes", held}},
+		{"votes as many as the threshold", p(exact(voted(20, 0))), nil, []string{"reported as spam by reporters that are trusted (bulkhead/exact), confidence 99 of 100", "20 spam votes, 0 ham votes", held}},
+		{"revoked", p(exact(voted(1, 1))), nil, []string{"was reported as spam, and that was revoked (bulkhead/exact)", seen1(inExact), "1 spam vote, 1 ham vote: contested", held}},
+		{"a known sender", p(exact(no), bank), nil, []string{"the sender \"bank.example\" is known by 200 deliveries, and hardly ever reported", "never seen and never reported here"}},
+		{"a known sender, seen", p(seen(exact(no), since), seen(bank, since)), nil, []string{
+			"the sender \"bank.example\" is known by 200 deliveries since 2024-10-04, and hardly ever reported",
+			"seen 7 times (bulkhead/exact) since 2024-10-04, below the threshold of 20", held}},
+		{"from others", p(exact(one), bank), nil, []string{
+			"the text was reported once from others; the sender \"bank.example\" is known by 200 deliveries, and was not", seen1(inExact), vote1, held}},
+		{"of this sender", p(exact(two), bank), pair("bank.example", voted(3, 0)), []string{
+			"reported as spam by reporters that are trusted (bulkhead/exact), from this sender or with one of its links, confidence 89 of 100", seen2(inExact), vote2, held}},
+		{"wanted", p(exact(one), from("ann.example", no)), pair("ann.example", voted(0, 1)), []string{
+			"the text was reported once, but the sender \"ann.example\" was said to be wanted", seen1(inExact), vote1, held}},
+		{"links that are known", append(nearly(two), link("shop.example", no.delivered(9))), nil, []string{
+			"the text was reported 2 times, but all its links are known for days and were not", seen2(inNear), vote2, held}},
+		{"digests", p(body(bulkhead.PyzorDigest, one)), nil, []string{"reported as spam by reporters that are trusted (pyzor/digest), confidence 80 of 100", seen1(" (pyzor/digest)"), vote1, held}},
+		{"digests of known senders", p(body(bulkhead.PyzorDigest, good(one, 3))), nil, []string{
+			"the text was reported once, but 3 deliveries of it came from known senders", seen1(" (pyzor/digest)"), vote1, held}},
+		{"a changed copy by one", nearly(one), nil, []string{
+			"nearly the same as a message reported as spam: 2 bands of bulkhead/near agree; a changed copy is suspected until a second voice calls it spam, confidence 45 of 100",
+			seen1(inNear), vote1, held}},
+		{"by two", nearly(two), nil, []string{
+			"nearly the same as a message reported as spam: 2 bands of bulkhead/near agree, confidence 70 of 100", seen2(inNear), vote2, held}},
+		{"by two, in two contexts", nearly(Evidence{Votes: voted(9, 0).Votes, Own: Listed, Contexts: 2}), nil, []string{
+			"nearly the same as a message reported as spam: 2 bands of bulkhead/near agree, with several senders or links, confidence 90 of 100",
+			"seen 9 times or nearly so (bulkhead/near), below the threshold of 20", "9 spam votes, 0 ham votes", held}},
+		{"by two, often delivered", nearly(two.delivered(41)), nil, []string{
+			"nearly the same as a message reported as spam: 2 bands of bulkhead/near agree; it was often delivered without complaint, so it is suspected only, confidence 47 of 100",
+			seen2(inNear), vote2, held}},
+		{"by two, sent by good senders", append(nearly(two), body(bulkhead.PyzorDigest, good(no, 1))), nil, []string{
+			"nearly the same as a message reported as spam: 2 bands of bulkhead/near agree; known senders send the same, so it is suspected only, confidence 47 of 100",
+			seen2(inNear), vote2, held}},
+		{"a link", p(exact(no), seen(link("evil.example", two.delivered(12)), since)), nil, []string{
+			"links to \"evil.example\": reported as spam by 2 of about 12 recipients since 2024-10-04, confidence 89 of 100", held}},
+		{"a link by one of one", p(link("evil.example", one)), nil, []string{
+			"links to \"evil.example\": reported as spam by 1 of about 1 recipient; suspected until a second voice calls it spam, confidence 39 of 100", held}},
+		{"a link at other servers", p(exact(no), link("evil.example", Evidence{Peers: Peers{Spam: 2}, Old: 3})), nil, []string{
+			"links to \"evil.example\": reported as spam at other servers, 3 recipients here, confidence 89 of 100", held}},
+		{"a link beside a listed text", append(nearly(one), link("evil.example", two)), nil, []string{
+			"links to \"evil.example\": reported as spam by 2 of about 2 recipients, confidence 89 of 100", "its text was reported as spam, too (bulkhead/near)", seen1(inNear), vote1, held}},
+		{"a contact", p(exact(no), part{scheme: bulkhead.Contact, name: "tel:1", Evidence: two}), nil, []string{
+			"the contact \"tel:1\": reported as spam by 2 of about 2 recipients, confidence 89 of 100", held}},
+		{"a claimed name", p(exact(no), part{scheme: bulkhead.Claim, name: "bank", Evidence: two}), nil, []string{
+			"the name \"bank\": reported as spam by 2 of about 2 recipients; suspected until a second voice calls it spam, confidence 47 of 100", held}},
+		{"an attachment", p(exact(no), part{scheme: bulkhead.Attachment, name: "a", Evidence: two}), nil, []string{
+			"the attachment \"bulkhead/attachment:61\": reported as spam by 2 of about 2 recipients, confidence 89 of 100", held}},
+	} {
+		v, _, _ := judge(tt.parts, tt.pairs, "")
+		if !slices.Equal(v.Reasons, tt.want) {
+			t.Errorf("%s: reasons\n%s\nwant\n%s", tt.name, strings.Join(v.Reasons, "\n"), strings.Join(tt.want, "\n"))
+		}
+	}
+}
+
 // TestVotesInWords: one vote, on whichever side, is told of.
 func TestVotesInWords(t *testing.T) {
 	for _, tt := range []struct {
@@ -67,6 +152,16 @@ func TestErrorReason(t *testing.T) {
 		{1 / 5.6e9, "one in 5.6 billion "},
 		{1 / 7.8e12, "one in 7.8 trillion "},
 		{1 / 9.1e15, "one in 9.1 quadrillion "},
+		{1 / 1.23e8, "one in 120 million "},
+		{1 / 4.56e8, "one in 460 million "},
+		{1 / 99.7e6, "one in 100 million "},
+		{1 / 9.96e8, "one in 1 billion "},
+		{1 / 2.0e12, "one in 2 trillion "},
+		{1e-18, "one in 1000 quadrillion "},
+		{1.0 / 996, "one in 1,000 "},
+		{1.0 / 994, "one in 990 "},
+		{1.0 / 104_999, "one in 100,000 "},
+		{1.0 / 996_000, "one in 1 million "},
 	} {
 		if got := errorReason(tt.p); !strings.Contains(got, tt.want) {
 			t.Errorf("error %g: %q, want %q in it", tt.p, got, tt.want)

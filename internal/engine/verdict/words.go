@@ -20,20 +20,25 @@ func errorReason(p float64) string {
 	return fmt.Sprintf("a filter error would show this for one in %s messages that nobody reported", round(1/p))
 }
 
-// round writes x with two significant digits and thousands separated.
+// round writes x, from 1 to 1e18, with two significant digits and thousands separated.
 func round(x float64) string {
-	if x >= 1e6 {
-		for _, unit := range []struct {
-			size float64
-			name string
-		}{{1e15, "quadrillion"}, {1e12, "trillion"}, {1e9, "billion"}, {1e6, "million"}} {
-			if x >= unit.size {
-				return fmt.Sprintf("%.2g %s", math.Min(x/unit.size, 999), unit.name)
-			}
+	n, scale := int64(math.Round(x)), int64(1)
+	for n/scale >= 100 {
+		scale *= 10
+	}
+	n = (n + scale/2) / scale * scale
+	for _, unit := range []struct {
+		size int64
+		name string
+	}{{1e15, "quadrillion"}, {1e12, "trillion"}, {1e9, "billion"}, {1e6, "million"}} {
+		switch rest := n % unit.size; {
+		case n < unit.size:
+		case rest > 0:
+			return fmt.Sprintf("%d.%d %s", n/unit.size, rest/(unit.size/10), unit.name)
+		default:
+			return fmt.Sprintf("%d %s", n/unit.size, unit.name)
 		}
 	}
-	scale := math.Pow(10, math.Max(0, math.Floor(math.Log10(x))-1))
-	n := int64(math.Round(x/scale) * scale)
 	if n >= 1000 {
 		return fmt.Sprintf("%d,%03d", n/1000, n%1000)
 	}

@@ -10,10 +10,13 @@ import (
 
 // settleSpam lists an item if the balance after a spam vote says so. One that
 // the node itself lists is entered into the newest generation again by a root, which
-// keeps it from ageing out while reports go on. What only peers list stays theirs:
-// the node's own listing would outlive them.
+// keeps it from ageing out while reports go on; strangers do not keep it. What only
+// peers list stays theirs: the node's own listing would outlive them.
 func (r *Resolver) settleSpam(receipt *bulkhead.Receipt, it *item, judged bulkhead.Judgement, who *voter, counted bool) {
-	lists := r.lists(it) || who.Root && counted && it.record.Own == verdict.Listed
+	lists := r.lists(it)
+	if it.record.Own == verdict.Listed {
+		lists = who.Root && (lists || counted)
+	}
 	switch {
 	case lists && r.list(it):
 		if judged != bulkhead.JudgedSpam {

@@ -81,7 +81,7 @@ func (r *Resolver) AccountsChanged() { r.members = nil }
 
 // A Message is a report as the resolver takes it: without the signatures that a list
 // hides, with the keys of the others, and with what the message was called when it was
-// seen.
+// seen. A vote has no signature twice.
 type Message struct {
 	bulkhead.Report
 	Keys        []filter.Key // of Signatures

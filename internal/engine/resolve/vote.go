@@ -216,8 +216,7 @@ func (r *Resolver) fresh(m *Message, who *voter) {
 	known := r.hasAll(r.view.Block.Live[0].Votes)
 	also(r.over.voted, r.keys, known)
 	for i, k := range r.keys {
-		// A report may hold one signature twice.
-		if !known[i] && !r.over.voted[k] {
+		if !known[i] {
 			r.items[i].fresh = true
 			r.enter(k)
 		}

@@ -117,6 +117,7 @@ func TestDecide(t *testing.T) {
 		seen    = bulkhead.Finding{Sightings: 50}
 		one     = voted(1, 0)
 		two     = voted(2, 0)
+		trapped = Evidence{Own: Listed, Votes: trust.Balance{Spam: 150}}
 		bank    = from("bank.example", no.delivered(200))
 		evil    = link("evil.example", no)
 		several = func(e Evidence) Evidence { e.Contexts = 2; return e }
@@ -190,14 +191,20 @@ func TestDecide(t *testing.T) {
 		// 7: changed copies.
 		{"a changed copy by one", nearly(one), nil, "", suspected, byText, "a changed copy is suspected"},
 		{"a changed copy by two", nearly(two), nil, "", spam, byText, "2 bands"},
+		{"a changed copy by one and a trap", nearly(trapped), nil, "", spam, byText, "2 bands"},
+		{"by one and a trap, often delivered, with two contexts", nearly(several(trapped.delivered(41))), nil, "", spam, byText, "several senders or links"},
+		{"by one and a trap, as often delivered as that outweighs", nearly(trapped.delivered(30)), nil, "", spam, byText, ""},
+		{"and once more", nearly(trapped.delivered(31)), nil, "", suspected, byText, "often delivered"},
 		{"by two, but often delivered", nearly(two.delivered(41)), nil, "", suspected, byText, "often delivered"},
 		{"by two, with two contexts", nearly(several(two.delivered(41))), nil, "", spam, byText, "several senders or links"},
 		{"by one, with two contexts", nearly(several(one)), nil, "", suspected, byText, ""},
 		{"by two, while known senders send it", message(nearly(two), p(body(bulkhead.PyzorDigest, sent(no, 1)))), nil, "", suspected, byText, "known senders"},
 		{"by one with its sender", message(nearly(one), p(from("evil.example", no))), paired("evil.example", two), "", spam, byText, "from this sender"},
 		{"by one with its link", message(nearly(one), p(evil)), paired("evil.example", two), "", spam, byText, "one of its links"},
-		{"by one with its link, once, and by a trap", message(nearly(one), p(evil)), paired("evil.example", Evidence{Own: Listed, Votes: trust.Balance{Spam: 150}}), "", spam, byText, "one of its links"},
+		{"by one with its link, once, and by a trap", message(nearly(one), p(evil)), paired("evil.example", trapped), "", spam, byText, "one of its links"},
 		{"by one with its link, once", message(nearly(one), p(evil)), paired("evil.example", one), "", suspected, byText, ""},
+		{"by one with its link, and wanted from its sender", message(nearly(one), p(from("ann.example", no), evil)),
+			map[string]Evidence{"ann.example": voted(0, 1), "evil.example": two}, "", spam, byText, "one of its links"},
 		{"wanted from this sender", message(nearly(two), p(from("ann.example", no))), paired("ann.example", voted(0, 1)), "", good, noFacet, "wanted"},
 		{"an exact copy, wanted from this sender", p(body(bulkhead.Exact, two), from("ann.example", no)), paired("ann.example", voted(0, 1)), "", good, noFacet, "wanted"},
 		{"with links that are known", message(nearly(two), p(link("shop.example", no.delivered(9)), link("shop.example/a", no.delivered(9)))), nil, "", unknown, noFacet, "all its links"},

@@ -34,7 +34,7 @@ func (p Policy) Finding(f *bulkhead.Finding, e *Evidence, o *Odds) {
 // weight against it as a prior. A signature that is not listed stays below 50,
 // one that is revoked at 0.
 func confidence(judged bulkhead.Judgement, spam, ham, promotion float64) int {
-	if spam == 0 && judged != bulkhead.JudgedSpam || judged == bulkhead.Revoked {
+	if judged == bulkhead.Revoked {
 		return 0
 	}
 	c := 100 * spam / (spam + ham + promotion/4)

@@ -105,6 +105,8 @@ func TestAllReasons(t *testing.T) {
 			"links to \"evil.example\": reported as spam at other servers, 3 recipients here, confidence 89 of 100", held}},
 		{"a link beside a listed text", append(nearly(one), link("evil.example", two)), nil, []string{
 			"links to \"evil.example\": reported as spam by 2 of about 2 recipients, confidence 89 of 100", "its text was reported as spam, too (bulkhead/near)", seen1(inNear), vote1, held}},
+		{"the same, first in order", append(p(link("evil.example", two)), nearly(one)...), nil, []string{
+			"links to \"evil.example\": reported as spam by 2 of about 2 recipients, confidence 89 of 100", "its text was reported as spam, too (bulkhead/near)", seen1(inNear), vote1, held}},
 		{"a contact", p(exact(no), part{scheme: bulkhead.Contact, name: "tel:1", Evidence: two}), nil, []string{
 			"the contact \"tel:1\": reported as spam by 2 of about 2 recipients, confidence 89 of 100", held}},
 		{"a claimed name", p(exact(no), part{scheme: bulkhead.Claim, name: "bank", Evidence: two}), nil, []string{

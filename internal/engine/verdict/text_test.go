@@ -70,9 +70,9 @@ func each[T any, N any](all []T, of func(T) N) (out []N) {
 	return out
 }
 
-// nth returns the n-th largest number above 0, counted from 1; 0 if there are fewer.
+// nth returns the n-th largest number, counted from 1; 0 if there are fewer.
 func nth(n int, all []float64) float64 {
-	all = slices.DeleteFunc(slices.Clone(all), func(v float64) bool { return v <= 0 })
+	all = slices.Clone(all)
 	slices.Sort(all)
 	if len(all) < n {
 		return 0

@@ -14,9 +14,6 @@ type top struct {
 }
 
 func (t *top) add(v float64) {
-	if v <= 0 || len(t.values) == t.n && v <= t.values[0] {
-		return
-	}
 	i, _ := slices.BinarySearch(t.values, v)
 	t.values = slices.Insert(t.values, i, v)
 	if len(t.values) > t.n {

@@ -1,0 +1,75 @@
+package filter
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestMergeBooks: what a merge writes into the books of each page. The content is held
+// against a model by TestMergeLaws and TestBitsMergeLaws.
+func TestMergeBooks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		sparse := rapid.Bool().Draw(t, "sparse")
+		g := Geometry{Kind: Cells, Lines: 6 * PageLines, K: 4}
+		makeCells, makeBits := NewCounting, NewBits
+		if sparse {
+			makeCells, makeBits = NewSparseCounting, NewSparseBits
+		}
+		c, _ := makeCells(g)
+		o, _ := NewSparseCounting(g)
+		g.Kind, g.K = Bitmap, 8
+		b, _ := makeBits(g)
+		d, _ := NewSparseBits(g)
+		for index := range rapid.Uint64Range(0, 20).Draw(t, "adds") {
+			k, n := drawKey(t), drawCount(t)
+			if rapid.Bool().Draw(t, "mine") {
+				c.AddBatch(index+1, []Key{k}, []uint32{n}, nil)
+				b.SetBatch(index+1, []Key{k}, nil)
+			} else {
+				o.AddBatch(index+100, []Key{k}, []uint32{n}, nil)
+				d.SetBatch(index+100, []Key{k}, nil)
+			}
+		}
+		booked(t, c.array, o.array, func() error { return c.Merge(o) }, func(p int) bool { return len(o.Image(p).slots().At) > 0 })
+		check(t, c)
+		more := func(p int) bool {
+			mine := setBits(b.Image(p).lines).At
+			return slices.ContainsFunc(setBits(d.Image(p).lines).At, func(at uint32) bool { return !slices.Contains(mine, at) })
+		}
+		booked(t, b.array, d.array, func() error { return b.Merge(d) }, more)
+	})
+}
+
+// booked calls merge, which merges o into a, and looks at the books of a: changed says
+// of which pages something changes.
+func booked(t *rapid.T, a, o *array, merge func() error, changed func(page int) bool) {
+	t.Helper()
+	var before, more []PageInfo
+	var news []bool
+	sum := a.Keys()
+	for p := range a.Pages() {
+		before, more, news = append(before, a.PageInfo(p)), append(more, o.PageInfo(p)), append(news, changed(p))
+	}
+	version := a.Version()
+	if err := merge(); err != nil {
+		t.Fatal(err)
+	}
+	for p, want := range before {
+		if news[p] {
+			want.Version++
+			want.Keys += more[p].Keys
+			version++
+			sum += more[p].Keys
+		}
+		got := a.PageInfo(p)
+		want.Overflow = got.Overflow // check looks at it
+		if got != want {
+			t.Fatalf("page %d, changed %v: %+v, want %+v", p, news[p], got, want)
+		}
+	}
+	if a.Keys() != sum || a.Version() != version {
+		t.Fatalf("%d keys in version %d, want %d in %d", a.Keys(), a.Version(), sum, version)
+	}
+}

@@ -107,18 +107,12 @@ func (b *Bits) HasBatch(keys []Key, out []bool) {
 
 // hasAll is has for 1 to batch keys, whose lines are at.
 func (b *Bits) hasAll(at *[batch]uint64, keys []Key, out []bool) {
-	switch {
-	case b.dir != nil:
-		for i := range keys {
-			out[i] = b.has(at[i], keys[i].Lo)
-		}
-		return
-	case !b.twice:
+	if b.dir == nil && !b.twice {
 		hasLines(unsafe.SliceData(b.lines), &at[0], &keys[0], len(keys), &out[0])
 		return
 	}
 	for i := range keys {
-		out[i] = hasTwice(b.at(at[i]), keys[i].Lo)
+		out[i] = b.has(at[i], keys[i].Lo)
 	}
 }
 
@@ -171,19 +165,9 @@ func (b *Bits) setAll(index uint64, at *[batch]uint64, keys []Key, was *[batch]b
 		return
 	}
 	setLines(unsafe.SliceData(b.lines), &at[0], &keys[0], len(keys), &was[0])
-	if len(b.pages) == 1 {
-		fresh := uint64(0)
-		for i := range keys {
-			if !was[i] {
-				fresh++
-			}
-		}
-		b.count(&b.pages[0], fresh)
-		return
-	}
 	for i := range keys {
 		if !was[i] {
-			b.count(&b.pages[at[i]/PageLines], 1)
+			b.count(&b.pages[at[i]/PageLines])
 		}
 	}
 }
@@ -213,16 +197,16 @@ func (b *Bits) set(at, lo uint64) (before bool) {
 		before = setOnce(l, lo)
 	}
 	if !before {
-		b.count(&b.pages[at/PageLines], 1)
+		b.count(&b.pages[at/PageLines])
 	}
 	return before
 }
 
-// count notes that n keys were new to page p.
-func (b *Bits) count(p *page, n uint64) {
-	p.Version += n
-	p.Keys += n
-	b.fresh += n
+// count notes that a key was new to page p.
+func (b *Bits) count(p *page) {
+	p.Version++
+	p.Keys++
+	b.fresh++
 }
 
 // setOnce sets the bit of lo in each word of l and reports whether all were set

@@ -85,12 +85,6 @@ func (c *Counting) countHeavy(at uint64, x cells) uint32 {
 // than single calls. out must be as long as keys.
 func (c *Counting) CountBatch(keys []Key, out []uint32) {
 	out = out[:len(keys)]
-	if c.resident() {
-		for i := range keys {
-			out[i] = c.Count(keys[i])
-		}
-		return
-	}
 	var now, next [batch]uint64
 	c.prefetch(keys, &now)
 	for len(keys) > 0 {
@@ -225,9 +219,7 @@ func (c *Counting) raiseHeavy(p *page, at uint64, x cells, value uint32) {
 		y >>= 8
 	}
 	c.setHeavy(p, &raise{line: at % PageLines, value: value, set: set, key: x, k: c.k}, light)
-	if !light.empty() {
-		raiseLine(l, x, c.k, escape)
-	}
+	raiseLine(l, x, c.k, escape)
 }
 
 // setHeavy carries out r in the table of p. r.set may hold cells that need no

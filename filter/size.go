@@ -3,6 +3,7 @@ package filter
 import (
 	"fmt"
 	"math"
+	"sort"
 	"unsafe"
 )
 
@@ -121,7 +122,7 @@ func SizeFor(t Target) (Geometry, error) {
 			best, cost = g, c
 		}
 	}
-	if best.Lines > MaxLines || best.Lines == 0 {
+	if best.Lines > MaxLines {
 		return Geometry{}, fmt.Errorf("%w: %d signatures at error rate %g need more than %d lines",
 			ErrGeometry, t.Signatures, t.Rate, MaxLines)
 	}
@@ -147,78 +148,22 @@ func (t Target) sized(k uint8) (Geometry, error) {
 	if err := g.Validate(); err != nil {
 		return g, err
 	}
-	// The error depends on the keys per line alone and grows with them.
-	lo, hi := 0.0, float64(lineBits)
+	most := float64(lineBits) // keys per line
 	if t.Kind == Cells {
-		hi = lineCells / minCells
+		most = lineCells / minCells
 	}
-	if at := t.rate(g, hi); at > t.Rate {
-		lo = t.solve(g, lo, hi, at)
+	// The error depends on the keys per line alone and grows with them.
+	enough := func(lines int) bool {
+		perLine := float64(t.Signatures) / float64(lines)
+		return perLine <= most && t.rate(g, perLine) <= t.Rate
+	}
+	pages := 1 + sort.Search(MaxLines/PageLines, func(i int) bool { return enough((i + 1) * PageLines) })
+	if pages == 1 {
+		g.Lines = 1 + uint64(sort.Search(PageLines-1, func(i int) bool { return enough(i + 1) }))
 	} else {
-		lo = hi
+		g.Lines = uint64(pages) * PageLines
 	}
-	lines := math.Ceil(float64(t.Signatures) / lo)
-	if lines > PageLines {
-		lines = math.Ceil(lines/PageLines) * PageLines
-	}
-	if !(lines <= MaxLines) {
-		lines = MaxLines + PageLines
-	}
-	g.Lines = uint64(max(lines, 1))
 	return g, nil
-}
-
-// solve returns the most keys per line, in [lo, hi), at which the error of g is
-// within t.Rate, to nine digits; at hi it is high, which is above. Errors are
-// close to powers of the keys per line, so false position on logarithms (the
-// Illinois variant) takes a few steps where bisection takes fifty.
-func (t Target) solve(g Geometry, lo, hi, high float64) float64 {
-	const digits = 1e-9
-	for lo == 0 {
-		if at := t.rate(g, hi/2); at > t.Rate {
-			hi, high = hi/2, at
-			if hi < digits {
-				return hi
-			}
-		} else {
-			lo = hi / 2
-		}
-	}
-	x, y := math.Log(lo), math.Log(hi)
-	want := math.Log(t.Rate)
-	below, above := math.Log(max(t.rate(g, lo), math.SmallestNonzeroFloat64))-want, math.Log(high)-want
-	side := 0
-	for y-x > digits {
-		mid := x + (y-x)*below/(below-above)
-		if !(mid > x && mid < y) {
-			mid = (x + y) / 2
-		}
-		at := math.Log(max(t.rate(g, math.Exp(mid)), math.SmallestNonzeroFloat64)) - want
-		switch {
-		case math.Abs(at) < digits:
-			// Step over the root rather than creep up to it.
-			if at > 0 {
-				y, above = mid, at
-				x = max(x, mid-digits)
-			} else {
-				x, below = mid, at
-				y = min(y, mid+digits)
-			}
-		case at > 0:
-			y, above = mid, at
-			if side > 0 {
-				below /= 2
-			}
-			side = 1
-		default:
-			x, below = mid, at
-			if side < 0 {
-				above /= 2
-			}
-			side = -1
-		}
-	}
-	return math.Exp(x)
 }
 
 // rate returns the error of g with perLine keys in the mean line.

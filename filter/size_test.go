@@ -115,14 +115,14 @@ func TestCountAndBulkError(t *testing.T) {
 	}
 }
 
-// TestSizeFor: the geometry meets the target, and one page less does not.
+// TestSizeFor: the geometry meets the target, and the next smaller one does not.
 func TestSizeFor(t *testing.T) {
 	for _, kind := range []Kind{Cells, Bitmap} {
 		for e := Ghost; e <= BulkWrong; e++ {
 			if kind == Bitmap && e != Ghost {
 				continue
 			}
-			for _, n := range []uint64{1, 1000, 1e6, 3e7} {
+			for _, n := range []uint64{1, 1000, 50_000, 1e6, 3e7} {
 				for _, rate := range []float64{0.3, 1e-2, 1e-3, 1e-6} {
 					g, err := SizeFor(Target{Kind: kind, Signatures: n, Error: e, Rate: rate, KeyID: 4})
 					if err != nil {
@@ -144,9 +144,11 @@ func TestSizeFor(t *testing.T) {
 						t.Errorf("%s, %d keys, rate %g: %v has %g", e, n, rate, g, got)
 					}
 					less := g
-					less.Lines -= min(PageLines, max(g.Lines/2, 1))
-					floor := kind == Cells && float64(less.Lines)*lineCells < minCells*float64(n)
-					if less.Lines > 0 && errorAt(less) <= rate && !floor && kind == Cells {
+					if less.Lines--; g.Lines > PageLines {
+						less.Lines = g.Lines - PageLines
+					}
+					floor := map[Kind]uint64{Cells: lineCells / minCells, Bitmap: lineBits}[kind] * less.Lines
+					if less.Lines > 0 && errorAt(less) <= rate && n <= floor {
 						t.Errorf("%s, %d keys, rate %g: %v would do, got %v", e, n, rate, less, g)
 					}
 				}

@@ -1,0 +1,44 @@
+package filter
+
+import "testing"
+
+// TestOverflowMemory holds the figure of the package documentation: 0.45 bytes a key
+// at most for overflow tables where one key in 26 is heavy, however the counts came in.
+func TestOverflowMemory(t *testing.T) {
+	const n = 100_000
+	g, err := SizeFor(Target{Kind: Cells, Signatures: n, Error: CountWrong, Rate: 1e-3, K: 6})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, rng := seeded(3, n)
+	counts, adds := skew(rng, n, DefaultTail)
+	single, whole := mustCounting(t, g), mustCounting(t, g)
+	added, ones := make([]Key, len(adds)), make([]uint32, len(adds))
+	for i, k := range adds {
+		single.Add(keys[k], 1)
+		added[i], ones[i] = keys[k], 1
+	}
+	whole.AddBatch(0, keys, counts, nil)
+	batched, half, merged, loaded := mustCounting(t, g), mustCounting(t, g), mustCounting(t, g), mustCounting(t, g)
+	batched.AddBatch(0, added, ones, nil)
+	for _, k := range adds[:len(adds)/2] {
+		half.Add(keys[k], 1)
+	}
+	for _, k := range adds[len(adds)/2:] {
+		merged.Add(keys[k], 1)
+	}
+	if err := merged.Merge(half); err != nil {
+		t.Fatal(err)
+	}
+	for p := range single.Pages() {
+		if err := loaded.Load(single.Image(p)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]*Counting{"one by one": single, "in batches": batched, "at once": whole, "merged": merged, "loaded": loaded} {
+		check(t, c)
+		if got := float64(c.overflow.Load()) / n; got < 0.3 || got > 0.45 {
+			t.Errorf("%s: overflow tables take %.3f bytes a key, want 0.45 at most", name, got)
+		}
+	}
+}

@@ -73,3 +73,29 @@ func booked(t *rapid.T, a, o *array, merge func() error, changed func(page int) 
 		t.Fatalf("%d keys in version %d, want %d in %d", a.Keys(), a.Version(), sum, version)
 	}
 }
+
+// TestOneHeavyCell: two counts of different keys can add up to a page with a single
+// cell that is heavy, which no key makes alone. It goes through images as others do.
+func TestOneHeavyCell(t *testing.T) {
+	g := Geometry{Kind: Cells, Lines: 1, K: 2}
+	c, o := mustCounting(t, g), mustCounting(t, g)
+	c.Add(Key{Lo: 0x0201}, 8)
+	o.Add(Key{Lo: 0x0301}, 9)
+	if err := c.Merge(o); err != nil {
+		t.Fatal(err)
+	}
+	check(t, c)
+	want := map[uint32]uint32{1: 17, 2: 8, 3: 9}
+	back := mustCounting(t, g)
+	if _, err := back.LoadPage(c.AppendPage(nil, 0)); err != nil {
+		t.Fatal(err)
+	}
+	for name, a := range map[string]*Counting{"merged": c, "loaded": back} {
+		s := a.Image(0).slots()
+		for i, at := range s.At {
+			if s.Values[i] != want[at] || len(s.At) != len(want) || a.PageInfo(0).Overflow != 1 {
+				t.Errorf("%s: %v, want %v, with %d heavy", name, s, want, a.PageInfo(0).Overflow)
+			}
+		}
+	}
+}

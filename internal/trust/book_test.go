@@ -50,6 +50,14 @@ func TestAccountRanges(t *testing.T) {
 		{"short hash", Account{Name: "a", Role: Admin, TokenHash: hash[1:]}, false},
 		{"long hash", Account{Name: "a", Role: Admin, TokenHash: append(bytes.Clone(hash), 0)}, false},
 		{"hash of one byte", Account{Name: "a", Role: Admin, TokenHash: hash[:1]}, false},
+		{"raised by all", Account{Name: "a", Role: Member, RaisedBy: 1, Networks: []uint32{1, 2, 3}}, true},
+		{"raised by more", Account{Name: "a", Role: Member, RaisedBy: math.Nextafter(1, 2)}, false},
+		{"raised by no number", Account{Name: "a", Role: Member, RaisedBy: math.NaN()}, false},
+		{"a network too many", Account{Name: "a", Role: Member, Networks: []uint32{1, 2, 3, 4}}, false},
+		{"a person and a parent", Account{Name: "a", Role: Member, Person: "alice", Parent: "b"}, true},
+		{"no person's name", Account{Name: "a", Role: Member, Person: "al ice"}, false},
+		{"no parent's name", Account{Name: "a", Role: Member, Parent: "../b"}, false},
+		{"its own parent", Account{Name: "a", Role: Member, Parent: "a"}, false},
 	} {
 		b := NewBook(DefaultPolicy())
 		errs := map[string]error{"validate": tt.a.Validate(), "admits": b.Admits(tt.a), "put": b.Put(tt.a)}
@@ -96,6 +104,22 @@ func TestPolicyRanges(t *testing.T) {
 	above := func(x float64) float64 { return math.Nextafter(x, math.Inf(1)) }
 	check("promotion", []float64{least, 1, 1000}, []float64{0, -1, above(1000), math.NaN()}, func(p *Policy, v float64) { p.Promotion = v })
 	check("half", []float64{least, 20, 1e9}, []float64{0, -1, above(1e9), math.NaN()}, func(p *Policy, v float64) { p.Half = v })
+}
+
+// TestPolicyNumbers is TestPolicyRanges for what is counted.
+func TestPolicyNumbers(t *testing.T) {
+	for name, set := range map[string]func(*Policy, int){
+		"accounts":  func(p *Policy, n int) { p.Accounts = n },
+		"network":   func(p *Policy, n int) { p.PerNetwork = n },
+		"idle days": func(p *Policy, n int) { p.IdleDays = n },
+	} {
+		for n, ok := range map[int]bool{-1: false, 0: false, 1: true, 1e6: true, 1e6 + 1: false} {
+			p := DefaultPolicy()
+			if set(&p, n); (p.Validate() == nil) != ok || !ok && !errors.Is(p.Validate(), bulkhead.ErrMalformed) {
+				t.Errorf("%s %d: %v", name, n, p.Validate())
+			}
+		}
+	}
 }
 
 func TestParseRole(t *testing.T) {
@@ -351,6 +375,54 @@ func TestCreditDays(t *testing.T) {
 	}
 	if p, _ := b.Get("p"); p.Confirmed != 0 || p.Days != 0 || p.Reverted != 2 {
 		t.Errorf("parent %+v", p)
+	}
+}
+
+// TestRaisedBy: who confirms raises as far as the own weight goes.
+func TestRaisedBy(t *testing.T) {
+	b := put(t, DefaultPolicy(), Account{Name: "a", Role: Member})
+	for i, tt := range []struct {
+		by   uint32
+		want float64
+	}{{0, 0}, {1, 0.01}, {30, 0.3}, {20, 0.3}, {99, 0.99}, {100, 1}, {250, 1}} {
+		b.Credit(Credit{Account: "a", Confirmed: 1, Day: uint32(i), By: tt.by})
+		if a, _ := b.Get("a"); a.RaisedBy != tt.want {
+			t.Errorf("after a weight of %d hundredths: raised by %v, want %v", tt.by, a.RaisedBy, tt.want)
+		}
+	}
+}
+
+// TestWorth: what a vote of an account weighs, whoever asks.
+func TestWorth(t *testing.T) {
+	b := put(t, DefaultPolicy(),
+		Account{Name: "vouched", Role: Trusted, Weight: 0.9}, Account{Name: "child", Role: Trusted, Weight: 1, Parent: "vouched"},
+		Account{Name: "small", Role: Trusted, Weight: 0.2, Parent: "vouched"}, Account{Name: "orphan", Role: Trusted, Weight: 1, Parent: "nobody"},
+		Account{Name: "gone", Role: Trusted, Weight: 1, Closed: true}, Account{Name: "heir", Role: Trusted, Weight: 1, Parent: "gone"})
+	for name, want := range map[string]float64{"vouched": 0.9, "child": 0.9, "small": 0.2, "orphan": 0, "gone": 0, "heir": 0, "nobody": 0} {
+		if got := b.Worth(name); got != want {
+			t.Errorf("%s is worth %v, want %v", name, got, want)
+		}
+		if s, err := b.Standing(bulkhead.Reporter{Account: name}); err == nil && s.Weight != want {
+			t.Errorf("%s votes with %v, want %v", name, s.Weight, want)
+		}
+	}
+}
+
+// TestMark: networks are told apart, and the node itself is one, whatever its address.
+func TestMark(t *testing.T) {
+	mark := func(addr string) uint32 { return Mark(bulkhead.Reporter{Addr: netip.MustParseAddr(addr)}) }
+	if mark("192.0.2.1") != mark("::ffff:192.0.2.200") || mark("2001:db8:1::1") != mark("2001:db8:1:ffff::2") {
+		t.Error("one network has two marks")
+	}
+	if mark("127.0.0.1") != mark("::1") || mark("127.0.0.1") != Mark(bulkhead.Reporter{}) || mark("127.0.0.1") != mark("127.3.0.1") {
+		t.Error("the node itself has two marks")
+	}
+	seen := make(map[uint32]string)
+	for _, addr := range []string{"127.0.0.1", "192.0.2.1", "192.0.3.1", "2001:db8:1::1", "2001:db8:2::1"} {
+		if other, ok := seen[mark(addr)]; ok {
+			t.Errorf("%s and %s have one mark", addr, other)
+		}
+		seen[mark(addr)] = addr
 	}
 }
 

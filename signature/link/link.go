@@ -197,24 +197,28 @@ func withoutDots(path string) string {
 	return "/" + strings.Join(kept, "/")
 }
 
-// unescape undoes the percent-encoding of letters, digits and "-._~", and writes
-// that of others in upper case.
+// unescape undoes the percent-encoding of letters, digits and "-._~", writes that of
+// others in upper case, and encodes a percent sign that begins none, lest one arise
+// before what is decoded behind it.
 func unescape(text string) string {
 	if !strings.Contains(text, "%") {
 		return text
 	}
 	out := make([]byte, 0, len(text))
 	for i := 0; i < len(text); i++ {
-		if c, ok := escaped(text[i:]); ok {
-			if unreserved(c) {
-				out = append(out, c)
-			} else {
-				out = append(out, strings.ToUpper(text[i:i+3])...)
-			}
+		c, ok := escaped(text[i:])
+		switch {
+		case ok && unreserved(c):
+			out = append(out, c)
 			i += 2
-			continue
+		case ok:
+			out = append(out, strings.ToUpper(text[i:i+3])...)
+			i += 2
+		case text[i] == '%':
+			out = append(out, "%25"...)
+		default:
+			out = append(out, text[i])
 		}
-		out = append(out, text[i])
 	}
 	return string(out)
 }

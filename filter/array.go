@@ -8,13 +8,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter/internal/huge"
 )
 
-// batch is how many keys one step of a batched call works on. Their lines are
-// asked for while the batch before them is worked on, so up to this many cache
-// misses overlap. Measured: 8 and 32 are within 10 % of 16.
+// batch is the number of keys that one step of a batched call works on. Their lines
+// are prefetched during the step before, so that up to this many cache misses
+// overlap. Steps of 8 and of 32 measured within 10 % of it.
 const batch = 16
 
-// cached is the size in bytes up to which an array is taken to stay in the
-// core's own cache, where prefetching costs more than it brings.
+// cached is the size in bytes up to which an array is assumed to stay in the core's
+// own cache, where prefetching costs more than it gains.
 const cached = 1 << 20
 
 // A words is one line: eight 64-bit words, word 0 first.
@@ -39,8 +39,8 @@ type page struct {
 	table atomic.Pointer[table] // cells whose value is 15 or more; nil: none
 }
 
-// array is what Counting and Bits share: the lines, their pages and the lock
-// that orders writers.
+// array is what Counting and Bits have in common: the lines, their pages and the
+// lock that orders writers.
 type array struct {
 	geo   Geometry
 	id    uint64     // geo.ID()
@@ -118,10 +118,10 @@ func (a *array) Pages() int { return len(a.pages) }
 // PageOf returns the page on which k lies.
 func (a *array) PageOf(k Key) int { return int(line(k.Hi, a.geo.Lines) / PageLines) }
 
-// resident reports whether a is taken to be in the core's own cache.
+// resident reports whether a is assumed to be in the core's own cache.
 func (a *array) resident() bool { return a.geo.Lines <= cached/LineBytes }
 
-// prefetch computes the lines of up to batch keys and asks for them.
+// prefetch computes the lines of up to batch keys and prefetches them.
 func (a *array) prefetch(keys []Key, lines *[batch]uint64) {
 	n := min(len(keys), batch)
 	total := a.geo.Lines

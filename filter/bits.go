@@ -14,8 +14,8 @@ import (
 // for error rates down to 1e-4; with K = 16 one in each of the sixteen 32-bit
 // half words, smaller below that.
 //
-// Merge is OR: commutative, associative, idempotent. Membership may be asked for
-// by any number of goroutines while one writes, as in [Counting].
+// Merge is OR: commutative, associative, idempotent. Any number of goroutines may
+// test membership while one writes, as in [Counting].
 //
 // Source: Bloom, "Space/Time Trade-offs in Hash Coding with Allowable Errors"
 // (1970); Putze, Sanders and Singler, "Cache-, Hash- and Space-Efficient Bloom

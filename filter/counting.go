@@ -19,10 +19,9 @@ const Many = codec.MaxValue
 // line, all cells of a key in one line. Nibble 15 is an escape; the value, exact
 // up to [Many], is then in the page's overflow table.
 //
-// Counts may be asked for by any number of goroutines while one writes: they
-// take no lock and never miss an add that has returned. Writers are ordered by
-// a mutex, so concurrent adds are safe and never undercount; one writer that
-// adds in batches is fastest.
+// Any number of goroutines may read counts while one writes: reads take no lock and
+// never miss an add that has returned. A mutex orders writers, so concurrent adds
+// are safe and never undercount; one writer that adds in batches is fastest.
 //
 // There is no way to subtract: in a refined filter it would undercount other
 // keys. Arrays of several servers are combined by [Counting.Merge]; each server
@@ -149,8 +148,8 @@ func (c *Counting) AddBatch(index uint64, keys []Key, n []uint32, before []uint3
 }
 
 // pickBatch sets x to the cells of up to batch keys, whose lines are at, and
-// asks for the overflow slots of those that look heavy: their first cell is. A
-// slot is a cache miss of its own, so these are overlapped too.
+// prefetches the overflow slots of those whose first cell is heavy. A slot is a
+// cache miss of its own, so these overlap too.
 func (c *Counting) pickBatch(keys []Key, at *[batch]uint64, x *[batch]cells) {
 	var slots [batch]uint64
 	n := 0

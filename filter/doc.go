@@ -72,9 +72,9 @@
 //
 // An array errs to one side only: a key set is found, a count is never too low.
 // [Geometry.GhostError], [Geometry.CountError] and [Geometry.BulkError] state
-// how often the other side is wrong, at any fill, and [SizeFor] turns them
-// around. The formulas sum over the Poisson distribution of keys on lines and are
-// tested against simulation.
+// how often they err to the other, at any fill, and [SizeFor] inverts them. The
+// formulas sum over the Poisson distribution of keys on lines and are tested against
+// simulation.
 //
 // # Sources
 //

@@ -85,9 +85,8 @@ func (a *array) setInfo(p int, info PageInfo) {
 	a.pages[p].PageInfo = info
 }
 
-// store makes page p equal to pl, for the holder of c.mu. Counts asked for
-// meanwhile see the old value of a cell or the new one. grown says that no cell
-// shrinks.
+// store makes page p equal to pl, for the holder of c.mu. Counts read meanwhile see
+// the old value of a cell or the new one. grown says that no cell shrinks.
 func (c *Counting) store(p int, pl plane, grown bool) {
 	pg := &c.pages[p]
 	old := pg.table.Load()

@@ -4,9 +4,8 @@ package filter
 
 import "unsafe"
 
-// prefetchLines asks for the 64-byte lines base + 64*lines[0:n] to be brought
-// into the cache and does not wait for them. It has no effect that a program
-// can observe, faults included.
+// prefetchLines starts loading the 64-byte lines base + 64*lines[0:n] into the cache
+// and does not wait for them. A program cannot observe it, not even by a fault.
 //
 //go:noescape
 func prefetchLines(base unsafe.Pointer, lines *uint64, n int)

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// prefetchLines does nothing where no prefetch instruction is wired up: batches
-// are then slower and otherwise the same.
+// prefetchLines does nothing where it is not written in assembly: batches are then
+// slower, and otherwise the same.
 func prefetchLines(unsafe.Pointer, *uint64, int) {}
 
 // publish copies src to the line dst, each word by an atomic store. The race

@@ -11,13 +11,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
 )
 
-// A Round is what one array took in a stretch of time, as its writer did it: a
-// replica that was equal to the array before the round, and applies it, is equal
-// after it, cell by cell. Rounds are what servers send each other while little
-// changes; they are smaller than a delta of the same adds (about 6 bytes a key
-// instead of 8 to 10) and keep H1 exact, because a replica takes the adds
-// themselves in their order. They show which cells were reported, and nothing
-// of the signature behind them.
+// A Round is what was added to one array in a stretch of time, in the order of its
+// writer: a replica that was equal to the array before the round, and applies it, is
+// equal after it, cell by cell. Servers send each other rounds while little changes;
+// they are smaller than the changed cells (about 6 bytes a key instead of 8 to 10)
+// and keep H1 exact, because a replica takes the adds themselves in their order. They
+// show which cells were reported, and nothing of the signature behind them.
 //
 // A Round belongs to one goroutine at a time.
 type Round struct {
@@ -38,7 +37,7 @@ type op struct {
 	times uint32 // how many adds
 }
 
-// Len returns the number of adds, adds of one key in a row counting once.
+// Len returns the number of adds; adds of one key in a row count once.
 func (r *Round) Len() int { return len(r.ops) }
 
 // Increase returns the sum of all adds: how much the origin counted.
@@ -49,8 +48,8 @@ func (r *Round) Increase() (sum uint64) {
 	return sum
 }
 
-// Pages returns on how many pages the round changes something. The round is closed,
-// or was parsed.
+// Pages returns the number of pages that the round changes. The round must be closed,
+// or have been parsed.
 func (r *Round) Pages() (n int) {
 	for i := range r.ops {
 		if i == 0 || r.ops[i].line/PageLines != r.ops[i-1].line/PageLines {
@@ -169,9 +168,9 @@ func (r *Round) Append(dst []byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[head:], roundSums))
 }
 
-// AppendBody appends the closed round without head and checksum, for a place that
-// says by itself of which array and version the round is, and whether its bytes are
-// what they were: [ParseRoundBody] takes it.
+// AppendBody appends the closed round without head and checksum, for a container that
+// itself says of which array and version the round is, and protects its bytes.
+// [ParseRoundBody] reads it.
 func (r *Round) AppendBody(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(r.ops)))
 	w := codec.BitWriter{Dst: dst}
@@ -254,7 +253,7 @@ func ParseRound(b []byte, g Geometry) (*Round, error) {
 
 // ParseRoundBody decodes b, all of which must be what [Round.AppendBody] wrote of a
 // round of an array of geometry g and of the generation, which begins at the version
-// from. That it is, and is undamaged, the caller knows; from and the number of adds
+// from. The caller vouches for that, and for the bytes; from and the number of adds
 // give To. Its error wraps [ErrCorrupt] or [ErrGeometry]. Memory is taken in
 // proportion to len(b).
 func ParseRoundBody(b []byte, g Geometry, generation, from uint64) (*Round, error) {

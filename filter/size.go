@@ -203,7 +203,7 @@ func (g Geometry) BulkError(n uint64, threshold uint32, tail float64) float64 {
 // CountError returns the expected share of keys whose count is too high once n
 // keys of the default tail are in, added in random order. It is 0 for bit
 // arrays. It is an upper bound, up to a third above what simulation measures; it
-// takes some milliseconds: keep the result.
+// takes some milliseconds; keep the result.
 func (g Geometry) CountError(n uint64) float64 { return g.CountErrorTail(n, DefaultTail) }
 
 // CountErrorTail is CountError for counts of which a share c^-tail is c or more.

@@ -5,26 +5,25 @@ import (
 	"unsafe"
 )
 
-// A directory holds the lines of an array whose pages come into memory when
-// something is put into them. Readers take no lock: a page that is not there is
-// blank, and one that is stays until it is copied to where all of them lie.
+// A directory holds the lines of an array whose pages are allocated when something is
+// put into them. Readers take no lock: a page that is not there is blank, and one that
+// is there stays until it is copied to where all of them lie together.
 type directory struct {
 	pages []atomic.Pointer[[PageLines]words]
 	held  atomic.Int64 // pages in memory; all of them once they lie together
 }
 
-// blankPage is what pages look like that are not in memory. Nobody writes to it.
+// blankPage stands for every page that is not in memory. Nobody writes to it.
 var blankPage [PageLines]words
 
-// NewSparseCounting is [NewCounting] for an array that takes memory for its pages
-// only as they are filled: a page of 64 KiB with the first add to it. A count takes a
-// little longer.
+// NewSparseCounting is [NewCounting] for an array that allocates its pages as they are
+// filled: 64 KiB with the first add to a page. A count takes a little longer.
 func NewSparseCounting(g Geometry) (*Counting, error) {
 	return newCounting(g, newSparse)
 }
 
-// NewSparseBits is [NewBits] for an array that takes memory as it is filled, as
-// [NewSparseCounting].
+// NewSparseBits is [NewBits] for an array that allocates its pages as they are filled,
+// as [NewSparseCounting] does.
 func NewSparseBits(g Geometry) (*Bits, error) {
 	return newBitsOf(g, newSparse)
 }
@@ -36,9 +35,8 @@ func newSparse(g Geometry) *array {
 	return &array{geo: g, id: g.ID(), dir: &directory{pages: make([]atomic.Pointer[[PageLines]words], g.Pages())}, pages: make([]page, g.Pages())}
 }
 
-// Resident returns the bytes that the array takes at present: of a sparse one its
-// pages in memory, of others all, and in both the overflow tables and the states of
-// the pages.
+// Resident returns the memory of the array at present, in bytes: the lines, of a
+// sparse array those of its pages in memory, the overflow tables and the page states.
 func (a *array) Resident() uint64 {
 	rest := uint64(len(a.pages))*pageStateBytes + uint64(a.overflow.Load())
 	if a.dir == nil {
@@ -128,7 +126,7 @@ func (a *array) ownPage(p int) []words {
 	return a.pageWords(p)
 }
 
-// prefetch asks for lines.
+// prefetch is prefetchLines for the lines of a directory.
 func (d *directory) prefetch(lines []uint64) {
 	var addresses [batch]uint64 // in lines
 	for i, l := range lines {

@@ -31,8 +31,8 @@ type Stats struct {
 	BulkWrong float64
 }
 
-// Stats returns the state of c. It reads the whole array, up to 64 MiB of it,
-// without a lock: some ten milliseconds.
+// Stats returns the state of c. It reads up to 64 MiB of the array, without a lock,
+// in some ten milliseconds.
 func (c *Counting) Stats() Stats {
 	s := c.stats(occupied, lineCells)
 	c.mu.Lock()
@@ -79,10 +79,10 @@ func (a *array) stats(mark func(uint64) uint64, perLine int) Stats {
 // shownLines is how many lines Shown looks at.
 const shownLines = 1 << 16
 
-// Shown returns the probability that a key never added is seen. Unlike
-// Stats.Ghost it is measured line by line, so it also holds for keys that somebody
-// chose. It reads up to 65,536 lines, evenly spread, of which one is the given
-// one modulo their number, without a lock: a few milliseconds at most.
+// Shown returns the probability that a key never added is seen. Unlike Stats.Ghost it
+// is measured line by line, so that it holds for keys that somebody chose as well. It
+// reads up to 65,536 lines, evenly spread, of which from, modulo their distance, is
+// the first, without a lock and in a few milliseconds at most.
 func (c *Counting) Shown(from uint64) float64 {
 	var chance [lineCells + 1]float64
 	all := float64(choose(lineCells, int(c.k)))

@@ -143,9 +143,9 @@ func (t *TwoPart) SetMeta(b []byte) error {
 	return nil
 }
 
-// Publish says that [TwoPart.Encode] is to write the key into the file, so that
-// anybody can ask the filter, and anybody can craft false positives. Otherwise
-// the file names the key by fingerprint, and [DecodeTwoPart] must be given it.
+// Publish makes [TwoPart.Encode] write the key into the file, so that anybody can
+// query the filter, and anybody can craft false positives. Otherwise the file names
+// the key by its fingerprint, and [DecodeTwoPart] must be given the key.
 func (t *TwoPart) Publish() { t.public = true }
 
 // keys returns the hashes that place x in the two sections.

@@ -243,8 +243,8 @@ func (u *UniqueRate) expired(s rateState, now int64) bool {
 	return s.started() != 0 && now-s.started() >= int64(u.period)
 }
 
-// settle brings a state from the future back to now. The clock was ahead when it
-// was written: it must not stand still until that time has come.
+// settle brings a state from the future back to now. The clock was ahead when it was
+// written, and the rate must not stand still until that time has come.
 func (s rateState) settle(now int64) {
 	if s.changed() <= now {
 		return
@@ -331,9 +331,9 @@ func (u *UniqueRate) Items(state []byte) (float64, error) {
 
 // Idle reports whether state may be dropped: nothing was counted for a period, so
 // that its filter has expired, and its rate has fallen below 1 % of the limit, so
-// that a new state would answer the same within that. The period of silence
-// matters where there is no filter: a sender of a little every minute would be
-// forgotten every minute.
+// that a new state would give the same answers to within 1 %. The period of silence
+// matters where there is no filter: a sender of little each minute would be forgotten
+// each minute.
 func (u *UniqueRate) Idle(state []byte, now time.Time) (bool, error) {
 	rate, err := u.Rate(state, now)
 	if err != nil {

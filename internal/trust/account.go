@@ -55,22 +55,22 @@ type Account struct {
 	From netip.Addr `json:"from,omitzero"`
 	// Closed accounts keep their name and may do nothing.
 	Closed bool `json:"closed,omitempty"`
-	// Person is who else it is, besides itself: all accounts of one person have one
-	// voice. The zero Person stands for the account alone; see [LocalPerson].
+	// Person is whose account it is: all accounts of one person are one voice. Empty,
+	// the account is a person of its own; see [LocalPerson].
 	Person string `json:"person,omitempty"`
 	// Parent is the account that answers for it: an account never weighs more than
 	// its parent, and its reverted reports count as the parent's too.
 	Parent string `json:"parent,omitempty"`
-	// Active is the day of its last vote, in days since 1970; 0: it never voted.
+	// Active is the day of its last vote, in days since 1970; 0 if it never voted.
 	Active uint32 `json:"active,omitempty"`
-	// Confirmed and Reverted count the reports that others confirmed and those
-	// that were revoked by others.
+	// Confirmed and Reverted count its reports that others confirmed, and those that
+	// others revoked.
 	Confirmed uint32 `json:"confirmed,omitempty"`
 	Reverted  uint32 `json:"reverted,omitempty"`
-	// Days counts the days with a confirmed report, LastDay is the last of them, in
-	// days since 1970. Networks are marks of the first networks of those who
-	// confirmed, none twice, and RaisedBy the largest weight among them. Only the
-	// weight of a reporter depends on these and on Reverted.
+	// Days counts the days with a confirmed report, and LastDay is the last of them, in
+	// days since 1970. Networks are the marks ([Mark]) of the first networks that
+	// confirmed, none twice; RaisedBy is the largest weight of those who confirmed. Only
+	// a reporter's weight depends on these and on Reverted.
 	Days     uint32   `json:"days,omitempty"`
 	LastDay  uint32   `json:"last_day,omitempty"`
 	Networks []uint32 `json:"networks,omitempty"`
@@ -163,8 +163,8 @@ type Policy struct {
 	IdleDays       int     // days without a vote after which such an account that never helped is removed, >= 1
 }
 
-// DefaultPolicy lists on one report from the node itself or a trusted account.
-// Others can help one of less weight, and never list alone.
+// DefaultPolicy lists on one report from the node itself or from a trusted account of
+// full weight. Others can help one of less weight, and never list alone.
 func DefaultPolicy() Policy {
 	return Policy{
 		Promotion: 1, Loopback: 1, Anonymous: 0, SelfRegistered: 0.05, Ceiling: 0.8, Half: 20,
@@ -219,16 +219,16 @@ func (p Policy) Of(a *Account) float64 {
 	earned := a.Weight + max(0, p.reach(a)-a.Weight)*c/(c+p.Half)
 	earned *= math.Exp2(-max(0, float64(a.Reverted)-c/forgiven))
 	if p.root(a) {
-		// What was given is taken away by who gave it: the only reporter of a node
-		// stays useful, however often others disagree.
+		// Only who gave a weight takes it away: the only reporter of a node stays
+		// useful, however often others disagree.
 		return max(a.Weight, earned)
 	}
 	return earned
 }
 
-// reach returns the most that a can earn: the ceiling for whom three networks have
-// confirmed, half of what is left of it for each that is missing, and never more than
-// the weight of who confirmed.
+// reach returns the most that a can earn: the ceiling if three networks have confirmed,
+// half of it for each that is missing, and never more than the weight of those who
+// confirmed.
 func (p Policy) reach(a *Account) float64 {
 	if len(a.Networks) == 0 {
 		return 0
@@ -238,8 +238,8 @@ func (p Policy) reach(a *Account) float64 {
 }
 
 // root reports whether the weight of a was given and not earned: an administrator
-// vouched for a, or it was registered on the node itself, or an administrator gave
-// it more than can be earned.
+// vouched for a or gave it more than can be earned, or a was registered on the node
+// itself.
 func (p Policy) root(a *Account) bool {
 	return a.Role.vouched() || a.From.IsValid() && IsLocal(a.From) || !a.From.IsValid() && a.Weight > p.Ceiling
 }
@@ -249,8 +249,8 @@ func (p Policy) root(a *Account) bool {
 const confirms = 0.5
 
 // Confirms reports whether a report of a confirms the reports of others: an
-// administrator has vouched for a, with a weight of at least one half. Nobody earns
-// it, or accounts of one hand would raise each other.
+// administrator has vouched for a, with a weight of at least one half. It cannot be
+// earned, or accounts of one hand would raise each other.
 func (p Policy) Confirms(a *Account) bool {
 	return !a.Closed && a.Role.vouched() && p.Of(a) >= confirms
 }
@@ -275,12 +275,12 @@ func Network(addr netip.Addr) netip.Prefix {
 	return p
 }
 
-// shares is how many voices all networks of one IPv6 /32 have together: so much is
-// given to one organisation, which can make 65,536 networks of it.
+// shares is how many voices the networks of one IPv6 /32 have together: a /32 is what
+// one organisation is given, which can make 65,536 networks of it.
 const shares = 4
 
-// Voucher names the voice of all for whom nobody vouches at the address: the /24, or
-// one of the voices that an IPv6 /32 has.
+// Voucher names the voice that all share for whom nobody vouches at the address: the
+// /24, or one of the voices of an IPv6 /32.
 func Voucher(addr netip.Addr) string {
 	network := Network(addr)
 	if network.Addr().Is4() || !network.IsValid() {
@@ -291,8 +291,8 @@ func Voucher(addr netip.Addr) string {
 	return fmt.Sprintf("%v#%d", wide, (int(b[4])+int(b[5]))%shares)
 }
 
-// Mark returns what an account remembers of where somebody who confirmed it is: their
-// network, or the node itself.
+// Mark returns what an account remembers of the network of somebody who confirmed its
+// report: a hash of it, or of the node itself.
 func Mark(r bulkhead.Reporter) uint32 {
 	network := LocalPerson
 	if !IsLocal(r.Addr) {

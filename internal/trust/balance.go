@@ -1,17 +1,17 @@
 package trust
 
-// A Balance is the weights of the latest votes on one signature, in one unit. A
-// root is a voice whose weight the administrator gave: see [Standing].Root. All
-// others are strangers, however much they have earned.
+// A Balance holds the weights of the latest votes on one signature, all in the unit of
+// the promotion weight. A root is a voice whose weight an administrator gave, see
+// [Standing].Root; all others are strangers, however much they have earned.
 type Balance struct {
 	Spam, Ham                 int64 // of roots
 	StrangerSpam, StrangerHam int64 // of all others
 }
 
-// Strength returns the weight for spam less the weight against it, given the
-// promotion weight. Strangers add at most what the roots have left for spam and
-// half the promotion weight, so that alone they never reach it, and take away a
-// quarter of it at most.
+// Strength returns the weight for spam less the weight against it, given the promotion
+// weight. Strangers add at most what roots are ahead for spam and half the promotion
+// weight, so that alone they never reach it, and take away at most a quarter of what
+// roots are ahead.
 func (b Balance) Strength(promotion int64) int64 {
 	spam, ham := b.Heard(promotion)
 	return spam - ham
@@ -33,6 +33,6 @@ func (b Balance) Lists(promotion int64) bool {
 	return max(b.Spam-b.Ham, b.Strength(promotion)) >= promotion
 }
 
-// Lifts reports whether the balance takes off a signature that is listed: the
-// roots' weight against it is all that they have for it, or more.
+// Lifts reports whether the balance delists a signature that is listed: roots have at
+// least as much weight against it as for it, and some.
 func (b Balance) Lifts() bool { return b.Ham > 0 && b.Spam <= b.Ham }

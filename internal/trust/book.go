@@ -136,8 +136,8 @@ func (b *Book) remove(name string) {
 	}
 }
 
-// A Credit is what others' votes say of the reports of an account; with neither
-// Confirmed nor Reverted, that the account itself voted.
+// A Credit is what others' votes say of the reports of an account. With neither
+// Confirmed nor Reverted it says that the account itself voted.
 type Credit struct {
 	Account             string
 	Confirmed, Reverted uint32 // reports
@@ -146,9 +146,9 @@ type Credit struct {
 	By                  uint32 // weight of who confirmed, in hundredths
 }
 
-// Credit adds to the record of the account, if there is one, and what was reverted to
-// that of the parent who answers for it. The counts stop at their largest value. It
-// must be called in the order of the days.
+// Credit adds c to the record of its account, if there is one, and what was reverted to
+// that of the parent who answers for it. The counts stop at their largest value. Calls
+// must come in the order of their days.
 func (b *Book) Credit(c Credit) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -166,7 +166,7 @@ func (b *Book) Credit(c Credit) {
 	if c.Confirmed == 0 {
 		return
 	}
-	// Many confirmations of one day are one: what takes long cannot be bought.
+	// Many confirmations of one day are one: time cannot be bought.
 	if c.Day > a.LastDay || a.Days == 0 {
 		a.Days, a.LastDay = addSat(a.Days, 1), c.Day
 	}

@@ -11,21 +11,21 @@ import (
 // Day returns the day of t, in days since 1970.
 func Day(t time.Time) uint32 { return uint32(max(0, t.Unix()/86400)) }
 
-// self reports whether an account registered itself from another machine, and nobody
-// has given it anything since.
+// self reports whether the account registered itself from another machine, and has not
+// been given another role since.
 func (a *Account) self() bool { return a.Role == Member && a.From.IsValid() && !IsLocal(a.From) }
 
-// idle returns for how many days the account has not voted, nor existed.
+// idle returns the days since the account voted last or was made, 0 if neither is known.
 func (a *Account) idle(now time.Time) int {
 	if last := max(a.Active, Day(a.Created)); last > 0 {
 		return int(Day(now)) - int(last)
 	}
-	return 0 // who knows
+	return 0
 }
 
-// Stale returns the names of the accounts that registered themselves, never helped
-// anybody and have not voted for as long as the policy says. Who closed an account
-// wants it to keep its name.
+// Stale returns the names of the open accounts that registered themselves, never had a
+// report confirmed and have not voted for the days that the policy says. A closed
+// account stays, so that nobody takes its name.
 func (b *Book) Stale(now time.Time) []string {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -38,10 +38,10 @@ func (b *Book) Stale(now time.Time) []string {
 	return names
 }
 
-// Room says whether an account may register itself from the address: evict names one
-// that must be removed for it first, "" for none. The error wraps
-// [bulkhead.ErrOverLimit]: the network has as many as it may, or there are as many as
-// there may be and all of them are in use.
+// Room says whether an account may register itself from the address: evict names the
+// one that must be removed first, "" if none must. The error wraps
+// [bulkhead.ErrOverLimit]: the network has as many accounts as it may, or the node has,
+// and all of them are in use.
 func (b *Book) Room(from netip.Addr, now time.Time) (evict string, err error) {
 	if IsLocal(from) {
 		return "", nil

@@ -21,17 +21,17 @@ func NewToken() (token string, hash []byte) {
 	return token, HashToken(token)
 }
 
-// HashToken returns what an account keeps of a token. Tokens carry 256 random
-// bits, so a plain SHA-256 is enough: there is nothing to guess.
+// HashToken returns what an account keeps of a token. Tokens carry 256 random bits, so
+// a plain SHA-256 is enough: there is nothing to guess.
 func HashToken(token string) []byte {
 	h := sha256.Sum256([]byte(token))
 	return h[:]
 }
 
-// A Sealer encrypts the secrets that a protocol's handshake needs in the
-// clear, so that a copy of the data directory alone, without the node's key
-// file, discloses none of them. XChaCha20-Poly1305, bound to account and
-// protocol. Its methods may be called concurrently.
+// A Sealer encrypts the secrets that a protocol's handshake needs in the clear, so that
+// a copy of the data directory without the node's key file discloses none of them. It
+// uses XChaCha20-Poly1305, bound to account and protocol. Its methods may be called
+// concurrently.
 type Sealer struct {
 	key [chacha20poly1305.KeySize]byte
 }

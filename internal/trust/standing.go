@@ -8,36 +8,35 @@ import (
 )
 
 // LocalPerson is the person of the node itself: of clients without an account on a
-// loopback address, and of accounts registered there that are nobody else's. A mail
-// server that reports by several protocols has one voice.
+// loopback address, and of the accounts registered there that name no other person. So
+// a mail server that reports over several protocols is one voice.
 const LocalPerson = "local"
 
 // A Standing is how a reporter's vote is treated.
 type Standing struct {
 	Weight float64 // 0..1
-	// Voice is under whose name the vote weighs: equal for all reporters that are one
-	// voter. Its form is part of the data on disk, as a part of hashes.
+	// Voice names the voter: it is equal for all reporters that are one. Its form is
+	// part of the data on disk, where it is hashed.
 	Voice string
-	// Voucher is empty for a reporter who is counted by itself. Otherwise the
-	// vote is counted once for all reporters with the same Voucher: the network
-	// of reporters for whom nobody vouches.
+	// Voucher is empty for a reporter who is counted by itself. Otherwise the vote is
+	// counted once for all reporters with the same Voucher, which is the network of
+	// reporters for whom nobody vouches; see [Voucher].
 	Voucher  string
 	Confirms bool // its spam votes confirm those of others
 	Known    bool // an account of the book
-	// Root: the weight was given by the administrator and not earned. The reporter
-	// is vouched for, or on the node itself. Without a root nothing is listed or
-	// taken off, see [Balance].
+	// Root: an administrator gave the weight, it was not earned, or the reporter is on
+	// the node itself. Without a root nothing is listed or delisted, see [Balance].
 	Root bool
 }
 
-// provenDays is on how many days reports of an account must have been confirmed
-// before it is one voice, and not one with all others of its network.
+// provenDays is the number of days on which reports of an account must have been
+// confirmed before it is a voice of its own, not one with all others of its network.
 const provenDays = 3
 
-// Standing returns how a vote of r is treated, or an error that wraps
-// [bulkhead.ErrUnauthorised] for an account that does not exist,
-// [bulkhead.ErrForbidden] for one that is closed, may not vote or may not speak for
-// others, and [bulkhead.ErrMalformed] for a user's name that is none.
+// Standing returns how a vote of r is treated. Its error wraps
+// [bulkhead.ErrUnauthorised] for an account that does not exist, [bulkhead.ErrForbidden]
+// for one that is closed, may not vote or may not speak for others, and
+// [bulkhead.ErrMalformed] for an invalid name of a user.
 func (b *Book) Standing(r bulkhead.Reporter) (Standing, error) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -64,16 +63,16 @@ func (b *Book) alone(r bulkhead.Reporter) (Standing, error) {
 		return Standing{}, fmt.Errorf("%w: account %q may not vote", bulkhead.ErrForbidden, a.Name)
 	}
 	s := Standing{Weight: b.weight(a), Voice: a.Voice(), Confirms: b.policy.Confirms(a), Known: true, Root: b.policy.root(a)}
-	// An account that registered itself is one of however many its maker
-	// wanted, until reports of its own were confirmed for some days.
+	// An account that registered itself is one of as many as its maker wanted, until
+	// its reports have been confirmed on some days.
 	if a.Role == Member && a.Days < provenDays && a.From.IsValid() && !IsLocal(a.From) {
 		s.Voucher = Voucher(a.From)
 	}
 	return s, nil
 }
 
-// speaksFor is the standing of the user that r names: one voice each, of the weight
-// of who vouches for the name.
+// speaksFor is the standing of the user whom r names: a voice of the weight of the
+// service that names it.
 func (s Standing) speaksFor(r bulkhead.Reporter) (Standing, error) {
 	if err := CheckName(r.User); err != nil {
 		return Standing{}, fmt.Errorf("user: %w", err)
@@ -89,20 +88,20 @@ func (s Standing) speaksFor(r bulkhead.Reporter) (Standing, error) {
 	return s, nil
 }
 
-// The kinds of voice. No two of them are one, as no name of a person or an account
-// holds a colon.
+// The kinds of voice. No two voices of different kinds are equal, as no name of a
+// person or account holds a colon.
 const (
 	accountVoice = "account:"
 	personVoice  = "person:"
 	addressVoice = "address:"
 )
 
-// PersonVoice returns under whose name a person votes, such as a user on whose behalf
-// a service of the node reports, or [LocalPerson]. A user of the trusted account SERVICE
-// is the person SERVICE=USER.
+// PersonVoice returns the voice of a person, such as [LocalPerson] or a user on whose
+// behalf a service of the node reports. A user of the trusted account SERVICE is the
+// person SERVICE=USER.
 func PersonVoice(name string) string { return personVoice + name }
 
-// Voice returns under whose name the account votes.
+// Voice returns the voice of the account.
 func (a *Account) Voice() string {
 	switch {
 	case a.Person != "":
@@ -113,7 +112,7 @@ func (a *Account) Voice() string {
 	return accountVoice + a.Name
 }
 
-// weight is Of, limited by the parent who answers for the account.
+// weight is [Policy.Of], limited by the weight of the parent who answers for a.
 func (b *Book) weight(a *Account) float64 {
 	w := b.policy.Of(a)
 	if a.Parent == "" {
@@ -126,8 +125,8 @@ func (b *Book) weight(a *Account) float64 {
 	return min(w, b.policy.Of(parent))
 }
 
-// Worth returns what a vote of the account called name weighs at present, 0 if there
-// is none.
+// Worth returns the weight of a vote of the account called name at present, 0 if there
+// is no such account.
 func (b *Book) Worth(name string) float64 {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -137,10 +136,10 @@ func (b *Book) Worth(name string) float64 {
 	return 0
 }
 
-// Door returns how a sighting of r is treated: a root's is counted as often as it
-// says, of all others one for each voice. Sightings weigh nothing, so that clients
-// without an account may always report them; the errors are those of
-// [Book.Standing] for accounts.
+// Door returns how a sighting of r is treated: a root's is counted as often as it says,
+// all others once for each voice. Sightings have no weight, so that clients without an
+// account may always report them; for accounts the errors are those of
+// [Book.Standing].
 func (b *Book) Door(r bulkhead.Reporter) (Standing, error) {
 	if r.Account != "" {
 		return b.Standing(r)

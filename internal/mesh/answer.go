@@ -12,13 +12,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// question asks a peer for what is missing, or, if nothing is, for its head.
+// question asks a peer for what is missing, or for its head if nothing is.
 func (s *sender) question(w wish) {
 	s.send(topic{kind: kindAsk, origin: w.origin, key: s.m.opts.Identity.public.hint().String()}, &message{kind: kindAsk, to: w.origin, life: w.life, boot: w.boot, wants: w.arrays, proofs: w.proofs})
 }
 
-// answer serves what a peer asks for: rounds at once, images with the next
-// interval, so that they are sent once for all who ask.
+// answer serves what a peer asks for: rounds at once, images with the next interval, so
+// that they are sent once for all who ask.
 func (s *sender) answer(ctx context.Context, m *message) {
 	own := make(map[ref]engine.ArrayState)
 	for _, a := range s.publish(ctx) {
@@ -60,9 +60,9 @@ func (s *sender) answer(ctx context.Context, m *message) {
 	}
 }
 
-// resend publishes the rounds since a version again, if they are all still
-// here: now, or a while after the last time, so that they are sent once for all
-// who ask.
+// resend publishes the rounds since a version again, if all of them are still held: now,
+// or a while after the last time, so that they are sent once for all who ask. It
+// reports whether they will be sent.
 func (s *sender) resend(r ref, version uint64, by hint) bool {
 	a := s.arrays[r]
 	if a == nil {
@@ -106,9 +106,8 @@ func (s *sender) again(rounds []round) {
 	}
 }
 
-// renew begins a new incarnation, above all that this node is proven to have said:
-// somebody holds more of it than the node itself, so its folder was copied back from
-// somewhere.
+// renew begins a new incarnation, above all that this node has signed: a peer holds more
+// of its counts than the node itself, so that its folder must have been copied back.
 func (s *sender) renew(from string, heard uint64) {
 	s.renewed = slices.DeleteFunc(s.renewed, func(t time.Time) bool { return time.Since(t) > renewRest })
 	if len(s.renewed) >= maxRenewals {
@@ -132,8 +131,8 @@ func (s *sender) renew(from string, heard uint64) {
 		"shown_by", from, "err", err)
 }
 
-// imageAll has images of all arrays published: nothing that was published
-// before leads to where they are.
+// imageAll notes that images of all arrays are to be published: no round published
+// before leads to their present versions.
 func (s *sender) imageAll() {
 	if s.m.opts.Role == Subscribe {
 		return
@@ -152,8 +151,8 @@ func (s *sender) needs(r ref, by hint) {
 	}
 }
 
-// images publishes the rounds and images that were asked for, and the images whose
-// stored copies have become old.
+// images publishes the rounds and images that were asked for, and those images whose
+// stored copies are out of date.
 func (s *sender) images(ctx context.Context) {
 	for r, a := range s.arrays {
 		if a.due && time.Since(a.resent) >= imageRest && !s.resend(r, a.dueFrom, a.dueTo) {
@@ -171,7 +170,7 @@ func (s *sender) images(ctx context.Context) {
 			s.arrays[r] = a
 		}
 		if !a.imaged.IsZero() && time.Since(a.imaged) < imageRest {
-			continue // once for all who ask
+			continue // sent once for all who ask
 		}
 		delete(s.wanted, r)
 		if err := s.image(ctx, r, a); err != nil && ctx.Err() == nil {

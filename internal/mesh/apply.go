@@ -14,20 +14,20 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// jitter returns a duration between half of d and d, so that those who miss the
-// same do not ask at the same moment.
+// jitter returns a duration between half of d and d, so that nodes that miss the same
+// message do not ask for it at the same moment.
 func jitter(d time.Duration) time.Duration {
 	return d/2 + time.Duration(rand.Int64N(int64(max(d/2, 1))))
 }
 
-// maxGenerations bounds how many arrays of one kind are kept of a peer: every check
-// looks into all of them. An honest one has as many as it keeps, and some more that it
-// began early because they were full.
+// maxGenerations is the most arrays of one kind that are kept of a peer, since every
+// check reads all of them. An honest peer has as many as it keeps itself, and some that
+// it began early because those before were full.
 const maxGenerations = 64
 
-// fits reports whether there is memory for what an array of an origin is about to
-// take, of which so much is held. If not, but there will be when others have been
-// merged, waits is true; otherwise it is refused.
+// fits reports whether there is memory for what an array of a peer is about to need; held
+// is what the peer's arrays are. If there is none now, but will be when others have been
+// merged, waits is true; otherwise fits books a refusal.
 func (r *receiver) fits(p *peer, t *track, held map[ref]engine.ArrayState, n engine.Need) (now, waits bool) {
 	at := ref{n.Array, n.Start}
 	if _, ok := held[at]; !ok && generations(held, n.Array) >= maxGenerations {
@@ -50,7 +50,7 @@ func (r *receiver) fits(p *peer, t *track, held map[ref]engine.ArrayState, n eng
 	return false, waits
 }
 
-// generations returns how many arrays of a kind are held.
+// generations returns the number of arrays of a kind that are held.
 func generations(held map[ref]engine.ArrayState, a engine.Array) (n int) {
 	for x := range held {
 		if x.array == a {
@@ -64,15 +64,15 @@ func generations(held map[ref]engine.ArrayState, a engine.Array) (n int) {
 // journal entry.
 type batch struct {
 	rounds []round
-	parts  []engine.Parsed // the same
+	parts  []engine.Parsed // of rounds, in their order
 }
 
 func (b *batch) has(x ref) bool {
 	return slices.ContainsFunc(b.rounds, func(r round) bool { return r.ref == x })
 }
 
-// delta takes the rounds that continue the replica, keeps those that will once
-// others are here, and ignores those that it has.
+// delta applies the rounds that continue the replica, keeps those that will once others
+// have come, and ignores those that were applied before.
 func (r *receiver) delta(ctx context.Context, p *peer, t *track, m *message) {
 	if t.suspect {
 		r.refuse(p.key.hint(), reasonSuspect, "")
@@ -104,8 +104,8 @@ func (r *receiver) rounds(ctx context.Context, p *peer, t *track, held map[ref]e
 	r.apply(ctx, p, t, held, &b)
 }
 
-// admit decides what to do with a round, and returns it decoded if it is to be
-// applied now.
+// admit decides what becomes of a round, and returns it decoded if it is to be applied
+// now.
 func (r *receiver) admit(p *peer, t *track, held map[ref]engine.ArrayState, x *round) (part engine.Parsed, now bool) {
 	a, ok := held[x.ref]
 	geometry := x.geometry
@@ -145,9 +145,9 @@ func (r *receiver) admit(p *peer, t *track, held map[ref]engine.ArrayState, x *r
 	return part, now
 }
 
-// continues reports whether a round from the version of a replica on was also
-// recorded on what the replica holds. A round of a process that has not told
-// what it found waits until it does.
+// continues reports whether a round that begins at the version of a replica was recorded
+// on the same content. A round of a process that has not yet told its lineage waits
+// until it does.
 func (r *receiver) continues(p *peer, t *track, a engine.ArrayState, x *round) bool {
 	if a.Version == 0 || x.boot == a.Boot {
 		return true
@@ -168,8 +168,8 @@ func (r *receiver) continues(p *peer, t *track, a engine.ArrayState, x *round) b
 	return false
 }
 
-// early refuses a generation that is not kept if that is because it lies in the
-// future: some clock is wrong, or was. Those that have expired need no word.
+// early books a refusal of a generation that is not kept because it begins in the
+// future: some clock is wrong, or was. Expired generations are ignored without one.
 func (r *receiver) early(p *peer, x ref) {
 	if x.start >= r.m.opts.Engine.Horizon(x.array) {
 		r.refuse(p.key.hint(), reasonEarly, fmt.Sprintf("its generation of %s starts at %s: its clock is ahead or was when that began, or this node's is behind",
@@ -177,8 +177,8 @@ func (r *receiver) early(p *peer, x ref) {
 	}
 }
 
-// doubt stops taking an origin's rounds, until it has been told that it has gone
-// back in time.
+// doubt stops taking a peer's rounds until the peer has learnt that it has gone back in
+// time.
 func (r *receiver) doubt(p *peer, t *track) {
 	if !t.suspect {
 		t.suspect = true
@@ -189,15 +189,15 @@ func (r *receiver) doubt(p *peer, t *track) {
 	}
 }
 
-// grow charges the peer for a round that an array has taken, and quarantines it if
-// it adds too much, or the array shows too much.
+// grow charges a peer for a round that was applied, and quarantines the peer if it adds
+// too much, or if the array shows too many keys that were never added.
 func (r *receiver) grow(ctx context.Context, p *peer, t *track, a engine.ArrayState, parsed *filter.Round) {
 	var why string
 	r.figures(p.key.hint(), func(s *stats) { why = s.growth.charge(&r.m.opts, time.Now(), a.Array, parsed) })
 	r.suspend(ctx, p, cmp.Or(why, r.showsTooMuch(p, t, a)))
 }
 
-// suspend quarantines a peer if there is a reason.
+// suspend quarantines a peer if there is a reason why.
 func (r *receiver) suspend(ctx context.Context, p *peer, why string) {
 	if why != "" && p.Quarantine == "" {
 		p.Quarantine = why
@@ -233,7 +233,7 @@ func (r *receiver) apply(ctx context.Context, p *peer, t *track, held map[ref]en
 		a.Keys += uint64(b.parts[i].Adds().Len())
 		held[x.ref] = a
 		t.said.keep(x.ref, x.said)
-		// Not before: what a full disk refuses comes again.
+		// Charged only once applied: what a full disk refuses comes again.
 		r.grow(ctx, p, t, a, b.parts[i].Adds())
 	}
 	n := uint64(len(b.rounds))
@@ -241,14 +241,14 @@ func (r *receiver) apply(ctx context.Context, p *peer, t *track, held map[ref]en
 	*b = batch{}
 }
 
-// roundCost is what a round that waits takes beside its data, at least. It bounds
-// how many may wait, and with that the time to look through them.
+// roundCost is the memory that a waiting round is charged beside its data, in bytes. It
+// bounds how many may wait, and with that the time to search them.
 const roundCost = 512
 
 func (x *round) cost() int { return roundCost + len(x.data) + len(x.said) }
 
-// hold keeps a round until those before it are here. What is over the limit is
-// forgotten; it is asked for again.
+// hold keeps a round until those before it have come. What exceeds the limit is dropped,
+// and asked for again later.
 func (t *track) hold(x *round) {
 	list := t.pending[x.ref]
 	i, found := slices.BinarySearchFunc(list, x, func(a round, b *round) int {
@@ -263,7 +263,7 @@ func (t *track) hold(x *round) {
 	t.pending[x.ref] = slices.Insert(list, i, kept)
 }
 
-// prune forgets the rounds that wait and are known by now, or not wanted.
+// prune drops the waiting rounds that have been applied by now or are not wanted any more.
 func (t *track) prune(r *receiver, p *peer, held map[ref]engine.ArrayState) {
 	for x := range t.pending {
 		t.pruneArray(r, p, held, x)
@@ -285,7 +285,7 @@ func (t *track) pruneArray(r *receiver, p *peer, held map[ref]engine.ArrayState,
 	}
 }
 
-// drain applies what waits and now continues the replica.
+// drain applies the waiting rounds that now continue the replica.
 func (r *receiver) drain(ctx context.Context, p *peer, t *track, held map[ref]engine.ArrayState) {
 	for x := range t.pending {
 		for {
@@ -306,7 +306,7 @@ func (r *receiver) drain(ctx context.Context, p *peer, t *track, held map[ref]en
 	}
 }
 
-// image takes some pages of an array.
+// image loads some pages of an array into the replica.
 func (r *receiver) image(ctx context.Context, p *peer, t *track, m *message) {
 	x := &m.image
 	held := r.replica(p.ID)

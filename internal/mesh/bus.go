@@ -9,10 +9,10 @@ import (
 // A topic says where a message goes.
 type topic struct {
 	kind kind
-	// origin is of whom a delta, head or image is, and for whom an ask is.
+	// origin is whose delta, head or image it is, or who is asked.
 	origin hint
-	// key is of an image which pages: a later one with the same key replaces it;
-	// of an ask, who asks.
+	// key says which pages an image has: a later one with the same key replaces it. Of
+	// an ask it says who asks.
 	key string
 }
 
@@ -27,7 +27,7 @@ func (t topic) sender() (h hint, ok bool) {
 	return h, err == nil && n == len(h) && t.key == h.String()
 }
 
-// An arrival is a message that a bus hands over, for good.
+// An arrival is a message that a bus hands over; the receiver owns it.
 type arrival struct {
 	topic   topic
 	network string // of another network, its fingerprint; "" of this one
@@ -46,15 +46,15 @@ type bus interface {
 	// self, of others and of the node itself, and for heads of other networks, as
 	// far as the broker lets the node hear them. It is called once, first.
 	listen(self hint, all bool, handle func(arrival)) error
-	// listenImages does so for the images of an origin, until stop is called.
+	// listenImages does the same for the images of an origin, until stop is called.
 	listenImages(origin hint, handle func(arrival)) (stop func(), err error)
-	// stored calls handle for the stored deltas of all origins since a time, or
-	// for the stored images of one, in order, and returns at the end, or when
-	// handle wants no more. It has no more of them on the way than some megabytes.
+	// stored calls handle for the stored deltas of all origins since a time, or for the
+	// stored images of one, in order, and returns at the end, or when handle wants no
+	// more. No more than some megabytes of them are under way at once.
 	storedDeltas(ctx context.Context, origin *hint, since time.Time, handle func(arrival) (more bool)) error
 	storedImages(ctx context.Context, origin hint, handle func(arrival) (more bool)) error
-	// proves reports whether nobody can publish under the topic of another: the
-	// broker is this node's own.
+	// proves reports whether nobody can publish under another's topic, because the broker
+	// is this node's own.
 	proves() bool
 	// up receives a value whenever the bus has come (back).
 	up() <-chan struct{}

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// markEvery is after how many stored messages the receiver is told how far it has
-// come, once it has come so far.
+// markEvery is the number of stored messages after which the receiver is told how far
+// the reading has come.
 const markEvery = 64
 
-// catchUp reads what a bus has stored: images of origins of which nothing is
-// here, and all deltas since the node was last connected. Whatever of it fails or
-// is dropped, the next attempt goes on where this one was.
+// catchUp reads what a bus has stored: images of the origins of which this node holds
+// nothing, and all deltas since the node was last connected. If it fails or drops
+// something, the next attempt goes on from there.
 func (r *receiver) catchUp(ctx context.Context, b bus) {
 	if r.in.put(ctx, incoming{bus: b, catches: true}, true) != nil {
 		return
@@ -46,7 +46,7 @@ func (r *receiver) catchUp(ctx context.Context, b bus) {
 	}
 }
 
-// unread returns since when the stored deltas of a bus have not been read.
+// unread returns the time since which the stored deltas of a bus have not been read.
 func (r *receiver) unread(b bus) time.Time {
 	r.m.mu.Lock()
 	since, ok := r.m.state.Seen[b.name()]
@@ -65,7 +65,7 @@ func (r *receiver) unread(b bus) time.Time {
 	return since
 }
 
-// passed notes what x says of a bus, if it is no message.
+// passed notes how far a bus has been read, if x says that instead of a message.
 func (r *receiver) passed(x *incoming) bool {
 	switch {
 	case x.m != nil:
@@ -80,8 +80,8 @@ func (r *receiver) passed(x *incoming) bool {
 	return true
 }
 
-// imagesOfNew reads the stored images of the origins of which nothing is here. None
-// of them can keep the others waiting for longer than its part of the time.
+// imagesOfNew reads the stored images of the origins of which this node holds nothing.
+// None of them can keep the others waiting for longer than its share of the time.
 func (r *receiver) imagesOfNew(ctx context.Context, b bus) {
 	var list []hint
 	for _, p := range r.m.peerList() {
@@ -97,8 +97,8 @@ func (r *receiver) imagesOfNew(ctx context.Context, b bus) {
 	}
 }
 
-// fetch reads the stored images of one origin, and its deltas if wanted, for as
-// long as it is a peer.
+// fetch reads the stored images of one origin, and its deltas if wanted, as long as it
+// is a peer.
 func (r *receiver) fetch(ctx context.Context, b bus, origin hint, deltas bool) {
 	handle := func(a arrival) bool {
 		r.deliver(ctx, b, a, true)

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// maxLifeAhead is how far beyond this node's clock a life may have begun. Clocks
-// that are wrong by days are said with the generations that they begin; beyond this
-// a life could be one that nobody outlives.
+// maxLifeAhead is how far ahead of this node's clock a life may have begun. Clocks that
+// are wrong by days are reported with the generations that they begin; a life further
+// ahead might never be followed by another.
 const maxLifeAhead = 366 * 24 * time.Hour
 
-// deliver looks at what a bus hands over, and queues it for the receiver if it is
-// what it says: nothing else takes memory. If wait is true, it waits until the
-// sender's share of the queue has room; else what has none is the sender's loss.
+// deliver queues for the receiver what a bus hands over, if it is what it claims to be;
+// nothing else takes memory. If the sender's share of the queue is full, it waits, or
+// drops the message unless wait is true.
 func (r *receiver) deliver(ctx context.Context, b bus, a arrival, wait bool) {
 	if a.network != "" {
 		r.foreign(ctx, a)
@@ -29,12 +29,12 @@ func (r *receiver) deliver(ctx context.Context, b bus, a arrival, wait bool) {
 	}
 }
 
-// open compares a message with the topic that it came under, verifies its signature
-// and parses it, in this order.
+// open compares a message with the topic under which it came, verifies its signature and
+// parses it, in this order.
 func (r *receiver) open(b bus, a arrival) (x incoming, ok bool) {
 	sender, ok := a.topic.sender()
-	// Until the signature has been verified, only the broker may have proved who
-	// sends it: whoever can name another may not have refusals booked on them.
+	// Until the signature has been verified, only the broker can prove who the sender
+	// is; without that, anybody could have refusals booked on others.
 	suspect := func(reason, detail string) {
 		if b.proves() {
 			r.refuse(sender, reason, detail)
@@ -89,8 +89,8 @@ func (r *receiver) open(b bus, a arrival) (x incoming, ok bool) {
 	return incoming{from: from, m: m, size: len(a.msg), stored: !a.stored.IsZero(), bus: b}, true
 }
 
-// foreign looks at a head from another network. If it is of a peer, one of the two
-// nodes has a wrong secret, and neither would ever hear of it: both say so.
+// foreign looks at a head from another network. If a peer has sent it, one of the two
+// nodes has the wrong secret, and neither would hear the other: both report it.
 func (r *receiver) foreign(ctx context.Context, a arrival) {
 	p, ok := r.m.find(a.topic.origin)
 	if !ok {
@@ -116,7 +116,7 @@ func (r *receiver) foreign(ctx context.Context, a arrival) {
 	}
 }
 
-// networkRest is for how long a head from another network says where a peer is.
+// networkRest is how long a head from another network tells where a peer is.
 const networkRest = time.Hour
 
 const strange = "its key is not on the list of peers"
@@ -128,14 +128,14 @@ func reasonOf(err error) string {
 	return reasonMalformed
 }
 
-// ahead reports whether a stamp is of a clock that is far ahead.
+// ahead reports whether the clock of a stamp is far ahead of now.
 func (s stamp) ahead(now time.Time) bool {
 	limit := uint64(max(now.Add(maxLifeAhead).UnixMilli(), 0))
 	return s.incarnation > limit || s.boot > limit || s.at > limit
 }
 
-// newcomer takes from a key that is not on the list the head that shows whom it
-// succeeds. All of them share one share of the queue.
+// newcomer takes from a key that is not on the list only the head that shows which peer
+// it succeeds. All such keys have one share of the queue together.
 func (r *receiver) newcomer(from hint, a arrival) (x incoming, ok bool) {
 	if a.topic.kind == kindHead {
 		if e, err := openEnvelope(a.msg); err == nil && e.kind == kindHead {
@@ -150,7 +150,7 @@ func (r *receiver) newcomer(from hint, a arrival) (x incoming, ok bool) {
 	return x, false
 }
 
-// succeeds reports whether a head shows that its key was chosen by a peer.
+// succeeds reports whether a head proves that a peer chose its key.
 func (r *receiver) succeeds(e *envelope, m *message) bool {
 	if m.proof == nil || m.key.hint() != m.from || m.stamp.ahead(r.m.opts.Now()) {
 		return false
@@ -159,8 +159,8 @@ func (r *receiver) succeeds(e *envelope, m *message) bool {
 	return known && m.proof.names(&m.key) && e.signedBy(&m.key)
 }
 
-// refuse counts a message of a peer that is not taken, and logs the first one
-// for each reason.
+// refuse counts a message of a peer that is not taken, and logs the first for each
+// reason.
 func (r *receiver) refuse(h hint, reason, detail string) {
 	r.m.mu.Lock()
 	mem := r.m.members[h]
@@ -180,7 +180,7 @@ func (r *receiver) refuse(h hint, reason, detail string) {
 	}
 }
 
-// reject counts a message that is not taken and may be anybody's.
+// reject counts a message that is not taken and may be from anybody.
 func (r *receiver) reject(reason, detail string) {
 	r.m.mu.Lock()
 	first := r.m.strange.add(reason, detail)

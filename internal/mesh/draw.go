@@ -6,21 +6,20 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// What peers have a node send again, because they ask, is bounded for each of them: all
-// that it has twice, and as much again in so long a time. A new peer needs all of it
-// once.
+// What a peer can have a node send again is bounded: twice all that the node has, and as
+// much again in each period of this length. A new peer needs all of it once.
 const (
 	drawLeast = 1 << 20
 	drawAgain = 10 * time.Minute
 )
 
-// A draw is what a peer may still have sent, in bytes; below 0 it waits.
+// A draw is what may still be sent because a peer asks, in bytes; below 0 the peer waits.
 type draw struct {
 	left float64
 	at   time.Time
 }
 
-// may reports whether a peer may have more sent, of arrays as they are.
+// may reports whether more may be sent because a peer asks; own are the node's arrays.
 func (s *sender) may(h hint, own map[ref]engine.ArrayState) bool {
 	most := float64(drawLeast)
 	for x, a := range own {
@@ -41,7 +40,8 @@ func (s *sender) may(h hint, own map[ref]engine.ArrayState) bool {
 	return d.left > 0
 }
 
-// charge books what was sent because a peer asked; images of a new life nobody has.
+// charge books what was sent because a peer asked; the images of a new life are charged
+// to nobody.
 func (s *sender) charge(h hint, bytes int) {
 	if d := s.draws[h]; d != nil {
 		d.left -= float64(bytes)
@@ -49,7 +49,7 @@ func (s *sender) charge(h hint, bytes int) {
 	s.m.receiver.figures(h, func(x *stats) { x.served += uint64(bytes) })
 }
 
-// forgetDraws forgets those who are no peers any more.
+// forgetDraws forgets those who are peers no longer.
 func (s *sender) forgetDraws() {
 	for h := range s.draws {
 		if _, ok := s.m.find(h); !ok {

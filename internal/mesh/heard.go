@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// heardFile keeps what peers last said, across a restart.
+// heardFile keeps what peers said last across a restart.
 const heardFile = "heard.json"
 
 // A heard is what is kept of a peer beside what it counts: when it was last heard,
@@ -23,8 +23,8 @@ type heard struct {
 	Head []byte    `json:"head,omitempty"`
 }
 
-// loadHeard reads what was kept; a file that is absent or damaged, with which nothing
-// is lost that counts, is as an empty one.
+// loadHeard reads what was kept. An absent or damaged file is as an empty one: no counts
+// are lost with it.
 func (r *receiver) loadHeard() error {
 	data, err := os.ReadFile(filepath.Join(r.m.opts.Dir, heardFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -51,8 +51,8 @@ func (r *receiver) loadHeard() error {
 	return nil
 }
 
-// saveHeard writes what peers last said. It runs on the receiver's goroutine, or
-// after that has ended.
+// saveHeard writes what peers said last. It runs on the receiver's goroutine, or after
+// that has ended.
 func (r *receiver) saveHeard() error {
 	list := []heard{}
 	r.m.mu.Lock()

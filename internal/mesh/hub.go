@@ -25,13 +25,13 @@ import (
 
 const hubFolder = "broker"
 
-// maxStore is what a hub's broker may store in all: its streams have limits of
-// their own, and one that has had a larger one than it is given now must be found
-// again before it can be made smaller.
+// maxStore is what a hub's broker may store in all. Its streams have limits of their own;
+// this one must not keep a stream from being found whose limit was larger once, or it
+// could not be made smaller.
 const maxStore = 1 << 60
 
-// NoCredentials as [Options.Credentials] shows an external server no key: it
-// asks for none, or the URL has a name and password.
+// NoCredentials as [Options.Credentials] shows an external server no key: the server asks
+// for none, or the URL has a name and password.
 const NoCredentials = "none"
 
 // connect starts the broker of a hub and connects to all brokers.
@@ -66,8 +66,8 @@ func (m *Mesh) connect(ctx context.Context) error {
 	return fmt.Errorf("mesh: mode %.20q is none of %q, %q, %q", o.Mode, Hub, Join, External)
 }
 
-// join connects to hubs. Each has a connection of its own, and every message
-// goes to all: what one loses another carries.
+// join connects to hubs. Each has a connection of its own, and every message goes to
+// all, so that what one loses another carries.
 func (m *Mesh) join(servers []string) error {
 	for _, address := range servers {
 		if _, _, err := net.SplitHostPort(address); err != nil {
@@ -110,8 +110,8 @@ func (m *Mesh) external() error {
 	return nil
 }
 
-// signIn proves the node's key to a broker. The proof of a change of keys goes
-// along, since the broker may be a peer that knows the old one.
+// signIn proves the node's key to a broker. The proof of a change of keys goes along,
+// since the broker may be a peer that knows only the old key.
 func (m *Mesh) signIn() nats.Option {
 	id := m.opts.Identity
 	return func(o *nats.Options) error {
@@ -150,8 +150,8 @@ func parseSuccession(text string) *succession {
 	return s
 }
 
-// known reports whether the holder of a key is a peer, or the successor of one:
-// then it takes the old one's place.
+// known reports whether the holder of a key is a peer, or the successor of one, whose
+// place it then takes.
 func (m *Mesh) known(key public, proof string) bool {
 	if p, ok := m.find(key.hint()); ok {
 		return p.key == key
@@ -165,8 +165,8 @@ func (m *Mesh) known(key public, proof string) bool {
 	return m.succeed(ctx, s, key) == nil
 }
 
-// certificate returns a certificate that the node's own key has signed, for
-// that key: whoever knows the key needs no authority.
+// certificate returns a certificate that the node's own key has signed for itself:
+// whoever knows the key needs no authority.
 func (i *Identity) certificate(now time.Time) (tls.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
@@ -255,7 +255,7 @@ func (m *Mesh) startHub() (*server.Server, error) {
 	return ns, nil
 }
 
-// showOut ends the connections of a node to the hub.
+// showOut closes the connections of a node to the hub.
 func showOut(ns *server.Server, id string) {
 	list, err := ns.Connz(&server.ConnzOptions{Username: true, User: id})
 	if err != nil {
@@ -318,8 +318,8 @@ func (d doorkeeper) permissions(h hint) *server.Permissions {
 // reasonDoor counts connections to a hub that were refused.
 const reasonDoor = "connection refused"
 
-// A hubLog passes on what the broker logs. Its notices are ours to debug, and so
-// are its errors: they are about clients, who can make as many as they like.
+// A hubLog passes on what the broker logs, notices and errors alike at level debug: they
+// are about clients, who can cause as many as they like.
 type hubLog struct{ log *slog.Logger }
 
 func (l *hubLog) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }

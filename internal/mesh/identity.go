@@ -27,8 +27,8 @@ const (
 // A public is the raw public key of an origin.
 type public [ed25519.PublicKeySize]byte
 
-// A hint is the start of a public key: enough to find the peer whose signature
-// to check.
+// A hint is the start of a public key: enough to find the peer whose signature is to be
+// verified.
 type hint [8]byte
 
 func (p *public) hint() (h hint) {
@@ -77,7 +77,7 @@ type Identity struct {
 // ID returns the public key as people write it; peers add it to their list.
 func (i *Identity) ID() string { return i.public.id() }
 
-// Predecessor returns the key that this one took the place of, or "".
+// Predecessor returns the key whose place this one has taken, or "".
 func (i *Identity) Predecessor() string {
 	if i.proof == nil {
 		return ""
@@ -146,8 +146,8 @@ func writeSeed(dir string, seed []byte) error {
 	return writeFile(filepath.Join(dir, keyFile), append(text, '\n'))
 }
 
-// A succession is the word of the holder of an old key that a new one takes
-// its place.
+// A succession is the statement of the holder of an old key that a new one takes its
+// place.
 type succession struct {
 	old       public
 	signature [ed25519.SignatureSize]byte
@@ -163,16 +163,15 @@ func successionText(to *public) []byte {
 	return append([]byte("bulkhead mesh successor v1\x00"), to[:]...)
 }
 
-// names reports whether the holder of s.old chose to.
+// names reports whether the holder of s.old has signed that to succeeds it.
 func (s *succession) names(to *public) bool {
 	return ed25519.Verify(s.old[:], successionText(to), s.signature[:])
 }
 
-// RotateIdentity makes a new key pair in dir, whose node does not run, and lets
-// the old one sign it. Peers that know the old key take the new one in its
-// place when they hear from the node. A key with which the node has not run since it
-// was made is not replaced: nobody knows it, and who knows the one before it would
-// not know the next one.
+// RotateIdentity makes a new key pair in dir, whose node must not be running, and signs
+// it with the old one. Peers that know the old key put the new one in its place when
+// they hear from the node. A key with which the node has never run is not replaced:
+// nobody knows it, and peers that know the one before would not accept its successor.
 func RotateIdentity(dir string) (old, to *Identity, err error) {
 	if old, err = OpenIdentity(dir); err != nil {
 		return nil, nil, err

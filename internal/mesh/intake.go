@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// Bounds on what waits for the receiver. The share of one peer holds all that an
-// honest one sends at once after a broker was away: its outbox and its history.
+// Bounds on what waits for the receiver, in bytes. The share of one peer has room for all
+// that an honest one sends at once after a broker was away: its outbox and its history.
 const (
 	maxQueued      = 96 << 20 // bytes
 	maxQueuedShare = 32 << 20 // of them, of one sender
 	queuedCost     = 512      // what a message and each part of it take beside their bytes, about
 )
 
-// errShare: a sender has as much waiting as it may.
+// errShare: the sender's share of the queue is full.
 var errShare = errors.New("mesh: the sender's share of the queue is full")
 
-// An incoming is a message whose signature is valid; or says of a bus that what it
-// has stored is about to be read, is read up to a time, or to the end.
+// An incoming is a message whose signature is valid; or it says that what a bus has
+// stored is about to be read, or has been read up to a time or to the end.
 type incoming struct {
 	from   hint
 	m      *message
@@ -31,7 +31,7 @@ type incoming struct {
 	until           time.Time
 }
 
-// cost is what x takes while it waits.
+// cost is the memory that x is charged while it waits, in bytes.
 func (x *incoming) cost() int {
 	if x.m == nil {
 		return 0
@@ -39,8 +39,8 @@ func (x *incoming) cost() int {
 	return x.size + len(x.m.said) + queuedCost*(1+len(x.m.rounds)+len(x.m.heads)+len(x.m.wants))
 }
 
-// An intake is the queue before the receiver. It is bounded in bytes, as is what one
-// sender has in it.
+// An intake is the queue before the receiver. It is bounded in bytes, and so is each
+// sender's share of it.
 type intake struct {
 	ready chan struct{} // holds a value if there may be something
 
@@ -55,8 +55,8 @@ func newIntake() *intake {
 	return &intake{ready: make(chan struct{}, 1), shares: make(map[hint]int), space: make(chan struct{})}
 }
 
-// put waits until there is room for x, or ctx ends. If the sender's share is what
-// is full, and it is not to wait for that, errShare is returned.
+// put waits until there is room for x, or ctx ends. If the sender's share is full and
+// wait is false, it returns errShare at once.
 func (q *intake) put(ctx context.Context, x incoming, wait bool) error {
 	for {
 		space, err := q.try(x)
@@ -74,8 +74,8 @@ func (q *intake) put(ctx context.Context, x incoming, wait bool) error {
 	}
 }
 
-// try appends x, or returns what to wait for, with errShare if its sender's share
-// is full.
+// try appends x, or returns a channel to wait on, with errShare if the sender's share is
+// full.
 func (q *intake) try(x incoming) (space chan struct{}, err error) {
 	cost := x.cost()
 	q.mu.Lock()
@@ -102,7 +102,7 @@ func (q *intake) signal() {
 	}
 }
 
-// take returns what came first.
+// take returns the first of the queue.
 func (q *intake) take() (x incoming, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// alive decides whether a message is of the life of the origin that is taken,
-// and begins a new one.
+// alive reports whether a message is of the present life of its origin, and begins a new
+// life if the message does.
 func (r *receiver) alive(ctx context.Context, p *peer, t *track, m *message) bool {
 	held := r.m.opts.Engine.Incarnation(p.ID)
 	old := m.stamp.incarnation < held || m.stamp.incarnation < t.last.incarnation || m.stamp.incarnation == t.last.incarnation && m.stamp.boot < t.last.boot
@@ -39,10 +39,10 @@ func (r *receiver) alive(ctx context.Context, p *peer, t *track, m *message) boo
 	return true
 }
 
-// conflict looks at the head of an older life of an origin. Heads are not
-// stored: whoever sends them lives. Some may have been on their way when the
-// newer life began; after that, two lives that speak in turns are two servers. If
-// the newer one is silent, the machine was set back to before it.
+// conflict looks at the head of an older life of an origin. Heads are not stored: whoever
+// sends one is running. Some may have been under way when the newer life began; after
+// that, two lives that speak in turns are two servers with one key. If the newer one is
+// silent, the machine was set back to a time before it.
 func (r *receiver) conflict(ctx context.Context, p *peer, t *track, m *message) {
 	if !t.lives || time.Since(t.begun) < conflictRest || time.Since(t.oldAt) < conflictRest || t.old.boot == m.stamp.boot && !m.stamp.newer(t.old) {
 		return
@@ -62,9 +62,8 @@ func (r *receiver) conflict(ctx context.Context, p *peer, t *track, m *message) 
 	}
 }
 
-// renew begins with a new incarnation of an origin. As long as there are only
-// heads of it, what is held of the one before still counts: the images or first
-// rounds that take its place come first.
+// renew notes a new incarnation of an origin. Until images or first rounds of it come,
+// which replace what is held of the one before, that still counts.
 func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *message) bool {
 	nothing := m.kind == kindHead && len(m.heads) == 0
 	// Rounds from the start on are as good as images.
@@ -76,8 +75,8 @@ func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *message) boo
 		}
 		return false
 	}
-	// Should the origin forget this life, nothing else makes it believe that it had
-	// one, and a restart of this node must not forget it, too.
+	// Should the origin forget this life, only its own signature convinces it that it
+	// had one; a restart of this node must not lose that.
 	if len(m.said) <= maxSaid || m.kind == kindHead {
 		t.said.head = m.said
 	}
@@ -109,8 +108,8 @@ func (t *track) setHeads(m *message) {
 	}
 }
 
-// lost forgets rounds of an older boot that lead to where the origin has not
-// arrived: it has gone back, and they will never continue anything.
+// lost drops rounds of an older boot that lead to versions that the origin never reached:
+// it has gone back, and they will never continue anything.
 func (t *track) lost(m *message) {
 	versions := make(map[ref]uint64)
 	for _, h := range m.heads {
@@ -130,7 +129,7 @@ func (t *track) lost(m *message) {
 	}
 }
 
-// head notes which versions the origin has.
+// head notes the versions that the origin has.
 func (r *receiver) head(p *peer, t *track, m *message) {
 	if !m.stamp.newer(t.head) || m.stamp.boot < t.last.boot {
 		return // a repetition, or of a process that has ended
@@ -188,8 +187,8 @@ func (r *receiver) successor(ctx context.Context, m *message) (peer, bool) {
 	return r.m.find(m.from)
 }
 
-// succeed puts a new key in place of an old one of the list. The proof has been
-// checked.
+// succeed puts a new key in the place of an old one on the list. The proof has been
+// verified.
 func (m *Mesh) succeed(ctx context.Context, proof *succession, to public) error {
 	p, ok := m.find(proof.old.hint())
 	if !ok || p.key != proof.old {

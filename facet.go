@@ -21,6 +21,7 @@ const (
 	ContactFacet                 // how its reader is to answer: telephone numbers, wallets, addresses
 	MarkupFacet                  // its mark-up
 	ClaimFacet                   // who it says that it is from, which anybody can write
+	ImageFacet                   // what its pictures look like
 )
 
 // Facet returns what of a message the signatures of s are of.
@@ -42,6 +43,8 @@ func (s Scheme) Facet() Facet {
 		return MarkupFacet
 	case Claim:
 		return ClaimFacet
+	case Image:
+		return ImageFacet
 	}
 	return NoFacet
 }
@@ -65,6 +68,8 @@ func (f Facet) String() string {
 		return "mark-up"
 	case ClaimFacet:
 		return "claimed name"
+	case ImageFacet:
+		return "picture"
 	}
 	return "none"
 }

@@ -41,6 +41,7 @@ const (
 	Contact                     // bulkhead/contact: a telephone number, wallet or address in the text
 	Markup                      // bulkhead/markup: hash of the skeleton of the mark-up
 	Claim                       // bulkhead/claim: the name that a message gives its sender
+	Image                       // bulkhead/image: one of several keys of what a picture looks like
 	numSchemes
 )
 
@@ -69,6 +70,7 @@ var schemeNames = [numSchemes]string{
 	Contact:       "bulkhead/contact",
 	Markup:        "bulkhead/markup",
 	Claim:         "bulkhead/claim",
+	Image:         "bulkhead/image",
 }
 
 // Schemes returns every valid scheme, in the order of the constants.

@@ -58,6 +58,7 @@ func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signatur
 		c.family(func() ([]bulkhead.Signature, error) { return linkSignatures(ctx, m, opts.Key) }, bulkhead.Link),
 		c.family(func() ([]bulkhead.Signature, error) { return contactSignatures(ctx, m, opts.Key) }, bulkhead.Contact),
 		c.family(func() ([]bulkhead.Signature, error) { return attachmentSignatures(ctx, m) }, bulkhead.Attachment),
+		c.family(func() ([]bulkhead.Signature, error) { return imageSignatures(ctx, m, opts.Key) }, bulkhead.Image),
 		c.family(func() ([]bulkhead.Signature, error) { return markupSignatures(ctx, m) }, bulkhead.Markup),
 		c.family(func() ([]bulkhead.Signature, error) { return claims(m), nil }, bulkhead.Claim),
 		// The schemes of other clearinghouses: one line each.
@@ -83,7 +84,10 @@ func ownSchemes(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.
 	if err != nil {
 		return nil, err
 	}
-	sigs := exact(m, s, p)
+	sigs, err := exact(ctx, m, s, p)
+	if err != nil {
+		return nil, err
+	}
 	if !slices.Contains(opts.Skip, bulkhead.Near) {
 		sigs = append(sigs, newNearKey(opts.Key).near(s)...)
 	}

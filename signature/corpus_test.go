@@ -63,7 +63,7 @@ func loadCorpus(t *testing.T) []corpusMail {
 				damaged++
 			}
 			s := mailtest.Must(skeletonOf(t.Context(), m, nil))
-			c := corpusMail{name: set + "/" + row[0], set: set, spam: row[1] == "spam", cluster: clusters[row[0]], exact: exactSum(m, s, nil), to: m.To}
+			c := corpusMail{name: set + "/" + row[0], set: set, spam: row[1] == "spam", cluster: clusters[row[0]], exact: mailtest.Must(exactSum(t.Context(), m, s, nil)), to: m.To}
 			c.words = &s.words
 			if c.bands = key.bands(c.words, 0); c.bands == nil {
 				c.words, c.quoted = &s.quoted, true

@@ -5,8 +5,8 @@
 //
 //   - bulkhead/exact, a hash of the canonical text of the body (exact.go);
 //   - bulkhead/near, keyed MinHash bands of the body's skeleton (near.go);
-//   - bulkhead/link, bulkhead/contact, bulkhead/attachment and bulkhead/markup, of what
-//     is not the text: docs/specs/facets.md;
+//   - bulkhead/link, bulkhead/contact, bulkhead/attachment, bulkhead/image and
+//     bulkhead/markup, of what is not the text: docs/specs/facets.md;
 //   - bulkhead/claim, the name that From gives the sender (claim.go);
 //   - the schemes of other clearinghouses, each bit-exact with its own clients:
 //     packages razor, pyzor, dcc and rspamd below this one.
@@ -28,7 +28,8 @@
 // encoding, charset, line ends, boundaries and headers make no difference.
 // Attachments do not enter, except where a message has no words at all: then
 // the hash is of "data", NUL, the canonical text, and the SHA-256 hash of every
-// other part, if these have 4 KiB and 32 different byte values.
+// other part, if these have 4 KiB and 32 different byte values, or if a page has a
+// link and shows a picture.
 //
 // # bulkhead/near
 //

@@ -2,6 +2,7 @@ package signature
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"hash"
 	"slices"
@@ -27,17 +28,26 @@ const (
 )
 
 // exactSum returns the sum of the bulkhead/exact signature of m, or nil when
-// the body is below the floor.
+// the body is below the floor. Its error is that of ctx.
 //
 // The package doc defines it. Parts that are not text do not enter, since
 // senders vary them; a short note with a picture has no signature either, since
 // the picture may be the logo below all mail of a company.
-func exactSum(m *mail.Message, s *skeleton, p *pace.Pace) []byte {
+func exactSum(ctx context.Context, m *mail.Message, s *skeleton, p *pace.Pace) ([]byte, error) {
 	h := sha256.New()
-	switch {
-	case enough(exactMinWords, exactMinLetters, &s.words, &s.quoted):
+	if enough(exactMinWords, exactMinLetters, &s.words, &s.quoted) {
 		hashText(m, h, p)
-	case s.empty() && !s.footer && dataFloor(m, p):
+		return h.Sum(nil), nil
+	}
+	if !s.empty() {
+		return nil, nil
+	}
+	// A picture and a link are a message, whatever is below them.
+	linked, err := showsLinkedPicture(ctx, m)
+	switch {
+	case err != nil:
+		return nil, err
+	case linked || !s.footer && dataFloor(m, p):
 		h.Write([]byte("data\x00"))
 		hashText(m, h, p)
 		for i := range m.Parts {
@@ -47,10 +57,30 @@ func exactSum(m *mail.Message, s *skeleton, p *pace.Pace) []byte {
 				h.Write(sum.Sum(nil))
 			}
 		}
-	default:
-		return nil
+		return h.Sum(nil), nil
 	}
-	return h.Sum(nil)
+	return nil, nil
+}
+
+// showsLinkedPicture reports whether a page of m, attachments aside, has a link to follow,
+// and a picture that is sent with it or loaded.
+func showsLinkedPicture(ctx context.Context, m *mail.Message) (bool, error) {
+	picture := slices.ContainsFunc(m.Parts, func(p mail.Part) bool { return isPicture(&p) })
+	link := false
+	for i := range m.Parts {
+		if !m.Parts[i].HTML || m.Parts[i].Attachment {
+			continue
+		}
+		page, err := m.Page(ctx, i)
+		if err != nil {
+			return false, err
+		}
+		for _, h := range page.Links {
+			picture = picture || h.Loaded
+			link = link || !h.Loaded && !h.Hidden
+		}
+	}
+	return picture && link, nil
 }
 
 // dataFloor reports whether the parts that are not text tell enough.
@@ -143,6 +173,7 @@ func appendNFC(buf, text []byte) []byte {
 }
 
 // exact returns the bulkhead/exact signature of m, if it has one.
-func exact(m *mail.Message, s *skeleton, p *pace.Pace) []bulkhead.Signature {
-	return appendSignature(nil, bulkhead.Exact, exactSum(m, s, p))
+func exact(ctx context.Context, m *mail.Message, s *skeleton, p *pace.Pace) ([]bulkhead.Signature, error) {
+	sum, err := exactSum(ctx, m, s, p)
+	return appendSignature(nil, bulkhead.Exact, sum), err
 }

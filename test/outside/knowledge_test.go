@@ -1,9 +1,14 @@
 package outside_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"image"
+	"image/jpeg"
+	"image/png"
 	"net/http/httptest"
+	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/api"
@@ -13,6 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature"
 	"github.com/bulkhead-mail/bulkhead/signature/link"
 	sigmail "github.com/bulkhead-mail/bulkhead/signature/mail"
+	"github.com/bulkhead-mail/bulkhead/signature/picture"
 	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 
 	"example.com/outside"
@@ -48,6 +54,35 @@ func Example_signatureLink() {
 	// Output:
 	// example.com www.example.com/go
 	// example.net forms.example.net/abc
+}
+
+func Example_signaturePicture() {
+	drawn := image.NewGray(image.Rect(0, 0, 300, 200))
+	for i := range drawn.Pix {
+		x, y := i%300, i/300
+		drawn.Pix[i] = uint8(x*x/40 ^ y*y/30)
+	}
+	var file, smaller bytes.Buffer
+	err := png.Encode(&file, drawn)
+	if err == nil {
+		err = jpeg.Encode(&smaller, drawn, &jpeg.Options{Quality: 60})
+	}
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	hasher := picture.NewHasher([16]byte{})
+	keys := func(data []byte) [][picture.KeySize]byte {
+		look, err := picture.Read(context.Background(), data)
+		if err != nil {
+			fmt.Println(err)
+			return nil
+		}
+		return hasher.Keys(look)
+	}
+	known := keys(file.Bytes())
+	fmt.Println(slices.ContainsFunc(keys(smaller.Bytes()), func(k [picture.KeySize]byte) bool { return slices.Contains(known, k) }))
+	// Output: true
 }
 
 func Example_signatureMail() {

@@ -109,7 +109,7 @@ func (r *Resolver) listings(m *Message, i int) evidence.Wants {
 // not all of it.
 func blamed(f bulkhead.Facet) bool {
 	switch f {
-	case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.AttachmentFacet, bulkhead.ContactFacet, bulkhead.ClaimFacet:
+	case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.AttachmentFacet, bulkhead.ContactFacet, bulkhead.ClaimFacet, bulkhead.ImageFacet:
 		return true
 	}
 	return false

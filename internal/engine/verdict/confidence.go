@@ -65,7 +65,7 @@ func (d *decision) facet() bulkhead.Facet {
 	if d.finding >= 0 {
 		return d.Signatures[d.finding].Scheme().Facet()
 	}
-	for _, parts := range [...][]int{d.parts.Links, d.parts.Senders, d.parts.Attachments, d.parts.Contacts} {
+	for _, parts := range d.decisive(bulkhead.ClassSpam) {
 		if i := d.worst(parts, d.listed); i >= 0 {
 			return d.Signatures[i].Scheme().Facet()
 		}

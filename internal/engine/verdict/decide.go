@@ -30,7 +30,7 @@ const (
 	exactText      // a copy of what was reported
 	digests        // likewise, as far as digests tell
 	pairedText     // the text was reported with this very sender or link
-	otherPart      // a link, the sender, an attachment or contact
+	otherPart      // a link, the sender, an attachment, picture or contact
 	twoVoices      // a changed copy, called spam by two
 	contexts       // likewise, with several senders or links
 	oneVoice       // a changed copy that too little speaks against
@@ -137,13 +137,25 @@ func (d *decision) byParts(listed bool) {
 
 // condemned gives the message a class if a part beside the text is what is asked.
 func (d *decision) condemned(class bulkhead.Class, is func(int) bool) bool {
-	for _, parts := range [...][]int{d.parts.Links, d.parts.Senders, d.parts.Attachments, d.parts.Contacts} {
+	for _, parts := range d.decisive(class) {
 		if i := d.worst(parts, is); i >= 0 {
 			d.rule(class, otherPart, i)
 			return true
 		}
 	}
 	return false
+}
+
+// decisive returns the parts that may make a message what class says, in their order. A
+// picture beside a text is often borrowed, such as a logo, so that it condemns only where
+// it is the message.
+func (d *decision) decisive(class bulkhead.Class) [5][]int {
+	p := &d.parts
+	images := p.Images
+	if class == bulkhead.ClassSpam && p.Near {
+		images = nil
+	}
+	return [...][]int{p.Links, p.Senders, p.Attachments, images, p.Contacts}
 }
 
 // worst returns which of the parts that are what is asked is the strongest, -1 if

@@ -123,6 +123,7 @@ func TestDecide(t *testing.T) {
 		several = func(e Evidence) Evidence { e.Contexts = 2; return e }
 		sent    = func(e Evidence, n uint32) Evidence { e.Good = n; return e }
 		p       = func(parts ...part) []part { return parts }
+		picture = func(e Evidence) part { return part{scheme: bulkhead.Image, name: "a", Evidence: e} }
 		paired  = func(name string, e Evidence) map[string]Evidence { return map[string]Evidence{name: e} }
 		shared  = func(e Evidence) Evidence { e.Addresses = 100; return e }
 	)
@@ -168,6 +169,11 @@ func TestDecide(t *testing.T) {
 		// 4 to 6: parts.
 		{"a link by two", p(body(bulkhead.Exact, no), link("evil.example", two)), nil, "", spam, byLink, "links to \"evil.example\": reported as spam by 2 of about 2 recipients"},
 		{"a link by one", p(body(bulkhead.Exact, no), link("evil.example", one)), nil, "", suspected, byLink, "second voice"},
+		{"a picture by two", p(body(bulkhead.Exact, no), picture(two)), nil, "", spam, bulkhead.ImageFacet, "a picture that looks the same: reported as spam by 2"},
+		{"a picture by one", p(body(bulkhead.Exact, no), picture(one)), nil, "", suspected, bulkhead.ImageFacet, "second voice"},
+		{"a picture by two beside a text", message(nearly(no), p(picture(voted(2, 0)))), nil, "", suspected, bulkhead.ImageFacet, "a picture"},
+		{"a picture by two that is often delivered", p(body(bulkhead.Exact, no), picture(two.delivered(200))), nil, "", unknown, noFacet, ""},
+		{"a known sender with a reported picture", p(body(bulkhead.Exact, no), bank, picture(voted(9, 0))), nil, "", good, noFacet, "hardly ever reported"},
 		{"a path by two", p(body(bulkhead.Exact, no), link("forms.example", no.delivered(900)), link("forms.example/abc", two)), nil, "", spam, byLink, "forms.example/abc"},
 		{"a link by two that is often delivered", p(body(bulkhead.Exact, no), link("forms.example", two.delivered(200))), nil, "", unknown, noFacet, ""},
 		{"a link that two reported and two denied", p(body(bulkhead.Exact, no), link("evil.example", voted(2, 2))), nil, "", unknown, noFacet, ""},

@@ -14,13 +14,15 @@ const (
 // Parts are the signatures of a message sorted by what they are of, as indices, in
 // their order. It keeps its slices when it is set again.
 type Parts struct {
-	Links, Senders, Attachments, Contacts, Claims []int
+	Links, Senders, Attachments, Images, Contacts, Claims []int
 	// Texts are those by which the text is paired with links and senders: the first
 	// bands of bulkhead/near, or if there are none those of the whole text.
 	Texts []int
 	// The sender, -1 where there is none: its domain, its address, or who spoke for
 	// it without being of its domain.
 	Domain, Address, Other int
+	// Near says that there is text enough to be recognised by it where it is changed.
+	Near bool
 	// Digests says that there is nothing but what other clearinghouses' clients send:
 	// of the text alone, and no more can be asked for.
 	Digests bool
@@ -29,7 +31,7 @@ type Parts struct {
 // Set sorts sigs.
 func (p *Parts) Set(sigs []bulkhead.Signature) {
 	*p = Parts{
-		Links: p.Links[:0], Senders: p.Senders[:0], Attachments: p.Attachments[:0], Contacts: p.Contacts[:0], Claims: p.Claims[:0],
+		Links: p.Links[:0], Senders: p.Senders[:0], Attachments: p.Attachments[:0], Images: p.Images[:0], Contacts: p.Contacts[:0], Claims: p.Claims[:0],
 		Texts: p.Texts[:0], Domain: -1, Address: -1, Other: -1, Digests: true,
 	}
 	for i := range sigs {
@@ -57,6 +59,8 @@ func (p *Parts) add(i int, sig *bulkhead.Signature) {
 		p.sender(i, sig.Sum())
 	case bulkhead.AttachmentFacet:
 		p.Attachments = append(p.Attachments, i)
+	case bulkhead.ImageFacet:
+		p.Images = append(p.Images, i)
 	case bulkhead.ContactFacet:
 		p.Contacts = append(p.Contacts, i)
 	case bulkhead.ClaimFacet:
@@ -67,8 +71,8 @@ func (p *Parts) add(i int, sig *bulkhead.Signature) {
 		if len(p.Texts) < pairTexts {
 			p.Texts = append(p.Texts, i)
 		}
-		p.Digests = false
-	case bulkhead.Exact, bulkhead.Link, bulkhead.Sender, bulkhead.Network, bulkhead.Attachment, bulkhead.Contact, bulkhead.Markup, bulkhead.Claim:
+		p.Digests, p.Near = false, true
+	case bulkhead.Exact, bulkhead.Link, bulkhead.Sender, bulkhead.Network, bulkhead.Attachment, bulkhead.Contact, bulkhead.Markup, bulkhead.Claim, bulkhead.Image:
 		p.Digests = false
 	}
 }

@@ -62,6 +62,7 @@ func drawMessage(t *rapid.T) ([]part, map[string]Evidence) {
 	add(bulkhead.Link, "other.example/abc")
 	add(bulkhead.Attachment, "attachment")
 	add(bulkhead.Contact, "+15550100")
+	add(bulkhead.Image, "picture")
 	// With it, the message is more than digests.
 	parts = append(parts, part{scheme: bulkhead.Exact, name: "text", Evidence: drawEvidence(t, bulkhead.TextFacet)})
 	pairs := make(map[string]Evidence)

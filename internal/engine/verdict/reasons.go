@@ -134,6 +134,8 @@ func (d *decision) name(i int) string {
 		return fmt.Sprintf("the name %.80q", what)
 	case bulkhead.ContactFacet:
 		return fmt.Sprintf("the contact %.80q", what)
+	case bulkhead.ImageFacet:
+		return "a picture that looks the same"
 	}
 	return fmt.Sprintf("the %s %.80q", sig.Scheme().Facet(), what)
 }

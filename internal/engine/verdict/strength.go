@@ -36,7 +36,7 @@ func (e *Evidence) history() float64 { return float64(e.Old) + 0.25*float64(e.Ne
 // says what each does.
 const (
 	textBase     = 2.0 / 3 // and never less than the promotion weight
-	namedBase    = 1.5     // of a link, sender, attachment or contact: two roots, or one and a trap
+	namedBase    = 1.5     // of a link, sender, attachment, picture or contact: two roots, or one and a trap
 	pairBase     = 1.0
 	goodPairBase = 2.5 // of a text with a sender or link of good standing
 
@@ -81,7 +81,7 @@ func (p Policy) Strength(e *Evidence, base float64) float64 {
 // ever delivered.
 func base(f bulkhead.Facet) float64 {
 	switch f {
-	case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.AttachmentFacet, bulkhead.ContactFacet, bulkhead.ClaimFacet:
+	case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.AttachmentFacet, bulkhead.ContactFacet, bulkhead.ClaimFacet, bulkhead.ImageFacet:
 		return namedBase
 	}
 	return 1

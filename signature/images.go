@@ -1,0 +1,69 @@
+package signature
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature/mail"
+	"github.com/bulkhead-mail/bulkhead/signature/picture"
+)
+
+const (
+	// MaxImageKeys is how many bulkhead/image signatures a message has: those of four
+	// pictures, or of two that have a margin.
+	MaxImageKeys = 4 * picture.ViewKeys
+
+	// The pixels that are decoded of a message are bounded by its size, since a few bytes
+	// may be many pixels: a picture of 512 by 512 in any case, those of photographs and of
+	// drawings as they are usually compressed, and [picture.MaxPixels] at most.
+	minPixels   = 1 << 18
+	pixelsAByte = 16
+)
+
+// isPicture reports whether a part is a picture that is large enough to be one.
+func isPicture(p *mail.Part) bool { return picture.Pixels(p.Data) > 0 }
+
+// imageSignatures returns the bulkhead/image signatures of the pictures of m, the
+// largest first, so that small ones hide none. What cannot be decoded has none.
+func imageSignatures(ctx context.Context, m *mail.Message, key [16]byte) ([]bulkhead.Signature, error) {
+	type file struct {
+		data   []byte
+		pixels int
+	}
+	var files []file
+	for i := range m.Parts {
+		if n := picture.Pixels(m.Parts[i].Data); n > 0 {
+			files = append(files, file{m.Parts[i].Data, n})
+		}
+	}
+	if len(files) == 0 {
+		return nil, nil
+	}
+	slices.SortStableFunc(files, func(a, b file) int { return cmp.Compare(b.pixels, a.pixels) })
+	room := min(picture.MaxPixels, minPixels+pixelsAByte*len(m.Raw))
+	h := picture.NewHasher(key)
+	var sigs []bulkhead.Signature
+	for _, f := range files {
+		if f.pixels > room {
+			continue
+		}
+		room -= f.pixels
+		look, err := picture.Read(ctx, f.data)
+		if ended := ctx.Err(); err != nil && ended != nil {
+			return nil, err
+		}
+		if err != nil {
+			continue // damage is no error
+		}
+		keys := h.Keys(look)
+		if len(sigs)+len(keys) > MaxImageKeys {
+			break
+		}
+		for i := range keys {
+			sigs = appendSignature(sigs, bulkhead.Image, keys[i][:])
+		}
+	}
+	return sigs, nil
+}

@@ -191,10 +191,7 @@ func (s *Server) startWriting() (end func()) {
 }
 
 func (s *Server) checkExposure(a net.Addr) error {
-	if s.exposable {
-		return nil
-	}
-	if ap, err := netip.ParseAddrPort(a.String()); err == nil && !ap.Addr().Unmap().IsLoopback() {
+	if !s.exposable && door.Exposed(a) {
 		return fmt.Errorf("dcc: %s can be reached from the network: configure clients, or the networks of anonymous ones", a)
 	}
 	return nil

@@ -152,6 +152,14 @@ func closeAll(conns []*net.UDPConn) {
 	}
 }
 
+// Exposed reports whether other machines can reach a socket at this local address: one of
+// IP that is not a loopback address. A door that nobody has restricted refuses to serve
+// there.
+func Exposed(a net.Addr) bool {
+	at, err := netip.ParseAddrPort(a.String())
+	return err == nil && !at.Addr().Unmap().IsLoopback()
+}
+
 // addrOf returns the IP address within a, or the zero Addr.
 func addrOf(a net.Addr) netip.Addr {
 	switch a := a.(type) {

@@ -240,10 +240,7 @@ func (s *Server) startWriting() (end func()) {
 // checkExposure refuses an address of the network for a server that nobody has
 // restricted.
 func (s *Server) checkExposure(a net.Addr) error {
-	if s.limited {
-		return nil
-	}
-	if ap, err := netip.ParseAddrPort(a.String()); err == nil && !ap.Addr().Unmap().IsLoopback() {
+	if !s.limited && door.Exposed(a) {
 		return fmt.Errorf("fuzzy: %s can be reached from the network: configure keys, or the networks that may update", a)
 	}
 	return nil

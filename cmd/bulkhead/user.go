@@ -176,29 +176,31 @@ func newUserRole(u *adminFlags) *cobra.Command {
 }
 
 func newUserLink(u *adminFlags) *cobra.Command {
-	return &cobra.Command{
-		Use: "link NAME [PERSON]", Short: "Say whose account it is: all accounts of one person are one voter",
-		Long: "Say whose account it is: all accounts of one person are one voter, with one vote on\n" +
-			"each message. Without a person the account is nobody else's. The person \"local\" is\n" +
-			"the node itself, with all clients on it that have no account.",
-		Args: cli.Args(cobra.RangeArgs(1, 2)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
-			person := strings.Join(args[1:], "")
-			return u.change(cmd, c, args[0], client.UserChange{Person: &person})
-		}),
-	}
+	cmd := u.setOrClear(func(person *string) client.UserChange { return client.UserChange{Person: person} })
+	cmd.Use, cmd.Short = "link NAME [PERSON]", "Say whose account it is: all accounts of one person are one voter"
+	cmd.Long = "Say whose account it is. All accounts of one person are one voter, with one vote on each\n" +
+		"message. Without PERSON the account stands for itself. The person \"local\" is the node\n" +
+		"itself, together with all clients on its machine that have no account."
+	return cmd
 }
 
 func newUserParent(u *adminFlags) *cobra.Command {
+	cmd := u.setOrClear(func(parent *string) client.UserChange { return client.UserChange{Parent: parent} })
+	cmd.Use, cmd.Short = "parent NAME [PARENT]", "Make an account answer for another one"
+	cmd.Long = "Make the account PARENT answer for the account NAME. NAME then never weighs more than\n" +
+		"PARENT, and a report by NAME that is revoked counts against both. Without PARENT the\n" +
+		"account answers for itself."
+	return cmd
+}
+
+// setOrClear returns a command that takes an account and a value, and changes what change
+// says to the value, or to nothing if there is none.
+func (u *adminFlags) setOrClear(change func(value *string) client.UserChange) *cobra.Command {
 	return &cobra.Command{
-		Use: "parent NAME [PARENT]", Short: "Let an account answer for another one, which then weighs no more than it",
-		Long: "Let the account PARENT answer for the account NAME, which then never weighs more than\n" +
-			"its parent, and whose reports that are revoked count against both. Without a parent\n" +
-			"the account answers for itself.",
 		Args: cli.Args(cobra.RangeArgs(1, 2)),
 		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
-			parent := strings.Join(args[1:], "")
-			return u.change(cmd, c, args[0], client.UserChange{Parent: &parent})
+			value := strings.Join(args[1:], "")
+			return u.change(cmd, c, args[0], change(&value))
 		}),
 	}
 }

@@ -204,7 +204,8 @@ func (v *View) leaving() bool {
 }
 
 // Busy reports whether arrays leave the memory at present, or are to be merged. It
-// runs between two batches of the writer.
+// must not run while the writer changes anything. The program has no need to ask:
+// it is here for tests of this package and of engine, which wait for merging to end.
 func (s *Set) Busy() bool {
 	v := s.View()
 	return v.leaving() || len(s.wake) > 0 || s.wanted.Load() > 0 || s.arrange(v, 0).stale || len(s.arrange(v, s.lacks(v, 0)).leaving) > 0

@@ -82,9 +82,3 @@ func (e *envelope) statement() []byte {
 	b = append(b, e.sum[:]...)
 	return append(b, e.signature...)
 }
-
-// verify reports whether the bytes of a message were signed by the holder of key.
-func verify(b []byte, key *public) bool {
-	e, err := openEnvelope(b)
-	return err == nil && e.signedBy(key)
-}

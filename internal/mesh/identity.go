@@ -46,12 +46,7 @@ func (p *public) id() string {
 	return string(text)
 }
 
-// ParseID checks that text is the public key of a node.
-func ParseID(text string) error {
-	_, err := parsePublic(text)
-	return err
-}
-
+// parsePublic reads the public key of a node as [public.id] writes it.
 func parsePublic(text string) (p public, err error) {
 	raw, err := nkeys.Decode(nkeys.PrefixByteUser, []byte(text))
 	if err != nil || len(raw) != len(p) {

@@ -99,17 +99,8 @@ func kindOf(a engine.Array) filter.Kind {
 	return filter.Bitmap
 }
 
-// parseMessage parses a message of the network whose key has the given id. It
-// does not check the signature. Its error wraps errMessage or errNewer.
-func parseMessage(b []byte, keyID uint64) (*message, error) {
-	e, err := openEnvelope(b)
-	if err != nil {
-		return nil, err
-	}
-	return e.parse(keyID)
-}
-
-// parse parses all of a message, as [parseMessage] does.
+// parse parses all of a message of the network whose key has the given id. It does not
+// check the signature. Its error wraps errMessage or errNewer.
 func (e *envelope) parse(keyID uint64) (*message, error) {
 	m, sizes, err := e.parseClaim(keyID)
 	if err != nil {

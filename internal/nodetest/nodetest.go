@@ -57,6 +57,26 @@ func build(t testing.TB, name string) string {
 	return path
 }
 
+// Released returns the path of the program of the last release, as [Binary] does: one
+// that was built before, or is built of this repository's history. Without that the test is
+// skipped.
+func Released(t testing.TB) string {
+	t.Helper()
+	if dir := os.Getenv("BULKHEAD_PROGRAMS"); dir != "" {
+		path := filepath.Join(dir, "released")
+		if _, err := os.Stat(path); err != nil {
+			t.Skipf("no program of the last release: %v", err)
+		}
+		return path
+	}
+	path := filepath.Join(t.TempDir(), "released")
+	root := strings.TrimSpace(Output(t, "", "go", "list", "-m", "-f", "{{.Dir}}"))
+	if out, err := exec.CommandContext(t.Context(), filepath.Join(root, "test", "released"), path).CombinedOutput(); err != nil {
+		t.Skipf("no program of the last release: %v\n%s", err, out)
+	}
+	return path
+}
+
 // Main runs the tests of a package, removes the programs that were built for
 // them and exits.
 func Main(m *testing.M) {

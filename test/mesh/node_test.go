@@ -49,7 +49,13 @@ type node struct {
 // new one; mesh is the section of that name.
 func newNode(t testing.TB, name, secretFile, mesh string) *node {
 	t.Helper()
-	n := &node{t: t, name: name, bin: nodetest.Binary(t), dir: t.TempDir(), http: ownAddress(t), truth: make(votes), copies: make(map[string]votes)}
+	return newNodeOf(t, nodetest.Binary(t), name, secretFile, mesh)
+}
+
+// newNodeOf is newNode of another program than today's.
+func newNodeOf(t testing.TB, bin, name, secretFile, mesh string) *node {
+	t.Helper()
+	n := &node{t: t, name: name, bin: bin, dir: t.TempDir(), http: ownAddress(t), truth: make(votes), copies: make(map[string]votes)}
 	config := fmt.Sprintf("[node]\nname = %q\n[listen]\nhttp = %q\n[tally]\ncapacity = 5000\n[blocklist]\ncapacity = 1000\n"+
 		"[mesh]\npublish_interval = \"100ms\"\nheartbeat = \"1s\"\n%s\n", name, n.http, mesh)
 	if err := os.WriteFile(filepath.Join(n.dir, "bulkhead.toml"), []byte(config), 0o600); err != nil {
@@ -202,33 +208,51 @@ func befriend(t testing.TB, nodes ...*node) {
 // by no more than one in a hundred counts.
 func differ(nodes []*node, limit int) string {
 	over := 0
-	var sigs []bulkhead.Signature
-	for i := range limit {
-		sigs = append(sigs, signature(i))
-	}
 	for _, n := range nodes {
-		v, err := n.client.Check(n.ctx(), bulkhead.Query{Signatures: sigs, Terse: true})
-		if err != nil {
-			return fmt.Sprintf("%s: %v", n.name, err)
+		more, lacks := compare(n, nodes, limit)
+		if lacks != "" {
+			return lacks
 		}
-		for i, f := range v.Findings {
-			var want [2]uint32
-			for _, o := range nodes {
-				want[0] += o.truth[i][0]
-				want[1] += o.truth[i][1]
-			}
-			switch {
-			case f.Sightings < want[0] || f.Spam < want[1]:
-				return fmt.Sprintf("%s: signature %d: %d sightings, %d spam votes; want %v", n.name, i, f.Sightings, f.Spam, want)
-			case f.Sightings > want[0] || f.Spam > want[1]:
-				over++
-			}
-		}
+		over += more
 	}
 	if over > limit*len(nodes)/100 {
 		return fmt.Sprintf("%d of %d counts too high", over, limit*len(nodes))
 	}
 	return ""
+}
+
+// lacking returns what a node says too little of that some nodes were told, "" if
+// nothing.
+func lacking(n *node, told []*node, limit int) string {
+	_, lacks := compare(n, told, limit)
+	return lacks
+}
+
+// compare holds what a node says of signatures below limit against what some nodes were
+// told: how many counts are too high, and one that is too low.
+func compare(n *node, told []*node, limit int) (over int, lacks string) {
+	var sigs []bulkhead.Signature
+	for i := range limit {
+		sigs = append(sigs, signature(i))
+	}
+	v, err := n.client.Check(n.ctx(), bulkhead.Query{Signatures: sigs, Terse: true})
+	if err != nil {
+		return 0, fmt.Sprintf("%s: %v", n.name, err)
+	}
+	for i, f := range v.Findings {
+		var want [2]uint32
+		for _, o := range told {
+			want[0] += o.truth[i][0]
+			want[1] += o.truth[i][1]
+		}
+		switch {
+		case f.Sightings < want[0] || f.Spam < want[1]:
+			return 0, fmt.Sprintf("%s: signature %d: %d sightings, %d spam votes; want %v", n.name, i, f.Sightings, f.Spam, want)
+		case f.Sightings > want[0] || f.Spam > want[1]:
+			over++
+		}
+	}
+	return over, ""
 }
 
 // agree waits until the nodes say what they were told all together, and until

@@ -65,7 +65,7 @@ func (d *desk) answer(s *Server, dst, msg []byte, client netip.Addr, limit int) 
 			// Whoever wrote the query may have put somebody else's address on it, but
 			// for one of this machine.
 			limit = min(limit, len(msg)+len(msg)/2)
-			if !s.unproven.Allow(networkOf(client), 1) {
+			if !s.unproven.Allow(door.NetworkOf(client), 1) {
 				return d.slip(dst)
 			}
 		}
@@ -84,20 +84,6 @@ func (d *desk) slip(dst []byte) []byte {
 	}
 	out, _ := d.query.build(dst, &reply{}, true)
 	return out
-}
-
-// networkOf returns what stands for the network of an address in a limit: the
-// first address of its /24, or /56, as response rate limiting in name servers has it.
-func networkOf(a netip.Addr) netip.Addr {
-	bits := 24
-	if a = a.Unmap(); a.Is6() {
-		bits = 56
-	}
-	p, err := a.WithZone("").Prefix(bits)
-	if err != nil {
-		return a
-	}
-	return p.Addr()
 }
 
 func (d *desk) reply(s *Server, q *query) reply {

@@ -35,7 +35,7 @@ type Server struct {
 	// Rate limits the queries of one client; those above it are dropped, on TCP
 	// the connection is closed. The zero Rate sets no limit.
 	Rate door.Rate
-	// Unproven limits the answers over UDP to one network, a /24 or /56, of clients that
+	// Unproven limits the answers over UDP to one network, a /24 or /48, of clients that
 	// have not proved by a cookie (RFC 7873) that the address is theirs: those whose
 	// traffic a forger of addresses would send at somebody. Beyond it every second
 	// query is sent to TCP, the others get nothing. The zero Rate means

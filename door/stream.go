@@ -31,8 +31,10 @@ type StreamServer struct {
 	// request which was read is still answered, and ends when the shutdown's
 	// context does. A panic ends the connection, is logged, and nothing else.
 	Handler func(context.Context, *Conn)
-	// MaxConns caps the open connections; 0 means DefaultMaxConns. A client
-	// above a cap is disconnected without a word.
+	// MaxConns caps the open connections; 0 means DefaultMaxConns. Above a cap the
+	// connection that has waited longest for its client is given up, of the network
+	// that has the most; see [Crowd]. Where none waits, the newcomer is disconnected
+	// without a word.
 	MaxConns int
 	// MaxConnsPerClient caps those of one client; 0 means DefaultConnsPerIP,
 	// below 0 means no cap. Clients of a unix socket are not told apart.
@@ -56,15 +58,16 @@ type StreamServer struct {
 	life      // its mu guards what follows
 	requests  *Limiter
 	accepts   *Limiter
+	crowd     Crowd
 	listeners map[net.Listener]struct{}
 	open      map[*Conn]struct{}
-	clients   map[netip.Addr]int
 }
 
 // ConnStats are the counters of a [StreamServer]; all may be read at any time.
 type ConnStats struct {
 	Accepted atomic.Int64 // connections handed to the handler
 	Refused  atomic.Int64 // connections closed at once: a cap or the rate
+	Evicted  atomic.Int64 // connections that waited for their client and gave way to another
 	Limited  atomic.Int64 // calls of Conn.Allow that said no
 	Panics   atomic.Int64 // handlers that panicked
 	Open     atomic.Int64 // connections open now
@@ -151,11 +154,11 @@ func (s *StreamServer) prepare() {
 	}
 	s.listeners = make(map[net.Listener]struct{})
 	s.open = make(map[*Conn]struct{})
-	s.clients = make(map[netip.Addr]int)
 	s.requests = NewLimiter(s.RequestRate, s.Exempt)
 	s.accepts = NewLimiter(s.ConnRate, s.Exempt)
 	s.MaxConns = orDefault(s.MaxConns, DefaultMaxConns)
 	s.MaxConnsPerClient = orDefault(s.MaxConnsPerClient, DefaultConnsPerIP)
+	s.crowd.Max, s.crowd.PerClient = s.MaxConns, s.MaxConnsPerClient
 	s.RequestTime = orDefault(s.RequestTime, DefaultRequestTime)
 	s.WriteTime = orDefault(s.WriteTime, DefaultWriteTime)
 	if s.Log == nil {
@@ -203,28 +206,31 @@ func (s *StreamServer) admit(c *Conn) bool {
 	if !s.accepts.Allow(c.addr, 1) {
 		return false
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	client := ClientOf(c.addr)
-	perClient := s.MaxConnsPerClient > 0 && client.IsValid()
-	if s.closing || len(s.open) >= s.MaxConns || perClient && s.clients[client] >= s.MaxConnsPerClient {
+	place, evicted := s.crowd.Enter(c.Conn, c.addr)
+	if place == nil {
 		return false
 	}
+	if evicted {
+		s.Stats.Evicted.Add(1)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		place.Leave()
+		return false
+	}
+	c.place = place
 	s.open[c] = struct{}{}
-	s.clients[client]++
 	s.Stats.Accepted.Add(1)
 	s.Stats.Open.Add(1)
 	return true
 }
 
 func (s *StreamServer) release(c *Conn) {
+	c.place.Leave()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, c)
-	client := ClientOf(c.addr)
-	if s.clients[client]--; s.clients[client] <= 0 {
-		delete(s.clients, client)
-	}
 	s.Stats.Open.Add(-1)
 }
 
@@ -248,6 +254,8 @@ type Conn struct {
 	server   *StreamServer
 	listener net.Listener
 	addr     netip.Addr
+	place    *Place
+	began    int64 // when the next request was first awaited, as a Place has it
 
 	mu       sync.Mutex // guards the read deadline against a drain
 	draining bool
@@ -261,6 +269,7 @@ func (c *Conn) Client() netip.Addr { return c.addr }
 // when it is over. The server has called it once before the handler starts.
 // While the server drains, reads fail at once.
 func (c *Conn) Await() {
+	c.began = sinceOrigin()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.draining {
@@ -293,6 +302,14 @@ func (c *Conn) Allow(n int) bool {
 	}
 	c.server.Stats.Limited.Add(1)
 	return false
+}
+
+// Read reads what the client sends. Meanwhile the connection waits for it, since the
+// last Await, and may be given up for another; see [Crowd].
+func (c *Conn) Read(p []byte) (int, error) {
+	c.place.since.Store(c.began)
+	defer c.place.Work()
+	return c.Conn.Read(p)
 }
 
 // Write writes p whole, within WriteTime, or fails.

@@ -150,8 +150,16 @@ func TestStreamCaps(t *testing.T) {
 		tt := &tests[i]
 		t.Run(tt.name, func(t *testing.T) {
 			s := &tt.server
-			s.Handler = echo
+			// Who has been answered is still at work, so that nobody gives way.
+			work := make(chan struct{})
+			s.Handler = func(_ context.Context, c *Conn) {
+				if line, err := bufio.NewReader(c).ReadString('\n'); err == nil {
+					io.WriteString(c, line)
+				}
+				<-work
+			}
 			addr, _ := start(t, s, "127.0.0.1:0")
+			t.Cleanup(func() { close(work) })
 			for range tt.admits {
 				if got := ask(t, dial(t, addr), "x"); got != "x" {
 					t.Fatalf("answer %q, want x", got)

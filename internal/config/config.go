@@ -149,7 +149,7 @@ type Limits struct {
 	Rate          float64 `toml:"requests_per_second" reload:"yes" doc:"requests per second of one client address (IPv6: one /64); 0: no limit"`
 	Burst         int     `toml:"burst" reload:"yes" doc:"requests that one client may send at once before the rate applies"`
 	Loopback      bool    `toml:"limit_loopback" reload:"yes" doc:"apply the rate to loopback clients too"`
-	Connections   int     `toml:"connections" doc:"open connections of one TCP front door"`
+	Connections   int     `toml:"connections" doc:"open connections of one TCP front door. Beyond, the one silent for longest gives way,\nof the network that holds the most"`
 	MaxSignatures int     `toml:"signatures_per_message" reload:"yes" doc:"signatures of one message in a request"`
 	MaxBatch      int     `toml:"messages_per_batch" reload:"yes" doc:"messages in one batch request"`
 }

@@ -1,61 +1,36 @@
 package node
 
 import (
+	"crypto/tls"
 	"net"
+	"net/http"
 	"net/netip"
-	"sync"
 
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// A cappedListener accepts no further connection while so many are open: those
-// that wait do so in the kernel's queue. Further connections of one client that
-// has many are closed at once, so that no client can take all; clients on this
-// machine may.
+// A cappedListener bounds the open connections of an HTTP server: silent ones give
+// way to newcomers, see [door.Crowd]. Clients on this machine are not told apart.
 type cappedListener struct {
 	net.Listener
-	free      chan struct{} // one element for each connection that may be opened
-	closed    chan struct{}
-	once      sync.Once
-	perClient int
-
-	mu      sync.Mutex
-	clients map[netip.Addr]int // open connections
+	crowd *door.Crowd
 }
 
-func newCappedListener(l net.Listener, limit, perClient int) *cappedListener {
-	c := &cappedListener{
-		Listener: l, free: make(chan struct{}, limit), closed: make(chan struct{}),
-		perClient: perClient, clients: make(map[netip.Addr]int),
-	}
-	for range limit {
-		c.free <- struct{}{}
-	}
-	return c
+func newCappedListener(l net.Listener, limit, perClient int) cappedListener {
+	return cappedListener{l, &door.Crowd{Max: limit, PerClient: perClient}}
 }
 
 // Accept implements [net.Listener].
-func (c *cappedListener) Accept() (net.Conn, error) {
-	select {
-	case <-c.free:
-	case <-c.closed:
-		return nil, net.ErrClosed
-	}
+func (l cappedListener) Accept() (net.Conn, error) {
 	for {
-		conn, err := c.Listener.Accept()
+		conn, err := l.Listener.Accept()
 		if err != nil {
-			c.free <- struct{}{}
 			return nil, err
 		}
-		client := clientOf(conn)
-		if !c.enter(client) {
-			conn.Close()
-			continue
+		if place, _ := l.crowd.Enter(conn, clientOf(conn)); place != nil {
+			return cappedConn{conn, place}, nil
 		}
-		return &cappedConn{Conn: conn, release: func() {
-			c.leave(client)
-			c.free <- struct{}{}
-		}}, nil
+		conn.Close()
 	}
 }
 
@@ -65,48 +40,33 @@ func clientOf(conn net.Conn) netip.Addr {
 	if err != nil || ap.Addr().Unmap().IsLoopback() {
 		return netip.Addr{}
 	}
-	return door.ClientOf(ap.Addr())
-}
-
-func (c *cappedListener) enter(client netip.Addr) bool {
-	if !client.IsValid() {
-		return true
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.clients[client] >= c.perClient {
-		return false
-	}
-	c.clients[client]++
-	return true
-}
-
-func (c *cappedListener) leave(client netip.Addr) {
-	if !client.IsValid() {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.clients[client]--; c.clients[client] == 0 {
-		delete(c.clients, client)
-	}
-}
-
-// Close implements [net.Listener].
-func (c *cappedListener) Close() error {
-	c.once.Do(func() { close(c.closed) })
-	return c.Listener.Close()
+	return ap.Addr()
 }
 
 type cappedConn struct {
 	net.Conn
-	once    sync.Once
-	release func()
+	place *door.Place
 }
 
 // Close implements [net.Conn].
-func (c *cappedConn) Close() error {
-	err := c.Conn.Close()
-	c.once.Do(c.release)
-	return err
+func (c cappedConn) Close() error {
+	c.place.Leave()
+	return c.Conn.Close()
+}
+
+// follow is the ConnState of a server behind a cappedListener: from the first byte of
+// a request until it is answered the connection keeps its place. How long a client
+// may take for a request is bounded by the server's own timeouts.
+func follow(conn net.Conn, state http.ConnState) {
+	if t, ok := conn.(*tls.Conn); ok {
+		conn = t.NetConn()
+	}
+	c, ok := conn.(cappedConn)
+	switch {
+	case !ok:
+	case state == http.StateActive:
+		c.place.Work()
+	case state == http.StateIdle:
+		c.place.Wait()
+	}
 }

@@ -1,38 +1,23 @@
 package node
 
 import (
+	"bufio"
+	"crypto/tls"
 	"errors"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"testing"
 	"time"
 )
 
-// TestCapPerClient counts clients as the limits do: an IPv6 /64 is one, and
-// whoever is on this machine is none.
-func TestCapPerClient(t *testing.T) {
-	c := newCappedListener(nil, 10, 2)
-	far, near := netip.MustParseAddr("192.0.2.1"), netip.Addr{}
-	for i, want := range []bool{true, true, false, false} {
-		if got := c.enter(far); got != want {
-			t.Errorf("connection %d of one client: entered %v, want %v", i+1, got, want)
-		}
-		if !c.enter(near) {
-			t.Errorf("connection %d from this machine was refused", i+1)
-		}
-	}
-	c.leave(far)
-	if !c.enter(far) {
-		t.Error("a client that left cannot come back")
-	}
-	c.leave(far)
-	c.leave(far)
-	if len(c.clients) != 0 {
-		t.Errorf("clients that have left are remembered: %v", c.clients)
-	}
+// TestClientOf: whoever is on this machine is nobody.
+func TestClientOf(t *testing.T) {
 	for addr, want := range map[string]string{
 		"127.0.0.1:9": "invalid IP", "[::1]:9": "invalid IP", "[::ffff:127.0.0.1]:9": "invalid IP",
-		"192.0.2.1:9": "192.0.2.1", "[2001:db8::1:2:3:4]:9": "2001:db8::",
+		"192.0.2.1:9": "192.0.2.1", "[2001:db8::1:2:3:4]:9": "2001:db8::1:2:3:4",
 	} {
 		if got := clientOf(remoteConn{addr: addr}).String(); got != want {
 			t.Errorf("clientOf(%s) = %v, want %v", addr, got, want)
@@ -50,49 +35,78 @@ func (c remoteConn) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.addr))
 }
 
-// TestCappedListener opens more connections than allowed: the last one is
-// accepted only after another has been closed.
-func TestCappedListener(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := newCappedListener(inner, 2, 1)
-	accepted := make(chan net.Conn)
-	ended := make(chan error, 1)
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				ended <- err
-				return
+// TestSilentConnections: connections that say nothing, or not all of a request, keep
+// nobody out of the HTTP door; one whose request is being answered keeps its place.
+func TestSilentConnections(t *testing.T) {
+	for _, encrypted := range []bool{false, true} {
+		begun, answer := make(chan struct{}), make(chan struct{})
+		front := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/slow" {
+				close(begun)
+				<-answer
 			}
-			accepted <- c
+			io.WriteString(w, "hello")
+		}))
+		front.Listener = newCappedListener(front.Listener, 4, 0)
+		front.Config.ConnState = follow
+		dial := func() (net.Conn, error) { return net.Dial("tcp", front.Listener.Addr().String()) }
+		if encrypted {
+			front.StartTLS()
+			dial = func() (net.Conn, error) {
+				return tls.Dial("tcp", front.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true})
+			}
+		} else {
+			front.Start()
 		}
-	}()
-	for range 3 {
-		c, err := net.Dial("tcp", l.Addr().String())
+		ask := func(path string) (net.Conn, error) {
+			c, err := dial()
+			if err != nil {
+				return nil, err
+			}
+			t.Cleanup(func() { c.Close() })
+			_, err = io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n")
+			return c, err
+		}
+		slow, err := ask("/slow")
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
-	}
-	first, second := <-accepted, <-accepted
-	defer second.Close()
-	select {
-	case <-accepted:
-		t.Error("a third connection was accepted while two are open")
-	case <-time.After(20 * time.Millisecond): // nothing to wait for: it must not happen
-	}
-	first.Close()
-	first.Close() // must give back no second place
-	third := <-accepted
-	defer third.Close()
-	if n := len(l.free); n != 0 {
-		t.Errorf("%d places are free, want none", n)
-	}
-	l.Close()
-	if err := <-ended; !errors.Is(err, net.ErrClosed) {
-		t.Errorf("Accept after Close = %v, want net.ErrClosed", err)
+		<-begun
+		for i := range 3 {
+			c, err := net.Dial("tcp", front.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			io.WriteString(c, "GET / HTTP/1.1\r\n"[:8*i])
+		}
+		read := func(c net.Conn) error {
+			c.SetReadDeadline(time.Now().Add(20 * time.Second))
+			r, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				return err
+			}
+			body, err := io.ReadAll(r.Body)
+			if err == nil && string(body) != "hello" {
+				err = errors.New(string(body))
+			}
+			return err
+		}
+		// All are of this machine, where those give way that are idle for a second.
+		for n, err := 0, errors.New("not asked"); err != nil; n++ {
+			var c net.Conn
+			if c, err = ask("/"); err == nil {
+				err = read(c)
+			}
+			if n == 1000 {
+				t.Fatalf("encrypted %v: nobody gave way: %v", encrypted, err)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		close(answer)
+		if err := read(slow); err != nil {
+			t.Errorf("encrypted %v: the request under way: %v", encrypted, err)
+		}
+		front.Close()
 	}
 }

@@ -53,6 +53,7 @@ func (n *Node) openHTTP(ctx context.Context, address string) (*opened, error) {
 		WriteTimeout:      2 * time.Duration(cfg.HTTP.ReadTimeout),
 		IdleTimeout:       time.Duration(cfg.HTTP.IdleTimeout),
 		MaxHeaderBytes:    64 << 10,
+		ConnState:         follow,
 		ErrorLog:          slog.NewLogLogger(n.log.Handler(), slog.LevelDebug),
 	}
 	serve, scheme := front.Serve, "http://"

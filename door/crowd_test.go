@@ -1,0 +1,168 @@
+package door
+
+import (
+	"io"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// A closer counts how often it was closed.
+type closer int
+
+func (c *closer) Close() error { *c++; return nil }
+
+// seat enters a connection that has waited for age, or is at work if age is negative.
+func seat(t *testing.T, c *Crowd, addr string, age time.Duration) (*Place, *closer) {
+	t.Helper()
+	conn := new(closer)
+	p, _ := c.Enter(conn, netip.MustParseAddr(addr))
+	if p == nil {
+		t.Fatalf("%s: no place", addr)
+	}
+	if p.since.Store(sinceOrigin() - int64(age)); age < 0 {
+		p.Work()
+	}
+	return p, conn
+}
+
+// TestCrowdGivesWay: who loses the place when a newcomer from 192.0.2.1 comes.
+func TestCrowdGivesWay(t *testing.T) {
+	type conn struct {
+		addr  string
+		age   time.Duration
+		loses bool
+	}
+	const busy = -1
+	for _, tt := range []struct {
+		name  string
+		crowd *Crowd
+		conns []conn
+		want  bool
+	}{
+		{"room", &Crowd{Max: 3}, []conn{{"192.0.2.9", time.Hour, false}, {"192.0.2.9", time.Hour, false}}, true},
+		{"no caps", &Crowd{}, []conn{{"192.0.2.9", time.Hour, false}}, true},
+		{"the longest idle", &Crowd{Max: 3}, []conn{{"192.0.2.9", time.Minute, false}, {"198.51.100.1", time.Hour, true}, {"203.0.113.1", 2 * time.Second, false}}, true},
+		{"none idle", &Crowd{Max: 2}, []conn{{"192.0.2.9", busy, false}, {"198.51.100.1", 0, false}}, false},
+		{"the largest network, however fresh", &Crowd{Max: 4}, []conn{
+			{"192.0.2.9", busy, false}, {"198.51.100.1", 0, true}, {"198.51.100.77", busy, false}, {"198.51.100.3", busy, false}}, true},
+		{"of that the longest", &Crowd{Max: 4}, []conn{
+			{"203.0.113.1", time.Hour, false}, {"198.51.100.1", 0, false}, {"198.51.100.77", time.Second / 2, true}, {"198.51.100.3", busy, false}}, true},
+		{"a site of IPv6", &Crowd{Max: 4}, []conn{
+			{"2001:db8:1::1", busy, false}, {"2001:db8:2:1::1", 0, true}, {"2001:db8:2:2::1", busy, false}, {"2001:db8:2:3::1", busy, false}}, true},
+		{"a network with one more is no larger", &Crowd{Max: 2}, []conn{{"198.51.100.1", 0, false}, {"203.0.113.1", busy, false}}, false},
+		{"one's own idle", &Crowd{Max: 3}, []conn{{"192.0.2.9", 3 * time.Second, true}, {"192.0.2.8", 2 * time.Second, false}, {"192.0.2.7", busy, false}}, true},
+		{"one's own that are not", &Crowd{Max: 2}, []conn{{"192.0.2.9", 0, false}, {"192.0.2.8", 0, false}}, false},
+		{"per client", &Crowd{Max: 9, PerClient: 2}, []conn{{"192.0.2.1", 3 * time.Second, true}, {"192.0.2.1", 2 * time.Second, false}, {"192.0.2.7", time.Hour, false}}, true},
+		{"per client, none idle", &Crowd{Max: 9, PerClient: 2}, []conn{{"192.0.2.1", 0, false}, {"192.0.2.1", busy, false}, {"192.0.2.7", time.Hour, false}}, false},
+	} {
+		c := tt.crowd
+		closers := make([]*closer, len(tt.conns))
+		lost := false
+		for i, conn := range tt.conns {
+			_, closers[i] = seat(t, c, conn.addr, conn.age)
+			lost = lost || conn.loses
+		}
+		conn := new(closer)
+		p, evicted := c.Enter(conn, netip.MustParseAddr("192.0.2.1"))
+		if (p != nil) != tt.want || evicted != lost || *conn != 0 {
+			t.Errorf("%s: entered %v, evicted %v, the newcomer closed %d times", tt.name, p != nil, evicted, *conn)
+		}
+		for i, conn := range tt.conns {
+			if closed := *closers[i] > 0; closed != conn.loses {
+				t.Errorf("%s: connection %d closed %v", tt.name, i, closed)
+			}
+		}
+	}
+}
+
+// TestCrowdBooks plays at random beside plain counts: no cap is ever passed, a
+// connection loses its place once, and nothing is left in the end.
+func TestCrowdBooks(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	c := &Crowd{Max: 20, PerClient: 4}
+	type seated struct {
+		place *Place
+		conn  *closer
+		addr  netip.Addr
+	}
+	var all []seated
+	for range 5000 {
+		if len(all) > 0 && rng.IntN(3) == 0 {
+			i := rng.IntN(len(all))
+			switch rng.IntN(3) {
+			case 0:
+				all[i].place.Leave()
+				all[i].place.Leave()
+				all = append(all[:i], all[i+1:]...)
+			case 1:
+				all[i].place.Work()
+			case 2:
+				all[i].place.since.Store(max(1, sinceOrigin()-rng.Int64N(int64(3*time.Second))))
+			}
+			continue
+		}
+		conn, addr := new(closer), netip.AddrFrom4([4]byte{192, 0, byte(rng.IntN(3)), byte(rng.IntN(4))})
+		if p, _ := c.Enter(conn, addr); p != nil {
+			all = append(all, seated{p, conn, addr})
+		}
+		kept := all[:0]
+		clients, networks := make(map[netip.Addr]int), make(map[netip.Addr]int)
+		for _, s := range all {
+			if *s.conn == 0 {
+				kept = append(kept, s)
+				clients[s.addr]++
+				networks[NetworkOf(s.addr)]++
+			}
+		}
+		all = kept
+		if len(all) > 20 || len(c.places) != len(all) {
+			t.Fatalf("%d open, %d in the books", len(all), len(c.places))
+		}
+		for a, n := range clients {
+			if n > 4 || c.clients[a] != n || c.shares[NetworkOf(a)].conns != networks[NetworkOf(a)] {
+				t.Fatalf("%v has %d, in the books %d; its network %d, %+v", a, n, c.clients[a], networks[NetworkOf(a)], c.shares[NetworkOf(a)])
+			}
+		}
+		if len(c.clients) != len(clients) || len(c.shares) != len(networks) {
+			t.Fatal("who has left is remembered")
+		}
+	}
+	for _, s := range all {
+		s.place.Leave()
+	}
+	if len(c.places)+len(c.clients)+len(c.shares) != 0 {
+		t.Errorf("left in the books: %v", c)
+	}
+}
+
+// TestStreamNewcomers: silent connections of one network, as many as are let in,
+// keep nobody out, and a request under way is not disturbed.
+func TestStreamNewcomers(t *testing.T) {
+	s := &StreamServer{MaxConns: 8, Handler: echo}
+	addr, _ := start(t, s, "127.0.0.1:0")
+	silent := make([]io.Reader, 8)
+	for i := range silent {
+		silent[i] = dial(t, addr)
+	}
+	for s.Stats.Open.Load() < 8 {
+		time.Sleep(time.Millisecond)
+	}
+	// All are of this machine: they give way as soon as they are idle.
+	for ok := false; !ok; {
+		c := dial(t, addr)
+		if _, err := io.WriteString(c, "x\n"); err == nil {
+			answer := make([]byte, 2)
+			_, err = io.ReadFull(c, answer)
+			ok = err == nil && string(answer) == "x\n"
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if s.Stats.Evicted.Load() == 0 || s.Stats.Open.Load() > 9 {
+		t.Errorf("%d gave way, %d open", s.Stats.Evicted.Load(), s.Stats.Open.Load())
+	}
+	if n, err := silent[0].Read(make([]byte, 1)); err == nil {
+		t.Errorf("the first one reads %d bytes", n)
+	}
+}

@@ -10,7 +10,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -72,10 +71,8 @@ func (b *Book) add(x Ballot) {
 		b.bytes -= b.ballots[n].bytes()
 		n++
 	}
-	// What is cut off is freed only with the array: not for every single one.
-	if b.ballots = b.ballots[n:]; n > 0 && cap(b.ballots)-len(b.ballots) < len(b.ballots)/8 {
-		b.ballots = slices.Clone(b.ballots)
-	}
+	clear(b.ballots[:n]) // or their items would live as long as the array
+	b.ballots = b.ballots[n:]
 }
 
 // Of returns the items that a voice voted on from a time on, seconds since 1970, each

@@ -2,11 +2,14 @@ package resolve
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
@@ -206,7 +209,7 @@ func TestFacetsAgainstModel(t *testing.T) {
 			var messages [][]bulkhead.Signature
 			for n := range 6 {
 				messages = append(messages, append(text(n%3), sender(fmt.Sprint("s", n%2, ".example")), link(fmt.Sprint("l", n, ".example")),
-					link("both.example"), network("192.0.2.0/24"), sig(bulkhead.Exact, n)))
+					link("both.example"), link("both.example/x"), link("www.s0.example"), network("192.0.2.0/24"), sig(bulkhead.Exact, n), sig(bulkhead.Attachment, n%2)))
 			}
 			for range 150 {
 				var batch []*Message
@@ -220,8 +223,20 @@ func TestFacetsAgainstModel(t *testing.T) {
 				if rng.IntN(5) == 0 {
 					b.pass(day)
 				}
+				votes := func(k filter.Key) (spam, unblamed int64) {
+					for _, f := range model[fmt.Sprint(k)] {
+						if b.view.Block.Find(f.gen) != nil {
+							unblamed += f.unblame
+							if f.kind == evidence.RootSpam {
+								spam += f.weight
+							}
+						}
+					}
+					return spam, unblamed
+				}
 				b.begin()
 				for _, m := range batch {
+					shares := plainShares(b, m, votes)
 					if _, err := b.r.Report(m); err != nil {
 						t.Fatal(err)
 					}
@@ -236,7 +251,7 @@ func TestFacetsAgainstModel(t *testing.T) {
 						}
 						now.kind = weightKind(m.Vote, m.Reporter.Account != "x")
 						if !it.mute {
-							now.weight, now.unblame = wanted(m, it, Units(b.accounts.Worth(m.Reporter.Account)))
+							now.weight, now.unblame = wanted(m, it, Units(b.accounts.Worth(m.Reporter.Account)), shares)
 						}
 						if had.kind == now.kind {
 							now.weight, now.unblame = max(now.weight, had.weight), max(now.unblame, had.unblame)
@@ -266,18 +281,79 @@ func TestFacetsAgainstModel(t *testing.T) {
 	}
 }
 
-// wanted is what a vote on an item is to weigh, by the item's own share.
-func wanted(m *Message, it item, units uint32) (weight, unblamed int64) {
+// wanted is what a vote on an item is to weigh, by the share of its signature, or of its
+// context.
+func wanted(m *Message, it item, units uint32, shares map[string]plainShare) (weight, unblamed int64) {
 	if m.Vote != bulkhead.Spam {
 		return int64(units), 0
 	}
 	if !it.pair() && blamed(it.facet) && m.Reporter.Account != "x" {
 		unblamed = int64(units)
 	}
-	if it.facet == bulkhead.TextFacet || it.pair() && it.facet != bulkhead.LinkFacet {
-		return int64(units), unblamed
+	share := 1.0
+	switch {
+	case it.pair() && it.facet == bulkhead.LinkFacet:
+		share = shares[m.Signatures[it.context].String()].whole
+	case !it.pair() && blamed(it.facet):
+		i := slices.Index(m.Keys, it.key)
+		share = shares[m.Signatures[i].String()].blame
 	}
-	return int64(it.want[it.kind]), unblamed
+	return int64(math.Round(float64(units) * share)), unblamed
+}
+
+// A plainShare is how much of a vote falls on a part of a message, and how much of that
+// is blame for one of several links.
+type plainShare struct{ whole, blame float64 }
+
+// plainShares is how docs/judgement.md has a vote fall on the parts of a message: whole
+// on what is new, and on the others by how much rather that is to blame.
+func plainShares(b *books, m *Message, votes func(filter.Key) (spam, unblamed int64)) map[string]plainShare {
+	established, least, texts := make(map[string]float64), math.Inf(1), 0
+	for i, s := range m.Signatures {
+		e := b.of(s)
+		spam, outweighs := votes(m.Keys[i])
+		f := s.Scheme().Facet()
+		if s.Scheme() == bulkhead.Near {
+			texts, outweighs = texts+1, spam
+		}
+		est := max(0, float64(e.Old)+0.3*float64(e.New)-20*float64(outweighs)/100)
+		established[s.String()] = est
+		if f != bulkhead.TextFacet && f != bulkhead.NetworkFacet || s.Scheme() == bulkhead.Near && texts <= 8 {
+			least = min(least, est)
+		}
+	}
+	// Links to the sender's own domain are its own fault; of the others one is to blame.
+	own := ""
+	foreign := make(map[string]float64) // domains
+	for _, s := range m.Signatures {
+		if s.Scheme() == bulkhead.Sender && own == "" {
+			own = s.Name()
+		}
+	}
+	host := func(s bulkhead.Signature) string { return strings.Split(s.Name(), "/")[0] }
+	for _, s := range m.Signatures {
+		if s.Scheme() == bulkhead.Link && !strings.Contains(s.Name(), "/") && !strings.HasSuffix(host(s), own) {
+			foreign[s.Name()] = 1 / (20 + established[s.String()])
+		}
+	}
+	out := make(map[string]plainShare)
+	for _, s := range m.Signatures {
+		est := established[s.String()]
+		x := plainShare{whole: min(1, (20+least)/(20+est))}
+		x.blame = x.whole
+		if s.Scheme() == bulkhead.Link && !strings.HasSuffix(host(s), own) {
+			novelty := 1 / (20 + est)
+			all := novelty
+			for domain, other := range foreign {
+				if domain != host(s) {
+					all += other
+				}
+			}
+			x.blame = min(x.whole, novelty/all)
+		}
+		out[s.String()] = x
+	}
+	return out
 }
 
 func side(b *trust.Balance, kind uint8) *int64 {

@@ -1,0 +1,413 @@
+package evidence
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
+)
+
+// A plainCounts is counts of one generation in a map, by key and kind.
+type plainCounts struct {
+	start  uint64
+	weight float64
+	own    bool
+	n      map[cellOf]uint32
+}
+
+type cellOf struct {
+	key  int
+	kind uint8
+}
+
+// A plainList is one blocklist: of each generation, newest first, how often it lists a
+// key, and has taken it off.
+type plainList struct {
+	weight     float64
+	own, union bool
+	start      []uint64
+	turns      []map[int][2]int
+}
+
+// plain is what there is to read, in maps.
+type plain struct {
+	promotion float64
+	counts    []plainCounts
+	lists     []plainList
+	start     []uint64            // of the blocklist's generations
+	names     []map[cellOf]uint32 // by generation
+	weights   []map[cellOf]uint32
+	back      []map[cellOf]uint32
+}
+
+const plainKeyCount = 4
+
+// spread returns a key as nodes make them: in real arrays those that key returns would
+// share their cells.
+func spread(n int) filter.Key { return filter.Secret{7}.Key([]byte{byte(n)}) }
+
+// drawPlain draws books, and the books and replicas that hold the same.
+func drawPlain(t *rapid.T) (*plain, *node) {
+	n := newNode(t, 4, 3)
+	p := &plain{promotion: rapid.SampledFrom([]float64{1, 0.5}).Draw(t, "promotion")}
+	if rapid.Bool().Draw(t, "two of a day") {
+		n.view.Tally.Live[3].Start = n.view.Tally.Live[2].Start - day/4
+	}
+	n.view.Tally.Live[3].Start -= uint64(rapid.SampledFrom([]int{0, 0, 70}).Draw(t, "old days")) * day
+	for _, g := range n.view.Tally.Live {
+		c := plainCounts{g.Start, 1, true, drawCounts(t, Claims)}
+		each(c.n, func(k filter.Key, by uint32) { g.Counts.AddBatch(0, []filter.Key{k}, []uint32{by}, nil) })
+		p.counts = append(p.counts, c)
+	}
+	own := plainList{weight: 1, own: true}
+	for i, g := range n.view.Block.Live {
+		p.start = append(p.start, g.Start)
+		names := drawCounts(t, Addresses)
+		each(names, func(k filter.Key, by uint32) { g.Names.AddBatch(0, []filter.Key{k}, []uint32{by}, nil) })
+		p.names = append(p.names, names)
+		weights, back := drawCounts(t, Unblamed), map[cellOf]uint32{}
+		if rapid.IntRange(0, 2).Draw(t, "taken back") == 0 {
+			back = drawCounts(t, Unblamed)
+		}
+		for c, by := range weights {
+			AddWeight(spread(c.key), c.kind, by, func(k filter.Key, by uint32) { n.weigh(i, k, by) })
+		}
+		for c, by := range back {
+			AddWeight(spread(c.key), TakenBack, 1, func(k filter.Key, by uint32) { n.weigh(i, k, by) })
+			AddWeight(plainKeys{}.Back(spread(c.key)), c.kind, by, func(k filter.Key, by uint32) { n.weigh(i, k, by) })
+		}
+		p.weights, p.back = append(p.weights, weights), append(p.back, back)
+		own.draw(t, g.Start, func(k filter.Key, revoked bool) { n.set(i, k, revoked) })
+	}
+	p.lists = append(p.lists, own)
+	p.drawPeers(t, n)
+	return p, n
+}
+
+// drawPeers draws two origins, and merged arrays of others.
+func (p *plain) drawPeers(t *rapid.T, n *node) {
+	weight := func() float64 {
+		return rapid.SampledFrom([]float64{0, 0.3, 0.5, 1}).Draw(t, "weight of a peer")
+	}
+	remote := n.view.Remote
+	for range rapid.IntRange(0, 2).Draw(t, "peers") {
+		held := &replica.Held{Origin: replica.Origin{Weight: weight()}}
+		for i := range uint64(2) {
+			c, array := plainCounts{today - i*day, held.Weight, false, drawCounts(t, Claims)}, counting(t)
+			each(c.n, func(k filter.Key, by uint32) { array.Add(k, by) })
+			held.Tally = append(held.Tally, &replica.Tally{Start: c.start, Counts: array})
+			if held.Weight > 0 {
+				p.counts = append(p.counts, c)
+			}
+		}
+		list := plainList{weight: held.Weight}
+		for i := range uint64(2) {
+			block := &replica.Block{Start: today - i*5*day}
+			list.draw(t, block.Start, func(k filter.Key, revoked bool) {
+				in := &block.Spam
+				if revoked {
+					in = &block.Revoked
+				}
+				if *in == nil {
+					*in = bitmap(t)
+				}
+				(*in).Set(k)
+			})
+			held.Block = append(held.Block, block)
+		}
+		remote.Origins = append(remote.Origins, held)
+		if held.Weight > 0 {
+			p.lists = append(p.lists, list)
+		}
+	}
+	if rapid.Bool().Draw(t, "merged") {
+		c, array := plainCounts{today - day, max(0.3, weight()), false, drawCounts(t, Claims)}, counting(t)
+		each(c.n, func(k filter.Key, by uint32) { array.Add(k, by) })
+		p.counts = append(p.counts, c)
+		remote.Counts = append(remote.Counts, replica.MergedCounts{Start: c.start, Weight: c.weight, Counts: array})
+		list := plainList{weight: c.weight, union: true}
+		merged := &replica.MergedList{Weight: c.weight}
+		for i := range uint64(2) {
+			block := &replica.MergedBlock{Start: today - i*9*day}
+			list.draw(t, block.Start, func(k filter.Key, revoked bool) {
+				in := &block.Spam
+				if revoked {
+					in = &block.Revoked
+				}
+				one := bitmap(t) // an array of its own for each
+				one.Set(k)
+				*in = append(*in, one)
+			})
+			merged.Block = append(merged.Block, block)
+		}
+		p.lists, remote.Lists = append(p.lists, list), append(remote.Lists, merged)
+	}
+}
+
+func drawCounts(t *rapid.T, kinds uint8) map[cellOf]uint32 {
+	out := make(map[cellOf]uint32)
+	for range rapid.IntRange(0, 5).Draw(t, "counts") {
+		c := cellOf{rapid.IntRange(1, plainKeyCount).Draw(t, "key"), rapid.Uint8Range(0, kinds).Draw(t, "kind")}
+		out[c] = rapid.SampledFrom([]uint32{1, 2, 7, 99, 100, 101, 250, filter.Many}).Draw(t, "by")
+	}
+	return out
+}
+
+func each(n map[cellOf]uint32, add func(k filter.Key, by uint32)) {
+	for c, by := range n {
+		add(spread(c.key).With(c.kind), by)
+	}
+}
+
+func (l *plainList) draw(t *rapid.T, start uint64, set func(k filter.Key, revoked bool)) {
+	turns := make(map[int][2]int)
+	for range rapid.IntRange(0, 3).Draw(t, "listings") {
+		k := rapid.IntRange(1, plainKeyCount).Draw(t, "key")
+		n := rapid.IntRange(0, 3).Draw(t, "times")
+		turns[k] = [2]int{n, max(0, n-rapid.IntRange(0, 1).Draw(t, "more"))}
+		if n == 0 {
+			turns[k] = [2]int{0, rapid.IntRange(0, 1).Draw(t, "taken off")}
+		}
+	}
+	for k, n := range turns {
+		for turn := range n[0] {
+			set(plainKeys{}.Turn(spread(k), turn+1), false)
+		}
+		for turn := range n[1] {
+			set(plainKeys{}.Turn(spread(k), turn+1), true)
+		}
+	}
+	l.start, l.turns = append(l.start, start), append(l.turns, turns)
+}
+
+func geometry(t *rapid.T, kind filter.Kind) filter.Geometry {
+	g, err := filter.SizeFor(filter.Target{Kind: kind, Signatures: 2000, Rate: 1e-9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func counting(t *rapid.T) *filter.Counting {
+	a, err := filter.NewCounting(geometry(t, filter.Cells))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func bitmap(t *rapid.T) *filter.Bits {
+	a, err := filter.NewBits(geometry(t, filter.Bitmap))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// many stops at the largest count.
+func many(n float64) uint32 { return uint32(min(n, filter.Many)) }
+
+// read says what is known of a key.
+func (p *plain) read(k int, wants Wants) (x Record) {
+	days, old, todays := make(map[uint64]bool), 0.0, 0.0
+	var sightings, spam, ham, good, addresses float64
+	for _, c := range p.counts {
+		n := func(kind uint8) float64 { return float64(c.n[cellOf{k, kind}]) }
+		weighed := func(n float64) float64 { return math.Ceil(c.weight * n) }
+		known := n(Sighting) > 0 || wants&Counts != 0 && n(Spam)+n(Ham) > 0
+		if wants&(Counts|Sightings|Delivered) == 0 || !known {
+			continue
+		}
+		sightings += weighed(n(Sighting))
+		if wants&Counts != 0 {
+			spam, ham = spam+weighed(n(Spam)), ham+weighed(n(Ham))
+		}
+		x.seen(c.start)
+		if wants&(Counts|Delivered) == 0 || !c.own && c.weight < p.promotion || n(Sighting) == 0 {
+			continue
+		}
+		if d := weighed(max(0, n(Sighting)-n(Caught))); d > 0 && c.start/day >= today/day {
+			todays += d
+		} else if d > 0 {
+			old += d
+			days[min(63, today/day-c.start/day)] = true
+		}
+		if wants&Standing != 0 {
+			good += weighed(n(Good))
+		}
+		if wants&Names != 0 {
+			addresses += weighed(n(Addresses))
+		}
+	}
+	x.Sightings, x.Spam, x.Ham, x.Good, x.Addresses = many(sightings), many(spam), many(ham), many(good), many(addresses)
+	x.Old, x.New, x.Days = many(old), many(todays), len(days)
+	if wants&Names != 0 {
+		p.know(k, &x)
+	}
+	if wants&(Listings|Judgement) != 0 {
+		for _, l := range p.lists {
+			if state := l.walk(k, &x); l.own {
+				x.Own = state
+			} else {
+				x.Peers.Add(state, l.weight, l.union)
+			}
+		}
+		if !p.anywhere(k) {
+			x.Own, x.Peers = verdict.Nothing, verdict.Peers{} // a revocation of nothing says nothing
+		}
+	}
+	// With counts, weights are read where there are votes or listings.
+	if wants&Judgement != 0 && (wants&Counts == 0 || x.Spam+x.Ham > 0 || x.Own != verdict.Nothing || x.Peers.Spam > 0) {
+		p.weigh(k, &x)
+	}
+	return x
+}
+
+// know adds what the weeks know of a name.
+func (p *plain) know(k int, x *Record) {
+	weeks, deliveries, addresses := make(map[uint64]bool), 0.0, 0.0
+	for i, names := range p.names {
+		n := names[cellOf{k, Sighting}]
+		deliveries, addresses = deliveries+float64(n), addresses+float64(names[cellOf{k, Addresses}])
+		if i > 0 && n > 0 {
+			weeks[min(63, today/day-p.start[i]/day)] = true
+		}
+	}
+	x.Old = max(many(float64(x.Old)+float64(x.New)), many(deliveries)) - x.New
+	x.Days, x.Addresses = max(x.Days, len(weeks)), max(x.Addresses, many(addresses))
+}
+
+// walk is the rule of one list: the newest generation that lists a key decides, unless
+// it or a newer one took it off.
+func (l *plainList) walk(k int, x *Record) verdict.State {
+	revoked, end := false, uint64(math.MaxUint64)
+	for i, turns := range l.turns {
+		n := turns[k]
+		if n[0] > 0 && (x.First == 0 || x.First >= end) {
+			x.seen(l.start[i])
+		}
+		switch {
+		case n[0] > n[1] && !revoked:
+			return verdict.Listed
+		case n[0] > 0:
+			return verdict.ListedRevoked
+		}
+		revoked, end = revoked || n[1] > 0, l.start[i]
+	}
+	if revoked {
+		return verdict.Revoked
+	}
+	return verdict.Nothing
+}
+
+func (p *plain) anywhere(k int) bool {
+	return slices.ContainsFunc(p.lists, func(l plainList) bool {
+		return slices.ContainsFunc(l.turns, func(turns map[int][2]int) bool { return turns[k][0] > 0 })
+	})
+}
+
+func (p *plain) weigh(k int, x *Record) {
+	for i, all := range p.weights {
+		net := func(kind uint8) int64 {
+			return int64(many(max(0, float64(all[cellOf{k, kind}])-float64(p.back[i][cellOf{k, kind}]))))
+		}
+		x.Votes.Spam += net(RootSpam)
+		x.Votes.Ham += net(RootHam)
+		x.Votes.StrangerSpam += net(StrangerSpam)
+		x.Votes.StrangerHam += net(StrangerHam)
+		x.Unblamed += net(Unblamed)
+	}
+}
+
+// TestAgainstPlain compares what is read of a node's own books, of peers and of merged
+// arrays with the same said of maps, whatever is wanted.
+func TestAgainstPlain(t *testing.T) {
+	r := &Reader{Keys: plainKeys{}, Day: day} // one for all: nothing of one reading is left in the next
+	rapid.Check(t, func(t *rapid.T) {
+		p, n := drawPlain(t)
+		r.Begin(NewSources(n.view, p.promotion))
+		defer r.End()
+		r.RevocationFirst = false
+		for range 3 {
+			counts := rapid.SampledFrom([]Wants{Counts, Counts, Sightings, Delivered, 0}).Draw(t, "counts")
+			var asks []Ask
+			var want []Record
+			for range rapid.IntRange(1, 5).Draw(t, "asks") {
+				k := rapid.IntRange(1, plainKeyCount).Draw(t, "of")
+				wants := rapid.SampledFrom([]Wants{0, Listings, Judgement, Standing | Judgement, Names, Names | Judgement}).Draw(t, "wants")
+				if rapid.IntRange(0, 3).Draw(t, "counted") > 0 {
+					wants |= counts
+				}
+				asks, want = append(asks, Ask{spread(k), wants}), append(want, p.read(k, wants))
+			}
+			got := make([]Record, len(asks))
+			r.Read(asks, got)
+			for i := range got {
+				if got[i] != want[i] {
+					t.Fatalf("wanting %b: %+v, want %+v", asks[i].Wants, got[i], want[i])
+				}
+			}
+		}
+	})
+}
+
+// TestRelisted: listings and revocations take turns, 64 of each at most.
+func TestRelisted(t *testing.T) {
+	for spam := range MaxTurns + 2 {
+		for revoked := range MaxTurns + 2 {
+			in := func(n int) func(filter.Key) bool {
+				return func(k filter.Key) bool {
+					for turn := 1; turn <= n; turn++ {
+						if k == (plainKeys{}).Turn(spread(1), turn) {
+							return true
+						}
+					}
+					return false
+				}
+			}
+			if spam == 0 || revoked == 0 {
+				continue // Relisted is asked where both have it
+			}
+			want := spam > revoked && revoked < MaxTurns
+			if got := Relisted(plainKeys{}, spread(1), in(spam), in(revoked)); got != want {
+				t.Errorf("listed %d times, taken off %d times: listed again %v", spam, revoked, got)
+			}
+		}
+	}
+}
+
+// TestUnion: several sets look like one that has what any of them has, however many keys
+// are asked for.
+func TestUnion(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var u union
+		want := make([]bool, rapid.SampledFrom([]int{1, 31, 32, 33, 100}).Draw(t, "keys"))
+		keys := make([]filter.Key, len(want))
+		for range rapid.IntRange(0, 3).Draw(t, "sets") {
+			b := bitmap(t)
+			for range 5 {
+				i := rapid.IntRange(0, len(want)-1).Draw(t, "has")
+				b.Set(spread(i + 1))
+				want[i] = true
+			}
+			u = append(u, b)
+		}
+		sum := uint64(0)
+		for _, b := range u {
+			sum += b.Keys()
+		}
+		got := make([]bool, len(want))
+		for i := range keys {
+			keys[i], got[i] = spread(i+1), true // what is left of another look-up
+		}
+		if u.HasBatch(keys, got); fmt.Sprint(got) != fmt.Sprint(want) || u.Keys() != sum {
+			t.Fatalf("%v, %d keys, want %v, %d", got, u.Keys(), want, sum)
+		}
+	})
+}

@@ -1,0 +1,318 @@
+package resolve
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/ballots"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
+)
+
+// A tale is what roots have seen of one signature, in numbers.
+type tale struct{ seen, delivered, good uint32 }
+
+// TestDeliveriesAgainstModel has messages of any signatures in any order come in, some
+// caught, several in a batch, and compares what is counted with maps of who had what.
+func TestDeliveriesAgainstModel(t *testing.T) {
+	for seed := range uint64(5) {
+		rng := rand.New(rand.NewPCG(seed, 8))
+		b := newBooks(t)
+		b.put("a", trust.Trusted, 1)
+		pool := []bulkhead.Signature{
+			sig(bulkhead.Exact, 1), sig(bulkhead.Exact, 2), sig(bulkhead.Near, 1), sig(bulkhead.Near, 2), sig(bulkhead.PyzorDigest, 1), sig(bulkhead.RazorE8, 1),
+			sig(bulkhead.RspamdShingle, 1), sender("a.example"), sender("b.example"), sender("ann@a.example"), sender("esp.example|b.example"),
+			link("a.example"), link("c.example"), network("192.0.2.0/24"), network("198.51.100.0/24"),
+			sig(bulkhead.Attachment, 1), bulkhead.NamedSignature(bulkhead.Contact, "tel:1"), sig(bulkhead.Markup, 1), bulkhead.NamedSignature(bulkhead.Claim, "ann"), sig(bulkhead.DCCIP, 1),
+		}
+		had := make(map[string]bool) // day, who, what
+		once := func(what ...any) bool {
+			k := at(b.view.Tally.Live[0].Start, what...)
+			defer func() { had[k] = true }()
+			return !had[k]
+		}
+		tales := make(map[string]*tale)
+		for _, s := range pool {
+			tales[s.String()] = new(tale)
+		}
+		for round := range 300 {
+			b.begin()
+			for range 1 + rng.IntN(3) {
+				var sigs []bulkhead.Signature
+				for _, i := range rng.Perm(len(pool))[:1+rng.IntN(6)] {
+					sigs = append(sigs, pool[i])
+				}
+				m := message(bulkhead.Report{Signatures: sigs, Count: uint32(rng.IntN(4))})
+				m.Seen = Seen{Caught: rng.IntN(3) == 0, TextAlone: rng.IntN(2) == 0, GoodSender: rng.IntN(2) == 0}
+				if rng.IntN(2) == 0 {
+					m.Reporter.Account = "a"
+				}
+				if rng.IntN(3) == 0 {
+					m.ID = fmt.Sprint(rng.IntN(3))
+				}
+				for range rng.IntN(4) {
+					m.Recipients = append(m.Recipients, fmt.Sprint("user", rng.IntN(4)))
+				}
+				var want bulkhead.Receipt
+				if m.ID != "" && !once("id", m.Reporter.Account, m.ID, sigs) {
+					want.Duplicate = len(sigs)
+				} else {
+					texts, names := plainCopies(m, once)
+					for _, s := range sigs {
+						n, x, f := texts, tales[s.String()], s.Scheme().Facet()
+						switch f {
+						case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.NetworkFacet, bulkhead.ContactFacet, bulkhead.ClaimFacet:
+							n = names
+						}
+						if n == 0 {
+							want.Duplicate++
+							continue
+						}
+						want.Counted++
+						x.seen += n
+						whole := s.Scheme() == bulkhead.Exact || s.Scheme() == bulkhead.PyzorDigest
+						switch {
+						case m.Seen.Caught && f == bulkhead.SenderFacet && m.Seen.TextAlone:
+							x.delivered += n
+						case m.Seen.Caught:
+						case m.Seen.GoodSender && whole:
+							x.good += n
+							x.delivered += n
+						default:
+							x.delivered += n
+						}
+					}
+				}
+				if got, err := b.r.Report(m); err != nil || got != want {
+					t.Fatalf("seed %d: %v of %v to %v: %+v, %v; want %+v", seed, m.Seen, sigs, m.Recipients, got, err, want)
+				}
+			}
+			b.apply()
+			for _, s := range pool {
+				got, want := b.of(s), tales[s.String()]
+				if (tale{got.Sightings, got.Old + got.New, got.Good}) != *want {
+					t.Fatalf("seed %d: %v: %d seen, %d delivered, %d of good senders; want %+v", seed, s, got.Sightings, got.Old+got.New, got.Good, *want)
+				}
+			}
+			if round%60 == 59 {
+				b.pass(day)
+			}
+		}
+	}
+}
+
+// plainCopies is how many have not had the text today, and how many no mail of the
+// sender.
+func plainCopies(m *Message, once func(...any) bool) (texts, names uint32) {
+	if len(m.Recipients) == 0 {
+		n := max(1, m.Count)
+		return n, n
+	}
+	sigs := slices.Clone(m.Signatures)
+	first := func(is func(s bulkhead.Signature) bool) string {
+		if i := slices.IndexFunc(sigs, is); i >= 0 {
+			return sigs[i].String()
+		}
+		return ""
+	}
+	scheme := func(want bulkhead.Scheme) func(bulkhead.Signature) bool {
+		return func(s bulkhead.Signature) bool { return s.Scheme() == want }
+	}
+	who := first(scheme(bulkhead.Sender))
+	slices.Reverse(sigs) // of two exact ones, as no message has, the last
+	text := first(scheme(bulkhead.Exact))
+	slices.Reverse(sigs)
+	if text == "" {
+		text = first(func(s bulkhead.Signature) bool { return s.Scheme().Facet() == bulkhead.TextFacet })
+	}
+	if who == "" {
+		who = first(scheme(bulkhead.Network))
+	}
+	if text == "" {
+		text = who
+	}
+	if text == "" {
+		text = m.Signatures[0].String()
+	}
+	if who == "" {
+		who = text
+	}
+	for _, to := range m.Recipients {
+		if once("text", to, text) {
+			texts++
+		}
+		if once("sender", to, who) {
+			names++
+		}
+	}
+	return texts, names
+}
+
+// TestNothingDecided: decisions are empty if there is none of any kind.
+func TestNothingDecided(t *testing.T) {
+	if d := (Decisions{TallyGen: 7, BlockGen: 7}); !d.Empty() {
+		t.Error("nothing, and it is something")
+	}
+	k := []filter.Key{{Hi: 1}}
+	adds := Adds{Keys: k, N: []uint32{1}}
+	for i, d := range []Decisions{
+		{Counts: adds}, {Unique: k}, {Names: adds}, {Weights: adds}, {Late: []Late{{7, adds}}}, {Voted: k}, {Spam: k}, {Revoked: k},
+		{Credits: make([]trust.Credit, 1)}, {Ballots: make([]ballots.Ballot, 1)},
+	} {
+		if d.Empty() {
+			t.Errorf("decisions %d: empty", i)
+		}
+		d.reset()
+		if !d.Empty() || !reflect.DeepEqual(Decisions{}, Decisions{TallyGen: d.TallyGen, BlockGen: d.BlockGen}) {
+			t.Errorf("decisions %d: something is left", i)
+		}
+	}
+}
+
+// TestPeersList: what only peers list a root's whole vote takes off, and votes on it are
+// the node's own matter.
+func TestPeersList(t *testing.T) {
+	listing := func(weight float64, s bulkhead.Signature) *replica.View {
+		g, err := filter.SizeFor(filter.Target{Kind: filter.Bitmap, Signatures: 2000, Rate: 1e-9})
+		if err != nil {
+			t.Fatal(err)
+		}
+		set, err := filter.NewBits(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set.Set(maker.Base(&s))
+		return &replica.View{Origins: []*replica.Held{{Origin: replica.Origin{ID: "p", Weight: weight}, Block: []*replica.Block{{Start: 1, Spam: set}}}}}
+	}
+	text := sig(bulkhead.Exact, 1)
+	for _, tt := range []struct {
+		name   string
+		weight float64
+		voter  string
+		vote   bulkhead.Vote
+		want   bulkhead.Receipt
+		own    verdict.State
+	}{
+		{"a root's vote against it", 1, "a", bulkhead.Ham, bulkhead.Receipt{Counted: 1, Revoked: 1}, verdict.Revoked},
+		{"half a root's", 1, "half", bulkhead.Ham, bulkhead.Receipt{Counted: 1}, verdict.Nothing},
+		{"half a root's revocation", 1, "half", bulkhead.Revocation, bulkhead.Receipt{Counted: 1, Pending: 1}, verdict.Nothing},
+		{"a stranger's revocation", 1, "x", bulkhead.Revocation, bulkhead.Receipt{Counted: 1, Pending: 1}, verdict.Nothing},
+		{"a root's vote against what half a peer lists", 0.5, "a", bulkhead.Revocation, bulkhead.Receipt{Counted: 1}, verdict.Nothing},
+		{"a root's vote for it", 1, "a", bulkhead.Spam, bulkhead.Receipt{Counted: 1}, verdict.Listed},
+		{"half a root's for it", 1, "half", bulkhead.Spam, bulkhead.Receipt{Counted: 1, Pending: 1}, verdict.Nothing},
+		{"half a root's, and half a peer", 0.5, "half", bulkhead.Spam, bulkhead.Receipt{Counted: 1, Pending: 1}, verdict.Nothing},
+		{"a root's, and half a peer", 0.5, "a", bulkhead.Spam, bulkhead.Receipt{Counted: 1, Listed: 1}, verdict.Listed},
+	} {
+		b := newBooks(t)
+		voters(b)
+		b.view.Remote = listing(tt.weight, text)
+		got := b.report(by(tt.voter, tt.vote, text))
+		if own := b.of(text).Own; got != tt.want || own != tt.own {
+			t.Errorf("%s: %+v, state %d; want %+v, %d", tt.name, got, own, tt.want, tt.own)
+		}
+	}
+}
+
+// TestUndo: undone, a voice's vote on mail of many facets leaves every weight and every
+// listing as if it had not been; no ballot has what judges nothing.
+func TestUndo(t *testing.T) {
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 11))
+		b := newBooks(t)
+		voters(b)
+		var messages [][]bulkhead.Signature
+		for n := range 3 {
+			messages = append(messages, mail(n, fmt.Sprint("s", n%2, ".example")))
+		}
+		some := func(name string) {
+			b.report(by(name, bulkhead.Vote(1+rng.IntN(3)), messages[rng.IntN(len(messages))]...))
+		}
+		for range rng.IntN(9) {
+			if rng.IntN(3) == 0 {
+				deliver(b, uint32(1+rng.IntN(30)), 1, messages[rng.IntN(len(messages))]...)
+			}
+			some([]string{"b", "c", "half", "x"}[rng.IntN(4)])
+		}
+		type state struct {
+			votes    trust.Balance
+			unblamed int64
+			listed   bool
+		}
+		var asks []evidence.Ask
+		pair := make(map[filter.Key]bool)
+		for _, m := range messages {
+			for i := range m {
+				asks = append(asks, evidence.Ask{Key: maker.Base(&m[i]), Wants: evidence.Judgement})
+				for j := range m {
+					if named(m[j].Scheme().Facet()) {
+						k := maker.Pair(maker.Base(&m[i]), maker.Base(&m[j]))
+						asks, pair[k] = append(asks, evidence.Ask{Key: k, Wants: evidence.Judgement}), true
+					}
+				}
+			}
+		}
+		all := func() map[filter.Key]state {
+			out := make(map[filter.Key]state)
+			reader := evidence.Reader{Keys: maker, Day: uint64(day / time.Second)}
+			reader.Begin(b.sources())
+			records := make([]evidence.Record, len(asks))
+			reader.Read(asks, records)
+			for i, r := range records {
+				out[asks[i].Key] = state{r.Votes, r.Unblamed, r.Own == verdict.Listed}
+			}
+			return out
+		}
+		before := all()
+		var items []ballots.Item
+		for range 1 + rng.IntN(2) {
+			vote := bulkhead.Vote(1 + rng.IntN(3))
+			m := messages[rng.IntN(len(messages))]
+			b.report(by("a", vote, m...))
+			for _, x := range b.r.Decisions().Ballots {
+				for _, it := range x.Items {
+					if !it.Pair && (it.Facet == bulkhead.NetworkFacet || it.Facet == bulkhead.MarkupFacet) {
+						t.Fatalf("a ballot has a %v", it.Facet)
+					}
+					if it.Pair != pair[it.Key] {
+						t.Fatalf("a pair: %v, want %v", it.Pair, pair[it.Key])
+					}
+					if !slices.Contains(items, it) {
+						items = append(items, it)
+					}
+				}
+			}
+		}
+		voted := all()
+		b.begin()
+		off, on := b.r.Retract("account:a", items)
+		b.apply()
+		after := all()
+		wantOff, wantOn := 0, 0
+		for k, want := range before {
+			got := after[k]
+			if voted[k].listed && !got.listed {
+				wantOff++
+			}
+			if !voted[k].listed && got.listed {
+				wantOn++
+			}
+			if pair[k] && want.listed && !voted[k].listed {
+				want.listed = false // before the next vote on it
+			}
+			if got != want {
+				t.Fatalf("seed %d: after the vote was undone %+v, before it %+v, pair %v", seed, got, want, pair[k])
+			}
+		}
+		if off != wantOff || on != wantOn {
+			t.Errorf("seed %d: %d off, %d on; want %d and %d", seed, off, on, wantOff, wantOn)
+		}
+	}
+}

@@ -10,20 +10,25 @@ import (
 )
 
 // coverage runs the tests of a package as it is, and returns the lines of each
-// file that they run.
-func (o *options) coverage(ctx context.Context, p pkg, profile string) (map[string]map[int]bool, error) {
-	args := append([]string{"test", "-count=1", "-vet=off", "-coverprofile", profile}, o.args...)
+// file that they run, and the order to run them in with a change.
+func (o *options) coverage(ctx context.Context, p pkg, profile string) (map[string]map[int]bool, *order, error) {
+	args := []string{"test", "-v", "-count=1", "-vet=off", "-coverprofile", profile, "-skip", o.skip}
+	if o.short {
+		args = append(args, "-short")
+	}
 	cmd := exec.CommandContext(ctx, "go", append(args, p.ImportPath)...)
 	cmd.Dir = p.Dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%s: the tests fail as it is: %w\n%s", p.ImportPath, err, out)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: the tests fail as it is: %w\n%s", p.ImportPath, err, out)
 	}
 	f, err := os.Open(profile)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
-	return readProfile(bufio.NewScanner(f))
+	lines, err := readProfile(bufio.NewScanner(f))
+	return lines, orderOf(out), err
 }
 
 // readProfile reads a cover profile; see "go tool cover".

@@ -9,6 +9,9 @@
 // handed to the compiler as an overlay: no file of the tree is touched, and
 // several runs may share it.
 //
+// Where the tests of a package take long, the short ones are run first, then those that
+// noticed another change of the same file, then the others.
+//
 // Of all possible changes of a package a sample of -n is tried, drawn from
 // -seed; 0 tries all. The score is the share that made a test fail, or made it
 // run five times as long as usual. A change that does not compile is none. A

@@ -26,7 +26,8 @@ type options struct {
 	jobs    int
 	list    bool
 	verbose bool
-	args    []string // of go test, after the package
+	short   bool
+	skip    string // tests that are left out
 }
 
 func main() {
@@ -37,15 +38,9 @@ func main() {
 	flag.IntVar(&o.jobs, "jobs", runtime.GOMAXPROCS(0), "changes tried at once")
 	flag.BoolVar(&o.list, "list", false, "list the changes of the sample and try none")
 	flag.BoolVar(&o.verbose, "v", false, "print each change as it was tried")
-	short := flag.Bool("short", false, "run the tests with -short")
-	skip := flag.String("skip", "", "regular expression of tests to leave out, for packages whose tests take minutes")
+	flag.BoolVar(&o.short, "short", false, "run the tests with -short")
+	flag.StringVar(&o.skip, "skip", "", "regular expression of tests to leave out, for packages whose tests take minutes")
 	flag.Parse()
-	if *short {
-		o.args = append(o.args, "-short")
-	}
-	if *skip != "" {
-		o.args = append(o.args, "-skip="+*skip)
-	}
 	ctx := context.Background()
 	dirs, err := packages(ctx, flag.Args())
 	if err == nil && len(dirs) == 0 {
@@ -118,7 +113,7 @@ func (o *options) run(ctx context.Context, p pkg) (float64, error) {
 	}
 	defer os.RemoveAll(dir)
 	began := time.Now()
-	lines, err := o.coverage(ctx, p, filepath.Join(dir, "cover"))
+	lines, tests, err := o.coverage(ctx, p, filepath.Join(dir, "cover"))
 	if err != nil {
 		return 0, err
 	}
@@ -135,7 +130,7 @@ func (o *options) run(ctx context.Context, p pkg) (float64, error) {
 		}
 		return 100, nil
 	}
-	if err := o.tryAll(ctx, p, jobs, dir, limit); err != nil {
+	if err := o.tryAll(ctx, p, tests, jobs, dir, limit); err != nil {
 		return 0, err
 	}
 	return o.print(p, jobs, of), nil
@@ -175,7 +170,7 @@ func (o *options) sample(p pkg, lines map[string]map[int]bool) (jobs []*job, of 
 }
 
 // tryAll tries the jobs, several at once, until o.n of them have compiled.
-func (o *options) tryAll(ctx context.Context, p pkg, jobs []*job, dir string, limit time.Duration) error {
+func (o *options) tryAll(ctx context.Context, p pkg, tests *order, jobs []*job, dir string, limit time.Duration) error {
 	var (
 		mu   sync.Mutex
 		next int
@@ -195,7 +190,7 @@ func (o *options) tryAll(ctx context.Context, p pkg, jobs []*job, dir string, li
 	for range max(1, o.jobs) {
 		wg.Go(func() {
 			for i, j := take(); j != nil; i, j = take() {
-				f, err := o.try(ctx, p, j, filepath.Join(dir, fmt.Sprint(i)), limit)
+				f, err := o.try(ctx, p, tests, j, filepath.Join(dir, fmt.Sprint(i)), limit)
 				mu.Lock()
 				j.fate = f
 				if f != invalid {
@@ -217,7 +212,7 @@ func (o *options) tryAll(ctx context.Context, p pkg, jobs []*job, dir string, li
 }
 
 // try runs the tests of a package with one change.
-func (o *options) try(ctx context.Context, p pkg, j *job, dir string, limit time.Duration) (fate, error) {
+func (o *options) try(ctx context.Context, p pkg, tests *order, j *job, dir string, limit time.Duration) (fate, error) {
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		return invalid, err
 	}
@@ -232,7 +227,7 @@ func (o *options) try(ctx context.Context, p pkg, j *job, dir string, limit time
 		return invalid, err
 	}
 	binary := filepath.Join(dir, "tests")
-	build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", list, "-o", binary, p.ImportPath)
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", list, "-o", binary, p.ImportPath)
 	build.Dir = p.Dir
 	if build.Run() != nil {
 		return invalid, nil
@@ -242,22 +237,30 @@ func (o *options) try(ctx context.Context, p pkg, j *job, dir string, limit time
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	for _, some := range tests.selections(j.file) {
+		test := exec.CommandContext(ctx, binary, append(o.args(p, limit), some.args(o.skip)...)...)
+		test.Dir = p.Dir
+		// Some changes allocate without end.
+		test.Env = append(os.Environ(), "GOMEMLIMIT=2GiB", "TMPDIR="+dir)
+		if out, err := test.CombinedOutput(); err != nil {
+			tests.note(j.file, out)
+			return killed, nil
+		}
+	}
+	return survived, nil
+}
+
+// args are those of a package's test binary, whichever tests are run.
+func (o *options) args(p pkg, limit time.Duration) []string {
 	args := []string{"-test.failfast", "-test.timeout", limit.String()}
-	for _, a := range o.args {
-		args = append(args, "-test."+strings.TrimPrefix(a, "-"))
+	if o.short {
+		args = append(args, "-test.short")
 	}
 	if slices.Contains(append(p.TestImports, p.XTestImports...), "pgregory.net/rapid") {
 		// Its files would go into the tree, and nobody reads the smallest input that fails.
 		args = append(args, "-rapid.nofailfile", "-rapid.shrinktime=1ms")
 	}
-	test := exec.CommandContext(ctx, binary, args...)
-	test.Dir = p.Dir
-	// Some changes allocate without end.
-	test.Env = append(os.Environ(), "GOMEMLIMIT=2GiB", "TMPDIR="+dir)
-	if test.Run() != nil {
-		return killed, nil
-	}
-	return survived, nil
+	return args
 }
 
 // print lists the survivors and the score, and returns the score in percent.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -140,6 +141,48 @@ func TestReadProfile(t *testing.T) {
 			t.Errorf("%q: read %v", bad, got)
 		}
 	}
+}
+
+// TestOrder: tests that take little go first, then those that noticed something in the
+// same file, and every test is run once.
+func TestOrder(t *testing.T) {
+	out := `=== RUN   TestLong
+    --- PASS: TestLong/part (3.00s)
+--- PASS: TestLong (6.00s)
+--- PASS: TestA (0.01s)
+--- SKIP: TestNever (0.00s)
+--- PASS: TestB (0.89s)
+--- PASS: TestC (0.40s)
+--- PASS: FuzzD (0.00s)
+--- PASS: TestMiddle (2.00s)
+PASS
+`
+	o := orderOf([]byte(out))
+	want := "[-test.run=^(FuzzD|TestA|TestC)$ -test.skip=Slow] [-test.skip=Slow|^(FuzzD|TestA|TestC)$]"
+	if got := selected(o, "a.go"); got != want {
+		t.Errorf("selected %s, want %s", got, want)
+	}
+	o.note("a.go", []byte("--- FAIL: TestMiddle (1.00s)\n    --- FAIL: TestMiddle/part (1.00s)\n--- FAIL: TestA (0.01s)\npanic: x"))
+	o.note("a.go", []byte("--- FAIL: TestMiddle (1.00s)\n"))
+	if got := selected(o, "b.go"); got != want {
+		t.Errorf("of another file: selected %s, want %s", got, want)
+	}
+	want = "[-test.run=^(FuzzD|TestA|TestC)$ -test.skip=Slow] [-test.run=^(TestMiddle)$ -test.skip=Slow] [-test.skip=Slow|^(FuzzD|TestA|TestC|TestMiddle)$]"
+	if got := selected(o, "a.go"); got != want {
+		t.Errorf("selected %s, want %s", got, want)
+	}
+	o = orderOf([]byte("--- PASS: TestA (0.01s)\n--- PASS: TestB (2.90s)\n"))
+	if got := selected(o, "a.go"); got != "[-test.skip=Slow]" {
+		t.Errorf("of few: selected %s", got)
+	}
+}
+
+func selected(o *order, file string) string {
+	var all []string
+	for _, s := range o.selections(file) {
+		all = append(all, fmt.Sprint(s.args("Slow")))
+	}
+	return strings.Join(all, " ")
 }
 
 // TestWilson holds the interval against published values (Newcombe 1998,

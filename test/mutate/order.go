@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// An order is in which order the tests of a package are run with a change: first those
+// that take little, then those that noticed another change of the same file, then the
+// rest. It may be used concurrently.
+type order struct {
+	quick []string
+
+	mu      sync.Mutex
+	noticed map[string][]string // by file: slow tests
+}
+
+// orderOf reads how long each test takes from the output of "go test -v". Quick are
+// the shortest ones that together take a tenth of the time. Where all are over within
+// three seconds, none need go first.
+func orderOf(output []byte) *order {
+	type test struct {
+		name string
+		took time.Duration
+	}
+	var all []test
+	var sum time.Duration
+	for in := bufio.NewScanner(bytes.NewReader(output)); in.Scan(); {
+		name, took, ok := result(in.Text(), "--- PASS: ")
+		if ok {
+			all, sum = append(all, test{name, took}), sum+took
+		}
+	}
+	o := &order{noticed: make(map[string][]string)}
+	if sum < 3*time.Second {
+		return o
+	}
+	slices.SortStableFunc(all, func(a, b test) int { return cmp.Compare(a.took, b.took) })
+	room := sum / 10
+	for _, t := range all {
+		if room -= t.took; room < 0 {
+			break
+		}
+		o.quick = append(o.quick, t.name)
+	}
+	return o
+}
+
+// result reads "--- PASS: TestName (1.20s)" of a test that is in no other.
+func result(line, prefix string) (name string, took time.Duration, ok bool) {
+	rest, ok := strings.CutPrefix(line, prefix)
+	if !ok {
+		return "", 0, false
+	}
+	name, rest, _ = strings.Cut(rest, " ")
+	took, err := time.ParseDuration(strings.Trim(rest, "()"))
+	return name, took, err == nil
+}
+
+// A selection is which tests are run: those named, or all but those named.
+type selection struct {
+	names  []string
+	others bool
+}
+
+// selections returns what to run one after the other for a change of a file.
+func (o *order) selections(file string) (all []selection) {
+	if len(o.quick) == 0 {
+		return []selection{{others: true}}
+	}
+	o.mu.Lock()
+	slow := slices.Clone(o.noticed[file])
+	o.mu.Unlock()
+	all = append(all, selection{names: o.quick})
+	if len(slow) > 0 {
+		all = append(all, selection{names: slow})
+	}
+	return append(all, selection{slices.Concat(o.quick, slow), true})
+}
+
+// note remembers the tests that failed with a change of a file.
+func (o *order) note(file string, output []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for in := bufio.NewScanner(bytes.NewReader(output)); in.Scan(); {
+		name, _, ok := result(in.Text(), "--- FAIL: ")
+		if ok && !slices.Contains(o.quick, name) && !slices.Contains(o.noticed[file], name) {
+			o.noticed[file] = append(o.noticed[file], name)
+		}
+	}
+}
+
+// args are those of the test binary for a selection, given the regular expression of
+// tests that are left out anyway.
+func (s selection) args(skip string) (args []string) {
+	names := ""
+	if len(s.names) > 0 {
+		names = "^(" + strings.Join(s.names, "|") + ")$"
+	}
+	if s.others {
+		skip = strings.Trim(skip+"|"+names, "|")
+	} else {
+		args = append(args, "-test.run="+names)
+	}
+	if skip != "" {
+		args = append(args, "-test.skip="+skip)
+	}
+	return args
+}

@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -410,4 +411,35 @@ func TestUnion(t *testing.T) {
 			t.Fatalf("%v, %d keys, want %v, %d", got, u.Keys(), want, sum)
 		}
 	})
+}
+
+// TestAddWeight: whole votes are counted in cells of their own.
+func TestAddWeight(t *testing.T) {
+	type adds map[filter.Key]uint32
+	k := key(1)
+	for _, tt := range []struct {
+		kind uint8
+		n    uint32
+		want adds
+	}{
+		{RootSpam, 0, adds{}},
+		{RootSpam, 99, adds{k.With(RootSpam): 99}},
+		{RootHam, 100, adds{whole(k).With(RootHam): 1}},
+		{Unblamed, 350, adds{whole(k).With(Unblamed): 3, k.With(Unblamed): 50}},
+		{StrangerSpam, 350, adds{k.With(StrangerSpam): 350}},
+		{Contexts, 100, adds{k.With(Contexts): 100}},
+	} {
+		got := make(adds)
+		AddWeight(k, tt.kind, tt.n, func(cell filter.Key, n uint32) { got[cell] += n })
+		if !maps.Equal(got, tt.want) {
+			t.Errorf("%d of kind %d: %v, want %v", tt.n, tt.kind, got, tt.want)
+		}
+		cells := make([]uint32, WeightCells)
+		for i, c := range AppendWeights(nil, k) {
+			cells[i] = got[c]
+		}
+		if w := WeightsOf(cells); w[tt.kind] != tt.n {
+			t.Errorf("%d of kind %d is read as %d", tt.n, tt.kind, w[tt.kind])
+		}
+	}
 }

@@ -161,11 +161,19 @@ func (b *books) apply() {
 
 // read returns what is known of a key.
 func (b *books) read(k filter.Key, wants evidence.Wants) evidence.Record {
+	return b.readAll([]filter.Key{k}, wants)[0]
+}
+
+// readAll returns what is known of each of some keys.
+func (b *books) readAll(all []filter.Key, wants evidence.Wants) []evidence.Record {
 	r := evidence.Reader{Keys: maker, Day: uint64(day / time.Second)}
 	r.Begin(b.sources())
-	var out [1]evidence.Record
-	r.Read([]evidence.Ask{{Key: k, Wants: wants}}, out[:])
-	return out[0]
+	asks, out := make([]evidence.Ask, len(all)), make([]evidence.Record, len(all))
+	for i, k := range all {
+		asks[i] = evidence.Ask{Key: k, Wants: wants}
+	}
+	r.Read(asks, out)
+	return out
 }
 
 // of returns all that is known of a signature.
@@ -198,4 +206,12 @@ func text(n int) (bands []bulkhead.Signature) {
 		bands = append(bands, sig(bulkhead.Near, 100*n+i))
 	}
 	return bands
+}
+
+// seeds is how many random runs of n are made: half of them with -short.
+func seeds(n int) int {
+	if testing.Short() {
+		return n / 2
+	}
+	return n
 }

@@ -97,11 +97,8 @@ func (r *Resolver) eachReporter(base filter.Key, fn func(name string, newest int
 	names := r.suspects(base)
 	keys := make([]filter.Key, 0, len(names))
 	for _, name := range names {
-		if a, ok := r.opts.Accounts.Get(name); ok {
-			keys = append(keys, r.opts.Keys.Vote(a.Voice(), bulkhead.Spam, base))
-		} else {
-			keys = append(keys, filter.Key{})
-		}
+		a, _ := r.opts.Accounts.Get(name)
+		keys = append(keys, r.opts.Keys.Vote(a.Voice(), bulkhead.Spam, base))
 	}
 	for i, n := range r.newest(keys) {
 		if n >= 0 {

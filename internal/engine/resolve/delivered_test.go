@@ -1,6 +1,7 @@
 package resolve
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -163,16 +164,34 @@ func TestNothingDecided(t *testing.T) {
 	}
 	k := []filter.Key{{Hi: 1}}
 	adds := Adds{Keys: k, N: []uint32{1}}
-	for i, d := range []Decisions{
+	some := []Decisions{
 		{Counts: adds}, {Unique: k}, {Names: adds}, {Weights: adds}, {Late: []Late{{7, adds}}}, {Voted: k}, {Spam: k}, {Revoked: k},
 		{Credits: make([]trust.Credit, 1)}, {Ballots: make([]ballots.Ballot, 1)},
-	} {
-		if d.Empty() {
-			t.Errorf("decisions %d: empty", i)
+	}
+	for i := range some {
+		for j := range some {
+			d := some[i]
+			from, to := reflect.ValueOf(&some[j]).Elem(), reflect.ValueOf(&d).Elem()
+			for f := range from.NumField() { // of both kinds
+				if !from.Field(f).IsZero() {
+					to.Field(f).Set(from.Field(f))
+				}
+			}
+			if d.Empty() {
+				t.Errorf("decisions %d and %d: empty", i, j)
+			}
+			if d.reset(); !d.Empty() {
+				t.Errorf("decisions %d and %d: something is left", i, j)
+			}
 		}
-		d.reset()
-		if !d.Empty() || !reflect.DeepEqual(Decisions{}, Decisions{TallyGen: d.TallyGen, BlockGen: d.BlockGen}) {
-			t.Errorf("decisions %d: something is left", i)
+	}
+}
+
+// TestUnits: a weight is counted in hundredths, and any weight as one at least.
+func TestUnits(t *testing.T) {
+	for weight, want := range map[float64]uint32{-1: 0, 0: 0, 1e-9: 1, 0.004: 1, 0.014: 1, 0.016: 2, 0.5: 50, 1: 100} {
+		if got := Units(weight); got != want {
+			t.Errorf("a weight of %v is %d, want %d", weight, got, want)
 		}
 	}
 }
@@ -246,27 +265,23 @@ func TestUndo(t *testing.T) {
 			unblamed int64
 			listed   bool
 		}
-		var asks []evidence.Ask
+		var keys []filter.Key
 		pair := make(map[filter.Key]bool)
 		for _, m := range messages {
 			for i := range m {
-				asks = append(asks, evidence.Ask{Key: maker.Base(&m[i]), Wants: evidence.Judgement})
+				keys = append(keys, maker.Base(&m[i]))
 				for j := range m {
 					if named(m[j].Scheme().Facet()) {
 						k := maker.Pair(maker.Base(&m[i]), maker.Base(&m[j]))
-						asks, pair[k] = append(asks, evidence.Ask{Key: k, Wants: evidence.Judgement}), true
+						keys, pair[k] = append(keys, k), true
 					}
 				}
 			}
 		}
 		all := func() map[filter.Key]state {
 			out := make(map[filter.Key]state)
-			reader := evidence.Reader{Keys: maker, Day: uint64(day / time.Second)}
-			reader.Begin(b.sources())
-			records := make([]evidence.Record, len(asks))
-			reader.Read(asks, records)
-			for i, r := range records {
-				out[asks[i].Key] = state{r.Votes, r.Unblamed, r.Own == verdict.Listed}
+			for i, r := range b.readAll(keys, evidence.Judgement) {
+				out[keys[i]] = state{r.Votes, r.Unblamed, r.Own == verdict.Listed}
 			}
 			return out
 		}
@@ -313,6 +328,54 @@ func TestUndo(t *testing.T) {
 		}
 		if off != wantOff || on != wantOn {
 			t.Errorf("seed %d: %d off, %d on; want %d and %d", seed, off, on, wantOff, wantOn)
+		}
+	}
+}
+
+// TestUndoKnown: what is left of the votes must be enough for what is known, in weeks gone
+// by too.
+func TestUndoKnown(t *testing.T) {
+	for _, s := range []bulkhead.Signature{link("shop.example"), sender("shop.example"), sig(bulkhead.Attachment, 1)} {
+		for _, later := range []int{1, 10} {
+			b := newBooks(t)
+			voters(b)
+			deliver(b, 100, 4, s)
+			b.pass(time.Duration(later) * day)
+			for _, name := range []string{"a", "b", "c", "half"} {
+				b.report(by(name, bulkhead.Spam, s))
+			}
+			known := later == 1 || named(s.Scheme().Facet())
+			b.begin()
+			off, _ := b.r.Retract("account:half", []ballots.Item{{Key: maker.Base(&s), Facet: s.Scheme().Facet()}})
+			b.apply()
+			if listed := b.of(s).Own == verdict.Listed; listed == known || off != b2i(known) {
+				t.Errorf("%v, 400 delivered %d days ago: by three of three and a half still listed %v, %d off", s, later, listed, off)
+			}
+		}
+	}
+}
+
+// TestRefused: who is not known, or may not, changes nothing.
+func TestRefused(t *testing.T) {
+	b := newBooks(t)
+	b.put("a", trust.Trusted, 1)
+	if err := b.accounts.Put(trust.Account{Name: "gone", Role: trust.Trusted, Weight: 1, Closed: true}); err != nil {
+		t.Fatal(err)
+	}
+	b.begin()
+	for _, tt := range []struct {
+		r    bulkhead.Reporter
+		want error
+	}{
+		{bulkhead.Reporter{Account: "nobody"}, bulkhead.ErrUnauthorised},
+		{bulkhead.Reporter{Account: "gone"}, bulkhead.ErrForbidden},
+		{bulkhead.Reporter{Account: "a", User: "a:b"}, bulkhead.ErrMalformed},
+	} {
+		for vote := range bulkhead.NumVotes {
+			got, err := b.r.Report(message(bulkhead.Report{Signatures: mail(1, "bank.example"), Reporter: tt.r, Vote: vote, ID: "1"}))
+			if !errors.Is(err, tt.want) || got != (bulkhead.Receipt{}) || !b.r.Decisions().Empty() {
+				t.Errorf("%v of %+v: %+v, %v; want %v and nothing decided", vote, tt.r, got, err, tt.want)
+			}
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 func (r *Resolver) settleSpam(receipt *bulkhead.Receipt, it *item, judged bulkhead.Judgement, who *voter, counted bool) {
 	lists := r.lists(it)
 	if it.record.Own == verdict.Listed {
-		lists = who.Root && (lists || counted)
+		lists = who.Root && counted
 	}
 	switch {
 	case lists && r.list(it):

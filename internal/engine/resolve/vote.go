@@ -201,9 +201,6 @@ func (r *Resolver) pairs(m *Message, who *voter) {
 	for i := range r.items { // the records may have moved
 		r.items[i].record = &r.records[i]
 	}
-	for i := first; i < len(r.items); i++ {
-		r.records[i].Votes, _ = balance(r.ledger.of(i))
-	}
 }
 
 // fresh finds out which signatures the voice has not yet voted on so in the open

@@ -18,23 +18,23 @@
 //     origin answers with the rounds since, if it still has them, or with images.
 //   - image: some pages of one array at one moment.
 //
-// Correctness rests on the versions and never on the broker. A broker that
-// loses, repeats, reorders or forgets messages, or is wiped, costs time.
+// Correctness rests on the versions, never on the broker. A broker that loses, repeats,
+// reorders or forgets messages, or is wiped, costs time and nothing else.
 //
 // # Incarnations
 //
-// A server that was restored from a backup counts on from older versions. It
-// takes a new incarnation number, larger than any before; receivers drop what
-// they held when the first image of it arrives.
+// A server that was restored from a backup counts on from older versions. It takes a
+// new incarnation number, larger than any before; receivers drop what they held when
+// the first image of it arrives.
 //
-// A server whose folder was copied back, or whose machine was, knows nothing of
-// it. It says with its arrays which of its processes found them at which version:
-// their lineage. A peer that holds what the lineage does not contain takes no
-// more rounds, and shows the server what it has signed, which then begins a new
-// incarnation. So does a peer that has heard a later life of the server than the
-// server remembers, and the broker that has stored messages of it. Without its own
-// signature a server believes nothing of its past. Two
-// lives that speak in turns are two servers with one key, and are not counted.
+// A server whose folder, or whose machine, was copied back does not know that. With its
+// arrays it says which of its processes found them at which version: their lineage. A
+// peer that holds what the lineage does not contain takes no more rounds, and shows the
+// server what the server itself has signed; the server then begins a new incarnation.
+// It is shown the same by a peer that has heard a later life of it than it remembers,
+// and by a broker that has stored messages of one. Without its own signature a server
+// believes nothing of its past. Two lives that speak in turns are two servers with one
+// key, and are not counted.
 //
 // # Use
 //
@@ -44,7 +44,7 @@
 //
 // # Locks
 //
-// Mesh.mu guards the peer book and the figures of the peers; nothing is
-// called under it that waits. Two goroutines do the work: the sender owns what
-// is published, the receiver owns what is known of the origins.
+// Mesh.mu guards the peer book and the figures of the peers; nothing that waits is called
+// under it. Two goroutines do the work: the sender owns what is published, the receiver
+// what is known of the origins.
 package mesh

@@ -8,15 +8,15 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// growth measures what a peer adds against what it may. An hour's worth may
-// come at once; what is over it shows a peer that has gone mad.
+// growth measures what a peer adds against what it may add. An hour's allowance may come
+// at once; a peer that exceeds it is out of order.
 type growth struct {
 	adds, listings float64 // of the allowance, used; below 0 what may come beside it
 	at             time.Time
 	credited       time.Time // when something was allowed beside it
 }
 
-// burst is how many minutes' worth of adds may come at once.
+// burst is how many minutes' allowance may come at once.
 const burst = 60
 
 // charge adds what a round brings, and returns why it is too much, or "".
@@ -35,7 +35,7 @@ func (g *growth) charge(o *Options, now time.Time, a engine.Array, r *filter.Rou
 	return g.excess(o)
 }
 
-// leak returns what is used of an allowance after some of it has come back.
+// leak returns the used part of an allowance once the time that passed has restored some.
 func leak(used, back float64, credit bool) float64 {
 	if used < 0 && credit {
 		return used
@@ -43,8 +43,8 @@ func leak(used, back float64, credit bool) float64 {
 	return max(0, used-back)
 }
 
-// credit allows, for an hour, what a peer may have added while it was not heard: it
-// comes at once when a node or its peer was away.
+// credit allows, for an hour, what a peer may have added while it was not heard, since
+// all of that comes at once after the node or the peer was away.
 func (g *growth) credit(o *Options, now time.Time, silence time.Duration) {
 	silence = min(silence, o.StreamAge) // what is older comes as images
 	if silence.Minutes() < burst {
@@ -64,9 +64,9 @@ func (g *growth) excess(o *Options) string {
 	return ""
 }
 
-// tooFull returns why an array of a peer, brought by images, holds more than
-// the peer may have added since its generation began, or "". Counts of one key
-// cannot be told from images, its keys can.
+// tooFull returns why an array of a peer, brought by images, holds more keys than the
+// peer may have added since its generation began, or "". An image does not show how
+// often a key was added.
 func tooFull(o *Options, now time.Time, s engine.ArrayState) string {
 	rate := o.MaxListings
 	if s.Array == engine.ArrayCounts {
@@ -79,16 +79,16 @@ func tooFull(o *Options, now time.Time, s engine.ArrayState) string {
 	return ""
 }
 
-// maxShown bounds how likely an array of a peer may show a signature that nobody
-// reported: as likely as one that arrays are merged into. A few well chosen keys are
-// enough to show all, far fewer than a peer may add.
+// maxShown bounds the probability that an array of a peer shows a signature that nobody
+// reported; it is that of an array into which arrays are merged. A few well-chosen keys
+// suffice to show every signature, far fewer than a peer may add.
 const maxShown = 0.1
 
-// A look is how many keys an array had when it was last looked at.
+// A look notes how many keys each array had when it was last looked at.
 type look map[ref]uint64
 
-// due reports whether an array may show too much: it could if each of its keys set
-// as many cells or bits as it can, and it has grown since it was looked at.
+// due reports whether an array is to be looked at: it has grown since the last time, and
+// could show too much if each of its keys set as many cells or bits as a key can.
 func (l look) due(s engine.ArrayState) bool {
 	slots := s.Geometry.Bytes() * 8
 	if s.Geometry.Kind == filter.Cells {

@@ -7,7 +7,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// maxEpochs bounds a lineage. What is older is summed up in its first epoch.
+// maxEpochs bounds a lineage; older epochs are summed up in its first.
 const maxEpochs = 8
 
 // An epoch is a process of an origin, and the version at which it found one of
@@ -23,14 +23,12 @@ type epoch struct {
 // other changes. Its lineage tells: a process that found the array at version
 // 5 has nothing of what earlier processes added above 5.
 //
-// Both numbers ascend: an epoch that found no less than a later one did says
-// nothing beside it. One thing they cannot tell: that the store alone was
-// replaced by hand by a copy of an older history after it had been set back
-// once, and that the copy is longer than the history it replaces.
+// Both numbers ascend: an epoch that found no less than a later one is superfluous. One
+// thing they do not show: a store set back once and then replaced by hand, without the
+// rest of the folder, by a copy of its older history that is longer than the present.
 type lineage []epoch
 
-// upTo returns the version up to which that what a process led to is part of
-// the array.
+// upTo returns the version up to which what a process added is part of the array.
 func (l lineage) upTo(boot uint64) uint64 {
 	for _, e := range l {
 		if e.Boot > boot {
@@ -40,9 +38,9 @@ func (l lineage) upTo(boot uint64) uint64 {
 	return math.MaxUint64
 }
 
-// with returns the lineage after one more epoch. If it becomes too long, the
-// oldest epochs are joined into one that found what the first of them found:
-// who holds more of a process between asks for images without need.
+// with returns the lineage after one more epoch. If it becomes too long, the oldest
+// epochs are joined into one that found what the first of them found. A peer that holds
+// more of a process in between then asks for images without need.
 func (l lineage) with(e epoch) lineage {
 	out := slices.DeleteFunc(slices.Clone(l), func(x epoch) bool { return x.Base >= e.Base })
 	out = append(out, e)
@@ -53,8 +51,8 @@ func (l lineage) with(e epoch) lineage {
 	return out
 }
 
-// contains reports whether the replica of an array holds nothing but what is
-// part of the array of an origin whose running process is boot.
+// contains reports whether all that the replica of an array holds is part of the array
+// of an origin whose running process is boot.
 func (l lineage) contains(a engine.ArrayState, boot uint64) bool {
 	return a.Boot <= boot && max(a.Version, a.Partial) <= l.upTo(a.Boot)
 }
@@ -66,8 +64,8 @@ type ownLineage struct {
 	Epochs lineage      `json:"epochs"`
 }
 
-// found notes where a process that begins finds the node's arrays. before is the
-// process before it; 0 if nothing of that is known.
+// found notes the versions at which a process that begins finds the node's arrays.
+// before is the process before it, 0 if that is not known.
 func (s *state) found(own []engine.ArrayState, before uint64) {
 	old := s.Arrays
 	s.Arrays = nil

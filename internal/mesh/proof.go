@@ -9,18 +9,18 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// maxSaid bounds a statement that is kept to prove where a round led: those of heads
-// are kept however long they are.
+// maxSaid bounds a statement that is kept to prove where a round led, in bytes. Those of
+// heads are kept however long they are.
 const maxSaid = 16 << 10
 
-// evidence is what an origin has said, as it signed it: should it ever have
-// forgotten, it believes nothing else.
+// evidence is what an origin has said, as it signed it: should it have forgotten, it
+// believes nothing else.
 type evidence struct {
 	head []byte         // the newest head of the newest life, or what began that
 	led  map[ref][]byte // what led an array to where the replica is
 }
 
-// keep notes the statement that led to the version of an array.
+// keep notes the statement that led to the present version of a replica.
 func (e *evidence) keep(x ref, said []byte) {
 	if len(said) == 0 || len(said) > maxSaid {
 		return
@@ -31,8 +31,8 @@ func (e *evidence) keep(x ref, said []byte) {
 	e.led[x] = said
 }
 
-// about returns the proofs to show the origin with a question about arrays, all if
-// none is named: any one of them that it cannot explain is enough.
+// about returns the proofs to send an origin with a question about arrays, all of them if
+// it names none. One that the origin cannot explain is enough.
 func (e *evidence) about(arrays []arrayHead) (out [][]byte) {
 	if len(arrays) == 0 {
 		for x := range e.led {
@@ -60,8 +60,8 @@ type past struct {
 	arrays []arrayHead // versions that it had, with the boot in which it had them
 }
 
-// proven returns what a statement proves that this node once said; ok is false if
-// it is not of this node, or so far beyond the clock that nothing may follow it.
+// proven returns what a statement proves this node to have said; ok is false if the node
+// did not sign it, or if it is so far ahead of the clock that nothing may follow it.
 func (s *sender) proven(said []byte) (p past, ok bool) {
 	e, err := openStatement(said)
 	if err != nil || !e.signedBy(&s.m.opts.Identity.public) {
@@ -74,7 +74,7 @@ func (s *sender) proven(said []byte) (p past, ok bool) {
 	return m.past(), true
 }
 
-// past returns what a message says of its sender's arrays.
+// past returns what a message says about its sender's arrays.
 func (m *message) past() past {
 	p := past{stamp: m.stamp}
 	add := func(x ref, version uint64) {
@@ -92,8 +92,8 @@ func (m *message) past() past {
 	return p
 }
 
-// forgot reports whether this node, which has the arrays own, has forgotten
-// something of its past.
+// forgot reports whether this node, whose arrays are own, has forgotten something of the
+// past p.
 func (s *sender) forgot(p *past, own map[ref]engine.ArrayState) bool {
 	s.m.mu.Lock()
 	life, boot := s.m.state.Incarnation, s.m.state.Boot
@@ -123,8 +123,8 @@ func (s *sender) recall(p past) {
 	}
 }
 
-// recalled begins a new incarnation if what a broker had stored is of a past that
-// this node has forgotten.
+// recalled begins a new incarnation if a broker had stored something of a past that this
+// node has forgotten.
 func (s *sender) recalled(p past) {
 	own := make(map[ref]engine.ArrayState)
 	for _, a := range s.m.opts.Engine.Own() {

@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// repair asks those origins of which something is missing, and reports whether
-// there are any.
+// repair asks the origins of which something is missing, and reports whether there are
+// any.
 func (r *receiver) repair(ctx context.Context) (busy bool) {
 	r.mu.Lock()
 	catching := r.catching > 0
@@ -70,7 +70,7 @@ func (r *receiver) repair(ctx context.Context) (busy bool) {
 	return busy
 }
 
-// subscribe takes the images that an origin publishes from now on.
+// subscribe listens for the images that an origin publishes from now on.
 func (r *receiver) subscribe(ctx context.Context, h hint, t *track) {
 	t.stop = []func(){}
 	for _, b := range r.m.buses {
@@ -81,7 +81,7 @@ func (r *receiver) subscribe(ctx context.Context, h hint, t *track) {
 	}
 }
 
-// heal ends what a repair has begun.
+// heal ends what repair began, once nothing is missing.
 func (t *track) heal() {
 	for _, stop := range t.stop {
 		stop()
@@ -89,7 +89,7 @@ func (t *track) heal() {
 	t.stop, t.since, t.backoff = nil, time.Time{}, 0
 }
 
-// roomier reports whether an array that had no room for more may have some by now.
+// roomier reports whether there may now be room for an array that had none.
 func (r *receiver) roomier(p *peer, t *track, x ref, g filter.Geometry, waits *bool) bool {
 	now, later := r.m.opts.Engine.Room(p.ID, engine.Need{Array: x.array, Start: x.start, Geometry: g, Pages: 1})
 	*waits = *waits || later
@@ -99,8 +99,8 @@ func (r *receiver) roomier(p *peer, t *track, x ref, g filter.Geometry, waits *b
 	return now
 }
 
-// missing returns what to ask an origin for, and how many changes that is. waits
-// says that there is more, for which there is no memory yet.
+// missing returns what to ask an origin for, and how many changes that is. waits says
+// that more is missing, for which there is no memory yet.
 func (r *receiver) missing(p *peer, t *track) (wants []arrayHead, changes uint64, waits bool) {
 	if len(t.heads) == 0 && len(t.pending) == 0 && len(t.gone) == 0 {
 		return nil, 0, false

@@ -79,7 +79,7 @@ func newSender(m *Mesh) *sender {
 	}
 }
 
-// greet has a head published soon, which tells peers what to ask for.
+// greet has a head published soon, so that peers learn what to ask for.
 func (s *sender) greet(context.Context) {
 	select {
 	case s.hello <- struct{}{}:
@@ -96,8 +96,8 @@ type wish struct {
 	proofs [][]byte // what it has said and may have forgotten
 }
 
-// want has an origin asked for what is missing. If the sender is busy the
-// receiver tries again.
+// want has an origin asked for what is missing. If the sender is busy, the receiver
+// tries again.
 func (s *sender) want(w wish) {
 	select {
 	case s.wants <- w:
@@ -105,8 +105,8 @@ func (s *sender) want(w wish) {
 	}
 }
 
-// ask hands over what a peer asks for. Who asks more than can be answered is
-// not heard, and asks again.
+// ask hands the sender what a peer asks for. If that cannot be answered in time, it is
+// dropped, and the peer asks again.
 func (s *sender) ask(m *message) {
 	select {
 	case s.asks <- m:
@@ -153,8 +153,8 @@ func (s *sender) run(ctx context.Context) {
 	}
 }
 
-// last publishes what was counted since the last interval, so that a node that
-// stops takes nothing along.
+// last publishes what was counted since the last interval, so that nothing is held back
+// by a node that stops.
 func (s *sender) last() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -173,8 +173,8 @@ func (s *sender) sign(m *message) []byte {
 	return appendMessage(nil, m, s.m.opts.Identity)
 }
 
-// send publishes a message on every bus. A delta waits for a bus that is away;
-// heads, asks and images would be stale by then.
+// send publishes a message on every bus. A delta waits for a bus that is away; heads,
+// asks and images do not, as they would be stale by then.
 func (s *sender) send(t topic, m *message) {
 	msg := s.sign(m)
 	s.published.Add(1)
@@ -225,8 +225,8 @@ func (s *sender) flush() {
 	}
 }
 
-// tooLarge gives up a message that a bus takes at no time. The rounds in it are
-// forgotten: who asks for them is sent images.
+// tooLarge drops a message that a bus will never take. Its rounds are forgotten, and
+// peers that ask for them are sent images.
 func (s *sender) tooLarge(size int, arrays []ref) {
 	if s.dropped.Add(1) == 1 {
 		s.m.opts.Log.Warn("the broker takes no message of that size; raise its max_payload to 1 MB", "bytes", size)
@@ -238,7 +238,7 @@ func (s *sender) tooLarge(size int, arrays []ref) {
 	}
 }
 
-// arrays returns those of which m has rounds.
+// arrays returns the arrays of which m has rounds.
 func (m *message) arrays() (out []ref) {
 	for i := range m.rounds {
 		out = append(out, m.rounds[i].ref)
@@ -251,8 +251,8 @@ var errTooLarge = errors.New("mesh: message is larger than the broker takes")
 
 func (s *sender) own() topic { return topic{kind: kindDelta, origin: s.m.opts.Identity.public.hint()} }
 
-// publish sends what the own arrays took since the last time, and returns their
-// states as of then: what they take meanwhile nobody has been sent.
+// publish sends what the node's arrays took since the last time, and returns the states
+// up to which it has sent them; what they take meanwhile is not in these.
 func (s *sender) publish(ctx context.Context) []engine.ArrayState {
 	if s.m.opts.Role == Subscribe {
 		return s.m.opts.Engine.Own()
@@ -293,15 +293,15 @@ func (s *sender) deltas(rounds []round) {
 	s.send(s.own(), &message{kind: kindDelta, rounds: rounds})
 }
 
-// remember keeps a round for those who miss it, and forgets the oldest.
+// remember keeps a round for peers that miss it, and forgets the oldest.
 func (s *sender) remember(r *round) {
 	a := s.arrays[r.ref]
 	if a == nil {
 		a = &ownArray{}
 		s.arrays[r.ref] = a
 	}
-	// Who does not have the array yet learns its geometry from the first round,
-	// and who has it, whether it is still part of it.
+	// The first round tells a peer without the array its geometry, and one that has it
+	// whether what it holds is still a part of it.
 	r.announce = !a.announced || r.from == 0
 	a.announced = true
 	a.since += len(r.data)
@@ -327,16 +327,16 @@ func (s *sender) drop(a *ownArray, n int) {
 	a.rounds = a.rounds[n:]
 }
 
-// headSoon publishes a head: now, or a while after the last one, so that it is sent
-// once for all who ask.
+// headSoon publishes a head now, or a while after the last one, so that it is sent once
+// for all who ask.
 func (s *sender) headSoon(ctx context.Context) {
 	if s.headDue = time.Since(s.headed) < headRest; !s.headDue {
 		s.head(ctx)
 	}
 }
 
-// head publishes the versions of all own arrays, and before that the rounds
-// that lead to them, so that nobody sees a gap where there is none.
+// head publishes the versions of all arrays of the node, after the rounds that lead to
+// them, so that nobody sees a gap where there is none.
 func (s *sender) head(ctx context.Context) {
 	own := s.publish(ctx)
 	s.headed, s.headDue = time.Now(), false
@@ -361,7 +361,7 @@ func (s *sender) head(ctx context.Context) {
 		s.order = slices.DeleteFunc(s.order, func(r ref) bool { return !live[r] })
 	}
 	if len(m.heads) > maxParts {
-		// What is not named is not there for those who look only here.
+		// An array that the head does not name is gone, to those who see only the head.
 		slices.SortFunc(m.heads, func(a, b arrayHead) int { return cmp.Compare(b.start, a.start) })
 		for _, h := range m.heads[maxParts:] {
 			f := &m.floors[floorOf(h.array)]

@@ -211,8 +211,19 @@ func TestFindAnywhere(t *testing.T) {
 	}
 }
 
-// TestTargets: which parameters of a link are links.
+// TestTargets: which parameters of a link are links, and what belongs to them.
 func TestTargets(t *testing.T) {
+	for text, want := range map[string]string{
+		"http://a.example/amp/https://b.example/y?z=1":        "http://b.example/y?z=1",
+		"http://a.example/amp/https://b.example/y":            "http://b.example/y",
+		"http://a.example/?u=https%3A//b.example/y%3Fz&sa=1":  "http://b.example/y?z",
+		"http://a.example/?u=https://b.example/y;sa=1":        "http://b.example/y",
+		"http://a.example/?u=//b.example:8080/y/../x%23f&c=d": "http://b.example:8080/x",
+	} {
+		if all := All(text); len(all) != 2 || all[1].URL() != want {
+			t.Errorf("%s: %+v, want %s", text, all, want)
+		}
+	}
 	for _, tt := range []struct{ text, want string }{
 		{"http://a.example/?u=//x.yz", "a.example/ x.yz/"},
 		{"http://a.example/?u=//x.y", "a.example/"},

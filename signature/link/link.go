@@ -250,7 +250,7 @@ func All(text string) []Link {
 		return nil
 	}
 	all := []Link{l}
-	for at := 0; at < len(all) && len(all) < maxTargets; at++ {
+	for at := 0; at < len(all); at++ {
 		path, query, _ := strings.Cut(all[at].Path, "?")
 		if i := schemeIn(path); i > 0 {
 			inner := path[i:]
@@ -272,7 +272,10 @@ func All(text string) []Link {
 }
 
 func appendLink(all []Link, text string) []Link {
-	if l, ok := Parse(text); ok && len(all) < maxTargets {
+	if len(all) == maxTargets {
+		return all
+	}
+	if l, ok := Parse(text); ok {
 		all = append(all, l)
 	}
 	return all

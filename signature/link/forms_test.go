@@ -61,7 +61,7 @@ func TestNumbersOfIPv4(t *testing.T) {
 		}
 	}
 	for _, host := range []string{"1.08", "0x1.0xg.1.", "1.2.3.0xffffffffffffffffff", "1.2.3.99999999999999999999999", "1..2", "0x-1", "1.-2"} {
-		if l, ok := Parse("http://" + host + "/"); ok && l.address {
+		if l, ok := Parse("http://" + host + "/"); ok && isAddress(l.Host) {
 			t.Errorf("%s is taken for the address %s", host, l.Host)
 		}
 	}
@@ -167,6 +167,8 @@ func TestFindEdges(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{"www.a.b", "http://www.a.b"},
 		{"www.ab", ""},
+		{"see the a[.]bc", ""}, // shorter than any other link
+		{"httpstat.us/200 httpbin.org/https", ""},
 		{"ab[.]cd", "http://ab.cd"},
 		{"a.b/c[.]d", "http://c.d"},
 		{"http://", ""},

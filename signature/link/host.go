@@ -22,8 +22,8 @@ var profile = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.Stric
 // reports whether text is one: of two labels at least, none of them empty, and no
 // number.
 func Name(text string) (string, bool) {
-	name, address, ok := hostOf(text)
-	return name, ok && !address
+	name, ok := hostOf(text)
+	return name, ok && !isAddress(name)
 }
 
 // Registrable returns the registrable domain of a name that [Name] has returned,
@@ -42,30 +42,35 @@ func PublicSuffix(name string) bool {
 	return suffix == name && (icann || !strings.Contains(name, "."))
 }
 
+// isAddress tells the addresses among the hosts that are read here from the names.
+func isAddress(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err == nil
+}
+
 // hostOf reads a host that is no bracketed address.
-func hostOf(text string) (host string, address, ok bool) {
+func hostOf(text string) (host string, ok bool) {
 	if strings.Contains(text, "%") {
 		text = decode(text)
 	}
 	if len(text) > 4*maxHost || !utf8.ValidString(text) {
-		return "", false, false
+		return "", false
 	}
 	if !plain(text) {
 		mapped, err := profile.ToASCII(text)
 		if err != nil {
-			return "", false, false
+			return "", false
 		}
 		text = mapped
 	}
 	host = strings.TrimSuffix(strings.ToLower(text), ".")
 	if !named(host) {
-		return "", false, false
+		return "", false
 	}
 	if numeric(host[strings.LastIndexByte(host, '.')+1:]) {
-		ip, ok := ipv4(host)
-		return ip, true, ok
+		return ipv4(host)
 	}
-	return host, false, strings.Contains(host, ".")
+	return host, strings.Contains(host, ".")
 }
 
 // plain reports whether a name needs no mapping but that of case.

@@ -29,8 +29,6 @@ type Link struct {
 	// Path begins with "/" and has the query, without the fragment. Bytes that need
 	// no percent-encoding have none.
 	Path string
-
-	address bool
 }
 
 // URL returns l as "http://host/path?query", whatever its scheme was.
@@ -87,11 +85,11 @@ func Parse(text string) (Link, bool) {
 	}
 	authority, tail := rest[:end], rest[end:]
 	l := Link{}
-	if l.Host, l.Port, l.address, ok = cutAuthority(authority, scheme); !ok {
+	if l.Host, l.Port, ok = cutAuthority(authority, scheme); !ok {
 		return Link{}, false
 	}
 	l.Domain = l.Host
-	if l.address {
+	if isAddress(l.Host) {
 		l.Domain = l.authority()
 	} else if d, ok := Registrable(l.Host); ok {
 		l.Domain = d
@@ -117,29 +115,29 @@ func cutScheme(text string) (scheme, rest string, ok bool) {
 }
 
 // cutAuthority reads what stands between the scheme and the path.
-func cutAuthority(authority, scheme string) (host, port string, address, ok bool) {
+func cutAuthority(authority, scheme string) (host, port string, ok bool) {
 	authority = authority[strings.LastIndexByte(authority, '@')+1:]
 	if strings.HasPrefix(authority, "[") {
 		end := strings.IndexByte(authority, ']')
 		if end < 0 {
-			return "", "", false, false
+			return "", "", false
 		}
 		ip, err := netip.ParseAddr(authority[1:end])
 		if err != nil || ip.Zone() != "" {
-			return "", "", false, false
+			return "", "", false
 		}
 		port, ok = portOf(authority[end+1:], scheme)
-		return ip.Unmap().String(), port, true, ok
+		return ip.Unmap().String(), port, ok
 	}
 	i := strings.LastIndexByte(authority, ':')
 	if i < 0 {
 		i = len(authority)
 	}
 	if port, ok = portOf(authority[i:], scheme); !ok {
-		return "", "", false, false
+		return "", "", false
 	}
-	host, address, ok = hostOf(authority[:i])
-	return host, port, address, ok
+	host, ok = hostOf(authority[:i])
+	return host, port, ok
 }
 
 // portOf reads ":port", or nothing. A port that the scheme has anyway is "".

@@ -203,6 +203,47 @@ func TestHostilePages(t *testing.T) {
 	}
 }
 
+// TestImplausibleKeys: a page says how many keys filled it. Fewer than can have set what
+// is set in it, or more than there ever are, are refused, and change nothing.
+func TestImplausibleKeys(t *testing.T) {
+	for k := uint8(2); k <= 8; k++ {
+		g := Geometry{Kind: Cells, Lines: 8, K: k}
+		c := mustCounting(t, g)
+		c.Add(Key{Lo: 0x0706050403020100}, 3)
+		c.Add(Key{Hi: 1 << 63, Lo: 0x0706050403020100}, 3)
+		c.Add(Key{Lo: 0x0f0e0d0c0b0a0901}, 1) // shares one cell with the first
+		try := func(keys uint64, ok bool) {
+			m := c.Image(0)
+			m.Info.Keys = keys
+			for _, enc := range [][]byte{m.Append(nil), m.AppendCompact(nil), m.append(nil, 0)} {
+				d := mustCounting(t, g)
+				if _, err := d.LoadPage(enc); (err == nil) != ok || !ok && (!errors.Is(err, ErrCorrupt) || d.Stats().Fill != 0) || ok && d.Keys() != keys {
+					t.Errorf("k=%d: %d keys: %v", k, keys, err)
+				}
+			}
+		}
+		for keys, ok := range map[uint64]bool{0: false, 1: false, 2: false, 3: true, 4: true, 1 << 48: true, 1<<48 + 1: false, 1<<64 - 1: false} {
+			try(keys, ok)
+		}
+	}
+	for _, k := range []uint8{8, 16} {
+		g := Geometry{Kind: Bitmap, Lines: 8, K: k}
+		b := mustBits(t, g)
+		b.Set(Key{Lo: 0})
+		b.Set(Key{Hi: 1 << 63})
+		for keys, ok := range map[uint64]bool{0: false, 1: false, 2: true, 3: true, 1 << 48: true, 1<<48 + 1: false} {
+			m := b.Image(0)
+			m.Info.Keys = keys
+			for _, enc := range [][]byte{m.Append(nil), m.append(nil, 0)} {
+				d := mustBits(t, g)
+				if _, err := d.LoadPage(enc); (err == nil) != ok || ok && d.Keys() != keys {
+					t.Errorf("bits, k=%d: %d keys: %v", k, keys, err)
+				}
+			}
+		}
+	}
+}
+
 // firstLight and firstEscape return the first byte of a dense page whose low
 // nibble is not, or is, the escape.
 func firstLight(b []byte) int {

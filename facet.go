@@ -27,7 +27,7 @@ const (
 // Facet returns what of a message the signatures of s are of.
 func (s Scheme) Facet() Facet {
 	switch s {
-	case Exact, Near, RazorE4, RazorE8, PyzorDigest, DCCBody, DCCFuz1, DCCFuz2, RspamdText, RspamdShingle:
+	case Exact, Near, Part, RazorE4, RazorE8, PyzorDigest, DCCBody, DCCFuz1, DCCFuz2, RspamdText, RspamdShingle:
 		return TextFacet
 	case Link:
 		return LinkFacet
@@ -76,7 +76,8 @@ func (f Facet) String() string {
 
 // Identifies reports whether signatures tell a message from others, so that a vote for
 // spam may fall on it: whether any is of something else than the network, the mark-up
-// and the claimed name, which messages share that have nothing to do with each other.
+// and the claimed name, which messages share that have nothing to do with each other, or
+// a sketch, which counts for nothing.
 // Such a vote without one is refused with [ErrMalformed].
 func Identifies(sigs []Signature) bool {
 	return slices.ContainsFunc(sigs, func(s Signature) bool {
@@ -84,7 +85,7 @@ func Identifies(sigs []Signature) bool {
 		case NetworkFacet, MarkupFacet, ClaimFacet:
 			return false
 		}
-		return true
+		return s.Scheme() != Sketch
 	})
 }
 

@@ -42,6 +42,8 @@ const (
 	Markup                      // bulkhead/markup: hash of the skeleton of the mark-up
 	Claim                       // bulkhead/claim: the name that a message gives its sender
 	Image                       // bulkhead/image: one of several keys of what a picture looks like
+	Part                        // bulkhead/part: a sampled run of words, by which a text is known inside of others
+	Sketch                      // bulkhead/sketch: a list of sampled runs of words, see Sample
 	numSchemes
 )
 
@@ -71,6 +73,8 @@ var schemeNames = [numSchemes]string{
 	Markup:        "bulkhead/markup",
 	Claim:         "bulkhead/claim",
 	Image:         "bulkhead/image",
+	Part:          "bulkhead/part",
+	Sketch:        "bulkhead/sketch",
 }
 
 // Schemes returns every valid scheme, in the order of the constants.

@@ -54,7 +54,7 @@ func Compute(ctx context.Context, raw []byte, opts Options) ([]bulkhead.Signatur
 func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signature, error) {
 	c := collector{skip: opts.Skip}
 	families := []family{
-		c.family(func() ([]bulkhead.Signature, error) { return ownSchemes(ctx, m, opts) }, bulkhead.Exact, bulkhead.Near),
+		c.family(func() ([]bulkhead.Signature, error) { return ownSchemes(ctx, m, opts) }, bulkhead.Exact, bulkhead.Near, bulkhead.Part, bulkhead.Sketch),
 		c.family(func() ([]bulkhead.Signature, error) { return linkSignatures(ctx, m, opts.Key) }, bulkhead.Link),
 		c.family(func() ([]bulkhead.Signature, error) { return contactSignatures(ctx, m, opts.Key) }, bulkhead.Contact),
 		c.family(func() ([]bulkhead.Signature, error) { return attachmentSignatures(ctx, m) }, bulkhead.Attachment),
@@ -77,7 +77,7 @@ func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signatur
 	return c.sigs, nil
 }
 
-// ownSchemes returns the signatures of the two schemes of this house.
+// ownSchemes returns the signatures of the schemes of this house that are of the text.
 func ownSchemes(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signature, error) {
 	p := pace.New(ctx)
 	s, err := skeletonOf(ctx, m, p)
@@ -88,9 +88,10 @@ func ownSchemes(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.
 	if err != nil {
 		return nil, err
 	}
-	if !slices.Contains(opts.Skip, bulkhead.Near) {
-		sigs = append(sigs, newNearKey(opts.Key).near(s)...)
-	}
+	key := newNearKey(opts.Key)
+	h := key.hashes(s)
+	sigs = append(sigs, key.near(s, h)...)
+	sigs = append(sigs, parts(s, h)...)
 	if err := pace.Ended(p); err != nil {
 		return nil, err
 	}
@@ -205,80 +206,6 @@ func (c *collector) add(sigs []bulkhead.Signature) {
 			c.sigs = append(c.sigs, sig)
 		}
 	}
-}
-
-// maxSkeletons is how many bytes of skeletons of parts are kept at a time; those
-// of further parts are made twice.
-const maxSkeletons = 1 << 20
-
-// skeletonOf folds the visible text of m: of each text part that is not an
-// attachment, and of alternatives the last one that has enough words. Without
-// any words, text attachments are looked at, and with so few that they tell no
-// message from others, those that are pages or plain text: somebody says "see the
-// attachment" there. Its error is that of ctx.
-func skeletonOf(ctx context.Context, m *mail.Message, p *pace.Pace) (*skeleton, error) {
-	whole := &skeleton{}
-	recipient := recipientWords(m.To)
-	of := func(part int) (*skeleton, error) {
-		text, err := m.Visible(ctx, part)
-		f := folder{recipient: recipient, pace: p}
-		f.add(text, m.Parts[part].Embedded)
-		s := f.skeleton
-		return &s, err
-	}
-	for _, attachments := range []bool{false, true} {
-		parts := make([]*skeleton, len(m.Parts))
-		words := make([]int, len(m.Parts)) // of the parts that count; of others -1
-		kept := 0
-		for i := len(m.Parts) - 1; i >= 0; i-- {
-			words[i] = -1
-			if part := &m.Parts[i]; part.IsText() && part.Attachment == attachments && (whole.empty() || readable(part)) && !superseded(m, i, words) {
-				s, err := of(i)
-				if err != nil {
-					return nil, err
-				}
-				words[i] = s.words.len() + s.quoted.len()
-				if kept += s.size(); kept <= maxSkeletons {
-					parts[i] = s
-				}
-			}
-		}
-		for i, s := range parts {
-			if words[i] < 0 || whole.full() {
-				continue
-			}
-			if s == nil {
-				var err error
-				if s, err = of(i); err != nil {
-					return nil, err
-				}
-			}
-			whole.take(s)
-		}
-		if enough(exactMinWords, exactMinLetters, &whole.words, &whole.quoted) {
-			break
-		}
-	}
-	return whole, nil
-}
-
-// readable reports whether people read an attachment as they read a letter.
-func readable(p *mail.Part) bool { return !p.Attachment || p.HTML || p.Type == "text/plain" }
-
-// superseded reports whether a later alternative to part i shows the same text
-// with at least a few words. words says how many the later parts have.
-func superseded(m *mail.Message, i int, words []int) bool {
-	p := &m.Parts[i]
-	if p.Alternative == 0 {
-		return false
-	}
-	for j := i + 1; j < len(m.Parts); j++ {
-		q := &m.Parts[j]
-		if q.Alternative == p.Alternative && q.Branch > p.Branch && q.Type != "text/calendar" && words[j] >= nearMinWords {
-			return true
-		}
-	}
-	return false
 }
 
 // appendSignature appends the signature of a sum; without a sum it does nothing.

@@ -145,8 +145,12 @@ func TestNeverHashOfNothing(t *testing.T) {
 		if sum := mailtest.Must(exactSum(t.Context(), m, s, nil)); sum != nil {
 			t.Errorf("exactSum of %+v = %x, want none", *s, sum)
 		}
-		if sigs := newNearKey([16]byte{}).near(s); len(sigs) > 0 {
+		key := newNearKey([16]byte{})
+		if sigs := key.near(s, key.hashes(s)); len(sigs) > 0 {
 			t.Errorf("near of %+v = %v, want none", *s, sigs)
+		}
+		if sigs := parts(s, key.hashes(s)); len(sigs) > 0 {
+			t.Errorf("parts of %+v = %v, want none", *s, sigs)
 		}
 	}
 }

@@ -65,9 +65,9 @@ func loadCorpus(t *testing.T) []corpusMail {
 			s := mailtest.Must(skeletonOf(t.Context(), m, nil))
 			c := corpusMail{name: set + "/" + row[0], set: set, spam: row[1] == "spam", cluster: clusters[row[0]], exact: mailtest.Must(exactSum(t.Context(), m, s, nil)), to: m.To}
 			c.words = &s.words
-			if c.bands = key.bands(c.words, 0); c.bands == nil {
+			if c.bands = key.bands(c.words, key.hashed(c.words), 0); c.bands == nil {
 				c.words, c.quoted = &s.quoted, true
-				c.bands = key.bands(c.words, quotedSalt)
+				c.bands = key.bands(c.words, key.hashed(c.words), quotedSalt)
 			}
 			if c.bands == nil && c.exact == nil {
 				none++
@@ -304,7 +304,7 @@ func testAttacks(t *testing.T, mails []corpusMail) {
 	bands := func(text []byte, to []string) [][nearSum]byte {
 		f := folder{recipient: recipientWords(to)}
 		f.add(text, false)
-		return key.bands(&f.words, 0)
+		return key.bands(&f.words, key.hashed(&f.words), 0)
 	}
 	for _, attack := range attacks {
 		for i, p := range attack.intensities {

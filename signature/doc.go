@@ -5,6 +5,8 @@
 //
 //   - bulkhead/exact, a hash of the canonical text of the body (exact.go);
 //   - bulkhead/near, keyed MinHash bands of the body's skeleton (near.go);
+//   - bulkhead/part and bulkhead/sketch, sampled runs of its words, by which it is known
+//     inside of others (part.go): docs/specs/facets.md;
 //   - bulkhead/link, bulkhead/contact, bulkhead/attachment, bulkhead/image and
 //     bulkhead/markup, of what is not the text: docs/specs/facets.md;
 //   - bulkhead/claim, the name that From gives the sender (claim.go);

@@ -65,7 +65,7 @@ func TestFastAsNaive(t *testing.T) {
 		}
 		if list := &fast.paragraph; list.len() >= nearMinWords && enough(nearMinDistinct, nearMinLetters, list) {
 			minima := naiveMinima(key, list, quotedSalt)
-			for b, band := range key.bands(list, quotedSalt) {
+			for b, band := range key.bands(list, key.hashed(list), quotedSalt) {
 				block := []byte{byte(b)}
 				for _, m := range minima[b*nearRows : (b+1)*nearRows] {
 					block = binary.BigEndian.AppendUint64(block, m)

@@ -57,8 +57,12 @@ func newNearKey(key [16]byte) *nearKey {
 	return k
 }
 
-// bands returns the MinHash bands of the words, or nil below the floor.
-func (k *nearKey) bands(words *wordList, salt uint64) [][nearSum]byte {
+// word returns the keyed hash of a word.
+func (k *nearKey) word(w []byte) uint64 { return siphash.Hash(k.k0, k.k1, w) }
+
+// bands returns the MinHash bands of the words, which have the given hashes, or nil
+// below the floor.
+func (k *nearKey) bands(words *wordList, hashes []uint64, salt uint64) [][nearSum]byte {
 	if words.len() < nearMinWords || !enough(nearMinDistinct, nearMinLetters, words) {
 		return nil
 	}
@@ -68,9 +72,8 @@ func (k *nearKey) bands(words *wordList, salt uint64) [][nearSum]byte {
 	}
 	var block [nearBlock]uint64
 	filled := 0
-	before := mix(salt ^ siphash.Hash(k.k0, k.k1, words.at(0)))
-	for n := 1; n < words.len(); n++ {
-		word := siphash.Hash(k.k0, k.k1, words.at(n))
+	before := mix(salt ^ hashes[0])
+	for _, word := range hashes[1:] {
 		block[filled] = mix(before ^ word) // a shingle is two words
 		before = mix(salt ^ word)
 		if filled++; filled == len(block) {
@@ -126,10 +129,10 @@ const quotedSalt = 0x71756f746564
 
 // near returns the bulkhead/near signatures of a skeleton: NearBands of them,
 // in the order of the bands, or none.
-func (k *nearKey) near(s *skeleton) []bulkhead.Signature {
-	bands := k.bands(&s.words, 0)
+func (k *nearKey) near(s *skeleton, h *hashes) []bulkhead.Signature {
+	bands := k.bands(&s.words, h.words, 0)
 	if bands == nil {
-		bands = k.bands(&s.quoted, quotedSalt)
+		bands = k.bands(&s.quoted, h.quoted, quotedSalt)
 	}
 	var sigs []bulkhead.Signature
 	for i := range bands {

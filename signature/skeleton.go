@@ -29,6 +29,7 @@ const (
 type skeleton struct {
 	words  wordList // of the text itself
 	quoted wordList // of what it quotes or forwards
+	rest   wordList // of footers and the like, and of what else it shows
 	footer bool     // something was taken for a signature, a disclaimer or a footer
 }
 
@@ -37,6 +38,14 @@ func (s *skeleton) take(t *skeleton) {
 	s.footer = s.footer || t.footer
 	s.words.take(&t.words)
 	s.quoted.take(&t.quoted)
+	s.rest.take(&t.rest)
+}
+
+// beside adds what t found as something that is shown beside the text.
+func (s *skeleton) beside(t *skeleton) {
+	s.rest.join(&t.words)
+	s.rest.join(&t.rest)
+	s.quoted.join(&t.quoted)
 }
 
 // empty reports whether there are no words at all.
@@ -46,7 +55,7 @@ func (s *skeleton) empty() bool { return s.words.len()+s.quoted.len() == 0 }
 func (s *skeleton) full() bool { return s.words.len() >= maxWords && s.quoted.len() >= maxWords }
 
 // size returns how many bytes of memory the words take.
-func (s *skeleton) size() int { return s.words.size() + s.quoted.size() }
+func (s *skeleton) size() int { return s.words.size() + s.quoted.size() + s.rest.size() }
 
 // A folder builds a skeleton from lines of visible text.
 type folder struct {
@@ -54,6 +63,7 @@ type folder struct {
 	recipient *wordSet // folded words that name the recipient
 	pace      *pace.Pace
 
+	below       bool     // below the line at which a footer begins
 	quotedRest  bool     // below a reply's or forward's header: the rest is quoted
 	paragraph   wordList // words of the present paragraph
 	inQuote     bool     // the paragraph is quoted
@@ -80,8 +90,8 @@ func (f *folder) add(text []byte, embedded bool) {
 	f.paragraph.grow(len(text) / 4)
 	for at := 0; at < len(text) && f.words.len() < maxWords && f.quoted.len() < maxWords; {
 		if at == footerAt {
-			f.footer = true
-			break
+			f.endParagraph()
+			f.footer, f.below = true, true
 		}
 		line, rest := nextLine(text[at:])
 		if f.pace.Over(len(line) + 1) {
@@ -385,8 +395,11 @@ func (f *folder) flushSingles() {
 func (f *folder) endParagraph() {
 	switch words := &f.paragraph; {
 	case words.len() == 0:
+	case f.below:
+		f.rest.join(words)
 	case isTemplate(words):
 		f.footer = true
+		f.rest.join(words)
 	case f.inQuote:
 		f.quoted.join(words)
 	default:

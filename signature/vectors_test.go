@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -65,13 +66,29 @@ func TestFacetVectors(t *testing.T) {
 			t.Errorf("%+v: %q, want %q", v.Source, names(got), names(v.Signatures))
 		}
 	})
+	type partVector struct {
+		Own, Beside, Quoted string
+		Signatures          []bulkhead.Signature
+	}
+	key := newNearKey([16]byte{})
+	eachVector(t, "parts.jsonl", func(v partVector) {
+		var s skeleton
+		for list, text := range map[*wordList]string{&s.words: v.Own, &s.rest: v.Beside, &s.quoted: v.Quoted} {
+			for _, w := range strings.Fields(text) {
+				list.add([]byte(w))
+			}
+		}
+		if got := parts(&s, key.hashes(&s)); !slices.Equal(got, v.Signatures) {
+			t.Errorf("%.60q, %.60q, %.60q: %v, want %v", v.Own, v.Beside, v.Quoted, got, v.Signatures)
+		}
+	})
 	type mailVector struct {
 		Mail       []byte
 		Signatures []bulkhead.Signature
 	}
 	eachVector(t, "mails.jsonl", func(v mailVector) {
 		got := slices.DeleteFunc(compute(t, v.Mail), func(s bulkhead.Signature) bool {
-			return s.Scheme().Facet() == bulkhead.TextFacet
+			return s.Scheme().Facet() == bulkhead.TextFacet || s.Scheme() == bulkhead.Sketch
 		})
 		if !slices.Equal(got, v.Signatures) {
 			t.Errorf("%.200q: %v, want %v", v.Mail, got, v.Signatures)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
@@ -27,6 +28,8 @@ type scratch struct {
 	keys        keys.Maker
 	pairAsks    []evidence.Ask
 	pairRecords []evidence.Record
+
+	contents contents
 }
 
 func (e *Engine) newScratch() *scratch {
@@ -42,7 +45,7 @@ func (e *Engine) day() uint64 { return uint64(e.opts.Tally.Generation / time.Sec
 // Check implements [bulkhead.Clearinghouse]. It takes no lock.
 func (e *Engine) Check(_ context.Context, q bulkhead.Query) (bulkhead.Verdict, error) {
 	var v bulkhead.Verdict
-	if _, err := e.check(&q, &v); err != nil {
+	if _, err := e.check(&q, &v, nil); err != nil {
 		return bulkhead.Verdict{}, err
 	}
 	e.counters.checks.Add(1)
@@ -54,7 +57,7 @@ func (e *Engine) Check(_ context.Context, q bulkhead.Query) (bulkhead.Verdict, e
 // first query's that is malformed, all verdicts are zero.
 func (e *Engine) CheckBatch(_ context.Context, queries []bulkhead.Query, verdicts []bulkhead.Verdict) error {
 	for i := range queries {
-		if _, err := e.check(&queries[i], &verdicts[i]); err != nil {
+		if _, err := e.check(&queries[i], &verdicts[i], nil); err != nil {
 			clear(verdicts)
 			return err
 		}
@@ -64,8 +67,9 @@ func (e *Engine) CheckBatch(_ context.Context, queries []bulkhead.Query, verdict
 }
 
 // check judges one message into v, reusing its Findings, and says what the verdict
-// rests on.
-func (e *Engine) check(q *bulkhead.Query, v *bulkhead.Verdict) (verdict.Outcome, error) {
+// rests on. The keys of the parts of reported texts that it holds are appended to held,
+// if that is not nil.
+func (e *Engine) check(q *bulkhead.Query, v *bulkhead.Verdict, held *[]filter.Key) (verdict.Outcome, error) {
 	if err := checkSignatures(q.Signatures); err != nil {
 		return verdict.Outcome{}, err
 	}
@@ -95,9 +99,13 @@ func (e *Engine) check(q *bulkhead.Query, v *bulkhead.Verdict) (verdict.Outcome,
 	}
 	v.Whitelisted = e.Whitelisted(&q.Source, q.Signatures)
 	s.decider.Policy = policy
-	s.message = verdict.Case{Signatures: q.Signatures, Findings: findings, Evidence: s.evidence, Pairs: s, Terse: q.Terse}
+	s.message = verdict.Case{Signatures: q.Signatures, Findings: findings, Evidence: s.evidence, Pairs: s, Contents: s.holds(q.Signatures, odds.Odds), Terse: q.Terse}
 	defer func() { s.message = verdict.Case{} }()
-	return s.decider.Message(v, &s.message), nil
+	outcome := s.decider.Message(v, &s.message)
+	if held != nil {
+		*held = append(*held, s.contents.keys...)
+	}
+	return outcome, nil
 }
 
 // policy returns what the administrator decides about verdicts.
@@ -124,6 +132,8 @@ func (s *scratch) read(sigs []bulkhead.Signature) {
 func wantsOf(sig *bulkhead.Signature) evidence.Wants {
 	wants := evidence.Counts | evidence.Judgement
 	switch scheme := sig.Scheme(); {
+	case scheme == bulkhead.Sketch:
+		return 0
 	case scheme == bulkhead.Sender, scheme == bulkhead.Link, scheme == bulkhead.Contact, scheme == bulkhead.Claim:
 		wants |= evidence.Names
 	case scheme != bulkhead.Near && scheme.Facet() == bulkhead.TextFacet:

@@ -32,6 +32,22 @@ func (d delivered) mail(n int) bulkhead.Report {
 		}
 		sigs = append(sigs, sig(bulkhead.Near, 100*of+i))
 	}
+	var sketch []bulkhead.Sample
+	for i := range 128 {
+		of, kind := campaign, bulkhead.SampleOther
+		if i >= 6 {
+			of = copies
+		}
+		if i < 24 {
+			kind = bulkhead.SampleOwn
+		}
+		s := bulkhead.Sample{Value: uint64(1000*of+i) * 0x9e3779b97f4a7c15 >> 16, Kind: kind}
+		if i < 8 {
+			sigs = append(sigs, s.Signature())
+		}
+		sketch = append(sketch, s)
+	}
+	sigs = bulkhead.AppendSketch(sigs, sketch)
 	sender := fmt.Sprint("s", d.rng.IntN(2000), ".example")
 	if d.rng.IntN(4) == 0 {
 		sender = fmt.Sprint("n", campaign, ".example")

@@ -60,13 +60,14 @@ func (e *Engine) see(r *bulkhead.Report, seen *resolve.Seen) error {
 	}
 	v := e.seen.Get().(*bulkhead.Verdict)
 	defer e.seen.Put(v)
-	outcome, err := e.check(&bulkhead.Query{Signatures: r.Signatures, Source: r.Source, Reporter: r.Reporter, Terse: true}, v)
+	var held []filter.Key
+	outcome, err := e.check(&bulkhead.Query{Signatures: r.Signatures, Source: r.Source, Reporter: r.Reporter, Terse: true}, v, &held)
 	if err != nil {
 		return err
 	}
 	*seen = resolve.Seen{
 		Caught: v.Class == bulkhead.ClassSpam, TextAlone: outcome.By == bulkhead.TextFacet,
-		GoodSender: outcome.SenderGood,
+		GoodSender: outcome.SenderGood, Held: held,
 	}
 	return nil
 }
@@ -82,6 +83,12 @@ func (e *Engine) unhidden(a *reportAddition) {
 	m.Signatures, m.Keys = make([]bulkhead.Signature, 0, len(all)), make([]filter.Key, 0, len(all))
 	had := make(map[filter.Key]struct{}, len(all))
 	for i := range all {
+		if all[i].Scheme() == bulkhead.Sketch {
+			if m.Vote == bulkhead.Spam && len(m.Samples) < maxOwn {
+				e.samples(m, &all[i])
+			}
+			continue
+		}
 		if e.hides(white, &all[i]) {
 			m.Whitelisted++
 			continue
@@ -97,6 +104,16 @@ func (e *Engine) unhidden(a *reportAddition) {
 	if m.Vote == bulkhead.Spam && !bulkhead.Identifies(m.Signatures) {
 		m.Whitelisted += len(m.Signatures) // what it is known by is hidden
 		m.Signatures, m.Keys = nil, nil
+	}
+}
+
+// samples takes from a sketch what the message says itself: what it is known by later
+// where others hold it.
+func (e *Engine) samples(m *resolve.Message, sketch *bulkhead.Signature) {
+	for _, s := range sketch.AppendSamples(nil) {
+		if s.Kind == bulkhead.SampleOwn && len(m.Samples) < maxOwn {
+			m.Samples = append(m.Samples, e.keys.Sample(s))
+		}
 	}
 }
 

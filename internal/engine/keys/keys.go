@@ -30,6 +30,24 @@ func (m Maker) Pair(text, context filter.Key) filter.Key {
 	return m.Secret.Key([]byte("pair"), b[:])
 }
 
+// Sample returns the key of a sample of a text: that of its signature of bulkhead/part.
+func (m Maker) Sample(s bulkhead.Sample) filter.Key {
+	sig := s.Signature()
+	return m.Base(&sig)
+}
+
+// Together returns the key that says that one message that was reported held two
+// samples, in either order.
+func (m Maker) Together(a, b filter.Key) filter.Key {
+	if a.Hi > b.Hi || a.Hi == b.Hi && a.Lo > b.Lo {
+		a, b = b, a
+	}
+	var both [32]byte
+	put(both[:], a)
+	put(both[16:], b)
+	return m.Secret.Key([]byte("together"), both[:])
+}
+
 // Vote returns the key under which a filter remembers that who voted on base. who is a
 // reporter's voice, see trust.Standing, or that of a network.
 func (m Maker) Vote(who string, vote bulkhead.Vote, base filter.Key) filter.Key {

@@ -59,7 +59,7 @@ func (r *Resolver) settleHam(receipt *bulkhead.Receipt, it *item, judged bulkhea
 	}
 	r.revoke(it)
 	receipt.Revoked++
-	if it.facet == bulkhead.TextFacet {
+	if it.facet == bulkhead.TextFacet && !it.part {
 		r.blame(who, it.key)
 	}
 }

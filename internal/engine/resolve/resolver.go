@@ -51,6 +51,7 @@ type Resolver struct {
 
 	// Buffers.
 	keys  []filter.Key
+	bases []filter.Key
 	has   []bool
 	n     []uint32
 	which []int
@@ -85,15 +86,17 @@ func (r *Resolver) AccountsChanged() { r.members = nil }
 type Message struct {
 	bulkhead.Report
 	Keys        []filter.Key // of Signatures
+	Samples     []filter.Key // of a vote for spam: of the samples of what the message says itself
 	Whitelisted int          // signatures that were left out
 	Seen        Seen
 }
 
 // Seen is what was decided on a message when it was seen.
 type Seen struct {
-	Caught     bool // called spam
-	TextAlone  bool // for its text, and nothing else in it is listed
-	GoodSender bool // by a sender of good standing
+	Caught     bool         // called spam
+	TextAlone  bool         // for its text, and nothing else in it is listed
+	GoodSender bool         // by a sender of good standing
+	Held       []filter.Key // parts of reported texts that it holds
 }
 
 // Count decides sightings that doors count for themselves.

@@ -1,6 +1,8 @@
 package resolve
 
 import (
+	"slices"
+
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
@@ -33,10 +35,11 @@ func (r *Resolver) sighting(receipt *bulkhead.Receipt, m *Message, who *voter) {
 		switch {
 		case m.Seen.Caught && !(m.Seen.TextAlone && f == bulkhead.SenderFacet):
 			r.out.Counts.add(base.With(evidence.Caught), n)
-		case m.Seen.GoodSender && wholeText(m.Signatures[i].Scheme()):
+		case m.Seen.GoodSender && stands(m.Signatures[i].Scheme()):
 			r.out.Counts.add(base.With(evidence.Good), n)
 		}
 	}
+	r.held(m, texts)
 	if names > 0 {
 		r.names(m, names)
 	}
@@ -51,8 +54,26 @@ func named(f bulkhead.Facet) bool {
 	return false
 }
 
-// wholeText reports whether a scheme signs the whole of a text.
-func wholeText(s bulkhead.Scheme) bool {
+// held counts a message as one that holds parts of reported texts: what many hold who are
+// not called spam is what everybody quotes.
+func (r *Resolver) held(m *Message, n uint32) {
+	for i, k := range m.Seen.Held {
+		if n == 0 || slices.Contains(m.Keys, k) || slices.Contains(m.Seen.Held[:i], k) {
+			continue
+		}
+		r.out.Counts.add(k.With(evidence.Sighting), n)
+		switch {
+		case m.Seen.Caught:
+			r.out.Counts.add(k.With(evidence.Caught), n)
+		case m.Seen.GoodSender:
+			r.out.Counts.add(k.With(evidence.Good), n)
+		}
+	}
+}
+
+// stands reports whether the standing of those who send it is counted of a scheme: of
+// those that sign the whole of a text, and of its parts.
+func stands(s bulkhead.Scheme) bool {
 	switch s {
 	case bulkhead.Near, bulkhead.RazorE8, bulkhead.RspamdShingle:
 		return false
@@ -175,7 +196,7 @@ func (r *Resolver) claims(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	for i, base := range m.Keys {
 		f := m.Signatures[i].Scheme().Facet()
 		switch {
-		case f != bulkhead.TextFacet && f != bulkhead.NoFacet, r.claimed(base) >= limit:
+		case f != bulkhead.TextFacet && f != bulkhead.NoFacet, m.Signatures[i].Scheme() == bulkhead.Part, r.claimed(base) >= limit:
 			receipt.Pending++
 		case !r.firstReport(r.opts.Keys.Claim(voice, base)):
 			receipt.Duplicate++

@@ -20,6 +20,7 @@ type item struct {
 
 	kind   uint8   // the side and class that the vote adds to
 	want   weights // what the voice's vote is to weigh
+	part   bool    // of bulkhead/part
 	mute   bool    // informs and judges nothing
 	fresh  bool    // the voice's first such vote in the open generation
 	record *evidence.Record
@@ -42,6 +43,9 @@ func (r *Resolver) vote(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	for i := range r.items {
 		r.settle(receipt, m, who, i)
 	}
+	if m.Vote == bulkhead.Spam {
+		r.together(m)
+	}
 	r.ballot(who)
 }
 
@@ -54,6 +58,7 @@ func (r *Resolver) signatures(m *Message, who *voter) {
 		f := m.Signatures[i].Scheme().Facet()
 		r.items = append(r.items, item{
 			key: k, facet: f, text: -1, context: -1, kind: weightKind(m.Vote, who.Root),
+			part: m.Signatures[i].Scheme() == bulkhead.Part,
 			mute: f == bulkhead.NetworkFacet || f == bulkhead.MarkupFacet,
 		})
 	}
@@ -238,7 +243,8 @@ func (r *Resolver) settle(receipt *bulkhead.Receipt, m *Message, who *voter, i i
 		r.context(m, who, it, columns)
 	} else {
 		r.voted(receipt, m, who, it, counted)
-		if judged != bulkhead.JudgedSpam {
+		// Others may have reported another text that has the same part.
+		if judged != bulkhead.JudgedSpam && !it.part {
 			r.confirm(m, who, it)
 		}
 	}

@@ -40,6 +40,7 @@ type Case struct {
 	Findings   []bulkhead.Finding // of the signatures, complete
 	Evidence   []Evidence         // likewise
 	Pairs      Pairs
+	Contents   Contents
 	Terse      bool // no reasons are wanted
 }
 
@@ -47,6 +48,9 @@ type Case struct {
 // v.Whitelisted are set.
 func (j *Decider) Message(v *bulkhead.Verdict, c *Case) Outcome {
 	d := decision{Decider: j, Case: c, text: j.text(c.Findings, c.Evidence), finding: -1}
+	if d.text.judged == bulkhead.Unjudged && c.Contents != nil {
+		j.contained(&d.text, c.Contents)
+	}
 	v.Sightings, v.SpamVotes, v.HamVotes = d.text.sightings, d.text.spam, d.text.ham
 	v.Bulk = v.Sightings >= v.Threshold
 	v.First = d.text.first.time()

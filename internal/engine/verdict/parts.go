@@ -72,7 +72,7 @@ func (p *Parts) add(i int, sig *bulkhead.Signature) {
 			p.Texts = append(p.Texts, i)
 		}
 		p.Digests, p.Near = false, true
-	case bulkhead.Exact, bulkhead.Link, bulkhead.Sender, bulkhead.Network, bulkhead.Attachment, bulkhead.Contact, bulkhead.Markup, bulkhead.Claim, bulkhead.Image:
+	case bulkhead.Exact, bulkhead.Part, bulkhead.Sketch, bulkhead.Link, bulkhead.Sender, bulkhead.Network, bulkhead.Attachment, bulkhead.Contact, bulkhead.Markup, bulkhead.Claim, bulkhead.Image:
 		p.Digests = false
 	}
 }

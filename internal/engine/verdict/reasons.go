@@ -52,6 +52,8 @@ func (d *decision) because(confidence int) string {
 		return d.textReason() + d.aside() + ", " + sure
 	case otherPart:
 		return d.partReason() + ", " + sure
+	case quotesText:
+		return d.textReason() + "; suspected only, " + sure
 	case oneVoice:
 		return d.textReason() + d.doubt() + ", " + sure
 	case known:
@@ -70,7 +72,12 @@ func (d *decision) because(confidence int) string {
 func votes(t *text) uint32 { return max(1, t.spam) }
 
 func (d *decision) textReason() string {
-	if t := &d.text; t.bands > 0 {
+	switch t := &d.text; {
+	case t.scheme == bulkhead.Part && t.quoted:
+		return fmt.Sprintf("quotes a message reported as spam: it holds %d samples of it (%s)", t.bands, t.scheme)
+	case t.scheme == bulkhead.Part:
+		return fmt.Sprintf("holds a message reported as spam: %d samples of it (%s)", t.bands, t.scheme)
+	case t.bands > 0:
 		return fmt.Sprintf("nearly the same as a message reported as spam: %d bands of %s agree", t.bands, t.scheme)
 	}
 	return fmt.Sprintf("reported as spam by reporters that are trusted (%s)", d.text.scheme)

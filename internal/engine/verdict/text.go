@@ -23,7 +23,7 @@ func classOf(s bulkhead.Scheme) class {
 		return classWhole
 	case bulkhead.Near, bulkhead.RspamdShingle:
 		return classBand
-	case bulkhead.RazorE8:
+	case bulkhead.RazorE8, bulkhead.Part:
 		return classPart
 	}
 	return classProperty
@@ -54,6 +54,7 @@ type text struct {
 	scheme    bulkhead.Scheme // that judged
 	bulkBy    bulkhead.Scheme // that counted most
 	bands     int             // of scheme, that agree; 0 if it is not of bands
+	quoted    bool            // it was found in what the message quotes or forwards
 	contested bool
 
 	good uint32 // deliveries of the whole text from senders of good standing

@@ -1,0 +1,153 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// holding returns the signatures of a message that holds the given samples, of which the
+// first own ones are its own.
+func holding(n int, samples []uint64, own int, others bulkhead.SampleKind) []bulkhead.Signature {
+	sigs := []bulkhead.Signature{sig(bulkhead.Exact, n), bulkhead.NamedSignature(bulkhead.Network, "192.0.2.0/24")}
+	var sketch []bulkhead.Sample
+	for i, v := range samples {
+		s := bulkhead.Sample{Value: v, Kind: bulkhead.SampleOwn}
+		if i >= own {
+			s.Kind = others
+		} else if i < 8 {
+			sigs = append(sigs, s.Signature())
+		}
+		sketch = append(sketch, s)
+	}
+	return bulkhead.AppendSketch(sigs, sketch)
+}
+
+// values are n samples of their own.
+func values(from, n int) (out []uint64) {
+	for i := range n {
+		out = append(out, uint64(from+i)*0x9e3779b97f4a7c15>>16)
+	}
+	return out
+}
+
+func ballot(t *testing.T, e *Engine, user string, vote bulkhead.Vote, sigs []bulkhead.Signature) {
+	t.Helper()
+	report(t, e, bulkhead.Report{Signatures: sigs, Vote: vote, Reporter: bulkhead.Reporter{User: user}})
+}
+
+func classOf(t *testing.T, e *Engine, sigs []bulkhead.Signature) bulkhead.Class {
+	t.Helper()
+	v, err := e.Check(t.Context(), bulkhead.Query{Signatures: sigs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.Class
+}
+
+// TestContained: a message that holds five samples of a reported one, a sample that the
+// vote was on among them, is a changed copy of it.
+func TestContained(t *testing.T) {
+	e := open(t, Options{})
+	known := values(0, 24)
+	ballot(t, e, "ann", bulkhead.Spam, holding(1, known, 24, 0))
+	const suspected, unknown = bulkhead.ClassSuspected, bulkhead.ClassUnknown
+	for _, c := range []struct {
+		name    string
+		samples []uint64
+		kind    bulkhead.SampleKind
+		want    bulkhead.Class
+	}{
+		{"all", append(values(100, 100), known...), bulkhead.SampleOther, suspected},
+		{"five", append(values(200, 100), known[7:12]...), bulkhead.SampleOther, suspected},
+		{"four", append(values(300, 100), known[7:11]...), bulkhead.SampleOther, unknown},
+		{"none that votes are on", append(values(400, 100), known[8:]...), bulkhead.SampleOther, unknown},
+		{"quoted", append(values(500, 100), known...), bulkhead.SampleQuoted, suspected},
+		{"others", values(600, 128), bulkhead.SampleOther, unknown},
+	} {
+		if got := classOf(t, e, holding(2, c.samples, 24, c.kind)); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+	ballot(t, e, "bob", bulkhead.Spam, holding(1, known, 24, 0))
+	more := append(values(100, 100), known...)
+	if got := classOf(t, e, holding(2, more, 24, bulkhead.SampleOther)); got != bulkhead.ClassSpam {
+		t.Errorf("two votes: %v, want spam", got)
+	}
+	if got := classOf(t, e, holding(2, more, 24, bulkhead.SampleQuoted)); got != suspected {
+		t.Errorf("two votes, quoted: %v, want suspected: who forwards spam is no spammer", got)
+	}
+	for _, user := range []string{"ann", "bob"} {
+		ballot(t, e, user, bulkhead.Revocation, holding(1, known, 24, 0))
+	}
+	if got := classOf(t, e, holding(2, more, 24, bulkhead.SampleOther)); got != unknown {
+		t.Errorf("revoked: %v, want unknown", got)
+	}
+}
+
+// TestSamplesOfSeveral: samples of several reported messages make no match, however many
+// are known.
+func TestSamplesOfSeveral(t *testing.T) {
+	e := open(t, Options{})
+	var some []uint64
+	for n := range 10 {
+		known := values(1000*n, 24)
+		ballot(t, e, fmt.Sprint("user", n), bulkhead.Spam, holding(n, known, 24, 0))
+		some = append(some, known[0], known[1], known[20])
+	}
+	if got := classOf(t, e, holding(99, some, 0, bulkhead.SampleOther)); got != bulkhead.ClassUnknown {
+		t.Errorf("%d samples of 10 messages: %v, want unknown", len(some), got)
+	}
+	ballot(t, e, "ann", bulkhead.Spam, holding(100, values(50_000, 24), 24, 0))
+	if got := classOf(t, e, holding(99, append(some, values(50_000, 5)...), 0, bulkhead.SampleOther)); got != bulkhead.ClassSuspected {
+		t.Errorf("with five of one: %v, want suspected", got)
+	}
+}
+
+// TestQuotedByMany: what comes with much else and nobody calls spam is no reason for
+// suspicion any more, though a vote was on it.
+func TestQuotedByMany(t *testing.T) {
+	e := open(t, Options{})
+	disclaimer := values(0, 24)
+	ballot(t, e, "ann", bulkhead.Spam, holding(1, disclaimer, 24, 0))
+	suspected := 0
+	for n := range 100 {
+		m := holding(2+n, append(values(1000+100*n, 60), disclaimer...), 24, bulkhead.SampleOther)
+		if classOf(t, e, m) == bulkhead.ClassSuspected {
+			suspected++
+		}
+		report(t, e, bulkhead.Report{Signatures: m, Recipients: []string{fmt.Sprint("user", n)}})
+	}
+	if suspected < 40 || suspected > 80 {
+		t.Errorf("%d of 100 messages suspected, want some at first and then no more", suspected)
+	}
+	if got := classOf(t, e, holding(99, append(values(90_000, 60), disclaimer...), 24, bulkhead.SampleOther)); got != bulkhead.ClassUnknown {
+		t.Errorf("after 100 deliveries: %v, want unknown", got)
+	}
+}
+
+// TestKnownBefore: what was delivered often as somebody's own words lists no others that
+// hold it after one vote.
+func TestKnownBefore(t *testing.T) {
+	e := open(t, Options{})
+	words := values(0, 24)
+	for n := range 100 {
+		m := holding(n, slices.Concat(words[:12], values(1000+100*n, 12)), 24, bulkhead.SampleOther)
+		report(t, e, bulkhead.Report{Signatures: m, Recipients: []string{fmt.Sprint("user", n)}})
+	}
+	ballot(t, e, "ann", bulkhead.Spam, holding(200, words, 24, 0))
+	if got := classOf(t, e, holding(201, append(values(90_000, 60), words[:12]...), 24, bulkhead.SampleOther)); got != bulkhead.ClassUnknown {
+		t.Errorf("%v, want unknown", got)
+	}
+}
+
+// TestSketchAlone: a sketch is nothing to report.
+func TestSketchAlone(t *testing.T) {
+	e := open(t, Options{})
+	sketch := bulkhead.AppendSketch(nil, []bulkhead.Sample{{Value: 1}})
+	if _, err := e.Report(t.Context(), bulkhead.Report{Signatures: sketch, Vote: bulkhead.Spam}); err == nil {
+		t.Error("a report of nothing but a sketch was taken")
+	}
+}

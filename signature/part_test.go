@@ -1,0 +1,186 @@
+package signature
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
+	"github.com/bulkhead-mail/bulkhead/signature/mail"
+)
+
+// skeletonOfText folds a text that quotes nothing.
+func skeletonOfText(text string) *skeleton {
+	var f folder
+	f.add([]byte(text), false)
+	s := f.skeleton
+	return &s
+}
+
+// samplesOf returns the samples of a message's sketch, and its parts.
+func samplesOf(sigs []bulkhead.Signature) (samples []bulkhead.Sample, parts []bulkhead.Signature) {
+	for i := range sigs {
+		if sigs[i].Scheme() == bulkhead.Part {
+			parts = append(parts, sigs[i])
+		}
+		samples = sigs[i].AppendSamples(samples)
+	}
+	return samples, parts
+}
+
+// randomText returns sentences of random words.
+func randomText(rng *rand.Rand, words int) string {
+	var b strings.Builder
+	for i := range words {
+		for range 3 + rng.IntN(6) {
+			b.WriteByte("abcdeghimnoprstuv"[rng.IntN(17)])
+		}
+		b.WriteString("ea ")
+		if i%12 == 11 {
+			b.WriteString("\n")
+		}
+	}
+	return b.String()
+}
+
+// TestPartsOfAPart: what is sampled of a text is sampled of every text that holds it, as
+// far as there is room.
+func TestPartsOfAPart(t *testing.T) {
+	key := newNearKey([16]byte{3})
+	rng := rand.New(rand.NewPCG(1, 1))
+	of := func(text string) (samples []bulkhead.Sample, parts []bulkhead.Signature) {
+		s := skeletonOfText(text)
+		return samplesOf(partsOf(s, key))
+	}
+	for n := range 50 {
+		text := randomText(rng, 60)
+		known, parts := of(text)
+		if len(parts) != partAnchors {
+			t.Fatalf("%d parts, want %d", len(parts), partAnchors)
+		}
+		size := 1 + n%4
+		whole, _ := of(randomText(rng, 60*size) + "\n\n" + text + "\n\n" + randomText(rng, 60*size))
+		all := make(map[uint64]bool)
+		for _, s := range whole {
+			all[s.Value] = true
+		}
+		held := 0
+		for _, s := range known {
+			if s.Kind == bulkhead.SampleOwn && all[s.Value] {
+				held++
+			}
+		}
+		for i := range parts[:4] {
+			if s := (bulkhead.Sample{}); !slices.ContainsFunc(whole, func(w bulkhead.Sample) bool { s = w; return s.Signature() == parts[i] }) {
+				t.Errorf("%d times its words added: part %d of the text is no sample of the whole", 2*size, i)
+			}
+		}
+		// 128 of (1 + 2 size) x 60 runs are sampled, the lowest.
+		if want := min(partOwn, 128/(1+2*size)-8); held < want {
+			t.Errorf("%d times its words added: %d samples of the text, want %d", 2*size, held, want)
+		}
+	}
+}
+
+func partsOf(s *skeleton, key *nearKey) []bulkhead.Signature { return parts(s, key.hashes(s)) }
+
+// TestRuns holds the runs of words to a naive reading of docs/signatures.md#runs-of-words.
+func TestRuns(t *testing.T) {
+	key := newNearKey([16]byte{4})
+	rng := rand.New(rand.NewPCG(2, 1))
+	var words wordList
+	for range 500 {
+		words.add([]byte(strings.Repeat("x", 1+rng.IntN(9)) + fmt.Sprint(rng.IntN(50))))
+	}
+	hashes := key.hashed(&words)
+	var want []uint64
+	for i := range words.len() {
+		x, letters := uint64(partSalt), 0
+		for n := 0; n < partLongest && i+n < words.len(); n++ {
+			x = mix(x ^ hashes[i+n])
+			letters += len(words.at(i + n))
+			if n+1 >= partWords && letters >= partLetters {
+				want = append(want, x)
+				break
+			}
+		}
+	}
+	var got []uint64
+	eachRun(&words, hashes, func(order uint64) { got = append(got, order) })
+	if !slices.Equal(got, want) || len(got) < 400 {
+		t.Fatalf("%d runs, want %d, or others", len(got), len(want))
+	}
+	low := lowest{most: 32}
+	for _, order := range got {
+		low.add(order, bulkhead.SampleOther)
+		low.add(order, bulkhead.SampleQuoted)
+	}
+	slices.Sort(want)
+	want = slices.Compact(want)[:32]
+	for i, r := range low.runs {
+		if r.order != want[i] || r.kind != bulkhead.SampleOther {
+			t.Fatalf("sample %d is %+v, want order %x of the first kind", i, r, want[i])
+		}
+	}
+}
+
+// TestWhatIsSampled: footers and quotes are asked for and not voted on.
+func TestWhatIsSampled(t *testing.T) {
+	own := randomText(rand.New(rand.NewPCG(5, 1)), 40)
+	other := randomText(rand.New(rand.NewPCG(6, 1)), 40)
+	quote := "> " + strings.ReplaceAll(strings.TrimSpace(other), "\n", "\n> ")
+	for name, c := range map[string]struct {
+		mail  string
+		kinds [3]bool
+	}{
+		"own":                 {own, [3]bool{true, true, false}},
+		"footer":              {own + "\n-- \n" + other, [3]bool{true, true, false}},
+		"nothing else":        {"Hi\n-- \n" + other, [3]bool{false, true, false}},
+		"quote":               {own + "\nOn Monday Ann wrote:\n" + quote, [3]bool{true, true, true}},
+		"nothing but a quote": {"See below.\n\n" + quote, [3]bool{false, false, true}},
+		"below a header":      {"See.\n\nFrom: Ann\nSent: today\nTo: Bob\nSubject: x\n\n" + other, [3]bool{false, false, true}},
+	} {
+		samples, parts := samplesOf(compute(t, []byte("Content-Type: text/plain\n\n"+c.mail+"\n")))
+		var kinds [3]bool
+		for _, s := range samples {
+			kinds[s.Kind] = true
+		}
+		if kinds != c.kinds || (len(parts) > 0) != c.kinds[bulkhead.SampleOwn] {
+			t.Errorf("%s: samples of kinds %v, want %v; %d parts", name, kinds, c.kinds, len(parts))
+		}
+	}
+}
+
+// FuzzParts: whatever a page says, its parts are among its own samples, and there are no
+// more of either than there may be, none twice.
+func FuzzParts(f *testing.F) {
+	for _, raw := range mailtest.Seeds() {
+		f.Add(string(raw))
+	}
+	f.Add(strings.Repeat("<p>a few words of a sentence that is repeated</p>", 50))
+	key := newNearKey([16]byte{})
+	f.Fuzz(func(t *testing.T, source string) {
+		m, err := mail.Read(t.Context(), mailtest.Page(source))
+		if err != nil {
+			t.Fatal(err)
+		}
+		samples, parts := samplesOf(partsOf(mailtest.Must(skeletonOf(t.Context(), m, nil)), key))
+		own := slices.DeleteFunc(slices.Clone(samples), func(s bulkhead.Sample) bool { return s.Kind != bulkhead.SampleOwn })
+		if len(parts) > partAnchors || len(own) > partOwn || len(samples) > partOwn+partAsked || len(parts) > len(own) {
+			t.Fatalf("%d parts, %d own samples, %d in all", len(parts), len(own), len(samples))
+		}
+		for i := range parts {
+			if own[i].Signature() != parts[i] {
+				t.Fatalf("part %d is not sample %d", i, i)
+			}
+		}
+		slices.SortFunc(samples, func(a, b bulkhead.Sample) int { return cmp.Compare(a.Value, b.Value) })
+		if n := len(slices.CompactFunc(slices.Clone(samples), func(a, b bulkhead.Sample) bool { return a.Value == b.Value })); n != len(samples) {
+			t.Fatalf("%d of %d samples are there twice", len(samples)-n, len(samples))
+		}
+	})
+}

@@ -2,6 +2,7 @@
 # make run     build a node, start it, show it the sample messages, leave it running
 # make test    the tests that need Go and nothing else
 # make interop the tests that run real clients and mail servers, in a root of their own made of Debian packages
+# make fidelity our digests beside those of the real clients; BULKHEAD_FULL=1 for all mail and not a sample
 # make race    the tests under the race detector, without the longest simulations
 # make fuzz    fuzz every parser, FUZZTIME each
 # make vet     formatting, go vet, staticcheck
@@ -22,7 +23,7 @@ SEED        ?= 1
 MAIL        ?=
 TEMPLATES   ?=
 
-.PHONY: all build server run test interop race fuzz vet mutate bench bench-peers stream packages reproducible clean
+.PHONY: all build server run test interop fidelity race fuzz vet mutate bench bench-peers stream packages reproducible clean
 
 all: vet test
 
@@ -47,6 +48,9 @@ race:
 
 interop:
 	@test/interop
+
+fidelity:
+	@test/interop test/fidelity
 
 fuzz:
 	@packaging/fuzz $(FUZZTIME) $(FUZZJOBS)

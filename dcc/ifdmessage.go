@@ -16,7 +16,8 @@ type mailing struct {
 	message []byte
 	who     bulkhead.Reporter
 	opt     digests.Options
-	sums    []digests.Sum
+	sums    []digests.Sum // that are shown
+	other   []digests.Sum // that are counted with them: Fuz1 by other rules
 	fates   []recipientFate
 	metrics metrics
 	whole   wholeMail
@@ -45,7 +46,7 @@ func (s *Ifd) answer(ctx context.Context, q *ifdRequest, message []byte, who bul
 	s.findClient(m)
 	m.told = m.spam
 	var err error
-	if m.sums, err = digests.Sums(ctx, message, m.opt); err == nil {
+	if err = m.compute(ctx); err == nil {
 		err = s.judgeRecipients(ctx, m)
 	}
 	if err != nil {
@@ -90,7 +91,7 @@ func (s *Ifd) reportedText(m *mailing) string {
 // that the white list calls our own.
 func (s *Ifd) findClient(m *mailing) {
 	q := m.request
-	m.opt = digests.Options{Client: q.client, Sender: q.sender, Helo: q.helo, Substitute: s.Substitute, Rules: s.Rules, Words: s.Words}
+	m.opt = digests.Options{Client: q.client, Sender: q.sender, Helo: q.helo, Substitute: s.Substitute, Rules: s.Rules, BothRules: true, Words: s.Words}
 	received := receivedOf(m.message)
 	next := func() bool {
 		for len(received) > 0 {
@@ -241,9 +242,9 @@ func (s *Ifd) listVerdict(ctx context.Context, w *Whitelist, m *mailing) (v list
 		return v, nil
 	}
 	v = v.with(w.address(m.opt.Client))
-	for i := range m.sums {
-		if m.sums[i].Type != digests.TypeIP {
-			v = v.with(w.lookup(&Checksum{m.sums[i].Type, m.sums[i].Sum}))
+	for sum := range m.all() {
+		if sum.Type != digests.TypeIP {
+			v = v.with(w.lookup(&Checksum{sum.Type, sum.Sum}))
 		}
 	}
 	for _, header := range w.headers {
@@ -289,26 +290,7 @@ func (s *Ifd) countMessage(ctx context.Context, m *mailing) {
 		m.failed = true
 		return
 	}
-	for _, sum := range m.sums {
-		c := countedSum{Sum: sum, threshold: s.Thresholds[sum.Type]}
-		if s.counts(&sum) {
-			now := tallies[0]
-			tallies = tallies[1:]
-			m.settle(&now)
-			c.kept, c.total = true, Total{now.total(), now.total()}
-			if report {
-				before := now.before(uint32(m.rcptNum), m.spam)
-				c.total.Previous = before.total()
-				if m.spam && now.targets.Added > 0 { // or it is white-listed
-					c.total.Current = Many
-				}
-			}
-			if m.metrics.listed && ofText(sum.Type) {
-				c.total = Total{Many, Many}
-			}
-		}
-		m.metrics.sums = append(m.metrics.sums, c)
-	}
+	s.showTotals(m, tallies, report)
 }
 
 // cleared asks the clearinghouse's white list, which goes before all others. It
@@ -353,21 +335,6 @@ func (m *mailing) bulky() bool {
 		over := func(f recipientFate) bool { return f.thresholds[c.Type] > 0 && c.total.Current >= f.thresholds[c.Type] }
 		return c.kept && (c.total.Current >= Many || slices.ContainsFunc(m.fates, over))
 	})
-}
-
-// counts reports whether a checksum is counted: of a kept type, and one that
-// clients send.
-func (s *Ifd) counts(sum *digests.Sum) bool { return s.book.keeps(sum.Type) && !sum.Local }
-
-// kept returns the checksums of a message that are counted.
-func (s *Ifd) kept(m *mailing) []Checksum {
-	var kept []Checksum
-	for i := range m.sums {
-		if sum := &m.sums[i]; s.counts(sum) {
-			kept = append(kept, Checksum{sum.Type, sum.Sum})
-		}
-	}
-	return kept
 }
 
 func (s *Ifd) report(ctx context.Context, m *mailing, kept []Checksum) error {

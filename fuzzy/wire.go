@@ -1,6 +1,7 @@
 package fuzzy
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -105,6 +106,7 @@ var errShort = fmt.Errorf("fuzzy: %w: too short", bulkhead.ErrMalformed)
 
 // Types of extensions, docs/specs/rspamd-fuzzy.md#extensions.
 const (
+	extPadding = 0 // and nothing behind it: a From without a domain
 	extDomain  = 'd'
 	extIPv4    = '4'
 	extIPv6    = '6'
@@ -117,6 +119,8 @@ func skipExtensions(rest []byte) error {
 	for len(rest) > 0 {
 		var n int
 		switch t := rest[0]; {
+		case t == extPadding && len(bytes.Trim(rest, "\x00")) == 0:
+			return nil
 		case t == extIPv4:
 			n = 1 + 4
 		case t == extIPv6:

@@ -175,3 +175,17 @@ func FuzzParseReply(f *testing.F) {
 		}
 	})
 }
+
+// TestPaddedRequest: of a From without a domain rspamd 3.4 sends an empty extension and
+// zeroes.
+func TestPaddedRequest(t *testing.T) {
+	q := Request{Version: 4, Command: Check, Tag: 7, Digest: [DigestSize]byte{1, 2}}
+	padded := append(q.Append(nil), 'd', 0, 0, 0, 0, 0)
+	var r Request
+	if err := ParseRequest(padded, &r); err != nil || r != q {
+		t.Errorf("%+v, %v, want %+v", r, err, q)
+	}
+	if err := ParseRequest(append(padded, 1), &r); !errors.Is(err, bulkhead.ErrMalformed) {
+		t.Errorf("bytes behind the padding: %v", err)
+	}
+}

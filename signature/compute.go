@@ -137,8 +137,9 @@ func inParallel(calls []family, workers int) ([][]bulkhead.Signature, error) {
 	return results, nil
 }
 
-// dccContent returns the DCC checksums of the body.
+// dccContent returns the DCC checksums of the body, Fuz1 by the rules of all clients in use.
 func dccContent(ctx context.Context, raw []byte, opts dcc.Options) ([]bulkhead.Signature, error) {
+	opts.BothRules = true
 	sums, err := dcc.Sums(ctx, raw, opts)
 	var sigs []bulkhead.Signature
 	for _, sum := range sums {

@@ -30,7 +30,7 @@ type DCCClient struct {
 // Dccifd is the section [dccifd].
 type Dccifd struct {
 	Host       string   `toml:"host" doc:"our name in X-DCC headers. Empty: that of the machine"`
-	Rules      string   `toml:"rules" doc:"\"2\": compute Fuz1 as clients of DCC 2 do; \"1\": as those of DCC 1.3"`
+	Rules      string   `toml:"rules" doc:"\"2\": show the Fuz1 that clients of DCC 2 compute; \"1\": that of DCC 1.3.\nBoth are counted"`
 	Words      string   `toml:"words" doc:"file with the word tables of Fuz2. Empty: Fuz2 is not computed"`
 	Substitute string   `toml:"substitute" doc:"header that makes the substitute checksum. Empty: none"`
 	Thresholds []string `toml:"thresholds" doc:"totals at which mail is bulk and refused: \"type,count\" with a number, \"many\" or\n\"never\"; the type CMN stands for Body, Fuz1 and Fuz2, for example [\"CMN,many\"]"`

@@ -88,7 +88,9 @@ type Options struct {
 	Substitute string
 	Helo       string
 	Rules      Rules
-	Words      *Words // tables for Fuz2; nil leaves Fuz2 out
+	// BothRules adds the Fuz1 of the other rules, where it is another one.
+	BothRules bool
+	Words     *Words // tables for Fuz2; nil leaves Fuz2 out
 }
 
 // A Sum is one DCC checksum of a message.
@@ -98,6 +100,8 @@ type Sum struct {
 	// Local marks a sum that clients print and look up in their white lists
 	// but never send: the Message-ID sum of a message that has none.
 	Local bool
+	// Other marks the Fuz1 of the rules that Options.Rules does not name.
+	Other bool
 }
 
 // Signature returns the sum as a signature. Reputation types have none: its
@@ -107,7 +111,8 @@ func (s Sum) Signature() (bulkhead.Signature, error) {
 }
 
 // Sums returns the checksums that a DCC client computes for a raw message,
-// header and body with any line ends, in ascending order of their types. Sums
+// header and body with any line ends, in ascending order of their types, a Fuz1 of
+// other rules behind the one that was asked for. Sums
 // that the message is too short for, or that need what is not known, are
 // absent. Any bytes are accepted; beside raw it takes little memory. It fails
 // only when ctx ends, with an error that wraps that of ctx.
@@ -130,6 +135,9 @@ func Sums(ctx context.Context, raw []byte, opt Options) ([]Sum, error) {
 	}
 	if c.fuz1.total >= fuz1MinLetters {
 		sums = append(sums, Sum{Type: TypeFuz1, Sum: c.fuz1.sum()})
+	}
+	if o := c.other; o != nil && o.total >= fuz1MinLetters && (c.fuz1.total < fuz1MinLetters || o.sum() != c.fuz1.sum()) {
+		sums = append(sums, Sum{Type: TypeFuz1, Sum: o.sum(), Other: true})
 	}
 	if sum, ok := c.fuz2.sum(); ok {
 		sums = append(sums, Sum{Type: TypeFuz2, Sum: sum})

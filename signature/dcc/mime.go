@@ -109,9 +109,10 @@ func boundaryParameter(value, lower []byte) []byte {
 
 // A bodyReader feeds the body of one message to the three body sums.
 type bodyReader struct {
-	body bodySum
-	fuz1 fuz1Sum
-	fuz2 fuz2Sum
+	body  bodySum
+	fuz1  fuz1Sum
+	other *fuz1Sum // of the other rules, nil if they do not matter
+	fuz2  fuz2Sum
 
 	pace   *pace.Pace
 	stack  [][]byte // boundaries, the outermost first
@@ -121,7 +122,19 @@ type bodyReader struct {
 func (c *bodyReader) init(opt Options) {
 	c.body.init()
 	c.fuz1.init(opt.Rules)
+	if opt.BothRules {
+		c.other = new(fuz1Sum)
+		c.other.init(Rules1 - opt.Rules)
+	}
 	c.fuz2.init(opt.Words)
+}
+
+// letters hands text to Fuz1.
+func (c *bodyReader) letters(p []byte) {
+	c.fuz1.chunk(p)
+	if c.other != nil {
+		c.other.chunk(p)
+	}
 }
 
 // message reads the whole body of a message with the given header.
@@ -137,8 +150,11 @@ func (c *bodyReader) message(header, body []byte) {
 		c.entity(top, body)
 	}
 	// The end of the message counts as the end of a line.
-	c.fuz1.chunk([]byte{'\n'})
+	c.letters([]byte{'\n'})
 	c.fuz1.flush()
+	if c.other != nil {
+		c.other.flush()
+	}
 	c.fuz2.chunk([]byte{'\n'})
 	c.body.flush()
 }
@@ -235,7 +251,7 @@ func (c *bodyReader) aside(piece []byte) {
 		rest = rest[n:]
 	}
 	c.offset += len(piece)
-	c.fuz1.chunk([]byte{'\n'})
+	c.letters([]byte{'\n'})
 	c.fuz2.chunk([]byte{'\n'})
 }
 
@@ -256,7 +272,7 @@ func (c *bodyReader) entity(e entity, raw []byte) {
 	var b64 base64Decoder
 	emit := func(p []byte) {
 		c.body.write(p)
-		c.fuz1.chunk(p)
+		c.letters(p)
 		if e.kind != kindBinary {
 			c.fuz2.chunk(p)
 		}

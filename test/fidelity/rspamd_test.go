@@ -127,8 +127,23 @@ fuzzy_check {
 	cmd.Dir = dir
 	cmd.Stdout, cmd.Stderr = io.Discard, io.Discard // broken mails make it talk
 	nodetest.Start(t, cmd)
-	nodetest.AwaitTCP(t, fmt.Sprintf("127.0.0.1:%d", c.port))
 	return c
+}
+
+// await waits until the checker listens: it prepares its tables of languages first, which
+// takes seconds of processor time.
+func (c *checker) await(t *testing.T) {
+	t.Helper()
+	for limit := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", c.port))
+		if err == nil {
+			conn.Close()
+			return
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("rspamd does not listen: %v", err)
+		}
+	}
 }
 
 // check returns the hashes that rspamd asks for about a mail, none twice.
@@ -168,12 +183,12 @@ func TestRspamd(t *testing.T) {
 	nodetest.Program(t, "rspamd")
 	mails := append(real(t, 15), made(t, 4)...)
 	theirs := make([][]rspamd.Hash, len(mails))
+	workers := []*checker{startChecker(t), startChecker(t)}
 	var checkers sync.WaitGroup
-	const workers = 2
-	for w := range workers {
-		c := startChecker(t)
+	for w, c := range workers {
+		c.await(t)
 		checkers.Go(func() {
-			for i := w; i < len(mails); i += workers {
+			for i := w; i < len(mails); i += len(workers) {
 				theirs[i] = c.check(t, &mails[i])
 			}
 		})

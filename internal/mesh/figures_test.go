@@ -1,0 +1,164 @@
+package mesh
+
+import (
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+// TestLives: a process of the same store goes on with the life of the one before, with
+// an epoch more; another store, or a process that ended without notice while it was
+// unsynced, begins another life, of which nothing is told of what was before.
+func TestLives(t *testing.T) {
+	dir, id := identity(t)
+	e := smallEngine(t, nil)
+	reports := 0
+	begin := func(store string, unsynced, ends bool) state {
+		t.Helper()
+		for range 3 {
+			report(t, e, reports, bulkhead.Spam, 1)
+			reports++
+		}
+		m, err := prepare(t.Context(), Options{Dir: dir, Identity: id, Engine: e, KeyID: testSecret.ID(), Mode: Join, Store: store, Unsynced: unsynced})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := m.state
+		if ends {
+			if err := m.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, a := range e.Own() {
+			l := s.lineage(ref{a.Array, a.Start})
+			if last := l[len(l)-1]; last != (epoch{s.Boot, a.Version}) {
+				t.Errorf("%s found at version %d: the last epoch is %+v", a.Array, a.Version, last)
+			}
+		}
+		return s
+	}
+	counts := ref{engine.ArrayCounts, e.Own()[0].Start}
+	var before state
+	epochs := 0
+	for n, tt := range []struct {
+		store          string
+		unsynced, ends bool
+		same           bool // life
+	}{
+		{"one", false, true, false}, {"one", false, true, true}, {"one", false, false, true}, {"one", false, true, true}, {"two", false, true, false},
+		{"two", true, true, true}, {"two", true, false, true}, {"two", true, true, false}, {"two", false, true, true}, {"one", false, true, false},
+	} {
+		s := begin(tt.store, tt.unsynced, tt.ends)
+		if same := s.Incarnation == before.Incarnation; same != tt.same || s.Incarnation < before.Incarnation || !same && s.Incarnation <= before.Boot {
+			t.Errorf("process %d: life %d, before it %d with boot %d; want the same: %v", n, s.Incarnation, before.Incarnation, before.Boot, tt.same)
+		}
+		if s.Boot <= before.Boot || s.Boot < s.Incarnation {
+			t.Errorf("process %d: boot %d after %d, in life %d", n, s.Boot, before.Boot, s.Incarnation)
+		}
+		if epochs++; !tt.same {
+			epochs = 1
+		}
+		if got := len(s.lineage(counts)); got != epochs {
+			t.Errorf("process %d: %d epochs, want %d", n, got, epochs)
+		}
+		before = s
+	}
+}
+
+// TestFigures: the list of peers says what each has sent, and under which name.
+func TestFigures(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		home := newSite(t, k, nil)
+		peer := newSite(t, k, func(o *Options) { o.Name = "post.example" })
+		defer home.stop()
+		defer peer.stop()
+		trust(t, home, 1, peer)
+		added := time.Now()
+		settle()
+		const reports = 40
+		for n := range reports {
+			report(t, peer.engine, n, bulkhead.Vote(n%2), 1)
+			time.Sleep(time.Second)
+		}
+		settle()
+		var keys, memory, changes uint64
+		for _, a := range peer.engine.Own() {
+			keys, changes = keys+a.Keys, changes+a.Version
+		}
+		for _, a := range home.engine.Replica(peer.id.ID()) {
+			memory += a.Bytes
+		}
+		got, out := home.peer(t, peer), peer.Status()
+		if got.Name != "post.example" || got.Weight != 1 || got.Quarantine != "" || got.Error != "" || len(got.Refusals) > 0 || got.Network != "" {
+			t.Errorf("%+v", got)
+		}
+		if got.Keys != keys || got.Memory != memory || got.Merged != 0 || got.Incarnation != out.Incarnation || got.Missing != 0 || got.Behind != 0 || got.Silent != 0 {
+			t.Errorf("%+v; want %d keys, %d bytes, life %d and nothing missing", got, keys, memory, out.Incarnation)
+		}
+		if got.Ghost <= 0 || got.Ghost > 1e-4 {
+			t.Errorf("a signature that nobody reported is shown with probability %v", got.Ghost)
+		}
+		if now := time.Now(); now.Sub(got.Heard) > 2*time.Minute || got.Heard.After(now) || added.Sub(got.Added).Abs() > time.Second {
+			t.Errorf("heard %v, added %v; now it is %v", got.Heard, got.Added, now)
+		}
+		if got.Lag < 0 || got.Lag > 5*time.Second {
+			t.Errorf("%v behind", got.Lag)
+		}
+		// With a broker that loses nothing, each round that was sent was applied, and
+		// every message was heard.
+		if got.Applied != out.Rounds || out.Rounds == 0 || changes == 0 {
+			t.Errorf("%d rounds applied, %d sent, %d changes", got.Applied, out.Rounds, changes)
+		}
+		if got.Messages == 0 || got.Messages > out.Published || got.Bytes == 0 || got.Bytes > out.Bytes || got.Bytes < 64*got.Messages {
+			t.Errorf("%d messages of %d bytes heard, %d of %d sent", got.Messages, got.Bytes, out.Published, out.Bytes)
+		}
+		if out.Dropped != 0 || len(home.Status().Strangers) > 0 {
+			t.Errorf("%d messages dropped, strangers %v", out.Dropped, home.Status().Strangers)
+		}
+		if got.Asked > 1 { // when it was added
+			t.Errorf("asked %d times", got.Asked)
+		}
+		if err := home.AddPeer(t.Context(), mustIdentity(t).ID(), "named", 0.5); err != nil {
+			t.Fatal(err)
+		}
+		if err := home.EvictPeer(t.Context(), peer.id.ID()); err != nil {
+			t.Fatal(err)
+		}
+		if list := home.Status().Peers; len(list) != 1 || list[0].Name != "named" || list[0].Weight != 0.5 {
+			t.Errorf("%+v", list)
+		}
+	})
+}
+
+func mustIdentity(t *testing.T) *Identity {
+	_, id := identity(t)
+	return id
+}
+
+// TestNamesOfPeers: an administrator's name for a peer stands before the one that it gives
+// itself, and one that cannot be shown is none.
+func TestNamesOfPeers(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		home := newSite(t, k, nil)
+		defer home.stop()
+		f := newForger(t, k, home, 1) // added as "forger"
+		other := &forger{id: mustIdentity(t), at: f.at, bus: f.bus}
+		if err := home.AddPeer(t.Context(), other.id.ID(), "", 1); err != nil {
+			t.Fatal(err)
+		}
+		for _, tt := range []struct{ told, want string }{{"", ""}, {"post.example", "post.example"}, {"a\nb", "post.example"}, {"mail.example", "mail.example"}} {
+			for _, x := range []*forger{f, other} {
+				x.say(t, home, &message{kind: kindHead, name: tt.told})
+			}
+			time.Sleep(time.Second)
+			if got := home.peerOf(t, f.id).Name; got != "forger" {
+				t.Errorf("told %q: a peer with a name is called %q", tt.told, got)
+			}
+			if got := home.peerOf(t, other.id).Name; got != tt.want {
+				t.Errorf("told %q: a peer without is called %q, want %q", tt.told, got, tt.want)
+			}
+		}
+	})
+}

@@ -379,3 +379,40 @@ func TestRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestInformsOnly: a vote on what informs and never decides is counted, weighs nothing,
+// and is not waiting for others; a revocation of it is, for it takes nothing off.
+func TestInformsOnly(t *testing.T) {
+	for _, s := range []bulkhead.Signature{network("192.0.2.0/24"), sig(bulkhead.Markup, 1)} {
+		for vote, pending := range map[bulkhead.Vote]int{bulkhead.Spam: 0, bulkhead.Ham: 0, bulkhead.Revocation: 1} {
+			b := newBooks(t)
+			voters(b)
+			want := bulkhead.Receipt{Counted: 1, Pending: pending}
+			if got := b.report(by("a", vote, s)); got != want {
+				t.Errorf("%v of %v: %+v, want %+v", vote, s, got, want)
+			}
+			if got := b.of(s); got.Votes != (trust.Balance{}) || got.Own != verdict.Nothing || len(b.r.Decisions().Ballots[0].Items) != 0 {
+				t.Errorf("%v of %v: %+v, ballots %+v", vote, s, got, b.r.Decisions().Ballots)
+			}
+		}
+	}
+}
+
+// TestBlameIsForTexts: who reported a text that is taken off is to blame, and not for
+// what else was in the message.
+func TestBlameIsForTexts(t *testing.T) {
+	for s, blamed := range map[bulkhead.Signature]uint32{sig(bulkhead.Exact, 1): 1, link("shop.example"): 0, sender("shop.example"): 0, sig(bulkhead.Attachment, 1): 0} {
+		b := newBooks(t)
+		voters(b)
+		for _, name := range []string{"x", "a", "b"} {
+			b.report(by(name, bulkhead.Spam, s))
+		}
+		for _, name := range []string{"a", "b"} {
+			b.report(by(name, bulkhead.Revocation, s))
+		}
+		x, _ := b.accounts.Get("x")
+		if b.of(s).Own != verdict.ListedRevoked || x.Reverted != blamed {
+			t.Errorf("%v: state %d, %d reports of x reverted, want it taken off and %d", s, b.of(s).Own, x.Reverted, blamed)
+		}
+	}
+}

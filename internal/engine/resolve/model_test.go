@@ -19,6 +19,7 @@ import (
 // A model says in maps what votes and claims on texts do, over weeks.
 type model struct {
 	b       *books
+	exact   bool                       // so that what is held can be counted
 	last    map[string]map[string]fact // by text, by voice: what it said last
 	said    map[string]bool            // week, voter, vote, text
 	seen    map[string]bool            // day, voice, text
@@ -29,9 +30,9 @@ type model struct {
 	votes   []ballots.Ballot
 }
 
-func newModel(b *books) *model {
+func newModel(b *books, exact bool) *model {
 	return &model{
-		b: b, last: make(map[string]map[string]fact), said: make(map[string]bool), seen: make(map[string]bool),
+		b: b, exact: exact, last: make(map[string]map[string]fact), said: make(map[string]bool), seen: make(map[string]bool),
 		listed: make(map[string][2]int), voters: make(map[string][2]uint32), claims: make(map[string]uint32),
 	}
 }
@@ -299,6 +300,20 @@ func (m *model) compare(sigs []bulkhead.Signature) {
 	}
 }
 
+// lists holds how often the open week lists anything, and takes it off, against the model.
+func (m *model) lists(sigs []bulkhead.Signature) {
+	m.b.t.Helper()
+	var spam, revoked int
+	for _, s := range sigs {
+		turns := m.listed[at(m.weeks()[0], s.String())]
+		spam, revoked = spam+turns[0], revoked+turns[1]
+	}
+	open := m.b.view.Block.Live[0]
+	if got, gotRevoked := open.Spam.Keys(), open.Revoked.Keys(); m.exact && (got != uint64(spam) || gotRevoked != uint64(revoked)) {
+		m.b.t.Fatalf("%d listings and %d revocations of the week, want %d and %d", got, gotRevoked, spam, revoked)
+	}
+}
+
 // decided holds credits and ballots of the batch against the model.
 func (m *model) decided(d *Decisions) {
 	m.b.t.Helper()
@@ -321,8 +336,9 @@ func (m *model) decided(d *Decisions) {
 func TestAgainstModel(t *testing.T) {
 	for seed := range uint64(seeds(6)) {
 		rng := rand.New(rand.NewPCG(seed, 5))
-		b := newBooksOf(t, seed%3 > 0, 400_000)
-		m := newModel(b)
+		exact := seed%3 > 0
+		b := newBooksOf(t, exact, 400_000)
+		m := newModel(b, exact)
 		policy := trust.DefaultPolicy()
 		policy.Anonymous = 0.2
 		b.accounts.SetPolicy(policy)
@@ -373,6 +389,7 @@ func TestAgainstModel(t *testing.T) {
 			m.decided(b.r.Decisions())
 			b.apply()
 			m.compare(texts)
+			m.lists(texts)
 			if rng.IntN(12) == 0 {
 				m.undo(rng, some())
 				m.compare(texts)

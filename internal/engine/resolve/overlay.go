@@ -62,9 +62,6 @@ func (o *overlay) Counts(gen uint64, keys []filter.Key, n []uint32) {
 }
 
 func raise(m map[filter.Key]uint32, keys []filter.Key, n []uint32) {
-	if len(m) == 0 {
-		return
-	}
 	for i, k := range keys {
 		n[i] = book.Add(n[i], m[k])
 	}
@@ -72,9 +69,6 @@ func raise(m map[filter.Key]uint32, keys []filter.Key, n []uint32) {
 
 // Weights implements evidence.Overlay.
 func (o *overlay) Weights(gen uint64, keys []filter.Key, n []uint32) {
-	if len(o.weights) == 0 {
-		return
-	}
 	for i, k := range keys {
 		n[i] = book.Add(n[i], o.weights[cell{gen, k}])
 	}
@@ -95,9 +89,6 @@ func (o *overlay) Revoked(gen uint64, keys []filter.Key, has []bool) {
 }
 
 func also(m map[filter.Key]bool, keys []filter.Key, has []bool) {
-	if len(m) == 0 {
-		return
-	}
 	for i, k := range keys {
 		has[i] = has[i] || m[k]
 	}

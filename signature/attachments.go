@@ -20,28 +20,79 @@ const (
 	// pixels that unrelated messages share.
 	MinAttachment = 2000
 
+	// MaxAttachedTexts is how many texts among them have one.
+	MaxAttachedTexts = 8
+	// An attached text has this many different words, and letters in these.
+	minAttachedWords, minAttachedLetters = 12, 48
+
 	// minMarkup is how many elements of a page have a bulkhead/markup signature.
 	minMarkup = 30
 )
 
 // attachmentSignatures returns the bulkhead/attachment signatures of m: the SHA-256
-// hashes of its decoded parts that are no text.
+// hashes of its decoded parts that are no text and of the files in archives, and those of
+// the words of attached texts and documents.
 func attachmentSignatures(ctx context.Context, m *mail.Message) ([]bulkhead.Signature, error) {
+	all, err := withInside(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	p := pace.New(ctx)
 	var parts [][]byte
-	for i := range m.Parts {
-		if data := m.Parts[i].Data; len(data) > MinAttachment {
-			parts = append(parts, data)
+	var sigs []bulkhead.Signature
+	for _, m := range all {
+		for i := range m.Parts {
+			part := &m.Parts[i]
+			if len(part.Data) > MinAttachment {
+				parts = append(parts, part.Data)
+			}
+			if !part.IsText() || !part.Attachment || len(sigs) == MaxAttachedTexts {
+				continue
+			}
+			page, err := m.Page(ctx, i)
+			if err != nil {
+				return nil, err
+			}
+			sigs = appendSignature(sigs, bulkhead.Attachment, attachedText(page.Text, recipientWords(m.To), p))
 		}
 	}
 	slices.SortStableFunc(parts, func(a, b []byte) int { return cmp.Compare(len(b), len(a)) })
-	p := pace.New(ctx)
-	var sigs []bulkhead.Signature
 	for _, data := range parts[:min(len(parts), MaxAttachments)] {
 		h := sha256.New()
 		pace.Write(h, data, p)
 		sigs = appendSignature(sigs, bulkhead.Attachment, h.Sum(nil))
 	}
 	return sigs, pace.Ended(p)
+}
+
+// withInside returns m, and a message of what is in its attachments if there is any.
+func withInside(ctx context.Context, m *mail.Message) ([]*mail.Message, error) {
+	if !slices.ContainsFunc(m.Parts, func(p mail.Part) bool { return len(p.Data) > 0 }) {
+		return []*mail.Message{m}, nil
+	}
+	in, err := m.Inside(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []*mail.Message{m, in}, nil
+}
+
+// attachedText returns the hash of the words of an attached text as bulkhead/near
+// folds them, so that names, numbers and links of each recipient make no difference; nil
+// of one that has too few.
+func attachedText(text []byte, recipient *wordSet, p *pace.Pace) []byte {
+	f := folder{recipient: recipient, pace: p}
+	f.add(text, false)
+	if !enough(minAttachedWords, minAttachedLetters, &f.words) {
+		return nil
+	}
+	h := sha256.New()
+	h.Write([]byte("text\x00"))
+	for n := range f.words.len() {
+		h.Write(f.words.at(n))
+		h.Write([]byte{' '})
+	}
+	return h.Sum(nil)
 }
 
 // markupSignatures returns the bulkhead/markup signature of the page of m with the

@@ -52,7 +52,10 @@ func Compute(ctx context.Context, raw []byte, opts Options) ([]bulkhead.Signatur
 // content. Those of its sender are [Senders]; checksums of its path or identifiers
 // are no part of it. It fails only when ctx ends, with an error that wraps that of ctx.
 func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signature, error) {
-	c := collector{skip: opts.Skip}
+	if p := pace.New(ctx); p.Over(1) {
+		return nil, pace.Ended(p)
+	}
+	c := collector{skip: opts.Skip, known: make(map[bulkhead.Signature]struct{})}
 	families := []family{
 		c.family(func() ([]bulkhead.Signature, error) { return ownSchemes(ctx, m, opts) }, bulkhead.Exact, bulkhead.Near, bulkhead.Part, bulkhead.Sketch),
 		c.family(func() ([]bulkhead.Signature, error) { return linkSignatures(ctx, m, opts.Key) }, bulkhead.Link),
@@ -187,8 +190,9 @@ func rspamdContent(ctx context.Context, m *mail.Message, opts Options) ([]bulkhe
 
 // A collector gathers wanted signatures, none twice.
 type collector struct {
-	skip []bulkhead.Scheme
-	sigs []bulkhead.Signature
+	skip  []bulkhead.Scheme
+	sigs  []bulkhead.Signature
+	known map[bulkhead.Signature]struct{}
 }
 
 func (c *collector) wants(scheme bulkhead.Scheme) bool { return !slices.Contains(c.skip, scheme) }
@@ -203,7 +207,8 @@ func (c *collector) family(compute family, schemes ...bulkhead.Scheme) family {
 
 func (c *collector) add(sigs []bulkhead.Signature) {
 	for _, sig := range sigs {
-		if c.wants(sig.Scheme()) && !slices.Contains(c.sigs, sig) {
+		if _, known := c.known[sig]; !known && c.wants(sig.Scheme()) {
+			c.known[sig] = struct{}{}
 			c.sigs = append(c.sigs, sig)
 		}
 	}

@@ -22,20 +22,26 @@ func contactSignatures(ctx context.Context, m *mail.Message, key [16]byte) ([]bu
 	choice := newLinkChoice(key)
 	p := pace.New(ctx)
 	found := func(name string) { choice.insert(&choice.domains, name, FollowedLink) }
-	for i := range m.Parts {
-		if !m.Parts[i].IsText() {
-			continue
-		}
-		page, err := m.Page(ctx, i)
-		if err != nil {
-			return nil, err
-		}
-		for _, h := range page.Links {
-			if number, ok := strings.CutPrefix(strings.ToLower(strings.TrimSpace(h.URL)), "tel:"); ok && !h.Hidden {
-				findContacts([]byte(number), p, found)
+	all, err := withInside(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range all {
+		for i := range m.Parts {
+			if !m.Parts[i].IsText() {
+				continue
 			}
+			page, err := m.Page(ctx, i)
+			if err != nil {
+				return nil, err
+			}
+			for _, h := range page.Links {
+				if number, ok := strings.CutPrefix(strings.ToLower(strings.TrimSpace(h.URL)), "tel:"); ok && !h.Hidden {
+					findContacts([]byte(number), p, found)
+				}
+			}
+			findContacts(page.Text, p, found)
 		}
-		findContacts(page.Text, p, found)
 	}
 	var sigs []bulkhead.Signature
 	for _, c := range choice.domains[:min(len(choice.domains), MaxContacts)] {

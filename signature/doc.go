@@ -30,14 +30,14 @@
 // encoding, charset, line ends, boundaries and headers make no difference.
 // Attachments do not enter, except where a message has no words at all: then
 // the hash is of "data", NUL, the canonical text, and the SHA-256 hash of every
-// other part, if these have 4 KiB and 32 different byte values, or if a page has a
-// link and shows a picture.
+// other part, if these have 4 KiB and 32 different byte values or words enough in what
+// they hold, or if a page has a link and shows a picture.
 //
 // # bulkhead/near
 //
 // 20 bands of MinHash values (Broder 1997) of the body's skeleton. The skeleton
 // is the visible words of the last alternative that has any, and where these are few
-// those of attached pages and plain text, too: look-alike letters
+// those of attached pages, texts and documents, too: look-alike letters
 // of other scripts, digits and symbols within words folded to Latin ones,
 // letters that are spelt out joined; left out are mark-up and hidden elements,
 // links, addresses, numbers, identifiers, the recipient's names, greetings,

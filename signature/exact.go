@@ -35,11 +35,14 @@ const (
 // the picture may be the logo below all mail of a company.
 func exactSum(ctx context.Context, m *mail.Message, s *skeleton, p *pace.Pace) ([]byte, error) {
 	h := sha256.New()
-	if enough(exactMinWords, exactMinLetters, &s.words, &s.quoted) {
+	told := enough(exactMinWords, exactMinLetters, &s.words, &s.quoted)
+	switch {
+	case s.inside:
+		// The text parts have no words: what was read is in the others.
+	case told:
 		hashText(m, h, p)
 		return h.Sum(nil), nil
-	}
-	if !s.empty() {
+	case !s.empty():
 		return nil, nil
 	}
 	// A picture and a link are a message, whatever is below them.
@@ -47,7 +50,7 @@ func exactSum(ctx context.Context, m *mail.Message, s *skeleton, p *pace.Pace) (
 	switch {
 	case err != nil:
 		return nil, err
-	case linked || !s.footer && dataFloor(m, p):
+	case told || linked || !s.footer && dataFloor(m, p):
 		h.Write([]byte("data\x00"))
 		hashText(m, h, p)
 		for i := range m.Parts {

@@ -33,9 +33,15 @@ func imageSignatures(ctx context.Context, m *mail.Message, key [16]byte) ([]bulk
 		pixels int
 	}
 	var files []file
-	for i := range m.Parts {
-		if n := picture.Pixels(m.Parts[i].Data); n > 0 {
-			files = append(files, file{m.Parts[i].Data, n})
+	all, err := withInside(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range all {
+		for i := range m.Parts {
+			if n := picture.Pixels(m.Parts[i].Data); n > 0 {
+				files = append(files, file{m.Parts[i].Data, n})
+			}
 		}
 	}
 	if len(files) == 0 {

@@ -5,9 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"path"
 	"slices"
-	"strings"
 
 	"github.com/dchest/siphash"
 
@@ -34,7 +32,7 @@ const (
 // EachLink calls visit with the links of a message, in their order, as often as they
 // are there, until it returns false: those of the mark-up, of the text outside of
 // them, and of texts that no later alternative with links replaces; also of
-// attachments that are text. Behind a link stands what it redirects to. It fails only
+// attachments that are text, and of what is in others. Behind a link stands what it redirects to. It fails only
 // when ctx ends, with an error that wraps that of ctx.
 func EachLink(ctx context.Context, m *mail.Message, visit func(l link.Link, use LinkUse) bool) error {
 	w := linkWalk{visit: visit, pace: pace.New(ctx)}
@@ -52,11 +50,23 @@ func EachLink(ctx context.Context, m *mail.Message, visit func(l link.Link, use 
 			replaced[p.Alternative] = p.Branch
 		}
 	}
+	all, err := withInside(ctx, m)
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if err := w.message(ctx, m, replaced); err != nil {
+			return err
+		}
+	}
+	return pace.Ended(w.pace)
+}
+
+// message visits the links of a message. replaced holds for each alternative its last
+// branch that has links.
+func (w *linkWalk) message(ctx context.Context, m *mail.Message, replaced map[int]int) error {
 	for i := range m.Parts {
 		p := &m.Parts[i]
-		if opens(p) {
-			w.text(p.Data, HiddenLink)
-		}
 		if !p.IsText() || w.ended {
 			continue
 		}
@@ -75,21 +85,7 @@ func EachLink(ctx context.Context, m *mail.Message, visit func(l link.Link, use 
 			w.text(page.Text, FollowedLink)
 		}
 	}
-	return pace.Ended(w.pace)
-}
-
-// opens reports whether a browser opens a part that is not sent as text: senders of
-// pages that must not be read call them something else.
-func opens(p *mail.Part) bool {
-	switch p.Type {
-	case "image/svg+xml", "application/xhtml+xml":
-		return true
-	}
-	switch strings.ToLower(path.Ext(p.Name)) {
-	case ".htm", ".html", ".shtml", ".xhtml", ".svg":
-		return !p.IsText()
-	}
-	return false
+	return nil
 }
 
 // A linkWalk visits links.

@@ -31,6 +31,7 @@ type skeleton struct {
 	quoted wordList // of what it quotes or forwards
 	rest   wordList // of footers and the like, and of what else it shows
 	footer bool     // something was taken for a signature, a disclaimer or a footer
+	inside bool     // all words are those of what is in attachments
 }
 
 // take adds what t found, up to maxWords, and leaves t empty or of no use.

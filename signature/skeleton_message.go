@@ -18,18 +18,22 @@ const maxBeside = 16
 // attachment, and of alternatives the last one that has enough words. Without
 // any words, text attachments are looked at, and with so few that they tell no
 // message from others, those that are pages or plain text: somebody says "see the
-// attachment" there. The other parts are what is shown beside. Its error is that of ctx.
+// attachment" there. Then come pages and documents that are not sent as text. The other
+// parts are what is shown beside. Its error is that of ctx.
 func skeletonOf(ctx context.Context, m *mail.Message, p *pace.Pace) (*skeleton, error) {
 	b := skeletonBuilder{ctx: ctx, m: m, pace: p, recipient: recipientWords(m.To), taken: make([]bool, len(m.Parts))}
 	for _, attachments := range []bool{false, true} {
 		if err := b.take(attachments); err != nil {
 			return nil, err
 		}
-		if enough(exactMinWords, exactMinLetters, &b.whole.words, &b.whole.quoted) {
+		if b.enough() {
 			break
 		}
 	}
-	err := b.beside()
+	if err := b.beside(); err != nil {
+		return nil, err
+	}
+	err := b.inside()
 	return &b.whole, err
 }
 
@@ -41,6 +45,42 @@ type skeletonBuilder struct {
 	recipient *wordSet
 	whole     skeleton
 	taken     []bool // by part
+}
+
+// enough reports whether the words are enough to tell the message from others.
+func (b *skeletonBuilder) enough() bool {
+	return enough(exactMinWords, exactMinLetters, &b.whole.words, &b.whole.quoted)
+}
+
+// inside takes what is in attachments that are not text: as the text, if there is too
+// little else, or as what is shown beside it.
+func (b *skeletonBuilder) inside() error {
+	all, err := withInside(b.ctx, b.m)
+	if err != nil {
+		return err
+	}
+	b.whole.inside = b.whole.empty()
+	add := b.whole.take
+	if b.enough() {
+		add = b.whole.beside
+	}
+	n := 0
+	for _, in := range all[1:] {
+		for i := range in.Parts {
+			if !in.Parts[i].IsText() || b.whole.full() || n == maxBeside {
+				continue
+			}
+			n++
+			text, err := in.Visible(b.ctx, i)
+			if err != nil {
+				return err
+			}
+			f := folder{recipient: b.recipient, pace: b.pace}
+			f.add(text, false)
+			add(&f.skeleton)
+		}
+	}
+	return nil
 }
 
 // of returns the skeleton of a part.

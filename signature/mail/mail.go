@@ -51,9 +51,10 @@ type Message struct {
 	cutSigned   []string // domains of DKIM signatures that are not of the whole body
 
 	mu       sync.Mutex
-	pages    []*Page // of the parts that were asked for; those beyond maxKept without their texts
-	visibles int     // bytes of the texts
-	hrefs    int     // links in them
+	pages    []*Page  // of the parts that were asked for; those beyond maxKept without their texts
+	visibles int      // bytes of the texts
+	hrefs    int      // links in them
+	inside   *Message // see Inside; nil until asked for
 
 	// Parts are the leaves of the MIME tree, in order. There is always one.
 	Parts []Part

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
+	"github.com/bulkhead-mail/bulkhead/signature/document"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
@@ -49,6 +50,9 @@ type Href struct {
 // changed. It fails only when ctx ends, with an error that wraps that of ctx.
 func (m *Message) Page(ctx context.Context, part int) (Page, error) {
 	p := &m.Parts[part]
+	if p.Type == "text/calendar" {
+		return Page{Text: document.Calendar(p.Text)}, nil
+	}
 	if !p.HTML {
 		return Page{Text: scan.Bytes(p.Text)}, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"image/png"
 	"net/http/httptest"
 	"slices"
+	"strings"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/api"
@@ -16,6 +17,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/filter/paper"
 	"github.com/bulkhead-mail/bulkhead/signature"
+	"github.com/bulkhead-mail/bulkhead/signature/document"
 	"github.com/bulkhead-mail/bulkhead/signature/link"
 	sigmail "github.com/bulkhead-mail/bulkhead/signature/mail"
 	"github.com/bulkhead-mail/bulkhead/signature/picture"
@@ -83,6 +85,15 @@ func Example_signaturePicture() {
 	known := keys(file.Bytes())
 	fmt.Println(slices.ContainsFunc(keys(smaller.Bytes()), func(k [picture.KeySize]byte) bool { return slices.Contains(known, k) }))
 	// Output: true
+}
+
+func Example_signatureDocument() {
+	budget := document.Budget{Bytes: 1 << 20, Items: 8}
+	const file = "%PDF-1.4\n1 0 obj\n<<>>\nstream\nBT (Your invoice) Tj ET\nendstream\nendobj\n"
+	for _, item := range document.Open(context.Background(), "invoice.pdf", []byte(file), &budget) {
+		fmt.Println(item.Name, strings.TrimSpace(string(item.Data)))
+	}
+	// Output: invoice.pdf Your invoice
 }
 
 func Example_signatureMail() {

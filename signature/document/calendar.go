@@ -1,0 +1,70 @@
+package document
+
+import (
+	"bytes"
+	"strings"
+)
+
+// Calendar returns what the reader of a calendar entry sees (RFC 5545): summary,
+// description, place, comments, names of people, and links, a line each.
+func Calendar(source string) []byte {
+	var out, line []byte
+	flush := func() {
+		if text, ok := shown(line); ok {
+			out = append(appendText(out, text), '\n')
+		}
+		line = line[:0]
+	}
+	for source != "" && len(out) < maxText {
+		next, rest, _ := strings.Cut(source, "\n")
+		next, source = strings.TrimSuffix(next, "\r"), rest
+		if folded, ok := strings.CutPrefix(next, " "); ok {
+			next = folded
+		} else if folded, ok := strings.CutPrefix(next, "\t"); ok {
+			next = folded
+		} else {
+			flush()
+		}
+		line = append(line, next[:min(len(next), maxText-min(len(line), maxText))]...)
+	}
+	flush()
+	return out
+}
+
+// shown returns the value of a property that is shown.
+func shown(line []byte) ([]byte, bool) {
+	name := line
+	if i := bytes.IndexAny(line, ":;"); i >= 0 {
+		name = line[:i]
+	}
+	switch strings.ToUpper(string(name)) {
+	case "SUMMARY", "DESCRIPTION", "LOCATION", "COMMENT", "CONTACT", "URL", "ATTACH", "CONFERENCE":
+	default:
+		return nil, false
+	}
+	quoted := false // colons in quotes are of parameters
+	for i, c := range line {
+		switch {
+		case c == '"':
+			quoted = !quoted
+		case c == ':' && !quoted:
+			return line[i+1:], true
+		}
+	}
+	return nil, false
+}
+
+// appendText appends a value, without its escapes.
+func appendText(out, value []byte) []byte {
+	for i := 0; i < len(value); i++ {
+		c := value[i]
+		if c == '\\' && i+1 < len(value) {
+			i++
+			if c = value[i]; c == 'n' || c == 'N' {
+				c = '\n'
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}

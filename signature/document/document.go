@@ -1,0 +1,129 @@
+package document
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
+)
+
+// A Kind says what an [Item] is.
+type Kind uint8
+
+// The kinds.
+const (
+	File Kind = iota // bytes of a file in an archive
+	Text             // text of a document as UTF-8, in lines, and its links, a line each
+	Page             // a file in an archive that browsers open
+)
+
+// An Item is something in an attachment.
+type Item struct {
+	Name string // of the file, without folders
+	Kind Kind
+	Data []byte
+}
+
+// A Budget bounds what is opened together. What is taken from it stays taken.
+type Budget struct {
+	Bytes int // that are decompressed
+	Items int
+}
+
+// maxDepth is how deep archives are opened within each other.
+const maxDepth = 3
+
+// Open returns what is in an attachment: nothing of one that is neither an archive nor
+// a document, or is damaged from its start. Its time is linear in len(data) and what is
+// taken from the budget. It ends early, with what it has, when ctx ends.
+func Open(ctx context.Context, name string, data []byte, b *Budget) []Item {
+	o := opener{budget: b, pace: pace.New(ctx)}
+	o.open(name, data, 0)
+	return o.items
+}
+
+// IsPage reports whether a browser opens a file of the name.
+func IsPage(name string) bool {
+	switch strings.ToLower(path.Ext(name)) {
+	case ".htm", ".html", ".shtml", ".xhtml", ".mht", ".svg":
+		return true
+	}
+	return false
+}
+
+// An opener opens one attachment.
+type opener struct {
+	budget *Budget
+	pace   *pace.Pace
+	items  []Item
+}
+
+func (o *opener) add(item Item) {
+	if o.budget.Items > 0 && len(item.Data) > 0 {
+		o.budget.Items--
+		o.items = append(o.items, item)
+	}
+}
+
+func (o *opener) done() bool {
+	return o.budget.Items <= 0 || o.budget.Bytes <= 0 || o.pace.Err() != nil
+}
+
+// open takes a file, and reports whether it was opened.
+func (o *opener) open(name string, data []byte, depth int) bool {
+	switch {
+	case o.done():
+	case bytes.HasPrefix(data, []byte("PK\x03\x04")):
+		return o.zip(data, depth)
+	case bytes.HasPrefix(data, []byte("\x1f\x8b")):
+		return o.gzip(name, data, depth)
+	case len(data) > 262 && string(data[257:262]) == "ustar":
+		return o.tar(data, depth)
+	case bytes.Contains(data[:min(len(data), 1024)], []byte("%PDF-")):
+		return o.pdf(name, data)
+	}
+	return false
+}
+
+// member takes a file of an archive.
+func (o *opener) member(name string, data []byte, depth int) {
+	name = path.Base(strings.ReplaceAll(name, `\`, "/"))
+	kind := File
+	if IsPage(name) {
+		kind = Page
+	}
+	o.add(Item{name, kind, data})
+	if depth+1 < maxDepth {
+		o.open(name, data, depth+1)
+	}
+}
+
+// read returns what r gives, as far as the budget goes: nothing of what does not go
+// into it, unless part says that the beginning will do.
+func (o *opener) read(r io.Reader, part bool) []byte {
+	var out bytes.Buffer
+	n, err := io.CopyBuffer(&out, &paced{io.LimitReader(r, int64(o.budget.Bytes)+1), o.pace}, make([]byte, 16<<10))
+	over := n > int64(o.budget.Bytes)
+	o.budget.Bytes = max(0, o.budget.Bytes-int(n))
+	if !part && (over || err != nil) {
+		return nil
+	}
+	return out.Bytes()
+}
+
+// A paced reader reads at a pace.
+type paced struct {
+	r    io.Reader
+	pace *pace.Pace
+}
+
+func (p *paced) Read(b []byte) (int, error) {
+	n, err := p.r.Read(b)
+	if p.pace.Over(n) {
+		return 0, p.pace.Err()
+	}
+	return n, err
+}

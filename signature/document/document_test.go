@@ -1,0 +1,232 @@
+package document
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"compress/zlib"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+type entry struct{ name, data string }
+
+func zipped(entries ...entry) []byte {
+	var b bytes.Buffer
+	w := zip.NewWriter(&b)
+	for _, e := range entries {
+		f, err := w.Create(e.name)
+		if err == nil {
+			_, err = f.Write([]byte(e.data))
+		}
+		if err != nil {
+			panic(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		panic(err)
+	}
+	return b.Bytes()
+}
+
+func gzipped(data []byte) []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = w.Write(data)
+	_ = w.Close()
+	return b.Bytes()
+}
+
+func tarred(entries ...entry) []byte {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, e := range entries {
+		if err := w.WriteHeader(&tar.Header{Name: e.name, Mode: 0o600, Size: int64(len(e.data))}); err != nil {
+			panic(err)
+		}
+		_, _ = w.Write([]byte(e.data))
+	}
+	_ = w.Close()
+	return b.Bytes()
+}
+
+func flate(s string) string {
+	var b bytes.Buffer
+	w := zlib.NewWriter(&b)
+	_, _ = w.Write([]byte(s))
+	_ = w.Close()
+	return b.String()
+}
+
+// wordFile is a document of Word with a link.
+func wordFile(text string) []byte {
+	return zipped(
+		entry{"[Content_Types].xml", "<Types/>"},
+		entry{"word/_rels/document.xml.rels", `<Relationships><Relationship Id="r1" Type="http://schemas.example/hyperlink" Target="http://offers.example/now" TargetMode="External"/></Relationships>`},
+		entry{"word/document.xml", `<w:document><w:body><w:p><w:r><w:t>` + text + `</w:t></w:r></w:p><w:p><w:t>Second &amp; last</w:t></w:p></w:body></w:document>`},
+		entry{"word/theme/theme1.xml", "<theme>shared by millions</theme>"},
+		entry{"word/media/image1.png", "a picture"},
+	)
+}
+
+// plainPDF has its objects as they are, compressedPDF in streams, with a font whose codes
+// are no characters.
+const plainPDF = "%PDF-1.4\n1 0 obj\n<< /Type /Page /Annots [<< /A << /S /URI /URI (http://offers.example/\\(now\\)) >> >>] >>\nendobj\n" +
+	"2 0 obj\n<< /Length 99 >>\nstream\nBT /F1 12 Tf 72 700 Td (Your invoice) Tj 0 -14 Td [(is ov) 20 (er) -300 (due)] TJ T* <63616c6c> ' ET\nendstream\nendobj\ntrailer\n"
+
+func compressedPDF() string {
+	stream := func(number int, dict, data string) string {
+		data = flate(data)
+		return fmt.Sprintf("%d 0 obj\n<<%s/Filter/FlateDecode/Length %d>>stream\r\n%s\nendstream\nendobj\n", number, dict, len(data), data)
+	}
+	objects := []string{"<</Type/Page/Resources<</Font<</F1 11 0 R /F2 12 0 R>>>>>>", "<</Type/Font/ToUnicode 20 0 R>>", "<</A<</URI(https://pay.example/x)>>>>"}
+	head, at := "", 0
+	for i, o := range objects {
+		head += fmt.Sprintf("%d %d ", 10+i, at)
+		at += len(o)
+	}
+	return "%PDF-1.7\n" + stream(1, "/Type/ObjStm/N 3/First "+fmt.Sprint(len(head)), head+strings.Join(objects, "")) +
+		stream(20, "", "begincmap 1 beginbfchar <0001> <0043> endbfchar 2 beginbfrange <0002> <0004> <0061> <0005> <0006> [<006c> <00660066>] endbfrange endcmap") +
+		stream(30, "", "BT /F1 9 Tf 1 0 0 1 72 700 Tm <000100020005> Tj 1 0 0 1 99 700 Tm [<0003> <0006>] TJ ET") +
+		stream(31, "/Subtype/Image", "BT (not shown) Tj ET")
+}
+
+func open(t testing.TB, name string, data []byte) []Item {
+	t.Helper()
+	return Open(t.Context(), name, data, &Budget{Bytes: 1 << 20, Items: 32})
+}
+
+func TestOpen(t *testing.T) {
+	inner := zipped(entry{"a/readme.txt", "hello"}, entry{"page.HTM", "<p>hi"})
+	tests := []struct {
+		name string
+		file string
+		data []byte
+		want []string
+	}{
+		{"zip", "x.zip", inner, []string{"readme.txt 0 hello", "page.HTM 2 <p>hi"}},
+		{"zip in zip", "x.zip", zipped(entry{"in.zip", string(inner)}), []string{"in.zip 0 " + string(inner), "readme.txt 0 hello", "page.HTM 2 <p>hi"}},
+		{"gzip", "note.txt.gz", gzipped([]byte("hello")), []string{"note.txt 0 hello"}},
+		{"tar", "x", tarred(entry{"a", "one"}, entry{`d\b`, "two"}), []string{"a 0 one", "b 0 two"}},
+		{"tgz", "x.tgz", gzipped(tarred(entry{"a", "one"})), []string{"a 0 one"}},
+		{"program", "x.jar", zipped(entry{"META-INF/MANIFEST.MF", "a: b"}, entry{"A.class", "code"}), nil},
+		{"Word", "x.docx", wordFile("First <w:tab/>line"), []string{"image1.png 0 a picture", " 1 First  line\nSecond & last\n\n\nhttp://offers.example/now\n"}},
+		{"Excel", "x.xlsx", zipped(entry{"[Content_Types].xml", "x"}, entry{"xl/sharedStrings.xml", "<sst><si><t>one</t></si><si><t>two</t></si></sst>"}), []string{" 1 one\ntwo\n\n"}},
+		{"Writer", "x.odt", zipped(entry{"mimetype", "application/vnd.oasis.opendocument.text"}, entry{"content.xml", `<office:text><text:p>Read <text:a xlink:href="http://a.example/">this</text:a></text:p></office:text>`}),
+			[]string{" 1 Read \nhttp://a.example/\nthis\n\n"}},
+		{"PDF", "x.pdf", []byte(plainPDF), []string{"x.pdf 1 Your invoice\nis over due\ncall\n\nhttp://offers.example/(now)\n"}},
+		{"compressed PDF", "x.pdf", []byte(compressedPDF()), []string{"x.pdf 1 Cal bff\n\nhttps://pay.example/x\n"}},
+		{"encrypted PDF", "x.pdf", []byte(plainPDF + "<< /Encrypt 9 0 R >>"), nil},
+		{"text", "x.txt", []byte("hello"), nil},
+		{"nothing", "x", nil, nil},
+		{"damaged", "x.zip", inner[:40], nil},
+	}
+	for _, tt := range tests {
+		var got []string
+		for _, item := range open(t, tt.file, tt.data) {
+			got = append(got, fmt.Sprintf("%s %d %s", item.Name, item.Kind, item.Data))
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestBudget: bombs give nothing, and no more than the budget is ever decompressed.
+func TestBudget(t *testing.T) {
+	zeros := strings.Repeat("\x00", 4<<20)
+	bomb := zipped(entry{"zeros", zeros})
+	for range 3 {
+		bomb = zipped(entry{"in.zip", string(bomb)}, entry{"zeros", zeros})
+	}
+	many := make([]entry, 900)
+	for i := range many {
+		many[i] = entry{fmt.Sprint(i), "x"}
+	}
+	for name, data := range map[string][]byte{
+		"zip": bomb, "gzip": gzipped([]byte(zeros)), "tar": tarred(entry{"zeros", zeros}), "many": zipped(many...),
+		"Word": zipped(entry{"[Content_Types].xml", "x"}, entry{"word/document.xml", strings.Repeat("<w:p>word</w:p>", 1<<18)}),
+		"PDF":  []byte("%PDF-1.4\n" + strings.Repeat("1 0 obj <</Filter/FlateDecode>> stream\n"+flate(strings.Repeat("BT (words) Tj ET ", 1<<14))+"endstream endobj\n", 50)),
+	} {
+		b := Budget{Bytes: 1 << 20, Items: 16}
+		items := Open(t.Context(), name, data, &b)
+		size := 0
+		for _, item := range items {
+			size += len(item.Data)
+		}
+		if len(items) > 16 || size > 1<<20+len(data) || b.Bytes < 0 || b.Items < 0 {
+			t.Errorf("%s: %d items of %d bytes, left %+v", name, len(items), size, b)
+		}
+	}
+	if items := Open(t.Context(), "x", zipped(append(many, many...)...), &Budget{Bytes: 1 << 20, Items: 16}); items != nil {
+		t.Errorf("%d items of an archive of too many", len(items))
+	}
+}
+
+// TestHostile: time is linear, whatever a file repeats.
+func TestHostile(t *testing.T) {
+	for name, unit := range map[string]string{
+		"objects": "1 0 obj ", "streams": "1 0 obj stream endstream ", "ends": "1 0 obj endobj ", "links": "/URI(", "strings": "(", "hex": "<a",
+		"arrays": "[[", "fonts": "/Font<<", "references": "/Font 1 0 R ", "numbers": "1 1 1 ", "operators": "a ", "TJ": "(a)TJ ", "text": "BT ", "maps": "beginbfrange<00><ff>",
+		"escapes": "(\\", "names": "/F1 1 0 R ", "tiny streams": "1 0 obj<</Filter/FlateDecode>>stream\n" + flate("x") + "endstream endobj ",
+	} {
+		for _, lead := range []string{"%PDF-1.4\n", "%PDF-1.4\n1 0 obj ", "%PDF-1.4\n1 0 obj stream\nBT Tj ", "%PDF-1.4\n1 0 obj stream\nbegincmap beginbfrange ", "%PDF-1.4\n1 0 obj /ObjStm stream\n"} {
+			data := []byte(lead + strings.Repeat(unit, (1<<20)/len(unit)))
+			start := time.Now()
+			open(t, "x.pdf", data)
+			if d := time.Since(start); d > 10*time.Second {
+				t.Errorf("%s behind %q: %v", name, lead, d)
+			}
+		}
+	}
+}
+
+func TestEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, data := range map[string][]byte{"x.zip": zipped(entry{"a", "b"}), "x.pdf": []byte(plainPDF), "x.docx": wordFile("text")} {
+		if items := Open(ctx, name, data, &Budget{Bytes: 1 << 20, Items: 9}); len(items) > 0 {
+			t.Errorf("%s: %d items under a context that has ended", name, len(items))
+		}
+	}
+}
+
+func TestCalendar(t *testing.T) {
+	const entry = "BEGIN:VCALENDAR\r\nUID:4711\r\nSUMMARY;LANGUAGE=en:Your payment\\, now\r\nDESCRIPTION;ALTREP=\"cid:x:y\":Pay at\\nhttp://pay.exa\r\n mple/x or\r\n\t else\r\nDTSTART:20260101\r\nLOCATION\r\nURL:http://a.example/\r\nEND:VCALENDAR"
+	const want = "Your payment, now\nPay at\nhttp://pay.example/x or else\nhttp://a.example/\n"
+	if got := Calendar(entry); string(got) != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	f.Add("x.zip", zipped(entry{"a", "b"}, entry{"c.htm", "d"}))
+	f.Add("x.docx", wordFile("text"))
+	f.Add("x.tgz", gzipped(tarred(entry{"a", "one"})))
+	f.Add("x.pdf", []byte(plainPDF))
+	f.Add("x.pdf", []byte(compressedPDF()))
+	f.Add("x.ics", []byte("SUMMARY:a\n b\\"))
+	f.Fuzz(func(t *testing.T, name string, data []byte) {
+		b := Budget{Bytes: 1 << 16, Items: 8}
+		items := Open(t.Context(), name, data, &b)
+		size := 0
+		for _, item := range items {
+			if size += len(item.Data); len(item.Data) == 0 || strings.ContainsAny(item.Name, `/\`) && item.Kind == Page {
+				t.Errorf("item %q of %d bytes", item.Name, len(item.Data))
+			}
+		}
+		if len(items) > 8 || b.Bytes < 0 || size > 1<<16+2*maxText+4*len(data) {
+			t.Errorf("%d items of %d bytes, left %+v", len(items), size, b)
+		}
+		again := Open(t.Context(), name, data, &Budget{Bytes: 1 << 16, Items: 8})
+		if !slices.EqualFunc(items, again, func(a, b Item) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) }) {
+			t.Error("another time it is another result")
+		}
+		Calendar(string(data))
+	})
+}

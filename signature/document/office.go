@@ -1,0 +1,123 @@
+package document
+
+import (
+	"archive/zip"
+	"bytes"
+	"path"
+	"strings"
+
+	"golang.org/x/net/html"
+)
+
+// maxText is how many bytes of text a document has.
+const maxText = 256 << 10
+
+// isOpenXML reports whether a file of an Office Open XML document has its text, or
+// the links of it.
+func isOpenXML(name string) bool {
+	folder, file := path.Split(name)
+	switch {
+	case strings.HasSuffix(name, ".rels"):
+		return strings.Contains(folder, "/_rels/")
+	case folder == "word/":
+		return file == "document.xml" || strings.HasPrefix(file, "header") || strings.HasPrefix(file, "footer")
+	case folder == "xl/":
+		return file == "sharedStrings.xml"
+	case folder == "xl/worksheets/":
+		return true
+	}
+	return folder == "ppt/slides/"
+}
+
+// isOpenDocument is isOpenXML for OpenDocument.
+func isOpenDocument(name string) bool { return name == "content.xml" }
+
+// office takes the text of an office document, and its pictures.
+func (o *opener) office(files []*zip.File, hasText func(string) bool) {
+	var text, links []byte
+	for _, f := range files {
+		if o.done() || len(text) > maxText {
+			break
+		}
+		switch {
+		case hasText(f.Name) && strings.HasSuffix(f.Name, ".rels"):
+			links = o.targets(links, o.entry(f, true))
+		case hasText(f.Name):
+			text = o.words(text, o.entry(f, true))
+		case strings.Contains(f.Name, "media/") || strings.HasPrefix(f.Name, "Pictures/"):
+			o.add(Item{path.Base(f.Name), File, o.entry(f, false)})
+		}
+	}
+	o.add(Item{Kind: Text, Data: append(text, links...)})
+}
+
+// words appends the text of an XML file to dst: paragraphs, rows and cells in lines.
+func (o *opener) words(dst, source []byte) []byte {
+	z := html.NewTokenizer(bytes.NewReader(source))
+	z.SetMaxBuf(maxText)
+	for len(dst) < maxText {
+		kind := z.Next()
+		if kind == html.ErrorToken || o.pace.Over(len(z.Raw())) {
+			break
+		}
+		switch kind {
+		case html.TextToken:
+			dst = append(dst, z.Text()...)
+		case html.StartTagToken, html.SelfClosingTagToken:
+			name, more := z.TagName()
+			switch _, local, _ := bytes.Cut(name, []byte(":")); string(local) {
+			case "tab", "br", "s", "line-break":
+				dst = append(dst, ' ')
+			case "a":
+				dst = o.attribute(dst, z, more, "xlink:href")
+			}
+		case html.EndTagToken:
+			name, _ := z.TagName()
+			if _, local, ok := bytes.Cut(name, []byte(":")); ok {
+				name = local
+			}
+			switch string(name) {
+			case "p", "h", "si", "row", "tc", "c", "v", "instrtext":
+				dst = append(dst, '\n')
+			}
+		}
+	}
+	return append(dst[:min(len(dst), maxText)], '\n')
+}
+
+// targets appends the links to elsewhere that a file of relations names.
+func (o *opener) targets(dst, source []byte) []byte {
+	z := html.NewTokenizer(bytes.NewReader(source))
+	z.SetMaxBuf(maxText)
+	for len(dst) < maxText {
+		kind := z.Next()
+		if kind == html.ErrorToken || o.pace.Over(len(z.Raw())) {
+			break
+		}
+		if kind == html.StartTagToken || kind == html.SelfClosingTagToken {
+			if name, more := z.TagName(); string(name) == "relationship" {
+				dst = o.attribute(dst, z, more, "target")
+			}
+		}
+	}
+	return dst
+}
+
+// attribute appends the link in an attribute of a tag, as a line.
+func (o *opener) attribute(dst []byte, z *html.Tokenizer, more bool, name string) []byte {
+	for range 16 {
+		if !more {
+			break
+		}
+		var key, value []byte
+		if key, value, more = z.TagAttr(); string(key) == name && isLink(value) {
+			dst = append(append(append(dst, '\n'), value...), '\n')
+		}
+	}
+	return dst
+}
+
+// isLink reports whether a target leads out of a document.
+func isLink(target []byte) bool {
+	return len(target) > 4 && strings.EqualFold(string(target[:4]), "http")
+}

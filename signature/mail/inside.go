@@ -1,0 +1,66 @@
+package mail
+
+import (
+	"context"
+
+	"github.com/bulkhead-mail/bulkhead/signature/document"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
+)
+
+// The limits of what is opened of the attachments of a message: of archives and
+// documents as they are usually compressed, nearly everything.
+const (
+	minInside    = 1 << 18 // bytes, for any message
+	insideAByte  = 8       // and for each byte of it
+	maxInside    = 4 << 20
+	maxInsideAll = 32 // parts
+)
+
+// Inside returns what is in the attachments of m, as the parts of a message that has
+// nothing else: files of archives, texts of documents as text/plain, and pages, also those
+// that are attached as something that is no text. All of them are attachments. It has no
+// parts if there are none. What it returns must not be changed. It fails only when ctx ends,
+// with an error that wraps that of ctx.
+func (m *Message) Inside(ctx context.Context) (*Message, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.inside != nil {
+		return m.inside, nil
+	}
+	in := &Message{Raw: m.Raw, To: m.To}
+	budget := document.Budget{Bytes: min(maxInside, minInside+insideAByte*len(m.Raw)), Items: maxInsideAll}
+	p := pace.New(ctx)
+	for i := range m.Parts {
+		part := &m.Parts[i]
+		if part.IsText() || len(part.Data) == 0 {
+			continue
+		}
+		if document.IsPage(part.Name) || part.Type == "image/svg+xml" || part.Type == "application/xhtml+xml" {
+			in.take(document.Item{Name: part.Name, Kind: document.Page, Data: part.Data}, p)
+			continue
+		}
+		for _, item := range document.Open(ctx, part.Name, part.Data, &budget) {
+			in.take(item, p)
+		}
+	}
+	if p.Over(pace.Step) {
+		return nil, pace.Ended(p)
+	}
+	m.inside = in
+	return in, nil
+}
+
+// take adds what is in an attachment.
+func (m *Message) take(item document.Item, p *pace.Pace) {
+	part := Part{Type: "application/octet-stream", Name: item.Name, Attachment: true}
+	switch item.Kind {
+	case document.File:
+		part.Data = item.Data
+	case document.Text:
+		part.Type, part.Text = "text/plain", string(validUTF8(item.Data, len(item.Data)))
+	case document.Page:
+		part.Type, part.HTML = "text/html", true
+		part.Text = string(asUTF8(item.Data, "utf-8", 2*len(item.Data), p))
+	}
+	m.Parts = append(m.Parts, part)
+}

@@ -21,7 +21,7 @@ type ledger struct {
 
 // A column is the weights of one item in one generation.
 type column struct {
-	marked bool    // somebody voted on it in the generation
+	marked bool    // somebody voted on it in the generation; if not, all weights are 0
 	all    weights // of the item
 	back   weights // what was taken back of them
 	mine   weights // of the voice, see column.stake
@@ -66,9 +66,7 @@ func (l *ledger) of(i int) []column { return l.columns[i*l.gens : (i+1)*l.gens] 
 // stake returns what of a kind is the voice's own.
 func stake(columns []column, kind uint8) (sum uint32) {
 	for i := range columns {
-		if columns[i].marked {
-			sum = book.Add(sum, columns[i].stake(kind))
-		}
+		sum = book.Add(sum, columns[i].stake(kind))
 	}
 	return sum
 }
@@ -77,13 +75,11 @@ func stake(columns []column, kind uint8) (sum uint32) {
 func balance(columns []column) (b trust.Balance, unblamed int64) {
 	for i := range columns {
 		c := &columns[i]
-		if c.marked {
-			b.Spam += int64(c.net(evidence.RootSpam))
-			b.Ham += int64(c.net(evidence.RootHam))
-			b.StrangerSpam += int64(c.net(evidence.StrangerSpam))
-			b.StrangerHam += int64(c.net(evidence.StrangerHam))
-			unblamed += int64(c.net(evidence.Unblamed))
-		}
+		b.Spam += int64(c.net(evidence.RootSpam))
+		b.Ham += int64(c.net(evidence.RootHam))
+		b.StrangerSpam += int64(c.net(evidence.StrangerSpam))
+		b.StrangerHam += int64(c.net(evidence.StrangerHam))
+		unblamed += int64(c.net(evidence.Unblamed))
 	}
 	return b, unblamed
 }
@@ -183,9 +179,6 @@ func (r *Resolver) move(i int) {
 		}
 	}
 	for g := range columns {
-		if !columns[g].marked {
-			continue
-		}
 		for kind := range kinds {
 			if g == 0 && want[kind] > 0 {
 				continue

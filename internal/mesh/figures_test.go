@@ -1,6 +1,9 @@
 package mesh
 
 import (
+	"errors"
+	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -161,4 +164,22 @@ func TestNamesOfPeers(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestCheckPeer: names have up to 64 bytes that can be shown on a line, weights are
+// shares.
+func TestCheckPeer(t *testing.T) {
+	for name, ok := range map[string]bool{
+		"": true, "post.example": true, "two words": true, "ä": true, "~": true, strings.Repeat("x", 64): true,
+		strings.Repeat("x", 65): false, "a\x00": false, "a\x1f": false, "a\x7f": false, "a\nb": false,
+	} {
+		if err := checkPeer(name, 1); (err == nil) != ok || err != nil && !errors.Is(err, bulkhead.ErrMalformed) {
+			t.Errorf("name %q: %v", name, err)
+		}
+	}
+	for weight, ok := range map[float64]bool{0: true, 0.5: true, 1: true, -0.001: false, 1.001: false, math.NaN(): false, math.Inf(1): false} {
+		if err := checkPeer("", weight); (err == nil) != ok || err != nil && !errors.Is(err, bulkhead.ErrMalformed) {
+			t.Errorf("weight %v: %v", weight, err)
+		}
+	}
 }

@@ -159,9 +159,6 @@ func (w *Whitelist) signature(sig bulkhead.Signature) bool {
 
 // lookDomain returns the entry of set that is domain or a parent of it.
 func lookDomain(set map[string]struct{}, domain string) string {
-	if len(set) == 0 {
-		return ""
-	}
 	for domain != "" {
 		if _, ok := set[domain]; ok {
 			return domain

@@ -268,3 +268,55 @@ func TestLongLineage(t *testing.T) {
 		}
 	}
 }
+
+// TestIntakeBounds: the queue takes what fills it, or a sender's share of it, to the byte,
+// and of whatever size what comes while it is empty.
+func TestIntakeBounds(t *testing.T) {
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	of := func(from byte, cost int) incoming {
+		x := incoming{from: hint{from}, m: &message{}}
+		x.size = cost - x.cost()
+		return x
+	}
+	q := newIntake()
+	put := func(x incoming) error { return q.put(gone, x, false) }
+	if err := put(of(1, maxQueued+1)); err != nil {
+		t.Errorf("more than all may have, in an empty queue: %v", err)
+	}
+	if err := put(of(2, 1000)); !errors.Is(err, context.Canceled) {
+		t.Errorf("beside that: %v", err)
+	}
+	if _, ok := q.take(); !ok {
+		t.Fatal("nothing to take")
+	}
+	full := 0
+	for from := byte(1); full+maxQueuedShare <= maxQueued; from++ {
+		if err := errors.Join(put(of(from, 1000)), put(of(from, maxQueuedShare-1000))); err != nil {
+			t.Fatalf("a whole share after %d bytes: %v", full, err)
+		}
+		if err := put(of(from, 1000)); !errors.Is(err, errShare) {
+			t.Errorf("more than a share: %v", err)
+		}
+		full += maxQueuedShare
+	}
+	if left := maxQueued - full; left > 0 {
+		if err := put(of(200, left)); err != nil {
+			t.Errorf("the last %d bytes: %v", left, err)
+		}
+	}
+	if err := put(of(201, 1000)); !errors.Is(err, context.Canceled) {
+		t.Errorf("beside a full queue: %v", err)
+	}
+	if err := put(incoming{from: hint{202}}); err != nil {
+		t.Errorf("what costs nothing: %v", err)
+	}
+	for {
+		if _, ok := q.take(); !ok {
+			break
+		}
+	}
+	if q.bytes != 0 || len(q.shares) != 0 {
+		t.Errorf("%d bytes and %d shares of an empty queue", q.bytes, len(q.shares))
+	}
+}

@@ -36,6 +36,9 @@ func TestReporters(t *testing.T) {
 			}
 		}
 	}
+	b.begin()
+	first := sig(bulkhead.Exact, 0)
+	b.r.suspects(maker.Base(&first)) // from now on it knows who there is
 	b.put("late", trust.Member, 0.001)
 	b.report(by("late", bulkhead.Spam, sig(bulkhead.Exact, 0)))
 	want[0] = append(want[0], "late")

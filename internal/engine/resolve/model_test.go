@@ -344,7 +344,8 @@ func TestAgainstModel(t *testing.T) {
 		b.accounts.SetPolicy(policy)
 		voters(b)
 		addr := func(n, host byte) netip.Addr { return netip.AddrFrom4([4]byte{198, 51, n, host}) }
-		for i := range byte(4) { // two of one network
+		b.put("tiny", trust.Trusted, 0.001) // a hundredth
+		for i := range byte(4) {            // two of one network
 			if err := b.accounts.Put(trust.Account{Name: fmt.Sprint("member", i), Role: trust.Member, Weight: 0.3, From: addr(i/2, i)}); err != nil {
 				t.Fatal(err)
 			}
@@ -354,7 +355,7 @@ func TestAgainstModel(t *testing.T) {
 		}
 		b.r.AccountsChanged()
 		reporters := []bulkhead.Reporter{
-			{Account: "a"}, {Account: "b", Addr: addr(9, 1)}, {Account: "c"}, {Account: "half"}, {Account: "x"}, {Account: "mine"},
+			{Account: "a"}, {Account: "b", Addr: addr(9, 1)}, {Account: "c"}, {Account: "half"}, {Account: "x"}, {Account: "mine"}, {Account: "tiny"},
 			{Account: "member0"}, {Account: "member1"}, {Account: "member2"}, {Account: "member3"},
 			{}, {User: "u1"}, {Account: "a", User: "u1"}, {Account: "a", User: "u2"}, {Addr: addr(0, 7)}, {Addr: addr(5, 7)}, {Addr: addr(5, 8)},
 		}

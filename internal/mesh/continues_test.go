@@ -1,0 +1,90 @@
+package mesh
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+// TestContinues: a round is taken if it was recorded on what the replica holds, as far as
+// the origin's lineage tells; it waits while that is not known; and it shows that the
+// origin has gone back if it was not.
+func TestContinues(t *testing.T) {
+	m := closed(t, nil)
+	id := mustIdentity(t)
+	if err := m.AddPeer(t.Context(), id.ID(), "", 1); err != nil {
+		t.Fatal(err)
+	}
+	x := ref{engine.ArrayCounts, 7}
+	straight, setBack := lineage{{10, 0}, {20, 50}}, lineage{{10, 0}, {20, 30}}
+	for _, tt := range []struct {
+		name              string
+		version, boot     uint64 // of the replica
+		round             uint64 // boot of the origin that recorded the round
+		said              lineage
+		head              lineage // of a head of process 20
+		next              uint64
+		taken, waits, bad bool
+	}{
+		{"an empty replica", 0, 0, 20, nil, nil, 0, true, false, false},
+		{"of the process that led to it", 40, 20, 20, nil, nil, 0, true, false, false},
+		{"of an earlier process", 40, 20, 10, straight, straight, 0, false, false, false},
+		{"of a later one, which says nothing", 40, 10, 20, nil, nil, 0, false, true, false},
+		{"and that it found it so", 40, 10, 20, straight, nil, 0, true, false, false},
+		{"and that it found less", 40, 10, 20, setBack, nil, 0, false, false, true},
+		{"as much as it found", 30, 10, 20, setBack, nil, 0, true, false, false},
+		{"a head says it", 40, 10, 20, nil, straight, 0, true, false, false},
+		{"a head says less", 40, 10, 20, nil, setBack, 0, false, false, true},
+		{"the round's own word stands before the head's", 40, 10, 20, straight, setBack, 0, true, false, false},
+		{"a head of another life", 40, 10, 20, nil, straight, 99, false, true, false},
+		{"a head of an earlier process than the round's", 40, 10, 25, nil, straight, 0, false, true, false},
+	} {
+		p, _ := m.find(id.public.hint())
+		tr := &track{heads: make(map[ref]arrayHead), pending: make(map[ref][]round)}
+		if tt.head != nil {
+			tr.heads[x] = arrayHead{ref: x, boot: 20, lineage: tt.head}
+		}
+		tr.next = tt.next
+		r := &round{ref: x, from: tt.version, to: tt.version + 1, boot: tt.round, lineage: tt.said}
+		before := m.Status().Peers[0].Refusals[reasonSuspect]
+		taken := m.receiver.continues(&p, tr, engine.ArrayState{Array: x.array, Start: x.start, Version: tt.version, Boot: tt.boot}, r)
+		refused := m.Status().Peers[0].Refusals[reasonSuspect] > before
+		if waits := len(tr.pending[x]) == 1; taken != tt.taken || waits != tt.waits || tr.suspect != tt.bad || refused != tt.bad || tr.doubted.IsZero() == tt.bad {
+			t.Errorf("%s: taken %v, waits %v, suspect %v, refused %v", tt.name, taken, waits, tr.suspect, refused)
+		}
+	}
+}
+
+// TestHold: rounds wait in the order of their versions, each once, in bounded memory.
+func TestHold(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	tr := &track{pending: make(map[ref][]round)}
+	x := ref{engine.ArraySpam, 7}
+	var want [][2]uint64
+	for range 400 {
+		from := rng.Uint64N(40)
+		r := round{ref: x, from: from, to: from + 1 + rng.Uint64N(5), data: make([]byte, 10)}
+		tr.hold(&r)
+		if k := [2]uint64{r.from, r.to}; !slices.Contains(want, k) {
+			want = append(want, k)
+		}
+	}
+	slices.SortFunc(want, func(a, b [2]uint64) int { return slices.Compare(a[:], b[:]) })
+	var got [][2]uint64
+	for _, r := range tr.pending[x] {
+		got = append(got, [2]uint64{r.from, r.to})
+	}
+	if !slices.Equal(got, want) || tr.waiting != len(want)*(roundCost+10) {
+		t.Errorf("%d bytes of %v wait, want %d of %v", tr.waiting, got, len(want)*(roundCost+10), want)
+	}
+	tr = &track{pending: make(map[ref][]round)}
+	for from := range uint64(3) {
+		tr.hold(&round{ref: x, from: from, to: from + 1, data: make([]byte, maxPending/2-roundCost)})
+	}
+	tr.hold(&round{ref: x, from: 9, to: 10})
+	if len(tr.pending[x]) != 2 || tr.waiting != maxPending {
+		t.Errorf("%d rounds of %d bytes wait, want the two that fit", len(tr.pending[x]), tr.waiting)
+	}
+}

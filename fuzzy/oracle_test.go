@@ -1,0 +1,196 @@
+package fuzzy
+
+import (
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
+)
+
+// TestHitsOracle holds what is made of bands against its rules: the lower median of
+// those that show something, the oldest of their times, and enough of them.
+func TestHitsOracle(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 2))
+	for range 20_000 {
+		looks := make([]bulkhead.Look, rspamd.Bands)
+		share := rng.Float64()
+		for b := range looks {
+			l := &looks[b]
+			if rng.Float64() < share {
+				l.Sightings, l.Error = uint32(rng.IntN(5)), rng.Float64()*rng.Float64()*0.02
+			}
+			l.First = rng.Int64N(1<<33) - 1<<31
+			l.Judged = []bulkhead.Judgement{bulkhead.Unjudged, bulkhead.JudgedSpam, bulkhead.JudgedSpam, bulkhead.Revoked}[rng.IntN(4)]
+			l.Spam, l.Confidence = uint32(rng.IntN(4)), rng.IntN(101)
+			if rng.Float64() > share {
+				l.Judged = bulkhead.Unjudged
+			}
+		}
+		var counts, confidences []float64
+		chance := 0.0
+		seen := hit{flag: 7, first: math.MaxUint32}
+		voted := seen
+		note := func(h *hit, b int) {
+			h.agree |= 1 << b
+			h.first = min(h.first, uint32(max(0, min(looks[b].First, math.MaxUint32))))
+		}
+		for b, l := range looks {
+			if l.Sightings > 0 {
+				counts, chance = append(counts, float64(l.Sightings)), max(chance, l.Error)
+				note(&seen, b)
+			}
+			if l.Judged == bulkhead.JudgedSpam {
+				c := float64(l.Confidence)
+				if l.Spam <= 1 { // one voice suspects, and no more
+					c = min(c, 20)
+				}
+				confidences = append(confidences, c)
+				note(&voted, b)
+			}
+		}
+		median := func(x []float64) float64 { slices.Sort(x); return x[(len(x)-1)/2] }
+		got, ok := nearHit(7, slices.Clone(looks))
+		if want := len(counts) > 0 && len(counts) >= bandsWanted(chance); ok != want || ok && (got.value != uint32(median(counts)) || got.first != seen.first || got.agree != seen.agree) || !ok && got != (hit{}) {
+			t.Fatalf("%v: near hit %+v, %v; want %v, %+v of %v", looks, got, ok, want, seen, counts)
+		}
+		got, ok = votedHit(7, slices.Clone(looks))
+		if want := len(confidences) >= rspamd.Match; ok != want || !ok && got != (hit{}) {
+			t.Fatalf("%v: voted hit %+v, %v; want %v", looks, got, ok, want)
+		}
+		if ok {
+			value := math.Round(median(confidences) / 4 * float64(rspamd.Equal(voted.agree)) / rspamd.Shingles)
+			if math.Abs(float64(got.value)-max(1, value)) > 0 || got.first != voted.first || got.agree != voted.agree || got.flag != 7 {
+				t.Fatalf("%v: voted hit %+v; want %+v of %v", looks, got, voted, confidences)
+			}
+		}
+	}
+}
+
+// TestBetterOrders: hits of bands are told by how many of them agree, and these, as
+// those of the digest, by value and list. The two never come together.
+func TestBetterOrders(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 2))
+	for range 2000 {
+		agree := []uint32{7, 11, 15, 1 << 19}
+		if rng.IntN(2) == 0 {
+			agree = []uint32{0}
+		}
+		hits := make([]hit, 6)
+		for i := range hits {
+			hits[i] = hit{flag: uint8(rng.IntN(3)), value: rng.Uint32N(3), agree: agree[rng.IntN(len(agree))]}
+		}
+		slices.SortFunc(hits, hit.better)
+		for i, b := range hits[1:] {
+			a := hits[i]
+			more := strings.Count(strconv.FormatUint(uint64(a.agree), 2), "1") - strings.Count(strconv.FormatUint(uint64(b.agree), 2), "1")
+			if more < 0 || more == 0 && (a.value < b.value || a.value == b.value && a.flag > b.flag) {
+				t.Fatalf("%+v before %+v", a, b)
+			}
+		}
+	}
+}
+
+// TestRaisedAgainstList holds what remembers the raised counters against a plain list of
+// them, the oldest of which goes when it is full.
+func TestRaisedAgainstList(t *testing.T) {
+	type entry struct {
+		sig   bulkhead.Signature
+		since time.Time
+		n     uint32
+		gone  bool
+	}
+	rng := rand.New(rand.NewPCG(5, 2))
+	for range 200 {
+		size := 1 + rng.IntN(5)
+		r := newRaised(size)
+		var list []entry // in the order of their entry
+		now := time.Unix(1_800_000_000, 0)
+		at := func(sig bulkhead.Signature) (*entry, bool) {
+			for i := range list {
+				if e := &list[i]; e.sig == sig && !e.gone && i >= len(list)-size {
+					if now.Sub(e.since) < raisedTime {
+						return e, true
+					}
+					e.gone = true
+				}
+			}
+			list = append(list, entry{sig: sig, since: now})
+			return &list[len(list)-1], false
+		}
+		for range 200 {
+			now = now.Add(time.Duration(rng.Int64N(int64(raisedTime / 4))))
+			sum := make([]byte, DigestSize)
+			sum[0] = byte(rng.IntN(7))
+			sig := bulkhead.MustSignature(bulkhead.RspamdText, sum)
+			n := []uint32{0, 1, 5, bulkhead.Many - 2, bulkhead.Many}[rng.IntN(5)]
+			switch rng.IntN(5) {
+			case 0, 1:
+				e, _ := at(sig)
+				e.n = uint32(min(uint64(e.n)+uint64(n), bulkhead.Many))
+				if got := r.digest(sig, n, now); got != e.n {
+					t.Fatalf("a digest was raised by %d, want %d", got, e.n)
+				}
+			case 2, 3:
+				total := uint32(rng.IntN(12))
+				e, known := at(sig)
+				want := n
+				if known {
+					want = min(n, max(total, e.n)-e.n)
+				}
+				e.n = uint32(min(uint64(e.n)+uint64(want), bulkhead.Many))
+				if got := r.band(sig, n, total, now); got != want {
+					t.Fatalf("a band is raised by %d, want %d", got, want)
+				}
+			default:
+				r.forget([]bulkhead.Signature{sig})
+				for i := range list {
+					list[i].gone = list[i].gone || list[i].sig == sig
+				}
+			}
+		}
+	}
+}
+
+// TestUpdatesTellApart: an update is the same only if client, key, tag, command, list,
+// value and digest are.
+func TestUpdatesTellApart(t *testing.T) {
+	make1 := func() *job {
+		return &job{
+			client: netip.MustParseAddrPort("192.0.2.1:1000"),
+			req:    Request{Command: Write, Tag: 5, Value: 7, Flag: 1, Digest: [DigestSize]byte{1, 63: 2}},
+		}
+	}
+	seen := map[recentID]int{make1().recentID(): -1}
+	if make1().recentID() != make1().recentID() {
+		t.Fatal("one update is two")
+	}
+	for i, change := range []func(*job){
+		func(j *job) { j.client = netip.MustParseAddrPort("192.0.2.1:1001") },
+		func(j *job) { j.client = netip.MustParseAddrPort("192.0.2.1:1256") },
+		func(j *job) { j.client = netip.MustParseAddrPort("192.0.2.2:1000") },
+		func(j *job) { j.req.Tag = 6 },
+		func(j *job) { j.req.Tag = 5 << 24 },
+		func(j *job) { j.req.Value = -7 },
+		func(j *job) { j.req.Value = 7 << 24 },
+		func(j *job) { j.req.Command = Delete },
+		func(j *job) { j.req.Flag = 2 },
+		func(j *job) { j.req.Digest[0]++ },
+		func(j *job) { j.req.Digest[63]++ },
+		func(j *job) { j.shared = new(sharedKey) },
+		func(j *job) { j.shared = &sharedKey{1} },
+	} {
+		j := make1()
+		change(j)
+		if other, ok := seen[j.recentID()]; ok {
+			t.Errorf("changes %d and %d give one update", i, other)
+		}
+		seen[j.recentID()] = i
+	}
+}

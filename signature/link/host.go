@@ -103,12 +103,9 @@ func named(host string) bool {
 	return true
 }
 
-// numeric reports whether the last label of a host makes it a number: browsers
-// then read all of it as an IPv4 address, or not at all.
+// numeric reports whether the last label of a host, which is not empty, makes it a
+// number: browsers then read all of it as an IPv4 address, or not at all.
 func numeric(label string) bool {
-	if label == "" {
-		return false
-	}
 	_, ok := number(label)
 	return ok || strings.Trim(label, "0123456789") == ""
 }

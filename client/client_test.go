@@ -34,8 +34,8 @@ func (n *node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	line := r.Method + " " + r.URL.RequestURI()
 	for _, h := range []string{"Content-Type", "Authorization", "Idempotency-Key"} {
-		if v := r.Header.Get(h); v != "" {
-			line += " [" + v + "]"
+		if v, ok := r.Header[h]; ok {
+			line += " [" + v[0] + "]"
 		}
 	}
 	n.asked = append(n.asked, strings.TrimSpace(line+" "+string(body)))
@@ -379,6 +379,17 @@ func TestBatches(t *testing.T) {
 		}
 		if got, err := (&node{answers: []string{short}}).start(t).ReportBatch(ctx, reports); err == nil {
 			t.Errorf("%s: %+v", short, got)
+		}
+	}
+	refusing := &node{status: 403, media: "application/problem+json", answers: []string{`{"title":"No","status":403}`}}
+	c := refusing.start(t)
+	_, err = c.CheckBatch(ctx, queries)
+	_, err2 := c.ReportBatch(ctx, reports)
+	_, err3 := c.Check(ctx, queries[0])
+	err4 := c.Look(ctx, sigs, make([]bulkhead.Look, len(sigs)), bulkhead.Counts)
+	for i, err := range []error{err, err2, err3, err4} {
+		if !errors.Is(err, bulkhead.ErrForbidden) {
+			t.Errorf("refused question %d: %v", i, err)
 		}
 	}
 	n = &node{answers: []string{`[{"receipt":{"counted":4}},` + problem + `,{}]`}}

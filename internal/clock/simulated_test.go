@@ -5,6 +5,7 @@ package clock
 import (
 	"errors"
 	"math"
+	"sync"
 	"testing"
 	"time"
 )
@@ -33,5 +34,28 @@ func TestClock(t *testing.T) {
 	}
 	if err := Advance(MaxAhead - 36*time.Hour); err != nil {
 		t.Errorf("the last possible advance: %v", err)
+	}
+}
+
+// TestClockMovesByAll: whoever moves the clock at the same time as others, it moves by
+// the sum, and a nanosecond is enough to move it.
+func TestClockMovesByAll(t *testing.T) {
+	before := ahead.Swap(0) // there may be no way left
+	defer ahead.Store(before)
+	var wg sync.WaitGroup
+	const each = 10_000
+	for range 4 {
+		wg.Go(func() {
+			for range each {
+				if err := Advance(1); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := ahead.Load(); got != 4*each {
+		t.Errorf("moved by %d ns, want %d", got, 4*each)
 	}
 }

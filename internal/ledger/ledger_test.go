@@ -363,6 +363,25 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// TestEveryFault: whichever question fails, the caller hears of it, also for accounts of
+// which something was deleted, that take more questions.
+func TestEveryFault(t *testing.T) {
+	house := &prototest.Ailing{Tally: prototest.NewTally(4)}
+	d := desk{t.Fatal, house.Tally}
+	a, b := named("ann"), named("bob")
+	for range 3 {
+		d.add(a, 5)
+		d.delete(a)
+	}
+	d.add(a, 2)
+	d.add(b, 7)
+	house.Test(t, "Read", func() error { return Read(t.Context(), house, []*Account{a, b}) })
+	if a.Left() != 2 || b.Left() != 7 {
+		t.Errorf("%d and %d are left, want 2 and 7", a.Left(), b.Left())
+	}
+	house.Test(t, "Fresh", func() error { _, err := Fresh(t.Context(), house, []*Account{a, b}); return err })
+}
+
 // TestMark: what one node takes away is seen by another one that follows, and its
 // questions are no client's.
 func TestMark(t *testing.T) {

@@ -276,10 +276,8 @@ func DecodeTwoPart(r io.Reader, limit int64, known ...Secret) (*TwoPart, error) 
 	t.shape.K, t.shape.D = int(p.Uint8()), int(p.Uint8())
 	t.shape.M1, t.shape.M2 = p.Uint64(), p.Uint64()
 	t.count = p.Uint64()
-	if p.Err == nil {
-		if err := t.shape.validate(); err != nil {
-			p.Fail("%v", err)
-		}
+	if err := t.shape.validate(); err != nil {
+		p.Fail("%v", err) // unless reading failed before
 	}
 	t.secret, t.public = codec.ReadSecret(p, known)
 	if n := p.Uint32(); n > MaxMeta {

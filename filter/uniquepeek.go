@@ -15,7 +15,7 @@ func (u *UniqueRate) Peek(state []byte, now time.Time, item []byte, n float64) (
 	}
 	if state == nil {
 		var fresh [RateHeader]byte
-		rate, over := u.raised(fresh[:], max(now.UnixNano(), 1), n)
+		rate, over := u.raised(fresh[:], now.UnixNano(), n)
 		return RateMeasurement{Rate: rate, Over: over, New: true, Counted: !(over && u.mode == Leaky)}, nil
 	}
 	if err := u.Validate(state); err != nil {

@@ -1,16 +1,19 @@
 package fuzzy
 
 import (
+	"context"
 	"math"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 )
 
@@ -192,5 +195,54 @@ func TestUpdatesTellApart(t *testing.T) {
 			t.Errorf("changes %d and %d give one update", i, other)
 		}
 		seen[j.recentID()] = i
+	}
+}
+
+// watched is a Counter that notes what it is asked for.
+type watched struct {
+	bulkhead.Counter
+	mu    sync.Mutex
+	asked map[bulkhead.Signature]bool
+}
+
+func (w *watched) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
+	w.mu.Lock()
+	for _, sig := range sigs {
+		w.asked[sig] = true
+	}
+	w.mu.Unlock()
+	return w.Counter.Look(ctx, sigs, out, what)
+}
+
+// TestUnknownTextIsCheap: of a text that nothing is like, every second band is asked for
+// and no other; of one that has a band in common with a stored one, all.
+func TestUnknownTextIsCheap(t *testing.T) {
+	house := &watched{Counter: prototest.NewTally(4), asked: make(map[bulkhead.Signature]bool)}
+	c := dial(t, serve(t, &Server{Clearinghouse: house}), nil)
+	var stored, like, other [rspamd.Shingles]uint64
+	for i := range stored {
+		stored[i], like[i], other[i] = uint64(i+1), uint64(i+1), uint64(i+1001)
+	}
+	like[0], like[9], like[20] = 5000, 5001, 5002
+	must(t, c.Write(t.Context(), digestOf(1), &stored, 1, 9))
+	for _, tt := range []struct {
+		shingles *[rspamd.Shingles]uint64
+		digest   byte
+		odd      bool
+	}{{&other, 2, false}, {&like, 3, true}} {
+		house.mu.Lock()
+		clear(house.asked)
+		house.mu.Unlock()
+		r := mustCheck(t, c, digestOf(tt.digest), tt.shingles)
+		if r.OK() != tt.odd {
+			t.Fatalf("digest %d: %+v", tt.digest, r)
+		}
+		house.mu.Lock()
+		for b := range rspamd.Bands {
+			if got, want := house.asked[rspamd.Band(tt.shingles, 1, b)], b%2 == 0 || tt.odd; got != want {
+				t.Errorf("digest %d: band %d asked for %v, want %v", tt.digest, b, got, want)
+			}
+		}
+		house.mu.Unlock()
 	}
 }

@@ -199,3 +199,28 @@ func TestListedByOne(t *testing.T) {
 		t.Errorf("through a clearinghouse that does not count: value %d, want %d", again.Value, r.Value)
 	}
 }
+
+// TestNoListForSpam: where no list stands for spam, what other front doors list is not
+// found here, be it a text or one like it.
+func TestNoListForSpam(t *testing.T) {
+	e := openEngine(t)
+	d := digestOf(5)
+	var shingles [rspamd.Shingles]uint64
+	for i := range shingles {
+		shingles[i] = uint64(i + 1)
+	}
+	sigs := append([]bulkhead.Signature{plainSignature(&d)}, rspamd.AppendBands(nil, &shingles, rspamd.Votes)...)
+	if _, err := e.Report(t.Context(), bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam, Reporter: local}); err != nil {
+		t.Fatal(err)
+	}
+	for _, flags := range [][]uint8{nil, {}} {
+		c := dial(t, serve(t, &Server{Clearinghouse: e, SpamFlags: flags}), nil)
+		for what, r := range map[string]Reply{
+			"the text": mustCheck(t, c, d, nil), "the text with shingles": mustCheck(t, c, d, &shingles), "one like it": mustCheck(t, c, digestOf(6), &shingles),
+		} {
+			if r.OK() != (flags == nil) {
+				t.Errorf("lists for spam %v, %s: %+v", flags, what, r)
+			}
+		}
+	}
+}

@@ -489,3 +489,25 @@ func TestCountRefuses(t *testing.T) {
 		t.Errorf("as many as may be: %v, %d requests", err, len(n.asked))
 	}
 }
+
+// TestNoServer: a base URL that is none is an error of every call, and not a panic.
+func TestNoServer(t *testing.T) {
+	for _, server := range []string{"http://a b/", "::", "http://[::1", ""} {
+		c := &Client{Server: server}
+		if _, err := c.Node(context.Background()); err == nil {
+			t.Errorf("server %q: no error", server)
+		}
+	}
+}
+
+// TestAttributesTwice: of attributes that are given twice the latter count, alone.
+func TestAttributesTwice(t *testing.T) {
+	var in RateRequest
+	text := `{"attributes":{"sender":"a","size":"1"},"Attributes":{"sender":"b"}}`
+	if err := json.Unmarshal([]byte(text), &in); err != nil || !reflect.DeepEqual(in.Attributes, Attributes{"sender": "b"}) {
+		t.Errorf("%v, %v", in.Attributes, err)
+	}
+	if err := json.Unmarshal([]byte(`{"attributes":{"sender":1}}`), &in); err == nil {
+		t.Error("a number is taken for an attribute")
+	}
+}

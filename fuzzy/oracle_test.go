@@ -171,7 +171,7 @@ func TestUpdatesTellApart(t *testing.T) {
 		}
 	}
 	seen := map[recentID]int{make1().recentID(): -1}
-	if make1().recentID() != make1().recentID() {
+	if one, same := make1(), make1(); one.recentID() != same.recentID() {
 		t.Fatal("one update is two")
 	}
 	for i, change := range []func(*job){

@@ -75,6 +75,7 @@ var mayImport = map[string][]string{
 	"dnsbl":                          {".", "door"},
 	"client":                         {"."},
 	"api":                            {".", "client", "door"},
+	"internal/recent":                {"."},
 	"internal/edge":                  {".", "client"},
 	"internal/cli":                   {},
 	"internal/units":                 {},

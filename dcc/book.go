@@ -34,16 +34,25 @@ func (t tally) before(n uint32, spam bool) tally {
 
 // total is the number that clients see.
 func (t *tally) total() uint32 {
-	// A deletion that is shown by error is small: half a claim of difference is
-	// one, and takes none away.
-	if c := &t.claims; c.Added >= claimWeight && c.Added >= c.Taken+claimWeight/2 || c.AddedSince >= claimWeight {
-		return Many
-	}
-	// Listed by another front door; a DELETE here overrules it.
-	if t.judged == bulkhead.JudgedSpam && t.targets.Taken == 0 && t.claims.Taken == 0 {
+	if t.many() {
 		return Many
 	}
 	return min(t.targets.Left(), Many)
+}
+
+// many reports whether the checksum is one of spam.
+func (t *tally) many() bool {
+	switch c := &t.claims; {
+	case t.judged == bulkhead.Revoked:
+		// Through whichever front door: a claim that outweighs that lists it again.
+		return false
+	case c.Added >= claimWeight && c.Added >= c.Taken+claimWeight/2, c.AddedSince >= claimWeight:
+		// A deletion that is shown by error is small: half a claim of difference is
+		// one, and takes none away.
+		return true
+	}
+	// Listed by another front door; a DELETE here overrules it.
+	return t.judged == bulkhead.JudgedSpam && t.targets.Taken == 0 && t.claims.Taken == 0
 }
 
 // claimWeight is by how much a claim of spam raises each of its two counters.

@@ -25,6 +25,7 @@ type job struct {
 	packet *door.Packet // of an update that is under way
 	ctx    context.Context
 	recent *recentEntry
+	less   bool // of an update that leaves a part of what was written
 	err    error
 }
 

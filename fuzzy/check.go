@@ -123,6 +123,13 @@ func (s *Server) check(ctx context.Context, sc *scratch) {
 			}
 		}
 	}
+	if err := s.unlearnt(ctx, sc); err != nil {
+		code := s.status(err)
+		for k := range sc.checks {
+			sc.checks[k].job.refuse(code)
+		}
+		return
+	}
 	for i := range sc.checks {
 		c := &sc.checks[i]
 		if s.cleared(c) {

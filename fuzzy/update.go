@@ -23,6 +23,7 @@ func (s *Server) updateAll(ctx context.Context, jobs []*job) {
 	var b updates
 	for _, j := range jobs {
 		raised := len(b.up.Sigs)
+		j.less = false
 		j.err = s.plan(ctx, &b, j)
 		if len(b.up.Sigs) > raised {
 			b.jobs = append(b.jobs, j)
@@ -205,6 +206,8 @@ func (s *Server) planTake(ctx context.Context, b *updates, j *job, n uint32) err
 		return err
 	}
 	s.markTaken(b)
+	// One of the two alone may be shown by error as taken.
+	j.less = max(accounts[0].Left(), accounts[1].Left()) > n
 	for _, a := range accounts {
 		b.up.Take(a, n)
 	}
@@ -236,9 +239,10 @@ func (s *Server) planDelete(ctx context.Context, b *updates, j *job) error {
 	return nil
 }
 
-// planVote tells the other front doors of a write to a list for spam or ham.
+// planVote tells the other front doors of a write to a list for spam or ham. One that
+// takes a part away changes nobody's mind.
 func (s *Server) planVote(b *updates, j *job) {
-	if j.req.Value == 0 {
+	if j.req.Value == 0 || j.less {
 		return
 	}
 	spam, ham := slices.Contains(s.SpamFlags, j.req.Flag), slices.Contains(s.HamFlags, j.req.Flag)

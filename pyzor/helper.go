@@ -2,10 +2,12 @@ package pyzor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,10 +22,12 @@ import (
 // answer, which rspamd takes for a failure. Set the fields before Serve.
 type Helper struct {
 	Clearinghouse bulkhead.Clearinghouse
-	// Cleared reports whether the clearinghouse's white list has a mail, by any of
-	// its signatures or by what its header says of where it comes from; its error
-	// is that of ctx. nil clears nothing.
-	Cleared func(ctx context.Context, mail []byte) (bool, error)
+	// Read returns all signatures of a whole mail and where it is from, so that the
+	// verdict rests on all of it; an error that wraps bulkhead.ErrMalformed leaves it
+	// at the digest. Nil asks for the digest alone.
+	Read func(ctx context.Context, mail []byte) ([]bulkhead.Signature, bulkhead.Source, error)
+	// Listed is as that of a [Server].
+	Listed int
 	// MaxMail is the largest mail in bytes; 0 means door.DefaultMaxMail.
 	MaxMail int64
 	// Rate limits the mails of one client; Exempt lists clients without limit.
@@ -74,29 +78,30 @@ func (h *Helper) answer(ctx context.Context, c *door.Conn, mail []byte) {
 
 // look returns the votes on a mail.
 func (h *Helper) look(ctx context.Context, mail []byte, who bulkhead.Reporter) (spam, ham int64, err error) {
-	var f bulkhead.Finding
 	sigs, err := digests.Signatures(ctx, mail)
 	if err != nil {
 		return 0, 0, err
 	}
-	if len(sigs) > 0 {
-		v, err := h.Clearinghouse.Check(ctx, bulkhead.Query{Signatures: sigs, Reporter: who})
-		if err != nil {
+	q := bulkhead.Query{Signatures: sigs, Reporter: who, Terse: true}
+	if h.Read != nil {
+		all, source, err := h.Read(ctx, mail)
+		if err != nil && !errors.Is(err, bulkhead.ErrMalformed) {
 			return 0, 0, err
 		}
-		if v.Whitelisted == "" && len(v.Findings) == 1 {
-			f = v.Findings[0]
-		}
-		if f.Spam > 0 && h.Cleared != nil {
-			cleared, err := h.Cleared(ctx, mail)
-			if err != nil {
-				return 0, 0, err
-			}
-			if cleared {
-				f = bulkhead.Finding{}
+		q.Source = source
+		for _, sig := range all {
+			if !slices.Contains(sigs, sig) {
+				q.Signatures = append(q.Signatures, sig)
 			}
 		}
 	}
-	spam, ham = counts(&f)
+	if len(q.Signatures) == 0 {
+		return 0, 0, nil
+	}
+	v, err := h.Clearinghouse.Check(ctx, q)
+	if err != nil {
+		return 0, 0, err
+	}
+	spam, ham, _ = counts(&v, h.Listed)
 	return spam, ham, nil
 }

@@ -54,6 +54,9 @@ type Server struct {
 	// requests; the zero Rate means 10 a second, 50 at once. It holds for
 	// clients that are not exempt.
 	Amplified door.Rate
+	// Listed is the Count by which clients know spam: what the clearinghouse calls
+	// spam shows at least so many, what it does not, fewer. 0 shows the votes alone.
+	Listed int
 	// Votes is how many reports may be under way at once; more are dropped. 0
 	// means door.DefaultMaxDetached.
 	Votes int
@@ -183,7 +186,7 @@ func (s *Server) serve(b *batch, i int, p *door.Packet) {
 		}
 		sig, ok := ParseDigest(r.Digests[0])
 		if !ok || empty(&sig) {
-			s.tell(p, r, &bulkhead.Finding{})
+			s.tell(p, r, &bulkhead.Verdict{})
 			return
 		}
 		b.asked = append(b.asked, i)
@@ -225,14 +228,11 @@ func (s *Server) answerChecks(ctx context.Context, b *batch, packets []*door.Pac
 	err := s.checkAll(ctx, b.queries, b.verdicts[:n])
 	for k, i := range b.asked {
 		p, r := packets[i], &b.requests[i]
-		switch v := &b.verdicts[k]; {
-		case err != nil:
+		if err != nil {
 			s.refuse(p, r, err)
-		case v.Whitelisted != "" || len(v.Findings) != 1:
-			s.tell(p, r, &bulkhead.Finding{})
-		default:
-			s.tell(p, r, &v.Findings[0])
+			continue
 		}
+		s.tell(p, r, &b.verdicts[k])
 	}
 }
 
@@ -250,17 +250,38 @@ func (s *Server) checkAll(ctx context.Context, queries []bulkhead.Query, verdict
 	return nil
 }
 
-// counts returns Count and WL-Count of a digest.
-func counts(f *bulkhead.Finding) (spam, ham int64) {
-	if f.Judged != bulkhead.Revoked {
-		spam = int64(min(f.Spam, maxCount))
+// counts returns Count and WL-Count of the digest whose finding is the first of a
+// verdict, and that finding. The Count is a listing to clients, which compare it with a
+// number of theirs, so that listed, if it is not 0, is what spam has at least and
+// nothing else has: docs/protocols/pyzor.md#what-the-counts-say.
+func counts(v *bulkhead.Verdict, listed int) (spam, ham int64, f bulkhead.Finding) {
+	if v.Whitelisted != "" || len(v.Findings) == 0 {
+		return 0, 0, f
 	}
-	return spam, int64(min(f.Ham, maxWLCount))
+	f = v.Findings[0]
+	if f.Judged != bulkhead.Revoked {
+		spam = int64(f.Spam)
+	}
+	ham = int64(f.Ham)
+	if listed > 0 {
+		switch most := int64(listed) - 1; v.Class {
+		case bulkhead.ClassSpam:
+			// The verdict has weighed the ham votes; to clients one of them is a veto.
+			spam, ham = max(spam, int64(listed)), 0
+		case bulkhead.ClassSuspected:
+			spam = min(max(spam, 1), most)
+		case bulkhead.ClassGood:
+			spam = 0
+		default:
+			spam = min(spam, most)
+		}
+	}
+	return min(spam, maxCount), min(ham, maxWLCount), f
 }
 
 // tell answers check and info with what is known of a digest.
-func (s *Server) tell(p *door.Packet, r *Request, f *bulkhead.Finding) {
-	spam, ham := counts(f)
+func (s *Server) tell(p *door.Packet, r *Request, v *bulkhead.Verdict) {
+	spam, ham, f := counts(v, s.Listed)
 	p.Reply = appendHead(p.Reply, 200, "OK", r.Thread)
 	if Op(r.Op) == OpInfo {
 		s.Stats.Infos.Add(1)

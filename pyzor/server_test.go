@@ -248,7 +248,7 @@ func TestVotes(t *testing.T) {
 }
 
 func TestCountsStayBelowSpamAssassinsLimits(t *testing.T) {
-	spam, ham := counts(&bulkhead.Finding{Spam: bulkhead.Many, Ham: bulkhead.Many})
+	spam, ham, _ := counts(&bulkhead.Verdict{Findings: []bulkhead.Finding{{Spam: bulkhead.Many, Ham: bulkhead.Many}}}, 0)
 	if spam >= 1_000_000 || ham >= 10_000 {
 		t.Errorf("counts %d and %d", spam, ham)
 	}

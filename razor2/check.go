@@ -115,19 +115,35 @@ func (c *session) ask(ctx context.Context) error {
 }
 
 // verdict answers one row. The confidence of what is not listed is never told:
-// SpamAssassin reads it without looking at p.
+// SpamAssassin reads it without looking at p. What is suspected has less than
+// fullScore, which clients are set to tell from spam.
 func (c *session) verdict(v *bulkhead.Verdict) {
-	if len(v.Findings) != 1 || v.Findings[0].Judged != bulkhead.JudgedSpam || v.Whitelisted != "" {
+	if len(v.Findings) != 1 || v.Whitelisted != "" || v.Class == bulkhead.ClassGood {
+		c.out.row("p=0")
+		return
+	}
+	f := &v.Findings[0]
+	least := max(c.server.Confidence, fullScore)
+	cf := max(f.Confidence, least)
+	switch {
+	case v.Class == bulkhead.ClassSpam, linkListed(f):
+	case v.Class == bulkhead.ClassSuspected && c.server.Confidence < fullScore:
+		cf = min(max(v.Confidence, c.server.Confidence), fullScore-1)
+	default:
 		c.out.row("p=0")
 		return
 	}
 	c.server.Stats.Listed.Add(1)
-	f := &v.Findings[0]
-	cf := min(max(f.Confidence, c.server.Confidence, fullScore), 100)
 	row := append(make([]byte, 0, 20), "p=1&cf="...)
-	row = strconv.AppendInt(row, int64(cf), 10)
+	row = strconv.AppendInt(row, int64(min(cf, 100)), 10)
 	if f.Contested {
 		row = append(row, "&ct=1"...)
 	}
 	c.out.row(string(row))
+}
+
+// linkListed reports whether a finding is of a link that is listed: links by
+// themselves inform a verdict, and decide here.
+func linkListed(f *bulkhead.Finding) bool {
+	return f.Judged == bulkhead.JudgedSpam && f.Signature.Scheme() == bulkhead.RazorE8
 }

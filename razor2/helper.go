@@ -2,6 +2,7 @@ package razor2
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -20,10 +21,10 @@ import (
 // Serve.
 type Helper struct {
 	Clearinghouse bulkhead.Clearinghouse
-	// Cleared reports whether the clearinghouse's white list has a mail, by any of
-	// its signatures or by what its header says of where it comes from; its error
-	// is that of ctx. nil clears nothing.
-	Cleared func(ctx context.Context, mail []byte) (bool, error)
+	// Read returns all signatures of a whole mail and where it is from, so that the
+	// verdict rests on all of it; an error that wraps bulkhead.ErrMalformed leaves it
+	// at Razor's. Nil asks for Razor's alone.
+	Read func(ctx context.Context, mail []byte) ([]bulkhead.Signature, bulkhead.Source, error)
 	// MaxMail is the largest mail in bytes; 0 means door.DefaultMaxMail.
 	MaxMail int64
 	// Rate limits the mails of one client; Exempt lists clients without limit.
@@ -76,10 +77,23 @@ func (h *Helper) answer(ctx context.Context, c *door.Conn, mail []byte) {
 	_, _ = io.WriteString(c, answer)
 }
 
-// spam judges a mail as the client does by default: it is spam if one of its
-// parts is, and a part with a contested signature is not looked at. Source:
+// spam judges a mail: as all of it is judged, and as the client does by default, which
+// takes it for spam if one of its parts is and does not look at a part with a contested
+// signature. What is known of the whole outweighs its texts, and not its links. Source:
 // docs/specs/razor2.md#client-verdict.
 func (h *Helper) spam(ctx context.Context, mail []byte, who bulkhead.Reporter) (bool, error) {
+	decides := func(*bulkhead.Finding) bool { return true }
+	if h.Read != nil {
+		v, err := h.whole(ctx, mail, who)
+		switch {
+		case err == nil && (v.Class == bulkhead.ClassSpam || v.Class == bulkhead.ClassGood):
+			return v.Class == bulkhead.ClassSpam, nil
+		case err == nil:
+			decides = linkListed
+		case !errors.Is(err, bulkhead.ErrMalformed):
+			return false, err
+		}
+	}
 	parts, err := razor.Parts(ctx, mail)
 	if err != nil {
 		return false, err
@@ -99,12 +113,8 @@ func (h *Helper) spam(ctx context.Context, mail []byte, who bulkhead.Reporter) (
 			if v.Whitelisted != "" {
 				return false, nil
 			}
-			if listedPart(v.Findings) {
-				if h.Cleared == nil {
-					return true, nil
-				}
-				cleared, err := h.Cleared(ctx, mail)
-				return !cleared && err == nil, err
+			if listedPart(v.Findings, decides) {
+				return true, nil
 			}
 			sigs = sigs[n:]
 		}
@@ -112,7 +122,18 @@ func (h *Helper) spam(ctx context.Context, mail []byte, who bulkhead.Reporter) (
 	return false, nil
 }
 
-func listedPart(findings []bulkhead.Finding) bool {
+// whole returns the verdict on all of a mail. One without signatures is unknown.
+func (h *Helper) whole(ctx context.Context, mail []byte, who bulkhead.Reporter) (bulkhead.Verdict, error) {
+	sigs, source, err := h.Read(ctx, mail)
+	if err != nil || len(sigs) == 0 {
+		return bulkhead.Verdict{}, err
+	}
+	return h.Clearinghouse.Check(ctx, bulkhead.Query{Signatures: sigs, Source: source, Reporter: who, Terse: true})
+}
+
+// listedPart reports whether one of those findings that decide is listed, and none is
+// contested.
+func listedPart(findings []bulkhead.Finding, decides func(*bulkhead.Finding) bool) bool {
 	listed := false
 	for i := range findings {
 		f := &findings[i]
@@ -120,7 +141,7 @@ func listedPart(findings []bulkhead.Finding) bool {
 			if f.Contested {
 				return false
 			}
-			listed = true
+			listed = listed || decides(f)
 		}
 	}
 	return listed

@@ -176,8 +176,12 @@ func (v *verdicts) Check(context.Context, bulkhead.Query) (bulkhead.Verdict, err
 
 // TestVerdicts: what is told of a signature, for each thing that a node may say of it.
 func TestVerdicts(t *testing.T) {
+	link := mustSigs(t, "razor/e8", e8Sum)[0]
 	finding := func(judged bulkhead.Judgement, confidence int, contested bool) bulkhead.Verdict {
-		return bulkhead.Verdict{Findings: []bulkhead.Finding{{Judged: judged, Confidence: confidence, Contested: contested, Spam: 9}}}
+		return bulkhead.Verdict{Findings: []bulkhead.Finding{{Signature: link, Judged: judged, Confidence: confidence, Contested: contested, Spam: 9}}}
+	}
+	of := func(class bulkhead.Class, confidence int) bulkhead.Verdict {
+		return bulkhead.Verdict{Class: class, Confidence: confidence, Findings: []bulkhead.Finding{{}}}
 	}
 	white, two := finding(bulkhead.JudgedSpam, 100, false), finding(bulkhead.JudgedSpam, 100, false)
 	white.Whitelisted = "sender"
@@ -196,6 +200,12 @@ func TestVerdicts(t *testing.T) {
 		{"above all", finding(bulkhead.JudgedSpam, 300, false), 300, "p=1&cf=100", "100"},
 		{"anything will do", finding(bulkhead.JudgedSpam, 60, false), -1, "p=1&cf=60", "0"},
 		{"not listed", finding(bulkhead.Unjudged, 90, false), 0, "p=0", "20"},
+		{"suspected", of(bulkhead.ClassSuspected, 42), 0, "p=1&cf=42", "20"},
+		{"suspected, and more would be spam", of(bulkhead.ClassSuspected, 77), 0, "p=1&cf=50", "20"},
+		{"suspected, and clients want more", of(bulkhead.ClassSuspected, 42), 60, "p=0", "60"},
+		{"spam by its text", of(bulkhead.ClassSpam, 90), 0, "p=1&cf=51", "20"},
+		{"good", of(bulkhead.ClassGood, 90), 0, "p=0", "20"},
+		{"bulk", of(bulkhead.ClassBulk, 90), 0, "p=0", "20"},
 		{"revoked", finding(bulkhead.Revoked, 90, true), 0, "p=0", "20"},
 		{"white", white, 0, "p=0", "20"},
 		{"two findings", two, 0, "p=0", "20"},
@@ -413,8 +423,8 @@ func TestClientAnswers(t *testing.T) {
 		want Answer
 	}{
 		{bulkhead.Verdict{}, Answer{}},
-		{bulkhead.Verdict{Findings: []bulkhead.Finding{{Judged: bulkhead.JudgedSpam, Confidence: 77}}}, Answer{Spam: true, Confidence: 77}},
-		{bulkhead.Verdict{Findings: []bulkhead.Finding{{Judged: bulkhead.JudgedSpam, Confidence: 77, Contested: true}}}, Answer{true, 77, true}},
+		{bulkhead.Verdict{Class: bulkhead.ClassSpam, Findings: []bulkhead.Finding{{Judged: bulkhead.JudgedSpam, Confidence: 77}}}, Answer{Spam: true, Confidence: 77}},
+		{bulkhead.Verdict{Class: bulkhead.ClassSpam, Findings: []bulkhead.Finding{{Judged: bulkhead.JudgedSpam, Confidence: 77, Contested: true}}}, Answer{true, 77, true}},
 	} {
 		got, err := dial(t, start(t, &Server{Clearinghouse: &verdicts{v: tt.v}})).Check(mustSigs(t, "razor/e8", e8Sum)...)
 		if err != nil || len(got) != 1 || got[0] != tt.want {
@@ -423,8 +433,8 @@ func TestClientAnswers(t *testing.T) {
 	}
 }
 
-// TestServeHelper: the helper answers within its limits, and asks the white list only
-// of what is spam.
+// TestServeHelper: the helper answers within its limits, from all of the mail where it
+// can be read.
 func TestServeHelper(t *testing.T) {
 	mail := append(append(bytes.Clone(header), '\n'), part[bytes.Index(part, []byte("\n\n"))+2:]...)
 	p, err := razor.Parts(t.Context(), mail)
@@ -438,9 +448,17 @@ func TestServeHelper(t *testing.T) {
 		}
 		return house
 	}
-	clears := func(cleared bool, err error) func(context.Context, []byte) (bool, error) {
-		return func(context.Context, []byte) (bool, error) { return cleared, err }
+	text := bulkhead.MustSignature(bulkhead.Exact, []byte("the text"))
+	reads := func(err error) func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+		return func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+			if err != nil {
+				return nil, bulkhead.Source{}, err
+			}
+			return []bulkhead.Signature{text, p[0].E4}, bulkhead.Source{}, nil
+		}
 	}
+	cleared := listed(p[0].E4, p[0].E8[0])
+	cleared.White = map[bulkhead.Signature]bool{text: true}
 	spamAnd := func(f bulkhead.Finding) bulkhead.Verdict {
 		return bulkhead.Verdict{Findings: []bulkhead.Finding{{Judged: bulkhead.JudgedSpam}, f}}
 	}
@@ -452,15 +470,17 @@ func TestServeHelper(t *testing.T) {
 		h    *Helper
 		want string // of two mails
 	}{
-		{"unknown", &Helper{Clearinghouse: &prototest.House{}, Cleared: clears(false, prototest.ErrFault)}, "ham ham"},
+		{"unknown", &Helper{Clearinghouse: &prototest.House{}, Read: reads(nil)}, "ham ham"},
 		{"its text", &Helper{Clearinghouse: listed(p[0].E4)}, "spam spam"},
 		{"a link of it", &Helper{Clearinghouse: listed(p[0].E8[len(p[0].E8)-1])}, "spam spam"},
-		{"not cleared", &Helper{Clearinghouse: listed(p[0].E4), Cleared: clears(false, nil)}, "spam spam"},
-		{"cleared", &Helper{Clearinghouse: listed(p[0].E4), Cleared: clears(true, nil)}, "ham ham"},
-		{"nobody knows whether cleared", &Helper{Clearinghouse: listed(p[0].E4), Cleared: clears(true, prototest.ErrFault)}, " "},
+		{"of all of it", &Helper{Clearinghouse: listed(text), Read: reads(nil)}, "spam spam"},
+		{"a link, and all of it is read", &Helper{Clearinghouse: listed(p[0].E8[0]), Read: reads(nil)}, "spam spam"},
+		{"white", &Helper{Clearinghouse: cleared, Read: reads(nil)}, "ham ham"},
+		{"its text, and it is not read", &Helper{Clearinghouse: listed(p[0].E4), Read: reads(bulkhead.ErrMalformed)}, "spam spam"},
+		{"nobody knows", &Helper{Clearinghouse: listed(p[0].E4), Read: reads(prototest.ErrFault)}, " "},
 		{"one sure, one not listed", &Helper{Clearinghouse: &verdicts{v: spamAnd(bulkhead.Finding{Contested: true})}}, "spam spam"},
 		{"one sure, one contested", &Helper{Clearinghouse: &verdicts{v: spamAnd(bulkhead.Finding{Judged: bulkhead.JudgedSpam, Contested: true})}}, "ham ham"},
-		{"white", &Helper{Clearinghouse: &verdicts{v: white}}, "ham ham"},
+		{"white, as far as it is known", &Helper{Clearinghouse: &verdicts{v: white}}, "ham ham"},
 		{"fault", &Helper{Clearinghouse: &prototest.House{Err: prototest.ErrFault}}, " "},
 		{"over the rate", &Helper{Clearinghouse: &prototest.House{}, Rate: few}, "ham "},
 		{"exempt", &Helper{Clearinghouse: &prototest.House{}, Rate: few, Exempt: door.Loopback()}, "ham ham"},

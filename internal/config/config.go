@@ -54,6 +54,7 @@ type Config struct {
 	HTTP      HTTP        `toml:"http" doc:"The HTTP API and the status page."`
 	Tally     Tally       `toml:"tally" doc:"The tally: how often a signature was seen, reported, or called ham."`
 	Blocklist Blocklist   `toml:"blocklist" doc:"The blocklist: what trusted reporters have called spam and nobody has revoked."`
+	Memory    Memory      `toml:"memory" doc:"Messages that were seen lately, by their signatures: who reports or asks with a digest\nalone (Pyzor, DCC, Razor, fuzzy_check) is answered of the whole message."`
 	Trust     Trust       `toml:"trust" doc:"How much a reporter's votes weigh."`
 	Limits    Limits      `toml:"limits" doc:"What one client may ask for. Limits are applied before anything is parsed."`
 	Razor2    Razor2      `toml:"razor2" doc:"Razor 2 clients."`
@@ -128,6 +129,12 @@ type Blocklist struct {
 	Error      float64  `toml:"error" doc:"accepted probability that an unreported signature is found listed when a\ngeneration is full, 0 to 1"`
 	Memory     int64    `toml:"memory_bytes" doc:"memory for all generations, bytes. When it is used up, the oldest are dropped before\ntheir time. 0: a quarter of the machine's"`
 	Order      string   `toml:"lookup_order" doc:"\"spam-first\": ask the spam filter, and the revocations only for what it holds;\n\"revoke-first\": the other way round"`
+}
+
+// Memory is the section [memory].
+type Memory struct {
+	Bytes int64    `toml:"memory_bytes" doc:"memory for messages, bytes; one takes some 2,000. When it is used up, the oldest are\nforgotten. 0: none is remembered"`
+	Keep  Duration `toml:"keep" doc:"time after which a message is forgotten that nobody has shown again"`
 }
 
 // Trust is the section [trust]. Weights are from 0 (no word) to 1 (full word).

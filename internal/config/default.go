@@ -45,6 +45,7 @@ func Default() *Config {
 			Error:      1e-5,
 			Order:      "spam-first",
 		},
+		Memory: Memory{Bytes: 64 << 20, Keep: Duration(7 * 24 * time.Hour)},
 		Trust: Trust{
 			Promotion:      1,
 			Loopback:       1,

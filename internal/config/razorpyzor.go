@@ -19,6 +19,7 @@ type Razor2 struct {
 type Pyzor struct {
 	Anonymous []string `toml:"anonymous" doc:"operations of clients without an account"`
 	Users     []string `toml:"users" doc:"operations of clients with an account"`
+	Listed    int      `toml:"listed_count" doc:"Count that spam shows at least, and nothing else: SpamAssassin's pyzor_count_min.\n0: votes as they are"`
 }
 
 var pyzorOperations = []string{"ping", "pong", "check", "report", "whitelist", "info"}
@@ -38,7 +39,7 @@ func defaultRazor2() Razor2 {
 }
 
 func defaultPyzor() Pyzor {
-	return Pyzor{Anonymous: []string{"ping", "pong", "check", "report", "info"}, Users: pyzorOperations}
+	return Pyzor{Anonymous: []string{"ping", "pong", "check", "report", "info"}, Users: pyzorOperations, Listed: 5}
 }
 
 func (c *checker) razor2(r *Razor2) {
@@ -63,6 +64,7 @@ func (c *checker) razor2(r *Razor2) {
 }
 
 func (c *checker) pyzor(p *Pyzor) {
+	c.between("pyzor.listed_count", float64(p.Listed), 0, 1000)
 	for _, op := range p.Anonymous {
 		c.oneOf("pyzor.anonymous", op, pyzorOperations...)
 	}

@@ -145,6 +145,7 @@ func (cfg *Config) validate(lines map[string]int) error {
 	c.listen(&cfg.Listen)
 	c.http(&cfg.HTTP)
 	c.books(&cfg.Tally, &cfg.Blocklist)
+	c.remembered(&cfg.Memory)
 	c.trust(&cfg.Trust)
 	c.limits(&cfg.Limits)
 	c.razor2(&cfg.Razor2)
@@ -220,6 +221,11 @@ func (c *checker) memory(key string, bytes int64) {
 	if bytes != 0 {
 		c.between(key, float64(bytes), 1<<20, 1<<50)
 	}
+}
+
+func (c *checker) remembered(m *Memory) {
+	c.between("memory.memory_bytes", float64(m.Bytes), 0, 1<<40)
+	c.duration("memory.keep", m.Keep, time.Minute, 366*24*time.Hour)
 }
 
 func (c *checker) trust(t *Trust) {

@@ -20,6 +20,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/edge"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/recent"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 	"github.com/bulkhead-mail/bulkhead/signature"
@@ -34,8 +35,10 @@ type core struct {
 	log      *slog.Logger
 	version  string
 	engine   *engine.Engine
-	house    bulkhead.Counter // that the doors ask: the engine, or the edge
+	house    bulkhead.Counter // that the doors ask: the engine or the edge, and the memory before it
 	edge     *edge.Edge       // nil if the node has the knowledge itself
+	recent   *recent.Table    // messages that were seen lately; nil for none
+	joining  *recent.House    // that asks it, before engine or edge
 	token    *bearer          // that the edge shows its upstream; nil without one
 	store    *store.Store
 	sealer   *trust.Sealer
@@ -103,7 +106,7 @@ func (n *core) open(ctx context.Context, still bool) error {
 	if err != nil {
 		return errors.Join(err, n.close(ctx))
 	}
-	n.house = n.engine
+	n.house = n.remembering(n.engine)
 	return nil
 }
 
@@ -319,9 +322,4 @@ func bookState(name string, generations []engine.GenerationInfo, length time.Dur
 		b.Generations = append(b.Generations, out)
 	}
 	return b
-}
-
-// clearedMail is cleared for doors that know nothing but the mail.
-func (n *core) clearedMail(ctx context.Context, mail []byte) (bool, error) {
-	return n.cleared(ctx, mail, "", netip.Addr{}, true)
 }

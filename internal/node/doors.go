@@ -32,6 +32,7 @@ func (n *Node) doors() []frontDoor {
 // startDoors binds every door that is on. A door whose port is taken stays shut if
 // the node may do without, except the HTTP one.
 func (n *Node) startDoors(ctx context.Context, st *stage) error {
+	n.registry.MustRegister(newMemoryCollector(n.core))
 	addresses := make(map[string]string)
 	for _, d := range n.cfg.Load().Listen.Doors() {
 		addresses[d.Key] = d.Address

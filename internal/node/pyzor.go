@@ -24,7 +24,7 @@ func (n *Node) openPyzor(ctx context.Context, address string) (*opened, error) {
 	front := &pyzor.Server{
 		Clearinghouse: n.house, Accounts: &protocolAccounts{n.book, pyzorProtocol},
 		Anonymous: operations(cfg.Pyzor.Anonymous), Users: operations(cfg.Pyzor.Users),
-		Log: n.log.With("door", "pyzor"),
+		Listed: cfg.Pyzor.Listed, Log: n.log.With("door", "pyzor"),
 	}
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
 	o, err := openPackets(ctx, address, front)
@@ -39,7 +39,7 @@ func (n *Node) openPyzor(ctx context.Context, address string) (*opened, error) {
 func (n *Node) openPyzorHelper(ctx context.Context, address string) (*opened, error) {
 	cfg := n.cfg.Load()
 	front := &pyzor.Helper{
-		Clearinghouse: n.house, Cleared: n.clearedMail, MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections,
+		Clearinghouse: n.house, Read: n.read, Listed: cfg.Pyzor.Listed, MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections,
 		Log: n.log.With("door", "pyzor_helper"),
 	}
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)

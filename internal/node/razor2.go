@@ -73,7 +73,7 @@ func (n *Node) openRazor2(ctx context.Context, address string) (*opened, error) 
 func (n *Node) openRazorHelper(ctx context.Context, address string) (*opened, error) {
 	cfg := n.cfg.Load()
 	front := &razor2.Helper{
-		Clearinghouse: n.house, Cleared: n.clearedMail, MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections,
+		Clearinghouse: n.house, Read: n.read, MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections,
 		Log: n.log.With("door", "razor_helper"),
 	}
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)

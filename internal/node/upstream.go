@@ -54,7 +54,7 @@ func (n *Node) startUpstream(_ context.Context, st *stage) error {
 	})
 	n.token = token
 	st.tasks = append(st.tasks, task{name: "upstream", run: n.edge.Watch})
-	n.house = n.edge
+	n.house = n.remembering(n.edge)
 	n.registry.MustRegister(newUpstreamCollector(n.edge))
 	n.log.Info("edge: the knowledge is elsewhere", "upstream", u.URL)
 	st.close = func(context.Context) error {

@@ -1,0 +1,72 @@
+package node
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
+	"github.com/bulkhead-mail/bulkhead/internal/recent"
+)
+
+// remembering returns house with a memory of the messages that were seen lately, or
+// house itself if the configuration wants none.
+func (n *core) remembering(house bulkhead.Counter) bulkhead.Counter {
+	m := n.cfg.Load().Memory
+	if m.Bytes == 0 {
+		return house
+	}
+	n.recent = recent.NewTable(m.Bytes, time.Duration(m.Keep), clock.Now)
+	n.joining = recent.New(house, n.recent, n.showsTo)
+	return n.joining
+}
+
+// showsTo implements [recent.Door].
+func (n *core) showsTo(who bulkhead.Reporter) (recent.Space, bool) {
+	s, err := n.engine.Accounts().Door(who)
+	switch {
+	case err != nil:
+		return "", false
+	case s.Root:
+		return "", true
+	case s.Voucher != "":
+		return recent.Space(s.Voucher), true
+	}
+	return recent.Space(s.Voice), true
+}
+
+// A memoryCollector is the share of the memory of messages in /metrics.
+type memoryCollector struct {
+	core                   *core
+	digests, bytes, joined *prometheus.Desc
+}
+
+func newMemoryCollector(c *core) *memoryCollector {
+	return &memoryCollector{
+		core:    c,
+		digests: prometheus.NewDesc("bulkhead_memory_digests", "Digests of messages that were seen lately.", nil, nil),
+		bytes:   prometheus.NewDesc("bulkhead_memory_bytes", "Bytes in which these messages are remembered.", nil, nil),
+		joined:  prometheus.NewDesc("bulkhead_memory_joined_total", "Votes (report) and questions (check) by a digest alone that were taken for the whole message.", []string{"what"}, nil),
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (c *memoryCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- c.digests
+	ch <- c.bytes
+	ch <- c.joined
+}
+
+// Collect implements [prometheus.Collector].
+func (c *memoryCollector) Collect(ch chan<- prometheus.Metric) {
+	if c.core.recent == nil {
+		return
+	}
+	digests, bytes := c.core.recent.Size()
+	ch <- prometheus.MustNewConstMetric(c.digests, prometheus.GaugeValue, float64(digests))
+	ch <- prometheus.MustNewConstMetric(c.bytes, prometheus.GaugeValue, float64(bytes))
+	s := &c.core.joining.Stats
+	ch <- prometheus.MustNewConstMetric(c.joined, prometheus.CounterValue, float64(s.Reports.Load()), "report")
+	ch <- prometheus.MustNewConstMetric(c.joined, prometheus.CounterValue, float64(s.Checks.Load()), "check")
+}

@@ -1,0 +1,310 @@
+package recent
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// A Door says whose a message or a question is that a reporter shows: Space "" for the
+// node's own and those whom its administrator trusts, or else the name of the reporter's
+// network; ok is false for one who may not report.
+type Door func(bulkhead.Reporter) (space Space, ok bool)
+
+// BatchChecker is what a Clearinghouse may offer beside Check: many queries at once.
+type BatchChecker interface {
+	CheckBatch(context.Context, []bulkhead.Query, []bulkhead.Verdict) error
+}
+
+// A House is a Counter that joins digests with messages that were seen lately. Its
+// methods may be called concurrently.
+type House struct {
+	bulkhead.Counter
+	memory Memory
+	door   Door
+	Stats  Stats
+}
+
+// Stats count what a House does.
+type Stats struct {
+	Reports atomic.Int64 // votes that had a digest alone, and act on a whole message
+	Checks  atomic.Int64 // questions by a digest that are answered of a whole message
+}
+
+// New returns a house before another one.
+func New(house bulkhead.Counter, memory Memory, door Door) *House {
+	return &House{Counter: house, memory: memory, door: door}
+}
+
+// maxSignatures is how many signatures a joined question or vote has at most, which
+// every clearinghouse takes.
+const maxSignatures = 960
+
+// note remembers a whole message.
+func (h *House) note(sigs []bulkhead.Signature, source *bulkhead.Source, who bulkhead.Reporter) {
+	space, ok := h.door(who)
+	if !ok {
+		return
+	}
+	h.memory.Note(sigs, space, network(source))
+}
+
+// network names the network that delivered a message, "" if it is not known: a flood
+// from there pushes out its own.
+func network(s *bulkhead.Source) string {
+	if !s.Client.IsValid() {
+		return ""
+	}
+	addr := s.Client.Unmap().WithZone("")
+	bits := 24
+	if addr.Is6() {
+		bits = 48
+	}
+	p, err := addr.Prefix(bits)
+	if err != nil {
+		return ""
+	}
+	return p.String()
+}
+
+// Check implements [bulkhead.Clearinghouse]. The findings are of the signatures of the
+// query, the rest of the verdict is of the whole message where that is known.
+func (h *House) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, error) {
+	asked := len(q.Signatures)
+	isWhole := whole(q.Signatures)
+	if !isWhole {
+		q.Signatures = h.joined(q.Signatures, q.Reporter)
+	}
+	v, err := h.Counter.Check(ctx, q)
+	if err != nil {
+		return v, err
+	}
+	h.learn(&q, &v, isWhole)
+	v.Findings = v.Findings[:min(len(v.Findings), asked)]
+	return v, nil
+}
+
+// learn remembers a whole message that was asked for, unless a white list has it.
+func (h *House) learn(q *bulkhead.Query, v *bulkhead.Verdict, isWhole bool) {
+	if isWhole && v.Whitelisted == "" {
+		h.note(q.Signatures, &q.Source, q.Reporter)
+	}
+}
+
+// CheckBatch checks queries[i] into verdicts[i]; see [House.Check].
+func (h *House) CheckBatch(ctx context.Context, queries []bulkhead.Query, verdicts []bulkhead.Verdict) error {
+	batch, ok := h.Counter.(BatchChecker)
+	if !ok {
+		for i := range queries {
+			v, err := h.Check(ctx, queries[i])
+			if err != nil {
+				return err
+			}
+			verdicts[i] = v
+		}
+		return nil
+	}
+	asked := queries
+	for i := range queries {
+		if whole(queries[i].Signatures) {
+			continue
+		}
+		sigs := h.joined(queries[i].Signatures, queries[i].Reporter)
+		if len(sigs) == len(queries[i].Signatures) {
+			continue
+		}
+		if &asked[0] == &queries[0] {
+			asked = slices.Clone(queries)
+		}
+		asked[i].Signatures = sigs
+	}
+	if err := batch.CheckBatch(ctx, asked, verdicts); err != nil {
+		return err
+	}
+	for i := range queries {
+		v := &verdicts[i]
+		h.learn(&queries[i], v, whole(queries[i].Signatures))
+		v.Findings = v.Findings[:min(len(v.Findings), len(queries[i].Signatures))]
+	}
+	return nil
+}
+
+// joined returns signatures of a question with what else is known of the message that
+// the first digest among them identifies, or just them.
+func (h *House) joined(sigs []bulkhead.Signature, who bulkhead.Reporter) []bulkhead.Signature {
+	for i := range sigs {
+		if !digest(sigs[i].Scheme()) {
+			continue
+		}
+		if set := h.common(&sigs[i], who); len(set) > 0 {
+			h.Stats.Checks.Add(1)
+			return with(sigs, set)
+		}
+	}
+	return sigs
+}
+
+// common returns what is known of a digest: of what the node was shown itself, or else
+// of what the reporter's own network showed it.
+func (h *House) common(sig *bulkhead.Signature, who bulkhead.Reporter) []bulkhead.Signature {
+	if set := h.memory.Common(nil, sig, ""); len(set) > 0 {
+		return set
+	}
+	if space, ok := h.door(who); ok && space != "" {
+		return h.memory.Common(nil, sig, space)
+	}
+	return nil
+}
+
+// with returns sigs and those of set that are not among them.
+func with(sigs, set []bulkhead.Signature) []bulkhead.Signature {
+	out := slices.Clone(sigs)
+	for i := range set {
+		if len(out) < maxSignatures && !slices.Contains(sigs, set[i]) {
+			out = append(out, set[i])
+		}
+	}
+	return out
+}
+
+// Report implements [bulkhead.Clearinghouse]. A vote by digests alone is one on each
+// message that they identify, and one on what is left.
+func (h *House) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
+	if whole(r.Signatures) {
+		receipt, err := h.Counter.Report(ctx, r)
+		if err == nil && receipt.Whitelisted < len(r.Signatures) {
+			h.note(r.Signatures, &r.Source, r.Reporter)
+		}
+		return receipt, err
+	}
+	if r.Vote == bulkhead.Sighting {
+		return h.Counter.Report(ctx, r) // of a text that nobody has handed over
+	}
+	messages := h.messages(r.Signatures, r.Reporter)
+	if len(messages) == 1 {
+		r.Signatures = messages[0]
+		return h.Counter.Report(ctx, r)
+	}
+	return h.reportAll(ctx, r, messages)
+}
+
+// messages sorts the digests of a vote by the messages that they identify, each with
+// all that is known of it. Those of which nothing is known are one more.
+func (h *House) messages(sigs []bulkhead.Signature, who bulkhead.Reporter) [][]bulkhead.Signature {
+	var sets [][]bulkhead.Signature
+	for i := range sigs {
+		if digest(sigs[i].Scheme()) {
+			if set := h.common(&sigs[i], who); len(set) > 0 {
+				sets = append(sets, set)
+			}
+		}
+	}
+	if len(sets) == 0 {
+		return [][]bulkhead.Signature{sigs}
+	}
+	// Copies have some digests in common and some that are one copy's: what is known
+	// of the copy itself is more.
+	slices.SortStableFunc(sets, func(a, b []bulkhead.Signature) int { return len(b) - len(a) })
+	left := slices.Clone(sigs)
+	var messages [][]bulkhead.Signature
+	for _, set := range sets {
+		of := func(s bulkhead.Signature) bool { return slices.Contains(set, s) }
+		if !slices.ContainsFunc(left, of) {
+			continue
+		}
+		messages = append(messages, set[:min(len(set), maxSignatures)])
+		left = slices.DeleteFunc(left, of)
+	}
+	h.Stats.Reports.Add(int64(len(messages)))
+	if len(left) > 0 && len(messages) == 1 && !slices.ContainsFunc(left, func(s bulkhead.Signature) bool { return digest(s.Scheme()) }) {
+		// Links and identifiers that came along are the one message's.
+		messages[0] = with(messages[0], left)
+		left = nil
+	}
+	if len(left) > 0 {
+		messages = append(messages, left)
+	}
+	return messages
+}
+
+// atOnce is how many of the votes of one report are under way at a time: they share a
+// write to the disk.
+const atOnce = 16
+
+// reportAll votes on several messages. With an error some may have been counted, as
+// always when several votes are one request.
+func (h *House) reportAll(ctx context.Context, r bulkhead.Report, messages [][]bulkhead.Signature) (sum bulkhead.Receipt, err error) {
+	receipts, errs := make([]bulkhead.Receipt, len(messages)), make([]error, len(messages))
+	for start := 0; start < len(messages); start += atOnce {
+		var wg sync.WaitGroup
+		for i := start; i < min(start+atOnce, len(messages)); i++ {
+			wg.Go(func() {
+				// A panic is the request's, and shall not end the process.
+				defer func() {
+					if p := recover(); p != nil {
+						errs[i] = fmt.Errorf("recent: a vote panicked: %v\n%s", p, debug.Stack())
+					}
+				}()
+				one := r
+				one.Signatures = messages[i]
+				receipts[i], errs[i] = h.Counter.Report(ctx, one)
+			})
+		}
+		wg.Wait()
+	}
+	for i := range receipts {
+		if errs[i] != nil {
+			return bulkhead.Receipt{}, errs[i]
+		}
+		add(&sum, &receipts[i])
+	}
+	return sum, nil
+}
+
+func add(sum, r *bulkhead.Receipt) {
+	sum.Counted += r.Counted
+	sum.Duplicate += r.Duplicate
+	sum.Pending += r.Pending
+	sum.Listed += r.Listed
+	sum.Revoked += r.Revoked
+	sum.Whitelisted += r.Whitelisted
+}
+
+// Look implements [bulkhead.Counter]. What is judged is the whole message where it is
+// known: spam marks its digests, and what is good clears them.
+func (h *House) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
+	if err := h.Counter.Look(ctx, sigs, out, what); err != nil || what&bulkhead.Judgements == 0 {
+		return err
+	}
+	for i := range sigs {
+		if !digest(sigs[i].Scheme()) {
+			continue
+		}
+		set := h.memory.Common(nil, &sigs[i], "")
+		if len(set) == 0 {
+			continue
+		}
+		h.Stats.Checks.Add(1)
+		v, err := h.Counter.Check(ctx, bulkhead.Query{Signatures: with(sigs[i:i+1], set), Terse: true})
+		if err != nil {
+			return err
+		}
+		judge(&out[i], &v)
+	}
+	return nil
+}
+
+// judge lets a verdict on a whole message speak for one of its digests.
+func judge(l *bulkhead.Look, v *bulkhead.Verdict) {
+	switch {
+	case v.Whitelisted != "", v.Class == bulkhead.ClassGood && l.Judged == bulkhead.JudgedSpam:
+		l.Judged, l.Spam, l.Confidence = bulkhead.Unjudged, 0, 0
+	case v.Class == bulkhead.ClassSpam && l.Judged != bulkhead.Revoked:
+		l.Judged, l.Spam, l.Confidence = bulkhead.JudgedSpam, max(l.Spam, v.SpamVotes, 1), max(l.Confidence, v.Confidence)
+	}
+}

@@ -1,0 +1,102 @@
+package recent
+
+import "github.com/bulkhead-mail/bulkhead"
+
+// A Memory remembers whole messages by their digests. Its methods may be called
+// concurrently.
+type Memory interface {
+	// Note remembers a message that somebody has shown, by all its signatures.
+	// It keeps no reference to them. share names whose part of the room for messages
+	// it takes.
+	Note(message []bulkhead.Signature, space Space, share string)
+	// Common appends to dst what all remembered messages of a space that have the
+	// digest have in common, that digest included; nothing if there are none.
+	Common(dst []bulkhead.Signature, digest *bulkhead.Signature, space Space) []bulkhead.Signature
+}
+
+// A Space is who has shown a message: "" for the node's own doors and those whom its
+// administrator trusts, or else a voucher, see [Door].
+type Space string
+
+// digest reports whether signatures of a scheme identify a message to a client that
+// knows nothing else of it. Those of a link or of a part of the text do not.
+func digest(s bulkhead.Scheme) bool {
+	switch s {
+	case bulkhead.RazorE4, bulkhead.PyzorDigest, bulkhead.DCCBody, bulkhead.DCCFuz1, bulkhead.DCCFuz2, bulkhead.RspamdText:
+		return true
+	}
+	return false
+}
+
+// ofParts reports whether a scheme signs every part of a message, footers and pictures
+// that others send too. Then the first part, which is its text, identifies it.
+func ofParts(s bulkhead.Scheme) bool { return s == bulkhead.RazorE4 || s == bulkhead.RspamdText }
+
+// digests calls yield for each signature that identifies a message.
+func digests(message []bulkhead.Signature, yield func(*bulkhead.Signature)) {
+	var had [256]bool
+	for i := range message {
+		s := message[i].Scheme()
+		if !digest(s) || ofParts(s) && had[s] {
+			continue
+		}
+		had[s] = true
+		yield(&message[i])
+	}
+}
+
+// whole reports whether signatures are of a whole message: only who has it all can
+// compute those of bulkhead's own schemes.
+func whole(sigs []bulkhead.Signature) bool {
+	for i := range sigs {
+		switch sigs[i].Scheme() {
+		case bulkhead.Exact, bulkhead.Near, bulkhead.Link, bulkhead.Sender, bulkhead.Attachment, bulkhead.Contact, bulkhead.Image:
+			return true
+		}
+	}
+	return false
+}
+
+// A contents is the signatures of one message, to be compared with those of others.
+type contents struct {
+	sigs []bulkhead.Signature
+	has  map[bulkhead.Signature]bool // nil until somebody asks
+	of   [256]bool                   // schemes that it has
+}
+
+// holds reports whether s is among the signatures.
+func (c *contents) holds(s bulkhead.Signature) bool {
+	if c.has == nil {
+		c.has = make(map[bulkhead.Signature]bool, len(c.sigs))
+		for i := range c.sigs {
+			c.has[c.sigs[i]] = true
+			c.of[c.sigs[i].Scheme()] = true
+		}
+	}
+	return c.has[s]
+}
+
+// common returns what a message and a set have in common, in the order of the set.
+// Where both have the same whole text, what is computed of text and one of them lacks
+// altogether, because its door does not compute it, is taken from the other.
+func (c *contents) common(set []bulkhead.Signature) []bulkhead.Signature {
+	var had [256]bool
+	same := false
+	for i := range set {
+		had[set[i].Scheme()] = true
+		same = same || set[i].Scheme() == bulkhead.Exact && c.holds(set[i])
+	}
+	ofText := func(s bulkhead.Scheme) bool { return same && s.Facet() == bulkhead.TextFacet }
+	out := make([]bulkhead.Signature, 0, len(set))
+	for i := range set {
+		if s := set[i].Scheme(); c.holds(set[i]) || ofText(s) && !c.of[s] {
+			out = append(out, set[i])
+		}
+	}
+	for i := range c.sigs {
+		if s := c.sigs[i].Scheme(); ofText(s) && !had[s] {
+			out = append(out, c.sigs[i])
+		}
+	}
+	return out
+}

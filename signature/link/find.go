@@ -9,8 +9,9 @@ import (
 // Find calls found with what programs that show plain text make links of, and with
 // links that are written so that filters do not see them: what begins with http://,
 // https:// or www., also behind other letters; hxxp for http; and names with a dot
-// in brackets or spelt out in brackets, as in example[.]com and example(dot)com. It
-// ends when found returns false. Its time is linear in text.
+// in brackets or spelt out in brackets, as in example[.]com and example(dot)com; and names
+// with a path that end in a domain that there is, as in example.com/offer. It ends when
+// found returns false. Its time is linear in text.
 func Find(text []byte, found func(url string) bool) {
 	for at := 0; at < len(text); {
 		end, marked := at, false
@@ -55,6 +56,9 @@ func inPiece(text string, limit int, found func(string) bool) bool {
 			return true
 		}
 	}
+	if at < 0 && fang < 0 {
+		return bare(text, found)
+	}
 	for at >= 0 && at < limit {
 		next, nextName, nextScheme := nextLink(text, name+1)
 		url := text[name:]
@@ -67,6 +71,25 @@ func inPiece(text string, limit int, found func(string) bool) bool {
 		at, name, scheme = next, nextName, nextScheme
 	}
 	return true
+}
+
+// bare finds a name with a path at the start of a word, behind opening signs, and
+// reports whether to go on.
+func bare(word string, found func(string) bool) bool {
+	word = strings.TrimLeft(word, "([{'*_|")
+	end := strings.IndexByte(word, '/')
+	if end < len("a.b") || end > maxHost || end == len(word)-1 || !strings.Contains(word[1:end], ".") {
+		return true
+	}
+	for i := range end {
+		if !nameByte(word[i]) {
+			return true
+		}
+	}
+	if !registered(word[:end]) {
+		return true
+	}
+	return found("http://" + strings.TrimRight(word, ".,;:!?)]}'*_|"))
 }
 
 // differ returns where the texts first differ, -1 if the one begins the other.

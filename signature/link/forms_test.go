@@ -168,7 +168,7 @@ func TestFindEdges(t *testing.T) {
 		{"www.a.b", "http://www.a.b"},
 		{"www.ab", ""},
 		{"see the a[.]bc", ""}, // shorter than any other link
-		{"httpstat.us/200 httpbin.org/https", ""},
+		{"httpstat.us:200 httpbin.org/https", ""},
 		{"[He has left the house.]Then nothing.", ""},
 		{"ab[.]cd", "http://ab.cd"},
 		{"a.b/c[.]d", "http://c.d"},

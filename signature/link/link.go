@@ -10,7 +10,7 @@ import (
 const (
 	// MaxURL is how many bytes of a link are looked at: what follows is cut off.
 	MaxURL = 2048
-	// maxFirst bounds the first part of a path in [Link.Place].
+	// maxFirst bounds a part of a path in [Link.Place].
 	maxFirst = 200
 	// maxTargets is how many links [All] finds in one, itself included.
 	maxTargets = 4
@@ -43,15 +43,6 @@ func (l *Link) authority() string {
 		host += ":" + l.Port
 	}
 	return host
-}
-
-// Place returns host and the first part of the path that is not empty, for example
-// "forms.example.com/abc", or "forms.example.com/" without one: on a platform that
-// anybody can use this is whose link it is.
-func (l *Link) Place() string {
-	path, _, _ := strings.Cut(l.Path, "?")
-	first, _, _ := strings.Cut(strings.TrimLeft(path, "/"), "/")
-	return l.authority() + "/" + first[:min(len(first), maxFirst)]
 }
 
 // Parse reads a link as browsers do (WHATWG URL, special schemes): blanks and
@@ -237,61 +228,4 @@ func decode(text string) string {
 		out = append(out, c)
 	}
 	return string(out)
-}
-
-// All returns the link of a text, and behind it those that it redirects to: what
-// is a link itself, percent-decoded once, as a parameter of the query or as a part
-// of the path. It returns none if the text is no link, and 4 at most.
-func All(text string) []Link {
-	l, ok := Parse(text)
-	if !ok {
-		return nil
-	}
-	all := []Link{l}
-	for at := 0; at < len(all); at++ {
-		path, query, _ := strings.Cut(all[at].Path, "?")
-		if i := schemeIn(path); i > 0 {
-			inner := path[i:]
-			if query != "" {
-				inner += "?" + query
-			}
-			all = appendLink(all, inner)
-		}
-		for value := range strings.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
-			_, value, _ = strings.Cut(value, "=")
-			if len(value) > len("//x.y") && strings.ContainsAny(value[:min(len(value), 16)], ":/%") {
-				if value = decode(value); schemeIn(value) == 0 || strings.HasPrefix(value, "//") {
-					all = appendLink(all, value)
-				}
-			}
-		}
-	}
-	return all
-}
-
-func appendLink(all []Link, text string) []Link {
-	if len(all) == maxTargets {
-		return all
-	}
-	if l, ok := Parse(text); ok {
-		all = append(all, l)
-	}
-	return all
-}
-
-// schemeIn returns where "http:/" or "https:/" begins in text, or -1.
-func schemeIn(text string) int {
-	for at := 0; ; {
-		i := strings.Index(text[at:], ":/")
-		if i < 0 {
-			return -1
-		}
-		i += at
-		for _, scheme := range [...]string{"https", "http"} {
-			if n := len(scheme); i >= n && strings.EqualFold(text[i-n:i], scheme) {
-				return i - n
-			}
-		}
-		at = i + 2
-	}
 }

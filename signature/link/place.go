@@ -1,0 +1,45 @@
+package link
+
+import "strings"
+
+// maxLevels is how many parts of a path a place has at most.
+const maxLevels = 4
+
+// platform are the parts of paths by which platforms that anybody can use sort what is
+// their customers': they say nothing of whose a link is.
+const platform = " about api app apps attachments b blob bucket buckets chat content d design document documents download downloads " +
+	"drawings drive e embed events f fi file files folder folders form forms index.html index.php ipfs ipns o object objects open p page pages " +
+	"presentation preview profile public r redirect responsepage.aspx s scl share shared shares site sites spreadsheets storage u uc user users v v0 v1 v2 view viewer w web "
+
+// Place returns whose link this is on a platform that anybody can use: host and path, up
+// to the first part that is none by which platforms sort, four parts at most; for example
+// "forms.example.com/d/e/abcdef". Where all of a path says nothing, the parameter id, if
+// there is one, follows. Without a path it ends in "/".
+func (l *Link) Place() string {
+	path, query, _ := strings.Cut(l.Path, "?")
+	place := l.authority()
+	levels := 0
+	for part := range strings.SplitSeq(path, "/") {
+		if part == "" {
+			continue
+		}
+		place += "/" + part[:min(len(part), maxFirst)]
+		if levels++; tells(part) || levels == maxLevels {
+			return place
+		}
+	}
+	if levels == 0 {
+		return place + "/"
+	}
+	for parameter := range strings.SplitSeq(query, "&") {
+		if value, ok := strings.CutPrefix(parameter, "id="); ok && value != "" {
+			return place + "?id=" + value[:min(len(value), maxFirst)]
+		}
+	}
+	return place
+}
+
+// tells reports whether a part of a path may be a customer's.
+func tells(part string) bool {
+	return strings.Contains(part, " ") || !strings.Contains(platform, " "+strings.ToLower(part)+" ")
+}

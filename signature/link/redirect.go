@@ -1,0 +1,126 @@
+package link
+
+import (
+	"encoding/base64"
+	"strings"
+
+	"golang.org/x/net/publicsuffix"
+)
+
+// All returns the link of a text, and behind it those that it redirects to: what
+// is a link itself, as a parameter of the query, as a part of the path, or behind the
+// path's fragment sign, as it is, percent-encoded up to three times, in base 64, or as
+// gateways write it that rewrite links. It returns none if the text is no link, and 4 at most.
+func All(text string) []Link {
+	l, ok := Parse(text)
+	if !ok {
+		return nil
+	}
+	all := []Link{l}
+	if _, fragment, ok := strings.Cut(text[:min(len(text), MaxURL)], "#"); ok {
+		all = appendTarget(all, "", strings.TrimPrefix(fragment, "/"))
+	}
+	for at := 0; at < len(all); at++ {
+		path, query, _ := strings.Cut(all[at].Path, "?")
+		if i := schemeIn(path); i > 0 {
+			inner := path[i:]
+			if query != "" {
+				inner += "?" + query
+			}
+			all = appendLink(all, inner)
+		}
+		if name, ok := strings.CutSuffix(all[at].Host, ".translate.goog"); ok {
+			all = appendLink(all, "http://"+translated.Replace(name)+all[at].Path)
+		}
+		if _, page, ok := strings.Cut(path, "/amp/s/"); ok {
+			all = appendLink(all, "http://"+page)
+		}
+		for parameter := range strings.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
+			name, value, _ := strings.Cut(parameter, "=")
+			all = appendTarget(all, name, value)
+		}
+	}
+	return all
+}
+
+// translated undoes how Google Translate writes a name as one label.
+var translated = strings.NewReplacer("--", "-", "-", ".")
+
+// targets are the names of parameters whose value may be a link without its scheme.
+const targets = " continue dest destination goto href link next out redir redirect redirect_uri redirect_url return target to u uri url "
+
+// appendTarget appends the link that the value of a parameter is, if it is one.
+func appendTarget(all []Link, name, value string) []Link {
+	if len(value) <= len("//x.y") || len(all) == maxTargets {
+		return all
+	}
+	if rest, ok := strings.CutPrefix(value, "aHR0c"); ok { // "http" in base 64
+		plain, _ := base64.RawURLEncoding.DecodeString(strings.TrimRight("aHR0c"+urlAlphabet.Replace(rest), "="))
+		return appendLink(all, string(plain))
+	}
+	for range 3 {
+		if !strings.Contains(value, "%") {
+			break
+		}
+		value = decode(value)
+	}
+	switch {
+	case schemeIn(value) == 0, strings.HasPrefix(value, "//"):
+		return appendLink(all, value)
+	case strings.HasPrefix(value, "http-3A__"), strings.HasPrefix(value, "https-3A__"):
+		return appendLink(all, decode(proofpoint.Replace(value))) // Proofpoint's URL Defense, version 2
+	case strings.Contains(targets, " "+strings.ToLower(name)+" ") && named(value[:hostEnd(value)]) && registered(value[:hostEnd(value)]):
+		return appendLink(all, "http://"+value)
+	}
+	return all
+}
+
+var (
+	urlAlphabet = strings.NewReplacer("+", "-", "/", "_", "%2B", "-", "%2F", "_", "%3D", "=")
+	proofpoint  = strings.NewReplacer("-", "%", "_", "/")
+)
+
+// hostEnd returns where the host at the start of text ends.
+func hostEnd(text string) int {
+	if i := strings.IndexAny(text, "/?#:"); i >= 0 {
+		return i
+	}
+	return len(text)
+}
+
+// registered reports whether a name ends in a domain that there is on the internet.
+func registered(name string) bool {
+	name = strings.ToLower(name)
+	if !strings.Contains(name, ".") {
+		return false
+	}
+	suffix, icann := publicsuffix.PublicSuffix(name)
+	return (icann || strings.Contains(suffix, ".")) && suffix != name
+}
+
+func appendLink(all []Link, text string) []Link {
+	if len(all) == maxTargets {
+		return all
+	}
+	if l, ok := Parse(text); ok {
+		all = append(all, l)
+	}
+	return all
+}
+
+// schemeIn returns where "http:/" or "https:/" begins in text, or -1.
+func schemeIn(text string) int {
+	for at := 0; ; {
+		i := strings.Index(text[at:], ":/")
+		if i < 0 {
+			return -1
+		}
+		i += at
+		for _, scheme := range [...]string{"https", "http"} {
+			if n := len(scheme); i >= n && strings.EqualFold(text[i-n:i], scheme) {
+				return i - n
+			}
+		}
+		at = i + 2
+	}
+}

@@ -15,8 +15,8 @@ import (
 func Find(text []byte, found func(url string) bool) {
 	for at := 0; at < len(text); {
 		end, marked := at, false
-		for end < len(text) && !breaks(text[end]) {
-			marked = marked || text[end] == '.' || text[end] == '(' || text[end] == '['
+		for end < len(text) && classes[text[end]] != breaking {
+			marked = marked || classes[text[end]] == marking
 			end++
 		}
 		if marked && end-at >= len("www.a.b") && !inWord(text[at:end], found) {
@@ -26,8 +26,27 @@ func Find(text []byte, found func(url string) bool) {
 	}
 }
 
-// breaks reports whether no link goes on beyond c.
-func breaks(c byte) bool { return c <= ' ' || c == 0x7f || c == '<' || c == '>' || c == '"' }
+// A byteClass says what a byte is to whoever looks for links.
+type byteClass uint8
+
+const (
+	plainByte byteClass = iota
+	breaking            // no link goes on beyond it
+	marking             // every word that holds a link has one
+)
+
+var classes = func() (c [256]byteClass) {
+	for i := range ' ' + 1 {
+		c[i] = breaking
+	}
+	for _, b := range []byte("\x7f<>\"") {
+		c[b] = breaking
+	}
+	for _, b := range []byte(".([") {
+		c[b] = marking
+	}
+	return c
+}()
 
 // inWord finds the links in text without white space, and reports whether to go on.
 // Of long text it looks at overlapping pieces.

@@ -15,6 +15,7 @@ func all(m Maker) map[string]filter.Key {
 	return map[string]filter.Key{
 		"base": a, "base of another scheme": b,
 		"pair": m.Pair(a, b), "pair of the other order": m.Pair(b, a), "pair of a signature with itself": m.Pair(a, a),
+		"together": m.Together(a, b), "together with itself": m.Together(a, a),
 		"vote": m.Vote("account:ann", bulkhead.Spam, a), "ham vote": m.Vote("account:ann", bulkhead.Ham, a),
 		"vote of another": m.Vote("account:bob", bulkhead.Spam, a), "vote on another": m.Vote("account:ann", bulkhead.Spam, b),
 		"record": m.Record("account:ann", a), "record of another": m.Record("account:bob", a), "record on another": m.Record("account:ann", b),
@@ -48,6 +49,25 @@ func TestDistinct(t *testing.T) {
 	if k := (filter.Key{Hi: 1, Lo: 2}); m.Turn(k, 1) != k {
 		t.Error("the first turn is not the signature itself")
 	}
+	sample := bulkhead.Sample{}
+	of := sample.Signature()
+	if m.Sample(sample) != m.Base(&of) {
+		t.Error("a sample has not the key of its signature")
+	}
+	few := []filter.Key{{Hi: 1, Lo: 2}, {Hi: 1, Lo: 3}, {Hi: 2, Lo: 1}, {Hi: 2, Lo: 2}}
+	together := make(map[filter.Key]bool)
+	for i, a := range few {
+		for j, b := range few {
+			k := m.Together(a, b)
+			if i <= j && together[k] {
+				t.Errorf("%v and %v have the key of others", a, b)
+			}
+			together[k] = true
+			if k != m.Together(b, a) {
+				t.Errorf("%v and %v have another key than in the other order", a, b)
+			}
+		}
+	}
 }
 
 // TestOnDisk: keys are what they were, or stores could not be read any more.
@@ -65,6 +85,7 @@ func TestOnDisk(t *testing.T) {
 		"report":      {Hi: 0x4b026338173b9fb9, Lo: 0xd31584f883d136d5},
 		"second turn": {Hi: 0x7a2ed8fc602fff56, Lo: 0xf1b5f5d046bdc0a4},
 		"voice":       {Hi: 0x0000000000000000, Lo: 0xf0d2208c24dba280},
+		"together":    {Hi: 0xb6d43668605a8a2f, Lo: 0x5571a52c912d8dc1},
 		"vote":        {Hi: 0x0fb80453375ea880, Lo: 0xda689234c193c38b},
 	} {
 		if got[what] != want {

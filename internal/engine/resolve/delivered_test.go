@@ -416,3 +416,42 @@ func TestBlameIsForTexts(t *testing.T) {
 		}
 	}
 }
+
+// TestTurnsEnd: after 64 listings in a week, a revocation stands until the next week opens.
+func TestTurnsEnd(t *testing.T) {
+	b := newBooks(t)
+	voters(b)
+	s := sig(bulkhead.Exact, 1)
+	for turn := range 67 {
+		got := b.report(by("a", bulkhead.Spam, s))
+		want := bulkhead.Receipt{Counted: 1, Listed: 1}
+		if turn >= 64 {
+			want = bulkhead.Receipt{Counted: 1, Pending: 1}
+		}
+		if listed := b.of(s).Own == verdict.Listed; got != want || listed != (turn < 64) {
+			t.Fatalf("listed for the %d. time: %+v, listed %v", turn+1, got, listed)
+		}
+		b.report(by("a", bulkhead.Ham, s))
+	}
+	b.pass(7 * day)
+	if got := b.report(by("a", bulkhead.Spam, s)); got.Listed != 1 {
+		t.Errorf("in the next week: %+v", got)
+	}
+}
+
+// TestContextOnce: a text is counted once with each link, however little the first vote
+// weighs.
+func TestContextOnce(t *testing.T) {
+	b := newBooks(t)
+	voters(b)
+	b.put("tiny", trust.Trusted, 0.01)
+	msg := append(text(1), link("evil.example"))
+	for range 2 {
+		for _, name := range []string{"tiny", "a", "b"} {
+			b.report(by(name, bulkhead.Spam, msg...))
+			if got := b.of(text(1)[0]).Contexts; got != 1 {
+				t.Fatalf("%d contexts of one link after a vote of %s", got, name)
+			}
+		}
+	}
+}

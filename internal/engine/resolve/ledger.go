@@ -128,9 +128,6 @@ func (r *Resolver) open(from int, voice string) {
 
 // openIn reads the columns of r.which in one generation.
 func (r *Resolver) openIn(g int, block *book.Block) {
-	if len(r.which) == 0 {
-		return
-	}
 	r.keys = r.keys[:0]
 	for _, i := range r.which {
 		r.keys = evidence.AppendWeights(evidence.AppendWeights(r.keys, r.items[i].key), r.ledger.records[i])
@@ -149,9 +146,6 @@ func (r *Resolver) openIn(g int, block *book.Block) {
 	r.keys = r.keys[:0]
 	for _, i := range r.which[:taken] {
 		r.keys = evidence.AppendWeights(r.keys, r.opts.Keys.Back(r.items[i].key))
-	}
-	if taken == 0 {
-		return
 	}
 	n = r.weights(block)
 	for j, i := range r.which[:taken] {

@@ -1,0 +1,48 @@
+package verdict
+
+import "testing"
+
+// TestListsPart: a part of a text is listed by votes that outweigh how often it was
+// delivered, as for a suspicion, and never where senders of good standing send it.
+func TestListsPart(t *testing.T) {
+	guarded := voted(1, 0)
+	guarded.Good = 3
+	for name, tt := range map[string]struct {
+		e     Evidence
+		lists bool
+	}{
+		"nothing":               {Evidence{}, false},
+		"one vote":              {voted(1, 0), true},
+		"revoked":               {voted(1, 1), false},
+		"16 deliveries":         {voted(1, 0).delivered(16), true},
+		"17":                    {voted(1, 0).delivered(17), false},
+		"two votes for 66":      {voted(2, 0).delivered(66), true},
+		"and for 67":            {voted(2, 0).delivered(67), false},
+		"of good senders":       {guarded, false},
+		"a peer that lists":     {Evidence{Peers: Peers{Spam: 1}}, true},
+		"half a peer":           {Evidence{Peers: Peers{Spam: 0.5}}, false},
+		"votes without listing": {Evidence{Votes: voted(1, 0).Votes}, false},
+	} {
+		if got := (Policy{Promotion: 1, NearMatch: 2}).listsPart(&tt.e); got != tt.lists {
+			t.Errorf("%s: listed %v", name, got)
+		}
+	}
+}
+
+// TestOutweighs: what stands in the message itself says more than what is quoted in it,
+// and of two alike the stronger.
+func TestOutweighs(t *testing.T) {
+	match := func(votes int, quoted bool) *Match { return &Match{Evidence: voted(votes, 0), Quoted: quoted} }
+	for _, tt := range []struct {
+		a, b *Match
+		want bool
+	}{
+		{match(1, false), match(5, true), true}, {match(5, true), match(1, false), false},
+		{match(2, false), match(1, false), true}, {match(1, false), match(2, false), false}, {match(1, false), match(1, false), false},
+		{match(2, true), match(1, true), true}, {match(1, true), match(2, true), false},
+	} {
+		if got := tt.a.outweighs(tt.b, Policy{Promotion: 1, NearMatch: 2}); got != tt.want {
+			t.Errorf("%d votes, quoted %v, beside %d, %v: outweighs %v", tt.a.Evidence.Votes.Spam, tt.a.Quoted, tt.b.Evidence.Votes.Spam, tt.b.Quoted, got)
+		}
+	}
+}

@@ -63,7 +63,7 @@
 //
 //   - Decoded parts that take more memory than the message, and more than 1 MiB,
 //     are cut: the exact hash is of what is left.
-//   - The skeleton is of the first 256 KiB of each visible text and of 4,096 words.
+//   - The skeleton is of the first 256 KiB of each visible text and of 4,096 words, the sketch of 8,192.
 //   - rspamd's digests leave out texts of more than 512 KiB, words of more than 16
 //     KiB and what is beyond 2 MiB of texts.
 //   - Pyzor's leave out mails with a page in characters beyond ISO 8859-1 that takes

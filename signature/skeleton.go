@@ -14,7 +14,7 @@ import (
 
 // Limits of a skeleton.
 const (
-	maxWords     = 4096  // words of one skeleton; what follows is not looked at
+	maxWords     = 4096  // words of one list of a skeleton; as many more are shown beside
 	maxWordASCII = 24    // letters of a Latin word; longer ones are tokens made by machines
 	maxWord      = 72    // letters of a word in another script (Hangul counts its jamo)
 	maxChunk     = 1024  // bytes without white space that are looked at together
@@ -53,7 +53,9 @@ func (s *skeleton) beside(t *skeleton) {
 func (s *skeleton) empty() bool { return s.words.len()+s.quoted.len() == 0 }
 
 // full reports whether nothing more is taken.
-func (s *skeleton) full() bool { return s.words.len() >= maxWords && s.quoted.len() >= maxWords }
+func (s *skeleton) full() bool {
+	return s.quoted.len() >= maxWords || s.words.len() >= maxWords && s.rest.len() >= maxWords
+}
 
 // size returns how many bytes of memory the words take.
 func (s *skeleton) size() int { return s.words.size() + s.quoted.size() + s.rest.size() }
@@ -89,7 +91,7 @@ func (f *folder) add(text []byte, embedded bool) {
 	// Most words of a text are its own.
 	f.words.grow(len(text))
 	f.paragraph.grow(len(text) / 4)
-	for at := 0; at < len(text) && f.words.len() < maxWords && f.quoted.len() < maxWords; {
+	for at := 0; at < len(text) && !f.full(); {
 		if at == footerAt {
 			f.endParagraph()
 			f.footer, f.below = true, true
@@ -129,7 +131,7 @@ func (f *folder) line(line, rest []byte) {
 		f.quotedRest = true
 		return
 	}
-	if !quoted && isAttribution(line, rest) {
+	if !quoted && (isAttribution(line, rest) || isArmour(line)) {
 		return
 	}
 	if scan.IsASCII(line) {
@@ -404,6 +406,9 @@ func (f *folder) endParagraph() {
 	case f.inQuote:
 		f.quoted.join(words)
 	default:
+		if f.words.len()+words.len() > maxWords {
+			f.rest.join(words)
+		}
 		f.words.join(words)
 	}
 	f.paragraph.truncate(0)

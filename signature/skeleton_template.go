@@ -93,6 +93,13 @@ func isAttribution(line, rest []byte) bool {
 	return bytes.HasPrefix(bytes.TrimSpace(next), []byte(">"))
 }
 
+// isArmour reports whether line is what OpenPGP writes around a signature (RFC 9580,
+// section 6.2): all signed mail has it.
+func isArmour(line []byte) bool {
+	return bytes.HasPrefix(line, []byte("-----BEGIN PGP ")) || bytes.HasPrefix(line, []byte("-----END PGP ")) ||
+		bytes.HasPrefix(line, []byte("Version: ")) && bytes.Contains(line, []byte("PG"))
+}
+
 // isTemplate reports whether a paragraph is one of those that unrelated
 // messages share: a disclaimer, or the legal and subscription lines below a
 // newsletter.
@@ -152,25 +159,37 @@ func foldedWords(text string) *wordList {
 	return &f.paragraph
 }
 
+// Bounds of what names recipients: a sender could write the words of his text there.
+const (
+	maxNameWords      = 4  // of a name; a longer one names nobody
+	maxRecipientWords = 16 // in all
+)
+
 // recipientWords returns the folded words that name the recipients in the
 // given fields: the parts of addresses and of display names.
 func recipientWords(fields []string) *wordSet {
 	set := &wordSet{}
-	for _, field := range fields {
-		if len(field) > 1024 {
-			continue // a list of recipients names nobody
-		}
-		plain := strings.Map(func(r rune) rune {
+	add := func(text string) {
+		words := foldedWords(strings.Map(func(r rune) rune {
 			if strings.ContainsRune("@.<>\"'_-+,;()", r) {
 				return ' '
 			}
 			return r
-		}, field)
-		words := foldedWords(plain)
+		}, text))
 		for i := range words.len() {
-			if w := words.at(i); len(w) >= 3 {
+			if w := words.at(i); words.len() <= maxNameWords && len(w) >= 3 && len(set.words) < maxRecipientWords {
 				set.add(w)
 			}
+		}
+	}
+	for _, field := range fields {
+		if len(field) > 1024 {
+			continue // a list of recipients names nobody
+		}
+		for one := range strings.SplitSeq(field, ",") {
+			name, address, _ := strings.Cut(one, "<")
+			add(name)
+			add(address)
 		}
 	}
 	return set

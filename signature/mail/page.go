@@ -98,7 +98,7 @@ func (v *visible) link(url string, hidden, loaded bool) {
 	if url = url[:min(len(url), maxHref)]; strings.Contains(url, "&") {
 		url = html.UnescapeString(url)
 	}
-	h := Href{URL: url, Hidden: hidden || v.hidden != 0, Loaded: loaded}
+	h := Href{URL: url, Hidden: hidden || v.veil != 0, Loaded: loaded}
 	if _, known := v.known[h]; known {
 		return
 	}
@@ -131,7 +131,7 @@ func (v *visible) element(tag atom.Atom, name []byte, source string) {
 		v.endAnchor()
 		if href, ok := attribute(source, "href", v.pace); ok {
 			style, _ := attribute(source, "style", v.pace)
-			v.link(href, hiddenStyle([]byte(style)), false)
+			v.link(href, hiddenStyle(style), false)
 			v.anchor = len(v.dst) + 1
 		}
 	case atom.Area, atom.Base:

@@ -120,3 +120,43 @@ func FuzzAttributes(f *testing.F) {
 		}
 	})
 }
+
+// TestVisible: what is out of sight, and what an element inside brings back.
+func TestVisible(t *testing.T) {
+	const a, b = "seen", "hidden"
+	nest := func(style string, n int) string {
+		return strings.Repeat(`<div style="`+style+`">`, n) + b + strings.Repeat("</div>", n)
+	}
+	for _, source := range []string{
+		`<div style="font-size:0">` + b + `<p style="font-size:14px">` + a + `</p>` + b + `</div>`,
+		`<div style="font-size:0">` + b + `<p style="font:italic 14px/1.5 Arial">` + a + `</p>` + b + `</div>`,
+		`<div style="font-size:0">` + b + `<p style="font-size:2em">` + b + `</p><p style="font-size:medium">` + a + `</p></div>`,
+		`<div style="FONT-SIZE : 0px !important"><font size=3>` + a + `</font>` + b + `</div>`,
+		`<div style="visibility:hidden">` + b + `<div>` + b + `<span style="visibility:visible">` + a + `</span>` + b + `</div></div>`,
+		`<div style="display:none"><p style="display:block;visibility:visible;opacity:1">` + b + `</p></div>` + a,
+		`<div style="opacity:0"><p style="opacity:1">` + b + `</p></div>` + a,
+		`<div style="opacity:.5">` + a + `</div>`,
+		`<div style="position:absolute;left:-9999px"><p>` + b + `</p></div>` + a,
+		`<div style="position:absolute;left:-5px">` + a + `</div>`,
+		`<div style="text-indent:-5000px">` + b + `<p style="text-indent:0">` + a + `</p></div>`,
+		`<div style="max-height:0;overflow:hidden">` + b + `</div><div style="max-height:0">` + a + `</div>`,
+		`<div style="background:#fff;color:#FFFFFE">` + b + `<b style="color:#333">` + a + `</b></div>`,
+		`<div style="background-color:rgb(250,250,250);color:rgba(249, 250, 249, 1)">` + b + `</div><p style="color:white;background:black">` + a,
+		`<span style="mso-hide&#58;all">` + b + `</span>` + a,
+		`<p hidden>` + b + `<div>` + a + `</div>`,
+		`<ul hidden><li>` + b + `</ul>` + a,
+		`<div style="font-size:1px">` + b + `</div><div style="font-size:1em">` + a + `</div>`,
+		`<span style="display:none"><span>` + b + `</span>` + b + `</span>` + a,
+		nest("display:none", maxFrames/2) + a,
+		nest("visibility:hidden", 300) + a,
+		`<div style="display:none"><div style="visibility:hidden"><b>` + b + `</div></div>` + a,
+	} {
+		if got := strings.Fields(string(pageOf(t, source).Text)); strings.Join(got, " ") != a {
+			t.Errorf("%.200s: %q, want %q", source, got, a)
+		}
+	}
+	deep := strings.Repeat(`<div style="display:none"><div style="visibility:hidden">`, maxFrames)
+	if got := string(pageOf(t, deep+strings.Repeat(`<i style="font-size:0"><i style="font-size:9px">`, maxFrames)+a).Text); got != a && got != "" {
+		t.Errorf("nested deeply: %q", got)
+	}
+}

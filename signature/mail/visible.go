@@ -75,7 +75,7 @@ func (v *visible) tokens(source string) (taken int) {
 		}
 		switch kind {
 		case html.TextToken:
-			if v.skip == 0 && v.hidden == 0 && !v.full() {
+			if v.skip == 0 && v.veil == 0 && !v.full() {
 				v.text(z.Text())
 			}
 		case html.StartTagToken:
@@ -113,7 +113,7 @@ func (v *visible) long(source string) int {
 		if v.pace.Over(len(piece)) {
 			break
 		}
-		if v.hidden == 0 {
+		if v.veil == 0 {
 			v.text([]byte(html.UnescapeString(piece)))
 		}
 		text = text[len(piece):]
@@ -177,8 +177,8 @@ type visible struct {
 	start  int
 	pace   *pace.Pace
 	skip   atom.Atom // element whose content is never shown, 0 outside of one
-	hidden atom.Atom // element that is styled away, 0 outside of one
-	nested int       // open elements of the hidden element's name within it
+	veil   veil      // what keeps text out of sight here
+	frames []frame   // the elements that made it so, outermost first
 	quotes int       // open blockquotes
 
 	page   *Page             // to note links and mark-up in; nil to leave them
@@ -220,24 +220,15 @@ func (v *visible) paragraph() {
 }
 
 func (v *visible) open(z *html.Tokenizer, selfClosing bool) {
-	name, more := z.TagName()
+	name, _ := z.TagName()
 	tag := atom.Lookup(name)
-	void := selfClosing || isVoid(tag)
 	source := v.tag
 	if source == "" {
 		source = scan.String(z.Raw())
 	}
 	v.element(tag, name, source)
-	if v.hidden != 0 {
-		switch {
-		case tag == v.hidden && tag != atom.P && !void:
-			v.nested++
-			return
-		case v.hidden == atom.P && isBlock(tag):
-			v.hidden = 0 // a block ends the paragraph
-		default:
-			return
-		}
+	if void := selfClosing || isVoid(tag); !void {
+		v.enter(tag, v.veilsOf(tag, source))
 	}
 	switch tag {
 	case atom.Script, atom.Style, atom.Title, atom.Template:
@@ -245,6 +236,11 @@ func (v *visible) open(z *html.Tokenizer, selfClosing bool) {
 			v.skip = tag
 		}
 		return
+	}
+	if v.veil&gone != 0 {
+		return
+	}
+	switch tag {
 	case atom.Blockquote:
 		v.paragraph()
 		v.quotes++
@@ -257,9 +253,6 @@ func (v *visible) open(z *html.Tokenizer, selfClosing bool) {
 			v.line()
 		}
 	}
-	if !void && more && mayHide(z.Raw()) && isHidden(z) {
-		v.hidden, v.nested = tag, 0
-	}
 }
 
 func (v *visible) end(z *html.Tokenizer) {
@@ -268,18 +261,16 @@ func (v *visible) end(z *html.Tokenizer) {
 	if tag == atom.A && v.page != nil {
 		v.endAnchor()
 	}
-	switch {
-	case v.skip != 0:
+	if v.skip != 0 {
 		if tag == v.skip {
 			v.skip = 0
 		}
-	case v.hidden != 0:
-		if tag != v.hidden {
-			return
-		}
-		if v.nested--; v.nested < 0 {
-			v.hidden = 0
-		}
+		return
+	}
+	within := v.veil&gone != 0
+	v.exit(tag)
+	switch {
+	case within:
 	case tag == atom.Blockquote:
 		v.paragraph()
 		v.quotes = max(0, v.quotes-1)
@@ -299,48 +290,6 @@ func mayHide(tag []byte) bool {
 		}
 	}
 	return false
-}
-
-// isHidden reads the attributes of a start tag and reports whether they take
-// the element out of sight.
-func isHidden(z *html.Tokenizer) bool {
-	for range 64 {
-		key, value, more := z.TagAttr()
-		switch string(key) {
-		case "hidden":
-			return true
-		case "style":
-			if hiddenStyle(value) {
-				return true
-			}
-		}
-		if !more {
-			return false
-		}
-	}
-	return false
-}
-
-func hiddenStyle(style []byte) bool {
-	if len(style) > 4096 {
-		style = style[:4096]
-	}
-	compact := make([]byte, 0, len(style))
-	for _, c := range style {
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		if c > ' ' {
-			compact = append(compact, c)
-		}
-	}
-	s := string(compact)
-	for _, mark := range []string{"display:none", "visibility:hidden", "mso-hide:all", "font-size:0;", "font-size:0px", "font-size:0pt"} {
-		if strings.Contains(s, mark) {
-			return true
-		}
-	}
-	return strings.HasSuffix(s, "font-size:0")
 }
 
 func isVoid(tag atom.Atom) bool {

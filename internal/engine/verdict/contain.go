@@ -11,6 +11,10 @@ import (
 // replaced seven in ten messages do.
 const PartMatch = 5
 
+// PartWhole is how many samples say that a message holds the most of a reported one. Two
+// votes on texts that have five samples in common are not two on one text.
+const PartWhole = 12
+
 // A Match is a reported text that the message at hand holds.
 type Match struct {
 	Evidence Evidence // of the sample that votes fell on

@@ -34,7 +34,7 @@ const (
 	twoVoices      // a changed copy, called spam by two
 	contexts       // likewise, with several senders or links
 	oneVoice       // a changed copy that too little speaks against
-	quotesText     // it quotes or forwards what was reported
+	holdsText      // it quotes or forwards what was reported, or holds a part of it only
 	known          // the sender is known, and was not reported with the text
 	wanted         // a root said so
 	goodLinks      // the text was reported, but all its links are known
@@ -208,8 +208,8 @@ func (d *decision) byText() {
 		d.why = wanted
 	case d.linksStand():
 		d.why = goodLinks
-	case t.quoted:
-		d.rule(bulkhead.ClassSuspected, quotesText, -1)
+	case t.scheme == bulkhead.Part && (t.quoted || t.bands < PartWhole):
+		d.rule(bulkhead.ClassSuspected, holdsText, -1)
 	case t.strength >= twoVotes-slack && t.contexts >= 2:
 		d.rule(bulkhead.ClassSpam, contexts, -1)
 	case t.strength >= twoVotes-slack && t.good == 0 && small:

@@ -52,7 +52,7 @@ func (d *decision) because(confidence int) string {
 		return d.textReason() + d.aside() + ", " + sure
 	case otherPart:
 		return d.partReason() + ", " + sure
-	case quotesText:
+	case holdsText:
 		return d.textReason() + "; suspected only, " + sure
 	case oneVoice:
 		return d.textReason() + d.doubt() + ", " + sure

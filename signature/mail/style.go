@@ -1,0 +1,302 @@
+package mail
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
+)
+
+// A veil says what keeps text out of sight. What is gone stays so whatever is inside; the
+// others are inherited, and an element inside may take them off.
+//
+// Source: CSS 2.2 and Color 4 on which properties are inherited: display and opacity are
+// not, but what they take away takes everything in it away.
+type veil uint8
+
+const (
+	gone      veil = 1 << iota // not displayed, transparent, cut off or beside the page
+	invisible                  // visibility: hidden
+	tiny                       // letters of no size
+	indented                   // out of the page by its indent
+	faint                      // the colour of its background
+)
+
+// A frame is an element that changes what is seen of what is inside of it.
+type frame struct {
+	tag    atom.Atom
+	nested int  // open elements of the same name within
+	before veil // what there was around it
+}
+
+// maxFrames bounds the elements that are kept in mind. Who nests more is believed nothing:
+// all that follows counts as seen.
+const maxFrames = 64
+
+const maxStyle = 4096 // bytes of a style that are looked at
+
+// enter begins the element of a start tag, whose style is looked at if it has one.
+func (v *visible) enter(tag atom.Atom, style veils) {
+	if n := len(v.frames); n > 0 && v.frames[n-1].tag == atom.P && isBlock(tag) {
+		v.leave(n - 1) // a block ends the paragraph
+	}
+	now := v.veil&^style.off | style.on
+	if now == v.veil {
+		for i := len(v.frames) - 1; i >= 0; i-- {
+			if v.frames[i].tag == tag {
+				v.frames[i].nested++
+				break
+			}
+		}
+		return
+	}
+	if len(v.frames) == maxFrames {
+		v.frames, v.veil = v.frames[:0], 0
+		return
+	}
+	v.frames = append(v.frames, frame{tag: tag, before: v.veil})
+	v.veil = now
+}
+
+// exit ends an element, and those inside of it that were not ended.
+func (v *visible) exit(tag atom.Atom) {
+	for i := len(v.frames) - 1; i >= 0; i-- {
+		if f := &v.frames[i]; f.tag == tag {
+			if f.nested--; f.nested < 0 {
+				v.leave(i)
+			}
+			return
+		}
+	}
+}
+
+func (v *visible) leave(frame int) {
+	v.veil, v.frames = v.frames[frame].before, v.frames[:frame]
+}
+
+// veils is what an element puts before what is inside of it, and what it takes off.
+type veils struct{ on, off veil }
+
+// veilsOf reads the attributes of a start tag.
+func (v *visible) veilsOf(tag atom.Atom, source string) (s veils) {
+	if len(source) < maxToken && !mayHide(scan.Bytes(source)) && tag != atom.Font {
+		return s
+	}
+	eachAttribute(source, v.pace, func(key, value string) bool {
+		switch {
+		case len(key) == len("hidden") && strings.EqualFold(key, "hidden"):
+			s.on |= gone
+		case len(key) == len("style") && strings.EqualFold(key, "style"):
+			s.read(value)
+		case tag == atom.Font && strings.EqualFold(key, "size"):
+			s.off |= tiny
+		}
+		return true
+	})
+	return s
+}
+
+// hiddenStyle reports whether a style takes its element out of sight.
+func hiddenStyle(style string) bool {
+	var s veils
+	s.read(style)
+	return s.on != 0
+}
+
+// read takes the declarations of a style. The last of a property counts, but the few that
+// say something else than the one before are not worth keeping them apart.
+func (s *veils) read(style string) {
+	text := compact(style)
+	var d declared
+	for len(text) > 0 {
+		var one []byte
+		one, text, _ = bytes.Cut(text, []byte{';'})
+		name, value, ok := bytes.Cut(one, []byte{':'})
+		if ok {
+			d.take(s, string(name), strings.TrimSuffix(string(value), "!important"))
+		}
+	}
+	if d.moved && d.beside || d.flat && d.cut {
+		s.on |= gone
+	}
+	switch {
+	case d.colour.known && d.background.known && d.colour.near(d.background):
+		s.on |= faint
+	case d.colour.known || d.background.known:
+		s.off |= faint
+	}
+}
+
+// compact returns a style in lower case without blanks and references.
+func compact(style string) []byte {
+	style = style[:min(len(style), maxStyle)]
+	if strings.IndexByte(style, '&') >= 0 {
+		style = html.UnescapeString(style)
+	}
+	text := make([]byte, 0, len(style))
+	for _, c := range scan.Bytes(style) {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c > ' ' {
+			text = append(text, c)
+		}
+	}
+	return text
+}
+
+// declared is what a style declares of which only several together hide anything.
+type declared struct {
+	moved, beside      bool // out of the flow; far beside its place
+	flat, cut          bool // without height or width; what overflows is cut off
+	colour, background rgb
+}
+
+// take takes a declaration.
+func (d *declared) take(s *veils, name, value string) {
+	switch name {
+	case "display":
+		s.set(value == "none", gone)
+	case "mso-hide":
+		s.set(value == "all", gone)
+	case "visibility":
+		s.set(value == "hidden" || value == "collapse", invisible)
+		if value == "visible" {
+			s.off |= invisible
+		}
+	case "opacity":
+		n, _, ok := number(value)
+		s.set(ok && n < 0.05, gone)
+	case "font-size":
+		s.size(value)
+	case "font":
+		for i := range value { // 12px/1.5 somewhere in it
+			if isDigit(value[i]) && (i == 0 || !isDigit(value[i-1]) && value[i-1] != '.') {
+				if n, unit, ok := number(value[i:]); ok && absolute(unit) && n > 1 {
+					s.off |= tiny
+				}
+			}
+		}
+	case "text-indent":
+		n, _, ok := number(value)
+		s.set(ok && n <= -500, indented)
+		if ok && n > -500 {
+			s.off |= indented
+		}
+	case "position":
+		d.moved = value == "absolute" || value == "fixed"
+	case "left", "top", "right", "bottom":
+		n, _, ok := number(value)
+		d.beside = d.beside || ok && n <= -500
+	case "height", "max-height", "width", "max-width":
+		n, _, ok := number(value)
+		d.flat = d.flat || ok && n == 0
+	case "overflow":
+		d.cut = value == "hidden"
+	case "color":
+		d.colour = colourOf(value)
+	case "background", "background-color":
+		d.background = colourOf(value)
+	}
+}
+
+func (s *veils) set(on bool, what veil) {
+	if on {
+		s.on |= what
+	}
+}
+
+// size takes the size of letters: one that is relative to that around changes nothing.
+func (s *veils) size(value string) {
+	n, unit, ok := number(value)
+	switch {
+	case ok && (n == 0 || n <= 1 && (unit == "px" || unit == "pt")):
+		s.on |= tiny
+	case ok && absolute(unit), strings.Contains(value, "small") && value != "smaller", strings.Contains(value, "large") && value != "larger", value == "medium":
+		s.off |= tiny
+	}
+}
+
+func absolute(unit string) bool {
+	switch unit {
+	case "px", "pt", "pc", "cm", "mm", "in", "rem", "vw", "vh":
+		return true
+	}
+	return false
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// number reads the number at the start of value, and the unit behind it.
+func number(value string) (n float64, unit string, ok bool) {
+	end := 0
+	for end < len(value) && (isDigit(value[end]) || value[end] == '.' || end == 0 && (value[0] == '-' || value[0] == '+')) {
+		end++
+	}
+	n, err := strconv.ParseFloat(value[:end], 64)
+	unit = value[end:]
+	stop := 0
+	for stop < len(unit) && 'a' <= unit[stop] && unit[stop] <= 'z' {
+		stop++
+	}
+	return n, unit[:stop], err == nil
+}
+
+// An rgb is a colour.
+type rgb struct {
+	known   bool
+	r, g, b int
+}
+
+// near reports whether nobody can tell two colours apart.
+func (c rgb) near(o rgb) bool {
+	const most = 12
+	return max(c.r-o.r, o.r-c.r) <= most && max(c.g-o.g, o.g-c.g) <= most && max(c.b-o.b, o.b-c.b) <= most
+}
+
+// colourOf reads the colour at the start of value.
+func colourOf(value string) rgb {
+	switch {
+	case strings.HasPrefix(value, "white"):
+		return rgb{true, 255, 255, 255}
+	case strings.HasPrefix(value, "black"):
+		return rgb{known: true}
+	case strings.HasPrefix(value, "rgb"):
+		return functional(value)
+	case !strings.HasPrefix(value, "#"):
+		return rgb{}
+	}
+	n := 1
+	for n < len(value) && n <= 6 && (isDigit(value[n]) || 'a' <= value[n] && value[n] <= 'f') {
+		n++
+	}
+	x, err := strconv.ParseUint(value[1:n], 16, 32)
+	switch {
+	case err != nil:
+		return rgb{}
+	case n == 7:
+		return rgb{true, int(x >> 16), int(x >> 8 & 255), int(x & 255)}
+	case n == 4:
+		return rgb{true, int(x>>8) * 17, int(x>>4&15) * 17, int(x&15) * 17}
+	}
+	return rgb{}
+}
+
+// functional reads rgb(1,2,3) and rgba(1,2,3,0.5).
+func functional(value string) rgb {
+	_, inner, ok := strings.Cut(value, "(")
+	var part [3]int
+	for i := range part {
+		n, _, number := number(inner)
+		if !ok || !number {
+			return rgb{}
+		}
+		part[i] = int(n)
+		_, inner, ok = strings.Cut(inner, ",")
+	}
+	return rgb{true, part[0], part[1], part[2]}
+}

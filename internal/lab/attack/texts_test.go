@@ -311,7 +311,7 @@ func TestDisguises(t *testing.T) {
 		before += without.recognises(t, raw)
 	}
 	t.Logf("%d messages reported; of %d ham %d are taken for one of them, %d without parts", len(box.texts), len(box.ham), n, before)
-	if n > before+len(box.ham)/500 {
+	if n > before+len(box.ham)/100 {
 		t.Errorf("%d of %d ham are taken for spam, %d without parts", n, len(box.ham), before)
 	}
 }

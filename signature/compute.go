@@ -169,7 +169,6 @@ func rspamdContent(ctx context.Context, m *mail.Message, opts Options) ([]bulkhe
 	}
 	policy := opts.RspamdPolicy
 	policy.AllTypes = true
-	policy.MaxWords = rspamd.WordLimit
 	hashes, err := h.Hashes(ctx, m, policy)
 	if err != nil {
 		return nil, err

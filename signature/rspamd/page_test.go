@@ -1,0 +1,63 @@
+package rspamd
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestPage: what rspamd 3.4 shows of pages, seen from the words that it makes of them.
+func TestPage(t *testing.T) {
+	for source, want := range map[string]string{
+		`<p>a <img src=x alt="nice picture"> b</p>`: "a nice picture b", `<img src=x alt="nice"><p>a</p>`: "nice a", `<p>a <img src=x title=t> b</p>`: "a b",
+		`<p style="color:#fefefe">white</p> b`: "b", `<font color=white>white</font> b`: "b", `<font color="#fffff0">white</font> b`: "b",
+		`<p style="color:white;background-color:black">white</p> b`: "white b", `<td bgcolor=black style="color:white">x</td>b`: "x b", `<p style="color:#eeeeee">x</p>b`: "x b",
+		`<p style="color:rgb(255,255,255)">x</p>b`: "b", `<p style="color:#ffffff">x<span style="color:#000">y</span></p>b`: "y b", `<p style="color:#ffffff">x<b>z</b></p>b`: "b",
+		`<p style="display:none">x</p>b`: "b", `<p style="visibility:hidden">x</p>b`: "b", `<p hidden>x</p>b`: "b", `<p style="font-size:0px">x</p>b`: "b", `<p style="font-size:1px">x</p>b`: "x b",
+		`<p style="opacity:0">x</p>b`: "x b", `<p style='mso-hide:all'>x</p>b`: "x b", `<span style="display:none">x<b>y</b></span>b`: "yb", `<font size=0>x</font>b`: "xb",
+		"a<b>b</b>c": "abc", "a<br>b": "a b", "a<div>b</div>c": "a b c", "<td>a</td><td>b</td>": "a b", "<li>a<li>b": "ab", "<h1>a</h1>b": "a b", "<title>t</title>a": "a",
+		"<style>p{}</style>a": "a", "<script>x()</script>a": "a", "<object>x</object>b": "b", "<noscript>n</noscript>a": "n a", "a<!-- c -->b": "ab", "a&nbsp;b": "a b",
+		"a&bogus;b": "a bogusb", "a&eacute;b": "aéb", "a&#150;b": "a b", "a&amp;b": "a b", "a <3 b": "a 3 b", "a<wbr>b": "ab", "<iframe>x</iframe>b": "xb",
+		"<html><body>a</body></html>b<p>c</p>": "a c", `<a href="http://x.example.com/">shop.example.com</a> b`: "b", `<a href="http://x.example.com/">Visit shop.example.com now</a>`: "visit shop example com now",
+		"see http://example.com/a now, or example.com": "see now or example com",
+	} {
+		page := readPage(source, nil)
+		page.dropShown()
+		words, ok := wordsOf(stripText(page.text), false, 100, nil)
+		if got := strings.Join(words, " "); !ok || got != want {
+			t.Errorf("%s: %q, want %q", source, got, want)
+		}
+	}
+}
+
+// TestLinks: what rspamd 3.4 cuts out of plain text, seen from the words that are left.
+func TestLinks(t *testing.T) {
+	for text, want := range map[string]string{
+		"a shop.example.com b": "a b", "a shop.example.com, b": "a shop example com b", "a shop.example.com. B": "a b", "a shop.example.com) b": "a b", "a shop.example.com: b": "a shop example com b",
+		"a shop.example.com! b": "a shop example com b", "a shop.example.com's b": "a b", "a shop.example.com/x b": "a b", "a shop.example.com:80/x b": "a b", "a shop.example.com:80: b": "a shop example com 80 b",
+		"a (shop.example.com b": "a b", "a \"shop.example.com b": "a shop example com b", "a =shop.example.com/x b": "a shop example com x b", "a <shop.example.com/x> b": "a b", "a shop.example.com/x> b": "a shop example com x b",
+		"a http://shop.example.com/x> b": "a http shop example com x b", "a <http://shop.example.com/x> b": "a b", "a <URL:http://shop.example.com/x> b": "a url b", "a x:http://example.com b": "a x b", "a xhttp://example.com b": "a xhttp example com b",
+		"a http://192.0.2.7/x b": "a b", "a 192.0.2.7 b": "a 192027 b", "a http://localhost/x b": "a http localhost x b", "a http://x.nonsense/ b": "a http x nonsense b", "a www.example.com, b": "a b",
+		"a info@example.com, b": "a b", "a mailto:x@example.com?subject=y b": "a b", "a info@x.nonsense b": "a infox nonsense b", "a x@y b": "a xy b", "a @y b": "a b", "a @07:42 b": "a 42 b",
+		"a bücher.com b": "a b", "a x_y.org b": "a b", "a -x.org b": "a x org b", "a example.com.x b": "a example com x b", "a ™ b™ ½ x² b": "a b x b", "a git://example.com b": "a git example com b",
+	} {
+		words, ok := wordsOf([]byte(text), true, 100, nil)
+		if got := strings.Join(words, " "); !ok || got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// FuzzPage: any page has a text, and what is shown for links lies within it.
+func FuzzPage(f *testing.F) {
+	f.Add("<html><body bgcolor=#000><p style='color:rgb(1,2,3);font-size:0'>a<a href=x>b.example.com</a><img alt=c></body></html>d&#x;&bogus;&#150")
+	f.Add("<a><a></a><script><object><title></noscript><div hidden")
+	f.Fuzz(func(t *testing.T, source string) {
+		page := readPage(source, nil)
+		for _, at := range page.shown {
+			if at[0] < 0 || at[0] >= at[1] || at[1] > len(page.text) {
+				t.Fatalf("shown %v of %d bytes", at, len(page.text))
+			}
+		}
+		page.dropShown()
+	})
+}

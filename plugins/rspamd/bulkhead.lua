@@ -1,0 +1,277 @@
+--[[
+Asks a bulkhead node about mail over HTTP, and votes there. docs/plugins.md of
+bulkhead says how to set it up.
+
+It hands over the whole mail with what rspamd has verified, and inserts a symbol for the
+class that the node gives it, with the reason as option. What rspamc learns is a vote, if
+the classifier's learn_condition asks this plugin. While the node is away, slow or says
+what cannot be understood, there is no symbol but BULKHEAD_FAIL, which scores nothing.
+]]--
+
+if confighelp then
+  return
+end
+
+local N = 'bulkhead'
+
+local lua_bayes_learn = require 'lua_bayes_learn'
+local rspamd_http = require 'rspamd_http'
+local rspamd_logger = require 'rspamd_logger'
+local ucl = require 'ucl'
+
+local settings = {
+  server = 'http://127.0.0.1:8420',
+  token = nil, -- of an account, for a node elsewhere
+  timeout = 3.0, -- seconds
+  max_size = 4 * 1024 * 1024, -- bytes of a mail that is sent
+  count = true, -- delivered mail is counted. false where the milter of the node counts it
+  user = false, -- a vote names its user: the header User of the request, or its recipient
+  full_confidence = 80, -- from which a symbol has its whole score
+}
+
+-- The symbol of each class, with its score. With rspamd's own limits spam is junk.
+local symbols = {
+  spam = { 'BULKHEAD_SPAM', 8.0, 'reported as spam' },
+  suspected = { 'BULKHEAD_SUSPECTED', 3.0, 'like mail that was reported as spam' },
+  bulk = { 'BULKHEAD_BULK', 0.5, 'sent to many' },
+  good = { 'BULKHEAD_GOOD', -1.0, 'white-listed, or its sender is well known here' },
+}
+
+local max_answer = 2 * 1024 * 1024
+local max_recipients = 100
+
+local opts = rspamd_config:get_all_opt(N)
+if not opts then
+  rspamd_logger.infox(rspamd_config, '%s is not configured: not loaded', N)
+  return
+end
+for k, v in pairs(opts) do
+  settings[k] = v
+end
+
+-- escape writes a value as a part of a query.
+local function escape(text)
+  return (tostring(text):gsub('[^%w._~-]', function(c)
+    return string.format('%%%02X', string.byte(c))
+  end))
+end
+
+-- one_line keeps of a text what fits into an option.
+local function one_line(text)
+  return (tostring(text):gsub('[^\32-\126]', ' '):sub(1, 160))
+end
+
+local function headers()
+  return settings.token and { ['Authorization'] = 'Bearer ' .. settings.token } or {}
+end
+
+-- decode returns the table that an answer is, or nil and why it is none.
+local function decode(err, code, body)
+  if err then
+    return nil, err
+  end
+  body = tostring(body or '')
+  if #body > max_answer then
+    return nil, 'an answer of ' .. #body .. ' bytes'
+  end
+  local parser = ucl.parser()
+  local ok, why = parser:parse_string(body)
+  local answer = ok and parser:get_object() or nil
+  if code ~= 200 then
+    return nil, string.format('%s %s', code, one_line(type(answer) == 'table' and answer.detail or ''))
+  end
+  if type(answer) ~= 'table' then
+    return nil, 'an answer that is none: ' .. one_line(why)
+  end
+  return answer
+end
+
+-- source returns what rspamd has verified of a message: client, sender, dkim.
+local function source(task)
+  local s = {}
+  local ip = task:get_from_ip()
+  if ip and ip:is_valid() then
+    s.client = ip:to_string()
+  end
+  local from = task:get_from('smtp')
+  if task:has_symbol('R_SPF_ALLOW') and from and from[1] and (from[1].addr or ''):find('^%S+@%S+$') then
+    s.sender = from[1].addr
+  end
+  for _, symbol in ipairs(task:get_symbol('R_DKIM_ALLOW') or {}) do
+    for _, option in ipairs(symbol.options or {}) do
+      -- "example.com:s=selector"
+      local domain = option:match('^([%w._-]+)')
+      if domain and #(s.dkim or {}) < 16 then
+        s.dkim = s.dkim or {}
+        table.insert(s.dkim, domain)
+      end
+    end
+  end
+  return s
+end
+
+local function query_of(s)
+  local parts = {}
+  for _, name in ipairs({ 'client', 'sender' }) do
+    if s[name] then
+      table.insert(parts, name .. '=' .. escape(s[name]))
+    end
+  end
+  for _, domain in ipairs(s.dkim or {}) do
+    table.insert(parts, 'dkim=' .. escape(domain))
+  end
+  return #parts > 0 and '?' .. table.concat(parts, '&') or ''
+end
+
+-- signatures returns those that an answer has found something about, or not.
+local function signatures(answer)
+  local all = {}
+  for _, f in ipairs(type(answer.findings) == 'table' and answer.findings or {}) do
+    if type(f) == 'table' and type(f.signature) == 'string' then
+      table.insert(all, f.signature)
+    end
+  end
+  return all
+end
+
+local scanned = N .. '_scanned' -- set for a mail that is scanned, and not learnt by somebody
+
+local function check(task)
+  task:cache_set(scanned, true)
+  local size = task:get_size()
+  -- Mail of the site's own users is neither judged nor counted.
+  if task:get_user() or size == 0 or size > settings.max_size then
+    return
+  end
+  local from = source(task)
+  local ok = rspamd_http.request({
+    task = task,
+    url = settings.server .. '/v1/check' .. query_of(from),
+    method = 'post',
+    body = task:get_content(),
+    mime_type = 'message/rfc822',
+    headers = headers(),
+    timeout = settings.timeout,
+    max_size = max_answer,
+    callback = function(err, code, body)
+      local answer, why = decode(err, code, body)
+      local class = answer and answer.class
+      if not answer or type(class) ~= 'string' then
+        rspamd_logger.warnx(task, '%s: no verdict: %s', N, why or 'no class')
+        task:insert_result('BULKHEAD_FAIL', 0.0, one_line(why or 'no class'))
+        return
+      end
+      local reason = type(answer.reasons) == 'table' and answer.reasons[1]
+      local confidence = tonumber(answer.confidence) or 0
+      if symbols[class] then
+        local weight = 1.0
+        if class == 'spam' then
+          weight = math.min(1.0, math.max(0.0, confidence / settings.full_confidence))
+        end
+        task:insert_result(symbols[class][1], weight, one_line(type(reason) == 'string' and reason or class), 'confidence ' .. math.floor(confidence))
+      end
+      if settings.count then
+        local all = signatures(answer)
+        if #all > 0 then
+          task:cache_set(N, { signatures = all, source = from })
+        end
+      end
+    end,
+  })
+  if not ok then
+    task:insert_result('BULKHEAD_FAIL', 0.0, 'not asked')
+  end
+end
+
+-- count tells the node that a message is delivered, after all is decided.
+local function count(task)
+  local known = task:cache_get(N)
+  local action = task:get_metric_action('default')
+  if not known or action == 'reject' or action == 'soft reject' or action == 'greylist' then
+    return
+  end
+  local report = { signatures = known.signatures, vote = 'sighting', source = known.source, recipients = {} }
+  for _, r in ipairs(task:get_recipients('smtp') or {}) do
+    if (r.addr or ''):find('^%S+@%S+$') and #report.recipients < max_recipients then
+      table.insert(report.recipients, r.addr)
+    end
+  end
+  if #report.recipients == 0 then
+    report.recipients = nil
+    local id = task:get_message_id()
+    if id and #id <= 230 and not id:find('[^\33-\126]') then
+      report.id = id -- mail that comes again after a delay counts once
+    end
+  end
+  if not next(report.source) then
+    report.source = nil
+  end
+  rspamd_http.request({
+    config = rspamd_config,
+    ev_base = task:get_ev_base(),
+    url = settings.server .. '/v1/report',
+    method = 'post',
+    body = ucl.to_format(report, 'json-compact'),
+    mime_type = 'application/json',
+    headers = headers(),
+    timeout = settings.timeout,
+    max_size = max_answer,
+    callback = function(err, code, body)
+      local _, why = decode(err, code, body)
+      if why then
+        rspamd_logger.warnx(rspamd_config, '%s: a delivery is not counted: %s', N, why)
+      end
+    end,
+  })
+end
+
+-- learn votes on a message that rspamc learns, and says whether the classifier may. What
+-- rspamd learns by itself, while it scans, nobody has voted on.
+local function learn(task, is_spam, is_unlearn)
+  if not is_unlearn and not task:cache_get(scanned) and task:get_size() > 0 and task:get_size() <= settings.max_size then
+    local query = '?vote=' .. (is_spam and 'spam' or 'ham')
+    local user = task:get_user() or task:get_principal_recipient()
+    if settings.user and user then
+      query = query .. '&user=' .. escape(user)
+    end
+    rspamd_http.request({
+      config = rspamd_config,
+      ev_base = task:get_ev_base(),
+      url = settings.server .. '/v1/report' .. query,
+      method = 'post',
+      body = task:get_content(),
+      mime_type = 'message/rfc822',
+      headers = headers(),
+      timeout = settings.timeout,
+      max_size = max_answer,
+      callback = function(err, code, body)
+        local _, why = decode(err, code, body)
+        if why then
+          rspamd_logger.warnx(rspamd_config, '%s: a vote is not taken: %s', N, why)
+        end
+      end,
+    })
+  end
+  return lua_bayes_learn.can_learn(task, is_spam, is_unlearn)
+end
+
+rspamd_plugins = rspamd_plugins or {}
+rspamd_plugins[N] = { learn = learn }
+
+local id = rspamd_config:register_symbol({
+  name = 'BULKHEAD_CHECK',
+  type = 'callback',
+  callback = check,
+  flags = 'empty,nostat',
+  group = N,
+})
+for _, s in pairs(symbols) do
+  rspamd_config:register_symbol({ name = s[1], type = 'virtual', parent = id, score = s[2], group = N, description = 'bulkhead: ' .. s[3] })
+end
+rspamd_config:register_symbol({ name = 'BULKHEAD_FAIL', type = 'virtual', parent = id, score = 0.0, group = N, description = 'bulkhead: the node gave no verdict' })
+-- What is verified is wanted first. Without these modules there is nothing to wait for.
+rspamd_config:register_dependency('BULKHEAD_CHECK', 'SPF_CHECK')
+rspamd_config:register_dependency('BULKHEAD_CHECK', 'DKIM_CHECK')
+if settings.count then
+  rspamd_config:register_symbol({ name = 'BULKHEAD_COUNT', type = 'idempotent', callback = count, flags = 'empty,nostat,explicit_disable', group = N })
+end

@@ -1,0 +1,224 @@
+//go:build interop
+
+package plugins
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+)
+
+// An rspamd is a running rspamd with the plugin, DKIM, SPF and a Bayes classifier.
+type rspamd struct {
+	t                  *testing.T
+	worker, controller int
+}
+
+func startRspamd(t *testing.T, server, dns string) *rspamd {
+	t.Helper()
+	path := nodetest.Program(t, "rspamd")
+	plugin, err := filepath.Abs("../../plugins/rspamd/bulkhead.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	r := &rspamd{t: t, worker: nodetest.FreePort(t), controller: nodetest.FreePort(t)}
+	if err := os.WriteFile(filepath.Join(dir, "tld"), []byte("com\norg\nnet\nexample\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := fmt.Sprintf(`
+options {
+  pidfile = "%[1]s/pid"; filters = "spf,dkim"; tempdir = "%[1]s"; history_file = "%[1]s/history"; rrd = "%[1]s/rrd";
+  stats_file = "%[1]s/stats"; dynamic_conf = "%[1]s/dynamic"; hs_cache_dir = "%[1]s"; url_tld = "%[1]s/tld"; local_addrs = [];
+  dns { nameserver = ["%[5]s"]; timeout = 1s; retransmits = 1; }
+}
+logging { type = "console"; level = "info"; }
+worker "normal" { bind_socket = "127.0.0.1:%[2]d"; count = 1; }
+worker "controller" { bind_socket = "127.0.0.1:%[3]d"; count = 1; secure_ip = "127.0.0.1"; }
+metric { name = "default"; actions { reject = 15; add_header = 6; } unknown_weight = 1; }
+classifier "bayes" {
+  tokenizer { name = "osb"; }
+  backend = "sqlite3";
+  cache { path = "%[1]s/learned.sqlite"; }
+  min_tokens = 1;
+  statfile { symbol = "BAYES_HAM"; path = "%[1]s/ham.sqlite"; spam = false; }
+  statfile { symbol = "BAYES_SPAM"; path = "%[1]s/spam.sqlite"; spam = true; }
+  learn_condition = "return function(task, is_spam, is_unlearn) return rspamd_plugins.bulkhead.learn(task, is_spam, is_unlearn) end";
+}
+spf { }
+dkim { }
+bulkhead { server = "%[4]s"; timeout = 2.0; user = true; }
+modules { path = "/usr/share/rspamd/plugins/spf.lua"; path = "%[6]s"; }
+lua = "/usr/share/rspamd/rules/rspamd.lua";
+`, dir, r.worker, r.controller, server, dns, plugin)
+	file := filepath.Join(dir, "rspamd.conf")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	nodetest.Run(t, dir, path, "-i", "-f", "-c", file)
+	nodetest.AwaitTCP(t, fmt.Sprintf("127.0.0.1:%d", r.worker))
+	nodetest.AwaitTCP(t, fmt.Sprintf("127.0.0.1:%d", r.controller))
+	return r
+}
+
+// A result is what rspamd says of a mail.
+type result struct {
+	Action  string
+	Score   float64
+	Symbols map[string]struct {
+		Score   float64
+		Options []string
+	}
+}
+
+func (r *rspamd) scan(mail string, headers ...string) (got result) {
+	r.t.Helper()
+	q, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, fmt.Sprintf("http://127.0.0.1:%d/checkv2", r.worker), strings.NewReader(mail))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		q.Header.Add(headers[i], headers[i+1])
+	}
+	resp, err := http.DefaultClient.Do(q)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := json.Unmarshal(body, &got); err != nil {
+		r.t.Fatalf("%v in %s", err, body)
+	}
+	return got
+}
+
+// envelope is what a mail server tells rspamd of a mail.
+var envelope = []string{"IP", "192.0.2.7", "Helo", "mx.sender.example", "From", "ann@sender.example", "Rcpt", "bob@example.org", "Rcpt", "eve@example.org"}
+
+func (r result) bulkhead() (symbols []string) {
+	for name := range r.Symbols {
+		if strings.HasPrefix(name, "BULKHEAD_") {
+			symbols = append(symbols, name)
+		}
+	}
+	slices.Sort(symbols)
+	return symbols
+}
+
+// TestRspamd: what the node says becomes a symbol, what rspamd has verified reaches the
+// node, and what rspamc learns is a vote.
+func TestRspamd(t *testing.T) {
+	n := startNode(t)
+	letter, key := signed(t, mail("lamps"))
+	dns := nodetest.ServeDNS(t, map[string][]string{
+		"TXT s._domainkey.sender.example": {key}, "TXT sender.example": {"v=spf1 ip4:192.0.2.0/24 -all"},
+	})
+	r := startRspamd(t, n.url, dns.Address)
+	if got := r.scan(letter, envelope...); len(got.bulkhead()) > 0 {
+		t.Errorf("unknown mail: %v", got)
+	}
+	asked := n.awaitSeen("/v1/check")
+	if q := asked[0].URL.Query(); q.Get("client") != "192.0.2.7" || q.Get("sender") != "ann@sender.example" || q.Get("dkim") != "sender.example" {
+		t.Errorf("the node is asked with %v; want client, SPF's sender and DKIM's domain", q)
+	}
+	if body, _ := io.ReadAll(asked[0].Body); string(body) != letter {
+		t.Errorf("the node is asked about %d bytes, want the %d of the mail", len(body), len(letter))
+	}
+	again := mail("boats")
+	r.scan(again, envelope...)
+	counted := n.awaitSeen("/v1/report")
+	var report struct {
+		Vote       string
+		Recipients []string
+		Signatures []string
+		Source     map[string]any
+	}
+	if err := json.NewDecoder(counted[0].Body).Decode(&report); err != nil || report.Vote != "sighting" || len(report.Signatures) < 5 ||
+		!slices.Equal(report.Recipients, []string{"bob@example.org", "eve@example.org"}) || report.Source["client"] != "192.0.2.7" {
+		t.Errorf("the delivery is counted by %+v, %v", report, err)
+	}
+
+	n.post("/v1/report", again)
+	got := r.scan("X-Again: yes\n"+again, envelope...)
+	s := got.Symbols["BULKHEAD_SPAM"]
+	if len(got.bulkhead()) != 1 || s.Score != 8 || got.Action != "add header" || len(s.Options) != 2 || s.Options[1] != "confidence 80" {
+		t.Errorf("reported mail: %+v", got)
+	}
+	n.seen("")
+	changed := strings.Replace(again, "boatsneedle is needleboats", "boatsneedle was needleboats not", 1)
+	if got := r.scan(changed, envelope...); !slices.Equal(got.bulkhead(), []string{"BULKHEAD_SUSPECTED"}) {
+		t.Errorf("a changed copy: %+v", got)
+	}
+	if got := r.scan("X-Once-More: yes\n"+again, append(envelope, "User", "ann")...); len(got.bulkhead()) > 0 {
+		t.Errorf("mail of a user of the site: %+v", got)
+	}
+
+	learnt := mail("hats")
+	for _, step := range []struct{ command, vote, class string }{
+		{"learn_spam", "spam", "BULKHEAD_SPAM"}, {"learn_ham", "ham", ""},
+	} {
+		n.seen("")
+		code, out := command(t, learnt, "rspamc", "-h", fmt.Sprintf("127.0.0.1:%d", r.controller), "-d", "bob@example.org", step.command)
+		if code != 0 {
+			t.Fatalf("rspamc %s: exit %d\n%s", step.command, code, out)
+		}
+		// Deliveries are counted after their mail was answered, and may come in between.
+		votes := n.awaitSeen("/v1/report")
+		for !votes[0].URL.Query().Has("vote") {
+			if votes = votes[1:]; len(votes) == 0 {
+				votes = n.awaitSeen("/v1/report")
+			}
+		}
+		if q := votes[0].URL.Query(); q.Get("vote") != step.vote || q.Get("user") != "bob@example.org" {
+			t.Errorf("%s is the vote %v", step.command, q)
+		}
+		nodetest.Settle(t, nodetest.Patience, "what is said after "+step.command, func() string {
+			got := strings.Join(r.scan(fmt.Sprintf("X-Now: %d\n", time.Now().UnixNano())+learnt, envelope...).bulkhead(), " ")
+			if got != step.class {
+				return fmt.Sprintf("%q, want %q", got, step.class)
+			}
+			return ""
+		})
+	}
+}
+
+// TestRspamdFailsOpen: whatever the node does, mail passes without a symbol that
+// scores, in time.
+func TestRspamdFailsOpen(t *testing.T) {
+	n := startNode(t)
+	r := startRspamd(t, n.url, "127.0.0.1:1")
+	gone := startRspamd(t, "http://"+nodetest.Address(t), "127.0.0.1:1")
+	check := func(t *testing.T, name string, r *rspamd) {
+		began := time.Now()
+		got := r.scan(mail("x"+strings.ReplaceAll(name, " ", "")), envelope...)
+		if took := time.Since(began); took > 15*time.Second {
+			t.Errorf("rspamd answered after %v", took)
+		}
+		if symbols := got.bulkhead(); !slices.Equal(symbols, []string{"BULKHEAD_FAIL"}) || got.Symbols["BULKHEAD_FAIL"].Score != 0 {
+			t.Errorf("%v", got)
+		}
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			n.fail(fault)
+			check(t, name, r)
+		})
+	}
+	t.Run("away", func(t *testing.T) { check(t, "away", gone) })
+	n.fail(nil)
+	if got := r.scan(mail("after"), envelope...); len(got.bulkhead()) > 0 {
+		t.Errorf("when the node is back: %v", got)
+	}
+}

@@ -5,6 +5,9 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"image"
+	"image/color/palette"
+	"math/rand/v2"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/signature/dcc"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/picturetest"
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 	"github.com/bulkhead-mail/bulkhead/signature/pyzor"
 	"github.com/bulkhead-mail/bulkhead/signature/razor"
@@ -151,6 +155,24 @@ func hostile(size int) map[string]func() []byte {
 		"accounts":         func() []byte { return fill(plain, "GB82 WEST 1234 5698 7654 33 ", "") },
 		"attached page": func() []byte {
 			return numbered("Content-Type: text/html\nContent-Disposition: attachment\n\n<script>", "location='http://d%d.example/%d';", size)
+		},
+		"archive of zeros": func() []byte {
+			return withFile("", "application/zip", "a.zip", archive("a", strings.Repeat("\x00", 16*size), "b.html", strings.Repeat("<a href=http://a.example/>", size/8)))
+		},
+		"archives": func() []byte {
+			file := archive("a", whole("word "))
+			for range 4 {
+				file = archive("a.zip", string(file), "b.docx", string(archive("[Content_Types].xml", "x", "word/document.xml", whole("<w:p>word</w:p>"))))
+			}
+			return withFile(strings.Repeat("word ", size/6), "application/zip", "a.zip", file)
+		},
+		"PDF of objects": func() []byte {
+			return withFile("", "application/pdf", "a.pdf", []byte("%PDF-1.4\n"+strings.Repeat("1 0 obj stream\nBT (word) Tj /URI (http://a.example/) endstream ", size/90)))
+		},
+		"pictures": func() []byte {
+			m := picturetest.PNG(image.NewPaletted(image.Rect(0, 0, 1024, 1000), palette.Plan9))
+			p := picturetest.Noise(rand.New(rand.NewPCG(1, 1)), image.NewRGBA(image.Rect(0, 0, 300, 200)), 60)
+			return pictureMail(strings.Repeat("word ", size/10), m, m, m, picturetest.PNG(p), picturetest.JPEG(p, 90))
 		},
 		"wrapped":         func() []byte { return wrap(10) },
 		"delivery status": func() []byte { return fill("Content-Type: message/delivery-status\n\n", "a: b\n\n", "") },

@@ -49,6 +49,9 @@ func (o *opener) zip(data []byte, depth int) bool {
 
 // entry returns a file of a zip archive, or nothing of one that is damaged.
 func (o *opener) entry(f *zip.File, part bool) []byte {
+	if !part && f.UncompressedSize64 > uint64(o.budget.Bytes) {
+		return nil // a large file must not use up what others need
+	}
 	r, err := f.Open()
 	if err != nil {
 		return nil

@@ -2,6 +2,7 @@ package mail
 
 import (
 	"context"
+	"unsafe"
 
 	"github.com/bulkhead-mail/bulkhead/signature/document"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
@@ -10,8 +11,8 @@ import (
 // The limits of what is opened of the attachments of a message: of archives and
 // documents as they are usually compressed, nearly everything.
 const (
-	minInside    = 1 << 18 // bytes, for any message
-	insideAByte  = 8       // and for each byte of it
+	minInside    = 1 << 17 // bytes, for any message
+	insideAByte  = 4       // and for each byte of it
 	maxInside    = 4 << 20
 	maxInsideAll = 32 // parts
 )
@@ -50,6 +51,9 @@ func (m *Message) Inside(ctx context.Context) (*Message, error) {
 	return in, nil
 }
 
+// asString returns b, which nobody changes any more, as a string without a copy.
+func asString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
 // take adds what is in an attachment.
 func (m *Message) take(item document.Item, p *pace.Pace) {
 	part := Part{Type: "application/octet-stream", Name: item.Name, Attachment: true}
@@ -57,10 +61,10 @@ func (m *Message) take(item document.Item, p *pace.Pace) {
 	case document.File:
 		part.Data = item.Data
 	case document.Text:
-		part.Type, part.Text = "text/plain", string(validUTF8(item.Data, len(item.Data)))
+		part.Type, part.Text = "text/plain", asString(validUTF8(item.Data, len(item.Data)))
 	case document.Page:
 		part.Type, part.HTML = "text/html", true
-		part.Text = string(asUTF8(item.Data, "utf-8", 2*len(item.Data), p))
+		part.Text = asString(asUTF8(item.Data, "utf-8", 2*len(item.Data), p))
 	}
 	m.Parts = append(m.Parts, part)
 }

@@ -251,7 +251,7 @@ func matrixFuzzy(ctx context.Context, c *fuzzy.Client) matrixDoor {
 		if err != nil {
 			return err
 		}
-		hashes, err := h.Hashes(ctx, m, rspamd.Policy{AllTypes: true, MaxWords: rspamd.WordLimit})
+		hashes, err := h.Hashes(ctx, m, rspamd.Policy{AllTypes: true})
 		for i := range hashes {
 			if err == nil {
 				sig := hashes[i].Signature()

@@ -10,14 +10,15 @@ import (
 // Many is the largest count. It stands for "this many or more" (2^24-1).
 const Many = 1<<24 - 1
 
-// A Clearinghouse answers what is known of signatures and takes votes on them.
-// Its methods may be called concurrently. Errors wrap the sentinels of this
-// package; no result accompanies an error.
+// A Clearinghouse answers what is known of signatures and takes votes on them. Its
+// methods may be called concurrently. Errors wrap the sentinels of this package, or
+// are faults of the node itself. No result accompanies an error.
 type Clearinghouse interface {
-	// Check says what is known of a message. It changes nothing.
+	// Check returns the verdict on a message. It changes nothing.
 	Check(context.Context, Query) (Verdict, error)
-	// Report counts a sighting or a vote, as the Vote of the report says. When it
-	// returns without an error, the votes are as durable as the node promises.
+	// Report counts a sighting or a vote. When it returns without an error, the
+	// report is as durable as the node promises. A vote for spam must have a
+	// signature that [Identifies] the message.
 	Report(context.Context, Report) (Receipt, error)
 }
 
@@ -48,38 +49,38 @@ func (v Vote) String() string {
 	return "invalid"
 }
 
-// A Reporter is who asks or reports, as established by the front door.
+// A Reporter is who asks or reports, as far as the front door has identified it.
 type Reporter struct {
 	// Account is the authenticated account, "" for an anonymous client.
 	Account string
-	// User is on whose behalf the account, or the node's own client, reports: a user
-	// that it has authenticated. "" if it speaks for itself.
+	// User is the user on whose behalf the account, or the node's own client,
+	// reports, and whom it has authenticated; "" if it speaks for itself.
 	User string
-	// Addr is the client's address. Anonymous clients are told apart by it.
-	// The zero Addr means a caller inside this process.
+	// Addr is the client's address, which tells anonymous clients apart. The zero
+	// Addr means a caller inside this process.
 	Addr netip.Addr
 }
 
-// A Source says where a message came from, as far as the caller knows; empty
-// fields are unknown. It is what whitelists look at.
+// A Source says where a message came from, as far as the caller knows; empty fields
+// are unknown. Whitelists match it.
 type Source struct {
 	Sender string     // sender, "local@domain", that the caller has verified, by SPF or DKIM for example
 	Client netip.Addr // address of the SMTP client that delivered the message
 	ListID string     // value of List-Id, without the angle brackets, verified likewise
 	DKIM   []string   // domains whose DKIM signatures the caller has verified
-	// From is the address of the header field From, if there is one field with one
-	// address. Nobody has verified it by itself: it is the sender's where a verified
-	// domain is its own.
+	// From is the address in the header field From, if there is exactly one field
+	// with one address. It is not verified by itself: it is taken for the sender's if
+	// its domain is one that was verified.
 	From string
-	// ClaimedSender and ClaimedListID are what the envelope or the header says and
-	// nobody has verified: anybody can write them. They match only such entries of
-	// a whitelist as ask for that.
+	// ClaimedSender and ClaimedListID stand in the envelope or the header and are not
+	// verified: anybody can write them. They match only whitelist entries that begin
+	// with [Forgeable].
 	ClaimedSender string
 	ClaimedListID string
 }
 
-// Forgeable begins an entry of a whitelist that matches the claims of a [Source]
-// too: it clears the mail of whoever writes that name into it.
+// Forgeable begins a whitelist entry that also matches the unverified claims of a
+// [Source]. Such an entry clears any mail that carries the name.
 const Forgeable = "forgeable:"
 
 // A Query asks for the verdict on one message.
@@ -88,7 +89,7 @@ type Query struct {
 	Source     Source
 	Reporter   Reporter
 	Threshold  uint32 // count at which the message is bulk; 0 means the node's own
-	// Terse leaves Reasons of the verdict empty: for front doors whose protocol
+	// Terse leaves the Reasons of the verdict empty, for front doors whose protocol
 	// has no room for words.
 	Terse bool
 }
@@ -98,22 +99,23 @@ type Report struct {
 	Signatures []Signature
 	Vote       Vote
 	Count      uint32 // recipients of a sighting; 0 means 1; Many and more mean Many. A vote, and a stranger's sighting, is one
-	// Recipients of a sighting, as far as the door knows them: the addresses to which
-	// mail is delivered there, see [Mailbox]. A root's sighting is a delivery; each
-	// recipient is counted for one once a day, however many copies of a text, or
-	// messages of a sender, arrive. Empty: Count deliveries. At most [MaxRecipients].
+	// Recipients are the mailboxes to which the message of a sighting is delivered,
+	// as [Mailbox] writes them and as far as the door knows them. A sighting by the
+	// node or a trusted account is a delivery: each recipient counts once a day,
+	// however many copies of a text, or messages from a sender, arrive. Empty: Count
+	// deliveries. At most [MaxRecipients].
 	Recipients []string
-	// Trap says of a spam vote that nobody cast it: the message came to an address
-	// that takes no mail but spam. Anybody who finds the address can send it a copy of
-	// another's mail, so such a vote weighs half of its reporter's, is one voice for a
-	// network of clients (Source.Client), and lists only what somebody else speaks
-	// against, too.
+	// Trap says that no person cast this spam vote: the message came to an address
+	// that receives nothing but spam. Anybody who finds the address can send it a
+	// copy of somebody else's mail. Such a vote therefore weighs half as much as its
+	// reporter's, all such votes on mail from one network (Source.Client) are one,
+	// and they list only what somebody else votes against, too.
 	Trap     bool
 	Source   Source
 	Reporter Reporter
-	// ID makes a report idempotent: within one generation, a second report of
-	// the same reporter with the same ID and signatures changes nothing.
-	// Empty for a report that is never sent twice, [MaxID] bytes at most.
+	// ID makes a report idempotent: within one generation, a second report by the
+	// same reporter with the same ID and signatures changes nothing. It has at most
+	// [MaxID] bytes, and is empty for a report that is never sent twice.
 	ID string
 }
 
@@ -123,9 +125,9 @@ const MaxID = 255
 // MaxRecipients is the largest number of Recipients of a [Report].
 const MaxRecipients = 1000
 
-// Mailbox returns what tells the mailbox of an address from others: the address in
-// lower case, without an extension of its local part ("ann+shops@example.com"), so
-// that one mailbox does not look like many.
+// Mailbox returns the address in lower case and without an extension of its local
+// part (the "+shops" of "ann+shops@example.com"), so that one mailbox does not look
+// like many.
 func Mailbox(address string) string {
 	address = strings.ToLower(address)
 	at := strings.LastIndexByte(address, '@')
@@ -169,9 +171,9 @@ func (j Judgement) String() string {
 	return "none"
 }
 
-// A Finding is what is known of one signature. Counts saturate at [Many] and
-// are never lower than what was reported while its generations live; they are
-// higher with the probability that the verdict states.
+// A Finding is what is known of one signature. Counts saturate at [Many]. They are
+// never lower than what was reported, while its generations live; they are higher
+// with the probability that the verdict states.
 type Finding struct {
 	Signature  Signature
 	Sightings  uint32
@@ -183,8 +185,8 @@ type Finding struct {
 	Bulk       bool      // Sightings at or above the threshold
 	First      time.Time // start of the oldest generation that holds it; zero if none
 	Last       time.Time // start of the newest generation that holds it; zero if none
-	// Error is the probability that a message nobody ever reported would have
-	// been given this answer or a worse one, at the present fill.
+	// Error is the probability, at the present fill of the filters, that a message
+	// which nobody reported would get this answer or a worse one.
 	Error float64
 }
 
@@ -193,8 +195,8 @@ func (f *Finding) Known() bool {
 	return f.Sightings > 0 || f.Spam > 0 || f.Ham > 0 || f.Judged != Unjudged
 }
 
-// A Verdict is the answer to a [Query]. The fields that Finding has too speak
-// for the message as a whole.
+// A Verdict is the answer to a [Query]. Fields that a Finding also has are about the
+// message as a whole.
 type Verdict struct {
 	Findings    []Finding // one for each signature of the query, in its order
 	Class       Class     // of the message, white-lists included
@@ -208,15 +210,14 @@ type Verdict struct {
 	First       time.Time // zero if the message is unknown
 	Whitelisted string    // which whitelist entry matched, "" for none
 	Reasons     []string  // in words, the weightiest first; never empty unless the query is Terse
-	// Error is the probability that this answer is a filter error: that a
-	// message nobody ever reported would have been given it.
+	// Error is the probability that the filters are wrong: that a message which
+	// nobody reported would get this answer.
 	Error float64
 }
 
-// Spam reports whether the message is to be treated as spam: judged, and not
+// Spam reports whether to treat the message as spam: it is judged spam and not
 // white-listed.
 func (v *Verdict) Spam() bool { return v.Judged == JudgedSpam && v.Whitelisted == "" }
 
-// Unwanted reports whether the message is spam, or bulk that is not
-// white-listed.
+// Unwanted reports whether the message is spam, or bulk and not white-listed.
 func (v *Verdict) Unwanted() bool { return v.Spam() || v.Bulk && v.Whitelisted == "" }

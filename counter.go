@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// A Look is what is known of one signature by itself: a [Finding] for front
-// doors whose protocol has counters and no verdicts.
+// A Look is what is known of one signature by itself. It is the [Finding] of front
+// doors whose protocol has counts and no verdicts.
 type Look struct {
 	Sightings uint32
 	Spam      uint32    // spam votes; 0 unless Judged says more than Unjudged
@@ -15,43 +15,41 @@ type Look struct {
 	// JudgedSpam.
 	Confidence int
 	First      int64 // start of the oldest generation that holds it, seconds since 1970; 0 if none
-	// Error is the probability that a signature nobody ever counted would be
-	// shown so many times, at the present fill; 0 if there are no Sightings.
+	// Error is the probability, at the present fill of the filters, that a signature
+	// which nobody counted would show as many Sightings; 0 if there are none.
 	Error float64
 }
 
-// An Aspect is what a caller of [Counter].Look wants to know; several may be
-// joined by "|".
+// An Aspect is what a caller of [Counter].Look wants to know. Join several with "|".
 type Aspect uint8
 
 // The aspects.
 const (
 	Counts     Aspect = 1 << iota // Sightings, First and Error
 	Judgements                    // Judged, Spam and Confidence; First too if it is judged
-	// Aside is no aspect but says that the look is not a client's check: it is a
-	// further question of one that was counted, or the program's own. It is left
-	// out of the count of checks.
+	// Aside is not an aspect. It keeps the look out of the count of checks, because
+	// it belongs to a check that was counted already, or is the program's own.
 	Aside
 )
 
-// A Counter is a Clearinghouse that counts signatures by themselves, at a
-// fraction of the cost of messages. [CounterOf] makes one of any Clearinghouse.
+// A Counter is a Clearinghouse that also counts single signatures, at a fraction of
+// the cost of messages. [CounterOf] makes one from any Clearinghouse.
 type Counter interface {
 	Clearinghouse
-	// Look says what is known of any number of signatures: out[i], which need
-	// not be empty before, is of sigs[i]. Fields of other aspects than those
-	// wanted may be zero. On an error out says nothing.
+	// Look writes what is known of sigs[i] to out[i], for any number of signatures,
+	// whatever out[i] held before. Fields of aspects that are not wanted may be zero.
+	// After an error, out is undefined.
 	Look(ctx context.Context, sigs []Signature, out []Look, what Aspect) error
-	// Count counts n[i] sightings of sigs[i], 1 to [Many], for all i or none.
-	// White-listed signatures are passed over. When it returns nil, the
-	// sightings are as durable as the node promises. What [ValidCounts] finds
-	// wrong is refused, with an error that wraps [ErrMalformed].
+	// Count counts n[i] sightings of sigs[i], 1 to [Many], for all i or for none. It
+	// skips white-listed signatures. When it returns nil, the sightings are as
+	// durable as the node promises. It refuses what [ValidCounts] refuses, with the
+	// same error.
 	Count(ctx context.Context, sigs []Signature, n []uint32) error
 }
 
-// ValidCounts returns nil if a [Counter] may be asked to count sigs[i] n[i] times: as
-// many numbers as signatures, each from 1 to [Many], and no signature invalid. Else
-// its error wraps [ErrMalformed]. None to count is right.
+// ValidCounts returns nil if a [Counter] may be asked to count sigs[i] n[i] times:
+// there are as many numbers as signatures, possibly none, each number is 1 to [Many],
+// and each signature is valid. Otherwise its error wraps [ErrMalformed].
 func ValidCounts(sigs []Signature, n []uint32) error {
 	if len(sigs) != len(n) {
 		return fmt.Errorf("bulkhead: %w: %d counts of %d signatures", ErrMalformed, len(n), len(sigs))
@@ -67,8 +65,9 @@ func ValidCounts(sigs []Signature, n []uint32) error {
 	return nil
 }
 
-// CounterOf returns house itself if it is a Counter, or else one that asks and
-// reports message by message; its Count may have counted a part on an error.
+// CounterOf returns house itself if it is a Counter, or else one that uses Check and
+// Report, up to 512 signatures at a time. When Count of the latter fails, it may have
+// counted some of the signatures.
 func CounterOf(house Clearinghouse) Counter {
 	if c, ok := house.(Counter); ok {
 		return c

@@ -10,21 +10,21 @@ var (
 	ErrMalformed = errors.New("malformed request")
 	// ErrUnauthorised: the reporter is unknown or the secret is wrong.
 	ErrUnauthorised = errors.New("unauthorised")
-	// ErrForbidden: the reporter is known and may not do this.
+	// ErrForbidden: the reporter is known but may not do this.
 	ErrForbidden = errors.New("forbidden")
 	// ErrOverLimit: too many requests, or one that is too large.
 	ErrOverLimit = errors.New("over limit")
 	// ErrGeometry: a filter's geometry or key is not the one expected.
 	ErrGeometry = errors.New("wrong geometry")
-	// ErrReadOnly: the node answers checks and takes no reports at present
-	// (disk full, failed write, draining). Trying again later may succeed.
+	// ErrReadOnly: the node answers checks but takes no reports at present (full
+	// disk, failed write, shutdown). Trying again later may succeed.
 	ErrReadOnly = errors.New("temporarily read-only")
 )
 
-// Tolerate returns nil for an error that refuses the reporter (unauthorised,
-// forbidden, over a limit), and any other one as it is. It is for the votes of front
-// doors that count and vote at once: whoever may count need not have a say on the
-// blocklist.
+// Tolerate returns nil for an error that refuses the reporter ([ErrUnauthorised],
+// [ErrForbidden], [ErrOverLimit]), and any other error unchanged. It is for front
+// doors that count and vote in one request: a client that may count need not have a
+// vote.
 func Tolerate(err error) error {
 	if errors.Is(err, ErrUnauthorised) || errors.Is(err, ErrForbidden) || errors.Is(err, ErrOverLimit) {
 		return nil

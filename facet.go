@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// A Facet is what of a message a signature is of. Each facet is counted by itself,
-// so that a vote can fall on what is new in a message, and not on what others send
-// too.
+// A Facet is the part or property of a message that a signature identifies. Each
+// facet is counted separately, so that a vote can fall on what is new in a message
+// and not on what others send, too.
 type Facet uint8
 
 // The facets.
@@ -24,7 +24,7 @@ const (
 	ImageFacet                   // what its pictures look like
 )
 
-// Facet returns what of a message the signatures of s are of.
+// Facet returns the part or property of a message that signatures of s identify.
 func (s Scheme) Facet() Facet {
 	switch s {
 	case Exact, Near, Part, RazorE4, RazorE8, PyzorDigest, DCCBody, DCCFuz1, DCCFuz2, RspamdText, RspamdShingle:
@@ -74,11 +74,10 @@ func (f Facet) String() string {
 	return "none"
 }
 
-// Identifies reports whether signatures tell a message from others, so that a vote for
-// spam may fall on it: whether any is of something else than the network, the mark-up
-// and the claimed name, which messages share that have nothing to do with each other, or
-// a sketch, which counts for nothing.
-// Such a vote without one is refused with [ErrMalformed].
+// Identifies reports whether signatures tell a message from others. They do unless
+// all of them are of the network, the mark-up or the claimed name, which unrelated
+// messages share, or sketches, which count for nothing. A vote for spam on signatures
+// that do not is refused with [ErrMalformed].
 func Identifies(sigs []Signature) bool {
 	return slices.ContainsFunc(sigs, func(s Signature) bool {
 		switch s.Scheme().Facet() {
@@ -92,10 +91,10 @@ func Identifies(sigs []Signature) bool {
 // hashedName begins the sum of a name that is too long to be its own.
 const hashedName = 0
 
-// NamedSignature returns the signature of a name: of schemes [Link], [Sender],
+// NamedSignature returns the signature of a name, for the schemes [Link], [Sender],
 // [Network], [Contact] and [Claim]. The sum is the name itself if it has 1 to
-// [MaxSignature] bytes and does not begin with a zero byte, or else a zero byte and
-// the SHA-256 hash of the name.
+// [MaxSignature] bytes and does not begin with a zero byte. Otherwise it is a zero
+// byte and the SHA-256 hash of the name.
 func NamedSignature(scheme Scheme, name string) Signature {
 	if name != "" && len(name) <= MaxSignature && name[0] != hashedName {
 		return MustSignature(scheme, []byte(name))
@@ -104,8 +103,8 @@ func NamedSignature(scheme Scheme, name string) Signature {
 	return MustSignature(scheme, append([]byte{hashedName}, sum[:]...))
 }
 
-// Name returns the name that s was made of by [NamedSignature], "" if it is not of
-// such a scheme or the name was too long to be kept.
+// Name returns the name from which [NamedSignature] made s, or "" if s has another
+// scheme or the name was too long to be stored.
 func (s *Signature) Name() string {
 	switch s.scheme {
 	case Link, Sender, Network, Contact, Claim:
@@ -116,7 +115,7 @@ func (s *Signature) Name() string {
 	return ""
 }
 
-// A Class is what a verdict says of a message in one word.
+// A Class is the verdict on a message in one word.
 type Class uint8
 
 // The classes.

@@ -9,10 +9,10 @@ import (
 // MaxSignature is the largest number of bytes in the sum of a [Signature].
 const MaxSignature = 64
 
-// A Scheme says how a signature was computed from a message. The set is
-// closed: a new protocol adds a constant here and nothing else in this package.
-// Only the name of a scheme is ever stored or hashed, so the numeric values may
-// change between releases.
+// A Scheme is the way in which a signature is computed from a message. The set is
+// closed: a new protocol adds a constant here and changes nothing else in this
+// package. Only the names of schemes are stored or hashed, so their numeric values
+// may change between releases.
 type Scheme uint8
 
 // The schemes. The comment names the source of the sum.

@@ -34,8 +34,8 @@ func ParseWho(text string) (Who, error) {
 	return 0, fmt.Errorf("%w: %.40q, want loopback, all or none", bulkhead.ErrMalformed, text)
 }
 
-// Access is what clients may ask for. The zero value of a number means the
-// default that stands beside it.
+// Access is what clients may ask for. A number of 0 means the default that stands
+// beside it.
 type Access struct {
 	AnonymousCheck  Who            // who may check, and look at the node, without a token
 	AnonymousReport Who            // who may report and revoke without a token

@@ -1,6 +1,6 @@
-// Package api is the HTTP/JSON front door: check, report and revoke a whole
-// message or ready signatures, look at the node, manage its accounts. The
-// program describes the interface itself, as OpenAPI 3.1, at /openapi.json.
+// Package api is the HTTP/JSON front door: clients check, report and revoke whole
+// messages or ready signatures, look at the node, and manage its accounts. The
+// running program serves its own description, in OpenAPI 3.1, at /openapi.json.
 //
 //	POST /v1/check       what is known of a message
 //	POST /v1/report      count a sighting or a vote

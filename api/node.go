@@ -7,8 +7,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// A Node describes itself. Its method may be called concurrently and should
-// take no longer than some milliseconds: /metrics calls it too.
+// A Node describes itself. Its method may be called concurrently. It should take no
+// more than a few milliseconds, since /metrics calls it, too.
 type Node interface {
 	State(ctx context.Context) client.NodeState
 }

@@ -40,19 +40,18 @@ type Options struct {
 	// are none.
 	RateLimits RateLimits
 	Lists      Lists
-	// Peers manages the nodes that this one shares with; nil: /v1/peers answers
-	// 404.
+	// Peers manages the nodes with which this one shares; nil: /v1/peers answers 404.
 	Peers Peers
 	// Node describes the node; nil: /v1/node answers 404.
 	Node Node
-	// Ready says why the node takes no requests at present, nil if it does;
+	// Ready returns nil if the node takes requests, or why it does not at present;
 	// nil: the node is always ready.
 	Ready func() error
 	// Page is served on "/"; nil: nothing is.
 	Page http.Handler
-	// Advance moves the node's clock forward, and returns the time when all that is
-	// due by then is done. Its error wraps bulkhead.ErrMalformed for a way that the
-	// clock does not take. It is for tests; nil: there is no /v1/clock.
+	// Advance moves the node's clock forward, for tests. It returns the new time once
+	// everything that is due by then is done. Its error wraps bulkhead.ErrMalformed
+	// if the clock cannot move so far. nil: there is no /v1/clock.
 	Advance func(ctx context.Context, d time.Duration) (time.Time, error)
 	// Access is what clients may ask for at first; see [Server.SetAccess].
 	Access Access

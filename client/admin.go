@@ -18,13 +18,14 @@ func (c *Client) ApplyRateLimits(ctx context.Context, attributes map[string]stri
 	return call[*RateDecision](ctx, c, exchange{method: "POST", path: "/v1/ratelimits", body: RateRequest{Attributes: attributes}})
 }
 
-// RateKeys returns what is counted of one key, in all rules if rule is ""; for
-// administrators.
+// RateKeys returns what is counted for one key, in all rules if rule is "". It needs
+// an administrator's token.
 func (c *Client) RateKeys(ctx context.Context, rule, key string) ([]RateKey, error) {
 	return call[[]RateKey](ctx, c, exchange{method: "GET", path: "/v1/ratelimits/keys", query: rateQuery(rule, key)})
 }
 
-// ResetRateKey forgets one key, in all rules if rule is ""; for administrators.
+// ResetRateKey forgets one key, in all rules if rule is "". It needs an
+// administrator's token.
 func (c *Client) ResetRateKey(ctx context.Context, rule, key string) (*RateReset, error) {
 	return call[*RateReset](ctx, c, exchange{method: "DELETE", path: "/v1/ratelimits/keys", query: rateQuery(rule, key)})
 }
@@ -78,8 +79,8 @@ func (c *Client) NewToken(ctx context.Context, name string) (*Token, error) {
 	return call[*Token](ctx, c, exchange{method: "POST", path: userPath(name) + "/token"})
 }
 
-// UndoVotes takes back the votes that an account, or the person of that name, gave
-// from a time on.
+// UndoVotes takes back the votes that an account, or the person of that name, has
+// given since a time.
 func (c *Client) UndoVotes(ctx context.Context, name string, since time.Time) (*Undone, error) {
 	return call[*Undone](ctx, c, exchange{method: "POST", path: userPath(name) + "/undo", body: Undo{Since: since}})
 }

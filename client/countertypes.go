@@ -2,7 +2,7 @@ package client
 
 import "github.com/bulkhead-mail/bulkhead"
 
-// What the document says of the arrays below; a test holds them equal.
+// The largest requests, as the OpenAPI document states them.
 const (
 	MaxLooks  = 4096  // signatures in a LookRequest
 	MaxCounts = 65536 // signatures in a CountRequest

@@ -11,8 +11,8 @@ import (
 
 var _ bulkhead.Counter = (*Client)(nil)
 
-// Check implements [bulkhead.Clearinghouse]. All of the query travels but its
-// reporter: the node takes the holder of the token for it.
+// Check implements [bulkhead.Clearinghouse]. It sends the whole query except its
+// reporter: for the node that is the holder of the token.
 func (c *Client) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, error) {
 	v, err := call[*Verdict](ctx, c, exchange{method: "POST", path: "/v1/check", body: checkOf(&q)})
 	if err != nil {
@@ -21,10 +21,10 @@ func (c *Client) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict,
 	return verdictFor(&q, v)
 }
 
-// Report implements [bulkhead.Clearinghouse]. The report is that of the token's
-// account, whatever account its reporter names, unless the reporter has an address
-// that is not of this machine: then it is that of a stranger there, and the account
-// must be a trusted one or an administrator's.
+// Report implements [bulkhead.Clearinghouse]. The report counts as the token's
+// account's, whatever account its reporter names. If the reporter has the address of
+// another machine, it counts as that of a stranger there, and the account must be a
+// trusted one or an administrator's.
 func (c *Client) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
 	in, err := reportOf(&r)
 	if err != nil {
@@ -46,9 +46,8 @@ type Checked struct {
 	Err     error
 }
 
-// CheckBatch asks about several messages in one request. The answers are in their
-// order. If it returns an error, that is of the whole batch: one malformed query
-// spoils it.
+// CheckBatch asks about several messages in one request. The answers are in the order
+// of the queries. An error is about the whole batch: one malformed query spoils it.
 func (c *Client) CheckBatch(ctx context.Context, queries []bulkhead.Query) ([]Checked, error) {
 	in := make([]Check, len(queries))
 	for i := range queries {
@@ -134,9 +133,10 @@ func (c *Client) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulk
 	return nil
 }
 
-// Count implements [bulkhead.Counter]. More than [MaxCounts] signatures are refused
-// with an error that wraps [bulkhead.ErrOverLimit], because all must go into one
-// request. The account of the token must be a trusted one or an administrator's.
+// Count implements [bulkhead.Counter]. It refuses more than [MaxCounts] signatures,
+// which have to fit into one request, with an error that wraps
+// [bulkhead.ErrOverLimit]. The account of the token must be a trusted one or an
+// administrator's.
 func (c *Client) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint32) error {
 	if len(sigs) > MaxCounts {
 		return fmt.Errorf("client: %w: %d signatures to count, limit %d", bulkhead.ErrOverLimit, len(sigs), MaxCounts)

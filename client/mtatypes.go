@@ -13,8 +13,8 @@ type RateRequest struct {
 // Attributes are values by their names.
 type Attributes map[string]string
 
-// UnmarshalJSON implements [json.Unmarshaler]. Attributes that are given twice are
-// the latter, not all of both.
+// UnmarshalJSON implements [json.Unmarshaler]. If a JSON object has the attributes
+// twice, the second replaces the first.
 func (a *Attributes) UnmarshalJSON(text []byte) error {
 	var m map[string]string
 	err := json.Unmarshal(text, &m)

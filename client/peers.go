@@ -16,7 +16,7 @@ func (c *Client) Peers(ctx context.Context) ([]Peer, error) {
 	return call[[]Peer](ctx, c, exchange{method: "GET", path: "/v1/peers"})
 }
 
-// AddPeer accepts what the holder of a key publishes.
+// AddPeer adds a peer: the node then accepts what the holder of the key publishes.
 func (c *Client) AddPeer(ctx context.Context, p NewPeer) (*Peer, error) {
 	return call[*Peer](ctx, c, exchange{method: "POST", path: "/v1/peers", body: p})
 }

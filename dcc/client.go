@@ -168,8 +168,8 @@ func (c *Conn) Brand(ctx context.Context) (string, error) {
 	return string(brand), nil
 }
 
-// Report counts checksums, which must be in ascending order of their types, for
-// so many targets, or as spam, and returns their totals.
+// Report counts checksums for a number of targets, or as spam, and returns their
+// totals. The checksums must be in ascending order of their types.
 func (c *Conn) Report(ctx context.Context, targets uint32, spam bool, sums []Checksum) ([]Total, error) {
 	if targets > maxTargets {
 		return nil, fmt.Errorf("dcc: %w: %d targets, limit %d", bulkhead.ErrMalformed, targets, maxTargets)

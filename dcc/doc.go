@@ -13,9 +13,9 @@
 //
 // # What is counted
 //
-// The total of a checksum is the sightings of its signature in the tally. A
-// REPORT that claims spam also raises a counter of claims, which shows as
-// "many", and votes on the blocklist with the word of its sender; a checksum
-// that the node has listed for other reasons shows as "many" too. A DELETE
-// cannot lower a filter: the accounts of package ledger take back what was counted.
+// The total of a checksum is the sightings of its signature in the tally. A REPORT
+// that claims spam also raises a counter of claims, which shows as "many", and votes
+// on the blocklist with the weight of its sender. A checksum that the node has listed
+// for other reasons shows as "many", too. A DELETE cannot lower a filter, so the
+// accounts of package ledger take back what was counted.
 package dcc

@@ -18,12 +18,12 @@ const (
 	DefaultGreyEntries = 1 << 20
 )
 
-// A Greylist delays mail of senders that it does not know: the first message
-// of an address, a sender and a recipient (the triple) is embargoed; once it
-// is sent again after the embargo and within the window, the triple passes,
-// and goes on to as long as mail comes now and then. Its methods may be called
-// concurrently. Memory is bounded: 32 bytes and a map's cost for each of at
-// most Entries triples; beyond that, embargoes are forgotten first.
+// A Greylist delays mail from senders that it does not know. The first message from
+// an address and a sender to a recipient (the triple) is embargoed. Once it is sent
+// again, after the embargo and within the window, the triple passes, and goes on
+// passing as long as mail comes now and then. Its methods may be called concurrently.
+// Memory is bounded: 32 bytes and a map's cost for each of at most Entries triples;
+// beyond that, embargoes are forgotten first.
 //
 // Source: docs/specs/dcc.md#greylisting.
 type Greylist struct {
@@ -42,7 +42,7 @@ type greyEntry struct {
 	passed      bool
 }
 
-// A GreyAnswer is what a greylist says of a triple.
+// A GreyAnswer is what a greylist says about a triple.
 type GreyAnswer uint8
 
 // The answers.
@@ -164,8 +164,8 @@ func (g *Greylist) Save(w io.Writer) error {
 	return nil
 }
 
-// Load replaces the greylist by a saved one. On an error, which wraps
-// bulkhead.ErrMalformed if the file is damaged, it is left as it was.
+// Load replaces the greylist with a saved one. If it fails, the greylist stays as it
+// was; the error wraps bulkhead.ErrMalformed if the file is damaged.
 func (g *Greylist) Load(r io.Reader) error {
 	limit := int64(len(greyMagic) + 8 + orDefault(g.Entries, DefaultGreyEntries)*greySize)
 	b, err := io.ReadAll(io.LimitReader(r, limit+1))

@@ -28,36 +28,36 @@ const (
 	ifdConns          = 512
 )
 
-// An Ifd serves the socket of dccifd: programs send it a message with its
-// envelope, and it counts the message and says what is known of it. Set the
-// fields before Serve and leave them alone afterwards.
+// An Ifd serves the socket of dccifd: a program sends a message with its envelope,
+// and the Ifd counts it and answers what is known about it. Set the fields before
+// Serve and do not change them afterwards.
 type Ifd struct {
 	Clearinghouse bulkhead.Clearinghouse
-	// ServerID and Brand are as in [Server]; Host is our name in headers, ""
-	// means that of the machine.
+	// ServerID and Brand are as in [Server]; Host is the name of this server in
+	// headers; "" means the host name.
 	ServerID uint32
 	Brand    string
 	Host     string
 	// Keep lists the types that are counted; nil means Body, Fuz1 and Fuz2.
 	Keep []digests.Type
-	// Rules and Words say how checksums are computed, Substitute which header
-	// makes the substitute sum; see digests.Options.
+	// Rules and Words say how checksums are computed, and Substitute names the header
+	// field for the substitute sum; see digests.Options.
 	Rules      digests.Rules
 	Words      *digests.Words
 	Substitute string
-	// Signatures returns all signatures of a message and of who sent it, by the
-	// envelope's sender and the client (which may be invalid), and its source: a
-	// message is seen whole here, so that its delivery, or that it is reported as spam,
-	// counts for all front doors, and the verdict on all of it is answered. nil leaves
-	// it at the DCC checksums.
+	// Signatures returns all signatures of a message and its sender, and its source,
+	// from the message, the envelope's sender and the client (which may be invalid).
+	// With it, the answer rests on a verdict on the whole message, and its delivery
+	// or spam report counts for all front doors. nil means that only the DCC
+	// checksums count.
 	Signatures func(ctx context.Context, message []byte, sender string, client netip.Addr) ([]bulkhead.Signature, bulkhead.Source, error)
-	// Cleared reports whether the clearinghouse's own white list has a message, by
-	// the envelope's sender, the client (which may be invalid) and what the header
-	// says, and if signatures is set by its signatures, which takes longer. Its
-	// error is that of ctx. nil clears nothing.
+	// Cleared reports whether the clearinghouse's own white list matches a message,
+	// by the envelope's sender, the client (which may be invalid) and the header and,
+	// if signatures is set, by its signatures, which takes longer. Its error is that
+	// of ctx. nil clears nothing.
 	Cleared func(ctx context.Context, message []byte, sender string, client netip.Addr, signatures bool) (bool, error)
-	// Thresholds are the totals at which mail is bulk and refused, by type; nil
-	// means that none is. A user's white list may set others.
+	// Thresholds are the totals at which mail is bulk and refused, by type; nil means
+	// that none is. A user's white list may override them.
 	Thresholds map[digests.Type]uint32
 	// White returns the white list of all users, UserWhite that of one; either
 	// may be nil or return nil. UserWhite is given names as callers send them.
@@ -65,9 +65,9 @@ type Ifd struct {
 	UserWhite func(user string) *Whitelist
 	// Grey delays unknown senders; nil switches greylisting off.
 	Grey *Greylist
-	// MaxMessage is the largest message and MaxMemory that of all messages at
-	// once, in bytes; a message beyond either gets a temporary failure. 0 means
-	// the defaults.
+	// MaxMessage is the size of the largest message, and MaxMemory that of all
+	// messages at once, in bytes. A message beyond either gets a temporary failure. 0
+	// means the defaults.
 	MaxMessage, MaxMemory int64
 	// Timeout is how long the answer to a message may take; one that takes longer
 	// gets a temporary failure. 0 means DefaultTimeout.
@@ -130,9 +130,9 @@ func (s *Ifd) prepare() error {
 }
 
 // Serve serves the connections of l, of TCP or a unix socket, until Shutdown, then
-// returns door.ErrServerClosed; or until l fails. Who may connect is a matter of
-// the address and of the socket's folder: the protocol knows no passwords. It may
-// be called at once for several listeners.
+// returns door.ErrServerClosed; or until l fails. The address, or the permissions of
+// the socket's folder, decide who may connect: the protocol has no passwords. It may
+// be called concurrently, for several listeners.
 func (s *Ifd) Serve(l net.Listener) error {
 	if err := s.prepare(); err != nil {
 		l.Close()

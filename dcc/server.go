@@ -25,21 +25,21 @@ const (
 	maxClockOff     = 64   // seconds that the clock of an administrator may be off
 )
 
-// A Client is what a server knows of a client-id or server-id.
+// A Client is what a server knows about a client-id or server-id.
 type Client struct {
-	// Passwords are one or two of 1 to 32 bytes; either is good.
+	// Passwords are one or two passwords of 1 to 32 bytes; either is accepted.
 	Passwords []string
-	// Account is whose word the spam claims of this client are on the
-	// blocklist; "" makes it that of an anonymous client at its address.
+	// Account is the account whose weight this client's spam reports have on the
+	// blocklist; "" means that of an anonymous client at its address.
 	Account string
 }
 
-// A Server is a DCC server. Set the fields before Serve and leave them alone
+// A Server is a DCC server. Set the fields before Serve and do not change them
 // afterwards. The zero value with a Clearinghouse serves anonymous clients of the
 // machine itself.
 type Server struct {
 	Clearinghouse bulkhead.Clearinghouse
-	// ServerID is ours, 100 to 32767; 0 means DefaultServerID.
+	// ServerID is the id of this server, 100 to 32767; 0 means DefaultServerID.
 	ServerID uint32
 	// Brand becomes part of the header X-DCC-brand-Metrics: letters and digits,
 	// at most 32; "" means DefaultBrand.
@@ -54,16 +54,16 @@ type Server struct {
 	Blocked []netip.Prefix
 	// Keep lists the types that are counted; nil means Body, Fuz1 and Fuz2.
 	Keep []digests.Type
-	// Whitelist says which checksums are ok, ok2 or many whatever was counted;
-	// nil is empty.
+	// Whitelist returns the checksums that are ok, ok2 or many whatever was counted;
+	// nil means none.
 	Whitelist func() *Whitelist
-	// Rate limits the packets of one client, AnonymousRate besides those of one
-	// anonymous client, AnonymousTotal those of all; Exempt lists clients that
-	// none of them applies to.
+	// Rate limits the packets of one client, AnonymousRate also those of one
+	// anonymous client, and AnonymousTotal those of all anonymous clients. None of
+	// them applies to the clients in Exempt.
 	Rate, AnonymousRate, AnonymousTotal door.Rate
 	Exempt                              []netip.Prefix
 	// Writers is how many groups of reports may be under way at once; 0 means
-	// DefaultWriters. A group is all that waited, up to a limit.
+	// DefaultWriters. A group is all reports that were waiting, up to a limit.
 	Writers int
 	Now     func() time.Time // nil means time.Now
 	Log     *slog.Logger     // nil discards
@@ -145,9 +145,9 @@ func checkBrand(brand string) error {
 }
 
 // ServePacket answers the datagrams of pc until Shutdown, then returns
-// door.ErrServerClosed; or until pc fails. It refuses to serve an address that
-// others can reach unless Client or AnonymousFrom say whom to serve. It may be
-// called at once for several sockets; see [door.ListenPackets].
+// door.ErrServerClosed; or until pc fails. It refuses to serve an address that others
+// can reach unless Client or AnonymousFrom say whom to serve. It may be called
+// concurrently, for several sockets; see [door.ListenPackets].
 func (s *Server) ServePacket(pc net.PacketConn) error {
 	err := s.prepare()
 	if err == nil {

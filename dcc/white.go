@@ -32,9 +32,9 @@ type Whitelist struct {
 	subst   map[substitute]uint32
 	headers []string // that substitute entries name, lower case
 	ranges  []addrRange
-	// Options are those of the file that change what is done with a message.
+	// Options are the options in the file that change what is done with a message.
 	Options WhiteOptions
-	// Ignored lists the options of the file that mean nothing here.
+	// Ignored lists the options in the file that have no meaning here.
 	Ignored []string
 
 	included []whiteSource
@@ -50,8 +50,8 @@ type addrRange struct {
 	value       uint32
 }
 
-// WhiteOptions are the options of a white list. A nil pointer means that the
-// file does not say.
+// WhiteOptions are the options of a white list. A nil pointer means that the file
+// does not set the option.
 type WhiteOptions struct {
 	DCC        *bool // dcc-on, dcc-off
 	Grey       *bool // greylist-on, greylist-off

@@ -121,8 +121,8 @@ func (w *WhiteFiles) included(list *Whitelist) bool {
 	return true
 }
 
-// User returns the list of a user: USER/whiteclnt in the folder. Names that
-// are no single path element have none.
+// User returns the list of a user: USER/whiteclnt in the folder. A name that is not a
+// single path element has none.
 func (w *WhiteFiles) User(name string) *Whitelist {
 	const maxName = 128
 	if name == "" || name == "." || name == ".." || len(name) > maxName || path.Base(name) != name || !fs.ValidPath(name) {

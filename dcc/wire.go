@@ -295,7 +295,7 @@ func (a *answerer) error(dst []byte, serverID uint32, text string) []byte {
 	return a.finish(append(dst, 0), start)
 }
 
-// A Total is what is known of one checksum: targets with this report, and
+// A Total is what is known about one checksum: the targets with this report, and
 // before it.
 type Total struct {
 	Current, Previous uint32

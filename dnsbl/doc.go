@@ -2,11 +2,11 @@
 // an IP address, a domain or the hash of an address is listed by looking up a
 // name below a zone, and read a hit as an address in 127.0.0.0/8.
 //
-// The server is authoritative for its zones and nothing else. What is not listed
-// is answered with NXDOMAIN and the zone's SOA, so that resolvers keep it (RFC
-// 2308); what is no question of ours is REFUSED or SERVFAIL and never an address
-// that a filter could take for a hit. TXT tells the reason, the date of the list
-// and its expected error.
+// The server is authoritative for its zones and nothing else. A name that is not
+// listed is answered with NXDOMAIN and the zone's SOA, so that resolvers cache the
+// answer (RFC 2308). Any other question gets REFUSED or SERVFAIL, and never an
+// address that a filter could take for a hit. TXT records have the reason, the date
+// of the list and its expected error.
 //
 // Messages are read and written by golang.org/x/net/dns/dnsmessage, which leaves
 // no garbage: a library that allocates for each query lets the memory of a large

@@ -30,7 +30,7 @@ const tcpIdle = 20 * time.Second
 // A Server answers DNS queries over UDP and TCP. Set the fields before Prepare or
 // Serve. Its methods may be called concurrently.
 type Server struct {
-	// Zones are what is served at first; see SetZones.
+	// Zones are the zones at the start; see SetZones.
 	Zones []Zone
 	// Rate limits the queries of one client; those above it are dropped, on TCP
 	// the connection is closed. The zero Rate sets no limit.
@@ -118,7 +118,7 @@ func (s *Server) SetZones(zones []Zone) error {
 
 // ServePacket answers the queries that come to pc until Shutdown, then returns
 // door.ErrServerClosed; or until pc fails, or at once if a zone is wrong. It may be
-// called at once for several sockets; see [door.ListenPackets].
+// called concurrently, for several sockets; see [door.ListenPackets].
 func (s *Server) ServePacket(pc net.PacketConn) error {
 	if err := s.Prepare(); err != nil {
 		pc.Close()

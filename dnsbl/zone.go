@@ -47,7 +47,7 @@ type List interface {
 // DefaultTTL is how long an answer may be kept.
 const DefaultTTL = 5 * time.Minute
 
-// A Zone is one list as it is asked through DNS.
+// A Zone serves one list through DNS.
 type Zone struct {
 	Name string // for example "bl.example.com"
 	Form Form

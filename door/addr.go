@@ -14,10 +14,10 @@ import (
 )
 
 // Listen opens a listener for a [StreamServer]. The address is "host:port"
-// ("[::1]:2703" for IPv6; ":2703" for every address of both families; port 0
-// for any free one) or "unix:/path". A socket file that nobody answers on is
-// replaced; one that a live server answers on is an error. Who may connect to a
-// unix socket is decided by the permissions of its folder and the umask.
+// ("[::1]:2703" for IPv6; ":2703" for every address of both families; port 0 for any
+// free one) or "unix:/path". A socket file on which nobody answers is replaced; one
+// on which a live server answers is an error. The permissions of its folder and the
+// umask decide who may connect to a unix socket.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	var lc net.ListenConfig
 	path, isUnix := strings.CutPrefix(address, "unix:")
@@ -61,12 +61,13 @@ func removeStale(path string) error {
 	return os.Remove(path)
 }
 
-// ListenPackets opens UDP sockets for a [PacketServer], each to be given to
-// [PacketServer.ServePacket] by a goroutine of its own: so many for each address
-// family, all on one port, between which the kernel spreads the clients. The
-// address is "host:port"; ":port" means every address of both families. Zero
-// readers mean one for each processor. Where the system cannot share a port
-// there is one socket. A port on which another process receives is an error.
+// ListenPackets opens UDP sockets for a [PacketServer]. Call
+// [PacketServer.ServePacket] for each in a goroutine of its own. It opens as many
+// sockets as there are readers for each address family, all on one port, and the
+// kernel spreads the clients among them. The address is "host:port"; ":port" means
+// every address of both families. Zero readers mean one for each processor. Where the
+// system cannot share a port, there is one socket. A port on which another process
+// receives is an error.
 func ListenPackets(ctx context.Context, address string, readers int) ([]*net.UDPConn, error) {
 	if readers <= 0 {
 		readers = runtime.GOMAXPROCS(0)
@@ -152,9 +153,9 @@ func closeAll(conns []*net.UDPConn) {
 	}
 }
 
-// Exposed reports whether other machines can reach a socket at this local address: one of
-// IP that is not a loopback address. A door that nobody has restricted refuses to serve
-// there.
+// Exposed reports whether other machines can reach a socket with this local address:
+// it is an IP address other than loopback. Doors that accept votes refuse to serve
+// there until their clients are restricted.
 func Exposed(a net.Addr) bool {
 	at, err := netip.ParseAddrPort(a.String())
 	return err == nil && !at.Addr().Unmap().IsLoopback()

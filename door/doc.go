@@ -1,6 +1,6 @@
-// Package door is the part that every front door shares: it accepts
-// connections and reads datagrams, and it bounds what any client may cost
-// before a byte of a request is looked at.
+// Package door is what all front doors share. It accepts connections and reads
+// datagrams, and it limits what a client may cost before a byte of a request is
+// looked at.
 //
 //   - [StreamServer] runs a handler for each TCP or unix-socket connection:
 //     caps on connections (in total and per client), a time limit for each
@@ -10,8 +10,8 @@
 //     recovery, drain. The answer leaves from the address that was asked.
 //   - [Limiter] is the rate limit by itself, in bounded memory.
 //
-// A client is an IPv4 address or an IPv6 /64, see [ClientOf]. The package knows
-// no protocol. The front doors of bulkhead are made of it, and have its methods:
+// A client is an IPv4 address or an IPv6 /64, see [ClientOf]. The package knows no
+// protocol. The front doors of bulkhead are built on it, and have its methods:
 //
 //	l, err := net.Listen("tcp", "127.0.0.1:2703")
 //	s := &door.StreamServer{Handler: func(ctx context.Context, c *door.Conn) { ... }}

@@ -89,7 +89,8 @@ func ShutdownBoth(ctx context.Context, packets *PacketServer, stream *StreamServ
 	return errors.Join(err, <-other)
 }
 
-// DrainTime is how long [Run] lets a front door finish the requests it has read.
+// DrainTime is how long [Run] waits for a front door to finish the requests that it
+// has read.
 const DrainTime = 10 * time.Second
 
 // Run serves until ctx ends, and then shuts down within [DrainTime]: it returns nil

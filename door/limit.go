@@ -17,9 +17,8 @@ import (
 type Rate struct {
 	PerSecond float64
 	Burst     int
-	// Source, if there is one, says what rate holds, and who is exempt from it, in
-	// the place of everything else: for servers that are told of a change while
-	// they run.
+	// Source, unless nil, replaces the other fields and the exempt clients, for
+	// servers whose rate changes while they run.
 	Source *Source
 }
 
@@ -38,9 +37,9 @@ type followed struct {
 	limiter *Limiter
 }
 
-// Set changes the rate, and whom it does not apply to, for all limiters that follow
-// the source: they forget what clients have used. What is set already changes
-// nothing. The Source of r is not read.
+// Set changes the rate and the exempt clients of all limiters that follow the source.
+// They forget what clients have used, unless nothing changes. The Source of r is
+// ignored.
 func (s *Source) Set(r Rate, exempt []netip.Prefix) {
 	r.Source = nil
 	old := s.rate.Load()
@@ -70,11 +69,11 @@ const (
 	limiterWays = 8
 )
 
-// A Limiter holds one token bucket for each client in fixed memory: 16,384
-// clients, 0.7 MB. When a set of eight buckets is full, the one that has rested
-// longest is given away, so a flood of forged addresses cannot grow it and
-// cannot push out the clients that are most in debt. Its methods may be called
-// concurrently. A nil *Limiter limits nobody.
+// A Limiter holds one token bucket for each client in fixed memory: 16,384 clients,
+// 0.7 MB. When a set of eight buckets is full, the one that has rested longest is
+// reused, so a flood of forged addresses cannot make the Limiter grow, nor push out
+// the clients that owe most. Its methods may be called concurrently. A nil *Limiter
+// limits nobody.
 type Limiter struct {
 	interval int64 // nanoseconds for one token
 	slack    int64 // nanoseconds a bucket may be in debt
@@ -102,8 +101,8 @@ type bucket struct {
 // nanoseconds: what takes longer is as good as never.
 const longest = 1 << 61
 
-// NewLimiter returns a limiter for r that never limits clients within the
-// exempt prefixes. If r sets no limit and follows no source it returns nil.
+// NewLimiter returns a limiter for r that never limits clients within the exempt
+// prefixes. It returns nil if r sets no limit and has no Source.
 func NewLimiter(r Rate, exempt []netip.Prefix) *Limiter {
 	if r.Source != nil {
 		return &Limiter{source: r.Source}

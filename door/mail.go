@@ -16,10 +16,10 @@ const (
 	DefaultMailTime = 30 * time.Second
 )
 
-// A MailServer reads one mail from each connection, up to the end of what the
-// client writes, as the modules of rspamd send it that otherwise start a
-// command. A mail that is too large gets no answer, which they take for a
-// failure. Set the fields before Serve.
+// A MailServer reads one message from each connection, up to the end of what the
+// client writes, as those modules of rspamd send it that stand in for a command. A
+// message that is too large gets no answer, which they take for a failure. Set the
+// fields before Serve.
 type MailServer struct {
 	// Handler answers one mail, and must return when its context ends.
 	Handler func(ctx context.Context, c *Conn, mail []byte)

@@ -21,8 +21,8 @@ const (
 	socketBuffer       = 4 << 20 // bytes asked of the kernel each way; it may give less
 )
 
-// A PacketServer serves datagrams, in batches. Set the fields before Serve and
-// leave them alone afterwards.
+// A PacketServer serves datagrams, in batches. Set the fields before Serve and do not
+// change them afterwards.
 type PacketServer struct {
 	// Handler answers a batch of 1 to Batch packets that arrived together at
 	// one socket, by appending to their Reply. It runs once at a time for each
@@ -37,9 +37,8 @@ type PacketServer struct {
 	MaxPacket int
 	// Batch is the most datagrams that are read at once; 0 means DefaultBatch.
 	Batch int
-	// Unordered lets the answers to one client that arrived together leave in
-	// another order than they were asked for, the longest first, which the system
-	// sends for less.
+	// Unordered allows answers to questions that one client asked together to leave
+	// in another order, the longest first, which costs the system less.
 	Unordered bool
 	// Rate limits the datagrams of one client. Those above it are dropped
 	// before anything looks at them.
@@ -74,7 +73,7 @@ type Packet struct {
 	// Data is the datagram. It is valid until the handler returns, or, for a
 	// detached packet, until Finish.
 	Data []byte
-	// Client is where it came from, IPv4 unmapped.
+	// Client is the address it came from, IPv4 unmapped.
 	Client netip.AddrPort
 	// Reply is the answer; the handler appends to it and keeps no reference.
 	// Left empty, nothing is sent.
@@ -149,11 +148,11 @@ func FinishAll(packets []*Packet) {
 }
 
 // ServePacket answers the datagrams of pc until Shutdown, or until pc fails, and
-// closes pc. It returns when detached packets are finished and all that it
-// started has ended: ErrServerClosed after Shutdown, otherwise why pc failed. It
-// may be called at once for several sockets (see [ListenPackets]), each of which
-// is read by one goroutine. A *net.UDPConn is read and written by system calls for
-// many datagrams; of any other kind the addresses must be those of IP and a port.
+// closes pc. It returns when detached packets are finished and all that it started
+// has ended: ErrServerClosed after Shutdown, otherwise why pc failed. It may be
+// called concurrently, for several sockets (see [ListenPackets]), each of which is
+// read by one goroutine. A *net.UDPConn is read and written by system calls for many
+// datagrams; of any other kind the addresses must be those of IP and a port.
 func (s *PacketServer) ServePacket(pc net.PacketConn) error {
 	defer pc.Close()
 	k, err := s.enter(pc)

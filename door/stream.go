@@ -23,8 +23,8 @@ const (
 	acceptPauseFirstStep = 5 * time.Millisecond
 )
 
-// A StreamServer serves connections, one goroutine each. Set the fields before
-// Serve and leave them alone afterwards.
+// A StreamServer serves connections, one goroutine each. Set the fields before Serve
+// and do not change them afterwards.
 type StreamServer struct {
 	// Handler serves one connection and returns when it is done; the server
 	// then closes it. Its context outlives the start of a shutdown, so that a
@@ -73,11 +73,10 @@ type ConnStats struct {
 	Open     atomic.Int64 // connections open now
 }
 
-// Serve accepts connections on l until Shutdown, or until l fails, and closes l.
-// It returns when the connections it has accepted have finished the request they
-// are in and all their handlers have returned: ErrServerClosed after Shutdown,
-// otherwise why l failed. It may be called at once for several listeners, under
-// common caps.
+// Serve accepts connections on l until Shutdown, or until l fails, and closes l. It
+// returns when the connections it has accepted have finished the request they are in
+// and all their handlers have returned: ErrServerClosed after Shutdown, otherwise why
+// l failed. It may be called concurrently, for several listeners, under common caps.
 func (s *StreamServer) Serve(l net.Listener) error {
 	if !s.enter(l) {
 		l.Close()
@@ -247,8 +246,8 @@ func (s *StreamServer) handle(ctx context.Context, c *Conn) {
 	s.Handler(ctx, c)
 }
 
-// A Conn is one client's connection. Its methods are for the handler's
-// goroutine alone.
+// A Conn is one client's connection. Only the handler's goroutine may call its
+// methods.
 type Conn struct {
 	net.Conn
 	server   *StreamServer
@@ -294,8 +293,8 @@ func (c *Conn) Draining() bool {
 	return c.draining
 }
 
-// Allow charges n requests to the client and reports whether RequestRate grants
-// them. What a refusal looks like is the protocol's business.
+// Allow charges n requests to the client and reports whether RequestRate allows them.
+// The protocol decides what a refusal looks like.
 func (c *Conn) Allow(n int) bool {
 	if c.server.requests.Allow(c.addr, n) {
 		return true

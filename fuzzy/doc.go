@@ -10,7 +10,7 @@
 //
 // # What is stored
 //
-// A storage of filters cannot hold records, so everything a client may ask is
+// A store of filters cannot hold records, so everything that a client may ask for is
 // kept as counts of signatures in the tally:
 //
 //   - the weight of a digest on a list (flag): two or three accounts (package
@@ -20,11 +20,11 @@
 //     each with such an account for each list;
 //   - which lists are in use at all: a counter for each.
 //
-// A near copy is found when at least three bands agree, as they do when 20 of
-// 32 shingles are equal, and so many that they would all be wrong by chance with
-// a probability of at most 1e-5. What a text costs is therefore 22 signatures.
+// A near copy is found when at least three bands agree, as they do when 20 of 32
+// shingles are equal, and when so many agree that the probability of all of them
+// being wrong by chance is at most 1e-5. A text therefore costs 22 signatures.
 //
-// A write to a list that stands for spam or ham also votes so on the digest
-// itself, which is how mail reported here is known to the other front doors,
-// and a digest that they have listed is found here.
+// A write to a list that stands for spam or ham is also a vote on the digest itself.
+// So mail reported here is known to the other front doors, and a digest listed
+// through them is found here.
 package fuzzy

@@ -12,13 +12,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A KeyPair is an X25519 key pair. Clients are told the public half.
+// A KeyPair is an X25519 key pair. Clients need the public half.
 type KeyPair struct {
 	Secret [32]byte
 	Public [32]byte
 }
 
-// NewKeyPair makes a key pair from random, which nil makes crypto/rand.
+// NewKeyPair makes a key pair from random; nil means crypto/rand.
 func NewKeyPair(random io.Reader) (KeyPair, error) {
 	if random == nil {
 		random = rand.Reader
@@ -30,9 +30,8 @@ func NewKeyPair(random io.Reader) (KeyPair, error) {
 	return keyPairOf(secret)
 }
 
-// ParseSecret returns the key pair of a secret in the 52 characters that
-// rspamd writes. Its error wraps bulkhead.ErrMalformed and does not tell the
-// secret.
+// ParseSecret returns the key pair of a secret in the 52 characters that rspamd
+// writes. Its error wraps bulkhead.ErrMalformed and does not reveal the secret.
 func ParseSecret(text string) (KeyPair, error) {
 	secret, err := ParsePublic(text)
 	if err != nil {

@@ -27,9 +27,9 @@ const (
 	raisedSize        = 1 << 17          // digests and bands that are remembered for it
 )
 
-// A Server is a fuzzy storage. Set the fields before Serve and leave them
-// alone afterwards. The zero value with a Clearinghouse serves plain requests, and
-// plain updates from the machine itself.
+// A Server is a fuzzy storage. Set the fields before Serve and do not change them
+// afterwards. The zero value with a Clearinghouse serves plain requests, and plain
+// updates from the machine itself.
 type Server struct {
 	Clearinghouse bulkhead.Clearinghouse
 	// Keys are the key pairs that requests may be encrypted to, the first being
@@ -46,20 +46,20 @@ type Server struct {
 	// Blocked lists networks that get no answer.
 	Blocked []netip.Prefix
 	// SpamFlags and HamFlags are the lists that stand for spam and ham among all
-	// front doors: a write to them votes so, and a digest that the node has
-	// listed for other reasons is answered with the first of SpamFlags. Nil
-	// means 1 and 11, and 3 and 13, the lists FUZZY_DENIED and FUZZY_WHITE of
-	// rspamd's documentation; empty means none.
+	// front doors: a write to them is a vote, and a digest that the node has listed
+	// for other reasons is answered with the first of SpamFlags. Nil means 1 and 11,
+	// and 3 and 13, the lists FUZZY_DENIED and FUZZY_WHITE of rspamd's documentation;
+	// empty means none.
 	SpamFlags, HamFlags []uint8
 	// Cleared reports whether the clearinghouse's white list has one of the
-	// signatures of a message; nil clears nothing. What it has is not found.
+	// signatures of a message. Such a message is not found. nil clears nothing.
 	Cleared func([]bulkhead.Signature) bool
 	// Rate limits the requests of one client, Exempt lists clients that it does
 	// not apply to; see door.PacketServer.
 	Rate   door.Rate
 	Exempt []netip.Prefix
-	// NewKeys limits how many clients with keys of their own one network may
-	// bring: each costs a multiplication on the curve. The zero Rate means 20/s,
+	// NewKeys limits how many clients with keys of their own may come from one
+	// network: each costs a multiplication on the curve. The zero Rate means 20/s,
 	// 200 at once.
 	NewKeys door.Rate
 	// SharedKeys is the size of the cache of shared keys; 0 means
@@ -95,14 +95,14 @@ type Server struct {
 type Key struct {
 	KeyPair
 	Name string // for logs
-	// Account is who updates under this key are counted to; "" counts them to
-	// the client's address.
+	// Account is the account for which updates under this key count; "" counts them
+	// for the client's address.
 	Account string
 	// Update allows writes and deletes.
 	Update bool
-	// Expires ends the key's use; the zero Time does not.
+	// Expires is when the key's use ends; the zero Time means never.
 	Expires time.Time
-	// Hidden lists the lists that clients of this key are not told of.
+	// Hidden names the lists that are not shown to clients of this key.
 	Hidden []uint8
 	// Rate limits the requests of all its clients together.
 	Rate door.Rate
@@ -164,9 +164,9 @@ func (s *Server) prepare() {
 }
 
 // ServePacket answers the datagrams of pc until Shutdown, then returns
-// door.ErrServerClosed; or until pc fails. It refuses to serve an address that
-// others can reach unless keys are set or UpdateFrom says who may update. It may be
-// called at once for several sockets; see [door.ListenPackets].
+// door.ErrServerClosed; or until pc fails. It refuses to serve an address that others
+// can reach unless keys are set or UpdateFrom says who may update. It may be called
+// concurrently, for several sockets; see [door.ListenPackets].
 func (s *Server) ServePacket(pc net.PacketConn) error {
 	s.prepare()
 	if err := s.checkExposure(pc.LocalAddr()); err != nil {
@@ -181,7 +181,7 @@ func (s *Server) ServePacket(pc net.PacketConn) error {
 // Serve serves the connections of l until Shutdown, then returns
 // door.ErrServerClosed; or until l fails: the same requests and replies, each behind
 // its length in two bytes, the least significant first. It refuses what ServePacket
-// refuses, and may be called at once for several listeners.
+// refuses, and may be called concurrently, for several listeners.
 //
 // Source: docs/specs/rspamd-fuzzy.md#tcp.
 func (s *Server) Serve(l net.Listener) error {

@@ -270,8 +270,8 @@ func ParseReply(data []byte) (Reply, error) {
 	return r, nil
 }
 
-// Err returns the refusal that a reply stands for, or nil for one that tells
-// what is known. The error wraps one of the sentinels of package bulkhead.
+// Err returns the refusal that a reply stands for, or nil for a reply that answers
+// the request. The error wraps one of the sentinels of package bulkhead.
 func (r *Reply) Err() error {
 	if r.OK() || r.Value == 0 {
 		return nil

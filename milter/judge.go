@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
-// A Match is one entry of a list that something in a message was found in.
+// A Match is a list entry that matched something in a message.
 type Match struct {
 	List   string  // name of the list
 	Tone   string  // "black", "white" or "grey"
@@ -25,9 +25,8 @@ type Match struct {
 	Where  string  // what of the message it was, for example "url"; set by this package
 }
 
-// Lists answers what addresses, URLs and client addresses are listed as. text
-// is as it stands in the message; what it cannot read it does not find. It is
-// called concurrently.
+// Lists looks up addresses, URLs and client addresses. text is as it stands in the
+// message; a text that Lists cannot read is not found. It is called concurrently.
 type Lists interface {
 	Find(text string) []Match
 }

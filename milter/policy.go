@@ -23,7 +23,7 @@ const (
 
 var severity = map[Action]int{None: 0, Header: 1, Quarantine: 2, Tempfail: 3, Reject: 4}
 
-// A Class is what a message was found to be.
+// A Class is the result for a message.
 type Class string
 
 // The classes, the gravest first.
@@ -39,10 +39,10 @@ const (
 	ClassNone      Class = "none"
 )
 
-// A Policy says what the mail of a recipient domain goes through.
+// A Policy says what is done with mail for a recipient domain.
 type Policy struct {
-	// Domain is the recipients' domain, subdomains included. Empty: everybody
-	// who has no policy of his own.
+	// Domain is the recipients' domain, subdomains included. Empty: all recipients
+	// without a policy of their own.
 	Domain string
 	// Spam, Listed, Suspected, Bulk and Grey are what is done with a message of the
 	// class. Empty means Header.

@@ -38,29 +38,29 @@ type Server struct {
 	Clearinghouse bulkhead.Clearinghouse
 	// Signatures says how signatures are computed.
 	Signatures signature.Options
-	// Reporter is as whom messages are counted, and reported if they came to a
-	// trap. The zero Reporter is the node itself.
+	// Reporter is the reporter of sightings and of mail that came to a trap. The zero
+	// Reporter is the node itself.
 	Reporter bulkhead.Reporter
-	// Lists are asked for senders, clients and URLs; nil asks nobody.
+	// Lists is asked about senders, clients and URLs; nil means no lists.
 	Lists Lists
-	// AuthResults returns the names of hosts whose Authentication-Results are
-	// believed, see [mail.Message.SourceBy]: nothing else that a message says of
-	// itself proves who sent it. nil believes nobody.
+	// AuthResults returns the names of the hosts whose Authentication-Results are
+	// trusted, see [mail.Message.SourceBy]. Nothing else in a message proves who sent
+	// it. nil trusts nobody.
 	AuthResults func() []string
 	// Verify returns which domains answer for a message: those of valid DKIM
 	// signatures, and that of the envelope's sender if SPF lets the client send for
 	// it, or else "". It ends with ctx. nil verifies nothing.
 	Verify func(ctx context.Context, raw []byte, client netip.Addr, sender string) (dkim []string, spf string)
-	// Limiter is asked for each recipient, with the attributes of the policy
-	// protocol; nil asks nobody. It is for mail servers without that protocol.
+	// Limiter is asked about each recipient, with the attributes of the policy
+	// protocol; nil means no limits. It is for mail servers without that protocol.
 	Limiter Limiter
 	// Policies say what is done, for each recipient domain.
 	Policies []Policy
-	// Traps are addresses ("local@domain") and domains ("@domain") that take no
-	// mail but spam: mail to them is reported.
+	// Traps are addresses ("local@domain") and domains ("@domain") that receive
+	// nothing but spam. Mail to them is reported.
 	Traps []string
-	// DiscardTrapped swallows mail all of whose recipients are traps; otherwise
-	// it goes the way of other mail.
+	// DiscardTrapped discards mail whose recipients are all traps. Otherwise such
+	// mail is treated like any other.
 	DiscardTrapped bool
 	// ExemptNetworks are the client networks whose mail is neither counted nor
 	// checked, and ExemptLogins does the same for authenticated senders. What is
@@ -176,8 +176,8 @@ func (s *Server) prepare() (err error) {
 	return nil
 }
 
-// SetPolicies replaces the policies of a running server. A mistake changes
-// nothing.
+// SetPolicies replaces the policies of a running server. If one is wrong, nothing
+// changes.
 func (s *Server) SetPolicies(all []Policy) error {
 	p, err := newPolicies(all)
 	if err != nil {
@@ -189,7 +189,7 @@ func (s *Server) SetPolicies(all []Policy) error {
 
 // Serve serves the connections of l until Shutdown, then returns
 // door.ErrServerClosed; or until l fails, or at once if a field is wrong. It may be
-// called at once for several listeners.
+// called concurrently, for several listeners.
 func (s *Server) Serve(l net.Listener) error {
 	if err := s.Prepare(); err != nil {
 		l.Close()

@@ -69,8 +69,8 @@ func (r *Request) parse(data []byte) error {
 	return nil
 }
 
-// Get returns the value of an attribute, nil if the request does not have it.
-// It is valid as long as the bytes that were parsed.
+// Get returns the value of an attribute, nil if the request does not have it. It is
+// valid for as long as the parsed bytes are.
 func (r *Request) Get(name string) []byte {
 	for i := range r.attributes {
 		if a := &r.attributes[i]; string(a.name) == name {

@@ -77,7 +77,7 @@ type Stats struct {
 }
 
 // Serve serves the connections of l until Shutdown, then returns
-// door.ErrServerClosed; or until l fails. It may be called at once for several
+// door.ErrServerClosed; or until l fails. It may be called concurrently, for several
 // listeners.
 func (s *Server) Serve(l net.Listener) error {
 	s.once.Do(func() {

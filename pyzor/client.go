@@ -16,8 +16,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A Client asks one Pyzor server. It is for one goroutine. The zero value of all
-// but Address is an anonymous client that waits for five seconds.
+// A Client asks one Pyzor server, for use by one goroutine. With only Address set, it
+// is anonymous and waits for five seconds.
 type Client struct {
 	Address string // "host:port"
 	User    string // "" is anonymous

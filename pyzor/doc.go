@@ -14,17 +14,17 @@
 //
 // # Counts
 //
-// Count is the number of spam votes, WL-Count that of ham votes, of a digest.
-// They stay below the limits from which SpamAssassin takes a digest for that of
-// nothing (999,999 and 9,999). A digest whose listing was revoked shows a count
-// of 0. Entered and Updated are the starts of the oldest and of the newest
-// generation that hold votes: there is no finer time.
+// Count is the number of spam votes, WL-Count that of ham votes, of a digest. They
+// stay below the limits from which SpamAssassin takes a digest for that of nothing
+// (999,999 and 9,999). A digest whose listing was revoked shows a count of 0. Entered
+// and Updated are the starts of the oldest and of the newest generation that hold
+// votes: there is no finer time.
 //
 // # Security
 //
-// Datagrams carry no encryption, source addresses can be forged, and a signed
-// request can be repeated for 300 seconds (docs/specs/pyzor.md#signatures); what a vote counts
-// is for the Clearinghouse to say, which counts a reporter once for a digest and
-// generation. What is not a request gets no answer, and answers that are longer
-// than their request are limited in rate, so that nobody is flooded through us.
+// Datagrams carry no encryption, source addresses can be forged, and a signed request
+// can be repeated for 300 seconds (docs/specs/pyzor.md#signatures); the Clearinghouse
+// decides what a vote counts, and counts a reporter once per digest and generation. A
+// datagram that is not a request gets no answer. Answers longer than their request
+// are limited in rate, so that nobody can be flooded through the server.
 package pyzor

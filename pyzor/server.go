@@ -23,9 +23,9 @@ const (
 	maxWLCount = 9_999
 )
 
-// Accounts is where users and their keys are kept. The protocol's signatures
-// need the key itself; an implementation encrypts it at rest. Its methods are
-// called concurrently.
+// Accounts stores users and their keys. The protocol's signatures need the key
+// itself, so an implementation should encrypt it at rest. Its methods are called
+// concurrently.
 type Accounts interface {
 	// Secret returns the key, 40 hexadecimal characters, of the account called
 	// name. Ok is false if there is no such account, or none with a key for
@@ -33,26 +33,25 @@ type Accounts interface {
 	Secret(ctx context.Context, name string) (secret []byte, ok bool, err error)
 }
 
-// BatchChecker is what a Clearinghouse may offer beside Check: many queries at
-// once, into verdicts whose Findings are used again.
+// A BatchChecker answers many queries at once, and reuses the Findings of the
+// verdicts that it fills in. A Clearinghouse may offer it beside Check.
 type BatchChecker interface {
 	CheckBatch(ctx context.Context, queries []bulkhead.Query, verdicts []bulkhead.Verdict) error
 }
 
-// A Server answers Pyzor requests. Set the fields before Serve and leave them
-// alone afterwards.
+// A Server answers Pyzor requests. Set the fields before Serve and do not change them
+// afterwards.
 type Server struct {
 	Clearinghouse bulkhead.Clearinghouse // asked for every digest; see BatchChecker
 	Accounts      Accounts               // nil: no account is known
-	// Anonymous and Users are the operations that clients without and with an
-	// account may ask for. Nil means: all but whitelist, and all.
+	// Anonymous and Users are the operations that clients without and with an account
+	// may ask for. Nil means all but whitelist for Anonymous, and all for Users.
 	Anonymous, Users []Op
 	// Rate limits the datagrams of one client; Exempt lists clients without it.
 	Rate   door.Rate
 	Exempt []netip.Prefix
-	// Amplified limits the answers to one client that are longer than their
-	// requests; the zero Rate means 10 a second, 50 at once. It holds for
-	// clients that are not exempt.
+	// Amplified limits the answers to one client that are longer than their requests;
+	// the zero Rate means 10 a second, 50 at once. Exempt clients have no such limit.
 	Amplified door.Rate
 	// Listed is the Count by which clients know spam: what the clearinghouse calls
 	// spam shows at least so many, what it does not, fewer. 0 shows the votes alone.
@@ -105,7 +104,7 @@ func (s *Server) prepare() {
 }
 
 // ServePacket answers the datagrams of pc until Shutdown, then returns
-// door.ErrServerClosed; or until pc fails. It may be called at once for several
+// door.ErrServerClosed; or until pc fails. It may be called concurrently, for several
 // sockets; see [door.ListenPackets].
 func (s *Server) ServePacket(pc net.PacketConn) error {
 	s.prepare()

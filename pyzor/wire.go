@@ -52,10 +52,10 @@ type Request struct {
 // reset empties r but keeps its memory.
 func (r *Request) reset() { *r = Request{Digests: r.Digests[:0]} }
 
-// Parse reads a datagram into r. It reports false for one that is not a Pyzor
-// request at all: no Op or no Thread. Lines that are no headers end nothing and
-// count for nothing; of a header that occurs twice the first counts; names are
-// matched in any case. Source: docs/specs/pyzor.md#transport, #requests and #order-of-checks.
+// Parse reads a datagram into r. It reports false for one that is not a Pyzor request
+// at all: no Op or no Thread. Lines that are not headers are skipped. If a header
+// occurs twice, the first counts. Names are matched without regard to case. Source:
+// docs/specs/pyzor.md#transport, #requests and #order-of-checks.
 func (r *Request) Parse(data []byte) bool {
 	r.reset()
 	for start := 0; start < len(data); {

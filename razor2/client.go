@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/razor"
 )
 
-// A Client is one connection to a Razor 2 server. It is for one goroutine.
+// A Client is one connection to a Razor 2 server, for use by one goroutine.
 type Client struct {
 	conn net.Conn
 	in   *bufio.Reader
@@ -65,8 +65,8 @@ func (c *Client) Close() error {
 	return errors.Join(err, c.conn.Close())
 }
 
-// Do sends the rows as one request and returns one row of the answer for each.
-// Rows beyond what the server takes in a batch are the caller's concern.
+// Do sends the rows as one request and returns one row of the answer for each. The
+// caller must not send more rows than the server takes in a batch.
 func (c *Client) Do(rows ...Values) ([]Values, error) {
 	var b []byte
 	if len(rows) > 1 {
@@ -149,8 +149,8 @@ func (c *Client) State() (Values, error) {
 	return all, serverError(all)
 }
 
-// Register registers a user; empty strings let the server choose. It returns
-// name and password as the server keeps them.
+// Register registers a user; empty strings let the server choose. It returns the name
+// and password that the server stored.
 func (c *Client) Register(user, pass string) (string, string, error) {
 	v := Values{{"a", "reg"}}
 	if pass != "" {
@@ -201,7 +201,7 @@ func row(command string, sig *bulkhead.Signature) Values {
 	return append(v, Pair{"s", razor.Text(sig.Sum())})
 }
 
-// An Answer is what a server says of one signature.
+// An Answer is what a server says about one signature.
 type Answer struct {
 	Spam       bool
 	Confidence int // 0 to 100

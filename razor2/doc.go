@@ -15,10 +15,9 @@
 //
 // # Security
 //
-// There is no encryption, and the login is a challenge that needs the password
-// itself on the server (docs/specs/razor2.md#login). Names register themselves, so
-// an account by itself is worth nothing: what a report counts is for the
-// Clearinghouse to say, which sees account and address. Engine 8 lists domains;
-// [Server.ExemptHosts] and [Server.MaxHosts] bound what a forged report of a mail
-// full of links can do.
+// There is no encryption, and the login is a challenge that needs the password itself
+// on the server (docs/specs/razor2.md#login). Anybody can register a name, so an
+// account by itself is worth nothing: the Clearinghouse, which sees account and
+// address, decides what a report counts. Engine 8 lists domains; [Server.ExemptHosts]
+// and [Server.MaxHosts] bound what a forged report of a mail full of links can do.
 package razor2

@@ -27,13 +27,13 @@ type Helper struct {
 	Read func(ctx context.Context, mail []byte) ([]bulkhead.Signature, bulkhead.Source, error)
 	// MaxMail is the largest mail in bytes; 0 means door.DefaultMaxMail.
 	MaxMail int64
-	// Rate limits the mails of one client; Exempt lists clients without limit.
+	// Rate limits the messages of one client; Exempt lists clients without a limit.
 	Rate   door.Rate
 	Exempt []netip.Prefix
 	// MaxConns caps the connections; 0 means door.DefaultMaxConns.
 	MaxConns int
-	// RequestTime is how long a mail may take to arrive, and again its answer; 0
-	// means door.DefaultMailTime.
+	// RequestTime limits how long a message may take to arrive, and then how long its
+	// answer may take; 0 means door.DefaultMailTime.
 	RequestTime time.Duration
 	Log         *slog.Logger // nil discards
 
@@ -42,7 +42,7 @@ type Helper struct {
 }
 
 // Serve serves the connections of l until Shutdown, then returns
-// door.ErrServerClosed; or until l fails. It may be called at once for several
+// door.ErrServerClosed; or until l fails. It may be called concurrently, for several
 // listeners.
 func (h *Helper) Serve(l net.Listener) error {
 	h.once.Do(func() {

@@ -39,9 +39,9 @@ const (
 // ErrTaken is returned by [Accounts].Register for a name that exists.
 var ErrTaken = errors.New("razor2: user name is taken")
 
-// Accounts is where users and their passwords are kept. The login of Razor
-// needs the password itself; an implementation encrypts it at rest. Its methods
-// are called concurrently.
+// Accounts stores users and their passwords. The login of Razor needs the password
+// itself, so an implementation should encrypt it at rest. Its methods are called
+// concurrently.
 type Accounts interface {
 	// Secret returns the password of the account called name. Ok is false if
 	// there is no such account, or none with a password for Razor. An error that
@@ -53,43 +53,43 @@ type Accounts interface {
 	Register(ctx context.Context, name string, secret []byte, from netip.Addr) error
 }
 
-// BatchChecker is what a Clearinghouse may offer beside Check: many queries at
-// once, into verdicts whose Findings are used again.
+// A BatchChecker answers many queries at once, and reuses the Findings of the
+// verdicts that it fills in. A Clearinghouse may offer it beside Check.
 type BatchChecker interface {
 	CheckBatch(ctx context.Context, queries []bulkhead.Query, verdicts []bulkhead.Verdict) error
 }
 
-// A Server is catalogue, nomination and discovery server. Set the fields before
-// Serve and leave them alone afterwards.
+// A Server is catalogue, nomination and discovery server. Set the fields before Serve
+// and do not change them afterwards.
 type Server struct {
 	Clearinghouse bulkhead.Clearinghouse // asked for every signature; see BatchChecker
 	Accounts      Accounts
-	// Read returns all signatures of a whole mail, of every scheme, and where
-	// the mail is from: a reported mail is reported under all of them. Nil
-	// reports Razor's own signatures alone.
+	// Read returns the signatures of a whole message, of every scheme, and its
+	// source. A reported message is reported under all of them. If Read is nil, only
+	// Razor's own signatures are reported.
 	Read func(ctx context.Context, mail []byte) ([]bulkhead.Signature, bulkhead.Source, error)
-	// Names are the "host:port" that discovery hands out; hosts must contain a
-	// dot. With fewer than two, clients discover anew at each run. Nil means the
-	// address that the client has connected to, spelt in two ways for IPv4.
+	// Names are the "host:port" that discovery hands out; hosts must contain a dot.
+	// With fewer than two, clients repeat the discovery at each run. Nil means the
+	// address that the client has connected to, written in two ways for IPv4.
 	Names []string
 	// Confidence is the ac that clients compare confidences with, 0 to 100; 0
 	// means DefaultConfidence, below 0 means 0.
 	Confidence int
-	// Serial is the serial number of the server's parameters. Raise it with any
-	// change of Confidence, and clients fetch them anew.
+	// Serial is the serial number of the server's parameters. Raise it whenever you
+	// change Confidence, so that clients fetch the parameters again.
 	Serial int
-	// MaxHosts is how many links of one part of a reported mail are listed, the
-	// first ones; 0 means DefaultMaxHosts, below 0 none.
+	// MaxHosts is how many links of one part of a reported message are listed,
+	// counted from the first; 0 means DefaultMaxHosts, and below 0 none are.
 	MaxHosts int
 	// ExemptHosts are the domains whose links are never listed, and never found
 	// listed, in lower case; a domain covers its subdomains.
 	ExemptHosts []string
-	// Registrations limits how often accounts may be registered from one network, a
-	// /24, or a /48 of IPv6, of which a /32 has four times as much; clients without
-	// other limits have ten times as much. The zero Rate means 20 a minute, 40 at once.
+	// Registrations limits how often accounts may be registered from one network: a
+	// /24 or an IPv6 /48. An IPv6 /32 has four times as much, and clients without
+	// other limits ten times. The zero Rate means 20 a minute, 40 at once.
 	Registrations door.Rate
 	// Rate limits the rows that one client may ask for, before they are parsed.
-	// Exempt lists clients without limits but that of Registrations.
+	// Exempt lists clients to which only Registrations applies.
 	Rate   door.Rate
 	Exempt []netip.Prefix
 	// MaxConns and MaxConnsPerClient cap connections; see door.StreamServer.
@@ -153,7 +153,7 @@ func (s *Server) prepare() {
 }
 
 // Serve serves the connections of l until Shutdown, then returns
-// door.ErrServerClosed; or until l fails. It may be called at once for several
+// door.ErrServerClosed; or until l fails. It may be called concurrently, for several
 // listeners.
 func (s *Server) Serve(l net.Listener) error {
 	s.prepare()

@@ -14,9 +14,9 @@ type Pair struct{ Key, Value string }
 // maxPairs is how many pairs of a line are looked at; clients send six at most.
 const maxPairs = 32
 
-// ParseValues reads a line without its end. There is no malformed line: a piece
-// without "=" is a key with an empty value, a second "=" ends the value, an
-// escape that is none stays. Pieces beyond the 32nd are ignored.
+// ParseValues reads a line without its end. No line is malformed: a piece without "="
+// is a key with an empty value, a second "=" ends the value, and an invalid escape
+// stays as it is. Pieces after the 32nd are ignored.
 func ParseValues(line string) Values {
 	v := make(Values, 0, 6)
 	for piece := range strings.SplitSeq(line, "&") {

@@ -17,29 +17,29 @@ import (
 
 // Options say how signatures are computed. The zero Options are valid.
 type Options struct {
-	// Key is the secret of the network: only nodes with the same key find each
-	// other's bulkhead/near signatures, and nobody without it can foresee which
-	// words of a message they rest on.
+	// Key is the secret of the network. Only nodes with the same key recognise each
+	// other's bulkhead/near signatures, and without it nobody can foresee on which
+	// words of a message they rest.
 	Key [16]byte
-	// DCC says what is known for the DCC checksums beside the message.
+	// DCC says what is known, beyond the message, for the DCC checksums.
 	DCC dcc.Options
-	// Rspamd computes rspamd/text and rspamd/shingle; nil stands for rspamd's
-	// default keys and mumhash. Only clients whose rule has the same keys and
-	// algorithm find these signatures.
+	// Rspamd computes rspamd/text and rspamd/shingle; nil means rspamd's default keys
+	// and mumhash. Only clients with the same keys and algorithm in their rule find
+	// these signatures.
 	Rspamd *rspamd.Hasher
-	// RspamdPolicy says which parts of a message they are of. Attachments count
+	// RspamdPolicy selects the parts of a message for them. Attachments count
 	// whatever their type.
 	RspamdPolicy rspamd.Policy
-	// Workers is how many goroutines share the work on one message; below 2 it
-	// is the caller's alone.
+	// Workers is how many goroutines share the work on one message; below 2, only the
+	// caller's does it.
 	Workers int
 	// Skip lists schemes that are not wanted; nil computes all.
 	Skip []bulkhead.Scheme
 }
 
-// Compute reads raw and returns all its signatures, none twice. A message that
-// has none (see the package doc) gives an empty slice. Its errors are those of
-// [mail.Read].
+// Compute reads raw and returns all its signatures, none twice. The result is empty
+// for a message that has none (see the package documentation). Its errors are those
+// of [mail.Read].
 func Compute(ctx context.Context, raw []byte, opts Options) ([]bulkhead.Signature, error) {
 	m, err := mail.Read(ctx, raw)
 	if err != nil {
@@ -48,9 +48,9 @@ func Compute(ctx context.Context, raw []byte, opts Options) ([]bulkhead.Signatur
 	return Of(ctx, m, opts)
 }
 
-// Of returns all signatures of m, none twice: those of the message's
-// content. Those of its sender are [Senders]; checksums of its path or identifiers
-// are no part of it. It fails only when ctx ends, with an error that wraps that of ctx.
+// Of returns all signatures of the content of m, none twice. [Senders] returns those
+// of its sender; checksums of its path or identifiers are not included. It fails only
+// when ctx ends, with an error that wraps that of ctx.
 func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signature, error) {
 	if p := pace.New(ctx); p.Over(1) {
 		return nil, pace.Ended(p)

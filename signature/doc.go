@@ -13,53 +13,53 @@
 //   - the schemes of other clearinghouses, each bit-exact with its own clients:
 //     packages razor, pyzor, dcc and rspamd below this one.
 //
-// [Senders] returns those of who sent it, of what the caller has verified.
+// [Senders] returns those of the sender, from what the caller has verified.
 //
-// A body that is empty, tiny or made of nothing but a template (a greeting, a
-// signature block, a disclaimer, the footer of a list) has no exact and no near
-// signature, so that no report can list what half of all mail has in common:
-// an exact one takes 8 different words, a near one 12 words, after everything
-// of that kind is left out.
+// A body that is empty, tiny or nothing but a template (a greeting, a signature
+// block, a disclaimer, the footer of a list) has no exact and no near signature, so
+// that no report can list what half of all mail has in common. After everything of
+// that kind is left out, an exact signature takes 8 different words, and a near one
+// 12 words.
 //
 // # bulkhead/exact
 //
-// The SHA-256 hash of the canonical text: all text parts in their order, HTML
-// as its source; each decoded and as UTF-8 in normalisation form C, without NUL
-// bytes, each line without trailing white space and ended by one line feed,
-// without empty lines at begin and end, and followed by one NUL byte. Transfer
-// encoding, charset, line ends, boundaries and headers make no difference.
-// Attachments do not enter, except where a message has no words at all: then
-// the hash is of "data", NUL, the canonical text, and the SHA-256 hash of every
-// other part, if these have 4 KiB and 32 different byte values or words enough in what
-// they hold, or if a page has a link and shows a picture.
+// The SHA-256 hash of the canonical text. That is all text parts in their order, HTML
+// as its source, each followed by one NUL byte. A part is decoded and converted to
+// UTF-8 in normalisation form C, without NUL bytes, without empty lines at the
+// beginning and end, and with each line stripped of trailing white space and ended by
+// one line feed. Transfer encoding, charset, line ends, boundaries and headers make
+// no difference. Attachments do not count, except where a message has no words at
+// all. Then the hash is of "data", NUL, the canonical text, and the SHA-256 hash of
+// every other part, if these have 4 KiB and 32 different byte values, or contain
+// enough words, or if a page has a link and shows a picture.
 //
 // # bulkhead/near
 //
-// 20 bands of MinHash values (Broder 1997) of the body's skeleton. The skeleton
-// is the visible words of the last alternative that has any, and where these are few
-// those of attached pages, texts and documents, too: look-alike letters
-// of other scripts, digits and symbols within words folded to Latin ones,
-// letters that are spelt out joined; left out are mark-up and hidden elements,
-// links, addresses, numbers, identifiers, the recipient's names, greetings,
-// signature blocks, disclaimers and footers. What a message quotes or forwards
-// is no part of it: a reply does not match what it answers, and a message that
-// only quotes matches others that do. A band joins 4 values, each the smallest
-// keyed hash of all pairs of neighbouring words; whoever lacks the key cannot tell which
-// words a band rests on. [NearMatch] says how many bands make a match.
+// 20 bands of MinHash values (Broder 1997) of the body's skeleton. The skeleton is
+// the visible words of the last alternative that has any and, where these are few,
+// also those of attached pages, texts and documents. Look-alike letters of other
+// scripts, and digits and symbols within words, are folded to Latin letters, and
+// letters that are spelt out are joined. Mark-up and hidden elements, links,
+// addresses, numbers, identifiers, the recipient's names, greetings, signature
+// blocks, disclaimers and footers are left out. So is what a message quotes or
+// forwards: a reply does not match what it answers, and a message that only quotes
+// matches others that only quote. A band joins 4 values, each the smallest keyed hash
+// of all pairs of neighbouring words. Without the key nobody can tell which words a
+// band rests on. [NearMatch] says how many bands make a match.
 //
-// Measured over the maintainers' corpus of 15,063 messages: 97 to 100 % of the
-// pairs of near-duplicate spam that are above the floor share 2 bands; of all
-// pairs of unrelated messages 5 in 100,000 do, and no pair of a ham and a spam.
-// 2 bands still find 89 % of spam to which half its length of random words was
-// added, 81 % with every tenth word substituted by a random one, and 94 % with
-// 40 % of its letters substituted by look-alikes; with as many random words as
-// its own it is 31 %, with every fifth word substituted 29 %.
+// Measured over the maintainers' corpus of 15,063 messages: of the pairs of
+// near-duplicate spam above the floor, 97 to 100 % share 2 bands; of all pairs of
+// unrelated messages, 5 in 100,000 do, and no pair of a ham and a spam. With 2 bands,
+// spam is still found in 89 % of cases after half its length of random words was
+// added, in 81 % after every tenth word was replaced by a random one, and in 94 %
+// after 40 % of its letters were replaced by look-alikes. After its length was
+// doubled by random words it is 31 %, and after every fifth word was replaced 29 %.
 //
 // # Cost
 //
-// Computing is linear in the message, ends with its context, which it looks at
-// every 64 KiB of work, and takes at most three times the size of the message
-// beside it. To that end what no ordinary message has is not computed:
+// Computing takes time linear in the size of the message, and at most three times its
+// size in additional memory. It ends with its context, which it checks every 64 KiB
+// of work. To stay within these limits, it leaves out what no ordinary message has:
 //
 //   - Decoded parts that take more memory than the message, and more than 1 MiB,
 //     are cut: the exact hash is of what is left.

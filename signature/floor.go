@@ -7,11 +7,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
-// AboveFloor returns the signatures of m without those of its text, if m has too little
-// of it for a bulkhead/exact or bulkhead/near signature, and no part that is not text.
-// The schemes of other clearinghouses have a sum for next to nothing, and one report of
-// that would list every message like it. Who judges whole messages looks up what this
-// returns; clients of those schemes send what they compute. It may change sigs.
+// AboveFloor removes the signatures of the text from those of m, if m has too little
+// text for a bulkhead/exact or bulkhead/near signature and no part other than text.
+// The schemes of other clearinghouses have a sum even for next to nothing, and one
+// report of that would list every message like it. Use it wherever whole messages are
+// judged; clients of those schemes send what they compute. It may change sigs.
 func AboveFloor(m *mail.Message, sigs []bulkhead.Signature) []bulkhead.Signature {
 	for i := range sigs {
 		if s := sigs[i].Scheme(); s == bulkhead.Exact || s == bulkhead.Near {

@@ -29,11 +29,11 @@ const (
 	LoadedLink                  // it is shown in the text, such as a picture, and not followed
 )
 
-// EachLink calls visit with the links of a message, in their order, as often as they
-// are there, until it returns false: those of the mark-up, of the text outside of
-// them, and of texts that no later alternative with links replaces; also of
-// attachments that are text, and of what is in others. Behind a link stands what it redirects to. It fails only
-// when ctx ends, with an error that wraps that of ctx.
+// EachLink calls visit with the links of a message in their order, repeated ones
+// included, until visit returns false. These are the links in mark-up and in text
+// outside of it, also in attachments that are text or contain text, but not in a text
+// that a later alternative with links replaces. Each link is followed by those that it
+// redirects to. EachLink fails only when ctx ends, with an error that wraps that of ctx.
 func EachLink(ctx context.Context, m *mail.Message, visit func(l link.Link, use LinkUse) bool) error {
 	w := linkWalk{visit: visit, pace: pace.New(ctx)}
 	replaced := make(map[int]int) // of an alternative: its last branch that has links

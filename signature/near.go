@@ -10,11 +10,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// The shape of bulkhead/near. It was chosen on the maintainers' corpus of
-// 15,063 messages (corpus_test.go and shape_test.go print the figures). More rows and wider
-// shingles keep unrelated messages apart when millions are known, more bands
-// and fewer rows hold out longer against deliberate changes. With this shape
-// two texts of Jaccard similarity J share a band with probability J^4.
+// The shape of bulkhead/near. It was chosen on the maintainers' corpus of 15,063
+// messages (corpus_test.go and shape_test.go print the figures). More rows and wider
+// shingles keep unrelated messages apart when millions are known; more bands and
+// fewer rows withstand more deliberate changes. With this shape two texts of Jaccard
+// similarity J share a band with probability J^4.
 const (
 	// NearBands is how many bulkhead/near signatures a message has, or it has
 	// none. The first byte of each sum is the number of its band, from 0.

@@ -9,8 +9,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/link"
 )
 
-// Senders returns the signatures of who sent a message, as far as the source says
-// that it was verified:
+// Senders returns the signatures of the sender of a message, as far as the source
+// says that it was verified:
 //
 //   - Sender "example.com" and "alice@example.com", the registrable domain and the
 //     address of From, if a domain that was verified by DKIM, or that of the verified
@@ -24,9 +24,10 @@ import (
 //   - where nothing was verified, Network "192.0.2.0/24" or "2001:db8:1::/48" of the
 //     client.
 //
-// Of several verified domains the first in the order of the alphabet is named, those
-// of DKIM before that of the envelope. A public suffix such as "co.uk" verifies
-// nothing; one that a company runs for its customers speaks for them and is not them.
+// Of several verified domains, the alphabetically first one is named, and those of
+// DKIM come before that of the envelope. A public suffix such as "co.uk" verifies
+// nothing. One that a company runs for its customers speaks for them, but is not
+// them.
 func Senders(source bulkhead.Source) []bulkhead.Signature {
 	verified, sender := signers(source)
 	from, ok := addressOf(source.From)

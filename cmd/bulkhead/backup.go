@@ -19,8 +19,8 @@ import (
 func aside() string {
 	files := node.SecretFiles()
 	last := len(files) - 1
-	return "Not in it are the keys of the data folder: " + strings.Join(files[:last], ", ") + " and " + files[last] +
-		".\nThey change seldom; without them nothing in a backup can be found. Keep a copy apart."
+	return "A backup does not contain the keys in the data folder: " + strings.Join(files[:last], ", ") + " and " + files[last] +
+		".\nThey rarely change, but a backup is useless without them. Keep a separate copy."
 }
 
 func newBackupCommand() *cobra.Command {
@@ -28,9 +28,9 @@ func newBackupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Back up what a node has counted, running or not",
-		Long: "Write a consistent copy of everything that a node has acknowledged to FILE, - for\n" +
-			"standard output. The node may be running and is not held up. The copy is checked as it is\n" +
-			"made; FILE is whole or not there.\n\n" + aside(),
+		Long: "Write a consistent copy of everything that a node has acknowledged to FILE (- for\n" +
+			"standard output). The node may be running, and goes on working. The copy is verified\n" +
+			"as it is written. FILE is either complete or not there.\n\n" + aside(),
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := dataFolder(data, "")
@@ -56,9 +56,9 @@ func newRestoreCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Restore a node from a backup",
-		Long: "Make a node's store from the backup in FILE, - for standard input. The node must not\n" +
-			"be running, and its data folder must have no store: move " + node.StoreFolder + "/ away first. Peers are\n" +
-			"told that the node has gone back in time, and replace what they hold of it.\n\n" + aside(),
+		Long: "Make a node's store from the backup in FILE (- for standard input). The node must not\n" +
+			"be running, and its data folder must not have a store: move " + node.StoreFolder + "/ away first.\n" +
+			"Peers learn that the node has gone back in time, and replace what they hold of it.\n\n" + aside(),
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := dataFolder(data, "")

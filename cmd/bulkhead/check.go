@@ -21,7 +21,7 @@ func newCheckCommand() *cobra.Command {
 		Use:   "check [--server URL] [--json] MESSAGE...",
 		Short: "Ask what is known about messages",
 		Long: "Ask a node what is known about messages. " + messageHelp + "\n\n" +
-			"Exit code: 0 if none is spam or bulk (what is suspected is neither), 1 if any is, 64 and up for errors.",
+			"The exit code is 0 if no message is spam or bulk (suspected mail is neither), 1 if one\nis, and 64 or more after an error.",
 		Args: cli.Args(needMessages),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			node, err := r.client("")
@@ -53,7 +53,7 @@ func newCheckCommand() *cobra.Command {
 	return cmd
 }
 
-const messageHelp = "A MESSAGE is a file with one message,\nan mbox, a Maildir, a folder of *.eml files, or - for standard input."
+const messageHelp = "A MESSAGE is a file with one message,\nan mbox file, a Maildir, a folder of *.eml files, or - for standard input."
 
 // A verdictPrinter prints verdicts for people or programs, and counts them.
 type verdictPrinter struct {

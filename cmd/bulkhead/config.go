@@ -16,8 +16,9 @@ func newConfigCommand() *cobra.Command {
 		&cobra.Command{
 			Use:   "check FILE",
 			Short: "Check a configuration file",
-			Long:  "Check a configuration file, the rules of its rate limits, the policies of\nits milter and its zones included. The files of lists and the certificate are read.",
-			Args:  cli.Args(cobra.ExactArgs(1)),
+			Long: "Check a configuration file, including the rules of rate limits, the policies of the\n" +
+				"milter, and zones. The files of lists and the certificate are read, too.",
+			Args: cli.Args(cobra.ExactArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				cfg, err := config.Load(args[0])
 				if err != nil {

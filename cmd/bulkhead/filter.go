@@ -50,7 +50,7 @@ func newFilterCommand() *cobra.Command {
 		},
 	}
 	info.Flags().BoolVar(&asJSON, "json", false, "print JSON, one value a line")
-	info.Flags().StringVar(&keyFile, "key", "", "`FILE` with the key of filters that are keyed, as network.key of a data folder")
+	info.Flags().StringVar(&keyFile, "key", "", "`FILE` with the key of keyed filters, such as network.key in a data folder")
 	cmd.AddCommand(info)
 	return cmd
 }

@@ -25,9 +25,9 @@ func newListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "Build and query lists of addresses, domains, URLs and networks",
 		Long: "Build and query black, white and grey lists of mail addresses, domains, URLs and IP\n" +
-			"networks, held in filter files. Text files have an entry on each line; \"#\"\n" +
-			"begins a comment; \"-\" is the standard input. A running node takes a changed\n" +
-			"file over by itself.",
+			"networks, which are stored in filter files. A text file has one entry per line; \"#\"\n" +
+			"begins a comment; \"-\" is standard input. A running node loads a changed list by\n" +
+			"itself.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: needCommand,
 	}
@@ -83,16 +83,16 @@ func newListBuild() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Name, "name", "", "name inside the file (default: that of the file)")
+	f.StringVar(&o.Name, "name", "", "name inside the file (default: the name of the file)")
 	f.StringVar(&tone, "tone", "black", "black, white or grey")
-	f.StringVar(&o.Reason, "reason", "", "what those who are refused are told")
-	f.Float64Var(&o.Error, "error", lists.DefaultError, "wanted probability that an entry which was never added is found")
-	f.Uint64Var(&o.Capacity, "capacity", 0, "make room for so many entries (default: those of the text)")
-	f.BoolVar(&o.Exact, "exact", false, "a domain stands for itself alone, not for its subdomains")
+	f.StringVar(&o.Reason, "reason", "", "text for those who are refused")
+	f.Float64Var(&o.Error, "error", lists.DefaultError, "accepted probability that an entry is found which was never added")
+	f.Uint64Var(&o.Capacity, "capacity", 0, "make room for this many entries (default: those in the text)")
+	f.BoolVar(&o.Exact, "exact", false, "a domain stands only for itself, not for its subdomains")
 	f.StringVar(&o.Hash, "hash", "", "make a list of hashes: md5, sha1 or sha256")
 	f.StringVar(&eigen, "eigenvalue", "hash", "what goes into the second section: hash, chars, domain, length, mid-square, division; all but hash are experiments")
-	f.StringVar(&like, "like", "", "use shape and key of this `LIST`, so that the two can be merged")
-	f.BoolVar(&o.SkipBad, "skip-bad", false, "leave out lines that are no entries, instead of failing")
+	f.StringVar(&like, "like", "", "use the shape and key of this `LIST`, so that the two can be merged")
+	f.BoolVar(&o.SkipBad, "skip-bad", false, "skip lines that are not entries, instead of failing")
 	return cmd
 }
 
@@ -101,8 +101,8 @@ func newListAdd() *cobra.Command {
 	var allow, overfill bool
 	cmd := &cobra.Command{
 		Use: "add LIST TEXT...", Short: "Add text files to a list, or entries to its allow list",
-		Long: "Add text files to a list. With --allow, the arguments are entries that the list is\n" +
-			"never to find: they go into the exact allow list beside it.",
+		Long: "Add text files to a list. With --allow, the arguments are entries that the list must\n" +
+			"never find: they go into the exact allow list beside it.",
 		Args: cli.Args(cobra.MinimumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if allow {
@@ -126,8 +126,8 @@ func newListAdd() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&allow, "allow", false, "the arguments are entries for the allow list")
-	cmd.Flags().BoolVar(&overfill, "overfill", false, "add even if the error rate rises above the wanted one")
-	cmd.Flags().BoolVar(&o.SkipBad, "skip-bad", false, "leave out lines that are no entries, instead of failing")
+	cmd.Flags().BoolVar(&overfill, "overfill", false, "add even if the error rate rises above the accepted one")
+	cmd.Flags().BoolVar(&o.SkipBad, "skip-bad", false, "skip lines that are not entries, instead of failing")
 	return cmd
 }
 
@@ -235,10 +235,10 @@ func newListDiff() *cobra.Command {
 	var text, quiet bool
 	cmd := &cobra.Command{
 		Use: "diff OLD NEW", Short: "Compare a newer list with an older one",
-		Long: "Compare a newer list with an older one. Two lists built one like the other\n" +
-			"are compared by estimate. With --text, NEW is a text file and OLD a list or a text\n" +
-			"file: the entries that are new (\"+\") and, text against text, those that are gone\n" +
-			"(\"-\") are printed.",
+		Long: "Compare a newer list with an older one. If one of two lists was built like the\n" +
+			"other, they are compared by estimate. With --text, NEW is a text file and OLD is a\n" +
+			"list or a text file. The command then prints the entries that are new (\"+\") and, if\n" +
+			"both are text files, those that are gone (\"-\").",
 		Args: cli.Args(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
@@ -273,7 +273,7 @@ func newListDiff() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&text, "text", false, "NEW is a text file")
-	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the numbers alone")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print only the numbers")
 	return cmd
 }
 

@@ -17,8 +17,10 @@ import (
 func newNetworkCommand() *cobra.Command {
 	var data string
 	cmd := &cobra.Command{
-		Use:   "network",
-		Short: "Make or show what a node needs to share with others",
+		Use: "network",
+		Short: "Make or show what a node needs to share with others: the secret of the network,\n" +
+			"which all of its nodes have, and the node's own key, whose public half is added by\n" +
+			"its peers.",
 		Long: "Make or show what a node needs to share with others: the secret of the network,\n" +
 			"which all its nodes have, and the node's own key, whose public half its peers add.",
 		Args: cli.Args(cobra.NoArgs),
@@ -75,8 +77,8 @@ func newNetworkNew(data *string) *cobra.Command {
 		Use:   "new",
 		Short: "Make the secret of a new network and the node's key, before the node's first start",
 		Long: "Make the secret of a new network and the node's key, in the data folder of a node\n" +
-			"that has never run. With --secret-file, take the secret of a network that exists:\n" +
-			"what \"network show --secret\" prints on another node of it.",
+			"that has never run. With --secret-file, use the secret of an existing network, as\n" +
+			"\"network show --secret\" prints it on another of its nodes.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			id, err := node.NewNetwork(dataFolder(*data, ""), secretFile)
@@ -96,9 +98,9 @@ func newNetworkShow(data *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Print the fingerprint of the network and the node's public key",
-		Long: "Print the fingerprint of the network and the node's public key, or, with --secret,\n" +
-			"the network's secret alone: \"network show --secret > FILE\" writes what\n" +
-			"\"network new --secret-file FILE\" reads, and lets nobody else read it.",
+		Long: "Print the fingerprint of the network and the node's public key or, with --secret,\n" +
+			"only the network's secret. \"network show --secret > FILE\" writes what \"network new\n" +
+			"--secret-file FILE\" reads, and makes the file readable for you alone.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			id, err := node.ReadNetwork(dataFolder(*data, ""))
@@ -115,7 +117,7 @@ func newNetworkShow(data *string) *cobra.Command {
 			return info.print(cmd.OutOrStdout(), asJSON)
 		},
 	}
-	cmd.Flags().BoolVar(&withSecret, "secret", false, "print the secret alone, for another node of the network; with --json, too")
+	cmd.Flags().BoolVar(&withSecret, "secret", false, "print only the secret, for another node of the network (also with --json)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -123,7 +125,7 @@ func newNetworkShow(data *string) *cobra.Command {
 func newNetworkRotate(data *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rotate",
-		Short: "Make a new key for the node, signed by the old one; start the node again afterwards",
+		Short: "Make a new key for the node, signed by the old one; then restart the node",
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			old, to, err := node.RotateKey(dataFolder(*data, ""))

@@ -51,7 +51,7 @@ func newPeerAdd(u *adminFlags) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&name, "name", "", "name for people (default: what the peer calls itself)")
-	cmd.Flags().StringVar(&weight, "weight", "0.5", "what its word is worth, 0 to 1; below trust.promotion it lists nothing alone")
+	cmd.Flags().StringVar(&weight, "weight", "0.5", "weight of what it says, 0 to 1; below trust.promotion it lists nothing alone")
 	return cmd
 }
 
@@ -186,9 +186,9 @@ func newPeerRollback(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rollback PEER TIME",
 		Short: "Drop what a peer counted in generations that started at or after a time",
-		Long: "Drop what a peer counted in generations that started at or after a time, and take\n" +
-			"none of them back; later generations count again. TIME is 2006-01-02,\n" +
-			"2006-01-02T15:04:05Z, or a duration before now like 36h.",
+		Long: "Drop what a peer counted in generations that started at or after a time, and do not\n" +
+			"take them back. Generations that start later count again. TIME is 2006-01-02,\n" +
+			"2006-01-02T15:04:05Z, or a duration before now such as 36h.",
 		Args: cli.Args(cobra.ExactArgs(2)),
 		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			since, err := parseSince(args[1], time.Now())

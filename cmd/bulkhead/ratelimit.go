@@ -17,14 +17,14 @@ func newRatelimitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ratelimit",
 		Short: "Show or reset the rate limits of a node",
-		Long: "Show or reset the rate limits of a node. A key is written as the template of its\n" +
-			"rule gives it, for example an account or an address. Keys are the\n" +
-			"administrator's: see \"bulkhead user --help\" for the token.",
+		Long: "Show or reset the rate limits of a node. Write a key as the template of its rule\n" +
+			"produces it, for example as an account or an address. An administrator's token is\n" +
+			"needed, see \"bulkhead user --help\".",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: needCommand,
 	}
 	u.flags(cmd.PersistentFlags())
-	cmd.PersistentFlags().StringVar(&rule, "rule", "", "this `RULE` alone (default: all)")
+	cmd.PersistentFlags().StringVar(&rule, "rule", "", "only this `RULE` (default: all)")
 	cmd.AddCommand(
 		&cobra.Command{
 			Use: "show [KEY]", Short: "Print every rule, or what is counted of a key",

@@ -24,9 +24,10 @@ func newReadyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ready",
 		Short: "Ask whether a node takes requests",
-		Long: "Ask whether a node takes requests, for health checks of containers and scripts: 0\n" +
-			"if it does, 69 if nobody answers, 75 if it is stopping. With --config, ask the node\n" +
-			"on this machine that has this configuration, whatever its certificate says.",
+		Long: "Ask whether a node takes requests, for health checks of containers and for scripts.\n" +
+			"The exit code is 0 if it does, 69 if nobody answers, and 75 if it is stopping. With\n" +
+			"--config, ask the node on this machine that has this configuration, whatever its\n" +
+			"certificate says.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := r.client("")

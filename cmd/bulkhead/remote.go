@@ -105,8 +105,8 @@ type source struct {
 
 func (s *source) flags(f *pflag.FlagSet) {
 	f.StringVar(&s.sender, "sender", "", "sender of the messages, verified by SPF for example")
-	f.StringVar(&s.client, "client", "", "address of the SMTP client that delivered them")
-	f.StringVar(&s.listID, "list-id", "", "mailing list that they come from, verified likewise")
+	f.StringVar(&s.client, "client", "", "address of the SMTP client that delivered the messages")
+	f.StringVar(&s.listID, "list-id", "", "mailing list that the messages come from, verified likewise")
 	f.StringSliceVar(&s.dkim, "dkim", nil, "domains whose DKIM signatures were verified")
 }
 

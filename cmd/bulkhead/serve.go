@@ -24,9 +24,9 @@ func newServeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [--config FILE] [--data DIR]",
 		Short: "Run a node",
-		Long: "Run a node. Without a configuration file every front door listens on the loopback\n" +
-			"address and its standard port. SIGHUP reads the configuration again; SIGTERM and\n" +
-			"Ctrl-C finish what was begun, write a snapshot and end the node.",
+		Long: "Run a node. Without a configuration file, every front door listens on the loopback\n" +
+			"address and its standard port. SIGHUP reads the configuration again. SIGTERM and\n" +
+			"Ctrl-C finish pending work, write a snapshot and stop the node.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg := config.Default()

@@ -16,7 +16,7 @@ func newSignaturesCommand() *cobra.Command {
 		Use:   "signatures [--server URL] [--json] MESSAGE...",
 		Short: "Print the signatures of messages, without asking or counting",
 		Long: "Print the signatures of messages as the node computes them, since some depend on\n" +
-			"the key of its network. Nothing is asked or counted. " + messageHelp,
+			"the key of its network. This looks nothing up and counts nothing. " + messageHelp,
 		Args: cli.Args(needMessages),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			node, err := r.client("")

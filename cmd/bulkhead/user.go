@@ -129,8 +129,8 @@ func newUserPasswd(u *adminFlags) *cobra.Command {
 		Use:   "passwd NAME",
 		Short: "Replace an account's token, or the secret that it shares with the clients of a protocol",
 		Long: "Replace the token of an account and print the new one. With --protocol, read a\n" +
-			"secret from standard input instead, and keep it for clients of that protocol; an\n" +
-			"empty line removes it.",
+			"secret from standard input instead, and store it for clients of that protocol. An\n" +
+			"empty line removes the secret.",
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			if protocol == "" {
@@ -209,11 +209,11 @@ func newUserUndo(u *adminFlags) *cobra.Command {
 	var since string
 	cmd := &cobra.Command{
 		Use: "undo NAME --since TIME", Short: "Take back the votes that somebody gave since a time",
-		Long: "Take back all votes that an account gave since a time, with those of all accounts of\n" +
-			"the same person, or those of a person on whose behalf services report: NAME, or\n" +
-			"SERVICE=NAME for a user of the account SERVICE. What only these votes list is taken off,\n" +
-			"what only these votes have taken off is listed again. TIME is 2006-01-02,\n" +
-			"2006-01-02T15:04:05Z, or a duration before now like 36h.",
+		Long: "Take back all votes that somebody gave since a time. NAME is an account, which\n" +
+			"stands for all accounts of the same person, or a user on whose behalf services\n" +
+			"report; SERVICE=NAME is such a user of the account SERVICE alone. What only these\n" +
+			"votes list is taken off the list, and what only they took off is listed again. TIME\n" +
+			"is 2006-01-02, 2006-01-02T15:04:05Z, or a duration before now such as 36h.",
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			from, err := parseSince(since, time.Now())
@@ -227,7 +227,7 @@ func newUserUndo(u *adminFlags) *cobra.Command {
 			return u.printUndone(cmd.OutOrStdout(), undone, from)
 		}),
 	}
-	cmd.Flags().StringVar(&since, "since", "", "from when on; needed")
+	cmd.Flags().StringVar(&since, "since", "", "take back votes since this time; required")
 	return cmd
 }
 
@@ -244,7 +244,7 @@ func (u *adminFlags) printUndone(w io.Writer, undone *client.Undone, from time.T
 }
 
 func newUserClose(u *adminFlags, name string, closed bool) *cobra.Command {
-	short := "Close an account: it keeps its name and may do nothing"
+	short := "Close an account: its name stays reserved, and it may do nothing"
 	if !closed {
 		short = "Open a closed account again"
 	}

@@ -52,7 +52,7 @@ func newVoteCommand(name, short string, vote *bulkhead.Vote) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   name + " [--server URL] [--json] MESSAGE...",
 		Short: short,
-		Long:  short + ". " + messageHelp + " What was counted is printed.",
+		Long:  short + ". " + messageHelp + " Prints what was\ncounted.",
 		Args:  cli.Args(needMessages),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o := client.MessageOptions{Vote: *vote, Count: count, User: user, ID: id}
@@ -75,7 +75,7 @@ func newVoteCommand(name, short string, vote *bulkhead.Vote) *cobra.Command {
 	r.flags(cmd.Flags())
 	src.flags(cmd.Flags())
 	cmd.Flags().Uint32Var(&count, "count", 1, "recipients of each message")
-	cmd.Flags().StringVar(&user, "user", "", "on whose behalf: a user of this machine or of the account's service, who has one voice")
+	cmd.Flags().StringVar(&user, "user", "", "report on behalf of a user of this machine or of the account's service, who is one voter")
 	cmd.Flags().StringVar(&id, "id", "", "idempotency key: a second report with the same key changes nothing")
 	return cmd
 }

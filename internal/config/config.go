@@ -62,13 +62,13 @@ type Config struct {
 	DCC       DCC         `toml:"dcc" doc:"DCC clients over UDP, and how checksums are counted for dccifd too."`
 	Dccifd    Dccifd      `toml:"dccifd" doc:"The socket of dccifd."`
 	Fuzzy     Fuzzy       `toml:"fuzzy" doc:"rspamd's fuzzy_check."`
-	Milter    Milter      `toml:"milter" doc:"Mail that Postfix or Sendmail hands over while the sender is on the line."`
+	Milter    Milter      `toml:"milter" doc:"Mail that Postfix or Sendmail passes on while the sender is still connected."`
 	Policy    Policy      `toml:"policy" doc:"Postfix policy delegation, and the rate limits behind it."`
 	RateLimit []RateLimit `toml:"ratelimit" reload:"yes" doc:"A limit on what one key may do in a period: different recipients of an account,\ndifferent senders of a host, messages, bytes. All rules apply to every request."`
 	Lists     Lists       `toml:"lists" doc:"Black, white and grey lists in filter files, as \"bulkhead list build\" makes them."`
 	DNSBL     DNSBL       `toml:"dnsbl" doc:"Lists served through DNS."`
 	Mesh      Mesh        `toml:"mesh" doc:"Sharing with other nodes; see \"bulkhead network\" and \"bulkhead peer\"."`
-	Upstream  Upstream    `toml:"upstream" doc:"A node elsewhere that has the knowledge: this one has its doors only, and is an edge\nof it. Not together with [tally], [blocklist], [trust] and [mesh]."`
+	Upstream  Upstream    `toml:"upstream" doc:"The node that this one asks, as an edge that has only doors of its own. Not together\nwith [tally], [blocklist], [trust] and [mesh]."`
 	Whitelist Whitelist   `toml:"whitelist" doc:"Mail that is never called spam or bulk, and whose reports are not counted."`
 }
 
@@ -77,7 +77,7 @@ type Node struct {
 	Data       string   `toml:"data" doc:"folder of the node's state; --data overrides it. Empty: $STATE_DIRECTORY, else ./bulkhead-data"`
 	Name       string   `toml:"name" doc:"name of the node in logs and on the status page. Empty: the host name"`
 	Durability string   `toml:"durability" doc:"\"always\": a report is acknowledged once it would survive a power cut;\n\"relaxed\": acknowledged before it is on disk, lost with the machine"`
-	Checkpoint Duration `toml:"checkpoint" doc:"longest time between two snapshots of the books; what was reported since the last\none is read back from the journal at the next start"`
+	Checkpoint Duration `toml:"checkpoint" doc:"longest time between two snapshots of the books. A start reads back from the journal\nwhat was reported since the last one"`
 	LogLevel   string   `toml:"log_level" reload:"yes" doc:"\"debug\", \"info\", \"warn\" or \"error\""`
 	LogFormat  string   `toml:"log_format" doc:"\"text\" or \"json\""`
 }
@@ -143,11 +143,11 @@ type Trust struct {
 	Loopback       float64 `toml:"loopback" reload:"yes" doc:"weight of a client without an account on a loopback address, and start weight\nof accounts registered from there, 0 to 1"`
 	Anonymous      float64 `toml:"anonymous" reload:"yes" doc:"weight of other clients without an account, 0 to 1; 0: their votes are refused"`
 	SelfRegistered float64 `toml:"self_registered" reload:"yes" doc:"start weight of an account that was registered through a protocol from\nelsewhere, 0 to 1"`
-	Ceiling        float64 `toml:"ceiling" reload:"yes" doc:"most weight that a reporter earns by reports that trusted accounts confirm, 0 to 1"`
-	Half           float64 `toml:"half" reload:"yes" doc:"days with a confirmed report after which half the way from the start weight to\nthe ceiling is earned"`
-	Accounts       int     `toml:"accounts" reload:"yes" doc:"most accounts that clients have registered themselves from elsewhere"`
+	Ceiling        float64 `toml:"ceiling" reload:"yes" doc:"most weight that a reporter earns through reports that trusted accounts confirm,\n0 to 1"`
+	Half           float64 `toml:"half" reload:"yes" doc:"days with a confirmed report that earn half of the way from the start weight to\nthe ceiling"`
+	Accounts       int     `toml:"accounts" reload:"yes" doc:"most accounts that clients on other machines may register themselves"`
 	PerNetwork     int     `toml:"accounts_per_network" reload:"yes" doc:"most of them of one network: a /24, or a quarter of an IPv6 /32"`
-	IdleDays       int     `toml:"idle_days" reload:"yes" doc:"days without a vote after which such an account that never helped is removed"`
+	IdleDays       int     `toml:"idle_days" reload:"yes" doc:"days without a vote after which such an account is removed if it never helped"`
 }
 
 // Limits is the section [limits]. Rates are per client: an IPv4 address or an
@@ -155,19 +155,19 @@ type Trust struct {
 type Limits struct {
 	Rate          float64 `toml:"requests_per_second" reload:"yes" doc:"requests per second of one client address (IPv6: one /64); 0: no limit"`
 	Burst         int     `toml:"burst" reload:"yes" doc:"requests that one client may send at once before the rate applies"`
-	Loopback      bool    `toml:"limit_loopback" reload:"yes" doc:"apply the rate to loopback clients too"`
-	Connections   int     `toml:"connections" doc:"open connections of one TCP front door. Beyond, the one silent for longest gives way,\nof the network that holds the most"`
+	Loopback      bool    `toml:"limit_loopback" reload:"yes" doc:"apply the rate to loopback clients, too"`
+	Connections   int     `toml:"connections" doc:"open connections of one TCP front door. Beyond that, the\nlongest silent connection of the network that holds the most is closed"`
 	MaxSignatures int     `toml:"signatures_per_message" reload:"yes" doc:"signatures of one message in a request"`
 	MaxBatch      int     `toml:"messages_per_batch" reload:"yes" doc:"messages in one batch request"`
 }
 
 // Whitelist is the section [whitelist].
 type Whitelist struct {
-	AuthResults []string `toml:"authentication_results" reload:"yes" doc:"names of hosts whose Authentication-Results are trusted: they must remove fields\nof their name from mail that comes in. DKIM and SPF that passed verify a sender"`
-	Senders     []string `toml:"senders" reload:"yes" doc:"addresses of verified senders: \"someone@example.com\". An entry\n\"forgeable:someone@example.com\" matches without: anybody can write that name"`
+	AuthResults []string `toml:"authentication_results" reload:"yes" doc:"names of hosts whose Authentication-Results are trusted. They must remove fields\nwith their name from incoming mail. DKIM and SPF that passed verify a sender"`
+	Senders     []string `toml:"senders" reload:"yes" doc:"addresses of verified senders: \"someone@example.com\". An entry\n\"forgeable:someone@example.com\" matches unverified ones, which anybody can write"`
 	Domains     []string `toml:"domains" reload:"yes" doc:"domains of verified senders: \"example.com\", subdomains included; or\n\"forgeable:example.com\", as above"`
 	Networks    []string `toml:"networks" reload:"yes" doc:"networks of delivering SMTP clients: \"192.0.2.0/24\""`
 	ListIDs     []string `toml:"list_ids" reload:"yes" doc:"mailing lists, by the value of List-Id without angle brackets, below a verified\ndomain; or \"forgeable:...\", as above"`
-	DKIM        []string `toml:"dkim" reload:"yes" doc:"domains whose verified DKIM signature the caller states"`
+	DKIM        []string `toml:"dkim" reload:"yes" doc:"domains whose DKIM signature was verified"`
 	Signatures  []string `toml:"signatures" reload:"yes" doc:"signatures as \"bulkhead signatures\" prints them"`
 }

@@ -10,11 +10,11 @@ import (
 // DCC is the section [dcc].
 type DCC struct {
 	ServerID       int         `toml:"server_id" doc:"id of this server, 100 to 32767"`
-	Brand          string      `toml:"brand" doc:"name in the header X-DCC-brand-Metrics: letters and digits"`
+	Brand          string      `toml:"brand" doc:"name in the header field X-DCC-brand-Metrics: letters and digits"`
 	Anonymous      []string    `toml:"anonymous" doc:"networks whose clients are served without a client-id"`
 	AnonymousRate  float64     `toml:"anonymous_rate" doc:"requests per second of one anonymous client elsewhere than on loopback; 0: no limit"`
 	AnonymousTotal float64     `toml:"anonymous_total" doc:"requests per second of all of them together; 0: no limit"`
-	Keep           []string    `toml:"keep" doc:"types of checksums that are counted"`
+	Keep           []string    `toml:"keep" doc:"types of the checksums to count"`
 	Whitelist      string      `toml:"whitelist" doc:"file of checksums that are ok, ok2 or many whatever was counted; read again when\nit changes. Empty: none"`
 	Clients        []DCCClient `toml:"clients" doc:"client-ids (32768 and above) and server-ids (below, which may also delete)"`
 }
@@ -24,15 +24,15 @@ type DCCClient struct {
 	ID        uint32 `toml:"id" doc:"100 to 16777215"`
 	Password  string `toml:"password" doc:"1 to 32 bytes"`
 	Password2 string `toml:"password2" doc:"a second password, also accepted. Empty: none"`
-	Account   string `toml:"account" doc:"account whose weight its claims of spam have. Empty: that of an anonymous reporter"`
+	Account   string `toml:"account" doc:"account whose weight its spam reports have. Empty: that of an anonymous reporter"`
 }
 
 // Dccifd is the section [dccifd].
 type Dccifd struct {
-	Host       string   `toml:"host" doc:"our name in X-DCC headers. Empty: that of the machine"`
+	Host       string   `toml:"host" doc:"name of this server in X-DCC headers. Empty: the host name"`
 	Rules      string   `toml:"rules" doc:"\"2\": show the Fuz1 that clients of DCC 2 compute; \"1\": that of DCC 1.3.\nBoth are counted"`
 	Words      string   `toml:"words" doc:"file with the word tables of Fuz2. Empty: Fuz2 is not computed"`
-	Substitute string   `toml:"substitute" doc:"header that makes the substitute checksum. Empty: none"`
+	Substitute string   `toml:"substitute" doc:"header field from which the substitute checksum is made. Empty: none"`
 	Thresholds []string `toml:"thresholds" doc:"totals at which mail is bulk and refused: \"type,count\" with a number, \"many\" or\n\"never\"; the type CMN stands for Body, Fuz1 and Fuz2, for example [\"CMN,many\"]"`
 	Whiteclnt  string   `toml:"whiteclnt" doc:"whitelist for all users; read again when it changes. Empty: none"`
 	Userdirs   string   `toml:"userdirs" doc:"folder that holds USER/whiteclnt for users with lists of their own. Empty: none"`
@@ -67,7 +67,7 @@ type FuzzyKey struct {
 	Account string  `toml:"account" doc:"account whose weight updates with this key have. Empty: that of an anonymous reporter"`
 	Update  bool    `toml:"update" doc:"clients of this key may write and delete"`
 	Expires string  `toml:"expires" doc:"last day of its use, \"2027-12-31\". Empty: none"`
-	Hidden  []uint8 `toml:"hidden_flags" doc:"flags that clients with this key are not shown"`
+	Hidden  []uint8 `toml:"hidden_flags" doc:"flags that are not shown to clients with this key"`
 	Rate    float64 `toml:"requests_per_second" doc:"requests per second of all clients with this key together; 0: no limit"`
 	Burst   int     `toml:"burst" doc:"requests at once before the rate applies"`
 }

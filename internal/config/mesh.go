@@ -13,13 +13,13 @@ type Mesh struct {
 	Servers     []string `toml:"servers" doc:"mode \"join\" (and further hubs of a hub): \"host:port\" of each hub, all are used\nat once; mode \"external\": URLs of the cluster's servers, \"tls://host:4222\""`
 	Role        string   `toml:"role" doc:"\"both\"; \"subscribe\": count peers and publish nothing; \"publish\": publish and\ncount no peer (a spam trap)"`
 	Credentials string   `toml:"credentials" doc:"mode \"external\": file with a user JWT and its key. Empty: the node's own key;\n\"none\": the servers ask for none, or the URLs have a name and password"`
-	CA          string   `toml:"ca" doc:"mode \"external\": PEM file of those who sign the servers' certificates.\nEmpty: the system's authorities"`
-	Interval    Duration `toml:"publish_interval" doc:"time between two publications of what was counted. Half of it is how late a\npeer knows on average; shorter costs more bytes per report"`
-	Heartbeat   Duration `toml:"heartbeat" doc:"time between two messages that say which versions the node is at"`
-	Memory      int64    `toml:"memory_bytes" doc:"memory for the counts of all peers, bytes. Beyond it counts of peers are merged,\nwhich makes them less exact; what has no room then is refused"`
-	MaxAdds     float64  `toml:"peer_adds_per_minute" doc:"what one peer may count in a minute; an hour's worth may come at once. A peer\nthat exceeds it is quarantined: kept, but not counted until it is weighed again"`
+	CA          string   `toml:"ca" doc:"mode \"external\": PEM file of the authorities for the servers' certificates.\nEmpty: those of the system"`
+	Interval    Duration `toml:"publish_interval" doc:"time between two publications of what was counted. On average a peer knows after\nhalf of it; a shorter time costs more bytes per report"`
+	Heartbeat   Duration `toml:"heartbeat" doc:"time between two messages that state the versions of this node's arrays"`
+	Memory      int64    `toml:"memory_bytes" doc:"memory for the counts of all peers, bytes. Beyond it, counts of peers are merged,\nwhich makes them less exact; what has no room even then is refused"`
+	MaxAdds     float64  `toml:"peer_adds_per_minute" doc:"what one peer may count in a minute; an hour's worth may come at once. A peer\nthat exceeds it is quarantined: kept, but not counted until you weigh it again"`
 	MaxListings float64  `toml:"peer_listings_per_minute" doc:"signatures that one peer may list or revoke in a minute, as above"`
-	StreamAge   Duration `toml:"stream_age" doc:"how long the broker keeps what was published, for nodes that are away. Who is\naway longer is sent images of the arrays"`
+	StreamAge   Duration `toml:"stream_age" doc:"how long the broker keeps what was published, for nodes that are away. A node that\nis away for longer is sent images of the arrays"`
 	StreamBytes int64    `toml:"stream_bytes" doc:"how much of it the broker keeps, bytes; its images may take four times as much"`
 	Replicas    int      `toml:"stream_replicas" doc:"mode \"external\": servers that keep each stream"`
 }

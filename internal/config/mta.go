@@ -13,13 +13,13 @@ import (
 type Milter struct {
 	Spam           string         `toml:"spam" reload:"yes" doc:"what is done with mail judged spam: \"none\", \"header\", \"quarantine\",\n\"tempfail\" or \"reject\""`
 	Listed         string         `toml:"listed" reload:"yes" doc:"the same for mail whose client, sender or URL is in a black list"`
-	Suspected      string         `toml:"suspected" reload:"yes" doc:"the same for mail that is like what was reported, on too little evidence to call\nit spam"`
+	Suspected      string         `toml:"suspected" reload:"yes" doc:"the same for mail that resembles reported mail, on too little evidence to call it\nspam"`
 	Bulk           string         `toml:"bulk" reload:"yes" doc:"the same for mail seen at least as often as the threshold"`
 	Grey           string         `toml:"grey" reload:"yes" doc:"the same for mail whose client, sender or URL is in a grey list"`
 	Confidence     int            `toml:"confidence" reload:"yes" doc:"confidence from which mail is spam, 0 to 100; with less it is suspected"`
 	Threshold      uint32         `toml:"threshold" reload:"yes" doc:"count from which mail is bulk; 0: tally.threshold"`
-	Text           string         `toml:"text" reload:"yes" doc:"what the sender of refused mail is told; {class} and {reason} are replaced.\nEmpty: a text that names both"`
-	Verify         bool           `toml:"verify" doc:"verify DKIM signatures and the envelope's sender (SPF), for which the DNS is asked.\nfalse: only authentication_results of [whitelist] say who sent a message"`
+	Text           string         `toml:"text" reload:"yes" doc:"text for the sender of refused mail; {class} and {reason} are replaced.\nEmpty: a text that names both"`
+	Verify         bool           `toml:"verify" doc:"verify DKIM signatures and the envelope's sender (SPF), with queries to the DNS.\nfalse: only authentication_results in [whitelist] say who sent a message"`
 	Resolver       string         `toml:"resolver" doc:"address of the DNS resolver to ask, for example \"127.0.0.1:53\". Empty: those of\nthe system"`
 	Traps          []string       `toml:"traps" doc:"spam traps, \"someone@example.com\" or \"@example.com\": mail to them is reported"`
 	DiscardTrapped bool           `toml:"discard_trapped" doc:"discard mail whose recipients are all traps"`
@@ -61,12 +61,12 @@ type RateLimit struct {
 	Unique         string   `toml:"unique" doc:"what is counted once in a period, for example \"{recipient}\"; \"{instance}\" counts\nmessages. Empty: every request counts"`
 	Count          string   `toml:"count" doc:"amount of one request, for example \"{size}\". Empty: 1"`
 	State          string   `toml:"state" doc:"\"RCPT\", \"DATA\", \"END-OF-MESSAGE\" or \"any\". Empty: END-OF-MESSAGE if count is\nset, else RCPT"`
-	Limit          float64  `toml:"limit" doc:"how much a period may hold: what raises the rate to this is over the limit"`
+	Limit          float64  `toml:"limit" doc:"how much a period may hold; what raises the rate to this is over the limit"`
 	Period         Duration `toml:"period" doc:"the period"`
 	Mode           string   `toml:"mode" doc:"\"leaky\": what is refused is not counted; \"strict\": it is. Empty: \"leaky\""`
 	Action         string   `toml:"action" doc:"\"defer\", \"reject\", \"hold\" or \"dunno\". Empty: \"defer\""`
-	Text           string   `toml:"text" doc:"what the client is told; {rule}, {key}, {rate}, {limit} and {period} are replaced"`
-	Warn           float64  `toml:"warn" doc:"share of the limit at which the log and the webhook are told; 0: only when it is\nreached"`
+	Text           string   `toml:"text" doc:"text for the client; {rule}, {key}, {rate}, {limit} and {period} are replaced"`
+	Warn           float64  `toml:"warn" doc:"share of the limit at which the log and the webhook get a warning; 0: only when it\nis reached"`
 	ExemptNetworks []string `toml:"exempt_networks" doc:"networks of clients that the rule does not apply to"`
 	ExemptKeys     []string `toml:"exempt_keys" doc:"keys that the rule does not apply to"`
 	Memory         int64    `toml:"memory_bytes" doc:"most memory of the keys, bytes; 0: 67108864"`

@@ -7,12 +7,12 @@ import (
 
 // Razor2 is the section [razor2].
 type Razor2 struct {
-	Names       []string `toml:"names" doc:"\"host:port\" that discovery hands out, best two of them; a host has a dot.\nEmpty: the address that the client has connected to"`
-	Confidence  int      `toml:"min_confidence" doc:"confidence from which clients take a signature for spam unless they are set\notherwise, percent. Raise serial with it"`
-	Serial      int      `toml:"serial" doc:"number of this section's version: clients fetch the parameters anew when it grows"`
-	MaxHosts    int      `toml:"links_per_part" doc:"links of one part of a reported mail that are listed; 0: none"`
+	Names       []string `toml:"names" doc:"\"host:port\" of the servers that discovery names, best two; a host name must have a\ndot. Empty: the address that the client has connected to"`
+	Confidence  int      `toml:"min_confidence" doc:"confidence from which clients with default settings take a signature for spam,\npercent. Raise serial when you change it"`
+	Serial      int      `toml:"serial" doc:"version number of this section: clients fetch the parameters again when it grows"`
+	MaxHosts    int      `toml:"links_per_part" doc:"most links of one part of a reported message that are listed; 0: none"`
 	ExemptHosts []string `toml:"exempt_hosts" doc:"domains whose links are never listed, subdomains included"`
-	Register    float64  `toml:"registrations_per_minute" doc:"of one network: a /24, or a /48 of IPv6, of which a /32 has four times as many;\nten times as many from loopback"`
+	Register    float64  `toml:"registrations_per_minute" doc:"new accounts from one network, a /24 or an IPv6 /48; four times as many from an\nIPv6 /32, ten times as many from loopback"`
 }
 
 // Pyzor is the section [pyzor].

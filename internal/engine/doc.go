@@ -7,11 +7,11 @@
 //
 // A book is a row of generations in time order. Votes go to the newest;
 // look-ups add up all that live; the oldest is dropped whole ("signature
-// aging"). A generation of the tally is two counting arrays, of counts and of the
-// weights of votes, and one bit array, which remembers who voted on what (a unique
-// filter in Finch's sense); one of the blocklist is two bit arrays, the spam and
-// the revocation filter. Package book opens and drops them; what follows from what
-// they hold, package verdict says.
+// aging"). A generation of the tally is a counting array and a bit array, which
+// remembers which reports were taken (a unique filter in Finch's sense). A generation of
+// the blocklist is the spam and the revocation filter, the weights of votes with who
+// voted on what, and the deliveries of names. Package book opens and drops generations;
+// package verdict says what follows from what they hold.
 //
 // # One writer
 //
@@ -26,13 +26,13 @@
 //
 // # Replicas
 //
-// What other servers count is held by package replica, one replica for each origin.
-// Their rounds and images are journal entries like all else.
+// Package replica holds what other servers count, one replica for each origin. Their
+// rounds and images are journal entries like everything else.
 //
 // # Locks
 //
 // Engine.books and Engine.whitelist are atomic pointers, as is the view of the
-// replicas. A look-up loads each of them once. The trust book has a
-// lock of its own, taken by readers for a map look-up and by the writer for a
-// change; no other lock is ever taken under it.
+// replicas. A look-up loads each of them once. The trust book has a lock of its own,
+// which readers take for a map look-up and the writer for a change; no other lock is
+// taken under it.
 package engine

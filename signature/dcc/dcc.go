@@ -66,7 +66,7 @@ func (t Type) Scheme() bulkhead.Scheme {
 	return typeSchemes[t]
 }
 
-// Rules selects whose Fuz1 is computed where releases of DCC differ.
+// Rules selects the release of DCC whose Fuz1 is computed, where releases differ.
 type Rules uint8
 
 // The rules of the two families of clients that are in use.
@@ -75,8 +75,8 @@ const (
 	Rules1              // 1.3
 )
 
-// Options says what is known of a message beside its bytes. The zero value
-// is usable.
+// Options says what is known about a message beyond its bytes. The zero value is
+// usable.
 type Options struct {
 	Client netip.Addr // SMTP client; the zero Addr leaves the IP sum out
 	// Sender is the envelope sender. If it is empty, the first Return-Path:
@@ -110,12 +110,12 @@ func (s Sum) Signature() (bulkhead.Signature, error) {
 	return bulkhead.NewSignature(s.Type.Scheme(), s.Sum[:])
 }
 
-// Sums returns the checksums that a DCC client computes for a raw message,
-// header and body with any line ends, in ascending order of their types, a Fuz1 of
-// other rules behind the one that was asked for. Sums
-// that the message is too short for, or that need what is not known, are
-// absent. Any bytes are accepted; beside raw it takes little memory. It fails
-// only when ctx ends, with an error that wraps that of ctx.
+// Sums returns the checksums that a DCC client computes for a raw message, header and
+// body with any line ends, in ascending order of their types. A Fuz1 by other rules
+// follows the one that was asked for. It leaves out sums for which the message is too
+// short, or which need something that opt does not say. It accepts any bytes, and
+// takes little additional memory. It fails only when ctx ends, with an error that
+// wraps that of ctx.
 //
 // Chunking of the body, on which Fuz1 depends in rare cases, is that of dccproc.
 //

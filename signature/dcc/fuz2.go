@@ -28,17 +28,16 @@ var languages = [...]string{"english", "spanish", "polish", "dutch"}
 
 const polish = 2 // index; its table is only used with folding table 2
 
-// Words are the word tables of Fuz2, one for each language. They are read
-// from a file of the operator and never shipped. A Words is immutable and
-// may be shared.
+// Words are the word tables of Fuz2, one for each language. The operator supplies
+// them in a file; none are shipped. A Words is immutable and may be shared.
 type Words struct {
 	tables [len(languages)]map[string]struct{}
 }
 
-// ReadWords reads word tables: UTF-8 text with one word of 3 to 16 letters
-// per line below a heading "[english]", "[spanish]", "[polish]" or "[dutch]".
-// Empty lines and lines that begin with "#" are skipped. A line that is none of
-// these is an error that names it. At most 4 MiB are read.
+// ReadWords reads word tables: UTF-8 text with one word of 3 to 16 letters per line
+// below a heading "[english]", "[spanish]", "[polish]" or "[dutch]". Empty lines and
+// lines that begin with "#" are skipped. Any other line is an error that names it. At
+// most 4 MiB are read.
 //
 // Source: docs/specs/dcc.md#fuz2.
 func ReadWords(r io.Reader) (*Words, error) {

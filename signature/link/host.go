@@ -19,8 +19,8 @@ const maxHost = 253
 var profile = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.StrictDomainName(false), idna.CheckHyphens(false), idna.VerifyDNSLength(false))
 
 // Name returns the name of a host in lower case and ASCII, without a final dot. It
-// reports whether text is one: of two labels at least, none of them empty, and no
-// number.
+// reports whether text is a host name: it has at least two labels, none of them
+// empty, and is not a number.
 func Name(text string) (string, bool) {
 	name, ok := hostOf(text)
 	return name, ok && !isAddress(name)
@@ -35,8 +35,9 @@ func Registrable(name string) (string, bool) {
 }
 
 // PublicSuffix reports whether a name that [Name] has returned is a suffix under
-// which anybody may register a name, such as "co.uk". Those that companies run for
-// their customers, such as "github.io", are none: they have an owner who answers.
+// which anybody may register a name, such as "co.uk". Suffixes that companies run for
+// their customers, such as "github.io", are not: they have an owner who is
+// responsible.
 func PublicSuffix(name string) bool {
 	suffix, icann := publicsuffix.PublicSuffix(name)
 	return suffix == name && (icann || !strings.Contains(name, "."))

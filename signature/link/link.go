@@ -8,7 +8,7 @@ import (
 
 // The limits of a link, in bytes.
 const (
-	// MaxURL is how many bytes of a link are looked at: what follows is cut off.
+	// MaxURL is how many bytes of a link are read; the rest is cut off.
 	MaxURL = 2048
 	// maxFirst bounds a part of a path in [Link.Place].
 	maxFirst = 200
@@ -27,7 +27,7 @@ type Link struct {
 	// Port is "" if it is the one that the scheme has anyway.
 	Port string
 	// Path begins with "/" and has the query, without the fragment. Bytes that need
-	// no percent-encoding have none.
+	// no percent-encoding are not encoded.
 	Path string
 }
 

@@ -92,9 +92,10 @@ func (p *Part) IsText() bool { return strings.HasPrefix(p.Type, "text/") }
 
 // Read reads raw. It fails only when raw is empty (the error wraps
 // [bulkhead.ErrMalformed]) or longer than [MaxMessage] bytes (it wraps
-// [bulkhead.ErrOverLimit]), or when ctx ends (it wraps the error of ctx). It
-// keeps raw, which must not change afterwards. Beside raw it takes memory of at
-// most twice len(raw) while it reads, and keeps len(raw) or 1 MiB. Time is linear in len(raw).
+// [bulkhead.ErrOverLimit]), or when ctx ends (it wraps the error of ctx). It keeps
+// raw, which must not change afterwards. While it reads, it takes additional memory
+// of at most twice len(raw), of which it keeps at most len(raw) or 1 MiB. Time is
+// linear in len(raw).
 func Read(ctx context.Context, raw []byte) (*Message, error) {
 	if len(raw) == 0 {
 		return nil, fmt.Errorf("mail: %w: empty message", bulkhead.ErrMalformed)

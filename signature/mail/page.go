@@ -20,7 +20,7 @@ const (
 	maxTag    = 32       // bytes of a name in it
 )
 
-// A Page is what a reader sees of a text part, and where it leads.
+// A Page is what a reader sees of a text part, and where its links lead.
 type Page struct {
 	// Text is that of [Message.Visible].
 	Text []byte
@@ -45,9 +45,9 @@ type Href struct {
 	Loaded bool
 }
 
-// Page returns a text part, by its index in Parts, as its reader sees it. Of a part
-// that is not HTML there is nothing but the text. What it returns must not be
-// changed. It fails only when ctx ends, with an error that wraps that of ctx.
+// Page returns a text part, by its index in Parts, as its reader sees it. For a part
+// that is not HTML it returns only the text. The caller must not change the result.
+// It fails only when ctx ends, with an error that wraps that of ctx.
 func (m *Message) Page(ctx context.Context, part int) (Page, error) {
 	p := &m.Parts[part]
 	if p.Type == "text/calendar" {

@@ -1,5 +1,5 @@
-// Package pyzor computes the digest that the Pyzor client computes for a mail, bit
-// for bit, with all that the MIME, HTML and charset libraries of its Python do: one
+// Package pyzor computes the digest that the Pyzor client computes for a message, bit
+// for bit, including what Python's MIME, HTML and charset libraries do to it: one
 // SHA-1 hash of a few lines of the text.
 //
 // Source: docs/specs/pyzor.md#digest. The client it was compared with is pyzor 1.0.0

@@ -7,19 +7,20 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
-// MinText is the least number of bytes of text, blanks at the ends aside,
-// that make the engine-4 signature of a part worth listing: shorter parts are
-// what unrelated mails have in common ("Sent from my phone").
+// MinText is the least number of bytes of text, without blanks at the ends, for which
+// the engine-4 signature of a part is worth listing. Unrelated messages share shorter
+// parts ("Sent from my phone").
 const MinText = 32
 
-// Listable says whether the engine-4 signature of the part may be listed.
+// Listable reports whether the engine-4 signature of the part may be listed: its text
+// has at least [MinText] bytes.
 func (p *Part) Listable() bool { return !p.Empty && p.TextLen >= MinText }
 
-// Message puts a mail together again from what razor-report sends of it: its
-// header, with LF line ends, and its parts in their prepared form. The client
-// flattens nested multiparts; a plain and an HTML text in front are taken for
-// alternatives, as they are in nearly all mail. The text of the parts is exact,
-// so signatures that rest on text are those of the mail.
+// Message reassembles a message from what razor-report sends of it: its header, with
+// LF line ends, and its parts in their prepared form. The client flattens nested
+// multiparts. A plain and an HTML text at the beginning are taken for alternatives,
+// as they are in nearly all mail. The text of the parts is exact, so signatures of
+// the text are those of the original.
 func Message(header []byte, parts [][]byte) []byte {
 	header = bytes.TrimRight(header, "\r\n")
 	if len(parts) == 1 {

@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 )
 
-// EP4 is the seed and separator of engine 4 for which this package
-// computes, in the protocol's notation: docs/specs/razor2.md#engine-4.
+// EP4 is the seed and separator that this package uses for engine 4, in the
+// protocol's notation: docs/specs/razor2.md#engine-4.
 const EP4 = "7542-10"
 
 // Limits of what is computed for one mail, beyond those of the client itself.
@@ -31,8 +31,8 @@ type Part struct {
 	E8 []bulkhead.Signature
 	// Hosts holds the host that each signature of E8 stands for.
 	Hosts []string
-	// Empty says that engine 4 hashed nothing at all: every part without text
-	// has this signature, so it must never be listed.
+	// Empty is set if engine 4 hashed nothing at all. Every part without text has
+	// this signature, so it must never be listed.
 	Empty bool
 	// TextLen is the length in bytes of the text that engine 4 looked at, without
 	// the blanks at its ends.
@@ -40,12 +40,11 @@ type Part struct {
 }
 
 // Signatures returns every signature that Razor clients compute for a mail, without
-// repetition: that of the mail as it is (SpamAssassin) and, where it differs,
-// that of the mail as razor-check reads it from a file (see [Mails]).
-// Signatures of parts without text, or with next to none, are left out: unrelated
-// mails share them.
-// The result is empty if no part is worth a signature, and 256 at most. It fails
-// only when ctx ends, with an error that wraps that of ctx. Source:
+// repetition: that of the mail as it is (SpamAssassin) and, where it differs, that of
+// the mail as razor-check reads it from a file (see [Mails]). Signatures of parts
+// with next to no text are left out, because unrelated messages share them. The
+// result has at most 256 signatures, and none if no part is worth one. It fails only
+// when ctx ends, with an error that wraps that of ctx. Source:
 // docs/specs/razor2.md#splitting-a-mail to #engine-8.
 func Signatures(ctx context.Context, raw []byte) ([]bulkhead.Signature, error) {
 	var sigs []bulkhead.Signature
@@ -128,10 +127,10 @@ func Prepared(part []byte) (Part, bool) {
 	return p, true
 }
 
-// Mails cuts a file into mails as razor-check and razor-report do: at every
-// line that starts with "From " if the first line does, else into one mail, in
-// which such lines, quoted or not, are quoted once more. An empty file is no mail.
-// Source: docs/specs/razor2.md#splitting-a-mail.
+// Mails splits a file into messages as razor-check and razor-report do: at every line
+// that starts with "From " if the first line does. Otherwise the file is one message,
+// in which such lines, quoted or not, are quoted once more. An empty file has no
+// message. Source: docs/specs/razor2.md#splitting-a-mail.
 func Mails(file []byte) [][]byte {
 	if len(file) == 0 {
 		return nil

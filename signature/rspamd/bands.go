@@ -19,9 +19,9 @@ const Votes = 1 << 16
 // at most one shingle; every shingle lies in two to four bands.
 var bandOffsets = [...]int{0, 1, 5, 14}
 
-// Match is how many bands must agree for a near copy. Three are expected
-// to when 20 of 32 shingles do, two when 18 do. Rspamd asks for 17 shingles, and
-// gives a match near that hardly any weight.
+// Match is how many bands must agree for a near copy. Three are expected to agree
+// when 20 of 32 shingles do, and two when 18 do. Rspamd asks for 17 shingles, and
+// gives a match near that limit hardly any weight.
 const Match = 3
 
 // AppendBands appends the bands of the shingles of a text, under one of
@@ -43,9 +43,9 @@ func AppendBands(dst []bulkhead.Signature, shingles *[Shingles]uint64, flag uint
 	return dst
 }
 
-// Band returns band b, 0 to Bands-1, of [AppendBands]. Its sum is 16
-// bytes: two mixes of list, band and the four shingles, which need withstand
-// chance only, for who wants equal bands may send equal shingles.
+// Band returns band b, 0 to Bands-1, of [AppendBands]. Its sum is 16 bytes: two mixes
+// of list, band and the four shingles, which need to withstand only chance, since
+// anybody who wants equal bands can send equal shingles.
 func Band(shingles *[Shingles]uint64, flag uint32, b int) bulkhead.Signature {
 	h1 := foldMultiply(uint64(flag)<<8|uint64(b)|1<<63, 0x9e3779b97f4a7c15)
 	h2 := h1 ^ 0xd1b54a32d192ed03

@@ -1,6 +1,6 @@
 // Package rspamd computes the digests and shingles by which rspamd's fuzzy_check
-// knows the parts of a message, bit for bit where rspamd's view of a text can be
-// had, and the bands by which a filter finds near copies.
+// knows the parts of a message, bit for bit wherever rspamd's view of a text can be
+// reproduced, and the bands by which a filter finds near copies.
 //
 // Source: docs/specs/rspamd-fuzzy.md#digests. Rspamd 3.4 is the
 // version it was compared with.

@@ -32,8 +32,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
-// Policy says which hash a part gets. The zero value stands for the
-// defaults of a rule of rspamd.
+// Policy says which hash a part gets. The zero value has the defaults of a rule of
+// rspamd.
 //
 // Source: docs/specs/rspamd-fuzzy.md#digests.
 type Policy struct {

@@ -5,6 +5,7 @@ package mesh
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -42,6 +43,7 @@ func TestReleased(t *testing.T) {
 					}
 					return lacking(n, []*node{n}, limit)
 				})
+				t.Logf("%s, %s: counts the other: %v", n.name, filepath.Base(n.bin), lacking(n, both, limit) == "")
 			}
 			for _, n := range both {
 				if n.bin == released {

@@ -145,6 +145,21 @@ func (m *mailing) settle(t *tally) {
 	}
 }
 
+// near puts the copies of a message, changed ones too, into the total of a fuzzy
+// checksum, which is of one copy as it is computed: Body stays that of equal ones.
+// report says that this very message was counted.
+func (m *mailing) near(c *countedSum, report bool) {
+	if !m.whole.judged || m.spam || c.Type != digests.TypeFuz1 && c.Type != digests.TypeFuz2 {
+		return
+	}
+	before := m.whole.verdict.Sightings
+	c.total.Previous = max(c.total.Previous, before)
+	if report {
+		before = min(before+uint32(m.rcptNum), Many)
+	}
+	c.total.Current = max(c.total.Current, before)
+}
+
 // ofText reports whether a checksum is of what a message says.
 func ofText(t digests.Type) bool {
 	return t == digests.TypeBody || t == digests.TypeFuz1 || t == digests.TypeFuz2

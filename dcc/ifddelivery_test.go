@@ -233,3 +233,21 @@ func TestIfdReason(t *testing.T) {
 		}
 	}
 }
+
+// TestIfdCountsNearCopies: Fuz1 is of all copies that the clearinghouse takes for those of
+// one text, Body of equal ones.
+func TestIfdCountsNearCopies(t *testing.T) {
+	house := &prototest.House{Threshold: 1000}
+	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{evilLink}, Count: 25}); err != nil {
+		t.Fatal(err)
+	}
+	ask := serveIfd(t, wholeIfd(t, house))
+	for _, tt := range []struct{ options, body, fuz1 string }{
+		{"header query", " Body=0", " Fuz1=25"}, {"header", " Body=1", " Fuz1=26"}, {"header query", " Body=1", " Fuz1=26"},
+	} {
+		got := ask(tt.options + "\n192.0.2.7\nhelo\nalice@example.org\nbob@example.net\n\n" + ifdMessage)
+		if !strings.Contains(got, tt.body) || !strings.Contains(got, tt.fuz1) {
+			t.Errorf("%s: %q, want%s%s", tt.options, got, tt.body, tt.fuz1)
+		}
+	}
+}

@@ -68,7 +68,8 @@ func (s *Ifd) showTotals(m *mailing, tallies []tally, report bool) {
 	for _, sum := range m.sums {
 		c := countedSum{Sum: sum, threshold: s.Thresholds[sum.Type]}
 		if s.counts(&sum) {
-			if c.kept, c.total = true, total(); m.metrics.listed && ofText(sum.Type) {
+			c.kept, c.total = true, total()
+			if m.near(&c, report); m.metrics.listed && ofText(sum.Type) {
 				c.total = Total{Many, Many}
 			}
 		}

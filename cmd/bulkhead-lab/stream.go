@@ -28,6 +28,7 @@ type streamCommand struct {
 	stream.Options
 	reporting []float64
 	lone      bool
+	rules     []string
 	templates []string
 	picture   string
 	json      bool
@@ -62,6 +63,7 @@ func newStreamCommand() *cobra.Command {
 	f.DurationVar(&s.Spread, "spread", s.Spread, "mean time from the first copy of spam to another")
 	f.IntVar(&s.Runs, "runs", 5, "streams of each setting, each of a seed of its own")
 	f.Uint64Var(&s.Seed, "seed", 1, "seed of the first")
+	f.StringSliceVar(&s.rules, "rule", []string{string(stream.Node)}, "who judges: node, and to hold against it text-alone, first-report, first-report-of-part")
 	f.BoolVar(&s.Exact, "exact", false, "exact maps in place of filters")
 	f.BoolVar(&s.json, "json", false, "print the results as JSON")
 	f.StringVar(&s.picture, "svg", "", "file to draw the catch rate by place in the campaign into (.png for pixels)")
@@ -127,19 +129,21 @@ func (s *streamCommand) settings() (all []stream.Options, err error) {
 	}
 	for _, lone := range alone {
 		for _, reporting := range s.reporting {
-			o := s.Options
-			o.Lone, o.Reporting = lone, reporting
 			if reporting == 0 {
 				return nil, cli.Usagef("--reporting 0, want more")
 			}
-			if err := o.Complete(); err != nil {
-				return nil, cli.UsageError{Err: err}
+			for _, rule := range s.rules {
+				o := s.Options
+				o.Lone, o.Reporting, o.Rule = lone, reporting, stream.Rule(rule)
+				if err := o.Complete(); err != nil {
+					return nil, cli.UsageError{Err: err}
+				}
+				all = append(all, o)
 			}
-			all = append(all, o)
 		}
 	}
 	if len(all) == 0 {
-		return nil, cli.Usagef("--reporting without a share")
+		return nil, cli.Usagef("--reporting without a share, or --rule without one")
 	}
 	return all, nil
 }

@@ -80,8 +80,9 @@ func (e *Engine) check(q *bulkhead.Query, v *bulkhead.Verdict, held *[]filter.Ke
 	if v.Threshold == 0 {
 		v.Threshold = e.threshold.Load()
 	}
-	policy := e.policy()
-	s.reader.Begin(e.sources())
+	policy, sources := e.policy(), e.sources()
+	policy.Mature = sources.Mature
+	s.reader.Begin(sources)
 	defer s.reader.End()
 	s.read(q.Signatures)
 
@@ -134,7 +135,9 @@ func wantsOf(sig *bulkhead.Signature) evidence.Wants {
 	switch scheme := sig.Scheme(); {
 	case scheme == bulkhead.Sketch:
 		return 0
-	case scheme == bulkhead.Sender, scheme == bulkhead.Link, scheme == bulkhead.Contact, scheme == bulkhead.Claim:
+	case scheme == bulkhead.Link:
+		wants |= evidence.Names | evidence.Standing
+	case scheme == bulkhead.Sender, scheme == bulkhead.Contact, scheme == bulkhead.Claim:
 		wants |= evidence.Names
 	case scheme != bulkhead.Near && scheme.Facet() == bulkhead.TextFacet:
 		wants |= evidence.Standing

@@ -4,6 +4,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
 // books are the node's own books. They never change: whoever changes anything makes
@@ -38,6 +39,17 @@ func (e *Engine) sources() *evidence.Sources {
 		return s.Sources
 	}
 	s := &sources{evidence.NewSources(evidence.View{Tally: v.tally, Block: v.block, Remote: v.remote}, promotion), v, promotion}
+	s.Mature = e.mature(s.Sources)
 	e.read.Store(s)
 	return s.Sources
+}
+
+// mature reports whether the node knows what mail usually comes to it. What came before
+// today decides, which changes only where a view does.
+func (e *Engine) mature(s *evidence.Sources) bool {
+	r := evidence.Reader{Keys: e.keys, Day: e.day()}
+	r.Begin(s)
+	var all [1]evidence.Record
+	r.Read([]evidence.Ask{{Key: e.keys.Everything(), Wants: evidence.Delivered | evidence.Names}}, all[:])
+	return verdict.Mature(&all[0].Evidence)
 }

@@ -16,7 +16,7 @@ const (
 	Spam      uint8 = 1 // voters
 	Ham       uint8 = 2 // voters
 	Caught    uint8 = 3 // sightings of copies that were called spam when they came: no deliveries
-	Good      uint8 = 4 // deliveries from senders of good standing; of texts
+	Good      uint8 = 4 // deliveries from senders of good standing; of texts and links
 	Addresses uint8 = 5 // distinct addresses of a sender's domain
 	Claims    uint8 = 6 // sightings of strangers
 

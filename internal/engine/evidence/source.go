@@ -62,6 +62,8 @@ type weights struct {
 // Sources is all that a look-up reads. They never change, and any number of readers
 // may use them at once.
 type Sources struct {
+	Mature bool // what verdict.Mature says of all deliveries; whoever makes the sources sets it
+
 	today uint64 // start of the newest generation of the tally
 
 	counts  []counts

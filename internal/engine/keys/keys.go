@@ -111,6 +111,10 @@ func (m Maker) Recipient(recipient string, base filter.Key) filter.Key {
 	return m.Secret.Key([]byte("recipient"), []byte(recipient), b[:])
 }
 
+// Everything returns the key under which the deliveries of all verified senders are
+// counted.
+func (m Maker) Everything() filter.Key { return m.Secret.Key([]byte("everything")) }
+
 // Voice returns the mark by which the record of votes knows a voice.
 func (m Maker) Voice(voice string) uint64 {
 	return m.Secret.Key([]byte("voice"), []byte(voice)).Lo

@@ -79,12 +79,12 @@ func TestDeliveriesAgainstModel(t *testing.T) {
 						}
 						want.Counted++
 						x.seen += n
-						whole := s.Scheme() == bulkhead.Exact || s.Scheme() == bulkhead.PyzorDigest
+						guards := s.Scheme() == bulkhead.Exact || s.Scheme() == bulkhead.PyzorDigest || f == bulkhead.LinkFacet
 						switch {
 						case m.Seen.Caught && f == bulkhead.SenderFacet && m.Seen.TextAlone:
 							x.delivered += n
 						case m.Seen.Caught:
-						case m.Seen.GoodSender && whole:
+						case m.Seen.GoodSender && guards:
 							x.good += n
 							x.delivered += n
 						default:

@@ -29,7 +29,7 @@ func (r *Resolver) settleSpam(receipt *bulkhead.Receipt, it *item, judged bulkhe
 
 // lists reports whether the node's own votes are enough to list an item.
 func (r *Resolver) lists(it *item) bool {
-	policy, e := r.opts.Policy(), it.record.Evidence
+	policy, e := r.policy(), it.record.Evidence
 	e.Peers = verdict.Peers{}
 	if !it.pair() {
 		return policy.Lists(it.facet, &e)

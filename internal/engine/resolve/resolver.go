@@ -73,6 +73,14 @@ func (r *Resolver) Begin(v evidence.View, s *evidence.Sources) {
 	r.over.begin(r.out.TallyGen, r.out.BlockGen)
 }
 
+// policy is what the administrator decides about verdicts, of a node that has seen what
+// the sources say.
+func (r *Resolver) policy() verdict.Policy {
+	p := r.opts.Policy()
+	p.Mature = r.sources.Mature
+	return p
+}
+
 // Decisions returns what the batch was decided to do. They are the resolver's own, and
 // good until the next batch begins.
 func (r *Resolver) Decisions() *Decisions { return &r.out }

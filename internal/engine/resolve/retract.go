@@ -39,7 +39,7 @@ func (r *Resolver) Retract(voice string, what []ballots.Item) (off, on int) {
 		if !it.Pair {
 			ask.Wants |= evidence.Counts
 			if named(it.Facet) {
-				ask.Wants |= evidence.Names
+				ask.Wants |= evidence.Names | evidence.Standing
 			}
 		}
 		r.asks = append(r.asks, ask)
@@ -73,5 +73,5 @@ func (r *Resolver) stands(it *item, pair bool) bool {
 	}
 	e := it.record.Evidence
 	e.Peers, e.Own = verdict.Peers{}, verdict.Nothing
-	return r.opts.Policy().Lists(it.facet, &e)
+	return r.policy().Lists(it.facet, &e)
 }

@@ -35,14 +35,24 @@ func (r *Resolver) sighting(receipt *bulkhead.Receipt, m *Message, who *voter) {
 		switch {
 		case m.Seen.Caught && !(m.Seen.TextAlone && f == bulkhead.SenderFacet):
 			r.out.Counts.add(base.With(evidence.Caught), n)
-		case m.Seen.GoodSender && stands(m.Signatures[i].Scheme()):
+		case m.Seen.GoodSender && (f == bulkhead.LinkFacet || stands(m.Signatures[i].Scheme())):
 			r.out.Counts.add(base.With(evidence.Good), n)
 		}
 	}
 	r.held(m, texts)
 	if names > 0 {
 		r.names(m, names)
+		if !m.Seen.Caught && verified(m) {
+			k := r.opts.Keys.Everything().With(evidence.Sighting)
+			r.out.Counts.add(k, names)
+			r.out.Names.add(k, names)
+		}
 	}
+}
+
+// verified reports whether anybody was verified to have sent the message.
+func verified(m *Message) bool {
+	return slices.ContainsFunc(m.Signatures, func(s bulkhead.Signature) bool { return s.Scheme() == bulkhead.Sender })
 }
 
 // named reports whether signatures of a facet are names.

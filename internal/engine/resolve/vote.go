@@ -66,7 +66,7 @@ func (r *Resolver) signatures(m *Message, who *voter) {
 	for i, k := range m.Keys {
 		r.asks[i] = evidence.Ask{Key: k, Wants: evidence.Delivered | r.listings(m, i)}
 		if named(r.items[i].facet) {
-			r.asks[i].Wants |= evidence.Names
+			r.asks[i].Wants |= evidence.Names | evidence.Standing
 		}
 	}
 	r.reader.Read(r.asks, r.records)

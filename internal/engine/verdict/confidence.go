@@ -12,7 +12,7 @@ const (
 	leastSpam      = 50
 	mostSuspected  = 49
 	leastSuspected = 30
-	twoVoicesMost  = 70 // of a text that nothing but two votes speak against
+	twoVoicesMost  = 70 // of a text that nothing but two votes speak against, or one and that nobody answers for it
 	contextsMost   = 90 // and several senders or links
 )
 
@@ -36,7 +36,7 @@ func (d *decision) confidence() int {
 // most is the largest confidence that the rule allows.
 func (d *decision) most() int {
 	switch d.why {
-	case twoVoices:
+	case twoVoices, unanswered:
 		return twoVoicesMost
 	case contexts:
 		return contextsMost

@@ -33,11 +33,13 @@ const (
 	otherPart      // a link, the sender, an attachment, picture or contact
 	twoVoices      // a changed copy, called spam by two
 	contexts       // likewise, with several senders or links
+	unanswered     // a changed copy for which nobody answers
 	oneVoice       // a changed copy that too little speaks against
 	holdsText      // it quotes or forwards what was reported, or holds a part of it only
 	known          // the sender is known, and was not reported with the text
 	wanted         // a root said so
 	goodLinks      // the text was reported, but all its links are known
+	seldom         // the text was reported, but seldom, and its sender is verified
 	delivered      // the text was reported, but it is that of known senders, too
 )
 
@@ -47,6 +49,9 @@ func (d *decision) decide(bulk bool) {
 	d.sender = d.parts.Sender(d.Evidence)
 	d.senderGood = d.sender >= 0 && d.standing(d.sender) && !d.abusedAddress()
 	listed := d.text.judged == bulkhead.JudgedSpam
+	if listed && d.seldom() {
+		listed, d.why = false, seldom
+	}
 	if listed && !d.parts.Digests {
 		d.readPairs()
 	}
@@ -82,6 +87,14 @@ func (d *decision) standing(i int) bool {
 // of good standing.
 func (d *decision) abusedAddress() bool {
 	return d.sender == d.parts.Domain && d.parts.Address >= 0 && d.listed(d.parts.Address)
+}
+
+// seldom reports whether a text for which a sender answers was reported no more often
+// than people are mistaken. Copies of today speak for it by half: there may be more
+// reports of them to come.
+func (d *decision) seldom() bool {
+	t := &d.text
+	return d.sender >= 0 && t.strength < textBase+answeredRate*(t.old+0.5*t.new)-slack
 }
 
 // standsFor reports whether the sender stands for the message: known for long, and
@@ -175,11 +188,14 @@ func (d *decision) worst(parts []int, is func(int) bool) int {
 }
 
 // asked reports whether a part decides: links to the sender's own domain do not, for
-// the sender stands for them, and a domain that is everybody's does not.
+// the sender stands for them, and a domain that is everybody's does not. What others put
+// into mail, links and contacts, decides once the node knows who usually sends to it.
 func (d *decision) asked(i int) bool {
 	switch d.Signatures[i].Scheme() {
 	case bulkhead.Link:
-		return d.parts.Foreign(d.Signatures, d.Evidence, i)
+		return d.Policy.Mature && d.parts.Foreign(d.Signatures, d.Evidence, i)
+	case bulkhead.Contact:
+		return d.Policy.Mature
 	case bulkhead.Sender:
 		return i != d.parts.Domain || !d.Evidence[i].Shared()
 	case bulkhead.Claim:
@@ -214,9 +230,17 @@ func (d *decision) byText() {
 		d.rule(bulkhead.ClassSpam, contexts, -1)
 	case t.strength >= twoVotes-slack && t.good == 0 && small:
 		d.rule(bulkhead.ClassSpam, twoVoices, -1)
+	case d.nobodyAnswers() && t.good == 0 && small:
+		d.rule(bulkhead.ClassSpam, unanswered, -1)
 	default:
 		d.rule(bulkhead.ClassSuspected, oneVoice, -1)
 	}
+}
+
+// nobodyAnswers reports whether nobody was verified to have sent the message, to whom
+// could verify it and usually does.
+func (d *decision) nobodyAnswers() bool {
+	return d.Policy.Mature && d.parts.Network && d.sender < 0
 }
 
 // linksStand reports whether there are links and all of them, the sender's own

@@ -36,6 +36,12 @@ func (e Evidence) delivered(n int) Evidence {
 	return e
 }
 
+// wellSent is a link of n deliveries, all of them from senders of good standing.
+func wellSent(n int) Evidence {
+	e := Evidence{Good: uint32(n)}
+	return e.delivered(n)
+}
+
 func body(scheme bulkhead.Scheme, e Evidence) part {
 	return part{scheme: scheme, name: "text", Evidence: e}
 }
@@ -89,7 +95,11 @@ func (p part) signature() bulkhead.Signature {
 
 // judge judges a message.
 func judge(parts []part, pairs map[string]Evidence, white string) (bulkhead.Verdict, Outcome, int) {
-	d := Decider{Policy: Policy{Promotion: 1, NearMatch: 2}}
+	return judgeBy(Policy{Promotion: 1, NearMatch: 2, Mature: true}, parts, pairs, white)
+}
+
+func judgeBy(policy Policy, parts []part, pairs map[string]Evidence, white string) (bulkhead.Verdict, Outcome, int) {
+	d := Decider{Policy: policy}
 	var c Case
 	for _, p := range parts {
 		f := p.counts
@@ -159,6 +169,10 @@ func TestDecide(t *testing.T) {
 		{"bulk from a known sender", p(part{scheme: bulkhead.Exact, name: "text", counts: seen}, bank), nil, "", bulk, noFacet, "bulk"},
 		{"a known sender speaking for another", p(body(bulkhead.Exact, one), from("esp.example|brand.example", no.delivered(40))), nil, "", good, noFacet, ""},
 
+		{"a mailing of a verified sender, reported once", p(body(bulkhead.Exact, Evidence{Votes: one.Votes, Own: Listed, New: 68}), from("news.example", Evidence{New: 68})), nil, "", unknown, noFacet, "seldom"},
+		{"and twice", p(body(bulkhead.Exact, Evidence{Votes: two.Votes, Own: Listed, New: 68}), from("news.example", Evidence{New: 68})), nil, "", spam, byText, ""},
+		{"of whom nobody was verified to be", p(body(bulkhead.Exact, Evidence{Votes: one.Votes, Own: Listed, New: 68})), nil, "", spam, byText, ""},
+
 		// Domains that are everybody's.
 		{"an unknown address at everybody's domain", p(body(bulkhead.Exact, one), from("freemail.example", shared(no.delivered(500))), from("eve@freemail.example", no)), nil, "", spam, byText, ""},
 		{"a known address there", p(body(bulkhead.Exact, one), from("freemail.example", shared(no.delivered(500))), from("ann@freemail.example", no.delivered(5))), nil, "", good, noFacet, "ann@freemail.example"},
@@ -203,6 +217,9 @@ func TestDecide(t *testing.T) {
 		{"and once more", nearly(trapped.delivered(31)), nil, "", suspected, byText, "often delivered"},
 		{"by two, but often delivered", nearly(two.delivered(41)), nil, "", suspected, byText, "often delivered"},
 		{"by two, with two contexts", nearly(several(two.delivered(41))), nil, "", spam, byText, "several senders or links"},
+		{"by one, and nobody answers for it", append(nearly(one), part{scheme: bulkhead.Network, name: "192.0.2.0/24"}), nil, "", spam, byText, "nobody was verified"},
+		{"by one, and an unknown sender does", message(nearly(one), p(from("new.example", no), part{scheme: bulkhead.Network, name: "192.0.2.0/24"})), nil, "", suspected, byText, ""},
+		{"by one, of many deliveries", append(nearly(one.delivered(30)), part{scheme: bulkhead.Network, name: "192.0.2.0/24"}), nil, "", suspected, byText, ""},
 		{"by one, with two contexts", nearly(several(one)), nil, "", suspected, byText, ""},
 		{"by two, while known senders send it", message(nearly(two), p(body(bulkhead.PyzorDigest, sent(no, 1)))), nil, "", suspected, byText, "known senders"},
 		{"by one with its sender", message(nearly(one), p(from("evil.example", no))), paired("evil.example", two), "", spam, byText, "from this sender"},
@@ -213,10 +230,11 @@ func TestDecide(t *testing.T) {
 			map[string]Evidence{"ann.example": voted(0, 1), "evil.example": two}, "", spam, byText, "one of its links"},
 		{"wanted from this sender", message(nearly(two), p(from("ann.example", no))), paired("ann.example", voted(0, 1)), "", good, noFacet, "wanted"},
 		{"an exact copy, wanted from this sender", p(body(bulkhead.Exact, two), from("ann.example", no)), paired("ann.example", voted(0, 1)), "", good, noFacet, "wanted"},
-		{"with links that are known", message(nearly(two), p(link("shop.example", no.delivered(9)), link("shop.example/a", no.delivered(9)))), nil, "", unknown, noFacet, "all its links"},
-		{"with one that is not", message(nearly(two), p(link("shop.example", no.delivered(9)), evil)), nil, "", spam, byText, ""},
-		{"with a known link and an unknown one of the sender's", message(nearly(two), p(from("evil.example", no), evil, link("shop.example", no.delivered(9)))), nil, "", spam, byText, ""},
-		{"with links that are known less than the text is reported", message(nearly(voted(10, 0)), p(link("shop.example", no.delivered(9)))), nil, "", spam, byText, ""},
+		{"with links that known senders send", message(nearly(two), p(link("shop.example", wellSent(9)), link("shop.example/a", wellSent(9)))), nil, "", unknown, noFacet, "all its links"},
+		{"with links of its own, delivered for days", message(nearly(two), p(link("shop.example", no.delivered(9)), link("shop.example/a", no.delivered(9)))), nil, "", spam, byText, ""},
+		{"with one that is not", message(nearly(two), p(link("shop.example", wellSent(9)), evil)), nil, "", spam, byText, ""},
+		{"with a known link and an unknown one of the sender's", message(nearly(two), p(from("evil.example", no), evil, link("shop.example", wellSent(9)))), nil, "", spam, byText, ""},
+		{"with links that are known less than the text is reported", message(nearly(voted(10, 0)), p(link("shop.example", wellSent(9)))), nil, "", spam, byText, ""},
 		{"a listing by a peer", nearly(Evidence{Peers: Peers{Spam: 1}}), nil, "", suspected, byText, ""},
 		{"listings by two", nearly(Evidence{Peers: Peers{Spam: 2}}), nil, "", spam, byText, ""},
 		{"another digest of a changed copy", p(body(bulkhead.Exact, no), body(bulkhead.PyzorDigest, one)), nil, "", suspected, byText, ""},
@@ -269,5 +287,37 @@ func TestPairsAreLazy(t *testing.T) {
 	parts := []part{body(bulkhead.Exact, Evidence{}), from("evil.example", voted(2, 0)), link("evil.example", voted(2, 0))}
 	if _, _, asked := judge(parts, nil, ""); asked != 0 {
 		t.Errorf("pairs of a text that is not listed were asked for %d times", asked)
+	}
+}
+
+// TestImmature: where nobody is known yet, what others put into mail too, links and
+// contacts, decides nothing by itself; who sent it and what is attached does.
+func TestImmature(t *testing.T) {
+	two, no := voted(2, 0), Evidence{}
+	for _, tt := range []struct {
+		name  string
+		parts []part
+		pairs map[string]Evidence
+		want  bulkhead.Class
+	}{
+		{"a link", []part{body(bulkhead.Exact, no), link("evil.example", two)}, nil, bulkhead.ClassUnknown},
+		{"a contact", []part{body(bulkhead.Exact, no), {scheme: bulkhead.Contact, name: "tel:15550100", Evidence: two}}, nil, bulkhead.ClassUnknown},
+		{"a sender", []part{body(bulkhead.Exact, no), from("evil.example", two)}, nil, bulkhead.ClassSpam},
+		{"an attachment", []part{body(bulkhead.Exact, no), {scheme: bulkhead.Attachment, name: "01234567890123456789", Evidence: two}}, nil, bulkhead.ClassSpam},
+		{"a changed copy for which nobody answers", append(nearly(voted(1, 0)), part{scheme: bulkhead.Network, name: "192.0.2.0/24"}), nil, bulkhead.ClassSuspected},
+		{"a text with its link", append(nearly(voted(1, 0)), link("evil.example", two)), map[string]Evidence{"evil.example": two}, bulkhead.ClassSpam},
+	} {
+		if v, _, _ := judgeBy(Policy{Promotion: 1, NearMatch: 2}, tt.parts, tt.pairs, ""); v.Class != tt.want {
+			t.Errorf("%s: class %v, want %v; %q", tt.name, v.Class, tt.want, v.Reasons)
+		}
+	}
+	for _, tt := range []struct {
+		old  uint32
+		days int
+		want bool
+	}{{199, 5, false}, {200, 1, false}, {200, 2, true}} {
+		if got := Mature(&Evidence{Old: tt.old, Days: tt.days}); got != tt.want {
+			t.Errorf("%d deliveries on %d days: mature %v, want %v", tt.old, tt.days, got, tt.want)
+		}
 	}
 }

@@ -14,6 +14,7 @@ const Unit = 100
 type Policy struct {
 	Promotion float64 // weight from which votes list a signature, above 0
 	NearMatch int     // bands of bulkhead/near that must agree to speak for a message, 1 or more
+	Mature    bool    // the node knows what usually comes to it, see [Mature]
 }
 
 // Finding fills in what follows from f's counts and the evidence: the judgement, the

@@ -78,6 +78,14 @@ func TestNeed(t *testing.T) {
 			t.Errorf("%v with %d and %d deliveries needs %v, want %v", tt.facet, tt.old, tt.new, got, tt.want)
 		}
 	}
+	// Mail of senders of good standing speaks for a link, and for nothing else so.
+	good := &Evidence{Old: 100, Good: 50}
+	if got := Need(bulkhead.LinkFacet, good); !near(got, 7) {
+		t.Errorf("a link with 50 of 100 deliveries from senders of good standing needs %v, want 7", got)
+	}
+	if got := Need(bulkhead.SenderFacet, good); !near(got, 2) {
+		t.Errorf("a sender with 100 deliveries needs %v, want 2", got)
+	}
 	if got := NeedOfPair(100, false); !near(got, 3) {
 		t.Errorf("a pair with 100 deliveries needs %v, want 3", got)
 	}

@@ -23,6 +23,9 @@ type Parts struct {
 	Domain, Address, Other int
 	// Near says that there is text enough to be recognised by it where it is changed.
 	Near bool
+	// Network says that the network that delivered the message is known: whoever asks
+	// could verify senders.
+	Network bool
 	// Digests says that there is nothing but what other clearinghouses' clients send:
 	// of the text alone, and no more can be asked for.
 	Digests bool
@@ -66,6 +69,7 @@ func (p *Parts) add(i int, sig *bulkhead.Signature) {
 	case bulkhead.ClaimFacet:
 		p.Claims = append(p.Claims, i)
 	}
+	p.Network = p.Network || sig.Scheme() == bulkhead.Network
 	switch sig.Scheme() {
 	case bulkhead.Near:
 		if len(p.Texts) < pairTexts {

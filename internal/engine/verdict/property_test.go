@@ -204,7 +204,7 @@ func TestErrorOfParts(t *testing.T) {
 		want           float64
 	}{{1, 0, 0.1}, {3, 0, 0.3}, {3, 2, 0.3}, {0, 1, 0.1}, {9, 1, 0.9}, {15, 0, 1}} {
 		var c Case
-		d := Decider{Policy: Policy{Promotion: 1, NearMatch: 2}}
+		d := Decider{Policy: Policy{Promotion: 1, NearMatch: 2, Mature: true}}
 		add := func(p part) {
 			f := bulkhead.Finding{Signature: p.signature(), Spam: 2}
 			d.Policy.Finding(&f, &p.Evidence, o)

@@ -54,6 +54,8 @@ func (d *decision) because(confidence int) string {
 		return d.partReason() + ", " + sure
 	case holdsText:
 		return d.textReason() + "; suspected only, " + sure
+	case unanswered:
+		return d.textReason() + d.aside() + "; nobody was verified to have sent this one, " + sure
 	case oneVoice:
 		return d.textReason() + d.doubt() + ", " + sure
 	case known:
@@ -62,6 +64,8 @@ func (d *decision) because(confidence int) string {
 		return fmt.Sprintf("the text was reported %s, but %s was said to be wanted", times(votes(t)), d.name(d.sender))
 	case goodLinks:
 		return fmt.Sprintf("the text was reported %s, but all its links are known for days and were not", times(votes(t)))
+	case seldom:
+		return fmt.Sprintf("the text was reported %s, which is seldom for one that was delivered so often and has a verified sender", times(votes(t)))
 	case delivered:
 		return fmt.Sprintf("the text was reported %s, but %s of it came from known senders", times(votes(t)), plural(t.good, "delivery"))
 	}

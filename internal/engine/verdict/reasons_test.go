@@ -78,7 +78,7 @@ func TestAllReasons(t *testing.T) {
 			"reported as spam by reporters that are trusted (bulkhead/exact), from this sender or with one of its links, confidence 89 of 100", seen2(inExact), vote2, held}},
 		{"wanted", p(exact(one), from("ann.example", no)), pair("ann.example", voted(0, 1)), []string{
 			"the text was reported once, but the sender \"ann.example\" was said to be wanted", seen1(inExact), vote1, held}},
-		{"links that are known", append(nearly(two), link("shop.example", no.delivered(9))), nil, []string{
+		{"links that are known", append(nearly(two), link("shop.example", wellSent(9))), nil, []string{
 			"the text was reported 2 times, but all its links are known for days and were not", seen2(inNear), vote2, held}},
 		{"digests", p(body(bulkhead.PyzorDigest, one)), nil, []string{"reported as spam by reporters that are trusted (pyzor/digest), confidence 80 of 100", seen1(" (pyzor/digest)"), vote1, held}},
 		{"digests of known senders", p(body(bulkhead.PyzorDigest, good(one, 3))), nil, []string{

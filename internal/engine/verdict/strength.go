@@ -19,7 +19,7 @@ type Evidence struct {
 	Old, New uint32
 	Days     int
 
-	Good      uint32 // of a text: deliveries from senders of good standing
+	Good      uint32 // of a text or link: deliveries from senders of good standing
 	Addresses uint32 // of a sender's domain: its distinct addresses
 	Contexts  uint32 // of a text: how many different links and senders were reported with it
 }
@@ -40,9 +40,16 @@ const (
 	pairBase     = 1.0
 	goodPairBase = 2.5 // of a text with a sender or link of good standing
 
-	textRate  = 0.002 // votes more for each delivery
-	namedRate = 0.005
-	pairRate  = 0.02 // above the rate of wrong complaints, below that of right ones
+	// Votes more for each delivery. That of texts for which a sender answers and that of
+	// pairs are above the rate of wrong complaints, 0.003 at most, and not above that of
+	// right ones, 0.02 at least.
+	textRate     = 0.002
+	answeredRate = 0.01
+	namedRate    = 0.005
+	pairRate     = 0.02
+	// goodRate is that of links for mail of senders of good standing: where one
+	// recipient in ten reports, there is as much spam with the link as such mail.
+	goodRate = 0.1
 
 	suspicionBase = 2.0 / 3
 	wantedBelow   = -0.5 // strength of a pair that a root said is wanted
@@ -51,6 +58,10 @@ const (
 	goodDeliveries, goodDays = 3, 2 // that make a good standing
 	sharedAddresses          = 8    // that make a sender's domain everybody's
 	sharedRate               = 0.1  // and for each delivery
+
+	// matureDeliveries and matureDays are how many deliveries from verified senders make
+	// a node know what usually comes: what one message in a hundred has came, too.
+	matureDeliveries, matureDays = 200, 2
 
 	// votesWorth is how many deliveries one vote outweighs where a text, a sender or
 	// a link is asked whether it is established.
@@ -92,11 +103,20 @@ func base(f bulkhead.Facet) float64 {
 func Need(f bulkhead.Facet, e *Evidence) float64 {
 	switch b := base(f); {
 	case b > 1:
-		return b + namedRate*e.history()
+		return b + namedRate*e.history() + goodMail(f, e)
 	case f == bulkhead.TextFacet:
 		return max(b, textBase+textRate*e.history())
 	}
 	return 1
+}
+
+// goodMail returns the strength more that it takes to list a link of which senders of
+// good standing sent mail: it is everybody's, and mail of theirs would be hit.
+func goodMail(f bulkhead.Facet, e *Evidence) float64 {
+	if f != bulkhead.LinkFacet {
+		return 0
+	}
+	return goodRate * float64(e.Good)
 }
 
 // NeedOfPair is [Need] of a text together with a sender or link: n is the history of
@@ -138,14 +158,23 @@ func (p Policy) judged(f bulkhead.Facet, e *Evidence) bulkhead.Judgement {
 
 // suspected reports whether a signature that is not listed is under suspicion.
 func (p Policy) suspected(f bulkhead.Facet, e *Evidence) bool {
-	return p.Strength(e, base(f)) >= suspicionBase+pairRate*e.history()-slack
+	return p.Strength(e, base(f)) >= suspicionBase+pairRate*e.history()+goodMail(f, e)-slack
 }
 
 // Good reports whether a sender or link is of good standing: known for days, and
-// hardly anybody quarrels with it.
+// hardly anybody quarrels with it. A link has that from such senders: a campaign's own
+// is delivered for days, too, until somebody reports it.
 func (p Policy) Good(f bulkhead.Facet, e *Evidence) bool {
+	if f == bulkhead.LinkFacet && e.Good < goodDeliveries {
+		return false
+	}
 	return e.Old >= goodDeliveries && e.Days >= goodDays && !p.suspected(f, e)
 }
+
+// Mature reports whether a node knows who usually sends to it, given its deliveries from
+// verified senders altogether. Before that, or where nobody is verified, what a list or
+// a mailer adds to all mail is as new as a spammer's own link, and nobody excuses it.
+func Mature(e *Evidence) bool { return e.Old >= matureDeliveries && e.Days >= matureDays }
 
 // Shared reports whether a sender's domain is everybody's, so that nobody stands for
 // another at it.

@@ -44,25 +44,28 @@ func newPlan(letters []*Letter, opts *Options, seed uint64) *plan {
 	p := &plan{seed: seed}
 	random := rand.New(rand.NewPCG(seed, 0x73747265616d))
 	span := time.Duration(opts.Days) * 24 * time.Hour
-	for _, c := range campaigns(letters) {
-		habit := kinds[c.members[0].Kind]
+	for _, m := range mailings(letters) {
+		habit := kinds[m.letter.Kind]
 		spread := habit.spread
 		if spread == 0 {
 			spread = opts.Spread
 		}
-		start := begin.Add(time.Duration(c.place * float64(span)))
-		copies := c.copies(habit, opts.Tail, random)
+		start := begin.Add(time.Duration(m.place * float64(span)))
+		copies := copies(habit, opts.Tail, random)
 		for i := range copies {
 			at := start
 			if i > 0 {
 				at = at.Add(time.Duration(random.ExpFloat64() * float64(spread)))
 			}
 			p.deliveries = append(p.deliveries, delivery{
-				at: at, letter: c.members[random.IntN(len(c.members))], campaign: len(p.sizes),
+				at: at, letter: m.letter, campaign: m.campaign,
 				site: random.IntN(opts.Sites), user: random.IntN(opts.Users), luck: random.Float64(), delay: delay(random),
 			})
 		}
-		p.sizes = append(p.sizes, copies)
+		if m.campaign == len(p.sizes) {
+			p.sizes = append(p.sizes, 0)
+		}
+		p.sizes[m.campaign] += copies
 	}
 	slices.SortStableFunc(p.deliveries, func(a, b delivery) int { return a.at.Compare(b.at) })
 	return p
@@ -75,14 +78,8 @@ func delay(random *rand.Rand) time.Duration {
 	return time.Duration(float64(least) * math.Pow(float64(most)/float64(least), random.Float64()))
 }
 
-// A campaign is messages that are sent together.
-type campaign struct {
-	members []*Letter
-	place   float64 // in the stream, 0 to 1
-}
-
-// copies draws how many copies of a campaign are sent.
-func (c *campaign) copies(h habits, tail float64, random *rand.Rand) int {
+// copies draws how many copies of a message are sent.
+func copies(h habits, tail float64, random *rand.Rand) int {
 	u := 1 - random.Float64() // in (0, 1]
 	if h.least == h.most {
 		return h.least
@@ -90,10 +87,17 @@ func (c *campaign) copies(h habits, tail float64, random *rand.Rand) int {
 	return int(min(float64(h.most), float64(h.least)*math.Pow(u, -1/tail)))
 }
 
-// campaigns puts letters of one campaign and kind together. Those of one kind and
-// collection stand in the order of their first letters, and are spread evenly over
-// the stream, whatever years the collection is of.
-func campaigns(letters []*Letter) []*campaign {
+// A mailing is one message of a collection, which is sent in copies. Those of a
+// campaign are as many as the collection has, each at its own place.
+type mailing struct {
+	letter   *Letter
+	campaign int     // numbered from 0 on, in order of the first mailing
+	place    float64 // in the stream, 0 to 1
+}
+
+// mailings puts letters of one collection and kind in the order in which they came
+// there, and spreads them evenly over the stream, whatever years the collection is of.
+func mailings(letters []*Letter) []mailing {
 	ordered := slices.Clone(letters)
 	slices.SortStableFunc(ordered, func(a, b *Letter) int {
 		return cmp.Or(cmp.Compare(a.set, b.set), cmp.Compare(a.Kind, b.Kind), a.time.Compare(b.time))
@@ -102,24 +106,20 @@ func campaigns(letters []*Letter) []*campaign {
 		set, campaign string
 		kind          Kind
 	}
-	known := map[key]*campaign{}
-	row := map[key][]*campaign{} // of one collection and kind
-	var all []*campaign
+	campaigns := map[key]int{}
+	row := map[key]int{} // how many of one collection and kind
 	for _, l := range ordered {
-		k := key{l.set, l.campaign, l.Kind}
-		if known[k] == nil {
-			known[k] = &campaign{}
-			all = append(all, known[k])
-			k.campaign = ""
-			row[k] = append(row[k], all[len(all)-1])
-		}
-		c := known[key{l.set, l.campaign, l.Kind}]
-		c.members = append(c.members, l)
+		row[key{set: l.set, kind: l.Kind}]++
 	}
-	for _, row := range row {
-		for i, c := range row {
-			c.place = float64(i) / float64(len(row))
+	done := map[key]int{}
+	var all []mailing
+	for _, l := range ordered {
+		k, r := key{l.set, l.campaign, l.Kind}, key{set: l.set, kind: l.Kind}
+		if _, known := campaigns[k]; !known {
+			campaigns[k] = len(campaigns)
 		}
+		all = append(all, mailing{l, campaigns[k], float64(done[r]) / float64(row[r])})
+		done[r]++
 	}
 	return all
 }

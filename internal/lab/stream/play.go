@@ -7,9 +7,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/internal/engine"
-	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
 // A voice is what a recipient is going to say of a delivery.
@@ -37,24 +34,45 @@ func (v *voices) Pop() any {
 	return last
 }
 
-// A player plays one plan.
+// A judge says what copies are, and learns from what people say of them.
+type judge interface {
+	// turn sets the clock, which never goes back.
+	turn(ctx context.Context, now time.Time) error
+	// deliver judges a copy and counts it.
+	deliver(ctx context.Context, d *delivery) (bulkhead.Class, error)
+	// vote takes what the recipient of a copy says of it.
+	vote(ctx context.Context, d *delivery, vote bulkhead.Vote) error
+	close(ctx context.Context) error
+}
+
+// newJudge returns the judge that the options name.
+func newJudge(ctx context.Context, p *plan, opts *Options) (judge, error) {
+	switch opts.Rule {
+	case TextAlone:
+		return newTextAlone(opts), nil
+	case FirstReport, FirstReportOfPart:
+		return newOracle(p, opts), nil
+	}
+	return newNode(ctx, p, opts)
+}
+
+// A player plays one plan before one judge.
 type player struct {
 	*plan
 	opts    *Options
-	now     time.Time
-	engines []*engine.Engine // one, or one of each site
-	slices  [2]int64         // of time, of both books, that the engines have seen
+	judge   judge
 	pending voices
 	tally   *tally
 }
 
 // play plays a plan and returns what was counted.
 func play(ctx context.Context, p *plan, opts *Options) (run *RunResult, err error) {
-	s, err := newPlayer(ctx, p, opts)
+	j, err := newJudge(ctx, p, opts)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, s.close(ctx)) }()
+	s := newPlayer(p, opts, j)
+	defer func() { err = errors.Join(err, j.close(ctx)) }()
 	for i := range p.deliveries {
 		if err := s.speak(ctx, p.deliveries[i].at); err != nil {
 			return nil, err
@@ -70,80 +88,20 @@ func play(ctx context.Context, p *plan, opts *Options) (run *RunResult, err erro
 	return s.tally.result(p), nil
 }
 
-func newPlayer(ctx context.Context, p *plan, opts *Options) (*player, error) {
-	s := &player{plan: p, opts: opts, now: begin, tally: newTally(p)}
-	servers := 1
-	if opts.Lone {
-		servers = opts.Sites
-	}
-	for server := range servers {
-		e, err := engine.Open(ctx, s.shape(server))
-		if err != nil {
-			return nil, errors.Join(err, s.close(ctx))
-		}
-		s.engines = append(s.engines, e)
-		for site := range opts.Sites {
-			if err := e.PutAccount(ctx, siteAccount(site)); err != nil {
-				return nil, errors.Join(err, s.close(ctx))
-			}
-		}
-	}
-	return s, nil
+func newPlayer(p *plan, opts *Options, j judge) *player {
+	return &player{plan: p, opts: opts, judge: j, tally: newTally(p)}
 }
 
-func siteAccount(site int) trust.Account {
-	return trust.Account{Name: siteName(site), Role: trust.Trusted, Weight: 1}
-}
-
-// shape is an engine with room for twice what comes to it on its busiest day, so
-// that no generation turns early.
-func (s *player) shape(server int) engine.Options {
-	tally, block := engine.DefaultTally(), engine.DefaultBlocklist()
-	days := map[int64]int{}
-	busiest := 0
-	for i := range s.deliveries {
-		d := &s.deliveries[i]
-		if s.opts.Lone && d.site != server {
-			continue
-		}
-		day := d.at.UnixNano() / int64(tally.Generation)
-		days[day] += len(d.letter.sigs)
-		busiest = max(busiest, days[day])
-	}
-	tally.Capacity = uint64(max(1000, 2*busiest))
-	block.Capacity = tally.Capacity
-	return engine.Options{
-		Secret: filter.Secret(networkKey), Tally: tally, Block: block, Exact: s.opts.Exact,
-		Now: func() time.Time { return s.now },
-	}
-}
-
-// server returns the engine of a site.
-func (s *player) server(site int) *engine.Engine {
-	if s.opts.Lone {
-		return s.engines[site]
-	}
-	return s.engines[0]
-}
-
-// deliver checks a copy, counts it, and lets its recipient make up his mind.
+// deliver has a copy judged, and its recipient make up his mind.
 func (s *player) deliver(ctx context.Context, i int) error {
 	d := &s.deliveries[i]
-	if err := s.turn(ctx, d.at); err != nil {
+	if err := s.judge.turn(ctx, d.at); err != nil {
 		return err
 	}
 	class := bulkhead.ClassUnknown
 	if len(d.letter.sigs) > 0 {
-		door := bulkhead.Reporter{Account: d.account()}
-		v, err := s.server(d.site).Check(ctx, bulkhead.Query{Signatures: d.letter.sigs, Source: d.letter.source, Reporter: door, Terse: true})
-		if err != nil {
-			return err
-		}
-		class = v.Class
-		seen := bulkhead.Report{
-			Signatures: d.letter.sigs, Vote: bulkhead.Sighting, Reporter: door, Source: d.letter.source, Recipients: []string{d.address()},
-		}
-		if _, err := s.server(d.site).Report(ctx, seen); err != nil {
+		var err error
+		if class, err = s.judge.deliver(ctx, d); err != nil {
 			return err
 		}
 	}
@@ -179,43 +137,13 @@ func (s *player) speak(ctx context.Context, end time.Time) error {
 	for len(s.pending) > 0 && (end.IsZero() || !s.pending[0].at.After(end)) {
 		v := heap.Pop(&s.pending).(voice)
 		d := &s.deliveries[v.of]
-		if err := s.turn(ctx, v.at); err != nil {
+		if err := s.judge.turn(ctx, v.at); err != nil {
 			return err
 		}
-		report := bulkhead.Report{
-			Signatures: d.letter.sigs, Vote: v.vote, Source: d.letter.source, Reporter: bulkhead.Reporter{Account: d.account(), User: d.name()},
-		}
-		if _, err := s.server(d.site).Report(ctx, report); err != nil {
+		if err := s.judge.vote(ctx, d, v.vote); err != nil {
 			return err
 		}
 		s.tally.spoke(d, v.vote)
 	}
 	return nil
-}
-
-// turn sets the clock, and makes all engines open and drop their generations at the
-// same message, whatever the speed of the machine: the writer does it before it
-// takes a request, so a request without effect is enough.
-func (s *player) turn(ctx context.Context, now time.Time) error {
-	s.now = now
-	slices := [2]int64{
-		now.UnixNano() / int64(engine.DefaultTally().Generation), now.UnixNano() / int64(engine.DefaultBlocklist().Generation),
-	}
-	if slices == s.slices {
-		return nil
-	}
-	s.slices = slices
-	for _, e := range s.engines {
-		if err := e.PutAccount(ctx, siteAccount(0)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *player) close(ctx context.Context) (err error) {
-	for _, e := range s.engines {
-		err = errors.Join(err, e.Close(context.WithoutCancel(ctx)))
-	}
-	return err
 }

@@ -229,7 +229,11 @@ func median(values []int) float64 {
 
 // Title says in a few words what setting the result is of.
 func (r *Result) Title() string {
-	return fmt.Sprintf("%g %% report, %s", 100*r.Options.Reporting, r.Options.sites())
+	title := fmt.Sprintf("%g %% report, %s", 100*r.Options.Reporting, r.Options.sites())
+	if r.Options.Rule != Node {
+		title += ": " + string(r.Options.Rule)
+	}
+	return title
 }
 
 func (o *Options) sites() string {

@@ -10,6 +10,7 @@ package stream
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -42,7 +43,7 @@ type habits struct {
 
 var kinds = [NumKinds]habits{
 	Spam:       {name: "spam", least: 1, most: 1000},
-	Clone:      {name: "clones", least: 8, most: 1000},
+	Clone:      {name: "clones", least: 1, most: 1000},
 	Template:   {name: "templates", least: 1, most: 1, mistaken: 0.001},
 	Newsletter: {name: "newsletters", least: 5, most: 300, spread: 2 * time.Hour, mistaken: 0.003},
 	List:       {name: "lists", least: 1, most: 20, spread: 10 * time.Minute, mistaken: 0.001},
@@ -85,6 +86,7 @@ type Options struct {
 	Runs     int           `json:"runs"`   // streams, each of a seed of its own [5]
 	Seed     uint64        `json:"seed"`   // of the first; equal seeds give equal results [1]
 	Exact    bool          `json:"exact"`  // in exact maps instead of filters
+	Rule     Rule          `json:"rule"`   // who judges [Node]
 	// Progress is told how far it is: the stage, and of how many deliveries. It may
 	// be nil.
 	Progress func(stage string, done, total int) `json:"-"`
@@ -103,6 +105,7 @@ func (o *Options) Complete() error {
 	set(&o.Spread, 48*time.Hour)
 	set(&o.Runs, 5)
 	set(&o.Seed, 1)
+	set(&o.Rule, Node)
 	if o.Progress == nil {
 		o.Progress = func(string, int, int) {}
 	}
@@ -125,6 +128,8 @@ func (o *Options) Complete() error {
 		return fmt.Errorf("stream: spread %v, want up to 1000h", o.Spread)
 	case o.Runs < 1 || o.Runs > 1000:
 		return fmt.Errorf("stream: %d runs, want 1 to 1000", o.Runs)
+	case !slices.Contains(Rules, o.Rule):
+		return fmt.Errorf("stream: rule %q, want one of %q", o.Rule, Rules)
 	}
 	return nil
 }

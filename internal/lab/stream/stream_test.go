@@ -70,12 +70,13 @@ func TestAgainstMaps(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := newPlan(made(t), &opts, 7)
-		s, err := newPlayer(t.Context(), p, &opts)
+		node, err := newNode(t.Context(), p, &opts)
 		if err != nil {
 			t.Fatal(err)
 		}
+		s := newPlayer(p, &opts, node)
 		t.Cleanup(func() {
-			if err := s.close(t.Context()); err != nil {
+			if err := node.close(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -143,7 +144,7 @@ func TestAgainstMaps(t *testing.T) {
 				continue
 			}
 			seen[server+d.letter.Name] = true
-			v, err := s.server(d.site).Check(t.Context(), bulkhead.Query{Signatures: d.letter.sigs, Source: d.letter.source})
+			v, err := node.server(d.site).Check(t.Context(), bulkhead.Query{Signatures: d.letter.sigs, Source: d.letter.source})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -290,6 +291,40 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestMailings: every message is sent, those of a campaign each at its own place, and
+// the campaign has the copies of all.
+func TestMailings(t *testing.T) {
+	letters := made(t)
+	opts := Options{}
+	if err := opts.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	p := newPlan(letters, &opts, 1)
+	sent, sizes, first := map[*Letter]int{}, make([]int, len(p.sizes)), map[*Letter]time.Time{}
+	for i := range p.deliveries {
+		d := &p.deliveries[i]
+		sent[d.letter]++
+		sizes[d.campaign]++
+		if first[d.letter].IsZero() {
+			first[d.letter] = d.at
+		}
+		if d.letter.campaign != "of 0" && d.letter.campaign != "of 1" && d.letter.campaign != "of 2" {
+			continue
+		}
+		for _, l := range letters {
+			if l.campaign == d.letter.campaign && l.Kind == d.letter.Kind && l.time.Before(d.letter.time) && (first[l].IsZero() || !first[l].Before(first[d.letter])) {
+				t.Fatalf("%s is first sent at %v, %s at %v, in another order than they came", l.Name, first[l], d.letter.Name, first[d.letter])
+			}
+		}
+	}
+	if len(sent) != len(letters) {
+		t.Errorf("%d letters are sent, want all %d", len(sent), len(letters))
+	}
+	if fmt.Sprint(sizes) != fmt.Sprint(p.sizes) {
+		t.Errorf("campaigns of %v copies, want %v", p.sizes, sizes)
+	}
+}
+
 func TestKinds(t *testing.T) {
 	for _, tt := range []struct {
 		mail Mail
@@ -368,7 +403,7 @@ func TestEstimate(t *testing.T) {
 
 func TestRefuses(t *testing.T) {
 	for _, o := range []Options{
-		{Sites: -1}, {Users: -1}, {Reporting: 1.1}, {Reporting: math.NaN()}, {Objecting: -1}, {Mistakes: 101}, {Days: -1}, {Tail: 0.1}, {Spread: -1}, {Runs: -1},
+		{Sites: -1}, {Users: -1}, {Reporting: 1.1}, {Reporting: math.NaN()}, {Objecting: -1}, {Mistakes: 101}, {Days: -1}, {Tail: 0.1}, {Spread: -1}, {Runs: -1}, {Rule: "luck"},
 	} {
 		if r, err := Run(t.Context(), made(t), o); err == nil || r != nil {
 			t.Errorf("%+v: %v, %v", o, r, err)

@@ -1,0 +1,197 @@
+package stream
+
+import (
+	"context"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/signature"
+)
+
+// A Rule is who judges a stream.
+type Rule string
+
+// The rules.
+const (
+	// Node is what is shipped.
+	Node Rule = "node"
+	// TextAlone is the plain rule that the node's is held against: a text is spam from
+	// its first report on, nothing else of a message says anything, and what somebody
+	// takes off stays off until the week ends.
+	TextAlone Rule = "text-alone"
+	// FirstReport knows which copies belong together, and calls all of them spam from
+	// the first report on. No rule that waits for a report of a campaign beats it.
+	FirstReport Rule = "first-report"
+	// FirstReportOfPart is FirstReport, and knows besides what no ham of the
+	// collections has: links, senders, attachments, contacts and texts, of which it
+	// calls changed copies spam, too. From the first report on, they are spam wherever
+	// they are. No rule that rests on these parts of a message beats it.
+	FirstReportOfPart Rule = "first-report-of-part"
+)
+
+// Rules are all rules.
+var Rules = []Rule{Node, TextAlone, FirstReport, FirstReportOfPart}
+
+// inMaps is what the rules that are held in plain maps share.
+type inMaps struct {
+	opts *Options
+	now  time.Time
+}
+
+func (m *inMaps) turn(_ context.Context, now time.Time) error {
+	m.now = now
+	return nil
+}
+
+func (m *inMaps) close(context.Context) error { return nil }
+
+// server is where a site's votes are: 0 for all where they share.
+func (m *inMaps) server(site int) int {
+	if m.opts.Lone {
+		return site + 1
+	}
+	return 0
+}
+
+// A known is a signature at a server.
+type known struct {
+	server int
+	sig    bulkhead.Signature
+}
+
+// textAlone is [TextAlone].
+type textAlone struct {
+	inMaps
+	listed, revoked map[known]int64 // the last week, from 1, in which it was
+}
+
+func newTextAlone(opts *Options) *textAlone {
+	return &textAlone{inMaps: inMaps{opts: opts}, listed: map[known]int64{}, revoked: map[known]int64{}}
+}
+
+func (t *textAlone) week() int64 {
+	return t.now.UnixNano() / int64(engine.DefaultBlocklist().Generation)
+}
+
+// spam reports whether a signature is listed: since a later week than it was taken off.
+func (t *textAlone) spam(k known) bool {
+	listed := t.listed[k]
+	return listed > t.revoked[k] && t.week()-listed < int64(engine.DefaultBlocklist().Keep)
+}
+
+// deliver calls spam what has a listed text.
+func (t *textAlone) deliver(_ context.Context, d *delivery) (bulkhead.Class, error) {
+	return classIf(listedText(d.letter.sigs, func(sig bulkhead.Signature) bool { return t.spam(known{t.server(d.site), sig}) })), nil
+}
+
+func classIf(spam bool) bulkhead.Class {
+	if spam {
+		return bulkhead.ClassSpam
+	}
+	return bulkhead.ClassUnknown
+}
+
+// listedText reports whether signatures of a text are enough to list it: one of the
+// whole text, of a scheme that signs every part all, or some bands.
+func listedText(sigs []bulkhead.Signature, listed func(bulkhead.Signature) bool) bool {
+	bands, whole := map[bulkhead.Scheme]int{}, map[bulkhead.Scheme]bool{}
+	for _, sig := range sigs {
+		switch scheme := sig.Scheme(); {
+		case scheme == bulkhead.Near || scheme == bulkhead.RspamdShingle:
+			if listed(sig) {
+				bands[scheme]++
+			}
+		case ofWholeText(scheme):
+			before, seen := whole[scheme]
+			whole[scheme] = (before || !seen) && listed(sig)
+		}
+	}
+	for _, all := range whole {
+		if all {
+			return true
+		}
+	}
+	return bands[bulkhead.Near] >= signature.NearMatch || bands[bulkhead.RspamdShingle] >= shingleMatch
+}
+
+// shingleMatch is rspamd.Match: how many bands of rspamd/shingle must agree.
+const shingleMatch = 3
+
+// ofWholeText reports whether a scheme signs the whole of a text.
+func ofWholeText(s bulkhead.Scheme) bool {
+	return s.Facet() == bulkhead.TextFacet && s != bulkhead.Near && s != bulkhead.RspamdShingle && s != bulkhead.RazorE8
+}
+
+func (t *textAlone) vote(_ context.Context, d *delivery, vote bulkhead.Vote) error {
+	which := t.listed
+	if vote != bulkhead.Spam {
+		which = t.revoked
+	}
+	for _, sig := range d.letter.sigs {
+		if sig.Scheme().Facet() == bulkhead.TextFacet {
+			which[known{t.server(d.site), sig}] = t.week()
+		}
+	}
+	return nil
+}
+
+// oracle is [FirstReport] and [FirstReportOfPart].
+type oracle struct {
+	inMaps
+	ham       map[bulkhead.Signature]bool // has it; nil if it does not matter
+	reported  map[known]bool
+	campaigns map[[2]int]bool // server and campaign
+}
+
+func newOracle(p *plan, opts *Options) *oracle {
+	o := &oracle{inMaps: inMaps{opts: opts}, reported: map[known]bool{}, campaigns: map[[2]int]bool{}}
+	if opts.Rule == FirstReport {
+		return o
+	}
+	o.ham = map[bulkhead.Signature]bool{}
+	for i := range p.deliveries {
+		if l := p.deliveries[i].letter; !l.Kind.Spam() {
+			for _, sig := range l.sigs {
+				o.ham[sig] = true
+			}
+		}
+	}
+	return o
+}
+
+// reports reports whether a signature was reported and tells spam: no ham has it.
+func (o *oracle) reports(site int, sig bulkhead.Signature) bool {
+	return o.ham != nil && !o.ham[sig] && o.reported[known{o.server(site), sig}]
+}
+
+func (o *oracle) deliver(_ context.Context, d *delivery) (bulkhead.Class, error) {
+	return classIf(d.letter.Kind.Spam() && o.spam(d)), nil
+}
+
+func (o *oracle) spam(d *delivery) bool {
+	reported := func(sig bulkhead.Signature) bool { return o.reports(d.site, sig) }
+	if o.campaigns[[2]int{o.server(d.site), d.campaign}] || listedText(d.letter.sigs, reported) {
+		return true
+	}
+	for _, sig := range d.letter.sigs {
+		switch sig.Scheme().Facet() {
+		case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.AttachmentFacet, bulkhead.ContactFacet:
+			if reported(sig) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (o *oracle) vote(_ context.Context, d *delivery, vote bulkhead.Vote) error {
+	if vote != bulkhead.Spam || !d.letter.Kind.Spam() {
+		return nil
+	}
+	o.campaigns[[2]int{o.server(d.site), d.campaign}] = true
+	for _, sig := range d.letter.sigs {
+		o.reported[known{o.server(d.site), sig}] = true
+	}
+	return nil
+}

@@ -20,7 +20,7 @@ var week = BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 20_000, Er
 // TestStandingIsDelivered: mail that came in on days before gives its sender a good
 // standing; what was called spam when it came does not, unless its text alone was.
 func TestStandingIsDelivered(t *testing.T) {
-	sender, link := bulkhead.NamedSignature(bulkhead.Sender, "shop.example"), bulkhead.NamedSignature(bulkhead.Link, "evil.example")
+	sender, attachment := bulkhead.NamedSignature(bulkhead.Sender, "shop.example"), sig(bulkhead.Attachment, 5)
 	for _, tt := range []struct {
 		name   string
 		listed bulkhead.Signature // by two, before the mail comes
@@ -28,7 +28,7 @@ func TestStandingIsDelivered(t *testing.T) {
 		class  bulkhead.Class     // of later mail of the sender
 	}{
 		{"nothing against it", sig(bulkhead.Exact, 9), bulkhead.Reporter{}, bulkhead.ClassGood},
-		{"a listed link", link, bulkhead.Reporter{}, bulkhead.ClassUnknown},
+		{"a listed attachment", attachment, bulkhead.Reporter{}, bulkhead.ClassUnknown},
 		{"a listed text", sig(bulkhead.Exact, 1), bulkhead.Reporter{}, bulkhead.ClassGood},
 		{"seen by an account that the administrator vouches for", sig(bulkhead.Exact, 9), bulkhead.Reporter{Account: "a"}, bulkhead.ClassGood},
 		{"seen by a stranger", sig(bulkhead.Exact, 9), bulkhead.Reporter{Addr: netip.MustParseAddr("192.0.2.1")}, bulkhead.ClassUnknown},
@@ -40,7 +40,7 @@ func TestStandingIsDelivered(t *testing.T) {
 			report(t, e, by(name, bulkhead.Spam, tt.listed))
 		}
 		for n := range 4 { // the last of them today
-			report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1), sender, link}, Recipients: []string{fmt.Sprint("user", n)}, Reporter: tt.by})
+			report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1), sender, attachment}, Recipients: []string{fmt.Sprint("user", n)}, Reporter: tt.by})
 			c.Advance(24 * time.Hour)
 		}
 		if got := check(t, e, sig(bulkhead.Exact, 2), sender); got.Class != tt.class {

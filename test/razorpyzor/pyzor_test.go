@@ -60,8 +60,11 @@ func (h *pyzorHome) counts(input string, spam, ham int) {
 	}
 }
 
+// plainCounts has a listed digest show the votes on it and no more.
+const plainCounts = "[pyzor]\nlisted_count = 0"
+
 func TestPyzorReport(t *testing.T) {
-	n := startNode(t, "")
+	n := startNode(t, plainCounts)
 	h := newPyzor(t, n)
 	ok := n.pyzor + "\t(200, 'OK')\n"
 	if got := h.run(0, "", "ping"); got != ok {
@@ -95,7 +98,7 @@ func TestPyzorReport(t *testing.T) {
 }
 
 func TestPyzorAccounts(t *testing.T) {
-	n := startNode(t, "")
+	n := startNode(t, plainCounts)
 	const key = "0123456789abcdef0123456789abcdef01234567"
 	n.cli("user", "add", "alice", "--weight", "1")
 	n.passwd("alice", "pyzor", key)
@@ -127,7 +130,7 @@ func TestPyzorAccounts(t *testing.T) {
 }
 
 func TestPyzorMailboxAndDigests(t *testing.T) {
-	n := startNode(t, "")
+	n := startNode(t, plainCounts)
 	h := newPyzor(t, n)
 	var box, digests strings.Builder
 	kinds := []string{"plain", "multipart", "nested"}
@@ -154,7 +157,7 @@ func TestPyzorEmpty(t *testing.T) {
 }
 
 func TestPyzorFiftyClients(t *testing.T) {
-	n := startNode(t, "")
+	n := startNode(t, plainCounts)
 	h := newPyzor(t, n)
 	nodetest.Program(t, "pyzor")
 	h.write("config", "[client]\nTimeout = 60\n") // fifty interpreters share the processors

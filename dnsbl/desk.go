@@ -15,7 +15,6 @@ import (
 type desk struct {
 	query query
 	count counts
-	slips int
 }
 
 // counts is what a desk adds to [Stats], for all queries that arrived together:
@@ -66,7 +65,7 @@ func (d *desk) answer(s *Server, dst, msg []byte, client netip.Addr, limit int) 
 			// for one of this machine.
 			limit = min(limit, len(msg)+len(msg)/2)
 			if !s.unproven.Allow(door.NetworkOf(client), 1) {
-				return d.slip(dst)
+				return d.slip(s, dst)
 			}
 		}
 	}
@@ -77,9 +76,9 @@ func (d *desk) answer(s *Server, dst, msg []byte, client netip.Addr, limit int) 
 
 // slip answers what is beyond [Server.Unproven]: every second query gets an empty answer
 // that sends the client to TCP, where its address proves itself, the others none.
-func (d *desk) slip(dst []byte) []byte {
+func (d *desk) slip(s *Server, dst []byte) []byte {
 	d.count.slipped++
-	if d.slips++; d.slips%2 == 0 {
+	if s.slips.Add(1)%2 == 0 {
 		return dst
 	}
 	out, _ := d.query.build(dst, &reply{}, true)

@@ -60,6 +60,7 @@ type Server struct {
 
 	baker    *baker
 	unproven *door.Limiter
+	slips    atomic.Int64
 }
 
 // Stats are the counters of a [Server]; all may be read at any time.

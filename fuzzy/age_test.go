@@ -138,6 +138,7 @@ func TestOwnQuestionsAreNoChecks(t *testing.T) {
 	ctx := t.Context()
 	house := prototest.NewTally(2)
 	s := &Server{Clearinghouse: house, SpamFlags: []uint8{1}}
+	s.prepare() // here, since followLists is called beside the server
 	c := dial(t, serve(t, s), nil)
 	var shingles [32]uint64
 	must(t, c.Write(ctx, digestOf(1), &shingles, 1, 10))

@@ -65,7 +65,7 @@ func (d *desk) answer(s *Server, dst, msg []byte, client netip.Addr, limit int) 
 			// for one of this machine.
 			limit = min(limit, len(msg)+len(msg)/2)
 			if !s.unproven.Allow(door.NetworkOf(client), 1) {
-				return d.slip(s, dst)
+				return d.slip(s, dst, limit)
 			}
 		}
 	}
@@ -76,13 +76,12 @@ func (d *desk) answer(s *Server, dst, msg []byte, client netip.Addr, limit int) 
 
 // slip answers what is beyond [Server.Unproven]: every second query gets an empty answer
 // that sends the client to TCP, where its address proves itself, the others none.
-func (d *desk) slip(s *Server, dst []byte) []byte {
+func (d *desk) slip(s *Server, dst []byte, limit int) []byte {
 	d.count.slipped++
 	if s.slips.Add(1)%2 == 0 {
 		return dst
 	}
-	out, _ := d.query.build(dst, &reply{}, true)
-	return out
+	return d.query.cut(dst, new(reply), limit)
 }
 
 func (d *desk) reply(s *Server, q *query) reply {

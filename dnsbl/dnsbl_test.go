@@ -339,6 +339,7 @@ func FuzzAnswer(f *testing.F) {
 		f.Add(pack(f, name, dnsmessage.TypeTXT, 0))
 	}
 	f.Add([]byte{})
+	f.Add([]byte("\x12g\x01\x00\x00\x01\x00\x00\x00\x00\x00\x01\xc0\x00\x91\x00\x00\x01\x00\x01\x18\x00"))
 	f.Add(withCookie(pack(f, "evil.example.bl.example.com.", dnsmessage.TypeTXT, 0), make([]byte, 24)))
 	f.Fuzz(func(t *testing.T, msg []byte) {
 		before := bytes.Clone(msg)

@@ -136,8 +136,18 @@ func (q *query) answer(dst []byte, r *reply, limit int) []byte {
 		out, err = q.build(dst, &reply{code: r.code, authoritative: r.authoritative}, false)
 	}
 	if err != nil || len(out)-len(dst) > limit {
-		// Without records it has a known size, which fits.
-		out, _ = q.build(dst, &reply{code: r.code, authoritative: r.authoritative}, true)
+		out = q.cut(dst, r, limit)
+	}
+	return out
+}
+
+// cut appends the empty answer that sends the client to TCP.
+func (q *query) cut(dst []byte, r *reply, limit int) []byte {
+	out, err := q.build(dst, &reply{code: r.code, authoritative: r.authoritative}, true)
+	if err != nil || len(out)-len(dst) > limit {
+		// A name that is compressed in the question can be larger when written out.
+		q.asked, q.edns = false, false
+		out, _ = q.build(dst, &reply{code: dnsmessage.RCodeFormatError}, false)
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -188,9 +189,9 @@ func withoutDots(path string) string {
 
 // unescape undoes the percent-encoding of letters, digits and "-._~", writes that of
 // others in upper case, and encodes a percent sign that begins none, lest one arise
-// before what is decoded behind it.
+// before what is decoded behind it, and blanks and control characters, as browsers do.
 func unescape(text string) string {
-	if !strings.Contains(text, "%") {
+	if strings.IndexFunc(text, func(r rune) bool { return r == '%' || r <= ' ' || r == 0x7f }) < 0 {
 		return text
 	}
 	out := make([]byte, 0, len(text))
@@ -203,8 +204,8 @@ func unescape(text string) string {
 		case ok:
 			out = append(out, strings.ToUpper(text[i:i+3])...)
 			i += 2
-		case text[i] == '%':
-			out = append(out, "%25"...)
+		case text[i] == '%' || text[i] <= ' ' || text[i] == 0x7f:
+			out = fmt.Appendf(out, "%%%02X", text[i])
 		default:
 			out = append(out, text[i])
 		}

@@ -176,7 +176,7 @@ func TestNames(t *testing.T) {
 
 // FuzzParse: whatever is read is of its form, and reading it again gives it again.
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"http://example.com:8080/a/../b?u=http%3A%2F%2Fx.example#z", `\\a@b.example\`, "http://0x7f.1/", "http://[::1]:80/", "https:bücher.example", "http://a。b/%2e%2e", `\\0..`, `\\b.p?\`} {
+	for _, s := range []string{"http://example.com:8080/a/../b?u=http%3A%2F%2Fx.example#z", `\\a@b.example\`, "http://0x7f.1/", "http://[::1]:80/", "https:bücher.example", "http://a。b/%2e%2e", `\\0..`, `\\b.p?\`, "\\\\00\\\x18#", "http://a.example/b c?d e #f"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

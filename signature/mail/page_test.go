@@ -96,7 +96,7 @@ func TestPageBounds(t *testing.T) {
 // FuzzAttributes: a tag ends within its source, and its first attribute of a name is
 // the one that is found.
 func FuzzAttributes(f *testing.F) {
-	for _, s := range []string{`<a href="x" href='y' z=w/>`, "<a =b= c = 'd>", "<a/b/c='>'>", "<", "<a", "00 \xe80"} {
+	for _, s := range []string{`<a href="x" href='y' z=w/>`, "<a =b= c = 'd>", "<a/b/c='>'>", "<", "<a", "00 \xe80", "0 İ", "0 \u212a=1 k=2"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, source string) {
@@ -105,7 +105,8 @@ func FuzzAttributes(f *testing.F) {
 		}
 		first := make(map[string]string)
 		end := eachAttribute(source, nil, func(key, value string) bool {
-			if _, seen := first[strings.ToLower(key)]; !seen {
+			// Letters beyond ASCII have lower-case forms within it: they name others.
+			if _, seen := first[strings.ToLower(key)]; !seen && scan.IsASCII(key) {
 				first[strings.ToLower(key)] = value
 			}
 			return true
@@ -114,7 +115,7 @@ func FuzzAttributes(f *testing.F) {
 			t.Fatalf("%q ends at %d", source, end)
 		}
 		for key, want := range first {
-			if got, ok := attribute(source, key, nil); scan.IsASCII(key) && (!ok || got != want) {
+			if got, ok := attribute(source, key, nil); !ok || got != want {
 				t.Fatalf("%q: %q is %q, %v; want %q", source, key, got, ok, want)
 			}
 		}

@@ -86,6 +86,32 @@ local function decode(err, code, body)
   return answer
 end
 
+-- post sends a body to the node, as part of a task or beside it (see beside), and calls done
+-- with the answer, or with nil and why there is none. It says whether it could be sent.
+local function post(where, path, mime_type, body, done)
+  local request = {
+    url = settings.server .. path,
+    method = 'post',
+    body = body,
+    mime_type = mime_type,
+    headers = headers(),
+    timeout = settings.timeout,
+    max_size = max_answer,
+    callback = function(err, code, answer)
+      done(decode(err, code, answer))
+    end,
+  }
+  for k, v in pairs(where) do
+    request[k] = v
+  end
+  return rspamd_http.request(request)
+end
+
+-- beside has a request outlive its task.
+local function beside(task)
+  return { config = rspamd_config, ev_base = task:get_ev_base() }
+end
+
 -- source returns what rspamd has verified of a message: client, sender, dkim.
 local function source(task)
   local s = {}
@@ -144,40 +170,29 @@ local function check(task)
     return
   end
   local from = source(task)
-  local ok = rspamd_http.request({
-    task = task,
-    url = settings.server .. '/v1/check' .. query_of(from),
-    method = 'post',
-    body = task:get_content(),
-    mime_type = 'message/rfc822',
-    headers = headers(),
-    timeout = settings.timeout,
-    max_size = max_answer,
-    callback = function(err, code, body)
-      local answer, why = decode(err, code, body)
-      local class = answer and answer.class
-      if not answer or type(class) ~= 'string' then
-        rspamd_logger.warnx(task, '%s: no verdict: %s', N, why or 'no class')
-        task:insert_result('BULKHEAD_FAIL', 0.0, one_line(why or 'no class'))
-        return
+  local ok = post({ task = task }, '/v1/check' .. query_of(from), 'message/rfc822', task:get_content(), function(answer, why)
+    local class = answer and answer.class
+    if not answer or type(class) ~= 'string' then
+      rspamd_logger.warnx(task, '%s: no verdict: %s', N, why or 'no class')
+      task:insert_result('BULKHEAD_FAIL', 0.0, one_line(why or 'no class'))
+      return
+    end
+    local reason = type(answer.reasons) == 'table' and answer.reasons[1]
+    local confidence = tonumber(answer.confidence) or 0
+    if symbols[class] then
+      local weight = 1.0
+      if class == 'spam' then
+        weight = math.min(1.0, math.max(0.0, confidence / settings.full_confidence))
       end
-      local reason = type(answer.reasons) == 'table' and answer.reasons[1]
-      local confidence = tonumber(answer.confidence) or 0
-      if symbols[class] then
-        local weight = 1.0
-        if class == 'spam' then
-          weight = math.min(1.0, math.max(0.0, confidence / settings.full_confidence))
-        end
-        task:insert_result(symbols[class][1], weight, one_line(type(reason) == 'string' and reason or class), 'confidence ' .. math.floor(confidence))
+      task:insert_result(symbols[class][1], weight, one_line(type(reason) == 'string' and reason or class), 'confidence ' .. math.floor(confidence))
+    end
+    if settings.count then
+      local all = signatures(answer)
+      if #all > 0 then
+        task:cache_set(N, { signatures = all, source = from })
       end
-      if settings.count then
-        local all = signatures(answer)
-        if #all > 0 then
-          task:cache_set(N, { signatures = all, source = from })
-        end
-      end
-    end,
-  })
+    end
+  end)
   if not ok then
     task:insert_result('BULKHEAD_FAIL', 0.0, 'not asked')
   end
@@ -206,23 +221,11 @@ local function count(task)
   if not next(report.source) then
     report.source = nil
   end
-  rspamd_http.request({
-    config = rspamd_config,
-    ev_base = task:get_ev_base(),
-    url = settings.server .. '/v1/report',
-    method = 'post',
-    body = ucl.to_format(report, 'json-compact'),
-    mime_type = 'application/json',
-    headers = headers(),
-    timeout = settings.timeout,
-    max_size = max_answer,
-    callback = function(err, code, body)
-      local _, why = decode(err, code, body)
-      if why then
-        rspamd_logger.warnx(rspamd_config, '%s: a delivery is not counted: %s', N, why)
-      end
-    end,
-  })
+  post(beside(task), '/v1/report', 'application/json', ucl.to_format(report, 'json-compact'), function(_, why)
+    if why then
+      rspamd_logger.warnx(rspamd_config, '%s: a delivery is not counted: %s', N, why)
+    end
+  end)
 end
 
 -- learn votes on a message that rspamc learns, and says whether the classifier may. What
@@ -234,23 +237,11 @@ local function learn(task, is_spam, is_unlearn)
     if settings.user and user then
       query = query .. '&user=' .. escape(user)
     end
-    rspamd_http.request({
-      config = rspamd_config,
-      ev_base = task:get_ev_base(),
-      url = settings.server .. '/v1/report' .. query,
-      method = 'post',
-      body = task:get_content(),
-      mime_type = 'message/rfc822',
-      headers = headers(),
-      timeout = settings.timeout,
-      max_size = max_answer,
-      callback = function(err, code, body)
-        local _, why = decode(err, code, body)
-        if why then
-          rspamd_logger.warnx(rspamd_config, '%s: a vote is not taken: %s', N, why)
-        end
-      end,
-    })
+    post(beside(task), '/v1/report' .. query, 'message/rfc822', task:get_content(), function(_, why)
+      if why then
+        rspamd_logger.warnx(rspamd_config, '%s: a vote is not taken: %s', N, why)
+      end
+    end)
   end
   return lua_bayes_learn.can_learn(task, is_spam, is_unlearn)
 end

@@ -105,25 +105,11 @@ func (o *opener) member(name string, data []byte, depth int) {
 // into it, unless part says that the beginning will do.
 func (o *opener) read(r io.Reader, part bool) []byte {
 	var out bytes.Buffer
-	n, err := io.CopyBuffer(&out, &paced{io.LimitReader(r, int64(o.budget.Bytes)+1), o.pace}, make([]byte, 16<<10))
+	n, err := io.CopyBuffer(&out, pace.Reader(io.LimitReader(r, int64(o.budget.Bytes)+1), o.pace), make([]byte, 16<<10))
 	over := n > int64(o.budget.Bytes)
 	o.budget.Bytes = max(0, o.budget.Bytes-int(n))
 	if !part && (over || err != nil) {
 		return nil
 	}
 	return out.Bytes()
-}
-
-// A paced reader reads at a pace.
-type paced struct {
-	r    io.Reader
-	pace *pace.Pace
-}
-
-func (p *paced) Read(b []byte) (int, error) {
-	n, err := p.r.Read(b)
-	if p.pace.Over(n) {
-		return 0, p.pace.Err()
-	}
-	return n, err
 }

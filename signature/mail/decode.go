@@ -275,12 +275,12 @@ func convert(data []byte, name string, limit int, p *pace.Pace) []byte {
 	if size > pace.Step {
 		// Some charsets take three times as much as UTF-8: find out first.
 		var counter countingWriter
-		if r, err := charset.Reader(name, &pacedReader{data, p}); err == nil {
+		if r, err := charset.Reader(name, pace.Reader(bytes.NewReader(data), p)); err == nil {
 			_, _ = io.Copy(&counter, r) // an error comes again below
 		}
 		size = counter.n
 	}
-	r, err := charset.Reader(name, &pacedReader{data, p})
+	r, err := charset.Reader(name, pace.Reader(bytes.NewReader(data), p))
 	if err != nil {
 		return asUTF8(data, "", limit, p)
 	}
@@ -298,24 +298,6 @@ func convert(data []byte, name string, limit int, p *pace.Pace) []byte {
 		out = bytes.ReplaceAll(out, []byte{0}, nil)
 	}
 	return out
-}
-
-// A pacedReader reads data at a pace.
-type pacedReader struct {
-	data []byte
-	pace *pace.Pace
-}
-
-func (r *pacedReader) Read(b []byte) (int, error) {
-	if len(r.data) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(b[:min(len(b), pace.Step)], r.data)
-	if r.pace.Over(n) {
-		return 0, r.pace.Err()
-	}
-	r.data = r.data[n:]
-	return n, nil
 }
 
 // A countingWriter counts bytes.

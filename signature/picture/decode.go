@@ -84,7 +84,7 @@ func Read(ctx context.Context, data []byte) (*Look, error) {
 	}
 	p := pace.New(ctx)
 	f, _ := formatOf(data)
-	img, err := decode(f, &paced{data, p})
+	img, err := decode(f, pace.Reader(bytes.NewReader(data), p))
 	if err := pace.Ended(p); err != nil {
 		return nil, err
 	}
@@ -110,22 +110,4 @@ func decode(f format, r io.Reader) (img image.Image, err error) {
 		}
 	}()
 	return f.decode(r)
-}
-
-// A paced reader reads data at a pace.
-type paced struct {
-	data []byte
-	pace *pace.Pace
-}
-
-func (r *paced) Read(b []byte) (int, error) {
-	if len(r.data) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(b[:min(len(b), pace.Step)], r.data)
-	if r.pace.Over(n) {
-		return 0, r.pace.Err()
-	}
-	r.data = r.data[n:]
-	return n, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"hash"
+	"io"
 )
 
 // Step is how many bytes of work may pass between two looks at the context.
@@ -54,6 +55,22 @@ func Ended(p *Pace) error {
 		return fmt.Errorf("signature: message not read to its end: %w", err)
 	}
 	return nil
+}
+
+// Reader returns a reader of r that fails with the context's error once p is over.
+func Reader(r io.Reader, p *Pace) io.Reader { return &reader{r, p} }
+
+type reader struct {
+	r    io.Reader
+	pace *Pace
+}
+
+func (r *reader) Read(b []byte) (int, error) {
+	n, err := r.r.Read(b[:min(len(b), Step)])
+	if r.pace.Over(n) {
+		return 0, r.pace.Err()
+	}
+	return n, err
 }
 
 // Write writes data to h as long as p allows.

@@ -75,7 +75,7 @@ var mayImport = map[string][]string{
 	"dnsbl":                          {".", "door"},
 	"client":                         {"."},
 	"api":                            {".", "client", "door"},
-	"internal/recent":                {"."},
+	"internal/recent":                {".", "door"},
 	"internal/edge":                  {".", "client"},
 	"internal/cli":                   {},
 	"internal/units":                 {},

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/door"
 )
 
 // A Door says whose a message or a question is that a reporter shows: Space "" for the
@@ -37,8 +38,8 @@ type Stats struct {
 }
 
 // New returns a house before another one.
-func New(house bulkhead.Counter, memory Memory, door Door) *House {
-	return &House{Counter: house, memory: memory, door: door}
+func New(house bulkhead.Counter, memory Memory, whose Door) *House {
+	return &House{Counter: house, memory: memory, door: whose}
 }
 
 // maxSignatures is how many signatures a joined question or vote has at most, which
@@ -60,16 +61,7 @@ func network(s *bulkhead.Source) string {
 	if !s.Client.IsValid() {
 		return ""
 	}
-	addr := s.Client.Unmap().WithZone("")
-	bits := 24
-	if addr.Is6() {
-		bits = 48
-	}
-	p, err := addr.Prefix(bits)
-	if err != nil {
-		return ""
-	}
-	return p.String()
+	return door.NetworkOf(s.Client).String()
 }
 
 // Check implements [bulkhead.Clearinghouse]. The findings are of the signatures of the

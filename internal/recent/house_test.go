@@ -21,7 +21,7 @@ var (
 	closed   = bulkhead.Reporter{Account: "closed"}
 )
 
-func door(r bulkhead.Reporter) (Space, bool) {
+func shows(r bulkhead.Reporter) (Space, bool) {
 	switch {
 	case r.Account == "closed":
 		return "", false
@@ -38,7 +38,7 @@ func TestClearinghouse(t *testing.T) {
 	bulkheadtest.Suite{White: white, Open: func(testing.TB) bulkhead.Clearinghouse {
 		tally := prototest.NewTally(3)
 		tally.White = map[bulkhead.Signature]bool{white: true}
-		return New(tally, NewTable(1<<20, time.Hour, nil), door)
+		return New(tally, NewTable(1<<20, time.Hour, nil), shows)
 	}}.Run(t)
 }
 
@@ -51,7 +51,7 @@ type desk struct {
 
 func newDesk(t *testing.T) *desk {
 	behind := &prototest.House{}
-	return &desk{t, behind, New(bulkhead.CounterOf(behind), NewTable(1<<20, time.Hour, nil), door)}
+	return &desk{t, behind, New(bulkhead.CounterOf(behind), NewTable(1<<20, time.Hour, nil), shows)}
 }
 
 func (d *desk) see(who bulkhead.Reporter, m []bulkhead.Signature) {

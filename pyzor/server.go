@@ -252,7 +252,7 @@ func (s *Server) checkAll(ctx context.Context, queries []bulkhead.Query, verdict
 // counts returns Count and WL-Count of the digest whose finding is the first of a
 // verdict, and that finding. The Count is a listing to clients, which compare it with a
 // number of theirs, so that listed, if it is not 0, is what spam has at least and
-// nothing else has: docs/protocols/pyzor.md#what-the-counts-say.
+// nothing else has: docs/protocols/pyzor.md#meaning-of-the-counts.
 func counts(v *bulkhead.Verdict, listed int) (spam, ham int64, f bulkhead.Finding) {
 	if v.Whitelisted != "" || len(v.Findings) == 0 {
 		return 0, 0, f

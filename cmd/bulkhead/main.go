@@ -74,6 +74,7 @@ func newRootCommand() *cobra.Command {
 		newRatelimitCommand(),
 		newBackupCommand(),
 		newRestoreCommand(),
+		newDoctorCommand(),
 		newVersionCommand(),
 		newLabCommand("replay"),
 		newLabCommand("study"),

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -26,15 +25,12 @@ type heard struct {
 // loadHeard reads what was kept. An absent or damaged file is as an empty one: no counts
 // are lost with it.
 func (r *receiver) loadHeard() error {
-	data, err := os.ReadFile(filepath.Join(r.m.opts.Dir, heardFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	list, err := readHeard(r.m.opts.Dir)
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return err
 	}
 	if err != nil {
-		return fmt.Errorf("mesh: %w", err)
-	}
-	var list []heard
-	if err := json.Unmarshal(data, &list); err != nil {
 		r.m.opts.Log.Warn("what peers last said is not known", "file", heardFile, "err", err)
 		return nil
 	}

@@ -1,0 +1,36 @@
+package client
+
+// An Examination is what was found in the data folder of a node.
+type Examination struct {
+	Folder  string  `json:"folder"`
+	Files   int     `json:"files" doc:"Files that were read to their end."`
+	Bytes   int64   `json:"bytes" doc:"Bytes in them."`
+	Entries uint64  `json:"entries" doc:"Journal entries since the last snapshot that can be read."`
+	Faults  []Fault `json:"faults" doc:"Everything that is not as the node wrote it, or not safe."`
+	Doubts  []Doubt `json:"doubts" doc:"What may be lower than was acknowledged because of it."`
+}
+
+// Sound reports whether nothing was found.
+func (e *Examination) Sound() bool { return len(e.Faults) == 0 && len(e.Doubts) == 0 }
+
+// A Fault is one thing that is wrong with a data folder.
+type Fault struct {
+	Part    string `json:"part" enum:"folder,keys,store,ratelimits,greylist,lists,mesh"`
+	File    string `json:"file" doc:"Its path."`
+	Offset  int64  `json:"offset" doc:"Where in the file the damage was noticed, bytes."`
+	Problem string `json:"problem"`
+	Advice  string `json:"advice,omitempty"`
+}
+
+// A Doubt is a part of the counts that may be lower than was acknowledged.
+type Doubt struct {
+	Array      string `json:"array" doc:"Array of a generation: counts, unique, spam, revoked, weights, votes or names. Or accounts, ballots or journal, which have neither generation nor page."`
+	Generation string `json:"generation,omitempty" doc:"When the generation begins, RFC 3339."`
+	Peer       string `json:"peer,omitempty" doc:"Key of the peer whose counts they are; absent for those of the node itself."`
+	Page       int    `json:"page" doc:"Number of the page in the array."`
+	Keys       uint64 `json:"keys" doc:"How many keys the page had, about; 0 if nobody knows."`
+	First      uint64 `json:"first_entry,omitempty" doc:"First journal entry that is lost."`
+	Last       uint64 `json:"last_entry,omitempty" doc:"Last journal entry that is lost."`
+	Stale      bool   `json:"stale,omitempty" doc:"The page can be read, and may be older than it should be."`
+	Text       string `json:"text" doc:"The same in words."`
+}

@@ -1,0 +1,147 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+)
+
+// A Doubt is a part of what an engine holds that may not be what was acknowledged.
+type Doubt struct {
+	// Array is counts, unique, spam, revoked, weights, votes or names; or accounts,
+	// ballots or journal, which have no pages.
+	Array  string `json:"array"`
+	Start  uint64 `json:"start,omitempty"`  // of the generation, Unix seconds
+	Origin string `json:"origin,omitempty"` // key of the peer who counted it; "" for the node itself
+	Page   int    `json:"page"`             // its number in the array
+	// Keys is how many keys the page had, about; 0 if nobody knows.
+	Keys uint64 `json:"keys,omitempty"`
+	// First and Last are journal entries that are lost; 0 for none.
+	First uint64 `json:"first_entry,omitempty"`
+	Last  uint64 `json:"last_entry,omitempty"`
+	// Stale says that the page can be read, and may be older than it should be.
+	Stale bool `json:"stale,omitempty"`
+}
+
+// String says what is in doubt, in a line.
+func (d *Doubt) String() string {
+	of := ""
+	if d.Start != 0 {
+		of = " of " + time.Unix(int64(d.Start), 0).UTC().Format("2006-01-02 15:04 UTC")
+	}
+	if d.Origin != "" {
+		of += ", counted by peer " + d.Origin
+	}
+	keys := "how many keys it had is not known"
+	if d.Keys > 0 {
+		keys = fmt.Sprintf("about %d keys", d.Keys)
+	}
+	switch {
+	case d.First != 0:
+		return fmt.Sprintf("%d entries of the journal, %d to %d", d.Last-d.First+1, d.First, d.Last)
+	case d.Start == 0:
+		return "the file of " + d.Array
+	case d.Stale:
+		return fmt.Sprintf("%s%s: page %d can be read and may be out of date: %s", d.Array, of, d.Page, keys)
+	}
+	return fmt.Sprintf("%s%s: page %d is lost: %s", d.Array, of, d.Page, keys)
+}
+
+// An arrayFile is a checkpoint's file with an array in it.
+type arrayFile struct {
+	name, array, origin string
+	start               uint64
+	geometry            filter.Geometry
+}
+
+// arrays returns the files of all arrays.
+func (m *meta) arrays() (out []arrayFile) {
+	add := func(name, array string, start uint64, g filter.Geometry) {
+		if name != "" { // of an older version, see meta.convert
+			out = append(out, arrayFile{name: name, array: array, start: start, geometry: g})
+		}
+	}
+	for _, t := range m.Tally {
+		add(t.CountsFile, "counts", t.Start, t.CountsGeometry)
+		add(t.UniqueFile, "unique", t.Start, t.UniqueGeometry)
+	}
+	for _, b := range m.Block {
+		add(b.SpamFile, "spam", b.Start, b.SpamGeometry)
+		add(b.RevokedFile, "revoked", b.Start, b.RevokedGeometry)
+		add(b.WeightsFile, "weights", b.Start, b.WeightsGeometry)
+		add(b.VotesFile, "votes", b.Start, b.VotesGeometry)
+		add(b.NamesFile, "names", b.Start, b.NamesGeometry)
+	}
+	for _, o := range m.Origins {
+		for _, a := range o.Arrays {
+			out = append(out, arrayFile{name: a.File, array: string(a.Array), origin: o.ID, start: a.Start, geometry: a.Geometry})
+		}
+	}
+	return out
+}
+
+// Inspect returns what the faults of a store put in doubt. It changes nothing, and
+// needs no key: the checkpoint itself says what its arrays are.
+func Inspect(n *store.Inspection) ([]Doubt, error) {
+	if !n.Readable {
+		return nil, nil
+	}
+	var m meta
+	if len(n.Manifest.Meta) > 0 {
+		if err := json.Unmarshal(n.Manifest.Meta, &m); err != nil {
+			return nil, pages.Damaged("manifest", err)
+		}
+	}
+	bad := make(map[string]bool)
+	var doubts []Doubt
+	for _, f := range n.Faults {
+		if f.Name != "" {
+			bad[f.Name] = true
+		}
+		if f.Lost() > 0 {
+			doubts = append(doubts, Doubt{Array: "journal", First: f.First, Last: f.Last})
+		}
+	}
+	for _, a := range m.arrays() {
+		if !bad[a.name] {
+			continue
+		}
+		lost, err := a.scan(n, func(*filter.Image) error { return nil })
+		if err != nil {
+			return doubts, err
+		}
+		doubts = append(doubts, lost...)
+	}
+	for _, name := range []string{m.Accounts, m.Ballots} {
+		if name != "" && bad[name] {
+			doubts = append(doubts, Doubt{Array: name})
+		}
+	}
+	return doubts, nil
+}
+
+// scan hands the pages of a damaged file that can be read to fn.
+func (a *arrayFile) scan(n *store.Inspection, fn func(*filter.Image) error) ([]Doubt, error) {
+	var bad []pages.Span
+	for _, s := range n.BadSpans(a.name) {
+		bad = append(bad, pages.Span(s))
+	}
+	r, err := n.Content(a.name)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	lost, err := pages.Scan(r, a.geometry, a.start, bad, n.Foreign(a.name), fn)
+	if err != nil {
+		return nil, err
+	}
+	var out []Doubt
+	for _, l := range lost {
+		out = append(out, Doubt{Array: a.array, Start: a.start, Origin: a.origin, Page: l.Page, Keys: l.Keys, Stale: l.Stale})
+	}
+	return out, nil
+}

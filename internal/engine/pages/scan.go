@@ -1,0 +1,147 @@
+package pages
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"io"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// A Lost is a page of an array that no file has any more.
+type Lost struct {
+	Page int
+	// Keys is how many keys the page had, about: as many as the others have on average.
+	// It is 0 if there is no other.
+	Keys uint64
+	// Stale says that the page can be read, and that it may be older than it should be.
+	Stale bool
+}
+
+// A Span is a stretch of a file's content that is not as it was written.
+type Span struct{ From, To int64 }
+
+const (
+	sizeBytes = 4  // before each page
+	pageHead  = 64 // of filter's encoding of a page
+	lengthAt  = 52 // in it: bytes of the payload
+)
+
+var pageMagic = []byte("bkhP")
+
+// Scan hands every page of a generation to fn that can be read in a damaged file of
+// pages of geometry g, in their order, and returns the others. A page has a checksum of its own, so a
+// page in a bad block counts as good, unless nothing in that block explains why it is
+// bad: then the block may be an old one, and its pages are stale. Foreign says that
+// the file is not the one that was written: all of its pages are.
+func Scan(r io.Reader, g filter.Geometry, generation uint64, bad []Span, foreign bool, fn func(*filter.Image) error) ([]Lost, error) {
+	s := &scan{r: bufio.NewReaderSize(r, pageHead+sizeBytes+maxPage), geometry: g, generation: generation}
+	type place struct {
+		page int
+		span Span
+	}
+	var (
+		places []place
+		gaps   []Span
+		keys   uint64
+		want   int
+		end    int64
+	)
+	for want < g.Pages() {
+		m, span, err := s.next(want)
+		if err != nil {
+			return nil, err
+		}
+		if m == nil {
+			break
+		}
+		if span.From > end {
+			gaps = append(gaps, Span{end, span.From})
+		}
+		if err := fn(m); err != nil {
+			return nil, err
+		}
+		places = append(places, place{m.Page, span})
+		keys, want, end = keys+m.Info.Keys, m.Page+1, span.To
+	}
+	if want < g.Pages() {
+		gaps = append(gaps, Span{end, 1 << 62})
+	}
+	have := make(map[int]bool, len(places))
+	stale := make(map[int]bool)
+	for _, p := range places {
+		have[p.page], stale[p.page] = true, foreign
+	}
+	for _, b := range bad {
+		explained := false
+		for _, gap := range gaps {
+			explained = explained || gap.From < b.To && b.From < gap.To
+		}
+		for _, p := range places {
+			if !explained && p.span.From < b.To && b.From < p.span.To {
+				stale[p.page] = true
+			}
+		}
+	}
+	var lost []Lost
+	for page := range g.Pages() {
+		if have[page] && !stale[page] {
+			continue
+		}
+		l := Lost{Page: page, Stale: have[page]}
+		if len(places) > 0 {
+			l.Keys = (keys + uint64(len(places)) - 1) / uint64(len(places))
+		}
+		lost = append(lost, l)
+	}
+	return lost, nil
+}
+
+// A scan looks for pages in bytes of which some are wrong.
+type scan struct {
+	r          *bufio.Reader
+	geometry   filter.Geometry
+	generation uint64
+	at         int64
+}
+
+// next returns the next page with a number of want or more, and where it stands with
+// its size; nil if there is none.
+func (s *scan) next(want int) (*filter.Image, Span, error) {
+	for {
+		b, err := s.r.Peek(s.r.Size())
+		if err != nil && err != io.EOF {
+			return nil, Span{}, err
+		}
+		i := bytes.Index(b, pageMagic)
+		if i < 0 || len(b)-i < pageHead {
+			if err == io.EOF {
+				return nil, Span{}, nil
+			}
+			if i < 0 {
+				i = len(b) - len(pageMagic) + 1
+			}
+			s.skip(i)
+			continue
+		}
+		size := uint64(binary.LittleEndian.Uint32(b[i+lengthAt:])) + pageHead
+		if uint64(len(b)-i) < size && size <= maxPage && err != io.EOF && i > 0 {
+			s.skip(i) // to have all of it
+			continue
+		}
+		if uint64(len(b)-i) >= size {
+			if m, err := filter.ParseImage(b[i:uint64(i)+size], s.geometry); err == nil && m.Page >= want && m.Generation == s.generation {
+				span := Span{max(0, s.at+int64(i)-sizeBytes), s.at + int64(i) + int64(size)}
+				s.skip(i + int(size))
+				return m, span, nil
+			}
+		}
+		s.skip(i + 1)
+	}
+}
+
+func (s *scan) skip(n int) {
+	k, _ := s.r.Discard(n) // what was peeked is there
+	s.at += int64(k)
+}

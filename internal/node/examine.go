@@ -1,0 +1,232 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/dcc"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/lists"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh"
+	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+)
+
+// Examine reads every file of a data folder, and the files of lists that the
+// configuration names, and returns all that is wrong with them. It changes nothing,
+// and the node may be running. An error says that the folder could not be read.
+func Examine(ctx context.Context, cfg *config.Config, dir string) (*client.Examination, error) {
+	x := &examination{cfg: cfg, dir: dir, out: &client.Examination{Folder: dir, Faults: []client.Fault{}, Doubts: []client.Doubt{}}}
+	if err := x.folder(); err != nil {
+		return nil, err
+	}
+	x.keys()
+	if err := x.store(ctx); err != nil {
+		return nil, err
+	}
+	x.rates()
+	x.greylist()
+	x.lists()
+	x.mesh()
+	return x.out, nil
+}
+
+// An examination is an Examination that is being made.
+type examination struct {
+	cfg *config.Config
+	dir string
+	out *client.Examination
+}
+
+func (x *examination) fault(part, file string, offset int64, problem, advice string) {
+	x.out.Faults = append(x.out.Faults, client.Fault{Part: part, File: file, Offset: offset, Problem: problem, Advice: advice})
+}
+
+// folder looks at what others could do in the data folder.
+func (x *examination) folder() error {
+	if _, err := os.Stat(x.dir); err != nil {
+		return err
+	}
+	for _, problem := range unsafePlaces(x.dir) {
+		x.fault("folder", problem.path, 0, problem.what, problem.advice)
+	}
+	return nil
+}
+
+// keys reads the keys of the node and the administrator's token.
+func (x *examination) keys() {
+	var secret filter.Secret
+	var seal [32]byte
+	for _, k := range []struct {
+		name string
+		key  []byte
+	}{{networkKeyFile, secret[:]}, {sealKeyFile, seal[:]}} {
+		name, key, path := k.name, k.key, filepath.Join(x.dir, k.name)
+		switch err := ReadKey(path, key); {
+		case err == nil:
+			x.out.Files, x.out.Bytes = x.out.Files+1, x.out.Bytes+int64(len(key))
+		case errors.Is(err, fs.ErrNotExist):
+			if _, err := os.Stat(filepath.Join(x.dir, StoreFolder)); err == nil {
+				x.fault("keys", path, 0, missingKey(x.dir, name, len(key)).Error(), "")
+			}
+		default:
+			x.fault("keys", path, 0, err.Error(), "put it back from a backup")
+		}
+	}
+	path := filepath.Join(x.dir, AdminTokenFile)
+	if _, err := ReadSecret(path); err == nil {
+		x.out.Files++
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		x.fault("keys", path, 0, err.Error(), "see \"bulkhead user recover\"")
+	}
+}
+
+// store reads the journal and the last checkpoint.
+func (x *examination) store(ctx context.Context) error {
+	found, err := store.Inspect(ctx, filepath.Join(x.dir, StoreFolder))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if x.cfg.Upstream.URL == "" {
+			x.fault("store", filepath.Join(x.dir, StoreFolder), 0, "the store is missing", "restore a backup; a node that starts without it has counted nothing")
+		}
+		return nil
+	case err != nil:
+		return err
+	}
+	x.out.Files, x.out.Bytes, x.out.Entries = x.out.Files+found.Files, x.out.Bytes+found.Bytes, found.Entries
+	for _, f := range found.Faults {
+		x.fault("store", f.File, f.Offset, f.What, "")
+	}
+	doubts, err := engine.Inspect(found)
+	if err != nil {
+		x.fault("store", filepath.Join(x.dir, StoreFolder), 0, err.Error(), "restore a backup")
+	}
+	for i := range doubts {
+		x.out.Doubts = append(x.out.Doubts, doubtOf(&doubts[i]))
+	}
+	return nil
+}
+
+// doubtOf puts a doubt of the engine into the words of the HTTP interface.
+func doubtOf(d *engine.Doubt) client.Doubt {
+	c := client.Doubt{Array: d.Array, Peer: d.Origin, Page: d.Page, Keys: d.Keys, First: d.First, Last: d.Last, Stale: d.Stale, Text: d.String()}
+	if d.Start != 0 {
+		c.Generation = time.Unix(int64(d.Start), 0).UTC().Format(time.RFC3339)
+	}
+	return c
+}
+
+func (x *examination) rates() {
+	rules, err := rulesOf(x.cfg)
+	if err != nil {
+		x.fault("ratelimits", "", 0, err.Error(), "see \"bulkhead config check\"")
+		return
+	}
+	dir := filepath.Join(x.dir, rateFolder)
+	faults, read := ratelimit.Inspect(dir, rules)
+	x.out.Files += read
+	for _, name := range slices.Sorted(maps.Keys(faults)) {
+		x.fault("ratelimits", filepath.Join(dir, name), 0, faults[name].Error(), "the node sets it aside when it starts, and what was counted in the present period is forgotten")
+	}
+}
+
+func (x *examination) greylist() {
+	path := filepath.Join(x.dir, greylistFile)
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err == nil {
+		defer f.Close()
+		err = new(dcc.Greylist).Load(f)
+	}
+	if err != nil {
+		x.fault("greylist", path, 0, err.Error(), "without it every sender is new, and waits once more")
+		return
+	}
+	x.out.Files++
+}
+
+func (x *examination) lists() {
+	for _, l := range x.cfg.Lists.Files {
+		if _, err := lists.Open(l.Path, x.cfg.Lists.MaxBytes); err != nil {
+			x.fault("lists", l.Path, 0, err.Error(), "build it again with \"bulkhead list build\"")
+			continue
+		}
+		x.out.Files++
+	}
+}
+
+func (x *examination) mesh() {
+	dir := filepath.Join(x.dir, meshFolder)
+	faults := mesh.Inspect(dir)
+	for _, name := range slices.Sorted(maps.Keys(faults)) {
+		x.fault("mesh", filepath.Join(dir, name), 0, faults[name].Error(), "put it back from a backup")
+	}
+}
+
+// A place is a path of the data folder with what makes it unsafe.
+type place struct{ path, what, advice string }
+
+// unsafePlaces returns the files and folders of a data folder that others may read or
+// change, and those that are links to somewhere else. The folder itself may be a link.
+func unsafePlaces(dir string) (out []place) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil // its user says so
+	}
+	out = append(out, unsafe(dir, info)...)
+	names := []string{
+		StoreFolder, networkKeyFile, sealKeyFile, AdminTokenFile, rateFolder, greylistFile, meshFolder,
+		filepath.Join(StoreFolder, "files"), filepath.Join(StoreFolder, "journal"), filepath.Join(StoreFolder, "MANIFEST"),
+	}
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		info, err := os.Lstat(path)
+		if err != nil {
+			continue // absent, which may be right
+		}
+		if info.Mode().Type() == fs.ModeSymlink {
+			to, _ := os.Readlink(path)
+			out = append(out, place{path, fmt.Sprintf("a symbolic link, to %s", to), "move what it points to here, or name the other folder in [node] data"})
+			continue
+		}
+		out = append(out, unsafe(path, info)...)
+	}
+	slices.SortFunc(out, func(a, b place) int { return cmp.Compare(a.path, b.path) })
+	return out
+}
+
+// unsafe says what others may do with a file or folder that is the node's own.
+func unsafe(path string, info fs.FileInfo) []place {
+	var what []string
+	perm := info.Mode().Perm()
+	want := fs.FileMode(0o600)
+	if info.IsDir() {
+		want = 0o700
+	}
+	if perm&0o077 != 0 {
+		what = append(what, fmt.Sprintf("mode %04o lets others in", perm))
+	}
+	advice := fmt.Sprintf("use chmod %04o %s", want, path)
+	if sys, ok := info.Sys().(*syscall.Stat_t); ok && int(sys.Uid) != os.Geteuid() && os.Geteuid() != 0 {
+		what, advice = append(what, fmt.Sprintf("owned by user %d, and this process runs as %d", sys.Uid, os.Geteuid())), "use chown, or run this as the owner"
+	}
+	if len(what) == 0 {
+		return nil
+	}
+	return []place{{path, strings.Join(what, "; "), advice}}
+}

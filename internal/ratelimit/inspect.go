@@ -1,0 +1,54 @@
+package ratelimit
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Inspect returns what is wrong with each file of a folder of states, by its name. It
+// changes nothing. States of rules that are not given are not read: what they should
+// be is not known. A folder that is not there has no states.
+func Inspect(dir string, rules []Rule) (faults map[string]error, read int) {
+	faults = make(map[string]error)
+	names, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return faults, 0
+	}
+	if err != nil {
+		faults[""] = err
+		return faults, 0
+	}
+	var l Limiter
+	secret, err := readSmall(filepath.Join(dir, secretFile), len(l.secret))
+	states := false
+	for _, n := range names {
+		states = states || strings.HasSuffix(n.Name(), stateFile)
+	}
+	switch {
+	case err == nil:
+		copy(l.secret[:], secret)
+		read++
+	case !errors.Is(err, fs.ErrNotExist):
+		faults[secretFile] = err
+	case states:
+		faults[secretFile] = fmt.Errorf("%s: %w: no saved state can be found without it", secretFile, fs.ErrNotExist)
+	}
+	for _, r := range rules {
+		c, err := compile(r, l.secret)
+		if err != nil {
+			continue // the configuration's mistake, which others report
+		}
+		_, _, err = c.read(filepath.Join(dir, r.Name+stateFile), time.Unix(0, 0))
+		if err == nil {
+			read++
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			faults[r.Name+stateFile] = err
+		}
+	}
+	return faults, read
+}

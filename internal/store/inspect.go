@@ -1,0 +1,242 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// An Inspection is what [Inspect] has found.
+type Inspection struct {
+	// Manifest is that of the checkpoint in force; without one, Readable is false and
+	// nothing else was looked at.
+	Manifest  Manifest
+	Readable  bool
+	Files     int   // that were read, with those of the journal
+	Bytes     int64 // in them
+	Entries   uint64
+	LastIndex uint64 // of the journal
+	Faults    []Fault
+
+	dir     string
+	foreign map[string]bool // files of the checkpoint
+}
+
+// Content returns what a file of the checkpoint holds, whether or not it is as it was
+// written: less where the file ends early, nothing where it is missing.
+func (n *Inspection) Content(name string) (io.ReadCloser, error) {
+	info, err := n.Manifest.find(name)
+	if err != nil {
+		return nil, err
+	}
+	return openRaw(osFS{}, filepath.Join(n.dir, filesDir, info.stored()))
+}
+
+// A Span is a stretch of a file's content, in bytes.
+type Span struct{ From, To int64 }
+
+// BadSpans returns the stretches of a checkpoint file's content that are not as they
+// were written.
+func (n *Inspection) BadSpans(name string) (out []Span) {
+	for _, f := range n.Faults {
+		if f.Name == name && f.Bytes > 0 {
+			from := max(0, f.Offset-fileHead) / (blockBytes + 4) * blockBytes
+			out = append(out, Span{from, from + f.Bytes})
+		}
+	}
+	return out
+}
+
+// Foreign reports whether a checkpoint's file is another one than was written, of
+// this store or another.
+func (n *Inspection) Foreign(name string) bool { return n.foreign[name] }
+
+// Inspect reads every byte of the store in dir, changes nothing, and returns
+// everything that is not as it was written. The store may be in use, by this process
+// or another: what is written meanwhile is left out. An error says that the store
+// could not be read at all: it is not there, of another version, or the disk fails.
+func Inspect(ctx context.Context, dir string) (*Inspection, error) {
+	for {
+		n, err := inspect(ctx, osFS{}, dir)
+		if err != nil || !n.Readable || len(n.Faults) == 0 {
+			return n, err
+		}
+		// A checkpoint that was made meanwhile has removed files: look at it instead.
+		again, err := readManifest(osFS{}, filepath.Join(dir, manifestFile))
+		if err != nil || again.Checkpoint == n.Manifest.Checkpoint {
+			return n, nil
+		}
+	}
+}
+
+func inspect(ctx context.Context, fsys FS, dir string) (*Inspection, error) {
+	if _, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	n := &Inspection{dir: dir, foreign: make(map[string]bool)}
+	path := filepath.Join(dir, manifestFile)
+	m, err := readManifest(fsys, path)
+	if err != nil {
+		if err := n.take(err, path); err != nil {
+			return nil, err
+		}
+		return n, nil
+	}
+	n.Manifest, n.Readable = m, true
+	// The watermark comes first: what it speaks of is then in the segments.
+	mark, known, err := n.watermark(fsys, filepath.Join(dir, watermarkFile))
+	if err != nil {
+		return nil, err
+	}
+	for i := range m.Files {
+		file := filepath.Join(dir, filesDir, m.Files[i].stored())
+		faults, foreign, err := inspectBlocks(ctx, fsys, file, m.Files[i])
+		if err != nil {
+			return nil, err
+		}
+		n.Files, n.Bytes = n.Files+1, n.Bytes+m.Files[i].Size
+		n.Faults = append(n.Faults, faults...)
+		n.foreign[m.Files[i].Name] = foreign
+	}
+	return n, n.journal(ctx, fsys, dir, mark, known)
+}
+
+// take makes a fault of an error that is one, and returns any other.
+func (n *Inspection) take(err error, path string) error {
+	var damage *DamageError
+	switch {
+	case errors.As(err, &damage):
+		n.Faults = append(n.Faults, Fault{File: damage.File, Offset: damage.Offset, What: damage.What})
+	case errors.Is(err, fs.ErrNotExist):
+		n.Faults = append(n.Faults, Fault{File: path, What: "the file is missing"})
+	default:
+		return err
+	}
+	return nil
+}
+
+func (n *Inspection) watermark(fsys FS, path string) (mark watermark, known bool, err error) {
+	for range 3 { // another process may be overwriting it
+		if mark, known, err = readWatermark(fsys, path); err == nil {
+			break
+		}
+	}
+	if err == nil && !known {
+		err = fmt.Errorf("%w", fs.ErrNotExist)
+	}
+	if err != nil {
+		return watermark{}, false, n.take(err, path)
+	}
+	n.Files, n.Bytes = n.Files+1, n.Bytes+watermarkBytes
+	return mark, true, nil
+}
+
+// journal reads the segments that the checkpoint needs.
+func (n *Inspection) journal(ctx context.Context, fsys FS, dir string, mark watermark, known bool) error {
+	m := &n.Manifest
+	if known && mark.epoch > m.epoch {
+		n.Faults = append(n.Faults, Fault{File: filepath.Join(dir, manifestFile),
+			What: fmt.Sprintf("the manifest is of journal epoch %d, the watermark of %d: the manifest is out of date", m.epoch, mark.epoch)})
+		return nil
+	}
+	if mark.epoch != m.epoch {
+		mark, known = watermark{}, false
+	}
+	segs, err := n.segments(filepath.Join(dir, journalDir), m)
+	if err != nil {
+		return err
+	}
+	n.LastIndex = m.Start - 1
+	for i := range segs {
+		seg := &segs[i]
+		if seg.first > n.LastIndex+1 {
+			n.lost(filepath.Join(dir, journalDir), "a segment is missing", max(m.Start, n.LastIndex+1), seg.first-1)
+		}
+		faults, torn, err := seg.walk(ctx, fsys, m.Incarnation, func(index uint64, _ []byte) error {
+			if index >= m.Start {
+				n.Entries++
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		n.Files, n.Bytes = n.Files+1, n.Bytes+seg.size
+		last := i == len(segs)-1
+		if torn && last && (!known || seg.last >= mark.acked) {
+			faults = faults[:len(faults)-1] // a write that never ended, or has not yet
+		}
+		end := seg.last
+		switch {
+		case !last:
+			end = segs[i+1].first - 1
+		case known:
+			end = max(end, mark.acked)
+		}
+		for _, f := range shortBy(faults, torn, seg, end) {
+			if f.First != 0 {
+				f.First = max(f.First, m.Start) // the checkpoint has what came before
+			}
+			if f.First > f.Last {
+				f.First, f.Last = 0, 0
+			}
+			n.Faults = append(n.Faults, f)
+		}
+		n.LastIndex = max(n.LastIndex, end)
+	}
+	if known && n.LastIndex < mark.acked {
+		n.lost(filepath.Join(dir, journalDir), "the journal's last segment is missing", n.LastIndex+1, mark.acked)
+		n.LastIndex = mark.acked
+	}
+	return nil
+}
+
+// shortBy adds to the faults of a segment the entries up to end that it should have
+// and has not.
+func shortBy(faults []Fault, torn bool, seg *segment, end uint64) []Fault {
+	if seg.last >= end {
+		return faults
+	}
+	if k := len(faults); torn && k > 0 && faults[k-1].First == 0 {
+		faults[k-1].First, faults[k-1].Last = seg.last+1, end
+		return faults
+	}
+	return append(faults, Fault{File: seg.path, Offset: seg.size, What: fmt.Sprintf("the file ends after entry %d, want %d", seg.last, end), First: seg.last + 1, Last: end})
+}
+
+func (n *Inspection) lost(path, what string, first, last uint64) {
+	n.Faults = append(n.Faults, Fault{File: path, What: what, First: first, Last: last})
+}
+
+// segments returns those of the manifest's epoch that hold entries which the
+// checkpoint does not.
+func (n *Inspection) segments(dir string, m *Manifest) (live []segment, err error) {
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, n.take(fmt.Errorf("store: %w", err), dir)
+	}
+	for _, name := range names {
+		epoch, first, ok := parseSegmentName(name.Name())
+		path := filepath.Join(dir, name.Name())
+		if !ok {
+			n.Faults = append(n.Faults, Fault{File: path, What: "not a journal segment"})
+			continue
+		}
+		switch { // names are in order of epoch and index
+		case epoch == m.epoch:
+			live = append(live, segment{path: path, epoch: epoch, first: first, last: first - 1})
+		case epoch > m.epoch:
+			if info, err := name.Info(); err == nil && info.Size() > segmentHead {
+				n.Faults = append(n.Faults, Fault{File: path, What: fmt.Sprintf("a journal of epoch %d, and the manifest is of %d: the manifest is out of date", epoch, m.epoch)})
+			}
+		}
+	}
+	for len(live) > 1 && live[1].first <= m.Start {
+		live = live[1:]
+	}
+	return live, nil
+}

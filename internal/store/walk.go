@@ -1,0 +1,291 @@
+package store
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"strings"
+)
+
+// A Fault is a place of a store that does not hold what was written to it.
+type Fault struct {
+	File   string // path
+	Offset int64  // in bytes from the file's start, where the damage was noticed
+	What   string // what is wrong there
+	Name   string // of a checkpoint's file, as the caller calls it; "" for all others
+	// First and Last are the journal entries that cannot be read because of it; 0 for
+	// none.
+	First, Last uint64
+	// Bytes is how much content of a checkpoint's file is in blocks that are not as
+	// they were written, from Offset on.
+	Bytes int64
+}
+
+// Lost returns how many journal entries cannot be read.
+func (f *Fault) Lost() uint64 {
+	if f.First == 0 || f.Last < f.First {
+		return 0
+	}
+	return f.Last - f.First + 1
+}
+
+// walk hands every entry of the segment that can be read to fn, in order, and
+// returns the places that cannot. It leaves the index of the last entry in s.last,
+// and where the last good record ends in s.size. torn says that the last fault has no
+// good record behind it: it may be a write that never ended.
+func (s *segment) walk(ctx context.Context, fsys FS, incarnation string, fn func(index uint64, entry []byte) error) (faults []Fault, torn bool, err error) {
+	f, size, err := s.open(fsys)
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.Close()
+	sc := newScanner(f, size)
+	if err := s.begin(sc, incarnation); err != nil {
+		var bad *badRecord
+		var damage *DamageError
+		switch {
+		case errors.As(err, &damage): // another segment's content: none of it is this one's
+			return []Fault{{File: s.path, Offset: damage.Offset, What: damage.What}}, true, nil
+		case !errors.As(err, &bad):
+			return nil, false, s.fault(err)
+		}
+		faults = append(faults, Fault{File: s.path, Offset: bad.offset, What: bad.what})
+		if size <= segmentHead {
+			return faults, true, nil
+		}
+		s.salt, s.size = saltAt(f, size), segmentHead
+		sc = scannerAt(f, segmentHead, size)
+	}
+	for {
+		if err := ctx.Err(); err != nil {
+			return faults, false, err
+		}
+		rec, err := sc.next()
+		if err == io.EOF {
+			return faults, false, nil
+		}
+		if err == nil && (s.salt != 0 && rec.salt != s.salt || rec.index <= s.last) {
+			err = &badRecord{sc.start, fmt.Sprintf("a record of index %d behind entry %d; its salt is that of the segment: %v", rec.index, s.last, rec.salt == s.salt)}
+		}
+		var bad *badRecord
+		switch {
+		case errors.As(err, &bad):
+			faults = append(faults, Fault{File: s.path, Offset: bad.offset, What: bad.what})
+			next, found, err := findRecord(f, bad.offset+1, size, s.salt, s.last)
+			if err != nil {
+				return faults, false, s.fault(err)
+			}
+			if !found {
+				return faults, true, nil
+			}
+			sc = scannerAt(f, next, size)
+			continue
+		case err != nil:
+			return faults, false, s.fault(err)
+		}
+		if rec.index > s.last+1 {
+			if n := len(faults); n > 0 && faults[n-1].Offset >= s.size && faults[n-1].First == 0 {
+				faults[n-1].First, faults[n-1].Last = s.last+1, rec.index-1
+			} else {
+				faults = append(faults, Fault{File: s.path, Offset: sc.start, What: fmt.Sprintf("entry %d follows entry %d", rec.index, s.last), First: s.last + 1, Last: rec.index - 1})
+			}
+		}
+		s.salt, s.last, s.size = rec.salt, rec.index, sc.offset
+		if err := fn(rec.index, rec.data); err != nil {
+			return faults, false, err
+		}
+	}
+}
+
+// scannerAt is newScanner from an offset on.
+func scannerAt(r io.ReaderAt, offset, size int64) *scanner {
+	sc := newScanner(r, size)
+	sc.r.Reset(io.NewSectionReader(r, offset, size-offset))
+	sc.offset = offset
+	return sc
+}
+
+// saltAt returns the salt of the first record, which stands behind a header that
+// cannot be read; 0 if that cannot be read either.
+func saltAt(r io.ReaderAt, size int64) uint64 {
+	head := make([]byte, recordHead)
+	if size < segmentHead+recordHead {
+		return 0
+	}
+	if _, err := r.ReadAt(head, segmentHead); err != nil {
+		return 0
+	}
+	rec, _, _, err := parseHead(head)
+	if err != nil {
+		return 0
+	}
+	return rec.salt
+}
+
+// findRecord returns where the next whole record with the salt and an index above
+// last begins. Without a salt any will do, and a forger who chooses what is in an
+// entry could have put one there: such a record counts only if it ends where the
+// next begins or the file ends.
+func findRecord(r io.ReaderAt, offset, size int64, salt, last uint64) (int64, bool, error) {
+	window := make([]byte, 256<<10)
+	for size-offset >= recordHead {
+		b := window[:min(int64(len(window)), size-offset)]
+		if _, err := r.ReadAt(b, offset); err != nil && err != io.EOF {
+			return 0, false, err
+		}
+		for i := 0; i+recordHead <= len(b); i++ {
+			head := b[i : i+recordHead]
+			if string(head[12:16]) != string(entryBytes) || salt != 0 && binary.LittleEndian.Uint64(head[16:]) != salt {
+				continue
+			}
+			rec, length, _, err := parseHead(head)
+			end := offset + int64(i) + recordHead + int64(length)
+			if err != nil || rec.index <= last || rec.index > maxNumber || length > MaxEntry || end > size {
+				continue
+			}
+			if salt == 0 && end < size {
+				next := make([]byte, recordHead)
+				if _, err := r.ReadAt(next, end); err != nil && err != io.EOF {
+					return 0, false, err
+				}
+				if after, _, _, err := parseHead(next); err != nil || after.salt != rec.salt || after.index != rec.index+1 {
+					continue
+				}
+			}
+			return offset + int64(i), true, nil
+		}
+		offset += int64(len(b)) - recordHead + 1
+	}
+	return 0, false, nil
+}
+
+// inspectBlocks returns what is wrong with a stored file: each row of blocks that
+// are not as they were written is one fault. foreign says that the header is whole, and
+// that of another file.
+func inspectBlocks(ctx context.Context, fsys FS, path string, info FileInfo) (faults []Fault, foreign bool, err error) {
+	fault := func(offset int64, bytes int64, what string, args ...any) Fault {
+		return Fault{File: path, Name: info.Name, Offset: offset, Bytes: bytes, What: fmt.Sprintf(what, args...)}
+	}
+	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return []Fault{fault(0, info.Size, "the file is missing, and the manifest names it")}, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("store: %w", err)
+	}
+	defer f.Close()
+	id, whole, err := readID(f)
+	if err != nil {
+		return nil, false, fmt.Errorf("store: %s: %w", path, err)
+	}
+	foreign = whole && id != info.id
+	r := &blockReader{f: f, path: path, info: info}
+	if err := r.open(); err != nil {
+		var damage *DamageError
+		if !errors.As(err, &damage) {
+			return nil, false, err
+		}
+		faults = append(faults, fault(damage.Offset, 0, "%s", damage.What))
+		r.page = make([]byte, min(info.Size, blockBytes)+4)
+	}
+	blocks := (info.Size + blockBytes - 1) / blockBytes
+	run := -1 // fault that the next bad block belongs to
+	for ; r.next < blocks; r.next++ {
+		if err := ctx.Err(); err != nil {
+			return faults, foreign, err
+		}
+		offset := fileHead + r.next*(blockBytes+4)
+		size := min(info.Size-r.next*blockBytes, blockBytes)
+		good, err := r.check(offset, r.page[:size+4])
+		if err != nil {
+			return faults, foreign, err
+		}
+		switch {
+		case good:
+			run = -1
+		case run < 0:
+			run = len(faults)
+			faults = append(faults, fault(offset, size, "block %d of %d is not as it was written", r.next+1, blocks))
+		default:
+			faults[run].Bytes += size
+			faults[run].What = fmt.Sprintf("blocks %d to %d of %d are not as they were written", (faults[run].Offset-fileHead)/(blockBytes+4)+1, r.next+1, blocks)
+		}
+	}
+	if len(faults) == 0 && r.crc != info.CRC {
+		faults = append(faults, fault(0, info.Size, "checksum of the content is %08x, the manifest says %08x", r.crc, info.CRC))
+	}
+	return faults, foreign, nil
+}
+
+// readID returns the id in the header of a stored file; whole says that the header is
+// as somebody wrote it.
+func readID(f Handle) (id uint64, whole bool, err error) {
+	head := make([]byte, fileHead)
+	if n, err := f.ReadAt(head, 0); n < len(head) {
+		if err == io.EOF {
+			err = nil
+		}
+		return 0, false, err
+	}
+	sum := crc32.Checksum(head[:fileHead-4], castagnoli)
+	return binary.LittleEndian.Uint64(head[8:]), sum == binary.LittleEndian.Uint32(head[fileHead-4:]), nil
+}
+
+// check reads one block and reports whether it is as it was written. Where the file
+// has too few bytes it is not.
+func (r *blockReader) check(offset int64, page []byte) (bool, error) {
+	n, err := r.f.ReadAt(page, offset)
+	if err != nil && err != io.EOF && n < len(page) {
+		return false, fmt.Errorf("store: %s: offset %d: %w", r.path, offset, err)
+	}
+	if n < len(page) {
+		return false, nil
+	}
+	content := page[:len(page)-4]
+	r.crc = crc32.Update(r.crc, castagnoli, content)
+	return blockSum(r.info.id, uint64(r.next), content) == binary.LittleEndian.Uint32(page[len(content):]), nil
+}
+
+// A rawReader returns the content of a stored file as it stands there, checked or
+// not: what is gone is not made up, so that less may come than was written.
+type rawReader struct {
+	f    Handle
+	r    *bufio.Reader
+	left int // bytes until the checksum of the block
+}
+
+// openRaw opens a stored file for reading without checks. A missing one is empty.
+func openRaw(fsys FS, path string) (io.ReadCloser, error) {
+	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return io.NopCloser(strings.NewReader("")), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	size, err := dataSize(f)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("store: %w", err), f.Close())
+	}
+	content := io.NewSectionReader(f, fileHead, max(0, size-fileHead))
+	return &rawReader{f: f, r: bufio.NewReaderSize(content, 256<<10), left: blockBytes}, nil
+}
+
+func (r *rawReader) Read(p []byte) (int, error) {
+	if r.left == 0 {
+		if _, err := r.r.Discard(4); err != nil {
+			return 0, io.EOF
+		}
+		r.left = blockBytes
+	}
+	n, err := r.r.Read(p[:min(len(p), r.left)])
+	r.left -= n
+	return n, err
+}
+
+func (r *rawReader) Close() error { return r.f.Close() }

@@ -84,17 +84,18 @@ func (e *Engine) maintain(ctx context.Context) bool {
 		}
 		return err == nil
 	}
-	for wait := time.Second; e.refusing() != nil; wait = min(2*wait, 30*time.Second) {
-		if err := e.recover(ctx); err != nil {
-			e.opts.Log.Warn("reports are still refused", "err", err, "next_try", wait)
+	for wait := time.Second; ; wait = min(2*wait, checkpointRest) {
+		err := e.recover(ctx)
+		if err == nil {
+			return true
 		}
+		e.opts.Log.Warn("reports are still refused", "err", err, "next_try", wait)
 		select {
 		case <-ctx.Done():
 			return true
 		case <-time.After(wait):
 		}
 	}
-	return true
 }
 
 // checkpoint writes what has changed to new files, page by page between

@@ -51,7 +51,7 @@ type Engine struct {
 	// The writer's own; nobody else reads or writes them once it runs.
 	resolver      *resolve.Resolver
 	buf           []byte
-	index         uint64 // last journal entry applied
+	index         uint64 // of the last entry, of a node that keeps none
 	accountsIndex uint64 // last journal entry that the trust book has seen
 	journalBytes  uint64 // since the last checkpoint
 	recorder      recorder

@@ -90,31 +90,33 @@ type decoder struct {
 	bad bool
 }
 
+func (d *decoder) fail() { d.bad, d.b = true, nil }
+
 func (d *decoder) uvarint() uint64 {
 	x, n := binary.Uvarint(d.b)
 	if n <= 0 {
-		d.bad, d.b = true, nil
-		return 0
+		d.fail()
+	} else {
+		d.b = d.b[n:]
 	}
-	d.b = d.b[n:]
 	return x
 }
 
 // count reads a number of items of which each takes at least size bytes, so
 // that it can be trusted to allocate for.
-func (d *decoder) count(size int) int {
-	n := d.uvarint()
-	if n > uint64(len(d.b)/size) {
-		d.bad, d.b = true, nil
-		return 0
+func (d *decoder) count(size int) (n int) {
+	x := d.uvarint()
+	if x > uint64(len(d.b)/size) {
+		d.fail()
+		return n
 	}
-	return int(n)
+	return int(x)
 }
 
 // bytes returns the next n bytes, nil if there are fewer.
 func (d *decoder) bytes(n uint64) []byte {
 	if n > uint64(len(d.b)) {
-		d.bad, d.b = true, nil
+		d.fail()
 		return nil
 	}
 	out := d.b[:n:n]
@@ -122,18 +124,18 @@ func (d *decoder) bytes(n uint64) []byte {
 	return out
 }
 
-func (d *decoder) byte() byte {
+func (d *decoder) byte() (x byte) {
 	if b := d.bytes(1); b != nil {
-		return b[0]
+		x = b[0]
 	}
-	return 0
+	return x
 }
 
-func (d *decoder) uint64() uint64 {
+func (d *decoder) uint64() (x uint64) {
 	if b := d.bytes(8); b != nil {
-		return binary.LittleEndian.Uint64(b)
+		x = binary.LittleEndian.Uint64(b)
 	}
-	return 0
+	return x
 }
 
 func (d *decoder) key() filter.Key { return filter.Key{Hi: d.uint64(), Lo: d.uint64()} }
@@ -158,10 +160,7 @@ func (d *decoder) adds() resolve.Adds {
 
 func (d *decoder) small(limit uint64) uint32 {
 	x := d.uvarint()
-	if x > limit {
-		d.bad = true
-		return 0
-	}
+	d.bad = d.bad || x > limit
 	return uint32(x)
 }
 

@@ -19,7 +19,6 @@ func (e *Engine) load(ctx context.Context) error {
 			return err
 		}
 	}
-	e.index = max(e.index, manifest.Start-min(manifest.Start, 1))
 	if err := e.opts.Store.Replay(ctx, manifest.Start, e.replay); err != nil {
 		return err
 	}

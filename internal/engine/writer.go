@@ -145,7 +145,6 @@ func (e *Engine) journal(entry []byte) (uint64, error) {
 		e.fail("write journal", err)
 		return 0, e.refusing()
 	}
-	e.index = index
 	e.counters.entries.Add(1)
 	e.journalBytes += uint64(len(entry))
 	if e.journalBytes >= e.opts.CheckpointBytes {
@@ -218,7 +217,6 @@ func (v *votes) apply(e *Engine, index uint64) error {
 
 // replay applies one journal entry on start.
 func (e *Engine) replay(index uint64, data []byte) error {
-	e.index = index
 	entry, err := decodeEntry(data)
 	if err != nil {
 		advice := "restore a backup, or run the version that wrote it"

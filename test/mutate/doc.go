@@ -13,8 +13,8 @@
 // noticed another change of the same file, then the others.
 //
 // Of all possible changes of a package a sample of -n is tried, drawn from
-// -seed; 0 tries all. The score is the share that made a test fail, or made it
-// run five times as long as usual. A change that does not compile is none. A
+// -seed; 0 tries all. The score is the share that made a test fail, or made the
+// tests run five times as long as usual and ten seconds more. A change that does not compile is none. A
 // change in a line that no test runs counts as unnoticed. With a sample the
 // score is an estimate: its 95 % interval (Wilson) is printed beside it. With
 // -short, or -skip, it is that of the tests that are left: all together notice

@@ -112,14 +112,10 @@ func (o *options) run(ctx context.Context, p pkg) (float64, error) {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
-	began := time.Now()
 	lines, tests, err := o.coverage(ctx, p, filepath.Join(dir, "cover"))
 	if err != nil {
 		return 0, err
 	}
-	// Compiling is a part of the time that the first run takes and a mutant's
-	// does not, so that the limit is a generous one.
-	limit := 5*time.Since(began) + 10*time.Second
 	jobs, of, err := o.sample(p, lines)
 	if err != nil {
 		return 0, err
@@ -130,7 +126,7 @@ func (o *options) run(ctx context.Context, p pkg) (float64, error) {
 		}
 		return 100, nil
 	}
-	if err := o.tryAll(ctx, p, tests, jobs, dir, limit); err != nil {
+	if err := o.tryAll(ctx, p, tests, jobs, dir); err != nil {
 		return 0, err
 	}
 	return o.print(p, jobs, of), nil
@@ -170,7 +166,7 @@ func (o *options) sample(p pkg, lines map[string]map[int]bool) (jobs []*job, of 
 }
 
 // tryAll tries the jobs, several at once, until o.n of them have compiled.
-func (o *options) tryAll(ctx context.Context, p pkg, tests *order, jobs []*job, dir string, limit time.Duration) error {
+func (o *options) tryAll(ctx context.Context, p pkg, tests *order, jobs []*job, dir string) error {
 	var (
 		mu   sync.Mutex
 		next int
@@ -190,7 +186,7 @@ func (o *options) tryAll(ctx context.Context, p pkg, tests *order, jobs []*job, 
 	for range max(1, o.jobs) {
 		wg.Go(func() {
 			for i, j := take(); j != nil; i, j = take() {
-				f, err := o.try(ctx, p, tests, j, filepath.Join(dir, fmt.Sprint(i)), limit)
+				f, err := o.try(ctx, p, tests, j, filepath.Join(dir, fmt.Sprint(i)))
 				mu.Lock()
 				j.fate = f
 				if f != invalid {
@@ -212,7 +208,7 @@ func (o *options) tryAll(ctx context.Context, p pkg, tests *order, jobs []*job, 
 }
 
 // try runs the tests of a package with one change.
-func (o *options) try(ctx context.Context, p pkg, tests *order, j *job, dir string, limit time.Duration) (fate, error) {
+func (o *options) try(ctx context.Context, p pkg, tests *order, j *job, dir string) (fate, error) {
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		return invalid, err
 	}
@@ -235,19 +231,24 @@ func (o *options) try(ctx context.Context, p pkg, tests *order, j *job, dir stri
 	if !j.covered {
 		return survived, nil // no need to run what never comes there
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
 	for _, some := range tests.selections(j.file) {
-		test := exec.CommandContext(ctx, binary, append(o.args(p, limit), some.args(o.skip)...)...)
-		test.Dir = p.Dir
-		// Some changes allocate without end.
-		test.Env = append(os.Environ(), "GOMEMLIMIT=2GiB", "TMPDIR="+dir)
-		if out, err := test.CombinedOutput(); err != nil {
+		if out, err := o.test(ctx, p, binary, some, tests.limit(some), dir); err != nil {
 			tests.note(j.file, out)
 			return killed, nil
 		}
 	}
 	return survived, nil
+}
+
+// test runs some of the tests.
+func (o *options) test(ctx context.Context, p pkg, binary string, some selection, limit time.Duration, dir string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	test := exec.CommandContext(ctx, binary, append(o.args(p, limit), some.args(o.skip)...)...)
+	test.Dir = p.Dir
+	// Some changes allocate without end.
+	test.Env = append(os.Environ(), "GOMEMLIMIT=2GiB", "TMPDIR="+dir)
+	return test.CombinedOutput()
 }
 
 // args are those of a package's test binary, whichever tests are run.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 const sample = `//go:build linux
@@ -171,7 +172,15 @@ PASS
 	if got := selected(o, "a.go"); got != want {
 		t.Errorf("selected %s, want %s", got, want)
 	}
+	for i, want := range []time.Duration{410, 2000, 6890} { // ms that the quick ones take, the one that noticed, and the others
+		if got := o.limit(o.selections("a.go")[i]); got != 5*want*time.Millisecond+10*time.Second {
+			t.Errorf("selection %d may take %v, want five times %d ms and 10 s", i, got, want)
+		}
+	}
 	o = orderOf([]byte("--- PASS: TestA (0.01s)\n--- PASS: TestB (2.90s)\n"))
+	if got := o.limit(o.selections("a.go")[0]); got != 5*2910*time.Millisecond+10*time.Second {
+		t.Errorf("all may take %v", got)
+	}
 	if got := selected(o, "a.go"); got != "[-test.skip=Slow]" {
 		t.Errorf("of few: selected %s", got)
 	}

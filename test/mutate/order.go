@@ -15,6 +15,7 @@ import (
 // rest. It may be used concurrently.
 type order struct {
 	quick []string
+	took  map[string]time.Duration // by test
 
 	mu      sync.Mutex
 	noticed map[string][]string // by file: slow tests
@@ -24,32 +25,42 @@ type order struct {
 // the shortest ones that together take a tenth of the time. Where all are over within
 // three seconds, none need go first.
 func orderOf(output []byte) *order {
-	type test struct {
-		name string
-		took time.Duration
-	}
-	var all []test
-	var sum time.Duration
+	var all []string
+	o := &order{took: make(map[string]time.Duration), noticed: make(map[string][]string)}
 	for in := bufio.NewScanner(bytes.NewReader(output)); in.Scan(); {
-		name, took, ok := result(in.Text(), "--- PASS: ")
-		if ok {
-			all, sum = append(all, test{name, took}), sum+took
+		if name, took, ok := result(in.Text(), "--- PASS: "); ok {
+			all = append(all, name)
+			o.took[name] = took
 		}
 	}
-	o := &order{noticed: make(map[string][]string)}
+	sum := o.time(selection{others: true})
 	if sum < 3*time.Second {
 		return o
 	}
-	slices.SortStableFunc(all, func(a, b test) int { return cmp.Compare(a.took, b.took) })
+	slices.SortStableFunc(all, func(a, b string) int { return cmp.Compare(o.took[a], o.took[b]) })
 	room := sum / 10
-	for _, t := range all {
-		if room -= t.took; room < 0 {
+	for _, name := range all {
+		if room -= o.took[name]; room < 0 {
 			break
 		}
-		o.quick = append(o.quick, t.name)
+		o.quick = append(o.quick, name)
 	}
 	return o
 }
+
+// time returns how long the tests of a selection take as the package is.
+func (o *order) time(s selection) (sum time.Duration) {
+	for name, took := range o.took {
+		if slices.Contains(s.names, name) != s.others {
+			sum += took
+		}
+	}
+	return sum
+}
+
+// limit is how long the tests of a selection may take with a change: a generous
+// multiple, since other programs run beside them. What takes longer has noticed it.
+func (o *order) limit(s selection) time.Duration { return 5*o.time(s) + 10*time.Second }
 
 // result reads "--- PASS: TestName (1.20s)" of a test that is in no other.
 func result(line, prefix string) (name string, took time.Duration, ok bool) {

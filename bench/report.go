@@ -35,10 +35,10 @@ const intro = `# Performance of the production arrays
 Regenerate with ` + "`cd bench && go run . -o ../docs/performance.md`" + ` (this file is its output).
 
 Measured on %s: %s, %d processors, %s %s/%s. Load average before the run: %s. Other programs shared the
-machine, so **compare rows of one table and not figures with those of another machine**. Times are nanoseconds of
+machine, so **compare rows within a table, not with figures of another machine**. Times are nanoseconds of
 processor time per key, one thread: the median of %d rounds and, as benchstat does, the range that holds the true median with
-95 %% confidence (of inserts into the largest, the rounds are a million keys each). "2 threads" is by the clock, two goroutines looking up at
-once. Keys are 16 random bytes; every row is a process of its own. "x" is the time relative to the first row of the same size.
+95 %% confidence (of inserts into the largest, the rounds are a million keys each). "2 threads" is wall-clock time, with two goroutines looking up at
+once. Keys are 16 random bytes; every row ran in its own process. "x" is the time relative to the first row of the same size.
 Count distribution: a share c^-1.2 of the keys is counted c times or more.
 `
 
@@ -51,8 +51,8 @@ insert a key). Low: share of keys whose count is too low. Ghosts: share of keys 
 
 `
 
-const memoryIntro = `Live heap after garbage collection, and growth of the process's resident memory, both per key and with everything that
-belongs to the structure. A map's cost depends on how long ago its tables last doubled, hence three sizes.
+const memoryIntro = `Live heap after garbage collection, and growth of the process's resident memory, both per key, of the whole
+structure. A map's cost depends on when its tables last doubled, hence three sizes.
 
 `
 
@@ -63,25 +63,25 @@ const mergeIntro = `Bytes of array per second, one thread, arrays sized for ten 
 const reading = `
 ## Reading these tables
 
-- At ten thousand keys a map is about as fast as anything. A filter earns its place by size and by merging.
-- Batches overlap cache misses; that is most of the difference at twenty million keys. Single calls have it only as far
-  as the processor looks ahead by itself.
-- One dependent access to as much memory as the array has is the price of a single look-up in any table that is larger
-  than the caches; it stands below each size.
-- Batches are the primary calls. A single insert takes a lock, answers whether the key was there, counts it for its page
-  and stores word by word so that other cores may look up meanwhile; libraries that only OR are faster at that. parquet-go's
-  assembler is ahead in the smallest array, where all keys are in the core's first cache.
-- Two rows of ten thousand keys go to others in counting: a map looks up faster, and count-min, with six times the memory
+- At ten thousand keys a map is about as fast as any filter. Filters pay off by their size and because they merge.
+- Batches overlap cache misses, which is most of the difference at twenty million keys. Single calls overlap them only as far
+  as the processor looks ahead.
+- A single look-up in any table larger than the caches costs at least one dependent access to that much memory, which is
+  listed below each table.
+- Batches are the primary calls. A single insert takes a lock, reports whether the key was there, counts it for its page
+  and stores word by word so that other cores can look up meanwhile; libraries that only OR are faster. parquet-go's
+  assembly leads in the smallest array, where all keys are in the first-level cache.
+- In counting ten thousand keys, a map looks up faster, and count-min, with six times the memory
   and wrong counts, inserts faster.
-- One keyed hash, SipHash-2-4-128, costs more than the look-up that follows. It is paid once per signature, for all arrays.
-- A single count of a big array is about as fast as a single look-up in a map; batches are several times faster. What the
-  map cannot do is take a quarter to a seventh of the memory.
+- One keyed hash, SipHash-2-4-128, costs more than the look-up that follows. It is computed once per signature, for all arrays.
+- A single count in a big array is about as fast as a single look-up in a map, with a quarter to a seventh of the memory;
+  batches are several times faster.
 - Merging counting arrays with hot keys is bound by the overflow tables, which are rebuilt page by page: here the array is
-  merged into itself, a third of its cells become hot. The packed addition itself is the row without counts above 14.
-- The fingerprint table is smaller than the counting array at far fewer wrong counts. It does not merge by cell, cannot
-  be sent as small differences, overflows where a filter degrades, and stops at 255. What the product needs is merging;
-  for an exact count on one machine take the table.
-- koykov/pbtk's conservative-update sketch is missing: its module could not be fetched where this was measured.
+  merged into itself, so that a third of its cells become hot. The row without counts above 14 is the packed addition alone.
+- The fingerprint table is smaller than the counting array, with far fewer wrong counts. But it does not merge by cell, cannot
+  be sent as small differences, overflows where a filter degrades, and stops at 255. bulkhead needs merging;
+  for exact counts on one machine, use the table.
+- koykov/pbtk's conservative-update sketch is missing, because its module could not be fetched.
 `
 
 func table(b *strings.Builder, rows []result, counts bool) {

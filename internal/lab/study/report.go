@@ -109,7 +109,7 @@ func (p *plan) introduction(d *document, compared []comparison) {
 		seconds += u.seconds
 	}
 	d.heading(1, "The papers, repeated")
-	d.p("This page is written by `bulkhead-lab study`; do not edit it. It repeats what three papers print about the filters that bulkhead is made of, and measures what they left open:")
+	d.p("This page is written by `bulkhead-lab study`; do not edit it. It repeats the measurements of three papers on the filters that bulkhead uses, and adds those that they left open:")
 	d.p(`- **Yan & Cho**: J. Yan, P. L. Cho, "Enhancing Collaborative Spam Detection with Bloom Filters", ACSAC 2006, and technical report CS-TR-973 of the University of Newcastle;
 - **Jiang & Zhao**: M. Jiang, C. Zhao, "A Study of Spam Determination Based on Improved Bloom Filter";
 - **Finch**: T. Finch, "What use are Bloom filters, anyway?", 2008, on Exim's rate limiter.`)
@@ -118,22 +118,22 @@ func (p *plan) introduction(d *document, compared []comparison) {
 		command += " --corpus MAIL"
 	}
 	d.p("    %s", command)
-	d.p("%d rounds of each configuration, seed %d, draw `%s`: %.0f seconds of processor time in all. The same seed gives the same numbers on any number of processors, times excepted. Everything up to the tables of speed is exact arithmetic on simulated or real data, not a model.", c.Rounds, c.Seed, c.Draw, seconds)
+	d.p("%d rounds of each configuration, seed %d, draw `%s`: %.0f seconds of processor time in all. The same seed gives the same numbers on any number of processors, except for times. Everything before the tables of speed is exact arithmetic on simulated or real data, not a model.", c.Rounds, c.Seed, c.Draw, seconds)
 	d.heading(2, "In short")
 	n := len(compared)
 	d.list("%d of the %d numbers of Tables III to X (%s) are reproduced within 3 standard errors. The figures below show both.", within(compared, 3), n, percent(share(within(compared, 3), n)))
-	d.list("The refined extension (H1 and H2) is what it claims to be: never worse than the intuitive one, and several times better unless all counts are equal and shuffled.")
-	d.list("Merging works, if every server inserts into an array of its own. H1 applied to a merged array, whose differences are then shipped, counts too low. This is the one trap of the paper.")
+	d.list("The refined extension (H1 and H2) does what the paper claims: it is never worse than the intuitive one, and several times better unless all counts are equal and shuffled.")
+	d.list("Merging works if every server inserts into its own array. H1 on a merged array, whose differences are then shipped, counts too low. This is the only trap in the paper.")
 	d.list("Equation 4 for false bulk verdicts does not hold on real, skewed counts; a formula that does, from two cells a signature on, is given and checked.")
-	d.list("The two-part filter is worse than a classic filter of the same size wherever its eigenvalue is shared by members and others, that is, in the case that it was designed for. With an independent hash as eigenvalue it is as good.")
-	d.list("Finch's table is right, and the different items that his filter counts are within a few per cent of the truth far beyond the limit.")
+	d.list("The two-part filter is worse than a classic filter of the same size wherever members and others share eigenvalues, which is the case that it was designed for. With an independent hash as eigenvalue it is as good.")
+	d.list("Finch's table is right, and his filter's counts of different items stay within a few per cent of the truth far beyond the limit.")
 	d.end()
 }
 
 func tablesSection(d *document, experiments [][]row, compared []comparison) {
 	d.heading(2, "Tables III to X: errors of the counting extensions")
 	d.p("10,000 elements, k hash functions of the universal family with p = 2,100,000,011, m cells. An element is wrong if its count is not what was inserted. \"Deviation\" is our mean less the printed one, in standard errors of that difference; ours after the sign ± is one standard error of the mean. Reduction is the intuitive rate over the refined one. Error bars in the figures are 3 standard errors.")
-	d.p("What the paper does not say, and its numbers tell:")
+	d.p("The paper does not say this, but its numbers show it:")
 	d.p(`- K is 1,000: "80K" is 80,000 cells. With 1,024 every rate would be 7 to 16 %% lower.
 - Experiments 4 to 8 divide by the number of *insertions*, l = sum of the c_i, although the text says "l non-zero elements": an error of an element inserted c_i times counts c_i. Divided by the number of different elements, or counted without weight, the rates differ by half and more (column "different" below).
 - The numbers of insertions c_i were drawn *once* for each experiment, not once a round, and Experiments 4 and 5 share one draw. The intuitive rate of Experiment 4 depends only on how many elements are inserted at all; its three values for 80K give 9,463, 9,463 and 9,464 of 10,000, where 9,524 ± 21 are expected. Experiment 8 gives 9,747 (expected 9,756). Rates that are the result of a few errors in 1,000 rounds are whole numbers divided by 1000 l, which gives l = 99,909 ± 3 for Experiments 4 and 5, 99,563 for 6, 200,000 ± 21 for 7 and 198,053 ± 7 for 8. The draw used here (--draw printed) is a random one among those with these numbers; with --draw fixed or fresh, Experiments 4 and 5 come out 1 to 4 %% higher than printed.
@@ -147,7 +147,7 @@ func tablesSection(d *document, experiments [][]row, compared []comparison) {
 // errors, and what the single draw of insertions explains of it.
 func outsideSection(d *document, compared []comparison, spreads map[int]float64, draws int) {
 	d.heading(3, "Numbers outside 3 standard errors")
-	d.p("All 1,000 rounds of one of the Experiments 4 to 8 share one draw of the c_i, in the paper as here. How much a mean differs between draws is therefore in no standard error over rounds. Measured with %d draws that meet the same hash functions (80K, refined, all k), the standard deviation between draws is %s of the mean.", draws, spreadText(spreads))
+	d.p("All 1,000 rounds of each of Experiments 4 to 8 share one draw of the c_i, in the paper and here. So no standard error over rounds includes the variation between draws. Measured with %d draws that meet the same hash functions (80K, refined, all k), the standard deviation between draws is %s of the mean.", draws, spreadText(spreads))
 	var lines [][]string
 	for _, c := range compared {
 		if math.Abs(c.z) <= 3 {

@@ -18,7 +18,7 @@ func (g *growthResult) section(d *document) {
 
 func (m *membershipResult) section(d *document) {
 	d.heading(2, "Table I: the classic filter")
-	d.p("Computed by Eq. 1, and measured on 20 filters of 10,000 elements for each line. \"From fill\" is the rate that follows from the bits really set, without asking.")
+	d.p("Computed by Eq. 1, and measured on 20 filters of 10,000 elements for each line. \"From fill\" is the rate computed from the bits set.")
 	var lines [][]string
 	for _, r := range m.TableI {
 		lines = append(lines, []string{
@@ -44,8 +44,8 @@ func (t *twoPartResult) section(d *document) {
 	d.figure("jiang-zhao-2")
 	d.figure("jiang-zhao-3")
 	ten, best := paper.FalsePositiveRateApprox(32, 10), paper.FalsePositiveRateApprox(32, 22)
-	d.p("By formula 2, 22 functions are best at 32 bits an element, as the paper says; that more than 10 gain little is generous, since the rate still falls from %s to %s. The paper sees no use in 32 functions instead of 8 below 30 bits an element; the formula puts that point at 25.", sci(ten), sci(best))
-	d.p("The paper adds a second section for an eigenvalue of the element, and multiplies the error rates of the sections (formula 5). Measured: k = %d and d = %d functions, sections 3 to 1, against a classic filter with the same bits and %d functions; false positives among addresses that were not inserted. In brackets: times the classic rate.", twoPartK, twoPartD, twoPartK+twoPartD)
+	d.p("By formula 2, 22 functions are best at 32 bits an element, as the paper says. Its claim that more than 10 gain little is generous, since the rate still falls from %s to %s. The paper sees no use in 32 functions instead of 8 below 30 bits an element; the formula puts that point at 25.", sci(ten), sci(best))
+	d.p("The paper adds a second section for an eigenvalue of the element, and multiplies the error rates of the sections (formula 5). Measured: k = %d and d = %d functions, sections 3 to 1, against a classic filter with the same bits and %d functions; false positives among addresses that were not inserted. In parentheses: times the classic rate.", twoPartK, twoPartD, twoPartK+twoPartD)
 	for _, bits := range []int{8, 16} {
 		head := []string{fmt.Sprintf("%d bits an element", bits), "classic"}
 		for _, e := range twoPartEigenvalues() {
@@ -74,12 +74,12 @@ func (t *twoPartResult) section(d *document) {
 		d.table(head, lines)
 	}
 	d.figure("two-part")
-	d.p("The second section asks a question whose answer is known: an address that is like the members has an eigenvalue that they have. Its bits are lost to the first section, which decides alone. The claim that similar elements raise the error of a classic filter is wrong too, as long as its hash functions are good: the classic column does not depend on the kind of addresses. Only an eigenvalue that tells spam from other mail by itself (row F, domain) wins, and that is a domain block list before the filter. With an independent hash the two sections are one partitioned Bloom filter, and equal to the classic one; this is what bulkhead's lists use.")
+	d.p("The second section adds nothing: an address like the members has an eigenvalue that they have. Its bits are lost to the first section, which decides alone. The claim that similar elements raise the error of a classic filter is also wrong, if its hash functions are good: the classic column does not depend on the kind of addresses. Only an eigenvalue that separates spam from other mail by itself (row F, domain) wins, and that is a domain block list in front of the filter. With an independent hash the two sections are one partitioned Bloom filter, equal to the classic one; bulkhead's lists use that.")
 }
 
 func (r *rateResult) section(d *document) {
 	d.heading(2, "Finch: the unique-rate filter")
-	d.p("16 bits for each unit of the limit, 8 hash functions. False positives after a sender has reached so many different recipients within one period, and the number of different recipients that the limiter has counted, over the true number.")
+	d.p("16 bits for each unit of the limit, 8 hash functions. False positives after a sender has reached that many different recipients within one period, and the number of different recipients counted by the limiter, relative to the true number.")
 	var lines [][]string
 	for _, e := range paper.UniqueRateErrors() {
 		line := []string{fixed(e.Relative, 1), finchPrinted()[e.Relative], oneIn(e.Rate)}
@@ -99,7 +99,7 @@ func (r *rateResult) section(d *document) {
 
 func mergeSection(d *document, rows []mergeRow) {
 	d.heading(2, "Merging")
-	d.p("%d elements, report counts with P(C >= c) = c^-1.2, spread over the servers at random; 11 cells an element, k = %d. Share of elements whose count is wrong after so many servers have synchronised so many times.", mergeKeys, mergeK)
+	d.p("%d elements, report counts with P(C >= c) = c^-1.2, spread over the servers at random; 11 cells an element, k = %d. Share of elements with a wrong count after that many servers have synchronised that many times.", mergeKeys, mergeK)
 	var lines [][]string
 	under := false
 	for _, r := range rows {
@@ -130,12 +130,12 @@ func (r *deletionResult) section(d *document) {
 		lines = append(lines, []string{percent(row.Share), sci(row.Intuitive), sci(row.AllCells), sci(row.MinimaOnly), sci(row.OneCell), sci(row.Revocation), sci(row.Revocation8)})
 	}
 	d.table([]string{"deleted", "intuitive", "refined, all cells", "refined, cells at the minimum", "refined, one cell at the minimum", "refined less a filter of revocations", "the same, 1/8 of the size"}, lines)
-	d.p("Hence `paper.Refined` has no deletion. What was revoked goes into a structure of its own, and old counts leave with their generation.")
+	d.p("Hence `paper.Refined` has no deletion. Revocations go into a structure of their own, and old counts leave with their generation.")
 }
 
 func (r *splitResult) section(d *document) {
 	d.heading(2, "Split storage")
-	d.p("A refined filter of %d cells an element, k = %d, in tables for 65,536 cells. Bits a cell, everything included. \"Entropy\" is what no code can beat. Fixed widths are exact up to their largest count only: in brackets, the share of elements counted above it. The paper's form has a flag beside the s bits; the escape form uses the largest value of the base instead, computed from the same cells.", splitCells, splitK)
+	d.p("A refined filter of %d cells an element, k = %d, in tables for 65,536 cells. Bits per cell, everything included. No code can beat \"entropy\". Fixed widths are exact only up to their largest count: in parentheses, the share of elements above it. The paper's form has a flag beside the s bits; the escape form uses the largest value of the base instead, computed from the same cells.", splitCells, splitK)
 	head := []string{"counts", "entropy", "split, best s", "escape, best base"}
 	widths := []int{4, 5, 8, 16}
 	for _, w := range widths {
@@ -154,7 +154,7 @@ func (r *splitResult) section(d *document) {
 	}
 	d.table(head, lines)
 	d.figure("split")
-	d.p("The idea holds: counts up to 100,000 take a half to little more than a quarter of the memory of 16-bit cells, and the heavier the tail, the wider the best base. Real mail, where nearly every message is reported once, is best off with the narrowest. The form with an escape value is the smaller one throughout. The production array takes the escape form with 4 bits.")
+	d.p("The idea holds: counts up to 100,000 take a half to little more than a quarter of the memory of 16-bit cells, and the heavier the tail, the wider the best base. For real mail, where nearly every message is reported once, the narrowest is best. The form with an escape value is always smaller. The production array uses it with 4 bits.")
 }
 
 func (r *dccResult) section(d *document) {
@@ -173,8 +173,8 @@ func (r *dccResult) section(d *document) {
 		r.scheme(d, s.Scheme)
 	}
 	d.figure("dcc")
-	d.list("Most look-ups that are wrong are of signatures one or two reports below the threshold, which need only that much coincidence: a message reported 19 times is shown as 20. That is an error of the count, and hardly one of the verdict. Signatures that were never reported before are shown at the threshold much less often, the more so in the refined extension. Where that was never observed, the rate for unseen signatures, from the share of cells that have reached the threshold, tells the order of magnitude.")
-	d.list("Equation 4 supposes that reports fall on cells one by one. It is near the intuitive extension where many small counts crowd the cells (one cell a signature and less, low thresholds). At larger sizes and thresholds a cell gets there because one frequent message lies in it, and the equation is too low, at t = 20 by ten and more orders of magnitude.")
+	d.list("Most wrong look-ups are of signatures one or two reports below the threshold: a message reported 19 times is shown as 20. That is an error of the count, and hardly one of the verdict. Signatures never reported before are shown at the threshold much less often, especially in the refined extension. Where that was never observed, the rate for unseen signatures, computed from the share of cells that have reached the threshold, gives the order of magnitude.")
+	d.list("Equation 4 supposes that reports fall on cells one by one. It is near the intuitive extension where many small counts crowd the cells (one cell a signature and less, low thresholds). At larger sizes and thresholds a cell gets there because of one frequent message, and the equation is too low, at t = 20 by ten and more orders of magnitude.")
 	d.list("The formula (1 - exp(-k n P(C >= t) / m))^k, in which only messages that have reached the threshold count, agrees with the refined extension from about two cells a signature on. In smaller filters small counts pile up, and the rate is higher than it says.")
 	d.list("At 4 cells a signature (2 bytes with 4-bit cells) and t = 20, an unseen message is shown as bulk with a probability of %s at most: bulk verdicts need far fewer cells than exact counts.", sci(r.worst(4, 20)))
 	d.end()
@@ -227,7 +227,7 @@ func tiny(v float64) string {
 
 func (r *speedResult) section(d *document) {
 	d.heading(2, "Speed of queries")
-	d.p("Also left open by Yan & Cho. Nanoseconds for one look-up by the 20 bytes of a signature, hashing included (SipHash-2-4-128), one thread, one key at a time: the least processor time of nine passes. Batches, larger arrays and other libraries are in performance.md. Other programs used the machine and its caches: compare the lines, not the numbers with those elsewhere.")
+	d.p("Also left open by Yan & Cho. Nanoseconds for one look-up by the 20 bytes of a signature, including hashing (SipHash-2-4-128), one thread, one key at a time: the least processor time of nine passes. performance.md has batches, larger arrays and other libraries. Other programs used the machine and its caches: compare rows of this table only.")
 	var lines [][]string
 	for _, row := range r.Rows {
 		bytes := "-"
@@ -237,11 +237,11 @@ func (r *speedResult) section(d *document) {
 		lines = append(lines, []string{row.Structure, fmt.Sprint(row.Elements), bytes, fixed(row.Hit, 0), fixed(row.Miss, 0)})
 	}
 	d.table([]string{"structure", "elements", "bytes an element", "hit, ns", "miss, ns"}, lines)
-	d.p("The order in which to ask the spam filter (SBF) and the revocation filter (RBF), which Yan & Cho leave open: nanoseconds for one look-up in both, 1 %% of the spam signatures revoked.")
+	d.p("The order of look-ups in the spam filter (SBF) and the revocation filter (RBF), which Yan & Cho leave open: nanoseconds for one look-up in both, 1 %% of the spam signatures revoked.")
 	lines = nil
 	for _, o := range r.Orders {
 		lines = append(lines, []string{percent(o.Spam), fixed(o.SBFFirst, 0), fixed(o.RBFFirst, 0)})
 	}
 	d.table([]string{"look-ups that are spam", "SBF first", "RBF first"}, lines)
-	d.p("SBF first is the right default: mail that nobody has called spam, most of it, is settled by one look-up, while RBF first asks both filters for everything that was not revoked. For spam both orders ask both.")
+	d.p("SBF first is the right default: one look-up settles mail that nobody has called spam, which is most of it, while RBF first looks in both filters for everything that was not revoked. For spam, both orders look in both.")
 }

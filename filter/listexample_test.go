@@ -42,7 +42,7 @@ func ExampleUniqueRate() {
 	state := make([]byte, rule.StateBytes()) // one for each sender
 	now := time.Date(2024, 2, 29, 12, 0, 0, 0, time.UTC)
 	for _, recipient := range []string{"ann", "ben", "ann", "ann", "cat"} {
-		m := try(rule.Measure(state, now, []byte(recipient), 1))
+		m := try(rule.Measure(&state, now, []byte(recipient), 1))
 		fmt.Printf("%s: %.0f of %.0f, over: %v\n", recipient, m.Rate, rule.Limit(), m.Over)
 	}
 	// Output:

@@ -180,7 +180,7 @@ func TestRateStateTimes(t *testing.T) {
 // be put, ends the reading.
 func TestRateStatesRefused(t *testing.T) {
 	u, s := testRate(t, UniqueRateConfig{Limit: 10})
-	measure(t, u, s, rateStart, item(1))
+	measure(t, u, &s, rateStart, item(1))
 	one := func(key, state []byte) func(func(k, s []byte) bool) {
 		return func(yield func(k, s []byte) bool) { yield(key, state) }
 	}
@@ -212,9 +212,9 @@ func TestRateStatesRefused(t *testing.T) {
 		var buf bytes.Buffer
 		w := codec.NewWriter(&buf, codec.RateStates)
 		w.Uint64(u.ID())
-		w.Uint32(uint32(u.StateBytes()))
 		w.Uint32(uint32(len(tt.key)))
 		w.Bytes(tt.key)
+		w.Uint32(uint32(len(tt.state)))
 		w.Bytes(tt.state)
 		w.Uint32(rateStatesEnd)
 		if err := w.Close(); err != nil {

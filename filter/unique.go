@@ -1,11 +1,9 @@
 package filter
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
-	"math/bits"
 	"time"
 )
 
@@ -15,11 +13,15 @@ const (
 	DefaultRateHashes = 8
 )
 
-// RateHeader is the number of bytes of a rate state beside its filter.
+// RateHeader is the number of bytes of a rate state beside its items.
 const RateHeader = 24
 
-// MaxRateBytes is the largest state of one key.
+// MaxRateBytes is the largest filter of one key.
 const MaxRateBytes = 1 << 26
+
+// MeasuredItems is what the filter of a limit of 0 is sized for, which does not say how
+// many items there will be.
+const MeasuredItems = 1 << 16
 
 // A RateMode says what a sender over the limit does to its own rate.
 type RateMode uint8
@@ -48,8 +50,8 @@ func (m RateMode) String() string {
 
 // A UniqueRateConfig describes a [UniqueRate].
 type UniqueRateConfig struct {
-	// Limit is the number of different items that a period may hold, at least
-	// 1. For a Plain rate it is any positive amount.
+	// Limit is the amount that a period may hold, 0 or more. At 0 every event is over
+	// the limit, as in Exim: with Strict, this measures.
 	Limit float64
 	// Period is the constant of the exponential smoothing and the life of the
 	// filter, at least a millisecond.
@@ -66,8 +68,10 @@ type UniqueRateConfig struct {
 
 // A UniqueRate measures how many different items (recipients of a sender,
 // senders of a host, any value) a key uses in a period: Finch's extension of
-// Exim's rate limiter. It is the rule; the state of each key is a byte slice of
-// [UniqueRate.StateBytes] bytes that the caller keeps, all zero for a new key.
+// Exim's rate limiter. It is the rule; the state of each key is a byte slice that the
+// caller keeps: [UniqueRate.StateBytes] bytes, all zero, for a new key, and more when it
+// has used many items. A key costs what it uses: its items are a list of fingerprints
+// until that would take more than Finch's filter for the limit, and then this filter.
 //
 // The measured rate decays by 1/e each period. An item that is not in the
 // key's filter raises it, and is added; one that is in it counts as nothing. The
@@ -84,8 +88,11 @@ type UniqueRateConfig struct {
 // every event of weight 1. This is the rate of Exim's specification, chapter
 // "Access control lists", section "Rate limiting incoming messages".
 //
-// The short life bounds the filter's errors: a sender more than e times over its
-// limit loses its over-full filter before its rate falls below the limit.
+// A new item is taken for a known one with a probability of n / 2^40 among n
+// fingerprints, and of (1 - exp(-n / (2 limit)))^8 in a filter of the default sizes: 0.06 %
+// at the limit, 2.5 % at twice the limit. The short life bounds these errors: a sender more
+// than e times over its limit loses its over-full filter before its rate falls below
+// the limit.
 //
 // A UniqueRate is immutable, and safe for concurrent use; calls on one state
 // must not overlap.
@@ -95,8 +102,9 @@ type UniqueRate struct {
 	mode   RateMode
 	plain  bool
 	secret Secret
-	m      uint64 // bits of the filter
+	bits   int
 	k      int
+	whole  int // bytes of the filter for the limit
 }
 
 // NewUniqueRate checks the configuration.
@@ -108,10 +116,6 @@ func NewUniqueRate(c UniqueRateConfig) (*UniqueRate, error) {
 		c.Hashes = DefaultRateHashes
 	}
 	switch {
-	case !(c.Limit > 0) || math.IsInf(c.Limit, 0):
-		return nil, fmt.Errorf("filter: rate limit %g, want more than 0", c.Limit)
-	case !c.Plain && c.Limit < 1:
-		return nil, fmt.Errorf("filter: limit of %g different items, want at least 1", c.Limit)
 	case c.Period < time.Millisecond:
 		return nil, fmt.Errorf("filter: rate period %v, want at least 1ms", c.Period)
 	case c.Mode > Strict:
@@ -121,16 +125,33 @@ func NewUniqueRate(c UniqueRateConfig) (*UniqueRate, error) {
 	case c.Hashes < 1 || c.Hashes > MaxHashes:
 		return nil, fmt.Errorf("filter: %d hash functions, want 1 to %d", c.Hashes, MaxHashes)
 	}
-	u := &UniqueRate{limit: c.Limit, period: c.Period, mode: c.Mode, plain: c.Plain, secret: c.Secret}
-	if c.Plain {
-		return u, nil
+	u := UniqueRate{period: c.Period, mode: c.Mode, plain: c.Plain, secret: c.Secret, bits: c.Bits, k: c.Hashes}
+	return u.WithLimit(c.Limit)
+}
+
+// WithLimit returns the rule with another limit, for the same states: a key may have a
+// limit of its own. A filter keeps the size that it has until its period is over. It fails
+// if limit is negative, not finite, or takes a filter of more than [MaxRateBytes].
+func (u *UniqueRate) WithLimit(limit float64) (*UniqueRate, error) {
+	if !(limit >= 0) || math.IsInf(limit, 0) {
+		return nil, fmt.Errorf("filter: rate limit %g, want 0 or more", limit)
 	}
-	if size := math.Ceil(c.Limit) * float64(c.Bits) / 8; size > MaxRateBytes {
+	other := *u
+	other.limit = limit
+	if u.plain {
+		return &other, nil
+	}
+	items := math.Ceil(limit)
+	if limit == 0 {
+		items = MeasuredItems
+	}
+	size := math.Ceil(items * float64(u.bits) / 8)
+	if size > MaxRateBytes {
 		return nil, fmt.Errorf("filter: limit of %g different items takes %g bytes a key, want at most %d",
-			c.Limit, size, MaxRateBytes)
+			limit, size, MaxRateBytes)
 	}
-	u.m, u.k = uint64(math.Ceil(c.Limit))*uint64(c.Bits), c.Hashes
-	return u, nil
+	other.whole = max(int(size), fewBytes)
+	return &other, nil
 }
 
 // Limit returns the limit, in items a period.
@@ -139,39 +160,31 @@ func (u *UniqueRate) Limit() float64 { return u.limit }
 // Period returns the smoothing period.
 func (u *UniqueRate) Period() time.Duration { return u.period }
 
-// StateBytes returns the size of one key's state: [RateHeader] bytes and the
-// filter, which with the default sizes takes 2 bytes for each unit of the limit.
-func (u *UniqueRate) StateBytes() int { return RateHeader + int((u.m+7)/8) }
+// StateBytes returns the size of a new key's state. That of a Plain rate, or of one with a
+// limit up to 10, stays at it.
+func (u *UniqueRate) StateBytes() int {
+	if u.plain {
+		return RateHeader
+	}
+	return RateHeader + fewBytes
+}
+
+// MaxStateBytes returns the size of a state with the filter for the limit, in bytes: with
+// the default sizes [RateHeader] and 2 for each unit of the limit.
+func (u *UniqueRate) MaxStateBytes() int { return RateHeader + u.whole }
 
 // ID returns a fingerprint of everything that gives a state its meaning: the
-// period, the filter's size and functions, and the key. Limit and mode may
-// change while the size of the filter does not.
+// period, the filter's size for each item, its functions, and the key. Limit and
+// mode may change.
 func (u *UniqueRate) ID() uint64 {
 	var b [25]byte
 	binary.LittleEndian.PutUint64(b[0:], uint64(u.period))
-	binary.LittleEndian.PutUint64(b[8:], u.m)
+	binary.LittleEndian.PutUint64(b[8:], uint64(u.bits))
 	binary.LittleEndian.PutUint64(b[16:], uint64(u.k))
 	if u.plain {
 		b[24] = 1
 	}
 	return u.secret.Key([]byte("unique-rate"), b[:]).Hi
-}
-
-// A state holds, in little-endian order:
-//
-//	0  8  rate at the time of the last change, float64, in items a period
-//	8  8  time of the last change, Unix nanoseconds; 0 for a new key
-//	16 8  time of the filter's first item; 0 while it is empty
-//	24 .  the filter, bit i in byte i/8
-type rateState []byte
-
-func (s rateState) rate() float64    { return math.Float64frombits(binary.LittleEndian.Uint64(s[0:])) }
-func (s rateState) changed() int64   { return int64(binary.LittleEndian.Uint64(s[8:])) }
-func (s rateState) started() int64   { return int64(binary.LittleEndian.Uint64(s[16:])) }
-func (s rateState) setStart(t int64) { binary.LittleEndian.PutUint64(s[16:], uint64(t)) }
-func (s rateState) set(rate float64, t int64) {
-	binary.LittleEndian.PutUint64(s[0:], math.Float64bits(rate))
-	binary.LittleEndian.PutUint64(s[8:], uint64(t))
 }
 
 // A RateMeasurement is the answer of [UniqueRate.Measure].
@@ -184,52 +197,46 @@ type RateMeasurement struct {
 
 // Measure counts one item, of weight n (1 for a recipient or message, the
 // number of bytes for a rate of bytes), and says what the rate is now. The item
-// of a Plain rate is not read. A clock that was set back counts as having stood
-// still meanwhile. It returns an error, and changes nothing, if state has the wrong
-// length or an impossible content, or if n is negative or not finite.
-func (u *UniqueRate) Measure(state []byte, now time.Time, item []byte, n float64) (RateMeasurement, error) {
-	if err := u.Validate(state); err != nil {
+// of a Plain rate is not read. *state is replaced by a longer slice when its items need
+// one, and cut to [UniqueRate.StateBytes] when they are a period old. A clock that
+// was set back counts as having stood still meanwhile. It returns an error, and changes
+// nothing, if the state has an impossible length or content, or if n is negative or not
+// finite.
+func (u *UniqueRate) Measure(state *[]byte, now time.Time, item []byte, n float64) (RateMeasurement, error) {
+	if err := u.Validate(*state); err != nil {
 		return RateMeasurement{}, err
 	}
 	if !(n >= 0) || math.IsInf(n, 1) {
 		return RateMeasurement{}, fmt.Errorf("filter: rate weight %g, want 0 or more", n)
 	}
-	var key Key
-	if !u.plain {
-		key = u.secret.Key(item)
-	}
-	return u.measure(rateState(state), now.UnixNano(), key, n), nil
+	return u.measure((*rateState)(state), now.UnixNano(), u.fingerprint(item), n), nil
 }
 
-func (u *UniqueRate) measure(s rateState, now int64, key Key, n float64) RateMeasurement {
+func (u *UniqueRate) measure(s *rateState, now int64, p fingerprint, n float64) RateMeasurement {
 	now = max(now, 1)
-	m := u.judge(s, now, key, n)
+	m := u.judge(*s, now, p, n)
 	s.settle(now)
 	if m.Over && u.mode == Leaky {
 		return m
 	}
-	expired := u.expired(s, now)
+	expired := u.expired(*s, now)
 	s.set(math.Min(m.Rate, math.MaxFloat64), now)
 	if u.plain || !m.New {
 		return m
 	}
 	if expired {
-		clear(s[RateHeader:])
-		s.setStart(0)
+		s.forget()
 	}
 	if s.started() == 0 {
 		s.setStart(now)
 	}
-	for i := range u.k {
-		pos := key.Position(i, u.m)
-		s[RateHeader+pos>>3] |= 1 << (pos & 7)
-	}
+	u.add(s, p)
 	return m
 }
 
 // judge says what an event does, and changes nothing.
-func (u *UniqueRate) judge(s rateState, now int64, key Key, n float64) RateMeasurement {
-	m := RateMeasurement{New: u.plain || u.expired(s, now) || !u.holds(s, key)}
+func (u *UniqueRate) judge(s rateState, now int64, p fingerprint, n float64) RateMeasurement {
+	m := RateMeasurement{New: u.plain || u.expired(s, now) || !u.holds(s, p)}
 	if !m.New {
 		n = 0
 	}
@@ -243,38 +250,23 @@ func (u *UniqueRate) expired(s rateState, now int64) bool {
 	return s.started() != 0 && now-s.started() >= int64(u.period)
 }
 
-// settle brings a state from the future back to now. The clock was ahead when it was
-// written, and the rate must not stand still until that time has come.
-func (s rateState) settle(now int64) {
-	if s.changed() <= now {
-		return
-	}
-	s.set(s.rate(), now)
-	s.setStart(min(s.started(), now))
-}
-
 // Settle brings a state that lies more than a period in the future, from before
-// the clock was set back, to now, and reports whether it did. [UniqueRate.Measure]
+// the clock was set back, to now, drops items that are a period old, as Measure cuts
+// *state, and reports whether it did either. [UniqueRate.Measure]
 // does so by itself; this is for keys that do not come again.
-func (u *UniqueRate) Settle(state []byte, now time.Time) (bool, error) {
-	if err := u.Validate(state); err != nil {
+func (u *UniqueRate) Settle(state *[]byte, now time.Time) (bool, error) {
+	if err := u.Validate(*state); err != nil {
 		return false, err
 	}
-	s, at := rateState(state), max(now.UnixNano(), 1)
-	if s.changed()-at <= int64(u.period) {
-		return false, nil
+	s, at := (*rateState)(state), max(now.UnixNano(), 1)
+	future, expired := s.changed()-at > int64(u.period), u.expired(*s, at)
+	if future {
+		s.settle(at)
 	}
-	s.settle(at)
-	return true, nil
-}
-
-func (u *UniqueRate) holds(s rateState, key Key) bool {
-	for i := range u.k {
-		if pos := key.Position(i, u.m); s[RateHeader+pos>>3]>>(pos&7)&1 == 0 {
-			return false
-		}
+	if expired {
+		s.forget()
 	}
-	return true
+	return future || expired, nil
 }
 
 // decayed returns the rate at now if nothing is counted.
@@ -315,23 +307,10 @@ func (u *UniqueRate) Rate(state []byte, now time.Time) (float64, error) {
 	return u.decayed(s, max(now.UnixNano(), s.changed())), nil
 }
 
-// Items estimates how many different items the filter of state holds, from its
-// fill. 0 for a Plain rate.
-func (u *UniqueRate) Items(state []byte) (float64, error) {
-	if err := u.Validate(state); err != nil || u.plain {
-		return 0, err
-	}
-	set := 0
-	for _, b := range state[RateHeader:] {
-		set += bits.OnesCount8(b)
-	}
-	m := float64(u.m)
-	return -m / float64(u.k) * math.Log1p(-math.Min(float64(set), m-0.5)/m), nil
-}
-
 // Idle reports whether state may be dropped: nothing was counted for a period, so
 // that its filter has expired, and its rate has fallen below 1 % of the limit, so
-// that a new state would give the same answers to within 1 %. The period of silence
+// that a new state would give the same answers to within 1 % (at a limit of 0, below
+// 0.01). The period of silence
 // matters where there is no filter: a sender of little each minute would be forgotten
 // each minute.
 func (u *UniqueRate) Idle(state []byte, now time.Time) (bool, error) {
@@ -339,14 +318,18 @@ func (u *UniqueRate) Idle(state []byte, now time.Time) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return now.UnixNano()-rateState(state).changed() >= int64(u.period) && rate < u.limit/100, nil
+	low := u.limit / 100
+	if u.limit == 0 {
+		low = 0.01
+	}
+	return now.UnixNano()-rateState(state).changed() >= int64(u.period) && rate < low, nil
 }
 
 // Validate returns an error that wraps [ErrCorrupt] unless state is one that
-// this rule can have made: the right length, a finite rate that is not
-// negative, times in order, no bit beyond the filter's end.
+// this rule can have made, as far as head and length tell: a finite rate that is not
+// negative, times in order, no items before the first.
 func (u *UniqueRate) Validate(state []byte) error {
-	if len(state) != u.StateBytes() {
+	if len(state) < u.StateBytes() || len(state) > u.StateBytes() && u.plain {
 		return fmt.Errorf("%w: rate state of %d bytes, want %d", ErrCorrupt, len(state), u.StateBytes())
 	}
 	s := rateState(state)
@@ -354,30 +337,14 @@ func (u *UniqueRate) Validate(state []byte) error {
 	switch {
 	case !(rate >= 0) || math.IsInf(rate, 1):
 		return fmt.Errorf("%w: rate %g", ErrCorrupt, rate)
-	case changed < 0 || started < 0 || started > changed:
+	case changed < 0 || started > changed:
 		return fmt.Errorf("%w: filter begun at %d, last change at %d", ErrCorrupt, started, changed)
 	case changed == 0 && rate != 0:
 		return fmt.Errorf("%w: rate %g of a key that was never seen", ErrCorrupt, rate)
-	case u.plain && started != 0:
+	case u.plain && (started != 0 || s.bloom()):
 		return fmt.Errorf("%w: filter begun at %d in a rate without one", ErrCorrupt, started)
-	case u.m%8 != 0 && state[len(state)-1]>>(u.m%8) != 0:
-		return fmt.Errorf("%w: bits set beyond the %d of the filter", ErrCorrupt, u.m)
+	case started == 0 && (s.bloom() || len(s) > u.StateBytes() || fingerprints(s[RateHeader:]) > 0):
+		return fmt.Errorf("%w: items in a filter that was never begun", ErrCorrupt)
 	}
-	if started == 0 && !allZero(state[RateHeader:]) {
-		return fmt.Errorf("%w: bits set in a filter that was never begun", ErrCorrupt)
-	}
-	return nil
-}
-
-// allZero compares with a block of zeros: a new key's filter may have megabytes,
-// and byte by byte takes ten times as long.
-func allZero(b []byte) bool {
-	var zeros [1024]byte
-	for len(b) > len(zeros) {
-		if !bytes.Equal(b[:len(zeros)], zeros[:]) {
-			return false
-		}
-		b = b[len(zeros):]
-	}
-	return bytes.Equal(b, zeros[:len(b)])
+	return s.validList()
 }

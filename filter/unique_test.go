@@ -29,7 +29,7 @@ var rateStart = time.Unix(1_700_000_000, 0)
 
 func item(i int) []byte { return fmt.Appendf(nil, "user%d@example.com", i) }
 
-func measure(t testing.TB, u *UniqueRate, s []byte, at time.Time, x []byte) RateMeasurement {
+func measure(t testing.TB, u *UniqueRate, s *[]byte, at time.Time, x []byte) RateMeasurement {
 	t.Helper()
 	m, err := u.Measure(s, at, x, 1)
 	if err != nil {
@@ -38,14 +38,68 @@ func measure(t testing.TB, u *UniqueRate, s []byte, at time.Time, x []byte) Rate
 	return m
 }
 
+// TestUniqueRateStateIsSmall: a key takes what its items take, and never more than the
+// filter for the limit.
 func TestUniqueRateStateIsSmall(t *testing.T) {
-	for _, limit := range []float64{1, 10, 100, 12345} {
-		u, s := testRate(t, UniqueRateConfig{Limit: limit})
-		if max := int(2*limit) + 32; len(s) > max {
-			t.Errorf("limit %g: state of %d bytes, want at most the filter and 32 = %d", limit, len(s), max)
+	for _, limit := range []float64{1, 10, 11, 20, 100, 12345, 0} {
+		u, s := testRate(t, UniqueRateConfig{Limit: limit, Mode: Strict})
+		whole := max(2*int(limit), fewBytes)
+		if limit == 0 {
+			whole = 2 * MeasuredItems
 		}
-		if u.StateBytes() != RateHeader+2*int(limit) {
-			t.Errorf("limit %g: %d bytes, want 16 bits x limit and the header", limit, u.StateBytes())
+		if len(s) != RateHeader+20 || u.MaxStateBytes() != RateHeader+whole {
+			t.Errorf("limit %g: %d bytes at first, %d at most, want a head and 20, or 16 bits x limit", limit, len(s), u.MaxStateBytes())
+		}
+		for i := range min(u.MaxStateBytes(), 20_000) {
+			measure(t, u, &s, rateStart, item(i))
+			if len(s) > u.MaxStateBytes() || i >= few && len(s) > RateHeader+listHead+10*(i+1)+printBytes || i < few && len(s) > RateHeader+fewBytes {
+				t.Fatalf("limit %g: %d items in %d bytes", limit, i+1, len(s))
+			}
+			if float64(i) > limit && limit > 0 && len(s) != u.MaxStateBytes() {
+				t.Fatalf("limit %g: %d items are no filter", limit, i+1)
+			}
+		}
+		measure(t, u, &s, rateStart.Add(time.Hour), item(0))
+		if len(s) != RateHeader+20 {
+			t.Errorf("limit %g: %d bytes after the items are forgotten", limit, len(s))
+		}
+	}
+}
+
+// TestUniqueRateGrows: no item is forgotten or taken for another as the list grows and
+// becomes a filter, under limits that change on the way.
+func TestUniqueRateGrows(t *testing.T) {
+	u, s := testRate(t, UniqueRateConfig{Limit: 1000, Mode: Strict})
+	limits := []*UniqueRate{u}
+	for _, limit := range []float64{0, 3, 1e6} {
+		other, err := u.WithLimit(limit)
+		if err != nil || other.ID() != u.ID() {
+			t.Fatal(limit, err)
+		}
+		limits = append(limits, other)
+	}
+	random := rand.New(rand.NewPCG(1, 9))
+	for key := range 30 {
+		s = make([]byte, u.StateBytes())
+		known := map[int]bool{}
+		at := limits[random.IntN(len(limits))]
+		for range 600 {
+			if random.IntN(50) == 0 {
+				at = limits[random.IntN(len(limits))]
+			}
+			i := key<<20 + random.IntN(500)
+			wasFilter := rateState(s).bloom()
+			m := measure(t, at, &s, rateStart, item(i))
+			if m.New == known[i] && (known[i] || !wasFilter) {
+				t.Fatalf("item %d of %d: %+v, known %v", i, len(known), m, known[i])
+			}
+			known[i] = true
+			if err := rateState(s).validItems(); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := at.Items(s); err != nil || !rateState(s).bloom() && int(n) != len(known) {
+				t.Fatalf("%g items, want %d, %v", n, len(known), err)
+			}
 		}
 	}
 }
@@ -54,15 +108,15 @@ func TestUniqueRateCountsDifferentItems(t *testing.T) {
 	u, s := testRate(t, UniqueRateConfig{Limit: 10})
 	for i := range 10 {
 		for range 5 {
-			if m := measure(t, u, s, rateStart, item(i)); m.Over || m.Rate != float64(i+1) {
+			if m := measure(t, u, &s, rateStart, item(i)); m.Over || m.Rate != float64(i+1) {
 				t.Fatalf("item %d: %+v, want rate %d", i, m, i+1)
 			}
 		}
 	}
-	if m := measure(t, u, s, rateStart, item(10)); !m.Over || !m.New || m.Counted || m.Rate != 11 {
+	if m := measure(t, u, &s, rateStart, item(10)); !m.Over || !m.New || m.Counted || m.Rate != 11 {
 		t.Errorf("11th item under leaky: %+v, want over at 11, not counted", m)
 	}
-	if m := measure(t, u, s, rateStart, item(3)); m.Over || m.New || m.Rate != 10 {
+	if m := measure(t, u, &s, rateStart, item(3)); m.Over || m.New || m.Rate != 10 {
 		t.Errorf("known item under leaky: %+v, want within the limit", m)
 	}
 }
@@ -70,17 +124,17 @@ func TestUniqueRateCountsDifferentItems(t *testing.T) {
 func TestUniqueRateStrict(t *testing.T) {
 	u, s := testRate(t, UniqueRateConfig{Limit: 10, Mode: Strict})
 	for i := range 15 {
-		measure(t, u, s, rateStart, item(i))
+		measure(t, u, &s, rateStart, item(i))
 	}
-	if m := measure(t, u, s, rateStart, item(3)); !m.Over || m.New || m.Rate != 15 {
+	if m := measure(t, u, &s, rateStart, item(3)); !m.Over || m.New || m.Rate != 15 {
 		t.Errorf("known item of a sender over the limit: %+v, want over at 15", m)
 	}
 	// It gets through again once the rate has decayed: ln(15/10) periods.
 	soon := rateStart.Add(time.Duration(math.Log(1.5) * float64(time.Hour)))
-	if m := measure(t, u, s, soon.Add(-time.Second), item(3)); !m.Over {
+	if m := measure(t, u, &s, soon.Add(-time.Second), item(3)); !m.Over {
 		t.Errorf("a second too early: %+v, want over", m)
 	}
-	if m := measure(t, u, s, soon.Add(time.Second), item(3)); m.Over {
+	if m := measure(t, u, &s, soon.Add(time.Second), item(3)); m.Over {
 		t.Errorf("a second later: %+v, want within the limit", m)
 	}
 }
@@ -93,7 +147,7 @@ func TestUniqueRateSteadyStream(t *testing.T) {
 		var m RateMeasurement
 		for range int(20*r) + 40 {
 			now = now.Add(time.Duration(float64(time.Hour) / r))
-			m = measure(t, u, s, now, nil)
+			m = measure(t, u, &s, now, nil)
 		}
 		if math.Abs(m.Rate-r) > 0.01*r {
 			t.Errorf("steady %g a period measured as %g", r, m.Rate)
@@ -103,11 +157,11 @@ func TestUniqueRateSteadyStream(t *testing.T) {
 
 func TestUniqueRateFilterLivesOnePeriod(t *testing.T) {
 	u, s := testRate(t, UniqueRateConfig{Limit: 10})
-	measure(t, u, s, rateStart, item(1))
-	if m := measure(t, u, s, rateStart.Add(time.Hour-1), item(1)); m.New {
+	measure(t, u, &s, rateStart, item(1))
+	if m := measure(t, u, &s, rateStart.Add(time.Hour-1), item(1)); m.New {
 		t.Errorf("at the end of the period: %+v, want a known item", m)
 	}
-	m := measure(t, u, s, rateStart.Add(time.Hour), item(1))
+	m := measure(t, u, &s, rateStart.Add(time.Hour), item(1))
 	// The item that came again a nanosecond before was the key's last event.
 	if want := math.Exp(-1) + 1; !m.New || math.Abs(m.Rate-want) > 1e-9 {
 		t.Errorf("after the period: %+v, want a new item and rate %g", m, want)
@@ -123,7 +177,7 @@ func TestUniqueRateFilterLivesOnePeriod(t *testing.T) {
 func TestUniqueRateOverFull(t *testing.T) {
 	u, s := testRate(t, UniqueRateConfig{Limit: 100, Mode: Strict})
 	for i := range 400 {
-		measure(t, u, s, rateStart, item(i))
+		measure(t, u, &s, rateStart, item(i))
 	}
 	if rate, _ := u.Rate(s, rateStart); rate < math.E*100 {
 		t.Fatalf("rate %g, want more than e x limit", rate)
@@ -142,8 +196,8 @@ func TestUniqueRateOverFull(t *testing.T) {
 
 func TestUniqueRateClockBackwards(t *testing.T) {
 	u, s := testRate(t, UniqueRateConfig{Limit: 10})
-	measure(t, u, s, rateStart, item(1))
-	m := measure(t, u, s, rateStart.Add(-time.Hour), item(2))
+	measure(t, u, &s, rateStart, item(1))
+	m := measure(t, u, &s, rateStart.Add(-time.Hour), item(2))
 	if m.Rate != 2 || !m.Counted {
 		t.Errorf("clock one hour back: %+v, want rate 2", m)
 	}
@@ -156,15 +210,15 @@ func TestUniqueRateClockWasAhead(t *testing.T) {
 		u, s := testRate(t, c)
 		ahead := rateStart.Add(365 * 24 * time.Hour)
 		for i := range 12 {
-			measure(t, u, s, ahead, item(i))
+			measure(t, u, &s, ahead, item(i))
 		}
 		peeked, err := u.Peek(s, rateStart, item(20), 1)
-		if m := measure(t, u, s, rateStart, item(20)); !m.Over || err != nil || m != peeked {
+		if m := measure(t, u, &s, rateStart, item(20)); !m.Over || err != nil || m != peeked {
 			t.Errorf("%+v: at once: %+v, peeked %+v, %v; want over", c, m, peeked, err)
 		}
 		later := rateStart.Add(3 * time.Hour)
 		peeked, err = u.Peek(s, later, item(0), 1)
-		if m := measure(t, u, s, later, item(0)); m.Over || !m.New || m.Rate > 3 || err != nil || m != peeked {
+		if m := measure(t, u, &s, later, item(0)); m.Over || !m.New || m.Rate > 3 || err != nil || m != peeked {
 			t.Errorf("%+v: three periods later: %+v, peeked %+v, %v; want a new item within the limit", c, m, peeked, err)
 		}
 		if err := u.Validate(s); err != nil {
@@ -176,21 +230,22 @@ func TestUniqueRateClockWasAhead(t *testing.T) {
 func TestUniqueRateSettle(t *testing.T) {
 	u, s := testRate(t, UniqueRateConfig{Limit: 100})
 	for i := range 50 {
-		measure(t, u, s, rateStart, item(i))
+		measure(t, u, &s, rateStart, item(i))
 	}
 	for _, tt := range []struct {
 		before time.Duration
 		want   bool
-	}{{-time.Hour, false}, {0, false}, {time.Hour, false}, {2 * time.Hour, true}, {2 * time.Hour, false}} {
+	}{{1 - time.Hour, false}, {0, false}, {time.Hour, false}, {2 * time.Hour, true}, {2 * time.Hour, false}, {time.Hour, true}, {time.Hour, false}} {
 		now := rateStart.Add(-tt.before)
-		if moved, err := u.Settle(s, now); moved != tt.want || err != nil {
+		if moved, err := u.Settle(&s, now); moved != tt.want || err != nil { // of the last two, the items are a period old
 			t.Errorf("%v before: %v, %v, want %v", tt.before, moved, err, tt.want)
 		}
 	}
 	if rate, err := u.Rate(s, rateStart.Add(-time.Hour)); err != nil || math.Abs(rate-50*math.Exp(-1)) > 1e-9 {
 		t.Errorf("a period after it was settled: rate %g, %v, want 50/e", rate, err)
 	}
-	if _, err := u.Settle(s[1:], rateStart); err == nil {
+	half := s[1:]
+	if _, err := u.Settle(&half, rateStart); err == nil {
 		t.Error("a state that is too short was settled")
 	}
 }
@@ -201,7 +256,7 @@ func TestUniqueRateIdle(t *testing.T) {
 		t.Error("a new state is not idle")
 	}
 	for i := range 50 {
-		measure(t, u, s, rateStart, item(i))
+		measure(t, u, &s, rateStart, item(i))
 	}
 	for _, tt := range []struct {
 		after time.Duration
@@ -234,7 +289,7 @@ func TestUniqueRateSwept(t *testing.T) {
 			}
 			for range random.IntN(9) {
 				n++
-				want, got := measure(t, u, kept, now, item(n)), measure(t, u, swept, now, item(n))
+				want, got := measure(t, u, &kept, now, item(n)), measure(t, u, &swept, now, item(n))
 				if got.Rate < want.Rate-u.Limit()/100 {
 					t.Fatalf("plain %v, %v after the start: rate %.1f, kept %.1f", plain, now.Sub(rateStart), got.Rate, want.Rate)
 				}
@@ -249,11 +304,9 @@ func TestUniqueRateSwept(t *testing.T) {
 func TestNewUniqueRateRefuses(t *testing.T) {
 	ok := UniqueRateConfig{Limit: 10, Period: time.Hour}
 	for name, change := range map[string]func(*UniqueRateConfig){
-		"no limit":       func(c *UniqueRateConfig) { c.Limit = 0 },
 		"negative limit": func(c *UniqueRateConfig) { c.Limit = -1 },
 		"NaN limit":      func(c *UniqueRateConfig) { c.Limit = math.NaN() },
 		"infinite limit": func(c *UniqueRateConfig) { c.Limit = math.Inf(1) },
-		"half an item":   func(c *UniqueRateConfig) { c.Limit = 0.5 },
 		"huge limit":     func(c *UniqueRateConfig) { c.Limit = 1e12 },
 		"no period":      func(c *UniqueRateConfig) { c.Period = 0 },
 		"unknown mode":   func(c *UniqueRateConfig) { c.Mode = 7 },
@@ -269,8 +322,10 @@ func TestNewUniqueRateRefuses(t *testing.T) {
 }
 
 func TestUniqueRateRefusesForeignState(t *testing.T) {
-	u, s := testRate(t, UniqueRateConfig{Limit: 10})
-	measure(t, u, s, rateStart, item(1))
+	u, s := testRate(t, UniqueRateConfig{Limit: 100})
+	for i := range 6 {
+		measure(t, u, &s, rateStart, item(i))
+	}
 	for name, bad := range map[string]func(b []byte) []byte{
 		"short":           func(b []byte) []byte { return b[:len(b)-1] },
 		"long":            func(b []byte) []byte { return append(b, 0) },
@@ -279,11 +334,13 @@ func TestUniqueRateRefusesForeignState(t *testing.T) {
 		"infinite rate":   func(b []byte) []byte { rateState(b).set(math.Inf(1), 5); return b },
 		"NaN rate":        func(b []byte) []byte { rateState(b).set(math.NaN(), 5); return b },
 		"filter too late": func(b []byte) []byte { rateState(b).setStart(math.MaxInt64); return b },
+		"more than fits":  func(b []byte) []byte { b[RateHeader] = 7; return b },
+		"no list":         func(b []byte) []byte { return b[:len(b)-printBytes] },
 		"bits unbegun":    func(b []byte) []byte { rateState(b).setStart(0); return b },
 	} {
 		b := bad(bytes.Clone(s))
 		before := bytes.Clone(b)
-		if _, err := u.Measure(b, rateStart, item(2), 1); !errors.Is(err, ErrCorrupt) {
+		if _, err := u.Measure(&b, rateStart, item(2), 1); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: error %v, want ErrCorrupt", name, err)
 		}
 		if !bytes.Equal(b, before) {
@@ -298,17 +355,8 @@ func TestUniqueRateRefusesForeignState(t *testing.T) {
 		}
 		empty[at] = 0
 	}
-	odd, s2 := testRate(t, UniqueRateConfig{Limit: 3, Bits: 7}) // 21 bits
-	measure(t, odd, s2, rateStart, item(1))
-	for bit := range 8 {
-		b := bytes.Clone(s2)
-		b[len(b)-1] |= 1 << bit
-		if err := odd.Validate(b); (bit >= 5) != errors.Is(err, ErrCorrupt) || bit < 5 && err != nil {
-			t.Errorf("bit %d of the last byte of 21 bits: %v", bit, err)
-		}
-	}
 	for _, n := range []float64{-1, math.NaN(), math.Inf(1)} {
-		if _, err := u.Measure(s, rateStart, item(2), n); err == nil {
+		if _, err := u.Measure(&s, rateStart, item(2), n); err == nil {
 			t.Errorf("weight %g was taken", n)
 		}
 	}
@@ -324,11 +372,11 @@ func TestUniqueRateTable(t *testing.T) {
 		for round := range 20 {
 			s := make([]byte, u.StateBytes())
 			for j := range int(r * limit) {
-				measure(t, u, s, rateStart, item(round<<20|j))
+				measure(t, u, &s, rateStart, item(round<<20|j))
 			}
 			for j := range 5000 {
 				asked++
-				if u.holds(s, u.secret.Key(item(round<<20|1<<19|j))) {
+				if u.holds(s, u.fingerprint(item(round<<20|1<<19|j))) {
 					hits++
 				}
 			}
@@ -346,7 +394,7 @@ func TestUniqueRateStates(t *testing.T) {
 	for i := range 50 {
 		s := make([]byte, u.StateBytes())
 		for j := range i {
-			measure(t, u, s, rateStart, item(j))
+			measure(t, u, &s, rateStart, item(j))
 		}
 		states[fmt.Sprint("key", i)] = s
 	}
@@ -382,9 +430,9 @@ func TestUniqueRateStates(t *testing.T) {
 	if err := other.DecodeStates(bytes.NewReader(buf.Bytes()), 1<<20, none); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("states of another rule: %v, want ErrCorrupt", err)
 	}
-	bigger, _ := testRate(t, UniqueRateConfig{Limit: 11})
+	bigger, _ := testRate(t, UniqueRateConfig{Limit: 10, Bits: 17})
 	if err := bigger.DecodeStates(bytes.NewReader(buf.Bytes()), 1<<20, none); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("states of another size: %v, want ErrCorrupt", err)
+		t.Errorf("states of other filters: %v, want ErrCorrupt", err)
 	}
 	for n := range buf.Len() {
 		if err := u.DecodeStates(bytes.NewReader(buf.Bytes()[:n]), 1<<20, none); !errors.Is(err, ErrCorrupt) {
@@ -393,21 +441,43 @@ func TestUniqueRateStates(t *testing.T) {
 	}
 }
 
-// TestUniqueRateStatesOfAnotherSize: the size is checked before a state is read.
+// TestUniqueRateStatesOfAnotherSize: the size is checked before a state is read, and a
+// list against what it says.
 func TestUniqueRateStatesOfAnotherSize(t *testing.T) {
-	u, _ := testRate(t, UniqueRateConfig{Limit: 10})
-	for _, more := range []uint32{0, 1} {
+	u, s := testRate(t, UniqueRateConfig{Limit: 1000})
+	for i := range 20 {
+		measure(t, u, &s, rateStart, item(i))
+	}
+	lies := bytes.Clone(s)
+	rateState(lies).setListed(19)
+	for _, tt := range []struct {
+		name  string
+		size  int
+		state []byte
+		ok    bool
+	}{
+		{"true", len(s), s, true}, {"shorter", len(s) - 1, s[:len(s)-1], false}, {"longest", RateHeader + MaxRateBytes + 1, s, false},
+		{"much longer", 1<<32 - 1, s, false}, {"another number", len(s), lies, false}, {"plain", RateHeader, s[:RateHeader], false},
+	} {
 		var buf bytes.Buffer
 		w := codec.NewWriter(&buf, codec.RateStates)
 		w.Uint64(u.ID())
-		w.Uint32(uint32(u.StateBytes()) + more)
+		w.Uint32(1)
+		w.Bytes([]byte("k"))
+		w.Uint32(uint32(tt.size))
+		w.Bytes(tt.state)
 		w.Uint32(rateStatesEnd)
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
-		err := u.DecodeStates(&buf, 1<<20, func(_, _ []byte) error { return errors.New("a state") })
-		if more > 0 != errors.Is(err, ErrCorrupt) || more == 0 && err != nil {
-			t.Errorf("states that are %d bytes too long: %v", more, err)
+		err := u.DecodeStates(&buf, 1<<30, func(_, got []byte) error {
+			if !bytes.Equal(got, s) {
+				t.Errorf("%s: another state comes back", tt.name)
+			}
+			return nil
+		})
+		if tt.ok != (err == nil) || !tt.ok && !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
 }
@@ -424,10 +494,10 @@ func TestUniqueRateItems(t *testing.T) {
 		if math.IsInf(got, 0) || got < 0 {
 			t.Fatalf("%d items are taken for %g", i, got)
 		}
-		measure(t, u, s, rateStart, item(i))
+		measure(t, u, &s, rateStart, item(i))
 	}
 	plain, s := testRate(t, UniqueRateConfig{Limit: 100, Plain: true})
-	measure(t, plain, s, rateStart, item(1))
+	measure(t, plain, &s, rateStart, item(1))
 	if got, err := plain.Items(s); got != 0 || err != nil {
 		t.Errorf("items of a rate without filter: %g, %v", got, err)
 	}
@@ -436,25 +506,30 @@ func TestUniqueRateItems(t *testing.T) {
 func TestUniqueRateAllocations(t *testing.T) {
 	u, s := testRate(t, UniqueRateConfig{Limit: 100})
 	x := item(1)
-	if n := testing.AllocsPerRun(100, func() { measure(t, u, s, rateStart, x) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { measure(t, u, &s, rateStart, x) }); n != 0 { // the list has room
 		t.Errorf("Measure allocates %g times", n)
 	}
 }
 
 func FuzzRateStates(f *testing.F) {
-	u, s := testRate(f, UniqueRateConfig{Limit: 4})
-	measure(f, u, s, rateStart, item(1))
-	var buf bytes.Buffer
-	one := func(yield func(k, s []byte) bool) { yield([]byte("key"), s) }
-	if err := u.EncodeStates(&buf, one); err != nil {
-		f.Fatal(err)
+	u, s := testRate(f, UniqueRateConfig{Limit: 100, Mode: Strict})
+	for i := range 150 {
+		measure(f, u, &s, rateStart, item(i))
+		if i > 5 && i != 60 && i != 149 { // a few, a list, a filter
+			continue
+		}
+		var buf bytes.Buffer
+		one := func(yield func(k, s []byte) bool) { yield([]byte("key"), s) }
+		if err := u.EncodeStates(&buf, one); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(buf.Bytes())
+		f.Add(buf.Bytes()[:20])
 	}
-	f.Add(buf.Bytes())
-	f.Add(buf.Bytes()[:20])
 	f.Add([]byte("BHPF\x01\x07"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		u.DecodeStates(bytes.NewReader(b), 1<<16, func(key, state []byte) error {
-			_, err := u.Measure(state, rateStart, key, 1)
+			_, err := u.Measure(&state, rateStart, key, 1)
 			return err
 		})
 	})
@@ -464,7 +539,7 @@ func BenchmarkUniqueRate(b *testing.B) {
 	u, s := testRate(b, UniqueRateConfig{Limit: 100})
 	x := item(1)
 	for b.Loop() {
-		if _, err := u.Measure(s, rateStart, x, 1); err != nil {
+		if _, err := u.Measure(&s, rateStart, x, 1); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -68,7 +68,7 @@ func (o *rateOracle) event(key, item string, now time.Time, n float64, tie bool)
 func TestUniqueRateOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := UniqueRateConfig{
-			Limit: rapid.SampledFrom([]float64{1, 2, 20, 100.5}).Draw(t, "limit"), Period: time.Minute,
+			Limit: rapid.SampledFrom([]float64{0, 0.5, 1, 2, 20, 100.5}).Draw(t, "limit"), Period: time.Minute,
 			Mode: RateMode(rapid.IntRange(0, 1).Draw(t, "mode")), Plain: rapid.Bool().Draw(t, "plain"),
 			Bits: 1024, Hashes: 16, // the oracle has no filter errors
 		}
@@ -92,7 +92,9 @@ func TestUniqueRateOracle(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				m, err := u.Measure(states[key], now, []byte(x), weight)
+				state := states[key]
+				m, err := u.Measure(&state, now, []byte(x), weight)
+				states[key] = state
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -112,16 +114,16 @@ func TestUniqueRateAfterSilence(t *testing.T) {
 	for _, plain := range []bool{false, true} {
 		for _, mode := range []RateMode{Leaky, Strict} {
 			u, s := testRate(t, UniqueRateConfig{Limit: 100, Plain: plain, Mode: mode})
-			if m, err := u.Measure(s, rateStart, item(1), 99); err != nil || m.Over || m.Rate != 99 {
+			if m, err := u.Measure(&s, rateStart, item(1), 99); err != nil || m.Over || m.Rate != 99 {
 				t.Fatalf("99 at first: %+v, %v", m, err)
 			}
 			later := rateStart.Add(4 * time.Hour)
-			if m, err := u.Measure(s, later, item(2), 400); err != nil || !m.Over || m.Rate != 400 {
+			if m, err := u.Measure(&s, later, item(2), 400); err != nil || !m.Over || m.Rate != 400 {
 				t.Errorf("plain %v, %v: 400 after four periods of silence: %+v, %v, want 400 and over", plain, mode, m, err)
 			}
 			for i := range 5 {
 				later = later.Add(20 * time.Hour)
-				if m := measure(t, u, s, later, item(i)); m.Rate != 1 {
+				if m := measure(t, u, &s, later, item(i)); m.Rate != 1 {
 					t.Errorf("plain %v, %v: an event alone: %+v, want rate 1", plain, mode, m)
 				}
 			}
@@ -154,7 +156,7 @@ func TestUniqueRateAtLimit(t *testing.T) {
 			u, s := testRate(t, UniqueRateConfig{Limit: tt.limit, Period: tt.period, Plain: true, Mode: mode})
 			passed, now := 0, rateStart
 			for range 20 {
-				m, err := u.Measure(s, now, nil, tt.weight)
+				m, err := u.Measure(&s, now, nil, tt.weight)
 				if err != nil {
 					t.Fatal(err)
 				}

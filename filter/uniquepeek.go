@@ -21,9 +21,5 @@ func (u *UniqueRate) Peek(state []byte, now time.Time, item []byte, n float64) (
 	if err := u.Validate(state); err != nil {
 		return RateMeasurement{}, err
 	}
-	var key Key
-	if !u.plain {
-		key = u.secret.Key(item)
-	}
-	return u.judge(state, max(now.UnixNano(), 1), key, n), nil
+	return u.judge(state, max(now.UnixNano(), 1), u.fingerprint(item), n), nil
 }

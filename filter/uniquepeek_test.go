@@ -37,7 +37,7 @@ func TestPeek(t *testing.T) {
 			if !bytes.Equal(state, before) {
 				t.Fatalf("%+v: step %d: Peek changed the state", c, i)
 			}
-			measured, err := u.Measure(state, now, item, n)
+			measured, err := u.Measure(&state, now, item, n)
 			if err != nil || peekErr != nil || peeked != measured {
 				t.Fatalf("%+v: step %d: Peek = %+v, %v; Measure = %+v, %v", c, i, peeked, peekErr, measured, err)
 			}

@@ -11,14 +11,13 @@ import (
 // MaxRateKey is the largest number of bytes of a key in [UniqueRate.EncodeStates].
 const MaxRateKey = 4096
 
-// EncodeStates writes the states of many keys: the rule's ID (8 bytes), the
-// size of a state (4), then for each key its length (4), its bytes and the
+// EncodeStates writes the states of many keys: the rule's ID (8 bytes), then for each
+// key its length (4), its bytes, the length of the state (4) and the
 // state, and at the end the length 2^32-1. It fails, after having written a
 // part, for an invalid state or a key longer than [MaxRateKey].
 func (u *UniqueRate) EncodeStates(w io.Writer, states iter.Seq2[[]byte, []byte]) error {
 	p := codec.NewWriter(w, codec.RateStates)
 	p.Uint64(u.ID())
-	p.Uint32(uint32(u.StateBytes()))
 	for key, state := range states {
 		if err := u.Validate(state); err != nil {
 			return err
@@ -28,6 +27,7 @@ func (u *UniqueRate) EncodeStates(w io.Writer, states iter.Seq2[[]byte, []byte])
 		}
 		p.Uint32(uint32(len(key)))
 		p.Bytes(key)
+		p.Uint32(uint32(len(state)))
 		p.Bytes(state)
 	}
 	p.Uint32(rateStatesEnd)
@@ -38,17 +38,12 @@ const rateStatesEnd = 1<<32 - 1
 
 // DecodeStates reads what [UniqueRate.EncodeStates] of an equal rule wrote, and
 // calls put for each key; put owns both slices. It fails with [ErrCorrupt]
-// before any allocation if the states are of another rule or size, and with
+// before any allocation if the states are of another rule, and with
 // [ErrTooLarge] when keys and states together exceed limit bytes. The checksum comes last: drop
 // what was put if the result is an error.
 func (u *UniqueRate) DecodeStates(r io.Reader, limit int64, put func(key, state []byte) error) error {
 	p := codec.NewReader(r, codec.RateStates, limit)
-	id, size := p.Uint64(), p.Uint32()
-	switch {
-	case p.Err != nil:
-	case size != uint32(u.StateBytes()):
-		p.Fail("states of %d bytes, want %d", size, u.StateBytes())
-	case id != u.ID():
+	if id := p.Uint64(); p.Err == nil && id != u.ID() {
 		p.Fail("rate rule %#016x, want %#016x", id, u.ID())
 	}
 	for p.Err == nil {
@@ -60,11 +55,19 @@ func (u *UniqueRate) DecodeStates(r io.Reader, limit int64, put func(key, state 
 			p.Fail("rate key of %d bytes, want at most %d", n, MaxRateKey)
 			break
 		}
-		key, state := p.Bytes(uint64(n)), p.Bytes(uint64(size))
+		key, size := p.Bytes(uint64(n)), p.Uint32()
+		if size > RateHeader+MaxRateBytes {
+			p.Fail("rate state of %d bytes, want at most %d", size, RateHeader+MaxRateBytes)
+		}
+		state := p.Bytes(uint64(size))
 		if p.Err != nil {
 			break
 		}
-		if err := u.Validate(state); err != nil {
+		err := u.Validate(state)
+		if err == nil {
+			err = rateState(state).validItems()
+		}
+		if err != nil {
 			return fmt.Errorf("rate key %.40q: %w", key, err)
 		}
 		if err := put(key, state); err != nil {

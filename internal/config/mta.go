@@ -61,7 +61,7 @@ type RateLimit struct {
 	Unique         string   `toml:"unique" doc:"what is counted once in a period, for example \"{recipient}\"; \"{instance}\" counts\nmessages. Empty: every request counts"`
 	Count          string   `toml:"count" doc:"amount of one request, for example \"{size}\". Empty: 1"`
 	State          string   `toml:"state" doc:"\"RCPT\", \"DATA\", \"END-OF-MESSAGE\" or \"any\". Empty: END-OF-MESSAGE if count is\nset, else RCPT"`
-	Limit          float64  `toml:"limit" doc:"how much a period may hold; what raises the rate to this is over the limit"`
+	Limit          float64  `toml:"limit" doc:"how much a period may hold; what raises the rate to this is over the limit. 0, with\nthe action \"dunno\": only measure"`
 	Period         Duration `toml:"period" doc:"the period"`
 	Mode           string   `toml:"mode" doc:"\"leaky\": what is refused is not counted; \"strict\": it is. Empty: \"leaky\""`
 	Action         string   `toml:"action" doc:"\"defer\", \"reject\", \"hold\" or \"dunno\". Empty: \"defer\""`
@@ -170,7 +170,11 @@ func (c *checker) policy(p *Policy, rules []RateLimit) {
 		c.oneOf(table+".mode", r.Mode, "leaky", "strict", "")
 		c.networks(table+".exempt_networks", r.ExemptNetworks)
 		c.duration(table+".period", r.Period, time.Second, 366*24*time.Hour)
-		c.between(table+".limit", r.Limit, 1e-9, 1e15)
+		if r.Limit == 0 && r.Action != "dunno" {
+			c.fail(table+".limit", `0 is no limit; with action = "dunno" it only measures`)
+			continue
+		}
+		c.between(table+".limit", r.Limit, 0, 1e15)
 	}
 }
 

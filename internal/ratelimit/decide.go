@@ -46,7 +46,7 @@ func (d *decider) run(l *Limiter, attr Attributes) error {
 	refused := d.refusal()
 	for i := range d.asked {
 		q := &d.asked[i]
-		if refused == nil || q.rule.Strict {
+		if refused == nil || q.rule.Strict || q.rule.Limit == 0 {
 			if err := q.measure(now); err != nil {
 				return err
 			}
@@ -102,6 +102,7 @@ func (q *question) peek(now time.Time) (err error) {
 	q.rule.table.view(q.hash, func(state []byte) {
 		q.result, err = q.rule.rate.Peek(state, now, q.item, q.n)
 	})
+	q.result.Over = q.result.Over && q.rule.Limit > 0
 	if err != nil {
 		return fmt.Errorf("ratelimit: rule %q: %w", q.rule.Name, err)
 	}
@@ -109,9 +110,10 @@ func (q *question) peek(now time.Time) (err error) {
 }
 
 func (q *question) measure(now time.Time) (err error) {
-	q.rule.table.update(q.hash, now, func(state []byte) {
+	q.rule.table.update(q.hash, now, func(state *[]byte) {
 		q.result, err = q.rule.rate.Measure(state, now, q.item, q.n)
 	})
+	q.result.Over = q.result.Over && q.rule.Limit > 0
 	if err != nil {
 		return fmt.Errorf("ratelimit: rule %q: %w", q.rule.Name, err)
 	}
@@ -121,7 +123,7 @@ func (q *question) measure(now time.Time) (err error) {
 // tell reports a key at the warning level or at the limit.
 func (l *Limiter) tell(q *question, now time.Time) {
 	r := q.rule
-	warned := r.Warn > 0 && q.result.Counted && q.result.Rate >= r.Warn*r.Limit
+	warned := r.Warn > 0 && r.Limit > 0 && q.result.Counted && q.result.Rate >= r.Warn*r.Limit
 	if !warned && !q.result.Over || !l.told.first(q, now) {
 		return
 	}

@@ -11,8 +11,8 @@
 //	messages of an account     key "{sasl_username}"   unique "{instance}"
 //	bytes of an account        key "{sasl_username}"   count  "{size}"
 //
-// A key costs its filter (2 bytes for each unit of the limit), 32 bytes, and
-// about one byte of index. Each rule has a memory budget; idle keys are dropped,
+// A key costs 32 bytes, about one byte of index, and what its different items take: 20
+// bytes for up to 4, 8 to 12 for each further one, and at most 2 for each unit of the limit. Each rule has a memory budget; idle keys are dropped,
 // and when the budget is spent, the key with the lowest rate among a few makes
 // room. The state is saved to one file for each rule, and every size in a file
 // is checked before it is used.

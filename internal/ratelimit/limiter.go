@@ -116,9 +116,8 @@ func Open(opts Options) (*Limiter, error) {
 	return l, nil
 }
 
-// Reload replaces the rules. A rule of the same name whose period, templates and
-// size of filter (that is, the limit of a rule with Unique) are the same keeps
-// its states. A mistake in any rule changes nothing.
+// Reload replaces the rules. A rule of the same name whose period and templates are the
+// same keeps its states. A mistake in any rule changes nothing.
 func (l *Limiter) Reload(rules []Rule) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,7 +152,7 @@ func (l *Limiter) adopt(c, was *rule) {
 	case was == nil:
 		l.load(c)
 	case was.rate.ID() != c.rate.ID():
-		l.opts.Log.Warn("rate limit starts empty: its period, limit or templates have changed", "rule", c.Name)
+		l.opts.Log.Warn("rate limit starts empty: its period or templates have changed", "rule", c.Name)
 	case was.Memory == c.Memory && was.rate.Limit() == c.rate.Limit():
 		c.table = was.table
 	default:

@@ -303,14 +303,16 @@ func TestRestart(t *testing.T) {
 			t.Fatalf("user %d, old recipient, after the restart: %s, want dunno", u, got)
 		}
 	}
-	// Another budget keeps the states; another period, limit or key does not.
+	// Another memory or limit keeps the states; another period or key does not.
 	o.Rules[0].Memory = 1 << 20
-	if got := open(t, o).Usage()[0].Keys; got != 500 {
-		t.Errorf("with another budget: %d keys, want 500", got)
+	for _, limit := range []float64{10, 11, 5000, 1} {
+		o.Rules[0].Limit = limit
+		if got := open(t, o).Usage()[0].Keys; got != 500 {
+			t.Errorf("with another memory and a limit of %g: %d keys, want 500", limit, got)
+		}
 	}
 	for _, change := range []func(*Rule){
 		func(r *Rule) { r.Period = time.Minute },
-		func(r *Rule) { r.Limit = 11 },
 		func(r *Rule) { r.Key = "{sender}" },
 		func(r *Rule) { r.Unique = "" },
 	} {
@@ -334,7 +336,7 @@ func TestLessMemory(t *testing.T) {
 	o := Options{Rules: []Rule{recipients(1000)}, Dir: t.TempDir(), Now: (&clock{epoch}).Now}
 	l := open(t, o)
 	for u := range 100 {
-		for i := range 1 + 30*(u/90) {
+		for i := range 100 + 30*(u/90) {
 			limit(t, l, rcpt(fmt.Sprint("user", u), fmt.Sprint(i)))
 		}
 	}
@@ -343,23 +345,81 @@ func TestLessMemory(t *testing.T) {
 	}
 	check := func(l *Limiter) {
 		t.Helper()
-		if keys := l.Usage()[0].Keys; keys < 50 || keys > 70 || l.Stats.Faults.Load() != 0 {
+		if keys := l.Usage()[0].Keys; keys < 45 || keys > 75 || l.Stats.Faults.Load() != 0 {
 			t.Errorf("%d keys of 100 and %d faults with half the memory, want about 60 and 0", keys, l.Stats.Faults.Load())
 		}
 		for u := 90; u < 100; u++ {
-			if status, err := l.Show("", fmt.Sprint("user", u)); err != nil || len(status) != 1 {
+			if status, err := l.Show("", fmt.Sprint("user", u)); err != nil || len(status) != 1 || status[0].Items != 130 {
 				t.Errorf("user %d, one of the busiest: %+v, %v", u, status, err)
 			}
 		}
 	}
 	less := recipients(1000)
-	less.Memory = 128 << 10
+	less.Memory = 64 << 10
 	if err := l.Reload([]Rule{less}); err != nil {
 		t.Fatal(err)
 	}
 	check(l)
 	o.Rules = []Rule{less}
 	check(open(t, o))
+}
+
+// TestHighLimit: keys with a high limit take what they use, which is what keys with a low
+// one take that have as many items.
+func TestHighLimit(t *testing.T) {
+	var bytes []int64
+	for _, most := range []float64{500, 1e6} {
+		l := open(t, Options{Rules: []Rule{recipients(most)}, Now: (&clock{epoch}).Now})
+		for u := range 10_000 {
+			for i := range 12 {
+				limit(t, l, rcpt(fmt.Sprint("user", u), fmt.Sprint(i)))
+			}
+		}
+		u := l.Usage()[0]
+		if bytes = append(bytes, u.Bytes); u.Keys != 10_000 || u.Evicted != 0 {
+			t.Errorf("limit %g: %d keys, %d evicted", most, u.Keys, u.Evicted)
+		}
+	}
+	if bytes[0] != bytes[1] || bytes[1] > DefaultMemory/10 {
+		t.Errorf("%d bytes for a limit of 500, %d for one of 1,000,000", bytes[0], bytes[1])
+	}
+}
+
+// TestMeasureOnly: a limit of 0 counts everything, what others refuse too, and refuses nothing.
+func TestMeasureOnly(t *testing.T) {
+	events := 0
+	l := open(t, Options{Now: (&clock{epoch}).Now, Notify: func(Event) { events++ }, Rules: []Rule{
+		{Name: "seen", Key: "{sasl_username}", Limit: 0, Period: time.Hour, Warn: 0.5, Action: Dunno},
+		{Name: "few", Key: "{sasl_username}", Limit: 3, Period: time.Hour},
+	}})
+	for i := range 10 {
+		action, _, outcomes, err := l.Apply(rcpt("ann", "bob"))
+		if want := map[bool]string{true: Dunno, false: Defer}[i < 3]; err != nil || action != want || outcomes[0].Rate != float64(i+1) || outcomes[0].Over || outcomes[0].Text != "" {
+			t.Fatalf("event %d: %s, %+v, %v", i+1, action, outcomes, err)
+		}
+	}
+	if events != 1 {
+		t.Errorf("%d keys told, want that of the other rule", events)
+	}
+}
+
+// TestReloadSmallLimit: a limit whose states have no room for many items keeps the rates.
+func TestReloadSmallLimit(t *testing.T) {
+	r := recipients(1000)
+	l := open(t, Options{Rules: []Rule{r}, Now: (&clock{epoch}).Now})
+	for i := range 50 {
+		limit(t, l, rcpt("ann", fmt.Sprint(i)))
+	}
+	r.Limit = 3
+	if err := l.Reload([]Rule{r}); err != nil {
+		t.Fatal(err)
+	}
+	if status, err := l.Show("", "ann"); err != nil || len(status) != 1 || status[0].Rate != 50 || status[0].Limit != 3 {
+		t.Errorf("%+v, %v, want the rate of 50", status, err)
+	}
+	if got := limit(t, l, rcpt("ann", "3")); got != Defer {
+		t.Errorf("%s, want defer", got)
+	}
 }
 
 // TestReloadIsSaved reloads with another memory, and saves before anything else
@@ -533,8 +593,8 @@ func TestBadRules(t *testing.T) {
 		{func(r *Rule) { r.Key = "sender}" }, "without {"},
 		{func(r *Rule) { r.Key = "{sender:upper}" }, "modifier"},
 		{func(r *Rule) { r.Unique = strings.Repeat("x", 2000) }, "limit 1024"},
-		{func(r *Rule) { r.Limit = 0 }, "rate limit 0"},
-		{func(r *Rule) { r.Limit = 0.5 }, "at least 1"},
+		{func(r *Rule) { r.Limit = -1 }, "rate limit -1"},
+		{func(r *Rule) { r.Limit = 0 }, "a limit of 0 only measures"},
 		{func(r *Rule) { r.Limit = 1e12 }, "bytes a key"},
 		{func(r *Rule) { r.Period = 0 }, "period"},
 		{func(r *Rule) { r.Action = "drop" }, "action"},
@@ -744,16 +804,18 @@ func TestConcurrent(t *testing.T) {
 }
 
 func FuzzDecodeStates(f *testing.F) {
-	u, err := filter.NewUniqueRate(filter.UniqueRateConfig{Limit: 10, Period: time.Hour})
+	u, err := filter.NewUniqueRate(filter.UniqueRateConfig{Limit: 40, Period: time.Hour, Mode: filter.Strict})
 	if err != nil {
 		f.Fatal(err)
 	}
-	tab, err := newTable(u, 1<<20)
+	tab, err := newTable(u, u.MaxStateBytes(), 1<<20)
 	if err != nil {
 		f.Fatal(err)
 	}
 	for i := range uint64(5) {
-		count(f, tab, i<<40, epoch, "x")
+		for n := range 1 + 15*i {
+			count(f, tab, i<<40, epoch, fmt.Sprint(n))
+		}
 	}
 	var good strings.Builder
 	if err := u.EncodeStates(&good, tab.all()); err != nil {
@@ -763,7 +825,7 @@ func FuzzDecodeStates(f *testing.F) {
 	f.Add([]byte(good.String()[:30]))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		fresh, err := newTable(u, 1<<20)
+		fresh, err := newTable(u, u.MaxStateBytes(), 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -826,5 +888,46 @@ func BenchmarkLimit(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkManyItems counts recipients of 10,000 keys, of which each has had some: what a
+// high limit costs beside a low one. The processor time of the two is to be compared
+// (benchstat), not either alone.
+func BenchmarkManyItems(b *testing.B) {
+	for _, items := range []int{10, 100} {
+		for _, most := range []float64{500, 1e6} {
+			b.Run(fmt.Sprintf("items=%d/limit=%.0f", items, most), func(b *testing.B) {
+				const keys = 10_000
+				l := open(b, Options{Rules: []Rule{recipients(most)}, Now: (&clock{epoch}).Now})
+				user, to := []byte("user0000@example.com"), []byte("rcpt0000@example.com")
+				attr := func(name string) []byte {
+					switch name {
+					case "sasl_username":
+						return user
+					case "recipient":
+						return to
+					}
+					return nil
+				}
+				event := func(i int) {
+					binary.LittleEndian.PutUint32(user[4:], uint32(i%keys))
+					binary.LittleEndian.PutUint32(to[4:], uint32(i/keys%items))
+					if _, _, err := l.Limit(context.Background(), attr); err != nil {
+						b.Fatal(err)
+					}
+				}
+				for i := range keys * items {
+					event(i)
+				}
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					event(i)
+				}
+				u := l.Usage()[0]
+				b.ReportMetric(float64(u.Bytes)/(1<<20), "MiB")
+				b.ReportMetric(float64(u.Evicted)/float64(keys), "evicted/key")
+			})
+		}
 	}
 }

@@ -61,7 +61,8 @@ type Rule struct {
 	// END-OF-MESSAGE, or any. Empty: END-OF-MESSAGE if Count is set, since the
 	// size is not known before, else RCPT. Requests without a state always apply.
 	State string
-	// Limit is how much a period may hold, above 0 (at least 1 with Unique). A
+	// Limit is how much a period may hold, 0 or more. At 0 the rule only measures: it counts
+	// every event and refuses none, so that Action has to be dunno. Above 0, a
 	// request is refused when the rate with it has reached the limit, see
 	// [filter.UniqueRate]: in quick succession a limit of N lets N requests of
 	// amount 1 pass if N is above 1, and none of a limit of 1.
@@ -95,6 +96,7 @@ type rule struct {
 	exemptKeys         map[string]bool
 	secret             filter.Secret
 	rate               *filter.UniqueRate
+	largest            int // bytes of the largest state
 	table              *table
 }
 
@@ -130,7 +132,7 @@ func compile(r Rule, secret filter.Secret) (*rule, error) {
 		return nil, fmt.Errorf("ratelimit: rule %q: key is empty", r.Name)
 	}
 	mode := filter.Leaky
-	if r.Strict {
+	if r.Strict || r.Limit == 0 { // at which everything is over the limit
 		mode = filter.Strict
 	}
 	var err error
@@ -143,7 +145,8 @@ func compile(r Rule, secret filter.Secret) (*rule, error) {
 	for _, k := range r.ExemptKeys {
 		c.exemptKeys[string(folded(k))] = true
 	}
-	c.table, err = newTable(c.rate, c.Memory)
+	c.largest = c.rate.MaxStateBytes()
+	c.table, err = newTable(c.rate, c.largest, c.Memory)
 	if err != nil {
 		return nil, fmt.Errorf("ratelimit: rule %q: %w", r.Name, err)
 	}
@@ -172,6 +175,8 @@ func (r *rule) defaults() error {
 		return fmt.Errorf("state %.40q is none of RCPT, DATA, END-OF-MESSAGE, any", r.State)
 	case r.Action != Defer && r.Action != Reject && r.Action != Hold && r.Action != Dunno:
 		return fmt.Errorf("action %.40q is none of defer, reject, hold, dunno", r.Action)
+	case r.Limit == 0 && r.Action != Dunno:
+		return fmt.Errorf("a limit of 0 only measures: action %s, want dunno", r.Action)
 	case r.Memory < minMemory || r.Memory > maxMemory:
 		return fmt.Errorf("memory of %d bytes, want %d to %d", r.Memory, minMemory, maxMemory)
 	case !(r.Warn >= 0 && r.Warn <= maxWarn):

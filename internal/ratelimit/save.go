@@ -122,7 +122,7 @@ func (r *rule) read(path string, now time.Time) (kept, lost int, err error) {
 		return 0, 0, err
 	}
 	states := 0
-	fresh, err := newTable(r.rate, r.Memory)
+	fresh, err := newTable(r.rate, r.largest, r.Memory)
 	if err != nil {
 		return 0, 0, err
 	}

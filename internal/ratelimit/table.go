@@ -1,11 +1,13 @@
 package ratelimit
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"iter"
 	"math/bits"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -22,24 +24,36 @@ const (
 	evictSample = 16 // keys looked at to find the one that makes room
 	sweepStep   = 8  // keys looked at for idleness at each new key
 	minSlots    = 16 // a table that cannot hold so many keys is refused
+	minLarge    = 8  // and one that cannot hold so many which have reached the limit
+	maxTrim     = 64 // keys that make room for one whose items need it, at one event
 )
 
 // A table holds the states of one rule, found by the keyed hash of the key; the
 // key itself is not kept. 46 bits of the hash tell keys apart: among a million
 // keys, the chance that any two share a state is 0.7 %.
+//
+// Of a rule that can have large states, slots take a quarter of the memory, and states
+// that have outgrown their slots the rest: a flood of keys does not push out those
+// with many items, nor they it.
 type table struct {
 	rate   *filter.UniqueRate
-	slot   int // bytes of a slot
-	chunk  int // slots of a chunk
-	quota  int // slots of a shard, at most
+	inline int   // bytes of a new state
+	slot   int   // bytes of a slot
+	chunk  int   // slots of a chunk
+	quota  int   // slots of a shard, at most
+	room   int64 // bytes of large states, at most
 	shards []shard
+	large  atomic.Int64  // bytes of large states
+	turn   atomic.Uint32 // shard at which the next search for a large state begins
 }
 
 // A shard is a chained hash table whose slots lie in chunks. A slot holds
 //
 //	0  8  tag: the upper 46 bits of the hash; link: the number of the next slot
 //	      of the chain plus 1, or 0, in the lower 18 bits
-//	8  .  the state, see filter.UniqueRate; a free slot's is all zero
+//	8  .  the state, see filter.UniqueRate; a free slot's is all zero. In the place of
+//	      one that is too large, its number among the large states, and in
+//	      the place of its last change the bit largeFlag
 type shard struct {
 	mu      sync.Mutex
 	heads   []uint32 // number of the first slot of the chain plus 1
@@ -49,13 +63,36 @@ type shard struct {
 	slots   int    // slots in the chunks
 	hand    int    // where the next sweep begins
 	pick    uint32 // position of the last sample, in units of 2^-32 of the slots
+	large   []largeState
+	work    []byte // the state that is being changed
 	evicted int64
 	dropped int64
 	changed bool // since the last save
 }
 
-func newTable(rate *filter.UniqueRate, memory int64) (*table, error) {
-	t := &table{rate: rate, slot: slotHeader + rate.StateBytes()}
+// A largeState lies outside of its slot.
+type largeState struct {
+	state []byte
+	slot  uint32 // plus 1
+}
+
+const largeFlag = 1 << 63
+
+// largeBytes is what a large state takes, in bytes: what it was asked for, up to an
+// eighth by which the allocator rounds, and the entry in its shard.
+func largeBytes(state []byte) int64 { return int64(len(state)) + int64(len(state))/8 + 48 }
+
+// newTable makes a table of memory bytes; largest is the size of the largest state.
+func newTable(rate *filter.UniqueRate, largest int, memory int64) (*table, error) {
+	t := &table{rate: rate, inline: rate.StateBytes(), slot: slotHeader + rate.StateBytes()}
+	if largest > t.inline {
+		t.room = memory - memory/4
+		if int64(largest)*minLarge > t.room {
+			return nil, fmt.Errorf("memory of %d bytes holds %d keys that have reached the limit, of %d bytes each, want at least %d",
+				memory, t.room/int64(largest), largest, minLarge)
+		}
+		memory /= 4
+	}
 	// The index takes at most 2 bytes for each slot: a head of 4 bytes for 2 to 4 keys.
 	keys := memory / int64(t.slot+2)
 	if keys < minSlots {
@@ -94,8 +131,52 @@ func setSlot(slot []byte, tag uint64, link uint32) {
 }
 
 // live reports whether the slot holds a state that was ever changed.
-func live(slot []byte) bool {
-	return binary.LittleEndian.Uint64(slot[slotHeader+8:]) != 0
+func live(slot []byte) bool { return changedOf(slot) != 0 }
+
+func changedOf(slot []byte) uint64 { return binary.LittleEndian.Uint64(slot[slotHeader+8:]) }
+
+// state returns the state of a slot.
+func (s *shard) state(slot []byte) []byte {
+	if changedOf(slot)&largeFlag == 0 {
+		return slot[slotHeader:]
+	}
+	return s.large[binary.LittleEndian.Uint64(slot[slotHeader:])].state
+}
+
+// store puts the state of slot i, as f has left it, to where it belongs.
+func (t *table) store(s *shard, i uint32, state []byte) {
+	slot := t.at(s, i)
+	if len(state) == t.inline {
+		if changedOf(slot)&largeFlag != 0 {
+			t.release(s, slot)
+		}
+		copy(slot[slotHeader:], state)
+		return
+	}
+	if changedOf(slot)&largeFlag != 0 {
+		l := &s.large[binary.LittleEndian.Uint64(slot[slotHeader:])]
+		t.large.Add(largeBytes(state) - largeBytes(l.state))
+		l.state = state
+		return
+	}
+	clear(slot[slotHeader:])
+	binary.LittleEndian.PutUint64(slot[slotHeader:], uint64(len(s.large)))
+	binary.LittleEndian.PutUint64(slot[slotHeader+8:], largeFlag)
+	s.large = append(s.large, largeState{state, i})
+	t.large.Add(largeBytes(state))
+}
+
+// release gives back what the slot has outside. The last of the large states takes
+// its number.
+func (t *table) release(s *shard, slot []byte) {
+	at := binary.LittleEndian.Uint64(slot[slotHeader:])
+	t.large.Add(-largeBytes(s.large[at].state))
+	last := len(s.large) - 1
+	s.large[at] = s.large[last]
+	binary.LittleEndian.PutUint64(t.at(s, s.large[at].slot)[slotHeader:], at)
+	s.large[last] = largeState{}
+	s.large = s.large[:last]
+	clear(slot[slotHeader:])
 }
 
 // head returns the chain of a hash; there must be heads.
@@ -129,12 +210,21 @@ func (t *table) view(hash uint64, f func(state []byte)) {
 		f(nil)
 		return
 	}
-	f(t.at(s, i)[slotHeader:])
+	f(s.state(t.at(s, i)))
 }
 
 // update calls f with the state of hash under its shard's lock. A key that was
 // not there has an all-zero state, and is not kept if f leaves it so.
-func (t *table) update(hash uint64, now time.Time, f func(state []byte)) {
+func (t *table) update(hash uint64, now time.Time, f func(state *[]byte)) {
+	t.change(hash, now, f)
+	for range maxTrim {
+		if t.large.Load() <= t.room || !t.evictLarge(now) {
+			return
+		}
+	}
+}
+
+func (t *table) change(hash uint64, now time.Time, f func(state *[]byte)) {
 	s := t.shard(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,12 +233,51 @@ func (t *table) update(hash uint64, now time.Time, f func(state []byte)) {
 		i = t.insert(s, hash, now)
 	}
 	slot := t.at(s, i)
-	f(slot[slotHeader:])
+	s.work = s.state(slot) // a variable would be allocated for each call of f
+	before := len(s.work)
+	if f(&s.work); len(s.work) != before {
+		t.store(s, i, s.work)
+	}
+	s.work = nil
 	if !live(slot) {
 		t.remove(s, hash)
 		return
 	}
 	s.changed = true
+}
+
+// evictLarge drops the key with the lowest rate among a few whose states are large, from
+// as many shards as it takes to find these. It reports false if it finds none.
+func (t *table) evictLarge(now time.Time) bool {
+	var shard *shard
+	var victim uint64
+	lowest, looked := 0.0, 0
+	for n := 0; looked < evictSample && n < len(t.shards)+evictSample; n++ {
+		s := &t.shards[t.turn.Add(1)%uint32(len(t.shards))]
+		s.mu.Lock()
+		if len(s.large) > 0 {
+			s.pick += 0x9e3779b9 // see sample
+			l := s.large[uint64(s.pick)*uint64(len(s.large))>>32]
+			rate, err := t.rate.Rate(l.state, now)
+			if err != nil {
+				rate = 0
+			}
+			if looked++; shard == nil || rate < lowest {
+				shard, victim, lowest = s, tagOf(t.at(s, l.slot)), rate
+			}
+		}
+		s.mu.Unlock()
+	}
+	if shard == nil {
+		return false
+	}
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	if t.find(shard, victim) != 0 { // it may have gone meanwhile
+		t.remove(shard, victim)
+		shard.evicted++
+	}
+	return true
 }
 
 // insert makes room for hash, and returns its slot.
@@ -215,6 +344,9 @@ func (t *table) remove(s *shard, hash uint64) {
 		} else {
 			setSlot(before, tagOf(before), next)
 		}
+		if changedOf(slot)&largeFlag != 0 {
+			t.release(s, slot)
+		}
 		clear(slot)
 		setSlot(slot, 0, s.free)
 		s.free = i
@@ -227,15 +359,21 @@ func (t *table) remove(s *shard, hash uint64) {
 // sweep frees the idle ones among the next n slots.
 func (t *table) sweep(s *shard, now time.Time, n int) {
 	for range min(n, s.slots) {
-		slot := t.at(s, s.next())
+		i := s.next()
+		slot := t.at(s, i)
 		if !live(slot) {
 			continue
 		}
-		if settled, err := t.rate.Settle(slot[slotHeader:], now); settled && err == nil {
+		state := s.state(slot)
+		before := len(state)
+		if settled, err := t.rate.Settle(&state, now); settled && err == nil {
 			s.changed = true
+			if len(state) != before {
+				t.store(s, i, state)
+			}
 		}
 		// An error means that the state is damaged: nothing is lost with it.
-		if idle, err := t.rate.Idle(slot[slotHeader:], now); idle || err != nil {
+		if idle, err := t.rate.Idle(state, now); idle || err != nil {
 			t.remove(s, tagOf(slot))
 			s.dropped++
 		}
@@ -271,7 +409,7 @@ func (t *table) lowest(s *shard, now time.Time) (victim uint64, lowest float64, 
 		if !live(slot) {
 			continue
 		}
-		rate, err := t.rate.Rate(slot[slotHeader:], now)
+		rate, err := t.rate.Rate(s.state(slot), now)
 		if err != nil {
 			rate = 0
 		}
@@ -307,6 +445,9 @@ func (t *table) compact(s *shard) {
 				}
 				i := t.insert(s, tagOf(slot), time.Time{})
 				copy(t.at(s, i)[slotHeader:], slot[slotHeader:])
+				if changedOf(slot)&largeFlag != 0 {
+					s.large[binary.LittleEndian.Uint64(slot[slotHeader:])].slot = i
+				}
 			}
 		}
 	}
@@ -327,7 +468,13 @@ func (t *table) put(hash uint64, state []byte) bool {
 		}
 		i = t.insert(s, hash, time.Time{})
 	}
-	copy(t.at(s, i)[slotHeader:], state)
+	if len(state) > t.inline {
+		state = bytes.Clone(state)
+		if t.room == 0 {
+			t.rate.Forget(&state) // the rate is what matters, and has room
+		}
+	}
+	t.store(s, i, state)
 	return true
 }
 
@@ -335,6 +482,8 @@ func (t *table) put(hash uint64, state []byte) bool {
 // have a lower rate gives way to it, if it finds one.
 func (t *table) keep(hash uint64, state []byte, now time.Time) {
 	if t.put(hash, state) {
+		for t.large.Load() > t.room && t.evictLarge(now) {
+		}
 		return
 	}
 	rate, err := t.rate.Rate(state, now)
@@ -372,25 +521,28 @@ func (t *table) all() iter.Seq2[[]byte, []byte] {
 		var copied []byte
 		for i := range t.shards {
 			copied = t.snapshot(i, copied[:0])
-			for rest := copied; len(rest) > 0; rest = rest[t.slot:] {
-				if !yield(rest[:slotHeader], rest[slotHeader:t.slot]) {
+			for rest := copied; len(rest) > 0; {
+				end := slotHeader + 4 + int(binary.LittleEndian.Uint32(rest[slotHeader:]))
+				if !yield(rest[:slotHeader], rest[slotHeader+4:end]) {
 					return
 				}
+				rest = rest[end:]
 			}
 		}
 	}
 }
 
-// snapshot appends the live slots of a shard to dst, each without its link.
+// snapshot appends the live slots of a shard to dst: tag, length of the state, state.
 func (t *table) snapshot(shard int, dst []byte) []byte {
 	s := &t.shards[shard]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := uint32(1); int(i) <= s.slots; i++ {
-		slot := t.at(s, i)
-		if live(slot) {
-			dst = append(dst, slot...)
-			setSlot(dst[len(dst)-t.slot:], tagOf(slot), 0)
+		if slot := t.at(s, i); live(slot) {
+			state := s.state(slot)
+			dst = binary.LittleEndian.AppendUint64(dst, tagOf(slot))
+			dst = binary.LittleEndian.AppendUint32(dst, uint32(len(state)))
+			dst = append(dst, state...)
 		}
 	}
 	s.changed = false
@@ -430,5 +582,5 @@ func (t *table) usage() (keys int, bytes, evicted, dropped int64) {
 		dropped += s.dropped
 		s.mu.Unlock()
 	}
-	return keys, bytes, evicted, dropped
+	return keys, bytes + t.large.Load(), evicted, dropped
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
+// inlineBytes is the size of the states of small limits.
+const inlineBytes = filter.RateHeader + 20
+
 var epoch = time.Unix(1_800_000_000, 0)
 
 func newRate(t testing.TB, limit float64) *filter.UniqueRate {
@@ -26,7 +29,7 @@ func count(t testing.TB, tab *table, hash uint64, now time.Time, item string) fi
 	t.Helper()
 	var m filter.RateMeasurement
 	var err error
-	tab.update(hash, now, func(state []byte) { m, err = tab.rate.Measure(state, now, []byte(item), 1) })
+	tab.update(hash, now, func(state *[]byte) { m, err = tab.rate.Measure(state, now, []byte(item), 1) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,16 +37,23 @@ func count(t testing.TB, tab *table, hash uint64, now time.Time, item string) fi
 }
 
 // TestTableAgainstMap runs random operations on a table with room for all keys
-// and on a map of states, and wants the same states in both.
+// and on a map of states, and wants the same states in both. States of the second limit
+// outgrow their slots, become filters, and are cut again.
 func TestTableAgainstMap(t *testing.T) {
+	for _, limit := range []float64{5, 60} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) { testTableAgainstMap(t, limit) })
+	}
+}
+
+func testTableAgainstMap(t *testing.T, limit float64) {
 	random := rand.New(rand.NewPCG(7, 1))
-	rate := newRate(t, 5)
-	tab, err := newTable(rate, 1<<20)
+	rate := newRate(t, limit)
+	tab, err := newTable(rate, rate.MaxStateBytes(), 4<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
 	oracle := make(map[uint64][]byte)
-	hashes := make([]uint64, 3000)
+	hashes := make([]uint64, 15_000/int(limit))
 	for i := range hashes {
 		hashes[i] = random.Uint64()
 	}
@@ -52,21 +62,23 @@ func TestTableAgainstMap(t *testing.T) {
 		h := hashes[random.IntN(len(hashes))]
 		switch op := random.IntN(100); {
 		case op < 80:
-			item := fmt.Sprint(random.IntN(9))
+			item := fmt.Sprint(random.IntN(2 * int(limit)))
 			count(t, tab, h, now, item)
 			if oracle[h] == nil {
 				oracle[h] = make([]byte, rate.StateBytes())
 			}
-			if _, err := rate.Measure(oracle[h], now, []byte(item), 1); err != nil {
+			state := oracle[h]
+			if _, err := rate.Measure(&state, now, []byte(item), 1); err != nil {
 				t.Fatal(err)
 			}
+			oracle[h] = state
 		case op < 98:
 			if got, want := tab.drop(h), oracle[h] != nil; got != want {
 				t.Fatalf("step %d: drop = %v, want %v", step, got, want)
 			}
 			delete(oracle, h)
 		case op == 98:
-			tab.update(h, now, func([]byte) {}) // a visit that changes nothing is not kept
+			tab.update(h, now, func(*[]byte) {}) // a visit that changes nothing is not kept
 		default:
 			for i := range tab.shards {
 				tab.compact(&tab.shards[i])
@@ -80,6 +92,15 @@ func TestTableAgainstMap(t *testing.T) {
 				t.Fatalf("key %#x: state %x, want %x", h, state, oracle[h])
 			}
 		})
+	}
+	var large int64
+	for _, state := range oracle {
+		if len(state) > inlineBytes {
+			large += largeBytes(state)
+		}
+	}
+	if got := tab.large.Load(); got != large || large == 0 != (limit < 10) {
+		t.Errorf("%d bytes of large states are booked, want %d", got, large)
 	}
 	if keys, _, evicted, _ := tab.usage(); keys != len(oracle) || evicted != 0 {
 		t.Errorf("usage: %d keys and %d evicted, want %d and 0", keys, evicted, len(oracle))
@@ -111,7 +132,7 @@ func TestTableMemory(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	tab, err := newTable(rate, DefaultMemory)
+	tab, err := newTable(rate, rate.MaxStateBytes(), DefaultMemory)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +159,7 @@ func TestTableMemory(t *testing.T) {
 func TestTableBudget(t *testing.T) {
 	rate := newRate(t, 10)
 	const memory = 256 << 10
-	tab, err := newTable(rate, memory)
+	tab, err := newTable(rate, rate.MaxStateBytes(), memory)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,10 +199,66 @@ func TestTableBudget(t *testing.T) {
 	}
 }
 
+// TestTableLargeBudget: keys that use ever more items stay within the memory, give way
+// when others are nearer to their limit, and give it back when their period is over.
+func TestTableLargeBudget(t *testing.T) {
+	rate := newRate(t, 1e4)
+	const memory = 1 << 20
+	tab, err := newTable(rate, rate.MaxStateBytes(), memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(3, 5))
+	busy := make([]uint64, 10)
+	for i := range busy {
+		busy[i] = random.Uint64()
+		for n := range 3000 {
+			count(t, tab, busy[i], epoch, fmt.Sprint(n))
+		}
+	}
+	most := int64(0)
+	for i := range 3000 {
+		h := random.Uint64()
+		for n := range 40 {
+			count(t, tab, h, epoch.Add(time.Duration(i)*time.Millisecond), fmt.Sprint(n))
+		}
+		_, bytes, _, _ := tab.usage()
+		most = max(most, bytes)
+	}
+	if _, bytes, evicted, _ := tab.usage(); most > memory || bytes < memory/2 || evicted == 0 {
+		t.Errorf("%d bytes, %d at most, in a memory of %d, %d evicted", bytes, most, memory, evicted)
+	}
+	for _, h := range busy {
+		tab.view(h, func(state []byte) {
+			if state == nil {
+				t.Error("a busy key was pushed out by small ones")
+			}
+		})
+	}
+	// A flood of keys with an item each does not touch the large states.
+	before := tab.large.Load()
+	for range 20_000 {
+		count(t, tab, random.Uint64(), epoch.Add(4*time.Second), "x")
+	}
+	if _, bytes, _, _ := tab.usage(); bytes > memory || tab.large.Load() < before*9/10 {
+		t.Errorf("%d bytes in a memory of %d; large states had %d bytes and have %d", bytes, memory, before, tab.large.Load())
+	}
+	// A period later the items are forgotten, and the rates are not.
+	tab.clean(epoch.Add(61 * time.Minute))
+	if keys, _, _, _ := tab.usage(); tab.large.Load() != 0 || keys < len(busy) {
+		t.Errorf("%d bytes of old items are left, %d keys", tab.large.Load(), keys)
+	}
+	for i := range tab.shards {
+		if n := len(tab.shards[i].large); n != 0 {
+			t.Errorf("shard %d has %d large states", i, n)
+		}
+	}
+}
+
 // TestTableClockWasAhead counts while the clock is a year ahead, and sets it
 // right: keys that do not come again must not hold the memory for that year.
 func TestTableClockWasAhead(t *testing.T) {
-	tab, err := newTable(newRate(t, 10), 1<<20)
+	tab, err := newTable(newRate(t, 10), inlineBytes, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +276,7 @@ func TestTableClockWasAhead(t *testing.T) {
 // TestTableSmall checks budgets that hold a few keys, or none.
 func TestTableSmall(t *testing.T) {
 	for _, memory := range []int64{0, 100, 1000, 2000, 5000, 64 << 10} {
-		tab, err := newTable(newRate(t, 10), memory)
+		tab, err := newTable(newRate(t, 10), inlineBytes, memory)
 		if err != nil {
 			if memory >= 1000 {
 				t.Errorf("newTable(%d): %v", memory, err)
@@ -213,7 +290,7 @@ func TestTableSmall(t *testing.T) {
 			t.Errorf("%d bytes in a budget of %d", bytes, memory)
 		}
 	}
-	if _, err := newTable(newRate(t, 1e6), 1<<20); err == nil {
-		t.Error("a budget of half a key was taken")
+	if _, err := newTable(newRate(t, 1e6), newRate(t, 1e6).MaxStateBytes(), 1<<20); err == nil {
+		t.Error("a memory of half a key was taken")
 	}
 }

@@ -24,7 +24,7 @@ const (
 	version = 1
 )
 
-// A Type says what a stored form holds. 5, 6 and 8 are not in use any more.
+// A Type says what a stored form holds. 5 to 8 are not in use any more.
 type Type uint8
 
 // The types.
@@ -33,7 +33,7 @@ const (
 	TwoPart    Type = 2
 	Intuitive  Type = 3
 	Refined    Type = 4
-	RateStates Type = 7
+	RateStates Type = 9
 )
 
 // crcUpdate adds b to a CRC-32C.

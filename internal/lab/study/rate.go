@@ -74,7 +74,7 @@ func (row *rateRow) measure(ctx context.Context, c *Config, rate float64) error 
 		n := int(math.Round(row.Relative * float64(row.Limit)))
 		for i := range n {
 			binary.LittleEndian.PutUint64(item[:], uint64(i))
-			m, err := u.Measure(state, now, item[:], 1)
+			m, err := u.Measure(&state, now, item[:], 1)
 			if err != nil {
 				return err
 			}
@@ -83,11 +83,11 @@ func (row *rateRow) measure(ctx context.Context, c *Config, rate float64) error 
 			}
 		}
 		sent += float64(n)
-		probe := make([]byte, len(state))
+		var probe []byte
 		for i := range perSender {
 			binary.LittleEndian.PutUint64(item[:], uint64(n+i))
-			copy(probe, state)
-			m, err := u.Measure(probe, now, item[:], 1)
+			probe = append(probe[:0], state...)
+			m, err := u.Measure(&probe, now, item[:], 1)
 			if err != nil {
 				return err
 			}

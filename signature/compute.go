@@ -21,6 +21,9 @@ type Options struct {
 	// other's bulkhead/near signatures, and without it nobody can foresee on which
 	// words of a message they rest.
 	Key [16]byte
+	// KeyNow, if it is not nil, is asked for the key of each message in place of Key: the
+	// network of a node that runs may change its secret. Several goroutines may call it.
+	KeyNow func() [16]byte
 	// DCC says what is known, beyond the message, for the DCC checksums.
 	DCC dcc.Options
 	// Rspamd computes rspamd/text and rspamd/shingle; nil means rspamd's default keys
@@ -54,6 +57,9 @@ func Compute(ctx context.Context, raw []byte, opts Options) ([]bulkhead.Signatur
 func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signature, error) {
 	if p := pace.New(ctx); p.Over(1) {
 		return nil, pace.Ended(p)
+	}
+	if opts.KeyNow != nil {
+		opts.Key = opts.KeyNow()
 	}
 	c := collector{skip: opts.Skip, known: make(map[bulkhead.Signature]struct{})}
 	families := []family{

@@ -16,6 +16,7 @@ import (
 // allocates nothing but its findings.
 type scratch struct {
 	reader  evidence.Reader
+	secrets *keys.Secrets // that keys makes keys of
 	decider verdict.Decider
 	message verdict.Case
 
@@ -33,10 +34,17 @@ type scratch struct {
 }
 
 func (e *Engine) newScratch() *scratch {
-	return &scratch{
-		keys:   e.keys,
-		reader: evidence.Reader{Keys: e.keys, Day: e.day(), RevocationFirst: e.opts.RevocationFirst},
+	return &scratch{reader: evidence.Reader{Day: e.day(), RevocationFirst: e.opts.RevocationFirst}}
+}
+
+// begin begins to read from, with keys of its secrets.
+func (s *scratch) begin(from *sources) {
+	if secrets := from.view.secrets; s.secrets != secrets {
+		s.secrets, s.keys = secrets, secrets.Maker()
+		s.reader.Keys = s.keys
 	}
+	s.keys.Forget()
+	s.reader.Begin(from.Sources)
 }
 
 // day is the length of a generation of the tally, in seconds.
@@ -82,7 +90,7 @@ func (e *Engine) check(q *bulkhead.Query, v *bulkhead.Verdict, held *[]filter.Ke
 	}
 	policy, sources := e.policy(), e.sources()
 	policy.Mature = sources.Mature
-	s.reader.Begin(sources)
+	s.begin(sources)
 	defer s.reader.End()
 	s.read(q.Signatures)
 

@@ -174,13 +174,14 @@ type written struct {
 // copied at all.
 func (e *Engine) snapshot(between func(func()), last map[string]written) (*snapshot, error) {
 	s := &snapshot{written: make(map[string]written)}
-	m := meta{Version: metaVersion, KeyID: e.opts.Secret.ID(), Accounts: "accounts", Ballots: "ballots"}
+	m := meta{Version: metaVersion, Accounts: "accounts", Ballots: "ballots"}
 	var accounts, ballots []byte
 	var err error
 	var v view
 	between(func() {
 		s.start = e.opts.Store.LastIndex() + 1
 		v = e.view()
+		m.KeyID = v.secrets.IDs[0]
 		accounts, err = e.accounts.Encode()
 		m.AccountsIndex = e.accountsIndex
 		ballots = e.ballots.Encode()

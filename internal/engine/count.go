@@ -2,12 +2,14 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
@@ -15,11 +17,14 @@ import (
 // A countAddition is sightings to count: cells of the tally and by how much to
 // raise each.
 type countAddition struct {
-	cells []filter.Key
-	n     []uint32
+	secrets *keys.Secrets
+	cells   []filter.Key
+	n       []uint32
 }
 
 func (c *countAddition) signatures() int { return len(c.cells) }
+
+func (c *countAddition) under() *keys.Secrets { return c.secrets }
 
 // decide has nothing to decide: a sighting needs no look at the arrays.
 func (c *countAddition) decide(r *resolve.Resolver) error {
@@ -29,15 +34,19 @@ func (c *countAddition) decide(r *resolve.Resolver) error {
 
 // Count implements [bulkhead.Counter]. It takes up to 65,536 signatures at once.
 func (e *Engine) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint32) error {
-	c, err := e.countAddition(sigs, n)
-	if err != nil {
-		e.counters.refused.Add(1)
-		return err
+	for {
+		c, err := e.countAddition(sigs, n)
+		if err != nil {
+			e.counters.refused.Add(1)
+			return err
+		}
+		if len(c.cells) == 0 {
+			return nil
+		}
+		if err := e.add(ctx, c); !errors.Is(err, errOtherSecret) {
+			return err
+		}
 	}
-	if len(c.cells) == 0 {
-		return nil
-	}
-	return e.add(ctx, c)
 }
 
 // countAddition hashes in the caller's goroutine: there is one writer only.
@@ -49,13 +58,15 @@ func (e *Engine) countAddition(sigs []bulkhead.Signature, n []uint32) (*countAdd
 		return nil, err
 	}
 	white := e.whitelist.Load()
-	c := &countAddition{cells: make([]filter.Key, 0, len(sigs)), n: make([]uint32, 0, len(sigs))}
+	secrets := e.books.Load().secrets
+	maker := keys.Maker{Secret: secrets.Present()}
+	c := &countAddition{secrets: secrets, cells: make([]filter.Key, 0, len(sigs)), n: make([]uint32, 0, len(sigs))}
 	for i := range sigs {
 		sig := &sigs[i]
 		if e.hides(white, sig) {
 			continue
 		}
-		c.cells = append(c.cells, e.keys.Base(sig).With(evidence.Sighting))
+		c.cells = append(c.cells, maker.Base(sig).With(evidence.Sighting))
 		c.n = append(c.n, n[i])
 	}
 	return c, nil
@@ -70,7 +81,7 @@ func (e *Engine) Look(_ context.Context, sigs []bulkhead.Signature, out []bulkhe
 	out = out[:len(sigs)]
 	s := e.scratch.Get().(*scratch)
 	defer e.scratch.Put(s)
-	s.reader.Begin(e.sources())
+	s.begin(e.sources())
 	defer s.reader.End()
 	for len(sigs) > 0 {
 		n := min(len(sigs), lookPart)
@@ -93,7 +104,7 @@ func (e *Engine) lookUp(s *scratch, sigs []bulkhead.Signature, out []bulkhead.Lo
 		if !sigs[i].Valid() {
 			return fmt.Errorf("%w: signature %d is invalid", bulkhead.ErrMalformed, i)
 		}
-		s.asks[i] = evidence.Ask{Key: e.keys.Base(&sigs[i]), Wants: looksFor(what)}
+		s.asks[i] = evidence.Ask{Key: s.keys.Base(&sigs[i]), Wants: looksFor(what)}
 	}
 	s.reader.Read(s.asks, s.records)
 	odds, white := e.odds.Load(), e.whitelist.Load()

@@ -21,7 +21,6 @@ import (
 // [bulkhead.Clearinghouse]; its methods may be called concurrently.
 type Engine struct {
 	opts     Options
-	keys     keys.Maker
 	ballots  *ballots.Book
 	accounts *trust.Book
 	never    map[bulkhead.Signature]bool
@@ -76,10 +75,10 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	if err := opts.complete(); err != nil {
 		return nil, err
 	}
+	secrets := keys.NewSecrets(opts.Secret, opts.Past...)
 	e := &Engine{
 		ballots:  ballots.New(ballotBytes),
 		opts:     opts,
-		keys:     keys.Maker{Secret: opts.Secret},
 		accounts: trust.NewBook(opts.Trust),
 		never:    make(map[bulkhead.Signature]bool, len(opts.NeverList)),
 		queue:    make(chan *request, queueSize),
@@ -97,19 +96,24 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	e.seen.New = func() any { return new(bulkhead.Verdict) }
 	e.threshold.Store(opts.Threshold)
 	e.whitelist.Store(opts.Whitelist)
-	e.books.Store(&books{})
+	e.books.Store(&books{secrets: secrets})
 	e.replicas = replica.NewSet(replica.Options{
-		KeyID: opts.Secret.ID(), Tally: opts.Tally, Block: opts.Block, Bytes: opts.RemoteBytes, Store: opts.Store, Still: opts.Still,
+		Known: func(id uint64) bool { return e.books.Load().secrets.Knows(id) }, Tally: opts.Tally, Block: opts.Block, Bytes: opts.RemoteBytes, Store: opts.Store, Still: opts.Still,
 		Now: opts.Now, Promotion: func() float64 { return e.accounts.Policy().Promotion }, Checkpoint: e.wakeCheckpoint,
 	})
 	e.resolver = resolve.New(resolve.Options{
-		Keys: e.keys, Accounts: e.accounts, Policy: e.policy, Threshold: e.threshold.Load, Now: opts.Now, Day: e.day(),
+		Accounts: e.accounts, Policy: e.policy, Threshold: e.threshold.Load, Now: opts.Now, Day: e.day(),
 	})
 	if opts.Store != nil {
 		if err := e.load(ctx); err != nil {
 			return nil, err
 		}
 	}
+	e.trimSecrets()
+	if err := e.books.Load().secrets.Check(); err != nil {
+		return nil, err
+	}
+	e.resolver.SetKeys(e.books.Load().secrets.Maker())
 	if err := e.rotate(); err != nil {
 		return nil, err
 	}

@@ -41,8 +41,11 @@ func (e *Engine) loadCheckpoint(data []byte) error {
 	if err := e.checkKey(m.KeyID); err != nil {
 		return err
 	}
-	v := &books{tally: book.Book[*book.Tally]{From: m.TallyFrom}, block: book.Book[*book.Block]{From: m.BlockFrom}}
+	v := &books{tally: book.Book[*book.Tally]{From: m.TallyFrom}, block: book.Book[*book.Block]{From: m.BlockFrom}, secrets: e.books.Load().secrets}
 	for _, t := range m.Tally {
+		if err := e.checkKey(t.CountsGeometry.KeyID); err != nil {
+			return err
+		}
 		g, err := e.tally.Make(t.TallySpec)
 		if err != nil {
 			return err
@@ -53,6 +56,9 @@ func (e *Engine) loadCheckpoint(data []byte) error {
 		v.tally = v.tally.With(g)
 	}
 	for _, b := range m.Block {
+		if err := e.checkKey(b.SpamGeometry.KeyID); err != nil {
+			return err
+		}
 		g, err := e.block.Make(b.BlockSpec)
 		if err != nil {
 			return err
@@ -102,10 +108,10 @@ func (m *meta) convert(block *book.BlockKeeper) error {
 
 // checkKey refuses what was written with another network's key.
 func (e *Engine) checkKey(written uint64) error {
-	if id := e.opts.Secret.ID(); written != id {
-		return fmt.Errorf("engine: %w: the data directory belongs to network key %016x, the key given is %016x", bulkhead.ErrGeometry, written, id)
+	if e.books.Load().secrets.Knows(written) {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("engine: %w: the data directory belongs to network key %016x, the key given is %016x", bulkhead.ErrGeometry, written, e.opts.Secret.ID())
 }
 
 func (e *Engine) loadAccounts(m meta) error {

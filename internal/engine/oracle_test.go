@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
@@ -53,7 +55,37 @@ func (p *twins) restart(clean bool) {
 		}
 		p.node.Close(p.t.Context()) // into a closed store: the journal alone knows the last reports
 	}
+	if clean {
+		p.opts.Past = p.node.Secrets()[1:]
+	}
 	p.node, p.store = openDurable(p.t, p.dir, p.opts, nil)
+}
+
+// rekey changes the secret of the durable node. The one of maps, whose generations open
+// just then, keeps its own for everything: what was counted before is found nevertheless.
+func (p *twins) rekey(secret filter.Secret) {
+	p.t.Helper()
+	had := p.node.Secrets()
+	err := p.node.CanRekey(secret)
+	if over := len(had) == MaxSecrets; over != errors.Is(err, bulkhead.ErrOverLimit) || !over && err != nil {
+		p.t.Fatalf("may the secret change, of which %d are in use? %v", len(had), err)
+	}
+	if got := p.node.Rekey(p.t.Context(), secret); fmt.Sprint(got) != fmt.Sprint(err) {
+		p.t.Fatalf("change of the secret: %v, was to be %v", got, err)
+	}
+	if err != nil {
+		return
+	}
+	p.opts.Past, p.opts.Secret = append(had[:1:1], p.opts.Past...), secret
+	if err := p.exact.inTurn(p.t.Context(), func() {
+		s := &keys.Secrets{All: p.exact.Secrets(), IDs: []uint64{secret.ID()}}
+		p.exact.setSecrets(s)
+		if err := p.exact.rotate(); err != nil {
+			p.t.Error(err)
+		}
+	}); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 // sure is a verdict without what filters may be wrong about.
@@ -103,13 +135,15 @@ func (p *twins) compare(messages []bulkhead.Query) {
 }
 
 // TestRestarts does all that doors and administrators do to a durable node that is
-// stopped, and crashes, and to one of maps that never is: they answer the same.
+// stopped, and crashes, and to one of maps that never is: they answer the same. In half of
+// the runs the durable node's network changes its secret again and again.
 func TestRestarts(t *testing.T) {
 	runs := uint64(4)
 	if testing.Short() {
-		runs = 2
+		runs = 1
 	}
-	for seed := range runs {
+	for seed := range 2 * runs {
+		rekeys := seed >= runs
 		rng := rand.New(rand.NewPCG(seed, 21))
 		c := newClock()
 		policy := trust.DefaultPolicy()
@@ -175,6 +209,8 @@ func TestRestarts(t *testing.T) {
 			case n == 16:
 				sigs := messages[rng.IntN(len(messages))].Signatures[:2]
 				both(p, "count", func(e *Engine) (int, error) { return 0, e.Count(t.Context(), sigs, []uint32{1, 40}) })
+			case n == 17 && rekeys:
+				p.rekey(filter.Secret{byte(rng.Uint32()), byte(rng.Uint32()), 1})
 			case n == 17:
 				voices := []string{"account:a", "account:member0", trust.PersonVoice("ann"), trust.PersonVoice("a=ann"), trust.PersonVoice(trust.LocalPerson)}
 				voice, since := voices[rng.IntN(len(voices))], c.Now().Add(-time.Duration(rng.IntN(72))*time.Hour)

@@ -113,8 +113,9 @@ func (e *Engine) Record(ctx context.Context, on bool) error {
 // With an error nothing has been taken.
 func (e *Engine) TakeRounds(ctx context.Context) (parts []Part, own []ArrayState, err error) {
 	var recorded map[replica.Key]*recording
+	var keyID uint64
 	err = e.inTurn(ctx, func() {
-		recorded, own = e.recorder.rounds, e.Own()
+		recorded, own, keyID = e.recorder.rounds, e.Own(), e.view().secrets.IDs[0]
 		e.recorder.rounds = make(map[replica.Key]*recording)
 	})
 	if err != nil {
@@ -123,7 +124,7 @@ func (e *Engine) TakeRounds(ctx context.Context) (parts []Part, own []ArrayState
 	for key, rec := range recorded {
 		for _, r := range rec.rounds {
 			r.Close()
-			if r.Len() > 0 {
+			if r.Len() > 0 && r.Geometry.KeyID == keyID {
 				parts = append(parts, Part{Array: key.Array, Start: key.Start, Geometry: r.Geometry, Round: r.AppendBody(nil), From: r.From, To: r.To})
 			}
 		}
@@ -131,16 +132,21 @@ func (e *Engine) TakeRounds(ctx context.Context) (parts []Part, own []ArrayState
 	return parts, own, nil
 }
 
-// Own returns the own arrays that are shared, newest generations first.
+// Own returns the own arrays that are shared, newest generations first: those made with
+// the network's present secret.
 func (e *Engine) Own() []ArrayState {
 	view := e.view()
+	keyID := view.secrets.IDs[0]
 	var out []ArrayState
 	for _, g := range view.tally.Live {
-		if own, ok := g.Counts.(*filter.Counting); ok {
+		if own, ok := g.Counts.(*filter.Counting); ok && g.CountsGeometry.KeyID == keyID {
 			out = append(out, replica.StateOf(ArrayCounts, g.Start, own))
 		}
 	}
 	for _, g := range view.block.Live {
+		if g.SpamGeometry.KeyID != keyID {
+			continue
+		}
 		if own, ok := g.Spam.(*filter.Bits); ok {
 			out = append(out, replica.StateOf(ArraySpam, g.Start, own))
 		}
@@ -179,11 +185,12 @@ func (e *Engine) Images(ctx context.Context, a Array, start uint64) (version uin
 
 func (e *Engine) copyPages(a Array, start uint64) (images []*filter.Image, version uint64, found bool) {
 	view := e.view()
+	keyID := view.secrets.IDs[0]
 	var array any
-	if g := view.tally.Find(start); g != nil && a == ArrayCounts {
+	if g := view.tally.Find(start); g != nil && a == ArrayCounts && g.CountsGeometry.KeyID == keyID {
 		array = g.Counts
 	}
-	if g := view.block.Find(start); g != nil {
+	if g := view.block.Find(start); g != nil && g.SpamGeometry.KeyID == keyID {
 		switch a {
 		case ArraySpam:
 			array = g.Spam

@@ -2,35 +2,45 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 )
 
 // Report implements [bulkhead.Clearinghouse].
 func (e *Engine) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
-	a, err := e.prepare(&r)
-	if err != nil {
-		e.counters.refused.Add(1)
-		return bulkhead.Receipt{}, err
+	for {
+		a, err := e.prepare(&r)
+		if err != nil {
+			e.counters.refused.Add(1)
+			return bulkhead.Receipt{}, err
+		}
+		if err = e.add(ctx, a); errors.Is(err, errOtherSecret) {
+			continue // its keys are of another secret than the one that is used now
+		}
+		if err != nil {
+			return bulkhead.Receipt{}, err
+		}
+		a.receipt.Duplicate += a.repeated
+		return a.receipt, nil
 	}
-	if err := e.add(ctx, a); err != nil {
-		return bulkhead.Receipt{}, err
-	}
-	a.receipt.Duplicate += a.repeated
-	return a.receipt, nil
 }
 
 // A reportAddition is a report and its receipt.
 type reportAddition struct {
+	secrets  *keys.Secrets
 	message  resolve.Message
 	repeated int // signatures that a vote names twice
 	receipt  bulkhead.Receipt
 }
 
 func (a *reportAddition) signatures() int { return len(a.message.Signatures) }
+
+func (a *reportAddition) under() *keys.Secrets { return a.secrets }
 
 func (a *reportAddition) decide(r *resolve.Resolver) (err error) {
 	a.receipt, err = r.Report(&a.message)
@@ -42,13 +52,15 @@ func (e *Engine) prepare(r *bulkhead.Report) (*reportAddition, error) {
 	if err := checkReport(r); err != nil {
 		return nil, err
 	}
-	a := &reportAddition{message: resolve.Message{Report: *r}}
+	a := &reportAddition{message: resolve.Message{Report: *r}, secrets: e.books.Load().secrets}
 	if r.Vote == bulkhead.Sighting {
 		if err := e.see(r, &a.message.Seen); err != nil {
 			return nil, err
 		}
 	}
-	e.unhidden(a)
+	maker := a.secrets.Maker()
+	a.message.Past = maker.Past
+	e.unhidden(a, maker)
 	return a, nil
 }
 
@@ -73,7 +85,7 @@ func (e *Engine) see(r *bulkhead.Report, seen *resolve.Seen) error {
 }
 
 // unhidden leaves of a report's signatures those that no list hides, of a vote each once.
-func (e *Engine) unhidden(a *reportAddition) {
+func (e *Engine) unhidden(a *reportAddition, maker keys.Maker) {
 	m := &a.message
 	all, white := m.Signatures, e.whitelist.Load()
 	if m.Vote != bulkhead.Revocation && white.source(&m.Source) != "" {
@@ -85,7 +97,7 @@ func (e *Engine) unhidden(a *reportAddition) {
 	for i := range all {
 		if all[i].Scheme() == bulkhead.Sketch {
 			if m.Vote == bulkhead.Spam && len(m.Samples) < maxOwn {
-				e.samples(m, &all[i])
+				samples(m, &all[i], maker)
 			}
 			continue
 		}
@@ -93,7 +105,7 @@ func (e *Engine) unhidden(a *reportAddition) {
 			m.Whitelisted++
 			continue
 		}
-		k := e.keys.Base(&all[i])
+		k := maker.Base(&all[i])
 		if _, twice := had[k]; twice && m.Vote != bulkhead.Sighting {
 			a.repeated++
 			continue
@@ -109,10 +121,10 @@ func (e *Engine) unhidden(a *reportAddition) {
 
 // samples takes from a sketch what the message says itself: what it is known by later
 // where others hold it.
-func (e *Engine) samples(m *resolve.Message, sketch *bulkhead.Signature) {
+func samples(m *resolve.Message, sketch *bulkhead.Signature, maker keys.Maker) {
 	for _, s := range sketch.AppendSamples(nil) {
 		if s.Kind == bulkhead.SampleOwn && len(m.Samples) < maxOwn {
-			m.Samples = append(m.Samples, e.keys.Sample(s))
+			m.Samples = append(m.Samples, maker.Sample(s))
 		}
 	}
 }

@@ -2,10 +2,12 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 )
 
@@ -24,6 +26,8 @@ type request struct {
 type addition interface {
 	// signatures returns how many the addition is about.
 	signatures() int
+	// under returns the secrets that its keys were made with.
+	under() *keys.Secrets
 	// decide says what the addition does. With an error it does nothing.
 	decide(r *resolve.Resolver) error
 }
@@ -108,3 +112,7 @@ func (e *Engine) inTurn(ctx context.Context, f func()) error {
 }
 
 var errClosing = fmt.Errorf("%w: the node is shutting down", bulkhead.ErrReadOnly)
+
+// errOtherSecret says that the network's secret has changed since the keys of an addition
+// were made.
+var errOtherSecret = errors.New("engine: keys of another secret")

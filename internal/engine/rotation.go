@@ -56,6 +56,7 @@ func (e *Engine) rotate() error {
 		return err
 	}
 	e.replicas.DropExpired()
+	e.trimSecrets()
 	if r.OpenTally != nil {
 		e.sweep(now)
 	}

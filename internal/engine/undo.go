@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine/ballots"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 )
 
@@ -22,12 +23,15 @@ type Undone struct {
 
 // A retraction is votes of one voice to take back.
 type retraction struct {
+	secrets *keys.Secrets
 	voice   string
 	items   []ballots.Item
 	off, on int
 }
 
 func (x *retraction) signatures() int { return len(x.items) }
+
+func (x *retraction) under() *keys.Secrets { return x.secrets }
 
 func (x *retraction) decide(r *resolve.Resolver) error {
 	x.off, x.on = r.Retract(x.voice, x.items)
@@ -42,9 +46,10 @@ func (e *Engine) UndoVotes(ctx context.Context, voice string, since time.Time) (
 	if oldest, n := e.ballots.Oldest(); n > 0 {
 		u.Oldest = time.Unix(int64(oldest), 0).UTC()
 	}
-	items := e.ballots.Of(e.keys.Voice(voice), uint64(max(0, since.Unix())))
+	secrets := e.books.Load().secrets
+	items := e.ballots.Of(secrets.Maker().Voice(voice), uint64(max(0, since.Unix())))
 	for len(items) > 0 {
-		x := &retraction{voice: voice, items: items[:min(len(items), MaxSignatures)]}
+		x := &retraction{secrets: secrets, voice: voice, items: items[:min(len(items), MaxSignatures)]}
 		if err := e.add(ctx, x); err != nil {
 			return u, err
 		}

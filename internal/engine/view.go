@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
@@ -10,8 +11,18 @@ import (
 // books are the node's own books. They never change: whoever changes anything makes
 // new ones.
 type books struct {
-	tally book.Book[*book.Tally]
-	block book.Book[*book.Block]
+	tally   book.Book[*book.Tally]
+	block   book.Book[*book.Block]
+	secrets *keys.Secrets // that the generations were made with
+}
+
+// evidence returns what there is to read.
+func (v view) evidence() evidence.View {
+	out := evidence.View{Tally: v.tally, Block: v.block, Remote: v.remote}
+	if len(v.secrets.IDs) > 1 {
+		out.KeyIDs = v.secrets.IDs
+	}
+	return out
 }
 
 // A view is what look-ups read: the node's own books, and the replicas of those of
@@ -33,23 +44,24 @@ type sources struct {
 
 // sources returns what there is to read at present. They are made anew when the view
 // or the promotion weight has changed.
-func (e *Engine) sources() *evidence.Sources {
+func (e *Engine) sources() *sources {
 	v, promotion := e.view(), e.policy().Promotion
 	if s := e.read.Load(); s != nil && s.view == v && s.promotion == promotion {
-		return s.Sources
+		return s
 	}
-	s := &sources{evidence.NewSources(evidence.View{Tally: v.tally, Block: v.block, Remote: v.remote}, promotion), v, promotion}
-	s.Mature = e.mature(s.Sources)
+	s := &sources{evidence.NewSources(v.evidence(), promotion), v, promotion}
+	s.Mature = e.mature(s)
 	e.read.Store(s)
-	return s.Sources
+	return s
 }
 
 // mature reports whether the node knows what mail usually comes to it. What came before
 // today decides, which changes only where a view does.
-func (e *Engine) mature(s *evidence.Sources) bool {
-	r := evidence.Reader{Keys: e.keys, Day: e.day()}
-	r.Begin(s)
+func (e *Engine) mature(s *sources) bool {
+	maker := s.view.secrets.Maker()
+	r := evidence.Reader{Keys: maker, Day: e.day()}
+	r.Begin(s.Sources)
 	var all [1]evidence.Record
-	r.Read([]evidence.Ask{{Key: e.keys.Everything(), Wants: evidence.Delivered | evidence.Names}}, all[:])
+	r.Read([]evidence.Ask{{Key: maker.Everything(), Wants: evidence.Delivered | evidence.Names}}, all[:])
 	return verdict.Mature(&all[0].Evidence)
 }

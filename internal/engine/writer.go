@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
@@ -97,9 +96,16 @@ func (e *Engine) turn(batch []*request) {
 func (e *Engine) addAll(adds []*request) {
 	err := e.refusing()
 	if err == nil {
-		v := e.view()
-		e.resolver.Begin(evidence.View{Tally: v.tally, Block: v.block, Remote: v.remote}, e.sources())
+		err = e.open()
+	}
+	if err == nil {
+		s := e.sources()
+		e.resolver.Begin(s.view.evidence(), s.Sources)
 		for _, req := range adds {
+			if req.addition.under() != s.view.secrets {
+				req.err = errOtherSecret
+				continue
+			}
 			req.err = req.addition.decide(e.resolver)
 		}
 		err = e.commit((*votes)(e.resolver.Decisions()))
@@ -108,10 +114,11 @@ func (e *Engine) addAll(adds []*request) {
 		if err != nil {
 			req.err = err
 		}
-		if req.err != nil {
-			e.counters.refused.Add(1)
-		} else {
+		switch {
+		case req.err == nil:
 			e.counters.reports.Add(1)
+		case req.err != errOtherSecret: // that one comes again
+			e.counters.refused.Add(1)
 		}
 		req.answer(req.err)
 	}

@@ -11,7 +11,7 @@ import (
 
 // SecretFiles names what a backup leaves out of the data folder: secrets belong elsewhere than counts.
 func SecretFiles() []string {
-	return []string{networkKeyFile, sealKeyFile, AdminTokenFile, meshFolder + "/"}
+	return []string{networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, meshFolder + "/"}
 }
 
 // Backup writes a consistent copy of everything that the node of a data folder

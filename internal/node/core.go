@@ -42,7 +42,9 @@ type core struct {
 	token    *bearer          // that the edge shows its upstream; nil without one
 	store    *store.Store
 	sealer   *trust.Sealer
-	secret   filter.Secret
+	present  atomic.Pointer[filter.Secret] // the network's, see secrets.go
+	past     []filter.Secret               // in the file of those before; rekeying guards it
+	rekeying sync.Mutex
 	hashing  signature.Options // how whole messages are signed
 	started  time.Time
 	draining atomic.Bool
@@ -79,14 +81,15 @@ func (n *core) open(ctx context.Context, still bool) error {
 		return err
 	}
 	var sealKey [32]byte
-	if err := errors.Join(loadKey(n.dir, networkKeyFile, n.secret[:]), loadKey(n.dir, sealKeyFile, sealKey[:])); err != nil {
+	if err := errors.Join(n.loadSecrets(), loadKey(n.dir, sealKeyFile, sealKey[:])); err != nil {
 		return err
 	}
 	n.sealer = trust.NewSealer(sealKey)
 	var err error
-	if n.hashing, err = hashingOf(cfg, n.secret); err != nil {
+	if n.hashing, err = hashingOf(cfg, n.secret()); err != nil {
 		return err
 	}
+	n.hashing.KeyNow = func() [16]byte { return n.secret() }
 	durability := store.Always
 	if cfg.Node.Durability == "relaxed" {
 		durability = store.Relaxed
@@ -114,7 +117,8 @@ func (n *core) engineOptions(cfg *config.Config) (engine.Options, error) {
 	white, err1 := whitelistOf(cfg)
 	tally, block, err2 := booksOf(cfg, machineMemory())
 	return engine.Options{
-		Secret:          n.secret,
+		Secret:          n.secret(),
+		Past:            n.past,
 		Store:           n.store,
 		Tally:           tally,
 		Block:           block,
@@ -268,7 +272,9 @@ func (n *core) prepare(cfg *config.Config) (takeOver func() error, err error) {
 func (n *core) close(ctx context.Context) error {
 	var err error
 	if n.engine != nil {
-		err = n.engine.Close(ctx)
+		if err = n.engine.Close(ctx); err == nil && n.engine.Refusing() == nil {
+			err = n.forgetSecrets()
+		}
 	}
 	return errors.Join(err, n.store.Close())
 }
@@ -294,7 +300,7 @@ func (n *core) describe() client.NodeState {
 		name, _ = os.Hostname() // "" is as good as any other guess
 	}
 	return client.NodeState{
-		Name: name, Version: n.version, Network: fingerprint(n.secret), Started: n.started,
+		Name: name, Version: n.version, Network: fingerprint(n.secret()), Started: n.started,
 		Durability: cfg.Node.Durability, ReadOnly: info.Refusing, Threshold: info.Threshold,
 		Accounts: info.Accounts, Doors: n.doors,
 		Counters: client.Counters{

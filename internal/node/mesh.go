@@ -29,7 +29,7 @@ func (n *Node) startMesh(ctx context.Context, st *stage) error {
 	}
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx)) // of what mesh runs by itself
 	m, err := mesh.Open(ctx, mesh.Options{
-		Dir: dir, Identity: id, Engine: n.engine, KeyID: n.secret.ID(),
+		Dir: dir, Identity: id, Engine: n.engine, KeyID: n.secret().ID(),
 		Store: n.store.Manifest().Incarnation, Unsynced: cfg.Node.Durability != "always", Name: meshName(cfg.Node.Name),
 		Mode: mesh.Mode(c.Mode), Role: mesh.Role(c.Role), Listen: c.Listen, Servers: c.Servers,
 		Credentials: c.Credentials, CA: c.CA,

@@ -19,9 +19,9 @@ import (
 // tells the command for how long the node keeps them.
 func TestRecoverKeepsCounts(t *testing.T) {
 	dir := t.TempDir()
-	n := &core{dir: dir}
+	var secret filter.Secret
 	var seal [32]byte
-	for name, key := range map[string][]byte{networkKeyFile: n.secret[:], sealKeyFile: seal[:]} {
+	for name, key := range map[string][]byte{networkKeyFile: secret[:], sealKeyFile: seal[:]} {
 		if err := loadKey(dir, name, key); err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +35,7 @@ func TestRecoverKeepsCounts(t *testing.T) {
 		}
 		defer s.Close()
 		book := engine.BookOptions{Generation: 24 * time.Hour, Keep: 64, Capacity: 1000, Error: 1e-3}
-		e, err := engine.Open(t.Context(), engine.Options{Secret: n.secret, Store: s, Tally: book, Block: book, Now: func() time.Time { return now }})
+		e, err := engine.Open(t.Context(), engine.Options{Secret: secret, Store: s, Tally: book, Block: book, Now: func() time.Time { return now }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -50,7 +50,7 @@ func (n *Node) startUpstream(_ context.Context, st *stage) error {
 	}
 	n.edge = edge.New(edge.Options{
 		Upstream: up, Timeout: time.Duration(u.Timeout), Cache: time.Duration(u.Cache),
-		Network: fingerprint(n.secret), Now: clock.Now, Log: n.log.With("upstream", u.URL),
+		Network: fingerprint(n.secret()), Now: clock.Now, Log: n.log.With("upstream", u.URL),
 	})
 	n.token = token
 	st.tasks = append(st.tasks, task{name: "upstream", run: n.edge.Watch})

@@ -91,8 +91,8 @@ func TestEdgeNetwork(t *testing.T) {
 	if _, err := up.Clearinghouse().Report(t.Context(), bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam}); err != nil {
 		t.Fatal(err)
 	}
-	secret := filepath.Join(dir, "secret")
-	if err := writeKey(secret, up.secret[:]); err != nil {
+	secret, own := filepath.Join(dir, "secret"), up.secret()
+	if err := writeKey(secret, own[:]); err != nil {
 		t.Fatal(err)
 	}
 	for name, same := range map[string]bool{"same": true, "other": false} {

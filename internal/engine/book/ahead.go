@@ -46,7 +46,7 @@ func (k *Keeper[S, G]) Ahead(b Book[G], now time.Time) func() {
 func (k *Keeper[S, G]) collect() {
 	select {
 	case r := <-k.made:
-		if k.making = false; r.err == nil {
+		if k.making = false; r.err == nil && r.spec.keyID() == k.key.Load() {
 			k.ready = r
 		}
 	default:

@@ -33,6 +33,8 @@ type Block struct {
 
 func (s BlockSpec) begin() uint64 { return s.Start }
 
+func (s BlockSpec) keyID() uint64 { return s.SpamGeometry.KeyID }
+
 func (s BlockSpec) bytes() uint64 {
 	return s.SpamGeometry.Bytes() + s.RevokedGeometry.Bytes() + s.WeightsGeometry.Bytes() + s.VotesGeometry.Bytes() + s.NamesGeometry.Bytes()
 }
@@ -70,12 +72,8 @@ type BlockKeeper = Keeper[BlockSpec, *Block]
 // first generation is sized for, and the least for any: at least 1. If exact, maps
 // take the place of arrays. o is valid.
 func NewBlocklist(o Options, votes, named, keyID uint64, exact bool, log *slog.Logger) *BlockKeeper {
-	return &BlockKeeper{
+	k := &BlockKeeper{
 		opts: o, name: "blocklist", log: log, least: keys{o.Capacity, votes, named}, sizes: make(sizes), made: make(chan *ready[BlockSpec, *Block], 1),
-		shape: func(start uint64, capacity keys, size sizer) (BlockSpec, error) {
-			// The error of a judgement is the sum over the generations that live.
-			return blockFor(start, capacity, o.Error/float64(o.Keep), keyID, size)
-		},
 		make: func(s BlockSpec) (*Block, error) {
 			if exact {
 				return &Block{s, newExactBits(), newExactBits(), newExactCounter(), newExactBits(), newExactCounter()}, nil
@@ -91,6 +89,12 @@ func NewBlocklist(o Options, votes, named, keyID uint64, exact bool, log *slog.L
 			begin(s.Start, g.Spam, g.Revoked, g.Weights, g.Votes, g.Names)
 		},
 	}
+	k.key.Store(keyID)
+	k.shape = func(start uint64, capacity keys, size sizer) (BlockSpec, error) {
+		// The error of a judgement is the sum over the generations that live.
+		return blockFor(start, capacity, o.Error/float64(o.Keep), k.key.Load(), size)
+	}
+	return k
 }
 
 const (

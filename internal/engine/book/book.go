@@ -26,6 +26,7 @@ type generation interface {
 type spec interface {
 	begin() uint64
 	bytes() uint64
+	keyID() uint64 // of the secret with which its arrays are made
 }
 
 // Find returns the generation with the given start, nil if it does not live.

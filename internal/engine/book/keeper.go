@@ -3,6 +3,7 @@ package book
 import (
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,9 +25,19 @@ type Keeper[S spec, G generation] struct {
 	sizes  sizes
 	behind time.Time // since when the clock is behind the open generation
 
-	ready  *ready[S, G] // nil: none was made ahead of time
-	making bool         // somebody is about to
+	key    atomic.Uint64 // ID of the secret with which arrays are made
+	ready  *ready[S, G]  // nil: none was made ahead of time
+	making bool          // somebody is about to
 	made   chan *ready[S, G]
+}
+
+// SetKey makes the arrays of generations from now on take keys of another secret, of
+// which id is the ID. The next one is due at once, unless the open one is of that secret.
+func (k *Keeper[S, G]) SetKey(id uint64) {
+	k.key.Store(id)
+	if k.ready != nil && k.ready.spec.keyID() != id {
+		k.ready = nil
+	}
 }
 
 // Make returns a generation with empty arrays.
@@ -103,6 +114,10 @@ func (k *Keeper[S, G]) opens(now time.Time, b Book[G]) (start uint64, grown floa
 		return slice, 1, true
 	}
 	last := b.Live[0]
+	if last.keyID() != k.key.Load() {
+		start = max(second, last.begin()+1)
+		return start, k.grown(last, start), true
+	}
 	if second+k.opts.ahead() < last.begin() {
 		return last.begin() + 1, 1, k.opensBehind(now, last)
 	}

@@ -25,6 +25,8 @@ type Tally struct {
 
 func (s TallySpec) begin() uint64 { return s.Start }
 
+func (s TallySpec) keyID() uint64 { return s.CountsGeometry.KeyID }
+
 func (s TallySpec) bytes() uint64 { return s.CountsGeometry.Bytes() + s.UniqueGeometry.Bytes() }
 
 func (g *Tally) uses() keys { return keys{signatures: g.Counts.Keys(), marks: g.Unique.Keys()} }
@@ -42,11 +44,8 @@ type TallyKeeper = Keeper[TallySpec, *Tally]
 // generation is sized for, and the least for any: at least 1. If exact, maps take the
 // place of arrays. o is valid.
 func NewTally(o Options, unique, keyID uint64, exact bool, log *slog.Logger) *TallyKeeper {
-	return &TallyKeeper{
+	k := &TallyKeeper{
 		opts: o, name: "tally", log: log, least: keys{signatures: o.Capacity, marks: unique}, sizes: make(sizes), made: make(chan *ready[TallySpec, *Tally], 1),
-		shape: func(start uint64, capacity keys, size sizer) (TallySpec, error) {
-			return tallyFor(start, capacity, o.Error, keyID, size)
-		},
 		make: func(s TallySpec) (*Tally, error) {
 			if exact {
 				return &Tally{s, newExactCounter(), newExactBits()}, nil
@@ -62,6 +61,11 @@ func NewTally(o Options, unique, keyID uint64, exact bool, log *slog.Logger) *Ta
 			begin(s.Start, g.Counts, g.Unique)
 		},
 	}
+	k.key.Store(keyID)
+	k.shape = func(start uint64, capacity keys, size sizer) (TallySpec, error) {
+		return tallyFor(start, capacity, o.Error, k.key.Load(), size)
+	}
+	return k
 }
 
 // uniqueGhost is how often a vote, a report with an ID or a recipient is taken for

@@ -98,6 +98,9 @@ type Keys interface {
 	// Turn returns the key of the turn'th time, from 1, that a generation's filter
 	// lists base, or takes it off.
 	Turn(base filter.Key, turn int) filter.Key
+	// At returns what a key is in the arrays of an epoch, see [View]: key itself in
+	// those of epoch 0.
+	At(epoch int, key filter.Key) filter.Key
 }
 
 // Relisted reports whether a signature that both filters of a generation hold was

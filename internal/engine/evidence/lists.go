@@ -74,7 +74,7 @@ func (r *Reader) has(l *list, g *lists, keys []filter.Key, out []bool, of side) 
 		from = g.revoked
 	}
 	if from != nil && from.Keys() > 0 {
-		from.HasBatch(keys, out)
+		from.HasBatch(r.at(g.epoch, keys), out)
 	}
 	switch {
 	case !l.own || r.Overlay == nil:
@@ -83,6 +83,18 @@ func (r *Reader) has(l *list, g *lists, keys []filter.Key, out []bool, of side) 
 	default:
 		r.Overlay.Spam(g.start, keys, out)
 	}
+}
+
+// at returns what keys are in an epoch, in a buffer.
+func (r *Reader) at(epoch int, keys []filter.Key) []filter.Key {
+	if epoch == 0 {
+		return keys
+	}
+	r.moved = r.moved[:0]
+	for _, k := range keys {
+		r.moved = append(r.moved, r.Keys.At(epoch, k))
+	}
+	return r.moved
 }
 
 // walk takes what one list says of the candidates: in a spam filter and in no

@@ -26,6 +26,9 @@ type Reader struct {
 	days    []uint64 // for each key, a bit for each day that brought deliveries
 
 	which []int        // the asks that keys are of
+	form  form         // which keys those of an ask are
+	kinds uint8        // how many of form ofKinds
+	epoch int          // that keys are of
 	keys  []filter.Key // of one look-up
 	n     []uint32     // their counts
 	extra []extra      // further kinds to look up
@@ -40,6 +43,7 @@ type Reader struct {
 	candidates []int // the asks that a blocklist has
 	bases      []filter.Key
 	spam, off  []bool // of the candidates, in one generation
+	moved      []filter.Key
 	states     []verdict.State
 }
 
@@ -69,14 +73,62 @@ func (r *Reader) Read(asks []Ask, out []Record) {
 	r.asks, r.out = nil, nil
 }
 
-// begin begins a look-up of other keys.
-func (r *Reader) begin() { r.which, r.keys = r.which[:0], r.keys[:0] }
+// A form says which keys a look-up wants of an ask.
+type form uint8
 
-// want adds the kinds of a key, from the first on, to those of the look-up.
-func (r *Reader) want(ask int, key filter.Key, kinds uint8) {
+const (
+	ofKinds   form = iota // the first kinds of its key
+	ofNames               // nameKinds
+	ofWeights             // the cells of its weights
+	ofBack                // those of what was taken back
+)
+
+// begin begins a look-up of other keys.
+func (r *Reader) begin(f form) { r.which, r.keys, r.form, r.epoch = r.which[:0], r.keys[:0], f, 0 }
+
+// want adds an ask to the look-up.
+func (r *Reader) want(ask int) {
 	r.which = append(r.which, ask)
-	for kind := range kinds {
-		r.keys = append(r.keys, key.With(kind))
+	r.append(ask)
+}
+
+// append appends the keys of an ask.
+func (r *Reader) append(ask int) {
+	key := r.asks[ask].Key
+	if r.form == ofBack {
+		key = r.Keys.Back(key)
+	}
+	if r.epoch > 0 {
+		key = r.Keys.At(r.epoch, key)
+	}
+	switch r.form {
+	case ofKinds:
+		for kind := range r.kinds {
+			r.keys = append(r.keys, key.With(kind))
+		}
+	case ofNames:
+		for _, kind := range nameKinds {
+			r.keys = append(r.keys, key.With(kind))
+		}
+	default:
+		r.keys = AppendWeights(r.keys, key)
+	}
+}
+
+// turnTo makes the keys of the look-up those of an epoch. Most nodes have one only.
+func (r *Reader) turnTo(epoch int) {
+	if r.epoch == epoch {
+		return
+	}
+	r.epoch, r.keys = epoch, r.keys[:0]
+	if r.form != ofBack {
+		for _, i := range r.which {
+			r.append(i)
+		}
+		return
+	}
+	for _, j := range r.disputed {
+		r.append(r.which[j])
 	}
 }
 
@@ -89,22 +141,22 @@ func (r *Reader) counted() []uint32 {
 // count adds up the counts over the generations that live. Adding the minima of
 // several arrays is tighter than the minimum of their sum.
 func (r *Reader) count() {
-	r.begin()
-	kinds := uint8(CountKinds)
+	r.begin(ofKinds)
+	r.kinds = CountKinds
 	for i, a := range r.asks {
 		switch {
 		case a.Wants&Counts != 0:
-			r.want(i, a.Key, CountKinds)
+			r.want(i)
 		case a.Wants&(Sightings|Delivered) != 0:
-			kinds = Sighting + 1
-			r.want(i, a.Key, kinds)
+			r.kinds = Sighting + 1
+			r.want(i)
 		}
 	}
 	if len(r.keys) == 0 {
 		return
 	}
 	for i := range r.sources.counts {
-		r.countIn(&r.sources.counts[i], int(kinds))
+		r.countIn(&r.sources.counts[i], int(r.kinds))
 	}
 	for _, i := range r.which {
 		r.out[i].Days = bits.OnesCount64(r.days[i])
@@ -117,6 +169,7 @@ func (r *Reader) countIn(c *counts, kinds int) {
 	if c.array.Keys() == 0 && !overlaid {
 		return
 	}
+	r.turnTo(c.epoch)
 	all := r.counted()
 	c.array.CountBatch(r.keys, all)
 	if overlaid {
@@ -163,7 +216,11 @@ func (r *Reader) countExtra(c *counts, overlaid bool) {
 	}
 	r.more = r.more[:0]
 	for _, x := range r.extra {
-		r.more = append(r.more, r.asks[x.ask].Key.With(x.kind))
+		key := r.asks[x.ask].Key
+		if c.epoch > 0 {
+			key = r.Keys.At(c.epoch, key)
+		}
+		r.more = append(r.more, key.With(x.kind))
 	}
 	r.moreN = slices.Grow(r.moreN[:0], len(r.more))[:len(r.more)]
 	c.array.CountBatch(r.more, r.moreN)
@@ -203,14 +260,10 @@ var nameKinds = [...]uint8{Sighting, Addresses}
 // know reads how often names were delivered in the weeks that the blocklist's
 // generations stand for: they know more than the days of the tally, if they know more.
 func (r *Reader) know() {
-	r.begin()
+	r.begin(ofNames)
 	for i, a := range r.asks {
-		if a.Wants&Names == 0 {
-			continue
-		}
-		r.which = append(r.which, i)
-		for _, kind := range nameKinds {
-			r.keys = append(r.keys, a.Key.With(kind))
+		if a.Wants&Names != 0 {
+			r.want(i)
 		}
 	}
 	if len(r.keys) == 0 {
@@ -223,6 +276,7 @@ func (r *Reader) know() {
 		if array.Keys() == 0 {
 			continue
 		}
+		r.turnTo(r.sources.names[g].epoch)
 		n, day := r.counted(), r.sources.names[g].start/r.Day
 		array.CountBatch(r.keys, n)
 		for j := range r.known {
@@ -253,11 +307,11 @@ func (k *known) add(n []uint32, over bool, age uint64) {
 // weigh adds up the weights of the latest votes on the keys that people voted on, or
 // that are listed, and on all of which no counts are wanted. Most mail has none.
 func (r *Reader) weigh() {
-	r.begin()
+	r.begin(ofWeights)
 	for i, a := range r.asks {
 		x := &r.out[i]
 		if a.Wants&Judgement != 0 && (a.Wants&Counts == 0 || x.voted() || x.Own != 0 || x.Peers.Spam > 0) {
-			r.which, r.keys = append(r.which, i), AppendWeights(r.keys, a.Key)
+			r.want(i)
 		}
 	}
 	if len(r.keys) == 0 {
@@ -293,6 +347,7 @@ func (c *column) addTo(x *Record) {
 
 // weights reads the weights of the keys of the look-up in one generation.
 func (r *Reader) weights(g *weights) []uint32 {
+	r.turnTo(g.epoch)
 	n := r.counted()
 	if g.array.Keys() > 0 {
 		g.array.CountBatch(r.keys, n)
@@ -309,7 +364,7 @@ func (r *Reader) weights(g *weights) []uint32 {
 func (r *Reader) takeBack() {
 	all := len(r.which)
 	r.disputed = r.disputed[:0]
-	r.keys = r.keys[:0]
+	r.keys, r.form, r.epoch = r.keys[:0], ofBack, 0
 	for j, i := range r.which {
 		taken := false
 		for g := range r.sources.weights {
@@ -317,7 +372,7 @@ func (r *Reader) takeBack() {
 		}
 		if taken {
 			r.disputed = append(r.disputed, j)
-			r.keys = AppendWeights(r.keys, r.Keys.Back(r.asks[i].Key))
+			r.append(i)
 		}
 	}
 	if len(r.disputed) == 0 {

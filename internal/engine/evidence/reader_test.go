@@ -25,6 +25,10 @@ type plainKeys struct{}
 
 func (plainKeys) Back(k filter.Key) filter.Key { return filter.Key{Hi: ^k.Hi, Lo: k.Lo} }
 
+func (plainKeys) At(epoch int, k filter.Key) filter.Key {
+	return filter.Key{Hi: k.Hi, Lo: k.Lo ^ uint64(epoch)<<48}
+}
+
 func (plainKeys) Turn(k filter.Key, turn int) filter.Key {
 	if turn == 1 {
 		return k

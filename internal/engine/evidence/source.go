@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"math"
+	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
@@ -28,6 +29,7 @@ type counts struct {
 	root   bool    // its sightings are deliveries
 	own    bool
 	array  counter
+	epoch  int
 }
 
 // weighed is what a count of n adds.
@@ -50,6 +52,7 @@ type list struct {
 type lists struct {
 	start         uint64
 	spam, revoked set
+	epoch         int
 }
 
 // A weights is the weights of votes of one generation, or the deliveries of names,
@@ -57,6 +60,7 @@ type lists struct {
 type weights struct {
 	start uint64
 	array counter
+	epoch int
 }
 
 // Sources is all that a look-up reads. They never change, and any number of readers
@@ -78,6 +82,19 @@ type View struct {
 	Tally  book.Book[*book.Tally]
 	Block  book.Book[*book.Block]
 	Remote *replica.View
+	// KeyIDs are those of the secrets that arrays were made with, newest first. The
+	// place of an array's is its epoch. nil: all arrays are of epoch 0.
+	KeyIDs []uint64
+}
+
+// Epoch returns the epoch of an array. One that was made with a secret that is not known
+// any more has none, and ok is false: nothing can be found in it.
+func (v *View) Epoch(g filter.Geometry) (epoch int, ok bool) {
+	if v.KeyIDs == nil {
+		return 0, true
+	}
+	epoch = slices.Index(v.KeyIDs, g.KeyID)
+	return epoch, epoch >= 0
 }
 
 // NewSources returns what there is to read in v. promotion is the weight from which
@@ -88,13 +105,19 @@ func NewSources(v View, promotion float64) *Sources {
 		s.today = v.Tally.Live[0].Start
 	}
 	for _, g := range v.Tally.Live {
-		s.count(counts{g.Start, 1, true, true, g.Counts})
+		if epoch, ok := v.Epoch(g.CountsGeometry); ok {
+			s.count(counts{g.Start, 1, true, true, g.Counts, epoch})
+		}
 	}
 	first := len(s.gens)
 	for _, g := range v.Block.Live {
-		s.gens = append(s.gens, lists{g.Start, g.Spam, g.Revoked})
-		s.weights = append(s.weights, weights{g.Start, g.Weights})
-		s.names = append(s.names, weights{g.Start, g.Names})
+		epoch, ok := v.Epoch(g.SpamGeometry)
+		if !ok {
+			continue
+		}
+		s.gens = append(s.gens, lists{g.Start, g.Spam, g.Revoked, epoch})
+		s.weights = append(s.weights, weights{g.Start, g.Weights, epoch})
+		s.names = append(s.names, weights{g.Start, g.Names, epoch})
 	}
 	s.list(1, true, false, first)
 	for _, r := range v.Remote.Origins {
@@ -102,21 +125,29 @@ func NewSources(v View, promotion float64) *Sources {
 			continue
 		}
 		for _, g := range r.Tally {
-			s.count(counts{g.Start, r.Weight, r.Weight >= promotion, false, g.Counts})
+			if epoch, ok := v.Epoch(g.Counts.Geometry()); ok {
+				s.count(counts{g.Start, r.Weight, r.Weight >= promotion, false, g.Counts, epoch})
+			}
 		}
 		first := len(s.gens)
 		for _, g := range r.Block {
-			s.gens = append(s.gens, lists{g.Start, orNone(g.Spam), orNone(g.Revoked)})
+			if epoch, ok := v.epochOf(g.Spam, g.Revoked); ok {
+				s.gens = append(s.gens, lists{g.Start, orNone(g.Spam), orNone(g.Revoked), epoch})
+			}
 		}
 		s.list(r.Weight, false, false, first)
 	}
 	for _, m := range v.Remote.Counts {
-		s.count(counts{m.Start, m.Weight, m.Weight >= promotion, false, m.Counts})
+		if epoch, ok := v.Epoch(m.Counts.Geometry()); ok {
+			s.count(counts{m.Start, m.Weight, m.Weight >= promotion, false, m.Counts, epoch})
+		}
 	}
 	for _, l := range v.Remote.Lists {
 		first := len(s.gens)
 		for _, g := range l.Block {
-			s.gens = append(s.gens, lists{g.Start, (*union)(&g.Spam), (*union)(&g.Revoked)})
+			if epoch, ok := v.epochOf(append(slices.Clone(g.Spam), g.Revoked...)...); ok {
+				s.gens = append(s.gens, lists{g.Start, (*union)(&g.Spam), (*union)(&g.Revoked), epoch})
+			}
 		}
 		s.list(l.Weight, false, true, first)
 	}
@@ -140,6 +171,16 @@ func (s *Sources) cut() {
 		s.lists[i].gens = s.gens[first : first+n]
 		first += n
 	}
+}
+
+// epochOf returns the epoch of the first of some arrays of one generation that is there.
+func (v *View) epochOf(arrays ...*filter.Bits) (int, bool) {
+	for _, b := range arrays {
+		if b != nil {
+			return v.Epoch(b.Geometry())
+		}
+	}
+	return 0, true
 }
 
 // orNone returns b as a set, nil if the origin has not sent the array.

@@ -37,7 +37,7 @@ func all(m Maker) map[string]filter.Key {
 func TestDistinct(t *testing.T) {
 	had := make(map[filter.Key]string)
 	for _, secret := range []filter.Secret{{1, 2, 3}, {1, 2, 4}} {
-		for what, k := range all(Maker{secret}) {
+		for what, k := range all(Maker{Secret: secret}) {
 			what = fmt.Sprintf("%s under %v", what, secret[:3])
 			if was, twice := had[k]; twice {
 				t.Errorf("%s has the key of %s", what, was)
@@ -45,7 +45,7 @@ func TestDistinct(t *testing.T) {
 			had[k] = what
 		}
 	}
-	m := Maker{filter.Secret{1, 2, 3}}
+	m := Maker{Secret: filter.Secret{1, 2, 3}}
 	if k := (filter.Key{Hi: 1, Lo: 2}); m.Turn(k, 1) != k {
 		t.Error("the first turn is not the signature itself")
 	}
@@ -72,7 +72,7 @@ func TestDistinct(t *testing.T) {
 
 // TestOnDisk: keys are what they were, or stores could not be read any more.
 func TestOnDisk(t *testing.T) {
-	got := all(Maker{filter.Secret{1, 2, 3}})
+	got := all(Maker{Secret: filter.Secret{1, 2, 3}})
 	for what, want := range map[string]filter.Key{
 		"back":        {Hi: 0xffef2a045fe40137, Lo: 0x2b7d001f44fd137b},
 		"base":        {Hi: 0x465c1e72c3e9ede9, Lo: 0x845b55b92f1135d0},

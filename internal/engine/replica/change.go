@@ -80,8 +80,8 @@ func (s *Set) admitGeometry(g filter.Geometry, kind filter.Kind) error {
 	switch {
 	case g.Kind != kind:
 		return fmt.Errorf("%w: %s array, want %s", bulkhead.ErrGeometry, g.Kind, kind)
-	case g.KeyID != s.opts.KeyID:
-		return fmt.Errorf("%w: network key %016x, this node has %016x", bulkhead.ErrGeometry, g.KeyID, s.opts.KeyID)
+	case !s.opts.Known(g.KeyID):
+		return fmt.Errorf("%w: network key %016x, which this node has not", bulkhead.ErrGeometry, g.KeyID)
 	case g.Lines > maxRemoteLines:
 		return fmt.Errorf("%w: array of %d lines, limit %d", bulkhead.ErrOverLimit, g.Lines, maxRemoteLines)
 	}

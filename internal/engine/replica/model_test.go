@@ -151,7 +151,7 @@ func (w *world) start() {
 	}
 	o := book.Options{Generation: modelDay, Keep: modelKeep, Capacity: 100, Error: modelKeep * modelRate}
 	w.set = NewSet(Options{
-		KeyID: 7, Tally: o, Block: o, Bytes: w.limit, Store: w.st,
+		Known: ofSeven, Tally: o, Block: o, Bytes: w.limit, Store: w.st,
 		Now: func() time.Time { return w.now }, Promotion: func() float64 { return promotion },
 		Checkpoint: func() { w.t.Error("a checkpoint is asked for, and little has come") },
 	})

@@ -8,17 +8,18 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
 // Options is what a set of replicas needs to know.
 type Options struct {
-	KeyID        uint64       // of the network's secret
-	Tally, Block book.Options // how long generations are kept, and how wrong lists may be
-	Bytes        uint64       // bound of the memory; 0: none
-	Store        *store.Store // where cold arrays are; nil: none leaves the memory
-	Still        bool         // nothing expires
+	Known        func(keyID uint64) bool // whether a secret is the network's, or was while generations that live were made
+	Tally, Block book.Options            // how long generations are kept, and how wrong lists may be
+	Bytes        uint64                  // bound of the memory; 0: none
+	Store        *store.Store            // where cold arrays are; nil: none leaves the memory
+	Still        bool                    // nothing expires
 	Now          func() time.Time
 	Promotion    func() float64 // weight from which an origin alone lists
 	Checkpoint   func()         // asks for a checkpoint soon: cold arrays have taken much
@@ -80,6 +81,15 @@ func (v *View) Each(f func(array any)) {
 			if x.memory != nil {
 				f(x.memory)
 			}
+		}
+	}
+}
+
+// EachGeometry calls f for the geometry of every array of an origin.
+func (v *View) EachGeometry(f func(filter.Geometry)) {
+	for _, r := range v.Origins {
+		for _, x := range r.arrays {
+			f(x.replicated().Geometry())
 		}
 	}
 }

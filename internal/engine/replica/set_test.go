@@ -17,7 +17,7 @@ var today = uint64(now.Truncate(24 * time.Hour).Unix())
 func newSet(t *testing.T, origins ...Origin) *Set {
 	t.Helper()
 	s := NewSet(Options{
-		KeyID: 7, Now: func() time.Time { return now }, Promotion: func() float64 { return 1 },
+		Known: ofSeven, Now: func() time.Time { return now }, Promotion: func() float64 { return 1 },
 		Tally:      book.Options{Generation: 24 * time.Hour, Keep: 3, Capacity: 100, Error: 1e-2},
 		Block:      book.Options{Generation: 7 * 24 * time.Hour, Keep: 8, Capacity: 100, Error: 1e-4},
 		Checkpoint: func() { t.Error("a checkpoint is asked for, though nothing is cold") },
@@ -243,3 +243,6 @@ func TestForgotten(t *testing.T) {
 		}
 	}
 }
+
+// ofSeven knows the one secret that the tests' arrays are made with.
+func ofSeven(keyID uint64) bool { return keyID == 7 }

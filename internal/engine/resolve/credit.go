@@ -14,16 +14,25 @@ import (
 // The value is part of the data on disk.
 const buckets = 256
 
-// bucketOf returns the bucket of an account. Nobody without the secret can choose
-// names that share one.
-func (r *Resolver) bucketOf(name string) uint8 {
-	return uint8(r.opts.Keys.Secret.Key([]byte("bucket"), []byte(name)).Lo)
+// members are the open accounts whose weight is earned: for each epoch, by bucket.
+type members struct {
+	byBucket [][buckets][]string
+	len      int
 }
 
-// members are the open accounts whose weight is earned, by bucket.
-type members struct {
-	byBucket [buckets][]string
-	len      int
+// membersNow returns them.
+func (r *Resolver) membersNow() *members {
+	if r.members == nil {
+		names := r.opts.Accounts.Members()
+		r.members = &members{byBucket: make([][buckets][]string, max(1, len(r.view.KeyIDs))), len: len(names)}
+		for epoch := range r.members.byBucket {
+			for _, name := range names {
+				b := r.opts.Keys.BucketOf(epoch, name)
+				r.members.byBucket[epoch][b] = append(r.members.byBucket[epoch][b], name)
+			}
+		}
+	}
+	return r.members
 }
 
 // confirm credits the members who reported a text before who, whom an administrator
@@ -60,7 +69,7 @@ func (r *Resolver) blame(who *voter, base filter.Key) {
 func (r *Resolver) once(what, name string, newest int, base filter.Key) bool {
 	k := r.opts.Keys.Once(what, name, base)
 	for _, block := range r.view.Block.Live[1 : newest+1] {
-		if r.in(block.Votes, k) {
+		if r.in(block.Votes, r.at(block, k)) {
 			return false
 		}
 	}
@@ -110,24 +119,38 @@ func (r *Resolver) eachReporter(base filter.Key, fn func(name string, newest int
 // suspects returns the members who may have voted spam on the signature in a
 // generation that lives: all of the buckets of which somebody did.
 func (r *Resolver) suspects(base filter.Key) (names []string) {
-	if r.members == nil {
-		r.members = new(members)
-		for _, name := range r.opts.Accounts.Members() {
-			b := r.bucketOf(name)
-			r.members.byBucket[b] = append(r.members.byBucket[b], name)
-			r.members.len++
-		}
-	}
-	if r.members.len == 0 {
+	m := r.membersNow()
+	if m.len == 0 {
 		return nil
 	}
-	keys := make([]filter.Key, buckets)
+	keys, has := make([]filter.Key, buckets), make([]bool, buckets)
+	found := make([][buckets]bool, len(m.byBucket))
 	for b := range keys {
-		keys[b] = r.opts.Keys.Bucket(uint8(b), base)
+		found[0][b] = r.over.voted[r.opts.Keys.Bucket(uint8(b), base)]
 	}
-	for b, n := range r.newest(keys) {
-		if n >= 0 {
-			names = append(names, r.members.byBucket[b]...)
+	for _, block := range r.view.Block.Live {
+		epoch, ok := r.view.Epoch(block.SpamGeometry)
+		if !ok {
+			continue
+		}
+		for b := range keys {
+			keys[b] = r.opts.Keys.At(epoch, r.opts.Keys.Bucket(uint8(b), base))
+		}
+		block.Votes.HasBatch(keys, has)
+		for b := range has {
+			found[epoch][b] = found[epoch][b] || has[b]
+		}
+	}
+	for epoch := range found {
+		for b, has := range found[epoch] {
+			if !has {
+				continue
+			}
+			for _, name := range m.byBucket[epoch][b] {
+				if epoch == 0 || !slices.Contains(names, name) {
+					names = append(names, name)
+				}
+			}
 		}
 	}
 	return names
@@ -142,8 +165,12 @@ func (r *Resolver) newest(keys []filter.Key) []int {
 			places[i] = 0
 		}
 	}
+	there := make([]filter.Key, len(keys))
 	for n, block := range r.view.Block.Live {
-		block.Votes.HasBatch(keys, has)
+		for i, k := range keys {
+			there[i] = r.at(block, k)
+		}
+		block.Votes.HasBatch(there, has)
 		for i := range has {
 			if has[i] && places[i] < 0 {
 				places[i] = n

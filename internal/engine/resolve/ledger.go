@@ -110,7 +110,7 @@ func (r *Resolver) open(from int, voice string) {
 	for g, block := range live {
 		r.keys = r.keys[:0]
 		for i := from; i < n; i++ {
-			r.keys = append(r.keys, r.items[i].key)
+			r.keys = append(r.keys, r.at(block, r.items[i].key))
 		}
 		marked := r.hasAll(block.Votes)
 		if g == 0 {
@@ -130,7 +130,7 @@ func (r *Resolver) open(from int, voice string) {
 func (r *Resolver) openIn(g int, block *book.Block) {
 	r.keys = r.keys[:0]
 	for _, i := range r.which {
-		r.keys = evidence.AppendWeights(evidence.AppendWeights(r.keys, r.items[i].key), r.ledger.records[i])
+		r.keys = evidence.AppendWeights(evidence.AppendWeights(r.keys, r.at(block, r.items[i].key)), r.at(block, r.ledger.records[i]))
 	}
 	n := r.weights(block)
 	taken := 0
@@ -145,7 +145,7 @@ func (r *Resolver) openIn(g int, block *book.Block) {
 	}
 	r.keys = r.keys[:0]
 	for _, i := range r.which[:taken] {
-		r.keys = evidence.AppendWeights(r.keys, r.opts.Keys.Back(r.items[i].key))
+		r.keys = evidence.AppendWeights(r.keys, r.at(block, r.opts.Keys.Back(r.items[i].key)))
 	}
 	n = r.weights(block)
 	for j, i := range r.which[:taken] {
@@ -213,8 +213,8 @@ func (r *Resolver) mark(i int) {
 
 // raise raises a weight of the g'th generation, and its number in the ledger.
 func (r *Resolver) raise(g int, k filter.Key, kind uint8, in *uint32, n uint32) {
-	gen := r.view.Block.Live[g].Start
-	evidence.AddWeight(k, kind, n, func(cell filter.Key, n uint32) { r.weigh(gen, cell, n) })
+	block := r.view.Block.Live[g]
+	evidence.AddWeight(r.at(block, k), kind, n, func(cell filter.Key, n uint32) { r.weigh(block.Start, cell, n) })
 	*in = book.Add(*in, n)
 }
 
@@ -223,7 +223,7 @@ func (r *Resolver) raise(g int, k filter.Key, kind uint8, in *uint32, n uint32) 
 func (r *Resolver) standsBy(base filter.Key, voice string) bool {
 	record := r.opts.Keys.Record(voice, base)
 	for _, block := range r.view.Block.Live {
-		r.keys = evidence.AppendWeights(r.keys[:0], record)
+		r.keys = evidence.AppendWeights(r.keys[:0], r.at(block, record))
 		c := column{mine: evidence.WeightsOf(r.weights(block))}
 		if c.stake(evidence.RootSpam) > 0 || c.stake(evidence.StrangerSpam) > 0 {
 			return true

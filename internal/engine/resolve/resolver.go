@@ -68,9 +68,19 @@ func New(o Options) *Resolver {
 // each, and sources of them.
 func (r *Resolver) Begin(v evidence.View, s *evidence.Sources) {
 	r.view, r.sources = v, s
+	r.opts.Keys.Forget()
 	r.out.reset()
 	r.out.TallyGen, r.out.BlockGen = v.Tally.Live[0].Start, v.Block.Live[0].Start
 	r.over.begin(r.out.TallyGen, r.out.BlockGen)
+}
+
+// SetKeys makes the resolver use other keys, from the next batch on.
+func (r *Resolver) SetKeys(k keys.Maker) { r.opts.Keys, r.reader.Keys, r.members = k, k, nil }
+
+// at returns what a key is in the arrays of a generation of the blocklist.
+func (r *Resolver) at(block *book.Block, k filter.Key) filter.Key {
+	epoch, _ := r.view.Epoch(block.SpamGeometry)
+	return r.opts.Keys.At(epoch, k)
 }
 
 // policy is what the administrator decides about verdicts, of a node that has seen what
@@ -95,6 +105,7 @@ type Message struct {
 	bulkhead.Report
 	Keys        []filter.Key // of Signatures
 	Samples     []filter.Key // of a vote for spam: of the samples of what the message says itself
+	Past        *keys.Past   // what all these were before the network's secret changed; nil if it did not
 	Whitelisted int          // signatures that were left out
 	Seen        Seen
 }
@@ -142,6 +153,7 @@ func networkVoice(voucher string) string { return "network:" + voucher }
 // Report decides what one report does. On an error it does nothing.
 func (r *Resolver) Report(m *Message) (bulkhead.Receipt, error) {
 	r.credited = len(r.out.Credits)
+	r.opts.Keys.Adopt(m.Past)
 	who := voter{reporter: m.Reporter}
 	if m.Reporter.User == "" {
 		who.name = m.Reporter.Account

@@ -220,9 +220,10 @@ func (r *Resolver) claims(receipt *bulkhead.Receipt, m *Message, who *voter) {
 
 // claimed returns how many sightings of a key are strangers'.
 func (r *Resolver) claimed(base filter.Key) (sum uint32) {
-	r.keys = append(r.keys[:0], base.With(evidence.Claims))
 	for _, g := range r.view.Tally.Live {
+		epoch, _ := r.view.Epoch(g.CountsGeometry)
+		r.keys = append(r.keys[:0], r.opts.Keys.At(epoch, base).With(evidence.Claims))
 		sum = book.Add(sum, r.countAll(g.Counts)[0])
 	}
-	return book.Add(sum, r.over.counts[r.keys[0]])
+	return book.Add(sum, r.over.counts[base.With(evidence.Claims)])
 }

@@ -228,7 +228,7 @@ func (r *Resolver) fresh(m *Message, who *voter) {
 	}
 	for i, k := range m.Keys {
 		if r.items[i].fresh {
-			r.first(r.opts.Keys.Bucket(r.bucketOf(who.name), k))
+			r.first(r.opts.Keys.Bucket(r.opts.Keys.BucketOf(0, who.name), k))
 		}
 	}
 }

@@ -1,0 +1,63 @@
+package keys
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// TestPast: whatever key is made, it is known what it was under each secret before: what
+// a maker of that secret alone makes.
+func TestPast(t *testing.T) {
+	now, before, first := filter.Secret{3}, filter.Secret{2}, filter.Secret{1}
+	s := NewSecrets(now, before, first)
+	m := s.Maker()
+	made := all(m)
+	for epoch, secret := range s.All {
+		want := all(Maker{Secret: secret})
+		for what, k := range made {
+			if len(what) >= 5 && what[len(what)-5:] == "voice" || len(what) >= 6 && what[:6] == "report" || what == "another report" ||
+				len(what) >= 9 && what[:9] == "recipient" || what == "another recipient" {
+				continue // marks, and keys of the open generation alone
+			}
+			if got := m.At(epoch, k); got != want[what] {
+				t.Errorf("%s in epoch %d: %v, want %v", what, epoch, got, want[what])
+			}
+		}
+	}
+	sig := bulkhead.MustSignature(bulkhead.Exact, []byte("text"))
+	k := m.Base(&sig)
+	other := s.Maker()
+	if other.At(1, k) != k {
+		t.Error("a maker knows what a key was that it has not made")
+	}
+	other.Adopt(m.Past)
+	if want := (Maker{Secret: before}).Base(&sig); other.At(1, k) != want {
+		t.Error("what was adopted is not known")
+	}
+	m.Forget()
+	if m.At(1, k) != k {
+		t.Error("what was forgotten is known")
+	}
+	if one := (Maker{Secret: now}); one.At(1, k) != k {
+		t.Error("a maker of one secret moves keys")
+	}
+}
+
+func TestSecrets(t *testing.T) {
+	s := NewSecrets(filter.Secret{2}, filter.Secret{1}, filter.Secret{2}, filter.Secret{1})
+	if s.Check() != nil || len(s.All) != 2 || s.All[1] != (filter.Secret{1}) {
+		t.Error(s)
+	}
+	if !s.Knows(filter.Secret{1}.ID()) || s.Knows(filter.Secret{3}.ID()) {
+		t.Error("wrong secrets are known")
+	}
+	if err := NewSecrets(filter.Secret{1}, filter.Secret{2}, filter.Secret{3}, filter.Secret{4}).Check(); !errors.Is(err, bulkhead.ErrOverLimit) {
+		t.Errorf("four secrets: %v", err)
+	}
+	if m := (&Secrets{All: s.All[:1], IDs: s.IDs[:1]}).Maker(); m.Past != nil {
+		t.Error("a network of one secret has a past")
+	}
+}

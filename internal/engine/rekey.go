@@ -1,0 +1,127 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
+)
+
+// MaxSecrets is how many secrets the generations of a node may have been made with.
+const MaxSecrets = keys.MaxSecrets
+
+// Secrets returns the network's secret, and those before it with which generations that
+// live were made, newest first.
+func (e *Engine) Secrets() []filter.Secret { return slices.Clone(e.books.Load().secrets.All) }
+
+// Rekey makes another secret the network's. New generations open at once and take
+// everything from now on; those that there are go on answering under the secret that they
+// were made with, until they expire. It returns an error that wraps
+// [bulkhead.ErrOverLimit] while generations of [MaxSecrets] others live, and one that
+// wraps [bulkhead.ErrReadOnly] while reports are refused; then nothing has changed.
+//
+// The caller has put the secret, and those of [Engine.Secrets], where the next start finds
+// them: [Options].Secret and Past. Counts that a crash leaves on either side of the change
+// are found.
+func (e *Engine) Rekey(ctx context.Context, secret filter.Secret) error {
+	return e.change(ctx, rekeying(secret))
+}
+
+// CanRekey returns the error that Rekey would return for another secret.
+func (e *Engine) CanRekey(secret filter.Secret) error {
+	_, err := e.after(secret)
+	if err == nil {
+		err = e.refusing()
+	}
+	return err
+}
+
+// after returns what the secrets are after a change.
+func (e *Engine) after(secret filter.Secret) (*keys.Secrets, error) {
+	s := keys.NewSecrets(secret, e.books.Load().secrets.All...)
+	if err := s.Check(); err != nil {
+		return nil, fmt.Errorf("%w; wait until the oldest have expired", err)
+	}
+	return s, nil
+}
+
+type rekeying filter.Secret
+
+func (r rekeying) do(e *Engine) error {
+	before := e.books.Load()
+	if before.secrets.Present() == filter.Secret(r) {
+		return nil
+	}
+	if err := e.refusing(); err != nil {
+		return err
+	}
+	secrets, err := e.after(filter.Secret(r))
+	if err != nil {
+		return err
+	}
+	e.setSecrets(secrets)
+	if err = e.rotate(); err == nil {
+		err = e.refusing()
+	}
+	if err == nil {
+		err = e.open()
+	}
+	if err != nil {
+		e.setSecrets(before.secrets)
+		return err
+	}
+	e.opts.Log.Info("counting under another secret of the network", "network", fmt.Sprintf("%016x", secrets.IDs[0]), "before", fmt.Sprintf("%016x", before.secrets.IDs[0]))
+	return nil
+}
+
+// setSecrets makes secrets those of the node. It is the writer's.
+func (e *Engine) setSecrets(s *keys.Secrets) {
+	next := *e.books.Load()
+	next.secrets = s
+	e.books.Store(&next)
+	e.tally.SetKey(s.IDs[0])
+	e.block.SetKey(s.IDs[0])
+	e.resolver.SetKeys(s.Maker())
+}
+
+// open returns an error unless the open generations take keys of the present secret.
+func (e *Engine) open() error {
+	v := e.view()
+	for _, id := range []uint64{v.tally.Live[0].CountsGeometry.KeyID, v.block.Live[0].SpamGeometry.KeyID} {
+		if id != v.secrets.IDs[0] {
+			return fmt.Errorf("%w: no generation is open under the network's secret", bulkhead.ErrReadOnly)
+		}
+	}
+	return nil
+}
+
+// trimSecrets forgets the secrets of which no array lives. It is the writer's.
+func (e *Engine) trimSecrets() {
+	v := e.view()
+	if len(v.secrets.All) == 1 {
+		return
+	}
+	live := map[uint64]bool{v.secrets.IDs[0]: true}
+	for _, g := range v.tally.Live {
+		live[g.CountsGeometry.KeyID] = true
+	}
+	for _, g := range v.block.Live {
+		live[g.SpamGeometry.KeyID] = true
+	}
+	v.remote.EachGeometry(func(g filter.Geometry) { live[g.KeyID] = true })
+	var kept []filter.Secret
+	for i, s := range v.secrets.All {
+		if live[v.secrets.IDs[i]] {
+			kept = append(kept, s)
+		}
+	}
+	if len(kept) < len(v.secrets.All) {
+		next := *e.books.Load()
+		next.secrets = keys.NewSecrets(kept[0], kept[1:]...)
+		e.books.Store(&next)
+		e.resolver.SetKeys(next.secrets.Maker())
+	}
+}

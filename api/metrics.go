@@ -91,9 +91,10 @@ func (r *routeMetrics) observe(status int, d time.Duration) {
 
 // A nodeCollector asks the node for its state whenever metrics are read.
 type nodeCollector struct {
-	node                                            Node
-	counters                                        [7]*prometheus.Desc // in the order of Counters
-	bytes, keys, fill, ghost, wrong, bulk, readOnly *prometheus.Desc
+	node                                  Node
+	counters                              [8]*prometheus.Desc // in the order of Counters
+	bytes, keys, fill, ghost, wrong, bulk *prometheus.Desc
+	mature, readOnly                      *prometheus.Desc
 }
 
 func newNodeCollector(n Node) *nodeCollector {
@@ -109,8 +110,9 @@ func newNodeCollector(n Node) *nodeCollector {
 		ghost:    desc("array_ghost_ratio", "Probability that an absent key is found, at the present fill.", labels...),
 		wrong:    desc("array_count_wrong_ratio", "Expected share of counts that are too high.", labels...),
 		bulk:     desc("array_bulk_wrong_ratio", "Probability that an absent key shows the bulk threshold.", labels...),
+		mature:   desc("mature", "1 once the node knows what mail usually comes to it."),
 		readOnly: desc("read_only", "1 while the node refuses reports."),
-		counters: [7]*prometheus.Desc{
+		counters: [8]*prometheus.Desc{
 			desc("checks_total", "Checks through all doors."),
 			desc("reports_total", "Reports and revokes taken through all doors."),
 			desc("reports_refused_total", "Reports and revokes refused."),
@@ -118,13 +120,14 @@ func newNodeCollector(n Node) *nodeCollector {
 			desc("checkpoints_total", "Snapshots written."),
 			desc("recoveries_total", "Times that the node got over a failed write."),
 			desc("generations_forgotten_total", "Generations given up before their time for want of memory."),
+			desc("gatherings_total", "Times that many voters on a text did not get what they vote for."),
 		},
 	}
 }
 
 // Describe implements [prometheus.Collector].
 func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range append([]*prometheus.Desc{c.bytes, c.keys, c.fill, c.ghost, c.wrong, c.bulk, c.readOnly}, c.counters[:]...) {
+	for _, d := range append([]*prometheus.Desc{c.bytes, c.keys, c.fill, c.ghost, c.wrong, c.bulk, c.mature, c.readOnly}, c.counters[:]...) {
 		ch <- d
 	}
 }
@@ -149,12 +152,16 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	n := state.Counters
-	for i, v := range []uint64{n.Checks, n.Reports, n.Refused, n.Entries, n.Checkpoints, n.Recoveries, n.Forgotten} {
+	for i, v := range []uint64{n.Checks, n.Reports, n.Refused, n.Entries, n.Checkpoints, n.Recoveries, n.Forgotten, n.Gatherings} {
 		ch <- prometheus.MustNewConstMetric(c.counters[i], prometheus.CounterValue, float64(v))
 	}
-	readOnly := 0.0
-	if state.ReadOnly != "" {
-		readOnly = 1
+	flag := func(d *prometheus.Desc, on bool) {
+		v := 0.0
+		if on {
+			v = 1
+		}
+		gauge(d, v)
 	}
-	gauge(c.readOnly, readOnly)
+	flag(c.mature, state.Mature)
+	flag(c.readOnly, state.ReadOnly != "")
 }

@@ -11,6 +11,7 @@ type NodeState struct {
 	Durability string    `json:"durability" enum:"always,relaxed" doc:"When a report is acknowledged: once it would survive a power cut, or before."`
 	ReadOnly   string    `json:"read_only,omitempty" doc:"Why reports are refused at present; absent if they are not."`
 	Threshold  uint32    `json:"threshold" doc:"Count at which a message is bulk, if a check does not say otherwise."`
+	Mature     bool      `json:"mature" doc:"The node knows what mail usually comes to it: 200 messages of verified senders on 2 days before today. Links and contacts decide nothing before."`
 	Accounts   int       `json:"accounts" doc:"Accounts of the node, closed ones included."`
 	Doors      []Door    `json:"doors" doc:"Front doors that are open."`
 	Counters   Counters  `json:"counters"`
@@ -26,6 +27,7 @@ type Counters struct {
 	Checkpoints uint64 `json:"checkpoints" doc:"Snapshots written."`
 	Recoveries  uint64 `json:"recoveries" doc:"Times that the node got over a failed write."`
 	Forgotten   uint64 `json:"forgotten" doc:"Generations that were given up before their time for want of memory."`
+	Gatherings  uint64 `json:"gatherings" doc:"Times that the voters on a text became 5, 10, 20 and so on, and their weight did not get them what they vote for."`
 }
 
 // A Door is one open front door.

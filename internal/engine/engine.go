@@ -37,6 +37,7 @@ type Engine struct {
 	scratch   sync.Pool               // of *scratch
 	seen      sync.Pool               // of *bulkhead.Verdict
 	counters  counters
+	watch     watch // of the writer
 
 	queue   chan *request
 	closing chan struct{} // closed when no further request is taken
@@ -65,7 +66,7 @@ type Engine struct {
 
 // counters are what an engine has done since it started.
 type counters struct {
-	checks, reports, refused, entries, checkpoints, recoveries, forgotten atomic.Uint64
+	checks, reports, refused, entries, checkpoints, recoveries, forgotten, gatherings atomic.Uint64
 }
 
 // Open starts an engine: it loads the last checkpoint of opts.Store, replays
@@ -85,6 +86,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 		closing:  make(chan struct{}),
 		stopped:  make(chan struct{}),
 		wake:     make(chan struct{}, 1),
+		watch:    newWatch(),
 		tally:    book.NewTally(opts.Tally, opts.Reports, opts.Secret.ID(), opts.Exact, opts.Log),
 		block:    book.NewBlocklist(opts.Block, opts.Votes, opts.Names, opts.Secret.ID(), opts.Exact, opts.Log),
 	}

@@ -13,6 +13,7 @@ type Info struct {
 	Threshold uint32           `json:"threshold"`
 	Accounts  int              `json:"accounts"`
 	Bytes     uint64           `json:"bytes"`    // memory of all arrays
+	Mature    bool             `json:"mature"`   // it knows what mail usually comes, see [verdict.Mature]
 	Refusing  string           `json:"refusing"` // why reports are refused at present, "" if they are taken
 
 	Checks      uint64 `json:"checks"`  // since the start, as are all below
@@ -22,6 +23,7 @@ type Info struct {
 	Checkpoints uint64 `json:"checkpoints"`
 	Recoveries  uint64 `json:"recoveries"` // from failed writes
 	Forgotten   uint64 `json:"forgotten"`  // generations given up before their time for want of memory
+	Gatherings  uint64 `json:"gatherings"` // see [resolve.Gathering]
 }
 
 // GenerationInfo is the state of one generation of a book.
@@ -58,6 +60,8 @@ func (e *Engine) Info() Info {
 		Checkpoints: e.counters.checkpoints.Load(),
 		Recoveries:  e.counters.recoveries.Load(),
 		Forgotten:   e.counters.forgotten.Load(),
+		Gatherings:  e.counters.gatherings.Load(),
+		Mature:      e.sources().Mature,
 	}
 	if err := e.refusing(); err != nil {
 		info.Refusing = err.Error()

@@ -108,7 +108,9 @@ func (e *Engine) addAll(adds []*request) {
 			}
 			req.err = req.addition.decide(e.resolver)
 		}
-		err = e.commit((*votes)(e.resolver.Decisions()))
+		if err = e.commit((*votes)(e.resolver.Decisions())); err == nil {
+			e.tell(e.resolver.Gatherings())
+		}
 	}
 	for _, req := range adds {
 		if err != nil {

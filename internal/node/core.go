@@ -302,10 +302,11 @@ func (n *core) describe() client.NodeState {
 	return client.NodeState{
 		Name: name, Version: n.version, Network: fingerprint(n.secret()), Started: n.started,
 		Durability: cfg.Node.Durability, ReadOnly: info.Refusing, Threshold: info.Threshold,
-		Accounts: info.Accounts, Doors: n.doors,
+		Mature: info.Mature, Accounts: info.Accounts, Doors: n.doors,
 		Counters: client.Counters{
 			Checks: info.Checks, Reports: info.Reports, Refused: info.Refused, Entries: info.Entries,
 			Checkpoints: info.Checkpoints, Recoveries: info.Recoveries, Forgotten: info.Forgotten,
+			Gatherings: info.Gatherings,
 		},
 		Books: []client.Book{
 			bookState("tally", info.Tally, time.Duration(cfg.Tally.Generation)),

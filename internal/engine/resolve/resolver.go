@@ -30,14 +30,16 @@ type Options struct {
 // and, in its overlay, what earlier reports of the same batch will do to them. One
 // goroutine uses it.
 type Resolver struct {
-	opts     Options
-	view     evidence.View
-	sources  *evidence.Sources
-	out      Decisions
-	over     overlay
-	reader   evidence.Reader
-	members  *members // nil until somebody asks, and after a change of the accounts
-	credited int      // credits of the batch before the present report
+	opts       Options
+	view       evidence.View
+	sources    *evidence.Sources
+	out        Decisions
+	over       overlay
+	reader     evidence.Reader
+	members    *members              // nil until somebody asks, and after a change of the accounts
+	gatherings []Gathering           // of the batch
+	revokers   map[filter.Key]uint32 // of a text, how many
+	credited   int                   // credits of the batch before the present report
 
 	// Of the vote at hand.
 	parts       verdict.Parts
@@ -59,7 +61,7 @@ type Resolver struct {
 
 // New returns a resolver.
 func New(o Options) *Resolver {
-	r := &Resolver{opts: o, over: newOverlay()}
+	r := &Resolver{opts: o, over: newOverlay(), revokers: make(map[filter.Key]uint32)}
 	r.reader = evidence.Reader{Keys: o.Keys, Day: o.Day, Overlay: &r.over}
 	return r
 }
@@ -70,6 +72,7 @@ func (r *Resolver) Begin(v evidence.View, s *evidence.Sources) {
 	r.view, r.sources = v, s
 	r.opts.Keys.Forget()
 	r.out.reset()
+	r.gatherings = r.gatherings[:0]
 	r.out.TallyGen, r.out.BlockGen = v.Tally.Live[0].Start, v.Block.Live[0].Start
 	r.over.begin(r.out.TallyGen, r.out.BlockGen)
 }

@@ -236,13 +236,13 @@ func (r *Resolver) fresh(m *Message, who *voter) {
 // settle decides what the vote does to one item.
 func (r *Resolver) settle(receipt *bulkhead.Receipt, m *Message, who *voter, i int) {
 	it, columns := &r.items[i], r.ledger.of(i)
-	counted := it.fresh || turned(columns, it.kind)
+	counted, voter := it.fresh || turned(columns, it.kind), false
 	judged := verdict.Judge(it.record.Own, it.record.Peers, r.opts.Policy().Promotion)
 	if it.pair() {
 		receipt = new(bulkhead.Receipt) // which is of signatures
 		r.context(m, who, it, columns)
 	} else {
-		r.voted(receipt, m, who, it, counted)
+		voter = r.voted(receipt, m, who, it, counted)
 		// Others may have reported another text that has the same part.
 		if judged != bulkhead.JudgedSpam && !it.part {
 			r.confirm(m, who, it)
@@ -254,23 +254,29 @@ func (r *Resolver) settle(receipt *bulkhead.Receipt, m *Message, who *voter, i i
 	}
 	r.move(i)
 	it.record.Votes, it.record.Unblamed = balance(columns)
+	spam, before := judged == bulkhead.JudgedSpam, *receipt
 	if m.Vote == bulkhead.Spam {
 		r.settleSpam(receipt, it, judged, who, counted)
 	} else {
 		r.settleHam(receipt, it, judged, who, m.Vote, counted)
 	}
+	wanted := m.Vote == bulkhead.Spam
+	if voter && spam != wanted && before.Listed == receipt.Listed && before.Revoked == receipt.Revoked && m.Signatures[i].Scheme() == bulkhead.Exact {
+		r.gather(m.Signatures[i], it, m, who)
+	}
 }
 
-// voted counts a vote on a signature, and one voter, whatever number the report names.
-// Of those for whom nobody vouches, one of a network is counted.
-func (r *Resolver) voted(receipt *bulkhead.Receipt, m *Message, who *voter, it *item, counted bool) {
+// voted counts a vote on a signature, and one voter, whatever number the report names,
+// and reports whether there is a voter more. Of those for whom nobody vouches, one of a
+// network is counted.
+func (r *Resolver) voted(receipt *bulkhead.Receipt, m *Message, who *voter, it *item, counted bool) bool {
 	if !counted {
 		receipt.Duplicate++
-		return
+		return false
 	}
 	receipt.Counted++
 	if !it.fresh || who.Voucher != "" && !r.first(r.opts.Keys.Vote(who.voice(), m.Vote, it.key)) {
-		return
+		return false
 	}
 	switch m.Vote {
 	case bulkhead.Spam:
@@ -278,6 +284,7 @@ func (r *Resolver) voted(receipt *bulkhead.Receipt, m *Message, who *voter, it *
 	case bulkhead.Ham:
 		r.count(it.key.With(evidence.Ham), 1)
 	}
+	return true
 }
 
 // context counts a link or sender that a root reports the text with for the first time.

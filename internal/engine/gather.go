@@ -1,0 +1,34 @@
+package engine
+
+import (
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
+)
+
+// A watch writes to the log where voters gather who do not get what they vote for: so
+// an attack is seen before it succeeds. Whoever has many accounts could fill the log:
+// what is above a rate is summed up in the next line.
+type watch struct {
+	rate   *rate.Limiter
+	unsaid int
+}
+
+func newWatch() watch { return watch{rate: rate.NewLimiter(rate.Every(10*time.Second), 10)} }
+
+// tell writes what the batch has gathered.
+func (e *Engine) tell(all []resolve.Gathering) {
+	for i := range all {
+		g := &all[i]
+		e.counters.gatherings.Add(1)
+		if !e.watch.rate.AllowN(e.opts.Now(), 1) {
+			e.watch.unsaid++
+			continue
+		}
+		e.opts.Log.Warn("many vote on a text, and their weight does not decide", "signature", g.Signature, "vote", g.Vote,
+			"voters", g.Voters, "deliveries", g.Deliveries, "latest", g.Reporter, "unsaid", e.watch.unsaid)
+		e.watch.unsaid = 0
+	}
+}

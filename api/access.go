@@ -117,7 +117,7 @@ func allowed(anonymous Who, who bulkhead.Reporter, local bool, what string) erro
 	case who.Account != "" || anonymous == Everyone || anonymous == Loopback && local:
 		return nil
 	case anonymous == Loopback:
-		return fmt.Errorf("%w: clients elsewhere than on this machine need a token to %s", bulkhead.ErrUnauthorised, what)
+		return fmt.Errorf("%w: clients on other machines need a token to %s", bulkhead.ErrUnauthorised, what)
 	}
 	return fmt.Errorf("%w: a token is needed to %s", bulkhead.ErrUnauthorised, what)
 }
@@ -125,9 +125,9 @@ func allowed(anonymous Who, who bulkhead.Reporter, local bool, what string) erro
 func (s *Server) mayAdminister(ctx context.Context, who bulkhead.Reporter) error {
 	switch {
 	case who.Account == "":
-		return fmt.Errorf("%w: the token of an administrator is needed", bulkhead.ErrUnauthorised)
+		return fmt.Errorf("%w: an administrator's token is needed", bulkhead.ErrUnauthorised)
 	case s.users == nil || !s.users.IsAdmin(ctx, who.Account):
-		return fmt.Errorf("%w: account %q is no administrator", bulkhead.ErrForbidden, who.Account)
+		return fmt.Errorf("%w: account %q is not an administrator", bulkhead.ErrForbidden, who.Account)
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func (s *Server) maySpeak(r *request) error {
 	case who.Account == "" && r.local:
 		return nil
 	case who.Account == "":
-		return fmt.Errorf("%w: the token of a trusted account is needed", bulkhead.ErrUnauthorised)
+		return fmt.Errorf("%w: a trusted account's token is needed", bulkhead.ErrUnauthorised)
 	case s.users == nil || !s.users.IsTrusted(r.Context(), who.Account):
 		return fmt.Errorf("%w: account %q is not trusted", bulkhead.ErrForbidden, who.Account)
 	}

@@ -33,7 +33,7 @@ func (s *Server) moveClock(r *request) (any, error) {
 	}
 	d, err := time.ParseDuration(q.Get("advance"))
 	if err != nil {
-		return nil, fmt.Errorf("%w: advance %.40q is no duration, such as 24h", bulkhead.ErrMalformed, q.Get("advance"))
+		return nil, fmt.Errorf("%w: advance %.40q is not a duration like 24h", bulkhead.ErrMalformed, q.Get("advance"))
 	}
 	ctx, cancel := r.voteContext()
 	defer cancel()

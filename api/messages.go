@@ -125,7 +125,7 @@ func (s *Server) mail(r *request, q url.Values) ([]bulkhead.Signature, bulkhead.
 	}
 	if v := q.Get("client"); v != "" {
 		if source.Client, err = netip.ParseAddr(v); err != nil {
-			return nil, bulkhead.Source{}, fmt.Errorf("%w: client %.60q is no address", bulkhead.ErrMalformed, v)
+			return nil, bulkhead.Source{}, fmt.Errorf("%w: client %.60q is not an address", bulkhead.ErrMalformed, v)
 		}
 	}
 	source.DKIM = append(source.DKIM, q["dkim"]...)
@@ -400,7 +400,7 @@ func (s *Server) readyReport(r *request, in *client.Report) (bulkhead.Report, er
 	}
 	who.User = in.User
 	if in.Trap && vote != bulkhead.Spam {
-		return bulkhead.Report{}, fmt.Errorf("%w: a trap says spam, not %v", bulkhead.ErrMalformed, vote)
+		return bulkhead.Report{}, fmt.Errorf("%w: the vote of a trap is spam, not %v", bulkhead.ErrMalformed, vote)
 	}
 	recipients, err := mailboxes(vote, in.Recipients)
 	if err != nil {
@@ -416,7 +416,7 @@ func (s *Server) readyReport(r *request, in *client.Report) (bulkhead.Report, er
 // mailboxes returns the recipients of a sighting as a report has them.
 func mailboxes(vote bulkhead.Vote, recipients []string) ([]string, error) {
 	if vote != bulkhead.Sighting && len(recipients) > 0 {
-		return nil, fmt.Errorf("%w: recipients of a vote, want a sighting", bulkhead.ErrMalformed)
+		return nil, fmt.Errorf("%w: only a sighting has recipients", bulkhead.ErrMalformed)
 	}
 	if len(recipients) > bulkhead.MaxRecipients {
 		return nil, fmt.Errorf("%w: %d recipients, limit %d", bulkhead.ErrMalformed, len(recipients), bulkhead.MaxRecipients)
@@ -439,7 +439,7 @@ func (s *Server) reporter(r *request, stranger netip.Addr) (bulkhead.Reporter, e
 	}
 	addr := stranger.Unmap().WithZone("")
 	if addr.IsLoopback() || addr.IsUnspecified() {
-		return bulkhead.Reporter{}, fmt.Errorf("%w: reporter %v is no address of another machine", bulkhead.ErrMalformed, stranger)
+		return bulkhead.Reporter{}, fmt.Errorf("%w: reporter %v is not an address of another machine", bulkhead.ErrMalformed, stranger)
 	}
 	if err := s.maySpeak(r); err != nil {
 		return bulkhead.Reporter{}, fmt.Errorf("a report for a stranger: %w", err)

@@ -30,7 +30,7 @@ type Peers interface {
 }
 
 // ErrNoMesh says that the node shares with nobody.
-var ErrNoMesh = errors.New("the node shares with nobody: set mesh.mode in its configuration")
+var ErrNoMesh = errors.New("this node shares with nobody: set mesh.mode in its configuration")
 
 func (s *Server) network(r *request) (client.Network, error) {
 	if s.peers == nil {
@@ -95,7 +95,7 @@ func (s *Server) addPeer(r *request) (any, error) {
 	}
 	for i := range n.Peers {
 		if n.Peers[i].Key == p.Key {
-			return nil, newProblem(http.StatusConflict, fmt.Sprintf("peer %.80q is on the list already", p.Key))
+			return nil, newProblem(http.StatusConflict, fmt.Sprintf("peer %.80q is already on the list", p.Key))
 		}
 	}
 	if err := s.peers.AddPeer(r.Context(), p); err != nil {

@@ -290,7 +290,7 @@ func TestRefusals(t *testing.T) {
 		{"vote of a mail", local, "POST", "/v1/report?vote=invalid", mailType, sample, nil, 400, `vote: expected value to be one of`},
 		{"vote of a revoked mail", local, "POST", "/v1/revoke?vote=revoke", mailType, sample, nil, 400, "a revoke has no vote"},
 		{"count of a mail", local, "POST", "/v1/report?count=4294967296", mailType, sample, nil, 400, "is not a number"},
-		{"client of a mail", local, "POST", "/v1/report?client=here", mailType, sample, nil, 400, "is no address"},
+		{"client of a mail", local, "POST", "/v1/report?client=here", mailType, sample, nil, 400, "is not an address"},
 		{"mail with too little text", local, "POST", "/v1/report", mailType, "From: a@b.example\n\nhi\n", nil, 422, "too little text"},
 		{"mail with a name and too little text", local, "POST", "/v1/report", mailType, "From: Ann Example <a@b.example>\n\nhi\n", nil, 422, "too little text"},
 		{"long key", local, "POST", "/v1/report", requestType, ready, []string{"Idempotency-Key", strings.Repeat("k", 256)}, 400, "256 bytes, limit 255"},
@@ -301,8 +301,8 @@ func TestRefusals(t *testing.T) {
 		{"wrong token", local, "POST", "/v1/report", requestType, ready, []string{"Authorization", "Bearer nonsense"}, 401, "unauthorised"},
 		{"basic authentication", local, "POST", "/v1/report", requestType, ready, []string{"Authorization", "Basic YTpi"}, 401, "bearer tokens only"},
 		{"other web page", local, "POST", "/v1/report", requestType, ready, []string{"Sec-Fetch-Site", "cross-site"}, 403, "forbidden"},
-		{"users, anonymous", local, "GET", "/v1/users", "", "", nil, 401, "administrator is needed"},
-		{"users, not an administrator", local, "GET", "/v1/users", "", "", []string{"Authorization", "Bearer token-bob"}, 403, "no administrator"},
+		{"users, anonymous", local, "GET", "/v1/users", "", "", nil, 401, "an administrator's token is needed"},
+		{"users, not an administrator", local, "GET", "/v1/users", "", "", []string{"Authorization", "Bearer token-bob"}, 403, "is not an administrator"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

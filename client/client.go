@@ -68,7 +68,7 @@ func (c *Client) Ready(ctx context.Context) error {
 	const path = "/readyz"
 	body, err := send(ctx, c, exchange{method: "GET", path: path})
 	if err == nil && strings.TrimSpace(string(body)) != "ready" {
-		err = fmt.Errorf("client: %s: answer is not a node's: %.40q", path, body)
+		err = fmt.Errorf("client: %s: not a node's answer: %.40q", path, body)
 	}
 	return err
 }
@@ -158,7 +158,7 @@ func call[T any](ctx context.Context, c *Client, k exchange) (T, error) {
 		return none, err
 	}
 	if err := json.Unmarshal(body, &out); err != nil {
-		return none, fmt.Errorf("client: %s: answer is not a node's: %w", k.path, err)
+		return none, fmt.Errorf("client: %s: not a node's answer: %w", k.path, err)
 	}
 	return out, nil
 }
@@ -198,5 +198,5 @@ func refusal(resp *http.Response, body []byte) error {
 	if mediaType == "application/problem+json" && json.Unmarshal(body, p) == nil && p.Status == resp.StatusCode {
 		return p
 	}
-	return errors.New("the server answers " + resp.Status + ", and not as a node does")
+	return errors.New("status " + resp.Status + ": not a node's answer")
 }

@@ -197,5 +197,5 @@ func verdictFor(q *bulkhead.Query, v *Verdict) (bulkhead.Verdict, error) {
 }
 
 func errNoAnswer(path string) error {
-	return fmt.Errorf("client: %s: the answer is to another question", path)
+	return fmt.Errorf("client: %s: the answer does not match the request", path)
 }

@@ -442,7 +442,7 @@ func TestReadWhitelist(t *testing.T) {
 		if name == "main" || name == "more" {
 			continue
 		}
-		if _, err := read(name, false); err == nil || !strings.Contains(err.Error(), "white list "+name) {
+		if _, err := read(name, false); err == nil || !strings.Contains(err.Error(), "whitelist "+name) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}

@@ -97,11 +97,11 @@ func (w *whiteReader) read(name string, r io.Reader, depth int) error {
 	value := uint32(0) // of the last line that had one
 	for n := 1; in.Scan(); n++ {
 		if err := w.line(in.Text(), &value, depth); err != nil {
-			return fmt.Errorf("dcc: white list %s line %d: %w", name, n, err)
+			return fmt.Errorf("dcc: whitelist %s line %d: %w", name, n, err)
 		}
 	}
 	if err := in.Err(); err != nil {
-		return fmt.Errorf("dcc: white list %s: %w", name, err)
+		return fmt.Errorf("dcc: whitelist %s: %w", name, err)
 	}
 	return nil
 }
@@ -158,7 +158,7 @@ func parseWhiteValue(word string) (uint32, error) {
 	if n, err := strconv.ParseUint(word, 10, 32); err == nil && n > 0 && n < Many {
 		return uint32(n), nil
 	}
-	return 0, fmt.Errorf("%.40q is no count: want ok, ok2, many, mx, mxdcc, submit, include or option", word)
+	return 0, fmt.Errorf("%.40q is not a count: want ok, ok2, many, mx, mxdcc, submit, include or option", word)
 }
 
 func (w *whiteReader) include(fields []string, depth int) error {

@@ -79,7 +79,7 @@ func (w *WhiteFiles) Get(name string) *Whitelist {
 	}
 	f.looked = now
 	if err := w.refresh(name, f); err != nil && w.Log != nil {
-		w.Log.Error("white list not read; the last one stays", "err", err)
+		w.Log.Error("whitelist not read; the previous one stays", "err", err)
 	}
 	return f.list
 }

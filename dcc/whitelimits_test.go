@@ -37,9 +37,9 @@ func TestWhiteLines(t *testing.T) {
 		{line: "ok hex body " + hex, sum: Checksum{digests.TypeBody, sum}, want: White},
 		{line: "ok hex fuz2 " + hex, sum: Checksum{digests.TypeFuz2, sum}, want: White},
 		{line: "ok hex IP " + hex, sum: Checksum{digests.TypeIP, sum}, want: White},
-		{line: "0 from joe@example.org", wrong: `"0" is no count`},
-		{line: "16777200 from joe@example.org", wrong: `"16777200" is no count`},
-		{line: "-1 from joe@example.org", wrong: `"-1" is no count`},
+		{line: "0 from joe@example.org", wrong: `"0" is not a count`},
+		{line: "16777200 from joe@example.org", wrong: `"16777200" is not a count`},
+		{line: "-1 from joe@example.org", wrong: `"-1" is not a count`},
 		{line: "ok from", wrong: "want a type and a value"},
 		{line: "ok", wrong: "want a type and a value"},
 		{line: "ok colour blue", wrong: `unknown type "colour"`},
@@ -68,7 +68,7 @@ func TestWhiteLines(t *testing.T) {
 	} {
 		w, err := ReadWhitelist(nil, "list", strings.NewReader("\n"+tt.line), false)
 		if tt.wrong != "" {
-			if err == nil || !strings.Contains(err.Error(), tt.wrong) || !strings.HasPrefix(err.Error(), "dcc: white list list") {
+			if err == nil || !strings.Contains(err.Error(), tt.wrong) || !strings.HasPrefix(err.Error(), "dcc: whitelist list") {
 				t.Errorf("%.60q: %v, want %q", tt.line, err, tt.wrong)
 			}
 			continue

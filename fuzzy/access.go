@@ -47,7 +47,7 @@ func (s *Server) sharedWith(j *job) (*sharedKey, error) {
 		return k, nil
 	}
 	if !s.newKeys.Allow(j.client.Addr(), 1) {
-		return nil, fmt.Errorf("%w: too many new keys from this network", errNoAnswer)
+		return nil, fmt.Errorf("%w: too many new client keys from this network", errNoAnswer)
 	}
 	k, err := deriveShared(&j.key.Secret, &id.client)
 	if err != nil {

@@ -82,7 +82,7 @@ func (s *Server) followLists(ctx context.Context) {
 			s.lists.mu.Lock()
 			if !s.lists.warned {
 				s.lists.warned = true
-				s.Log.Warn("more lists in use than are served", "list", flag, "limit", maxLists)
+				s.Log.Warn("more lists in use than the limit", "list", flag, "limit", maxLists)
 			}
 			s.lists.mu.Unlock()
 		}

@@ -141,7 +141,7 @@ func (s *Server) plan(ctx context.Context, b *updates, j *job) error {
 		return s.planDelete(ctx, b, j)
 	}
 	if !s.lists.add(r.Flag) {
-		return fmt.Errorf("fuzzy: %w: list %d would be one more than the %d that are served", bulkhead.ErrForbidden, r.Flag, maxLists)
+		return fmt.Errorf("fuzzy: %w: list %d would exceed the limit of %d lists in use", bulkhead.ErrForbidden, r.Flag, maxLists)
 	}
 	if r.Value == 0 {
 		return nil

@@ -278,13 +278,13 @@ func (r *Reply) Err() error {
 	}
 	switch r.Value {
 	case CodeSkipped, CodeForbidden:
-		return fmt.Errorf("fuzzy: %w: the storage answers %d", bulkhead.ErrForbidden, r.Value)
+		return fmt.Errorf("fuzzy: %w: the storage answered %d", bulkhead.ErrForbidden, r.Value)
 	case CodeEncryption:
-		return fmt.Errorf("fuzzy: %w: the storage wants encrypted requests", bulkhead.ErrUnauthorised)
+		return fmt.Errorf("fuzzy: %w: the storage requires encrypted requests", bulkhead.ErrUnauthorised)
 	case CodeRefused:
-		return fmt.Errorf("fuzzy: %w: the storage answers %d: rate limit or permission", bulkhead.ErrOverLimit, r.Value)
+		return fmt.Errorf("fuzzy: %w: the storage answered %d: rate limit or permission", bulkhead.ErrOverLimit, r.Value)
 	}
-	return fmt.Errorf("fuzzy: the storage answers code %d", r.Value)
+	return fmt.Errorf("fuzzy: the storage answered code %d", r.Value)
 }
 
 // errNoAnswer marks requests that get no answer at all.

@@ -39,5 +39,5 @@ func ExampleServer() {
 func ExampleServer_SetPolicies() {
 	s := &milter.Server{Clearinghouse: house{}}
 	fmt.Println(s.SetPolicies([]milter.Policy{{Domain: "example.com", Spam: "bounce"}}))
-	// Output: milter: policy "example.com": action "bounce" is none of none, header, quarantine, tempfail, reject
+	// Output: milter: policy "example.com": action "bounce", want none, header, quarantine, tempfail or reject
 }

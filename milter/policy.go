@@ -64,7 +64,7 @@ func (p *Policy) validate() error {
 			*a = Header
 		}
 		if _, ok := severity[*a]; !ok {
-			return fmt.Errorf("milter: policy %q: action %.20q is none of none, header, quarantine, tempfail, reject", p.Domain, *a)
+			return fmt.Errorf("milter: policy %q: action %.20q, want none, header, quarantine, tempfail or reject", p.Domain, *a)
 		}
 	}
 	switch {

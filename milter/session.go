@@ -86,7 +86,7 @@ func (s *Server) ended(c *door.Conn, err error) {
 		return
 	}
 	s.Stats.Malformed.Add(1)
-	s.Log.Warn("milter connection broken off", "mta", c.Client(), "err", err)
+	s.Log.Warn("milter connection failed", "mta", c.Client(), "err", err)
 }
 
 // command handles one packet and appends the reply, if there is one, to out.

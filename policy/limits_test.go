@@ -156,7 +156,7 @@ func TestServe(t *testing.T) {
 		{"the client goes away", &Server{}, "", 0, 0, ""},
 		{"cut", &Server{}, request + "request=smtpd", 1, 1, "unexpected EOF"},
 		{"malformed", &Server{}, request + "GET / HTTP/1.0\n\n" + request, 1, 1, "is not name=value"},
-		{"over the rate", &Server{Rate: few}, request + request + request, 2, 0, "over its rate"},
+		{"over the rate", &Server{Rate: few}, request + request + request, 2, 0, "exceeds its rate"},
 		{"exempt", &Server{Rate: few, Exempt: door.Loopback()}, request + request + request, 3, 0, ""},
 		{"many at once", &Server{}, strings.Repeat(request, 300), 300, 0, ""},
 	} {

@@ -122,7 +122,7 @@ func (s *Server) serve(ctx context.Context, c *door.Conn) {
 			return
 		}
 		if !c.Allow(1) {
-			s.Log.Warn("policy client is over its rate", "client", c.Client())
+			s.Log.Warn("policy client exceeds its rate", "client", c.Client())
 			return
 		}
 		out = s.answer(ctx, &req, out[:0])

@@ -45,7 +45,7 @@ func (r *Reply) Err() error {
 	case 400, 505:
 		return fmt.Errorf("%w: pyzor: %s", bulkhead.ErrMalformed, r.Diag)
 	}
-	return fmt.Errorf("pyzor: server answers %d %s", r.Code, r.Diag)
+	return fmt.Errorf("pyzor: server answered %d %s", r.Code, r.Diag)
 }
 
 // Count returns a count of the answer, by the name of its header.

@@ -56,7 +56,7 @@ const maxCredential = 64 // bytes of a user name or a password
 func checkName(name string) error {
 	for i := range len(name) {
 		if name[i] == '/' {
-			return fmt.Errorf("%w: user name with a slash", bulkhead.ErrMalformed)
+			return fmt.Errorf("%w: user name contains a slash", bulkhead.ErrMalformed)
 		}
 	}
 	return checkCredential("user name", name)
@@ -68,11 +68,11 @@ func checkCredential(what, s string) error {
 	}
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' || s[i] == ',' {
-			return fmt.Errorf("%w: %s with byte %#02x", bulkhead.ErrMalformed, what, s[i])
+			return fmt.Errorf("%w: %s contains byte %#02x", bulkhead.ErrMalformed, what, s[i])
 		}
 	}
 	if s[0] == ' ' || s[len(s)-1] == ' ' {
-		return fmt.Errorf("%w: %s with a blank at its end", bulkhead.ErrMalformed, what)
+		return fmt.Errorf("%w: %s begins or ends with a blank", bulkhead.ErrMalformed, what)
 	}
 	return nil
 }

@@ -110,7 +110,7 @@ func (c *Client) read(want int) ([]Values, error) {
 		rows = append(rows, ParseValues(line))
 	}
 	if want > 0 && len(rows) != want {
-		return nil, fmt.Errorf("%w: razor2: %d rows answer %d", bulkhead.ErrMalformed, len(rows), want)
+		return nil, fmt.Errorf("%w: razor2: %d rows in answer to %d", bulkhead.ErrMalformed, len(rows), want)
 	}
 	return rows, nil
 }
@@ -263,7 +263,7 @@ func accepted(rows []Values) error {
 			return err
 		}
 		if v.Get("res") != "1" {
-			return fmt.Errorf("%w: razor2: the server does not take it", bulkhead.ErrForbidden)
+			return fmt.Errorf("%w: razor2: refused by the server", bulkhead.ErrForbidden)
 		}
 	}
 	return nil

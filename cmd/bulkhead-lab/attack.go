@@ -33,7 +33,7 @@ func newAttackCommand() *cobra.Command {
 				return cli.Usagef("--most %d, want 1 to %d", limit, attack.MaxMeans)
 			}
 			if report != "" && (asJSON || only != "") {
-				return cli.Usagef("--report is of all attacks, without --only and --json")
+				return cli.Usagef("--report needs all attacks: leave out --only and --json")
 			}
 			results, err := runAttacks(cmd.Context(), only, limit)
 			if err != nil {

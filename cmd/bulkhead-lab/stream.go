@@ -143,7 +143,7 @@ func (s *streamCommand) settings() (all []stream.Options, err error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, cli.Usagef("--reporting without a share, or --rule without one")
+		return nil, cli.Usagef("--reporting and --rule need at least one value each")
 	}
 	return all, nil
 }

@@ -89,7 +89,7 @@ func filterInfo(path string, known []filter.Secret) ([]row, error) {
 	r := bufio.NewReaderSize(f, 1<<20)
 	head, err := r.Peek(6)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %d bytes are no filter", bulkhead.ErrMalformed, info.Size())
+		return nil, fmt.Errorf("%w: %d bytes are not a filter", bulkhead.ErrMalformed, info.Size())
 	}
 	// No filter is larger in memory than its file by more than its tables.
 	rows, err := decodeFilter(r, head, 2*info.Size()+1<<20, known)
@@ -138,9 +138,9 @@ func decodeFilter(r io.Reader, head []byte, limit int64, known []filter.Secret) 
 		return []row{{"kind", "two-part filter"}, {"bits", fmt.Sprintf("%d + %d", s.M1, s.M2)}, {"hashes", fmt.Sprintf("%d + %d", s.K, s.D)},
 			{"eigenvalue", s.Eigen.String()}, {"elements", t.Count()}, {"fill", one}, {"fill of section two", two}, {"error", t.ErrorRate()}}, nil
 	case magic == "BHCF":
-		return nil, fmt.Errorf("%w: a snapshot file of a node; ask the node itself at /v1/node", bulkhead.ErrMalformed)
+		return nil, fmt.Errorf("%w: a node's snapshot file; ask the node at /v1/node", bulkhead.ErrMalformed)
 	}
-	return nil, fmt.Errorf("%w: no filter that this program knows begins with %q", bulkhead.ErrMalformed, head)
+	return nil, fmt.Errorf("%w: no known filter format begins with %q", bulkhead.ErrMalformed, head)
 }
 
 func arrayRows(kind string, g filter.Geometry, generation uint64, s filter.Stats) []row {

@@ -11,7 +11,7 @@ func newLabCommand(name string) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Short: "See bulkhead-lab " + name, Hidden: true, DisableFlagParsing: true,
 		RunE: func(*cobra.Command, []string) error {
-			return cli.Usagef("%s is a command of another program: bulkhead-lab %s", name, name)
+			return cli.Usagef("%s is a command of bulkhead-lab: run \"bulkhead-lab %s\"", name, name)
 		},
 	}
 }

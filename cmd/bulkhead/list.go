@@ -323,7 +323,7 @@ func spooled(in io.Reader, names []string) (files []string, done func(), err err
 		return names, func() {}, nil
 	}
 	if slices.Contains(names[at+1:], "-") {
-		return nil, nil, cli.Usagef("there is one standard input, and - stands for it twice")
+		return nil, nil, cli.Usagef("- (standard input) is given twice")
 	}
 	f, err := os.CreateTemp("", "stdin-*.txt")
 	if err != nil {

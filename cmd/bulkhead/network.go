@@ -49,7 +49,7 @@ func (n *networkInfo) printSecret(w io.Writer) error {
 	if f, ok := w.(*os.File); ok {
 		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
 			if err := f.Chmod(info.Mode().Perm() &^ 0o077); err != nil {
-				return fmt.Errorf("the secret is not written into a file that others may read: %w", err)
+				return fmt.Errorf("the secret is not written to a file that others can read: %w", err)
 			}
 		}
 	}

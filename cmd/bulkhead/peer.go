@@ -139,11 +139,11 @@ func keyOf(ctx context.Context, c *client.Client, text string) (string, error) {
 	}
 	switch len(found) {
 	case 0:
-		return "", fmt.Errorf("no peer is called %q or has that key; see \"bulkhead peer list\"", text)
+		return "", fmt.Errorf("no peer has the name or key %q; see \"bulkhead peer list\"", text)
 	case 1:
 		return found[0], nil
 	}
-	return "", fmt.Errorf("%d peers are called %q: name one by its key", len(found), text)
+	return "", fmt.Errorf("%d peers are called %q: use the key of one", len(found), text)
 }
 
 func newPeerWeigh(u *adminFlags) *cobra.Command {
@@ -218,5 +218,5 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 			return t.UTC(), nil
 		}
 	}
-	return time.Time{}, cli.Usagef("%.40q is no time: want 2006-01-02, 2006-01-02T15:04:05Z, or a duration like 36h", text)
+	return time.Time{}, cli.Usagef("%.40q is not a time: want 2006-01-02, 2006-01-02T15:04:05Z, or a duration like 36h", text)
 }

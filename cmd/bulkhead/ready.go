@@ -75,7 +75,7 @@ func ownNode(path string) (*client.Client, error) {
 func ownAddress(listen string) (string, error) {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil || port == "0" {
-		return "", &config.Error{Key: "listen.http", Detail: "no port at which the node could be asked"}
+		return "", &config.Error{Key: "listen.http", Detail: "has no port at which to reach the node"}
 	}
 	switch addr, err := netip.ParseAddr(host); {
 	case host == "", addr == netip.IPv4Unspecified():

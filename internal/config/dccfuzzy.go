@@ -148,7 +148,7 @@ func (c *checker) dccifd(d *Dccifd) {
 	c.duration("dccifd.embargo", d.Embargo, time.Second, 24*time.Hour)
 	c.duration("dccifd.window", d.Window, time.Minute, 366*24*time.Hour)
 	if d.Window <= d.Embargo {
-		c.fail("dccifd.window", "%v is not longer than the embargo, %v: no sender could ever come again in time", d.Window, d.Embargo)
+		c.fail("dccifd.window", "%v is not longer than the embargo, %v: no sender could return in time", d.Window, d.Embargo)
 	}
 	c.duration("dccifd.white", d.White, time.Minute, 366*24*time.Hour)
 	c.between("dccifd.max_message_bytes", float64(d.MaxMessage), 1024, 1<<30)

@@ -150,7 +150,7 @@ func (c *checker) milter(m *Milter, l *Lists) {
 	for i, p := range m.Policies {
 		table := nth("milter.policy", i)
 		if p.Domain == "" {
-			c.fail(table+".domain", "is empty; the keys of [milter] are for everybody else")
+			c.fail(table+".domain", "is empty; the keys of [milter] are for all other domains")
 		}
 		c.actions(table, p.Spam, p.Listed, p.Suspected, p.Bulk, p.Grey, "")
 		c.between(table+".confidence", float64(p.Confidence), 0, 100)

@@ -37,7 +37,7 @@ func (c *checker) upstream(u *Upstream, m *Mesh) {
 		c.fail("upstream.url", "a URL with a user, a query or a fragment; the token goes into token_file")
 	}
 	if m.Mode != "off" {
-		c.fail("mesh.mode", "an edge has nothing to share: its upstream does that")
+		c.fail("mesh.mode", "an edge shares nothing: set this on its upstream")
 	}
 	for _, section := range []string{"tally", "blocklist", "trust"} {
 		given := func(key string) bool { return key == section || strings.HasPrefix(key, section+".") }

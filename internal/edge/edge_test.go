@@ -150,7 +150,7 @@ func TestAway(t *testing.T) {
 	if v, err := e.Check(ctx, query(1)); err != nil || !v.Spam() || !e.Up() {
 		t.Errorf("back: %+v, %v; want spam", v, err)
 	}
-	if got := log.String(); strings.Count(got, "the upstream is away") != 1 || strings.Count(got, "the upstream is back") != 1 {
+	if got := log.String(); strings.Count(got, "the upstream is unreachable") != 1 || strings.Count(got, "the upstream is reachable again") != 1 {
 		t.Errorf("log:\n%s\nwant one line for each change", got)
 	}
 }
@@ -286,7 +286,7 @@ func TestOtherNetwork(t *testing.T) {
 	nodetest.Await(t, "another network", e.OtherNetwork)
 	cancel()
 	watch.Wait()
-	for text, want := range map[string]int{"has another network secret": 2, "network secret now": 1, "is not known": 1} {
+	for text, want := range map[string]int{"has another network secret": 2, "network secret now": 1, "network secret not compared": 1} {
 		if got := strings.Count(log.String(), text); got != want {
 			t.Errorf("%d lines say %q, want %d:\n%s", got, text, want, log)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-var errAway = errors.New("the upstream is away")
+var errAway = errors.New("the upstream is unreachable")
 
 // down reports whether an error says that the upstream is of no use at present, and
 // not that it has refused a request.
@@ -70,9 +70,9 @@ func (h *health) note(err error) {
 	case gone && h.since.IsZero():
 		h.since = h.now()
 		h.probe = h.since.Add(probeEvery)
-		h.log.Error("the upstream is away: checks are answered \"unknown\", reports are refused for now", "err", err)
+		h.log.Error("the upstream is unreachable: checks are answered \"unknown\", reports are refused for now", "err", err)
 	case !gone && !h.since.IsZero():
-		h.log.Info("the upstream is back", "away", h.now().Sub(h.since).Round(time.Millisecond).String())
+		h.log.Info("the upstream is reachable again", "away", h.now().Sub(h.since).Round(time.Millisecond).String())
 		h.since = time.Time{}
 		select {
 		case h.back <- struct{}{}:

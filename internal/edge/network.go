@@ -45,10 +45,10 @@ func (e *Edge) compare(ctx context.Context) bool {
 	log := e.health.log
 	switch {
 	case down(err):
-		log.Debug("the upstream does not say which network it is of", "err", err, "next_try", e.network.retry)
+		log.Debug("the upstream does not name its network", "err", err, "next_try", e.network.retry)
 		return false
 	case err != nil, state == nil, state.Network == "":
-		log.Warn("whether the upstream has this node's network secret is not known", "err", err)
+		log.Warn("network secret not compared with the upstream's", "err", err)
 		return true
 	}
 	other := state.Network != e.network.own

@@ -127,7 +127,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	e.counters.recoveries.Add(1)
 	e.failed.Store(nil)
 	e.replicas.Wake()
-	e.opts.Log.Info("reports are taken again")
+	e.opts.Log.Info("reports are accepted again")
 	return nil
 }
 

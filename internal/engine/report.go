@@ -140,14 +140,14 @@ func checkReport(rep *bulkhead.Report) error {
 		return err
 	}
 	if rep.Vote == bulkhead.Spam && !bulkhead.Identifies(rep.Signatures) {
-		return fmt.Errorf("%w: a vote for spam on a claimed name, network or mark-up alone, which many messages share", bulkhead.ErrMalformed)
+		return fmt.Errorf("%w: a spam vote on nothing but a claimed name, network or markup, which many messages share", bulkhead.ErrMalformed)
 	}
 	return nil
 }
 
 func checkSignatures(sigs []bulkhead.Signature) error {
 	if len(sigs) == 0 {
-		return fmt.Errorf("%w: no signatures: the message has nothing to tell it by", bulkhead.ErrMalformed)
+		return fmt.Errorf("%w: no signatures: the message has nothing to identify it by", bulkhead.ErrMalformed)
 	}
 	if len(sigs) > MaxSignatures {
 		return fmt.Errorf("%w: %d signatures, limit %d", bulkhead.ErrOverLimit, len(sigs), MaxSignatures)

@@ -158,7 +158,7 @@ func Add(ctx context.Context, path string, limit int64, sources []string, overfi
 		return Result{}, err
 	}
 	if rate := l.filter.ErrorRate(); !overfill && rate > 1.05*l.meta.Error {
-		return Result{}, fmt.Errorf("lists: %d entries beside %d raise the error rate to %.3g, wanted %.3g; build the list anew with more room",
+		return Result{}, fmt.Errorf("lists: %d entries beside %d raise the error rate to %.3g, limit %.3g; build the list again with a larger --capacity",
 			r.New, before, rate, l.meta.Error)
 	}
 	return r, l.write(path)
@@ -269,7 +269,7 @@ func countLines(ctx context.Context, name string) (n uint64, err error) {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return 0, fmt.Errorf("lists: %s is not a regular file: it has to be read twice", name)
+		return 0, fmt.Errorf("lists: %s is not a regular file, and must be read twice", name)
 	}
 	err = eachLine(f, func(line int, _ string) error {
 		n++
@@ -342,11 +342,11 @@ func joinAllow(path string, inputs []string) error {
 func (l *List) join(o *List) error {
 	switch {
 	case l.meta.Hash != o.meta.Hash:
-		return fmt.Errorf("lists: a list of hash %q into one of %q", o.meta.Hash, l.meta.Hash)
+		return fmt.Errorf("lists: a list of hash %q cannot be merged into one of %q", o.meta.Hash, l.meta.Hash)
 	case l.meta.Subdomains != o.meta.Subdomains:
 		return errors.New("lists: one list includes subdomains, the other does not")
 	case l.meta.Tone != o.meta.Tone:
-		return fmt.Errorf("lists: a %s list into a %s one", o.meta.Tone, l.meta.Tone)
+		return fmt.Errorf("lists: a %s list cannot be merged into a %s one", o.meta.Tone, l.meta.Tone)
 	}
 	if err := l.filter.Merge(o.filter); err != nil {
 		return fmt.Errorf("lists: build one list like the other to merge them: %w", err)

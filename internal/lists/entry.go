@@ -83,7 +83,7 @@ func ParseEntry(text string) (Entry, error) {
 	if host, bits, ok := strings.Cut(text, "/"); ok {
 		// With a scheme it is a URL; without, a mistake that would never match.
 		if a, err := netip.ParseAddr(host); err == nil && bits != "" && strings.Trim(bits, "0123456789") == "" {
-			return Entry{}, fmt.Errorf("lists: %.80q is no network: want 0 to %d bits", text, a.BitLen())
+			return Entry{}, fmt.Errorf("lists: %.80q is not a network: want 0 to %d bits", text, a.BitLen())
 		}
 		return parseURL(text)
 	}

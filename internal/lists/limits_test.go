@@ -316,7 +316,7 @@ func TestAddTooMuch(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Add(t.Context(), path, 1<<30, []string{write(t, "n", lines(200, "n")...)}, false, Options{})
-	if err == nil || !strings.Contains(err.Error(), "raise the error rate to") || !strings.Contains(err.Error(), "wanted 0.01") {
+	if err == nil || !strings.Contains(err.Error(), "raise the error rate to") || !strings.Contains(err.Error(), "limit 0.01") {
 		t.Errorf("%v", err)
 	}
 	if _, err := Add(t.Context(), path, 1<<30, []string{write(t, "bad", "a b")}, true, Options{}); err == nil {

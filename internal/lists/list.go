@@ -152,10 +152,10 @@ func Read(r io.Reader, limit int64) (*List, error) {
 	}
 	l := &List{filter: t, rate: t.ErrorRate()}
 	if err := json.Unmarshal(t.Meta(), &l.meta); err != nil {
-		return nil, fmt.Errorf("lists: the filter is no list: %v", err)
+		return nil, fmt.Errorf("lists: the filter is not a list: %v", err)
 	}
 	if err := l.meta.validate(); err != nil {
-		return nil, fmt.Errorf("lists: the filter is no list: %w", err)
+		return nil, fmt.Errorf("lists: the filter is not a list: %w", err)
 	}
 	if l.meta.Kinds == nil {
 		l.meta.Kinds = make(map[string]uint64)

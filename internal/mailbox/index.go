@@ -62,7 +62,7 @@ func (r *reader) index(dir string) bool {
 		}
 		switch {
 		case !filepath.IsLocal(name):
-			if !r.fail("%s: line %d: file %.80q does not lie in the folder", path, line, name) {
+			if !r.fail("%s: line %d: file %.80q is not in the folder", path, line, name) {
 				return false
 			}
 			continue

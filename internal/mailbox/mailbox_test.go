@@ -88,7 +88,7 @@ func TestRead(t *testing.T) {
 		{"index", map[string]string{"index.tsv": "file\tlabel\ttime\tmore\nb\tspam\t2024-02-01T10:00:00+01:00\tx\na\t\t\n\n", "a": "A: a\n", "b": "From b\n"}, "",
 			"$/b spam 2024-02-01T10:00:00+01:00 \"From b\\n\"\n$/a ham - \"A: a\\n\""},
 		{"bad index", map[string]string{"index.tsv": "label\tfile\r\nspam\t../x\r\njunk\ta\r\nspam\tnone\r\nspam\ta\r\n", "a": "A: a\n"}, "",
-			"! mailbox: $/index.tsv: line 2: file \"../x\" does not lie in the folder\n" +
+			"! mailbox: $/index.tsv: line 2: file \"../x\" is not in the folder\n" +
 				"! mailbox: $/index.tsv: line 3: label \"junk\", want ham or spam\n" +
 				"! mailbox: open $/none: no such file or directory\n$/a spam - \"A: a\\n\""},
 		{"bad time", map[string]string{"index.tsv": "file\ttime\na\tyesterday\n", "a": "A: a\n"}, "", "! mailbox: $/index.tsv: line 2: time \"yesterday\" is not RFC 3339"},

@@ -127,7 +127,7 @@ func (s *sender) renew(from string, heard uint64) {
 	err := st.save(s.m.opts.Dir)
 	s.m.mu.Unlock()
 	s.imageAll()
-	s.m.opts.Log.Warn("more of this node's counts are known elsewhere than to the node itself: it has gone back in time, and begins a new incarnation",
+	s.m.opts.Log.Warn("peers have more of this node's counts than the node itself: it was set back to an older state, and begins a new incarnation",
 		"shown_by", from, "err", err)
 }
 
@@ -174,7 +174,7 @@ func (s *sender) images(ctx context.Context) {
 		}
 		delete(s.wanted, r)
 		if err := s.image(ctx, r, a); err != nil && ctx.Err() == nil {
-			s.m.opts.Log.Warn("images are not published", "array", r.array, "generation", r.start, "err", err)
+			s.m.opts.Log.Warn("images not published", "array", r.array, "generation", r.start, "err", err)
 		}
 		a.imaged = time.Now()
 		s.charge(by, a.image)

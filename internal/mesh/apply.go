@@ -33,7 +33,7 @@ func (r *receiver) fits(p *peer, t *track, held map[ref]engine.ArrayState, n eng
 	if _, ok := held[at]; !ok && generations(held, n.Array) >= maxGenerations {
 		if !t.full {
 			t.full = true
-			r.refuse(p.key.hint(), reasonLimit, fmt.Sprintf("more than the %d generations that are kept of one peer: its are too short for how long this node keeps them", maxGenerations))
+			r.refuse(p.key.hint(), reasonLimit, fmt.Sprintf("more than %d generations of one peer: they are too short for how long this node keeps them", maxGenerations))
 		}
 		return false, false
 	}
@@ -45,7 +45,7 @@ func (r *receiver) fits(p *peer, t *track, held map[ref]engine.ArrayState, n eng
 	t.cramped[at] = true
 	if !waits && !t.full {
 		t.full = true
-		r.refuse(p.key.hint(), reasonMemory, fmt.Sprintf("%s of generation %d has more than the peer's share of mesh.memory_bytes, %d bytes", n.Array, n.Start, r.m.opts.Engine.RemoteMemory().Limit))
+		r.refuse(p.key.hint(), reasonMemory, fmt.Sprintf("%s of generation %d exceeds the peer's share of mesh.memory_bytes, %d bytes", n.Array, n.Start, r.m.opts.Engine.RemoteMemory().Limit))
 	}
 	return false, waits
 }
@@ -172,7 +172,7 @@ func (r *receiver) continues(p *peer, t *track, a engine.ArrayState, x *round) b
 // future: some clock is wrong, or was. Expired generations are ignored without one.
 func (r *receiver) early(p *peer, x ref) {
 	if x.start >= r.m.opts.Engine.Horizon(x.array) {
-		r.refuse(p.key.hint(), reasonEarly, fmt.Sprintf("its generation of %s starts at %s: its clock is ahead or was when that began, or this node's is behind",
+		r.refuse(p.key.hint(), reasonEarly, fmt.Sprintf("its generation of %s starts at %s: its clock is or was ahead, or this node's is behind",
 			x.array, time.Unix(int64(min(x.start, 1<<40)), 0).UTC().Format(time.RFC3339)))
 	}
 }
@@ -185,7 +185,7 @@ func (r *receiver) doubt(p *peer, t *track) {
 		if t.doubted.IsZero() {
 			t.doubted = time.Now()
 		}
-		r.refuse(p.key.hint(), reasonSuspect, "what it had counted before is missing from its arrays")
+		r.refuse(p.key.hint(), reasonSuspect, "its earlier counts are missing from its arrays")
 	}
 }
 

@@ -39,7 +39,7 @@ func (r *receiver) catchUp(ctx context.Context, b bus) {
 		return ctx.Err() == nil
 	})
 	if err != nil && ctx.Err() == nil {
-		r.m.opts.Log.Warn("what the broker has stored was not read to the end; peers are asked instead", "err", err)
+		r.m.opts.Log.Warn("messages stored by the broker not read to the end; requesting them from peers", "err", err)
 	}
 	if ctx.Err() == nil && (err == nil || limited.Err() != nil) {
 		_ = r.in.put(ctx, incoming{bus: b, caught: true}, true) // behind all that was read; fails if ctx ends

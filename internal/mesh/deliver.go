@@ -110,7 +110,7 @@ func (r *receiver) foreign(ctx context.Context, a arrival) {
 		s.network, s.networkAt = a.network, r.m.opts.Now()
 	})
 	if first {
-		r.m.opts.Log.Error("ALERT: peer has another secret of the network, so nothing is shared: one of the two must be made anew with \"network new --secret-file\"",
+		r.m.opts.Log.Error("ALERT: peer has another network secret, so nothing is shared: one of the two nodes must be made anew with \"network new --secret-file\"",
 			"peer", p.label(), "its_network", a.network, "this_network", newNames(r.m.opts.KeyID).net)
 		r.m.sender.greet(ctx) // so that it hears the same at once
 	}
@@ -186,7 +186,7 @@ func (r *receiver) reject(reason, detail string) {
 	first := r.m.strange.add(reason, detail)
 	r.m.mu.Unlock()
 	if first {
-		r.m.opts.Log.Warn("message refused; others like it are only counted. Nobody knows who sent it", "reason", reason, "detail", detail)
+		r.m.opts.Log.Warn("message of an unknown sender refused; others like it are only counted", "reason", reason, "detail", detail)
 	}
 }
 

@@ -31,7 +31,7 @@ func (r *receiver) loadHeard() error {
 		return err
 	}
 	if err != nil {
-		r.m.opts.Log.Warn("what peers last said is not known", "file", heardFile, "err", err)
+		r.m.opts.Log.Warn("last messages of peers not read", "file", heardFile, "err", err)
 		return nil
 	}
 	for _, h := range list {

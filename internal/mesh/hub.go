@@ -121,7 +121,7 @@ func (m *Mesh) signIn() nats.Option {
 			// message of ours holds bytes that no nonce does.
 			for _, c := range nonce {
 				if c <= ' ' || c >= 0x7f {
-					return nil, errors.New("the broker asks for a signature of something that is no nonce")
+					return nil, errors.New("the broker requests a signature of something other than a nonce")
 				}
 			}
 			return ed25519.Sign(id.private, nonce), nil
@@ -191,7 +191,7 @@ func (i *Identity) certificate(now time.Time) (tls.Certificate, error) {
 // hubIsPeer checks that the server of a TLS connection holds the key of a peer.
 func (m *Mesh) hubIsPeer(c tls.ConnectionState) error {
 	if len(c.PeerCertificates) == 0 {
-		return errors.New("the hub shows no certificate")
+		return errors.New("the hub sent no certificate")
 	}
 	cert := c.PeerCertificates[0]
 	raw, ok := cert.PublicKey.(ed25519.PublicKey)

@@ -176,7 +176,7 @@ func RotateIdentity(dir string) (old, to *Identity, err error) {
 		return nil, nil, err
 	}
 	if old.proof != nil && s.Key != old.ID() {
-		return nil, nil, fmt.Errorf("mesh: the node has not run with its key %s yet, so its peers know only the one before it: start it first", old.ID())
+		return nil, nil, fmt.Errorf("mesh: the node has not run with its key %s yet, so its peers know only the previous key: start it first", old.ID())
 	}
 	seed := make([]byte, ed25519.SeedSize)
 	rand.Read(seed)

@@ -81,7 +81,7 @@ func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *message) boo
 		t.said.head = m.said
 	}
 	if err := r.saveHeard(); err != nil {
-		r.m.opts.Log.Debug("what was last heard is not saved", "err", err)
+		r.m.opts.Log.Debug("last messages of peers not saved", "err", err)
 	}
 	if err := r.m.opts.Engine.Renew(ctx, p.ID, m.stamp.incarnation); err != nil {
 		r.refuseError(p, err)

@@ -260,7 +260,7 @@ func (m *Mesh) AddPeer(ctx context.Context, id, name string, weight float64) err
 	}
 	err = m.changePeers(ctx, func(list map[hint]*member) error {
 		if list[key.hint()] != nil {
-			return fmt.Errorf("%w: mesh: peer %s is on the list already", bulkhead.ErrMalformed, id)
+			return fmt.Errorf("%w: mesh: peer %s is already on the list", bulkhead.ErrMalformed, id)
 		}
 		if len(list) >= maxPeers {
 			return fmt.Errorf("%w: mesh: %d peers, limit %d", bulkhead.ErrOverLimit, len(list), maxPeers)
@@ -352,7 +352,7 @@ func (m *Mesh) quarantine(ctx context.Context, h hint, why string) {
 			return nil
 		}
 		list[h].Quarantine = why
-		m.opts.Log.Error("ALERT: peer is quarantined and not counted until it is weighed again", "peer", list[h].label(), "key", list[h].ID, "why", why)
+		m.opts.Log.Error("ALERT: peer is quarantined and not counted until its weight is set again", "peer", list[h].label(), "key", list[h].ID, "why", why)
 		return nil
 	})
 	if err != nil {

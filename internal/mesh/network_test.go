@@ -65,7 +65,7 @@ func TestWrongSecret(t *testing.T) {
 	for i, m := range meshes {
 		want := newNames(meshes[1-i].opts.KeyID).net
 		eventually(t, 20*time.Second, "each side says that the secrets differ", func() bool {
-			return m.Status().Peers[0].Network == want && logs[i].has("another secret") && logs[i].has(want)
+			return m.Status().Peers[0].Network == want && logs[i].has("another network secret") && logs[i].has(want)
 		})
 	}
 }

@@ -37,7 +37,7 @@ func (r *reader) uvarint() uint64 {
 
 func (r *reader) bytes(n uint64) []byte {
 	if n > uint64(len(r.b)) {
-		r.fail("%d bytes where %d are left", n, len(r.b))
+		r.fail("%d bytes, %d left", n, len(r.b))
 		return nil
 	}
 	out := r.b[:n:n]
@@ -110,7 +110,7 @@ func (e *envelope) parse(keyID uint64) (*message, error) {
 	data := e.data
 	for _, n := range sizes {
 		if n > uint64(len(data)) {
-			return nil, fmt.Errorf("%w: item of %d bytes where %d are left", errMessage, n, len(data))
+			return nil, fmt.Errorf("%w: item of %d bytes, %d left", errMessage, n, len(data))
 		}
 		items, data = append(items, data[:n:n]), data[n:]
 	}

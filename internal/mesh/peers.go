@@ -96,7 +96,7 @@ func loadPeers(dir string) ([]*peer, error) {
 			return nil, fmt.Errorf("mesh: %s: %w", peersFile, err)
 		}
 		if seen[p.key.hint()] {
-			return nil, fmt.Errorf("mesh: %s: peer %s stands twice", peersFile, p.ID)
+			return nil, fmt.Errorf("mesh: %s: peer %s is listed twice", peersFile, p.ID)
 		}
 		seen[p.key.hint()] = true
 	}

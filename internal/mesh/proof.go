@@ -158,7 +158,7 @@ func (r *receiver) reset(ctx context.Context, p *peer, t *track) {
 		r.refuseError(p, err)
 		return
 	}
-	r.m.opts.Log.Warn("the replica of a peer does not continue what the peer has now: asking for it again", "peer", p.label())
+	r.m.opts.Log.Warn("replica does not match the peer's arrays; requesting them again", "peer", p.label())
 	t.suspect, t.gone, t.said, t.doubted = false, nil, evidence{head: t.said.head}, time.Time{}
 	t.pending, t.waiting, t.looked = make(map[ref][]round), 0, make(look)
 }

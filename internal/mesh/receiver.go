@@ -283,7 +283,7 @@ func (r *receiver) saveSeen(now time.Time) {
 	r.m.mu.Unlock()
 	err = errors.Join(err, r.saveHeard())
 	if err != nil {
-		r.m.opts.Log.Debug("what was last heard is not saved", "err", err)
+		r.m.opts.Log.Debug("last messages of peers not saved", "err", err)
 	}
 }
 

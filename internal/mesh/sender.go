@@ -229,7 +229,7 @@ func (s *sender) flush() {
 // peers that ask for them are sent images.
 func (s *sender) tooLarge(size int, arrays []ref) {
 	if s.dropped.Add(1) == 1 {
-		s.m.opts.Log.Warn("the broker takes no message of that size; raise its max_payload to 1 MB", "bytes", size)
+		s.m.opts.Log.Warn("message too large for the broker; raise its max_payload to 1 MB", "bytes", size)
 	}
 	for _, r := range arrays {
 		if a := s.arrays[r]; a != nil {
@@ -247,7 +247,7 @@ func (m *message) arrays() (out []ref) {
 }
 
 // errTooLarge: a bus never takes a message of that size.
-var errTooLarge = errors.New("mesh: message is larger than the broker takes")
+var errTooLarge = errors.New("mesh: message is larger than the broker accepts")
 
 func (s *sender) own() topic { return topic{kind: kindDelta, origin: s.m.opts.Identity.public.hint()} }
 
@@ -260,7 +260,7 @@ func (s *sender) publish(ctx context.Context) []engine.ArrayState {
 	parts, own, err := s.m.opts.Engine.TakeRounds(ctx)
 	if err != nil {
 		if ctx.Err() == nil && !errors.Is(err, bulkhead.ErrReadOnly) {
-			s.m.opts.Log.Error("own rounds are not published; peers will ask for images", "err", err)
+			s.m.opts.Log.Error("own rounds not published; peers will request images", "err", err)
 		}
 		return s.m.opts.Engine.Own()
 	}

@@ -85,7 +85,7 @@ func (c *dccClients) Client(id uint32) (dcc.Client, bool) {
 func checkDCCSecret(name, secret string) error {
 	id, err := strconv.ParseUint(name, 10, 32)
 	if err != nil || id < dcc.MinServerID || id > dcc.MaxClientID || strconv.FormatUint(id, 10) != name {
-		return fmt.Errorf("%w: DCC clients have numbers for names: the account of client-id 32769 is called 32769 (%d to %d), not %.40q",
+		return fmt.Errorf("%w: a DCC client's account is named after its ID, such as 32769 (%d to %d), not %.40q",
 			bulkhead.ErrMalformed, dcc.MinServerID, dcc.MaxClientID, name)
 	}
 	passwords := strings.Fields(secret)

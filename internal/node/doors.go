@@ -44,7 +44,7 @@ func (n *Node) startDoors(ctx context.Context, st *stage) error {
 		}
 		o, err := d.open(ctx, address)
 		if err != nil && n.spare && d.key != "http" && errors.Is(err, syscall.EADDRINUSE) {
-			n.log.Warn("front door stays shut: another program has its port", "door", d.key, "address", address)
+			n.log.Warn("front door not opened: another program has its port", "door", d.key, "address", address)
 			continue
 		}
 		if err != nil {
@@ -58,7 +58,7 @@ func (n *Node) startDoors(ctx context.Context, st *stage) error {
 		n.core.doors = append(n.core.doors, client.Door{Name: d.key, Address: o.address})
 	}
 	if len(st.tasks) == 0 {
-		return &config.Error{Key: "listen", Detail: "no front door is on"}
+		return &config.Error{Key: "listen", Detail: "no front door is enabled"}
 	}
 	return nil
 }

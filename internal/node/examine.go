@@ -100,7 +100,7 @@ func (x *examination) store(ctx context.Context) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if x.cfg.Upstream.URL == "" {
-			x.fault("store", filepath.Join(x.dir, StoreFolder), 0, "the store is missing", "restore a backup; a node that starts without it has counted nothing")
+			x.fault("store", filepath.Join(x.dir, StoreFolder), 0, "the store is missing", "restore a backup; a node started without it has no counts")
 		}
 		return nil
 	case err != nil:
@@ -139,7 +139,7 @@ func (x *examination) rates() {
 	faults, read := ratelimit.Inspect(dir, rules)
 	x.out.Files += read
 	for _, name := range slices.Sorted(maps.Keys(faults)) {
-		x.fault("ratelimits", filepath.Join(dir, name), 0, faults[name].Error(), "the node sets it aside when it starts, and what was counted in the present period is forgotten")
+		x.fault("ratelimits", filepath.Join(dir, name), 0, faults[name].Error(), "on start the node sets it aside and forgets the counts of the current period")
 	}
 }
 
@@ -154,7 +154,7 @@ func (x *examination) greylist() {
 		err = new(dcc.Greylist).Load(f)
 	}
 	if err != nil {
-		x.fault("greylist", path, 0, err.Error(), "without it every sender is new, and waits once more")
+		x.fault("greylist", path, 0, err.Error(), "without it every sender is new and has to wait once more")
 		return
 	}
 	x.out.Files++

@@ -34,7 +34,7 @@ func NewNetwork(dir, secretFile string) (Identity, error) {
 	}
 	path := filepath.Join(dir, networkKeyFile)
 	if _, err := os.Stat(path); err == nil {
-		return Identity{}, fmt.Errorf("%s exists: what the node holds can only be found with it; see \"bulkhead network show\"", path)
+		return Identity{}, fmt.Errorf("%s exists, and the node's counts can only be found with it; see \"bulkhead network show\"", path)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return Identity{}, err

@@ -56,7 +56,7 @@ func (n *Node) startUpstream(_ context.Context, st *stage) error {
 	st.tasks = append(st.tasks, task{name: "upstream", run: n.edge.Watch})
 	n.house = n.remembering(n.edge)
 	n.registry.MustRegister(newUpstreamCollector(n.edge))
-	n.log.Info("edge: the knowledge is elsewhere", "upstream", u.URL)
+	n.log.Info("edge: queries and reports go to the upstream", "upstream", u.URL)
 	st.close = func(context.Context) error {
 		up.HTTP.CloseIdleConnections()
 		return nil

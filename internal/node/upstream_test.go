@@ -67,7 +67,7 @@ func TestEdge(t *testing.T) {
 	if _, text := get(t, address(t, n, "http")+"/metrics"); !strings.Contains(text, "bulkhead_upstream_up 0") || strings.Contains(text, `bulkhead_upstream_total{what="fail_open"} 0`) {
 		t.Errorf("metrics:\n%s", text)
 	}
-	if away := log.count("the upstream is away"); away != 1 {
+	if away := log.count("the upstream is unreachable"); away != 1 {
 		t.Errorf("%d lines say that the upstream is away, want 1", away)
 	}
 }

@@ -328,7 +328,7 @@ func (s *Store) prune() {
 		}
 	}
 	if err = errors.Join(err, s.sweepFiles()); err != nil {
-		s.log.Warn("removing what the last checkpoint made superfluous", "err", err)
+		s.log.Warn("removing files that the last checkpoint made obsolete", "err", err)
 	}
 }
 
@@ -349,7 +349,7 @@ func (s *Store) sweepFiles() error {
 			continue
 		}
 		if !isStored(n.Name()) {
-			s.log.Warn("a file that the store has not written", "file", s.path(filesDir, n.Name()))
+			s.log.Warn("unknown file in the store", "file", s.path(filesDir, n.Name()))
 			continue
 		}
 		errs = append(errs, removeIfThere(s.fs, s.path(filesDir, n.Name())))

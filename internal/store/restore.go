@@ -143,7 +143,7 @@ func fillJournal(ctx context.Context, fr *frameReader, s *Store) error {
 		switch {
 		case kind == frameEnd && len(p) == 8 && binary.LittleEndian.Uint64(p) == last:
 			if _, err := io.ReadFull(fr.r, make([]byte, 1)); err != io.EOF {
-				return fr.fault(errors.New("bytes behind the end of the backup"))
+				return fr.fault(errors.New("bytes after the end of the backup"))
 			}
 			return nil
 		case kind == frameEntry && len(p) >= 8 && binary.LittleEndian.Uint64(p) == last+1:

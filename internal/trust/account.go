@@ -109,7 +109,7 @@ func (a *Account) Validate() error {
 		}
 	}
 	if a.Parent == a.Name {
-		return fmt.Errorf("%w: account %q answers for itself", bulkhead.ErrMalformed, a.Name)
+		return fmt.Errorf("%w: account %q is its own parent", bulkhead.ErrMalformed, a.Name)
 	}
 	if n := len(a.TokenHash); n != 0 && n != tokenHashSize {
 		return fmt.Errorf("%w: account %q: token hash of %d bytes, want %d", bulkhead.ErrMalformed, a.Name, n, tokenHashSize)
@@ -128,11 +128,11 @@ func CheckName(name string) error {
 	for i, r := range name {
 		plain := unicode.IsLetter(r) || unicode.IsDigit(r)
 		if !plain && (i == 0 || !strings.ContainsRune("._@+=-", r) && !unicode.IsMark(r)) {
-			return fmt.Errorf("%w: account name %q holds %U there, want letters, digits and ._@+=-, a letter or digit first", bulkhead.ErrMalformed, name, r)
+			return fmt.Errorf("%w: account name %q contains %U, want letters, digits and ._@+=-, a letter or digit first", bulkhead.ErrMalformed, name, r)
 		}
 	}
 	if strings.Contains(name, "..") {
-		return fmt.Errorf("%w: account name %q holds two dots in a row", bulkhead.ErrMalformed, name)
+		return fmt.Errorf("%w: account name %q contains two dots in a row", bulkhead.ErrMalformed, name)
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func checkPrintable(name string) error {
 	}
 	for _, r := range name {
 		if !unicode.IsGraphic(r) || unicode.IsSpace(r) {
-			return fmt.Errorf("%w: account name %q holds %U", bulkhead.ErrMalformed, name, r)
+			return fmt.Errorf("%w: account name %q contains %U", bulkhead.ErrMalformed, name, r)
 		}
 	}
 	return nil

@@ -51,7 +51,7 @@ func (s *Sealer) Seal(account, protocol string, secret []byte) ([]byte, error) {
 }
 
 // errUnseal does not say why: whoever tampers with secrets learns nothing.
-var errUnseal = errors.New("trust: secret does not open: wrong key file, or it was changed or moved")
+var errUnseal = errors.New("trust: secret cannot be decrypted: wrong key file, or the secret was changed or moved")
 
 // Open decrypts what Seal returned for the same account and protocol.
 func (s *Sealer) Open(account, protocol string, sealed []byte) ([]byte, error) {

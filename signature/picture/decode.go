@@ -80,7 +80,7 @@ func inBounds(w, h int) bool {
 // Time is linear in the pixels and bytes.
 func Read(ctx context.Context, data []byte) (*Look, error) {
 	if Pixels(data) == 0 {
-		return nil, fmt.Errorf("picture: %w: no picture of %d to %d pixels", bulkhead.ErrOverLimit, minPixels, MaxPixels)
+		return nil, fmt.Errorf("picture: %w: not a picture of %d to %d pixels", bulkhead.ErrOverLimit, minPixels, MaxPixels)
 	}
 	p := pace.New(ctx)
 	f, _ := formatOf(data)
@@ -92,7 +92,7 @@ func Read(ctx context.Context, data []byte) (*Look, error) {
 		return nil, fmt.Errorf("picture: %w: %v", bulkhead.ErrMalformed, err)
 	}
 	if b := img.Bounds(); !inBounds(b.Dx(), b.Dy()) {
-		return nil, fmt.Errorf("picture: %w: %d by %d pixels where another size was announced", bulkhead.ErrOverLimit, b.Dx(), b.Dy())
+		return nil, fmt.Errorf("picture: %w: decoded to %d by %d pixels, not to the announced size", bulkhead.ErrOverLimit, b.Dx(), b.Dy())
 	}
 	l, err := lookOf(img, p)
 	if err := pace.Ended(p); err != nil {

@@ -37,7 +37,7 @@ func lookOf(img image.Image, p *pace.Pace) (*Look, error) {
 	whole, inside := g.whole(), g.inside()
 	l := &Look{views: []view{g.view(whole)}}
 	if !l.views[0].loud() {
-		return nil, fmt.Errorf("picture: %w: too little is to be seen", bulkhead.ErrOverLimit)
+		return nil, fmt.Errorf("picture: %w: too little detail", bulkhead.ErrOverLimit)
 	}
 	if area(inside) < minMargin*area(whole) {
 		if v := g.view(inside); v.loud() {

@@ -48,7 +48,7 @@ func Parse(scheme bulkhead.Scheme, text string) (bulkhead.Signature, error) {
 	if scheme == bulkhead.RazorE8 {
 		size = 8
 	} else if scheme != bulkhead.RazorE4 {
-		return bulkhead.Signature{}, fmt.Errorf("%w: %s is no engine of razor", bulkhead.ErrMalformed, scheme)
+		return bulkhead.Signature{}, fmt.Errorf("%w: %s is not a Razor engine", bulkhead.ErrMalformed, scheme)
 	}
 	chars := (2*size + 2) / 3 * 2
 	if len(text) != chars {

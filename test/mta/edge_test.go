@@ -93,7 +93,7 @@ func TestPostfixEdge(t *testing.T) {
 	up.start(t)
 	nodetest.Await(t, "mail refused again", func() bool { return send("back", spam) == 550 })
 	if !strings.Contains(n.metrics(t), "\nbulkhead_upstream_up 1\n") {
-		t.Error("the metrics do not say that the upstream is back")
+		t.Error("the metrics do not say that the upstream is reachable again")
 	}
 	if code := send("clean", prose(1)); code != 250 {
 		t.Errorf("clean mail: %d, want 250", code)

@@ -147,7 +147,7 @@ func (k *Keeper[S, G]) opensBehind(now time.Time, last G) bool {
 	if k.behind.IsZero() || now.Before(k.behind) {
 		k.behind = now
 		if lag := time.Unix(int64(last.begin()), 0).Sub(now); lag > k.opts.Generation {
-			k.log.Warn("the clock is behind the open generation: it is wrong, or was; until it has caught up peers take no counts of this node",
+			k.log.Warn("the clock is behind the open generation, so it is or was wrong; until it has caught up, peers accept no counts of this node",
 				"book", k.name, "behind", lag.Round(time.Second))
 		}
 	}
@@ -169,7 +169,7 @@ func (k *Keeper[S, G]) GivenUp(c Change[S], now time.Time) (n uint64) {
 			n++
 		}
 	}
-	k.log.Warn("memory is short: the oldest generations are given up before their time", "book", k.name,
+	k.log.Warn("memory limit reached: the oldest generations are dropped early", "book", k.name,
 		"generations", n, "memory_bytes", k.opts.Memory)
 	return n
 }

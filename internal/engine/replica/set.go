@@ -176,7 +176,7 @@ func (s *Set) CheckName(origin, to string) error {
 		return err
 	}
 	if s.View().origin(to) != nil {
-		return fmt.Errorf("%w: origin %.128q is here already", bulkhead.ErrMalformed, to)
+		return fmt.Errorf("%w: origin %.128q already exists", bulkhead.ErrMalformed, to)
 	}
 	return nil
 }

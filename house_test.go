@@ -36,6 +36,7 @@ var mayImport = map[string][]string{
 	"signature/dcc":                  {".", "signature/internal/*"},
 	"signature/internal/pace":        {},
 	"signature/internal/scan":        {},
+	"signature/internal/markup":      {"signature/internal/scan"},
 	"signature/picture":              {".", "signature/internal/*"},
 	"signature/document":             {"signature/internal/*"},
 	"signature/internal/mailtest":    {},

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
+	"github.com/bulkhead-mail/bulkhead/signature/internal/markup"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
@@ -59,31 +60,29 @@ func (v *visible) done() bool { return v.pace.Err() != nil || v.full() && v.href
 // tokens takes source up to its end or up to a token that is too long, and
 // returns how many bytes that is.
 func (v *visible) tokens(source string) (taken int) {
-	z := html.NewTokenizer(strings.NewReader(source))
-	z.SetMaxBuf(maxToken)
+	t := markup.Over(source, maxToken)
 	for !v.done() {
-		kind := z.Next()
-		if kind == html.ErrorToken {
-			if z.Err() == html.ErrBufferExceeded {
+		if !t.Next() {
+			if t.TooLong() {
 				return taken
 			}
 			return len(source)
 		}
-		n := len(z.Raw())
+		n := len(t.Raw())
 		if taken += n; v.pace.Over(n) {
 			break
 		}
-		switch kind {
-		case html.TextToken:
+		switch t.Kind() {
+		case markup.Text:
 			if v.skip == 0 && v.veil == 0 && !v.full() {
-				v.text(z.Text())
+				v.text(scan.Bytes(t.Text()))
 			}
-		case html.StartTagToken:
-			v.open(z, false)
-		case html.SelfClosingTagToken:
-			v.open(z, true)
-		case html.EndTagToken:
-			v.end(z)
+		case markup.Start:
+			v.open(&t, false)
+		case markup.SelfClosing:
+			v.open(&t, true)
+		case markup.End:
+			v.end(&t)
 		}
 	}
 	return taken
@@ -185,25 +184,34 @@ type visible struct {
 	hrefs  int               // links that may yet be noted
 	known  map[Href]struct{} // that were
 	anchor int               // 1 more than where the text of an open link begins; 0 if none is open
+	name   []byte            // of the present tag
 	tag    string            // source of a tag that is too long for the tokenizer, "" for none
 }
 
 func (v *visible) text(b []byte) {
-	for _, c := range b {
-		if c == '\n' || c == '\r' || c == '\t' {
-			c = ' '
-		}
+	for len(b) > 0 {
 		n := len(v.dst)
 		atStart := n == v.start || v.dst[n-1] == '\n'
-		if c == ' ' && (atStart || v.dst[n-1] == ' ') {
+		if isBlank(b[0]) {
+			if b = b[1:]; atStart || v.dst[n-1] == ' ' {
+				continue
+			}
+			v.dst = append(v.dst, ' ')
 			continue
+		}
+		word := 1
+		for word < len(b) && !isBlank(b[word]) {
+			word++
 		}
 		if atStart && v.quotes > 0 {
 			v.dst = append(v.dst, '>', ' ')
 		}
-		v.dst = append(v.dst, c)
+		v.dst = append(v.dst, b[:word]...)
+		b = b[word:]
 	}
 }
+
+func isBlank(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' }
 
 func (v *visible) line() {
 	if n := len(v.dst); n > v.start && v.dst[n-1] != '\n' {
@@ -219,14 +227,14 @@ func (v *visible) paragraph() {
 	}
 }
 
-func (v *visible) open(z *html.Tokenizer, selfClosing bool) {
-	name, _ := z.TagName()
-	tag := atom.Lookup(name)
+func (v *visible) open(t *markup.Tokens, selfClosing bool) {
+	v.name = t.AppendName(v.name[:0])
+	tag := atom.Lookup(v.name)
 	source := v.tag
 	if source == "" {
-		source = scan.String(z.Raw())
+		source = t.Raw()
 	}
-	v.element(tag, name, source)
+	v.element(tag, v.name, source)
 	if void := selfClosing || isVoid(tag); !void {
 		v.enter(tag, v.veilsOf(tag, source))
 	}
@@ -255,9 +263,9 @@ func (v *visible) open(z *html.Tokenizer, selfClosing bool) {
 	}
 }
 
-func (v *visible) end(z *html.Tokenizer) {
-	name, _ := z.TagName()
-	tag := atom.Lookup(name)
+func (v *visible) end(t *markup.Tokens) {
+	v.name = t.AppendName(v.name[:0])
+	tag := atom.Lookup(v.name)
 	if tag == atom.A && v.page != nil {
 		v.endAnchor()
 	}

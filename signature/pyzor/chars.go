@@ -93,6 +93,19 @@ func (t *charText) put(r rune) {
 	}
 }
 
+// puts appends characters of ASCII.
+func (t *charText) puts(text []byte) {
+	t.widen(0)
+	switch t.width {
+	case 1:
+		t.narrow = append(t.narrow, text...)
+	case 2:
+		t.wide = appendChars(t.wide, text)
+	default:
+		t.full = appendChars(t.full, text)
+	}
+}
+
 // strip passes the text of HTML on to l, see stripper. It reports false where
 // the client's parser breaks.
 func (t *charText) strip(l *liner, p *pace.Pace) bool {

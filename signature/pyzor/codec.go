@@ -20,12 +20,26 @@ const undefined = '\uFFFE'
 // A sink passes decoded text on and counts what did not fit.
 type sink struct {
 	take func(rune)
+	run  func([]byte) // takes several characters of ASCII
 	bad  int
 	with rune
 	pace *pace.Pace
 }
 
 func (s *sink) put(r rune) { s.take(r) }
+
+// ascii passes on the ASCII characters at the start of b and returns how many they are.
+// If there is no time for them, it reports so.
+func (s *sink) ascii(b []byte) (n int, over bool) {
+	n = scan.ASCIIPrefix(b[:min(len(b), pace.Step)])
+	if n > 0 {
+		if s.pace.Over(n) {
+			return 0, true
+		}
+		s.run(b[:n])
+	}
+	return n, false
+}
 
 func (s *sink) puts(text string) {
 	for _, r := range text {
@@ -68,23 +82,21 @@ func (s *sink) decode(b []byte, codec string) {
 		return
 	}
 	switch codec {
-	case "ascii":
-		for i, c := range b {
-			if s.over(i) {
+	case "ascii", "latin_1":
+		for len(b) > 0 {
+			n, over := s.ascii(b)
+			if b = b[n:]; over || s.pace.Over(1) {
 				return
 			}
-			if c < 0x80 {
-				s.put(rune(c))
-			} else {
+			switch {
+			case len(b) == 0 || b[0] < 0x80:
+				continue
+			case codec == "ascii":
 				s.error()
+			default:
+				s.put(rune(b[0]))
 			}
-		}
-	case "latin_1":
-		for i, c := range b {
-			if s.over(i) {
-				return
-			}
-			s.put(rune(c))
+			b = b[1:]
 		}
 	case "utf_8":
 		s.utf8(b)
@@ -129,28 +141,38 @@ func codecOf(charset string) (string, bool) {
 }
 
 func (s *sink) single(b []byte, table []rune) {
-	for at, c := range b {
-		if s.over(at) {
+	first := 256 - len(table) // bytes below are ASCII
+	for len(b) > 0 {
+		if first > 0 && b[0] < 0x80 {
+			n, over := s.ascii(b)
+			if over {
+				return
+			}
+			b = b[n:]
+			continue
+		}
+		if s.pace.Over(1) {
 			return
 		}
-		i := int(c)
-		if len(table) == 128 {
-			if i < 128 {
-				s.put(rune(i))
-				continue
-			}
-			i -= 128
-		}
-		if r := table[i]; r != undefined {
+		if r := table[int(b[0])-first]; r != undefined {
 			s.put(r)
 		} else {
 			s.error()
 		}
+		b = b[1:]
 	}
 }
 
 func (s *sink) utf8(b []byte) {
 	for len(b) > 0 {
+		if b[0] < utf8.RuneSelf {
+			n, over := s.ascii(b)
+			if over {
+				return
+			}
+			b = b[n:]
+			continue
+		}
 		if s.pace.Over(1) {
 			return
 		}
@@ -324,7 +346,7 @@ func decodeNamed(b []byte, charset string, with rune) (text []rune, bad int, kno
 	if !ok {
 		return nil, 0, false
 	}
-	s := &sink{with: with, take: func(r rune) { text = append(text, r) }}
+	s := &sink{with: with, take: func(r rune) { text = append(text, r) }, run: func(ascii []byte) { text = append(text, []rune(string(ascii))...) }}
 	s.decode(b, codec)
 	return text, s.bad, true
 }

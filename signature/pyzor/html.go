@@ -60,6 +60,12 @@ func (r *textRun) put(c rune) {
 		}
 		return
 	}
+	r.begin()
+	r.out.put(c)
+}
+
+// begin passes on the blank that waits for what follows.
+func (r *textRun) begin() {
 	if !r.begun {
 		r.begun, r.blank = true, ' '
 	}
@@ -67,7 +73,6 @@ func (r *textRun) put(c rune) {
 		r.out.put(r.blank)
 		r.blank = 0
 	}
-	r.out.put(c)
 }
 
 // data takes a run of text. Blanks at its ends go, also those that references
@@ -78,6 +83,20 @@ func (h *stripper[T]) data(text []T, references bool) {
 	}
 	run := textRun{out: h.out}
 	for i := 0; i < len(text) && !h.pace.Over(1); {
+		// Most characters are those of words.
+		n := 0
+		for n < min(len(text)-i, pace.Step) && !isSpace(text[i+n]) && (text[i+n] != '&' || !references) {
+			n++
+		}
+		if n > 0 {
+			if h.pace.Over(n) {
+				return
+			}
+			run.begin()
+			putWord(run.out, text[i:i+n])
+			i += n
+			continue
+		}
 		if text[i] != '&' || !references {
 			run.put(rune(text[i]))
 			i++

@@ -54,15 +54,20 @@ func (l *liner) puts(text []byte) {
 		for n < len(text) && text[n] > ' ' && text[n] < 0x7f {
 			n++
 		}
-		for _, c := range text[:min(n, maxWord-l.length)] {
-			l.word[l.length] = rune(c)
-			l.length++
-		}
+		putWord(l, text[:n])
 		if n < len(text) {
 			l.put(rune(text[n]))
 			n++
 		}
 		text = text[n:]
+	}
+}
+
+// putWord takes characters of a word: none of them is white space.
+func putWord[T char](l *liner, text []T) {
+	for _, c := range text[:min(len(text), maxWord-l.length)] {
+		l.word[l.length] = rune(c)
+		l.length++
 	}
 }
 

@@ -123,14 +123,17 @@ func userDefined(codec string, lead, trail byte) rune {
 func (s *sink) pairs(b []byte, codec string) {
 	m := codecs[codec]()
 	for i := 0; i < len(b); {
-		if s.pace.Over(1) {
-			return
-		}
 		c := b[i]
 		if c < 0x80 {
-			s.put(rune(c))
-			i++
+			n, over := s.ascii(b[i:])
+			if over {
+				return
+			}
+			i += n
 			continue
+		}
+		if s.pace.Over(1) {
+			return
 		}
 		if text, ok := m[uint16(c)]; ok {
 			s.puts(text)

@@ -71,11 +71,11 @@ func codecOrASCII(charset string) string {
 	return "ascii"
 }
 
-// decode decodes body and calls put with each character, or puts with all of them
-// if they are ASCII.
+// decode decodes body and calls put with each character, or puts with several that are
+// ASCII.
 func (r *reader) decode(body []byte, codec string, with rune, puts func([]byte), put func(rune)) {
 	if !scan.IsASCII(body) || !keepsASCII(codec) {
-		s := sink{take: put, with: with, pace: r.pace}
+		s := sink{take: put, run: puts, with: with, pace: r.pace}
 		s.decode(body, codec)
 		return
 	}
@@ -101,7 +101,7 @@ func (r *reader) page(body []byte, codec string) *charText {
 	if room > pace.Step {
 		// Find out how much memory it takes first.
 		room = 0
-		r.decode(body, codec, ignoreErrors, nil, func(c rune) {
+		r.decode(body, codec, ignoreErrors, func(run []byte) { room += len(run) }, func(c rune) {
 			room++
 			widest = max(widest, c)
 		})
@@ -111,7 +111,7 @@ func (r *reader) page(body []byte, codec string) *charText {
 		}
 	}
 	text.reserve(room, widest)
-	r.decode(body, codec, ignoreErrors, nil, text.put)
+	r.decode(body, codec, ignoreErrors, text.puts, text.put)
 	return text
 }
 

@@ -22,31 +22,31 @@ func decodeBase64(part []byte) []byte {
 	if cut {
 		data, _, _ = bytes.Cut(data, []byte{'='})
 	}
-	chars := make([]byte, 0, len(data))
+	digits := make([]byte, 0, len(data))
+	pads := 0 // "=" at the end of digits
 	for _, c := range data {
-		if _, ok := scan.Digit64(c); ok {
-			chars = append(chars, c)
+		if v, ok := scan.Digit64(c); ok {
+			digits = append(digits, v)
+			if pads++; c != '=' {
+				pads = 0
+			}
 		}
 	}
 	// Without a blank line to start from, the client removes only the padding at
 	// the very end, and takes any other for a digit.
-	digits := bytes.TrimRight(chars, "=")
-	for i, c := range digits {
-		digits[i], _ = scan.Digit64(c)
-	}
+	digits = digits[:len(digits)-pads]
 	header := part
 	if start, _ := blankLine(part); start >= 0 {
 		header = part[:start]
 	}
-	out := append([]byte(nil), header...)
+	out := append(make([]byte, 0, len(header)+2+len(digits)/4*3+64), header...)
 	out = append(out, '\n', '\n')
-	return append(out, joinDigits(digits)...)
+	return joinDigits(out, digits)
 }
 
-// joinDigits joins six-bit digits. A digit left over alone stands for as many
+// joinDigits appends what six-bit digits stand for to out. A digit left over alone stands for as many
 // zero bytes as its value, unless it opens one of the client's lines of sixty.
-func joinDigits(d []byte) []byte {
-	out := make([]byte, 0, len(d)/4*3+3)
+func joinDigits(out, d []byte) []byte {
 	i := 0
 	for ; i+4 <= len(d); i += 4 {
 		out = append(out, d[i]<<2|d[i+1]>>4, d[i+1]<<4|d[i+2]>>2, d[i+2]<<6|d[i+3])

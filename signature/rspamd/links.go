@@ -13,20 +13,25 @@ import (
 // A span is a piece of a text: index of its first byte, and of that behind its last.
 type span struct{ start, end int }
 
-// findLinks returns the links and addresses in text that rspamd cuts out before it looks for
+// findLinks appends to links the links and addresses in text that rspamd cuts out before it looks for
 // words, in their order. bare says that host names count without "www." and a scheme, as in
 // plain text. None reaches across white space.
 //
 // Source: docs/specs/rspamd-fuzzy.md#links.
-func findLinks(text []byte, bare bool) []span {
-	var links []span
+func findLinks(links []span, text []byte, bare bool) []span {
 	for at := 0; at < len(text); {
-		n := bytes.IndexAny(text[at:], " \t\r\n\f")
-		if n < 0 {
-			n = len(text) - at
+		n, mark := 0, -1 // the bytes without a blank, the first "@" or point among them
+		for ; at+n < len(text); n++ {
+			c := text[at+n]
+			if c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '\f' {
+				break
+			}
+			if mark < 0 && (c == '@' || c == '.') {
+				mark = n
+			}
 		}
 		// A point at the end is that of a sentence.
-		if chunk := text[at : at+n]; n > 1 && bytes.ContainsAny(chunk[:n-1], "@.") {
+		if chunk := text[at : at+n]; n > 1 && mark >= 0 && mark < n-1 {
 			f := linkFinder{chunk: chunk[:min(len(chunk), maxChunk)], bare: bare}
 			for _, l := range f.links() {
 				links = append(links, span{at + l.start, at + l.end})

@@ -8,14 +8,108 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cespare/xxhash/v2"
+	"github.com/dchest/siphash"
+
 	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
 )
 
 // naiveWords are the words of a text, of which none is taken for a simple one.
 func naiveWords(text []byte, bare bool, limit int) []string {
-	var found wordList
-	oddWords(&found, text, bare, limit, nil)
+	var found oddList
+	found.odd(text, bare, limit, nil)
 	return found.strings()
+}
+
+// listed returns the words of a list or a vocabulary, none of nil.
+func listed[L wordList | vocabulary](l *L) []string {
+	switch l := any(l).(type) {
+	case *wordList:
+		if l != nil {
+			return l.strings()
+		}
+	case *vocabulary:
+		if l != nil {
+			return l.strings()
+		}
+	}
+	return nil
+}
+
+// naiveShingle is shingle j of words.
+func naiveShingle(h *Hasher, j int, words []string) uint64 {
+	seed, least := binary.LittleEndian.Uint64(h.keys[j][:]), uint64(math.MaxUint64)
+	var older, old uint64
+	for _, w := range words[:max(len(words)-2, 1)] {
+		var v uint64
+		switch h.algorithm {
+		case MumHash:
+			v = mumHash(w, seed)
+		case XXHash:
+			d := xxhash.NewWithSeed(seed)
+			d.WriteString(w)
+			v = d.Sum64()
+		case SipHash:
+			least = min(least, siphash.Hash(seed, binary.LittleEndian.Uint64(h.keys[j][8:]), []byte(w+w+w)))
+			continue
+		}
+		least, older, old = min(least, older>>16^old>>8^v), old, v
+	}
+	return least
+}
+
+// TestVocabulary: the words of a text, kept once, are the text; the languages are told by
+// how often each of their function words is there.
+func TestVocabulary(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for range 300 {
+		var l wordList
+		for range r.IntN(200) {
+			l.add(strings.Repeat(string(rune('a'+r.IntN(4))), r.IntN(40)))
+		}
+		v := vocabularyOf(&l)
+		words := l.strings()
+		if got := v.strings(); !slices.Equal(got, words) {
+			t.Fatalf("%q, want %q", got, words)
+		}
+		if string(v.text()) != strings.Join(words, "") {
+			t.Fatalf("text %q of %q", v.text(), words)
+		}
+		if distinct := slices.Compact(slices.Sorted(slices.Values(words))); len(v.words) != len(distinct) {
+			t.Fatalf("%d different words, want %d", len(v.words), len(distinct))
+		}
+		for id, w := range v.words {
+			n := 0
+			for _, other := range words {
+				if other == w {
+					n++
+				}
+			}
+			if int(v.times[id]) != n {
+				t.Fatalf("%q is there %d times, want %d", w, v.times[id], n)
+			}
+		}
+		for _, algorithm := range []Algorithm{MumHash, SipHash, XXHash} {
+			h := NewHasher("", "", algorithm)
+			got := h.Shingles(words)
+			for j := range got {
+				if len(words) > 0 && got[j] != naiveShingle(h, j, words) {
+					t.Fatalf("%s shingle %d of %q: %x, want %x", algorithm, j, words, got[j], naiveShingle(h, j, words))
+				}
+			}
+		}
+	}
+	for i := range stemmers {
+		words := strings.Fields(stemmers[i].words)
+		for _, w := range words {
+			if len(w) > longestFunction || functionWords[w]&(1<<i) == 0 {
+				t.Errorf("%q is not looked for", w)
+			}
+		}
+		if slices.Sort(words); len(slices.Compact(slices.Clone(words))) != len(words) {
+			t.Errorf("a function word of language %d counts twice", i)
+		}
+	}
 }
 
 // TestFastAsNaive holds the fast ways to the slow ones on random text made to
@@ -26,18 +120,14 @@ func TestFastAsNaive(t *testing.T) {
 	for range 4000 {
 		text := mailtest.Text(r)
 		stripped, limit, bare := stripText([]byte(strings.ToValidUTF8(string(text), "?"))), 1+r.IntN(90), r.IntN(2) == 0
-		list, _ := wordsOf(stripped, bare, limit, nil)
+		found, _ := wordsOf(stripped, bare, limit, nil)
+		list := found.strings()
 		if want := naiveWords(stripped, bare, limit); !slices.Equal(list, want) {
 			t.Fatalf("%d words of %q: %q, want %q", limit, stripped, list, want)
 		}
 		if len(list) > 0 {
 			j := r.IntN(Shingles)
-			seed, least := binary.LittleEndian.Uint64(h.keys[j][:]), uint64(math.MaxUint64)
-			var older, old uint64
-			for _, w := range list[:max(len(list)-2, 1)] {
-				v := mumHash(w, seed)
-				least, older, old = min(least, older>>16^old>>8^v), old, v
-			}
+			least := naiveShingle(h, j, list)
 			if got := h.Shingles(list); got[j] != least {
 				t.Fatalf("shingle %d of %q: %x, want %x", j, list, got[j], least)
 			}

@@ -10,7 +10,9 @@ import (
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
+	"github.com/bulkhead-mail/bulkhead/signature/internal/markup"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
 // Limits of what is read of a page.
@@ -29,6 +31,7 @@ type page struct {
 	skip  atom.Atom // element without text, 0 outside of one
 	shown [][2]int  // pieces of text that are shown for a link
 	over  bool      // the body has ended: bare text behind it is not shown
+	name  []byte    // of the present tag
 	link  int       // 1 more than where the text of an open link begins; 0 if none is open
 }
 
@@ -45,19 +48,17 @@ func (e *element) visible() bool { return !e.hidden && !e.tiny && e.fg.far(e.bg)
 // readPage returns the text of a page.
 func readPage(source string, p *pace.Pace) *page {
 	v := &page{open: []element{{bg: rgb{255, 255, 255}}}}
-	z := html.NewTokenizer(strings.NewReader(source))
-	z.SetMaxBuf(maxTag)
-	for kind := z.Next(); kind != html.ErrorToken && !p.Over(len(z.Raw())) && len(v.text) <= maxText; kind = z.Next() {
-		switch kind {
-		case html.TextToken:
+	t := markup.Over(source, maxTag)
+	for t.Next() && !p.Over(len(t.Raw())) && len(v.text) <= maxText {
+		switch t.Kind() {
+		case markup.Text:
 			if e := &v.open[len(v.open)-1]; v.skip == 0 && e.visible() && !(v.over && (e.tag == 0 || e.tag == atom.Html)) {
-				v.add(unescape(z.Raw()))
+				v.add(unescape(scan.Bytes(t.Raw())))
 			}
-		case html.StartTagToken, html.SelfClosingTagToken:
-			v.start(z)
-		case html.EndTagToken:
-			name, _ := z.TagName()
-			v.end(atom.Lookup(name))
+		case markup.Start, markup.SelfClosing:
+			v.start(&t)
+		case markup.End:
+			v.end(v.tag(&t))
 		}
 	}
 	return v
@@ -83,12 +84,17 @@ func (v *page) line() {
 	}
 }
 
-func (v *page) start(z *html.Tokenizer) {
-	name, more := z.TagName()
-	tag := atom.Lookup(name)
+// tag returns the name of the present tag.
+func (v *page) tag(t *markup.Tokens) atom.Atom {
+	v.name = t.AppendName(v.name[:0])
+	return atom.Lookup(v.name)
+}
+
+func (v *page) start(t *markup.Tokens) {
+	tag := v.tag(t)
 	switch tag {
 	case atom.Iframe, atom.Noscript, atom.Noembed, atom.Noframes:
-		z.NextIsNotRawText()
+		t.NotRaw()
 	case atom.Script, atom.Style, atom.Title, atom.Object:
 		if v.skip == 0 {
 			v.skip = tag
@@ -97,7 +103,7 @@ func (v *page) start(z *html.Tokenizer) {
 	}
 	e := v.open[len(v.open)-1]
 	e.tag, e.hidden = tag, false
-	alt := e.attributes(z, more)
+	alt := e.attributes(t)
 	if apart(tag) {
 		v.line()
 	}
@@ -105,7 +111,7 @@ func (v *page) start(z *html.Tokenizer) {
 	case tag == atom.Img:
 		if len(alt) > 0 && v.skip == 0 && !e.hidden {
 			v.add([]byte{' '})
-			v.add(alt)
+			v.add(scan.Bytes(alt))
 			v.add([]byte{' '})
 		}
 	case tag == atom.A:
@@ -152,24 +158,26 @@ func (v *page) endLink() {
 
 // attributes reads those that say how an element looks, and returns the text that stands
 // for a picture.
-func (e *element) attributes(z *html.Tokenizer, more bool) (alt []byte) {
+func (e *element) attributes(t *markup.Tokens) (alt string) {
 	const most = 64
-	for i := 0; more && i < most; i++ {
-		var key, value []byte
-		key, value, more = z.TagAttr()
-		switch string(key) {
+	n := 0
+	t.Attributes(func(key, written string) bool {
+		switch key {
 		case "alt":
-			alt = bytes.Clone(value)
+			alt = markup.Value(written)
 		case "hidden":
 			e.hidden = true
 		case "color", "text":
-			e.fg.parse(string(value))
+			e.fg.parse(markup.Value(written))
 		case "bgcolor":
-			e.bg.parse(string(value))
+			e.bg.parse(markup.Value(written))
 		case "style":
-			e.style(strings.ToLower(string(value[:min(len(value), maxStyle)])))
+			value := markup.Value(written)
+			e.style(strings.ToLower(value[:min(len(value), maxStyle)]))
 		}
-	}
+		n++
+		return n < most
+	})
 	return alt
 }
 

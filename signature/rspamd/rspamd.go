@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/dchest/siphash"
@@ -129,18 +130,29 @@ func keyed(key *[blake2b.Size]byte, p *pace.Pace, data ...[]byte) (sum [blake2b.
 // stemming. Texts of fewer than 3 words have shingles too; no words give all
 // zeroes.
 func (h *Hasher) Shingles(words []string) (shingles [Shingles]uint64) {
-	if len(words) == 0 {
+	var list wordList
+	for _, w := range words {
+		list.add(w)
+	}
+	return h.shingles(vocabularyOf(&list))
+}
+
+func (h *Hasher) shingles(v *vocabulary) (shingles [Shingles]uint64) {
+	if v.len() == 0 {
 		return shingles
 	}
-	words = words[:max(len(words)-2, 1)]
+	// The last two words begin nothing. Those before them are the first of the vocabulary.
+	ids := v.ids[:max(v.len()-2, 1)]
+	words := v.words[:slices.Max(ids)+1]
+	sums := make([]uint64, len(words))
 	if h.algorithm == MumHash {
-		return h.minMum(words)
+		return h.minMum(words, ids, sums)
 	}
 	for j := range shingles {
 		if h.algorithm == SipHash {
 			shingles[j] = h.minSip(j, words)
 		} else {
-			shingles[j] = h.minXX(j, words)
+			shingles[j] = h.minXX(j, words, ids, sums)
 		}
 	}
 	return shingles
@@ -158,16 +170,25 @@ func (h *Hasher) minSip(j int, words []string) uint64 {
 	return least
 }
 
-// minXX: each position mixes the hashes of a word and the two before it.
-func (h *Hasher) minXX(j int, words []string) uint64 {
+// minXX: each position mixes the hashes of a word and the two before it. sums is room for
+// one of each word.
+func (h *Hasher) minXX(j int, words []string, ids []int32, sums []uint64) uint64 {
 	seed := binary.LittleEndian.Uint64(h.keys[j][:])
-	least := uint64(math.MaxUint64)
-	var older, old uint64
 	var digest xxhash.Digest
-	for _, w := range words {
+	for id, w := range words {
 		digest.ResetWithSeed(seed)
 		digest.WriteString(w)
-		v := digest.Sum64()
+		sums[id] = digest.Sum64()
+	}
+	return leastMix(sums, ids)
+}
+
+// leastMix returns the least of what each word and the two before it give.
+func leastMix(sums []uint64, ids []int32) uint64 {
+	least := uint64(math.MaxUint64)
+	var older, old uint64
+	for _, id := range ids {
+		v := sums[id]
 		least = min(least, older>>16^old>>8^v)
 		older, old = old, v
 	}
@@ -175,30 +196,29 @@ func (h *Hasher) minXX(j int, words []string) uint64 {
 }
 
 // minMum does the same for all shingles. What a word of up to one block
-// contributes to its hash depends on no seed, and is computed once.
-func (h *Hasher) minMum(words []string) (shingles [Shingles]uint64) {
-	type mixed struct{ text, size uint64 }
-	short := make([]mixed, len(words))
-	for i, w := range words {
+// contributes to its hash depends on no seed, and is computed once; and what its length
+// does, once for all words of it.
+func (h *Hasher) minMum(words []string, ids []int32, sums []uint64) (shingles [Shingles]uint64) {
+	tails := make([]uint64, len(words))
+	for id, w := range words {
 		if len(w) <= mumBlock {
-			short[i] = mixed{mumTailOf(w), uint64(len(w))}
+			tails[id] = mumTailOf(w)
 		}
 	}
 	for j := range shingles {
 		seed := binary.LittleEndian.Uint64(h.keys[j][:])
-		least := uint64(math.MaxUint64)
-		var older, old uint64
-		for i := range short {
-			var v uint64
-			if m := &short[i]; m.size > 0 || words[i] == "" {
-				v = mumFinish(mum(seed+m.size, mumBlockStart) ^ m.text)
-			} else {
-				v = mumHash(words[i], seed)
-			}
-			least = min(least, older>>16^old>>8^v)
-			older, old = old, v
+		var starts [mumBlock + 1]uint64
+		for size := range starts {
+			starts[size] = mum(seed+uint64(size), mumBlockStart)
 		}
-		shingles[j] = least
+		for id, w := range words {
+			if len(w) <= mumBlock {
+				sums[id] = mumFinish(starts[len(w)] ^ tails[id])
+			} else {
+				sums[id] = mumHash(w, seed)
+			}
+		}
+		shingles[j] = leastMix(sums, ids)
 	}
 	return shingles
 }

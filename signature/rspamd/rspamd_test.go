@@ -142,13 +142,14 @@ func FuzzText(f *testing.F) {
 			t.Fatalf("LF gives %q, CRLF %q", a, b)
 		}
 		end := 0
-		for _, l := range findLinks([]byte(text), true) {
+		for _, l := range findLinks(nil, []byte(text), true) {
 			if l.start < end || l.end <= l.start || l.end > len(text) || strings.ContainsAny(text[l.start:l.end], " \t\r\n\f") {
 				t.Fatalf("link %v of %q", l, text)
 			}
 			end = l.end
 		}
-		words, _ := stemmedWords(a, true, math.MaxInt, nil)
+		found, _ := stemmedWords(a, true, math.MaxInt, nil)
+		words := listed(found)
 		if s := h.Shingles(words); len(words) == 0 && s != [Shingles]uint64{} {
 			t.Fatal("no words, but shingles")
 		}
@@ -164,7 +165,7 @@ func TestWords(t *testing.T) {
 		"To:joe 10:30": "to joe 10 30", "write to joe@example.com now": "write to now", "“curly” quotes’s": "cur quotess",
 	} {
 		words, ok := stemmedWords([]byte(text), true, math.MaxInt, nil)
-		if got := strings.Join(words, " "); !ok || got != want {
+		if got := strings.Join(listed(words), " "); !ok || got != want {
 			t.Errorf("words of %q: %q, want %q", text, got, want)
 		}
 	}
@@ -175,8 +176,8 @@ func TestWordLimit(t *testing.T) {
 	for _, gap := range []string{" ", strings.Repeat(" ", 40), " http://www.example.com/ ", " - . "} {
 		for _, n := range []int{1, 599, 600, 601, 2000} {
 			words, ok := stemmedWords([]byte(strings.Repeat("walking"+gap, n)), true, 600, nil)
-			if ok != (n <= 600) || ok && len(words) != n {
-				t.Errorf("%d words with %q between them: %d, %v", n, gap, len(words), ok)
+			if ok != (n <= 600) || ok && words.len() != n {
+				t.Errorf("%d words with %q between them: %d, %v", n, gap, len(listed(words)), ok)
 			}
 		}
 	}

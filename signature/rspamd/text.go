@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"math"
+	"math/bits"
 	"slices"
 	"strings"
 	"unicode"
@@ -127,9 +128,9 @@ func (h *Hasher) text(part *mail.Part, m *mail.Message, policy Policy, p *pace.P
 	if !ok {
 		return hash, false
 	}
-	if len(words) >= policy.MinWords {
-		shingles := h.Shingles(words)
-		return Hash{Digest: h.Words(words), Shingles: &shingles}, true
+	if words.len() >= policy.MinWords {
+		shingles := h.shingles(words)
+		return Hash{Digest: keyed(&h.key, nil, words.text()), Shingles: &shingles}, true
 	}
 	if n := len(stripped) + len(m.Subject); n*policy.TextMultiplier < policy.MinBytes {
 		return hash, false
@@ -217,45 +218,40 @@ func stripText(text []byte) []byte {
 // stemmedWords returns the stemmed words of a stripped text, and false if there
 // are more than limit, if they are too long, or if there is no time for them. bare says
 // what counts as a link: see findLinks.
-func stemmedWords(stripped []byte, bare bool, limit int, p *pace.Pace) ([]string, bool) {
+func stemmedWords(stripped []byte, bare bool, limit int, p *pace.Pace) (*vocabulary, bool) {
 	// A text that is too long mostly shows it in its first part, which saves
 	// looking at the rest. Nothing reaches across a blank.
 	const bytesPerWord = 12
 	if limit < len(stripped)/bytesPerWord {
 		if at := bytes.LastIndexByte(stripped[:limit*bytesPerWord], ' '); at > 0 {
-			if found, ok := wordsOf(stripped[:at], bare, limit+1, p); !ok || len(found) > limit {
+			if found, ok := wordsOf(stripped[:at], bare, limit+1, p); !ok || found.len() > limit {
 				return nil, false
 			}
 		}
 	}
 	found, ok := wordsOf(stripped, bare, min(limit, math.MaxInt-1)+1, p)
-	if !ok || len(found) > limit {
+	if !ok || found.len() > limit {
 		return nil, false
 	}
-	if stem := stemmerFor(found); stem != nil {
+	v := vocabularyOf(found)
+	if stem := stemmerFor(v); stem != nil {
 		env := snowballstem.NewEnv("")
-		stems := make(map[string]string, len(found)/2)
-		for i, w := range found {
-			if len(w) > maxStem {
-				continue
-			}
-			short, ok := stems[w]
-			if !ok {
+		for i, w := range v.words {
+			if len(w) <= maxStem {
 				env.SetCurrent(w)
 				stem(env)
-				short = env.Current()
-				stems[w] = short
+				v.words[i] = env.Current()
 			}
-			found[i] = short
 		}
 	}
-	return found, true
+	return v, true
 }
 
 // wordsOf returns the first words of a text, before stemming, up to limit. It
 // reports false if they are too long or there is no time for them.
-func wordsOf(text []byte, bare bool, limit int, p *pace.Pace) ([]string, bool) {
-	var found wordList
+func wordsOf(text []byte, bare bool, limit int, p *pace.Pace) (*wordList, bool) {
+	var found oddList
+	found.grow(min(len(text), maxText))
 	odd := 0 // where begins what has been passed over: words that need a closer look
 	for at := 0; at < len(text) && found.len() < limit; {
 		if text[at] == ' ' {
@@ -271,14 +267,14 @@ func wordsOf(text []byte, bare bool, limit int, p *pace.Pace) ([]string, bool) {
 				return nil, false
 			}
 			if at-odd >= maxPiece {
-				if !oddWords(&found, text[odd:at], bare, limit, p) {
+				if !found.odd(text[odd:at], bare, limit, p) {
 					return nil, false
 				}
 				odd = at
 			}
 			continue
 		}
-		if letters > maxWord || p.Over(size) || !oddWords(&found, text[odd:at], bare, limit, p) {
+		if letters > maxWord || p.Over(size) || !found.odd(text[odd:at], bare, limit, p) {
 			return nil, false
 		}
 		if found.len() < limit {
@@ -287,10 +283,10 @@ func wordsOf(text []byte, bare bool, limit int, p *pace.Pace) ([]string, bool) {
 		at += size
 		odd = at
 	}
-	if !oddWords(&found, text[odd:], bare, limit, p) {
+	if !found.odd(text[odd:], bare, limit, p) {
 		return nil, false
 	}
-	return found.strings(), true
+	return &found.wordList, true
 }
 
 // tails are the marks that may follow a word without a meaning for it.
@@ -313,22 +309,30 @@ func simpleWord(text []byte) (letters, size int) {
 	return letters, size
 }
 
-// oddWords appends the words of text to found, up to limit. Blanks keep text
-// apart from what stands around it. It reports false if the words are too long or
-// there is no time for them.
-func oddWords(found *wordList, text []byte, bare bool, limit int, p *pace.Pace) bool {
-	if len(text) == 0 || len(text) == 1 && text[0] == ' ' || found.len() >= limit {
+// An oddList is a list of words with what it takes to find those that are not simple.
+type oddList struct {
+	wordList
+	points []byte // see splitPoints
+	links  []span
+}
+
+// odd appends the words of text, up to limit. Blanks keep text apart from what stands
+// around it. It reports false if the words are too long or there is no time for them.
+func (l *oddList) odd(text []byte, bare bool, limit int, p *pace.Pace) bool {
+	if len(text) == 0 || len(text) == 1 && text[0] == ' ' || l.len() >= limit {
 		return true
 	}
 	if p.Over(len(text)) {
 		return false
 	}
-	links := findLinks(text, bare)
+	l.links = findLinks(l.links[:0], text, bare)
+	links := l.links
+	l.points = splitPoints(l.points[:0], text)
 	at := 0
-	for it := words.FromBytes(splitPoints(text)); found.len() < limit && it.Next(); {
+	for it := words.FromBytes(l.points); l.len() < limit && it.Next(); {
 		start, end := at, at+len(it.Value())
 		at = end
-		if end-start > maxWord || len(found.text) > maxText {
+		if end-start > maxWord || len(l.text) > maxText {
 			return false
 		}
 		// What is left of a word behind a link is a word.
@@ -340,18 +344,20 @@ func oddWords(found *wordList, text []byte, bare bool, limit int, p *pace.Pace) 
 				continue
 			}
 		}
-		if w := wordOf(text[start:end]); w != "" {
-			found.add(w)
+		if w := text[start:end]; scan.IsASCII(w) {
+			l.addASCII(w)
+		} else if w := wordOf(w); w != "" {
+			l.add(w)
 		}
 	}
 	return true
 }
 
-// splitPoints puts a blank for each colon, and for each point that does not stand
-// between two digits, and a letter for each "@". The word boundaries are those of ICU 72's
-// locale en_US_POSIX, in which the first two join no letters, and the last is one.
-func splitPoints(text []byte) []byte {
-	out := bytes.Clone(text)
+// splitPoints appends text to dst with a blank for each colon, and for each point that does
+// not stand between two digits, and a letter for each "@". The word boundaries are those of
+// ICU 72's locale en_US_POSIX, in which the first two join no letters, and the last is one.
+func splitPoints(dst, text []byte) []byte {
+	out := append(dst, text...)
 	digit := func(i int) bool { return i >= 0 && i < len(text) && text[i] >= '0' && text[i] <= '9' }
 	for i, c := range text {
 		if c == ':' || c == '.' && !(digit(i-1) && digit(i+1)) {
@@ -362,6 +368,25 @@ func splitPoints(text []byte) []byte {
 	}
 	return out
 }
+
+// addASCII adds what wordOf returns for an ASCII word.
+func (l *wordList) addASCII(w []byte) {
+	if len(w) == 0 || !inWord(w[0]) {
+		return
+	}
+	for _, c := range w {
+		if inWord(c) {
+			if 'A' <= c && c <= 'Z' {
+				c |= 0x20
+			}
+			l.text = append(l.text, c)
+		}
+	}
+	l.ends = append(l.ends, len(l.text))
+}
+
+// inWord reports whether an ASCII character belongs to words: see wordOf.
+func inWord(c byte) bool { return isAlnum(c) || c == '_' || c == '$' }
 
 // wordOf returns the letters, digits and underscores of a word in lower case,
 // and signs of currencies, which are words of their own; "" if there are none. What else
@@ -400,32 +425,53 @@ var stemmers = [...]struct {
 	{russian.Stem, "и в не на что с по для это как вы от из мы ваш все у"},
 }
 
+// longestFunction is how many bytes a function word has at most.
+const longestFunction = 8
+
+// functionWords says of each function word which stemmers it speaks for: bit i for
+// stemmers[i].
+var functionWords = func() map[string]uint16 {
+	all := make(map[string]uint16)
+	for i := range stemmers {
+		for w := range strings.FieldsSeq(stemmers[i].words) {
+			all[w] |= 1 << i
+		}
+	}
+	return all
+}()
+
 // stemmerFor returns the stemmer of the language that the words are in, nil if
 // that is unknown. Text in Latin script without a clear language is taken for
 // English.
-func stemmerFor(words []string) func(*snowballstem.Env) bool {
-	counts := make(map[string]int, len(words)/2)
+func stemmerFor(v *vocabulary) func(*snowballstem.Env) bool {
+	var hits [len(stemmers)]int
 	latin := 0
-	for _, w := range words {
-		counts[w]++
-		if r, _ := utf8.DecodeRuneInString(w); unicode.Is(unicode.Latin, r) {
-			latin++
+	for id, w := range v.words {
+		times := int(v.times[id])
+		if len(w) > 0 && w[0] < utf8.RuneSelf {
+			if scan.IsLetter(w[0]) {
+				latin += times
+			}
+		} else if r, _ := utf8.DecodeRuneInString(w); unicode.Is(unicode.Latin, r) {
+			latin += times
+		}
+		if len(w) > longestFunction {
+			continue
+		}
+		for langs := functionWords[w]; langs != 0; langs &= langs - 1 {
+			hits[bits.TrailingZeros16(langs)] += times
 		}
 	}
 	best, most := -1, 0
-	for i := range stemmers {
-		hits := 0
-		for w := range strings.FieldsSeq(stemmers[i].words) {
-			hits += counts[w]
-		}
-		if hits > most {
-			best, most = i, hits
+	for i, n := range hits {
+		if n > most {
+			best, most = i, n
 		}
 	}
 	switch {
 	case best >= 0:
 		return stemmers[best].stem
-	case latin*2 > len(words):
+	case latin*2 > v.len():
 		return english.Stem
 	}
 	return nil

@@ -1,23 +1,21 @@
 package scan
 
 // Digit64 returns the value of a base64 digit; padding in an odd place is one.
-func Digit64(c byte) (byte, bool) {
-	switch {
-	case c >= 'A' && c <= 'Z':
-		return c - 'A', true
-	case c >= 'a' && c <= 'z':
-		return c - 'a' + 26, true
-	case c >= '0' && c <= '9':
-		return c - '0' + 52, true
-	case c == '+':
-		return 62, true
-	case c == '/':
-		return 63, true
-	case c == '=':
-		return 29, true
+func Digit64(c byte) (byte, bool) { v := digits64[c]; return v, v != noDigit }
+
+// noDigit is what [Digit64] holds for bytes that are none.
+const noDigit = 0xFF
+
+var digits64 = func() (table [256]byte) {
+	for i := range table {
+		table[i] = noDigit
 	}
-	return 0, false
-}
+	for i, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/") {
+		table[c] = byte(i)
+	}
+	table['='] = 29
+	return table
+}()
 
 // Hex returns the value of a hexadecimal digit, and false for another byte.
 func Hex(c byte) (byte, bool) {

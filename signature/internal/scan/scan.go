@@ -4,6 +4,8 @@ package scan
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math/bits"
 	"unicode/utf8"
 )
 
@@ -26,6 +28,20 @@ func IsASCII[T string | []byte](data T) bool {
 		}
 	}
 	return true
+}
+
+// ASCIIPrefix returns how many bytes at the start of data are ASCII.
+func ASCIIPrefix(data []byte) int {
+	i := 0
+	for ; i+8 <= len(data); i += 8 {
+		if high := binary.LittleEndian.Uint64(data[i:]) & 0x8080808080808080; high != 0 {
+			return i + bits.TrailingZeros64(high)/8
+		}
+	}
+	for i < len(data) && data[i] < utf8.RuneSelf {
+		i++
+	}
+	return i
 }
 
 // IsLetter reports whether c is an ASCII letter.

@@ -1,0 +1,132 @@
+package markup
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+)
+
+// noLineEnds takes out line ends, which the library makes all LF.
+func noLineEnds(text string) string { return strings.NewReplacer("\r", "", "\n", "").Replace(text) }
+
+// tokens returns what Over makes of source.
+func tokens(source string, max int) (all []string) {
+	t := Over(source, max)
+	for t.Next() {
+		one := fmt.Sprintf("%d %q", t.Kind(), t.Raw())
+		switch t.Kind() {
+		case Text:
+			one += fmt.Sprintf(" %q", noLineEnds(t.Text()))
+		case Start, SelfClosing, End:
+			one += " " + string(t.AppendName(nil))
+			if strings.Contains(one, "noscript") {
+				t.NotRaw()
+			}
+			if t.Kind() != End {
+				t.Attributes(func(key, value string) bool {
+					one += fmt.Sprintf(" %q=%q", key, Value(value))
+					return true
+				})
+			}
+		}
+		all = append(all, one)
+	}
+	return append(all, fmt.Sprint(t.TooLong()))
+}
+
+// naiveTokens returns what golang.org/x/net/html makes of it.
+func naiveTokens(source string, max int) (all []string) {
+	z := html.NewTokenizer(strings.NewReader(source))
+	z.SetMaxBuf(max)
+	for {
+		kind := z.Next()
+		if kind == html.ErrorToken {
+			return append(all, fmt.Sprint(errors.Is(z.Err(), html.ErrBufferExceeded)))
+		}
+		ours := Other
+		switch kind {
+		case html.TextToken:
+			ours = Text
+		case html.StartTagToken:
+			ours = Start
+		case html.SelfClosingTagToken:
+			ours = SelfClosing
+		case html.EndTagToken:
+			ours = End
+		}
+		one := fmt.Sprintf("%d %q", ours, z.Raw())
+		switch ours {
+		case Text:
+			one += fmt.Sprintf(" %q", noLineEnds(string(z.Text())))
+		case Start, SelfClosing, End:
+			name, more := z.TagName()
+			one += " " + string(name)
+			if strings.Contains(one, "noscript") {
+				z.NextIsNotRawText()
+			}
+			for more {
+				var key, value []byte
+				key, value, more = z.TagAttr()
+				one += fmt.Sprintf(" %q=%q", key, value)
+			}
+		}
+		all = append(all, one)
+	}
+}
+
+var pieces = []string{"<", ">", "</", "/>", "/", "=", "'", "\"", " ", "\n", "\r\n", "\r", "\t", "\f", "a", "B", "x1", "<a", "<A href=", "<img src='", "<br/>", "<p ", "</p>",
+	"<!--", "-->", "--!>", "-", "--", "!", "<!", "<!DOCTYPE html>", "<!doctype", "<?xml", "<script>", "</script>", "<SCRIPT ", "</scriPt ", "script", "<script", "</script", "<style>", "</style>",
+	"<title>", "</title>", "<textarea>", "</textarea>", "<noscript>", "</noscript>", "<iframe>", "</iframe>", "<xmp>", "<plaintext>", "&", "&amp;", "&ampx;", "&lt", "&lt=", "&#65;", "&#x41", "&#", "&#13;",
+	"&notit;", "&not=", "&fjlig;", "&NotEqualTilde;", "&nosuch;", "\x00", "\u00e4", "\xff", "text and text", "style=\"color:red\"", "a=b a=/", "A=c", "hidden"}
+
+// TestTokens holds the tokens to those of the library.
+func TestTokens(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	n := 200_000
+	if testing.Short() {
+		n = 40_000
+	}
+	for range n {
+		var source strings.Builder
+		for range 1 + r.IntN(24) {
+			source.WriteString(pieces[r.IntN(len(pieces))])
+		}
+		check(t, source.String(), 16+r.IntN(2)*r.IntN(100))
+		check(t, source.String(), 1<<10)
+	}
+}
+
+// TestManyAttributes: repeated attributes are told however many there are.
+func TestManyAttributes(t *testing.T) {
+	for _, n := range []int{1, 15, 16, 17, 40} {
+		var tag strings.Builder
+		tag.WriteString("<a ")
+		for i := range n {
+			fmt.Fprintf(&tag, "a%d=1 A%d=2 a%d/ ", i, i/2, i)
+		}
+		check(t, tag.String()+"z=/>", 1<<14)
+		check(t, tag.String()+"a0=/>", 1<<14)
+	}
+}
+
+func check(t *testing.T, source string, max int) {
+	t.Helper()
+	got, want := tokens(source, max), naiveTokens(source, max)
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Fatalf("%q with tokens below %d:\n%s\nwant\n%s", source, max, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func FuzzTokens(f *testing.F) {
+	for i := range pieces {
+		f.Add(strings.Join(pieces[i:min(i+9, len(pieces))], ""), 20+i)
+	}
+	f.Add("<script><!--<script></script>--></script><b>", 64)
+	f.Fuzz(func(t *testing.T, source string, max int) {
+		check(t, source, 16+max&0xffff)
+	})
+}

@@ -61,7 +61,7 @@ func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signatur
 	if opts.KeyNow != nil {
 		opts.Key = opts.KeyNow()
 	}
-	c := collector{skip: opts.Skip, known: make(map[bulkhead.Signature]struct{})}
+	c := collector{skip: opts.Skip}
 	families := []family{
 		c.family(func() ([]bulkhead.Signature, error) { return ownSchemes(ctx, m, opts) }, bulkhead.Exact, bulkhead.Near, bulkhead.Part, bulkhead.Sketch),
 		c.family(func() ([]bulkhead.Signature, error) { return linkSignatures(ctx, m, opts.Key) }, bulkhead.Link),
@@ -80,10 +80,7 @@ func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signatur
 	if err != nil {
 		return nil, err
 	}
-	for _, sigs := range results {
-		c.add(sigs)
-	}
-	return c.sigs, nil
+	return c.gather(results), nil
 }
 
 // ownSchemes returns the signatures of the schemes of this house that are of the text.
@@ -194,11 +191,7 @@ func rspamdContent(ctx context.Context, m *mail.Message, opts Options) ([]bulkhe
 }
 
 // A collector gathers wanted signatures, none twice.
-type collector struct {
-	skip  []bulkhead.Scheme
-	sigs  []bulkhead.Signature
-	known map[bulkhead.Signature]struct{}
-}
+type collector struct{ skip []bulkhead.Scheme }
 
 func (c *collector) wants(scheme bulkhead.Scheme) bool { return !slices.Contains(c.skip, scheme) }
 
@@ -210,13 +203,25 @@ func (c *collector) family(compute family, schemes ...bulkhead.Scheme) family {
 	return nil
 }
 
-func (c *collector) add(sigs []bulkhead.Signature) {
-	for _, sig := range sigs {
-		if _, known := c.known[sig]; !known && c.wants(sig.Scheme()) {
-			c.known[sig] = struct{}{}
-			c.sigs = append(c.sigs, sig)
+func (c *collector) gather(results [][]bulkhead.Signature) []bulkhead.Signature {
+	n := 0
+	for _, sigs := range results {
+		n += len(sigs)
+	}
+	all := make([]bulkhead.Signature, 0, n)
+	known := make(map[bulkhead.Signature]struct{}, n)
+	for _, sigs := range results {
+		for _, sig := range sigs {
+			if _, ok := known[sig]; !ok && c.wants(sig.Scheme()) {
+				known[sig] = struct{}{}
+				all = append(all, sig)
+			}
 		}
 	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all
 }
 
 // appendSignature appends the signature of a sum; without a sum it does nothing.

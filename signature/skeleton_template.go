@@ -152,7 +152,18 @@ func foldedSet(list string) *wordSet {
 // links and identifiers.
 func foldedWords(text string) *wordList {
 	var f folder
-	for _, chunk := range bytes.Fields(norm.NFKD.Bytes([]byte(text))) {
+	return f.folded(text)
+}
+
+// folded returns what foldedWords returns, in memory of f.
+func (f *folder) folded(text string) *wordList {
+	f.paragraph.truncate(0)
+	f.singles, f.singleCount = f.singles[:0], 0
+	plain := []byte(text)
+	if !scan.IsASCII(plain) {
+		plain = norm.NFKD.Bytes(plain)
+	}
+	for chunk := range bytes.FieldsSeq(plain) {
 		f.chunk(chunk)
 	}
 	f.flushSingles()
@@ -169,8 +180,9 @@ const (
 // given fields: the parts of addresses and of display names.
 func recipientWords(fields []string) *wordSet {
 	set := &wordSet{}
+	var f folder
 	add := func(text string) {
-		words := foldedWords(strings.Map(func(r rune) rune {
+		words := f.folded(strings.Map(func(r rune) rune {
 			if strings.ContainsRune("@.<>\"'_-+,;()", r) {
 				return ' '
 			}

@@ -156,13 +156,12 @@ func (m *Message) cutFromLine(raw []byte) []byte {
 }
 
 func (m *Message) fields(h header) {
-	m.From = firstAddress(h.text("From"))
-	m.FromName = firstName(h.text("From"))
+	m.From, m.FromName = first(h.text("From"))
 	if h.fields.FieldsByKey("From").Len() == 1 {
 		m.author = onlyAddress(h.written("From"))
 	}
-	m.Sender = firstAddress(h.text("Sender"))
-	m.ReturnPath = firstAddress(h.written("Return-Path"))
+	m.Sender, _ = first(h.text("Sender"))
+	m.ReturnPath, _ = first(h.written("Return-Path"))
 	m.MessageID = betweenAngles(h.written("Message-Id"))
 	m.ListID = betweenAngles(h.written("List-Id"))
 	m.Subject = h.text("Subject")
@@ -188,14 +187,19 @@ func (m *Message) damage(format string, args ...any) {
 	}
 }
 
-// firstAddress returns the first address of a field that may break the grammar.
-func firstAddress(field string) string {
+// first returns the first address of a field that may break the grammar, and the name
+// before it.
+func first(field string) (address, name string) {
 	if field == "" {
-		return ""
+		return "", ""
 	}
 	if list, err := mail.ParseAddressList(field); err == nil && len(list) > 0 {
-		return list[0].Address
+		return list[0].Address, list[0].Name
 	}
+	return brokenAddress(field), brokenName(field)
+}
+
+func brokenAddress(field string) string {
 	if inner := betweenAngles(field); inner != strings.TrimSpace(field) {
 		return inner
 	}
@@ -207,12 +211,7 @@ func firstAddress(field string) string {
 	return ""
 }
 
-// firstName returns the name before the first address of a field that may break the
-// grammar.
-func firstName(field string) string {
-	if list, err := mail.ParseAddressList(field); err == nil && len(list) > 0 {
-		return list[0].Name
-	}
+func brokenName(field string) string {
 	name, _, ok := strings.Cut(field, "<")
 	if !ok {
 		return ""

@@ -54,8 +54,8 @@ func TestFirstAddress(t *testing.T) {
 		"Ann @ work <ann@example.com>, \"": "ann@example.com",
 		"<>":                               "",
 	} {
-		if got := firstAddress(field); got != want && want != "" || strings.ContainsAny(got, "<> ") {
-			t.Errorf("firstAddress(%q) = %q, want %q", field, got, want)
+		if got, _ := first(field); got != want && want != "" || strings.ContainsAny(got, "<> ") {
+			t.Errorf("first(%q) = %q, want %q", field, got, want)
 		}
 	}
 }

@@ -251,8 +251,15 @@ func (r rawPart) prepare(p *pace.Pace) ([]byte, bool) {
 	}
 	head := agentLine + string(r.kept)
 	// The last line end of the header is not part of it.
-	out, _ := unixLines(nil, []byte(head[:len(head)-1]), len(head), p)
+	out := make([]byte, 0, len(head)+1+min(len(r.body), maxBody))
+	out, _ = unixLines(out, []byte(head[:len(head)-1]), len(head), p)
 	out = append(out, '\n')
+	if len(out) <= maxHeader && len(r.body) <= maxBody {
+		// No longer than it is here, the body needs no place of its own.
+		out = append(out, '\n')
+		out, _ = unixLines(out, r.body, len(out)+maxBody, p)
+		return out, true
+	}
 	body, n := unixLines(make([]byte, 0, min(len(r.body), maxBody)), r.body, maxBody, p)
 	if n > maxBody {
 		out = append([]byte("X-Razor2-Origlen-Body: "+strconv.Itoa(n)+"\n"), out...)

@@ -57,7 +57,7 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 }
 
 // A Hasher computes the digests and shingles of rspamd's fuzzy_check for
-// one pair of keys. It is immutable and may be shared.
+// one pair of keys. It may be shared.
 //
 // Source: docs/specs/rspamd-fuzzy.md#digests.
 type Hasher struct {
@@ -65,6 +65,7 @@ type Hasher struct {
 	key       [blake2b.Size]byte
 	partKey   [blake2b.Size]byte
 	keys      [Shingles][16]byte
+	stems     *stemCache
 }
 
 // NewHasher returns a hasher for a rule's fuzzy_key and
@@ -77,7 +78,7 @@ func NewHasher(key, shinglesKey string, algorithm Algorithm) *Hasher {
 	if shinglesKey == "" {
 		shinglesKey = defaultKey
 	}
-	h := &Hasher{algorithm: algorithm}
+	h := &Hasher{algorithm: algorithm, stems: newStemCache()}
 	h.key = blake2b.Sum512([]byte(key))
 	h.partKey = blake2b.Sum512([]byte(defaultKey))
 	root := blake2b.Sum512([]byte(shinglesKey))

@@ -124,7 +124,7 @@ func (h *Hasher) text(part *mail.Part, m *mail.Message, policy Policy, p *pace.P
 	if len(stripped) > maxText || len(bytes.TrimSpace(stripped)) == 0 {
 		return hash, false // rspamd passes over empty texts
 	}
-	words, ok := stemmedWords(counted, !part.HTML && !hasPage(m, part), policy.MaxWords, p)
+	words, ok := stemmedWords(counted, !part.HTML && !hasPage(m, part), policy.MaxWords, h.stems, p)
 	if !ok {
 		return hash, false
 	}
@@ -218,7 +218,7 @@ func stripText(text []byte) []byte {
 // stemmedWords returns the stemmed words of a stripped text, and false if there
 // are more than limit, if they are too long, or if there is no time for them. bare says
 // what counts as a link: see findLinks.
-func stemmedWords(stripped []byte, bare bool, limit int, p *pace.Pace) (*vocabulary, bool) {
+func stemmedWords(stripped []byte, bare bool, limit int, stems *stemCache, p *pace.Pace) (*vocabulary, bool) {
 	// A text that is too long mostly shows it in its first part, which saves
 	// looking at the rest. Nothing reaches across a blank.
 	const bytesPerWord = 12
@@ -234,14 +234,21 @@ func stemmedWords(stripped []byte, bare bool, limit int, p *pace.Pace) (*vocabul
 		return nil, false
 	}
 	v := vocabularyOf(found)
-	if stem := stemmerFor(v); stem != nil {
+	if language := languageOf(v); language >= 0 {
 		env := snowballstem.NewEnv("")
 		for i, w := range v.words {
-			if len(w) <= maxStem {
-				env.SetCurrent(w)
-				stem(env)
-				v.words[i] = env.Current()
+			if len(w) > maxStem {
+				continue
 			}
+			kept := stems.at(language, w)
+			if short, ok := kept.stem(language, w); ok {
+				v.words[i] = short
+				continue
+			}
+			env.SetCurrent(w)
+			stemmers[language].stem(env)
+			v.words[i] = env.Current()
+			kept.keep(language, w, env.Current())
 		}
 	}
 	return v, true
@@ -411,7 +418,7 @@ var stemmers = [...]struct {
 	stem  func(*snowballstem.Env) bool
 	words string
 }{
-	{english.Stem, "the and of to is that for you with this are have from not your will be it on at or by"},
+	inEnglish: {english.Stem, "the and of to is that for you with this are have from not your will be it on at or by"},
 	{german.Stem, "der die das und ist nicht sie ein eine mit für auf den von dem zu ihr wir auch sich"},
 	{french.Stem, "le la les et est des pour vous une dans sur pas avec nous votre du au ce que qui"},
 	{spanish.Stem, "el la los las y es para una con que por su del se como más usted nuestro este"},
@@ -428,6 +435,9 @@ var stemmers = [...]struct {
 // longestFunction is how many bytes a function word has at most.
 const longestFunction = 8
 
+// inEnglish is the index of English among the languages.
+const inEnglish = 0
+
 // functionWords says of each function word which stemmers it speaks for: bit i for
 // stemmers[i].
 var functionWords = func() map[string]uint16 {
@@ -440,10 +450,10 @@ var functionWords = func() map[string]uint16 {
 	return all
 }()
 
-// stemmerFor returns the stemmer of the language that the words are in, nil if
+// languageOf returns the index in stemmers of the language that the words are in, -1 if
 // that is unknown. Text in Latin script without a clear language is taken for
 // English.
-func stemmerFor(v *vocabulary) func(*snowballstem.Env) bool {
+func languageOf(v *vocabulary) int {
 	var hits [len(stemmers)]int
 	latin := 0
 	for id, w := range v.words {
@@ -468,11 +478,8 @@ func stemmerFor(v *vocabulary) func(*snowballstem.Env) bool {
 			best, most = i, n
 		}
 	}
-	switch {
-	case best >= 0:
-		return stemmers[best].stem
-	case latin*2 > v.len():
-		return english.Stem
+	if best < 0 && latin*2 > v.len() {
+		return inEnglish
 	}
-	return nil
+	return best
 }

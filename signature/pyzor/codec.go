@@ -54,9 +54,6 @@ func (s *sink) error() {
 	}
 }
 
-// over reports whether decoding at position i must end with its context.
-func (s *sink) over(i int) bool { return i%pace.Step == 0 && s.pace.Over(pace.Step) }
-
 // keepsASCII says whether ASCII is ASCII in a codec, whatever is around it.
 func keepsASCII(codec string) bool {
 	switch codec {

@@ -22,11 +22,11 @@ func newAttackCommand() *cobra.Command {
 	limit, asJSON, only, report := 200, false, "", ""
 	cmd := &cobra.Command{
 		Use:   "attack [--most N] [--only WORDS] [--json | --report DIR]",
-		Short: "Measure what it takes to list what is no spam, and to free what is",
-		Long: "Let attackers loose on an engine of the default policy, over simulated days, and print\n" +
-			"what it takes to succeed: how many fresh accounts, accounts that earned weight for 30\n" +
-			"days, mailboxes of users who vote, traps, peers or deliveries, against 0, 5 and 50 honest\n" +
-			"users. Found by doubling and bisection. See docs/attacks.md.",
+		Short: "Measure what it takes to list ham or to unlist spam",
+		Long: "Attack an engine with the default policy over simulated days, and print how many fresh\n" +
+			"accounts, accounts that earned weight for 30 days, users' mailboxes, traps, peers or\n" +
+			"deliveries it takes to succeed against 0, 5 and 50 honest users. The smallest number is\n" +
+			"found by doubling and bisection. See docs/attacks.md.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 || limit > attack.MaxMeans {
@@ -50,8 +50,8 @@ func newAttackCommand() *cobra.Command {
 			return printAttacks(cmd.OutOrStdout(), results)
 		},
 	}
-	cmd.Flags().IntVar(&limit, "most", limit, "most accounts, mailboxes, traps, peers or deliveries that the attacker has")
-	cmd.Flags().StringVar(&only, "only", only, "only attacks whose name or means holds this")
+	cmd.Flags().IntVar(&limit, "most", limit, "largest number of accounts, mailboxes, traps, peers or deliveries to try")
+	cmd.Flags().StringVar(&only, "only", only, "only attacks whose name or means contain this")
 	cmd.Flags().StringVar(&report, "report", report, "write attacks.md and its figures into this directory")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the results as JSON")
 	return cmd

@@ -26,9 +26,9 @@ func newHTTPCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.Address, "address", "127.0.0.1:8420", "loopback host:port of the node")
 	f.StringVar(&o.Op, "op", "check", "check or report")
-	f.StringVar(&o.Token, "token", "", "bearer token; empty: ask anonymously")
+	f.StringVar(&o.Token, "token", "", "bearer token; empty: anonymous")
 	loadFlags(cmd, &o.Options, 64)
-	f.Uint64Var(&o.Known, "signatures", 1_000_000, "distinct signatures that requests are drawn from; 0: each request has a new one")
+	f.Uint64Var(&o.Known, "signatures", 1_000_000, "distinct signatures in requests; 0: a new one in each request")
 	return cmd
 }
 
@@ -36,7 +36,7 @@ func newPolicyCommand() *cobra.Command {
 	var o load.Policy
 	cmd := &cobra.Command{
 		Use:   "policy",
-		Short: "Postfix policy requests at RCPT, each of another recipient",
+		Short: "Postfix policy requests at RCPT, each with a new recipient",
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return measure(cmd, "policy", o.Options, o.Connect)
@@ -44,7 +44,7 @@ func newPolicyCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Address, "address", "127.0.0.1:10040", "loopback host:port of the policy server, or unix:/path")
-	f.IntVar(&o.Accounts, "accounts", 10_000, "accounts (sasl_username) that requests are drawn from")
+	f.IntVar(&o.Accounts, "accounts", 10_000, "accounts (sasl_username) in requests")
 	loadFlags(cmd, &o.Options, 16)
 	return cmd
 }
@@ -53,10 +53,10 @@ func newDNSBLCommand() *cobra.Command {
 	var o load.DNSBL
 	cmd := &cobra.Command{
 		Use:   "dnsbl",
-		Short: "DNS block list queries over UDP: every second name is listed",
-		Long: "DNS block list queries over UDP, for this server or another one. Every second query\n" +
-			"asks for a name of the file, every other for a name that is not in it. A request of the\n" +
-			"result is a batch of --flight queries.",
+		Short: "DNS block list queries over UDP; every second name is listed",
+		Long: "Send DNS block list queries over UDP, to this server or another. Every second query is\n" +
+			"for a name in the file, the others for names that are not. A request in the result\n" +
+			"is a batch of --flight queries.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			names, err := load.ReadNames(o.Names)
@@ -74,9 +74,9 @@ func newDNSBLCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Address, "address", "127.0.0.1:5300", "loopback host:port of the server")
-	f.StringVar(&o.Zone, "zone", "bl.example.com", "zone to ask")
+	f.StringVar(&o.Zone, "zone", "bl.example.com", "zone to query")
 	f.StringVar(&o.Names, "names", "", "file of listed domains, one on each line")
-	f.IntVar(&o.Flight, "flight", 32, "queries in flight of one client, 1 to 256")
+	f.IntVar(&o.Flight, "flight", 32, "queries in flight for each client, 1 to 256")
 	loadFlags(cmd, &o.Options, 8)
 	_ = cmd.MarkFlagRequired("names") // the flag exists
 	return cmd
@@ -86,7 +86,7 @@ func newMilterCommand() *cobra.Command {
 	var o load.Milter
 	cmd := &cobra.Command{
 		Use:   "milter",
-		Short: "Messages through the milter door, each with another text",
+		Short: "Messages through the milter, each with a new text",
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Size < 100 || o.Size > 10<<20 {
@@ -106,7 +106,7 @@ func newRazor2Command() *cobra.Command {
 	var o load.Razor2
 	cmd := &cobra.Command{
 		Use:   "razor2",
-		Short: "Checks of engine-4 signatures over kept-open connections",
+		Short: "Checks of engine-4 signatures over persistent connections",
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := load.LoopbackOnly(o.Address); err != nil {
@@ -135,16 +135,16 @@ func newRazor2Command() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.Address, "address", "127.0.0.1:2703", "loopback host:port of the server")
 	loadFlags(cmd, &o.Options, 64)
-	f.Uint64Var(&o.Known, "signatures", 1_000_000, "distinct signatures that requests are drawn from")
+	f.Uint64Var(&o.Known, "signatures", 1_000_000, "distinct signatures in requests")
 	f.IntVar(&o.Rows, "rows", 1, "signatures in one request")
-	f.IntVar(&o.Pid, "pid", 0, "process id of the server, to tell its processor time; 0: not told")
+	f.IntVar(&o.Pid, "pid", 0, "process id of the server, to print its processor time; 0: do not print it")
 	return cmd
 }
 
 // loadFlags adds the flags that bound a run.
 func loadFlags(cmd *cobra.Command, o *load.Options, clients int) {
 	f := cmd.Flags()
-	f.IntVar(&o.Clients, "clients", clients, "clients at once, each on a connection of its own")
+	f.IntVar(&o.Clients, "clients", clients, "concurrent clients, each on its own connection")
 	f.DurationVar(&o.Duration, "duration", 5*time.Second, "measured time")
 	f.DurationVar(&o.Warmup, "warmup", time.Second, "time before that, not counted")
 }
@@ -171,8 +171,8 @@ func newLoadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "load DOOR",
 		Short: "Measure how many requests a node on this machine answers",
-		Long: "Measure how many requests a node on this machine answers: a bounded number of clients,\n" +
-			"for a bounded time, to loopback addresses only. A request that was refused is an error.",
+		Long: "Measure how many requests a node on this machine answers, with a limited number of clients,\n" +
+			"for a limited time, at loopback addresses only. A refused request is an error.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cli.Usagef("%s needs a door: see \"%s --help\"", cmd.CommandPath(), cmd.CommandPath())

@@ -14,7 +14,7 @@ func newPyzorCommand() *cobra.Command {
 	var o load.Pyzor
 	cmd := &cobra.Command{
 		Use:   "pyzor",
-		Short: "Anonymous pings, checks or reports of one digest over UDP; of pyzord too",
+		Short: "Anonymous pings, checks or reports of one digest over UDP, also to pyzord",
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Op != "ping" && o.Op != "check" && o.Op != "report" {
@@ -29,7 +29,7 @@ func newPyzorCommand() *cobra.Command {
 	datagramFlags(cmd, &o.Datagrams, "127.0.0.1:24441")
 	f := cmd.Flags()
 	f.StringVar(&o.Op, "op", "check", "ping, check or report")
-	f.Uint64Var(&o.Known, "digests", 1_000_000, "distinct digests that requests are drawn from; 0: each request has a new one")
+	f.Uint64Var(&o.Known, "digests", 1_000_000, "distinct digests in requests; 0: a new one in each request")
 	return cmd
 }
 
@@ -53,9 +53,9 @@ func newDCCCommand() *cobra.Command {
 	datagramFlags(cmd, &o.Datagrams, "127.0.0.1:6277")
 	f := cmd.Flags()
 	f.StringVar(&o.Op, "op", "query", "nop, query or report")
-	f.Uint32Var(&o.Id, "id", 1, "client-id; 1 is anonymous")
+	f.Uint32Var(&o.Id, "id", 1, "client-ID; 1 is anonymous")
 	f.StringVar(&o.Password, "password", "", "its password")
-	f.Uint64Var(&o.Known, "messages", 10_000, "distinct messages that requests are drawn from; 0: each request has a new one")
+	f.Uint64Var(&o.Known, "messages", 10_000, "distinct messages in requests; 0: a new one in each request")
 	return cmd
 }
 
@@ -64,9 +64,9 @@ func newFuzzyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fuzzy",
 		Short: "check, near or write of rspamd's fuzzy protocol over UDP",
-		Long: "Load a fuzzy storage, ours or rspamd's. \"write\" stores digests; \"check\" asks for\n" +
-			"digests of the same set; \"near\" asks for others whose shingles are near copies of\n" +
-			"that set. With --messages 0 every request has a new digest: checks that miss.",
+		Long: "Load a fuzzy storage, ours or rspamd's. \"write\" stores digests, \"check\" looks up the\n" +
+			"same digests, and \"near\" looks up near copies of them, by their shingles. With\n" +
+			"--messages 0 every request has a new digest, so that checks miss.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch o.Op {
@@ -92,8 +92,8 @@ func newFuzzyCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.Op, "op", "check", "check, near or write")
 	f.BoolVar(&o.Shingles, "shingles", false, "send shingles with checks and writes")
-	f.IntVar(&o.Equal, "equal", 26, "shingles, of 32, that a near copy has in common with the original")
-	f.Uint64Var(&o.Known, "messages", 100_000, "distinct messages that requests are drawn from, in turn for writes; 0: each request has a new one")
+	f.IntVar(&o.Equal, "equal", 26, "shingles, of 32, that a near copy shares with the original")
+	f.Uint64Var(&o.Known, "messages", 100_000, "distinct messages in requests, written in turn; 0: a new one in each request")
 	f.Uint8Var(&o.Flag, "flag", 1, "list to write to")
 	return cmd
 }
@@ -103,9 +103,9 @@ func datagramFlags(cmd *cobra.Command, d *load.Datagrams, address string) {
 	f := cmd.Flags()
 	f.StringVar(&d.Address, "address", address, "loopback host:port of the server")
 	f.IntVar(&d.Sockets, "sockets", 8, "sockets at once")
-	f.IntVar(&d.Window, "window", 64, "requests outstanding on each")
+	f.IntVar(&d.Window, "window", 64, "outstanding requests of each")
 	f.DurationVar(&d.Duration, "duration", 5*time.Second, "measured time")
 	f.DurationVar(&d.Warmup, "warmup", time.Second, "time before that, not counted")
-	f.BoolVar(&d.Single, "single", false, "send each request as a datagram of its own, not in trains that the kernel cuts")
-	f.IntVar(&d.Pid, "pid", 0, "process id of the server, to tell the processor time of a request; 0: not told")
+	f.BoolVar(&d.Single, "single", false, "send each request as a separate datagram, not in trains that the kernel splits")
+	f.IntVar(&d.Pid, "pid", 0, "process id of the server, to print its processor time per request; 0: do not print it")
 }

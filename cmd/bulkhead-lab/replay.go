@@ -37,32 +37,32 @@ func newReplayCommand() *cobra.Command {
 		Use:   "replay [--json] [--svg FILE] MAIL...",
 		Short: "Replay labelled mail through simulated sites",
 		Long: "Deliver labelled mail in the order of its arrival to sites that share one clearinghouse,\n" +
-			"let some of the recipients report what was not caught, and print how much spam was caught,\n" +
+			"let some of the recipients report missed spam, and print how much spam was caught,\n" +
 			"how much ham was wrongly called spam, and where the filters differ from exact maps.\n\n" +
-			"With --servers the sites belong to that many servers with a clearinghouse of their own, and\n" +
-			"what they catch alone is compared with what they catch when they share.\n\n" +
+			"With --servers the sites belong to that many servers, each with its own clearinghouse. The\n" +
+			"catch rates of servers alone and of servers that share are compared.\n\n" +
 			"MAIL is a folder with an index.tsv (columns file, label, time), or an mbox, a Maildir or a\n" +
-			"folder of *.eml files whose messages all have the --label. Nothing is kept, and no node is asked.",
+			"folder of *.eml files whose messages all have the --label. Nothing is stored, and no node is contacted.",
 		Args: cli.Args(cobra.MinimumNArgs(1)),
 		RunE: r.run,
 	}
 	f := cmd.Flags()
-	f.StringVar(&r.label, "label", "", "label of messages without one of their own: ham or spam")
+	f.StringVar(&r.label, "label", "", "label of messages without a label: ham or spam")
 	f.IntVar(&r.Sites, "sites", 10, "sites that share the clearinghouse")
 	f.IntVar(&r.Copies, "copies", 1, "sites that each message is delivered to")
 	f.DurationVar(&r.Spread, "spread", 10*time.Minute, "mean time between two copies of a message")
 	f.Float64Var(&r.Share, "share", 0.3, "share of recipients who act on a wrong verdict")
-	f.DurationVar(&r.Delay, "delay", time.Hour, "mean time until they do")
-	f.IntSliceVar(&r.servers, "servers", nil, "numbers of servers that the sites belong to, for example 1,2,5,10")
+	f.DurationVar(&r.Delay, "delay", time.Hour, "mean time until they act")
+	f.IntSliceVar(&r.servers, "servers", nil, "numbers of servers to compare, for example 1,2,5,10")
 	f.Float64Var(&r.Mistakes, "mistakes", 0, "share of recipients of ham who report it as spam")
-	f.Float64Var(&r.Weight, "weight", 1, "trust in each site; weights that sum up to 1 list a signature")
+	f.Float64Var(&r.Weight, "weight", 1, "trust in each site; a total weight of 1 lists a signature")
 	f.Uint32Var(&r.Threshold, "threshold", 0, "count at which a message is bulk (default: the engine's own)")
 	f.IntVar(&r.NearMatch, "near-match", 0, fmt.Sprintf("bulkhead/near bands that must agree (default %d)", signature.NearMatch))
 	f.StringSliceVar(&r.skip, "skip", nil, "schemes to leave out, for example razor/e4,dcc/fuz1")
-	f.Uint64Var(&r.Capacity, "capacity", 0, "signatures that a generation is sized for (default: what the mail needs)")
+	f.Uint64Var(&r.Capacity, "capacity", 0, "signatures that a generation is sized for (default: as many as the mail needs)")
 	f.Uint64Var(&r.Seed, "seed", 1, "seed of all choices")
 	f.BoolVar(&r.json, "json", false, "print the result as JSON")
-	f.StringVar(&r.picture, "svg", "", "file to draw the catch rate over time, or over --servers, into (.png for pixels)")
+	f.StringVar(&r.picture, "svg", "", "file for a plot of the catch rate over time, or over --servers (.svg or .png)")
 	return cmd
 }
 
@@ -119,7 +119,7 @@ func (r *replayCommand) check() error {
 	}
 	for _, n := range r.servers {
 		if n < 1 || n > r.Sites {
-			return cli.Usagef("--servers %d with --sites %d, want 1 or more, and a site or more for each", n, r.Sites)
+			return cli.Usagef("--servers %d with --sites %d, want at least 1 server, and a site for each", n, r.Sites)
 		}
 	}
 	return nil

@@ -38,35 +38,35 @@ func newStreamCommand() *cobra.Command {
 	var s streamCommand
 	cmd := &cobra.Command{
 		Use:   "stream [--templates DIR] [--json] [--svg FILE] MAIL...",
-		Short: "Play a month of campaigns, ham and complaints to the users of many sites",
-		Long: "Make streams of labelled mail: campaigns of spam with heavy-tailed numbers of copies, ham as it\n" +
-			"is sent to one, to a list or to many, mail of templates and clones of it. Each copy goes to a\n" +
-			"user of some site, is checked, counted, and perhaps complained of later. Print how much was\n" +
-			"called spam, of which kind, over several seeds.\n\n" +
-			"MAIL is a folder with an index.tsv (columns file, label, time; kind and family if there are any).\n" +
-			"Spam that a clusters.tsv beside it (columns file, cluster) puts together is one campaign. Nothing\n" +
-			"is kept, and no node is asked.",
+		Short: "Simulate a month of campaigns, ham and complaints for the users of many sites",
+		Long: "Make streams of labelled mail: spam campaigns with heavy-tailed numbers of copies, ham sent\n" +
+			"to one recipient, to a list or to many, mail from templates, and clones of that. Each copy goes to a\n" +
+			"user of a site, is checked and counted, and may be reported later. Print how much was\n" +
+			"called spam, by kind, over several seeds.\n\n" +
+			"MAIL is a folder with an index.tsv (columns file, label, time; optionally kind and family).\n" +
+			"Spam of one cluster in a clusters.tsv beside it (columns file, cluster) is one campaign. Nothing\n" +
+			"is stored, and no node is contacted.",
 		Args: cli.Args(cobra.MinimumNArgs(1)),
 		RunE: s.run,
 	}
 	s.Spread = 48 * time.Hour
 	f := cmd.Flags()
-	f.IntVar(&s.Sites, "sites", 20, "sites, which share one node")
-	f.BoolVar(&s.lone, "lone", false, "the same streams also with a node for each site alone")
+	f.IntVar(&s.Sites, "sites", 20, "sites that share one node")
+	f.BoolVar(&s.lone, "lone", false, "also run the streams with one node for each site")
 	f.IntVar(&s.Users, "users", 50, "users of each site")
-	f.Float64SliceVar(&s.reporting, "reporting", []float64{0.1}, "shares of the recipients of spam who report it, for example 0.1,0.02")
-	f.Float64Var(&s.Objecting, "objecting", 0.2, "share of recipients who object where ham was called spam")
-	f.Float64Var(&s.Mistakes, "mistakes", 1, "factor to the rates of wrong complaints, 0.05 to 0.3 % by kind of ham")
-	f.StringSliceVar(&s.templates, "templates", nil, "folders of template mail and clones, with an index.tsv of their kinds and families")
+	f.Float64SliceVar(&s.reporting, "reporting", []float64{0.1}, "shares of the recipients who report spam, for example 0.1,0.02")
+	f.Float64Var(&s.Objecting, "objecting", 0.2, "share of recipients who object to ham called spam")
+	f.Float64Var(&s.Mistakes, "mistakes", 1, "factor for the rates of mistaken reports, 0.05 to 0.3 % by kind of ham")
+	f.StringSliceVar(&s.templates, "templates", nil, "folders of mail from templates and clones, with kinds and families in index.tsv")
 	f.IntVar(&s.Days, "days", 30, "days that a stream lasts")
-	f.Float64Var(&s.Tail, "tail", 1.1, "exponent of the number of copies of a campaign; smaller for larger ones")
-	f.DurationVar(&s.Spread, "spread", s.Spread, "mean time from the first copy of spam to another")
-	f.IntVar(&s.Runs, "runs", 5, "streams of each setting, each of a seed of its own")
-	f.Uint64Var(&s.Seed, "seed", 1, "seed of the first")
-	f.StringSliceVar(&s.rules, "rule", []string{string(stream.Node)}, "who judges: node, and to hold against it text-alone, first-report, first-report-of-part")
-	f.BoolVar(&s.Exact, "exact", false, "exact maps in place of filters")
+	f.Float64Var(&s.Tail, "tail", 1.1, "exponent of the number of copies of a campaign; a smaller one makes larger campaigns")
+	f.DurationVar(&s.Spread, "spread", s.Spread, "mean time from the first copy of spam to the others")
+	f.IntVar(&s.Runs, "runs", 5, "streams for each setting, each with its own seed")
+	f.Uint64Var(&s.Seed, "seed", 1, "seed of the first stream")
+	f.StringSliceVar(&s.rules, "rule", []string{string(stream.Node)}, "rules that judge: node, and for comparison text-alone, first-report, first-report-of-part")
+	f.BoolVar(&s.Exact, "exact", false, "use exact maps instead of filters")
 	f.BoolVar(&s.json, "json", false, "print the results as JSON")
-	f.StringVar(&s.picture, "svg", "", "file to draw the catch rate by place in the campaign into (.png for pixels)")
+	f.StringVar(&s.picture, "svg", "", "file for a plot of the catch rate by position in the campaign (.svg or .png)")
 	return cmd
 }
 
@@ -115,7 +115,7 @@ func noZero(flags *pflag.FlagSet) (err error) {
 	flags.Visit(func(f *pflag.Flag) {
 		switch f.Value.String() {
 		case "0", "0s":
-			err = cli.Usagef("--%s 0, want more", f.Name)
+			err = cli.Usagef("--%s 0, want more than 0", f.Name)
 		}
 	})
 	return err
@@ -130,7 +130,7 @@ func (s *streamCommand) settings() (all []stream.Options, err error) {
 	for _, lone := range alone {
 		for _, reporting := range s.reporting {
 			if reporting == 0 {
-				return nil, cli.Usagef("--reporting 0, want more")
+				return nil, cli.Usagef("--reporting 0, want more than 0")
 			}
 			for _, rule := range s.rules {
 				o := s.Options

@@ -29,7 +29,7 @@ func newStudyCommand() *cobra.Command {
 			"Finch, and measure what they left open: merging, split storage, false bulk verdicts on real mail,\n" +
 			"the speed of queries.\n\n" +
 			"Results go to --out: tables.csv in the form of the paper's tables, comparison.csv with the printed\n" +
-			"numbers beside ours, figures as SVG and PNG. A run that was broken off goes on where it stopped.\n\n" +
+			"numbers and ours, figures as SVG and PNG. An interrupted run continues where it stopped.\n\n" +
 			"Parts for --experiment: " + strings.Join(study.Parts(), ", ") + ".",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -41,7 +41,7 @@ func newStudyCommand() *cobra.Command {
 			err := study.Run(ctx, c)
 			bar.end()
 			if errors.Is(err, context.Canceled) {
-				fmt.Fprintf(cmd.ErrOrStderr(), "bulkhead: stopped; the same command goes on from here\n")
+				fmt.Fprintf(cmd.ErrOrStderr(), "bulkhead-lab: stopped; run the same command again to continue\n")
 				return cli.Temporary
 			}
 			if err != nil {
@@ -52,13 +52,13 @@ func newStudyCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.Out, "out", "study-out", "folder for results")
-	f.IntVar(&c.Rounds, "rounds", 1000, "rounds of each configuration; everything else scales with it")
+	f.IntVar(&c.Rounds, "rounds", 1000, "rounds of each configuration; all other work scales with it")
 	f.StringSliceVar(&c.Only, "experiment", nil, "parts to run (default all)")
-	f.Uint64Var(&c.Seed, "seed", 1, "seed of everything that is drawn at random")
+	f.Uint64Var(&c.Seed, "seed", 1, "seed of all random choices")
 	f.IntVar(&c.Jobs, "jobs", 0, "workers (default one for each processor)")
 	f.StringVar(&draw, "draw", string(study.DrawPrinted), "how often elements are inserted in Experiments 4 to 8: printed (as many zeros and insertions as the paper's draw), fixed (one draw) or fresh (one a round)")
-	f.StringVar(&c.Corpus, "corpus", "", "folder of unpacked mail corpora with index.tsv, for what needs real mail")
-	f.StringVar(&c.Report, "report", "", "folder to write study.md and its figures to")
+	f.StringVar(&c.Corpus, "corpus", "", "folder of unpacked mail corpora with index.tsv, for the parts that need real mail")
+	f.StringVar(&c.Report, "report", "", "folder for study.md and its figures")
 	f.BoolVar(&quiet, "quiet", false, "show no progress")
 	return cmd
 }

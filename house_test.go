@@ -79,6 +79,8 @@ var mayImport = map[string][]string{
 	"internal/recent":                {".", "door"},
 	"internal/edge":                  {".", "client"},
 	"internal/cli":                   {},
+	"internal/setup":                 {"internal/config", "plugins"},
+	"plugins":                        {},
 	"internal/units":                 {},
 	"internal/node":                  {"*", "internal/*", "signature/*"},
 	"internal/lab/figure":            {},
@@ -91,7 +93,7 @@ var mayImport = map[string][]string{
 	"cmd/bulkhead-lab":               {"*", "*/*", "internal/lab/*"},
 	// A command knows the node, and what commands do without one.
 	"cmd/bulkhead": {".", "client", "filter", "filter/paper", "internal/cli", "internal/config", "internal/lists", "internal/mailbox",
-		"internal/node", "internal/store", "internal/units", "internal/wholefile"},
+		"internal/node", "internal/setup", "internal/store", "internal/units", "internal/wholefile"},
 }
 
 // TestPackages checks that every package says what it is, and the package table

@@ -60,6 +60,7 @@ func newRootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.UsageError{Err: err} })
 	root.AddCommand(
 		newServeCommand(),
+		newSetupCommand(),
 		newReadyCommand(),
 		newCheckCommand(),
 		newReportCommand(),

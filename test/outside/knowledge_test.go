@@ -7,6 +7,7 @@ import (
 	"image"
 	"image/jpeg"
 	"image/png"
+	"io/fs"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/filter/paper"
+	"github.com/bulkhead-mail/bulkhead/plugins"
 	"github.com/bulkhead-mail/bulkhead/signature"
 	"github.com/bulkhead-mail/bulkhead/signature/document"
 	"github.com/bulkhead-mail/bulkhead/signature/link"
@@ -133,6 +135,13 @@ func Example_filterPaper() {
 }
 
 // A node over HTTP, and a door's view of it.
+func Example_plugins() {
+	names, err := fs.Glob(plugins.Files, "*/*")
+	must(err)
+	fmt.Println(names)
+	// Output: [rspamd/bulkhead.lua spamassassin/Bulkhead.pm spamassassin/bulkhead.cf]
+}
+
 func Example_client() {
 	node, err := api.New(api.Options{
 		Clearinghouse: new(outside.House),

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/setup"
+)
+
+func newSetupCommand() *cobra.Command {
+	var o setup.Options
+	var printOnly, yes, undo bool
+	cmd := &cobra.Command{
+		Use:   "setup",
+		Short: "Make the mail programs of this machine ask the node",
+		Long: "Find Postfix, rspamd, SpamAssassin, Amavis, Exim, Dovecot and the clients of Razor,\n" +
+			"Pyzor and DCC on this machine, and make those ask the node that see whole mail: the\n" +
+			"changes of their configuration are shown as a diff, made after you agree, and kept as\n" +
+			"they were, so that --undo takes the latest changes back. A second run changes nothing.\n" +
+			"No program is started or restarted; the commands to do so are printed.",
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			w := cmd.OutOrStdout()
+			if printOnly && (yes || undo) || yes && undo {
+				return cli.Usagef("--print, --yes and --undo exclude each other")
+			}
+			if undo {
+				return undoSetup(w, o.Root)
+			}
+			p, err := setup.Look(o)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+				return cli.DataError{Err: err}
+			}
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			asking := &question{in: bufio.NewReader(cmd.InOrStdin()), out: w, yes: yes}
+			return runSetup(w, p, asking, printOnly)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Root, "root", "/", "`FOLDER` that stands for /; nothing outside of it is touched")
+	f.StringSliceVar(&o.For, "for", nil, "`PROGRAMS` to set up, of "+strings.Join(setup.Programs(), ", ")+" (default: those found that see whole mail)")
+	f.StringVar(&o.Config, "config", setup.DefaultConfig, "configuration `FILE` of the node, below the root")
+	f.BoolVar(&printOnly, "print", false, "print the changes, and make none")
+	f.BoolVar(&yes, "yes", false, "make the changes without asking")
+	f.BoolVar(&undo, "undo", false, "put back what the latest setup has changed")
+	return cmd
+}
+
+func undoSetup(w io.Writer, root string) error {
+	paths, err := setup.Undo(root)
+	if errors.Is(err, setup.ErrNoBackup) {
+		return cli.InputError{Err: fmt.Errorf("no changes of setup are left to undo below %s", root)}
+	}
+	if err != nil {
+		return cli.DataError{Err: err}
+	}
+	for _, path := range paths {
+		fmt.Fprintf(w, "put back: %s\n", path)
+	}
+	return nil
+}
+
+// runSetup shows a plan, and carries it out if somebody agrees.
+func runSetup(w io.Writer, p *setup.Plan, asking *question, printOnly bool) error {
+	fmt.Fprintf(w, "found: %s\n", orNone(p.Found))
+	if len(p.For) > 0 {
+		fmt.Fprintf(w, "set up: %s\n", orNone(p.For))
+	}
+	fmt.Fprintln(w)
+	if !p.Keyed && !printOnly {
+		invitation, err := asking.line("This node has no key yet. To join a network, paste its invitation; to stand alone, press Enter: ")
+		if err != nil {
+			return err
+		}
+		if invitation != "" {
+			fmt.Fprintf(w, "First join, before the node starts, and then run setup again:\n\n    bulkhead join %s\n", shellQuote(invitation))
+			return nil
+		}
+	}
+	if err := p.WriteDiff(w); err != nil {
+		return err
+	}
+	for _, note := range p.Notes {
+		fmt.Fprintf(w, "note: %s\n", note)
+	}
+	if len(p.Changes) == 0 {
+		fmt.Fprintln(w, "Nothing to change.")
+		return nil
+	}
+	if !printOnly {
+		answer, err := asking.line(fmt.Sprintf("\nMake these changes of %d files? [y/N] ", len(p.Changes)))
+		if err != nil {
+			return err
+		}
+		if a := strings.ToLower(answer); !asking.yes && a != "y" && a != "yes" {
+			fmt.Fprintln(w, "Nothing was changed.")
+			return nil
+		}
+		backup, err := p.Apply(time.Now())
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "Done. As it was, it is in %s; \"bulkhead setup --undo\" puts it back.\n", backup)
+	}
+	if len(p.After) > 0 {
+		fmt.Fprintf(w, "\nThen run:\n\n    %s\n    bulkhead doctor\n", strings.Join(p.After, "\n    "))
+	}
+	return nil
+}
+
+func orNone(names []string) string {
+	if len(names) == 0 {
+		return "none of " + strings.Join(setup.Programs(), ", ")
+	}
+	return strings.Join(names, ", ")
+}
+
+// shellQuote writes a text as one word of a shell.
+func shellQuote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+
+// A question asks a person, unless everything is agreed to beforehand.
+type question struct {
+	in  *bufio.Reader
+	out io.Writer
+	yes bool
+}
+
+// line asks for a line. The end of the input without one is a mistake of usage: nobody
+// is there to ask.
+func (q *question) line(text string) (string, error) {
+	if q.yes {
+		return "", nil
+	}
+	io.WriteString(q.out, text)
+	answer, err := q.in.ReadString('\n')
+	if err != nil && answer == "" {
+		fmt.Fprintln(q.out)
+		return "", cli.Usagef("nobody answers on standard input; use --print or --yes")
+	}
+	return strings.TrimSpace(answer), nil
+}

@@ -1,0 +1,55 @@
+package setup
+
+import "strings"
+
+// The marks around what setup adds to a file of others.
+const (
+	blockBegin = "# BEGIN bulkhead setup"
+	blockEnd   = "# END bulkhead setup"
+)
+
+// withBlock returns a text with lines between the marks: in the place of those that
+// stood there, else at the end. Without lines the block goes.
+func withBlock(text, lines string) string {
+	before, _, after, found := cutBlock(text)
+	block := ""
+	if lines != "" {
+		block = blockBegin + "\n" + lines + blockEnd + "\n"
+	}
+	if found {
+		return before + block + after
+	}
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	return text + block
+}
+
+// withoutBlock returns what others have written of a text.
+func withoutBlock(text string) string {
+	before, _, after, _ := cutBlock(text)
+	return before + after
+}
+
+// cutBlock returns what stands before, between and after the marks. Marks that are not
+// a pair are taken for a text of others.
+func cutBlock(text string) (before, inside, after string, found bool) {
+	begin, end, behind := -1, -1, -1
+	open, at := -1, 0
+	for line := range strings.Lines(text) {
+		switch strings.TrimSuffix(line, "\n") {
+		case blockBegin:
+			open = at
+		case blockEnd:
+			if open >= 0 {
+				begin, end, behind = open, at, at+len(line)
+			}
+			open = -1
+		}
+		at += len(line)
+	}
+	if begin < 0 {
+		return text, "", "", false
+	}
+	return text[:begin], text[begin+len(blockBegin)+1 : end], text[behind:], true
+}

@@ -1,0 +1,58 @@
+package setup
+
+import (
+	"net"
+	"regexp"
+	"strings"
+)
+
+const razorAgent = "/etc/razor/razor-agent.conf"
+
+var razorDiscovery = regexp.MustCompile(`(?m)^[ \t]*razordiscovery[ \t]*=[^\n]*`)
+
+// razor has Razor's clients discover the node.
+func (p *Plan) razor() error {
+	line := "razordiscovery = " + p.door("razor2")
+	p.after("razor-admin -discover")
+	return p.edit("razor", razorAgent, func(text string) string {
+		if at := razorDiscovery.FindStringIndex(text); at != nil {
+			return text[:at[0]] + line + text[at[1]:]
+		}
+		return withBlock(text, line+"\n")
+	})
+}
+
+// pyzorHomes are where the pyzor command looks when those run it who run filters.
+var pyzorHomes = []string{"/etc/spamassassin/.pyzor", "/etc/mail/spamassassin/.pyzor", "/var/lib/amavis/.pyzor", "/var/lib/spamassassin/.pyzor", "/root/.pyzor"}
+
+// pyzor has the pyzor command ask the node, in the homes that it has been used in.
+func (p *Plan) pyzor() error {
+	address := p.door("pyzor")
+	var homes []string
+	for _, home := range pyzorHomes {
+		if p.tree.exists(home) {
+			homes = append(homes, home)
+		}
+	}
+	if len(homes) == 0 {
+		homes = []string{"/root/.pyzor"}
+	}
+	p.note("each user of pyzor has servers of their own: echo %s > ~/.pyzor/servers", address)
+	p.after("pyzor ping")
+	for _, home := range homes {
+		if err := p.place("pyzor", home+"/servers", address+"\n"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dcc cannot write the client's map, which is binary.
+func (p *Plan) dcc() error {
+	host, port, err := net.SplitHostPort(p.door("dcc"))
+	if err != nil {
+		return err
+	}
+	p.after("cdcc \"new map; delete dcc1.dcc-servers.net; add "+strings.Trim(host, "[]")+","+port+"\"", "cdcc info")
+	return nil
+}

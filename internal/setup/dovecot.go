@@ -1,0 +1,238 @@
+package setup
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	dovecotConf   = "/etc/dovecot/dovecot.conf"
+	dovecotOurs   = "/etc/dovecot/conf.d/95-bulkhead.conf"
+	dovecotSieve  = "/etc/dovecot/bulkhead"
+	dovecotMailed = "/etc/dovecot/bulkhead/pipe"
+)
+
+// dovecot makes votes of mail that people move into and out of their junk, each of the
+// user whose mailbox it is, and files what arrives marked as spam there.
+func (p *Plan) dovecot() error {
+	d, err := p.readDovecot()
+	if err != nil {
+		return err
+	}
+	if d.version4 {
+		p.note("Dovecot 2.4 has another configuration, which setup does not write: docs/setup.md has the scripts")
+		return nil
+	}
+	if !p.tree.exists("/usr/lib/dovecot/modules/lib95_imap_sieve_plugin.so", "/usr/lib64/dovecot/lib95_imap_sieve_plugin.so", "/usr/lib/dovecot/lib95_imap_sieve_plugin.so") {
+		p.note("Dovecot has no Sieve for IMAP here: install it (Debian: dovecot-sieve), and run setup again")
+		return nil
+	}
+	pipes := d.last("sieve_pipe_bin_dir")
+	if pipes == "" {
+		pipes = dovecotMailed
+	}
+	if err := p.sieveScripts(pipes, d.junk); err != nil {
+		return err
+	}
+	lines := d.settings(pipes)
+	p.after("sievec "+dovecotSieve, "doveconf -n", "systemctl reload dovecot")
+	if d.includes {
+		return p.place("dovecot", dovecotOurs, lines)
+	}
+	return p.edit("dovecot", dovecotConf, func(text string) string { return withBlock(text, lines) })
+}
+
+func (p *Plan) sieveScripts(pipes, junk string) error {
+	vote := "#!/bin/sh\n# Called by Dovecot's Sieve, with spam or ham and the user who says so. Written by \"bulkhead setup\".\n" +
+		"exec " + p.binary() + " report --server " + p.server() + " --timeout 10s --vote \"$1\" --user \"$2\" - >/dev/null\n"
+	scripts := []struct{ name, text string }{
+		{"spam.sieve", `# Moved into ` + junk + `: a vote of the user for spam.
+require ["vnd.dovecot.pipe", "copy", "imapsieve", "environment", "variables"];
+if environment :matches "imap.user" "*" { set "user" "${1}"; }
+pipe :copy "bulkhead-vote" ["spam", "${user}"];
+`},
+		{"ham.sieve", `# Moved out of ` + junk + `, and not thrown away: a vote of the user against it.
+require ["vnd.dovecot.pipe", "copy", "imapsieve", "environment", "variables"];
+if environment :matches "imap.mailbox" ["Trash", "*/Trash", "*.Trash", "Deleted*"] { stop; }
+if environment :matches "imap.user" "*" { set "user" "${1}"; }
+pipe :copy "bulkhead-vote" ["ham", "${user}"];
+`},
+		{"arrived.sieve", `# What arrives marked as spam, by the milter, rspamd or SpamAssassin.
+require ["fileinto", "mailbox"];
+if anyof (header :is "X-Bulkhead" "spam", header :is "X-Spam" "Yes", header :is "X-Spam-Flag" "YES") {
+  fileinto :create ` + sieveString(junk) + `;
+  stop;
+}
+`},
+	}
+	for _, s := range scripts {
+		if err := p.place("dovecot", path.Join(dovecotSieve, s.name), s.text); err != nil {
+			return err
+		}
+	}
+	return p.editMode("dovecot", path.Join(pipes, "bulkhead-vote"), 0o755, func(string) string { return vote })
+}
+
+// binary returns where the program is, on the machine that is set up.
+func (p *Plan) binary() string {
+	const local = "/usr/local/bin/bulkhead"
+	if !p.tree.exists("/usr/bin/bulkhead") && p.tree.exists(local) {
+		return local
+	}
+	return "/usr/bin/bulkhead"
+}
+
+func sieveString(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
+}
+
+// A dovecotConfig is what is set already, by others.
+type dovecotConfig struct {
+	values   []dovecotValue
+	junk     string // the mailbox for junk
+	includes bool   // of conf.d/*.conf
+	version4 bool
+}
+
+// A dovecotValue is a setting, in the blocks around it: "protocol imap", "plugin".
+type dovecotValue struct{ block, name, value string }
+
+var (
+	includesConfD = regexp.MustCompile(`(?m)^[ \t]*!include(?:_try)?[ \t]+(?:/etc/dovecot/)?conf\.d/\*\.conf`)
+	mailboxBlock  = regexp.MustCompile(`^mailbox[ \t]+(?:"([^"]*)"|(\S+))`)
+)
+
+func (p *Plan) readDovecot() (*dovecotConfig, error) {
+	text, err := p.text(dovecotConf)
+	if err != nil {
+		return nil, err
+	}
+	d := &dovecotConfig{junk: "Junk", includes: includesConfD.MatchString(text)}
+	texts := []string{text}
+	if d.includes {
+		for _, name := range p.tree.list("/etc/dovecot/conf.d") {
+			if !strings.HasSuffix(name, ".conf") || name == path.Base(dovecotOurs) {
+				continue
+			}
+			more, err := p.text("/etc/dovecot/conf.d/" + name)
+			if err != nil {
+				return nil, err
+			}
+			texts = append(texts, more)
+		}
+	}
+	for _, t := range texts {
+		d.parse(t)
+	}
+	return d, nil
+}
+
+// parse reads the settings of a file and the blocks around them, as far as they matter.
+func (d *dovecotConfig) parse(text string) {
+	var blocks []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		switch {
+		case strings.HasSuffix(line, "{"):
+			blocks = append(blocks, strings.TrimSpace(strings.TrimSuffix(line, "{")))
+		case strings.HasPrefix(line, "}"):
+			blocks = blocks[:max(0, len(blocks)-1)]
+		default:
+			name, value, ok := strings.Cut(line, "=")
+			if !ok {
+				continue
+			}
+			v := dovecotValue{strings.Join(blocks, "/"), strings.TrimSpace(name), strings.TrimSpace(value)}
+			d.values = append(d.values, v)
+			if v.name == "dovecot_config_version" {
+				d.version4 = true
+			}
+			if v.name == "special_use" && strings.Contains(v.value, `\Junk`) && len(blocks) > 0 {
+				if m := mailboxBlock.FindStringSubmatch(blocks[len(blocks)-1]); m != nil {
+					d.junk = m[1] + m[2]
+				}
+			}
+		}
+	}
+}
+
+// last returns the last value of a setting of plugins, "" for none.
+func (d *dovecotConfig) last(name string) (value string) {
+	for _, v := range d.values {
+		if v.name == name && v.block == "plugin" {
+			value = v.value
+		}
+	}
+	return value
+}
+
+// loads reports whether a protocol has a plugin of mail already.
+func (d *dovecotConfig) loads(protocol, plugin string) bool {
+	return slices.ContainsFunc(d.values, func(v dovecotValue) bool {
+		return v.name == "mail_plugins" && (v.block == "" || v.block == "protocol "+protocol) && slices.Contains(strings.Fields(v.value), plugin)
+	})
+}
+
+// free returns the first number that no name of a row has.
+func (d *dovecotConfig) free(pattern string) int {
+	first := 1
+	for _, v := range d.values {
+		for i := range 64 {
+			if strings.HasPrefix(v.name, fmt.Sprintf(pattern, i)) && i >= first {
+				first = i + 1
+			}
+		}
+	}
+	return first
+}
+
+// settings returns what Dovecot is told. What others have set is added to.
+func (d *dovecotConfig) settings(pipes string) string {
+	var b strings.Builder
+	b.WriteString("# Written by \"bulkhead setup\".\n")
+	for _, one := range []struct{ protocol, plugin string }{{"imap", "imap_sieve"}, {"lmtp", "sieve"}, {"lda", "sieve"}} {
+		if !d.loads(one.protocol, one.plugin) {
+			fmt.Fprintf(&b, "protocol %s {\n  mail_plugins = $mail_plugins %s\n}\n", one.protocol, one.plugin)
+		}
+	}
+	plugins := strings.Fields(d.last("sieve_plugins"))
+	for _, one := range []string{"sieve_imapsieve", "sieve_extprograms"} {
+		if !slices.Contains(plugins, one) {
+			plugins = append(plugins, one)
+		}
+	}
+	extensions := strings.Fields(d.last("sieve_global_extensions"))
+	if one := "+vnd.dovecot.pipe"; !slices.Contains(extensions, one) {
+		extensions = append(extensions, one)
+	}
+	// imapsieve stops at the first number that is missing.
+	n := d.free("imapsieve_mailbox%d_")
+	before := "sieve_before"
+	if k := d.free("sieve_before%d"); k > 1 {
+		before += strconv.Itoa(k)
+	} else if d.last("sieve_before") != "" {
+		before += "2"
+	}
+	fmt.Fprintf(&b, `plugin {
+  sieve_plugins = %[1]s
+  sieve_global_extensions = %[2]s
+  sieve_pipe_bin_dir = %[3]s
+  %[4]s = %[5]s/arrived.sieve
+  imapsieve_mailbox%[6]d_name = %[8]s
+  imapsieve_mailbox%[6]d_causes = COPY APPEND
+  imapsieve_mailbox%[6]d_before = file:%[5]s/spam.sieve
+  imapsieve_mailbox%[7]d_name = *
+  imapsieve_mailbox%[7]d_from = %[8]s
+  imapsieve_mailbox%[7]d_causes = COPY
+  imapsieve_mailbox%[7]d_before = file:%[5]s/ham.sieve
+}
+`, strings.Join(plugins, " "), strings.Join(extensions, " "), pipes, before, dovecotSieve, n, n+1, d.junk)
+	return b.String()
+}

@@ -1,0 +1,108 @@
+package setup
+
+import (
+	"net"
+	"regexp"
+	"strings"
+)
+
+const (
+	eximACL     = "/etc/exim4/bulkhead_data_acl"
+	eximSplit   = "/etc/exim4/conf.d/main/000_bulkhead"
+	eximUnsplit = "/etc/exim4/exim4.conf.localmacros"
+)
+
+var (
+	usesSplit   = regexp.MustCompile(`(?m)^[ \t]*dc_use_split_config=['"]?true`)
+	dataACL     = regexp.MustCompile(`(?m)^[ \t]*CHECK_DATA_LOCAL_ACL_FILE[ \t]*=[ \t]*(\S+)`)
+	bodyVisible = regexp.MustCompile(`(?m)^[ \t]*message_body_(visible|newlines)[ \t]*=?`)
+)
+
+// exim asks about each message before it is accepted, over HTTP, in an ACL that Debian's
+// configuration has a place for. Its malware and spam conditions stay free for others.
+func (p *Plan) exim() error {
+	if scorer := p.scorer(); scorer != "" && len(p.options.For) == 0 && !p.tree.exists(eximACL) {
+		p.note("Exim stays as it is: where it asks %s about mail (the spam condition), that hands it to the node. --for %s,exim has Exim ask the node itself", scorer, scorer)
+		return nil
+	}
+	if p.tree.exists("/etc/exim4/exim4.conf") {
+		p.note("Exim reads /etc/exim4/exim4.conf here, which setup does not change: docs/setup.md has the lines")
+		return nil
+	}
+	if p.config.HTTP.TLSCert != "" {
+		p.note("Exim stays as it is: it would have to ask the node over TLS")
+		return nil
+	}
+	main, err := p.eximMain()
+	if err != nil {
+		return err
+	}
+	macros := ""
+	others, err := p.eximOthers()
+	if err != nil {
+		return err
+	}
+	acl := eximACL
+	if m := dataACL.FindStringSubmatch(others); m != nil {
+		acl = m[1] // which somebody has already
+	} else {
+		macros = "CHECK_DATA_LOCAL_ACL_FILE = " + eximACL + "\n"
+	}
+	if bodyVisible.MatchString(others) {
+		p.note("Exim's message_body_visible or message_body_newlines is set here: bulkhead needs 256K and true, or it sees mail in part")
+	} else {
+		macros += "# So much of a mail is shown to the node, as it came.\nmessage_body_visible = 256K\nmessage_body_newlines = true\n"
+	}
+	p.after("update-exim4.conf", "exim4 -bV", "systemctl reload exim4")
+	if err := p.edit("exim", main, func(text string) string { return withBlock(text, macros) }); err != nil {
+		return err
+	}
+	return p.edit("exim", acl, func(text string) string { return withBlock(text, p.eximRule()) })
+}
+
+// eximMain returns the file for macros and options.
+func (p *Plan) eximMain() (string, error) {
+	text, err := p.text("/etc/exim4/update-exim4.conf.conf")
+	if usesSplit.MatchString(text) {
+		return eximSplit, err
+	}
+	return eximUnsplit, err
+}
+
+// eximOthers returns the options and macros that are not ours.
+func (p *Plan) eximOthers() (string, error) {
+	var all strings.Builder
+	names := []string{eximUnsplit, "/etc/exim4/exim4.conf.template"}
+	for _, name := range p.tree.list("/etc/exim4/conf.d/main") {
+		names = append(names, "/etc/exim4/conf.d/main/"+name)
+	}
+	for _, name := range names {
+		text, err := p.text(name)
+		if err != nil {
+			return "", err
+		}
+		all.WriteString(text + "\n")
+	}
+	return all.String(), nil
+}
+
+// eximRule asks about mail that came from elsewhere. The braces of ${readsocket} hold
+// what is expanded already, so nothing in a mail is taken for one. Without shutdown=no
+// Exim would end its side of the connection, which a server takes for a client that has
+// gone. A node that is away is no header.
+func (p *Plan) eximRule() string {
+	host, port, _ := net.SplitHostPort(p.door("http"))
+	return `  warn  remove_header = X-Bulkhead
+  warn  !authenticated = *
+        !hosts    = : +relay_from_hosts
+        condition = ${if <{$message_size}{250K}}
+        set acl_m_bulkhead_mail = $message_headers_raw\n$message_body
+        set acl_m_bulkhead = ${readsocket{inet:` + net.JoinHostPort(strings.Trim(host, "[]"), port) + `}\
+{POST /v1/check?client=$sender_host_address HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: message/rfc822\r\nContent-Length: ${strlen:$acl_m_bulkhead_mail}\r\n\r\n$acl_m_bulkhead_mail}\
+{5s:shutdown=no}{\n}{}}
+        set acl_m_bulkhead = ${if match{$acl_m_bulkhead}{\N"class":"([a-z]+)"\N}{$1}{}}
+        set acl_m_bulkhead_mail =
+        condition = ${if def:acl_m_bulkhead}
+        add_header = X-Bulkhead: $acl_m_bulkhead
+`
+}

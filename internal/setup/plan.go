@@ -1,0 +1,253 @@
+package setup
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/diff"
+
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/plugins"
+)
+
+// Options say what is set up.
+type Options struct {
+	// Root is the folder that stands for "/": nothing outside of it is touched.
+	Root string
+	// For names the programs to set up, see [Programs]; empty for those found.
+	For []string
+	// Config is where the node's configuration lies in the root.
+	Config string
+}
+
+// DefaultConfig is where packages put the configuration.
+const DefaultConfig = "/etc/bulkhead/bulkhead.toml"
+
+// packageData is the data folder of a node that a service manager runs.
+const packageData = "/var/lib/bulkhead"
+
+// A Change is what becomes of one file.
+type Change struct {
+	Path    string // in the root
+	Program string // for which it is
+	Old     string
+	New     string
+	Created bool // there is no such file yet
+	Plugin  bool // it is a plugin of this program, whole
+
+	was file
+	is  file
+}
+
+// A Plan is what has been found, and what would be done about it. Nothing has been
+// changed yet.
+type Plan struct {
+	Found   []string // programs of [Programs] that are there
+	For     []string // that the plan sets up
+	Changes []Change
+	After   []string // commands to run once the changes are made, in their order
+	Notes   []string // what the administrator should know or do
+	// Keyed is whether the node has the key of a network, its own or one that it joined.
+	// Its first start makes one if not.
+	Keyed bool
+
+	tree    *tree
+	options Options
+	config  *config.Config
+	listens map[string]string // addresses of doors, by their keys, once the changes are made
+}
+
+// A program is one that setup knows.
+type program struct {
+	name  string
+	found func(t *tree) bool
+	plan  func(p *Plan) error
+	asked bool // set up only for who names it
+}
+
+// programs in the order in which they are set up: those that see whole mail and score
+// first, so that what comes after knows that mail is judged already.
+func programs() []program {
+	return []program{
+		{name: "rspamd", found: has("/etc/rspamd/rspamd.conf"), plan: (*Plan).rspamd},
+		{name: "spamassassin", found: hasSpamAssassin, plan: (*Plan).spamassassin},
+		{name: "amavis", found: hasAmavis, plan: (*Plan).amavis},
+		{name: "postfix", found: has("/etc/postfix/main.cf"), plan: (*Plan).postfix},
+		{name: "exim", found: has("/etc/exim4/exim4.conf.template", "/etc/exim4/conf.d/main"), plan: (*Plan).exim},
+		{name: "dovecot", found: has("/etc/dovecot/dovecot.conf"), plan: (*Plan).dovecot},
+		{name: "policy", found: none, plan: (*Plan).policy, asked: true},
+		{name: "razor", found: has("/etc/razor/razor-agent.conf", "/usr/bin/razor-check"), plan: (*Plan).razor, asked: true},
+		{name: "pyzor", found: has("/usr/bin/pyzor"), plan: (*Plan).pyzor, asked: true},
+		{name: "dcc", found: has("/usr/bin/dccproc", "/var/dcc/map", "/usr/local/bin/dccproc"), plan: (*Plan).dcc, asked: true},
+	}
+}
+
+func has(paths ...string) func(*tree) bool { return func(t *tree) bool { return t.exists(paths...) } }
+func none(*tree) bool                      { return false }
+
+// Programs returns the names that Options.For may have.
+func Programs() (names []string) {
+	for _, p := range programs() {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// Look finds the programs below a root and makes a plan for them. Its errors name the
+// file that cannot be read or understood; nothing is changed then. [Plan.Close] ends
+// the use of a plan.
+func Look(o Options) (*Plan, error) {
+	for _, name := range o.For {
+		if !slices.Contains(Programs(), name) {
+			return nil, fmt.Errorf("setup: %.40q is none of %s", name, strings.Join(Programs(), ", "))
+		}
+	}
+	if o.Config == "" {
+		o.Config = DefaultConfig
+	}
+	t, err := openTree(o.Root)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{tree: t, options: o}
+	if err := p.look(); err != nil {
+		t.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Plan) look() error {
+	if err := p.readConfig(); err != nil {
+		return err
+	}
+	data := p.config.Node.Data
+	if data == "" {
+		data = packageData
+	}
+	p.Keyed = p.tree.exists(path.Join(data, "network.key"))
+	all := programs()
+	for _, one := range all {
+		if one.found(p.tree) {
+			p.Found = append(p.Found, one.name)
+		}
+	}
+	for _, one := range all {
+		named := slices.Contains(p.options.For, one.name)
+		found := slices.Contains(p.Found, one.name)
+		switch {
+		case named && !found && one.name != "policy":
+			return fmt.Errorf("setup: there is no %s below %s", one.name, p.options.Root)
+		case named, found && !one.asked && len(p.options.For) == 0:
+			p.For = append(p.For, one.name)
+		}
+	}
+	for _, one := range all {
+		if slices.Contains(p.For, one.name) {
+			if err := one.plan(p); err != nil {
+				return err
+			}
+		}
+	}
+	return p.planDoors()
+}
+
+// Close lets go of the root.
+func (p *Plan) Close() { p.tree.close() }
+
+// does reports whether the plan sets a program up.
+func (p *Plan) does(name string) bool { return slices.Contains(p.For, name) }
+
+func (p *Plan) note(format string, args ...any) {
+	if n := fmt.Sprintf(format, args...); !slices.Contains(p.Notes, n) {
+		p.Notes = append(p.Notes, n)
+	}
+}
+
+func (p *Plan) after(commands ...string) {
+	for _, c := range commands {
+		if !slices.Contains(p.After, c) {
+			p.After = append(p.After, c)
+		}
+	}
+}
+
+// edit notes what a file becomes. A file that becomes what it is, is no change.
+func (p *Plan) edit(program, name string, change func(text string) string) error {
+	return p.editMode(program, name, 0o644, change)
+}
+
+func (p *Plan) editMode(program, name string, mode fs.FileMode, change func(text string) string) error {
+	for i, c := range p.Changes {
+		if c.Path == name { // a second change of one file
+			p.Changes[i].is.text = change(c.New)
+			p.Changes[i].New = p.Changes[i].is.text
+			return nil
+		}
+	}
+	was, err := p.tree.read(name)
+	if err != nil {
+		return err
+	}
+	is := was
+	if !was.exists {
+		is.mode = mode
+	}
+	if is.text = change(was.text); is.text == was.text {
+		return nil
+	}
+	is.exists = true
+	p.Changes = append(p.Changes, Change{Path: name, Program: program, Old: was.text, New: is.text, Created: !was.exists, was: was, is: is})
+	return nil
+}
+
+// place puts a file of ours somewhere.
+func (p *Plan) place(program, name, text string) error {
+	return p.edit(program, name, func(string) string { return text })
+}
+
+// plugin puts a file of the program's own somewhere.
+func (p *Plan) plugin(program, name, source string) error {
+	text, err := fs.ReadFile(plugins.Files, source)
+	if err != nil {
+		return err
+	}
+	if err := p.place(program, name, string(text)); err != nil {
+		return err
+	}
+	if n := len(p.Changes); n > 0 && p.Changes[n-1].Path == name {
+		p.Changes[n-1].Plugin = true
+	}
+	return nil
+}
+
+// text returns what a file has that is not ours, "" if it is not there.
+func (p *Plan) text(name string) (string, error) {
+	f, err := p.tree.read(name)
+	return withoutBlock(f.text), err
+}
+
+// WriteDiff writes all changes as a unified diff. Of a new plugin it has no more than
+// the name: its hundreds of lines are those of this program.
+func (p *Plan) WriteDiff(w io.Writer) error {
+	for _, c := range p.Changes {
+		old := c.Path
+		if c.Created {
+			old = "/dev/null"
+		}
+		if c.Plugin && c.Created {
+			if _, err := fmt.Fprintf(w, "new plugin %s (%d lines)\n", c.Path, strings.Count(c.New, "\n")); err != nil {
+				return err
+			}
+			continue
+		}
+		if _, err := w.Write(diff.Diff(old, []byte(c.Old), c.Path, []byte(c.New))); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+package setup
+
+import (
+	"regexp"
+	"strings"
+)
+
+const mainCF = "/etc/postfix/main.cf"
+
+// postfix has the milter see mail, unless a program that scores it asks the node
+// already. Source of the file's format: postconf(5).
+func (p *Plan) postfix() error {
+	text, err := p.text(mainCF)
+	if err != nil {
+		return err
+	}
+	endpoint := postfixEndpoint(p.listens["milter"])
+	asked := len(p.options.For) > 0
+	if scorer := p.scorer(); scorer != "" && !asked && (endpoint == "" || !strings.Contains(parameter(text, "smtpd_milters"), endpoint)) {
+		p.note("Postfix stays as it is: %s hands the node all mail. --for %s,postfix adds the milter, which judges mail while its sender waits", scorer, scorer)
+		return nil
+	}
+	address := p.door("milter")
+	endpoint = postfixEndpoint(address)
+	if strings.HasPrefix(endpoint, "unix:/") {
+		p.note("Postfix's smtpd may run in a chroot, %s: it reaches %s only if that lies there", "/var/spool/postfix", address)
+	}
+	milter := "{ " + endpoint + ", connect_timeout=5s, content_timeout=30s, default_action=accept }"
+	err = p.edit("postfix", mainCF, func(text string) string {
+		if strings.Contains(parameter(text, "smtpd_milters"), endpoint) {
+			return text
+		}
+		return appendParameter(text, "smtpd_milters", milter)
+	})
+	master, err2 := p.text("/etc/postfix/master.cf")
+	if overridesMilters.MatchString(master) {
+		p.note("master.cf sets smtpd_milters for some services: those do not see the milter of the node")
+	}
+	p.after("postfix check", "systemctl reload postfix")
+	if err == nil {
+		err = err2
+	}
+	return err
+}
+
+var overridesMilters = regexp.MustCompile(`(?m)^[ \t]+-o[ \t]*smtpd_milters=`)
+
+// milterCounts reports whether the milter sees mail, or will: then it counts deliveries.
+func (p *Plan) milterCounts() (bool, error) {
+	if p.does("postfix") && len(p.options.For) > 0 {
+		return true, nil
+	}
+	text, err := p.text(mainCF)
+	endpoint := postfixEndpoint(p.listens["milter"])
+	return endpoint != "" && strings.Contains(parameter(text, "smtpd_milters"), endpoint), err
+}
+
+// scorer returns a program of the plan that hands whole mail to the node.
+func (p *Plan) scorer() string {
+	for _, name := range []string{"rspamd", "spamassassin", "amavis"} {
+		if p.does(name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// policy asks the node about rate limits.
+func (p *Plan) policy() error {
+	if !p.tree.exists(mainCF) {
+		p.note("there is no Postfix to ask about rate limits; docs/protocols/policy.md has the lines for Exim")
+		p.door("policy")
+		return nil
+	}
+	endpoint := postfixEndpoint(p.door("policy"))
+	service := "check_policy_service { " + endpoint + ", timeout=10s, default_action=DUNNO }"
+	p.after("postfix check", "systemctl reload postfix")
+	return p.edit("policy", mainCF, func(text string) string {
+		const name = "smtpd_recipient_restrictions"
+		value := parameter(text, name)
+		switch {
+		case strings.Contains(value, endpoint):
+			return text
+		case value != "":
+			return prependParameter(text, name, service+",")
+		case parameter(text, "smtpd_relay_restrictions") != "":
+			return appendParameter(text, name, service)
+		}
+		// Before Postfix 2.10's smtpd_relay_restrictions, these alone kept a server from
+		// being an open relay, and a compatibility level of 0 still says so.
+		return appendParameter(text, name, service+", permit_mynetworks, permit_sasl_authenticated, reject_unauth_destination")
+	})
+}
+
+// postfixEndpoint returns an address as Postfix writes it, inside its chroot.
+func postfixEndpoint(address string) string {
+	if address == "" {
+		return ""
+	}
+	if path, ok := strings.CutPrefix(reachable(address), "unix:"); ok {
+		return "unix:" + strings.TrimPrefix(path, "/var/spool/postfix/")
+	}
+	return "inet:" + reachable(address)
+}
+
+// definition returns where a parameter's last definition is in main.cf: the lines from
+// begin to end, exclusive, without comments after its last line. begin is -1 without one.
+func definition(lines []string, name string) (begin, end int) {
+	begin = -1
+	inside := false
+	for i, line := range lines {
+		trimmed := strings.TrimSpace(line)
+		switch {
+		case trimmed == "" || strings.HasPrefix(trimmed, "#"):
+			continue // ends no definition
+		case line[0] == ' ' || line[0] == '\t':
+			if inside {
+				end = i + 1
+			}
+			continue
+		}
+		key, _, ok := strings.Cut(line, "=")
+		if inside = ok && strings.TrimSpace(key) == name; inside {
+			begin, end = i, i+1
+		}
+	}
+	return begin, end
+}
+
+// parameter returns the value of a parameter in main.cf, on one line; "" without one.
+func parameter(text, name string) string {
+	lines := strings.SplitAfter(text, "\n")
+	begin, end := definition(lines, name)
+	if begin < 0 {
+		return ""
+	}
+	var value []string
+	for _, line := range lines[begin:end] {
+		if trimmed := strings.TrimSpace(line); !strings.HasPrefix(trimmed, "#") {
+			value = append(value, trimmed)
+		}
+	}
+	_, v, _ := strings.Cut(strings.Join(value, " "), "=")
+	return strings.TrimSpace(v)
+}
+
+// appendParameter adds to the value of a parameter.
+func appendParameter(text, name, value string) string {
+	lines := strings.SplitAfter(text, "\n")
+	begin, end := definition(lines, name)
+	if begin < 0 {
+		if text != "" && !strings.HasSuffix(text, "\n") {
+			text += "\n"
+		}
+		return text + name + " = " + value + "\n"
+	}
+	last := strings.TrimRight(lines[end-1], " \t\r\n")
+	switch {
+	case parameter(text, name) == "":
+		last += " " + value
+	case strings.HasSuffix(last, ","):
+		last += " " + value
+	default:
+		last += ", " + value
+	}
+	lines[end-1] = last + "\n"
+	return strings.Join(lines, "")
+}
+
+// prependParameter puts something before the value of a parameter that has one.
+func prependParameter(text, name, value string) string {
+	lines := strings.SplitAfter(text, "\n")
+	begin, _ := definition(lines, name)
+	key, rest, _ := strings.Cut(lines[begin], "=")
+	lines[begin] = strings.TrimRight(key, " \t") + " = " + value
+	if rest := strings.TrimLeft(rest, " \t"); strings.TrimSpace(rest) != "" {
+		lines[begin] += " " + rest
+	} else {
+		lines[begin] += "\n"
+	}
+	return strings.Join(lines, "")
+}

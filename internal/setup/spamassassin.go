@@ -1,0 +1,158 @@
+package setup
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+)
+
+const (
+	spamScore = 5.5 // of BULKHEAD_SPAM, as bulkhead.cf has it
+	junkAt    = 5.0 // SpamAssassin's own required_score
+)
+
+// Where distributions have the rules of a site.
+var rulesFolders = []string{"/etc/spamassassin", "/etc/mail/spamassassin"}
+
+// Where Amavis is configured, in the order in which it reads.
+var amavisFiles = []string{"/etc/amavisd.conf", "/etc/amavisd/amavisd.conf", "/etc/amavis/amavisd.conf"}
+
+func hasSpamAssassin(t *tree) bool {
+	for _, dir := range rulesFolders {
+		if t.exists(dir+"/local.cf", dir+"/init.pre") {
+			return true
+		}
+	}
+	return false
+}
+
+func hasAmavis(t *tree) bool {
+	return t.exists("/etc/amavis/conf.d") || t.exists(amavisFiles...)
+}
+
+var (
+	requiredScore = regexp.MustCompile(`(?m)^[ \t]*required_(?:score|hits)[ \t]+([0-9]+(?:\.[0-9]+)?)`)
+	tag2Level     = regexp.MustCompile(`(?m)^[ \t]*\$sa_tag2_level_deflt[ \t]*=[ \t]*([0-9]+(?:\.[0-9]+)?)`)
+	killLevel     = regexp.MustCompile(`(?m)^[ \t]*\$sa_kill_level_deflt[ \t]*=[ \t]*([0-9]+(?:\.[0-9]+)?)`)
+	localOnly     = regexp.MustCompile(`(?m)^[ \t]*\$sa_local_tests_only[ \t]*=[ \t]*1`)
+	bypassSpam    = regexp.MustCompile(`(?m)^[ \t]*@bypass_spam_checks_maps[ \t]*=`)
+	spamdLocal    = regexp.MustCompile(`(?m)^[ \t]*OPTIONS=.*[ "'](-L|--local)\b`)
+	ownScore      = regexp.MustCompile(`(?m)^[ \t]*score[ \t]+BULKHEAD_SPAM\b`)
+)
+
+// spamassassin installs the plugin for spamd and spamassassin.
+func (p *Plan) spamassassin() error {
+	for _, name := range []string{"/etc/default/spamd", "/etc/default/spamassassin"} {
+		text, err := p.text(name)
+		if err != nil {
+			return err
+		}
+		if spamdLocal.MatchString(text) {
+			p.note("%s has spamd leave out what asks the network (-L): it will not ask the node until that goes", name)
+		}
+	}
+	p.after("spamassassin --lint", "systemctl restart spamd || systemctl restart spamassassin")
+	return p.rules("spamassassin")
+}
+
+// amavis installs the plugin for Amavis, which runs SpamAssassin's rules itself.
+func (p *Plan) amavis() error {
+	text, err := p.amavisText()
+	if err != nil {
+		return err
+	}
+	if p.tree.exists("/etc/amavis/conf.d") && !bypassSpam.MatchString(text) {
+		p.note("Amavis judges no spam until @bypass_spam_checks_maps is set, in /etc/amavis/conf.d/15-content_filter_mode")
+	}
+	if localOnly.MatchString(text) {
+		p.note("Amavis leaves out what asks the network ($sa_local_tests_only = 1): it will not ask the node until that is 0")
+	}
+	p.after("spamassassin --lint", "systemctl restart amavis || systemctl restart amavisd")
+	return p.rules("amavis")
+}
+
+func (p *Plan) amavisText() (string, error) {
+	var all strings.Builder
+	files := amavisFiles
+	for _, name := range p.tree.list("/etc/amavis/conf.d") {
+		files = append(files[:len(files):len(files)], "/etc/amavis/conf.d/"+name)
+	}
+	for _, name := range files {
+		text, err := p.text(name)
+		if err != nil {
+			return "", err
+		}
+		all.WriteString(text + "\n")
+	}
+	return all.String(), nil
+}
+
+// rules installs plugin, rules and settings. What a site has in local.cf is read after
+// them, and stays.
+func (p *Plan) rules(name string) error {
+	dir := ""
+	for _, d := range rulesFolders {
+		if dir == "" && p.tree.exists(d) {
+			dir = d
+		}
+	}
+	if dir == "" {
+		return fmt.Errorf("setup: %s: none of %s is there", name, strings.Join(rulesFolders, ", "))
+	}
+	for _, file := range []string{"Bulkhead.pm", "bulkhead.cf"} {
+		if err := p.plugin(name, path.Join(dir, file), "spamassassin/"+file); err != nil {
+			return err
+		}
+	}
+	site, junk, err := p.siteRules(dir)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	b.WriteString("# Written by \"bulkhead setup\". What local.cf says is read later, and overrides this.\n" +
+		"ifplugin Mail::SpamAssassin::Plugin::Bulkhead\n")
+	fmt.Fprintf(&b, "bulkhead_server %s\n", p.server())
+	if counts, err := p.milterCounts(); err != nil {
+		return err
+	} else if counts || p.does("rspamd") {
+		b.WriteString("bulkhead_count 0   # somebody else counts what is delivered\n")
+	}
+	switch {
+	case ownScore.MatchString(site):
+		p.note("a score of BULKHEAD_SPAM in %s stays as it is; junk begins at %g", dir, junk)
+	case junk >= spamScore:
+		fmt.Fprintf(&b, "score BULKHEAD_SPAM %g   # junk begins at %g here\n", junk+0.5, junk)
+	}
+	b.WriteString("endif\n")
+	return p.place(name, path.Join(dir, "bulkhead_local.cf"), b.String())
+}
+
+// siteRules returns the rules that the site has itself, and the score at which junk
+// begins: SpamAssassin's, or Amavis's where that is higher.
+func (p *Plan) siteRules(dir string) (text string, junk float64, err error) {
+	var all strings.Builder
+	for _, name := range p.tree.list(dir) {
+		if !strings.HasSuffix(name, ".cf") || name == "bulkhead.cf" || name == "bulkhead_local.cf" {
+			continue
+		}
+		text, err := p.text(path.Join(dir, name))
+		if err != nil {
+			return "", 0, err
+		}
+		all.WriteString(text + "\n")
+	}
+	junk = lastNumber(requiredScore, all.String(), junkAt)
+	if p.does("amavis") {
+		amavis, err := p.amavisText()
+		if err != nil {
+			return "", 0, err
+		}
+		tag2 := lastNumber(tag2Level, amavis, 0)
+		junk = max(junk, tag2)
+		if kill := lastNumber(killLevel, amavis, 0); kill > 0 && kill <= max(spamScore, junk+0.5) && kill > tag2 {
+			p.note("Amavis blocks mail at %g: BULKHEAD_SPAM does so alone", kill)
+		}
+	}
+	return all.String(), junk, nil
+}

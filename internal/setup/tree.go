@@ -1,0 +1,188 @@
+package setup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// maxFile is the largest configuration file that is read, in bytes.
+const maxFile = 4 << 20
+
+// A tree is the files below a folder, by the paths that a program would use for which
+// that folder is "/". Links are followed as that program would: those with absolute
+// targets stay in the tree. os.Root keeps what is opened inside, too.
+type tree struct{ root *os.Root }
+
+func openTree(dir string) (*tree, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("setup: %w", err)
+	}
+	return &tree{root}, nil
+}
+
+func (t *tree) close() { t.root.Close() }
+
+// resolve returns the path in the root of a name, with all links followed. What does
+// not exist is named as it would be made.
+func (t *tree) resolve(name string) (string, error) {
+	rest := strings.Split(path.Clean("/"+name), "/")
+	at, links := ".", 0
+	for len(rest) > 0 {
+		part := rest[0]
+		rest = rest[1:]
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			at = path.Dir(at) // of "." it is "."
+			continue
+		}
+		next := path.Join(at, part)
+		info, err := t.root.Lstat(next)
+		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return "", fmt.Errorf("setup: %s: %w", name, err)
+			}
+			at = next
+			continue
+		}
+		if links++; links > 40 {
+			return "", fmt.Errorf("setup: %s: too many links", name)
+		}
+		target, err := t.root.Readlink(next)
+		if err != nil {
+			return "", fmt.Errorf("setup: %s: %w", name, err)
+		}
+		if path.IsAbs(target) {
+			at = "."
+		}
+		rest = slices.Concat(strings.Split(target, "/"), rest)
+	}
+	return at, nil
+}
+
+// A file is what lies at a path. One that does not exist has no contents.
+type file struct {
+	text     string
+	exists   bool
+	mode     fs.FileMode
+	uid, gid int // -1 if the system has none
+}
+
+// read returns a regular file.
+func (t *tree) read(name string) (file, error) {
+	none := file{mode: 0o644, uid: -1, gid: -1}
+	at, err := t.resolve(name)
+	if err != nil {
+		return none, err
+	}
+	info, err := t.root.Stat(at)
+	if errors.Is(err, fs.ErrNotExist) {
+		return none, nil
+	}
+	if err != nil {
+		return none, fmt.Errorf("setup: %s: %w", name, err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxFile {
+		return none, fmt.Errorf("setup: %s: not a file of at most %d bytes", name, maxFile)
+	}
+	text, err := t.root.ReadFile(at)
+	if err != nil {
+		return none, fmt.Errorf("setup: %s: %w", name, err)
+	}
+	f := file{text: string(text), exists: true, mode: info.Mode().Perm(), uid: -1, gid: -1}
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		f.uid, f.gid = int(s.Uid), int(s.Gid)
+	}
+	return f, nil
+}
+
+// exists reports whether something lies at one of some paths.
+func (t *tree) exists(names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		at, err := t.resolve(name)
+		if err != nil {
+			return false
+		}
+		_, err = t.root.Stat(at)
+		return err == nil
+	})
+}
+
+// list returns the names of the regular files in a folder, sorted; none if there is no
+// such folder.
+func (t *tree) list(folder string) []string {
+	at, err := t.resolve(folder)
+	if err != nil {
+		return nil
+	}
+	entries, err := fs.ReadDir(t.root.FS(), at)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		if !e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// write puts a file in its place, whole or not at all, with its mode and owner, and
+// makes the folders above it.
+func (t *tree) write(name string, f file) (err error) {
+	at, err := t.resolve(name)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("setup: %s: %w", name, err)
+		}
+	}()
+	if err := t.root.MkdirAll(path.Dir(at), 0o755); err != nil {
+		return err
+	}
+	temporary := at + ".bulkhead-setup"
+	w, err := t.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = w.WriteString(f.text)
+	if f.uid >= 0 && err == nil && os.Geteuid() == 0 {
+		err = w.Chown(f.uid, f.gid)
+	}
+	if err == nil {
+		err = w.Chmod(f.mode)
+	}
+	if err == nil {
+		err = w.Sync()
+	}
+	err = errors.Join(err, w.Close())
+	if err == nil {
+		err = t.root.Rename(temporary, at)
+	}
+	if err != nil {
+		return errors.Join(err, t.root.Remove(temporary))
+	}
+	return nil
+}
+
+func (t *tree) remove(name string) error {
+	at, err := t.resolve(name)
+	if err != nil {
+		return err
+	}
+	if err := t.root.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("setup: %s: %w", name, err)
+	}
+	return nil
+}

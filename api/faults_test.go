@@ -123,11 +123,11 @@ type ailingMTA struct {
 	a *prototest.Ailing
 }
 
-func (m ailingMTA) ApplyRateLimits(ctx context.Context, a map[string]string) (client.RateDecision, error) {
+func (m ailingMTA) ApplyRateLimits(ctx context.Context, a map[string]string, readonly bool) (client.RateDecision, error) {
 	if err := m.a.Call(); err != nil {
 		return client.RateDecision{}, err
 	}
-	return m.fakeMTA.ApplyRateLimits(ctx, a)
+	return m.fakeMTA.ApplyRateLimits(ctx, a, readonly)
 }
 
 func (m ailingMTA) RateKeys(rule, key string) ([]client.RateKey, error) {

@@ -13,8 +13,8 @@ import (
 // Methods may be called concurrently.
 type RateLimits interface {
 	// ApplyRateLimits counts one request, whose attributes have the names of the
-	// Postfix policy protocol, and says what to do with it.
-	ApplyRateLimits(ctx context.Context, attributes map[string]string) (client.RateDecision, error)
+	// Postfix policy protocol, unless readonly is set, and says what to do with it.
+	ApplyRateLimits(ctx context.Context, attributes map[string]string, readonly bool) (client.RateDecision, error)
 	// RateLimits returns every rule and what it takes.
 	RateLimits() []client.RateLimit
 	// RateKeys returns the states of a key in every rule, or in the named one.
@@ -50,7 +50,7 @@ func (s *Server) applyRate(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := rates.ApplyRateLimits(r.Context(), in.Attributes)
+	d, err := rates.ApplyRateLimits(r.Context(), in.Attributes, in.Readonly)
 	return &d, err
 }
 

@@ -16,7 +16,10 @@ import (
 // fakeMTA has one rule and one list.
 type fakeMTA struct{ known map[string]int }
 
-func (f fakeMTA) ApplyRateLimits(_ context.Context, a map[string]string) (client.RateDecision, error) {
+func (f fakeMTA) ApplyRateLimits(_ context.Context, a map[string]string, readonly bool) (client.RateDecision, error) {
+	if readonly {
+		return client.RateDecision{Action: "dunno", Rules: []client.RateOutcome{{Rule: "r", Key: a["sasl_username"], Rate: float64(f.known[a["sasl_username"]])}}}, nil
+	}
 	f.known[a["sasl_username"]]++
 	return client.RateDecision{Action: "defer", Text: "slow", Rules: []client.RateOutcome{{Rule: "r", Key: a["sasl_username"], Over: true}}}, nil
 }
@@ -56,6 +59,11 @@ func TestRateLimitsAndLists(t *testing.T) {
 	d, err := c.ApplyRateLimits(t.Context(), map[string]string{"sasl_username": "ann"})
 	if err != nil || d.Action != "defer" || len(d.Rules) != 1 || d.Rules[0].Key != "ann" {
 		t.Errorf("ApplyRateLimits = %+v, %v", d, err)
+	}
+	for range 2 { // counts nothing
+		if d, err = c.PeekRateLimits(t.Context(), map[string]string{"sasl_username": "ann"}); err != nil || d.Action != "dunno" || d.Rules[0].Rate != 1 {
+			t.Errorf("PeekRateLimits = %+v, %v", d, err)
+		}
 	}
 	if _, err := c.ApplyRateLimits(t.Context(), nil); !errors.Is(err, bulkhead.ErrMalformed) {
 		t.Errorf("no attributes: %v", err)

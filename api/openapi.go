@@ -130,7 +130,7 @@ func (s *Server) routes() []route {
 		s.route("GET /v1/node", "node", "The node: fill, expected errors, generations, sizes.", check, s.state, gives(s.schema(client.NodeState{}))),
 
 		s.route("GET /v1/ratelimits", "listRateLimits", "Every rule, and what it takes.", check, s.listRates, gives(s.schema([]client.RateLimit{}))),
-		s.route("POST /v1/ratelimits", "applyRateLimits", "Count an event, and say what to do with it.", report, s.applyRate,
+		s.route("POST /v1/ratelimits", "applyRateLimits", "Count an event, or only look, and say what to do with it.", report, s.applyRate,
 			takes(nil, s.schema(client.RateRequest{})), gives(s.schema(client.RateDecision{}))),
 		s.route("GET /v1/ratelimits/keys", "showRateKey", "What is counted of one key.", admin, s.showRate,
 			params(rateKeyParams()...), gives(s.schema([]client.RateKey{}))),

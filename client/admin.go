@@ -18,6 +18,12 @@ func (c *Client) ApplyRateLimits(ctx context.Context, attributes map[string]stri
 	return call[*RateDecision](ctx, c, exchange{method: "POST", path: "/v1/ratelimits", body: RateRequest{Attributes: attributes}})
 }
 
+// PeekRateLimits is ApplyRateLimits without counting anything: the rates are those
+// without this event.
+func (c *Client) PeekRateLimits(ctx context.Context, attributes map[string]string) (*RateDecision, error) {
+	return call[*RateDecision](ctx, c, exchange{method: "POST", path: "/v1/ratelimits", body: RateRequest{Attributes: attributes, Readonly: true}})
+}
+
 // RateKeys returns what is counted for one key, in all rules if rule is "". It needs
 // an administrator's token.
 func (c *Client) RateKeys(ctx context.Context, rule, key string) ([]RateKey, error) {

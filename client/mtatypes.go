@@ -8,6 +8,7 @@ import (
 // A RateRequest is one event to be counted.
 type RateRequest struct {
 	Attributes Attributes `json:"attributes" minProperties:"1" maxProperties:"64" doc:"Attributes of the Postfix policy protocol, for example sasl_username and recipient."`
+	Readonly   bool       `json:"readonly,omitempty" doc:"Count nothing; the rates are those without this event."`
 }
 
 // Attributes are values by their names.
@@ -44,6 +45,7 @@ type RateLimit struct {
 	Name    string  `json:"name"`
 	Key     string  `json:"key"`
 	Unique  string  `json:"unique,omitempty"`
+	Reads   string  `json:"reads,omitempty" doc:"The rule whose counts it judges, without any of its own."`
 	Limit   float64 `json:"limit"`
 	Period  string  `json:"period"`
 	Action  string  `json:"action"`

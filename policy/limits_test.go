@@ -19,7 +19,7 @@ import (
 // may say, an error is no answer, and no text becomes a line of its own.
 func TestLyingLimiter(t *testing.T) {
 	fault := errors.New("disk on fire")
-	type stats struct{ requests, deferred, rejected, held, faults int64 }
+	type stats struct{ requests, deferred, rejected, held, faults, told int64 }
 	for _, tt := range []struct {
 		name, action, text string
 		err                error
@@ -33,6 +33,8 @@ func TestLyingLimiter(t *testing.T) {
 		{"defer", Defer, "slow down", nil, false, "action=450 4.7.1 slow down\n\n", stats{requests: 1, deferred: 1}},
 		{"reject", Reject, "too much", nil, false, "action=550 5.7.1 too much\n\n", stats{requests: 1, rejected: 1}},
 		{"hold", Hold, "look at it", nil, false, "action=HOLD look at it\n\n", stats{requests: 1, held: 1}},
+		{"header", Header, "X-Rate: 1\nSubject: x", nil, true, "action=PREPEND X-Rate: 1?Subject: x\n\n", stats{requests: 1, told: 1}},
+		{"log", Log, "rate 1", nil, true, "action=INFO rate 1\n\n", stats{requests: 1, told: 1}},
 		{"fault", Reject, "too much", fault, false, "action=DUNNO\n\n", stats{requests: 1, faults: 1}},
 		{"fault, defer", Reject, "too much", fault, true, "action=450 4.7.1 policy service is out of order, try again later\n\n", stats{requests: 1, deferred: 1, faults: 1}},
 		{"refusal", Reject, "", bulkhead.ErrForbidden, false, "action=DUNNO\n\n", stats{requests: 1, faults: 1}},
@@ -44,7 +46,7 @@ func TestLyingLimiter(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tt.name, got, "kept "+tt.want)
 		}
 		st := &s.Stats
-		if got := (stats{st.Requests.Load(), st.Deferred.Load(), st.Rejected.Load(), st.Held.Load(), st.Faults.Load()}); got != tt.stats {
+		if got := (stats{st.Requests.Load(), st.Deferred.Load(), st.Rejected.Load(), st.Held.Load(), st.Faults.Load(), st.Told.Load()}); got != tt.stats {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.stats)
 		}
 	}

@@ -28,6 +28,8 @@ const (
 	Defer  = "defer"  // 450 4.7.1 TEXT
 	Reject = "reject" // 550 5.7.1 TEXT
 	Hold   = "hold"   // HOLD TEXT
+	Header = "header" // PREPEND TEXT, where TEXT is a header field
+	Log    = "log"    // INFO TEXT: accepted, and TEXT in Postfix's log
 )
 
 // A Limiter says what to do with one request. attr returns the value of an
@@ -72,6 +74,7 @@ type Stats struct {
 	Deferred  atomic.Int64
 	Rejected  atomic.Int64
 	Held      atomic.Int64
+	Told      atomic.Int64 // accepted, with a header field or a line for the log
 	Malformed atomic.Int64 // connections closed because of a request that broke the rules
 	Faults    atomic.Int64 // requests for which the Limiter had no answer
 }
@@ -195,6 +198,12 @@ func (s *Server) answer(ctx context.Context, req *Request, dst []byte) []byte {
 	case Hold:
 		s.Stats.Held.Add(1)
 		dst = append(dst, "action=HOLD "...)
+	case Header:
+		s.Stats.Told.Add(1)
+		dst = append(dst, "action=PREPEND "...)
+	case Log:
+		s.Stats.Told.Add(1)
+		dst = append(dst, "action=INFO "...)
 	default:
 		return append(dst, "action=DUNNO\n\n"...)
 	}

@@ -154,7 +154,7 @@ func TestParseRefuses(t *testing.T) {
 		{"DCC id twice", "[[dcc.clients]]\nid = 100\npassword = \"x\"\n[[dcc.clients]]\nid = 100\npassword = \"y\"\n", []string{"line 5: dcc.clients.id: 100 is there twice"}},
 		{"DCC password", "[[dcc.clients]]\nid = 100\npassword = \"123456789012345678901234567890123\"\n", []string{"line 3: dcc.clients.password: a password of 33 bytes, want 1 to 32"}},
 		{"first of two rules", "[[ratelimit]]\nlimit = 0\nperiod = \"1h\"\n[[ratelimit]]\nlimit = 5\nperiod = \"1h\"\n", []string{"line 2: ratelimit.limit: 0 is no limit"}},
-		{"absent keys of a rule", "\n[[ratelimit]]\nmode = \"odd\"\n", []string{"line 2: ratelimit.period: 0s is", "line 2: ratelimit.limit: 0 is", `line 3: ratelimit.mode: "odd" is none of`}},
+		{"absent keys of a rule", "\n[[ratelimit]]\nmode = \"odd\"\n", []string{"line 2: ratelimit.period: 0s is", "line 2: ratelimit.limit: 0 is no limit", `line 3: ratelimit.mode: "odd" is none of`}},
 		{"inline rules", "ratelimit = [{ limit = 1, period = \"1h\" },\n{ limit = 1, period = \"1s\", mode = \"odd\" }]\n", []string{"line 1: ratelimit.mode: "}},
 		{"action of a policy", "[milter]\nspam = \"reject\"\n[[milter.policy]]\ndomain = \"a.example\"\nbulk = \"bounce\"\n[[milter.policy]]\nbulk = \"none\"\nconfidence = 101\n",
 			[]string{`line 5: milter.policy.bulk: "bounce" is none of`, "line 6: milter.policy.domain: is empty", "line 8: milter.policy.confidence: 101 is"}},

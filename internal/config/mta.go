@@ -57,15 +57,21 @@ type Policy struct {
 // RateLimit is one [[ratelimit]].
 type RateLimit struct {
 	Name           string   `toml:"name" doc:"name of the rule: a-z, 0-9, - and _"`
+	Per            string   `toml:"per" doc:"what is counted, as Exim names it: \"conn\" (connections), \"cmd\" (requests), \"mail\",\n\"rcpt\", \"addr\" (different recipients) or \"byte\"; stands for state, unique and count.\nEmpty: what these say"`
+	Reads          string   `toml:"reads" doc:"name of another rule whose counts this one judges by its own limit, without\ncounting anything. It has no key, period and the like of its own"`
 	Key            string   `toml:"key" doc:"what is limited, for example \"{sasl_username}\" or \"{client_address:net}\". A\nrequest in which a placeholder is empty is not subject to the rule"`
 	Unique         string   `toml:"unique" doc:"what is counted once in a period, for example \"{recipient}\"; \"{instance}\" counts\nmessages. Empty: every request counts"`
-	Count          string   `toml:"count" doc:"amount of one request, for example \"{size}\". Empty: 1"`
-	State          string   `toml:"state" doc:"\"RCPT\", \"DATA\", \"END-OF-MESSAGE\" or \"any\". Empty: END-OF-MESSAGE if count is\nset, else RCPT"`
+	Count          string   `toml:"count" doc:"amount of one request, for example \"{size}\" or \"0.5\". Empty: 1"`
+	State          string   `toml:"state" doc:"\"CONNECT\", \"EHLO\", \"MAIL\", \"RCPT\", \"DATA\", \"END-OF-MESSAGE\" or \"any\". Empty: that of\nper, or END-OF-MESSAGE if count is an attribute, or RCPT"`
 	Limit          float64  `toml:"limit" doc:"how much a period may hold; what raises the rate to this is over the limit. 0, with\nthe action \"dunno\": only measure"`
+	Limits         []string `toml:"limits" doc:"limits of single keys: \"KEY LIMIT\", where LIMIT is a number, or \"measure\" for a key\nthat is counted and never over its limit, or \"block\" for one that always is"`
+	LimitsFile     string   `toml:"limits_file" doc:"file with more of them, one a line; read again when it has changed, within\npolicy.checkpoint"`
 	Period         Duration `toml:"period" doc:"the period"`
 	Mode           string   `toml:"mode" doc:"\"leaky\": what is refused is not counted; \"strict\": it is. Empty: \"leaky\""`
 	Action         string   `toml:"action" doc:"\"defer\", \"reject\", \"hold\" or \"dunno\". Empty: \"defer\""`
 	Text           string   `toml:"text" doc:"text for the client; {rule}, {key}, {rate}, {limit} and {period} are replaced"`
+	Accepted       string   `toml:"accepted" doc:"what the mail server is told of accepted requests: \"log\": the rate, for its log;\n\"header\": the rate, in a header field; empty: nothing"`
+	Header         string   `toml:"header" doc:"name of that header field. Empty: \"X-Bulkhead-Rate\""`
 	Warn           float64  `toml:"warn" doc:"share of the limit at which the log and the webhook get a warning; 0: only when it\nis reached"`
 	ExemptNetworks []string `toml:"exempt_networks" doc:"networks of clients that the rule does not apply to"`
 	ExemptKeys     []string `toml:"exempt_keys" doc:"keys that the rule does not apply to"`
@@ -169,8 +175,10 @@ func (c *checker) policy(p *Policy, rules []RateLimit) {
 		table := nth("ratelimit", i)
 		c.oneOf(table+".mode", r.Mode, "leaky", "strict", "")
 		c.networks(table+".exempt_networks", r.ExemptNetworks)
-		c.duration(table+".period", r.Period, time.Second, 366*24*time.Hour)
-		if r.Limit == 0 && r.Action != "dunno" {
+		if r.Reads == "" {
+			c.duration(table+".period", r.Period, time.Second, 366*24*time.Hour)
+		}
+		if r.Limit == 0 && r.Action != "dunno" && len(r.Limits) == 0 && r.LimitsFile == "" {
 			c.fail(table+".limit", `0 is no limit; with action = "dunno" it only measures`)
 			continue
 		}

@@ -103,7 +103,8 @@ func rulesOf(cfg *config.Config) ([]ratelimit.Rule, error) {
 			return nil, &config.Error{Key: "ratelimit.exempt_networks", Detail: err.Error()}
 		}
 		rules = append(rules, ratelimit.Rule{
-			Name: r.Name, Key: r.Key, Unique: r.Unique, Count: r.Count, State: r.State, Limit: r.Limit, Period: time.Duration(r.Period),
+			Name: r.Name, Per: r.Per, Reads: r.Reads, Key: r.Key, Unique: r.Unique, Count: r.Count, State: r.State, Limit: r.Limit, Period: time.Duration(r.Period),
+			Limits: r.Limits, LimitsFile: r.LimitsFile, Accepted: r.Accepted, Header: r.Header,
 			Strict: r.Mode == "strict", Action: r.Action, Text: r.Text, Warn: r.Warn, Exempt: exempt, ExemptKeys: r.ExemptKeys, Memory: r.Memory,
 		})
 	}

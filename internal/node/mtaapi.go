@@ -14,8 +14,12 @@ import (
 type mtaAPI struct{ m *mta }
 
 // ApplyRateLimits implements [api.RateLimits].
-func (a mtaAPI) ApplyRateLimits(_ context.Context, attributes map[string]string) (client.RateDecision, error) {
-	action, text, outcomes, err := a.m.limits.Apply(func(name string) []byte {
+func (a mtaAPI) ApplyRateLimits(_ context.Context, attributes map[string]string, readonly bool) (client.RateDecision, error) {
+	ask := a.m.limits.Apply
+	if readonly {
+		ask = a.m.limits.Peek
+	}
+	action, text, outcomes, err := ask(func(name string) []byte {
 		if v, ok := attributes[name]; ok {
 			return []byte(v)
 		}
@@ -33,7 +37,7 @@ func (a mtaAPI) RateLimits() []client.RateLimit {
 	var all []client.RateLimit
 	for _, u := range a.m.limits.Usage() {
 		all = append(all, client.RateLimit{
-			Name: u.Rule.Name, Key: u.Rule.Key, Unique: u.Rule.Unique, Limit: u.Rule.Limit, Period: config.Duration(u.Rule.Period).String(),
+			Name: u.Rule.Name, Key: u.Rule.Key, Unique: u.Rule.Unique, Reads: u.Rule.Reads, Limit: u.Rule.Limit, Period: config.Duration(u.Rule.Period).String(),
 			Action: u.Rule.Action, Keys: u.Keys, Bytes: u.Bytes, Evicted: u.Evicted, Dropped: u.Dropped,
 		})
 	}

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,26 +18,32 @@ type decider struct {
 // A question is one rule applied to one request.
 type question struct {
 	rule   *rule
+	rate   *filter.UniqueRate // the rule as it is for this key
 	key    []byte
 	item   []byte
 	hash   uint64
 	n      float64
 	result filter.RateMeasurement
+	// readonly: nothing is counted.
+	readonly bool
 }
+
+// measures reports whether the key has no limit, and only the rate is wanted.
+func (q *question) measures() bool { return q.rate == q.rule.measuring }
 
 // deciders keeps the working space of finished decisions; it holds no state.
 var deciders = sync.Pool{New: func() any { return new(decider) }}
 
-// run asks every rule, then counts.
-func (d *decider) run(l *Limiter, attr Attributes) error {
+// run asks every rule, then counts, unless the request is to be read only.
+func (d *decider) run(l *Limiter, attr Attributes, readonly bool) error {
 	l.Stats.Requests.Add(1)
-	d.collect(l, attr)
+	d.collect(l, attr, readonly)
 	if len(d.asked) == 0 {
 		return nil
 	}
 	now := l.opts.Now()
 	// One rule alone is measured at once; several are asked before any counts.
-	if len(d.asked) > 1 {
+	if len(d.asked) > 1 || d.asked[0].readonly {
 		for i := range d.asked {
 			if err := d.asked[i].peek(now); err != nil {
 				return err
@@ -46,7 +53,13 @@ func (d *decider) run(l *Limiter, attr Attributes) error {
 	refused := d.refusal()
 	for i := range d.asked {
 		q := &d.asked[i]
-		if refused == nil || q.rule.Strict || q.rule.Limit == 0 {
+		if q.readonly {
+			if !readonly { // a rule that reads another one
+				l.tell(q, now)
+			}
+			continue
+		}
+		if refused == nil || q.rule.Strict || q.measures() {
 			if err := q.measure(now); err != nil {
 				return err
 			}
@@ -55,14 +68,14 @@ func (d *decider) run(l *Limiter, attr Attributes) error {
 		}
 		l.tell(q, now)
 	}
-	if d.refusal() != nil {
+	if !readonly && d.refusal() != nil {
 		l.Stats.Refused.Add(1)
 	}
 	return nil
 }
 
 // collect finds the rules that apply, their keys and their items.
-func (d *decider) collect(l *Limiter, attr Attributes) {
+func (d *decider) collect(l *Limiter, attr Attributes, readonly bool) {
 	d.asked, d.buf = d.asked[:0], d.buf[:0]
 	for _, r := range *l.rules.Load() {
 		if !r.applies(attr) {
@@ -72,19 +85,24 @@ func (d *decider) collect(l *Limiter, attr Attributes) {
 		if !ok {
 			continue
 		}
+		readonly := readonly || r.reads != nil
+		if readonly {
+			n = 0 // the rate as it is without this event, which falls until it is let through
+		}
 		start := len(d.buf)
 		if d.buf, ok = r.key.append(d.buf, attr, false); !ok {
 			d.buf = d.buf[:start]
 			continue
 		}
 		middle := len(d.buf)
-		if d.buf, ok = r.unique.append(d.buf, attr, true); !ok || r.exemptKeys[string(d.buf[start:middle])] {
+		if d.buf, ok = r.unique.append(d.buf, attr, true); !ok && r.reads == nil || r.exemptKeys[string(d.buf[start:middle])] {
 			d.buf = d.buf[:start]
 			continue
 		}
 		// Growing buf later leaves these slices with the old memory, which stays as it is.
 		key, item := d.buf[start:middle:middle], d.buf[middle:len(d.buf):len(d.buf)]
-		d.asked = append(d.asked, question{rule: r, key: key, item: item, hash: r.hash(key), n: n})
+		hash := r.hash(key)
+		d.asked = append(d.asked, question{rule: r, rate: r.rateOf(hash), key: key, item: item, hash: hash, n: n, readonly: readonly})
 	}
 }
 
@@ -99,10 +117,11 @@ func (d *decider) refusal() *question {
 }
 
 func (q *question) peek(now time.Time) (err error) {
-	q.rule.table.view(q.hash, func(state []byte) {
-		q.result, err = q.rule.rate.Peek(state, now, q.item, q.n)
+	q.rule.states().view(q.hash, func(state []byte) {
+		q.result, err = q.rate.Peek(state, now, q.item, q.n)
 	})
-	q.result.Over = q.result.Over && q.rule.Limit > 0
+	q.result.Counted = q.result.Counted && !q.readonly
+	q.result.Over = q.result.Over && !q.measures()
 	if err != nil {
 		return fmt.Errorf("ratelimit: rule %q: %w", q.rule.Name, err)
 	}
@@ -110,10 +129,10 @@ func (q *question) peek(now time.Time) (err error) {
 }
 
 func (q *question) measure(now time.Time) (err error) {
-	q.rule.table.update(q.hash, now, func(state *[]byte) {
-		q.result, err = q.rule.rate.Measure(state, now, q.item, q.n)
+	q.rule.states().update(q.hash, now, func(state *[]byte) {
+		q.result, err = q.rate.Measure(state, now, q.item, q.n)
 	})
-	q.result.Over = q.result.Over && q.rule.Limit > 0
+	q.result.Over = q.result.Over && !q.measures()
 	if err != nil {
 		return fmt.Errorf("ratelimit: rule %q: %w", q.rule.Name, err)
 	}
@@ -122,14 +141,14 @@ func (q *question) measure(now time.Time) (err error) {
 
 // tell reports a key at the warning level or at the limit.
 func (l *Limiter) tell(q *question, now time.Time) {
-	r := q.rule
-	warned := r.Warn > 0 && r.Limit > 0 && q.result.Counted && q.result.Rate >= r.Warn*r.Limit
+	r, limit := q.rule, q.rate.Limit()
+	warned := r.Warn > 0 && limit > 0 && q.result.Counted && q.result.Rate >= r.Warn*limit
 	if !warned && !q.result.Over || !l.told.first(q, now) {
 		return
 	}
 	l.Stats.Warned.Add(1)
 	e := Event{
-		Time: now, Rule: r.Name, Key: string(q.key), Rate: q.result.Rate, Limit: r.Limit,
+		Time: now, Rule: r.Name, Key: string(q.key), Rate: q.result.Rate, Limit: limit,
 		Period: period(r.Period), Over: q.result.Over, Action: r.Action,
 	}
 	l.opts.Log.Warn("rate limit", "rule", e.Rule, "key", printable(e.Key), "rate", e.Rate,
@@ -180,4 +199,55 @@ func (t *told) first(q *question, now time.Time) bool {
 	}
 	t.till[k] = now.Add(q.rule.Period)
 	return true
+}
+
+// states returns the states that the rule judges: its own, or those of the rule that it
+// reads, which may get others at a reload.
+func (r *rule) states() *table {
+	if r.reads != nil {
+		return r.reads.table
+	}
+	return r.table
+}
+
+// tell returns what the mail server is told of a request that no rule refuses.
+func (d *decider) tell() (action, text string) {
+	header := ""
+	var b strings.Builder
+	for _, want := range []string{TellHeader, TellLog} {
+		for i := range d.asked {
+			q := &d.asked[i]
+			if q.rule.Accepted != want || header != "" && q.rule.Header != header {
+				continue
+			}
+			switch {
+			case b.Len() > 0:
+				b.WriteString("; ")
+			case want == TellHeader:
+				header = q.rule.Header
+				b.WriteString(header + ": ")
+			default:
+				b.WriteString("rate ")
+			}
+			b.WriteString(q.told(want == TellLog))
+		}
+		if b.Len() > 0 {
+			return want, b.String()
+		}
+	}
+	return Dunno, ""
+}
+
+// told writes a rate. A header field is read by whom the mail is for, whom the key may be
+// no business of.
+func (q *question) told(key bool) string {
+	limit := "no limit"
+	if !q.measures() {
+		limit = number(q.rate.Limit())
+	}
+	text := fmt.Sprintf("%s %.1f of %s per %s", q.rule.Name, q.result.Rate, limit, period(q.rule.Period))
+	if key {
+		text += " key=" + printable(string(q.key))
+	}
+	return text
 }

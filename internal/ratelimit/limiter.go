@@ -139,7 +139,16 @@ func (l *Limiter) Reload(rules []Rule) error {
 		compiled = append(compiled, c)
 	}
 	for _, c := range compiled {
-		l.adopt(c, find(old, c.Name))
+		if c.Reads != "" {
+			if err := c.join(compiled); err != nil {
+				return err
+			}
+		}
+	}
+	for _, c := range compiled {
+		if c.reads == nil {
+			l.adopt(c, find(old, c.Name))
+		}
 	}
 	l.rules.Store(&compiled)
 	return nil
@@ -149,11 +158,11 @@ func (l *Limiter) Reload(rules []Rule) error {
 // were saved.
 func (l *Limiter) adopt(c, was *rule) {
 	switch {
-	case was == nil:
+	case was == nil || was.reads != nil:
 		l.load(c)
 	case was.rate.ID() != c.rate.ID():
 		l.opts.Log.Warn("rate limit starts empty: its period or templates have changed", "rule", c.Name)
-	case was.Memory == c.Memory && was.rate.Limit() == c.rate.Limit():
+	case was.Memory == c.Memory && was.rate.Limit() == c.rate.Limit() && was.largest == c.largest:
 		c.table = was.table
 	default:
 		// A table judges by the limit it was made with which keys are idle.
@@ -175,43 +184,60 @@ func find(rules []*rule, name string) *rule {
 
 // Limit applies every rule and returns what to do: the action of the first rule
 // whose limit is reached ("defer", "reject" or "hold") and the text for the
-// client, or "dunno". It counts as the rules say: what is refused by any rule
+// client; else "header" or "log" and the rates, if a rule wants them told; else "dunno". It counts as the rules say: what is refused by any rule
 // counts only in strict ones. It never blocks.
 func (l *Limiter) Limit(_ context.Context, attr func(name string) []byte) (action, text string, err error) {
 	d := deciders.Get().(*decider)
 	defer deciders.Put(d)
-	if err := d.run(l, attr); err != nil {
+	if err := d.run(l, attr, false); err != nil {
 		l.Stats.Faults.Add(1)
 		return "", "", err
 	}
 	o := d.refusal()
 	if o == nil {
-		return Dunno, "", nil
+		action, text = d.tell()
+		return action, text, nil
 	}
-	return o.rule.Action, o.rule.reply(string(o.key), o.result.Rate), nil
+	return o.rule.Action, o.reply(), nil
+}
+
+// reply returns the text for a refused client.
+func (q *question) reply() string {
+	return q.rule.reply(string(q.key), q.result.Rate, q.rate.Limit())
 }
 
 // Apply is [Limiter.Limit] with the outcome of every rule that applies to the
-// request, in the order of the rules.
+// request, in the order of the rules, and without what the mail server is told of accepted
+// requests.
 func (l *Limiter) Apply(attr Attributes) (action, text string, outcomes []Outcome, err error) {
+	return l.apply(attr, false)
+}
+
+// Peek is Apply that counts nothing, as Exim's readonly: the rates are those of the keys
+// as they are, without this request. Nobody is told.
+func (l *Limiter) Peek(attr Attributes) (action, text string, outcomes []Outcome, err error) {
+	return l.apply(attr, true)
+}
+
+func (l *Limiter) apply(attr Attributes, readonly bool) (action, text string, outcomes []Outcome, err error) {
 	var d decider
-	if err := d.run(l, attr); err != nil {
+	if err := d.run(l, attr, readonly); err != nil {
 		l.Stats.Faults.Add(1)
 		return "", "", nil, err
 	}
 	for i := range d.asked {
 		q := &d.asked[i]
 		o := Outcome{
-			Rule: q.rule.Name, Key: string(q.key), Rate: q.result.Rate, Limit: q.rule.Limit,
+			Rule: q.rule.Name, Key: string(q.key), Rate: q.result.Rate, Limit: q.rate.Limit(),
 			Over: q.result.Over, New: q.result.New, Action: q.rule.Action,
 		}
 		if o.Over {
-			o.Text = q.rule.reply(o.Key, o.Rate)
+			o.Text = q.reply()
 		}
 		outcomes = append(outcomes, o)
 	}
 	if o := d.refusal(); o != nil {
-		return o.rule.Action, o.rule.reply(string(o.key), o.result.Rate), outcomes, nil
+		return o.rule.Action, o.reply(), outcomes, nil
 	}
 	return Dunno, "", outcomes, nil
 }
@@ -230,6 +256,10 @@ func (l *Limiter) Usage() []Usage {
 	var all []Usage
 	for _, r := range *l.rules.Load() {
 		u := Usage{Rule: r.Rule}
+		if r.reads != nil {
+			all = append(all, u)
+			continue
+		}
 		u.Keys, u.Bytes, u.Evicted, u.Dropped = r.table.usage()
 		all = append(all, u)
 	}
@@ -258,10 +288,11 @@ func (l *Limiter) Show(rule, key string) ([]Status, error) {
 		if rule != "" && r.Name != rule {
 			continue
 		}
-		s := Status{Rule: r.Name, Limit: r.Limit, Period: r.Period}
+		hash := r.hash(folded(key))
+		s := Status{Rule: r.Name, Limit: r.rateOf(hash).Limit(), Period: r.Period}
 		found := false
 		var errs [2]error
-		r.table.view(r.hash(folded(key)), func(state []byte) {
+		r.states().view(hash, func(state []byte) {
 			if found = state != nil; found {
 				s.Rate, errs[0] = r.rate.Rate(state, now)
 				s.Items, errs[1] = r.rate.Items(state)
@@ -282,14 +313,14 @@ func (l *Limiter) Show(rule, key string) ([]Status, error) {
 func (l *Limiter) Reset(rule, key string) int {
 	n := 0
 	for _, r := range *l.rules.Load() {
-		if (rule == "" || r.Name == rule) && r.table.drop(r.hash(folded(key))) {
+		if r.reads == nil && (rule == "" || r.Name == rule) && r.table.drop(r.hash(folded(key))) {
 			n++
 		}
 	}
 	return n
 }
 
-// Run drops idle keys and saves changed states until ctx ends, and then saves
+// Run drops idle keys, reads changed files of limits and saves changed states until ctx ends, and then saves
 // once more. It returns the error of the last save.
 func (l *Limiter) Run(ctx context.Context) error {
 	tick := time.NewTicker(l.opts.Checkpoint)
@@ -301,8 +332,11 @@ func (l *Limiter) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		for _, r := range *l.rules.Load() {
-			r.table.clean(l.opts.Now())
+			if r.reads == nil {
+				r.table.clean(l.opts.Now())
+			}
 		}
+		l.watchLimits()
 		if err := l.Save(); err != nil {
 			l.opts.Log.Error("rate limits not saved", "err", err)
 		}

@@ -598,7 +598,7 @@ func TestBadRules(t *testing.T) {
 		{func(r *Rule) { r.Limit = 1e12 }, "bytes a key"},
 		{func(r *Rule) { r.Period = 0 }, "period"},
 		{func(r *Rule) { r.Action = "drop" }, "action"},
-		{func(r *Rule) { r.State = "MAIL" }, "state"},
+		{func(r *Rule) { r.State = "VRFY" }, "state"},
 		{func(r *Rule) { r.Text = "a\nb" }, "control character"},
 		{func(r *Rule) { r.Warn = -1 }, "warn"},
 		{func(r *Rule) { r.Memory = 5 }, "memory"},

@@ -100,15 +100,15 @@ func TestTemplateValues(t *testing.T) {
 	}
 }
 
-// TestAmounts: a request counts what its template says, if that is a whole number.
+// TestAmounts: a request counts what its template says, if that is a decimal number.
 func TestAmounts(t *testing.T) {
-	for size, want := range map[string]float64{"5": 5, "0": 0, "9007199254740992": 1 << 53} {
+	for size, want := range map[string]float64{"5": 5, "0": 0, "9007199254740992": 1 << 53, "9007199254740992.0": 1 << 53, "9007199254740991.9": 1 << 53, "1.5": 1.5, "0.25": 0.25, "007.50": 7.5} {
 		l := open(t, Options{Rules: []Rule{{Name: "r", Key: "{sender}", Count: "{size}", Limit: 1e18, Period: time.Hour}}, Now: (&clock{epoch}).Now})
 		if _, _, outcomes, err := l.Apply(request("sender", "a", "size", size)); err != nil || len(outcomes) != 1 || outcomes[0].Rate != want {
 			t.Errorf("size %s: %+v, %v, want a rate of %g", size, outcomes, err, want)
 		}
 	}
-	for _, size := range []string{"9007199254740993", "-1", "1.5", "", "x", "0x10", "99999999999999999999"} {
+	for _, size := range []string{"9007199254740993", "9007199254740992.5", "-1", "+1", ".5", "5.", "1.5.5", "1e3", "1_000", " 1", "", "x", "inf", "NaN", "0x10", "99999999999999999999", strings.Repeat("1", 41)} {
 		l := open(t, Options{Rules: []Rule{{Name: "r", Key: "{sender}", Count: "{size}", Limit: 1, Period: time.Hour}}})
 		if action, _, outcomes, err := l.Apply(request("sender", "a", "size", size)); err != nil || len(outcomes) != 0 || action != Dunno {
 			t.Errorf("size %q: %s, %+v, %v, want that it counts nothing", size, action, outcomes, err)

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -22,11 +24,25 @@ const (
 
 // The protocol states in which a rule may apply; [AnyState] means all of them.
 const (
-	StateRcpt = "RCPT"
-	StateData = "DATA"
-	StateEnd  = "END-OF-MESSAGE"
-	AnyState  = "any"
+	StateConnect = "CONNECT"
+	StateEhlo    = "EHLO" // or HELO
+	StateMail    = "MAIL"
+	StateRcpt    = "RCPT"
+	StateData    = "DATA"
+	StateEnd     = "END-OF-MESSAGE"
+	AnyState     = "any"
 )
+
+var states = []string{StateConnect, StateEhlo, StateMail, StateRcpt, StateData, StateEnd, AnyState}
+
+// What a rule says of a request that it does not refuse.
+const (
+	TellLog    = "log"    // the rate, in the log of the mail server
+	TellHeader = "header" // the rate, in a header field of the message
+)
+
+// DefaultHeader is the header field of rules that tell the rate in one.
+const DefaultHeader = "X-Bulkhead-Rate"
 
 // DefaultMemory is the memory budget of one rule, in bytes: a million keys of
 // 10 units each.
@@ -39,6 +55,7 @@ const (
 	minMemory = 64 << 10
 	maxMemory = 1 << 40
 	maxWarn   = 1000
+	maxHeader = 60
 )
 
 // A Rule is one [[ratelimit]] of the configuration.
@@ -46,6 +63,13 @@ type Rule struct {
 	// Name tells rules apart: 1 to 64 of a-z, 0-9, - and _. The saved state is
 	// found again by it.
 	Name string
+	// Per is what is counted, as Exim names it: conn, cmd, mail, rcpt, addr or byte. It
+	// stands for State, Unique and Count where these are empty. Empty: what these say.
+	Per string
+	// Reads is the name of another rule whose counts this one judges, by its own Limit,
+	// without counting anything: Exim's readonly. Key, Unique, Count, Per, Period and Memory
+	// are those of the other rule, and have to be empty.
+	Reads string
 	// Key is the template of what is limited; a request in which one of its
 	// placeholders is empty is not subject to the rule.
 	Key string
@@ -54,19 +78,26 @@ type Rule struct {
 	// subject to the rule, except that an empty sender counts as "<>".
 	Unique string
 	// Count is a template that yields the amount of one request, for example
-	// "{size}" or "{recipient_count}". Empty: 1. A request in which it is not a
-	// number from 0 to 2^53 counts nothing.
+	// "{size}" or "{recipient_count}", or a number. Empty: 1. A request in which it is not a
+	// decimal number from 0 to 2^53, with or without a fraction, counts nothing.
 	Count string
-	// State is the protocol state in which the rule applies: RCPT, DATA,
-	// END-OF-MESSAGE, or any. Empty: END-OF-MESSAGE if Count is set, since the
+	// State is the protocol state in which the rule applies: CONNECT, EHLO (and HELO), MAIL,
+	// RCPT, DATA, END-OF-MESSAGE, or any. Empty: END-OF-MESSAGE if Count has a placeholder, since the
 	// size is not known before, else RCPT. Requests without a state always apply.
 	State string
 	// Limit is how much a period may hold, 0 or more. At 0 the rule only measures: it counts
-	// every event and refuses none, so that Action has to be dunno. Above 0, a
+	// every event and refuses none, so that Action has to be dunno unless single keys have
+	// limits. Above 0, a
 	// request is refused when the rate with it has reached the limit, see
 	// [filter.UniqueRate]: in quick succession a limit of N lets N requests of
 	// amount 1 pass if N is above 1, and none of a limit of 1.
 	Limit float64
+	// Limits are limits of single keys: "KEY LIMIT", where LIMIT is a number above 0, or
+	// "measure" for a key that is counted and never over, or "block" for one that always is.
+	Limits []string
+	// LimitsFile is a file with more of them, one a line; "#" begins a comment. It is read
+	// again when it has changed. Empty: none.
+	LimitsFile string
 	// Period is the smoothing period, and the life of the filter.
 	Period time.Duration
 	// Strict counts what was refused, so that a key over its limit gets nothing
@@ -77,6 +108,11 @@ type Rule struct {
 	// Text is what the refused client is told; {rule}, {key}, {rate}, {limit}
 	// and {period} are replaced. Empty: a text that names limit and period.
 	Text string
+	// Accepted says what the mail server is told of requests that no rule refuses: the
+	// rate, in its "log" or in a "header" field of the message; empty: nothing.
+	Accepted string
+	// Header is the name of that field; empty means [DefaultHeader].
+	Header string
 	// Warn is the share of the limit at which [Options.Notify] is told, for
 	// example 0.8; 0 means never. Passing the limit itself is always told.
 	Warn float64
@@ -96,7 +132,12 @@ type rule struct {
 	exemptKeys         map[string]bool
 	secret             filter.Secret
 	rate               *filter.UniqueRate
-	largest            int // bytes of the largest state
+	largest            int                // bytes of the largest state
+	measuring          *filter.UniqueRate // with a limit of 0, at which everything counts
+	blocking           *filter.UniqueRate // and one at which everything is over
+	byKey              atomic.Pointer[keyLimits]
+	stamp              fileStamp // of LimitsFile, when it was read
+	reads              *rule     // whose states these are, or nil
 	table              *table
 }
 
@@ -114,10 +155,18 @@ func ruleSecret(node filter.Secret, r Rule) (s filter.Secret) {
 
 // compile checks r. The error names the rule and the field.
 func compile(r Rule, secret filter.Secret) (*rule, error) {
-	c := &rule{Rule: r, exemptKeys: make(map[string]bool), secret: ruleSecret(secret, r)}
+	c := &rule{Rule: r, exemptKeys: make(map[string]bool)}
 	if err := c.defaults(); err != nil {
 		return nil, fmt.Errorf("ratelimit: rule %.*q: %w", maxName, r.Name, err)
 	}
+	for _, k := range r.ExemptKeys {
+		c.exemptKeys[string(folded(k))] = true
+	}
+	if r.Reads != "" {
+		return c, nil
+	}
+	r = c.Rule
+	c.secret = ruleSecret(secret, r)
 	for _, t := range []struct {
 		field, text string
 		into        *Template
@@ -131,26 +180,70 @@ func compile(r Rule, secret filter.Secret) (*rule, error) {
 	if c.key.Empty() {
 		return nil, fmt.Errorf("ratelimit: rule %q: key is empty", r.Name)
 	}
-	mode := filter.Leaky
-	if r.Strict || r.Limit == 0 { // at which everything is over the limit
-		mode = filter.Strict
+	if text, ok := c.count.constant(); ok && !c.count.Empty() {
+		if _, ok := parseAmount([]byte(text)); !ok {
+			return nil, fmt.Errorf("ratelimit: rule %q: count %.40q is no number from 0 to 2^53", r.Name, text)
+		}
 	}
-	var err error
-	c.rate, err = filter.NewUniqueRate(filter.UniqueRateConfig{
-		Limit: r.Limit, Period: r.Period, Mode: mode, Plain: c.unique.Empty(), Secret: c.secret,
-	})
-	if err != nil {
+	if err := c.makeRates(); err != nil {
 		return nil, fmt.Errorf("ratelimit: rule %q: %w", r.Name, err)
 	}
-	for _, k := range r.ExemptKeys {
-		c.exemptKeys[string(folded(k))] = true
-	}
 	c.largest = c.rate.MaxStateBytes()
+	if c.limitsKeys() && !c.unique.Empty() {
+		c.largest = max(c.largest, c.rate.StateBytes()+1) // keys may have more at any time
+	}
+	var err error
 	c.table, err = newTable(c.rate, c.largest, c.Memory)
 	if err != nil {
 		return nil, fmt.Errorf("ratelimit: rule %q: %w", r.Name, err)
 	}
-	return c, nil
+	return c, c.openLimits()
+}
+
+// makeRates makes what measures keys.
+func (r *rule) makeRates() (err error) {
+	c := filter.UniqueRateConfig{Period: r.Period, Mode: filter.Strict, Plain: r.unique.Empty(), Secret: r.secret}
+	if r.measuring, err = filter.NewUniqueRate(c); err != nil {
+		return err
+	}
+	if !r.Strict {
+		c.Mode = filter.Leaky
+	}
+	if r.blocking, err = filter.NewUniqueRate(c); err != nil {
+		return err
+	}
+	if r.rate = r.measuring; r.Limit != 0 {
+		r.rate, err = r.blocking.WithLimit(r.Limit)
+	}
+	return err
+}
+
+// openLimits reads the limits of single keys.
+func (r *rule) openLimits() error {
+	if !r.limitsKeys() {
+		return nil
+	}
+	keys, stamp, err := r.readLimits()
+	if err != nil {
+		return fmt.Errorf("ratelimit: rule %q: %w", r.Name, err)
+	}
+	r.byKey.Store(&keys)
+	r.stamp = stamp
+	return nil
+}
+
+// join makes r a rule that reads the states of another one.
+func (r *rule) join(rules []*rule) error {
+	base := find(rules, r.Reads)
+	if base == nil || base.Reads != "" {
+		return fmt.Errorf("ratelimit: rule %q: no rule that counts is called %.60q", r.Name, r.Reads)
+	}
+	r.reads, r.key, r.unique, r.secret, r.Period, r.Memory = base, base.key, base.unique, base.secret, base.Period, base.Memory
+	r.Key, r.Unique = base.Key, base.Unique
+	if err := r.makeRates(); err != nil {
+		return fmt.Errorf("ratelimit: rule %q: %w", r.Name, err)
+	}
+	return r.openLimits()
 }
 
 // defaults fills in and checks what is not a template.
@@ -158,11 +251,20 @@ func (r *rule) defaults() error {
 	if err := validName(r.Name); err != nil {
 		return err
 	}
+	if r.Reads != "" && (r.Key != "" || r.Unique != "" || r.Count != "" || r.Per != "" || r.Period != 0 || r.Memory != 0) {
+		return fmt.Errorf("what reads rule %.60q has no key, unique, count, per, period or memory of its own", r.Reads)
+	}
+	if err := r.spell(); err != nil {
+		return err
+	}
 	if r.State == "" {
 		r.State = StateRcpt
-		if r.Count != "" {
+		if strings.Contains(r.Count, "{") {
 			r.State = StateEnd
 		}
+	}
+	if r.Header == "" {
+		r.Header = DefaultHeader
 	}
 	if r.Action == "" {
 		r.Action = Defer
@@ -171,11 +273,17 @@ func (r *rule) defaults() error {
 		r.Memory = DefaultMemory
 	}
 	switch {
-	case r.State != StateRcpt && r.State != StateData && r.State != StateEnd && r.State != AnyState:
-		return fmt.Errorf("state %.40q is none of RCPT, DATA, END-OF-MESSAGE, any", r.State)
+	case !slices.Contains(states, r.State):
+		return fmt.Errorf("state %.40q is none of %s", r.State, strings.Join(states, ", "))
+	case r.Accepted != "" && r.Accepted != TellLog && r.Accepted != TellHeader:
+		return fmt.Errorf("accepted %.40q is none of log, header", r.Accepted)
+	case r.Accepted == TellHeader && r.State != StateMail && r.State != StateRcpt && r.State != StateData:
+		return fmt.Errorf("a header field can be added in the states MAIL, RCPT and DATA, not in %s", r.State)
+	case !validHeader(r.Header):
+		return fmt.Errorf("header %.80q is not 1 to %d of letters, digits and -", r.Header, maxHeader)
 	case r.Action != Defer && r.Action != Reject && r.Action != Hold && r.Action != Dunno:
 		return fmt.Errorf("action %.40q is none of defer, reject, hold, dunno", r.Action)
-	case r.Limit == 0 && r.Action != Dunno:
+	case r.Limit == 0 && r.Action != Dunno && !r.limitsKeys():
 		return fmt.Errorf("a limit of 0 only measures: action %s, want dunno", r.Action)
 	case r.Memory < minMemory || r.Memory > maxMemory:
 		return fmt.Errorf("memory of %d bytes, want %d to %d", r.Memory, minMemory, maxMemory)
@@ -194,6 +302,12 @@ func (r *rule) defaults() error {
 	return nil
 }
 
+func validHeader(name string) bool {
+	return name != "" && len(name) <= maxHeader && !strings.ContainsFunc(name, func(c rune) bool {
+		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-')
+	})
+}
+
 func validName(name string) error {
 	if name == "" || len(name) > maxName {
 		return fmt.Errorf("name of %d bytes, want 1 to %d", len(name), maxName)
@@ -209,7 +323,10 @@ func validName(name string) error {
 // applies reports whether the rule looks at a request at all, keys aside.
 func (r *rule) applies(attr Attributes) bool {
 	if r.State != AnyState {
-		if state := attr("protocol_state"); len(state) > 0 && string(state) != r.State {
+		switch state := attr("protocol_state"); {
+		case len(state) == 0, string(state) == r.State:
+		case r.State == StateEhlo && string(state) == "HELO":
+		default:
 			return false
 		}
 	}
@@ -238,12 +355,11 @@ func (r *rule) amount(attr Attributes, buf []byte) (float64, bool) {
 	if !ok {
 		return 0, false
 	}
-	n, err := strconv.ParseUint(string(text), 10, 64)
-	return float64(n), err == nil && n <= 1<<53
+	return parseAmount(text)
 }
 
 // reply returns the text for a refused client.
-func (r *rule) reply(key string, rate float64) string {
+func (r *rule) reply(key string, rate, limit float64) string {
 	text := r.Text
 	if text == "" {
 		text = "limit of {limit} per {period} reached, try again later"
@@ -256,7 +372,7 @@ func (r *rule) reply(key string, rate float64) string {
 	}
 	return strings.NewReplacer(
 		"{rule}", r.Name, "{key}", printable(key), "{rate}", number(rate),
-		"{limit}", number(r.Limit), "{period}", period(r.Period),
+		"{limit}", number(limit), "{period}", period(r.Period),
 	).Replace(text)
 }
 

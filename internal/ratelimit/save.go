@@ -174,7 +174,7 @@ func (l *Limiter) Save() error {
 	defer l.mu.Unlock()
 	var errs []error
 	for _, r := range *l.rules.Load() {
-		if !r.table.dirty() {
+		if r.reads != nil || !r.table.dirty() {
 			continue
 		}
 		err := wholefile.Replace(l.statePath(r), func(w io.Writer) error {

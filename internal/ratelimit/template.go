@@ -117,6 +117,14 @@ func (t Template) String() string { return t.text }
 // Empty reports whether t has no parts.
 func (t Template) Empty() bool { return len(t.parts) == 0 }
 
+// constant returns the text if that is the same for all requests.
+func (t Template) constant() (string, bool) {
+	if t.Empty() {
+		return "", true
+	}
+	return t.parts[0].literal, len(t.parts) == 1 && t.parts[0].names == nil
+}
+
 // append appends the text for one request to dst. It reports false if one of
 // the placeholders has no value; an empty sender has one if null is set.
 func (t Template) append(dst []byte, attr Attributes, null bool) ([]byte, bool) {

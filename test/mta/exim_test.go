@@ -33,6 +33,13 @@ func startExim(t testing.TB, mode string) (addr string) {
 // startEximWith runs an Exim with an ACL for RCPT.
 func startEximWith(t testing.TB, acl string) (addr string) {
 	t.Helper()
+	return startEximACLs(t, map[string]string{"rcpt": acl}, "")
+}
+
+// startEximACLs runs an Exim with an ACL for each of the named events. XLIMITS in them stands
+// for a file with the text of limits.
+func startEximACLs(t testing.TB, acls map[string]string, limits string) (addr string) {
+	t.Helper()
 	needUsers(t)
 	exim := nodetest.Program(t, "exim4")
 	base, err := os.MkdirTemp("", "bulkhead-exim-")
@@ -54,6 +61,11 @@ func startEximWith(t testing.TB, acl string) (addr string) {
 		}
 	}
 	port := nodetest.FreePort(t)
+	uses, checks := "", ""
+	for event, acl := range acls {
+		uses += fmt.Sprintf("acl_smtp_%[1]s = check_%[1]s\n", event)
+		checks += fmt.Sprintf("check_%s:\n%s\n", event, strings.ReplaceAll(acl, "XLIMITS", base+"/limits"))
+	}
 	writeFile(t, base+"/exim.conf", `
 exim_user = mail
 exim_group = mail
@@ -72,16 +84,16 @@ smtp_accept_max_per_connection = 0
 dns_check_names_pattern =
 rfc1413_query_timeout = 0s
 keep_environment =
-acl_smtp_rcpt = check
-begin acl
-check:
 %[3]s
+begin acl
+%[4]s
 begin routers
 begin transports
 begin retry
 begin rewrite
 begin authenticators
-`, base, port, acl)
+`, base, port, uses, checks)
+	writeFile(t, base+"/limits", "%s", limits)
 	if err := os.Chown(base+"/exim.conf", 0, 0); err != nil {
 		t.Fatal(err)
 	}

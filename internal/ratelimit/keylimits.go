@@ -1,0 +1,237 @@
+package ratelimit
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// The limits of limits for single keys.
+const (
+	maxKeyLimits  = 1 << 20
+	maxLimitsFile = 128 << 20 // bytes
+	maxLimit      = 1e15
+)
+
+// What stands in the place of a limit.
+const (
+	measureWord = "measure" // the key is counted, and never over the limit
+	blockWord   = "block"   // every event of the key is over the limit
+)
+
+// keyLimits are the limits of single keys, by the hashes of these.
+type keyLimits map[uint64]*filter.UniqueRate
+
+// limitReader makes keyLimits of text.
+type limitReader struct {
+	rule  *rule
+	rates map[float64]*filter.UniqueRate // of limits that have occurred
+	keys  keyLimits
+}
+
+// line adds the limit of one key: "KEY LIMIT", the two apart by blanks. The last field
+// is the limit, so that a key may have blanks in it.
+func (l *limitReader) line(text string) error {
+	text = strings.TrimSpace(text)
+	if text == "" || text[0] == '#' {
+		return nil
+	}
+	if !utf8.ValidString(text) {
+		return fmt.Errorf("%.60q is not UTF-8", text)
+	}
+	i := strings.LastIndexAny(text, " \t")
+	if i < 0 {
+		return fmt.Errorf("%.60q is not a key and a limit", text)
+	}
+	rate, err := l.rate(text[i+1:])
+	if err != nil {
+		return err
+	}
+	key := strings.TrimSpace(text[:i])
+	hash := l.rule.hash(folded(key))
+	if _, ok := l.keys[hash]; ok {
+		return fmt.Errorf("key %.60q has two limits", key)
+	}
+	if len(l.keys) >= maxKeyLimits {
+		return fmt.Errorf("more than %d keys", maxKeyLimits)
+	}
+	l.keys[hash] = rate
+	return nil
+}
+
+func (l *limitReader) rate(text string) (*filter.UniqueRate, error) {
+	switch text {
+	case measureWord:
+		return l.rule.measuring, l.fits(text, l.rule.measuring)
+	case blockWord:
+		return l.rule.blocking, nil
+	}
+	limit, ok := parseAmount([]byte(text))
+	if !ok || limit == 0 || limit > maxLimit {
+		return nil, fmt.Errorf("limit %.40q is none of %s, %s and a number above 0", text, measureWord, blockWord)
+	}
+	if rate := l.rates[limit]; rate != nil {
+		return rate, nil
+	}
+	rate, err := l.rule.blocking.WithLimit(limit)
+	if err != nil {
+		return nil, err
+	}
+	l.rates[limit] = rate
+	return rate, l.fits(text, rate)
+}
+
+// fits says whether the rule has the memory for keys with the limit.
+func (l *limitReader) fits(text string, rate *filter.UniqueRate) error {
+	room := l.rule.largeRoom()
+	if size := int64(rate.MaxStateBytes()); size > int64(rate.StateBytes()) && size > room/minLarge {
+		return fmt.Errorf("limit %s takes up to %d bytes for a key, of %d that memory_bytes leaves; want room for %d keys", text, size, room, minLarge)
+	}
+	return nil
+}
+
+// largeRoom is what the rule has for large states, in bytes.
+func (r *rule) largeRoom() int64 { return r.Memory - r.Memory/4 }
+
+// limitsKeys reports whether keys may have limits of their own.
+func (r *Rule) limitsKeys() bool { return len(r.Limits) > 0 || r.LimitsFile != "" }
+
+// readLimits reads the limits of single keys, inline and of the file. It changes nothing
+// in r.
+func (r *rule) readLimits() (keyLimits, fileStamp, error) {
+	l := limitReader{rule: r, rates: make(map[float64]*filter.UniqueRate), keys: make(keyLimits)}
+	for i, text := range r.Limits {
+		if strings.ContainsAny(text, "\r\n") || strings.HasPrefix(strings.TrimSpace(text), "#") || strings.TrimSpace(text) == "" {
+			return nil, fileStamp{}, fmt.Errorf("limits: %.60q is not a key and a limit", text)
+		}
+		if err := l.line(text); err != nil {
+			return nil, fileStamp{}, fmt.Errorf("limits: entry %d: %w", i+1, err)
+		}
+	}
+	if r.LimitsFile == "" {
+		return l.keys, fileStamp{}, nil
+	}
+	f, err := os.Open(r.LimitsFile)
+	if err != nil {
+		return nil, fileStamp{}, fmt.Errorf("limits_file: %w", err)
+	}
+	defer f.Close()
+	stamp := stampOf(f.Stat())
+	if err := l.file(f); err != nil {
+		return nil, stamp, fmt.Errorf("limits_file: %s: %w", r.LimitsFile, err)
+	}
+	return l.keys, stamp, nil
+}
+
+// file reads lines.
+func (l *limitReader) file(f io.Reader) error {
+	in := bufio.NewScanner(io.LimitReader(f, maxLimitsFile+1))
+	in.Buffer(nil, filter.MaxRateKey+64)
+	read := 0
+	for n := 1; in.Scan(); n++ {
+		if read += len(in.Bytes()) + 1; read > maxLimitsFile {
+			return fmt.Errorf("more than %d bytes", maxLimitsFile)
+		}
+		if err := l.line(in.Text()); err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	if errors.Is(in.Err(), bufio.ErrTooLong) {
+		return fmt.Errorf("a line of more than %d bytes", filter.MaxRateKey+64)
+	}
+	return in.Err()
+}
+
+// A fileStamp tells whether a file was replaced or written.
+type fileStamp struct {
+	modified time.Time
+	size     int64
+	info     os.FileInfo
+}
+
+func stampOf(info os.FileInfo, err error) fileStamp {
+	if err != nil {
+		return fileStamp{}
+	}
+	return fileStamp{info.ModTime(), info.Size(), info}
+}
+
+func (a fileStamp) same(b fileStamp) bool {
+	if a.info == nil || b.info == nil {
+		return a.info == nil && b.info == nil
+	}
+	return a.size == b.size && a.modified.Equal(b.modified) && os.SameFile(a.info, b.info)
+}
+
+// watchLimits reads files of limits that have changed. One that cannot be read is logged,
+// and the limits stay as they were.
+func (l *Limiter) watchLimits() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range *l.rules.Load() {
+		if r.LimitsFile == "" || r.stamp.same(stampOf(os.Stat(r.LimitsFile))) {
+			continue
+		}
+		r.stamp = stampOf(os.Stat(r.LimitsFile))
+		keys, stamp, err := r.readLimits()
+		if err != nil {
+			l.Stats.Faults.Add(1)
+			l.opts.Log.Warn("limits of keys stay as they were", "rule", r.Name, "err", err)
+			continue
+		}
+		r.stamp = stamp
+		r.byKey.Store(&keys)
+		l.opts.Log.Info("limits of keys read", "rule", r.Name, "keys", len(keys))
+	}
+}
+
+// rateOf returns the rule as it is for one key.
+func (r *rule) rateOf(hash uint64) *filter.UniqueRate {
+	if keys := r.byKey.Load(); keys != nil {
+		if rate := (*keys)[hash]; rate != nil {
+			return rate
+		}
+	}
+	return r.rate
+}
+
+// maxDigits bounds the text of a number.
+const maxDigits = 40
+
+// parseAmount reads a decimal number from 0 to 2^53, with or without a fraction: no sign,
+// exponent, blank, or name of a number.
+func parseAmount(text []byte) (float64, bool) {
+	whole, fraction, point := bytes.Cut(text, []byte{'.'})
+	if len(text) > maxDigits || len(whole) == 0 || point && len(fraction) == 0 || !digits(whole) || !digits(fraction) {
+		return 0, false
+	}
+	n, err := strconv.ParseFloat(string(text), 64)
+	if err != nil || n > 1<<53 || n == 1<<53 && !exact(whole, fraction) {
+		return 0, false
+	}
+	return n, true
+}
+
+// exact reports whether a number that reads as 2^53 is no more than that.
+func exact(whole, fraction []byte) bool {
+	n, err := strconv.ParseUint(string(whole), 10, 64)
+	return err == nil && n <= 1<<53 && (n < 1<<53 || len(bytes.Trim(fraction, "0")) == 0)
+}
+
+func digits(text []byte) bool {
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return true
+}

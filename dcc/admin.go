@@ -25,15 +25,14 @@ const (
 	adminClock         = 14
 )
 
-// A refusal is an error whose text the client is told.
+// A refusal is an error whose text is sent to the client.
 type refusal string
 
 func (r refusal) Error() string { return "dcc: " + string(r) }
 
 const errNotYours = refusal("this client may not do that")
 
-// clockOff returns by how many seconds the clock of the sender is off, 0 if it
-// is near enough.
+// clockOff returns how many seconds the sender's clock is off, 0 if it is near enough.
 func (s *Server) clockOff(it *item) int64 {
 	off := int64(it.date()) - s.Now().Unix()
 	if off >= -maxClockOff && off <= maxClockOff {
@@ -52,7 +51,7 @@ func (s *Server) admin(dst []byte, it *item) []byte {
 		text := s.statsText()
 		return s.adminText(dst, it, text[:min(len(text), int(min(val1, maxStatsText)), it.room())])
 	case adminClientsByAddr, adminClientsByID:
-		// No list of clients is kept: whoever asks is shown an empty one.
+		// No list of clients is kept: the answer is an empty one.
 		return s.adminText(dst, it, "")
 	case adminClock:
 		if off := s.clockOff(it); off != 0 {
@@ -63,9 +62,9 @@ func (s *Server) admin(dst []byte, it *item) []byte {
 	return s.adminError(dst, it, fmt.Sprintf("administrative operation %d is not offered", op))
 }
 
-// room is how long the text of an answer may be: that to an address which neither a
-// password nor this machine vouches for is at most 1.5 times as large as the request,
-// so that nobody sends forged ones to have somebody else flooded.
+// room is the largest length of an answer's text. Without a password, an address on
+// another machine gets at most 1.5 times as many bytes as it sent, so that forged
+// requests cannot flood others.
 func (it *item) room() int {
 	if it.sender != AnonymousID || it.client.Addr().IsLoopback() {
 		return maxStatsText

@@ -22,7 +22,7 @@ type item struct {
 	kept   int // how many
 }
 
-// scratch is what answering a batch needs, reused.
+// scratch is memory for answering a batch, reused.
 type scratch struct {
 	asking  asking
 	queries []*item
@@ -30,8 +30,7 @@ type scratch struct {
 	totals  [maxChecksums]Total
 }
 
-// A reportBatch is the reports that came in with one batch, with their own
-// copies of everything.
+// A reportBatch holds the reports of one batch, with their own copies of all data.
 type reportBatch struct {
 	ctx     context.Context
 	items   []*item
@@ -41,7 +40,7 @@ type reportBatch struct {
 	packets []*door.Packet
 }
 
-// packets answers one batch of datagrams, and hands the reports on.
+// packets answers one batch of datagrams, and passes the reports on.
 func (s *Server) packets(ctx context.Context, batch []*door.Packet) {
 	sc := s.scratch.Get().(*scratch)
 	defer s.scratch.Put(sc)
@@ -86,13 +85,13 @@ func (s *Server) packets(ctx context.Context, batch []*door.Packet) {
 	select {
 	case s.work <- reports:
 	default:
-		// Too many are under way: the clients send these again.
+		// Too many are being counted: the clients send these again.
 		s.Stats.Limited.Add(int64(len(reports.items)))
 		s.abandon(reports)
 	}
 }
 
-// abandon gives a batch of reports up: the clients will send them again.
+// abandon drops a batch of reports: the clients will send them again.
 func (s *Server) abandon(b *reportBatch) {
 	for _, it := range b.items {
 		s.recent.forget(it.key)
@@ -111,7 +110,7 @@ const (
 	answerLater      // a report or a DELETE, which waits for the disk
 )
 
-// read parses a request, finds out whose it is, and says what becomes of it.
+// read parses a request, identifies its sender, and returns what to do with it.
 func (s *Server) read(it *item, data []byte, now time.Time) fate {
 	if err := it.parse(data); err != nil {
 		s.Stats.Malformed.Add(1)
@@ -146,8 +145,8 @@ func (s *Server) read(it *item, data []byte, now time.Time) fate {
 	return answerLater
 }
 
-// identify finds out who sent a request and with which password the answer is
-// to be signed, and reports whether the client is served at all.
+// identify determines who sent a request and which password signs the answer, and
+// reports whether the client is served at all.
 //
 // Source: docs/specs/dcc.md#identity-and-signature.
 func (s *Server) identify(it *item) bool {
@@ -221,7 +220,7 @@ func (s *Server) appendKept(sums []Checksum, it *item) []Checksum {
 	return sums
 }
 
-// totals answers it with what the tallies of its kept checksums say.
+// totals answers it from the tallies of its kept checksums.
 //
 // Source: docs/specs/dcc.md#answers.
 func (s *Server) totals(it *item, totals []Total, tallies []tally) {
@@ -239,7 +238,7 @@ func (s *Server) totals(it *item, totals []Total, tallies []tally) {
 			if counted {
 				before := now.before(it.targets, it.spam)
 				t.Previous = before.total()
-				// A checksum that is not counted even now is white-listed.
+				// A checksum that is still not counted is whitelisted.
 				if it.spam && now.targets.Added > 0 {
 					t.Current = Many
 				}

@@ -12,9 +12,9 @@ import (
 // maxVotes is how many signatures are put into one vote.
 const maxVotes = 960
 
-// A tally is what DCC counts of one checksum: targets and claims of spam, which a
-// DELETE takes together. Targets are the sightings of the checksum itself, which
-// all front doors add to; the other counters are its own signatures.
+// A tally is what DCC counts for one checksum: targets and claims of spam. A DELETE
+// removes both. Targets are the sightings of the checksum itself, which all front doors
+// add to; the other counters are its own signatures.
 type tally struct {
 	targets, claims ledger.Balance
 	judged          bulkhead.Judgement
@@ -47,25 +47,24 @@ func (t *tally) many() bool {
 		// Through whichever front door: a claim that outweighs that lists it again.
 		return false
 	case c.Added >= claimWeight && c.Added >= c.Taken+claimWeight/2, c.AddedSince >= claimWeight:
-		// A deletion that is shown by error is small: half a claim of difference is
-		// one, and takes none away.
+		// A deletion shown by error is small, half a claim at most, and removes none.
 		return true
 	}
 	// Listed by another front door; a DELETE here overrules it.
 	return t.judged == bulkhead.JudgedSpam && t.targets.Taken == 0 && t.claims.Taken == 0
 }
 
-// claimWeight is by how much a claim of spam raises each of its two counters.
-// A message that was seen once must not look claimed by an error of the filter:
-// two counters would have to show as much at once, where nearly all count less.
+// claimWeight is how much a claim of spam raises each of its two counters. A filter
+// error must not make a message seen once look claimed: two counters would have to be
+// that high at once, where nearly all are lower.
 const claimWeight = 256
 
-// An account says which bytes after a checksum's sum stand for the counters of one
+// An account gives the bytes after a checksum's sum that stand for the counters of one
 // of its accounts. 0 is no byte: the sum itself.
 type account struct{ added, taken, since byte }
 
-// The accounts of a checksum. Claims have two, so that the filter has to err
-// twice to show one; what DELETEs took is kept with the first.
+// The accounts of a checksum. Claims have two, so that one filter error shows none; what
+// DELETEs removed is kept with the first.
 var (
 	targets     = account{0, 'd', 'n'}
 	claims      = account{'s', 'D', 'u'}
@@ -104,8 +103,8 @@ func (k account) of(c *Checksum, p ledger.Part) bulkhead.Signature {
 	return bulkhead.MustSignature(c.Type.Scheme(), sum[:n])
 }
 
-// signatureOf returns what all front doors know a checksum by: the counter of its
-// targets.
+// signatureOf returns the signature by which all front doors know a checksum: the
+// counter of its targets.
 func signatureOf(c *Checksum) bulkhead.Signature {
 	return targets.of(c, ledger.Part{Kind: ledger.Added})
 }
@@ -118,8 +117,8 @@ func (k account) with(c *Checksum, b ledger.Balance) *ledger.Account {
 // A book counts checksums in a clearinghouse. It may be used concurrently.
 type book struct {
 	house bulkhead.Counter
-	// deletes says that something was deleted once. Until then nobody need ask
-	// for the counters of deletions.
+	// deletes is set once something was deleted. Until then the counters of deletions
+	// are not looked up.
 	deletes *ledger.Mark
 	keep    [digests.TypeRepBulk + 1]bool // types that are counted
 }
@@ -139,7 +138,7 @@ func newBook(house bulkhead.Clearinghouse, keep []digests.Type) *book {
 
 func (b *book) keeps(t digests.Type) bool { return int(t) < len(b.keep) && b.keep[t] }
 
-// asking is the buffers of look-ups, reused and never shared.
+// asking holds the buffers of look-ups, reused and never shared.
 type asking struct {
 	sigs    []bulkhead.Signature // the counters of targets
 	looks   []bulkhead.Look
@@ -163,11 +162,10 @@ func (b *book) tallies(ctx context.Context, a *asking, sums []Checksum) ([]tally
 	return b.talliesOf(ctx, a, sums, a.sigs, nil)
 }
 
-// talliesOf looks up first the targets of all checksums, whose counters are
-// given, and then the other counters of those that anything is known of. own
-// holds for each checksum the targets that a report of the caller has just
-// added; what nobody else has counted needs no second look. nil stands for
-// zeroes. The tallies are valid until the next call.
+// talliesOf first looks up the targets of all checksums, whose counters are given, and
+// then the other counters of those with any. own holds for each checksum the targets
+// that the caller's report has just added: if nobody else has counted it, there is no
+// second look-up. nil stands for zeroes. The tallies are valid until the next call.
 func (b *book) talliesOf(ctx context.Context, a *asking, sums []Checksum, counters []bulkhead.Signature, own []uint32) ([]tally, error) {
 	a.known, a.more, a.tallies = a.known[:0], a.more[:0], a.tallies[:0]
 	if len(sums) == 0 {
@@ -202,7 +200,7 @@ func (b *book) talliesOf(ctx context.Context, a *asking, sums []Checksum, counte
 		t.claims.Added = min(l[0].Sightings, l[1].Sightings)
 		l = l[2:]
 		if taken {
-			// A deletion has both; one of the two alone is shown by error.
+			// A deletion has both; one alone is a filter error.
 			if t.targets.Deletes, t.claims.Deletes = l[2].Sightings, l[2].Sightings; l[2].Sightings > 0 {
 				t.targets.Taken, t.claims.Taken = l[0].Sightings, l[1].Sightings
 			}
@@ -212,7 +210,7 @@ func (b *book) talliesOf(ctx context.Context, a *asking, sums []Checksum, counte
 	return a.tallies, b.talliesSince(ctx, a, sums)
 }
 
-// A raising is counters of checksums that are raised together.
+// A raising collects counters of checksums that are raised together.
 type raising struct{ ledger.Raising }
 
 // targets adds the counters of the targets of checksums.
@@ -230,7 +228,7 @@ func (r *raising) claims(sums []Checksum) {
 	}
 }
 
-// report counts checksums for n targets, and as spam where that is claimed.
+// report counts checksums for n targets, and as spam if claimed.
 func (b *book) report(ctx context.Context, sums []Checksum, n uint32, spam bool) error {
 	deletes, err := b.deletesOf(ctx, new(asking), sums)
 	if err != nil {
@@ -245,8 +243,7 @@ func (b *book) report(ctx context.Context, sums []Checksum, n uint32, spam bool)
 	return b.house.Count(ctx, r.Sigs, r.N)
 }
 
-// vote tells the other front doors that somebody calls a message spam, or, by
-// a DELETE, that it is none.
+// vote passes a vote to the other front doors: spam or, for a DELETE, a revocation.
 func (b *book) vote(ctx context.Context, sums []Checksum, vote bulkhead.Vote, who bulkhead.Reporter) error {
 	for len(sums) > 0 {
 		r := bulkhead.Report{Vote: vote, Reporter: who}

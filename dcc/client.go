@@ -117,7 +117,7 @@ func (c *Conn) do(ctx context.Context, op Op, body []byte) (Op, []byte, error) {
 	return 0, nil, fmt.Errorf("%w from %s to %d transmissions", ErrNoAnswer, c.conn.RemoteAddr(), maxTransmissions)
 }
 
-// await reads until the answer to request comes; everything else is passed over.
+// await reads until the answer to request comes, and skips everything else.
 func (c *Conn) await(request []byte) ([]byte, error) {
 	buf := make([]byte, 2048)
 	for {
@@ -136,7 +136,7 @@ func (c *Conn) await(request []byte) ([]byte, error) {
 	}
 }
 
-// result turns an answer into its body, or into the error that it tells.
+// result returns the body of an answer, or the error that it states.
 func result(op Op, body []byte, err error, want Op) ([]byte, error) {
 	switch {
 	case err != nil:

@@ -34,8 +34,8 @@ func (b *book) talliesSince(ctx context.Context, a *asking, sums []Checksum) err
 	return nil
 }
 
-// deletesOf returns which DELETEs of checksums are not forgotten; nil if none has
-// ever been. It is valid until the next call.
+// deletesOf returns which DELETEs of checksums are still remembered; nil if there was
+// never one. It is valid until the next call.
 func (b *book) deletesOf(ctx context.Context, a *asking, sums []Checksum) ([]uint32, error) {
 	if !b.deletes.Seen() {
 		return nil, nil
@@ -98,7 +98,7 @@ func (b *book) delete(ctx context.Context, sum Checksum, who bulkhead.Reporter) 
 	case fresh[0] >= ledger.MaxEpochs:
 		return errDeletedOften
 	}
-	// All of it in one generation, so that it ages together.
+	// All in one generation, so that it ages together.
 	var r ledger.Raising
 	b.deletes.Raise(&r)
 	r.Delete(fresh[0], of, spam)

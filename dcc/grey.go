@@ -18,18 +18,18 @@ const (
 	DefaultGreyEntries = 1 << 20
 )
 
-// A Greylist delays mail from senders that it does not know. The first message from
-// an address and a sender to a recipient (the triple) is embargoed. Once it is sent
-// again, after the embargo and within the window, the triple passes, and goes on
-// passing as long as mail comes now and then. Its methods may be called concurrently.
-// Memory is bounded: 32 bytes and a map's cost for each of at most Entries triples;
-// beyond that, embargoes are forgotten first.
+// A Greylist delays mail from unknown senders. The first message from an address and a
+// sender to a recipient (the triple) is embargoed. If it is sent again after the embargo
+// and within the window, the triple passes, and keeps passing as long as mail comes now
+// and then. Its methods may be called concurrently. Memory is bounded: 32 bytes and a
+// map's overhead for each of at most Entries triples; beyond that, embargoes are
+// forgotten first.
 //
 // Source: docs/specs/dcc.md#greylisting.
 type Greylist struct {
-	// Embargo is how long a new triple waits, Window how long it may take to be
-	// sent again, White how long a triple that passed is remembered after its
-	// last mail. 0 means the defaults.
+	// Embargo is how long a new triple waits, Window how long it may take to be sent
+	// again, and White how long a triple that passed is remembered after its last mail.
+	// 0 means the defaults.
 	Embargo, Window, White time.Duration
 	Entries                int // 0 means DefaultGreyEntries
 
@@ -42,7 +42,7 @@ type greyEntry struct {
 	passed      bool
 }
 
-// A GreyAnswer is what a greylist says about a triple.
+// A GreyAnswer is the answer of a greylist about a triple.
 type GreyAnswer uint8
 
 // The answers.
@@ -111,8 +111,8 @@ func (g *Greylist) expired(e greyEntry, t uint32) bool {
 	return t >= since && time.Duration(t-since)*time.Second >= keep
 }
 
-// makeRoom drops what has expired among some entries, and one embargo, or
-// whatever comes first, if nothing has. The caller holds mu.
+// makeRoom drops expired entries among some, or else an embargo, or else any entry. The
+// caller holds mu.
 func (g *Greylist) makeRoom(t uint32) {
 	const look = 64
 	n, dropped := 0, false

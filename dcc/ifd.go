@@ -28,9 +28,9 @@ const (
 	ifdConns          = 512
 )
 
-// An Ifd serves the socket of dccifd: a program sends a message with its envelope,
-// and the Ifd counts it and answers what is known about it. Set the fields before
-// Serve and do not change them afterwards.
+// An Ifd serves dccifd's socket: a program sends a message with its envelope, and the
+// Ifd counts it and answers with its counts. Set the fields before Serve and do not
+// change them afterwards.
 type Ifd struct {
 	Clearinghouse bulkhead.Clearinghouse
 	// ServerID and Brand are as in [Server]; Host is the name of this server in
@@ -51,16 +51,16 @@ type Ifd struct {
 	// or spam report counts for all front doors. nil means that only the DCC
 	// checksums count.
 	Signatures func(ctx context.Context, message []byte, sender string, client netip.Addr) ([]bulkhead.Signature, bulkhead.Source, error)
-	// Cleared reports whether the clearinghouse's own white list matches a message,
-	// by the envelope's sender, the client (which may be invalid) and the header and,
-	// if signatures is set, by its signatures, which takes longer. Its error is that
-	// of ctx. nil clears nothing.
+	// Cleared reports whether the clearinghouse's own whitelist matches a message, by
+	// the envelope's sender, the client (which may be invalid) and the header and, if
+	// signatures is set, by its signatures, which takes longer. Its error is that of
+	// ctx. nil clears nothing.
 	Cleared func(ctx context.Context, message []byte, sender string, client netip.Addr, signatures bool) (bool, error)
 	// Thresholds are the totals at which mail is bulk and refused, by type; nil means
-	// that none is. A user's white list may override them.
+	// that none is. A user's whitelist may override them.
 	Thresholds map[digests.Type]uint32
-	// White returns the white list of all users, UserWhite that of one; either
-	// may be nil or return nil. UserWhite is given names as callers send them.
+	// White returns the whitelist of all users, UserWhite that of one; either may be nil
+	// or return nil. UserWhite is given names as callers send them.
 	White     func() *Whitelist
 	UserWhite func(user string) *Whitelist
 	// Grey delays unknown senders; nil switches greylisting off.
@@ -148,7 +148,7 @@ func (s *Ifd) Shutdown(ctx context.Context) error { return s.stream.Shutdown(ctx
 // ConnStats returns the counters of the connections.
 func (s *Ifd) ConnStats() *door.ConnStats { return &s.stream.Stats }
 
-// follow starts what follows the book, and returns what ends it.
+// follow starts following the book, and returns a function that ends it.
 func (s *Ifd) follow() (end func()) {
 	var background sync.WaitGroup
 	following, stop := context.WithCancel(context.Background())
@@ -187,7 +187,7 @@ func (s *Ifd) handle(ctx context.Context, c *door.Conn) {
 	}
 	if reply[0] == letterTemporary {
 		s.Stats.Temporary.Add(1)
-		// What was not read yet would turn the close into a reset.
+		// Unread data would turn the close into a reset.
 		io.Copy(io.Discard, io.LimitReader(in, s.MaxMessage))
 	}
 	if _, err := c.Write(reply); err != nil {
@@ -205,8 +205,8 @@ func temporary(q *ifdRequest) []byte {
 	return []byte("T\n" + strings.Repeat("T", len(q.recipients)) + "\n")
 }
 
-// readMessage reads to the end of the stream, within the limits. release gives
-// the memory back; it is never nil.
+// readMessage reads to the end of the stream, within the limits. release frees the
+// memory; it is never nil.
 func (s *Ifd) readMessage(r io.Reader) (message []byte, release func(), err error) {
 	const step = 64 << 10
 	held := int64(0)

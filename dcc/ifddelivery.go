@@ -12,8 +12,8 @@ import (
 	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
-// A wholeMail is what a message has beside its DCC checksums. Without signatures
-// nothing is known of it, and the checksums speak for the message.
+// A wholeMail is what is known of a message besides its DCC checksums. Without
+// signatures, only the checksums count.
 type wholeMail struct {
 	sigs    []bulkhead.Signature // nil: not read
 	source  bulkhead.Source
@@ -35,8 +35,8 @@ func (s *Ifd) readWhole(ctx context.Context, m *mailing) {
 	m.whole.sigs, m.whole.source = sigs, source
 }
 
-// judge asks for the verdict on the whole message. It sets failed where nobody
-// answers, and clears what the clearinghouse's white list has.
+// judge gets the verdict on the whole message. It sets failed if there is none, and
+// clears a message on the clearinghouse's whitelist.
 func (s *Ifd) judge(ctx context.Context, m *mailing) {
 	w := &m.whole
 	if len(w.sigs) == 0 || m.spam {
@@ -71,8 +71,8 @@ func (m *mailing) allSignatures(kept []Checksum) []bulkhead.Signature {
 	return all[:min(len(all), maxVotes)]
 }
 
-// deliver counts the delivery of a message by all that it is known by but the
-// checksums, which are counted already, each time and for each recipient.
+// deliver counts the delivery of a message by everything but the checksums, which are
+// counted already, each time and for each recipient.
 func (s *Ifd) deliver(ctx context.Context, m *mailing, counted []Checksum) {
 	sigs := slices.Clone(m.whole.sigs)
 	for i := range counted {
@@ -91,12 +91,12 @@ func (s *Ifd) deliver(ctx context.Context, m *mailing, counted []Checksum) {
 	}
 }
 
-// nobody is the recipient that rspamd names where it knows none.
+// nobody is the recipient that rspamd sends if it knows none.
 const nobody = "test@example.com"
 
-// mailboxes returns the different mailboxes that the message is counted for, as many
-// as a report may name; nil unless the caller names all of them. SpamAssassin calls
-// every recipient "unknown": taken for one mailbox, all its mail would count for one.
+// mailboxes returns the different mailboxes that the message is counted for, up to the
+// limit of a report; nil unless the caller names all of them. SpamAssassin calls every
+// recipient "unknown": as one mailbox, all its mail would count once.
 func (m *mailing) mailboxes() []string {
 	seen := make(map[string]bool)
 	var all []string
@@ -117,8 +117,8 @@ func (m *mailing) mailboxes() []string {
 	return all
 }
 
-// deliveryID is equal for a message that comes again after it was delayed, so that
-// its delivery is counted once; "" for one without a Message-ID.
+// deliveryID is the same for a message that is sent again after a delay, so that its
+// delivery counts once; "" without a Message-ID.
 func (m *mailing) deliveryID() string {
 	i := slices.IndexFunc(m.sums, func(s digests.Sum) bool { return s.Type == digests.TypeMessageID && !s.Local })
 	if i < 0 {
@@ -136,18 +136,18 @@ func (m *mailing) deliveryID() string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// settle puts the verdict on the whole message into the totals of a checksum. It
-// alone says then what is many: a changed copy of what somebody reported may have
-// the same checksums, and be no more than suspected.
+// settle applies the verdict on the whole message to the totals of a checksum. Only the
+// verdict decides what is many: a changed copy of a reported message may have the same
+// checksums and be no more than suspected.
 func (m *mailing) settle(t *tally) {
 	if m.whole.judged {
 		t.judged, t.claims.Added, t.claims.AddedSince = bulkhead.Unjudged, 0, 0
 	}
 }
 
-// near puts the copies of a message, changed ones too, into the total of a fuzzy
-// checksum, which is of one copy as it is computed: Body stays that of equal ones.
-// report says that this very message was counted.
+// near adds the copies of a message, including changed ones, to the total of a fuzzy
+// checksum, which counts only copies with the same sum. Body stays that of equal copies.
+// report says that this message was counted.
 func (m *mailing) near(c *countedSum, report bool) {
 	if !m.whole.judged || m.spam || c.Type != digests.TypeFuz1 && c.Type != digests.TypeFuz2 {
 		return
@@ -160,7 +160,7 @@ func (m *mailing) near(c *countedSum, report bool) {
 	c.total.Current = max(c.total.Current, before)
 }
 
-// ofText reports whether a checksum is of what a message says.
+// ofText reports whether a checksum is of a message's text.
 func ofText(t digests.Type) bool {
 	return t == digests.TypeBody || t == digests.TypeFuz1 || t == digests.TypeFuz2
 }

@@ -30,7 +30,7 @@ type mailing struct {
 	rcptNum int  // recipients for whom it is counted
 }
 
-// A recipientFate is what becomes of a message for one recipient.
+// A recipientFate is the outcome of a message for one recipient.
 type recipientFate struct {
 	white, black, off bool
 	trap              bool // takes nothing but spam
@@ -54,7 +54,7 @@ func (s *Ifd) answer(ctx context.Context, q *ifdRequest, message []byte, who bul
 		return temporary(q)
 	}
 	if len(q.recipients) == 0 && !m.spam {
-		// The real daemon asks nobody and returns no header.
+		// The real daemon queries no server then, and returns no header.
 		return m.reply("", "")
 	}
 	if m.metrics.white || s.cleared(ctx, m, m.spam) {
@@ -65,7 +65,7 @@ func (s *Ifd) answer(ctx context.Context, q *ifdRequest, message []byte, who bul
 			s.countMessage(ctx, m)
 		}
 	}
-	// A verdict has asked the white list for all signatures.
+	// A verdict has looked up all signatures in the whitelist.
 	if !m.whole.judged && !m.metrics.white && !m.failed && !m.refused && m.bulky() && s.cleared(ctx, m, true) {
 		s.Stats.White.Add(1)
 	}
@@ -87,8 +87,8 @@ func (s *Ifd) reportedText(m *mailing) string {
 	return fmt.Sprint(m.rcptNum)
 }
 
-// findClient finds out which host the message came from, looking behind relays
-// that the white list calls our own.
+// findClient determines which host the message came from, looking behind relays that the
+// whitelist names as our own.
 func (s *Ifd) findClient(m *mailing) {
 	q := m.request
 	m.opt = digests.Options{Client: q.client, Sender: q.sender, Helo: q.helo, Substitute: s.Substitute, Rules: s.Rules, BothRules: true, Words: s.Words}
@@ -135,8 +135,7 @@ func (s *Ifd) white() *Whitelist {
 	return s.White()
 }
 
-// judgeRecipients asks the white lists for each recipient. Its error is that of
-// ctx.
+// judgeRecipients looks up the whitelists for each recipient. Its error is that of ctx.
 func (s *Ifd) judgeRecipients(ctx context.Context, m *mailing) error {
 	common := s.white()
 	verdict, err := s.listVerdict(ctx, common, m)
@@ -157,7 +156,7 @@ func (s *Ifd) judgeRecipients(ctx context.Context, m *mailing) error {
 		}
 		if own != nil {
 			f.apply(&own.Options)
-			// What the user's own list says goes before the common one.
+			// The user's own list takes precedence over the common one.
 			u, err := s.listVerdict(ctx, own, m)
 			if err != nil {
 				return err
@@ -212,7 +211,7 @@ func (f *recipientFate) apply(o *WhiteOptions) {
 	}
 }
 
-// A listVerdict is what a white list says of a message.
+// A listVerdict is a whitelist's answer about a message.
 type listVerdict struct {
 	ok, half, many int
 }
@@ -235,8 +234,8 @@ func (v listVerdict) isWhite() bool { return v.ok > 0 || v.half > 1 }
 func (v listVerdict) isBlack() bool { return !v.isWhite() && v.many > 0 }
 func (v listVerdict) decided() bool { return v.isWhite() || v.isBlack() }
 
-// listVerdict asks a white list for everything but the recipient. Its error is
-// that of ctx.
+// listVerdict looks up everything but the recipient in a whitelist. Its error is that of
+// ctx.
 func (s *Ifd) listVerdict(ctx context.Context, w *Whitelist, m *mailing) (v listVerdict, err error) {
 	if w == nil {
 		return v, nil
@@ -270,8 +269,8 @@ func (s *Ifd) countMessage(ctx context.Context, m *mailing) {
 	report := !m.query && m.rcptNum > 0
 	if report && len(kept) > 0 {
 		if err := s.report(ctx, m, kept); err != nil {
-			// Checks go on where reports do not: only who asked for nothing but
-			// the report is told.
+			// Checks work even if reports do not: only a caller that just reports gets
+			// the failure.
 			s.Log.Error("message not counted", "err", err)
 			report, m.refused = false, m.request.options.spam
 		}
@@ -293,8 +292,8 @@ func (s *Ifd) countMessage(ctx context.Context, m *mailing) {
 	s.showTotals(m, tallies, report)
 }
 
-// cleared asks the clearinghouse's white list, which goes before all others. It
-// sets failed when the context ends.
+// cleared looks up the clearinghouse's whitelist, which precedes all others. It sets
+// failed when the context ends.
 func (s *Ifd) cleared(ctx context.Context, m *mailing, signatures bool) bool {
 	if s.Cleared == nil {
 		return false
@@ -311,7 +310,7 @@ func (s *Ifd) cleared(ctx context.Context, m *mailing, signatures bool) bool {
 	return true
 }
 
-// clear makes the message one that is white-listed for everybody.
+// clear makes the message whitelisted for everybody.
 func (m *mailing) clear() {
 	m.spam, m.told, m.metrics.white, m.metrics.black = false, false, true, false
 	for i := range m.fates {
@@ -319,8 +318,8 @@ func (m *mailing) clear() {
 	}
 }
 
-// client returns the address of the client, the zero Addr if the caller has not named
-// it: then it is one that the message names.
+// client returns the address of the client; the zero Addr if the caller has not named
+// it, so that the address comes from the message.
 func (m *mailing) client() netip.Addr {
 	if !m.request.client.IsValid() {
 		return netip.Addr{}
@@ -328,7 +327,7 @@ func (m *mailing) client() netip.Addr {
 	return m.opt.Client
 }
 
-// bulky reports whether a total calls the message bulk, by itself or by somebody's
+// bulky reports whether a total makes the message bulk, by itself or by somebody's
 // threshold.
 func (m *mailing) bulky() bool {
 	return slices.ContainsFunc(m.metrics.sums, func(c countedSum) bool {
@@ -371,7 +370,7 @@ func (s *Ifd) greylist(m *mailing) {
 	}
 }
 
-// decide says which recipients refuse the message.
+// decide determines which recipients refuse the message.
 func (s *Ifd) decide(m *mailing) {
 	if m.metrics.white {
 		return
@@ -382,8 +381,8 @@ func (s *Ifd) decide(m *mailing) {
 		if f.white || f.off {
 			continue
 		}
-		// What one recipient calls spam is counted as many, which others may or may
-		// not have a threshold for.
+		// Mail that one recipient calls spam counts as many, for which others may have
+		// no threshold.
 		f.reject = f.black || f.trap || m.told || m.metrics.listed && f.refusesMany()
 		for k := range m.metrics.sums {
 			c := &m.metrics.sums[k]
@@ -404,7 +403,7 @@ func (s *Ifd) decide(m *mailing) {
 	}
 }
 
-// letter is what is said of the message as a whole.
+// letter is the first line of the reply.
 func (m *mailing) letter() byte {
 	rejects, greys := 0, 0
 	for i := range m.fates {
@@ -422,7 +421,7 @@ func (m *mailing) letter() byte {
 	case rejects == n:
 		return letterReject
 	case rejects+greys == n:
-		return letterGrey // who may not pass yet may pass later, or be refused then
+		return letterGrey // a greylisted message may pass or be refused later
 	}
 	return letterAccept
 }

@@ -25,7 +25,7 @@ type countedSum struct {
 	threshold uint32 // 0 for none
 }
 
-// report is what is known of a message, as the header tells it.
+// metrics is what the X-DCC header says of a message.
 type metrics struct {
 	host     string // our name
 	serverID uint32
@@ -92,12 +92,12 @@ func (m *metrics) noBody() uint32 {
 	return 0
 }
 
-// maxReason is how many bytes of a reason are told.
+// maxReason is the most bytes of a reason that are shown.
 const maxReason = 160
 
-// comment returns the words of a reason in parentheses. Callers look for counts
-// anywhere in the header and the message chooses some of the words, so that what could
-// be read as a count, or as the end of the comment, is replaced.
+// comment returns the words of a reason in parentheses. Callers look for counts anywhere
+// in the header, and the message chooses some of the words, so anything that reads like
+// a count, or ends the comment, is replaced.
 func comment(reason string) []string {
 	words := strings.Fields(strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' || strings.ContainsRune("=;()\\\"", r) {
@@ -163,8 +163,8 @@ func (m *metrics) table(reported string) string {
 	return b.String()
 }
 
-// insertHeader returns a message with the header at the end of its header
-// block, and without the X-DCC headers of the same brand that it came with.
+// insertHeader returns a message with the header added at the end of its header block,
+// and without X-DCC headers of the same brand.
 func insertHeader(message []byte, brand, header string) []byte {
 	crlf := false
 	out := make([]byte, 0, len(message)+len(header)+8)

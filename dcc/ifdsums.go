@@ -48,8 +48,8 @@ func (m *mailing) all() iter.Seq[*digests.Sum] {
 	}
 }
 
-// showTotals sets the totals of what is shown. The tallies are those of all checksums that
-// are counted; report says that they have the message.
+// showTotals sets the totals that are shown. The tallies are those of all checksums that
+// are counted; report says that they include the message.
 func (s *Ifd) showTotals(m *mailing, tallies []tally, report bool) {
 	total := func() Total {
 		now := &tallies[0]
@@ -59,7 +59,7 @@ func (s *Ifd) showTotals(m *mailing, tallies []tally, report bool) {
 		if report {
 			before := now.before(uint32(m.rcptNum), m.spam)
 			t.Previous = before.total()
-			if m.spam && now.targets.Added > 0 { // or it is white-listed
+			if m.spam && now.targets.Added > 0 { // or it is whitelisted
 				t.Current = Many
 			}
 		}

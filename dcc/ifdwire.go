@@ -45,9 +45,9 @@ const (
 	maxIfdRecipients = maxTargets
 )
 
-// readIfdRequest reads all up to the message, whose first byte is the next to
-// be read from r. Its error wraps bulkhead.ErrMalformed if the request breaks a
-// rule, in which case the connection is to be closed without a reply.
+// readIfdRequest reads everything before the message, whose first byte is the next to be
+// read from r. Its error wraps bulkhead.ErrMalformed if the request breaks a rule; the
+// connection is then closed without a reply.
 //
 // Source: docs/specs/dcc.md#dccifd-request.
 func readIfdRequest(r *bufio.Reader) (*ifdRequest, error) {
@@ -94,8 +94,8 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf("dcc: %w: "+format, append([]any{bulkhead.ErrMalformed}, args...)...)
 }
 
-// readIfdLine reads a line without its end; trailing CRs are no part of it. The
-// buffer of r has at least maxIfdLine bytes.
+// readIfdLine reads a line without its end and trailing CRs. The buffer of r has at
+// least maxIfdLine bytes.
 func readIfdLine(r *bufio.Reader) (string, error) {
 	line, err := r.ReadSlice('\n')
 	switch {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A receivedBy is what one Received header says of the host that sent.
+// A receivedBy is the sending host as given in one Received header.
 type receivedBy struct {
 	addr netip.Addr // the zero Addr if there is none
 	helo string

@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// recent recognises retransmitted reports and DELETEs. A client gives up after
-// 16 seconds; requests are remembered for 32 to 64. Their answers are not
-// stored but looked up again: the totals may have grown meanwhile. Memory is
-// bounded: at most 24 bytes for each request that is remembered, and 2^23
-// requests in 32 seconds; beyond that they are remembered for less long. It may
-// be used concurrently.
+// recent recognises retransmitted reports and DELETEs. A client gives up after 16
+// seconds; requests are remembered for 32 to 64. Answers are not stored but looked up
+// again, since the totals may have grown. Memory is bounded: at most 24 bytes for each
+// remembered request, and 2^23 requests in 32 seconds; beyond that, they are remembered
+// for less time. It may be used concurrently.
 //
 // Source: docs/specs/dcc.md#retransmission.
 type recent struct {
@@ -31,9 +30,9 @@ const (
 	recentLargest  = 1 << 17 // slots of a table
 )
 
-// A recentKey stands for everything that two transmissions of one request have
-// in common: 62 bits of a hash that is keyed with a secret of the process, so
-// that nobody can make two requests look like one. Its lowest two bits are 0.
+// A recentKey stands for everything that the transmissions of one request have in
+// common: 62 bits of a hash keyed with a secret of the process, so that nobody can make
+// two requests look the same. Its lowest two bits are 0.
 type recentKey uint64
 
 type recentState uint8
@@ -44,8 +43,8 @@ const (
 	recentDone
 )
 
-// key is made of the client's port, version, length, operation, sender and h,
-// p and r, but neither of t nor of the address.
+// key is made from the client's port, version, length, operation, sender and h, p and r,
+// but not from t or the address.
 func (r *recent) key(p *packet, port uint16) recentKey {
 	type identity struct {
 		port    uint16
@@ -63,7 +62,7 @@ func (r *recent) init() { r.seed = maphash.MakeSeed() }
 
 func (r *recent) shard(k recentKey) *recentShard { return &r.shards[k>>58] }
 
-// enter looks a request up and, if it is new, enters it as being counted.
+// enter looks up a request and, if it is new, marks it as being counted.
 func (r *recent) enter(k recentKey, now time.Time) recentState {
 	s := r.shard(k)
 	s.mu.Lock()
@@ -86,10 +85,10 @@ func (r *recent) enter(k recentKey, now time.Time) recentState {
 	return state
 }
 
-// finish says that a request was counted.
+// finish marks a request as counted.
 func (r *recent) finish(k recentKey) { r.set(k, recentDone) }
 
-// forget takes a request back that was not counted.
+// forget removes a request that was not counted.
 func (r *recent) forget(k recentKey) { r.set(k, recentNew) }
 
 func (r *recent) set(k recentKey, state recentState) {
@@ -108,7 +107,7 @@ type recentTable struct {
 	used  int
 }
 
-// full reports whether the table is as large as it may be, and has no room.
+// full reports whether the table has reached its largest size and has no room.
 func (t *recentTable) full() bool {
 	return len(t.slots) >= recentLargest && t.used >= len(t.slots)*3/4
 }

@@ -10,7 +10,7 @@ import (
 // maxGroup is how many reports are counted together.
 const maxGroup = 512
 
-// gather adds to b what else waits.
+// gather adds other waiting batches to b.
 func (s *Server) gather(b *reportBatch, work <-chan *reportBatch) {
 	for len(b.items) < maxGroup {
 		select {
@@ -26,8 +26,8 @@ func (s *Server) gather(b *reportBatch, work <-chan *reportBatch) {
 	}
 }
 
-// write counts a batch of reports, answers them and ends their use. To the
-// clearinghouse it is one request, which waits for the disk once.
+// write counts a batch of reports, answers them and releases it. For the clearinghouse
+// it is one request, which waits for the disk once.
 func (s *Server) write(b *reportBatch, a *asking) {
 	answered := false
 	defer func() {
@@ -50,7 +50,7 @@ func (s *Server) write(b *reportBatch, a *asking) {
 			s.Stats.Deletes.Add(1)
 			s.simple(it)
 		case err != nil:
-			// Counted, but not to be told: the retransmission will ask again.
+			// Counted, but the totals are unknown: the retransmission will look them up.
 			s.fault(it, err)
 		default:
 			s.Stats.Reports.Add(1)
@@ -62,7 +62,7 @@ func (s *Server) write(b *reportBatch, a *asking) {
 	s.release(b)
 }
 
-// release sends the answers of a batch and ends its use.
+// release sends the answers of a batch and frees it.
 func (s *Server) release(b *reportBatch) {
 	b.packets = b.packets[:0]
 	for _, it := range b.items {
@@ -74,9 +74,8 @@ func (s *Server) release(b *reportBatch) {
 	s.batches.Put(b)
 }
 
-// count counts the reports of a batch, does its DELETEs, and looks up what is
-// counted now. It sets b.errs for each item; the error it returns is that of
-// the look-up.
+// count counts the reports of a batch, performs its DELETEs, and looks up the new
+// totals. It sets b.errs for each item and returns the error of the look-up.
 func (s *Server) count(b *reportBatch, a *asking) ([]tally, error) {
 	b.sums, b.errs = b.sums[:0], append(b.errs[:0], make([]error, len(b.items))...)
 	b.up.Reset()
@@ -123,7 +122,7 @@ func (s *Server) count(b *reportBatch, a *asking) ([]tally, error) {
 	return s.book.talliesOf(b.ctx, a, b.sums, b.up.Sigs[:n], b.up.N[:n])
 }
 
-// voteAll passes claims of spam on, those of one reporter together.
+// voteAll passes on claims of spam, grouped by reporter.
 func (s *Server) voteAll(b *reportBatch) {
 	byReporter := make(map[bulkhead.Reporter][]int, 1)
 	for i, it := range b.items {

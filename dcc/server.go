@@ -44,8 +44,8 @@ type Server struct {
 	// Brand becomes part of the header X-DCC-brand-Metrics: letters and digits,
 	// at most 32; "" means DefaultBrand.
 	Brand string
-	// Client looks an id up; nil knows none. It may be called concurrently.
-	// Ids of servers (100 to 32767) may also delete.
+	// Client looks up an ID; nil knows none. It may be called concurrently. IDs of
+	// servers (100 to 32767) may also delete.
 	Client func(id uint32) (Client, bool)
 	// AnonymousFrom lists the networks whose anonymous clients are served; nil
 	// means the machine itself.
@@ -54,23 +54,23 @@ type Server struct {
 	Blocked []netip.Prefix
 	// Keep lists the types that are counted; nil means Body, Fuz1 and Fuz2.
 	Keep []digests.Type
-	// Whitelist returns the checksums that are ok, ok2 or many whatever was counted;
-	// nil means none.
+	// Whitelist returns the checksums that are ok, ok2 or many regardless of counts; nil
+	// means none.
 	Whitelist func() *Whitelist
 	// Rate limits the packets of one client, AnonymousRate also those of one
 	// anonymous client, and AnonymousTotal those of all anonymous clients. None of
 	// them applies to the clients in Exempt.
 	Rate, AnonymousRate, AnonymousTotal door.Rate
 	Exempt                              []netip.Prefix
-	// Writers is how many groups of reports may be under way at once; 0 means
-	// DefaultWriters. A group is all reports that were waiting, up to a limit.
+	// Writers is how many groups of reports may be counted at once; 0 means
+	// DefaultWriters. A group is all waiting reports, up to a limit.
 	Writers int
 	Now     func() time.Time // nil means time.Now
 	Log     *slog.Logger     // nil discards
 	Stats   Stats
 
 	once      sync.Once
-	exposable bool // somebody said whom to serve
+	exposable bool // the clients to serve are configured
 	server    door.PacketServer
 	writing   door.Work
 	work      chan *reportBatch // of the writers
@@ -160,14 +160,15 @@ func (s *Server) ServePacket(pc net.PacketConn) error {
 	return s.writing.During(s.startWriting, func() error { return s.server.ServePacket(pc) })
 }
 
-// Shutdown ends the server when the reports under way are counted, or ctx ends;
-// see [door.PacketServer.Shutdown].
+// Shutdown ends the server when current reports are counted, or ctx ends; see
+// [door.PacketServer.Shutdown].
 func (s *Server) Shutdown(ctx context.Context) error { return s.server.Shutdown(ctx) }
 
 // PacketStats returns the counters of the datagrams.
 func (s *Server) PacketStats() *door.PacketStats { return &s.server.Stats }
 
-// startWriting starts what counts reports, and returns what ends it.
+// startWriting starts the goroutines that count reports, and returns a function that
+// ends them.
 func (s *Server) startWriting() (end func()) {
 	work := make(chan *reportBatch, maxQueued)
 	s.work = work

@@ -15,7 +15,7 @@ import (
 	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
-// Values of white-list entries, beside Many, White and White2.
+// Values of whitelist entries, besides Many, White and White2.
 const (
 	whiteMX     = 0x00FFFFF5 // a relay of ours: look behind it
 	whiteMXDCC  = 0x00FFFFF6 // a relay that has reported already: query only
@@ -32,7 +32,7 @@ type Whitelist struct {
 	subst   map[substitute]uint32
 	headers []string // that substitute entries name, lower case
 	ranges  []addrRange
-	// Options are the options in the file that change what is done with a message.
+	// Options are the options in the file that affect messages.
 	Options WhiteOptions
 	// Ignored lists the options in the file that have no meaning here.
 	Ignored []string
@@ -50,8 +50,8 @@ type addrRange struct {
 	value       uint32
 }
 
-// WhiteOptions are the options of a white list. A nil pointer means that the file
-// does not set the option.
+// WhiteOptions are the options of a whitelist. A nil pointer means that the file does
+// not set the option.
 type WhiteOptions struct {
 	DCC        *bool // dcc-on, dcc-off
 	Grey       *bool // greylist-on, greylist-off
@@ -62,7 +62,7 @@ type WhiteOptions struct {
 	TrapReject bool
 }
 
-// Limits of a white list.
+// Limits of a whitelist.
 const (
 	maxWhiteEntries = 1 << 20
 	maxWhiteDepth   = 4 // files that include each other
@@ -70,10 +70,10 @@ const (
 	maxServerBlock  = 1 << 16 // addresses in a block of a server's file
 )
 
-// ReadWhitelist reads a white list and the files that it includes, by their
-// names within files; nil forbids include. Errors name file and line. A server's
-// list, unlike a client's, can only be asked for sums: its address blocks may
-// hold at most 65,536 addresses.
+// ReadWhitelist reads a whitelist and the files that it includes, by their names within
+// files; nil forbids include. Errors name file and line. A server's list, unlike a
+// client's, can only be queried for sums: its address blocks may hold at most 65,536
+// addresses.
 func ReadWhitelist(files fs.FS, name string, r io.Reader, server bool) (*Whitelist, error) {
 	w := &whiteReader{files: files, server: server, list: &Whitelist{
 		sums: make(map[Checksum]uint32), env: make(map[[16]byte]uint32), subst: make(map[substitute]uint32),
@@ -182,8 +182,7 @@ func (w *whiteReader) include(fields []string, depth int) error {
 	return w.read(name, f, depth+1)
 }
 
-// entry takes a type and a value; line is all of the line, for values with
-// blanks in them.
+// entry adds a type and a value; line is the whole line, for values that contain blanks.
 func (w *whiteReader) entry(value uint32, fields []string, line string) error {
 	kind := strings.ToLower(fields[0])
 	if value == whiteMX || value == whiteMXDCC || value == whiteSubmit {
@@ -398,7 +397,7 @@ func parseThreshold(kind, text string) (map[digests.Type]uint32, error) {
 	return map[digests.Type]uint32{t: uint32(n)}, nil
 }
 
-// lookup returns what the list says of a checksum.
+// lookup returns the value of a checksum in the list.
 func (w *Whitelist) lookup(c *Checksum) (uint32, bool) {
 	if w == nil || len(w.sums) == 0 {
 		return 0, false
@@ -407,7 +406,7 @@ func (w *Whitelist) lookup(c *Checksum) (uint32, bool) {
 	return v, ok
 }
 
-// address returns what the list says of an address: the first entry that holds it.
+// address returns the value of an address: that of the first entry that contains it.
 func (w *Whitelist) address(a netip.Addr) (uint32, bool) {
 	if w == nil || !a.IsValid() {
 		return 0, false
@@ -421,7 +420,7 @@ func (w *Whitelist) address(a netip.Addr) (uint32, bool) {
 	return w.lookup(&Checksum{digests.TypeIP, digests.IPSum(a)})
 }
 
-// recipient returns what the list says of an envelope recipient.
+// recipient returns the value of an envelope recipient.
 func (w *Whitelist) recipient(addr string) (uint32, bool) {
 	if w == nil || len(w.env) == 0 {
 		return 0, false

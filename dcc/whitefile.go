@@ -12,12 +12,12 @@ import (
 	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
-// whiteFileEvery is how often a file is looked at for changes.
+// whiteFileEvery is how often files are checked for changes.
 const whiteFileEvery = 5 * time.Second
 
-// WhiteFiles are white lists in the files of one folder, read again when they
-// change. A file that cannot be read keeps its last list and is logged. Its
-// methods may be called concurrently.
+// WhiteFiles are whitelists in the files of one folder, read again when they change. If
+// a file cannot be read, its last list stays and the error is logged. Its methods may be
+// called concurrently.
 type WhiteFiles struct {
 	// Folder holds the files and what they include.
 	Folder fs.FS
@@ -48,7 +48,7 @@ func (w *whiteSource) same(info fs.FileInfo) bool {
 	return info.ModTime().Equal(w.changed) && info.Size() == w.size
 }
 
-// maxWhiteFiles is how many lists are held; users beyond it are read each time.
+// maxWhiteFiles is how many lists are kept; those of further users are read each time.
 const maxWhiteFiles = 10_000
 
 // NewWhiteFiles returns the lists of the folder at dir.
@@ -110,7 +110,7 @@ func (w *WhiteFiles) refresh(name string, f *whiteFile) error {
 	return nil
 }
 
-// included reports whether the files that a list includes are as they were.
+// included reports whether the files that a list includes are unchanged.
 func (w *WhiteFiles) included(list *Whitelist) bool {
 	for i := range list.included {
 		s := &list.included[i]

@@ -31,8 +31,7 @@ const (
 	GreyWhite
 )
 
-// String returns the name of the operation as the protocol document writes
-// it, or "unknown".
+// String returns the name of the operation as the specification writes it, or "unknown".
 func (o Op) String() string {
 	names := [...]string{"", "NOP", "REPORT", "QUERY", "ANSWER", "ADMN", "OK", "ERROR", "DELETE", "GREY_REPORT", "GREY_QUERY", "GREY_SPAM", "GREY_WHITE"}
 	if o == 0 || int(o) >= len(names) {
@@ -41,7 +40,7 @@ func (o Op) String() string {
 	return names[o]
 }
 
-// Versions of packets. A NOP may carry a later one, to learn ours.
+// Versions of packets. A NOP may have a later one, to learn ours.
 const (
 	MinVersion    = 4
 	MaxVersion    = 12
@@ -63,7 +62,7 @@ const (
 	maxPacket     = 1600
 )
 
-// MaxPassword is the most bytes that a password of a DCC client has.
+// MaxPassword is the largest length of a DCC client's password, in bytes.
 const MaxPassword = 32
 
 // Special totals, docs/specs/dcc.md#answers.
@@ -76,7 +75,7 @@ const (
 
 // Flags of the targets of a REPORT, docs/specs/dcc.md#requests.
 const (
-	targetsSpam = 0x01000000 // the client says that it is spam
+	targetsSpam = 0x01000000 // the client claims that it is spam
 	targetsRep  = 0x02000000 // the sender's reputation made it spam
 	targetsMask = 0x00FFFFFF
 )
@@ -96,7 +95,7 @@ type Checksum struct {
 	Sum  [md5.Size]byte
 }
 
-// A packet is a request as it was read. Its slices share the datagram.
+// A packet is a parsed request. Its slices share the datagram.
 type packet struct {
 	raw     []byte
 	version uint8
@@ -114,11 +113,11 @@ type packet struct {
 	checksums [maxChecksums]Checksum
 }
 
-// errDrop wraps the reasons for which a packet is dropped in silence.
+// errDrop wraps the reasons for dropping a packet silently.
 var errDrop = fmt.Errorf("dcc: %w", bulkhead.ErrMalformed)
 
-// parse reads a request by the rules that a real server enforces; what breaks
-// one is to be dropped in silence.
+// parse reads a request by the rules that a real server enforces; packets that break one
+// are dropped silently.
 //
 // Source: docs/specs/dcc.md#packets to #requests.
 func (p *packet) parse(data []byte) error {
@@ -218,13 +217,12 @@ func (p *packet) parseDelete() error {
 	if len(p.raw) != deleteSize {
 		return fmt.Errorf("%w: DELETE of %d bytes, want %d", errDrop, len(p.raw), deleteSize)
 	}
-	// Packets are read into the memory of earlier ones.
+	// Packets reuse the memory of earlier ones.
 	p.targets, p.spam, p.byRep, p.none, p.n = 0, false, false, false, 1
 	return p.checksums[0].parse(p.body[4:])
 }
 
-// date is what a DELETE or ADMN says of the sender's clock, in seconds since
-// 1970.
+// date is the sender's time in a DELETE or ADMN, in seconds since 1970.
 func (p *packet) date() uint32 { return binary.BigEndian.Uint32(p.body) }
 
 // sign returns the signature of a packet without its own: the MD5 of the
@@ -266,7 +264,7 @@ func (a *answerer) finish(dst []byte, start int) []byte {
 	case a.password != "":
 		sum = sign(a.password, dst[start:])
 	case a.version <= 8:
-		// To old clients, what they sent themselves is the key.
+		// For old clients, bytes that they sent themselves are the key.
 		var buf [16 + maxPacket]byte
 		copy(buf[:], a.id[:])
 		sum = md5.Sum(append(buf[:16], dst[start:]...))
@@ -295,8 +293,7 @@ func (a *answerer) error(dst []byte, serverID uint32, text string) []byte {
 	return a.finish(append(dst, 0), start)
 }
 
-// A Total is what is known about one checksum: the targets with this report, and
-// before it.
+// A Total is the count of one checksum: the targets with this report, and before it.
 type Total struct {
 	Current, Previous uint32
 }

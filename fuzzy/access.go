@@ -40,7 +40,7 @@ func (s *Server) read(j *job) error {
 	return ParseRequest(plain, &j.req)
 }
 
-// sharedWith returns the shared key for j, computing it within the limits.
+// sharedWith returns the shared key for j, and computes it if the limits allow.
 func (s *Server) sharedWith(j *job) (*sharedKey, error) {
 	id := sharedID{server: j.key.Public, client: [32]byte(j.data[offPublic:offNonce])}
 	if k := s.shared.get(&id); k != nil {
@@ -57,7 +57,7 @@ func (s *Server) sharedWith(j *job) (*sharedKey, error) {
 	return k, nil
 }
 
-// refusal returns the code with which a request is refused, 0 if it is not.
+// refusal returns the code that refuses a request, 0 if it is allowed.
 func (s *Server) refusal(j *job) int32 {
 	update := j.req.Command == Write || j.req.Command == Delete
 	if j.key == nil {
@@ -92,5 +92,5 @@ func (j *job) reporter() bulkhead.Reporter {
 	return r
 }
 
-// hides reports whether the client of j is not told of a list.
+// hides reports whether a list is hidden from the client of j.
 func (j *job) hides(flag uint8) bool { return j.key != nil && slices.Contains(j.key.Hidden, flag) }

@@ -22,14 +22,14 @@ type job struct {
 	silent bool // gets no answer
 	update bool // is answered by Server.updateAll
 
-	packet *door.Packet // of an update that is under way
+	packet *door.Packet // of a pending update
 	ctx    context.Context
 	recent *recentEntry
-	less   bool // of an update that leaves a part of what was written
+	less   bool // of an update that removes only part of a weight
 	err    error
 }
 
-// scratch is what answering a batch needs, reused.
+// scratch is memory for answering a batch, reused.
 type scratch struct {
 	jobs      []*job
 	spare     []*job
@@ -77,8 +77,8 @@ func (j *job) reset(client netip.AddrPort, data []byte) {
 	j.reply = Reply{Extra: j.reply.Extra[:0]}
 }
 
-// detach hands an update to the writers. Where they are too busy the request is
-// dropped: the client sends it again.
+// detach hands an update to the writers. If they are too busy, the request is dropped:
+// the client sends it again.
 func (s *Server) detach(ctx context.Context, p *door.Packet, j *job) {
 	u := new(job)
 	*u = *j
@@ -96,7 +96,7 @@ func (s *Server) detach(ctx context.Context, p *door.Packet, j *job) {
 	}
 }
 
-// gather adds what else waits, up to the capacity of jobs.
+// gather adds other waiting updates, up to the capacity of jobs.
 func gather(jobs []*job, updates <-chan *job) []*job {
 	for len(jobs) < cap(jobs) {
 		select {
@@ -112,7 +112,7 @@ func gather(jobs []*job, updates <-chan *job) []*job {
 	return jobs
 }
 
-// finishUpdates does detached updates and sends their answers.
+// finishUpdates performs detached updates and sends their answers.
 func (s *Server) finishUpdates(jobs []*job) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -131,7 +131,7 @@ func (s *Server) finishUpdates(jobs []*job) {
 	}
 }
 
-// answer does everything for the jobs of sc but updates, which it marks.
+// answer answers all jobs of sc except updates, which it marks.
 func (s *Server) answer(ctx context.Context, sc *scratch) {
 	sc.checks = sc.checks[:0]
 	for _, j := range sc.jobs {
@@ -175,8 +175,8 @@ func (s *Server) dispatch(sc *scratch, j *job) {
 	}
 }
 
-// recognise marks an update to be done, unless it is a retransmission: of one
-// that was done it repeats the answer, of one that is under way it stays silent.
+// recognise marks an update to be done, unless it is a retransmission: then it repeats
+// the answer if the update is done, or stays silent.
 func (s *Server) recognise(j *job) {
 	e, state := s.recent.enter(j.recentID(), s.Now())
 	switch state {
@@ -196,7 +196,7 @@ func (j *job) accept() { j.reply.Prob, j.reply.Value, j.reply.Flag = 1, 0, uint3
 func (j *job) refuse(code int32) {
 	j.reply.Prob, j.reply.Value, j.reply.Flag = 0, code, 0
 	if j.req.Version <= 4 && !j.req.LongForm && (code == CodeForbidden || code == CodeEncryption) {
-		j.reply.Value = CodeRefused // the one code that old clients know
+		j.reply.Value = CodeRefused // the only code that old clients know
 	}
 }
 
@@ -216,7 +216,7 @@ func (s *Server) appendOut(dst []byte, j *job) []byte {
 	return out
 }
 
-// status is the code that tells a client of an error of the clearinghouse.
+// status returns the code for an error of the clearinghouse.
 func (s *Server) status(err error) int32 {
 	switch {
 	case errors.Is(err, bulkhead.ErrForbidden), errors.Is(err, bulkhead.ErrUnauthorised):

@@ -9,22 +9,22 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 )
 
-// A pendingCheck is a check while its questions are asked.
+// A pendingCheck is a check in progress.
 type pendingCheck struct {
 	job   *job
-	asked bool // in the present round
-	first int  // of the counts it asked for in the present round
+	asked bool // in the current round
+	first int  // of its counts in the current round
 	judge int  // of the judgements
 	hits  []hit
 	near  []uint8 // lists on which a band of the first half is known
 	voted bool    // a band of the first half is listed by votes
-	// even and evenVoted are the answers for the first half: of each list in
-	// near, and of the votes.
+	// even and evenVoted are the results for the first half: of each list in near, and
+	// of the votes.
 	even, evenVoted []bulkhead.Look
-	// takenToo: what was taken away is among the questions of this round.
+	// takenToo says that this round also looks up what was taken away.
 	takenToo bool
 	deleted  bool // a digest is known to be deleted
-	// held is what is known of bands of which some were deleted once.
+	// held are bands of which some were deleted once.
 	held  []heldBands
 	state checkState
 }
@@ -39,18 +39,18 @@ const (
 	checkClosed                   // settled: hits is final
 )
 
-// questions are signatures of many checks that are looked up together: first
-// those whose counts are wanted, then those whose judgement is.
+// questions are signatures of many checks that are looked up together: first those for
+// counts, then those for judgements.
 type questions struct {
 	sigs, judged  []bulkhead.Signature
 	looks, judges []bulkhead.Look
-	// counted: they ask for checks that were counted, or for no client at all.
+	// counted says that the checks were counted against a limit, or have no client.
 	counted bool
 }
 
 func (q *questions) reset() { q.sigs, q.judged = q.sigs[:0], q.judged[:0] }
 
-// ask asks the questions. Those of all rounds of some checks count as one check.
+// ask looks up the questions. All rounds of some checks count as one check.
 func (q *questions) ask(ctx context.Context, house bulkhead.Counter) error {
 	aside := func() (what bulkhead.Aspect) {
 		if q.counted {
@@ -71,17 +71,17 @@ func (q *questions) ask(ctx context.Context, house bulkhead.Counter) error {
 	return err
 }
 
-// A round is one set of questions: which checks ask, what each of them asks,
-// and what it makes of the answers.
+// A round is one set of questions: which checks take part, what each looks up, and how
+// it uses the results.
 type round struct {
 	of   checkState
 	ask  func(s *Server, q *questions, c *pendingCheck, flags []uint8)
 	take func(s *Server, c *pendingCheck, looks, judges []bulkhead.Look, flags []uint8)
 }
 
-// rounds are in their order: digests; of those known, the other counters; what
-// other front doors say of those unknown; half the bands of those still
-// unknown; all bands where one is known.
+// The rounds, in order: digests; the other counters of known ones; judgements by other
+// front doors of unknown ones; half the bands of those still unknown; all bands if one
+// is known.
 var rounds = [...]round{
 	{checkOpen, askDigests, takeDigests},
 	{checkExact, askCopies, takeCopies},
@@ -92,7 +92,7 @@ var rounds = [...]round{
 	{checkNear, askNearSince, takeNearSince},
 }
 
-// check answers sc.checks. The questions of all of them are asked together.
+// check answers sc.checks, with the look-ups of all of them together.
 func (s *Server) check(ctx context.Context, sc *scratch) {
 	flags := s.lists.inUse()
 	q := &sc.questions
@@ -139,9 +139,9 @@ func (s *Server) check(ctx context.Context, sc *scratch) {
 	}
 }
 
-// cleared reports whether the clearinghouse's white list has the digest of a check
-// that found something, or one of its bands: a list holds them in counters of its
-// own, which the white list does not know.
+// cleared reports whether the digest of a hit, or one of its bands, is on the
+// clearinghouse's whitelist: a list holds them in counters of its own, which the
+// whitelist does not know.
 func (s *Server) cleared(c *pendingCheck) bool {
 	if s.Cleared == nil || len(c.hits) == 0 {
 		return false
@@ -168,15 +168,14 @@ func takeDigests(s *Server, c *pendingCheck, looks, _ []bulkhead.Look, flags []u
 		}
 	}
 	if len(c.hits) > 0 {
-		// Of what was written here, the counts say all there is to say.
+		// For digests written here, the counts are sufficient.
 		if c.state = checkExact; sure {
 			c.state = checkClosed
 		}
 	}
 }
 
-// askCopies asks for the other counters of digests that are known, and for what
-// was taken from them.
+// askCopies looks up the other counters of known digests, and what was taken from them.
 func askCopies(s *Server, q *questions, c *pendingCheck, _ []uint8) {
 	d := &c.job.req.Digest
 	takenToo := s.lists.taken.Seen()
@@ -196,7 +195,7 @@ func takeCopies(_ *Server, c *pendingCheck, looks, _ []bulkhead.Look, _ []uint8)
 		sure := h.confirm(&looks[0], &looks[1])
 		looks = looks[2:]
 		if c.takenToo {
-			// One of the two alone would be shown by error now and then.
+			// One of the two alone may be a filter error.
 			h.account.Taken, h.account.Deletes = min(looks[0].Sightings, looks[1].Sightings), looks[2].Sightings
 			looks = looks[3:]
 		}
@@ -213,8 +212,8 @@ func takeCopies(_ *Server, c *pendingCheck, looks, _ []bulkhead.Look, _ []uint8)
 	}
 }
 
-// settle takes what was taken away from the hits of a digest, and closes the check
-// unless bands may say more.
+// settle subtracts what was taken away from the hits of a digest, and closes the check
+// unless bands may add something.
 func (c *pendingCheck) settle() {
 	left := c.hits[:0]
 	for _, h := range c.hits {
@@ -226,17 +225,17 @@ func (c *pendingCheck) settle() {
 		left = append(left, h)
 	}
 	c.hits = left
-	// A digest that was deleted is gone, whatever its bands say. One whose
-	// counters do not make it sure is left to its bands.
+	// A deleted digest is gone, whatever its bands say. An uncertain one depends on its
+	// bands.
 	c.state = checkOpen
 	if len(left) > 0 || c.deleted || !c.job.req.Shingled {
 		c.state = checkClosed
 	}
 }
 
-// confirm takes the second and third counter of a digest, and reports whether
-// all of them together could be shown by error with a probability of at most
-// maxChance. The third is there only if the digest was written without shingles.
+// confirm adds the second and third counter of a digest, and reports whether the
+// probability that filter errors show all of them is at most maxChance. The third exists
+// only if the digest was written without shingles.
 func (h *hit) confirm(second, third *bulkhead.Look) bool {
 	for _, f := range [...]*bulkhead.Look{second, third} {
 		if f.Sightings > 0 {
@@ -247,14 +246,14 @@ func (h *hit) confirm(second, third *bulkhead.Look) bool {
 	return second.Sightings > 0 && h.chance <= maxChance
 }
 
-// askVotes asks what other front doors say of the digest.
+// askVotes looks up what other front doors know of the digest.
 func askVotes(s *Server, q *questions, c *pendingCheck, _ []uint8) {
 	if len(s.SpamFlags) > 0 {
 		q.judged = append(q.judged, plainSignature(&c.job.req.Digest))
 	}
 }
 
-// takeVotes: what another front door listed is found under the list for spam.
+// takeVotes makes digests listed by another front door hits on the spam list.
 func takeVotes(s *Server, c *pendingCheck, _, judges []bulkhead.Look, _ []uint8) {
 	l := &judges[0]
 	switch c.voted = true; l.Judged {
@@ -262,7 +261,7 @@ func takeVotes(s *Server, c *pendingCheck, _, judges []bulkhead.Look, _ []uint8)
 		c.hits = append(c.hits, hit{flag: s.SpamFlags[0], value: listingValue(float64(l.Confidence), 1), first: seconds(l)})
 		c.state = checkClosed
 	case bulkhead.Revoked:
-		// A revocation of the very message outweighs its bands.
+		// A revocation of the message itself overrides its bands.
 		c.voted = false
 	}
 	if !c.job.req.Shingled {
@@ -270,10 +269,10 @@ func takeVotes(s *Server, c *pendingCheck, _, judges []bulkhead.Look, _ []uint8)
 	}
 }
 
-// half is how many bands are asked for first: those of even number. Of texts
-// that have enough bands in common with a stored one, 97 in 100 have one of these
-// too at 20 equal shingles and 99 at 24, and nearly all unrelated texts have none,
-// so that their other bands need no look-up.
+// half is how many bands are looked up first: the even ones. If a text has enough bands
+// in common with a stored one, at least one of these is among them in 97 of 100 cases at
+// 20 equal shingles and in 99 at 24. Nearly all unrelated texts have none, so their
+// other bands need no look-up.
 const half = rspamd.Bands / 2
 
 func askHalf(_ *Server, q *questions, c *pendingCheck, flags []uint8) {
@@ -317,7 +316,7 @@ func takeHalf(_ *Server, c *pendingCheck, looks, judges []bulkhead.Look, flags [
 	}
 }
 
-// askBands asks for the other half where the first has something.
+// askBands looks up the other half if the first has a hit.
 func askBands(s *Server, q *questions, c *pendingCheck, _ []uint8) {
 	c.takenToo = s.lists.taken.Seen()
 	for _, flag := range c.near {
@@ -373,7 +372,7 @@ func interleave(all *[rspamd.Bands]bulkhead.Look, even, odd []bulkhead.Look) {
 	}
 }
 
-// tell puts what a check found into its reply.
+// tell puts the result of a check into its reply.
 func (s *Server) tell(c *pendingCheck) {
 	j := c.job
 	hits := slices.DeleteFunc(c.hits, func(h hit) bool { return j.hides(h.flag) })

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A Client asks a fuzzy storage, ours or rspamd's. Its methods may be called
+// A Client queries a fuzzy storage, ours or rspamd's. Its methods may be called
 // concurrently; requests wait for each other.
 type Client struct {
 	// Timeout is how long an answer may take before the request is sent again;
@@ -110,8 +110,8 @@ func (c *Client) datagram(r *Request) ([]byte, error) {
 	return sealRequest(nil, c.server, &c.own.Public, c.shared, plain)
 }
 
-// await reads replies until the one with the given tag comes. What cannot be
-// read is passed over: it may be anybody's.
+// await reads replies until one has the given tag. Unreadable ones are skipped: anybody
+// may have sent them.
 func (c *Client) await(ctx context.Context, tag uint32, deadline time.Time) (Reply, error) {
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
 		deadline = d
@@ -142,7 +142,7 @@ func (c *Client) await(ctx context.Context, tag uint32, deadline time.Time) (Rep
 	}
 }
 
-// Check asks for a digest and, if shingles is not nil, for near copies.
+// Check looks up a digest and, if shingles is not nil, near copies.
 func (c *Client) Check(ctx context.Context, digest [DigestSize]byte, shingles *[32]uint64) (Reply, error) {
 	r := Request{Command: Check, Digest: digest}
 	if shingles != nil {

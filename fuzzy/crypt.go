@@ -33,7 +33,7 @@ func isEncrypted(data []byte) bool {
 	return len(data) >= cryptHeader+commandSize && string(data[:len(magic)]) == magic
 }
 
-// A sharedKey is what both sides of a pair of keys derive, called nm in
+// A sharedKey is derived by both sides of a pair of keys, and called nm in
 // docs/specs/rspamd-fuzzy.md#encryption.
 type sharedKey [32]byte
 
@@ -83,7 +83,7 @@ func (k *sharedKey) seal(dst, nonce, plain []byte) ([]byte, error) {
 }
 
 // open decrypts text in place and returns it, or an error that wraps
-// bulkhead.ErrUnauthorised if the MAC is not right.
+// bulkhead.ErrUnauthorised if the MAC is wrong.
 func (k *sharedKey) open(nonce, mac, text []byte) ([]byte, error) {
 	c, polyKey, err := k.cipher(nonce)
 	if err != nil {
@@ -114,9 +114,9 @@ func (k *sharedKey) openReply(data []byte) ([]byte, error) {
 	return k.open(data[:nonceSize], data[nonceSize:replyOverhead], data[replyOverhead:])
 }
 
-// A sharedKeys caches shared keys, which cost an X25519 multiplication each,
-// for at most twice its size: two halves, of which the older is dropped when
-// the newer is full. It may be used concurrently.
+// A sharedKeys caches shared keys, each of which costs an X25519 multiplication. It
+// holds up to twice its size in two halves: when the newer half is full, the older is
+// dropped. It may be used concurrently.
 type sharedKeys struct {
 	size int
 

@@ -1,5 +1,5 @@
-// Package fuzzy speaks the protocol of rspamd's fuzzy storage: a [Server] that
-// rspamd's fuzzy_check uses unchanged, and a [Client].
+// Package fuzzy implements the protocol of rspamd's fuzzy storage: a [Server] for
+// unmodified fuzzy_check modules, and a [Client].
 //
 // Source: docs/specs/rspamd-fuzzy.md.
 //
@@ -8,10 +8,10 @@
 //	err = s.ServePacket(pc) // until s.Shutdown, then door.ErrServerClosed
 //	err = s.Serve(l)        // the same over TCP
 //
-// # What is stored
+// # Storage
 //
-// A store of filters cannot hold records, so everything that a client may ask for is
-// kept as counts of signatures in the tally:
+// Filters cannot hold records, so everything that a client may look up is kept as counts
+// of signatures in the tally:
 //
 //   - the weight of a digest on a list (flag): two or three accounts (package
 //     ledger) of what was added, all of which must show it, and of what was taken
@@ -21,10 +21,9 @@
 //   - which lists are in use at all: a counter for each.
 //
 // A near copy is found when at least three bands agree, as they do when 20 of 32
-// shingles are equal, and when so many agree that the probability of all of them
-// being wrong by chance is at most 1e-5. A text therefore costs 22 signatures.
+// shingles are equal, and enough that the probability of a chance match is at most 1e-5.
+// So a text costs 22 signatures.
 //
-// A write to a list that stands for spam or ham is also a vote on the digest itself.
-// So mail reported here is known to the other front doors, and a digest listed
-// through them is found here.
+// A write to a spam or ham list is also a vote on the digest itself. So other front
+// doors know mail reported here, and a digest listed through them is found here.
 package fuzzy

@@ -10,13 +10,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/ledger"
 )
 
-// lists knows which lists are in use, so that checks ask for those only. The
-// counters in the clearinghouse say it for the whole network; lists follows
-// them. It may be used concurrently.
+// lists knows which lists are in use, so that checks look up only those. It follows
+// counters in the clearinghouse, which count the lists of the whole network. It may be
+// used concurrently.
 type lists struct {
 	current atomic.Pointer[[]uint8]
-	// taken says that something was taken away once: a negative write, or a
-	// delete. Until then nobody need ask for it.
+	// taken is set once something was taken away, by a negative write or a delete. Until
+	// then it is not looked up.
 	taken *ledger.Mark
 
 	mu     sync.Mutex // guards changes of current, and what follows

@@ -7,12 +7,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// raised remembers for raisedTime by how much writes raised digests and bands, so
-// that texts with common bands raise those together by the largest weight of one
-// digest, and not by the sum: a mail's plain text and its HTML are learnt as two
-// digests with much the same shingles, and a near copy of it would be found with
-// twice the weight of the mail itself. It holds a bounded number of them, and may
-// be used concurrently.
+// raised remembers for raisedTime how much writes raised digests and bands, so that
+// texts with common bands raise those by the largest weight of one digest, and not by
+// the sum. A mail's plain text and its HTML are learnt as two digests with much the same
+// shingles; otherwise a near copy would be found with twice the weight of the mail
+// itself. Its size is bounded, and it may be used concurrently.
 type raised struct {
 	mu     sync.Mutex
 	totals map[bulkhead.Signature]*total
@@ -20,7 +19,7 @@ type raised struct {
 	next   int
 }
 
-// A total is by how much a counter was raised since it was entered.
+// A total is how much a counter was raised since it was entered.
 type total struct {
 	sig   bulkhead.Signature
 	since time.Time
@@ -31,7 +30,7 @@ func newRaised(size int) *raised {
 	return &raised{totals: make(map[bulkhead.Signature]*total), ring: make([]*total, size)}
 }
 
-// digest adds n to what a digest was raised by, and returns the sum.
+// digest adds n to the total of a digest, and returns the sum.
 func (r *raised) digest(sig bulkhead.Signature, n uint32, now time.Time) uint32 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,8 +39,8 @@ func (r *raised) digest(sig bulkhead.Signature, n uint32, now time.Time) uint32 
 	return t.n
 }
 
-// band returns by how much a write of n to a digest raises a band of its text,
-// when the digest comes to the given sum by it.
+// band returns how much a write of n to a digest raises a band of its text, if the
+// digest's total becomes sum.
 func (r *raised) band(sig bulkhead.Signature, n, sum uint32, now time.Time) uint32 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,8 +68,8 @@ func (r *raised) at(sig bulkhead.Signature, now time.Time) (t *total, known bool
 	return t, false
 }
 
-// forget forgets counters: the write that raised them failed, or something is
-// taken from them.
+// forget removes counters: the write that raised them failed, or something is taken from
+// them.
 func (r *raised) forget(sigs []bulkhead.Signature) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// recent recognises retransmitted updates: a client that hears no answer sends
-// the same datagram again, and it must not count twice. It remembers a bounded
-// number of updates for recentTime. It may be used concurrently.
+// recent recognises retransmitted updates: a client without an answer sends the same
+// datagram again, and it must not count twice. It remembers a bounded number of updates
+// for recentTime. It may be used concurrently.
 type recent struct {
 	mu      sync.Mutex
 	entries map[recentID]*recentEntry
@@ -37,7 +37,7 @@ func newRecent(size int) *recent {
 	return &recent{entries: make(map[recentID]*recentEntry), ring: make([]*recentEntry, size)}
 }
 
-// recentID tells updates apart: by client, its key, and the whole command.
+// recentID identifies an update: its client, key, and whole command.
 func (j *job) recentID() (id recentID) {
 	h := sha256.New()
 	addr := j.client.Addr().As16()
@@ -56,7 +56,7 @@ func (j *job) recentID() (id recentID) {
 	return id
 }
 
-// enter looks an update up and, if it is new, enters it as under way.
+// enter looks up an update and, if it is new, marks it as pending.
 func (r *recent) enter(id recentID, now time.Time) (*recentEntry, recentState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,14 +75,14 @@ func (r *recent) enter(id recentID, now time.Time) (*recentEntry, recentState) {
 	return e, recentNew
 }
 
-// finish says that an update was done.
+// finish marks an update as done.
 func (r *recent) finish(e *recentEntry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.done = true
 }
 
-// forget takes an update back that was not done.
+// forget removes an update that was not done.
 func (r *recent) forget(e *recentEntry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

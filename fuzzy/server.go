@@ -19,12 +19,12 @@ import (
 // Defaults of a [Server].
 const (
 	DefaultSharedKeys = 4096             // pairs of keys whose shared key is remembered
-	DefaultWriters    = 8                // groups of updates under way at once
-	listsRefresh      = 2 * time.Second  // how soon a list that another node filled is served
+	DefaultWriters    = 8                // groups of concurrent updates
+	listsRefresh      = 2 * time.Second  // how soon a list filled by another node is served
 	recentTime        = 10 * time.Second // how long a retransmitted update is recognised
-	recentSize        = 1 << 16          // updates that are remembered for it
-	raisedTime        = 10 * time.Minute // how long texts with common bands are learnt as one
-	raisedSize        = 1 << 17          // digests and bands that are remembered for it
+	recentSize        = 1 << 16          // updates remembered
+	raisedTime        = 10 * time.Minute // how long texts with common bands count as one
+	raisedSize        = 1 << 17          // digests and bands remembered
 )
 
 // A Server is a fuzzy storage. Set the fields before Serve and do not change them
@@ -32,8 +32,8 @@ const (
 // updates from the machine itself.
 type Server struct {
 	Clearinghouse bulkhead.Clearinghouse
-	// Keys are the key pairs that requests may be encrypted to, the first being
-	// the one for requests that name none of them.
+	// Keys are the key pairs for encrypted requests; the first also serves requests that
+	// name none of them.
 	Keys []*Key
 	// EncryptedOnly refuses plain requests.
 	EncryptedOnly bool
@@ -45,38 +45,35 @@ type Server struct {
 	UpdateFrom []netip.Prefix
 	// Blocked lists networks that get no answer.
 	Blocked []netip.Prefix
-	// SpamFlags and HamFlags are the lists that stand for spam and ham among all
-	// front doors: a write to them is a vote, and a digest that the node has listed
-	// for other reasons is answered with the first of SpamFlags. Nil means 1 and 11,
-	// and 3 and 13, the lists FUZZY_DENIED and FUZZY_WHITE of rspamd's documentation;
-	// empty means none.
+	// SpamFlags and HamFlags are the lists for spam and ham. A write to them is a vote,
+	// and a digest listed through another door is answered with the first of SpamFlags.
+	// Nil means 1 and 11, and 3 and 13, the lists FUZZY_DENIED and FUZZY_WHITE of
+	// rspamd's documentation; empty means none.
 	SpamFlags, HamFlags []uint8
-	// Cleared reports whether the clearinghouse's white list has one of the
-	// signatures of a message. Such a message is not found. nil clears nothing.
+	// Cleared reports whether one of a message's signatures is on the clearinghouse's
+	// whitelist. Such a message is not found. nil clears nothing.
 	Cleared func([]bulkhead.Signature) bool
 	// Rate limits the requests of one client, Exempt lists clients that it does
 	// not apply to; see door.PacketServer.
 	Rate   door.Rate
 	Exempt []netip.Prefix
-	// NewKeys limits how many clients with keys of their own may come from one
-	// network: each costs a multiplication on the curve. The zero Rate means 20/s,
-	// 200 at once.
+	// NewKeys limits clients with new keys from one network: each costs a multiplication
+	// on the curve. The zero Rate means 20/s, 200 at once.
 	NewKeys door.Rate
 	// SharedKeys is the size of the cache of shared keys; 0 means
 	// DefaultSharedKeys.
 	SharedKeys int
-	// Writers is how many groups of updates may be under way at once; 0 means
-	// DefaultWriters.
+	// Writers is how many groups of updates may run at once; 0 means DefaultWriters.
 	Writers int
-	// Stored returns the number of digests for the command stat; nil means what
-	// this server has accepted since it started.
+	// Stored returns the number of digests for the command stat; nil means the number
+	// accepted since the server started.
 	Stored func() uint64
 	Now    func() time.Time // nil means time.Now
 	Log    *slog.Logger     // nil discards
 	Stats  Stats
 
 	once    sync.Once
-	limited bool // somebody said who may update
+	limited bool // the clients that may update are configured
 	server  door.PacketServer
 	conns   door.StreamServer
 	reading door.Work
@@ -91,7 +88,7 @@ type Server struct {
 	scratch sync.Pool
 }
 
-// A Key is one of a server's key pairs and what clients that use it may do.
+// A Key is one of a server's key pairs and the rights of clients that use it.
 type Key struct {
 	KeyPair
 	Name string // for logs
@@ -100,7 +97,7 @@ type Key struct {
 	Account string
 	// Update allows writes and deletes.
 	Update bool
-	// Expires is when the key's use ends; the zero Time means never.
+	// Expires is when the key becomes invalid; the zero Time means never.
 	Expires time.Time
 	// Hidden names the lists that are not shown to clients of this key.
 	Hidden []uint8
@@ -193,8 +190,8 @@ func (s *Server) Serve(l net.Listener) error {
 	return s.reading.During(s.startRefresh, func() error { return s.conns.Serve(l) })
 }
 
-// Shutdown ends the server when the updates under way are done and the requests of
-// connections answered, or ctx ends; see [door.PacketServer.Shutdown] and
+// Shutdown ends the server when current updates are done and the requests of connections
+// answered, or ctx ends; see [door.PacketServer.Shutdown] and
 // [door.StreamServer.Shutdown].
 func (s *Server) Shutdown(ctx context.Context) error {
 	return door.ShutdownBoth(ctx, &s.server, &s.conns)
@@ -206,7 +203,7 @@ func (s *Server) PacketStats() *door.PacketStats { return &s.server.Stats }
 // ConnStats returns the counters of the connections.
 func (s *Server) ConnStats() *door.ConnStats { return &s.conns.Stats }
 
-// startRefresh starts what looks for lists, and returns what ends it.
+// startRefresh starts looking for lists in use, and returns a function that ends it.
 func (s *Server) startRefresh() (end func()) {
 	var background sync.WaitGroup
 	refreshing, stop := context.WithCancel(context.Background())
@@ -217,7 +214,8 @@ func (s *Server) startRefresh() (end func()) {
 	}
 }
 
-// startWriting starts what does the updates of datagrams, and returns what ends it.
+// startWriting starts the goroutines that perform updates of datagrams, and returns a
+// function that ends them.
 func (s *Server) startWriting() (end func()) {
 	updates := make(chan *job, door.DefaultMaxDetached)
 	s.updates = updates
@@ -237,8 +235,7 @@ func (s *Server) startWriting() (end func()) {
 	}
 }
 
-// checkExposure refuses an address of the network for a server that nobody has
-// restricted.
+// checkExposure refuses an address that others can reach if access is not restricted.
 func (s *Server) checkExposure(a net.Addr) error {
 	if !s.limited && door.Exposed(a) {
 		return fmt.Errorf("fuzzy: %s can be reached from the network: configure keys, or the networks that may update", a)
@@ -274,7 +271,7 @@ func (s *Server) stream(ctx context.Context, c *door.Conn) {
 			s.updateAll(ctx, []*job{j})
 		}
 		if j.silent {
-			return // what cannot be read cannot be answered, nor what follows it
+			return // after an unreadable frame the stream is out of step
 		}
 		out = s.appendOut(append(out[:0], 0, 0), j)
 		out[0], out[1] = byte(len(out)-2), byte((len(out)-2)>>8)

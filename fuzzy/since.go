@@ -13,7 +13,7 @@ func appendSince(dst []bulkhead.Signature, r *Request, flag uint8, b *ledger.Bal
 	return append(dst, counterSignature(r, flag, b.Since(ledger.AddedSince), i), counterSignature(r, flag, b.Since(ledger.TakenSince), i))
 }
 
-// askSince asks for what was written to digests since they were deleted.
+// askSince looks up what was written to digests since they were deleted.
 func askSince(_ *Server, q *questions, c *pendingCheck, _ []uint8) {
 	for i := range c.hits {
 		if h := &c.hits[i]; h.account.Deletes > 0 {
@@ -41,14 +41,14 @@ type heldBands struct {
 	accounts [rspamd.Bands]ledger.Balance
 }
 
-// take puts what was taken away into the accounts.
+// take adds what was taken away to the accounts.
 func (h *heldBands) take(taken, deletes []bulkhead.Look) {
 	for b := range h.accounts {
 		h.accounts[b].Taken, h.accounts[b].Deletes = taken[b].Sightings, deletes[b].Sightings
 	}
 }
 
-// hit judges what is left of the bands.
+// hit returns the hit of the remaining bands.
 func (h *heldBands) hit() (hit, bool) {
 	for b := range h.looks {
 		h.accounts[b].Added = h.looks[b].Sightings
@@ -57,7 +57,7 @@ func (h *heldBands) hit() (hit, bool) {
 	return nearHit(h.flag, h.looks[:])
 }
 
-// askNearSince asks for what was written to bands since they were deleted.
+// askNearSince looks up what was written to bands since they were deleted.
 func askNearSince(_ *Server, q *questions, c *pendingCheck, _ []uint8) {
 	for i := range c.held {
 		h := &c.held[i]
@@ -79,7 +79,7 @@ func takeNearSince(_ *Server, c *pendingCheck, looks, _ []bulkhead.Look, _ []uin
 			}
 		}
 		if near, ok := h.hit(); ok {
-			// What was written to a list goes before votes.
+			// Weights on a list take precedence over votes.
 			c.hits = slices.DeleteFunc(c.hits, func(o hit) bool { return o.flag == h.flag })
 			c.hits = append(c.hits, near)
 		}

@@ -11,18 +11,18 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 )
 
-// maxLists is how many lists (flags) may be in use at once: each costs every
-// check a look-up for its digest and 10 for its shingles.
+// maxLists is how many lists (flags) may be in use at once: each costs every check one
+// look-up for its digest and 10 for its shingles.
 const maxLists = 24
 
-// The counters of an account, but for those since a delete.
+// The counters of an account, except those since a delete.
 var (
 	added   = ledger.Part{Kind: ledger.Added}
 	taken   = ledger.Part{Kind: ledger.Taken}
 	deletes = ledger.Part{Kind: ledger.Deletes}
 )
 
-// kind is the byte that stands for a counter in its signature.
+// kind is the byte of a counter in its signature.
 func kind(p ledger.Part) byte {
 	const since = 3 // and 4, for each delete
 	switch p.Kind {
@@ -38,7 +38,7 @@ func kind(p ledger.Part) byte {
 	return since + 2*p.Epoch + 1
 }
 
-// counterSignature is a counter of account i of a message on a list: of its digest,
+// counterSignature returns a counter of account i of a message on a list: of its digest,
 // and then of its bands or of the third copy of its digest.
 func counterSignature(r *Request, flag uint8, p ledger.Part, i int) bulkhead.Signature {
 	if i >= 2 && r.Shingled {
@@ -47,7 +47,7 @@ func counterSignature(r *Request, flag uint8, p ledger.Part, i int) bulkhead.Sig
 	return digestSignature(&r.Digest, flag, p, byte(i))
 }
 
-// listOf is the number of a counter's list of bands.
+// listOf returns the number of a counter's list of bands.
 func listOf(flag uint8, p ledger.Part) uint32 { return uint32(flag) | uint32(kind(p))<<8 }
 
 // numAccounts is how many accounts a message has on each list.
@@ -58,12 +58,12 @@ func numAccounts(r *Request) int {
 	return 3
 }
 
-// digestSignature is a counter of a digest on a list. The digest gives 60 of
-// its 64 bytes: as good as all, and the rest says what is counted.
+// digestSignature returns a counter of a digest on a list. The digest gives 60 of its 64
+// bytes, which is practically unique; the rest identifies the counter.
 //
-// One counter of a filter shows a digest that was never written once in some
-// hundred times. So each digest has a second one, and a third if it has no
-// shingles that could speak for it: copies 1 and 2.
+// About one in a hundred filter look-ups shows a counter that was never raised. So each
+// digest has a second one, and a third if it has no shingles to confirm it: copies 1 and
+// 2.
 func digestSignature(digest *[DigestSize]byte, flag uint8, p ledger.Part, copy byte) bulkhead.Signature {
 	sum := *digest
 	sum[60], sum[61], sum[62], sum[63] = flag, kind(p), 'f', copy
@@ -75,12 +75,12 @@ func plainSignature(digest *[DigestSize]byte) bulkhead.Signature {
 	return bulkhead.MustSignature(bulkhead.RspamdText, digest[:])
 }
 
-// listSignature is the counter that says that a list is in use.
+// listSignature is the counter of a list in use.
 func listSignature(flag uint8) bulkhead.Signature {
 	return bulkhead.MustSignature(bulkhead.RspamdText, append([]byte("bulkhead fuzzy list "), flag))
 }
 
-// takenSignature is the counter that says that anything was ever taken away.
+// takenSignature is the counter that shows that anything was ever taken away.
 func takenSignature() bulkhead.Signature {
 	return bulkhead.MustSignature(bulkhead.RspamdText, []byte("bulkhead fuzzy taken"))
 }
@@ -89,16 +89,15 @@ func appendBands(dst []bulkhead.Signature, r *Request, flag uint8, p ledger.Part
 	return rspamd.AppendBands(dst, &r.Shingles, listOf(flag, p))
 }
 
-// A hit is what is known of a message on one list.
+// A hit is the result for a message on one list.
 type hit struct {
 	flag  uint8
 	value uint32
 	first uint32 // seconds since 1970
 	agree uint32 // bands that agree; 0 for a hit of the digest itself
-	// chance is the probability that the counters of the digest are shown by
-	// error.
+	// chance is the probability that filter errors show the counters of the digest.
 	chance float64
-	// account is what is known of what was taken away, until value is without it.
+	// account is the balance of what was taken away, until value is without it.
 	account ledger.Balance
 }
 
@@ -107,8 +106,8 @@ func seconds(l *bulkhead.Look) uint32 { return uint32(max(0, min(l.First, math.M
 // Limits of a near match.
 const (
 	minBands = rspamd.Match
-	// maxChance bounds the probability that the bands of an unknown text agree
-	// by errors of the filters alone.
+	// maxChance bounds the probability that the bands of an unknown text agree by filter
+	// errors alone.
 	maxChance = 1e-5
 )
 
@@ -126,7 +125,7 @@ func bandsWanted(p float64) int {
 	return rspamd.Bands + 1
 }
 
-// nearHit judges what is left of the bands of one list.
+// nearHit returns the hit of the remaining bands of one list.
 func nearHit(flag uint8, bands []bulkhead.Look) (hit, bool) {
 	h := hit{flag: flag, first: math.MaxUint32}
 	var values [rspamd.Bands]uint32
@@ -145,14 +144,14 @@ func nearHit(flag uint8, bands []bulkhead.Look) (hit, bool) {
 	if n == 0 || n < bandsWanted(chance) {
 		return hit{}, false
 	}
-	// A band that other messages share shows too much, one shown by error too
-	// little: the median shows neither.
+	// A band shared with other messages shows too much, one shown by error too little:
+	// the median shows neither.
 	slices.Sort(values[:n])
 	h.value = values[(n-1)/2]
 	return h, true
 }
 
-// votedHit judges bands on which other front doors voted.
+// votedHit returns the hit of bands on which other front doors voted.
 func votedHit(flag uint8, looks []bulkhead.Look) (hit, bool) {
 	h := hit{flag: flag, first: math.MaxUint32}
 	var values [rspamd.Bands]float64
@@ -178,26 +177,26 @@ func votedHit(flag uint8, looks []bulkhead.Look) (hit, bool) {
 	return h, true
 }
 
-// fullConfidence is the confidence of a listing whose value is fullValue: what one
-// trusted vote comes to.
+// fullConfidence is the confidence of a listing whose value is fullValue: that of one
+// trusted vote.
 const fullConfidence, fullValue = 80, 20
 
-// suspectedConfidence is the most that a changed copy of what one voice alone calls
-// spam counts for: it is suspected, and shall be tagged rather than refused.
+// suspectedConfidence is the largest confidence of a changed copy of a message that only
+// one voice calls spam: it is suspected, and should be tagged rather than refused.
 const suspectedConfidence = 20
 
-// listingValue is the value of a listing, fullValue/fullConfidence for each point
-// of confidence, times how much of the text agrees. It is 1 at least: 0 would be
+// listingValue returns the value of a listing: fullValue/fullConfidence for each point
+// of confidence, times how much of the text agrees. It is at least 1, since 0 would be
 // no hit.
 //
 // Clients turn a value into a share of a symbol's score by tanh(e value/limit),
-// docs/specs/rspamd-fuzzy.md#client-behaviour. With the limit of our documentation,
-// 20, a listing of confidence 80 has 0.99 of the score, one of 50 has 0.94.
+// docs/specs/rspamd-fuzzy.md#client-behaviour. With the limit of our documentation, 20,
+// a listing of confidence 80 has 0.99 of the score, one of 50 has 0.94.
 func listingValue(confidence, prob float64) uint32 {
 	return uint32(max(1, math.Round(confidence*prob*fullValue/fullConfidence)))
 }
 
-// prob is what a reply says of how much of a text agreed.
+// prob returns the share of a text that agreed, for the reply.
 func (h *hit) prob() float32 {
 	if h.agree == 0 {
 		return 1
@@ -205,16 +204,16 @@ func (h *hit) prob() float32 {
 	return float32(rspamd.Equal(h.agree)) / rspamd.Shingles
 }
 
-// nearDigest is the digest that answers a near match. Which message was stored is
-// not known; the digest that was asked for was not, and clients take it for an exact
-// match. So it is one made of the first band that agrees: copies that are found by
-// one band bear one name.
+// nearDigest returns the digest in the reply to a near match. The node does not know
+// which message was stored, and clients would take the digest that they sent for an
+// exact match. So it is made of the first band that agrees: copies found by one band
+// share one name.
 func nearDigest(r *Request, h *hit) [DigestSize]byte {
 	band := rspamd.Band(&r.Shingles, uint32(h.flag), bits.TrailingZeros32(h.agree))
 	return sha512.Sum512(band.Sum())
 }
 
-// better reports whether a is to be told before b.
+// better reports whether a precedes b in a reply.
 func (a hit) better(b hit) int {
 	if d := bits.OnesCount32(b.agree) - bits.OnesCount32(a.agree); d != 0 {
 		return d

@@ -8,9 +8,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 )
 
-// unlearnt drops from the hits of checks on lists of spam what was revoked through
-// another front door: a list has counters of its own, which know nothing of it. For a
-// near copy enough of its bands must be revoked.
+// unlearnt drops hits on spam lists that were revoked through another front door,
+// because a list has counters of its own. For a near copy, enough of its bands must be
+// revoked.
 func (s *Server) unlearnt(ctx context.Context, sc *scratch) error {
 	q := &sc.questions
 	q.reset()
@@ -47,8 +47,8 @@ func (s *Server) unlearnt(ctx context.Context, sc *scratch) error {
 
 func (s *Server) ofSpam(h hit) bool { return slices.Contains(s.SpamFlags, h.flag) }
 
-// revokes reports whether what is judged of a digest, and then of its bands, takes a hit
-// off.
+// revokes reports whether the judgements of a digest, followed by those of its bands,
+// remove a hit.
 func revokes(judges []bulkhead.Look, near bool) bool {
 	if judges[0].Judged == bulkhead.Revoked {
 		return true

@@ -10,15 +10,15 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/ledger"
 )
 
-// Limits of what is put into one report.
+// Limits of one report.
 const (
-	maxUpdates    = 128     // that are done together
+	maxUpdates    = 128     // done together
 	maxSignatures = 960     // of one vote
-	maxCounted    = 1 << 15 // counters that are raised by one request
+	maxCounted    = 1 << 15 // counters raised by one request
 )
 
-// updateAll does the writes and deletes of jobs and sets their replies. What
-// is alike in many becomes one report to the clearinghouse.
+// updateAll performs the writes and deletes of jobs and sets their replies. Similar
+// parts of many become one report to the clearinghouse.
 func (s *Server) updateAll(ctx context.Context, jobs []*job) {
 	var b updates
 	for _, j := range jobs {
@@ -60,13 +60,13 @@ func (s *Server) conclude(j *job) {
 	j.accept()
 }
 
-// updates are what a number of jobs come to.
+// updates are the changes of a number of jobs.
 type updates struct {
 	jobs  []*job // that raise something
 	up    ledger.Raising
 	votes map[voteKey]*group
-	lists []uint8 // that are marked as in use already
-	taken bool    // it is marked already that something was taken away
+	lists []uint8 // already marked as in use
+	taken bool    // taking away is already marked
 }
 
 type voteKey struct {
@@ -74,14 +74,14 @@ type voteKey struct {
 	who  bulkhead.Reporter
 }
 
-// A group is signatures that are reported alike, and whose they are.
+// A group holds signatures that are reported alike, and their reporter.
 type group struct {
 	sigs []bulkhead.Signature
 	jobs []*job
 }
 
-// markList raises the counter that says that a list is in use. It does so in every
-// batch: then it lives as long as the rest.
+// markList raises the counter of a list in use. It does so in every batch, so that it
+// lives as long as the rest.
 func (b *updates) markList(flag uint8) {
 	if !slices.Contains(b.lists, flag) {
 		b.lists = append(b.lists, flag)
@@ -102,8 +102,8 @@ func (b *updates) vote(j *job, vote bulkhead.Vote, sig bulkhead.Signature) {
 	g.sigs, g.jobs = append(g.sigs, sig), append(g.jobs, j)
 }
 
-// commit counts and votes, and waits for all of it together: each part waits
-// for the disk. An error becomes that of the jobs concerned.
+// commit counts and votes, and waits for all parts together, since each waits for the
+// disk. An error becomes that of the jobs concerned.
 func (b *updates) commit(ctx context.Context, house bulkhead.Counter) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -134,7 +134,7 @@ func (b *updates) commit(ctx context.Context, house bulkhead.Counter) {
 	wg.Wait()
 }
 
-// plan adds what the counters of a write or delete come to.
+// plan adds the counters of a write or delete.
 func (s *Server) plan(ctx context.Context, b *updates, j *job) error {
 	r := &j.req
 	if r.Command == Delete {
@@ -164,7 +164,7 @@ func (s *Server) plan(ctx context.Context, b *updates, j *job) error {
 	return nil
 }
 
-// weights is by how much a write of n raises each account of its message.
+// weights returns how much a write of n raises each account of its message.
 func (s *Server) weights(r *Request, n uint32) []uint32 {
 	weights := make([]uint32, numAccounts(r))
 	for i := range weights {
@@ -180,7 +180,7 @@ func (s *Server) weights(r *Request, n uint32) []uint32 {
 	return weights
 }
 
-// unlearn has the next write of a message raise all of its accounts in full.
+// unlearn makes the next write of a message raise all of its accounts in full.
 func (s *Server) unlearn(r *Request, flag uint8) {
 	sigs := make([]bulkhead.Signature, numAccounts(r))
 	for i := range sigs {
@@ -198,7 +198,7 @@ func (s *Server) markTaken(b *updates) {
 	}
 }
 
-// planTake takes n away on one list.
+// planTake plans to take n away on one list.
 func (s *Server) planTake(ctx context.Context, b *updates, j *job, n uint32) error {
 	s.unlearn(&j.req, j.req.Flag)
 	accounts := j.accounts(j.req.Flag)
@@ -206,7 +206,7 @@ func (s *Server) planTake(ctx context.Context, b *updates, j *job, n uint32) err
 		return err
 	}
 	s.markTaken(b)
-	// One of the two alone may be shown by error as taken.
+	// One of the two alone may be a filter error.
 	j.less = max(accounts[0].Left(), accounts[1].Left()) > n
 	for _, a := range accounts {
 		b.up.Take(a, n)
@@ -214,7 +214,7 @@ func (s *Server) planTake(ctx context.Context, b *updates, j *job, n uint32) err
 	return nil
 }
 
-// planDelete takes away all that was ever added to the digest, on all lists,
+// planDelete plans to take away everything that was added to the digest, on all lists,
 // and to the bands if shingles came along.
 func (s *Server) planDelete(ctx context.Context, b *updates, j *job) error {
 	for _, flag := range s.lists.inUse() {
@@ -239,8 +239,8 @@ func (s *Server) planDelete(ctx context.Context, b *updates, j *job) error {
 	return nil
 }
 
-// planVote tells the other front doors of a write to a list for spam or ham. One that
-// takes a part away changes nobody's mind.
+// planVote plans the vote of a write to a spam or ham list. A write that takes only a
+// part away is no vote.
 func (s *Server) planVote(b *updates, j *job) {
 	if j.req.Value == 0 || j.less {
 		return
@@ -261,7 +261,7 @@ func (s *Server) revoke(ctx context.Context, j *job) error {
 	return bulkhead.Tolerate(err)
 }
 
-// accounts returns what is kept of the digest of j on a list and, if shingles came
+// accounts returns the accounts of the digest of j on a list and, if shingles came
 // along, of its bands; not read yet.
 func (j *job) accounts(flag uint8) []*ledger.Account {
 	accounts := make([]*ledger.Account, numAccounts(&j.req))

@@ -11,14 +11,14 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 )
 
-// A Command is what a request asks for. The values are those of the wire.
+// A Command is the operation of a request. The values are those of the wire.
 //
 // Source: docs/specs/rspamd-fuzzy.md#commands.
 type Command uint8
 
 // The commands.
 const (
-	Check  Command = iota // what is known of a digest
+	Check  Command = iota // look up a digest
 	Write                 // add weight to a digest
 	Delete                // forget a digest
 	Stat                  // how many digests are stored
@@ -43,7 +43,7 @@ const (
 	replySize4     = 96
 	replySizeLong  = 144
 	maxExtraFlags  = 7
-	maxRequestSize = 1024 // what rspamd's storage reads at most
+	maxRequestSize = 1024 // the most that rspamd's storage reads
 )
 
 // Bits of the version byte, docs/specs/rspamd-fuzzy.md#request.
@@ -55,9 +55,9 @@ const (
 // A Request is one command of a client.
 type Request struct {
 	Version  uint8 // 3, 4 or 5
-	LongForm bool  // the client says that it reads the 144-byte reply
+	LongForm bool  // the client reads the 144-byte reply
 	Command  Command
-	Flag     uint8 // which list to write to
+	Flag     uint8 // list to write to
 	Value    int32
 	Tag      uint32
 	Digest   [DigestSize]byte
@@ -113,8 +113,8 @@ const (
 	extUnknown = 0x80 // this and all above have a length byte
 )
 
-// skipExtensions checks the form of what follows a command. The contents are
-// personal data of senders and are not looked at.
+// skipExtensions checks the form of a command's extensions. Their contents are personal
+// data and are not read.
 func skipExtensions(rest []byte) error {
 	for len(rest) > 0 {
 		var n int
@@ -176,9 +176,9 @@ type Reply struct {
 	Tag       uint32  // of the request
 	Prob      float32 // above 0.5: found, or accepted; shingles that agree / 32
 	Digest    [DigestSize]byte
-	Stored    bool        // Digest is one that was stored, not merely asked for
+	Stored    bool        // Digest is a stored one, not just that of the request
 	Time      uint32      // when it was first stored, seconds since 1970
-	Extra     []FlagValue // further lists, at most 7, told in the long form only
+	Extra     []FlagValue // further lists, at most 7, only in the long form
 }
 
 // Error codes in the Value of a reply whose Prob is 0.
@@ -190,7 +190,7 @@ const (
 	CodeForbidden  = 503
 )
 
-// OK reports whether the reply says found, or accepted.
+// OK reports whether the reply means found, or accepted.
 func (r *Reply) OK() bool { return r.Prob > 0.5 }
 
 // replySize is the size of the reply that the client of a request expects.
@@ -270,8 +270,8 @@ func ParseReply(data []byte) (Reply, error) {
 	return r, nil
 }
 
-// Err returns the refusal that a reply stands for, or nil for a reply that answers
-// the request. The error wraps one of the sentinels of package bulkhead.
+// Err returns the refusal in a reply, or nil if it answers the request. The error wraps
+// one of the sentinels of package bulkhead.
 func (r *Reply) Err() error {
 	if r.OK() || r.Value == 0 {
 		return nil

@@ -1,10 +1,9 @@
-// Package policy answers Postfix's policy delegation: for each recipient, or at
-// the end of each message, Postfix sends what it knows as lines of "name=value"
-// and wants an action back.
+// Package policy answers Postfix's policy requests: for each recipient, or at the end of
+// each message, Postfix sends attributes as lines of "name=value" and expects an action.
 //
-// The source document is SMTPD_POLICY_README of Postfix; docs/protocols/policy.md
-// of this project says what is served and how Postfix and Exim are set up. The
-// package owns the wire format; what to answer is the business of a [Limiter].
+// Source: SMTPD_POLICY_README of Postfix. docs/protocols/policy.md describes what is
+// served and how to set up Postfix and Exim. The package owns the wire format; a
+// [Limiter] decides the answers.
 //
 //	s := &policy.Server{Limiter: limiter}
 //	l, err := net.Listen("tcp", "127.0.0.1:10040")

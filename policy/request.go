@@ -18,18 +18,17 @@ const (
 // Source: docs/protocols/policy.md#request.
 const requestType = "smtpd_access_policy"
 
-// A Request is one parsed request. It refers to the bytes it was parsed from
-// and can be used again for the next one, so that a busy connection allocates
-// nothing.
+// A Request is one parsed request. It refers to the bytes it was parsed from and can be
+// reused, so that a busy connection allocates nothing.
 type Request struct {
 	attributes []attribute
 }
 
 type attribute struct{ name, value []byte }
 
-// ParseRequest reads a request without the empty line at its end into r. A line
-// is "name=value" and ends in a line feed; a value may hold any byte but NUL and
-// line feed. Of attributes that occur twice the first counts. Errors wrap
+// ParseRequest reads a request without the empty line at its end into r. A line is
+// "name=value" and ends in a line feed; a value may contain any byte but NUL and line
+// feed. If an attribute occurs twice, the first counts. Errors wrap
 // [bulkhead.ErrMalformed] or [bulkhead.ErrOverLimit], and leave r empty.
 func (r *Request) ParseRequest(data []byte) error {
 	r.attributes = r.attributes[:0]
@@ -80,10 +79,10 @@ func (r *Request) Get(name string) []byte {
 	return nil
 }
 
-// AppendRequest appends a request of name and value pairs, with the empty line
-// at its end: the client's side of the protocol. It fails, and returns dst as it
-// was, if a name is empty or holds "=", or if anything holds a line feed or NUL,
-// or if a limit is passed.
+// AppendRequest appends a request of name and value pairs, with the empty line at its
+// end: the client's side of the protocol. It fails, and returns dst unchanged, if a name
+// is empty or contains "=", if anything contains a line feed or NUL, or if a limit is
+// exceeded.
 func AppendRequest(dst []byte, pairs ...string) ([]byte, error) {
 	start := len(dst)
 	out := append(dst, "request="+requestType+"\n"...)

@@ -17,12 +17,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// DefaultIdleTime is how long a connection may rest. Postfix closes its own side
+// DefaultIdleTime is how long a connection may be idle. Postfix closes its own side
 // after 300 s (smtpd_policy_service_timeout is 100 s, max_idle is 300 s).
 const DefaultIdleTime = 330 * time.Second
 
-// The actions that a [Limiter] returns, and what Postfix is told.
-// Source: docs/protocols/policy.md#answers.
+// The actions that a [Limiter] returns, and the answers to Postfix. Source:
+// docs/protocols/policy.md#answers.
 const (
 	Dunno  = "dunno"  // DUNNO
 	Defer  = "defer"  // 450 4.7.1 TEXT
@@ -32,11 +32,10 @@ const (
 	Log    = "log"    // INFO TEXT: accepted, and TEXT in Postfix's log
 )
 
-// A Limiter says what to do with one request. attr returns the value of an
-// attribute, nil if the request does not have it. It must not block for long,
-// and must not keep what attr returns. On an error the server fails open, or
-// tells the client to come again, see [Server].FailDefer. It is called
-// concurrently.
+// A Limiter decides one request. attr returns the value of an attribute, nil if the
+// request does not have it. It must not block for long, and must not keep what attr
+// returns. On an error the server fails open, or defers, see [Server].FailDefer. It is
+// called concurrently.
 type Limiter interface {
 	Limit(ctx context.Context, attr func(name string) []byte) (action, text string, err error)
 }
@@ -46,22 +45,22 @@ type Server struct {
 	Limiter Limiter
 	// FailDefer answers "defer" when the Limiter fails; otherwise mail passes.
 	FailDefer bool
-	// MaxConns and MaxConnsPerClient cap the open connections, see
-	// [door.StreamServer]. Postfix holds one for each of its smtpd processes,
-	// all from one address, so that 0 means no cap for a client.
+	// MaxConns and MaxConnsPerClient cap the open connections, see [door.StreamServer].
+	// Postfix opens one for each of its smtpd processes, all from one address, so 0
+	// means no cap for a client.
 	MaxConns          int
 	MaxConnsPerClient int
-	// IdleTime is how long a connection may rest between requests; 0 means
+	// IdleTime is how long a connection may be idle between requests; 0 means
 	// DefaultIdleTime.
 	IdleTime time.Duration
-	// Rate limits the requests of one client; a client above it is disconnected,
-	// upon which Postfix defers the mail.
+	// Rate limits the requests of one client; a client above it is disconnected, and
+	// Postfix defers the mail.
 	Rate door.Rate
 	// Exempt lists the clients that Rate does not apply to.
 	Exempt []netip.Prefix
-	// Log takes malformed requests and faults; nil discards them.
+	// Log records malformed requests and faults; nil discards them.
 	Log *slog.Logger
-	// Stats counts what happened.
+	// Stats are the counters.
 	Stats Stats
 
 	once   sync.Once
@@ -100,16 +99,15 @@ func (s *Server) Serve(l net.Listener) error {
 	return s.stream.Serve(l)
 }
 
-// Shutdown ends the server when the requests under way are answered, or ctx ends;
-// see [door.StreamServer.Shutdown].
+// Shutdown ends the server when current requests are answered, or ctx ends; see
+// [door.StreamServer.Shutdown].
 func (s *Server) Shutdown(ctx context.Context) error { return s.stream.Shutdown(ctx) }
 
 // ConnStats returns the counters of the connections.
 func (s *Server) ConnStats() *door.ConnStats { return &s.stream.Stats }
 
-// serve answers the requests of one connection. A request that breaks the rules
-// ends it without an answer, as the protocol wants it: Postfix logs that and
-// tries again.
+// serve answers the requests of one connection. A malformed request ends it without an
+// answer, as the protocol demands: Postfix logs that and tries again.
 func (s *Server) serve(ctx context.Context, c *door.Conn) {
 	r := bufio.NewReaderSize(c, 4<<10)
 	var in, out []byte
@@ -149,9 +147,9 @@ func (s *Server) ended(c *door.Conn, err error) {
 	s.Log.Warn("policy request refused", "client", c.Client(), "err", err)
 }
 
-// readRequest appends the next request, without the empty line that ends it, to
-// dst. It returns io.EOF only if the client closed between two requests, and
-// stops early at what ParseRequest refuses.
+// readRequest appends the next request, without the empty line that ends it, to dst. It
+// returns io.EOF only if the client closed between two requests, and stops early at
+// anything that ParseRequest refuses.
 func readRequest(r *bufio.Reader, dst []byte) ([]byte, error) {
 	atStart := true // of a line
 	for {

@@ -23,10 +23,10 @@ var (
 	errForbidden   = &refusal{403, "Forbidden: User is not authorized to request the operation."}
 )
 
-// admit checks a request in the order of the original server: signature, version,
-// permission. Source: docs/specs/pyzor.md#order-of-checks.
+// admit checks a request in the original server's order: signature, version, permission.
+// Source: docs/specs/pyzor.md#order-of-checks.
 func (s *Server) admit(ctx context.Context, r *Request) error {
-	// A Thread that is folded or long would only serve to reflect text.
+	// A long or folded Thread would only serve to reflect text.
 	if len(r.Thread) > 32 {
 		return &refusal{400, "Bad request: Thread is too long"}
 	}
@@ -73,7 +73,7 @@ func (s *Server) authenticate(ctx context.Context, r *Request) error {
 	return nil
 }
 
-// checkVersion takes any number whose whole part is 2.
+// checkVersion accepts any number whose integer part is 2.
 func checkVersion(r *Request) error {
 	if !r.hasPV {
 		return errNoVersion
@@ -82,7 +82,7 @@ func checkVersion(r *Request) error {
 	if err != nil {
 		return errBadVersion
 	}
-	if !(n >= 2 && n < 3) { // nan is neither
+	if !(n >= 2 && n < 3) { // also false for NaN
 		return errVersion
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A Client asks one Pyzor server, for use by one goroutine. With only Address set, it
+// A Client queries one Pyzor server, for use by one goroutine. With only Address set, it
 // is anonymous and waits for five seconds.
 type Client struct {
 	Address string // "host:port"
@@ -81,8 +81,8 @@ func ParseReply(data []byte) (*Reply, error) {
 	return r, nil
 }
 
-// Do sends one request and waits for the answer. The error of an answer other
-// than 200 is the Reply's.
+// Do sends one request and waits for the answer. If its code is not 200, the error is
+// the Reply's.
 func (c *Client) Do(ctx context.Context, op Op, sigs ...bulkhead.Signature) (*Reply, error) {
 	timeout := c.Timeout
 	if timeout == 0 {

@@ -16,15 +16,15 @@ import (
 	digests "github.com/bulkhead-mail/bulkhead/signature/pyzor"
 )
 
-// A Helper answers the pyzor module of rspamd: a connection brings one mail, and
-// the answer is the line that the pyzor command prints: host:port, status, spam
-// votes and ham votes, with tabs between. A mail that cannot be looked up gets no
-// answer, which rspamd takes for a failure. Set the fields before Serve.
+// A Helper serves rspamd's pyzor module: a connection sends one mail, and the answer is
+// the line that the pyzor command prints: host:port, status, spam votes and ham votes,
+// separated by tabs. A mail that cannot be looked up gets no answer, which rspamd takes
+// for a failure. Set the fields before Serve.
 type Helper struct {
 	Clearinghouse bulkhead.Clearinghouse
-	// Read returns all signatures of a whole mail and where it is from, so that the
-	// verdict rests on all of it; an error that wraps bulkhead.ErrMalformed leaves it
-	// at the digest. Nil asks for the digest alone.
+	// Read returns all signatures of a whole mail and its source, so that the verdict
+	// rests on all of it. If its error wraps bulkhead.ErrMalformed, or Read is nil, only
+	// the digest is looked up.
 	Read func(ctx context.Context, mail []byte) ([]bulkhead.Signature, bulkhead.Source, error)
 	// Listed is as that of a [Server].
 	Listed int
@@ -72,7 +72,6 @@ func (h *Helper) answer(ctx context.Context, c *door.Conn, mail []byte) {
 		h.Log.Error("mail not looked up", "client", c.Client(), "err", err)
 		return
 	}
-	// A client that has gone away is told nothing.
 	_, _ = fmt.Fprintf(c, "%s\t(200, 'OK')\t%d\t%d\n", c.LocalAddr(), spam, ham)
 }
 

@@ -17,8 +17,8 @@ import (
 const (
 	maxDatagram = 8192              // bytes; longer ones are dropped
 	maxSkew     = 300 * time.Second // of the clock of a signed request
-	// The largest counts that are told: SpamAssassin ignores a digest from
-	// 1,000,000 reports or 10,000 whitelistings on.
+	// The largest counts that are shown: SpamAssassin ignores a digest with 1,000,000
+	// reports or 10,000 whitelistings.
 	maxCount   = 999_999
 	maxWLCount = 9_999
 )
@@ -33,8 +33,8 @@ type Accounts interface {
 	Secret(ctx context.Context, name string) (secret []byte, ok bool, err error)
 }
 
-// A BatchChecker answers many queries at once, and reuses the Findings of the
-// verdicts that it fills in. A Clearinghouse may offer it beside Check.
+// A BatchChecker answers many queries at once, and reuses the Findings of the verdicts
+// that it fills in. A Clearinghouse may implement it.
 type BatchChecker interface {
 	CheckBatch(ctx context.Context, queries []bulkhead.Query, verdicts []bulkhead.Verdict) error
 }
@@ -45,19 +45,19 @@ type Server struct {
 	Clearinghouse bulkhead.Clearinghouse // asked for every digest; see BatchChecker
 	Accounts      Accounts               // nil: no account is known
 	// Anonymous and Users are the operations that clients without and with an account
-	// may ask for. Nil means all but whitelist for Anonymous, and all for Users.
+	// may use. Nil means all but whitelist for Anonymous, and all for Users.
 	Anonymous, Users []Op
-	// Rate limits the datagrams of one client; Exempt lists clients without it.
+	// Rate limits the datagrams of one client; Exempt lists clients without a limit.
 	Rate   door.Rate
 	Exempt []netip.Prefix
 	// Amplified limits the answers to one client that are longer than their requests;
 	// the zero Rate means 10 a second, 50 at once. Exempt clients have no such limit.
 	Amplified door.Rate
-	// Listed is the Count by which clients know spam: what the clearinghouse calls
-	// spam shows at least so many, what it does not, fewer. 0 shows the votes alone.
+	// Listed is the Count from which clients consider mail spam: what the clearinghouse
+	// calls spam shows at least this, everything else less. 0 shows the votes unchanged.
 	Listed int
-	// Votes is how many reports may be under way at once; more are dropped. 0
-	// means door.DefaultMaxDetached.
+	// Votes is how many reports may be processed at once; more are dropped. 0 means
+	// door.DefaultMaxDetached.
 	Votes int
 	Log   *slog.Logger // nil discards
 	Stats Stats
@@ -74,10 +74,10 @@ type Server struct {
 type Stats struct {
 	Pings, Checks, Infos atomic.Int64 // answered
 	Reports, Whitelists  atomic.Int64 // digests counted
-	Strange              atomic.Int64 // datagrams that are no request: no answer
+	Strange              atomic.Int64 // datagrams that are not requests: no answer
 	Refused              atomic.Int64 // requests that were not signed, permitted or well-formed
 	Unanswered           atomic.Int64 // answers held back because of Amplified
-	Busy                 atomic.Int64 // votes dropped because Votes were under way
+	Busy                 atomic.Int64 // votes dropped because of the limit Votes
 	Faults               atomic.Int64 // errors of the node itself
 	_                    [0]func()
 }
@@ -111,14 +111,14 @@ func (s *Server) ServePacket(pc net.PacketConn) error {
 	return s.serving.During(func() func() { return s.voting.Wait }, func() error { return s.packets.ServePacket(pc) })
 }
 
-// Shutdown ends the server when the votes under way are counted, or ctx ends; see
+// Shutdown ends the server when current votes are counted, or ctx ends; see
 // [door.PacketServer.Shutdown].
 func (s *Server) Shutdown(ctx context.Context) error { return s.packets.Shutdown(ctx) }
 
 // PacketStats returns the counters of the datagrams.
 func (s *Server) PacketStats() *door.PacketStats { return &s.packets.Stats }
 
-// A batch is the memory with which datagrams that arrived together are answered.
+// A batch is memory for answering datagrams that arrived together.
 type batch struct {
 	requests []Request
 	asked    []int // the index among the packets of each query
@@ -128,8 +128,8 @@ type batch struct {
 	ballots  []*ballot
 }
 
-// handle answers a batch: what needs no vote at once, all checks in one call,
-// and votes, which wait for the disk, beside it.
+// handle answers a batch: everything but votes at once, all checks in one call, and
+// votes, which wait for the disk, concurrently.
 func (s *Server) handle(ctx context.Context, packets []*door.Packet) {
 	b := s.batches.Get().(*batch)
 	defer s.batches.Put(b)
@@ -158,8 +158,8 @@ func (s *Server) handle(ctx context.Context, packets []*door.Packet) {
 	}
 }
 
-// holdBack drops an answer that is longer than its request, if the client had
-// enough of them and may not be who it seems to be.
+// holdBack drops an answer that is longer than its request, if the client is over its
+// limit and its address may be forged.
 func (s *Server) holdBack(p *door.Packet, authentic bool) {
 	if len(p.Reply) > len(p.Data) && !authentic && !s.amplified.Allow(p.Client.Addr(), 1) {
 		s.Stats.Unanswered.Add(1)
@@ -195,7 +195,7 @@ func (s *Server) serve(b *batch, i int, p *door.Packet) {
 	}
 }
 
-// empty says whether a signature is that of nothing, which is never counted.
+// empty reports whether a signature is that of empty text, which is never counted.
 func empty(sig *bulkhead.Signature) bool {
 	const nothing = "\xda\x39\xa3\xee\x5e\x6b\x4b\x0d\x32\x55\xbf\xef\x95\x60\x18\x90\xaf\xd8\x07\x09"
 	return string(sig.Sum()) == nothing
@@ -250,9 +250,9 @@ func (s *Server) checkAll(ctx context.Context, queries []bulkhead.Query, verdict
 }
 
 // counts returns Count and WL-Count of the digest whose finding is the first of a
-// verdict, and that finding. The Count is a listing to clients, which compare it with a
-// number of theirs, so that listed, if it is not 0, is what spam has at least and
-// nothing else has: docs/protocols/pyzor.md#meaning-of-the-counts.
+// verdict, and that finding. Clients compare Count with a threshold, so spam shows at
+// least listed, if that is not 0, and everything else less:
+// docs/protocols/pyzor.md#meaning-of-the-counts.
 func counts(v *bulkhead.Verdict, listed int) (spam, ham int64, f bulkhead.Finding) {
 	if v.Whitelisted != "" || len(v.Findings) == 0 {
 		return 0, 0, f
@@ -265,7 +265,7 @@ func counts(v *bulkhead.Verdict, listed int) (spam, ham int64, f bulkhead.Findin
 	if listed > 0 {
 		switch most := int64(listed) - 1; v.Class {
 		case bulkhead.ClassSpam:
-			// The verdict has weighed the ham votes; to clients one of them is a veto.
+			// The verdict includes the ham votes; for clients, one of them is a veto.
 			spam, ham = max(spam, int64(listed)), 0
 		case bulkhead.ClassSuspected:
 			spam = min(max(spam, 1), most)
@@ -278,7 +278,7 @@ func counts(v *bulkhead.Verdict, listed int) (spam, ham int64, f bulkhead.Findin
 	return min(spam, maxCount), min(ham, maxWLCount), f
 }
 
-// tell answers check and info with what is known of a digest.
+// tell answers check and info with the counts of a digest.
 func (s *Server) tell(p *door.Packet, r *Request, v *bulkhead.Verdict) {
 	spam, ham, f := counts(v, s.Listed)
 	p.Reply = appendHead(p.Reply, 200, "OK", r.Thread)
@@ -316,8 +316,8 @@ type refusal struct {
 
 func (e *refusal) Error() string { return "pyzor: " + e.diag }
 
-// status maps an error to code and text of the answer: docs/specs/pyzor.md#replies. It is
-// the only place that does, and logs faults of ours.
+// status maps an error to the code and text of the answer: docs/specs/pyzor.md#replies.
+// No other function does. It logs the node's own faults.
 func (s *Server) status(op string, err error) (int, string) {
 	if err == nil {
 		return 200, "OK"

@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// A ballot is votes of one reporter that arrived together: they are counted in
-// one call, and durable by one write.
+// A ballot holds votes of one reporter that arrived together: they are counted in one
+// call, and become durable by one write.
 type ballot struct {
 	report  bulkhead.Report
 	often   map[bulkhead.Signature]uint32 // digests that one request repeats
@@ -23,11 +23,11 @@ type ballot struct {
 // maxBallot is the most digests of a ballot.
 const maxBallot = 512
 
-// vote takes a report or a whitelisting into a ballot of the batch.
+// vote adds a report or a whitelisting to a ballot of the batch.
 func (s *Server) vote(b *batch, p *door.Packet, r *Request, op Op) {
 	once, often := distinct(r.Digests)
 	if len(once) == 0 && len(often) == 0 {
-		// Nothing that is worth counting: an answer as if it had been.
+		// Nothing worth counting: the answer is as if it had been counted.
 		p.Reply = append(appendHead(p.Reply, 200, "OK", r.Thread), '\n')
 		return
 	}
@@ -46,8 +46,8 @@ func (s *Server) vote(b *batch, p *door.Packet, r *Request, op Op) {
 	box.threads = append(box.threads, r.Thread)
 }
 
-// ballot returns a ballot of the batch to which digests have been added. One that
-// holds a digest already does not take it again: a second vote is a vote.
+// ballot returns a ballot of the batch with digests added. A ballot does not take a
+// digest that it already has, because a second vote is a separate one.
 func (b *batch) ballot(who bulkhead.Reporter, vote bulkhead.Vote, once []bulkhead.Signature, often map[bulkhead.Signature]uint32) *ballot {
 	if len(often) == 0 {
 		for _, box := range b.ballots {
@@ -69,7 +69,7 @@ func (v *ballot) takes(who bulkhead.Reporter, vote bulkhead.Vote, sigs []bulkhea
 	return !slices.ContainsFunc(sigs, func(sig bulkhead.Signature) bool { return slices.Contains(v.report.Signatures, sig) })
 }
 
-// cast counts the ballots of a batch beside it, and answers when they are durable.
+// cast counts the ballots of a batch concurrently, and answers when they are durable.
 func (s *Server) cast(ctx context.Context, b *batch) {
 	for i, box := range b.ballots {
 		b.ballots[i] = nil
@@ -86,8 +86,8 @@ func (s *Server) cast(ctx context.Context, b *batch) {
 	b.ballots = b.ballots[:0]
 }
 
-// distinct sorts digests that count into those that occur once and, by how
-// often, those that occur more than once.
+// distinct separates digests that count into those that occur once and, with their
+// number, those that occur more often.
 func distinct(digests [][]byte) (once []bulkhead.Signature, often map[bulkhead.Signature]uint32) {
 	for _, d := range digests {
 		sig, ok := ParseDigest(d)
@@ -109,7 +109,7 @@ func distinct(digests [][]byte) (once []bulkhead.Signature, often map[bulkhead.S
 	return once, often
 }
 
-// count reports a ballot. A panic of the clearinghouse costs its answers, no more.
+// count reports a ballot. A panic of the clearinghouse loses only its answers.
 func (s *Server) count(ctx context.Context, box *ballot) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// An Op is what a request asks for: docs/specs/pyzor.md#requests.
+// An Op is the operation of a request: docs/specs/pyzor.md#requests.
 type Op string
 
 // The operations.
@@ -32,8 +32,8 @@ const (
 	digestSize = sha1.Size
 )
 
-// A Request is one datagram of a client. The byte slices of a parsed request lie
-// within the datagram.
+// A Request is one datagram of a client. The byte slices of a parsed request share the
+// datagram.
 type Request struct {
 	Op      []byte
 	Digests [][]byte // as text
@@ -52,10 +52,10 @@ type Request struct {
 // reset empties r but keeps its memory.
 func (r *Request) reset() { *r = Request{Digests: r.Digests[:0]} }
 
-// Parse reads a datagram into r. It reports false for one that is not a Pyzor request
-// at all: no Op or no Thread. Lines that are not headers are skipped. If a header
-// occurs twice, the first counts. Names are matched without regard to case. Source:
-// docs/specs/pyzor.md#transport, #requests and #order-of-checks.
+// Parse reads a datagram into r. It reports false if it is not a Pyzor request: no Op or
+// no Thread. Lines that are not headers are skipped. If a header occurs twice, the first
+// counts. Names are case-insensitive. Source: docs/specs/pyzor.md#transport, #requests
+// and #order-of-checks.
 func (r *Request) Parse(data []byte) bool {
 	r.reset()
 	for start := 0; start < len(data); {
@@ -76,7 +76,7 @@ func cutHeader(line []byte) (name, value []byte, ok bool) {
 	return name, bytes.Trim(value, " \t\r"), ok
 }
 
-// field takes one header and reports whether it is the signature.
+// field sets one header and reports whether it is the signature.
 func (r *Request) field(name, value []byte) (isSig bool) {
 	switch {
 	case is(name, "op"):
@@ -128,8 +128,8 @@ func is(name []byte, lower string) bool {
 	return true
 }
 
-// signed returns the text that the signature of a parsed request is about: all
-// lines but the signature's, without blanks at the ends.
+// signed returns the text that is signed: all lines but the signature's, without blanks
+// at the ends.
 func (r *Request) signed() []byte {
 	head, tail := bytes.TrimSpace(r.signedHead), bytes.TrimSpace(r.signedTail)
 	if len(tail) == 0 {
@@ -148,7 +148,8 @@ func accountKey(user, key []byte) [2 * sha1.Size]byte {
 	return hexSum(sha1.Sum(b))
 }
 
-// signatureOf returns S, the signature of a text at a time: docs/specs/pyzor.md#signatures.
+// signatureOf returns S, the signature of a text at a time:
+// docs/specs/pyzor.md#signatures.
 func signatureOf(text, time []byte, key [2 * sha1.Size]byte) [2 * sha1.Size]byte {
 	sum := sha1.Sum(text)
 	b := append(make([]byte, 0, 128), sum[:]...)
@@ -174,8 +175,8 @@ func ParseDigest(text []byte) (bulkhead.Signature, bool) {
 	return sig, err == nil
 }
 
-// appendHead begins an answer: docs/specs/pyzor.md#replies. The order and the spelling
-// are what clients depend on.
+// appendHead begins an answer: docs/specs/pyzor.md#replies. Clients depend on order and
+// spelling.
 func appendHead(b []byte, code int, diag string, thread []byte) []byte {
 	b = append(b, "Code: "...)
 	b = strconv.AppendInt(b, int64(code), 10)

@@ -11,8 +11,8 @@ import (
 )
 
 // Response returns the answer to a challenge: docs/specs/razor2.md#login. It is not
-// HMAC: the pads have changed places, the inner digest goes in as hexadecimal
-// text, and a password longer than 64 bytes widens the pads.
+// HMAC: the pads are swapped, the inner digest is used as hexadecimal text, and a
+// password longer than 64 bytes lengthens the pads.
 func Response(password, challenge string) string {
 	inner := sha1.Sum(append(pad(password, 0x5c), challenge...))
 	outer := sha1.Sum(append(pad(password, 0x36), hex.EncodeToString(inner[:])...))

@@ -8,9 +8,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/razor"
 )
 
-// parse returns the signature that a row is about. It reports false for one that
-// nobody can have listed: another seed, another engine, a text that no client
-// computes.
+// parse returns the signature in a row. It reports false if nobody can have listed it:
+// another seed or engine, or a text that no client computes.
 func (s *Server) parse(v Values) (bulkhead.Signature, bool) {
 	var scheme bulkhead.Scheme
 	switch v.Get("e") {
@@ -31,11 +30,11 @@ func (s *Server) parse(v Values) (bulkhead.Signature, bool) {
 	return sig, true
 }
 
-// emptySum is the engine-4 signature of nothing, which all mails that are only
-// tags share.
+// emptySum is the engine-4 signature of nothing, which all mails that consist of tags
+// share.
 const emptySum = "tclcd6dtLQvEqt9_mmCBkF-xDgkA"
 
-// listable says whether a signature may be listed at all.
+// listable reports whether a signature may be listed at all.
 func (s *Server) listable(sig *bulkhead.Signature) bool {
 	if sig.Scheme() == bulkhead.RazorE8 {
 		return !s.exempt[[6]byte(sig.Sum())]
@@ -43,7 +42,7 @@ func (s *Server) listable(sig *bulkhead.Signature) bool {
 	return razor.Text(sig.Sum()) != emptySum
 }
 
-// wellFormed says whether a row has what a question or a vote needs.
+// wellFormed reports whether a row has the keys that a query or a vote needs.
 func wellFormed(v Values, command string) bool {
 	if v.Get("a") != command || v.Get("e") == "" {
 		return false
@@ -61,8 +60,8 @@ func wellFormed(v Values, command string) bool {
 	return true
 }
 
-// check answers a=c: docs/specs/razor2.md#check. Rows of several mails come mixed, so
-// each is a query of its own.
+// check answers a=c: docs/specs/razor2.md#check. A batch may mix rows of several mails,
+// so each is a query of its own.
 func (c *session) check(ctx context.Context) {
 	c.asked, c.indexes = c.asked[:0], c.indexes[:0]
 	for _, v := range c.rows {
@@ -114,9 +113,9 @@ func (c *session) ask(ctx context.Context) error {
 	return nil
 }
 
-// verdict answers one row. The confidence of what is not listed is never told:
-// SpamAssassin reads it without looking at p. What is suspected has less than
-// fullScore, which clients are set to tell from spam.
+// verdict answers one row. Rows that are not listed have no confidence, because
+// SpamAssassin reads it without looking at p. Suspected ones have less than fullScore,
+// by which clients tell them from spam.
 func (c *session) verdict(v *bulkhead.Verdict) {
 	if len(v.Findings) != 1 || v.Whitelisted != "" || v.Class == bulkhead.ClassGood {
 		c.out.row("p=0")
@@ -142,8 +141,8 @@ func (c *session) verdict(v *bulkhead.Verdict) {
 	c.out.row(string(row))
 }
 
-// linkListed reports whether a finding is of a link that is listed: links by
-// themselves inform a verdict, and decide here.
+// linkListed reports whether a finding is of a listed link: links only inform other
+// verdicts, but decide here.
 func linkListed(f *bulkhead.Finding) bool {
 	return f.Judged == bulkhead.JudgedSpam && f.Signature.Scheme() == bulkhead.RazorE8
 }

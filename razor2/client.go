@@ -19,7 +19,7 @@ import (
 type Client struct {
 	conn net.Conn
 	in   *bufio.Reader
-	// Greeting is what the server said first.
+	// Greeting is the server's greeting.
 	Greeting Values
 	// Timeout is how long one request may take; Dial sets 15 seconds.
 	Timeout time.Duration
@@ -59,7 +59,7 @@ func NewClient(conn net.Conn) (*Client, error) {
 	return c, nil
 }
 
-// Close says goodbye and closes the connection.
+// Close sends a=q and closes the connection.
 func (c *Client) Close() error {
 	_, err := io.WriteString(c.conn, "a=q\r\n")
 	return errors.Join(err, c.conn.Close())
@@ -189,7 +189,7 @@ func (c *Client) Login(user, pass string) error {
 	return nil
 }
 
-// row returns the row of a question or a vote about a Razor signature.
+// row returns the row of a query or a vote for a Razor signature.
 func row(command string, sig *bulkhead.Signature) Values {
 	v := Values{{"a", command}, {"e", "8"}}
 	if sig.Scheme() == bulkhead.RazorE4 {
@@ -201,14 +201,14 @@ func row(command string, sig *bulkhead.Signature) Values {
 	return append(v, Pair{"s", razor.Text(sig.Sum())})
 }
 
-// An Answer is what a server says about one signature.
+// An Answer is a server's answer about one signature.
 type Answer struct {
 	Spam       bool
 	Confidence int // 0 to 100
 	Contested  bool
 }
 
-// Check asks for signatures of Razor, 50 in one request at most.
+// Check looks up Razor signatures, at most 50 in one request.
 func (c *Client) Check(sigs ...bulkhead.Signature) ([]Answer, error) {
 	rows := make([]Values, len(sigs))
 	for i := range sigs {
@@ -229,7 +229,7 @@ func (c *Client) Check(sigs ...bulkhead.Signature) ([]Answer, error) {
 	return answers, nil
 }
 
-// Revoke withdraws signatures, 50 in one request at most.
+// Revoke revokes signatures, at most 50 in one request.
 func (c *Client) Revoke(sigs ...bulkhead.Signature) error {
 	rows := make([]Values, len(sigs))
 	for i := range sigs {

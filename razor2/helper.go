@@ -15,15 +15,14 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/razor"
 )
 
-// A Helper answers the razor module of rspamd: a connection brings one mail, and
-// the answer is "spam" or "ham", without a line end. A mail that cannot be looked
-// up gets no answer, which rspamd takes for a failure. Set the fields before
-// Serve.
+// A Helper serves rspamd's razor module: a connection sends one mail, and the answer is
+// "spam" or "ham", without a line end. A mail that cannot be looked up gets no answer,
+// which rspamd takes for a failure. Set the fields before Serve.
 type Helper struct {
 	Clearinghouse bulkhead.Clearinghouse
-	// Read returns all signatures of a whole mail and where it is from, so that the
-	// verdict rests on all of it; an error that wraps bulkhead.ErrMalformed leaves it
-	// at Razor's. Nil asks for Razor's alone.
+	// Read returns all signatures of a whole mail and its source, so that the verdict
+	// rests on all of it. If its error wraps bulkhead.ErrMalformed, or Read is nil, only
+	// Razor's signatures are looked up.
 	Read func(ctx context.Context, mail []byte) ([]bulkhead.Signature, bulkhead.Source, error)
 	// MaxMail is the largest mail in bytes; 0 means door.DefaultMaxMail.
 	MaxMail int64
@@ -73,13 +72,12 @@ func (h *Helper) answer(ctx context.Context, c *door.Conn, mail []byte) {
 	if spam {
 		answer = "spam"
 	}
-	// A client that has gone away is told nothing.
 	_, _ = io.WriteString(c, answer)
 }
 
-// spam judges a mail: as all of it is judged, and as the client does by default, which
-// takes it for spam if one of its parts is and does not look at a part with a contested
-// signature. What is known of the whole outweighs its texts, and not its links. Source:
+// spam judges a mail, both as a whole and as the client does by default: spam if one of
+// its parts is, ignoring parts with a contested signature. The verdict on the whole
+// takes precedence over its texts, but not over its links. Source:
 // docs/specs/razor2.md#client-verdict.
 func (h *Helper) spam(ctx context.Context, mail []byte, who bulkhead.Reporter) (bool, error) {
 	decides := func(*bulkhead.Finding) bool { return true }
@@ -122,7 +120,7 @@ func (h *Helper) spam(ctx context.Context, mail []byte, who bulkhead.Reporter) (
 	return false, nil
 }
 
-// whole returns the verdict on all of a mail. One without signatures is unknown.
+// whole returns the verdict on the whole mail, which is unknown without signatures.
 func (h *Helper) whole(ctx context.Context, mail []byte, who bulkhead.Reporter) (bulkhead.Verdict, error) {
 	sigs, source, err := h.Read(ctx, mail)
 	if err != nil || len(sigs) == 0 {
@@ -131,8 +129,7 @@ func (h *Helper) whole(ctx context.Context, mail []byte, who bulkhead.Reporter) 
 	return h.Clearinghouse.Check(ctx, bulkhead.Query{Signatures: sigs, Source: source, Reporter: who, Terse: true})
 }
 
-// listedPart reports whether one of those findings that decide is listed, and none is
-// contested.
+// listedPart reports whether a deciding finding is listed, and none is contested.
 func listedPart(findings []bulkhead.Finding, decides func(*bulkhead.Finding) bool) bool {
 	listed := false
 	for i := range findings {

@@ -6,9 +6,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// A registrar bounds how many accounts are registered from one network: addresses
-// are cheap, and each account is a voice. IPv6 is allocated in /48s to those who have
-// one network, and in /32s to providers, so both are bounded.
+// A registrar limits registrations from one network: addresses are cheap, and each
+// account is a voice. IPv6 is allocated in /48s to single networks and in /32s to
+// providers, so both are limited.
 type registrar struct {
 	network  *door.Limiter  // a /24, or a /48
 	provider *door.Limiter  // a /32 of IPv6
@@ -16,8 +16,8 @@ type registrar struct {
 	inside   []netip.Prefix // the exempt
 }
 
-// Clients without other limits, those of the node itself, may register more often,
-// and a provider of IPv6 networks as often as a few networks.
+// Clients without other limits, those of the node itself, may register more often, and
+// an IPv6 provider as often as a few networks.
 const (
 	exemptFactor   = 10
 	providerFactor = 4
@@ -30,8 +30,8 @@ func newRegistrar(r door.Rate, exempt []netip.Prefix) *registrar {
 	return &registrar{network: times(1), provider: times(providerFactor), exempt: times(exemptFactor), inside: exempt}
 }
 
-// allow charges one registration to the network of addr and reports whether it had
-// it.
+// allow counts one registration against the network of addr and reports whether it is
+// within the limit.
 func (r *registrar) allow(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
 	if !addr.IsValid() {

@@ -10,9 +10,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/razor"
 )
 
-// report answers the first step of a report, signatures: docs/specs/razor2.md#report.
-// The mail is always wanted: without it the server would learn neither the links
-// nor the signatures of other schemes.
+// report answers the first step of a report, signatures: docs/specs/razor2.md#report. It
+// always asks for the mail: otherwise the server would learn neither the links nor the
+// signatures of other schemes.
 func (c *session) report() {
 	for _, v := range c.rows {
 		switch {
@@ -87,7 +87,7 @@ func (c *session) reportMail(ctx context.Context, block []byte) string {
 	return "res=1"
 }
 
-// refusal answers a vote that the clearinghouse does not take.
+// refusal answers a vote that the clearinghouse refused.
 func (s *Server) refusal(what string, err error) string {
 	if errors.Is(err, bulkhead.ErrForbidden) {
 		return "res=0"
@@ -95,9 +95,9 @@ func (s *Server) refusal(what string, err error) string {
 	return s.status(what, err)
 }
 
-// splitBlock cuts the block of a report into the header of the mail and its
-// parts. A piece that is no part belongs to the header, where damaged line ends
-// have left a CR LF.
+// splitBlock splits the block of a report into the header of the mail and its parts. A
+// piece that is not a part belongs to the header, in which damaged line ends have left a
+// CR LF.
 func splitBlock(block []byte) (header []byte, parts [][]byte) {
 	mark := []byte("\r\nX-Razor2-")
 	header, rest, more := bytes.Cut(block, mark)
@@ -110,9 +110,8 @@ func splitBlock(block []byte) (header []byte, parts [][]byte) {
 	return header, parts
 }
 
-// listed returns the Razor signatures of a mail's parts that a report lists: no
-// text that is empty or tiny, no more than MaxHosts links of a part, and none to
-// an exempt host.
+// listed returns the Razor signatures of a mail's parts that a report lists: no empty or
+// tiny text, at most MaxHosts links of a part, and none to an exempt host.
 func (s *Server) listed(parts [][]byte) []bulkhead.Signature {
 	var sigs []bulkhead.Signature
 	for _, raw := range parts {
@@ -145,8 +144,8 @@ func (s *Server) listed(parts [][]byte) []bulkhead.Signature {
 // fit into one, with few links each.
 const maxSignatures = 512
 
-// exemptHost says whether a host, as the client writes it, is exempt or lies
-// under a domain that is.
+// exemptHost reports whether a host, as the client writes it, is exempt or below an
+// exempt domain.
 func (s *Server) exemptHost(host string) bool {
 	host = string(bytes.ToLower([]byte(host)))
 	for {

@@ -23,38 +23,37 @@ const (
 	DefaultRequestTime = 60 * time.Second
 )
 
-// What the server tells clients: docs/specs/razor2.md#state.
+// The server's parameters: docs/specs/razor2.md#state.
 const (
 	batchRows  = 50  // bql: rows of one batch
 	batchKiB   = 128 // bqs: size of one message
 	maxLine    = 8 << 10
 	maxMessage = batchKiB<<10 + 16<<10
-	// partRoom is the largest part with its header. A message with less room
-	// left than this may be a piece of a mail.
+	// partRoom is the size of the largest part with its header. A message with less room
+	// left may be a piece of a mail.
 	partRoom = 65 << 10
-	// fullScore is the least cf with which SpamAssassin gives its full score.
+	// fullScore is the least cf for SpamAssassin's full score.
 	fullScore = 51
 )
 
 // ErrTaken is returned by [Accounts].Register for a name that exists.
 var ErrTaken = errors.New("razor2: user name is taken")
 
-// Accounts stores users and their passwords. The login of Razor needs the password
-// itself, so an implementation should encrypt it at rest. Its methods are called
-// concurrently.
+// Accounts stores users and their passwords. Razor's login needs the password itself, so
+// an implementation should encrypt it at rest. Its methods are called concurrently.
 type Accounts interface {
 	// Secret returns the password of the account called name. Ok is false if
 	// there is no such account, or none with a password for Razor. An error that
 	// wraps bulkhead.ErrForbidden means a closed account.
 	Secret(ctx context.Context, name string) (secret []byte, ok bool, err error)
-	// Register adds an account for a client at the address from, durably. It
-	// returns ErrTaken for a name that exists, whatever its password, and an
-	// error that wraps bulkhead.ErrMalformed for one that cannot be.
+	// Register adds an account for a client at the address from, durably. It returns
+	// ErrTaken for a name that exists, whatever its password, and an error that wraps
+	// bulkhead.ErrMalformed for an invalid one.
 	Register(ctx context.Context, name string, secret []byte, from netip.Addr) error
 }
 
-// A BatchChecker answers many queries at once, and reuses the Findings of the
-// verdicts that it fills in. A Clearinghouse may offer it beside Check.
+// A BatchChecker answers many queries at once, and reuses the Findings of the verdicts
+// that it fills in. A Clearinghouse may implement it.
 type BatchChecker interface {
 	CheckBatch(ctx context.Context, queries []bulkhead.Query, verdicts []bulkhead.Verdict) error
 }
@@ -64,32 +63,32 @@ type BatchChecker interface {
 type Server struct {
 	Clearinghouse bulkhead.Clearinghouse // asked for every signature; see BatchChecker
 	Accounts      Accounts
-	// Read returns the signatures of a whole message, of every scheme, and its
-	// source. A reported message is reported under all of them. If Read is nil, only
-	// Razor's own signatures are reported.
+	// Read returns the signatures of a whole message, of every scheme, and its source. A
+	// reported message is reported under all of them. If Read is nil, only Razor's own
+	// signatures are reported.
 	Read func(ctx context.Context, mail []byte) ([]bulkhead.Signature, bulkhead.Source, error)
-	// Names are the "host:port" that discovery hands out; hosts must contain a dot.
-	// With fewer than two, clients repeat the discovery at each run. Nil means the
-	// address that the client has connected to, written in two ways for IPv4.
+	// Names are the "host:port" that discovery announces; hosts must contain a dot. With
+	// fewer than two, clients repeat the discovery at each run. Nil means the address
+	// that the client has connected to, in two spellings for IPv4.
 	Names []string
-	// Confidence is the ac that clients compare confidences with, 0 to 100; 0
-	// means DefaultConfidence, below 0 means 0.
+	// Confidence is the ac, the clients' threshold for confidences, 0 to 100; 0 means
+	// DefaultConfidence, below 0 means 0.
 	Confidence int
 	// Serial is the serial number of the server's parameters. Raise it whenever you
 	// change Confidence, so that clients fetch the parameters again.
 	Serial int
-	// MaxHosts is how many links of one part of a reported message are listed,
-	// counted from the first; 0 means DefaultMaxHosts, and below 0 none are.
+	// MaxHosts is how many links of one part of a reported message are listed, from the
+	// first; 0 means DefaultMaxHosts, below 0 none.
 	MaxHosts int
-	// ExemptHosts are the domains whose links are never listed, and never found
-	// listed, in lower case; a domain covers its subdomains.
+	// ExemptHosts are the domains whose links are never listed and never found, in lower
+	// case; a domain covers its subdomains.
 	ExemptHosts []string
-	// Registrations limits how often accounts may be registered from one network: a
-	// /24 or an IPv6 /48. An IPv6 /32 has four times as much, and clients without
-	// other limits ten times. The zero Rate means 20 a minute, 40 at once.
+	// Registrations limits registrations from one network, a /24 or an IPv6 /48. An IPv6
+	// /32 has four times as many, and clients without other limits ten times. The zero
+	// Rate means 20 a minute, 40 at once.
 	Registrations door.Rate
-	// Rate limits the rows that one client may ask for, before they are parsed.
-	// Exempt lists clients to which only Registrations applies.
+	// Rate limits one client's rows, before they are parsed. Exempt lists clients to
+	// which only Registrations applies.
 	Rate   door.Rate
 	Exempt []netip.Prefix
 	// MaxConns and MaxConnsPerClient cap connections; see door.StreamServer.
@@ -160,8 +159,8 @@ func (s *Server) Serve(l net.Listener) error {
 	return s.stream.Serve(l)
 }
 
-// Shutdown ends the server when the requests under way are answered, or ctx ends;
-// see [door.StreamServer.Shutdown].
+// Shutdown ends the server when current requests are answered, or ctx ends; see
+// [door.StreamServer.Shutdown].
 func (s *Server) Shutdown(ctx context.Context) error { return s.stream.Shutdown(ctx) }
 
 // ConnStats returns the counters of the connections.
@@ -174,8 +173,8 @@ func (s *Server) handle(ctx context.Context, c *door.Conn) {
 	newSession(s, c).run(ctx)
 }
 
-// status maps an error to the number that the client is told:
-// docs/specs/razor2.md#error-numbers. It is the only place that does, and logs faults of ours.
+// status maps an error to the number in the answer: docs/specs/razor2.md#error-numbers.
+// No other function does. It logs the node's own faults.
 func (s *Server) status(what string, err error) string {
 	switch {
 	case errors.Is(err, ErrTaken):

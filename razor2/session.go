@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// A session is one connection: a strict change of request and reply.
+// A session is one connection: strictly alternating requests and replies.
 type session struct {
 	server    *Server
 	conn      *door.Conn
@@ -25,7 +25,7 @@ type session struct {
 	challenge string // "" for none
 
 	rows     []Values // of the batch being served
-	limited  bool     // the client asks too much: rows that were not parsed
+	limited  bool     // the client is over its limit: rows were not parsed
 	queries  []bulkhead.Query
 	verdicts []bulkhead.Verdict
 	asked    []bulkhead.Signature
@@ -71,8 +71,8 @@ func (c *session) line() ([]byte, error) {
 	return bytes.TrimSuffix(line, []byte{'\r'}), nil
 }
 
-// request reads one request and puts the answer into out. An error ends the
-// connection, after whatever is in out has been sent.
+// request reads one request and puts the answer into out. An error ends the connection,
+// after out has been sent.
 func (c *session) request(ctx context.Context) error {
 	line, err := c.line()
 	if err != nil {
@@ -96,7 +96,7 @@ func (c *session) request(ctx context.Context) error {
 	return c.serve(ctx)
 }
 
-// take charges a row to the client and parses it, unless there were too many.
+// take counts a row against the client's limit and parses it if it is within.
 func (c *session) take(line []byte) {
 	c.limited = c.limited || !c.conn.Allow(1)
 	if c.limited {
@@ -106,7 +106,7 @@ func (c *session) take(line []byte) {
 	c.rows = append(c.rows, ParseValues(string(line)))
 }
 
-// refuse tells the client of a request that breaks a limit before hanging up.
+// refuse answers a request that breaks a limit before the connection is closed.
 func (c *session) refuse(err error) error {
 	if errors.Is(err, bulkhead.ErrMalformed) {
 		c.server.Stats.Malformed.Add(1)
@@ -132,8 +132,8 @@ func (c *session) batch() error {
 	}
 }
 
-// serve answers the rows that were read, one row each. The command of the first
-// row is that of all.
+// serve answers the rows that were read, one row each. All have the command of the first
+// row.
 func (c *session) serve(ctx context.Context) error {
 	if c.limited {
 		c.server.Stats.Limited.Add(int64(len(c.rows)))
@@ -152,7 +152,7 @@ func (c *session) serve(ctx context.Context) error {
 	case "q":
 		return errQuit
 	case "":
-		// The client names itself, and waits for no answer.
+		// The client names itself, and expects no answer.
 		if !first.Has("cn") {
 			c.each("err=200")
 		}
@@ -189,7 +189,7 @@ func (c *session) single(ctx context.Context, command string, v Values) {
 	}
 }
 
-// get answers what discovery asks: docs/specs/razor2.md#discovery and #state.
+// get answers a=g: docs/specs/razor2.md#discovery and #state.
 func (c *session) get(what string) {
 	switch what {
 	case "csl", "nsl":
@@ -206,8 +206,8 @@ func (c *session) get(what string) {
 	}
 }
 
-// names returns what discovery hands out: the names that are configured, or the
-// address at which the client is.
+// names returns the servers that discovery announces: the configured names, or the
+// address that the client is connected to.
 func (c *session) names() []string {
 	if len(c.server.Names) > 0 {
 		return c.server.Names
@@ -217,8 +217,8 @@ func (c *session) names() []string {
 		return nil
 	}
 	names := []string{net.JoinHostPort(host, port)}
-	// The client wants two names or discovers anew each time; the last two
-	// numbers of an IPv4 address may be written as one.
+	// With one name the client repeats discovery each time. The last two numbers of an
+	// IPv4 address may be written as one.
 	if ip := net.ParseIP(host).To4(); ip != nil {
 		second := fmt.Sprintf("%d.%d.%d:%s", ip[0], ip[1], int(ip[2])<<8|int(ip[3]), port)
 		names = append(names, second)
@@ -264,7 +264,7 @@ func (c *session) begin(ctx context.Context, user string) {
 	secret, ok, err := c.server.Accounts.Secret(ctx, user)
 	switch {
 	case errors.Is(err, bulkhead.ErrForbidden):
-		secret = nil // told after the challenge, like a wrong password
+		secret = nil // refused after the challenge, like a wrong password
 	case err != nil:
 		c.out.row(c.server.status("login", err))
 		return
@@ -298,8 +298,8 @@ func (c *session) reporter() bulkhead.Reporter {
 	return bulkhead.Reporter{Account: c.user, Addr: c.conn.Client()}
 }
 
-// readMessage reads the block of a message up to CR LF "." CR LF. With keep off
-// it only reads past it.
+// readMessage reads the block of a message up to CR LF "." CR LF. Without keep it
+// discards it.
 func (c *session) readMessage(keep bool) ([]byte, error) {
 	var block []byte
 	size := 0

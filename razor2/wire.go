@@ -11,7 +11,7 @@ type Values []Pair
 // A Pair is one key and its value, unescaped.
 type Pair struct{ Key, Value string }
 
-// maxPairs is how many pairs of a line are looked at; clients send six at most.
+// maxPairs is how many pairs of a line are read; clients send six at most.
 const maxPairs = 32
 
 // ParseValues reads a line without its end. No line is malformed: a piece without "="
@@ -79,8 +79,8 @@ func appendEscaped(b []byte, s string) []byte {
 	return b
 }
 
-// plain says whether c stands for itself. The characters of host:port are no
-// more than the client's own, and ":" beside them, which it sends as it is.
+// plain reports whether c is not escaped: the client's own characters and ":", which it
+// sends unescaped in host:port.
 func plain(c byte) bool {
 	switch {
 	case c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z', c >= '0' && c <= '9':
@@ -121,8 +121,8 @@ func unhex(c byte) (byte, bool) {
 	return 0, false
 }
 
-// A reply is what answers one request: rows that go out in one write. The
-// client takes the first 1,024 bytes it reads for the whole.
+// A reply is the answer to one request: rows sent in one write. The client takes the
+// first 1,024 bytes that it reads for the whole.
 type reply struct {
 	rows int
 	buf  []byte // "-" and the rows; "-" is left out for a single one
@@ -145,7 +145,7 @@ func (r *reply) values(v ...Pair) {
 	r.buf = append(r.buf, "\r\n"...)
 }
 
-// bytes returns the reply as it goes out: docs/specs/razor2.md#reply-framing.
+// bytes returns the reply as it is sent: docs/specs/razor2.md#reply-framing.
 func (r *reply) bytes() []byte {
 	if r.rows == 1 {
 		return r.buf[1:]

@@ -94,7 +94,7 @@ type nodeCollector struct {
 	node                                  Node
 	counters                              [8]*prometheus.Desc // in the order of Counters
 	bytes, keys, fill, ghost, wrong, bulk *prometheus.Desc
-	mature, readOnly                      *prometheus.Desc
+	mature, readOnly, doubts              *prometheus.Desc
 }
 
 func newNodeCollector(n Node) *nodeCollector {
@@ -112,6 +112,7 @@ func newNodeCollector(n Node) *nodeCollector {
 		bulk:     desc("array_bulk_wrong_ratio", "Probability that an absent key shows the bulk threshold.", labels...),
 		mature:   desc("mature", "1 once the node knows what mail usually comes to it."),
 		readOnly: desc("read_only", "1 while the node refuses reports."),
+		doubts:   desc("parts_in_doubt", "Pages of arrays, and rows of journal entries, that a salvage of a damaged store has lost: counts may be low."),
 		counters: [8]*prometheus.Desc{
 			desc("checks_total", "Checks through all doors."),
 			desc("reports_total", "Reports and revokes taken through all doors."),
@@ -127,7 +128,7 @@ func newNodeCollector(n Node) *nodeCollector {
 
 // Describe implements [prometheus.Collector].
 func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range append([]*prometheus.Desc{c.bytes, c.keys, c.fill, c.ghost, c.wrong, c.bulk, c.mature, c.readOnly}, c.counters[:]...) {
+	for _, d := range append([]*prometheus.Desc{c.bytes, c.keys, c.fill, c.ghost, c.wrong, c.bulk, c.mature, c.readOnly, c.doubts}, c.counters[:]...) {
 		ch <- d
 	}
 }
@@ -138,6 +139,11 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
+	parts := 0
+	for _, d := range state.Doubts {
+		parts += max(1, d.Pages)
+	}
+	gauge(c.doubts, float64(parts))
 	for _, b := range state.Books {
 		for i, g := range b.Generations {
 			for _, a := range g.Arrays {

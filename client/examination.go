@@ -8,6 +8,7 @@ type Examination struct {
 	Entries uint64  `json:"entries" doc:"Journal entries since the last snapshot that can be read."`
 	Faults  []Fault `json:"faults" doc:"Everything that is not as the node wrote it, or not safe."`
 	Doubts  []Doubt `json:"doubts" doc:"What may be lower than was acknowledged because of it."`
+	Known   []Doubt `json:"known,omitempty" doc:"What may be low since an earlier repair, and is until its generation ends. The files are as they should be."`
 }
 
 // Sound reports whether nothing was found.
@@ -27,10 +28,20 @@ type Doubt struct {
 	Array      string `json:"array" doc:"Array of a generation: counts, unique, spam, revoked, weights, votes or names. Or accounts, ballots or journal, which have neither generation nor page."`
 	Generation string `json:"generation,omitempty" doc:"When the generation begins, RFC 3339."`
 	Peer       string `json:"peer,omitempty" doc:"Key of the peer whose counts they are; absent for those of the node itself."`
-	Page       int    `json:"page" doc:"Number of the page in the array."`
-	Keys       uint64 `json:"keys" doc:"How many keys the page had, about; 0 if nobody knows."`
+	Page       int    `json:"page" doc:"Number of the first page in the array."`
+	Pages      int    `json:"pages" doc:"How many pages in a row; 0 for what has none."`
+	Keys       uint64 `json:"keys" doc:"How many keys the pages had, about; 0 if nobody knows."`
 	First      uint64 `json:"first_entry,omitempty" doc:"First journal entry that is lost."`
 	Last       uint64 `json:"last_entry,omitempty" doc:"Last journal entry that is lost."`
-	Stale      bool   `json:"stale,omitempty" doc:"The page can be read, and may be older than it should be."`
+	Stale      bool   `json:"stale,omitempty" doc:"The pages can be read, and may be older than they should be."`
 	Text       string `json:"text" doc:"The same in words."`
+}
+
+// A Repair is what was done about a damaged data folder.
+type Repair struct {
+	Before *Examination `json:"before"`
+	After  *Examination `json:"after"`
+	Aside  string       `json:"set_aside,omitempty" doc:"Folder that damaged files are kept in; absent if there were none."`
+	Done   []string     `json:"done" doc:"What was changed, in words."`
+	Lost   []Doubt      `json:"lost" doc:"What could not be restored: it may be lower than was acknowledged."`
 }

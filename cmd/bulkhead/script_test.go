@@ -12,6 +12,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -130,9 +131,8 @@ func get(ts *testscript.TestScript, _ bool, args []string) {
 	var b strings.Builder
 	_, err = fmt.Fprintf(&b, "%s\n", resp.Status)
 	ts.Check(err)
-	buf := make([]byte, 1<<20)
-	n, _ := resp.Body.Read(buf)
-	b.Write(buf[:n])
+	_, err = io.Copy(&b, io.LimitReader(resp.Body, 1<<20))
+	ts.Check(err)
 	ts.Logf("%s", b.String())
 	ts.Check(os.WriteFile(ts.MkAbs("got"), []byte(b.String()), 0o600))
 }

@@ -21,6 +21,7 @@ import (
 
 func newServeCommand() *cobra.Command {
 	var configPath, data string
+	var salvage bool
 	cmd := &cobra.Command{
 		Use:   "serve [--config FILE] [--data DIR]",
 		Short: "Run a node",
@@ -36,13 +37,14 @@ func newServeCommand() *cobra.Command {
 					return err
 				}
 			}
-			s := &server{configPath: configPath, level: new(slog.LevelVar)}
+			s := &server{configPath: configPath, salvage: salvage, level: new(slog.LevelVar)}
 			s.log = newLogger(cmd.ErrOrStderr(), cfg, s.level)
 			return s.run(cmd.Context(), cfg, dataFolder(data, cfg.Node.Data), cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().StringVar(&configPath, "config", "", "configuration `FILE`; see \"bulkhead config reference\"")
 	cmd.Flags().StringVar(&data, "data", "", "`FOLDER` of the node's state (default: node.data, else $STATE_DIRECTORY, else ./bulkhead-data)")
+	cmd.Flags().BoolVar(&salvage, "salvage", false, "start with what can be read of a damaged store; see \"bulkhead doctor\"")
 	return cmd
 }
 
@@ -65,6 +67,7 @@ func setLevel(level *slog.LevelVar, cfg *config.Config) {
 // A server is a node under the signals of its process.
 type server struct {
 	configPath string // "" for none
+	salvage    bool
 	level      *slog.LevelVar
 	log        *slog.Logger
 	node       *node.Node
@@ -76,7 +79,7 @@ func (s *server) run(ctx context.Context, cfg *config.Config, dir string, out io
 	defer done()
 	newcomer := s.configPath == ""
 	var err error
-	s.node, err = node.Open(ctx, node.Options{Config: cfg, Dir: dir, Version: version(), Spare: newcomer, Log: s.log})
+	s.node, err = node.Open(ctx, node.Options{Config: cfg, Dir: dir, Version: version(), Spare: newcomer, Salvage: s.salvage, Log: s.log})
 	if err != nil {
 		return err
 	}

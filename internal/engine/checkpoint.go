@@ -27,6 +27,8 @@ type meta struct {
 	BlockFrom     uint64      `json:"block_from,omitempty"`
 
 	Origins []replica.Stored `json:"origins,omitempty"`
+
+	Doubts []Doubt `json:"doubts,omitempty"` // since a salvage
 }
 
 type metaTally struct {
@@ -187,6 +189,7 @@ func (e *Engine) snapshot(between func(func()), last map[string]written) (*snaps
 		ballots = e.ballots.Encode()
 		e.journalBytes = 0
 		s.remote = e.replicas.Snapshot()
+		m.Doubts = e.Doubts()
 	})
 	if err != nil {
 		return nil, err

@@ -34,6 +34,7 @@ type Engine struct {
 	odds      atomic.Pointer[odds]
 	read      atomic.Pointer[sources] // of the last look-up
 	failed    atomic.Pointer[error]   // why reports are refused; nil while they are taken
+	doubts    atomic.Pointer[[]Doubt] // since a salvage; nil for none
 	scratch   sync.Pool               // of *scratch
 	seen      sync.Pool               // of *bulkhead.Verdict
 	counters  counters

@@ -17,13 +17,16 @@ type Doubt struct {
 	Array  string `json:"array"`
 	Start  uint64 `json:"start,omitempty"`  // of the generation, Unix seconds
 	Origin string `json:"origin,omitempty"` // key of the peer who counted it; "" for the node itself
-	Page   int    `json:"page"`             // its number in the array
-	// Keys is how many keys the page had, about; 0 if nobody knows.
+	// Page is the number in the array of the first page of Pages in a row; 0 pages for
+	// what has none.
+	Page  int `json:"page"`
+	Pages int `json:"pages"`
+	// Keys is how many keys the pages had, about; 0 if nobody knows.
 	Keys uint64 `json:"keys,omitempty"`
 	// First and Last are journal entries that are lost; 0 for none.
 	First uint64 `json:"first_entry,omitempty"`
 	Last  uint64 `json:"last_entry,omitempty"`
-	// Stale says that the page can be read, and may be older than it should be.
+	// Stale says that the pages can be read, and may be older than they should be.
 	Stale bool `json:"stale,omitempty"`
 }
 
@@ -36,19 +39,23 @@ func (d *Doubt) String() string {
 	if d.Origin != "" {
 		of += ", counted by peer " + d.Origin
 	}
-	keys := "how many keys it had is not known"
+	keys := "how many keys that had is not known"
 	if d.Keys > 0 {
 		keys = fmt.Sprintf("about %d keys", d.Keys)
+	}
+	pages := fmt.Sprintf("page %d", d.Page)
+	if d.Pages > 1 {
+		pages = fmt.Sprintf("pages %d to %d", d.Page, d.Page+d.Pages-1)
 	}
 	switch {
 	case d.First != 0:
 		return fmt.Sprintf("%d entries of the journal, %d to %d", d.Last-d.First+1, d.First, d.Last)
-	case d.Start == 0:
+	case d.Pages == 0:
 		return "the file of " + d.Array
 	case d.Stale:
-		return fmt.Sprintf("%s%s: page %d can be read and may be out of date: %s", d.Array, of, d.Page, keys)
+		return fmt.Sprintf("%s%s: %s can be read and may be out of date: %s", d.Array, of, pages, keys)
 	}
-	return fmt.Sprintf("%s%s: page %d is lost: %s", d.Array, of, d.Page, keys)
+	return fmt.Sprintf("%s%s: lost %s: %s", d.Array, of, pages, keys)
 }
 
 // An arrayFile is a checkpoint's file with an array in it.
@@ -117,7 +124,7 @@ func Inspect(n *store.Inspection) ([]Doubt, error) {
 		doubts = append(doubts, lost...)
 	}
 	for _, name := range []string{m.Accounts, m.Ballots} {
-		if name != "" && bad[name] {
+		if _, whole := n.Whole(name); name != "" && bad[name] && !whole {
 			doubts = append(doubts, Doubt{Array: name})
 		}
 	}
@@ -126,22 +133,18 @@ func Inspect(n *store.Inspection) ([]Doubt, error) {
 
 // scan hands the pages of a damaged file that can be read to fn.
 func (a *arrayFile) scan(n *store.Inspection, fn func(*filter.Image) error) ([]Doubt, error) {
-	var bad []pages.Span
-	for _, s := range n.BadSpans(a.name) {
-		bad = append(bad, pages.Span(s))
-	}
-	r, err := n.Content(a.name)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	lost, err := pages.Scan(r, a.geometry, a.start, bad, n.Foreign(a.name), fn)
+	lost, err := pages.Salvage(n, a.name, a.geometry, a.start, fn)
 	if err != nil {
 		return nil, err
 	}
 	var out []Doubt
 	for _, l := range lost {
-		out = append(out, Doubt{Array: a.array, Start: a.start, Origin: a.origin, Page: l.Page, Keys: l.Keys, Stale: l.Stale})
+		if n := len(out); n > 0 && out[n-1].Page+out[n-1].Pages == l.Page && out[n-1].Stale == l.Stale {
+			out[n-1].Pages++
+			out[n-1].Keys += l.Keys
+			continue
+		}
+		out = append(out, Doubt{Array: a.array, Start: a.start, Origin: a.origin, Page: l.Page, Pages: 1, Keys: l.Keys, Stale: l.Stale})
 	}
 	return out, nil
 }

@@ -19,8 +19,19 @@ func (e *Engine) load(ctx context.Context) error {
 			return err
 		}
 	}
+	salvaged := e.opts.Store.Salvaged()
+	if salvaged != nil {
+		if err := e.salvage(salvaged); err != nil {
+			return err
+		}
+	}
 	if err := e.opts.Store.Replay(ctx, manifest.Start, e.replay); err != nil {
 		return err
+	}
+	if salvaged != nil {
+		if err := e.settle(ctx); err != nil {
+			return err
+		}
 	}
 	e.replicas.DropExpired()
 	if err := e.replicas.ThawAll(); err != nil {
@@ -74,6 +85,9 @@ func (e *Engine) loadCheckpoint(data []byte) error {
 	if err := e.replicas.Load(m.Origins); err != nil {
 		return err
 	}
+	if len(m.Doubts) > 0 {
+		e.doubts.Store(&m.Doubts)
+	}
 	if err := e.loadAccounts(m); err != nil {
 		return err
 	}
@@ -116,7 +130,7 @@ func (e *Engine) checkKey(written uint64) error {
 
 func (e *Engine) loadAccounts(m meta) error {
 	data, err := e.readFile(m.Accounts)
-	if err != nil {
+	if data == nil {
 		return err
 	}
 	if err := e.accounts.Decode(data); err != nil {
@@ -131,7 +145,7 @@ func (e *Engine) loadBallots(m meta) error {
 		return nil
 	}
 	data, err := e.readFile(m.Ballots)
-	if err != nil {
+	if data == nil {
 		return err
 	}
 	if err := e.ballots.Decode(data); err != nil {
@@ -140,13 +154,22 @@ func (e *Engine) loadBallots(m meta) error {
 	return nil
 }
 
+// readFile returns nil without an error for a file that is lost; see [Engine.salvage].
 func (e *Engine) readFile(name string) ([]byte, error) {
+	if n := e.opts.Store.Salvaged(); n != nil && n.Damaged(name) {
+		data, _ := n.Whole(name)
+		return data, nil
+	}
 	f, err := e.opts.Store.OpenFile(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(f)
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return nil, err
+	}
+	return data, nil
 }
 
 // named is an array and the checkpoint file it is in.

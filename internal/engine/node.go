@@ -15,6 +15,7 @@ type Info struct {
 	Bytes     uint64           `json:"bytes"`    // memory of all arrays
 	Mature    bool             `json:"mature"`   // it knows what mail usually comes, see [verdict.Mature]
 	Refusing  string           `json:"refusing"` // why reports are refused at present, "" if they are taken
+	Doubts    []Doubt          `json:"doubts"`   // what may be lower than was acknowledged
 
 	Checks      uint64 `json:"checks"`  // since the start, as are all below
 	Reports     uint64 `json:"reports"` // taken
@@ -53,6 +54,7 @@ func (e *Engine) Info() Info {
 	info := Info{
 		Threshold:   e.threshold.Load(),
 		Accounts:    e.accounts.Len(),
+		Doubts:      e.Doubts(),
 		Checks:      e.counters.checks.Load(),
 		Reports:     e.counters.reports.Load(),
 		Refused:     e.counters.refused.Load(),

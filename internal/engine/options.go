@@ -55,6 +55,8 @@ type Options struct {
 	// means 256 MiB.
 	CheckpointEvery time.Duration
 	CheckpointBytes uint64
+	// Refill gives what a damaged Store has lost; nil if nothing does.
+	Refill *Refill
 	// RemoteBytes bounds the memory of replicas; 0: no bound. See [Engine.Room].
 	RemoteBytes uint64
 	// Still leaves the generations as they are: none opens and none is dropped,

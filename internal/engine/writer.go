@@ -234,5 +234,15 @@ func (e *Engine) replay(index uint64, data []byte) error {
 		}
 		return &store.DamageError{File: "journal", What: fmt.Sprintf("entry %d: %v", index, err), Advice: advice}
 	}
-	return entry.apply(e, index)
+	if e.opts.Store.Salvaged() == nil {
+		return entry.apply(e, index)
+	}
+	if v, ok := entry.(*votes); ok && e.orphaned(v) {
+		e.doubtEntry(index)
+	}
+	if err := entry.apply(e, index); err != nil { // what it builds on is lost
+		e.opts.Log.Warn("an entry of the journal says nothing without one that is lost", "entry", index, "err", err)
+		e.doubtEntry(index)
+	}
+	return nil
 }

@@ -16,9 +16,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
+// KeyFile is the file of the mesh folder with the private key of the node, by whose
+// public half peers know it.
+const KeyFile = "node.key"
+
 // Files of the mesh folder.
 const (
-	keyFile       = "node.key"
+	keyFile       = KeyFile
 	successorFile = "successor.json"
 	stateFile     = "state.json"
 	peersFile     = "peers.json"

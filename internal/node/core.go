@@ -49,6 +49,7 @@ type core struct {
 	started  time.Time
 	draining atomic.Bool
 	doors    []client.Door // that are open
+	mending  *mending      // nil: a damaged store is refused
 
 	stateMu sync.Mutex
 	state   client.NodeState // as it was at stateAt
@@ -77,7 +78,7 @@ func (n *core) open(ctx context.Context, still bool) error {
 	if err := errors.Join(checkSizes(cfg, machineMemory()), ownFolder(n.dir)); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(n.dir, 0o700); err != nil {
+	if err := errors.Join(makeFolder(n.dir), n.closeFolder()); err != nil {
 		return err
 	}
 	var sealKey [32]byte
@@ -95,11 +96,18 @@ func (n *core) open(ctx context.Context, still bool) error {
 		durability = store.Relaxed
 		n.log.Warn("reports are acknowledged before they are on disk: a power cut loses the last second", "durability", "relaxed")
 	}
-	if n.store, err = store.Open(filepath.Join(n.dir, StoreFolder), store.Options{Durability: durability, Logger: n.log}); err != nil {
+	opened := store.Options{Durability: durability, Logger: n.log}
+	if n.mending != nil {
+		opened.Salvage = &store.Salvage{Aside: filepath.Join(n.mending.aside, StoreFolder), Entries: n.mending.entries}
+	}
+	if n.store, err = store.Open(filepath.Join(n.dir, StoreFolder), opened); err != nil {
 		return err
 	}
 	opts, err := n.engineOptions(cfg)
 	opts.Still = still
+	if n.mending != nil {
+		opts.Refill = n.mending.refill
+	}
 	if err == nil {
 		n.engine, err = engine.Open(ctx, opts)
 	}
@@ -276,7 +284,10 @@ func (n *core) close(ctx context.Context) error {
 			err = n.forgetSecrets()
 		}
 	}
-	return errors.Join(err, n.store.Close())
+	if n.store != nil {
+		err = errors.Join(err, n.store.Close())
+	}
+	return err
 }
 
 // stateAge is how old the node's description may be: making it reads the
@@ -302,7 +313,7 @@ func (n *core) describe() client.NodeState {
 	return client.NodeState{
 		Name: name, Version: n.version, Network: fingerprint(n.secret()), Started: n.started,
 		Durability: cfg.Node.Durability, ReadOnly: info.Refusing, Threshold: info.Threshold,
-		Mature: info.Mature, Accounts: info.Accounts, Doors: n.doors,
+		Mature: info.Mature, Accounts: info.Accounts, Doors: n.doors, Doubts: doubtsOf(info.Doubts),
 		Counters: client.Counters{
 			Checks: info.Checks, Reports: info.Reports, Refused: info.Refused, Entries: info.Entries,
 			Checkpoints: info.Checkpoints, Recoveries: info.Recoveries, Forgotten: info.Forgotten,

@@ -86,6 +86,11 @@ func (x *examination) keys() {
 			x.fault("keys", path, 0, err.Error(), "put it back from a backup")
 		}
 	}
+	if past, err := readPast(x.dir); err != nil {
+		x.fault("keys", filepath.Join(x.dir, pastKeysFile), 0, err.Error(), "put it back from a backup")
+	} else if len(past) > 0 {
+		x.out.Files++
+	}
 	path := filepath.Join(x.dir, AdminTokenFile)
 	if _, err := ReadSecret(path); err == nil {
 		x.out.Files++
@@ -114,15 +119,21 @@ func (x *examination) store(ctx context.Context) error {
 	if err != nil {
 		x.fault("store", filepath.Join(x.dir, StoreFolder), 0, err.Error(), "restore a backup")
 	}
-	for i := range doubts {
-		x.out.Doubts = append(x.out.Doubts, doubtOf(&doubts[i]))
-	}
+	x.out.Doubts = append(x.out.Doubts, doubtsOf(doubts)...)
+	x.out.Known = doubtsOf(engine.Known(found))
 	return nil
+}
+
+func doubtsOf(doubts []engine.Doubt) (out []client.Doubt) {
+	for i := range doubts {
+		out = append(out, doubtOf(&doubts[i]))
+	}
+	return out
 }
 
 // doubtOf puts a doubt of the engine into the words of the HTTP interface.
 func doubtOf(d *engine.Doubt) client.Doubt {
-	c := client.Doubt{Array: d.Array, Peer: d.Origin, Page: d.Page, Keys: d.Keys, First: d.First, Last: d.Last, Stale: d.Stale, Text: d.String()}
+	c := client.Doubt{Array: d.Array, Peer: d.Origin, Page: d.Page, Pages: d.Pages, Keys: d.Keys, First: d.First, Last: d.Last, Stale: d.Stale, Text: d.String()}
 	if d.Start != 0 {
 		c.Generation = time.Unix(int64(d.Start), 0).UTC().Format(time.RFC3339)
 	}
@@ -179,7 +190,10 @@ func (x *examination) mesh() {
 }
 
 // A place is a path of the data folder with what makes it unsafe.
-type place struct{ path, what, advice string }
+type place struct {
+	path, what, advice string
+	link               bool
+}
 
 // unsafePlaces returns the files and folders of a data folder that others may read or
 // change, and those that are links to somewhere else. The folder itself may be a link.
@@ -190,7 +204,7 @@ func unsafePlaces(dir string) (out []place) {
 	}
 	out = append(out, unsafe(dir, info)...)
 	names := []string{
-		StoreFolder, networkKeyFile, sealKeyFile, AdminTokenFile, rateFolder, greylistFile, meshFolder,
+		StoreFolder, networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, rateFolder, greylistFile, meshFolder,
 		filepath.Join(StoreFolder, "files"), filepath.Join(StoreFolder, "journal"), filepath.Join(StoreFolder, "MANIFEST"),
 	}
 	for _, name := range names {
@@ -201,7 +215,7 @@ func unsafePlaces(dir string) (out []place) {
 		}
 		if info.Mode().Type() == fs.ModeSymlink {
 			to, _ := os.Readlink(path)
-			out = append(out, place{path, fmt.Sprintf("a symbolic link, to %s", to), "move what it points to here, or name the other folder in [node] data"})
+			out = append(out, place{path, fmt.Sprintf("a symbolic link, to %s", to), "move what it points to here, or name the other folder in [node] data", true})
 			continue
 		}
 		out = append(out, unsafe(path, info)...)
@@ -228,5 +242,5 @@ func unsafe(path string, info fs.FileInfo) []place {
 	if len(what) == 0 {
 		return nil
 	}
-	return []place{{path, strings.Join(what, "; "), advice}}
+	return []place{{path: path, what: strings.Join(what, "; "), advice: advice}}
 }

@@ -28,6 +28,10 @@ type Options struct {
 	// Spare lets a door stay shut whose port another program has. The HTTP door is
 	// opened or the node is not.
 	Spare bool
+	// Salvage starts a node whose store is damaged with what can be read of it. What is
+	// damaged is kept in the folder "set-aside" of Dir, and [client.NodeState] says which
+	// counts may be low since.
+	Salvage bool
 	// Log takes what happens; nil discards it.
 	Log *slog.Logger
 }
@@ -78,6 +82,9 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 	n := &Node{spare: o.Spare, registry: prometheus.NewRegistry(), stopped: make(chan struct{})}
 	n.core = newCore(o.Config, o.Dir, o.Log)
 	n.version = o.Version
+	if o.Salvage {
+		n.mending = &mending{aside: asideFolder(o.Dir)}
+	}
 	n.book = &accounts{core: n.core}
 	n.rate.Set(doorLimits(o.Config.Limits))
 	for _, st := range n.order() {

@@ -27,6 +27,7 @@ const (
 type BackupInfo struct {
 	Manifest  Manifest // of its checkpoint
 	LastIndex uint64   // of its journal
+	From      string   // incarnation of the store that was backed up
 }
 
 // Backup writes a consistent copy of the store in dir to w: the last checkpoint
@@ -68,7 +69,7 @@ func backup(ctx context.Context, fsys FS, dir string, w io.Writer) (BackupInfo, 
 	if err := bw.Flush(); err != nil {
 		return BackupInfo{}, fmt.Errorf("store: backup: %w", err)
 	}
-	return BackupInfo{src.manifest, src.last}, nil
+	return BackupInfo{src.manifest, src.last, src.manifest.Incarnation}, nil
 }
 
 // A source is a checkpoint and a journal that stay readable because they are

@@ -74,7 +74,7 @@ func (s *Store) Checkpoint(ctx context.Context, start uint64, meta []byte, files
 //
 // After an error the store is as Failed as before; the caller tries again
 // later. Recover does no harm to a store that is not Failed.
-func (s *Store) Recover(ctx context.Context, start uint64, meta []byte, files []File) error {
+func (s *Store) Recover(ctx context.Context, start uint64, meta []byte, files []File) (err error) {
 	s.ckptMu.Lock()
 	defer s.ckptMu.Unlock()
 	s.appendMu.Lock()
@@ -87,6 +87,19 @@ func (s *Store) Recover(ctx context.Context, start uint64, meta []byte, files []
 	}
 	m := s.Manifest()
 	next := Manifest{m.Checkpoint + 1, m.Incarnation, s.burned + 1, bytes.Clone(meta), nil, m.epoch + 1}
+	if s.salvaged != nil {
+		// What peers have heard of the store may lie in the future of what is left.
+		if next.Incarnation, err = newIncarnation(s.opts.Random); err != nil {
+			return err
+		}
+		before := s.id
+		s.id = next.Incarnation
+		defer func() {
+			if err != nil {
+				s.id = before
+			}
+		}()
+	}
 	if err := s.writeFiles(ctx, &m, &next, files, true); err != nil {
 		return errors.Join(err, s.removeNew(&next))
 	}
@@ -148,7 +161,7 @@ func (s *Store) restart(t *segmentWriter, last uint64) error {
 	old := s.tail
 	s.tail, s.segs, s.epoch = t, nil, t.epoch
 	s.last, s.durable, s.burned = last, last, last
-	s.failure = nil
+	s.failure, s.salvaged = nil, nil
 	s.mu.Unlock()
 	if old != nil {
 		if err := old.f.Close(); err != nil {
@@ -284,7 +297,20 @@ func (s *Store) commit(next *Manifest) (committed bool, err error) {
 		s.manifest = *next
 		s.mu.Unlock()
 	}
+	if err == nil {
+		s.copyManifest(content)
+	}
 	return committed, err
+}
+
+// copyManifest keeps the manifest in force once more, for [Options].Salvage, before
+// anything goes that only the one before it names. Without a copy the store is as good:
+// one that is out of date must not stay.
+func (s *Store) copyManifest(content []byte) {
+	_, err := replaceFile(s.fs, s.dir, s.path(manifestCopy), content)
+	if err != nil {
+		s.log.Warn("no copy of the manifest", "err", errors.Join(err, removeIfThere(s.fs, s.path(manifestCopy))))
+	}
 }
 
 // removeNew removes the files that next would have added.

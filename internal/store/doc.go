@@ -13,6 +13,7 @@
 //
 //	LOCK       held with flock, contains the process id
 //	MANIFEST   the last checkpoint: its files, metadata, first journal index to replay
+//	MANIFEST.copy  the same, for a salvage
 //	watermark  the last acknowledged journal index, overwritten in place
 //	files/     checkpoint files, never changed once they are named by a manifest
 //	journal/   segments, EPOCH-FIRSTINDEX.log
@@ -54,6 +55,14 @@
 // the caller's whole memory as a checkpoint, read it back from the disk and
 // begun a journal of a new epoch. The index of the entry that failed is not
 // used again.
+//
+// # Salvage
+//
+// A damaged store is refused by [Open], and [Inspect] says what is wrong with it. With
+// [Options].Salvage it is opened all the same: [Store.Replay] hands out every entry
+// that can be read, [Store.Salvaged] tells of the files of the checkpoint, and the store
+// is Failed until Recover has written anew what the caller made of it, in a new
+// incarnation. Damaged files are kept.
 //
 // # Concurrency
 //

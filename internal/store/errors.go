@@ -35,7 +35,7 @@ func (e *DamageError) Error() string {
 }
 
 const (
-	adviceRestore   = "check the disk and restore the node's last backup into an empty directory"
+	adviceRestore   = "check the disk, see what \"bulkhead doctor\" says of the data folder, and mend it with --repair or restore the last backup"
 	adviceWatermark = "after checking the disk, remove this file to trust the journal's own end"
 )
 

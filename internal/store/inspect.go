@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
@@ -24,6 +25,8 @@ type Inspection struct {
 
 	dir     string
 	foreign map[string]bool // files of the checkpoint
+	segs    []segment       // that hold what the checkpoint does not
+	newer   string          // a file of a later journal than the manifest knows; "" for none
 }
 
 // Content returns what a file of the checkpoint holds, whether or not it is as it was
@@ -84,7 +87,16 @@ func inspect(ctx context.Context, fsys FS, dir string) (*Inspection, error) {
 		if err := n.take(err, path); err != nil {
 			return nil, err
 		}
-		return n, nil
+		if m, err = spareManifest(fsys, dir); err != nil {
+			return n, nil
+		}
+		n.Faults[0].Mended = true
+	} else if spare, err := readManifest(fsys, filepath.Join(dir, manifestCopy)); err == nil && spare.Incarnation == m.Incarnation && spare.Checkpoint > m.Checkpoint {
+		n.Faults = append(n.Faults, Fault{File: path, Mended: true,
+			What: fmt.Sprintf("the manifest is of checkpoint %d, and its copy of %d: the manifest is out of date", m.Checkpoint, spare.Checkpoint)})
+		m = spare
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) { // an older version makes none
+		n.Faults = append(n.Faults, Fault{File: filepath.Join(dir, manifestCopy), What: err.Error(), Mended: true})
 	}
 	n.Manifest, n.Readable = m, true
 	// The watermark comes first: what it speaks of is then in the segments.
@@ -103,6 +115,51 @@ func inspect(ctx context.Context, fsys FS, dir string) (*Inspection, error) {
 		n.foreign[m.Files[i].Name] = foreign
 	}
 	return n, n.journal(ctx, fsys, dir, mark, known)
+}
+
+// spareManifest returns what the manifest in dir was, if one bit of it is flipped, or
+// its copy.
+func spareManifest(fsys FS, dir string) (Manifest, error) {
+	path := filepath.Join(dir, manifestFile)
+	if b, err := os.ReadFile(path); err == nil && len(b) <= maxManifestBytes+128 {
+		if m, ok := mendManifest(path, b); ok {
+			return m, nil
+		}
+	}
+	return readManifest(fsys, filepath.Join(dir, manifestCopy))
+}
+
+// Whole returns what a file of the checkpoint holds if all of it can be told in spite
+// of a fault: the damage is beside the content, or one flipped bit.
+func (n *Inspection) Whole(name string) ([]byte, bool) {
+	info, err := n.Manifest.find(name)
+	if err != nil || info.Size > maxManifestBytes {
+		return nil, false
+	}
+	r, err := n.Content(name)
+	if err != nil {
+		return nil, false
+	}
+	defer r.Close()
+	b, err := io.ReadAll(io.LimitReader(r, info.Size+1))
+	if err != nil || int64(len(b)) != info.Size {
+		return nil, false
+	}
+	sum := crc32.Checksum(b, castagnoli)
+	if sum == info.CRC || MendBit(b, sum, info.CRC) && crc32.Checksum(b, castagnoli) == info.CRC {
+		return b, true
+	}
+	return nil, false
+}
+
+// Damaged reports whether a file of the checkpoint has a fault.
+func (n *Inspection) Damaged(name string) bool {
+	for i := range n.Faults {
+		if n.Faults[i].Name == name {
+			return true
+		}
+	}
+	return false
 }
 
 // take makes a fault of an error that is one, and returns any other.
@@ -139,6 +196,7 @@ func (n *Inspection) watermark(fsys FS, path string) (mark watermark, known bool
 func (n *Inspection) journal(ctx context.Context, fsys FS, dir string, mark watermark, known bool) error {
 	m := &n.Manifest
 	if known && mark.epoch > m.epoch {
+		n.newer = watermarkFile
 		n.Faults = append(n.Faults, Fault{File: filepath.Join(dir, manifestFile),
 			What: fmt.Sprintf("the manifest is of journal epoch %d, the watermark of %d: the manifest is out of date", m.epoch, mark.epoch)})
 		return nil
@@ -150,9 +208,9 @@ func (n *Inspection) journal(ctx context.Context, fsys FS, dir string, mark wate
 	if err != nil {
 		return err
 	}
-	n.LastIndex = m.Start - 1
+	n.segs, n.LastIndex = segs, m.Start-1
 	for i := range segs {
-		seg := &segs[i]
+		seg := &segs[i] // walk sets its end
 		if seg.first > n.LastIndex+1 {
 			n.lost(filepath.Join(dir, journalDir), "a segment is missing", max(m.Start, n.LastIndex+1), seg.first-1)
 		}
@@ -231,6 +289,7 @@ func (n *Inspection) segments(dir string, m *Manifest) (live []segment, err erro
 			live = append(live, segment{path: path, epoch: epoch, first: first, last: first - 1})
 		case epoch > m.epoch:
 			if info, err := name.Info(); err == nil && info.Size() > segmentHead {
+				n.newer = name.Name()
 				n.Faults = append(n.Faults, Fault{File: path, What: fmt.Sprintf("a journal of epoch %d, and the manifest is of %d: the manifest is out of date", epoch, m.epoch)})
 			}
 		}

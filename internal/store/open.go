@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 const (
 	lockFile      = "LOCK"
 	manifestFile  = "MANIFEST"
+	manifestCopy  = "MANIFEST.copy"
 	watermarkFile = "watermark"
 	filesDir      = "files"
 	journalDir    = "journal"
@@ -41,7 +43,11 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, err
 	}
 	s.lock = lock
-	if err := s.load(); err != nil {
+	load := s.load
+	if o.Salvage != nil {
+		load = s.salvage
+	}
+	if err := load(); err != nil {
 		if s.mark != nil {
 			err = errors.Join(err, s.mark.Close())
 		}
@@ -124,6 +130,13 @@ func (s *Store) load() error {
 	// durable. What it does not name must not be removed before it is.
 	if err := s.fs.SyncDir(s.dir); err != nil {
 		return fmt.Errorf("store: %w", err)
+	}
+	content, err := m.encode()
+	if err != nil {
+		return err
+	}
+	if spare, err := os.ReadFile(s.path(manifestCopy)); err != nil || !bytes.Equal(spare, content) {
+		s.copyManifest(content)
 	}
 	mark, found, err := readWatermark(s.fs, s.path(watermarkFile))
 	if err != nil {

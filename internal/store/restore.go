@@ -37,12 +37,14 @@ func Restore(ctx context.Context, r io.Reader, dir string, o Options) (info Back
 			err = errors.Join(err, os.RemoveAll(temp))
 		}
 	}()
-	if err := fill(ctx, r, temp, o); err != nil {
+	from, err := fill(ctx, r, temp, o)
+	if err != nil {
 		return BackupInfo{}, err
 	}
 	if info, err = verify(ctx, temp, o); err != nil {
 		return BackupInfo{}, err
 	}
+	info.From = from
 	if err := removeIfThere(o.FS, dir); err != nil { // it is empty, or this fails
 		return BackupInfo{}, err
 	}
@@ -66,24 +68,25 @@ func mustBeFree(dir string) error {
 	return nil
 }
 
-// fill reads the backup into a new store.
-func fill(ctx context.Context, r io.Reader, dir string, o Options) (err error) {
+// fill reads the backup into a new store, and returns the incarnation of the one that
+// it was made of.
+func fill(ctx context.Context, r io.Reader, dir string, o Options) (from string, err error) {
 	fr, err := newFrameReader(bufio.NewReaderSize(r, 256<<10))
 	if err != nil {
-		return err
+		return "", err
 	}
 	content, err := fr.want(frameManifest)
 	if err != nil {
-		return err
+		return "", err
 	}
 	m, err := decodeManifest("backup", content)
 	if err != nil {
-		return err
+		return "", err
 	}
 	o.Durability = Relaxed // one sync at the end is enough
 	s, err := Open(dir, o)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	// A new store whose journal failed with the entry before the checkpoint is
@@ -92,12 +95,12 @@ func fill(ctx context.Context, r io.Reader, dir string, o Options) (err error) {
 	s.last, s.burned = m.Start-1, m.Start-1
 	s.mu.Unlock()
 	if err := s.Recover(ctx, m.Start, m.Meta, contents(fr, &m)); err != nil {
-		return err
+		return "", err
 	}
 	if err := fillJournal(ctx, fr, s); err != nil {
-		return err
+		return "", err
 	}
-	return s.Sync()
+	return m.Incarnation, s.Sync()
 }
 
 // contents returns the files of m, each of which reads itself from fr. They
@@ -172,5 +175,5 @@ func verify(ctx context.Context, dir string, o Options) (info BackupInfo, err er
 	if err := s.Replay(ctx, m.Start, func(uint64, []byte) error { return nil }); err != nil {
 		return BackupInfo{}, err
 	}
-	return BackupInfo{m, s.LastIndex()}, nil
+	return BackupInfo{Manifest: m, LastIndex: s.LastIndex(), From: m.Incarnation}, nil
 }

@@ -51,6 +51,8 @@ type Options struct {
 	Random io.Reader
 	// FS is nil except in tests.
 	FS FS
+	// Salvage, if it is not nil, opens a store that is damaged, too.
+	Salvage *Salvage
 }
 
 func (o *Options) complete() error {
@@ -103,6 +105,7 @@ type Store struct {
 	epoch    uint64         // of the journal
 	failure  error          // why the store is Failed; nil if it is not
 	closed   bool
+	salvaged *Inspection // until the first Recover; nil if nothing was damaged
 
 	stop    chan struct{} // closed by Close
 	syncing sync.WaitGroup
@@ -215,6 +218,10 @@ func (s *Store) Replay(ctx context.Context, from uint64, fn func(index uint64, e
 	if s.closed {
 		s.mu.Unlock()
 		return ErrClosed
+	}
+	if n := s.salvaged; n != nil {
+		s.mu.Unlock()
+		return s.replaySalvaged(ctx, n, from, fn)
 	}
 	start, incarnation := s.manifest.Start, s.manifest.Incarnation
 	segs := append([]segment(nil), s.segs...)

@@ -24,6 +24,8 @@ type Fault struct {
 	// Bytes is how much content of a checkpoint's file is in blocks that are not as
 	// they were written, from Offset on.
 	Bytes int64
+	// Mended says that it was one flipped bit, and is known which: nothing is lost.
+	Mended bool
 }
 
 // Lost returns how many journal entries cannot be read.
@@ -75,6 +77,15 @@ func (s *segment) walk(ctx context.Context, fsys FS, incarnation string, fn func
 		var bad *badRecord
 		switch {
 		case errors.As(err, &bad):
+			if rec, end, ok := mendRecord(f, bad.offset, size, s.salt, s.last+1); ok {
+				faults = append(faults, Fault{File: s.path, Offset: bad.offset, What: bad.what + ": one bit was flipped", Mended: true})
+				s.last, s.size = rec.index, end
+				if err := fn(rec.index, rec.data); err != nil {
+					return faults, false, err
+				}
+				sc = scannerAt(f, end, size)
+				continue
+			}
 			faults = append(faults, Fault{File: s.path, Offset: bad.offset, What: bad.what})
 			next, found, err := findRecord(f, bad.offset+1, size, s.salt, s.last)
 			if err != nil {
@@ -89,7 +100,7 @@ func (s *segment) walk(ctx context.Context, fsys FS, incarnation string, fn func
 			return faults, false, s.fault(err)
 		}
 		if rec.index > s.last+1 {
-			if n := len(faults); n > 0 && faults[n-1].Offset >= s.size && faults[n-1].First == 0 {
+			if n := len(faults); n > 0 && faults[n-1].Offset >= s.size && faults[n-1].First == 0 && !faults[n-1].Mended {
 				faults[n-1].First, faults[n-1].Last = s.last+1, rec.index-1
 			} else {
 				faults = append(faults, Fault{File: s.path, Offset: sc.start, What: fmt.Sprintf("entry %d follows entry %d", rec.index, s.last), First: s.last + 1, Last: rec.index - 1})

@@ -21,6 +21,8 @@ type Array interface {
 	Geometry() filter.Geometry
 	AppendPage(dst []byte, page int) []byte
 	LoadPage(b []byte) (page int, err error)
+	Load(m *filter.Image) error
+	Generation() uint64
 }
 
 var (
@@ -71,7 +73,14 @@ const readAhead = 256 << 10
 
 // Load reads the file of a store that has the pages of an array. Every page must be there,
 // once and in order: a file with a page left out would undercount in silence.
+//
+// Of a store that is being salvaged, the pages that a damaged file still has are loaded,
+// and the others stay empty; [Scan] names them.
 func Load(st *store.Store, name string, array Array) error {
+	if n := st.Salvaged(); n != nil && n.Damaged(name) {
+		_, err := Salvage(n, name, array.Geometry(), array.Generation(), array.Load)
+		return err
+	}
 	f, err := st.OpenFile(name)
 	if err != nil {
 		return err
@@ -120,5 +129,5 @@ func unreadable(name string, page int, err error) error {
 
 // Damaged returns the error of a file that does not hold what it should.
 func Damaged(name string, err error) error {
-	return &store.DamageError{File: name, What: err.Error(), Advice: "restore the data directory from a backup"}
+	return &store.DamageError{File: name, What: err.Error(), Advice: "see what \"bulkhead doctor\" says of the data folder, and mend it with --repair or restore a backup"}
 }

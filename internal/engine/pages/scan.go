@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"hash/crc32"
 	"io"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
 // A Lost is a page of an array that no file has any more.
@@ -26,7 +28,10 @@ const (
 	sizeBytes = 4  // before each page
 	pageHead  = 64 // of filter's encoding of a page
 	lengthAt  = 52 // in it: bytes of the payload
+	sumAt     = 60 // in it: the checksum
 )
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 var pageMagic = []byte("bkhP")
 
@@ -49,7 +54,7 @@ func Scan(r io.Reader, g filter.Geometry, generation uint64, bad []Span, foreign
 		end    int64
 	)
 	for want < g.Pages() {
-		m, span, err := s.next(want)
+		m, span, mended, err := s.next(want)
 		if err != nil {
 			return nil, err
 		}
@@ -58,6 +63,9 @@ func Scan(r io.Reader, g filter.Geometry, generation uint64, bad []Span, foreign
 		}
 		if span.From > end {
 			gaps = append(gaps, Span{end, span.From})
+		}
+		if mended {
+			gaps = append(gaps, span) // explains its block, and is lost no more
 		}
 		if err := fn(m); err != nil {
 			return nil, err
@@ -98,6 +106,41 @@ func Scan(r io.Reader, g filter.Geometry, generation uint64, bad []Span, foreign
 	return lost, nil
 }
 
+// Salvage is [Scan] of a file of a damaged store.
+func Salvage(n *store.Inspection, name string, g filter.Geometry, generation uint64, fn func(*filter.Image) error) ([]Lost, error) {
+	var bad []Span
+	for _, s := range n.BadSpans(name) {
+		bad = append(bad, Span(s))
+	}
+	r, err := n.Content(name)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return Scan(r, g, generation, bad, n.Foreign(name), fn)
+}
+
+// parse reads a page, of which one bit may be flipped. The encoding is that of filter's
+// page.go: the checksum of 60 bytes and the payload stands between the two.
+func (s *scan) parse(b []byte, want int) (m *filter.Image, mended bool) {
+	fits := func(m *filter.Image, err error) *filter.Image {
+		if err != nil || m.Page < want || m.Generation != s.generation {
+			return nil
+		}
+		return m
+	}
+	if m := fits(filter.ParseImage(b, s.geometry)); m != nil {
+		return m, false
+	}
+	summed := append(bytes.Clone(b[:sumAt]), b[pageHead:]...)
+	if !store.MendBit(summed, crc32.Checksum(summed, castagnoli), binary.LittleEndian.Uint32(b[sumAt:])) {
+		return nil, false
+	}
+	fixed := append(bytes.Clone(summed[:sumAt]), 0, 0, 0, 0)
+	binary.LittleEndian.PutUint32(fixed[sumAt:], crc32.Checksum(summed, castagnoli))
+	return fits(filter.ParseImage(append(fixed, summed[sumAt:]...), s.geometry)), true
+}
+
 // A scan looks for pages in bytes of which some are wrong.
 type scan struct {
 	r          *bufio.Reader
@@ -106,18 +149,18 @@ type scan struct {
 	at         int64
 }
 
-// next returns the next page with a number of want or more, and where it stands with
-// its size; nil if there is none.
-func (s *scan) next(want int) (*filter.Image, Span, error) {
+// next returns the next page with a number of want or more, where it stands with its
+// size, and whether one bit of either was wrong; nil if there is none.
+func (s *scan) next(want int) (m *filter.Image, span Span, mended bool, err error) {
 	for {
 		b, err := s.r.Peek(s.r.Size())
 		if err != nil && err != io.EOF {
-			return nil, Span{}, err
+			return nil, Span{}, false, err
 		}
 		i := bytes.Index(b, pageMagic)
 		if i < 0 || len(b)-i < pageHead {
 			if err == io.EOF {
-				return nil, Span{}, nil
+				return nil, Span{}, false, nil
 			}
 			if i < 0 {
 				i = len(b) - len(pageMagic) + 1
@@ -131,10 +174,11 @@ func (s *scan) next(want int) (*filter.Image, Span, error) {
 			continue
 		}
 		if uint64(len(b)-i) >= size {
-			if m, err := filter.ParseImage(b[i:uint64(i)+size], s.geometry); err == nil && m.Page >= want && m.Generation == s.generation {
+			if m, mended := s.parse(b[i:uint64(i)+size], want); m != nil {
 				span := Span{max(0, s.at+int64(i)-sizeBytes), s.at + int64(i) + int64(size)}
+				mended = mended || i < sizeBytes || uint64(binary.LittleEndian.Uint32(b[i-sizeBytes:])) != size
 				s.skip(i + int(size))
-				return m, span, nil
+				return m, span, mended, nil
 			}
 		}
 		s.skip(i + 1)

@@ -158,6 +158,13 @@ func (r *Held) keep(keep func(key Key) bool) {
 	r.refresh()
 }
 
+// Lacks reports whether the view should have an array of an origin and does not: an
+// origin that is gone counts nothing.
+func (v *View) Lacks(origin string, k Key) bool {
+	r := v.origin(origin)
+	return r != nil && r.find(k) == nil
+}
+
 func (v *View) origin(id string) *Held {
 	for _, r := range v.Origins {
 		if r.ID == id {

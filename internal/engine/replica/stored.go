@@ -122,6 +122,9 @@ func (s *Set) Load(stored []Stored) error {
 }
 
 func (s *Set) loadArray(r *Held, a StoredArray) error {
+	if n := s.opts.Store.Salvaged(); n != nil && n.Damaged(a.File) {
+		return nil // the peer has all of it, and sends it again to who has none
+	}
 	key := Key{a.Array, a.Start}
 	r.marks[key] = mark{a.Partial, a.Boot}
 	if a.Cold != nil {

@@ -1,0 +1,258 @@
+package node
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+)
+
+// A mending says how a core opens a store that is damaged.
+type mending struct {
+	aside   string            // folder for what is damaged
+	entries map[uint64][]byte // of the journal, from a backup
+	refill  *engine.Refill    // nil without a backup
+}
+
+// asideFolder returns where the damaged files of a data folder are kept this time.
+func asideFolder(dir string) string {
+	return filepath.Join(dir, "set-aside", clock.Now().UTC().Format("2006-01-02T150405Z"))
+}
+
+// RepairOptions say what a data folder is mended with.
+type RepairOptions struct {
+	Config *config.Config
+	Dir    string    // the data folder
+	Backup io.Reader // of the same node; nil for none
+	Log    *slog.Logger
+}
+
+// Repair mends the data folder of a stopped node: it makes a store of all that can be
+// read of a damaged one, with what the backup has of the rest, and sets aside what is
+// damaged and makes itself anew. It never removes anything that cannot be read, and
+// leaves keys alone. The error wraps [store.ErrInUse] if the node runs.
+func Repair(ctx context.Context, o RepairOptions) (*client.Repair, error) {
+	before, err := Examine(ctx, o.Config, o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	r := &repair{RepairOptions: o, aside: asideFolder(o.Dir), out: &client.Repair{Before: before, Done: []string{}, Lost: []client.Doubt{}}}
+	if before.Sound() {
+		r.out.After = before
+		return r.out, nil
+	}
+	if err := r.store(ctx); err != nil {
+		return nil, err
+	}
+	for _, f := range before.Faults {
+		if err := r.file(f); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := os.Stat(r.aside); err == nil {
+		r.out.Aside = r.aside
+	}
+	r.out.After, err = Examine(ctx, o.Config, o.Dir)
+	return r.out, err
+}
+
+// A repair is a Repair under way.
+type repair struct {
+	RepairOptions
+	aside string
+	out   *client.Repair
+}
+
+func (r *repair) done(format string, args ...any) {
+	r.out.Done = append(r.out.Done, fmt.Sprintf(format, args...))
+}
+
+// store mends the store by opening it.
+func (r *repair) store(ctx context.Context) (err error) {
+	damaged := false
+	for _, f := range r.out.Before.Faults {
+		damaged = damaged || f.Part == "store"
+	}
+	dir := filepath.Join(r.Dir, StoreFolder)
+	if _, err := os.Stat(dir); err != nil || !damaged {
+		return nil
+	}
+	n := newCore(r.Config, r.Dir, r.Log)
+	n.mending = &mending{aside: r.aside}
+	if r.Backup != nil {
+		end, err := r.backup(ctx, n, dir)
+		defer end()
+		if err != nil {
+			return err
+		}
+	}
+	if err := n.open(ctx, true); err != nil {
+		return err
+	}
+	r.out.Lost = append(r.out.Lost, doubtsOf(n.engine.Doubts())...)
+	r.done("%s was written anew with all that could be read", dir)
+	return n.close(ctx)
+}
+
+// backup opens a copy of the backup beside the store, from which that is refilled,
+// until end is called.
+func (r *repair) backup(ctx context.Context, n *core, dir string) (end func(), err error) {
+	temp, err := os.MkdirTemp(r.Dir, "doctor-")
+	end = func() { os.RemoveAll(temp) }
+	if err != nil {
+		return func() {}, err
+	}
+	found, err := store.Inspect(ctx, dir)
+	if err != nil {
+		return end, err
+	}
+	copied := filepath.Join(temp, StoreFolder)
+	info, err := store.Restore(ctx, bufio.NewReader(r.Backup), copied, store.Options{})
+	if err != nil {
+		return end, err
+	}
+	if found.Readable && info.From != found.Manifest.Incarnation {
+		return end, fmt.Errorf("%w: the backup is of the store %s, and this one is %s since it was restored or repaired: take a later backup, or restore this one whole",
+			store.ErrFormat, info.From, found.Manifest.Incarnation)
+	}
+	if found.Readable && info.LastIndex > found.LastIndex {
+		return end, fmt.Errorf("%w: the backup ends with journal entry %d, and the store with %d: an older store was put in its place; restore the backup", store.ErrFormat, info.LastIndex, found.LastIndex)
+	}
+	st, err := store.Open(copied, store.Options{})
+	if err != nil {
+		return end, err
+	}
+	end = func() {
+		st.Close()
+		os.RemoveAll(temp)
+	}
+	n.mending.entries = make(map[uint64][]byte)
+	err = st.Replay(ctx, st.Manifest().Start, func(index uint64, entry []byte) error {
+		for _, f := range found.Faults {
+			if f.First != 0 && f.First <= index && index <= f.Last {
+				n.mending.entries[index] = append([]byte(nil), entry...)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return end, err
+	}
+	from := newCore(r.Config, r.Dir, slog.New(slog.DiscardHandler))
+	if err := from.loadSecrets(); err != nil {
+		return end, err
+	}
+	from.store = st
+	opts, err := from.engineOptions(asEdge(r.Config))
+	if err != nil {
+		return end, err
+	}
+	opts.Still = true
+	e, err := engine.Open(ctx, opts)
+	if err != nil {
+		return end, err
+	}
+	n.mending.refill = &engine.Refill{From: e, Index: info.LastIndex}
+	return func() {
+		err := errors.Join(e.Close(ctx), st.Close(), os.RemoveAll(temp))
+		if err != nil {
+			r.Log.Warn("the copy of the backup", "err", err)
+		}
+	}, nil
+}
+
+// file mends what a fault outside of the store is about, if it is for a program to mend.
+func (r *repair) file(f client.Fault) error {
+	switch f.Part {
+	case "folder":
+		info, err := os.Lstat(f.File)
+		if err != nil || info.Mode().Type() == fs.ModeSymlink || info.Mode().Perm()&0o077 == 0 {
+			return err
+		}
+		r.done("%s is closed to others", f.File)
+		return os.Chmod(f.File, info.Mode().Perm()&^0o077)
+	case "greylist", "ratelimits", "mesh":
+		if filepath.Base(f.File) == mesh.KeyFile {
+			return nil // peers know the node by it: its owner decides
+		}
+		rel, err := filepath.Rel(r.Dir, f.File)
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(r.aside, rel)
+		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+			return err
+		}
+		err = os.Rename(f.File, to)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		r.done("%s was set aside", f.File)
+		return err
+	}
+	return nil
+}
+
+// makeFolder makes a folder and those above it, all durably.
+func makeFolder(dir string) error {
+	var made []string
+	for d := filepath.Clean(dir); ; d = filepath.Dir(d) {
+		if _, err := os.Stat(d); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		made = append(made, d)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, d := range made {
+		if err := syncFolder(filepath.Dir(d)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func syncFolder(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(d.Sync(), d.Close())
+	if errors.Is(err, syscall.EINVAL) { // a file system that has nothing to sync
+		return nil
+	}
+	return err
+}
+
+// closeFolder shuts others out of the data folder, which is the node's own, and
+// refuses one in which a link leads elsewhere.
+func (n *core) closeFolder() error {
+	var errs []error
+	for _, p := range unsafePlaces(n.dir) {
+		switch {
+		case p.link:
+			errs = append(errs, fmt.Errorf("%s: %w: %s; %s", p.path, store.ErrPermission, p.what, p.advice))
+		case p.path == n.dir: // what is inside is out of reach once this is closed
+			if err := os.Chmod(p.path, 0o700); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w: %s; %s", p.path, store.ErrPermission, p.what, p.advice))
+				continue
+			}
+			n.log.Warn("the data folder was open to others, and is closed now", "folder", p.path, "was", p.what)
+		}
+	}
+	return errors.Join(errs...)
+}

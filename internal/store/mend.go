@@ -1,0 +1,96 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math/bits"
+)
+
+// MendBit puts the one bit of b right whose flip explains why its CRC-32C is not want,
+// and reports whether there is one; sum is the CRC-32C of what is summed as it stands,
+// which ends with b. It takes time in proportion to b.
+//
+// The Castagnoli polynomial tells every two errors of up to three bits apart in less
+// than 2^31 bits (Koopman, "32-Bit Cyclic Redundancy Codes for Internet Applications",
+// 2002), so two flipped bits are never taken for one. Bytes that have nothing to do
+// with what was written look like one flipped bit with a probability of their number of
+// bits in 2^32: what is mended must be well-formed besides.
+func MendBit(b []byte, sum, want uint32) bool {
+	differs := sum ^ want
+	if bits.OnesCount32(differs) == 1 {
+		return true // a bit of the checksum itself
+	}
+	var effect [8]uint32 // of each bit of a byte on the sum
+	for i := range effect {
+		effect[i] = castagnoli[1<<i]
+	}
+	for at := len(b) - 1; at >= 0; at-- {
+		for i, e := range effect {
+			if e == differs {
+				b[at] ^= 1 << i
+				return true
+			}
+			effect[i] = castagnoli[byte(e)] ^ e>>8
+		}
+	}
+	return false
+}
+
+// mendRecord reads the record that should begin at offset, with at most one bit
+// flipped in its head and one in its entry.
+func mendRecord(r io.ReaderAt, offset, size int64, salt, index uint64) (rec record, end int64, ok bool) {
+	head := make([]byte, recordHead)
+	if salt == 0 || size-offset < recordHead {
+		return rec, 0, false
+	}
+	if _, err := r.ReadAt(head, offset); err != nil {
+		return rec, 0, false
+	}
+	if sum, want := crc32.Checksum(head[4:], castagnoli), binary.LittleEndian.Uint32(head); sum != want {
+		if !MendBit(head[4:], sum, want) {
+			return rec, 0, false
+		}
+		binary.LittleEndian.PutUint32(head, crc32.Checksum(head[4:], castagnoli))
+	}
+	rec, length, want, err := parseHead(head)
+	end = offset + recordHead + int64(length)
+	if err != nil || rec.salt != salt || rec.index != index || length > MaxEntry || end > size {
+		return rec, 0, false
+	}
+	rec.data = make([]byte, length)
+	if _, err := r.ReadAt(rec.data, offset+recordHead); err != nil && length > 0 {
+		return rec, 0, false
+	}
+	if sum := crc32.Checksum(rec.data, castagnoli); sum != want && !MendBit(rec.data, sum, want) {
+		return rec, 0, false
+	}
+	return rec, end, true
+}
+
+// mendManifest returns a manifest of which at most one bit is flipped.
+func mendManifest(file string, b []byte) (Manifest, bool) {
+	head, body, ok := bytes.Cut(bytes.Clone(b), []byte("\n"))
+	if !ok {
+		return Manifest{}, false
+	}
+	var version, length int
+	var want uint32
+	if _, err := fmt.Sscanf(string(head), manifestMagic+" %d %08x %d", &version, &want, &length); err == nil && length == len(body) {
+		if sum := crc32.Checksum(body, castagnoli); sum != want && !MendBit(body, sum, want) {
+			return Manifest{}, false
+		}
+	}
+	line := fmt.Sprintf("%s %d %08x %d", manifestMagic, manifestVersion, crc32.Checksum(body, castagnoli), len(body))
+	if len(line) != len(head) {
+		return Manifest{}, false
+	}
+	flipped := 0
+	for i := range head {
+		flipped += bits.OnesCount8(head[i] ^ line[i])
+	}
+	m, err := decodeManifest(file, append([]byte(line+"\n"), body...))
+	return m, err == nil && flipped <= 1
+}

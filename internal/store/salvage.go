@@ -1,0 +1,155 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// A Salvage says how a damaged store is opened.
+type Salvage struct {
+	// Aside is the folder that damaged files are kept in, under their paths in the
+	// store. It is made if need be, on the same file system.
+	Aside string
+	// Entries takes the place of journal entries that cannot be read, by index.
+	Entries map[uint64][]byte
+}
+
+// errSalvaged is why a salvaged store takes no entries before it is whole again.
+var errSalvaged = errors.New("what could be read of a damaged store is not yet written anew")
+
+// salvageGap is how many indexes are left out after a salvage. A page may have seen an
+// entry which neither the journal nor the watermark tells of any more, and would skip
+// another one of that index.
+const salvageGap = 1 << 20
+
+// salvage is load for a store that may be damaged. A sound one is opened as ever. Of a
+// damaged one, files with faults are kept in Aside, [Store.Replay] hands out what can
+// be read, and the store is Failed until [Store.Recover] has written all of it anew.
+func (s *Store) salvage() error {
+	n, err := inspect(context.Background(), s.fs, s.dir)
+	if err != nil {
+		return err
+	}
+	if len(n.Faults) == 0 {
+		return s.load()
+	}
+	if _, err := os.Stat(s.path(filesDir)); !n.Readable && errors.Is(err, os.ErrNotExist) {
+		return s.load() // nothing was ever here
+	}
+	if !n.Readable {
+		return damaged(s.path(manifestFile), 0, "neither the manifest nor its copy can be read: %s", n.Faults[0].What)
+	}
+	if n.newer != "" {
+		return damaged(s.path(manifestFile), 0, "the manifest and its copy are out of date: %s is of a later journal", n.newer)
+	}
+	if err := s.setAside(n); err != nil {
+		return err
+	}
+	m := n.Manifest
+	s.manifest, s.id, s.epoch = m, m.Incarnation, m.epoch
+	s.segs, s.salvaged = n.segs, n
+	s.last, s.durable, s.burned = n.LastIndex, n.LastIndex, n.LastIndex+salvageGap
+	s.failure = errSalvaged
+	if err := makeDirs(s.dir); err != nil {
+		return err
+	}
+	return s.openMark(true)
+}
+
+// Salvaged returns what was wrong with the store, nil if nothing was or all of it has
+// been written anew.
+func (s *Store) Salvaged() *Inspection {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.salvaged
+}
+
+// replaySalvaged hands out the entries that can be read, and in the place of others
+// those that were given.
+func (s *Store) replaySalvaged(ctx context.Context, n *Inspection, from uint64, fn func(index uint64, entry []byte) error) error {
+	next := from
+	fill := func(end uint64) error {
+		if len(s.opts.Salvage.Entries) == 0 {
+			next = max(next, end)
+		}
+		for ; next < end; next++ {
+			if e, ok := s.opts.Salvage.Entries[next]; ok {
+				if err := fn(next, e); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	for i := range n.segs {
+		seg := n.segs[i]
+		_, _, err := seg.walk(ctx, s.fs, n.Manifest.Incarnation, func(index uint64, entry []byte) error {
+			if index < next {
+				return nil
+			}
+			if err := fill(index); err != nil {
+				return err
+			}
+			next = index + 1
+			return fn(index, entry)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return fill(n.LastIndex + 1)
+}
+
+// setAside keeps every file with a fault.
+func (s *Store) setAside(n *Inspection) error {
+	for _, f := range n.Faults {
+		rel, err := filepath.Rel(s.dir, f.File)
+		if err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+		info, err := os.Stat(f.File)
+		if err != nil || !info.Mode().IsRegular() {
+			continue // what is missing cannot be kept
+		}
+		to := filepath.Join(s.opts.Salvage.Aside, rel)
+		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+		if err := keep(f.File, to); err != nil {
+			return fmt.Errorf("store: setting aside %s: %w", f.File, err)
+		}
+		if rel == filepath.Join(journalDir, filepath.Base(rel)) {
+			if _, _, ok := parseSegmentName(filepath.Base(rel)); !ok {
+				if err := s.fs.Remove(f.File); err != nil { // it was never the journal's
+					return fmt.Errorf("store: %w", err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// keep makes to another name of a file, or a copy where it cannot have two.
+func keep(from, to string) (err error) {
+	if err := os.Link(from, to); err == nil || errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dst.Close()) }()
+	if _, err := io.Copy(dst, src); err != nil {
+		return err
+	}
+	return dst.Sync()
+}

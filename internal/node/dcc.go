@@ -206,6 +206,16 @@ func (n *Node) loadGreylist(front *dcc.Ifd, cfg *config.Dccifd) error {
 	return nil
 }
 
+// checkGreylist reads a saved greylist to its end.
+func checkGreylist(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return new(dcc.Greylist).Load(f)
+}
+
 // keepGreylist saves the greylist now and then, and when ctx ends.
 func (n *Node) keepGreylist(ctx context.Context, g *dcc.Greylist) error {
 	tick := time.NewTicker(greylistSave)

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/client"
-	"github.com/bulkhead-mail/bulkhead/dcc"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
@@ -156,13 +155,9 @@ func (x *examination) rates() {
 
 func (x *examination) greylist() {
 	path := filepath.Join(x.dir, greylistFile)
-	f, err := os.Open(path)
+	err := checkGreylist(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
-	}
-	if err == nil {
-		defer f.Close()
-		err = new(dcc.Greylist).Load(f)
 	}
 	if err != nil {
 		x.fault("greylist", path, 0, err.Error(), "without it every sender is new and has to wait once more")

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,12 +17,17 @@ import (
 func newCheckCommand() *cobra.Command {
 	var r remote
 	var src source
+	var in input
+	var quiet bool
 	var threshold uint32
 	cmd := &cobra.Command{
 		Use:   "check [--server URL] [--json] MESSAGE...",
 		Short: "Ask what is known about messages",
 		Long: "Ask a node what is known about messages. " + messageHelp + "\n\n" +
-			"The exit code is 0 if no message is spam or bulk (suspected mail is neither), 1 if one\nis, and 64 or more after an error.",
+			"The exit code is 1 if a message is spam, 2 if none is spam but one is bulk, 0 if none is\n" +
+			"either (suspected mail is neither), and 64 or more after an error, such as no node. In a\n" +
+			"script:\n\n" +
+			"    bulkhead check --quiet \"$file\"; test $? -eq 1 && mv \"$file\" Junk/",
 		Args: cli.Args(needMessages),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			node, err := r.client("")
@@ -32,23 +38,30 @@ func newCheckCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p := &verdictPrinter{w: cmd.OutOrStdout(), json: r.json, color: cli.UseColor(cmd.OutOrStdout())}
-			err = eachMessage(cmd, args, func(name string, raw []byte) error {
-				v, err := node.CheckMessage(cmd.Context(), raw, client.MessageOptions{Source: from, Threshold: threshold})
+			p := &verdictPrinter{w: cmd.OutOrStdout(), json: r.json, color: cli.UseColor(cmd.OutOrStdout()), quiet: quiet}
+			err = in.each(cmd, args, func(m *message) error {
+				v, err := node.CheckMessage(cmd.Context(), m.raw, client.MessageOptions{Source: from, Threshold: threshold})
 				if err != nil {
 					return err
 				}
-				return p.print(name, v)
+				return p.print(m, v)
 			})
 			p.summary()
-			if err == nil && p.unwanted > 0 {
+			switch {
+			case err != nil:
+				return err
+			case p.spam:
 				return cli.Unwanted
+			case p.bulk:
+				return cli.Bulk
 			}
-			return err
+			return nil
 		},
 	}
 	r.flags(cmd.Flags())
 	src.flags(cmd.Flags())
+	in.flags(cmd.Flags())
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print errors alone; the exit code is the answer")
 	cmd.Flags().Uint32Var(&threshold, "threshold", 0, "count at which a message is bulk (default: the node's own)")
 	return cmd
 }
@@ -57,38 +70,37 @@ const messageHelp = "A MESSAGE is a file with one message,\nan mbox file, a Mail
 
 // A verdictPrinter prints verdicts for people or programs, and counts them.
 type verdictPrinter struct {
-	w                        io.Writer
-	json, color              bool
-	total, unwanted, unknown int
-	spam, suspected, bulk    int
+	w                  io.Writer
+	json, color, quiet bool
+	spam, bulk         bool           // there was such a message
+	total              int            // messages
+	words              map[string]int // those by the word for their verdict
 }
 
-func (p *verdictPrinter) print(name string, v *client.Verdict) error {
-	p.total++
+func (p *verdictPrinter) print(m *message, v *client.Verdict) error {
 	word, paint := stateOf(v)
-	switch word {
-	case "SPAM":
-		p.spam++
-	case "suspected":
-		p.suspected++
-	case "BULK":
-		p.bulk++
-	case "unknown":
-		p.unknown++
+	if p.words == nil {
+		p.words = make(map[string]int)
 	}
-	if v.Unwanted {
-		p.unwanted++
+	p.total++
+	p.words[word]++
+	p.spam = p.spam || word == "SPAM"
+	p.bulk = p.bulk || word == "BULK"
+	if p.quiet {
+		return nil
 	}
 	if p.json {
 		return json.NewEncoder(p.w).Encode(struct {
 			Message string          `json:"message"`
 			Verdict *client.Verdict `json:"verdict"`
-		}{name, v})
+			From    string          `json:"from,omitempty"`
+			Subject string          `json:"subject,omitempty"`
+		}{m.name, v, m.from, m.subject})
 	}
 	if p.color {
 		word = paint + word + "\x1b[0m"
 	}
-	_, err := fmt.Fprintf(p.w, "%s: %s\n", name, word)
+	_, err := fmt.Fprintf(p.w, "%s: %s\n", m.label(), word)
 	for _, reason := range v.Reasons {
 		if err == nil {
 			_, err = fmt.Fprintf(p.w, "    %s\n", reason)
@@ -120,10 +132,19 @@ func stateOf(v *client.Verdict) (word, paint string) {
 	return "unknown", plain
 }
 
-// summary adds a line for more than one message.
+// words are those of stateOf, in the order of the summary.
+var words = []string{"SPAM", "suspected", "BULK", "white-listed", "good", "revoked", "seen", "unknown"}
+
+// summary adds a line for more than one message, which adds up.
 func (p *verdictPrinter) summary() {
-	if p.json || p.total < 2 {
+	if p.json || p.quiet || p.total < 2 {
 		return
 	}
-	fmt.Fprintf(p.w, "\n%s: %d spam, %d suspected, %d bulk, %d unknown\n", units.Plural(p.total, "message"), p.spam, p.suspected, p.bulk, p.unknown)
+	var parts []string
+	for i, word := range words {
+		if n := p.words[word]; n > 0 || i < 3 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, strings.ToLower(word)))
+		}
+	}
+	fmt.Fprintf(p.w, "\n%s: %s\n", units.Plural(p.total, "message"), strings.Join(parts, ", "))
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -20,12 +21,14 @@ func newConfigCommand() *cobra.Command {
 				"milter, and zones. The files of lists and the certificate are read, too.",
 			Args: cli.Args(cobra.ExactArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				cfg, err := config.Load(args[0])
+				cfg, err := config.Inspect(args[0])
+				if cfg != nil {
+					if wrong := node.CheckConfig(cfg); wrong != nil {
+						err = errors.Join(err, fmt.Errorf("%s: %w", args[0], wrong))
+					}
+				}
 				if err != nil {
 					return err
-				}
-				if err := node.CheckConfig(cfg); err != nil {
-					return fmt.Errorf("%s: %w", args[0], err)
 				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: no mistakes\n", args[0])
 				return err

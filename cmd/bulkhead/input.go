@@ -2,17 +2,46 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/mailbox"
+	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
 
-// eachMessage calls fn for every message of the arguments: files, mailboxes,
-// folders, "-" for standard input. An error is printed and the next message
-// follows; the code of the first one is returned.
-func eachMessage(cmd *cobra.Command, args []string, fn func(name string, raw []byte) error) error {
+// input is the flags of commands that read messages.
+type input struct{ folders bool }
+
+func (in *input) flags(f *pflag.FlagSet) {
+	f.BoolVar(&in.folders, "folders", false, "read the folders inside a Maildir, too")
+}
+
+// A message is one of the input.
+type message struct {
+	name          string // where it lies
+	from, subject string // of its header, as people read them
+	raw           []byte
+	several       bool // it lies in a file with others
+}
+
+// label names a message for people: in a mbox, by From and Subject too.
+func (m *message) label() string {
+	if !m.several || m.from == "" && m.subject == "" {
+		return m.name
+	}
+	return fmt.Sprintf("%s (%s: %s)", m.name, m.from, m.subject)
+}
+
+// shown is how many characters of From and Subject are printed.
+const shown = 60
+
+// each calls fn for every message of the arguments: files, mailboxes, folders, "-" for
+// standard input. An error is printed and the next message follows; the code of the
+// first one is returned.
+func (in *input) each(cmd *cobra.Command, args []string, fn func(m *message) error) error {
 	ctx := cmd.Context()
 	var first error
 	fail := func(err error) {
@@ -23,7 +52,10 @@ func eachMessage(cmd *cobra.Command, args []string, fn func(name string, raw []b
 	}
 	for _, arg := range args {
 		found := false
-		for m, err := range mailbox.Read(ctx, arg, mailbox.Options{Stdin: cmd.InOrStdin()}) {
+		if names := mailbox.Folders(arg); len(names) > 0 && !in.folders {
+			fmt.Fprintf(cmd.ErrOrStderr(), "bulkhead: %s: not read: %s inside (%s); --folders reads them\n", arg, units.Plural(len(names), "folder"), strings.Join(names, ", "))
+		}
+		for m, err := range mailbox.Read(ctx, arg, mailbox.Options{Stdin: cmd.InOrStdin(), Folders: in.folders}) {
 			found = true
 			if err != nil {
 				fail(cli.InputError{Err: err})
@@ -33,7 +65,13 @@ func eachMessage(cmd *cobra.Command, args []string, fn func(name string, raw []b
 			if name == "-" {
 				name = "standard input"
 			}
-			if err := fn(name, m.Raw); err != nil {
+			if !mailbox.HasHeader(m.Raw) {
+				fail(cli.DataError{Err: fmt.Errorf("%s: no message: it does not begin with a header field", name)})
+				continue
+			}
+			one := &message{name: name, raw: m.Raw, several: m.Mbox}
+			one.from, one.subject = mailbox.Envelope(m.Raw, shown)
+			if err := fn(one); err != nil {
 				fail(fmt.Errorf("%s: %w", name, err))
 			}
 		}

@@ -8,8 +8,8 @@
 //	bulkhead config reference          every configuration key
 //	bulkhead help                      every other command
 //
-// It exits with 0, with 1 when a check has found what was asked about (spam or
-// bulk, or an entry of a list), or with a code of sysexits.h, 64 and up, for an
+// It exits with 0, with 1 when a check has found what was asked about (spam, or an
+// entry of a list), with 2 for bulk, or with a code of sysexits.h, 64 and up, for an
 // error.
 //
 // Each file holds a command. What a node is, is in internal/node.

@@ -12,6 +12,7 @@ import (
 
 func newSignaturesCommand() *cobra.Command {
 	var r remote
+	var in input
 	cmd := &cobra.Command{
 		Use:   "signatures [--server URL] [--json] MESSAGE...",
 		Short: "Print the signatures of messages, without asking or counting",
@@ -24,8 +25,8 @@ func newSignaturesCommand() *cobra.Command {
 				return err
 			}
 			w := cmd.OutOrStdout()
-			return eachMessage(cmd, args, func(name string, raw []byte) error {
-				sigs, err := node.MessageSignatures(cmd.Context(), raw)
+			return in.each(cmd, args, func(m *message) error {
+				sigs, err := node.MessageSignatures(cmd.Context(), m.raw)
 				if err != nil {
 					return err
 				}
@@ -33,9 +34,9 @@ func newSignaturesCommand() *cobra.Command {
 					return json.NewEncoder(w).Encode(struct {
 						Message string `json:"message"`
 						Signed  any    `json:"signed"`
-					}{name, sigs})
+					}{m.name, sigs})
 				}
-				fmt.Fprintf(w, "%s: %s\n", name, units.Plural(len(sigs.Signatures), "signature"))
+				fmt.Fprintf(w, "%s: %s\n", m.label(), units.Plural(len(sigs.Signatures), "signature"))
 				for _, sig := range sigs.Signatures {
 					fmt.Fprintf(w, "    %s\n", sig)
 				}
@@ -44,5 +45,6 @@ func newSignaturesCommand() *cobra.Command {
 		},
 	}
 	r.flags(cmd.Flags())
+	in.flags(cmd.Flags())
 	return cmd
 }

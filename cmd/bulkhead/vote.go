@@ -47,6 +47,8 @@ func (f *voteFlag) Type() string   { return "string" }
 func newVoteCommand(name, short string, vote *bulkhead.Vote) *cobra.Command {
 	var r remote
 	var src source
+	var in input
+	var quiet bool
 	var count uint32
 	var id, user string
 	cmd := &cobra.Command{
@@ -63,31 +65,33 @@ func newVoteCommand(name, short string, vote *bulkhead.Vote) *cobra.Command {
 			if o.Source, err = src.root(); err != nil {
 				return err
 			}
-			return eachMessage(cmd, args, func(name string, raw []byte) error {
-				receipt, err := node.ReportMessage(cmd.Context(), raw, o)
-				if err != nil {
+			return in.each(cmd, args, func(m *message) error {
+				receipt, err := node.ReportMessage(cmd.Context(), m.raw, o)
+				if err != nil || quiet {
 					return err
 				}
-				return printReceipt(cmd.OutOrStdout(), name, receipt, r.json)
+				return printReceipt(cmd.OutOrStdout(), m, receipt, r.json)
 			})
 		},
 	}
 	r.flags(cmd.Flags())
 	src.flags(cmd.Flags())
+	in.flags(cmd.Flags())
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print errors alone")
 	cmd.Flags().Uint32Var(&count, "count", 1, "recipients of each message")
 	cmd.Flags().StringVar(&user, "user", "", "report on behalf of a user of this machine or of the account's service, who is one voter")
 	cmd.Flags().StringVar(&id, "id", "", "idempotency key: a second report with the same key changes nothing")
 	return cmd
 }
 
-func printReceipt(w io.Writer, name string, r *client.Receipt, asJSON bool) error {
+func printReceipt(w io.Writer, m *message, r *client.Receipt, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(struct {
 			Message string          `json:"message"`
 			Receipt *client.Receipt `json:"receipt"`
-		}{name, r})
+		}{m.name, r})
 	}
-	_, err := fmt.Fprintf(w, "%s: %s\n", name, receiptText(r))
+	_, err := fmt.Fprintf(w, "%s: %s\n", m.label(), receiptText(r))
 	return err
 }
 

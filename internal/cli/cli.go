@@ -18,7 +18,8 @@ type Code int
 // The exit codes. Those from 64 on are sysexits.h's.
 const (
 	OK               = 0
-	Unwanted    Code = 1 // check: spam or bulk
+	Unwanted    Code = 1 // check: spam; a list: found
+	Bulk        Code = 2 // check: bulk, and nothing is spam
 	Usage       Code = 64
 	Data        Code = 65 // a message or file is not what it should be
 	NoInput     Code = 66 // a file cannot be read

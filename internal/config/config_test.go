@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 	"time"
 )
 
@@ -118,6 +120,11 @@ func TestParseRefuses(t *testing.T) {
 	}{
 		{"unknown key", "[node]\nname = \"a\"\ncolour = 3\n", []string{"config: line 3: node.colour: unknown key"}},
 		{"unknown section", "\n[wings]\nspan = 3\n", []string{"line 2: wings: unknown key"}},
+		{"meant in the same table", "[listen]\nhtpp = \"127.0.0.1:8420\"\n", []string{"line 2: listen.htpp: unknown key; did you mean listen.http?"}},
+		{"meant in another table", "[fuzzy]\nthreshold = 3\n", []string{"line 2: fuzzy.threshold: unknown key; did you mean tally.threshold?"}},
+		{"meant another table", "[lisen]\nhttp = \"127.0.0.1:8420\"\n", []string{"lisen: unknown key; did you mean listen?"}},
+		{"a list of tables", "[[ratelimit]]\nname = \"a\"\nperoid = \"1h\"\n", []string{"line 3: ratelimit.peroid: unknown key; did you mean ratelimit.period?"}},
+		{"mistakes of two kinds", "[node]\ncolour = 3\n[trust]\nanonymous = 2.0\n[http]\nx = 1\n", []string{"line 2: node.colour: unknown key\n", "line 4: trust.anonymous: 2 is not between 0 and 1\n", "line 6: http.x"}},
 		{"two unknown keys", "[node]\na = 1\nb = 2\n", []string{"line 2: node.a", "line 3: node.b"}},
 		{"not TOML", "[node\n", []string{"config: line 1: "}},
 		{"key twice", "[node]\nname = \"a\"\nname = \"b\"\n", []string{"line 3: "}},
@@ -262,6 +269,54 @@ func FuzzParse(f *testing.F) {
 		}
 		if cfg != nil && (cfg.Tally.Keep < 1 || !(cfg.Trust.Anonymous <= 1) || cfg.HTTP.MaxBody < 1024) {
 			t.Errorf("Parse(%q) lets a value out of range through", data)
+		}
+	})
+}
+
+// TestInspect: what is known of a file with unknown keys can be judged further, and what
+// is wrong cannot.
+func TestInspect(t *testing.T) {
+	for _, tt := range []struct {
+		text      string
+		cfg, fail bool
+	}{
+		{"[node]\nname = \"a\"\n", true, false},
+		{"[node]\nname = \"a\"\ncolour = 3\n", true, true},
+		{"[node]\nname = \"a\"\ndurability = \"no\"\n", false, true},
+		{"[node]\nname = 3\n", false, true},
+	} {
+		file := filepath.Join(t.TempDir(), "a.toml")
+		if err := os.WriteFile(file, []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := Inspect(file)
+		if (cfg != nil) != tt.cfg || (err != nil) != tt.fail || cfg != nil && cfg.Node.Name != "a" {
+			t.Errorf("%q: %v, %v", tt.text, cfg, err)
+		}
+		if cfg, err := Load(file); (cfg != nil) == tt.fail || (err != nil) != tt.fail {
+			t.Errorf("Load %q: %v, %v", tt.text, cfg, err)
+		}
+	}
+}
+
+// TestDistance holds the distance against its definition by recursion.
+func TestDistance(t *testing.T) {
+	var slow func(a, b string) int
+	slow = func(a, b string) int {
+		if a == "" || b == "" {
+			return len(a) + len(b)
+		}
+		change := slow(a[1:], b[1:])
+		if a[0] != b[0] {
+			change++
+		}
+		return min(change, slow(a[1:], b)+1, slow(a, b[1:])+1)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		word := rapid.StringMatching(`[abc]{0,6}`)
+		a, b := word.Draw(t, "a"), word.Draw(t, "b")
+		if got, want := distance(a, b), slow(a, b); got != want {
+			t.Fatalf("%q and %q: %d, want %d", a, b, got, want)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -38,6 +39,16 @@ func (e *Error) Error() string {
 
 // Load reads and validates the file at path; see [Parse].
 func Load(path string) (*Config, error) {
+	cfg, err := Inspect(path)
+	if err != nil {
+		return nil, err
+	}
+	return cfg, nil
+}
+
+// Inspect is [Load] for a checker. If nothing but unknown keys is wrong with the file, it
+// returns what the file says otherwise beside the error, so that this can be judged, too.
+func Inspect(path string) (*Config, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
@@ -47,17 +58,26 @@ func Load(path string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
-	cfg, err := Parse(data)
+	cfg, err := inspect(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		err = fmt.Errorf("%s: %w", path, err)
 	}
-	return cfg, nil
+	return cfg, err
 }
 
 // Parse reads a configuration file. Absent keys have the values of [Default],
 // and an absent key of [listen] means that the door is off. Its error joins an
 // [*Error] for every mistake, in the order of the lines.
 func Parse(data []byte) (*Config, error) {
+	cfg, err := inspect(data)
+	if err != nil {
+		return nil, err
+	}
+	return cfg, nil
+}
+
+// inspect is Parse, with a configuration beside an error that tells of unknown keys alone.
+func inspect(data []byte) (*Config, error) {
 	if len(data) > maxFile {
 		return nil, &Error{Detail: fmt.Sprintf("file is longer than %d bytes", maxFile)}
 	}
@@ -65,26 +85,38 @@ func Parse(data []byte) (*Config, error) {
 	cfg.Listen = Listen{}
 	dec := toml.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(cfg); err != nil {
+	err := dec.Decode(cfg)
+	var missing *toml.StrictMissingError
+	if err != nil && !errors.As(err, &missing) {
 		return nil, positioned(err)
 	}
-	if err := cfg.validate(keyLines(data)); err != nil {
-		return nil, err
+	var unknown []*Error
+	if missing != nil {
+		for i := range missing.Errors {
+			line, _ := missing.Errors[i].Position()
+			key := missing.Errors[i].Key()
+			unknown = append(unknown, &Error{Line: line, Key: strings.Join(key, "."), Detail: "unknown key" + meant(key)})
+		}
+		// The decoder went on past them: the rest of the file is in cfg.
 	}
-	return cfg, nil
+	wrong := cfg.validate(keyLines(data))
+	all := slices.Concat(unknown, wrong)
+	if len(all) == 0 {
+		return cfg, nil
+	}
+	slices.SortStableFunc(all, func(a, b *Error) int { return a.Line - b.Line })
+	errs := make([]error, len(all))
+	for i, e := range all {
+		errs[i] = e
+	}
+	if len(wrong) > 0 {
+		cfg = nil
+	}
+	return cfg, errors.Join(errs...)
 }
 
 // positioned turns the errors of the TOML library into [*Error].
 func positioned(err error) error {
-	var missing *toml.StrictMissingError
-	if errors.As(err, &missing) {
-		errs := make([]error, 0, len(missing.Errors))
-		for i := range missing.Errors {
-			line, _ := missing.Errors[i].Position()
-			errs = append(errs, &Error{Line: line, Key: strings.Join(missing.Errors[i].Key(), "."), Detail: "unknown key"})
-		}
-		return errors.Join(errs...)
-	}
 	var bad *toml.DecodeError
 	if errors.As(err, &bad) {
 		line, _ := bad.Position()

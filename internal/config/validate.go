@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -137,9 +136,8 @@ func ParseNetwork(text string) (netip.Prefix, error) {
 	return netip.PrefixFrom(addr, addr.BitLen()), nil
 }
 
-// validate checks every value and returns all mistakes, in the order of the
-// lines, as one joined error.
-func (cfg *Config) validate(lines map[string]int) error {
+// validate checks every value and returns all mistakes.
+func (cfg *Config) validate(lines map[string]int) []*Error {
 	c := &checker{lines: lines}
 	c.node(&cfg.Node)
 	c.listen(&cfg.Listen)
@@ -160,15 +158,7 @@ func (cfg *Config) validate(lines map[string]int) error {
 	c.dnsbl(&cfg.DNSBL, &cfg.Lists)
 	c.whitelist(&cfg.Whitelist)
 	c.upstream(&cfg.Upstream, &cfg.Mesh)
-	if len(c.errs) == 0 {
-		return nil
-	}
-	slices.SortStableFunc(c.errs, func(a, b *Error) int { return a.Line - b.Line })
-	errs := make([]error, len(c.errs))
-	for i, e := range c.errs {
-		errs[i] = e
-	}
-	return errors.Join(errs...)
+	return c.errs
 }
 
 func (c *checker) node(n *Node) {

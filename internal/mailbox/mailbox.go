@@ -36,6 +36,8 @@ type Message struct {
 	// Offset is where in the file the message begins, in bytes; 0 unless the
 	// file is a mbox.
 	Offset int64
+	// Mbox is whether the file is a mbox, which may hold several messages.
+	Mbox bool
 	// Label is [Ham] or [Spam] from an index, Options.Label otherwise, "" if
 	// neither is known.
 	Label string
@@ -61,6 +63,31 @@ type Options struct {
 	Label    string    // label of messages without one of their own
 	MaxBytes int       // largest message; 0 means [DefaultMaxBytes]
 	Stdin    io.Reader // what "-" reads; nil means os.Stdin
+	// Folders is whether the folders inside a Maildir are read too (Maildir++), after
+	// its own messages and in the order of their names.
+	Folders bool
+}
+
+// Folders returns the folders inside a Maildir, such as ".Junk", in the order of their
+// names; none if path is no Maildir or cannot be read.
+func Folders(path string) (names []string) {
+	if !isMaildir(path) {
+		return nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if e.IsDir() && len(e.Name()) > 1 && e.Name()[0] == '.' && e.Name() != ".." && isMaildir(filepath.Join(path, e.Name())) {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+func isMaildir(path string) bool {
+	return exists(filepath.Join(path, "cur")) || exists(filepath.Join(path, "new"))
 }
 
 // Read returns the messages of path in stored order:
@@ -123,8 +150,18 @@ func (r *reader) path(path string) bool {
 		return r.file(path, time.Time{}, r.opts.Label, strings.EqualFold(filepath.Ext(path), ".eml"))
 	case exists(filepath.Join(path, IndexName)):
 		return r.index(path)
-	case exists(filepath.Join(path, "cur")) || exists(filepath.Join(path, "new")):
-		return r.maildir(path)
+	case isMaildir(path):
+		if !r.maildir(path) {
+			return false
+		}
+		if r.opts.Folders {
+			for _, name := range Folders(path) {
+				if !r.maildir(filepath.Join(path, name)) {
+					return false
+				}
+			}
+		}
+		return true
 	}
 	return r.folder(path)
 }
@@ -188,7 +225,7 @@ func (r *reader) mbox(name string, box *mbox, label string) bool {
 		if at.IsZero() {
 			at = messageTime(raw)
 		}
-		if !r.yield(&Message{Raw: raw, File: name, Offset: offset, Label: label, Time: at}, nil) {
+		if !r.yield(&Message{Raw: raw, File: name, Offset: offset, Mbox: true, Label: label, Time: at}, nil) {
 			return false
 		}
 	}

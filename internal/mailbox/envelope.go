@@ -1,0 +1,96 @@
+package mailbox
+
+import (
+	"bytes"
+	"mime"
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/encoding/ianaindex"
+	"golang.org/x/text/transform"
+	"io"
+)
+
+// Envelope returns From and Subject of a message as people read them, on one line each:
+// decoded, without control characters, which could change the terminal that shows them,
+// and cut after limit characters. A field that is not there is "".
+func Envelope(raw []byte, limit int) (from, subject string) {
+	rest := raw[:min(len(raw), maxHeader)]
+	if startsFrom(rest) {
+		_, rest, _ = bytes.Cut(rest, []byte("\n"))
+	}
+	for len(rest) > 0 {
+		var field string
+		if field, rest = nextField(rest); field == "" {
+			break
+		}
+		name, value, _ := strings.Cut(field, ":")
+		switch name = strings.ToLower(strings.TrimSpace(name)); {
+		case name == "from" && from == "":
+			from = readable(value, limit)
+		case name == "subject" && subject == "":
+			subject = readable(value, limit)
+		}
+	}
+	return from, subject
+}
+
+// readable decodes encoded words and leaves what can be shown.
+func readable(value string, limit int) string {
+	words := mime.WordDecoder{CharsetReader: func(charset string, in io.Reader) (io.Reader, error) {
+		e, err := ianaindex.MIME.Encoding(charset)
+		if err != nil {
+			return nil, err
+		}
+		if e == nil {
+			return in, nil
+		}
+		return transform.NewReader(in, e.NewDecoder()), nil
+	}}
+	if text, err := words.DecodeHeader(value); err == nil {
+		value = text
+	}
+	var b strings.Builder
+	n, space := 0, false
+	for _, c := range strings.ToValidUTF8(value, "\ufffd") {
+		switch {
+		case unicode.IsSpace(c):
+			space = b.Len() > 0
+			continue
+		case !unicode.IsPrint(c):
+			continue
+		}
+		if n >= limit {
+			b.WriteString("...")
+			break
+		}
+		if space {
+			b.WriteByte(' ')
+			n++
+		}
+		space = false
+		b.WriteRune(c)
+		n++
+	}
+	return b.String()
+}
+
+// HasHeader reports whether bytes begin as a message does: with a header field, after
+// the "From " line of a mbox if there is one.
+func HasHeader(raw []byte) bool {
+	if startsFrom(raw) {
+		_, raw, _ = bytes.Cut(raw, []byte("\n"))
+	}
+	for i, c := range raw[:min(len(raw), 1000)] {
+		switch {
+		case c == ':':
+			return i > 0
+		case c == ' ' || c == '\t': // before the colon, as old programs write
+			rest := bytes.TrimLeft(raw[i:], " \t")
+			return i > 0 && len(rest) > 0 && rest[0] == ':'
+		case c <= ' ' || c >= 0x7f:
+			return false
+		}
+	}
+	return false
+}

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// Who says which clients may do something without a token.
+// A Who is a set of clients that may do something without a token.
 type Who uint8
 
 // The choices.
@@ -34,10 +34,10 @@ func ParseWho(text string) (Who, error) {
 	return 0, fmt.Errorf("%w: %.40q, want loopback, all or none", bulkhead.ErrMalformed, text)
 }
 
-// Access is what clients may ask for. A number of 0 means the default that stands
-// beside it.
+// Access holds the rights and limits of clients. 0 means the default given in the
+// comment.
 type Access struct {
-	AnonymousCheck  Who            // who may check, and look at the node, without a token
+	AnonymousCheck  Who            // who may check, and view the node, without a token
 	AnonymousReport Who            // who may report and revoke without a token
 	TrustedProxies  []netip.Prefix // whose X-Forwarded-For is believed
 	MaxBody         int64          // largest request body, bytes; 32 MiB
@@ -70,7 +70,7 @@ func newSettings(a Access) *settings {
 	return &settings{Access: a, limiter: door.NewLimiter(a.Rate, exempt)}
 }
 
-// A need is what a route asks of its client.
+// A need is the right that a route requires.
 type need uint8
 
 const (
@@ -80,14 +80,14 @@ const (
 	admin              // is an administrator
 )
 
-// Accounts tells who holds a token. Its method may be called concurrently.
+// Accounts identifies the holders of tokens. Its method may be called concurrently.
 type Accounts interface {
 	// Authenticate returns the account that holds a bearer token, or an error
 	// that wraps [bulkhead.ErrUnauthorised].
 	Authenticate(ctx context.Context, token string) (account string, err error)
 }
 
-// authorise returns who sent r, or why that is not enough for n.
+// authorise returns the sender of r, or an error if its rights are not enough for n.
 func (s *Server) authorise(r *http.Request, set *settings, addr netip.Addr, local bool, n need) (bulkhead.Reporter, error) {
 	who := bulkhead.Reporter{Addr: addr}
 	if header := r.Header.Get("Authorization"); header != "" {
@@ -132,8 +132,8 @@ func (s *Server) mayAdminister(ctx context.Context, who bulkhead.Reporter) error
 	return nil
 }
 
-// maySpeak says why a client may not count what others saw, or report for them; nil
-// if it may. Who may could list and count as much by themselves.
+// maySpeak returns why a client may not count what others saw, or report for them; nil
+// if it may. Such a client could list and count as much by itself.
 func (s *Server) maySpeak(r *request) error {
 	switch who := r.who; {
 	case who.Account == "" && r.local:

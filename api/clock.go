@@ -45,8 +45,8 @@ func (s *Server) moveClock(r *request) (any, error) {
 	return &Clock{Now: now}, nil
 }
 
-// mayMoveClock says why a client may not move the clock; nil for administrators and
-// clients of this machine without a token.
+// mayMoveClock returns why a client may not move the clock; nil for administrators, and
+// for clients of this machine without a token.
 func (s *Server) mayMoveClock(r *request) error {
 	if r.who.Account == "" && r.local {
 		return nil

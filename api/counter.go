@@ -5,7 +5,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// look answers what is known of signatures by themselves.
+// look returns the counts and judgements of single signatures.
 func (s *Server) look(r *request) (any, error) {
 	in, err := one[client.LookRequest](r)
 	if err != nil {
@@ -35,8 +35,8 @@ func (s *Server) look(r *request) (any, error) {
 	return out, nil
 }
 
-// count counts signatures by themselves. None of the bounds of strangers holds for
-// such counts: they are taken from those only who may count without.
+// count counts single signatures. The bounds on strangers do not hold for such counts,
+// so only those who have no such bounds may send them.
 func (s *Server) count(r *request) (any, error) {
 	if err := s.maySpeak(r); err != nil {
 		return nil, err

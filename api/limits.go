@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// validate holds a JSON value against the schema that the document prints for it,
-// by the library that prints it.
+// validate checks a JSON value against the schema in the document, by the library that
+// prints the schema.
 func validate(schemas huma.Registry, schema *huma.Schema, where string, value any) error {
 	var res huma.ValidateResult
 	path := huma.NewPathBuffer(make([]byte, 0, 64), 0)
@@ -30,8 +30,8 @@ func validate(schemas huma.Registry, schema *huma.Schema, where string, value an
 	return fmt.Errorf("%w: %s: %s", bulkhead.ErrMalformed, where, detail.Message)
 }
 
-// validateBody holds the JSON of one T, or of an array of them, against the schema
-// of T.
+// validateBody checks the JSON of one T, or of an array of them, against the schema of
+// T.
 func validateBody[T any](r *request, body []byte, batch bool) error {
 	schema := r.schemas.Schema(reflect.TypeFor[T](), true, "")
 	if !batch {
@@ -53,7 +53,7 @@ func validateBody[T any](r *request, body []byte, batch bool) error {
 	return nil
 }
 
-// validateQuery holds query parameters against the schemas of the operation.
+// validateQuery checks query parameters against the schemas of the operation.
 func (r *request) validateQuery(q url.Values) error {
 	for _, p := range r.params {
 		values, given := q[p.Name]

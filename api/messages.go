@@ -89,8 +89,8 @@ func valid(sigs []bulkhead.Signature) error {
 	return nil
 }
 
-// withSenders appends the signatures of a source to those of its message, as far as
-// there may be more.
+// withSenders appends the signatures of a source to those of its message, up to the
+// limit.
 func (s *Server) withSenders(r *request, sigs []bulkhead.Signature, source bulkhead.Source) []bulkhead.Signature {
 	all := slices.Clip(sigs)
 	for _, sig := range s.senders(source) {
@@ -101,8 +101,8 @@ func (s *Server) withSenders(r *request, sigs []bulkhead.Signature, source bulkh
 	return all
 }
 
-// mail reads a body of type message/rfc822: its signatures with those of its sender,
-// and its source from the headers, where the query does not say otherwise.
+// mail reads a body of type message/rfc822: its signatures with those of its sender, and
+// its source from the headers, unless the query sets it.
 func (s *Server) mail(r *request, q url.Values) ([]bulkhead.Signature, bulkhead.Source, error) {
 	raw, err := r.body()
 	if err != nil {
@@ -165,7 +165,7 @@ func number(q url.Values, name string) (uint32, error) {
 	return uint32(n), nil
 }
 
-// wrongType refuses the media type of a body.
+// wrongType returns the refusal of a body's media type.
 func wrongType(got string, want ...string) error {
 	return newProblem(http.StatusUnsupportedMediaType, fmt.Sprintf("body of type %.60q, want %s", got, strings.Join(want, " or ")))
 }
@@ -240,7 +240,7 @@ func (s *Server) checkReady(r *request) (any, error) {
 	for i := range queries {
 		v, err := s.ask(r, queries[i])
 		if err == nil {
-			v.Findings = v.Findings[:min(len(items[i].Signatures), len(v.Findings))] // what was asked for
+			v.Findings = v.Findings[:min(len(items[i].Signatures), len(v.Findings))] // those in the request
 		} else if !batch {
 			return nil, err
 		}
@@ -252,7 +252,7 @@ func (s *Server) checkReady(r *request) (any, error) {
 	return answers, nil
 }
 
-// at says which message of a batch an error is about.
+// at adds to an error which message of a batch it is about.
 func at(err error, i int, batch bool) error {
 	if !batch {
 		return err
@@ -260,8 +260,8 @@ func at(err error, i int, batch bool) error {
 	return fmt.Errorf("message %d of the batch: %w", i+1, err)
 }
 
-// batchProblem tells the problem of one message of a batch, nil for none, and
-// logs it if it is the node's own.
+// batchProblem returns the problem of one message of a batch, nil for none, and logs it
+// if it is the node's own.
 func (s *Server) batchProblem(err error) *client.Problem {
 	if err == nil {
 		return nil
@@ -348,7 +348,7 @@ func (s *Server) voteReady(r *request) (any, error) {
 		if reports[i], err = s.readyReport(r, &items[i]); err != nil {
 			return nil, at(err, i, batch)
 		}
-		// The reports of a batch share the header but are not one report.
+		// The reports of a batch share the header but are separate reports.
 		if key := r.Header.Get("Idempotency-Key"); reports[i].ID == "" && key != "" {
 			reports[i].ID = key
 			if batch {
@@ -368,8 +368,8 @@ func (s *Server) voteReady(r *request) (any, error) {
 // inFlight is how many reports of one batch wait for the disk at once.
 const inFlight = 64
 
-// tellAll reports a batch. The reports go out together, so that one write of
-// the journal serves many of them.
+// tellAll reports a batch concurrently, so that one write of the journal serves many
+// reports.
 func (s *Server) tellAll(r *request, reports []bulkhead.Report) []client.BatchReceipt {
 	answers := make([]client.BatchReceipt, len(reports))
 	var next atomic.Int64
@@ -413,7 +413,7 @@ func (s *Server) readyReport(r *request, in *client.Report) (bulkhead.Report, er
 	}, nil
 }
 
-// mailboxes returns the recipients of a sighting as a report has them.
+// mailboxes returns the recipients of a sighting in the form of a report.
 func mailboxes(vote bulkhead.Vote, recipients []string) ([]string, error) {
 	if vote != bulkhead.Sighting && len(recipients) > 0 {
 		return nil, fmt.Errorf("%w: only a sighting has recipients", bulkhead.ErrMalformed)
@@ -431,8 +431,8 @@ func mailboxes(vote bulkhead.Vote, recipients []string) ([]string, error) {
 	return all, nil
 }
 
-// reporter returns whose a report is: that of whoever sent it, or of the stranger
-// that it names. An account is never taken on somebody else's word.
+// reporter returns the reporter of a report: its sender, or the stranger that it names.
+// An account is never taken on somebody else's word.
 func (s *Server) reporter(r *request, stranger netip.Addr) (bulkhead.Reporter, error) {
 	if stranger == (netip.Addr{}) {
 		return r.who, nil
@@ -447,7 +447,7 @@ func (s *Server) reporter(r *request, stranger netip.Addr) (bulkhead.Reporter, e
 	return bulkhead.Reporter{Addr: addr}, nil
 }
 
-// parseVote reads the vote of a report; "" is the one that the path stands for.
+// parseVote reads the vote of a report; "" is the path's default.
 func (r *request) parseVote(text string) (bulkhead.Vote, error) {
 	if text == "" {
 		return r.unsaid, nil

@@ -89,7 +89,7 @@ func (r *routeMetrics) observe(status int, d time.Duration) {
 	r.m.requests.WithLabelValues(r.method, r.path, strconv.Itoa(status)).Inc()
 }
 
-// A nodeCollector asks the node for its state whenever metrics are read.
+// A nodeCollector reads the node's state whenever metrics are read.
 type nodeCollector struct {
 	node                                  Node
 	counters                              [8]*prometheus.Desc // in the order of Counters

@@ -12,15 +12,15 @@ import (
 // RateLimits are the rules behind the policy door, as HTTP clients see them.
 // Methods may be called concurrently.
 type RateLimits interface {
-	// ApplyRateLimits counts one request, whose attributes have the names of the
-	// Postfix policy protocol, unless readonly is set, and says what to do with it.
+	// ApplyRateLimits counts one request, whose attributes have the names of the Postfix
+	// policy protocol, and returns the action.
 	ApplyRateLimits(ctx context.Context, attributes map[string]string, readonly bool) (client.RateDecision, error)
-	// RateLimits returns every rule and what it takes.
+	// RateLimits returns every rule and its resources.
 	RateLimits() []client.RateLimit
 	// RateKeys returns the states of a key in every rule, or in the named one.
 	RateKeys(rule, key string) ([]client.RateKey, error)
-	// ResetRateKey forgets a key in every rule, or in the named one, and returns
-	// in how many it was known.
+	// ResetRateKey forgets a key in every rule, or in the named one, and returns how
+	// many rules knew it.
 	ResetRateKey(rule, key string) int
 }
 
@@ -29,8 +29,8 @@ type RateLimits interface {
 type Lists interface {
 	// Lists returns every list.
 	Lists() []client.List
-	// FindInLists looks an address, domain, URL or IP address up. An entry that
-	// cannot be read is an error that wraps bulkhead.ErrMalformed.
+	// FindInLists looks up an address, domain, URL or IP address. The error for an
+	// invalid entry wraps bulkhead.ErrMalformed.
 	FindInLists(entry string) ([]client.ListMatch, error)
 }
 

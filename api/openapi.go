@@ -68,7 +68,7 @@ func (s *Server) mount(reg *prometheus.Registry) {
 	})
 }
 
-// fixed mounts a handler that writes its own answer, behind the same gate.
+// fixed mounts a handler that writes its own answer, with the same access checks.
 func (s *Server) fixed(methods map[string][]string, path string, n need, h http.Handler) {
 	methods[path] = append(methods[path], "GET")
 	s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
@@ -279,7 +279,8 @@ func rateKeyParams() []*huma.Param {
 	return []*huma.Param{key, bounded(queryParam("rule", "string", "Name of the rule; absent: all rules."), 64)}
 }
 
-// userDoc documents on whose behalf a report is; maxUser limits that name, bytes.
+// userDoc documents the user on whose behalf a report is; maxUser limits that name,
+// bytes.
 const (
 	userDoc = "User on whose behalf the report is, whom the caller has authenticated: each has one voice. Only the node's own services and trusted accounts may name one."
 	maxUser = 128

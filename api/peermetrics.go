@@ -6,11 +6,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A peerCollector asks for the state of the network whenever metrics are read.
+// A peerCollector reads the state of the network whenever metrics are read.
 type peerCollector struct {
 	peers  Peers
 	desc   map[string]*prometheus.Desc
-	listed []string // names in order, so that answers do not change their order
+	listed []string // sorted names, so that answers keep their order
 }
 
 func newPeerCollector(p Peers) *peerCollector {
@@ -81,7 +81,7 @@ func (c *peerCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge("mesh_merged_arrays", float64(n.Merged))
 	servers := make(map[string]bool)
 	for _, b := range n.Brokers {
-		if !servers[b.Server] { // two connections may have reached one server
+		if !servers[b.Server] { // two connections may lead to one server
 			servers[b.Server] = true
 			gauge("mesh_broker_up", one01(b.Connected), b.Server)
 		}

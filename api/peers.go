@@ -18,7 +18,7 @@ type Peers interface {
 	// Network returns what the node shares, and its peers. It returns an error
 	// that wraps [ErrNoMesh] if the node shares nothing.
 	Network(ctx context.Context) (client.Network, error)
-	// AddPeer accepts what the holder of a key publishes.
+	// AddPeer accepts the messages of the holder of a key.
 	AddPeer(ctx context.Context, p client.NewPeer) error
 	// WeighPeer gives a peer another weight, and ends its quarantine.
 	WeighPeer(ctx context.Context, key string, weight float64) error

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// problem turns an error into what the client is told, the one place that maps
+// problem turns an error into the client's problem document, the only place that maps
 // errors to statuses. The text of a fault of the node itself stays private.
 func problem(err error) *client.Problem {
 	var p *client.Problem
@@ -43,7 +43,7 @@ func writeProblem(w http.ResponseWriter, p *client.Problem) {
 	w.WriteHeader(p.Status)
 	body, err := json.Marshal(p)
 	if err != nil {
-		return // out of reach: the fields are strings and a number
+		return // cannot happen: the fields are strings and a number
 	}
 	w.Write(append(body, '\n'))
 }

@@ -10,12 +10,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// client returns the address of whoever sent r and whether that is this
-// machine. A request that a proxy may have passed on never counts as local
-// unless the proxy is trusted and names a loopback client: otherwise everybody
-// behind a proxy on this machine would be local. Nor does one that was sent to
-// another host than this one by name: a web page can make a browser send such
-// requests here by pointing its own name at the loopback address.
+// client returns the address of the sender of r and whether that is this machine. A
+// request that a proxy may have passed on never counts as local unless the proxy is
+// trusted and names a loopback client: otherwise everybody behind a proxy on this
+// machine would be local. Nor does a request to another host name: a web page can make a
+// browser send such requests here by pointing its own name at the loopback address.
 func (s *settings) client(r *http.Request) (addr netip.Addr, local bool) {
 	ap, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -67,9 +66,9 @@ var (
 	proxySuffixes = []string{"-Ip", "-Clientip", "-Addr", "-Address"} // X-Real-Ip, True-Client-Ip, X-Cluster-Client-Ip ...
 )
 
-// proxied reports whether anything says that r came through a proxy. Some say
-// nothing but speak HTTP/1.0, which no client of this interface does: nginx does
-// so by default up to 1.29.
+// proxied reports whether there is any sign that r came through a proxy. Some proxies
+// add nothing but speak HTTP/1.0, which no client of this interface does: nginx does so
+// by default up to 1.29.
 func proxied(r *http.Request) bool {
 	if !r.ProtoAtLeast(1, 1) {
 		return true
@@ -84,9 +83,9 @@ func proxied(r *http.Request) bool {
 	return false
 }
 
-// localHost reports whether a Host names this machine as such: the loopback
-// address or localhost. The unspecified address is none: web pages reach
-// programs of the machine by it.
+// localHost reports whether a Host names this machine: the loopback address or
+// localhost. The unspecified address does not count, because web pages reach local
+// programs by it.
 func localHost(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h

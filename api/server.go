@@ -22,17 +22,16 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// Options is what a [Server] needs to know. Clearinghouse and Read are
-// required.
+// Options are the settings of a [Server]. Clearinghouse and Read are required.
 type Options struct {
 	// Clearinghouse answers the requests.
 	Clearinghouse bulkhead.Clearinghouse
-	// Read returns the signatures of a whole message and what its headers say
-	// of its source. It must not keep raw, and ends with ctx.
+	// Read returns the signatures of a whole message and its source by its headers. It
+	// must not keep raw, and ends with ctx.
 	Read func(ctx context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Source, error)
-	// Senders returns the signatures of who sent a message; nil: there are none.
+	// Senders returns the signatures of a message's sender; nil: there are none.
 	Senders func(bulkhead.Source) []bulkhead.Signature
-	// Accounts tells who holds a token; nil: every token is refused.
+	// Accounts identifies the holders of tokens; nil: every token is refused.
 	Accounts Accounts
 	// Users manages the accounts; nil: /v1/users answers 403.
 	Users Users
@@ -44,8 +43,8 @@ type Options struct {
 	Peers Peers
 	// Node describes the node; nil: /v1/node answers 404.
 	Node Node
-	// Ready returns nil if the node takes requests, or why it does not at present;
-	// nil: the node is always ready.
+	// Ready returns nil if the node accepts requests, or why it currently does not; nil:
+	// the node is always ready.
 	Ready func() error
 	// Page is served on "/"; nil: nothing is.
 	Page http.Handler
@@ -53,15 +52,15 @@ type Options struct {
 	// everything that is due by then is done. Its error wraps bulkhead.ErrMalformed
 	// if the clock cannot move so far. nil: there is no /v1/clock.
 	Advance func(ctx context.Context, d time.Duration) (time.Time, error)
-	// Access is what clients may ask for at first; see [Server.SetAccess].
+	// Access holds the initial rights and limits of clients; see [Server.SetAccess].
 	Access Access
 	// Version of the program, for the OpenAPI document.
 	Version string
-	// Registry takes the server's metrics and serves /metrics, with whatever
-	// others have registered; nil: a fresh one.
+	// Registry receives the server's metrics and serves /metrics, with all that others
+	// have registered; nil: a fresh one.
 	Registry *prometheus.Registry
-	// Log takes one line for each fault of the node, and for each change that an
-	// administrator asks for; nil discards.
+	// Log records each fault of the node, and each change by an administrator; nil
+	// discards.
 	Log *slog.Logger
 }
 
@@ -127,14 +126,14 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// SetAccess replaces what clients may ask for. Requests that have begun are
-// finished under the rules they began with; rate limits start afresh.
+// SetAccess replaces the rights and limits of clients. Current requests finish under the
+// rules they began with; rate limits start afresh.
 func (s *Server) SetAccess(a Access) { s.settings.Store(newSettings(a)) }
 
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// A request is one request that has passed the gate.
+// A request is one request that has passed the access checks.
 type request struct {
 	*http.Request
 	who     bulkhead.Reporter
@@ -142,10 +141,10 @@ type request struct {
 	large   chan struct{} // one element for each large body that may be read
 	held    bool          // one of them
 	schemas huma.Registry // of the document
-	params  []*huma.Param // that the operation has
+	params  []*huma.Param // of the operation
 	local   bool          // a client of this machine
-	unsaid  bulkhead.Vote // what a report says that names no vote
-	did     []any         // what an administrator asked for, as attributes of a log line; no secrets
+	unsaid  bulkhead.Vote // the vote of a report that names none
+	did     []any         // an administrator's change, as attributes of a log line; no secrets
 }
 
 // Bodies of more than largeBody bytes are read by at most maxLarge requests at
@@ -169,9 +168,9 @@ type route struct {
 	serve func(*request) (any, error)
 }
 
-// handle serves a route behind the gate that every request passes: rate limit,
-// origin, authentication, body limit. The order matters: nothing of a request
-// is parsed before the rate limit has let it through.
+// handle serves a route after the checks that every request passes: rate limit, origin,
+// authentication, body limit. The order matters: nothing of a request is parsed before
+// the rate limit has let it through.
 func (s *Server) handle(rt route) http.HandlerFunc {
 	m := s.metrics.route(rt.op.Method, rt.op.Path)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -204,8 +203,7 @@ func (s *Server) handle(rt route) http.HandlerFunc {
 	}
 }
 
-// admit lets a request through, if its client may ask for n: rate limit, origin,
-// authentication.
+// admit checks that a request's client may do n: rate limit, origin, authentication.
 func (s *Server) admit(r *http.Request, n need) (*request, error) {
 	set := s.settings.Load()
 	addr, local := set.client(r)
@@ -222,7 +220,7 @@ func (s *Server) admit(r *http.Request, n need) (*request, error) {
 	return &request{Request: r, who: who, local: local, set: set, large: s.large, unsaid: bulkhead.Spam, schemas: s.openAPI.Components.Schemas}, nil
 }
 
-// answer returns what a route says to a request that is let through.
+// answer sends the answer of a route to an admitted request.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, rt route) (any, error) {
 	req, err := s.admit(r, rt.need)
 	if err != nil {
@@ -286,8 +284,7 @@ type buffer struct {
 	enc *json.Encoder
 }
 
-// buffers is a table of reused memory, not state: an empty pool changes
-// nothing but the cost.
+// buffers is reused memory, not state: an empty pool only costs more.
 var buffers = sync.Pool{New: func() any {
 	b := new(buffer)
 	b.enc = json.NewEncoder(&b.Buffer)
@@ -295,11 +292,11 @@ var buffers = sync.Pool{New: func() any {
 	return b
 }}
 
-// maxPooled keeps one large answer from being held for ever, bytes.
+// maxPooled, in bytes, prevents one large answer from being kept for ever.
 const maxPooled = 64 << 10
 
-// writeBody writes an answer. An error means that it has no form in JSON, and
-// that nothing was written; that the client is gone is none.
+// writeBody writes an answer. An error means that it cannot be encoded as JSON, and that
+// nothing was written; a vanished client is no error.
 func writeBody(w http.ResponseWriter, status int, body any) error {
 	switch v := body.(type) {
 	case nil:
@@ -329,7 +326,7 @@ func writeBody(w http.ResponseWriter, status int, body any) error {
 // jsonType is shared by all answers, which do not change it.
 var jsonType = []string{"application/json"}
 
-// text is an answer that is no JSON.
+// A text is an answer that is not JSON.
 type text struct{ mediaType, body string }
 
 // readTimeout is the longest that the signatures of a message may take.

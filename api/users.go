@@ -16,9 +16,8 @@ import (
 type Users interface {
 	// IsAdmin reports whether the open account may manage accounts.
 	IsAdmin(ctx context.Context, account string) bool
-	// IsTrusted reports whether the open account is a trusted one or an
-	// administrator's: such a client may count what others saw, and say for whom it
-	// reports.
+	// IsTrusted reports whether the open account is a trusted one or an administrator's:
+	// such a client may count what others saw, and name the user for whom it reports.
 	IsTrusted(ctx context.Context, account string) bool
 	// Users returns every account in the order of their names.
 	Users(ctx context.Context) ([]client.User, error)
@@ -26,7 +25,7 @@ type Users interface {
 	User(ctx context.Context, name string) (u client.User, ok bool, err error)
 	// AddUser creates an account, and returns its bearer token.
 	AddUser(ctx context.Context, u client.NewUser) (token string, err error)
-	// ChangeUser changes what the change names.
+	// ChangeUser applies the change.
 	ChangeUser(ctx context.Context, name string, c client.UserChange) error
 	// RemoveUser removes an account.
 	RemoveUser(ctx context.Context, name string) error

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// Cookies (RFC 7873): a client that sends back what was sent to its address gets
-// what is asked for at that address, and may have an answer of any size.
+// Cookies (RFC 7873): a client that returns the cookie sent to its address owns that
+// address, and may get an answer of any size.
 const (
 	cookieOption     = 10 // RFC 7873 section 4
 	clientCookieSize = 8
@@ -21,8 +21,8 @@ const (
 	maxServerCookie  = 32
 
 	cookieVersion = 1
-	// A cookie is good for an hour, and five minutes ahead of the clock; after half
-	// an hour the client is sent a new one (RFC 9018 section 4.3).
+	// A cookie is valid for an hour, and up to five minutes ahead of the clock; after
+	// half an hour the client gets a new one (RFC 9018 section 4.3).
 	cookieAge   = time.Hour
 	cookieRenew = 30 * time.Minute
 	cookieAhead = 5 * time.Minute
@@ -33,11 +33,11 @@ type cookie struct {
 	client [clientCookieSize]byte
 	server [serverCookieSize]byte
 	given  bool // the query has the option
-	whole  bool // server holds what may be a cookie of ours
+	whole  bool // server may hold a cookie of ours
 }
 
-// read reads the data of the option. It reports false if they have a length that
-// RFC 7873 section 5.2.2 answers with FORMERR.
+// read reads the data of the option. It reports false for a length that RFC 7873 section
+// 5.2.2 answers with FORMERR.
 func (c *cookie) read(data []byte) bool {
 	rest := len(data) - clientCookieSize
 	if rest != 0 && (rest < minServerCookie || rest > maxServerCookie) {
@@ -51,8 +51,8 @@ func (c *cookie) read(data []byte) bool {
 	return true
 }
 
-// A baker makes and checks server cookies. It keeps none. Its secret is of this
-// process: after a restart clients are sent new cookies.
+// A baker makes and checks server cookies. It stores none. Its secret is random in each
+// process: after a restart clients get new cookies.
 type baker struct{ secret [32]byte }
 
 func newBaker() *baker {
@@ -61,8 +61,8 @@ func newBaker() *baker {
 	return b
 }
 
-// check reports whether the cookie was made for a client's address, and puts the
-// one in that the answer has to carry.
+// check reports whether the cookie was made for a client's address, and sets the one for
+// the answer.
 func (b *baker) check(c *cookie, addr netip.Addr) bool {
 	now := time.Now()
 	age := time.Duration(int32(uint32(now.Unix())-binary.BigEndian.Uint32(c.server[4:8]))) * time.Second
@@ -98,8 +98,7 @@ func (c *cookie) append(dst []byte) []byte {
 	return append(dst, c.server[:]...)
 }
 
-// readOptions looks for a cookie among the options of an OPT record. Others are not
-// ours.
+// readOptions looks for a cookie among the options of an OPT record, and ignores others.
 func (q *query) readOptions(p *dnsmessage.Parser) dnsmessage.RCode {
 	opt, err := p.OPTResource()
 	if err != nil {

@@ -10,16 +10,14 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// A desk answers queries one after the other. It is used again for the next
-// ones.
+// A desk answers queries one after the other, and is reused.
 type desk struct {
 	query query
 	count counts
 }
 
-// counts is what a desk adds to [Stats], for all queries that arrived together:
-// the sockets of a server would take the counters from each other with every
-// query.
+// counts are a desk's additions to [Stats] for queries that arrived together. Counting
+// each query there would move the counters' cache line between processors.
 type counts struct{ queries, hits, misses, refused, broken, slipped int64 }
 
 // answerAll is the handler of packets.
@@ -31,9 +29,9 @@ func (s *Server) answerAll(_ context.Context, packets []*door.Packet) {
 	}
 }
 
-// answer appends the answer to msg, which client sent, to dst; it appends nothing
-// to what must not be answered. limit is the most bytes that the transport takes;
-// over UDP the query may say less.
+// answer appends the answer to msg, which client sent, to dst, or nothing if there must
+// be none. limit is the transport's limit in bytes; over UDP the query may set a lower
+// one.
 func (s *Server) answer(dst, msg []byte, client netip.Addr, limit int) []byte {
 	d := s.pool.Get().(*desk)
 	defer s.done(d)
@@ -61,8 +59,7 @@ func (d *desk) answer(s *Server, dst, msg []byte, client netip.Addr, limit int) 
 	if limit != maxTCP {
 		limit = q.udpSize
 		if !proven && !client.IsLoopback() && !door.Within(s.Exempt, client) {
-			// Whoever wrote the query may have put somebody else's address on it, but
-			// for one of this machine.
+			// The source address may be forged, except that of this machine.
 			limit = min(limit, len(msg)+len(msg)/2)
 			if !s.unproven.Allow(door.NetworkOf(client), 1) {
 				return d.slip(s, dst, limit)
@@ -74,8 +71,8 @@ func (d *desk) answer(s *Server, dst, msg []byte, client netip.Addr, limit int) 
 	return q.answer(dst, &r, limit)
 }
 
-// slip answers what is beyond [Server.Unproven]: every second query gets an empty answer
-// that sends the client to TCP, where its address proves itself, the others none.
+// slip answers queries beyond [Server.Unproven]: every second one gets an empty answer
+// that sends the client to TCP, where its address proves itself; the others get none.
 func (d *desk) slip(s *Server, dst []byte, limit int) []byte {
 	d.count.slipped++
 	if s.slips.Add(1)%2 == 0 {
@@ -93,7 +90,7 @@ func (d *desk) reply(s *Server, q *query) reply {
 	case class != dnsmessage.ClassINET && class != dnsmessage.ClassANY, kind == dnsmessage.TypeAXFR, kind == typeIXFR:
 		return d.refuse()
 	}
-	// A copy for each query would be garbage of the size of a list before it is
+	// Copies for each query would let garbage grow to the size of a list before it is
 	// collected. Nobody keeps the name longer than q.
 	z, labels := s.find(unsafe.String(unsafe.SliceData(q.name), len(q.name)))
 	switch {
@@ -144,7 +141,7 @@ func (z *zone) ofApex(kind dnsmessage.Type) reply {
 	return z.nothing(dnsmessage.RCodeSuccess)
 }
 
-// nothing is the answer without a record: the zone's SOA says for how long.
+// nothing is the answer without a record; the zone's SOA limits how long it is cached.
 func (z *zone) nothing(code dnsmessage.RCode) reply {
 	return reply{code: code, authoritative: true, zone: z, kind: dnsmessage.TypeSOA, negative: true}
 }

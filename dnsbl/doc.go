@@ -1,18 +1,17 @@
-// Package dnsbl is a DNS block list server (RFC 5782): mail filters ask whether
-// an IP address, a domain or the hash of an address is listed by looking up a
-// name below a zone, and read a hit as an address in 127.0.0.0/8.
+// Package dnsbl is a DNS block list server (RFC 5782): mail filters look up an IP
+// address, a domain or the hash of an address as a name below a zone, and take an
+// address in 127.0.0.0/8 as a hit.
 //
-// The server is authoritative for its zones and nothing else. A name that is not
-// listed is answered with NXDOMAIN and the zone's SOA, so that resolvers cache the
-// answer (RFC 2308). Any other question gets REFUSED or SERVFAIL, and never an
-// address that a filter could take for a hit. TXT records have the reason, the date
-// of the list and its expected error.
+// The server is authoritative for its zones and nothing else. A name that is not listed
+// is answered with NXDOMAIN and the zone's SOA, so that resolvers cache the answer (RFC
+// 2308). Other queries get REFUSED or SERVFAIL, and never an address that a filter could
+// take for a hit. TXT records have the reason, the date of the list and its expected
+// error.
 //
-// Messages are read and written by golang.org/x/net/dns/dnsmessage, which leaves
-// no garbage: a library that allocates for each query lets the memory of a large
-// list double before it is collected. The records of a zone are written once and
-// copied. What is listed is the business of a [List].
-// See docs/protocols/dnsbl.md.
+// golang.org/x/net/dns/dnsmessage reads and writes messages without garbage; with a
+// library that allocates for each query, the memory of a large list doubles before it is
+// collected. The records of a zone are written once and copied. A [List] decides what is
+// listed. See docs/protocols/dnsbl.md.
 //
 //	s := &dnsbl.Server{Zones: []dnsbl.Zone{{Name: "bl.example.com", Form: dnsbl.Domains, List: list}}}
 //	pc, err := net.ListenPacket("udp", "127.0.0.1:5353")

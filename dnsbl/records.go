@@ -8,17 +8,16 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// records are those that a zone answers with, as they follow a question. They
-// are written once: most of the time of an answer would else go into writing the
-// same names letter by letter.
+// records are the answers of a zone, as they follow a question. They are written once:
+// otherwise most of an answer's time would go into writing the same names.
 type records struct {
 	hit []byte // A, with a pointer to the name of the question
 	ns  []byte
 	soa []byte // without the right serial number, which follows the list
 }
 
-// serialAt is where the serial number of a SOA record is from its end: five
-// numbers of four bytes close it (RFC 1035 section 3.3.13).
+// serialAt is the offset of a SOA record's serial number from its end: five numbers of
+// four bytes close it (RFC 1035 section 3.3.13).
 const serialAt = 20
 
 func (z *zone) appendSOA(dst []byte) []byte {
@@ -30,7 +29,7 @@ func (z *zone) appendSOA(dst []byte) []byte {
 // makeRecords writes the records of a zone.
 func (z *zone) makeRecords() error {
 	h := dnsmessage.ResourceHeader{Name: z.name, Class: dnsmessage.ClassINET, TTL: z.ttl}
-	// MinTTL is how long a negative answer may be kept (RFC 2308 section 4).
+	// MinTTL is how long a negative answer may be cached (RFC 2308 section 4).
 	soa := dnsmessage.SOAResource{NS: z.host, MBox: z.mailbox, Refresh: 3600, Retry: 600, Expire: 7 * 86400, MinTTL: z.ttl}
 	var errs [3]error
 	z.hit, errs[0] = z.record(true, func(b *dnsmessage.Builder) error { return b.AResource(h, dnsmessage.AResource{A: z.code}) })
@@ -39,8 +38,8 @@ func (z *zone) makeRecords() error {
 	return errors.Join(errs[:]...)
 }
 
-// record returns what add adds to an answer to the question for the apex; if it
-// is compressed, with a pointer to the name of that question, whatever it is.
+// record returns the bytes that add adds to an answer to the question for the apex; if
+// compressed, with a pointer to the name of that question, whatever it is.
 func (z *zone) record(compress bool, add func(*dnsmessage.Builder) error) ([]byte, error) {
 	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{})
 	if compress {

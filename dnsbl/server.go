@@ -20,11 +20,11 @@ import (
 // maxZones bounds the zones that a name is compared with.
 const maxZones = 256
 
-// DefaultUnproven is the rate of answers to a network without cookies: above what a
+// DefaultUnproven is the rate of answers to a network without cookies: more than the
 // resolver of a busy mail server asks of one zone, and 30 KB a second at a victim.
 var DefaultUnproven = door.Rate{PerSecond: 500, Burst: 1000}
 
-// tcpIdle is how long a TCP connection may rest (RFC 7766 section 6.2.3).
+// tcpIdle is how long a TCP connection may be idle (RFC 7766 section 6.2.3).
 const tcpIdle = 20 * time.Second
 
 // A Server answers DNS queries over UDP and TCP. Set the fields before Prepare or
@@ -32,23 +32,22 @@ const tcpIdle = 20 * time.Second
 type Server struct {
 	// Zones are the zones at the start; see SetZones.
 	Zones []Zone
-	// Rate limits the queries of one client; those above it are dropped, on TCP
-	// the connection is closed. The zero Rate sets no limit.
+	// Rate limits the queries of one client; those above it are dropped, and on TCP the
+	// connection is closed. The zero Rate sets no limit.
 	Rate door.Rate
 	// Unproven limits the answers over UDP to one network, a /24 or /48, of clients that
-	// have not proved by a cookie (RFC 7873) that the address is theirs: those whose
-	// traffic a forger of addresses would send at somebody. Beyond it every second
-	// query is sent to TCP, the others get nothing. The zero Rate means
-	// DefaultUnproven.
+	// have not proved by a cookie (RFC 7873) that the address is theirs: a forger of
+	// addresses would send such traffic to a victim. Beyond it every second query is
+	// sent to TCP, the others get no answer. The zero Rate means DefaultUnproven.
 	Unproven door.Rate
-	// Exempt lists the clients that neither rate applies to, nor the bound of 1.5 times
-	// the query's size on an answer over UDP.
+	// Exempt lists the clients without either rate limit, and without the limit of 1.5
+	// times the query's size on an answer over UDP.
 	Exempt []netip.Prefix
 	// MaxConns caps the TCP connections; 0 means door.DefaultMaxConns.
 	MaxConns int
-	// Log takes faults; nil discards them.
+	// Log records faults; nil discards them.
 	Log *slog.Logger
-	// Stats counts what was answered.
+	// Stats are the counters.
 	Stats Stats
 
 	once   sync.Once
@@ -68,8 +67,8 @@ type Stats struct {
 	Queries atomic.Int64 // that were answered
 	Hits    atomic.Int64 // answered with a listed name's address or text
 	Misses  atomic.Int64 // answered with NXDOMAIN
-	Refused atomic.Int64 // outside the zones, or of a kind that is not served
-	Broken  atomic.Int64 // that broke the format; most of them get an answer that says so
+	Refused atomic.Int64 // outside the zones, or of an unsupported kind
+	Broken  atomic.Int64 // malformed; most get an answer that says so
 	Slipped atomic.Int64 // beyond [Server.Unproven]: sent to TCP, or nothing
 }
 
@@ -93,8 +92,8 @@ func (s *Server) prepare() error {
 	return s.SetZones(s.Zones)
 }
 
-// SetZones replaces the zones of a server that has been prepared. A mistake changes
-// nothing.
+// SetZones replaces the zones of a server that has been prepared. On an error nothing
+// changes.
 func (s *Server) SetZones(zones []Zone) error {
 	if len(zones) > maxZones {
 		return fmt.Errorf("dnsbl: %d zones, limit %d", len(zones), maxZones)
@@ -137,7 +136,7 @@ func (s *Server) Serve(l net.Listener) error {
 	return s.stream.Serve(l)
 }
 
-// Shutdown ends the server when the queries under way are answered, or ctx ends; see
+// Shutdown ends the server when current queries are answered, or ctx ends; see
 // [door.PacketServer.Shutdown] and [door.StreamServer.Shutdown].
 func (s *Server) Shutdown(ctx context.Context) error {
 	return door.ShutdownBoth(ctx, &s.packet, &s.stream)
@@ -149,8 +148,8 @@ func (s *Server) PacketStats() *door.PacketStats { return &s.packet.Stats }
 // ConnStats returns the counters of the TCP connections.
 func (s *Server) ConnStats() *door.ConnStats { return &s.stream.Stats }
 
-// serve answers the queries of one TCP connection: each message has its length
-// before it (RFC 1035 section 4.2.2).
+// serve answers the queries of one TCP connection: each message is preceded by its
+// length (RFC 1035 section 4.2.2).
 func (s *Server) serve(_ context.Context, c *door.Conn) {
 	client := c.Client()
 	r := bufio.NewReader(c)

@@ -20,7 +20,7 @@ const (
 	badVers  dnsmessage.RCode = 16 // RFC 6891 section 6.1.3
 )
 
-// A query is one parsed query. It is used again for the next one.
+// A query is one parsed query, and is reused.
 type query struct {
 	header   dnsmessage.Header
 	question dnsmessage.Question
@@ -34,14 +34,14 @@ type query struct {
 	text     [255]byte
 }
 
-// one is what the header of a query counts: one question, no answer, no
-// authority. The additional records come after that.
+// one is the counts in the header of a query: one question, no answer, no authority. The
+// additional records come after that.
 const one = 1 << 32
 
-// parse reads a query and leaves a fault in code. It reports false if there must
-// not be an answer at all.
+// parse reads a query and leaves a fault in code. It reports false if it must not be
+// answered.
 func (q *query) parse(msg []byte) bool {
-	// Not q as a whole: clearing what is overwritten anyway takes as long as
+	// Not the whole q: clearing fields that are overwritten anyway takes as long as
 	// parsing.
 	q.asked, q.odd, q.edns, q.name, q.udpSize = false, false, false, nil, plainUDP
 	q.cookie.given = false
@@ -109,7 +109,7 @@ func (q *query) readAdditional(p *dnsmessage.Parser) dnsmessage.RCode {
 				continue
 			}
 		}
-		// Others, TSIG and the like, are not ours, and no reason to refuse.
+		// Others, such as TSIG, are ignored, not refused.
 		if p.SkipAdditional() != nil {
 			return dnsmessage.RCodeFormatError
 		}
@@ -117,19 +117,18 @@ func (q *query) readAdditional(p *dnsmessage.Parser) dnsmessage.RCode {
 	return dnsmessage.RCodeFormatError
 }
 
-// A reply is what is answered to a query: at most one record.
+// A reply is the answer to a query: at most one record.
 type reply struct {
 	code          dnsmessage.RCode
 	authoritative bool
-	zone          *zone // for SOA and NS, and the time that a record may be kept
+	zone          *zone // for SOA and NS, and the TTL
 	kind          dnsmessage.Type
 	negative      bool // the SOA is for the authority section: RFC 2308
 	text          string
 }
 
-// answer appends the reply to q, of at most limit bytes, to dst. One beyond that
-// goes without the record that says how long it may be kept, or gives way to an
-// empty one that sends the client to TCP.
+// answer appends the reply to q, of at most limit bytes, to dst. A longer one goes
+// without its SOA, or is replaced by an empty one that sends the client to TCP.
 func (q *query) answer(dst []byte, r *reply, limit int) []byte {
 	out, err := q.build(dst, r, false)
 	if err == nil && r.negative && len(out)-len(dst) > limit {
@@ -145,14 +144,14 @@ func (q *query) answer(dst []byte, r *reply, limit int) []byte {
 func (q *query) cut(dst []byte, r *reply, limit int) []byte {
 	out, err := q.build(dst, &reply{code: r.code, authoritative: r.authoritative}, true)
 	if err != nil || len(out)-len(dst) > limit {
-		// A name that is compressed in the question can be larger when written out.
+		// A compressed name in the question can be longer when written out.
 		q.asked, q.edns = false, false
 		out, _ = q.build(dst, &reply{code: dnsmessage.RCodeFormatError}, false)
 	}
 	return out
 }
 
-// build writes header and question, and behind them what the zone has ready.
+// build writes header and question, followed by the zone's ready records.
 func (q *query) build(dst []byte, r *reply, truncated bool) ([]byte, error) {
 	b := dnsmessage.NewBuilder(dst, dnsmessage.Header{
 		ID: q.header.ID, Response: true, OpCode: q.header.OpCode, Authoritative: r.authoritative, Truncated: truncated,
@@ -186,7 +185,7 @@ func addText(b *dnsmessage.Builder, name dnsmessage.Name, r *reply) error {
 	return b.TXTResource(h, dnsmessage.TXTResource{TXT: []string{r.text[:min(len(r.text), maxText)]}})
 }
 
-// The low bytes of what a header counts (RFC 1035 section 4.1.1).
+// The low bytes of the counts in a header (RFC 1035 section 4.1.1).
 const (
 	answersAt     = 7
 	authoritiesAt = 9
@@ -226,7 +225,7 @@ func (q *query) appendRecords(out []byte, start int, r *reply) []byte {
 	return out
 }
 
-// dnsName returns a name in lower case as messages have it.
+// dnsName returns a name in lower case in the form of messages.
 func dnsName(text string) (dnsmessage.Name, error) {
 	text = strings.ToLower(strings.Trim(text, "."))
 	for label := range strings.SplitSeq(text, ".") {

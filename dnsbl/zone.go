@@ -15,7 +15,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// A Form says how the names below a zone are to be read.
+// A Form is the form of the names below a zone.
 type Form string
 
 // The forms.
@@ -25,26 +25,25 @@ const (
 	Addresses Form = "ip"
 	// Domains: the domain itself. RFC 5782 section 3.
 	Domains Form = "domain"
-	// Hashes: one label, the hash of an address or URL as SpamAssassin's HashBL
-	// and rspamd's rbl module ask: MD5 and SHA-1 in hexadecimal, SHA-256 (whose
-	// 64 digits no label holds) in the Base32 of either. The List must be of the
-	// same hash.
+	// Hashes: one label, the hash of an address or URL as queried by SpamAssassin's
+	// HashBL and rspamd's rbl module: MD5 and SHA-1 in hexadecimal, SHA-256 (whose 64
+	// digits exceed a label) in the Base32 of either. The List must have the same hash.
 	Hashes Form = "hash"
 )
 
-// A List answers for one zone. Its methods are called concurrently and must not
-// block; they get names in lower case, which they must not keep.
+// A List answers for one zone. Its methods are called concurrently, must not block, and
+// must not keep the names, which are in lower case.
 type List interface {
 	HasDomain(name string) bool
 	HasAddr(netip.Addr) bool
 	HasDigest(hexadecimal string) bool
-	// Describe returns the reason that TXT tells, with the expected error.
+	// Describe returns the reason for TXT records, with the expected error.
 	Describe() string
 	// Updated is the time of the list; the zone's serial number follows it.
 	Updated() time.Time
 }
 
-// DefaultTTL is how long an answer may be kept.
+// DefaultTTL is how long an answer may be cached.
 const DefaultTTL = 5 * time.Minute
 
 // A Zone serves one list through DNS.
@@ -54,7 +53,7 @@ type Zone struct {
 	List List
 	// Code is the address that stands for a hit; the zero Addr means 127.0.0.2.
 	Code netip.Addr
-	// TTL is how long answers, hits and misses, may be kept; 0 means DefaultTTL.
+	// TTL is how long answers, hits and misses, may be cached; 0 means DefaultTTL.
 	TTL time.Duration
 	// Host is the name in SOA and NS records; empty means the zone's own name.
 	Host string
@@ -67,13 +66,13 @@ var (
 	hitCodes  = netip.PrefixFrom(netip.AddrFrom4([4]byte{127, 0, 0, 0}), 8)
 )
 
-// The names that RFC 5782 section 5 sets aside in a list of domains.
+// The names reserved by RFC 5782 section 5 in a list of domains.
 const (
 	testDomain    = "test"
 	invalidDomain = "invalid"
 )
 
-// testReason is what TXT says of a test entry.
+// testReason is the TXT record of a test entry.
 const testReason = "test entry of RFC 5782, always listed"
 
 // A zone is a checked Zone.
@@ -131,18 +130,18 @@ func newZone(z Zone) (*zone, error) {
 // serial follows the time of the list; RFC 1982 arithmetic wraps in 2106.
 func (z *zone) serial() uint32 { return uint32(z.List.Updated().Unix()) }
 
-// A status is what a zone says of one name below its apex.
+// A status is the result for one name below a zone's apex.
 type status uint8
 
 const (
 	absent  status = iota // there is no such name
 	present               // listed
-	test                  // the test entry, listed for ever
+	test                  // the test entry, always listed
 	between               // a name that only has names below it: no error, no data
 )
 
-// look reads the labels below the apex, in lower case and without the dot at
-// the end, and asks the list.
+// look reads the labels below the apex, in lower case and without the final dot, and
+// looks them up in the list.
 func (z *zone) look(labels string) status {
 	switch z.Form {
 	case Addresses:
@@ -180,7 +179,7 @@ func (z *zone) lookAddr(labels string) status {
 	case !ok:
 		return absent
 	case !complete:
-		// Half an address may have listed ones below it: RFC 8020 forbids NXDOMAIN.
+		// A part of an address may have listed ones below it: RFC 8020 forbids NXDOMAIN.
 		return between
 	case addr == listed, addr == mapped(listed):
 		return test
@@ -238,7 +237,7 @@ func (z *zone) lookHash(label string) status {
 			return statusOf(z.List.HasDigest(label))
 		}
 	case base32Size:
-		// Nothing in a label says which alphabet it is of: both are tried.
+		// A label does not say which alphabet it uses: both are tried.
 		for _, decode := range []func(string) ([]byte, bool){rfc4648, rspamdBase32} {
 			if sum, ok := decode(label); ok && z.List.HasDigest(hex.EncodeToString(sum)) {
 				return present

@@ -2,15 +2,14 @@ package milter
 
 import "sync"
 
-// maxDeliveries is how many deliveries are remembered at least; twice as many at
-// most, in 3 MB.
+// maxDeliveries is how many deliveries are remembered at least; at most twice as many,
+// in 3 MB.
 const maxDeliveries = 1 << 14
 
-// deliveries remembers which deliveries were counted of late, by their IDs. What
-// the clearinghouse knows of a message that is sent again, after a temporary
-// refusal, has the recipients of the first time in it already. It is forgotten at a
-// restart. The zero deliveries is ready to use; its methods may be called
-// concurrently.
+// deliveries remembers the IDs of recently counted deliveries. If a message is sent
+// again after a temporary refusal, its counts already include the first attempt's
+// recipients. A restart clears it. The zero deliveries is ready to use; its methods may
+// be called concurrently.
 type deliveries struct {
 	mu         sync.Mutex
 	young, old map[string]struct{}

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// The headers that are added, and removed from mail that comes with them.
+// The headers that are added, and removed from arriving mail.
 const (
 	HeaderClass   = "X-Bulkhead"
 	HeaderResults = "X-Bulkhead-Results"
 )
 
-// ours reports whether a header name is one that only this milter may add.
+// ours reports whether only this milter may add a header of this name.
 func ours(name string) bool {
 	const prefix = HeaderClass + "-"
 	return strings.EqualFold(name, HeaderClass) || len(name) > len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
@@ -43,8 +43,8 @@ func (f *findings) results(host string, c Class) string {
 	return b.String()
 }
 
-// plain makes text fit for one line of a header or an SMTP reply: printable
-// ASCII, no quotes, no percent sign (which mail servers expand in replies).
+// plain converts text for one line of a header or an SMTP reply: printable ASCII,
+// without quotes and percent signs (which mail servers expand in replies).
 func plain(text string) string {
 	text = strings.Map(func(c rune) rune {
 		switch {

@@ -19,19 +19,19 @@ import (
 type Match struct {
 	List   string  // name of the list
 	Tone   string  // "black", "white" or "grey"
-	Entry  string  // what was found: the address, a parent domain, a network
-	Reason string  // of the list; may be empty
+	Entry  string  // the matching entry: the address, a parent domain, a network
+	Reason string  // reason of the list; may be empty
 	Error  float64 // probability that an entry which was never added would have been found
-	Where  string  // what of the message it was, for example "url"; set by this package
+	Where  string  // the part of the message, for example "url"; set by this package
 }
 
-// Lists looks up addresses, URLs and client addresses. text is as it stands in the
-// message; a text that Lists cannot read is not found. It is called concurrently.
+// Lists looks up addresses, URLs and client addresses. text is as it occurs in the
+// message; text that Lists cannot read is not found. It is called concurrently.
 type Lists interface {
 	Find(text string) []Match
 }
 
-// An envelope is what the mail server said of a message before its text.
+// An envelope is what the mail server sends about a message before its text.
 type envelope struct {
 	client     client
 	sender     string
@@ -40,7 +40,7 @@ type envelope struct {
 	queueID    string
 }
 
-// findings is all that was found out of one message.
+// findings are the results for one message.
 type findings struct {
 	verdict    bulkhead.Verdict
 	signatures int
@@ -51,11 +51,11 @@ type findings struct {
 	faults     []error
 }
 
-// tooShort is the reason for no verdict where there are no signatures to look up.
+// tooShort is the reason for no verdict if there are no signatures to look up.
 const tooShort = "too short to be known by its text"
 
-// judge counts and checks the message. It returns an error only if nothing can
-// be said of it; lesser faults are in the findings.
+// judge counts and checks the message. It returns an error only if there is no result;
+// lesser faults are in the findings.
 func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []string) (*findings, error) {
 	m, err := mail.Read(ctx, raw)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 	}
 	verified := s.verify(ctx, raw, e)
 	sigs, err := s.compute(ctx, m)
-	v := <-verified // also where the signatures failed: nobody else waits for it
+	v := <-verified // also if the signatures failed: nobody else waits for it
 	if err != nil {
 		return nil, err
 	}
@@ -93,9 +93,9 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 	if len(f.verdict.Reasons) == 0 && !bulkhead.Identifies(sigs) {
 		f.verdict.Reasons = []string{tooShort}
 	}
-	if len(people) > 0 || f.trapped == 0 { // what came to traps alone is delivered to nobody
-		// The message counts itself: one to many recipients is bulk at once. One that is
-		// sent again was counted before it was asked for.
+	if len(people) > 0 || f.trapped == 0 { // mail to traps alone is not delivered
+		// The message counts itself: one with many recipients is bulk at once. If it is
+		// sent again, its counts include it already.
 		if !s.counted.has(report.ID) {
 			f.verdict.Sightings = min(f.verdict.Sightings+report.Count, bulkhead.Many)
 		}
@@ -115,14 +115,14 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 	return f, nil
 }
 
-// verified is which domains answer for a message.
+// verified holds the verified domains of a message.
 type verified struct {
 	dkim []string
 	spf  string
 }
 
-// verify finds out which domains answer for a message while its signatures are
-// computed, since it may wait for the DNS. The channel has one value.
+// verify determines the verified domains of a message while its signatures are computed,
+// since it may wait for the DNS. The channel has one value.
 func (s *Server) verify(ctx context.Context, raw []byte, e *envelope) <-chan verified {
 	done := make(chan verified, 1)
 	if s.Verify == nil {
@@ -149,8 +149,8 @@ func (s *Server) verify(ctx context.Context, raw []byte, e *envelope) <-chan ver
 // compute its signatures.
 const parallelSize = 4 << 10
 
-// compute returns the signatures of m, those of its text only if there is enough to
-// tell it from others. Its error is that of ctx.
+// compute returns the signatures of m, those of its text only if that is distinctive
+// enough. Its error is that of ctx.
 func (s *Server) compute(ctx context.Context, m *mail.Message) ([]bulkhead.Signature, error) {
 	opts := s.Signatures
 	if len(m.Raw) >= parallelSize && opts.Workers == 0 {
@@ -163,12 +163,12 @@ func (s *Server) compute(ctx context.Context, m *mail.Message) ([]bulkhead.Signa
 	return signature.AboveFloor(m, sigs), nil
 }
 
-// maxPending is how many sightings may be on their way to the disk.
+// maxPending is how many sightings may wait for the disk.
 const maxPending = 512
 
-// count counts a sighting without letting the mail server wait for the disk,
-// unless too many are on their way already: then it waits no longer than ctx, the
-// time for the message, lasts. Serve waits for them at its end.
+// count counts a sighting without making the mail server wait for the disk, unless too
+// many are waiting already: then it waits at most as long as ctx, the time for the
+// message. Serve waits for them at its end.
 func (s *Server) count(ctx context.Context, r bulkhead.Report, queueID string) {
 	work := func(ctx context.Context) {
 		defer func() {
@@ -197,8 +197,8 @@ func (s *Server) count(ctx context.Context, r bulkhead.Report, queueID string) {
 	}
 }
 
-// Flush waits until every message that was judged has been counted. It must not
-// overlap with messages that come in.
+// Flush waits until all judged messages are counted. It must not be called while
+// messages arrive.
 func (s *Server) Flush() { s.counting.Wait() }
 
 func (s *Server) report(ctx context.Context, r bulkhead.Report) error {
@@ -208,9 +208,9 @@ func (s *Server) report(ctx context.Context, r bulkhead.Report) error {
 	return nil
 }
 
-// deliveryID is equal for a message that the sender tries again after a
-// temporary refusal, so that it is counted once, and different for the same
-// message to other recipients.
+// deliveryID is the same for a message that the sender retries after a temporary
+// refusal, so that it is counted once, and different for the same message to other
+// recipients.
 func deliveryID(e *envelope, m *mail.Message) string {
 	if m.MessageID == "" {
 		return ""
@@ -223,10 +223,10 @@ func deliveryID(e *envelope, m *mail.Message) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// lookUp asks the lists for the client, the senders and the URLs. A white entry
-// clears only what is proven: the client, by its connection, and what the source
-// says was verified. Anybody can write the other names into a message, so that
-// these may condemn it and never clear it. A white-listed URL clears itself alone.
+// lookUp looks up the client, the senders and the URLs in the lists. A white entry
+// clears only proven identities: the client, by its connection, and those that the
+// source says were verified. Anybody can write other names into a message, so these may
+// condemn it but never clear it. A whitelisted URL clears only itself.
 func (s *Server) lookUp(ctx context.Context, f *findings, e *envelope, m *mail.Message, source *bulkhead.Source, replyTo []string) {
 	if s.Lists == nil {
 		return
@@ -294,7 +294,7 @@ func addresses(field string) []string {
 	return all
 }
 
-// reason says in a few words why the message is of its class.
+// reason gives a short reason for the message's class.
 func (f *findings) reason(c Class) string {
 	match := map[Class]*Match{ClassWhite: f.white, ClassListed: f.black, ClassGrey: f.grey}[c]
 	switch {
@@ -312,8 +312,8 @@ func (f *findings) reason(c Class) string {
 	return "nothing is known of it"
 }
 
-// traps is a set of addresses ("local@domain") and domains ("@domain") that
-// take no mail but spam.
+// traps is a set of addresses ("local@domain") and domains ("@domain") that receive only
+// spam.
 type traps map[string]bool
 
 func newTraps(all []string) (traps, error) {
@@ -338,11 +338,11 @@ func (t traps) has(recipient string) bool {
 	if at < 0 {
 		return false
 	}
-	domain, _ := asciiDomain(recipient[at+1:]) // one without such a form is no trap
+	domain, _ := asciiDomain(recipient[at+1:]) // a domain without such a form is no trap
 	return t[strings.ToLower(recipient[:at+1])+domain] || t["@"+domain]
 }
 
-// spared returns the recipients that are no traps.
+// spared returns the recipients that are not traps.
 func (t traps) spared(recipients []string) []string {
 	if len(t) == 0 {
 		return recipients
@@ -350,8 +350,8 @@ func (t traps) spared(recipients []string) []string {
 	return slices.DeleteFunc(slices.Clone(recipients), t.has)
 }
 
-// mailboxes returns the different mailboxes of some recipients, as many as a report
-// may name.
+// mailboxes returns the different mailboxes of some recipients, up to the limit of a
+// report.
 func mailboxes(recipients []string) []string {
 	seen := make(map[string]bool, len(recipients))
 	var all []string
@@ -364,5 +364,5 @@ func mailboxes(recipients []string) []string {
 	return all
 }
 
-// errPanic is what a panic while a message was judged is turned into.
+// errPanic replaces a panic while a message was judged.
 var errPanic = errors.New("milter: panic while judging a message")

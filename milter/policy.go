@@ -9,16 +9,16 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// An Action is what is done with a message of one class.
+// An Action is the action for a message of one class.
 type Action string
 
 // The actions, the mildest first.
 const (
 	None       Action = "none"       // nothing, not even a header
-	Header     Action = "header"     // only say so in the headers
+	Header     Action = "header"     // add headers
 	Quarantine Action = "quarantine" // hold the message in the mail server's queue
-	Tempfail   Action = "tempfail"   // refuse for now
-	Reject     Action = "reject"     // refuse for good
+	Tempfail   Action = "tempfail"   // refuse temporarily
+	Reject     Action = "reject"     // refuse permanently
 )
 
 var severity = map[Action]int{None: 0, Header: 1, Quarantine: 2, Tempfail: 3, Reject: 4}
@@ -28,24 +28,24 @@ type Class string
 
 // The classes, the gravest first.
 const (
-	ClassWhite  Class = "white"  // its sender or signature is white-listed: none of the others
+	ClassWhite  Class = "white"  // its sender or signature is whitelisted: no other class applies
 	ClassSpam   Class = "spam"   // judged spam in the blocklist book
 	ClassListed Class = "listed" // sender, client or URL is in a black list
-	// ClassSuspected is like what was reported, on too little evidence to call it
-	// spam, or spam with less confidence than the policy asks for.
+	// ClassSuspected resembles reported mail, with too little evidence to call it spam,
+	// or is spam with less confidence than the policy requires.
 	ClassSuspected Class = "suspected"
 	ClassBulk      Class = "bulk" // seen at least as often as the threshold
 	ClassGrey      Class = "grey" // sender, client or URL is in a grey list
 	ClassNone      Class = "none"
 )
 
-// A Policy says what is done with mail for a recipient domain.
+// A Policy has the actions for mail to a recipient domain.
 type Policy struct {
 	// Domain is the recipients' domain, subdomains included. Empty: all recipients
 	// without a policy of their own.
 	Domain string
-	// Spam, Listed, Suspected, Bulk and Grey are what is done with a message of the
-	// class. Empty means Header.
+	// Spam, Listed, Suspected, Bulk and Grey are the actions for a message of the class.
+	// Empty means Header.
 	Spam, Listed, Suspected, Bulk, Grey Action
 	// Confidence is the confidence, 0 to 100, from which a message is of class
 	// spam for this domain; with less it is suspected.
@@ -53,8 +53,8 @@ type Policy struct {
 	// Threshold is the count from which a message is bulk for this domain; 0
 	// means the node's own.
 	Threshold uint32
-	// Text is what the sender of a refused message is told; {class} and {reason}
-	// are replaced. Empty: a text that names both.
+	// Text is the reply for the sender of a refused message; {class} and {reason} are
+	// replaced. Empty: a text that names both.
 	Text string
 }
 
@@ -80,8 +80,8 @@ func (p *Policy) validate() error {
 	return nil
 }
 
-// asciiDomain returns a domain in lower case and ASCII, as most mail servers say
-// it; one that has no such form comes back in lower case with the error.
+// asciiDomain returns a domain in lower case and ASCII, as most mail servers send it;
+// one without such a form is returned in lower case with the error.
 func asciiDomain(domain string) (string, error) {
 	for i := range len(domain) {
 		if domain[i] >= 0x80 {
@@ -95,7 +95,7 @@ func asciiDomain(domain string) (string, error) {
 	return strings.ToLower(domain), nil
 }
 
-// classify returns what the message is for this domain.
+// classify returns the message's class for this domain.
 func (p *Policy) classify(f *findings) Class {
 	v := &f.verdict
 	threshold := p.Threshold
@@ -173,9 +173,9 @@ func (p *policies) of(recipient string) *Policy {
 	return p.byDomain[""]
 }
 
-// decide returns the class and the action for all recipients together. A mail
-// server answers once for a message, so the mildest action any of them has wins:
-// nobody loses mail that his own policy lets through.
+// decide returns the class and the action for all recipients together. A mail server
+// answers once for a message, so the mildest action of any recipient wins: nobody loses
+// mail that their own policy lets through.
 func (p *policies) decide(recipients []string, f *findings) (*Policy, Class, Action) {
 	var policy *Policy
 	var class Class

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// carryOut appends what the policy wants done.
+// carryOut appends the changes and the reply for the policy's action.
 func (k *session) carryOut(f *findings) {
 	s := k.server
 	if f.trapped > 0 && f.trapped == len(k.msg.recipients) && s.DiscardTrapped {
@@ -40,8 +40,8 @@ func smtpReply(code, text string) []byte {
 	return appendPacket(nil, replyCode, []byte(code+" "+plain(text)), nul)
 }
 
-// quarantine holds the message where the mail server can; elsewhere it passes
-// with its headers.
+// quarantine holds the message if the mail server can; otherwise it passes with its
+// headers.
 func (k *session) quarantine(reason string) {
 	if k.opts.actions&actQuarantine == 0 {
 		k.server.Log.Warn("mail server cannot quarantine; the message passes", "queue_id", k.msg.queueID)
@@ -53,13 +53,13 @@ func (k *session) quarantine(reason string) {
 // insertHeader puts a header at the top of the message.
 func (k *session) insertHeader(name, value string) {
 	if k.opts.steps&headerSpace != 0 {
-		value = " " + value // the mail server adds none
+		value = " " + value // the mail server adds no space
 	}
 	k.out = appendPacket(k.out, replyInsert, binary.BigEndian.AppendUint32(nil, 0), []byte(name), nul, []byte(value), nul)
 }
 
-// cleanForged removes the headers of ours that came with the message, the last
-// ones first, so that the numbers of the others stay what they are.
+// cleanForged removes forged headers of ours, from the last to the first, so that the
+// indexes of the others stay valid.
 func (k *session) cleanForged() {
 	if k.opts.actions&actChangeHeaders == 0 {
 		return

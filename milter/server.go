@@ -26,8 +26,8 @@ const (
 	DefaultIdleTime   = 15 * time.Minute // of a connection, between two commands
 )
 
-// A Limiter says whether a recipient may be added, as package policy asks it:
-// action is "dunno", "defer", "reject" or "hold". It is called concurrently.
+// A Limiter decides whether a recipient may be added, as in package policy: action is
+// "dunno", "defer", "reject" or "hold". It is called concurrently.
 type Limiter interface {
 	Limit(ctx context.Context, attr func(name string) []byte) (action, text string, err error)
 }
@@ -36,35 +36,35 @@ type Limiter interface {
 // Serve.
 type Server struct {
 	Clearinghouse bulkhead.Clearinghouse
-	// Signatures says how signatures are computed.
+	// Signatures are the options for computing signatures.
 	Signatures signature.Options
 	// Reporter is the reporter of sightings and of mail that came to a trap. The zero
 	// Reporter is the node itself.
 	Reporter bulkhead.Reporter
-	// Lists is asked about senders, clients and URLs; nil means no lists.
+	// Lists looks up senders, clients and URLs; nil means no lists.
 	Lists Lists
 	// AuthResults returns the names of the hosts whose Authentication-Results are
-	// trusted, see [mail.Message.SourceBy]. Nothing else in a message proves who sent
-	// it. nil trusts nobody.
+	// trusted, see [mail.Message.SourceBy]. Nothing else in a message proves its sender.
+	// nil trusts nobody.
 	AuthResults func() []string
-	// Verify returns which domains answer for a message: those of valid DKIM
-	// signatures, and that of the envelope's sender if SPF lets the client send for
-	// it, or else "". It ends with ctx. nil verifies nothing.
+	// Verify returns the verified domains of a message: those of valid DKIM signatures,
+	// and that of the envelope's sender if SPF lets the client send for it, or else "".
+	// It ends with ctx. nil verifies nothing.
 	Verify func(ctx context.Context, raw []byte, client netip.Addr, sender string) (dkim []string, spf string)
-	// Limiter is asked about each recipient, with the attributes of the policy
-	// protocol; nil means no limits. It is for mail servers without that protocol.
+	// Limiter limits recipients, by the attributes of the policy protocol; nil means no
+	// limits. It is for mail servers without that protocol.
 	Limiter Limiter
-	// Policies say what is done, for each recipient domain.
+	// Policies are the actions for each recipient domain.
 	Policies []Policy
-	// Traps are addresses ("local@domain") and domains ("@domain") that receive
-	// nothing but spam. Mail to them is reported.
+	// Traps are addresses ("local@domain") and domains ("@domain") that receive only
+	// spam. Mail to them is reported.
 	Traps []string
 	// DiscardTrapped discards mail whose recipients are all traps. Otherwise such
 	// mail is treated like any other.
 	DiscardTrapped bool
-	// ExemptNetworks are the client networks whose mail is neither counted nor
-	// checked, and ExemptLogins does the same for authenticated senders. What is
-	// submitted on the machine itself is always exempt.
+	// ExemptNetworks are the client networks whose mail is neither counted nor checked,
+	// and ExemptLogins does the same for authenticated senders. Mail submitted on the
+	// machine itself is always exempt.
 	ExemptNetworks []netip.Prefix
 	ExemptLogins   bool
 	// FailTempfail defers mail that cannot be judged; otherwise it passes.
@@ -78,11 +78,11 @@ type Server struct {
 	Timeout time.Duration
 	// MaxConns caps the connections; 0 means the default of door.
 	MaxConns int
-	// IdleTime is how long a connection may rest; 0 means DefaultIdleTime.
+	// IdleTime is how long a connection may be idle; 0 means DefaultIdleTime.
 	IdleTime time.Duration
-	// Log takes verdicts and faults; nil discards them.
+	// Log records verdicts and faults; nil discards them.
 	Log *slog.Logger
-	// Stats counts what happened.
+	// Stats are the counters.
 	Stats Stats
 
 	once     sync.Once
@@ -99,14 +99,14 @@ type Server struct {
 // Stats are the counters of a [Server]; all may be read at any time.
 type Stats struct {
 	Connections atomic.Int64 // SMTP clients
-	Messages    atomic.Int64 // that came to their end
+	Messages    atomic.Int64 // received completely
 	Exempt      atomic.Int64 // messages of authenticated or local senders
 	Oversize    atomic.Int64 // messages that passed unread: too large, or for too many recipients
 	Faults      atomic.Int64 // messages not judged, or judged but not counted
-	Malformed   atomic.Int64 // connections broken off
+	Malformed   atomic.Int64 // connections closed for malformed packets
 	Forged      atomic.Int64 // headers of ours that came with messages
-	Verified    atomic.Int64 // messages for which a domain answers
-	Trapped     atomic.Int64 // messages reported because of a trap
+	Verified    atomic.Int64 // messages with a verified domain
+	Trapped     atomic.Int64 // messages reported for a trap
 	Limited     atomic.Int64 // recipients refused by the Limiter, or held
 	White       atomic.Int64 // messages of each class
 	Spam        atomic.Int64
@@ -198,15 +198,15 @@ func (s *Server) Serve(l net.Listener) error {
 	return s.serving.During(func() func() { return s.Flush }, func() error { return s.stream.Serve(l) })
 }
 
-// Shutdown ends the server: messages that have been received whole are answered,
-// until ctx ends; for others the mail server does what it is set to do without a
-// milter. See [door.StreamServer.Shutdown].
+// Shutdown ends the server: messages that have been received completely are answered,
+// until ctx ends; for others the mail server acts as configured for an absent milter.
+// See [door.StreamServer.Shutdown].
 func (s *Server) Shutdown(ctx context.Context) error { return s.stream.Shutdown(ctx) }
 
 // ConnStats returns the counters of the connections.
 func (s *Server) ConnStats() *door.ConnStats { return &s.stream.Stats }
 
-// exempts reports whether mail from there is let through unseen.
+// exempts reports whether mail with this envelope passes unexamined.
 func (s *Server) exempts(e *envelope) bool {
 	if e.client.local || s.ExemptLogins && e.login != "" {
 		return true
@@ -219,8 +219,8 @@ func (s *Server) exempts(e *envelope) bool {
 	return false
 }
 
-// limit asks the Limiter for one recipient and returns the refusal, or nil; what
-// is to be held is put on hold at its end.
+// limit applies the Limiter to one recipient and returns the refusal, or nil; a held
+// message is put on hold at its end.
 func (k *session) limit(recipient string) []byte {
 	attributes := map[string]string{
 		"request": "smtpd_access_policy", "protocol_state": "RCPT", "sender": k.msg.sender, "recipient": recipient,

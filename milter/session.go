@@ -15,22 +15,22 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// maxRecipients bounds the recipients that are kept of one message; mail servers
-// take at most a thousand by default, some of them any number.
+// maxRecipients bounds the recipients kept for one message; mail servers accept at most
+// a thousand by default, some of them any number.
 const maxRecipients = 10_000
 
-// maxForged bounds the headers of ours that are removed from a message: for each
-// the mail server goes through the header from its top, so that a message that is
-// full of them would hold it up for hours.
+// maxForged bounds the headers of ours that are removed from a message: a mail server
+// scans the header from its top for each, so a message full of them would keep it busy
+// for hours.
 const maxForged = 100
 
-// A session is one connection of a mail server: any number of messages of one
-// SMTP client after the other.
+// A session is one connection of a mail server: the messages of SMTP clients, one after
+// the other.
 type session struct {
 	server *Server
 	opts   options // as agreed
 	macros map[byte]map[string]string
-	named  bool // macros came for the sender that is next
+	named  bool // macros came for the next sender
 
 	client client
 	msg    message
@@ -38,7 +38,7 @@ type session struct {
 	out    []byte
 }
 
-// A message is what was received of one message.
+// A message is the part of a message received so far.
 type message struct {
 	envelope
 	raw      bytes.Buffer // header and body, lines ending in CRLF
@@ -46,7 +46,7 @@ type message struct {
 	forged   map[string]int // headers of ours that came with it, by name in lower case
 	spoofs   int            // how many headers of ours came; forged has the first maxForged
 	exempt   bool
-	oversize bool   // too large, or for too many: it passes unread
+	oversize bool   // too large, or too many recipients: it passes unread
 	held     string // why it is put on hold
 }
 
@@ -68,7 +68,7 @@ func (s *Server) serve(ctx context.Context, c *door.Conn) {
 			s.ended(c, err)
 			return
 		}
-		// Replies to commands that came together leave together.
+		// Replies to commands that came together are sent together.
 		if len(k.out) > 0 && r.Buffered() == 0 {
 			if _, err := c.Write(k.out); err != nil {
 				return
@@ -159,7 +159,7 @@ func (k *session) step(p packet) (reply []byte, err error) {
 	return packetContinue, nil
 }
 
-// negotiate agrees on what the mail server offers and this milter wants.
+// negotiate agrees on the features that the mail server offers and this milter uses.
 func (k *session) negotiate(data []byte) error {
 	if k.opts.version != 0 {
 		return malformed("second negotiation")
@@ -173,7 +173,7 @@ func (k *session) negotiate(data []byte) error {
 		want |= noReplyRcpt
 	}
 	if offer.version < maxVersion {
-		want &= noHelo | noReplyHdr // what version 2 has
+		want &= noHelo | noReplyHdr // supported by version 2
 	}
 	k.opts = options{
 		version: min(offer.version, maxVersion),
@@ -198,7 +198,7 @@ func (k *session) setMacros(data []byte) error {
 	return nil
 }
 
-// macro returns a macro of the latest stage that has it.
+// macro returns the value of a macro from the latest stage that has it.
 func (k *session) macro(name string) string {
 	for _, cmd := range []byte{cmdEnd, cmdData, cmdRcpt, cmdMail, cmdHelo, cmdConnect} {
 		if v, ok := k.macros[cmd][name]; ok {
@@ -213,7 +213,7 @@ func (k *session) reset() {
 	raw := k.msg.raw
 	raw.Reset()
 	if raw.Cap() > 1<<20 {
-		raw = bytes.Buffer{} // one long message should not cost memory for ever
+		raw = bytes.Buffer{} // one long message must not keep its memory
 	}
 	k.msg = message{raw: raw}
 	for _, cmd := range []byte{cmdRcpt, cmdData, cmdEnd} {
@@ -221,12 +221,11 @@ func (k *session) reset() {
 	}
 }
 
-// mail begins a message. Mail of authenticated and local senders is let through
-// at once.
+// mail begins a message. Mail of authenticated and local senders passes at once.
 func (k *session) mail(data []byte) ([]byte, error) {
 	k.reset()
-	// A mail server that has no macros for a sender may send none: those of the one
-	// before, and his login, are not his.
+	// A mail server without macros for a sender may send none: those of the previous
+	// sender, such as the login, must not apply.
 	if !k.named {
 		delete(k.macros, cmdMail)
 	}
@@ -250,8 +249,8 @@ func (k *session) rcpt(data []byte) ([]byte, error) {
 		return nil, err
 	}
 	if len(k.msg.recipients) >= maxRecipients {
-		// To break the connection off would let the client's next messages through
-		// unseen as well.
+		// Closing the connection would also let the client's next messages pass
+		// unexamined.
 		if k.opts.steps&noReplyRcpt == 0 {
 			return smtpReply("452 4.5.3", "too many recipients"), nil
 		}
@@ -280,7 +279,7 @@ func (k *session) header(data []byte) error {
 		if k.msg.spoofs++; k.msg.spoofs <= maxForged {
 			k.msg.forged[strings.ToLower(n)]++
 		}
-		return nil // it counts for no signature either
+		return nil // it does not affect signatures either
 	}
 	if have := len(k.msg.replyTo); have < maxReplyTo && strings.EqualFold(string(name), "Reply-To") {
 		more := addresses(string(value))
@@ -293,7 +292,7 @@ func (k *session) header(data []byte) error {
 	w.Write(name)
 	w.WriteString(":")
 	if k.opts.steps&headerSpace == 0 {
-		w.WriteString(" ") // which mail servers leave out that do not send headers as they are
+		w.WriteString(" ") // omitted by mail servers that do not send headers unchanged
 	}
 	// Folded lines end in LF or CRLF, depending on the mail server.
 	for line := range bytes.Lines(value) {
@@ -314,8 +313,8 @@ func (k *session) body(chunk []byte) {
 	}
 }
 
-// room reports whether n more bytes of the message are kept. A message beyond
-// the limit is not kept at all: half of it would have other signatures.
+// room reports whether n more bytes of the message are kept. A message beyond the limit
+// is not kept at all, since half of it would have other signatures.
 func (k *session) room(n int) bool {
 	if !k.msg.oversize && k.msg.raw.Len()+n > k.server.MaxMessage {
 		k.msg.oversize = true
@@ -330,7 +329,7 @@ func (k *session) end(ctx context.Context, rest []byte) error {
 	k.msg.queueID = k.macro("i")
 	s := k.server
 	s.Stats.Messages.Add(1)
-	defer k.reset() // the connection may rest for long, with the memory of the message
+	defer k.reset() // the connection may be idle for long, and must not keep the message's memory
 	switch {
 	case k.msg.exempt:
 		s.Stats.Exempt.Add(1)
@@ -382,7 +381,7 @@ func (k *session) accept() {
 	k.out = append(k.out, packetAccept...)
 }
 
-// fault appends the reply when nothing can be said of a message.
+// fault appends the reply if there is no result for a message.
 func (k *session) fault(err error) {
 	k.server.Stats.Faults.Add(1)
 	k.server.Log.Error("message not judged", "queue_id", k.msg.queueID, "err", err, "tempfail", k.server.FailTempfail)

@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A packet is four bytes of length, a command and its data. The names of
-// libmilter's mfdef.h stand beside ours.
+// A packet is four bytes of length, a command and its data. Comments give the names in
+// libmilter's mfdef.h.
 const (
 	cmdAbort   = 'A' // SMFIC_ABORT
 	cmdBody    = 'B' // SMFIC_BODY
@@ -71,13 +71,13 @@ const (
 	noReplyMasks = noReplyHdr | noReplyConn | noReplyHelo | noReplyMail | noReplyRcpt | noReplyData | noReplyUnkn | noReplyEOH | noReplyBody
 )
 
-// noReply gives the step whose mask says that a command has no reply.
+// noReply has the flag that suppresses the reply to a command.
 var noReply = map[byte]uint32{
 	cmdConnect: noReplyConn, cmdHelo: noReplyHelo, cmdMail: noReplyMail, cmdRcpt: noReplyRcpt, cmdData: noReplyData,
 	cmdUnknown: noReplyUnkn, cmdHeader: noReplyHdr, cmdEOH: noReplyEOH, cmdBody: noReplyBody,
 }
 
-// The stages for which macros are asked, SMFIM_CONNECT to SMFIM_EOM.
+// The stages for which macros are requested, SMFIM_CONNECT to SMFIM_EOM.
 var macroStages = []struct {
 	stage uint32
 	names string
@@ -88,7 +88,7 @@ var macroStages = []struct {
 	{5, "i"},
 }
 
-// The versions that are spoken.
+// The supported versions.
 const (
 	minVersion = 2
 	maxVersion = 6
@@ -98,8 +98,7 @@ const (
 // chunks of 64 KiB, and headers whole: Postfix reads at most 100 KB of them.
 const maxPacket = 1 << 20
 
-// A packet is one command as received. Its data are valid until the next one is
-// read.
+// A packet is one command as received. Its data are valid until the next one is read.
 type packet struct {
 	cmd  byte
 	data []byte
@@ -169,7 +168,7 @@ func strings0(data []byte) ([]string, error) {
 	return strings.Split(string(data[:len(data)-1]), "\x00"), nil
 }
 
-// options is the offer or the answer of a negotiation.
+// options are the offer or the answer of a negotiation.
 type options struct {
 	version, actions, steps uint32
 }
@@ -185,7 +184,7 @@ func parseOptions(data []byte) (options, error) {
 	return o, nil
 }
 
-// append appends the packet of o, with the macros that are wanted.
+// append appends the packet of o, with the requested macros.
 func (o options) append(dst []byte) []byte {
 	var b []byte
 	b = binary.BigEndian.AppendUint32(b, o.version)
@@ -200,7 +199,7 @@ func (o options) append(dst []byte) []byte {
 	return appendPacket(dst, cmdOptions, b)
 }
 
-// A client is what SMFIC_CONNECT says of the SMTP client.
+// A client is the SMTP client according to SMFIC_CONNECT.
 type client struct {
 	name  string
 	addr  netip.Addr // the zero Addr for a unix socket or an unknown client
@@ -215,7 +214,7 @@ func parseConnect(data []byte) (client, error) {
 	c := client{name: string(name)}
 	family, rest := rest[0], rest[1:]
 	switch family {
-	case 'U': // SMFIA_UNKNOWN: what did not come by SMTP
+	case 'U': // SMFIA_UNKNOWN: mail that did not come by SMTP
 		c.local = true
 	case 'L': // SMFIA_UNIX
 		c.local = true

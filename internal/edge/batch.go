@@ -10,25 +10,24 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A result is the answer to one question of a batch.
+// A result is the answer to one request of a batch.
 type result[A any] struct {
 	answer A
 	err    error
 }
 
-// A batcher gathers questions while a request is under way, and asks them together
-// in the next one: nobody waits for company, and a slow upstream gets fewer and
-// larger requests.
+// A batcher collects requests while one is being sent, and sends them together in the
+// next: nobody waits for others, and a slow upstream gets fewer and larger requests.
 type batcher[Q, A any] struct {
-	// send asks all questions in one request. An error is that of all.
+	// send sends all in one request. An error applies to all.
 	send    func(context.Context, []Q) ([]result[A], error)
 	timeout time.Duration // of one request
-	size    int           // questions in one request at most
-	limit   int           // questions that wait at most
+	size    int           // largest batch
+	limit   int           // most waiting requests
 
 	mu      sync.Mutex
 	waiting []*question[Q, A]
-	busy    bool // somebody sends
+	busy    bool // a goroutine is sending
 }
 
 type question[Q, A any] struct {
@@ -36,7 +35,7 @@ type question[Q, A any] struct {
 	answer chan result[A] // takes one
 }
 
-// do asks one question, until ctx ends.
+// do sends one request, until ctx ends.
 func (b *batcher[Q, A]) do(ctx context.Context, ask Q) (A, error) {
 	var none A
 	q := &question[Q, A]{ask, make(chan result[A], 1)}
@@ -76,8 +75,8 @@ func (b *batcher[Q, A]) run() {
 	}
 }
 
-// flush answers all questions of a batch. One that the upstream finds malformed
-// spoils the request, but not the others: then each is asked alone.
+// flush answers a batch. If the upstream finds one malformed, each is sent alone, so
+// that it does not spoil the others.
 func (b *batcher[Q, A]) flush(batch []*question[Q, A]) {
 	asks := make([]Q, len(batch))
 	for i, q := range batch {

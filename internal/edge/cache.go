@@ -13,8 +13,8 @@ import (
 // cacheSize is how many answers a cache holds.
 const cacheSize = 4096
 
-// A cache keeps for a short time which queries were answered "unknown". It forgets
-// what has been reported since.
+// A cache keeps "unknown" answers for a short time. It forgets those whose signatures
+// were reported since.
 type cache struct {
 	ttl time.Duration
 	now func() time.Time
@@ -22,7 +22,7 @@ type cache struct {
 	mu       sync.Mutex
 	answers  map[cacheKey]cached
 	reported map[bulkhead.Signature]time.Time // when last
-	floor    time.Time                        // what was asked until then may be wrong
+	floor    time.Time                        // answers to queries until then may be wrong
 }
 
 type cacheKey [sha256.Size]byte
@@ -36,10 +36,10 @@ func newCache(ttl time.Duration, now func() time.Time) *cache {
 	return &cache{ttl: ttl, now: now, answers: make(map[cacheKey]cached), reported: make(map[bulkhead.Signature]time.Time)}
 }
 
-// keyOf returns what two queries have in common that have the same answer; false if
-// the query is none.
+// keyOf returns the key of a query, equal for queries with the same answer; false if the
+// query cannot be cached.
 func keyOf(q bulkhead.Query) (cacheKey, bool) {
-	q.Reporter = bulkhead.Reporter{} // is not asked for
+	q.Reporter = bulkhead.Reporter{} // does not affect the answer
 	text, err := json.Marshal(q)
 	return sha256.Sum256(text), err == nil
 }
@@ -57,7 +57,7 @@ func (c *cache) get(key cacheKey, sigs []bulkhead.Signature) (bulkhead.Verdict, 
 	return v, true
 }
 
-// changed reports whether any of the signatures was reported since then.
+// changed reports whether any of the signatures was reported since a time.
 func (c *cache) changed(sigs []bulkhead.Signature, since time.Time) bool {
 	for i := range sigs {
 		if at, ok := c.reported[sigs[i]]; ok && !at.Before(since) {
@@ -67,7 +67,7 @@ func (c *cache) changed(sigs []bulkhead.Signature, since time.Time) bool {
 	return false
 }
 
-// put keeps the answer to a query that was asked at a time, if it says "unknown".
+// put keeps the answer to a query sent at a time, if it is "unknown".
 func (c *cache) put(key cacheKey, v *bulkhead.Verdict, asked time.Time) {
 	if c.ttl == 0 || v.Whitelisted != "" || v.Judged != bulkhead.Unjudged || v.Bulk || v.Class != bulkhead.ClassUnknown {
 		return
@@ -87,8 +87,7 @@ func (c *cache) put(key cacheKey, v *bulkhead.Verdict, asked time.Time) {
 	c.answers[key] = cached{kept, asked}
 }
 
-// forget keeps signatures that were reported just now from being answered out of
-// the cache as they were before.
+// forget drops answers about signatures that were just reported.
 func (c *cache) forget(sigs []bulkhead.Signature) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,7 +98,7 @@ func (c *cache) forget(sigs []bulkhead.Signature) {
 	if len(c.reported)+len(sigs) > 4*cacheSize {
 		clear(c.answers)
 		clear(c.reported)
-		c.floor = now // of answers that are under way, too
+		c.floor = now // also for answers still to come
 	}
 	for i := range sigs {
 		c.reported[sigs[i]] = now

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// An Upstream is a node elsewhere, as [client.Client] asks it.
+// An Upstream is a remote node, as used by [client.Client].
 type Upstream interface {
 	bulkhead.Counter
 	CheckBatch(context.Context, []bulkhead.Query) ([]client.Checked, error)
@@ -20,31 +20,31 @@ type Upstream interface {
 	Node(context.Context) (*client.NodeState, error)
 }
 
-// Options say how an edge asks.
+// Options are the settings of an edge.
 type Options struct {
 	Upstream Upstream
 	// Timeout is the longest that a check waits.
 	Timeout time.Duration
-	// Cache is how long "unknown" is answered again without asking; 0: never.
+	// Cache is how long an "unknown" answer is reused; 0: never.
 	Cache time.Duration
-	// Network is the fingerprint of the secret that goes into the signatures of the
-	// edge's doors; see [Edge.Watch].
+	// Network is the fingerprint of the secret in the signatures of the edge's doors;
+	// see [Edge.Watch].
 	Network string
-	// Log takes a line when the upstream goes and one when it is back; nil discards.
+	// Log records when the upstream becomes unreachable and reachable; nil discards.
 	Log *slog.Logger
-	// Now tells the time; nil means time.Now.
+	// Now returns the time; nil means time.Now.
 	Now func() time.Time
 }
 
 // Limits of an edge.
 const (
 	batchSize     = 64               // messages in one request
-	maxWaiting    = 4096             // messages that wait for a request
-	reportTimeout = 15 * time.Second // of a request that the upstream writes to disk
-	probeEvery    = time.Second      // how often one asks who is away
+	maxWaiting    = 4096             // messages waiting for a request
+	reportTimeout = 15 * time.Second // of a request that waits for the upstream's disk
+	probeEvery    = time.Second      // how often an unreachable upstream is tried
 )
 
-// An Edge is a Counter before a node elsewhere. Its methods may be called
+// An Edge is a Counter in front of a remote node. Its methods may be called
 // concurrently.
 type Edge struct {
 	up      Upstream
@@ -57,12 +57,12 @@ type Edge struct {
 	Stats   Stats
 }
 
-// Stats count what an edge does.
+// Stats are the counters of an edge.
 type Stats struct {
 	Requests  atomic.Int64 // to the upstream
-	Cached    atomic.Int64 // checks answered without asking
+	Cached    atomic.Int64 // checks answered from the cache
 	FailOpen  atomic.Int64 // checks and looks answered "unknown" because the upstream did not answer
-	Temporary atomic.Int64 // reports and counts refused as for now, likewise
+	Temporary atomic.Int64 // reports and counts refused temporarily, likewise
 }
 
 // New returns an edge.
@@ -81,7 +81,7 @@ func New(o Options) *Edge {
 	return e
 }
 
-// Up reports whether the upstream answered when it was last asked.
+// Up reports whether the upstream answered the last request.
 func (e *Edge) Up() bool { return !e.health.away() }
 
 func (e *Edge) sendChecks(ctx context.Context, queries []bulkhead.Query) ([]result[bulkhead.Verdict], error) {
@@ -106,8 +106,8 @@ func (e *Edge) sendReports(ctx context.Context, reports []bulkhead.Report) ([]re
 	return out, err
 }
 
-// Check implements [bulkhead.Clearinghouse]. What the upstream does not answer in
-// time is unknown.
+// Check implements [bulkhead.Clearinghouse]. Without an answer of the upstream in time,
+// the verdict is unknown.
 func (e *Edge) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, error) {
 	if err := valid(q.Signatures); err != nil {
 		return bulkhead.Verdict{}, err
@@ -136,7 +136,7 @@ func (e *Edge) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, e
 	return e.unknown(&q), nil
 }
 
-// unknown is the verdict on a message that nobody could be asked about.
+// unknown is the verdict without an answer of the upstream.
 func (e *Edge) unknown(q *bulkhead.Query) bulkhead.Verdict {
 	e.Stats.FailOpen.Add(1)
 	v := bulkhead.Verdict{Threshold: q.Threshold, Findings: make([]bulkhead.Finding, len(q.Signatures))}
@@ -175,14 +175,14 @@ func (e *Edge) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt,
 	return bulkhead.Receipt{}, err
 }
 
-// refusesEdge reports whether the upstream refuses the edge, by its account or its
-// rate, and not who reports: front doors let the latter pass ([bulkhead.Tolerate]),
-// and would acknowledge what nobody has taken.
+// refusesEdge reports whether the upstream refuses the edge itself, by its account or
+// rate, and not the reporter: front doors would tolerate the latter
+// ([bulkhead.Tolerate]) and acknowledge a report that was not taken.
 func refusesEdge(err error) bool {
 	return errors.Is(err, bulkhead.ErrForbidden) || errors.Is(err, bulkhead.ErrUnauthorised) || errors.Is(err, bulkhead.ErrOverLimit)
 }
 
-// Look implements [bulkhead.Counter]. Nothing is known while the upstream is away.
+// Look implements [bulkhead.Counter]. While the upstream is unreachable, all is unknown.
 func (e *Edge) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
 	out = out[:len(sigs)]
 	if len(sigs) == 0 {
@@ -237,7 +237,8 @@ func (e *Edge) temporary(err error) error {
 	return fmt.Errorf("edge: %w: %v", bulkhead.ErrReadOnly, err)
 }
 
-// valid refuses what the upstream would, so that it does not spoil a batch.
+// valid refuses signatures that the upstream would refuse, so that they do not spoil a
+// batch.
 func valid(sigs []bulkhead.Signature) error {
 	if len(sigs) == 0 {
 		return fmt.Errorf("edge: %w: no signature", bulkhead.ErrMalformed)

@@ -13,31 +13,30 @@ import (
 
 var errAway = errors.New("the upstream is unreachable")
 
-// down reports whether an error says that the upstream is of no use at present, and
-// not that it has refused a request.
+// down reports whether an error means that the upstream is currently useless, and not
+// that it refused a request.
 func down(err error) bool {
 	var p *client.Problem
 	switch {
 	case err == nil:
 		return false
 	case errors.As(err, &p):
-		// A token that the upstream does not take is the edge's fault, not that of
-		// whoever asks the edge.
+		// A refused token is the edge's fault, not its client's.
 		return p.Status == http.StatusUnauthorized || p.Status >= 500 && !errors.Is(err, bulkhead.ErrReadOnly)
 	}
 	return !errors.Is(err, bulkhead.ErrMalformed) && !errors.Is(err, bulkhead.ErrOverLimit)
 }
 
-// health is what is known of the upstream. While it is away one request in
+// health is the state of the upstream. While it is unreachable, one request in
 // probeEvery tries it; the others do not wait for it.
 type health struct {
 	log *slog.Logger
 	now func() time.Time
 
-	back chan struct{} // told when the upstream is back
+	back chan struct{} // signalled when the upstream is reachable again
 
 	mu    sync.Mutex
-	since time.Time // when it went; zero while it is there
+	since time.Time // when it became unreachable; zero while it is reachable
 	probe time.Time // when to try again
 }
 
@@ -47,7 +46,7 @@ func (h *health) away() bool {
 	return !h.since.IsZero()
 }
 
-// mayAsk reports whether a request may go out now.
+// mayAsk reports whether a request may be sent now.
 func (h *health) mayAsk() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -62,7 +61,7 @@ func (h *health) mayAsk() bool {
 	return true
 }
 
-// note takes the outcome of a request, and logs what has changed.
+// note records the outcome of a request, and logs changes.
 func (h *health) note(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -76,7 +75,7 @@ func (h *health) note(err error) {
 		h.since = time.Time{}
 		select {
 		case h.back <- struct{}{}:
-		default: // whoever is told looks at what is now
+		default: // the receiver reads the current state
 		}
 	}
 }

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// network is what is known of the secrets of both nodes.
+// network compares the secrets of both nodes.
 type network struct {
 	own   string        // fingerprint of this node's
 	other atomic.Bool   // the upstream has another one
-	retry time.Duration // after which one asks again who did not answer
+	retry time.Duration // until the next try without an answer
 }
 
-// Watch asks the upstream for the fingerprint of its secret, now and whenever it is
-// back, until ctx ends, and logs if it is another one than the edge's: the doors of
-// both then make different bulkhead/near signatures of one message, and neither finds
-// near copies of what the other has reported. It is called once.
+// Watch requests the fingerprint of the upstream's secret, now and whenever it is
+// reachable again, until ctx ends, and logs if it differs from the edge's: then the
+// doors of both compute different bulkhead/near signatures of one message, and neither
+// finds near copies that the other reported. It is called once.
 func (e *Edge) Watch(ctx context.Context) error {
 	for {
 		var again <-chan time.Time // never
@@ -32,12 +32,11 @@ func (e *Edge) Watch(ctx context.Context) error {
 	}
 }
 
-// OtherNetwork reports whether the upstream, when it was last asked, had another
-// secret than the edge.
+// OtherNetwork reports whether the upstream's last fingerprint differed from the edge's.
 func (e *Edge) OtherNetwork() bool { return e.network.other.Load() }
 
-// compare returns false if the upstream did not answer. That is no reason to take it
-// for away: what the doors ask decides.
+// compare returns false if the upstream did not answer. That alone does not make it
+// unreachable: requests of the doors decide.
 func (e *Edge) compare(ctx context.Context) bool {
 	short, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()

@@ -10,14 +10,14 @@ import (
 // package's comment.
 const MaxEpochs = 22
 
-// A Kind says what a counter of an account counts.
+// A Kind is the kind of a counter of an account.
 type Kind uint8
 
 // The kinds.
 const (
 	Added      Kind = iota
 	Taken           // by deletes too
-	Deletes         // bit e stands for delete number e
+	Deletes         // bit e is delete number e
 	AddedSince      // after the delete of a number
 	TakenSince
 )
@@ -30,20 +30,20 @@ type Part struct {
 	Epoch uint8
 }
 
-// A Naming gives each counter of an account its signature. Different parts must
-// have different ones, which nothing else has; accounts that are always deleted
-// together may share that of Deletes.
+// A Naming returns the signature of each counter of an account. Different parts must
+// have different ones, not used otherwise; accounts that are always deleted together may
+// share that of Deletes.
 type Naming func(Part) bulkhead.Signature
 
-// A Balance is what the counters of an account show. The zero Balance is of one
-// that nothing is known of.
+// A Balance is the values of an account's counters. The zero Balance is of an unknown
+// account.
 type Balance struct {
 	Added, Taken           uint32
-	Deletes                uint32 // those that are not forgotten, as bits
+	Deletes                uint32 // those not forgotten, as bits
 	AddedSince, TakenSince uint32 // after the last of them
 }
 
-// An Account is a balance, and where it is kept.
+// An Account is a balance and the names of its counters.
 type Account struct {
 	Balance
 	Name Naming
@@ -63,7 +63,7 @@ func (b Balance) Before(n uint32) Balance {
 	return b
 }
 
-// lower takes n from a counter, unless it is full: then it has been for long.
+// lower subtracts n from a counter, unless it is full: then its value is unknown.
 func lower(counter *uint32, n uint32) {
 	if *counter < bulkhead.Many {
 		*counter -= min(n, *counter)

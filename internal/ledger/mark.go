@@ -8,10 +8,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A Mark says that something was taken away once, on this node or another one.
-// Until then a front door need not ask for what was. It is a counter that is
-// raised with each taking, so that it lives as long as the last of them. Its
-// methods may be called concurrently. Make one with [NewMark].
+// A Mark shows that something was ever taken away, on this node or another. Until then a
+// front door need not look it up. It is a counter that is raised with each subtraction,
+// so that it lives as long as the last of them. Its methods may be called concurrently.
+// Make one with [NewMark].
 type Mark struct {
 	sig  bulkhead.Signature
 	seen atomic.Bool
@@ -23,13 +23,13 @@ func NewMark(sig bulkhead.Signature) *Mark { return &Mark{sig: sig} }
 // Seen reports whether something was taken away. It stays true.
 func (m *Mark) Seen() bool { return m.seen.Load() }
 
-// Set makes the mark seen here at once.
+// Set makes the mark visible here at once.
 func (m *Mark) Set() { m.seen.Store(true) }
 
-// Raise adds the mark to what is raised, for the other nodes to see.
+// Raise adds the mark to r, for the other nodes to see.
 func (m *Mark) Raise(r *Raising) { r.Raise(m.sig, 1) }
 
-// Refresh asks whether the mark was raised.
+// Refresh looks up whether the mark was raised.
 func (m *Mark) Refresh(ctx context.Context, house bulkhead.Counter) error {
 	if m.Seen() {
 		return nil
@@ -44,8 +44,8 @@ func (m *Mark) Refresh(ctx context.Context, house bulkhead.Counter) error {
 	return nil
 }
 
-// Follow asks now and then, until the mark is seen or ctx ends. An error is one of
-// the clearinghouse, which tells of it itself: the next time may do better.
+// Follow looks up the mark now and then, until it is seen or ctx ends. It ignores
+// errors, which the clearinghouse itself reports, and tries again.
 func (m *Mark) Follow(ctx context.Context, house bulkhead.Counter, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -2,9 +2,9 @@ package ledger
 
 import "github.com/bulkhead-mail/bulkhead"
 
-// A Raising is counters that are to be raised by one call of
-// [bulkhead.Counter].Count, Sigs[i] by N[i]. What belongs together must be: only
-// then it is forgotten together. The zero Raising is empty.
+// A Raising holds counters to be raised by one call of [bulkhead.Counter].Count, Sigs[i]
+// by N[i]. Related counters must be raised together, so that they are forgotten
+// together. The zero Raising is empty.
 type Raising struct {
 	Sigs []bulkhead.Signature
 	N    []uint32
@@ -26,13 +26,13 @@ func (r *Raising) Add(a *Account, n uint32) {
 	case a.Deletes > 0:
 		r.AddSince(a, n)
 	case a.Taken > a.Added:
-		// What was taken from is forgotten, and the taking is not: make up for it.
+		// The counts were forgotten, but the subtraction was not: compensate for it.
 		m = min(n+a.Taken-a.Added, bulkhead.Many)
 	}
 	r.Raise(a.Name(Part{Kind: Added}), m)
 }
 
-// AddSince adds n to what came since the last delete, if there was one. It is the
+// AddSince adds n to the additions since the last delete, if there was one. It is the
 // second half of Add, for a door that raises Added by other means.
 func (r *Raising) AddSince(a *Account, n uint32) {
 	if a.Deletes > 0 {
@@ -40,8 +40,8 @@ func (r *Raising) AddSince(a *Account, n uint32) {
 	}
 }
 
-// Take takes n, 1 to [bulkhead.Many], from an account that was read, also if less
-// is left.
+// Take subtracts n, 1 to [bulkhead.Many], from an account that was read, even if less is
+// left.
 func (r *Raising) Take(a *Account, n uint32) {
 	r.Raise(a.Name(Part{Kind: Taken}), n)
 	if a.Deletes > 0 {
@@ -49,9 +49,9 @@ func (r *Raising) Take(a *Account, n uint32) {
 	}
 }
 
-// Delete takes all from accounts that were read and share the counter of their
-// deletes. epoch is what [Fresh] says of the first of them; if it is MaxEpochs, the
-// delete gets no number, and is right until what is deleted is forgotten.
+// Delete subtracts everything from accounts that were read and share the counter of
+// their deletions. epoch is the first result of [Fresh]; if it is MaxEpochs, the delete
+// gets no number, and is right until the deleted counts are forgotten.
 func (r *Raising) Delete(epoch int, accounts ...*Account) {
 	if epoch < MaxEpochs {
 		r.Raise(accounts[0].Name(Part{Kind: Deletes}), 1<<epoch)

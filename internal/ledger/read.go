@@ -6,11 +6,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// aside is what the ledger asks for: its questions are further ones of a request.
+// aside is the aspects that the ledger looks up, as further questions of a request.
 const aside = bulkhead.Counts | bulkhead.Aside
 
-// Read reads the balances of accounts: by one look, and by a second one if any of
-// them was deleted. On an error they say nothing.
+// Read reads the balances of accounts, by one look-up, and a second one if any of them
+// was deleted. On an error they are undefined.
 func Read(ctx context.Context, house bulkhead.Counter, accounts []*Account) error {
 	looks, err := ask(ctx, house, accounts, func(a *Account) []Part {
 		return []Part{{Kind: Added}, {Kind: Taken}, {Kind: Deletes}}
@@ -39,10 +39,9 @@ func Read(ctx context.Context, house bulkhead.Counter, accounts []*Account) erro
 	return nil
 }
 
-// Fresh returns for each account, which must have been read, the number that a
-// delete of it gets: beyond those that are not forgotten, so that it is the last
-// one, and one since which nothing is counted. It is [MaxEpochs] where there is
-// none left.
+// Fresh returns for each account, which must have been read, the number of its next
+// delete: above those not forgotten, so that it is the last, and with nothing counted
+// under it yet. It is [MaxEpochs] if there is none left.
 func Fresh(ctx context.Context, house bulkhead.Counter, accounts []*Account) ([]int, error) {
 	looks, err := ask(ctx, house, accounts, func(a *Account) (parts []Part) {
 		for epoch := a.nextEpoch(); epoch < MaxEpochs; epoch++ {

@@ -12,12 +12,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// A Door says whose a message or a question is that a reporter shows: Space "" for the
-// node's own and those whom its administrator trusts, or else the name of the reporter's
-// network; ok is false for one who may not report.
+// A Door returns the space of a reporter's messages and queries: "" for the node's own
+// and those whom its administrator trusts, or else the name of the reporter's network;
+// ok is false for one who may not report.
 type Door func(bulkhead.Reporter) (space Space, ok bool)
 
-// BatchChecker is what a Clearinghouse may offer beside Check: many queries at once.
+// BatchChecker answers many queries at once. A Clearinghouse may implement it.
 type BatchChecker interface {
 	CheckBatch(context.Context, []bulkhead.Query, []bulkhead.Verdict) error
 }
@@ -31,19 +31,19 @@ type House struct {
 	Stats  Stats
 }
 
-// Stats count what a House does.
+// Stats are the counters of a House.
 type Stats struct {
-	Reports atomic.Int64 // votes that had a digest alone, and act on a whole message
-	Checks  atomic.Int64 // questions by a digest that are answered of a whole message
+	Reports atomic.Int64 // votes by a digest alone that act on a whole message
+	Checks  atomic.Int64 // queries by a digest answered for a whole message
 }
 
-// New returns a house before another one.
+// New returns a House in front of another.
 func New(house bulkhead.Counter, memory Memory, whose Door) *House {
 	return &House{Counter: house, memory: memory, door: whose}
 }
 
-// maxSignatures is how many signatures a joined question or vote has at most, which
-// every clearinghouse takes.
+// maxSignatures is the most signatures of a joined query or vote, which every
+// clearinghouse accepts.
 const maxSignatures = 960
 
 // note remembers a whole message.
@@ -55,8 +55,8 @@ func (h *House) note(sigs []bulkhead.Signature, source *bulkhead.Source, who bul
 	h.memory.Note(sigs, space, network(source))
 }
 
-// network names the network that delivered a message, "" if it is not known: a flood
-// from there pushes out its own.
+// network returns the network that delivered a message, "" if unknown: a flood from
+// there displaces only its own messages.
 func network(s *bulkhead.Source) string {
 	if !s.Client.IsValid() {
 		return ""
@@ -64,8 +64,8 @@ func network(s *bulkhead.Source) string {
 	return door.NetworkOf(s.Client).String()
 }
 
-// Check implements [bulkhead.Clearinghouse]. The findings are of the signatures of the
-// query, the rest of the verdict is of the whole message where that is known.
+// Check implements [bulkhead.Clearinghouse]. The findings are of the query's signatures,
+// the rest of the verdict is of the whole message if it is known.
 func (h *House) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, error) {
 	asked := len(q.Signatures)
 	isWhole := whole(q.Signatures)
@@ -81,7 +81,7 @@ func (h *House) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, 
 	return v, nil
 }
 
-// learn remembers a whole message that was asked for, unless a white list has it.
+// learn remembers a whole message that was checked, unless it is whitelisted.
 func (h *House) learn(q *bulkhead.Query, v *bulkhead.Verdict, isWhole bool) {
 	if isWhole && v.Whitelisted == "" {
 		h.note(q.Signatures, &q.Source, q.Reporter)
@@ -126,8 +126,8 @@ func (h *House) CheckBatch(ctx context.Context, queries []bulkhead.Query, verdic
 	return nil
 }
 
-// joined returns signatures of a question with what else is known of the message that
-// the first digest among them identifies, or just them.
+// joined returns a query's signatures with the others of the message that the first
+// digest among them identifies, or unchanged.
 func (h *House) joined(sigs []bulkhead.Signature, who bulkhead.Reporter) []bulkhead.Signature {
 	for i := range sigs {
 		if !digest(sigs[i].Scheme()) {
@@ -141,8 +141,8 @@ func (h *House) joined(sigs []bulkhead.Signature, who bulkhead.Reporter) []bulkh
 	return sigs
 }
 
-// common returns what is known of a digest: of what the node was shown itself, or else
-// of what the reporter's own network showed it.
+// common returns the signatures that a digest stands for: of messages shown to the node
+// itself, or else by the reporter's own network.
 func (h *House) common(sig *bulkhead.Signature, who bulkhead.Reporter) []bulkhead.Signature {
 	if set := h.memory.Common(nil, sig, ""); len(set) > 0 {
 		return set
@@ -164,8 +164,8 @@ func with(sigs, set []bulkhead.Signature) []bulkhead.Signature {
 	return out
 }
 
-// Report implements [bulkhead.Clearinghouse]. A vote by digests alone is one on each
-// message that they identify, and one on what is left.
+// Report implements [bulkhead.Clearinghouse]. A vote by digests alone is one vote on
+// each message that they identify, and one on the rest.
 func (h *House) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
 	if whole(r.Signatures) {
 		receipt, err := h.Counter.Report(ctx, r)
@@ -175,7 +175,7 @@ func (h *House) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt
 		return receipt, err
 	}
 	if r.Vote == bulkhead.Sighting {
-		return h.Counter.Report(ctx, r) // of a text that nobody has handed over
+		return h.Counter.Report(ctx, r) // of a message that nobody has shown
 	}
 	messages := h.messages(r.Signatures, r.Reporter)
 	if len(messages) == 1 {
@@ -185,8 +185,8 @@ func (h *House) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt
 	return h.reportAll(ctx, r, messages)
 }
 
-// messages sorts the digests of a vote by the messages that they identify, each with
-// all that is known of it. Those of which nothing is known are one more.
+// messages groups the digests of a vote by the messages that they identify, each with
+// all its signatures. The rest is one more group.
 func (h *House) messages(sigs []bulkhead.Signature, who bulkhead.Reporter) [][]bulkhead.Signature {
 	var sets [][]bulkhead.Signature
 	for i := range sigs {
@@ -199,8 +199,8 @@ func (h *House) messages(sigs []bulkhead.Signature, who bulkhead.Reporter) [][]b
 	if len(sets) == 0 {
 		return [][]bulkhead.Signature{sigs}
 	}
-	// Copies have some digests in common and some that are one copy's: what is known
-	// of the copy itself is more.
+	// Some digests are common to copies and some belong to one copy: those identify more
+	// signatures.
 	slices.SortStableFunc(sets, func(a, b []bulkhead.Signature) int { return len(b) - len(a) })
 	left := slices.Clone(sigs)
 	var messages [][]bulkhead.Signature
@@ -214,7 +214,7 @@ func (h *House) messages(sigs []bulkhead.Signature, who bulkhead.Reporter) [][]b
 	}
 	h.Stats.Reports.Add(int64(len(messages)))
 	if len(left) > 0 && len(messages) == 1 && !slices.ContainsFunc(left, func(s bulkhead.Signature) bool { return digest(s.Scheme()) }) {
-		// Links and identifiers that came along are the one message's.
+		// Links and identifiers in the vote belong to its one message.
 		messages[0] = with(messages[0], left)
 		left = nil
 	}
@@ -224,11 +224,11 @@ func (h *House) messages(sigs []bulkhead.Signature, who bulkhead.Reporter) [][]b
 	return messages
 }
 
-// atOnce is how many of the votes of one report are under way at a time: they share a
-// write to the disk.
+// atOnce is how many votes of one report run concurrently: they share a write to the
+// disk.
 const atOnce = 16
 
-// reportAll votes on several messages. With an error some may have been counted, as
+// reportAll votes on several messages. After an error some may have been counted, as
 // always when several votes are one request.
 func (h *House) reportAll(ctx context.Context, r bulkhead.Report, messages [][]bulkhead.Signature) (sum bulkhead.Receipt, err error) {
 	receipts, errs := make([]bulkhead.Receipt, len(messages)), make([]error, len(messages))
@@ -236,7 +236,7 @@ func (h *House) reportAll(ctx context.Context, r bulkhead.Report, messages [][]b
 		var wg sync.WaitGroup
 		for i := start; i < min(start+atOnce, len(messages)); i++ {
 			wg.Go(func() {
-				// A panic is the request's, and shall not end the process.
+				// A panic fails the request, and must not end the process.
 				defer func() {
 					if p := recover(); p != nil {
 						errs[i] = fmt.Errorf("recent: a vote panicked: %v\n%s", p, debug.Stack())
@@ -267,8 +267,8 @@ func add(sum, r *bulkhead.Receipt) {
 	sum.Whitelisted += r.Whitelisted
 }
 
-// Look implements [bulkhead.Counter]. What is judged is the whole message where it is
-// known: spam marks its digests, and what is good clears them.
+// Look implements [bulkhead.Counter]. The judgement is of the whole message if it is
+// known: spam marks its digests, and good mail clears them.
 func (h *House) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
 	if err := h.Counter.Look(ctx, sigs, out, what); err != nil || what&bulkhead.Judgements == 0 {
 		return err
@@ -291,7 +291,7 @@ func (h *House) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkh
 	return nil
 }
 
-// judge lets a verdict on a whole message speak for one of its digests.
+// judge applies a verdict on a whole message to one of its digests.
 func judge(l *bulkhead.Look, v *bulkhead.Verdict) {
 	switch {
 	case v.Whitelisted != "", v.Class == bulkhead.ClassGood && l.Judged == bulkhead.JudgedSpam:

@@ -5,17 +5,16 @@ import "github.com/bulkhead-mail/bulkhead"
 // A Memory remembers whole messages by their digests. Its methods may be called
 // concurrently.
 type Memory interface {
-	// Note remembers a message that somebody has shown, by all its signatures.
-	// It keeps no reference to them. share names whose part of the room for messages
-	// it takes.
+	// Note remembers a message by all its signatures, of which it keeps no reference.
+	// share names the sender's part of the memory, which it uses.
 	Note(message []bulkhead.Signature, space Space, share string)
-	// Common appends to dst what all remembered messages of a space that have the
-	// digest have in common, that digest included; nothing if there are none.
+	// Common appends to dst the signatures common to all remembered messages of a space
+	// with the digest, including that; nothing if there are none.
 	Common(dst []bulkhead.Signature, digest *bulkhead.Signature, space Space) []bulkhead.Signature
 }
 
-// A Space is who has shown a message: "" for the node's own doors and those whom its
-// administrator trusts, or else a voucher, see [Door].
+// A Space is the source of shown messages: "" for the node's own doors and those whom
+// its administrator trusts, or else as returned by a [Door].
 type Space string
 
 // digest reports whether signatures of a scheme identify a message to a client that
@@ -28,8 +27,8 @@ func digest(s bulkhead.Scheme) bool {
 	return false
 }
 
-// ofParts reports whether a scheme signs every part of a message, footers and pictures
-// that others send too. Then the first part, which is its text, identifies it.
+// ofParts reports whether a scheme signs every part of a message, including footers and
+// pictures that others send, too. Then the first part, its text, identifies the message.
 func ofParts(s bulkhead.Scheme) bool { return s == bulkhead.RazorE4 || s == bulkhead.RspamdText }
 
 // digests calls yield for each signature that identifies a message.
@@ -45,8 +44,8 @@ func digests(message []bulkhead.Signature, yield func(*bulkhead.Signature)) {
 	}
 }
 
-// whole reports whether signatures are of a whole message: only who has it all can
-// compute those of bulkhead's own schemes.
+// whole reports whether signatures are of a whole message: only a door with the whole
+// message can compute bulkhead's own schemes.
 func whole(sigs []bulkhead.Signature) bool {
 	for i := range sigs {
 		switch sigs[i].Scheme() {
@@ -57,10 +56,10 @@ func whole(sigs []bulkhead.Signature) bool {
 	return false
 }
 
-// A contents is the signatures of one message, to be compared with those of others.
+// A contents holds the signatures of one message for comparison.
 type contents struct {
 	sigs []bulkhead.Signature
-	has  map[bulkhead.Signature]bool // nil until somebody asks
+	has  map[bulkhead.Signature]bool // nil until it is used
 	of   [256]bool                   // schemes that it has
 }
 
@@ -76,9 +75,9 @@ func (c *contents) holds(s bulkhead.Signature) bool {
 	return c.has[s]
 }
 
-// common returns what a message and a set have in common, in the order of the set.
-// Where both have the same whole text, what is computed of text and one of them lacks
-// altogether, because its door does not compute it, is taken from the other.
+// common returns the signatures common to a message and a set, in the order of the set.
+// If both have the same whole text, text signatures that one of them lacks altogether,
+// because its door does not compute them, are taken from the other.
 func (c *contents) common(set []bulkhead.Signature) []bulkhead.Signature {
 	var had [256]bool
 	same := false

@@ -9,27 +9,27 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A Table is a [Memory] of a bounded size. Messages of strangers have a quarter of it
-// at most, and one share a quarter of what its space may have, once that is full: who
-// floods it pushes out what came from the same share.
+// A Table is a [Memory] of bounded size. Messages of strangers take at most a quarter of
+// it, and once a space is full, one share at most a quarter of that: a flood displaces
+// messages of the same share.
 //
 // A message takes some 2 KB: its signatures once, 25 bytes each on average, and 200
-// bytes for each of its digests. Those who look do not wait for each other.
+// bytes for each of its digests. Readers do not wait for each other.
 type Table struct {
 	age  time.Duration
 	now  func() time.Time
-	seed maphash.Seed // nobody outside can choose what collides
+	seed maphash.Seed // so that nobody outside can make keys collide
 
 	mu    sync.RWMutex
 	byKey map[uint64]*entry
 	halls [2]hall // of the node's own, and of strangers
 }
 
-// A hall is the room for messages of one kind of spaces.
+// A hall is the memory for one kind of space.
 type hall struct {
 	limit, bytes int64
 	all          *list.List            // of *entry, the oldest in front
-	shares       map[string]*list.List // by where they came from, the oldest in front
+	shares       map[string]*list.List // by source, the oldest in front
 }
 
 // An entry is one digest.
@@ -50,20 +50,20 @@ type set struct {
 	refs   int // entries that hold it
 }
 
-// Bytes of memory beside what is packed.
+// Bytes of memory besides the packed signatures.
 const (
 	entryBytes = 200
 	setBytes   = 64
 )
 
-// NewTable returns a table of at most maxBytes, which forgets what nobody has shown for
-// age. now tells the time; nil means time.Now.
+// NewTable returns a table of at most maxBytes, which forgets messages that nobody has
+// shown for age. now returns the time; nil means time.Now.
 func NewTable(maxBytes int64, age time.Duration, now func() time.Time) *Table {
 	if now == nil {
 		now = time.Now
 	}
 	t := &Table{age: age, now: now, seed: maphash.MakeSeed(), byKey: make(map[uint64]*entry)}
-	for i, limit := range []int64{maxBytes - maxBytes/4, maxBytes / 4} { // as the comment of Table says
+	for i, limit := range []int64{maxBytes - maxBytes/4, maxBytes / 4} { // see Table
 		t.halls[i] = hall{limit: limit, all: list.New(), shares: make(map[string]*list.List)}
 	}
 	return t
@@ -76,8 +76,8 @@ func (t *Table) Size() (digests int, bytes int64) {
 	return len(t.byKey), t.halls[0].bytes + t.halls[1].bytes
 }
 
-// key tells digests of different spaces apart. That two have one is as likely as that
-// 64 random bits are equal.
+// key returns the key of a digest in a space. Two have the same with the probability
+// that 64 random bits are equal.
 func (t *Table) key(sig *bulkhead.Signature, space Space) uint64 {
 	var h maphash.Hash
 	h.SetSeed(t.seed)
@@ -117,7 +117,8 @@ func (t *Table) Note(message []bulkhead.Signature, space Space, from string) {
 	t.makeRoom(h, from, now)
 }
 
-// meet lets an entry stand for what its messages have in common with another one.
+// meet restricts an entry to the signatures that its messages have in common with
+// another one.
 func (t *Table) meet(e *entry, it *contents, fresh *set, now time.Time) {
 	e.seen = now
 	e.hall.all.MoveToBack(e.inHall)
@@ -136,7 +137,7 @@ func (t *Table) meet(e *entry, it *contents, fresh *set, now time.Time) {
 	t.hold(e, s)
 }
 
-// hold gives an entry another set.
+// hold replaces the set of an entry.
 func (t *Table) hold(e *entry, s *set) {
 	if s.refs++; s.refs == 1 {
 		e.hall.bytes += s.bytes()
@@ -147,7 +148,7 @@ func (t *Table) hold(e *entry, s *set) {
 	e.set = s
 }
 
-// release ends that an entry holds its set.
+// release releases the set of an entry.
 func (e *entry) release() {
 	if e.set.refs--; e.set.refs == 0 {
 		e.hall.bytes -= e.set.bytes()
@@ -177,8 +178,8 @@ func (t *Table) drop(e *entry) {
 	delete(t.byKey, e.key)
 }
 
-// makeRoom drops what is too old, and where a hall is full the oldest of the share that
-// has just taken more than its part, or else of all.
+// makeRoom drops entries that are too old and, in a full hall, the oldest of the share
+// that has just exceeded its part, or else of all.
 func (t *Table) makeRoom(h *hall, from string, now time.Time) {
 	for e := h.oldest(); e != nil && (!t.alive(e, now) || h.bytes > h.limit); e = h.oldest() {
 		if own := h.shares[from]; t.alive(e, now) && own != nil && own.Len() > h.all.Len()/shareOf {
@@ -188,7 +189,7 @@ func (t *Table) makeRoom(h *hall, from string, now time.Time) {
 	}
 }
 
-// shareOf is what part of a full hall one share may have: one in so many.
+// shareOf is the fraction of a full hall that one share may have: one in so many.
 const shareOf = 4
 
 func (h *hall) oldest() *entry {
@@ -213,8 +214,8 @@ func (t *Table) Common(dst []bulkhead.Signature, digest *bulkhead.Signature, spa
 	return unpack(dst, packed)
 }
 
-// pack writes signatures one after the other: scheme, length, sum. What is packed never
-// leaves the process, so that the numbers of schemes may change.
+// pack encodes signatures in sequence: scheme, length, sum. Packed sets never leave the
+// process, so the numbers of schemes may change.
 func pack(sigs []bulkhead.Signature) string {
 	n := 0
 	for i := range sigs {
@@ -228,7 +229,7 @@ func pack(sigs []bulkhead.Signature) string {
 	return string(b)
 }
 
-// unpack appends to dst what pack wrote.
+// unpack appends decoded signatures to dst.
 func unpack(dst []bulkhead.Signature, packed string) []bulkhead.Signature {
 	for len(packed) > 0 {
 		end := 2 + int(packed[1])

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// How long answers are believed. The system does not say how long it would believe
-// them; keys and records live for longer than this.
+// How long answers are cached. The system does not report their TTL; keys and records
+// usually live longer than this.
 const (
 	keepAnswer  = 5 * time.Minute
 	keepNothing = time.Minute      // that there is no such name
@@ -23,21 +23,21 @@ const (
 	maxAnswer  = 4 << 10 // bytes of one that is kept, about
 )
 
-// A question is what is asked of a name.
+// A question is a query for a name.
 type question struct {
 	kind byte // 'T' for TXT, 'M' for MX, 'A' for addresses, 'P' for the names of an address
 	name string
 }
 
-// An answer is what was said, and until when it is believed.
+// An answer is a cached result, and when it expires.
 type answer struct {
 	value any
 	err   error
 	until time.Time
 }
 
-// A cache remembers what the DNS said, in two halves: the older one is forgotten when
-// the younger one is full.
+// A cache holds DNS answers in two halves: the older one is dropped when the younger one
+// is full.
 type cache struct {
 	from *net.Resolver
 	now  func() time.Time
@@ -77,8 +77,8 @@ func (c *cache) put(q question, value any, err error) {
 	c.young[q] = answer{value, err, c.now().Add(keep)}
 }
 
-// questions are those of one message. Its methods may be called concurrently. They
-// have the names that [spf.DNSResolver] wants.
+// questions are the DNS queries of one message. Its methods may be called concurrently,
+// and have the names required by [spf.DNSResolver].
 type questions struct {
 	cache *cache
 	wait  context.Context // for the answers
@@ -87,11 +87,12 @@ type questions struct {
 	left int // that may still be put
 }
 
-// errEnough says that a message has put too many questions.
+// errEnough means that a message has exceeded its number of queries.
 var errEnough = &net.DNSError{Err: "too many questions for one message", IsTemporary: true}
 
-// ask answers from the cache, or else by lookUp, whose answer has about so many bytes
-// as size says. A name is asked for as it is, never below a domain of this machine.
+// ask answers from the cache, or else by lookUp; size returns the approximate size of
+// its answer in bytes. A name is looked up as it is, never below a domain of this
+// machine.
 func ask[T any](s *questions, kind byte, name string, lookUp func(context.Context, string) (T, error), size func(T) int) (T, error) {
 	q := question{kind, strings.ToLower(strings.TrimSuffix(name, "."))}
 	if a, ok := s.cache.get(q); ok {
@@ -143,9 +144,8 @@ func (s *questions) LookupAddr(_ context.Context, addr string) ([]string, error)
 	return ask(s, 'P', addr, s.cache.from.LookupAddr, func(all []string) int { return 64 * len(all) })
 }
 
-// key returns the record of a DKIM key, unless it is too long to be verified with in a
-// short time, or its owner only tries DKIM out: that is to be taken as if there were
-// none (RFC 6376, section 3.6.1).
+// key returns the record of a DKIM key, unless it is too long to verify quickly, or in
+// testing mode, which counts as none (RFC 6376, section 3.6.1).
 func (s *questions) key(name string) ([]string, error) {
 	all, err := s.LookupTXT(s.wait, name)
 	return slices.DeleteFunc(all, func(t string) bool { return len(t) > maxKey || onTrial(t) }), err

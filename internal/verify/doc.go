@@ -1,9 +1,8 @@
-// Package verify finds out which domains answer for a message: those whose DKIM
-// signatures of it are valid, and that of the envelope's sender if its SPF record
-// names the client.
+// Package verify determines the verified domains of a message: those of valid DKIM
+// signatures, and that of the envelope's sender if its SPF record permits the client.
 //
-// The signatures and records are read by libraries. This package bounds what a
-// message may cost: how many of its signatures are tried, how many questions are put
-// to the DNS, how long all of them may take and how long a key may be. Whatever fails,
-// a domain is not verified, and that is all: nothing here speaks against a message.
+// Libraries read the signatures and records. This package bounds the cost of a message:
+// the number of signatures tried, of DNS queries, their total time, and the length of
+// keys. After any failure a domain is merely not verified: nothing here counts against a
+// message.
 package verify

@@ -32,7 +32,7 @@ func (c *accountChange) do(e *Engine) error {
 		return err
 	}
 	if c.Put != nil {
-		// Refuse before the journal has it what Put would refuse after.
+		// Refuse before journalling what Put would refuse afterwards.
 		if err := e.accounts.Admits(*c.Put); err != nil {
 			return err
 		}

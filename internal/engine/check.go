@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
-// scratch is the buffers of one check, reused so that a check of known size
-// allocates nothing but its findings.
+// scratch holds the buffers of one check, reused so that a check of known size allocates
+// nothing but its findings.
 type scratch struct {
 	reader  evidence.Reader
 	secrets *keys.Secrets // that keys makes keys of
@@ -37,7 +37,7 @@ func (e *Engine) newScratch() *scratch {
 	return &scratch{reader: evidence.Reader{Day: e.day(), RevocationFirst: e.opts.RevocationFirst}}
 }
 
-// begin begins to read from, with keys of its secrets.
+// begin starts reading from the sources, with keys of their secrets.
 func (s *scratch) begin(from *sources) {
 	if secrets := from.view.secrets; s.secrets != secrets {
 		s.secrets, s.keys = secrets, secrets.Maker()
@@ -60,9 +60,9 @@ func (e *Engine) Check(_ context.Context, q bulkhead.Query) (bulkhead.Verdict, e
 	return v, nil
 }
 
-// CheckBatch checks queries[i] into verdicts[i], reusing the Findings that the
-// verdicts hold. The slices must be of equal length. On an error, which is the
-// first query's that is malformed, all verdicts are zero.
+// CheckBatch checks queries[i] into verdicts[i], reusing the Findings of the verdicts.
+// The slices must be of equal length. On an error, that of the first malformed query,
+// all verdicts are zero.
 func (e *Engine) CheckBatch(_ context.Context, queries []bulkhead.Query, verdicts []bulkhead.Verdict) error {
 	for i := range queries {
 		if _, err := e.check(&queries[i], &verdicts[i], nil); err != nil {
@@ -74,8 +74,8 @@ func (e *Engine) CheckBatch(_ context.Context, queries []bulkhead.Query, verdict
 	return nil
 }
 
-// check judges one message into v, reusing its Findings, and says what the verdict
-// rests on. The keys of the parts of reported texts that it holds are appended to held,
+// check judges one message into v, reusing its Findings, and returns what the verdict
+// rests on. It appends the keys of the parts of reported texts in the message to held,
 // if that is not nil.
 func (e *Engine) check(q *bulkhead.Query, v *bulkhead.Verdict, held *[]filter.Key) (verdict.Outcome, error) {
 	if err := checkSignatures(q.Signatures); err != nil {
@@ -117,12 +117,12 @@ func (e *Engine) check(q *bulkhead.Query, v *bulkhead.Verdict, held *[]filter.Ke
 	return outcome, nil
 }
 
-// policy returns what the administrator decides about verdicts.
+// policy returns the administrator's settings for verdicts.
 func (e *Engine) policy() verdict.Policy {
 	return verdict.Policy{Promotion: e.accounts.Policy().Promotion, NearMatch: e.opts.NearMatch}
 }
 
-// read reads what is known of the signatures.
+// read looks up the signatures.
 func (s *scratch) read(sigs []bulkhead.Signature) {
 	n := len(sigs)
 	s.asks = slices.Grow(s.asks[:0], n)[:n]
@@ -137,7 +137,7 @@ func (s *scratch) read(sigs []bulkhead.Signature) {
 	}
 }
 
-// wantsOf returns what a check wants to know of a signature.
+// wantsOf returns what a check looks up for a signature.
 func wantsOf(sig *bulkhead.Signature) evidence.Wants {
 	wants := evidence.Counts | evidence.Judgement
 	switch scheme := sig.Scheme(); {
@@ -167,7 +167,7 @@ func startTime(start uint64) time.Time {
 	return time.Unix(int64(start), 0).UTC()
 }
 
-// Pairs implements [verdict.Pairs] for the message at hand.
+// Pairs implements [verdict.Pairs] for the current message.
 func (s *scratch) Pairs(pairs []verdict.Pair, out []verdict.Evidence) {
 	s.pairAsks = slices.Grow(s.pairAsks[:0], len(pairs))[:len(pairs)]
 	s.pairRecords = slices.Grow(s.pairRecords[:0], len(pairs))[:len(pairs)]

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// meta is what the manifest of a checkpoint says of the engine.
+// meta is the engine's data in the manifest of a checkpoint.
 type meta struct {
 	Version       int         `json:"version"`
 	KeyID         uint64      `json:"key_id"` // of the network's secret
@@ -33,7 +33,7 @@ type meta struct {
 
 type metaTally struct {
 	book.TallySpec
-	Votes      uint64 `json:"votes,omitempty"` // in version 1: what UniqueCapacity is now
+	Votes      uint64 `json:"votes,omitempty"` // in version 1: now UniqueCapacity
 	CountsFile string `json:"counts_file"`
 	UniqueFile string `json:"unique_file"`
 }
@@ -47,7 +47,7 @@ type metaBlock struct {
 	NamesFile   string `json:"names_file"`
 }
 
-// metaVersion is 2 since votes lie in the generations of the blocklist; see meta.convert
+// metaVersion is 2 since votes are in the generations of the blocklist; see meta.convert
 // for version 1.
 const metaVersion = 2
 
@@ -60,16 +60,15 @@ func (e *Engine) wakeCheckpoint() {
 
 // between runs f on the writer's goroutine, between two batches.
 func (e *Engine) between(f func()) {
-	// The writer may have stopped: then nobody changes anything, and f may run
-	// here.
+	// The writer may have stopped: then nothing changes, and f may run here.
 	if err := e.inTurn(context.Background(), f); err != nil {
 		<-e.stopped
 		f()
 	}
 }
 
-// checkpointRest is how long after a failure a checkpoint is tried again at the
-// earliest, however much the journal has grown.
+// checkpointRest is the least time between a failed checkpoint and the next, however
+// much the journal has grown.
 const checkpointRest = 30 * time.Second
 
 // maintain writes a checkpoint, or recovers from a failure. It returns false if
@@ -100,9 +99,8 @@ func (e *Engine) maintain(ctx context.Context) bool {
 	}
 }
 
-// checkpoint writes what has changed to new files, page by page between
-// batches, and lets the store replace the manifest and drop the journal before
-// it.
+// checkpoint writes changed arrays to new files, page by page between batches, and lets
+// the store replace the manifest and drop the journal before it.
 func (e *Engine) checkpoint(ctx context.Context, between func(func())) error {
 	s, err := e.snapshot(between, e.written)
 	if err != nil {
@@ -133,14 +131,14 @@ func (e *Engine) recover(ctx context.Context) error {
 	return nil
 }
 
-// taken notes that the files of a snapshot are in force.
+// taken records that the files of a snapshot are in force.
 func (e *Engine) taken(s *snapshot, between func(func())) {
 	e.written = s.written
 	between(s.remote.Written)
 }
 
-// release lets go of arrays that are gone: what is noted of their files would keep
-// them in memory until the next checkpoint.
+// release drops references to arrays that are gone, which would keep them in memory
+// until the next checkpoint.
 func (e *Engine) release() {
 	v := e.view()
 	live := make(map[any]bool)
@@ -165,15 +163,14 @@ type snapshot struct {
 	remote  *replica.Snapshot
 }
 
-// written is what a file holds: an array at a version, or a later one.
+// written is the content of a file: an array at a version, or a later one.
 type written struct {
 	array   pages.Array
 	version uint64
 }
 
-// snapshot prepares a checkpoint. Pages are copied only as the files are
-// written; those of arrays that the last checkpoint has as they are now are not
-// copied at all.
+// snapshot prepares a checkpoint. Pages are copied only as the files are written; arrays
+// unchanged since the last checkpoint are not copied at all.
 func (e *Engine) snapshot(between func(func()), last map[string]written) (*snapshot, error) {
 	s := &snapshot{written: make(map[string]written)}
 	m := meta{Version: metaVersion, Accounts: "accounts", Ballots: "ballots"}
@@ -230,11 +227,11 @@ func (e *Engine) snapshot(between func(func()), last map[string]written) (*snaps
 	return s, err
 }
 
-// mergeRest is how long after a failure merging is tried again.
+// mergeRest is the time between a failed merge and the next try.
 const mergeRest = 30 * time.Second
 
-// merge merges arrays of replicas that have no memory of their own. It runs where
-// checkpoints are written, which replace the files that it reads.
+// merge merges arrays of replicas that have no memory of their own. It runs in the
+// goroutine that writes checkpoints, which replace the files that it reads.
 func (e *Engine) merge(ctx context.Context) error {
 	if e.refusing() != nil {
 		return e.replicas.Merge(ctx, e.between, nil)

@@ -9,15 +9,15 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
-// Bounds of what is asked for what a message holds.
+// Limits of looking up what a message contains.
 const (
 	maxSamples = 160 // samples that are looked up
-	maxOwn     = 24  // that a vote says were together
-	maxHeld    = 32  // listed ones that the others are held against
+	maxOwn     = 24  // recorded together by a vote
+	maxHeld    = 32  // listed ones that the others are compared with
 )
 
-// contents are the samples of the message at hand. They implement [verdict.Contents]: a
-// message holds another if it holds a sample that votes fell on, and others that were
+// contents are the samples of the current message. They implement [verdict.Contents]: a
+// message contains another if it has a sample on which votes fell, and others recorded
 // together with it.
 type contents struct {
 	of   *scratch
@@ -47,7 +47,7 @@ func (s *scratch) holds(sigs []bulkhead.Signature, odds *verdict.Odds) verdict.C
 	return c
 }
 
-// look asks what the blocklists say of the keys.
+// look looks up the keys in the blocklists.
 func (c *contents) look(wants evidence.Wants, n int, key func(int) filter.Key) []evidence.Record {
 	c.asks, c.records = slices.Grow(c.asks[:0], n)[:n], slices.Grow(c.records[:0], n)[:n]
 	for i := range c.asks {
@@ -77,7 +77,7 @@ func (c *contents) Matches() []verdict.Match {
 	return c.matches
 }
 
-// match adds the match that samples[held] makes, if it makes one.
+// match adds the match of samples[held], if there is one.
 func (c *contents) match(held int, samples []filter.Key) {
 	together, quoted := 0, 0
 	for i, r := range c.look(evidence.Listings, len(samples), func(i int) filter.Key { return c.of.keys.Together(samples[held], samples[i]) }) {

@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
-// A countAddition is sightings to count: cells of the tally and by how much to
-// raise each.
+// A countAddition holds sightings to count: cells of the tally and how much to raise
+// each.
 type countAddition struct {
 	secrets *keys.Secrets
 	cells   []filter.Key
@@ -49,7 +49,7 @@ func (e *Engine) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint3
 	}
 }
 
-// countAddition hashes in the caller's goroutine: there is one writer only.
+// countAddition hashes in the caller's goroutine, because there is only one writer.
 func (e *Engine) countAddition(sigs []bulkhead.Signature, n []uint32) (*countAddition, error) {
 	if len(sigs) > maxVotes {
 		return nil, fmt.Errorf("%w: %d signatures to count, limit %d", bulkhead.ErrOverLimit, len(sigs), maxVotes)
@@ -129,7 +129,7 @@ func (e *Engine) lookUp(s *scratch, sigs []bulkhead.Signature, out []bulkhead.Lo
 	return nil
 }
 
-// looksFor returns what a look wants to know of a signature.
+// looksFor returns what Look looks up for a signature.
 func looksFor(what bulkhead.Aspect) (wants evidence.Wants) {
 	if what&bulkhead.Counts != 0 {
 		wants |= evidence.Sightings
@@ -140,7 +140,8 @@ func looksFor(what bulkhead.Aspect) (wants evidence.Wants) {
 	return wants
 }
 
-// judgeLooks judges those few that a blocklist has, sigs[i] for each i in s.listed.
+// judgeLooks judges the few signatures that a blocklist has, sigs[i] for each i in
+// s.listed.
 func (e *Engine) judgeLooks(s *scratch, sigs []bulkhead.Signature, out []bulkhead.Look, odds *verdict.Odds) {
 	s.asks, s.records = s.asks[:0], s.records[:len(s.listed)]
 	for _, i := range s.listed {

@@ -1,38 +1,36 @@
-// Package engine is the one Clearinghouse of a node: the tally book, which
-// says how often a message was seen and how people voted, and the blocklist
-// book, which says whether somebody the node trusts has called it spam and
-// nobody outweighs it (Yan and Cho, sections 3 and 4).
+// Package engine is the Clearinghouse of a node. Its tally book counts how often a
+// message was seen and how people voted. Its blocklist book records whether somebody
+// whom the node trusts has called it spam and nobody outweighs that (Yan and Cho,
+// sections 3 and 4).
 //
 // # Books and generations
 //
-// A book is a row of generations in time order. Votes go to the newest;
-// look-ups add up all that live; the oldest is dropped whole ("signature
-// aging"). A generation of the tally is a counting array and a bit array, which
-// remembers which reports were taken (a unique filter in Finch's sense). A generation of
-// the blocklist is the spam and the revocation filter, the weights of votes with who
-// voted on what, and the deliveries of names. Package book opens and drops generations;
-// package verdict says what follows from what they hold.
+// A book is a row of generations in time order. Votes go to the newest; look-ups add up
+// all that live; the oldest is dropped whole ("signature aging"). A generation of the
+// tally is a counting array and a bit array, which remembers the reports that were
+// counted (a unique filter in Finch's sense). A generation of the blocklist is the spam
+// and the revocation filter, the weights of votes with who voted on what, and the
+// deliveries of names. Package book opens and drops generations; package verdict judges
+// by their contents.
 //
 // # One writer
 //
-// Check takes no lock: it loads the current view and reads array words
-// atomically. Report hands its votes to one goroutine, which
-// decides what they do (duplicates, weights, promotions), writes the decisions
-// of a whole batch as one journal entry, waits until it is durable, applies it,
-// and answers. The journal holds decisions, not votes, so replaying it after a
-// crash needs no state to agree with; each page of an array knows the last
-// entry that it has seen, so replay and page-by-page checkpoints cannot count
-// anything twice.
+// Check takes no lock: it loads the current view and reads array words atomically.
+// Report hands its votes to one goroutine, which decides their effects (duplicates,
+// weights, promotions), writes the decisions of a whole batch as one journal entry,
+// waits until it is durable, applies it, and answers. The journal holds decisions, not
+// votes, so replaying it after a crash depends on no other state; each page of an array
+// knows the last entry that it has seen, so replay and page-by-page checkpoints cannot
+// count anything twice.
 //
 // # Replicas
 //
-// Package replica holds what other servers count, one replica for each origin. Their
+// Package replica holds the counts of other servers, one replica for each origin. Their
 // rounds and images are journal entries like everything else.
 //
 // # Locks
 //
-// Engine.books and Engine.whitelist are atomic pointers, as is the view of the
-// replicas. A look-up loads each of them once. The trust book has a lock of its own,
-// which readers take for a map look-up and the writer for a change; no other lock is
-// taken under it.
+// Engine.books and Engine.whitelist are atomic pointers, as is the view of the replicas.
+// A look-up loads each of them once. The trust book has a lock of its own, which readers
+// take for a map look-up and the writer for a change; no other lock is taken under it.
 package engine

@@ -24,7 +24,7 @@ type Engine struct {
 	ballots  *ballots.Book
 	accounts *trust.Book
 	never    map[bulkhead.Signature]bool
-	// neverSchemes has the bit of each scheme of which never holds one.
+	// neverSchemes has the bit of each scheme that occurs in never.
 	neverSchemes uint64
 
 	books     atomic.Pointer[books]
@@ -49,7 +49,7 @@ type Engine struct {
 	closed  error
 	keepers sync.WaitGroup
 
-	// The writer's own; nobody else reads or writes them once it runs.
+	// Used only by the writer once it runs.
 	resolver      *resolve.Resolver
 	buf           []byte
 	index         uint64 // of the last entry, of a node that keeps none
@@ -59,20 +59,20 @@ type Engine struct {
 	tally         *book.TallyKeeper
 	block         *book.BlockKeeper
 
-	// written is what the files of the last checkpoint hold, by name: the next one
-	// carries them over if nothing has changed since. Only the goroutine that
-	// writes checkpoints uses it.
+	// written is the content of the last checkpoint's files, by name: the next one
+	// carries over those that have not changed. Only the goroutine that writes
+	// checkpoints uses it.
 	written map[string]written
 }
 
-// counters are what an engine has done since it started.
+// counters count the work of an engine since it started.
 type counters struct {
 	checks, reports, refused, entries, checkpoints, recoveries, forgotten, gatherings atomic.Uint64
 }
 
-// Open starts an engine: it loads the last checkpoint of opts.Store, replays
-// the journal since, and takes requests. The caller closes the engine, and then
-// the store. Errors of damaged files are of type *store.DamageError.
+// Open starts an engine: it loads the last checkpoint of opts.Store, replays the journal
+// since, and accepts requests. The caller closes the engine, and then the store. Errors
+// of damaged files are of type *store.DamageError.
 func Open(ctx context.Context, opts Options) (*Engine, error) {
 	if err := opts.complete(); err != nil {
 		return nil, err
@@ -151,16 +151,16 @@ func (e *Engine) SetTrust(p trust.Policy) error {
 		return err
 	}
 	e.accounts.SetPolicy(p)
-	e.replicas.Wake() // another promotion weight says which lists may be merged
+	e.replicas.Wake() // the promotion weight affects which lists may be merged
 	return nil
 }
 
-// Refusing returns why the node refuses reports at present, or nil.
+// Refusing returns why the node currently refuses reports, or nil.
 func (e *Engine) Refusing() error { return e.refusing() }
 
-// Close stops taking requests, serves those that wait, and writes a last
-// checkpoint. Checks go on working on what is in memory. An error means that
-// the checkpoint failed; nothing is lost, the next start replays the journal.
+// Close stops accepting requests, serves those that wait, and writes a last checkpoint.
+// Checks still work with the data in memory. An error means that the checkpoint failed;
+// nothing is lost, the next start replays the journal.
 func (e *Engine) Close(ctx context.Context) error {
 	e.close.Do(func() {
 		close(e.closing)

@@ -12,9 +12,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// A journal entry is one byte that names its kind, one byte of version, and a
-// body: of votes, the decisions of one batch, and of parts of peers, binary; of all
-// others, which are small and rare, JSON. Source: docs/specs/journal.md#entries.
+// A journal entry is one byte of kind, one of version, and a body: binary for votes, the
+// decisions of one batch, and for parts of peers; JSON for all others, which are small
+// and rare. Source: docs/specs/journal.md#entries.
 const (
 	entryVotes    byte = 'V'
 	entryRotation byte = 'R'
@@ -31,7 +31,7 @@ var (
 	errOldEntry = errors.New("engine: journal entry of a version before 0.1.0")
 )
 
-// votes is what a batch of reports was decided to do: the body of a votes entry.
+// votes are the decisions about a batch of reports: the body of a votes entry.
 type votes resolve.Decisions
 
 func appendKey(b []byte, k filter.Key) []byte {
@@ -102,8 +102,8 @@ func (d *decoder) uvarint() uint64 {
 	return x
 }
 
-// count reads a number of items of which each takes at least size bytes, so
-// that it can be trusted to allocate for.
+// count reads a number of items, each of at least size bytes, and checks that it is safe
+// to allocate for.
 func (d *decoder) count(size int) (n int) {
 	x := d.uvarint()
 	if x > uint64(len(d.b)/size) {
@@ -210,7 +210,7 @@ func encodeJSONEntry(kind byte, body any) ([]byte, error) {
 
 // An entry is the body of a journal entry.
 type entry interface {
-	// apply does what the entry of the index says: on start, or once it is durable.
+	// apply applies the entry with the index, on start or once it is durable.
 	apply(e *Engine, index uint64) error
 }
 

@@ -8,14 +8,15 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// remoteBody is the body of a remote entry: parts of an origin, as their bytes came.
-// Its layout is that of docs/specs/journal.md#parts-of-peers.
+// remoteBody is the body of a remote entry: parts of an origin, as received. Its layout
+// is docs/specs/journal.md#parts-of-peers.
 type remoteBody struct {
 	origin string
 	parts  []Part
 }
 
-// partHead is more than a part takes beside its bytes, leastPart as little as any takes.
+// partHead is more than a part takes besides its bytes; leastPart is the least size of
+// any.
 const (
 	partHead  = 64
 	leastPart = 8
@@ -68,8 +69,8 @@ func appendBytes(b, data []byte) []byte {
 	return append(b, data...)
 }
 
-// decodeRemote reads what entry wrote, without the first two bytes, and keeps
-// them. Whether the parts make sense is for who parses them.
+// decodeRemote reads what entry wrote, without the first two bytes, and keeps them. The
+// parser of the parts checks them.
 func decodeRemote(data []byte) (*remoteBody, error) {
 	d := &decoder{b: data}
 	body := &remoteBody{origin: string(d.bytes(d.uvarint()))}

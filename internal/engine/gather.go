@@ -8,9 +8,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 )
 
-// A watch writes to the log where voters gather who do not get what they vote for: so
-// an attack is seen before it succeeds. Whoever has many accounts could fill the log:
-// what is above a rate is summed up in the next line.
+// A watch logs where voters gather whose votes are not enough, so that an attack is seen
+// before it succeeds. Anybody with many accounts could fill the log: lines above a rate
+// are summed up in the next one.
 type watch struct {
 	rate   *rate.Limiter
 	unsaid int
@@ -18,7 +18,7 @@ type watch struct {
 
 func newWatch() watch { return watch{rate: rate.NewLimiter(rate.Every(10*time.Second), 10)} }
 
-// tell writes what the batch has gathered.
+// tell logs the gatherings of a batch.
 func (e *Engine) tell(all []resolve.Gathering) {
 	for i := range all {
 		g := &all[i]

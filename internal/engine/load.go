@@ -94,9 +94,8 @@ func (e *Engine) loadCheckpoint(data []byte) error {
 	return e.loadBallots(m)
 }
 
-// convert makes an older version's m one of this version. In version 1 votes were in
-// the tally's generations and are let go: what they listed stays listed until somebody
-// objects.
+// convert converts m from an older version. In version 1 votes were in the tally's
+// generations and are dropped: what they listed stays listed until somebody objects.
 func (m *meta) convert(block *book.BlockKeeper) error {
 	if m.Version == metaVersion {
 		return nil
@@ -120,7 +119,7 @@ func (m *meta) convert(block *book.BlockKeeper) error {
 	return nil
 }
 
-// checkKey refuses what was written with another network's key.
+// checkKey refuses data written with another network's key.
 func (e *Engine) checkKey(written uint64) error {
 	if e.books.Load().secrets.Knows(written) {
 		return nil
@@ -172,7 +171,7 @@ func (e *Engine) readFile(name string) ([]byte, error) {
 	return data, nil
 }
 
-// named is an array and the checkpoint file it is in.
+// named is an array and its checkpoint file.
 type named struct {
 	file  string
 	array any

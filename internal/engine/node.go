@@ -6,24 +6,24 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// Info is the state of a node, as administrators and metrics see it.
+// Info is the state of a node for administrators and metrics.
 type Info struct {
 	Tally     []GenerationInfo `json:"tally"`     // newest first
 	Blocklist []GenerationInfo `json:"blocklist"` // newest first
 	Threshold uint32           `json:"threshold"`
 	Accounts  int              `json:"accounts"`
 	Bytes     uint64           `json:"bytes"`    // memory of all arrays
-	Mature    bool             `json:"mature"`   // it knows what mail usually comes, see [verdict.Mature]
-	Refusing  string           `json:"refusing"` // why reports are refused at present, "" if they are taken
+	Mature    bool             `json:"mature"`   // see [verdict.Mature]
+	Refusing  string           `json:"refusing"` // why reports are refused, "" if they are accepted
 	Doubts    []Doubt          `json:"doubts"`   // what may be lower than was acknowledged
 
-	Checks      uint64 `json:"checks"`  // since the start, as are all below
+	Checks      uint64 `json:"checks"`  // since the start, like all below
 	Reports     uint64 `json:"reports"` // taken
 	Refused     uint64 `json:"refused"`
 	Entries     uint64 `json:"journal_entries"`
 	Checkpoints uint64 `json:"checkpoints"`
 	Recoveries  uint64 `json:"recoveries"` // from failed writes
-	Forgotten   uint64 `json:"forgotten"`  // generations given up before their time for want of memory
+	Forgotten   uint64 `json:"forgotten"`  // generations dropped early for lack of memory
 	Gatherings  uint64 `json:"gatherings"` // see [resolve.Gathering]
 }
 
@@ -47,8 +47,7 @@ type ArrayInfo struct {
 	BulkWrong  float64 `json:"bulk_wrong"`  // an absent key shows the threshold
 }
 
-// Info returns the node's state. It scans the arrays: call it for people and
-// metrics, not for each request.
+// Info returns the node's state. It scans the arrays: do not call it for each request.
 func (e *Engine) Info() Info {
 	view := e.view()
 	info := Info{

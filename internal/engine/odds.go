@@ -9,7 +9,7 @@ import (
 // oddsEvery is how often the odds follow the arrays.
 const oddsEvery = 2 * time.Second
 
-// odds are those of the arrays at one moment.
+// odds are the error probabilities of the arrays at one moment.
 type odds struct {
 	*verdict.Odds
 	keys uint64 // in all arrays, when this was measured
@@ -69,7 +69,7 @@ func (e *Engine) refreshOdds() {
 	e.odds.Store(o)
 }
 
-// addCounts adds the odds of a counting array that holds anything.
+// addCounts adds the odds of a counting array that is not empty.
 func addCounts(o *verdict.Odds, keys uint64, array verdict.Tailer) {
 	if keys > 0 {
 		o.AddCounts(array)

@@ -15,8 +15,8 @@ import (
 // BookOptions is the shape of one book.
 type BookOptions = book.Options
 
-// Options is what an engine needs to know. The zero value of an optional field
-// means its default.
+// Options are the settings of an engine. The zero value of an optional field means its
+// default.
 type Options struct {
 	Secret filter.Secret // the network's key; all nodes of one network share it
 	// Past is the secrets that generations and the journal may have been made with
@@ -38,8 +38,8 @@ type Options struct {
 	// of the blocklist is sized to tell apart, and the least for any. 0 means a fifth
 	// of Block.Capacity.
 	Names uint64
-	// RevocationFirst looks revocations up before spam: better where most mail
-	// that is asked about was reported once.
+	// RevocationFirst looks up revocations before spam: better if most mail that is
+	// checked was reported once.
 	RevocationFirst bool
 	Threshold       uint32 // count from which a message is bulk; 0 means 20
 	// NearMatch is how many bulkhead/near bands must agree before they speak
@@ -59,13 +59,12 @@ type Options struct {
 	Refill *Refill
 	// RemoteBytes bounds the memory of replicas; 0: no bound. See [Engine.Room].
 	RemoteBytes uint64
-	// Still leaves the generations as they are: none opens and none is dropped,
-	// whatever the clock and the books say. It is for a change of accounts by who
-	// does not know how long the node keeps its books; reports go where they last
-	// went.
+	// Still neither opens nor drops generations, whatever the clock and the books say.
+	// It is for changing accounts without knowing how long the node keeps its books;
+	// reports go where they last went.
 	Still bool
-	// Exact holds everything in maps instead of filters: the oracle that
-	// replay and tests compare with. It takes no Store.
+	// Exact holds everything in maps instead of filters: the oracle for replay and
+	// tests. It takes no Store.
 	Exact bool
 	Now   func() time.Time // nil means time.Now
 	Log   *slog.Logger     // nil discards
@@ -76,8 +75,7 @@ const (
 	// DefaultThreshold is the count from which a message is bulk: the usual
 	// threshold of DCC's users in Yan and Cho, section 4.
 	DefaultThreshold = 20
-	// DefaultNearMatch is how many near bands must agree: signature.NearMatch,
-	// which says why.
+	// DefaultNearMatch is how many near bands must agree, see signature.NearMatch.
 	DefaultNearMatch = 2
 	// MaxSignatures is the largest number of signatures in one query or report.
 	MaxSignatures = 1024

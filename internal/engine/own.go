@@ -10,10 +10,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 )
 
-// maxRecorded is how many adds to one array are recorded at most. If nobody takes
-// the rounds, and they would grow past it, they are thrown away: receivers then
-// find a gap and ask for images. maxRound is how many a round holds: less than
-// 400 kB, so that any broker takes it in one message.
+// maxRecorded is how many adds to one array are recorded at most. If nobody takes the
+// rounds before they exceed it, they are discarded: receivers then find a gap and
+// request images. maxRound is how many a round holds: less than 400 kB, so that any
+// broker accepts it in one message.
 const (
 	maxRecorded = 1 << 20
 	maxRound    = 1 << 15
@@ -25,15 +25,15 @@ type recorder struct {
 	rounds map[replica.Key]*recording
 }
 
-// A recording is what one array took since its rounds were last taken.
+// A recording holds the changes of one array since its rounds were last taken.
 type recording struct {
 	rounds []*filter.Round // one begins where the one before ends
 	adds   int
 	cut    bool // the next add begins a new round
 }
 
-// begin returns the recording of an array that is about to change, nil if none is
-// wanted. first begins a round at the array's present version.
+// begin returns the recording of an array that is about to change, nil without one.
+// first begins a round at the array's present version.
 func (r *recorder) begin(a Array, start uint64, first func() *filter.Round) *recording {
 	if !r.on {
 		return nil
@@ -53,7 +53,7 @@ func (c *recording) note(n int, record func(r *filter.Round, i, j int)) {
 		r := c.rounds[len(c.rounds)-1]
 		had := r.Len()
 		if had >= maxRound || c.cut && had > 0 {
-			// Every add that is noted is one version.
+			// Every recorded add is one version.
 			r = &filter.Round{Geometry: r.Geometry, Generation: r.Generation, From: r.From + uint64(had)}
 			c.rounds, had = append(c.rounds, r), 0
 		}
@@ -98,7 +98,7 @@ func (e *Engine) setBits(index uint64, a Array, start uint64, set book.Bitset, k
 	rec.note(len(before), func(r *filter.Round, i, j int) { r.RecordBits(keys[i:j], before[i:j]) })
 }
 
-// Record starts or stops the recording of what the own arrays take, for
+// Record starts or stops recording the changes of the own arrays, for
 // [Engine.TakeRounds].
 func (e *Engine) Record(ctx context.Context, on bool) error {
 	return e.inTurn(ctx, func() {
@@ -106,11 +106,11 @@ func (e *Engine) Record(ctx context.Context, on bool) error {
 	})
 }
 
-// TakeRounds returns what the own arrays took since the last call, encoded: no
-// part of an array that took nothing, several, each of which continues the one
-// before, of one that took much or of which images were made meanwhile. own is
-// what [Engine.Own] returned at that moment: the versions that the rounds lead to.
-// With an error nothing has been taken.
+// TakeRounds returns the changes of the own arrays since the last call, encoded. An
+// unchanged array has no part; one that changed much, or of which images were made
+// meanwhile, has several, each of which continues the one before. own is the result of
+// [Engine.Own] at that moment: the versions to which the rounds lead. After an error
+// nothing has been taken.
 func (e *Engine) TakeRounds(ctx context.Context) (parts []Part, own []ArrayState, err error) {
 	var recorded map[replica.Key]*recording
 	var keyID uint64
@@ -133,7 +133,7 @@ func (e *Engine) TakeRounds(ctx context.Context) (parts []Part, own []ArrayState
 }
 
 // Own returns the own arrays that are shared, newest generations first: those made with
-// the network's present secret.
+// the network's current secret.
 func (e *Engine) Own() []ArrayState {
 	view := e.view()
 	keyID := view.secrets.IDs[0]
@@ -164,9 +164,9 @@ func (e *Engine) Images(ctx context.Context, a Array, start uint64) (version uin
 	var images []*filter.Image
 	found := false
 	err = e.inTurn(ctx, func() {
-		// Copying is quick, encoding is not: only the copy is between batches.
+		// Copying is fast, encoding is not: only the copy is made between batches.
 		images, version, found = e.copyPages(a, start)
-		// Who has the images goes on with the rounds from there.
+		// A receiver of the images continues with the rounds from there.
 		if rec := e.recorder.rounds[replica.Key{Array: a, Start: start}]; rec != nil {
 			rec.cut = true
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 )
 
-// What peers send and hold is told in the words of package replica.
+// Types of package replica for the data of peers.
 type (
 	Array        = replica.Array
 	Part         = replica.Part
@@ -36,9 +36,8 @@ type originsChange struct {
 	Origins []Origin `json:"origins"`
 }
 
-// SetOrigins makes these the origins that count, durably. Replicas of origins
-// that are not among them are dropped, which evicts a peer; those of the others
-// are kept, with the new weight.
+// SetOrigins sets the origins that count, durably. Replicas of other origins are
+// dropped, which evicts a peer; the rest are kept, with the new weights.
 func (e *Engine) SetOrigins(ctx context.Context, origins []Origin) error {
 	if err := replica.CheckOrigins(origins); err != nil {
 		return err
@@ -59,9 +58,8 @@ type forgetChange struct {
 	Since  uint64 `json:"since"`
 }
 
-// ForgetGenerations drops what the replica of an origin holds of generations
-// that started at or after the given Unix second: a peer that has gone mad is
-// rolled back to the time before.
+// ForgetGenerations drops the generations of an origin's replica that started at or
+// after the given Unix second, to roll back a faulty peer.
 func (e *Engine) ForgetGenerations(ctx context.Context, origin string, since uint64) error {
 	return e.change(ctx, &forgetChange{Origin: origin, Since: since})
 }
@@ -85,15 +83,15 @@ type renewChange struct {
 	To          string `json:"to,omitempty"`
 }
 
-// Renew notes that the origin counts anew, in an incarnation with a larger
-// number: it was restored from a backup, so its versions may have gone back.
-// What was held of the incarnation before is dropped.
+// Renew records that the origin counts anew, in an incarnation with a larger number: it
+// was restored from a backup, so its versions may have gone back. Data of the previous
+// incarnation are dropped.
 func (e *Engine) Renew(ctx context.Context, origin string, incarnation uint64) error {
 	return e.change(ctx, &renewChange{Origin: origin, Incarnation: incarnation})
 }
 
-// RenameOrigin gives an origin another name, and keeps all else of it: the
-// server has changed its key.
+// RenameOrigin renames an origin and keeps everything else: the server has changed its
+// key.
 func (e *Engine) RenameOrigin(ctx context.Context, from, to string) error {
 	if !replica.ValidOrigin(to) {
 		return fmt.Errorf("%w: origin %.128q: want up to 64 letters and digits", bulkhead.ErrMalformed, to)
@@ -121,7 +119,7 @@ func (c *renewChange) apply(e *Engine, _ uint64) error {
 	return nil
 }
 
-// remoteChange takes parts into the replica of an origin.
+// remoteChange applies parts to the replica of an origin.
 type remoteChange struct {
 	origin string
 	parts  []Parsed
@@ -130,14 +128,14 @@ type remoteChange struct {
 
 // ParsePart decodes and checks a part, whose bytes it keeps, for [Engine.ApplyRemote].
 // It returns an error that wraps [bulkhead.ErrGeometry], [bulkhead.ErrMalformed] or
-// [bulkhead.ErrOverLimit] for one that makes no sense.
+// [bulkhead.ErrOverLimit] for an invalid one.
 func (e *Engine) ParsePart(p Part) (Parsed, error) { return e.replicas.Parse(p) }
 
-// ApplyRemote takes parts of an origin into its replica, durably, all of them
-// or none. It returns an error that wraps [ErrGap] if a round does not continue
-// the replica, [bulkhead.ErrForbidden] for an origin that does not count, and
-// [bulkhead.ErrGeometry] or [bulkhead.ErrMalformed] for parts that do not go with it or
-// with each other. The caller has checked that the parts are the origin's.
+// ApplyRemote applies parts of an origin to its replica, durably, all of them or none.
+// It returns an error that wraps [ErrGap] if a round does not continue the replica,
+// [bulkhead.ErrForbidden] for an origin that does not count, and [bulkhead.ErrGeometry]
+// or [bulkhead.ErrMalformed] for parts that do not match it or each other. The caller
+// has checked that the parts are the origin's.
 func (e *Engine) ApplyRemote(ctx context.Context, origin string, parts []Parsed) error {
 	body := remoteBody{origin: origin}
 	for i := range parts {
@@ -160,7 +158,7 @@ func (c *remoteChange) do(e *Engine) error {
 	return e.replicas.Apply(index, c.origin, c.parts, false)
 }
 
-// apply takes the parts on start.
+// apply applies the parts on start.
 func (b *remoteBody) apply(e *Engine, index uint64) error {
 	parsed := make([]Parsed, len(b.parts))
 	for i, p := range b.parts {
@@ -181,30 +179,29 @@ func (e *Engine) Origins() []Origin {
 	return out
 }
 
-// Incarnation returns which incarnation of an origin its replica holds; 0 if
-// none has been noted.
+// Incarnation returns the incarnation of an origin's replica; 0 if none is recorded.
 func (e *Engine) Incarnation(origin string) uint64 { return e.replicas.Incarnation(origin) }
 
-// Replica returns where the replica of an origin stands, array by array.
+// Replica returns the state of an origin's replica, array by array.
 func (e *Engine) Replica(origin string) []ArrayState { return e.replicas.Arrays(origin) }
 
-// Shown returns the probability that an array of the replica of an origin shows a
-// signature that nobody reported, by what is in it and not, as [ArrayState].Ghost,
-// by its number of keys. Of an array that is not in memory it is 0.
+// Shown returns the probability that an array of an origin's replica shows a signature
+// that nobody reported. It is [ArrayState].Ghost measured by the array's contents
+// instead of its number of keys, and 0 if the array is not in memory.
 func (e *Engine) Shown(origin string, a Array, start uint64) float64 {
 	return e.replicas.Shown(origin, a, start)
 }
 
-// Room reports whether an origin may take the memory for what it sends: of what all
-// replicas may have, a part is kept for each. If not, and merging arrays of several
-// origins makes some, it has that done and later is true: ask again.
+// Room reports whether an origin may use the memory for the data that it sends: each
+// origin has a part of the limit for all replicas. If not, but merging arrays of several
+// origins would free some, it starts that, and later is true: ask again.
 func (e *Engine) Room(origin string, n Need) (now, later bool) { return e.replicas.Room(origin, n) }
 
-// RemoteMemory returns the memory that replicas take.
+// RemoteMemory returns the memory used by replicas.
 func (e *Engine) RemoteMemory() RemoteMemory { return e.replicas.Memory() }
 
-// Keeps reports whether the node takes parts of a generation that started at
-// the given Unix second: it has not expired, and does not lie in the future.
+// Keeps reports whether the node accepts parts of a generation that started at the given
+// Unix second: it has neither expired nor begun in the future.
 func (e *Engine) Keeps(a Array, start uint64) bool {
 	return e.replicas.Book(a).Keeps(e.opts.Now(), start)
 }
@@ -215,9 +212,8 @@ func (e *Engine) Horizon(a Array) uint64 {
 	return uint64(max(e.replicas.Book(a).Oldest(e.opts.Now()).Unix(), 0))
 }
 
-// Floor returns the first start, in Unix seconds, of the generations that the node
-// keeps of its own: [Engine.Horizon], or later if some were given up for want of
-// memory.
+// Floor returns the first start, in Unix seconds, of the node's own generations:
+// [Engine.Horizon], or later if some were dropped for lack of memory.
 func (e *Engine) Floor(a Array) uint64 {
 	own := e.books.Load()
 	if a == ArrayCounts {

@@ -47,7 +47,7 @@ func (a *reportAddition) decide(r *resolve.Resolver) (err error) {
 	return err
 }
 
-// prepare does in the caller's goroutine what a report needs: there is one writer only.
+// prepare does what it can in the caller's goroutine, because there is only one writer.
 func (e *Engine) prepare(r *bulkhead.Report) (*reportAddition, error) {
 	if err := checkReport(r); err != nil {
 		return nil, err
@@ -64,11 +64,11 @@ func (e *Engine) prepare(r *bulkhead.Report) (*reportAddition, error) {
 	return a, nil
 }
 
-// see judges a message that a root reports to have come in: what is spam is no delivery.
+// see judges a message that a root reports as delivered: spam is no delivery.
 func (e *Engine) see(r *bulkhead.Report, seen *resolve.Seen) error {
 	standing, err := e.accounts.Door(r.Reporter)
 	if err != nil || !standing.Root {
-		return nil // the writer says no, or takes it for a claim
+		return nil // the writer refuses it, or counts it as a claim
 	}
 	v := e.seen.Get().(*bulkhead.Verdict)
 	defer e.seen.Put(v)
@@ -84,7 +84,8 @@ func (e *Engine) see(r *bulkhead.Report, seen *resolve.Seen) error {
 	return nil
 }
 
-// unhidden leaves of a report's signatures those that no list hides, of a vote each once.
+// unhidden removes a report's signatures that a list hides and, from a vote, repeated
+// ones.
 func (e *Engine) unhidden(a *reportAddition, maker keys.Maker) {
 	m := &a.message
 	all, white := m.Signatures, e.whitelist.Load()
@@ -114,13 +115,13 @@ func (e *Engine) unhidden(a *reportAddition, maker keys.Maker) {
 		m.Signatures, m.Keys = append(m.Signatures, all[i]), append(m.Keys, k)
 	}
 	if m.Vote == bulkhead.Spam && !bulkhead.Identifies(m.Signatures) {
-		m.Whitelisted += len(m.Signatures) // what it is known by is hidden
+		m.Whitelisted += len(m.Signatures) // all its signatures are hidden
 		m.Signatures, m.Keys = nil, nil
 	}
 }
 
-// samples takes from a sketch what the message says itself: what it is known by later
-// where others hold it.
+// samples takes the message's own samples from a sketch: it is later recognised by them
+// inside other messages.
 func samples(m *resolve.Message, sketch *bulkhead.Signature, maker keys.Maker) {
 	for _, s := range sketch.AppendSamples(nil) {
 		if s.Kind == bulkhead.SampleOwn && len(m.Samples) < maxOwn {

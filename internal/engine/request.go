@@ -11,10 +11,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 )
 
-// A request is something that the writer does for a caller who waits. There are
-// two kinds: additions, which share a journal entry with all others that wait, and
-// changes, each of which is made by itself, between two batches. One of the two is
-// nil.
+// A request is work of the writer for a caller who waits. There are two kinds:
+// additions, which share a journal entry with all others that wait, and changes, each
+// made by itself, between two batches. One of the two is nil.
 type request struct {
 	addition addition
 	change   change
@@ -26,9 +25,9 @@ type request struct {
 type addition interface {
 	// signatures returns how many the addition is about.
 	signatures() int
-	// under returns the secrets that its keys were made with.
+	// under returns the secrets of its keys.
 	under() *keys.Secrets
-	// decide says what the addition does. With an error it does nothing.
+	// decide determines the effects of the addition. With an error it has none.
 	decide(r *resolve.Resolver) error
 }
 
@@ -36,7 +35,7 @@ type addition interface {
 // last.
 type change interface{ do(e *Engine) error }
 
-// An interlude is a change of nothing: a function that runs between two batches.
+// An interlude is a change without an entry: a function that runs between two batches.
 type interlude func()
 
 func (f interlude) do(*Engine) error {
@@ -44,18 +43,18 @@ func (f interlude) do(*Engine) error {
 	return nil
 }
 
-// add hands an addition to the writer and waits until it is durable. If the caller
-// gives up it is counted or not, like one whose answer got lost.
+// add passes an addition to the writer and waits until it is durable. If the caller
+// gives up, it may or may not be counted, as if the answer got lost.
 func (e *Engine) add(ctx context.Context, a addition) error {
 	return e.submit(ctx, &request{addition: a})
 }
 
-// change hands a change to the writer and waits until it is made.
+// change passes a change to the writer and waits until it is made.
 func (e *Engine) change(ctx context.Context, c change) error {
 	return e.submit(ctx, &request{change: c})
 }
 
-// weight returns how much a request adds to a batch, in signatures.
+// weight returns the size of a request in a batch, in signatures.
 func (r *request) weight() int {
 	if r.addition == nil {
 		return 0
@@ -93,11 +92,11 @@ func (e *Engine) submit(ctx context.Context, req *request) error {
 	}
 }
 
-// inTurn has the writer run f between two batches, and waits for it. If it
-// returns an error f has not run and never will: a caller that gives up while f
-// runs still has its result.
+// inTurn makes the writer run f between two batches, and waits for it. If it returns an
+// error, f has not run and never will: a caller that gives up while f runs still gets
+// its result.
 func (e *Engine) inTurn(ctx context.Context, f func()) error {
-	var claimed atomic.Bool // by the writer, which runs f, or by the caller, who does not want it any more
+	var claimed atomic.Bool // by the writer, which runs f, or by the caller, who has given up
 	req := &request{change: interlude(func() {
 		if claimed.CompareAndSwap(false, true) {
 			f()
@@ -113,6 +112,6 @@ func (e *Engine) inTurn(ctx context.Context, f func()) error {
 
 var errClosing = fmt.Errorf("%w: the node is shutting down", bulkhead.ErrReadOnly)
 
-// errOtherSecret says that the network's secret has changed since the keys of an addition
+// errOtherSecret means that the network's secret has changed since an addition's keys
 // were made.
 var errOtherSecret = errors.New("engine: keys of another secret")

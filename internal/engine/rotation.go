@@ -12,7 +12,7 @@ type rotation struct {
 	OpenBlock *book.BlockSpec `json:"open_block,omitempty"`
 	DropTally []uint64        `json:"drop_tally,omitempty"`
 	DropBlock []uint64        `json:"drop_block,omitempty"`
-	// The starts below which generations were given up for want of memory.
+	// The starts below which generations were dropped for lack of memory.
 	TallyFrom uint64 `json:"tally_from,omitempty"`
 	BlockFrom uint64 `json:"block_from,omitempty"`
 }
@@ -66,7 +66,7 @@ func (e *Engine) rotate() error {
 	return nil
 }
 
-// sweep removes the accounts that nobody misses.
+// sweep removes unused self-registered accounts.
 func (e *Engine) sweep(now time.Time) {
 	stale := e.accounts.Stale(now)
 	for _, name := range stale {
@@ -79,7 +79,7 @@ func (e *Engine) sweep(now time.Time) {
 	}
 }
 
-// ahead has the next generations made before they are due.
+// ahead creates the next generations before they are due.
 func (e *Engine) ahead() {
 	v, now := e.view(), e.opts.Now()
 	for _, work := range []func(){e.tally.Ahead(v.tally, now), e.block.Ahead(v.block, now)} {

@@ -9,19 +9,19 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 )
 
-// ballotBytes is how much memory the record of who voted on what takes at most: of
-// some 10,000 votes on whole messages.
+// ballotBytes limits the memory for the record of who voted on what: some 10,000 votes
+// on whole messages.
 const ballotBytes = 32 << 20
 
-// Undone is what [Engine.UndoVotes] did, in signatures and pairs of a text with a link
-// or sender.
+// Undone is the result of [Engine.UndoVotes], in signatures and pairs of a text with a
+// link or sender.
 type Undone struct {
-	Votes   int       // that were taken back
+	Votes   int       // taken back
 	Off, On int       // of these, newly off the blocklist or on it
 	Oldest  time.Time // of all votes that are remembered; zero if there are none
 }
 
-// A retraction is votes of one voice to take back.
+// A retraction takes back votes of one voice.
 type retraction struct {
 	secrets *keys.Secrets
 	voice   string
@@ -38,9 +38,9 @@ func (x *retraction) decide(r *resolve.Resolver) error {
 	return nil
 }
 
-// UndoVotes takes back the votes that a voice, see [trust.Standing], gave at or after
-// a time, as far as they are remembered: a record of a fixed size. What is taken back
-// is durable when UndoVotes returns nil; after an error a part may be.
+// UndoVotes takes back the votes of a voice, see [trust.Standing], at or after a time,
+// as far as they are remembered: the record has a fixed size. The result is durable when
+// UndoVotes returns nil; after an error a part may be.
 func (e *Engine) UndoVotes(ctx context.Context, voice string, since time.Time) (Undone, error) {
 	var u Undone
 	if oldest, n := e.ballots.Oldest(); n > 0 {

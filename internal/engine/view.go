@@ -8,15 +8,14 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
-// books are the node's own books. They never change: whoever changes anything makes
-// new ones.
+// books are the node's own books. They are immutable: a change makes new ones.
 type books struct {
 	tally   book.Book[*book.Tally]
 	block   book.Book[*book.Block]
 	secrets *keys.Secrets // that the generations were made with
 }
 
-// evidence returns what there is to read.
+// evidence returns the view for package evidence.
 func (v view) evidence() evidence.View {
 	out := evidence.View{Tally: v.tally, Block: v.block, Remote: v.remote}
 	if len(v.secrets.IDs) > 1 {
@@ -25,25 +24,25 @@ func (v view) evidence() evidence.View {
 	return out
 }
 
-// A view is what look-ups read: the node's own books, and the replicas of those of
-// others. Neither changes.
+// A view is what look-ups read: the node's own books, and the replicas of others. Both
+// are immutable.
 type view struct {
 	*books
 	remote *replica.View
 }
 
-// view returns what there is at present.
+// view returns the current view.
 func (e *Engine) view() view { return view{e.books.Load(), e.replicas.View()} }
 
-// sources are what look-ups read of a view.
+// sources are the parts of a view that look-ups read.
 type sources struct {
 	*evidence.Sources
 	view      view
 	promotion float64
 }
 
-// sources returns what there is to read at present. They are made anew when the view
-// or the promotion weight has changed.
+// sources returns the current sources. They are made anew when the view or the promotion
+// weight has changed.
 func (e *Engine) sources() *sources {
 	v, promotion := e.view(), e.policy().Promotion
 	if s := e.read.Load(); s != nil && s.view == v && s.promotion == promotion {
@@ -55,8 +54,8 @@ func (e *Engine) sources() *sources {
 	return s
 }
 
-// mature reports whether the node knows what mail usually comes to it. What came before
-// today decides, which changes only where a view does.
+// mature reports whether the node is mature. Only deliveries before today count, so the
+// result changes only with a view.
 func (e *Engine) mature(s *sources) bool {
 	maker := s.view.secrets.Maker()
 	r := evidence.Reader{Keys: maker, Day: e.day()}

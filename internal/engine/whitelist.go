@@ -8,11 +8,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A Whitelist names what is never called spam and whose mail is not counted.
-// Names are compared without regard to case. It must not change once an engine
-// has it; replace it with [Engine.SetWhitelist].
+// A Whitelist names mail that is never called spam and not counted. Names are
+// case-insensitive. It must not change once an engine has it; replace it with
+// [Engine.SetWhitelist].
 type Whitelist struct {
-	proven, claimed origins // entries for what was verified, and for mere claims too
+	proven, claimed origins // entries for verified names, and for unverified ones, too
 	networks        []netip.Prefix
 	dkim            map[string]struct{}
 	signatures      map[bulkhead.Signature]struct{}
@@ -36,8 +36,8 @@ type WhitelistEntries struct {
 	Signatures []string // in the form of bulkhead.ParseSignature
 }
 
-// NewWhitelist returns the whitelist with the given entries, or an error that
-// names the first entry that is not of its form.
+// NewWhitelist returns the whitelist with the given entries, or an error that names the
+// first invalid entry.
 func NewWhitelist(e WhitelistEntries) (*Whitelist, error) {
 	w := &Whitelist{
 		proven: newOrigins(), claimed: newOrigins(),
@@ -101,7 +101,7 @@ func parseNetwork(s string) (netip.Prefix, error) {
 	return p.Masked(), err
 }
 
-// source returns the entry that white-lists mail from s, "" for none.
+// source returns the entry that whitelists mail from s, "" for none.
 func (w *Whitelist) source(s *bulkhead.Source) string {
 	if w == nil {
 		return ""
@@ -195,8 +195,8 @@ func (e *Engine) Whitelisted(source *bulkhead.Source, sigs []bulkhead.Signature)
 	return ""
 }
 
-// hides reports whether nothing is ever told of a signature, whatever was counted
-// before it came into a list, or by peers that have no such entry.
+// hides reports whether nothing is ever shown of a signature, even if it was counted
+// before a list had it, or by peers without that entry.
 func (e *Engine) hides(white *Whitelist, sig *bulkhead.Signature) bool {
 	return e.neverSchemes>>sig.Scheme()&1 != 0 && e.never[*sig] || white.signature(*sig)
 }

@@ -37,8 +37,8 @@ func (e *Engine) write() {
 	}
 }
 
-// gather adds to batch what else waits: the reports that came in while the
-// last entry was being made durable share the next one.
+// gather adds waiting requests to batch: reports that came in while the last entry was
+// being made durable share the next one.
 func (e *Engine) gather(batch []*request) []*request {
 	n := 0
 	for _, req := range batch {
@@ -70,7 +70,7 @@ func (e *Engine) drain(batch []*request) {
 // turn serves one batch.
 func (e *Engine) turn(batch []*request) {
 	if e.opts.Store != nil && e.refusing() == nil {
-		// With relaxed durability the store syncs, and fails, by itself.
+		// With relaxed durability the store syncs, and may fail, by itself.
 		if err := e.opts.Store.Err(); errors.Is(err, store.ErrFailed) {
 			e.fail("sync journal", err)
 		}
@@ -119,7 +119,7 @@ func (e *Engine) addAll(adds []*request) {
 		switch {
 		case req.err == nil:
 			e.counters.reports.Add(1)
-		case req.err != errOtherSecret: // that one comes again
+		case req.err != errOtherSecret: // it is tried again
 			e.counters.refused.Add(1)
 		}
 		req.answer(req.err)
@@ -240,7 +240,7 @@ func (e *Engine) replay(index uint64, data []byte) error {
 	if v, ok := entry.(*votes); ok && e.orphaned(v) {
 		e.doubtEntry(index)
 	}
-	if err := entry.apply(e, index); err != nil { // what it builds on is lost
+	if err := entry.apply(e, index); err != nil { // an entry that it depends on is lost
 		e.opts.Log.Warn("an entry of the journal says nothing without one that is lost", "entry", index, "err", err)
 		e.doubtEntry(index)
 	}

@@ -164,6 +164,17 @@ func (s *Server) routes() []route {
 		s.route("POST /v1/peers/{key}/rollback", "rollbackPeer", "Drop what a peer counted since a time.", admin, s.rollbackPeer,
 			params(key), takes(nil, s.schema(client.Rollback{})), gives(s.schema(client.Peer{}))),
 
+		s.route("POST /v1/peers/{key}/accept", "acceptPeer", "Accept a node that has shown an invitation and waits.", admin, s.acceptPeer, params(key), gives(s.schema(client.Peer{}))),
+		s.route("POST /v1/peers/{key}/refuse", "refusePeer", "Refuse a node that has shown an invitation and waits.", admin, s.refusePeer, params(key), status(http.StatusNoContent)),
+		s.route("GET /v1/invitations", "invitations", "The invitations that are remembered, and who has shown them.", admin, s.invitations, gives(s.schema([]client.Invitation{}))),
+		s.route("POST /v1/invitations", "invite", "Make an invitation into the node's network. Its line is told once, here.", admin, s.invite,
+			takes(nil, s.schema(client.NewInvitation{})), gives(s.schema(client.Invitation{})), status(http.StatusCreated)),
+		s.route("DELETE /v1/invitations/{id}", "withdraw", "Make an invitation void. Who joined with it stays a peer.", admin, s.withdraw,
+			params(&huma.Param{Name: "id", In: "path", Required: true, Description: "ID of the invitation.", Schema: &huma.Schema{Type: "string"}}), status(http.StatusNoContent)),
+		s.route("POST /v1/network/join", "join", "Join the network of an invitation, or say what that would do.", admin, s.join,
+			takes(nil, s.schema(client.Join{})), gives(s.schema(client.Joining{}))),
+		s.route("POST /v1/network/leave", "leave", "Leave the network: drop all peers and take another secret.", admin, s.leave, gives(s.schema(client.Left{}))),
+
 		s.route("GET /healthz", "healthz", "Whether the process runs.", open, s.healthz, givesText()),
 		s.route("GET /readyz", "readyz", "Whether the node takes requests.", open, s.readyz, givesText()),
 	}

@@ -30,7 +30,7 @@ type Peers interface {
 }
 
 // ErrNoMesh says that the node shares with nobody.
-var ErrNoMesh = errors.New("this node shares with nobody: set mesh.mode in its configuration")
+var ErrNoMesh = errors.New("this node shares with nobody: set mesh.mode in its configuration, or have it join a network")
 
 func (s *Server) network(r *request) (client.Network, error) {
 	if s.peers == nil {

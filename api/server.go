@@ -39,6 +39,8 @@ type Options struct {
 	// are none.
 	RateLimits RateLimits
 	Lists      Lists
+	// Pairing brings nodes into networks; nil: /v1/invitations answers 404.
+	Pairing Pairing
 	// Peers manages the nodes with which this one shares; nil: /v1/peers answers 404.
 	Peers Peers
 	// Node describes the node; nil: /v1/node answers 404.
@@ -73,6 +75,7 @@ type Server struct {
 	accounts Accounts
 	users    Users
 	peers    Peers
+	pairing  Pairing
 	node     Node
 	rates    RateLimits
 	lists    Lists
@@ -106,7 +109,7 @@ func New(o Options) (*Server, error) {
 		o.Registry = prometheus.NewRegistry()
 	}
 	s := &Server{
-		house: bulkhead.CounterOf(o.Clearinghouse), read: o.Read, senders: o.Senders, accounts: o.Accounts, users: o.Users, peers: o.Peers, node: o.Node,
+		house: bulkhead.CounterOf(o.Clearinghouse), read: o.Read, senders: o.Senders, accounts: o.Accounts, users: o.Users, peers: o.Peers, pairing: o.Pairing, node: o.Node,
 		rates: o.RateLimits, lists: o.Lists,
 		ready: o.Ready, page: o.Page, advance: o.Advance, log: o.Log,
 		origin: http.NewCrossOriginProtection(), mux: http.NewServeMux(),

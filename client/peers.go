@@ -39,3 +39,40 @@ func (c *Client) RollbackPeer(ctx context.Context, key string, since time.Time) 
 }
 
 func peerPath(key string) string { return "/v1/peers/" + pathSegment(key) }
+
+// Invite makes an invitation into the node's network.
+func (c *Client) Invite(ctx context.Context, n NewInvitation) (*Invitation, error) {
+	return call[*Invitation](ctx, c, exchange{method: "POST", path: "/v1/invitations", body: n})
+}
+
+// Invitations returns the invitations that the node remembers.
+func (c *Client) Invitations(ctx context.Context) ([]Invitation, error) {
+	return call[[]Invitation](ctx, c, exchange{method: "GET", path: "/v1/invitations"})
+}
+
+// Withdraw makes an invitation void. Who joined with it stays a peer.
+func (c *Client) Withdraw(ctx context.Context, id string) error {
+	_, err := call[*struct{}](ctx, c, exchange{method: "DELETE", path: "/v1/invitations/" + pathSegment(id)})
+	return err
+}
+
+// AcceptPeer accepts a node that has shown an invitation and waits.
+func (c *Client) AcceptPeer(ctx context.Context, key string) (*Peer, error) {
+	return call[*Peer](ctx, c, exchange{method: "POST", path: peerPath(key) + "/accept"})
+}
+
+// RefusePeer refuses a node that has shown an invitation and waits.
+func (c *Client) RefusePeer(ctx context.Context, key string) error {
+	_, err := call[*struct{}](ctx, c, exchange{method: "POST", path: peerPath(key) + "/refuse"})
+	return err
+}
+
+// Join has the node join the network of an invitation, or says what that would do.
+func (c *Client) Join(ctx context.Context, j Join) (*Joining, error) {
+	return call[*Joining](ctx, c, exchange{method: "POST", path: "/v1/network/join", body: j})
+}
+
+// Leave has the node leave its network: it drops its peers and takes another secret.
+func (c *Client) Leave(ctx context.Context) (*Left, error) {
+	return call[*Left](ctx, c, exchange{method: "POST", path: "/v1/network/leave"})
+}

@@ -29,7 +29,7 @@ func newPeerCommand() *cobra.Command {
 		RunE: needCommand,
 	}
 	u.flags(cmd.PersistentFlags())
-	cmd.AddCommand(newPeerAdd(&u), newPeerList(&u), newPeerWeigh(&u), newPeerEvict(&u), newPeerRollback(&u))
+	cmd.AddCommand(newPeerAdd(&u), newPeerList(&u), newPeerWeigh(&u), newPeerEvict(&u), newPeerRollback(&u), newPeerRequests(&u), newPeerAccept(&u), newPeerRefuse(&u))
 	return cmd
 }
 

@@ -8,7 +8,7 @@ import (
 
 // Mesh is the section [mesh].
 type Mesh struct {
-	Mode        string   `toml:"mode" doc:"\"off\": the node counts alone;\n\"hub\": it runs the broker for itself and its peers;\n\"join\": it connects to the hubs of servers;\n\"external\": it uses NATS servers with JetStream that somebody else runs"`
+	Mode        string   `toml:"mode" doc:"\"off\": the node counts alone, unless it has joined a network with \"bulkhead join\";\n\"hub\": it runs the broker for itself and its peers;\n\"join\": it connects to the hubs of servers;\n\"external\": it uses NATS servers with JetStream that somebody else runs"`
 	Listen      string   `toml:"listen" doc:"address of a hub (TCP, always TLS): \"host:port\""`
 	Servers     []string `toml:"servers" doc:"mode \"join\" (and further hubs of a hub): \"host:port\" of each hub, all are used\nat once; mode \"external\": URLs of the cluster's servers, \"tls://host:4222\""`
 	Role        string   `toml:"role" doc:"\"both\"; \"subscribe\": count peers and publish nothing; \"publish\": publish and\ncount no peer (a spam trap)"`

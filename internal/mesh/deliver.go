@@ -110,7 +110,7 @@ func (r *receiver) foreign(ctx context.Context, a arrival) {
 		s.network, s.networkAt = a.network, r.m.opts.Now()
 	})
 	if first {
-		r.m.opts.Log.Error("ALERT: peer has another network secret, so nothing is shared: one of the two nodes must be made anew with \"network new --secret-file\"",
+		r.m.opts.Log.Error("ALERT: peer has another network secret, so nothing is shared: one of the two nodes must leave its network and join that of the other by invitation",
 			"peer", p.label(), "its_network", a.network, "this_network", newNames(r.m.opts.KeyID).net)
 		r.m.sender.greet(ctx) // so that it hears the same at once
 	}

@@ -54,6 +54,14 @@ func (m *Mesh) connect(ctx context.Context) error {
 		}
 		b.owner = true
 		m.buses = append(m.buses, b)
+		err = b.servePairing(func(id string, from hint, box []byte) []byte {
+			wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), brokerWait)
+			defer cancel()
+			return m.pair(wait, id, from, box)
+		})
+		if err != nil {
+			return fmt.Errorf("mesh: %w", err)
+		}
 		return m.join(o.Servers)
 	case Join:
 		if len(o.Servers) == 0 {
@@ -114,6 +122,11 @@ func (m *Mesh) external() error {
 // since the broker may be a peer that knows only the old key.
 func (m *Mesh) signIn() nats.Option {
 	id := m.opts.Identity
+	return signIn(id, id.proof.text())
+}
+
+// signIn proves a key to a broker and shows it a token.
+func signIn(id *Identity, token string) nats.Option {
 	return func(o *nats.Options) error {
 		o.Nkey = id.ID()
 		o.SignatureCB = func(nonce []byte) ([]byte, error) {
@@ -126,7 +139,7 @@ func (m *Mesh) signIn() nats.Option {
 			}
 			return ed25519.Sign(id.private, nonce), nil
 		}
-		o.Token = id.proof.text()
+		o.Token = token
 		return nil
 	}
 }
@@ -283,6 +296,14 @@ func (d doorkeeper) Check(c server.ClientAuthentication) bool {
 	}
 	if key == d.m.opts.Identity.public {
 		c.RegisterUser(&server.User{Username: o.Nkey})
+		return true
+	}
+	if id, ok := strings.CutPrefix(o.Token, tokenInvitation); ok && d.m.invited(id) {
+		// It may ask to join, and nothing else.
+		c.RegisterUser(&server.User{Username: o.Nkey, Permissions: &server.Permissions{
+			Publish:   &server.SubjectPermission{Allow: []string{pairSubject(id, key.hint())}},
+			Subscribe: &server.SubjectPermission{Allow: []string{inbox(key.hint()) + ".>"}},
+		}})
 		return true
 	}
 	if !d.m.known(key, o.Token) {

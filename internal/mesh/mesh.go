@@ -33,6 +33,7 @@ type Mesh struct {
 	strange refusals  // of senders that are no peers
 	twin    time.Time // when another server was last heard that uses this node's key
 
+	pairing  pairing
 	sender   *sender
 	receiver *receiver
 	done     sync.WaitGroup // of readings that the receiver has begun
@@ -72,6 +73,9 @@ func prepare(ctx context.Context, opts Options) (*Mesh, error) {
 		m.members[p.key.hint()] = &member{peer: *p, stats: newStats()}
 	}
 	if m.state, err = loadState(opts.Dir); err != nil {
+		return nil, err
+	}
+	if err := m.loadInvitations(); err != nil {
 		return nil, err
 	}
 	if err := m.begin(); err != nil {

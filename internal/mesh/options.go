@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
@@ -59,9 +60,12 @@ const (
 type Options struct {
 	Dir      string    // required: folder of the mesh's own state
 	Identity *Identity // required
-	Engine   Engine    // required; it has taken no report since it was opened
+	Engine   Engine    // required; no other mesh uses it, or the one before has closed
 	KeyID    uint64    // required: id of the network's key
-	Store    string    // incarnation of the store; a new one means that it was restored
+	// Secret is that key, which a hub tells those who join by invitation; zero: nobody is
+	// invited.
+	Secret filter.Secret
+	Store  string // incarnation of the store; a new one means that it was restored
 	// Unsynced says that reports are acknowledged before they are on disk.
 	Unsynced bool
 	Name     string // of the node, for people

@@ -103,6 +103,26 @@ func loadPeers(dir string) ([]*peer, error) {
 	return list, nil
 }
 
+// Befriend puts a peer on the list of a node whose mesh folder is dir, and that does not
+// share at the moment. One that is on the list stays as it is.
+func Befriend(dir, id, name string, weight float64, now time.Time) error {
+	key, err := parsePublic(id)
+	if err != nil {
+		return fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
+	}
+	if err := checkPeer(name, weight); err != nil {
+		return err
+	}
+	list, err := loadPeers(dir)
+	if err != nil || slices.ContainsFunc(list, func(p *peer) bool { return p.key.hint() == key.hint() }) {
+		return err
+	}
+	if len(list) >= maxPeers {
+		return fmt.Errorf("%w: mesh: %d peers, limit %d", bulkhead.ErrOverLimit, len(list), maxPeers)
+	}
+	return savePeers(dir, append(list, &peer{ID: id, Name: name, Weight: weight, Added: now.UTC().Truncate(time.Second), key: key}))
+}
+
 func savePeers(dir string, list []*peer) error {
 	data, err := json.MarshalIndent(list, "", "\t")
 	if err != nil {

@@ -2,7 +2,14 @@ package node
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,23 +22,94 @@ import (
 // meshFolder is where the node keeps its key, its peers and a hub's broker.
 const meshFolder = "mesh"
 
+// joinedFile is where the node keeps the hubs of the network that it joined by invitation.
+const joinedFile = "joined.json"
+
+// A joined is the content of that file.
+type joined struct {
+	Hubs []string `json:"hubs"`
+}
+
+// maxServers is how many hubs a node connects to.
+const maxServers = 16
+
+func (n *Node) meshFolder() string { return filepath.Join(n.dir, meshFolder) }
+
+// joined returns what the node joined by invitation.
+func (n *Node) joined() (j joined, err error) {
+	data, err := os.ReadFile(filepath.Join(n.meshFolder(), joinedFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return j, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &j)
+	}
+	if err != nil {
+		return j, fmt.Errorf("%s: %w", joinedFile, err)
+	}
+	return j, nil
+}
+
+// sharing is the part of a node that shares, which may begin, end and begin anew while
+// the node runs.
+type sharing struct {
+	mu     sync.Mutex
+	mesh   *mesh.Mesh // nil: the node shares with nobody
+	end    func()     // of what the mesh runs by itself
+	stop   func()     // ends its Run and waits for it; nil while that does not run
+	serves bool
+	over   bool // the node is stopping
+	failed chan error
+}
+
 // startMesh connects the node to its peers, unless it shares with nobody.
 func (n *Node) startMesh(ctx context.Context, st *stage) error {
+	n.sharing.failed = make(chan error, 1)
+	n.sharing.mu.Lock()
+	defer n.sharing.mu.Unlock()
+	if err := n.openMesh(ctx); err != nil {
+		return err
+	}
+	st.tasks = []task{{name: "mesh", run: n.share}}
+	st.close = func(context.Context) error {
+		n.sharing.mu.Lock()
+		defer n.sharing.mu.Unlock()
+		return n.closeMesh()
+	}
+	return nil
+}
+
+// openMesh connects the node as the configuration and what it joined say. The caller
+// holds the lock.
+func (n *Node) openMesh(ctx context.Context) error {
 	cfg := n.cfg.Load()
 	c := &cfg.Mesh
-	if c.Mode == "off" {
+	by, err := n.joined()
+	if err != nil {
+		return err
+	}
+	mode, servers := c.Mode, c.Servers
+	if len(by.Hubs) > 0 && mode != string(mesh.External) {
+		if mode == "off" {
+			mode, servers = string(mesh.Join), nil
+		}
+		servers = append(slices.Clone(servers), by.Hubs...)
+		slices.Sort(servers)
+		servers = slices.Compact(servers)
+	}
+	if mode == "off" {
 		return nil
 	}
-	dir := filepath.Join(n.dir, meshFolder)
+	dir := n.meshFolder()
 	id, err := mesh.OpenIdentity(dir)
 	if err != nil {
 		return err
 	}
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx)) // of what mesh runs by itself
 	m, err := mesh.Open(ctx, mesh.Options{
-		Dir: dir, Identity: id, Engine: n.engine, KeyID: n.secret().ID(),
+		Dir: dir, Identity: id, Engine: n.engine, KeyID: n.secret().ID(), Secret: n.secret(),
 		Store: n.store.Manifest().Incarnation, Unsynced: cfg.Node.Durability != "always", Name: meshName(cfg.Node.Name),
-		Mode: mesh.Mode(c.Mode), Role: mesh.Role(c.Role), Listen: c.Listen, Servers: c.Servers,
+		Mode: mesh.Mode(mode), Role: mesh.Role(c.Role), Listen: c.Listen, Servers: servers,
 		Credentials: c.Credentials, CA: c.CA,
 		Interval: time.Duration(c.Interval), Heartbeat: time.Duration(c.Heartbeat),
 		MaxAdds: c.MaxAdds, MaxListings: c.MaxListings,
@@ -41,21 +119,91 @@ func (n *Node) startMesh(ctx context.Context, st *stage) error {
 		end()
 		return err
 	}
+	n.sharing.mesh, n.sharing.end = m, end
 	n.peers.mesh.Store(m)
-	n.log.Info("sharing", "mode", c.Mode, "role", c.Role, "key", id.ID(), "peers", len(m.Status().Peers))
-	st.tasks = []task{{name: "mesh", run: m.Run}}
-	st.close = func(context.Context) error {
-		defer end()
-		return m.Close()
+	if n.sharing.serves {
+		n.runMesh()
 	}
+	n.log.Info("sharing", "mode", mode, "role", c.Role, "key", id.ID(), "network", fingerprint(n.secret()), "peers", len(m.Status().Peers))
 	return nil
+}
+
+// runMesh runs the mesh until closeMesh. The caller holds the lock.
+func (n *Node) runMesh() {
+	m := n.sharing.mesh
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err := m.Run(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			err = errors.New("node: mesh ended by itself")
+		}
+		select {
+		case n.sharing.failed <- err:
+		default:
+		}
+	}()
+	n.sharing.stop = func() {
+		cancel()
+		<-done
+	}
+}
+
+// quietMesh ends what the mesh runs: peers have been told what there was. The caller holds
+// the lock.
+func (n *Node) quietMesh() {
+	if n.sharing.stop != nil {
+		n.sharing.stop()
+		n.sharing.stop = nil
+	}
+}
+
+// closeMesh disconnects the node. The caller holds the lock.
+func (n *Node) closeMesh() error {
+	s := &n.sharing
+	if s.mesh == nil {
+		return nil
+	}
+	n.quietMesh()
+	n.peers.mesh.Store(nil)
+	err := s.mesh.Close()
+	s.end()
+	s.mesh = nil
+	return err
+}
+
+// share shares until ctx ends.
+func (n *Node) share(ctx context.Context) error {
+	n.sharing.mu.Lock()
+	n.sharing.serves = true
+	if n.sharing.mesh != nil {
+		n.runMesh()
+	}
+	n.sharing.mu.Unlock()
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-n.sharing.failed:
+	}
+	n.sharing.mu.Lock()
+	defer n.sharing.mu.Unlock()
+	n.sharing.serves, n.sharing.over = false, true
+	n.quietMesh()
+	return err
 }
 
 // meshName is what the node tells peers of its name: as much as they take.
 func meshName(name string) string { return name[:min(len(name), 64)] }
 
 // peers manages the node's peers for the API: [api.Peers].
-type peers struct{ mesh atomic.Pointer[mesh.Mesh] }
+type peers struct {
+	node *Node
+	mesh atomic.Pointer[mesh.Mesh]
+}
 
 func (p *peers) get() (*mesh.Mesh, error) {
 	if m := p.mesh.Load(); m != nil {

@@ -45,6 +45,7 @@ type Node struct {
 	mta       *mta
 	book      *accounts // one for all doors: its lock orders their changes
 	peers     peers     // that the node shares with
+	sharing   sharing   // how
 	opened    []*opened // doors
 	registry  *prometheus.Registry
 	rate      door.Source // of a client of any front door but HTTP, which has its own
@@ -86,6 +87,7 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 		n.mending = &mending{aside: asideFolder(o.Dir)}
 	}
 	n.book = &accounts{core: n.core}
+	n.peers.node = n
 	n.rate.Set(doorLimits(o.Config.Limits))
 	for _, st := range n.order() {
 		n.stages = append(n.stages, st)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -89,6 +90,9 @@ func (n *core) rekey(ctx context.Context, secret filter.Secret) error {
 	}
 	n.past = past
 	n.present.Store(&secret)
+	n.stateMu.Lock()
+	n.stateAt = time.Time{} // it names the network
+	n.stateMu.Unlock()
 	return nil
 }
 

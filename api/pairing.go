@@ -1,0 +1,130 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/bulkhead-mail/bulkhead/client"
+)
+
+// Pairing brings nodes into networks. Errors wrap the sentinels of package bulkhead, or
+// are a [client.Problem]; changes are durable when a method returns. Methods may be called
+// concurrently.
+type Pairing interface {
+	// Invite makes an invitation. It returns an error that wraps [ErrNoMesh] if the
+	// node shares nothing.
+	Invite(ctx context.Context, n client.NewInvitation) (client.Invitation, error)
+	// Invitations returns those that are remembered, without their lines.
+	Invitations(ctx context.Context) ([]client.Invitation, error)
+	// Withdraw makes an invitation void.
+	Withdraw(ctx context.Context, id string) error
+	// Decide accepts or refuses a node that has shown an invitation and waits.
+	Decide(ctx context.Context, key string, accept bool) error
+	// Join joins the network of an invitation.
+	Join(ctx context.Context, j client.Join) (client.Joining, error)
+	// Leave leaves it.
+	Leave(ctx context.Context) (client.Left, error)
+}
+
+// noMesh is the error of a node that shares with nobody, as clients are told it.
+func noMesh(err error) error {
+	if errors.Is(err, ErrNoMesh) {
+		return newProblem(http.StatusNotFound, ErrNoMesh.Error())
+	}
+	return err
+}
+
+// pairs returns who brings nodes into networks.
+func (s *Server) pairs() (Pairing, error) {
+	if s.pairing == nil {
+		return nil, noMesh(ErrNoMesh)
+	}
+	return s.pairing, nil
+}
+
+func (s *Server) invite(r *request) (any, error) {
+	n, err := one[client.NewInvitation](r)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.pairs()
+	if err != nil {
+		return nil, err
+	}
+	v, err := p.Invite(r.Context(), n)
+	if err != nil {
+		return nil, noMesh(err)
+	}
+	r.did = []any{"invitation", v.ID, "name", v.Name, "weight", v.Weight, "uses", v.Uses}
+	return &v, nil
+}
+
+func (s *Server) invitations(r *request) (any, error) {
+	p, err := s.pairs()
+	if err != nil {
+		return nil, err
+	}
+	list, err := p.Invitations(r.Context())
+	if list == nil {
+		list = []client.Invitation{}
+	}
+	return list, noMesh(err)
+}
+
+func (s *Server) withdraw(r *request) (any, error) {
+	p, err := s.pairs()
+	if err != nil {
+		return nil, err
+	}
+	r.did = []any{"invitation", r.PathValue("id")}
+	return nil, noMesh(p.Withdraw(r.Context(), r.PathValue("id")))
+}
+
+func (s *Server) acceptPeer(r *request) (any, error) {
+	if err := s.decidePeer(r, true); err != nil {
+		return nil, err
+	}
+	return s.peer(r, r.PathValue("key"))
+}
+
+func (s *Server) refusePeer(r *request) (any, error) { return nil, s.decidePeer(r, false) }
+
+func (s *Server) decidePeer(r *request, accept bool) error {
+	p, err := s.pairs()
+	if err != nil {
+		return err
+	}
+	r.did = []any{"peer", r.PathValue("key")}
+	return noMesh(p.Decide(r.Context(), r.PathValue("key"), accept))
+}
+
+func (s *Server) join(r *request) (any, error) {
+	j, err := one[client.Join](r)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.pairs()
+	if err != nil {
+		return nil, err
+	}
+	out, err := p.Join(r.Context(), j)
+	if err != nil {
+		return nil, err
+	}
+	r.did = []any{"network", out.Network, "inviter", out.Inviter, "state", out.State}
+	return &out, nil
+}
+
+func (s *Server) leave(r *request) (any, error) {
+	p, err := s.pairs()
+	if err != nil {
+		return nil, err
+	}
+	out, err := p.Leave(r.Context())
+	if err != nil {
+		return nil, noMesh(err)
+	}
+	r.did = []any{"network", out.Network}
+	return &out, nil
+}

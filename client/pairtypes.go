@@ -1,0 +1,58 @@
+package client
+
+import "time"
+
+// A NewInvitation says whom a node invites into its network.
+type NewInvitation struct {
+	Name    string   `json:"name,omitempty" maxLength:"64" doc:"Of who is invited, as this node will call him."`
+	Weight  float64  `json:"weight" minimum:"0" maximum:"1" doc:"With which this node will count him."`
+	Seconds float64  `json:"lifetime_seconds,omitempty" minimum:"0" maximum:"7776000" doc:"For which the invitation is good; absent: two days."`
+	Uses    int      `json:"uses,omitempty" minimum:"0" maximum:"1024" doc:"How many nodes may join with it; absent: one."`
+	Accept  bool     `json:"accept,omitempty" doc:"Who shows it joins at once. Else somebody has to accept him."`
+	Hubs    []string `json:"hubs,omitempty" maxItems:"8" doc:"Where this node is found, host:port each; absent: the host's name and the port of mesh.listen."`
+}
+
+// An Invitation is one that a node has made.
+type Invitation struct {
+	ID      string    `json:"id"`
+	Line    string    `json:"line,omitempty" doc:"What to hand over: a secret. It is told once, when the invitation is made."`
+	Name    string    `json:"name,omitempty"`
+	Weight  float64   `json:"weight"`
+	Uses    int       `json:"uses"`
+	Accept  bool      `json:"accept"`
+	Expires time.Time `json:"expires"`
+	Joiners []Joiner  `json:"joiners" doc:"Who has shown it."`
+}
+
+// A Joiner is a node that has shown an invitation.
+type Joiner struct {
+	Key   string    `json:"key"`
+	Name  string    `json:"name,omitempty" doc:"What it calls itself."`
+	At    time.Time `json:"at"`
+	State string    `json:"state" enum:"waiting,accepted,refused"`
+}
+
+// A Join is a request to join a network.
+type Join struct {
+	Line   string  `json:"line" maxLength:"4096" doc:"The invitation."`
+	Weight float64 `json:"weight" minimum:"0" maximum:"1" doc:"With which this node will count its inviter."`
+	Dry    bool    `json:"dry,omitempty" doc:"Only say what would happen."`
+}
+
+// A Joining is what becomes of a request to join.
+type Joining struct {
+	State   string    `json:"state" enum:"possible,waiting,joined" doc:"Waiting: the inviter has to accept; ask again."`
+	Network string    `json:"network" doc:"Fingerprint of the network."`
+	Inviter string    `json:"inviter" doc:"Its key."`
+	Name    string    `json:"name,omitempty" doc:"What the inviter calls itself."`
+	Hubs    []string  `json:"hubs"`
+	Expires time.Time `json:"expires"`
+	From    string    `json:"from_network" doc:"Fingerprint of the network that this node is in, or was in before."`
+	Rekey   bool      `json:"rekey" doc:"Whether this node has to change the secret that signatures are hashed with. What it has counted then answers under the former secret until it expires."`
+}
+
+// A Left says what leaving a network did.
+type Left struct {
+	Network string `json:"network" doc:"Fingerprint of the secret that the node has now."`
+	Peers   int    `json:"peers" doc:"Peers whose counts were dropped."`
+}

@@ -1,0 +1,331 @@
+package mesh
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+const (
+	invitationsFile = "invitations.json"
+	maxInvitations  = 256
+	maxLifetime     = 90 * 24 * time.Hour
+	// keepInvitation is how long an invitation is remembered after it has expired, so
+	// that who shows it is told why it is of no use.
+	keepInvitation = 30 * 24 * time.Hour
+	// maxClocksApart is how far the clocks of a node that joins and of its inviter may
+	// differ: generations follow the clock.
+	maxClocksApart = 5 * time.Minute
+)
+
+// A NewInvitation says whom a node invites, and to what.
+type NewInvitation struct {
+	Name     string        // of who is invited, for people; "" for what he calls himself
+	Weight   float64       // with which he is counted here, 0 to 1
+	Uses     int           // how many nodes may join with it; 0: one
+	Accept   bool          // who shows it joins at once, and nobody needs to accept him
+	Lifetime time.Duration // from now; 0: two days
+	Hubs     []string      // where this node is found: "host:port"
+}
+
+// InvitationStatus is the state of an invitation.
+type InvitationStatus struct {
+	ID      string
+	Name    string
+	Weight  float64
+	Uses    int
+	Accept  bool
+	Expires time.Time
+	Joined  []Joiner // who showed it
+}
+
+// A Joiner is a node that has shown an invitation.
+type Joiner struct {
+	Key   string    `json:"key"`
+	Name  string    `json:"name,omitempty"`
+	At    time.Time `json:"at"` // when first
+	State string    `json:"state"`
+}
+
+// An invite is an invitation as its inviter keeps it.
+type invite struct {
+	ID      string    `json:"id"`
+	Secret  []byte    `json:"secret"`
+	Name    string    `json:"name,omitempty"`
+	Weight  float64   `json:"weight"`
+	Uses    int       `json:"uses"`
+	Accept  bool      `json:"accept,omitempty"`
+	Expires time.Time `json:"expires"`
+	Joiners []Joiner  `json:"joiners,omitempty"`
+}
+
+// A pairing is the invitations of a node.
+type pairing struct {
+	mu   sync.Mutex
+	list []*invite
+}
+
+func (m *Mesh) loadInvitations() error {
+	data, err := os.ReadFile(filepath.Join(m.opts.Dir, invitationsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &m.pairing.list)
+	}
+	if err != nil {
+		return fmt.Errorf("mesh: %s: %w", invitationsFile, err)
+	}
+	m.pairing.list = slices.DeleteFunc(m.pairing.list, func(v *invite) bool { return v == nil || len(v.Secret) != secretBytes })
+	return nil
+}
+
+// ForgetInvitations makes all invitations void of a node whose mesh folder is dir, and that
+// does not share at the moment: it is about to enter another network.
+func ForgetInvitations(dir string) error {
+	if err := os.Remove(filepath.Join(dir, invitationsFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("mesh: %w", err)
+	}
+	return nil
+}
+
+// saveInvitations writes the list, without what is long over. The caller holds its lock.
+func (m *Mesh) saveInvitations() error {
+	now := m.opts.Now()
+	m.pairing.list = slices.DeleteFunc(m.pairing.list, func(v *invite) bool { return now.Sub(v.Expires) > keepInvitation })
+	data, err := json.Marshal(m.pairing.list)
+	if err != nil {
+		return fmt.Errorf("mesh: %w", err)
+	}
+	return writeFile(filepath.Join(m.opts.Dir, invitationsFile), data)
+}
+
+// Invite makes an invitation to the network and returns its line. Only a hub can, to
+// which others can connect who are no peers yet: of another node the error wraps
+// [bulkhead.ErrForbidden].
+func (m *Mesh) Invite(n NewInvitation) (line string, s InvitationStatus, err error) {
+	if m.opts.Mode != Hub || m.opts.Secret.ID() != m.opts.KeyID {
+		return "", s, fmt.Errorf("%w: mesh: a node in mode %q invites nobody: have it done on a hub of the network", bulkhead.ErrForbidden, m.opts.Mode)
+	}
+	n.Uses, n.Lifetime = max(n.Uses, 1), cmp.Or(n.Lifetime, 48*time.Hour)
+	if err := checkPeer(n.Name, n.Weight); err != nil {
+		return "", s, err
+	}
+	if n.Uses > maxPeers || n.Lifetime < time.Minute || n.Lifetime > maxLifetime {
+		return "", s, fmt.Errorf("%w: mesh: an invitation for %d nodes and %v, want 1 to %d, and 1m to %v", bulkhead.ErrMalformed, n.Uses, n.Lifetime, maxPeers, maxLifetime)
+	}
+	name := m.opts.Name
+	v := &Invitation{
+		Network: m.opts.Secret.ID(), Inviter: m.opts.Identity.ID(), Name: name, Hubs: n.Hubs,
+		Expires: m.opts.Now().Add(n.Lifetime).UTC().Truncate(time.Second), secret: newInvitationSecret(),
+	}
+	if line, err = v.Line(); err != nil {
+		return "", s, err
+	}
+	x := &invite{ID: v.id(), Secret: v.secret[:], Name: n.Name, Weight: n.Weight, Uses: n.Uses, Accept: n.Accept, Expires: v.Expires}
+	m.pairing.mu.Lock()
+	defer m.pairing.mu.Unlock()
+	if len(m.pairing.list) >= maxInvitations {
+		return "", s, fmt.Errorf("%w: mesh: %d invitations, limit %d: withdraw some", bulkhead.ErrOverLimit, len(m.pairing.list), maxInvitations)
+	}
+	m.pairing.list = append(m.pairing.list, x)
+	if err := m.saveInvitations(); err != nil {
+		m.pairing.list = m.pairing.list[:len(m.pairing.list)-1]
+		return "", s, err
+	}
+	m.opts.Log.Info("invitation made", "invitation", x.ID, "for", n.Name, "weight", n.Weight, "uses", n.Uses, "expires", v.Expires)
+	return line, x.status(), nil
+}
+
+func (v *invite) status() InvitationStatus {
+	return InvitationStatus{ID: v.ID, Name: v.Name, Weight: v.Weight, Uses: v.Uses, Accept: v.Accept, Expires: v.Expires, Joined: slices.Clone(v.Joiners)}
+}
+
+// Invitations returns the invitations that are remembered.
+func (m *Mesh) Invitations() (out []InvitationStatus) {
+	m.pairing.mu.Lock()
+	defer m.pairing.mu.Unlock()
+	for _, v := range m.pairing.list {
+		out = append(out, v.status())
+	}
+	return out
+}
+
+// Withdraw makes an invitation void. Who has joined with it stays a peer.
+func (m *Mesh) Withdraw(id string) error {
+	m.pairing.mu.Lock()
+	defer m.pairing.mu.Unlock()
+	i := slices.IndexFunc(m.pairing.list, func(v *invite) bool { return v.ID == id })
+	if i < 0 {
+		return fmt.Errorf("%w: mesh: no invitation %.80q", bulkhead.ErrMalformed, id)
+	}
+	m.pairing.list = slices.Delete(m.pairing.list, i, i+1)
+	return m.saveInvitations()
+}
+
+// Decide accepts or refuses a node that has shown an invitation and waits. One that is
+// accepted is a peer from now on, and learns of it when it asks again.
+func (m *Mesh) Decide(ctx context.Context, key string, accept bool) error {
+	m.pairing.mu.Lock()
+	defer m.pairing.mu.Unlock()
+	for _, v := range m.pairing.list {
+		for i := range v.Joiners {
+			j := &v.Joiners[i]
+			if j.Key != key || j.State != pairWaiting {
+				continue
+			}
+			if !accept {
+				j.State = pairRefused
+				return m.saveInvitations()
+			}
+			if v.accepted() >= v.Uses {
+				return fmt.Errorf("%w: mesh: invitation %s was used by others", bulkhead.ErrOverLimit, v.ID)
+			}
+			return m.accept(ctx, v, j)
+		}
+	}
+	return fmt.Errorf("%w: mesh: no node with the key %.80q waits", bulkhead.ErrMalformed, key)
+}
+
+// invited reports whether there is an invitation of that ID: who names it knows its line.
+func (m *Mesh) invited(id string) bool {
+	m.pairing.mu.Lock()
+	defer m.pairing.mu.Unlock()
+	return slices.ContainsFunc(m.pairing.list, func(v *invite) bool { return v.ID == id })
+}
+
+func (v *invite) accepted() (n int) {
+	for _, j := range v.Joiners {
+		if j.State == pairAccepted {
+			n++
+		}
+	}
+	return n
+}
+
+// accept makes a joiner a peer. The caller holds the lock of the pairing.
+func (m *Mesh) accept(ctx context.Context, v *invite, j *Joiner) error {
+	key, err := parsePublic(j.Key)
+	if err != nil {
+		return err
+	}
+	if _, known := m.find(key.hint()); !known {
+		if err := m.AddPeer(ctx, j.Key, cmp.Or(v.Name, j.Name), v.Weight); err != nil {
+			return err
+		}
+	}
+	j.State = pairAccepted
+	if err := m.saveInvitations(); err != nil {
+		return err
+	}
+	m.opts.Log.Warn("a node has joined by invitation", "invitation", v.ID, "peer", cmp.Or(v.Name, j.Name), "key", j.Key, "weight", v.Weight)
+	return nil
+}
+
+// pair answers a request to join that names an invitation.
+func (m *Mesh) pair(ctx context.Context, id string, from hint, box []byte) []byte {
+	m.pairing.mu.Lock()
+	defer m.pairing.mu.Unlock()
+	i := slices.IndexFunc(m.pairing.list, func(v *invite) bool { return v.ID == id })
+	if i < 0 {
+		return m.turnAway(id, from, "no such invitation: it was withdrawn, or expired long ago")
+	}
+	v := m.pairing.list[i]
+	secret := [secretBytes]byte(v.Secret)
+	q, key, err := openRequest(secret, id, box)
+	if err == nil && key.hint() != from {
+		err = errors.New("mesh: request to join: sent under the name of another key")
+	}
+	if err != nil {
+		return m.turnAway(id, from, err.Error())
+	}
+	r := m.decide(ctx, v, &q)
+	r.Clock, r.Name = m.opts.Now().UTC(), m.opts.Name
+	reply, err := sealReply(secret, id, &q, r)
+	if err != nil {
+		return m.turnAway(id, from, err.Error())
+	}
+	return reply
+}
+
+// turnAway refuses what cannot be answered in secret.
+func (m *Mesh) turnAway(id string, from hint, why string) []byte {
+	m.mu.Lock()
+	first := m.strange.add(reasonInvitation, why)
+	m.mu.Unlock()
+	if first {
+		m.opts.Log.Warn("request to join refused; others are only counted", "invitation", id, "key", from, "why", why)
+	}
+	out, err := json.Marshal(pairEnvelope{Why: why})
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+// decide says what becomes of a request. What it says about an invitation that is no good
+// is logged here, too: each time, since only who has the line is heard.
+func (m *Mesh) decide(ctx context.Context, v *invite, q *pairRequest) *pairReply {
+	refuse := func(format string, args ...any) *pairReply {
+		why := fmt.Sprintf(format, args...)
+		m.opts.Log.Error("ALERT: a node that shows an invitation is refused", "invitation", v.ID, "for", v.Name, "key", q.Key, "name", q.Name, "why", why)
+		return &pairReply{State: pairRefused, Why: why}
+	}
+	now := m.opts.Now()
+	i := slices.IndexFunc(v.Joiners, func(j Joiner) bool { return j.Key == q.Key })
+	switch apart := q.Clock.Sub(now); {
+	case now.After(v.Expires):
+		return refuse("the invitation expired at %s; it is %s here", v.Expires.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	case apart.Abs() > maxClocksApart:
+		return refuse("the clocks are %v apart: it is %s at the node that joins and %s at its inviter; set the one that is wrong",
+			apart.Abs().Round(time.Second), q.Clock.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	case q.Key == m.opts.Identity.ID():
+		return refuse("the invitation is this node's own")
+	case i >= 0 && v.Joiners[i].State == pairRefused:
+		return &pairReply{State: pairRefused, Why: "the inviter has refused this node"}
+	case i < 0 && v.accepted() >= v.Uses:
+		last := v.Joiners[slices.IndexFunc(v.Joiners, func(j Joiner) bool { return j.State == pairAccepted })]
+		return refuse("the invitation was used already, by %s at %s: if that was not you, somebody else has the line", last.Key, last.At.UTC().Format(time.RFC3339))
+	case i < 0 && len(v.Joiners) >= 2*v.Uses+8:
+		return refuse("too many nodes have shown the invitation")
+	}
+	if i < 0 {
+		i = len(v.Joiners)
+		v.Joiners = append(v.Joiners, Joiner{Key: q.Key, Name: q.Name, At: now.UTC().Truncate(time.Second), State: pairWaiting})
+		if err := m.saveInvitations(); err != nil {
+			v.Joiners = v.Joiners[:i]
+			return refuse("%v", err)
+		}
+		if !v.Accept {
+			m.opts.Log.Warn("a node wants to join: see \"bulkhead peer requests\"", "invitation", v.ID, "for", v.Name, "key", q.Key, "name", q.Name)
+		}
+	}
+	j := &v.Joiners[i]
+	if j.State == pairWaiting && v.Accept {
+		if err := m.accept(ctx, v, j); err != nil {
+			return refuse("%v", err)
+		}
+	}
+	if j.State != pairAccepted {
+		return &pairReply{State: pairWaiting}
+	}
+	if key, err := parsePublic(q.Key); err != nil {
+		return refuse("%v", err)
+	} else if _, still := m.find(key.hint()); !still {
+		return refuse("the inviter has evicted this node")
+	}
+	return &pairReply{State: pairAccepted, Secret: m.opts.Secret[:]}
+}
+
+// reasonInvitation counts requests to join that cannot be answered.
+const reasonInvitation = "invitation refused"

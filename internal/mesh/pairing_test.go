@@ -1,0 +1,228 @@
+package mesh
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// A host is a hub that invites.
+type host struct {
+	*Mesh
+	log     lockedBuffer
+	address string
+	clock   atomic.Int64
+}
+
+// now is what the hub's clock shows, which tests set.
+func (h *host) now() time.Time { return time.Unix(0, h.clock.Load()) }
+
+func newHost(t *testing.T) *host {
+	t.Helper()
+	h := &host{address: freePort(t)}
+	h.clock.Store(time.Now().UnixNano())
+	dir, id := identity(t)
+	o := quick(Options{Dir: dir, Identity: id, KeyID: testSecret.ID(), Secret: testSecret, Mode: Hub, Listen: h.address, Name: "alice"})
+	o.Engine, o.Log, o.Now = smallEngine(t, nil), slog.New(slog.NewTextHandler(&h.log, nil)), h.now
+	var err error
+	if h.Mesh, err = Open(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- h.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-done, h.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+// invite returns the invitation that a line is of.
+func (h *host) invite(t *testing.T, n NewInvitation) *Invitation {
+	t.Helper()
+	n.Hubs = []string{h.address}
+	text, _, err := h.Invite(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := ParseInvitation(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func (h *host) join(t *testing.T, v *Invitation, id *Identity) (Joined, error) {
+	t.Helper()
+	return JoinBy(t.Context(), v, id, "joiner", h.now)
+}
+
+// TestJoinBy: who shows an invitation gets the secret of the network when the inviter has
+// accepted, is a peer there with the name and weight of the invitation, and gets it again
+// if he asks again. Everybody else is told why not, and so is the inviter.
+func TestJoinBy(t *testing.T) {
+	h := newHost(t)
+	_, bob := identity(t)
+	v := h.invite(t, NewInvitation{Name: "bob", Weight: 0.25})
+	if v.NetworkName() != newNames(testSecret.ID()).net || v.Name != "alice" {
+		t.Errorf("%+v", v)
+	}
+	for range 2 {
+		if j, err := h.join(t, v, bob); err != nil || !j.Waiting || j.Secret != (filter.Secret{}) || j.Name != "alice" {
+			t.Fatalf("before anybody accepts: %+v, %v", j, err)
+		}
+	}
+	list := h.Invitations()
+	if len(list) != 1 || len(list[0].Joined) != 1 || list[0].Joined[0].Key != bob.ID() || list[0].Joined[0].State != pairWaiting {
+		t.Fatalf("%+v", list)
+	}
+	if !h.log.has("wants to join") || len(h.Status().Peers) != 0 {
+		t.Error("the inviter is not told, or has taken him already")
+	}
+	if err := h.Decide(t.Context(), bob.ID(), true); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if j, err := h.join(t, v, bob); err != nil || j.Waiting || j.Secret != testSecret {
+			t.Fatalf("%+v, %v", j, err)
+		}
+	}
+	if p := h.Status().Peers; len(p) != 1 || p[0].ID != bob.ID() || p[0].Name != "bob" || p[0].Weight != 0.25 {
+		t.Errorf("%+v", p)
+	}
+	_, eve := identity(t)
+	refused := func(what string, v *Invitation, id *Identity, want string) {
+		t.Helper()
+		j, err := h.join(t, v, id)
+		if !errors.Is(err, bulkhead.ErrForbidden) || !strings.Contains(err.Error(), want) || j != (Joined{}) {
+			t.Errorf("%s: %+v, %v; want %q", what, j, err, want)
+		}
+	}
+	refused("used twice", v, eve, "used already, by "+bob.ID())
+	if !h.log.has("used already") {
+		t.Error("the inviter does not hear of it")
+	}
+	wrong := *v
+	wrong.secret[0]++
+	refused("another secret", &wrong, eve, "does not know the invitation")
+
+	auto := h.invite(t, NewInvitation{Weight: 1, Accept: true, Uses: 2, Lifetime: time.Hour})
+	for range 2 {
+		_, id := identity(t)
+		if j, err := h.join(t, auto, id); err != nil || j.Secret != testSecret {
+			t.Fatalf("%+v, %v", j, err)
+		}
+	}
+	refused("used three times", auto, eve, "used already")
+
+	late := h.invite(t, NewInvitation{Accept: true, Lifetime: time.Hour})
+	start := h.now()
+	j, err := JoinBy(t.Context(), late, eve, "", func() time.Time { return start.Add(20 * time.Minute) })
+	if !errors.Is(err, bulkhead.ErrForbidden) || !strings.Contains(err.Error(), "clocks are 20m0s apart") || j != (Joined{}) || !h.log.has("clocks are 20m0s apart") {
+		t.Errorf("clocks apart: %+v, %v", j, err)
+	}
+	h.clock.Store(start.Add(2 * time.Hour).UnixNano())
+	j, err = JoinBy(t.Context(), late, eve, "", func() time.Time { return start })
+	if !errors.Is(err, bulkhead.ErrForbidden) || !strings.Contains(err.Error(), "expired at") || j != (Joined{}) || !h.log.has("expired at") {
+		t.Errorf("expired there: %+v, %v", j, err)
+	}
+	refused("expired here", late, eve, "expired at")
+	h.clock.Store(start.UnixNano())
+
+	other := newHost(t)
+	astray := h.invite(t, NewInvitation{})
+	astray.Hubs = []string{other.address}
+	if _, err := h.join(t, astray, eve); err == nil || !strings.Contains(err.Error(), "the invitation is from") {
+		t.Errorf("the hub of another network: %v", err)
+	}
+	if err := h.Withdraw(astray.id()); err != nil {
+		t.Error(err)
+	}
+	astray.Hubs = []string{h.address}
+	refused("withdrawn", astray, eve, "does not know the invitation")
+	no := h.invite(t, NewInvitation{})
+	if _, err := h.join(t, no, eve); err != nil {
+		t.Error(err)
+	}
+	if err := h.Decide(t.Context(), eve.ID(), false); err != nil {
+		t.Error(err)
+	}
+	refused("refused", no, eve, "has refused")
+	if err := h.Decide(t.Context(), eve.ID(), true); !errors.Is(err, bulkhead.ErrMalformed) {
+		t.Errorf("accept who does not wait: %v", err)
+	}
+	// Who was evicted does not come back with the line that he came with.
+	if err := h.EvictPeer(t.Context(), bob.ID()); err != nil {
+		t.Error(err)
+	}
+	refused("evicted", v, bob, "evicted")
+	for _, bad := range []NewInvitation{{Weight: 2}, {Uses: 5000}, {Lifetime: time.Second}, {Name: strings.Repeat("x", 70)}} {
+		bad.Hubs = []string{h.address}
+		if text, _, err := h.Invite(bad); !errors.Is(err, bulkhead.ErrMalformed) || text != "" {
+			t.Errorf("invitation %+v: %q, %v", bad, text, err)
+		}
+	}
+}
+
+// connectAs connects to a hub as whoever has a key and shows a token.
+func connectAs(t *testing.T, address string, id *Identity, token string) *nats.Conn {
+	t.Helper()
+	conn, err := nats.Connect("tls://"+address, nats.Secure(&tls.Config{InsecureSkipVerify: true}), signIn(id, token),
+		nats.CustomInboxPrefix(inbox(id.public.hint())), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return conn
+}
+
+// TestInvitedHearNothing: who has only an invitation may ask to join, and neither hears
+// nor says anything else.
+func TestInvitedHearNothing(t *testing.T) {
+	h := newHost(t)
+	v := h.invite(t, NewInvitation{})
+	_, eve := identity(t)
+	conn := connectAs(t, h.address, eve, tokenInvitation+v.id())
+	for _, subject := range []string{headsOfAll, "bh.pair.>", inbox(h.opts.Identity.public.hint()) + ".>"} {
+		sub, err := conn.SubscribeSync(subject)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sub.NextMsg(50 * time.Millisecond); err == nil {
+			t.Errorf("%s is heard", subject)
+		}
+	}
+	if !strings.Contains(conn.LastError().Error(), "ermissions") {
+		t.Errorf("%v", conn.LastError())
+	}
+	before := h.Status().Strangers
+	// A request in another's name, and one that wants its answer elsewhere.
+	if err := conn.Publish(pairSubject(v.id(), h.opts.Identity.public.hint()), []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.PublishRequest(pairSubject(v.id(), eve.public.hint()), "bh.x", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if msg, err := conn.Request(pairSubject(v.id(), eve.public.hint()), []byte("nonsense"), 5*time.Second); err != nil || !strings.Contains(string(msg.Data), "sealed with another secret") {
+		t.Errorf("nonsense: %v", err)
+	}
+	if n := h.Status().Strangers[reasonInvitation] - before[reasonInvitation]; n != 1 {
+		t.Errorf("%d requests were heard, want the one that was in order", n)
+	}
+}

@@ -1,0 +1,161 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+)
+
+const quickMesh = "publish_interval = \"20ms\"\nheartbeat = \"200ms\"\n"
+
+// startIn starts a node with a section [mesh].
+func startIn(t *testing.T, dir, mesh string) (*Node, func() error) {
+	t.Helper()
+	return start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n[mesh]\n"+quickMesh+mesh), Dir: dir})
+}
+
+func hubMesh(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprintf("mode = \"hub\"\nlisten = %q\n", nodetest.Address(t))
+}
+
+func sees(t *testing.T, n *Node, sig bulkhead.Signature) uint32 {
+	t.Helper()
+	v, err := n.Clearinghouse().Check(t.Context(), bulkhead.Query{Signatures: []bulkhead.Signature{sig}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.Findings[0].Sightings
+}
+
+func counts(t *testing.T, n *Node, sig bulkhead.Signature, times uint32) {
+	t.Helper()
+	if _, err := n.Clearinghouse().Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{sig}, Count: times}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestJoin: a node that has counted alone joins a hub and leaves it again, while it runs.
+// What it has counted is always there, what was counted in between is there for both.
+func TestJoin(t *testing.T) {
+	alice, _ := startIn(t, t.TempDir(), hubMesh(t))
+	dir := t.TempDir()
+	bob, stop := startIn(t, dir, "")
+	old, fresh := bulkhead.MustSignature(bulkhead.Exact, []byte("old")), bulkhead.MustSignature(bulkhead.Exact, []byte("new"))
+	counts(t, bob, old, 3)
+	ctx := t.Context()
+
+	if _, err := bob.peers.Invite(ctx, client.NewInvitation{}); !errors.Is(err, api.ErrNoMesh) {
+		t.Errorf("who shares with nobody invites: %v", err)
+	}
+	v, err := alice.peers.Invite(ctx, client.NewInvitation{Name: "bob", Weight: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := bob.secret()
+	dry, err := bob.peers.Join(ctx, client.Join{Line: v.Line, Weight: 1, Dry: true})
+	if err != nil || dry.State != "possible" || !dry.Rekey || dry.Network != fingerprint(alice.secret()) || dry.From != fingerprint(was) {
+		t.Errorf("%+v, %v", dry, err)
+	}
+	if j, err := bob.peers.Join(ctx, client.Join{Line: v.Line, Weight: 1}); err != nil || j.State != "waiting" || bob.secret() != was {
+		t.Errorf("%+v, %v", j, err)
+	}
+	list, err := alice.peers.Invitations(ctx)
+	if err != nil || len(list) != 1 || len(list[0].Joiners) != 1 || list[0].Line != "" {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	if err := alice.peers.Decide(ctx, list[0].Joiners[0].Key, true); err != nil {
+		t.Fatal(err)
+	}
+	joined := func() {
+		t.Helper()
+		if j, err := bob.peers.Join(ctx, client.Join{Line: v.Line, Weight: 1}); err != nil || j.State != "joined" {
+			t.Fatalf("%+v, %v", j, err)
+		}
+		if bob.secret() != alice.secret() || bob.State(ctx).Network != fingerprint(alice.secret()) {
+			t.Error("the node is not in the network")
+		}
+	}
+	joined()
+	if got := sees(t, bob, old); got != 3 {
+		t.Errorf("%d sightings from before, want 3", got)
+	}
+	counts(t, bob, old, 2)
+	counts(t, alice, fresh, 5)
+	nodetest.Await(t, "both know all", func() bool {
+		return sees(t, alice, old) == 2 && sees(t, bob, old) == 5 && sees(t, bob, fresh) == 5
+	})
+	joined() // once more changes nothing
+
+	// After a restart the node is where it was.
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	bob, _ = startIn(t, dir, "")
+	counts(t, alice, fresh, 1)
+	nodetest.Await(t, "bob hears alice after a restart", func() bool { return sees(t, bob, fresh) == 6 && sees(t, bob, old) == 5 })
+
+	other, _ := startIn(t, t.TempDir(), hubMesh(t))
+	astray, err := other.peers.Invite(ctx, client.NewInvitation{Accept: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bob.peers.Join(ctx, client.Join{Line: astray.Line}); !errors.Is(err, bulkhead.ErrForbidden) || !strings.Contains(err.Error(), "leave that first") {
+		t.Errorf("a second network: %v", err)
+	}
+	left, err := bob.peers.Leave(ctx)
+	if err != nil || left.Peers != 1 || left.Network != fingerprint(bob.secret()) || bob.secret() == alice.secret() || bob.secret() == was {
+		t.Errorf("%+v, %v", left, err)
+	}
+	if sees(t, bob, old) != 5 || sees(t, bob, fresh) != 0 {
+		t.Errorf("after leaving %d and %d sightings, want his own 5 and none of alice's", sees(t, bob, old), sees(t, bob, fresh))
+	}
+	if _, err := bob.peers.Leave(ctx); !errors.Is(err, api.ErrNoMesh) {
+		t.Errorf("left twice: %v", err)
+	}
+	if _, err := bob.peers.Join(ctx, client.Join{Line: astray.Line}); !errors.Is(err, bulkhead.ErrOverLimit) {
+		t.Errorf("a fourth secret: %v", err)
+	}
+	joined() // back to where it was, under a secret that it knows
+	nodetest.Await(t, "bob is back", func() bool { return sees(t, bob, fresh) == 6 })
+
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone.Close()
+	dead, err := alice.peers.Invite(ctx, client.NewInvitation{Hubs: []string{gone.Addr().String()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var problem *client.Problem
+	if _, err := bob.peers.Join(ctx, client.Join{Line: dead.Line}); !errors.As(err, &problem) || problem.Status != 502 {
+		t.Errorf("a hub that is away: %v", err)
+	}
+	if err := alice.peers.Withdraw(ctx, dead.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHubAddress(t *testing.T) {
+	for listen, want := range map[string]string{"192.0.2.1:8421": "192.0.2.1:8421", "[2001:db8::1]:1": "[2001:db8::1]:1", "mx.example.com:8421": "mx.example.com:8421"} {
+		if got, err := hubAddress(listen); err != nil || got != want {
+			t.Errorf("%s: %s, %v", listen, got, err)
+		}
+	}
+	for _, listen := range []string{":8421", "0.0.0.0:8421", "[::]:8421"} {
+		if got, err := hubAddress(listen); err != nil || strings.HasPrefix(got, ":") || strings.HasPrefix(got, "0.0.0.0") || !strings.HasSuffix(got, ":8421") {
+			t.Errorf("%s: %s, %v", listen, got, err)
+		}
+	}
+	if _, err := hubAddress("nonsense"); !errors.Is(err, bulkhead.ErrMalformed) {
+		t.Error(err)
+	}
+}

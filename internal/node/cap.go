@@ -9,8 +9,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// A cappedListener bounds the open connections of an HTTP server: silent ones give
-// way to newcomers, see [door.Crowd]. Clients on this machine are not told apart.
+// A cappedListener limits the open connections of an HTTP server: idle ones give way to
+// new ones, see [door.Crowd]. Clients on this machine count as one.
 type cappedListener struct {
 	net.Listener
 	crowd *door.Crowd
@@ -34,7 +34,7 @@ func (l cappedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// clientOf returns whom a connection counts for, the zero Addr for nobody.
+// clientOf returns the client that a connection counts for, the zero Addr for none.
 func clientOf(conn net.Conn) netip.Addr {
 	ap, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if err != nil || ap.Addr().Unmap().IsLoopback() {

@@ -7,10 +7,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 )
 
-// CheckConfig says whether a configuration that config.Load has found right can
-// be served on this machine: books that fit, rules of rate limits, and what each door
-// alone can judge, such as policies, keys and zones. It reads the certificate and the
-// files of lists, and changes nothing.
+// CheckConfig checks whether a configuration that config.Load has accepted can be served
+// on this machine: sizes of books, rules of rate limits, and the parts that only a door
+// can check, such as policies, keys and zones. It reads the certificate and the files of
+// lists, and changes nothing.
 func CheckConfig(cfg *config.Config) error {
 	rules, err := rulesOf(cfg)
 	if err == nil {

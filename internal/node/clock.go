@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// advancer returns nil: the machine's clock is nobody's to move.
+// advancer returns nil: nobody may move the machine's clock.
 func (n *Node) advancer() func(context.Context, time.Duration) (time.Time, error) { return nil }

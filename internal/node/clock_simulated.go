@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 )
 
-// advancer returns what moves the clock of all nodes of this process, and has this
-// one open and drop the generations that are due by then.
+// advancer returns a function that moves the clock of all nodes of this process, and
+// lets this one open and drop the generations that are due by then.
 func (n *Node) advancer() func(context.Context, time.Duration) (time.Time, error) {
 	n.log.Warn("the clock of this program can be moved by anybody on this machine (POST /v1/clock): it is for tests, not for mail")
 	return func(ctx context.Context, d time.Duration) (time.Time, error) {

@@ -9,7 +9,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// SecretFiles names what a backup leaves out of the data folder: secrets belong elsewhere than counts.
+// SecretFiles names the files that a backup omits, because secrets must not be kept with
+// counts.
 func SecretFiles() []string {
 	return []string{networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, meshFolder + "/"}
 }
@@ -20,8 +21,8 @@ func Backup(ctx context.Context, dir string, w io.Writer) (store.BackupInfo, err
 	return store.Backup(ctx, filepath.Join(dir, StoreFolder), w)
 }
 
-// Restore makes the store of a data folder that has none of a backup. missing are
-// the files of keys that must be put back before the node starts.
+// Restore restores the store of a data folder without one from a backup. missing are the
+// key files that must be put back before the node starts.
 func Restore(ctx context.Context, in io.Reader, dir string) (info store.BackupInfo, missing []string, err error) {
 	if err := ownFolder(dir); err != nil {
 		return info, nil, err

@@ -71,8 +71,8 @@ func (n *Node) startEngine(ctx context.Context, st *stage) error {
 	return nil
 }
 
-// open makes the data folder if need be, and opens what lies in it. A still node
-// leaves its generations as they are, see [engine.Options].
+// open creates the data folder if necessary, and opens its contents. A still node leaves
+// its generations unchanged, see [engine.Options].
 func (n *core) open(ctx context.Context, still bool) error {
 	cfg := asEdge(n.cfg.Load())
 	if err := errors.Join(checkSizes(cfg, machineMemory()), ownFolder(n.dir)); err != nil {
@@ -184,8 +184,8 @@ func whitelistOf(cfg *config.Config) (*engine.Whitelist, error) {
 	})
 }
 
-// accessOf returns what HTTP clients may ask for. The configuration has been
-// validated, so its texts parse.
+// accessOf returns the rights of HTTP clients. The configuration has been validated, so
+// its texts parse.
 func accessOf(cfg *config.Config) (api.Access, error) {
 	a := api.Access{
 		MaxBody: cfg.HTTP.MaxBody, MaxSignatures: cfg.Limits.MaxSignatures, MaxBatch: cfg.Limits.MaxBatch,
@@ -205,8 +205,7 @@ func accessOf(cfg *config.Config) (api.Access, error) {
 	return a, errors.Join(err1, err2)
 }
 
-// read returns all signatures of a whole message and what its headers say of
-// its source.
+// read returns all signatures of a whole message and its source by its headers.
 func (n *core) read(ctx context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
 	return n.readFrom(ctx, raw, "")
 }
@@ -216,8 +215,8 @@ func (n *core) readFrom(ctx context.Context, raw []byte, sender string) ([]bulkh
 	return n.readVerified(ctx, raw, sender, nil, "")
 }
 
-// readVerified is readFrom with the domains that the door has verified itself, as
-// [mail.Message.SourceVerified] has them.
+// readVerified is readFrom with the domains that the door has verified, as in
+// [mail.Message.SourceVerified].
 func (n *core) readVerified(ctx context.Context, raw []byte, sender string, dkim []string, spf string) ([]bulkhead.Signature, bulkhead.Source, error) {
 	m, err := mail.Read(ctx, raw)
 	if err != nil {
@@ -230,9 +229,9 @@ func (n *core) readVerified(ctx context.Context, raw []byte, sender string, dkim
 	return signature.AboveFloor(m, sigs), m.SourceVerified(n.cfg.Load().Whitelist.AuthResults, sender, dkim, spf), nil
 }
 
-// cleared reports whether the white list has a message, by the sender of its
-// envelope, its client and its header, and if signatures is set by its signatures.
-// A message that cannot be read is not on it. Its error is that of ctx.
+// cleared reports whether the whitelist has a message, by the sender of its envelope,
+// its client and its header, and if signatures is set by its signatures. A message that
+// cannot be read is not on it. Its error is that of ctx.
 func (n *core) cleared(ctx context.Context, raw []byte, sender string, client netip.Addr, signatures bool) (bool, error) {
 	m, err := mail.Read(ctx, raw)
 	if err != nil {
@@ -249,7 +248,7 @@ func (n *core) cleared(ctx context.Context, raw []byte, sender string, client ne
 	return n.engine.Whitelisted(&source, sigs) != "", nil
 }
 
-// ready says why the node takes no requests at present.
+// ready returns why the node currently accepts no requests, or nil.
 func (n *core) ready() error {
 	if n.draining.Load() {
 		return errors.New("the node is stopping")
@@ -257,8 +256,8 @@ func (n *core) ready() error {
 	return nil
 }
 
-// prepare judges what a running node can take over of a new configuration, and
-// returns what does so.
+// prepare checks the parts of a new configuration that a running node can apply, and
+// returns a function that applies them.
 func (n *core) prepare(cfg *config.Config) (takeOver func() error, err error) {
 	white, err := whitelistOf(cfg)
 	if err != nil {
@@ -276,7 +275,7 @@ func (n *core) prepare(cfg *config.Config) (takeOver func() error, err error) {
 	}, nil
 }
 
-// close writes the last snapshot and lets go of the data folder.
+// close writes the last snapshot and releases the data folder.
 func (n *core) close(ctx context.Context) error {
 	var err error
 	if n.engine != nil {

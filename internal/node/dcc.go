@@ -39,7 +39,7 @@ func keptTypes(names []string) []dccsum.Type {
 	return kept
 }
 
-// whiteFile returns what gives the white list in a file; nil for no file.
+// whiteFile returns a function that returns the whitelist in a file; nil for no file.
 func whiteFile(path string, server bool, log *slog.Logger) func() *dcc.Whitelist {
 	if path == "" {
 		return nil
@@ -79,7 +79,7 @@ const (
 	greylistSave = 5 * time.Minute
 )
 
-// openDccifd opens the door for programs that speak to dccifd.
+// openDccifd opens the door for clients of dccifd.
 func (n *Node) openDccifd(ctx context.Context, address string) (*opened, error) {
 	cfg := n.cfg.Load()
 	log := n.log.With("door", "dccifd")
@@ -117,12 +117,12 @@ func (n *Node) openDccifd(ctx context.Context, address string) (*opened, error) 
 	return o, nil
 }
 
-// maxVerify bounds the time for the signatures of a message, half of it for the
-// DNS: rspamd waits two seconds for dccifd.
+// maxVerify limits the time for the signatures of a message, half of it for the DNS:
+// rspamd waits two seconds for dccifd.
 const maxVerify = 2 * time.Second
 
-// readDelivered returns what reads all signatures of a message and of who sent it, as
-// [dcc.Ifd] wants it.
+// readDelivered returns the function for [dcc.Ifd] that reads all signatures of a
+// message and its sender.
 func (n *Node) readDelivered(cfg *config.Config, log *slog.Logger) func(context.Context, []byte, string, netip.Addr) ([]bulkhead.Signature, bulkhead.Source, error) {
 	verifier := verify.New(verify.Options{Resolver: config.WithPort(cfg.Milter.Resolver, "53"), Now: clock.Now, Log: log})
 	return func(ctx context.Context, raw []byte, sender string, client netip.Addr) ([]bulkhead.Signature, bulkhead.Source, error) {
@@ -142,8 +142,8 @@ func (n *Node) readDelivered(cfg *config.Config, log *slog.Logger) func(context.
 	}
 }
 
-// withCRLF returns a message as it was sent: callers may hand it over with the line
-// ends of this machine.
+// withCRLF returns a message with CRLF line ends: callers may send it with the line ends
+// of this machine.
 func withCRLF(raw []byte) []byte {
 	if bytes.Contains(raw, []byte("\r\n")) {
 		return raw
@@ -151,7 +151,7 @@ func withCRLF(raw []byte) []byte {
 	return bytes.ReplaceAll(raw, []byte("\n"), []byte("\r\n"))
 }
 
-// checkDccifd judges thresholds and the file of words.
+// checkDccifd checks thresholds and the file of words.
 func checkDccifd(p *proposal) error {
 	front := new(dcc.Ifd)
 	return errors.Join(setThresholds(front, p.Dccifd.Thresholds), readWords(front, p.Dccifd.Words))
@@ -200,7 +200,7 @@ func (n *Node) loadGreylist(front *dcc.Ifd, cfg *config.Dccifd) error {
 	}
 	defer f.Close()
 	if err := front.Grey.Load(f); err != nil {
-		// Losing it delays mail once more; refusing to start would stop it.
+		// Losing it delays mail once more; a refusal to start would stop mail.
 		n.log.Error("greylist not read; every sender is new", "err", err)
 	}
 	return nil

@@ -25,15 +25,15 @@ type dccClients struct {
 	known map[uint32]dccKnown
 }
 
-// A dccKnown is what an account said at some time.
+// A dccKnown is the state of an account at some time.
 type dccKnown struct {
 	client dcc.Client
 	until  time.Time
 }
 
 const (
-	// dccMemory is how long what an account says is believed, so that not every
-	// packet opens its secret: so late does a change take effect.
+	// dccMemory is how long an account's state is cached, so that not every packet
+	// decrypts its secret. Changes take effect after this time.
 	dccMemory = 2 * time.Second
 	// maxDCCKnown bounds the memory.
 	maxDCCKnown = 1 << 14
@@ -51,7 +51,7 @@ func newDCCClients(accounts *protocolAccounts, cfg []config.DCCClient) *dccClien
 	return c
 }
 
-// Client returns what is known of an id.
+// Client returns the client with an ID.
 func (c *dccClients) Client(id uint32) (dcc.Client, bool) {
 	if client, ok := c.fixed[id]; ok {
 		return client, true
@@ -81,7 +81,7 @@ func (c *dccClients) Client(id uint32) (dcc.Client, bool) {
 	return k.client, true
 }
 
-// checkDCCSecret refuses what no DCC client could use.
+// checkDCCSecret refuses secrets that no DCC client could use.
 func checkDCCSecret(name, secret string) error {
 	id, err := strconv.ParseUint(name, 10, 32)
 	if err != nil || id < dcc.MinServerID || id > dcc.MaxClientID || strconv.FormatUint(id, 10) != name {

@@ -14,7 +14,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 )
 
-// zonesOf returns the zones, which a server has found right, of lists by name.
+// zonesOf returns the zones of the configuration, already checked by a server, with
+// their lists.
 func zonesOf(cfg *config.Config, list func(string) *lists.Handle) ([]dnsbl.Zone, error) {
 	var zones []dnsbl.Zone
 	for _, z := range cfg.DNSBL.Zones {
@@ -40,7 +41,7 @@ func zonesOf(cfg *config.Config, list func(string) *lists.Handle) ([]dnsbl.Zone,
 	return zones, nil
 }
 
-// checkDNSBL judges zones.
+// checkDNSBL checks zones.
 func checkDNSBL(p *proposal) error {
 	_, err := zonesOf(p.Config, p.list)
 	return err

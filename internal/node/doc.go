@@ -4,11 +4,11 @@
 //	...
 //	err = n.Serve(ctx) // until ctx ends
 //
-// Parts of a node start and stop in the order that [Node.order] names. What can be
-// taken over from a new configuration while it runs, [Node.Reload] takes over.
-// Programs beside it look after a data folder while no node runs: [Backup], which may
-// run then, [Restore], [NewNetwork], [RecoverAdmin].
+// Parts of a node start and stop in the order of [Node.order]. [Node.Reload] applies
+// those parts of a new configuration that a running node can. Other functions manage the
+// data folder of a stopped node: [Restore], [NewNetwork], [RecoverAdmin], and [Backup],
+// which also works while it runs.
 //
-// A front door is one line of [Node.doors], one key of "[listen]" in the
-// configuration, and a file here that makes the door's server of the configuration.
+// A front door is one line of [Node.doors], one key of "[listen]" in the configuration,
+// and a file here that makes the door's server from the configuration.
 package node

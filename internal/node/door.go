@@ -14,19 +14,19 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 )
 
-// A frontDoor is one front door: open binds its address and returns what serves it
-// until the context ends and its clients are done.
+// A frontDoor is one front door: open binds its address and returns what serves it until
+// the context ends and its clients are done.
 type frontDoor struct {
 	key  string
 	what string // on the status page
 	open func(ctx context.Context, address string) (*opened, error)
-	// check says whether what only this door can judge of a configuration is
-	// right, and changes nothing; nil for nothing to judge.
+	// check checks the part of a configuration that only this door can check, and
+	// changes nothing; nil for nothing to check.
 	check func(p *proposal) error
 }
 
-// A proposal is a configuration that config.Load has found right, and that is not
-// taken over yet.
+// A proposal is a configuration that config.Load has accepted and that is not in use
+// yet.
 type proposal struct {
 	*config.Config
 	list func(name string) *lists.Handle // its lists; nil for no such list
@@ -36,8 +36,8 @@ type opened struct {
 	address string // that clients use
 	serve   func(ctx context.Context) error
 	abandon func() error // shuts the door if it is never served
-	// prepare judges what an open door can take over of a configuration, and returns
-	// what does so; nil for nothing.
+	// prepare checks the parts of a configuration that an open door can apply, and
+	// returns a function that applies them; nil for nothing.
 	prepare func(p *proposal) (takeOver func() error, err error)
 	metrics []prometheus.Collector
 }
@@ -148,14 +148,14 @@ func both(ctx context.Context, a, b func(context.Context) error) error {
 }
 
 // doorRate returns the rate of a client of a front door, which follows the
-// configuration. Who is exempt is said for the doors' own rates.
+// configuration, and the exempt clients.
 func (n *Node) doorRate(l config.Limits) (door.Rate, []netip.Prefix) {
 	_, exempt := doorLimits(l)
 	return door.Rate{Source: &n.rate}, exempt
 }
 
-// doorLimits returns the rate that the configuration sets for a client of a
-// front door, and who is exempt from it.
+// doorLimits returns the configured rate of a client of a front door, and the exempt
+// clients.
 func doorLimits(l config.Limits) (door.Rate, []netip.Prefix) {
 	rate := door.Rate{PerSecond: l.Rate, Burst: l.Burst}
 	if l.Loopback {

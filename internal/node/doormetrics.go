@@ -16,8 +16,7 @@ func newFamily(name, help, label string, counts map[string]*atomic.Int64) *famil
 	return &family{desc: prometheus.NewDesc(name, help, []string{label}, nil), counts: counts}
 }
 
-// doorEvents is the family of what the door of another clearinghouse's clients has
-// done.
+// doorEvents is the family of events at the door of another clearinghouse's clients.
 func doorEvents(door string, counts map[string]*atomic.Int64) []prometheus.Collector {
 	return []prometheus.Collector{&family{counts: counts, desc: prometheus.NewDesc("bulkhead_door_events_total",
 		"What the doors for clients of other clearinghouses have done, by door and event; see their pages in docs/protocols.",

@@ -10,9 +10,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// doors is every front door of this build, one line each: its key in [listen], whom
-// it serves, what opens it, and what judges the part of a configuration that it alone
-// can judge.
+// doors lists every front door of this build, one line each: its key in [listen], its
+// clients, how it is opened, and how its part of a configuration is checked.
 func (n *Node) doors() []frontDoor {
 	return []frontDoor{
 		{"http", "API and status page", n.openHTTP, checkHTTP},
@@ -29,8 +28,8 @@ func (n *Node) doors() []frontDoor {
 	}
 }
 
-// startDoors binds every door that is on. A door whose port is taken stays shut if
-// the node may do without, except the HTTP one.
+// startDoors binds every enabled door. A door whose port is in use stays closed if the
+// node may do without, except the HTTP one.
 func (n *Node) startDoors(ctx context.Context, st *stage) error {
 	n.registry.MustRegister(newMemoryCollector(n.core))
 	addresses := make(map[string]string)
@@ -52,7 +51,7 @@ func (n *Node) startDoors(ctx context.Context, st *stage) error {
 		}
 		n.opened = append(n.opened, o)
 		for _, m := range o.metrics {
-			n.registry.MustRegister(m) // names are the program's own
+			n.registry.MustRegister(m) // names are constant, so it cannot fail
 		}
 		st.tasks = append(st.tasks, task{name: "door " + d.key, run: o.serve, abandon: o.abandon})
 		n.core.doors = append(n.core.doors, client.Door{Name: d.key, Address: o.address})

@@ -33,13 +33,13 @@ func (n *Node) openFuzzy(ctx context.Context, address string) (*opened, error) {
 	return o, nil
 }
 
-// checkFuzzy judges keys.
+// checkFuzzy checks keys.
 func checkFuzzy(p *proposal) error {
 	_, err := fuzzyOf(p.Config)
 	return err
 }
 
-// fuzzyOf returns what the configuration alone says of the door.
+// fuzzyOf returns the door's settings in the configuration.
 func fuzzyOf(cfg *config.Config) (*fuzzy.Server, error) {
 	front := &fuzzy.Server{
 		EncryptedOnly: cfg.Fuzzy.EncryptedOnly, ReadOnly: cfg.Fuzzy.ReadOnly,

@@ -77,14 +77,13 @@ func (n *Node) openHTTP(ctx context.Context, address string) (*opened, error) {
 	}}, nil
 }
 
-// checkHTTP judges the certificate.
+// checkHTTP checks the certificate.
 func checkHTTP(p *proposal) error {
 	_, err := readCertificate(p.Config)
 	return err
 }
 
-// serveHTTP serves until ctx ends, and then waits for the requests that were
-// begun.
+// serveHTTP serves until ctx ends, and then waits for current requests.
 func serveHTTP(ctx context.Context, front *http.Server, serve func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- serve() }()

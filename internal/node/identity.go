@@ -11,9 +11,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 )
 
-// An Identity is what makes a node one of a network.
+// An Identity is the identity of a node in a network.
 type Identity struct {
-	// Secret is that of the network, which all its nodes have.
+	// Secret is the network's, shared by all its nodes.
 	Secret filter.Secret
 	// Key is the public half of the node's own key, Predecessor that of the one
 	// before, "" if there was none.
@@ -80,8 +80,8 @@ func withKey(dir string, secret filter.Secret) (Identity, error) {
 	return Identity{Secret: secret, Key: id.ID(), Predecessor: id.Predecessor()}, nil
 }
 
-// RotateKey makes a new key for the node, signed by the old one, and returns the
-// public halves of both. The node takes it when it starts again.
+// RotateKey makes a new key for the node, signed by the old one, and returns the public
+// halves of both. The node uses it after its next start.
 func RotateKey(dir string) (old, to string, err error) {
 	if err := ownFolder(dir); err != nil {
 		return "", "", err

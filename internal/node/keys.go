@@ -26,9 +26,9 @@ const (
 	AdminTokenFile = "admin.token"
 )
 
-// ownFolder refuses a data folder of another user to root, who may write there:
-// the owner, as whom the node runs, could not read what root leaves. A folder
-// that does not exist is nobody's.
+// ownFolder refuses root the data folder of another user: the owner, as whom the node
+// runs, could not read files that root leaves. A folder that does not exist has no
+// owner.
 func ownFolder(dir string) error {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -49,9 +49,9 @@ func ownFolder(dir string) error {
 		dir, store.ErrPermission, owner.Uid, name)
 }
 
-// loadKey returns the secret bytes in a file of the data folder. An absent file
-// is made with random bytes, unless the folder holds a store already: nothing
-// in it could be found with another key.
+// loadKey returns the secret bytes in a file of the data folder. A missing file is
+// created with random bytes, unless the folder has a store: nothing in that could be
+// found with another key.
 func loadKey(dir, name string, key []byte) error {
 	path := filepath.Join(dir, name)
 	err := ReadKey(path, key)
@@ -76,8 +76,8 @@ func missingKey(dir, name string, size int) error {
 	return fmt.Errorf("%s is missing, and the data in %s cannot be read without it: put it back from a backup", path, stored)
 }
 
-// makeKey makes a key of random bytes and keeps it in a file; if another process
-// was quicker, it returns that one's.
+// makeKey writes a key of random bytes to a file; if another process was faster, it
+// returns that one's.
 func makeKey(path string, key []byte) error {
 	rand.Read(key)
 	err := wholefile.Create(path, wholefile.Bytes([]byte(hex.EncodeToString(key)+"\n")))

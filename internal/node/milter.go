@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/milter"
 )
 
-// policiesOf returns what recipients want; the first policy has no domain and is
-// for everybody who has none of their own.
+// policiesOf returns the recipients' policies; the first has no domain and applies to
+// all others.
 func policiesOf(m *config.Milter) []milter.Policy {
 	everybody := config.MilterPolicy{
 		Spam: m.Spam, Listed: m.Listed, Suspected: m.Suspected, Bulk: m.Bulk, Grey: m.Grey, Confidence: m.Confidence, Threshold: m.Threshold, Text: m.Text,
@@ -31,7 +31,7 @@ func policiesOf(m *config.Milter) []milter.Policy {
 	return all
 }
 
-// rightPolicies is policiesOf, and says whether a milter takes them.
+// rightPolicies is policiesOf with a check that a milter accepts them.
 func rightPolicies(m *config.Milter) ([]milter.Policy, error) {
 	policies := policiesOf(m)
 	if err := new(milter.Server).SetPolicies(policies); err != nil {
@@ -43,7 +43,7 @@ func rightPolicies(m *config.Milter) ([]milter.Policy, error) {
 // listsOf answers the milter from the lists of a set.
 type listsOf struct {
 	set   *lists.Set
-	names map[string]bool // that are asked; nil for all
+	names map[string]bool // names to look up; nil for all
 }
 
 // Find implements [milter.Lists].
@@ -64,7 +64,7 @@ func (l listsOf) Find(text string) []milter.Match {
 	return all
 }
 
-// milterOf returns what the configuration alone says of the milter.
+// milterOf returns the milter's settings in the configuration.
 func milterOf(cfg *config.Config) (*milter.Server, error) {
 	m := &cfg.Milter
 	exempt, err := prefixes(m.ExemptNetworks)
@@ -78,13 +78,13 @@ func milterOf(cfg *config.Config) (*milter.Server, error) {
 	}, nil
 }
 
-// checkMilter judges policies and traps.
+// checkMilter checks policies and traps.
 func checkMilter(p *proposal) error {
 	front, err := milterOf(p.Config)
 	if err != nil {
 		return err
 	}
-	front.Clearinghouse = struct{ bulkhead.Clearinghouse }{} // nobody asks it
+	front.Clearinghouse = struct{ bulkhead.Clearinghouse }{} // it is never called
 	if err := front.Prepare(); err != nil {
 		return &config.Error{Key: "milter", Detail: err.Error()}
 	}
@@ -100,15 +100,15 @@ func (n *Node) newMilter() (*milter.Server, error) {
 		return nil, err
 	}
 	hashing := n.hashing
-	// Of mail that is only counted, the node's own bands tell near copies: those
-	// of rspamd would need half as much memory again.
+	// For mail that is only counted, the node's own bands find near copies: rspamd's
+	// would need half as much memory again.
 	hashing.Skip = []bulkhead.Scheme{bulkhead.RspamdShingle}
 	front.Clearinghouse, front.Signatures, front.Log = n.house, hashing, n.log.With("door", "milter")
 	front.AuthResults = func() []string { return n.cfg.Load().Whitelist.AuthResults }
 	if m.Verify {
 		front.Verify = verify.New(verify.Options{Resolver: config.WithPort(m.Resolver, "53"), Now: clock.Now, Log: front.Log}).Verify
 	}
-	// Also where there is no list yet: one may come with another configuration.
+	// Even if there is no list yet: a reload may add one.
 	asked := listsOf{set: n.mta.lists}
 	for _, name := range m.Lists {
 		if asked.names == nil {

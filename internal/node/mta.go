@@ -14,7 +14,7 @@ import (
 // rateFolder is the folder of the rate limits in the data folder.
 const rateFolder = "ratelimits"
 
-// An mta is what the doors for mail servers share: rate limits and lists.
+// An mta holds what the doors for mail servers share: rate limits and lists.
 type mta struct {
 	limits  *ratelimit.Limiter
 	webhook *ratelimit.Webhook // nil if there is none
@@ -54,7 +54,7 @@ func (n *Node) startMTA(_ context.Context, st *stage) (err error) {
 		return err
 	}
 	n.registry.MustRegister(newMTACollector(n.mta)) // names are the program's own
-	// Once more when all doors are shut: they count until then.
+	// Saved again when all doors are closed, because they count until then.
 	st.close = func(context.Context) error { return n.mta.limits.Save() }
 	st.tasks = []task{
 		{name: "saving of rate limits", run: n.mta.limits.Run},
@@ -66,8 +66,8 @@ func (n *Node) startMTA(_ context.Context, st *stage) (err error) {
 	return nil
 }
 
-// prepare judges rules and lists, and returns what takes them over, and the lists of
-// the proposal.
+// prepare checks rules and lists, and returns a function that applies them, and the
+// lists of the proposal.
 func (m *mta) prepare(cfg *config.Config) (takeOver func() error, list func(string) *lists.Handle, err error) {
 	rules, err := rulesOf(cfg)
 	if err != nil {
@@ -82,12 +82,12 @@ func (m *mta) prepare(cfg *config.Config) (takeOver func() error, list func(stri
 	}
 	return func() error {
 		files.Commit()
-		_ = m.lists.Reload() // what cannot be read is logged there, and stays as it was
+		_ = m.lists.Reload() // unreadable lists are logged and stay unchanged
 		return m.limits.Reload(rules)
 	}, files.Handle, nil
 }
 
-// checkRules says whether the rules of rate limits are right.
+// checkRules checks the rules of rate limits.
 func checkRules(rules []ratelimit.Rule) error {
 	if _, err := ratelimit.Open(ratelimit.Options{Rules: rules}); err != nil {
 		return &config.Error{Key: "ratelimit", Detail: err.Error()}

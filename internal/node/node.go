@@ -17,22 +17,22 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// Options say which node is opened, and how.
+// Options are the settings of a node.
 type Options struct {
-	// Config is a configuration that config.Load has found right.
+	// Config is a configuration that config.Load has accepted.
 	Config *config.Config
-	// Dir is the data folder, which is made if need be.
+	// Dir is the data folder, which is created if necessary.
 	Dir string
-	// Version is what clients are told.
+	// Version is the version shown to clients.
 	Version string
-	// Spare lets a door stay shut whose port another program has. The HTTP door is
-	// opened or the node is not.
+	// Spare leaves a door closed whose port another program uses. The HTTP door must
+	// open.
 	Spare bool
 	// Salvage starts a node whose store is damaged with what can be read of it. What is
 	// damaged is kept in the folder "set-aside" of Dir, and [client.NodeState] says which
 	// counts may be low since.
 	Salvage bool
-	// Log takes what happens; nil discards it.
+	// Log records events; nil discards them.
 	Log *slog.Logger
 }
 
@@ -60,10 +60,10 @@ type Node struct {
 	stop    sync.Once
 }
 
-// order is what a node consists of, in the order in which it starts. It stops in the
-// reverse order: doors take nothing more and finish what they began, peers are told
-// what the doors took until then, rate limits are saved when nobody counts any more,
-// and the engine writes its last snapshot when nobody asks it.
+// order returns the stages of a node in the order in which they start. They stop in the
+// reverse order: doors accept no more requests and finish current ones, peers receive
+// what the doors counted until then, rate limits are saved when nothing counts any more,
+// and the engine writes its last snapshot when nothing uses it.
 func (n *Node) order() []*stage {
 	return []*stage{
 		{name: "engine", start: n.startEngine},
@@ -74,8 +74,8 @@ func (n *Node) order() []*stage {
 	}
 }
 
-// Open opens the data folder and binds every door; what the doors are asked waits
-// until [Node.Serve]. If anything fails, all that was begun is undone.
+// Open opens the data folder and binds every door; requests at doors wait until
+// [Node.Serve]. If anything fails, all of it is undone.
 func Open(ctx context.Context, o Options) (*Node, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -160,7 +160,7 @@ func (n *Node) shutDown(ctx context.Context) error {
 // order of the configuration reference.
 func (n *Node) Doors() []client.Door { return n.core.doors }
 
-// Clearinghouse returns what all doors ask.
+// Clearinghouse returns the clearinghouse behind all doors.
 func (n *Node) Clearinghouse() bulkhead.Clearinghouse { return n.house }
 
 // AdminTokenFile returns the path of the file with the administrator's token.

@@ -7,13 +7,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// ErrInPart says that a new configuration is right, and that a part of it could not
-// be taken over.
+// ErrInPart means that a new configuration is valid, and that a part of it could not be
+// applied.
 var ErrInPart = errors.New("node: configuration reloaded in part")
 
-// Reload takes over what a running node can of a configuration that config.Load has
-// found right. changed names the keys that were taken over, restart those that only
-// a start takes over. A mistake changes nothing, unless the error wraps [ErrInPart].
+// Reload applies those parts of a configuration that a running node can. config.Load
+// must have accepted it. changed names the keys that were applied, restart those that
+// need a restart. After an error nothing has changed, unless it wraps [ErrInPart].
 func (n *Node) Reload(cfg *config.Config) (changed, restart []string, err error) {
 	n.reloading.Lock()
 	defer n.reloading.Unlock()
@@ -28,8 +28,8 @@ func (n *Node) Reload(cfg *config.Config) (changed, restart []string, err error)
 	return changed, restart, nil
 }
 
-// prepare judges all that a running node can take over of a configuration, and
-// returns what does so: nothing is begun before all was found right.
+// prepare checks all parts of a configuration that a running node can apply, and returns
+// a function that applies them: nothing is begun before everything was checked.
 func (n *Node) prepare(cfg *config.Config) (takeOver func() error, err error) {
 	mail, list, err := n.mta.prepare(cfg)
 	if err != nil {

@@ -17,12 +17,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/edge"
 )
 
-// edgeCapacity is what the books of an edge are sized for, signatures: nothing is
-// counted there.
+// edgeCapacity is the size of an edge's books, signatures: nothing is counted there.
 const edgeCapacity = 1000
 
-// asEdge returns cfg with the smallest books if it is that of an edge, or else as it
-// is. The engine of an edge keeps the accounts of its own doors.
+// asEdge returns cfg, with the smallest books if it is an edge's. The engine of an edge
+// keeps the accounts of its own doors.
 func asEdge(cfg *config.Config) *config.Config {
 	if cfg.Upstream.URL == "" {
 		return cfg
@@ -32,7 +31,7 @@ func asEdge(cfg *config.Config) *config.Config {
 	return &small
 }
 
-// startUpstream lets the doors of an edge ask a node elsewhere, not the engine.
+// startUpstream makes the doors of an edge use a remote node, not the engine.
 func (n *Node) startUpstream(_ context.Context, st *stage) error {
 	u := n.cfg.Load().Upstream
 	if u.URL == "" {
@@ -70,7 +69,7 @@ func isLocal(host string) bool {
 	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
 
-// A bearer is the token that an edge shows its upstream.
+// A bearer is the token that an edge sends to its upstream.
 type bearer struct{ atomic.Pointer[string] }
 
 // prepare reads the token again: it may be changed on the upstream while both run.
@@ -97,7 +96,7 @@ func readToken(u *config.Upstream) (string, error) {
 	return token, nil
 }
 
-// A carrier sends requests with the token of the moment.
+// A carrier sends requests with the current token.
 type carrier struct {
 	*http.Transport
 	token *bearer
@@ -117,7 +116,7 @@ func upstreamOf(u *config.Upstream, token *bearer) *client.Client {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute}
 	return &client.Client{Server: u.URL, HTTP: &http.Client{
 		Transport: &carrier{transport, token},
-		// Whoever answers with another address is no node, and gets no token.
+		// A redirect does not come from a node, and must not get the token.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }

@@ -32,7 +32,8 @@ func (s *Store) Append(entry []byte) (index uint64, err error) {
 	return index, nil
 }
 
-// write needs appendMu. Nothing is acknowledged before its last step is done.
+// The caller of write holds appendMu. Nothing is acknowledged before its last step is
+// done.
 func (s *Store) write(index uint64, entry []byte) error {
 	if s.tail != nil && s.tail.size >= s.opts.SegmentBytes {
 		if err := s.finishTail(); err != nil {
@@ -84,7 +85,7 @@ func (s *Store) setTail(t *segmentWriter) {
 	s.mu.Unlock()
 }
 
-// finishTail closes the segment that is being written, with all of it on disk.
+// finishTail closes the current segment, with all of it on disk.
 func (s *Store) finishTail() error {
 	if err := s.syncTail(); err != nil {
 		return err
@@ -99,7 +100,7 @@ func (s *Store) finishTail() error {
 	return nil
 }
 
-// syncTail makes every entry durable. It needs appendMu.
+// syncTail makes every entry durable. The caller holds appendMu.
 func (s *Store) syncTail() error {
 	if s.tail == nil || s.durable == s.last {
 		return nil
@@ -133,8 +134,7 @@ func (s *Store) fail(cause error) {
 	}
 }
 
-// syncLoop keeps the promise of Relaxed: nothing stays unsynced for longer than
-// SyncEvery.
+// syncLoop implements Relaxed: nothing stays unsynced for longer than SyncEvery.
 func (s *Store) syncLoop() {
 	tick := time.NewTicker(s.opts.SyncEvery)
 	defer tick.Stop()

@@ -23,7 +23,7 @@ const (
 	frameOverhead = 9 // kind u8, bytes of the payload u32, and CRC-32C u32 behind it
 )
 
-// A BackupInfo says what a backup holds.
+// A BackupInfo describes a backup.
 type BackupInfo struct {
 	Manifest  Manifest // of its checkpoint
 	LastIndex uint64   // of its journal
@@ -72,8 +72,8 @@ func backup(ctx context.Context, fsys FS, dir string, w io.Writer) (BackupInfo, 
 	return BackupInfo{src.manifest, src.last, src.manifest.Incarnation}, nil
 }
 
-// A source is a checkpoint and a journal that stay readable because they are
-// open, whatever becomes of their names.
+// A source is a checkpoint and a journal that stay readable because they are open, even
+// if they are renamed or removed.
 type source struct {
 	manifest Manifest
 	files    []*blockReader
@@ -91,7 +91,7 @@ func (s *source) close() {
 	}
 }
 
-// openSource tries again when a checkpoint came between.
+// openSource tries again if a checkpoint was written meanwhile.
 func openSource(ctx context.Context, fsys FS, dir string) (*source, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -162,8 +162,8 @@ func (s *source) open(fsys FS, dir string) error {
 	return nil
 }
 
-// steadyWatermark reads a file that another process may be overwriting: what is
-// damaged three times running is damaged.
+// steadyWatermark reads a file that another process may be overwriting: it is damaged
+// only if three reads in a row fail.
 func steadyWatermark(fsys FS, file string) (m watermark, err error) {
 	for range 3 {
 		var found bool
@@ -240,7 +240,7 @@ func (s *source) copySegment(ctx context.Context, w *frameWriter, i int, next ui
 	return next, nil
 }
 
-// A frameWriter numbers and checksums what it writes.
+// A frameWriter numbers and checksums frames.
 type frameWriter struct {
 	w io.Writer
 	n uint64
@@ -333,7 +333,7 @@ func (f *frameReader) next() (kind byte, payload []byte, err error) {
 	return head[0], payload, nil
 }
 
-// want is next for a caller who knows the kind.
+// want is next for a caller that expects a kind.
 func (f *frameReader) want(kind byte) ([]byte, error) {
 	before := f.offset
 	k, p, err := f.next()

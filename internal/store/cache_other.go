@@ -4,6 +4,5 @@ package store
 
 import "os"
 
-// dropCache does nothing where the call is missing or takes its arguments in
-// another way.
+// dropCache does nothing on systems where the call is missing or takes other arguments.
 func dropCache(*os.File) {}

@@ -15,12 +15,12 @@ import (
 	"strings"
 )
 
-// A File is one file of a checkpoint to be.
+// A File is one file of a new checkpoint.
 type File struct {
 	// Name is 1 to 180 letters, digits, '-', '_' and '.', not beginning with '.'.
 	Name string
-	// Write writes the content; an error of it ends the checkpoint. Nil means
-	// that the last checkpoint's file of this name is carried over unchanged.
+	// Write writes the content; its error ends the checkpoint. Nil means that the last
+	// checkpoint's file of this name is carried over unchanged.
 	Write func(io.Writer) error
 }
 
@@ -88,7 +88,7 @@ func (s *Store) Recover(ctx context.Context, start uint64, meta []byte, files []
 	m := s.Manifest()
 	next := Manifest{m.Checkpoint + 1, m.Incarnation, s.burned + 1, bytes.Clone(meta), nil, m.epoch + 1}
 	if s.salvaged != nil {
-		// What peers have heard of the store may lie in the future of what is left.
+		// Peers may have seen later entries than are left.
 		if next.Incarnation, err = newIncarnation(s.opts.Random); err != nil {
 			return err
 		}
@@ -113,7 +113,7 @@ func (s *Store) Recover(ctx context.Context, start uint64, meta []byte, files []
 		if !committed {
 			err = errors.Join(err, removeIfThere(s.fs, t.path), s.removeNew(&next))
 		} else {
-			s.fail(err) // the manifest may be of an epoch that the journal is not of
+			s.fail(err) // the manifest and the journal may be of different epochs
 		}
 		return err
 	}
@@ -126,7 +126,7 @@ func (s *Store) isClosed() bool {
 	return s.closed
 }
 
-// freshSegment writes an empty segment to show that the disk takes it.
+// freshSegment writes an empty segment to prove that the disk accepts it.
 func (s *Store) freshSegment(epoch, first uint64) (*segmentWriter, error) {
 	dir := s.path(journalDir)
 	// An earlier Recover may have failed to remove what it had begun.
@@ -155,7 +155,7 @@ func (s *Store) freshSegment(epoch, first uint64) (*segmentWriter, error) {
 	return t, nil
 }
 
-// restart makes t the journal after last. The old one is of no more use.
+// restart makes t the journal after last. The old one is no longer needed.
 func (s *Store) restart(t *segmentWriter, last uint64) error {
 	s.mu.Lock()
 	old := s.tail
@@ -177,8 +177,7 @@ func (s *Store) restart(t *segmentWriter, last uint64) error {
 	return nil
 }
 
-// writeFiles fills next.Files. If reread is set it also reads the files that
-// are carried over.
+// writeFiles fills next.Files. If reread is set, it also reads carried-over files.
 func (s *Store) writeFiles(ctx context.Context, m, next *Manifest, files []File, reread bool) error {
 	files = slices.Clone(files)
 	slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
@@ -303,9 +302,9 @@ func (s *Store) commit(next *Manifest) (committed bool, err error) {
 	return committed, err
 }
 
-// copyManifest keeps the manifest in force once more, for [Options].Salvage, before
-// anything goes that only the one before it names. Without a copy the store is as good:
-// one that is out of date must not stay.
+// copyManifest writes a copy of the current manifest, for [Options].Salvage, before
+// files of the previous one are removed. The store works without a copy, but an outdated
+// one must not stay.
 func (s *Store) copyManifest(content []byte) {
 	_, err := replaceFile(s.fs, s.dir, s.path(manifestCopy), content)
 	if err != nil {
@@ -325,8 +324,8 @@ func (s *Store) removeNew(next *Manifest) error {
 	return errors.Join(errs...)
 }
 
-// prune removes what the manifest in force does not need. It is no failure if
-// something stays; the next checkpoint, or Open, removes it.
+// prune removes files that the current manifest does not need. Failure does no harm: the
+// next checkpoint, or Open, removes the rest.
 func (s *Store) prune() {
 	s.mu.Lock()
 	start := s.manifest.Start
@@ -358,7 +357,7 @@ func (s *Store) prune() {
 	}
 }
 
-// sweepFiles removes checkpoint files that no manifest names. It needs ckptMu.
+// sweepFiles removes checkpoint files that no manifest names. The caller holds ckptMu.
 func (s *Store) sweepFiles() error {
 	names, err := os.ReadDir(s.path(filesDir))
 	if err != nil {
@@ -383,8 +382,8 @@ func (s *Store) sweepFiles() error {
 	return errors.Join(errs...)
 }
 
-// isStored reports whether name is one that FileInfo.stored returns, perhaps
-// with the suffix of a temporary file.
+// isStored reports whether FileInfo.stored returns name, possibly with the suffix of a
+// temporary file.
 func isStored(name string) bool {
 	name = strings.TrimSuffix(name, tempSuffix)
 	i := strings.LastIndexByte(name, '.')

@@ -20,8 +20,8 @@ var (
 	ErrPermission = errors.New("unsafe permissions")
 )
 
-// A DamageError says that a file does not hold what was written to it. The
-// store never goes on with such a file and never changes it.
+// A DamageError means that a file does not contain what was written to it. The store
+// never continues with such a file and never changes it.
 type DamageError struct {
 	File   string // path of the file
 	Offset int64  // in bytes from its start, where the damage was noticed

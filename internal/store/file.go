@@ -19,7 +19,7 @@ const (
 	tempSuffix   = ".tmp"
 )
 
-// storedBytes returns the bytes on disk of a file with so much content.
+// storedBytes returns the size on disk of a file with size bytes of content.
 func storedBytes(size int64) int64 {
 	return fileHead + size + 4*((size+blockBytes-1)/blockBytes)
 }
@@ -41,7 +41,7 @@ func blockSum(id, block uint64, content []byte) uint32 {
 	return crc32.Update(crc32.Checksum(place[:], castagnoli), castagnoli, content)
 }
 
-// A blockWriter cuts what is written to it into checksummed blocks.
+// A blockWriter splits its input into checksummed blocks.
 type blockWriter struct {
 	w     io.Writer
 	id    uint64
@@ -85,8 +85,8 @@ func (b *blockWriter) flush() {
 	b.buf, b.block = b.buf[:0], b.block+1
 }
 
-// A blockReader returns the content of a checkpoint file, no byte of it before
-// its block has been checked.
+// A blockReader returns the content of a checkpoint file, each byte only after its block
+// has been checked.
 type blockReader struct {
 	f    Handle
 	path string
@@ -174,5 +174,5 @@ func (r *blockReader) fill() error {
 	return nil
 }
 
-// Close closes the file. What was not read was not checked.
+// Close closes the file. Unread blocks were not checked.
 func (r *blockReader) Close() error { return r.f.Close() }

@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// FS is the part of the operating system that may fail under the store's feet.
-// Tests put a faulty one into [Options]; everybody else leaves it nil.
+// FS is the part of the operating system that may fail. Tests put a faulty one into
+// [Options]; everybody else leaves it nil.
 type FS interface {
 	// OpenFile is like [os.OpenFile].
 	OpenFile(name string, flag int, perm fs.FileMode) (Handle, error)
@@ -20,8 +20,8 @@ type FS interface {
 	SyncDir(name string) error
 }
 
-// A Handle is an open file of an [FS]. Its methods are those of [os.File] but
-// for the two that are described here.
+// A Handle is an open file of an [FS]. Its methods are those of [os.File], except the
+// two described here.
 type Handle interface {
 	io.Reader
 	io.ReaderAt
@@ -32,8 +32,8 @@ type Handle interface {
 	Stat() (fs.FileInfo, error)
 	// Sync makes content and size of the file durable (fdatasync).
 	Sync() error
-	// DropCache asks the system to forget what it has cached of the file, so
-	// that it is next read from the disk. It is a hint, and may do nothing.
+	// DropCache asks the system to drop cached pages of the file, so that it is next
+	// read from the disk. It is a hint, and may do nothing.
 	DropCache()
 }
 

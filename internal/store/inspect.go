@@ -11,10 +11,10 @@ import (
 	"path/filepath"
 )
 
-// An Inspection is what [Inspect] has found.
+// An Inspection is the result of [Inspect].
 type Inspection struct {
-	// Manifest is that of the checkpoint in force; without one, Readable is false and
-	// nothing else was looked at.
+	// Manifest is that of the current checkpoint; without one, Readable is false and
+	// nothing else was read.
 	Manifest  Manifest
 	Readable  bool
 	Files     int   // that were read, with those of the journal

@@ -9,15 +9,15 @@ import (
 	"math/bits"
 )
 
-// MendBit puts the one bit of b right whose flip explains why its CRC-32C is not want,
-// and reports whether there is one; sum is the CRC-32C of what is summed as it stands,
-// which ends with b. It takes time in proportion to b.
+// MendBit repairs the one bit of b whose flip explains why its CRC-32C is not want, and
+// reports whether there is one; sum is the CRC-32C of the summed bytes as they are,
+// which end with b. It takes time linear in b.
 //
-// The Castagnoli polynomial tells every two errors of up to three bits apart in less
-// than 2^31 bits (Koopman, "32-Bit Cyclic Redundancy Codes for Internet Applications",
-// 2002), so two flipped bits are never taken for one. Bytes that have nothing to do
-// with what was written look like one flipped bit with a probability of their number of
-// bits in 2^32: what is mended must be well-formed besides.
+// The Castagnoli polynomial distinguishes all errors of up to three bits in less than
+// 2^31 bits (Koopman, "32-Bit Cyclic Redundancy Codes for Internet Applications", 2002),
+// so two flipped bits are never taken for one. Unrelated bytes look like one flipped bit
+// with a probability of their number of bits in 2^32, so repaired data must also be
+// well-formed.
 func MendBit(b []byte, sum, want uint32) bool {
 	differs := sum ^ want
 	if bits.OnesCount32(differs) == 1 {
@@ -70,7 +70,7 @@ func mendRecord(r io.ReaderAt, offset, size int64, salt, index uint64) (rec reco
 	return rec, end, true
 }
 
-// mendManifest returns a manifest of which at most one bit is flipped.
+// mendManifest returns a manifest in which at most one bit is flipped, repaired.
 func mendManifest(file string, b []byte) (Manifest, bool) {
 	head, body, ok := bytes.Cut(bytes.Clone(b), []byte("\n"))
 	if !ok {

@@ -8,9 +8,9 @@ import (
 	"io"
 )
 
-// Before 0.1.0 the journal was framed as LevelDB's log. Its entries are not read:
-// a segment of it that the checkpoint has made superfluous is removed, and with any
-// other the store is refused. docs/specs/journal.md#old-journals has the layout.
+// Before 0.1.0 the journal was framed as LevelDB's log. Its entries are not read: a
+// segment that the checkpoint has made obsolete is removed, and with any other the store
+// is refused. docs/specs/journal.md#old-journals has the layout.
 const (
 	oldBlock      = 32 << 10
 	oldChunkHead  = 7 // CRC u32, length u16, type u8

@@ -59,7 +59,7 @@ func Open(dir string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// prepareDir makes dir if need be and checks that it is ours alone.
+// prepareDir creates dir if necessary and checks that it is ours alone.
 func prepareDir(fsys FS, dir string) error {
 	st, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -115,8 +115,8 @@ func lockDir(fsys FS, file string) (Handle, error) {
 	return f, nil
 }
 
-// load reads everything but the content of checkpoint files and finished
-// segments. It repairs a torn tail only after all else was found good.
+// load reads everything except the content of checkpoint files and finished segments. It
+// repairs a torn tail only after everything else was found sound.
 func (s *Store) load() error {
 	m, err := readManifest(s.fs, s.path(manifestFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -126,8 +126,8 @@ func (s *Store) load() error {
 		return err
 	}
 	s.manifest, s.id, s.epoch = m, m.Incarnation, m.epoch
-	// The manifest may have been renamed by a process that could not make that
-	// durable. What it does not name must not be removed before it is.
+	// The process that renamed the manifest may not have made that durable. Files that
+	// it does not name must not be removed before it is.
 	if err := s.fs.SyncDir(s.dir); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
@@ -163,8 +163,8 @@ func (s *Store) load() error {
 	return s.openMark(!found)
 }
 
-// create makes an empty store, the manifest last: without it the next Open
-// begins anew, and with it all is there.
+// create makes an empty store, the manifest last: without it the next Open begins anew,
+// and with it the store is complete.
 func (s *Store) create() (Manifest, error) {
 	if err := s.mustBeEmpty(); err != nil {
 		return Manifest{}, err

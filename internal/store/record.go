@@ -20,7 +20,7 @@ const (
 	typeEntry  = 1
 )
 
-// A record is one entry with what surrounds it in a segment.
+// A record is one entry with its surroundings in a segment.
 type record struct {
 	salt    uint64 // random, the same in the whole segment and told to nobody
 	index   uint64
@@ -28,7 +28,7 @@ type record struct {
 	data    []byte
 }
 
-// append appends r as it stands in a segment.
+// append appends the encoding of r.
 func (r *record) append(b []byte) []byte {
 	at := len(b)
 	b = append(b, make([]byte, recordHead)...)
@@ -58,7 +58,7 @@ func parseHead(head []byte) (r record, length, sum uint32, err error) {
 	return r, binary.LittleEndian.Uint32(head[8:]), binary.LittleEndian.Uint32(head[4:]), nil
 }
 
-// A badRecord says where a segment stops making sense.
+// A badRecord is the place where a segment becomes unreadable.
 type badRecord struct {
 	offset int64
 	what   string
@@ -84,9 +84,9 @@ func (s *scanner) bad(what string, args ...any) error {
 	return &badRecord{s.offset, fmt.Sprintf(what, args...)}
 }
 
-// read returns the next n bytes, which follow the skip bytes behind s.offset. They
-// are valid until the next call. What the file has no bytes for is a *badRecord,
-// and nothing is allocated for it; what cannot be read is another error.
+// read returns the next n bytes, which follow the skip bytes after s.offset. They are
+// valid until the next call. If the file is too short, the error is a *badRecord, and
+// nothing is allocated; a failed read is another error.
 func (s *scanner) read(skip int64, n int) ([]byte, error) {
 	if left := s.size - s.offset - skip; int64(n) > left {
 		return nil, s.bad("%d bytes where %d are left", n, left)

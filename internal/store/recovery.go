@@ -70,8 +70,8 @@ func checkReach(path string, size int64, last uint64, mark watermark, start uint
 	return nil
 }
 
-// sortSegments tells the live segments from those that a crash left behind. The
-// live ones follow each other without a gap and cover manifest.Start.
+// sortSegments separates the live segments from those that a crash left behind. The live
+// ones follow each other without a gap and cover manifest.Start.
 func (s *Store) sortSegments() (live, obsolete []segment, err error) {
 	all, err := listSegments(s.path(journalDir))
 	if err != nil {
@@ -155,7 +155,7 @@ func (s *segment) open(fsys FS) (Handle, int64, error) {
 	return f, size, nil
 }
 
-// A tail is what the last segment was found to hold.
+// A tail is the state of the last segment.
 type tail struct {
 	seg   segment
 	torn  string // why the bytes behind seg.size are no entry; "" if there are none
@@ -206,9 +206,9 @@ func (s *Store) scanTail(seg segment, durable uint64) (tail, error) {
 	return t, nil
 }
 
-// repairTail cuts off a torn write, and makes what stays durable: it may have
-// been read from a cache whose write to the disk once failed, after which the
-// system believes that it was written. Writing it again makes it dirty again.
+// repairTail cuts off a torn write, and makes the rest durable: it may have been read
+// from a cache whose write to the disk once failed, after which the system considers it
+// written. Writing it again makes it dirty again.
 func (s *Store) repairTail(t tail) (err error) {
 	f, err := s.fs.OpenFile(t.seg.path, os.O_RDWR, 0)
 	if err != nil {

@@ -14,10 +14,9 @@ import (
 	"syscall"
 )
 
-// Restore makes a store of a backup in dir, which must be empty or not exist;
-// its parent must exist. The store gets a new incarnation. Everything is
-// checked while it is read, and once more as it then stands on the disk. After
-// an error dir is empty or does not exist, as before.
+// Restore makes a store from a backup in dir, which must be empty or not exist; its
+// parent must exist. The store gets a new incarnation. Everything is checked while it is
+// read, and again on the disk. After an error dir is empty or does not exist, as before.
 func Restore(ctx context.Context, r io.Reader, dir string, o Options) (info BackupInfo, err error) {
 	if err := o.complete(); err != nil {
 		return BackupInfo{}, err
@@ -25,8 +24,8 @@ func Restore(ctx context.Context, r io.Reader, dir string, o Options) (info Back
 	if err := mustBeFree(dir); err != nil {
 		return BackupInfo{}, err
 	}
-	// An interrupted restore must not look like a store, so it has a name of
-	// its own until it is whole.
+	// An interrupted restore must not look like a store, so it has another name until it
+	// is complete.
 	dir = filepath.Clean(dir)
 	temp, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+".restore-")
 	if err != nil {
@@ -68,8 +67,7 @@ func mustBeFree(dir string) error {
 	return nil
 }
 
-// fill reads the backup into a new store, and returns the incarnation of the one that
-// it was made of.
+// fill reads the backup into a new store, and returns the incarnation of the original.
 func fill(ctx context.Context, r io.Reader, dir string, o Options) (from string, err error) {
 	fr, err := newFrameReader(bufio.NewReaderSize(r, 256<<10))
 	if err != nil {
@@ -89,8 +87,8 @@ func fill(ctx context.Context, r io.Reader, dir string, o Options) (from string,
 		return "", err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	// A new store whose journal failed with the entry before the checkpoint is
-	// just what Recover makes good.
+	// A new store whose journal failed at the entry before the checkpoint is the state
+	// that Recover repairs.
 	s.mu.Lock()
 	s.last, s.burned = m.Start-1, m.Start-1
 	s.mu.Unlock()
@@ -159,7 +157,7 @@ func fillJournal(ctx context.Context, fr *frameReader, s *Store) error {
 	}
 }
 
-// verify reads the whole store as a node that starts would.
+// verify reads the whole store as a starting node does.
 func verify(ctx context.Context, dir string, o Options) (info BackupInfo, err error) {
 	s, err := Open(dir, o)
 	if err != nil {

@@ -9,26 +9,26 @@ import (
 	"path/filepath"
 )
 
-// A Salvage says how a damaged store is opened.
+// A Salvage has the options for opening a damaged store.
 type Salvage struct {
-	// Aside is the folder that damaged files are kept in, under their paths in the
-	// store. It is made if need be, on the same file system.
+	// Aside is the folder in which damaged files are kept, under their paths in the
+	// store. It is created if necessary, on the same file system.
 	Aside string
-	// Entries takes the place of journal entries that cannot be read, by index.
+	// Entries replaces unreadable journal entries, by index.
 	Entries map[uint64][]byte
 }
 
-// errSalvaged is why a salvaged store takes no entries before it is whole again.
+// errSalvaged is why a salvaged store accepts no entries before it is complete again.
 var errSalvaged = errors.New("what could be read of a damaged store is not yet written anew")
 
-// salvageGap is how many indexes are left out after a salvage. A page may have seen an
-// entry which neither the journal nor the watermark tells of any more, and would skip
-// another one of that index.
+// salvageGap is how many indexes are skipped after a salvage. A page may have seen an
+// entry of which neither the journal nor the watermark has a trace, and would skip
+// another one with that index.
 const salvageGap = 1 << 20
 
-// salvage is load for a store that may be damaged. A sound one is opened as ever. Of a
-// damaged one, files with faults are kept in Aside, [Store.Replay] hands out what can
-// be read, and the store is Failed until [Store.Recover] has written all of it anew.
+// salvage is load for a store that may be damaged. A sound one is opened as usual.
+// Damaged files are kept in Aside, [Store.Replay] passes on what can be read, and the
+// store is Failed until [Store.Recover] has written all of it anew.
 func (s *Store) salvage() error {
 	n, err := inspect(context.Background(), s.fs, s.dir)
 	if err != nil {
@@ -60,16 +60,15 @@ func (s *Store) salvage() error {
 	return s.openMark(true)
 }
 
-// Salvaged returns what was wrong with the store, nil if nothing was or all of it has
-// been written anew.
+// Salvaged returns the damage of the store, nil if there was none or all of it has been
+// written anew.
 func (s *Store) Salvaged() *Inspection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.salvaged
 }
 
-// replaySalvaged hands out the entries that can be read, and in the place of others
-// those that were given.
+// replaySalvaged passes on the readable entries, and replacements for others.
 func (s *Store) replaySalvaged(ctx context.Context, n *Inspection, from uint64, fn func(index uint64, entry []byte) error) error {
 	next := from
 	fill := func(end uint64) error {
@@ -113,7 +112,7 @@ func (s *Store) setAside(n *Inspection) error {
 		}
 		info, err := os.Stat(f.File)
 		if err != nil || !info.Mode().IsRegular() {
-			continue // what is missing cannot be kept
+			continue // missing files cannot be kept
 		}
 		to := filepath.Join(s.opts.Salvage.Aside, rel)
 		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
@@ -133,7 +132,7 @@ func (s *Store) setAside(n *Inspection) error {
 	return nil
 }
 
-// keep makes to another name of a file, or a copy where it cannot have two.
+// keep makes to another name of a file, or a copy if it cannot have two.
 func keep(from, to string) (err error) {
 	if err := os.Link(from, to); err == nil || errors.Is(err, os.ErrExist) {
 		return nil

@@ -96,7 +96,7 @@ func newSalt(random io.Reader) (uint64, error) {
 	return max(1, binary.LittleEndian.Uint64(b[:])), nil
 }
 
-// header returns how the segment begins in a store of the incarnation.
+// header returns the header of the segment in a store of the incarnation.
 func (s *segment) header(incarnation string) []byte {
 	b := make([]byte, 0, segmentHead)
 	b = append(b, segmentMagic...)
@@ -109,8 +109,8 @@ func (s *segment) header(incarnation string) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// write puts what is buffered into the file and returns its new size. It leaves
-// s.size, which readers may be looking at, to the caller.
+// write writes the buffer to the file and returns its new size. It leaves s.size, which
+// readers may be using, to the caller.
 func (s *segmentWriter) write() (size int64, err error) {
 	n, err := s.f.WriteAt(s.buf, s.size)
 	if err != nil {
@@ -120,7 +120,7 @@ func (s *segmentWriter) write() (size int64, err error) {
 		return 0, fmt.Errorf("%s: %w after %d bytes", s.path, io.ErrShortWrite, n)
 	}
 	s.buf = s.buf[:0]
-	// One large batch is no reason to hold its memory for ever.
+	// One large batch must not keep its memory.
 	if cap(s.buf) > 1<<20 {
 		s.buf = nil
 	}
@@ -172,7 +172,7 @@ func (s *segment) entry(sc *scanner) (record, error) {
 	return rec, nil
 }
 
-// fault turns what a scan returned into what the caller of the store gets.
+// fault converts an error of a scan for the caller of the store.
 func (s *segment) fault(err error) error {
 	var bad *badRecord
 	if errors.As(err, &bad) {

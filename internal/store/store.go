@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Durability says when Append returns.
+// Durability is when Append returns.
 type Durability uint8
 
 const (
@@ -41,17 +41,16 @@ type Options struct {
 	// SyncEvery is the longest time that an entry stays unsynced if Durability
 	// is Relaxed. 0 means one second.
 	SyncEvery time.Duration
-	// SegmentBytes is the size at which the journal goes on in a new file.
-	// 0 means 64 MiB.
+	// SegmentBytes is the size at which the journal continues in a new file. 0 means 64
+	// MiB.
 	SegmentBytes int64
-	// Logger takes what an operator should know and no caller can act on. Nil
-	// discards.
+	// Logger records events for operators on which no caller can act. Nil discards.
 	Logger *slog.Logger
 	// Random is read for incarnations and file ids. Nil means crypto/rand.
 	Random io.Reader
 	// FS is nil except in tests.
 	FS FS
-	// Salvage, if it is not nil, opens a store that is damaged, too.
+	// Salvage, if it is not nil, also opens a damaged store.
 	Salvage *Salvage
 }
 
@@ -93,8 +92,8 @@ type Store struct {
 	ckptMu   sync.Mutex // held by Checkpoint, Recover and Close
 	appendMu sync.Mutex // held while the journal is written
 
-	// mu guards what follows. Fields of the journal are written with appendMu
-	// held too.
+	// mu guards the fields below. Fields of the journal are written with appendMu held,
+	// too.
 	mu       sync.Mutex
 	manifest Manifest
 	segs     []segment      // without the one being written
@@ -205,14 +204,13 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Replay calls fn with every entry from index from on, in order, checked; entry
-// is valid until fn returns. It stops at the first error of fn, which it
-// returns as it is, and when ctx is done. Damage is a [*DamageError]; the
-// entries before it have been handed to fn. Entries that are appended
-// meanwhile are not replayed, and a checkpoint that is made meanwhile may remove
-// segments under Replay's feet, which is an error.
+// Replay calls fn with every entry from index from on, in order, checked; entry is valid
+// until fn returns. It stops at the first error of fn, which it returns unchanged, and
+// when ctx is done. Damage is a [*DamageError]; fn has got the entries before it.
+// Entries appended meanwhile are not replayed, and a checkpoint made meanwhile may
+// remove segments, which is an error.
 //
-// From must be Manifest().Start or later; what is older may be gone.
+// From must be Manifest().Start or later; older entries may be gone.
 func (s *Store) Replay(ctx context.Context, from uint64, fn func(index uint64, entry []byte) error) error {
 	s.mu.Lock()
 	if s.closed {

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// A Fault is a place of a store that does not hold what was written to it.
+// A Fault is a place of a store that does not contain what was written to it.
 type Fault struct {
 	File   string // path
 	Offset int64  // in bytes from the file's start, where the damage was noticed
@@ -24,7 +24,7 @@ type Fault struct {
 	// Bytes is how much content of a checkpoint's file is in blocks that are not as
 	// they were written, from Offset on.
 	Bytes int64
-	// Mended says that it was one flipped bit, and is known which: nothing is lost.
+	// Mended means that it was one flipped bit, which is known: nothing is lost.
 	Mended bool
 }
 
@@ -121,8 +121,8 @@ func scannerAt(r io.ReaderAt, offset, size int64) *scanner {
 	return sc
 }
 
-// saltAt returns the salt of the first record, which stands behind a header that
-// cannot be read; 0 if that cannot be read either.
+// saltAt returns the salt of the first record, after an unreadable header; 0 if that
+// record cannot be read either.
 func saltAt(r io.ReaderAt, size int64) uint64 {
 	head := make([]byte, recordHead)
 	if size < segmentHead+recordHead {
@@ -262,8 +262,8 @@ func (r *blockReader) check(offset int64, page []byte) (bool, error) {
 	return blockSum(r.info.id, uint64(r.next), content) == binary.LittleEndian.Uint32(page[len(content):]), nil
 }
 
-// A rawReader returns the content of a stored file as it stands there, checked or
-// not: what is gone is not made up, so that less may come than was written.
+// A rawReader returns the content of a stored file as it is, checked or not: missing
+// bytes are not made up, so the result may be shorter than the original.
 type rawReader struct {
 	f    Handle
 	r    *bufio.Reader

@@ -16,11 +16,11 @@ const (
 	watermarkBytes   = 36 // less than a sector, so that a disk writes it whole or not
 )
 
-// A watermark says how far the journal must reach. It is written after every
-// entry and never synced: it outlives the process at once, and the machine soon.
+// A watermark records how far the journal must reach. It is written after every entry
+// and never synced: it survives the process at once, and the machine soon after.
 //
-// Layout, little-endian: magic 4, version u16, zero u16, epoch u64, acked u64,
-// durable u64, CRC-32C of the foregoing u32.
+// Layout, little-endian: magic 4, version u16, zero u16, epoch u64, acked u64, durable
+// u64, CRC-32C of the foregoing u32.
 type watermark struct {
 	epoch   uint64
 	acked   uint64 // last index that was acknowledged

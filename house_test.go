@@ -80,6 +80,8 @@ var mayImport = map[string][]string{
 	"internal/edge":                  {".", "client"},
 	"internal/cli":                   {},
 	"internal/setup":                 {"internal/config", "plugins"},
+	"internal/trial":                 {"."},
+	"internal/probe":                 {".", "client", "dcc", "fuzzy", "internal/trial", "pyzor", "razor2", "signature/dcc"},
 	"plugins":                        {},
 	"internal/units":                 {},
 	"internal/node":                  {"*", "internal/*", "signature/*"},
@@ -93,7 +95,7 @@ var mayImport = map[string][]string{
 	"cmd/bulkhead-lab":               {"*", "*/*", "internal/lab/*"},
 	// A command knows the node, and what commands do without one.
 	"cmd/bulkhead": {".", "client", "filter", "filter/paper", "internal/cli", "internal/config", "internal/lists", "internal/mailbox",
-		"internal/node", "internal/setup", "internal/store", "internal/units", "internal/wholefile"},
+		"internal/node", "internal/probe", "internal/setup", "internal/store", "internal/trial", "internal/units", "internal/wholefile"},
 }
 
 // TestPackages checks that every package says what it is, and the package table

@@ -6,6 +6,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,16 +17,23 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
+	"github.com/bulkhead-mail/bulkhead/internal/probe"
+	"github.com/bulkhead-mail/bulkhead/internal/trial"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
 
 func newDoctorCommand() *cobra.Command {
 	var data, configPath, backup string
-	var asJSON, repair bool
+	var asJSON, repair, message bool
+	var r remote
 	cmd := &cobra.Command{
-		Use:   "doctor --data FOLDER",
-		Short: "Verify every file of a node's data folder, and mend it",
-		Long: "Read every file of a node's data folder to its end, and say what is damaged, missing or\n" +
+		Use:   "doctor [--data FOLDER]",
+		Short: "Ask a running node through each door, or verify its data folder and mend it",
+		Long: "Without --data and --config, send a test message through each open door of a running\n" +
+			"node, as the clients of that door do, and say of each door that fails why and what to\n" +
+			"do. The message is spam for every node, and never counted; --message prints it, to send\n" +
+			"it through the mail server. With the administrator's token, peers are listed, too.\n\n" +
+			"With --data, read every file of a node's data folder to its end, and say what is damaged, missing or\n" +
 			"open to others: which file, at which byte, and what that puts in doubt, by array,\n" +
 			"generation and page. With --config, the files of lists and the states of rate limits\n" +
 			"are read, too. Nothing is changed, and the node may be running.\n\n" +
@@ -31,9 +42,19 @@ func newDoctorCommand() *cobra.Command {
 			"journal, the backup of --backup, and the peers who counted it give back what they have.\n" +
 			"Damaged files are kept in the folder set-aside. Keys are never made anew.\n\n" +
 			"The exit code is 0 if all is well, 65 if not: with --repair, if anything could not be\n" +
-			"restored. It is 66 if the folder cannot be read.",
+			"restored. It is 66 if the folder cannot be read, and 69 if no node answers.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			files := data != "" || configPath != "" || repair || backup != ""
+			switch {
+			case files && (cmd.Flags().Changed("server") || message):
+				return cli.Usagef("--data, --config, --repair and --backup are for files; --server and --message for a running node")
+			case message:
+				_, err := io.WriteString(cmd.OutOrStdout(), strings.ReplaceAll(trial.Message, "\r\n", "\n"))
+				return err
+			case !files:
+				return askDoors(cmd, &r, asJSON)
+			}
 			cfg := config.Default()
 			if configPath != "" {
 				if cfg, err = config.Load(configPath); err != nil {
@@ -61,12 +82,58 @@ func newDoctorCommand() *cobra.Command {
 			return err
 		},
 	}
-	dataFlag(cmd.Flags(), &data)
-	cmd.Flags().StringVar(&configPath, "config", "", "configuration `FILE` of the node")
+	cmd.Flags().StringVar(&data, "data", "", "data `FOLDER` to verify")
+	cmd.Flags().StringVar(&configPath, "config", "", "configuration `FILE` of the node whose files are verified")
+	cmd.Flags().StringVar(&r.server, "server", defaultServer, "`URL` of the node whose doors are asked")
+	cmd.Flags().StringVar(&r.tokenFile, "token-file", "", "`FILE` with the bearer token (default: $BULKHEAD_TOKEN, else the administrator's of this machine)")
+	cmd.Flags().DurationVar(&r.timeout, "timeout", 5*time.Second, "longest time that a door may take to answer")
+	cmd.Flags().BoolVar(&message, "message", false, "print the test message")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&repair, "repair", false, "mend what can be mended; the node must not be running")
 	cmd.Flags().StringVar(&backup, "backup", "", "backup `FILE` of the same node, to take from what is lost")
 	return cmd
+}
+
+// askDoors is doctor of a running node.
+func askDoors(cmd *cobra.Command, r *remote, asJSON bool) error {
+	c, err := r.client(filepath.Join(dataFolder("", ""), node.AdminTokenFile))
+	if err != nil {
+		return err
+	}
+	rows, err := (&probe.Prober{Node: c, Timeout: r.timeout}).Doors(cmd.Context())
+	if err != nil {
+		return err
+	}
+	w := cmd.OutOrStdout()
+	if asJSON {
+		err = printJSON(w, rows)
+	} else {
+		err = writeRows(w, rows, cli.UseColor(w))
+	}
+	if err == nil && slices.ContainsFunc(rows, func(r probe.Row) bool { return !r.OK }) {
+		return cli.Data
+	}
+	return err
+}
+
+// writeRows prints a row for each door, and below those that fail what to do.
+func writeRows(w io.Writer, rows []probe.Row, color bool) error {
+	p := &printer{w: w}
+	for _, r := range rows {
+		word, paint := "ok", "\x1b[32m"
+		if !r.OK {
+			word, paint = "FAIL", "\x1b[1;31m"
+		}
+		mark := fmt.Sprintf("%-4s", word)
+		if color {
+			mark = paint + mark + "\x1b[0m"
+		}
+		p.printf("%s  %-13s %-22s %s\n", mark, r.Name, r.Address, r.Found)
+		if r.Mend != "" {
+			p.printf("      %s\n", r.Mend)
+		}
+	}
+	return p.err
 }
 
 // mend is doctor --repair.

@@ -1,0 +1,176 @@
+// Package probe asks a running node through each of its doors, as the clients of that
+// door do, about the test message of package trial, and says of each door that fails why
+// and what to do. Nothing that it sends is counted.
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/trial"
+)
+
+// A Row is what was found of one thing.
+type Row struct {
+	Name    string `json:"name"` // a door by its key in [listen], or "store", "clock", "peer NAME"
+	Address string `json:"address,omitempty"`
+	OK      bool   `json:"ok"`
+	Found   string `json:"found"`          // what it answers, or what is wrong
+	Mend    string `json:"mend,omitempty"` // what to do; "" if all is well
+}
+
+// A Prober asks a node. All fields but Node may be zero.
+type Prober struct {
+	Node    *client.Client
+	Timeout time.Duration // for each door; 0 means 5 s
+
+	sigs []bulkhead.Signature // of the test message
+}
+
+// A fault is an answer that is none, with what to do about it.
+type fault struct{ what, mend string }
+
+func (f *fault) Error() string { return f.what }
+
+// Doors asks every open door of the node, and then what the node says of itself. The
+// error is that of a node that does not answer at all.
+func (p *Prober) Doors(ctx context.Context) ([]Row, error) {
+	if p.Timeout == 0 {
+		p.Timeout = 5 * time.Second
+	}
+	state, err := p.Node.Node(ctx)
+	if err != nil {
+		return nil, err
+	}
+	signed, err := p.Node.MessageSignatures(ctx, []byte(trial.Message))
+	if err != nil {
+		return nil, err
+	}
+	p.sigs = signed.Signatures
+	var rows []Row
+	for _, d := range state.Doors {
+		rows = append(rows, p.door(ctx, d))
+	}
+	rows = append(rows, store(state))
+	return append(rows, p.peers(ctx)...), nil
+}
+
+// asks is what is known of each door: its client, and what it serves.
+func (p *Prober) asks() map[string]func(context.Context, string) (string, error) {
+	return map[string]func(context.Context, string) (string, error){
+		"http": p.http, "razor2": p.razor2, "razor_helper": p.razorHelper, "pyzor": p.pyzor, "pyzor_helper": p.pyzorHelper,
+		"dcc": p.dcc, "dccifd": p.dccifd, "fuzzy": p.fuzzy, "milter": p.milter, "policy": p.policy, "dnsbl": p.dnsbl,
+	}
+}
+
+func (p *Prober) door(ctx context.Context, d client.Door) Row {
+	row := Row{Name: d.Name, Address: d.Address}
+	ask, ok := p.asks()[d.Name]
+	if !ok {
+		row.Found, row.Mend = "this program does not know the door", "use the program of the node's version"
+		return row
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
+	defer cancel()
+	found, err := ask(ctx, near(d.Address))
+	if err == nil {
+		row.OK, row.Found = true, found
+		return row
+	}
+	row.Found, row.Mend = err.Error(), mend(d.Name, err)
+	return row
+}
+
+// near returns where a listener is reached from the same machine.
+func near(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	if addr, err := netip.ParseAddr(host); err == nil && addr.IsUnspecified() {
+		host = "127.0.0.1"
+		if addr.Is6() && !addr.Is4In6() {
+			host = "::1"
+		}
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// mend says what to do about an error.
+func mend(door string, err error) string {
+	var f *fault
+	var timeout net.Error
+	switch {
+	case errors.As(err, &f):
+		return f.mend
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "nobody listens there: is the node in another network namespace or container, or the port forwarded elsewhere?"
+	case errors.Is(err, fs.ErrPermission):
+		return "this user may not open the socket: run doctor as a user who may, or add the mail server's user to the group bulkhead"
+	case errors.Is(err, fs.ErrNotExist):
+		return "the socket's file is gone: restart the node; a mail server in a chroot sees only what lies below that"
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return "no answer: a firewall, a limit ([limits]), or a node that is too busy; its log says which"
+	case errors.Is(err, bulkhead.ErrUnauthorised), errors.Is(err, bulkhead.ErrForbidden):
+		return "the door wants an account: bulkhead user add NAME, and give its token or secret to the client"
+	}
+	return "see docs/protocols/" + strings.NewReplacer("pyzor_helper", "pyzor", "razor_helper", "razor2").Replace(door) + ".md and the node's log"
+}
+
+// unrecognised is the error for a door that answers, and does not know the test message.
+func unrecognised(got string) error {
+	return &fault{"it answers, but does not know the test message: " + got,
+		"a node before this version does not know it; else another program has the port, or the mail was changed on its way"}
+}
+
+// store says whether reports are taken and the state is whole.
+func store(s *client.NodeState) Row {
+	row := Row{Name: "store", OK: true, Found: "reports are taken"}
+	switch {
+	case s.ReadOnly != "":
+		row.OK, row.Found, row.Mend = false, "read-only: "+s.ReadOnly, "make room on the disk, or mend it; the node goes on by itself"
+	case len(s.Doubts) > 0:
+		row.OK, row.Found, row.Mend = false, fmt.Sprintf("%d parts are in doubt since a damaged store was salvaged", len(s.Doubts)), "bulkhead doctor --data FOLDER names them"
+	}
+	return row
+}
+
+// skew is how far clocks may be apart: signed requests of Pyzor are refused beyond five
+// minutes, and generations of peers begin apart.
+const skew = time.Minute
+
+// peers says of each peer whether it is heard. Who may not ask learns nothing.
+func (p *Prober) peers(ctx context.Context) (rows []Row) {
+	peers, err := p.Node.Peers(ctx)
+	if err != nil {
+		return nil // no mesh, or no administrator's token
+	}
+	for _, one := range peers {
+		row := Row{Name: "peer " + one.Name, OK: true, Found: "heard"}
+		switch {
+		case one.Network != "":
+			row.OK, row.Found, row.Mend = false, "is in another network", "give both nodes one network secret: bulkhead network show"
+		case one.Quarantine != "":
+			row.OK, row.Found, row.Mend = false, "in quarantine: "+one.Quarantine, "bulkhead peer list, and weigh or evict it"
+		case one.Heard.IsZero():
+			row.OK, row.Found, row.Mend = false, "never heard", "is it running, are both keys added, is the port open?"
+		case one.Silent > 0:
+			row.OK, row.Found, row.Mend = false, fmt.Sprintf("silent for %.0f s", one.Silent), "is it running, is the way there open?"
+		case one.Lag > skew.Seconds() || one.Lag < -skew.Seconds():
+			row.OK, row.Found, row.Mend = false, fmt.Sprintf("its clock and ours are %.0f s apart", one.Lag), "set the clocks, by NTP"
+		case one.Error != "":
+			row.Found = "heard; the last refusal: " + one.Error
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}

@@ -1,0 +1,120 @@
+package probe
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
+)
+
+// serve answers each connection with some bytes.
+func serve(t testing.TB, answer string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	t.Cleanup(func() {
+		l.Close()
+		<-done
+	})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			io.WriteString(c, answer)
+			c.(*net.TCPConn).CloseWrite()
+			io.Copy(io.Discard, c)
+			c.Close()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// TestLies: a door that answers something else is not taken for one that is well.
+func TestLies(t *testing.T) {
+	p := &Prober{Timeout: 5 * time.Second, sigs: []bulkhead.Signature{bulkhead.MustSignature(bulkhead.RazorE4, []byte("12345678901234567890"))}}
+	for _, lie := range []string{"", "HTTP/1.1 400 Bad Request\r\n\r\n", "220 mx ESMTP\r\n", "ham", "action", "\x00\x00\x00\x0dO\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00\x00\x00",
+		"\xff\xff\xff\xffO", "\x00\x00\x00\x00", "A\nA\nX-DCC: mx; Body=1\n\n", "sn=C&srl=1\r\np=0\r\n", "1\t(200, 'OK')\t0\t0\n", strings.Repeat("x", 3*maxReply)} {
+		address := serve(t, lie)
+		for _, name := range []string{"razor2", "razor_helper", "pyzor_helper", "dccifd", "milter", "policy"} {
+			row := p.door(t.Context(), client.Door{Name: name, Address: address})
+			if row.OK || row.Found == "" || row.Mend == "" {
+				t.Errorf("%s that says %.30q: %+v", name, lie, row)
+			}
+		}
+	}
+	if row := p.door(t.Context(), client.Door{Name: "telex", Address: "127.0.0.1:1"}); row.OK || row.Mend == "" {
+		t.Errorf("an unknown door: %+v", row)
+	}
+}
+
+// TestMend: each kind of failure has advice of its own.
+func TestMend(t *testing.T) {
+	seen := make(map[string]error)
+	for _, err := range []error{
+		&fault{"x", "do this"}, fmt.Errorf("dial: %w", syscall.ECONNREFUSED), fs.ErrPermission, fs.ErrNotExist, context.DeadlineExceeded, bulkhead.ErrForbidden, io.EOF,
+	} {
+		m := mend("pyzor_helper", err)
+		if m == "" || seen[m] != nil {
+			t.Errorf("%v: %q, as for %v", err, m, seen[m])
+		}
+		seen[m] = err
+	}
+	if got := mend("pyzor_helper", io.EOF); !strings.Contains(got, "docs/protocols/pyzor.md") {
+		t.Errorf("the page of a helper: %q", got)
+	}
+}
+
+func TestNear(t *testing.T) {
+	for listen, want := range map[string]string{
+		"0.0.0.0:25": "127.0.0.1:25", "[::]:25": "[::1]:25", "192.0.2.1:25": "192.0.2.1:25", "/run/x": "/run/x", "mx.example.com:25": "mx.example.com:25",
+	} {
+		if got := near(listen); got != want {
+			t.Errorf("%s: %s, want %s", listen, got, want)
+		}
+	}
+}
+
+// TestStore: what a node says of itself becomes a row.
+func TestStore(t *testing.T) {
+	for _, tt := range []struct {
+		state client.NodeState
+		ok    bool
+		found string
+	}{
+		{client.NodeState{}, true, "taken"}, {client.NodeState{ReadOnly: "disk full"}, false, "disk full"}, {client.NodeState{Doubts: make([]client.Doubt, 2)}, false, "2 parts"},
+	} {
+		if row := store(&tt.state); row.OK != tt.ok || !strings.Contains(row.Found, tt.found) || row.OK != (row.Mend == "") {
+			t.Errorf("%+v", row)
+		}
+	}
+}
+
+// FuzzMilter: whatever a milter answers, the probe ends, and knows the test message only
+// if a header says so.
+func FuzzMilter(f *testing.F) {
+	f.Add([]byte("\x00\x00\x00\x0dO\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01c"))
+	f.Add([]byte("\x00\x00\x00\x01O" + strings.Repeat("\x00\x00\x00\x01c", 14) + "\x00\x00\x00\x10iX-Bulkhead\x00spam\x00"))
+	f.Add([]byte("\x00\x00\x00\x01p\x00\x00\x00\x01O\xff\xff\xff\xff"))
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		found, err := (&Prober{}).milter(ctx, serve(t, string(answer)))
+		if err == nil && found == recognised && !strings.Contains(string(answer), "X-Bulkhead\x00spam") {
+			t.Fatalf("%q is taken for %q", answer, found)
+		}
+	})
+}

@@ -69,8 +69,14 @@ func TestMistakenOptions(t *testing.T) {
 		"listen":         {func(o *Options) { o.Mode, o.Listen = Hub, "127.0.0.1" }, "host:port"},
 		"port by name":   {func(o *Options) { o.Mode, o.Listen = Hub, "127.0.0.1:nats" }, "host:port"},
 		"port too large": {func(o *Options) { o.Mode, o.Listen = Hub, "127.0.0.1:65536" }, "host:port"},
-		"credentials":    {func(o *Options) { o.Mode, o.Credentials = External, filepath.Join(t.TempDir(), "none") }, "none"},
-		"authorities":    {func(o *Options) { o.Mode, o.CA = External, filepath.Join(t.TempDir(), "none") }, "none"},
+		"broker's folder": {func(o *Options) {
+			o.Mode, o.Listen = Hub, "127.0.0.1:0"
+			if err := os.WriteFile(filepath.Join(o.Dir, hubFolder), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, "mkdir"},
+		"credentials": {func(o *Options) { o.Mode, o.Credentials = External, filepath.Join(t.TempDir(), "none") }, "none"},
+		"authorities": {func(o *Options) { o.Mode, o.CA = External, filepath.Join(t.TempDir(), "none") }, "none"},
 	} {
 		dir, id := identity(t)
 		o := Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), KeyID: 1, Mode: Join, Servers: []string{"nats://127.0.0.1:1"}}

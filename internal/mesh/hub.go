@@ -30,6 +30,13 @@ const hubFolder = "broker"
 // could not be made smaller.
 const maxStore = 1 << 60
 
+const (
+	maxBrokerMemory = 64 << 20             // of a hub's streams; what they store is on disk
+	clockSkew       = 24 * time.Hour       // of peers to whom a hub shows a certificate that was just made
+	certificateLife = 20 * 365 * clockSkew // longer than any process runs
+	serialBytes     = 15                   // random ones, of a certificate's number
+)
+
 // NoCredentials as [Options.Credentials] shows an external server no key: the server asks
 // for none, or the URL has a name and password.
 const NoCredentials = "none"
@@ -181,14 +188,12 @@ func (m *Mesh) known(key public, proof string) bool {
 // certificate returns a certificate that the node's own key has signed for itself:
 // whoever knows the key needs no authority.
 func (i *Identity) certificate(now time.Time) (tls.Certificate, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("mesh: %w", err)
-	}
+	var serial [serialBytes]byte
+	rand.Read(serial[:])
 	template := &x509.Certificate{
-		SerialNumber: serial,
+		SerialNumber: new(big.Int).SetBytes(serial[:]),
 		Subject:      pkix.Name{CommonName: i.ID()},
-		NotBefore:    now.Add(-24 * time.Hour), NotAfter: now.AddDate(20, 0, 0),
+		NotBefore:    now.Add(-clockSkew), NotAfter: now.Add(certificateLife),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	if i.proof != nil {
@@ -247,10 +252,10 @@ func (m *Mesh) startHub() (*server.Server, error) {
 	opts := &server.Options{
 		ServerName: "bulkhead-" + o.Identity.public.hint().String(),
 		Host:       host, Port: int(port), NoSigs: true, MaxPayload: maxMessage,
-		JetStream: true, StoreDir: dir, JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: maxStore,
-		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}}, TLSTimeout: 5,
+		JetStream: true, StoreDir: dir, JetStreamMaxMemory: maxBrokerMemory, JetStreamMaxStore: maxStore,
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}}, TLSTimeout: connectWait.Seconds(),
 		AlwaysEnableNonce: true, CustomClientAuthentication: doorkeeper{m},
-		PingInterval: pingInterval, MaxPingsOut: 2,
+		PingInterval: pingInterval, MaxPingsOut: maxPings,
 	}
 	if port == 0 {
 		opts.Port = server.RANDOM_PORT

@@ -88,9 +88,7 @@ func (q *intake) try(x incoming) (space chan struct{}, err error) {
 	}
 	q.list = append(q.list, x)
 	q.bytes += cost
-	if cost > 0 {
-		q.shares[x.from] += cost
-	}
+	q.shares[x.from] += cost
 	q.signal()
 	return nil, nil
 }
@@ -114,13 +112,11 @@ func (q *intake) take() (x incoming, ok bool) {
 	if q.list = q.list[1:]; len(q.list) > 0 {
 		q.signal()
 	}
-	if cost := x.cost(); cost > 0 {
-		q.bytes -= cost
-		if q.shares[x.from] -= cost; q.shares[x.from] == 0 {
-			delete(q.shares, x.from)
-		}
-		close(q.space)
-		q.space = make(chan struct{})
+	q.bytes -= x.cost()
+	if q.shares[x.from] -= x.cost(); q.shares[x.from] == 0 {
+		delete(q.shares, x.from)
 	}
+	close(q.space)
+	q.space = make(chan struct{})
 	return x, true
 }

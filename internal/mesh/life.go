@@ -87,9 +87,7 @@ func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *message) boo
 		r.refuseError(p, err)
 		return false
 	}
-	if t.last.incarnation > 0 || m.kind == kindImage {
-		r.m.opts.Log.Info("peer has begun a new incarnation", "peer", p.label(), "incarnation", m.stamp.incarnation)
-	}
+	r.m.opts.Log.Info("incarnation of a peer noted", "peer", p.label(), "incarnation", m.stamp.incarnation)
 	if t.next != m.stamp.incarnation {
 		t.heads = make(map[ref]arrayHead)
 	}

@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/url"
@@ -16,9 +15,13 @@ import (
 
 const (
 	imagesAge    = 14 * 24 * time.Hour // how long the broker keeps images
+	imagesShare  = 4                   // how many times the bytes of deltas they may have
 	brokerWait   = 10 * time.Second    // longest wait for one answer of the broker
 	reconnect    = 500 * time.Millisecond
+	connectWait  = 5 * time.Second // for one try
 	pingInterval = 10 * time.Second
+	maxPings     = 2 // without an answer
+	flushWait    = 2 * time.Second
 	maxUnread    = 32 << 20       // bytes of one subscription that wait for the receiver
 	maxAhead     = 2 * maxMessage // bytes of stored messages on the way; more than the largest
 )
@@ -63,8 +66,8 @@ func (n names) parse(subject string) (t topic, ok bool) {
 	}
 	origin, key, _ := strings.Cut(rest[2:], ".")
 	t = topic{kind: kind(rest[0]), key: key}
-	size, err := hex.Decode(t.origin[:], []byte(origin[:min(len(origin), 2*len(t.origin))]))
-	return t, err == nil && size == len(t.origin) && origin == t.origin.String()
+	t.origin, ok = parseHint(origin)
+	return t, ok
 }
 
 func (n names) all(k kind) string { return "bh." + n.net + "." + string(rune(k)) + ".*" }
@@ -92,8 +95,8 @@ func dial(o *Options, server string, create bool, options ...nats.Option) (*nats
 	}
 	options = append([]nats.Option{
 		nats.Name(name), nats.NoEcho(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
-		nats.ReconnectWait(reconnect), nats.ReconnectBufSize(-1), nats.Timeout(brokerWait / 2),
-		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2),
+		nats.ReconnectWait(reconnect), nats.ReconnectBufSize(-1), nats.Timeout(connectWait),
+		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(maxPings),
 		nats.CustomInboxPrefix(inbox(o.Identity.public.hint())),
 		nats.ConnectHandler(func(*nats.Conn) { b.cameUp() }),
 		nats.ReconnectHandler(func(*nats.Conn) { b.cameUp() }),
@@ -234,7 +237,7 @@ func (b *natsBus) streams(ctx context.Context) (jetstream.JetStream, error) {
 	}
 	images := jetstream.StreamConfig{
 		Name: b.names.imageStream(), Subjects: []string{b.names.all(kindImage) + ".*"}, NoAck: true, MaxMsgsPerSubject: 1, MaxMsgSize: maxMessage,
-		MaxAge: imagesAge, MaxBytes: 4 * b.opts.StreamBytes, Storage: jetstream.FileStorage, Replicas: b.opts.Replicas,
+		MaxAge: imagesAge, MaxBytes: imagesShare * b.opts.StreamBytes, Storage: jetstream.FileStorage, Replicas: b.opts.Replicas,
 	}
 	for _, cfg := range []jetstream.StreamConfig{deltas, images} {
 		stream, err := js.Stream(ctx, cfg.Name)
@@ -331,7 +334,7 @@ func (b *natsBus) status() BusStatus {
 func (b *natsBus) close() error {
 	// What was published may still wait in the buffer.
 	if b.conn.IsConnected() {
-		b.conn.FlushTimeout(2 * time.Second)
+		b.conn.FlushTimeout(flushWait)
 	}
 	b.conn.Close()
 	return nil

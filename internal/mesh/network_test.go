@@ -25,11 +25,13 @@ func (l *lockedBuffer) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-func (l *lockedBuffer) has(text string) bool {
+func (l *lockedBuffer) text() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return strings.Contains(l.b.String(), text)
+	return l.b.String()
 }
+
+func (l *lockedBuffer) has(text string) bool { return strings.Contains(l.text(), text) }
 
 // TestWrongSecret: a node that joins a hub with another secret than the hub's is told
 // so, and so is the hub: in the log and where the state of peers is.

@@ -112,6 +112,13 @@ func (o *options) run(ctx context.Context, p pkg) (float64, error) {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
+	if o.list {
+		jobs, _, err := o.sample(p, nil)
+		for _, j := range jobs {
+			fmt.Printf("%s:%d: %s\n", relative(j.file), j.line, j.what)
+		}
+		return 100, err
+	}
 	lines, tests, err := o.coverage(ctx, p, filepath.Join(dir, "cover"))
 	if err != nil {
 		return 0, err
@@ -119,12 +126,6 @@ func (o *options) run(ctx context.Context, p pkg) (float64, error) {
 	jobs, of, err := o.sample(p, lines)
 	if err != nil {
 		return 0, err
-	}
-	if o.list {
-		for _, j := range jobs {
-			fmt.Printf("%s:%d: %s\n", relative(j.file), j.line, j.what)
-		}
-		return 100, nil
 	}
 	if err := o.tryAll(ctx, p, tests, jobs, dir); err != nil {
 		return 0, err

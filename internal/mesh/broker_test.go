@@ -1,0 +1,81 @@
+package mesh
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// TestSubjects: a subject of a broker names a kind, an origin in full and a key, and no
+// other text is one.
+func TestSubjects(t *testing.T) {
+	n, h := newNames(testSecret.ID()), hint{1, 2, 3, 4, 5, 6, 7, 0xab}
+	for _, want := range []topic{{kindDelta, h, ""}, {kindHead, h, ""}, {kindImage, h, "0-5-7"}, {kindAsk, h, h.String()}} {
+		if got, ok := n.parse(n.subject(want)); !ok || got != want {
+			t.Errorf("%s is read as %+v, %v", n.subject(want), got, ok)
+		}
+	}
+	if got := n.subject(topic{kindDelta, h, ""}); got != fmt.Sprintf("bh.%016x.d.01020304050607ab", testSecret.ID()) {
+		t.Errorf("subject %s", got)
+	}
+	start := "bh." + n.net + "."
+	for _, bad := range []string{"", "bh.", start, start + "d", start + "d.", start + "dd.01020304050607ab", start + "d.01020304050607", start + "d.01020304050607a", start + "d.01020304050607AB",
+		start + "d.01020304050607abc", start + "d.01020304050607abcd", start + "d.01020304050607xy", "bh.0000000000000000.d.01020304050607ab", start + "dx01020304050607ab"} {
+		if got, ok := n.parse(bad); ok {
+			t.Errorf("%q is read as %+v", bad, got)
+		}
+	}
+	for key, want := range map[string]bool{h.String(): true, "": false, h.String() + "0": false, strings.ToUpper(h.String()): false, h.String()[1:]: false} {
+		if got, ok := (topic{kindAsk, hint{9}, key}).sender(); ok != want || ok && got != h {
+			t.Errorf("an ask with key %q is of %v, %v", key, got, ok)
+		}
+	}
+	if got, ok := (topic{kindImage, h, "anything"}).sender(); !ok || got != h {
+		t.Errorf("an image is of %v, %v", got, ok)
+	}
+	for in, want := range map[string]string{
+		"nats://a:4222": "nats://a:4222", "nats://user:secret@a": "nats://user:xxxxx@a", "nats://token@a": "nats://xxxxx@a",
+		"nats://user:secret@a,nats://token@b,nats://c": "nats://user:xxxxx@a,nats://xxxxx@b,nats://c", "::": "::",
+	} {
+		if got := redacted(in); got != want {
+			t.Errorf("%s is shown as %s, want %s", in, got, want)
+		}
+	}
+}
+
+// TestBrokerErrors: the last error of a broker is told until it is back, and each is logged
+// once; that nobody may hear other networks is none.
+func TestBrokerErrors(t *testing.T) {
+	var log lockedBuffer
+	m := closed(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	b := &natsBus{opts: &m.opts, server: "a", ups: make(chan struct{}, 1)}
+	lines := func() int { return strings.Count(log.text(), "\n") }
+	last := func() string {
+		if b.last == nil {
+			return ""
+		}
+		return b.last.Error()
+	}
+	for _, step := range []struct {
+		err   error
+		lines int
+		last  string
+	}{{nil, 0, ""}, {errors.New("no permission for " + headsOfAll), 0, ""}, {errors.New("x"), 1, "x"}, {errors.New("x"), 1, "x"}, {errors.New("y"), 2, "y"}, {nil, 2, "y"}} {
+		b.failed(step.err)
+		if lines() != step.lines || last() != step.last {
+			t.Errorf("%v: %d lines, last %q; want %d, %q", step.err, lines(), last(), step.lines, step.last)
+		}
+	}
+	for range 2 {
+		if b.cameUp(); last() != "" || len(b.up()) != 1 {
+			t.Errorf("back: last %q", last())
+		}
+	}
+	if got := cleared(bulkhead.ErrReadOnly); got.Error() != bulkhead.ErrReadOnly.Error() || errors.Is(got, bulkhead.ErrReadOnly) {
+		t.Errorf("cleared: %v", got)
+	}
+}

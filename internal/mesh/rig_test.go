@@ -1,0 +1,206 @@
+package mesh
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+// A stubEngine answers as a test says, and notes what it is told. What is not set is
+// that of an engine without reports.
+type stubEngine struct {
+	*engine.Engine
+	own, held  []engine.ArrayState
+	taken      []engine.Part
+	images     []engine.Part
+	imagesErr  error
+	now, later bool // room
+	full       bool // now and later hold
+	applyErr   error
+	life       uint64
+	shown      float64
+	expired    uint64 // starts that are not kept: up to this
+	floor      uint64
+
+	applied   [][]engine.Parsed
+	forgotten []uint64
+	renewed   []uint64
+	needs     []engine.Need
+}
+
+func (e *stubEngine) Own() []engine.ArrayState {
+	if e.own == nil {
+		return e.Engine.Own()
+	}
+	return e.own
+}
+
+func (e *stubEngine) TakeRounds(ctx context.Context) ([]engine.Part, []engine.ArrayState, error) {
+	parts := e.taken
+	e.taken = nil
+	return parts, e.Own(), nil
+}
+
+func (e *stubEngine) Images(context.Context, engine.Array, uint64) (uint64, []engine.Part, error) {
+	return 77, e.images, e.imagesErr
+}
+
+func (e *stubEngine) Replica(string) []engine.ArrayState { return e.held }
+func (e *stubEngine) Incarnation(string) uint64          { return e.life }
+func (e *stubEngine) Shown(string, engine.Array, uint64) float64 {
+	return e.shown
+}
+
+func (e *stubEngine) ApplyRemote(_ context.Context, _ string, parts []engine.Parsed) error {
+	if e.applyErr == nil {
+		e.applied = append(e.applied, slices.Clone(parts))
+	}
+	return e.applyErr
+}
+
+func (e *stubEngine) Room(_ string, n engine.Need) (now, later bool) {
+	e.needs = append(e.needs, n)
+	if !e.full {
+		return true, false
+	}
+	return e.now, e.later
+}
+
+func (e *stubEngine) ForgetGenerations(_ context.Context, _ string, since uint64) error {
+	e.forgotten = append(e.forgotten, since)
+	return nil
+}
+
+func (e *stubEngine) Renew(_ context.Context, _ string, life uint64) error {
+	e.renewed = append(e.renewed, life)
+	return nil
+}
+
+func (e *stubEngine) Keeps(_ engine.Array, start uint64) bool { return start > e.expired }
+func (e *stubEngine) Horizon(engine.Array) uint64             { return e.expired }
+func (e *stubEngine) Floor(engine.Array) uint64               { return e.floor }
+
+// A sentBus notes what is published, or refuses it.
+type sentBus struct {
+	*memBus
+	err  error
+	sent []queued
+	max  int // bytes of a message; 0: no limit
+}
+
+func (b *sentBus) publish(t topic, msg []byte) error {
+	if b.max > 0 && len(msg) > b.max {
+		return errTooLarge
+	}
+	if b.err == nil {
+		b.sent = append(b.sent, queued{topic: t, msg: msg})
+	}
+	return b.err
+}
+
+// messages parses what was published since the last call.
+func (b *sentBus) messages(t *testing.T) (out []*message) {
+	t.Helper()
+	for _, q := range b.sent {
+		m, err := parseMessage(q.msg, testSecret.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, m)
+	}
+	b.sent = nil
+	return out
+}
+
+// A rig is the parts of a mesh that nobody runs, on a stub of an engine, with one peer.
+type rig struct {
+	*Mesh
+	e    *stubEngine
+	bus  *sentBus
+	peer *Identity
+	p    peer
+	t    *track
+}
+
+func newRig(t *testing.T, k *memBroker, change func(*Options)) *rig {
+	t.Helper()
+	r := &rig{e: &stubEngine{Engine: smallEngine(t, nil)}, peer: mustIdentity(t)}
+	r.Mesh = closed(t, func(o *Options) {
+		o.Engine = r.e
+		if change != nil {
+			change(o)
+		}
+	})
+	r.bus = &sentBus{memBus: k.connect()}
+	r.buses = []bus{r.bus}
+	r.sender.outbox = make([]outbox, 1)
+	if err := r.AddPeer(t.Context(), r.peer.ID(), "peer", 1); err != nil {
+		t.Fatal(err)
+	}
+	r.again()
+	return r
+}
+
+// again forgets what the receiver knows of the peer.
+func (r *rig) again() {
+	r.receiver.forget(r.peer.public.hint())
+	r.p, _ = r.find(r.peer.public.hint())
+	r.t = r.receiver.track(r.peer.public.hint())
+}
+
+func (r *rig) status() PeerStatus { return r.Status().Peers[0] }
+
+// refused returns which refusals f books.
+func (r *rig) refused(f func()) string {
+	before := r.status().Refusals
+	f()
+	var out []string
+	for reason, n := range r.status().Refusals {
+		if n > before[reason] {
+			out = append(out, reason)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+var (
+	cellsOf = filter.Geometry{Kind: filter.Cells, Lines: filter.PageLines, K: 4, KeyID: testSecret.ID()}
+	bitsOf  = filter.Geometry{Kind: filter.Bitmap, Lines: filter.PageLines, K: 8, KeyID: testSecret.ID()}
+)
+
+// roundOf returns a round of so many keys that begins at a version.
+func roundOf(t *testing.T, x ref, from uint64, keys int) round {
+	t.Helper()
+	var body []byte
+	if x.array == engine.ArrayCounts {
+		c, err := filter.NewCounting(cellsOf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.SetGeneration(x.start)
+		r := c.NewRound()
+		r.From = from
+		for i := range keys {
+			r.Record([]filter.Key{{Hi: uint64(i) << 40, Lo: from}}, []uint32{1}, []uint32{0})
+		}
+		r.Close()
+		body = r.AppendBody(nil)
+		return round{ref: x, from: from, to: r.To, geometry: cellsOf, announce: true, data: body, boot: 5}
+	}
+	b, err := filter.NewBits(bitsOf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.SetGeneration(x.start)
+	r := b.NewRound()
+	r.From = from
+	for i := range keys {
+		r.RecordBits([]filter.Key{{Hi: uint64(i) << 40, Lo: from}}, []bool{false})
+	}
+	r.Close()
+	return round{ref: x, from: from, to: r.To, geometry: bitsOf, announce: true, data: r.AppendBody(nil), boot: 5}
+}

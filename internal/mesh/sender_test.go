@@ -1,0 +1,511 @@
+package mesh
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+// TestNewLife: a new incarnation is above all that the node has signed and heard, and
+// there are no more than a few in a while, and none while another server uses the key.
+func TestNewLife(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		r := newRig(t, k, nil)
+		r.e.own = []engine.ArrayState{{Array: engine.ArrayCounts, Start: 7, Version: 3}, {Array: engine.ArraySpam, Start: 7}}
+		now := uint64(time.Now().UnixMilli())
+		for _, tt := range []struct{ life, boot, heard, want uint64 }{
+			{1, 2, 3, now}, {now - 1, now - 1, now - 1, now}, {now, 5, 6, now + 1}, {5, now + 20, 6, now + 21}, {5, 6, now + 30, now + 31},
+		} {
+			s := &r.state
+			s.Incarnation, s.Boot, r.sender.renewed = tt.life, tt.boot, nil
+			clear(r.sender.wanted)
+			r.sender.renew("peer", tt.heard)
+			if s.Incarnation != tt.want || s.Boot <= tt.want || s.Boot > tt.want+1024 {
+				t.Errorf("after life %d, boot %d, and %d that was heard: life %d, boot %d; want life %d", tt.life, tt.boot, tt.heard, s.Incarnation, s.Boot, tt.want)
+			}
+			saved, err := loadState(r.opts.Dir)
+			if err != nil || saved.Incarnation != s.Incarnation || saved.Boot != s.Boot || len(saved.Arrays) != 2 || len(saved.Arrays[0].Epochs) != 1 {
+				t.Errorf("saved %+v, %v", saved, err)
+			}
+			if want := map[ref]hint{{engine.ArrayCounts, 7}: {}}; !maps.Equal(r.sender.wanted, want) {
+				t.Errorf("images of %v are to be published, want %v", r.sender.wanted, want)
+			}
+		}
+		r.sender.renewed = nil
+		begun := func(want bool, what string) {
+			t.Helper()
+			before := r.state.Incarnation
+			r.sender.renew("peer", 0)
+			if got := r.state.Incarnation != before; got != want {
+				t.Errorf("%s: a new life: %v, want %v", what, got, want)
+			}
+		}
+		for range maxRenewals {
+			begun(true, "one of few")
+		}
+		begun(false, "one more")
+		time.Sleep(renewRest)
+		begun(false, "as long after as counts")
+		time.Sleep(1)
+		begun(true, "later")
+		r.twin = time.Now()
+		begun(false, "beside a twin")
+		time.Sleep(twinRest*r.opts.Heartbeat - 1)
+		begun(false, "a while after the twin")
+		time.Sleep(1)
+		begun(true, "long after the twin")
+	})
+}
+
+// TestImageMessages: images go out in messages of a bounded size, each under the number of
+// its first page, and as many as there are.
+func TestImageMessages(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		r := newRig(t, k, func(o *Options) { o.imageBytes = 100 })
+		x := ref{engine.ArraySpam, 7}
+		for _, tt := range []struct {
+			sizes []int
+			want  [][]int
+		}{
+			{nil, nil}, {[]int{500}, [][]int{{500}}}, {[]int{50, 50}, [][]int{{50, 50}}}, {[]int{50, 51}, [][]int{{50}, {51}}},
+			{[]int{30, 30, 30, 30, 200, 10}, [][]int{{30, 30, 30}, {30}, {200}, {10}}}, {[]int{0, 0, 101}, [][]int{{0, 0, 101}}},
+		} {
+			r.e.images, r.bus.sent = nil, nil
+			sum, pages := 0, r.Status().Images
+			for _, n := range tt.sizes {
+				r.e.images = append(r.e.images, engine.Part{Array: x.array, Start: x.start, Geometry: bitsOf, Image: make([]byte, n)})
+				sum += n
+			}
+			a := &ownArray{image: 5, since: 6}
+			if err := r.sender.image(t.Context(), x, a); err != nil {
+				t.Fatal(err)
+			}
+			var got [][]int
+			first := 0
+			for i, q := range r.bus.sent {
+				if want := fmt.Sprintf("1-7-%d", first); q.topic != (topic{kindImage, r.opts.Identity.public.hint(), want}) {
+					t.Errorf("%v: message %d is under %+v, want key %s", tt.sizes, i, q.topic, want)
+				}
+				m, err := parseMessage(q.msg, testSecret.ID())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if m.image.ref != x || m.image.at != 77 || m.image.geometry != bitsOf || len(m.image.lineage) != 1 {
+					t.Errorf("image %+v", m.image)
+				}
+				var sizes []int
+				for _, page := range m.image.pages {
+					sizes = append(sizes, len(page))
+				}
+				got, first = append(got, sizes), first+len(sizes)
+			}
+			if !reflect.DeepEqual(got, tt.want) || a.image != sum || a.since != 0 || r.Status().Images-pages != uint64(len(tt.sizes)) {
+				t.Errorf("pages of %v bytes go out as %v, %d bytes, %d since; want %v", tt.sizes, got, a.image, a.since, tt.want)
+			}
+		}
+		r.bus.sent = nil
+		r.e.images = make([]engine.Part, maxParts+1)
+		for i := range r.e.images {
+			r.e.images[i].Geometry = bitsOf
+		}
+		if err := r.sender.image(t.Context(), x, &ownArray{}); err != nil || len(r.bus.messages(t)) != 2 {
+			t.Errorf("one page more than a message holds: %v", err)
+		}
+		r.e.imagesErr = bulkhead.ErrReadOnly
+		if err := r.sender.image(t.Context(), x, &ownArray{}); !errors.Is(err, bulkhead.ErrReadOnly) {
+			t.Errorf("images that there are not: %v", err)
+		}
+		r.e.imagesErr = bulkhead.ErrMalformed
+		if a := (&ownArray{image: 5}); r.sender.image(t.Context(), x, a) != nil || a.image != 5 || len(r.bus.sent) > 0 {
+			t.Error("an array that has expired is published")
+		}
+	})
+}
+
+// TestImagesRest: images that are asked for again and again go out once in a while, and
+// are charged to who asked; those that are out of date go out by themselves.
+func TestImagesRest(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		r := newRig(t, k, nil)
+		x, h := ref{engine.ArraySpam, 7}, r.peer.public.hint()
+		r.e.images = []engine.Part{{Array: x.array, Start: x.start, Geometry: bitsOf, Image: make([]byte, 1000)}}
+		sent := func() int {
+			r.bus.sent = nil
+			r.sender.images(t.Context())
+			return len(r.bus.sent)
+		}
+		served := func() uint64 { return r.status().Served }
+		r.sender.needs(x, h)
+		r.sender.needs(x, hint{9}) // too late: the first is charged
+		if n := sent(); n != 1 || served() != 1000 || len(r.sender.wanted) != 0 {
+			t.Errorf("%d messages, %d bytes served", n, served())
+		}
+		if a := r.sender.arrays[x]; a == nil || a.image != 1000 || !a.imaged.Equal(time.Now()) {
+			t.Errorf("noted: %+v", a)
+		}
+		r.sender.needs(x, h)
+		time.Sleep(imageRest - 1)
+		if n := sent(); n != 0 || len(r.sender.wanted) != 1 {
+			t.Errorf("%d messages too soon", n)
+		}
+		time.Sleep(1)
+		if n := sent(); n != 1 || served() != 2000 {
+			t.Errorf("%d messages after a rest, %d bytes served", n, served())
+		}
+		a := r.sender.arrays[x]
+		for _, tt := range []struct {
+			since, image int
+			want         int
+		}{{refreshLeast, 0, 0}, {refreshLeast + 1, 0, 1}, {refreshLeast + 4, refreshLeast/4 + 1, 0}, {refreshLeast + 5, refreshLeast/4 + 1, 1}} {
+			time.Sleep(imageRest)
+			a.since, a.image = tt.since, tt.image
+			if n := sent(); n != tt.want {
+				t.Errorf("%d bytes of rounds after images of %d: %d messages, want %d", tt.since, tt.image, n, tt.want)
+			}
+		}
+		if served() != 2000 {
+			t.Errorf("%d bytes served: what nobody asked for is charged", served())
+		}
+		// Rounds that were asked for too soon go out after a rest, or images in their place.
+		x2 := ref{engine.ArrayCounts, 7}
+		one := roundOf(t, x2, 4, 1)
+		*a = ownArray{imaged: time.Now()}
+		r.sender.arrays[x2] = &ownArray{rounds: []round{one}, resent: time.Now(), due: true, dueFrom: 4, dueTo: h}
+		if n := sent(); n != 0 {
+			t.Errorf("%d messages: rounds go out again too soon", n)
+		}
+		time.Sleep(imageRest)
+		if n := sent(); n != 1 || r.sender.arrays[x2].due {
+			t.Errorf("%d messages after a rest, due %v", n, r.sender.arrays[x2].due)
+		}
+		r.sender.arrays[x2] = &ownArray{rounds: []round{one}, due: true, dueFrom: 2, dueTo: h}
+		if n := sent(); n != 1 || r.sender.arrays[x2].due || served() != 2000+uint64(len(one.data))+1000 {
+			t.Errorf("%d messages of rounds that are gone, %d bytes served", n, served())
+		}
+	})
+}
+
+// TestSentAgain: of the rounds that are held those since a version are sent again, together,
+// announced, and at most once in a while.
+func TestSentAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		r := newRig(t, k, nil)
+		x, h := ref{engine.ArrayCounts, 7}, r.peer.public.hint()
+		var rounds []round
+		at := uint64(10)
+		for range 4 {
+			one := roundOf(t, x, at, 3)
+			one.announce, one.boot = false, 0
+			rounds, at = append(rounds, one), one.to
+		}
+		size := len(rounds[0].data)
+		again := func(version uint64, limit int) (ok bool, messages [][]uint64) {
+			t.Helper()
+			r.opts.imageBytes = limit
+			ok = r.sender.resend(x, version, h)
+			for _, m := range r.bus.messages(t) {
+				var from []uint64
+				for i, x := range m.rounds {
+					from = append(from, x.from)
+					if x.announce != (i == 0) {
+						t.Errorf("round %d of a message is announced: %v", i, x.announce)
+					}
+				}
+				messages = append(messages, from)
+			}
+			return ok, messages
+		}
+		if ok, sent := again(10, 1<<20); ok || sent != nil {
+			t.Errorf("of an array that is not there: %v, %v", ok, sent)
+		}
+		a := &ownArray{}
+		r.sender.arrays[x] = a
+		if ok, sent := again(10, 1<<20); ok || sent != nil {
+			t.Errorf("of an array without rounds: %v, %v", ok, sent)
+		}
+		a.rounds = rounds
+		for _, tt := range []struct {
+			version uint64
+			limit   int
+			ok      bool
+			want    [][]uint64
+		}{
+			{22, 1 << 20, true, nil}, {11, 1 << 20, false, nil}, {9, 1 << 20, false, nil}, {23, 1 << 20, false, nil},
+			{10, 1 << 20, true, [][]uint64{{10, 13, 16, 19}}}, {19, 1 << 20, true, [][]uint64{{19}}},
+			{10, 2 * size, true, [][]uint64{{10, 13}, {16, 19}}}, {13, 2*size - 1, true, [][]uint64{{13}, {16}, {19}}},
+			{10, 3 * size, true, [][]uint64{{10, 13, 16}, {19}}}, {10, 1, true, [][]uint64{{10}, {13}, {16}, {19}}},
+		} {
+			time.Sleep(imageRest)
+			r.sender.draws[h] = &draw{left: 1e6}
+			served := r.status().Served
+			ok, sent := again(tt.version, tt.limit)
+			if ok != tt.ok || !reflect.DeepEqual(sent, tt.want) {
+				t.Errorf("since %d, %d bytes a message: %v, %v; want %v, %v", tt.version, tt.limit, ok, sent, tt.ok, tt.want)
+			}
+			bytes := 0
+			for _, m := range sent {
+				bytes += size * len(m)
+			}
+			if got := r.status().Served - served; got != uint64(bytes) || r.sender.draws[h].left != 1e6-float64(bytes) {
+				t.Errorf("%d bytes served, %.0f are left; want %d", got, r.sender.draws[h].left, bytes)
+			}
+		}
+		for _, tt := range []struct{ version, from uint64 }{{16, 16}, {13, 13}, {19, 13}} {
+			if ok, sent := again(tt.version, 1<<20); !ok || sent != nil || !a.due || a.dueFrom != tt.from || a.dueTo != h {
+				t.Errorf("again at once since %d: %v, %v, due from %d, want %d", tt.version, ok, sent, a.dueFrom, tt.from)
+			}
+		}
+		time.Sleep(imageRest - 1)
+		if ok, sent := again(10, 1<<20); !ok || sent != nil {
+			t.Errorf("too soon: %v, %v", ok, sent)
+		}
+		time.Sleep(1)
+		if ok, sent := again(10, 1<<20); !ok || len(sent) != 1 || a.due {
+			t.Errorf("after a rest: %v, %v, due %v", ok, sent, a.due)
+		}
+		time.Sleep(imageRest)
+		r.bus.max = 100
+		r.sender.history = 1 << 20
+		if ok, _ := again(10, 1<<20); ok || len(a.rounds) != 0 {
+			t.Errorf("rounds that the broker does not take: %v, %d are held", ok, len(a.rounds))
+		}
+		r.bus.max = 0
+		many := make([]round, maxParts+1)
+		for i := range many {
+			many[i] = round{ref: x, from: uint64(i), to: uint64(i) + 1, geometry: cellsOf, lineage: lineage{{r.state.Boot, 0}}}
+		}
+		r.sender.again(many)
+		if got := r.bus.messages(t); len(got) != 2 || len(got[0].rounds) != maxParts || len(got[1].rounds) != 1 || !got[1].rounds[0].announce {
+			t.Errorf("more rounds than a message holds: %d messages", len(got))
+		}
+	})
+}
+
+// TestOutbox: what a broker that is away would have got waits if it is a delta, up to a
+// limit, and goes out in order; what the broker never takes is let go.
+func TestOutbox(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		r := newRig(t, k, nil)
+		s, x := r.sender, ref{engine.ArrayCounts, 7}
+		delta := func(size int) *message {
+			one := round{ref: x, from: 1, to: 2, geometry: cellsOf, data: make([]byte, size), lineage: lineage{{r.state.Boot, 0}}}
+			return &message{kind: kindDelta, rounds: []round{one}}
+		}
+		away := errors.New("away")
+		r.bus.err = away
+		s.send(topic{kind: kindHead, origin: s.own().origin}, &message{kind: kindHead})
+		if len(s.outbox[0].queue) != 0 || s.dropped.Load() != 1 || s.published.Load() != 1 || s.bytes.Load() == 0 {
+			t.Errorf("a head: %d wait, %d dropped", len(s.outbox[0].queue), s.dropped.Load())
+		}
+		bytes := 0
+		for n := range 3 {
+			s.send(s.own(), delta(100))
+			bytes += len(s.outbox[0].queue[n].msg)
+			if len(s.outbox[0].queue) != n+1 || s.outbox[0].bytes != bytes || s.dropped.Load() != 1 {
+				t.Errorf("delta %d: %d wait, %d bytes of %d, %d dropped", n, len(s.outbox[0].queue), s.outbox[0].bytes, bytes, s.dropped.Load())
+			}
+		}
+		if s.flush(); len(s.outbox[0].queue) != 3 {
+			t.Errorf("%d wait, after a broker that is away was tried", len(s.outbox[0].queue))
+		}
+		r.bus.err = nil
+		s.send(topic{kind: kindHead, origin: s.own().origin}, &message{kind: kindHead}) // would come before the deltas
+		s.send(s.own(), delta(100))
+		if len(r.bus.sent) != 0 || len(s.outbox[0].queue) != 4 {
+			t.Errorf("%d sent before those that wait, of which there are %d", len(r.bus.sent), len(s.outbox[0].queue))
+		}
+		s.flush()
+		var seqs []uint64
+		for _, m := range r.bus.messages(t) {
+			seqs = append(seqs, m.stamp.seq)
+		}
+		if !slices.Equal(seqs, []uint64{2, 3, 4, 6}) || s.outbox[0].bytes != 0 || len(s.outbox[0].queue) != 0 {
+			t.Errorf("messages %v are sent, %d bytes wait", seqs, s.outbox[0].bytes)
+		}
+		if s.send(s.own(), delta(1)); len(r.bus.sent) != 1 {
+			t.Error("a delta waits though the broker is there")
+		}
+		r.bus.err, r.bus.sent = away, nil
+		dropped := s.dropped.Load()
+		for range 3 {
+			s.send(s.own(), delta(maxOutbox/2-300))
+		}
+		if len(s.outbox[0].queue) != 2 || s.outbox[0].bytes > maxOutbox || s.dropped.Load() != dropped+1 {
+			t.Errorf("%d wait, %d bytes, %d dropped; want the two that fit", len(s.outbox[0].queue), s.outbox[0].bytes, s.dropped.Load()-dropped)
+		}
+		s.send(s.own(), delta(maxOutbox+1))
+		if len(s.outbox[0].queue) != 0 || s.outbox[0].bytes != 0 || s.dropped.Load() != dropped+4 {
+			t.Errorf("%d wait, %d bytes; want nothing beside one that is too large", len(s.outbox[0].queue), s.outbox[0].bytes)
+		}
+		// What a broker never takes: the rounds are let go, at once or when they waited.
+		for _, waits := range []bool{false, true} {
+			r.bus.err, r.bus.max = nil, 500
+			if waits {
+				r.bus.err = away
+				r.bus.max = 0
+			}
+			m := delta(1000)
+			s.arrays[x], s.order, s.history = nil, nil, 0
+			s.remember(&m.rounds[0])
+			small := delta(10)
+			s.send(s.own(), m)
+			s.send(s.own(), small)
+			before := s.dropped.Load()
+			if waits {
+				r.bus.err, r.bus.max = nil, 500
+				s.flush()
+				before++
+			}
+			if len(s.arrays[x].rounds) != 0 || s.history != 0 || s.dropped.Load() != before || len(s.outbox[0].queue) != 0 || s.outbox[0].bytes != 0 || len(r.bus.messages(t)) != 1 {
+				t.Errorf("waits %v: %d rounds, history %d, %d dropped, %d wait", waits, len(s.arrays[x].rounds), s.history, s.dropped.Load()-before, len(s.outbox[0].queue))
+			}
+		}
+	})
+}
+
+// TestRemembered: the last rounds of each array are held without a gap and in bounded
+// memory; the first of an array tells its geometry.
+func TestRemembered(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		s := newRig(t, k, nil).sender
+		x, y := ref{engine.ArrayCounts, 7}, ref{engine.ArraySpam, 7}
+		add := func(x ref, from, to uint64, size int) bool {
+			r := round{ref: x, from: from, to: to, data: make([]byte, size)}
+			s.remember(&r)
+			return r.announce
+		}
+		held := func(x ref) (out []uint64) {
+			for _, r := range s.arrays[x].rounds {
+				out = append(out, r.from)
+			}
+			return out
+		}
+		for i, want := range []bool{true, false, false} {
+			if got := add(x, uint64(10+i), uint64(11+i), 5); got != want {
+				t.Errorf("round %d is announced: %v", i, got)
+			}
+		}
+		if !add(x, 0, 1, 5) {
+			t.Error("the first round of all is not announced")
+		}
+		if got := held(x); !slices.Equal(got, []uint64{0}) || s.history != roundCost+5 || s.arrays[x].since != 20 {
+			t.Errorf("after a gap %v are held, %d bytes, %d since", got, s.history, s.arrays[x].since)
+		}
+		const half = maxHistory/2 - roundCost
+		s.order, s.history, s.arrays = nil, 0, make(map[ref]*ownArray)
+		add(x, 0, 1, half)
+		add(y, 0, 1, half)
+		if s.history != maxHistory || len(held(x)) != 1 || len(held(y)) != 1 {
+			t.Errorf("%d bytes, %v, %v: what may be held is not", s.history, held(x), held(y))
+		}
+		add(y, 1, 2, 0)
+		if got := held(x); len(got) != 0 || !slices.Equal(held(y), []uint64{0, 1}) || s.history != maxHistory/2+roundCost || len(s.order) != 2 {
+			t.Errorf("one more: %v, %v, %d bytes, %d in order", got, held(y), s.history, len(s.order))
+		}
+	})
+}
+
+// TestHeads: a head names the arrays that hold anything, with their lineage, and where
+// what is kept begins; of more than a message holds the newest. Who shares nothing says so.
+func TestHeads(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		for _, role := range []Role{Both, Subscribe, Publish} {
+			r := newRig(t, k, func(o *Options) { o.Role, o.Name = role, "post.example" })
+			r.e.floor = 5
+			r.e.own = []engine.ArrayState{{Array: engine.ArrayCounts, Start: 7, Version: 3, Geometry: cellsOf}, {Array: engine.ArraySpam, Start: 7, Geometry: bitsOf}, {Array: engine.ArraySpam, Start: 6, Version: 1, Geometry: bitsOf}}
+			live, gone := ref{engine.ArrayCounts, 7}, ref{engine.ArrayCounts, 1}
+			for _, x := range []ref{live, gone} {
+				r.sender.remember(&round{ref: x, from: 1, to: 2, data: []byte{1}})
+			}
+			r.sender.headDue = true
+			r.sender.head(t.Context())
+			sent := r.bus.messages(t)
+			m := sent[len(sent)-1]
+			if m.kind != kindHead || m.name != "post.example" || r.sender.headDue || !r.sender.headed.Equal(time.Now()) {
+				t.Errorf("%s: %c %q, due %v", role, m.kind, m.name, r.sender.headDue)
+			}
+			if role == Subscribe {
+				if m.floors != [2]uint64{allExpired, allExpired} || len(m.heads) != 0 {
+					t.Errorf("who tells nothing: %+v", m)
+				}
+				continue
+			}
+			if m.floors != [2]uint64{5, 5} || len(m.heads) != 2 || m.heads[0].ref != live || m.heads[0].version != 3 || m.heads[1].ref != (ref{engine.ArraySpam, 6}) || len(m.heads[0].lineage) != 1 {
+				t.Errorf("%s: %+v", role, m)
+			}
+			if len(r.sender.arrays) != 1 || r.sender.arrays[live] == nil || r.sender.history != roundCost+1 || !slices.Equal(r.sender.order, []ref{live}) {
+				t.Errorf("%s: %d arrays, %d bytes, %v are remembered", role, len(r.sender.arrays), r.sender.history, r.sender.order)
+			}
+			r.e.own = nil
+			for start := range uint64(maxParts) {
+				r.e.own = append(r.e.own, engine.ArrayState{Array: engine.ArraySpam, Start: 1000 + start, Version: 1, Geometry: bitsOf})
+			}
+			r.sender.head(t.Context())
+			if m = r.bus.messages(t)[0]; len(m.heads) != maxParts || m.floors != [2]uint64{5, 5} {
+				t.Errorf("as many arrays as a head names: %d, floors %v", len(m.heads), m.floors)
+			}
+			r.e.own = append(r.e.own, engine.ArrayState{Array: engine.ArrayCounts, Start: 9, Version: 1, Geometry: cellsOf}, engine.ArrayState{Array: engine.ArraySpam, Start: 990, Version: 1, Geometry: bitsOf}, engine.ArrayState{Array: engine.ArraySpam, Start: 995, Version: 1, Geometry: bitsOf})
+			r.sender.head(t.Context())
+			if m = r.bus.messages(t)[0]; len(m.heads) != maxParts || m.floors != [2]uint64{10, 996} || m.heads[maxParts-1].start != 1000 {
+				t.Errorf("three more: %d, floors %v, the last is %d", len(m.heads), m.floors, m.heads[maxParts-1].start)
+			}
+		}
+		r := newRig(t, k, nil)
+		for _, tt := range []struct {
+			wait time.Duration
+			want int
+			due  bool
+		}{{time.Hour, 1, false}, {0, 0, true}, {headRest - 1, 0, true}, {1, 1, false}} {
+			time.Sleep(tt.wait)
+			r.sender.headSoon(t.Context())
+			if n := len(r.bus.messages(t)); n != tt.want || r.sender.headDue != tt.due {
+				t.Errorf("%v later: %d heads, due %v", tt.wait, n, r.sender.headDue)
+			}
+		}
+	})
+}
+
+// TestDeltas: what arrays took goes out in their order, in messages of a bounded size.
+func TestDeltas(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		r := newRig(t, k, func(o *Options) { o.imageBytes = 100 })
+		part := func(a engine.Array, start, from uint64, size int) engine.Part {
+			g := bitsOf
+			if a == engine.ArrayCounts {
+				g = cellsOf
+			}
+			return engine.Part{Array: a, Start: start, From: from, To: from + 1, Geometry: g, Round: make([]byte, size)}
+		}
+		r.e.taken = []engine.Part{part("spam", 8, 0, 40), part("counts", 8, 1, 60), part("counts", 8, 0, 40), part("counts", 7, 0, 1), part("spam", 8, 1, 61)}
+		r.sender.publish(t.Context())
+		var got []string
+		for _, m := range r.bus.messages(t) {
+			text := ""
+			for _, x := range m.rounds {
+				text += fmt.Sprint(x.array, x.start, x.from, len(x.data), " ")
+			}
+			got = append(got, text)
+		}
+		want := []string{"counts7 0 1 counts8 0 40 ", "counts8 1 60 spam8 0 40 ", "spam8 1 61 "}
+		for i := range want {
+			want[i] = strings.ReplaceAll(want[i], " ", "")
+		}
+		for i := range got {
+			got[i] = strings.ReplaceAll(got[i], " ", "")
+		}
+		if !slices.Equal(got, want) || r.Status().Rounds != 5 || r.Status().Published != 3 {
+			t.Errorf("sent %q, want %q; %d rounds in %d messages", got, want, r.Status().Rounds, r.Status().Published)
+		}
+		if r.sender.publish(t.Context()); len(r.bus.sent) != 0 {
+			t.Error("nothing was taken, and sent")
+		}
+	})
+}

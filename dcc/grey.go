@@ -139,12 +139,13 @@ func (g *Greylist) makeRoom(t uint32) {
 const (
 	greyMagic = "bulkhead grey 1\n"
 	greySize  = md5.Size + 9
+	greyFrame = 8 // the number and the sum
 )
 
 // Save writes the greylist.
 func (g *Greylist) Save(w io.Writer) error {
 	g.mu.Lock()
-	b := append(make([]byte, 0, len(greyMagic)+8+len(g.triples)*greySize), greyMagic...)
+	b := append(make([]byte, 0, len(greyMagic)+greyFrame+len(g.triples)*greySize), greyMagic...)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(g.triples)))
 	for k, e := range g.triples {
 		b = append(b, k[:]...)

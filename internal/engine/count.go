@@ -104,7 +104,7 @@ func (e *Engine) lookUp(s *scratch, sigs []bulkhead.Signature, out []bulkhead.Lo
 		if !sigs[i].Valid() {
 			return fmt.Errorf("%w: signature %d is invalid", bulkhead.ErrMalformed, i)
 		}
-		s.asks[i] = evidence.Ask{Key: s.keys.Base(&sigs[i]), Wants: looksFor(what)}
+		s.asks[i] = evidence.Ask{Key: s.keys.Base(&sigs[i]), Wants: looksFor[what&(bulkhead.Counts|bulkhead.Judgements)]}
 	}
 	s.reader.Read(s.asks, s.records)
 	odds, white := e.odds.Load(), e.whitelist.Load()
@@ -129,15 +129,11 @@ func (e *Engine) lookUp(s *scratch, sigs []bulkhead.Signature, out []bulkhead.Lo
 	return nil
 }
 
-// looksFor returns what Look looks up for a signature.
-func looksFor(what bulkhead.Aspect) (wants evidence.Wants) {
-	if what&bulkhead.Counts != 0 {
-		wants |= evidence.Sightings
-	}
-	if what&bulkhead.Judgements != 0 {
-		wants |= evidence.Listings
-	}
-	return wants
+// looksFor is what Look looks up for a signature, by what it is asked for.
+var looksFor = [...]evidence.Wants{
+	bulkhead.Counts:                       evidence.Sightings,
+	bulkhead.Judgements:                   evidence.Listings,
+	bulkhead.Counts | bulkhead.Judgements: evidence.Sightings | evidence.Listings,
 }
 
 // judgeLooks judges the few signatures that a blocklist has, sigs[i] for each i in

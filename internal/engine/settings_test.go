@@ -767,3 +767,28 @@ func TestMatureSources(t *testing.T) {
 		t.Errorf("mature after %d days", days)
 	}
 }
+
+// TestAspects: a look tells what is asked for and nothing else.
+func TestAspects(t *testing.T) {
+	e := open(t, Options{})
+	s := []bulkhead.Signature{sig(bulkhead.Exact, 1)}
+	report(t, e, bulkhead.Report{Signatures: s, Count: 5})
+	report(t, e, bulkhead.Report{Signatures: s, Vote: bulkhead.Spam})
+	e.refreshOdds()
+	for what, want := range map[bulkhead.Aspect]bulkhead.Look{
+		0: {}, bulkhead.Aside: {}, bulkhead.Counts: {Sightings: 5}, bulkhead.Judgements: {Judged: bulkhead.JudgedSpam, Spam: 1},
+		bulkhead.Counts | bulkhead.Judgements: {Sightings: 5, Judged: bulkhead.JudgedSpam, Spam: 1},
+	} {
+		out := make([]bulkhead.Look, 1)
+		if err := e.Look(t.Context(), s, out, what); err != nil {
+			t.Fatal(err)
+		}
+		got := out[0]
+		if known := got.First != 0; known != (want != bulkhead.Look{}) || (got.Error > 0) != (want.Sightings > 0) || (got.Confidence > 0) != (want.Spam > 0) {
+			t.Errorf("aspects %b: %+v", what, got)
+		}
+		if got.First, got.Error, got.Confidence = 0, 0, 0; got != want {
+			t.Errorf("aspects %b: %+v, want %+v", what, got, want)
+		}
+	}
+}

@@ -54,13 +54,13 @@ func TestNewLife(t *testing.T) {
 		begun(false, "one more")
 		time.Sleep(renewRest)
 		begun(false, "as long after as counts")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		begun(true, "later")
 		r.twin = time.Now()
 		begun(false, "beside a twin")
 		time.Sleep(twinRest*r.opts.Heartbeat - 1)
 		begun(false, "a while after the twin")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		begun(true, "long after the twin")
 	})
 }
@@ -156,7 +156,7 @@ func TestImagesRest(t *testing.T) {
 		if n := sent(); n != 0 || len(r.sender.wanted) != 1 {
 			t.Errorf("%d messages too soon", n)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if n := sent(); n != 1 || served() != 2000 {
 			t.Errorf("%d messages after a rest, %d bytes served", n, served())
 		}
@@ -267,7 +267,7 @@ func TestSentAgain(t *testing.T) {
 		if ok, sent := again(10, 1<<20); !ok || sent != nil {
 			t.Errorf("too soon: %v, %v", ok, sent)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if ok, sent := again(10, 1<<20); !ok || len(sent) != 1 || a.due {
 			t.Errorf("after a rest: %v, %v, due %v", ok, sent, a.due)
 		}

@@ -1,11 +1,11 @@
-// Package evidence reads what is known of keys: one walk over the generations of
-// the node's own books, of the replicas of other servers, and of what was merged of
-// them, for checks, for looks and for the decisions of the writer.
+// Package evidence looks up keys: one walk over the generations of the node's own books,
+// of the replicas of other servers, and of their merged arrays, for checks, looks and
+// the writer's decisions.
 //
-// A [Reader] looks all keys of a message up together, array by array, so that their
-// cache misses overlap. What it finds of one key is a [Record]. It knows where
-// numbers lie and what they are; what they mean is package verdict's business.
+// A [Reader] looks up all keys of a message together, array by array, so that their
+// cache misses overlap. The result for one key is a [Record]. This package knows where
+// numbers are; package verdict knows what they mean.
 //
-// The writer sees the present batch through an [Overlay]: what its decisions will
-// add to the node's own arrays, read as if it were there.
+// The writer sees the current batch through an [Overlay]: the additions of its decisions
+// to the node's own arrays, read as if they were there.
 package evidence

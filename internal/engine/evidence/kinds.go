@@ -8,9 +8,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
-// The kinds of count of one signature in the array "counts". They share a cache
-// line (filter.Key.With), so that a check costs one memory access a generation
-// however many kinds it asks for. The values are part of the data on disk.
+// The kinds of count of one signature in the array "counts". They share a cache line
+// (filter.Key.With), so that a check costs one memory access a generation however many
+// kinds it looks up. The values are part of the data on disk.
 const (
 	Sighting  uint8 = 0
 	Spam      uint8 = 1 // voters
@@ -20,13 +20,12 @@ const (
 	Addresses uint8 = 5 // distinct addresses of a sender's domain
 	Claims    uint8 = 6 // sightings of strangers
 
-	CountKinds = 3 // that every look-up asks for: the first ones
+	CountKinds = 3 // read by every look-up: the first ones
 )
 
-// The kinds of weight of one signature in the array "weights", in hundredths of a
-// vote: what the votes of one side and one class of voter have added. What was taken
-// back of a kind is the same kind of another key, see [Keys]. The values are part of
-// the data on disk.
+// The kinds of weight of one signature in the array "weights", in hundredths of a vote:
+// the sum of votes of one side and one class of voter. What was taken back of a kind is
+// the same kind of another key, see [Keys]. The values are part of the data on disk.
 const (
 	RootSpam     uint8 = 0
 	RootHam      uint8 = 1 // of ham votes and revocations
@@ -35,23 +34,23 @@ const (
 	Unblamed     uint8 = 4 // roots' votes for spam, each whole however its blame was shared
 	TakenBack    uint8 = 5 // not 0 if anything was taken back in this generation
 
-	// Contexts is no weight: how many links and senders a text was reported with that
-	// it had not been reported with before.
+	// Contexts is not a weight, but the number of different links and senders that a
+	// text was reported with.
 	Contexts uint8 = 6
 
 	WeightKinds = 7
 )
 
-// wholeKinds are the kinds of weight of which whole votes, a hundred each, are counted in
-// cells of their own, as most are whole: small numbers need nothing beside their cells.
-// In a voice's record, TakenBack is what was taken back of Unblamed.
+// wholeKinds are the kinds of weight whose whole votes, a hundred each, are counted in
+// cells of their own. Most votes are whole, and small numbers need no overflow entry. In
+// a voice's record, TakenBack is what was taken back of Unblamed.
 var wholeKinds = [...]uint8{RootSpam, RootHam, Unblamed, TakenBack}
 
 // WeightCells is how many cells hold the weights of a key.
 const WeightCells = WeightKinds + len(wholeKinds)
 
-// whole returns the key of whole votes. They have a line of their own: many kinds on one
-// line would often seem to be there where they are not.
+// whole returns the key of whole votes. They have their own line: many kinds on one line
+// would cause more false hits.
 func whole(k filter.Key) filter.Key { return filter.Key{Hi: k.Lo, Lo: k.Hi} }
 
 // AppendWeights appends the keys of the cells that hold the weights of k.
@@ -65,7 +64,7 @@ func AppendWeights(keys []filter.Key, k filter.Key) []filter.Key {
 	return keys
 }
 
-// WeightsOf returns the weights of a key, given its cells as AppendWeights has them.
+// WeightsOf returns the weights of a key from its cells, in the order of AppendWeights.
 func WeightsOf(cells []uint32) (w [WeightKinds]uint32) {
 	copy(w[:], cells)
 	for i, kind := range wholeKinds {
@@ -76,7 +75,7 @@ func WeightsOf(cells []uint32) (w [WeightKinds]uint32) {
 	return w
 }
 
-// AddWeight calls add for each cell that is to rise for a weight of a key to rise by n.
+// AddWeight calls add for each cell that rises when a weight of a key rises by n.
 func AddWeight(k filter.Key, kind uint8, n uint32, add func(cell filter.Key, n uint32)) {
 	if votes := n / verdict.Unit; votes > 0 && slices.Contains(wholeKinds[:], kind) {
 		add(whole(k).With(kind), votes)
@@ -91,14 +90,14 @@ func AddWeight(k filter.Key, kind uint8, n uint32, add func(cell filter.Key, n u
 // blocklist. After that a revocation stands until the next one opens.
 const MaxTurns = 64
 
-// Keys makes the keys that stand for something else than a signature.
+// Keys makes keys other than those of signatures.
 type Keys interface {
 	// Back returns the key of what was taken back of the weights of base.
 	Back(base filter.Key) filter.Key
-	// Turn returns the key of the turn'th time, from 1, that a generation's filter
-	// lists base, or takes it off.
+	// Turn returns the key for the turn'th time, from 1, that a generation's filter
+	// lists base, or revokes it.
 	Turn(base filter.Key, turn int) filter.Key
-	// At returns what a key is in the arrays of an epoch, see [View]: key itself in
+	// At returns the form of a key in the arrays of an epoch, see [View]: key itself in
 	// those of epoch 0.
 	At(epoch int, key filter.Key) filter.Key
 }

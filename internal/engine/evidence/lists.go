@@ -7,8 +7,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// list looks the keys up in the blocklists. Most mail is in none, and then the
-// revocation filters need no look.
+// list looks up the keys in the blocklists. Most mail is in none, and then the
+// revocation filters need no look-up.
 func (r *Reader) list() {
 	r.candidates, r.bases = r.candidates[:0], r.bases[:0]
 	for i, a := range r.asks {
@@ -26,15 +26,15 @@ func (r *Reader) list() {
 	}
 }
 
-// size makes room for what is found of the candidates.
+// size makes room for the results of the candidates.
 func (r *Reader) size() {
 	n := len(r.bases)
 	r.spam, r.off = slices.Grow(r.spam[:0], n)[:n], slices.Grow(r.off[:0], n)[:n]
 	r.states = slices.Grow(r.states[:0], n)[:n]
 }
 
-// narrow leaves of the candidates those that any spam filter has, and reports
-// whether there are any.
+// narrow keeps only candidates that a spam filter has, and reports whether there are
+// any.
 func (r *Reader) narrow() bool {
 	clear(r.off)
 	for i := range r.sources.lists {
@@ -66,7 +66,7 @@ const (
 	revokedOf side = true
 )
 
-// has looks keys up in one filter of a generation of a list.
+// has looks up keys in one filter of a generation of a list.
 func (r *Reader) has(l *list, g *lists, keys []filter.Key, out []bool, of side) {
 	clear(out)
 	from := g.spam
@@ -85,7 +85,7 @@ func (r *Reader) has(l *list, g *lists, keys []filter.Key, out []bool, of side) 
 	}
 }
 
-// at returns what keys are in an epoch, in a buffer.
+// at returns the form of keys in an epoch, in a buffer.
 func (r *Reader) at(epoch int, keys []filter.Key) []filter.Key {
 	if epoch == 0 {
 		return keys
@@ -97,8 +97,8 @@ func (r *Reader) at(epoch int, keys []filter.Key) []filter.Key {
 	return r.moved
 }
 
-// walk takes what one list says of the candidates: in a spam filter and in no
-// revocation filter as new or newer means spam (Yan and Cho, section 3).
+// walk reads one list for the candidates: in a spam filter and in no revocation filter
+// as new or newer means spam (Yan and Cho, section 3).
 func (r *Reader) walk(l *list) {
 	clear(r.states)
 	end := uint64(math.MaxUint64)
@@ -120,7 +120,7 @@ func (r *Reader) walk(l *list) {
 	}
 }
 
-// step takes one generation, older than those before, of one candidate.
+// step reads one generation, older than those before, for one candidate.
 func (r *Reader) step(k int, l *list, g *lists, end uint64) {
 	if r.states[k].Decided() {
 		return // by a newer generation
@@ -129,8 +129,7 @@ func (r *Reader) step(k int, l *list, g *lists, end uint64) {
 		r.off[k] = false
 	}
 	r.states[k] = r.states[k].Next(r.spam[k], r.off[k])
-	// The tally's generations are shorter: what one of this span's has seen is dated
-	// better already.
+	// The tally's generations are shorter, and date a key in this span better.
 	if x := &r.out[r.candidates[k]]; r.spam[k] && (x.First == 0 || x.First >= end) {
 		x.seen(g.start)
 	}

@@ -9,21 +9,21 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
-// A Reader looks keys up. It keeps its buffers, so that look-ups of known size
-// allocate nothing. One goroutine uses it at a time.
+// A Reader looks up keys. It keeps its buffers, so that look-ups of known size allocate
+// nothing. One goroutine uses it at a time.
 type Reader struct {
 	Keys    Keys
 	Day     uint64  // length of a generation of the tally in seconds, above 0
 	Overlay Overlay // nil: none
-	// RevocationFirst reads all filters of every key, where most keys are revoked. It
-	// changes the cost and never the answer.
+	// RevocationFirst reads all filters of every key, for nodes where most keys are
+	// revoked. It changes the cost and never the result.
 	RevocationFirst bool
 
 	sources *Sources
-	today   uint64 // number of the present day
+	today   uint64 // number of the current day
 	asks    []Ask
 	out     []Record
-	days    []uint64 // for each key, a bit for each day that brought deliveries
+	days    []uint64 // for each key, a bit for each day with deliveries
 
 	which []int        // the asks that keys are of
 	form  form         // which keys those of an ask are
@@ -47,7 +47,7 @@ type Reader struct {
 	states     []verdict.State
 }
 
-// extra is a further kind of a key, asked for where the first kinds say something.
+// extra is a further kind of a key, looked up if the first kinds are not zero.
 type extra struct {
 	ask  int
 	kind uint8
@@ -57,10 +57,10 @@ type extra struct {
 // Begin makes the reader read s.
 func (r *Reader) Begin(s *Sources) { r.sources, r.today = s, s.today/r.Day }
 
-// End lets go of what the reader reads, so that arrays do not live on in a buffer.
+// End drops the sources, so that arrays are not kept in memory by a buffer.
 func (r *Reader) End() { r.sources = nil }
 
-// Read sets out[i] to what is known of asks[i]. out must be as long as asks.
+// Read sets out[i] to the record of asks[i]. out must be as long as asks.
 func (r *Reader) Read(asks []Ask, out []Record) {
 	r.asks, r.out = asks, out[:len(asks)]
 	clear(r.out)
@@ -73,7 +73,7 @@ func (r *Reader) Read(asks []Ask, out []Record) {
 	r.asks, r.out = nil, nil
 }
 
-// A form says which keys a look-up wants of an ask.
+// A form is the kind of keys that a look-up uses for an ask.
 type form uint8
 
 const (
@@ -115,7 +115,8 @@ func (r *Reader) append(ask int) {
 	}
 }
 
-// turnTo makes the keys of the look-up those of an epoch. Most nodes have one only.
+// turnTo converts the keys of the look-up to those of an epoch. Most nodes have only
+// one.
 func (r *Reader) turnTo(epoch int) {
 	if r.epoch == epoch {
 		return
@@ -138,8 +139,8 @@ func (r *Reader) counted() []uint32 {
 	return r.n
 }
 
-// count adds up the counts over the generations that live. Adding the minima of
-// several arrays is tighter than the minimum of their sum.
+// count adds up the counts of all living generations. Adding the minima of several
+// arrays is tighter than the minimum of their sum.
 func (r *Reader) count() {
 	r.begin(ofKinds)
 	r.kinds = CountKinds
@@ -194,8 +195,8 @@ func (r *Reader) countIn(c *counts, kinds int) {
 	r.countExtra(c, overlaid)
 }
 
-// further notes what else is to be asked of a key that an array has. What peers say
-// whose word is not taken whole is no delivery, and nobody's standing.
+// further records what else to look up for a key that an array has. Counts of peers
+// without full weight are no deliveries, and give nobody standing.
 func (r *Reader) further(i int, n *[CountKinds]uint32) {
 	wants := r.asks[i].Wants
 	if n[Sighting] > 0 {
@@ -240,7 +241,7 @@ func (r *Reader) countExtra(c *counts, overlaid bool) {
 	}
 }
 
-// deliver notes deliveries of a key in the generation that started at start.
+// deliver records deliveries of a key in the generation that started at start.
 func (r *Reader) deliver(i int, n uint32, start uint64) {
 	if n == 0 {
 		return
@@ -257,8 +258,8 @@ func (r *Reader) deliver(i int, n uint32, start uint64) {
 // nameKinds are the kinds of count of a name.
 var nameKinds = [...]uint8{Sighting, Addresses}
 
-// know reads how often names were delivered in the weeks that the blocklist's
-// generations stand for: they know more than the days of the tally, if they know more.
+// know reads the deliveries of names in the generations of the blocklist, which last
+// longer than the days of the tally.
 func (r *Reader) know() {
 	r.begin(ofNames)
 	for i, a := range r.asks {
@@ -291,10 +292,10 @@ func (r *Reader) know() {
 	}
 }
 
-// known is what the weeks know of a name.
+// known is the record of a name in the blocklist's generations.
 type known struct {
 	deliveries, addresses uint32
-	weeks                 uint64 // a bit for each that is over and brought deliveries
+	weeks                 uint64 // a bit for each past one with deliveries
 }
 
 func (k *known) add(n []uint32, over bool, age uint64) {
@@ -304,8 +305,8 @@ func (k *known) add(n []uint32, over bool, age uint64) {
 	}
 }
 
-// weigh adds up the weights of the latest votes on the keys that people voted on, or
-// that are listed, and on all of which no counts are wanted. Most mail has none.
+// weigh adds up the weights of the latest votes on keys that people voted on, keys that
+// are listed, and all keys without counts. Most mail has none.
 func (r *Reader) weigh() {
 	r.begin(ofWeights)
 	for i, a := range r.asks {
@@ -360,7 +361,7 @@ func (r *Reader) weights(g *weights) []uint32 {
 	return n
 }
 
-// takeBack reads what was taken back of the keys that say so.
+// takeBack reads what was taken back of keys that are marked for it.
 func (r *Reader) takeBack() {
 	all := len(r.which)
 	r.disputed = r.disputed[:0]

@@ -5,10 +5,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
-// Wants says what a caller wants to know of a key; several may be joined by "|".
+// Wants are the aspects of a key to look up; several may be joined by "|".
 type Wants uint8
 
-// What may be wanted.
+// The aspects.
 const (
 	// Counts are sightings, voters and deliveries; with them, weights are read only
 	// where there are votes or listings.
@@ -16,8 +16,8 @@ const (
 	Sightings       // nothing else of the counts; of all keys of a reading, or of none
 	Delivered       // sightings and deliveries, and nothing else of the counts; likewise
 	Standing        // the kind Good, too
-	Names           // of names: how often they were delivered in weeks gone by, and the kind Addresses
-	Listings        // what the blocklists say
+	Names           // of names: deliveries in past weeks, and the kind Addresses
+	Listings        // the blocklists
 	Judgement       // that, and the weights of votes
 )
 
@@ -27,9 +27,9 @@ type Ask struct {
 	Wants Wants
 }
 
-// A Record is what is known of one key. Counts stop at filter.Many.
+// A Record is the result for one key. Counts stop at filter.Many.
 type Record struct {
-	Sightings uint32 // by everybody, each as far as his word counts
+	Sightings uint32 // by everybody, each with its weight
 	Spam, Ham uint32 // voters
 	First     uint64 // start of the oldest generation that has it, Unix seconds; 0 if none
 	Last      uint64 // likewise the newest
@@ -39,7 +39,7 @@ type Record struct {
 // voted reports whether anybody voted.
 func (r *Record) voted() bool { return r.Spam > 0 || r.Ham > 0 }
 
-// seen notes a generation that has the key.
+// seen records a generation that has the key.
 func (r *Record) seen(start uint64) {
 	if r.First == 0 || start < r.First {
 		r.First = start
@@ -47,8 +47,8 @@ func (r *Record) seen(start uint64) {
 	r.Last = max(r.Last, start)
 }
 
-// An Overlay is what decisions that are not yet in the node's own arrays will do to
-// them. Its methods raise n, or set has, by that for each of the keys.
+// An Overlay is the effect of decisions that are not yet in the node's own arrays. Its
+// methods raise n, or set has, for each of the keys.
 type Overlay interface {
 	Counts(generation uint64, keys []filter.Key, n []uint32)
 	Weights(generation uint64, keys []filter.Key, n []uint32)

@@ -9,13 +9,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 )
 
-// A counter is a counting array, as it is read.
+// A counter is the reading side of a counting array.
 type counter interface {
 	CountBatch(keys []filter.Key, out []uint32)
 	Keys() uint64
 }
 
-// A set is a bit array, as it is read, or several as if they were one.
+// A set is the reading side of a bit array, or of several combined.
 type set interface {
 	HasBatch(keys []filter.Key, out []bool)
 	Keys() uint64
@@ -32,7 +32,7 @@ type counts struct {
 	epoch  int
 }
 
-// weighed is what a count of n adds.
+// weighed returns how much a count of n adds.
 func (c *counts) weighed(n uint32) uint32 {
 	if c.weight < 1 {
 		return uint32(math.Ceil(c.weight * float64(n)))
@@ -40,11 +40,11 @@ func (c *counts) weighed(n uint32) uint32 {
 	return n
 }
 
-// A list is the blocklist of one who lists, newest generation first.
+// A list is the blocklist of one node, newest generation first.
 type list struct {
 	weight float64
 	own    bool
-	union  bool // of several origins merged: they speak with one voice
+	union  bool // of several origins merged: they count as one
 	gens   []lists
 }
 
@@ -55,7 +55,7 @@ type lists struct {
 	epoch         int
 }
 
-// A weights is the weights of votes of one generation, or the deliveries of names,
+// A weights holds the weights of votes of one generation, or the deliveries of names,
 // which only the node's own book has.
 type weights struct {
 	start uint64
@@ -63,10 +63,10 @@ type weights struct {
 	epoch int
 }
 
-// Sources is all that a look-up reads. They never change, and any number of readers
-// may use them at once.
+// Sources are everything that a look-up reads. They are immutable, and any number of
+// readers may use them at once.
 type Sources struct {
-	Mature bool // what verdict.Mature says of all deliveries; whoever makes the sources sets it
+	Mature bool // verdict.Mature of all deliveries; set by the maker of the sources
 
 	today uint64 // start of the newest generation of the tally
 
@@ -77,18 +77,18 @@ type Sources struct {
 	names   []weights // deliveries of names, newest first
 }
 
-// View is what there is to read: the node's own books, and the replicas of others.
+// A View is the node's own books, and the replicas of others.
 type View struct {
 	Tally  book.Book[*book.Tally]
 	Block  book.Book[*book.Block]
 	Remote *replica.View
-	// KeyIDs are those of the secrets that arrays were made with, newest first. The
-	// place of an array's is its epoch. nil: all arrays are of epoch 0.
+	// KeyIDs are those of the secrets of the arrays, newest first. The index of an
+	// array's KeyID is its epoch. nil: all arrays are of epoch 0.
 	KeyIDs []uint64
 }
 
-// Epoch returns the epoch of an array. One that was made with a secret that is not known
-// any more has none, and ok is false: nothing can be found in it.
+// Epoch returns the epoch of an array. ok is false if its secret is no longer known:
+// nothing can be found in it.
 func (v *View) Epoch(g filter.Geometry) (epoch int, ok bool) {
 	if v.KeyIDs == nil {
 		return 0, true
@@ -97,8 +97,8 @@ func (v *View) Epoch(g filter.Geometry) (epoch int, ok bool) {
 	return epoch, epoch >= 0
 }
 
-// NewSources returns what there is to read in v. promotion is the weight from which
-// an origin alone lists, and its sightings are deliveries.
+// NewSources returns the sources in v. promotion is the weight from which an origin
+// alone lists, and its sightings are deliveries.
 func NewSources(v View, promotion float64) *Sources {
 	s := new(Sources)
 	if len(v.Tally.Live) > 0 {
@@ -173,7 +173,7 @@ func (s *Sources) cut() {
 	}
 }
 
-// epochOf returns the epoch of the first of some arrays of one generation that is there.
+// epochOf returns the epoch of the first array present among those of one generation.
 func (v *View) epochOf(arrays ...*filter.Bits) (int, bool) {
 	for _, b := range arrays {
 		if b != nil {
@@ -191,7 +191,7 @@ func orNone(b *filter.Bits) set {
 	return b
 }
 
-// union is bit arrays as if they were one.
+// A union is several bit arrays combined.
 type union []*filter.Bits
 
 // unionPart is how many keys are looked up together.

@@ -6,8 +6,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// The confidence of a class is within bounds of its own, so that whoever compares
-// nothing but numbers never takes a suspicion for more than a listing.
+// Each class has its own range of confidence, so that by the number alone nobody takes a
+// suspicion for a listing.
 const (
 	leastSpam      = 50
 	mostSuspected  = 49
@@ -16,7 +16,7 @@ const (
 	contextsMost   = 90 // and several senders or links
 )
 
-// confidence is how sure the verdict is that the message is spam, 0 to 100.
+// confidence returns how certain it is that the message is spam, 0 to 100.
 func (d *decision) confidence() int {
 	c := d.text.confidence
 	if d.finding >= 0 {
@@ -33,7 +33,7 @@ func (d *decision) confidence() int {
 	return min(c, leastSuspected-1)
 }
 
-// most is the largest confidence that the rule allows.
+// most returns the largest confidence that the rule allows.
 func (d *decision) most() int {
 	switch d.why {
 	case twoVoices, unanswered:
@@ -44,8 +44,8 @@ func (d *decision) most() int {
 	return 100
 }
 
-// error is the probability that a message nobody ever reported would be given this
-// answer: of the text, or of any of the parts of the kind that decided.
+// error returns the probability that a message nobody ever reported gets this result: by
+// its text, or by any part of the kind that decided.
 func (d *decision) error() float64 {
 	if d.finding < 0 {
 		return d.text.error
@@ -60,7 +60,7 @@ func (d *decision) error() float64 {
 	return min(1, float64(n)*f.Error)
 }
 
-// facet is what the class rests on.
+// facet returns the facet that the class rests on.
 func (d *decision) facet() bulkhead.Facet {
 	if d.finding >= 0 {
 		return d.Signatures[d.finding].Scheme().Facet()

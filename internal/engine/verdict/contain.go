@@ -4,34 +4,33 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// PartMatch is how many samples of one reported message a message must hold to hold that
-// message: one that votes fell on, and the others together with it. Where 5,700 spams
-// were reported 33 of 9,358 hams held five samples of one of them, most of them the
-// footer of a list; of spam with four times its words added and three in ten words
-// replaced seven in ten messages do.
+// PartMatch is how many samples of one reported message a message must have to contain
+// it: one that votes fell on, and others recorded together with it. After reports of
+// 5,700 spams, 33 of 9,358 hams had five samples of one of them, mostly the footer of a
+// list; seven in ten messages of spam with four times its words added and three in ten
+// words replaced do.
 const PartMatch = 5
 
-// PartWhole is how many samples say that a message holds the most of a reported one. Two
-// votes on texts that have five samples in common are not two on one text.
+// PartWhole is how many samples mean that a message contains most of a reported one. Two
+// votes on texts that share five samples are not two on one text.
 const PartWhole = 12
 
-// A Match is a reported text that the message at hand holds.
+// A Match is a reported text inside the current message.
 type Match struct {
 	Evidence Evidence // of the sample that votes fell on
 	Finding  bulkhead.Finding
 	Samples  int  // of the text, in the message
-	Quoted   bool // the most of them in what it quotes or forwards
+	Quoted   bool // most of them in quoted or forwarded text
 }
 
-// Contents is asked which reported texts a message holds: where nothing is known of its
-// text as a whole.
+// Contents finds the reported texts inside a message, if its text as a whole is unknown.
 type Contents interface {
 	// Matches returns the matches of [PartMatch] samples and more. They are its own.
 	Matches() []Match
 }
 
-// contained judges a text by what it holds: by what it says itself rather than by what
-// it quotes, and by what was reported most.
+// contained judges a text by its contents, preferring the message's own text to quotes,
+// and what was reported most.
 func (j *Decider) contained(t *text, c Contents) {
 	var best *Match
 	matches := c.Matches()
@@ -57,8 +56,8 @@ func (m *Match) outweighs(o *Match, p Policy) bool {
 	return p.Strength(&m.Evidence, 1) > p.Strength(&o.Evidence, 1)
 }
 
-// listsPart reports whether a part is listed, in spite of its deliveries: what people
-// quote, sign with and append comes with much else than what was reported.
+// listsPart reports whether a part is listed, in spite of its deliveries: people quote,
+// sign and append the same text in many other messages.
 func (p Policy) listsPart(e *Evidence) bool {
 	return p.judged(bulkhead.TextFacet, e) == bulkhead.JudgedSpam && !e.Guarded() &&
 		p.Strength(e, 1) >= suspicionBase+pairRate*e.history()-slack

@@ -12,39 +12,39 @@ type decision struct {
 	*Case
 	text text
 
-	sender     int  // who speaks for the sender, -1 if nobody does
+	sender     int  // index of the sender's signature, -1 without one
 	senderGood bool // of good standing
 	pair       pairing
 
 	// What was decided.
 	class   bulkhead.Class
 	why     why
-	finding int // that decided, -1 for the text
+	finding int // index of the finding that decided, -1 for the text
 }
 
-// why says which rule decided.
+// A why is the rule that decided.
 type why uint8
 
 const (
 	nothing    why = iota
-	exactText      // a copy of what was reported
-	digests        // likewise, as far as digests tell
+	exactText      // a copy of a reported text
+	digests        // likewise, by digests
 	pairedText     // the text was reported with this very sender or link
 	otherPart      // a link, the sender, an attachment, picture or contact
-	twoVoices      // a changed copy, called spam by two
+	twoVoices      // a changed copy, with two votes for spam
 	contexts       // likewise, with several senders or links
-	unanswered     // a changed copy for which nobody answers
-	oneVoice       // a changed copy that too little speaks against
-	holdsText      // it quotes or forwards what was reported, or holds a part of it only
+	unanswered     // a changed copy without a verified sender
+	oneVoice       // a changed copy, with too little evidence
+	holdsText      // it quotes or forwards a reported text, or contains only a part of it
 	known          // the sender is known, and was not reported with the text
-	wanted         // a root said so
+	wanted         // a root voted that it is wanted
 	goodLinks      // the text was reported, but all its links are known
 	seldom         // the text was reported, but seldom, and its sender is verified
-	delivered      // the text was reported, but it is that of known senders, too
+	delivered      // the text was reported, but known senders send it, too
 )
 
-// decide goes through the rules in their order: docs/judgement.md. White-lists come
-// before and are the caller's.
+// decide applies the rules in the order of docs/judgement.md. The caller applies
+// whitelists before.
 func (d *decision) decide(bulk bool) {
 	d.sender = d.parts.Sender(d.Evidence)
 	d.senderGood = d.sender >= 0 && d.standing(d.sender) && !d.abusedAddress()
@@ -89,16 +89,15 @@ func (d *decision) abusedAddress() bool {
 	return d.sender == d.parts.Domain && d.parts.Address >= 0 && d.listed(d.parts.Address)
 }
 
-// seldom reports whether a text for which a sender answers was reported no more often
-// than people are mistaken. Copies of today speak for it by half: there may be more
-// reports of them to come.
+// seldom reports whether a text with a verified sender was reported no more often than
+// people err. Today's copies count half: more reports of them may come.
 func (d *decision) seldom() bool {
 	t := &d.text
 	return d.sender >= 0 && t.strength < textBase+answeredRate*(t.old+0.5*t.new)-slack
 }
 
-// standsFor reports whether the sender stands for the message: known for long, and
-// more often received than the text was reported, unless a root wants just that.
+// standsFor reports whether the sender excuses the message: of good standing, and with
+// more deliveries than reports of the text, or a root wants it.
 func (d *decision) standsFor(listed bool) bool {
 	if !d.senderGood {
 		return false
@@ -106,7 +105,7 @@ func (d *decision) standsFor(listed bool) bool {
 	return !listed || d.pair.wanted || float64(d.Evidence[d.sender].Old) >= d.text.reported
 }
 
-// ofGoodSender decides on mail whose sender stands for it.
+// ofGoodSender decides on mail that its sender excuses.
 func (d *decision) ofGoodSender(listed bool) {
 	i := d.worst(d.parts.Attachments, d.listed)
 	switch {
@@ -121,7 +120,7 @@ func (d *decision) ofGoodSender(listed bool) {
 	}
 }
 
-// byDigests decides on what only digests of the text are known of.
+// byDigests decides on messages known only by digests of the text.
 func (d *decision) byDigests(listed bool) {
 	switch {
 	case !listed:
@@ -149,7 +148,7 @@ func (d *decision) byParts(listed bool) {
 	}
 }
 
-// condemned gives the message a class if a part beside the text is what is asked.
+// condemned sets the class if a part other than the text satisfies is.
 func (d *decision) condemned(class bulkhead.Class, is func(int) bool) bool {
 	for _, parts := range d.decisive(class) {
 		if i := d.worst(parts, is); i >= 0 {
@@ -160,9 +159,9 @@ func (d *decision) condemned(class bulkhead.Class, is func(int) bool) bool {
 	return false
 }
 
-// decisive returns the parts that may make a message what class says, in their order. A
-// picture beside a text is often borrowed, such as a logo, so that it condemns only where
-// it is the message.
+// decisive returns the parts that may give the message the class, in order. A picture
+// beside a text is often borrowed, such as a logo, so it condemns only a message without
+// text.
 func (d *decision) decisive(class bulkhead.Class) [5][]int {
 	p := &d.parts
 	images := p.Images
@@ -172,8 +171,7 @@ func (d *decision) decisive(class bulkhead.Class) [5][]int {
 	return [...][]int{p.Links, p.Senders, p.Attachments, images, p.Contacts}
 }
 
-// worst returns which of the parts that are what is asked is the strongest, -1 if
-// none is.
+// worst returns the part that satisfies is with the greatest strength, -1 if none does.
 func (d *decision) worst(parts []int, is func(int) bool) int {
 	worst, most := -1, 0.0
 	for _, i := range parts {
@@ -187,9 +185,9 @@ func (d *decision) worst(parts []int, is func(int) bool) int {
 	return worst
 }
 
-// asked reports whether a part decides: links to the sender's own domain do not, for
-// the sender stands for them, and a domain that is everybody's does not. What others put
-// into mail, links and contacts, decides once the node knows who usually sends to it.
+// asked reports whether a part decides. Links to the sender's own domain do not, because
+// the sender answers for them, nor does a shared domain. Links and contacts, which
+// others add to mail, decide once the node is mature.
 func (d *decision) asked(i int) bool {
 	switch d.Signatures[i].Scheme() {
 	case bulkhead.Link:
@@ -206,14 +204,14 @@ func (d *decision) asked(i int) bool {
 
 func (d *decision) listed(i int) bool { return d.Findings[i].Judged == bulkhead.JudgedSpam }
 
-// suspected reports whether a part that was not taken off is under suspicion.
+// suspected reports whether a part that was not revoked is under suspicion.
 func (d *decision) suspected(i int) bool {
 	e := &d.Evidence[i]
 	return d.Findings[i].Judged != bulkhead.Revoked && d.Policy.suspected(d.Signatures[i].Scheme().Facet(), e)
 }
 
-// byText decides on the text alone, which is listed: a changed copy, or one that a
-// root wants.
+// byText decides on the text alone, which is listed: a changed copy, or one that a root
+// wants.
 func (d *decision) byText() {
 	t := &d.text
 	small := t.old+0.3*t.new <= votesWorth*t.reported
@@ -237,15 +235,14 @@ func (d *decision) byText() {
 	}
 }
 
-// nobodyAnswers reports whether nobody was verified to have sent the message, to whom
-// could verify it and usually does.
+// nobodyAnswers reports whether no sender was verified, by a door that could verify, on
+// a mature node.
 func (d *decision) nobodyAnswers() bool {
 	return d.Policy.Mature && d.parts.Network && d.sender < 0
 }
 
-// linksStand reports whether there are links and all of them, the sender's own
-// included, are of good standing and were delivered more often than the text was
-// reported.
+// linksStand reports whether there are links and all of them, including the sender's
+// own, are of good standing with more deliveries than the text has reports.
 func (d *decision) linksStand() bool {
 	for _, i := range d.parts.Links {
 		if d.listed(i) || !d.standing(i) || float64(d.Evidence[i].Old) < d.text.reported {
@@ -255,14 +252,15 @@ func (d *decision) linksStand() bool {
 	return len(d.parts.Links) > 0
 }
 
-// A pairing is what was voted on the text together with this sender and these links.
+// A pairing is the result of votes on the text together with this sender and these
+// links.
 type pairing struct {
 	sender bool // the text is spam from this sender
 	any    bool // or with one of the links
 	wanted bool // from this sender
 }
 
-// readPairs asks what was voted on the text with the sender and links.
+// readPairs looks up the votes on the text with the sender and links.
 func (d *decision) readPairs() {
 	j := d.Decider
 	j.contexts = j.parts.Contexts(d.Signatures, d.Evidence, j.contexts[:0])
@@ -283,7 +281,7 @@ func (d *decision) readPairs() {
 	}
 }
 
-// pairWith takes what was voted on the texts with one sender or link.
+// pairWith applies the votes on the texts with one sender or link.
 func (d *decision) pairWith(context int, texts []Evidence) {
 	s := d.Policy.together(texts)
 	good := d.standing(context)
@@ -297,15 +295,15 @@ func (d *decision) pairWith(context int, texts []Evidence) {
 	}
 }
 
-// together returns the strength of a text, of which some keys may be those of other
-// texts, with one sender or link: the most that speaks for spam less the most that
-// speaks against it.
+// together returns the strength of a text, some of whose keys may be those of other
+// texts, with one sender or link: the largest strength for spam less the largest against
+// it.
 func (p Policy) together(texts []Evidence) float64 {
 	var most, least float64
 	for i := range texts {
 		s := p.Strength(&texts[i], pairBase)
 		if Judge(texts[i].Own, texts[i].Peers, p.Promotion) == bulkhead.Revoked {
-			s = min(s, 0) // the node's own word is the last
+			s = min(s, 0) // the node's own decision is final
 		}
 		most, least = max(most, s), min(least, s)
 	}

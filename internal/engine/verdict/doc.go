@@ -1,15 +1,15 @@
-// Package verdict judges: counts and weights in; class, judgement, confidence and
-// reasons out. Its functions are pure. It knows neither where the numbers lie nor
-// whose arrays they come from: filters, books and journals are its callers' business.
+// Package verdict judges: it turns counts and weights into class, judgement, confidence
+// and reasons. Its functions are pure. It knows neither where the numbers are stored nor
+// whose arrays they come from.
 //
-// A verdict is made in three steps. [Judge] says of one signature what the
-// blocklists make of it, from the [State] that a walk over each of them ends
-// in. [Policy.Finding] holds the [Policy.Strength] of the votes on it against the
-// [Need] that follows from how often it was delivered, and says how likely the
-// filters are wrong about it, its [Odds]. A [Decider] puts the findings of a message
-// together, in the order of docs/judgement.md, and says why.
+// A verdict is made in three steps. [Judge] returns the judgement of one signature by
+// the blocklists, from the [State] at the end of a walk over each. [Policy.Finding]
+// compares the [Policy.Strength] of its votes with the [Need] for its number of
+// deliveries, and gives the probability that the filters are wrong about it, by the
+// [Odds]. A [Decider] combines the findings of a message in the order of
+// docs/judgement.md, and gives the reasons.
 //
-// The writer lists by the same strength and need: [Policy.Lists] is what both ask.
-// What is of which facet, who speaks for the sender and what a text is paired with
-// is said by [Parts], for both, too.
+// The writer lists by the same strength and need, through [Policy.Lists]. [Parts]
+// determines, for both, the facets of signatures, the sender's signature and what a text
+// is paired with.
 package verdict

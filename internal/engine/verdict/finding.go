@@ -10,16 +10,16 @@ import (
 // the data on disk, where weights are counted in hundredths.
 const Unit = 100
 
-// A Policy is what the administrator decides about verdicts.
+// A Policy has the administrator's settings for verdicts.
 type Policy struct {
 	Promotion float64 // weight from which votes list a signature, above 0
 	NearMatch int     // bands of bulkhead/near that must agree to speak for a message, 1 or more
-	Mature    bool    // the node knows what usually comes to it, see [Mature]
+	Mature    bool    // see [Mature]
 }
 
-// Finding fills in what follows from f's counts and the evidence: the judgement, the
-// confidence, whether voters disagree, and the error. o may be used by several
-// goroutines at once.
+// Finding fills in the fields that follow from f's counts and the evidence: the
+// judgement, the confidence, whether voters disagree, and the error. o may be used by
+// several goroutines at once.
 func (p Policy) Finding(f *bulkhead.Finding, e *Evidence, o *Odds) {
 	f.Judged = p.judged(f.Signature.Scheme().Facet(), e)
 	heardSpam, heardHam := e.Votes.Heard(p.Units())
@@ -30,10 +30,9 @@ func (p Policy) Finding(f *bulkhead.Finding, e *Evidence, o *Odds) {
 	f.Error = o.Finding(f)
 }
 
-// confidence is how sure the community is that a signature marks spam, in 0..100:
-// the share of the spam weight in all weight, with a quarter of the promotion
-// weight against it as a prior. A signature that is not listed stays below 50,
-// one that is revoked at 0.
+// confidence returns how certain votes are that a signature marks spam, in 0..100: the
+// share of the spam weight in all weight, with a quarter of the promotion weight against
+// it as a prior. A signature that is not listed stays below 50, a revoked one is 0.
 func confidence(judged bulkhead.Judgement, spam, ham, promotion float64) int {
 	if judged == bulkhead.Revoked {
 		return 0

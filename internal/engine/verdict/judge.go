@@ -2,9 +2,9 @@ package verdict
 
 import "github.com/bulkhead-mail/bulkhead"
 
-// A State is what the walk over the generations of one blocklist, newest first,
-// has found of one signature so far. In a spam filter and in no revocation filter
-// as new or newer means spam (Yan and Cho, section 3).
+// A State is the result for one signature of the walk over the generations of one
+// blocklist, newest first, so far. In a spam filter and in no revocation filter as new
+// or newer means spam (Yan and Cho, section 3).
 type State uint8
 
 // The states. Those from Listed on are decided by the generations so far.
@@ -15,7 +15,7 @@ const (
 	ListedRevoked       // a spam entry, and a revocation as new or newer
 )
 
-// Decided reports whether older generations change nothing any more.
+// Decided reports whether older generations cannot change the state.
 func (s State) Decided() bool { return s >= Listed }
 
 // Next returns the state after one more generation, older than those before, in
@@ -33,14 +33,12 @@ func (s State) Next(spam, revoked bool) State {
 	return Nothing
 }
 
-// Peers is what other servers say of one signature: the weight of those that
-// list it, and of those that have revoked it, 1 for a server whose word is taken
-// whole.
+// Peers is the weight of other servers that list one signature, and of those that have
+// revoked it, 1 for a server of full weight.
 type Peers struct{ Spam, Revoked float64 }
 
-// Add takes what a peer of the weight says, or the union of several that may each
-// list alone. A revocation in a union is that of one of them: it may be another
-// who lists.
+// Add adds the state of a peer of the weight, or of the union of several that may each
+// list alone. A revocation in a union is that of one of them: another may list.
 func (p *Peers) Add(state State, weight float64, union bool) {
 	if state == Listed || union && state == ListedRevoked {
 		p.Spam += weight
@@ -50,14 +48,13 @@ func (p *Peers) Add(state State, weight float64, union bool) {
 	}
 }
 
-// slack is more than a sum of weights of peers is off by: 0.7, 0.2 and 0.1 have none
-// that is 1 in binary.
+// slack is more than the rounding error of a sum of peers' weights: 0.7, 0.2 and 0.1 do
+// not add up to 1 in binary.
 const slack = 1e-9
 
-// Judge returns the judgement of a signature. The node's own blocklist decides
-// where it says anything. Otherwise the peers that list a signature must weigh as
-// much as a report needs to be promoted, after those that have revoked it are
-// taken off.
+// Judge returns the judgement of a signature. The node's own blocklist decides if it has
+// an entry. Otherwise the peers that list a signature, less those that have revoked it,
+// must weigh as much as votes need for promotion.
 func Judge(own State, peers Peers, promotion float64) bulkhead.Judgement {
 	promotion -= slack
 	listed := peers.Spam >= promotion

@@ -7,14 +7,14 @@ import (
 // A Pair is a text together with a sender or link, as indices of their signatures.
 type Pair struct{ Text, Context int }
 
-// Pairs is asked for what was voted on pairs, and only where a message's text is
-// listed: out[i] is to be of pairs[i].
+// Pairs looks up the votes on pairs, and only if a message's text is listed: out[i] is
+// set for pairs[i].
 type Pairs interface {
 	Pairs(pairs []Pair, out []Evidence)
 }
 
-// A Decider puts the findings of messages together. It keeps its buffers; one goroutine
-// uses it at a time.
+// A Decider combines the findings of messages. It keeps its buffers; one goroutine uses
+// it at a time.
 type Decider struct {
 	Policy   Policy
 	parts    Parts
@@ -24,17 +24,17 @@ type Decider struct {
 	tops     tops
 }
 
-// An Outcome is what a verdict rests on, beside what it says.
+// An Outcome has the basis of a verdict, in addition to the verdict itself.
 type Outcome struct {
 	// By is the facet that made the message spam or suspected, [bulkhead.NoFacet] if it
-	// is neither. It is the text only where no other facet is listed.
+	// is neither. It is the text only if no other facet is listed.
 	By bulkhead.Facet
-	// Sender is the index of the signature that speaks for the sender, -1 if none does.
+	// Sender is the index of the sender's signature, -1 without one.
 	Sender     int
 	SenderGood bool // it is of good standing
 }
 
-// A Case is all that is known of one message.
+// A Case holds all results for one message.
 type Case struct {
 	Signatures []bulkhead.Signature
 	Findings   []bulkhead.Finding // of the signatures, complete
@@ -44,8 +44,7 @@ type Case struct {
 	Terse      bool // no reasons are wanted
 }
 
-// Message fills in what v says of the message as a whole. v.Threshold and
-// v.Whitelisted are set.
+// Message fills in v for the message as a whole. v.Threshold and v.Whitelisted are set.
 func (j *Decider) Message(v *bulkhead.Verdict, c *Case) Outcome {
 	d := decision{Decider: j, Case: c, text: j.text(c.Findings, c.Evidence), finding: -1}
 	if d.text.judged == bulkhead.Unjudged && c.Contents != nil {

@@ -10,9 +10,9 @@ import (
 // two of them are those of the lower one: never too small.
 var levels = [...]uint32{1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 30, 50, 100, 200, 500, 1000, 10_000, 100_000, 1_000_000, bulkhead.Many}
 
-// Odds is how likely the filters are, at their present fill, to show of a
-// signature that nobody reported what they show of another. It may be read by
-// several goroutines at once while nothing is added.
+// Odds are the probabilities that the filters, at their present fill, show values for a
+// signature that nobody reported. They may be read by several goroutines at once while
+// nothing is added.
 type Odds struct {
 	exact bool
 	// counts[i] is the probability of a count of levels[i] or more.
@@ -20,7 +20,7 @@ type Odds struct {
 	spam   float64 // probability of a place on the blocklist
 }
 
-// Exact returns the odds where everything is held exactly: nothing is wrong.
+// Exact returns the odds of exact storage: nothing is wrong.
 func Exact() *Odds { return &Odds{exact: true} }
 
 // A Tailer is a counting array: for each of the counts, in ascending order, the
@@ -29,8 +29,8 @@ type Tailer interface {
 	Tail(counts []uint32) []float64
 }
 
-// AddCounts adds the odds of one counting array: that any of several is wrong is
-// at most the sum.
+// AddCounts adds the odds of one counting array: the probability that any of several is
+// wrong is at most the sum.
 func (o *Odds) AddCounts(array Tailer) {
 	for i, p := range array.Tail(levels[:]) {
 		o.counts[i] = min(1, o.counts[i]+p)
@@ -45,9 +45,8 @@ func (o *Odds) AddSpam(ghost float64) { o.spam = min(1, o.spam+ghost) }
 // a filter that holds anything.
 const leastOdds = 1e-30
 
-// Finding returns the probability that an unreported signature is shown as f
-// shows this one, or worse. All that f shows would have to be wrong at once, so
-// the rarest part bounds it.
+// Finding returns the probability that an unreported signature looks like f, or worse.
+// All values of f would have to be wrong at once, so the least probable one is a bound.
 func (o *Odds) Finding(f *bulkhead.Finding) float64 {
 	if o.exact || !f.Known() {
 		return 0

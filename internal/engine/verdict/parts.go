@@ -11,23 +11,23 @@ const (
 	pairLinks = 3 // links that a text is paired with
 )
 
-// Parts are the signatures of a message sorted by what they are of, as indices, in
-// their order. It keeps its slices when it is set again.
+// Parts are the signatures of a message by facet, as indices in their order. They keep
+// their slices when set again.
 type Parts struct {
 	Links, Senders, Attachments, Images, Contacts, Claims []int
 	// Texts are those by which the text is paired with links and senders: the first
-	// bands of bulkhead/near, or if there are none those of the whole text.
+	// bands of bulkhead/near, or without any those of the whole text.
 	Texts []int
-	// The sender, -1 where there is none: its domain, its address, or who spoke for
-	// it without being of its domain.
+	// The sender's domain, its address, or a verified domain other than the sender's; -1
+	// without one.
 	Domain, Address, Other int
-	// Near says that there is text enough to be recognised by it where it is changed.
+	// Near means that there is enough text to recognise a changed copy.
 	Near bool
-	// Network says that the network that delivered the message is known: whoever asks
-	// could verify senders.
+	// Network means that the delivering network is known, so that the door could verify
+	// senders.
 	Network bool
-	// Digests says that there is nothing but what other clearinghouses' clients send:
-	// of the text alone, and no more can be asked for.
+	// Digests means that there are only signatures by clients of other clearinghouses,
+	// which are of the text alone.
 	Digests bool
 }
 
@@ -94,8 +94,8 @@ func (p *Parts) sender(i int, name []byte) {
 	}
 }
 
-// Sender returns which signature speaks for the sender, -1 if none does: its domain,
-// or its address at a domain that is everybody's. evidence is of all signatures.
+// Sender returns the index of the sender's signature, -1 without one: its domain, or its
+// address at a shared domain. evidence is of all signatures.
 func (p *Parts) Sender(evidence []Evidence) int {
 	switch {
 	case p.Domain >= 0 && !evidence[p.Domain].Shared():
@@ -106,9 +106,8 @@ func (p *Parts) Sender(evidence []Evidence) int {
 	return p.Other
 }
 
-// Foreign reports whether the link sigs[i] leads to somewhere else than the sender's
-// own domain, for which the sender stands. A domain that is everybody's is nobody's
-// own.
+// Foreign reports whether the link sigs[i] leads outside of the sender's own domain, for
+// which the sender answers. A shared domain is nobody's own.
 func (p *Parts) Foreign(sigs []bulkhead.Signature, evidence []Evidence, i int) bool {
 	if p.Domain < 0 || evidence[p.Domain].Shared() {
 		return true
@@ -121,11 +120,11 @@ func (p *Parts) Foreign(sigs []bulkhead.Signature, evidence []Evidence, i int) b
 	return len(rest) > 0 && rest[len(rest)-1] != '.'
 }
 
-// ownLetters is how many letters of a domain a claimed name must hold to be its own.
+// ownLetters is how many letters of a domain a claimed name must contain to be its own.
 const ownLetters = 4
 
 // OwnName reports whether the claimed name sigs[i] is that of the sender's domain:
-// mail of "Example Shop" from example.org claims to be nobody else.
+// "Example Shop" at example.org claims to be nobody else.
 func (p *Parts) OwnName(sigs []bulkhead.Signature, evidence []Evidence, i int) bool {
 	if p.Domain < 0 || evidence[p.Domain].Shared() {
 		return false
@@ -153,8 +152,8 @@ func hostOf(link []byte) []byte {
 	return link
 }
 
-// Contexts appends to out what a text is paired with: who speaks for the sender, and
-// the domains of the three foreign links that were delivered least.
+// Contexts appends the signatures that a text is paired with to out: the sender's, and
+// the domains of the three foreign links with the fewest deliveries.
 func (p *Parts) Contexts(sigs []bulkhead.Signature, evidence []Evidence, out []int) []int {
 	if s := p.Sender(evidence); s >= 0 {
 		out = append(out, s)

@@ -7,7 +7,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// reasons says in words why the verdict is what it is, the weightiest first.
+// reasons returns the reasons for the verdict in words, the weightiest first.
 func (d *decision) reasons(v *bulkhead.Verdict) []string {
 	var out []string
 	if v.Whitelisted != "" {
@@ -43,7 +43,7 @@ func (d *decision) reasons(v *bulkhead.Verdict) []string {
 	return append(out, errorReason(v.Error))
 }
 
-// because says which rule decided.
+// because returns the reason of the rule that decided.
 func (d *decision) because(confidence int) string {
 	t := &d.text
 	sure := fmt.Sprintf("confidence %d of 100", confidence)
@@ -87,7 +87,7 @@ func (d *decision) textReason() string {
 	return fmt.Sprintf("reported as spam by reporters that are trusted (%s)", d.text.scheme)
 }
 
-// aside says what beside the text made it spam.
+// aside returns what besides the text made it spam.
 func (d *decision) aside() string {
 	switch d.why {
 	case pairedText:
@@ -98,7 +98,7 @@ func (d *decision) aside() string {
 	return ""
 }
 
-// doubt says why the text is suspected only.
+// doubt returns why the text is only suspected.
 func (d *decision) doubt() string {
 	switch t := &d.text; {
 	case t.strength < twoVotes-slack:
@@ -109,7 +109,7 @@ func (d *decision) doubt() string {
 	return "; it was often delivered without complaint, so it is suspected only"
 }
 
-// partReason says what of the message was reported.
+// partReason returns which part of the message was reported.
 func (d *decision) partReason() string {
 	f, e := &d.Findings[d.finding], &d.Evidence[d.finding]
 	n := uint32(min(float64(bulkhead.Many), max(e.deliveries(), float64(f.Spam))))
@@ -126,7 +126,7 @@ func (d *decision) partReason() string {
 	return text
 }
 
-// name says what a signature is of.
+// name returns the description of a signature.
 func (d *decision) name(i int) string {
 	if i < 0 {
 		return "the sender"
@@ -151,7 +151,7 @@ func (d *decision) name(i int) string {
 	return fmt.Sprintf("the %s %.80q", sig.Scheme().Facet(), what)
 }
 
-// since says how long a sender is known.
+// since returns how long a sender is known.
 func (d *decision) since(i int) string {
 	e := &d.Evidence[i]
 	text := fmt.Sprintf("%s is known by %s", d.name(i), plural(uint32(min(float64(bulkhead.Many), e.deliveries())), "delivery"))

@@ -7,15 +7,15 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// Evidence is what is known of one signature beside the counts of its finding.
+// Evidence is what is known of one signature in addition to the counts of its finding.
 type Evidence struct {
 	Votes    trust.Balance // of the node's own latest votes, 1 / [Unit] each
 	Unblamed int64         // roots' votes for spam, each whole, however its blame was shared; 1 / [Unit] each
 	Own      State         // in the node's own blocklist
 	Peers    Peers
 
-	// Deliveries: copies that roots saw come in and that were not called spam then,
-	// before today and today, and on how many days before today.
+	// Deliveries: copies that roots received and that were not called spam then, before
+	// today and today, and the number of days before today.
 	Old, New uint32
 	Days     int
 
@@ -27,22 +27,22 @@ type Evidence struct {
 // deliveries are all of them.
 func (e *Evidence) deliveries() float64 { return float64(e.Old) + float64(e.New) }
 
-// history is how much the deliveries speak for a signature: those of today, which
-// may be a spammer's own, less than older ones.
+// history returns how many deliveries count: today's, which may be a spammer's own, less
+// than older ones.
 func (e *Evidence) history() float64 { return float64(e.Old) + 0.25*float64(e.New) }
 
-// The constants of judgement. Votes are in promotion weights: with the usual one, a
-// root's vote is 1. They come from simulated streams of real mail; docs/judgement.md
-// says what each does.
+// The constants of judgement. Votes are in promotion weights: with the default, a root's
+// vote is 1. They were tuned on simulated streams of real mail; docs/judgement.md
+// describes their effects.
 const (
 	textBase     = 2.0 / 3 // and never less than the promotion weight
 	namedBase    = 1.5     // of a link, sender, attachment, picture or contact: two roots, or one and a trap
 	pairBase     = 1.0
 	goodPairBase = 2.5 // of a text with a sender or link of good standing
 
-	// Votes more for each delivery. That of texts for which a sender answers and that of
-	// pairs are above the rate of wrong complaints, 0.003 at most, and not above that of
-	// right ones, 0.02 at least.
+	// Additional votes for each delivery. The rates of texts with a verified sender and
+	// of pairs are above the rate of mistaken reports, 0.003 at most, and not above that
+	// of correct ones, 0.02 at least.
 	textRate     = 0.002
 	answeredRate = 0.01
 	namedRate    = 0.005
@@ -52,44 +52,42 @@ const (
 	goodRate = 0.1
 
 	suspicionBase = 2.0 / 3
-	wantedBelow   = -0.5 // strength of a pair that a root said is wanted
+	wantedBelow   = -0.5 // strength of a pair that a root wants
 	twoVotes      = 1.5  // more than one root's vote
 
 	goodDeliveries, goodDays = 3, 2 // that make a good standing
-	sharedAddresses          = 8    // that make a sender's domain everybody's
+	sharedAddresses          = 8    // that make a sender's domain shared
 	sharedRate               = 0.1  // and for each delivery
 
 	// matureDeliveries and matureDays are how many deliveries from verified senders make
-	// a node know what usually comes: what one message in a hundred has came, too.
+	// a node mature: enough that mail of one percent of it has been seen, too.
 	matureDeliveries, matureDays = 200, 2
 
-	// votesWorth is how many deliveries one vote outweighs where a text, a sender or
-	// a link is asked whether it is established.
+	// votesWorth is how many deliveries one vote outweighs when a text, a sender or a
+	// link is tested for being established.
 	votesWorth = 20
 )
 
-// Units returns the promotion weight in 1 / [Unit], never 0: no weight at all must
-// not be enough.
+// Units returns the promotion weight in 1 / [Unit], never 0, so that no weight at all is
+// never enough.
 func (p Policy) Units() int64 { return max(1, int64(math.Round(p.Promotion*Unit))) }
 
-// Strength returns the weight for spam less the weight against it, in promotion
-// weights: of the latest votes, and of what peers list. A peer that lists a
-// signature says that its own balance was enough there, so the weight at which a
-// peer alone lists stands for as much as base. Strangers cannot take off what roots
-// list, and cannot list: see [trust.Balance].
+// Strength returns the weight for spam less the weight against it, in promotion weights:
+// of the latest votes, and of peers' lists. A peer that lists a signature had enough
+// votes itself, so the weight at which a peer alone lists counts as base. Strangers can
+// neither list nor unlist what roots list: see [trust.Balance].
 func (p Policy) Strength(e *Evidence, base float64) float64 {
 	unit := p.Units()
 	votes := float64(max(e.Votes.Spam-e.Votes.Ham, e.Votes.Strength(unit))) / float64(unit)
 	peers := (e.Peers.Spam - e.Peers.Revoked) / p.Promotion * base
 	if e.Own == Listed {
-		// The node's own word is the last: peers help it and take nothing off.
+		// The node's own decision is final: peers add to it and subtract nothing.
 		return max(votes, 1) + max(0, peers)
 	}
 	return votes + peers
 }
 
-// base returns the strength that lists a signature of a facet of which nothing was
-// ever delivered.
+// base returns the strength that lists a signature of a facet without deliveries.
 func base(f bulkhead.Facet) float64 {
 	switch f {
 	case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.AttachmentFacet, bulkhead.ContactFacet, bulkhead.ClaimFacet, bulkhead.ImageFacet:
@@ -98,8 +96,8 @@ func base(f bulkhead.Facet) float64 {
 	return 1
 }
 
-// Need returns the strength from which a signature of a facet is listed: the more
-// often the same was delivered, the more.
+// Need returns the strength from which a signature of a facet is listed, which grows
+// with its deliveries.
 func Need(f bulkhead.Facet, e *Evidence) float64 {
 	switch b := base(f); {
 	case b > 1:
@@ -110,8 +108,8 @@ func Need(f bulkhead.Facet, e *Evidence) float64 {
 	return 1
 }
 
-// goodMail returns the strength more that it takes to list a link of which senders of
-// good standing sent mail: it is everybody's, and mail of theirs would be hit.
+// goodMail returns the additional strength needed to list a link in mail of senders of
+// good standing, because listing it would hit their mail.
 func goodMail(f bulkhead.Facet, e *Evidence) float64 {
 	if f != bulkhead.LinkFacet {
 		return 0
@@ -119,9 +117,8 @@ func goodMail(f bulkhead.Facet, e *Evidence) float64 {
 	return goodRate * float64(e.Good)
 }
 
-// NeedOfPair is [Need] of a text together with a sender or link: n is the history of
-// that of the two that has less, and good says whether the sender or link is of good
-// standing.
+// NeedOfPair is [Need] of a text together with a sender or link: n is the lesser history
+// of the two, and good says whether the sender or link is of good standing.
 func NeedOfPair(n float64, good bool) float64 {
 	if good {
 		return goodPairBase + pairRate*n
@@ -129,8 +126,8 @@ func NeedOfPair(n float64, good bool) float64 {
 	return pairBase + pairRate*n
 }
 
-// Lists reports whether the weight of a signature of a facet is enough to list it, as
-// far as the node's own blocklist does not say that it was revoked.
+// Lists reports whether the weight of a signature of a facet is enough to list it,
+// unless the node's own blocklist has revoked it.
 func (p Policy) Lists(f bulkhead.Facet, e *Evidence) bool {
 	return p.Strength(e, base(f)) >= Need(f, e)-slack
 }
@@ -141,13 +138,13 @@ func (p Policy) ListsPair(e, text, context *Evidence, good bool) bool {
 	return p.Strength(e, pairBase) >= NeedOfPair(min(text.history(), context.history()), good)-slack
 }
 
-// Share returns how much of a vote for spam falls on a part of a message, of which est
-// deliveries speak for the part, and least for the one that is newest: everything on
-// that, hardly anything on what is well known.
+// Share returns the share of a vote for spam that falls on a part of a message with est
+// deliveries, where the newest part has least: all on that, hardly any on well-known
+// ones.
 func Share(least, est float64) float64 { return (votesWorth + least) / (votesWorth + est) }
 
-// judged returns the judgement of a signature of a facet: listed by the blocklists,
-// and still worth it.
+// judged returns the judgement of a signature of a facet by the blocklists, if its votes
+// still suffice.
 func (p Policy) judged(f bulkhead.Facet, e *Evidence) bulkhead.Judgement {
 	j := Judge(e.Own, e.Peers, p.Promotion)
 	if j == bulkhead.JudgedSpam && !p.Lists(f, e) {
@@ -161,9 +158,9 @@ func (p Policy) suspected(f bulkhead.Facet, e *Evidence) bool {
 	return p.Strength(e, base(f)) >= suspicionBase+pairRate*e.history()+goodMail(f, e)-slack
 }
 
-// Good reports whether a sender or link is of good standing: known for days, and
-// hardly anybody quarrels with it. A link has that from such senders: a campaign's own
-// is delivered for days, too, until somebody reports it.
+// Good reports whether a sender or link is of good standing: known for days, and hardly
+// disputed. A link needs deliveries from such senders, because a campaign's own link is
+// delivered for days until somebody reports it.
 func (p Policy) Good(f bulkhead.Facet, e *Evidence) bool {
 	if f == bulkhead.LinkFacet && e.Good < goodDeliveries {
 		return false
@@ -171,31 +168,30 @@ func (p Policy) Good(f bulkhead.Facet, e *Evidence) bool {
 	return e.Old >= goodDeliveries && e.Days >= goodDays && !p.suspected(f, e)
 }
 
-// Mature reports whether a node knows who usually sends to it, given its deliveries from
-// verified senders altogether. Before that, or where nobody is verified, what a list or
-// a mailer adds to all mail is as new as a spammer's own link, and nobody excuses it.
+// Mature reports whether a node knows its usual senders, given its deliveries from all
+// verified senders. Before that, or if no sender is verified, anything that a mailing
+// list adds to all mail is as new as a spammer's own link, with nobody to excuse it.
 func Mature(e *Evidence) bool { return e.Old >= matureDeliveries && e.Days >= matureDays }
 
-// Shared reports whether a sender's domain is everybody's, so that nobody stands for
-// another at it.
+// Shared reports whether a sender's domain is used by many, so that nobody answers for
+// others there.
 func (e *Evidence) Shared() bool {
 	return e.Addresses >= sharedAddresses && float64(e.Addresses) > sharedRate*e.deliveries()
 }
 
-// Established returns how many deliveries speak for a signature, after those that
-// votes outweigh.
+// Established returns how many deliveries are left after those that votes outweigh.
 func (e *Evidence) Established() float64 {
 	return math.Max(0, float64(e.Old)+0.3*float64(e.New)-votesWorth*float64(e.Unblamed)/Unit)
 }
 
-// Novelty is how much rather a part of a message is to blame for it than others: the
-// less it is established.
+// Novelty is the degree to which a part of a message is blamed rather than others:
+// higher for less established ones.
 func (e *Evidence) Novelty() float64 { return 1 / (votesWorth + e.Established()) }
 
-// Guarded reports whether a text is that of senders of good standing, so that it
-// alone makes nothing spam.
+// Guarded reports whether senders of good standing send a text, so that it alone makes
+// nothing spam.
 func (e *Evidence) Guarded() bool { return e.Good >= goodDeliveries }
 
-// reported returns how many roots' votes there are for spam, whatever there is against
-// it. A peer that lists stands for one, as far as its word counts.
+// reported returns how many roots' votes for spam there are, regardless of those against
+// it. A peer that lists counts as its weight.
 func (e *Evidence) reported() float64 { return float64(e.Votes.Spam)/Unit + e.Peers.Spam }

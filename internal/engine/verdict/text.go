@@ -6,14 +6,14 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// class says how a signature speaks for the text of the message that bears it.
+// A class is the role of a signature for the text of its message.
 type class uint8
 
 const (
 	classWhole    class = iota // the whole text: decides alone
 	classBand                  // one of several bands: enough of them decide
 	classPart                  // a part of the text: informs
-	classProperty              // no text
+	classProperty              // not of the text
 )
 
 func classOf(s bulkhead.Scheme) class {
@@ -29,8 +29,8 @@ func classOf(s bulkhead.Scheme) class {
 	return classProperty
 }
 
-// shingleMatch is how many of the 20 bands that stand for 32 rspamd shingles
-// must agree: rspamd.Match, which says why.
+// shingleMatch is how many of the 20 bands of 32 rspamd shingles must agree, see
+// rspamd.Match.
 const shingleMatch = 3
 
 // bandMatch returns how many bands of a scheme must agree.
@@ -41,7 +41,7 @@ func bandMatch(s bulkhead.Scheme, near int) int {
 	return near
 }
 
-// A text is what the signatures of a message's text say, put together: those of the
+// A text is the combined result of the signatures of a message's text: those of the
 // whole text, or enough bands of one scheme.
 type text struct {
 	sightings, spam, ham uint32
@@ -61,7 +61,7 @@ type text struct {
 	weight
 }
 
-// A weight is how much there is for and against what is listed.
+// A weight is the evidence for and against a listing.
 type weight struct {
 	strength float64 // in promotion weights
 	reported float64 // votes of roots for spam
@@ -72,7 +72,7 @@ type weight struct {
 // history is that of the text's evidence.
 func (w *weight) history() float64 { return w.old + 0.25*w.new }
 
-// each puts together two weights, number by number.
+// each combines two weights, number by number.
 func (w *weight) each(o weight, f func(a, b float64) float64) {
 	w.strength, w.reported, w.contexts = f(w.strength, o.strength), f(w.reported, o.reported), f(w.contexts, o.contexts)
 	w.old, w.new = f(w.old, o.old), f(w.new, o.new)
@@ -82,7 +82,7 @@ func (p Policy) weight(e *Evidence) weight {
 	return weight{p.Strength(e, 1), e.reported(), float64(e.Contexts), float64(e.Old), float64(e.New)}
 }
 
-// text puts together what findings and evidence say of the text.
+// text combines the findings and evidence of the text.
 func (j *Decider) text(findings []bulkhead.Finding, evidence []Evidence) text {
 	p := j.Policy
 	t := text{error: 1}
@@ -102,12 +102,12 @@ func (j *Decider) text(findings []bulkhead.Finding, evidence []Evidence) text {
 		j.banded(&t, findings, evidence, scheme)
 	}
 	if t.judged == bulkhead.Unjudged && t.sightings|t.spam|t.ham == 0 {
-		t.error = 0 // nothing is known: a filter never forgets, so nothing is wrong
+		t.error = 0 // nothing was found: a filter never forgets, so that is right
 	}
 	return t
 }
 
-// whole takes the finding of a signature that stands for the whole text.
+// whole adds the finding of a signature of the whole text.
 func (t *text) whole(f *bulkhead.Finding, w weight) {
 	t.counts(f.Signature.Scheme(), f.Sightings, f.Spam, f.Ham)
 	if f.Known() {
@@ -125,8 +125,8 @@ func (t *text) counts(by bulkhead.Scheme, sightings, spam, ham uint32) {
 	t.sightings, t.spam, t.ham = max(t.sightings, sightings), max(t.spam, spam), max(t.ham, ham)
 }
 
-// judge takes a judgement. Signatures of the whole text come first and say more than
-// bands: what they say, revoked included, stands.
+// judge adds a judgement. Signatures of the whole text come first and take precedence
+// over bands, even if revoked.
 func (t *text) judge(by bulkhead.Scheme, j bulkhead.Judgement, confidence, bands int, w weight) {
 	wins := j == bulkhead.JudgedSpam && t.judged != bulkhead.JudgedSpam || j != bulkhead.Unjudged && t.judged == bulkhead.Unjudged
 	if bands > 0 && t.judged == bulkhead.Revoked {
@@ -146,7 +146,7 @@ func (t *text) judge(by bulkhead.Scheme, j bulkhead.Judgement, confidence, bands
 	}
 }
 
-// coincidence bounds the probability that match of n independent signatures
+// coincidence returns a bound of the probability that match of n independent signatures
 // are wrong at once, if each is with probability p.
 func coincidence(n, match int, p float64) float64 {
 	ways := 1.0
@@ -156,8 +156,8 @@ func coincidence(n, match int, p float64) float64 {
 	return min(1, ways*math.Pow(p, float64(match)))
 }
 
-// banded takes the findings of all bands of one scheme: the match-th largest
-// count and the match-th most confident listing speak for the text.
+// banded adds the findings of all bands of one scheme: the match-th largest count and
+// the match-th most confident listing represent the text.
 func (j *Decider) banded(t *text, findings []bulkhead.Finding, evidence []Evidence, scheme bulkhead.Scheme) {
 	match := bandMatch(scheme, j.Policy.NearMatch)
 	b := &j.tops
@@ -210,9 +210,9 @@ func first(before []bulkhead.Finding, scheme bulkhead.Scheme) bool {
 	return true
 }
 
-// weakest puts together the findings of the first one's scheme. A scheme that
-// signs every part of a message (razor/e4) speaks for the message only as far
-// as all its signatures do: footers that a list adds are parts of much mail.
+// weakest combines the findings of the first one's scheme. A scheme that signs every
+// part of a message (razor/e4) represents the message only as far as all its signatures
+// agree: footers added by lists are parts of much mail.
 func (p Policy) weakest(findings []bulkhead.Finding, evidence []Evidence) (bulkhead.Finding, weight) {
 	w, all := findings[0], p.weight(&evidence[0])
 	for i := range findings[1:] {

@@ -7,7 +7,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// top keeps the n largest values that it is given.
+// top keeps the n largest of its values.
 type top struct {
 	n      int
 	values []float64 // ascending, at most n
@@ -29,27 +29,27 @@ func (t *top) nth() float64 {
 	return t.values[0]
 }
 
-// tops is the n-th largest of each number that bands of one scheme show.
+// tops is the n-th largest of each number of the bands of one scheme.
 type tops struct {
 	sightings, spam, ham, sure                 top
 	strength, reported, contexts, older, newer top
 }
 
-// reset begins with other bands, of which the match-th counts.
+// reset starts with new bands, of which the match-th counts.
 func (b *tops) reset(match int) {
 	for _, t := range [...]*top{&b.sightings, &b.spam, &b.ham, &b.sure, &b.strength, &b.reported, &b.contexts, &b.older, &b.newer} {
 		t.n, t.values = match, t.values[:0]
 	}
 }
 
-// counts takes one band that is known.
+// counts adds one known band.
 func (b *tops) counts(f *bulkhead.Finding) {
 	b.sightings.add(float64(f.Sightings))
 	b.spam.add(float64(f.Spam))
 	b.ham.add(float64(f.Ham))
 }
 
-// listed takes one band that is listed.
+// listed adds one listed band.
 func (b *tops) listed(f *bulkhead.Finding, w weight) {
 	b.sure.add(float64(f.Confidence))
 	b.strength.add(w.strength)
@@ -63,7 +63,7 @@ func (b *tops) weight() weight {
 	return weight{b.strength.nth(), b.reported.nth(), b.contexts.nth(), b.older.nth(), b.newer.nth()}
 }
 
-// firstSeen is the earliest of the times that it sees.
+// firstSeen is the earliest of the times added.
 type firstSeen struct{ t time.Time }
 
 func (f *firstSeen) see(t time.Time) {

@@ -55,7 +55,7 @@ func times(n uint32) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// plural says a number of what noun names; a noun in y takes "ies".
+// plural returns a number with its noun; a noun in y takes "ies".
 func plural(n uint32, noun string) string {
 	if n == 1 {
 		return "1 " + noun

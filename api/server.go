@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/door"
 )
 
 // Options are the settings of a [Server]. Clearinghouse and Read are required.
@@ -61,6 +62,10 @@ type Options struct {
 	// Registry receives the server's metrics and serves /metrics, with all that others
 	// have registered; nil: a fresh one.
 	Registry *prometheus.Registry
+	// Memory is what the bodies of requests take while they are answered, [door.Cost]
+	// times their size each; nil sets no bound. A request for which there is none in two
+	// seconds is answered with status 503.
+	Memory *door.Memory
 	// Log records each fault of the node, and each change by an administrator; nil
 	// discards.
 	Log *slog.Logger
@@ -88,7 +93,7 @@ type Server struct {
 	settings atomic.Pointer[settings]
 	mux      *http.ServeMux
 	openAPI  *huma.OpenAPI
-	large    chan struct{} // see request
+	memory   *door.Memory
 }
 
 // New returns a server, or an error if a required option is missing.
@@ -114,10 +119,7 @@ func New(o Options) (*Server, error) {
 		ready: o.Ready, page: o.Page, advance: o.Advance, log: o.Log,
 		origin: http.NewCrossOriginProtection(), mux: http.NewServeMux(),
 		openAPI: newDocument(o.Version),
-		large:   make(chan struct{}, maxLarge),
-	}
-	for range maxLarge {
-		s.large <- struct{}{}
+		memory:  o.Memory,
 	}
 	s.SetAccess(o.Access)
 	m, err := newMetrics(o.Registry, o.Node, o.Peers)
@@ -141,8 +143,7 @@ type request struct {
 	*http.Request
 	who     bulkhead.Reporter
 	set     *settings
-	large   chan struct{} // one element for each large body that may be read
-	held    bool          // one of them
+	held    door.Hold     // what the body takes
 	schemas huma.Registry // of the document
 	params  []*huma.Param // of the operation
 	local   bool          // a client of this machine
@@ -150,19 +151,8 @@ type request struct {
 	did     []any         // an administrator's change, as attributes of a log line; no secrets
 }
 
-// Bodies of more than largeBody bytes are read by at most maxLarge requests at
-// once, so that clients cannot fill the memory with mail.
-const (
-	largeBody = 256 << 10
-	maxLarge  = 16
-)
-
-// release ends the request's claim on memory.
-func (r *request) release() {
-	if r.held {
-		r.large <- struct{}{}
-	}
-}
+// patience is how long a request waits for memory.
+const patience = 2 * time.Second
 
 // A route is one operation of the API.
 type route struct {
@@ -220,7 +210,7 @@ func (s *Server) admit(r *http.Request, n need) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &request{Request: r, who: who, local: local, set: set, large: s.large, unsaid: bulkhead.Spam, schemas: s.openAPI.Components.Schemas}, nil
+	return &request{Request: r, who: who, local: local, set: set, held: s.memory.Hold(), unsaid: bulkhead.Spam, schemas: s.openAPI.Components.Schemas}, nil
 }
 
 // answer sends the answer of a route to an admitted request.
@@ -233,7 +223,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, rt route) (any, 
 		return nil, newProblem(http.StatusRequestEntityTooLarge, fmt.Sprintf("body of %d bytes, limit %d", r.ContentLength, limit))
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, req.set.MaxBody)
-	defer req.release()
+	defer req.held.Release()
 	req.params = rt.op.Parameters
 	body, err := rt.serve(req)
 	if rt.need == admin && rt.op.Method != http.MethodGet {
@@ -248,25 +238,14 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, rt route) (any, 
 
 // body reads the whole body of the request.
 func (r *request) body() ([]byte, error) {
-	var buf bytes.Buffer
-	if r.ContentLength > 0 {
-		buf.Grow(int(min(r.ContentLength, largeBody)) + bytes.MinRead)
-	}
-	_, err := buf.ReadFrom(io.LimitReader(r.Body, largeBody))
-	if err == nil && buf.Len() == largeBody {
-		select {
-		case <-r.large:
-			r.held = true
-		case <-r.Context().Done():
-			return nil, r.Context().Err()
-		}
-		_, err = buf.ReadFrom(r.Body)
-	}
+	body, err := r.held.ReadAll(r.Context(), r.Body, r.ContentLength, patience)
 	var long *http.MaxBytesError
 	var netErr interface{ Timeout() bool }
 	switch {
 	case err == nil:
-		return buf.Bytes(), nil
+		return body, nil
+	case errors.Is(err, door.ErrCrowded):
+		return nil, newProblem(http.StatusServiceUnavailable, err.Error())
 	case errors.As(err, &long):
 		return nil, newProblem(http.StatusRequestEntityTooLarge, fmt.Sprintf("body of more than %d bytes", long.Limit))
 	case errors.As(err, &netErr) && netErr.Timeout():

@@ -23,7 +23,6 @@ import (
 // Defaults of an [Ifd].
 const (
 	DefaultMaxMessage = 32 << 20         // bytes
-	DefaultMaxMemory  = 256 << 20        // bytes, in all messages at once
 	DefaultTimeout    = 10 * time.Second // for one message
 	ifdConns          = 512
 )
@@ -65,10 +64,11 @@ type Ifd struct {
 	UserWhite func(user string) *Whitelist
 	// Grey delays unknown senders; nil switches greylisting off.
 	Grey *Greylist
-	// MaxMessage is the size of the largest message, and MaxMemory that of all
-	// messages at once, in bytes. A message beyond either gets a temporary failure. 0
-	// means the defaults.
-	MaxMessage, MaxMemory int64
+	// MaxMessage is the size of the largest message in bytes, 0 means the default, and
+	// Memory what all of them take, [door.Cost] times their size each; nil sets no
+	// bound. A message beyond either gets a temporary failure.
+	MaxMessage int64
+	Memory     *door.Memory
 	// Timeout is how long the answer to a message may take; one that takes longer
 	// gets a temporary failure. 0 means DefaultTimeout.
 	Timeout time.Duration
@@ -84,7 +84,6 @@ type Ifd struct {
 	stream door.StreamServer
 	beside door.Work
 	book   *book
-	memory atomic.Int64
 }
 
 // IfdStats are the counters of an [Ifd]; all may be read at any time.
@@ -109,9 +108,6 @@ func (s *Ifd) prepare() error {
 		}
 		if s.MaxMessage <= 0 {
 			s.MaxMessage = DefaultMaxMessage
-		}
-		if s.MaxMemory <= 0 {
-			s.MaxMemory = DefaultMaxMemory
 		}
 		if s.Timeout <= 0 {
 			s.Timeout = DefaultTimeout
@@ -172,18 +168,18 @@ func (s *Ifd) handle(ctx context.Context, c *door.Conn) {
 	who := bulkhead.Reporter{Addr: c.Client()}
 	reply := temporary(q)
 	if c.Allow(1) {
-		message, release, err := s.readMessage(in)
+		hold := s.Memory.Hold()
+		defer hold.Release()
+		message, err := s.readMessage(ctx, in, &hold)
 		switch {
-		case errors.Is(err, bulkhead.ErrOverLimit):
+		case errors.Is(err, bulkhead.ErrOverLimit), errors.Is(err, door.ErrCrowded):
 			s.Log.Warn("message not taken", "client", c.Client(), "err", err)
 		case err != nil:
 			s.Stats.Broken.Add(1)
-			release()
 			return
 		default:
 			reply = s.answerInTime(ctx, q, message, who)
 		}
-		release()
 	}
 	if reply[0] == letterTemporary {
 		s.Stats.Temporary.Add(1)
@@ -205,34 +201,12 @@ func temporary(q *ifdRequest) []byte {
 	return []byte("T\n" + strings.Repeat("T", len(q.recipients)) + "\n")
 }
 
-// readMessage reads to the end of the stream, within the limits. release frees the
-// memory; it is never nil.
-func (s *Ifd) readMessage(r io.Reader) (message []byte, release func(), err error) {
-	const step = 64 << 10
-	held := int64(0)
-	release = func() { s.memory.Add(-held) }
-	for {
-		if len(message) == cap(message) {
-			grow := int64(max(step, cap(message)))
-			if int64(len(message)) > s.MaxMessage {
-				return nil, release, fmt.Errorf("dcc: %w: message of more than %d bytes", bulkhead.ErrOverLimit, s.MaxMessage)
-			}
-			held += grow
-			if s.memory.Add(grow) > s.MaxMemory {
-				return nil, release, fmt.Errorf("dcc: %w: messages of more than %d bytes at once", bulkhead.ErrOverLimit, s.MaxMemory)
-			}
-			message = append(make([]byte, 0, len(message)+int(grow)), message...)
-		}
-		n, err := r.Read(message[len(message):cap(message)])
-		message = message[:len(message)+n]
-		if errors.Is(err, io.EOF) {
-			if int64(len(message)) > s.MaxMessage {
-				return nil, release, fmt.Errorf("dcc: %w: message of more than %d bytes", bulkhead.ErrOverLimit, s.MaxMessage)
-			}
-			return message, release, nil
-		}
-		if err != nil {
-			return nil, release, err
-		}
+// readMessage reads to the end of the stream, within the limits. It waits for memory
+// half as long as an answer may take.
+func (s *Ifd) readMessage(ctx context.Context, r io.Reader, hold *door.Hold) ([]byte, error) {
+	message, err := hold.ReadAll(ctx, io.LimitReader(r, s.MaxMessage+1), -1, s.Timeout/2)
+	if err == nil && int64(len(message)) > s.MaxMessage {
+		return nil, fmt.Errorf("dcc: %w: message of more than %d bytes", bulkhead.ErrOverLimit, s.MaxMessage)
 	}
+	return message, err
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
@@ -355,7 +356,7 @@ func TestIfdFaults(t *testing.T) {
 	if got := ask(ifdRequestText("header", "bob", "carol")); got != "T\nTT\n" {
 		t.Errorf("reply %q of a node that fails", got)
 	}
-	s = &Ifd{Clearinghouse: new(prototest.House), MaxMessage: 1000, MaxMemory: 1 << 20}
+	s = &Ifd{Clearinghouse: new(prototest.House), MaxMessage: 1000, Memory: door.NewMemory(1 << 20)}
 	ask = serveIfd(t, s)
 	if got := ask("header\n\n\n\nbob\n\n" + strings.Repeat("x", 2000)); got != "T\nT\n" {
 		t.Errorf("reply %q to a message over the limit", got)
@@ -363,7 +364,7 @@ func TestIfdFaults(t *testing.T) {
 	if got := ask("header\n\n\n\nbob\n\n" + strings.Repeat("x", 900)); !strings.HasPrefix(got, "A\n") {
 		t.Errorf("reply %q to a message below the limit", got)
 	}
-	if n := s.memory.Load(); n != 0 {
+	if _, n, _ := s.Memory.Usage(); n != 0 {
 		t.Errorf("%d bytes are not given back", n)
 	}
 }

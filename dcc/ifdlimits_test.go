@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
@@ -27,6 +28,11 @@ func whitelistOf(t *testing.T, text string) *Whitelist {
 // TestIfdCounters: each message counts as what became of it.
 func TestIfdCounters(t *testing.T) {
 	type stats struct{ messages, reported, queried, spam, white, rejected, greylisted, temporary, bulk, broken int64 }
+	crowded := door.NewMemory(100)
+	others := crowded.Hold()
+	if err := others.Take(t.Context(), 100, 0); err != nil {
+		t.Fatal(err)
+	}
 	const envelope = "\n192.0.2.7\nhelo\nalice@example.org\nbob\n\n"
 	for _, tt := range []struct {
 		name, request string
@@ -48,7 +54,7 @@ func TestIfdCounters(t *testing.T) {
 		{"greylisted", "header" + envelope, func(s *Ifd) { s.Grey = new(Greylist) }, stats{messages: 1, reported: 1, greylisted: 1}},
 		{"broken option", "colour" + envelope, nil, stats{broken: 1}},
 		{"too long", "header" + envelope, func(s *Ifd) { s.MaxMessage = 100 }, stats{messages: 1, temporary: 1}},
-		{"too much at once", "header" + envelope, func(s *Ifd) { s.MaxMemory = 100 }, stats{messages: 1, temporary: 1}},
+		{"too much at once", "header" + envelope, func(s *Ifd) { s.Memory, s.Timeout = crowded, 2*time.Millisecond }, stats{messages: 1, temporary: 1}},
 		{"node with a fault", "header query" + envelope, func(s *Ifd) {
 			s.Clearinghouse = &prototest.House{Err: prototest.ErrFault}
 		}, stats{messages: 1, queried: 1, temporary: 1}},

@@ -29,6 +29,9 @@ type MailServer struct {
 	Rate     Rate
 	Exempt   []netip.Prefix
 	MaxConns int // 0 means DefaultMaxConns
+	// Memory is what mails take, [Cost] times their size each; nil sets no bound. A mail
+	// for which there is none gets no answer.
+	Memory *Memory
 	// RequestTime is how long a mail may take to arrive, and again its answer; 0
 	// means DefaultMailTime.
 	RequestTime time.Duration
@@ -63,18 +66,20 @@ func (m *MailServer) Shutdown(ctx context.Context) error { return m.stream.Shutd
 func (m *MailServer) ConnStats() *ConnStats { return &m.stream.Stats }
 
 func (m *MailServer) handle(ctx context.Context, c *Conn) {
-	if mail, ok := m.read(c); ok {
+	hold := m.Memory.Hold()
+	defer hold.Release()
+	if mail, ok := m.read(ctx, c, &hold); ok {
 		ctx, cancel := context.WithTimeout(ctx, m.RequestTime)
 		defer cancel()
 		m.Handler(ctx, c, mail)
 	}
 }
 
-func (m *MailServer) read(c *Conn) ([]byte, bool) {
+func (m *MailServer) read(ctx context.Context, c *Conn, hold *Hold) ([]byte, bool) {
 	if !c.Allow(1) {
 		return nil, false
 	}
-	mail, err := io.ReadAll(io.LimitReader(c, m.MaxMail+1))
+	mail, err := hold.ReadAll(ctx, io.LimitReader(c, m.MaxMail+1), -1, m.RequestTime)
 	if err != nil || int64(len(mail)) > m.MaxMail {
 		m.Log.Warn("mail not read", "client", c.Client(), "bytes", len(mail), "limit", m.MaxMail, "err", err)
 		return nil, false

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 	"github.com/bulkhead-mail/bulkhead/signature"
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
@@ -510,6 +511,67 @@ func TestTimeout(t *testing.T) {
 		if n := s.Stats.Faults.Load(); n != 1 || len(house.Reports()) != known {
 			t.Errorf("%d faults, %d messages counted; want 1 and none", n, len(house.Reports())-known)
 		}
+	}
+}
+
+// TestCrowded: a message for which there is no memory is answered as if nothing could be
+// said of it, and gives back all that it had; the next one, for which there is, is judged.
+func TestCrowded(t *testing.T) {
+	for _, tt := range []struct {
+		tempfail bool
+		want     byte
+	}{{false, replyAccept}, {true, replyTempfail}} {
+		house := &prototest.House{}
+		report(t, house, offer)
+		memory := door.NewMemory(1 << 20)
+		others := memory.Hold()
+		s := &Server{Clearinghouse: house, FailTempfail: tt.tempfail, Timeout: 10 * time.Second, Memory: memory, Policies: []Policy{{Spam: Reject}}}
+		m := serve(t, s)(6, everything)
+		m.connect("198.51.100.7")
+		// Room for the header and not for the body, which then does not wait.
+		if err := others.Take(t.Context(), 1<<20-8<<10, 0); err != nil {
+			t.Fatal(err)
+		}
+		r := m.message("x@shop.example", []string{"bob@example.com"}, text("", strings.Repeat(offer, 30)))
+		if r.code != tt.want || s.Stats.Faults.Load() != 1 {
+			t.Errorf("reply %+v and %d faults, want %q and 1", r, s.Stats.Faults.Load(), tt.want)
+		}
+		if _, held, refusals := memory.Usage(); held != 1<<20-8<<10 || refusals != 1 {
+			t.Errorf("%d bytes are held, %d refusals", held, refusals)
+		}
+		others.Release()
+		if r := m.message("x@shop.example", []string{"bob@example.com"}, text("", offer)); r.code != replyCode {
+			t.Errorf("with memory again: reply %+v, want %q", r, replyCode)
+		}
+	}
+}
+
+// TestCrowd sends large messages through many connections at once, with memory for two
+// of them. Each is judged or let through, and all memory is given back.
+func TestCrowd(t *testing.T) {
+	house := &prototest.House{}
+	report(t, house, offer)
+	memory := door.NewMemory(2 * door.Cost * 300_000)
+	s := &Server{Clearinghouse: house, Timeout: time.Minute, Memory: memory}
+	dial := serve(t, s)
+	large := text("", strings.Repeat("All that we wrote in those years, line by line.\r\n", 5000))
+	var all sync.WaitGroup
+	for range 8 {
+		m := dial(6, everything)
+		m.connect("198.51.100.7")
+		all.Go(func() {
+			for range 3 {
+				if r := m.message("x@shop.example", []string{"bob@example.com"}, large); r.code != replyAccept && r.code != replyContinue {
+					t.Errorf("reply %+v", r)
+				}
+			}
+		})
+	}
+	all.Wait()
+	s.Flush()
+	_, held, refusals := memory.Usage()
+	if held != 0 || refusals != s.Stats.Faults.Load() || s.Stats.Messages.Load() != 24 || refusals == 24 {
+		t.Errorf("%d bytes are held; %d of %d messages were refused, %d faults", held, refusals, s.Stats.Messages.Load(), s.Stats.Faults.Load())
 	}
 }
 

@@ -71,6 +71,10 @@ type Server struct {
 	FailTempfail bool
 	// Host is the name of this server in the headers; empty means the machine's.
 	Host string
+	// Memory is what messages take, [door.Cost] times their size each; nil sets no
+	// bound. One for which there is none in half of Timeout is treated as one of which
+	// nothing can be said, see FailTempfail.
+	Memory *door.Memory
 	// MaxMessage is the largest message that is judged, in bytes; larger ones
 	// pass. 0 means DefaultMaxMessage; mail.MaxMessage is the most.
 	MaxMessage int

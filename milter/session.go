@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead/door"
 )
@@ -34,6 +35,7 @@ type session struct {
 
 	client client
 	msg    message
+	held   door.Hold // what msg takes
 	buf    []byte
 	out    []byte
 }
@@ -46,8 +48,10 @@ type message struct {
 	forged   map[string]int // headers of ours that came with it, by name in lower case
 	spoofs   int            // how many headers of ours came; forged has the first maxForged
 	exempt   bool
-	oversize bool   // too large, or too many recipients: it passes unread
-	held     string // why it is put on hold
+	oversize bool          // too large, or too many recipients: it passes unread
+	crowded  error         // why there is no memory for it: it is not read
+	waited   time.Duration // for memory
+	held     string        // why it is put on hold
 }
 
 // errQuit ends a session in good order.
@@ -55,7 +59,8 @@ var errQuit = errors.New("milter: quit")
 
 // serve speaks with one mail server until it quits.
 func (s *Server) serve(ctx context.Context, c *door.Conn) {
-	k := &session{server: s, macros: make(map[byte]map[string]string)}
+	k := &session{server: s, held: s.Memory.Hold(), macros: make(map[byte]map[string]string)}
+	defer k.held.Release()
 	r := bufio.NewReaderSize(c, 16<<10)
 	for {
 		c.Await()
@@ -150,7 +155,7 @@ func (k *session) step(p packet) (reply []byte, err error) {
 	case cmdEOH:
 		k.msg.raw.WriteString("\r\n")
 	case cmdBody:
-		if k.body(p.data); k.msg.oversize && k.opts.steps&canSkip != 0 && k.opts.steps&noReplyBody == 0 {
+		if k.body(p.data); (k.msg.oversize || k.msg.crowded != nil) && k.opts.steps&canSkip != 0 && k.opts.steps&noReplyBody == 0 {
 			return packetSkip, nil
 		}
 	default:
@@ -212,10 +217,11 @@ func (k *session) macro(name string) string {
 func (k *session) reset() {
 	raw := k.msg.raw
 	raw.Reset()
-	if raw.Cap() > 1<<20 {
-		raw = bytes.Buffer{} // one long message must not keep its memory
+	if raw.Cap() > keptBytes {
+		raw = bytes.Buffer{} // what no message holds is not in the budget
 	}
 	k.msg = message{raw: raw}
+	k.held.Release()
 	for _, cmd := range []byte{cmdRcpt, cmdData, cmdEnd} {
 		delete(k.macros, cmd)
 	}
@@ -319,9 +325,24 @@ func (k *session) room(n int) bool {
 	if !k.msg.oversize && k.msg.raw.Len()+n > k.server.MaxMessage {
 		k.msg.oversize = true
 		k.msg.raw = bytes.Buffer{}
+		k.held.Release()
 	}
-	return !k.msg.oversize
+	if k.msg.oversize || k.msg.crowded != nil {
+		return false
+	}
+	// The first bytes wait for their turn. Half of the time limit is left for judging.
+	begun := time.Now()
+	err := k.held.Take(context.Background(), int64(door.Cost*n), k.server.Timeout/2)
+	k.msg.waited += time.Since(begun)
+	if err != nil {
+		k.msg.crowded, k.msg.raw = err, bytes.Buffer{}
+		k.held.Release()
+	}
+	return err == nil
 }
+
+// keptBytes is how much memory a connection keeps between two messages.
+const keptBytes = 64 << 10
 
 // end judges the message and appends the changes and the reply.
 func (k *session) end(ctx context.Context, rest []byte) error {
@@ -346,6 +367,10 @@ func (k *session) end(ctx context.Context, rest []byte) error {
 		k.accept()
 		return nil
 	}
+	if k.msg.crowded != nil {
+		k.fault(k.msg.crowded)
+		return nil
+	}
 	f, err := k.judge(ctx)
 	if err != nil {
 		k.fault(err)
@@ -361,7 +386,7 @@ func (k *session) end(ctx context.Context, rest []byte) error {
 
 // judge is Server.judge with a time limit, and with a panic turned into an error.
 func (k *session) judge(ctx context.Context) (f *findings, err error) {
-	ctx, cancel := context.WithTimeout(ctx, k.server.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, k.server.Timeout-k.msg.waited)
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {

@@ -26,6 +26,8 @@ type Helper struct {
 	Read func(ctx context.Context, mail []byte) ([]bulkhead.Signature, bulkhead.Source, error)
 	// MaxMail is the largest mail in bytes; 0 means door.DefaultMaxMail.
 	MaxMail int64
+	// Memory is what mails take, see [door.MailServer]; nil sets no bound.
+	Memory *door.Memory
 	// Rate limits the messages of one client; Exempt lists clients without a limit.
 	Rate   door.Rate
 	Exempt []netip.Prefix
@@ -49,6 +51,7 @@ func (h *Helper) Serve(l net.Listener) error {
 			h.Log = slog.New(slog.DiscardHandler)
 		}
 		h.server.Handler, h.server.Log, h.server.MaxMail = h.answer, h.Log, h.MaxMail
+		h.server.Memory = h.Memory
 		h.server.Rate, h.server.Exempt = h.Rate, h.Exempt
 		h.server.MaxConns, h.server.RequestTime = h.MaxConns, h.RequestTime
 	})

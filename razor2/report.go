@@ -35,11 +35,13 @@ func (c *session) report() {
 // is read whole before it is answered, so that the connection stays in step.
 func (c *session) message(ctx context.Context, v Values) error {
 	keep := !c.limited && c.user != "" && v.Get("a") == "r"
-	block, err := c.readMessage(keep)
+	hold := c.server.Memory.Hold()
+	defer hold.Release()
+	block, crowded, err := c.readMessage(ctx, keep, &hold)
 	switch {
 	case err != nil:
 		return c.refuse(err)
-	case c.limited:
+	case c.limited || crowded:
 		c.server.Stats.Limited.Add(1)
 		c.out.row("err=203")
 	case v.Get("a") != "r":

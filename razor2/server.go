@@ -93,6 +93,9 @@ type Server struct {
 	Exempt []netip.Prefix
 	// MaxConns and MaxConnsPerClient cap connections; see door.StreamServer.
 	MaxConns, MaxConnsPerClient int
+	// Memory is what reported mails take, [door.Cost] times their size each; nil sets no
+	// bound. One for which there is none in a second is refused like one over the rate.
+	Memory *door.Memory
 	// RequestTime is how long a connection may be idle and a request may take;
 	// 0 means DefaultRequestTime.
 	RequestTime time.Duration

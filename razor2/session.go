@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/door"
@@ -299,9 +300,8 @@ func (c *session) reporter() bulkhead.Reporter {
 }
 
 // readMessage reads the block of a message up to CR LF "." CR LF. Without keep it
-// discards it.
-func (c *session) readMessage(keep bool) ([]byte, error) {
-	var block []byte
+// discards it, and if there is no memory for it, too: then crowded is set.
+func (c *session) readMessage(ctx context.Context, keep bool, hold *door.Hold) (block []byte, crowded bool, err error) {
 	size := 0
 	fresh := true // at the start of a line that CR LF went before
 	cr := false   // a CR ended the piece before, which filled the buffer
@@ -309,15 +309,19 @@ func (c *session) readMessage(keep bool) ([]byte, error) {
 		piece, err := c.in.ReadSlice('\n')
 		full := errors.Is(err, bufio.ErrBufferFull)
 		if err != nil && !full {
-			return nil, err
+			return nil, false, err
 		}
 		if fresh && string(piece) == ".\r\n" {
-			return bytes.TrimSuffix(block, []byte("\r\n")), nil
+			return bytes.TrimSuffix(block, []byte("\r\n")), crowded, nil
 		}
 		fresh = bytes.HasSuffix(piece, []byte("\r\n")) || cr && string(piece) == "\n"
 		cr = full && piece[len(piece)-1] == '\r'
 		if size += len(piece); size > maxMessage {
-			return nil, fmt.Errorf("%w: message of more than %d bytes", bulkhead.ErrMalformed, maxMessage)
+			return nil, false, fmt.Errorf("%w: message of more than %d bytes", bulkhead.ErrMalformed, maxMessage)
+		}
+		if keep && hold.Take(ctx, int64(door.Cost*len(piece)), time.Second) != nil {
+			block, keep, crowded = nil, false, true
+			hold.Release()
 		}
 		if keep {
 			block = append(block, piece...)

@@ -77,6 +77,9 @@ type server struct {
 func (s *server) run(ctx context.Context, cfg *config.Config, dir string, out io.Writer) error {
 	stopping, reloading, done := listenSignals()
 	defer done()
+	if limit := node.LimitMemory(); limit > 0 {
+		s.log.Debug("memory limit", "bytes", limit)
+	}
 	newcomer := s.configPath == ""
 	var err error
 	s.node, err = node.Open(ctx, node.Options{Config: cfg, Dir: dir, Version: version(), Spare: newcomer, Salvage: s.salvage, Log: s.log})

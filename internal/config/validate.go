@@ -234,6 +234,9 @@ func (c *checker) limits(l *Limits) {
 	c.between("limits.requests_per_second", l.Rate, 0, 1e9)
 	c.between("limits.burst", float64(l.Burst), 1, 1e9)
 	c.between("limits.connections", float64(l.Connections), 1, 1<<20)
+	if l.Memory != 0 {
+		c.between("limits.memory_bytes", float64(l.Memory), 1<<20, 1<<50)
+	}
 	c.between("limits.signatures_per_message", float64(l.MaxSignatures), 1, 1024) // no more are looked up or counted at once
 	c.between("limits.messages_per_batch", float64(l.MaxBatch), 1, 1<<20)
 }

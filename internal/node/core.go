@@ -49,6 +49,7 @@ type core struct {
 	started  time.Time
 	draining atomic.Bool
 	doors    []client.Door // that are open
+	messages *door.Memory  // what all doors hold of messages
 	mending  *mending      // nil: a damaged store is refused
 
 	stateMu sync.Mutex

@@ -104,6 +104,7 @@ func (n *Node) newMilter() (*milter.Server, error) {
 	// would need half as much memory again.
 	hashing.Skip = []bulkhead.Scheme{bulkhead.RspamdShingle}
 	front.Clearinghouse, front.Signatures, front.Log = n.house, hashing, n.log.With("door", "milter")
+	front.Memory = n.messages
 	front.AuthResults = func() []string { return n.cfg.Load().Whitelist.AuthResults }
 	if m.Verify {
 		front.Verify = verify.New(verify.Options{Resolver: config.WithPort(m.Resolver, "53"), Now: clock.Now, Log: front.Log}).Verify

@@ -88,6 +88,8 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 	}
 	n.book = &accounts{core: n.core}
 	n.peers.node = n
+	n.messages = door.NewMemory(messageMemory(o.Config.Limits.Memory, machineMemory()))
+	n.registry.MustRegister(messageMetrics(n.messages)...) // names are the program's own
 	n.rate.Set(doorLimits(o.Config.Limits))
 	for _, st := range n.order() {
 		n.stages = append(n.stages, st)

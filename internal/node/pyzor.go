@@ -39,7 +39,7 @@ func (n *Node) openPyzor(ctx context.Context, address string) (*opened, error) {
 func (n *Node) openPyzorHelper(ctx context.Context, address string) (*opened, error) {
 	cfg := n.cfg.Load()
 	front := &pyzor.Helper{
-		Clearinghouse: n.house, Read: n.read, Listed: cfg.Pyzor.Listed, MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections,
+		Clearinghouse: n.house, Read: n.read, Listed: cfg.Pyzor.Listed, MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections, Memory: n.messages,
 		Log: n.log.With("door", "pyzor_helper"),
 	}
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)

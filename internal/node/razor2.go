@@ -60,6 +60,7 @@ func (n *Node) openRazor2(ctx context.Context, address string) (*opened, error) 
 	if cfg.Razor2.MaxHosts == 0 {
 		front.MaxHosts = -1
 	}
+	front.Memory = n.messages
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
 	o, err := openStream(ctx, address, front)
 	if err != nil {
@@ -73,7 +74,7 @@ func (n *Node) openRazor2(ctx context.Context, address string) (*opened, error) 
 func (n *Node) openRazorHelper(ctx context.Context, address string) (*opened, error) {
 	cfg := n.cfg.Load()
 	front := &razor2.Helper{
-		Clearinghouse: n.house, Read: n.read, MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections,
+		Clearinghouse: n.house, Read: n.read, MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections, Memory: n.messages,
 		Log: n.log.With("door", "razor_helper"),
 	}
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)

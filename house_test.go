@@ -64,7 +64,7 @@ var mayImport = map[string][]string{
 	"internal/nodetest":              {},
 	"internal/prototest":             {".", "door"},
 	"internal/sharedtest":            {},
-	"internal/web":                   {"."},
+	"internal/web":                   {".", "client"},
 	"internal/ratelimit":             {"filter", "internal/wholefile"},
 	"internal/lists":                 {"filter", "internal/wholefile"},
 	"razor2":                         {".", "signature/razor", "door"},

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/door"
@@ -100,6 +101,9 @@ func (s *Server) authorise(r *http.Request, set *settings, addr netip.Addr, loca
 			return who, err
 		}
 		who.Account = account
+	} else if c, err := r.Cookie(cookieName); err == nil {
+		// A cookie of a session that has ended is as good as none.
+		who.Account, _ = s.sessions.account(c.Value, time.Now())
 	}
 	switch n {
 	case check:

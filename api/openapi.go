@@ -54,7 +54,8 @@ func (s *Server) mount(reg *prometheus.Registry) {
 	s.fixed(methods, "/openapi.yaml", open, s.document("application/openapi+yaml", s.openAPI.YAML))
 	s.fixed(methods, "/metrics", check, promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg}))
 	if s.page != nil {
-		s.fixed(methods, "/{$}", check, s.page)
+		s.mux.HandleFunc("POST /login", s.login)
+		s.mux.HandleFunc("POST /logout", s.logout)
 	}
 	for path, allowed := range methods {
 		if slices.Contains(allowed, "GET") {
@@ -63,9 +64,7 @@ func (s *Server) mount(reg *prometheus.Registry) {
 		slices.Sort(allowed)
 		s.mux.HandleFunc(path, wrongMethod(strings.Join(allowed, ", ")))
 	}
-	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		writeProblem(w, newProblem(http.StatusNotFound, fmt.Sprintf("nothing is at %.80q", r.URL.Path)))
-	})
+	s.mux.HandleFunc("/", s.pages)
 }
 
 // fixed mounts a handler that writes its own answer, with the same access checks.
@@ -175,6 +174,9 @@ func (s *Server) routes() []route {
 			takes(nil, s.schema(client.Join{})), gives(s.schema(client.Joining{}))),
 		s.route("POST /v1/network/leave", "leave", "Leave the network: drop all peers and take another secret.", admin, s.leave, gives(s.schema(client.Left{}))),
 
+		s.route("POST /v1/login", "newLoginLink", "Make a link that logs a browser in as the account that asks. It is good once, for ten minutes.", open, s.newLink,
+			gives(s.schema(client.LoginLink{})), status(http.StatusCreated)),
+		s.route("GET /v1/whoami", "whoami", "Who asks, and what that client may do.", open, s.whoami, gives(s.schema(client.Viewer{}))),
 		s.route("GET /healthz", "healthz", "Whether the process runs.", open, s.healthz, givesText()),
 		s.route("GET /readyz", "readyz", "Whether the node takes requests.", open, s.readyz, givesText()),
 	}

@@ -49,7 +49,8 @@ type Options struct {
 	// Ready returns nil if the node accepts requests, or why it currently does not; nil:
 	// the node is always ready.
 	Ready func() error
-	// Page is served on "/"; nil: nothing is.
+	// Page is served wherever no operation of the API is, to who may check, and on
+	// /login to everybody; nil: nothing is.
 	Page http.Handler
 	// Advance moves the node's clock forward, for tests. It returns the new time once
 	// everything that is due by then is done. Its error wraps bulkhead.ErrMalformed
@@ -89,6 +90,7 @@ type Server struct {
 	advance  func(context.Context, time.Duration) (time.Time, error)
 	log      *slog.Logger
 	metrics  *metrics
+	sessions *sessions
 	origin   *http.CrossOriginProtection
 	settings atomic.Pointer[settings]
 	mux      *http.ServeMux
@@ -118,8 +120,9 @@ func New(o Options) (*Server, error) {
 		rates: o.RateLimits, lists: o.Lists,
 		ready: o.Ready, page: o.Page, advance: o.Advance, log: o.Log,
 		origin: http.NewCrossOriginProtection(), mux: http.NewServeMux(),
-		openAPI: newDocument(o.Version),
-		memory:  o.Memory,
+		openAPI:  newDocument(o.Version),
+		memory:   o.Memory,
+		sessions: newSessions(),
 	}
 	s.SetAccess(o.Access)
 	m, err := newMetrics(o.Registry, o.Node, o.Peers)

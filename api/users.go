@@ -115,6 +115,9 @@ func (s *Server) changeUser(r *request) (any, error) {
 	if err := s.users.ChangeUser(r.Context(), name, c); err != nil {
 		return nil, err
 	}
+	if c.Closed != nil && *c.Closed {
+		s.sessions.endAll(name)
+	}
 	return s.user(r, name)
 }
 
@@ -124,6 +127,7 @@ func (s *Server) removeUser(r *request) (any, error) {
 	if _, err := s.user(r, name); err != nil {
 		return nil, err
 	}
+	s.sessions.endAll(name)
 	return nil, s.users.RemoveUser(r.Context(), name)
 }
 
@@ -133,6 +137,7 @@ func (s *Server) newToken(r *request) (any, error) {
 	if _, err := s.user(r, name); err != nil {
 		return nil, err
 	}
+	s.sessions.endAll(name)
 	token, err := s.users.NewToken(r.Context(), name)
 	if err != nil {
 		return nil, err

@@ -110,3 +110,13 @@ func pathSegment(name string) string {
 	}
 	return url.PathEscape(name)
 }
+
+// NewLoginLink makes a link that logs a browser in as the account of c's token.
+func (c *Client) NewLoginLink(ctx context.Context) (*LoginLink, error) {
+	return call[*LoginLink](ctx, c, exchange{method: "POST", path: "/v1/login"})
+}
+
+// Whoami says who c is to the node.
+func (c *Client) Whoami(ctx context.Context) (*Viewer, error) {
+	return call[*Viewer](ctx, c, exchange{method: "GET", path: "/v1/whoami"})
+}

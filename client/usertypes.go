@@ -63,3 +63,18 @@ type Token struct {
 type Secret struct {
 	Secret string `json:"secret" maxLength:"1024" doc:"\"\" removes it."`
 }
+
+// A LoginLink logs a browser in, once.
+type LoginLink struct {
+	Path    string    `json:"path" doc:"Path and query, below the address of the node."`
+	Expires time.Time `json:"expires"`
+}
+
+// A Viewer says who a client is to the node, and what it may do.
+type Viewer struct {
+	Account string `json:"account,omitempty" doc:"Absent: it has no token."`
+	Local   bool   `json:"local" doc:"It is on the node's own machine."`
+	Check   bool   `json:"check" doc:"It may check."`
+	Report  bool   `json:"report" doc:"It may report."`
+	Admin   bool   `json:"admin" doc:"It may administer."`
+}

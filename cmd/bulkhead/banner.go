@@ -28,6 +28,7 @@ func writeBanner(w io.Writer, newcomer bool, n *node.Node, cfg *config.Config, d
 			"    bulkhead check message.eml      what is known of a message\n" +
 			"    bulkhead report message.eml     say that it is spam\n" +
 			"    bulkhead revoke message.eml     take that back\n" +
+			"    bulkhead login                  a link to the node's pages, for a browser\n" +
 			"    bulkhead config reference       every setting, as a file to start from\n\n" +
 			"  Only programs on this machine can connect. Ctrl-C stops the node.\n")
 	}

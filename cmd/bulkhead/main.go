@@ -62,6 +62,7 @@ func newRootCommand() *cobra.Command {
 		newServeCommand(),
 		newSetupCommand(),
 		newReadyCommand(),
+		newLoginCommand(),
 		newCheckCommand(),
 		newReportCommand(),
 		newRevokeCommand(),

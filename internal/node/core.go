@@ -47,6 +47,7 @@ type core struct {
 	rekeying sync.Mutex
 	hashing  signature.Options // how whole messages are signed
 	started  time.Time
+	history  *history
 	draining atomic.Bool
 	doors    []client.Door // that are open
 	messages *door.Memory  // what all doors hold of messages
@@ -58,7 +59,7 @@ type core struct {
 }
 
 func newCore(cfg *config.Config, dir string, log *slog.Logger) *core {
-	n := &core{dir: dir, log: log, started: clock.Now().UTC()}
+	n := &core{dir: dir, log: log, started: clock.Now().UTC(), history: newHistory()}
 	n.cfg.Store(cfg)
 	return n
 }
@@ -69,6 +70,7 @@ func (n *Node) startEngine(ctx context.Context, st *stage) error {
 		return err
 	}
 	st.close = n.core.close
+	st.tasks = append(st.tasks, task{name: "history", run: n.noteVerdicts})
 	return nil
 }
 

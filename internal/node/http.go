@@ -29,11 +29,9 @@ func (n *Node) openHTTP(ctx context.Context, address string) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := web.New(statusPage{n})
-	if err != nil {
-		return nil, err
-	}
-	house, err := api.New(api.Options{
+	var house *api.Server
+	page := web.New(statusPage{n}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { house.ServeHTTP(w, r) }))
+	house, err = api.New(api.Options{
 		Registry:      n.registry,
 		Clearinghouse: n.house, Read: n.read, Senders: signature.Senders, Accounts: n.book, Users: n.book, Peers: &n.peers, Pairing: &n.peers, Node: n.core,
 		RateLimits: mtaAPI{n.mta}, Lists: mtaAPI{n.mta},
@@ -57,6 +55,7 @@ func (n *Node) openHTTP(ctx context.Context, address string) (*opened, error) {
 		ErrorLog:          slog.NewLogLogger(n.log.Handler(), slog.LevelDebug),
 	}
 	serve, scheme := front.Serve, "http://"
+	front.RegisterOnShutdown(page.Close)
 	var https certificate // empty while HTTP is plain
 	if pair != nil {
 		https.pair.Store(pair)

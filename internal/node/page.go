@@ -14,12 +14,14 @@ type statusPage struct{ node *Node }
 // Status implements [web.Source].
 func (p statusPage) Status(ctx context.Context) web.Status {
 	state := p.node.State(ctx)
-	c := state.Counters
+	c, now := state.Counters, clock.Now()
+	p.node.history.add(now, p.node.engine.Verdicts())
 	out := web.Status{
-		Name: state.Name, Version: state.Version, Now: clock.Now(), Started: state.Started,
-		Durability: state.Durability, ReadOnly: state.ReadOnly, Threshold: state.Threshold, Accounts: state.Accounts,
+		Name: state.Name, Version: state.Version, Now: now, Started: state.Started,
+		Mature: state.Mature, Durability: state.Durability, ReadOnly: state.ReadOnly, Threshold: state.Threshold, Accounts: state.Accounts,
 		Counters: []web.Counter{{Name: "Checks", Value: c.Checks}, {Name: "Reports", Value: c.Reports}, {Name: "Refused", Value: c.Refused}, {Name: "Snapshots", Value: c.Checkpoints}},
 	}
+	out.Day, out.Month = p.node.history.until(now)
 	serves := make(map[string]string)
 	for _, d := range p.node.doors() {
 		serves[d.key] = d.what

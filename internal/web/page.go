@@ -7,34 +7,52 @@ import (
 	h "maragu.dev/gomponents/html"
 )
 
-// page is the whole page. Every text and every value of an attribute is escaped,
-// but the style, which is our own file.
-func page(s *Status) g.Node {
-	title := "bulkhead"
-	if s.Name != "" {
-		title = s.Name + " · " + title
+// entries are the pages of the navigation.
+var entries = []struct{ path, name string }{
+	{"/", "Now"}, {"/lookup", "Look up"}, {"/people", "People"}, {"/peers", "Peers"}, {"/rules", "Lists and limits"}, {"/storage", "Storage"},
+}
+
+// page is a whole page. Every text and every value of an attribute is escaped,
+// but the style and the script, which are our own files.
+func page(v *view, title string, body g.Node) g.Node {
+	s := &v.status
+	for _, part := range []string{s.Name, "bulkhead"} {
+		if part != "" && title != "" {
+			part = title + " · " + part
+		}
+		if part != "" {
+			title = part
+		}
+	}
+	live := g.Attr("data-live", "")
+	if v.path == "/" {
+		live = g.Attr("data-live", "/live")
 	}
 	return h.Doctype(h.HTML(h.Lang("en"),
 		h.Head(
 			h.Meta(h.Charset("utf-8")),
 			h.Meta(h.Name("viewport"), h.Content("width=device-width, initial-scale=1")),
 			h.Meta(h.Name("color-scheme"), h.Content("light dark")),
-			h.Meta(g.Attr("http-equiv", "refresh"), h.Content("15")),
+			g.If(v.path == "/", h.NoScript(h.Meta(g.Attr("http-equiv", "refresh"), h.Content("15")))),
 			h.TitleEl(g.Text(title)),
 			h.StyleEl(g.Raw(styleCSS)),
 		),
 		h.Body(
-			header(s),
-			h.Main(alarms(s), tiles(s), doors(s.Doors), g.Map(s.Books, func(b Book) g.Node { return book(&b, s.Threshold) })),
+			h.A(h.Class("skip"), h.Href("#main"), g.Text("Skip to content")),
+			header(v),
+			g.If(v.notice != "", h.P(h.Class("notice"), h.Role("status"), g.Text(v.notice))),
+			h.Main(h.ID("main"), g.If(v.path == "/", live), body),
 			h.Footer(
-				h.P(g.Text("Counters run since the node started. The errors are what the filters' formulae expect at their present fill. Messages are never stored.")),
-				h.P(link("/v1/node", "This page as JSON"), g.Text(" "), link("/metrics", "Metrics"), g.Text(" "), link("/openapi.json", "API")),
+				h.P(g.Text("Messages are never stored.")),
+				h.P(link("/v1/node", "This node as JSON"), g.Text(" "), link("/metrics", "Metrics"), g.Text(" "), link("/openapi.json", "API")),
 			),
+			g.If(v.path == "/", h.Script(h.Type("module"), g.Raw(liveJS))),
 		),
 	))
 }
 
-func header(s *Status) g.Node {
+func header(v *view) g.Node {
+	s := &v.status
 	state := h.P(h.Class("badge good"), g.Text("Taking reports"))
 	if s.ReadOnly != "" {
 		state = h.P(h.Class("badge bad"), g.Text("Read-only"))
@@ -42,9 +60,23 @@ func header(s *Status) g.Node {
 	return h.Header(
 		h.H1(h.SVG(g.Attr("viewBox", "0 0 24 24"), h.Aria("hidden", "true"),
 			g.El("path", g.Attr("d", "M3 3h18v18H3z")), g.El("path", g.Attr("d", "M9 3v18M15 3v18M3 12h18"))), g.Text("bulkhead")),
-		h.P(h.Class("node"), g.Text(s.Name+" "), dim("version "+s.Version)),
-		state,
+		g.If(v.viewer.Check, h.P(h.Class("node"), g.Text(s.Name+" "), dim("version "+s.Version))),
+		g.If(v.viewer.Check, state),
+		h.Nav(h.Aria("label", "Pages"),
+			g.Map(entries, func(e struct{ path, name string }) g.Node {
+				return h.A(h.Href(e.path), g.If(e.path == v.path, h.Aria("current", "page")), g.Text(e.name))
+			}),
+			account(v),
+		),
 	)
+}
+
+// account is who is logged in, and the way out or in.
+func account(v *view) g.Node {
+	if v.viewer.Account == "" {
+		return h.A(h.Class("account"), h.Href("/login"), g.If(v.path == "/login", h.Aria("current", "page")), g.Text("Log in"))
+	}
+	return h.Form(h.Class("account"), h.Method("post"), h.Action("/logout"), g.Text(v.viewer.Account+" "), h.Button(g.Text("Log out")))
 }
 
 func alarms(s *Status) g.Node {
@@ -58,7 +90,7 @@ func alarms(s *Status) g.Node {
 func tiles(s *Status) g.Node {
 	tile := func(name, value string) g.Node { return h.Div(h.Dt(g.Text(name)), h.Dd(g.Text(value))) }
 	return h.Dl(h.Class("tiles"),
-		tile("Running for", since(s.Started, s.Now)),
+		tile("Running for", age(s.Started, s.Now)),
 		g.Map(s.Counters, func(c Counter) g.Node { return tile(c.Name, count(c.Value)) }),
 		tile("Accounts", fmt.Sprint(s.Accounts)),
 	)

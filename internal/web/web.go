@@ -1,24 +1,21 @@
-// Package web is the status page of a node: one HTML page without scripts,
-// cookies or anything from elsewhere, in light and dark.
+// Package web is the pages of a node, in light and dark, with nothing from elsewhere.
+// Every page works without scripts; one small script keeps the first page fresh.
 //
-//	page, err := web.New(source)
-//	http.Handle("/{$}", page)
+//	site, err := web.New(source, api)
+//	http.Handle("/", site)
 package web
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	_ "embed" // the style
-	"encoding/base64"
 	"fmt"
 	"math"
-	"net/http"
 	"strings"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A Source describes the node whenever the page is asked for. Its method may
+// A Source describes the node whenever a page is asked for. Its method may
 // be called concurrently.
 type Source interface {
 	Status(ctx context.Context) Status
@@ -30,11 +27,19 @@ type Status struct {
 	Now, Started  time.Time
 	Durability    string // "always" or "relaxed"
 	ReadOnly      string // why reports are refused, "" if they are taken
+	Mature        bool   // the node knows what mail usually comes
 	Threshold     uint32 // count at which a message is bulk
+	Day, Month    []Slot // verdicts of the last 24 hours, and 30 days, the oldest first
 	Accounts      int
 	Doors         []Door
 	Counters      []Counter
 	Books         []Book
+}
+
+// A Slot is the verdicts of a stretch of time, by class.
+type Slot struct {
+	Start    time.Time
+	Verdicts [bulkhead.NumClasses]uint64
 }
 
 // A Door is one open front door.
@@ -71,43 +76,6 @@ type Array struct {
 	Wrong float64 // share of counts that are too high; 0 of bits
 	Bulk  float64 // probability that an absent key shows the threshold; 0 of bits
 	Bits  bool    // a bit array: Wrong and Bulk mean nothing
-}
-
-//go:embed style.css
-var styleCSS string
-
-// A Page is the status page. It is an [http.Handler], and may serve
-// concurrently.
-type Page struct {
-	source Source
-	policy string // content security policy
-}
-
-// New returns the page of a node.
-func New(source Source) (*Page, error) {
-	sum := sha256.Sum256([]byte(styleCSS))
-	return &Page{
-		source: source,
-		policy: "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; style-src 'sha256-" +
-			base64.StdEncoding.EncodeToString(sum[:]) + "'",
-	}, nil
-}
-
-// ServeHTTP implements [http.Handler].
-func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var b bytes.Buffer
-	status := p.source.Status(r.Context())
-	if err := page(&status).Render(&b); err != nil {
-		http.Error(w, "the page cannot be shown", http.StatusInternalServerError)
-		return
-	}
-	h := w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", p.policy)
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "no-store")
-	w.Write(b.Bytes())
 }
 
 // count writes n with thousands separated by thin spaces.
@@ -191,8 +159,8 @@ func date(t time.Time) string {
 	return t.Format("2 Jan 2006 15:04")
 }
 
-// since writes the time from a to b in its two largest units.
-func since(a, b time.Time) string {
+// age writes the time from a to b in its two largest units.
+func age(a, b time.Time) string {
 	d := b.Sub(a)
 	switch {
 	case d < time.Minute:

@@ -2,6 +2,8 @@ package web
 
 import (
 	"context"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -14,12 +16,24 @@ func (s source) Status(context.Context) Status { return Status(s) }
 
 func show(t *testing.T, s Status) string {
 	t.Helper()
-	p, err := New(source(s))
-	if err != nil {
-		t.Fatal(err)
+	return get(t, New(source(s), fake{}), "/storage") + get(t, New(source(s), fake{}), "/")
+}
+
+// fake is an API that lets everybody check, and knows nothing else.
+type fake struct{}
+
+func (fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/v1/whoami" {
+		http.NotFound(w, r)
+		return
 	}
+	io.WriteString(w, `{"check":true}`)
+}
+
+func get(t *testing.T, site http.Handler, path string) string {
+	t.Helper()
 	w := httptest.NewRecorder()
-	p.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	site.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 	if w.Code != 200 || w.Header().Get("Content-Type") != "text/html; charset=utf-8" {
 		t.Fatalf("page = %d %v", w.Code, w.Header())
 	}
@@ -41,7 +55,7 @@ func TestPage(t *testing.T) {
 			t.Errorf("page lacks %q", want)
 		}
 	}
-	for _, foreign := range []string{"<mx>", "<script", "src=", "@import", "url("} {
+	for _, foreign := range []string{"<mx>", "<script src", "src=", "@import", "url("} {
 		if strings.Contains(got, foreign) {
 			t.Errorf("page has %q", foreign)
 		}
@@ -64,7 +78,7 @@ func TestWords(t *testing.T) {
 	for _, tt := range []struct{ got, want string }{
 		{chance(0), "none"}, {chance(1e-30), "< 1 in 10¹⁸"}, {chance(0.9), "90 %"}, {chance(0.3), "1 in 3"}, {chance(0.0123), "1 in 81"},
 		{chance(-1), "unknown"}, {percent(0.00001), "< 0.1 %"}, {percent(0.054), "5.4 %"}, {count(999), "999"}, {size(1536), "1.5 KiB"},
-		{bar(0), "0"}, {bar(0.0001), "0.8"}, {bar(2), "100.0"}, {date(time.Time{}), "–"}, {since(time.Unix(9, 0), time.Unix(0, 0)), "0 s"},
+		{bar(0), "0"}, {bar(0.0001), "0.8"}, {bar(2), "100.0"}, {date(time.Time{}), "–"}, {age(time.Unix(9, 0), time.Unix(0, 0)), "0 s"},
 	} {
 		if tt.got != tt.want {
 			t.Errorf("got %q, want %q", tt.got, tt.want)

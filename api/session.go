@@ -1,0 +1,224 @@
+package api
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
+)
+
+// A browser logs in by a link that is good once, or by a token, and then has a session:
+// a random name in a cookie that no script can read and no other site can send.
+
+const (
+	linkLife    = 10 * time.Minute // of a log-in link
+	sessionLife = 12 * time.Hour
+	// maxSessions bounds links and sessions each; the oldest give way. Only who has a
+	// token makes one.
+	maxSessions = 1024
+	cookieName  = "bulkhead"
+)
+
+// A grant is a link or a session of an account. Its secret is held as a hash, so that a
+// look-up takes the same time for all guesses.
+type grant struct {
+	account string
+	until   time.Time
+}
+
+// sessions are the links and sessions of a server. They end with the process.
+type sessions struct {
+	mu          sync.Mutex
+	links, open map[[sha256.Size]byte]grant
+}
+
+func newSessions() *sessions {
+	return &sessions{links: make(map[[sha256.Size]byte]grant), open: make(map[[sha256.Size]byte]grant)}
+}
+
+// put makes a secret that stands for an account until a time.
+func put(in map[[sha256.Size]byte]grant, account string, now time.Time, life time.Duration) (secret string, until time.Time) {
+	for k, g := range in {
+		if !g.until.After(now) {
+			delete(in, k)
+		}
+	}
+	for len(in) >= maxSessions {
+		var oldest [sha256.Size]byte
+		var first time.Time
+		for k, g := range in {
+			if first.IsZero() || g.until.Before(first) {
+				oldest, first = k, g.until
+			}
+		}
+		delete(in, oldest)
+	}
+	secret, until = rand.Text(), now.Add(life)
+	in[sha256.Sum256([]byte(secret))] = grant{account, until}
+	return secret, until
+}
+
+// link makes the secret of a log-in link.
+func (s *sessions) link(account string, now time.Time) (string, time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return put(s.links, account, now, linkLife)
+}
+
+// redeem turns the secret of a link into an account, once.
+func (s *sessions) redeem(secret string, now time.Time) (account string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := sha256.Sum256([]byte(secret))
+	g, ok := s.links[k]
+	delete(s.links, k)
+	return g.account, ok && g.until.After(now)
+}
+
+// begin opens a session.
+func (s *sessions) begin(account string, now time.Time) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	secret, _ := put(s.open, account, now, sessionLife)
+	return secret
+}
+
+// account returns whose session a secret is.
+func (s *sessions) account(secret string, now time.Time) (string, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g, ok := s.open[sha256.Sum256([]byte(secret))]
+	return g.account, ok && g.until.After(now)
+}
+
+// end ends one session.
+func (s *sessions) end(secret string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, sha256.Sum256([]byte(secret)))
+}
+
+// endAll ends all links and sessions of an account.
+func (s *sessions) endAll(account string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, in := range []map[[sha256.Size]byte]grant{s.links, s.open} {
+		for k, g := range in {
+			if g.account == account {
+				delete(in, k)
+			}
+		}
+	}
+}
+
+// newLink makes a log-in link for the account that asks.
+func (s *Server) newLink(r *request) (any, error) {
+	if r.who.Account == "" {
+		return nil, fmt.Errorf("%w: a token says whom to log in", bulkhead.ErrUnauthorised)
+	}
+	secret, until := s.sessions.link(r.who.Account, time.Now())
+	return &client.LoginLink{Path: "/login?link=" + secret, Expires: until}, nil
+}
+
+// whoami says who asks and what that may do.
+func (s *Server) whoami(r *request) (any, error) {
+	return &client.Viewer{
+		Account: r.who.Account, Local: r.local,
+		Check:  allowed(r.set.AnonymousCheck, r.who, r.local, "") == nil,
+		Report: allowed(r.set.AnonymousReport, r.who, r.local, "") == nil,
+		Admin:  s.mayAdminister(r.Context(), r.who) == nil,
+	}, nil
+}
+
+// maxForm is the longest form of a log-in, bytes.
+const maxForm = 4 << 10
+
+// login begins a session with the link or the token of a form.
+func (s *Server) login(w http.ResponseWriter, r *http.Request) {
+	if _, err := s.admit(r, open); err != nil {
+		writeProblem(w, problem(err))
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	account, err := s.loginAs(r)
+	if err != nil {
+		s.log.Info("log-in refused", "from", r.RemoteAddr, "err", err)
+		http.Redirect(w, r, "/login?refused", http.StatusSeeOther)
+		return
+	}
+	s.log.Info("logged in", "account", account, "from", r.RemoteAddr)
+	http.SetCookie(w, &http.Cookie{
+		Name: cookieName, Value: s.sessions.begin(account, time.Now()), Path: "/", MaxAge: int(sessionLife / time.Second),
+		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
+	})
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+}
+
+func (s *Server) loginAs(r *http.Request) (account string, err error) {
+	if err := r.ParseForm(); err != nil {
+		return "", fmt.Errorf("%w: form: %v", bulkhead.ErrMalformed, err)
+	}
+	if secret := r.PostForm.Get("link"); secret != "" {
+		account, ok := s.sessions.redeem(secret, time.Now())
+		if !ok {
+			return "", fmt.Errorf("%w: the link is used, expired or unknown", bulkhead.ErrUnauthorised)
+		}
+		return account, nil
+	}
+	if s.accounts == nil {
+		return "", fmt.Errorf("%w: no accounts", bulkhead.ErrUnauthorised)
+	}
+	return s.accounts.Authenticate(r.Context(), r.PostForm.Get("token"))
+}
+
+// logout ends the session of the cookie.
+func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
+	if _, err := s.admit(r, open); err != nil {
+		writeProblem(w, problem(err))
+		return
+	}
+	if c, err := r.Cookie(cookieName); err == nil {
+		s.sessions.end(c.Value)
+	}
+	http.SetCookie(w, &http.Cookie{Name: cookieName, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
+	http.Redirect(w, r, "/login", http.StatusSeeOther)
+}
+
+// pages serves what is no operation of the API. Who may not see it is asked to log in.
+func (s *Server) pages(w http.ResponseWriter, r *http.Request) {
+	if s.page == nil || strings.HasPrefix(r.URL.Path, "/v1/") {
+		writeProblem(w, newProblem(http.StatusNotFound, fmt.Sprintf("nothing is at %.80q", r.URL.Path)))
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost {
+		wrongMethod("GET, HEAD, POST")(w, r)
+		return
+	}
+	n := check
+	if r.URL.Path == "/login" {
+		n = open
+	}
+	req, err := s.admit(r, n)
+	if err == nil {
+		r.Body = http.MaxBytesReader(w, r.Body, req.set.MaxBody)
+		s.page.ServeHTTP(w, r)
+		return
+	}
+	switch p := problem(err); {
+	case p.Status == http.StatusUnauthorized && r.Method == http.MethodGet && wantsPage(r):
+		http.Redirect(w, r, "/login", http.StatusSeeOther)
+	default:
+		writeProblem(w, p)
+	}
+}
+
+// wantsPage reports whether a browser asks, and no program that reads JSON.
+func wantsPage(r *http.Request) bool {
+	return r.Header.Get("Authorization") == "" && strings.Contains(r.Header.Get("Accept"), "text/html")
+}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
+)
+
+func newLoginCommand() *cobra.Command {
+	u := &adminFlags{}
+	cmd := &cobra.Command{
+		Use:   "login",
+		Short: "Print a link that logs a browser in to the node's pages",
+		Long: "Print a link that logs a browser in to the node's pages, as the account of the token\n" +
+			"(on the node's own machine, the administrator's). It is good once, for ten minutes.",
+		Args: cli.Args(cobra.NoArgs),
+		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+			link, err := c.NewLoginLink(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if link.Path = strings.TrimSuffix(c.Server, "/") + link.Path; u.json {
+				return printJSON(cmd.OutOrStdout(), []client.LoginLink{*link})
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), link.Path)
+			return err
+		}),
+	}
+	u.flags(cmd.Flags())
+	return cmd
+}

@@ -1,0 +1,276 @@
+package node
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/client"
+)
+
+// A browser has cookies, follows redirects, and says so of itself.
+type browser struct {
+	t    *testing.T
+	http *http.Client
+	base string
+	site string // Sec-Fetch-Site of its forms
+}
+
+func newBrowser(t *testing.T, base string) *browser {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &browser{t, &http.Client{Jar: jar, Timeout: time.Minute}, base, "same-origin"}
+}
+
+func (b *browser) do(method, path, contentType string, body io.Reader) (int, string) {
+	b.t.Helper()
+	r, err := http.NewRequestWithContext(b.t.Context(), method, b.base+path, body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	r.Header.Set("Accept", "text/html")
+	if method == "POST" {
+		r.Header.Set("Content-Type", contentType)
+		r.Header.Set("Sec-Fetch-Site", b.site)
+	}
+	resp, err := b.http.Do(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	all, err := io.ReadAll(resp.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return resp.StatusCode, string(all)
+}
+
+func (b *browser) get(path string) (int, string) { return b.do("GET", path, "", nil) }
+
+func (b *browser) form(path string, values url.Values) (int, string) {
+	return b.do("POST", path, "application/x-www-form-urlencoded", strings.NewReader(values.Encode()))
+}
+
+// upload is the form of the page that looks a message up.
+func (b *browser) upload(text string) (int, string) {
+	var body bytes.Buffer
+	w := multipart.NewWriter(&body)
+	f, err := w.CreateFormFile("file", "a.eml")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	io.WriteString(f, text)
+	w.Close()
+	return b.do("POST", "/lookup", w.FormDataContentType(), &body)
+}
+
+func wants(t *testing.T, what string, status int, page string, wantStatus int, text ...string) {
+	t.Helper()
+	if status != wantStatus {
+		t.Errorf("%s: status %d, want %d: %.300s", what, status, wantStatus, page)
+	}
+	for _, s := range text {
+		if !strings.Contains(page, s) {
+			t.Errorf("%s: the page lacks %q", what, s)
+		}
+	}
+}
+
+const advert = "From: Ann <ann@shop.example>\r\nSubject: cheap watches\r\nMessage-ID: <1@shop.example>\r\n\r\n" +
+	"Dear customer, our finest watches are cheaper than ever before this week.\r\n" +
+	"Order today and we will send you another one without any charge at all.\r\n" +
+	"Nobody else offers such quality at such a price, as our customers confirm.\r\n"
+
+// pagesOf opens a node, and makes a client of its administrator.
+func pagesOf(t *testing.T) (base string, admin *client.Client, stop func() error) {
+	n, stop := start(t, Options{Config: httpDoor(t), Dir: filepath.Join(t.TempDir(), "data"), Version: "v1"})
+	token, err := ReadSecret(n.AdminTokenFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	base = address(t, n, "http")
+	return base, &client.Client{Server: base, Token: token, HTTP: &http.Client{Timeout: time.Minute}}, stop
+}
+
+// logIn logs a browser in by a link, as a person does who opens it.
+func logIn(t *testing.T, b *browser, admin *client.Client) (link string) {
+	t.Helper()
+	l, err := admin.NewLoginLink(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, page := b.get(l.Path)
+	wants(t, "the link", status, page, 200, "Log in")
+	u, err := url.Parse(l.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	link = u.Query().Get("link")
+	status, page = b.form("/login", url.Values{"link": {link}})
+	wants(t, "logged in", status, page, 200, "Log out", "Running for")
+	return link
+}
+
+// TestPagesWithoutLogin: who is on the node's machine may look and vote; what is the
+// administrator's needs a log-in.
+func TestPagesWithoutLogin(t *testing.T) {
+	base, _, _ := pagesOf(t)
+	b := newBrowser(t, base)
+	status, page := b.get("/")
+	wants(t, "now", status, page, 200, "Running for", "Log in", "The node is young")
+	status, page = b.upload(advert)
+	wants(t, "unknown mail", status, page, 200, "unknown", "bulkhead/exact:", "It is spam")
+	_, message, _ := strings.Cut(page, `name="message" value="`)
+	message, _, _ = strings.Cut(message, `"`)
+	status, page = b.form("/vote", url.Values{"message": {message}, "vote": {"spam"}})
+	wants(t, "vote", status, page, 200, "Voted spam")
+	for _, path := range []string{"/people", "/peers"} {
+		status, page = b.get(path)
+		wants(t, path, status, page, 401, "for administrators")
+	}
+	status, page = b.form("/people", url.Values{"name": {"admin"}, "do": {"close"}})
+	wants(t, "closing an account", status, page, 401, "for administrators")
+	for path, text := range map[string]string{"/rules": "No list yet", "/storage": "Blocklist"} {
+		status, page = b.get(path)
+		wants(t, path, status, page, 200, text)
+	}
+	status, page = b.get("/nowhere")
+	wants(t, "nowhere", status, page, 404, "no such page")
+	status, page = b.get("/v1/nowhere")
+	wants(t, "no operation", status, page, 404, `"status":404`)
+}
+
+// TestPagesOfAdministrator: a link logs in once; votes are seen and undone, accounts are
+// weighed and closed; the session ends with the log-out.
+func TestPagesOfAdministrator(t *testing.T) {
+	base, admin, _ := pagesOf(t)
+	b := newBrowser(t, base)
+	link := logIn(t, b, admin)
+	status, page := newBrowser(t, base).form("/login", url.Values{"link": {link}})
+	wants(t, "a link for the second time", status, page, 200, "That did not work")
+
+	if _, err := admin.AddUser(t.Context(), client.NewUser{Name: "<ann>", Role: "trusted"}); err == nil {
+		t.Error("a name like <ann> was taken")
+	}
+	token, err := admin.AddUser(t.Context(), client.NewUser{Name: "ann", Role: "trusted"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ann := &client.Client{Server: base, Token: token.Token, HTTP: admin.HTTP}
+	if _, err := ann.ReportMessage(t.Context(), []byte(advert), client.MessageOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	status, page = b.upload(advert)
+	wants(t, "reported mail", status, page, 200, "key-spam")
+	status, page = b.form("/people", url.Values{"name": {"ann"}, "do": {"undo"}, "days": {"1"}})
+	wants(t, "undo", status, page, 200, "Votes of ann on")
+	if v, err := ann.CheckMessage(t.Context(), []byte(advert), client.MessageOptions{}); err != nil || v.Spam {
+		t.Errorf("after undo: %+v, %v", v, err)
+	}
+	status, page = b.form("/people", url.Values{"name": {"ann"}, "do": {"weigh"}, "weight": {"0.25"}})
+	wants(t, "weigh", status, page, 200, "weigh 0.25")
+	for _, bad := range []url.Values{
+		{"name": {"ann"}, "do": {"weigh"}, "weight": {"2"}}, {"name": {"ann"}, "do": {"weigh"}, "weight": {"NaN"}}, {"name": {"ann"}, "do": {"undo"}, "days": {"0"}},
+		{"name": {"ann"}, "do": {"explode"}},
+	} {
+		status, page = b.form("/people", bad)
+		wants(t, bad.Encode(), status, page, 400, "Bad form")
+	}
+	status, page = b.form("/people", url.Values{"name": {"nobody"}, "do": {"close"}})
+	wants(t, "an account that is none", status, page, 404, "no account is called")
+	if u, err := admin.User(t.Context(), "ann"); err != nil || u.Weight != 0.25 || u.Closed {
+		t.Errorf("ann is %+v, %v", u, err)
+	}
+	status, page = b.get("/peers")
+	wants(t, "peers", status, page, 200, "shares with nobody")
+
+	status, page = b.form("/logout", nil)
+	wants(t, "log-out", status, page, 200, "enter a token")
+	status, page = b.get("/people")
+	wants(t, "after the log-out", status, page, 401, "for administrators")
+}
+
+// TestLoginByToken: a token logs in, of whatever role; another account's end, or a new
+// token, ends the session.
+func TestLoginByToken(t *testing.T) {
+	base, admin, _ := pagesOf(t)
+	b := newBrowser(t, base)
+	status, page := b.form("/login", url.Values{"token": {"wrong"}})
+	wants(t, "a wrong token", status, page, 200, "That did not work")
+	token, err := admin.AddUser(t.Context(), client.NewUser{Name: "ann", Role: "trusted"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, page = b.form("/login", url.Values{"token": {token.Token}})
+	wants(t, "a token", status, page, 200, "Log out", "ann")
+	status, page = b.get("/people")
+	wants(t, "no administrator", status, page, 403, "ann is none")
+	if _, err := admin.NewToken(t.Context(), "ann"); err != nil {
+		t.Fatal(err)
+	}
+	status, page = b.get("/")
+	wants(t, "after a new token", status, page, 200, "Log in")
+}
+
+// TestPagesOfOthers: a form of another site does nothing, and a browser from elsewhere
+// is shown the log-in, where a program is told what it needs.
+func TestPagesOfOthers(t *testing.T) {
+	base, admin, _ := pagesOf(t)
+	b := newBrowser(t, base)
+	logIn(t, b, admin)
+	b.site = "cross-site"
+	for _, path := range []string{"/people", "/logout", "/vote", "/lookup", "/login", "/peers", "/v1/login"} {
+		status, page := b.form(path, url.Values{"name": {"admin"}, "do": {"close"}})
+		wants(t, path, status, page, 403)
+	}
+	if status, page := b.get("/people"); status != 200 {
+		t.Errorf("the session has ended: %d %s", status, page)
+	}
+	for accept, want := range map[string]int{"text/html,*/*": http.StatusSeeOther, "*/*": http.StatusUnauthorized} {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", base+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("X-Forwarded-For", "192.0.2.1")
+		r.Header.Set("Accept", accept)
+		resp, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("from elsewhere, accepting %s: %d, want %d", accept, resp.StatusCode, want)
+		}
+	}
+}
+
+// TestLivePage: the first page is sent again, and does not keep the node from stopping.
+func TestLivePage(t *testing.T) {
+	base, _, stop := pagesOf(t)
+	resp, err := http.Get(base + "/live")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	line, err := bufio.NewReader(resp.Body).ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, "data: ") || !strings.Contains(line, "Running for") {
+		t.Fatalf("%.100q, %v", line, err)
+	}
+	before := time.Now()
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if waited := time.Since(before); waited >= stopTimeout {
+		t.Errorf("stopped after %v", waited)
+	}
+}

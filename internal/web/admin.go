@@ -1,0 +1,284 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	"github.com/bulkhead-mail/bulkhead/client"
+)
+
+// people shows the accounts.
+func (s *Site) people(v *view) (g.Node, error) {
+	users, err := v.node.Users(v.Context())
+	if err != nil {
+		return nil, err
+	}
+	if len(users) == 0 {
+		return h.P(h.Class("card"), g.Text("There is no account yet. "), h.Code(g.Text("bulkhead user add NAME")), g.Text(" makes one.")), nil
+	}
+	return h.Section(h.H2(g.Text("People"), dim("whose votes weigh what")), h.Div(h.Class("scroll"), h.Table(
+		h.THead(h.Tr(h.Th(g.Text("Name")), h.Th(g.Text("Role")), num("Weight"), num("Worth now"), num("Confirmed"), num("Taken off again"), h.Th(g.Text("Since")), h.Th(g.Text("Actions")))),
+		h.TBody(g.Map(users, userRow)),
+	)), h.P(h.Class("dim"), g.Text("“Undo” takes back every vote of the last days that the node still remembers. Weight is 0 to 1."))), nil
+}
+
+func userRow(u client.User) g.Node {
+	closing, verb := "close", "Close"
+	if u.Closed {
+		closing, verb = "open", "Open"
+	}
+	return h.Tr(
+		h.Th(g.Attr("scope", "row"), g.Text(u.Name), g.If(u.Closed, dim("closed")), g.If(u.Person != "", dim("is "+u.Person)), g.If(u.Parent != "", dim("of "+u.Parent))),
+		h.Td(g.Text(u.Role)), number(fmt.Sprintf("%.2f", u.Weight)), number(fmt.Sprintf("%.2f", u.Worth)),
+		number(fmt.Sprintf("%d on %d days", u.Confirmed, u.Days)), number(fmt.Sprint(u.Reverted)), h.Td(g.Text(date(u.Created))),
+		h.Td(h.Class("acts"),
+			act("/people", u.Name, "weigh", "Set", h.Input(h.Name("weight"), h.Value(fmt.Sprintf("%.2f", u.Weight)), g.Attr("size", "4"), g.Attr("inputmode", "decimal"), h.Aria("label", "Weight of "+u.Name))),
+			act("/people", u.Name, "undo", "Undo", days("Days to undo of "+u.Name)),
+			act("/people", u.Name, closing, verb, nil)),
+	)
+}
+
+func number(s string) g.Node { return h.Td(h.Class("num"), g.Text(s)) }
+
+// days is a choice of how far back.
+func days(label string) g.Node {
+	return h.Select(h.Name("days"), h.Aria("label", label),
+		h.Option(h.Value("1"), g.Text("1 day")), h.Option(h.Value("7"), g.Text("7 days")), h.Option(h.Value("30"), g.Text("30 days")))
+}
+
+// act is one thing to do to one row.
+func act(to, name, what, verb string, field g.Node) g.Node {
+	return h.Form(h.Method("post"), h.Action(to), h.Input(h.Type("hidden"), h.Name("name"), h.Value(name)), field,
+		h.Button(h.Name("do"), h.Value(what), h.Aria("label", verb+" "+name), g.Text(verb)))
+}
+
+// since is the time that a form's number of days goes back to.
+func since(v *view) (time.Time, error) {
+	n, err := strconv.Atoi(v.PostForm.Get("days"))
+	if err != nil || n < 1 || n > 365 {
+		return time.Time{}, badForm(errors.New("days: want 1 to 365"))
+	}
+	return v.status.Now.Add(-time.Duration(n) * 24 * time.Hour), nil
+}
+
+// weight is the weight of a form.
+func weight(v *view) (float64, error) {
+	w, err := strconv.ParseFloat(strings.TrimSpace(v.PostForm.Get("weight")), 64)
+	if err != nil || !(w >= 0 && w <= 1) {
+		return 0, badForm(errors.New("weight: want a number from 0 to 1"))
+	}
+	return w, nil
+}
+
+// changePeople does what a form of the accounts says.
+func (s *Site) changePeople(v *view) (g.Node, error) {
+	if err := v.ParseForm(); err != nil {
+		return nil, badForm(err)
+	}
+	name, what := v.PostForm.Get("name"), v.PostForm.Get("do")
+	switch what {
+	case "weigh":
+		w, err := weight(v)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := v.node.ChangeUser(v.Context(), name, client.UserChange{Weight: &w}); err != nil {
+			return nil, err
+		}
+		v.notice = fmt.Sprintf("The votes of %s weigh %.2f from now on.", name, w)
+	case "close", "open":
+		closed := what == "close"
+		if _, err := v.node.ChangeUser(v.Context(), name, client.UserChange{Closed: &closed}); err != nil {
+			return nil, err
+		}
+		v.notice = fmt.Sprintf("Account %s is %sed.", name, strings.TrimSuffix(what, "e")) // closed, opened
+	case "undo":
+		from, err := since(v)
+		if err != nil {
+			return nil, err
+		}
+		undone, err := v.node.UndoVotes(v.Context(), name, from)
+		if err != nil {
+			return nil, err
+		}
+		v.notice = fmt.Sprintf("Votes of %s on %d signatures are taken back: %d are off the blocklist, %d on it again.", name, undone.Votes, undone.Off, undone.On)
+	default:
+		return nil, badForm(errors.New("unknown action"))
+	}
+	return s.people(v)
+}
+
+// peers shows with whom the node shares.
+func (s *Site) peers(v *view) (g.Node, error) {
+	n, err := v.node.Network(v.Context())
+	var p *client.Problem
+	if errors.As(err, &p) && p.Status == http.StatusNotFound {
+		return h.P(h.Class("card"), g.Text("This node shares with nobody. Set mesh.mode in its configuration to share counts with others.")), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return g.Group{
+		h.Section(h.H2(g.Text("Peers"), dim(n.Mode+", "+n.Role)),
+			g.If(len(n.Peers) == 0, h.P(h.Class("dim"), g.Text("No peer yet. This node's key is "), h.Code(g.Text(n.Key)), g.Text("; bulkhead peer add KEY accepts what another publishes."))),
+			g.If(len(n.Peers) > 0, h.Div(h.Class("scroll"), h.Table(
+				h.THead(h.Tr(h.Th(g.Text("Peer")), h.Th(g.Text("State")), num("Weight"), num("Lag"), num("Missing"), num("Keys"), num("Memory"), num("Refused"), h.Th(g.Text("Actions")))),
+				h.TBody(g.Map(n.Peers, func(p client.Peer) g.Node { return peerRow(&p, v.status.Now) })),
+			)))),
+		h.Section(h.H2(g.Text("Brokers")), h.Table(
+			h.THead(h.Tr(h.Th(g.Text("Server")), h.Th(g.Text("State")), num("In"), num("Out"))),
+			h.TBody(g.Map(n.Brokers, func(b client.Broker) g.Node {
+				state := "connected"
+				if !b.Connected {
+					state = "not connected"
+				}
+				return h.Tr(h.Th(g.Attr("scope", "row"), h.Code(g.Text(b.Server))), h.Td(g.Text(state), g.If(b.Error != "", dim(b.Error))), number(size(b.BytesIn)), number(size(b.BytesOut)))
+			})),
+		)),
+	}, nil
+}
+
+// stateOf says in words how a peer is.
+func stateOf(p *client.Peer, now time.Time) (text, class string) {
+	switch {
+	case p.Network != "":
+		return "in another network", "bad"
+	case p.Quarantine != "":
+		return "quarantined: " + p.Quarantine, "bad"
+	case p.Heard.IsZero():
+		return "never heard", "bad"
+	case p.Silent > 0:
+		return "silent, last heard " + age(p.Heard, now) + " ago", "bad"
+	}
+	return "heard " + age(p.Heard, now) + " ago", "good"
+}
+
+func peerRow(p *client.Peer, now time.Time) g.Node {
+	state, class := stateOf(p, now)
+	refused := uint64(0)
+	for _, n := range p.Refused {
+		refused += n
+	}
+	name := p.Name
+	if name == "" {
+		name = p.Key[:min(8, len(p.Key))]
+	}
+	return h.Tr(
+		h.Th(g.Attr("scope", "row"), h.Title(p.Key), g.Text(name)), h.Td(h.Span(h.Class("state "+class), g.Text(state))),
+		number(fmt.Sprintf("%.2f", p.Weight)), number(fmt.Sprintf("%.1f s", p.Lag)), number(count(p.Missing)), number(count(p.Keys)), number(size(p.Memory)),
+		h.Td(h.Class("num"), h.Title(strings.Join(slices.Sorted(maps.Keys(p.Refused)), ", ")), g.Text(count(refused))),
+		h.Td(h.Class("acts"),
+			act("/peers", p.Key, "weigh", "Set", h.Input(h.Name("weight"), h.Value(fmt.Sprintf("%.2f", p.Weight)), g.Attr("size", "4"), g.Attr("inputmode", "decimal"), h.Aria("label", "Weight of "+name))),
+			act("/peers", p.Key, "rollback", "Roll back", days("Days to roll back of "+name)),
+			act("/peers", p.Key, "evict", "Evict", nil)),
+	)
+}
+
+// changePeers does what a form of the peers says.
+func (s *Site) changePeers(v *view) (g.Node, error) {
+	if err := v.ParseForm(); err != nil {
+		return nil, badForm(err)
+	}
+	key := v.PostForm.Get("name")
+	switch v.PostForm.Get("do") {
+	case "weigh":
+		w, err := weight(v)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := v.node.WeighPeer(v.Context(), key, w); err != nil {
+			return nil, err
+		}
+		v.notice = fmt.Sprintf("The peer's word is worth %.2f from now on.", w)
+	case "rollback":
+		from, err := since(v)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := v.node.RollbackPeer(v.Context(), key, from); err != nil {
+			return nil, err
+		}
+		v.notice = "What the peer counted since " + date(from) + " is dropped."
+	case "evict":
+		if err := v.node.EvictPeer(v.Context(), key); err != nil {
+			return nil, err
+		}
+		v.notice = "The peer is dropped, with all that it counted."
+	default:
+		return nil, badForm(errors.New("unknown action"))
+	}
+	return s.peers(v)
+}
+
+// rules shows lists and rate limits, and what a look-up finds in them.
+func (s *Site) rules(v *view) (g.Node, error) {
+	lists, err := v.node.Lists(v.Context())
+	if err != nil && !absent(err) {
+		return nil, err
+	}
+	limits, err := v.node.RateLimits(v.Context())
+	if err != nil && !absent(err) {
+		return nil, err
+	}
+	found, err := s.find(v)
+	if err != nil {
+		return nil, err
+	}
+	return g.Group{
+		h.Form(h.Class("card row"), h.Method("post"), h.Action("/rules"),
+			h.Label(h.For("entry"), g.Text("Address, domain, URL or IP address")), h.Input(h.ID("entry"), h.Name("entry"), h.Required(), h.Value(v.PostFormValue("entry"))), h.Button(g.Text("Look up in all lists"))),
+		found,
+		h.Section(h.H2(g.Text("Lists")),
+			g.If(len(lists) == 0, h.P(h.Class("dim"), g.Text("No list yet. bulkhead list build makes one, and [[lists.list]] in the configuration loads it."))),
+			g.If(len(lists) > 0, h.Div(h.Class("scroll"), h.Table(
+				h.THead(h.Tr(h.Th(g.Text("List")), h.Th(g.Text("Tone")), num("Entries"), num("Memory"), num("Wrong finds"), h.Th(g.Text("Updated")))),
+				h.TBody(g.Map(lists, func(l client.List) g.Node {
+					return h.Tr(h.Th(g.Attr("scope", "row"), g.Text(l.Name)), h.Td(g.Text(l.Tone)), number(count(l.Entries)), number(size(l.Bytes)), number(chance(l.Error)), h.Td(g.Text(date(l.Updated))))
+				})))))),
+		h.Section(h.H2(g.Text("Rate limits")),
+			g.If(len(limits) == 0, h.P(h.Class("dim"), g.Text("No limit yet. [[ratelimit]] in the configuration makes one; docs/protocols/policy.md has examples."))),
+			g.If(len(limits) > 0, h.Div(h.Class("scroll"), h.Table(
+				h.THead(h.Tr(h.Th(g.Text("Rule")), h.Th(g.Text("Counts")), num("Limit"), h.Th(g.Text("Action")), num("Keys"), num("Memory"), num("Given up"))),
+				h.TBody(g.Map(limits, func(l client.RateLimit) g.Node {
+					counts := l.Key
+					if l.Unique != "" {
+						counts = "different " + l.Unique + " for each " + l.Key
+					}
+					return h.Tr(h.Th(g.Attr("scope", "row"), g.Text(l.Name)), h.Td(h.Code(g.Text(counts))), number(fmt.Sprintf("%g in %s", l.Limit, l.Period)), h.Td(g.Text(l.Action)),
+						number(count(uint64(l.Keys))), number(size(uint64(l.Bytes))), number(count(uint64(l.Evicted))))
+				})))))),
+	}, nil
+}
+
+// find is what the form of the lists found.
+func (s *Site) find(v *view) (g.Node, error) {
+	entry := strings.TrimSpace(v.PostFormValue("entry"))
+	if entry == "" {
+		return nil, nil
+	}
+	found, err := v.node.FindInLists(v.Context(), entry)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return h.P(h.Class("card"), h.Role("status"), g.Text(entry+" is in no list.")), nil
+	}
+	return h.Ul(h.Class("card"), h.Role("status"), g.Map(found, func(m client.ListMatch) g.Node {
+		return h.Li(g.Text(fmt.Sprintf("%s is in the %s list %s, by %s; chance of an error: %s. %s", entry, m.Tone, m.List, m.Element, chance(m.Error), m.Reason)))
+	})), nil
+}
+
+// absent reports whether the node has no such thing.
+func absent(err error) bool {
+	var p *client.Problem
+	return errors.As(err, &p) && p.Status == http.StatusNotFound
+}

@@ -1,0 +1,174 @@
+package web
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
+)
+
+// maxKept is the longest message that a page carries so that it can be voted on, bytes.
+const maxKept = 1 << 20
+
+// lookup shows what is known of a message or of signatures.
+func (s *Site) lookup(v *view) (g.Node, error) {
+	if v.Method != http.MethodPost {
+		return lookupForm(""), nil
+	}
+	raw, text, err := given(v.Request)
+	if err != nil {
+		return nil, err
+	}
+	return examine(v, raw, text)
+}
+
+// examine asks about a message, or about the signatures in a text.
+func examine(v *view, raw []byte, text string) (g.Node, error) {
+	ctx := v.Context()
+	if raw == nil {
+		if sigs, err := signatures(text); err == nil {
+			verdict, err := v.node.Check(ctx, bulkhead.Query{Signatures: sigs})
+			if err != nil {
+				return nil, err
+			}
+			d := client.NewVerdict(&verdict)
+			return g.Group{lookupForm(text), verdictOf(d), findings(d.Findings)}, nil
+		}
+		raw = []byte(text)
+	}
+	verdict, err := v.node.CheckMessage(ctx, raw, client.MessageOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return g.Group{lookupForm(""), verdictOf(verdict), g.If(v.viewer.Report && len(raw) <= maxKept, voteForm(raw)), findings(verdict.Findings)}, nil
+}
+
+// vote votes on a message that was looked up, and looks it up again.
+func (s *Site) vote(v *view) (g.Node, error) {
+	v.path = "/lookup"
+	if err := v.ParseForm(); err != nil {
+		return nil, badForm(err)
+	}
+	raw, err := base64.StdEncoding.DecodeString(v.PostForm.Get("message"))
+	if err != nil {
+		return nil, badForm(err)
+	}
+	var vote bulkhead.Vote
+	switch v.PostForm.Get("vote") {
+	case "spam":
+		vote = bulkhead.Spam
+	case "ham":
+		vote = bulkhead.Ham
+	case "revoke":
+		vote = bulkhead.Revocation
+	default:
+		return nil, badForm(errors.New("no vote"))
+	}
+	got, err := v.node.ReportMessage(v.Context(), raw, client.MessageOptions{Vote: vote})
+	if err != nil {
+		return nil, err
+	}
+	v.notice = fmt.Sprintf("Voted %s: %d of %d signatures counted, %d newly on the blocklist, %d off it.", vote, got.Counted, got.Signatures, got.Listed, got.Revoked)
+	return examine(v, raw, "")
+}
+
+func badForm(err error) error {
+	return &client.Problem{Title: "Bad form", Status: http.StatusBadRequest, Detail: err.Error()}
+}
+
+// given returns the file of a form, nil if there is none, or the text beside it.
+func given(r *http.Request) (raw []byte, text string, err error) {
+	if err := r.ParseMultipartForm(maxKept); err != nil {
+		return nil, "", badForm(err)
+	}
+	defer r.MultipartForm.RemoveAll()
+	if f, _, err := r.FormFile("file"); err == nil {
+		defer f.Close()
+		if raw, err = io.ReadAll(f); err != nil {
+			return nil, "", badForm(err)
+		}
+		if len(raw) > 0 {
+			return raw, "", nil
+		}
+	}
+	text = strings.ReplaceAll(r.FormValue("text"), "\r\n", "\n")
+	if strings.TrimSpace(text) == "" {
+		return nil, "", badForm(errors.New("choose a file, or paste a message or signatures"))
+	}
+	return nil, text, nil
+}
+
+// signatures reads a text that is nothing but signatures.
+func signatures(text string) (sigs []bulkhead.Signature, err error) {
+	for _, word := range strings.Fields(text) {
+		var s bulkhead.Signature
+		if err := s.UnmarshalText([]byte(word)); err != nil {
+			return nil, err
+		}
+		sigs = append(sigs, s)
+	}
+	return sigs, nil
+}
+
+func lookupForm(text string) g.Node {
+	return h.Form(h.Class("card"), h.Method("post"), h.Action("/lookup"), h.EncType("multipart/form-data"),
+		h.Label(h.For("file"), g.Text("A message as a file (.eml)")), h.Input(h.Type("file"), h.ID("file"), h.Name("file")),
+		h.Label(h.For("text"), g.Text("or the source of a message, or signatures")),
+		h.Textarea(h.ID("text"), h.Name("text"), h.Rows("5"), g.Attr("spellcheck", "false"), h.Placeholder("pyzor/digest:da39a3ee5e6b4b0d3255bfef95601890afd80709"), g.Text(text)),
+		h.Button(g.Text("Look up")),
+	)
+}
+
+func voteForm(raw []byte) g.Node {
+	button := func(vote, text string) g.Node {
+		return h.Button(h.Name("vote"), h.Value(vote), g.Text(text))
+	}
+	return h.Form(h.Class("card row"), h.Method("post"), h.Action("/vote"),
+		h.Input(h.Type("hidden"), h.Name("message"), h.Value(base64.StdEncoding.EncodeToString(raw))),
+		button("spam", "It is spam"), button("ham", "It is wanted"), button("revoke", "Take it off the list"))
+}
+
+func verdictOf(d *client.Verdict) g.Node {
+	return h.Section(h.Class("card"), h.H2(h.Span(h.Class("key key-"+d.Class)), g.Text(d.Class), dim(fmt.Sprintf("confidence %d", d.Confidence))),
+		g.If(len(d.Reasons) == 0, h.P(h.Class("dim"), g.Text("Nothing is known of it."))),
+		h.Ul(g.Map(d.Reasons, func(r string) g.Node { return h.Li(g.Text(r)) })),
+		h.P(h.Class("dim"), g.Text(fmt.Sprintf("Seen %s times, %s called it spam and %s wanted. Chance that this answer is an error of the filters: %s.",
+			count(uint64(d.Sightings)), people(d.SpamVotes), people(d.HamVotes), chance(d.Error)))),
+	)
+}
+
+// findings is what is known of each signature by itself.
+func findings(all []client.Finding) g.Node {
+	return h.Details(g.If(len(all) < 10, g.Attr("open")), h.Summary(g.Text(fmt.Sprintf("What is known of each of %d signatures", len(all)))), h.Div(h.Class("scroll"), h.Table(
+		h.THead(h.Tr(h.Th(g.Text("Signature")), h.Th(g.Text("Judged")), num("Seen"), num("Spam"), num("Ham"), num("Confidence"), h.Th(g.Text("First seen")))),
+		h.TBody(g.Map(all, func(f client.Finding) g.Node {
+			return h.Tr(h.Th(g.Attr("scope", "row"), h.Code(h.Class("sig"), g.Text(f.Signature.String()))), h.Td(g.Text(judged(f.Judged))),
+				h.Td(h.Class("num"), g.Text(count(uint64(f.Sightings)))), h.Td(h.Class("num"), g.Text(count(uint64(f.Spam)))), h.Td(h.Class("num"), g.Text(count(uint64(f.Ham)))),
+				h.Td(h.Class("num"), g.Text(fmt.Sprint(f.Confidence))), h.Td(g.Text(date(f.First))))
+		})),
+	)))
+}
+
+func num(name string) g.Node { return h.Th(h.Class("num"), g.Text(name)) }
+
+func judged(s string) string {
+	if s == "none" {
+		return "–"
+	}
+	return s
+}
+
+func people(n uint32) string {
+	if n == 1 {
+		return "1 voter"
+	}
+	return count(uint64(n)) + " voters"
+}

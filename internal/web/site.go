@@ -1,0 +1,163 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	_ "embed" // the style and the script
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	g "maragu.dev/gomponents"
+
+	"github.com/bulkhead-mail/bulkhead/client"
+)
+
+//go:embed style.css
+var styleCSS string
+
+//go:embed live.js
+var liveJS string
+
+// A Site is the pages of a node. It is an [http.Handler], and may serve concurrently.
+// It decides nothing about who may see or do what: that does the API, and whoever
+// mounts the site lets in who may check, everybody on /login, and no form of another
+// site.
+type Site struct {
+	source Source
+	api    http.Handler
+	policy string // content security policy
+	mux    *http.ServeMux
+	every  time.Duration // between two fragments of a live page
+	closed context.Context
+	close  context.CancelFunc
+}
+
+// New returns the pages of the node that source describes and whose API is api.
+func New(source Source, api http.Handler) *Site {
+	s := &Site{source: source, api: api, mux: http.NewServeMux(), every: 5 * time.Second}
+	s.closed, s.close = context.WithCancel(context.Background())
+	hash := func(text string) string {
+		sum := sha256.Sum256([]byte(text))
+		return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+	}
+	s.policy = "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; connect-src 'self'; style-src " +
+		hash(styleCSS) + "; script-src " + hash(liveJS)
+	s.mux.HandleFunc("GET /{$}", s.show("", s.now))
+	s.mux.HandleFunc("GET /live", s.live)
+	s.mux.HandleFunc("GET /login", s.show("Log in", s.login))
+	s.mux.HandleFunc("GET /lookup", s.show("Look up", s.lookup))
+	s.mux.HandleFunc("POST /lookup", s.show("Look up", s.lookup))
+	s.mux.HandleFunc("POST /vote", s.show("Look up", s.vote))
+	s.mux.HandleFunc("GET /people", s.show("People", s.people))
+	s.mux.HandleFunc("POST /people", s.show("People", s.changePeople))
+	s.mux.HandleFunc("GET /peers", s.show("Peers", s.peers))
+	s.mux.HandleFunc("POST /peers", s.show("Peers", s.changePeers))
+	s.mux.HandleFunc("GET /rules", s.show("Lists and limits", s.rules))
+	s.mux.HandleFunc("POST /rules", s.show("Lists and limits", s.rules))
+	s.mux.HandleFunc("GET /storage", s.show("Storage", s.storage))
+	s.mux.HandleFunc("/", s.show("Not found", func(*view) (g.Node, error) {
+		return nil, &client.Problem{Title: "Not found", Status: http.StatusNotFound, Detail: "There is no such page."}
+	}))
+	return s
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// Close ends the live pages: a server that waits for its requests would wait for them.
+func (s *Site) Close() { s.close() }
+
+// A view is one page for one browser.
+type view struct {
+	*http.Request
+	node   *client.Client
+	viewer *client.Viewer
+	status Status
+	path   string // of the entry of the navigation that it belongs to
+	notice string // what a form has just done
+}
+
+// show serves what content returns. A refusal of the node is shown in its place.
+func (s *Site) show(title string, content func(*view) (g.Node, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v := &view{Request: r, node: s.client(r), status: s.source.Status(r.Context()), path: r.URL.Path}
+		status := http.StatusOK
+		var err error
+		if v.viewer, err = v.node.Whoami(r.Context()); err != nil {
+			v.viewer = &client.Viewer{}
+		}
+		var body g.Node
+		if err == nil {
+			body, err = content(v)
+		}
+		if err != nil {
+			status, body = s.refusal(v, err)
+		}
+		s.write(w, status, page(v, title, body))
+	}
+}
+
+// refusal says why there is no page.
+func (s *Site) refusal(v *view, err error) (int, g.Node) {
+	p := &client.Problem{Title: "Failed", Status: http.StatusInternalServerError, Detail: "The node's log says more."}
+	errors.As(err, &p)
+	if p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden {
+		return p.Status, needLogin(v)
+	}
+	return p.Status, problem(p)
+}
+
+func (s *Site) write(w http.ResponseWriter, status int, page g.Node) {
+	var b bytes.Buffer
+	if err := page.Render(&b); err != nil {
+		http.Error(w, "the page cannot be shown", http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", s.policy)
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	w.Write(b.Bytes())
+}
+
+// live sends the first page's content as server-sent events, until the browser goes.
+func (s *Site) live(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	flush := http.NewResponseController(w)
+	tick := time.NewTicker(s.every)
+	defer tick.Stop()
+	for {
+		var b bytes.Buffer
+		v := &view{Request: r, node: s.client(r), status: s.source.Status(r.Context())}
+		var err error
+		if v.viewer, err = v.node.Whoami(r.Context()); err != nil || !v.viewer.Check {
+			return // the session has ended
+		}
+		if err := overview(v).Render(&b); err != nil {
+			return
+		}
+		// A line feed ends a line of an event, and no element needs one.
+		if _, err := fmt.Fprintf(w, "data: %s\n\n", strings.ReplaceAll(b.String(), "\n", " ")); err != nil {
+			return
+		}
+		if err := flush.Flush(); err != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-s.closed.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

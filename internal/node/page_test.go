@@ -145,7 +145,7 @@ func TestPagesWithoutLogin(t *testing.T) {
 		wants(t, path, status, page, 200, text)
 	}
 	status, page = b.get("/nowhere")
-	wants(t, "nowhere", status, page, 404, "no such page")
+	wants(t, "nowhere", status, page, 404, "nothing is at")
 	status, page = b.get("/v1/nowhere")
 	wants(t, "no operation", status, page, 404, `"status":404`)
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	_ "embed" // the style and the script
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -60,10 +61,24 @@ func New(source Source, api http.Handler) *Site {
 	s.mux.HandleFunc("GET /rules", s.show("Lists and limits", s.rules))
 	s.mux.HandleFunc("POST /rules", s.show("Lists and limits", s.rules))
 	s.mux.HandleFunc("GET /storage", s.show("Storage", s.storage))
-	s.mux.HandleFunc("/", s.show("Not found", func(*view) (g.Node, error) {
-		return nil, &client.Problem{Title: "Not found", Status: http.StatusNotFound, Detail: "There is no such page."}
-	}))
+	s.mux.HandleFunc("/", s.nothing)
 	return s
+}
+
+// nothing says that there is no such page, to programs in their own words.
+func (s *Site) nothing(w http.ResponseWriter, r *http.Request) {
+	p := &client.Problem{Title: "Not Found", Status: http.StatusNotFound, Detail: fmt.Sprintf("nothing is at %.80q", r.URL.Path)}
+	if strings.Contains(r.Header.Get("Accept"), "text/html") {
+		s.show("Not found", func(*view) (g.Node, error) { return nil, p })(w, r)
+		return
+	}
+	body, err := json.Marshal(p)
+	if err != nil {
+		return // out of reach: the fields are strings and a number
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	w.Write(append(body, '\n'))
 }
 
 // ServeHTTP implements [http.Handler].

@@ -5,6 +5,7 @@
 # make fidelity our digests beside those of the real clients; BULKHEAD_FULL=1 for all mail and not a sample
 # make race    the tests under the race detector, without the longest simulations
 # make fuzz    fuzz every parser, FUZZTIME each
+# make cost    search for messages that cost more processor time than any may, for the time SEARCH
 # make vet     formatting, go vet, staticcheck
 # make bench   the benchmarks
 # make bench-peers  the arrays beside rival libraries, into docs/performance.md
@@ -20,10 +21,12 @@ STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 MUTANTS     ?= 60
 SEED        ?= 1
 
+SEARCH      ?= 10m
+
 MAIL        ?=
 TEMPLATES   ?=
 
-.PHONY: all build server run test interop fidelity race fuzz vet mutate bench bench-peers stream packages reproducible clean
+.PHONY: all build server run test interop fidelity race fuzz cost vet mutate bench bench-peers stream packages reproducible clean
 
 all: vet test
 
@@ -54,6 +57,9 @@ fidelity:
 
 fuzz:
 	@packaging/fuzz $(FUZZTIME) $(FUZZJOBS)
+
+cost:
+	$(GO) test ./signature -run 'TestCost' -timeout 0 -v -search $(SEARCH) -searchseed $(SEED)
 
 vet:
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "gofmt -w the files above"; exit 1; }

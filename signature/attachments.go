@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"slices"
+	"sync"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
@@ -32,7 +33,7 @@ const (
 // attachmentSignatures returns the bulkhead/attachment signatures of m: the SHA-256
 // hashes of its decoded parts that are no text and of the files in archives, and those of
 // the words of attached texts and documents.
-func attachmentSignatures(ctx context.Context, m *mail.Message) ([]bulkhead.Signature, error) {
+func attachmentSignatures(ctx context.Context, m *mail.Message, known *attachedTexts) ([]bulkhead.Signature, error) {
 	all, err := withInside(ctx, m)
 	if err != nil {
 		return nil, err
@@ -40,6 +41,7 @@ func attachmentSignatures(ctx context.Context, m *mail.Message) ([]bulkhead.Sign
 	p := pace.New(ctx)
 	var parts [][]byte
 	var sigs []bulkhead.Signature
+	var recipient *wordSet
 	for _, m := range all {
 		for i := range m.Parts {
 			part := &m.Parts[i]
@@ -49,11 +51,20 @@ func attachmentSignatures(ctx context.Context, m *mail.Message) ([]bulkhead.Sign
 			if !part.IsText() || !part.Attachment || len(sigs) == MaxAttachedTexts {
 				continue
 			}
-			page, err := m.Page(ctx, i)
-			if err != nil {
-				return nil, err
+			sum, ok := known.of(part)
+			if !ok {
+				page, err := m.Page(ctx, i)
+				if err != nil {
+					return nil, err
+				}
+				if recipient == nil {
+					recipient = recipientWords(m.To)
+				}
+				f := folder{recipient: recipient, pace: p}
+				f.add(page.Text, false)
+				sum = attachedText(&f.words)
 			}
-			sigs = appendSignature(sigs, bulkhead.Attachment, attachedText(page.Text, recipientWords(m.To), p))
+			sigs = appendSignature(sigs, bulkhead.Attachment, sum)
 		}
 	}
 	slices.SortStableFunc(parts, func(a, b []byte) int { return cmp.Compare(len(b), len(a)) })
@@ -80,19 +91,38 @@ func withInside(ctx context.Context, m *mail.Message) ([]*mail.Message, error) {
 // attachedText returns the hash of the words of an attached text as bulkhead/near
 // folds them, so that names, numbers and links of each recipient make no difference; nil
 // of one that has too few.
-func attachedText(text []byte, recipient *wordSet, p *pace.Pace) []byte {
-	f := folder{recipient: recipient, pace: p}
-	f.add(text, false)
-	if !enough(minAttachedWords, minAttachedLetters, &f.words) {
+func attachedText(words *wordList) []byte {
+	if !enough(minAttachedWords, minAttachedLetters, words) {
 		return nil
 	}
 	h := sha256.New()
 	h.Write([]byte("text\x00"))
-	for n := range f.words.len() {
-		h.Write(f.words.at(n))
+	for n := range words.len() {
+		h.Write(words.at(n))
 		h.Write([]byte{' '})
 	}
 	return h.Sum(nil)
+}
+
+// attachedTexts are the hashes of attached texts that were folded already: the words of a
+// message may be those of its attachments. A nil *attachedTexts knows none.
+type attachedTexts struct{ sums sync.Map } // *mail.Part to []byte
+
+func (t *attachedTexts) add(part *mail.Part, words *wordList) {
+	if t != nil {
+		t.sums.Store(part, attachedText(words))
+	}
+}
+
+func (t *attachedTexts) of(part *mail.Part) (sum []byte, ok bool) {
+	if t == nil {
+		return nil, false
+	}
+	known, ok := t.sums.Load(part)
+	if ok {
+		sum = known.([]byte)
+	}
+	return sum, ok
 }
 
 // markupSignatures returns the bulkhead/markup signature of the page of m with the

@@ -12,7 +12,7 @@ import (
 func TestBombs(t *testing.T) {
 	for name, raw := range mailtest.Bombs() {
 		compute(t, raw)
-		s := mailtest.Must(skeletonOf(t.Context(), mailtest.Must(mail.Read(t.Context(), raw)), nil))
+		s := mailtest.Must(skeletonOf(t.Context(), mailtest.Must(mail.Read(t.Context(), raw)), nil, nil))
 		if s.words.len() > maxWords || s.quoted.len() > maxWords {
 			t.Errorf("%s: %d words, %d quoted", name, s.words.len(), s.quoted.len())
 		}

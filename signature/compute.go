@@ -62,11 +62,12 @@ func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signatur
 		opts.Key = opts.KeyNow()
 	}
 	c := collector{skip: opts.Skip}
+	texts := &attachedTexts{}
 	families := []family{
-		c.family(func() ([]bulkhead.Signature, error) { return ownSchemes(ctx, m, opts) }, bulkhead.Exact, bulkhead.Near, bulkhead.Part, bulkhead.Sketch),
+		c.family(func() ([]bulkhead.Signature, error) { return ownSchemes(ctx, m, opts, texts) }, bulkhead.Exact, bulkhead.Near, bulkhead.Part, bulkhead.Sketch),
 		c.family(func() ([]bulkhead.Signature, error) { return linkSignatures(ctx, m, opts.Key) }, bulkhead.Link),
 		c.family(func() ([]bulkhead.Signature, error) { return contactSignatures(ctx, m, opts.Key) }, bulkhead.Contact),
-		c.family(func() ([]bulkhead.Signature, error) { return attachmentSignatures(ctx, m) }, bulkhead.Attachment),
+		c.family(func() ([]bulkhead.Signature, error) { return attachmentSignatures(ctx, m, texts) }, bulkhead.Attachment),
 		c.family(func() ([]bulkhead.Signature, error) { return imageSignatures(ctx, m, opts.Key) }, bulkhead.Image),
 		c.family(func() ([]bulkhead.Signature, error) { return markupSignatures(ctx, m) }, bulkhead.Markup),
 		c.family(func() ([]bulkhead.Signature, error) { return claims(m), nil }, bulkhead.Claim),
@@ -84,9 +85,9 @@ func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signatur
 }
 
 // ownSchemes returns the signatures of the schemes of this house that are of the text.
-func ownSchemes(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signature, error) {
+func ownSchemes(ctx context.Context, m *mail.Message, opts Options, texts *attachedTexts) ([]bulkhead.Signature, error) {
 	p := pace.New(ctx)
-	s, err := skeletonOf(ctx, m, p)
+	s, err := skeletonOf(ctx, m, texts, p)
 	if err != nil {
 		return nil, err
 	}

@@ -251,7 +251,7 @@ func TestNearInvariance(t *testing.T) {
 	} {
 		if _, got := own(t, raw); shared(got, want) != NearBands {
 			m, _ := mail.Read(t.Context(), raw)
-			t.Errorf("%s: %d of %d bands are equal; skeleton %v", name, shared(got, want), NearBands, &mailtest.Must(skeletonOf(t.Context(), m, nil)).words)
+			t.Errorf("%s: %d of %d bands are equal; skeleton %v", name, shared(got, want), NearBands, &mailtest.Must(skeletonOf(t.Context(), m, nil, nil)).words)
 		}
 	}
 }

@@ -62,7 +62,7 @@ func loadCorpus(t *testing.T) []corpusMail {
 			if m.Damage != nil {
 				damaged++
 			}
-			s := mailtest.Must(skeletonOf(t.Context(), m, nil))
+			s := mailtest.Must(skeletonOf(t.Context(), m, nil, nil))
 			c := corpusMail{name: set + "/" + row[0], set: set, spam: row[1] == "spam", cluster: clusters[row[0]], exact: mailtest.Must(exactSum(t.Context(), m, s, nil)), to: m.To}
 			c.words = &s.words
 			if c.bands = key.bands(c.words, key.hashed(c.words), 0); c.bands == nil {

@@ -16,9 +16,9 @@ const (
 	MaxImageKeys = 4 * picture.ViewKeys
 
 	// The pixels that are decoded of a message are bounded by its size, since a few bytes
-	// may be many pixels: a picture of 512 by 512 in any case, those of photographs and of
+	// may be many pixels: a picture of 362 by 362 in any case, those of photographs and of
 	// drawings as they are usually compressed, and [picture.MaxPixels] at most.
-	minPixels   = 1 << 18
+	minPixels   = 1 << 17
 	pixelsAByte = 16
 )
 

@@ -70,7 +70,7 @@ func (l *lowest) add(order uint64, kind bulkhead.SampleKind) {
 
 // eachRun calls visit with the order of each run of words.
 func eachRun(words *wordList, hashes []uint64, visit func(order uint64)) {
-	start := 0
+	start := int32(0)
 	for i := range hashes {
 		x, n := uint64(partSalt), 0
 		for n < partLongest && i+n < len(hashes) && (n < partWords || words.ends[i+n-1]-start < partLetters) {

@@ -168,7 +168,7 @@ func FuzzParts(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		samples, parts := samplesOf(partsOf(mailtest.Must(skeletonOf(t.Context(), m, nil)), key))
+		samples, parts := samplesOf(partsOf(mailtest.Must(skeletonOf(t.Context(), m, nil, nil)), key))
 		own := slices.DeleteFunc(slices.Clone(samples), func(s bulkhead.Sample) bool { return s.Kind != bulkhead.SampleOwn })
 		if len(parts) > partAnchors || len(own) > partOwn || len(samples) > partOwn+partAsked || len(parts) > len(own) {
 			t.Fatalf("%d parts, %d own samples, %d in all", len(parts), len(own), len(samples))

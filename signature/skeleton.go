@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/bulkhead-mail/bulkhead/signature/internal/normal"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
@@ -149,6 +150,8 @@ func (f *folder) fold(line []byte) {
 	f.flushSingles()
 }
 
+var nfkd = normal.NewForm(norm.NFKD)
+
 // decompose decomposes a line and adds its words to the paragraph, by pieces.
 func (f *folder) decompose(line []byte) {
 	f.lineStart = f.paragraph.len()
@@ -158,7 +161,7 @@ func (f *folder) decompose(line []byte) {
 		if f.pace.Over(n) {
 			return
 		}
-		f.piece = norm.NFKD.Append(f.piece[:0], line[:n]...)
+		f.piece = nfkd.Append(f.piece[:0], line[:n])
 		line = line[n:]
 		f.decomposed = append(f.decomposed, f.piece...)
 		if at = f.foldFrom(f.decomposed, at, len(line) == 0); at > 1 {
@@ -272,7 +275,7 @@ func (f *folder) plainWord(b []byte) int {
 	}
 	if !f.recipient.has(word) {
 		p.text = text
-		p.ends = append(p.ends, len(text))
+		p.ends = append(p.ends, int32(len(text)))
 	}
 	return size
 }
@@ -295,7 +298,9 @@ func (f *folder) scanWord(b []byte) int {
 	at, letters, digits, vowels, ascii := 0, 0, 0, 0, true
 	for at < len(b) {
 		r, n := rune(b[at]), 1
-		if r >= utf8.RuneSelf {
+		if r >= 0xc2 && r < 0xe0 && at+1 < len(b) && b[at+1]&0xc0 == 0x80 {
+			r, n = r&0x1f<<6|rune(b[at+1]&0x3f), 2 // most letters that are not ASCII
+		} else if r >= utf8.RuneSelf {
 			r, n = utf8.DecodeRune(b[at:])
 		}
 		if to := fold(r); to != 0 {

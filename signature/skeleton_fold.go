@@ -1,6 +1,10 @@
 package signature
 
-import "unicode"
+import (
+	"unicode"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
+)
 
 // fold maps a rune that stands for a Latin letter to that letter, in lower
 // case, and every other letter to its lower case. Runes are compatibility
@@ -13,6 +17,14 @@ func fold(r rune) rune {
 	if r < 0x80 {
 		return rune(asciiFold[r])
 	}
+	return folded.At(r)
+}
+
+// folded remembers foldWide.
+var folded = scan.NewRunes(foldWide)
+
+// foldWide is fold for what is not ASCII.
+func foldWide(r rune) rune {
 	r = unicode.ToLower(r)
 	if to, ok := confusables[r]; ok {
 		return to
@@ -93,11 +105,25 @@ var confusables = map[rune]rune{
 
 // unspaced reports whether r belongs to a script that writes words without
 // spaces between them; each of its runes is a word of its own.
-func unspaced(r rune) bool {
-	return r >= 0x0E00 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar, unicode.Tibetan)
-}
+func unspaced(r rune) bool { return r >= 0x0E00 && kinds.At(r) == unspacedRune }
 
 // invisible reports whether r shows nothing and may stand within a word.
-func invisible(r rune) bool {
-	return r >= 0x80 && (unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) || r == 0x115F || r == 0x3164)
-}
+func invisible(r rune) bool { return r >= 0x80 && kinds.At(r) == invisibleRune }
+
+// What kinds says of a rune.
+const (
+	unspacedRune rune = 1 + iota
+	invisibleRune
+)
+
+// kinds remembers what else there is to know of a rune that is not ASCII. Marks of unspaced
+// scripts show nothing by themselves: only letters are asked for as unspaced.
+var kinds = scan.NewRunes(func(r rune) rune {
+	switch {
+	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) || r == 0x115F || r == 0x3164:
+		return invisibleRune
+	case unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar, unicode.Tibetan):
+		return unspacedRune
+	}
+	return 0
+})

@@ -20,8 +20,8 @@ const maxBeside = 16
 // message from others, those that are pages or plain text: somebody says "see the
 // attachment" there. Then come pages and documents that are not sent as text. The other
 // parts are what is shown beside. Its error is that of ctx.
-func skeletonOf(ctx context.Context, m *mail.Message, p *pace.Pace) (*skeleton, error) {
-	b := skeletonBuilder{ctx: ctx, m: m, pace: p, recipient: recipientWords(m.To), taken: make([]bool, len(m.Parts))}
+func skeletonOf(ctx context.Context, m *mail.Message, texts *attachedTexts, p *pace.Pace) (*skeleton, error) {
+	b := skeletonBuilder{ctx: ctx, m: m, texts: texts, pace: p, recipient: recipientWords(m.To), taken: make([]bool, len(m.Parts))}
 	for _, attachments := range []bool{false, true} {
 		if err := b.take(attachments); err != nil {
 			return nil, err
@@ -41,6 +41,7 @@ func skeletonOf(ctx context.Context, m *mail.Message, p *pace.Pace) (*skeleton, 
 type skeletonBuilder struct {
 	ctx       context.Context
 	m         *mail.Message
+	texts     *attachedTexts
 	pace      *pace.Pace
 	recipient *wordSet
 	whole     skeleton
@@ -76,7 +77,9 @@ func (b *skeletonBuilder) inside() error {
 				return err
 			}
 			f := folder{recipient: b.recipient, pace: b.pace}
-			f.add(text, false)
+			if f.add(text, false); b.pace.Err() == nil {
+				b.texts.add(&in.Parts[i], &f.words)
+			}
 			add(&f.skeleton)
 		}
 	}
@@ -88,6 +91,9 @@ func (b *skeletonBuilder) of(part int) (*skeleton, error) {
 	text, err := b.m.Visible(b.ctx, part)
 	f := folder{recipient: b.recipient, pace: b.pace}
 	f.add(text, b.m.Parts[part].Embedded)
+	if p := &b.m.Parts[part]; p.Attachment && !p.Embedded && b.pace.Err() == nil && err == nil {
+		b.texts.add(p, &f.words)
+	}
 	s := f.skeleton
 	return &s, err
 }

@@ -71,8 +71,9 @@ func beginsQuote(line, rest []byte) bool {
 	fields := 0
 	for range 5 {
 		line, rest = nextLine(rest)
+		line = bytes.TrimSpace(line)
 		for _, name := range []string{"Sent:", "Date:", "To:", "Subject:", "Gesendet:", "An:", "Betreff:", "Envoyé", "À", "Objet"} {
-			if bytes.HasPrefix(bytes.TrimSpace(line), []byte(name)) {
+			if bytes.HasPrefix(line, []byte(name)) {
 				fields++
 				break
 			}

@@ -8,17 +8,17 @@ import (
 // A wordList is a list of words in one piece of memory.
 type wordList struct {
 	text []byte
-	ends []int // end of each word in text
+	ends []int32 // end of each word in text
 }
 
 func (l *wordList) len() int { return len(l.ends) }
 
 // size returns how many bytes of memory the list takes.
-func (l *wordList) size() int { return cap(l.text) + 8*cap(l.ends) }
+func (l *wordList) size() int { return cap(l.text) + 4*cap(l.ends) }
 
 // at returns word i; it is l's own.
 func (l *wordList) at(i int) []byte {
-	start := 0
+	start := int32(0)
 	if i > 0 {
 		start = l.ends[i-1]
 	}
@@ -34,11 +34,11 @@ func (l *wordList) grow(size int) {
 
 func (l *wordList) add(word []byte) {
 	if l.ends == nil {
-		l.ends = make([]int, 0, 64)
+		l.ends = make([]int32, 0, 64)
 		l.text = make([]byte, 0, 512)
 	}
 	l.text = append(l.text, word...)
-	l.ends = append(l.ends, len(l.text))
+	l.ends = append(l.ends, int32(len(l.text)))
 }
 
 // truncate keeps the first n words.
@@ -66,7 +66,7 @@ func (l *wordList) join(m *wordList) {
 	if n <= 0 {
 		return
 	}
-	before := len(l.text)
+	before := int32(len(l.text))
 	l.text = append(l.text, m.text[:m.ends[n-1]]...)
 	for _, end := range m.ends[:n] {
 		l.ends = append(l.ends, before+end)
@@ -124,15 +124,28 @@ func (s *wordSet) has(word []byte) bool {
 // enough reports whether the lists together hold a number of different words
 // that are long enough together, in bytes. It stops looking when it knows.
 func enough(minWords, minLetters int, lists ...*wordList) bool {
-	seen := make(map[string]struct{}, 2*minWords)
+	// A text may repeat a few words without end: they are found without a map.
+	seen := make([][]byte, 0, 2*minWords)
+	var marks [4]uint64
 	letters := 0
 	for _, l := range lists {
+	words:
 		for i := range l.len() {
 			word := l.at(i)
-			if _, ok := seen[string(word)]; ok || len(word) == 0 {
+			if len(word) == 0 {
 				continue
 			}
-			seen[string(word)] = struct{}{}
+			mark := &marks[len(word)%len(marks)]
+			if bit := wordMark(word); *mark&bit == 0 {
+				*mark |= bit
+			} else {
+				for _, s := range seen {
+					if bytes.Equal(s, word) {
+						continue words
+					}
+				}
+			}
+			seen = append(seen, word)
 			letters += len(word)
 			if len(seen) >= minWords && letters >= minLetters {
 				return true

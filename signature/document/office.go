@@ -6,7 +6,8 @@ import (
 	"path"
 	"strings"
 
-	"golang.org/x/net/html"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/markup"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
 // maxText is how many bytes of text a document has.
@@ -53,30 +54,27 @@ func (o *opener) office(files []*zip.File, hasText func(string) bool) {
 
 // words appends the text of an XML file to dst: paragraphs, rows and cells in lines.
 func (o *opener) words(dst, source []byte) []byte {
-	z := html.NewTokenizer(bytes.NewReader(source))
-	z.SetMaxBuf(maxText)
-	for len(dst) < maxText {
-		kind := z.Next()
-		if kind == html.ErrorToken || o.pace.Over(len(z.Raw())) {
-			break
-		}
-		switch kind {
-		case html.TextToken:
-			dst = append(dst, z.Text()...)
-		case html.StartTagToken, html.SelfClosingTagToken:
-			name, more := z.TagName()
+	t := markup.Over(scan.String(source), maxText)
+	var name []byte
+	for len(dst) < maxText && t.Next() && !o.pace.Over(len(t.Raw())) {
+		switch t.Kind() {
+		case markup.Text:
+			dst = append(dst, t.Text()...)
+		case markup.Start, markup.SelfClosing:
+			name = t.AppendName(name[:0])
 			switch _, local, _ := bytes.Cut(name, []byte(":")); string(local) {
 			case "tab", "br", "s", "line-break":
 				dst = append(dst, ' ')
 			case "a":
-				dst = o.attribute(dst, z, more, "xlink:href")
+				dst = o.attribute(dst, &t, "xlink:href")
 			}
-		case html.EndTagToken:
-			name, _ := z.TagName()
-			if _, local, ok := bytes.Cut(name, []byte(":")); ok {
-				name = local
+		case markup.End:
+			name = t.AppendName(name[:0])
+			local := name
+			if _, after, ok := bytes.Cut(name, []byte(":")); ok {
+				local = after
 			}
-			switch string(name) {
+			switch string(local) {
 			case "p", "h", "si", "row", "tc", "c", "v", "instrtext":
 				dst = append(dst, '\n')
 			}
@@ -87,16 +85,12 @@ func (o *opener) words(dst, source []byte) []byte {
 
 // targets appends the links to elsewhere that a file of relations names.
 func (o *opener) targets(dst, source []byte) []byte {
-	z := html.NewTokenizer(bytes.NewReader(source))
-	z.SetMaxBuf(maxText)
-	for len(dst) < maxText {
-		kind := z.Next()
-		if kind == html.ErrorToken || o.pace.Over(len(z.Raw())) {
-			break
-		}
-		if kind == html.StartTagToken || kind == html.SelfClosingTagToken {
-			if name, more := z.TagName(); string(name) == "relationship" {
-				dst = o.attribute(dst, z, more, "target")
+	t := markup.Over(scan.String(source), maxText)
+	var name []byte
+	for len(dst) < maxText && t.Next() && !o.pace.Over(len(t.Raw())) {
+		if t.Kind() == markup.Start || t.Kind() == markup.SelfClosing {
+			if name = t.AppendName(name[:0]); string(name) == "relationship" {
+				dst = o.attribute(dst, &t, "target")
 			}
 		}
 	}
@@ -104,20 +98,21 @@ func (o *opener) targets(dst, source []byte) []byte {
 }
 
 // attribute appends the link in an attribute of a tag, as a line.
-func (o *opener) attribute(dst []byte, z *html.Tokenizer, more bool, name string) []byte {
-	for range 16 {
-		if !more {
-			break
+func (o *opener) attribute(dst []byte, t *markup.Tokens, name string) []byte {
+	n := 0
+	t.Attributes(func(key, written string) bool {
+		if key == name {
+			if link := markup.Value(written); isLink(link) {
+				dst = append(append(append(dst, '\n'), link...), '\n')
+			}
 		}
-		var key, value []byte
-		if key, value, more = z.TagAttr(); string(key) == name && isLink(value) {
-			dst = append(append(append(dst, '\n'), value...), '\n')
-		}
-	}
+		n++
+		return n < 16
+	})
 	return dst
 }
 
 // isLink reports whether a target leads out of a document.
-func isLink(target []byte) bool {
+func isLink[T string | []byte](target T) bool {
 	return len(target) > 4 && strings.EqualFold(string(target[:4]), "http")
 }

@@ -2,6 +2,7 @@ package mail
 
 import (
 	"context"
+	"math/bits"
 	"unsafe"
 
 	"github.com/bulkhead-mail/bulkhead/signature/document"
@@ -9,10 +10,11 @@ import (
 )
 
 // The limits of what is opened of the attachments of a message: of archives and
-// documents as they are usually compressed, nearly everything.
+// documents as they are usually compressed, most. Nobody is to make a few bytes cost as
+// much as many.
 const (
-	minInside    = 1 << 17 // bytes, for any message
-	insideAByte  = 4       // and for each byte of it
+	minInside    = 2 << 10 // bytes, for any message
+	insideAByte  = 3       // and for each byte of it
 	maxInside    = 4 << 20
 	maxInsideAll = 32 // parts
 )
@@ -29,7 +31,7 @@ func (m *Message) Inside(ctx context.Context) (*Message, error) {
 		return m.inside, nil
 	}
 	in := &Message{Raw: m.Raw, To: m.To}
-	budget := document.Budget{Bytes: min(maxInside, minInside+insideAByte*len(m.Raw)), Items: maxInsideAll}
+	budget := document.Budget{Bytes: min(maxInside, rounded(minInside+insideAByte*len(m.Raw))), Items: maxInsideAll}
 	p := pace.New(ctx)
 	for i := range m.Parts {
 		part := &m.Parts[i]
@@ -49,6 +51,13 @@ func (m *Message) Inside(ctx context.Context) (*Message, error) {
 	}
 	m.inside = in
 	return in, nil
+}
+
+// rounded returns n without all but its two highest bits. Copies of a message differ by a few
+// bytes of their header: as much is read of what is in each, nearly always.
+func rounded(n int) int {
+	shift := max(0, bits.Len(uint(n))-2)
+	return n >> shift << shift
 }
 
 // asString returns b, which nobody changes any more, as a string without a copy.

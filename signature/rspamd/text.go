@@ -28,6 +28,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/normal"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
@@ -320,6 +321,7 @@ func simpleWord(text []byte) (letters, size int) {
 type oddList struct {
 	wordList
 	points []byte // see splitPoints
+	normal []byte // of a word
 	links  []span
 }
 
@@ -353,8 +355,8 @@ func (l *oddList) odd(text []byte, bare bool, limit int, p *pace.Pace) bool {
 		}
 		if w := text[start:end]; scan.IsASCII(w) {
 			l.addASCII(w)
-		} else if w := wordOf(w); w != "" {
-			l.add(w)
+		} else {
+			l.addWide(w)
 		}
 	}
 	return true
@@ -376,41 +378,63 @@ func splitPoints(dst, text []byte) []byte {
 	return out
 }
 
-// addASCII adds what wordOf returns for an ASCII word.
+// addASCII is addWide for an ASCII word.
 func (l *wordList) addASCII(w []byte) {
 	if len(w) == 0 || !inWord(w[0]) {
 		return
 	}
 	for _, c := range w {
 		if inWord(c) {
-			if 'A' <= c && c <= 'Z' {
-				c |= 0x20
-			}
-			l.text = append(l.text, c)
+			l.text = append(l.text, lowerASCII(c))
 		}
 	}
 	l.ends = append(l.ends, len(l.text))
 }
 
-// inWord reports whether an ASCII character belongs to words: see wordOf.
+// inWord reports whether an ASCII character belongs to words: see addWide.
 func inWord(c byte) bool { return isAlnum(c) || c == '_' || c == '$' }
 
-// wordOf returns the letters, digits and underscores of a word in lower case,
-// and signs of currencies, which are words of their own; "" if there are none. What else
+func lowerASCII(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		c |= 0x20
+	}
+	return c
+}
+
+// addWide adds the letters, digits and underscores of a word in lower case,
+// and signs of currencies, which are words of their own; nothing if there are none. What else
 // stands inside a word, as the apostrophe in "don't" and the point in "3.14",
 // is left out. What begins with anything else is no word.
-func wordOf(w []byte) string {
+func (l *oddList) addWide(w []byte) {
 	if r, _ := utf8.DecodeRune(w); !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.Is(unicode.Sc, r) && !unicode.Is(unicode.Pc, r) {
-		return ""
+		return
 	}
-	w = norm.NFKC.Bytes(w)
-	return strings.Map(func(r rune) rune {
-		if unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.IsMark(r) || unicode.Is(unicode.Sc, r) || unicode.Is(unicode.Pc, r) {
-			return unicode.ToLower(r)
+	l.normal = nfkc.Append(l.normal[:0], w)
+	before := len(l.text)
+	for w := l.normal; len(w) > 0; {
+		r, n := utf8.DecodeRune(w)
+		if w = w[n:]; r < utf8.RuneSelf {
+			if inWord(byte(r)) {
+				l.text = append(l.text, lowerASCII(byte(r)))
+			}
+		} else if r = lowered.At(r); r >= 0 {
+			l.text = utf8.AppendRune(l.text, r)
 		}
-		return -1
-	}, string(w))
+	}
+	if len(l.text) > before {
+		l.ends = append(l.ends, len(l.text))
+	}
 }
+
+var nfkc = normal.NewForm(norm.NFKC)
+
+// lowered holds characters of words in lower case, and -1 for others.
+var lowered = scan.NewRunes(func(r rune) rune {
+	if unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.IsMark(r) || unicode.Is(unicode.Sc, r) || unicode.Is(unicode.Pc, r) {
+		return unicode.ToLower(r)
+	}
+	return -1
+})
 
 // stemmers are the languages that have a stemmer, with function words that
 // tell them apart.

@@ -1,0 +1,432 @@
+//go:build linux && !race
+
+package signature
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"image"
+	"image/color/palette"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/picturetest"
+	"github.com/bulkhead-mail/bulkhead/signature/mail"
+)
+
+// The contract of cost: no message takes more than maxCost times the processor time, a
+// KB, that ordinary mail takes. One of less than leastCost bytes is taken for one of that
+// many: reading the header of a message and setting to work cost the same whatever its size.
+const (
+	maxCost   = 5
+	leastCost = 4 << 10
+)
+
+// everything computes what a door needs of a message.
+func everything(t testing.TB, raw []byte) {
+	m := mailtest.Must(mail.Read(t.Context(), raw))
+	AboveFloor(m, mailtest.Must(Of(t.Context(), m, Options{})))
+	Senders(m.Source())
+}
+
+// processorTime returns what the process has used, collecting garbage included.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// costOnce returns the microseconds a KB that a message takes: of so many computations that
+// they take a few milliseconds.
+func costOnce(t testing.TB, raw []byte) float64 {
+	const least = 4 * time.Millisecond
+	begin := processorTime()
+	for n := 1; ; n++ {
+		everything(t, raw)
+		if d := processorTime() - begin; d > least {
+			return float64(d.Nanoseconds()) / 1e3 / float64(n) / (float64(max(len(raw), leastCost)) / 1024)
+		}
+	}
+}
+
+// ordinary returns mail of which the median is what others are held to.
+func ordinary() [][]byte {
+	page := newsletter(60_000)
+	_, page, _ = bytes.Cut(page, []byte("\r\n--b1\r\nContent-Type: text/html"))
+	page = append([]byte(benchmarkHeader+"Content-Type: text/html"), page...)
+	photo := picturetest.JPEG(picturetest.Noise(rand.New(rand.NewPCG(1, 1)), image.NewRGBA(image.Rect(0, 0, 320, 240)), 60), 80)
+	return [][]byte{plainMail(5_000), plainMail(20_000), newsletter(12_000), newsletter(30_000), newsletter(95_000), page, pictureMail(strings.Repeat("word and ", 400), photo)}
+}
+
+// A meter compares costs with that of an ordinary message, measured at the same time: other
+// programs, and the processor's clock, change both.
+type meter struct{ ordinary []byte }
+
+// newMeter finds out which of the ordinary mails is the median.
+func newMeter(t testing.TB) *meter {
+	mails := ordinary()
+	least := make([]float64, len(mails))
+	for range 5 {
+		for i, raw := range mails {
+			if c := costOnce(t, raw); least[i] == 0 || c < least[i] {
+				least[i] = c
+			}
+		}
+	}
+	median := slices.Sorted(slices.Values(least))[len(least)/2]
+	return &meter{mails[slices.Index(least, median)]}
+}
+
+// times returns the cost of a message as a multiple of that of ordinary mail: the lower
+// quartile of so many measurements, or the first of them if that is far enough below most.
+// Where many programs share the processors, single ones are half as much again.
+func (m *meter) times(t testing.TB, raw []byte, most float64, tries int) float64 {
+	var all []float64
+	for len(all) < tries {
+		// One of each, and the other way round, for what changes meanwhile.
+		before := costOnce(t, m.ordinary)
+		cost := costOnce(t, raw)
+		after := costOnce(t, m.ordinary)
+		all = append(all, 2*cost/(before+after))
+		if len(all) == 1 && all[0] < 0.7*most {
+			break
+		}
+	}
+	slices.Sort(all)
+	return all[len(all)/4]
+}
+
+// TestCost: nothing known costs more than maxCost times what ordinary mail costs.
+func TestCost(t *testing.T) {
+	size := 48 << 10
+	if testing.Short() {
+		size = 12 << 10
+	}
+	m := newMeter(t)
+	type one struct {
+		name string
+		cost float64
+	}
+	var all []one
+	for name, make := range costly(size) {
+		raw := make()
+		o := one{name, m.times(t, raw, maxCost, 12)}
+		for range 4 { // other programs come and go
+			if o.cost > maxCost {
+				o.cost = min(o.cost, m.times(t, raw, maxCost, 12))
+			}
+		}
+		all = append(all, o)
+	}
+	slices.SortFunc(all, func(a, b one) int { return cmp.Compare(b.cost, a.cost) })
+	for i, o := range all {
+		if o.cost > maxCost {
+			t.Errorf("%s costs %.1f times as much a KB as ordinary mail", o.name, o.cost)
+		} else if i < 20 {
+			t.Logf("%-40s %.1f", o.name, o.cost)
+		}
+	}
+}
+
+// costly returns the messages that are meant to be dear, and those that the search has found.
+func costly(size int) map[string]func() []byte {
+	all := hostile(size)
+	for _, f := range found {
+		all["found: "+f.name] = func() []byte { return genes(mailtest.Must(hex.DecodeString(f.genes))).mail(size) }
+	}
+	for _, tiny := range []int{200, 1000, 3000} {
+		for name, make := range hostile(tiny) {
+			switch name {
+			case "pictures", "archives", "archive of zeros":
+			default:
+				all[fmt.Sprintf("%s, %d bytes", name, tiny)] = make
+			}
+		}
+	}
+	zeros := func(n int, name string) func() []byte {
+		return func() []byte {
+			return withFile("", "application/zip", "a.zip", archive(name, strings.Repeat("<a href=http://a.example/x>word and</a> ", n/40)))
+		}
+	}
+	all["tiny archive of a page"] = zeros(1<<20, "a.html")
+	all["tiny archive of a page, as allowed"] = zeros(28<<10, "a.html")
+	all["tiny archive of text"] = zeros(1<<20, "a.txt")
+	all["tiny archive of text, as allowed"] = zeros(28<<10, "a.txt")
+	all["tiny document"] = func() []byte {
+		return withFile("", "application/zip", "a.docx", archive("[Content_Types].xml", "x", "word/document.xml", strings.Repeat("<w:p>word and 123 x.example.com</w:p>", 1<<15)))
+	}
+	for _, letters := range []string{"\ufdfa", "\ufdfa\u0301", "word ", "555 010 0199 ", "www.a.example/x "} {
+		all["archive of "+strings.TrimSpace(letters)+" as large as is opened"] = func() []byte {
+			noise := make([]byte, size/3)
+			r := rand.New(rand.NewPCG(3, 3))
+			for i := range noise {
+				noise[i] = byte(r.IntN(256))
+			}
+			inside := strings.Repeat(letters, (size*3+8<<10)/2/len(letters))
+			return withFile("", "application/zip", "a.zip", archive("n", string(noise), "a.html", inside, "b.html", inside))
+		}
+	}
+	for _, side := range []int{128, 256, 400, 512, 1000} {
+		all[fmt.Sprintf("tiny picture of %d", side)] = func() []byte {
+			return pictureMail("", picturetest.PNG(image.NewPaletted(image.Rect(0, 0, side, side), palette.Plan9)))
+		}
+	}
+	return all
+}
+
+// genes are a message in few bytes, so that a search may change them: what kind of message
+// it is, and what it repeats.
+type genes []byte
+
+// tokens are what genes repeat. What begins with NUL is made anew each time.
+var tokens = func() []string {
+	all := []string{
+		"\x00number", "\x00word", "\x00name", "\x00letter", "\x00rune", "\x00han", "\x00long",
+		" ", "\n", "\r\n", "\t", "\n\n", ".", ",", "-", "_", "@", ":", "/", "//", "\\", "'", "\"", "(", ")", "[", "]", "<", ">", "&", ";", "=", "#", "%", "+", "*", "|", "!", "?", "$", "~",
+		"a", "e", "i", "v", "1", "0", "5", "http://", "https://", "www.", "hxxp", "ftp://", "mailto:", "tel:", ".com", ".example", ".co.uk", ".example.com/", "[.]", "%41", "%2F", "?u=", "xn--", "//@", "1.2.3.4", "0x7f.1",
+		"&nbsp;", "&amp;", "&lt;", "&#65;", "&#x1d160;", "&nGt;", "&zwnj", "&aacute", "&notit;", "&CounterClockwiseContourIntegral;",
+		"<p>", "</p>", "<b>", "</b>", "<br>", "<div>", "</div>", "<div style=\"", "<span style='", "\">", "'>", "<a href=", "<a href=\"http://", "<img src=", "<img alt='", "<td>", "<table>", "<tr>", "</table>", "<blockquote>", "<font color=", "<font size=1>", "<li>", "<h1>",
+		"<style>", "</style>", "<script>", "</script>", "<!--", "-->", "<![if ", "<!", "</", "/>", "<title>", "</title>", "<noscript>", "<iframe>", "<base href=", "<meta http-equiv=refresh content='0;url=", "<form action=", "<input src=",
+		"color:", "background:", "font-size:0", "font:12px/1.5", "display:none", "visibility:hidden", "opacity:0;", "rgb(1,2,3)", "#fff;", "white;", "left:-999px;", "position:absolute;", "text-indent:-999em;", "style=", "hidden", "class=x", "href=", "bgcolor=#ffffff",
+		"\u200b", "\u200d", "\u00ad", "\ufeff", "\u0301", "\u0323\u0301", "\ufdfa", "\U0001d160", "\u00e4", "\u0430", "\u4e2d", "\u30ab", "\uff71", "\uac00", "\u0e01", "\u1100", "\u202e", "\u2028", "\u0130", "\u212a", "\ufb01", "\u2163", "\u00bd", "\u20ac", "\U0001f600", "\u3000", "\u00a0", "\u0085", "\xff", "\xc3", "\xe4\xb8", "\x1b$B", "\x1b(B", "\x00\x00", "\x0c", "\x0b", "\x1c",
+		"=\n", "=3D", "=C3=A4", "=20", "+AOQ-", "--b\n", "--b--\n", "--", "-- \n", "\n> ", ">>", "\nFrom ", "\nFrom:", "\nSent:", "Date:", "Original Message", "wrote:\n", "begin 644 x\n", "#86)C\n", "`\nend\n",
+		"Dear ", "hello ", "unsubscribe ", "confidential ", "the ", "and ", "der ", "il ", "och ", "u.s.a. ", "v.i.a.g.r.a ", "V1@gr@ ", "don't ", "3.14 ", "1,000 ", "$5 ",
+		"+1 555 010 0199 ", "0049 30 123456 ", "555-0100 ", "GB82 WEST 1234 5698 7654 32 ", "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa ", "0x52908400098527886E0F7030069857D2E4169EE7 ", "bc1q", "a@b.example ",
+		"\n--b\nContent-Type: text/html\n\n", "\n--b\nContent-Type: text/plain; charset=utf-16\n\n", "\n--b\nContent-Type: message/rfc822\n\n", "\n--b\nContent-Type: application/pdf; name=a.pdf\n\n%PDF-1 1 0 obj", " obj ", "stream\n", "endstream ", "endobj ", "BT (", ") Tj ", "/URI (", "\n--b\nContent-Disposition: attachment; filename=a.html\n\n",
+		"Subject: ", "To: ", "Received: ", "Content-Type: ", "; charset=", "; boundary=", "=?utf-8?q?", "?= ", "<a@b> ", "Authentication-Results: a; dkim=pass header.d=b\n", "DKIM-Signature: v=1; l=1; d=b\n",
+	}
+	return all[:min(len(all), 256)]
+}()
+
+var (
+	geneCharsets  = []string{"utf-8", "windows-1252", "iso-2022-jp", "shift_jis", "gb18030", "big5", "euc-kr", "koi8-r", "utf-16", "utf-7", "us-ascii", "hz-gb-2312", "euc-jp", "iso-8859-15"}
+	geneEncodings = []string{"8bit", "base64", "quoted-printable", "x-uuencode"}
+)
+
+const geneKinds = 10
+
+// mail returns the message of about size bytes that g says.
+func (g genes) mail(size int) []byte {
+	at := func(i int) int {
+		if i < len(g) {
+			return int(g[i])
+		}
+		return 0
+	}
+	kind, charset, encoding, lead := at(0)%geneKinds, geneCharsets[at(1)%len(geneCharsets)], geneEncodings[at(2)%len(geneEncodings)], at(3)
+	unit := []byte{0}
+	if len(g) > 4 {
+		unit = g[4:min(len(g), 4+24)]
+	}
+	lead = min(lead%8, len(unit)-1) // tokens that come once
+	r := rand.New(rand.NewPCG(9, 9))
+	var text []byte
+	room := size - 300
+	if encoding == "base64" {
+		room = room * 3 / 4
+	}
+	for i := 0; len(text) < room; i++ {
+		token := tokens[int(unit[i%len(unit)])%len(tokens)]
+		if i >= len(unit) && i%len(unit) < lead {
+			continue
+		}
+		switch token {
+		case "\x00number":
+			text = fmt.Append(text, i)
+		case "\x00word":
+			for range 2 + r.IntN(8) {
+				text = append(text, "etaoinshrdlucmfwypvbgkjqxz"[r.IntN(26)])
+			}
+		case "\x00name":
+			text = fmt.Appendf(text, "n%x.example", i)
+		case "\x00letter":
+			text = append(text, byte('a'+r.IntN(26)))
+		case "\x00rune":
+			text = append(text, string(rune(0xa1+r.IntN(0x2f00)))...)
+		case "\x00han":
+			text = append(text, string(rune(0x4e00+r.IntN(0x5000)))...)
+		case "\x00long":
+			text = append(text, strings.Repeat(string(rune('a'+r.IntN(26))), 40)...)
+		default:
+			text = append(text, token...)
+		}
+	}
+	switch encoding {
+	case "base64":
+		text = []byte(base64.StdEncoding.EncodeToString(text))
+	case "quoted-printable":
+		if i := bytes.IndexByte(text, '='); i >= 0 && g[2] >= 128 { // some are all escapes
+			text = bytes.ReplaceAll(text, []byte("="), []byte("=3D"))
+		}
+	}
+	head := "From: Ann <a@example.com>\nTo: Bob <b@example.com>\nSubject: x\nMIME-Version: 1.0\n"
+	of := func(kind string) string {
+		return "Content-Type: " + kind + "; charset=" + charset + "\nContent-Transfer-Encoding: " + encoding + "\n"
+	}
+	switch kind {
+	case 0:
+		head += of("text/plain")
+	case 1:
+		head += of("text/html")
+	case 2:
+		head += "Content-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/plain\n\nword and word\n--b\n" + of("text/html")
+	case 3:
+		head += "Content-Type: multipart/mixed; boundary=b\n\n--b\n" + of("text/plain")
+	case 4:
+		head += of("text/html") + "Content-Disposition: attachment; filename=a.html\n"
+	case 5:
+		head += of("application/pdf; name=a.pdf")
+	case 6:
+		return withFile("", "application/zip", "a.zip", archive("a.html", string(text)))
+	case 7:
+		return withFile("", "application/zip", "a.docx", archive("[Content_Types].xml", "x", "word/document.xml", string(text)))
+	case 8:
+		return append([]byte("From: a@example.com\n"), text...) // of fields
+	case 9:
+		head += of("text/calendar")
+	}
+	return append([]byte(head+"\n"), text...)
+}
+
+// A find is a message that the search has found to be dear.
+type find struct{ name, genes string }
+
+// found are the dearest of each kind, before what they cost was made less.
+var found = []find{
+	{"letters of a script with many", "32e340bfc8adbbe9c691"},
+	{"below a quote, in no known charset", "29de31cbfd3fc8bb7bb4e9c691"},
+	{"a page that answers, attached", "7ce34006baef0cc8adbb91"},
+	{"a calendar entry in one word", "95e340b67072d2cb91"},
+	{"broken characters as fields", "b28e8868a7ae"},
+	{"an archive of invisible characters", "06398000a7"},
+	{"a document that quotes", "a74e035eba0ce81e3ca191ba"},
+	{"ligatures with marks", "0134db075f939d700ee7cf8d8f"},
+	{"an archive of ligatures", "ba680007563bb77087cf8f"},
+	{"a document of ligatures", "cfbf7a07b7228710cf108f"},
+	{"a host of marks", "dc2d5043683e790b328e"},
+	{"ligatures as fields", "c6101e07497014148f"},
+	{"characters of all scripts", "02ba6f444072d104"},
+}
+
+var search = flag.Duration("search", 0, "how long TestCostSearch looks for messages that are dear")
+var searchSeed = flag.Uint64("searchseed", 1, "what it begins with")
+
+// TestCostSearch climbs hills: it changes what is dear, and keeps what is dearer. It fails
+// if it finds a message beyond the bound, whose genes belong into found.
+func TestCostSearch(t *testing.T) {
+	if *search == 0 {
+		t.Skip("searches only when told to: make cost")
+	}
+	const size = 16 << 10
+	r := rand.New(rand.NewPCG(*searchSeed, 1))
+	m := newMeter(t)
+	type one struct {
+		genes genes
+		cost  float64
+	}
+	best := make([][]one, geneKinds) // of each kind
+	born := func() genes {
+		g := genes{byte(r.IntN(256)), byte(r.IntN(2) * r.IntN(256)), byte(r.IntN(2) * r.IntN(256)), byte(r.IntN(2) * r.IntN(8))}
+		for range 1 + r.IntN(6) {
+			g = append(g, byte(r.IntN(len(tokens))))
+		}
+		return g
+	}
+	changed := func(g genes) genes {
+		g = slices.Clone(g)
+		for range 1 + r.IntN(3) {
+			switch i := r.IntN(len(g)); r.IntN(5) {
+			case 0, 1:
+				g[i] = byte(r.IntN(len(tokens)))
+			case 2:
+				i = 4 + r.IntN(len(g)-3)
+				g = slices.Insert(g, i, byte(r.IntN(len(tokens))))
+			case 3:
+				if i >= 4 && len(g) > 5 {
+					g = slices.Delete(g, i, i+1)
+				}
+			case 4:
+				g[r.IntN(4)] = byte(r.IntN(256))
+			}
+		}
+		return g
+	}
+	end := time.Now().Add(*search)
+	n := 0
+	for ; time.Now().Before(end); n++ {
+		kind := n % geneKinds
+		g := born()
+		g[0] = byte(kind)
+		if len(best[kind]) > 0 && n > 40*geneKinds {
+			g = changed(best[kind][r.IntN(len(best[kind]))].genes)
+		}
+		raw := g.mail(size)
+		cost := m.times(t, raw, 0, 1)
+		kind = int(g[0]) % geneKinds
+		list := best[kind]
+		const keep = 6
+		if len(list) == keep && cost < list[keep-1].cost {
+			continue
+		}
+		if cost = m.times(t, raw, 0, 3); len(list) < keep || cost > list[keep-1].cost {
+			list = append(list, one{g, cost})
+			slices.SortFunc(list, func(a, b one) int { return cmp.Compare(b.cost, a.cost) })
+			best[kind] = list[:min(len(list), keep)]
+		}
+	}
+	t.Logf("%d messages", n)
+	for kind, list := range best {
+		for _, o := range list[:min(len(list), 3)] {
+			raw := o.genes.mail(size)
+			if o.cost = m.times(t, raw, maxCost, 15); o.cost > maxCost {
+				t.Errorf("kind %d: %.1f times, genes %x: %.200q", kind, o.cost, []byte(o.genes), raw[min(len(raw), 160):])
+			} else {
+				t.Logf("kind %d: %.1f times, genes %x: %.200q", kind, o.cost, []byte(o.genes), raw[min(len(raw), 160):])
+			}
+		}
+	}
+}
+
+// FuzzCost looks for messages that cost more than the bound allows.
+func FuzzCost(f *testing.F) {
+	for _, one := range found {
+		f.Add([]byte(mailtest.Must(hex.DecodeString(one.genes))))
+	}
+	for kind := range geneKinds {
+		f.Add([]byte{byte(kind), 0, 0, 0, 1, 7})
+	}
+	m := newMeter(f)
+	f.Fuzz(func(t *testing.T, g []byte) {
+		raw := genes(g).mail(8 << 10)
+		if m.times(t, raw, maxCost, 3) > maxCost {
+			if cost := m.times(t, raw, maxCost, 25); cost > maxCost {
+				t.Errorf("costs %.1f times as much a KB as ordinary mail", cost)
+			}
+		}
+	})
+}
+
+// BenchmarkCost measures what TestCost compares.
+func BenchmarkCost(b *testing.B) {
+	for name, make := range costly(48 << 10) {
+		raw := make()
+		b.Run(strings.ReplaceAll(name, " ", "_"), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				everything(b, raw)
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/(float64(max(len(raw), leastCost))/1024), "us/KB")
+		})
+	}
+}

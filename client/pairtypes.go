@@ -9,6 +9,7 @@ type NewInvitation struct {
 	Seconds float64  `json:"lifetime_seconds,omitempty" minimum:"0" maximum:"7776000" doc:"For which the invitation is good; absent: two days."`
 	Uses    int      `json:"uses,omitempty" minimum:"0" maximum:"1024" doc:"How many nodes may join with it; absent: one."`
 	Accept  bool     `json:"accept,omitempty" doc:"Who shows it joins at once. Else somebody has to accept him."`
+	Group   string   `json:"group,omitempty" maxLength:"64" doc:"Group whose member he becomes: its members count each other."`
 	Hubs    []string `json:"hubs,omitempty" maxItems:"8" doc:"Where this node is found, host:port each; absent: the host's name and the port of mesh.listen."`
 }
 
@@ -20,6 +21,7 @@ type Invitation struct {
 	Weight  float64   `json:"weight"`
 	Uses    int       `json:"uses"`
 	Accept  bool      `json:"accept"`
+	Group   string    `json:"group,omitempty"`
 	Expires time.Time `json:"expires"`
 	Joiners []Joiner  `json:"joiners" doc:"Who has shown it."`
 }
@@ -45,6 +47,7 @@ type Joining struct {
 	Network string    `json:"network" doc:"Fingerprint of the network."`
 	Inviter string    `json:"inviter" doc:"Its key."`
 	Name    string    `json:"name,omitempty" doc:"What the inviter calls itself."`
+	Group   string    `json:"group,omitempty" doc:"Group whose member this node becomes."`
 	Hubs    []string  `json:"hubs"`
 	Expires time.Time `json:"expires"`
 	From    string    `json:"from_network" doc:"Fingerprint of the network that this node is in, or was in before."`

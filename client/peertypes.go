@@ -38,6 +38,7 @@ type Peer struct {
 	Weight      float64           `json:"weight" minimum:"0" maximum:"1" doc:"What its word is worth here."`
 	Quarantine  string            `json:"quarantine,omitempty" doc:"Why it is kept and not counted; absent if it is counted."`
 	Added       time.Time         `json:"added"`
+	Group       string            `json:"group,omitempty" doc:"Group by which it is a peer."`
 	Heard       time.Time         `json:"heard,omitzero" doc:"Last message; absent if there was none."`
 	Silent      float64           `json:"silent_seconds" doc:"Since then, once that is ten heartbeats; 0 until then."`
 	Network     string            `json:"other_network,omitempty" doc:"Fingerprint of the network that it is in, if its secret is another one: nothing is shared."`

@@ -52,6 +52,7 @@ func newInviteCommand() *cobra.Command {
 	u.flags(f)
 	f.StringVar(&in.Name, "name", "", "name of the new peer, for people (default: what it calls itself)")
 	f.StringVar(&weight, "weight", "0.5", "weight of what it says, 0 to 1; below trust.promotion it lists nothing alone")
+	f.StringVar(&in.Group, "group", "", "group whose member the new peer becomes: members count each other, with the weight that each gave to \"join\"")
 	f.BoolVar(&in.Accept, "accept", false, "accept who shows the line at once")
 	f.IntVar(&in.Uses, "uses", 1, "how many nodes may join with the line")
 	f.DurationVar(&lifetime, "lifetime", 48*time.Hour, "how long the line is good")
@@ -148,7 +149,11 @@ func printPlan(w io.Writer, p *client.Joining, weight float64) error {
 	} else {
 		fmt.Fprintln(w, "This node is in that network already; its inviter becomes a peer.")
 	}
-	_, err := fmt.Fprintf(w, "It shares what it counts, and counts the inviter with weight %.3g.\n", weight)
+	whom := "the inviter"
+	if p.Group != "" {
+		whom += fmt.Sprintf(", and everybody whom that takes into group %q,", p.Group)
+	}
+	_, err := fmt.Fprintf(w, "It shares what it counts, and counts %s with weight %.3g.\n", whom, weight)
 	return err
 }
 

@@ -66,6 +66,9 @@ func (m *Mesh) connect(ctx context.Context) error {
 			defer cancel()
 			return m.pair(wait, id, from, box)
 		})
+		if err == nil {
+			err = b.serveGroups(m.tellGroup)
+		}
 		if err != nil {
 			return fmt.Errorf("mesh: %w", err)
 		}
@@ -327,7 +330,7 @@ func (d doorkeeper) Check(c server.ClientAuthentication) bool {
 func (d doorkeeper) permissions(h hint) *server.Permissions {
 	n := newNames(d.m.opts.KeyID)
 	publish := []string{
-		n.subject(topic{kind: kindDelta, origin: h}), n.headsOf(h), n.imagesOf(h), n.asksOf(h),
+		n.subject(topic{kind: kindDelta, origin: h}), n.headsOf(h), n.imagesOf(h), n.asksOf(h), groupSubject(h),
 	}
 	for _, stream := range []string{n.deltaStream(), n.imageStream()} {
 		publish = append(publish, "$JS.API.STREAM.INFO."+stream, "$JS.API.CONSUMER.CREATE."+stream, "$JS.API.CONSUMER.CREATE."+stream+".>",

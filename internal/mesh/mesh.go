@@ -172,6 +172,7 @@ func (m *Mesh) Run(ctx context.Context) error {
 	for _, b := range m.buses {
 		wg.Go(func() { m.watch(ctx, b) })
 	}
+	wg.Go(func() { m.followGroups(ctx) })
 	wg.Wait()
 	m.done.Wait()
 	return nil
@@ -262,18 +263,23 @@ func (m *Mesh) AddPeer(ctx context.Context, id, name string, weight float64) err
 	if key == m.opts.Identity.public {
 		return fmt.Errorf("%w: mesh: %s is this node's own key", bulkhead.ErrMalformed, id)
 	}
-	err = m.changePeers(ctx, func(list map[hint]*member) error {
-		if list[key.hint()] != nil {
-			return fmt.Errorf("%w: mesh: peer %s is already on the list", bulkhead.ErrMalformed, id)
+	return m.addPeer(ctx, &peer{ID: id, Name: name, Weight: weight, Added: m.opts.Now().UTC().Truncate(time.Second), key: key})
+}
+
+func (m *Mesh) addPeer(ctx context.Context, p *peer) error {
+	h := p.key.hint()
+	err := m.changePeers(ctx, func(list map[hint]*member) error {
+		if list[h] != nil {
+			return fmt.Errorf("%w: mesh: peer %s is already on the list", bulkhead.ErrMalformed, p.ID)
 		}
 		if len(list) >= maxPeers {
 			return fmt.Errorf("%w: mesh: %d peers, limit %d", bulkhead.ErrOverLimit, len(list), maxPeers)
 		}
-		list[key.hint()] = &member{peer: peer{ID: id, Name: name, Weight: weight, Added: m.opts.Now().UTC().Truncate(time.Second), key: key}, stats: newStats()}
+		list[h] = &member{peer: *p, stats: newStats()}
 		return nil
 	})
 	if err == nil {
-		m.receiver.call(func(ctx context.Context) { m.receiver.welcome(ctx, key.hint()) })
+		m.receiver.call(func(ctx context.Context) { m.receiver.welcome(ctx, h) })
 	}
 	return err
 }
@@ -301,8 +307,20 @@ func (m *Mesh) WeighPeer(ctx context.Context, id string, weight float64) error {
 }
 
 // EvictPeer strikes a peer off the list, drops all that was held of it, and ends
-// its connection to a hub.
+// its connection to a hub. A member of a group is not taken again, whatever the keeper of
+// the group says. If this node is the keeper, all members drop it.
 func (m *Mesh) EvictPeer(ctx context.Context, id string) error {
+	if key, err := parsePublic(id); err == nil {
+		if p, ok := m.find(key.hint()); ok && p.ID == id && p.Group != "" && !p.Keeper {
+			if err := m.strike(id); err != nil {
+				return err
+			}
+		}
+	}
+	return m.dropPeer(ctx, id)
+}
+
+func (m *Mesh) dropPeer(ctx context.Context, id string) error {
 	err := m.changePeers(ctx, func(list map[hint]*member) error {
 		key, err := parsePublic(id)
 		if err != nil || list[key.hint()] == nil || list[key.hint()].ID != id {

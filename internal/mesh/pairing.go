@@ -36,6 +36,7 @@ type NewInvitation struct {
 	Accept   bool          // who shows it joins at once, and nobody needs to accept him
 	Lifetime time.Duration // from now; 0: two days
 	Hubs     []string      // where this node is found: "host:port"
+	Group    string        // of which who joins is a member from then on, and this node the keeper; "" for none
 }
 
 // InvitationStatus is the state of an invitation.
@@ -45,6 +46,7 @@ type InvitationStatus struct {
 	Weight  float64
 	Uses    int
 	Accept  bool
+	Group   string
 	Expires time.Time
 	Joined  []Joiner // who showed it
 }
@@ -65,6 +67,7 @@ type invite struct {
 	Weight  float64   `json:"weight"`
 	Uses    int       `json:"uses"`
 	Accept  bool      `json:"accept,omitempty"`
+	Group   string    `json:"group,omitempty"`
 	Expires time.Time `json:"expires"`
 	Joiners []Joiner  `json:"joiners,omitempty"`
 }
@@ -126,13 +129,13 @@ func (m *Mesh) Invite(n NewInvitation) (line string, s InvitationStatus, err err
 	}
 	name := m.opts.Name
 	v := &Invitation{
-		Network: m.opts.Secret.ID(), Inviter: m.opts.Identity.ID(), Name: name, Hubs: n.Hubs,
+		Network: m.opts.Secret.ID(), Inviter: m.opts.Identity.ID(), Name: name, Group: n.Group, Hubs: n.Hubs,
 		Expires: m.opts.Now().Add(n.Lifetime).UTC().Truncate(time.Second), secret: newInvitationSecret(),
 	}
 	if line, err = v.Line(); err != nil {
 		return "", s, err
 	}
-	x := &invite{ID: v.id(), Secret: v.secret[:], Name: n.Name, Weight: n.Weight, Uses: n.Uses, Accept: n.Accept, Expires: v.Expires}
+	x := &invite{ID: v.id(), Secret: v.secret[:], Name: n.Name, Weight: n.Weight, Uses: n.Uses, Accept: n.Accept, Group: n.Group, Expires: v.Expires}
 	m.pairing.mu.Lock()
 	defer m.pairing.mu.Unlock()
 	if len(m.pairing.list) >= maxInvitations {
@@ -148,7 +151,7 @@ func (m *Mesh) Invite(n NewInvitation) (line string, s InvitationStatus, err err
 }
 
 func (v *invite) status() InvitationStatus {
-	return InvitationStatus{ID: v.ID, Name: v.Name, Weight: v.Weight, Uses: v.Uses, Accept: v.Accept, Expires: v.Expires, Joined: slices.Clone(v.Joiners)}
+	return InvitationStatus{ID: v.ID, Name: v.Name, Weight: v.Weight, Uses: v.Uses, Accept: v.Accept, Group: v.Group, Expires: v.Expires, Joined: slices.Clone(v.Joiners)}
 }
 
 // Invitations returns the invitations that are remembered.
@@ -220,7 +223,20 @@ func (m *Mesh) accept(ctx context.Context, v *invite, j *Joiner) error {
 		return err
 	}
 	if _, known := m.find(key.hint()); !known {
-		if err := m.AddPeer(ctx, j.Key, cmp.Or(v.Name, j.Name), v.Weight); err != nil {
+		name := cmp.Or(v.Name, j.Name)
+		if v.Uses > 1 {
+			name = cmp.Or(j.Name, v.Name)
+		}
+		if err := m.AddPeer(ctx, j.Key, name, v.Weight); err != nil {
+			return err
+		}
+	}
+	if v.Group != "" {
+		err := m.editPeer(ctx, j.Key, func(mem *member) error {
+			mem.Group, mem.Keeper = v.Group, false
+			return nil
+		})
+		if err != nil {
 			return err
 		}
 	}

@@ -43,13 +43,11 @@ const (
 
 // pairReply is the answer.
 type pairReply struct {
-	State   string    `json:"state"`
-	Why     string    `json:"why,omitempty"` // of a refusal
-	Clock   time.Time `json:"clock"`
-	Name    string    `json:"name,omitempty"`   // of the inviter
-	Secret  []byte    `json:"secret,omitempty"` // of the network, to who is accepted
-	Weight  float64   `json:"weight,omitempty"` // in the group
-	Members []Member  `json:"members,omitempty"`
+	State  string    `json:"state"`
+	Why    string    `json:"why,omitempty"` // of a refusal
+	Clock  time.Time `json:"clock"`
+	Name   string    `json:"name,omitempty"`   // of the inviter
+	Secret []byte    `json:"secret,omitempty"` // of the network, to who is accepted
 }
 
 // A Member is a node of a group.

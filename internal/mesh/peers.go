@@ -31,6 +31,10 @@ type peer struct {
 	// Refused are stretches of generations that are not taken back after a
 	// rollback, by their starts.
 	Refused []stretch `json:"refused,omitempty"`
+	// Group is the group by which the peer is on the list, "" for none; Keeper says that
+	// it tells this node who else is in it.
+	Group  string `json:"group,omitempty"`
+	Keeper bool   `json:"keeper,omitempty"`
 
 	key public
 }
@@ -104,8 +108,9 @@ func loadPeers(dir string) ([]*peer, error) {
 }
 
 // Befriend puts a peer on the list of a node whose mesh folder is dir, and that does not
-// share at the moment. One that is on the list stays as it is.
-func Befriend(dir, id, name string, weight float64, now time.Time) error {
+// share at the moment. One that is on the list stays as it is, but for the group whose
+// keeper it is.
+func Befriend(dir, id, name, group string, weight float64, now time.Time) error {
 	key, err := parsePublic(id)
 	if err != nil {
 		return fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
@@ -114,13 +119,19 @@ func Befriend(dir, id, name string, weight float64, now time.Time) error {
 		return err
 	}
 	list, err := loadPeers(dir)
-	if err != nil || slices.ContainsFunc(list, func(p *peer) bool { return p.key.hint() == key.hint() }) {
+	if err != nil {
 		return err
+	}
+	if i := slices.IndexFunc(list, func(p *peer) bool { return p.key.hint() == key.hint() }); i >= 0 {
+		if group != "" {
+			list[i].Group, list[i].Keeper = group, true
+		}
+		return savePeers(dir, list)
 	}
 	if len(list) >= maxPeers {
 		return fmt.Errorf("%w: mesh: %d peers, limit %d", bulkhead.ErrOverLimit, len(list), maxPeers)
 	}
-	return savePeers(dir, append(list, &peer{ID: id, Name: name, Weight: weight, Added: now.UTC().Truncate(time.Second), key: key}))
+	return savePeers(dir, append(list, &peer{ID: id, Name: name, Weight: weight, Added: now.UTC().Truncate(time.Second), Group: group, Keeper: group != "", key: key}))
 }
 
 func savePeers(dir string, list []*peer) error {

@@ -32,6 +32,7 @@ type PeerStatus struct {
 	Weight     float64
 	Quarantine string // why it is not counted, "" if it is
 	Added      time.Time
+	Group      string // by which it is a peer, "" for none
 
 	Heard       time.Time     // last message, also before the start; zero if there was none
 	Silent      time.Duration // since then, or since it was added, if that is long; 0 if it is not
@@ -130,7 +131,7 @@ func (m *Mesh) Status() Status {
 			continue
 		}
 		out := PeerStatus{
-			ID: mem.ID, Name: mem.Name, Weight: mem.Weight, Quarantine: mem.Quarantine, Added: mem.Added,
+			ID: mem.ID, Name: mem.Name, Weight: mem.Weight, Quarantine: mem.Quarantine, Added: mem.Added, Group: mem.Group,
 			Heard: mem.lastHeard, Lag: mem.lag, Missing: mem.missing, Incarnation: m.opts.Engine.Incarnation(mem.ID),
 			Messages: mem.messages, Bytes: mem.bytes, Applied: mem.applied, Pages: mem.pages, Asked: mem.asked, Served: mem.served,
 			Refusals: maps.Clone(mem.refusals.count), Error: mem.refusals.last,

@@ -38,7 +38,7 @@ func (p *peers) Invite(_ context.Context, in client.NewInvitation) (client.Invit
 		hubs = []string{hub}
 	}
 	line, s, err := m.Invite(mesh.NewInvitation{
-		Name: in.Name, Weight: in.Weight, Uses: in.Uses, Accept: in.Accept, Lifetime: time.Duration(in.Seconds * float64(time.Second)), Hubs: hubs,
+		Name: in.Name, Weight: in.Weight, Uses: in.Uses, Accept: in.Accept, Group: in.Group, Lifetime: time.Duration(in.Seconds * float64(time.Second)), Hubs: hubs,
 	})
 	if err != nil {
 		return client.Invitation{}, err
@@ -64,7 +64,7 @@ func hubAddress(listen string) (string, error) {
 }
 
 func invitationOf(s mesh.InvitationStatus) client.Invitation {
-	out := client.Invitation{ID: s.ID, Name: s.Name, Weight: s.Weight, Uses: s.Uses, Accept: s.Accept, Expires: s.Expires, Joiners: []client.Joiner{}}
+	out := client.Invitation{ID: s.ID, Name: s.Name, Weight: s.Weight, Uses: s.Uses, Accept: s.Accept, Group: s.Group, Expires: s.Expires, Joiners: []client.Joiner{}}
 	for _, j := range s.Joined {
 		out.Joiners = append(out.Joiners, client.Joiner{Key: j.Key, Name: j.Name, At: j.At, State: j.State})
 	}
@@ -121,7 +121,7 @@ func (n *Node) join(ctx context.Context, v *mesh.Invitation, weight float64, dry
 	n.sharing.mu.Lock()
 	defer n.sharing.mu.Unlock()
 	out := client.Joining{
-		State: "possible", Network: v.NetworkName(), Inviter: v.Inviter, Name: v.Name, Hubs: v.Hubs, Expires: v.Expires,
+		State: "possible", Network: v.NetworkName(), Inviter: v.Inviter, Name: v.Name, Group: v.Group, Hubs: v.Hubs, Expires: v.Expires,
 		From: fingerprint(n.secret()), Rekey: v.Network != n.secret().ID(),
 	}
 	if err := n.mayJoin(v, out.Rekey); err != nil || dry {
@@ -198,7 +198,7 @@ func (n *Node) enter(ctx context.Context, v *mesh.Invitation, answer mesh.Joined
 		}
 	}
 	// The inviter is a peer before the node connects, or it would not know the hub.
-	err = errors.Join(n.closeMesh(), mesh.Befriend(n.meshFolder(), v.Inviter, answer.Name, weight, clock.Now()))
+	err = errors.Join(n.closeMesh(), mesh.Befriend(n.meshFolder(), v.Inviter, answer.Name, v.Group, weight, clock.Now()))
 	if err := errors.Join(err, n.restart(ctx, &by)); err != nil {
 		return err
 	}

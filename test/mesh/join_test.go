@@ -187,11 +187,12 @@ func clone(v votes) votes {
 	return out
 }
 
-// TestTenJoin: ten nodes become a network with ten commands, while they count.
+// TestTenJoin: ten nodes of one operator become a network with ten commands, while they
+// count. Whom the hub strikes off all others drop.
 func TestTenJoin(t *testing.T) {
 	nodes := []*node{newAlone(t, "n0", fmt.Sprintf("mode = \"hub\"\nlisten = %q", ownAddress(t)))}
 	nodes[0].start()
-	line := nodes[0].invite("--accept", "--uses", "9", "--weight", "1")
+	line := nodes[0].invite("--accept", "--uses", "9", "--weight", "1", "--group", "mail")
 	for i := 1; i < 10; i++ {
 		n := newAlone(t, fmt.Sprint("n", i), "")
 		n.start()
@@ -202,16 +203,34 @@ func TestTenJoin(t *testing.T) {
 		n.report(i, 4)
 		nodes = append(nodes, n)
 	}
+	// What a node counted before it joined is its own. A vote counts once.
 	for i, n := range nodes {
-		n.truth = votes{i: {4, 0}}
-		if i == 0 || i%3 == 0 {
-			n.truth = votes{i: {0, 0}}
+		n.truth = votes{}
+		if i%3 != 0 {
+			n.truth[i] = [2]uint32{4, 0}
 		}
 	}
-	for i, n := range nodes[1:] {
-		nodetest.Settle(t, nodetest.Patience, "the hub knows what "+n.name+" counted", func() string { return lacking(nodes[0], []*node{n}, 10) })
-		if got := len(nodes[0].state().Books); got == 0 {
-			t.Fatal(i)
-		}
+	for _, n := range nodes {
+		nodetest.Settle(t, nodetest.Patience, n.name+" knows what all counted", func() string { return lacking(n, nodes, 10) })
 	}
+	for _, n := range nodes {
+		n.peers(9)
+	}
+	nodes[0].admin("peer", "evict", "n9")
+	for _, n := range nodes[1:9] {
+		n.logs("expelled from the group")
+		n.peers(8)
+	}
+}
+
+// peers waits until the node has that many.
+func (n *node) peers(want int) {
+	n.t.Helper()
+	nodetest.Settle(n.t, nodetest.Patience, fmt.Sprintf("%s has %d peers", n.name, want), func() string {
+		list, err := n.client.Peers(n.ctx())
+		if err != nil || len(list) != want {
+			return fmt.Sprintf("%d peers, %v", len(list), err)
+		}
+		return ""
+	})
 }

@@ -1,0 +1,246 @@
+package mesh
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// The nodes of one operator are a group: a hub, its keeper, invites each, and tells all
+// who the others are. Who joined by such an invitation counts every member as it counts
+// the keeper, and drops whom the keeper strikes off.
+
+const (
+	struckFile = "struck.json"
+	maxGroup   = 256
+	groupBeats = 2 // heartbeats between two questions who is in a group
+	groupRetry = 2 * time.Second
+	groupFails = 5 // from which an administrator is told
+)
+
+// A groupList is what a keeper says to one member.
+type groupList struct {
+	Group     string    `json:"group"`
+	To        string    `json:"to"`
+	At        time.Time `json:"at"`
+	Members   []Member  `json:"members"`
+	Signature []byte    `json:"signature,omitempty"` // of the keeper, over all else
+}
+
+func (l groupList) text() ([]byte, error) {
+	l.Signature = nil
+	data, err := json.Marshal(l)
+	return append([]byte("bulkhead mesh group v1\x00"), data...), err
+}
+
+func groupSubject(from hint) string { return "bh.group." + from.String() }
+
+// tellGroup answers a member's question who is in its group, nil if it is in none.
+func (m *Mesh) tellGroup(from hint) []byte {
+	p, ok := m.find(from)
+	if !ok || p.Group == "" || p.Keeper {
+		return nil
+	}
+	l := groupList{Group: p.Group, To: p.ID, At: m.opts.Now().UTC(), Members: []Member{}}
+	for _, q := range m.peerList() {
+		if q.Group == p.Group && !q.Keeper && q.ID != p.ID && len(l.Members) < maxGroup {
+			l.Members = append(l.Members, Member{Key: q.ID, Name: q.Name})
+		}
+	}
+	text, err := l.text()
+	if err != nil {
+		return nil
+	}
+	l.Signature = ed25519.Sign(m.opts.Identity.private, text)
+	data, err := json.Marshal(l)
+	if err != nil {
+		return nil
+	}
+	return data
+}
+
+// openGroup reads what a keeper has said, and returns an error unless it has just said it
+// to this node.
+func (m *Mesh) openGroup(keeper *peer, data []byte) (*groupList, error) {
+	if len(data) > maxPair {
+		return nil, fmt.Errorf("mesh: list of a group of %d bytes, limit %d", len(data), maxPair)
+	}
+	l := new(groupList)
+	if err := json.Unmarshal(data, l); err != nil {
+		return nil, fmt.Errorf("mesh: list of a group: %w", err)
+	}
+	text, err := l.text()
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("mesh: list of a group: %w", err)
+	case !ed25519.Verify(keeper.key[:], text, l.Signature):
+		return nil, errors.New("mesh: list of a group: the signature is not of its keeper")
+	case l.To != m.opts.Identity.ID() || l.Group != keeper.Group:
+		return nil, fmt.Errorf("mesh: list of group %.80q for %.80q", l.Group, l.To)
+	case l.At.Sub(m.opts.Now()).Abs() > maxClocksApart:
+		return nil, fmt.Errorf("mesh: list of a group of %s: played back, or the clocks are apart", l.At.UTC().Format(time.RFC3339))
+	case len(l.Members) > maxGroup:
+		return nil, fmt.Errorf("mesh: %d members of a group, limit %d", len(l.Members), maxGroup)
+	}
+	for i := range l.Members {
+		if _, err := parsePublic(l.Members[i].Key); err != nil {
+			return nil, err
+		}
+		if err := checkPeer(l.Members[i].Name, 0); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// takeGroup makes the members that a keeper names peers, as far as this node has not
+// evicted them itself, and drops those that it names no more.
+func (m *Mesh) takeGroup(ctx context.Context, keeper *peer, l *groupList) error {
+	struck, err := m.struck()
+	if err != nil {
+		return err
+	}
+	named := map[string]bool{m.opts.Identity.ID(): true, keeper.ID: true}
+	var fresh []*peer
+	for _, x := range l.Members {
+		key, err := parsePublic(x.Key)
+		if err != nil {
+			return err
+		}
+		known := named[x.Key] || slices.Contains(struck, x.Key)
+		named[x.Key] = true
+		if _, here := m.find(key.hint()); !known && !here {
+			fresh = append(fresh, &peer{ID: x.Key, Name: x.Name, Weight: keeper.Weight, Added: m.opts.Now().UTC().Truncate(time.Second), Group: l.Group, key: key})
+		}
+	}
+	var gone []string
+	for _, p := range m.peerList() {
+		if p.Group == l.Group && !p.Keeper && !named[p.ID] {
+			gone = append(gone, p.ID)
+		}
+	}
+	for _, p := range fresh {
+		if err := m.addPeer(ctx, p); err != nil {
+			return err
+		}
+		m.opts.Log.Warn("a member of the group is a peer now", "group", l.Group, "peer", p.label(), "key", p.ID, "weight", p.Weight, "keeper", keeper.label())
+	}
+	for _, id := range gone {
+		if err := m.dropPeer(ctx, id); err != nil {
+			return err
+		}
+		m.opts.Log.Warn("a member was expelled from the group, and is dropped", "group", l.Group, "key", id, "keeper", keeper.label())
+	}
+	return nil
+}
+
+// followGroups asks keepers now and then who is in their groups, and sooner one that did
+// not answer.
+func (m *Mesh) followGroups(ctx context.Context) {
+	failed := make(map[string]int) // how often in a row, by keeper
+	for {
+		pause := groupBeats * m.opts.Heartbeat
+		for _, p := range m.peerList() {
+			if !p.Keeper || p.Group == "" {
+				continue
+			}
+			err := m.followGroup(ctx, p)
+			if err == nil || ctx.Err() != nil {
+				failed[p.ID] = 0
+				continue
+			}
+			pause = min(pause, groupRetry)
+			if failed[p.ID]++; failed[p.ID] == groupFails {
+				m.opts.Log.Warn("who is in the group is not known at present", "group", p.Group, "keeper", p.label(), "err", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (m *Mesh) followGroup(ctx context.Context, keeper *peer) error {
+	err := errors.New("mesh: no hub answers")
+	for _, b := range m.buses {
+		if b, ok := b.(*natsBus); ok && !b.owner {
+			var data []byte
+			var l *groupList
+			if data, err = b.askGroup(ctx, m.opts.Identity.public.hint()); err != nil {
+				continue
+			}
+			if l, err = m.openGroup(keeper, data); err == nil {
+				return m.takeGroup(ctx, keeper, l)
+			}
+		}
+	}
+	return err
+}
+
+// askGroup asks the broker's owner who is in this node's group.
+func (b *natsBus) askGroup(ctx context.Context, self hint) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, brokerWait)
+	defer cancel()
+	reply, err := b.conn.RequestWithContext(ctx, groupSubject(self), nil)
+	if err != nil {
+		return nil, cleared(err)
+	}
+	return reply.Data, nil
+}
+
+// serveGroups answers members who ask this node's broker.
+func (b *natsBus) serveGroups(tell func(from hint) []byte) error {
+	_, err := b.conn.Subscribe("bh.group.*", func(msg *nats.Msg) {
+		from, ok := topic{kind: kindAsk, key: strings.TrimPrefix(msg.Subject, "bh.group.")}.sender()
+		if !ok || !strings.HasPrefix(msg.Reply, inbox(from)+".") {
+			return
+		}
+		if data := tell(from); data != nil {
+			_ = msg.Respond(data) // who does not hear it asks again
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("broker %s: %w", b.server, cleared(err))
+	}
+	return nil
+}
+
+// struck returns the members of groups that this node's administrator has evicted.
+func (m *Mesh) struck() (keys []string, err error) {
+	data, err := os.ReadFile(filepath.Join(m.opts.Dir, struckFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &keys)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("mesh: %s: %w", struckFile, err)
+	}
+	return keys, nil
+}
+
+// strike notes that a member of a group is not wanted here, whatever its keeper says.
+func (m *Mesh) strike(id string) error {
+	keys, err := m.struck()
+	if err != nil || slices.Contains(keys, id) {
+		return err
+	}
+	data, err := json.Marshal(append(keys, id))
+	if err != nil {
+		return fmt.Errorf("mesh: %w", err)
+	}
+	return writeFile(filepath.Join(m.opts.Dir, struckFile), data)
+}

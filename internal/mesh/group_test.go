@@ -1,0 +1,145 @@
+package mesh
+
+import (
+	"crypto/ed25519"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestGroup: a keeper tells a member who else is in the group, and nobody believes anybody
+// else, or what was said before, or to another. Whom the administrator has evicted stays
+// away; whom the keeper strikes off is dropped.
+func TestGroup(t *testing.T) {
+	h := newHost(t)
+	dir, self := identity(t)
+	var ids []*Identity
+	for range 3 {
+		_, id := identity(t)
+		ids = append(ids, id)
+	}
+	v := h.invite(t, NewInvitation{Accept: true, Uses: 4, Weight: 0.5, Group: "mail"})
+	if v.Group != "mail" {
+		t.Fatalf("%+v", v)
+	}
+	for _, id := range append(ids, self) {
+		if j, err := h.join(t, v, id); err != nil || j.Waiting {
+			t.Fatalf("%+v, %v", j, err)
+		}
+	}
+	if h.tellGroup(hint{1}) != nil {
+		t.Error("a stranger is told who is in the group")
+	}
+	if err := Befriend(dir, h.opts.Identity.ID(), "keeper", "mail", 0.75, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	o := quick(Options{Dir: dir, Identity: self, KeyID: testSecret.ID(), Mode: Join})
+	o.Engine, o.Now = smallEngine(t, nil), h.now
+	m, err := prepare(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keeper, ok := m.find(h.opts.Identity.public.hint())
+	if !ok || !keeper.Keeper || keeper.Group != "mail" {
+		t.Fatalf("%+v", keeper)
+	}
+	listed := func() (keys []string) {
+		for _, p := range m.peerList() {
+			if !p.Keeper {
+				keys = append(keys, p.ID)
+			}
+		}
+		return keys
+	}
+	take := func() {
+		t.Helper()
+		l, err := m.openGroup(&keeper, h.tellGroup(self.public.hint()))
+		if err == nil {
+			err = m.takeGroup(t.Context(), &keeper, l)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	take()
+	if got := listed(); len(got) != 3 || slices.Contains(got, self.ID()) {
+		t.Errorf("peers %v, want the three others", got)
+	}
+	if p, _ := m.find(ids[0].public.hint()); p.Weight != 0.75 || p.Group != "mail" {
+		t.Errorf("%+v, want the weight of the keeper here", p)
+	}
+	if err := m.EvictPeer(t.Context(), ids[0].ID()); err != nil {
+		t.Fatal(err)
+	}
+	take()
+	if got := listed(); len(got) != 2 || slices.Contains(got, ids[0].ID()) {
+		t.Errorf("peers %v: who was evicted here is back", got)
+	}
+	if err := h.EvictPeer(t.Context(), ids[1].ID()); err != nil {
+		t.Fatal(err)
+	}
+	take()
+	if got := listed(); len(got) != 1 || got[0] != ids[2].ID() {
+		t.Errorf("peers %v, want %s alone", got, ids[2].ID())
+	}
+
+	said := h.tellGroup(self.public.hint())
+	forged := func(change func(*groupList), by *Identity) []byte {
+		var l groupList
+		if err := json.Unmarshal(said, &l); err != nil {
+			t.Fatal(err)
+		}
+		change(&l)
+		if by != nil {
+			text, _ := l.text()
+			l.Signature = ed25519.Sign(by.private, text)
+		}
+		data, _ := json.Marshal(l)
+		return data
+	}
+	hub := h.opts.Identity
+	for what, tt := range map[string]struct {
+		data []byte
+		want string
+	}{
+		"nothing":         {nil, "list of a group"},
+		"too long":        {make([]byte, maxPair+1), "limit"},
+		"changed":         {forged(func(l *groupList) { l.Members = nil }, nil), "not of its keeper"},
+		"by a member":     {forged(func(l *groupList) {}, ids[2]), "not of its keeper"},
+		"to another":      {forged(func(l *groupList) { l.To = ids[2].ID() }, hub), "for"},
+		"of another":      {forged(func(l *groupList) { l.Group = "web" }, hub), "web"},
+		"old":             {forged(func(l *groupList) { l.At = l.At.Add(-time.Hour) }, hub), "played back"},
+		"of many":         {forged(func(l *groupList) { l.Members = make([]Member, maxGroup+1) }, hub), "limit 256"},
+		"with no key":     {forged(func(l *groupList) { l.Members[0].Key = "U" }, hub), "not the key"},
+		"with a bad name": {forged(func(l *groupList) { l.Members[0].Name = "a\x00" }, hub), "control"},
+	} {
+		if _, err := m.openGroup(&keeper, tt.data); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("a list %s: %v, want %q", what, err, tt.want)
+		}
+	}
+}
+
+// FuzzOpenGroup: nothing makes a list but what the keeper has signed.
+func FuzzOpenGroup(f *testing.F) {
+	_, id := identity(f)
+	_, hub := identity(f)
+	now := time.Unix(1_700_000_000, 0)
+	m := &Mesh{opts: Options{Identity: id, Now: func() time.Time { return now }}}
+	keeper := &peer{ID: hub.ID(), Group: "mail", key: hub.public}
+	l := groupList{Group: "mail", To: id.ID(), At: now, Members: []Member{{Key: hub.ID(), Name: "x"}}}
+	text, _ := l.text()
+	l.Signature = ed25519.Sign(hub.private, text)
+	data, _ := json.Marshal(l)
+	if _, err := m.openGroup(keeper, data); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add([]byte(`{"group":"mail","members":[{}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if got, err := m.openGroup(keeper, data); err == nil && (len(got.Members) != 1 || got.Members[0].Key != hub.ID()) {
+			t.Errorf("%+v", got)
+		}
+	})
+}

@@ -320,3 +320,15 @@ func TestIntakeBounds(t *testing.T) {
 		t.Errorf("%d bytes and %d shares of an empty queue", q.bytes, len(q.shares))
 	}
 }
+
+// TestExcess: by how much a peer is above its rate is told in words.
+func TestExcess(t *testing.T) {
+	o := &Options{MaxAdds: 100, MaxListings: 10}
+	for want, g := range map[string]growth{
+		"": {adds: 6000, listings: 600}, "5 adds above its rate, limit 100 a minute": {adds: 6005, listings: 600}, "7 listings above its rate, limit 10 a minute": {adds: 6000, listings: 607},
+	} {
+		if got := g.excess(o); got != want {
+			t.Errorf("%+v: %q, want %q", g, got, want)
+		}
+	}
+}

@@ -284,3 +284,26 @@ func TestCaughtUp(t *testing.T) {
 		}
 	})
 }
+
+// TestUnread: what a broker has stored is read since a margin before it was last read, or
+// from the start if it never was; what this process has read itself is not read again.
+func TestUnread(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		r := newRig(t, k, nil)
+		b := r.buses[0]
+		now := time.Now()
+		for _, tt := range []struct{ seen, any, read, want time.Time }{
+			{}, {any: now, want: now.Add(-seenMargin)}, {seen: now, any: now.Add(time.Hour), want: now.Add(-seenMargin)},
+			{seen: now, read: now.Add(-seenMargin), want: now.Add(-seenMargin)}, {seen: now, read: now.Add(-time.Minute), want: now.Add(-time.Minute)}, {read: now, want: now},
+		} {
+			r.state.Seen, r.state.SeenAny = nil, tt.any
+			if !tt.seen.IsZero() {
+				r.state.Seen = map[string]time.Time{b.name(): tt.seen}
+			}
+			r.receiver.read[b] = tt.read
+			if got := r.receiver.unread(b); !got.Equal(tt.want) {
+				t.Errorf("%+v: unread since %v", tt, got)
+			}
+		}
+	})
+}

@@ -147,7 +147,7 @@ type Receipt struct {
 	Pending     int // waiting for more trust: votes that are counted and judge nothing yet, sightings of strangers beyond those that count
 	Listed      int // newly on the blocklist
 	Revoked     int // newly off the blocklist
-	Whitelisted int // not counted: the sender or the signature is white-listed
+	Whitelisted int // not counted: the sender or the signature is whitelisted
 }
 
 // A Judgement is the state of a signature in the blocklist book.
@@ -199,7 +199,7 @@ func (f *Finding) Known() bool {
 // message as a whole.
 type Verdict struct {
 	Findings    []Finding // one for each signature of the query, in its order
-	Class       Class     // of the message, white-lists included
+	Class       Class     // of the message, whitelists included
 	Judged      Judgement
 	Confidence  int       // that the message is spam, 0 to 100
 	Bulk        bool      // seen at least Threshold times
@@ -216,8 +216,8 @@ type Verdict struct {
 }
 
 // Spam reports whether to treat the message as spam: it is judged spam and not
-// white-listed.
+// whitelisted.
 func (v *Verdict) Spam() bool { return v.Judged == JudgedSpam && v.Whitelisted == "" }
 
-// Unwanted reports whether the message is spam, or bulk and not white-listed.
+// Unwanted reports whether the message is spam, or bulk and not whitelisted.
 func (v *Verdict) Unwanted() bool { return v.Spam() || v.Bulk && v.Whitelisted == "" }

@@ -10,7 +10,7 @@ import (
 type Look struct {
 	Sightings uint32
 	Spam      uint32    // spam votes; 0 unless Judged says more than Unjudged
-	Judged    Judgement // Unjudged for a signature that is white-listed
+	Judged    Judgement // Unjudged for a signature that is whitelisted
 	// Confidence that the signature marks spam, 0 to 100; 0 unless Judged is
 	// JudgedSpam.
 	Confidence int
@@ -41,7 +41,7 @@ type Counter interface {
 	// After an error, out is undefined.
 	Look(ctx context.Context, sigs []Signature, out []Look, what Aspect) error
 	// Count counts n[i] sightings of sigs[i], 1 to [Many], for all i or for none. It
-	// skips white-listed signatures. When it returns nil, the sightings are as
+	// skips whitelisted signatures. When it returns nil, the sightings are as
 	// durable as the node promises. It refuses what [ValidCounts] refuses, with the
 	// same error.
 	Count(ctx context.Context, sigs []Signature, n []uint32) error

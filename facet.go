@@ -121,7 +121,7 @@ type Class uint8
 // The classes.
 const (
 	ClassUnknown   Class = iota // nothing speaks against it, and too little for it
-	ClassGood                   // white-listed, wanted, or of a sender with a history that nobody quarrels with
+	ClassGood                   // whitelisted, wanted, or of a sender with a history that nobody quarrels with
 	ClassBulk                   // seen by many, judged by nobody
 	ClassSuspected              // like what was reported, on too little evidence to refuse it: to be tagged and scored
 	ClassSpam                   // spam

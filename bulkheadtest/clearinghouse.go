@@ -16,7 +16,7 @@ func classed(d desk, v *bulkhead.Verdict) {
 	d.Helper()
 	if v.Class >= bulkhead.NumClasses || v.Spam() != (v.Class == bulkhead.ClassSpam) ||
 		v.Whitelisted != "" && v.Class != bulkhead.ClassGood || v.Class == bulkhead.ClassBulk && !v.Bulk {
-		d.Errorf("class %v, but spam %v, bulk %v, white-listed %q", v.Class, v.Spam(), v.Bulk, v.Whitelisted)
+		d.Errorf("class %v, but spam %v, bulk %v, whitelisted %q", v.Class, v.Spam(), v.Bulk, v.Whitelisted)
 	}
 }
 
@@ -232,20 +232,20 @@ func testTerse(d desk) {
 func testWhite(d desk) {
 	white := d.suite.White
 	if !white.Valid() {
-		d.Skip("the suite names no white-listed signature")
+		d.Skip("the suite names no whitelisted signature")
 	}
 	for _, vote := range []bulkhead.Vote{bulkhead.Sighting, bulkhead.Spam} {
 		got := d.report(bulkhead.Report{Signatures: []bulkhead.Signature{white, sig(1)}, Vote: vote, Count: 100})
 		if got.Whitelisted != 1 || got.Counted != 1 {
-			d.Errorf("%v of a white-listed signature and another one: receipt %+v", vote, got)
+			d.Errorf("%v of a whitelisted signature and another one: receipt %+v", vote, got)
 		}
 	}
 	v := d.check(white, sig(1))
 	if v.Findings[0].Known() || v.Findings[0].Signature != white {
-		d.Errorf("white-listed: %+v, want nothing known", v.Findings[0])
+		d.Errorf("whitelisted: %+v, want nothing known", v.Findings[0])
 	}
 	if v.Whitelisted == "" || v.Spam() || v.Unwanted() {
-		d.Errorf("verdict %+v, want it white-listed", v)
+		d.Errorf("verdict %+v, want it whitelisted", v)
 	}
 	if v := d.check(sig(1)); v.Whitelisted != "" || !v.Spam() {
 		d.Errorf("the other signature: %+v, want spam", v)

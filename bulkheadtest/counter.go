@@ -123,7 +123,7 @@ func testCounterRefusals(d desk) {
 func testCounterWhite(d desk) {
 	white := d.suite.White
 	if !white.Valid() {
-		d.Skip("the suite names no white-listed signature")
+		d.Skip("the suite names no whitelisted signature")
 	}
 	c := bulkhead.CounterOf(d.house)
 	all := []bulkhead.Signature{sig(0), white}
@@ -131,9 +131,9 @@ func testCounterWhite(d desk) {
 		d.Fatal(err)
 	}
 	if got := d.look(c, everything, all[1:]); got[0] != (bulkhead.Look{}) {
-		d.Errorf("white-listed: %+v, want nothing known", got[0])
+		d.Errorf("whitelisted: %+v, want nothing known", got[0])
 	}
 	if got := d.look(c, bulkhead.Counts, all[:1]); got[0].Sightings != 5 {
-		d.Errorf("beside a white-listed one: %+v, want 5 sightings", got[0])
+		d.Errorf("beside a whitelisted one: %+v, want 5 sightings", got[0])
 	}
 }

@@ -35,7 +35,7 @@ type Suite struct {
 	// Reporter is one whose spam vote alone lists and whose revocation alone takes
 	// off. The zero Reporter is a caller inside the process.
 	Reporter bulkhead.Reporter
-	// White is a signature of the white list; a zero one is not tested.
+	// White is a signature of the whitelist; a zero one is not tested.
 	White bulkhead.Signature
 }
 

@@ -26,7 +26,7 @@ type Looks struct {
 type Look struct {
 	Sightings uint32 `json:"sightings,omitempty"`
 	Spam      uint32 `json:"spam,omitempty" doc:"Spam votes."`
-	Judged    string `json:"judged,omitempty" enum:"spam,revoked" doc:"Absent: not judged, or white-listed."`
+	Judged    string `json:"judged,omitempty" enum:"spam,revoked" doc:"Absent: not judged, or whitelisted."`
 	// Confidence is of what is judged spam.
 	Confidence int     `json:"confidence,omitempty" minimum:"0" maximum:"100" doc:"That the signature marks spam."`
 	First      int64   `json:"first,omitempty" doc:"Start of the oldest generation that holds the signature, seconds since 1970."`

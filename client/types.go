@@ -86,9 +86,9 @@ type Finding struct {
 // A Verdict is the answer to a check; see [bulkhead.Verdict].
 type Verdict struct {
 	Spam        bool      `json:"spam" doc:"To be treated as spam: of class spam."`
-	Unwanted    bool      `json:"unwanted" doc:"Spam, or bulk that is not white-listed."`
+	Unwanted    bool      `json:"unwanted" doc:"Spam, or bulk that is not whitelisted."`
 	Judged      string    `json:"judged" enum:"none,spam,revoked"`
-	Class       string    `json:"class" enum:"unknown,good,bulk,suspected,spam" doc:"The answer in one word: spam; suspected, on too little evidence to refuse it; bulk, seen by many and judged by nobody; good, white-listed or of a sender that is known; unknown."`
+	Class       string    `json:"class" enum:"unknown,good,bulk,suspected,spam" doc:"The answer in one word: spam; suspected, on too little evidence to refuse it; bulk, seen by many and judged by nobody; good, whitelisted or of a sender that is known; unknown."`
 	Confidence  int       `json:"confidence" minimum:"0" maximum:"100" doc:"That the message is spam."`
 	Bulk        bool      `json:"bulk" doc:"Seen at least threshold times."`
 	Threshold   uint32    `json:"threshold" doc:"The threshold that was applied."`
@@ -197,7 +197,7 @@ type Receipt struct {
 	Pending     int `json:"pending" doc:"Waiting for more trust: counted votes that judge nothing yet, sightings of strangers beyond those that count."`
 	Listed      int `json:"listed" doc:"Newly on the blocklist."`
 	Revoked     int `json:"revoked" doc:"Newly off the blocklist."`
-	Whitelisted int `json:"whitelisted" doc:"Not counted: the sender or the signature is white-listed."`
+	Whitelisted int `json:"whitelisted" doc:"Not counted: the sender or the signature is whitelisted."`
 }
 
 // NewReceipt returns r, of a message with so many signatures, in the form that

@@ -162,7 +162,7 @@ func TestIfdFindsTheClient(t *testing.T) {
 		t.Errorf("reply %q", got)
 	}
 	if n := s.Stats.Reported.Load(); n != 0 {
-		t.Errorf("a white-listed message is reported %d times", n)
+		t.Errorf("a whitelisted message is reported %d times", n)
 	}
 }
 

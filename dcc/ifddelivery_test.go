@@ -166,7 +166,7 @@ func TestIfdVerdict(t *testing.T) {
 	// Its white list, too, has all signatures.
 	house := &prototest.House{White: map[bulkhead.Signature]bool{alice: true}}
 	if got, want := serveIfd(t, wholeIfd(t, house))(ifdRequestText("header", "bob@example.net")), "A\nA\nX-DCC--Metrics: vm; whitelist\n\n"; got != want || sightings(t, house, body) != 0 {
-		t.Errorf("white-listed: %q, want %q", got, want)
+		t.Errorf("whitelisted: %q, want %q", got, want)
 	}
 }
 

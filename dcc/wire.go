@@ -68,8 +68,8 @@ const MaxPassword = 32
 // Special totals, docs/specs/dcc.md#answers.
 const (
 	Many    = 0x00FFFFF0 // infinity
-	White   = 0x00FFFFF1 // "ok": white-listed
-	White2  = 0x00FFFFF2 // "ok2": half white-listed
+	White   = 0x00FFFFF1 // "ok": whitelisted
+	White2  = 0x00FFFFF2 // "ok2": half whitelisted
 	NoValue = 0x01000000 // "this type is not kept", as a previous total
 )
 

@@ -305,7 +305,7 @@ func (f *findings) reason(c Class) string {
 		}
 		return text
 	case c == ClassWhite:
-		return "white-listed: " + f.verdict.Whitelisted
+		return "whitelisted: " + f.verdict.Whitelisted
 	case len(f.verdict.Reasons) > 0:
 		return f.verdict.Reasons[0]
 	}

@@ -397,7 +397,7 @@ func TestSuspected(t *testing.T) {
 	}
 	white := &findings{verdict: bulkhead.Verdict{Class: bulkhead.ClassSuspected}, white: &Match{}}
 	if _, c, _ := s.policies.Load().decide([]string{"bob@example.com"}, white); c != ClassWhite {
-		t.Errorf("suspected and white-listed is %s", c)
+		t.Errorf("suspected and whitelisted is %s", c)
 	}
 }
 

@@ -115,7 +115,7 @@ func stateOf(v *client.Verdict) (word, paint string) {
 	const red, yellow, green, plain = "\x1b[1;31m", "\x1b[1;33m", "\x1b[32m", "\x1b[2m"
 	switch {
 	case v.Whitelisted != "":
-		return "white-listed", green
+		return "whitelisted", green
 	case v.Spam:
 		return "SPAM", red
 	case v.Class == bulkhead.ClassSuspected.String():
@@ -133,7 +133,7 @@ func stateOf(v *client.Verdict) (word, paint string) {
 }
 
 // words are those of stateOf, in the order of the summary.
-var words = []string{"SPAM", "suspected", "BULK", "white-listed", "good", "revoked", "seen", "unknown"}
+var words = []string{"SPAM", "suspected", "BULK", "whitelisted", "good", "revoked", "seen", "unknown"}
 
 // summary adds a line for more than one message, which adds up.
 func (p *verdictPrinter) summary() {

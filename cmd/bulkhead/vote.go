@@ -107,7 +107,7 @@ func receiptText(r *client.Receipt) string {
 		{r.Revoked, "taken off the blocklist"},
 		{r.Pending, "waiting for more reporters"},
 		{r.Duplicate, "counted before"},
-		{r.Whitelisted, "white-listed and not counted"},
+		{r.Whitelisted, "whitelisted and not counted"},
 	} {
 		if p.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))

@@ -77,7 +77,7 @@ func TestCacheOfUnknown(t *testing.T) {
 		kept bool
 	}{
 		"unknown":      {bulkhead.Verdict{Findings: make([]bulkhead.Finding, 2), Reasons: []string{"unknown"}}, true},
-		"white-listed": {bulkhead.Verdict{Whitelisted: "w"}, false},
+		"whitelisted":  {bulkhead.Verdict{Whitelisted: "w"}, false},
 		"judged":       {bulkhead.Verdict{Judged: bulkhead.Revoked}, false},
 		"bulk":         {bulkhead.Verdict{Bulk: true}, false},
 		"good":         {bulkhead.Verdict{Class: bulkhead.ClassGood}, false},

@@ -421,12 +421,12 @@ func TestWhitelist(t *testing.T) {
 	} {
 		v, err := e.Check(context.Background(), bulkhead.Query{Signatures: []bulkhead.Signature{s}, Source: tt.source})
 		if err != nil || v.Whitelisted != tt.want || v.Spam() != (tt.want == "") {
-			t.Errorf("check from %+v: white-listed by %q, spam %v, %v; want %q", tt.source, v.Whitelisted, v.Spam(), err, tt.want)
+			t.Errorf("check from %+v: whitelisted by %q, spam %v, %v; want %q", tt.source, v.Whitelisted, v.Spam(), err, tt.want)
 		}
 	}
 	got := report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 5), sig(bulkhead.Exact, 6)}, Vote: bulkhead.Spam})
 	if got.Whitelisted != 1 || got.Listed != 1 {
-		t.Errorf("report of a white-listed and another signature: %+v", got)
+		t.Errorf("report of a whitelisted and another signature: %+v", got)
 	}
 	for _, bad := range []WhitelistEntries{
 		{Senders: []string{"nobody"}}, {Domains: []string{""}}, {Networks: []string{"10.0.0.0/99"}}, {DKIM: []string{"a b"}}, {DKIM: []string{"forgeable:example.com"}}, {Domains: []string{"forgeable:"}}, {Domains: []string{"forgable:example.com"}}, {Signatures: []string{"x:00"}},

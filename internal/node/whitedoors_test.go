@@ -47,7 +47,7 @@ func say(t *testing.T, address, request string) string {
 }
 
 // TestEveryDoorObeysTheWhitelist reports a newsletter, and lets every door tell
-// that it is listed; then a white-list has it, and no door may any more.
+// that it is listed; then a whitelist has it, and no door may any more.
 func TestEveryDoorObeysTheWhitelist(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	raw := strings.ReplaceAll(newsletter, "\r\n", "\n") + "\n" + newsletterBody
@@ -177,12 +177,12 @@ func TestEveryDoorObeysTheWhitelist(t *testing.T) {
 			for _, entry := range entries {
 				takeOver(t, s, "[whitelist]\n"+entry+"\n")
 				if said, listed := d.bad(); listed {
-					t.Errorf("white-listed by %s, it is answered %q", entry, said)
+					t.Errorf("whitelisted by %s, it is answered %q", entry, said)
 				}
 			}
 			takeOver(t, s, "[whitelist]\ndomains = [\"library.example.org\"]\n")
 			if said, listed := d.bad(); !listed {
-				t.Errorf("white-listed by a name that nobody has verified, it is answered %q", said)
+				t.Errorf("whitelisted by a name that nobody has verified, it is answered %q", said)
 			}
 		})
 	}

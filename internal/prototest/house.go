@@ -23,7 +23,7 @@ import (
 type House struct {
 	// Err, when set, is returned by every call, which then changes nothing. See Fail.
 	Err error
-	// White is the signatures of its white list, Suspected those that make a message
+	// White is the signatures of its whitelist, Suspected those that make a message
 	// suspected.
 	White, Suspected map[bulkhead.Signature]bool
 	// Threshold is the count at which a signature is bulk; 0 means 20.

@@ -164,7 +164,7 @@ func TestWhite(t *testing.T) {
 	d.see(own, m)
 	d.vote(own, bulkhead.Spam, m[5])
 	if d.judged(m[9]) == bulkhead.JudgedSpam {
-		t.Error("the link of a white-listed message was voted on by its digest")
+		t.Error("the link of a whitelisted message was voted on by its digest")
 	}
 }
 

@@ -34,7 +34,7 @@ local symbols = {
   spam = { 'BULKHEAD_SPAM', 8.0, 'reported as spam' },
   suspected = { 'BULKHEAD_SUSPECTED', 3.0, 'like mail that was reported as spam' },
   bulk = { 'BULKHEAD_BULK', 0.5, 'sent to many' },
-  good = { 'BULKHEAD_GOOD', -1.0, 'white-listed, or its sender is well known here' },
+  good = { 'BULKHEAD_GOOD', -1.0, 'whitelisted, or its sender is well known here' },
 }
 
 local max_answer = 2 * 1024 * 1024

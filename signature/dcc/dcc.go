@@ -97,7 +97,7 @@ type Options struct {
 type Sum struct {
 	Type Type
 	Sum  [md5.Size]byte
-	// Local marks a sum that clients print and look up in their white lists
+	// Local marks a sum that clients print and look up in their whitelists
 	// but never send: the Message-ID sum of a message that has none.
 	Local bool
 	// Other marks the Fuz1 of the rules that Options.Rules does not name.

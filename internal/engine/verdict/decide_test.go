@@ -147,7 +147,7 @@ func TestDecide(t *testing.T) {
 		reason string
 	}{
 		{"nothing", p(body(bulkhead.Exact, no)), nil, "", unknown, noFacet, "never seen"},
-		{"white-listed", p(body(bulkhead.Exact, one)), nil, "network 192.0.2.0/24", good, byText, "white-listed"},
+		{"whitelisted", p(body(bulkhead.Exact, one)), nil, "network 192.0.2.0/24", good, byText, "whitelisted"},
 		{"an exact copy of what one reported", p(body(bulkhead.Exact, one)), nil, "", spam, byText, "reported as spam"},
 		{"seen by many", p(part{scheme: bulkhead.Exact, name: "text", counts: seen}), nil, "", bulk, noFacet, "seen 50 times"},
 

@@ -11,7 +11,7 @@ import (
 func (d *decision) reasons(v *bulkhead.Verdict) []string {
 	var out []string
 	if v.Whitelisted != "" {
-		out = append(out, "white-listed: "+v.Whitelisted)
+		out = append(out, "whitelisted: "+v.Whitelisted)
 	}
 	t := &d.text
 	if why := d.because(v.Confidence); why != "" {

@@ -19,7 +19,7 @@ func TestReasons(t *testing.T) {
 	}}
 	put(&v, false)
 	want := []string{
-		"white-listed: network 192.0.2.0/24",
+		"whitelisted: network 192.0.2.0/24",
 		"reported as spam by reporters that are trusted (" + bulkhead.Exact.String() + "), confidence 62 of 100",
 		"seen many times (" + bulkhead.Exact.String() + ") since 2024-10-04: bulk, the threshold is 20",
 		"2 spam votes, 1 ham vote: contested",

@@ -21,8 +21,8 @@ var ErrNoBackup = errors.New("setup: no backup is left")
 type kept struct {
 	Path    string
 	Created bool        `json:",omitempty"` // there was none
-	Before  string      `json:",omitempty"`
-	After   string      // what it became
+	Before  []byte      `json:",omitempty"` // bytes: a configuration need not be UTF-8
+	After   []byte      // what it became
 	Mode    fs.FileMode `json:",omitempty"`
 	UID     int
 	GID     int
@@ -44,7 +44,7 @@ func (p *Plan) Apply(now time.Time) (backup string, err error) {
 		if f.text != c.Old || f.exists == c.Created {
 			return "", fmt.Errorf("setup: %s was changed just now; look again", c.Path)
 		}
-		all = append(all, kept{Path: c.Path, Created: c.Created, Before: c.Old, After: c.New, Mode: c.was.mode, UID: c.was.uid, GID: c.was.gid})
+		all = append(all, kept{Path: c.Path, Created: c.Created, Before: []byte(c.Old), After: []byte(c.New), Mode: c.was.mode, UID: c.was.uid, GID: c.was.gid})
 	}
 	text, err := json.MarshalIndent(all, "", " ")
 	if err != nil {
@@ -71,7 +71,7 @@ func (t *tree) putBack(all []kept) error {
 			errs = append(errs, t.remove(k.Path))
 			continue
 		}
-		errs = append(errs, t.write(k.Path, file{text: k.Before, mode: k.Mode, uid: k.UID, gid: k.GID}))
+		errs = append(errs, t.write(k.Path, file{text: string(k.Before), mode: k.Mode, uid: k.UID, gid: k.GID}))
 	}
 	return errors.Join(errs...)
 }
@@ -104,7 +104,7 @@ func Undo(root string) (paths []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if is.text != k.After {
+		if is.text != string(k.After) {
 			changed = append(changed, fmt.Errorf("setup: %s was changed since; as it was, it is in %s", k.Path, latest))
 		}
 		paths = append(paths, k.Path)

@@ -410,6 +410,7 @@ func FuzzLook(f *testing.F) {
 		"CHECK_DATA_LOCAL_ACL_FILE = /etc/x\n" + blockBegin + "\n", "[listen]\nhttp = \"\""} {
 		f.Add([]byte(seed), uint8(i))
 	}
+	f.Add([]byte("# caf\xe9, in Latin 1\nmyhostname = mx\n"), uint8(0))
 	paths := []string{"/etc/postfix/main.cf", "/etc/rspamd/local.d/actions.conf", "/etc/spamassassin/local.cf", "/etc/dovecot/dovecot.conf", "/etc/exim4/exim4.conf.localmacros", DefaultConfig}
 	f.Fuzz(func(t *testing.T, text []byte, which uint8) {
 		files := map[string]string{"/etc/rspamd/rspamd.conf": "", "/etc/exim4/exim4.conf.template": "", "/usr/lib/dovecot/modules/lib95_imap_sieve_plugin.so": ""}

@@ -137,6 +137,12 @@ func decodeFilter(r io.Reader, head []byte, limit int64, known []filter.Secret) 
 		s := t.Shape()
 		return []row{{"kind", "two-part filter"}, {"bits", fmt.Sprintf("%d + %d", s.M1, s.M2)}, {"hashes", fmt.Sprintf("%d + %d", s.K, s.D)},
 			{"eigenvalue", s.Eigen.String()}, {"elements", t.Count()}, {"fill", one}, {"fill of section two", two}, {"error", t.ErrorRate()}}, nil
+	case filter.IsFuse(head):
+		f, err := filter.DecodeFuse(r, limit, known...)
+		if err != nil {
+			return nil, err
+		}
+		return []row{{"kind", "binary fuse filter"}, {"bits of a fingerprint", f.Width()}, {"bytes", f.Bytes()}, {"elements", f.Count()}, {"error", f.ErrorRate()}}, nil
 	case magic == "BHCF":
 		return nil, fmt.Errorf("%w: a node's snapshot file; ask the node at /v1/node", bulkhead.ErrMalformed)
 	}

@@ -55,12 +55,12 @@ func listError(err error) error {
 
 func newListBuild() *cobra.Command {
 	var o lists.Options
-	var tone, eigen, like string
+	var tone, eigen, like, structure string
 	cmd := &cobra.Command{
 		Use: "build LIST TEXT...", Short: "Build a list from text files",
 		Args: cli.Args(cobra.MinimumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			o.Tone = lists.Tone(tone)
+			o.Tone, o.Structure = lists.Tone(tone), lists.Structure(structure)
 			if o.Eigen, err = filter.ParseEigenvalue(eigen); err != nil {
 				return cli.UsageError{Err: err}
 			}
@@ -91,6 +91,7 @@ func newListBuild() *cobra.Command {
 	f.BoolVar(&o.Exact, "exact", false, "a domain stands only for itself, not for its subdomains")
 	f.StringVar(&o.Hash, "hash", "", "make a list of hashes: md5, sha1 or sha256")
 	f.StringVar(&eigen, "eigenvalue", "hash", "what goes into the second section: hash, chars, domain, length, mid-square, division; all but hash are experiments")
+	f.StringVar(&structure, "structure", "two-part", "two-part, to which entries can be added, or fuse, which is a fifth smaller and never changes")
 	f.StringVar(&like, "like", "", "use the shape and key of this `LIST`, so that the two can be merged")
 	f.BoolVar(&o.SkipBad, "skip-bad", false, "skip lines that are not entries, instead of failing")
 	return cmd
@@ -194,7 +195,7 @@ func newListInfo() *cobra.Command {
 			}
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{
-					"meta": l.Meta(), "count": l.Count(), "bytes": l.Bytes(), "error": l.ErrorRate(), "allowed": l.Allowed(),
+					"meta": l.Meta(), "structure": l.Structure(), "count": l.Count(), "bytes": l.Bytes(), "error": l.ErrorRate(), "allowed": l.Allowed(),
 				})
 			}
 			return printInfo(cmd.OutOrStdout(), l)
@@ -205,7 +206,7 @@ func newListInfo() *cobra.Command {
 }
 
 func printInfo(out io.Writer, l *lists.List) error {
-	m, shape := l.Meta(), l.Shape()
+	m := l.Meta()
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) { fmt.Fprintf(w, name+"\t"+format+"\n", args...) }
 	row("name", "%s", m.Name)
@@ -221,7 +222,7 @@ func printInfo(out io.Writer, l *lists.List) error {
 		row("updated", "%s", m.Updated.Format(time.RFC3339))
 	}
 	row("entries", "%d of %d", l.Count(), m.Capacity)
-	row("filter", "%d bytes, %d + %d bits, %d + %d hashes, eigenvalue %v", l.Bytes(), shape.M1, shape.M2, shape.K, shape.D, shape.Eigen)
+	row("filter", "%d bytes, %s", l.Bytes(), l.Shape())
 	row("error", "%.3g for one element, wanted %.3g", l.ErrorRate(), m.Error)
 	row("subdomains", "%v", m.Subdomains)
 	row("allow list", "%d entries", l.Allowed())

@@ -43,6 +43,10 @@ type Options struct {
 	// Eigen is the eigenvalue of the second section; 0 means EigenHash, the only
 	// one whose error rate is what the paper says.
 	Eigen filter.Eigenvalue
+	// Structure is the filter's; empty: TwoPart. A Fuse list has no room for more entries
+	// (Capacity), no Eigen and no Like, and takes about 50 bytes of memory for each entry while
+	// it is built.
+	Structure Structure
 	// Like gives the list the shape and key of another one, so that the two can
 	// be merged; Error, Capacity and Eigen are not read then.
 	Like *List
@@ -83,7 +87,41 @@ func Build(ctx context.Context, path string, sources []string, o Options) (Resul
 	if err != nil {
 		return Result{}, err
 	}
+	if o.Structure == Fuse {
+		return l.fuseOf(ctx, path, sources, o)
+	}
 	return l.fill(ctx, path, sources, o)
+}
+
+// fuseOf collects the sources, builds a filter of them that does not change, and writes it.
+func (l *List) fuseOf(ctx context.Context, path string, sources []string, o Options) (Result, error) {
+	var secret filter.Secret
+	rand.Read(secret[:]) // never fails: crypto/rand ends the process instead
+	b, err := filter.NewFuseBuilder(o.Error, secret)
+	if err != nil {
+		return Result{}, fmt.Errorf("lists: %w", err)
+	}
+	var full error
+	l.insert = func(text []byte) bool {
+		if err := b.Add(text); err != nil {
+			full = err
+		}
+		return false // whether it is new is known at the end
+	}
+	r, err := l.take(ctx, sources, o)
+	if l.insert = nil; err == nil && full != nil {
+		err = fmt.Errorf("lists: %w", full)
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	if l.fuse, err = b.Build(); err != nil {
+		return Result{}, fmt.Errorf("lists: %w", err)
+	}
+	l.fuse.Publish() // see empty
+	r.New = l.fuse.Count()
+	l.meta.Capacity = max(1, r.New)
+	return r, l.write(path)
 }
 
 func (o *Options) defaults(path string) error {
@@ -102,6 +140,17 @@ func (o *Options) defaults(path string) error {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	switch o.Structure {
+	case "":
+		o.Structure = TwoPart
+	case TwoPart:
+	case Fuse:
+		if o.Capacity > 0 || o.Like != nil || o.Eigen != filter.EigenHash {
+			return fmt.Errorf("lists: %w: a fuse list has no room for more entries, no eigenvalue, and is not like another list", ErrStatic)
+		}
+	default:
+		return fmt.Errorf("lists: structure %.20q is none of two-part, fuse", o.Structure)
+	}
 	if o.Hash != NoHash && digestSize(o.Hash) == 0 {
 		return fmt.Errorf("lists: hash %.20q is none of md5, sha1, sha256", o.Hash)
 	}
@@ -116,7 +165,16 @@ func empty(o Options, n uint64) (*List, error) {
 	if err := l.meta.validate(); err != nil {
 		return nil, fmt.Errorf("lists: %w", err)
 	}
+	if o.Structure == Fuse {
+		if !(o.Error > 0 && o.Error < 1) {
+			return nil, fmt.Errorf("lists: error %g, want above 0 and below 1", o.Error)
+		}
+		return l, nil
+	}
 	if o.Like != nil {
+		if err := o.Like.changeable(); err != nil {
+			return nil, err
+		}
 		var err error
 		l.meta.Error, l.meta.Capacity = o.Like.meta.Error, o.Like.meta.Capacity
 		l.filter, err = o.Like.filter.Empty()
@@ -152,6 +210,9 @@ func Add(ctx context.Context, path string, limit int64, sources []string, overfi
 	if err != nil {
 		return Result{}, err
 	}
+	if err := l.changeable(); err != nil {
+		return Result{}, err
+	}
 	before := l.filter.Count()
 	r, err := l.take(ctx, sources, o)
 	if err != nil {
@@ -174,7 +235,7 @@ func (l *List) fill(ctx context.Context, path string, sources []string, o Option
 }
 
 func (l *List) write(path string) error {
-	l.rate = l.filter.ErrorRate()
+	l.rate = l.set().ErrorRate()
 	return writeFile(path, l.encode)
 }
 
@@ -259,6 +320,9 @@ func (l *List) add(e Entry) bool {
 		}
 		l.meta.noteLength(bits, strings.Contains(e.Text, ":"))
 	}
+	if l.insert != nil {
+		return l.insert([]byte(text))
+	}
 	return l.filter.Add([]byte(text))
 }
 
@@ -340,6 +404,9 @@ func joinAllow(path string, inputs []string) error {
 }
 
 func (l *List) join(o *List) error {
+	if err := errors.Join(l.changeable(), o.changeable()); err != nil {
+		return err
+	}
 	switch {
 	case l.meta.Hash != o.meta.Hash:
 		return fmt.Errorf("lists: a list of hash %q cannot be merged into one of %q", o.meta.Hash, l.meta.Hash)

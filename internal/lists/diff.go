@@ -2,6 +2,7 @@ package lists
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -115,6 +116,9 @@ func (l *List) DiffNewer(ctx context.Context, newer string, added func(Entry)) (
 // Diff estimates how two lists that were built one like the other differ, from
 // the fill of both and of their union.
 func Diff(older, newer *List) (Difference, error) {
+	if err := errors.Join(older.changeable(), newer.changeable()); err != nil {
+		return Difference{}, err
+	}
 	union, err := older.filter.Empty()
 	if err == nil {
 		err = union.Merge(older.filter)

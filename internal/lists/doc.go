@@ -1,6 +1,7 @@
 // Package lists holds black, white and grey lists of mail addresses, domains,
-// URLs and IP networks, each in one two-part Bloom filter: Jiang & Zhao, "Spam
-// Determination Based on Improved Bloom Filter".
+// URLs and IP networks, each in one filter: two-part (Jiang & Zhao, "Spam
+// Determination Based on Improved Bloom Filter"), or binary fuse, which is smaller and
+// does not change.
 //
 // A [List] is read from a file that [Build] made of text files of any size. The
 // file says where its entries are from and when it was built. Beside the filter

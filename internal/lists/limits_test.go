@@ -164,7 +164,7 @@ func TestMeta(t *testing.T) {
 	if m, ok := l.Find(entry(t, "d.example")); !ok || !m.Built.Equal(later) || m.Reason != "because" || m.List != "made.up" {
 		t.Errorf("%+v", m)
 	}
-	if l.Count() != 7 || l.Bytes() != l.Shape().Bytes() || l.Bytes() == 0 {
+	if l.Count() != 7 || l.Bytes() != l.filter.Shape().Bytes() || l.Bytes() == 0 {
 		t.Errorf("%d entries, %d bytes", l.Count(), l.Bytes())
 	}
 	for name, change := range map[string]func(*Meta){

@@ -43,6 +43,20 @@ const (
 // Valid reports whether t is one of the constants.
 func (t Tone) Valid() bool { return t == Black || t == White || t == Grey }
 
+// A Structure is what kind of filter a list is.
+type Structure string
+
+// The structures.
+const (
+	// TwoPart is the filter of Jiang & Zhao. Entries can be added to it, and lists merged.
+	TwoPart Structure = "two-part"
+	// Fuse is a binary fuse filter: smaller, and never changed once it is built.
+	Fuse Structure = "fuse"
+)
+
+// ErrStatic means that a list of the structure [Fuse] cannot be changed, merged or compared.
+var ErrStatic = errors.New("the list cannot be changed")
+
 // A Source is one text file that went into a list.
 type Source struct {
 	Name    string    `json:"name"`    // its name without folders
@@ -100,7 +114,9 @@ func validLengths(lengths []int, most int) bool {
 // A List is one list, read only, with its allow list. Its methods may be called
 // concurrently.
 type List struct {
-	filter *filter.TwoPart
+	filter *filter.TwoPart   // nil in a fuse list
+	fuse   *filter.Fuse      // nil in others
+	insert func([]byte) bool // adds to a filter that is yet to be built
 	meta   Meta
 	rate   float64 // false-positive rate of one element
 	allow  map[string]struct{}
@@ -142,16 +158,22 @@ func Open(path string, limit int64) (*List, error) {
 
 // Read reads a list file; its allow list is empty.
 func Read(r io.Reader, limit int64) (*List, error) {
-	t, err := filter.DecodeTwoPart(r, limit)
+	in := bufio.NewReader(r)
+	l := &List{}
+	var err error
+	if head, _ := in.Peek(6); filter.IsFuse(head) {
+		l.fuse, err = filter.DecodeFuse(in, limit)
+	} else {
+		l.filter, err = filter.DecodeTwoPart(in, limit)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("lists: %w", err)
 	}
-	var one [1]byte
-	if n, _ := io.ReadFull(r, one[:]); n > 0 {
+	if _, err := in.ReadByte(); err == nil {
 		return nil, fmt.Errorf("lists: %w: bytes after the end", filter.ErrCorrupt)
 	}
-	l := &List{filter: t, rate: t.ErrorRate()}
-	if err := json.Unmarshal(t.Meta(), &l.meta); err != nil {
+	l.rate = l.set().ErrorRate()
+	if err := json.Unmarshal(l.set().Meta(), &l.meta); err != nil {
 		return nil, fmt.Errorf("lists: the filter is not a list: %v", err)
 	}
 	if err := l.meta.validate(); err != nil {
@@ -162,6 +184,45 @@ func Read(r io.Reader, limit int64) (*List, error) {
 	}
 	l.lengths = l.meta
 	return l, nil
+}
+
+// A set is a filter of a list, whatever its structure.
+type set interface {
+	Contains([]byte) bool
+	ContainsString(string) bool
+	Count() uint64
+	Bytes() uint64
+	ErrorRate() float64
+	Meta() []byte
+	SetMeta([]byte) error
+	Encode(io.Writer) error
+}
+
+func (l *List) set() set {
+	if l.fuse != nil {
+		return l.fuse
+	}
+	return twoPart{l.filter}
+}
+
+type twoPart struct{ *filter.TwoPart }
+
+func (t twoPart) Bytes() uint64 { return t.Shape().Bytes() }
+
+// Structure returns the structure of the list's filter.
+func (l *List) Structure() Structure {
+	if l.fuse != nil {
+		return Fuse
+	}
+	return TwoPart
+}
+
+// changeable returns an error that wraps [ErrStatic] if nothing can be added to the list.
+func (l *List) changeable() error {
+	if l.fuse != nil {
+		return fmt.Errorf("lists: %w: %q is a fuse list; build it anew", ErrStatic, l.meta.Name)
+	}
+	return nil
 }
 
 // readAllow reads an allow list: text, an entry on each line. No file is an
@@ -194,15 +255,21 @@ func readAllow(path string) (map[string]struct{}, error) {
 // slices and maps.
 func (l *List) Meta() Meta { return l.meta }
 
-// Count returns how many different elements the filter holds, too low by about
-// the error rate.
-func (l *List) Count() uint64 { return l.filter.Count() }
+// Count returns how many different elements the filter holds, in a two-part list too low by
+// about the error rate.
+func (l *List) Count() uint64 { return l.set().Count() }
 
 // Bytes returns the memory of the filter.
-func (l *List) Bytes() uint64 { return l.filter.Shape().Bytes() }
+func (l *List) Bytes() uint64 { return l.set().Bytes() }
 
-// Shape returns the sizes of the filter.
-func (l *List) Shape() filter.TwoPartShape { return l.filter.Shape() }
+// Shape describes the filter.
+func (l *List) Shape() string {
+	if l.fuse != nil {
+		return fmt.Sprintf("binary fuse, fingerprints of %d bits", l.fuse.Width())
+	}
+	s := l.filter.Shape()
+	return fmt.Sprintf("two-part, %d + %d bits, %d + %d hashes, eigenvalue %v", s.M1, s.M2, s.K, s.D, s.Eigen)
+}
 
 // ErrorRate returns the probability that one element which was never added is
 // found, at the present fill.
@@ -279,7 +346,7 @@ func (l *List) hasAddr(a netip.Addr) bool {
 		if _, allowed := l.allow[string(text)]; allowed {
 			return false
 		}
-		found = found || l.filter.Contains(text)
+		found = found || l.containsText(text)
 	}
 	return found
 }
@@ -288,7 +355,19 @@ func (l *List) contains(kind Kind, element string) bool {
 	if l.meta.Hash != NoHash && kind != Digest {
 		element = digest(l.meta.Hash, element)
 	}
+	if l.fuse != nil {
+		return l.fuse.ContainsString(element)
+	}
 	return l.filter.ContainsString(element)
+}
+
+// containsText is for the texts that are made for each question: behind an interface they
+// would be garbage.
+func (l *List) containsText(text []byte) bool {
+	if l.fuse != nil {
+		return l.fuse.Contains(text)
+	}
+	return l.filter.Contains(text)
 }
 
 // has reports whether e itself, and nothing that stands for it, is in the
@@ -305,12 +384,12 @@ func (l *List) encode(w io.Writer) error {
 		b, err = json.Marshal(meta)
 	}
 	if err == nil {
-		err = l.filter.SetMeta(b)
+		err = l.set().SetMeta(b)
 	}
 	if err != nil {
 		return fmt.Errorf("lists: %w", err)
 	}
-	return l.filter.Encode(w)
+	return l.set().Encode(w)
 }
 
 // noteLength remembers the length of a network.

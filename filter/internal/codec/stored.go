@@ -34,7 +34,13 @@ const (
 	Intuitive  Type = 3
 	Refined    Type = 4
 	RateStates Type = 9
+	Fuse       Type = 10
 )
+
+// Is reports whether head begins a stored form of type t, of the present version.
+func Is(head []byte, t Type) bool {
+	return len(head) >= 6 && string(head[:4]) == magic && head[4] == version && head[5] == uint8(t)
+}
 
 // crcUpdate adds b to a CRC-32C.
 func crcUpdate(crc uint32, b []byte) uint32 {

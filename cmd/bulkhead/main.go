@@ -77,6 +77,7 @@ func newRootCommand() *cobra.Command {
 		newFilterCommand(),
 		newListCommand(),
 		newRatelimitCommand(),
+		newSizeCommand(),
 		newBackupCommand(),
 		newRestoreCommand(),
 		newDoctorCommand(),

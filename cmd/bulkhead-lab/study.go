@@ -21,24 +21,43 @@ import (
 func newStudyCommand() *cobra.Command {
 	var c study.Config
 	var draw string
+	var artefact, check string
 	var quiet bool
 	cmd := &cobra.Command{
-		Use:   "study [--rounds N] [--experiment NAME,...] [--out DIR] [--report DIR]",
+		Use:   "study [--rounds N] [--experiment NAME,...] [--out DIR] [--report DIR | --artefact DIR | --check DIR]",
 		Short: "Reproduce the papers' simulations, tables and figures",
 		Long: "Repeat the simulations of Yan & Cho (Experiments 1 to 8, Tables I and III to X), Jiang & Zhao and\n" +
 			"Finch, and measure what they left open: merging, split storage, false bulk verdicts on real mail,\n" +
 			"the speed of queries.\n\n" +
 			"Results go to --out: tables.csv in the form of the paper's tables, comparison.csv with the printed\n" +
 			"numbers and ours, figures as SVG and PNG. An interrupted run continues where it stopped.\n\n" +
+			"--artefact makes a folder of everything that came out, with a manifest: seed, versions, checksums of\n" +
+			"all files and of the mail. --check compares such a folder with its manifest, the mail if --corpus\n" +
+			"is given, and repeats the parts of --experiment, whose numbers must be the same.\n\n" +
 			"Parts for --experiment: " + strings.Join(study.Parts(), ", ") + ".",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			c.Draw = study.Draw(draw)
+			if check != "" {
+				m, err := study.CheckArtefact(ctx, check, c.Corpus, c.Only)
+				if errors.Is(err, study.ErrArtefact) {
+					return cli.DataError{Err: err}
+				}
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d files, as the manifest says; %d parts repeated. %s, %s, commit %s\n", check, len(m.Files), len(c.Only), m.Go, m.System, m.Revision)
+				return err
+			}
+			run := study.Run
+			if artefact != "" {
+				c.Out, run = artefact, study.RunArtefact
+			}
 			bar := &studyProgress{w: cmd.ErrOrStderr(), began: time.Now(), quiet: quiet}
 			c.Progress = bar.show
-			err := study.Run(ctx, c)
+			err := run(ctx, c)
 			bar.end()
 			if errors.Is(err, context.Canceled) {
 				fmt.Fprintf(cmd.ErrOrStderr(), "bulkhead-lab: stopped; run the same command again to continue\n")
@@ -59,6 +78,11 @@ func newStudyCommand() *cobra.Command {
 	f.StringVar(&draw, "draw", string(study.DrawPrinted), "how often elements are inserted in Experiments 4 to 8: printed (as many zeros and insertions as the paper's draw), fixed (one draw) or fresh (one a round)")
 	f.StringVar(&c.Corpus, "corpus", "", "folder of unpacked mail corpora with index.tsv, for the parts that need real mail")
 	f.StringVar(&c.Report, "report", "", "folder for study.md and its figures")
+	f.StringVar(&artefact, "artefact", "", "make this `FOLDER`, with results, report and manifest, in place of --out and --report")
+	f.StringVar(&check, "check", "", "compare the artefact in this `FOLDER` with its manifest")
+	cmd.MarkFlagsMutuallyExclusive("artefact", "check")
+	cmd.MarkFlagsMutuallyExclusive("artefact", "out")
+	cmd.MarkFlagsMutuallyExclusive("artefact", "report")
 	f.BoolVar(&quiet, "quiet", false, "show no progress")
 	return cmd
 }

@@ -11,13 +11,12 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
-	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
 
 func newSizeCommand() *cobra.Command {
-	var use engine.Use
+	var use node.SizeUse
 	var path string
 	var countError, listError float64
 	var tallyKeep, blockKeep int
@@ -77,7 +76,7 @@ func newSizeCommand() *cobra.Command {
 	return cmd
 }
 
-func printSizes(out io.Writer, p engine.Plan) error {
+func printSizes(out io.Writer, p node.SizePlan) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\tTALLY\tBLOCKLIST")
 	row := func(name, tally, block string) { fmt.Fprintf(w, "%s\t%s\t%s\n", name, tally, block) }
@@ -104,8 +103,8 @@ func printSizes(out io.Writer, p engine.Plan) error {
 }
 
 // sizesJSON names the fields of a plan.
-func sizesJSON(p engine.Plan) map[string]any {
-	of := func(b engine.BookPlan) map[string]any {
+func sizesJSON(p node.SizePlan) map[string]any {
+	of := func(b node.BookPlan) map[string]any {
 		return map[string]any{
 			"generation": config.Duration(b.Generation).String(), "keep": b.Keep, "signatures": b.Signatures, "capacity": b.Capacity,
 			"generation_bytes": b.Array, "bytes": b.All, "unseen_shown": b.Unseen,

@@ -99,6 +99,7 @@ func (p *plan) report(experiments [][]row, compared []comparison, figures []*fig
 	p.split.section(d)
 	p.dcc.section(d)
 	p.speed.section(d)
+	relatedSection(d)
 	return writeFile(filepath.Join(p.config.Report, "study.md"), []byte(strings.TrimRight(d.String(), "\n")+"\n"))
 }
 
@@ -118,7 +119,7 @@ func (p *plan) introduction(d *document, compared []comparison) {
 		command += " --corpus MAIL"
 	}
 	d.p("    %s", command)
-	d.p("%d rounds of each configuration, seed %d, draw `%s`: %.0f seconds of processor time in all. The same seed gives the same numbers on any number of processors, except for times. Everything before the tables of speed is exact arithmetic on simulated or real data, not a model.", c.Rounds, c.Seed, c.Draw, seconds)
+	d.p("%d rounds of each configuration, seed %d, draw `%s`: %.0f seconds of processor time in all. The same seed gives the same numbers on any number of processors, except for times. Everything before the tables of speed is counted on simulated or real data, but for the columns that say that they are computed: formulas, and rates for unseen signatures. `--artefact DIR` makes a folder of all results with the checksums of files and mail, and `--check DIR` compares it and repeats parts of it.", c.Rounds, c.Seed, c.Draw, seconds)
 	d.heading(2, "In short")
 	n := len(compared)
 	d.list("%d of the %d numbers of Tables III to X (%s) are reproduced within 3 standard errors. The figures below show both.", within(compared, 3), n, percent(share(within(compared, 3), n)))

@@ -1,0 +1,334 @@
+package study
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+)
+
+// ManifestName is the file in which an artefact says what it is.
+const ManifestName = "artefact.json"
+
+// A Manifest says by what a study was made, of what, and what came of it, so that others
+// can repeat it and see whether they have the same.
+type Manifest struct {
+	Format  int      `json:"format"` // 1
+	Command string   `json:"command"`
+	Rounds  int      `json:"rounds"`
+	Seed    uint64   `json:"seed"`
+	Draw    Draw     `json:"draw"`
+	Parts   []string `json:"parts"`
+	// Go, System and Modules are the compiler, operating system and processor, and the
+	// modules of the program with their versions and checksums. Revision is the commit, with
+	// "+changes" if the program had others; "unknown" if it was built outside of a checkout.
+	Go       string   `json:"go"`
+	System   string   `json:"system"`
+	Revision string   `json:"revision"`
+	Modules  []string `json:"modules"`
+	// Printed is the checksum of the numbers of Tables III to X as printed, which the program
+	// has: lines of experiment, extension, m, k, mean and standard deviation.
+	Printed string `json:"printed_sha256"`
+	// Corpora are the collections of mail that were read: themselves no part of the artefact.
+	Corpora []CorpusHash `json:"corpora"`
+	Files   []FileHash   `json:"files"` // all others of the folder, by their names
+}
+
+const manifestFormat = 1
+
+// A CorpusHash names a collection of mail by what it holds.
+type CorpusHash struct {
+	Name     string `json:"name"`
+	Messages int    `json:"messages"`
+	// SHA256 is over a line for each message, in the order of their names: the SHA-256 of its
+	// bytes, two blanks and its name within the collection, as sha256sum prints it.
+	SHA256 string `json:"sha256"`
+}
+
+// A FileHash is one file of an artefact.
+type FileHash struct {
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+}
+
+// RunArtefact is [Run] into the folder c.Out, with the report beside the results if all
+// parts are run, and writes the manifest of everything that is there then.
+func RunArtefact(ctx context.Context, c Config) error {
+	if len(c.Only) == 0 {
+		c.Report = filepath.Join(c.Out, "report")
+	}
+	if err := Run(ctx, c); err != nil {
+		return err
+	}
+	if err := c.complete(); err != nil {
+		return err
+	}
+	m, err := c.manifest(ctx)
+	if err != nil {
+		return err
+	}
+	b, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return fmt.Errorf("study: %w", err)
+	}
+	return writeFile(filepath.Join(c.Out, ManifestName), append(b, '\n'))
+}
+
+func (c *Config) manifest(ctx context.Context) (*Manifest, error) {
+	parts := c.Only
+	if len(parts) == 0 {
+		parts = Parts()
+	}
+	m := &Manifest{
+		Format: manifestFormat, Rounds: c.Rounds, Seed: c.Seed, Draw: c.Draw, Parts: parts, Go: runtime.Version(),
+		System: runtime.GOOS + "/" + runtime.GOARCH, Revision: "unknown", Modules: []string{}, Corpora: []CorpusHash{},
+	}
+	m.Command = fmt.Sprintf("bulkhead-lab study --artefact DIR --rounds %d --seed %d --draw %s", c.Rounds, c.Seed, c.Draw)
+	if len(c.Only) > 0 {
+		m.Command += " --experiment " + strings.Join(c.Only, ",")
+	}
+	if c.Corpus != "" {
+		m.Command += " --corpus MAIL"
+	}
+	m.build()
+	sum := sha256.New()
+	for _, cell := range printedCells() {
+		fmt.Fprintf(sum, "%d,%s,%s,%d,%s,%s\n", cell.experiment, cell.extension, cell.m, cell.k, cell.mean, cell.sd)
+	}
+	m.Printed = hex.EncodeToString(sum.Sum(nil))
+	var err error
+	if c.Corpus != "" {
+		if m.Corpora, err = hashCorpora(ctx, c.Corpus); err != nil {
+			return nil, err
+		}
+	}
+	m.Files, err = hashFiles(c.Out)
+	return m, err
+}
+
+// build says what the program was built of.
+func (m *Manifest) build() {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return
+	}
+	changed := ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			m.Revision = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = "+changes"
+		}
+	}
+	m.Revision += changed
+	for _, d := range info.Deps {
+		m.Modules = append(m.Modules, strings.TrimSpace(d.Path+" "+d.Version+" "+d.Sum))
+	}
+}
+
+// hashFiles returns every regular file below folder but the manifest. Anything else there
+// is an error.
+func hashFiles(folder string) ([]FileHash, error) {
+	files := []FileHash{}
+	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(folder, path)
+		if err != nil || name == ManifestName {
+			return err
+		}
+		if !d.Type().IsRegular() {
+			return fmt.Errorf("%s is no regular file", name)
+		}
+		sum, n, err := hashFile(path)
+		files = append(files, FileHash{filepath.ToSlash(name), n, sum})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("study: %w", err)
+	}
+	slices.SortFunc(files, func(a, b FileHash) int { return strings.Compare(a.Name, b.Name) })
+	return files, nil
+}
+
+func hashFile(path string) (sum string, n int64, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", 0, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	n, err = io.Copy(h, f)
+	return hex.EncodeToString(h.Sum(nil)), n, err
+}
+
+// hashCorpora returns the checksums of the collections in folder, by their names.
+func hashCorpora(ctx context.Context, folder string) ([]CorpusHash, error) {
+	files, err := listCorpus(folder)
+	if err != nil {
+		return nil, err
+	}
+	lines := make(map[string][]string)
+	for _, f := range files {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		name, err := filepath.Rel(folder, f.path)
+		if err != nil {
+			return nil, fmt.Errorf("study: %w", err)
+		}
+		corpus, message, _ := strings.Cut(filepath.ToSlash(name), "/")
+		sum, _, err := hashFile(f.path)
+		if err != nil {
+			return nil, fmt.Errorf("study: %w", err)
+		}
+		lines[corpus] = append(lines[corpus], message+"\x00"+sum)
+	}
+	all := []CorpusHash{}
+	for _, name := range slices.Sorted(maps.Keys(lines)) {
+		slices.Sort(lines[name])
+		h := sha256.New()
+		for _, line := range lines[name] {
+			message, sum, _ := strings.Cut(line, "\x00")
+			fmt.Fprintf(h, "%s  %s\n", sum, message)
+		}
+		all = append(all, CorpusHash{name, len(lines[name]), hex.EncodeToString(h.Sum(nil))})
+	}
+	return all, nil
+}
+
+// ErrArtefact means that an artefact is not what its manifest says, or that a repetition
+// has given other numbers.
+var ErrArtefact = errors.New("study: the artefact does not agree with its manifest")
+
+// CheckArtefact compares the files of an artefact with its manifest, and with corpus, if it
+// is not empty, the mail that it was made of. It runs the named parts again, with the seed
+// and the rounds of the manifest, and compares their numbers; times are not compared. An
+// error of what differs wraps [ErrArtefact].
+func CheckArtefact(ctx context.Context, folder, corpus string, again []string) (*Manifest, error) {
+	b, err := os.ReadFile(filepath.Join(folder, ManifestName))
+	if err != nil {
+		return nil, fmt.Errorf("study: %w", err)
+	}
+	m := new(Manifest)
+	in := json.NewDecoder(bytes.NewReader(b))
+	in.DisallowUnknownFields()
+	if err := in.Decode(m); err != nil {
+		return nil, fmt.Errorf("%w: %s: %v", ErrArtefact, ManifestName, err)
+	}
+	if m.Format != manifestFormat {
+		return nil, fmt.Errorf("%w: format %d, want %d", ErrArtefact, m.Format, manifestFormat)
+	}
+	have, err := hashFiles(folder)
+	if err != nil {
+		return nil, err
+	}
+	wrong := differences(m.Files, have)
+	if corpus != "" {
+		corpora, err := hashCorpora(ctx, corpus)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Equal(corpora, m.Corpora) {
+			wrong = append(wrong, fmt.Sprintf("the mail is another: %+v, want %+v", corpora, m.Corpora))
+		}
+	}
+	if len(again) > 0 && len(wrong) == 0 {
+		more, err := m.repeat(ctx, folder, corpus, again)
+		if err != nil {
+			return nil, err
+		}
+		wrong = append(wrong, more...)
+	}
+	if len(wrong) > 0 {
+		return nil, fmt.Errorf("%w: %s", ErrArtefact, strings.Join(wrong, "; "))
+	}
+	return m, nil
+}
+
+// differences names the files that are not as they should be.
+func differences(want, have []FileHash) (wrong []string) {
+	found := make(map[string]FileHash)
+	for _, f := range have {
+		found[f.Name] = f
+	}
+	for _, f := range want {
+		switch is, ok := found[f.Name]; {
+		case !ok:
+			wrong = append(wrong, f.Name+" is missing")
+		case is != f:
+			wrong = append(wrong, f.Name+" is another file")
+		}
+		delete(found, f.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		wrong = append(wrong, name+" is not in the manifest")
+	}
+	return wrong
+}
+
+// repeat runs parts again beside the artefact, and names the results that differ.
+func (m *Manifest) repeat(ctx context.Context, folder, corpus string, again []string) (wrong []string, err error) {
+	out, err := os.MkdirTemp("", "study-again-")
+	if err != nil {
+		return nil, fmt.Errorf("study: %w", err)
+	}
+	defer os.RemoveAll(out)
+	if err := Run(ctx, Config{Out: out, Rounds: m.Rounds, Seed: m.Seed, Draw: m.Draw, Only: again, Corpus: corpus}); err != nil {
+		return nil, err
+	}
+	results, err := filepath.Glob(filepath.Join(out, "results", "*.json"))
+	if err != nil {
+		return nil, fmt.Errorf("study: %w", err)
+	}
+	for _, path := range results {
+		name := filepath.Base(path)
+		if strings.HasPrefix(name, "speed") {
+			continue
+		}
+		is, err := resultOf(path)
+		if err != nil {
+			return nil, err
+		}
+		was, err := resultOf(filepath.Join(folder, "results", name))
+		if errors.Is(err, fs.ErrNotExist) {
+			wrong = append(wrong, "the artefact has no results/"+name)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !bytes.Equal(is, was) {
+			wrong = append(wrong, "results/"+name+" comes out with other numbers")
+		}
+	}
+	return wrong, nil
+}
+
+// resultOf returns the numbers of a result, without the time that they took.
+func resultOf(path string) (json.RawMessage, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("study: %w", err)
+	}
+	var s stored
+	if err := json.Unmarshal(b, &s); err != nil {
+		return nil, fmt.Errorf("%w: %s: %v", ErrArtefact, filepath.Base(path), err)
+	}
+	return s.Result, nil
+}

@@ -151,7 +151,8 @@ func FuzzOpenRequest(f *testing.F) {
 	f.Add(box, reply)
 	f.Add([]byte{}, []byte(`{"why":"no"}`))
 	f.Fuzz(func(t *testing.T, in, out []byte) {
-		if _, _, err := openRequest(v.secret, v.id(), in); err == nil && !bytes.Equal(in, box) {
+		// The processes that fuzz have sealed one each.
+		if q, _, err := openRequest(v.secret, v.id(), in); err == nil && (q.Name != "bob" || !q.Clock.Equal(v.Expires)) {
 			t.Errorf("a forged request was taken: %x", in)
 		}
 		if r, err := openReply(v, private, joiner.ID(), out); err == nil && r.State != pairRefused && !bytes.Contains(out, []byte("box")) {

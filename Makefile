@@ -3,6 +3,7 @@
 # make test    the tests that need Go and nothing else
 # make interop the tests that run real clients and mail servers, in a root of their own made of Debian packages
 # make fidelity our digests beside those of the real clients; BULKHEAD_FULL=1 for all mail and not a sample
+# make torture  kill a node, starve it and damage its files, and compare it with a map: TORTURE=2m, or hours
 # make race    the tests under the race detector, without the longest simulations
 # make fuzz    fuzz every parser, FUZZTIME each
 # make cost    search for messages that cost more processor time than any may, for the time SEARCH
@@ -20,13 +21,14 @@ STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 MUTANTS     ?= 60
 SEED        ?= 1
+TORTURE     ?= 2m
 
 SEARCH      ?= 10m
 
 MAIL        ?=
 TEMPLATES   ?=
 
-.PHONY: all build server run test interop fidelity race fuzz cost vet mutate bench bench-peers stream packages reproducible clean
+.PHONY: all build server run test interop torture fidelity race fuzz cost vet mutate bench bench-peers stream packages reproducible clean
 
 all: vet test
 
@@ -51,6 +53,9 @@ race:
 
 interop:
 	@test/interop
+
+torture:
+	TORTURE=$(TORTURE) $(GO) test -tags interop -count=1 -timeout 0 -v ./test/torture
 
 fidelity:
 	@test/interop test/fidelity

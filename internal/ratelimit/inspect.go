@@ -46,7 +46,7 @@ func Inspect(dir string, rules []Rule) (faults map[string]error, read int) {
 		_, _, err = c.read(filepath.Join(dir, r.Name+stateFile), time.Unix(0, 0))
 		if err == nil {
 			read++
-		} else if !errors.Is(err, fs.ErrNotExist) {
+		} else if !errors.Is(err, fs.ErrNotExist) || wasSaved(dir, r.Name) {
 			faults[r.Name+stateFile] = err
 		}
 	}

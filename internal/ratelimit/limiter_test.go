@@ -931,3 +931,30 @@ func BenchmarkManyItems(b *testing.B) {
 		}
 	}
 }
+
+// TestMissingState: a state that was saved and is gone is a fault; that of a rule which
+// is new is none.
+func TestMissingState(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "rates")
+	o := Options{Rules: []Rule{recipients(10)}, Dir: dir, Now: (&clock{epoch}).Now}
+	l := open(t, o)
+	if n := l.Stats.Faults.Load(); n != 0 {
+		t.Errorf("%d faults of a new rule", n)
+	}
+	limit(t, l, rcpt("user", "1"))
+	if err := l.Save(); err != nil {
+		t.Fatal(err)
+	}
+	if faults, read := Inspect(dir, o.Rules); len(faults) != 0 || read != 2 {
+		t.Errorf("%v, %d files read; want none and 2", faults, read)
+	}
+	if err := os.Remove(filepath.Join(dir, "rcpts"+stateFile)); err != nil {
+		t.Fatal(err)
+	}
+	if faults, _ := Inspect(dir, o.Rules); len(faults) != 1 {
+		t.Errorf("%v, want one fault", faults)
+	}
+	if n := open(t, o).Stats.Faults.Load(); n != 1 {
+		t.Errorf("%d faults of a state that is missing, want 1", n)
+	}
+}

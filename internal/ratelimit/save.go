@@ -22,6 +22,7 @@ const (
 	secretFile = "secret"
 	stateFile  = ".rates"
 	asideFile  = ".unread"
+	savedFile  = ".saved" // empty: there was a state, so that one that is missing is not taken for a new rule's
 )
 
 // openDir makes the folder and reads or makes the secret.
@@ -58,7 +59,7 @@ func removeLeftovers(dir string) error {
 		return err
 	}
 	for _, f := range files {
-		for _, of := range []string{secretFile, "*" + stateFile} {
+		for _, of := range []string{secretFile, "*" + stateFile, "*" + savedFile} {
 			if left, err := filepath.Match(wholefile.Leftovers(of), f.Name()); err != nil || !left {
 				continue
 			}
@@ -100,7 +101,12 @@ func (l *Limiter) load(r *rule) {
 	switch {
 	case err == nil && kept+lost > 0:
 		l.opts.Log.Info("rate limit read", "rule", r.Name, "keys", kept, "without_room", lost)
-	case err == nil || errors.Is(err, fs.ErrNotExist):
+	case err == nil:
+	case errors.Is(err, fs.ErrNotExist):
+		if wasSaved(l.opts.Dir, r.Name) {
+			l.Stats.Faults.Add(1)
+			l.opts.Log.Warn("rate limit starts empty: its saved state is missing", "rule", r.Name, "file", path)
+		}
 	default:
 		l.Stats.Faults.Add(1)
 		l.opts.Log.Warn("rate limit starts empty: its saved state does not fit", "rule", r.Name, "err", err)
@@ -164,6 +170,12 @@ func decodeStates(rate *filter.UniqueRate, r io.Reader, limit int64, put func(ta
 	return nil
 }
 
+// wasSaved reports whether a state of a rule was ever saved.
+func wasSaved(dir, rule string) bool {
+	_, err := os.Stat(filepath.Join(dir, rule+savedFile))
+	return err == nil
+}
+
 // Save writes the states that have changed since the last time. Each file is
 // replaced whole or not at all.
 func (l *Limiter) Save() error {
@@ -180,6 +192,9 @@ func (l *Limiter) Save() error {
 		err := wholefile.Replace(l.statePath(r), func(w io.Writer) error {
 			return r.rate.EncodeStates(w, r.table.all())
 		})
+		if err == nil && !wasSaved(l.opts.Dir, r.Name) {
+			err = wholefile.Replace(filepath.Join(l.opts.Dir, r.Name+savedFile), wholefile.Bytes(nil))
+		}
 		if err != nil {
 			r.table.touch()
 			l.Stats.Faults.Add(1)

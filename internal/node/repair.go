@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/bulkhead-mail/bulkhead/client"
@@ -102,7 +103,11 @@ func (r *repair) store(ctx context.Context) (err error) {
 	if err := n.open(ctx, true); err != nil {
 		return err
 	}
-	r.out.Lost = append(r.out.Lost, doubtsOf(n.engine.Doubts())...)
+	for _, d := range doubtsOf(n.engine.Doubts()) {
+		if !slices.Contains(r.out.Before.Known, d) { // an earlier repair has said so
+			r.out.Lost = append(r.out.Lost, d)
+		}
+	}
 	r.done("%s was written anew with all that could be read", dir)
 	return n.close(ctx)
 }

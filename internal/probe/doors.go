@@ -239,8 +239,14 @@ func (p *Prober) dnsbl(ctx context.Context, address string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	question := dnsmessage.Message{Header: dnsmessage.Header{ID: 4711}, Questions: []dnsmessage.Question{{Name: name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}
-	packed, err := question.Pack()
+	const id = 4711
+	// Not a Message: that would link what reads every kind of record.
+	question := dnsmessage.NewBuilder(nil, dnsmessage.Header{ID: id})
+	err = errors.Join(question.StartQuestions(), question.Question(dnsmessage.Question{Name: name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}))
+	if err != nil {
+		return "", err
+	}
+	packed, err := question.Finish()
 	if err != nil {
 		return "", err
 	}
@@ -257,8 +263,8 @@ func (p *Prober) dnsbl(ctx context.Context, address string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var answer dnsmessage.Message
-	if err := answer.Unpack(buf[:n]); err != nil || answer.ID != question.ID || !answer.Response {
+	var answer dnsmessage.Parser
+	if h, err := answer.Start(buf[:n]); err != nil || h.ID != id || !h.Response {
 		return "", unrecognised("what is no answer of DNS")
 	}
 	return "answers", nil

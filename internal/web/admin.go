@@ -11,9 +11,9 @@ import (
 	"time"
 
 	g "maragu.dev/gomponents"
-	h "maragu.dev/gomponents/html"
 
 	"github.com/bulkhead-mail/bulkhead/client"
+	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
 // people shows the accounts.
@@ -23,12 +23,12 @@ func (s *Site) people(v *view) (g.Node, error) {
 		return nil, err
 	}
 	if len(users) == 0 {
-		return h.P(h.Class("card"), g.Text("There is no account yet. "), h.Code(g.Text("bulkhead user add NAME")), g.Text(" makes one.")), nil
+		return h.P(h.Class("card"), h.Text("There is no account yet. "), h.Code(h.Text("bulkhead user add NAME")), h.Text(" makes one.")), nil
 	}
-	return h.Section(h.H2(g.Text("People"), dim("whose votes weigh what")), h.Div(h.Class("scroll"), h.Table(
-		h.THead(h.Tr(h.Th(g.Text("Name")), h.Th(g.Text("Role")), num("Weight"), num("Worth now"), num("Confirmed"), num("Taken off again"), h.Th(g.Text("Since")), h.Th(g.Text("Actions")))),
+	return h.Section(h.H2(h.Text("People"), dim("whose votes weigh what")), h.Div(h.Class("scroll"), h.Table(
+		h.THead(h.Tr(h.Th(h.Text("Name")), h.Th(h.Text("Role")), num("Weight"), num("Worth now"), num("Confirmed"), num("Taken off again"), h.Th(h.Text("Since")), h.Th(h.Text("Actions")))),
 		h.TBody(g.Map(users, userRow)),
-	)), h.P(h.Class("dim"), g.Text("“Undo” takes back every vote of the last days that the node still remembers. Weight is 0 to 1."))), nil
+	)), h.P(h.Class("dim"), h.Text("“Undo” takes back every vote of the last days that the node still remembers. Weight is 0 to 1."))), nil
 }
 
 func userRow(u client.User) g.Node {
@@ -37,28 +37,28 @@ func userRow(u client.User) g.Node {
 		closing, verb = "open", "Open"
 	}
 	return h.Tr(
-		h.Th(g.Attr("scope", "row"), g.Text(u.Name), g.If(u.Closed, dim("closed")), g.If(u.Person != "", dim("is "+u.Person)), g.If(u.Parent != "", dim("of "+u.Parent))),
-		h.Td(g.Text(u.Role)), number(fmt.Sprintf("%.2f", u.Weight)), number(fmt.Sprintf("%.2f", u.Worth)),
-		number(fmt.Sprintf("%d on %d days", u.Confirmed, u.Days)), number(fmt.Sprint(u.Reverted)), h.Td(g.Text(date(u.Created))),
+		h.Th(h.Attr("scope", "row"), h.Text(u.Name), h.If(u.Closed, dim("closed")), h.If(u.Person != "", dim("is "+u.Person)), h.If(u.Parent != "", dim("of "+u.Parent))),
+		h.Td(h.Text(u.Role)), number(fmt.Sprintf("%.2f", u.Weight)), number(fmt.Sprintf("%.2f", u.Worth)),
+		number(fmt.Sprintf("%d on %d days", u.Confirmed, u.Days)), number(fmt.Sprint(u.Reverted)), h.Td(h.Text(date(u.Created))),
 		h.Td(h.Class("acts"),
-			act("/people", u.Name, "weigh", "Set", h.Input(h.Name("weight"), h.Value(fmt.Sprintf("%.2f", u.Weight)), g.Attr("size", "4"), g.Attr("inputmode", "decimal"), h.Aria("label", "Weight of "+u.Name))),
+			act("/people", u.Name, "weigh", "Set", h.Input(h.Name("weight"), h.Value(fmt.Sprintf("%.2f", u.Weight)), h.Attr("size", "4"), h.Attr("inputmode", "decimal"), h.Aria("label", "Weight of "+u.Name))),
 			act("/people", u.Name, "undo", "Undo", days("Days to undo of "+u.Name)),
 			act("/people", u.Name, closing, verb, nil)),
 	)
 }
 
-func number(s string) g.Node { return h.Td(h.Class("num"), g.Text(s)) }
+func number(s string) g.Node { return h.Td(h.Class("num"), h.Text(s)) }
 
 // days is a choice of how far back.
 func days(label string) g.Node {
 	return h.Select(h.Name("days"), h.Aria("label", label),
-		h.Option(h.Value("1"), g.Text("1 day")), h.Option(h.Value("7"), g.Text("7 days")), h.Option(h.Value("30"), g.Text("30 days")))
+		h.Option(h.Value("1"), h.Text("1 day")), h.Option(h.Value("7"), h.Text("7 days")), h.Option(h.Value("30"), h.Text("30 days")))
 }
 
 // act is one thing to do to one row.
 func act(to, name, what, verb string, field g.Node) g.Node {
 	return h.Form(h.Method("post"), h.Action(to), h.Input(h.Type("hidden"), h.Name("name"), h.Value(name)), field,
-		h.Button(h.Name("do"), h.Value(what), h.Aria("label", verb+" "+name), g.Text(verb)))
+		h.Button(h.Name("do"), h.Value(what), h.Aria("label", verb+" "+name), h.Text(verb)))
 }
 
 // since is the time that a form's number of days goes back to.
@@ -122,26 +122,26 @@ func (s *Site) peers(v *view) (g.Node, error) {
 	n, err := v.node.Network(v.Context())
 	var p *client.Problem
 	if errors.As(err, &p) && p.Status == http.StatusNotFound {
-		return h.P(h.Class("card"), g.Text("This node shares with nobody. Set mesh.mode in its configuration to share counts with others.")), nil
+		return h.P(h.Class("card"), h.Text("This node shares with nobody. Set mesh.mode in its configuration to share counts with others.")), nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	return g.Group{
-		h.Section(h.H2(g.Text("Peers"), dim(n.Mode+", "+n.Role)),
-			g.If(len(n.Peers) == 0, h.P(h.Class("dim"), g.Text("No peer yet. This node's key is "), h.Code(g.Text(n.Key)), g.Text("; bulkhead peer add KEY accepts what another publishes."))),
-			g.If(len(n.Peers) > 0, h.Div(h.Class("scroll"), h.Table(
-				h.THead(h.Tr(h.Th(g.Text("Peer")), h.Th(g.Text("State")), num("Weight"), num("Lag"), num("Missing"), num("Keys"), num("Memory"), num("Refused"), h.Th(g.Text("Actions")))),
+		h.Section(h.H2(h.Text("Peers"), dim(n.Mode+", "+n.Role)),
+			h.If(len(n.Peers) == 0, h.P(h.Class("dim"), h.Text("No peer yet. This node's key is "), h.Code(h.Text(n.Key)), h.Text("; bulkhead peer add KEY accepts what another publishes."))),
+			h.If(len(n.Peers) > 0, h.Div(h.Class("scroll"), h.Table(
+				h.THead(h.Tr(h.Th(h.Text("Peer")), h.Th(h.Text("State")), num("Weight"), num("Lag"), num("Missing"), num("Keys"), num("Memory"), num("Refused"), h.Th(h.Text("Actions")))),
 				h.TBody(g.Map(n.Peers, func(p client.Peer) g.Node { return peerRow(&p, v.status.Now) })),
 			)))),
-		h.Section(h.H2(g.Text("Brokers")), h.Table(
-			h.THead(h.Tr(h.Th(g.Text("Server")), h.Th(g.Text("State")), num("In"), num("Out"))),
+		h.Section(h.H2(h.Text("Brokers")), h.Table(
+			h.THead(h.Tr(h.Th(h.Text("Server")), h.Th(h.Text("State")), num("In"), num("Out"))),
 			h.TBody(g.Map(n.Brokers, func(b client.Broker) g.Node {
 				state := "connected"
 				if !b.Connected {
 					state = "not connected"
 				}
-				return h.Tr(h.Th(g.Attr("scope", "row"), h.Code(g.Text(b.Server))), h.Td(g.Text(state), g.If(b.Error != "", dim(b.Error))), number(size(b.BytesIn)), number(size(b.BytesOut)))
+				return h.Tr(h.Th(h.Attr("scope", "row"), h.Code(h.Text(b.Server))), h.Td(h.Text(state), h.If(b.Error != "", dim(b.Error))), number(size(b.BytesIn)), number(size(b.BytesOut)))
 			})),
 		)),
 	}, nil
@@ -173,11 +173,11 @@ func peerRow(p *client.Peer, now time.Time) g.Node {
 		name = p.Key[:min(8, len(p.Key))]
 	}
 	return h.Tr(
-		h.Th(g.Attr("scope", "row"), h.Title(p.Key), g.Text(name)), h.Td(h.Span(h.Class("state "+class), g.Text(state))),
+		h.Th(h.Attr("scope", "row"), h.Title(p.Key), h.Text(name)), h.Td(h.Span(h.Class("state "+class), h.Text(state))),
 		number(fmt.Sprintf("%.2f", p.Weight)), number(fmt.Sprintf("%.1f s", p.Lag)), number(count(p.Missing)), number(count(p.Keys)), number(size(p.Memory)),
-		h.Td(h.Class("num"), h.Title(strings.Join(slices.Sorted(maps.Keys(p.Refused)), ", ")), g.Text(count(refused))),
+		h.Td(h.Class("num"), h.Title(strings.Join(slices.Sorted(maps.Keys(p.Refused)), ", ")), h.Text(count(refused))),
 		h.Td(h.Class("acts"),
-			act("/peers", p.Key, "weigh", "Set", h.Input(h.Name("weight"), h.Value(fmt.Sprintf("%.2f", p.Weight)), g.Attr("size", "4"), g.Attr("inputmode", "decimal"), h.Aria("label", "Weight of "+name))),
+			act("/peers", p.Key, "weigh", "Set", h.Input(h.Name("weight"), h.Value(fmt.Sprintf("%.2f", p.Weight)), h.Attr("size", "4"), h.Attr("inputmode", "decimal"), h.Aria("label", "Weight of "+name))),
 			act("/peers", p.Key, "rollback", "Roll back", days("Days to roll back of "+name)),
 			act("/peers", p.Key, "evict", "Evict", nil)),
 	)
@@ -235,25 +235,25 @@ func (s *Site) rules(v *view) (g.Node, error) {
 	}
 	return g.Group{
 		h.Form(h.Class("card row"), h.Method("post"), h.Action("/rules"),
-			h.Label(h.For("entry"), g.Text("Address, domain, URL or IP address")), h.Input(h.ID("entry"), h.Name("entry"), h.Required(), h.Value(v.PostFormValue("entry"))), h.Button(g.Text("Look up in all lists"))),
+			h.Label(h.For("entry"), h.Text("Address, domain, URL or IP address")), h.Input(h.ID("entry"), h.Name("entry"), h.Required(), h.Value(v.PostFormValue("entry"))), h.Button(h.Text("Look up in all lists"))),
 		found,
-		h.Section(h.H2(g.Text("Lists")),
-			g.If(len(lists) == 0, h.P(h.Class("dim"), g.Text("No list yet. bulkhead list build makes one, and [[lists.list]] in the configuration loads it."))),
-			g.If(len(lists) > 0, h.Div(h.Class("scroll"), h.Table(
-				h.THead(h.Tr(h.Th(g.Text("List")), h.Th(g.Text("Tone")), num("Entries"), num("Memory"), num("Wrong finds"), h.Th(g.Text("Updated")))),
+		h.Section(h.H2(h.Text("Lists")),
+			h.If(len(lists) == 0, h.P(h.Class("dim"), h.Text("No list yet. bulkhead list build makes one, and [[lists.list]] in the configuration loads it."))),
+			h.If(len(lists) > 0, h.Div(h.Class("scroll"), h.Table(
+				h.THead(h.Tr(h.Th(h.Text("List")), h.Th(h.Text("Tone")), num("Entries"), num("Memory"), num("Wrong finds"), h.Th(h.Text("Updated")))),
 				h.TBody(g.Map(lists, func(l client.List) g.Node {
-					return h.Tr(h.Th(g.Attr("scope", "row"), g.Text(l.Name)), h.Td(g.Text(l.Tone)), number(count(l.Entries)), number(size(l.Bytes)), number(chance(l.Error)), h.Td(g.Text(date(l.Updated))))
+					return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(l.Name)), h.Td(h.Text(l.Tone)), number(count(l.Entries)), number(size(l.Bytes)), number(chance(l.Error)), h.Td(h.Text(date(l.Updated))))
 				})))))),
-		h.Section(h.H2(g.Text("Rate limits")),
-			g.If(len(limits) == 0, h.P(h.Class("dim"), g.Text("No limit yet. [[ratelimit]] in the configuration makes one; docs/protocols/policy.md has examples."))),
-			g.If(len(limits) > 0, h.Div(h.Class("scroll"), h.Table(
-				h.THead(h.Tr(h.Th(g.Text("Rule")), h.Th(g.Text("Counts")), num("Limit"), h.Th(g.Text("Action")), num("Keys"), num("Memory"), num("Given up"))),
+		h.Section(h.H2(h.Text("Rate limits")),
+			h.If(len(limits) == 0, h.P(h.Class("dim"), h.Text("No limit yet. [[ratelimit]] in the configuration makes one; docs/protocols/policy.md has examples."))),
+			h.If(len(limits) > 0, h.Div(h.Class("scroll"), h.Table(
+				h.THead(h.Tr(h.Th(h.Text("Rule")), h.Th(h.Text("Counts")), num("Limit"), h.Th(h.Text("Action")), num("Keys"), num("Memory"), num("Given up"))),
 				h.TBody(g.Map(limits, func(l client.RateLimit) g.Node {
 					counts := l.Key
 					if l.Unique != "" {
 						counts = "different " + l.Unique + " for each " + l.Key
 					}
-					return h.Tr(h.Th(g.Attr("scope", "row"), g.Text(l.Name)), h.Td(h.Code(g.Text(counts))), number(fmt.Sprintf("%g in %s", l.Limit, l.Period)), h.Td(g.Text(l.Action)),
+					return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(l.Name)), h.Td(h.Code(h.Text(counts))), number(fmt.Sprintf("%g in %s", l.Limit, l.Period)), h.Td(h.Text(l.Action)),
 						number(count(uint64(l.Keys))), number(size(uint64(l.Bytes))), number(count(uint64(l.Evicted))))
 				})))))),
 	}, nil
@@ -270,10 +270,10 @@ func (s *Site) find(v *view) (g.Node, error) {
 		return nil, err
 	}
 	if len(found) == 0 {
-		return h.P(h.Class("card"), h.Role("status"), g.Text(entry+" is in no list.")), nil
+		return h.P(h.Class("card"), h.Role("status"), h.Text(entry+" is in no list.")), nil
 	}
 	return h.Ul(h.Class("card"), h.Role("status"), g.Map(found, func(m client.ListMatch) g.Node {
-		return h.Li(g.Text(fmt.Sprintf("%s is in the %s list %s, by %s; chance of an error: %s. %s", entry, m.Tone, m.List, m.Element, chance(m.Error), m.Reason)))
+		return h.Li(h.Text(fmt.Sprintf("%s is in the %s list %s, by %s; chance of an error: %s. %s", entry, m.Tone, m.List, m.Element, chance(m.Error), m.Reason)))
 	})), nil
 }
 

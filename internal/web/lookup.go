@@ -9,10 +9,10 @@ import (
 	"strings"
 
 	g "maragu.dev/gomponents"
-	h "maragu.dev/gomponents/html"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
 // maxKept is the longest message that a page carries so that it can be voted on, bytes.
@@ -48,7 +48,7 @@ func examine(v *view, raw []byte, text string) (g.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return g.Group{lookupForm(""), verdictOf(verdict), g.If(v.viewer.Report && len(raw) <= maxKept, voteForm(raw)), findings(verdict.Findings)}, nil
+	return g.Group{lookupForm(""), verdictOf(verdict), h.If(v.viewer.Report && len(raw) <= maxKept, voteForm(raw)), findings(verdict.Findings)}, nil
 }
 
 // vote votes on a message that was looked up, and looks it up again.
@@ -120,16 +120,16 @@ func signatures(text string) (sigs []bulkhead.Signature, err error) {
 
 func lookupForm(text string) g.Node {
 	return h.Form(h.Class("card"), h.Method("post"), h.Action("/lookup"), h.EncType("multipart/form-data"),
-		h.Label(h.For("file"), g.Text("A message as a file (.eml)")), h.Input(h.Type("file"), h.ID("file"), h.Name("file")),
-		h.Label(h.For("text"), g.Text("or the source of a message, or signatures")),
-		h.Textarea(h.ID("text"), h.Name("text"), h.Rows("5"), g.Attr("spellcheck", "false"), h.Placeholder("pyzor/digest:da39a3ee5e6b4b0d3255bfef95601890afd80709"), g.Text(text)),
-		h.Button(g.Text("Look up")),
+		h.Label(h.For("file"), h.Text("A message as a file (.eml)")), h.Input(h.Type("file"), h.ID("file"), h.Name("file")),
+		h.Label(h.For("text"), h.Text("or the source of a message, or signatures")),
+		h.Textarea(h.ID("text"), h.Name("text"), h.Rows("5"), h.Attr("spellcheck", "false"), h.Placeholder("pyzor/digest:da39a3ee5e6b4b0d3255bfef95601890afd80709"), h.Text(text)),
+		h.Button(h.Text("Look up")),
 	)
 }
 
 func voteForm(raw []byte) g.Node {
 	button := func(vote, text string) g.Node {
-		return h.Button(h.Name("vote"), h.Value(vote), g.Text(text))
+		return h.Button(h.Name("vote"), h.Value(vote), h.Text(text))
 	}
 	return h.Form(h.Class("card row"), h.Method("post"), h.Action("/vote"),
 		h.Input(h.Type("hidden"), h.Name("message"), h.Value(base64.StdEncoding.EncodeToString(raw))),
@@ -137,27 +137,27 @@ func voteForm(raw []byte) g.Node {
 }
 
 func verdictOf(d *client.Verdict) g.Node {
-	return h.Section(h.Class("card"), h.H2(h.Span(h.Class("key key-"+d.Class)), g.Text(d.Class), dim(fmt.Sprintf("confidence %d", d.Confidence))),
-		g.If(len(d.Reasons) == 0, h.P(h.Class("dim"), g.Text("Nothing is known of it."))),
-		h.Ul(g.Map(d.Reasons, func(r string) g.Node { return h.Li(g.Text(r)) })),
-		h.P(h.Class("dim"), g.Text(fmt.Sprintf("Seen %s times, %s called it spam and %s wanted. Chance that this answer is an error of the filters: %s.",
+	return h.Section(h.Class("card"), h.H2(h.Span(h.Class("key key-"+d.Class)), h.Text(d.Class), dim(fmt.Sprintf("confidence %d", d.Confidence))),
+		h.If(len(d.Reasons) == 0, h.P(h.Class("dim"), h.Text("Nothing is known of it."))),
+		h.Ul(g.Map(d.Reasons, func(r string) g.Node { return h.Li(h.Text(r)) })),
+		h.P(h.Class("dim"), h.Text(fmt.Sprintf("Seen %s times, %s called it spam and %s wanted. Chance that this answer is an error of the filters: %s.",
 			count(uint64(d.Sightings)), people(d.SpamVotes), people(d.HamVotes), chance(d.Error)))),
 	)
 }
 
 // findings is what is known of each signature by itself.
 func findings(all []client.Finding) g.Node {
-	return h.Details(g.If(len(all) < 10, g.Attr("open")), h.Summary(g.Text(fmt.Sprintf("What is known of each of %d signatures", len(all)))), h.Div(h.Class("scroll"), h.Table(
-		h.THead(h.Tr(h.Th(g.Text("Signature")), h.Th(g.Text("Judged")), num("Seen"), num("Spam"), num("Ham"), num("Confidence"), h.Th(g.Text("First seen")))),
+	return h.Details(h.If(len(all) < 10, h.Attr("open")), h.Summary(h.Text(fmt.Sprintf("What is known of each of %d signatures", len(all)))), h.Div(h.Class("scroll"), h.Table(
+		h.THead(h.Tr(h.Th(h.Text("Signature")), h.Th(h.Text("Judged")), num("Seen"), num("Spam"), num("Ham"), num("Confidence"), h.Th(h.Text("First seen")))),
 		h.TBody(g.Map(all, func(f client.Finding) g.Node {
-			return h.Tr(h.Th(g.Attr("scope", "row"), h.Code(h.Class("sig"), g.Text(f.Signature.String()))), h.Td(g.Text(judged(f.Judged))),
-				h.Td(h.Class("num"), g.Text(count(uint64(f.Sightings)))), h.Td(h.Class("num"), g.Text(count(uint64(f.Spam)))), h.Td(h.Class("num"), g.Text(count(uint64(f.Ham)))),
-				h.Td(h.Class("num"), g.Text(fmt.Sprint(f.Confidence))), h.Td(g.Text(date(f.First))))
+			return h.Tr(h.Th(h.Attr("scope", "row"), h.Code(h.Class("sig"), h.Text(f.Signature.String()))), h.Td(h.Text(judged(f.Judged))),
+				h.Td(h.Class("num"), h.Text(count(uint64(f.Sightings)))), h.Td(h.Class("num"), h.Text(count(uint64(f.Spam)))), h.Td(h.Class("num"), h.Text(count(uint64(f.Ham)))),
+				h.Td(h.Class("num"), h.Text(fmt.Sprint(f.Confidence))), h.Td(h.Text(date(f.First))))
 		})),
 	)))
 }
 
-func num(name string) g.Node { return h.Th(h.Class("num"), g.Text(name)) }
+func num(name string) g.Node { return h.Th(h.Class("num"), h.Text(name)) }
 
 func judged(s string) string {
 	if s == "none" {

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	g "maragu.dev/gomponents"
-	h "maragu.dev/gomponents/html"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
 func (s *Site) now(v *view) (g.Node, error) { return overview(v), nil }
@@ -19,7 +19,7 @@ func (s *Site) now(v *view) (g.Node, error) { return overview(v), nil }
 func overview(v *view) g.Node {
 	s := &v.status
 	return g.Group{
-		h.P(h.Class("health"), g.Text(health(s))),
+		h.P(h.Class("health"), h.Text(health(s))),
 		alarms(s), tiles(s),
 		chart("Verdicts of the last 24 hours", s.Day, time.DateTime[11:16]),
 		chart("Verdicts of the last 30 days", s.Month, "2 Jan"),
@@ -56,7 +56,7 @@ func chart(title string, slots []Slot, format string) g.Node {
 		most, all = max(most, n), all+n
 	}
 	if all == 0 {
-		return h.Section(h.H2(g.Text(title)), h.P(h.Class("dim"), g.Text("No message was checked yet. Send one: bulkhead check message.eml, or connect a mail server.")))
+		return h.Section(h.H2(h.Text(title)), h.P(h.Class("dim"), h.Text("No message was checked yet. Send one: bulkhead check message.eml, or connect a mail server.")))
 	}
 	var words []string
 	for _, c := range classes {
@@ -73,18 +73,18 @@ func chart(title string, slots []Slot, format string) g.Node {
 			}
 			height := max(0.7, float64(n)/float64(most)*(chartHeight-4))
 			y -= height
-			bars = append(bars, g.El("rect", h.Class("class-"+c.String()), g.Attr("x", fmt.Sprintf("%.1f", float64(i)*width)), g.Attr("y", fmt.Sprintf("%.1f", y)),
+			bars = append(bars, h.El("rect", h.Class("class-"+c.String()), h.Attr("x", fmt.Sprintf("%.1f", float64(i)*width)), h.Attr("y", fmt.Sprintf("%.1f", y)),
 				h.Width(fmt.Sprintf("%.1f", max(0.5, width-0.6))), h.Height(fmt.Sprintf("%.1f", height))))
 		}
 	}
 	for _, i := range []int{0, len(slots) / 3, 2 * len(slots) / 3} {
-		bars = append(bars, g.El("text", g.Attr("x", fmt.Sprintf("%.1f", float64(i)*width)), g.Attr("y", fmt.Sprint(chartHeight+chartLabel-3)), g.Text(slots[i].Start.UTC().Format(format))))
+		bars = append(bars, h.El("text", h.Attr("x", fmt.Sprintf("%.1f", float64(i)*width)), h.Attr("y", fmt.Sprint(chartHeight+chartLabel-3)), h.Text(slots[i].Start.UTC().Format(format))))
 	}
-	return h.Section(h.H2(g.Text(title)),
-		h.SVG(h.Class("chart"), g.Attr("viewBox", fmt.Sprintf("0 0 %d %d", chartWidth, chartHeight+chartLabel)), h.Role("img"),
+	return h.Section(h.H2(h.Text(title)),
+		h.SVG(h.Class("chart"), h.Attr("viewBox", fmt.Sprintf("0 0 %d %d", chartWidth, chartHeight+chartLabel)), h.Role("img"),
 			h.Aria("label", title+": "+strings.Join(words, ", ")), bars),
 		h.P(h.Class("legend"), g.Map(classes, func(c bulkhead.Class) g.Node {
-			return h.Span(h.Span(h.Class("key key-"+c.String())), g.Text(count(sums[c])+" "+c.String()))
+			return h.Span(h.Span(h.Class("key key-"+c.String())), h.Text(count(sums[c])+" "+c.String()))
 		})),
 	)
 }
@@ -94,7 +94,7 @@ func (s *Site) storage(v *view) (g.Node, error) {
 	st := &v.status
 	return g.Group{
 		g.Map(st.Books, func(b Book) g.Node { return book(&b, st.Threshold) }),
-		h.P(h.Class("dim"), g.Text("The errors are what the filters' formulae expect at their present fill.")),
+		h.P(h.Class("dim"), h.Text("The errors are what the filters' formulae expect at their present fill.")),
 	}, nil
 }
 
@@ -103,23 +103,23 @@ func (s *Site) login(v *view) (g.Node, error) {
 	q := v.URL.Query()
 	secret := q.Get("link")
 	return g.Group{
-		g.If(q.Has("refused"), h.P(h.Class("alarm"), h.Role("alert"), g.Text("That did not work: the link was used, has expired, or the token is unknown."))),
-		g.If(secret != "", h.Form(h.Class("card"), h.Method("post"), h.Action("/login"),
+		h.If(q.Has("refused"), h.P(h.Class("alarm"), h.Role("alert"), h.Text("That did not work: the link was used, has expired, or the token is unknown."))),
+		h.If(secret != "", h.Form(h.Class("card"), h.Method("post"), h.Action("/login"),
 			h.Input(h.Type("hidden"), h.Name("link"), h.Value(secret)),
-			h.P(g.Text("This link logs you in once.")), h.Button(g.Text("Log in")))),
-		g.If(secret == "", h.Form(h.Class("card"), h.Method("post"), h.Action("/login"),
-			h.P(g.Text("On a machine that has your token, type "), h.Code(g.Text("bulkhead login")), g.Text(" and open the link that it prints. Or enter a token:")),
-			h.Label(h.For("token"), g.Text("Token")),
+			h.P(h.Text("This link logs you in once.")), h.Button(h.Text("Log in")))),
+		h.If(secret == "", h.Form(h.Class("card"), h.Method("post"), h.Action("/login"),
+			h.P(h.Text("On a machine that has your token, type "), h.Code(h.Text("bulkhead login")), h.Text(" and open the link that it prints. Or enter a token:")),
+			h.Label(h.For("token"), h.Text("Token")),
 			h.Input(h.Type("password"), h.ID("token"), h.Name("token"), h.Required(), h.AutoComplete("current-password")),
-			h.Button(g.Text("Log in")))),
+			h.Button(h.Text("Log in")))),
 	}, nil
 }
 
 // needLogin says that a page is for those who are logged in.
 func needLogin(v *view) g.Node {
 	return h.Div(h.Class("card"),
-		g.If(v.viewer.Account == "", h.P(g.Text("This page is for administrators. "), link("/login", "Log in"), g.Text(" to see it."))),
-		g.If(v.viewer.Account != "", h.P(g.Text("This page is for administrators, and "+v.viewer.Account+" is none."))),
+		h.If(v.viewer.Account == "", h.P(h.Text("This page is for administrators. "), link("/login", "Log in"), h.Text(" to see it."))),
+		h.If(v.viewer.Account != "", h.P(h.Text("This page is for administrators, and "+v.viewer.Account+" is none."))),
 	)
 }
 
@@ -128,5 +128,5 @@ func problem(p *client.Problem) g.Node {
 	if title == "" {
 		title = http.StatusText(p.Status)
 	}
-	return h.Div(h.Class("alarm"), h.Role("alert"), h.Strong(g.Text(title+". ")), g.Text(p.Detail))
+	return h.Div(h.Class("alarm"), h.Role("alert"), h.Strong(h.Text(title+". ")), h.Text(p.Detail))
 }

@@ -4,7 +4,8 @@ import (
 	"fmt"
 
 	g "maragu.dev/gomponents"
-	h "maragu.dev/gomponents/html"
+
+	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
 // entries are the pages of the navigation.
@@ -24,47 +25,47 @@ func page(v *view, title string, body g.Node) g.Node {
 			title = part
 		}
 	}
-	live := g.Attr("data-live", "")
+	live := h.Attr("data-live", "")
 	if v.path == "/" {
-		live = g.Attr("data-live", "/live")
+		live = h.Attr("data-live", "/live")
 	}
 	return h.Doctype(h.HTML(h.Lang("en"),
 		h.Head(
 			h.Meta(h.Charset("utf-8")),
 			h.Meta(h.Name("viewport"), h.Content("width=device-width, initial-scale=1")),
 			h.Meta(h.Name("color-scheme"), h.Content("light dark")),
-			g.If(v.path == "/", h.NoScript(h.Meta(g.Attr("http-equiv", "refresh"), h.Content("15")))),
-			h.TitleEl(g.Text(title)),
-			h.StyleEl(g.Raw(styleCSS)),
+			h.If(v.path == "/", h.NoScript(h.Meta(h.Attr("http-equiv", "refresh"), h.Content("15")))),
+			h.TitleEl(h.Text(title)),
+			h.StyleEl(h.Raw(styleCSS)),
 		),
 		h.Body(
-			h.A(h.Class("skip"), h.Href("#main"), g.Text("Skip to content")),
+			h.A(h.Class("skip"), h.Href("#main"), h.Text("Skip to content")),
 			header(v),
-			g.If(v.notice != "", h.P(h.Class("notice"), h.Role("status"), g.Text(v.notice))),
-			h.Main(h.ID("main"), g.If(v.path == "/", live), body),
+			h.If(v.notice != "", h.P(h.Class("notice"), h.Role("status"), h.Text(v.notice))),
+			h.Main(h.ID("main"), h.If(v.path == "/", live), body),
 			h.Footer(
-				h.P(g.Text("Messages are never stored.")),
-				h.P(link("/v1/node", "This node as JSON"), g.Text(" "), link("/metrics", "Metrics"), g.Text(" "), link("/openapi.json", "API")),
+				h.P(h.Text("Messages are never stored.")),
+				h.P(link("/v1/node", "This node as JSON"), h.Text(" "), link("/metrics", "Metrics"), h.Text(" "), link("/openapi.json", "API")),
 			),
-			g.If(v.path == "/", h.Script(h.Type("module"), g.Raw(liveJS))),
+			h.If(v.path == "/", h.Script(h.Type("module"), h.Raw(liveJS))),
 		),
 	))
 }
 
 func header(v *view) g.Node {
 	s := &v.status
-	state := h.P(h.Class("badge good"), g.Text("Taking reports"))
+	state := h.P(h.Class("badge good"), h.Text("Taking reports"))
 	if s.ReadOnly != "" {
-		state = h.P(h.Class("badge bad"), g.Text("Read-only"))
+		state = h.P(h.Class("badge bad"), h.Text("Read-only"))
 	}
 	return h.Header(
-		h.H1(h.SVG(g.Attr("viewBox", "0 0 24 24"), h.Aria("hidden", "true"),
-			g.El("path", g.Attr("d", "M3 3h18v18H3z")), g.El("path", g.Attr("d", "M9 3v18M15 3v18M3 12h18"))), g.Text("bulkhead")),
-		g.If(v.viewer.Check, h.P(h.Class("node"), g.Text(s.Name+" "), dim("version "+s.Version))),
-		g.If(v.viewer.Check, state),
+		h.H1(h.SVG(h.Attr("viewBox", "0 0 24 24"), h.Aria("hidden", "true"),
+			h.El("path", h.Attr("d", "M3 3h18v18H3z")), h.El("path", h.Attr("d", "M9 3v18M15 3v18M3 12h18"))), h.Text("bulkhead")),
+		h.If(v.viewer.Check, h.P(h.Class("node"), h.Text(s.Name+" "), dim("version "+s.Version))),
+		h.If(v.viewer.Check, state),
 		h.Nav(h.Aria("label", "Pages"),
 			g.Map(entries, func(e struct{ path, name string }) g.Node {
-				return h.A(h.Href(e.path), g.If(e.path == v.path, h.Aria("current", "page")), g.Text(e.name))
+				return h.A(h.Href(e.path), h.If(e.path == v.path, h.Aria("current", "page")), h.Text(e.name))
 			}),
 			account(v),
 		),
@@ -74,21 +75,21 @@ func header(v *view) g.Node {
 // account is who is logged in, and the way out or in.
 func account(v *view) g.Node {
 	if v.viewer.Account == "" {
-		return h.A(h.Class("account"), h.Href("/login"), g.If(v.path == "/login", h.Aria("current", "page")), g.Text("Log in"))
+		return h.A(h.Class("account"), h.Href("/login"), h.If(v.path == "/login", h.Aria("current", "page")), h.Text("Log in"))
 	}
-	return h.Form(h.Class("account"), h.Method("post"), h.Action("/logout"), g.Text(v.viewer.Account+" "), h.Button(g.Text("Log out")))
+	return h.Form(h.Class("account"), h.Method("post"), h.Action("/logout"), h.Text(v.viewer.Account+" "), h.Button(h.Text("Log out")))
 }
 
 func alarms(s *Status) g.Node {
 	return g.Group{
-		g.If(s.ReadOnly != "", h.P(h.Class("alarm"), h.Strong(g.Text("Reports are refused at present:")), g.Text(" "+s.ReadOnly+". Checks are answered."))),
-		g.If(s.Durability == "relaxed", h.P(h.Class("alarm soft"), h.Strong(g.Text("Durability is relaxed:")),
-			g.Text(" a power cut loses the reports of the last second."))),
+		h.If(s.ReadOnly != "", h.P(h.Class("alarm"), h.Strong(h.Text("Reports are refused at present:")), h.Text(" "+s.ReadOnly+". Checks are answered."))),
+		h.If(s.Durability == "relaxed", h.P(h.Class("alarm soft"), h.Strong(h.Text("Durability is relaxed:")),
+			h.Text(" a power cut loses the reports of the last second."))),
 	}
 }
 
 func tiles(s *Status) g.Node {
-	tile := func(name, value string) g.Node { return h.Div(h.Dt(g.Text(name)), h.Dd(g.Text(value))) }
+	tile := func(name, value string) g.Node { return h.Div(h.Dt(h.Text(name)), h.Dd(h.Text(value))) }
 	return h.Dl(h.Class("tiles"),
 		tile("Running for", age(s.Started, s.Now)),
 		g.Map(s.Counters, func(c Counter) g.Node { return tile(c.Name, count(c.Value)) }),
@@ -97,26 +98,26 @@ func tiles(s *Status) g.Node {
 }
 
 func doors(all []Door) g.Node {
-	return h.Section(h.H2(g.Text("Front doors")),
+	return h.Section(h.H2(h.Text("Front doors")),
 		h.Table(h.Class("doors"),
-			h.THead(h.Tr(h.Th(g.Text("Door")), h.Th(g.Text("Address")), h.Th(g.Text("For")))),
+			h.THead(h.Tr(h.Th(h.Text("Door")), h.Th(h.Text("Address")), h.Th(h.Text("For")))),
 			h.TBody(g.Map(all, func(d Door) g.Node {
-				return h.Tr(h.Th(g.Attr("scope", "row"), g.Text(d.Name)), h.Td(h.Code(g.Text(d.Address))), h.Td(h.Class("dim"), g.Text(d.Serves)))
+				return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(d.Name)), h.Td(h.Code(h.Text(d.Address))), h.Td(h.Class("dim"), h.Text(d.Serves)))
 			})),
 		),
 	)
 }
 
 func book(b *Book, threshold uint32) g.Node {
-	number := func(name string) g.Node { return h.Th(h.Class("num"), g.Text(name)) }
-	generations := h.TBody(h.Tr(h.Td(h.ColSpan("8"), h.Class("dim"), g.Text("No generation yet."))))
+	number := func(name string) g.Node { return h.Th(h.Class("num"), h.Text(name)) }
+	generations := h.TBody(h.Tr(h.Td(h.ColSpan("8"), h.Class("dim"), h.Text("No generation yet."))))
 	if len(b.Generations) > 0 {
 		generations = g.Map(b.Generations, func(gen Generation) g.Node { return generation(&gen) })
 	}
 	return h.Section(
-		h.H2(g.Text(b.Name+" "), dim(b.Question)),
+		h.H2(h.Text(b.Name+" "), dim(b.Question)),
 		h.Div(h.Class("scroll"), h.Table(h.Class("book"),
-			h.THead(h.Tr(h.Th(g.Text("Generation")), h.Th(g.Text("Filter")), h.Th(h.Class("fill"), g.Text("Fill")), number("Keys"), number("Memory"),
+			h.THead(h.Tr(h.Th(h.Text("Generation")), h.Th(h.Text("Filter")), h.Th(h.Class("fill"), h.Text("Fill")), number("Keys"), number("Memory"),
 				number("Absent key found"), number("Count too high"), number(fmt.Sprintf("Absent key shows\u00a0%d", threshold)))),
 			generations,
 		)),
@@ -128,8 +129,8 @@ func generation(gen *Generation) g.Node {
 	rows := make(g.Group, 0, len(gen.Arrays))
 	for i := range gen.Arrays {
 		rows = append(rows, h.Tr(
-			g.If(i == 0, h.Th(g.Attr("scope", "rowgroup"), h.RowSpan(fmt.Sprint(len(gen.Arrays))), g.Text(date(gen.Start)),
-				h.Span(h.Class("dim"), g.Text("to "+date(gen.End)), h.Br(), g.Text("sized for "+count(gen.Capacity))))),
+			h.If(i == 0, h.Th(h.Attr("scope", "rowgroup"), h.RowSpan(fmt.Sprint(len(gen.Arrays))), h.Text(date(gen.Start)),
+				h.Span(h.Class("dim"), h.Text("to "+date(gen.End)), h.Br(), h.Text("sized for "+count(gen.Capacity))))),
 			array(&gen.Arrays[i]),
 		))
 	}
@@ -137,22 +138,22 @@ func generation(gen *Generation) g.Node {
 }
 
 func array(a *Array) g.Node {
-	number := func(s string) g.Node { return h.Td(h.Class("num"), g.Text(s)) }
+	number := func(s string) g.Node { return h.Td(h.Class("num"), h.Text(s)) }
 	wrong, bulk := "–", "–"
 	if !a.Bits {
 		wrong, bulk = chance(a.Wrong), chance(a.Bulk)
 	}
 	level := func(class, width string) g.Node {
-		return g.El("rect", h.Class(class), h.Width(width), h.Height("6"))
+		return h.El("rect", h.Class(class), h.Width(width), h.Height("6"))
 	}
 	return g.Group{
-		h.Td(g.Text(a.Name), dim(a.Holds)),
-		h.Td(h.Class("fill"), h.SVG(g.Attr("viewBox", "0 0 100 6"), g.Attr("preserveAspectRatio", "none"), h.Role("img"), h.Aria("label", percent(a.Fill)+" full"),
-			level("track", "100"), level("level", bar(a.Fill))), g.Text(percent(a.Fill))),
+		h.Td(h.Text(a.Name), dim(a.Holds)),
+		h.Td(h.Class("fill"), h.SVG(h.Attr("viewBox", "0 0 100 6"), h.Attr("preserveAspectRatio", "none"), h.Role("img"), h.Aria("label", percent(a.Fill)+" full"),
+			level("track", "100"), level("level", bar(a.Fill))), h.Text(percent(a.Fill))),
 		number(count(a.Keys)), number(size(a.Bytes)), number(chance(a.Ghost)), number(wrong), number(bulk),
 	}
 }
 
-func dim(s string) g.Node { return h.Span(h.Class("dim"), g.Text(s)) }
+func dim(s string) g.Node { return h.Span(h.Class("dim"), h.Text(s)) }
 
-func link(to, s string) g.Node { return h.A(h.Href(to), g.Text(s)) }
+func link(to, s string) g.Node { return h.A(h.Href(to), h.Text(s)) }

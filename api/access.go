@@ -98,6 +98,7 @@ func (s *Server) authorise(r *http.Request, set *settings, addr netip.Addr, loca
 		}
 		account, err := s.accounts.Authenticate(r.Context(), strings.TrimSpace(token))
 		if err != nil {
+			s.failures.Slow(r.Context(), doorName, addr)
 			return who, err
 		}
 		who.Account = account

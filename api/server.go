@@ -58,6 +58,8 @@ type Options struct {
 	Advance func(ctx context.Context, d time.Duration) (time.Time, error)
 	// Access holds the initial rights and limits of clients; see [Server.SetAccess].
 	Access Access
+	// Failures slows down clients whose token is wrong; nil: nothing does.
+	Failures *door.Failures
 	// Version of the program, for the OpenAPI document.
 	Version string
 	// Registry receives the server's metrics and serves /metrics, with all that others
@@ -91,6 +93,7 @@ type Server struct {
 	log      *slog.Logger
 	metrics  *metrics
 	sessions *sessions
+	failures *door.Failures
 	origin   *http.CrossOriginProtection
 	settings atomic.Pointer[settings]
 	mux      *http.ServeMux
@@ -122,7 +125,7 @@ func New(o Options) (*Server, error) {
 		origin: http.NewCrossOriginProtection(), mux: http.NewServeMux(),
 		openAPI:  newDocument(o.Version),
 		memory:   o.Memory,
-		sessions: newSessions(),
+		sessions: newSessions(), failures: o.Failures,
 	}
 	s.SetAccess(o.Access)
 	m, err := newMetrics(o.Registry, o.Node, o.Peers)

@@ -136,19 +136,23 @@ func (s *Server) whoami(r *request) (any, error) {
 	}, nil
 }
 
+// doorName is what the log calls this door where log-ins fail.
+const doorName = "http"
+
 // maxForm is the longest form of a log-in, bytes.
 const maxForm = 4 << 10
 
 // login begins a session with the link or the token of a form.
 func (s *Server) login(w http.ResponseWriter, r *http.Request) {
-	if _, err := s.admit(r, open); err != nil {
+	req, err := s.admit(r, open)
+	if err != nil {
 		writeProblem(w, problem(err))
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	account, err := s.loginAs(r)
 	if err != nil {
-		s.log.Info("log-in refused", "from", r.RemoteAddr, "err", err)
+		s.failures.Slow(r.Context(), doorName, req.who.Addr)
 		http.Redirect(w, r, "/login?refused", http.StatusSeeOther)
 		return
 	}

@@ -165,6 +165,7 @@ func (s *Server) identify(it *item) bool {
 	}
 	if it.sender != AnonymousID {
 		s.Stats.BadPassword.Add(1)
+		s.Failures.Note("dcc", addr, time.Now())
 	}
 	// Unknown ids and wrong passwords are served like anonymous clients.
 	it.sender = AnonymousID

@@ -50,6 +50,8 @@ type Server struct {
 	// AnonymousFrom lists the networks whose anonymous clients are served; nil
 	// means the machine itself.
 	AnonymousFrom []netip.Prefix
+	// Failures is told of wrong passwords, which the log sums up; nil: nobody is.
+	Failures *door.Failures
 	// Blocked lists networks that get no answer.
 	Blocked []netip.Prefix
 	// Keep lists the types that are counted; nil means Body, Fuz1 and Fuz2.

@@ -56,6 +56,9 @@ type Server struct {
 	// Listed is the Count from which clients consider mail spam: what the clearinghouse
 	// calls spam shows at least this, everything else less. 0 shows the votes unchanged.
 	Listed int
+	// Failures is told of unknown users and wrong signatures, which the log sums up;
+	// nil: nobody is.
+	Failures *door.Failures
 	// Votes is how many reports may be processed at once; more are dropped. 0 means
 	// door.DefaultMaxDetached.
 	Votes int
@@ -144,6 +147,9 @@ func (s *Server) handle(ctx context.Context, packets []*door.Packet) {
 			continue
 		}
 		if err := s.admit(ctx, r); err != nil {
+			if err == errUnknownUser || err == errSignature {
+				s.Failures.Note("pyzor", p.Client.Addr(), time.Now())
+			}
 			s.refuse(p, r, err)
 			continue
 		}

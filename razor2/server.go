@@ -96,6 +96,8 @@ type Server struct {
 	// Memory is what reported mails take, [door.Cost] times their size each; nil sets no
 	// bound. One for which there is none in a second is refused like one over the rate.
 	Memory *door.Memory
+	// Failures slows down failed log-ins; nil: nothing does.
+	Failures *door.Failures
 	// RequestTime is how long a connection may be idle and a request may take;
 	// 0 means DefaultRequestTime.
 	RequestTime time.Duration

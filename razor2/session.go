@@ -183,7 +183,7 @@ func (c *session) single(ctx context.Context, command string, v Values) {
 	case "ai":
 		c.begin(ctx, v.Get("user"))
 	case "auth":
-		c.authenticate(v.Get("aresp"))
+		c.authenticate(ctx, v.Get("aresp"))
 	default:
 		c.server.Stats.Malformed.Add(1)
 		c.out.row("err=200")
@@ -251,7 +251,7 @@ func (c *session) register(ctx context.Context, v Values) {
 		return
 	}
 	c.server.Stats.Registered.Add(1)
-	c.server.Log.Info("razor user registered", "user", user, "client", c.conn.Client())
+	c.server.Log.Debug("razor user registered", "user", user, "client", c.conn.Client())
 	c.out.values(Pair{"res", "1"}, Pair{"user", user}, Pair{"pass", pass})
 }
 
@@ -278,7 +278,7 @@ func (c *session) begin(ctx context.Context, user string) {
 }
 
 // authenticate answers a=auth. A challenge is good for one attempt.
-func (c *session) authenticate(response string) {
+func (c *session) authenticate(ctx context.Context, response string) {
 	want := Response(string(c.secret), c.challenge)
 	good := subtle.ConstantTimeCompare([]byte(want), []byte(response)) == 1
 	good = good && c.challenge != "" && len(c.secret) > 0
@@ -286,7 +286,7 @@ func (c *session) authenticate(response string) {
 	c.challenge, c.secret, c.candidate, c.user = "", nil, "", ""
 	if !good {
 		c.server.Stats.BadLogins.Add(1)
-		c.server.Log.Info("razor login failed", "user", user, "client", c.conn.Client())
+		c.server.Failures.Slow(ctx, "razor2", c.conn.Client())
 		c.out.row("res=0")
 		return
 	}

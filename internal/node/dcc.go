@@ -58,6 +58,7 @@ func (n *Node) openDCC(ctx context.Context, address string) (*opened, error) {
 	}
 	clients := newDCCClients(&protocolAccounts{n.book, dccProtocol}, cfg.DCC.Clients)
 	front := &dcc.Server{
+		Failures:      n.failures,
 		Clearinghouse: n.house, ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand,
 		Client:        clients.Client,
 		AnonymousFrom: anonymous, Keep: keptTypes(cfg.DCC.Keep), Whitelist: whiteFile(cfg.DCC.Whitelist, true, log),

@@ -48,6 +48,7 @@ type Node struct {
 	sharing   sharing   // how
 	opened    []*opened // doors
 	registry  *prometheus.Registry
+	failures  *door.Failures
 	rate      door.Source // of a client of any front door but HTTP, which has its own
 	reloading sync.Mutex  // held while a configuration is taken over
 
@@ -90,6 +91,7 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 	n.peers.node = n
 	n.messages = door.NewMemory(messageMemory(o.Config.Limits.Memory, machineMemory()))
 	n.registry.MustRegister(messageMetrics(n.messages)...) // names are the program's own
+	n.failures = door.NewFailures(n.log)
 	n.rate.Set(doorLimits(o.Config.Limits))
 	for _, st := range n.order() {
 		n.stages = append(n.stages, st)

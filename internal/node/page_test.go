@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"log/slog"
 	"mime/multipart"
 	"net/http"
 	"net/http/cookiejar"
@@ -272,5 +273,26 @@ func TestLivePage(t *testing.T) {
 	}
 	if waited := time.Since(before); waited >= stopTimeout {
 		t.Errorf("stopped after %v", waited)
+	}
+}
+
+// TestFailedLogins: tokens that are wrong make one line of the log, not one each, and
+// say nothing of the tokens.
+func TestFailedLogins(t *testing.T) {
+	log := &journal{}
+	n, _ := start(t, Options{Config: httpDoor(t), Dir: filepath.Join(t.TempDir(), "data"), Log: slog.New(log)})
+	base := address(t, n, "http")
+	wrong := &client.Client{Server: base, Token: "nobody-has-this-token", HTTP: &http.Client{Timeout: time.Minute}}
+	for range 3 {
+		if _, err := wrong.Node(t.Context()); err == nil {
+			t.Fatal("a wrong token was taken")
+		}
+		newBrowser(t, base).form("/login", url.Values{"token": {"nobody-has-this-token"}})
+	}
+	if got := log.count("log-in failed door=http network=127.0.0.0"); got != 1 {
+		t.Errorf("%d lines of six failures, want 1", got)
+	}
+	if got := log.count("nobody-has"); got != 0 {
+		t.Errorf("%d lines with the token", got)
 	}
 }

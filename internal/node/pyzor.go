@@ -22,6 +22,7 @@ func operations(names []string) []pyzor.Op {
 func (n *Node) openPyzor(ctx context.Context, address string) (*opened, error) {
 	cfg := n.cfg.Load()
 	front := &pyzor.Server{
+		Failures:      n.failures,
 		Clearinghouse: n.house, Accounts: &protocolAccounts{n.book, pyzorProtocol},
 		Anonymous: operations(cfg.Pyzor.Anonymous), Users: operations(cfg.Pyzor.Users),
 		Listed: cfg.Pyzor.Listed, Log: n.log.With("door", "pyzor"),

@@ -47,6 +47,7 @@ func (a *protocolAccounts) Register(ctx context.Context, name string, secret []b
 func (n *Node) openRazor2(ctx context.Context, address string) (*opened, error) {
 	cfg := n.cfg.Load()
 	front := &razor2.Server{
+		Failures:      n.failures,
 		Clearinghouse: n.house, Accounts: &protocolAccounts{n.book, razor2Protocol}, Read: n.read,
 		Names: cfg.Razor2.Names, Confidence: cfg.Razor2.Confidence, Serial: cfg.Razor2.Serial,
 		MaxHosts: cfg.Razor2.MaxHosts, ExemptHosts: cfg.Razor2.ExemptHosts,

@@ -9,7 +9,7 @@ url=http://127.0.0.1:8420
 data=bulkhead-data
 log=$data/serve.log
 
-step() { printf '\n== %s\n' "$1"; shift; echo "\$ bulkhead $*"; "$bulkhead" "$@" || test $? -eq 1; }
+step() { printf '\n== %s\n' "$1"; shift; echo "\$ bulkhead $*"; "$bulkhead" "$@" || test $? -le 2; }
 ready() { grep -q 'msg=serving' "$log"; }
 # runs PID: says whether that is a node, and not a process that got its number.
 runs() { [ "$(ps -o comm= -p "$1" 2>/dev/null)" = "$(basename "$bulkhead" | cut -c 1-15)" ]; }
@@ -17,7 +17,8 @@ where() {
 	cat <<END_OF_TEXT
 
 $1 process $2:
-    status page   $url
+    pages         $url
+    log in there  $bulkhead login --data $data
     its log       $log
     stop it       kill $2
     forget it     rm -r $data, once it is stopped
@@ -33,6 +34,7 @@ known=
 [ ! -d "$data/store" ] || known=yes
 mkdir -p -m 0700 "$data"
 echo "Starting a node, with its data in $data"
+: >"$log" # of an earlier run: it would say that the node serves
 "$bulkhead" serve --data "$data" >"$log" 2>&1 &
 pid=$!
 echo $pid >"$data/serve.pid"

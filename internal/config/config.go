@@ -51,7 +51,7 @@ func (d Duration) String() string {
 type Config struct {
 	Node      Node        `toml:"node" doc:"This node and where it keeps its state."`
 	Listen    Listen      `toml:"listen" doc:"The front doors: \"host:port\", or \"unix:/path\" where a socket is offered.\nWith a configuration file, a door whose key is absent or empty is off;\nwithout one, every door listens on the loopback address shown here."`
-	HTTP      HTTP        `toml:"http" doc:"The HTTP API and the status page."`
+	HTTP      HTTP        `toml:"http" doc:"The HTTP API and the pages."`
 	Tally     Tally       `toml:"tally" doc:"The tally: how often a signature was seen, reported, or called ham."`
 	Blocklist Blocklist   `toml:"blocklist" doc:"The blocklist: what trusted reporters have called spam and nobody has revoked."`
 	Memory    Memory      `toml:"memory" doc:"Messages that were seen lately, by their signatures: who reports or asks with a digest\nalone (Pyzor, DCC, Razor, fuzzy_check) is answered of the whole message."`
@@ -75,7 +75,7 @@ type Config struct {
 // Node is the section [node].
 type Node struct {
 	Data       string   `toml:"data" doc:"folder of the node's state; --data overrides it. Empty: $STATE_DIRECTORY, else ./bulkhead-data"`
-	Name       string   `toml:"name" doc:"name of the node in logs and on the status page. Empty: the host name"`
+	Name       string   `toml:"name" doc:"name of the node in logs and on the pages. Empty: the host name"`
 	Durability string   `toml:"durability" doc:"\"always\": a report is acknowledged once it would survive a power cut;\n\"relaxed\": acknowledged before it is on disk, lost with the machine"`
 	Checkpoint Duration `toml:"checkpoint" doc:"longest time between two snapshots of the books. A start reads back from the journal\nwhat was reported since the last one"`
 	LogLevel   string   `toml:"log_level" reload:"yes" doc:"\"debug\", \"info\", \"warn\" or \"error\""`
@@ -85,7 +85,7 @@ type Node struct {
 // Listen is the section [listen]: one key for each front door. The address of
 // a door that is off is "".
 type Listen struct {
-	HTTP        string `toml:"http" doc:"HTTP API, status page, metrics (TCP)"`
+	HTTP        string `toml:"http" doc:"HTTP API, pages, metrics (TCP)"`
 	Razor2      string `toml:"razor2" doc:"Razor 2 clients (TCP)"`
 	Pyzor       string `toml:"pyzor" doc:"Pyzor clients (UDP)"`
 	PyzorHelper string `toml:"pyzor_helper" doc:"rspamd's external pyzor helper (TCP)"`

@@ -18,7 +18,7 @@ import (
 // the context ends and its clients are done.
 type frontDoor struct {
 	key  string
-	what string // on the status page
+	what string // on the pages
 	open func(ctx context.Context, address string) (*opened, error)
 	// check checks the part of a configuration that only this door can check, and
 	// changes nothing; nil for nothing to check.

@@ -14,7 +14,7 @@ import (
 // clients, how it is opened, and how its part of a configuration is checked.
 func (n *Node) doors() []frontDoor {
 	return []frontDoor{
-		{"http", "API and status page", n.openHTTP, checkHTTP},
+		{"http", "API and pages", n.openHTTP, checkHTTP},
 		{"razor2", "Razor 2 clients", n.openRazor2, nil},
 		{"razor_helper", "rspamd's razor module", n.openRazorHelper, nil},
 		{"pyzor", "Pyzor clients", n.openPyzor, nil},

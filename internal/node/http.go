@@ -18,7 +18,7 @@ import (
 // stopTimeout is the longest that clients may take to finish after SIGTERM.
 const stopTimeout = 20 * time.Second
 
-// openHTTP opens the door of the API, the metrics and the status page.
+// openHTTP opens the door of the API, the metrics and the pages.
 func (n *Node) openHTTP(ctx context.Context, address string) (*opened, error) {
 	cfg := n.cfg.Load()
 	access, err := accessOf(cfg)

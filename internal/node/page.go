@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/web"
 )
 
-// statusPage describes the server to the status page: [web.Source].
+// statusPage describes the server to the pages: [web.Source].
 type statusPage struct{ node *Node }
 
 // Status implements [web.Source].

@@ -57,6 +57,24 @@ func (f *Form) page(r rune) *page {
 
 // Append appends the normal form of text to dst, whatever is there.
 func (f *Form) Append(dst, text []byte) []byte {
+	text, rest := cut(text)
+	return append(f.complete(dst, text), rest...)
+}
+
+// cut cuts off what begins with the first byte of a character of four and has fewer: the
+// library takes it as it is, whatever else is in it.
+func cut(text []byte) (head, rest []byte) {
+	for i := max(0, len(text)-3); i < len(text); i++ {
+		if text[i]&0xF8 == 0xF0 {
+			return text[:i], text[i:]
+		}
+	}
+	return text, nil
+}
+
+// complete is [Form.Append] of text that does not end in the middle of a character of four
+// bytes.
+func (f *Form) complete(dst, text []byte) []byte {
 	for len(text) > 0 {
 		ascii := 0
 		for ascii < len(text) && text[ascii] < utf8.RuneSelf {
@@ -70,9 +88,7 @@ func (f *Form) Append(dst, text []byte) []byte {
 			text = text[ascii-1:]
 		}
 		n := f.segment(text)
-		if r, size := utf8.DecodeRune(text); r == utf8.RuneError {
-			dst = append(dst, f.form.Bytes(text[:n])...)
-		} else if size < n {
+		if r, size := utf8.DecodeRune(text); size < n {
 			dst = f.joined(dst, r, text[size:n])
 		} else if normal := f.page(r).text[r%pageSize]; normal != "" {
 			dst = append(dst, normal...)
@@ -110,13 +126,16 @@ func (f *Form) joined(dst []byte, r rune, marks []byte) []byte {
 // segment returns how many bytes at the start of text have a normal form of their own: up
 // to a character that does not join what stands before it.
 func (f *Form) segment(text []byte) int {
-	_, n := utf8.DecodeRune(text)
+	r, n := utf8.DecodeRune(text)
+	if r == utf8.RuneError && n == 1 {
+		return n // no character: nothing joins it
+	}
 	for n < len(text) {
 		if text[n] < utf8.RuneSelf {
 			break
 		}
 		r, size := utf8.DecodeRune(text[n:])
-		if (r != utf8.RuneError || size > 1) && !f.page(r).apt[r%pageSize] {
+		if r == utf8.RuneError && size == 1 || !f.page(r).apt[r%pageSize] {
 			break
 		}
 		n += size

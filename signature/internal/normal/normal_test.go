@@ -60,6 +60,8 @@ func TestMixed(t *testing.T) {
 }
 
 func FuzzAppend(f *testing.F) {
+	f.Add([]byte("\xf2ō"))
+	f.Add([]byte("aé\xf2ō"))
 	f.Add([]byte("e\u0301\u0323\ufdfa\uff76\uff9e\u1100\u1161\xff\u0344"))
 	f.Fuzz(func(t *testing.T, text []byte) { check(t, text) })
 }

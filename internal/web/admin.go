@@ -25,7 +25,7 @@ func (s *Site) people(v *view) (g.Node, error) {
 	if len(users) == 0 {
 		return h.P(h.Class("card"), h.Text("There is no account yet. "), h.Code(h.Text("bulkhead user add NAME")), h.Text(" makes one.")), nil
 	}
-	return h.Section(h.H2(h.Text("People"), dim("whose votes weigh what")), h.Div(h.Class("scroll"), h.Table(
+	return h.Section(h.H2(h.Text("People"), dim("whose votes weigh what")), h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 		h.THead(h.Tr(h.Th(h.Text("Name")), h.Th(h.Text("Role")), num("Weight"), num("Worth now"), num("Confirmed"), num("Taken off again"), h.Th(h.Text("Since")), h.Th(h.Text("Actions")))),
 		h.TBody(g.Map(users, userRow)),
 	)), h.P(h.Class("dim"), h.Text("“Undo” takes back every vote of the last days that the node still remembers. Weight is 0 to 1."))), nil
@@ -130,7 +130,7 @@ func (s *Site) peers(v *view) (g.Node, error) {
 	return g.Group{
 		h.Section(h.H2(h.Text("Peers"), dim(n.Mode+", "+n.Role)),
 			h.If(len(n.Peers) == 0, h.P(h.Class("dim"), h.Text("No peer yet. This node's key is "), h.Code(h.Text(n.Key)), h.Text("; bulkhead peer add KEY accepts what another publishes."))),
-			h.If(len(n.Peers) > 0, h.Div(h.Class("scroll"), h.Table(
+			h.If(len(n.Peers) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 				h.THead(h.Tr(h.Th(h.Text("Peer")), h.Th(h.Text("State")), num("Weight"), num("Lag"), num("Missing"), num("Keys"), num("Memory"), num("Refused"), h.Th(h.Text("Actions")))),
 				h.TBody(g.Map(n.Peers, func(p client.Peer) g.Node { return peerRow(&p, v.status.Now) })),
 			)))),
@@ -239,14 +239,14 @@ func (s *Site) rules(v *view) (g.Node, error) {
 		found,
 		h.Section(h.H2(h.Text("Lists")),
 			h.If(len(lists) == 0, h.P(h.Class("dim"), h.Text("No list yet. bulkhead list build makes one, and [[lists.list]] in the configuration loads it."))),
-			h.If(len(lists) > 0, h.Div(h.Class("scroll"), h.Table(
+			h.If(len(lists) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 				h.THead(h.Tr(h.Th(h.Text("List")), h.Th(h.Text("Tone")), num("Entries"), num("Memory"), num("Wrong finds"), h.Th(h.Text("Updated")))),
 				h.TBody(g.Map(lists, func(l client.List) g.Node {
 					return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(l.Name)), h.Td(h.Text(l.Tone)), number(count(l.Entries)), number(size(l.Bytes)), number(chance(l.Error)), h.Td(h.Text(date(l.Updated))))
 				})))))),
 		h.Section(h.H2(h.Text("Rate limits")),
 			h.If(len(limits) == 0, h.P(h.Class("dim"), h.Text("No limit yet. [[ratelimit]] in the configuration makes one; docs/protocols/policy.md has examples."))),
-			h.If(len(limits) > 0, h.Div(h.Class("scroll"), h.Table(
+			h.If(len(limits) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 				h.THead(h.Tr(h.Th(h.Text("Rule")), h.Th(h.Text("Counts")), num("Limit"), h.Th(h.Text("Action")), num("Keys"), num("Memory"), num("Given up"))),
 				h.TBody(g.Map(limits, func(l client.RateLimit) g.Node {
 					counts := l.Key

@@ -147,7 +147,7 @@ func verdictOf(d *client.Verdict) g.Node {
 
 // findings is what is known of each signature by itself.
 func findings(all []client.Finding) g.Node {
-	return h.Details(h.If(len(all) < 10, h.Attr("open")), h.Summary(h.Text(fmt.Sprintf("What is known of each of %d signatures", len(all)))), h.Div(h.Class("scroll"), h.Table(
+	return h.Details(h.If(len(all) < 10, h.Attr("open")), h.Summary(h.Text(fmt.Sprintf("What is known of each of %d signatures", len(all)))), h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 		h.THead(h.Tr(h.Th(h.Text("Signature")), h.Th(h.Text("Judged")), num("Seen"), num("Spam"), num("Ham"), num("Confidence"), h.Th(h.Text("First seen")))),
 		h.TBody(g.Map(all, func(f client.Finding) g.Node {
 			return h.Tr(h.Th(h.Attr("scope", "row"), h.Code(h.Class("sig"), h.Text(f.Signature.String()))), h.Td(h.Text(judged(f.Judged))),

@@ -116,7 +116,7 @@ func book(b *Book, threshold uint32) g.Node {
 	}
 	return h.Section(
 		h.H2(h.Text(b.Name+" "), dim(b.Question)),
-		h.Div(h.Class("scroll"), h.Table(h.Class("book"),
+		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(h.Class("book"),
 			h.THead(h.Tr(h.Th(h.Text("Generation")), h.Th(h.Text("Filter")), h.Th(h.Class("fill"), h.Text("Fill")), number("Keys"), number("Memory"),
 				number("Absent key found"), number("Count too high"), number(fmt.Sprintf("Absent key shows\u00a0%d", threshold)))),
 			generations,

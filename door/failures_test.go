@@ -1,11 +1,11 @@
 package door_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,10 +62,28 @@ func TestFailuresAreBounded(t *testing.T) {
 	}
 }
 
+// A journal is a log that is read while it is written.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
 // TestFailuresInLog: one line at once, one a minute while failures go on, none after.
 func TestFailuresInLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
+		var log journal
 		f := door.NewFailures(slog.New(slog.NewTextHandler(&log, nil)))
 		lines := func(n int, text string) {
 			t.Helper()

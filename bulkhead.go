@@ -2,6 +2,7 @@ package bulkhead
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"strings"
 	"time"
@@ -47,6 +48,16 @@ func (v Vote) String() string {
 		return "revoke"
 	}
 	return "invalid"
+}
+
+// ParseVote returns the vote whose String is text. Its error wraps [ErrMalformed].
+func ParseVote(text string) (Vote, error) {
+	for v := range NumVotes {
+		if v.String() == text {
+			return v, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: vote %.40q, want sighting, spam, ham or revoke", ErrMalformed, text)
 }
 
 // A Reporter is who asks or reports, as far as the front door has identified it.

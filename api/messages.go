@@ -455,12 +455,7 @@ func (r *request) parseVote(text string) (bulkhead.Vote, error) {
 	if r.unsaid == bulkhead.Revocation {
 		return 0, fmt.Errorf("%w: a revoke has no vote", bulkhead.ErrMalformed)
 	}
-	for v := range bulkhead.NumVotes {
-		if v.String() == text {
-			return v, nil
-		}
-	}
-	return 0, fmt.Errorf("%w: vote %.40q, want sighting, spam, ham or revoke", bulkhead.ErrMalformed, text)
+	return bulkhead.ParseVote(text)
 }
 
 func checkID(id string) error {

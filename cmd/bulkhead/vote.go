@@ -30,13 +30,12 @@ func newRevokeCommand() *cobra.Command {
 type voteFlag bulkhead.Vote
 
 func (f *voteFlag) Set(text string) error {
-	for v := range bulkhead.NumVotes {
-		if v.String() == text && v != bulkhead.Revocation {
-			*f = voteFlag(v)
-			return nil
-		}
+	v, err := bulkhead.ParseVote(text)
+	if err != nil || v == bulkhead.Revocation {
+		return fmt.Errorf("%q is none of spam, ham, sighting", text)
 	}
-	return fmt.Errorf("%q is none of spam, ham, sighting", text)
+	*f = voteFlag(v)
+	return nil
 }
 
 func (f *voteFlag) String() string { return bulkhead.Vote(*f).String() }

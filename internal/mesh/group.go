@@ -6,14 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
 // The nodes of one operator are a group: a hub, its keeper, invites each, and tells all
@@ -219,15 +219,8 @@ func (b *natsBus) serveGroups(tell func(from hint) []byte) error {
 
 // struck returns the members of groups that this node's administrator has evicted.
 func (m *Mesh) struck() (keys []string, err error) {
-	data, err := os.ReadFile(filepath.Join(m.opts.Dir, struckFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(data, &keys)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("mesh: %s: %w", struckFile, err)
+	if err := wholefile.ReadJSON(filepath.Join(m.opts.Dir, struckFile), &keys); err != nil {
+		return nil, fmt.Errorf("mesh: %w", err)
 	}
 	return keys, nil
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
 const (
@@ -79,15 +80,8 @@ type pairing struct {
 }
 
 func (m *Mesh) loadInvitations() error {
-	data, err := os.ReadFile(filepath.Join(m.opts.Dir, invitationsFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		err = json.Unmarshal(data, &m.pairing.list)
-	}
-	if err != nil {
-		return fmt.Errorf("mesh: %s: %w", invitationsFile, err)
+	if err := wholefile.ReadJSON(filepath.Join(m.opts.Dir, invitationsFile), &m.pairing.list); err != nil {
+		return fmt.Errorf("mesh: %w", err)
 	}
 	m.pairing.list = slices.DeleteFunc(m.pairing.list, func(v *invite) bool { return v == nil || len(v.Secret) != secretBytes })
 	return nil

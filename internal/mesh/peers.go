@@ -2,11 +2,8 @@ package mesh
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +11,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
 // maxPeers bounds the peer list.
@@ -77,22 +75,16 @@ func checkPeer(name string, weight float64) error {
 
 // loadPeers reads the peer list of dir; an absent one is empty.
 func loadPeers(dir string) ([]*peer, error) {
-	data, err := os.ReadFile(filepath.Join(dir, peersFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("mesh: %w", err)
-	}
 	var list []*peer
-	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, fmt.Errorf("mesh: %s: %w", peersFile, err)
+	if err := wholefile.ReadJSON(filepath.Join(dir, peersFile), &list); err != nil {
+		return nil, fmt.Errorf("mesh: %w", err)
 	}
 	seen := make(map[hint]bool)
 	for _, p := range list {
 		if p == nil {
 			return nil, fmt.Errorf("mesh: %s: empty entry", peersFile)
 		}
+		var err error
 		if p.key, err = parsePublic(p.ID); err != nil {
 			return nil, fmt.Errorf("mesh: %s: %w", peersFile, err)
 		}
@@ -161,15 +153,8 @@ type state struct {
 }
 
 func loadState(dir string) (s state, err error) {
-	data, err := os.ReadFile(filepath.Join(dir, stateFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return s, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(data, &s)
-	}
-	if err != nil {
-		return s, fmt.Errorf("mesh: %s: %w", stateFile, err)
+	if err := wholefile.ReadJSON(filepath.Join(dir, stateFile), &s); err != nil {
+		return s, fmt.Errorf("mesh: %w", err)
 	}
 	return s, nil
 }

@@ -2,11 +2,7 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -17,6 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
+	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
 // meshFolder is where the node keeps its key, its peers and a hub's broker.
@@ -37,17 +34,8 @@ func (n *Node) meshFolder() string { return filepath.Join(n.dir, meshFolder) }
 
 // joined returns what the node joined by invitation.
 func (n *Node) joined() (j joined, err error) {
-	data, err := os.ReadFile(filepath.Join(n.meshFolder(), joinedFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return j, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(data, &j)
-	}
-	if err != nil {
-		return j, fmt.Errorf("%s: %w", joinedFile, err)
-	}
-	return j, nil
+	err = wholefile.ReadJSON(filepath.Join(n.meshFolder(), joinedFile), &j)
+	return j, err
 }
 
 // sharing is the part of a node that shares, which may begin, end and begin anew while

@@ -135,6 +135,14 @@ func (s *scanner) next() (record, error) {
 // forging such a head inside it; 0 means that it is not known, because the
 // segment's own header is unreadable.
 func findLater(r io.ReaderAt, offset, size int64, salt, index uint64) (int64, bool, error) {
+	return findHead(r, offset, size, func(_ int64, head []byte) (bool, error) {
+		return laterHead(head, salt, index), nil
+	})
+}
+
+// findHead returns the first place from offset on at which is says that a record's head
+// is. It tries every byte.
+func findHead(r io.ReaderAt, offset, size int64, is func(at int64, head []byte) (bool, error)) (int64, bool, error) {
 	window := make([]byte, 256<<10)
 	for size-offset >= recordHead {
 		b := window[:min(int64(len(window)), size-offset)]
@@ -142,8 +150,8 @@ func findLater(r io.ReaderAt, offset, size int64, salt, index uint64) (int64, bo
 			return 0, false, err
 		}
 		for i := 0; i+recordHead <= len(b); i++ {
-			if laterHead(b[i:i+recordHead], salt, index) {
-				return offset + int64(i), true, nil
+			if ok, err := is(offset+int64(i), b[i:i+recordHead]); ok || err != nil {
+				return offset + int64(i), ok, err
 			}
 		}
 		offset += int64(len(b)) - recordHead + 1

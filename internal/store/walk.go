@@ -2,6 +2,7 @@ package store
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -143,36 +144,25 @@ func saltAt(r io.ReaderAt, size int64) uint64 {
 // entry could have put one there: such a record counts only if it ends where the
 // next begins or the file ends.
 func findRecord(r io.ReaderAt, offset, size int64, salt, last uint64) (int64, bool, error) {
-	window := make([]byte, 256<<10)
-	for size-offset >= recordHead {
-		b := window[:min(int64(len(window)), size-offset)]
-		if _, err := r.ReadAt(b, offset); err != nil && err != io.EOF {
-			return 0, false, err
+	return findHead(r, offset, size, func(at int64, head []byte) (bool, error) {
+		if !bytes.Equal(head[12:16], entryBytes) || salt != 0 && binary.LittleEndian.Uint64(head[16:]) != salt {
+			return false, nil
 		}
-		for i := 0; i+recordHead <= len(b); i++ {
-			head := b[i : i+recordHead]
-			if string(head[12:16]) != string(entryBytes) || salt != 0 && binary.LittleEndian.Uint64(head[16:]) != salt {
-				continue
-			}
-			rec, length, _, err := parseHead(head)
-			end := offset + int64(i) + recordHead + int64(length)
-			if err != nil || rec.index <= last || rec.index > maxNumber || length > MaxEntry || end > size {
-				continue
-			}
-			if salt == 0 && end < size {
-				next := make([]byte, recordHead)
-				if _, err := r.ReadAt(next, end); err != nil && err != io.EOF {
-					return 0, false, err
-				}
-				if after, _, _, err := parseHead(next); err != nil || after.salt != rec.salt || after.index != rec.index+1 {
-					continue
-				}
-			}
-			return offset + int64(i), true, nil
+		rec, length, _, err := parseHead(head)
+		end := at + recordHead + int64(length)
+		if err != nil || rec.index <= last || rec.index > maxNumber || length > MaxEntry || end > size {
+			return false, nil
 		}
-		offset += int64(len(b)) - recordHead + 1
-	}
-	return 0, false, nil
+		if salt != 0 || end == size {
+			return true, nil
+		}
+		next := make([]byte, recordHead)
+		if _, err := r.ReadAt(next, end); err != nil && err != io.EOF {
+			return false, err
+		}
+		after, _, _, err := parseHead(next)
+		return err == nil && after.salt == rec.salt && after.index == rec.index+1, nil
+	})
 }
 
 // inspectBlocks returns what is wrong with a stored file: each row of blocks that

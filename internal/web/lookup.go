@@ -61,16 +61,9 @@ func (s *Site) vote(v *view) (g.Node, error) {
 	if err != nil {
 		return nil, badForm(err)
 	}
-	var vote bulkhead.Vote
-	switch v.PostForm.Get("vote") {
-	case "spam":
-		vote = bulkhead.Spam
-	case "ham":
-		vote = bulkhead.Ham
-	case "revoke":
-		vote = bulkhead.Revocation
-	default:
-		return nil, badForm(errors.New("no vote"))
+	vote, err := bulkhead.ParseVote(v.PostForm.Get("vote"))
+	if err != nil {
+		return nil, badForm(err)
 	}
 	got, err := v.node.ReportMessage(v.Context(), raw, client.MessageOptions{Vote: vote})
 	if err != nil {

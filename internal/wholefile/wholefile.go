@@ -1,4 +1,4 @@
-// Package wholefile writes files that are there whole or not at all, whatever ends
+// Package wholefile reads and writes files that are there whole or not at all, whatever ends
 // the process or the machine meanwhile:
 //
 //	err := wholefile.Replace(path, wholefile.Bytes(data))
@@ -9,8 +9,11 @@ package wholefile
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -27,6 +30,22 @@ func Replace(path string, write func(io.Writer) error, prepare ...func(*os.File)
 // wraps [fs.ErrExist], also where several processes create it at once.
 func Create(path string, write func(io.Writer) error) error {
 	return put(path, os.Link, write, nil)
+}
+
+// ReadJSON decodes the file at path into v. It leaves v as it is if there is no such
+// file; an error names the file.
+func ReadJSON(path string, v any) error {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, v)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", filepath.Base(path), err)
+	}
+	return nil
 }
 
 // Bytes returns what writes b.

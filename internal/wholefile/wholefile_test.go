@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -124,5 +125,32 @@ func TestLeftovers(t *testing.T) {
 	})
 	if matched, bad := filepath.Match(Leftovers(path), seen); err != nil || bad != nil || !matched {
 		t.Errorf("%v; %q does not match %q", err, seen, Leftovers(path))
+	}
+}
+
+// TestReadJSON: an absent file changes nothing; any other that cannot be read is an error
+// that names it.
+func TestReadJSON(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "state.json")
+	v := map[string]int{"a": 1}
+	if err := ReadJSON(path, &v); err != nil || v["a"] != 1 {
+		t.Errorf("absent: %v, %v", v, err)
+	}
+	for text, ok := range map[string]bool{`{"b":2}`: true, ``: false, `{"b":`: false, `[]`: false} {
+		if err := Replace(path, Bytes([]byte(text))); err != nil {
+			t.Fatal(err)
+		}
+		v := map[string]int{}
+		err := ReadJSON(path, &v)
+		if (err == nil) != ok || ok && v["b"] != 2 {
+			t.Errorf("%q: %v, %v", text, v, err)
+		}
+		if err != nil && !strings.HasPrefix(err.Error(), "state.json: ") {
+			t.Errorf("%q: %v does not name the file", text, err)
+		}
+	}
+	if err := ReadJSON(dir, &v); err == nil {
+		t.Error("a folder was read")
 	}
 }

@@ -1,6 +1,7 @@
 package bulkhead_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"go/parser"
 	"go/token"
@@ -181,7 +182,11 @@ func TestServerIsSmall(t *testing.T) {
 		return // linking takes some seconds
 	}
 	bin := filepath.Join(t.TempDir(), "bulkhead")
-	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", bin, "./cmd/bulkhead")
+	args := []string{"build", "-trimpath", "-ldflags", "-s -w", "-o", bin}
+	for _, flags := range releaseFlags(t) {
+		args = append(args, "-gcflags", flags)
+	}
+	build := exec.Command("go", append(args, "./cmd/bulkhead")...)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
@@ -196,6 +201,20 @@ func TestServerIsSmall(t *testing.T) {
 	if info.Size() > limit {
 		t.Errorf("the server has %d bytes, want %d at most", info.Size(), limit)
 	}
+}
+
+// releaseFlags returns what a release tells the compiler.
+func releaseFlags(t *testing.T) (all []string) {
+	text, err := os.ReadFile(".goreleaser.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, found := bytes.Cut(text, []byte("gcflags: "))
+	text, _, _ = bytes.Cut(text, []byte("\n"))
+	if err := json.Unmarshal(text, &all); !found || err != nil {
+		t.Fatalf(".goreleaser.yaml: gcflags %q: %v", text, err)
+	}
+	return all
 }
 
 func local(importPath string) string {

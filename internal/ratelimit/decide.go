@@ -64,7 +64,7 @@ func (d *decider) run(l *Limiter, attr Attributes, readonly bool) error {
 				return err
 			}
 		} else {
-			q.result.Counted = false // what was asked would have been, but for another rule
+			q.result.Counted = false // another rule refuses it
 		}
 		l.tell(q, now)
 	}
@@ -87,7 +87,7 @@ func (d *decider) collect(l *Limiter, attr Attributes, readonly bool) {
 		}
 		readonly := readonly || r.reads != nil
 		if readonly {
-			n = 0 // the rate as it is without this event, which falls until it is let through
+			n = 0 // the rate without this event
 		}
 		start := len(d.buf)
 		if d.buf, ok = r.key.append(d.buf, attr, false); !ok {
@@ -99,7 +99,7 @@ func (d *decider) collect(l *Limiter, attr Attributes, readonly bool) {
 			d.buf = d.buf[:start]
 			continue
 		}
-		// Growing buf later leaves these slices with the old memory, which stays as it is.
+		// When buf grows, these slices keep the old memory, which nobody changes.
 		key, item := d.buf[start:middle:middle], d.buf[middle:len(d.buf):len(d.buf)]
 		hash := r.hash(key)
 		d.asked = append(d.asked, question{rule: r, rate: r.rateOf(hash), key: key, item: item, hash: hash, n: n, readonly: readonly})
@@ -161,8 +161,8 @@ func (l *Limiter) tell(q *question, now time.Time) {
 // maxTold is how many keys are remembered as reported.
 const maxTold = 1 << 14
 
-// told remembers which keys were reported, so that each is reported once a
-// period and level, however many requests it makes.
+// told remembers which keys were reported, so that each is reported once a period and
+// level, however many requests it makes.
 type told struct {
 	mu   sync.Mutex
 	till map[toldKey]time.Time
@@ -179,7 +179,7 @@ func (t *told) first(q *question, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k := toldKey{q.rule.Name, q.hash, q.result.Over}
-	// One that lies more than a period ahead is from before the clock was set back.
+	// A time more than a period ahead is from before the clock was set back.
 	if till, ok := t.till[k]; ok && now.Before(till) && !till.After(now.Add(q.rule.Period)) {
 		return false
 	}
@@ -192,7 +192,7 @@ func (t *told) first(q *question, now time.Time) bool {
 				delete(t.till, k)
 			}
 		}
-		// A flood of keys over their limits: better reported again than not.
+		// A flood of keys over their limits: better to report some again than none.
 		if len(t.till) >= maxTold {
 			clear(t.till)
 		}
@@ -201,8 +201,8 @@ func (t *told) first(q *question, now time.Time) bool {
 	return true
 }
 
-// states returns the states that the rule judges: its own, or those of the rule that it
-// reads, which may get others at a reload.
+// states returns the states that the rule judges: its own, or those that the rule it reads
+// has now.
 func (r *rule) states() *table {
 	if r.reads != nil {
 		return r.reads.table
@@ -238,8 +238,8 @@ func (d *decider) tell() (action, text string) {
 	return Dunno, ""
 }
 
-// told writes a rate. A header field is read by whom the mail is for, whom the key may be
-// no business of.
+// told writes a rate, with the key for the log only: the recipient of the mail, who can
+// read its header, need not know the key.
 func (q *question) told(key bool) string {
 	limit := "no limit"
 	if !q.measures() {

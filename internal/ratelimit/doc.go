@@ -1,23 +1,22 @@
-// Package ratelimit limits what one account, host or any other key may do in a
-// period: different recipients, different senders, messages, bytes.
+// Package ratelimit limits what an account, a host or any other key may do in a period:
+// how many different recipients, different senders, messages or bytes.
 //
-// It is the rate limiter of Finch, "What use are Bloom filters, anyway?" (2008),
-// held for many keys and many rules. A rule names its key and the value that is
-// to be unique as templates over the attributes of a request, so that all the
-// cases are one mechanism:
+// It is the rate limiter of Finch, "What use are Bloom filters, anyway?" (2008), for many
+// keys and many rules. A rule has templates over the attributes of a request, one for its
+// key and one for what is counted once, so all cases are one mechanism:
 //
 //	recipients of an account   key "{sasl_username}"   unique "{recipient}"
 //	senders of a host          key "{client_address}"  unique "{sender}"
 //	messages of an account     key "{sasl_username}"   unique "{instance}"
 //	bytes of an account        key "{sasl_username}"   count  "{size}"
 //
-// A key costs 32 bytes, about one byte of index, and what its different items take: 20
-// bytes for up to 4, 8 to 12 for each further one, and at most 2 for each unit of the limit. Each rule has a memory budget; idle keys are dropped,
-// and when the budget is spent, the key with the lowest rate among a few makes
-// room. The state is saved to one file for each rule, and every size in a file
-// is checked before it is used.
+// A key takes 32 bytes, 1 to 2 bytes of index, and what its different items take: 20
+// bytes for up to 4, 8 to 12 for each one more, but no more than 2 for each unit of a limit
+// above 10. Each rule has a memory budget. Idle keys are dropped; when the budget is
+// spent, the key with the lowest rate among a few gives way. The states of each rule are
+// saved to a file, and every size in a file is checked before it is used.
 //
 //	l, err := ratelimit.Open(ratelimit.Options{Rules: rules, Dir: dir})
-//	action, text, err := l.Limit(func(name string) []byte { ... })
+//	action, text, err := l.Limit(ctx, func(name string) []byte { ... })
 //	err = l.Run(ctx) // saves now and then, and at the end
 package ratelimit

@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// Inspect returns what is wrong with each file of a folder of states, by its name. It
-// changes nothing. States of rules that are not given are not read: what they should
-// be is not known. A folder that is not there has no states.
+// Inspect returns what is wrong with the files of a folder of states, by file name ("" for
+// the folder itself), and how many files were read. It changes nothing. It does not read the
+// states of rules that are not given, since it cannot know what they should be. A missing
+// folder has no faults.
 func Inspect(dir string, rules []Rule) (faults map[string]error, read int) {
 	faults = make(map[string]error)
 	names, err := os.ReadDir(dir)

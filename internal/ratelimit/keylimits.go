@@ -31,15 +31,15 @@ const (
 // keyLimits are the limits of single keys, by the hashes of these.
 type keyLimits map[uint64]*filter.UniqueRate
 
-// limitReader makes keyLimits of text.
+// limitReader reads keyLimits from text.
 type limitReader struct {
 	rule  *rule
-	rates map[float64]*filter.UniqueRate // of limits that have occurred
+	rates map[float64]*filter.UniqueRate // one for each limit read so far
 	keys  keyLimits
 }
 
-// line adds the limit of one key: "KEY LIMIT", the two apart by blanks. The last field
-// is the limit, so that a key may have blanks in it.
+// line adds the limit of one key: "KEY LIMIT". The last field is the limit, so the key may
+// contain blanks.
 func (l *limitReader) line(text string) error {
 	text = strings.TrimSpace(text)
 	if text == "" || text[0] == '#' {
@@ -90,7 +90,7 @@ func (l *limitReader) rate(text string) (*filter.UniqueRate, error) {
 	return rate, l.fits(text, rate)
 }
 
-// fits says whether the rule has the memory for keys with the limit.
+// fits returns an error if the rule's memory has no room for some keys at the limit.
 func (l *limitReader) fits(text string, rate *filter.UniqueRate) error {
 	room := l.rule.largeRoom()
 	if size := int64(rate.MaxStateBytes()); size > int64(rate.StateBytes()) && size > room/minLarge {
@@ -105,7 +105,7 @@ func (r *rule) largeRoom() int64 { return r.Memory - r.Memory/4 }
 // limitsKeys reports whether keys may have limits of their own.
 func (r *Rule) limitsKeys() bool { return len(r.Limits) > 0 || r.LimitsFile != "" }
 
-// readLimits reads the limits of single keys, inline and of the file. It changes nothing
+// readLimits reads the limits of single keys from the rule and its file. It changes nothing
 // in r.
 func (r *rule) readLimits() (keyLimits, fileStamp, error) {
 	l := limitReader{rule: r, rates: make(map[float64]*filter.UniqueRate), keys: make(keyLimits)}
@@ -194,7 +194,7 @@ func (l *Limiter) watchLimits() {
 	}
 }
 
-// rateOf returns the rule as it is for one key.
+// rateOf returns the rate by which one key is measured.
 func (r *rule) rateOf(hash uint64) *filter.UniqueRate {
 	if keys := r.byKey.Load(); keys != nil {
 		if rate := (*keys)[hash]; rate != nil {

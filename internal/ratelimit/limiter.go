@@ -18,31 +18,31 @@ import (
 // DefaultCheckpoint is how often changed states are saved.
 const DefaultCheckpoint = time.Minute
 
-// maxRules bounds the rules that one request has to pass.
+// maxRules is how many rules a request may have to pass.
 const maxRules = 64
 
 // Options configure a [Limiter].
 type Options struct {
 	Rules []Rule
-	// Dir is the folder of the saved states, made if absent. Empty: nothing is
-	// saved.
+	// Dir is the folder of the saved states, made if absent. Empty: nothing is saved.
 	Dir string
-	// Checkpoint is how often changed states are saved; 0 means
-	// DefaultCheckpoint. What was counted since is lost when the machine stops
-	// without notice.
+	// Checkpoint is how often changed states are saved; 0 means [DefaultCheckpoint]. A crash
+	// loses what was counted since.
 	Checkpoint time.Duration
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Random is read for the key of the filters' hashes; nil means crypto/rand.
+	// Random is read for the secret that keys all hashes; nil means crypto/rand.
 	Random io.Reader
-	// Notify is told when a key rises to the warning level of a rule, and when
-	// it reaches the limit, once for each rise. It must not block; nil tells nobody.
+	// Notify is called when a key reaches the warning level of a rule, and when it reaches
+	// the limit: each at most once in a period of the rule. It must not block. nil: nobody is
+	// told.
 	Notify func(Event)
 	// Log takes events and faults; nil discards them.
 	Log *slog.Logger
 }
 
-// An Event is a key that has reached the warning level, or the limit, of a rule. Its JSON form is what a webhook is sent.
+// An Event is a key that has reached the warning level, or the limit, of a rule. A webhook
+// gets its JSON form.
 type Event struct {
 	Time   time.Time `json:"time"`
 	Rule   string    `json:"rule"`
@@ -82,12 +82,12 @@ type Stats struct {
 	Requests atomic.Int64 // requests that were looked at
 	Refused  atomic.Int64 // requests that were deferred, rejected or put on hold
 	Warned   atomic.Int64 // events
-	Faults   atomic.Int64 // states that could not be read, or saved
+	Faults   atomic.Int64 // states and files of limits that could not be read, or states not saved
 }
 
-// Open checks the rules and loads the saved states. A state file that does not
-// fit its rule any more, or is damaged, is set aside and logged: the rule starts
-// empty, and mail goes on.
+// Open checks the rules and loads the saved states. A state file that no longer fits its
+// rule, or is damaged, is set aside and logged: the rule starts empty. Open fails for a
+// mistake in a rule, or if the folder or the secret in it cannot be used.
 func Open(opts Options) (*Limiter, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -116,8 +116,8 @@ func Open(opts Options) (*Limiter, error) {
 	return l, nil
 }
 
-// Reload replaces the rules. A rule of the same name whose period and templates are the
-// same keeps its states. A mistake in any rule changes nothing.
+// Reload replaces the rules. A rule that keeps its name, period and templates keeps its
+// states. If any rule has a mistake, nothing changes.
 func (l *Limiter) Reload(rules []Rule) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -154,8 +154,8 @@ func (l *Limiter) Reload(rules []Rule) error {
 	return nil
 }
 
-// adopt gives a new rule the states of the one that had its name, or those that
-// were saved.
+// adopt gives a new rule the states of the rule that had its name, or else those that were
+// saved.
 func (l *Limiter) adopt(c, was *rule) {
 	switch {
 	case was == nil || was.reads != nil:
@@ -165,7 +165,7 @@ func (l *Limiter) adopt(c, was *rule) {
 	case was.Memory == c.Memory && was.rate.Limit() == c.rate.Limit() && was.largest == c.largest:
 		c.table = was.table
 	default:
-		// A table judges by the limit it was made with which keys are idle.
+		// A table judges which keys are idle by the limit that it was made with.
 		for tag, state := range was.table.all() {
 			c.table.keep(binary.LittleEndian.Uint64(tag), state, l.opts.Now())
 		}
@@ -182,10 +182,11 @@ func find(rules []*rule, name string) *rule {
 	return nil
 }
 
-// Limit applies every rule and returns what to do: the action of the first rule
-// whose limit is reached ("defer", "reject" or "hold") and the text for the
-// client; else "header" or "log" and the rates, if a rule wants them told; else "dunno". It counts as the rules say: what is refused by any rule
-// counts only in strict ones. It never blocks.
+// Limit applies every rule and returns what to do: the action of the first rule whose limit
+// is reached ("defer", "reject" or "hold") and the text for the client; else "header" or
+// "log" and the rates, if a rule wants them told; else "dunno". Rules that measure or are
+// strict count every request, the others only what no rule refuses. It waits for nothing
+// but short locks. An error means that a state is damaged.
 func (l *Limiter) Limit(_ context.Context, attr func(name string) []byte) (action, text string, err error) {
 	d := deciders.Get().(*decider)
 	defer deciders.Put(d)
@@ -206,15 +207,14 @@ func (q *question) reply() string {
 	return q.rule.reply(string(q.key), q.result.Rate, q.rate.Limit())
 }
 
-// Apply is [Limiter.Limit] with the outcome of every rule that applies to the
-// request, in the order of the rules, and without what the mail server is told of accepted
-// requests.
+// Apply is [Limiter.Limit] that also returns the outcome of every rule that applies to the
+// request, in their order, and returns "dunno" for every request that is not refused.
 func (l *Limiter) Apply(attr Attributes) (action, text string, outcomes []Outcome, err error) {
 	return l.apply(attr, false)
 }
 
-// Peek is Apply that counts nothing, as Exim's readonly: the rates are those of the keys
-// as they are, without this request. Nobody is told.
+// Peek is Apply without counting, like Exim's readonly: the rates are those of the keys as
+// they are, without this request. Nobody is notified.
 func (l *Limiter) Peek(attr Attributes) (action, text string, outcomes []Outcome, err error) {
 	return l.apply(attr, true)
 }
@@ -242,16 +242,17 @@ func (l *Limiter) apply(attr Attributes, readonly bool) (action, text string, ou
 	return Dunno, "", outcomes, nil
 }
 
-// A Usage says what one rule takes.
+// A Usage is what one rule holds, and has dropped since it was loaded.
 type Usage struct {
 	Rule    Rule
 	Keys    int
 	Bytes   int64 // of states and index
-	Evicted int64 // keys that gave way because the memory was spent
-	Dropped int64 // keys that were idle
+	Evicted int64 // keys dropped to make room
+	Dropped int64 // keys dropped as idle
 }
 
-// Usage returns the use of every rule, in their order.
+// Usage returns the usage of every rule, in their order. A rule that reads another one has
+// none of its own.
 func (l *Limiter) Usage() []Usage {
 	var all []Usage
 	for _, r := range *l.rules.Load() {
@@ -279,8 +280,9 @@ type Status struct {
 // byte as it is.
 func folded(key string) []byte { return appendLower(nil, []byte(key)) }
 
-// Show returns the states of key (as its template gives it, any case) in every
-// rule that has one, or in the named rule alone.
+// Show returns the state of key, written as the rule's template makes it, in any case, in
+// every rule that has one, or in the named rule alone. An error means that a state is
+// damaged.
 func (l *Limiter) Show(rule, key string) ([]Status, error) {
 	var all []Status
 	now := l.opts.Now()
@@ -308,8 +310,8 @@ func (l *Limiter) Show(rule, key string) ([]Status, error) {
 	return all, nil
 }
 
-// Reset forgets key in every rule, or in the named one alone, and returns in how
-// many rules it was known.
+// Reset forgets key in every rule, or in the named one alone, and returns how many rules
+// knew it.
 func (l *Limiter) Reset(rule, key string) int {
 	n := 0
 	for _, r := range *l.rules.Load() {
@@ -320,8 +322,8 @@ func (l *Limiter) Reset(rule, key string) int {
 	return n
 }
 
-// Run drops idle keys, reads changed files of limits and saves changed states until ctx ends, and then saves
-// once more. It returns the error of the last save.
+// Run drops idle keys, reads changed files of limits and saves changed states at every
+// checkpoint until ctx ends, and then saves once more. It returns the error of the last save.
 func (l *Limiter) Run(ctx context.Context) error {
 	tick := time.NewTicker(l.opts.Checkpoint)
 	defer tick.Stop()

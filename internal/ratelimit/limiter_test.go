@@ -43,7 +43,7 @@ func (c *clock) Now() time.Time { return c.now }
 func open(t testing.TB, o Options) *Limiter {
 	t.Helper()
 	if o.Random == nil {
-		// A key by chance would once in a while take a new item for an old one.
+		// With a random secret, once in a while a new item would pass for an old one.
 		o.Random = rand.NewChaCha8([32]byte{1})
 	}
 	l, err := Open(o)
@@ -74,7 +74,7 @@ func TestUniqueRecipients(t *testing.T) {
 	l := open(t, Options{Rules: []Rule{recipients(10)}, Now: c.Now})
 	for round := range 3 {
 		for i := range 10 {
-			// The case of an address does not make it another one.
+			// An address in other case is the same address.
 			to := fmt.Sprintf("R%d@Example.com", i)
 			if round%2 == 0 {
 				to = strings.ToLower(to)
@@ -209,8 +209,8 @@ func TestLeakyAndStrict(t *testing.T) {
 	}
 }
 
-// TestSeveralRules checks that what one rule refuses is not counted by the
-// leaky others, is counted by the strict ones, and that the first refusal speaks.
+// TestSeveralRules checks that what one rule refuses counts in strict rules but not in
+// leaky ones, and that the first refusal is the answer.
 func TestSeveralRules(t *testing.T) {
 	r := func(name, key string, limit float64, strict bool, action string) Rule {
 		return Rule{Name: name, Key: key, Limit: limit, Period: time.Hour, Strict: strict, Action: action}
@@ -248,8 +248,8 @@ func TestSeveralRules(t *testing.T) {
 	}
 }
 
-// TestAgainstExactCount compares with an exact set of recipients per account
-// over many accounts; the filter's error is the only difference allowed.
+// TestAgainstExactCount compares many accounts with exact sets of their recipients; only
+// the filter's error may make a difference.
 func TestAgainstExactCount(t *testing.T) {
 	const max = 50
 	l := open(t, Options{Rules: []Rule{recipients(max)}, Now: (&clock{epoch}).Now})
@@ -330,8 +330,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestLessMemory wants what still fits kept at a reload and at a restart, and the
-// keys that are near their limit before others.
+// TestLessMemory checks that a reload and a restart with less memory keep what fits, and
+// keys near their limit before others.
 func TestLessMemory(t *testing.T) {
 	o := Options{Rules: []Rule{recipients(1000)}, Dir: t.TempDir(), Now: (&clock{epoch}).Now}
 	l := open(t, o)
@@ -364,8 +364,8 @@ func TestLessMemory(t *testing.T) {
 	check(open(t, o))
 }
 
-// TestHighLimit: keys with a high limit take what they use, which is what keys with a low
-// one take that have as many items.
+// TestHighLimit checks that a key's memory depends on the items it has used, not on its
+// limit.
 func TestHighLimit(t *testing.T) {
 	var bytes []int64
 	for _, most := range []float64{500, 1e6} {
@@ -385,7 +385,8 @@ func TestHighLimit(t *testing.T) {
 	}
 }
 
-// TestMeasureOnly: a limit of 0 counts everything, what others refuse too, and refuses nothing.
+// TestMeasureOnly checks that a rule with a limit of 0 counts everything, even what others
+// refuse, and refuses nothing.
 func TestMeasureOnly(t *testing.T) {
 	events := 0
 	l := open(t, Options{Now: (&clock{epoch}).Now, Notify: func(Event) { events++ }, Rules: []Rule{
@@ -403,7 +404,8 @@ func TestMeasureOnly(t *testing.T) {
 	}
 }
 
-// TestReloadSmallLimit: a limit whose states have no room for many items keeps the rates.
+// TestReloadSmallLimit checks that rates survive a reload with a limit whose states have no
+// room for the items.
 func TestReloadSmallLimit(t *testing.T) {
 	r := recipients(1000)
 	l := open(t, Options{Rules: []Rule{r}, Now: (&clock{epoch}).Now})
@@ -422,8 +424,8 @@ func TestReloadSmallLimit(t *testing.T) {
 	}
 }
 
-// TestReloadIsSaved reloads with another memory, and saves before anything else
-// is counted.
+// TestReloadIsSaved checks that states moved by a reload are saved even if nothing is
+// counted after it.
 func TestReloadIsSaved(t *testing.T) {
 	o := Options{Rules: []Rule{recipients(10)}, Dir: t.TempDir(), Now: (&clock{epoch}).Now}
 	l := open(t, o)
@@ -441,7 +443,7 @@ func TestReloadIsSaved(t *testing.T) {
 	}
 }
 
-// TestReloadLowerLimit wants keys judged idle by the limit that holds now.
+// TestReloadLowerLimit checks that keys are judged idle by the limit that holds now.
 func TestReloadLowerLimit(t *testing.T) {
 	c := &clock{epoch}
 	r := Rule{Name: "r", Key: "{sasl_username}", Limit: 1e6, Period: time.Hour, Strict: true}
@@ -460,7 +462,7 @@ func TestReloadLowerLimit(t *testing.T) {
 	}
 }
 
-// TestLeftovers wants the half-written files of a node that was killed gone.
+// TestLeftovers checks that the half-written files of a killed node are removed.
 func TestLeftovers(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{".rcpts.rates.1234", ".secret.99", "rcpts.rates.unread", "notes"} {
@@ -482,8 +484,8 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestKeysBeyondASCII looks for keys as the client wrote them: only A to Z are
-// folded, whatever the bytes are.
+// TestKeysBeyondASCII checks that keys are found as the client wrote them: of all bytes,
+// only A to Z are folded.
 func TestKeysBeyondASCII(t *testing.T) {
 	for _, key := range []string{"Änne@Example.com", "\xc4nne", "\u212aelvin"} {
 		r := recipients(10)
@@ -504,8 +506,8 @@ func TestKeysBeyondASCII(t *testing.T) {
 	}
 }
 
-// TestDamagedFiles cuts, extends and flips a state file everywhere: the limiter
-// starts, empty, whatever is in the file.
+// TestDamagedFiles cuts and extends a state file and flips its bits: the limiter starts
+// empty, whatever is in the file.
 func TestDamagedFiles(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{Rules: []Rule{recipients(10)}, Dir: dir, Now: (&clock{epoch}).Now}
@@ -638,8 +640,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestEventsClockWasAhead wants a key reported again when the clock that was
-// ahead at its last report is set right.
+// TestEventsClockWasAhead checks that a key is reported again after a clock that was ahead
+// at its last report is set right.
 func TestEventsClockWasAhead(t *testing.T) {
 	c := &clock{epoch.Add(365 * 24 * time.Hour)}
 	events := 0
@@ -655,8 +657,8 @@ func TestEventsClockWasAhead(t *testing.T) {
 	}
 }
 
-// TestEventsOfOthersRefusals wants no warning of a rate that a request, which
-// another rule refuses, would have had.
+// TestEventsOfOthersRefusals checks that a request refused by another rule causes no
+// warning of the rate it would have had.
 func TestEventsOfOthersRefusals(t *testing.T) {
 	var events []Event
 	l := open(t, Options{Now: (&clock{epoch}).Now, Notify: func(e Event) { events = append(events, e) }, Rules: []Rule{
@@ -687,8 +689,8 @@ func TestReplyText(t *testing.T) {
 	}
 }
 
-// TestReplyToLongKey wants a reply that fits a line, however long the name is that
-// a client gave itself: Postfix takes one of 2048 bytes for a fault of the server.
+// TestReplyToLongKey checks that a reply fits a line, however long a client's name is:
+// Postfix treats a reply of 2048 bytes as a fault of the server.
 func TestReplyToLongKey(t *testing.T) {
 	r := Rule{Name: "r", Key: "{helo_name}", Limit: 1, Period: time.Hour, Action: Reject, Text: "{key} has sent {rate} of {limit}"}
 	var said strings.Builder
@@ -891,9 +893,8 @@ func BenchmarkLimit(b *testing.B) {
 	}
 }
 
-// BenchmarkManyItems counts recipients of 10,000 keys, of which each has had some: what a
-// high limit costs beside a low one. The processor time of the two is to be compared
-// (benchstat), not either alone.
+// BenchmarkManyItems counts recipients of 10,000 keys that have had some already, with a
+// low limit and with a high one. Compare the two (benchstat); neither says much alone.
 func BenchmarkManyItems(b *testing.B) {
 	for _, items := range []int{10, 100} {
 		for _, most := range []float64{500, 1e6} {
@@ -932,8 +933,8 @@ func BenchmarkManyItems(b *testing.B) {
 	}
 }
 
-// TestMissingState: a state that was saved and is gone is a fault; that of a rule which
-// is new is none.
+// TestMissingState checks that a state that was saved and is gone is a fault, and that a new
+// rule without one is not.
 func TestMissingState(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "rates")
 	o := Options{Rules: []Rule{recipients(10)}, Dir: dir, Now: (&clock{epoch}).Now}

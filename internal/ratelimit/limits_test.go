@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// TestRuleBounds: the most and the least that a rule may say is taken.
+// TestRuleBounds checks that the largest and smallest values of a rule are accepted, and
+// those beyond them refused.
 func TestRuleBounds(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -78,7 +79,7 @@ func TestTemplateValues(t *testing.T) {
 			t.Errorf("%s: %q, %v, want %q", key, got, err, want)
 		}
 	}
-	// An empty sender is one that can be counted, and none that can be limited.
+	// An empty sender can be counted, but not limited.
 	bounce := request("sender", "", "sasl_username", "ann")
 	for _, tt := range []struct {
 		key, unique string
@@ -100,7 +101,8 @@ func TestTemplateValues(t *testing.T) {
 	}
 }
 
-// TestAmounts: a request counts what its template says, if that is a decimal number.
+// TestAmounts checks that a request counts what its template says, if that is a decimal
+// number.
 func TestAmounts(t *testing.T) {
 	for size, want := range map[string]float64{"5": 5, "0": 0, "9007199254740992": 1 << 53, "9007199254740992.0": 1 << 53, "9007199254740991.9": 1 << 53, "1.5": 1.5, "0.25": 0.25, "007.50": 7.5} {
 		l := open(t, Options{Rules: []Rule{{Name: "r", Key: "{sender}", Count: "{size}", Limit: 1e18, Period: time.Hour}}, Now: (&clock{epoch}).Now})
@@ -150,7 +152,7 @@ func TestWhereRulesApply(t *testing.T) {
 	}
 }
 
-// TestOutcomes: what is said of each rule, and counted, when several apply.
+// TestOutcomes checks the outcome and the count of each rule when several apply.
 func TestOutcomes(t *testing.T) {
 	l := open(t, Options{Now: (&clock{epoch}).Now, Rules: []Rule{
 		{Name: "seen", Key: "{sasl_username}", Unique: "{recipient}", Limit: 100, Period: time.Hour},
@@ -237,8 +239,8 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestManyTold: however many keys are over their limits, what is remembered of them is
-// bounded, and each is told at first.
+// TestManyTold checks that however many keys are over their limits, each is reported at
+// first, and what is remembered of them is bounded.
 func TestManyTold(t *testing.T) {
 	c := &clock{epoch}
 	events := 0
@@ -261,8 +263,8 @@ func TestManyTold(t *testing.T) {
 	}
 }
 
-// TestToldOfLate: room is made by what was told a period ago, and the rest is not told
-// again.
+// TestToldOfLate checks that what was reported a period ago makes room, and the rest is
+// not reported again.
 func TestToldOfLate(t *testing.T) {
 	c := &clock{epoch}
 	events := 0
@@ -285,7 +287,7 @@ func TestToldOfLate(t *testing.T) {
 	}
 }
 
-// TestRunLogs: what a running limiter could not save is logged, and told at its end.
+// TestRunLogs checks that a failed save is logged, and returned if it was the last.
 func TestRunLogs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said strings.Builder
@@ -303,7 +305,7 @@ func TestRunLogs(t *testing.T) {
 	})
 }
 
-// TestFaultsOfFiles: what cannot be read or written is an error, and counted.
+// TestFaultsOfFiles checks that what cannot be read or written is an error and is counted.
 func TestFaultsOfFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -332,7 +334,7 @@ func TestFaultsOfFiles(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	for n := int64(1); n <= 2; n++ { // it stays to be saved
+	for n := int64(1); n <= 2; n++ { // what was not saved is tried again
 		if err := l.Save(); err == nil || !strings.Contains(err.Error(), `rule "rcpts"`) || l.Stats.Faults.Load() != n {
 			t.Errorf("saved to a folder that has gone: %v, %d faults", err, l.Stats.Faults.Load())
 		}
@@ -365,8 +367,8 @@ func TestFaultsOfFiles(t *testing.T) {
 	}
 }
 
-// TestWebhookAnswers: only a status of 200 to 299 is success; what cannot be posted is
-// counted, and what does not fit the queue dropped.
+// TestWebhookAnswers checks that only a status of 200 to 299 is success, that what cannot
+// be posted is counted, and that what does not fit the queue is dropped.
 func TestWebhookAnswers(t *testing.T) {
 	status := make(chan int, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -418,7 +420,7 @@ func TestWebhookAnswers(t *testing.T) {
 	}
 	cancel()
 	<-ended
-	for range webhookQueue + 1 { // there is room again, and not for the last
+	for range webhookQueue + 1 { // there is room again, but not for the last
 		w.Notify(Event{})
 	}
 	if n := strings.Count(said.String(), "does not keep up"); n != 2 {

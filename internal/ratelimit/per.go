@@ -30,7 +30,7 @@ var measures = map[string]measure{
 	PerByte: {states: []string{StateEnd, StateMail}, count: "{size}"},
 }
 
-// spell writes what Per stands for into the fields that it stands for.
+// spell fills in the fields that Per stands for.
 func (r *Rule) spell() error {
 	if r.Per == "" {
 		return nil

@@ -80,8 +80,8 @@ func TestPer(t *testing.T) {
 	}
 }
 
-// TestReads: a rule that reads another one judges its counts, and adds none; a request
-// that is only to be looked at neither.
+// TestReads checks that a rule that reads another one judges its counts and adds none, and
+// that Peek adds none either.
 func TestReads(t *testing.T) {
 	c := &clock{epoch}
 	dir := t.TempDir()
@@ -184,7 +184,7 @@ func TestKeyLimits(t *testing.T) {
 	if _, text, outcomes, err := l.Apply(rcpt("ann", "x")); err != nil || !strings.Contains(text, "limit of 2 per") || outcomes[0].Limit != 2 {
 		t.Errorf("%q, %+v, %v", text, outcomes, err)
 	}
-	// A file that cannot be read changes nothing; one that can, within a checkpoint.
+	// A file that cannot be read changes nothing; one that can is in force within a checkpoint.
 	synctest.Test(t, func(t *testing.T) {
 		for _, tt := range []struct {
 			text   string
@@ -243,7 +243,7 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// FuzzAmount holds numbers against what strconv makes of them.
+// FuzzAmount compares numbers with what strconv makes of them.
 func FuzzAmount(f *testing.F) {
 	for _, s := range []string{"1", "0.5", "9007199254740992", "9007199254740993", "1e3", ".", "1.", "-0", "0x1p-2", "infinity"} {
 		f.Add(s)
@@ -261,8 +261,8 @@ func FuzzAmount(f *testing.F) {
 	})
 }
 
-// FuzzLimitsFile: whatever a file of limits says, it is read or refused, and every limit
-// that is read can be used.
+// FuzzLimitsFile checks that any file of limits is read or refused, and that every limit
+// read can be used.
 func FuzzLimitsFile(f *testing.F) {
 	for _, s := range []string{"ann 5\n# x\nbob measure\n", "a b c 1.5", "x block\r\n", "x", "x 0", "x 1\nx 2", "x 99999999999", "\xff 1", strings.Repeat("x", 5000) + " 1"} {
 		f.Add(s)

@@ -35,7 +35,7 @@ const (
 
 var states = []string{StateConnect, StateEhlo, StateMail, StateRcpt, StateData, StateEnd, AnyState}
 
-// What a rule says of a request that it does not refuse.
+// What a rule can tell the mail server of a request that is not refused.
 const (
 	TellLog    = "log"    // the rate, in the log of the mail server
 	TellHeader = "header" // the rate, in a header field of the message
@@ -44,8 +44,8 @@ const (
 // DefaultHeader is the header field of rules that tell the rate in one.
 const DefaultHeader = "X-Bulkhead-Rate"
 
-// DefaultMemory is the memory budget of one rule, in bytes: a million keys of
-// 10 units each.
+// DefaultMemory is the memory budget of one rule, in bytes: a million keys with a limit of
+// 10.
 const DefaultMemory = 64 << 20
 
 // The limits of a rule.
@@ -60,61 +60,61 @@ const (
 
 // A Rule is one [[ratelimit]] of the configuration.
 type Rule struct {
-	// Name tells rules apart: 1 to 64 of a-z, 0-9, - and _. The saved state is
-	// found again by it.
+	// Name tells rules apart: 1 to 64 of a-z, 0-9, - and _. The file of its states has it.
 	Name string
 	// Per is what is counted, as Exim names it: conn, cmd, mail, rcpt, addr or byte. It
 	// stands for State, Unique and Count where these are empty. Empty: what these say.
 	Per string
-	// Reads is the name of another rule whose counts this one judges, by its own Limit,
-	// without counting anything: Exim's readonly. Key, Unique, Count, Per, Period and Memory
-	// are those of the other rule, and have to be empty.
+	// Reads is the name of another rule, whose counts this one judges by its own Limit
+	// without counting anything, like Exim's readonly. Key, Unique, Count, Per, Period and
+	// Memory are those of the other rule, and must be empty here.
 	Reads string
-	// Key is the template of what is limited; a request in which one of its
-	// placeholders is empty is not subject to the rule.
+	// Key is the template of what is limited. The rule does not apply to a request in which
+	// one of its placeholders is empty.
 	Key string
-	// Unique is the template of what is counted once in a period. Empty: every
-	// request counts. A request in which one of its placeholders is empty is not
-	// subject to the rule, except that an empty sender counts as "<>".
+	// Unique is the template of what is counted once in a period. Empty: every request
+	// counts. The rule does not apply to a request in which one of its placeholders is
+	// empty; but an empty sender counts as "<>".
 	Unique string
-	// Count is a template that yields the amount of one request, for example
-	// "{size}" or "{recipient_count}", or a number. Empty: 1. A request in which it is not a
-	// decimal number from 0 to 2^53, with or without a fraction, counts nothing.
+	// Count is a number, or a template for the amount of one request, for example "{size}"
+	// or "{recipient_count}". Empty: 1. A request in which it is not a decimal number from 0
+	// to 2^53, with or without a fraction, counts nothing.
 	Count string
 	// State is the protocol state in which the rule applies: CONNECT, EHLO (and HELO), MAIL,
-	// RCPT, DATA, END-OF-MESSAGE, or any. Empty: END-OF-MESSAGE if Count has a placeholder, since the
-	// size is not known before, else RCPT. Requests without a state always apply.
+	// RCPT, DATA, END-OF-MESSAGE, or any. Empty: that of Per; without Per, END-OF-MESSAGE if
+	// Count has a placeholder, since the size is not known before, else RCPT. The rule always
+	// applies to requests without a state.
 	State string
 	// Limit is how much a period may hold, 0 or more. At 0 the rule only measures: it counts
-	// every event and refuses none, so that Action has to be dunno unless single keys have
-	// limits. Above 0, a
-	// request is refused when the rate with it has reached the limit, see
-	// [filter.UniqueRate]: in quick succession a limit of N lets N requests of
-	// amount 1 pass if N is above 1, and none of a limit of 1.
+	// every event and refuses none, so Action must be dunno unless single keys have limits.
+	// Above 0, a request is refused if the rate with it reaches the limit, see
+	// [filter.UniqueRate]: of requests of amount 1 in quick succession, a limit of N above 1
+	// lets N pass, and a limit of 1 or less lets none pass.
 	Limit float64
-	// Limits are limits of single keys: "KEY LIMIT", where LIMIT is a number above 0, or
-	// "measure" for a key that is counted and never over, or "block" for one that always is.
+	// Limits are limits of single keys: "KEY LIMIT", where LIMIT is a number above 0,
+	// "measure" for a key that is counted and never over its limit, or "block" for one that
+	// always is.
 	Limits []string
-	// LimitsFile is a file with more of them, one a line; "#" begins a comment. It is read
-	// again when it has changed. Empty: none.
+	// LimitsFile is a file with more of them, one a line; lines that begin with "#" are
+	// comments. It is read again when it has changed. Empty: none.
 	LimitsFile string
 	// Period is the smoothing period, and the life of the filter.
 	Period time.Duration
-	// Strict counts what was refused, so that a key over its limit gets nothing
-	// through until it has slowed down. Otherwise the rate of success is limited.
+	// Strict also counts what was refused, so a key over its limit gets nothing through
+	// until it slows down. Otherwise only what passes counts.
 	Strict bool
 	// Action is one of defer, reject, hold, dunno; empty means defer.
 	Action string
 	// Text is what the refused client is told; {rule}, {key}, {rate}, {limit}
 	// and {period} are replaced. Empty: a text that names limit and period.
 	Text string
-	// Accepted says what the mail server is told of requests that no rule refuses: the
-	// rate, in its "log" or in a "header" field of the message; empty: nothing.
+	// Accepted says where the mail server is told the rate of requests that no rule refuses:
+	// in its "log" or in a "header" field of the message. Empty: nowhere.
 	Accepted string
 	// Header is the name of that field; empty means [DefaultHeader].
 	Header string
-	// Warn is the share of the limit at which [Options.Notify] is told, for
-	// example 0.8; 0 means never. Passing the limit itself is always told.
+	// Warn is the share of the limit, 0 to 1000, at which [Options.Notify] is called, for
+	// example 0.8; 0 means never. It is always called when the limit itself is reached.
 	Warn float64
 	// Exempt lists the networks whose requests (by client_address) the rule
 	// does not apply to.
@@ -133,8 +133,8 @@ type rule struct {
 	secret             filter.Secret
 	rate               *filter.UniqueRate
 	largest            int                // bytes of the largest state
-	measuring          *filter.UniqueRate // with a limit of 0, at which everything counts
-	blocking           *filter.UniqueRate // and one at which everything is over
+	measuring          *filter.UniqueRate // for keys without a limit: a limit of 0, at which everything counts
+	blocking           *filter.UniqueRate // for keys that are always over their limit
 	byKey              atomic.Pointer[keyLimits]
 	stamp              fileStamp // of LimitsFile, when it was read
 	reads              *rule     // whose states these are, or nil
@@ -144,8 +144,8 @@ type rule struct {
 // hash returns what a key is found by.
 func (r *rule) hash(key []byte) uint64 { return r.secret.Key(key).Hi }
 
-// ruleSecret derives the key of a rule's hashes from everything that gives the
-// states their meaning: a rule with another template finds no old states.
+// ruleSecret derives the secret of a rule's hashes from everything that gives its states
+// their meaning. So a rule with another template finds no old states.
 func ruleSecret(node filter.Secret, r Rule) (s filter.Secret) {
 	k := node.Key([]byte("ratelimit"), []byte(r.Name), []byte(r.Key), []byte(r.Unique), []byte(r.Count))
 	binary.LittleEndian.PutUint64(s[:8], k.Hi)
@@ -200,7 +200,7 @@ func compile(r Rule, secret filter.Secret) (*rule, error) {
 	return c, c.openLimits()
 }
 
-// makeRates makes what measures keys.
+// makeRates makes the rates by which keys are measured.
 func (r *rule) makeRates() (err error) {
 	c := filter.UniqueRateConfig{Period: r.Period, Mode: filter.Strict, Plain: r.unique.Empty(), Secret: r.secret}
 	if r.measuring, err = filter.NewUniqueRate(c); err != nil {
@@ -379,8 +379,8 @@ func (r *rule) reply(key string, rate, limit float64) string {
 // maxShown is how much of a key is shown, in bytes.
 const maxShown = 200
 
-// printable keeps a key that a client chose from breaking a reply or a log, by its
-// bytes or by its length.
+// printable keeps the bytes and the length of a key, which a client may have chosen, from
+// breaking a reply or the log.
 func printable(s string) string {
 	if len(s) > maxShown {
 		s = s[:maxShown] + "..."

@@ -22,7 +22,7 @@ const (
 	secretFile = "secret"
 	stateFile  = ".rates"
 	asideFile  = ".unread"
-	savedFile  = ".saved" // empty: there was a state, so that one that is missing is not taken for a new rule's
+	savedFile  = ".saved" // empty: a state was saved once, so a missing one is a fault and the rule is not new
 )
 
 // openDir makes the folder and reads or makes the secret.
@@ -51,8 +51,8 @@ func (l *Limiter) openDir() error {
 	return nil
 }
 
-// removeLeftovers removes what was left half written when the machine stopped: as
-// large as the states, and a new one each time.
+// removeLeftovers removes files left half written by a crash. Each is as large as the
+// states, and every crash may leave one more.
 func removeLeftovers(dir string) error {
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -90,8 +90,8 @@ func readSmall(path string, size int) ([]byte, error) {
 
 func (l *Limiter) statePath(r *rule) string { return filepath.Join(l.opts.Dir, r.Name+stateFile) }
 
-// load reads the saved states of a rule. Whatever is wrong with them, the rule
-// starts: empty, and the file is set aside.
+// load reads the saved states of a rule. If anything is wrong with them, the file is set
+// aside and the rule starts empty.
 func (l *Limiter) load(r *rule) {
 	if l.opts.Dir == "" {
 		return
@@ -132,8 +132,8 @@ func (r *rule) read(path string, now time.Time) (kept, lost int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	// What the table has no room for is dropped as it is read, so that a rule with
-	// less memory than it had keeps what fits.
+	// What the table has no room for is dropped while reading, so a rule with less memory
+	// than before keeps what fits.
 	err = decodeStates(r.rate, bufio.NewReaderSize(f, 1<<16), info.Size(), func(tag uint64, state []byte) {
 		fresh.keep(tag, state, now)
 		states++
@@ -146,8 +146,8 @@ func (r *rule) read(path string, now time.Time) (kept, lost int, err error) {
 	return kept, states - kept, nil
 }
 
-// decodeStates reads one file of states. limit bounds what is read, in bytes of
-// keys and states. put may have been called when an error is returned.
+// decodeStates reads one file of states, at most limit bytes of keys and states. Before it
+// returns an error it may have called put.
 func decodeStates(rate *filter.UniqueRate, r io.Reader, limit int64, put func(tag uint64, state []byte)) error {
 	err := rate.DecodeStates(r, limit, func(key, state []byte) error {
 		if len(key) != slotHeader {
@@ -176,8 +176,8 @@ func wasSaved(dir, rule string) bool {
 	return err == nil
 }
 
-// Save writes the states that have changed since the last time. Each file is
-// replaced whole or not at all.
+// Save writes the states that have changed since the last time. Each file is replaced whole
+// or not at all. It goes on after a failure, and returns all errors.
 func (l *Limiter) Save() error {
 	if l.opts.Dir == "" {
 		return nil

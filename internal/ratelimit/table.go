@@ -23,18 +23,18 @@ const (
 	chainLength = 4  // keys for each head of a chain, on average at most
 	evictSample = 16 // keys looked at to find the one that makes room
 	sweepStep   = 8  // keys looked at for idleness at each new key
-	minSlots    = 16 // a table that cannot hold so many keys is refused
-	minLarge    = 8  // and one that cannot hold so many which have reached the limit
-	maxTrim     = 64 // keys that make room for one whose items need it, at one event
+	minSlots    = 16 // a table must have room for this many keys
+	minLarge    = 8  // and for this many that have reached the limit
+	maxTrim     = 64 // keys dropped at one event for one whose items need room
 )
 
-// A table holds the states of one rule, found by the keyed hash of the key; the
-// key itself is not kept. 46 bits of the hash tell keys apart: among a million
-// keys, the chance that any two share a state is 0.7 %.
+// A table holds the states of one rule by the keyed hash of the key; the key itself is not
+// kept. 46 bits of the hash tell keys apart: among a million keys, the chance that any two
+// share a state is 0.7 %.
 //
-// Of a rule that can have large states, slots take a quarter of the memory, and states
-// that have outgrown their slots the rest: a flood of keys does not push out those
-// with many items, nor they it.
+// If a rule can have large states, slots take a quarter of the memory, and states that have
+// outgrown their slots take the rest. So a flood of keys does not push out those with many
+// items, or the reverse.
 type table struct {
 	rate   *filter.UniqueRate
 	inline int   // bytes of a new state
@@ -51,9 +51,9 @@ type table struct {
 //
 //	0  8  tag: the upper 46 bits of the hash; link: the number of the next slot
 //	      of the chain plus 1, or 0, in the lower 18 bits
-//	8  .  the state, see filter.UniqueRate; a free slot's is all zero. In the place of
-//	      one that is too large, its number among the large states, and in
-//	      the place of its last change the bit largeFlag
+//	8  .  the state, see filter.UniqueRate; all zero in a free slot. A state that is too
+//	      large is replaced by its number among the large states, with the bit
+//	      largeFlag in the place of the last change
 type shard struct {
 	mu      sync.Mutex
 	heads   []uint32 // number of the first slot of the chain plus 1
@@ -78,8 +78,8 @@ type largeState struct {
 
 const largeFlag = 1 << 63
 
-// largeBytes is what a large state takes, in bytes: what it was asked for, up to an
-// eighth by which the allocator rounds, and the entry in its shard.
+// largeBytes is what a large state takes, in bytes: itself, an eighth for the allocator's
+// rounding, and its entry in the shard.
 func largeBytes(state []byte) int64 { return int64(len(state)) + int64(len(state))/8 + 48 }
 
 // newTable makes a table of memory bytes; largest is the size of the largest state.
@@ -143,7 +143,7 @@ func (s *shard) state(slot []byte) []byte {
 	return s.large[binary.LittleEndian.Uint64(slot[slotHeader:])].state
 }
 
-// store puts the state of slot i, as f has left it, to where it belongs.
+// store puts the changed state of slot i where it belongs.
 func (t *table) store(s *shard, i uint32, state []byte) {
 	slot := t.at(s, i)
 	if len(state) == t.inline {
@@ -166,8 +166,8 @@ func (t *table) store(s *shard, i uint32, state []byte) {
 	t.large.Add(largeBytes(state))
 }
 
-// release gives back what the slot has outside. The last of the large states takes
-// its number.
+// release gives back the large state of the slot. The shard's last large state takes its
+// number.
 func (t *table) release(s *shard, slot []byte) {
 	at := binary.LittleEndian.Uint64(slot[slotHeader:])
 	t.large.Add(-largeBytes(s.large[at].state))
@@ -213,8 +213,8 @@ func (t *table) view(hash uint64, f func(state []byte)) {
 	f(s.state(t.at(s, i)))
 }
 
-// update calls f with the state of hash under its shard's lock. A key that was
-// not there has an all-zero state, and is not kept if f leaves it so.
+// update calls f with the state of hash under its shard's lock. A new key has an all-zero
+// state, and is not kept if f leaves it so.
 func (t *table) update(hash uint64, now time.Time, f func(state *[]byte)) {
 	t.change(hash, now, f)
 	for range maxTrim {
@@ -246,8 +246,8 @@ func (t *table) change(hash uint64, now time.Time, f func(state *[]byte)) {
 	s.changed = true
 }
 
-// evictLarge drops the key with the lowest rate among a few whose states are large, from
-// as many shards as it takes to find these. It reports false if it finds none.
+// evictLarge drops the key with the lowest rate among a few with large states, from as many
+// shards as it takes to find them. It reports false if it finds none.
 func (t *table) evictLarge(now time.Time) bool {
 	var shard *shard
 	var victim uint64
@@ -386,15 +386,15 @@ func (s *shard) next() uint32 {
 	return uint32(s.hand)
 }
 
-// sample returns slots that lie far from each other; there must be slots. Keys
-// that came together lie together, so neighbours are no sample.
+// sample returns, call by call, slots that lie far apart; there must be slots. Keys that
+// came together lie together, so neighbours would be no sample.
 func (s *shard) sample() uint32 {
 	s.pick += 0x9e3779b9 // 2^32 divided by the golden ratio
 	return uint32(uint64(s.pick)*uint64(s.slots)>>32) + 1
 }
 
-// evict frees the slot with the lowest rate among a few, so that a flood
-// of new keys does not push out those that are near their limit.
+// evict frees the slot with the lowest rate among a few. So a flood of new keys does not
+// push out those near their limit.
 func (t *table) evict(s *shard, now time.Time) {
 	if victim, _, found := t.lowest(s, now); found {
 		t.remove(s, victim)
@@ -478,8 +478,8 @@ func (t *table) put(hash uint64, state []byte) bool {
 	return true
 }
 
-// keep stores a state as put does. Where there is no room, one of the keys that
-// have a lower rate gives way to it, if it finds one.
+// keep stores a state as put does. If there is no room, a key with a lower rate gives way,
+// if a sample has one.
 func (t *table) keep(hash uint64, state []byte, now time.Time) {
 	if t.put(hash, state) {
 		for t.large.Load() > t.room && t.evictLarge(now) {
@@ -514,8 +514,8 @@ func (t *table) drop(hash uint64) bool {
 	return true
 }
 
-// all yields tag and state of every key, shard by shard, each shard as it was
-// at one time. The slices are the caller's until the next step.
+// all yields the tag and state of every key, shard by shard, each shard as it was at one
+// moment. The slices are valid until the next step.
 func (t *table) all() iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, state []byte) bool) {
 		var copied []byte

@@ -36,9 +36,9 @@ func count(t testing.TB, tab *table, hash uint64, now time.Time, item string) fi
 	return m
 }
 
-// TestTableAgainstMap runs random operations on a table with room for all keys
-// and on a map of states, and wants the same states in both. States of the second limit
-// outgrow their slots, become filters, and are cut again.
+// TestTableAgainstMap runs random operations on a table with room for all keys and on a map
+// of states, and compares the states. Those of the second limit outgrow their slots, become
+// filters, and shrink again.
 func TestTableAgainstMap(t *testing.T) {
 	for _, limit := range []float64{5, 60} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) { testTableAgainstMap(t, limit) })
@@ -154,8 +154,8 @@ func TestTableMemory(t *testing.T) {
 	runtime.KeepAlive(tab)
 }
 
-// TestTableBudget floods a small table and wants the memory kept, and the keys
-// with high rates with it.
+// TestTableBudget floods a small table, and checks that it stays within its memory and
+// keeps the keys with high rates.
 func TestTableBudget(t *testing.T) {
 	rate := newRate(t, 10)
 	const memory = 256 << 10
@@ -199,8 +199,9 @@ func TestTableBudget(t *testing.T) {
 	}
 }
 
-// TestTableLargeBudget: keys that use ever more items stay within the memory, give way
-// when others are nearer to their limit, and give it back when their period is over.
+// TestTableLargeBudget checks that keys with ever more items stay within the memory, give
+// way to others that are nearer to their limit, and give the memory back when their period
+// is over.
 func TestTableLargeBudget(t *testing.T) {
 	rate := newRate(t, 1e4)
 	const memory = 1 << 20
@@ -243,7 +244,7 @@ func TestTableLargeBudget(t *testing.T) {
 	if _, bytes, _, _ := tab.usage(); bytes > memory || tab.large.Load() < before*9/10 {
 		t.Errorf("%d bytes in a memory of %d; large states had %d bytes and have %d", bytes, memory, before, tab.large.Load())
 	}
-	// A period later the items are forgotten, and the rates are not.
+	// A period later the items are forgotten, but not the rates.
 	tab.clean(epoch.Add(61 * time.Minute))
 	if keys, _, _, _ := tab.usage(); tab.large.Load() != 0 || keys < len(busy) {
 		t.Errorf("%d bytes of old items are left, %d keys", tab.large.Load(), keys)
@@ -255,8 +256,8 @@ func TestTableLargeBudget(t *testing.T) {
 	}
 }
 
-// TestTableClockWasAhead counts while the clock is a year ahead, and sets it
-// right: keys that do not come again must not hold the memory for that year.
+// TestTableClockWasAhead counts while the clock is a year ahead, and then sets it right:
+// keys that do not come again must not hold their memory for that year.
 func TestTableClockWasAhead(t *testing.T) {
 	tab, err := newTable(newRate(t, 10), inlineBytes, 1<<20)
 	if err != nil {

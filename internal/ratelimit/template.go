@@ -8,15 +8,14 @@ import (
 	"unicode/utf8"
 )
 
-// Attributes looks up one attribute of a request by its name in the Postfix
-// policy protocol ("sasl_username", "client_address", "recipient", ...). It
-// returns nil or an empty slice for one that the request does not have; the
-// result is valid until the request has been answered.
+// Attributes looks up an attribute of a request by its name in the Postfix policy protocol
+// ("sasl_username", "client_address", "recipient", ...). It returns nil or an empty slice
+// if the request does not have it. The result is valid until the request is answered.
 type Attributes func(name string) []byte
 
-// attributeNames are the attributes that Postfix documents up to version 3.9,
-// in SMTPD_POLICY_README. A template may use no other one: a misspelt name
-// would switch its rule off in silence.
+// attributeNames are the attributes that Postfix documents in SMTPD_POLICY_README, up to
+// version 3.9. Templates may use no others: a misspelt name would silently switch its rule
+// off.
 var attributeNames = []string{
 	"request", "protocol_state", "protocol_name", "helo_name", "queue_id",
 	"sender", "recipient", "recipient_count", "client_address", "client_name",
@@ -62,7 +61,8 @@ type part struct {
 // maxTemplate is the longest template in bytes.
 const maxTemplate = 1024
 
-// ParseTemplate reads a template.
+// ParseTemplate reads a template of at most 1024 bytes of UTF-8. It fails for braces that do
+// not match, unknown attributes and unknown modifiers.
 func ParseTemplate(text string) (Template, error) {
 	if !utf8.ValidString(text) {
 		return Template{}, fmt.Errorf("ratelimit: template %q is not UTF-8", text)
@@ -117,7 +117,7 @@ func (t Template) String() string { return t.text }
 // Empty reports whether t has no parts.
 func (t Template) Empty() bool { return len(t.parts) == 0 }
 
-// constant returns the text if that is the same for all requests.
+// constant returns the text if it is the same for all requests.
 func (t Template) constant() (string, bool) {
 	if t.Empty() {
 		return "", true

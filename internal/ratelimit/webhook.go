@@ -25,15 +25,15 @@ type Webhook struct {
 	client *http.Client
 	log    *slog.Logger
 	queue  chan Event
-	full   atomic.Bool // it was, and nothing was taken out since
+	full   atomic.Bool // the queue was full, and nothing was taken out since
 
-	Sent    atomic.Int64 // events that were answered with a status of 200 to 299
+	Sent    atomic.Int64 // events answered with a status of 200 to 299
 	Failed  atomic.Int64 // events that were not
 	Dropped atomic.Int64 // events that found the queue full
 }
 
-// NewWebhook returns a webhook for url. A nil client is one with a timeout of
-// ten seconds; a nil log discards.
+// NewWebhook returns a webhook for url. An event may take ten seconds, whatever the client;
+// a nil client is a plain one. A nil log discards.
 func NewWebhook(url string, client *http.Client, log *slog.Logger) *Webhook {
 	if client == nil {
 		client = &http.Client{Timeout: webhookTimeout}
@@ -44,8 +44,8 @@ func NewWebhook(url string, client *http.Client, log *slog.Logger) *Webhook {
 	return &Webhook{url: url, client: client, log: log, queue: make(chan Event, webhookQueue)}
 }
 
-// Notify puts e into the queue, or drops it if the queue is full, which the log
-// says once for each time. It never blocks: it fits [Options.Notify].
+// Notify puts e into the queue, or drops it if the queue is full; the log says so once for
+// each time that it fills. It never blocks, as [Options.Notify] must not.
 func (w *Webhook) Notify(e Event) {
 	select {
 	case w.queue <- e:
@@ -57,7 +57,7 @@ func (w *Webhook) Notify(e Event) {
 	}
 }
 
-// Run posts what Notify is given until ctx ends.
+// Run posts the events in the queue until ctx ends. What is left then is lost.
 func (w *Webhook) Run(ctx context.Context) {
 	for {
 		select {

@@ -16,7 +16,7 @@ import (
 	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
-// people shows the accounts.
+// people is the page of the accounts.
 func (s *Site) people(v *view) (g.Node, error) {
 	users, err := v.node.Users(v.Context())
 	if err != nil {
@@ -55,13 +55,13 @@ func days(label string) g.Node {
 		h.Option(h.Value("1"), h.Text("1 day")), h.Option(h.Value("7"), h.Text("7 days")), h.Option(h.Value("30"), h.Text("30 days")))
 }
 
-// act is one thing to do to one row.
+// act is a button, with a field or without, that does something to one row.
 func act(to, name, what, verb string, field g.Node) g.Node {
 	return h.Form(h.Method("post"), h.Action(to), h.Input(h.Type("hidden"), h.Name("name"), h.Value(name)), field,
 		h.Button(h.Name("do"), h.Value(what), h.Aria("label", verb+" "+name), h.Text(verb)))
 }
 
-// since is the time that a form's number of days goes back to.
+// since returns the time that lies a form's number of days back.
 func since(v *view) (time.Time, error) {
 	n, err := strconv.Atoi(v.PostForm.Get("days"))
 	if err != nil || n < 1 || n > 365 {
@@ -70,7 +70,7 @@ func since(v *view) (time.Time, error) {
 	return v.status.Now.Add(-time.Duration(n) * 24 * time.Hour), nil
 }
 
-// weight is the weight of a form.
+// weight returns the weight in a form.
 func weight(v *view) (float64, error) {
 	w, err := strconv.ParseFloat(strings.TrimSpace(v.PostForm.Get("weight")), 64)
 	if err != nil || !(w >= 0 && w <= 1) {
@@ -117,7 +117,7 @@ func (s *Site) changePeople(v *view) (g.Node, error) {
 	return s.people(v)
 }
 
-// peers shows with whom the node shares.
+// peers is the page of those with whom the node shares.
 func (s *Site) peers(v *view) (g.Node, error) {
 	n, err := v.node.Network(v.Context())
 	var p *client.Problem
@@ -147,7 +147,7 @@ func (s *Site) peers(v *view) (g.Node, error) {
 	}, nil
 }
 
-// stateOf says in words how a peer is.
+// stateOf describes the state of a peer in words.
 func stateOf(p *client.Peer, now time.Time) (text, class string) {
 	switch {
 	case p.Network != "":
@@ -219,7 +219,7 @@ func (s *Site) changePeers(v *view) (g.Node, error) {
 	return s.peers(v)
 }
 
-// rules shows lists and rate limits, and what a look-up finds in them.
+// rules is the page of lists and rate limits, with what a look-up finds in the lists.
 func (s *Site) rules(v *view) (g.Node, error) {
 	lists, err := v.node.Lists(v.Context())
 	if err != nil && !absent(err) {
@@ -259,7 +259,7 @@ func (s *Site) rules(v *view) (g.Node, error) {
 	}, nil
 }
 
-// find is what the form of the lists found.
+// find shows what the form of the lists found.
 func (s *Site) find(v *view) (g.Node, error) {
 	entry := strings.TrimSpace(v.PostFormValue("entry"))
 	if entry == "" {
@@ -277,7 +277,7 @@ func (s *Site) find(v *view) (g.Node, error) {
 	})), nil
 }
 
-// absent reports whether the node has no such thing.
+// absent reports whether the node said that it has no such thing.
 func absent(err error) bool {
 	var p *client.Problem
 	return errors.As(err, &p) && p.Status == http.StatusNotFound

@@ -15,7 +15,7 @@ import (
 	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
-// maxKept is the longest message that a page carries so that it can be voted on, bytes.
+// maxKept is the longest message, in bytes, that a page carries along to be voted on.
 const maxKept = 1 << 20
 
 // lookup shows what is known of a message or of signatures.
@@ -77,7 +77,7 @@ func badForm(err error) error {
 	return &client.Problem{Title: "Bad form", Status: http.StatusBadRequest, Detail: err.Error()}
 }
 
-// given returns the file of a form, nil if there is none, or the text beside it.
+// given returns the file of a form, or, with a nil raw, the text beside it.
 func given(r *http.Request) (raw []byte, text string, err error) {
 	if err := r.ParseMultipartForm(maxKept); err != nil {
 		return nil, "", badForm(err)
@@ -99,7 +99,7 @@ func given(r *http.Request) (raw []byte, text string, err error) {
 	return nil, text, nil
 }
 
-// signatures reads a text that is nothing but signatures.
+// signatures reads a text of signatures and blanks. Anything else is an error.
 func signatures(text string) (sigs []bulkhead.Signature, err error) {
 	for _, word := range strings.Fields(text) {
 		var s bulkhead.Signature
@@ -138,7 +138,7 @@ func verdictOf(d *client.Verdict) g.Node {
 	)
 }
 
-// findings is what is known of each signature by itself.
+// findings shows what is known of each signature by itself.
 func findings(all []client.Finding) g.Node {
 	return h.Details(h.If(len(all) < 10, h.Attr("open")), h.Summary(h.Text(fmt.Sprintf("What is known of each of %d signatures", len(all)))), h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 		h.THead(h.Tr(h.Th(h.Text("Signature")), h.Th(h.Text("Judged")), num("Seen"), num("Spam"), num("Ham"), num("Confidence"), h.Th(h.Text("First seen")))),

@@ -15,7 +15,7 @@ import (
 
 func (s *Site) now(v *view) (g.Node, error) { return overview(v), nil }
 
-// overview is what the first page shows, and sends again while it is looked at.
+// overview is the content of the first page, which is sent again while the page is open.
 func overview(v *view) g.Node {
 	s := &v.status
 	return g.Group{
@@ -38,12 +38,12 @@ func health(s *Status) string {
 	return "All is well."
 }
 
-// classes are the classes in the order of the bars, with their names.
+// classes are the classes in the order of the bars, from the bottom.
 var classes = []bulkhead.Class{bulkhead.ClassSpam, bulkhead.ClassSuspected, bulkhead.ClassBulk, bulkhead.ClassGood, bulkhead.ClassUnknown}
 
 const chartWidth, chartHeight, chartLabel = 720, 120, 16
 
-// chart draws verdicts over time as stacked bars, and says the sums in words.
+// chart draws verdicts over time as stacked bars, with their sums in words.
 func chart(title string, slots []Slot, format string) g.Node {
 	var sums [bulkhead.NumClasses]uint64
 	most, all := uint64(1), uint64(0)

@@ -13,8 +13,8 @@ var entries = []struct{ path, name string }{
 	{"/", "Now"}, {"/lookup", "Look up"}, {"/people", "People"}, {"/peers", "Peers"}, {"/rules", "Lists and limits"}, {"/storage", "Storage"},
 }
 
-// page is a whole page. Every text and every value of an attribute is escaped,
-// but the style and the script, which are our own files.
+// page is a whole page. Every text and attribute is escaped, except the style and the
+// script, which are files of this package.
 func page(v *view, title string, body g.Node) g.Node {
 	s := &v.status
 	for _, part := range []string{s.Name, "bulkhead"} {
@@ -72,7 +72,7 @@ func header(v *view) g.Node {
 	)
 }
 
-// account is who is logged in, and the way out or in.
+// account shows who is logged in, with the way out or in.
 func account(v *view) g.Node {
 	if v.viewer.Account == "" {
 		return h.A(h.Class("account"), h.Href("/login"), h.If(v.path == "/login", h.Aria("current", "page")), h.Text("Log in"))
@@ -124,7 +124,7 @@ func book(b *Book, threshold uint32) g.Node {
 	)
 }
 
-// generation is the rows of its arrays, under one cell that says what it is.
+// generation is a row for each of its arrays, beside one cell that says which it is.
 func generation(gen *Generation) g.Node {
 	rows := make(g.Group, 0, len(gen.Arrays))
 	for i := range gen.Arrays {

@@ -24,10 +24,9 @@ var styleCSS string
 //go:embed live.js
 var liveJS string
 
-// A Site is the pages of a node. It is an [http.Handler], and may serve concurrently.
-// It decides nothing about who may see or do what: that does the API, and whoever
-// mounts the site lets in who may check, everybody on /login, and no form of another
-// site.
+// A Site is the pages of a node. It is an [http.Handler], and serves concurrently. The API
+// decides who may see or do what; the Site does not. Whoever mounts it must let in those who
+// may check, let everybody see /login, and refuse forms that other sites send.
 type Site struct {
 	source Source
 	api    http.Handler
@@ -65,7 +64,7 @@ func New(source Source, api http.Handler) *Site {
 	return s
 }
 
-// nothing says that there is no such page, to programs in their own words.
+// nothing says that there is no such page, to programs in JSON.
 func (s *Site) nothing(w http.ResponseWriter, r *http.Request) {
 	p := &client.Problem{Title: "Not Found", Status: http.StatusNotFound, Detail: fmt.Sprintf("nothing is at %.80q", r.URL.Path)}
 	if strings.Contains(r.Header.Get("Accept"), "text/html") {
@@ -84,16 +83,17 @@ func (s *Site) nothing(w http.ResponseWriter, r *http.Request) {
 // ServeHTTP implements [http.Handler].
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// Close ends the live pages: a server that waits for its requests would wait for them.
+// Close ends the live pages. Without it a server that waits for its requests to end waits
+// for ever.
 func (s *Site) Close() { s.close() }
 
-// A view is one page for one browser.
+// A view is one page as one browser sees it.
 type view struct {
 	*http.Request
 	node   *client.Client
 	viewer *client.Viewer
 	status Status
-	path   string // of the entry of the navigation that it belongs to
+	path   string // of the navigation's entry for this page
 	notice string // what a form has just done
 }
 
@@ -160,7 +160,7 @@ func (s *Site) live(w http.ResponseWriter, r *http.Request) {
 		if err := overview(v).Render(&b); err != nil {
 			return
 		}
-		// A line feed ends a line of an event, and no element needs one.
+		// A line feed would end the event's line. No element of the page needs one.
 		if _, err := fmt.Fprintf(w, "data: %s\n\n", strings.ReplaceAll(b.String(), "\n", " ")); err != nil {
 			return
 		}

@@ -1,7 +1,7 @@
-// Package web is the pages of a node, in light and dark, with nothing from elsewhere.
-// Every page works without scripts; one small script keeps the first page fresh.
+// Package web is the pages of a node, in light and dark. They load nothing from other
+// sites, and work without scripts; one small script keeps the first page up to date.
 //
-//	site, err := web.New(source, api)
+//	site := web.New(source, api)
 //	http.Handle("/", site)
 package web
 
@@ -15,43 +15,44 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A Source describes the node whenever a page is asked for. Its method may
-// be called concurrently.
+// A Source describes the node, each time that a page is asked for. Its method may be called
+// concurrently.
 type Source interface {
 	Status(ctx context.Context) Status
 }
 
-// Status is what the page shows.
+// Status is what the pages show of the node itself. People, peers, lists and rate limits
+// come from its API.
 type Status struct {
 	Name, Version string
 	Now, Started  time.Time
 	Durability    string // "always" or "relaxed"
 	ReadOnly      string // why reports are refused, "" if they are taken
-	Mature        bool   // the node knows what mail usually comes
+	Mature        bool   // the node knows its usual senders, so that links and contacts may decide
 	Threshold     uint32 // count at which a message is bulk
-	Day, Month    []Slot // verdicts of the last 24 hours, and 30 days, the oldest first
+	Day, Month    []Slot // verdicts of the last 24 hours and 30 days, oldest first
 	Accounts      int
 	Doors         []Door
 	Counters      []Counter
 	Books         []Book
 }
 
-// A Slot is the verdicts of a stretch of time, by class.
+// A Slot is how many verdicts of each class a stretch of time had.
 type Slot struct {
 	Start    time.Time
 	Verdicts [bulkhead.NumClasses]uint64
 }
 
-// A Door is one open front door.
+// A Door is one open front door: its name, where it listens, and for which clients.
 type Door struct{ Name, Address, Serves string }
 
-// A Counter is a number since the node started.
+// A Counter is a number of events since the node started.
 type Counter struct {
 	Name  string
 	Value uint64
 }
 
-// A Book is the tally or the blocklist.
+// A Book is the tally or the blocklist, with the question that it answers, in words.
 type Book struct {
 	Name, Question string
 	Bytes          uint64
@@ -73,8 +74,8 @@ type Array struct {
 	Keys  uint64
 	Fill  float64 // share of cells or bits in use, 0 to 1
 	Ghost float64 // probability that an absent key is found
-	Wrong float64 // share of counts that are too high; 0 of bits
-	Bulk  float64 // probability that an absent key shows the threshold; 0 of bits
+	Wrong float64 // share of counts that are too high; 0 for bits
+	Bulk  float64 // probability that an absent key shows the threshold; 0 for bits
 	Bits  bool    // a bit array: Wrong and Bulk mean nothing
 }
 
@@ -173,7 +174,7 @@ func age(a, b time.Time) string {
 	return fmt.Sprintf("%d d %d h", int(d.Hours())/24, int(d.Hours())%24)
 }
 
-// bar returns the width of a bar of 100 units: at least a trace of anything.
+// bar returns the width of a bar of 100 units: 0, or enough to be seen.
 func bar(x float64) string {
 	if x <= 0 {
 		return "0"

@@ -22,8 +22,8 @@ import (
 // ManifestName is the file in which an artefact says what it is.
 const ManifestName = "artefact.json"
 
-// A Manifest says by what a study was made, of what, and what came of it, so that others
-// can repeat it and see whether they have the same.
+// A Manifest says what made a study, from what, and with which results, so that others can
+// repeat it and compare theirs.
 type Manifest struct {
 	Format  int      `json:"format"` // 1
 	Command string   `json:"command"`
@@ -31,29 +31,30 @@ type Manifest struct {
 	Seed    uint64   `json:"seed"`
 	Draw    Draw     `json:"draw"`
 	Parts   []string `json:"parts"`
-	// Go, System and Modules are the compiler, operating system and processor, and the
-	// modules of the program with their versions and checksums. Revision is the commit, with
-	// "+changes" if the program had others; "unknown" if it was built outside of a checkout.
+	// Go, System and Modules are the compiler, the operating system and processor, and the
+	// modules of the program with their versions and checksums. Revision is the commit,
+	// followed by "+changes" if the checkout had uncommitted ones, and "unknown" if the
+	// program was built outside a checkout.
 	Go       string   `json:"go"`
 	System   string   `json:"system"`
 	Revision string   `json:"revision"`
 	Modules  []string `json:"modules"`
-	// Printed is the checksum of the numbers of Tables III to X as printed, which the program
-	// has: lines of experiment, extension, m, k, mean and standard deviation.
+	// Printed is the checksum of the printed numbers of Tables III to X, which are part of the
+	// program: lines of experiment, extension, m, k, mean and standard deviation.
 	Printed string `json:"printed_sha256"`
-	// Corpora are the collections of mail that were read: themselves no part of the artefact.
+	// Corpora are the collections of mail that were read. They are not part of the artefact.
 	Corpora []CorpusHash `json:"corpora"`
-	Files   []FileHash   `json:"files"` // all others of the folder, by their names
+	Files   []FileHash   `json:"files"` // all files but the manifest, by name
 }
 
 const manifestFormat = 1
 
-// A CorpusHash names a collection of mail by what it holds.
+// A CorpusHash identifies a collection of mail by its content.
 type CorpusHash struct {
 	Name     string `json:"name"`
 	Messages int    `json:"messages"`
-	// SHA256 is over a line for each message, in the order of their names: the SHA-256 of its
-	// bytes, two blanks and its name within the collection, as sha256sum prints it.
+	// SHA256 is the hash of a line for each message, in the order of their names: the SHA-256
+	// of its bytes, two blanks and its name within the collection, as sha256sum prints them.
 	SHA256 string `json:"sha256"`
 }
 
@@ -65,7 +66,7 @@ type FileHash struct {
 }
 
 // RunArtefact is [Run] into the folder c.Out, with the report beside the results if all
-// parts are run, and writes the manifest of everything that is there then.
+// parts are run. Then it writes the manifest of all files there.
 func RunArtefact(ctx context.Context, c Config) error {
 	if len(c.Only) == 0 {
 		c.Report = filepath.Join(c.Out, "report")
@@ -119,7 +120,7 @@ func (c *Config) manifest(ctx context.Context) (*Manifest, error) {
 	return m, err
 }
 
-// build says what the program was built of.
+// build fills in what the program was built from.
 func (m *Manifest) build() {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -212,14 +213,14 @@ func hashCorpora(ctx context.Context, folder string) ([]CorpusHash, error) {
 	return all, nil
 }
 
-// ErrArtefact means that an artefact is not what its manifest says, or that a repetition
-// has given other numbers.
+// ErrArtefact means that an artefact is not what its manifest says, or that repeating it
+// gave other numbers.
 var ErrArtefact = errors.New("study: the artefact does not agree with its manifest")
 
-// CheckArtefact compares the files of an artefact with its manifest, and with corpus, if it
-// is not empty, the mail that it was made of. It runs the named parts again, with the seed
-// and the rounds of the manifest, and compares their numbers; times are not compared. An
-// error of what differs wraps [ErrArtefact].
+// CheckArtefact compares the files of an artefact with its manifest, and, if corpus is not
+// empty, the mail in that folder with the mail it was made from. If these agree, it runs the
+// named parts again, with the seed and the rounds of the manifest, and compares their
+// numbers, but no times. An error that says what differs wraps [ErrArtefact].
 func CheckArtefact(ctx context.Context, folder, corpus string, again []string) (*Manifest, error) {
 	b, err := os.ReadFile(filepath.Join(folder, ManifestName))
 	if err != nil {
@@ -282,7 +283,7 @@ func differences(want, have []FileHash) (wrong []string) {
 	return wrong
 }
 
-// repeat runs parts again beside the artefact, and names the results that differ.
+// repeat runs parts again in a folder of their own, and names the results that differ.
 func (m *Manifest) repeat(ctx context.Context, folder, corpus string, again []string) (wrong []string, err error) {
 	out, err := os.MkdirTemp("", "study-again-")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestArtefact: an artefact is checked against itself, its mail and a repetition, and
-// whatever is changed in it is noticed.
+// TestArtefact checks an artefact against its manifest, its mail and a repetition, and
+// wants every change noticed.
 func TestArtefact(t *testing.T) {
 	corpus := writeCorpus(t, 60)
 	c := Config{Out: t.TempDir(), Rounds: 3, Seed: 5, Only: []string{"2", "rate", "dcc"}, Corpus: corpus}
@@ -63,7 +63,7 @@ func TestArtefact(t *testing.T) {
 		os.Remove(filepath.Join(c.Out, "notes"))
 		restore()
 	}
-	// Numbers that somebody has changed, with a manifest to match, do not come out again.
+	// Changed numbers with a manifest to match are noticed when the study is repeated.
 	forged := strings.Replace(string(good), `"limit":10,`, `"limit":11,`, 1)
 	if forged == string(good) {
 		t.Fatal("nothing was forged")

@@ -17,8 +17,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
-// A corpusResult is real mail in time order, as the signatures that a server
-// would be told.
+// A corpusResult is real mail in time order, as the signatures that a server would see.
 type corpusResult struct {
 	Folder   string `json:"folder"`
 	Messages int    `json:"messages"`
@@ -27,8 +26,8 @@ type corpusResult struct {
 	Streams map[string][]int32 `json:"streams"`
 }
 
-// corpusSchemes are the schemes studied: the message as a whole, and the fuzzy
-// body checksum that DCC adds.
+// corpusSchemes are the schemes studied: the canonical text, DCC's fuzzy checksum of the
+// body, and the bands of near copies, of which a message has several.
 func corpusSchemes() []bulkhead.Scheme {
 	return []bulkhead.Scheme{bulkhead.Exact, bulkhead.DCCFuz1, bulkhead.Near}
 }

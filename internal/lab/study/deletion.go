@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 )
 
-// A deletionRow is what happens to the counts of all elements when a share of
-// them is deleted completely: the share that is then counted too low.
+// A deletionRow is what happens when a share of the elements is deleted completely: the
+// share of all elements that is then counted too low, for each way to delete.
 type deletionRow struct {
 	Share       float64 `json:"share"`        // of the elements that are deleted
 	Intuitive   float64 `json:"intuitive"`    // all cells decreased, intuitive
@@ -14,7 +14,7 @@ type deletionRow struct {
 	MinimaOnly  float64 `json:"minima_only"`  // only the cells at the minimum, refined
 	OneCell     float64 `json:"one_cell"`     // one cell at the minimum, refined
 	Revocation  float64 `json:"revocation"`   // refined less a filter of the deleted, same size
-	Revocation8 float64 `json:"revocation_8"` // same, 1/8 of the size
+	Revocation8 float64 `json:"revocation_8"` // the same with a filter of 1/8 of the size
 }
 
 type deletionResult struct {

@@ -10,10 +10,10 @@
 //   - Finch, "What use are Bloom filters, anyway?" (2008): the table of false
 //     positives.
 //
-// [Run] does all of it; the same seed gives the same numbers whatever the number
-// of workers. Results are kept one file for each piece of work, so that a run
-// that was broken off goes on where it stopped, and one with more rounds starts
-// from those that are there.
+// [Run] does all of it. The same seed gives the same numbers, times aside, whatever the
+// number of workers. Each piece of work keeps its result in a file of its own: an
+// interrupted run goes on where it stopped, and a run of more rounds keeps the rounds of
+// the experiments that are there and measures the other parts again.
 //
 //	err := study.Run(ctx, study.Config{Out: "study-out", Rounds: 1000, Seed: 1})
 package study

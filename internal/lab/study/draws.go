@@ -66,9 +66,8 @@ func (c *Config) drawUnits() (units []*unit, results []*drawResult) {
 	return units, results
 }
 
-// between returns the mean of a table of values, and the variance of the means of
-// its lines that is not explained by the deviation of single values from what
-// line and column make expect (two-way analysis of variance).
+// between returns the mean of a table of values, and the variance of the means of its
+// lines beyond what the scatter of single values explains (two-way analysis of variance).
 func between(values [][]float64) (mean, variance float64) {
 	lines, columns := len(values), len(values[0])
 	byLine, byColumn := make([]float64, lines), make([]float64, columns)

@@ -11,7 +11,7 @@ import (
 // numKeys is the number of different elements in every experiment of the paper.
 const numKeys = 10_000
 
-// cellLimit is where a cell stays: the paper gave its cells 6 bits.
+// cellLimit is the value at which a cell saturates: the paper gave its cells 6 bits.
 const cellLimit = 63
 
 // An order is the sequence in which an experiment inserts its elements.
@@ -91,9 +91,9 @@ type Draw string
 
 // The draws.
 const (
-	// DrawPrinted is one draw for all rounds, among those that have as many
-	// elements that are never inserted, and as many insertions, as the paper's
-	// own draw had. Those numbers follow from the printed tables.
+	// DrawPrinted is one draw for all rounds, with as many insertions, and as many
+	// elements that are never inserted, as the paper's own draw had, where its printed
+	// tables give these numbers away.
 	DrawPrinted Draw = "printed"
 	// DrawFixed is one draw for all rounds.
 	DrawFixed Draw = "fixed"
@@ -143,8 +143,8 @@ func (e *experiment) drawCounts(seed uint64, d Draw, round int) []uint8 {
 	return counts
 }
 
-// condition changes as few counts as it can, at random, until as many as the
-// paper had are zero and all of them add up to the paper's total.
+// condition changes counts at random until as many are zero as in the paper, and they add
+// up to the paper's total.
 func (e *experiment) condition(counts []uint8, r *rand.Rand) {
 	zeros, total := 0, 0
 	for _, c := range counts {

@@ -2,9 +2,8 @@ package study
 
 import "context"
 
-// A growthResult is how errors of the refined extension come about during
-// Experiments 1 and 3: the share of elements whose count is not what it should
-// be after each twentieth of the insertions.
+// A growthResult is how the errors of the refined extension grow during Experiments 1
+// and 3: the share of elements with a wrong count after each twentieth of the insertions.
 type growthResult struct {
 	Rounds     int         `json:"rounds"`
 	Sequential [20]float64 `json:"sequential"` // Experiment 1, by pass

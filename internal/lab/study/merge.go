@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 )
 
-// A mergeRow is one network: a number of servers that synchronise so often.
-// The numbers are shares of all elements whose count is wrong in the end.
+// A mergeRow is one network: how many servers, and how often they synchronise. The other
+// numbers are the shares of all elements whose count is wrong in the end.
 type mergeRow struct {
 	Servers int `json:"servers"`
 	Syncs   int `json:"syncs"`
@@ -21,7 +21,7 @@ type mergeRow struct {
 	MinOfSum     float64 `json:"min_of_sum"`     // minimum of the summed array
 	OwnAndOthers float64 `json:"own_and_others"` // own minimum + minimum of the others' sum
 	SumOfMin     float64 `json:"sum_of_min"`     // sum of all minima
-	// Elements nobody ever reported that show a count.
+	// Elements that nobody reported and that show a count.
 	GhostMinOfSum float64 `json:"ghost_min_of_sum"`
 	GhostSumOfMin float64 `json:"ghost_sum_of_min"`
 	// A new refined array for each period, summed.

@@ -85,9 +85,9 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// TestReplayDCC: the shares and counts of a stream small enough to see through.
+// TestReplayDCC checks the shares and counts of a stream small enough to work out by hand.
 func TestReplayDCC(t *testing.T) {
-	// Two signatures in so many cells that nothing coincides.
+	// Two signatures in so many cells that they share none.
 	rows := []dccRow{{Threshold: 2}, {Threshold: 5}}
 	replayDCC([]int32{0, 1, 0, 0, 0}, 2, 1<<20, 3, stream(1, "dcc test"), rows, 1)
 	if rows[0].Asked != 3 || rows[1].Asked != 5 || rows[0].WrongR+rows[0].WrongI+rows[1].WrongR+rows[1].WrongI != 0 {

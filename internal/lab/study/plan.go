@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// A plan is all work of a run, and where its results come to lie. Results of
-// parts that are not wanted are nil.
+// A plan is all the work of a run and its results. Results of parts that are not wanted
+// are nil.
 type plan struct {
 	config     *Config
 	units      []*unit
@@ -130,8 +130,8 @@ func (p *plan) write(ctx context.Context) error {
 	return p.report(rows, compared, figures)
 }
 
-// measured returns the results beside the experiments, by the name of the file
-// that they go to.
+// measured returns the results of all parts but the experiments, by the names of their
+// files.
 func (p *plan) measured() map[string]any {
 	all := map[string]any{}
 	if p.draws != nil {

@@ -144,8 +144,8 @@ func tablesSection(d *document, experiments [][]row, compared []comparison) {
 	}
 }
 
-// outsideSection lists the numbers that are not reproduced within 3 standard
-// errors, and what the single draw of insertions explains of it.
+// outsideSection lists the numbers that are not reproduced within 3 standard errors, and
+// says how much of that the single draw of insertions explains.
 func outsideSection(d *document, compared []comparison, spreads map[int]float64, draws int) {
 	d.heading(3, "Numbers outside 3 standard errors")
 	d.p("All 1,000 rounds of each of Experiments 4 to 8 share one draw of the c_i, in the paper and here. So no standard error over rounds includes the variation between draws. Measured with %d draws that meet the same hash functions (80K, refined, all k), the standard deviation between draws is %s of the mean.", draws, spreadText(spreads))

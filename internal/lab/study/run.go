@@ -80,23 +80,23 @@ func (c *Config) complete() error {
 
 func (c *Config) wants(part string) bool { return len(c.Only) == 0 || slices.Contains(c.Only, part) }
 
-// Parts returns the names of the parts of the study: the experiments "1" to "8",
-// "draws" (what one draw of the insertions matters), "growth" (errors over time), "membership" (Table I), "twopart" (Jiang & Zhao),
-// "rate" (Finch), "merge", "deletion", "split", "dcc" (f_dcc on real mail) and
-// "speed".
+// Parts returns the names of the parts of the study: the experiments "1" to "8", "draws"
+// (how much depends on the one draw of the insertions), "growth" (errors over time),
+// "membership" (Table I), "twopart" (Jiang & Zhao), "rate" (Finch), "merge", "deletion",
+// "split", "dcc" (f_dcc on real mail) and "speed".
 func Parts() []string {
 	return []string{"1", "2", "3", "4", "5", "6", "7", "8", "draws", "growth", "membership", "twopart", "rate", "merge", "deletion", "split", "dcc", "speed"}
 }
 
-// A unit is a piece of work with a result of its own, which is kept in a file.
+// A unit is a piece of work whose result is kept in a file.
 type unit struct {
 	name string  // of the file
 	cost float64 // about the seconds that it takes
-	// have is how much of the work the loaded result holds already.
+	// have reports whether the loaded result is all that is wanted.
 	have   func() bool
 	result any // pointer; loaded from the file, or filled by run
 	run    func(ctx context.Context, s *simulator, tick func(float64)) error
-	// partial says that a broken-off run leaves a result worth keeping.
+	// partial says that an interrupted unit leaves a result worth keeping.
 	partial bool
 	// alone says that the unit measures time: it runs when nothing else does.
 	alone bool
@@ -118,7 +118,7 @@ const storedFormat = 1
 func (c *Config) path(u *unit) string { return filepath.Join(c.Out, "results", u.name+".json") }
 
 // load reads an earlier result of u and reports whether it is all that is
-// wanted. A file that does not fit is ignored.
+// wanted. A file of other settings is ignored.
 func (c *Config) load(u *unit) (bool, error) {
 	b, err := os.ReadFile(c.path(u))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -200,7 +200,7 @@ func (c *Config) work(ctx context.Context, units []*unit) error {
 			todo = append(todo, u)
 		}
 	}
-	// The longest first, so that no worker is left alone at the end.
+	// Longest first, so that no worker is left alone at the end.
 	slices.SortStableFunc(todo, func(a, b *unit) int { return int(1000 * (b.cost - a.cost)) })
 	if err := c.crew(ctx, todo, c.Jobs, meter); err != nil {
 		return err
@@ -216,7 +216,7 @@ func (c *Config) crew(ctx context.Context, todo []*unit, workers int, meter *met
 	var wg sync.WaitGroup
 	for range min(workers, len(todo)) {
 		wg.Go(func() {
-			// A thread of its own, so that its processor time can be told.
+			// A thread of its own, so that its processor time can be measured.
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			s := newSimulator(c.Seed)

@@ -29,7 +29,7 @@ func readCSV(t *testing.T, path string) [][]string {
 	return lines
 }
 
-// TestPrintedCells holds the numbers restated here against the tables as data.
+// TestPrintedCells compares the printed numbers in the program with the tables in testdata.
 func TestPrintedCells(t *testing.T) {
 	lines := readCSV(t, "testdata/yan-cho-tables-3-10.csv")
 	printed := printedCells()
@@ -45,8 +45,8 @@ func TestPrintedCells(t *testing.T) {
 }
 
 // TestSmallStudy runs all eight experiments for a few rounds, and compares
-// tables.csv with the printed one: the same lines in the same order, and the
-// numbers of the smallest filters, which few rounds can tell, near each other.
+// tables.csv with the printed one: the same lines in the same order, and similar numbers
+// for the smallest filters, for which a few rounds are enough.
 func TestSmallStudy(t *testing.T) {
 	out := t.TempDir()
 	c := Config{Out: out, Rounds: 6, Seed: 3, Only: []string{"1", "2", "3", "4", "5", "6", "7", "8"}}
@@ -93,8 +93,8 @@ func TestSmallStudy(t *testing.T) {
 	}
 }
 
-// TestResume breaks a run off, and compares what becomes of it with a run in one
-// piece and with more workers, byte by byte.
+// TestResume interrupts a run, finishes it, and compares the results byte by byte with
+// those of one uninterrupted run with more workers.
 func TestResume(t *testing.T) {
 	only := []string{"2", "5", "growth", "rate"}
 	whole, broken := t.TempDir(), t.TempDir()

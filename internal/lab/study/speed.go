@@ -58,7 +58,7 @@ func (c *Config) speedUnit() (*unit, *speedResult) {
 	}, r
 }
 
-// A lookup is a structure under the clock.
+// A lookup is a structure whose look-ups are timed.
 type lookup struct {
 	name  string
 	bytes float64
@@ -66,9 +66,9 @@ type lookup struct {
 	find  func(x []byte) bool
 }
 
-// stopwatch times look-ups of all elements xs: the least processor time of nine
-// passes, in ns for each. Time in which other programs run does not count, what
-// they do to the caches does.
+// stopwatch times look-ups of all elements xs: the least processor time of nine passes,
+// in ns for each look-up. The time that other programs take does not count, but what they
+// do to the caches does.
 func stopwatch(xs []byte, find func(x []byte) bool) float64 {
 	const size = 20
 	n := len(xs) / size

@@ -22,7 +22,7 @@ type splitRow struct {
 	Bits    float64 `json:"bits"`    // memory for each cell, tables included
 	Wrong   float64 `json:"wrong"`   // share of elements counted wrong
 	Capped  float64 `json:"capped"`  // of them, those the layout cannot hold
-	Entropy float64 `json:"entropy"` // bits for each cell that no code can beat
+	Entropy float64 `json:"entropy"` // of a cell, in bits: no code takes less
 }
 
 type splitResult struct {
@@ -30,7 +30,7 @@ type splitResult struct {
 	Rows   []splitRow `json:"rows"`
 }
 
-// The filters hold 11 cells an element, k = 6, in tables for 65536 cells each.
+// The filters have 11 cells an element and k = 6, and a table for each 65,536 cells.
 const splitCells, splitK = 11, 6
 
 func (c *Config) splitUnit(corpus func(context.Context) (*corpusResult, error)) (*unit, *splitResult) {
@@ -148,9 +148,9 @@ func histogram(f *paper.Refined) (map[uint32]int, float64) {
 	return values, h
 }
 
-// escapeBits returns the bits for each cell of the other form of split storage:
-// base cells without a flag bit, whose largest value says that the count lies in
-// the table of the chunk, whole, with a 16-bit offset at 7/8 load.
+// escapeBits returns the bits for each cell of the other form of split storage: cells of
+// base bits without a flag, whose largest value says that the whole count is in the
+// chunk's table, with a 16-bit offset, at 7/8 load.
 func escapeBits(values map[uint32]int, base int, m uint64) float64 {
 	escape := uint32(1)<<base - 1
 	var tables float64

@@ -18,8 +18,8 @@ type Summary struct {
 	Outside  []string // the others, a line each; also where one side has no number
 }
 
-// Summarise reads comparison.csv in the folder for results of a run. Without
-// one, the summary is empty.
+// Summarise reads comparison.csv in a run's folder for results. Without one, the summary is
+// empty.
 func Summarise(out string) (s Summary, err error) {
 	f, err := os.Open(filepath.Join(out, "comparison.csv"))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -81,7 +81,7 @@ type row struct {
 	growth             growth
 }
 
-// growth is how cells have grown, means over the rounds looked at.
+// growth is how large cells have become: means over the rounds looked at, but largestR the maximum.
 type growth struct {
 	above20I, above20R float64 // cells above 20
 	fullI, fullR       float64 // cells at 63
@@ -209,10 +209,10 @@ type comparison struct {
 	cell           // as printed
 	ours, oursSE   float64
 	print, printSE float64
-	z              float64 // difference in standard errors of it; NaN if there is none
+	z              float64 // the difference in its standard errors; NaN if one number is missing
 }
 
-// paperRounds is how many rounds stand behind a printed number.
+// paperRounds is the number of rounds of which a printed number is the mean.
 const paperRounds = 1000
 
 // compare holds the rows against the printed cells.

@@ -4,6 +4,6 @@ package study
 
 import "time"
 
-// threadTime returns the time of day: other systems do not tell the processor
-// time of one thread alike.
+// threadTime returns the time of day: systems other than Linux have no common way to ask
+// for the processor time of a thread.
 func threadTime() time.Duration { return time.Duration(time.Now().UnixNano()) }

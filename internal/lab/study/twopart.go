@@ -27,11 +27,10 @@ type twoPartResult struct {
 	Rows   []twoPartRow `json:"rows"`
 }
 
-// The shape that the lab of the paper suggests: d/k = 1/3, a third more space.
+// The shape that the paper's experiments suggest: d/k = 1/3, and a third more space.
 const twoPartK, twoPartD = 6, 2
 
-// A population makes elements: members of the set and, of the same kind, mail
-// that is not in it.
+// A population makes addresses: members of the set, and others that are not in it.
 type population struct {
 	name           string
 	member, friend func(*rand.Rand) string

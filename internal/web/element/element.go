@@ -1,6 +1,6 @@
-// Package element is the elements and attributes of HTML that the pages use: functions
-// of maragu.dev/gomponents that the compiler does not copy into their callers. A page
-// calls hundreds of them, and each copy brings its closures: half a megabyte of program.
+// Package element has the elements and attributes of HTML that the pages use. They call
+// maragu.dev/gomponents through functions that the compiler does not inline: the pages call
+// hundreds of them, and inlined they made the program half a megabyte larger.
 package element
 
 import (

@@ -1,9 +1,9 @@
-// Package ballots remembers which voice voted on what, so that the votes of one can
-// be taken back together. The filters cannot tell: they answer for a voice and a
-// signature, and list neither.
+// Package ballots remembers which voice voted on what, so that all votes of a voice can be
+// taken back together. The filters cannot tell: they answer for a voice and a signature, and
+// can list neither.
 //
-// It remembers the latest votes that fit into its memory, whatever their age: what it
-// has forgotten stands.
+// It keeps the latest votes that fit into its memory, whatever their age. A vote that it has
+// forgotten cannot be taken back.
 package ballots
 
 import (
@@ -26,7 +26,7 @@ type Item struct {
 
 // A Ballot is one vote for spam or against it on one message.
 type Ballot struct {
-	Voice uint64 // mark of the voice
+	Voice uint64 // mark of the voice, see keys.Maker.Voice
 	Time  uint64 // seconds since 1970
 	Items []Item
 }
@@ -54,8 +54,8 @@ type Book struct {
 // New returns a book that takes at most about limit bytes.
 func New(limit int) *Book { return &Book{limit: limit} }
 
-// Add enters a ballot, whose items it keeps, and forgets the oldest ones for which
-// there is no room. The times of ballots must not fall.
+// Add enters a ballot, keeps its items, and forgets the oldest ballots that no longer have
+// room. Times must not decrease from one ballot to the next.
 func (b *Book) Add(x Ballot) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -71,12 +71,11 @@ func (b *Book) add(x Ballot) {
 		b.bytes -= b.ballots[n].bytes()
 		n++
 	}
-	clear(b.ballots[:n]) // or their items would live as long as the array
+	clear(b.ballots[:n]) // or the array would keep their items alive
 	b.ballots = b.ballots[n:]
 }
 
-// Of returns the items that a voice voted on from a time on, seconds since 1970, each
-// once.
+// Of returns the items that a voice has voted on since a time in Unix seconds, each once.
 func (b *Book) Of(voice, since uint64) (items []Item) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -111,9 +110,9 @@ func (b *Book) Version() uint64 {
 	return b.version
 }
 
-// Append appends a ballot to dst as [Read] reads it: voice u64, time and number of
-// items as varints, and of each item its key as two u64, its facet, and whether it is
-// a pair; little-endian.
+// Append appends a ballot to dst as [Read] reads it: the voice as u64, the time and the
+// number of items as varints, and for each item its key as two u64, a byte for its facet, and
+// a byte that is 1 for a pair; little-endian.
 func (x *Ballot) Append(dst []byte) []byte {
 	dst = binary.LittleEndian.AppendUint64(dst, x.Voice)
 	dst = binary.AppendUvarint(dst, x.Time)
@@ -132,7 +131,8 @@ func (x *Ballot) Append(dst []byte) []byte {
 
 var errFormat = errors.New("ballots: malformed")
 
-// Read reads a ballot from the front of data and returns what is behind it.
+// Read reads a ballot from the front of data and returns the rest. An error means that data
+// does not begin with a ballot.
 func Read(data []byte) (x Ballot, rest []byte, err error) {
 	if len(data) < 8 {
 		return x, nil, fmt.Errorf("%w: %d bytes of a ballot", errFormat, len(data))
@@ -162,7 +162,7 @@ func Read(data []byte) (x Ballot, rest []byte, err error) {
 	return x, data, nil
 }
 
-// Encode returns all ballots: a byte of version, then each as [Ballot.Append] has it.
+// Encode returns all ballots: a version byte, then each ballot as [Ballot.Append] writes it.
 func (b *Book) Encode() []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -173,8 +173,8 @@ func (b *Book) Encode() []byte {
 	return out
 }
 
-// Decode replaces the ballots with those that Encode wrote. On an error the book is
-// as it was.
+// Decode replaces the ballots with those that Encode wrote. After an error the book is
+// unchanged.
 func (b *Book) Decode(data []byte) error {
 	if len(data) == 0 || data[0] != version {
 		return fmt.Errorf("%w: version", errFormat)

@@ -23,7 +23,7 @@ func item(n int) Item {
 // memory is what a ballot and its items take.
 func memory(x *Ballot) int { return ballotBytes + int(unsafe.Sizeof(Item{}))*len(x.Items) }
 
-// TestBook: beside a plain list, of which the book keeps as much as has room.
+// TestBook compares a book with a plain list, of which it keeps as much as has room.
 func TestBook(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	b := New(40_000)
@@ -85,7 +85,7 @@ func TestBook(t *testing.T) {
 	}
 }
 
-// TestForgotten: what is forgotten takes no memory any more.
+// TestForgotten checks that forgotten ballots take no memory.
 func TestForgotten(t *testing.T) {
 	b := New(10 * memory(&Ballot{Items: make([]Item, 100)}))
 	var items []weak.Pointer[Item]
@@ -107,7 +107,7 @@ func TestForgotten(t *testing.T) {
 	runtime.KeepAlive(b)
 }
 
-// TestEmpty: a book without room keeps nothing.
+// TestEmpty checks that a book without room keeps nothing.
 func TestEmpty(t *testing.T) {
 	b := New(0)
 	b.Add(Ballot{Voice: 1, Time: 7})
@@ -116,8 +116,8 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// TestFormat holds what is on disk against its description, and refuses what is not of
-// it.
+// TestFormat compares the form on disk with its description, and checks that anything else
+// is refused.
 func TestFormat(t *testing.T) {
 	x := Ballot{Voice: 0x0807060504030201, Time: 300, Items: []Item{
 		{Key: filter.Key{Hi: 0x1817161514131211, Lo: 0x2827262524232221}, Facet: bulkhead.LinkFacet},

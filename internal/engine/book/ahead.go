@@ -2,8 +2,8 @@ package book
 
 import "time"
 
-// A ready is a generation that was made before it is needed: large arrays take the
-// system longer than any vote should wait.
+// A ready is a generation made ahead of time: to make large arrays takes longer than a vote
+// should wait.
 type ready[S spec, G generation] struct {
 	capacity keys
 	spec     S
@@ -11,12 +11,12 @@ type ready[S spec, G generation] struct {
 	err      error
 }
 
-// lead is how long before the end of a slice of time the next generation is made.
+// lead is how long before a generation is due the next one is made.
 const lead = 10 * time.Minute
 
-// Ahead returns what makes the next generation ahead of time, nil if none is due soon
-// or it is made already. Any goroutine may run it, once; the generation is taken when
-// it opens, if it has about the right size by then.
+// Ahead returns a function that makes the next generation ahead of time, or nil if none is
+// due soon or it is already made. Any goroutine may run the function, once. The generation is
+// used when it opens if it still has about the right size then.
 func (k *Keeper[S, G]) Ahead(b Book[G], now time.Time) func() {
 	k.collect()
 	if k.making || k.ready != nil || len(b.Live) == 0 {
@@ -53,8 +53,8 @@ func (k *Keeper[S, G]) collect() {
 	}
 }
 
-// suits reports whether what was made for one capacity may be used for another: for
-// half a step more or less, which the headroom is for.
+// suits reports whether a generation made for one capacity may be used for another, which
+// the headroom allows up to half a step more or less.
 func (made keys) suits(wanted keys) bool {
 	const step = 1.45 // more than the root of two
 	for i := range wanted {
@@ -65,8 +65,7 @@ func (made keys) suits(wanted keys) bool {
 	return true
 }
 
-// take returns the generation that was made ahead of time for s, and reports whether
-// there is one.
+// take returns the generation made ahead of time for s, and whether there is one.
 func (k *Keeper[S, G]) take(s S) (g G, ok bool) {
 	r := k.ready
 	if r == nil || any(k.at(r.spec, s.begin())) != any(s) {

@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// TestAhead: shortly before a generation is due, or when one is nearly full, the next
-// one is made, and taken if it has about the right size by then.
+// TestAhead checks that the next generation is made shortly before it is due or when the
+// open one is nearly full, and that it is used if it still has about the right size.
 func TestAhead(t *testing.T) {
 	midnight := monday.Truncate(day).Add(day)
 	for _, tt := range []struct {
@@ -73,7 +73,7 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// hashed adds keys to a counting array, each by an entry of its own.
+// hashed adds keys to a counting array, each with a journal entry of its own.
 func hashed(c Counter, from, to int) {
 	for n := from; n < to; n++ {
 		c.AddBatch(uint64(n+1), []filter.Key{filter.Secret{}.Key([]byte{byte(n), byte(n >> 8)})}, []uint32{1}, nil)
@@ -89,8 +89,8 @@ func geometry(t *testing.T, kind filter.Kind, n uint64) filter.Geometry {
 	return g
 }
 
-// TestAheadFails: what cannot be made ahead of time is tried again when it is due, and
-// says then what is wrong.
+// TestAheadFails checks that a generation that cannot be made ahead of time is tried again
+// when it is due, and that the error is returned then.
 func TestAheadFails(t *testing.T) {
 	k := NewBlocklist(Options{Generation: day, Keep: 3, Capacity: 100, Error: 1e-2}, 10, 10, 7, false, slog.New(slog.DiscardHandler))
 	b, _ := turn(t, k, Book[*Block]{}, monday)

@@ -54,7 +54,7 @@ func (m *maker) error(book string) error {
 	return fmt.Errorf("book: %s generation %d: %w", book, m.start, m.err)
 }
 
-// begin says to arrays that hold nothing which generation they are of.
+// begin tells empty arrays which generation they belong to.
 func begin(start uint64, arrays ...any) {
 	for _, a := range arrays {
 		if a, ok := a.(interface{ SetGeneration(uint64) }); ok {
@@ -91,8 +91,8 @@ func (c *exactCounter) AddBatch(_ uint64, keys []filter.Key, n, before []uint32)
 	}
 }
 
-// mapEntryBytes is about what one entry of a Go map with a 16-byte key and a
-// 4-byte value costs at its usual load.
+// mapEntryBytes is about what an entry of a Go map with a 16-byte key and a 4-byte value
+// takes at the usual load.
 const mapEntryBytes = 40
 
 func (c *exactCounter) Keys() uint64 {

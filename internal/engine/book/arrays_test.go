@@ -7,7 +7,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// TestExact: the arrays of an exact generation are maps.
+// TestExact checks that the arrays of an exact generation are maps.
 func TestExact(t *testing.T) {
 	k := NewTally(tallyOptions, 10, 7, true, nil)
 	g, err := k.Make(TallySpec{Start: 1})

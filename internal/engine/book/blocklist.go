@@ -19,10 +19,10 @@ type BlockSpec struct {
 	NamesGeometry   filter.Geometry `json:"names"`
 }
 
-// A Block is a generation of the blocklist: a spam filter and a revocation filter;
-// what the votes weigh of which they were made, and who has voted on what, so that
-// votes and listings age together; and how often named facets were delivered, which
-// is known for longer than the tally lives.
+// A Block is a generation of the blocklist: a spam filter and a revocation filter; the
+// weights of the votes that they come from, and who voted on what, so that votes and
+// listings age together; and how often named facets were delivered, which must be known for
+// longer than the tally lives.
 type Block struct {
 	BlockSpec
 	Spam, Revoked Bitset
@@ -39,8 +39,8 @@ func (s BlockSpec) bytes() uint64 {
 	return s.SpamGeometry.Bytes() + s.RevokedGeometry.Bytes() + s.WeightsGeometry.Bytes() + s.VotesGeometry.Bytes() + s.NamesGeometry.Bytes()
 }
 
-// fewRevoked is how many times fewer signatures are revoked than listed, as the
-// filters are sized.
+// fewRevoked is how many times fewer revoked signatures than listed ones the filters are
+// sized for.
 const fewRevoked = 4
 
 func (g *Block) uses() keys {
@@ -51,26 +51,26 @@ func (g *Block) uses() keys {
 	}
 }
 
-// Fill returns how many keys it has as a share of its capacity, of its fullest
-// array. Names do not fill it: whoever sends mail chooses them, and must not make a
-// node forget what is listed. See [Block.NamesFull].
+// Fill returns the number of keys of its fullest array as a share of the capacity. Names do
+// not count: whoever sends mail chooses them, and must not make a node forget what is listed.
+// See [Block.NamesFull].
 func (g *Block) Fill() float64 {
 	used := g.uses()
 	used[names] = 0
 	return used.share(keys{signatures: g.Capacity, marks: g.VoteCapacity})
 }
 
-// NamesFull reports whether it has as many names as it can tell apart: it is to take
-// no new ones. The next generation has room for more.
+// NamesFull reports whether it has as many names as it can tell apart. It must then take no
+// new ones; the next generation has room for more.
 func (g *Block) NamesFull() bool { return share(g.Names.Keys(), g.NameCapacity) > Early }
 
 // A BlockKeeper keeps a blocklist.
 type BlockKeeper = Keeper[BlockSpec, *Block]
 
 // NewBlocklist returns the keeper of a blocklist whose arrays take keys of the secret
-// with the given ID. votes and names are how many keys of votes, and named facets, the
-// first generation is sized for, and the least for any: at least 1. If exact, maps
-// take the place of arrays. o is valid.
+// with the given ID. votes and named are how many keys of votes, and named facets, the
+// first generation is sized for, and any other at least: 1 or more. If exact, maps take the
+// place of arrays. o must be valid.
 func NewBlocklist(o Options, votes, named, keyID uint64, exact bool, log *slog.Logger) *BlockKeeper {
 	k := &BlockKeeper{
 		opts: o, name: "blocklist", log: log, least: keys{o.Capacity, votes, named}, sizes: make(sizes), made: make(chan *ready[BlockSpec, *Block], 1),
@@ -91,7 +91,7 @@ func NewBlocklist(o Options, votes, named, keyID uint64, exact bool, log *slog.L
 	}
 	k.key.Store(keyID)
 	k.shape = func(start uint64, capacity keys, size sizer) (BlockSpec, error) {
-		// The error of a judgement is the sum over the generations that live.
+		// The error of a judgement is the sum over the live generations.
 		return blockFor(start, capacity, o.Error/float64(o.Keep), k.key.Load(), size)
 	}
 	return k
@@ -112,7 +112,7 @@ func blockFor(start uint64, capacity keys, ghost float64, keyID uint64, size siz
 		target filter.Target
 	}{
 		{&s.SpamGeometry, filter.Target{Kind: filter.Bitmap, Signatures: s.Capacity, Error: filter.Ghost, Rate: ghost}},
-		// Few signatures are revoked. A false one hides a peer's listing.
+		// Few signatures are revoked. A false revocation hides a listing, of a peer too.
 		{&s.RevokedGeometry, filter.Target{Kind: filter.Bitmap, Signatures: max(1, s.Capacity/fewRevoked), Error: filter.Ghost, Rate: ghost}},
 		{&s.WeightsGeometry, filter.Target{Kind: filter.Cells, Signatures: s.VoteCapacity, Error: filter.Ghost, Rate: weightGhost}},
 		{&s.VotesGeometry, filter.Target{Kind: filter.Bitmap, Signatures: s.VoteCapacity, Error: filter.Ghost, Rate: uniqueGhost}},

@@ -5,20 +5,19 @@ import (
 	"slices"
 )
 
-// A Book is the generations that live.
+// A Book is the live generations.
 type Book[G generation] struct {
 	Live []G // newest first
-	// From is the start below which generations were given up for want of memory.
+	// From is the start before which generations were given up for lack of memory.
 	From uint64
 }
 
-// A generation is known by its start in Unix seconds: unique within a book, and
-// growing.
+// A generation is identified by its start in Unix seconds, which is unique within a book and
+// only grows.
 type generation interface {
 	spec
 	uses() keys
-	// Fill returns how many keys it has as a share of its capacity, of its fullest
-	// array.
+	// Fill returns the number of keys of its fullest array as a share of the capacity.
 	Fill() float64
 }
 
@@ -26,7 +25,7 @@ type generation interface {
 type spec interface {
 	begin() uint64
 	bytes() uint64
-	keyID() uint64 // of the secret with which its arrays are made
+	keyID() uint64 // of the secret that its arrays are made with
 }
 
 // Find returns the generation with the given start, nil if it does not live.
@@ -45,8 +44,7 @@ func (b Book[G]) With(g G) Book[G] {
 	return b
 }
 
-// Bytes returns the memory of all arrays, without the tables of counts that
-// outgrow their cells.
+// Bytes returns the memory of all arrays, without the overflow tables.
 func (b Book[G]) Bytes() (sum uint64) {
 	for _, g := range b.Live {
 		sum += g.bytes()

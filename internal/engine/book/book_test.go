@@ -53,8 +53,8 @@ func starts[G generation](b Book[G]) (out []uint64) {
 	return out
 }
 
-// TestDays: a generation opens at each midnight, and as many live as the book keeps,
-// though nobody looks for some days.
+// TestDays checks that a generation opens at each midnight, and that as many live as the
+// book keeps, even if nobody looks for some days.
 func TestDays(t *testing.T) {
 	k := NewTally(tallyOptions, 10, 7, true, slog.New(slog.DiscardHandler))
 	var b Book[*Tally]
@@ -89,8 +89,8 @@ func TestDays(t *testing.T) {
 	}
 }
 
-// TestFull: a generation that is full opens the next one at once, sized for what a
-// whole slice of time will bring.
+// TestFull checks that when a generation is full the next one opens at once, sized for what
+// a whole slice of time will bring.
 func TestFull(t *testing.T) {
 	k := NewTally(tallyOptions, 10, 7, true, slog.New(slog.DiscardHandler))
 	b, _ := turn(t, k, Book[*Tally]{}, monday.Truncate(day))
@@ -119,7 +119,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestWithinASecond: starts run ahead of the clock a little, and no further.
+// TestWithinASecond checks that starts run ahead of the clock a little, and no further.
 func TestWithinASecond(t *testing.T) {
 	k := NewTally(Options{Generation: time.Hour, Keep: 2, Capacity: 1, Error: 0.1}, 1, 7, true, slog.New(slog.DiscardHandler))
 	b, _ := turn(t, k, Book[*Tally]{}, monday)
@@ -140,8 +140,8 @@ func TestWithinASecond(t *testing.T) {
 	}
 }
 
-// TestShort: starts of generations of some seconds run ahead by half of one at most:
-// peers take none that is further ahead than its length.
+// TestShort checks that starts of generations of a few seconds run ahead by at most half
+// their length: peers take none that is further ahead than its length.
 func TestShort(t *testing.T) {
 	for _, seconds := range []int64{2, 9, 10, 60, 120, 600} {
 		o := Options{Generation: time.Duration(seconds) * time.Second, Keep: 2, Capacity: 1, Error: 0.1}
@@ -158,8 +158,8 @@ func TestShort(t *testing.T) {
 	}
 }
 
-// TestBehind: while the clock is far behind the open generation, which nobody can
-// tell from one that was wrong for good, generations are dropped by their number.
+// TestBehind checks that generations are dropped by their number while the clock is far
+// behind the open one, since nobody can tell whether the clock was wrong then or is now.
 func TestBehind(t *testing.T) {
 	k := NewTally(tallyOptions, 10, 7, true, slog.New(slog.DiscardHandler))
 	year := monday.Add(365 * day)
@@ -193,7 +193,7 @@ func TestBehind(t *testing.T) {
 	}
 }
 
-// TestBehindForAMoment: a clock that is put right in between has not been behind all
+// TestBehindForAMoment checks that a clock that was right in between has not been behind all
 // the time.
 func TestBehindForAMoment(t *testing.T) {
 	k := NewTally(tallyOptions, 10, 7, true, slog.New(slog.DiscardHandler))
@@ -207,7 +207,8 @@ func TestBehindForAMoment(t *testing.T) {
 	}
 }
 
-// TestGivenUp: of what a change drops, only what had not expired was given up.
+// TestGivenUp checks that of the generations that a change drops, only those that had not
+// expired count as given up.
 func TestGivenUp(t *testing.T) {
 	k := NewTally(tallyOptions, 10, 7, true, slog.New(slog.DiscardHandler))
 	today := uint64(monday.Truncate(day).Unix())
@@ -217,8 +218,8 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// TestArrays: the arrays of a generation know which one they belong to, and its bytes
-// are theirs.
+// TestArrays checks that the arrays of a generation know which one they belong to, and that
+// its bytes are theirs.
 func TestArrays(t *testing.T) {
 	tally := NewTally(tallyOptions, 10, 7, false, slog.New(slog.DiscardHandler))
 	b, _ := turn(t, tally, Book[*Tally]{}, monday)
@@ -247,8 +248,8 @@ func arrays[S spec, G generation](t *testing.T, k *Keeper[S, G], b Book[G], star
 	}
 }
 
-// TestMemory: generations take a quarter of the memory at most, and the oldest are
-// given up where all of them have no room, but for the one before the open one.
+// TestMemory checks that a generation takes at most a quarter of the memory, and that the
+// oldest are given up where not all have room, except the one before the open one.
 func TestMemory(t *testing.T) {
 	o := Options{Generation: day, Keep: 20, Capacity: 1000, Error: 1e-3}
 	least, err := NewTally(o, 100, 7, false, nil).First()
@@ -322,8 +323,8 @@ func TestSmaller(t *testing.T) {
 	}
 }
 
-// TestBlocklist: revocations are counted four times, and the arrays are as full as
-// the error allows, the sum over all that live.
+// TestBlocklist checks that revocations count four times, and that the arrays are as full
+// as the error, summed over all live generations, allows.
 func TestBlocklist(t *testing.T) {
 	o := Options{Generation: 7 * day, Keep: 8, Capacity: 1000, Error: 1e-4}
 	k := NewBlocklist(o, 100, 100, 7, false, slog.New(slog.DiscardHandler))
@@ -375,7 +376,7 @@ func TestBlocklist(t *testing.T) {
 	}
 }
 
-// TestStored: what a journal has of a generation is what it always was.
+// TestStored checks that the form of a generation in the journal has not changed.
 func TestStored(t *testing.T) {
 	tally := TallySpec{Start: 1, Capacity: 2, UniqueCapacity: 3}
 	tally.CountsGeometry.Lines, tally.UniqueGeometry.Lines = 4, 6
@@ -448,7 +449,7 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%+v is valid", bad)
 		}
 	}
-	// At nine the hour's generation begins; seven's is the third.
+	// At nine the hour's generation begins; that of seven is the third.
 	now := uint64(monday.Unix())
 	for _, tt := range []struct {
 		start uint64
@@ -463,7 +464,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestTooLarge: an array that cannot be is an error, not a panic.
+// TestTooLarge checks that an array that is too large is an error, not a panic.
 func TestTooLarge(t *testing.T) {
 	o := Options{Generation: day, Keep: 3, Capacity: 1 << 40, Error: 1e-300}
 	if _, err := NewTally(o, 1, 0, false, nil).First(); !errors.Is(err, filter.ErrGeometry) {

@@ -13,8 +13,8 @@ type Keeper[S spec, G generation] struct {
 	opts  Options
 	name  string // of the book
 	log   *slog.Logger
-	least keys // that the first generation is sized for, and the least for any
-	// shape returns which arrays a generation has that is sized for capacity.
+	least keys // that the first generation is sized for, and any other at least
+	// shape returns which arrays a generation sized for capacity has.
 	shape func(start uint64, capacity keys, size sizer) (S, error)
 	make  func(S) (G, error)
 	// at returns s with another start, begin gives a generation that holds nothing
@@ -23,16 +23,16 @@ type Keeper[S spec, G generation] struct {
 	begin func(g G, s S)
 
 	sizes  sizes
-	behind time.Time // since when the clock is behind the open generation
+	behind time.Time // since when the clock has been behind the open generation
 
 	key    atomic.Uint64 // ID of the secret with which arrays are made
 	ready  *ready[S, G]  // nil: none was made ahead of time
-	making bool          // somebody is about to
+	making bool          // one is being made
 	made   chan *ready[S, G]
 }
 
-// SetKey makes the arrays of generations from now on take keys of another secret, of
-// which id is the ID. The next one is due at once, unless the open one is of that secret.
+// SetKey makes the arrays of later generations take keys of the secret with the given ID. The
+// next one is due at once, unless the open one has that secret.
 func (k *Keeper[S, G]) SetKey(id uint64) {
 	k.key.Store(id)
 	if k.ready != nil && k.ready.spec.keyID() != id {
@@ -43,8 +43,8 @@ func (k *Keeper[S, G]) SetKey(id uint64) {
 // Make returns a generation with empty arrays.
 func (k *Keeper[S, G]) Make(s S) (G, error) { return k.make(s) }
 
-// Apply returns the book after c. Opening a generation that lives, or dropping one
-// that does not, changes nothing: replay of a journal may do both.
+// Apply returns the book after c. Opening a generation that lives already, or dropping one
+// that does not live, changes nothing: replay of a journal may do both.
 func (k *Keeper[S, G]) Apply(b Book[G], c Change[S]) (Book[G], error) {
 	next := Book[G]{From: max(b.From, c.From)}
 	open := c.Open != nil
@@ -67,15 +67,15 @@ func (k *Keeper[S, G]) Apply(b Book[G], c Change[S]) (Book[G], error) {
 	return next.With(g), nil
 }
 
-// Early is how far past its capacity a generation may fill before the next one
-// opens ahead of the clock.
+// Early is how full a generation may become, as a multiple of its capacity, before the next
+// one opens ahead of the clock.
 const Early = 1.25
 
-// Plan returns the change that is due at now. Generations open at multiples of
-// their length, so that the nodes of a network agree on them, or earlier when the
-// open one has filled; they are dropped when they are older than the book keeps.
-// While the clock is behind the open one by more than a little, because it was
-// wrong once, they open and are dropped by their number and their age.
+// Plan returns the change that is due at now. Generations open at multiples of their length,
+// so that the nodes of a network agree on them, or earlier when the open one is full. They
+// are dropped when they are older than the book keeps. While the clock is clearly behind the
+// open generation, because it was or is wrong, they open one length apart, and are also
+// dropped when there are more than the book keeps.
 func (k *Keeper[S, G]) Plan(b Book[G], now time.Time) (c Change[S], err error) {
 	k.collect()
 	keep := len(b.Live)
@@ -89,7 +89,7 @@ func (k *Keeper[S, G]) Plan(b Book[G], now time.Time) (c Change[S], err error) {
 		}
 		c.Open = &s
 	}
-	var live []G // what has to make room for one that opens
+	var live []G // those that may have to make room for the new one
 	for i, g := range b.Live {
 		if i >= keep || k.opts.Expired(now, g.begin()) {
 			c.Drop = append(c.Drop, g.begin())
@@ -105,8 +105,8 @@ func (k *Keeper[S, G]) Plan(b Book[G], now time.Time) (c Change[S], err error) {
 	return c, nil
 }
 
-// opens says whether a generation is due, its start, and by how much the use of
-// the book's last one is to be multiplied to make up for a whole slice of time.
+// opens returns whether a generation is due, its start, and the factor by which the use of
+// the last one must be multiplied to make a whole slice of time.
 func (k *Keeper[S, G]) opens(now time.Time, b Book[G]) (start uint64, grown float64, ok bool) {
 	slice, second := uint64(now.Truncate(k.opts.Generation).Unix()), uint64(now.Unix())
 	if len(b.Live) == 0 {
@@ -132,17 +132,17 @@ func (k *Keeper[S, G]) opens(now time.Time, b Book[G]) (start uint64, grown floa
 	return start, k.grown(last, start), true
 }
 
-// grown returns by how much the use of the book's last generation is to be multiplied
-// to make up for a whole slice of time, if the next one opens early.
+// grown returns the factor by which the use of the last generation must be multiplied to make
+// a whole slice of time if the next one opens early, at most 10.
 func (k *Keeper[S, G]) grown(last G, start uint64) float64 {
 	passed := float64(start-min(start, last.begin())) / k.opts.Generation.Seconds()
 	return 1 / max(passed, 0.1)
 }
 
-// opensBehind is opens for a clock that is behind the open generation. Starts only
-// grow, and nobody knows how long the clock will take to catch up: when the
-// generation has been open for its length, or is full, the next one begins one
-// second after it. A clock that is soon put right opens nothing.
+// opensBehind is opens for a clock that is behind the open generation. Starts must grow, and
+// nobody knows when the clock will catch up. So when the generation has been open for its
+// length, or is full, the next one gets a start one second later. A clock that is soon put
+// right opens nothing.
 func (k *Keeper[S, G]) opensBehind(now time.Time, last G) bool {
 	if k.behind.IsZero() || now.Before(k.behind) {
 		k.behind = now
@@ -158,8 +158,7 @@ func (k *Keeper[S, G]) opensBehind(now time.Time, last G) bool {
 	return true
 }
 
-// GivenUp returns how many generations a change gives up for want of memory, and
-// says so in the log.
+// GivenUp returns how many generations a change gives up for lack of memory, and logs it.
 func (k *Keeper[S, G]) GivenUp(c Change[S], now time.Time) (n uint64) {
 	if c.From == 0 {
 		return 0

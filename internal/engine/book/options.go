@@ -9,13 +9,12 @@ import (
 // Options is the shape of one book.
 type Options struct {
 	Generation time.Duration // length of a generation; at least one second
-	Keep       int           // generations that live, the open one included; 1 to 366
-	Capacity   uint64        // signatures that the first generation is sized for, and the least for any
-	Error      float64       // wanted error rate at capacity, in (0, 1): tally, of counts; blocklist, of judgements
-	// Memory bounds the arrays of all generations, bytes without the tables of
-	// counts that outgrow their cells; 0: no bound. A generation takes a quarter at
-	// most, or what Capacity takes, and the oldest ones are given up before their
-	// time where a new one would not fit, all but one.
+	Keep       int           // live generations, the open one included; 1 to 366
+	Capacity   uint64        // signatures that the first generation is sized for, and any other at least; 1 to 2^40
+	Error      float64       // wanted error rate at capacity, in (0, 1): of counts in the tally, of judgements in the blocklist
+	// Memory bounds the arrays of all generations in bytes, without their overflow
+	// tables; 0: no bound. A generation takes at most a quarter, or what Capacity takes.
+	// Where a new one would not fit, the oldest are given up before their time, all but one.
 	Memory uint64
 }
 
@@ -45,13 +44,13 @@ func (o Options) Oldest(now time.Time) time.Time {
 	return now.Truncate(o.Generation).Add(-time.Duration(o.Keep-1) * o.Generation)
 }
 
-// Keeps reports whether a generation with the given start has not expired, and does
-// not lie in the future.
+// Keeps reports whether a generation with the given start has not expired, and does not
+// begin later than one length from now.
 func (o Options) Keeps(now time.Time, start uint64) bool {
 	return start <= math.MaxInt64/2 && !o.Expired(now, start) && int64(start) <= now.Add(o.Generation).Unix()
 }
 
-// ahead returns how far, in seconds, the starts of generations that fill faster
-// than seconds pass may run ahead of the clock, being whole seconds themselves.
-// Peers take none that is further ahead than its length.
+// ahead returns how many seconds the starts of generations may run ahead of the clock. They
+// are whole seconds, and generations may fill faster than that. Peers take none that is
+// further ahead than its length.
 func (o Options) ahead() uint64 { return min(60, uint64(o.Generation/time.Second)/2) }

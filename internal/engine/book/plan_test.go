@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// TestPlanIsWhatOpens: a plan has the arrays of the generation that a book opens after
-// one of that use.
+// TestPlanIsWhatOpens checks that a plan has the arrays of the generation that a book opens
+// after one of that use.
 func TestPlanIsWhatOpens(t *testing.T) {
 	tally := Options{Generation: time.Hour, Keep: 3, Capacity: 1000, Error: 1e-3}
 	block := Options{Generation: time.Hour, Keep: 4, Capacity: 500, Error: 1e-4}
@@ -53,8 +53,8 @@ func TestPlanIsWhatOpens(t *testing.T) {
 	}
 }
 
-// TestPlanHidden measures what a plan says of listings that are hidden by chance: keys that
-// nobody has revoked, in a revocation filter as full as planned.
+// TestPlanHidden compares the probability of a plan that a listing is hidden by chance with a
+// measurement: keys that nobody has revoked, in a revocation filter as full as planned.
 func TestPlanHidden(t *testing.T) {
 	o := Options{Generation: time.Hour, Keep: 1, Capacity: 40_000, Error: 1e-2}
 	const used = 50_000

@@ -6,8 +6,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// keys is how many keys a generation is sized for, or has, of each sort. A book that
-// has none of a sort is sized for 0 of it.
+// keys is how many keys of each sort a generation has, or is sized for: 0 of a sort that its
+// book does not have.
 type keys [3]uint64
 
 // The sorts of keys.
@@ -17,13 +17,12 @@ const (
 	names             // named facets in the blocklist
 )
 
-// headroom is how much larger than the last generation's use the next one is, at
-// least: capacities are powers of the root of two, 1.5 times the use in the mean,
-// so that arrays of different nodes often have one geometry and can be merged.
+// headroom is how many times the last generation's use the next one is sized for, at least.
+// Capacities are powers of the root of two, 1.5 times the use on average, so that arrays of
+// different nodes often have the same geometry and can be merged.
 const headroom = 1.25
 
-// after returns what the next generation is sized for, given what the last one
-// has.
+// after returns what the next generation is sized for, given what the last one has.
 func (used keys) after(grown float64, least keys) (next keys) {
 	for i := range used {
 		next[i] = capacityAfter(used[i], grown, least[i])
@@ -39,8 +38,8 @@ func capacityAfter(used uint64, grown float64, least uint64) uint64 {
 	return max(least, uint64(math.Ceil(math.Exp2(half/2))))
 }
 
-// smaller returns the next smaller capacity: the largest one, measured by its
-// least, gives way first.
+// smaller returns the next smaller capacity: that of the sort which is the largest multiple
+// of its least is reduced first.
 func (capacity keys) smaller(least keys) keys {
 	largest := 0
 	for i := range capacity {
@@ -57,7 +56,7 @@ func smaller(capacity, least uint64) uint64 {
 	return max(least, min(capacity-1, uint64(math.Ceil(math.Exp2(half/2)))))
 }
 
-// share returns how full a generation is that is sized for capacity.
+// share returns how full a generation sized for capacity is.
 func (used keys) share(capacity keys) (most float64) {
 	for i := range used {
 		most = max(most, share(used[i], capacity[i]))
@@ -67,11 +66,11 @@ func (used keys) share(capacity keys) (most float64) {
 
 func share(keys, capacity uint64) float64 { return float64(keys) / float64(max(capacity, 1)) }
 
-// memoryShare is the part of a book's memory that one generation takes at most,
-// unless its least capacity takes more: the others keep what was counted before.
+// memoryShare divides a book's memory: a generation takes at most one part in memoryShare,
+// unless its least capacity takes more. The rest is for what was counted before.
 const memoryShare = 4
 
-// spec returns which arrays the generation has that follows those of b.
+// spec returns the arrays of the generation that follows those of b.
 func (k *Keeper[S, G]) spec(start uint64, b Book[G], grown float64) (S, error) {
 	capacity := k.least
 	if len(b.Live) > 0 {
@@ -84,8 +83,8 @@ func (k *Keeper[S, G]) spec(start uint64, b Book[G], grown float64) (S, error) {
 	return k.within(start, capacity, k.sizes.size)
 }
 
-// within returns which arrays a generation has that is sized for capacity, or for less
-// if that takes too much memory.
+// within returns the arrays of a generation sized for capacity, or for less if that takes
+// too much memory.
 func (k *Keeper[S, G]) within(start uint64, capacity keys, size sizer) (S, error) {
 	for {
 		s, err := k.shape(start, capacity, size)
@@ -96,14 +95,13 @@ func (k *Keeper[S, G]) within(start uint64, capacity keys, size sizer) (S, error
 	}
 }
 
-// Least returns which arrays the least generation has.
+// Least returns the arrays of the smallest generation.
 func (k *Keeper[S, G]) Least(start uint64) (S, error) {
 	return k.within(start, k.least, k.sizes.size)
 }
 
-// First returns the memory of the first generation without the tables of counts that
-// outgrow their cells, or an error that wraps [filter.ErrGeometry]. It allocates
-// nothing of it.
+// First returns the memory of the first generation without its overflow tables, or an error
+// that wraps [filter.ErrGeometry]. It allocates no array.
 func (k *Keeper[S, G]) First() (bytes uint64, err error) {
 	s, err := k.Least(0)
 	return s.bytes(), err
@@ -115,8 +113,8 @@ type sizer func(filter.Target) (filter.Geometry, error)
 // sizes are the geometries that met targets.
 type sizes map[filter.Target]filter.Geometry
 
-// size is filter.SizeFor, which takes longer than most else that a change does,
-// with a memory: most generations are sized like the one before.
+// size is filter.SizeFor with a cache. Sizing takes longer than most of a change, and most
+// generations are sized like the one before.
 func (s sizes) size(t filter.Target) (filter.Geometry, error) {
 	if g, ok := s[t]; ok {
 		return g, nil
@@ -132,8 +130,8 @@ func (s sizes) size(t filter.Target) (filter.Geometry, error) {
 	return g, nil
 }
 
-// beyond returns the starts of the oldest generations, of all newest first, that
-// have no room in memory beside one that is opened. The newest one stays: what was
+// beyond returns the starts of the oldest of the live generations, which are newest first,
+// that have no room in memory beside one that is opened. The newest stays, since what was
 // counted a moment ago must not be forgotten.
 func beyond[G generation](live []G, opened, memory uint64) (drop []uint64) {
 	if memory == 0 {

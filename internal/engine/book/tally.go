@@ -15,8 +15,8 @@ type TallySpec struct {
 	UniqueGeometry filter.Geometry `json:"unique"`
 }
 
-// A Tally is a generation of the tally: how often signatures were seen and voted
-// on, and which reports of sightings it has taken, for whom.
+// A Tally is a generation of the tally: how often signatures were seen and voted on, and
+// which sightings it has already counted for which recipients.
 type Tally struct {
 	TallySpec
 	Counts Counter
@@ -31,7 +31,7 @@ func (s TallySpec) bytes() uint64 { return s.CountsGeometry.Bytes() + s.UniqueGe
 
 func (g *Tally) uses() keys { return keys{signatures: g.Counts.Keys(), marks: g.Unique.Keys()} }
 
-// Fill returns how many keys it has as a share of its capacity, of its fullest array.
+// Fill returns the number of keys of its fullest array as a share of the capacity.
 func (g *Tally) Fill() float64 {
 	return g.uses().share(keys{signatures: g.Capacity, marks: g.UniqueCapacity})
 }
@@ -40,9 +40,9 @@ func (g *Tally) Fill() float64 {
 type TallyKeeper = Keeper[TallySpec, *Tally]
 
 // NewTally returns the keeper of a tally whose arrays take keys of the secret with
-// the given ID. unique is how many keys of reports and recipients the first
-// generation is sized for, and the least for any: at least 1. If exact, maps take the
-// place of arrays. o is valid.
+// the given ID. unique is how many keys of reports and recipients the first generation is
+// sized for, and any other at least: 1 or more. If exact, maps take the place of arrays. o
+// must be valid.
 func NewTally(o Options, unique, keyID uint64, exact bool, log *slog.Logger) *TallyKeeper {
 	k := &TallyKeeper{
 		opts: o, name: "tally", log: log, least: keys{signatures: o.Capacity, marks: unique}, sizes: make(sizes), made: make(chan *ready[TallySpec, *Tally], 1),
@@ -68,8 +68,8 @@ func NewTally(o Options, unique, keyID uint64, exact bool, log *slog.Logger) *Ta
 	return k
 }
 
-// uniqueGhost is how often a vote, a report with an ID or a recipient is taken for
-// known: rarer than any error that the books show, because it is lost.
+// uniqueGhost is how often a report with an ID, or a recipient, is wrongly taken for known.
+// It is rarer than the errors of counts, because what is taken for known is lost.
 const uniqueGhost = 1e-6
 
 func tallyFor(start uint64, capacity keys, wrong float64, keyID uint64, size sizer) (TallySpec, error) {

@@ -1,7 +1,6 @@
-// Package keys makes the keys under which the arrays of a node hold what is known of
-// signatures, of pairs of them, and of those who vote. All are made with the secret of
-// the network, so that nobody else can choose ones that collide. How they are made is
-// part of the data on disk.
+// Package keys makes the keys under which a node's arrays hold what is known of signatures,
+// of pairs of signatures, and of voters. All keys depend on the network's secret, so nobody
+// without it can choose keys that collide. The way they are made is part of the data on disk.
 package keys
 
 import (
@@ -11,16 +10,16 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// A Maker makes keys. It implements evidence.Keys. If Past is not nil it notes there, for
-// each key that it makes of a signature or of other keys, what that is under the secrets
-// that the network had before; then one goroutine uses it at a time.
+// A Maker makes keys. It implements evidence.Keys. If Past is not nil, the Maker notes there
+// what each key that it makes from a signature or from other keys is under the network's
+// former secrets; then only one goroutine may use it at a time.
 type Maker struct {
 	Secret filter.Secret
 	Past   *Past // nil: all generations were made with Secret
 }
 
-// Base returns the key of a signature. Its name, not its number, stands for the
-// scheme, so that numbers may change between releases.
+// Base returns the key of a signature. It depends on the name of the scheme, not on its
+// number, so numbers may change between releases.
 func (m Maker) Base(sig *bulkhead.Signature) filter.Key {
 	k := m.Secret.KeyOf(sig.Scheme().String(), sig.Sum())
 	if m.Past != nil {
@@ -29,9 +28,8 @@ func (m Maker) Base(sig *bulkhead.Signature) filter.Key {
 	return k
 }
 
-// Pair returns the key of a text together with a link, sender or network: what votes
-// say of the two at once. It is one like those of signatures, for weights and
-// blocklists.
+// Pair returns the key of a text together with a link, sender or network, on which votes
+// fall together. It is used for weights and listings like the key of a signature.
 func (m Maker) Pair(text, context filter.Key) filter.Key {
 	k := pair(m.Secret, text, context)
 	if m.Past != nil {
@@ -47,14 +45,14 @@ func pair(s filter.Secret, text, context filter.Key) filter.Key {
 	return s.Key([]byte("pair"), b[:])
 }
 
-// Sample returns the key of a sample of a text: that of its signature of bulkhead/part.
+// Sample returns the key of a sample of a text, which is that of its bulkhead/part signature.
 func (m Maker) Sample(s bulkhead.Sample) filter.Key {
 	sig := s.Signature()
 	return m.Base(&sig)
 }
 
-// Together returns the key that says that one message that was reported held two
-// samples, in either order.
+// Together returns the key that says that a reported message contained both samples, in
+// either order.
 func (m Maker) Together(a, b filter.Key) filter.Key {
 	k := together(m.Secret, a, b)
 	if m.Past != nil {
@@ -73,14 +71,14 @@ func together(s filter.Secret, a, b filter.Key) filter.Key {
 	return s.Key([]byte("together"), both[:])
 }
 
-// Vote returns the key under which a filter remembers that who voted on base. who is a
-// reporter's voice, see trust.Standing, or that of a network.
+// Vote returns the key under which a filter remembers that who cast vote on base. who is the
+// voice of a reporter, see trust.Standing, or of a network.
 func (m Maker) Vote(who string, vote bulkhead.Vote, base filter.Key) filter.Key {
 	return m.unique(who, vote, "", base)
 }
 
-// Record returns the key of what a voice has added to the weights of base. voice is
-// that of a reporter, or of the network that several reporters count once for.
+// Record returns the key of what a voice has added to the weights of base. The voice is a
+// reporter's, or that of a network whose reporters count once.
 func (m Maker) Record(voice string, base filter.Key) filter.Key {
 	return m.unique(voice, bulkhead.Spam, "record", base)
 }
@@ -97,8 +95,8 @@ func (m Maker) Bucket(bucket uint8, base filter.Key) filter.Key {
 	return m.unique("bucket", bulkhead.Spam, string([]byte{bucket}), base)
 }
 
-// BucketOf returns the bucket of an account, as the filters of an epoch have it. Nobody
-// without the secret can choose names that share one.
+// BucketOf returns the bucket of an account in the filters of an epoch. Nobody without the
+// secret can choose names that share a bucket.
 func (m Maker) BucketOf(epoch int, name string) uint8 {
 	s := m.Secret
 	if epoch > 0 {
@@ -107,16 +105,16 @@ func (m Maker) BucketOf(epoch int, name string) uint8 {
 	return uint8(s.Key([]byte("bucket"), []byte(name)).Lo)
 }
 
-// Back returns the key of what was taken back of the weights of base. It has a line of
-// its own: many kinds on one line would often seem to be there where they are not.
+// Back returns the key of what was taken back of the weights of base. It has a line of its
+// own: with more kinds on a line, false positives within it would be frequent.
 func (m Maker) Back(base filter.Key) filter.Key {
 	return m.unique("back", bulkhead.Spam, "", base)
 }
 
-// Turn returns the key of the turn'th time that a generation's spam filter lists base,
-// or its revocation filter takes it off: from 1, which is base itself. Each has a line
-// of its own, so that a signature in dispute fills the filters no more than as many
-// others would.
+// Turn returns the key of the turn'th time that a generation's spam filter lists base, or
+// its revocation filter takes it off. Turns begin at 1, which is base itself. Each has a line
+// of its own, so the turns of a disputed signature fill the filters no more than as many
+// other signatures would.
 func (m Maker) Turn(base filter.Key, turn int) filter.Key {
 	if turn == 1 {
 		return base
@@ -129,8 +127,8 @@ func (m Maker) Claim(voice string, base filter.Key) filter.Key {
 	return m.unique(voice, bulkhead.Sighting, "", base)
 }
 
-// Report returns the key under which a filter remembers a report of sightings of all of
-// bases that has an ID.
+// Report returns the key under which a filter remembers a voice's report with an ID, of
+// sightings of bases.
 func (m Maker) Report(voice, id string, bases []filter.Key) filter.Key {
 	b := make([]byte, 16*len(bases))
 	for i, k := range bases {
@@ -139,7 +137,7 @@ func (m Maker) Report(voice, id string, bases []filter.Key) filter.Key {
 	return m.Secret.Key([]byte("report"), []byte(voice), []byte(id), b)
 }
 
-// Recipient returns the key under which a filter remembers that somebody received base.
+// Recipient returns the key under which a filter remembers that a recipient received base.
 func (m Maker) Recipient(recipient string, base filter.Key) filter.Key {
 	var b [16]byte
 	put(b[:], base)

@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// all makes keys of every kind, those of one kind of arguments that differ in one.
+// all makes keys of every kind, and within a kind from arguments that differ in one place.
 func all(m Maker) map[string]filter.Key {
 	one, other := bulkhead.MustSignature(bulkhead.Exact, []byte("text")), bulkhead.MustSignature(bulkhead.Attachment, []byte("text"))
 	a, b := m.Base(&one), m.Base(&other)
@@ -32,8 +32,8 @@ func all(m Maker) map[string]filter.Key {
 	}
 }
 
-// TestDistinct: whatever differs has another key, and so has everything under another
-// secret.
+// TestDistinct checks that different arguments give different keys, and that another secret
+// changes all of them.
 func TestDistinct(t *testing.T) {
 	had := make(map[filter.Key]string)
 	for _, secret := range []filter.Secret{{1, 2, 3}, {1, 2, 4}} {
@@ -70,7 +70,7 @@ func TestDistinct(t *testing.T) {
 	}
 }
 
-// TestOnDisk: keys are what they were, or stores could not be read any more.
+// TestOnDisk checks that keys have not changed: existing stores depend on them.
 func TestOnDisk(t *testing.T) {
 	got := all(Maker{Secret: filter.Secret{1, 2, 3}})
 	for what, want := range map[string]filter.Key{

@@ -8,20 +8,20 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// MaxSecrets is how many secrets the generations that live may have been made with.
-// Each takes hashes and look-ups of its own in every check.
+// MaxSecrets is how many secrets the live generations may have been made with. Each costs
+// hashes and look-ups in every check.
 const MaxSecrets = 3
 
-// Secrets are those that the generations that live were made with, newest first, and
-// their IDs: the first is the network's own, with which everything new is counted. They
-// never change. The place of one is called its epoch: 0 is the present.
+// Secrets are the secrets that the live generations were made with, newest first, and their
+// IDs. Everything new is counted with the first, the network's present one. The place of a
+// secret is its epoch: 0 is the present. A Secrets never changes.
 type Secrets struct {
 	All []filter.Secret
 	IDs []uint64
 }
 
-// NewSecrets returns the secrets of a network that had others before, newest first. One
-// that is named twice is the newer of the two.
+// NewSecrets returns the secrets of a network with its past ones, newest first. Of a secret
+// that is named twice, the newer place counts.
 func NewSecrets(present filter.Secret, past ...filter.Secret) *Secrets {
 	s := &Secrets{}
 	for _, x := range append([]filter.Secret{present}, past...) {
@@ -33,7 +33,7 @@ func NewSecrets(present filter.Secret, past ...filter.Secret) *Secrets {
 }
 
 // Check returns an error that wraps [bulkhead.ErrOverLimit] if there are more than
-// [MaxSecrets]: then no keys can be made.
+// [MaxSecrets]; keys cannot be made then.
 func (s *Secrets) Check() error {
 	if len(s.All) > MaxSecrets {
 		return fmt.Errorf("%w: generations of %d secrets of the network live at once, limit %d", bulkhead.ErrOverLimit, len(s.All), MaxSecrets)
@@ -47,7 +47,7 @@ func (s *Secrets) Present() filter.Secret { return s.All[0] }
 // Knows reports whether one of the secrets has the ID.
 func (s *Secrets) Knows(id uint64) bool { return slices.Contains(s.IDs, id) }
 
-// Maker returns a maker of keys, for one goroutine. Check has found the secrets right.
+// Maker returns a maker of keys for one goroutine. Check must have returned nil.
 func (s *Secrets) Maker() Maker {
 	m := Maker{Secret: s.All[0]}
 	if len(s.All) > 1 {
@@ -56,13 +56,13 @@ func (s *Secrets) Maker() Maker {
 	return m
 }
 
-// A Past knows what keys were under the secrets before. One goroutine uses it.
+// A Past knows what keys were under former secrets. Only one goroutine may use it.
 type Past struct {
 	secrets []filter.Secret
 	was     map[filter.Key][MaxSecrets - 1]filter.Key
 }
 
-// note notes what k was, as made says for each epoch from 1 on, unless that is known.
+// note notes what k was in each epoch from 1 on, as made says, unless it is already noted.
 func (p *Past) note(k filter.Key, made func(epoch int, s filter.Secret) filter.Key) {
 	if _, known := p.was[k]; known {
 		return
@@ -74,9 +74,8 @@ func (p *Past) note(k filter.Key, made func(epoch int, s filter.Secret) filter.K
 	p.was[k] = was
 }
 
-// At returns what a key that the maker has made is in an epoch. One that it has not
-// made, or that was adopted from nobody, is the same in all, which no array of the past
-// holds but by chance.
+// At returns what a key is in an epoch, if the maker has made or adopted it. Any other key is
+// returned as it is; former arrays hold it only by chance.
 func (m Maker) At(epoch int, k filter.Key) filter.Key {
 	if epoch == 0 || m.Past == nil {
 		return k
@@ -87,7 +86,7 @@ func (m Maker) At(epoch int, k filter.Key) filter.Key {
 	return k
 }
 
-// Adopt takes over what the maker of other keys has noted, which is of the same secrets.
+// Adopt takes over what another maker, of the same secrets, has noted.
 func (m Maker) Adopt(o *Past) {
 	if m.Past == nil || o == nil {
 		return
@@ -97,8 +96,8 @@ func (m Maker) Adopt(o *Past) {
 	}
 }
 
-// Forget empties what was noted. A table that has grown large is made anew: to clear it
-// takes as long as it was large once.
+// Forget drops what was noted. A table that has grown large is made anew: clearing it would
+// take as long ever after, however few entries it had.
 func (m Maker) Forget() {
 	const large = 1 << 13
 	switch {

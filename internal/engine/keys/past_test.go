@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// TestPast: whatever key is made, it is known what it was under each secret before: what
-// a maker of that secret alone makes.
+// TestPast checks that for every key made, its forms under former secrets are known, and are
+// what a maker with that secret alone makes.
 func TestPast(t *testing.T) {
 	now, before, first := filter.Secret{3}, filter.Secret{2}, filter.Secret{1}
 	s := NewSecrets(now, before, first)

@@ -1,6 +1,6 @@
-// Package pages writes arrays of filters to files of a checkpoint, page by page, and
-// reads them back. A file is the pages of one array in their order, each preceded by
-// its length in four bytes, low byte first.
+// Package pages writes arrays to files of a checkpoint, page by page, and reads them back. A
+// file is the pages of one array in order, each preceded by its length in four bytes,
+// little-endian.
 package pages
 
 import (
@@ -30,12 +30,12 @@ var (
 	_ Array = (*filter.Bits)(nil)
 )
 
-// pagesAtOnce is how many pages are copied between two batches: about 100
-// microseconds of the writer's time.
+// pagesAtOnce is how many pages are copied between two batches: 1 MiB, some 100 microseconds
+// of the writer's time.
 const pagesAtOnce = 16
 
-// Writer returns a function that writes every page of an array, copied by functions
-// that between runs while nobody changes the array.
+// Writer returns a function that writes every page of an array. It copies the pages in
+// functions that it passes to between, which runs them while nobody changes the array.
 func Writer(array Array, between func(func())) func(io.Writer) error {
 	return func(w io.Writer) error {
 		var buf []byte
@@ -68,13 +68,13 @@ func appendSized(b []byte, f func([]byte) []byte) []byte {
 // for each of them.
 const maxPage = 2 << 20
 
-// readAhead is how much of a file is read at once: several pages that are not full.
+// readAhead is how much of a file is read at once, in bytes: several pages.
 const readAhead = 256 << 10
 
-// Load reads the file of a store that has the pages of an array. Every page must be there,
-// once and in order: a file with a page left out would undercount in silence.
+// Load reads the pages of an array from a file of a store. Every page must be there, once
+// and in order: without one, the array would silently undercount.
 //
-// Of a store that is being salvaged, the pages that a damaged file still has are loaded,
+// From a store that is being salvaged, Load takes the pages that a damaged file still has,
 // and the others stay empty; [Scan] names them.
 func Load(st *store.Store, name string, array Array) error {
 	if n := st.Salvaged(); n != nil && n.Damaged(name) {
@@ -118,7 +118,7 @@ func Load(st *store.Store, name string, array Array) error {
 	return nil
 }
 
-// unreadable keeps the store's own word on a damaged file.
+// unreadable keeps the store's own error about a damaged file.
 func unreadable(name string, page int, err error) error {
 	var damage *store.DamageError
 	if errors.As(err, &damage) {
@@ -127,7 +127,7 @@ func unreadable(name string, page int, err error) error {
 	return Damaged(name, fmt.Errorf("page %d: %w", page, err))
 }
 
-// Damaged returns the error of a file that does not hold what it should.
+// Damaged returns the error for a file that does not hold what it should.
 func Damaged(name string, err error) error {
 	return &store.DamageError{File: name, What: err.Error(), Advice: "see what \"bulkhead doctor\" says of the data folder, and mend it with --repair or restore a backup"}
 }

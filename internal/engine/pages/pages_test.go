@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// Of an array of several pages.
+// geometry is that of an array of several pages.
 var geometry = filter.Geometry{Kind: filter.Cells, Lines: 5120, K: 4}
 
 func counting(t *testing.T, g filter.Geometry) *filter.Counting {
@@ -74,7 +74,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// A narrow writer takes so many bytes.
+// A narrow writer takes a number of bytes and then fails.
 type narrow int
 
 var errNarrow = errors.New("full")
@@ -87,7 +87,8 @@ func (n *narrow) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestWriterStops: what cannot be written is said, and nothing is copied after it.
+// TestWriterStops checks that a failed write is returned, and that nothing is copied after
+// it.
 func TestWriterStops(t *testing.T) {
 	array, _ := filled(t, filter.Geometry{Kind: filter.Cells, Lines: 3 * pagesAtOnce * filter.PageLines, K: 4})
 	var all bytes.Buffer
@@ -103,8 +104,8 @@ func TestWriterStops(t *testing.T) {
 	}
 }
 
-// TestDamage: a file in which pages are missing, twice or in disorder would count too
-// little in silence.
+// TestDamage checks that a file with pages missing, repeated or out of order is refused: it
+// would silently undercount.
 func TestDamage(t *testing.T) {
 	array, _ := filled(t, geometry)
 	var pages [][]byte
@@ -153,8 +154,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestDamagedOnDisk: what the store says of a file that has changed on disk is said
-// as it is, wherever in the file that was.
+// TestDamagedOnDisk checks that the store's error about a file that has changed on disk is
+// returned as it is, wherever the change is.
 func TestDamagedOnDisk(t *testing.T) {
 	array, _ := filled(t, geometry)
 	st := stored(t, Writer(array, func(f func()) { f() }))

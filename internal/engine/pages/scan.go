@@ -11,17 +11,17 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// A Lost is a page of an array that no file has any more.
+// A Lost is a page of an array that cannot be read from its file, or not with certainty.
 type Lost struct {
 	Page int
-	// Keys is how many keys the page had, about: as many as the others have on average.
-	// It is 0 if there is no other.
+	// Keys is about how many keys the page had: as many as the others have on average, or 0
+	// if there are no others.
 	Keys uint64
-	// Stale says that the page can be read, and that it may be older than it should be.
+	// Stale says that the page can be read, but may be older than it should be.
 	Stale bool
 }
 
-// A Span is a stretch of a file's content that is not as it was written.
+// A Span is a stretch of a file's content, in bytes, that is not as it was written.
 type Span struct{ From, To int64 }
 
 const (
@@ -35,11 +35,11 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 var pageMagic = []byte("bkhP")
 
-// Scan hands every page of a generation to fn that can be read in a damaged file of
-// pages of geometry g, in their order, and returns the others. A page has a checksum of its own, so a
-// page in a bad block counts as good, unless nothing in that block explains why it is
-// bad: then the block may be an old one, and its pages are stale. Foreign says that
-// the file is not the one that was written: all of its pages are.
+// Scan reads a damaged file of pages of geometry g. It hands every page of the generation
+// that can be read to fn, in order, and returns the others. Since a page has a checksum of
+// its own, a page in one of the bad spans counts as good, unless nothing in the span explains
+// why it is bad: then the span may be an old one, and its pages are stale. foreign says that
+// the file is not the one that was written: all its pages are stale.
 func Scan(r io.Reader, g filter.Geometry, generation uint64, bad []Span, foreign bool, fn func(*filter.Image) error) ([]Lost, error) {
 	s := &scan{r: bufio.NewReaderSize(r, pageHead+sizeBytes+maxPage), geometry: g, generation: generation}
 	type place struct {
@@ -65,7 +65,7 @@ func Scan(r io.Reader, g filter.Geometry, generation uint64, bad []Span, foreign
 			gaps = append(gaps, Span{end, span.From})
 		}
 		if mended {
-			gaps = append(gaps, span) // explains its block, and is lost no more
+			gaps = append(gaps, span) // explains its block, and is not lost
 		}
 		if err := fn(m); err != nil {
 			return nil, err
@@ -106,7 +106,7 @@ func Scan(r io.Reader, g filter.Geometry, generation uint64, bad []Span, foreign
 	return lost, nil
 }
 
-// Salvage is [Scan] of a file of a damaged store.
+// Salvage is [Scan] for a file of a damaged store.
 func Salvage(n *store.Inspection, name string, g filter.Geometry, generation uint64, fn func(*filter.Image) error) ([]Lost, error) {
 	var bad []Span
 	for _, s := range n.BadSpans(name) {
@@ -141,7 +141,7 @@ func (s *scan) parse(b []byte, want int) (m *filter.Image, mended bool) {
 	return fits(filter.ParseImage(append(fixed, summed[sumAt:]...), s.geometry)), true
 }
 
-// A scan looks for pages in bytes of which some are wrong.
+// A scan looks for pages in damaged bytes.
 type scan struct {
 	r          *bufio.Reader
 	geometry   filter.Geometry
@@ -149,8 +149,8 @@ type scan struct {
 	at         int64
 }
 
-// next returns the next page with a number of want or more, where it stands with its
-// size, and whether one bit of either was wrong; nil if there is none.
+// next returns the next page with a number of at least want, the span of its size and bytes,
+// and whether one bit of either was wrong; nil if there is none.
 func (s *scan) next(want int) (m *filter.Image, span Span, mended bool, err error) {
 	for {
 		b, err := s.r.Peek(s.r.Size())
@@ -170,7 +170,7 @@ func (s *scan) next(want int) (m *filter.Image, span Span, mended bool, err erro
 		}
 		size := uint64(binary.LittleEndian.Uint32(b[i+lengthAt:])) + pageHead
 		if uint64(len(b)-i) < size && size <= maxPage && err != io.EOF && i > 0 {
-			s.skip(i) // to have all of it
+			s.skip(i) // so that all of it fits into the buffer
 			continue
 		}
 		if uint64(len(b)-i) >= size {

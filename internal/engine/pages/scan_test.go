@@ -8,8 +8,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// TestScan damages files of pages in every way. Every page that Scan returns is as it
-// was written, every other one is named, and a flipped bit costs one page.
+// TestScan damages files of pages in every way, and checks that every page that Scan returns
+// is as it was written, that every other page is named, and that a flipped bit costs at most
+// one page.
 func TestScan(t *testing.T) {
 	array, _ := filled(t, geometry)
 	var file bytes.Buffer
@@ -56,7 +57,7 @@ func TestScan(t *testing.T) {
 	if lost := scanned("foreign", whole, nil, true); len(lost) != geometry.Pages() {
 		t.Errorf("%d pages of another file in doubt, want all %d", len(lost), geometry.Pages())
 	}
-	// A block that is not the one that was written, and shows no damage.
+	// A block that is not the one that was written, without a sign of damage.
 	if lost := scanned("old block", whole, []Span{{0, int64(len(whole) / 2)}}, false); len(lost) == 0 || !lost[0].Stale {
 		t.Errorf("%+v: pages of an old block count as good", lost)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// A Parsed is a part whose bytes have been decoded, by [Set.Parse] alone.
+// A Parsed is a part whose bytes have been decoded. Only [Set.Parse] makes one.
 type Parsed struct {
 	Part
 	round *filter.Round
@@ -19,8 +19,8 @@ type Parsed struct {
 // Adds returns the round, which must not be changed; nil if the part is an image.
 func (p *Parsed) Adds() *filter.Round { return p.round }
 
-// Parse decodes and checks a part, whose bytes it keeps. Nothing of it is believed
-// before. Any goroutine may call it.
+// Parse decodes and checks a part, and keeps its bytes. It trusts nothing in them. Any
+// goroutine may call it.
 func (s *Set) Parse(part Part) (Parsed, error) {
 	p := Parsed{Part: part}
 	kind := filter.Bitmap
@@ -54,7 +54,7 @@ func (p *Parsed) decode() (err error) {
 	if p.image, err = filter.ParseImage(p.Image, p.Geometry); err != nil {
 		return err
 	}
-	// How full an array is judged by, and what a peer may add, is its keys.
+	// The number of keys says how full an array is, and what a peer may add.
 	if p.image.Info.Keys > maxImageKeys {
 		return fmt.Errorf("%d keys in a page of %d cells or bits", p.image.Info.Keys, maxImageKeys)
 	}
@@ -64,13 +64,12 @@ func (p *Parsed) decode() (err error) {
 	return nil
 }
 
-// maxImageKeys is more keys than an image of an array that nothing was merged into
-// can have: each of them has set a cell or a bit that was not set before. It is far
-// below what makes a page unreadable, so that no rounds can lift a replica there.
+// maxImageKeys is more keys than a page of an array that nothing was merged into can have,
+// since each key has set a cell or bit that was not set before. It is far below what makes
+// a page unreadable, so no rounds can lift a replica to that.
 const maxImageKeys = filter.PageBytes * 8
 
-// maxRemoteLines bounds the array that a peer can make this node allocate:
-// 1 GiB.
+// maxRemoteLines bounds the array that a peer can make this node allocate: 1 GiB.
 const maxRemoteLines = 1 << 24
 
 func (s *Set) admitGeometry(g filter.Geometry, kind filter.Kind) error {
@@ -88,17 +87,16 @@ func (s *Set) admitGeometry(g filter.Geometry, kind filter.Kind) error {
 	return nil
 }
 
-// Prepare returns an error unless the parts of an origin, all of them, may be
-// taken, and makes ready what Apply needs. It returns one that wraps [ErrGap] if a
-// round does not continue the replica, and [bulkhead.ErrForbidden] for an origin
-// that does not count. Only the writer calls it.
+// Prepare returns an error unless all the parts of an origin may be taken, and makes ready
+// what Apply needs. The error wraps [ErrGap] if a round does not continue the replica, and
+// [bulkhead.ErrForbidden] if the origin does not count. Only the writer calls it.
 func (s *Set) Prepare(origin string, parts []Parsed) error {
 	view := s.View()
 	now := s.opts.Now()
 	images, rounds := make(map[Key]bool), make(map[Key]bool)
 	for _, p := range parts {
-		// One index goes to each page of an entry, so an array takes images or
-		// one round at a time.
+		// An entry gives one index to each page it changes, so it brings an array
+		// either images or one round.
 		key := Key{p.Array, p.Start}
 		if p.round != nil && (rounds[key] || images[key]) || p.image != nil && rounds[key] {
 			return fmt.Errorf("%w: two rounds, or a round and images, of %s, generation %d, at once", bulkhead.ErrMalformed, p.Array, p.Start)
@@ -143,9 +141,8 @@ func (s *Set) continues(view *View, origin string, p Parsed) error {
 	return nil
 }
 
-// Apply takes durable parts of the journal entry of the index into the replica. On
-// replay parts of an origin that has been evicted since are passed over. Only the
-// writer calls it.
+// Apply takes the parts of a journal entry, which is durable, into the replica. On replay it
+// skips the parts of an origin that has been evicted since. Only the writer calls it.
 func (s *Set) Apply(index uint64, origin string, parts []Parsed, replayed bool) error {
 	if s.View().origin(origin) == nil {
 		return nil
@@ -192,10 +189,9 @@ func (s *Set) applyPart(index uint64, origin string, p Parsed, replayed bool) er
 	return nil
 }
 
-// mark notes which arrays lack images after these parts, which no longer do, and
-// which boot of the origin led to them. Versions of pages only grow within an
-// incarnation, so the sum tells: the array has reached the moment of the images
-// when all pages have.
+// mark notes which arrays lack images after these parts, which no longer do, and which boot
+// of the origin led to them. Versions of pages only grow within an incarnation, so their sum
+// says whether all pages have reached the moment of the images.
 func (s *Set) mark(origin string, parts []Parsed) {
 	r := s.View().origin(origin)
 	marks := maps.Clone(r.marks)

@@ -15,11 +15,11 @@ import (
 // may have before the next one is written.
 const maxLater = 8 << 20
 
-// A cold array is one of a replica whose lines are on disk. What it holds is
-// looked up in the merged array that it is a member of; the file and the rounds
-// since keep it whole, so that it can be taken out of there again.
+// A cold array is an array of a replica whose lines are on disk. It is looked up in the
+// merged array of which it is a member. The file and the rounds since keep it whole, so that
+// it can be taken out of the merged array again.
 //
-// The writer alone changes it. Other goroutines read version and keys.
+// Only the writer changes it. Other goroutines read version and keys.
 type cold struct {
 	Key
 	origin   string // whose array it is
@@ -32,8 +32,8 @@ type cold struct {
 	bytes int          // of later
 }
 
-// A laterRound is the body of a round, with the version where it begins and the index of
-// its journal entry: pages of the file that have seen the entry skip it.
+// A laterRound is the body of a round, with the version at which it begins and the index of
+// its journal entry. Pages of the file that have seen the entry skip it.
 type laterRound struct {
 	index uint64
 	from  uint64
@@ -57,7 +57,7 @@ func (c *cold) Geometry() filter.Geometry { return c.geometry }
 // Version implements [replicated].
 func (c *cold) Version() uint64 { return c.version.Load() }
 
-// Keys implements [replicated]. All keys of later rounds are taken for new ones.
+// Keys implements [replicated]. It takes all keys of later rounds for new ones.
 func (c *cold) Keys() uint64 { return c.keys.Load() }
 
 // take notes a round.
@@ -69,8 +69,7 @@ func (c *cold) take(index uint64, p Parsed) {
 	c.keys.Add(uint64(p.round.Len()))
 }
 
-// A coldState is a cold array at one moment. It stays what it is while the array
-// goes on.
+// A coldState is a cold array at one moment. It does not change when the array does.
 type coldState struct {
 	*cold
 	file    string
@@ -83,7 +82,7 @@ func (c *cold) now() coldState {
 	return coldState{c, c.file, c.later, c.version.Load(), c.keys.Load()}
 }
 
-// written notes that the checkpoint in force has s in a file.
+// written notes that the checkpoint in force has the state s in a file.
 func (c *cold) written(s coldState, file string) {
 	c.file = file
 	c.later = c.later[len(s.later):]
@@ -93,7 +92,7 @@ func (c *cold) written(s coldState, file string) {
 	}
 }
 
-// counted corrects the number of keys: in the state s there were so many.
+// counted corrects the number of keys: in the state s there were keys.
 func (c *cold) counted(s coldState, keys uint64) { c.keys.Add(keys - s.keys) }
 
 // thaw returns a cold array as it was in a state.
@@ -132,8 +131,8 @@ func (s *Set) coldWriter(c coldState, between func(func())) func(io.Writer) erro
 	}
 }
 
-// ThawAll brings all cold arrays back into memory if there is enough of it: a
-// limit was raised, or origins have gone. It runs on start.
+// ThawAll brings all cold arrays back into memory if there is room for them, as after the
+// limit was raised or origins have gone. It runs on start.
 func (s *Set) ThawAll() error {
 	next := s.View().clone()
 	cold := next.coldArrays()
@@ -176,7 +175,7 @@ func (s *Set) warm(origin string, parts []Parsed) error {
 		}
 		next.Origins[i] = next.Origins[i].clone()
 		next.Origins[i].put(&remoteArray{Key: x.Key, memory: array})
-		next.refresh() // not a moment later
+		next.refresh() // in the same view
 		s.view.Store(next)
 		s.settle()
 	}

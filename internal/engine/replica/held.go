@@ -9,27 +9,27 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
 )
 
-// A Held is what this node holds of one origin, its replica. It is never changed,
-// only replaced.
+// A Held is the replica of one origin: what this node holds of it. It is never changed, only
+// replaced.
 type Held struct {
 	Origin
 	incarnation uint64
 	arrays      []*remoteArray // newest first
 	marks       map[Key]mark
 
-	// What is looked up in arrays of the origin's own, newest first; see refresh.
+	// What is looked up in the origin's own arrays, newest first; see refresh.
 	Tally []*Tally
 	Block []*Block
 }
 
-// A mark is what a replica knows of one array beside the array.
+// A mark is what a replica knows about one array beside its content.
 type mark struct {
 	partial uint64 // version that the array will have; 0 unless images are missing
 	boot    uint64 // of the origin, that led to it
 }
 
-// A remoteArray is one array of an origin: in memory, cold, or, while it leaves
-// the memory, both. It is never changed, only replaced.
+// A remoteArray is one array of an origin: in memory, cold, or both while it leaves the
+// memory. It is never changed, only replaced.
 type remoteArray struct {
 	Key
 	memory loaded // nil if it is not there
@@ -99,8 +99,8 @@ func newReplicated(a Array, start uint64, g filter.Geometry) (loaded, error) {
 	return array, nil
 }
 
-// put gives r an array, in the place of the one it has of the same generation.
-// The caller owns r, as with the methods below.
+// put gives r an array, in place of the one of the same name and generation. The caller owns
+// r, as with the methods below.
 func (r *Held) put(x *remoteArray) {
 	i := slices.IndexFunc(r.arrays, func(y *remoteArray) bool { return y.Key == x.Key })
 	if i >= 0 {
@@ -114,7 +114,7 @@ func (r *Held) put(x *remoteArray) {
 	r.refresh()
 }
 
-// refresh finds what is looked up.
+// refresh determines what is looked up.
 func (r *Held) refresh() {
 	r.Tally, r.Block = nil, nil
 	for _, x := range r.arrays {
@@ -150,7 +150,7 @@ func (r *Held) find(key Key) *remoteArray {
 	return nil
 }
 
-// keep drops the arrays of which keep says no.
+// keep drops the arrays for which keep returns false.
 func (r *Held) keep(keep func(key Key) bool) {
 	r.arrays = slices.DeleteFunc(r.arrays, func(x *remoteArray) bool { return !keep(x.Key) })
 	r.marks = maps.Clone(r.marks)
@@ -158,8 +158,8 @@ func (r *Held) keep(keep func(key Key) bool) {
 	r.refresh()
 }
 
-// Lacks reports whether the view should have an array of an origin and does not: an
-// origin that is gone counts nothing.
+// Lacks reports whether the view should have an array of an origin and does not. Nothing is
+// missing of an origin that is gone.
 func (v *View) Lacks(origin string, k Key) bool {
 	r := v.origin(origin)
 	return r != nil && r.find(k) == nil
@@ -174,8 +174,8 @@ func (v *View) origin(id string) *Held {
 	return nil
 }
 
-// changeReplica publishes a view in which change was done to a copy of the
-// replica of an origin, if there is one.
+// changeReplica publishes a view with a copy of an origin's replica, if there is one, to
+// which change was applied.
 func (s *Set) changeReplica(origin string, change func(*Held)) {
 	next := s.View().clone()
 	for i, r := range next.Origins {
@@ -203,8 +203,8 @@ func (s *Set) openReplica(origin string, p Parsed) error {
 	return nil
 }
 
-// DropExpired drops the generations of replicas that the books no
-// longer keep. Which those are follows from the clock, so no entry says it.
+// DropExpired drops the generations of replicas that the books no longer keep. The clock
+// says which these are, so no journal entry does.
 func (s *Set) DropExpired() {
 	old := s.View()
 	if len(old.Origins) == 0 || s.opts.Still {

@@ -10,13 +10,13 @@ import (
 // An arrangement says which arrays of replicas are to be merged.
 type arrangement struct {
 	groups  []*group
-	leaving []member // those of the members that are in memory still
-	idle    []member // that leave the memory and are not merged: their origin does not count
-	back    []member // cold lists that may not be merged any more
-	stale   bool     // some group is not as the view has it
+	leaving []member // members that are still in memory
+	idle    []member // leave the memory without being merged: their origin has no weight
+	back    []member // cold lists that may no longer be merged
+	stale   bool     // some group differs from the view's
 }
 
-// A group is the members of one merged array to be.
+// A group is the members of one future merged array.
 type group struct {
 	mergeKey
 	old     *Merged // made of the same members before; nil if there is none
@@ -29,10 +29,9 @@ type member struct {
 	*remoteArray
 }
 
-// arrange groups the cold arrays of v, and as many of those in memory that
-// enough of it becomes free: counts before lists, old generations first, because
-// they grow no more, and of one generation those with the fewest keys, which lose
-// least by it.
+// arrange groups the cold arrays of v, and enough of those in memory to free what it lacks:
+// counts before lists, old generations first, because they no longer grow, and within a
+// generation those with the fewest keys, which lose least by it.
 func (s *Set) arrange(v *View, lacks uint64) *arrangement {
 	a := &arrangement{}
 	live := v.coldArrays()
@@ -81,7 +80,7 @@ func (s *Set) arrange(v *View, lacks uint64) *arrangement {
 
 func (m member) keys() uint64 { return m.replicated().Keys() }
 
-// place puts a member into the first group that takes it, or one of its own.
+// place puts a member into the first group that takes it, or else into a new one.
 func (a *arrangement) place(s *Set, key mergeKey, m member) {
 	if !a.join(s, key, m) {
 		a.groups = append(a.groups, &group{mergeKey: key, members: []member{m}, load: m.keys()})
@@ -107,7 +106,7 @@ type candidate struct {
 // free chooses arrays that leave the memory.
 func (a *arrangement) free(s *Set, v *View, goal uint64) {
 	list, freed := a.candidates(s, v)
-	alone := make(map[mergeKey]member) // waits for a second one
+	alone := make(map[mergeKey]member) // each waits for a second one
 	for _, c := range list {
 		if freed >= goal {
 			break
@@ -131,15 +130,15 @@ func (a *arrangement) free(s *Set, v *View, goal uint64) {
 	}
 }
 
-// mayMerge reports whether arrays of origins of the weight may be merged. Lists
-// may not if one origin alone lists nothing: it matters how many do.
+// mayMerge reports whether arrays of origins of the weight may be merged. Lists may not
+// where one origin alone lists nothing, since then it matters how many list.
 func (s *Set) mayMerge(a Array, weight float64) bool {
 	return a == ArrayCounts || weight >= s.opts.Promotion()
 }
 
-// candidates returns the arrays that may leave the memory to be merged, in the
-// order in which they do. Those of origins that do not count leave at once; freed
-// is how many bytes they take.
+// candidates returns the arrays that may leave the memory to be merged, in the order in
+// which they would. Those of origins without weight leave at once; freed is how many bytes
+// they take.
 func (a *arrangement) candidates(s *Set, v *View) (list []candidate, freed uint64) {
 	for _, r := range v.Origins {
 		for _, x := range r.arrays {
@@ -166,11 +165,11 @@ func (a *arrangement) candidates(s *Set, v *View) (list []candidate, freed uint6
 	return list, freed
 }
 
-// Merge makes the merged arrays that are missing and, if it may write a
-// checkpoint, brings the replicas back under their limit as far as merging can.
-// It runs where checkpoints are written, which replace the files that it reads.
+// Merge makes the merged arrays that are missing and, if it may write a checkpoint, brings
+// the replicas back under their limit as far as merging can. It must run in the goroutine
+// that writes checkpoints, since they replace the files that it reads.
 //
-// between runs a function between two batches of the writer; checkpoint writes one,
+// between runs a function between two batches of the writer. checkpoint writes a checkpoint,
 // and is nil if none may be written.
 func (s *Set) Merge(ctx context.Context, between func(func()), checkpoint func(context.Context) error) error {
 	var a *arrangement
@@ -197,13 +196,13 @@ func (s *Set) Merge(ctx context.Context, between func(func()), checkpoint func(c
 		})
 	}
 	if errors.Is(err, ErrChanged) {
-		s.Wake() // arrays that were leaving stay, and nobody else may come to look
+		s.Wake() // arrays that were leaving stay, and nothing else may wake Merge again
 	}
 	return err
 }
 
-// beginLeaving has an array in memory note its rounds from now on: those that its
-// file will not have.
+// beginLeaving makes an array in memory note its rounds from now on, which its file will not
+// have.
 func (s *Set) beginLeaving(m member) *cold {
 	c := newCold(m.origin, m.Key, m.memory.Geometry(), m.memory.Version(), m.memory.Keys())
 	s.changeReplica(m.origin, func(r *Held) { r.put(&remoteArray{Key: m.Key, memory: m.memory, cold: c}) })
@@ -217,7 +216,7 @@ func (s *Set) stopLeaving(x *remoteArray, c *cold) {
 	}
 }
 
-// holder returns the replica that has c; nil if none has it any more.
+// holder returns the replica that has c, or nil.
 func (v *View) holder(c *cold) *Held {
 	for _, r := range v.Origins {
 		if x := r.find(c.Key); x != nil && x.cold == c {
@@ -235,8 +234,7 @@ func (v *View) replace(x *remoteArray, c *cold) {
 	v.Origins[i].put(x)
 }
 
-// ErrChanged says that the replicas have changed meanwhile. The next attempt is on its
-// way.
+// ErrChanged says that the replicas changed during a merge. Another attempt will follow.
 var ErrChanged = errors.New("replica: origins changed while they were merged")
 
 func (s *Set) makeMerged(ctx context.Context, a *arrangement, leaving map[*remoteArray]*cold, between func(func()), checkpoint func(context.Context) error) error {
@@ -279,7 +277,7 @@ func (s *Set) makeMerged(ctx context.Context, a *arrangement, leaving map[*remot
 	return err
 }
 
-// A making is a merged array and what it was made of.
+// A making is a merged array and the states it was made from.
 type making struct {
 	*Merged
 	states []coldState
@@ -309,8 +307,8 @@ func (k *making) add(s *Set, c *cold, between func(func())) error {
 	return mergeInto(k.cells, array)
 }
 
-// catchUp adds the rounds that came since: to a merged array, or to the one array
-// that comes back.
+// catchUp adds the rounds that came since to a merged array, or to the one array that comes
+// back.
 func (k *making) catchUp(back bool) error {
 	for i, c := range k.members {
 		for _, l := range c.later[len(k.states[i].later):] {

@@ -8,32 +8,32 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// A mergeKey is what arrays of origins must agree on to be merged: one kind, one
-// time, one shape, and a word of one weight.
+// A mergeKey is what arrays must have in common to be merged: kind, generation, shape, and
+// the weight of their origins.
 type mergeKey struct {
 	Key
 	weight   float64
 	geometry filter.Geometry
 }
 
-// A Merged is the sum of arrays of several origins, its members, whose own
-// lines are on disk. It takes every round of theirs as if the adds were its own:
-// nothing is ever subtracted, so it counts no less than they do together. It is
-// never sent to anybody: differences of an array that was merged undercount.
+// A Merged is the sum of arrays of several origins, its members, whose own lines are on
+// disk. It takes all their rounds as if the adds were its own. Nothing is ever subtracted,
+// so it counts no less than they do together. It is never sent to anybody: differences of a
+// merged array undercount.
 type Merged struct {
 	mergeKey
 	cells   loaded
 	members []*cold // never changed
-	// filled is how many keys would fill an empty array as much as the members
-	// filled this one, less cells.Keys at that time.
+	// filled is how many keys would have filled an empty array as the members filled this
+	// one, less cells.Keys at that time.
 	filled int64
 }
 
 // Weight returns the weight of the origins of the members.
 func (m *Merged) Weight() float64 { return m.weight }
 
-// Origins returns the origins of the members, as they are called now. It runs
-// between two batches.
+// Origins returns the present names of the members' origins. It must run between two
+// batches.
 func (m *Merged) Origins() (out []string) {
 	for _, c := range m.members {
 		out = append(out, c.origin)
@@ -45,11 +45,11 @@ func (m *Merged) Origins() (out []string) {
 // reported, by its number of keys.
 func (m *Merged) Ghost() float64 { return m.geometry.GhostError(m.load()) }
 
-// load returns how many keys would fill an empty array as much as this one is filled.
+// load returns how many keys would fill an empty array as full as this one is.
 func (m *Merged) load() uint64 { return uint64(max(0, m.filled+int64(m.cells.Keys()))) }
 
-// rename gives an origin of members another name, of those too that it has back in
-// memory: they hide what is there until the array is made anew.
+// rename renames an origin of members, including members that are back in memory: these
+// stay hidden until the merged array is made anew.
 func (m *Merged) rename(from, to string) {
 	for _, c := range m.members {
 		if c.origin == from {
@@ -58,14 +58,14 @@ func (m *Merged) rename(from, to string) {
 	}
 }
 
-// MergedGhost bounds how full a merged counting array may be when another member
-// joins: an absent signature is then seen with this probability, and a count is
-// too high no more often. That one reaches the threshold by chance stays some
-// hundred thousand times rarer ([filter.Geometry.BulkError]).
+// MergedGhost bounds how full a merged counting array may be when another member joins: an
+// absent signature then shows a count with this probability, and a count is too high no more
+// often. That an absent signature reaches the bulk threshold is rarer by far
+// ([filter.Geometry.BulkError]).
 const MergedGhost = 0.1
 
-// mergedKeys returns how many keys a merged array may have. Lists are merged only
-// as far as they keep the error that each of them was sized for.
+// mergedKeys returns how many keys a merged array may have. Merged lists must keep the error
+// that each list was sized for.
 func (s *Set) mergedKeys(g filter.Geometry) uint64 {
 	if n, ok := s.limits.Load(g); ok {
 		return n.(uint64)
@@ -102,8 +102,8 @@ func mergeInto(dst, src loaded) error {
 	return fmt.Errorf("replica: %T merged into %T", src, dst)
 }
 
-// had reports whether what x holds is looked up in m: its cold array is a member,
-// or the one that was there before it.
+// had reports whether the content of x is looked up in m: its cold array, or the one before
+// it, is a member.
 func (m *Merged) had(origin string, x *remoteArray) bool {
 	return m.Key == x.Key && slices.ContainsFunc(m.members, func(c *cold) bool {
 		return c == x.cold || x.hidden && c.origin == origin
@@ -127,9 +127,9 @@ type MergedCounts struct {
 	Counts *filter.Counting
 }
 
-// A MergedList is all merged lists of origins of one weight, newest generation
-// first. They speak with one voice: a signature is listed that one of them lists,
-// and revoked that one has revoked.
+// A MergedList is all merged lists of origins of one weight, newest generation first. They
+// speak with one voice: a signature is listed if one of them lists it, and revoked if one
+// has revoked it.
 type MergedList struct {
 	Weight float64
 	Block  []*MergedBlock
@@ -173,7 +173,7 @@ func (v *View) bytes() (sum uint64) {
 	return sum
 }
 
-// lacks returns by how much the replicas, and so many bytes more, exceed the limit.
+// lacks returns by how much the replicas, with more bytes added, exceed the limit.
 func (s *Set) lacks(v *View, more uint64) uint64 {
 	if total := v.bytes() + more; s.opts.Bytes > 0 && total > s.opts.Bytes {
 		return total - s.opts.Bytes
@@ -181,8 +181,8 @@ func (s *Set) lacks(v *View, more uint64) uint64 {
 	return 0
 }
 
-// trim has arrays merged if replicas exceed their limit and merging helps: some
-// came back into memory because images of them came, or may be merged now.
+// trim asks for a merge if replicas exceed their limit and merging helps, as when images
+// have brought arrays back into memory.
 func (s *Set) trim() {
 	view := s.View()
 	if lacks := s.lacks(view, 0); lacks > 0 && s.opts.Store != nil && len(s.arrange(view, lacks).leaving) > 0 {
@@ -190,8 +190,8 @@ func (s *Set) trim() {
 	}
 }
 
-// leaving reports whether an array leaves the memory at present, or takes some
-// only until merged arrays have been made anew.
+// leaving reports whether some array is leaving the memory, or takes memory only until
+// merged arrays have been made anew.
 func (v *View) leaving() bool {
 	for _, r := range v.Origins {
 		for _, x := range r.arrays {
@@ -203,17 +203,17 @@ func (v *View) leaving() bool {
 	return false
 }
 
-// Busy reports whether arrays leave the memory at present, or are to be merged. It
-// must not run while the writer changes anything. The program has no need to ask:
-// it is here for tests of this package and of engine, which wait for merging to end.
+// Busy reports whether arrays are leaving the memory, or are to be merged. It must not run
+// while the writer changes anything. Only tests of this package and of engine need it, to
+// wait for merging to end.
 func (s *Set) Busy() bool {
 	v := s.View()
 	return v.leaving() || len(s.wake) > 0 || s.wanted.Load() > 0 || s.arrange(v, 0).stale || len(s.arrange(v, s.lacks(v, 0)).leaving) > 0
 }
 
-// settle drops the merged arrays of which no member counts any more, and has those
-// made anew that hold what they should not. Every change of the replicas that may
-// take a cold array away ends with it.
+// settle drops the merged arrays without a member that still counts, and has those made anew
+// that hold more than they should. Every change of the replicas that may take a cold array
+// away ends with it.
 func (s *Set) settle() {
 	defer s.trim()
 	next := s.View().clone()
@@ -244,8 +244,8 @@ func (v *View) coldArrays() map[*cold]*Held {
 	return out
 }
 
-// refresh finds what is looked up in v, after a change of its arrays: not those
-// that a merged one still has what they hold. The caller owns v.
+// refresh determines what is looked up in v after a change of its arrays: all but those whose
+// content a merged array still has. The caller owns v.
 func (v *View) refresh() {
 	type name struct {
 		origin string

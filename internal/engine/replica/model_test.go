@@ -22,7 +22,7 @@ import (
 var schedules = flag.Int("schedules", 16, "random schedules of TestModel")
 
 const (
-	modelKeys = 150              // that are counted, and so many that are listed
+	modelKeys = 150              // that are counted, and as many that are listed
 	promotion = 0.75             // of the model: weight from which one origin lists
 	modelDay  = 24 * time.Hour   // length of a generation
 	modelKeep = 3                // generations
@@ -31,8 +31,8 @@ const (
 
 var errDisk = errors.New("no space")
 
-// A world is a set of replicas with little memory, and origins. What the set does
-// after it has been told of something is in its journal.
+// A world is origins, and a set of their replicas with little memory. Changes of the set are
+// in its journal.
 type world struct {
 	t       *testing.T
 	rng     *rand.Rand
@@ -51,13 +51,13 @@ type world struct {
 	done    map[string]int
 }
 
-// logged is a change of the set, done once more on start.
+// logged is a change of the set, which is repeated on start.
 type logged struct {
 	index uint64
 	do    func(s *Set, index uint64, replayed bool) error
 }
 
-// A peer is an origin, as it knows itself.
+// A peer is an origin as it knows itself.
 type peer struct {
 	Origin
 	life, boot uint64
@@ -77,10 +77,10 @@ type slice struct {
 
 var listArrays = [2]Array{ArraySpam, ArrayRevoked}
 
-// TestModel runs random schedules of origins that count, are weighed, forgotten,
-// renamed, reborn and go, with less memory than their arrays take, over crashes and
-// restarts, and compares what is looked up with maps: never less than the origins
-// have, and hardly ever more. go test ./internal/engine/replica -run Model -schedules 1000
+// TestModel runs random schedules of origins that count, are weighed, forgotten, renamed,
+// reborn and removed, with less memory than their arrays take, over crashes and restarts. It
+// compares look-ups with maps: they must never show less than the origins have, and hardly
+// ever more. go test ./internal/engine/replica -run Model -schedules 1000
 func TestModel(t *testing.T) {
 	done, n := make(map[string]int), *schedules
 	if testing.Short() {
@@ -143,7 +143,7 @@ func (w *world) today(p *peer) (uint64, *slice) {
 	return start, g
 }
 
-// start opens what the last checkpoint and the journal since have.
+// start opens the last checkpoint and replays the journal since.
 func (w *world) start() {
 	var err error
 	if w.st, err = store.Open(w.dir, store.Options{Durability: store.Relaxed}); err != nil {
@@ -176,7 +176,7 @@ func (w *world) start() {
 	w.set.Wake()
 }
 
-// change does something to the set and journals it.
+// change changes the set and journals the change.
 func (w *world) change(do func(s *Set, index uint64, replayed bool) error) {
 	w.t.Helper()
 	w.index++
@@ -196,7 +196,7 @@ func (w *world) setOrigins() {
 	w.change(func(s *Set, _ uint64, _ bool) error { s.SetOrigins(list); return nil })
 }
 
-// take has the set take parts, or returns why it may not.
+// take makes the set take parts, or returns why it may not.
 func (w *world) take(p *peer, parts ...Part) error {
 	parsed, err := parseAll(w.set, parts)
 	if err == nil {
@@ -219,7 +219,7 @@ func (w *world) take(p *peer, parts ...Part) error {
 	return nil
 }
 
-// report has a peer count and list, and send it, unless it is lost on the way.
+// report makes a peer count and list something, and sends it unless it gets lost.
 func (w *world) report(p *peer) {
 	start, g := w.today(p)
 	w.index++
@@ -259,7 +259,7 @@ func (w *world) report(p *peer) {
 	w.share(p)
 }
 
-// share sends images of all arrays that the replica of a peer has not as they are.
+// share sends images of all arrays of a peer that its replica does not have as they are.
 func (w *world) share(p *peer) {
 	if !p.counts {
 		return
@@ -306,7 +306,7 @@ func (w *world) state(p *peer, a Array, start uint64) *ArrayState {
 	return nil
 }
 
-// between runs f between two batches of the writer, of which some come in between.
+// between runs f between two batches of the writer, after some random batches.
 func (w *world) between(f func()) {
 	if w.busy && w.rng.IntN(3) == 0 {
 		w.busy = false
@@ -319,7 +319,7 @@ func (w *world) between(f func()) {
 	f()
 }
 
-// checkpoint writes what the set holds and gives up the journal before it.
+// checkpoint writes the content of the set, and drops the journal before it.
 func (w *world) checkpoint(ctx context.Context) error {
 	if w.failing {
 		w.done["no space"]++
@@ -346,7 +346,7 @@ func (w *world) checkpoint(ctx context.Context) error {
 	return nil
 }
 
-// settle merges as long as the set says that there is something to do.
+// settle merges as long as the set asks for it.
 func (w *world) settle() {
 	w.t.Helper()
 	again := false // a merge has failed
@@ -378,7 +378,7 @@ func (w *world) settle() {
 	}
 }
 
-// decide changes what a peer's word is worth, or what is held of it.
+// decide changes a peer's weight, or what is held of it.
 func (w *world) decide(p *peer) {
 	what := ""
 	switch x := w.rng.IntN(7); {

@@ -19,8 +19,7 @@ func (w *world) live(p *peer) map[uint64]*slice {
 	return out
 }
 
-// compare holds what is looked up against what the peers of each weight have, of those
-// that count for something.
+// compare compares look-ups with what the peers of each weight above 0 have.
 func (w *world) compare(after string) {
 	w.t.Helper()
 	over := 0
@@ -114,9 +113,9 @@ func (w *world) held() (out []ArrayState) {
 	return out
 }
 
-// compareArrays holds the states of replicas against the arrays of the peers. exact:
-// a checkpoint has just been written, which counts the keys of cold arrays; it says
-// itself what was believed before, which stays after a restart where nothing is merged.
+// compareArrays compares the states of replicas with the arrays of the peers. exact says
+// that a checkpoint has just been written, which counts the keys of cold arrays. What it
+// stores is the number from before, which stays after a restart if nothing is merged.
 func (w *world) compareArrays(exact bool) {
 	w.t.Helper()
 	sum := uint64(0)
@@ -167,8 +166,8 @@ func (w *world) compareArrays(exact bool) {
 	}
 }
 
-// compareMerged: a cold array whose origin counts for something is in one merged
-// array, of its name and weight.
+// compareMerged checks that a cold array whose origin has weight is in one merged array, of
+// its name and weight.
 func (w *world) compareMerged(p *peer, s ArrayState) {
 	w.t.Helper()
 	n, ghost := 0, 0.0
@@ -197,7 +196,7 @@ func (w *world) compareMerged(p *peer, s ArrayState) {
 	}
 }
 
-// compareMemory: what is merged is what is said to be, and as much of it as helps.
+// compareMemory checks that what is merged is what the set says, and as much as helps.
 func (w *world) compareMemory() {
 	w.t.Helper()
 	v, m := w.set.View(), w.set.Memory()

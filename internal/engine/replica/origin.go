@@ -8,9 +8,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// An Array names one of the arrays of a generation that origins share. Weights
-// and unique filters stay at home: they are about accounts that other servers
-// do not know.
+// An Array names one of the arrays of a generation that origins share. Weights and unique
+// filters are not shared: they are about accounts that other servers do not know.
 type Array string
 
 // A Key names an array of an origin, or of the node itself.
@@ -26,43 +25,41 @@ const (
 	ArrayRevoked Array = "revoked" // of the blocklist
 )
 
-// ErrGap says that a part does not continue the replica that it is for. Images of
-// the whole array close a gap.
+// ErrGap says that a part does not continue its replica. Images of the whole array close
+// the gap.
 var ErrGap = errors.New("replica: a part is missing before this one")
 
-// A Part is something that one array of an origin took: a round of adds, or the
-// image of one page.
+// A Part is a change of one array of an origin: a round of adds, or the image of one page.
 type Part struct {
 	Array    Array
 	Start    uint64          // of the generation, Unix seconds
 	Geometry filter.Geometry // of the array
-	// Round is the body of a round, as [filter.Round.AppendBody] writes it. Image is
-	// an encoded page; a replica is exact again once it has the images of all pages
-	// of one moment. One of the two is empty.
+	// Round is the body of a round, as [filter.Round.AppendBody] writes it. Image is an
+	// encoded page; a replica is exact again once it has the images of all pages at one
+	// moment. Exactly one of the two is empty.
 	Round []byte
 	Image []byte
 	// From and To go with a round: the versions of the array before and after.
 	From, To uint64
-	// At goes with an image: the version of the whole array at the moment of
-	// the images. Until a replica has reached it, page by page, it takes no
-	// rounds.
+	// At goes with an image: the version of the whole array at the moment of the images.
+	// A replica takes no rounds until all its pages have reached it.
 	At uint64
-	// Boot is the origin's number of the process that led to what the part
-	// brings; the replica remembers it. 0 if it is not known.
+	// Boot is the origin's number of the process that made the part; the replica remembers
+	// it. 0 if it is not known.
 	Boot uint64
 }
 
-// An Origin is a server whose reports this one counts.
+// An Origin is a server whose counts this one takes.
 type Origin struct {
 	ID string `json:"id"` // its public key: 1 to 64 letters and digits
-	// Weight is what its word is worth, 0..1: counts are multiplied by it, and
-	// a place on its blocklist weighs it against the promotion weight. 0 keeps
-	// the replica and looks nothing up in it: quarantine.
+	// Weight is what its word is worth, 0 to 1. Its counts are multiplied by it, and a place
+	// on its blocklist weighs as much towards the promotion weight. 0 is quarantine: the
+	// replica is kept, but not looked up.
 	Weight float64 `json:"weight"`
 }
 
-// ValidOrigin reports whether id may name an origin: it becomes part of file
-// names.
+// ValidOrigin reports whether id may name an origin: 1 to 64 ASCII letters and digits, since
+// it becomes part of file names.
 func ValidOrigin(id string) bool {
 	for _, c := range []byte(id) {
 		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9') {
@@ -123,9 +120,9 @@ func (s *Set) Arrays(origin string) []ArrayState {
 	return out
 }
 
-// Shown returns the probability that an array of the replica of an origin shows a
-// signature that nobody reported, by what is in it and not, as [ArrayState].Ghost,
-// by its number of keys. Of an array that is not in memory it is 0.
+// Shown returns the probability that an array of an origin's replica shows a signature that
+// nobody reported. It is measured from the array's content, while [ArrayState].Ghost is
+// computed from the number of keys. It is 0 for an array that is not in memory.
 func (s *Set) Shown(origin string, a Array, start uint64) float64 {
 	r := s.View().origin(origin)
 	if r == nil {
@@ -135,7 +132,7 @@ func (s *Set) Shown(origin string, a Array, start uint64) float64 {
 	if x == nil || x.memory == nil {
 		return 0
 	}
-	return x.memory.Shown(rand.Uint64()) // nobody foresees which lines
+	return x.memory.Shown(rand.Uint64()) // of lines that the origin cannot foresee
 }
 
 // StateOf returns where an array of the node itself, or of a replica, stands.

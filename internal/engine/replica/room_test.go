@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// A shelf is a set with a store and so much memory.
+// A shelf is a set with a store and a limit of memory.
 type shelf struct {
 	*Set
 	t     *testing.T
@@ -36,8 +36,7 @@ func newShelf(t *testing.T, bytes uint64, origins ...Origin) *shelf {
 	return s
 }
 
-// images gives an origin images of an array with so many keys, which are different
-// from those of others.
+// images gives an origin images of an array with a number of keys of its own.
 func (s *shelf) images(origin string, a Array, g filter.Geometry, keys int) {
 	s.t.Helper()
 	var image func(int) *filter.Image
@@ -114,8 +113,8 @@ func capacity(g filter.Geometry, limit float64) (n uint64) {
 	return n
 }
 
-// TestFull: arrays are merged as long as the sum of their keys shows too much no more
-// often than is allowed, and no further.
+// TestFull checks that arrays are merged as long as the merged array keeps the allowed
+// error, and no further.
 func TestFull(t *testing.T) {
 	lists := filter.Geometry{Kind: filter.Bitmap, Lines: filter.PageLines, K: 8, KeyID: 7}
 	for _, tt := range []struct {
@@ -154,8 +153,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestFewest: where not all arrays have to leave the memory, those leave that have the
-// fewest keys, and older ones before newer ones, and counts before lists.
+// TestFewest checks that where not all arrays must leave the memory, those with the fewest
+// keys leave, older before newer ones, and counts before lists.
 func TestFewest(t *testing.T) {
 	g := mergeGeometry
 	s := newShelf(t, 0, Origin{"a", 1}, Origin{"b", 1}, Origin{"c", 1}, Origin{"d", 1})
@@ -180,8 +179,8 @@ func sorted(x []string) []string {
 	return x
 }
 
-// TestRoom: a quarter of the memory is kept for the origins, in equal parts; the rest
-// is for those who come first; an origin that does not count has no more than its part.
+// TestRoom checks that a quarter of the memory is kept for the origins in equal parts, and
+// that the rest goes to those who come first; an origin without weight has only its part.
 func TestRoom(t *testing.T) {
 	page := mergeGeometry.Bytes()
 	for _, tt := range []struct {
@@ -227,8 +226,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestRoomOfPages: an array takes memory as its pages come, and what comes to an array
-// that has them all, or is not in memory, needs no room.
+// TestRoomOfPages checks that an array takes memory as its pages come, and that parts for an
+// array that has them all, or is not in memory, need no room.
 func TestRoomOfPages(t *testing.T) {
 	g := mergeGeometry
 	g.Lines *= 16
@@ -289,8 +288,8 @@ func TestRoomOfPages(t *testing.T) {
 	}
 }
 
-// TestRoomByMerging: where there is none, arrays are merged, and then there is some;
-// and who asks for more than there can be is told so at once.
+// TestRoomByMerging checks that arrays are merged where there is no room, that there is room
+// then, and that a need that can never be met is refused at once.
 func TestRoomByMerging(t *testing.T) {
 	g := mergeGeometry
 	s := newShelf(t, 4*g.Bytes(), Origin{"a", 1}, Origin{"b", 1}, Origin{"c", 1})
@@ -309,7 +308,7 @@ func TestRoomByMerging(t *testing.T) {
 	if now, later := s.Room("a", need); !now || later {
 		t.Errorf("%v, %v after %v were merged, want room", now, later, s.groups())
 	}
-	// A round for an array that has left the memory takes none.
+	// A round for an array that has left the memory takes no memory.
 	for _, o := range s.View().Merged[0].Origins() {
 		if now, _ := s.Room(o, Need{Array: ArrayCounts, Start: today, Geometry: g, Pages: 1}); !now {
 			t.Errorf("no room for a round of %s, whose array is merged", o)
@@ -318,15 +317,15 @@ func TestRoomByMerging(t *testing.T) {
 	need.Geometry.Lines *= 10
 	need.Pages *= 10
 	if _, later := s.Room("a", need); later {
-		s.merge() // as far as that goes
+		s.merge() // as far as merging can
 	}
 	if now, later := s.Room("a", need); now || later {
 		t.Errorf("room for more than all memory: %v, %v", now, later)
 	}
 }
 
-// checkpoint returns what writes a checkpoint of the set, and where what it says of
-// the replicas is found afterwards.
+// checkpoint returns a function that writes a checkpoint of the set, and where to find
+// afterwards what it says of the replicas.
 func (s *shelf) checkpoint() (write func(context.Context) error, stored *[]Stored) {
 	stored = new([]Stored)
 	return func(ctx context.Context) error {
@@ -345,8 +344,8 @@ func (s *shelf) checkpoint() (write func(context.Context) error, stored *[]Store
 	}, stored
 }
 
-// TestColdDamage: what is wrong with what a checkpoint says of a cold array, or with
-// its file, is said when it is needed, and changes nothing.
+// TestColdDamage checks that damage to a cold array's entry in a checkpoint, or to its file,
+// is an error when it is needed, and changes nothing.
 func TestColdDamage(t *testing.T) {
 	g := mergeGeometry
 	origins := []Origin{{"a", 1}, {"b", 1}}
@@ -410,8 +409,8 @@ func TestColdDamage(t *testing.T) {
 	}
 }
 
-// TestMuchLater: a cold array keeps the rounds that came since the last checkpoint in
-// memory, so one is asked for when they are many.
+// TestMuchLater checks that a checkpoint is asked for when the rounds of a cold array since
+// the last one, which are in memory, become many.
 func TestMuchLater(t *testing.T) {
 	if testing.Short() {
 		t.Skip("applies millions of keys")

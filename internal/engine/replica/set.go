@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// Options is what a set of replicas needs to know.
+// Options is what a set of replicas needs.
 type Options struct {
 	Known        func(keyID uint64) bool // whether a secret is the network's, or was while generations that live were made
 	Tally, Block book.Options            // how long generations are kept, and how wrong lists may be
@@ -25,15 +25,14 @@ type Options struct {
 	Checkpoint   func()         // asks for a checkpoint soon: cold arrays have taken much
 }
 
-// A Set is the replicas of all origins that count. Methods that change it are the
-// writer's, or run between two of its batches; all others may be called by several
-// goroutines at once.
+// A Set is the replicas of all origins that count. Only the writer may call the methods that
+// change it, or others between two of its batches; any goroutine may call the rest.
 type Set struct {
 	opts   Options
 	view   atomic.Pointer[View]
 	wake   chan struct{}
 	wanted atomic.Uint64 // bytes of an array for which there is no room
-	limits sync.Map      // of geometries, see mergedKeys; peers have few
+	limits sync.Map      // results of mergedKeys by geometry; peers have few geometries
 }
 
 // NewSet returns a set without origins.
@@ -43,13 +42,12 @@ func NewSet(o Options) *Set {
 	return s
 }
 
-// A View is what look-ups read. It never changes: whoever changes anything makes a
-// new one.
+// A View is what look-ups read. It never changes: every change makes a new one.
 type View struct {
 	Origins []*Held   // that count
-	Merged  []*Merged // what the cold arrays of replicas hold
+	Merged  []*Merged // the content of the cold arrays
 
-	// What is looked up of Merged; see refresh.
+	// What is looked up in Merged; see refresh.
 	Counts []MergedCounts
 	Lists  []*MergedList
 }
@@ -60,10 +58,10 @@ func (v *View) clone() *View {
 	return &c
 }
 
-// View returns what the replicas hold at present.
+// View returns the present content of the replicas.
 func (s *Set) View() *View { return s.view.Load() }
 
-// Keys returns the keys of all replicas, about: when it changes, so do the odds of
+// Keys returns about how many keys all replicas have. When it changes, so do the odds of
 // errors.
 func (v *View) Keys() (sum uint64) {
 	for _, r := range v.Origins {
@@ -94,10 +92,10 @@ func (v *View) EachGeometry(f func(filter.Geometry)) {
 	}
 }
 
-// Wanted returns a channel that tells when Merge has something to do.
+// Wanted returns a channel that receives when Merge has something to do.
 func (s *Set) Wanted() <-chan struct{} { return s.wake }
 
-// Wake has somebody look whether anything is to be merged.
+// Wake asks for a Merge.
 func (s *Set) Wake() {
 	select {
 	case s.wake <- struct{}{}:
@@ -113,8 +111,8 @@ func (s *Set) Book(a Array) book.Options {
 	return s.opts.Block
 }
 
-// CheckOrigins returns an error that wraps [bulkhead.ErrMalformed] unless these may
-// be the origins that count.
+// CheckOrigins returns an error that wraps [bulkhead.ErrMalformed] unless SetOrigins may be
+// called with these origins.
 func CheckOrigins(origins []Origin) error {
 	seen := make(map[string]bool)
 	for _, o := range origins {
@@ -152,8 +150,8 @@ func (s *Set) CheckOrigin(origin string) error {
 	return nil
 }
 
-// CheckRenewal returns an error unless the origin counts, and has not been in the
-// incarnation, or a later one, already.
+// CheckRenewal returns an error unless the origin counts and has not yet been in this
+// incarnation or a later one.
 func (s *Set) CheckRenewal(origin string, incarnation uint64) error {
 	if err := s.CheckOrigin(origin); err != nil {
 		return err
@@ -164,13 +162,13 @@ func (s *Set) CheckRenewal(origin string, incarnation uint64) error {
 	return nil
 }
 
-// Renew drops what is held of the incarnation of an origin before this one.
+// Renew drops what is held of an origin's former incarnation.
 func (s *Set) Renew(origin string, incarnation uint64) {
 	s.changeReplica(origin, func(r *Held) { *r = Held{Origin: r.Origin, incarnation: incarnation} })
 	s.settle()
 }
 
-// CheckName returns an error unless an origin that counts may take the name.
+// CheckName returns an error unless an origin may be renamed so.
 func (s *Set) CheckName(origin, to string) error {
 	if err := s.CheckOrigin(origin); err != nil {
 		return err
@@ -205,8 +203,7 @@ func (s *Set) Forget(origin string, since uint64) {
 	s.settle()
 }
 
-// Incarnation returns which incarnation of an origin is held; 0 if none has been
-// noted.
+// Incarnation returns which incarnation of an origin is held; 0 if none is known.
 func (s *Set) Incarnation(origin string) uint64 {
 	if r := s.View().origin(origin); r != nil {
 		return r.incarnation

@@ -47,7 +47,7 @@ func key(n uint64) filter.Key {
 	return filter.Key{Hi: n * 0x9e3779b97f4a7c15, Lo: n * 0xc2b2ae3d27d4eb4f}
 }
 
-// round counts a key once and returns what tells peers so.
+// round counts a key once and returns the part that tells peers.
 func (s *sender) round(n uint64) Part {
 	r := s.array.NewRound()
 	keys, ones, before := []filter.Key{key(n)}, []uint32{1}, make([]uint32, 1)
@@ -77,7 +77,7 @@ func parseAll(s *Set, parts []Part) ([]Parsed, error) {
 	return parsed, nil
 }
 
-// take has a set take parts as the writer does.
+// take makes a set take parts as the writer does.
 func take(s *Set, index uint64, origin string, parts ...Part) error {
 	parsed, err := parseAll(s, parts)
 	if err != nil {
@@ -100,8 +100,8 @@ func count(v *View, n uint64) (sum uint32) {
 	return sum
 }
 
-// TestRounds: a replica takes the rounds of its origin in their order and none that
-// does not continue it; images close the gap; a view stays what it was.
+// TestRounds checks that a replica takes the rounds of its origin in order, and none that
+// does not continue it; that images close the gap; and that a view never changes.
 func TestRounds(t *testing.T) {
 	s, from := newSet(t, Origin{"a", 1}), newSender(t)
 	before := s.View()
@@ -218,8 +218,8 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// TestForgotten: nothing is left of a generation that was forgotten or has expired,
-// so that the origin can send it anew.
+// TestForgotten checks that nothing is left of a generation that was forgotten or has
+// expired, so that the origin can send it anew.
 func TestForgotten(t *testing.T) {
 	s := newSet(t, Origin{"a", 1})
 	for _, forget := range []func(){

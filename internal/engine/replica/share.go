@@ -2,12 +2,12 @@ package replica
 
 import "github.com/bulkhead-mail/bulkhead/filter"
 
-// sureShare: the memory for replicas, divided by this and by the number of origins, is
-// kept for each of them; the rest is for those who come first.
+// sureShare divides the memory for replicas: one part in sureShare is kept for the origins,
+// equally for each, and the rest is for those who come first.
 const sureShare = 4
 
-// charged returns what an array in memory is charged with: what it takes, where the
-// states of pages and ordinary overflow tables go with the lines of a full one.
+// charged returns how many bytes an array in memory is charged with: what it takes, but for
+// a full one only its lines, without the states of its pages and ordinary overflow tables.
 func charged(a loaded) uint64 {
 	full := a.Geometry().Bytes()
 	if taken := a.Resident(); taken < full || taken > full+full/4 {
@@ -16,7 +16,8 @@ func charged(a loaded) uint64 {
 	return full
 }
 
-// holding returns what the arrays of a replica take, with its part of merged ones.
+// holding returns how many bytes the arrays of a replica are charged with, with its part of
+// merged ones.
 func (v *View) holding(r *Held) (sum uint64) {
 	for _, x := range r.arrays {
 		if x.memory != nil {
@@ -33,8 +34,8 @@ func (v *View) holding(r *Held) (sum uint64) {
 	return sum
 }
 
-// wants returns how many bytes must be free for so many more of an origin. ok is false
-// if they never are: it does not count, and has all that is kept for it.
+// wants returns how many bytes must be free for an origin to take more bytes. ok is false if
+// it may never take them: it has no weight, and would exceed the part kept for it.
 func (s *Set) wants(v *View, origin string, more uint64) (free uint64, ok bool) {
 	limit := s.opts.Bytes
 	if limit == 0 || more == 0 {
@@ -56,8 +57,8 @@ func (s *Set) wants(v *View, origin string, more uint64) (free uint64, ok bool) 
 	return more + reserved, weight > 0
 }
 
-// A Need is what an array of a replica is about to take: a round, or the images of
-// so many pages.
+// A Need is what an array of a replica is about to take: a round, or the images of a number
+// of pages.
 type Need struct {
 	Array    Array
 	Start    uint64
@@ -66,9 +67,9 @@ type Need struct {
 	Pages    int
 }
 
-// Room reports whether an origin may take the memory for what it sends: of what all
-// replicas may have, a part is kept for each. If not, and merging arrays of several
-// origins makes some, it has that done and later is true: ask again.
+// Room reports whether there is memory for what an origin sends; a part of the memory for
+// replicas is kept for each origin. If there is none, and merging arrays of several origins
+// would free some, it asks for a merge, and later is true: try again.
 func (s *Set) Room(origin string, n Need) (now, later bool) {
 	view := s.View()
 	pages := n.Pages
@@ -100,8 +101,8 @@ func (s *Set) Room(origin string, n Need) (now, later bool) {
 	return false, true
 }
 
-// growth returns how much more an array takes with a round, or with images of so many
-// pages at most.
+// growth returns how many bytes more an array takes with a round, or at most with images of
+// a number of pages.
 func (x *remoteArray) growth(round *filter.Round, pages int) uint64 {
 	switch {
 	case x.memory == nil:
@@ -113,7 +114,7 @@ func (x *remoteArray) growth(round *filter.Round, pages int) uint64 {
 	return min(uint64(pages)*filter.PageBytes, full-min(held, full))
 }
 
-// opening returns what an array of geometry g takes with so many pages.
+// opening returns how many bytes a new array of geometry g takes with a number of pages.
 func opening(g filter.Geometry, pages int) uint64 {
 	if 2*pages >= g.Pages() {
 		return g.Bytes()

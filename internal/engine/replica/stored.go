@@ -32,7 +32,7 @@ type StoredCold struct {
 	Keys    uint64 `json:"keys"`
 }
 
-// A Snapshot is the replicas at the moment from which a checkpoint is written.
+// A Snapshot is the replicas at the moment that a checkpoint records.
 type Snapshot struct {
 	set   *Set
 	view  *View
@@ -40,15 +40,15 @@ type Snapshot struct {
 	files []coldFile
 }
 
-// A coldFile is what a file of the checkpoint has of a cold array.
+// A coldFile is a cold array in a file of the checkpoint.
 type coldFile struct {
 	coldState
 	name string
 }
 
-// Snapshot returns the replicas as they are, with those cold arrays that leave the
-// memory: their pages are written as they are by then, and none of their rounds is
-// given up yet. The writer calls it.
+// Snapshot returns the replicas as they are, including arrays that are just leaving the
+// memory: their pages are written as they are by then, and none of their rounds is given up
+// yet. The writer calls it.
 func (s *Set) Snapshot() *Snapshot {
 	n := &Snapshot{set: s, view: s.View(), cold: make(map[*cold]coldState)}
 	for _, r := range n.view.Origins {
@@ -65,9 +65,9 @@ func (s *Set) Snapshot() *Snapshot {
 	return n
 }
 
-// Origins returns what the checkpoint says of the replicas, and has the files made
-// that it names: add takes an array in memory, file the name of one that is not, and
-// how to write it, nil if it is there already.
+// Origins returns what the checkpoint says of the replicas, and has the files made that it
+// names. add takes an array in memory; file takes the name of one that is not, with a
+// function that writes it, or nil if the file is there already.
 func (n *Snapshot) Origins(between func(func()), add func(name string, array pages.Array), file func(name string, write func(io.Writer) error)) (out []Stored) {
 	for _, r := range n.view.Origins {
 		o := Stored{Origin: r.Origin, Incarnation: r.incarnation}
@@ -123,7 +123,7 @@ func (s *Set) Load(stored []Stored) error {
 
 func (s *Set) loadArray(r *Held, a StoredArray) error {
 	if n := s.opts.Store.Salvaged(); n != nil && n.Damaged(a.File) {
-		return nil // the peer has all of it, and sends it again to who has none
+		return nil // the peer has all of it, and sends it again to a node that has none
 	}
 	key := Key{a.Array, a.Start}
 	r.marks[key] = mark{a.Partial, a.Boot}

@@ -11,9 +11,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// BenchmarkVote is spam votes of 40 signatures, most of them new, decided and applied in
-// books of seven days and eight weeks with a million keys: of text alone, and of a
-// message with sender and links, of which the text makes 32 pairs.
+// BenchmarkVote decides and applies spam votes on 40 signatures, most of them new, in books
+// of seven days and eight weeks with a million keys: on text alone, and on a message whose
+// text makes 32 pairs with its sender and links.
 func BenchmarkVote(b *testing.B) {
 	for _, facets := range []bool{false, true} {
 		b.Run(fmt.Sprintf("facets=%v", facets), func(b *testing.B) {
@@ -43,7 +43,7 @@ func BenchmarkVote(b *testing.B) {
 	}
 }
 
-// processor is the time of processors that this process has had.
+// processor returns the processor time that this process has used.
 func processor(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -20,8 +20,8 @@ var maker = keys.Maker{Secret: filter.Secret{1, 2, 3}}
 
 const day = 24 * time.Hour
 
-// books is a resolver, and the books that its decisions go to: what the writer does,
-// without a disk and a journal.
+// books is a resolver and the books that its decisions go to: the writer without a disk and
+// a journal.
 type books struct {
 	t        testing.TB
 	now      time.Time
@@ -58,7 +58,7 @@ func newBooksOf(t testing.TB, exact bool, votes uint64) *books {
 	return b
 }
 
-// pass lets time go by.
+// pass moves the clock.
 func (b *books) pass(d time.Duration) {
 	b.t.Helper()
 	for end := b.now.Add(d); ; b.now = b.now.Add(day) {
@@ -106,13 +106,13 @@ func message(r bulkhead.Report) *Message {
 	return m
 }
 
-// report decides and does what a report does, in a batch of its own.
+// report decides and applies a report in a batch of its own.
 func (b *books) report(r bulkhead.Report) bulkhead.Receipt {
 	b.t.Helper()
 	return b.batch(message(r))[0]
 }
 
-// seen reports a sighting of what was judged so.
+// seen reports a sighting of a message that was judged as seen says.
 func (b *books) seen(seen Seen, r bulkhead.Report) bulkhead.Receipt {
 	b.t.Helper()
 	m := message(r)
@@ -120,7 +120,7 @@ func (b *books) seen(seen Seen, r bulkhead.Report) bulkhead.Receipt {
 	return b.batch(m)[0]
 }
 
-// batch decides several reports together, and then does what was decided.
+// batch decides several reports together, and then applies the decisions.
 func (b *books) batch(messages ...*Message) (receipts []bulkhead.Receipt) {
 	b.t.Helper()
 	b.begin()
@@ -208,7 +208,7 @@ func text(n int) (bands []bulkhead.Signature) {
 	return bands
 }
 
-// seeds is how many random runs of n are made: half of them with -short.
+// seeds returns how many random runs to make: n, or half as many with -short.
 func seeds(n int) int {
 	if testing.Short() {
 		return n / 2

@@ -8,13 +8,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// buckets is how many buckets the accounts are in. The filters of votes remember,
-// besides who voted spam on a signature, of which buckets somebody did: among a
-// hundred thousand accounts the few who did are found without asking for each.
-// The value is part of the data on disk.
+// buckets is the number of buckets that accounts are divided into. The filters of votes
+// remember who voted spam on a signature, and also from which buckets somebody did. So a
+// few voters among a hundred thousand accounts are found without asking for each account.
+// The number is part of the data on disk.
 const buckets = 256
 
-// members are the open accounts whose weight is earned: for each epoch, by bucket.
+// members are the open accounts that earn their weight: for each epoch, by bucket.
 type members struct {
 	byBucket [][buckets][]string
 	len      int
@@ -35,8 +35,8 @@ func (r *Resolver) membersNow() *members {
 	return r.members
 }
 
-// confirm credits the members who reported a text before who, whom an administrator
-// vouched for, lists it, and have not changed their mind.
+// confirm credits the members who reported a text and have not changed their mind, before
+// who, vouched for by an administrator, lists it.
 func (r *Resolver) confirm(m *Message, who *voter, it *item) {
 	if !it.fresh || m.Vote != bulkhead.Spam || !who.Confirms || it.facet != bulkhead.TextFacet {
 		return
@@ -53,8 +53,8 @@ func (r *Resolver) confirm(m *Message, who *voter, it *item) {
 	})
 }
 
-// blame debits the members who reported a text that is now revoked, and still
-// stand by it. Who takes back a report of their own has mended it.
+// blame debits the members who reported a text that is now revoked, and still stand by it.
+// Those who took their own report back are not to blame.
 func (r *Resolver) blame(who *voter, base filter.Key) {
 	r.eachSupporter(base, who, func(name string, newest int) {
 		if r.once("reverted", name, newest, base) {
@@ -63,9 +63,8 @@ func (r *Resolver) blame(who *voter, base filter.Key) {
 	})
 }
 
-// once reports whether an account has not yet been credited with its newest
-// report of a signature, or debited for it: many may confirm one report, on many
-// days, and it stays one.
+// once reports whether an account has not yet been credited with, or debited for, its
+// newest report of a signature. Many may confirm a report, on many days: it counts once.
 func (r *Resolver) once(what, name string, newest int, base filter.Key) bool {
 	k := r.opts.Keys.Once(what, name, base)
 	for _, block := range r.view.Block.Live[1 : newest+1] {
@@ -76,32 +75,32 @@ func (r *Resolver) once(what, name string, newest int, base filter.Key) bool {
 	return r.first(k)
 }
 
-// credit notes a change of an account's record, once for each report: a message
-// has many signatures, and they stand or fall together.
+// credit notes a change of an account's record, once for each report: the many signatures
+// of a message stand or fall together.
 func (r *Resolver) credit(c trust.Credit) {
 	if !slices.Contains(r.out.Credits[r.credited:], c) {
 		r.out.Credits = append(r.out.Credits, c)
 	}
 }
 
-// eachSupporter calls fn for every member but who whose latest vote on the
-// signature is one for spam.
+// eachSupporter calls fn for every member except who whose latest vote on the signature is
+// for spam.
 func (r *Resolver) eachSupporter(base filter.Key, who *voter, fn func(name string, newest int)) {
 	r.eachReporter(base, func(name string, newest int) {
 		if name == who.name {
 			return
 		}
 		a, ok := r.opts.Accounts.Get(name)
-		// It voted in the name of its network before it had proved itself.
+		// A vote in the name of its network, from before it had proved itself, counts too.
 		if ok && (r.standsBy(base, a.Voice()) || a.From.IsValid() && r.standsBy(base, networkVoice(trust.Voucher(a.From)))) {
 			fn(name, newest)
 		}
 	})
 }
 
-// eachReporter calls fn for every member who voted spam on the signature in a
-// generation that lives, with the place of the newest such in the view. The
-// filters of votes are the only record of who did.
+// eachReporter calls fn for every member who voted spam on the signature in a live
+// generation, with the place of the newest such generation in the view. The filters of
+// votes are the only record of who did.
 func (r *Resolver) eachReporter(base filter.Key, fn func(name string, newest int)) {
 	names := r.suspects(base)
 	keys := make([]filter.Key, 0, len(names))
@@ -116,8 +115,8 @@ func (r *Resolver) eachReporter(base filter.Key, fn func(name string, newest int
 	}
 }
 
-// suspects returns the members who may have voted spam on the signature in a
-// generation that lives: all of the buckets of which somebody did.
+// suspects returns the members who may have voted spam on the signature in a live
+// generation: all in the buckets from which somebody did.
 func (r *Resolver) suspects(base filter.Key) (names []string) {
 	m := r.membersNow()
 	if m.len == 0 {

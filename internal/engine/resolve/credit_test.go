@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// TestReporters: of many accounts those who reported are found, all of them and
-// no others, and few others are asked for.
+// TestReporters checks that exactly those of many accounts are found who reported, and that
+// few others are asked for.
 func TestReporters(t *testing.T) {
 	b := newBooks(t)
 	const accounts, signatures = 2000, 30
@@ -38,7 +38,7 @@ func TestReporters(t *testing.T) {
 	}
 	b.begin()
 	first := sig(bulkhead.Exact, 0)
-	b.r.suspects(maker.Base(&first)) // from now on it knows who there is
+	b.r.suspects(maker.Base(&first)) // from now on it knows the accounts
 	b.put("late", trust.Member, 0.001)
 	b.report(by("late", bulkhead.Spam, sig(bulkhead.Exact, 0)))
 	want[0] = append(want[0], "late")

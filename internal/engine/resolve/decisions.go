@@ -18,7 +18,7 @@ func (a *Adds) add(k filter.Key, n uint32) { a.Keys, a.N = append(a.Keys, k), ap
 
 func (a *Adds) reset() { a.Keys, a.N = a.Keys[:0], a.N[:0] }
 
-// Decisions are what a batch of reports was decided to do.
+// Decisions are the changes that a batch of reports makes.
 type Decisions struct {
 	TallyGen, BlockGen uint64 // starts of the generations that take them
 

@@ -21,8 +21,8 @@ import (
 // A tale is what roots have seen of one signature, in numbers.
 type tale struct{ seen, delivered, good uint32 }
 
-// TestDeliveriesAgainstModel has messages of any signatures in any order come in, some
-// caught, several in a batch, and compares what is counted with maps of who had what.
+// TestDeliveriesAgainstModel sights messages with any signatures in any order, some caught,
+// several in a batch, and compares the counts with maps of who received what.
 func TestDeliveriesAgainstModel(t *testing.T) {
 	for seed := range uint64(5) {
 		rng := rand.New(rand.NewPCG(seed, 8))
@@ -110,8 +110,8 @@ func TestDeliveriesAgainstModel(t *testing.T) {
 	}
 }
 
-// plainCopies is how many have not had the text today, and how many no mail of the
-// sender.
+// plainCopies returns how many recipients have not had the text today, and how many no mail
+// from the sender.
 func plainCopies(m *Message, once func(...any) bool) (texts, names uint32) {
 	if len(m.Recipients) == 0 {
 		n := max(1, m.Count)
@@ -157,7 +157,7 @@ func plainCopies(m *Message, once func(...any) bool) (texts, names uint32) {
 	return texts, names
 }
 
-// TestNothingDecided: decisions are empty if there is none of any kind.
+// TestNothingDecided checks that decisions are empty only if there are none of any kind.
 func TestNothingDecided(t *testing.T) {
 	if d := (Decisions{TallyGen: 7, BlockGen: 7}); !d.Empty() {
 		t.Error("nothing, and it is something")
@@ -187,7 +187,8 @@ func TestNothingDecided(t *testing.T) {
 	}
 }
 
-// TestUnits: a weight is counted in hundredths, and any weight as one at least.
+// TestUnits checks that a weight is counted in hundredths, and any weight above 0 as at
+// least one.
 func TestUnits(t *testing.T) {
 	for weight, want := range map[float64]uint32{-1: 0, 0: 0, 1e-9: 1, 0.004: 1, 0.014: 1, 0.016: 2, 0.5: 50, 1: 100} {
 		if got := Units(weight); got != want {
@@ -196,8 +197,8 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestPeersList: what only peers list a root's whole vote takes off, and votes on it are
-// the node's own matter.
+// TestPeersList checks that a root's whole vote takes off what only peers list, and that
+// votes on it change only the node's own lists.
 func TestPeersList(t *testing.T) {
 	listing := func(weight float64, s bulkhead.Signature) *replica.View {
 		g, err := filter.SizeFor(filter.Target{Kind: filter.Bitmap, Signatures: 2000, Rate: 1e-9})
@@ -240,8 +241,8 @@ func TestPeersList(t *testing.T) {
 	}
 }
 
-// TestUndo: undone, a voice's vote on mail of many facets leaves every weight and every
-// listing as if it had not been; no ballot has what judges nothing.
+// TestUndo checks that undoing a voice's vote on mail of many facets leaves every weight and
+// listing as if it had never been cast, and that ballots have nothing that judges nothing.
 func TestUndo(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 11))
@@ -332,8 +333,8 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// TestUndoKnown: what is left of the votes must be enough for what is known, in weeks gone
-// by too.
+// TestUndoKnown checks that after an undo an item stays listed only if the votes that are
+// left are enough for what is known of it, from former weeks too.
 func TestUndoKnown(t *testing.T) {
 	for _, s := range []bulkhead.Signature{link("shop.example"), sender("shop.example"), sig(bulkhead.Attachment, 1)} {
 		for _, later := range []int{1, 10} {
@@ -355,7 +356,8 @@ func TestUndoKnown(t *testing.T) {
 	}
 }
 
-// TestRefused: who is not known, or may not, changes nothing.
+// TestRefused checks that a reporter who is unknown, or not allowed to report, changes
+// nothing.
 func TestRefused(t *testing.T) {
 	b := newBooks(t)
 	b.put("a", trust.Trusted, 1)
@@ -380,8 +382,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestInformsOnly: a vote on what informs and never decides is counted, weighs nothing,
-// and is not waiting for others; a revocation of it is, for it takes nothing off.
+// TestInformsOnly checks that a vote on what informs and never decides is counted, weighs
+// nothing, and is not pending; a revocation is pending, since it takes nothing off.
 func TestInformsOnly(t *testing.T) {
 	for _, s := range []bulkhead.Signature{network("192.0.2.0/24"), sig(bulkhead.Markup, 1)} {
 		for vote, pending := range map[bulkhead.Vote]int{bulkhead.Spam: 0, bulkhead.Ham: 0, bulkhead.Revocation: 1} {
@@ -398,8 +400,8 @@ func TestInformsOnly(t *testing.T) {
 	}
 }
 
-// TestBlameIsForTexts: who reported a text that is taken off is to blame, and not for
-// what else was in the message.
+// TestBlameIsForTexts checks that reporters are blamed for a text that is taken off the
+// list, but not for other parts of the message.
 func TestBlameIsForTexts(t *testing.T) {
 	for s, blamed := range map[bulkhead.Signature]uint32{sig(bulkhead.Exact, 1): 1, link("shop.example"): 0, sender("shop.example"): 0, sig(bulkhead.Attachment, 1): 0} {
 		b := newBooks(t)
@@ -417,7 +419,8 @@ func TestBlameIsForTexts(t *testing.T) {
 	}
 }
 
-// TestTurnsEnd: after 64 listings in a week, a revocation stands until the next week opens.
+// TestTurnsEnd checks that after 64 listings in a week a revocation stands until the next
+// week opens.
 func TestTurnsEnd(t *testing.T) {
 	b := newBooks(t)
 	voters(b)
@@ -439,8 +442,8 @@ func TestTurnsEnd(t *testing.T) {
 	}
 }
 
-// TestContextOnce: a text is counted once with each link, however little the first vote
-// weighs.
+// TestContextOnce checks that a text counts once with each link, however little the first
+// vote weighs.
 func TestContextOnce(t *testing.T) {
 	b := newBooks(t)
 	voters(b)

@@ -1,25 +1,24 @@
-// Package resolve decides what reports do: what is counted of a sighting, what a vote
-// weighs and where its blame falls, what is listed and taken off, whose reports are
-// confirmed. It changes nothing. A [Resolver] reads the books and writes down
-// [Decisions]; the writer makes them durable and applies them, and replay applies them
-// again without asking anybody.
+// Package resolve decides what reports do: what a sighting counts, what a vote weighs and
+// where its blame falls, what is listed and taken off, and whose reports are confirmed. It
+// changes nothing itself. A [Resolver] reads the books and records [Decisions]; the writer
+// makes them durable and applies them, and replay applies them again as they are.
 //
 // # A vote
 //
-// A message is more than its text. A vote falls on the text in full; on links, the
-// sender, attachments and contacts in shares: in full on what is new, hardly on what
-// was delivered often without complaint. What is established in a message is thus not
-// damaged by votes on what somebody has put beside it. On the text together with each
-// sender and link, a pair, it falls too, so that the same text from somebody else is
-// told apart. docs/judgement.md says what verdicts make of it.
+// A message is more than its text. A vote falls on the text in full. On links, the sender,
+// attachments and contacts it falls in shares: in full on what is new, hardly at all on
+// what was often delivered without complaint. So votes do not damage what is established
+// in a message because of what somebody has put beside it. A vote also falls on pairs, the
+// text together with its sender, a link or the network, which tell the same text from
+// somebody else apart. docs/judgement.md says what verdicts make of all this.
 //
-// The latest vote of a voice is what counts. What the voice added before is taken back,
-// in the generation that has it: cells only grow, so what is taken back of a key is
-// added to another.
+// Only the latest vote of a voice counts. What the voice added before is taken back in the
+// generation that has it. Cells only grow, so what is taken back from a key is added to
+// another key.
 //
 // # A sighting
 //
 // A sighting by a root is a delivery, once a day for each recipient, unless the message
-// was called spam when it came. Strangers' sightings are claims: one for each voice, of
-// texts only, until half the threshold of bulk is theirs.
+// was called spam on arrival. Strangers' sightings are claims: one for each voice and
+// generation, on texts only, up to half the bulk threshold.
 package resolve

@@ -9,28 +9,28 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
 )
 
-// A Gathering is a number of voters on a text whose weight has not got them what they
-// vote for: that is what an attack looks like before it succeeds.
+// A Gathering is a number of voters on one side of a text whose weight is not yet enough.
+// An attack looks like this before it succeeds.
 type Gathering struct {
 	Signature  bulkhead.Signature
 	Vote       bulkhead.Vote // the latest one
-	Voters     uint32        // on its side, in the generations of the tally that live
+	Voters     uint32        // on its side, in the live generations of the tally
 	Deliveries uint32        // of the text
 	Reporter   string        // the account that cast the latest vote, "" if it has no name
 }
 
-// leastGathering is how many voters are a gathering, when they are noted first.
+// leastGathering is the number of voters at which a gathering is first noted.
 const leastGathering = 5
 
-// Gatherings returns those of the batch so far: one each time that the voters on one
-// side of a text have become 5, 10, 20 and so on. It is valid until the next Begin.
+// Gatherings returns those of the batch so far: one each time that the voters on one side
+// of a text reach 5, 10, 20 and so on. The slice is valid until the next Begin.
 func (r *Resolver) Gatherings() []Gathering { return r.gatherings }
 
-// maxRevoked bounds the texts of which revocations are counted here: no array of the
-// engine counts who cast them. When there are more, counting begins anew.
+// maxRevoked bounds the texts whose revocations are counted in memory, since no array of
+// the engine counts them. When there are more, counting begins anew.
 const maxRevoked = 4096
 
-// gather notes one more voter on a text, who did not get what the vote is for.
+// gather notes one more voter on a text whose vote did not change its listing.
 func (r *Resolver) gather(s bulkhead.Signature, it *item, m *Message, who *voter) {
 	var n uint32
 	switch m.Vote {
@@ -51,7 +51,7 @@ func (r *Resolver) gather(s bulkhead.Signature, it *item, m *Message, who *voter
 	}
 }
 
-// voters returns how many there are on one side of a text, this vote's included.
+// voters returns how many voted on one side of a text, this vote included.
 func (r *Resolver) voters(k filter.Key) (sum uint32) {
 	for _, g := range r.view.Tally.Live {
 		r.keys = append(r.keys[:0], k)

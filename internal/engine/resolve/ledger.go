@@ -10,9 +10,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// A ledger is the weights of the items of a vote, and what its voice has added to them,
-// generation by generation of the blocklist, newest first. What is taken back is taken
-// back in the generation that holds it, so that the two age together.
+// A ledger is the weights of the items of a vote, and what its voice has added to them, in
+// each generation of the blocklist, newest first. What a voice takes back is taken back in
+// the generation that holds it, so that the two age together.
 type ledger struct {
 	gens    int
 	columns []column     // by item, then by generation
@@ -30,12 +30,12 @@ type column struct {
 // weights is one weight for each kind.
 type weights [evidence.WeightKinds]uint32
 
-// kinds are the kinds of weight without the one that says whether anything was taken
-// back.
+// kinds is the number of kinds of weight, without the one that says whether anything was
+// taken back.
 const kinds = evidence.TakenBack
 
-// opposite returns the kind of the other side, of the same class of voter. Of a voice's
-// record it is also the kind that says what was taken back of a kind.
+// opposite returns the kind of the other side for the same class of voter. In a voice's
+// record that kind also says what was taken back of this one.
 func opposite(kind uint8) uint8 { return kind ^ 1 }
 
 // weightKind returns the kind that a vote adds to.
@@ -50,12 +50,12 @@ func weightKind(vote bulkhead.Vote, root bool) uint8 {
 	return kind
 }
 
-// net returns what of a kind has not been taken back.
+// net returns how much of a kind has not been taken back.
 func (c *column) net(kind uint8) uint32 { return c.all[kind] - min(c.all[kind], c.back[kind]) }
 
-// stake returns what of a kind is the voice's own, and not taken back. Its record
-// adds on the other side what it takes back on this one, so that it needs no more
-// than a kind for each.
+// stake returns how much of a kind is the voice's own and not taken back. The voice's
+// record adds to the other side what it takes back on this one, so it needs only one kind
+// for each side.
 func (c *column) stake(kind uint8) uint32 {
 	return c.mine[kind] - min(c.mine[kind], c.mine[opposite(kind)])
 }
@@ -63,7 +63,7 @@ func (c *column) stake(kind uint8) uint32 {
 // of returns the columns of an item.
 func (l *ledger) of(i int) []column { return l.columns[i*l.gens : (i+1)*l.gens] }
 
-// stake returns what of a kind is the voice's own.
+// stake returns how much of a kind is the voice's own, in all generations.
 func stake(columns []column, kind uint8) (sum uint32) {
 	for i := range columns {
 		sum = book.Add(sum, columns[i].stake(kind))
@@ -71,7 +71,7 @@ func stake(columns []column, kind uint8) (sum uint32) {
 	return sum
 }
 
-// balance returns the weights of the latest votes, and the votes of roots whole.
+// balance returns the weights of the latest votes, and the undivided votes of roots.
 func balance(columns []column) (b trust.Balance, unblamed int64) {
 	for i := range columns {
 		c := &columns[i]
@@ -84,8 +84,8 @@ func balance(columns []column) (b trust.Balance, unblamed int64) {
 	return b, unblamed
 }
 
-// turned reports whether a voice's latest vote weighs for another side than this: the
-// voter has changed sides, or is of another class now.
+// turned reports whether a voice's latest vote weighs on another kind than this: the voter
+// has changed sides, or now belongs to another class.
 func turned(columns []column, kind uint8) bool {
 	for side := range evidence.Unblamed {
 		if side != kind && stake(columns, side) > 0 {
@@ -96,7 +96,7 @@ func turned(columns []column, kind uint8) bool {
 }
 
 // open reads the ledger of the items from the given one on. Most signatures were never
-// voted on, and need no look at the weights.
+// voted on, and their weights need not be read.
 func (r *Resolver) open(from int, voice string) {
 	l, live := &r.ledger, r.view.Block.Live
 	l.gens = len(live)
@@ -160,10 +160,10 @@ func (r *Resolver) weights(block *book.Block) []uint32 {
 	return n
 }
 
-// move makes a voice's vote on an item weigh what is wanted for one side, and nothing
-// for the others, from now on: what the voice has added in older generations is taken
-// back there, so that a vote that is repeated ages like a new one. It weighs no less
-// than before, though what it is about may be better known by now.
+// move makes a voice's vote on an item weigh what is wanted on one side, and nothing on the
+// others. What the voice has added in older generations is taken back there, so that a
+// repeated vote ages like a new one. A repeated vote weighs no less than before, even if
+// its item is better established by now.
 func (r *Resolver) move(i int) {
 	it, columns := &r.items[i], r.ledger.of(i)
 	want := it.want

@@ -8,10 +8,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
-// settleSpam lists an item if the balance after a spam vote says so. One that
-// the node itself lists is entered into the newest generation again by a root, which
-// keeps it from ageing out while reports go on; strangers do not keep it. What only
-// peers list stays theirs: the node's own listing would outlive them.
+// settleSpam lists an item if the balance after a spam vote says so. If the node itself
+// lists it already, a root's vote enters it into the newest generation again, which keeps it
+// from ageing out while reports go on; a stranger's does not. What only peers list is listed
+// here by the node's own votes alone: its listing would outlive theirs.
 func (r *Resolver) settleSpam(receipt *bulkhead.Receipt, it *item, judged bulkhead.Judgement, who *voter, counted bool) {
 	lists := r.lists(it)
 	if it.record.Own == verdict.Listed {
@@ -64,8 +64,8 @@ func (r *Resolver) settleHam(receipt *bulkhead.Receipt, it *item, judged bulkhea
 	}
 }
 
-// pending is what a vote that takes nothing off adds to a receipt: of a ham vote
-// nobody expects it.
+// pending returns what a vote that takes nothing off adds to the receipt's pending votes:
+// nobody expects a ham vote to take anything off.
 func pending(counted bool, vote bulkhead.Vote) int {
 	if counted && vote == bulkhead.Revocation {
 		return 1
@@ -73,8 +73,7 @@ func pending(counted bool, vote bulkhead.Vote) int {
 	return 0
 }
 
-// turns looks up which items the open generation lists, and has taken off, at least
-// once.
+// turns looks up which items the open generation has listed, or taken off, at least once.
 func (r *Resolver) turns() {
 	open := r.view.Block.Live[0]
 	r.keys = r.keys[:0]
@@ -94,7 +93,7 @@ func (r *Resolver) turns() {
 }
 
 // list enters an item into the open generation's spam filter once more than into its
-// revocation filter. It reports whether there is a turn left for that.
+// revocation filter. It reports false if no turn is left.
 func (r *Resolver) list(it *item) bool {
 	revoked := 0
 	if it.revoked {
@@ -114,8 +113,8 @@ func (r *Resolver) list(it *item) bool {
 	return true
 }
 
-// revoke enters an item into the open generation's revocation filter as often as
-// into its spam filter, and once at least: an older generation may list it, or a peer.
+// revoke enters an item into the open generation's revocation filter as often as into its
+// spam filter, and at least once, since an older generation or a peer may list it.
 func (r *Resolver) revoke(it *item) {
 	spam := 1
 	if it.listed {

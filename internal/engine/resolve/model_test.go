@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// A model says in maps what votes and claims on texts do, over weeks.
+// A model says with maps what votes and claims on texts do over weeks.
 type model struct {
 	b       *books
 	exact   bool                       // so that what is held can be counted
@@ -64,8 +64,8 @@ func (m *model) votesOn(text string) (b trust.Balance) {
 	return b
 }
 
-// own says what the blocklist makes of a text: the newest week that lists it decides,
-// unless it, or a newer one, took it off.
+// own returns what the blocklist makes of a text: listed if the newest week that has listed
+// it did not take it off again, and no newer one did.
 func (m *model) own(text string) verdict.State {
 	revoked := false
 	for _, w := range m.weeks() {
@@ -82,7 +82,7 @@ func (m *model) own(text string) verdict.State {
 	return verdict.Nothing // a revocation of nothing says nothing
 }
 
-// enough reports whether the latest votes list a text of which hardly any was delivered.
+// enough reports whether the latest votes list a text that was hardly ever delivered.
 func (m *model) enough(text string) bool {
 	b := m.votesOn(text)
 	return max(b.Spam-b.Ham, b.Strength(verdict.Unit)) >= verdict.Unit
@@ -104,8 +104,8 @@ func (m *model) revoke(text string) {
 	m.listed[k] = [2]int{turns[0], max(turns[1], turns[0], 1)}
 }
 
-// supporters are the members beside who that voted spam and stand by it, with the newest
-// week in which they said so.
+// supporters returns the members except who that voted spam and stand by it, with the
+// newest week in which they said so.
 func (m *model) supporters(text, who string) map[string]int {
 	stands := func(voice string) bool {
 		f, ok := m.last[text][voice]
@@ -264,7 +264,7 @@ func (m *model) claim(r bulkhead.Report) (receipt bulkhead.Receipt) {
 	return receipt
 }
 
-// retract takes back all that a voice said of some texts.
+// retract takes back everything that a voice said of some texts.
 func (m *model) retract(voice string, sigs []bulkhead.Signature) (off, on int) {
 	for i := range sigs {
 		text := sigs[i].String()
@@ -280,11 +280,11 @@ func (m *model) retract(voice string, sigs []bulkhead.Signature) (off, on int) {
 	return off, on
 }
 
-// compare holds all that is known of the texts against the model.
+// compare compares all that is known of the texts with the model.
 func (m *model) compare(sigs []bulkhead.Signature) {
 	m.b.t.Helper()
 	keys := message(bulkhead.Report{Signatures: sigs}).Keys
-	// With counts, weights are read only of what somebody voted on in the last days.
+	// Together with counts, weights are read only if somebody voted in the last days.
 	judged, counted := m.b.readAll(keys, evidence.Judgement), m.b.readAll(keys, evidence.Counts)
 	for i, s := range sigs {
 		text, got, counts := s.String(), judged[i], counted[i]
@@ -300,7 +300,8 @@ func (m *model) compare(sigs []bulkhead.Signature) {
 	}
 }
 
-// lists holds how often the open week lists anything, and takes it off, against the model.
+// lists compares how often the open week has listed anything, and taken it off, with the
+// model.
 func (m *model) lists(sigs []bulkhead.Signature) {
 	m.b.t.Helper()
 	var spam, revoked int
@@ -314,7 +315,7 @@ func (m *model) lists(sigs []bulkhead.Signature) {
 	}
 }
 
-// decided holds credits and ballots of the batch against the model.
+// decided compares the credits and ballots of the batch with the model.
 func (m *model) decided(d *Decisions) {
 	m.b.t.Helper()
 	order := func(a, b trust.Credit) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) }
@@ -330,9 +331,9 @@ func (m *model) decided(d *Decisions) {
 	m.credits, m.votes = nil, nil
 }
 
-// TestAgainstModel has voters of all kinds report, revoke, claim and be undone over
-// weeks, several in a batch, and compares receipts, weights, listings, counts, credits
-// and ballots with maps.
+// TestAgainstModel lets voters of all kinds report, revoke and claim, and undoes votes, over
+// weeks and several in a batch. It compares receipts, weights, listings, counts, credits and
+// ballots with maps.
 func TestAgainstModel(t *testing.T) {
 	for seed := range uint64(seeds(6)) {
 		rng := rand.New(rand.NewPCG(seed, 5))

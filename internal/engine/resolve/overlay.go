@@ -43,8 +43,8 @@ func (o *overlay) begin(tally, block uint64) {
 	empty(&o.revoked)
 }
 
-// empty empties a map. One that has grown large is made anew: to clear it takes as long
-// as it was large once, with every batch.
+// empty empties a map. One that has grown large is made anew: clearing it would take as long
+// with every batch after, however few entries it had.
 func empty[K comparable, V any](m *map[K]V) {
 	const large = 1 << 12
 	if len(*m) > large {

@@ -2,9 +2,9 @@ package resolve
 
 import "slices"
 
-// together enters, for each part of the message that is listed now, that the message's
-// samples were together with it. Nothing takes that back: it says nothing of a part that
-// is not listed.
+// together records, for each part of the message that is listed now, that the message's
+// samples occurred together with it. Nothing takes that back, and nothing needs to: it has
+// no meaning for a part that is not listed.
 func (r *Resolver) together(m *Message) {
 	r.bases = r.bases[:0]
 	for i := range r.items {

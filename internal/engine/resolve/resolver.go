@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// Options is what a resolver needs to know. All fields are required; the functions are
-// asked for each report.
+// Options is what a resolver needs. All fields are required; the functions are called for
+// each report.
 type Options struct {
 	Keys      keys.Maker
 	Accounts  *trust.Book
@@ -41,7 +41,7 @@ type Resolver struct {
 	revokers   map[filter.Key]uint32 // of a text, how many
 	credited   int                   // credits of the batch before the present report
 
-	// Of the vote at hand.
+	// Of the present vote.
 	parts       verdict.Parts
 	asks        []evidence.Ask
 	records     []evidence.Record
@@ -86,39 +86,39 @@ func (r *Resolver) at(block *book.Block, k filter.Key) filter.Key {
 	return r.opts.Keys.At(epoch, k)
 }
 
-// policy is what the administrator decides about verdicts, of a node that has seen what
-// the sources say.
+// policy returns the administrator's policy for verdicts, with whether the sources say that
+// the node is mature.
 func (r *Resolver) policy() verdict.Policy {
 	p := r.opts.Policy()
 	p.Mature = r.sources.Mature
 	return p
 }
 
-// Decisions returns what the batch was decided to do. They are the resolver's own, and
-// good until the next batch begins.
+// Decisions returns the decisions of the batch. They belong to the resolver, and are valid
+// until the next batch begins.
 func (r *Resolver) Decisions() *Decisions { return &r.out }
 
-// AccountsChanged has the resolver look anew who there is.
+// AccountsChanged makes the resolver read the accounts anew.
 func (r *Resolver) AccountsChanged() { r.members = nil }
 
-// A Message is a report as the resolver takes it: without the signatures that a list
-// hides, with the keys of the others, and with what the message was called when it was
-// seen. A vote has no signature twice.
+// A Message is a report as the resolver takes it: without the signatures that a whitelist
+// hides, with the keys of the others, and with how the message was judged when it was seen.
+// A vote has no signature twice.
 type Message struct {
 	bulkhead.Report
 	Keys        []filter.Key // of Signatures
-	Samples     []filter.Key // of a vote for spam: of the samples of what the message says itself
+	Samples     []filter.Key // for a spam vote: of the samples of the message's own words
 	Past        *keys.Past   // what all these were before the network's secret changed; nil if it did not
 	Whitelisted int          // signatures that were left out
 	Seen        Seen
 }
 
-// Seen is what was decided on a message when it was seen.
+// Seen is how a message was judged when it was seen.
 type Seen struct {
 	Caught     bool         // called spam
-	TextAlone  bool         // for its text, and nothing else in it is listed
+	TextAlone  bool         // for its text, while nothing else in it is listed
 	GoodSender bool         // by a sender of good standing
-	Held       []filter.Key // parts of reported texts that it holds
+	Held       []filter.Key // parts of reported texts that it contains
 }
 
 // Count decides sightings that doors count for themselves.
@@ -126,7 +126,7 @@ func (r *Resolver) Count(cells []filter.Key, n []uint32) {
 	r.out.Counts.Keys, r.out.Counts.N = append(r.out.Counts.Keys, cells...), append(r.out.Counts.N, n...)
 }
 
-// A voter is the reporter of one report, as the decisions need it.
+// A voter is what decisions need to know of the reporter.
 type voter struct {
 	trust.Standing
 	reporter bulkhead.Reporter
@@ -134,8 +134,8 @@ type voter struct {
 	units    uint32 // weight in hundredths
 }
 
-// voice returns under whose name the vote weighs: the voter's own, or that of the
-// network for all of whom nobody vouches.
+// voice returns under whose name the vote weighs: the voter's own, or, if nobody vouches for
+// the voter, the network's.
 func (v *voter) voice() string {
 	if v.Voucher != "" {
 		return networkVoice(v.Voucher)
@@ -143,8 +143,8 @@ func (v *voter) voice() string {
 	return v.Voice
 }
 
-// trap makes the voter a trap, which weighs half: whoever sends mail casts its vote, so
-// that of each network of senders one counts, and a second witness is needed.
+// trap makes the voter a trap, which weighs half. Whoever sends mail to a trap casts its
+// vote; so one vote counts for each network of senders, and a second witness is needed.
 func (v *voter) trap(client netip.Addr) {
 	v.name, v.Confirms = "", false
 	v.units = (v.units + 1) / 2
@@ -164,7 +164,7 @@ func (r *Resolver) Report(m *Message) (bulkhead.Receipt, error) {
 	receipt := bulkhead.Receipt{Whitelisted: m.Whitelisted}
 	var err error
 	if m.Vote == bulkhead.Sighting {
-		// A sighting carries no weight, but an account must be one we know.
+		// A sighting carries no weight, but its account must be known.
 		if who.Standing, err = r.opts.Accounts.Door(m.Reporter); err != nil {
 			return bulkhead.Receipt{}, err
 		}
@@ -197,8 +197,7 @@ func (r *Resolver) active(who *voter) {
 	}
 }
 
-// Units turns a weight into hundredths; a weight above 0 counts for at least one of
-// them.
+// Units turns a weight into hundredths. A weight above 0 gives at least one.
 func Units(weight float64) uint32 {
 	if weight <= 0 {
 		return 0
@@ -232,8 +231,7 @@ func (r *Resolver) firstReport(k filter.Key) bool {
 	return true
 }
 
-// in reports whether an array holds a key. Where there are many keys look them up
-// together.
+// in reports whether an array holds a key. To look up many keys, use hasAll.
 func (r *Resolver) in(set book.Bitset, k filter.Key) bool {
 	r.keys = append(r.keys[:0], k)
 	return r.hasAll(set)[0]
@@ -250,7 +248,7 @@ func (r *Resolver) hasAll(set book.Bitset) []bool {
 	return r.has
 }
 
-// countAll looks r.keys up in the tally's open generation's counts, or the names.
+// countAll looks r.keys up in a counting array: the counts of a tally, or the names.
 func (r *Resolver) countAll(array book.Counter) []uint32 {
 	r.n = slices.Grow(r.n[:0], len(r.keys))[:len(r.keys)]
 	if array.Keys() == 0 {

@@ -6,12 +6,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
-// noKind is the kind of a vote that is taken back and takes no side.
+// noKind is the kind of a vote that is taken back and no longer takes a side.
 const noKind = 255
 
-// ballot remembers what a vote weighed on, so that it can be taken back. Of voices
-// that share that of a network nobody can say whose the weight is: they are not
-// remembered.
+// ballot remembers what a vote weighed on, so that it can be taken back. Votes in the name
+// of a network are not remembered: nobody can say whose weight is in it.
 func (r *Resolver) ballot(who *voter) {
 	if who.Voucher != "" || who.units == 0 {
 		return
@@ -25,9 +24,9 @@ func (r *Resolver) ballot(who *voter) {
 	r.out.Ballots = append(r.out.Ballots, x)
 }
 
-// Retract takes back what a voice's votes weigh on the items. It returns how many of
-// them that takes off the node's blocklist, and how many it lists again, because only
-// that voice had taken them off. A pair is not listed again before the next vote on it.
+// Retract takes back what a voice's votes weigh on the items. It returns how many items this
+// takes off the node's blocklist, and how many it lists again because only that voice had
+// taken them off. A pair is not listed again before the next vote on it.
 func (r *Resolver) Retract(voice string, what []ballots.Item) (off, on int) {
 	r.items, r.asks = r.items[:0], r.asks[:0]
 	r.records = append(r.records[:0], make([]evidence.Record, len(what))...)
@@ -66,7 +65,7 @@ func (r *Resolver) Retract(voice string, what []ballots.Item) (off, on int) {
 	return off, on
 }
 
-// stands reports whether the votes that are left list an item.
+// stands reports whether the votes that are left are enough to list an item.
 func (r *Resolver) stands(it *item, pair bool) bool {
 	if pair {
 		return it.record.Votes.Spam-it.record.Votes.Ham >= r.opts.Policy().Units()

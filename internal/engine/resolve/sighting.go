@@ -9,8 +9,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
 )
 
-// sighting decides a sighting of a root: one for each recipient who has not had the
-// same today, and a delivery unless the message was caught.
+// sighting decides a sighting by a root: one for each recipient who has not had the same
+// today, and a delivery unless the message was caught.
 func (r *Resolver) sighting(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	if len(m.Keys) == 0 {
 		return
@@ -30,7 +30,7 @@ func (r *Resolver) sighting(receipt *bulkhead.Receipt, m *Message, who *voter) {
 			continue
 		}
 		receipt.Counted++
-		// No decision of the batch asks for sightings: no need to keep them at hand.
+		// No decision of the batch reads sightings, so the overlay need not have them.
 		r.out.Counts.add(base.With(evidence.Sighting), n)
 		switch {
 		case m.Seen.Caught && !(m.Seen.TextAlone && f == bulkhead.SenderFacet):
@@ -64,8 +64,8 @@ func named(f bulkhead.Facet) bool {
 	return false
 }
 
-// held counts a message as one that holds parts of reported texts: what many hold who are
-// not called spam is what everybody quotes.
+// held counts a message as one that contains parts of reported texts. A part that is in much
+// mail that is not spam is something that everybody quotes.
 func (r *Resolver) held(m *Message, n uint32) {
 	for i, k := range m.Seen.Held {
 		if n == 0 || slices.Contains(m.Keys, k) || slices.Contains(m.Seen.Held[:i], k) {
@@ -81,8 +81,8 @@ func (r *Resolver) held(m *Message, n uint32) {
 	}
 }
 
-// stands reports whether the standing of those who send it is counted of a scheme: of
-// those that sign the whole of a text, and of its parts.
+// stands reports whether deliveries by senders of good standing are counted for a scheme:
+// those that sign the whole text, and its parts.
 func stands(s bulkhead.Scheme) bool {
 	switch s {
 	case bulkhead.Near, bulkhead.RazorE8, bulkhead.RspamdShingle:
@@ -91,8 +91,8 @@ func stands(s bulkhead.Scheme) bool {
 	return s.Facet() == bulkhead.TextFacet
 }
 
-// copies returns how many copies of the text, and how many messages of the sender, are
-// counted: as many as recipients have not had one today.
+// copies returns how many copies of the text, and how many messages of the sender, count:
+// one for each recipient who has not had one today.
 func (r *Resolver) copies(m *Message) (texts, names uint32) {
 	if len(m.Recipients) == 0 {
 		n := min(max(m.Count, 1), bulkhead.Many)
@@ -110,9 +110,9 @@ func (r *Resolver) copies(m *Message) (texts, names uint32) {
 	return texts, names
 }
 
-// identities returns the keys that say whether a recipient had the same text, or mail
-// of the same sender: of what names the text best, and of the sender as far as it is
-// known, or of the network.
+// identities returns the keys that say whether a recipient had the same text, or mail of the
+// same sender: those of the signature that identifies the text best, and of the sender as
+// far as it is known, or else of the network.
 func identities(m *Message) (text, sender filter.Key) {
 	which, who := -1, -1
 	for i := range m.Signatures {
@@ -130,12 +130,13 @@ func identities(m *Message) (text, sender filter.Key) {
 	if who < 0 {
 		who = which
 	}
-	// A message of nothing else is one text and one of its sender's.
+	// A message with only one of the two is both: one text, and one message of its sender.
 	return m.Keys[which].With(1), m.Keys[who].With(2)
 }
 
-// names notes deliveries of names for longer than the tally lives, and of a sender's
-// domain how many addresses it has: each week's first is no sign that others use it.
+// names notes deliveries of names for longer than the tally lives, and how many addresses a
+// sender's domain has. The first address of a week is not counted: it is no sign that others
+// use the domain.
 func (r *Resolver) names(m *Message, n uint32) {
 	r.which, r.keys = r.which[:0], r.keys[:0]
 	domain, address := -1, -1
@@ -176,7 +177,7 @@ func (r *Resolver) names(m *Message, n uint32) {
 	}
 }
 
-// senderKind is what a sender's name names.
+// senderKind is what the name of a sender stands for.
 type senderKind uint8
 
 const (
@@ -198,9 +199,9 @@ func kindOfSender(name []byte) senderKind {
 	return kind
 }
 
-// claims decides a sighting of a stranger: whatever number it names, and however often,
-// it is one of a text, and all of them are never enough for bulk. What it says of links
-// and senders counts for nothing, or whoever asks could make himself known.
+// claims decides a sighting by a stranger. Whatever number it names, and however often it is
+// repeated, it counts once for a text, and strangers together never make a text bulk. What
+// it says of links and senders counts for nothing, or strangers could make themselves known.
 func (r *Resolver) claims(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	voice, limit := who.voice(), r.opts.Threshold()/2
 	for i, base := range m.Keys {
@@ -218,7 +219,7 @@ func (r *Resolver) claims(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	}
 }
 
-// claimed returns how many sightings of a key are strangers'.
+// claimed returns how many sightings of a key came from strangers.
 func (r *Resolver) claimed(base filter.Key) (sum uint32) {
 	for _, g := range r.view.Tally.Live {
 		epoch, _ := r.view.Epoch(g.CountsGeometry)

@@ -17,9 +17,9 @@ func mail(n int, from string) []bulkhead.Signature {
 		network("192.0.2.0/24"), sig(bulkhead.Attachment, n), bulkhead.NamedSignature(bulkhead.Contact, "tel:123456789"), sig(bulkhead.Markup, n))
 }
 
-// TestDeliveries: a recipient counts once a day: for a text whoever sends it, and for a
-// sender and its links whatever the text is. What was caught is no delivery, but for the
-// sender of what only its text condemned.
+// TestDeliveries checks that a recipient counts once a day: for a text whoever sends it, and
+// for a sender and its links whatever the text is. What was caught is no delivery, except
+// for the sender of a message that only its text condemned.
 func TestDeliveries(t *testing.T) {
 	to := func(names ...string) []string { return names }
 	for n, tt := range []struct {
@@ -60,8 +60,8 @@ func TestDeliveries(t *testing.T) {
 	}
 }
 
-// TestAnotherText: a sender's second message of the day to one recipient is another text
-// and no other delivery of the sender. The next day it is.
+// TestAnotherText checks that a sender's second message of the day to one recipient counts
+// for its text but not for the sender. The next day it counts for both.
 func TestAnotherText(t *testing.T) {
 	b := newBooks(t)
 	from := func(n int) bulkhead.Report {
@@ -78,8 +78,8 @@ func TestAnotherText(t *testing.T) {
 	}
 }
 
-// TestIDs: a report with an ID is counted once, whoever else has one with that ID, and
-// whatever other message has.
+// TestIDs checks that a report with an ID counts once, and that the same ID from another
+// reporter, or of another message, is another report.
 func TestIDs(t *testing.T) {
 	b := newBooks(t)
 	b.put("a", trust.Trusted, 1)
@@ -102,8 +102,8 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// TestGood: what came from senders of good standing guards whole texts, and no bands;
-// and links.
+// TestGood checks that deliveries by senders of good standing guard whole texts and links,
+// but not bands.
 func TestGood(t *testing.T) {
 	b := newBooks(t)
 	sigs := mail(1, "bank.example")
@@ -121,8 +121,8 @@ func TestGood(t *testing.T) {
 	}
 }
 
-// TestAddresses: a domain knows how many addresses write from it, each week's first left
-// out: one that has one address is never everybody's.
+// TestAddresses checks that the addresses of a domain are counted without each week's first:
+// a domain with one address is never shared.
 func TestAddresses(t *testing.T) {
 	b := newBooks(t)
 	write := func(address string) {
@@ -156,7 +156,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestNames: names are known for weeks, texts for days.
+// TestNames checks that names are known for weeks, and texts for days.
 func TestNames(t *testing.T) {
 	b := newBooks(t)
 	sigs := mail(1, "bank.example")
@@ -175,7 +175,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestNamesFull: mail with names without end fills nothing but the tally: the blocklist
+// TestNamesFull checks that mail with ever new names fills only the tally: the blocklist
 // takes no new ones, and goes on counting those it knows.
 func TestNamesFull(t *testing.T) {
 	b := newBooks(t)
@@ -201,8 +201,8 @@ func TestNamesFull(t *testing.T) {
 	}
 }
 
-// TestClaims: strangers make nothing known but texts, one for a voice, until half the
-// threshold is theirs.
+// TestClaims checks that strangers' sightings count for texts only, one for each voice, up
+// to half the threshold.
 func TestClaims(t *testing.T) {
 	b := newBooks(t)
 	sigs := mail(1, "bank.example")

@@ -9,8 +9,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// TestStrangersKeepNothingListed: what a root listed once is off the list when that vote
-// has aged out, however often strangers say the same meanwhile.
+// TestStrangersKeepNothingListed checks that what a root listed is off the list when that
+// vote has aged out, however often strangers have said the same since.
 func TestStrangersKeepNothingListed(t *testing.T) {
 	for _, who := range []string{"", "x", "a"} {
 		b := newBooks(t)

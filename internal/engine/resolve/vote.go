@@ -14,24 +14,24 @@ import (
 // An item is what a vote is about: a signature, or a pair of a text and a context.
 type item struct {
 	key   filter.Key
-	facet bulkhead.Facet // of a pair: that of its context
-	// Of a pair: its text and its context, as signatures of the message; -1 else.
+	facet bulkhead.Facet // for a pair: that of its context
+	// For a pair: its text and its context, as indexes of the message's signatures; else -1.
 	text, context int
 
 	kind   uint8   // the side and class that the vote adds to
 	want   weights // what the voice's vote is to weigh
 	part   bool    // of bulkhead/part
-	mute   bool    // informs and judges nothing
+	mute   bool    // informs and never decides
 	fresh  bool    // the voice's first such vote in the open generation
 	record *evidence.Record
-	// Whether the open generation lists it, and has taken it off, once.
+	// Whether the open generation has listed it, and taken it off, at least once.
 	listed, revoked bool
 }
 
 func (it *item) pair() bool { return it.text >= 0 }
 
-// vote decides a spam vote, a ham vote or a revocation. The latest vote of a voice
-// replaces the one before; the same once more is counted once a generation.
+// vote decides a spam vote, a ham vote or a revocation. The latest vote of a voice replaces
+// the one before; the same vote again counts once a generation.
 func (r *Resolver) vote(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	r.items = r.items[:0]
 	r.reader.Begin(r.sources)
@@ -49,7 +49,7 @@ func (r *Resolver) vote(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	r.ballot(who)
 }
 
-// signatures makes items of the message's signatures, with all that is known of them.
+// signatures makes items of the message's signatures, with what is known of them.
 func (r *Resolver) signatures(m *Message, who *voter) {
 	n := len(m.Keys)
 	r.asks, r.records = slices.Grow(r.asks[:0], n)[:n], slices.Grow(r.records[:0], n)[:n]
@@ -96,8 +96,8 @@ func (r *Resolver) signatures(m *Message, who *voter) {
 	}
 }
 
-// listings is what the vote wants to know of an item's listings. What nobody here has
-// voted on is listed by peers at most.
+// listings returns what the vote needs to know of an item's listings. What nobody here has
+// voted on can be listed by peers only.
 func (r *Resolver) listings(m *Message, i int) evidence.Wants {
 	if m.Vote != bulkhead.Spam || len(r.view.Remote.Origins)+len(r.view.Remote.Lists) > 0 {
 		return evidence.Listings
@@ -110,8 +110,7 @@ func (r *Resolver) listings(m *Message, i int) evidence.Wants {
 	return 0
 }
 
-// blamed reports whether a signature of a facet takes a share of a vote for spam, and
-// not all of it.
+// blamed reports whether a signature of a facet takes only a share of a vote for spam.
 func blamed(f bulkhead.Facet) bool {
 	switch f {
 	case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.AttachmentFacet, bulkhead.ContactFacet, bulkhead.ClaimFacet, bulkhead.ImageFacet:
@@ -130,9 +129,9 @@ func (r *Resolver) share(i int) float64 {
 	return verdict.Share(r.established, r.evidence[i].Established())
 }
 
-// fault returns which part of the blame for a message falls on one of its links: one
-// of them is to blame, and rather one that is little known. Two links to one domain are
-// one; those to the sender's own domain are the sender's fault.
+// fault returns which part of the blame for a message falls on one of its links. One of
+// them is to blame, more likely one that is little known. Links to the same domain are one
+// link; those to the sender's own domain are the sender's fault.
 func (r *Resolver) fault(m *Message, link int) float64 {
 	if !r.parts.Foreign(m.Signatures, r.evidence, link) {
 		return 1
@@ -154,7 +153,7 @@ func within(link, domain []byte) bool {
 	return ok && (len(sub) == 0 || sub[len(sub)-1] == '.')
 }
 
-// least returns how well established what is newest in the message is.
+// least returns how well established the newest part of the message is.
 func (r *Resolver) least(m *Message) float64 {
 	least := math.Inf(1)
 	for i := range m.Signatures {
@@ -164,7 +163,7 @@ func (r *Resolver) least(m *Message) float64 {
 	}
 	for _, i := range r.parts.Texts {
 		e := r.evidence[i]
-		e.Unblamed = e.Votes.Spam // a text takes all blame
+		e.Unblamed = e.Votes.Spam // a text takes all the blame
 		least = min(least, e.Established())
 	}
 	return least
@@ -208,7 +207,7 @@ func (r *Resolver) pairs(m *Message, who *voter) {
 	}
 }
 
-// fresh finds out which signatures the voice has not yet voted on so in the open
+// fresh finds the signatures on which the voice has not yet cast this vote in the open
 // generation, and enters them.
 func (r *Resolver) fresh(m *Message, who *voter) {
 	r.keys = r.keys[:0]
@@ -239,7 +238,7 @@ func (r *Resolver) settle(receipt *bulkhead.Receipt, m *Message, who *voter, i i
 	counted, voter := it.fresh || turned(columns, it.kind), false
 	judged := verdict.Judge(it.record.Own, it.record.Peers, r.opts.Policy().Promotion)
 	if it.pair() {
-		receipt = new(bulkhead.Receipt) // which is of signatures
+		receipt = new(bulkhead.Receipt) // the caller's counts signatures only
 		r.context(m, who, it, columns)
 	} else {
 		voter = r.voted(receipt, m, who, it, counted)
@@ -266,9 +265,9 @@ func (r *Resolver) settle(receipt *bulkhead.Receipt, m *Message, who *voter, i i
 	}
 }
 
-// voted counts a vote on a signature, and one voter, whatever number the report names,
-// and reports whether there is a voter more. Of those for whom nobody vouches, one of a
-// network is counted.
+// voted counts a vote on a signature as one voter, whatever number the report names, and
+// reports whether the voter is new. Voters for whom nobody vouches count once for each
+// network.
 func (r *Resolver) voted(receipt *bulkhead.Receipt, m *Message, who *voter, it *item, counted bool) bool {
 	if !counted {
 		receipt.Duplicate++
@@ -287,7 +286,7 @@ func (r *Resolver) voted(receipt *bulkhead.Receipt, m *Message, who *voter, it *
 	return true
 }
 
-// context counts a link or sender that a root reports the text with for the first time.
+// context counts a link or sender with which a root reports the text for the first time.
 func (r *Resolver) context(m *Message, who *voter, it *item, columns []column) {
 	if m.Vote != bulkhead.Spam || !who.Root || it.facet == bulkhead.NetworkFacet || it.want[evidence.RootSpam] == 0 {
 		return

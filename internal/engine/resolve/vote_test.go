@@ -23,7 +23,7 @@ func voters(b *books) {
 	b.put("x", trust.Member, 0.05)
 }
 
-// deliver has a message delivered n times on each of some days before today.
+// deliver delivers a message n times on each of some days before today.
 func deliver(b *books, n uint32, days int, sigs ...bulkhead.Signature) {
 	for range days {
 		b.report(bulkhead.Report{Signatures: sigs, Count: n})
@@ -31,7 +31,8 @@ func deliver(b *books, n uint32, days int, sigs ...bulkhead.Signature) {
 	}
 }
 
-// TestBlame: a vote falls on what is new in a message, in full on the text.
+// TestBlame checks that a vote falls in full on the text, and otherwise on what is new in a
+// message.
 func TestBlame(t *testing.T) {
 	b := newBooks(t)
 	voters(b)
@@ -45,8 +46,8 @@ func TestBlame(t *testing.T) {
 			t.Errorf("%v: blamed %d of %d, want %v", s, got.Votes.Spam, got.Unblamed, want)
 		}
 	}
-	// The next nine find the bank hardly established any more: who is reported so
-	// often in whatever company is to blame.
+	// For the next nine the bank is hardly established any more: a sender that is reported
+	// so often, in whatever company, is to blame.
 	for i := range 9 {
 		b.put(fmt.Sprint("more", i), trust.Trusted, 1)
 		b.report(by(fmt.Sprint("more", i), bulkhead.Spam, msg...))
@@ -54,7 +55,7 @@ func TestBlame(t *testing.T) {
 	if got := b.of(link("bank.example")); got.Votes.Spam <= 100 || got.Unblamed != 1000 {
 		t.Errorf("after ten: blamed %d of %d", got.Votes.Spam, got.Unblamed)
 	}
-	// All that is in a message is established: the least of it takes most.
+	// If everything in a message is established, the least established part takes most.
 	deliver(b, 100, 2, text(2)...)
 	b.report(by("a", bulkhead.Spam, append(text(2), sender("old.example"))...))
 	if got := b.of(sender("old.example")); got.Votes.Spam != 100 {
@@ -62,8 +63,8 @@ func TestBlame(t *testing.T) {
 	}
 }
 
-// TestWhole: a vote against spam is never shared, and a mind that is changed takes back
-// exactly what it gave.
+// TestWhole checks that a vote against spam is never shared, and that a voter who changes
+// sides takes back exactly what the vote had added.
 func TestWhole(t *testing.T) {
 	b := newBooks(t)
 	voters(b)
@@ -87,7 +88,8 @@ func TestWhole(t *testing.T) {
 	}
 }
 
-// TestPairs: a vote falls on the text with the sender, the newest links and the network.
+// TestPairs checks that a vote falls on the text with its sender, its newest links and the
+// network.
 func TestPairs(t *testing.T) {
 	b := newBooks(t)
 	voters(b)
@@ -120,7 +122,7 @@ func TestPairs(t *testing.T) {
 		t.Errorf("network: %+v", got)
 	}
 	for range 2 {
-		b.report(by("b", bulkhead.Spam, msg...)) // with nothing new
+		b.report(by("b", bulkhead.Spam, msg...)) // again, with nothing new
 	}
 	if got := b.of(text(1)[0]).Contexts; got != 4 {
 		t.Errorf("%d contexts after the same again, want 4", got)
@@ -138,8 +140,8 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// TestNeeds: a link is listed by two, a text by one, a pair with a sender of good
-// standing by three; what was delivered often, by more.
+// TestNeeds checks that one voter lists a text, two a link, three a pair with a sender of
+// good standing, and that what was delivered often takes more.
 func TestNeeds(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -188,16 +190,16 @@ func b2i(b bool) int {
 	return 0
 }
 
-// A fact is what a voice said last of an item, and what that weighs.
+// A fact is the latest vote of a voice on an item, and its weight.
 type fact struct {
 	kind            uint8
 	weight, unblame int64
 	gen             uint64
 }
 
-// TestFacetsAgainstModel casts random votes of random voters on messages of many facets
-// over weeks, several in a batch, and compares every weight with maps that know what
-// each voice said last.
+// TestFacetsAgainstModel casts random votes of random voters on messages of many facets,
+// over weeks and several in a batch, and compares every weight with maps of each voice's
+// latest vote.
 func TestFacetsAgainstModel(t *testing.T) {
 	for seed := range uint64(seeds(4)) {
 		for _, exact := range []bool{true, false} {
@@ -286,7 +288,7 @@ func TestFacetsAgainstModel(t *testing.T) {
 	}
 }
 
-// wanted is what a vote on an item is to weigh, by the share of its signature, or of its
+// wanted returns what a vote on an item should weigh, by the share of its signature or
 // context.
 func wanted(m *Message, it item, units uint32, shares map[string]plainShare) (weight, unblamed int64) {
 	if m.Vote != bulkhead.Spam {
@@ -310,8 +312,8 @@ func wanted(m *Message, it item, units uint32, shares map[string]plainShare) (we
 // is blame for one of several links.
 type plainShare struct{ whole, blame float64 }
 
-// plainShares is how docs/judgement.md has a vote fall on the parts of a message: whole
-// on what is new, and on the others by how much rather that is to blame.
+// plainShares divides a vote among the parts of a message as docs/judgement.md says: whole
+// on what is new, and less on the others the less likely they are to blame.
 func plainShares(b *books, m *Message, votes func(filter.Key) (spam, unblamed int64)) map[string]plainShare {
 	established, least, texts := make(map[string]float64), math.Inf(1), 0
 	known := b.readAll(m.Keys, evidence.Delivered|evidence.Names)

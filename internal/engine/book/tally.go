@@ -68,7 +68,7 @@ func NewTally(o Options, unique, keyID uint64, exact bool, log *slog.Logger) *Ta
 	return k
 }
 
-// uniqueGhost is how often a report with an ID, or a recipient, is wrongly taken for known.
+// uniqueGhost is how often a vote, a report with an ID or a recipient is wrongly taken for known.
 // It is rarer than the errors of counts, because what is taken for known is lost.
 const uniqueGhost = 1e-6
 

@@ -1,9 +1,9 @@
-// Package config reads the one configuration file of a node: TOML into
-// [Config], strictly. A key that does not exist, a value out of its range and a
-// wrong type are errors that name the line, and nothing is half applied.
+// Package config reads the one configuration file of a node: TOML into [Config], strictly.
+// An unknown key, a value out of range and a wrong type are errors that name the line, and
+// nothing is half applied.
 //
-// The tags of the structs in this file are the only place where a key is
-// described; [WriteReference] prints them with the defaults of [Default].
+// The tags of the structs in this package are the only descriptions of the keys;
+// [WriteReference] prints them with the defaults of [Default].
 //
 //	cfg, err := config.Load("bulkhead.toml")
 //	var e *config.Error
@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// A Duration is a [time.Duration] written as in Go, for example "24h" or
-// "1h30m", in the file.
+// A Duration is a [time.Duration] that the file writes as Go does, for example "24h" or
+// "1h30m".
 type Duration time.Duration
 
 // UnmarshalText reads the form of [time.ParseDuration].
@@ -45,9 +45,9 @@ func (d Duration) String() string {
 	return v.String()
 }
 
-// Config is the whole file. Make one with [Default], [Parse] or [Load]; the
-// zero Config has no usable values. A loaded Config is not changed again, so it
-// may be read concurrently.
+// Config is the whole file. Make one with [Default], [Parse] or [Load]; the zero Config has
+// no usable values. The package never changes a Config that it has returned, so it may be
+// read concurrently.
 type Config struct {
 	Node      Node        `toml:"node" doc:"This node and where it keeps its state."`
 	Listen    Listen      `toml:"listen" doc:"The front doors: \"host:port\", or \"unix:/path\" where a socket is offered.\nWith a configuration file, a door whose key is absent or empty is off;\nwithout one, every door listens on the loopback address shown here."`
@@ -82,8 +82,8 @@ type Node struct {
 	LogFormat  string   `toml:"log_format" doc:"\"text\" or \"json\""`
 }
 
-// Listen is the section [listen]: one key for each front door. The address of
-// a door that is off is "".
+// Listen is the section [listen], with one key for each front door. The address of a door
+// that is off is "".
 type Listen struct {
 	HTTP        string `toml:"http" doc:"HTTP API, pages, metrics (TCP)"`
 	Razor2      string `toml:"razor2" doc:"Razor 2 clients (TCP)"`

@@ -71,14 +71,14 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	}
 }
 
-// TestTablesOfTheReference: the tables that the reference shows as comments are
-// tables that Parse knows.
+// TestTablesOfTheReference checks that Parse knows the tables that the reference shows as
+// comments.
 func TestTablesOfTheReference(t *testing.T) {
 	var b bytes.Buffer
 	if err := WriteReference(&b); err != nil {
 		t.Fatal(err)
 	}
-	// What is commented out once is taken in; every other comment goes.
+	// Tables that are commented out are uncommented; every other comment is dropped.
 	var file strings.Builder
 	in := false
 	for line := range strings.Lines(b.String()) {
@@ -91,7 +91,7 @@ func TestTablesOfTheReference(t *testing.T) {
 	if !strings.Contains(file.String(), "\n[[dcc.clients]]\n") {
 		t.Fatalf("no table in:\n%s", file.String())
 	}
-	// Their values are empty, which is not in range, but no key is unknown.
+	// Their empty values may be out of range, but no key may be unknown.
 	if _, err := Parse([]byte(file.String())); err != nil && strings.Contains(err.Error(), "unknown key") {
 		t.Errorf("Parse = %v", err)
 	}
@@ -251,8 +251,8 @@ func TestReloaded(t *testing.T) {
 	}
 }
 
-// FuzzParse: no file makes Parse panic, no error comes with a result, and what
-// it accepts is in range.
+// FuzzParse checks that no file makes Parse panic, that no error comes with a result, and
+// that what it accepts is in range.
 func FuzzParse(f *testing.F) {
 	var b bytes.Buffer
 	if err := WriteReference(&b); err != nil {
@@ -273,8 +273,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestInspect: what is known of a file with unknown keys can be judged further, and what
-// is wrong cannot.
+// TestInspect checks that a file whose only fault is unknown keys is returned for further
+// checks, and that one with other faults is not.
 func TestInspect(t *testing.T) {
 	for _, tt := range []struct {
 		text      string
@@ -299,7 +299,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// TestDistance holds the distance against its definition by recursion.
+// TestDistance compares the distance with its recursive definition.
 func TestDistance(t *testing.T) {
 	var slow func(a, b string) int
 	slow = func(a, b string) int {

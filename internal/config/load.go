@@ -46,8 +46,8 @@ func Load(path string) (*Config, error) {
 	return cfg, nil
 }
 
-// Inspect is [Load] for a checker. If nothing but unknown keys is wrong with the file, it
-// returns what the file says otherwise beside the error, so that this can be judged, too.
+// Inspect is [Load] for a checker. If unknown keys are all that is wrong with the file, it
+// returns the rest of the file beside the error, so that it can be checked, too.
 func Inspect(path string) (*Config, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -65,9 +65,9 @@ func Inspect(path string) (*Config, error) {
 	return cfg, err
 }
 
-// Parse reads a configuration file. Absent keys have the values of [Default],
-// and an absent key of [listen] means that the door is off. Its error joins an
-// [*Error] for every mistake, in the order of the lines.
+// Parse reads a configuration file. Absent keys have the values of [Default], but an absent
+// key of [listen] means that the door is off. The error joins an [*Error] for every mistake,
+// in the order of the lines.
 func Parse(data []byte) (*Config, error) {
 	cfg, err := inspect(data)
 	if err != nil {
@@ -76,7 +76,7 @@ func Parse(data []byte) (*Config, error) {
 	return cfg, nil
 }
 
-// inspect is Parse, with a configuration beside an error that tells of unknown keys alone.
+// inspect is Parse that returns a configuration beside an error about unknown keys only.
 func inspect(data []byte) (*Config, error) {
 	if len(data) > maxFile {
 		return nil, &Error{Detail: fmt.Sprintf("file is longer than %d bytes", maxFile)}
@@ -97,7 +97,7 @@ func inspect(data []byte) (*Config, error) {
 			key := missing.Errors[i].Key()
 			unknown = append(unknown, &Error{Line: line, Key: strings.Join(key, "."), Detail: "unknown key" + meant(key)})
 		}
-		// The decoder went on past them: the rest of the file is in cfg.
+		// The decoder has gone on after them: the rest of the file is in cfg.
 	}
 	wrong := cfg.validate(keyLines(data))
 	all := slices.Concat(unknown, wrong)
@@ -125,13 +125,13 @@ func positioned(err error) error {
 	return &Error{Detail: err.Error()}
 }
 
-// keyLines returns the line of every key and table of a document that the
-// decoder has accepted, so that a value which is well-formed TOML but out of
-// range can be pointed at. Keys inside inline tables have the line of the table.
-// The second of [[ratelimit]] is ratelimit[1], its keys are ratelimit[1].limit.
+// keyLines returns the line of every key and table of a document that the decoder has
+// accepted, for errors about values that are well-formed TOML but out of range. Keys inside
+// inline tables have the line of the table. The second [[ratelimit]] is ratelimit[1], and its
+// keys are for example ratelimit[1].limit.
 func keyLines(data []byte) map[string]int {
 	lines := make(map[string]int)
-	tables := make(map[string]int) // so many of each list have been seen
+	tables := make(map[string]int) // how many of each list have been seen
 	var p unstable.Parser
 	p.Reset(data)
 	table := ""
@@ -165,5 +165,5 @@ func keyLines(data []byte) map[string]int {
 	return lines
 }
 
-// nth is the name of table i, from 0, of a list of tables.
+// nth returns the name of table i, from 0, of a list of tables.
 func nth(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }

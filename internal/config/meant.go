@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// meant guesses which key somebody meant who wrote one that does not exist: "; did you
-// mean node.name?", or "" where nothing is near. A key of the same table goes before a
-// key of that very name in another table, and that before a table of a similar name.
+// meant guesses which key was meant by one that does not exist: "; did you mean node.name?",
+// or "" if nothing is near. It prefers a similar key of the same table, then a key of exactly
+// that name in another table, then a table of a similar name.
 func meant(key []string) string {
 	if len(key) == 0 {
 		return ""
@@ -30,7 +30,7 @@ func meant(key []string) string {
 		}
 	}
 	if len(candidates) == 0 && len(key) > 1 {
-		// A table that is not there: what it has is unknown with it.
+		// The table does not exist, so its keys are unknown with it.
 		for _, k := range known {
 			if parent, name := split(k); name == last && near(table, parent) {
 				candidates = append(candidates, k)
@@ -76,14 +76,14 @@ func keys() (all []string) {
 	return all
 }
 
-// near reports whether one word may be a slip of the pen for another: a third of its
-// letters at most are wrong, missing or too many, or two that changed places.
+// near reports whether one word may be a misspelling of another: at most a third of its
+// letters are wrong, missing or superfluous, or two have changed places.
 func near(a, b string) bool {
 	n := min(len(a), len(b))
 	return distance(a, b) <= max(1, n/3, min(2, n/2))
 }
 
-// distance is Levenshtein's. Words are cut at 64 bytes, which no key has.
+// distance is Levenshtein's. Words are cut at 64 bytes; no key is that long.
 func distance(a, b string) int {
 	a, b = a[:min(len(a), 64)], b[:min(len(b), 64)]
 	row := make([]int, len(b)+1)

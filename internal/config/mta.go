@@ -123,8 +123,8 @@ func WithPort(address, port string) string {
 	return address
 }
 
-// actions checks what is done with each class of mail; further is what else may
-// stand there.
+// actions checks what is done with each class of mail; further lists other actions that are
+// allowed.
 func (c *checker) actions(table string, spam, listed, suspected, bulk, grey string, further ...string) {
 	allowed := append([]string{"none", "header", "quarantine", "tempfail", "reject"}, further...)
 	for _, a := range []struct{ key, value string }{{"spam", spam}, {"listed", listed}, {"suspected", suspected}, {"bulk", bulk}, {"grey", grey}} {

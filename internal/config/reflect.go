@@ -16,8 +16,7 @@ type Door struct {
 	Address string // "" if the door is off
 }
 
-// Doors returns every front door in the order of the struct, those that are
-// off included.
+// Doors returns every front door, including those that are off, in the order of the struct.
 func (l *Listen) Doors() []Door {
 	var doors []Door
 	v := reflect.ValueOf(l).Elem()
@@ -27,9 +26,9 @@ func (l *Listen) Doors() []Door {
 	return doors
 }
 
-// Changed returns the dotted keys whose values differ between two
-// configurations: first those that a running node takes over, then those that
-// need a restart. A section that is a list of tables is one key.
+// Changed returns the dotted keys whose values differ between two configurations: those that
+// a running node can take over, and those that need a restart. A section that is a list of
+// tables is one key.
 func Changed(was, is *Config) (reloadable, restart []string) {
 	a, b := reflect.ValueOf(was).Elem(), reflect.ValueOf(is).Elem()
 	compare := func(name string, reload bool, x, y reflect.Value) {
@@ -58,8 +57,8 @@ func Changed(was, is *Config) (reloadable, restart []string) {
 
 func reloads(f reflect.StructField) bool { return f.Tag.Get("reload") == "yes" }
 
-// Reloaded returns what a node that runs with one configuration runs with once
-// it has taken over what it can of another: see [Changed].
+// Reloaded returns the configuration of a node that runs with one and takes over what it can
+// of another; see [Changed].
 func Reloaded(running, file *Config) *Config {
 	out := *running
 	a, b := reflect.ValueOf(&out).Elem(), reflect.ValueOf(file).Elem()
@@ -80,9 +79,9 @@ func Reloaded(running, file *Config) *Config {
 	return &out
 }
 
-// WriteReference writes every section and key with its meaning and its default,
-// as a file that [Parse] accepts and that means the same as [Default]. Lists of
-// tables, which are empty by default, are shown as comments.
+// WriteReference writes every section and key with its meaning and default, as a file that
+// [Parse] accepts and that means the same as [Default]. Lists of tables, which are empty by
+// default, are shown as comments.
 func WriteReference(w io.Writer) error {
 	r := &reference{}
 	r.b.WriteString("# Every key of bulkhead's configuration with its default.\n" +
@@ -123,7 +122,7 @@ func (r *reference) section(section reflect.StructField, v reflect.Value) {
 		}
 		r.key("# ", "", key, v.Field(j))
 	}
-	// Tables come last: the keys after one would be its own.
+	// Tables come last: keys after a table would belong to it.
 	for _, key := range tables {
 		r.b.WriteByte('\n')
 		r.table(name+".", key)
@@ -140,7 +139,7 @@ func (r *reference) table(prefix string, f reflect.StructField) {
 	}
 }
 
-// key writes one key with its value, below what it means.
+// key writes one key with its value, below its meaning.
 func (r *reference) key(comment, indent string, f reflect.StructField, v reflect.Value) {
 	if v.Kind() == reflect.Slice && v.IsNil() {
 		v = reflect.MakeSlice(v.Type(), 0, 0)

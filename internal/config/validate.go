@@ -20,11 +20,11 @@ type checker struct {
 	errs  []*Error
 }
 
-// fail notes a mistake of a key. That of a table in a list is written as
-// [keyLines] does; the line tells which table it is.
+// fail notes a mistake in a key. A key of a table in a list is named as [keyLines] does; the
+// error's line says which table it is.
 func (c *checker) fail(key, format string, args ...any) {
 	line := c.lines[key]
-	// A key that is absent, or inside an inline table, has the line of the table.
+	// A key that is absent, or in an inline table, has the line of its table.
 	for table := key; line == 0; line = c.lines[table] {
 		at := strings.LastIndexAny(table, ".[")
 		if at < 0 {
@@ -35,7 +35,7 @@ func (c *checker) fail(key, format string, args ...any) {
 	c.errs = append(c.errs, &Error{Line: line, Key: withoutIndex(key), Detail: fmt.Sprintf(format, args...)})
 }
 
-// withoutIndex returns a key as people know it: ratelimit.limit.
+// withoutIndex returns a key as people write it: ratelimit.limit.
 func withoutIndex(key string) string {
 	list, rest, ok := strings.Cut(key, "[")
 	if !ok {
@@ -51,7 +51,7 @@ func (c *checker) oneOf(key, value string, allowed ...string) {
 	}
 }
 
-// between checks lo <= value <= hi; a NaN lies in no range.
+// between checks lo <= value <= hi; a NaN is in no range.
 func (c *checker) between(key string, value, lo, hi float64) {
 	if !(value >= lo && value <= hi) {
 		c.fail(key, "%s is not between %s and %s", number(value), number(lo), number(hi))
@@ -72,8 +72,8 @@ func (c *checker) duration(key string, value Duration, lo, hi time.Duration) {
 	}
 }
 
-// chance checks a wanted error probability. Below 1e-15 no filter of practical
-// size exists; at 1 there is no filter at all.
+// chance checks a wanted error probability. No filter of practical size has one below 1e-15,
+// and with 1 there would be no filter at all.
 func (c *checker) chance(key string, value float64) {
 	if !(value >= 1e-15 && value < 1) {
 		c.fail(key, "%v is not between 1e-15 and 1 (exclusive)", value)
@@ -123,7 +123,7 @@ func ParseNetwork(text string) (netip.Prefix, error) {
 			return netip.Prefix{}, fmt.Errorf("%.60q has bits set outside its mask; write %q", text, p.Masked().String())
 		}
 		if a := p.Addr(); a.Is4In6() && p.Bits() >= 96 {
-			// Clients are compared as IPv4, whichever socket they came to.
+			// Clients are compared as IPv4, whichever socket they use.
 			p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
 		}
 		return p, nil
@@ -206,7 +206,7 @@ func (c *checker) books(t *Tally, b *Blocklist) {
 	c.oneOf("blocklist.lookup_order", b.Order, "spam-first", "revoke-first")
 }
 
-// memory checks a bound of memory whose 0 has a meaning of its own.
+// memory checks a memory limit for which 0 has a meaning of its own.
 func (c *checker) memory(key string, bytes int64) {
 	if bytes != 0 {
 		c.between(key, float64(bytes), 1<<20, 1<<50)

@@ -29,48 +29,47 @@ type Options struct {
 	Name   string // empty: the name of the file, without folders and ending
 	Tone   Tone   // empty: Black
 	Reason string // told to those who are refused
-	// Error is the wanted false-positive rate of one element, 0 to 1
-	// (exclusive); 0 means DefaultError.
+	// Error is the wanted false-positive rate of one element, between 0 and 1; 0 means
+	// [DefaultError].
 	Error float64
-	// Capacity is for how many entries there is to be room; 0 means as many as
-	// the sources have. More than that may be added later.
+	// Capacity is how many entries the list is to have room for; 0, or fewer than the sources
+	// have, means as many as these.
 	Capacity uint64
-	// Exact makes a domain stand for itself alone, not for its subdomains.
+	// Exact makes a domain stand for itself only, not for its subdomains.
 	Exact bool
-	// Hash makes a list of hashes: md5, sha1 or sha256 of each entry. Lines that
-	// are such a hash already are taken as they are.
+	// Hash makes a list of hashes: the md5, sha1 or sha256 of each entry. Lines that are such
+	// a hash already are taken as they are. Empty: no hashes.
 	Hash string
-	// Eigen is the eigenvalue of the second section; 0 means EigenHash, the only
-	// one whose error rate is what the paper says.
+	// Eigen is the eigenvalue of the second section; 0 means [filter.EigenHash], the only one
+	// with the error rate that the paper claims.
 	Eigen filter.Eigenvalue
-	// Structure is the filter's; empty: TwoPart. A Fuse list has no room for more entries
-	// (Capacity), no Eigen and no Like, and takes about 50 bytes of memory for each entry while
-	// it is built.
+	// Structure is the kind of filter; empty means [TwoPart]. A [Fuse] list has no Capacity, no
+	// Eigen and no Like, and takes about 50 bytes of memory for each entry while it is built.
 	Structure Structure
-	// Like gives the list the shape and key of another one, so that the two can
-	// be merged; Error, Capacity and Eigen are not read then.
+	// Like gives the list the shape and key of another one, so that the two can be merged.
+	// Error, Capacity and Eigen are then ignored.
 	Like *List
-	// SkipBad leaves out lines that are no entries; otherwise they are an error
-	// and nothing is written.
+	// SkipBad leaves out lines that are not entries. Otherwise they are an error, and nothing
+	// is written.
 	SkipBad bool
 	// Now is the time of the list; nil means time.Now.
 	Now func() time.Time
-	// Progress is told how many lines were added, now and then; nil tells nobody.
+	// Progress is called with the number of lines added so far, now and then; it may be nil.
 	Progress func(lines uint64)
 }
 
-// A Result says what Build or Add has done.
+// A Result says what [Build] or [Add] has done.
 type Result struct {
 	List  *List
 	Lines uint64 // entries read
-	New   uint64 // those that the filter did not hold before
+	New   uint64 // elements that the filter did not hold before
 	Bad   uint64 // lines left out
 }
 
-// Build makes a list of text files and writes it to path, which is replaced
-// whole or not at all. Each file is read twice, so that the filter is as large
-// as it has to be: a source must be a file, not a pipe. Memory is that of the
-// filter, however long the files are.
+// Build makes a list from text files and writes it to path, which is replaced whole or not
+// at all. Each source is read twice, first for the size of the filter, so it must be a file
+// and not a pipe. A two-part list takes the memory of its filter, however long the files
+// are; for a fuse list see [Options].
 func Build(ctx context.Context, path string, sources []string, o Options) (Result, error) {
 	if err := o.defaults(path); err != nil {
 		return Result{}, err
@@ -93,7 +92,7 @@ func Build(ctx context.Context, path string, sources []string, o Options) (Resul
 	return l.fill(ctx, path, sources, o)
 }
 
-// fuseOf collects the sources, builds a filter of them that does not change, and writes it.
+// fuseOf collects the sources, builds a fuse filter from them, and writes it.
 func (l *List) fuseOf(ctx context.Context, path string, sources []string, o Options) (Result, error) {
 	var secret filter.Secret
 	rand.Read(secret[:]) // never fails: crypto/rand ends the process instead
@@ -189,14 +188,14 @@ func empty(o Options, n uint64) (*List, error) {
 	if l.filter, err = filter.NewTwoPart(shape, secret); err != nil {
 		return nil, fmt.Errorf("lists: %w", err)
 	}
-	// The file carries its key: a list is of use to whoever is given it.
+	// The file carries its key, so that whoever is given the list can use it.
 	l.filter.Publish()
 	return l, nil
 }
 
-// Add adds the entries of text files to the list at path and writes it anew. If
-// the list's error rate would rise above the wanted one, it fails and nothing
-// is written, unless overfill is set.
+// Add adds the entries of text files to the list at path, which may have at most limit
+// bytes, and writes it anew. If the error rate would rise above the wanted one, it fails and
+// writes nothing, unless overfill is set. An error wraps [ErrStatic] for a fuse list.
 func Add(ctx context.Context, path string, limit int64, sources []string, overfill bool, o Options) (Result, error) {
 	if err := o.defaults(path); err != nil {
 		return Result{}, err
@@ -348,9 +347,10 @@ func countLines(ctx context.Context, name string) (n uint64, err error) {
 	return n, nil
 }
 
-// Merge writes to path the union of lists that were built one like the other.
-// The first one gives name, tone and reason. What one of them allows, the union
-// allows.
+// Merge writes to path the union of lists that were built like each other (see
+// [Options].Like), each of at most limit bytes. Name and reason are those of the first one;
+// the tone must be the same. The union allows what any of them allows. A nil now is
+// time.Now.
 func Merge(path string, limit int64, inputs []string, now func() time.Time) (*List, error) {
 	if len(inputs) < 2 {
 		return nil, fmt.Errorf("lists: merge of %d lists, want at least 2", len(inputs))
@@ -378,8 +378,8 @@ func Merge(path string, limit int64, inputs []string, now func() time.Time) (*Li
 	return merged, merged.write(path)
 }
 
-// joinAllow adds to the allow list beside path what stands in those of the inputs
-// and not in it.
+// joinAllow adds to the allow list beside path the entries of the inputs' allow lists that it
+// lacks.
 func joinAllow(path string, inputs []string) error {
 	have, err := readAllow(path + AllowSuffix)
 	if err != nil {
@@ -431,8 +431,7 @@ func (l *List) join(o *List) error {
 	return nil
 }
 
-// Allow adds entries to the allow list beside the list at path, which need not
-// be read for it.
+// Allow adds entries to the allow list beside the list at path, without reading the list.
 func Allow(path string, entries []string) error {
 	var normal []string
 	for _, text := range entries {

@@ -14,15 +14,15 @@ import (
 type Difference struct {
 	// Old and New are the numbers of different entries.
 	Old, New uint64
-	// Added and Removed are how many the newer list has more, and lacks.
+	// Added and Removed are how many entries only the newer list has, and only the older one.
 	Added, Removed uint64
-	// Exact says that the numbers were counted, text against text. Otherwise
-	// they are estimates, or too low by the error rate.
+	// Exact says that texts were compared. Otherwise the numbers are estimates, or too low by
+	// the error rate.
 	Exact bool
 }
 
-// DiffText compares two text files exactly, and calls added and removed (nil
-// for nobody) with what differs. Memory is that of 16 bytes for each entry.
+// DiffText compares two text files exactly, and calls added and removed, which may be nil,
+// with each entry that differs. It holds a hash of 16 bytes for each entry in maps.
 func DiffText(ctx context.Context, older, newer string, added, removed func(Entry)) (Difference, error) {
 	was, err := hashes(ctx, older)
 	if err != nil {
@@ -61,7 +61,7 @@ func DiffText(ctx context.Context, older, newer string, added, removed func(Entr
 	return d, err
 }
 
-// hashOf tells entries apart with a chance of error of 2^-128 for each pair.
+// hashOf tells entries apart, with an error probability of 2^-128 for each pair.
 func hashOf(e Entry) filter.Key { return filter.Secret{}.Key([]byte(e.Text)) }
 
 func hashes(ctx context.Context, name string) (map[filter.Key]struct{}, error) {
@@ -89,10 +89,10 @@ func eachEntry(ctx context.Context, name string, parse func(string) (Entry, erro
 	})
 }
 
-// DiffNewer calls added with the entries of a text file that the list does not
-// hold. None is named that the list holds; of those it does not hold, the share
-// ErrorRate is missing. What the list has beyond the text cannot be known. Lines
-// are read as [Build] reads them. Memory is that of 16 bytes for each entry.
+// DiffNewer calls added, which may be nil, with the entries of a text file that the list
+// does not hold. It misses a share of them, [List.ErrorRate], and never names one that the
+// list holds. What the list has beyond the text cannot be known. Lines are read as [Build]
+// reads them. It holds a hash of 16 bytes for each entry in a map.
 func (l *List) DiffNewer(ctx context.Context, newer string, added func(Entry)) (Difference, error) {
 	d := Difference{Old: l.Count()}
 	seen := make(map[filter.Key]struct{})
@@ -113,8 +113,8 @@ func (l *List) DiffNewer(ctx context.Context, newer string, added func(Entry)) (
 	return d, err
 }
 
-// Diff estimates how two lists that were built one like the other differ, from
-// the fill of both and of their union.
+// Diff estimates how two lists that were built like each other differ, from the fill of both
+// and of their union.
 func Diff(older, newer *List) (Difference, error) {
 	if err := errors.Join(older.changeable(), newer.changeable()); err != nil {
 		return Difference{}, err

@@ -46,8 +46,8 @@ const (
 	maxLocal  = 64
 )
 
-// An Entry is one normalised address, domain, URL or network: two spellings of
-// the same thing give equal entries. The zero Entry is invalid.
+// An Entry is one normalised address, domain, URL, network or hash: two spellings of the
+// same thing give equal entries. The zero Entry is invalid.
 type Entry struct {
 	Kind Kind
 	// Text is the element that goes into the filter: "local@domain" and domains
@@ -56,9 +56,9 @@ type Entry struct {
 	Text string
 }
 
-// ParseEntry normalises one entry. What it is is seen from its form: with "://"
-// or a leading "//" a URL; with "@" inside an address ("@domain" is a domain); an IP address or
-// network; anything else is a domain, and one with a "/" a URL without scheme.
+// ParseEntry normalises one entry. Its form says what it is: with "://" or a leading "//" it
+// is a URL; then come IP addresses and networks; anything else with a "/" is a URL without a
+// scheme; with an "@" it is an address, but "@domain" is a domain; the rest are domains.
 // "*.example.com" and ".example.com" are read as example.com.
 func ParseEntry(text string) (Entry, error) {
 	text = strings.TrimSpace(text)
@@ -81,7 +81,7 @@ func ParseEntry(text string) (Entry, error) {
 		return n, nil
 	}
 	if host, bits, ok := strings.Cut(text, "/"); ok {
-		// With a scheme it is a URL; without, a mistake that would never match.
+		// With a scheme it would be a URL; without, it is a mistake that would never match.
 		if a, err := netip.ParseAddr(host); err == nil && bits != "" && strings.Trim(bits, "0123456789") == "" {
 			return Entry{}, fmt.Errorf("lists: %.80q is not a network: want 0 to %d bits", text, a.BitLen())
 		}
@@ -133,8 +133,8 @@ func parseNetwork(text string) (Entry, bool) {
 	return Entry{}, false
 }
 
-// NetworkEntry returns the entry of a network; host bits are cut off, and IPv4
-// mapped into IPv6 is IPv4, as it is looked up.
+// NetworkEntry returns the entry of a network. It clears the host bits, and turns IPv4 mapped
+// into IPv6 into IPv4, as look-ups do.
 func NetworkEntry(p netip.Prefix) Entry {
 	if a := p.Addr(); a.Is4In6() && p.Bits() >= 96 {
 		p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
@@ -186,7 +186,7 @@ func normalHost(host string) (string, error) {
 }
 
 // normalDomain returns name in lower case and ASCII, without leading "*." or
-// "." and without a final dot. Underscores are let through: they occur.
+// "." and without a final dot. Underscores are allowed, since they occur.
 func normalDomain(name string) (string, error) {
 	given := name
 	name = strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(name, "*"), "."), ".")

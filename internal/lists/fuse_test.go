@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestFuseList: a fuse list answers as the two-part list of the same text does, is smaller,
-// and refuses every change.
+// TestFuseList checks that a fuse list answers like the two-part list of the same text, is
+// smaller, and refuses every change.
 func TestFuseList(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "bad.txt")

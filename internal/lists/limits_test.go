@@ -18,7 +18,8 @@ import (
 	"time"
 )
 
-// TestEntryBounds: the longest that an entry may be is one, and a byte more is none.
+// TestEntryBounds checks that an entry of the greatest length is accepted, and one a byte
+// longer is not.
 func TestEntryBounds(t *testing.T) {
 	label := strings.Repeat("l", 63)
 	longest := strings.Join([]string{label, label, label, strings.Repeat("m", 61)}, ".")
@@ -62,7 +63,7 @@ func TestEntryBounds(t *testing.T) {
 	}
 }
 
-// TestElements: what stands for an entry, and how much of what is deep.
+// TestElements checks which elements stand for an entry, and how many of a deep name or path.
 func TestElements(t *testing.T) {
 	_, l := build(t, Options{}, "x.example", "192.0.2.0/24", "192.0.2.7", "0.0.0.0/0", "2001:db8::/32")
 	_, exact := build(t, Options{Exact: true}, "x.example")
@@ -91,7 +92,7 @@ func TestElements(t *testing.T) {
 		if strings.Join(got, " ") != tt.want {
 			t.Errorf("%s: %s, want %s", tt.in, strings.Join(got, " "), tt.want)
 		}
-		// Whoever has seen enough is asked no more.
+		// After yield has returned false it is not called again.
 		for stop := 1; stop < len(got); stop++ {
 			n := 0
 			tt.l.elements(entry(t, tt.in), func(string) bool { n++; return n < stop })
@@ -106,7 +107,7 @@ func TestElements(t *testing.T) {
 	}
 }
 
-// TestTextFiles: comments, blank lines, line ends, marks and long lines.
+// TestTextFiles checks comments, blank lines, line ends, byte order marks and long lines.
 func TestTextFiles(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{"lines", "a.example\nb.example\n", "1 a.example, 2 b.example"}, {"no end", "a.example", "1 a.example"}, {"nothing", "", ""},
@@ -130,7 +131,7 @@ func TestTextFiles(t *testing.T) {
 	}
 }
 
-// TestMeta: a list says what it was built of, and when.
+// TestMeta checks that a list says what it was built from, and when.
 func TestMeta(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "made.up.list")
@@ -184,7 +185,7 @@ func TestMeta(t *testing.T) {
 	}
 }
 
-// TestBadLines: the first ten are named, and how many more there are.
+// TestBadLines checks that the first ten bad lines are named, and the others counted.
 func TestBadLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.list")
 	for n, want := range map[int]string{1: "line 1", 10: "line 10", 11: "and 1 more", 14: "and 4 more"} {
@@ -195,7 +196,7 @@ func TestBadLines(t *testing.T) {
 	}
 }
 
-// TestProgress is told when a hundred thousand lines were added.
+// TestProgress checks that Progress is called after a hundred thousand lines.
 func TestProgress(t *testing.T) {
 	var lines []string
 	for i := range 100_001 {
@@ -208,8 +209,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestMergeRefuses: lists that mean different things are not merged, and what is
-// allowed by one is allowed by the union.
+// TestMergeRefuses checks that lists that mean different things are not merged, and that the
+// union allows what one of them allows.
 func TestMergeRefuses(t *testing.T) {
 	path, l := build(t, Options{}, "a.example")
 	out := filepath.Join(t.TempDir(), "out.list")
@@ -250,8 +251,8 @@ func TestMergeRefuses(t *testing.T) {
 	}
 }
 
-// TestAllowFile: entries go behind what is there, whatever it ends in, and who may
-// read it stays as it was.
+// TestAllowFile checks that entries are appended, whatever the file ends in, and that its
+// permissions stay as they were.
 func TestAllowFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.list")
 	if err := os.WriteFile(path+AllowSuffix, []byte("# mine\na.example"), 0o640); err != nil {
@@ -283,8 +284,7 @@ func TestAllowFile(t *testing.T) {
 	}
 }
 
-// TestLock: who changes a list waits for who is changing it, and works on what that
-// one leaves behind.
+// TestLock checks that a change waits for another one, and starts from its result.
 func TestLock(t *testing.T) {
 	path, _ := build(t, Options{}, "a.example")
 	var wg sync.WaitGroup
@@ -303,7 +303,7 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// TestAddTooMuch: a list is filled up to its error rate, and a little beyond.
+// TestAddTooMuch fills a list up to its error rate, and a little beyond.
 func TestAddTooMuch(t *testing.T) {
 	path, _ := build(t, Options{Error: 0.01, Capacity: 100}, "a.example")
 	lines := func(n int, tag string) (all []string) {
@@ -330,7 +330,7 @@ func TestAddTooMuch(t *testing.T) {
 	}
 }
 
-// TestDiffErrors: what cannot be read is no difference.
+// TestDiffErrors checks that a file that cannot be read is an error, not a difference.
 func TestDiffErrors(t *testing.T) {
 	good, bad := write(t, "good", "a.example"), write(t, "bad", "a.example", "a b")
 	_, l := build(t, Options{Hash: SHA1}, "a.example")
@@ -361,7 +361,7 @@ func TestDiffErrors(t *testing.T) {
 	}
 }
 
-// TestRun: a running set takes over files that change, until it is told to end.
+// TestRun checks that a running set takes over files that change, until its context ends.
 func TestRun(t *testing.T) {
 	path, _ := build(t, Options{Reason: "spam", Tone: Grey}, "a.example")
 	var log lockedBuilder
@@ -387,7 +387,7 @@ func TestRun(t *testing.T) {
 	if !strings.HasPrefix(h.Describe(), "spam (list l of 2026-03-04") || !strings.Contains(log.String(), "list read") {
 		t.Errorf("%q, log %q", h.Describe(), log.String())
 	}
-	// Never looked at: it ends with its context all the same.
+	// A set that never looks at its files ends with its context all the same.
 	s, err = OpenSet(SetOptions{Watch: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -408,8 +408,7 @@ func TestRun(t *testing.T) {
 	<-left
 }
 
-// TestManySources: of sources beyond what a list's file has room for the latest are
-// named.
+// TestManySources checks that the latest sources are named where the file has no room for all.
 func TestManySources(t *testing.T) {
 	path, _ := build(t, Options{}, "a.example")
 	var sources []string
@@ -447,8 +446,8 @@ func (b *lockedBuilder) Write(p []byte) (int, error) {
 
 func (b *lockedBuilder) String() string { b.mu.Lock(); defer b.mu.Unlock(); return b.b.String() }
 
-// TestSetFiles: lists that stay keep their handles, a mistake changes nothing, and as
-// many as there may be are served.
+// TestSetFiles checks that lists that stay keep their handles, that a mistake changes nothing,
+// and that the greatest number of lists is served.
 func TestSetFiles(t *testing.T) {
 	a, _ := build(t, Options{}, "a.example")
 	b, _ := build(t, Options{Hash: MD5}, "b.example")

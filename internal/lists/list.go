@@ -18,11 +18,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// DefaultMaxBytes is the largest list file that is read: 4 GiB hold a thousand
+// DefaultMaxBytes is the size of the largest list file that is read: 4 GiB hold a thousand
 // million entries.
 const DefaultMaxBytes = 4 << 30
 
-// AllowSuffix is what the name of the allow list has beyond that of the list.
+// AllowSuffix is appended to the name of a list to name its allow list.
 const AllowSuffix = ".allow"
 
 const (
@@ -43,7 +43,7 @@ const (
 // Valid reports whether t is one of the constants.
 func (t Tone) Valid() bool { return t == Black || t == White || t == Grey }
 
-// A Structure is what kind of filter a list is.
+// A Structure is the kind of a list's filter.
 type Structure string
 
 // The structures.
@@ -65,7 +65,7 @@ type Source struct {
 	Read    time.Time `json:"read"`
 }
 
-// Meta is what a list file says of itself.
+// Meta is what a list file says about itself.
 type Meta struct {
 	Format     int               `json:"format"` // 1
 	Name       string            `json:"name"`
@@ -85,7 +85,7 @@ type Meta struct {
 
 const metaFormat = 1
 
-// validate checks what a file says of itself.
+// validate checks what a file says about itself.
 func (m *Meta) validate() error {
 	switch {
 	case m.Format != metaFormat:
@@ -111,12 +111,11 @@ func validLengths(lengths []int, most int) bool {
 	return true
 }
 
-// A List is one list, read only, with its allow list. Its methods may be called
-// concurrently.
+// A List is one list with its allow list, read only. Its methods may be called concurrently.
 type List struct {
 	filter *filter.TwoPart   // nil in a fuse list
 	fuse   *filter.Fuse      // nil in others
-	insert func([]byte) bool // adds to a filter that is yet to be built
+	insert func([]byte) bool // adds to a fuse filter that is being built
 	meta   Meta
 	rate   float64 // false-positive rate of one element
 	allow  map[string]struct{}
@@ -125,9 +124,9 @@ type List struct {
 	lengths Meta
 }
 
-// Open reads the list file at path and its allow list, if there is one. A file
-// that is damaged, larger than limit bytes, or no list gives an error, before
-// memory is taken for it.
+// Open reads the list file at path and its allow list, if there is one. It returns an error
+// if the file is damaged, larger than limit bytes, or no list, before it allocates memory for
+// it.
 func Open(path string, limit int64) (*List, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -142,7 +141,7 @@ func Open(path string, limit int64) (*List, error) {
 		return nil, err
 	}
 	if l.meta.Hash != NoHash {
-		// Those who ask by hash must find them too.
+		// Look-ups by hash must find them, too.
 		for _, text := range slices.Collect(maps.Keys(l.allow)) {
 			l.allow[digest(l.meta.Hash, text)] = struct{}{}
 		}
@@ -156,7 +155,7 @@ func Open(path string, limit int64) (*List, error) {
 	return l, nil
 }
 
-// Read reads a list file; its allow list is empty.
+// Read reads a list file of at most limit bytes, without an allow list.
 func Read(r io.Reader, limit int64) (*List, error) {
 	in := bufio.NewReader(r)
 	l := &List{}
@@ -225,8 +224,8 @@ func (l *List) changeable() error {
 	return nil
 }
 
-// readAllow reads an allow list: text, an entry on each line. No file is an
-// empty list.
+// readAllow reads an allow list: text with an entry on each line. A missing file is an empty
+// list.
 func readAllow(path string) (map[string]struct{}, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -251,18 +250,18 @@ func readAllow(path string) (map[string]struct{}, error) {
 	return allow, err
 }
 
-// Meta returns what the list says of itself. The caller must not change its
-// slices and maps.
+// Meta returns what the list says about itself. The caller must not change its slices and
+// maps.
 func (l *List) Meta() Meta { return l.meta }
 
-// Count returns how many different elements the filter holds, in a two-part list too low by
-// about the error rate.
+// Count returns how many different elements the filter holds. For a two-part list it is too
+// low by about the error rate.
 func (l *List) Count() uint64 { return l.set().Count() }
 
 // Bytes returns the memory of the filter.
 func (l *List) Bytes() uint64 { return l.set().Bytes() }
 
-// Shape describes the filter.
+// Shape describes the filter in words.
 func (l *List) Shape() string {
 	if l.fuse != nil {
 		return fmt.Sprintf("binary fuse, fingerprints of %d bits", l.fuse.Width())
@@ -271,8 +270,8 @@ func (l *List) Shape() string {
 	return fmt.Sprintf("two-part, %d + %d bits, %d + %d hashes, eigenvalue %v", s.M1, s.M2, s.K, s.D, s.Eigen)
 }
 
-// ErrorRate returns the probability that one element which was never added is
-// found, at the present fill.
+// ErrorRate returns the probability that one element that was never added is found, at the
+// present fill.
 func (l *List) ErrorRate() float64 { return l.rate }
 
 // Allowed returns how many entries the allow list has.
@@ -285,13 +284,13 @@ type Match struct {
 	Element string // the element found: the entry itself, a parent domain, a network, a folder
 	Reason  string
 	Built   time.Time
-	// Error is the probability that an entry which was never added would have
-	// been found, all elements that were asked counted.
+	// Error is the probability that an entry that was never added would have been found, over
+	// all elements that were looked up.
 	Error float64
 }
 
-// Find reports whether e, or something that stands for it, is in the list and
-// not in the allow list.
+// Find reports whether e, or an element that stands for it, is in the list, and e is not in
+// the allow list.
 func (l *List) Find(e Entry) (Match, bool) {
 	found, asked := l.find(e)
 	if found == "" {
@@ -303,7 +302,7 @@ func (l *List) Find(e Entry) (Match, bool) {
 	}, true
 }
 
-// find returns the element that Find finds, or "", and how many were asked for.
+// find returns the element that Find finds, or "", and how many were looked up.
 func (l *List) find(e Entry) (found string, asked int) {
 	allowed := false
 	l.elements(e, func(element string) bool {
@@ -322,9 +321,9 @@ func (l *List) find(e Entry) (found string, asked int) {
 	return found, asked
 }
 
-// hasAddr reports whether Find finds the entry of an address. It writes the
-// networks around it into one place: DNS asks for addresses by the hundred
-// thousand a second, and every text would be garbage.
+// hasAddr reports whether Find finds the entry of an address. It writes all networks around
+// it into one buffer: DNS asks for a hundred thousand addresses a second, and a string for
+// each would be garbage.
 func (l *List) hasAddr(a netip.Addr) bool {
 	if l.meta.Hash != NoHash {
 		found, _ := l.find(AddrEntry(a))
@@ -361,8 +360,8 @@ func (l *List) contains(kind Kind, element string) bool {
 	return l.filter.ContainsString(element)
 }
 
-// containsText is for the texts that are made for each question: behind an interface they
-// would be garbage.
+// containsText looks up a text that was made for one look-up. Passed through an interface it
+// would be allocated.
 func (l *List) containsText(text []byte) bool {
 	if l.fuse != nil {
 		return l.fuse.Contains(text)
@@ -370,16 +369,15 @@ func (l *List) containsText(text []byte) bool {
 	return l.filter.Contains(text)
 }
 
-// has reports whether e itself, and nothing that stands for it, is in the
-// filter.
+// has reports whether e itself is in the filter.
 func (l *List) has(e Entry) bool { return l.contains(e.Kind, e.Text) }
 
-// encode writes the list with the meta data as they are now.
+// encode writes the list with its present metadata.
 func (l *List) encode(w io.Writer) error {
 	meta := l.meta
 	b, err := json.Marshal(meta)
 	for err == nil && len(b) > filter.MaxMeta && len(meta.Sources) > 1 {
-		// Many merges: the oldest sources go first.
+		// After many merges the oldest sources are dropped first.
 		meta.Sources = meta.Sources[1:]
 		b, err = json.Marshal(meta)
 	}

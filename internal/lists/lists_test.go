@@ -221,8 +221,8 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// TestAddresses: the short way for addresses agrees with Find, and leaves no
-// garbage.
+// TestAddresses checks that the fast path for addresses agrees with Find and allocates
+// nothing.
 func TestAddresses(t *testing.T) {
 	lines := []string{"192.0.2.0/28", "192.0.2.77", "198.51.100.0/24", "2001:db8::/60", "2001:db8:1::7"}
 	path, _ := build(t, Options{}, lines...)
@@ -270,7 +270,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestHashes builds lists of hashes, of texts and of ready hashes.
+// TestHashes builds lists of hashes from texts and from hashes.
 func TestHashes(t *testing.T) {
 	const md5OfAnn = "d1ea03e3e6fbeb5de51a2de5fa7c1a93"
 	for _, hash := range []string{MD5, SHA1, SHA256} {
@@ -456,7 +456,7 @@ func TestSet(t *testing.T) {
 	if d := h.Describe(); !strings.HasPrefix(d, "listed in bad (list bad of 2026-03-04, expected error ") {
 		t.Errorf("Describe = %q", d)
 	}
-	// Hot swap while others ask.
+	// Replace the list while others look things up.
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for range 4 {
@@ -536,8 +536,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestDisposable builds lists of the dated versions of a real list, and measures
-// the error against the exact set.
+// TestDisposable builds lists from dated versions of a real list, and measures their error
+// against the exact set.
 func TestDisposable(t *testing.T) {
 	dir := sharedtest.Unpack(t, "disposable-email-domains")
 	text := func(year string) string { return filepath.Join(dir, year+"-08-08.txt") }

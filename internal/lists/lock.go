@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// lock keeps other processes from changing the list at path until unlock is called:
-// changes read the old content, and one that another had begun would be lost. A
-// list that is not there has nothing to lose.
+// lock keeps other processes from changing the list at path until unlock is called. A change
+// starts from the old content, so of two at once one would be lost. A list that does not
+// exist has nothing to lose.
 func lock(path string) (unlock func(), err error) {
 	for {
 		f, err := os.Open(path)
@@ -25,14 +25,14 @@ func lock(path string) (unlock func(), err error) {
 			}
 		}
 		if errors.Is(err, syscall.ENOLCK) || errors.Is(err, syscall.EOPNOTSUPP) {
-			// A file system without locks, of another machine: as good as it gets.
+			// A file system without locks, such as another machine's: nothing better is possible.
 			return func() { f.Close() }, nil
 		}
 		if err != nil {
 			f.Close()
 			return nil, fmt.Errorf("lists: lock %s: %w", path, err)
 		}
-		// Whoever had it may have put another file in its place.
+		// Whoever held the lock may have replaced the file.
 		locked, err1 := f.Stat()
 		there, err2 := os.Stat(path)
 		if err1 == nil && err2 == nil && os.SameFile(locked, there) {

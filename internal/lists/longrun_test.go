@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestDeepNames asks for names with as many labels as a name can have: whoever
-// owns a domain may send from any of them.
+// TestDeepNames looks up names with as many labels as possible: the owner of a domain may
+// send from any of them.
 func TestDeepNames(t *testing.T) {
 	path, l := build(t, Options{}, "evil.example", "bad.co.example")
 	for labels := 1; labels <= 119; labels++ {
@@ -36,8 +36,8 @@ func TestDeepNames(t *testing.T) {
 	}
 }
 
-// TestReloadAfterTrouble changes a list while the node has no file descriptor
-// left: the list must be read once there is one again, though it does not change.
+// TestReloadAfterTrouble changes a list while no file descriptor is left: the list must be
+// read when there is one again, though it does not change any more.
 func TestReloadAfterTrouble(t *testing.T) {
 	path, _ := build(t, Options{}, "evil.example")
 	s, err := OpenSet(SetOptions{Files: []File{{"bad", path}}, Watch: -1})
@@ -68,7 +68,7 @@ func TestReloadAfterTrouble(t *testing.T) {
 	}
 }
 
-// TestModeIsKept changes a list, and its allow list, that others may not read.
+// TestModeIsKept changes a list and an allow list that others may not read.
 func TestModeIsKept(t *testing.T) {
 	path, _ := build(t, Options{Capacity: 100}, "evil.example")
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o644 {
@@ -137,8 +137,8 @@ func TestMappedNetworks(t *testing.T) {
 	}
 }
 
-// TestMergeKeepsAllowLists merges lists whose false positives were corrected: they
-// must not come back.
+// TestMergeKeepsAllowLists merges lists whose false positives were corrected, and checks that
+// these do not come back.
 func TestMergeKeepsAllowLists(t *testing.T) {
 	a, l := build(t, Options{}, "a.example")
 	b, _ := build(t, Options{Like: l}, "b.example")
@@ -178,8 +178,8 @@ func TestMergeKeepsAllowLists(t *testing.T) {
 	}
 }
 
-// TestAddAtOnce adds to one list, and to its allow list, from many sides at once, as
-// the jobs of a machine do: nothing may be lost.
+// TestAddAtOnce adds to a list and its allow list from many goroutines at once, as the jobs of
+// a machine may: nothing may be lost.
 func TestAddAtOnce(t *testing.T) {
 	path, _ := build(t, Options{}, "evil.example")
 	const jobs = 8

@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// The limits of what one look-up asks the filter.
+// The limits of what is looked up for one entry.
 const (
 	maxParents = 8 // of a domain, beside itself: the topmost ones
 	maxPaths   = 6 // the folders of a URL
 )
 
-// Hashes that a list of hashes may be made of.
+// The hashes that a list of hashes may consist of.
 const (
 	NoHash = ""
 	MD5    = "md5"
@@ -51,8 +51,8 @@ func digest(hash, text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// DigestEntry returns the entry of a hash that somebody else computed, given in
-// hexadecimal.
+// DigestEntry returns the entry of a hash that is given in hexadecimal. It returns an error
+// if hash is not one of [MD5], [SHA1] and [SHA256], or text is not of its length.
 func DigestEntry(hash, text string) (Entry, error) {
 	want := digestSize(hash)
 	if want == 0 {
@@ -65,11 +65,10 @@ func DigestEntry(hash, text string) (Entry, error) {
 	return Entry{Digest, text}, nil
 }
 
-// elements calls yield with every element that stands for e: an address also
-// for its domain, a domain also for its parents (two labels or more), a URL also
-// without its query, for its folders and for its host, an IP address for the
-// networks around it, of the lengths that the list holds. It stops when yield
-// returns false.
+// elements calls yield with every element that stands for e. These are e itself, and for an
+// address its domain; for a domain its parents of two labels or more; for a URL the URL
+// without its query, its folders and its host; for an IP address the networks around it of
+// the lengths that the list holds. It stops when yield returns false.
 func (l *List) elements(e Entry, yield func(string) bool) {
 	switch e.Kind {
 	case Address:
@@ -89,8 +88,8 @@ func (l *List) elements(e Entry, yield func(string) bool) {
 	}
 }
 
-// parents yields a domain and, unless the list is of exact names, its topmost
-// parents: whoever owns a domain can make names in it as deep as he likes.
+// parents yields a domain and, unless the list is of exact names, its topmost parents: the
+// owner of a domain can make names in it as deep as they like.
 func (l *List) parents(name string, yield func(string) bool) bool {
 	if !yield(name) {
 		return false
@@ -125,7 +124,7 @@ func (l *List) locations(url string, yield func(string) bool) {
 		return
 	}
 	root := 2 + strings.IndexByte(url[2:], '/')
-	// The topmost folders: what lies very deep is known by its own URL.
+	// Only the topmost folders; what is deeper is found by its own URL.
 	end := root
 	for range maxPaths {
 		if end+1 < len(url) && !yield(url[:end+1]) {

@@ -17,40 +17,38 @@ import (
 // DefaultWatch is how often the files of a running node are looked at.
 const DefaultWatch = 5 * time.Second
 
-// maxLists bounds the lists that one message has to pass.
+// maxLists is how many lists a set may have, all of which a message may have to pass.
 const maxLists = 256
 
 // A File is one list of a running node.
 type File struct {
-	Name string // by which the configuration refers to it
+	Name string // in the configuration
 	Path string
 }
 
 // SetOptions configure a [Set].
 type SetOptions struct {
 	Files []File
-	// MaxBytes is the largest list file that is read; 0 means DefaultMaxBytes.
+	// MaxBytes is the size of the largest list file that is read; 0 means [DefaultMaxBytes].
 	MaxBytes int64
-	// Watch is how often the files are looked at; 0 means DefaultWatch, below 0
-	// means never.
+	// Watch is how often the files are looked at; 0 means [DefaultWatch], below 0 means never.
 	Watch time.Duration
 	// Log takes reloads and faults; nil discards them.
 	Log *slog.Logger
 }
 
-// A Set is the lists of a running node. Look-ups take no lock, and see a list as
-// it was before a reload or as it is after it. Its methods may be called
-// concurrently.
+// A Set is the lists of a running node. Look-ups take no lock, and see a list either as it
+// was before a reload or as it is after it. Its methods may be called concurrently.
 type Set struct {
 	opts    SetOptions
 	mu      sync.Mutex // one reload at a time
 	handles atomic.Pointer[[]*Handle]
 
-	// Reloads counts the files that were taken over, Faults those that were not.
+	// Reloads counts the changed files that were taken over, Faults those that could not be.
 	Reloads, Faults atomic.Int64
 }
 
-// A Handle is one list of a set, whichever file it was read from last.
+// A Handle is one list of a set, and stays the same when its file is read again.
 type Handle struct {
 	file File
 	list atomic.Pointer[List]
@@ -79,7 +77,7 @@ func (a stamp) same(b stamp) bool {
 	return a.size == b.size && a.modified.Equal(b.modified) && os.SameFile(a.info, b.info)
 }
 
-// OpenSet reads every list. One that cannot be read is an error.
+// OpenSet reads every list. A list that cannot be read is an error.
 func OpenSet(o SetOptions) (*Set, error) {
 	if o.MaxBytes == 0 {
 		o.MaxBytes = DefaultMaxBytes
@@ -98,8 +96,8 @@ func OpenSet(o SetOptions) (*Set, error) {
 	return s, nil
 }
 
-// SetFiles replaces the lists of the set. A file that cannot be read, or a name
-// that occurs twice, is an error, and then nothing is changed. A list that stays
+// SetFiles replaces the lists of the set. A file that cannot be read, a name that occurs
+// twice, or more than 256 lists are an error, and then nothing changes. A list that stays
 // keeps its handle.
 func (s *Set) SetFiles(files []File) error {
 	c, err := s.Prepare(files)
@@ -110,19 +108,19 @@ func (s *Set) SetFiles(files []File) error {
 	return nil
 }
 
-// A Change is other lists for a set, which have been read.
+// A Change is new lists for a set, which have been read but are not in use yet.
 type Change struct {
 	set     *Set
 	handles []*Handle
 }
 
-// Handle returns the list of that name as it is to be, or nil.
+// Handle returns the list that will have the name, or nil.
 func (c *Change) Handle(name string) *Handle { return named(c.handles, name) }
 
-// Commit puts the lists in the place of the set's.
+// Commit replaces the lists of the set.
 func (c *Change) Commit() { c.set.handles.Store(&c.handles) }
 
-// Prepare is SetFiles up to where something changes.
+// Prepare is SetFiles without the change, which [Change.Commit] makes.
 func (s *Set) Prepare(files []File) (*Change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,9 +147,9 @@ func (s *Set) Prepare(files []File) (*Change, error) {
 	return &Change{s, handles}, nil
 }
 
-// load reads the list, whatever was looked at before.
+// load reads the list, even if the file has not changed.
 func (h *Handle) load(limit int64) error {
-	// Looked at first: a change while it is read is seen the next time.
+	// Stamped before it is read, so that a change meanwhile is seen the next time.
 	h.seen = [2]stamp{stampOf(h.file.Path), stampOf(h.file.Path + AllowSuffix)}
 	l, err := Open(h.file.Path, limit)
 	if err != nil {
@@ -161,14 +159,14 @@ func (h *Handle) load(limit int64) error {
 	l.meta.Name = h.file.Name
 	h.list.Store(l)
 	if l.Bytes() >= largeList {
-		// Reading leaves several times the list behind, and the old one.
+		// Reading leaves garbage of several times the list, and the old list.
 		debug.FreeOSMemory()
 	}
 	return nil
 }
 
-// largeList is the size of a list, in bytes, from which it is worth a garbage
-// collection to give the memory of its reading back at once.
+// largeList is the size of a list, in bytes, from which a garbage collection is worth while
+// to return the memory of reading it at once.
 const largeList = 4 << 20
 
 // Handle returns the list of that name, or nil.
@@ -197,9 +195,9 @@ func (s *Set) Find(e Entry) []Match {
 	return all
 }
 
-// Reload reads the lists whose files have changed. A file that cannot be read
-// leaves its list as it was; the errors are joined, and logged. What is wrong
-// with a file is named once; what the system could not do is tried again.
+// Reload reads the lists whose files have changed. A file that cannot be read leaves its list
+// as it was; the errors are joined, and logged. A fault in a file is reported once; a failure
+// of the system is tried again the next time.
 func (s *Set) Reload() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,9 +223,9 @@ func (s *Set) Reload() error {
 	return errors.Join(errs...)
 }
 
-// trouble reports whether err is the system's, not the file's: no descriptor, no
-// permission, a disk that does not answer. A file that is not there comes back as
-// another one.
+// trouble reports whether err is the fault of the system and not of the file: no descriptor,
+// no permission, a disk that does not answer. A missing file is not one: when it comes back,
+// it is another file.
 func trouble(err error) bool {
 	var path *fs.PathError
 	return errors.As(err, &path) && !errors.Is(err, fs.ErrNotExist)
@@ -251,7 +249,7 @@ func (s *Set) Run(ctx context.Context) {
 	}
 }
 
-// List returns the list as it is now.
+// List returns the present list.
 func (h *Handle) List() *List { return h.list.Load() }
 
 // Name returns the list's name in the configuration.
@@ -260,8 +258,8 @@ func (h *Handle) Name() string { return h.file.Name }
 // Updated returns when the list was last built, added to or merged.
 func (h *Handle) Updated() time.Time { return h.List().meta.Updated }
 
-// Describe returns one line for those who are refused because of this list: its
-// reason, its date and its expected error.
+// Describe returns one line for those who are refused because of this list: its reason, date
+// and expected error.
 func (h *Handle) Describe() string {
 	l := h.List()
 	reason := l.meta.Reason

@@ -11,9 +11,9 @@ import (
 	"io"
 )
 
-// Envelope returns From and Subject of a message as people read them, on one line each:
-// decoded, without control characters, which could change the terminal that shows them,
-// and cut after limit characters. A field that is not there is "".
+// Envelope returns From and Subject of a message for people to read, on one line each:
+// decoded, without control characters, which could confuse a terminal, and cut after limit
+// characters. A missing field is "".
 func Envelope(raw []byte, limit int) (from, subject string) {
 	rest := raw[:min(len(raw), maxHeader)]
 	if startsFrom(rest) {
@@ -35,7 +35,7 @@ func Envelope(raw []byte, limit int) (from, subject string) {
 	return from, subject
 }
 
-// readable decodes encoded words and leaves what can be shown.
+// readable decodes encoded words and keeps what can be shown.
 func readable(value string, limit int) string {
 	words := mime.WordDecoder{CharsetReader: func(charset string, in io.Reader) (io.Reader, error) {
 		e, err := ianaindex.MIME.Encoding(charset)
@@ -75,8 +75,8 @@ func readable(value string, limit int) string {
 	return b.String()
 }
 
-// HasHeader reports whether bytes begin as a message does: with a header field, after
-// the "From " line of a mbox if there is one.
+// HasHeader reports whether raw begins like a message: with a header field, after the "From "
+// line of an mbox if there is one.
 func HasHeader(raw []byte) bool {
 	if startsFrom(raw) {
 		_, raw, _ = bytes.Cut(raw, []byte("\n"))

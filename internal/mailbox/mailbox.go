@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// DefaultMaxBytes is the largest message that is read unless [Options] say
+// DefaultMaxBytes is the size of the largest message that is read unless [Options] say
 // otherwise.
 const DefaultMaxBytes = 64 << 20
 
@@ -27,23 +27,22 @@ const (
 
 // A Message is one stored mail.
 type Message struct {
-	// Raw is the message. A file that begins with a mbox "From " line keeps it
-	// if the file is a single message; in a mbox the line is left out and
-	// escaped lines (">From ") are restored. Raw belongs to the receiver.
+	// Raw is the message. In an mbox the "From " line is left out and escaped lines
+	// (">From ") are restored; a file that is read as a single message keeps such a line.
+	// Raw belongs to the receiver.
 	Raw []byte
 	// File is the path of the file, "-" for standard input.
 	File string
-	// Offset is where in the file the message begins, in bytes; 0 unless the
-	// file is a mbox.
+	// Offset is where in the file the message begins, in bytes; 0 unless the file is an mbox.
 	Offset int64
-	// Mbox is whether the file is a mbox, which may hold several messages.
+	// Mbox says that the file is an mbox, which may hold several messages.
 	Mbox bool
 	// Label is [Ham] or [Spam] from an index, Options.Label otherwise, "" if
 	// neither is known.
 	Label string
-	// Time is when the message arrived: from the index, the mbox "From " line,
-	// the name of the Maildir file, or else the topmost Received or the Date
-	// field; zero if none of them can be read.
+	// Time is when the message arrived: from the index, the mbox's "From " line or the name
+	// of the Maildir file, or else from the topmost Received field or the Date field; zero if
+	// none of them can be read.
 	Time time.Time
 	// Columns is the row of the index by the names of its columns; nil without an
 	// index.
@@ -63,13 +62,13 @@ type Options struct {
 	Label    string    // label of messages without one of their own
 	MaxBytes int       // largest message; 0 means [DefaultMaxBytes]
 	Stdin    io.Reader // what "-" reads; nil means os.Stdin
-	// Folders is whether the folders inside a Maildir are read too (Maildir++), after
-	// its own messages and in the order of their names.
+	// Folders makes Read read the folders inside a Maildir (Maildir++), too, after its own
+	// messages and in the order of their names.
 	Folders bool
 }
 
-// Folders returns the folders inside a Maildir, such as ".Junk", in the order of their
-// names; none if path is no Maildir or cannot be read.
+// Folders returns the names of the folders inside a Maildir, such as ".Junk", in order; none
+// if path is no Maildir or cannot be read.
 func Folders(path string) (names []string) {
 	if !isMaildir(path) {
 		return nil
@@ -92,15 +91,15 @@ func isMaildir(path string) bool {
 
 // Read returns the messages of path in stored order:
 //
-//   - "-": standard input, one message or a mbox;
+//   - "-": standard input, one message or an mbox;
 //   - a folder with index.tsv: the files that the index lists, in its order;
 //   - a folder with cur or new: a Maildir, in the order of delivery;
 //   - another folder: its *.eml files, in the order of their names;
 //   - a file *.eml: one message;
-//   - another file: a mbox if it begins with "From ", else one message.
+//   - another file: an mbox if it begins with "From ", else one message.
 //
-// An error says which file and where, and the next message follows it if there
-// is one. Read ends when the loop breaks, or with ctx's error when ctx ends.
+// An error names the file and the place, and the next message follows if there is one. Read
+// ends when the loop breaks, or with ctx's error when ctx ends.
 func Read(ctx context.Context, path string, opts Options) iter.Seq2[*Message, error] {
 	if opts.MaxBytes <= 0 {
 		opts.MaxBytes = DefaultMaxBytes
@@ -127,7 +126,7 @@ type reader struct {
 	opts  Options
 	yield func(*Message, error) bool
 	done  bool
-	row   map[string]string // of the index that is read
+	row   map[string]string // of the index being read
 }
 
 func (r *reader) fail(format string, args ...any) bool {
@@ -184,7 +183,7 @@ func (r *reader) file(path string, at time.Time, label string, single bool) bool
 	return r.stream(path, f, single, at, label)
 }
 
-// stream reads a message or a mbox from in.
+// stream reads a message or an mbox from in.
 func (r *reader) stream(name string, in io.Reader, single bool, at time.Time, label string) bool {
 	box := newMbox(in, r.opts.MaxBytes)
 	if !single && box.begins() {
@@ -252,8 +251,8 @@ func (r *reader) folder(path string) bool {
 	return true
 }
 
-// maildir reads new and cur. Files are named by the second of their delivery,
-// so their names give order and time.
+// maildir reads new and cur. The names of files begin with the second of their delivery, so
+// they give order and time.
 func (r *reader) maildir(path string) bool {
 	type file struct {
 		path, name string
@@ -285,5 +284,5 @@ func (r *reader) maildir(path string) bool {
 	return true
 }
 
-// startsFrom reports whether line can begin a message of a mbox.
+// startsFrom reports whether line can begin a message of an mbox.
 func startsFrom(line []byte) bool { return bytes.HasPrefix(line, []byte("From ")) }

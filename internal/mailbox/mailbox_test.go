@@ -112,7 +112,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestColumns: a row of an index is handed on, by the names of its columns.
+// TestColumns checks that a row of an index is handed on by the names of its columns.
 func TestColumns(t *testing.T) {
 	dir := tree(t, map[string]string{"index.tsv": "file\tkind\tlast\na\tx y\tz\nb\tw\n", "a": "A: a\n", "b": "B: b\n", "c.eml": "C: c\n"})
 	var got []map[string]string
@@ -167,7 +167,7 @@ func TestReadStops(t *testing.T) {
 	}
 }
 
-// TestMboxRoundTrip writes random messages as a mbox and reads them again.
+// TestMboxRoundTrip writes random messages as an mbox and reads them again.
 func TestMboxRoundTrip(t *testing.T) {
 	line := rapid.OneOf(rapid.StringMatching(`[a-z ]{0,12}`), rapid.StringMatching(`>{0,3}From [a-z]{0,5}`), rapid.Just(""))
 	escape := regexp.MustCompile(`(?m)^(>*From )`)
@@ -226,8 +226,8 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// FuzzMbox checks that any bytes are split without loss: what the messages and
-// their From lines hold is the input, but for escapes and empty lines.
+// FuzzMbox checks that any bytes are split without loss: the messages and their From lines
+// make up the input, except for escapes and empty lines.
 func FuzzMbox(f *testing.F) {
 	f.Add([]byte(box))
 	f.Add([]byte(strings.ReplaceAll(box, "\n", "\r\n")))

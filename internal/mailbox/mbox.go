@@ -8,14 +8,12 @@ import (
 	"io"
 )
 
-// maxLine is how much of a line is looked at together; longer lines pass
-// through in pieces.
+// maxLine is how many bytes of a line are read at once; longer lines come in pieces.
 const maxLine = 64 << 10
 
-// A mbox splits a stream into messages at lines that begin with "From " and
-// stand at the start or after an empty line. Lines that a writer escaped,
-// ">From " and ">>From ", lose one ">" (mboxrd); the empty line that ends each
-// message is left out.
+// An mbox splits a stream into messages at lines that begin with "From ", at the start or
+// after an empty line. Escaped lines, ">From " and ">>From ", lose one ">" (mboxrd). The empty
+// line that ends each message is left out.
 type mbox struct {
 	r   *bufio.Reader
 	max int // bytes of one message
@@ -27,8 +25,7 @@ type mbox struct {
 	err     error // what ended the stream
 }
 
-// tooLongError is the error for a message beyond the limit. The messages after
-// it can be read.
+// tooLongError is the error for a message over the limit. The messages after it can be read.
 type tooLongError struct{ max int }
 
 func (e *tooLongError) Error() string { return fmt.Sprintf("message longer than %d bytes", e.max) }
@@ -37,15 +34,14 @@ func newMbox(r io.Reader, maxBytes int) *mbox {
 	return &mbox{r: bufio.NewReaderSize(r, maxLine), max: maxBytes}
 }
 
-// begins reports whether the stream is a mbox, without taking anything of it.
+// begins reports whether the stream is an mbox, without consuming any of it.
 func (b *mbox) begins() bool {
 	head, _ := b.r.Peek(5)
 	return startsFrom(head)
 }
 
-// line returns the next line or, of a line longer than maxLine, the next piece.
-// It is valid until the next call. whole is false for a piece that does not
-// begin its line.
+// line returns the next line, or the next piece of a line longer than maxLine. It is valid
+// until the next call.
 func (b *mbox) line() (line []byte, err error) {
 	line, err = b.r.ReadSlice('\n')
 	b.offset += int64(len(line))
@@ -118,7 +114,7 @@ func isEscaped(line []byte) bool {
 	return len(line) > 0 && line[0] == '>' && startsFrom(bytes.TrimLeft(line, ">"))
 }
 
-// cutEmptyLine takes off the empty line that separates two messages.
+// cutEmptyLine removes the empty line that separates two messages.
 func cutEmptyLine(raw []byte) []byte {
 	for _, end := range []string{"\r\n", "\n"} {
 		if bytes.HasSuffix(raw, []byte("\n"+end)) || string(raw) == end {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// fromLineTime reads the time of a mbox "From " line: the date in the form of
-// asctime, with or without a zone. A date without zone is taken for UTC.
+// fromLineTime reads the time in the "From " line of an mbox: a date in the form of asctime,
+// with or without a zone. Without one it is UTC.
 func fromLineTime(line []byte) time.Time {
 	fields := strings.Fields(string(line[:min(len(line), 512)]))
 	for i := range fields {
@@ -26,7 +26,7 @@ func fromLineTime(line []byte) time.Time {
 	return time.Time{}
 }
 
-// deliveryTime reads the Unix time with which the name of a Maildir file begins.
+// deliveryTime reads the Unix time at the start of a Maildir file's name.
 func deliveryTime(name string) time.Time {
 	digits, _, _ := strings.Cut(name, ".")
 	if seconds, err := strconv.ParseInt(digits, 10, 64); err == nil && seconds > 0 && seconds < 1<<36 {
@@ -65,8 +65,8 @@ func messageTime(raw []byte) time.Time {
 	return date
 }
 
-// nextField returns the first line with those folded onto it, joined, or "" at
-// the end of the header.
+// nextField returns the first line, joined with its continuation lines, or "" at the end of
+// the header.
 func nextField(b []byte) (field string, rest []byte) {
 	var text strings.Builder
 	for len(b) > 0 {

@@ -1,10 +1,9 @@
-// Package mmsg receives and sends many datagrams by one system call, without
-// allocating for any of them: recvmmsg and sendmmsg, with UDP segmentation for
-// those in a row that go to one address and are of one length, and one shorter
-// after them. Where the system has none of these it does the same one by one.
+// Package mmsg receives and sends many datagrams with one system call (recvmmsg, sendmmsg)
+// and without allocating. Consecutive datagrams to one address that have the same length,
+// but for a shorter last one, are sent by UDP segmentation. On systems other than Linux it
+// receives and sends one datagram at a time.
 //
-// A [Reader] and a [Writer] belong to one goroutine each; a socket may have
-// several.
+// A [Reader] and a [Writer] belong to one goroutine each. A socket may have several.
 //
 //	r, err := mmsg.NewReader(conn, 64, 0)
 //	w, err := mmsg.NewWriter(conn, 64)
@@ -14,6 +13,5 @@
 //	sent, refused := w.Flush()
 package mmsg
 
-// maxControl is the longest control message, in bytes, that a datagram is sent
-// with.
+// maxControl is how many bytes of control messages a datagram may be sent with.
 const maxControl = 64

@@ -11,16 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An Addr is the address of a socket as the kernel writes it: it can be
-// answered to and compared without being read. The zero Addr stands for the
-// peer of a connected socket.
+// An Addr is the address of a socket as the kernel writes it. It can be compared, and
+// answered, without being parsed. The zero Addr stands for the peer of a connected socket.
 type Addr struct {
 	raw [unix.SizeofSockaddrInet6]byte
 	n   uint8
 }
 
-// AddrPort returns address and port, IPv4 unmapped, without a zone; the zero
-// AddrPort if there are none.
+// AddrPort returns the address, IPv4 unmapped and without a zone, and the port; the zero
+// AddrPort if there is no address.
 func (a *Addr) AddrPort() netip.AddrPort {
 	if a.n < unix.SizeofSockaddrInet4 {
 		return netip.AddrPort{}
@@ -42,13 +41,13 @@ type Reader struct {
 	parts []unix.Iovec
 	addrs [][unix.SizeofSockaddrInet6]byte
 	extra [][]byte
-	call  func(fd uintptr) bool // made once: a closure for each call would be allocated
+	call  func(fd uintptr) bool // made once, since each closure is an allocation
 	n     int
 	errno syscall.Errno
 }
 
-// NewReader returns a Reader of up to n datagrams at once, with control bytes of
-// control messages for each.
+// NewReader returns a Reader of up to n datagrams at once, each with up to control bytes of
+// control messages.
 func NewReader(c *net.UDPConn, n, control int) (*Reader, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -78,14 +77,14 @@ func (r *Reader) reset(i int) {
 	h.SetControllen(len(r.extra[i]))
 }
 
-// SetBuffer says where datagram i of the next Read goes. Every i needs a buffer
-// before the first Read, and keeps it.
+// SetBuffer sets the buffer for datagram i of each Read from now on. Every i must have one
+// before the first Read.
 func (r *Reader) SetBuffer(i int, b []byte) {
 	r.parts[i].Base = &b[0]
 	r.parts[i].SetLen(len(b))
 }
 
-// Read waits for datagrams and returns how many there are.
+// Read waits for datagrams and returns how many it received.
 func (r *Reader) Read() (int, error) {
 	for i := range r.n {
 		r.reset(i)
@@ -129,22 +128,22 @@ func (r *Reader) Addr(i int) Addr {
 // until the next.
 func (r *Reader) Control(i int) []byte { return r.extra[i][:r.heads[i].Hdr.Controllen] }
 
-// Limits of datagrams that are sent as one: those of the kernel, and of the
-// length field of IP less its headers.
+// Limits of datagrams that are sent as one: those of the kernel, and the largest IP packet
+// without its headers.
 const (
 	maxSegments  = 64
 	maxSegmented = 60_000
 )
 
-// segmentSpace is the size of the control message that says the length of each.
+// segmentSpace is the size of the control message with the length of each segment.
 var segmentSpace = unix.CmsgSpace(2)
 
-// A train is datagrams to one address, all of one length but for the last, which
-// may be shorter: the kernel cuts what it is given every so many bytes.
+// A train is datagrams to one address, all of one length except the last, which may be
+// shorter. The kernel gets them as one and cuts it every so many bytes.
 type train struct {
 	addr    Addr
 	size    int
-	short   bool // its last datagram is shorter: nothing can follow
+	short   bool // its last datagram is shorter, so nothing can follow
 	first   int  // of its parts
 	n       int
 	control int // bytes of extra that the caller has set
@@ -154,7 +153,7 @@ type train struct {
 // A Writer sends datagrams.
 type Writer struct {
 	conn    syscall.RawConn
-	segment bool // the kernel cuts trains
+	segment bool // the kernel can cut trains
 	trains  []train
 	heads   []unix.Mmsghdr
 	parts   []unix.Iovec
@@ -184,13 +183,12 @@ func NewWriter(c *net.UDPConn, n int) (*Writer, error) {
 	return w, nil
 }
 
-// Single ends the use of segmentation: each datagram is sent on its own, as
-// senders that know nothing of it do.
+// Single ends the use of segmentation: each datagram is sent on its own.
 func (w *Writer) Single() { w.segment = false }
 
-// Add adds a datagram to those that the next Flush sends, and flushes first if
-// there are as many as the Writer takes. Addr may be nil on a connected socket.
-// Data must not change until the Flush; control, of at most 64 bytes, may.
+// Add adds a datagram to those that the next Flush sends, and flushes first if the Writer is
+// full. addr may be nil on a connected socket. data must not change before the Flush;
+// control, of at most 64 bytes, may.
 func (w *Writer) Add(addr *Addr, control, data []byte) {
 	if len(w.parts) == cap(w.parts) {
 		w.flush()
@@ -276,8 +274,8 @@ func (w *Writer) fill(m *unix.Mmsghdr, t *train) {
 	}
 }
 
-// mend deals with a train that the system refused. One of several datagrams is
-// sent again one by one, for ever if the system cannot cut them.
+// mend deals with a train that the system refused: it sends the datagrams one by one. If the
+// system cannot cut trains, no more are made.
 func (w *Writer) mend(t *train, errno syscall.Errno) {
 	if t.n == 1 {
 		w.refused++

@@ -11,7 +11,7 @@ import (
 // connected socket.
 type Addr struct{ ap netip.AddrPort }
 
-// AddrPort returns address and port, IPv4 unmapped, without a zone.
+// AddrPort returns the address, IPv4 unmapped and without a zone, and the port.
 func (a *Addr) AddrPort() netip.AddrPort {
 	return netip.AddrPortFrom(a.ap.Addr().Unmap().WithZone(""), a.ap.Port())
 }
@@ -25,12 +25,12 @@ type Reader struct {
 	addr    Addr
 }
 
-// NewReader returns a Reader. Here it receives one datagram at once.
+// NewReader returns a Reader. On this system it receives one datagram at a time.
 func NewReader(c *net.UDPConn, n, control int) (*Reader, error) {
 	return &Reader{conn: c, control: make([]byte, control)}, nil
 }
 
-// SetBuffer says where datagram i of the next Read goes.
+// SetBuffer sets the buffer for the datagram of each Read from now on.
 func (r *Reader) SetBuffer(i int, b []byte) {
 	if i == 0 {
 		r.buf = b
@@ -65,7 +65,7 @@ type Writer struct {
 // NewWriter returns a Writer.
 func NewWriter(c *net.UDPConn, n int) (*Writer, error) { return &Writer{conn: c}, nil }
 
-// Single ends the use of segmentation, of which there is none here.
+// Single does nothing: there is no segmentation on this system.
 func (w *Writer) Single() {}
 
 // Add sends a datagram. Addr may be nil on a connected socket.

@@ -64,8 +64,8 @@ func receive(t testing.TB, r *Reader, buffers [][]byte, n int, each func(i int, 
 	}
 }
 
-// TestExchange: datagrams of equal and different lengths, to several clients
-// in any order, arrive whole, once and at the right one.
+// TestExchange checks that datagrams of equal and different lengths, to several clients in
+// any order, arrive whole, once and at the right client.
 func TestExchange(t *testing.T) {
 	for _, tt := range []struct{ network, host string }{{"udp4", "127.0.0.1"}, {"udp6", "::1"}} {
 		t.Run(tt.network, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestExchange(t *testing.T) {
 					if sent, refused := w.Flush(); sent != each || refused != 0 {
 						t.Fatalf("client sent %d, %d refused", sent, refused)
 					}
-					// The answer is the request, and comes back the same way.
+					// The answer repeats the request.
 					answered := 0
 					for answered < each {
 						n, err := in.Read()
@@ -133,7 +133,8 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// TestRefused: what cannot be sent is counted, and costs nothing else.
+// TestRefused checks that a datagram that cannot be sent is counted, and that the others are
+// sent.
 func TestRefused(t *testing.T) {
 	server, client := pair(t, "udp4", "127.0.0.1")
 	r, buffers := readers(t, server, 8, 1500)
@@ -156,7 +157,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestTruncated: a datagram longer than its buffer is cut to it.
+// TestTruncated checks that a datagram longer than its buffer is cut.
 func TestTruncated(t *testing.T) {
 	server, client := pair(t, "udp4", "127.0.0.1")
 	r, _ := readers(t, server, 2, 10)
@@ -168,7 +169,7 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// TestClosed: a Read ends when the socket does.
+// TestClosed checks that a Read ends when the socket is closed.
 func TestClosed(t *testing.T) {
 	server, client := pair(t, "udp4", "127.0.0.1")
 	r, _ := readers(t, server, 2, 10)
@@ -188,7 +189,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// TestAllocations: an exchange allocates nothing.
+// TestAllocations checks that an exchange allocates nothing.
 func TestAllocations(t *testing.T) {
 	server, client := pair(t, "udp4", "127.0.0.1")
 	r, buffers := readers(t, server, 16, 100)

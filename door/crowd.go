@@ -159,9 +159,6 @@ func NetworkOf(a netip.Addr) netip.Addr {
 	if a = a.Unmap().WithZone(""); a.Is6() {
 		bits = 48
 	}
-	p, err := a.Prefix(bits)
-	if err != nil {
-		return a
-	}
+	p, _ := a.Prefix(bits) // fails for more bits than a has; of the zero Addr it is zero
 	return p.Addr()
 }

@@ -62,6 +62,33 @@ func TestFailuresAreBounded(t *testing.T) {
 	}
 }
 
+// TestFailuresForgetsTheSilent: a full table loses the networks that have been silent
+// for ten minutes, and no other.
+func TestFailuresForgetsTheSilent(t *testing.T) {
+	f := door.NewFailures(slog.New(slog.DiscardHandler))
+	now := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	network := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 1}) }
+	later := now.Add(10 * time.Minute)
+	for i := range 4096 {
+		at := now
+		if i < 1000 {
+			at = now.Add(time.Nanosecond)
+		}
+		for range 6 {
+			f.Note("http", network(i), at)
+		}
+	}
+	f.Note("http", network(4096), later)
+	if n := f.Networks(); n != 1001 {
+		t.Errorf("%d networks are left, want 1001", n)
+	}
+	for i := range 1000 {
+		if f.Note("http", network(i), later) == 0 {
+			t.Fatalf("network %d was forgotten", i)
+		}
+	}
+}
+
 // A journal is a log that is read while it is written.
 type journal struct {
 	mu   sync.Mutex
@@ -108,6 +135,12 @@ func TestFailuresInLog(t *testing.T) {
 		lines(3, "network=198.51.100.0")
 		time.Sleep(time.Minute)
 		lines(3, "")
+		for i := range 1 + 5000 { // the first one has a line of its own
+			f.Note("http", netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 1}), time.Now())
+		}
+		time.Sleep(time.Minute)
+		lines(5, "failures=5000 doors=map[http:5000] networks=4096") // bounded, too
+		time.Sleep(time.Minute)
 	})
 }
 

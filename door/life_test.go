@@ -82,3 +82,42 @@ func TestWork(t *testing.T) {
 		t.Errorf("again: begun %d, ended %d", begun.Load(), ended.Load())
 	}
 }
+
+// TestShutdownBoth: both parts end, and a part that is not done in time is told of.
+func TestShutdownBoth(t *testing.T) {
+	stream, packets := &StreamServer{Handler: echo}, &PacketServer{}
+	addr, _ := start(t, stream, "127.0.0.1:0")
+	port, _ := startPackets(t, packets, "127.0.0.1:0", 1)
+	if got := ask(t, dial(t, addr), "x") + askUDP(t, dialUDP(t, "127.0.0.1", port), "y"); got != "xy" {
+		t.Errorf("answers %q", got)
+	}
+	if err := ShutdownBoth(t.Context(), packets, stream); err != nil {
+		t.Errorf("ShutdownBoth = %v", err)
+	}
+	if !stream.closed() || !packets.closed() {
+		t.Error("one of both goes on")
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, busy := range []string{"stream", "packets"} {
+		work := make(chan struct{})
+		begun := make(chan struct{}, 1)
+		stream, packets := &StreamServer{Handler: echo}, &PacketServer{}
+		if busy == "stream" {
+			stream.Handler = func(context.Context, *Conn) { begun <- struct{}{}; <-work }
+		} else {
+			packets.Handler = func(context.Context, []*Packet) { begun <- struct{}{}; <-work }
+		}
+		addr, _ := start(t, stream, "127.0.0.1:0")
+		port, _ := startPackets(t, packets, "127.0.0.1:0", 1)
+		dial(t, addr)
+		if _, err := dialUDP(t, "127.0.0.1", port).Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+		if err := ShutdownBoth(over, packets, stream); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s at work: ShutdownBoth = %v", busy, err)
+		}
+		close(work)
+	}
+}

@@ -57,10 +57,7 @@ func ClientOf(a netip.Addr) netip.Addr {
 	if !a.Is6() {
 		return a
 	}
-	p, err := a.WithZone("").Prefix(64)
-	if err != nil {
-		return a
-	}
+	p, _ := a.WithZone("").Prefix(64) // fails for more bits than a has
 	return p.Addr()
 }
 

@@ -90,14 +90,12 @@ func (h *Hold) Take(ctx context.Context, n int64, patience time.Duration) error 
 	defer cancel()
 	select {
 	case <-t.come:
-		h.n += n
-		return nil
 	case <-ctx.Done():
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	select {
-	case <-t.come: // in the same moment
+	case <-t.come: // perhaps in the moment in which ctx ended
 		h.n += n
 		return nil
 	default:

@@ -109,7 +109,18 @@ func TestMemoryTurns(t *testing.T) {
 		if got := <-order; got != "late gave up" {
 			t.Error(got)
 		}
+		wait("larger than all", 1000, time.Hour)
+		if len(order) != 0 {
+			t.Error(<-order)
+		}
 		first.Release()
+		if got := <-order; got != "larger than all" {
+			t.Error(got)
+		}
+		if err := first.Take(t.Context(), 0, 0); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
 		if _, held, refusals := m.Usage(); held != 0 || refusals != 2 {
 			t.Errorf("%d bytes held, %d refusals", held, refusals)
 		}
@@ -117,6 +128,9 @@ func TestMemoryTurns(t *testing.T) {
 		h := none.Hold()
 		if err := h.Take(t.Context(), 1<<40, 0); err != nil {
 			t.Errorf("without a bound: %v", err)
+		}
+		if limit, held, refusals := none.Usage(); limit != 0 || held != 0 || refusals != 0 {
+			t.Errorf("without a bound: %d, %d, %d", limit, held, refusals)
 		}
 		h.Release()
 	})
@@ -134,11 +148,20 @@ func TestHoldReadAll(t *testing.T) {
 			if err != nil || !bytes.Equal(got, want) {
 				t.Fatalf("%d bytes, said to be %d: %d, %v", size, said, len(got), err)
 			}
-			if _, held, _ := m.Usage(); held < int64(Cost*size) || held > int64(Cost*(2*size+17<<10)) {
+			most := 2*size + 17<<10
+			if said == int64(size) && size <= 16<<10 {
+				most = size + 1
+			}
+			if _, held, _ := m.Usage(); held < int64(Cost*size) || held > int64(Cost*most) {
 				t.Errorf("%d bytes, said to be %d: %d are held", size, said, held)
 			}
 			h.Release()
 		}
+	}
+	broken := NewMemory(100 << 10)
+	b := broken.Hold()
+	if got, err := b.ReadAll(t.Context(), iotest.TimeoutReader(iotest.OneByteReader(bytes.NewReader([]byte("xy")))), -1, 0); string(got) != "x" || !errors.Is(err, iotest.ErrTimeout) {
+		t.Errorf("a reader that fails: %q, %v", got, err)
 	}
 	m := NewMemory(100 << 10)
 	other, h := m.Hold(), m.Hold()

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -505,5 +506,151 @@ func TestClientOf(t *testing.T) {
 	}
 	if got := ClientOf(netip.Addr{}); got.IsValid() {
 		t.Errorf("ClientOf(zero) = %v", got)
+	}
+}
+
+// A flaky socket fails before each datagram as often as it is told, does not say where
+// those come from that say so, and sends no answer "lost".
+type flaky struct {
+	net.PacketConn
+	failures, left int
+}
+
+func (c *flaky) ReadFrom(b []byte) (int, net.Addr, error) {
+	if c.left--; c.left >= 0 {
+		return 0, nil, errFlaky
+	}
+	c.left = c.failures
+	n, from, err := c.PacketConn.ReadFrom(b)
+	switch string(b[:n]) {
+	case "nobody":
+		from = nil
+	case "elsewhere":
+		from = &net.UnixAddr{Name: "/run/x", Net: "unixgram"}
+	}
+	return n, from, err
+}
+
+func (c *flaky) WriteTo(b []byte, to net.Addr) (int, error) {
+	if string(b) == "lost" {
+		return 0, errFlaky
+	}
+	return c.PacketConn.WriteTo(b, to)
+}
+
+var errFlaky = errors.New("as asked")
+
+// TestPacketFlaky: a socket that fails to read now and then is served, datagrams that
+// nobody can be answered for are dropped, and answers that were not sent are counted.
+func TestPacketFlaky(t *testing.T) {
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &PacketServer{}
+	s.Handler = s.Each(func(ctx context.Context, p *Packet) {
+		if string(p.Data) == "nobody" || string(p.Data) == "elsewhere" {
+			t.Errorf("the handler was given %q of %v", p.Data, p.Client)
+		}
+		echoPacket(ctx, p)
+	})
+	done := make(chan error, 1)
+	go func() {
+		done <- s.ServePacket(&flaky{PacketConn: pc, failures: maxReadFailures, left: maxReadFailures})
+	}()
+	c := dialUDP(t, "127.0.0.1", addrPortOf(pc.LocalAddr()).Port())
+	for _, unanswered := range []string{"nobody", "elsewhere", "lost"} {
+		c.Write([]byte(unanswered))
+		if !quiet(t, c) {
+			t.Errorf("%q was answered", unanswered)
+		}
+	}
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != ErrServerClosed {
+		t.Errorf("ServePacket = %v, want %v", err, ErrServerClosed)
+	}
+	if s.Stats.Received.Load() != 4 || s.Stats.Sent.Load() != 3 || s.Stats.Unsent.Load() != 1 {
+		t.Errorf("%d received, %d sent, %d not sent; want 4, 3, 1", s.Stats.Received.Load(), s.Stats.Sent.Load(), s.Stats.Unsent.Load())
+	}
+}
+
+// TestPacketGivenUp: a socket that goes on failing is given up, with its error.
+func TestPacketGivenUp(t *testing.T) {
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &PacketServer{}
+	s.Handler = s.Each(echoPacket)
+	if err := s.ServePacket(&flaky{PacketConn: pc, left: maxReadFailures + 1}); !errors.Is(err, errFlaky) || errors.Is(err, ErrServerClosed) {
+		t.Errorf("ServePacket = %v, want %v", err, errFlaky)
+	}
+	if err := pc.Close(); !errors.Is(err, net.ErrClosed) {
+		t.Error("the socket is open still")
+	}
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Errorf("Shutdown after it = %v", err)
+	}
+}
+
+// TestFinishAll: detached packets of several sockets, in any order, are answered when
+// FinishAll returns, and may be detached again.
+func TestFinishAll(t *testing.T) {
+	const each = 5
+	s := &PacketServer{MaxDetached: 2 * each}
+	detached := make(chan *Packet, 2*each)
+	s.Handler = s.Each(func(_ context.Context, p *Packet) {
+		if !p.Detach() {
+			t.Error("too many detached packets")
+			return
+		}
+		if string(p.Data) != "silence" {
+			p.Reply = append(p.Reply, p.Data...)
+		}
+		detached <- p
+	})
+	var clients []net.Conn
+	for range 2 {
+		port, _ := startPackets(t, s, "127.0.0.1:0", 1)
+		clients = append(clients, dialUDP(t, "127.0.0.1", port))
+	}
+	FinishAll(nil)
+	for round := range int64(3) {
+		for _, c := range clients {
+			for i := range each - 1 {
+				fmt.Fprint(c, i)
+			}
+			fmt.Fprint(c, "silence")
+		}
+		var all []*Packet
+		for range 2 * each {
+			all = append(all, <-detached)
+		}
+		switch round {
+		case 0: // one socket after the other
+			slices.SortFunc(all, func(a, b *Packet) int { return int(a.Client.Port()) - int(b.Client.Port()) })
+		case 1: // in turn
+			slices.SortFunc(all, func(a, b *Packet) int { return strings.Compare(string(a.Data), string(b.Data)) })
+		}
+		FinishAll(all)
+		if got, want := s.Stats.Sent.Load(), (round+1)*2*(each-1); got != want {
+			t.Fatalf("%d answers are sent, want %d", got, want)
+		}
+		for _, c := range clients {
+			got := make(map[string]bool)
+			for range each - 1 {
+				b := make([]byte, 10)
+				n, err := c.Read(b)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got[string(b[:n])] = true
+			}
+			if len(got) != each-1 || got["silence"] {
+				t.Errorf("answers %v", got)
+			}
+		}
 	}
 }

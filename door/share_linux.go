@@ -1,6 +1,7 @@
 package door
 
 import (
+	"errors"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -15,8 +16,5 @@ func sharePort(_, _ string, c syscall.RawConn) error {
 	err := c.Control(func(fd uintptr) {
 		optErr = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
 	})
-	if err != nil {
-		return err
-	}
-	return optErr
+	return errors.Join(err, optErr)
 }

@@ -111,7 +111,7 @@ func (k *socket) choose(c *net.UDPConn) error {
 
 // replyControl remembers the last answer: most clients ask the same address.
 func (k *socket) replyControl(oob []byte) []byte {
-	if k.asked == nil || !bytes.Equal(oob, k.asked) {
+	if !bytes.Equal(oob, k.asked) {
 		k.asked, k.from = bytes.Clone(oob), k.control.reply(oob)
 	}
 	return k.from

@@ -9,9 +9,12 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -272,10 +275,19 @@ func TestStreamDrain(t *testing.T) {
 		if _, err := bufio.NewReader(c).ReadString('\n'); err != nil {
 			return
 		}
+		if c.Draining() {
+			t.Error("draining before the drain")
+		}
 		close(entered)
 		<-leave
 		if err := ctx.Err(); err != nil {
 			t.Errorf("handler's context ended before the drain: %v", err)
+		}
+		if c.Await(); !c.Draining() {
+			t.Error("the handler is not told of the drain")
+		}
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a read while draining: %v, want a timeout", err)
 		}
 		io.WriteString(c, "done\n")
 	}}
@@ -407,5 +419,136 @@ func TestServeAfterShutdown(t *testing.T) {
 	}
 	if err := pc.Close(); !errors.Is(err, net.ErrClosed) {
 		t.Error("the socket is open still")
+	}
+}
+
+// A played listener accepts what a test says, one after the other, nil for a failure
+// that passes, and then waits for its Close.
+type played struct {
+	conns   []net.Conn
+	asked   []time.Time // for each of conns
+	last    net.Conn    // accepted in the moment of Close
+	closing sync.Once
+	closed  chan struct{}
+}
+
+func play(conns ...net.Conn) *played { return &played{conns: conns, closed: make(chan struct{})} }
+
+func (l *played) Accept() (net.Conn, error) {
+	if n := len(l.asked); n < len(l.conns) {
+		l.asked = append(l.asked, time.Now())
+		if l.conns[n] != nil {
+			return l.conns[n], nil
+		}
+		return nil, syscall.EMFILE
+	}
+	<-l.closed
+	if c := l.last; c != nil {
+		l.last = nil
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (l *played) Close() error {
+	l.closing.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *played) Addr() net.Addr { return &net.TCPAddr{} }
+
+// TestStreamAcceptFails: a server without descriptors tries again, after pauses that
+// double up to a second and are short again once a connection came.
+func TestStreamAcceptFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		defer here.Close()
+		l := play(append(append(make([]net.Conn, 10), there), make([]net.Conn, 3)...)...)
+		s := &StreamServer{Handler: echo, RequestTime: time.Hour}
+		done := make(chan error, 1)
+		go func() { done <- s.Serve(l) }()
+		time.Sleep(time.Minute)
+		if got := ask(t, here, "x"); got != "x" {
+			t.Errorf("answer %q", got)
+		}
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; err != ErrServerClosed {
+			t.Errorf("Serve = %v, want %v", err, ErrServerClosed)
+		}
+		const ms = time.Millisecond
+		want := []time.Duration{5 * ms, 10 * ms, 20 * ms, 40 * ms, 80 * ms, 160 * ms, 320 * ms, 640 * ms, time.Second, time.Second, 0, 5 * ms, 10 * ms}
+		var got []time.Duration
+		for i, at := range l.asked[1:] {
+			got = append(got, at.Sub(l.asked[i]))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("pauses %v, want %v", got, want)
+		}
+	})
+}
+
+// TestStreamShutdownInPause: Shutdown does not wait for the pause after a failure.
+func TestStreamShutdownInPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := play(make([]net.Conn, 1000)...)
+		s := &StreamServer{Handler: echo}
+		done := make(chan error, 1)
+		go func() { done <- s.Serve(l) }()
+		time.Sleep(10500 * time.Millisecond)
+		began := time.Now()
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; err != ErrServerClosed || time.Since(began) != 0 {
+			t.Errorf("Serve = %v after %v", err, time.Since(began))
+		}
+	})
+}
+
+// TestStreamAcceptedLate: a connection that comes with the end of the server is closed,
+// and nobody handles it.
+func TestStreamAcceptedLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		l := play()
+		l.last = there
+		s := &StreamServer{MaxConns: 1, Handler: func(context.Context, *Conn) { t.Error("handled") }}
+		done := make(chan error, 1)
+		go func() { done <- s.Serve(l) }()
+		synctest.Wait()
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; err != ErrServerClosed {
+			t.Errorf("Serve = %v, want %v", err, ErrServerClosed)
+		}
+		if !closedByServer(here) {
+			t.Error("the connection is open")
+		}
+		if s.Stats.Refused.Load() != 1 || s.Stats.Accepted.Load() != 0 || s.Stats.Open.Load() != 0 {
+			t.Errorf("%d refused, %d accepted, %d open", s.Stats.Refused.Load(), s.Stats.Accepted.Load(), s.Stats.Open.Load())
+		}
+	})
+}
+
+// gone is a listener whose Accept says that it is closed before anybody closes it.
+type gone struct {
+	*played
+}
+
+func (gone) Accept() (net.Conn, error) { return nil, net.ErrClosed }
+
+// TestStreamClosesListener: what failed is closed.
+func TestStreamClosesListener(t *testing.T) {
+	l := gone{play()}
+	if err := (&StreamServer{Handler: echo}).Serve(l); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Serve = %v", err)
+	}
+	select {
+	case <-l.closed:
+	default:
+		t.Error("the listener is open still")
 	}
 }

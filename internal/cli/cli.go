@@ -1,5 +1,5 @@
-// Package cli holds what the command lines of this project's programs have in
-// common: exit codes, mistakes of usage, how an error is told.
+// Package cli is what the command lines of this project's programs have in common: exit
+// codes, usage errors, and how errors are printed.
 package cli
 
 import (
@@ -19,7 +19,7 @@ type Code int
 const (
 	OK               = 0
 	Unwanted    Code = 1 // check: spam; a list: found
-	Bulk        Code = 2 // check: bulk, and nothing is spam
+	Bulk        Code = 2 // check: bulk, and no spam
 	Usage       Code = 64
 	Data        Code = 65 // a message or file is not what it should be
 	NoInput     Code = 66 // a file cannot be read
@@ -63,7 +63,7 @@ func (e InputError) Unwrap() error { return e.Err }
 // Usagef returns a [UsageError].
 func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
-// Args makes the argument errors of cobra usage errors.
+// Args turns cobra's errors about arguments into usage errors.
 func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
@@ -73,8 +73,8 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// CodeOf returns the exit code of an error that is of this package, or says that
-// a file is not there or may not be read, and of nil; false for others.
+// CodeOf returns the exit code for an error of this package, for one that says that a file is
+// missing or may not be read, and for nil. For any other it returns [Software] and false.
 func CodeOf(err error) (Code, bool) {
 	var code Code
 	var wrong UsageError
@@ -95,9 +95,9 @@ func CodeOf(err error) (Code, bool) {
 	return Software, false
 }
 
-// Complain prints an error of a program, each line of a joined one by itself,
-// and after it the hint, if there is one. A bare [Code] has been explained by
-// whoever returned it, and is not printed.
+// Complain prints an error of a program, each line of a joined error by itself, and after it
+// the hint, if there is one. It does not print a bare [Code]: whoever returned it has
+// explained it.
 func Complain(w io.Writer, program string, err error, hint string) {
 	var code Code
 	if errors.As(err, &code) && err == error(code) {

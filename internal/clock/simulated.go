@@ -13,11 +13,10 @@ import (
 // see everything expire, and short enough for every stored form of a time.
 const MaxAhead = 50 * 365 * 24 * time.Hour
 
-// ErrAdvance is wrapped by errors that say why the clock does not move as it is told.
+// ErrAdvance is wrapped by errors that say why the clock was not moved.
 var ErrAdvance = errors.New("clock: not moved")
 
-// ahead is how far the clock has been moved, in nanoseconds. It is one for the whole
-// process, as the machine's clock is.
+// ahead is how far the clock has been moved, in nanoseconds, for the whole process.
 var ahead atomic.Int64
 
 // Now returns the time.
@@ -26,8 +25,8 @@ func Now() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 // Since returns how long ago t was.
 func Since(t time.Time) time.Duration { return Now().Sub(t) }
 
-// Advance moves the clock forward by d, for everybody at once. An error wraps
-// [ErrAdvance], and nothing has moved.
+// Advance moves the clock of the whole process forward by d, above 0 and together at most
+// [MaxAhead]. An error wraps [ErrAdvance], and the clock has not moved.
 func Advance(d time.Duration) error {
 	for {
 		at := ahead.Load()

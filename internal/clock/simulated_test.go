@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestClock: the clock moves by what it is told and goes on from there, and a way
-// that it does not take leaves it where it is.
+// TestClock checks that the clock moves by what it is told and goes on from there, and that
+// a refused move leaves it where it is.
 func TestClock(t *testing.T) {
 	start, before := time.Now(), Now()
 	if err := Advance(36 * time.Hour); err != nil {
@@ -37,10 +37,10 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestClockMovesByAll: whoever moves the clock at the same time as others, it moves by
-// the sum, and a nanosecond is enough to move it.
+// TestClockMovesByAll checks that moves made at the same time add up, and that a nanosecond
+// is enough to move the clock.
 func TestClockMovesByAll(t *testing.T) {
-	before := ahead.Swap(0) // there may be no way left
+	before := ahead.Swap(0) // earlier tests may have left no room
 	defer ahead.Store(before)
 	var wg sync.WaitGroup
 	const each = 10_000

@@ -15,9 +15,9 @@ func signatureOf(n int) bulkhead.Signature {
 	return bulkhead.MustSignature(bulkhead.PyzorDigest, sum)
 }
 
-// TestCacheAgainstLog holds what comes out of the cache against a log of all that
-// happened: an answer is given again for less than its life, and not if one of its
-// signatures was reported when it was asked for or later.
+// TestCacheAgainstLog compares what comes out of the cache with a log of all events: an
+// answer is given again only during its life, and not if one of its signatures was reported
+// when it was asked for or later.
 func TestCacheAgainstLog(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 1))
 	for range 300 {
@@ -63,13 +63,13 @@ func TestCacheAgainstLog(t *testing.T) {
 				t.Fatalf("step %d: %+v, %v; want %+v, %v", step, v, got, a, known)
 			}
 			if got {
-				v.Findings[0].Sightings = 99 // the caller's own
+				v.Findings[0].Sightings = 99 // the caller's own copy
 			}
 		}
 	}
 }
 
-// TestCacheOfUnknown: only answers that say nothing of the message are kept.
+// TestCacheOfUnknown checks that only answers without knowledge of the message are kept.
 func TestCacheOfUnknown(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	for name, tt := range map[string]struct {
@@ -95,7 +95,7 @@ func TestCacheOfUnknown(t *testing.T) {
 	}
 }
 
-// TestCacheIsBounded: it forgets answers rather than reports.
+// TestCacheIsBounded checks that the cache forgets answers rather than reports.
 func TestCacheIsBounded(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	c := newCache(time.Minute, func() time.Time { return now })
@@ -109,7 +109,7 @@ func TestCacheIsBounded(t *testing.T) {
 			t.Fatalf("answer %d is not kept", i)
 		}
 	}
-	// Those under way when reports are forgotten may be out of date.
+	// Answers under way when reports are forgotten may be out of date.
 	asked := now
 	now = now.Add(time.Second)
 	for i := range 4*cacheSize + 1 {
@@ -128,7 +128,7 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 }
 
-// TestKeyOf: questions have one key if they have one answer.
+// TestKeyOf checks that queries with the same answer have the same key.
 func TestKeyOf(t *testing.T) {
 	q := bulkhead.Query{Signatures: []bulkhead.Signature{signatureOf(1), signatureOf(2)}, Threshold: 5}
 	key, _ := keyOf(q)

@@ -84,8 +84,8 @@ func query(n ...int) bulkhead.Query {
 	return q
 }
 
-// TestClearinghouse: an edge is a Clearinghouse and a Counter as the node is that it
-// asks, with a cache that outlives the test and without.
+// TestClearinghouse checks that an edge is a Clearinghouse and a Counter like its upstream,
+// without a cache and with one that outlives the test.
 func TestClearinghouse(t *testing.T) {
 	white := sig(77)
 	for _, ttl := range []time.Duration{0, time.Hour} {
@@ -99,8 +99,8 @@ func TestClearinghouse(t *testing.T) {
 	}
 }
 
-// TestAway: while the upstream is away checks are answered, nothing is acknowledged,
-// and the log says so once; when it is back all goes on.
+// TestAway checks that while the upstream is away checks are answered, nothing is
+// acknowledged, and the log says so once, and that everything works when it is back.
 func TestAway(t *testing.T) {
 	house := &prototest.House{}
 	srv := node(t, house, "")
@@ -155,7 +155,7 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// TestHangs: an upstream that takes connections and says nothing holds nobody up.
+// TestHangs checks that an upstream that accepts connections and never answers delays nobody.
 func TestHangs(t *testing.T) {
 	hang := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
@@ -173,8 +173,8 @@ func TestHangs(t *testing.T) {
 	wg.Wait()
 }
 
-// TestTokenRefused: a token that the upstream does not take is told in the log and
-// holds up no mail, and no door is told that its client is unknown.
+// TestTokenRefused checks that a token refused by the upstream is logged and delays no mail,
+// and that no door hears that its client is unknown.
 func TestTokenRefused(t *testing.T) {
 	var log bytes.Buffer
 	up := upstream(t, node(t, &prototest.House{}, "").URL)
@@ -192,8 +192,8 @@ func TestTokenRefused(t *testing.T) {
 	}
 }
 
-// TestRefused: an upstream that refuses the edge, by its account or its rate, refuses
-// nobody who reports there: they are to try again.
+// TestRefused checks that when the upstream refuses the edge, by its account or rate, those
+// who report at the edge are told to try again, not refused.
 func TestRefused(t *testing.T) {
 	for _, refusal := range []error{bulkhead.ErrOverLimit, bulkhead.ErrForbidden} {
 		e := New(Options{Upstream: upstream(t, node(t, &prototest.House{Err: refusal}, "").URL), Timeout: 10 * time.Second})
@@ -207,7 +207,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// elsewhere is an upstream of a network, as long as it answers.
+// elsewhere is an upstream that only tells its network, or an error.
 type elsewhere struct {
 	Upstream
 	mu      sync.Mutex
@@ -250,8 +250,8 @@ func (u *elsewhere) await(t *testing.T, asked int) {
 	})
 }
 
-// TestOtherNetwork: an edge says when its upstream has another secret: at its start,
-// and each time that it is back.
+// TestOtherNetwork checks that an edge says when its upstream has another secret, at its
+// start and each time that the upstream comes back.
 func TestOtherNetwork(t *testing.T) {
 	now := newClock()
 	u := &elsewhere{Upstream: upstream(t, node(t, &prototest.House{}, "").URL), network: "b"}
@@ -307,7 +307,7 @@ func TestOtherNetwork(t *testing.T) {
 	nodetest.Await(t, "another network, found later", e.OtherNetwork)
 }
 
-// A lockedBuffer may be written to and read at once.
+// A lockedBuffer may be written and read concurrently.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -345,8 +345,8 @@ func (s *slow) CheckBatch(ctx context.Context, q []bulkhead.Query) ([]client.Che
 	return s.Upstream.CheckBatch(ctx, q)
 }
 
-// TestBatches: what is asked while a request is under way goes into the next one, and
-// a malformed question among them has no part in the answers to the others.
+// TestBatches checks that queries made while a request is under way go into the next one,
+// and that a malformed query among them does not affect the others.
 func TestBatches(t *testing.T) {
 	house := &prototest.House{}
 	s := &slow{Upstream: upstream(t, node(t, house, "").URL), begun: make(chan struct{}), end: make(chan struct{})}
@@ -393,7 +393,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// TestCache: "unknown" is answered again for a while, and nothing else is.
+// TestCache checks that only "unknown" is answered again for a while.
 func TestCache(t *testing.T) {
 	house, now := &prototest.House{}, newClock()
 	e := New(Options{Upstream: upstream(t, node(t, house, "").URL), Timeout: 10 * time.Second, Cache: time.Second, Now: now.Now})

@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 )
 
-// named returns the account of a name, all of whose counters have names of their own.
-// It has none that cannot be.
+// named returns the account of a name, each of whose counters has a name of its own. A part
+// that cannot exist has none.
 func named(name string) *Account {
 	return &Account{Name: func(p Part) bulkhead.Signature {
 		if p.Kind > TakenSince || p.Epoch > 23 || p.Epoch > 0 && p.Kind < AddedSince {
@@ -73,9 +73,8 @@ func (d desk) delete(a *Account) (epoch int) {
 	return fresh[0]
 }
 
-// TestDeletesAgainstMap adds, deletes and lets generations pass at random, and
-// wants what a map says that can forget what is deleted: the additions since the
-// last delete, of the generations that are left.
+// TestDeletesAgainstMap adds, deletes and lets generations pass at random, and compares with
+// maps that really delete: the additions since the last delete, of the live generations.
 func TestDeletesAgainstMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		keep := rapid.IntRange(1, 6).Draw(t, "keep")
@@ -128,9 +127,9 @@ func TestDeletesAgainstMap(t *testing.T) {
 	})
 }
 
-// TestTakesAgainstMap takes away as well, within one generation: what is left is
-// the difference since the last delete, and a taking of more than there is is made
-// up for by the next addition while nothing was deleted.
+// TestTakesAgainstMap also subtracts, within one generation: what is left is the difference
+// since the last delete. If more is subtracted than there is, the next addition makes up for
+// it, as long as nothing was deleted.
 func TestTakesAgainstMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := desk{t.Fatal, prototest.NewTally(1)}
@@ -148,7 +147,7 @@ func TestTakesAgainstMap(t *testing.T) {
 				d.take(named("ann"), uint32(n))
 				left -= n
 			default:
-				// Also beyond the deletes that have numbers: nothing is forgotten here.
+				// Also beyond the deletes with numbers, since nothing is forgotten here.
 				if epoch := d.delete(named("ann")); epoch != min(deleted, MaxEpochs) {
 					t.Fatalf("delete %d has number %d", deleted, epoch)
 				}
@@ -163,8 +162,8 @@ func TestTakesAgainstMap(t *testing.T) {
 	})
 }
 
-// TestTakenFromTheForgotten: what something was taken from is forgotten before the
-// taking; what is added then counts in full.
+// TestTakenFromTheForgotten checks that when counts are forgotten before what was subtracted
+// from them, later additions count in full.
 func TestTakenFromTheForgotten(t *testing.T) {
 	d := desk{t.Fatal, prototest.NewTally(2)}
 	d.add(named("ann"), 100)
@@ -180,8 +179,8 @@ func TestTakenFromTheForgotten(t *testing.T) {
 	}
 }
 
-// TestDeletedAtOnce: several nodes delete the same thing, each before it hears of
-// the others. What is added afterwards counts from 0.
+// TestDeletedAtOnce lets several nodes delete the same thing, each before it hears of the
+// others, and checks that later additions count from 0.
 func TestDeletedAtOnce(t *testing.T) {
 	for nodes := range 5 {
 		for before := range MaxEpochs {
@@ -208,7 +207,7 @@ func TestDeletedAtOnce(t *testing.T) {
 	}
 }
 
-// TestDeletedOften: beyond the deletes that have numbers, one takes all the same.
+// TestDeletedOften checks that a delete works even when no number is left.
 func TestDeletedOften(t *testing.T) {
 	d := desk{t.Fatal, prototest.NewTally(1)}
 	for i := range MaxEpochs + 3 {
@@ -322,7 +321,7 @@ func TestFresh(t *testing.T) {
 	}
 }
 
-// TestFull: a counter that is full has been for long, and a sum stays in range.
+// TestFull checks that Before leaves a full counter as it is, and that sums stay in range.
 func TestFull(t *testing.T) {
 	b := Balance{Added: bulkhead.Many, AddedSince: 5}.Before(3)
 	if b.Added != bulkhead.Many || b.AddedSince != 2 {
@@ -363,8 +362,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestEveryFault: whichever question fails, the caller hears of it, also for accounts of
-// which something was deleted, that take more questions.
+// TestEveryFault checks that whichever look-up fails, the caller gets the error, also for
+// accounts with deletes, which take more look-ups.
 func TestEveryFault(t *testing.T) {
 	house := &prototest.Ailing{Tally: prototest.NewTally(4)}
 	d := desk{t.Fatal, house.Tally}
@@ -382,8 +381,8 @@ func TestEveryFault(t *testing.T) {
 	house.Test(t, "Fresh", func() error { _, err := Fresh(t.Context(), house, []*Account{a, b}); return err })
 }
 
-// TestMark: what one node takes away is seen by another one that follows, and its
-// questions are no client's.
+// TestMark checks that another node that follows the mark sees that one has subtracted, and
+// that its look-ups do not count as clients'.
 func TestMark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		house := prototest.NewTally(1)

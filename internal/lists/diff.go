@@ -52,7 +52,7 @@ func DiffText(ctx context.Context, older, newer string, added, removed func(Entr
 		if _, kept := is[k]; kept {
 			return
 		}
-		is[k] = struct{}{} // once
+		is[k] = struct{}{} // report it once
 		d.Removed++
 		if removed != nil {
 			removed(e)

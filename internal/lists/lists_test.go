@@ -39,7 +39,7 @@ func build(t testing.TB, o Options, lines ...string) (string, *List) {
 	t.Helper()
 	o.Now = now
 	if o.Capacity == 0 && o.Like == nil && o.Error == 0 {
-		// The key is another one each time: in a full filter what was never added
+		// The key is random: in a full filter what was never added
 		// would be found once in some thousand runs.
 		o.Capacity = 10_000
 	}

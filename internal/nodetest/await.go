@@ -11,10 +11,9 @@ import (
 // Patience is how long the functions of this package wait for a process.
 const Patience = time.Minute
 
-var given sync.Map // ports that FreePort has returned
+var given sync.Map // ports that FreePort has already returned
 
-// FreePort returns a loopback port that is free in TCP and UDP, and another one
-// each time.
+// FreePort returns a loopback port that is free in TCP and UDP, a different one each time.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	for range 100 {
@@ -43,7 +42,7 @@ func Address(t testing.TB) string {
 	return fmt.Sprintf("127.0.0.1:%d", FreePort(t))
 }
 
-// Await polls until ok.
+// Await polls until ok returns true, and fails the test after [Patience].
 func Await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	Settle(t, Patience, what, func() string {
@@ -54,8 +53,8 @@ func Await(t testing.TB, what string, ok func() bool) {
 	})
 }
 
-// Settle polls until wrong has nothing to say, for limit at most. What it said
-// last is the failure of the test.
+// Settle polls until wrong returns "", for at most limit. What it returned last is the
+// failure of the test.
 func Settle(t testing.TB, limit time.Duration, what string, wrong func() string) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)

@@ -10,20 +10,21 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// A DNS is a name server on the loopback address, for tests that must ask no other.
+// A DNS is a name server on the loopback address, for tests that must not use a real one.
 type DNS struct {
-	// Address is where it listens, UDP.
+	// Address is its UDP address.
 	Address string
-	// Asked counts the questions.
+	// Asked counts the queries.
 	Asked atomic.Int64
-	// Silent lets it answer nothing.
+	// Silent makes it answer nothing.
 	Silent atomic.Bool
 
 	records map[string][]string
 }
 
-// ServeDNS answers from records until the test ends: by "TXT example.com", "A
-// example.com" (of IPv4 and IPv6) or "MX example.com". It knows no other name.
+// ServeDNS answers from records until the test ends. Their keys are of the forms
+// "TXT example.com", "A example.com" (IPv4 and IPv6) and "MX example.com". Other names do not
+// exist.
 func ServeDNS(t testing.TB, records map[string][]string) *DNS {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")

@@ -1,5 +1,5 @@
-// Package nodetest runs the program itself, and the programs that it is tested
-// against, as processes of tests.
+// Package nodetest runs, as processes of a test, the program itself and the programs that it
+// is tested against.
 //
 //	func TestMain(m *testing.M) { nodetest.Main(m) }
 //
@@ -17,14 +17,14 @@ import (
 	"testing"
 )
 
-// built is the programs under test.
+// built holds the programs under test.
 var built struct {
 	sync.Mutex
 	dir string // "" until the first one is built
 }
 
-// Binary returns the path of the program under test: in the folder that
-// $BULKHEAD_PROGRAMS names, else built once in a run.
+// Binary returns the path of the program under test, in the folder that $BULKHEAD_PROGRAMS
+// names. Without that the program is built, once in a run.
 func Binary(t testing.TB) string {
 	t.Helper()
 	return build(t, "bulkhead")
@@ -57,9 +57,8 @@ func build(t testing.TB, name string) string {
 	return path
 }
 
-// Released returns the path of the program of the last release, as [Binary] does: one
-// that was built before, or is built of this repository's history. Without that the test is
-// skipped.
+// Released returns the path of the program of the last release, which was built before or is
+// built from this repository's history. Without either the test is skipped.
 func Released(t testing.TB) string {
 	t.Helper()
 	if dir := os.Getenv("BULKHEAD_PROGRAMS"); dir != "" {
@@ -77,8 +76,8 @@ func Released(t testing.TB) string {
 	return path
 }
 
-// Main runs the tests of a package, removes the programs that were built for
-// them and exits.
+// Main runs the tests of a package, removes the programs that were built for them, and
+// exits.
 func Main(m *testing.M) {
 	code := m.Run()
 	if built.dir != "" {
@@ -98,8 +97,8 @@ func Program(t testing.TB, name string) string {
 	return path
 }
 
-// Unavailable skips a test that lacks something of the interop root ("make
-// interop"), and says what. Where $BULKHEAD_INTEROP is "required" it has failed.
+// Unavailable skips a test that lacks something of the interop root ("make interop"), and
+// says what. If $BULKHEAD_INTEROP is "required", the test fails.
 func Unavailable(t testing.TB, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("BULKHEAD_INTEROP") == "required" {
@@ -108,8 +107,8 @@ func Unavailable(t testing.TB, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-// Output runs a program to its end, with input as its standard input, and
-// returns what it printed. An exit code other than 0 fails the test.
+// Output runs a program to its end, with input as its standard input, and returns its
+// output. An exit code other than 0 fails the test.
 func Output(t testing.TB, input, path string, args ...string) string {
 	t.Helper()
 	var out, complaint strings.Builder

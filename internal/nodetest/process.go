@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A Process is a program that runs.
+// A Process is a running program.
 type Process struct {
 	t      testing.TB
 	cmd    *exec.Cmd
@@ -27,9 +27,8 @@ func Run(t testing.TB, dir, path string, args ...string) *Process {
 	return Start(t, cmd)
 }
 
-// Start starts a program in a process group of its own. The test's end stops it,
-// and shows what it said if the test failed; what it says elsewhere, because cmd
-// has an output already, is the caller's.
+// Start starts a program in a process group of its own. At the end of the test it is stopped,
+// and its output is shown if the test failed, unless cmd already has an output.
 func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	var said bytes.Buffer
@@ -56,9 +55,8 @@ func Start(t testing.TB, cmd *exec.Cmd) *Process {
 
 func (p *Process) name() string { return filepath.Base(p.cmd.Path) }
 
-// Stop asks the process and its children to end, and returns once it has ended:
-// nil for an exit code of 0. If it has to be killed for that, the test has failed.
-// What has ended already stays so.
+// Stop asks the process and its children to end, waits for it, and returns nil for an exit
+// code of 0. If it has to be killed, the test fails. Stop may be called again.
 func (p *Process) Stop() error {
 	p.end.Do(func() {
 		p.signal(syscall.SIGTERM)
@@ -81,5 +79,5 @@ func (p *Process) Kill() {
 	})
 }
 
-// signal tells the whole group, which may be gone.
+// signal sends a signal to the whole group, which may be gone.
 func (p *Process) signal(s syscall.Signal) { _ = syscall.Kill(-p.cmd.Process.Pid, s) }

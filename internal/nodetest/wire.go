@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// A Wire is a TCP proxy that counts bytes, is slow if wanted, and can be cut.
+// A Wire is a TCP proxy that counts bytes, and can be made slow or cut.
 type Wire struct {
 	Up, Down atomic.Int64 // bytes to and from the server
-	Delay    atomic.Int64 // longest time that bytes take on the way, nanoseconds
+	Delay    atomic.Int64 // longest delay of bytes, in nanoseconds
 
 	l     net.Listener
 	to    string
@@ -43,7 +43,7 @@ func NewWire(t testing.TB, to string) *Wire {
 // Address returns where the wire begins.
 func (w *Wire) Address() string { return w.l.Addr().String() }
 
-// Sever ends the connections that there are.
+// Sever ends all present connections.
 func (w *Wire) Sever() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -53,7 +53,7 @@ func (w *Wire) Sever() {
 	clear(w.conns)
 }
 
-// Partition ends all connections and carries none until it is healed.
+// Partition, if cut, ends all connections and accepts none until it is called with false.
 func (w *Wire) Partition(cut bool) {
 	w.cut.Store(cut)
 	if cut {

@@ -27,7 +27,8 @@ const recognised = "knows the test message"
 // maxReply is the longest answer that is read, in bytes.
 const maxReply = 64 << 10
 
-// The test message comes from elsewhere, since mail of the machine itself is exempt.
+// stranger is the pretended origin of the test message, since mail of the machine itself is
+// exempt.
 const stranger = "192.0.2.7"
 
 func (p *Prober) of(scheme bulkhead.Scheme) []bulkhead.Signature {
@@ -216,7 +217,7 @@ func (p *Prober) policy(ctx context.Context, address string) (string, error) {
 		return "", err
 	}
 	defer conn.Close()
-	// At CONNECT no rule counts unless its state says so.
+	// At CONNECT only rules for this state count.
 	if _, err := io.WriteString(conn, "request=smtpd_access_policy\nprotocol_state=CONNECT\nclient_address="+stranger+"\n\n"); err != nil {
 		return "", err
 	}
@@ -232,15 +233,15 @@ func (p *Prober) policy(ctx context.Context, address string) (string, error) {
 	return "answers " + strings.TrimSpace(action), nil
 }
 
-// dnsbl asks for a name outside of all zones, for which any answer will do: only the
-// configuration says which zones there are.
+// dnsbl asks for a name outside all zones, and accepts any answer: only the configuration
+// says which zones there are.
 func (p *Prober) dnsbl(ctx context.Context, address string) (string, error) {
 	name, err := dnsmessage.NewName("2.0.0.127.bulkhead-doctor.invalid.")
 	if err != nil {
 		return "", err
 	}
 	const id = 4711
-	// Not a Message: that would link what reads every kind of record.
+	// Not a Message, which would link the parsers of all kinds of records.
 	question := dnsmessage.NewBuilder(nil, dnsmessage.Header{ID: id})
 	err = errors.Join(question.StartQuestions(), question.Question(dnsmessage.Question{Name: name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}))
 	if err != nil {
@@ -270,7 +271,7 @@ func (p *Prober) dnsbl(ctx context.Context, address string) (string, error) {
 	return "answers", nil
 }
 
-// milter speaks as a mail server that wants a reply to each step.
+// milter acts as a mail server that wants a reply to each step.
 func (p *Prober) milter(ctx context.Context, address string) (string, error) {
 	conn, err := dial(ctx, "tcp", address)
 	if err != nil {
@@ -278,7 +279,7 @@ func (p *Prober) milter(ctx context.Context, address string) (string, error) {
 	}
 	defer conn.Close()
 	m := &milterConn{conn}
-	// Version 6, all actions, no step left out.
+	// Version 6, all actions, every step.
 	reply, _, err := m.step('O', "\x00\x00\x00\x06\x00\x00\x01\xff\x00\x00\x00\x00")
 	if err != nil || reply != 'O' {
 		return "", errors.Join(err, unrecognised(fmt.Sprintf("negotiation %q", reply)))

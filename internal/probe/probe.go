@@ -1,6 +1,6 @@
-// Package probe asks a running node through each of its doors, as the clients of that
-// door do, about the test message of package trial, and says of each door that fails why
-// and what to do. Nothing that it sends is counted.
+// Package probe asks a running node about the test message of package trial through each of
+// its doors, as the door's clients do. For a door that fails it says why, and what to do.
+// Nothing that it sends is counted.
 package probe
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trial"
 )
 
-// A Row is what was found of one thing.
+// A Row is the finding about one thing.
 type Row struct {
 	Name    string `json:"name"` // a door by its key in [listen], or "store", "clock", "peer NAME"
 	Address string `json:"address,omitempty"`
@@ -28,7 +28,7 @@ type Row struct {
 	Mend    string `json:"mend,omitempty"` // what to do; "" if all is well
 }
 
-// A Prober asks a node. All fields but Node may be zero.
+// A Prober asks a node. All fields except Node may be zero. Only one goroutine may use it.
 type Prober struct {
 	Node    *client.Client
 	Timeout time.Duration // for each door; 0 means 5 s
@@ -36,13 +36,13 @@ type Prober struct {
 	sigs []bulkhead.Signature // of the test message
 }
 
-// A fault is an answer that is none, with what to do about it.
+// A fault is a failure with advice what to do.
 type fault struct{ what, mend string }
 
 func (f *fault) Error() string { return f.what }
 
-// Doors asks every open door of the node, and then what the node says of itself. The
-// error is that of a node that does not answer at all.
+// Doors asks through every open door of the node, and then asks what the node says of
+// itself. It returns an error only if the node does not answer at all.
 func (p *Prober) Doors(ctx context.Context) ([]Row, error) {
 	if p.Timeout == 0 {
 		p.Timeout = 5 * time.Second
@@ -64,7 +64,7 @@ func (p *Prober) Doors(ctx context.Context) ([]Row, error) {
 	return append(rows, p.peers(ctx)...), nil
 }
 
-// asks is what is known of each door: its client, and what it serves.
+// asks returns the probe of each door by its name.
 func (p *Prober) asks() map[string]func(context.Context, string) (string, error) {
 	return map[string]func(context.Context, string) (string, error){
 		"http": p.http, "razor2": p.razor2, "razor_helper": p.razorHelper, "pyzor": p.pyzor, "pyzor_helper": p.pyzorHelper,
@@ -90,7 +90,7 @@ func (p *Prober) door(ctx context.Context, d client.Door) Row {
 	return row
 }
 
-// near returns where a listener is reached from the same machine.
+// near returns where a listener can be reached from the same machine.
 func near(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -105,7 +105,7 @@ func near(address string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// mend says what to do about an error.
+// mend returns advice about an error.
 func mend(door string, err error) string {
 	var f *fault
 	var timeout net.Error
@@ -126,7 +126,7 @@ func mend(door string, err error) string {
 	return "see docs/protocols/" + strings.NewReplacer("pyzor_helper", "pyzor", "razor_helper", "razor2").Replace(door) + ".md and the node's log"
 }
 
-// unrecognised is the error for a door that answers, and does not know the test message.
+// unrecognised returns the error for a door that answers but does not know the test message.
 func unrecognised(got string) error {
 	return &fault{"it answers, but does not know the test message: " + got,
 		"a node before this version does not know it; else another program has the port, or the mail was changed on its way"}
@@ -144,11 +144,11 @@ func store(s *client.NodeState) Row {
 	return row
 }
 
-// skew is how far clocks may be apart: signed requests of Pyzor are refused beyond five
-// minutes, and generations of peers begin apart.
+// skew is how far apart clocks may be. Beyond five minutes signed Pyzor requests are refused,
+// and the generations of peers no longer begin together.
 const skew = time.Minute
 
-// peers says of each peer whether it is heard. Who may not ask learns nothing.
+// peers says whether each peer is heard. It says nothing without an administrator's token.
 func (p *Prober) peers(ctx context.Context) (rows []Row) {
 	peers, err := p.Node.Peers(ctx)
 	if err != nil {

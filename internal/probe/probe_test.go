@@ -43,7 +43,7 @@ func serve(t testing.TB, answer string) string {
 	return l.Addr().String()
 }
 
-// TestLies: a door that answers something else is not taken for one that is well.
+// TestLies checks that a door with a wrong answer is not taken for a working one.
 func TestLies(t *testing.T) {
 	p := &Prober{Timeout: 5 * time.Second, sigs: []bulkhead.Signature{bulkhead.MustSignature(bulkhead.RazorE4, []byte("12345678901234567890"))}}
 	for _, lie := range []string{"", "HTTP/1.1 400 Bad Request\r\n\r\n", "220 mx ESMTP\r\n", "ham", "action", "\x00\x00\x00\x0dO\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00\x00\x00",
@@ -61,7 +61,7 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// TestMend: each kind of failure has advice of its own.
+// TestMend checks that each kind of failure has advice of its own.
 func TestMend(t *testing.T) {
 	seen := make(map[string]error)
 	for _, err := range []error{
@@ -88,7 +88,7 @@ func TestNear(t *testing.T) {
 	}
 }
 
-// TestStore: what a node says of itself becomes a row.
+// TestStore checks that what a node says of itself becomes a row.
 func TestStore(t *testing.T) {
 	for _, tt := range []struct {
 		state client.NodeState
@@ -103,8 +103,8 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// FuzzMilter: whatever a milter answers, the probe ends, and knows the test message only
-// if a header says so.
+// FuzzMilter checks that the probe ends whatever a milter answers, and succeeds only if a
+// header says so.
 func FuzzMilter(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x0dO\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01c"))
 	f.Add([]byte("\x00\x00\x00\x01O" + strings.Repeat("\x00\x00\x00\x01c", 14) + "\x00\x00\x00\x10iX-Bulkhead\x00spam\x00"))

@@ -8,12 +8,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// An Ailing is a [Tally] that fails at one of the calls to it, the first one, the second
-// one and so on: see [Ailing.Test]. Its methods may be called concurrently.
+// An Ailing is a [Tally] that fails at one chosen call; [Ailing.Test] tries each call in
+// turn. Its methods may be called concurrently.
 type Ailing struct {
 	*Tally
-	// Aside says which signatures a front door looks up in the background; such calls
-	// do not fail, nor count. nil stands for none.
+	// Aside says which signatures a front door looks up in the background. Such calls
+	// neither fail nor count. nil means none.
 	Aside func(bulkhead.Signature) bool
 
 	mu     sync.Mutex
@@ -21,8 +21,8 @@ type Ailing struct {
 	failAt int // 0: at none
 }
 
-// Call counts a call, and returns ErrFault for the one that is to fail. Fakes of what
-// stands beside the clearinghouse may share it.
+// Call counts a call, and returns [ErrFault] if it is the one that must fail. Fakes of other
+// things that a front door calls may share it.
 func (a *Ailing) Call() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -32,23 +32,23 @@ func (a *Ailing) Call() error {
 	return nil
 }
 
-// arm has the n-th call from now on fail.
+// arm makes the n-th call from now on fail.
 func (a *Ailing) arm(n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.calls, a.failAt = 0, n
 }
 
-// failed reports whether the call that was to fail has come.
+// failed reports whether the call that must fail has come.
 func (a *Ailing) failed() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.failAt > 0 && a.calls >= a.failAt
 }
 
-// Test calls do again and again, with a fault at the first call, then at the second, until
-// it needs no more calls. It wants an error of do whenever there was a fault, and none
-// otherwise.
+// Test calls do again and again, with a fault at the first call to the clearinghouse, then
+// at the second, until do makes no more calls. do must return an error exactly when there was
+// a fault.
 func (a *Ailing) Test(t testing.TB, what string, do func() error) {
 	t.Helper()
 	defer a.arm(0)

@@ -16,15 +16,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A House is an exact clearinghouse held in maps, in which every reporter has the
-// same say: a signature is listed while more reporters call it spam, by their latest
-// votes, than ham or revoked. The zero House is ready to use. Its methods may be
-// called concurrently.
+// A House is an exact clearinghouse held in maps, in which all reporters weigh the same: a
+// signature is listed while more reporters call it spam, by their latest votes, than ham or
+// revoked. The zero House is ready to use. Its methods may be called concurrently.
 type House struct {
-	// Err, when set, is returned by every call, which then changes nothing. See Fail.
+	// Err, if set, is returned by every call, which then changes nothing. See Fail.
 	Err error
-	// White is the signatures of its whitelist, Suspected those that make a message
-	// suspected.
+	// White holds the whitelisted signatures, Suspected those that make a message suspected.
 	White, Suspected map[bulkhead.Signature]bool
 	// Threshold is the count at which a signature is bulk; 0 means 20.
 	Threshold uint32
@@ -46,13 +44,13 @@ type entry struct {
 	first, last time.Time
 }
 
-// A ballot is that a reporter has ever voted so.
+// A ballot says that a reporter has ever cast a vote.
 type ballot struct {
 	who  bulkhead.Reporter
 	vote bulkhead.Vote
 }
 
-// count counts a report, and reports whether it was no duplicate.
+// count counts a report, and reports false for a duplicate.
 func (e *entry) count(r *bulkhead.Report) bool {
 	if r.Vote == bulkhead.Sighting {
 		id := fmt.Sprint(r.Reporter, r.ID)
@@ -87,7 +85,7 @@ func (e *entry) spam() bool {
 	return balance > 0
 }
 
-// Fail sets Err, or clears it with nil, while servers ask.
+// Fail sets Err, or clears it with nil. Unlike Err it may be used while servers run.
 func (h *House) Fail(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -134,7 +132,7 @@ func (h *House) Check(_ context.Context, q bulkhead.Query) (bulkhead.Verdict, er
 		}
 		v.Findings = append(v.Findings, f)
 		if contents && !ofContents(sig) {
-			continue // who sent it is not what was sent
+			continue // about the sender, not about the content
 		}
 		if f.Judged == bulkhead.JudgedSpam || v.Judged == bulkhead.Unjudged {
 			v.Judged = f.Judged
@@ -156,13 +154,13 @@ func (h *House) Check(_ context.Context, q bulkhead.Query) (bulkhead.Verdict, er
 	return v, nil
 }
 
-// ofContents reports whether a signature is of what a message says, not of who sent it.
+// ofContents reports whether a signature is of a message's content, not of its sender.
 func ofContents(sig bulkhead.Signature) bool {
 	facet := sig.Scheme().Facet()
 	return facet != bulkhead.SenderFacet && facet != bulkhead.NetworkFacet
 }
 
-// class says in one word what a verdict says.
+// class returns the class of a verdict.
 func (h *House) class(v *bulkhead.Verdict) bulkhead.Class {
 	switch {
 	case v.Whitelisted != "":

@@ -10,8 +10,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A Lie is what a [Liar] says of everything that it is asked about, or the error that
-// it has for all.
+// A Lie is what a [Liar] says about everything, or the error that it returns for everything.
 type Lie struct {
 	Name                 string
 	Err                  error
@@ -21,10 +20,10 @@ type Lie struct {
 	Error                float64
 }
 
-// ErrFault is a fault of a node that none of the reasons for refusals explains.
+// ErrFault is a fault of a node that is none of the reasons for refusals.
 var ErrFault = errors.New("disk on fire")
 
-// Lies are a filter that errs to either side, every judgement, and every error: the
+// Lies returns a filter's errors in both directions, every judgement, and every error: the
 // reasons for refusals, a fault of the node, and an answer that came too late.
 func Lies() []Lie {
 	return []Lie{
@@ -45,8 +44,8 @@ func Lies() []Lie {
 	}
 }
 
-// A Liar is a [bulkhead.Counter] that tells one lie. What it is told it takes, and
-// forgets. Its methods may be called concurrently.
+// A Liar is a [bulkhead.Counter] that tells one lie. It accepts and forgets what it is told.
+// Its methods may be called concurrently.
 type Liar struct {
 	Lie
 	// Asked counts the calls.

@@ -11,8 +11,8 @@ import (
 )
 
 // ServePackets runs a server on the datagram sockets of an address, see
-// [door.ListenPackets], until the test ends, and returns where they are bound. The
-// test has failed if serving returns an error.
+// [door.ListenPackets], until the test ends, and returns their address. The test fails if
+// serving returns an error.
 func ServePackets(t testing.TB, address string, readers int, s PacketServer) net.Addr {
 	t.Helper()
 	conns, err := door.ListenPackets(t.Context(), address, readers)
@@ -55,8 +55,8 @@ type shutter interface {
 }
 
 func untilTheEnd(t testing.TB, s shutter, serve ...func() error) {
-	// The test's own context ends before its clean-ups, in which clients may
-	// still want answers.
+	// The test's own context ends before its clean-ups, in which clients may still need
+	// answers.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- door.Run(ctx, s, serve...) }()
@@ -68,8 +68,8 @@ func untilTheEnd(t testing.TB, s shutter, serve ...func() error) {
 	})
 }
 
-// EachFamily serves on an IPv6 address, and on every address of both families,
-// and asks at each. Where the system has no IPv6 the test is skipped.
+// EachFamily serves on an IPv6 address, and then on all addresses of both families, and asks
+// at each. On a system without IPv6 the test is skipped.
 func EachFamily(t *testing.T, serve func(t *testing.T, address string) net.Addr, ask func(t *testing.T, address string)) {
 	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
 		t.Skipf("no IPv6: %v", err)
@@ -87,9 +87,8 @@ func EachFamily(t *testing.T, serve func(t *testing.T, address string) net.Addr,
 	}
 }
 
-// Answers returns how many datagrams come over c before it falls silent. Servers
-// handle what one loopback socket sends in its order, so that silence means that
-// the rest was dropped.
+// Answers returns how many datagrams come over c before it falls silent. Servers handle the
+// datagrams of one loopback socket in order, so silence means that the rest was dropped.
 func Answers(c net.Conn) (n int) {
 	buf := make([]byte, 2048)
 	for {
@@ -101,8 +100,8 @@ func Answers(c net.Conn) (n int) {
 	}
 }
 
-// Ask sends a request over a connection of its own, says that it is over, and
-// returns all that the server says before it hangs up.
+// Ask sends a request over a connection of its own, closes its side, and returns everything
+// that the server sends before it hangs up.
 func Ask(t testing.TB, server net.Addr, request []byte) (string, error) {
 	t.Helper()
 	c, err := net.Dial(server.Network(), server.String())
@@ -111,7 +110,7 @@ func Ask(t testing.TB, server net.Addr, request []byte) (string, error) {
 	}
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(20 * time.Second))
-	c.Write(request) // a server may refuse the rest of it: what it says is read
+	c.Write(request) // the server may refuse the rest; its answer is read all the same
 	c.(interface{ CloseWrite() error }).CloseWrite()
 	reply, err := io.ReadAll(c)
 	return string(reply), err

@@ -8,12 +8,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A Tally is a [House] that is a [bulkhead.Counter], and whose counts age as those of
-// a node do, a generation at a time; votes and sightings that come in reports are the
-// House's, and do not age. Its methods may be called concurrently.
+// A Tally is a [House] that is also a [bulkhead.Counter]. Its counts age like a node's, a
+// generation at a time; votes and sightings that come in reports belong to the House and do
+// not age. Its methods may be called concurrently.
 type Tally struct {
 	House
-	// Chance is the error that Look tells of whatever has a count.
+	// Chance is the error probability that Look gives for whatever has a count.
 	Chance float64
 
 	lock        sync.Mutex
@@ -31,7 +31,7 @@ func newGeneration() generation {
 	return generation{time.Now(), make(map[bulkhead.Signature]uint32)}
 }
 
-// NewTally returns a Tally that keeps so many generations.
+// NewTally returns a Tally that keeps a number of generations.
 func NewTally(keep int) *Tally {
 	h := new(Tally)
 	for range keep {
@@ -47,7 +47,7 @@ func (h *Tally) Age() {
 	h.generations = append(h.generations[1:], newGeneration())
 }
 
-// Add counts a signature n times, as an error of a filter may do too.
+// Add counts a signature n times, as doors or an error of a filter would.
 func (h *Tally) Add(sig bulkhead.Signature, n uint32) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
@@ -142,7 +142,7 @@ func (h *Tally) Count(_ context.Context, sigs []bulkhead.Signature, n []uint32) 
 	if err := bulkhead.ValidCounts(sigs, n); err != nil || len(sigs) == 0 {
 		return err
 	}
-	h.mu.Lock() // of the House, whose error may change
+	h.mu.Lock() // the House's, since its error may change
 	err := h.refuse(sigs)
 	h.mu.Unlock()
 	if err != nil {

@@ -32,7 +32,7 @@ func shows(r bulkhead.Reporter) (Space, bool) {
 	return Space(p.String()), err == nil
 }
 
-// TestClearinghouse: with a memory before it, a clearinghouse is still one.
+// TestClearinghouse checks that a clearinghouse with a memory in front is still one.
 func TestClearinghouse(t *testing.T) {
 	white := sig(bulkhead.Exact, "white")
 	bulkheadtest.Suite{White: white, Open: func(testing.TB) bulkhead.Clearinghouse {
@@ -42,7 +42,7 @@ func TestClearinghouse(t *testing.T) {
 	}}.Run(t)
 }
 
-// A desk is a house before an exact one.
+// A desk is a House in front of an exact clearinghouse.
 type desk struct {
 	*testing.T
 	behind *prototest.House
@@ -68,7 +68,7 @@ func (d *desk) vote(who bulkhead.Reporter, vote bulkhead.Vote, sigs ...bulkhead.
 	}
 }
 
-// judged is what the house behind says of a signature by itself.
+// judged returns what the clearinghouse behind says of a signature by itself.
 func (d *desk) judged(s bulkhead.Signature) bulkhead.Judgement {
 	d.Helper()
 	v, err := d.behind.Check(d.Context(), bulkhead.Query{Signatures: []bulkhead.Signature{s}})
@@ -78,8 +78,8 @@ func (d *desk) judged(s bulkhead.Signature) bulkhead.Judgement {
 	return v.Judged
 }
 
-// TestVoteActsOnTheMessage: a vote by a digest is one on all of the message, of whoever
-// was shown it or believes who was.
+// TestVoteActsOnTheMessage checks that a vote by a digest acts on the whole message, if the
+// voter's space, or the node's own, has seen it.
 func TestVoteActsOnTheMessage(t *testing.T) {
 	m := message("a", "a.example")
 	for _, tt := range []struct {
@@ -117,8 +117,8 @@ func TestVoteActsOnTheMessage(t *testing.T) {
 	}
 }
 
-// TestVotesOnSeveral: digests of several messages in one report are votes on each, of
-// which none has another's signatures.
+// TestVotesOnSeveral checks that digests of several messages in one report are votes on each
+// message, and that no vote has signatures of another message.
 func TestVotesOnSeveral(t *testing.T) {
 	d := newDesk(t)
 	a, b := message("a", "a.example"), message("b", "b.example")
@@ -141,8 +141,8 @@ func TestVotesOnSeveral(t *testing.T) {
 	}
 }
 
-// TestNothingToJoin: a sighting by a digest, and a vote on what nobody has seen, are
-// what they are.
+// TestNothingToJoin checks that a sighting by a digest, and a vote on a message that nobody
+// has seen, pass unchanged.
 func TestNothingToJoin(t *testing.T) {
 	d := newDesk(t)
 	m := message("a", "a.example")
@@ -156,7 +156,7 @@ func TestNothingToJoin(t *testing.T) {
 	}
 }
 
-// TestWhite: what a white list has is not remembered, so that nobody can vote on it.
+// TestWhite checks that whitelisted messages are not remembered, so nobody can vote on them.
 func TestWhite(t *testing.T) {
 	d := newDesk(t)
 	m := message("a", "a.example")
@@ -168,8 +168,8 @@ func TestWhite(t *testing.T) {
 	}
 }
 
-// TestQuestions: a question by a digest is answered of the whole message, one by one, in
-// a batch and by counters.
+// TestQuestions checks that a query by a digest is answered for the whole message, alone, in
+// a batch and through Look.
 func TestQuestions(t *testing.T) {
 	d := newDesk(t)
 	a, b := message("a", "a.example"), message("b", "b.example")
@@ -207,7 +207,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// TestErrors: an error of one vote is that of the report, and so is a panic.
+// TestErrors checks that an error or a panic in one vote is the error of the report.
 func TestErrors(t *testing.T) {
 	d := newDesk(t)
 	a, b := message("a", "a.example"), message("b", "b.example")

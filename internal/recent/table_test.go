@@ -14,7 +14,8 @@ func sig(scheme bulkhead.Scheme, name string) bulkhead.Signature {
 	return bulkhead.MustSignature(scheme, []byte(name))
 }
 
-// message is a mail with a text, a footer of others' and a link.
+// message returns the signatures of mail with a text, a footer that others have too, and a
+// link.
 func message(text, link string) []bulkhead.Signature {
 	return []bulkhead.Signature{
 		sig(bulkhead.Exact, text), sig(bulkhead.Near, "n1"+text), sig(bulkhead.Near, "n2"), sig(bulkhead.RazorE4, text), sig(bulkhead.RazorE4, "footer"),
@@ -26,7 +27,7 @@ func commonOf(t *Table, s bulkhead.Signature, space Space) []bulkhead.Signature 
 	return t.Common(nil, &s, space)
 }
 
-// TestCommon: a digest stands for what all messages that have it have in common.
+// TestCommon checks that a digest stands for what all messages with it have in common.
 func TestCommon(t *testing.T) {
 	table := NewTable(1<<20, time.Hour, nil)
 	a, b := message("a", "a.example"), message("b", "b.example")
@@ -57,8 +58,8 @@ func TestCommon(t *testing.T) {
 	}
 }
 
-// TestLacking: what one door does not compute is no difference of two copies of one
-// text, and another sender is.
+// TestLacking checks that a signature that one door does not compute makes no difference
+// between copies of a text, but another sender does.
 func TestLacking(t *testing.T) {
 	text, body := sig(bulkhead.Exact, "text"), sig(bulkhead.DCCBody, "text")
 	band, from := sig(bulkhead.RspamdShingle, "band"), sig(bulkhead.Sender, "bank.example")
@@ -80,7 +81,7 @@ func TestLacking(t *testing.T) {
 	}
 }
 
-// TestSpaces: what a stranger showed is his network's.
+// TestSpaces checks that what a stranger showed is known to that network only.
 func TestSpaces(t *testing.T) {
 	table := NewTable(1<<20, time.Hour, nil)
 	a, b := message("a", "a.example"), message("a", "victim.example")
@@ -97,7 +98,7 @@ func TestSpaces(t *testing.T) {
 	}
 }
 
-// TestAge: what nobody shows any more is forgotten.
+// TestAge checks that a message that nobody shows any more is forgotten.
 func TestAge(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	table := NewTable(1<<20, time.Hour, func() time.Time { return now })
@@ -118,8 +119,8 @@ func TestAge(t *testing.T) {
 	}
 }
 
-// TestFlood: one network that floods the table pushes out its own, strangers push out
-// strangers, and the table stays in its bounds.
+// TestFlood checks that a network that floods the table displaces its own messages, that
+// strangers displace strangers, and that the table stays within its limit.
 func TestFlood(t *testing.T) {
 	const size = 1 << 20
 	table := NewTable(size, time.Hour, nil)
@@ -142,8 +143,8 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestBytes: what the table thinks it takes is what its parts take, whatever came and
-// went.
+// TestBytes checks that the size that the table reports is the sum of its parts, whatever
+// came and went.
 func TestBytes(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	table := NewTable(20_000, time.Hour, func() time.Time { return now })
@@ -183,7 +184,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// BenchmarkNote is the cost of remembering a message of ordinary size.
+// BenchmarkNote measures the cost of remembering a message of ordinary size.
 func BenchmarkNote(b *testing.B) {
 	table := NewTable(64<<20, time.Hour, nil)
 	var all [][]bulkhead.Signature

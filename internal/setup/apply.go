@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Backups is where the files are kept as they were, in the root.
+// Backups is the folder, in the root, that keeps the files as they were.
 const Backups = "/var/backups/bulkhead-setup"
 
 // ErrNoBackup says that there is nothing to undo.
@@ -28,9 +28,9 @@ type kept struct {
 	GID     int
 }
 
-// Apply makes all changes, or none: if one fails, those before it are taken back. It
-// first writes a backup, and returns its path in the root. A file that was changed since
-// the plan was made is an error. Nothing to change is none, and has no backup.
+// Apply makes all changes or none: if one fails, those before it are undone. It first writes
+// a backup, and returns its path in the root. It is an error if a file has changed since the
+// plan was made. If there is nothing to change, there is no error and no backup.
 func (p *Plan) Apply(now time.Time) (backup string, err error) {
 	if len(p.Changes) == 0 {
 		return "", nil
@@ -51,7 +51,7 @@ func (p *Plan) Apply(now time.Time) (backup string, err error) {
 		return "", err
 	}
 	backup = path.Join(Backups, now.UTC().Format("20060102T150405.000000000Z")+".json")
-	// What it holds may be for few eyes.
+	// The files in it may be secret.
 	if err := p.tree.write(backup, file{text: string(text), mode: 0o600, uid: -1, gid: -1}); err != nil {
 		return "", err
 	}
@@ -76,9 +76,9 @@ func (t *tree) putBack(all []kept) error {
 	return errors.Join(errs...)
 }
 
-// Undo puts back what the latest [Plan.Apply] below a root has changed, removes its
-// backup, and returns the files. If one of them was changed since, nothing is put back
-// and the error names it. Without a backup the error is [ErrNoBackup].
+// Undo restores what the latest [Plan.Apply] below a root has changed, removes its backup,
+// and returns the paths of the files. If one of them has changed since, it restores nothing,
+// and the error names the file. Without a backup the error is [ErrNoBackup].
 func Undo(root string) (paths []string, err error) {
 	t, err := openTree(root)
 	if err != nil {

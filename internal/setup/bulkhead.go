@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// readConfig reads the configuration of the node. Without one, a node listens with
-// every door at its default.
+// readConfig reads the configuration of the node. Without one, every door of a node is open
+// at its default.
 func (p *Plan) readConfig() error {
 	f, err := p.tree.read(p.options.Config)
 	if err != nil {
@@ -30,8 +30,8 @@ func (p *Plan) readConfig() error {
 	return nil
 }
 
-// door returns where programs of the same machine reach a door, which is opened at its
-// default if it is off: "127.0.0.1:8891", or "unix:/path".
+// door returns where programs on the same machine reach a door, "127.0.0.1:8891" or
+// "unix:/path". A door that is off will be opened at its default.
 func (p *Plan) door(key string) string {
 	if p.listens[key] == "" {
 		for _, d := range config.Default().Listen.Doors() {
@@ -85,7 +85,7 @@ action = "dunno"
 mode = "strict"
 `
 
-// planDoors opens the doors that were asked for, in the node's configuration.
+// planDoors opens the doors that are needed in the node's configuration.
 func (p *Plan) planDoors() error {
 	var missing []config.Door
 	for _, d := range p.config.Listen.Doors() {
@@ -113,7 +113,7 @@ func (p *Plan) planDoors() error {
 		}
 		text += sampleLimit
 	}
-	// What was changed as text must mean what it should.
+	// The change was made in text, so check what it means.
 	cfg, err := config.Parse([]byte(text))
 	if err == nil {
 		for _, d := range cfg.Listen.Doors() {
@@ -152,7 +152,7 @@ func withDoors(text string, doors []config.Door) string {
 		}
 		return text + "[listen]\n" + lines.String()
 	}
-	// Behind the keys that are there, before what comments on the next table.
+	// After the present keys, before the comments on the next table.
 	end := at[1]
 	for l := range strings.Lines(text[at[1]:]) {
 		trimmed := strings.TrimSpace(l)

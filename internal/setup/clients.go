@@ -10,7 +10,7 @@ const razorAgent = "/etc/razor/razor-agent.conf"
 
 var razorDiscovery = regexp.MustCompile(`(?m)^[ \t]*razordiscovery[ \t]*=[^\n]*`)
 
-// razor has Razor's clients discover the node.
+// razor makes Razor's clients discover the node.
 func (p *Plan) razor() error {
 	line := "razordiscovery = " + p.door("razor2")
 	p.after("razor-admin -discover")
@@ -22,10 +22,11 @@ func (p *Plan) razor() error {
 	})
 }
 
-// pyzorHomes are where the pyzor command looks when those run it who run filters.
+// pyzorHomes are where the pyzor command looks for its servers when run by users that run
+// filters.
 var pyzorHomes = []string{"/etc/spamassassin/.pyzor", "/etc/mail/spamassassin/.pyzor", "/var/lib/amavis/.pyzor", "/var/lib/spamassassin/.pyzor", "/root/.pyzor"}
 
-// pyzor has the pyzor command ask the node, in the homes that it has been used in.
+// pyzor makes the pyzor command ask the node, in the homes in which it has been used.
 func (p *Plan) pyzor() error {
 	address := p.door("pyzor")
 	var homes []string
@@ -47,7 +48,7 @@ func (p *Plan) pyzor() error {
 	return nil
 }
 
-// dcc cannot write the client's map, which is binary.
+// dcc adds a note only: the client's map is binary, and cannot be written here.
 func (p *Plan) dcc() error {
 	host, port, err := net.SplitHostPort(p.door("dcc"))
 	if err != nil {

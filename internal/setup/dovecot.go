@@ -16,8 +16,8 @@ const (
 	dovecotMailed = "/etc/dovecot/bulkhead/pipe"
 )
 
-// dovecot makes votes of mail that people move into and out of their junk, each of the
-// user whose mailbox it is, and files what arrives marked as spam there.
+// dovecot turns moves of mail into and out of people's junk folders into votes, each by the
+// owner of the mailbox, and files mail that arrives marked as spam there.
 func (p *Plan) dovecot() error {
 	d, err := p.readDovecot()
 	if err != nil {
@@ -77,7 +77,7 @@ if anyof (header :is "X-Bulkhead" "spam", header :is "X-Spam" "Yes", header :is 
 	return p.editMode("dovecot", path.Join(pipes, "bulkhead-vote"), 0o755, func(string) string { return vote })
 }
 
-// binary returns where the program is, on the machine that is set up.
+// binary returns the path of the program on the machine that is set up.
 func (p *Plan) binary() string {
 	const local = "/usr/local/bin/bulkhead"
 	if !p.tree.exists("/usr/bin/bulkhead") && p.tree.exists(local) {
@@ -90,7 +90,7 @@ func sieveString(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }
 
-// A dovecotConfig is what is set already, by others.
+// A dovecotConfig is what others have already set.
 type dovecotConfig struct {
 	values   []dovecotValue
 	junk     string // the mailbox for junk
@@ -193,7 +193,7 @@ func (d *dovecotConfig) free(pattern string) int {
 	return first
 }
 
-// settings returns what Dovecot is told. What others have set is added to.
+// settings returns the settings for Dovecot. They add to what others have set.
 func (d *dovecotConfig) settings(pipes string) string {
 	var b strings.Builder
 	b.WriteString("# Written by \"bulkhead setup\".\n")

@@ -18,8 +18,8 @@ var (
 	bodyVisible = regexp.MustCompile(`(?m)^[ \t]*message_body_(visible|newlines)[ \t]*=?`)
 )
 
-// exim asks about each message before it is accepted, over HTTP, in an ACL that Debian's
-// configuration has a place for. Its malware and spam conditions stay free for others.
+// exim makes Exim ask about each message before it accepts it, over HTTP, in an ACL for which
+// Debian's configuration has a place. The conditions malware and spam stay free for others.
 func (p *Plan) exim() error {
 	if scorer := p.scorer(); scorer != "" && len(p.options.For) == 0 && !p.tree.exists(eximACL) {
 		p.note("Exim stays as it is: where it asks %s about mail (the spam condition), that hands it to the node. --for %s,exim has Exim ask the node itself", scorer, scorer)
@@ -44,7 +44,7 @@ func (p *Plan) exim() error {
 	}
 	acl := eximACL
 	if m := dataACL.FindStringSubmatch(others); m != nil {
-		acl = m[1] // which somebody has already
+		acl = m[1] // somebody's own
 	} else {
 		macros = "CHECK_DATA_LOCAL_ACL_FILE = " + eximACL + "\n"
 	}
@@ -86,10 +86,10 @@ func (p *Plan) eximOthers() (string, error) {
 	return all.String(), nil
 }
 
-// eximRule asks about mail that came from elsewhere. The braces of ${readsocket} hold
-// what is expanded already, so nothing in a mail is taken for one. Without shutdown=no
-// Exim would end its side of the connection, which a server takes for a client that has
-// gone. A node that is away is no header.
+// eximRule returns a rule that asks about mail from elsewhere. What is in the braces of
+// ${readsocket} is already expanded, so nothing in a mail is taken for a brace. Without
+// shutdown=no Exim would close its side of the connection, and servers take that for a client
+// that has gone. If the node does not answer, there is no header.
 func (p *Plan) eximRule() string {
 	host, port, _ := net.SplitHostPort(p.door("http"))
 	return `  warn  remove_header = X-Bulkhead

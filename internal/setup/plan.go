@@ -16,11 +16,11 @@ import (
 
 // Options say what is set up.
 type Options struct {
-	// Root is the folder that stands for "/": nothing outside of it is touched.
+	// Root is the folder that stands for "/". Nothing outside it is touched.
 	Root string
 	// For names the programs to set up, see [Programs]; empty for those found.
 	For []string
-	// Config is where the node's configuration lies in the root.
+	// Config is the path of the node's configuration in the root.
 	Config string
 }
 
@@ -30,29 +30,28 @@ const DefaultConfig = "/etc/bulkhead/bulkhead.toml"
 // packageData is the data folder of a node that a service manager runs.
 const packageData = "/var/lib/bulkhead"
 
-// A Change is what becomes of one file.
+// A Change is the change of one file.
 type Change struct {
 	Path    string // in the root
 	Program string // for which it is
 	Old     string
 	New     string
 	Created bool // there is no such file yet
-	Plugin  bool // it is a plugin of this program, whole
+	Plugin  bool // the whole file is a plugin from this program
 
 	was file
 	is  file
 }
 
-// A Plan is what has been found, and what would be done about it. Nothing has been
-// changed yet.
+// A Plan is what was found, and what would be changed. Nothing has been changed yet.
 type Plan struct {
 	Found   []string // programs of [Programs] that are there
 	For     []string // that the plan sets up
 	Changes []Change
 	After   []string // commands to run once the changes are made, in their order
 	Notes   []string // what the administrator should know or do
-	// Keyed is whether the node has the key of a network, its own or one that it joined.
-	// Its first start makes one if not.
+	// Keyed says that the node has the key of a network, its own or one that it joined.
+	// Otherwise its first start makes one.
 	Keyed bool
 
 	tree    *tree
@@ -66,11 +65,11 @@ type program struct {
 	name  string
 	found func(t *tree) bool
 	plan  func(p *Plan) error
-	asked bool // set up only for who names it
+	asked bool // set up only if named in [Options].For
 }
 
-// programs in the order in which they are set up: those that see whole mail and score
-// first, so that what comes after knows that mail is judged already.
+// programs returns the programs in the order in which they are set up: first those that
+// score whole mail, so that the others know that mail is already judged.
 func programs() []program {
 	return []program{
 		{name: "rspamd", found: has("/etc/rspamd/rspamd.conf"), plan: (*Plan).rspamd},
@@ -97,9 +96,8 @@ func Programs() (names []string) {
 	return names
 }
 
-// Look finds the programs below a root and makes a plan for them. Its errors name the
-// file that cannot be read or understood; nothing is changed then. [Plan.Close] ends
-// the use of a plan.
+// Look finds the programs below a root and makes a plan for them. It changes nothing. An
+// error names the file that cannot be read or understood. Call [Plan.Close] when done.
 func Look(o Options) (*Plan, error) {
 	for _, name := range o.For {
 		if !slices.Contains(Programs(), name) {
@@ -156,7 +154,7 @@ func (p *Plan) look() error {
 	return p.planDoors()
 }
 
-// Close lets go of the root.
+// Close releases the root.
 func (p *Plan) Close() { p.tree.close() }
 
 // does reports whether the plan sets a program up.
@@ -176,7 +174,7 @@ func (p *Plan) after(commands ...string) {
 	}
 }
 
-// edit notes what a file becomes. A file that becomes what it is, is no change.
+// edit notes the change of a file, unless the new text equals the old.
 func (p *Plan) edit(program, name string, change func(text string) string) error {
 	return p.editMode(program, name, 0o644, change)
 }
@@ -205,12 +203,12 @@ func (p *Plan) editMode(program, name string, mode fs.FileMode, change func(text
 	return nil
 }
 
-// place puts a file of ours somewhere.
+// place plans a file of setup's own.
 func (p *Plan) place(program, name, text string) error {
 	return p.edit(program, name, func(string) string { return text })
 }
 
-// plugin puts a file of the program's own somewhere.
+// plugin plans a plugin file from this program.
 func (p *Plan) plugin(program, name, source string) error {
 	text, err := fs.ReadFile(plugins.Files, source)
 	if err != nil {
@@ -225,14 +223,14 @@ func (p *Plan) plugin(program, name, source string) error {
 	return nil
 }
 
-// text returns what a file has that is not ours, "" if it is not there.
+// text returns the part of a file that is not setup's, "" if there is no file.
 func (p *Plan) text(name string) (string, error) {
 	f, err := p.tree.read(name)
 	return withoutBlock(f.text), err
 }
 
-// WriteDiff writes all changes as a unified diff. Of a new plugin it has no more than
-// the name: its hundreds of lines are those of this program.
+// WriteDiff writes all changes as a unified diff. For a new plugin it writes only the name,
+// not the hundreds of lines that come with this program.
 func (p *Plan) WriteDiff(w io.Writer) error {
 	for _, c := range p.Changes {
 		old := c.Path

@@ -7,8 +7,8 @@ import (
 
 const mainCF = "/etc/postfix/main.cf"
 
-// postfix has the milter see mail, unless a program that scores it asks the node
-// already. Source of the file's format: postconf(5).
+// postfix makes Postfix use the milter, unless a program that scores mail already asks the
+// node. Source of the file's format: postconf(5).
 func (p *Plan) postfix() error {
 	text, err := p.text(mainCF)
 	if err != nil {
@@ -45,7 +45,7 @@ func (p *Plan) postfix() error {
 
 var overridesMilters = regexp.MustCompile(`(?m)^[ \t]+-o[ \t]*smtpd_milters=`)
 
-// milterCounts reports whether the milter sees mail, or will: then it counts deliveries.
+// milterCounts reports whether the milter sees mail, or will see it, and so counts deliveries.
 func (p *Plan) milterCounts() (bool, error) {
 	if p.does("postfix") && len(p.options.For) > 0 {
 		return true, nil
@@ -65,7 +65,7 @@ func (p *Plan) scorer() string {
 	return ""
 }
 
-// policy asks the node about rate limits.
+// policy makes Postfix ask the node about rate limits.
 func (p *Plan) policy() error {
 	if !p.tree.exists(mainCF) {
 		p.note("there is no Postfix to ask about rate limits; docs/protocols/policy.md has the lines for Exim")
@@ -103,8 +103,9 @@ func postfixEndpoint(address string) string {
 	return "inet:" + reachable(address)
 }
 
-// definition returns where a parameter's last definition is in main.cf: the lines from
-// begin to end, exclusive, without comments after its last line. begin is -1 without one.
+// definition returns where a parameter's last definition is in main.cf: the lines from begin
+// up to, but not including, end, without comments after its last line. begin is -1 if there
+// is none.
 func definition(lines []string, name string) (begin, end int) {
 	begin = -1
 	inside := false
@@ -112,7 +113,7 @@ func definition(lines []string, name string) (begin, end int) {
 		trimmed := strings.TrimSpace(line)
 		switch {
 		case trimmed == "" || strings.HasPrefix(trimmed, "#"):
-			continue // ends no definition
+			continue // does not end a definition
 		case line[0] == ' ' || line[0] == '\t':
 			if inside {
 				end = i + 1

@@ -25,8 +25,8 @@ var (
 	rejects        = regexp.MustCompile(`(?m)^[ \t]*"?reject"?[ \t]*[=:]?[ \t]*([0-9]+(?:\.[0-9]+)?)`)
 )
 
-// rspamd installs the plugin, which is given a score with which a mail that one trusted
-// reporter called spam is junk by the limits of this installation.
+// rspamd installs the plugin with a score that makes mail junk, by the limits of this
+// installation, when one trusted reporter has called it spam.
 func (p *Plan) rspamd() error {
 	local, err := p.text(rspamdLocal)
 	if err != nil {
@@ -61,7 +61,7 @@ func (p *Plan) rspamd() error {
 	return p.rspamdTwice()
 }
 
-// rspamdLearning makes votes of what rspamc learns.
+// rspamdLearning turns what rspamc learns into votes.
 func (p *Plan) rspamdLearning() error {
 	bayes, err := p.text(rspamdBayes)
 	if err != nil {
@@ -111,7 +111,7 @@ func (p *Plan) rspamdScores() error {
 	})
 }
 
-// rspamdTwice says which modules would score the same report again.
+// rspamdTwice notes which other modules would score the same report again.
 func (p *Plan) rspamdTwice() error {
 	for _, m := range []struct{ file, door string }{
 		{"fuzzy_check.conf", "fuzzy"}, {"dcc.conf", "dccifd"}, {"external_services.conf", "pyzor_helper"}, {"external_services.conf", "razor_helper"},
@@ -132,7 +132,7 @@ func (p *Plan) rspamdTwice() error {
 	return nil
 }
 
-// lastNumber returns the number that the last match of a pattern has, else what it was.
+// lastNumber returns the number in the last match of a pattern, or otherwise.
 func lastNumber(pattern *regexp.Regexp, text string, otherwise float64) float64 {
 	all := pattern.FindAllStringSubmatch(text, -1)
 	if len(all) == 0 {

@@ -36,7 +36,7 @@ func plant(t testing.TB, files map[string]string) string {
 	return root
 }
 
-// harvest reads all files below a folder but backups.
+// harvest reads all files below a folder except backups.
 func harvest(t testing.TB, root string) map[string]string {
 	t.Helper()
 	files := make(map[string]string)
@@ -77,9 +77,9 @@ func apply(t testing.TB, o Options) *Plan {
 	return p
 }
 
-// TestGolden sets up machines that the archives in testdata describe: files before, what
-// becomes of them, programs and notes. A second run changes nothing, and undo leaves
-// what was there before.
+// TestGolden sets up machines that the archives in testdata describe: files before and
+// after, programs and notes. A second run must change nothing, and undo must restore what was
+// there before.
 func TestGolden(t *testing.T) {
 	names, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(names) < 8 {
@@ -165,7 +165,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// shipped returns a text, or a word for it if it is that of a plugin.
+// shipped returns a text, or a word in its place if it is a plugin's.
 func shipped(t *testing.T, path, text string) string {
 	t.Helper()
 	for _, name := range []string{"rspamd/bulkhead.lua", "spamassassin/Bulkhead.pm", "spamassassin/bulkhead.cf"} {
@@ -192,8 +192,8 @@ func writeGolden(t *testing.T, name string, a *txtar.Archive, changed map[string
 	}
 }
 
-// TestLinks: links in a root lead where its own programs would see them lead, and never
-// out of it.
+// TestLinks checks that links in a root lead where programs inside it would see them lead,
+// and never out of it.
 func TestLinks(t *testing.T) {
 	outside := plant(t, map[string]string{"/main.cf": "outside = yes\n"})
 	for _, link := range []struct{ at, target, real string }{
@@ -236,7 +236,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestModes: a file keeps its mode; what others may not read is not shown to them.
+// TestModes checks that a file keeps its mode, and that backups of what others may not read
+// are not readable for them.
 func TestModes(t *testing.T) {
 	root := plant(t, map[string]string{"/etc/postfix/main.cf": "a = b\n"})
 	main := filepath.Join(root, "etc/postfix/main.cf")
@@ -258,7 +259,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestRefusals: nothing is changed where the whole cannot be.
+// TestRefusals checks that nothing is changed if not everything can be.
 func TestRefusals(t *testing.T) {
 	files := map[string]string{"/etc/postfix/main.cf": "a = b\n", "/etc/bulkhead/bulkhead.toml": "[listen]\nhttp = \"127.0.0.1:8420\"\n"}
 	root := plant(t, files)
@@ -272,7 +273,7 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 
-	// Somebody writes while the administrator reads the diff.
+	// Somebody changes a file while the administrator reads the diff.
 	p := look(t, Options{Root: root})
 	if err := os.WriteFile(main, []byte("a = c\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -280,7 +281,7 @@ func TestRefusals(t *testing.T) {
 	if _, err := p.Apply(time.Now()); err == nil || !strings.Contains(err.Error(), "changed just now") {
 		t.Errorf("applied to a file that was changed: %v", err)
 	}
-	// The second file cannot be written: the first is as it was.
+	// If the second file cannot be written, the first is restored.
 	p = look(t, Options{Root: root})
 	if len(p.Changes) != 2 {
 		t.Fatalf("changes %+v", p.Changes)
@@ -303,7 +304,7 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("the backup of nothing is kept: %v", err)
 	}
 
-	// Undo puts back all or nothing.
+	// Undo restores all or nothing.
 	apply(t, Options{Root: root})
 	f, err := os.OpenFile(main, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -320,7 +321,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestUndoInTurn: each undo takes back one setup, the latest first.
+// TestUndoInTurn checks that each undo takes back one setup, the latest first.
 func TestUndoInTurn(t *testing.T) {
 	root := plant(t, map[string]string{"/etc/postfix/main.cf": "a = b\n"})
 	start := harvest(t, root)
@@ -337,8 +338,8 @@ func TestUndoInTurn(t *testing.T) {
 	}
 }
 
-// TestParameters holds the editing of main.cf against a reader of it that is written
-// another way: the changed parameter has one word more, and all others are as before.
+// TestParameters checks edits of main.cf with an independent reader: the changed parameter
+// has one word more, and all others are as before.
 func TestParameters(t *testing.T) {
 	line := rapid.SampledFrom([]string{"smtpd_milters = inet:a:1\n", "smtpd_milters=\n", "smtpd_milters =\n  inet:b:2,\n", "smtpd_milters = {inet:c:3,\n  default_action=accept}\n",
 		"# smtpd_milters = no\n", "   # in between\n", "\n", "other = 1\n", "other =\n", "  more\n", "smtpd_milters_x = y\n", "\tlast"})
@@ -385,7 +386,7 @@ func readMain(text string) map[string]string {
 	return values
 }
 
-// TestBlocks: what is between the marks is replaced, and what is around them stays.
+// TestBlocks checks that what is between the marks is replaced, and what is around them stays.
 func TestBlocks(t *testing.T) {
 	part := rapid.SampledFrom([]string{"", "a\n", blockBegin + "\n", blockEnd + "\n", "b\n", " " + blockBegin + "\n", "c"})
 	rapid.Check(t, func(t *rapid.T) {
@@ -403,8 +404,8 @@ func TestBlocks(t *testing.T) {
 	})
 }
 
-// FuzzLook: whatever the files of a machine hold, setup says what it would do or why
-// not, a second run has nothing more to do, and undo leaves what was there.
+// FuzzLook checks that, whatever the files of a machine contain, setup says what it would do
+// or why it cannot, that a second run has nothing to do, and that undo restores the files.
 func FuzzLook(f *testing.F) {
 	for i, seed := range []string{"smtpd_milters =\n", "add_header = 9;", "score BULKHEAD_SPAM 9\n" + blockBegin + "\n", "plugin {\n sieve_plugins = a\n}\n}\nmailbox \"{\n special_use = \\Junk\n",
 		"CHECK_DATA_LOCAL_ACL_FILE = /etc/x\n" + blockBegin + "\n", "[listen]\nhttp = \"\""} {

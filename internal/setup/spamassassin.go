@@ -12,10 +12,10 @@ const (
 	junkAt    = 5.0 // SpamAssassin's own required_score
 )
 
-// Where distributions have the rules of a site.
+// rulesFolders are where distributions keep the rules of a site.
 var rulesFolders = []string{"/etc/spamassassin", "/etc/mail/spamassassin"}
 
-// Where Amavis is configured, in the order in which it reads.
+// amavisFiles are the configuration files of Amavis, in the order in which it reads them.
 var amavisFiles = []string{"/etc/amavisd.conf", "/etc/amavisd/amavisd.conf", "/etc/amavis/amavisd.conf"}
 
 func hasSpamAssassin(t *tree) bool {
@@ -88,8 +88,8 @@ func (p *Plan) amavisText() (string, error) {
 	return all.String(), nil
 }
 
-// rules installs plugin, rules and settings. What a site has in local.cf is read after
-// them, and stays.
+// rules installs plugin, rules and settings. A site's local.cf is read after them, and keeps
+// the last word.
 func (p *Plan) rules(name string) error {
 	dir := ""
 	for _, d := range rulesFolders {

@@ -14,9 +14,9 @@ import (
 // maxFile is the largest configuration file that is read, in bytes.
 const maxFile = 4 << 20
 
-// A tree is the files below a folder, by the paths that a program would use for which
-// that folder is "/". Links are followed as that program would: those with absolute
-// targets stay in the tree. os.Root keeps what is opened inside, too.
+// A tree is the files below a folder, by the paths that a program would use for which that
+// folder is "/". Links are followed as such a program would, so absolute targets stay in the
+// tree. os.Root also keeps whatever is opened inside.
 type tree struct{ root *os.Root }
 
 func openTree(dir string) (*tree, error) {
@@ -29,8 +29,8 @@ func openTree(dir string) (*tree, error) {
 
 func (t *tree) close() { t.root.Close() }
 
-// resolve returns the path in the root of a name, with all links followed. What does
-// not exist is named as it would be made.
+// resolve returns the path of a name in the root, with all links followed. If nothing is
+// there, it is the path at which it would be made.
 func (t *tree) resolve(name string) (string, error) {
 	rest := strings.Split(path.Clean("/"+name), "/")
 	at, links := ".", 0
@@ -41,7 +41,7 @@ func (t *tree) resolve(name string) (string, error) {
 		case "", ".":
 			continue
 		case "..":
-			at = path.Dir(at) // of "." it is "."
+			at = path.Dir(at) // the Dir of "." is "."
 			continue
 		}
 		next := path.Join(at, part)
@@ -68,7 +68,7 @@ func (t *tree) resolve(name string) (string, error) {
 	return at, nil
 }
 
-// A file is what lies at a path. One that does not exist has no contents.
+// A file is what is at a path. One that does not exist has no contents.
 type file struct {
 	text     string
 	exists   bool
@@ -104,7 +104,7 @@ func (t *tree) read(name string) (file, error) {
 	return f, nil
 }
 
-// exists reports whether something lies at one of some paths.
+// exists reports whether something is at one of the paths.
 func (t *tree) exists(names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		at, err := t.resolve(name)

@@ -1,6 +1,6 @@
-// Package sharedtest finds what the tests of several packages read: the test
-// vectors in the repository's testdata/vectors, and the mail corpus, which is
-// real mail and therefore not part of the repository.
+// Package sharedtest finds what the tests of several packages read: the test vectors in the
+// repository's testdata/vectors, and the mail corpus, which is real mail and therefore not in
+// the repository.
 package sharedtest
 
 import (
@@ -106,7 +106,7 @@ func Unpack(t testing.TB, name string) string {
 	if err := unpack(tmp, archive); err != nil {
 		t.Fatalf("unpack %s: %v", archive, err)
 	}
-	// Another test process may have been faster; its copy is as good.
+	// Another test process may have been faster; its copy is just as good.
 	if err := os.Rename(filepath.Join(tmp, name), dir); err != nil {
 		if _, statErr := os.Stat(dir); statErr != nil {
 			t.Fatal(err)
@@ -115,8 +115,8 @@ func Unpack(t testing.TB, name string) string {
 	return dir
 }
 
-// unpack unpacks a compressed tar of folders and plain files into dir. No name
-// leads out of it.
+// unpack unpacks a compressed tar of folders and plain files into dir. It refuses names that
+// lead out of dir.
 func unpack(dir, archive string) error {
 	f, err := os.Open(archive)
 	if err != nil {

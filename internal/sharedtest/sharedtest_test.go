@@ -49,7 +49,7 @@ func TestVector(t *testing.T) {
 	}
 }
 
-// TestUnpack: what is in an archive comes out, and nothing of it lands elsewhere.
+// TestUnpack checks that an archive is unpacked, and that nothing of it lands elsewhere.
 func TestUnpack(t *testing.T) {
 	write := func(w io.Writer) error {
 		_, err := io.WriteString(w, "mail")

@@ -1,10 +1,9 @@
-// Package trial has the test message of bulkhead: mail that every door of every node
-// calls spam, and that nobody can report, count or take off a list. So it shows the way
-// from a mail server to the node and back, as GTUBE and EICAR do for other programs.
+// Package trial has bulkhead's test message: mail that every door of every node calls spam,
+// and that nobody can report, count or take off a list. It tests the way from a mail server
+// to the node and back, as GTUBE and EICAR do for other programs.
 //
-// Who puts its text into other mail gets that called spam. A mail that shares no more
-// than a digest with it, which can be made for Razor and Pyzor, is not taken for it where
-// the whole mail is known.
+// Mail with its text is called spam. Mail that shares only a digest with it, which can be
+// forged for Razor and Pyzor, is not taken for it where the whole mail is known.
 package trial
 
 import (
@@ -14,7 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// Message is the test message. Its header may be any other.
+// Message is the test message. With any other header it is recognised, too.
 const Message = "From: bulkhead <test@example.com>\r\n" +
 	"To: postmaster@example.com\r\n" +
 	"Subject: bulkhead test message\r\n" +
@@ -51,7 +50,7 @@ const Reason = "the test message of bulkhead, which is spam by definition and ne
 // IsReason reports whether a verdict is that on the test message.
 func IsReason(reasons []string) bool { return slices.Contains(reasons, Reason) }
 
-// A House is a Counter before another one that knows the test message. Its methods may
+// A House is a Counter in front of another one, and knows the test message. Its methods may
 // be called concurrently.
 type House struct {
 	bulkhead.Counter
@@ -59,7 +58,7 @@ type House struct {
 	digests []bulkhead.Signature // by which clients of other protocols know it
 }
 
-// New returns a house before another one. Signatures are those of [Message] as the node
+// New returns a House in front of another Counter. sigs are those of [Message] as the node
 // computes them.
 func New(house bulkhead.Counter, sigs []bulkhead.Signature) *House {
 	h := &House{Counter: house}
@@ -83,7 +82,7 @@ func digest(s bulkhead.Scheme) bool {
 	return false
 }
 
-// one reports whether a digest is one of the test message.
+// one reports whether a digest is one of the test message's.
 func (h *House) one(s *bulkhead.Signature) bool {
 	if !digest(s.Scheme()) {
 		return false
@@ -96,8 +95,8 @@ func (h *House) one(s *bulkhead.Signature) bool {
 	return false
 }
 
-// is reports whether signatures are those of the test message. The hash of the text
-// decides where there is one; else there must be digests, and all must be its own.
+// is reports whether signatures are those of the test message. If there is a hash of the
+// text, it decides; else there must be digests, and all must be the test message's.
 func (h *House) is(sigs []bulkhead.Signature) bool {
 	own, others := false, false
 	for i := range sigs {
@@ -113,7 +112,7 @@ func (h *House) is(sigs []bulkhead.Signature) bool {
 	return own && !others
 }
 
-// verdict is that on the test message.
+// verdict returns the verdict on the test message.
 func verdict(sigs []bulkhead.Signature) bulkhead.Verdict {
 	v := bulkhead.Verdict{Class: bulkhead.ClassSpam, Judged: bulkhead.JudgedSpam, Confidence: 100, SpamVotes: 1, Reasons: []string{Reason}}
 	for i := range sigs {

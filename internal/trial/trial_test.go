@@ -32,8 +32,8 @@ func pick(sigs []bulkhead.Signature, schemes ...bulkhead.Scheme) (of []bulkhead.
 
 var digests = []bulkhead.Scheme{bulkhead.RazorE4, bulkhead.PyzorDigest, bulkhead.DCCBody, bulkhead.DCCFuz1, bulkhead.RspamdText}
 
-// TestMessage: all protocols have a digest of the message, each by itself is recognised
-// through every call, and nothing of it reaches the house behind.
+// TestMessage checks that the message has a digest for every protocol, that each is
+// recognised alone by every call, and that none reaches the clearinghouse behind.
 func TestMessage(t *testing.T) {
 	all := sign(t, Message)
 	behind := prototest.NewTally(1)
@@ -77,8 +77,8 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// TestOthers: mail that has something in common with the message, made so or not, is
-// judged and counted as any other.
+// TestOthers checks that mail that has something in common with the message, on purpose or
+// not, is judged and counted like any other.
 func TestOthers(t *testing.T) {
 	all := sign(t, Message)
 	letter := sign(t, "From: a@example.org\r\nSubject: x\r\n\r\n"+strings.Repeat("The ferry to the island leaves at nine, and tickets are sold on board by the captain.\r\n", 20))
@@ -112,13 +112,13 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// TestHouse: for all other mail it is the house behind.
+// TestHouse checks that all other mail goes to the clearinghouse behind.
 func TestHouse(t *testing.T) {
 	sigs := sign(t, Message)
 	bulkheadtest.TestClearinghouse(t, func(testing.TB) bulkhead.Clearinghouse { return New(prototest.NewTally(2), sigs) })
 }
 
-// TestBatch: a batch with the message and others in it is answered in its order.
+// TestBatch checks that a batch with the message and others is answered in its order.
 func TestBatch(t *testing.T) {
 	all := sign(t, Message)
 	h := New(&batcher{Tally: prototest.NewTally(1)}, all)
@@ -158,7 +158,7 @@ func (b *batcher) CheckBatch(ctx context.Context, queries []bulkhead.Query, verd
 	return nil
 }
 
-// TestCost: what is not the message passes without an allocation.
+// TestCost checks that other mail passes without an allocation.
 func TestCost(t *testing.T) {
 	h := New(quiet{}, sign(t, Message))
 	letter := sign(t, "From: a@example.org\r\nSubject: x\r\n\r\nThe ferry to the island leaves at nine in the morning.\r\n")

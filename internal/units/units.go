@@ -11,7 +11,7 @@ func Plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// ByteSize writes a size with a unit that keeps it short.
+// ByteSize writes a number of bytes with the unit that keeps it short, for example "1.5 MiB".
 func ByteSize(n uint64) string {
 	switch {
 	case n < 10_000:

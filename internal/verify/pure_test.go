@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestHostName: letters, digits, hyphens and underscores in two labels and more, of 63
-// bytes at most and 253 in all.
+// TestHostName checks that a host name has two or more labels of letters, digits, hyphens and
+// underscores, of at most 63 bytes each and 253 in all.
 func TestHostName(t *testing.T) {
 	long := strings.Repeat("a", 63)
 	most := long + "." + long + "." + long + "." + strings.Repeat("a", 61)
@@ -26,7 +26,7 @@ func TestHostName(t *testing.T) {
 	}
 }
 
-// TestOnTrial: the flag y stands alone among the flags of t, wherever that tag stands.
+// TestOnTrial checks that the flag y is found among the flags of the tag t, wherever that is.
 func TestOnTrial(t *testing.T) {
 	for record, want := range map[string]bool{
 		"v=DKIM1; t=y; p=abc": true, "t=y": true, " t = s : y ": true, "p=abc;t=y": true, "t=s;t=y": true,
@@ -38,8 +38,8 @@ func TestOnTrial(t *testing.T) {
 	}
 }
 
-// TestCacheGenerations: an answer outlives one change of generations and not two, and is
-// kept for as long as its kind is.
+// TestCacheGenerations checks that an answer outlives one change of the cache's halves but
+// not two, and is kept as long as its kind.
 func TestCacheGenerations(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	c := newCache(nil, func() time.Time { return now })
@@ -81,8 +81,9 @@ func TestCacheGenerations(t *testing.T) {
 	}
 }
 
-// TestAsk: a name of 253 bytes is looked up as it is, with a dot at its end but for
-// addresses; a longer one and one question too many are not; nor is a long answer kept.
+// TestAsk checks that a name of 253 bytes is looked up as it is, with a final dot except for
+// addresses; that a longer name, or one query too many, is not; and that a long answer is not
+// cached.
 func TestAsk(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	s := &questions{cache: newCache(nil, func() time.Time { return now }), wait: t.Context(), left: 4}
@@ -127,7 +128,8 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestNewDefaults: without a clock, a log and a resolver there are the machine's.
+// TestNewDefaults checks that without options the clock and resolver are the machine's, and
+// that nothing is logged.
 func TestNewDefaults(t *testing.T) {
 	v := New(Options{})
 	if v.log == nil || v.dns == nil || v.dns.from == nil || v.dns.from.Dial != nil {

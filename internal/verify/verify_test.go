@@ -37,7 +37,7 @@ func newSigner(domain string) signer {
 
 func (s signer) name() string { return "TXT " + s.selector + "._domainkey." + s.domain }
 
-// record returns the record of the key, with what stands in more.
+// record returns the record of the key, with the tags in more.
 func (s signer) record(t testing.TB, more string) string {
 	t.Helper()
 	kind, public := "ed25519", []byte(nil)
@@ -120,7 +120,7 @@ func TestDKIM(t *testing.T) {
 		}
 	}
 
-	// The sixth signature is not tried, whatever stands above it.
+	// The sixth signature is not tried, whatever is above it.
 	v := New(Options{Resolver: dns.Address})
 	deep := shop.sign(t, letter)
 	for range maxSignatures {
@@ -196,7 +196,7 @@ func TestSPF(t *testing.T) {
 	}
 }
 
-// TestDNSFails: without answers nothing is verified, in bounded time.
+// TestDNSFails checks that without answers nothing is verified, in bounded time.
 func TestDNSFails(t *testing.T) {
 	shop := newSigner("shop.example")
 	dns := nodetest.ServeDNS(t, map[string][]string{shop.name(): {shop.record(t, "")}, "TXT shop.example": {"v=spf1 ip4:198.51.100.7 -all"}})
@@ -227,8 +227,8 @@ func canceled(t *testing.T) context.Context {
 	return ctx
 }
 
-// TestCache: what was answered is not asked again until it is old, by the clock that
-// is given; nor is a name that is not there.
+// TestCache checks that an answer is not asked for again until it is old by the given clock,
+// and neither is a name that does not exist.
 func TestCache(t *testing.T) {
 	shop := newSigner("shop.example")
 	dns := nodetest.ServeDNS(t, map[string][]string{shop.name(): {shop.record(t, "")}})
@@ -265,8 +265,8 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// TestQuestions: one message puts no more questions than it may, however its sender's
-// record branches.
+// TestQuestions checks the limit of queries for one message, however its sender's record
+// branches.
 func TestQuestions(t *testing.T) {
 	records := map[string][]string{"TXT wide.example": {"v=spf1 mx:m0.example mx:m1.example mx:m2.example mx:m3.example mx:m4.example mx:m5.example mx:m6.example mx:m7.example -all"}}
 	for i := range 8 {
@@ -280,12 +280,12 @@ func TestQuestions(t *testing.T) {
 	if _, got := New(Options{Resolver: dns.Address}).Verify(t.Context(), []byte(letter), client, "x@wide.example"); got != "" {
 		t.Errorf("verified %q", got)
 	}
-	if n := dns.Asked.Load(); n > 2*maxQuestions { // addresses are asked for twice, of IPv4 and IPv6
+	if n := dns.Asked.Load(); n > 2*maxQuestions { // addresses are asked for twice, for IPv4 and IPv6
 		t.Errorf("%d questions, want %d at most", n, 2*maxQuestions)
 	}
 }
 
-// failing is a log that ends a test.
+// failing is a log that fails a test.
 type failing struct{ t *testing.T }
 
 func (f failing) Write(line []byte) (int, error) {
@@ -293,7 +293,8 @@ func (f failing) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// FuzzVerify wants no domain of a message that nobody can have signed, and no panic.
+// FuzzVerify checks that a message that nobody can have signed verifies no domain, and that
+// nothing panics.
 func FuzzVerify(f *testing.F) {
 	shop := newSigner("shop.example")
 	f.Add([]byte(shop.sign(f, letter)), "v=DKIM1; k=ed25519; p=AAAA", "v=spf1 a mx ptr exists:%{i}.x.example include:x.example redirect=y.example", "ann@shop.example")

@@ -1,10 +1,10 @@
-// Package wholefile reads and writes files that are there whole or not at all, whatever ends
-// the process or the machine meanwhile:
+// Package wholefile writes files whole or not at all, even if the process or the machine
+// crashes meanwhile, and reads small ones:
 //
 //	err := wholefile.Replace(path, wholefile.Bytes(data))
 //
-// A file is written beside its place, under a hidden name that begins with a dot
-// and its own, synced, and then given its name, which is synced too.
+// The content is written beside the file, under a hidden name that begins with a dot and
+// the file's name, and synced. Then it gets the file's name, and the folder is synced.
 package wholefile
 
 import (
@@ -18,16 +18,15 @@ import (
 	"path/filepath"
 )
 
-// Replace puts what write writes in the place of the file at path, or where there
-// is none. The new file has mode 0600 and the process's owner, unless one of
-// prepare, which are called when all is written, changes that. An error leaves
-// what was there.
+// Replace writes the file at path, or replaces it, with what write writes. The new file has
+// mode 0600 and the process's owner, unless one of prepare, which are called after write,
+// changes that. After an error the old file is as it was.
 func Replace(path string, write func(io.Writer) error, prepare ...func(*os.File) error) error {
 	return put(path, os.Rename, write, prepare)
 }
 
-// Create is Replace for a file that is not there: one that is stays, and the error
-// wraps [fs.ErrExist], also where several processes create it at once.
+// Create is Replace for a file that does not exist yet. If it exists, also because another
+// process creates it at the same time, it stays as it is, and the error wraps [fs.ErrExist].
 func Create(path string, write func(io.Writer) error) error {
 	return put(path, os.Link, write, nil)
 }
@@ -48,7 +47,7 @@ func ReadJSON(path string, v any) error {
 	return nil
 }
 
-// Bytes returns what writes b.
+// Bytes returns a function that writes b.
 func Bytes(b []byte) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := w.Write(b)
@@ -62,7 +61,7 @@ func put(path string, name func(from, to string) error, write func(io.Writer) er
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // fails, as it should, once it was renamed
+	defer os.Remove(f.Name()) // fails, as it should, after it was renamed
 	buffered := bufio.NewWriterSize(f, 1<<16)
 	err = write(buffered)
 	if err == nil {
@@ -89,6 +88,6 @@ func put(path string, name func(from, to string) error, write func(io.Writer) er
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Leftovers returns the pattern, for [filepath.Match], of the names beside path
-// under which its content may be left half written by a process that was killed.
+// Leftovers returns the pattern, for [filepath.Match], of the names beside path under which
+// a killed process may have left its content half written.
 func Leftovers(path string) string { return "." + filepath.Base(path) + ".*" }

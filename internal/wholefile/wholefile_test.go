@@ -55,7 +55,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestFailed: what fails at any step leaves the old file, and nothing beside it.
+// TestFailed checks that a failure at any step leaves the old file, and nothing beside it.
 func TestFailed(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
@@ -89,7 +89,8 @@ func TestFailed(t *testing.T) {
 	}
 }
 
-// TestCreate: of many who create a file at once, one does, and all of it is his.
+// TestCreate checks that of many goroutines that create a file at once exactly one succeeds,
+// and that the whole file is its own.
 func TestCreate(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
@@ -128,8 +129,8 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestReadJSON: an absent file changes nothing; any other that cannot be read is an error
-// that names it.
+// TestReadJSON checks that an absent file changes nothing, and that any other file that
+// cannot be read is an error that names it.
 func TestReadJSON(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "state.json")

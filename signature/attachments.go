@@ -76,7 +76,7 @@ func attachmentSignatures(ctx context.Context, m *mail.Message, known *attachedT
 	return sigs, pace.Ended(p)
 }
 
-// withInside returns m, and a message of what is in its attachments if there is any.
+// withInside returns m, and, if there is anything in its attachments, a message of that.
 func withInside(ctx context.Context, m *mail.Message) ([]*mail.Message, error) {
 	if !slices.ContainsFunc(m.Parts, func(p mail.Part) bool { return len(p.Data) > 0 }) {
 		return []*mail.Message{m}, nil
@@ -89,8 +89,8 @@ func withInside(ctx context.Context, m *mail.Message) ([]*mail.Message, error) {
 }
 
 // attachedText returns the hash of the words of an attached text as bulkhead/near
-// folds them, so that names, numbers and links of each recipient make no difference; nil
-// of one that has too few.
+// folds them, so that each recipient's name, numbers and links make no difference; nil if
+// there are too few.
 func attachedText(words *wordList) []byte {
 	if !enough(minAttachedWords, minAttachedLetters, words) {
 		return nil
@@ -104,8 +104,8 @@ func attachedText(words *wordList) []byte {
 	return h.Sum(nil)
 }
 
-// attachedTexts are the hashes of attached texts that were folded already: the words of a
-// message may be those of its attachments. A nil *attachedTexts knows none.
+// attachedTexts remembers the hashes of attached texts that were already folded, since the
+// words of a message may be those of its attachments. A nil *attachedTexts knows none.
 type attachedTexts struct{ sums sync.Map } // *mail.Part to []byte
 
 func (t *attachedTexts) add(part *mail.Part, words *wordList) {

@@ -9,16 +9,16 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
-// The bounds of bulkhead/claim: a shorter name is many people's, of a longer one only
-// the beginning is read.
+// The bounds of bulkhead/claim: many people share a shorter name, and only the beginning of
+// a longer one is read.
 const (
 	claimMinLetters = 4
 	claimMaxBytes   = 128
 )
 
-// claims returns the bulkhead/claim signature of a message: the name that its From
-// gives the sender, its letters folded as those of bulkhead/near, without all else. An
-// address in place of a name, and a name of fewer than four letters, is none.
+// claims returns the bulkhead/claim signature of a message: the letters of the name that its
+// From gives the sender, folded as by bulkhead/near. An address in place of a name, or a name
+// of fewer than four letters, gives none.
 func claims(m *mail.Message) []bulkhead.Signature {
 	if strings.Contains(m.FromName, "@") {
 		return nil

@@ -21,8 +21,8 @@ type Options struct {
 	// other's bulkhead/near signatures, and without it nobody can foresee on which
 	// words of a message they rest.
 	Key [16]byte
-	// KeyNow, if it is not nil, is asked for the key of each message in place of Key: the
-	// network of a node that runs may change its secret. Several goroutines may call it.
+	// KeyNow, if not nil, returns the key for each message in place of Key, since a network
+	// may change its secret while a node runs. It may be called concurrently.
 	KeyNow func() [16]byte
 	// DCC says what is known, beyond the message, for the DCC checksums.
 	DCC dcc.Options
@@ -71,7 +71,7 @@ func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signatur
 		c.family(func() ([]bulkhead.Signature, error) { return imageSignatures(ctx, m, opts.Key) }, bulkhead.Image),
 		c.family(func() ([]bulkhead.Signature, error) { return markupSignatures(ctx, m) }, bulkhead.Markup),
 		c.family(func() ([]bulkhead.Signature, error) { return claims(m), nil }, bulkhead.Claim),
-		// The schemes of other clearinghouses: one line each.
+		// The schemes of other clearinghouses.
 		c.family(func() ([]bulkhead.Signature, error) { return razor.Signatures(ctx, m.Raw) }, bulkhead.RazorE4, bulkhead.RazorE8),
 		c.family(func() ([]bulkhead.Signature, error) { return pyzor.Signatures(ctx, m.Raw) }, bulkhead.PyzorDigest),
 		c.family(func() ([]bulkhead.Signature, error) { return dccContent(ctx, m.Raw, opts.DCC) }, bulkhead.DCCBody, bulkhead.DCCFuz1, bulkhead.DCCFuz2),
@@ -84,7 +84,7 @@ func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signatur
 	return c.gather(results), nil
 }
 
-// ownSchemes returns the signatures of the schemes of this house that are of the text.
+// ownSchemes returns the signatures of the text by bulkhead's own schemes.
 func ownSchemes(ctx context.Context, m *mail.Message, opts Options, texts *attachedTexts) ([]bulkhead.Signature, error) {
 	p := pace.New(ctx)
 	s, err := skeletonOf(ctx, m, texts, p)
@@ -108,9 +108,9 @@ func ownSchemes(ctx context.Context, m *mail.Message, opts Options, texts *attac
 // A family computes the signatures of schemes that share their work.
 type family func() ([]bulkhead.Signature, error)
 
-// inParallel calls the functions, nil ones excepted, from as many goroutines as
-// wanted, and returns their results in the same order, or the first error. A
-// panic in one of them comes out here.
+// inParallel calls the functions, except nil ones, from up to workers goroutines, and
+// returns their results in the same order, or the first error. It passes a panic on to its
+// caller.
 func inParallel(calls []family, workers int) ([][]bulkhead.Signature, error) {
 	results, errs := make([][]bulkhead.Signature, len(calls)), make([]error, len(calls))
 	var next atomic.Int32

@@ -12,8 +12,8 @@ import (
 // MaxContacts is how many contacts of a message have bulkhead/contact signatures.
 const MaxContacts = 8
 
-// maxContactWord is how many letters and digits without a break the longest wallet
-// has: a Monero address with a payment identifier.
+// maxContactWord is the length of the longest wallet, in letters and digits without a break:
+// a Monero address with a payment identifier.
 const maxContactWord = 106
 
 // contactSignatures returns the bulkhead/contact signatures of the texts of m that a

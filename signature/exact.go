@@ -38,14 +38,14 @@ func exactSum(ctx context.Context, m *mail.Message, s *skeleton, p *pace.Pace) (
 	told := enough(exactMinWords, exactMinLetters, &s.words, &s.quoted)
 	switch {
 	case s.inside:
-		// The text parts have no words: what was read is in the others.
+		// The text parts have no words; those that were read are in the other parts.
 	case told:
 		hashText(m, h, p)
 		return h.Sum(nil), nil
 	case !s.empty():
 		return nil, nil
 	}
-	// A picture and a link are a message, whatever is below them.
+	// A picture and a link are a message, however small the parts.
 	linked, err := showsLinkedPicture(ctx, m)
 	switch {
 	case err != nil:

@@ -9,8 +9,8 @@ import (
 
 // AboveFloor removes the signatures of the text from those of m, if m has too little
 // text for a bulkhead/exact or bulkhead/near signature and no part other than text.
-// The schemes of other clearinghouses have a sum even for next to nothing, and one
-// report of that would list every message like it. Use it wherever whole messages are
+// The schemes of other clearinghouses have a sum even for next to nothing, and one report of
+// such a sum would list every message like it. Use AboveFloor wherever whole messages are
 // judged; clients of those schemes send what they compute. It may change sigs.
 func AboveFloor(m *mail.Message, sigs []bulkhead.Signature) []bulkhead.Signature {
 	for i := range sigs {

@@ -15,9 +15,9 @@ const (
 	// pictures, or of two that have a margin.
 	MaxImageKeys = 4 * picture.ViewKeys
 
-	// The pixels that are decoded of a message are bounded by its size, since a few bytes
-	// may be many pixels: a picture of 362 by 362 in any case, those of photographs and of
-	// drawings as they are usually compressed, and [picture.MaxPixels] at most.
+	// The size of a message bounds how many of its pixels are decoded, since a few bytes may
+	// be many pixels: at least a picture of 362 by 362, then as many as photographs and
+	// drawings of that size usually have, and at most [picture.MaxPixels].
 	minPixels   = 1 << 17
 	pixelsAByte = 16
 )
@@ -25,8 +25,8 @@ const (
 // isPicture reports whether a part is a picture that is large enough to be one.
 func isPicture(p *mail.Part) bool { return picture.Pixels(p.Data) > 0 }
 
-// imageSignatures returns the bulkhead/image signatures of the pictures of m, the
-// largest first, so that small ones hide none. What cannot be decoded has none.
+// imageSignatures returns the bulkhead/image signatures of the pictures of m, the largest
+// first, so that small ones cannot hide them. What cannot be decoded has none.
 func imageSignatures(ctx context.Context, m *mail.Message, key [16]byte) ([]bulkhead.Signature, error) {
 	type file struct {
 		data   []byte

@@ -25,7 +25,7 @@ type LinkUse uint8
 // The uses of links.
 const (
 	FollowedLink LinkUse = iota // the reader may follow it
-	HiddenLink                  // he would, if he saw it
+	HiddenLink                  // the reader cannot see it
 	LoadedLink                  // it is shown in the text, such as a picture, and not followed
 )
 
@@ -78,7 +78,7 @@ func (w *linkWalk) message(ctx context.Context, m *mail.Message, replaced map[in
 		case p.HTML:
 			w.page(&page)
 			if p.Attachment {
-				// A program that opens it runs its scripts.
+				// The program that opens it runs its scripts.
 				w.text(scan.Bytes(p.Text), HiddenLink)
 			}
 		case p.Alternative == 0 || p.Branch >= replaced[p.Alternative]:
@@ -122,7 +122,8 @@ func (w *linkWalk) text(text []byte, use LinkUse) {
 	for len(text) > 0 && !w.ended && !w.pace.Over(min(len(text), pace.Step)) {
 		n := len(text)
 		if n > pace.Step {
-			// A link that stands where the text is cut is longer than any.
+			// The text is cut at a blank. If there is none near, what lies across the
+			// cut is longer than any link.
 			n = max(pace.Step-link.MaxURL, lastBlank(text[:pace.Step])+1)
 		}
 		link.Find(text[:n], func(url string) bool { return w.link(url, use) })
@@ -163,14 +164,13 @@ func linkSignatures(ctx context.Context, m *mail.Message, key [16]byte) ([]bulkh
 	return choice.signatures(), err
 }
 
-// A linkChoice chooses the links of a message that have signatures, of as many as
-// come. A sender who does not want the one link seen that matters adds others. So a
-// thousand links to one domain take the place of one: each domain has one link before
-// any has two. Links that the reader cannot see come after those that he can. Of what
-// is left a keyed hash decides, not the order in the message, nor anything else that
-// the sender can look up: who adds n domains to hide one does so for 1 - 12/(n+1) of
-// his mail, has to show them, and cannot do it with domains that are known to be good
-// but by their number, where three fixed ones would do if the first counted.
+// A linkChoice chooses which links of a message have signatures. A sender who wants to hide
+// the one link that matters adds others. So a thousand links to one domain count as one:
+// each domain has one link before any has two. Links that the reader cannot see come after
+// those that the reader can. For the rest a keyed hash decides, not the order in the message
+// nor anything else that the sender can look up. A sender who adds n domains to hide one
+// succeeds for 1 - 12/(n+1) of the mail and has to show all of them; if the first links
+// counted, a fixed dozen would do.
 type linkChoice struct {
 	k0, k1  uint64
 	domains []rankedName
@@ -195,8 +195,8 @@ func (c *linkChoice) add(l *link.Link, use LinkUse) {
 	}
 }
 
-// insert puts a name into the first [MaxLinks] of a list, and returns it there; nil
-// if it is behind them.
+// insert puts a name into a list, if it is among its first [MaxLinks], and returns it there;
+// otherwise nil.
 func (c *linkChoice) insert(list *[]rankedName, name string, use LinkUse) *rankedName {
 	r := rankedName{use: use, hash: siphash.Hash(c.k0, c.k1, []byte(name)), name: name}
 	if i := slices.IndexFunc(*list, func(known rankedName) bool { return known.name == name }); i >= 0 {
@@ -219,8 +219,8 @@ func (c *linkChoice) insert(list *[]rankedName, name string, use LinkUse) *ranke
 	return &(*list)[at]
 }
 
-// signatures returns those of the chosen links: of each domain one, then of each a
-// second, and so on.
+// signatures returns the signatures of the chosen links: one of each domain, then a second
+// of each, and so on.
 func (c *linkChoice) signatures() []bulkhead.Signature {
 	var sigs []bulkhead.Signature
 	links := 0

@@ -6,9 +6,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// NeverList returns the signatures of no content at all: Razor's of a part that has
-// only tags, and Pyzor's of a message of which no line is left. Clients ask for them
-// all the time, and no report may list them.
+// NeverList returns the signatures of empty content: Razor's for a part that has only tags,
+// and Pyzor's for a message without a line left. Clients ask for them all the time, and no
+// report may list them.
 func NeverList() []bulkhead.Signature {
 	nothing := sha1.Sum(nil)
 	return []bulkhead.Signature{

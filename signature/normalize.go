@@ -6,8 +6,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// normPiece is how many bytes of a text are normalised at a time. Some
-// characters become eleven times as long, so that whole texts are never.
+// normPiece is how many bytes of a text are normalised at a time: never whole texts, since
+// some characters become eleven times as long.
 const normPiece = 4 << 10
 
 // cutNormal returns how many bytes of text, normPiece at most, can be normalised

@@ -84,9 +84,9 @@ func eachRun(words *wordList, hashes []uint64, visit func(order uint64)) {
 	}
 }
 
-// parts returns the bulkhead/part and bulkhead/sketch signatures of a skeleton. Of a text
-// that is too short there is only a sketch: it may hold others, and those that hold it
-// say nothing of it.
+// parts returns the bulkhead/part and bulkhead/sketch signatures of a skeleton. A text that
+// is too short has only a sketch: it may contain other texts, but to be contained in others
+// means nothing for it.
 func parts(s *skeleton, h *hashes) []bulkhead.Signature {
 	own, asked := lowest{most: partOwn}, lowest{most: partAsked}
 	eachRun(&s.words, h.words, func(order uint64) {
@@ -122,8 +122,8 @@ func (l *lowest) has(order uint64) bool {
 	return ok
 }
 
-// sample returns the run as others see it. Which runs are sampled follows from order, so
-// that its bits are not evenly spread: those of the value are.
+// sample returns the run as it is made known. Since order decides which runs are sampled,
+// its bits are not evenly spread; those of the sample are.
 func (s sampled) sample() bulkhead.Sample {
 	return bulkhead.Sample{Value: mix(s.order^partSalt) >> 16, Kind: s.kind}
 }

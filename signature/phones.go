@@ -72,8 +72,8 @@ func mayBegin(text []byte) bool {
 	return ok
 }
 
-// joined reports whether c makes one thing of what stands on both sides of it: a
-// word, an identifier, a link or an amount.
+// joined reports whether c joins what is on both sides of it: to a word, an identifier, a
+// link or an amount.
 func joined(c byte) bool { return alphanumeric(c) || strings.IndexByte("_-.=/#&%$@\\", c) >= 0 }
 
 // groups are groups of digits and the signs between them.

@@ -19,8 +19,8 @@ import (
 //   - else Sender "news.lists.example|lists.example", the verified List-Id and the
 //     registrable domain that was verified;
 //   - else Sender "platform.example|example.com", the registrable domain that was
-//     verified and the one that From claims: a platform that speaks for somebody,
-//     which says nothing of the mail that he sends himself;
+//     verified and the one that From claims: a platform that speaks for somebody, which
+//     says nothing about the mail that they send themselves;
 //   - where nothing was verified, Network "192.0.2.0/24" or "2001:db8:1::/48" of the
 //     client.
 //

@@ -35,7 +35,7 @@ type skeleton struct {
 	inside bool     // all words are those of what is in attachments
 }
 
-// take adds what t found, up to maxWords, and leaves t empty or of no use.
+// take adds what t found, up to maxWords. t must not be used afterwards.
 func (s *skeleton) take(t *skeleton) {
 	s.footer = s.footer || t.footer
 	s.words.take(&t.words)
@@ -173,9 +173,8 @@ func (f *folder) decompose(line []byte) {
 	f.flushSingles()
 }
 
-// foldFrom adds the words of line[at:] to the paragraph and returns where it
-// stopped: at the end if that of the line is there, else so far before it that
-// what follows makes no difference.
+// foldFrom adds the words of line[at:] to the paragraph and returns where it stopped: at the
+// end if the line is whole, else so far before it that what follows makes no difference.
 func (f *folder) foldFrom(line []byte, at int, whole bool) int {
 	end := len(line)
 	if !whole {

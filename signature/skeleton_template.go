@@ -171,7 +171,7 @@ func (f *folder) folded(text string) *wordList {
 	return &f.paragraph
 }
 
-// Bounds of what names recipients: a sender could write the words of his text there.
+// Bounds of what names recipients, since a sender could write the words of the text there.
 const (
 	maxNameWords      = 4  // of a name; a longer one names nobody
 	maxRecipientWords = 16 // in all

@@ -94,9 +94,8 @@ func (l *wordList) String() string {
 	return string(bytes.Join(words, []byte(" ")))
 }
 
-// A wordSet is a set of words that are not empty. Nearly all words that are not
-// in it are told by their length and three of their letters. A nil *wordSet is
-// an empty set.
+// A wordSet is a set of words that are not empty. Nearly all words that are not in it are
+// recognised by their length and three of their letters. A nil *wordSet is an empty set.
 type wordSet struct {
 	words map[string]bool
 	marks [32]uint64 // by length

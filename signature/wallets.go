@@ -103,8 +103,8 @@ func bech32(word string) bool {
 	return len(data) >= 39 && (sum == 1 || sum == 0x2bc830a3)
 }
 
-// ethereum reports whether 40 digits are an address: of one case they have no
-// checksum, of both they must be those that EIP-55 wants.
+// ethereum reports whether 40 digits are an address. Letters of one case carry no checksum;
+// letters of both must be as EIP-55 wants them.
 func ethereum(word string) bool {
 	if strings.Trim(strings.ToLower(word), "0123456789abcdef") != "" || strings.Trim(word, word[:1]) == "" {
 		return false
@@ -126,9 +126,9 @@ func ethereum(word string) bool {
 	return true
 }
 
-// monero reports whether a word is an address of Monero: blocks of 11 base 58 digits
-// for 8 bytes and the last one of 7 for 5, of which the last four bytes are the
-// beginning of the Keccak hash of the others.
+// monero reports whether a word is an address of Monero: blocks of 11 base 58 digits for 8
+// bytes each, and a last one of 7 digits for 5 bytes. The last four bytes are the beginning of
+// the Keccak hash of the others.
 func monero(word string) bool {
 	var b []byte
 	for len(word) > 0 {
@@ -153,9 +153,8 @@ const ibanSizes = " AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BR29 BY28 CH21 
 	" GR27 GT28 HR21 HU28 IE22 IL23 IQ23 IS26 IT27 JO30 KW30 KZ20 LB28 LC32 LI21 LT20 LU20 LV21 LY25 MC27 MD24 ME22 MK19 MR27 MT31 MU30 NL18 NO15 PK24 PL28" +
 	" PS29 PT25 QA29 RO24 RS22 SA24 SC31 SE24 SI19 SK24 SM27 SV28 TN24 TR26 UA29 VA22 VG24 XK20 "
 
-// iban returns the bank account number at the start of text, written with or without
-// spaces between groups, "" if there is none: its digits must have the remainder 1 by
-// 97.
+// iban returns the bank account number at the start of text, written with or without spaces
+// between groups, or "". Its digits must give the remainder 1 when divided by 97.
 func iban(text []byte) string {
 	if len(text) < 15 || text[0] < 'A' || text[0] > 'Z' {
 		return ""

@@ -53,7 +53,8 @@ func (w *Wire) Sever() {
 	clear(w.conns)
 }
 
-// Partition, if cut, ends all connections and accepts none until it is called with false.
+// Partition ends all connections if cut is true, and accepts none until it is called with
+// false.
 func (w *Wire) Partition(cut bool) {
 	w.cut.Store(cut)
 	if cut {

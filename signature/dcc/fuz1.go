@@ -47,7 +47,7 @@ func (f *fuz1Sum) init(rules Rules) {
 // chunk takes the bytes that a client would see at once.
 func (f *fuz1Sum) chunk(p []byte) {
 	if f.total >= fuz1MaxLetters {
-		return // nothing is summed any more
+		return // enough is summed
 	}
 	for i := 0; i < len(p); i++ {
 		if f.url.state == urlIdle {
@@ -198,8 +198,8 @@ func (f *fuz1Sum) makeRoom() {
 	}
 }
 
-// trimHost removes from the buffer what stands before the second-level label
-// of the host that just pace.Ended.
+// trimHost removes from the buffer what is before the second-level label of the host that
+// has just ended.
 func (f *fuz1Sum) trimHost() {
 	if f.dots < 2 {
 		return

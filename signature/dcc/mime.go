@@ -16,7 +16,7 @@ const (
 	base64Chunk = 1021  // decoded bytes: handed on at this many or up to 3 more
 )
 
-// A entity is what the header of a message or of a part says of its body.
+// An entity is what the header of a message or part says of its body.
 type entity struct {
 	kind      kind
 	encoding  transfer

@@ -7,7 +7,7 @@ package dcc
 //
 // Source: docs/specs/dcc.md#url-machine.
 type urlMachine struct {
-	on func(event urlEvent, c byte) // c is the byte of a eventHostByte
+	on func(event urlEvent, c byte) // c is the byte of an eventHostByte
 
 	state   urlState
 	quote   byte // which opened the URL, 0 for none

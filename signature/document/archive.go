@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// maxEntries is how many files an archive has that is opened: the table of them is read
-// before any.
+// maxEntries is how many files an archive may have to be opened, since their table is read
+// before any of them.
 const maxEntries = 1000
 
 // zip opens a zip archive, or the office document that it is.
@@ -50,7 +50,7 @@ func (o *opener) zip(data []byte, depth int) bool {
 // entry returns a file of a zip archive, or nothing of one that is damaged.
 func (o *opener) entry(f *zip.File, part bool) []byte {
 	if !part && f.UncompressedSize64 > uint64(o.budget.Bytes) {
-		return nil // a large file must not use up what others need
+		return nil // a large file must not use up what the others need
 	}
 	r, err := f.Open()
 	if err != nil {

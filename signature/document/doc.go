@@ -1,13 +1,13 @@
 // Package document opens what is attached to mail: archives (zip, gzip, tar), office
 // documents (Office Open XML, OpenDocument), PDF and calendar entries. It returns the
-// files of an archive, and the text and links of a document, as far as a [Budget] allows:
-// what an archive says of its size is not believed.
+// files of an archive, and the text and links of a document, as far as a [Budget] allows. It
+// does not trust what an archive says about its size.
 //
 // Source: the standard library for archives; ECMA-376 and ISO 26300 for where office
 // documents have their text; ISO 32000-1, sections "Syntax" and "Text", of which a small
-// part is read here: streams that are not compressed or by Flate, object streams,
+// part is read here: streams that are uncompressed or compressed by Flate, object streams,
 // strings shown, and ToUnicode maps. The libraries for PDF in Go load whole documents
-// without a bound of memory or time, so none reads what strangers send.
+// without a limit of memory or time, and so are unfit for what strangers send.
 //
 //	for _, item := range document.Open(ctx, name, data, &document.Budget{Bytes: 1 << 20, Items: 32}) {
 //		fmt.Println(item.Name, item.Kind, len(item.Data))

@@ -27,7 +27,7 @@ type Item struct {
 	Data []byte
 }
 
-// A Budget bounds what is opened together. What is taken from it stays taken.
+// A Budget bounds what is opened together. Each [Open] takes from it what it uses.
 type Budget struct {
 	Bytes int // that are decompressed
 	Items int
@@ -36,9 +36,9 @@ type Budget struct {
 // maxDepth is how deep archives are opened within each other.
 const maxDepth = 3
 
-// Open returns what is in an attachment: nothing of one that is neither an archive nor
-// a document, or is damaged from its start. Its time is linear in len(data) and what is
-// taken from the budget. It ends early, with what it has, when ctx ends.
+// Open returns what is in an attachment: nothing if it is neither an archive nor a document,
+// or is damaged from its start. Its time is linear in len(data) and in what it takes from the
+// budget. It ends early, with what it has, when ctx ends.
 func Open(ctx context.Context, name string, data []byte, b *Budget) []Item {
 	o := opener{budget: b, pace: pace.New(ctx)}
 	o.open(name, data, 0)
@@ -101,8 +101,8 @@ func (o *opener) member(name string, data []byte, depth int) {
 	}
 }
 
-// read returns what r gives, as far as the budget goes: nothing of what does not go
-// into it, unless part says that the beginning will do.
+// read returns the content of r: all of it if it fits into the budget, else nothing, or, if
+// part says that this will do, the beginning.
 func (o *opener) read(r io.Reader, part bool) []byte {
 	var out bytes.Buffer
 	n, err := io.CopyBuffer(&out, pace.Reader(io.LimitReader(r, int64(o.budget.Bytes)+1), o.pace), make([]byte, 16<<10))

@@ -10,11 +10,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
-// maxText is how many bytes of text a document has.
+// maxText is how many bytes of a document's text are returned.
 const maxText = 256 << 10
 
-// isOpenXML reports whether a file of an Office Open XML document has its text, or
-// the links of it.
+// isOpenXML reports whether a file of an Office Open XML document has its text or links.
 func isOpenXML(name string) bool {
 	folder, file := path.Split(name)
 	switch {

@@ -81,7 +81,7 @@ func (d *pdf) object(number int, text []byte) int {
 	head := text[:min(len(text), maxDict)]
 	stream := bytes.Index(head, []byte("stream"))
 	if end := bytes.Index(head, []byte("endobj")); stream < 0 || end >= 0 && end < stream {
-		// What was looked at is taken: whatever the text holds, none of it is read twice.
+		// What was looked at is consumed, so no part of the text is read twice.
 		if end < 0 {
 			end = bytes.Index(text, []byte("endobj"))
 		}
@@ -120,8 +120,8 @@ func (d *pdf) keep(number int, text []byte) {
 	}
 }
 
-// stream takes a stream: of text, of objects, or of a map of characters. Pictures,
-// fonts and what is compressed in other ways are left.
+// stream takes a stream: of text, of objects, or of a map of characters. It ignores pictures,
+// fonts and what is compressed in other ways.
 func (d *pdf) stream(number int, dict, body []byte) {
 	dict = bytes.Join(bytes.Fields(dict), nil)
 	has := func(names ...string) bool {
@@ -177,8 +177,8 @@ func (d *pdf) packed(body []byte) {
 	}
 }
 
-// fonts returns the maps of characters of the fonts, by the names that pages give
-// them. Where pages differ in that, the first one's names are taken.
+// fonts returns the fonts' maps of characters, by the names that pages give the fonts. Where
+// pages differ, the first one counts.
 func (d *pdf) fonts() map[string]glyphs {
 	fonts := make(map[string]glyphs)
 	dicts := 0

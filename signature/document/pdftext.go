@@ -38,8 +38,8 @@ func (d *pdf) glyphs(source []byte) glyphs {
 	return g
 }
 
-// section reads characters: code and text, or of ranges first and last code and the
-// first one's text, or those of all in brackets.
+// section reads characters: for each its code and text, or for ranges the first and last
+// code with the first one's text, or with all their texts in brackets.
 func (d *pdf) section(g *glyphs, source []byte, ranges bool) {
 	next := func() ([]byte, bool) {
 		i := bytes.IndexAny(source, "<[")
@@ -108,16 +108,16 @@ func fromUTF16(b []byte) string {
 	return string(utf16.Decode(units))
 }
 
-// maxString is how long a string is looked for its end, maxCluster how long the text of
-// one code is, in bytes.
+// maxString is how far the end of a string is searched for, and maxCluster how long the text
+// of one code may be, in bytes.
 const (
 	maxString  = 32 << 10
 	maxCluster = 16
 )
 
-// pdfString reads a string at the start of text, in parentheses or hexadecimal, and
-// returns how long it is there, 0 if there is none. Of one without an end it is what was
-// looked at, without any string: then nothing is read twice.
+// pdfString reads a string at the start of text, in parentheses or hexadecimal, and returns
+// its length in the source, 0 if there is none. If it has no end, there is no string, and n
+// is how much was looked at, so that nothing is read twice.
 func pdfString(text []byte) (s []byte, n int) {
 	text = text[:min(len(text), maxString)]
 	switch {
@@ -314,8 +314,8 @@ func (t *shower) space() {
 	}
 }
 
-// wide is how far back, in thousandths of the size of letters, the next string of an
-// array is moved to the right where a space is left out.
+// wide is the number in an array of strings, in thousandths of the size of letters, from
+// which a gap counts as a space: negative numbers move the next string to the right.
 const wide = -180
 
 // strings shows the strings among the operands.

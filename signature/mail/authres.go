@@ -57,9 +57,9 @@ func (m *Message) SourceVerified(hosts []string, envelope string, dkim []string,
 	return s
 }
 
-// cutSignature reads a DKIM-Signature field, and returns its domain and whether it
-// says how much of the body is signed (RFC 6376, tag l): anybody may have added to
-// such a message, and to a domain that signs so.
+// cutSignature reads a DKIM-Signature field, and returns its domain and whether it limits how
+// much of the body is signed (RFC 6376, tag l): anybody can add to such a message, and pass
+// for the domain.
 func cutSignature(field string) (domain string, cut bool) {
 	for tag := range strings.SplitSeq(field, ";") {
 		name, value, _ := strings.Cut(tag, "=")
@@ -130,9 +130,9 @@ func domainOf(text string) string {
 	return text
 }
 
-// A resultReader reads the value of an Authentication-Results field. What it
-// cannot read makes it bad, and so all of the field: a field of which a part comes
-// from the sender of the mail must not be read as more than it is.
+// A resultReader reads the value of an Authentication-Results field. If it cannot read a
+// part, the whole field is bad: a part that comes from the sender of the mail must not be
+// misread.
 type resultReader struct {
 	rest string
 	bad  bool
@@ -148,7 +148,7 @@ func (r *resultReader) result() (method string, properties map[string]string) {
 		}
 		name := strings.ToLower(r.run("=;"))
 		if !r.take('=') {
-			r.bad = !first || name != "none" // which says that nothing was verified
+			r.bad = !first || name != "none" // "none" says that nothing was verified
 			continue
 		}
 		value, ok := r.value()

@@ -16,8 +16,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
-// keep notes that data stays in memory and returns it, cut to what there is room
-// for. What is part of body takes no memory of its own.
+// keep notes that data stays in memory and returns it, cut to the room that is left. Data
+// that is part of body takes no memory of its own.
 func (r *reader) keep(data, body []byte) []byte {
 	if sameMemory(data, body) {
 		return data
@@ -170,8 +170,8 @@ func (r *reader) text(data []byte, charset string, inRaw bool) string {
 	return unsafe.String(unsafe.SliceData(text), len(text))
 }
 
-// asUTF8 returns what decodeText says, data itself if that is so already. Of a
-// conversion it returns limit bytes or little less at most.
+// asUTF8 returns what decodeText describes, data itself if it is that already. A conversion
+// is cut to limit bytes or slightly less.
 func asUTF8(data []byte, name string, limit int, p *pace.Pace) []byte {
 	name = strings.ToLower(strings.Trim(name, " \t\"'"))
 	if stateful(name) {
@@ -198,8 +198,8 @@ func asUTF8(data []byte, name string, limit int, p *pace.Pace) []byte {
 	return convert(data, name, limit, p)
 }
 
-// validUTF8 returns text with U+FFFD for each run of bytes that are no UTF-8, of
-// limit bytes or little less at most.
+// validUTF8 returns text with U+FFFD for each run of bytes that are not UTF-8, cut to limit
+// bytes or slightly less.
 func validUTF8(text []byte, limit int) []byte {
 	if utf8.Valid(text) {
 		return text
@@ -273,7 +273,7 @@ func convert(data []byte, name string, limit int, p *pace.Pace) []byte {
 	}
 	size := len(data)
 	if size > pace.Step {
-		// Some charsets take three times as much as UTF-8: find out first.
+		// Text of some charsets triples in UTF-8, so find out the size first.
 		var counter countingWriter
 		if r, err := charset.Reader(name, pace.Reader(bytes.NewReader(data), p)); err == nil {
 			_, _ = io.Copy(&counter, r) // an error comes again below

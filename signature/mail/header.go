@@ -25,9 +25,9 @@ var wanted = [...]string{
 // A fieldCount holds how many fields of each wanted name there were.
 type fieldCount [16]uint8
 
-// take reports whether a field of that name is read: the first of each, a second
-// From, which says that the first is not to be believed, and as many
-// Authentication-Results and DKIM signatures as anybody looks at.
+// take reports whether a field of that name is read: the first of each name, a second From,
+// which makes the first doubtful, and as many Authentication-Results and DKIM signatures as
+// are used.
 func (c *fieldCount) take(name []byte) bool {
 	for i, w := range wanted {
 		if len(w) != len(name) || !strings.EqualFold(w, string(name)) {

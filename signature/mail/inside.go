@@ -9,9 +9,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 )
 
-// The limits of what is opened of the attachments of a message: of archives and
-// documents as they are usually compressed, most. Nobody is to make a few bytes cost as
-// much as many.
+// The limits of what is opened of the attachments of a message: enough for most archives and
+// documents, which are usually compressed, but no sender should be able to make a few bytes
+// cost as much as many.
 const (
 	minInside    = 2 << 10 // bytes, for any message
 	insideAByte  = 3       // and for each byte of it
@@ -53,8 +53,8 @@ func (m *Message) Inside(ctx context.Context) (*Message, error) {
 	return in, nil
 }
 
-// rounded returns n without all but its two highest bits. Copies of a message differ by a few
-// bytes of their header: as much is read of what is in each, nearly always.
+// rounded returns n with all but its two highest bits cleared. Copies of a message differ by
+// a few bytes in their headers; so nearly always the same amount of each is read.
 func rounded(n int) int {
 	shift := max(0, bits.Len(uint(n))-2)
 	return n >> shift << shift

@@ -228,7 +228,7 @@ func onlyAddress(field string) string {
 		}
 		return list[0].Address
 	}
-	// Broken names are common. No reader sees two addresses in one pair of angles.
+	// Broken names are common, but nobody sees two addresses in one pair of angle brackets.
 	if strings.Count(field, "<") == 1 && strings.HasSuffix(field, ">") && strings.Count(field, "@") == 1 {
 		return betweenAngles(field)
 	}

@@ -33,8 +33,8 @@ type frame struct {
 	before veil // what there was around it
 }
 
-// maxFrames bounds the elements that are kept in mind. Who nests more is believed nothing:
-// all that follows counts as seen.
+// maxFrames bounds the elements that are remembered. If more are nested, all that follows
+// counts as visible.
 const maxFrames = 64
 
 const maxStyle = 4096 // bytes of a style that are looked at
@@ -107,8 +107,8 @@ func hiddenStyle(style string) bool {
 	return s.on != 0
 }
 
-// read takes the declarations of a style. The last of a property counts, but the few that
-// say something else than the one before are not worth keeping them apart.
+// read takes the declarations of a style. The last one of a property should count, but too
+// few differ from the one before to keep them apart.
 func (s *veils) read(style string) {
 	text := compact(style)
 	var d declared
@@ -149,7 +149,7 @@ func compact(style string) []byte {
 	return text
 }
 
-// declared is what a style declares of which only several together hide anything.
+// declared is declarations of a style that hide something only together.
 type declared struct {
 	moved, beside      bool // out of the flow; far beside its place
 	flat, cut          bool // without height or width; what overflows is cut off

@@ -170,7 +170,7 @@ func indexFold(s, mark string) int {
 	}
 }
 
-// visible is the state of appendVisible.
+// visible is the state of reading what a reader of a page sees.
 type visible struct {
 	dst    []byte
 	start  int

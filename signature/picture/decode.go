@@ -53,8 +53,8 @@ func formatOf(data []byte) (format, bool) {
 	return format{}, false
 }
 
-// Pixels returns how many pixels the picture in data has, by its header alone; 0 if
-// it is none, or below the floor or beyond the limits, so that [Read] refuses it.
+// Pixels returns how many pixels the picture in data has, by its header alone. It is 0 if
+// data is no picture, or [Read] refuses it because it is below the floor or over the limits.
 func Pixels(data []byte) int {
 	f, ok := formatOf(data)
 	if !ok {
@@ -101,8 +101,8 @@ func Read(ctx context.Context, data []byte) (*Look, error) {
 	return l, err
 }
 
-// decode decodes a picture. The decoders are other people's, and what they read is made
-// by senders: a slip in one of them must not end the program.
+// decode decodes a picture. Senders choose what the libraries' decoders read, so a panic in
+// one of them must not end the program.
 func decode(f format, r io.Reader) (img image.Image, err error) {
 	defer func() {
 		if slip := recover(); slip != nil {

@@ -1,12 +1,12 @@
-// Package picture says which pictures look the same: a few keys of each, of which
-// two pictures have one in common if the one is the other with noise, of another size,
-// compressed once more, in somewhat other colours, or with a little cut off or put
-// around it. Look-up of equal keys is all that is asked of whoever keeps them.
+// Package picture tells which pictures look the same. Each picture has a few keys, and two
+// pictures share a key if one is the other with noise, of another size, compressed again, in
+// slightly different colours, or with a little cut off or added around it. Whoever keeps the
+// keys only needs to look up equal ones.
 //
 // A picture becomes 105 terms of low frequency of its discrete cosine transform, and
 // each term a bit: whether it is above the median. Six bands of 40 of these bits, chosen
-// by a secret key, are what is compared; the three bits of a band that change most easily
-// may be either. A uniform margin makes a second set of keys, of what is inside of it.
+// by a secret key, are compared; the three bits of a band that change most easily may have
+// either value. A picture with a uniform margin has a second set of keys for what is inside.
 // docs/specs/facets.md#pictures has every step.
 //
 // Measured by TestChanges over made pictures (lines of text, documents, advertisements,

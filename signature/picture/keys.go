@@ -12,8 +12,8 @@ import (
 const (
 	// KeySize is the length of a key, in bytes.
 	KeySize = 16
-	// ViewKeys is how many keys there are of a picture, and once more of what is inside
-	// of its margin.
+	// ViewKeys is how many keys a picture has, and as many again for what is inside its
+	// margin.
 	ViewKeys = bands << weak
 
 	bands    = 6
@@ -93,8 +93,8 @@ func (h *Hasher) band(v *view, median float32, b int) (word uint64, weakest [wea
 	return word, weakest
 }
 
-// key returns the key of the bits of a band. Bits that are all the other way round, as
-// those of a negative are, have the same.
+// key returns the key of the bits of a band. If all bits are inverted, as in a negative, it
+// is the same.
 func (h *Hasher) key(band int, word uint64) (key [KeySize]byte) {
 	if word&1 == 1 {
 		word = ^word & (1<<bandBits - 1)

@@ -18,7 +18,7 @@ const (
 	// minLoud is how strong half of the terms are: noise of one grey level makes terms
 	// of 1. Surfaces and shades with little on them have less.
 	minLoud = 4
-	// minMargin is how much smaller what is inside of a margin is, by area.
+	// minMargin is the largest share of the area that what is inside a margin may have.
 	minMargin = 0.96
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 )
 
-// Empty is the digest of a message of which no line is left. Very many unrelated
-// messages share it, so nothing must ever be learnt about it.
+// Empty is the digest of a message without a line left. Very many unrelated messages share
+// it, so nothing must ever be learnt about it.
 const Empty = "da39a3ee5e6b4b0d3255bfef95601890afd80709"
 
 // Signatures returns the digest that the Pyzor client of Debian 12 (pyzor 1.0.0 on

@@ -17,7 +17,7 @@ const EP4 = "7542-10"
 const (
 	maxDepth = 16   // multiparts within each other
 	maxParts = 1000 // parts of a mail
-	maxMail  = 256  // signatures that Razor returns; the corpus has 29 at most
+	maxMail  = 256  // signatures that Signatures returns; mail of the corpus has at most 29
 	maxHosts = 8192 // hosts in the parts that Parts returns
 )
 

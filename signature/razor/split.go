@@ -255,7 +255,7 @@ func (r rawPart) prepare(p *pace.Pace) ([]byte, bool) {
 	out, _ = unixLines(out, []byte(head[:len(head)-1]), len(head), p)
 	out = append(out, '\n')
 	if len(out) <= maxHeader && len(r.body) <= maxBody {
-		// No longer than it is here, the body needs no place of its own.
+		// Converting the body never makes it longer, so it needs no buffer of its own.
 		out = append(out, '\n')
 		out, _ = unixLines(out, r.body, len(out)+maxBody, p)
 		return out, true

@@ -62,9 +62,9 @@ func (h *Hash) Signature() bulkhead.Signature {
 	return bulkhead.MustSignature(bulkhead.RspamdText, h.Digest[:])
 }
 
-// Hashes returns the hashes of the parts of a message, in their order and none
-// twice. How often those of texts are rspamd's, docs/fidelity.md says: where its reading of
-// the page is ours, in a language whose function words tell it.
+// Hashes returns the hashes of the parts of a message, in their order and none twice. Those
+// of texts equal rspamd's where it reads the page in the same way and the language can be
+// told by its function words; docs/fidelity.md says how often.
 //
 // Texts of more than half a MiB, or with a word of more than 16 KiB, have no
 // hash, and no more than 2 MiB of texts are looked at. It fails only when ctx

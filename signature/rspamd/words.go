@@ -59,7 +59,7 @@ func vocabularyOf(l *wordList) *vocabulary {
 	for size < 2*l.len() {
 		size *= 2
 	}
-	// Who writes a text cannot make its words meet in one slot: the seed is random.
+	// The seed is random, so the author of a text cannot make its words meet in one slot.
 	seed := maphash.MakeSeed()
 	slots := make([]int32, size) // 1 more than the index of a word; 0 is free
 	v := &vocabulary{ids: make([]int32, l.len()), words: make([]string, 0, l.len()/4+8), times: make([]int32, 0, l.len()/4+8)}

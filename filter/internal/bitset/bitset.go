@@ -25,7 +25,7 @@ func Check(m uint64, k int) error {
 	return nil
 }
 
-// Words returns how many 64-bit words hold n bits, n <= maxPositions.
+// Words returns how many 64-bit words hold n bits, n <= [MaxPositions].
 func Words(n uint64) uint64 { return (n + 63) / 64 }
 
 // Set sets bit i and reports whether it was clear.

@@ -53,7 +53,7 @@ func (w *BitWriter) Bytes() []byte {
 	return w.Dst
 }
 
-// A BitReader reads what a bitWriter wrote. Reading past the end sets short and
+// A BitReader reads what a [BitWriter] wrote. Reading past the end sets short and
 // yields zeros.
 type BitReader struct {
 	Src   []byte // what is left to read

@@ -101,7 +101,7 @@ type runCounts struct {
 	schemes map[bulkhead.Scheme]*SchemeCounts
 }
 
-// A replayTally gathers the figures of both runs.
+// A tally gathers the figures of both runs.
 type tally struct {
 	result   Result
 	start    time.Time

@@ -1,7 +1,7 @@
-// Package normal brings text into Unicode's compatibility normal forms as
-// golang.org/x/text/unicode/norm does, in less time where characters stand for several
-// others: one such character, a few bytes, may stand for eighteen, each of which is looked up and put
-// in order anew there. Here what a character stands for is remembered.
+// Package normal brings text into Unicode's compatibility normal forms like
+// golang.org/x/text/unicode/norm, but faster where characters stand for several others. One
+// such character, a few bytes, may stand for eighteen, and norm looks up and reorders each of
+// them every time. This package remembers what a character stands for.
 package normal
 
 import (
@@ -61,8 +61,8 @@ func (f *Form) Append(dst, text []byte) []byte {
 	return append(f.complete(dst, text), rest...)
 }
 
-// cut cuts off what begins with the first byte of a character of four and has fewer: the
-// library takes it as it is, whatever else is in it.
+// cut cuts off an unfinished character of four bytes at the end, which the library takes as
+// it is.
 func cut(text []byte) (head, rest []byte) {
 	for i := max(0, len(text)-3); i < len(text); i++ {
 		if text[i]&0xF8 == 0xF0 {
@@ -128,7 +128,7 @@ func (f *Form) joined(dst []byte, r rune, marks []byte) []byte {
 func (f *Form) segment(text []byte) int {
 	r, n := utf8.DecodeRune(text)
 	if r == utf8.RuneError && n == 1 {
-		return n // no character: nothing joins it
+		return n // not a character, so nothing joins it
 	}
 	for n < len(text) {
 		if text[n] < utf8.RuneSelf {

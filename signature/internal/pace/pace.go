@@ -22,9 +22,8 @@ type Pace struct {
 // New returns the pace of work under ctx. The first work looks at ctx.
 func New(ctx context.Context) *Pace { return &Pace{ctx: ctx} }
 
-// Over takes in that n more bytes of work come next, and reports whether they
-// must be left undone because the context has ended. Once it has, every call
-// reports so.
+// Over announces n more bytes of work, and reports whether they must be left undone because
+// the context has ended. Once it has reported true it always does.
 func (p *Pace) Over(n int) bool {
 	if p == nil {
 		return false

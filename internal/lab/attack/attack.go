@@ -1,5 +1,5 @@
-// Package attack measures what it costs to abuse the trust in reporters: attackers
-// as programs, against a real engine, over simulated days.
+// Package attack measures what it costs to abuse the trust in reporters. Attackers are
+// programs that act against a real engine over simulated days.
 //
 //	for _, s := range attack.Scenarios() {
 //		r, err := attack.Run(ctx, s, 5, 1000) // against five honest users
@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// Means is what an attacker has a number of.
+// Means is what an attacker needs a number of.
 type Means string
 
 // The means of attackers.
@@ -26,7 +26,7 @@ const (
 	Mailboxes Means = "mailboxes"         // at the mail service whose users vote: voices of full weight
 	Traps     Means = "trap addresses"    // to which the attacker sends copies, each from another network
 	Peers     Means = "peers of weight ¼" // servers that say what the attacker wants
-	Changes   Means = "changes of mind"   // of one mailbox
+	Changes   Means = "changes of mind"   // by one mailbox
 	Sendings  Means = "own deliveries"    // of the attacker's mail to a mailbox of its own
 )
 
@@ -37,32 +37,32 @@ type Scenario struct {
 
 	// daily is what happens on each of the 30 days before; nil: nothing.
 	daily func(w *world, day int) error
-	// before is what honest users say before the attacker strikes, if anything.
+	// before is what honest users say before the attack, if anything.
 	before func(w *world) error
 	strike func(w *world, n int) error
 	holds  func(w *world) (bool, error) // the attacker has what it wants
-	// mend is what one more honest user says who sees what the attacker did.
+	// mend is what one more honest user says after the attack.
 	mend func(w *world, by bulkhead.Reporter) error
 }
 
-// MaxMeans is the most that an attacker may have of anything.
+// MaxMeans is the largest number of any means that an attacker may have.
 const MaxMeans = 20_000
 
 // A Result is the outcome of a scenario.
 type Result struct {
 	Scenario
 	Honest int `json:"honest"` // users who are asked, and answer honestly
-	// Takes is the smallest number of the means that succeeds; 0: not even Limit.
+	// Takes is the smallest number of the means that succeeds; 0 if even Limit fails.
 	Takes int `json:"takes"`
 	Limit int `json:"limit"`
-	// Undone is how many votes of other honest users undo the smallest success; 0: there
-	// is none, or twice as many as users and means together do not undo it.
+	// Undone is how many votes of other honest users undo the smallest success; 0 if there
+	// is no success, or twice as many votes as users and means together do not undo it.
 	Undone int `json:"undone"`
 }
 
-// Run finds the smallest number, up to limit of 1 to [MaxMeans], of its means with
-// which the attacker succeeds against a number of honest users, by doubling and
-// bisection: more of the means is never less.
+// Run finds the smallest number of its means, up to limit (1 to [MaxMeans]), with which the
+// attacker succeeds against a number of honest users. It searches by doubling and bisection,
+// since more of the means never helps less.
 func Run(ctx context.Context, s Scenario, honest, limit int) (Result, error) {
 	r := Result{Scenario: s, Honest: honest, Limit: limit}
 	if limit < 1 || limit > MaxMeans || honest < 0 || honest > MaxMeans {
@@ -129,7 +129,7 @@ func (s *Scenario) try(ctx context.Context, honest, n int) (won bool, undone int
 	return won, 0, nil
 }
 
-// answers is how many votes are tried to undo a success with n of the means.
+// answers returns how many votes are tried to undo a success with n of the means.
 func answers(honest, n int) int { return 2 * (honest + n + 1) }
 
 // prepared returns a world on the day of the attack.
@@ -185,9 +185,9 @@ type Standing struct {
 	Weight float64 `json:"weight"`
 }
 
-// Betrayal returns what an account weighs on each of 30 days on which it earns weight,
-// and on each of 60 after it has reported a number of newsletters, 1 to 100, which
-// users of full weight took off the list again; it goes on to earn.
+// Betrayal returns what an account weighs on each of 30 days on which it earns weight, and on
+// each of the 60 days after it has reported a number of newsletters (lies, 1 to 100), which
+// users of full weight took off the list again. It goes on earning.
 func Betrayal(ctx context.Context, lies int) (days []Standing, err error) {
 	if lies < 1 || lies > 100 {
 		return nil, fmt.Errorf("attack: %d lies, want 1 to 100", lies)
@@ -222,8 +222,8 @@ func Betrayal(ctx context.Context, lies int) (days []Standing, err error) {
 	return days, nil
 }
 
-// betray is the attacker reporting a message, as does a user whom it deceived, and
-// another who takes it off the list again.
+// betray lets the attacker and a user whom it deceived report a message, and another user
+// take it off the list again.
 func (w *world) betray(m mail) error {
 	return errors.Join(
 		w.vote(w.attacks, bulkhead.Spam, m), w.vote(w.honest[:1], bulkhead.Spam, m), w.vote(w.honest[1:], bulkhead.Revocation, m),

@@ -30,8 +30,8 @@ func succeeds(t *testing.T, s Scenario, honest, n int) bool {
 	return won
 }
 
-// TestStrangers: without a voice that somebody vouched for nothing is listed,
-// un-listed or made bulk, and nobody is raised, whether somebody objects or not.
+// TestStrangers checks that without a voice that somebody vouched for nothing is listed, taken
+// off or made bulk, and nobody gains weight, whether somebody objects or not.
 func TestStrangers(t *testing.T) {
 	many := map[Means]int{Fresh: 2000, Aged: 60}
 	for _, s := range Scenarios() {
@@ -47,8 +47,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestMistake: strangers can help who was given half of what lists, and one who
-// objects ends it.
+// TestMistake checks that strangers can help an account that was given half of the weight
+// that lists, and that one objection ends it.
 func TestMistake(t *testing.T) {
 	s := scenario(t, "help a mistake of half a vote", Fresh)
 	if succeeds(t, s, 0, 1000) {
@@ -63,9 +63,9 @@ func TestMistake(t *testing.T) {
 	}
 }
 
-// TestCoalition: fewer than 50 accounts that earned weight for 30 days, in networks of
-// their own, list no established newsletter to which 5 users object, nor do they with
-// the help of a mistake.
+// TestCoalition checks that fewer than 50 accounts that earned weight for 30 days, in
+// networks of their own, cannot list an established newsletter if 5 users object, even with
+// the help of an administrator's mistake.
 func TestCoalition(t *testing.T) {
 	for _, name := range []string{"list an issue of an established newsletter", "list the next issue, too", "help a mistake of half a vote"} {
 		s := scenario(t, name, Aged)
@@ -85,8 +85,8 @@ func TestCoalition(t *testing.T) {
 	}
 }
 
-// TestCampaign: what ten users report takes as many to un-list, and one more to list
-// again.
+// TestCampaign checks that it takes as many voices to take a campaign off the list as have
+// reported it, and one more user to list it again.
 func TestCampaign(t *testing.T) {
 	s := scenario(t, "un-list a campaign of 10 reports", Mailboxes)
 	for _, honest := range []int{0, 5} {
@@ -103,12 +103,12 @@ func TestCampaign(t *testing.T) {
 	}
 }
 
-// TestUndone: whatever users of full weight, peers and traps bring about, as many honest
-// votes end.
+// TestUndone checks that whatever users of full weight, peers and traps achieve, as many
+// honest votes undo.
 func TestUndone(t *testing.T) {
 	for _, s := range Scenarios() {
 		if s.mend == nil || s.Means == Fresh || s.Means == Aged || s.Means == Changes {
-			continue // nothing to undo; or a listing is worn out for the week, however many votes
+			continue // nothing to undo; or the listing's turns are used up for the week
 		}
 		t.Run(fmt.Sprint(s.Name, ", ", s.Means), func(t *testing.T) {
 			t.Parallel()
@@ -130,8 +130,8 @@ func TestUndone(t *testing.T) {
 	}
 }
 
-// TestBetrayal: weight grows with the days on which it is earned; three lies lose it at
-// once, and it takes more than a week to come back.
+// TestBetrayal checks that weight grows with the days on which it is earned, that three lies
+// lose it at once, and that it takes more than a week to come back.
 func TestBetrayal(t *testing.T) {
 	days, err := Betrayal(t.Context(), 3)
 	if err != nil {
@@ -163,7 +163,7 @@ func TestRunRefuses(t *testing.T) {
 	}
 }
 
-// TestReport: the page has a line for each attack and shows each figure.
+// TestReport checks that the page has a line for each attack and shows each figure.
 func TestReport(t *testing.T) {
 	var results []Result
 	for _, s := range Scenarios() {
@@ -192,7 +192,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestMail: copies of a template share bands and nothing else; letters share nothing.
+// TestMail checks that copies of a template share bands and nothing else, and that letters
+// share nothing.
 func TestMail(t *testing.T) {
 	shared := func(a, b mail) (n int) {
 		in := make(map[bulkhead.Signature]bool)

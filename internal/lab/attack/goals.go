@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// campaignReports is how many users report the campaign that is to be un-listed.
+// campaignReports is how many users report the campaign that the attacker wants off the list.
 const campaignReports = 10
 
 // peerWeight is the weight of a peer that an administrator does not rely on.
@@ -24,7 +24,7 @@ var (
 	herNext   = letter("what she writes next").from("ann", "home.example").withoutLinks()
 )
 
-// Scenarios returns what the project is judged by.
+// Scenarios returns all attacks that are measured.
 func Scenarios() []Scenario {
 	var all []Scenario
 	for _, m := range []Means{Fresh, Aged, Mailboxes} {
@@ -48,7 +48,7 @@ func Scenarios() []Scenario {
 	)
 }
 
-// byVoices returns what attackers do who have voices of one kind.
+// byVoices returns the attacks of those who have voices of one kind.
 func byVoices(m Means) []Scenario {
 	all := []Scenario{
 		{Name: "list a newsletter on its first day", before: likes(issue), strike: accuse(issue), holds: is(bulkhead.ClassSpam, issue), mend: says(bulkhead.Ham, issue)},
@@ -108,12 +108,12 @@ func letters(w *world, day int) error {
 	return w.deliver(letter(fmt.Sprintf("letter of day %d", day)).from("ann", "home.example").withoutLinks(), "user0@here.example")
 }
 
-// likes is all honest users saying that they want a message.
+// likes lets all honest users say that they want a message.
 func likes(m mail) func(*world) error {
 	return func(w *world) error { return w.vote(w.honest, bulkhead.Ham, m) }
 }
 
-// tenReport is a campaign that ten users and all honest ones report.
+// tenReport lets ten users and all honest ones report a campaign.
 func tenReport(w *world) error {
 	for i := range campaignReports {
 		if err := w.vote([]bulkhead.Reporter{w.user("reader", i)}, bulkhead.Spam, campaign); err != nil {
@@ -123,8 +123,8 @@ func tenReport(w *world) error {
 	return w.vote(w.honest, bulkhead.Spam, campaign)
 }
 
-// mistaken is an account to which an administrator gave half the weight that lists,
-// which reports the newsletter; then all honest users say that they want it.
+// mistaken lets an account to which an administrator gave half the weight that lists report
+// the newsletter; then all honest users say that they want it.
 func mistaken(w *world) error {
 	half := trust.Account{Name: "mistaken", Role: trust.Trusted, Weight: w.Accounts().Policy().Promotion / 2}
 	if err := w.PutAccount(w.ctx, half); err != nil {
@@ -138,12 +138,12 @@ func mistaken(w *world) error {
 
 type act = func(w *world, n int) error
 
-// accuse is all of the attacker's voices against a message.
+// accuse reports a message with all of the attacker's voices.
 func accuse(m mail) act {
 	return func(w *world, _ int) error { return w.vote(w.attacks, bulkhead.Spam, m) }
 }
 
-// excuse is all of them for one that is listed, by both kinds of vote.
+// excuse votes with all of them for a message that is listed, by both kinds of vote.
 func excuse(m mail) act {
 	return func(w *world, _ int) error {
 		if err := w.vote(w.attacks, bulkhead.Revocation, m); err != nil {
@@ -153,8 +153,8 @@ func excuse(m mail) act {
 	}
 }
 
-// excuseFirst is all of them for one that is not yet reported, and then is, by one
-// user and all honest ones.
+// excuseFirst votes with all of them for a message before one user and all honest ones report
+// it.
 func excuseFirst(m mail) act {
 	return func(w *world, n int) error {
 		if err := w.vote(w.attacks, bulkhead.Ham, m); err != nil {
@@ -164,8 +164,8 @@ func excuseFirst(m mail) act {
 	}
 }
 
-// wear is one voice that lists a message and takes it off again, n times; then one
-// user and all honest ones report it.
+// wear lists a message and takes it off again, n times with one voice; then one user and all
+// honest ones report it.
 func wear(m mail) act {
 	return func(w *world, n int) error {
 		mallory := []bulkhead.Reporter{w.user("mallory", 0)}
@@ -180,12 +180,12 @@ func wear(m mail) act {
 	}
 }
 
-// reported is one user and all honest ones reporting a message.
+// reported lets one user and all honest ones report a message.
 func reported(w *world, m mail) error {
 	return w.vote(append(w.honest[:len(w.honest):len(w.honest)], w.user("reader", 0)), bulkhead.Spam, m)
 }
 
-// accuseStatements is each voice against its own statement.
+// accuseStatements reports with each voice its own statement.
 func accuseStatements(w *world, _ int) error {
 	for i := range w.attacks {
 		own := copyOf("statement", fmt.Sprint("mallory ", i)).from("service", "bank.example")
@@ -196,8 +196,8 @@ func accuseStatements(w *world, _ int) error {
 	return nil
 }
 
-// accuseClones is each voice against a clone of the bank's mail that the attacker
-// sends from a domain of its own.
+// accuseClones reports with each voice a clone of the bank's mail that the attacker sends
+// from a domain of its own.
 func accuseClones(w *world, _ int) error {
 	for i := range w.attacks {
 		clone := copyOf("statement", fmt.Sprint("clone ", i)).from("service", fmt.Sprintf("bank%d.example", i))
@@ -208,8 +208,7 @@ func accuseClones(w *world, _ int) error {
 	return nil
 }
 
-// count is each of the attacker's accounts saying that it saw a message as often as
-// can be.
+// count lets each of the attacker's accounts say that it saw a message as often as possible.
 func count(m mail) act {
 	return func(w *world, _ int) error {
 		for _, r := range w.attacks {
@@ -221,7 +220,7 @@ func count(m mail) act {
 	}
 }
 
-// resend is n copies of a message to one mailbox of the attacker's.
+// resend sends n copies of a message to one mailbox of the attacker's.
 func resend(m mail) act {
 	return func(w *world, n int) error {
 		for range n {
@@ -233,7 +232,7 @@ func resend(m mail) act {
 	}
 }
 
-// standing is n messages to the attacker's own mailbox on each of three days, then a
+// standing sends n messages to the attacker's own mailbox on each of three days, and then a
 // campaign from the same domain, which one user and all honest ones report.
 func standing(w *world, n int) error {
 	for day := range 3 {
@@ -249,7 +248,7 @@ func standing(w *world, n int) error {
 
 func campaignOf(domain string) mail { return letter("a campaign").from("win", domain) }
 
-// trap is a copy of a message to n trap addresses, each from another network.
+// trap sends a copy of a message to n trap addresses, each from another network.
 func trap(m mail) act {
 	return func(w *world, n int) error {
 		for i := range n {
@@ -265,7 +264,7 @@ func trap(m mail) act {
 	}
 }
 
-// ring is accounts that report what the others do, for as long as others earn weight.
+// ring lets accounts report what the others report, for as long as others earn weight.
 func ring(w *world, _ int) error {
 	for day := range agedDays {
 		if err := w.vote(w.attacks, bulkhead.Spam, mail{text: []bulkhead.Signature{text(bulkhead.Exact, fmt.Sprintf("junk of day %d", day))}}); err != nil {
@@ -286,7 +285,7 @@ func raised(w *world) (bool, error) {
 	return false, nil
 }
 
-// lie is n peers whose blocklists say of a message what their own node was told.
+// lie adds n peers whose nodes were told to cast a vote on a message.
 func lie(v bulkhead.Vote, m mail) act {
 	return func(w *world, n int) error {
 		var origins []engine.Origin
@@ -317,7 +316,7 @@ func lie(v bulkhead.Vote, m mail) act {
 	}
 }
 
-// lies returns what a peer sends that was told to say something of a message.
+// lies returns what a peer sends after its node was told to cast a vote on a message.
 func (w *world) lies(v bulkhead.Vote, m mail) ([]engine.Part, error) {
 	liar, err := w.engine()
 	if err != nil {

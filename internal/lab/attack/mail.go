@@ -37,11 +37,11 @@ func (m mail) withoutLinks() mail {
 	return m
 }
 
-// letter returns a text of its own.
+// letter returns a mail with a text that no other has.
 func letter(name string) mail { return copyOf(name, "") }
 
-// copyOf returns a copy of a template: all copies share bands, and no two of them
-// that have different names the whole text.
+// copyOf returns a copy of a template. All copies share bands; only copies with the same name
+// share the whole text.
 func copyOf(template, name string) mail {
 	whole := template + "/" + name
 	var m mail

@@ -18,7 +18,7 @@ import (
 	reader "github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
-// A disguise makes a message of the lines of a text, to escape from its signatures.
+// A disguise makes a message from the lines of a text so as to escape its signatures.
 type disguise struct {
 	name  string
 	least float64 // share that must be recognised
@@ -75,7 +75,7 @@ func paragraphs(lines []string, f func(line string) string) string {
 	return b.String()
 }
 
-// alternatives are parts of one text.
+// alternatives returns a multipart of renderings of one text.
 func alternatives(parts ...string) string {
 	var b strings.Builder
 	for i := 0; i < len(parts); i += 2 {
@@ -84,7 +84,7 @@ func alternatives(parts ...string) string {
 	return strings.Replace(framed("", "multipart/alternative; boundary=b", b.String()+"--b--"), "; charset=utf-8\n\n--b", "\n\n--b", 1)
 }
 
-// disguises are those that published attacks and an audit of this program name.
+// disguises are those named by published attacks and by an audit of this program.
 var disguises = []disguise{
 	{"words added, 0.5 times as many", .95, func(a *disguiser, l []string) string { return a.added(l, 0.5, 0) }},
 	{"words added, as many", .95, func(a *disguiser, l []string) string { return a.added(l, 1, 0) }},
@@ -260,7 +260,7 @@ func linesOf(t *testing.T, raw []byte) (lines []string) {
 			for line := range bytes.Lines(text) {
 				if s := strings.TrimSpace(strings.ToValidUTF8(string(line), "")); s != "" && s[0] != '>' {
 					if strings.HasPrefix(s, "--") || strings.HasPrefix(s, "__") {
-						break // what a list or a mail program has put below
+						break // added by a list or a mail program
 					}
 					lines = append(lines, s)
 				}
@@ -270,9 +270,9 @@ func linesOf(t *testing.T, raw []byte) (lines []string) {
 	return lines
 }
 
-// TestDisguises measures what of spam is recognised after one report of it, by its text
-// alone, and how much ham is taken for it: the table of docs/signatures.md, which
-// BULKHEAD_FULL=1 makes of 75 messages of each collection.
+// TestDisguises measures how much disguised spam is recognised after one report, by its text
+// alone, and how much ham is taken for it. With BULKHEAD_FULL=1 it makes the table of
+// docs/signatures.md, from 75 messages of each collection.
 func TestDisguises(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads thousands of messages")

@@ -16,7 +16,7 @@ const agedDays = 30
 
 const dayLength = 24 * time.Hour
 
-// subscribers is how many recipients have what is established.
+// subscribers is how many recipients an established mailing has.
 const subscribers = 50
 
 // service is the account of the mail service whose users vote.
@@ -34,9 +34,8 @@ type world struct {
 	sent    int // reports so far, for their IDs
 }
 
-// open returns a world with honest users. voters is about how many votes of all
-// signatures of a message there will be: filters that are too small would decide
-// what is to be measured.
+// open returns a world with honest users. voters is about how many will vote on a message:
+// the errors of filters that are too small would distort the measurement.
 func open(ctx context.Context, honest, voters int) (*world, error) {
 	w := &world{ctx: ctx, now: time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC), voters: voters + honest + 100}
 	var err error
@@ -91,8 +90,8 @@ func (w *world) register(n int) error {
 	return nil
 }
 
-// witnesses is how many accounts of other networks an administrator vouched for
-// report spam. It takes that many to raise somebody to the ceiling.
+// witnesses is how many accounts in other networks, vouched for by an administrator, report
+// spam. It takes that many to raise somebody to the ceiling.
 const witnesses = 3
 
 // vouch makes the witnesses.
@@ -110,8 +109,8 @@ func witness(day int) bulkhead.Reporter {
 	return bulkhead.Reporter{Account: fmt.Sprintf("witness%d", n), Addr: network(1<<20 + n)}
 }
 
-// earn is a day of an attacker who earns weight: it reports spam that it sent
-// itself, before an honest witness does.
+// earn is a day on which an attacker earns weight: it reports spam that it sent itself,
+// before an honest witness does.
 func (w *world) earn(day int) error {
 	spam := text(bulkhead.Exact, fmt.Sprintf("spam of day %d", day))
 	for _, r := range append(w.attacks[:len(w.attacks):len(w.attacks)], witness(day)) {

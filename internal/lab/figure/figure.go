@@ -1,4 +1,4 @@
-// Package figure draws lines over two axes, as SVG and PNG.
+// Package figure draws lines over two axes, as SVG or PNG.
 package figure
 
 import (
@@ -22,8 +22,8 @@ type Figure struct {
 	XLabel       string
 	YLabel       string
 	LogX, LogY   bool
-	XTicks       []plot.Tick // nil: by the axis
-	XMin, XMax   float64     // both 0: by the data
+	XTicks       []plot.Tick // nil: the axis chooses
+	XMin, XMax   float64     // both 0: from the data
 	YMin, YMax   float64     // likewise
 	Series       []Series
 	LegendBottom bool
@@ -41,8 +41,8 @@ type Series struct {
 	Errs   []float64 // half the length of the error bars; nil for none
 }
 
-// Palette returns colours that differ also in brightness, for print and for
-// those who do not see colours.
+// Palette returns the colour of line i. The colours also differ in brightness, for print and
+// for those who cannot tell colours apart.
 func Palette(i int) color.Color {
 	all := []color.RGBA{
 		{0x1b, 0x4f, 0x8f, 0xff}, {0xc8, 0x55, 0x1a, 0xff}, {0x2a, 0x8a, 0x4a, 0xff}, {0x7b, 0x3f, 0x9d, 0xff},
@@ -76,8 +76,8 @@ func (f *Figure) Draw(w io.Writer, format string) error {
 	return nil
 }
 
-// drawPlot draws p with margins, and its vertical label: gonum reserves room for
-// that where the middle of the axis would be if the scale were linear.
+// drawPlot draws p with margins, and its vertical label, for which gonum reserves room as if
+// the scale were linear.
 func drawPlot(p *plot.Plot, label string, c draw.Canvas) {
 	style := p.Y.Label.TextStyle
 	style.Rotation, style.XAlign, style.YAlign = math.Pi/2, draw.XCenter, draw.YTop
@@ -105,7 +105,7 @@ func (f *Figure) plot() (*plot.Plot, error) {
 	return p, nil
 }
 
-// lowest returns where error bars end that would go below 0 on a log scale.
+// lowest returns where error bars end that would reach 0 or less on a log scale.
 func (f *Figure) lowest() float64 {
 	least := math.Inf(1)
 	for _, s := range f.Series {

@@ -1,5 +1,5 @@
-// Package letters reads collections of mail on all processors, for the simulations
-// that play them.
+// Package letters reads collections of mail on all processors, for the simulations that play
+// them.
 package letters
 
 import (
@@ -13,10 +13,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
-// Read makes a letter of each message of a collection with begin, called in their order
-// by one goroutine, and hands both to finish, which runs on all processors and
-// has the costly part of the work. It returns the letters in the order of the messages,
-// once the last is finished. The first error of the collection, or the end of ctx, ends it.
+// Read makes a letter of each message of a collection. One goroutine calls begin for each, in
+// order; finish, with the costly part of the work, runs on all processors. Read returns the
+// letters in the order of the messages when the last is finished. The first error of the
+// collection, or the end of ctx, ends it.
 func Read[M, L any](ctx context.Context, collection iter.Seq2[M, error], begin func(M) L, finish func(context.Context, M, L)) ([]L, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -56,8 +56,8 @@ func Read[M, L any](ctx context.Context, collection iter.Seq2[M, error], begin f
 	return all, nil
 }
 
-// Signed returns the signatures of m and of its sender, none if they do not tell it
-// from others: then nobody can report it.
+// Signed returns the signatures of m and of its sender, or none if they do not tell it from
+// others, so that nobody can report it.
 func Signed(ctx context.Context, m *mail.Message, senders []bulkhead.Signature, opts signature.Options) ([]bulkhead.Signature, error) {
 	sigs, err := signature.Of(ctx, m, opts)
 	if err != nil {

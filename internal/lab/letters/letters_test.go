@@ -55,7 +55,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestSigned: a note that nobody could report has no signature, whatever name From has.
+// TestSigned checks that a note that nobody could report has no signature, whatever the name
+// in its From.
 func TestSigned(t *testing.T) {
 	for raw, want := range map[string]bool{
 		"From: Ann Example <a@b.example>\n\nhi\n":                                false,

@@ -19,7 +19,7 @@ func dialLocal(network, address string) (net.Conn, error) {
 	return net.Dial(network, address)
 }
 
-// ProcessorTime returns what a process has used; 0 if that cannot be told.
+// ProcessorTime returns the processor time that a process has used; 0 if it is unknown.
 func ProcessorTime(pid int) time.Duration {
 	if pid == 0 {
 		return 0

@@ -14,9 +14,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mmsg"
 )
 
-// A Datagrams measures a server of datagrams: so many sockets, each with a
-// window of requests outstanding, sent and received in batches so that the
-// generator takes little of the processor that it shares with the server.
+// A Datagrams measures a server of datagrams with a number of sockets, each with a window of
+// outstanding requests. It sends and receives in batches, to take little of the processor
+// time that it shares with the server.
 type Datagrams struct {
 	Address          string
 	Sockets, Window  int
@@ -24,8 +24,8 @@ type Datagrams struct {
 	Single           bool
 	Pid              int // of the server, for its processor time; 0: unknown
 
-	// Request appends request number n with the given tag, which the answer
-	// brings back. answer returns the tag of an answer, or an error.
+	// Request appends request number n with the given tag, which the answer returns. Answer
+	// returns the tag of an answer, or an error.
 	Request func(dst []byte, tag uint32, n uint64) []byte
 	Answer  func(data []byte) (tag uint32, err error)
 }
@@ -148,7 +148,7 @@ func (d *Datagrams) drive(ctx context.Context, socket int, begin, end time.Time,
 		c.SetReadDeadline(now.Add(patience))
 		n, err := in.Read()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			// Nothing came for so long: all that is outstanding is lost.
+			// Nothing has come for so long that everything outstanding is lost.
 			for slot := range flights {
 				free = append(free, slot)
 			}

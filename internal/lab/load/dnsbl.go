@@ -25,8 +25,7 @@ type DNSBL struct {
 // maxNames bounds the names that are drawn from.
 const maxNames = 100_000
 
-// ReadNames reads the names of a file, one on each line, of which there may be
-// 100,000.
+// ReadNames reads the names in a file, one on each line, at most 100,000.
 func ReadNames(path string) ([]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -57,13 +56,13 @@ type dnsblClient struct {
 	waiting  int           // how many of them are not answered yet
 }
 
-// An expectation is what the answer to a query is to say.
+// An expectation is what the answer to a query should say.
 type expectation uint8
 
 const (
 	answered expectation = iota
 	listed
-	anything // not listed: a hit is an error of the list, which may have some
+	anything // not listed: a hit is an error of the list, of which there may be some
 )
 
 // Connect returns client i, half of whose queries are for the names.
@@ -89,7 +88,7 @@ func (o *DNSBL) Connect(i int, names []string) (Client, error) {
 		c.answers[j] = make([]byte, 1232)
 		c.in.SetBuffer(j, c.answers[j])
 	}
-	// Prepared: the generator shares the processors with what it measures.
+	// Prepared in advance, since the generator shares the processors with what it measures.
 	for k := range max(min(len(names), 20_000), o.Flight) {
 		name := names[(k*31+i*7)%len(names)]
 		for _, n := range []string{name, fmt.Sprintf("x%d-%s", k, name)} {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// An HTTPClient sends prepared HTTP/1.1 requests over one kept-open connection,
-// one at a time.
+// An HTTPClient sends prepared HTTP/1.1 requests over one persistent connection, one at a
+// time.
 type HTTPClient struct {
 	conn    net.Conn
 	in      *bufio.Reader

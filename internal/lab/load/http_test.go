@@ -47,7 +47,7 @@ func TestHTTPClient(t *testing.T) {
 	}
 }
 
-// FuzzReadAnswer: no bytes make the reader panic.
+// FuzzReadAnswer checks that no bytes make the reader panic.
 func FuzzReadAnswer(f *testing.F) {
 	f.Add([]byte("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
 	f.Add([]byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"))

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// An HTTP asks about one signature at a time, or reports it.
+// An HTTP makes clients that ask about one signature at a time, or report it.
 type HTTP struct {
 	Options
 	Address, Op, Token string
 	Known              uint64
 }
 
-// Connect returns a client whose requests differ in nothing but the
-// signature, so that they are built by writing 40 hex digits.
+// Connect returns client i. Its requests differ only in the signature, so that it makes one
+// by writing 40 hexadecimal digits.
 func (o *HTTP) Connect(i int) (Client, error) {
 	const place = "0000000000000000000000000000000000000000"
 	body := `{"signatures":["pyzor/digest:` + place + `"]}`

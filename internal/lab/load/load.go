@@ -1,6 +1,6 @@
-// Package load measures how many requests a server on this machine answers:
-// a bounded number of clients, each with one request in flight, for a bounded
-// time. A client knows one front door.
+// Package load measures how many requests a server on this machine answers, with a limited
+// number of clients, each with one request in flight, for a limited time. A client knows one
+// front door.
 //
 //	res, err := load.Run(ctx, load.Options{Clients: 64, Duration: 5 * time.Second},
 //		func(i int) (load.Client, error) { return dial(i) })
@@ -20,8 +20,7 @@ import (
 	"time"
 )
 
-// A Client sends requests one after the other. Run uses each from one
-// goroutine only.
+// A Client sends requests one after the other. [Run] uses each from one goroutine only.
 type Client interface {
 	// Do sends one request and waits for its answer. A refusal is an error.
 	Do() error
@@ -29,7 +28,7 @@ type Client interface {
 	Close() error
 }
 
-// A Preparer is a Client that makes its next request before the time is taken.
+// A Preparer is a Client that makes its next request before its time is measured.
 type Preparer interface {
 	Prepare()
 }
@@ -40,12 +39,12 @@ const (
 	MaxDuration = 10 * time.Minute
 )
 
-// Options bounds a run. One of Duration and Requests is required.
+// Options bound a run. One of Duration and Requests is required.
 type Options struct {
 	Clients  int           // clients at once, 1 to MaxClients
 	Duration time.Duration // longest time, at most MaxDuration; 0: MaxDuration
 	Requests uint64        // requests in total; 0: no limit
-	Warmup   time.Duration // time at the beginning that is not counted
+	Warmup   time.Duration // time at the beginning that does not count
 }
 
 // A Result says what was measured.
@@ -159,7 +158,7 @@ func drive(ctx context.Context, o Options, clients []Client) *Result {
 	return total
 }
 
-// maxErrors ends a client whose requests all fail.
+// maxErrors is how many failed requests end a client.
 const maxErrors = 1000
 
 func (r *Result) work(ctx context.Context, c Client, begin time.Time, budget *atomic.Int64) {

@@ -16,8 +16,8 @@ type Milter struct {
 	Size    int
 }
 
-// A milterClient speaks version 6 of the milter protocol, as a mail server that
-// needs no replies before the end of a message.
+// A milterClient speaks version 6 of the milter protocol as a mail server that needs no
+// replies before the end of a message, except to MAIL.
 type milterClient struct {
 	conn  net.Conn
 	steps uint32

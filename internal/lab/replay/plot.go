@@ -22,9 +22,9 @@ var (
 	replayHam    = color.RGBA{R: 0xc0, G: 0x39, B: 0x2b, A: 0xff}
 )
 
-// PlotSVG and PlotPNG draw the catch rate over time: below, for each slice of
-// time, the spam that was caught and that was missed; above, the share caught
-// so far, and the share of ham that was called spam so far.
+// PlotSVG draws the catch rate over time as SVG: below, the spam that was caught and missed
+// in each slice of time; above, the share caught so far, and the share of ham that was
+// called spam so far.
 func (r *Result) PlotSVG(w io.Writer) error {
 	c := vgsvg.New(replayWidth, replayHeight)
 	if err := r.draw(draw.New(c)); err != nil {
@@ -34,7 +34,7 @@ func (r *Result) PlotSVG(w io.Writer) error {
 	return err
 }
 
-// PlotPNG draws what PlotSVG does as pixels.
+// PlotPNG is [Result.PlotSVG] as PNG.
 func (r *Result) PlotPNG(w io.Writer) error {
 	c := vgimg.New(replayWidth, replayHeight)
 	if err := r.draw(draw.New(c)); err != nil {

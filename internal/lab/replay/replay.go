@@ -1,6 +1,5 @@
-// Package replay plays labelled mail through simulated sites that share one
-// clearinghouse, or several, and compares what filters catch with what exact maps
-// would.
+// Package replay plays labelled mail through simulated sites that share one clearinghouse or
+// several, and compares what filters catch with what exact maps catch.
 //
 //	result, err := replay.Run(ctx, mail, replay.Options{})
 package replay
@@ -31,13 +30,13 @@ type Options struct {
 	Sites, Copies int
 	// Spread is the mean time between two copies of one message. [10 minutes]
 	Spread time.Duration
-	// Share is the share of recipients who act when the verdict was wrong:
-	// they report spam that was not caught, and withdraw ham that was, after a
-	// time between half and three halves of Delay. In (0, 1]. [0.3 and 1 hour]
+	// Share is the share of recipients, in (0, 1], who act on a wrong verdict: after a time
+	// between half and three halves of Delay they report spam that was not caught, and revoke
+	// ham that was. [0.3 and 1 hour]
 	Share float64
 	Delay time.Duration
-	// Mistakes is the share of recipients of ham who report it as spam, in
-	// [0, 1). Nobody but Share of them withdraws it. [0]
+	// Mistakes is the share of recipients of ham, in [0, 1), who report it as spam. Only the
+	// share Share of them revokes that. [0]
 	Mistakes float64
 	// Weight is the trust in each site, in (0, 1]; a signature is listed when
 	// the weights of those who reported it reach 1. [1]
@@ -52,13 +51,13 @@ type Options struct {
 	// [twice the most that the mail has in one generation]
 	Capacity uint64
 	Seed     uint64 // of every choice; equal seeds give equal results
-	// Progress is told how far the replay is: of the stages "reading" (the
-	// total is 0: unknown) and "delivering". It may be nil.
+	// Progress is told how far the replay is, in the stages "reading" (with an unknown
+	// total, 0) and "delivering". It may be nil.
 	Progress func(stage string, done, total int)
 }
 
-// Complete puts the defaults in place of zero values, and returns an error that
-// names the first value out of its range. [Run] does it too.
+// Complete replaces zero values by the defaults, and returns an error that names the first
+// value out of range. [Run] calls it, too.
 func (o *Options) Complete() error {
 	set(&o.Sites, 10)
 	set(&o.Copies, 1)
@@ -96,17 +95,16 @@ func set[T comparable](field *T, value T) {
 	}
 }
 
-// Run delivers mail to the sites of a simulated network in the order of
-// arrival, through the engine of a real node, and beside it through the same
-// engine held in exact maps, so that every error of the filters shows. Each
-// delivery is checked first and counted as a sighting after; people act on
-// wrong verdicts as opts says.
+// Run delivers mail to the sites of a simulated network in the order of arrival, through the
+// engine of a real node and, beside it, through the same engine with exact maps, so that
+// every error of the filters shows. Each delivery is checked and then counted as a sighting;
+// recipients act on wrong verdicts as opts says.
 //
 // mail may come in any order; its first error ends the replay. All signatures
 // are held in memory, about 70 bytes each; the messages are not.
 //
-// The engine's clock is the mail's: generations age and turn as they would have
-// over the years that the mail covers.
+// The engine's clock is the mail's: generations open and expire as they would have over the
+// years that the mail covers.
 func Run(ctx context.Context, mail iter.Seq2[Mail, error], opts Options) (*Result, error) {
 	if err := opts.Complete(); err != nil {
 		return nil, err

@@ -61,8 +61,8 @@ func waveAmong(copies int) []Mail {
 	return mail
 }
 
-// TestReplayWave knows the outcome: reports come half an hour to an hour and a
-// half after the first copy, so the third copy on is caught for certain.
+// TestReplayWave has a known outcome: reports come half an hour to an hour and a half after
+// the first copy, so from the third copy on all are caught.
 func TestReplayWave(t *testing.T) {
 	mail := waveAmong(20)
 	mail[0], mail[39] = mail[39], mail[0] // any order will do
@@ -99,7 +99,7 @@ func TestReplayWave(t *testing.T) {
 	}
 }
 
-// TestReplayBulk lets nobody report: what remains is bulkiness.
+// TestReplayBulk lets nobody report, so spam can only be called bulk.
 func TestReplayBulk(t *testing.T) {
 	r, err := Run(t.Context(), slice(waveAmong(20)...), Options{Share: 1e-12, Threshold: 5})
 	if err != nil {
@@ -110,8 +110,8 @@ func TestReplayBulk(t *testing.T) {
 	}
 }
 
-// TestReplayMistakes has everybody call the first newsletter spam by mistake,
-// and everybody withdraw what is caught wrongly.
+// TestReplayMistakes lets everybody report the first newsletter by mistake, and everybody
+// revoke what is caught wrongly.
 func TestReplayMistakes(t *testing.T) {
 	var mail []Mail
 	for i := range 10 {
@@ -134,7 +134,7 @@ func TestReplayMistakes(t *testing.T) {
 	}
 }
 
-// TestReplayRepeats checks that a seed fixes everything but times.
+// TestReplayRepeats checks that a seed fixes everything except times.
 func TestReplayRepeats(t *testing.T) {
 	run := func(seed uint64) string {
 		r, err := Run(t.Context(), slice(waveAmong(30)...), Options{Copies: 3, Seed: seed})
@@ -230,9 +230,8 @@ func collection(t *testing.T, name string) []Mail {
 	return mail
 }
 
-// checkCorpus logs a result and checks what holds for every collection: hardly
-// any ham is flagged and none by our own signatures, and the filters err no
-// more than stated.
+// checkCorpus logs a result and checks what holds for every collection: hardly any ham is
+// flagged, none by bulkhead's own signatures, and the filters err no more than stated.
 func checkCorpus(t *testing.T, name string, r *Result) {
 	t.Helper()
 	d := &r.Differences
@@ -251,17 +250,17 @@ func checkCorpus(t *testing.T, name string, r *Result) {
 	if rate := float64(r.Filters.HamSuspected) / float64(r.Ham); rate > 5e-3 {
 		t.Errorf("%s: %d of %d ham suspected", name, r.Filters.HamSuspected, r.Ham)
 	}
-	// The stated rate is that of one generation; a count adds up those that live. Kinds
-	// of one signature share a line, which has more of them than others if it is spam
-	// that was voted on and then caught.
+	// The stated rate is for one generation; a count adds up the live ones. The kinds of a
+	// signature share a line, which is fuller than others for spam that was voted on and then
+	// caught.
 	if d.CountRate > 3*d.Stated || float64(d.Spam) > 1+d.StatedJ*float64(d.Findings) {
 		t.Errorf("%s: filters differ more than stated: %+v", name, *d)
 	}
 }
 
-// TestReplayCorpus replays real mail. The catch rate is bound by how often the
-// collections repeat themselves; what is checked is that the near-duplicates
-// among spam are found, or suspected where one voice reported them, and those among ham (newsletters, revisions of patches)
+// TestReplayCorpus replays real mail. The catch rate is limited by how often the collections
+// repeat themselves. The test checks that near-duplicates among spam are caught, or suspected
+// where one voice reported them, and that those among ham (newsletters, revisions of patches)
 // are left alone.
 func TestReplayCorpus(t *testing.T) {
 	if testing.Short() {
@@ -286,8 +285,8 @@ func TestReplayCorpus(t *testing.T) {
 			t.Errorf("%s: %.3f of the spam caught or suspected, want at least %.2f", set.name, rate, set.least)
 		}
 	}
-	// The lists hold ham only. All spam of the other sets arrives among it, and
-	// everybody reports at once.
+	// The lists have ham only. All spam of the other sets arrives among it, and everybody
+	// reports at once.
 	lists := collection(t, "lists-2019-2020")
 	first, span := lists[0].Time, lists[len(lists)-1].Time.Sub(lists[0].Time)
 	mixed := lists
@@ -308,11 +307,11 @@ func TestReplayCorpus(t *testing.T) {
 	}
 }
 
-// recognised is how much spam was caught or suspected.
+// recognised returns how much spam was caught or suspected.
 func recognised(r *ServersRun) int { return r.Caught + r.Suspected }
 
-// TestReplayServers: servers that share recognise what one server for all does; alone
-// each has to learn of a mailing by itself.
+// TestReplayServers checks that servers that share recognise what one server for all does,
+// while alone each has to learn of a mailing by itself.
 func TestReplayServers(t *testing.T) {
 	opts := Options{Sites: 8, Share: 1, Delay: 10 * time.Minute}
 	r, err := RunServers(context.Background(), slice(waveAmong(60)...), opts, []int{1, 2, 8})

@@ -9,12 +9,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// A Result is what a replay found. Its JSON form is that of the command's
-// --json.
+// A Result is the outcome of a replay. The command's --json prints its JSON form.
 type Result struct {
 	Messages    int         `json:"messages"`
 	Bytes       int         `json:"bytes"`      // of the messages
-	Spam        int         `json:"spam"`       // deliveries, as are the next two
+	Spam        int         `json:"spam"`       // deliveries, like the next two
 	Ham         int         `json:"ham"`        //
 	Unsigned    int         `json:"unsigned"`   // without any signature: spam among them cannot be caught
 	Signatures  int         `json:"signatures"` // different ones
@@ -95,7 +94,7 @@ const maxNamed = 100
 // seriesPoints is about how many slices of time a series has.
 const seriesPoints = 60
 
-// runCounts gathers what becomes a Counts.
+// runCounts gathers the figures of a [Counts].
 type runCounts struct {
 	Counts
 	schemes map[bulkhead.Scheme]*SchemeCounts

@@ -111,8 +111,8 @@ func newSimulation(ctx context.Context, letters []*letter, opts Options) (*simul
 
 func siteName(site int) string { return fmt.Sprintf("site-%04d", site+1) }
 
-// capacityFor returns twice the most signatures that arrive in one generation:
-// one that fills up would turn early, and not at the same message in both runs.
+// capacityFor returns twice the largest number of signatures that arrive in one generation.
+// If one filled up, the next would open early, and not at the same message in both runs.
 func capacityFor(letters []*letter, generation time.Duration) uint64 {
 	most, count, slice := 0, 0, int64(0)
 	for _, l := range letters {
@@ -148,15 +148,14 @@ func (s *simulation) push(e *event) {
 	heap.Push(&s.queue, e)
 }
 
-// until lets everything happen that is due before the given time; the zero
-// time means everything.
+// until runs all events that are due before the given time; the zero time means all.
 func (s *simulation) until(ctx context.Context, end time.Time, delivered *int, total int) error {
 	for len(s.queue) > 0 && (end.IsZero() || s.queue[0].at.Before(end)) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		e := heap.Pop(&s.queue).(*event)
-		// Collections may hold a message from before the first one's time.
+		// A collection may have a message from before the first one's time.
 		s.now.Store(max(s.now.Load(), e.at.Unix()))
 		if err := s.happen(ctx, e); err != nil {
 			return fmt.Errorf("replay: %s: %w", e.letter.name, err)
@@ -220,8 +219,8 @@ func (s *simulation) act(ctx context.Context, e *event, r bulkhead.Report) error
 	return err
 }
 
-// react schedules what the recipient does. Both engines get the same choices,
-// so that they differ only where their verdicts do.
+// react schedules what the recipient does. The choices are the same for both engines, so
+// they differ only where their verdicts do.
 func (s *simulation) react(e *event, verdicts *[2]bulkhead.Verdict) {
 	acts := s.rand.Float64() < s.opts.Share
 	errs := s.rand.Float64() < s.opts.Mistakes
@@ -237,9 +236,9 @@ func (s *simulation) react(e *event, verdicts *[2]bulkhead.Verdict) {
 	}
 }
 
-// turn makes the engine open and drop generations at the same message in every
-// run, whatever the speed of the machine: the writer turns them before it takes
-// a request, so a request without effect is enough.
+// turn makes the engine open and drop generations at the same message in every run, however
+// fast the machine is. The writer does that before it takes a request, so a request without
+// effect is enough.
 func (s *simulation) turn(ctx context.Context, run *replayRun) error {
 	now := time.Unix(s.now.Load(), 0)
 	slices := [2]int64{

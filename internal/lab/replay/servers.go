@@ -23,11 +23,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// A ServersResult compares servers that share with servers that do not: what
-// [RunServers] found. Its JSON form is that of the command's --json.
+// A ServersResult is what [RunServers] found: servers that share, compared with servers that
+// do not. The command's --json prints its JSON form.
 type ServersResult struct {
 	Messages int          `json:"messages"`
-	Spam     int          `json:"spam"` // deliveries, as is the next
+	Spam     int          `json:"spam"` // deliveries, like the next
 	Ham      int          `json:"ham"`
 	First    time.Time    `json:"first"`
 	Last     time.Time    `json:"last"`
@@ -48,14 +48,14 @@ type ServersRun struct {
 	HamFlagged int    `json:"ham_flagged"` // ham called spam
 	Reports    int    `json:"reports"`     // by recipients
 	Revokes    int    `json:"revokes"`
-	SentBytes  uint64 `json:"sent_bytes"` // of rounds, by all servers, each counted once
+	SentBytes  uint64 `json:"sent_bytes"` // of rounds, sent by all servers, each counted once
 }
 
-// PlotSVG draws the share of spam that was caught, with sharing and without, over
-// the number of servers; PlotPNG draws it as pixels.
+// PlotSVG draws the share of spam that was caught, with and without sharing, against the
+// number of servers, as SVG.
 func (r *ServersResult) PlotSVG(w io.Writer) error { return r.figure().Draw(w, "svg") }
 
-// PlotPNG draws what PlotSVG does as pixels.
+// PlotPNG is [ServersResult.PlotSVG] as PNG.
 func (r *ServersResult) PlotPNG(w io.Writer) error { return r.figure().Draw(w, "png") }
 
 func (r *ServersResult) figure() *figure.Figure {
@@ -80,8 +80,8 @@ func (r *ServersResult) figure() *figure.Figure {
 	return f
 }
 
-// exchangeEvery is how often servers that share tell each other what they
-// counted, in the mail's time: mesh.publish_interval with the way added.
+// exchangeEvery is how often servers that share exchange what they counted, in the mail's
+// time: mesh.publish_interval and the time on the way.
 const exchangeEvery = 2 * time.Second
 
 // RunServers delivers the same mail to the same sites as [Run], which now

@@ -22,10 +22,11 @@ type Mail struct {
 	Set  string    // the collection; each is spread over the whole stream
 	Time time.Time // of arrival, for its place in the collection
 	Spam bool      // its label
-	// Kind and Origin are what the collection says of it, "" for nothing. Kind is
-	// "clone-...", "genuine", "wrong-...", or the name of a kind of ham, such as "list".
+	// Kind and Origin are what the collection says about it, or "". Kind is "clone-...",
+	// "genuine", "wrong-...", or the name of a kind of ham, such as "list".
 	Kind, Origin string
-	// Campaign is the same for messages that were sent together, "" for one of its own.
+	// Campaign is the same for messages that were sent together; "" stands for a campaign of
+	// its own.
 	Campaign string
 	Raw      []byte
 }
@@ -45,9 +46,9 @@ type Letter struct {
 // networkKey is the key of the simulated network.
 var networkKey = [16]byte{'s', 't', 'r', 'e', 'a', 'm'}
 
-// Read computes the signatures of all mail, of each message once, and says what
-// kind each is of. The first error of mail ends it. progress may be nil; it does not
-// know of how many.
+// Read computes the signatures of all mail, once for each message, and finds the kind of
+// each. The first error of mail ends it. progress is told how many messages are done, not of
+// how many; it may be nil.
 func Read(ctx context.Context, mail iter.Seq2[Mail, error], progress func(done int)) ([]*Letter, error) {
 	if progress == nil {
 		progress = func(int) {}
@@ -85,15 +86,15 @@ func (l *Letter) read(ctx context.Context, m *Mail) {
 	l.sigs, l.err = letters.Signed(ctx, message, signature.Senders(l.source), signature.Options{Key: networkKey})
 }
 
-// What tells mail of lists and newsletters in collections that do not say.
+// Header fields of lists and newsletters, for collections that do not name the kind.
 var (
 	ofList  = regexp.MustCompile(`(?im)^(list-id|list-post|mailing-list|x-mailman-version|x-beenthere|precedence: *list)`)
 	ofMany  = regexp.MustCompile(`(?im)^(list-unsubscribe|precedence: *bulk)`)
 	forMany = regexp.MustCompile(`(^|/)hard_ham(/|$)`)
 )
 
-// kindOf returns the kind of a message: what its collection says, else what its
-// header does. The hard ham of one well-known corpus is newsletters nearly throughout.
+// kindOf returns the kind of a message as its collection says, or else its header. The hard
+// ham of one well-known corpus is nearly all newsletters.
 func kindOf(m *Mail, header []byte) Kind {
 	if m.Spam {
 		if strings.HasPrefix(m.Kind, "clone-") {
@@ -121,8 +122,8 @@ func kindOf(m *Mail, header []byte) Kind {
 	return Personal
 }
 
-// The results of a mail server, in the forms in which collections have them: some
-// leave out the name of the host that RFC 8601 demands.
+// The results of a mail server, in the forms that occur in collections: some lack the name of
+// the host that RFC 8601 demands.
 var (
 	results    = regexp.MustCompile(`(?im)^authentication-results:((?:[^\n]|\n[ \t])*)`)
 	passedDKIM = regexp.MustCompile(`(?i)\bdkim=pass\b[^;]*\bheader\.d=([^;\s]+)`)
@@ -130,9 +131,9 @@ var (
 	received   = regexp.MustCompile(`(?im)^received:(?:[^\n]|\n[ \t])*?\[([0-9a-f.:]+)\]`)
 )
 
-// sourceOf returns who sent a message, as the server that received it would have
-// found: what the topmost Authentication-Results says, or, in ham from before there
-// were any, that the author's or the list's domain signed it.
+// sourceOf returns the source of a message as the server that received it would have found
+// it: by the topmost Authentication-Results, or, for ham from before there were any, as if
+// the author's or the list's domain had signed it.
 func sourceOf(m *mail.Message, header []byte, spam bool) bulkhead.Source {
 	var dkim []string
 	spf := ""

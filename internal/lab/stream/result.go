@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/lab/figure"
 )
 
-// Large is how many copies a campaign has of which the first catch is measured.
+// Large is how many copies a campaign must have for its first catch to be measured.
 const Large = 10
 
 // Counts is what became of the mail of one kind.
@@ -21,31 +21,31 @@ type Counts struct {
 	Spam       int `json:"spam"`       // called spam
 	Suspected  int `json:"suspected"`  // suspected, and not spam
 	Complaints int `json:"complaints"` // recipients who called it spam
-	Objections int `json:"objections"` // recipients who said that it is none
+	Objections int `json:"objections"` // recipients who said that it is not spam
 }
 
 // A RunResult is the outcome of one stream.
 type RunResult struct {
 	Seed  uint64            `json:"seed"`
 	Kinds map[string]Counts `json:"kinds"`
-	// Campaigns is how many of spam and clones had [Large] copies or more. First is
-	// the median of how many copies of one passed before the first was called spam,
-	// FirstMarked before the first was called spam or suspected. Where none was, all
-	// of them passed.
+	// Campaigns is how many campaigns of spam and clones had [Large] copies or more. First is
+	// the median over them of how many copies passed before the first was called spam, and
+	// FirstMarked before the first was called spam or suspected. Where none was, all copies
+	// passed.
 	Campaigns   int     `json:"campaigns"`
 	First       float64 `json:"first"`
 	FirstMarked float64 `json:"first_marked"`
-	// ByCopy says for the copies of spam, by their place in their campaign, what
-	// became of them; Steps says which places.
+	// ByCopy is what became of the copies of spam by their place in their campaign; [Steps]
+	// has the places.
 	ByCopy []Counts `json:"by_copy"`
 }
 
 // Steps are the first places in a campaign of the entries of [RunResult].ByCopy.
 var Steps = []int{1, 2, 3, 4, 6, 9, 13, 20, 30, 50, 80, 130, 200, 300, 500}
 
-// An Estimate is a mean over runs, Error of it to either side with 95 % confidence
-// (of the choices that a seed makes, on the same messages), and in how many Cases of
-// all runs together.
+// An Estimate is a mean over runs. Error is half the 95 % confidence interval, over the
+// choices that a seed makes with the same messages, and Cases the number of cases in all runs
+// together.
 type Estimate struct {
 	Mean  float64 `json:"mean"`
 	Error float64 `json:"error"`
@@ -130,8 +130,8 @@ type tally struct {
 	campaigns []progress
 }
 
-// progress is how far a campaign is: its copies so far, and how many of them passed
-// before one was called spam, or that or suspected; -1 before there is one.
+// progress is the state of a campaign: its copies so far, and how many of them passed before
+// one was called spam, and before one was called spam or suspected; -1 if none was.
 type progress struct {
 	spam          bool
 	copies        int
@@ -217,7 +217,7 @@ func passed(first, copies int) int {
 	return first
 }
 
-// median returns the median, 0 of nothing.
+// median returns the median, or 0 if there are no values.
 func median(values []int) float64 {
 	if len(values) == 0 {
 		return 0
@@ -227,7 +227,7 @@ func median(values []int) float64 {
 	return float64(values[(n-1)/2]+values[n/2]) / 2
 }
 
-// Title says in a few words what setting the result is of.
+// Title describes the setting of the result in a few words.
 func (r *Result) Title() string {
 	title := fmt.Sprintf("%g %% report, %s", 100*r.Options.Reporting, r.Options.sites())
 	if r.Options.Rule != Node {
@@ -246,11 +246,11 @@ func (o *Options) sites() string {
 // Results are the outcomes of several settings.
 type Results []*Result
 
-// PlotSVG and PlotPNG draw which share of the copies of spam was called spam, by
-// their place in their campaign.
+// PlotSVG draws, as SVG, which share of the copies of spam was called spam by their place in
+// their campaign.
 func (r Results) PlotSVG(w io.Writer) error { return r.figure().Draw(w, "svg") }
 
-// PlotPNG is [Results.PlotSVG] in pixels.
+// PlotPNG is [Results.PlotSVG] as PNG.
 func (r Results) PlotPNG(w io.Writer) error { return r.figure().Draw(w, "png") }
 
 func (r Results) figure() *figure.Figure {

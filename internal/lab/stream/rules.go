@@ -9,31 +9,31 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
-// A Rule is who judges a stream.
+// A Rule says who judges a stream.
 type Rule string
 
 // The rules.
 const (
-	// Node is what is shipped.
+	// Node is the engine of a node as it is shipped.
 	Node Rule = "node"
-	// TextAlone is the plain rule that the node's is held against: a text is spam from
-	// its first report on, nothing else of a message says anything, and what somebody
-	// takes off stays off until the week ends.
+	// TextAlone is a plain rule to compare the node with: a text is spam from its first
+	// report on, nothing else in a message counts, and what somebody takes off stays off until
+	// the week ends.
 	TextAlone Rule = "text-alone"
 	// FirstReport knows which copies belong together, and calls all of them spam from
 	// the first report on. No rule that waits for a report of a campaign beats it.
 	FirstReport Rule = "first-report"
-	// FirstReportOfPart is FirstReport, and knows besides what no ham of the
-	// collections has: links, senders, attachments, contacts and texts, of which it
-	// calls changed copies spam, too. From the first report on, they are spam wherever
-	// they are. No rule that rests on these parts of a message beats it.
+	// FirstReportOfPart is FirstReport that also knows which links, senders, attachments,
+	// contacts and texts, changed copies included, no ham of the collections has. From their
+	// first report on, all mail with them is spam. No rule that rests on these parts of a
+	// message beats it.
 	FirstReportOfPart Rule = "first-report-of-part"
 )
 
 // Rules are all rules.
 var Rules = []Rule{Node, TextAlone, FirstReport, FirstReportOfPart}
 
-// inMaps is what the rules that are held in plain maps share.
+// inMaps is what the rules that use plain maps have in common.
 type inMaps struct {
 	opts *Options
 	now  time.Time
@@ -74,7 +74,7 @@ func (t *textAlone) week() int64 {
 	return t.now.UnixNano() / int64(engine.DefaultBlocklist().Generation)
 }
 
-// spam reports whether a signature is listed: since a later week than it was taken off.
+// spam reports whether a signature is listed: in a later week than it was last taken off.
 func (t *textAlone) spam(k known) bool {
 	listed := t.listed[k]
 	return listed > t.revoked[k] && t.week()-listed < int64(engine.DefaultBlocklist().Keep)
@@ -92,8 +92,8 @@ func classIf(spam bool) bulkhead.Class {
 	return bulkhead.ClassUnknown
 }
 
-// listedText reports whether signatures of a text are enough to list it: one of the
-// whole text, of a scheme that signs every part all, or some bands.
+// listedText reports whether enough signatures of a text are listed: one of the whole text,
+// all of a scheme that signs every part, or some bands.
 func listedText(sigs []bulkhead.Signature, listed func(bulkhead.Signature) bool) bool {
 	bands, whole := map[bulkhead.Scheme]int{}, map[bulkhead.Scheme]bool{}
 	for _, sig := range sigs {

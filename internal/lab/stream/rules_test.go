@@ -36,8 +36,8 @@ func says(t *testing.T, j judge, l *Letter, site int, vote bulkhead.Vote) {
 	}
 }
 
-// TestTextAlone: one report lists a text, one objection takes it off until the week
-// ends, whatever is reported.
+// TestTextAlone checks that one report lists a text, and one objection takes it off until the
+// week ends, whatever is reported.
 func TestTextAlone(t *testing.T) {
 	letters := of(t, letter(1, "", "a.example"), letter(2, "", "a.example"))
 	for _, lone := range []bool{false, true} {
@@ -70,7 +70,7 @@ func TestTextAlone(t *testing.T) {
 	}
 }
 
-// TestOracles: both know campaigns; one knows the parts, too, that no ham has.
+// TestOracles checks that both oracles know campaigns, and one also the parts that no ham has.
 func TestOracles(t *testing.T) {
 	with := func(n int, kind, link string) Mail {
 		m := letter(n, kind, "a.example")
@@ -98,7 +98,7 @@ func TestOracles(t *testing.T) {
 	}
 }
 
-// TestRules: equal streams come before all rules, and an oracle hits no ham.
+// TestRules checks that all rules judge equal streams, and that an oracle hits no ham.
 func TestRules(t *testing.T) {
 	copies := ""
 	for _, rule := range Rules {

@@ -32,12 +32,12 @@ const (
 // habits is how mail of a kind is sent and received.
 type habits struct {
 	name string
-	// The copies of a campaign are least/u^(1/tail) for a random u in (0, 1], and
-	// most at most; those of a kind where both are equal do not vary.
+	// A campaign has least/u^(1/tail) copies for a random u in (0, 1], but at most most.
+	// Where the two are equal the number is fixed.
 	least, most int
 	// spread is the mean time from the first copy to another; 0: Options.Spread.
 	spread time.Duration
-	// mistaken is the share of the recipients who call it spam though it is not.
+	// mistaken is the share of the recipients who wrongly call it spam.
 	mistaken float64
 }
 
@@ -74,8 +74,8 @@ type Options struct {
 	// Reporting is the share of the recipients of spam who report a copy that was
 	// not called spam, in (0, 1]. [0.1]
 	Reporting float64 `json:"reporting"`
-	// Objecting is the share of the recipients of ham who say that it is none when
-	// it was called spam, in (0, 1]. [0.2]
+	// Objecting is the share of the recipients of ham that was called spam who say that it is
+	// not, in (0, 1]. [0.2]
 	Objecting float64 `json:"objecting"`
 	// Mistakes multiplies the rates of wrong complaints: 3 newsletters in 1000, one
 	// message of a list or template in 1000, of others one in 2000. At most 100. [1]
@@ -87,13 +87,12 @@ type Options struct {
 	Seed     uint64        `json:"seed"`   // of the first; equal seeds give equal results [1]
 	Exact    bool          `json:"exact"`  // in exact maps instead of filters
 	Rule     Rule          `json:"rule"`   // who judges [Node]
-	// Progress is told how far it is: the stage, and of how many deliveries. It may
-	// be nil.
+	// Progress is told the stage, and how many of how many deliveries are done. It may be nil.
 	Progress func(stage string, done, total int) `json:"-"`
 }
 
-// Complete puts the defaults in place of zero values, and returns an error that
-// names the first value out of its range. [Run] does it too.
+// Complete replaces zero values by the defaults, and returns an error that names the first
+// value out of range. [Run] calls it, too.
 func (o *Options) Complete() error {
 	set(&o.Sites, 20)
 	set(&o.Users, 50)
@@ -141,9 +140,9 @@ func set[T comparable](field *T, value T) {
 	}
 }
 
-// Run plays opts.Runs streams made of the letters. Each delivery is checked, then
-// counted by the door of its site, and what its recipient says of it follows minutes
-// to a day later, on behalf of the site.
+// Run plays opts.Runs streams made from the letters. Each delivery is checked, and then
+// counted by the door of its site. What its recipient says of it follows minutes to a day
+// later, on behalf of the site.
 func Run(ctx context.Context, letters []*Letter, opts Options) (*Result, error) {
 	if err := opts.Complete(); err != nil {
 		return nil, err

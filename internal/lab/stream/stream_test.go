@@ -61,7 +61,7 @@ func made(t *testing.T) []*Letter {
 	return letters
 }
 
-// TestAgainstMaps plays a stream beside plain maps: what was delivered to whom, who
+// TestAgainstMaps compares a stream with plain maps: what was delivered to whom, who
 // complained, and what the engine says of the votes in the end.
 func TestAgainstMaps(t *testing.T) {
 	for _, lone := range []bool{false, true} {
@@ -163,8 +163,8 @@ func TestAgainstMaps(t *testing.T) {
 	}
 }
 
-// TestKnownOutcome: everybody reports a campaign of equal copies. Until the first
-// report, every copy passes; from then on all are spam. Ham is not touched.
+// TestKnownOutcome lets everybody report a campaign of equal copies: until the first report
+// every copy passes, from then on all are spam, and no ham is affected.
 func TestKnownOutcome(t *testing.T) {
 	letters, err := Read(t.Context(), each([]Mail{letter(1, "clone-relinked", "bad.example"), letter(2, "personal", "good.example")}), nil)
 	if err != nil {
@@ -214,7 +214,7 @@ func TestKnownOutcome(t *testing.T) {
 	}
 }
 
-// TestSeed: equal seeds give equal results; another seed gives another stream.
+// TestSeed checks that equal seeds give equal results, and another seed another stream.
 func TestSeed(t *testing.T) {
 	encode := func(seed uint64) string {
 		r, err := Run(t.Context(), made(t), Options{Runs: 1, Days: 3, Seed: seed})
@@ -236,8 +236,8 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// TestPlan: the numbers of copies follow the law that the options name, all is in
-// order, and a lower rate of reports has its reports among those of a higher one.
+// TestPlan checks that the numbers of copies follow the distribution of the options, that
+// deliveries are in order, and that the reports of a lower rate are among those of a higher.
 func TestPlan(t *testing.T) {
 	var mail []Mail
 	for n := range 4000 {
@@ -291,8 +291,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestMailings: every message is sent, those of a campaign each at its own place, and
-// the campaign has the copies of all.
+// TestMailings checks that every message is sent, those of a campaign each in its place, and
+// that the campaign has the copies of all of them.
 func TestMailings(t *testing.T) {
 	letters := made(t)
 	opts := Options{}
@@ -350,7 +350,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestSource: whom a message is verified to be from.
+// TestSource checks from whom a message is verified to be.
 func TestSource(t *testing.T) {
 	for _, tt := range []struct {
 		header string

@@ -124,8 +124,8 @@ func newRazor2Command() *cobra.Command {
 			fmt.Fprintf(out, "razor2 check, %d connections, %d rows each: %v\n", o.Clients, o.Rows, res)
 			fmt.Fprintf(out, "%.0f signatures/s, %.1f x the paper's busiest server (%.0f/s)\n", checks, checks/load.PaperChecks, load.PaperChecks)
 			if o.Pid != 0 && res.Requests > 0 {
-				// The warm-up is in the processor time, and its requests are not
-				// counted, so this is a little too much.
+				// The processor time includes the warm-up, whose requests do not
+				// count, so this is slightly too high.
 				spent := load.ProcessorTime(o.Pid) - before
 				fmt.Fprintf(out, "server %.2f us of processor a request\n", float64(spent.Microseconds())/float64(res.Requests))
 			}

@@ -1,11 +1,11 @@
-// Command bulkhead-lab measures and simulates: the papers' simulations, mail played
-// through simulated sites, attacks on the trust in reporters, load on a node of
-// this machine. A node needs none of it.
+// Command bulkhead-lab measures and simulates: the papers' simulations, mail played through
+// simulated sites, attacks on the trust in reporters, and load on a node of this machine. A
+// node needs none of it.
 //
 //	bulkhead-lab study                 the papers' simulations, tables and figures
 //	bulkhead-lab replay MAIL...        labelled mail through simulated sites
 //	bulkhead-lab stream MAIL...        a month of campaigns, ham and complaints
-//	bulkhead-lab attack                what it takes to list what is no spam
+//	bulkhead-lab attack                what it takes to deceive a node
 //	bulkhead-lab load DOOR             requests that a node on this machine answers
 //
 // It exits with 0, or with a code of sysexits.h, 64 and up, for an error.

@@ -91,8 +91,7 @@ func (r *replayCommand) run(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// play returns the result, to be drawn or encoded, and what prints it for
-// people.
+// play returns the result, to be drawn or encoded, and a function that prints it for people.
 func (r *replayCommand) play(ctx context.Context, mail iter.Seq2[replay.Mail, error]) (result picture, print func(io.Writer), err error) {
 	if len(r.servers) > 0 {
 		servers, err := replay.RunServers(ctx, mail, r.Options, r.servers)
@@ -125,8 +124,8 @@ func (r *replayCommand) check() error {
 	return nil
 }
 
-// labelled reads the mail of all arguments. What cannot be read is an error: a
-// replay of less than was asked for would be misleading.
+// labelled reads the mail of all arguments. Mail that cannot be read is an error, since a
+// replay of less than was asked for would mislead.
 func labelled(cmd *cobra.Command, args []string, label string) iter.Seq2[replay.Mail, error] {
 	return func(yield func(replay.Mail, error) bool) {
 		for _, arg := range args {
@@ -169,7 +168,7 @@ func writePicture(path string, result picture) error {
 	return errors.Join(draw(f), f.Close())
 }
 
-// A replayProgress shows how far a replay is, where somebody may be looking.
+// A replayProgress shows how far a replay is, if it writes to a terminal.
 type replayProgress struct {
 	w     io.Writer
 	stage string

@@ -109,8 +109,7 @@ func (s *streamCommand) run(cmd *cobra.Command, args []string) error {
 	return printStream(cmd.OutOrStdout(), results)
 }
 
-// noZero refuses a number of 0, which in the options of a stream stands for the
-// default and is not what was asked for.
+// noZero refuses a number of 0, which in the options of a stream would mean the default.
 func noZero(flags *pflag.FlagSet) (err error) {
 	flags.Visit(func(f *pflag.Flag) {
 		switch f.Value.String() {

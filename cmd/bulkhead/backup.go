@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
-// aside is what a backup leaves out: secrets belong elsewhere than counts.
+// aside names what a backup leaves out: secrets should not be kept together with counts.
 func aside() string {
 	files := node.SecretFiles()
 	last := len(files) - 1

@@ -109,8 +109,8 @@ func (p *verdictPrinter) print(m *message, v *client.Verdict) error {
 	return err
 }
 
-// stateOf returns a verdict in one word, in capitals if the message is not
-// wanted, and the colour to print it in.
+// stateOf returns a verdict in one word, in capitals if the message is unwanted, and the
+// colour to print it in.
 func stateOf(v *client.Verdict) (word, paint string) {
 	const red, yellow, green, plain = "\x1b[1;31m", "\x1b[1;33m", "\x1b[32m", "\x1b[2m"
 	switch {

@@ -12,8 +12,8 @@ func dataFlag(f *pflag.FlagSet, data *string) {
 	f.StringVar(data, "data", "", "data `FOLDER` of the node (default: $STATE_DIRECTORY, else ./bulkhead-data)")
 }
 
-// dataFolder returns where the node's state lies: the flag, else the
-// configuration, else where systemd wants it, else ./bulkhead-data.
+// dataFolder returns where the node's state is: the flag, else the configuration, else where
+// systemd wants it, else ./bulkhead-data.
 func dataFolder(flag, configured string) string {
 	if flag != "" {
 		return flag

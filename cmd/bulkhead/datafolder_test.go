@@ -25,8 +25,8 @@ func TestDataFolder(t *testing.T) {
 	}
 }
 
-// TestOwnFolder: root leaves nothing in a folder of another user, who could not
-// read it. What is there already is read and left as it is.
+// TestOwnFolder checks that root creates nothing in another user's folder, which that user
+// could not read, and reads what is there without changing it.
 func TestOwnFolder(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can write into the folders of others")

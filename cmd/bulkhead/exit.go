@@ -14,13 +14,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// codeOf returns the exit code for an error. A file that cannot be read comes
-// last: what was found in one says more.
+// codeOf returns the exit code for an error. That a file cannot be read comes last, since
+// what was found in one says more.
 func codeOf(err error) int {
 	var cfg *config.Error
 	var damage *store.DamageError
 	var dial *net.OpError
-	var asked *url.Error // a node that was silent, or gone before it had answered
+	var asked *url.Error // a node that was silent, or went away before it answered
 	var refusal *client.Problem
 	code, known := cli.CodeOf(err)
 	switch {

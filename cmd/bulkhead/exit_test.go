@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
-// TestExitCodes: what a script is told when the node that it asks does not
-// answer, or will never take the message.
+// TestExitCodes checks the exit codes for a node that does not answer, or will never take the
+// message.
 func TestExitCodes(t *testing.T) {
 	release := make(chan struct{})
 	for _, tt := range []struct {
@@ -54,7 +54,7 @@ func problemHandler(status int) http.HandlerFunc {
 	}
 }
 
-// TestAnswerThatIsLost: a check whose answer nobody can read has not gone well.
+// TestAnswerThatIsLost checks that a check whose answer cannot be written is a failure.
 func TestAnswerThatIsLost(t *testing.T) {
 	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Write([]byte(`{"judged":"none","reasons":["never seen"],"findings":[]}`))
@@ -69,7 +69,7 @@ func TestAnswerThatIsLost(t *testing.T) {
 	}
 }
 
-// fullDisk is where an answer cannot be written to.
+// fullDisk is a writer that always fails.
 type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }

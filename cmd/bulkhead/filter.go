@@ -91,7 +91,7 @@ func filterInfo(path string, known []filter.Secret) ([]row, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %d bytes are not a filter", bulkhead.ErrMalformed, info.Size())
 	}
-	// No filter is larger in memory than its file by more than its tables.
+	// In memory a filter is at most its file and its tables.
 	rows, err := decodeFilter(r, head, 2*info.Size()+1<<20, known)
 	if errors.Is(err, filter.ErrCorrupt) || errors.Is(err, filter.ErrTooLarge) || errors.Is(err, filter.ErrGeometry) {
 		err = fmt.Errorf("%w: %w", bulkhead.ErrMalformed, err)

@@ -6,7 +6,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
-// newLabCommand stands where a command of bulkhead-lab was.
+// newLabCommand returns a command in place of one that moved to bulkhead-lab, and says so.
 func newLabCommand(name string) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Short: "See bulkhead-lab " + name, Hidden: true, DisableFlagParsing: true,

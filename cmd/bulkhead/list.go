@@ -39,8 +39,8 @@ func newListCommand() *cobra.Command {
 	return cmd
 }
 
-// listError tells what is wrong with a list, a text file or an entry from what
-// the system could not do.
+// listError distinguishes faults of a list, a text file or an entry from failures of the
+// system.
 func listError(err error) error {
 	var code cli.Code
 	var wrong cli.UsageError

@@ -1,5 +1,4 @@
-// Command bulkhead is the node of a collaborative spam clearinghouse, and the
-// tool that asks one.
+// Command bulkhead is the node of a collaborative spam clearinghouse, and the tool to ask one.
 //
 //	bulkhead serve                     run a node on this machine
 //	bulkhead check MESSAGE...          what is known of messages
@@ -12,7 +11,7 @@
 // entry of a list), with 2 for bulk, or with a code of sysexits.h, 64 and up, for an
 // error.
 //
-// Each file holds a command. What a node is, is in internal/node.
+// Each file has a command. The node itself is in internal/node.
 package main
 
 import (

@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
-// manCommands returns the command that writes the manual pages of packages. It is
-// not in the program itself, for what it needs.
+// manCommands returns the command that writes the manual pages of packages. Because of what
+// it links, it is not in the released program.
 func manCommands() []*cobra.Command {
 	return []*cobra.Command{{
 		Use:    "man FOLDER",

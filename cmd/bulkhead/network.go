@@ -43,8 +43,8 @@ func infoOf(id *node.Identity) *networkInfo {
 	return &networkInfo{Network: id.Network(), Key: id.Key, Predecessor: id.Predecessor}
 }
 
-// printSecret prints the secret alone, as "network new --secret-file" reads it. If
-// that goes into a file, nobody else may read the file.
+// printSecret prints only the secret, as "network new --secret-file" reads it. If the output
+// is a file, it becomes unreadable for others.
 func (n *networkInfo) printSecret(w io.Writer) error {
 	if f, ok := w.(*os.File); ok {
 		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {

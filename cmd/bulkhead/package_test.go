@@ -19,16 +19,16 @@ import (
 // packageFolder holds what the packages are made of.
 const packageFolder = "../../packaging"
 
-// A machine runs the scripts of packages, with one unit that its tools know.
+// A machine runs the scripts of packages, with one unit known to its tools.
 type machine struct {
 	t       *testing.T
 	dir     string
 	systemd string // folder that is there while systemd runs
 }
 
-// The tools leave what they were asked for in the file calls. That a unit is enabled,
-// runs, was ever enabled, is enabled by a preset, or must not be started by a package
-// are the files enabled, active, known, preset and denied.
+// tools are stand-ins that append their arguments to the file calls. The files enabled,
+// active, known, preset and denied say that a unit is enabled, runs, was ever enabled, is
+// enabled by a preset, or must not be started by a package.
 var tools = map[string]string{
 	"getent": "exit 0",
 	"chgrp":  "exit 0",
@@ -130,9 +130,8 @@ func (m *machine) want(when string, enabled, active bool) {
 	}
 }
 
-// TestScriptsOfDeb: the first installation starts the service, unless the machine
-// has it that packages start none; what the administrator decided afterwards outlives
-// upgrades.
+// TestScriptsOfDeb checks that the first installation starts the service, unless packages may
+// start none on the machine, and that later decisions of the administrator survive upgrades.
 func TestScriptsOfDeb(t *testing.T) {
 	m := newMachine(t)
 	m.run("deb/postinst", "configure", "")
@@ -165,8 +164,8 @@ func TestScriptsOfDeb(t *testing.T) {
 	m.want("installed without systemd", true, false)
 }
 
-// TestRemoveAndInstallAgain: a package that was removed and comes back runs again; one
-// that was purged leaves nothing enabled.
+// TestRemoveAndInstallAgain checks that a removed package runs again after it is reinstalled,
+// and that a purged one leaves nothing enabled.
 func TestRemoveAndInstallAgain(t *testing.T) {
 	m := newMachine(t)
 	m.run("deb/postinst", "configure", "")
@@ -181,8 +180,8 @@ func TestRemoveAndInstallAgain(t *testing.T) {
 	m.want("purged", false, false)
 }
 
-// TestScriptsOfRPM: presets say whether the service is enabled, and nothing starts it;
-// an upgrade restarts what runs. rpm says how many versions there are.
+// TestScriptsOfRPM checks that presets decide whether the service is enabled, that nothing
+// starts it, and that an upgrade restarts it if it runs. rpm passes the number of versions.
 func TestScriptsOfRPM(t *testing.T) {
 	m := newMachine(t)
 	m.run("rpm/post", "1")
@@ -206,8 +205,8 @@ func TestScriptsOfRPM(t *testing.T) {
 	m.want("removed", false, false)
 }
 
-// TestConfigurationOfThePackage: the file may hold passwords, so that only the
-// service reads it; a mode that the administrator gave it stays.
+// TestConfigurationOfThePackage checks that only the service can read the file, which may
+// contain passwords, and that a mode set by the administrator stays.
 func TestConfigurationOfThePackage(t *testing.T) {
 	for script, first := range map[string][]string{"deb/postinst": {"configure", ""}, "rpm/post": {"1"}, "apk/post-install": {"0.1.0"}} {
 		m := newMachine(t)
@@ -239,7 +238,7 @@ func TestConfigurationOfThePackage(t *testing.T) {
 	}
 }
 
-// TestPackageIsLocal: a node that a package has started listens to this machine alone.
+// TestPackageIsLocal checks that a node started by a package listens to this machine only.
 func TestPackageIsLocal(t *testing.T) {
 	cfg, err := config.Load(filepath.Join(packageFolder, "bulkhead.toml"))
 	if err != nil {
@@ -263,8 +262,8 @@ func TestPackageIsLocal(t *testing.T) {
 	}
 }
 
-// TestOpenRC: the service of Alpine is that of the unit, is not started with a mistake
-// in its configuration, and goes on running where a restart would not come back.
+// TestOpenRC checks that the service of Alpine does what the unit does, does not start with a
+// mistake in its configuration, and goes on running if a restart would fail.
 func TestOpenRC(t *testing.T) {
 	m := newMachine(t)
 	unit := m.here("bulkhead.service")
@@ -309,8 +308,8 @@ func TestOpenRC(t *testing.T) {
 	}
 }
 
-// TestSocketsOfTheUnit: a mail server in the group of the service reaches its
-// sockets, and nobody else does.
+// TestSocketsOfTheUnit checks that a mail server in the group of the service can reach its
+// sockets, and that nobody else can.
 func TestSocketsOfTheUnit(t *testing.T) {
 	unit, err := os.ReadFile(filepath.Join(packageFolder, "bulkhead.service"))
 	if err != nil {

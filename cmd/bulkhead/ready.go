@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// healthTimeout is shorter than the image's health check waits, so that the command
-// itself says what is wrong.
+// healthTimeout is shorter than the timeout of the image's health check, so that the command
+// itself can say what is wrong.
 const healthTimeout = 4 * time.Second
 
 func newReadyCommand() *cobra.Command {
@@ -50,8 +50,8 @@ func newReadyCommand() *cobra.Command {
 	return cmd
 }
 
-// ownNode returns a client of the node that a configuration file makes on this
-// machine. It tells the node nothing, so that who answers may show any certificate.
+// ownNode returns a client of this machine's node with the given configuration file. It sends
+// no secrets, so it accepts any certificate.
 func ownNode(path string) (*client.Client, error) {
 	cfg, err := config.Load(path)
 	if err != nil {

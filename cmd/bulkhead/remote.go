@@ -74,8 +74,8 @@ func (u *adminFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&u.data, "data", "", "data `FOLDER` of the node, for the administrator's token")
 }
 
-// ask returns a command that is run with a client: with the token of the flags,
-// else with that of the administrator of a node on this machine.
+// ask returns a command that runs with a client. Its token is that of the flags, or else the
+// administrator's of a node on this machine.
 func (u *adminFlags) ask(run func(cmd *cobra.Command, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		c, err := u.client(filepath.Join(dataFolder(u.data, ""), node.AdminTokenFile))

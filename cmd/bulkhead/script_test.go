@@ -59,9 +59,9 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// freeAddress returns an address where nobody listens, nor will while a script
-// stops and starts its nodes: on Linux, each script has an address of the
-// machine for itself, where no other program is given a port.
+// freeAddress returns an address where nobody listens or will listen while a script stops and
+// starts its nodes. On Linux each script has a loopback address of its own, on which no other
+// program gets a port.
 func freeAddress(script int) (string, error) {
 	host := "127.0.0.1"
 	if runtime.GOOS == "linux" {
@@ -276,7 +276,7 @@ func wantCertificate(ts *testscript.TestScript, _ bool, args []string) {
 func askDCC(ts *testscript.TestScript, neg bool, args []string) {
 	patience := 30 * time.Second
 	if neg {
-		patience = time.Second // who is refused gets no answer
+		patience = time.Second // a refused client gets no answer
 	}
 	if err := queryDCC(ts, patience, args); (err != nil) != neg {
 		ts.Fatalf("DCC client %s: %v", args[0], err)

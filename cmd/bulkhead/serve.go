@@ -114,9 +114,9 @@ func (s *server) run(ctx context.Context, cfg *config.Config, dir string, out io
 	}
 }
 
-// listenSignals returns where the signals arrive that end the node, and those that
-// make it read its configuration again, until done is called. They do not share a
-// place: one that waits would keep the other out.
+// listenSignals returns two channels, until done is called: for signals that end the node,
+// and for those that make it read its configuration again. They share no channel, since a
+// waiting signal would block the other kind.
 func listenSignals() (stop, reload chan os.Signal, done func()) {
 	stop, reload = make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM, os.Interrupt)
@@ -160,8 +160,8 @@ func doorList(doors []client.Door) string {
 	return strings.Join(list, " ")
 }
 
-// notifySystemd tells a service manager of the node's state, if there is one;
-// see sd_notify(3). Nobody listening is no error.
+// notifySystemd tells a service manager the node's state; see sd_notify(3). It is no error if
+// nobody listens.
 func notifySystemd(state string) {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {

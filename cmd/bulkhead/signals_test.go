@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestStopIsNotLost: who asks a node to read its configuration again and again,
-// while it starts or reads, can still stop it.
+// TestStopIsNotLost checks that a node can be stopped even if it is told again and again to
+// read its configuration, while it starts or reads.
 func TestStopIsNotLost(t *testing.T) {
 	stop, reload, done := listenSignals()
 	defer done()

@@ -193,8 +193,8 @@ func newUserParent(u *adminFlags) *cobra.Command {
 	return cmd
 }
 
-// setOrClear returns a command that takes an account and a value, and changes what change
-// says to the value, or to nothing if there is none.
+// setOrClear returns a command that takes an account and perhaps a value, and makes the
+// change with the value, or with nil if there is none.
 func (u *adminFlags) setOrClear(change func(value *string) client.UserChange) *cobra.Command {
 	return &cobra.Command{
 		Args: cli.Args(cobra.RangeArgs(1, 2)),

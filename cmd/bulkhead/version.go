@@ -31,10 +31,10 @@ func version() string {
 // the commit's time and revision.
 var pseudo = regexp.MustCompile(`^v.*[-.](\d{14})-([0-9a-f]{12})(\+.*)?$`)
 
-// versionOf returns the version that a build knows of itself: of a tag 0.1.0, of
-// another commit 0.2.0-pre1795390000+0123456789ab, by which commits sort by age before
-// the release that they lead to, as packages made of them do. Builds that know
-// neither have that of the source.
+// versionOf returns the version that a build knows of itself: for a tag 0.1.0, for another
+// commit for example 0.2.0-pre1795390000+0123456789ab. So commits, and packages made from
+// them, sort by age and before the release that they lead to. Builds that know neither tag
+// nor commit have the source's version.
 func versionOf(info *debug.BuildInfo) string {
 	set := make(map[string]string)
 	for _, s := range info.Settings {

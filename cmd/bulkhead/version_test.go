@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestVersionOf: a tag wins, another commit is named by its time, and what was built
-// without either is the source's.
+// TestVersionOf checks that a tag wins, that another commit is named by its time, and that a
+// build without either has the source's version.
 func TestVersionOf(t *testing.T) {
 	const rev = "0123456789abcdef0123"
 	clone := []debug.BuildSetting{{Key: "vcs.revision", Value: rev}, {Key: "vcs.time", Value: "2026-03-02T09:15:00Z"}, {Key: "vcs.modified", Value: "false"}}
@@ -54,8 +54,8 @@ func leadsTo(t *testing.T) string {
 	return v
 }
 
-// TestReleaseIsNext: the source leads to the release after the last one that the
-// changelog has, or is that one, and the changelog is in order.
+// TestReleaseIsNext checks that the source is the last release in the changelog or leads to
+// the next one, and that the changelog is in order.
 func TestReleaseIsNext(t *testing.T) {
 	text, err := os.ReadFile("../../CHANGELOG.md")
 	if err != nil {

@@ -1,3 +1,3 @@
-// Package lies shows a clearinghouse that errs or lies to every front door, and
-// holds what each of them must tell its clients then. It has tests only.
+// Package lies puts a clearinghouse that errs or lies behind every front door, and tests what
+// each door then tells its clients. It has tests only.
 package lies

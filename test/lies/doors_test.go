@@ -43,7 +43,7 @@ type operation struct {
 	do   func() string
 }
 
-// The words. What else is returned is none that any door should say.
+// The words. No door should cause any other.
 const (
 	spam    = "S" // spam, or the mail is refused
 	bulk    = "B" // seen or reported by several, or doubtful

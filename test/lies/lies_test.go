@@ -16,13 +16,13 @@ import (
 const columns = "nothing, spam, doubtful spam, revoked, counts, full, " +
 	"malformed, unauthorised, forbidden, over limit, geometry, read-only, fault, late"
 
-// table says what clients of each door are to make of each lie, a word a lie. Where a
+// table says what clients of each door should make of each lie, a word for each. Where a
 // protocol has no word for a refusal, or a client none for its reason, it may try again.
 //
-// Spam is what is listed; Pyzor counts reports, and what was revoked has none. DCC and
-// the milter call bulk what is counted often enough. A fuzzy storage takes for deleted
-// what has as many deletes as writes, which "counts" says of everything; and DCC deletes
-// nothing that shows so many deletes.
+// What is listed is spam. Pyzor counts reports, and what was revoked has none. DCC and the
+// milter call bulk what is counted often enough. To a fuzzy storage, what has as many deletes
+// as writes is deleted, which "counts" says of everything; and DCC deletes nothing that shows
+// so many deletes.
 var table = []struct{ door, operation, want string }{
 	{"api", "check", "CSSCBSRRRLRLLL"},
 	{"api", "report spam", "TTTTTTRRRLRLLL"},
@@ -50,8 +50,8 @@ var table = []struct{ door, operation, want string }{
 	{"razor helper", "check", "CSSCCSNNNNNNNN"},
 }
 
-// TestLies tells each lie to each door. Each door is opened once a lie and asked twice:
-// what it was told does not spoil it, nor is what was refused remembered as done.
+// TestLies tells each lie to each door. Each door is opened once for each lie and asked twice,
+// since a lie must not change it, and it must not remember as done what was refused.
 func TestLies(t *testing.T) {
 	lies := prototest.Lies()
 	var names []string
@@ -96,8 +96,8 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// TestRefusedIsNeverTaken: what a table is filled with by hand is checked once more. An
-// error is never taken for an answer, and what may pass is never a refusal for good.
+// TestRefusedIsNeverTaken checks the table, which was written by hand: an error must never be
+// taken for an answer, and what may succeed later must never be refused for good.
 func TestRefusedIsNeverTaken(t *testing.T) {
 	for _, row := range table {
 		for i, lie := range prototest.Lies() {
@@ -118,8 +118,8 @@ func temporary(err error) bool {
 	return errors.Is(err, bulkhead.ErrReadOnly) || errors.Is(err, bulkhead.ErrOverLimit) || errors.Is(err, prototest.ErrFault) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// TestReasonsTravel: the client of a node elsewhere gives the reason that the node had,
-// and none for a fault, to all that a Counter does.
+// TestReasonsTravel checks that every method of a remote node's client returns the reason
+// that the node had for a refusal, and none for a fault.
 func TestReasonsTravel(t *testing.T) {
 	sig := []bulkhead.Signature{bulkhead.MustSignature(bulkhead.Exact, []byte("the ferry to the island"))}
 	reasons := []error{bulkhead.ErrMalformed, bulkhead.ErrUnauthorised, bulkhead.ErrForbidden, bulkhead.ErrOverLimit, bulkhead.ErrGeometry, bulkhead.ErrReadOnly}

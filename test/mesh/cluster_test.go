@@ -98,11 +98,10 @@ func TestCluster(t *testing.T) {
 	agree(t, nodes, signatures)
 }
 
-// TestPaperMerging: the example of Yan and Cho of two filters in which x has the
-// cells (2,5,8) and (4,4,3): x was reported twice at one and three times at the
-// other. What matters of it to those who ask is that both say 5, and that further
-// reports at both add up exactly, where cells of a merged filter that both raise
-// would lose some. package filter has the example cell by cell.
+// TestPaperMerging is Yan and Cho's example of two filters in which x has the cells (2,5,8)
+// and (4,4,3): x was reported twice at one node and three times at the other. Both must say 5,
+// and further reports at both must add up exactly, where a merged filter that both raise would
+// lose some. Package filter has the example cell by cell.
 func TestPaperMerging(t *testing.T) {
 	t.Parallel()
 	nodes, _ := three(t)

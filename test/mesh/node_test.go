@@ -203,9 +203,9 @@ func befriend(t testing.TB, nodes ...*node) {
 	}
 }
 
-// differ returns how what the nodes say of signatures below limit differs from
-// what they were told all together, "" if it does not: never under, and over
-// by no more than one in a hundred counts.
+// differ returns how the nodes' counts of signatures below limit differ from what all of them
+// were told together, or "". They may never be too low, and at most one in a hundred may be
+// too high.
 func differ(nodes []*node, limit int) string {
 	over := 0
 	for _, n := range nodes {
@@ -221,8 +221,7 @@ func differ(nodes []*node, limit int) string {
 	return ""
 }
 
-// lacking returns what a node says too little of that some nodes were told, "" if
-// nothing.
+// lacking returns a signature that a node counts lower than some nodes were told, or "".
 func lacking(n *node, told []*node, limit int) string {
 	_, lacks := compare(n, told, limit)
 	return lacks

@@ -12,10 +12,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
-// TestReleased: a node of the last release and one of today's program share a network,
-// each as the hub of the other. Each counts what the other has counted, or says that the
-// versions differ, and counts its own as before. Once the old node is run by today's
-// program, both agree on everything.
+// TestReleased lets a node of the last release and one of today's program share a network,
+// each as the hub of the other. Each must take what the other counts, or say that the versions
+// differ and count its own as before. When the old node runs today's program, both must agree
+// on everything.
 func TestReleased(t *testing.T) {
 	released := nodetest.Released(t)
 	for name, bins := range map[string][2]string{

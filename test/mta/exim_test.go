@@ -110,10 +110,10 @@ begin authenticators
 	return addr
 }
 
-// An eximClock keeps two habits of Exim's limiter out of a comparison. What it
-// stores bears the second of time(2), which the kernel counts up to a tick late,
-// beside the microseconds of the exact clock: what is stored right after the turn
-// of a second is one second too old, and the next interval one too long.
+// An eximClock keeps a quirk of Exim's limiter out of a comparison. Exim stores the second of
+// time(2), which the kernel updates up to a tick late, with the microseconds of the exact
+// clock. So what is stored right after the turn of a second is one second too old, and the
+// next interval one second too long.
 type eximClock struct {
 	spoiled map[string]int // senders with such an event, and how often
 }

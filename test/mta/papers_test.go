@@ -63,11 +63,10 @@ action = "dunno"
 	}
 }
 
-// TestTwoPartOnNode measures the claim of Jiang & Zhao on lists that a node
-// serves: two sections together have the wanted error at the size of one filter
-// if the second one holds an independent hash. With a feature of the name in it,
-// which all names share, the first section has to do it alone, and the second one
-// is a waste.
+// TestTwoPartOnNode measures a claim of Jiang & Zhao with lists that a node serves: two
+// sections together have the wanted error at the size of one filter if the second one has an
+// independent hash. If it has a feature that all names share, the first section does all the
+// work and the second is wasted.
 func TestTwoPartOnNode(t *testing.T) {
 	const entries, asked, wanted = 20_000, 20_000, 1e-2
 	random := rand.New(rand.NewPCG(7, 7))

@@ -222,9 +222,9 @@ func TestDNSBLSpeed(t *testing.T) {
 		return err == nil && k > 12
 	})
 
-	// Short runs in turn, and their mean: a machine is faster at one time than at
-	// another. Each server is asked with what suits it: rbldnsd's socket holds no
-	// more than 96 queries, and what it loses would cost it seconds.
+	// The mean of short runs in turn, since a machine is faster at one time than at another.
+	// Each server is asked in the way that suits it: rbldnsd's socket holds at most 96
+	// queries, and losing one would cost it seconds.
 	sum := make(map[string]float64)
 	const rounds = 6
 	for range rounds {

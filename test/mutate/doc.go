@@ -12,13 +12,12 @@
 // Where the tests of a package take long, the short ones are run first, then those that
 // noticed another change of the same file, then the others.
 //
-// Of all possible changes of a package a sample of -n is tried, drawn from
-// -seed; 0 tries all. The score is the share that made a test fail, or made the
-// tests run five times as long as usual and ten seconds more. A change that does not compile is none. A
-// change in a line that no test runs counts as unnoticed. With a sample the
-// score is an estimate: its 95 % interval (Wilson) is printed beside it. With
-// -short, or -skip, it is that of the tests that are left: all together notice
-// as much or more.
+// Of all possible changes of a package a sample of -n is tried, drawn from -seed; 0 tries
+// all. The score is the share that made a test fail, or made the tests run longer than five
+// times as long as usual and ten seconds. A change that does not compile does not count. A
+// change in a line that no test runs counts as unnoticed. With a sample the score is an
+// estimate, and its 95 % interval (Wilson) is printed beside it. With -short or -skip it is
+// the score of the remaining tests; all together notice as much or more.
 //
 // The exit code is 0, or 1 if a score is below -min, or 2 if something else
 // went wrong.

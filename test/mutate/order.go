@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// An order is in which order the tests of a package are run with a change: first those
-// that take little, then those that noticed another change of the same file, then the
-// rest. It may be used concurrently.
+// An order says in which order the tests of a package are run with a change: first the quick
+// ones, then those that noticed another change of the same file, then the rest. It may be
+// used concurrently.
 type order struct {
 	quick []string
 	took  map[string]time.Duration // by test

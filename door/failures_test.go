@@ -56,6 +56,9 @@ func TestFailuresAreBounded(t *testing.T) {
 	now := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	for i := range 20000 {
 		f.Note("http", netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 1}), now)
+		if n := f.Networks(); i < 4096 && n != i+1 || i == 4096 && n != 4096/2+1 {
+			t.Fatalf("%d networks of %d, want all, and half of them and the new one once the table is full", n, i+1)
+		}
 	}
 	if n := f.Networks(); n > 4096 || n <= 2048 {
 		t.Errorf("%d networks", n)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -71,7 +72,8 @@ func TestMailServerRefusals(t *testing.T) {
 				t.Fatal(err)
 			}
 			m := tt.server
-			m.Handler = func(_ context.Context, c *Conn, mail []byte) { _, _ = c.Write(mail) }
+			var handled atomic.Int64
+			m.Handler = func(_ context.Context, c *Conn, mail []byte) { handled.Add(1); _, _ = c.Write(mail) }
 			served := make(chan error)
 			go func() { served <- m.Serve(l) }()
 			mail := strings.Repeat("x", tt.size)
@@ -90,6 +92,15 @@ func TestMailServerRefusals(t *testing.T) {
 			}
 			if err := <-served; err != ErrServerClosed {
 				t.Errorf("Serve = %v, want %v", err, ErrServerClosed)
+			}
+			answers := 0
+			for _, want := range tt.want {
+				if want {
+					answers++
+				}
+			}
+			if got := handled.Load(); got != int64(answers) {
+				t.Errorf("%d mails handled, want %d", got, answers)
 			}
 			if got := m.ConnStats().Accepted.Load(); got != int64(len(tt.want)) {
 				t.Errorf("%d connections counted, want %d", got, len(tt.want))

@@ -320,9 +320,9 @@ func (r *receiver) image(ctx context.Context, p *peer, t *track, m *message) {
 		return
 	case ok && a.Partial == 0 && x.at <= a.Version, a.Partial > x.at:
 		return // older than what is here
-	case ok && m.stamp.boot < a.Boot:
+	case m.stamp.boot < a.Boot:
 		return // of a past that may be no longer
-	case ok && max(a.Version, a.Partial) > 0 && !x.lineage.contains(a, m.stamp.boot):
+	case !x.lineage.contains(a, m.stamp.boot):
 		r.doubt(p, t)
 		return
 	}

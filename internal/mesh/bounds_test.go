@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -226,6 +227,52 @@ func TestIntake(t *testing.T) {
 			t.Errorf("seed %d: nothing was refused", seed)
 		}
 	}
+}
+
+// TestIntakeWaits: what has no room waits until something is taken, or its context ends;
+// what is over its sender's share waits only if it wants to.
+func TestIntakeWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newIntake()
+		of := func(from byte, size int) incoming { return incoming{from: hint{from}, m: &message{}, size: size} }
+		for from := byte(1); from <= 3; from++ {
+			if err := q.put(t.Context(), of(from, maxQueuedShare-2*queuedCost), true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		done := make(chan error, 1)
+		wait := func(ctx context.Context, x incoming) {
+			go func() { done <- q.put(ctx, x, true) }()
+			synctest.Wait()
+			if len(done) > 0 {
+				t.Fatalf("it did not wait: %v", <-done)
+			}
+		}
+		wait(t.Context(), of(1, 5000)) // over its share
+		if err := q.put(t.Context(), of(1, 5000), false); !errors.Is(err, errShare) {
+			t.Errorf("over its share: %v", err)
+		}
+		if x, ok := q.take(); !ok || x.from != (hint{1}) {
+			t.Fatalf("%+v, %v", x, ok)
+		}
+		if synctest.Wait(); len(done) == 0 || <-done != nil {
+			t.Fatal("it waits though something was taken")
+		}
+		if err := q.put(t.Context(), of(4, maxQueuedShare-10*queuedCost), true); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		wait(ctx, of(5, 10*queuedCost)) // no room at all
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("ended: %v", err)
+		}
+		wait(t.Context(), of(5, 10*queuedCost))
+		q.take()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestLongLineage: of many processes the newest are known one by one, and of the

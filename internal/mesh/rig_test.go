@@ -29,6 +29,8 @@ type stubEngine struct {
 	applied   [][]engine.Parsed
 	forgotten []uint64
 	renewed   []uint64
+	renamed   [][2]string
+	renameErr error
 	needs     []engine.Need
 }
 
@@ -78,6 +80,11 @@ func (e *stubEngine) ForgetGenerations(_ context.Context, _ string, since uint64
 func (e *stubEngine) Renew(_ context.Context, _ string, life uint64) error {
 	e.renewed = append(e.renewed, life)
 	return nil
+}
+
+func (e *stubEngine) RenameOrigin(_ context.Context, from, to string) error {
+	e.renamed = append(e.renamed, [2]string{from, to})
+	return e.renameErr
 }
 
 func (e *stubEngine) Keeps(_ engine.Array, start uint64) bool { return start > e.expired }

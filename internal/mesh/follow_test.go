@@ -1,0 +1,198 @@
+package mesh
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// TestFollowGroup: a member asks its keeper's hub who is in the group, makes them peers,
+// and drops whom the keeper strikes off.
+func TestFollowGroup(t *testing.T) {
+	h := newHost(t)
+	dir, self := identity(t)
+	_, one := identity(t)
+	_, two := identity(t)
+	v := h.invite(t, NewInvitation{Accept: true, Uses: 3, Weight: 0.5, Group: "mail"})
+	for _, id := range []*Identity{self, one} {
+		if _, err := h.join(t, v, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Befriend(dir, h.opts.Identity.ID(), "keeper", "mail", 0.75, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	m, _ := start(t, quick(Options{Dir: dir, Identity: self, Engine: smallEngine(t, nil), Mode: Join, Servers: []string{h.address}}))
+	listed := func(want ...*Identity) func() bool {
+		return func() bool {
+			var got []string
+			for _, p := range m.Status().Peers {
+				if p.ID != h.opts.Identity.ID() && p.Weight == 0.75 {
+					got = append(got, p.ID)
+				}
+			}
+			slices.Sort(got)
+			var ids []string
+			for _, id := range want {
+				ids = append(ids, id.ID())
+			}
+			slices.Sort(ids)
+			return slices.Equal(got, ids)
+		}
+	}
+	eventually(t, time.Minute, "who is in the group is a peer", listed(one))
+	if _, err := h.join(t, v, two); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Minute, "who comes later is, too", listed(one, two))
+	if err := h.EvictPeer(t.Context(), one.ID()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Minute, "who is struck off is dropped", listed(two))
+	if p, ok := m.find(h.opts.Identity.public.hint()); !ok || !p.Keeper {
+		t.Errorf("the keeper is %+v, %v", p, ok)
+	}
+
+	// Who asks under its own name is answered, at its own inbox alone.
+	conn := connectAs(t, h.address, two, "")
+	if msg, err := conn.Request(groupSubject(two.public.hint()), nil, 20*time.Second); err != nil {
+		t.Error(err)
+	} else {
+		var l groupList
+		if err := json.Unmarshal(msg.Data, &l); err != nil || l.To != two.ID() || len(l.Members) != 1 || l.Members[0].Key != self.ID() {
+			t.Errorf("%+v, %v", l, err)
+		}
+	}
+	own := connectAs(t, h.address, h.opts.Identity, "") // hears all
+	astray, err := own.SubscribeSync("bh.astray")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := own.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for _, ask := range []*nats.Msg{
+		{Subject: groupSubject(two.public.hint()), Reply: "bh.astray"},
+		{Subject: groupSubject(hint{1}), Reply: inbox(hint{1}) + ".x"},
+		{Subject: "bh.group.x", Reply: "bh.astray"},
+	} {
+		if err := own.PublishMsg(ask); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// An answer to what was asked after them says that nothing is on its way.
+	if _, err := conn.Request(groupSubject(two.public.hint()), nil, 20*time.Second); err != nil {
+		t.Error(err)
+	}
+	if msg, err := astray.NextMsg(50 * time.Millisecond); err == nil {
+		t.Errorf("an answer at another subject: %s", msg.Data)
+	}
+}
+
+// TestStoredInABroker: a broker hands over what it has stored, of all origins or one,
+// from the start or a time, and ends when nobody wants more.
+func TestStoredInABroker(t *testing.T) {
+	h := newHost(t)
+	b := h.buses[0].(*natsBus)
+	one, two := hint{1}, hint{2}
+	var half time.Time
+	all := func(origin *hint, since time.Time, most int) (got []string) {
+		t.Helper()
+		err := b.storedDeltas(t.Context(), origin, since, func(a arrival) bool {
+			if a.stored.IsZero() || a.topic.kind != kindDelta || a.network != "" {
+				t.Errorf("handed over %+v", a)
+			}
+			if string(a.msg) == "2" {
+				half = a.stored
+			}
+			got = append(got, a.topic.origin.String()[:2]+string(a.msg))
+			return len(got) < most
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		return got
+	}
+	if got := all(nil, time.Time{}, 99); got != nil {
+		t.Errorf("an empty broker has stored %v", got)
+	}
+	for i, from := range []hint{one, two, one, two, one} {
+		if err := b.publish(topic{kind: kindDelta, origin: from}, []byte{byte('0' + i)}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, 20*time.Second, "it is stored", func() bool { return len(all(nil, time.Time{}, 99)) == i+1 })
+	}
+	if got := all(nil, time.Time{}, 99); !slices.Equal(got, []string{"010", "021", "012", "023", "014"}) {
+		t.Errorf("stored %v", got)
+	}
+	if got := all(&one, time.Time{}, 99); !slices.Equal(got, []string{"010", "012", "014"}) {
+		t.Errorf("of one origin %v", got)
+	}
+	if got := all(nil, time.Time{}, 2); len(got) != 2 {
+		t.Errorf("%v, after no more was wanted", got)
+	}
+	if got := all(nil, half, 99); !slices.Equal(got, []string{"012", "023", "014"}) {
+		t.Errorf("since %v: %v", half, got)
+	}
+	if got := all(nil, time.Now().Add(time.Hour), 99); got != nil {
+		t.Errorf("of the future %v", got)
+	}
+	for i, key := range []string{"0-5-0", "0-5-1", "0-5-0"} {
+		if err := b.publish(topic{kind: kindImage, origin: one, key: key}, []byte{byte('0' + i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.publish(topic{kind: kindImage, origin: two, key: "0-5-0"}, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	eventually(t, 20*time.Second, "the newest of each image is stored", func() bool {
+		got = nil
+		if err := b.storedImages(t.Context(), one, func(a arrival) bool { got = append(got, a.topic.key+" "+string(a.msg)); return true }); err != nil {
+			t.Fatal(err)
+		}
+		return slices.Equal(got, []string{"0-5-1 1", "0-5-0 2"})
+	})
+
+	// Images are heard as long as somebody listens, and no others.
+	heard := make(chan arrival, 9)
+	stop, err := b.listenImages(two, func(a arrival) { heard <- a })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	other := connectAs(t, h.address, h.opts.Identity, "") // a connection does not hear itself
+	say := func(of hint, text string) {
+		t.Helper()
+		if err := other.Publish(b.names.subject(topic{kind: kindImage, origin: of, key: "0-5-0"}), []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := other.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say(one, "a")
+	say(two, "b")
+	if a := <-heard; string(a.msg) != "b" || a.topic.origin != two || a.topic.key != "0-5-0" || !a.stored.IsZero() {
+		t.Errorf("heard %+v", a)
+	}
+	stop()
+	if err := b.conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	say(two, "c")
+	if err := b.conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if len(heard) != 0 {
+		t.Errorf("heard after the end: %s", (<-heard).msg)
+	}
+	if s := b.status(); !s.Connected || s.Error != "" || s.BytesIn == 0 || s.BytesOut == 0 || !b.proves() {
+		t.Errorf("%+v", s)
+	}
+}

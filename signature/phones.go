@@ -36,18 +36,20 @@ func phone(text []byte, before byte) (number string, size int) {
 	all := string(g.digits)
 	switch {
 	case g.plus:
-		if all[0] == '0' || g.decimal() {
-			return "", 0
+		if all[0] != '0' && !g.decimal() {
+			number = national(all)
 		}
-		return national(all), g.size
 	case strings.HasPrefix(all, "00") && all[2] != '0' && len(g.sizes) > 1:
-		return national(all[2:]), g.size
+		number = national(all[2:])
 	case g.northAmerican():
-		return all[n-10:], g.size
+		number = all[n-10:]
 	case all[0] == '0' && all[1] != '0' && n <= 12 && g.sizes[0] >= 2 && g.sizes[0] <= 6 && g.uniform() && !g.zip():
-		return strings.TrimLeft(all, "0"), g.size
+		number = all[1:]
 	}
-	return "", 0
+	if number == "" {
+		return "", 0
+	}
+	return number, g.size
 }
 
 // mayBegin reports whether a telephone number may be at the start of text. Nearly

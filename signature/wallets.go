@@ -1,6 +1,7 @@
 package signature
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"math/big"
 	"strings"
@@ -61,6 +62,10 @@ func base58Check(word string) bool {
 	}
 	var b [25]byte
 	n.FillBytes(b[:])
+	// Each 1 before the other digits is a byte of zero, and there are no others.
+	if ones := len(word) - len(strings.TrimLeft(word, "1")); ones != len(b)-len(bytes.TrimLeft(b[:], "\x00")) {
+		return false
+	}
 	switch b[0] {
 	case 0x00, 0x05, 0x30, 0x32, 0x1e, 0x16, 0x41:
 	default:

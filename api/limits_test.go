@@ -203,7 +203,7 @@ func TestLimitsHold(t *testing.T) {
 	}
 }
 
-// TestLimitsAreOneNumber holds what the document prints against the constants of
+// TestLimitsAreOneNumber compares what the document prints with the constants of
 // those who enforce the same.
 func TestLimitsAreOneNumber(t *testing.T) {
 	s := newServer(t, &prototest.House{}, nil)

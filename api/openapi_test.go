@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 )
 
-// TestAnswersMatchTheDocument holds every answer against the schema that the
+// TestAnswersMatchTheDocument compares every answer with the schema that the
 // program's own document states for it.
 func TestAnswersMatchTheDocument(t *testing.T) {
 	s := newServer(t, &prototest.House{}, nil)

@@ -110,7 +110,7 @@ func TestPackets(t *testing.T) {
 	}
 }
 
-// TestAnswers holds each answer against its layout: the length, a header with the
+// TestAnswers compares each answer with its layout: the length, a header with the
 // request's id, and a signature by the password, by the id for old clients, or none.
 func TestAnswers(t *testing.T) {
 	id := [16]byte([]byte("0123456789abcdef"))
@@ -458,7 +458,7 @@ func TestAccountNames(t *testing.T) {
 	}
 }
 
-// TestRecentTable holds the table of requests against a map, through growth and resets.
+// TestRecentTable compares the table of requests with a map, through growth and resets.
 func TestRecentTable(t *testing.T) {
 	for seed := range uint64(8) {
 		rng := rand.New(rand.NewPCG(seed, 9))

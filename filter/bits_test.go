@@ -12,7 +12,7 @@ func drawBits(t *rapid.T) Geometry {
 	return Geometry{Kind: Bitmap, Lines: drawLines(t), K: rapid.SampledFrom([]uint8{8, 16}).Draw(t, "k"), KeyID: 5}
 }
 
-// lookup is the definition of the layouts, bit by bit.
+// bits returns the bits of a key by the definition of the layouts.
 func (m *bitModel) bits(k Key) (at []uint64) {
 	base := line(k.Hi, m.g.Lines) * lineBits
 	second := mix64(k.Lo + weyl)

@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
 )
 
-// fillers bring an array to every form of a page: empty, sparse, dense, with
-// light, narrow and wide values.
+// fills bring an array to every form of a page: empty, sparse, dense, with light, narrow and
+// wide values.
 var fills = []struct {
 	name string
 	keys int
@@ -90,9 +90,7 @@ func TestPageRoundTrip(t *testing.T) {
 	}
 }
 
-// TestPageDamage flips bits and cuts at every offset of a sparse page and at
-// many of a dense one: nothing may be accepted, nothing may change.
-// TestEqual: images are equal if nothing in them differs.
+// TestEqual checks that images are equal only if nothing in them differs.
 func TestEqual(t *testing.T) {
 	c := filled(t, cellsGeo, 3000, 60)
 	m := c.Image(0)
@@ -118,6 +116,8 @@ func TestEqual(t *testing.T) {
 	}
 }
 
+// TestPageDamage flips bits and cuts at every offset of a sparse page and at many of a dense
+// one: nothing may be accepted, and nothing may change.
 func TestPageDamage(t *testing.T) {
 	for _, f := range fills {
 		c := filled(t, cellsGeo, f.keys, f.size)

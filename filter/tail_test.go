@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestTail holds Tail against what keys that were never added really show.
+// TestTail compares Tail with what keys that were never added really show.
 func TestTail(t *testing.T) {
 	c, err := NewCounting(Geometry{Kind: Cells, Lines: 2048, K: 4})
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestPeek holds Peek against Measure on random histories.
+// TestPeek compares Peek with Measure on random histories.
 func TestPeek(t *testing.T) {
 	for _, c := range []UniqueRateConfig{
 		{Limit: 10, Period: time.Hour},

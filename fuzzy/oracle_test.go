@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 )
 
-// TestHitsOracle holds what is made of bands against its rules: the lower median of
+// TestHitsOracle compares what is made of bands with its rules: the lower median of
 // those that show something, the oldest of their times, and enough of them.
 func TestHitsOracle(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 2))
@@ -100,7 +100,7 @@ func TestBetterOrders(t *testing.T) {
 	}
 }
 
-// TestRaisedAgainstList holds what remembers the raised counters against a plain list of
+// TestRaisedAgainstList compares what remembers the raised counters with a plain list of
 // them, the oldest of which goes when it is full.
 func TestRaisedAgainstList(t *testing.T) {
 	type entry struct {

@@ -23,7 +23,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// wantcode CODE COMMAND... runs a command that must exit with the code.
+// wantCode is "wantcode CODE COMMAND...": it runs a command that must exit with the code.
 func wantCode(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: wantcode CODE COMMAND [ARG...]")

@@ -97,7 +97,7 @@ func ready(ts *testscript.TestScript, neg bool, _ []string) {
 	}
 }
 
-// wantcode CODE COMMAND... runs a command that must exit with the code.
+// wantCode is "wantcode CODE COMMAND...": it runs a command that must exit with the code.
 func wantCode(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: wantcode CODE COMMAND [ARG...]")
@@ -112,7 +112,7 @@ func wantCode(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// signal TERM|HUP sends a signal to every background program.
+// sendSignal is "signal TERM|HUP": it sends a signal to every background program.
 func sendSignal(ts *testscript.TestScript, _ bool, args []string) {
 	sig, ok := map[string]os.Signal{"TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "KILL": syscall.SIGKILL}[args[0]]
 	if !ok {
@@ -246,7 +246,8 @@ func writeCertificate(dir, name string) error {
 		os.WriteFile(filepath.Join(dir, name+".key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
 }
 
-// certificate NAME waits until the node shows the certificate of NAME.
+// wantCertificate is "certificate NAME": it waits until the node shows the certificate of
+// NAME.
 func wantCertificate(ts *testscript.TestScript, _ bool, args []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
@@ -271,7 +272,7 @@ func wantCertificate(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// dcc ID PASSWORD asks the node, as a client of DCC, and believes only an answer
+// askDCC is "dcc ID PASSWORD": it asks the node as a client of DCC, and accepts only an answer
 // that is signed with the password.
 func askDCC(ts *testscript.TestScript, neg bool, args []string) {
 	patience := 30 * time.Second
@@ -283,7 +284,8 @@ func askDCC(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// refused ID PASSWORD waits until the node no longer knows a client of DCC.
+// refusedDCC is "refused ID PASSWORD": it waits until the node no longer knows a client of
+// DCC.
 func refusedDCC(ts *testscript.TestScript, _ bool, args []string) {
 	for end := time.Now().Add(30 * time.Second); queryDCC(ts, time.Second, args) == nil; {
 		if time.Now().After(end) {

@@ -189,7 +189,7 @@ func signature(i int) []byte {
 	return sum[:]
 }
 
-// TestBloomErrorRate holds the measured rate of every family against Eq. 1.
+// TestBloomErrorRate compares the measured rate of every family with Eq. 1.
 func TestBloomErrorRate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("measures rates, for minutes under the race detector, in one goroutine")

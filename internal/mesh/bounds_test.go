@@ -157,7 +157,7 @@ func TestDraw(t *testing.T) {
 	})
 }
 
-// TestIntake holds the queue before the receiver against a list: first in, first out,
+// TestIntake compares the queue before the receiver with a list: first in, first out,
 // and no more bytes than all may have, and one sender.
 func TestIntake(t *testing.T) {
 	for seed := range uint64(20) {

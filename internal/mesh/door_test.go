@@ -289,7 +289,7 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// TestTooFull holds what an array may have when it comes by images against the rule:
+// TestTooFull compares what an array may have when it comes by images with the rule:
 // an hour's worth more than a peer may have added since the generation began.
 func TestTooFull(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)

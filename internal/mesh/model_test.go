@@ -211,7 +211,7 @@ func (n *node) restore(how string) {
 	n.start()
 }
 
-// compare holds what every node says against the sum of what was reported, and
+// compare compares what every node says with the sum of what was reported, and
 // returns what is wrong.
 func (w *world) compare() (wrong []string) {
 	t := w.t

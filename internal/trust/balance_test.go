@@ -2,7 +2,7 @@ package trust
 
 import "testing"
 
-// TestBalance holds the balance against its rules, with a promotion weight of 100.
+// TestBalance compares the balance with its rules, with a promotion weight of 100.
 func TestBalance(t *testing.T) {
 	for _, tt := range []struct {
 		name         string

@@ -334,7 +334,7 @@ func TestWhoseToken(t *testing.T) {
 	}
 }
 
-// TestCredit holds the counts against sums in 64 bits.
+// TestCredit compares the counts with sums in 64 bits.
 func TestCredit(t *testing.T) {
 	b := put(t, DefaultPolicy(), Account{Name: "a", Role: Member}, Account{Name: "b", Role: Member})
 	var confirmed, reverted uint64

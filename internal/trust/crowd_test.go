@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// TestRoomOracle holds Stale and Room against their rules, put as plainly as can be, on
+// TestRoomOracle compares Stale and Room with their rules, put as plainly as can be, on
 // books made at random.
 func TestRoomOracle(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 9))

@@ -125,8 +125,8 @@ func TestReadDamaged(t *testing.T) {
 	}
 }
 
-// bombs are messages made to cost a reader more than they cost their sender.
-// TestBombs checks that hostile messages are cut to the reader's limits.
+// TestBombs checks that messages made to cost a reader more than their sender are cut to the
+// reader's limits.
 func TestBombs(t *testing.T) {
 	for name, raw := range mailtest.Bombs() {
 		m := read(t, string(raw))

@@ -227,7 +227,7 @@ func lacking(n *node, told []*node, limit int) string {
 	return lacks
 }
 
-// compare holds what a node says of signatures below limit against what some nodes were
+// compare compares what a node says of signatures below limit with what some nodes were
 // told: how many counts are too high, and one that is too low.
 func compare(n *node, told []*node, limit int) (over int, lacks string) {
 	var sigs []bulkhead.Signature

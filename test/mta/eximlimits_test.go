@@ -251,7 +251,7 @@ func (c *comparison) ours(t testing.TB, k *compared, item int, amount float64) r
 	return outcomes[0]
 }
 
-// TestEximLimits holds every kind of limit against Exim's own ratelimit, event by
+// TestEximLimits compares every kind of limit with Exim's own ratelimit, event by
 // event: random bursts, streams and silences of several keys over ten periods. Our limiter
 // is told the time at which Exim has counted, so that what is left between the two is
 // Exim's rounding to tenths, and how exactly that time is known. The seed decides what

@@ -194,7 +194,7 @@ func selected(o *order, file string) string {
 	return strings.Join(all, " ")
 }
 
-// TestWilson holds the interval against published values (Newcombe 1998,
+// TestWilson compares the interval with published values (Newcombe 1998,
 // table I, method 3).
 func TestWilson(t *testing.T) {
 	for _, tt := range []struct {

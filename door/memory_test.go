@@ -124,6 +124,9 @@ func TestMemoryTurns(t *testing.T) {
 		if _, held, refusals := m.Usage(); held != 0 || refusals != 2 {
 			t.Errorf("%d bytes held, %d refusals", held, refusals)
 		}
+		if limit, _, _ := NewMemory(0).Usage(); limit != 1 {
+			t.Errorf("a memory of nothing has %d bytes, want 1", limit)
+		}
 		var none *Memory
 		h := none.Hold()
 		if err := h.Take(t.Context(), 1<<40, 0); err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -650,6 +651,59 @@ func TestFinishAll(t *testing.T) {
 			}
 			if len(got) != each-1 || got["silence"] {
 				t.Errorf("answers %v", got)
+			}
+		}
+	}
+}
+
+// A recorder notes the replies that are sent.
+type recorder struct{ sent []string }
+
+func (r *recorder) Send(p *Packet) { r.sent = append(r.sent, p.Client.String()+" "+string(p.Reply)) }
+
+func (r *recorder) Flush() (sent, refused int) { return len(r.sent), 0 }
+
+// TestAnswerOrder: answers leave as they were asked, or, where the order does not matter,
+// the longest first of those in a row to one client.
+func TestAnswerOrder(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 3))
+	for range 300 {
+		var batch []*Packet
+		var asked, arranged []string
+		var row []string
+		k := &socket{server: &PacketServer{}, handed: make([]bool, 20)}
+		k.server.prepare()
+		end := func() {
+			slices.SortFunc(row, func(a, b string) int { return len(b) - len(a) }) // no two are of one length
+			arranged, row = append(arranged, row...), nil
+		}
+		last := netip.AddrPort{}
+		for i := range rng.IntN(20) {
+			p := &Packet{Client: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, 1}), uint16(1+rng.IntN(3))), slot: i}
+			batch = append(batch, p)
+			if rng.IntN(5) == 0 {
+				continue // no answer
+			}
+			p.Reply = bytes.Repeat([]byte{'x'}, 1+i*7%20)
+			if rng.IntN(5) == 0 {
+				k.handed[i] = true // somebody else's
+				continue
+			}
+			if p.Client != last {
+				end()
+			}
+			last = p.Client
+			row = append(row, p.Client.String()+" "+string(p.Reply))
+			asked = append(asked, row[len(row)-1])
+		}
+		end()
+		for unordered, want := range map[bool][]string{false: asked, true: arranged} {
+			var out recorder
+			k.server.Unordered, k.out = unordered, &out
+			before := k.server.Stats.Sent.Load()
+			k.answer(slices.Clone(batch))
+			if !slices.Equal(out.sent, want) || k.server.Stats.Sent.Load()-before != int64(len(want)) {
+				t.Fatalf("unordered %v: sent %q, want %q", unordered, out.sent, want)
 			}
 		}
 	}

@@ -174,6 +174,9 @@ func TestStreamCaps(t *testing.T) {
 			if got := s.Stats.Refused.Load(); got != 1 {
 				t.Errorf("Stats.Refused = %d, want 1", got)
 			}
+			if accepted, evicted := s.Stats.Accepted.Load(), s.Stats.Evicted.Load(); accepted != int64(tt.admits) || evicted != 0 {
+				t.Errorf("%d accepted, %d gave way; want %d, none", accepted, evicted, tt.admits)
+			}
 		})
 	}
 }

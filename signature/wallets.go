@@ -9,8 +9,8 @@ import (
 	"golang.org/x/crypto/sha3"
 )
 
-// wallet returns the name of the wallet that a word is, "" if it is none: all of
-// them carry a checksum.
+// wallet returns the name of the wallet that a word of four letters or more is, "" if it
+// is none: all of them carry a checksum.
 func wallet(word string) string {
 	switch c := word[0]; {
 	case len(word) == 42 && strings.HasPrefix(word, "0x"):
@@ -23,7 +23,7 @@ func wallet(word string) string {
 		}
 	case len(word) >= 26 && len(word) <= 35 && base58Check(word):
 		return word
-	case len(word) > 8 && (strings.EqualFold(word[:3], "bc1") || strings.EqualFold(word[:4], "ltc1")):
+	case strings.EqualFold(word[:3], "bc1") || strings.EqualFold(word[:4], "ltc1"):
 		if word == strings.ToLower(word) || word == strings.ToUpper(word) {
 			if word = strings.ToLower(word); bech32(word) {
 				return word

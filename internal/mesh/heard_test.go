@@ -2,6 +2,9 @@ package mesh
 
 import (
 	"errors"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -194,6 +197,187 @@ func TestNoLongerCramped(t *testing.T) {
 		r.e.now = false
 		if wants, _, waits := r.receiver.missing(&r.p, r.t); waits || wants != nil {
 			t.Errorf("after there was room: wants %v, waits %v", wants, waits)
+		}
+	})
+}
+
+// TestNewcomers: of a key that is not on the list only the head is taken in which a peer's
+// old key names it.
+func TestNewcomers(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		r := newRig(t, k, nil)
+		old, to := rotated(t)
+		if err := r.AddPeer(t.Context(), old.ID(), "", 1); err != nil {
+			t.Fatal(err)
+		}
+		_, other := rotated(t) // of which nobody has heard
+		now := uint64(time.Now().UnixMilli())
+		say := func(by *Identity, change func(*message)) []byte {
+			m := &message{kind: kindHead, from: by.public.hint(), stamp: stamp{incarnation: now - 2, boot: now - 1, seq: 1, at: now}, proof: by.proof}
+			if change != nil {
+				change(m)
+			}
+			return appendMessage(nil, m, by)
+		}
+		head := func(by *Identity) topic { return topic{kind: kindHead, origin: by.public.hint()} }
+		forged := say(to, nil)
+		forged[len(forged)-1] ^= 1
+		eve := mustIdentity(t)
+		for name, tt := range map[string]struct {
+			topic topic
+			msg   []byte
+			want  bool
+		}{
+			"a successor":         {head(to), say(to, nil), true},
+			"without a proof":     {head(to), say(to, func(m *message) { m.proof = nil }), false},
+			"with another's":      {head(eve), say(eve, func(m *message) { m.proof = to.proof }), false},
+			"of no peer":          {head(other), say(other, nil), false},
+			"forged":              {head(to), forged, false},
+			"far ahead":           {head(to), say(to, func(m *message) { m.stamp.at += uint64(2 * maxLifeAhead / time.Millisecond) }), false},
+			"under a delta":       {topic{kind: kindDelta, origin: to.public.hint()}, say(to, nil), false},
+			"a delta":             {topic{kind: kindDelta, origin: to.public.hint()}, say(to, func(m *message) { m.kind = kindDelta }), false},
+			"a delta as a head":   {head(to), say(to, func(m *message) { m.kind = kindDelta }), false},
+			"nothing but a start": {head(to), say(to, nil)[:30], false},
+		} {
+			refused := r.Status().Strangers[reasonStranger]
+			r.receiver.deliver(t.Context(), r.bus, arrival{topic: tt.topic, msg: tt.msg}, false)
+			x, taken := r.receiver.in.take()
+			if refused = r.Status().Strangers[reasonStranger] - refused; taken != tt.want || (refused == 1) == tt.want {
+				t.Errorf("%s: taken %v, refused %d times; want taken %v", name, taken, refused, tt.want)
+			}
+			if taken && (x.m.key != to.public || x.m.proof.old != old.public || len(x.m.said) == 0 || x.from != hint{}) {
+				t.Errorf("%s: %+v", name, x)
+			}
+		}
+	})
+}
+
+// TestImagesOfNewOrigins: when a broker is back, the images that it has stored are read of
+// the origins of which nothing is held, and of no others.
+func TestImagesOfNewOrigins(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		r := newRig(t, k, nil)
+		one, two := r.peer, mustIdentity(t)
+		if err := r.AddPeer(t.Context(), two.ID(), "", 1); err != nil {
+			t.Fatal(err)
+		}
+		now := uint64(time.Now().UnixMilli())
+		for i, by := range []*Identity{one, one, two, mustIdentity(t)} {
+			m := &message{kind: kindImage, from: by.public.hint(), stamp: stamp{incarnation: now - 2, boot: now - 1, seq: uint64(i + 1), at: now}}
+			m.image.ref, m.image.at, m.image.geometry, m.image.lineage, m.image.pages = ref{engine.ArrayCounts, 7}, 5, cellsOf, lineage{{now - 1, 0}}, [][]byte{{1}}
+			at := topic{kindImage, by.public.hint(), string(rune('a' + i))}
+			k.images[at] = storedMsg{time.Now(), at, appendMessage(nil, m, by)}
+		}
+		for _, held := range []bool{false, true} {
+			want := map[hint]int{one.public.hint(): 2, two.public.hint(): 1}
+			if r.e.held = nil; held {
+				r.e.held, want = []engine.ArrayState{{Array: engine.ArrayCounts, Start: 7, Version: 5}}, map[hint]int{}
+			}
+			r.receiver.catchUp(t.Context(), r.bus)
+			got := make(map[hint]int)
+			for {
+				x, ok := r.receiver.in.take()
+				if !ok {
+					break
+				}
+				if x.m != nil {
+					got[x.from]++
+				}
+			}
+			if !maps.Equal(got, want) {
+				t.Errorf("something is held %v: images of %v, want %v", held, got, want)
+			}
+		}
+		// Of an origin that is struck off meanwhile no more is read.
+		r.e.held = nil
+		if err := r.EvictPeer(t.Context(), one.ID()); err != nil {
+			t.Fatal(err)
+		}
+		r.bus.handed = 0
+		r.receiver.fetch(t.Context(), r.bus, one.public.hint(), true)
+		if r.bus.handed != 1 {
+			t.Errorf("%d messages were read, want one", r.bus.handed)
+		}
+	})
+}
+
+// TestGroupFails: a list of a group that cannot be followed whole is an error, and what an
+// administrator has evicted is remembered.
+func TestGroupFails(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		r := newRig(t, k, nil)
+		member := mustIdentity(t)
+		keeper := &peer{ID: r.peer.ID(), Weight: 0.5, Group: "mail", Keeper: true, key: r.peer.public}
+		if err := r.takeGroup(t.Context(), keeper, &groupList{Group: "mail", Members: []Member{{Key: member.ID()}}}); err != nil {
+			t.Fatal(err)
+		}
+		peers := filepath.Join(r.opts.Dir, peersFile)
+		damage := func() {
+			t.Helper()
+			if err := errors.Join(os.Remove(peers), os.MkdirAll(filepath.Join(peers, "x"), 0o700)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		damage()
+		if err := r.takeGroup(t.Context(), keeper, &groupList{Group: "mail"}); err == nil {
+			t.Error("a member is not dropped, and nobody hears of it")
+		}
+		if err := r.takeGroup(t.Context(), keeper, &groupList{Group: "mail", Members: []Member{{Key: member.ID()}, {Key: mustIdentity(t).ID()}}}); err == nil {
+			t.Error("a member is not added, and nobody hears of it")
+		}
+		if got := len(r.Status().Peers); got != 2 {
+			t.Errorf("%d peers, want the keeper and the member", got)
+		}
+		if err := os.RemoveAll(peers); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.takeGroup(t.Context(), keeper, &groupList{Group: "mail", Members: []Member{{Key: "U"}}}); err == nil {
+			t.Error("a member without a key")
+		}
+		for range 2 {
+			if err := r.strike(member.ID()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if keys, err := r.struck(); err != nil || !slices.Equal(keys, []string{member.ID()}) {
+			t.Errorf("struck off: %v, %v", keys, err)
+		}
+		if err := os.WriteFile(filepath.Join(r.opts.Dir, struckFile), []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.takeGroup(t.Context(), keeper, &groupList{Group: "mail"}); err == nil {
+			t.Error("who was evicted is not known, and the list is followed")
+		}
+		if err := r.EvictPeer(t.Context(), member.ID()); err == nil || len(r.Status().Peers) != 2 {
+			t.Errorf("evicted: %v, %d peers", err, len(r.Status().Peers))
+		}
+	})
+}
+
+// TestHeadLetsRoundsIn: rounds that wait for the lineage of an array are applied when a
+// head tells it.
+func TestHeadLetsRoundsIn(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		r := newRig(t, k, nil)
+		x := ref{engine.ArrayCounts, 7}
+		from := r.peer.public.hint()
+		r.e.held = []engine.ArrayState{{Array: x.array, Start: x.start, Version: 9, Geometry: cellsOf, Boot: 10}}
+		r.e.life = 1
+		next := roundOf(t, x, 9, 3)
+		next.announce, next.lineage = false, nil // of a later process, which has not said what it found
+		r.receiver.take(t.Context(), &incoming{m: &message{kind: kindDelta, from: from, stamp: stamp{1, 20, 1, 20}, rounds: []round{next}}, size: 10})
+		if len(r.e.applied) != 0 || len(r.t.pending) != 1 {
+			t.Fatalf("%d applied, %d wait", len(r.e.applied), len(r.t.pending))
+		}
+		head := arrayHead{ref: x, version: next.to, geometry: cellsOf, lineage: lineage{{10, 0}, {20, 9}}}
+		r.receiver.take(t.Context(), &incoming{m: &message{kind: kindHead, from: from, stamp: stamp{1, 20, 2, 21}, heads: []arrayHead{head}}, size: 10})
+		if len(r.e.applied) != 1 || len(r.t.pending) != 0 {
+			t.Errorf("after the head %d applied, %d wait; refused %v", len(r.e.applied), len(r.t.pending), r.status().Refusals)
+		}
+		if len(r.e.applied) == 1 {
+			if p := r.e.applied[0]; len(p) != 1 || p[0].From != 9 || p[0].To != next.to {
+				t.Errorf("applied %+v", p)
+			}
 		}
 	})
 }

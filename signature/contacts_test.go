@@ -100,6 +100,9 @@ func TestContactsOfMail(t *testing.T) {
 	}{
 		{"page", mailtest.Page(`<a href="tel:+15550109998">us</a> or +1 555 <b>010</b> 9999<div hidden>+1 555 010 9997</div>`), "tel:5550109998 tel:5550109999"},
 		{"plain", mailtest.Plain("+15550109999\n\n> +15550109998"), "tel:5550109998 tel:5550109999"},
+		{"hidden link", mailtest.Page(`<a style="display:none" href="tel:+15550109998">us</a>`), ""},
+		{"a link of another kind", mailtest.Page(`<a href="sms:+15550109998">us</a>`), ""},
+		{"upper case", mailtest.Page(`<a href=" TEL:+15550109998">us</a>`), "tel:5550109998"},
 		{"twice", mailtest.Plain("+15550109999 555-010-9999"), "tel:5550109999"},
 	} {
 		if got := of(tt.raw); got != tt.want {

@@ -2,7 +2,9 @@ package signature
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -305,5 +307,49 @@ func TestComputeOptions(t *testing.T) {
 			calls[7] = func() ([]bulkhead.Signature, error) { panic("as asked") }
 			inParallel(calls, workers)
 		}()
+	}
+}
+
+// TestNearKeys: the functions of a network differ from each other and from those of
+// another network, and each keeps different shingles apart.
+func TestNearKeys(t *testing.T) {
+	seen := make(map[uint64]bool)
+	for k := range byte(3) {
+		key := newNearKey([16]byte{k})
+		for i := range key.mul {
+			if key.mul[i]%2 == 0 {
+				t.Errorf("function %d maps two shingles to one", i)
+			}
+			for _, x := range []uint64{key.mul[i], key.add[i]} {
+				if seen[x] {
+					t.Errorf("key %d: function %d is like another", k, i)
+				}
+				seen[x] = true
+			}
+		}
+		if seen[key.k0] || seen[key.k1] || key.k0 == key.k1 {
+			t.Errorf("key %d is not kept apart", k)
+		}
+	}
+}
+
+// TestSignaturesEnd: each kind of signature ends with its context.
+func TestSignaturesEnd(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	m := mailtest.Must(mail.Read(t.Context(), mailtest.Page("<p>"+strings.Repeat(mailtest.Letter, 400)+`</p><a href="http://a.example/">x</a> +15550109999`)))
+	m.Parts = append(m.Parts, mail.Part{Type: "application/x", Data: make([]byte, 1<<20)}, mail.Part{Type: "text/html", HTML: true, Attachment: true, Text: m.Parts[0].Text})
+	for name, compute := range map[string]func() (int, error){
+		"all":     func() (int, error) { s, err := Of(ctx, m, Options{}); return len(s), err },
+		"own":     func() (int, error) { s, err := ownSchemes(ctx, m, Options{}, nil); return len(s), err },
+		"markup":  func() (int, error) { s, err := markupSignatures(ctx, m); return len(s), err },
+		"links":   func() (int, error) { _, err := linkSignatures(ctx, m, [16]byte{}); return 0, err },
+		"contact": func() (int, error) { _, err := contactSignatures(ctx, m, [16]byte{}); return 0, err },
+		"files":   func() (int, error) { _, err := attachmentSignatures(ctx, m, nil); return 0, err },
+		"picture": func() (int, error) { _, err := showsLinkedPicture(ctx, m); return 0, err },
+	} {
+		if n, err := compute(); !errors.Is(err, context.Canceled) || n != 0 {
+			t.Errorf("%s: %d signatures, %v; want the end of the context", name, n, err)
+		}
 	}
 }

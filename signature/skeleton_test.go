@@ -28,6 +28,7 @@ func TestWordsOfText(t *testing.T) {
 		{strings.Repeat(cyrillic, 72) + " " + strings.Repeat(cyrillic, 73) + " x", strings.Repeat(cyrillic, 72)},
 		// Digits and symbols within words.
 		{"v1agra l0an ab12 abc123 abcd1234 a12 ab123 12 1234", "viagra ioan abiz abcize"},
+		{"0ffer offer0 9irls hal9 2ebra", "offer offero giris haig zebra"},
 		{"c@sh ca$ c$ wow! v!agra w@ $ave @ll 4you ab| a|b", "cash cas wow viagra save aii ayou ab aib"},
 		{"b€€r bri¢k ma®ket se×y a¥e †op se×", "beer brick market sexy aye op se"},
 		// Letters that are spelt out, and lone ones.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 	"github.com/bulkhead-mail/bulkhead/signature/link"
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
@@ -164,6 +165,29 @@ func TestLinkWalkEnds(t *testing.T) {
 		seen := 0
 		if err := EachLink(t.Context(), m, func(link.Link, LinkUse) bool { seen++; return seen < n }); err != nil || seen != n {
 			t.Errorf("%d links seen, %v, want %d", seen, err, n)
+		}
+	}
+}
+
+// TestLinksAcrossSteps: a text is read in steps, and no link is lost or cut between two.
+func TestLinksAcrossSteps(t *testing.T) {
+	const url = "http://a.example/one"
+	for at := pace.Step - len(url) - 3; at < pace.Step+3; at++ {
+		for name, filler := range map[string]string{"words": "x ", "lines": "x\n", "one word": "x"} {
+			text := strings.Repeat(filler, at/len(filler)) + " " + url + " y " + strings.Repeat(filler, 2*pace.Step/len(filler)) + " http://b.example/two"
+			var got []string
+			err := EachLink(t.Context(), &mail.Message{Parts: []mail.Part{{Type: "text/plain", Text: text}}}, func(l link.Link, _ LinkUse) bool {
+				got = append(got, l.Place())
+				return true
+			})
+			if want := []string{"a.example/one", "b.example/two"}; err != nil || !slices.Equal(got, want) {
+				t.Fatalf("%s, a link at %d: %q, %v; want %q", name, at, got, err, want)
+			}
+		}
+	}
+	for text, want := range map[string]int{"": -1, "abc": -1, " abc": 0, "a b\ncd": 3, "a\nb cd": 3, "ab ": 2} {
+		if got := lastBlank([]byte(text)); got != want {
+			t.Errorf("%q: the last blank at %d, want %d", text, got, want)
 		}
 	}
 }

@@ -184,3 +184,60 @@ func FuzzParts(f *testing.F) {
 		}
 	})
 }
+
+// TestFewRuns: five runs have a sketch, twelve of its own make parts of a text, and of
+// more the lowest count.
+func TestFewRuns(t *testing.T) {
+	key := newNearKey([16]byte{6})
+	words := func(from, n int) (l wordList) {
+		for i := range n {
+			l.add(fmt.Appendf(nil, "word%03d", from+i)) // of two such words 14 letters
+		}
+		return l
+	}
+	for _, tt := range []struct {
+		own, rest, quoted      int // runs
+		parts, owns, inSamples int
+	}{
+		{partLeast - 1, 0, 0, 0, 0, 0}, {partLeast, 0, 0, 0, 0, partLeast}, {2, 2, 1, 0, 0, 5}, {2, 1, 1, 0, 0, 0}, {0, partLeast, 0, 0, 0, 5}, {0, 0, partLeast, 0, 0, 5},
+		{partFloor - 1, 0, 0, 0, 0, partFloor - 1}, {partFloor, 0, 0, partAnchors, partFloor, partFloor}, {partFloor, 3, 4, partAnchors, partFloor, partFloor + 7},
+		{partOwn, 0, 0, partAnchors, partOwn, partOwn}, {partOwn + 1, 0, 0, partAnchors, partOwn, partOwn + 1}, {partAsked, 0, 0, partAnchors, partOwn, partAsked},
+		{partAsked + 1, 0, 0, partAnchors, partOwn, partAsked}, {50, 50, 28, partAnchors, partOwn, 128}, {3, 200, 0, 0, 0, partAsked},
+	} {
+		s := &skeleton{}
+		for i, n := range []int{tt.own, tt.rest, tt.quoted} {
+			if n > 0 {
+				*[]*wordList{&s.words, &s.rest, &s.quoted}[i] = words(300*i, n+1)
+			}
+		}
+		samples, parts := samplesOf(partsOf(s, key))
+		kinds := make(map[bulkhead.SampleKind]int)
+		for _, s := range samples {
+			kinds[s.Kind]++
+		}
+		if len(parts) != tt.parts || kinds[bulkhead.SampleOwn] != tt.owns || len(samples) != tt.inSamples {
+			t.Errorf("%+v: %d parts, %d samples, kinds %v", tt, len(parts), len(samples), kinds)
+		}
+		if tt.rest == 0 && tt.own > 0 && tt.own+tt.quoted <= partAsked && len(samples) > 0 && kinds[bulkhead.SampleQuoted] != tt.quoted {
+			t.Errorf("%+v: kinds %v", tt, kinds)
+		}
+	}
+	// A run is two words at least, fourteen letters at least and twelve words at most.
+	for _, tt := range []struct {
+		words string
+		runs  int
+	}{
+		{"abcdefg hijkimn", 1}, {"abcdefg hijkim", 0}, {"abcdefghijkimnopq", 0}, {"abcdefghijkimnopq a", 1}, {"abcdefghijkimnopq abcdefghijkimnopq abcdefghijkimnopq", 2},
+		{"a b c d e f g h i j kk mm", 1}, {"a b c d e f g h i j kk m", 0}, {"a b c d e f g h i j k mm n", 0}, {"a b c d e f g h i j k mm nn", 1},
+	} {
+		var l wordList
+		for _, w := range strings.Fields(tt.words) {
+			l.add([]byte(w))
+		}
+		runs := 0
+		eachRun(&l, key.hashed(&l), func(uint64) { runs++ })
+		if runs != tt.runs {
+			t.Errorf("%q has %d runs, want %d", tt.words, runs, tt.runs)
+		}
+	}
+}

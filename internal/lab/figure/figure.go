@@ -1,4 +1,6 @@
-// Package figure draws lines over two axes, as SVG or PNG.
+// Package figure draws points and lines over two axes, as SVG and PNG, to be read in
+// print and without colours: series differ in the shape of their points and in their
+// dashes.
 package figure
 
 import (
@@ -12,6 +14,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
 )
 
 // A Figure is a picture of lines over two axes.
@@ -25,6 +28,7 @@ type Figure struct {
 	XTicks       []plot.Tick // nil: the axis chooses
 	XMin, XMax   float64     // both 0: from the data
 	YMin, YMax   float64     // likewise
+	YTop         float64     // a logarithmic axis has no marks above; 0: no limit
 	Series       []Series
 	LegendBottom bool
 	LegendLeft   bool
@@ -35,10 +39,33 @@ type Series struct {
 	Label  string
 	Color  color.Color
 	Shape  draw.GlyphDrawer // nil: a line without points
-	Dashed bool
-	Bare   bool // points without a line
+	Dashed bool             // as Dashes(1)
+	Dashes []vg.Length      // nil: solid
+	Thin   bool             // a line that only leads the eye from point to point
+	Bare   bool             // points without a line
 	Xs, Ys []float64
 	Errs   []float64 // half the length of the error bars; nil for none
+	// Below and Above are the lengths of error bars that are not the same on both
+	// sides, instead of Errs. On a logarithmic axis a zero lies on the lower edge, as a
+	// small triangle, with its bar above it.
+	Below, Above []float64
+}
+
+// Dashes returns the dashes of line i; nil, a solid line, of the first.
+func Dashes(i int) []vg.Length {
+	all := [][]vg.Length{nil, {4, 3}, {1, 2}, {7, 2, 1, 2}, {9, 3}, {3, 1}, {7, 2, 1, 2, 1, 2}}
+	return all[i%len(all)]
+}
+
+// bar returns how far the error bar of point i reaches below and above it.
+func (s *Series) bar(i int) (below, above float64, ok bool) {
+	switch {
+	case s.Errs != nil:
+		return s.Errs[i], s.Errs[i], true
+	case s.Above != nil:
+		return s.Below[i], s.Above[i], true
+	}
+	return 0, 0, false
 }
 
 // Palette returns the colour of line i. The colours also differ in brightness, for print and
@@ -53,11 +80,37 @@ func Palette(i int) color.Color {
 
 // Shapes returns the shape of the points of line i.
 func Shapes(i int) draw.GlyphDrawer {
-	all := []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.RingGlyph{}}
+	all := []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.RingGlyph{}, draw.CrossGlyph{}, draw.PlusGlyph{}}
 	return all[i%len(all)]
 }
 
-const figureWidth, figureHeight = 6.4 * vg.Inch, 4.2 * vg.Inch
+// A picture of 6.4 inches has 1,600 dots at this resolution.
+const (
+	figureWidth, figureHeight = 6.4 * vg.Inch, 4.2 * vg.Inch
+	figureDPI                 = 250
+)
+
+// Hollow returns the outline of the shape of the points of line i, the first three.
+func Hollow(i int) draw.GlyphDrawer {
+	all := []draw.GlyphDrawer{draw.RingGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}}
+	return all[i%len(all)]
+}
+
+// zeroGlyph marks a zero on the lower edge of a logarithmic axis: a triangle that
+// points down.
+type zeroGlyph struct{}
+
+// DrawGlyph implements [draw.GlyphDrawer].
+func (zeroGlyph) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+	r := style.Radius
+	var p vg.Path
+	p.Move(at)
+	p.Line(vg.Point{X: at.X - 1.1*r, Y: at.Y + 1.9*r})
+	p.Line(vg.Point{X: at.X + 1.1*r, Y: at.Y + 1.9*r})
+	p.Close()
+	c.SetLineStyle(draw.LineStyle{Color: style.Color, Width: vg.Points(0.9)})
+	c.Stroke(p)
+}
 
 // Draw draws f in a format ("svg" or "png").
 func (f *Figure) Draw(w io.Writer, format string) error {
@@ -65,7 +118,7 @@ func (f *Figure) Draw(w io.Writer, format string) error {
 	if err != nil {
 		return fmt.Errorf("figure %s: %w", f.Name, err)
 	}
-	c, err := draw.NewFormattedCanvas(figureWidth, figureHeight, format)
+	c, err := canvas(format)
 	if err != nil {
 		return fmt.Errorf("figure %s: %w", f.Name, err)
 	}
@@ -74,6 +127,13 @@ func (f *Figure) Draw(w io.Writer, format string) error {
 		return fmt.Errorf("figure %s: %w", f.Name, err)
 	}
 	return nil
+}
+
+func canvas(format string) (vg.CanvasWriterTo, error) {
+	if format == "png" {
+		return vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(figureWidth, figureHeight), vgimg.UseDPI(figureDPI))}, nil
+	}
+	return draw.NewFormattedCanvas(figureWidth, figureHeight, format)
 }
 
 // drawPlot draws p with margins, and its vertical label, for which gonum reserves room as if
@@ -95,11 +155,17 @@ func (f *Figure) plot() (*plot.Plot, error) {
 	grid := plotter.NewGrid()
 	grid.Horizontal.Color, grid.Vertical.Color = color.Gray{0xe4}, color.Gray{0xe4}
 	p.Add(grid)
-	lowest := f.lowest()
+	lowest, zeros := f.lowest(), false
 	for i := range f.Series {
-		if err := f.Series[i].add(p, f, lowest); err != nil {
+		some, err := f.Series[i].add(p, f, lowest)
+		if err != nil {
 			return nil, err
 		}
+		zeros = zeros || some
+	}
+	if zeros {
+		mark := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: color.Black, Radius: vg.Points(2.4), Shape: zeroGlyph{}}}
+		p.Legend.Add("on the edge: zero", mark)
 	}
 	f.axes(p)
 	return p, nil
@@ -107,11 +173,16 @@ func (f *Figure) plot() (*plot.Plot, error) {
 
 // lowest returns where error bars end that would reach 0 or less on a log scale.
 func (f *Figure) lowest() float64 {
+	if f.YMin > 0 {
+		return f.YMin
+	}
 	least := math.Inf(1)
 	for _, s := range f.Series {
-		for _, y := range s.Ys {
+		for i, y := range s.Ys {
 			if y > 0 {
 				least = math.Min(least, y)
+			} else if _, above, ok := s.bar(i); ok && above > 0 {
+				least = math.Min(least, above)
 			}
 		}
 	}
@@ -132,14 +203,14 @@ func (f *Figure) axes(p *plot.Plot) {
 		p.Y.Min, p.Y.Max = f.YMin, f.YMax
 	}
 	if f.LogY {
-		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, decades{}
+		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, decades{f.YTop}
 		if f.YMin == 0 && f.YMax == 0 {
 			p.Y.Min = f.lowest()
-			p.Y.Max = math.Pow(10, math.Ceil(math.Log10(p.Y.Max)-1e-6))
+			p.Y.Max = math.Max(10*p.Y.Min, math.Pow(10, math.Ceil(math.Log10(p.Y.Max)-1e-6)))
 		}
 	}
 	if f.LogX {
-		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, decades{}
+		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, decades{0}
 		p.X.Min, p.X.Max = p.X.Min/1.12, p.X.Max*1.12
 	}
 	if f.XTicks != nil {
@@ -147,11 +218,15 @@ func (f *Figure) axes(p *plot.Plot) {
 	}
 }
 
-// decades marks powers of ten, and their multiples without a label.
-type decades struct{}
+// decades marks powers of ten, and their multiples without a label, up to top unless it
+// is 0.
+type decades struct{ top float64 }
 
 // Ticks implements [plot.Ticker].
-func (decades) Ticks(low, high float64) (ticks []plot.Tick) {
+func (d decades) Ticks(low, high float64) (ticks []plot.Tick) {
+	if d.top != 0 {
+		high = math.Min(high, d.top)
+	}
 	for e := math.Floor(math.Log10(low)); e <= math.Ceil(math.Log10(high)); e++ {
 		v := math.Pow(10, e)
 		for i := 1.0; i < 10; i++ {
@@ -174,61 +249,85 @@ func tenTo(e int) string {
 	return "1e" + strconv.Itoa(e)
 }
 
-func (s *Series) add(p *plot.Plot, f *Figure, lowest float64) error {
-	var xys plotter.XYs
+// add draws s into p, and reports whether zeros were marked on the lower edge.
+func (s *Series) add(p *plot.Plot, f *Figure, lowest float64) (zeros bool, err error) {
+	var xys, none plotter.XYs
 	var bars plotter.YErrors
+	var barred plotter.XYs
 	for i, x := range s.Xs {
 		y := s.Ys[i]
-		if f.LogY && !(y > 0) || math.IsNaN(y) || math.IsInf(y, 0) {
+		if math.IsNaN(y) || math.IsInf(y, 0) {
 			continue
 		}
-		xys = append(xys, plotter.XY{X: x, Y: y})
-		if s.Errs != nil {
-			low, high := s.Errs[i], s.Errs[i]
-			if f.LogY {
-				low = math.Min(low, math.Max(0, y-lowest))
+		below, above, ok := s.bar(i)
+		if f.LogY && !(y > 0) {
+			if s.Shape == nil {
+				continue // a line that has left the picture
 			}
-			bars = append(bars, struct{ Low, High float64 }{low, high})
+			none = append(none, plotter.XY{X: x, Y: lowest})
+			below, above = 0, above-lowest
+			ok = ok && above > 0
+			y = lowest
+		} else {
+			xys = append(xys, plotter.XY{X: x, Y: y})
+			if f.LogY {
+				below = math.Min(below, math.Max(0, y-lowest))
+			}
 		}
-	}
-	if len(xys) == 0 {
-		return nil
+		if ok {
+			barred = append(barred, plotter.XY{X: x, Y: y})
+			bars = append(bars, struct{ Low, High float64 }{below, above})
+		}
 	}
 	thumbs := []plot.Thumbnailer{}
-	if !s.Bare {
+	if !s.Bare && len(xys) > 0 {
 		line, err := plotter.NewLine(xys)
 		if err != nil {
-			return err
+			return false, err
 		}
-		line.Color, line.Width = s.Color, vg.Points(1.3)
+		line.Color, line.Width, line.Dashes = s.Color, vg.Points(1.3), s.Dashes
+		if s.Thin {
+			line.Width = vg.Points(0.5)
+		}
 		if s.Dashed {
-			line.Dashes = []vg.Length{vg.Points(4), vg.Points(3)}
+			line.Dashes = Dashes(1)
 		}
 		p.Add(line)
 		thumbs = append(thumbs, line)
 	}
-	if s.Errs != nil {
+	if len(barred) > 0 {
 		eb, err := plotter.NewYErrorBars(struct {
 			plotter.XYer
 			plotter.YErrorer
-		}{xys, bars})
+		}{barred, bars})
 		if err != nil {
-			return err
+			return false, err
 		}
 		eb.Color, eb.LineStyle.Width = s.Color, vg.Points(0.8)
 		p.Add(eb)
 	}
-	if s.Shape != nil {
+	if s.Shape != nil && len(xys) > 0 {
 		points, err := plotter.NewScatter(xys)
 		if err != nil {
-			return err
+			return false, err
 		}
 		points.Color, points.Shape, points.Radius = s.Color, s.Shape, vg.Points(2.8)
 		p.Add(points)
 		thumbs = append(thumbs, points)
 	}
-	if s.Label != "" {
+	if len(none) > 0 {
+		points, err := plotter.NewScatter(none)
+		if err != nil {
+			return false, err
+		}
+		points.Color, points.Shape, points.Radius = s.Color, zeroGlyph{}, vg.Points(2.4)
+		p.Add(points)
+		if len(xys) == 0 {
+			thumbs = append(thumbs, points)
+		}
+	}
+	if s.Label != "" && len(thumbs) > 0 {
 		p.Legend.Add(s.Label, thumbs...)
 	}
-	return nil
+	return len(none) > 0, nil
 }

@@ -25,12 +25,14 @@ const ManifestName = "artefact.json"
 // A Manifest says what made a study, from what, and with which results, so that others can
 // repeat it and compare theirs.
 type Manifest struct {
-	Format  int      `json:"format"` // 1
-	Command string   `json:"command"`
-	Rounds  int      `json:"rounds"`
-	Seed    uint64   `json:"seed"`
-	Draw    Draw     `json:"draw"`
-	Parts   []string `json:"parts"`
+	Format  int    `json:"format"` // 1
+	Command string `json:"command"`
+	Rounds  int    `json:"rounds"`
+	Seed    uint64 `json:"seed"`
+	Draw    Draw   `json:"draw"`
+	// Family of hash functions; empty for the paper's.
+	Family HashFamily `json:"family,omitempty"`
+	Parts  []string   `json:"parts"`
 	// Go, System and Modules are the compiler, the operating system and processor, and the
 	// modules of the program with their versions and checksums. Revision is the commit,
 	// followed by "+changes" if the checkout had uncommitted ones, and "unknown" if the
@@ -44,7 +46,9 @@ type Manifest struct {
 	Printed string `json:"printed_sha256"`
 	// Corpora are the collections of mail that were read. They are not part of the artefact.
 	Corpora []CorpusHash `json:"corpora"`
-	Files   []FileHash   `json:"files"` // all files but the manifest, by name
+	// Lists are the text files beside the mail, likewise.
+	Lists []FileHash `json:"lists,omitempty"`
+	Files []FileHash `json:"files"` // all files but the manifest, by name
 }
 
 const manifestFormat = 1
@@ -94,10 +98,13 @@ func (c *Config) manifest(ctx context.Context) (*Manifest, error) {
 		parts = Parts()
 	}
 	m := &Manifest{
-		Format: manifestFormat, Rounds: c.Rounds, Seed: c.Seed, Draw: c.Draw, Parts: parts, Go: runtime.Version(),
+		Format: manifestFormat, Rounds: c.Rounds, Seed: c.Seed, Draw: c.Draw, Family: c.storedFamily(), Parts: parts, Go: runtime.Version(),
 		System: runtime.GOOS + "/" + runtime.GOARCH, Revision: "unknown", Modules: []string{}, Corpora: []CorpusHash{},
 	}
 	m.Command = fmt.Sprintf("bulkhead-lab study --artefact DIR --rounds %d --seed %d --draw %s", c.Rounds, c.Seed, c.Draw)
+	if m.Family != "" {
+		m.Command += " --family " + string(m.Family)
+	}
 	if len(c.Only) > 0 {
 		m.Command += " --experiment " + strings.Join(c.Only, ",")
 	}
@@ -113,6 +120,9 @@ func (c *Config) manifest(ctx context.Context) (*Manifest, error) {
 	var err error
 	if c.Corpus != "" {
 		if m.Corpora, err = hashCorpora(ctx, c.Corpus); err != nil {
+			return nil, err
+		}
+		if m.Lists, err = hashLists(c.Corpus); err != nil {
 			return nil, err
 		}
 	}
@@ -248,6 +258,13 @@ func CheckArtefact(ctx context.Context, folder, corpus string, again []string) (
 		if !slices.Equal(corpora, m.Corpora) {
 			wrong = append(wrong, fmt.Sprintf("the mail is another: %+v, want %+v", corpora, m.Corpora))
 		}
+		lists, err := hashLists(corpus)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Equal(lists, m.Lists) {
+			wrong = append(wrong, fmt.Sprintf("the lists are others: %+v, want %+v", lists, m.Lists))
+		}
 	}
 	if len(again) > 0 && len(wrong) == 0 {
 		more, err := m.repeat(ctx, folder, corpus, again)
@@ -290,7 +307,7 @@ func (m *Manifest) repeat(ctx context.Context, folder, corpus string, again []st
 		return nil, fmt.Errorf("study: %w", err)
 	}
 	defer os.RemoveAll(out)
-	if err := Run(ctx, Config{Out: out, Rounds: m.Rounds, Seed: m.Seed, Draw: m.Draw, Only: again, Corpus: corpus}); err != nil {
+	if err := Run(ctx, Config{Out: out, Rounds: m.Rounds, Seed: m.Seed, Draw: m.Draw, Family: m.Family, Only: again, Corpus: corpus}); err != nil {
 		return nil, err
 	}
 	results, err := filepath.Glob(filepath.Join(out, "results", "*.json"))

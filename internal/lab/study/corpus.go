@@ -56,6 +56,7 @@ func (r *corpusResult) counts(scheme string) []uint32 {
 // A mailFile is one message of a corpus.
 type mailFile struct {
 	path string
+	spam bool
 	time time.Time
 }
 
@@ -102,7 +103,7 @@ func listIndex(name string) (files []mailFile, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("study: %s: line %d: %w", name, n, err)
 		}
-		files = append(files, mailFile{filepath.Join(filepath.Dir(name), fields[0]), at})
+		files = append(files, mailFile{filepath.Join(filepath.Dir(name), fields[0]), fields[1] == "spam", at})
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("study: %s: %w", name, err)
@@ -117,13 +118,7 @@ func readCorpus(ctx context.Context, folder string, n int) (*corpusResult, error
 	if err != nil {
 		return nil, err
 	}
-	if len(files) > n {
-		part := make([]mailFile, n)
-		for i := range part {
-			part[i] = files[i*len(files)/n]
-		}
-		files = part
-	}
+	files = evenly(files, n)
 	sigs := make([][]bulkhead.Signature, len(files))
 	errs := make([]error, runtime.GOMAXPROCS(0))
 	var wg sync.WaitGroup
@@ -141,6 +136,18 @@ func readCorpus(ctx context.Context, folder string, n int) (*corpusResult, error
 		return nil, err
 	}
 	return numberSignatures(folder, sigs), nil
+}
+
+// evenly returns at most n of the files, evenly chosen.
+func evenly(files []mailFile, n int) []mailFile {
+	if len(files) <= n {
+		return files
+	}
+	part := make([]mailFile, n)
+	for i := range part {
+		part[i] = files[i*len(files)/n]
+	}
+	return part
 }
 
 func signaturesOf(ctx context.Context, path string) ([]bulkhead.Signature, error) {

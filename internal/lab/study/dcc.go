@@ -23,6 +23,10 @@ type dccRow struct {
 	AskedNew  int `json:"asked_new"`
 	WrongNewI int `json:"wrong_new_i"`
 	WrongNewR int `json:"wrong_new_r"`
+	// Signatures that are not of the stream, asked for at its end.
+	AskedUnseen  int `json:"asked_unseen"`
+	WrongUnseenI int `json:"wrong_unseen_i"`
+	WrongUnseenR int `json:"wrong_unseen_r"`
 	// The probability that an unseen signature is shown at the threshold when
 	// the stream has ended, from the share of cells that have reached it.
 	UnseenI  float64 `json:"unseen_i"`
@@ -128,13 +132,14 @@ func measureDCC(ctx context.Context, c *Config, reports []int32, counts []uint32
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		replayDCC(reports, len(counts), m, k, r, rows, 1/float64(draws))
+		replayDCC(reports, len(counts), m, k, r, rows, 1/float64(draws), 2000*c.Rounds/draws)
 	}
 	return rows, nil
 }
 
-// replayDCC looks every report up before it counts it, in both extensions.
-func replayDCC(reports []int32, different, m, k int, r *rand.Rand, rows []dccRow, weight float64) {
+// replayDCC looks every report up before it counts it, in both extensions, and asks for
+// so many signatures in the end that were never reported.
+func replayDCC(reports []int32, different, m, k int, r *rand.Rand, rows []dccRow, weight float64, unseen int) {
 	index := make([]uint32, 0, different*k)
 	for range different {
 		index = appendDistinct(index, r, m, k)
@@ -162,22 +167,26 @@ func replayDCC(reports []int32, different, m, k int, r *rand.Rand, rows []dccRow
 		rows[i].UnseenR += weight * math.Pow(shareAbove(refined, t), float64(k))
 		rows[i].UnseenI += weight * math.Pow(shareAbove(intuitive, t), float64(k))
 	}
+	var ps []uint32
+	for range unseen {
+		ps = appendDistinct(ps[:0], r, m, k)
+		shownR, shownI := refined.count(ps), intuitive.count(ps)
+		for i := range rows {
+			rows[i].AskedUnseen++
+			rows[i].WrongUnseenI += bit(shownI >= uint32(rows[i].Threshold))
+			rows[i].WrongUnseenR += bit(shownR >= uint32(rows[i].Threshold))
+		}
+	}
 }
 
 // look counts one look-up.
 func (r *dccRow) look(isNew, wrongI, wrongR bool) {
-	one := func(is bool) int {
-		if is {
-			return 1
-		}
-		return 0
-	}
 	r.Asked++
-	r.WrongI += one(wrongI)
-	r.WrongR += one(wrongR)
-	r.AskedNew += one(isNew)
-	r.WrongNewI += one(isNew && wrongI)
-	r.WrongNewR += one(isNew && wrongR)
+	r.WrongI += bit(wrongI)
+	r.WrongR += bit(wrongR)
+	r.AskedNew += bit(isNew)
+	r.WrongNewI += bit(isNew && wrongI)
+	r.WrongNewR += bit(isNew && wrongR)
 }
 
 // shareAbove returns the share of cells of at least t.

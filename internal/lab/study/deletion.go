@@ -24,7 +24,7 @@ type deletionResult struct {
 
 func (c *Config) deletionUnit() (*unit, *deletionResult) {
 	r := &deletionResult{}
-	n := max(1, c.Rounds/100)
+	n := max(1, c.Rounds/50)
 	return &unit{
 		name: "deletion", cost: 0.15 * float64(n), result: r,
 		have: func() bool { return r.Rounds >= n },
@@ -62,7 +62,7 @@ func newDeletionTrial(r *rand.Rand, share float64) *deletionTrial {
 	for i := range t.truth {
 		t.index = appendDistinct(t.index, r, mergeCells, mergeK)
 		t.small = appendDistinct(t.small, r, mergeCells/8, mergeK)
-		c := paretoCount(r, 1.2, 10_000)
+		c := paretoCount(r, mergeTail, 10_000)
 		t.truth[i] = uint32(c)
 		for range c {
 			reports = append(reports, uint16(i))

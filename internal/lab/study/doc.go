@@ -3,8 +3,9 @@
 //
 //   - Yan & Cho, "Enhancing Collaborative Spam Detection with Bloom Filters"
 //     (ACSAC 2006, and technical report CS-TR-973): Experiments 1 to 8 with
-//     Tables III to X and Figures 3 to 10, Table I, f_dcc on real mail, merging,
-//     split storage, the speed of queries;
+//     all tables and figures, the worked example, other hash functions, f_dcc on
+//     real mail, merging, deletion, split storage, revocation, the speed of queries,
+//     on the paper's arrays and on those that a node runs, with their theory;
 //   - Jiang & Zhao, "A Study of Spam Determination Based on Improved Bloom
 //     Filter": Figures 1 to 3 and the product formula;
 //   - Finch, "What use are Bloom filters, anyway?" (2008): the table of false

@@ -105,13 +105,3 @@ func (p *plan) spreads() map[int]float64 {
 	}
 	return all
 }
-
-// withDraw returns the deviation of c in standard errors that contain the spread
-// between draws, of the paper's and of ours.
-func (c comparison) withDraw(spreads map[int]float64) float64 {
-	spread := spreads[c.experiment]
-	if c.extension == "intuitive" {
-		spread = 0 // it depends on the number of elements alone
-	}
-	return deviation(c.ours, c.print, math.Sqrt(c.oursSE*c.oursSE+c.printSE*c.printSE+2*spread*spread*c.print*c.print))
-}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
 // A mergeRow is one network: how many servers, and how often they synchronise. The other
@@ -40,6 +42,8 @@ const (
 	mergeKeys  = 20_000
 	mergeCells = 11 * mergeKeys
 	mergeK     = 6
+	// mergeTail is the exponent of the counts: a share c^-1.2 is reported c times or more.
+	mergeTail = filter.DefaultTail
 )
 
 // mergeNetworks lists servers and synchronisations.
@@ -51,7 +55,7 @@ func (c *Config) mergeUnits() (units []*unit, results []*mergeResult) {
 	for _, net := range mergeNetworks() {
 		r := &mergeResult{}
 		results = append(results, r)
-		n := max(1, c.Rounds/200)
+		n := max(1, c.Rounds/50)
 		units = append(units, &unit{
 			name: "merge-" + itoa(net[0]) + "-" + itoa(net[1]), cost: 0.15 * float64(n), result: r,
 			have: func() bool { return r.Rounds >= n },
@@ -116,7 +120,7 @@ func newMergeTrial(seed uint64, servers, syncs, n int) *mergeTrial {
 		t.index = appendDistinct(t.index, r, mergeCells, mergeK)
 	}
 	for i := range t.truth {
-		c := paretoCount(r, 1.2, 10_000)
+		c := paretoCount(r, mergeTail, 10_000)
 		t.truth[i] = uint32(c)
 		for range c {
 			s := r.IntN(servers)

@@ -16,6 +16,13 @@ type plan struct {
 	units      []*unit
 	tables     map[int][]*tableResult
 	draws      []*drawResult
+	seeds      []*repeatResult
+	families   []*repeatResult
+	offset     []*offsetResult
+	equal      []*equalResult
+	lines      []*linesResult
+	node       []*nodeResult
+	revocation *revocationResult
 	growth     *growthResult
 	membership *membershipResult
 	twoPart    *twoPartResult
@@ -33,13 +40,42 @@ func add[T any](p *plan, u *unit, result T) T {
 	return result
 }
 
+// addAll adds several units and passes their results on.
+func addAll[T any](p *plan, work func() ([]*unit, []T)) []T {
+	units, results := work()
+	p.units = append(p.units, units...)
+	return results
+}
+
 func (c *Config) plan() *plan {
 	p := &plan{config: c}
 	p.units, p.tables = c.tableUnits()
 	corpus := c.corpusSource()
 	if c.wants("draws") {
-		units, results := c.drawUnits()
-		p.units, p.draws = append(p.units, units...), results
+		p.draws = addAll(p, c.drawUnits)
+	}
+	if c.wants("seeds") {
+		p.seeds = addAll(p, c.seedUnits)
+	}
+	if c.wants("families") {
+		p.families = addAll(p, c.familyUnits)
+	}
+	if c.wants("offset") {
+		p.offset = addAll(p, c.offsetUnits)
+	}
+	if c.wants("equal") {
+		p.equal = addAll(p, c.equalUnits)
+	}
+	if c.wants("lines") {
+		p.lines = addAll(p, c.lineUnits)
+	}
+	if c.wants("node") {
+		units, results := c.nodeUnits(corpus)
+		p.units, p.node = append(p.units, units...), results
+	}
+	if c.wants("revocation") {
+		u, r := c.revocationUnit()
+		p.revocation = add(p, u, r)
 	}
 	if c.wants("growth") {
 		u, r := c.growthUnit()
@@ -58,8 +94,7 @@ func (c *Config) plan() *plan {
 		p.rate = add(p, u, r)
 	}
 	if c.wants("merge") {
-		units, results := c.mergeUnits()
-		p.units, p.merge = append(p.units, units...), results
+		p.merge = addAll(p, c.mergeUnits)
 	}
 	if c.wants("deletion") {
 		u, r := c.deletionUnit()
@@ -97,7 +132,7 @@ func (p *plan) rows() (all [][]row) {
 // write puts everything into the folder for results.
 func (p *plan) write(ctx context.Context) error {
 	rows := p.rows()
-	compared := compare(rows)
+	compared := compare(rows, p.spreads())
 	if len(rows) > 0 {
 		if err := p.file("tables.csv", func(w io.Writer) error { return writeTables(w, rows) }); err != nil {
 			return err
@@ -127,7 +162,7 @@ func (p *plan) write(ctx context.Context) error {
 			return err
 		}
 	}
-	return p.report(rows, compared, figures)
+	return p.report(ctx, rows, compared, figures)
 }
 
 // measured returns the results of all parts but the experiments, by the names of their
@@ -136,6 +171,27 @@ func (p *plan) measured() map[string]any {
 	all := map[string]any{}
 	if p.draws != nil {
 		all["draws"] = p.draws
+	}
+	if p.seeds != nil {
+		all["seeds"] = p.seeds
+	}
+	if p.families != nil {
+		all["families"] = p.families
+	}
+	if p.offset != nil {
+		all["offset"] = p.offset
+	}
+	if p.equal != nil {
+		all["equal"] = p.equal
+	}
+	if p.lines != nil {
+		all["lines"] = p.lines
+	}
+	if p.node != nil {
+		all["node"] = p.node
+	}
+	if p.revocation != nil {
+		all["revocation"] = p.revocation
 	}
 	if p.growth != nil {
 		all["growth"] = p.growth

@@ -18,22 +18,24 @@ func (g *growthResult) section(d *document) {
 
 func (m *membershipResult) section(d *document) {
 	d.heading(2, "Table I: the classic filter")
-	d.p("Computed by Eq. 1, and measured on 20 filters of 10,000 elements for each line. \"From fill\" is the rate computed from the bits set.")
+	d.p("Computed by Eq. 1, and measured on 20 filters of 10,000 elements for each line, with the exact 95 %% interval. \"From fill\" is the rate computed from the bits set.")
 	var lines [][]string
 	for _, r := range m.TableI {
 		lines = append(lines, []string{
 			fmt.Sprintf("%d, %d", r.Bits, r.K), fixed(paper.CompressionRate(float64(r.Bits)), 0), r.Printed,
-			scientific(paper.FalsePositiveRateApprox(float64(r.Bits), r.K)), scientific(share(r.Found, r.Asked)),
+			scientific(paper.FalsePositiveRateApprox(float64(r.Bits), r.K)), interval(r.Found, r.Asked),
 			fmt.Sprintf("%d of %.1e", r.Found, float64(r.Asked)), scientific(r.FromFill),
 		})
 	}
 	d.table([]string{"m/n, k", "CR", "printed", "Eq. 1", "measured", "found", "from fill"}, lines)
 	d.heading(3, "Hash families and unreachable bits")
+	d.figure("reach-1")
+	d.figure("reach-2")
 	d.p("k = 8, 10,000 elements. A chunk of 16 bits reaches 65,536 positions, so a larger filter under MD5 in 8 chunks is no better than one of 65,536 bits; `paper.NewBloom` refuses to build it. Partitioned, the same chunks reach eight times as many.")
 	lines = nil
 	for _, r := range m.Families {
 		lines = append(lines, []string{r.Family, fmt.Sprint(r.Bits), fmt.Sprintf("%d of %d", r.Utilisable, r.Bits*10_000),
-			sci(share(r.Found, r.Asked)), sci(r.Reachable), sci(r.Equation)})
+			rate(r.Found, r.Asked), sci(r.Reachable), sci(r.Equation)})
 	}
 	d.table([]string{"family", "m/n", "utilisable bits", "measured", "Eq. 1, utilisable bits", "Eq. 1, all bits"}, lines)
 }
@@ -45,37 +47,60 @@ func (t *twoPartResult) section(d *document) {
 	d.figure("jiang-zhao-3")
 	ten, best := paper.FalsePositiveRateApprox(32, 10), paper.FalsePositiveRateApprox(32, 22)
 	d.p("By formula 2, 22 functions are best at 32 bits an element, as the paper says. Its claim that more than 10 gain little is generous, since the rate still falls from %s to %s. The paper sees no use in 32 functions instead of 8 below 30 bits an element; the formula puts that point at 25.", sci(ten), sci(best))
-	d.p("The paper adds a second section for an eigenvalue of the element, and multiplies the error rates of the sections (formula 5). Measured: k = %d and d = %d functions, sections 3 to 1, against a classic filter with the same bits and %d functions; false positives among addresses that were not inserted. In parentheses: times the classic rate.", twoPartK, twoPartD, twoPartK+twoPartD)
+	d.p("The paper adds a second section for an eigenvalue of the element, and multiplies the error rates of the sections (formula 5). Measured: k = %d and d = %d functions, d/k = 1/3. %s made-up elements are inserted, whatever the rounds, or a real list: senders and links of the spam among the mail (members) and those of other mail that are not among them (asked for), and a random half of a list of domains, of which the other half is asked for. First at the same size: sections 3 to 1, against a classic filter with the same bits and %d functions. In parentheses: times the classic rate.", twoPartK, twoPartD, thousandsOf(twoPartMembers), twoPartK+twoPartD)
 	for _, bits := range []int{8, 16} {
-		head := []string{fmt.Sprintf("%d bits an element", bits), "classic"}
-		for _, e := range twoPartEigenvalues() {
-			head = append(head, e.String())
-		}
-		head = append(head, "formula 5")
-		var lines [][]string
-		for _, r := range t.Rows {
-			if r.Bits != bits {
-				continue
-			}
-			if r.Eigen == twoPartEigenvalues()[0].String() {
-				letter := string(rune('A' + len(lines)))
-				lines = append(lines, []string{letter + ". " + r.Case, sci(share(r.Classic, r.Asked))})
-			}
-			last := &lines[len(lines)-1]
-			text := sci(share(r.TwoPart, r.Asked))
-			if r.Classic > 0 {
-				text += fmt.Sprintf(" (%.2g)", float64(r.TwoPart)/float64(r.Classic))
-			}
-			*last = append(*last, text)
-			if r.Eigen == filter.EigenHash.String() {
-				*last = append(*last, sci(r.Formula))
-			}
-		}
-		d.table(head, lines)
+		t.table(d, bits, false)
 	}
 	d.figure("two-part")
 	d.p("The second section adds nothing: an address like the members has an eigenvalue that they have. Its bits are lost to the first section, which decides alone. The claim that similar elements raise the error of a classic filter is also wrong, if its hash functions are good: the classic column does not depend on the kind of addresses. Only an eigenvalue that separates spam from other mail by itself (row F, domain) wins, and that is a domain block list in front of the filter. With an independent hash the two sections are one partitioned Bloom filter, equal to the classic one; bulkhead's lists use that.")
+	d.p("\"If d/k = 1/3, then increase the bit array size by about 1/3\": the first section now has all the bits of a classic filter with %d functions (\"without\"), and the second a third of them on top. In parentheses: times the rate of a classic filter that has the third too, and %d functions.", twoPartK, twoPartK+twoPartD)
+	for _, bits := range []int{8, 16} {
+		t.table(d, bits, true)
+	}
+	d.p("The larger filter errs less often than the one without the third, by the share of the others whose eigenvalue no member has; but what the third is worth in a classic filter it only reaches with an independent hash, or with an eigenvalue that separates by itself.")
 }
+
+// table writes the two-part filters of a size: as large as the classic one, or with a
+// third on top.
+func (t *twoPartResult) table(d *document, bits int, third bool) {
+	head := []string{fmt.Sprintf("%d bits an element", bits), "members, asked for"}
+	if third {
+		head[0] = fmt.Sprintf("%d bits and a third", bits)
+		head = append(head, "without")
+	}
+	head = append(head, "classic")
+	for _, e := range twoPartEigenvalues() {
+		head = append(head, e.String())
+	}
+	head = append(head, "formula 5")
+	var lines [][]string
+	for _, r := range t.Rows {
+		if r.Bits != bits || r.Third != third {
+			continue
+		}
+		if r.Eigen == twoPartEigenvalues()[0].String() {
+			letter := string(rune('A' + len(lines)))
+			line := []string{letter + ". " + r.Case, fmt.Sprintf("%d, %d", r.Members, r.Asked)}
+			if third {
+				line = append(line, rate(r.Plain, r.Asked))
+			}
+			lines = append(lines, append(line, rate(r.Classic, r.Asked)))
+		}
+		last := &lines[len(lines)-1]
+		text := rate(r.TwoPart, r.Asked)
+		if r.Classic > 0 && r.TwoPart >= rareEvents {
+			text += fmt.Sprintf(" (%.2g)", float64(r.TwoPart)/float64(r.Classic))
+		}
+		*last = append(*last, text)
+		if r.Eigen == filter.EigenHash.String() {
+			*last = append(*last, sci(r.Formula))
+		}
+	}
+	d.table(head, lines)
+}
+
+// thousandsOf spells a whole number of thousands.
+func thousandsOf(n int) string { return fmt.Sprintf("%d,%03d", n/1000, n%1000) }
 
 func (r *rateResult) section(d *document) {
 	d.heading(2, "Finch: the unique-rate filter")
@@ -86,7 +111,12 @@ func (r *rateResult) section(d *document) {
 		counted := []string{}
 		for _, row := range r.Rows {
 			if row.Relative == e.Relative {
-				line = append(line, oneIn(share(row.Found, row.Asked)))
+				text := oneIn(share(row.Found, row.Asked))
+				if row.Found < rareEvents {
+					low, high := clopperPearson(row.Found, row.Asked)
+					text += fmt.Sprintf(" (%d found: %s to %s)", row.Found, oneIn(high), oneIn(low))
+				}
+				line = append(line, text)
 				counted = append(counted, fixed(row.Measured, 3))
 			}
 		}
@@ -97,17 +127,20 @@ func (r *rateResult) section(d *document) {
 	d.p("Small filters agree with the formula because their positions are independent of each other; double hashing has an error floor of its own at such sizes.")
 }
 
-func mergeSection(d *document, rows []mergeRow) {
-	d.heading(2, "Merging")
-	d.p("%d elements, report counts with P(C >= c) = c^-1.2, spread over the servers at random; 11 cells an element, k = %d. Share of elements with a wrong count after that many servers have synchronised that many times.", mergeKeys, mergeK)
+func (p *plan) mergeSection(d *document) {
+	d.heading(2, "Merging the paper's arrays")
+	rows, trials := p.mergeRows(), p.merge[0].Rounds
+	of := trials * mergeKeys
+	rate := func(share float64) string { return rate(int(math.Round(share*float64(of))), of) }
+	d.p("Cells of an element anywhere in the array, as in the paper. %d networks for each line, each of %d elements, report counts with P(C >= c) = c^-1.2, spread over the servers at random; 11 cells an element, k = %d. Share of elements with a wrong count after that many servers have synchronised that many times, with the exact 95 %% interval if fewer than %d are behind it.", trials, mergeKeys, mergeK, rareEvents)
 	var lines [][]string
 	under := false
 	for _, r := range rows {
 		under = under || r.SumUnder > 0
 		lines = append(lines, []string{
-			fmt.Sprintf("%d, %d", r.Servers, r.Syncs), fmt.Sprintf("**%s** (%s, worst %d)", sci(r.MergedUnder), sci(r.MergedMissed), r.MergedWorst),
-			sci(r.MinOfSum), sci(r.OwnAndOthers), sci(r.SumOfMin), sci(r.PeriodOver), sci(r.IntuitiveOver), sci(r.OneOver),
-			sci(r.GhostMinOfSum), sci(r.GhostSumOfMin),
+			fmt.Sprintf("%d, %d", r.Servers, r.Syncs), fmt.Sprintf("**%s** (%s, worst %d)", rate(r.MergedUnder), rate(r.MergedMissed), r.MergedWorst),
+			rate(r.MinOfSum), rate(r.OwnAndOthers), rate(r.SumOfMin), rate(r.PeriodOver), rate(r.IntuitiveOver), rate(r.OneOver),
+			rate(r.GhostMinOfSum), rate(r.GhostSumOfMin),
 		})
 	}
 	d.table([]string{"servers, rounds", "H1 on the merged array: too low (by 20 and more)", "minimum of the sum", "own + others", "sum of the minima", "new array each period", "intuitive", "one array sees all", "ghosts, minimum of the sum", "ghosts, sum of the minima"}, lines)
@@ -124,10 +157,12 @@ func mergeSection(d *document, rows []mergeRow) {
 
 func (r *deletionResult) section(d *document) {
 	d.heading(3, "Deletion")
-	d.p("A share of the elements is deleted completely. Share of all elements that are then counted too low:")
+	of := r.Rounds * mergeKeys
+	rate := func(share float64) string { return rate(int(math.Round(share*float64(of))), of) }
+	d.p("A share of the elements is deleted completely, in %d arrays of %d. Share of all elements that are then counted too low:", r.Rounds, mergeKeys)
 	var lines [][]string
 	for _, row := range r.Rows {
-		lines = append(lines, []string{percent(row.Share), sci(row.Intuitive), sci(row.AllCells), sci(row.MinimaOnly), sci(row.OneCell), sci(row.Revocation), sci(row.Revocation8)})
+		lines = append(lines, []string{percent(row.Share), rate(row.Intuitive), rate(row.AllCells), rate(row.MinimaOnly), rate(row.OneCell), rate(row.Revocation), rate(row.Revocation8)})
 	}
 	d.table([]string{"deleted", "intuitive", "refined, all cells", "refined, cells at the minimum", "refined, one cell at the minimum", "refined less a filter of revocations", "the same, 1/8 of the size"}, lines)
 	d.p("Hence `paper.Refined` has no deletion. Revocations go into a structure of their own, and old counts leave with their generation.")
@@ -163,7 +198,7 @@ func (r *dccResult) section(d *document) {
 		d.p("Left out: no corpus was given (`--corpus`).")
 		return
 	}
-	d.p("The authors could not get data from a DCC server. Here the signatures of a corpus of real mail (ham and spam of 2001 to 2024) go through both extensions in time order, each message one report; every signature is looked up before it is counted. f_dcc is the share of look-ups below the threshold that are shown at or above it. These arrays have unrelated cells, as the paper's do. A node's array keeps the cells of a signature in one cache line, and shows unseen signatures at the threshold more often: `bulkhead size` prints how often, by its own formula.")
+	d.p("The authors could not get data from a DCC server. Here the signatures of a corpus of real mail (ham and spam of 2001 to 2024) go through both extensions in time order, each message one report; every signature is looked up before it is counted. f_dcc is the share of look-ups below the threshold that are shown at or above it. These arrays have unrelated cells, as the paper's do; those of a node follow below. The collections are named by their checksums in the appendix. \"Unseen\" are %d signatures that are not of the stream, asked for at its end; they are counted like the columns before. The four columns after them are computed: the same by the share of cells that have reached the threshold, and two formulas.", r.Rows[0].AskedUnseen)
 	var lines [][]string
 	for _, s := range r.Summaries {
 		lines = append(lines, []string{s.Scheme, fmt.Sprint(s.Messages), fmt.Sprint(s.Reports), fmt.Sprint(s.Different), fmt.Sprint(s.Repeated), fmt.Sprint(s.Reach20), fmt.Sprint(s.Largest)})
@@ -199,19 +234,11 @@ func (r *dccResult) scheme(d *document, scheme string) {
 			continue
 		}
 		lines = append(lines, []string{
-			fmt.Sprintf("%g, t = %d", row.Cells, row.Threshold), found(row.WrongI, row.Asked), found(row.WrongR, row.Asked),
-			found(row.WrongNewI, row.AskedNew), found(row.WrongNewR, row.AskedNew), sci(row.UnseenI), sci(row.UnseenR), sci(row.Skewed), tiny(row.Equation),
+			fmt.Sprintf("%g, t = %d", row.Cells, row.Threshold), rate(row.WrongI, row.Asked), rate(row.WrongR, row.Asked),
+			rate(row.WrongNewI, row.AskedNew), rate(row.WrongNewR, row.AskedNew), rate(row.WrongUnseenI, row.AskedUnseen), rate(row.WrongUnseenR, row.AskedUnseen), sci(row.UnseenI), sci(row.UnseenR), sci(row.Skewed), tiny(row.Equation),
 		})
 	}
-	d.table([]string{"cells a signature (" + scheme + ", k = 4)", "f_dcc, intuitive", "refined", "never reported before, intuitive", "refined", "unseen, intuitive", "refined", "formula for skewed counts", "Eq. 4"}, lines)
-}
-
-// found spells a rate, or how many tries gave none.
-func found(n, of int) string {
-	if n == 0 {
-		return fmt.Sprintf("0 of %.1e", float64(of))
-	}
-	return sci(share(n, of))
+	d.table([]string{"cells a signature (" + scheme + ", k = 4)", "f_dcc, intuitive", "refined", "never reported before, intuitive", "refined", "unseen, intuitive", "refined", "computed: intuitive", "refined", "formula for skewed counts", "Eq. 4"}, lines)
 }
 
 // tiny spells a number that may be too small to be worth its digits.

@@ -31,6 +31,8 @@ type Config struct {
 	// Draw of the numbers of insertions in Experiments 4 to 8, "" for
 	// [DrawPrinted].
 	Draw Draw
+	// Family of hash functions in the experiments, "" for [FamilyUniversal].
+	Family HashFamily
 	// Only names the parts to run, see [Parts]; empty for all.
 	Only []string
 	// Corpus is a folder of unpacked mail corpora, each with its index.tsv;
@@ -56,6 +58,9 @@ func (c *Config) complete() error {
 	if c.Draw == "" {
 		c.Draw = DrawPrinted
 	}
+	if c.Family == "" {
+		c.Family = FamilyUniversal
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -75,17 +80,33 @@ func (c *Config) complete() error {
 	if c.Report != "" && len(c.Only) > 0 {
 		return errors.New("study: a report needs all parts")
 	}
-	return c.Draw.validate()
+	return errors.Join(c.Draw.validate(), c.Family.validate())
+}
+
+// small reports whether a run is one that only tries the program out: work that has no
+// rounds is then less.
+func (c *Config) small() bool { return c.Rounds < 100 }
+
+// less returns n, or few in a small run.
+func (c *Config) less(n, few int) int {
+	if c.small() {
+		return few
+	}
+	return n
 }
 
 func (c *Config) wants(part string) bool { return len(c.Only) == 0 || slices.Contains(c.Only, part) }
 
-// Parts returns the names of the parts of the study: the experiments "1" to "8", "draws"
-// (how much depends on the one draw of the insertions), "growth" (errors over time),
-// "membership" (Table I), "twopart" (Jiang & Zhao), "rate" (Finch), "merge", "deletion",
-// "split", "dcc" (f_dcc on real mail) and "speed".
+// Parts returns the names of the parts of the study: the experiments "1" to "8",
+// "draws" (what one draw of the insertions matters), "seeds" and "families" (the
+// experiments with other seeds and hash functions), "offset" (what may explain that
+// Experiments 6 and 8 lie above print), "equal" (less m or k for the same error),
+// "growth" (errors over time), "membership" (Table I), "twopart" (Jiang & Zhao),
+// "rate" (Finch), "merge", "deletion", "split", "dcc" (f_dcc on real mail), "lines"
+// (the theory of a node's arrays against measurement), "node" (f_dcc, merging and
+// deletion on them), "revocation" (spam that is hidden by chance) and "speed".
 func Parts() []string {
-	return []string{"1", "2", "3", "4", "5", "6", "7", "8", "draws", "growth", "membership", "twopart", "rate", "merge", "deletion", "split", "dcc", "speed"}
+	return []string{"1", "2", "3", "4", "5", "6", "7", "8", "draws", "seeds", "families", "offset", "equal", "growth", "membership", "twopart", "rate", "merge", "deletion", "split", "dcc", "lines", "node", "revocation", "speed"}
 }
 
 // A unit is a piece of work whose result is kept in a file.
@@ -109,11 +130,20 @@ type stored struct {
 	Format  int             `json:"format"`
 	Seed    uint64          `json:"seed"`
 	Draw    Draw            `json:"draw"`
+	Family  HashFamily      `json:"family,omitempty"` // empty for universal
 	Seconds float64         `json:"seconds"`
 	Result  json.RawMessage `json:"result"`
 }
 
 const storedFormat = 1
+
+// storedFamily is how files of results name the hash family.
+func (c *Config) storedFamily() HashFamily {
+	if c.Family == FamilyUniversal {
+		return ""
+	}
+	return c.Family
+}
 
 func (c *Config) path(u *unit) string { return filepath.Join(c.Out, "results", u.name+".json") }
 
@@ -127,7 +157,7 @@ func (c *Config) load(u *unit) (bool, error) {
 		return false, fmt.Errorf("study: %w", err)
 	}
 	var s stored
-	if err := json.Unmarshal(b, &s); err != nil || s.Format != storedFormat || s.Seed != c.Seed || s.Draw != c.Draw {
+	if err := json.Unmarshal(b, &s); err != nil || s.Format != storedFormat || s.Seed != c.Seed || s.Draw != c.Draw || s.Family != c.storedFamily() {
 		c.Log.Info("ignoring a result of other settings", "file", c.path(u))
 		return false, nil
 	}
@@ -143,7 +173,7 @@ func (c *Config) save(u *unit) error {
 	if err != nil {
 		return fmt.Errorf("study: %s: %w", u.name, err)
 	}
-	b, err := json.Marshal(stored{storedFormat, c.Seed, c.Draw, u.seconds, result})
+	b, err := json.Marshal(stored{storedFormat, c.Seed, c.Draw, c.storedFamily(), u.seconds, result})
 	if err != nil {
 		return fmt.Errorf("study: %s: %w", u.name, err)
 	}
@@ -220,6 +250,7 @@ func (c *Config) crew(ctx context.Context, todo []*unit, workers int, meter *met
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			s := newSimulator(c.Seed)
+			s.family = c.Family
 			for u := range queue {
 				if err := c.runUnit(ctx, u, s, meter); err != nil {
 					cancel(err)

@@ -32,6 +32,9 @@ type roundResult struct {
 // [paper.Refined] (a test compares them), laid out for speed: indexes are
 // computed once for a round, cells are bytes in the second-level cache.
 type simulator struct {
+	family HashFamily
+	// reorder replaces the order of a shuffled experiment, if it is not nil.
+	reorder   func(s *simulator, counts []uint8, seed uint64, round int)
 	keys      []uint64
 	index     []uint32 // k cells of each key, one key after the other
 	sequence  []uint16 // of keys
@@ -61,10 +64,22 @@ func drawKeys(seed uint64) []uint64 {
 	return keys
 }
 
-// hash computes the cells of all keys under k new universal functions (Eq. 2).
+// as lets s simulate with another seed and hash family, until back is called.
+func (s *simulator) as(seed uint64, family HashFamily) (back func()) {
+	keys, was := s.keys, s.family
+	s.keys, s.family = drawKeys(seed), family
+	return func() { s.keys, s.family = keys, was }
+}
+
+// hash computes the cells of all keys under k new universal functions (Eq. 2), or
+// those of another family.
 // The last remainder is taken by two multiplications (Lemire, Kaser and Kurz,
 // "Faster remainder by direct computation", 2019), exact for 32-bit numbers.
 func (s *simulator) hash(m uint64, k int, r *rand.Rand) {
+	if s.family != FamilyUniversal && s.family != "" {
+		s.hashBy(m, k, r)
+		return
+	}
 	inverse := math.MaxUint64/m + 1
 	for j := range k {
 		c, d := 1+r.Uint64N(paper.UniversalPrime-1), r.Uint64N(paper.UniversalPrime)
@@ -99,7 +114,11 @@ func (s *simulator) run(e *experiment, seed uint64, d Draw, m, k, round int, cou
 	case blocks:
 		s.raiseAll(k, counts)
 	case shuffled:
-		s.shuffle(counts, stream(seed, "shuffle", e.number, m, k, round))
+		if s.reorder != nil {
+			s.reorder(s, counts, seed, round)
+		} else {
+			s.shuffle(counts, stream(seed, "shuffle", e.number, m, k, round))
+		}
 		s.insertSequence(k, s.sequence)
 	}
 	result := s.score(k, counts)
@@ -144,7 +163,8 @@ func (s *simulator) raiseAll(k int, counts []uint8) {
 	}
 }
 
-// shuffle sets the sequence to all insertions in random order (Fisher-Yates).
+// shuffle sets the sequence to all insertions in random order (Fisher-Yates), or
+// without r unshuffled.
 func (s *simulator) shuffle(counts []uint8, r *rand.Rand) {
 	seq := s.sequence[:0]
 	for i, n := range counts {
@@ -153,6 +173,9 @@ func (s *simulator) shuffle(counts []uint8, r *rand.Rand) {
 		}
 	}
 	s.sequence = seq
+	if r == nil {
+		return
+	}
 	// One 64-bit number of a Weyl sequence, mixed, gives two positions.
 	state := r.Uint64()
 	for i := len(seq) - 1; i > 0; i -= 2 {
@@ -191,8 +214,22 @@ func (s *simulator) insert(i, k int) {
 		insert4(s.refined, (*[4]uint32)(s.index[i*4:]))
 	case 6:
 		insert6(s.refined, (*[6]uint32)(s.index[i*6:]))
-	default:
+	case 8:
 		insert8(s.refined, (*[8]uint32)(s.index[i*8:]))
+	default:
+		s.insertAny(s.index[i*k : i*k+k])
+	}
+}
+
+// insertAny is insert for the numbers of hash functions that the paper has not.
+func (s *simulator) insertAny(ps []uint32) {
+	least := uint32(255)
+	for _, p := range ps {
+		least = min(least, uint32(s.refined[p&cellMask]))
+	}
+	after := min(least+1, 255)
+	for _, p := range ps {
+		s.refined[p&cellMask] = uint8(max(uint32(s.refined[p&cellMask]), after))
 	}
 }
 

@@ -15,7 +15,8 @@ import (
 type Summary struct {
 	Compared int      // printed numbers with a number of ours beside them
 	Within3  int      // that differ by at most 3 standard errors
-	Outside  []string // the others, a line each; also where one side has no number
+	Empty    int      // without an error on either side, which says nothing
+	Outside  []string // the others, a line each
 }
 
 // Summarise reads comparison.csv in a run's folder for results. Without one, the summary is
@@ -33,16 +34,18 @@ func Summarise(out string) (s Summary, err error) {
 		return s, fmt.Errorf("study: comparison.csv: %w", err)
 	}
 	for _, line := range lines[min(1, len(lines)):] {
-		z, err := strconv.ParseFloat(line[len(line)-1], 64)
-		if err != nil || len(line) != 9 {
+		if len(line) != 11 {
+			return s, fmt.Errorf("study: comparison.csv: line %q", line)
+		}
+		z, err := strconv.ParseFloat(line[8], 64)
+		if err != nil {
 			return s, fmt.Errorf("study: comparison.csv: line %q", line)
 		}
 		s.Compared++
 		if math.Abs(z) <= 3 {
 			s.Within3++
 		} else if math.IsNaN(z) {
-			s.Outside = append(s.Outside, fmt.Sprintf("Experiment %s, %s, m = %s, k = %s: printed %s, measured %s: no error in our rounds, or none in theirs",
-				line[0], line[1], line[2], line[3], line[4], line[6]))
+			s.Empty++
 		} else {
 			s.Outside = append(s.Outside, fmt.Sprintf("Experiment %s, %s, m = %s, k = %s: printed %s, measured %s, %.1f standard errors",
 				line[0], line[1], line[2], line[3], line[4], line[6], z))

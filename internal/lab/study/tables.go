@@ -68,6 +68,30 @@ func statOf(values []float64) stat {
 	return s
 }
 
+// events returns how many events of a Poisson distribution would give the mean with
+// its standard error: of rare errors that weigh the same, how many there were.
+func (s stat) events() float64 {
+	if s.mean == 0 {
+		return 0
+	}
+	return s.mean * s.mean / (s.se() * s.se())
+}
+
+// sdError returns the standard error of the standard deviation of the values, as a
+// share of it, by their fourth moment.
+func sdError(values []float64, s stat) float64 {
+	if s.sd == 0 {
+		return math.NaN()
+	}
+	var fourth float64
+	for _, v := range values {
+		d := (v - s.mean) / s.sd
+		fourth += d * d * d * d
+	}
+	n := float64(s.n)
+	return math.Sqrt(math.Max(0, fourth/n-1) / (4 * n))
+}
+
 // A row is one line of the tables: both extensions in one configuration.
 type row struct {
 	experiment         *experiment
@@ -76,8 +100,10 @@ type row struct {
 	reduction          float64 // NaN for 0/0
 	reductionSE        float64
 	correlation        float64 // of both rates, over the rounds
-	distinctR          float64 // share of different elements that are wrong, refined
-	cleanR             float64 // share of rounds without an error, refined
+	distinctI          float64 // share of different elements that are wrong
+	distinctR          float64
+	spreadI, spreadR   float64 // standard error of the standard deviation, as a share of it
+	cleanI, cleanR     float64 // share of rounds without an error
 	growth             growth
 }
 
@@ -93,19 +119,22 @@ func (r *tableResult) row(e *experiment, n int) row {
 	out := row{experiment: e, m: r.M, k: r.K}
 	all := r.Rounds[:min(n, len(r.Rounds))]
 	var is, rs []float64
-	clean, elements := 0, 0
+	cleanI, clean, elements := 0, 0, 0
 	for i := range all {
 		x := &all[i]
 		is, rs = append(is, rateOf(e, x, false)), append(rs, rateOf(e, x, true))
 		elements += x.Elements
+		out.distinctI += float64(x.WrongI)
 		out.distinctR += float64(x.WrongR)
-		if x.WrongR == 0 {
-			clean++
-		}
+		cleanI += bit(x.WrongI == 0)
+		clean += bit(x.WrongR == 0)
 	}
+	out.distinctI /= float64(max(elements, 1))
 	out.distinctR /= float64(max(elements, 1))
+	out.cleanI = float64(cleanI) / float64(len(all))
 	out.cleanR = float64(clean) / float64(len(all))
 	out.intuitive, out.refined = statOf(is), statOf(rs)
+	out.spreadI, out.spreadR = sdError(is, out.intuitive), sdError(rs, out.refined)
 	out.reduction, out.reductionSE, out.correlation = ratio(is, rs, out.intuitive, out.refined)
 	out.growth = growthOf(all)
 	return out
@@ -209,14 +238,30 @@ type comparison struct {
 	cell           // as printed
 	ours, oursSE   float64
 	print, printSE float64
-	z              float64 // the difference in its standard errors; NaN if one number is missing
+	// z is the difference in standard errors of it, or the normal deviate of an exact
+	// test if there are fewer than rareEvents errors on a side. NaN if there is no
+	// number on one side, or no error on both, which says nothing.
+	z float64
+	// drawn is z with what one draw of the insertions may matter, on both sides
+	// (Experiments 4 to 8, refined and reduction).
+	drawn  float64
+	events float64 // errors on the side that has fewer
+	// printEvents is how many errors the printed number rests on.
+	printEvents float64
 }
+
+// rare reports whether z is that of an exact test.
+func (c comparison) rare() bool { return c.events < rareEvents }
+
+// empty reports whether there is nothing to compare.
+func (c comparison) empty() bool { return math.IsNaN(c.z) }
 
 // paperRounds is the number of rounds of which a printed number is the mean.
 const paperRounds = 1000
 
-// compare holds the rows against the printed cells.
-func compare(experiments [][]row) []comparison {
+// compare holds the rows against the printed cells. spreads is the standard
+// deviation between draws of each experiment, as a share of the mean.
+func compare(experiments [][]row, spreads map[int]float64) []comparison {
 	rows := map[[3]int]row{}
 	for _, rs := range experiments {
 		for _, r := range rs {
@@ -234,7 +279,7 @@ func compare(experiments [][]row) []comparison {
 		if !ok {
 			continue
 		}
-		out = append(out, compareCell(c, r, printed))
+		out = append(out, compareCell(c, r, printed, spreads[c.experiment]))
 	}
 	return out
 }
@@ -247,27 +292,47 @@ func (c cell) stat() stat {
 	return stat{paperRounds, mean, sd}
 }
 
-func compareCell(c cell, r row, printed map[string]cell) comparison {
-	out := comparison{cell: c}
+func compareCell(c cell, r row, printed map[string]cell, spread float64) comparison {
+	out := comparison{cell: c, ours: r.refined.mean, oursSE: r.refined.se(), print: c.stat().mean, printSE: c.stat().se()}
+	i, rf := c, c
+	i.experiment, i.extension, rf.extension = r.experiment.intuitiveOf(), "intuitive", "refined"
+	theirsI, theirsR := printed[i.id()].stat(), printed[rf.id()].stat()
+	ours, theirs, oursI, printI := r.refined, theirsR, 1.0, 1.0
 	switch c.extension {
 	case "intuitive":
 		out.ours, out.oursSE = r.intuitive.mean, r.intuitive.se()
-		out.print, out.printSE = c.stat().mean, c.stat().se()
-	case "refined":
-		out.ours, out.oursSE = r.refined.mean, r.refined.se()
-		out.print, out.printSE = c.stat().mean, c.stat().se()
+		ours, theirs, spread = r.intuitive, theirsI, 0
 	case "reduction":
-		out.ours, out.oursSE = r.reduction, r.reductionSE
-		i, rf := c, c
-		i.experiment, i.extension, rf.extension = r.experiment.intuitiveOf(), "intuitive", "refined"
-		a, b := printed[i.id()].stat(), printed[rf.id()].stat()
-		out.print, out.printSE = c.stat().mean, ratioSE(a, b, r.correlation)
+		out.ours, out.oursSE, out.printSE = r.reduction, r.reductionSE, ratioSE(theirsI, theirsR, r.correlation)
 		if c.mean == "-" {
 			out.print, out.printSE = math.NaN(), math.NaN()
 		}
+		oursI, printI = r.intuitive.mean, theirsI.mean
 	}
-	out.z = deviation(out.ours, out.print, math.Hypot(out.oursSE, out.printSE))
+	out.events, out.printEvents = math.Min(ours.events(), theirs.events()), theirs.events()
+	se := math.Hypot(out.oursSE, out.printSE)
+	out.z = deviation(out.ours, out.print, se)
+	out.drawn = deviation(out.ours, out.print, math.Sqrt(se*se+2*spread*spread*out.print*out.print))
+	if out.rare() {
+		out.z = rare(ours, theirs, oursI, printI)
+		if c.extension == "reduction" {
+			out.z = -out.z // more errors are less of a reduction
+		}
+		out.drawn = out.z
+	}
 	return out
+}
+
+// rare compares two rates with few errors behind one of them; rates may be relative
+// to others, whose own error is small beside theirs. Errors weigh what they do in
+// Experiments 4 to 8, so their number is that which has the variance of the sums.
+func rare(a, b stat, ia, ib float64) float64 {
+	if a.mean+b.mean == 0 || ia == 0 || ib == 0 {
+		return math.NaN()
+	}
+	weight := (a.se()*a.se()*float64(a.n) + b.se()*b.se()*float64(b.n)) / (a.mean + b.mean)
+	na, nb := float64(a.n), float64(b.n)
+	return rareDeviation(a.mean*na/weight, na*ia, b.mean*nb/weight, nb*ib)
 }
 
 // deviation returns (a-b)/se, 0 where both are equal (also 0/0 and 0/0), and
@@ -292,10 +357,20 @@ func within(cs []comparison, limit float64) (n int) {
 	return n
 }
 
+// empties counts the comparisons that say nothing, since neither side has an error.
+func empties(cs []comparison) (n int) {
+	for _, c := range cs {
+		if c.empty() {
+			n++
+		}
+	}
+	return n
+}
+
 // writeComparison writes comparison.csv.
 func writeComparison(w io.Writer, cs []comparison) error {
 	out := csv.NewWriter(w)
-	out.Write([]string{"experiment", "extension", "m", "k", "printed", "printed_se", "measured", "measured_se", "deviation_se"})
+	out.Write([]string{"experiment", "extension", "m", "k", "printed", "printed_se", "measured", "measured_se", "deviation_se", "events", "deviation_se_with_draws"})
 	g := func(v float64) string {
 		if math.IsNaN(v) {
 			return "-"
@@ -304,7 +379,8 @@ func writeComparison(w io.Writer, cs []comparison) error {
 	}
 	for _, c := range cs {
 		out.Write([]string{strconv.Itoa(c.experiment), c.extension, c.m, strconv.Itoa(c.k),
-			c.mean, g(c.printSE), g(c.ours), g(c.oursSE), strconv.FormatFloat(c.z, 'f', 2, 64)})
+			c.mean, g(c.printSE), g(c.ours), g(c.oursSE), strconv.FormatFloat(c.z, 'f', 2, 64),
+			g(math.Round(c.events)), strconv.FormatFloat(c.drawn, 'f', 2, 64)})
 	}
 	out.Flush()
 	return out.Error()

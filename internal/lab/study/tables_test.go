@@ -66,6 +66,3 @@ func TestRecoveredDraw(t *testing.T) {
 		}
 	}
 }
-
-// leading returns the mantissa of v in scientific notation.
-func leading(v float64) float64 { return v / math.Pow(10, math.Floor(math.Log10(v))) }

@@ -13,10 +13,13 @@ import (
 // number of hash functions.
 type twoPartRow struct {
 	Case    string  `json:"case"`
-	Bits    int     `json:"bits"` // m/n, both sections
+	Members int     `json:"members"`
+	Bits    int     `json:"bits"`  // m/n
+	Third   bool    `json:"third"` // m is the first section, and the second a third of it on top
 	Eigen   string  `json:"eigenvalue"`
 	Asked   int     `json:"asked"`
-	Classic int     `json:"classic"`  // false positives
+	Classic int     `json:"classic"`  // false positives of one with all the bits and k+d functions
+	Plain   int     `json:"plain"`    // of one without the third on top, k functions
 	TwoPart int     `json:"two_part"` // false positives
 	Formula float64 `json:"formula"`  // 5 of the paper, as printed
 	Product float64 `json:"product"`  // of the sections at their fill
@@ -24,13 +27,18 @@ type twoPartRow struct {
 
 type twoPartResult struct {
 	Rounds int          `json:"rounds"`
+	Real   bool         `json:"real"` // real lists are among them
 	Rows   []twoPartRow `json:"rows"`
 }
 
-// The shape that the paper's experiments suggest: d/k = 1/3, and a third more space.
+// The shape that the paper suggests: d/k = 1/3.
 const twoPartK, twoPartD = 6, 2
 
-// A population makes addresses: members of the set, and others that are not in it.
+// twoPartMembers is the number of made-up elements that are inserted.
+const twoPartMembers = 20_000
+
+// A population makes elements: members of the set and, of the same kind, mail
+// that is not in it.
 type population struct {
 	name           string
 	member, friend func(*rand.Rand) string
@@ -92,84 +100,121 @@ func twoPartEigenvalues() []filter.Eigenvalue {
 func (c *Config) twoPartUnit() (*unit, *twoPartResult) {
 	r := &twoPartResult{}
 	return &unit{
-		name: "twopart", cost: 0.025 * float64(c.Rounds), result: r,
-		have: func() bool { return r.Rounds >= c.Rounds },
+		name: "twopart", cost: 0.05 * float64(c.Rounds), result: r,
+		have: func() bool { return r.Rounds >= c.Rounds && r.Real == (c.Corpus != "") },
 		run: func(ctx context.Context, _ *simulator, tick func(float64)) error {
-			*r = twoPartResult{Rounds: c.Rounds}
-			all := populations(c.Seed)
-			for i, p := range all {
-				for j, bits := range []int{8, 16} {
-					if err := ctx.Err(); err != nil {
-						return err
-					}
-					if err := r.measure(c, p, bits); err != nil {
-						return err
-					}
-					tick(float64(2*i+j+1) / float64(2*len(all)))
-				}
+			*r = twoPartResult{}
+			var lists []elementList
+			for _, p := range populations(c.Seed) {
+				lists = append(lists, p.list(c))
 			}
+			if c.Corpus != "" {
+				more, err := realLists(ctx, c)
+				if err != nil {
+					return err
+				}
+				lists = append(lists, more...)
+			}
+			for i, l := range lists {
+				for _, bits := range []int{8, 16} {
+					for _, third := range []bool{false, true} {
+						if err := ctx.Err(); err != nil {
+							return err
+						}
+						if err := r.measure(c, l, bits, third); err != nil {
+							return err
+						}
+					}
+				}
+				tick(float64(i+1) / float64(len(lists)))
+			}
+			r.Rounds, r.Real = c.Rounds, c.Corpus != ""
 			return nil
 		},
 	}, r
 }
 
-// measure builds a classic filter and one two-part filter for each eigenvalue
-// from the same members, and asks all for the same others.
-func (t *twoPartResult) measure(c *Config, p population, bits int) error {
-	n := max(2000, 20*c.Rounds)
-	ask := 10 * n
-	m := uint64(bits * n)
-	r := stream(c.Seed, "two-part "+p.name, bits)
-	family, err := paper.Keyed(secretOf(c.Seed, 1), m, twoPartK+twoPartD)
+// An elementList is elements that are inserted, and others to ask for; none is in both.
+type elementList struct {
+	name            string
+	members, others []string
+}
+
+// list draws the elements of a population.
+func (p *population) list(c *Config) elementList {
+	l := elementList{name: p.name}
+	r := stream(c.Seed, "two-part "+p.name)
+	have := make(map[string]bool, twoPartMembers)
+	for len(l.members) < twoPartMembers {
+		if x := p.member(r); !have[x] {
+			have[x] = true
+			l.members = append(l.members, x)
+		}
+	}
+	for len(l.others) < max(2000, 200*c.Rounds) {
+		if x := p.friend(r); !have[x] {
+			l.others = append(l.others, x)
+		}
+	}
+	return l
+}
+
+// measure builds classic filters and one two-part filter for each eigenvalue from the
+// same members, and asks all for the same others.
+func (t *twoPartResult) measure(c *Config, l elementList, bits int, third bool) error {
+	m1 := uint64(bits * len(l.members))
+	m2 := m1 / 4
+	m1, all := m1-m2, m1
+	if third {
+		m1, m2, all = all, all/3, all+all/3
+	}
+	classic, err := classicOf(c, all, twoPartK+twoPartD)
 	if err != nil {
 		return err
 	}
-	classic, err := paper.NewBloom(family)
+	plain, err := classicOf(c, uint64(bits*len(l.members)), twoPartK)
 	if err != nil {
 		return err
 	}
 	var filters []*filter.TwoPart
 	for _, e := range twoPartEigenvalues() {
-		f, err := filter.NewTwoPart(filter.TwoPartShape{M1: m - m/4, M2: m / 4, K: twoPartK, D: twoPartD, Eigen: e}, secretOf(c.Seed, 2))
+		f, err := filter.NewTwoPart(filter.TwoPartShape{M1: m1, M2: m2, K: twoPartK, D: twoPartD, Eigen: e}, secretOf(c.Seed, 2))
 		if err != nil {
 			return err
 		}
 		filters = append(filters, f)
 	}
-	members := make(map[string]bool, n)
-	for len(members) < n {
-		x := p.member(r)
-		if members[x] {
-			continue
-		}
-		members[x] = true
+	for _, x := range l.members {
 		classic.Add([]byte(x))
+		plain.Add([]byte(x))
 		for _, f := range filters {
 			f.Add([]byte(x))
 		}
 	}
 	rows := make([]twoPartRow, len(filters))
-	for asked := 0; asked < ask; {
-		x := p.friend(r)
-		if members[x] {
-			continue
-		}
-		asked++
-		found := classic.Contains([]byte(x))
+	for _, x := range l.others {
+		inClassic, inPlain := classic.Contains([]byte(x)), plain.Contains([]byte(x))
 		for i, f := range filters {
-			if found {
-				rows[i].Classic++
-			}
-			if f.Contains([]byte(x)) {
-				rows[i].TwoPart++
-			}
+			rows[i].Classic += bit(inClassic)
+			rows[i].Plain += bit(inPlain)
+			rows[i].TwoPart += bit(f.Contains([]byte(x)))
 		}
 	}
 	for i, f := range filters {
-		rows[i].Case, rows[i].Bits, rows[i].Eigen, rows[i].Asked = p.name, bits, f.Shape().Eigen.String(), ask
+		rows[i].Case, rows[i].Members, rows[i].Bits, rows[i].Third = l.name, len(l.members), bits, third
+		rows[i].Eigen, rows[i].Asked = f.Shape().Eigen.String(), len(l.others)
 		rows[i].Formula = paper.TwoPartRate(float64(bits), twoPartK, twoPartD)
 		rows[i].Product = f.ProductRate()
 	}
 	t.Rows = append(t.Rows, rows...)
 	return nil
+}
+
+// classicOf returns an empty classic filter of m bits.
+func classicOf(c *Config, m uint64, k int) (*paper.Bloom, error) {
+	family, err := paper.Keyed(secretOf(c.Seed, 1), m, k)
+	if err != nil {
+		return nil, err
+	}
+	return paper.NewBloom(family)
 }

@@ -1,0 +1,160 @@
+package study
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+)
+
+// An offsetRow is one experiment at 80,000 cells under a supposition of what the
+// paper may have done: the refined rates, by number of hash functions.
+type offsetRow struct {
+	Experiment  int        `json:"experiment"`
+	Supposition string     `json:"supposition"`
+	Cells       []cellStat `json:"cells"`
+}
+
+type offsetResult struct {
+	Rounds int         `json:"rounds"`
+	Rows   []offsetRow `json:"rows"`
+}
+
+// A supposition is a way in which the paper's simulation may differ from ours.
+type supposition struct {
+	kind   string
+	name   string
+	family HashFamily // "" for the run's
+	draw   Draw       // "" for the run's
+	// order replaces the shuffle of a round, if it is not nil.
+	order func(s *simulator, counts []uint8, seed uint64, round int)
+	// rate replaces the paper's rate, if it is not nil.
+	rate func(r *roundResult) float64
+}
+
+// The suppositions: hash family, draw, order and definition.
+const (
+	supposeFamily   = "independent, as many rounds"
+	supposeFixed    = "any draw, not one with the zeros and insertions of the paper's"
+	supposeFresh    = "a draw for each round"
+	supposeOneOrder = "one order for all rounds"
+	supposeNaive    = "a shuffle that exchanges every place with any other"
+	supposeDistinct = "different elements wrong, over different elements"
+	supposeMixed    = "over the number of insertions expected, not drawn"
+)
+
+func suppositions(mean float64) []supposition {
+	return []supposition{
+		{kind: "hash functions", name: supposeFamily, family: FamilyIndependent},
+		{kind: "draw", name: supposeFixed, draw: DrawFixed},
+		{kind: "draw", name: supposeFresh, draw: DrawFresh},
+		{kind: "order", name: supposeOneOrder, order: func(s *simulator, counts []uint8, seed uint64, _ int) {
+			s.shuffle(counts, stream(seed, "one order"))
+		}},
+		{kind: "order", name: supposeNaive, order: func(s *simulator, counts []uint8, seed uint64, round int) {
+			s.shuffle(counts, nil)
+			s.exchange(stream(seed, "naive order", round))
+		}},
+		{kind: "definition", name: supposeDistinct, rate: func(r *roundResult) float64 { return share(r.WrongR, r.Elements) }},
+		{kind: "definition", name: supposeMixed, rate: func(r *roundResult) float64 { return float64(r.WeightR) / (numKeys * mean) }},
+	}
+}
+
+// exchange shuffles the sequence in the wrong way that is often met: each place is
+// exchanged with one chosen among all, by which not all orders are equally likely.
+func (s *simulator) exchange(r *rand.Rand) {
+	for i := range s.sequence {
+		j := r.IntN(len(s.sequence))
+		s.sequence[i], s.sequence[j] = s.sequence[j], s.sequence[i]
+	}
+}
+
+// offsetExperiments are those whose refined rates at 80K lie above print.
+func offsetExperiments() map[int]float64 { return map[int]float64{6: 10, 8: 20} }
+
+func (c *Config) offsetUnits() (units []*unit, results []*offsetResult) {
+	for _, e := range experiments() {
+		mean, ok := offsetExperiments()[e.number]
+		if !ok {
+			continue
+		}
+		for i, sup := range suppositions(mean) {
+			r := &offsetResult{}
+			results = append(results, r)
+			units = append(units, &unit{
+				name: fmt.Sprintf("offset-%d-%d", e.number, i+1), cost: 0.015 * float64(c.Rounds), result: r,
+				have: func() bool { return r.Rounds >= c.Rounds },
+				run: func(ctx context.Context, s *simulator, tick func(float64)) error {
+					row, err := c.suppose(ctx, s, &e, &sup, tick)
+					if err != nil {
+						return err
+					}
+					*r = offsetResult{Rounds: c.Rounds, Rows: []offsetRow{row}}
+					return nil
+				},
+			})
+		}
+	}
+	return units, results
+}
+
+// suppose runs an experiment at 80,000 cells under a supposition.
+func (c *Config) suppose(ctx context.Context, s *simulator, e *experiment, sup *supposition, tick func(float64)) (offsetRow, error) {
+	out := offsetRow{Experiment: e.number, Supposition: sup.name}
+	draw, family := c.Draw, c.Family
+	if sup.draw != "" {
+		draw = sup.draw
+	}
+	if sup.family != "" {
+		family = sup.family
+	}
+	defer s.as(c.Seed, family)()
+	s.reorder = sup.order
+	defer func() { s.reorder = nil }()
+	counts := e.drawCounts(c.Seed, draw, 0)
+	for i, k := range hashCounts() {
+		var is, rs []float64
+		for round := range c.Rounds {
+			if err := ctx.Err(); err != nil {
+				return out, err
+			}
+			if draw == DrawFresh {
+				counts = e.drawCounts(c.Seed, draw, round)
+			}
+			r := s.run(e, c.Seed, draw, drawsM, k, round, counts)
+			is = append(is, rateOf(e, &r, false))
+			if sup.rate != nil {
+				rs = append(rs, sup.rate(&r))
+			} else {
+				rs = append(rs, rateOf(e, &r, true))
+			}
+			tick((float64(i) + float64(round+1)/float64(c.Rounds)) / float64(len(hashCounts())))
+		}
+		a, b := statOf(is), statOf(rs)
+		out.Cells = append(out.Cells, cellStat{M: drawsM, K: k, Rounds: c.Rounds, MeanI: a.mean, SDI: a.sd, MeanR: b.mean, SDR: b.sd})
+	}
+	return out, nil
+}
+
+// wholeRates counts the printed rates of an experiment that are small enough to tell, and
+// those of them that are whole numbers of wrong insertions over 1,000 x total.
+func wholeRates(number int, total float64) (whole, of int) {
+	for _, c := range printedCells() {
+		mean := c.stat().mean
+		wrong := mean * paperRounds * total
+		if c.experiment != number || c.extension == "reduction" || mean == 0 {
+			continue
+		}
+		// The last of four digits is rounded.
+		half := wrong * 0.0005 / leading(mean)
+		if half > 0.2 {
+			continue
+		}
+		of++
+		whole += bit(math.Abs(wrong-math.Round(wrong)) <= half+0.002)
+	}
+	return whole, of
+}
+
+// leading returns the mantissa of v in scientific notation.
+func leading(v float64) float64 { return v / math.Pow(10, math.Floor(math.Log10(v))) }

@@ -347,16 +347,6 @@ func deviation(a, b, se float64) float64 {
 	return (a - b) / se
 }
 
-// within counts the comparisons of at most limit standard errors.
-func within(cs []comparison, limit float64) (n int) {
-	for _, c := range cs {
-		if math.Abs(c.z) <= limit {
-			n++
-		}
-	}
-	return n
-}
-
 // empties counts the comparisons that say nothing, since neither side has an error.
 func empties(cs []comparison) (n int) {
 	for _, c := range cs {

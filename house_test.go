@@ -89,6 +89,7 @@ var mayImport = map[string][]string{
 	"internal/units":                 {},
 	"internal/node":                  {"*", "internal/*", "signature/*"},
 	"internal/lab/figure":            {},
+	"internal/lab/interval":          {},
 	"internal/lab/letters":           {".", "signature", "signature/mail"},
 	"internal/lab/study":             {".", "filter", "filter/paper", "signature", "internal/lab/figure"},
 	"internal/lab/replay":            {".", "filter", "signature", "signature/mail", "internal/engine", "internal/trust", "internal/lab/figure", "internal/lab/letters"},

@@ -9,12 +9,15 @@
 package nodetest
 
 import (
+	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // built holds the programs under test.
@@ -118,4 +121,22 @@ func Output(t testing.TB, input, path string, args ...string) string {
 		t.Fatalf("%s %s: %v\n%s%s", filepath.Base(path), strings.Join(args, " "), err, out.String(), complaint.String())
 	}
 	return out.String()
+}
+
+// Command runs a program that the test needs, with input as its standard input, for at most
+// two minutes. It returns the exit code, -1 if the program was killed, and everything that it
+// printed. A program that cannot be run fails the test.
+func Command(t testing.TB, input, name string, args ...string) (code int, out string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, Program(t, name), args...)
+	cmd.Stdin = strings.NewReader(input)
+	said, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Errorf("%s: %v", name, err)
+		return -1, string(said)
+	}
+	return cmd.ProcessState.ExitCode(), string(said)
 }

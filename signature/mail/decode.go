@@ -121,8 +121,8 @@ func decodeQuotedPrintable(body []byte, p *pace.Pace) []byte {
 			}
 			dst = append(dst, line[:i]...)
 			line = line[i:]
-			if len(line) >= 3 && unhex(line[1]) < 16 && unhex(line[2]) < 16 {
-				dst = append(dst, unhex(line[1])<<4|unhex(line[2]))
+			if c, ok := escaped(line); ok {
+				dst = append(dst, c)
 				line = line[3:]
 			} else {
 				dst = append(dst, '=')
@@ -134,17 +134,15 @@ func decodeQuotedPrintable(body []byte, p *pace.Pace) []byte {
 	return dst
 }
 
-// unhex returns the value of a hexadecimal digit, 16 or more for another byte.
-func unhex(c byte) byte {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0'
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10
+// escaped returns the byte that the escape at the start of line, "=XX", stands for. It reports
+// false if there is none.
+func escaped(line []byte) (byte, bool) {
+	if len(line) < 3 {
+		return 0, false
 	}
-	return 16
+	high, ok := scan.Hex(line[1])
+	low, too := scan.Hex(line[2])
+	return high<<4 | low, ok && too
 }
 
 // decodeText returns data, which is in the named charset, as UTF-8 without NUL

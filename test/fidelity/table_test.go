@@ -5,9 +5,10 @@ package fidelity
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/internal/lab/interval"
 )
 
 // A tally counts agreement by source.
@@ -49,7 +50,7 @@ func (c *tally) compare(source, name string, agree bool, format string, args ...
 func (c *tally) report() {
 	for _, source := range slices.Sorted(maps.Keys(c.rows)) {
 		r := c.rows[source]
-		low, high := wilson(r.agree, r.cases)
+		low, high := interval.Wilson(r.agree, r.cases)
 		fmt.Printf("| %s | %s | %d of %d | %.2f %% | %.2f to %.2f |\n", c.what, source, r.agree, r.cases, 100*float64(r.agree)/float64(r.cases), 100*low, 100*high)
 		floor, ok := c.floors[source]
 		if !ok {
@@ -60,17 +61,4 @@ func (c *tally) report() {
 			c.t.Errorf("%s, %s: %.2f %% agree, want %.2f", c.what, source, 100*float64(r.agree)/float64(r.cases), 100*floor)
 		}
 	}
-}
-
-// wilson returns the 95 % interval of a share.
-//
-// Source: Wilson, "Probable inference, the law of succession, and statistical inference" (1927).
-func wilson(hits, n int) (low, high float64) {
-	if n == 0 {
-		return 0, 1
-	}
-	const z = 1.96
-	p, m := float64(hits)/float64(n), float64(n)
-	middle, half := p+z*z/(2*m), z*math.Sqrt(p*(1-p)/m+z*z/(4*m*m))
-	return max(0, (middle-half)/(1+z*z/m)), min(1, (middle+half)/(1+z*z/m))
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -17,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/lab/interval"
 )
 
 type options struct {
@@ -285,19 +286,10 @@ func (o *options) print(p pkg, jobs []*job, of int) float64 {
 		fmt.Printf("%s: nothing to change\n", p.ImportPath)
 		return 100
 	}
-	low, high := wilson(dead, n)
+	low, high := interval.Wilson(dead, n)
 	score := 100 * float64(dead) / float64(n)
 	fmt.Printf("%s: %d of %d noticed, %.0f %% (%.0f to %.0f), of %d changes, seed %d\n", p.ImportPath, dead, n, score, 100*low, 100*high, of, o.seed)
 	return score
-}
-
-// wilson returns the 95 % interval of a share of which k of n were seen.
-func wilson(k, n int) (low, high float64) {
-	const z = 1.959964
-	p, m := float64(k)/float64(n), float64(n)
-	mid := p + z*z/(2*m)
-	half := z * math.Sqrt(p*(1-p)/m+z*z/(4*m*m))
-	return max(0, (mid-half)/(1+z*z/m)), min(1, (mid+half)/(1+z*z/m))
 }
 
 func relative(path string) string {

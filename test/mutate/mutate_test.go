@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -192,18 +191,4 @@ func selected(o *order, file string) string {
 		all = append(all, fmt.Sprint(s.args("Slow")))
 	}
 	return strings.Join(all, " ")
-}
-
-// TestWilson compares the interval with published values (Newcombe 1998,
-// table I, method 3).
-func TestWilson(t *testing.T) {
-	for _, tt := range []struct {
-		k, n      int
-		low, high float64
-	}{{81, 263, 0.2553, 0.3662}, {15, 148, 0.0624, 0.1605}, {0, 20, 0, 0.1611}, {1, 29, 0.0061, 0.1718}} {
-		low, high := wilson(tt.k, tt.n)
-		if math.Abs(low-tt.low) > 5e-5 || math.Abs(high-tt.high) > 5e-5 {
-			t.Errorf("%d of %d: %.4f to %.4f, want %.4f to %.4f", tt.k, tt.n, low, high, tt.low, tt.high)
-		}
-	}
 }

@@ -9,7 +9,6 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,7 +16,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -173,22 +171,6 @@ func says(code int, text string) http.Handler {
 		w.WriteHeader(code)
 		io.WriteString(w, text)
 	})
-}
-
-// command runs a program with input and returns exit code and output.
-func command(t *testing.T, input, name string, args ...string) (int, string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, nodetest.Program(t, name), args...)
-	cmd.Stdin = strings.NewReader(input)
-	out, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Errorf("%s: %v", name, err)
-		return -1, string(out)
-	}
-	return cmd.ProcessState.ExitCode(), string(out)
 }
 
 // mail is a letter about something, so that letters about different things have

@@ -170,7 +170,7 @@ func TestRspamd(t *testing.T) {
 		{"learn_spam", "spam", "BULKHEAD_SPAM"}, {"learn_ham", "ham", ""},
 	} {
 		n.seen("")
-		code, out := command(t, learnt, "rspamc", "-h", fmt.Sprintf("127.0.0.1:%d", r.controller), "-d", "bob@example.org", step.command)
+		code, out := nodetest.Command(t, learnt, "rspamc", "-h", fmt.Sprintf("127.0.0.1:%d", r.controller), "-d", "bob@example.org", step.command)
 		if code != 0 {
 			t.Fatalf("rspamc %s: exit %d\n%s", step.command, code, out)
 		}

@@ -58,7 +58,7 @@ func (s *spamassassin) write(name, text string) {
 func (s *spamassassin) run(input, program string, args ...string) string {
 	s.t.Helper()
 	args = append([]string{"--configpath=" + s.dir, "--siteconfigpath=" + s.dir, "--prefspath=" + filepath.Join(s.dir, "user_prefs")}, args...)
-	code, out := command(s.t, input, program, args...)
+	code, out := nodetest.Command(s.t, input, program, args...)
 	if code != 0 {
 		s.t.Errorf("%s %v: exit %d\n%s", program, args, code, out)
 	}

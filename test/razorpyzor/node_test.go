@@ -3,15 +3,11 @@
 package razorpyzor
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
@@ -60,22 +56,6 @@ func (n *node) cli(args ...string) string {
 		args = append(args, "--data", filepath.Join(n.dir, "data"))
 	}
 	return nodetest.Output(n.t, "", nodetest.Binary(n.t), args...)
-}
-
-// command runs a program with input and returns exit code and output.
-func command(t *testing.T, input, name string, args ...string) (int, string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, nodetest.Program(t, name), args...)
-	cmd.Stdin = strings.NewReader(input)
-	out, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Errorf("%s: %v", name, err)
-		return -1, string(out)
-	}
-	return cmd.ProcessState.ExitCode(), string(out)
 }
 
 // mails are of the kinds that the clients cut up and decode in different ways.

@@ -39,7 +39,7 @@ func (h *pyzorHome) write(name, text string) {
 
 func (h *pyzorHome) run(want int, input string, args ...string) string {
 	h.t.Helper()
-	code, out := command(h.t, input, "pyzor", append([]string{"--homedir", h.dir}, args...)...)
+	code, out := nodetest.Command(h.t, input, "pyzor", append([]string{"--homedir", h.dir}, args...)...)
 	if code != want {
 		h.t.Errorf("pyzor %s: exit %d, want %d\n%s", strings.Join(args, " "), code, want, out)
 	}

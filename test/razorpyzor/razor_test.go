@@ -33,7 +33,7 @@ func (h *razorHome) run(want int, name string, args ...string) string {
 	if h.server != "" {
 		all = append(all, "-rs="+h.server)
 	}
-	code, out := command(h.t, "", name, append(all, args...)...)
+	code, out := nodetest.Command(h.t, "", name, append(all, args...)...)
 	if code != want {
 		h.t.Errorf("%s %s: exit %d, want %d\n%s", name, strings.Join(args, " "), code, want, out)
 	}

@@ -40,7 +40,7 @@ func spamassassin(t *testing.T, config, mail string, mode ...string) string {
 		"--configpath=" + rules, "--siteconfigpath=" + rules, "--prefspath=" + filepath.Join(rules, "local.cf"),
 		"--nocreate-prefs", "-x",
 	}, mode...)
-	code, out := command(t, mail, "spamassassin", args...)
+	code, out := nodetest.Command(t, mail, "spamassassin", args...)
 	if code != 0 {
 		t.Errorf("spamassassin %v: exit %d\n%s", mode, code, out)
 	}

@@ -37,7 +37,7 @@ func TestSpeed(t *testing.T) {
 	ping.write("servers", peer+"\n")
 	ping.write("config", "[client]\nTimeout = 1\n")
 	nodetest.Settle(t, nodetest.Patience, "pyzord answers (is python3-gdbm installed?)", func() string {
-		code, out := command(t, "", "pyzor", "--homedir", ping.dir, "ping")
+		code, out := nodetest.Command(t, "", "pyzor", "--homedir", ping.dir, "ping")
 		if code == 0 {
 			return ""
 		}

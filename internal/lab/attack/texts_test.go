@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/csv"
 	"html"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/lab/interval"
 	"github.com/bulkhead-mail/bulkhead/internal/sharedtest"
 	"github.com/bulkhead-mail/bulkhead/signature"
 	reader "github.com/bulkhead-mail/bulkhead/signature/mail"
@@ -299,7 +299,7 @@ func TestDisguises(t *testing.T) {
 			before += without.recognises(t, raw)
 		}
 		all := len(box.texts)
-		low, high := wilson(n, all)
+		low, high := interval.Wilson(n, all)
 		t.Logf("| %s | %.0f %% | **%.0f %%** | %.0f to %.0f %% |", d.name, 100*float64(before)/float64(all), 100*float64(n)/float64(all), 100*low, 100*high)
 		if high < d.least {
 			t.Errorf("%s: %d of %d recognised, want %.0f %%", d.name, n, all, 100*d.least)
@@ -371,12 +371,4 @@ func (r *textReader) recognises(t *testing.T, raw []byte) int {
 		return 1
 	}
 	return 0
-}
-
-// wilson returns the interval of a share at 95 % confidence.
-func wilson(n, of int) (low, high float64) {
-	const z = 1.96
-	p, m := float64(n)/float64(of), float64(of)
-	middle, width := p+z*z/(2*m), z*math.Sqrt(p*(1-p)/m+z*z/(4*m*m))
-	return (middle - width) / (1 + z*z/m), (middle + width) / (1 + z*z/m)
 }

@@ -54,12 +54,8 @@ func startNode(t *testing.T) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	forward := httputil.NewSingleHostReverseProxy(target)
-	director := forward.Director
-	forward.Director = func(r *http.Request) {
-		director(r)
-		r.Header["X-Forwarded-For"] = nil // the plugin itself is on this machine
-	}
+	// SetURL adds no X-Forwarded-For: the plugin itself is on this machine.
+	forward := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {

@@ -120,9 +120,9 @@ func TestEverythingTravels(t *testing.T) {
 	}
 }
 
-// TestWhoSpeaksForOthers: a report for a stranger, and counts, are taken from those
-// only who could do as much by themselves, and nobody becomes local or an account by
-// being named.
+// TestWhoSpeaksForOthers: only those may count, or report for a stranger, who
+// could do as much in their own name; and nobody becomes local or an account
+// by being named.
 func TestWhoSpeaksForOthers(t *testing.T) {
 	const named = `{"signatures":["dcc/body:00"],"reporter":%q}`
 	const counts = `{"signatures":["dcc/body:00"],"counts":[7]}`

@@ -145,7 +145,7 @@ func (m ailingMTA) FindInLists(entry string) ([]client.ListMatch, error) {
 }
 
 // TestEveryFaultIsAnswered: whatever fails behind the interface, the client is told of
-// an error of the node, and of success only where there was none.
+// an error of the node, and of success only if nothing failed.
 func TestEveryFaultIsAnswered(t *testing.T) {
 	a := &prototest.Ailing{Tally: prototest.NewTally(2)}
 	peers := ailingPeers{&fakePeers{peers: []client.Peer{{Key: testKey('B'), Name: "b"}}}, a}
@@ -204,7 +204,7 @@ func TestEveryFaultIsAnswered(t *testing.T) {
 	}
 }
 
-// TestNothingConfigured: what a server was not given is not there, or empty.
+// TestNothingConfigured: what a server was not given is absent or empty.
 func TestNothingConfigured(t *testing.T) {
 	s := newServer(t, &prototest.House{}, func(o *Options) { o.Node = nil })
 	admin := []string{"Authorization", "Bearer token-alice"}
@@ -313,14 +313,14 @@ func TestBodiesAtTheirBounds(t *testing.T) {
 			t.Errorf("a key of %d bytes: %d %s, want %d", n, w.Code, w.Body, want)
 		}
 	}
-	// A body whose length nobody said ends where it must all the same.
+	// A body of unstated length has the same limit.
 	r := send(s, local, "POST", "/v1/check", requestType, sigs(1), "Content-Length", "")
 	if r.Code != 200 || r.Header().Get("Content-Type") != "application/json" || r.Header().Get("Content-Length") != fmt.Sprint(r.Body.Len()) {
 		t.Errorf("%d %v", r.Code, r.Header())
 	}
 }
 
-// TestProblems: what goes beside the status of a refusal.
+// TestProblems: what a refusal says besides its status.
 func TestProblems(t *testing.T) {
 	for _, tt := range []struct {
 		err          error

@@ -226,7 +226,7 @@ func TestLimitsAreOneNumber(t *testing.T) {
 	}
 }
 
-// TestTwiceGiven: who gives a field twice passes no limit by it.
+// TestTwiceGiven: a field that is given twice evades no limit.
 func TestTwiceGiven(t *testing.T) {
 	house := &prototest.House{}
 	s := newServer(t, house, nil)

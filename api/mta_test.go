@@ -71,7 +71,7 @@ func TestRateLimitsAndLists(t *testing.T) {
 	if rules, err := c.RateLimits(t.Context()); err != nil || len(rules) != 1 || rules[0].Keys != 1 {
 		t.Errorf("RateLimits = %+v, %v", rules, err)
 	}
-	// Keys are the administrator's.
+	// Only an administrator may list keys.
 	if _, err := c.RateKeys(t.Context(), "", "ann"); !errors.Is(err, bulkhead.ErrUnauthorised) && !errors.Is(err, bulkhead.ErrForbidden) {
 		t.Errorf("RateKeys without a token: %v", err)
 	}

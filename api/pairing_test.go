@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 )
 
-// fakePairing is who brings nodes into networks, for tests.
+// fakePairing stands in for what brings nodes into networks.
 type fakePairing struct {
 	*fakePeers
 	list []client.Invitation

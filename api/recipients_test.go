@@ -28,7 +28,7 @@ func TestRecipientsTravel(t *testing.T) {
 	}
 	for _, r := range []bulkhead.Report{
 		{Signatures: sigs, Count: 2, Recipients: people},
-		{Signatures: sigs, Vote: bulkhead.Spam, Trap: true, Recipients: people}, // of which a vote has none
+		{Signatures: sigs, Vote: bulkhead.Spam, Trap: true, Recipients: people}, // a vote may name none
 		{Signatures: sigs, Recipients: make([]string, 0)},
 	} {
 		if _, err := c.Report(t.Context(), r); err != nil {
@@ -43,8 +43,8 @@ func TestRecipientsTravel(t *testing.T) {
 	}
 }
 
-// TestRecipientsRefused: more recipients than a report may name, and those of a vote,
-// change nothing.
+// TestRecipientsRefused: a report that names too many recipients, or a vote
+// that names any, changes nothing.
 func TestRecipientsRefused(t *testing.T) {
 	house := &prototest.House{}
 	s := newServer(t, house, nil)

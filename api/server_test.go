@@ -552,7 +552,7 @@ func TestSenders(t *testing.T) {
 		if err != nil || v.SpamVotes != 1 {
 			t.Errorf("%s: %d votes, %v", tt.sender, v.SpamVotes, err)
 		}
-		// Who sends signatures has an answer for each that he sent.
+		// A request of signatures has an answer for each.
 		w := send(s, local, "POST", "/v1/check"+tt.target, tt.kind, tt.body)
 		if got := strings.Contains(w.Body.String(), want.String()); w.Code != http.StatusOK || got != (tt.kind == mailType) {
 			t.Errorf("%s: check %d %s", tt.sender, w.Code, w.Body)
@@ -565,7 +565,7 @@ func TestSenders(t *testing.T) {
 }
 
 // TestReadEnds: the signatures of a message are computed under a deadline and end
-// with the request, which is told to come again.
+// with the request, whose client is told to try again.
 func TestReadEnds(t *testing.T) {
 	s := newServer(t, &prototest.House{}, func(o *Options) {
 		o.Read = func(ctx context.Context, _ []byte) ([]bulkhead.Signature, bulkhead.Source, error) {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestSessions: links are good once and for their time, sessions for theirs, whoever else
-// comes and goes.
+// TestSessions: a link works once, until it expires, a session until it
+// expires, whoever else comes and goes.
 func TestSessions(t *testing.T) {
 	s, now := newSessions(), time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	link, until := s.link("ann", now)
@@ -49,7 +49,7 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// TestSessionsAreBounded: the oldest give way, and none that is younger.
+// TestSessionsAreBounded: the oldest make way for new ones, and no others do.
 func TestSessionsAreBounded(t *testing.T) {
 	s, now := newSessions(), time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	var all []string

@@ -209,7 +209,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// TestUndoVotes: the time is needed, and what was done is told.
+// TestUndoVotes: the time is required, and the answer says what was undone.
 func TestUndoVotes(t *testing.T) {
 	users := newFakeUsers()
 	srv := httptest.NewServer(newServer(t, &prototest.House{}, func(o *Options) { o.Accounts, o.Users = users, users }))

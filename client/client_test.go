@@ -216,7 +216,8 @@ func TestVerdictTravels(t *testing.T) {
 	}
 }
 
-// TestClassOfOldNodes: nodes before classes said the same in other fields.
+// TestClassOfOldNodes: nodes from before there were classes say the same in
+// other fields.
 func TestClassOfOldNodes(t *testing.T) {
 	for _, tt := range []struct {
 		v    Verdict
@@ -243,7 +244,7 @@ func TestClassOfOldNodes(t *testing.T) {
 	}
 }
 
-// TestSourceTwice: of a source that is given twice the latter counts, alone.
+// TestSourceTwice: if a source is given twice, only the latter counts.
 func TestSourceTwice(t *testing.T) {
 	var in struct{ Source *Source }
 	if err := json.Unmarshal([]byte(`{"source":{"sender":"a@example.com"},"Source":{"list_id":"l"}}`), &in); err != nil || !reflect.DeepEqual(*in.Source, Source{ListID: "l"}) {
@@ -266,7 +267,7 @@ func TestSourceTwice(t *testing.T) {
 	}
 }
 
-// TestProblem: what refusals are, in words and in the sentinels of the root package.
+// TestProblem: a refusal as text and as an error of the root package.
 func TestProblem(t *testing.T) {
 	for status, want := range map[int]error{
 		400: bulkhead.ErrMalformed, 401: bulkhead.ErrUnauthorised, 403: bulkhead.ErrForbidden, 404: bulkhead.ErrMalformed, 412: bulkhead.ErrGeometry,
@@ -293,8 +294,8 @@ func TestProblem(t *testing.T) {
 	}
 }
 
-// TestForeignAnswers: what is not a node's answer to the question is an error, whoever
-// gives it.
+// TestForeignAnswers: anything but a node's answer to the question is an
+// error, whoever gives it.
 func TestForeignAnswers(t *testing.T) {
 	ctx := context.Background()
 	sigs := signatures(2)
@@ -490,7 +491,8 @@ func TestCountRefuses(t *testing.T) {
 	}
 }
 
-// TestNoServer: a base URL that is none is an error of every call, and not a panic.
+// TestNoServer: an invalid base URL is an error of every call, and not a
+// panic.
 func TestNoServer(t *testing.T) {
 	for _, server := range []string{"http://a b/", "::", "http://[::1", ""} {
 		c := &Client{Server: server}
@@ -500,7 +502,7 @@ func TestNoServer(t *testing.T) {
 	}
 }
 
-// TestAttributesTwice: of attributes that are given twice the latter count, alone.
+// TestAttributesTwice: if attributes are given twice, only the latter count.
 func TestAttributesTwice(t *testing.T) {
 	var in RateRequest
 	text := `{"attributes":{"sender":"a","size":"1"},"Attributes":{"sender":"b"}}`

@@ -81,8 +81,8 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestNetworks: who is blocked gets no answer, password or not; who is no
-// anonymous client needs a password.
+// TestNetworks: a blocked client gets no answer, with or without a password;
+// one that may not be anonymous needs a password.
 func TestNetworks(t *testing.T) {
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	elsewhere := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
@@ -167,8 +167,8 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestAdminOperations: clients are listed empty; what would change the server is
-// refused to everybody.
+// TestAdminOperations: the list of clients is empty; what would change the
+// server is refused to everybody.
 func TestAdminOperations(t *testing.T) {
 	c := dialRaw(t, serve(t, goldenServer()))
 	for op := byte(0); op < 20; op++ {

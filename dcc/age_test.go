@@ -93,7 +93,7 @@ func TestDeleteOften(t *testing.T) {
 	}
 }
 
-// TestDeletedByError: what the filter shows by error of a deletion takes nothing
+// TestDeletedByError: a deletion that the filter shows by error takes nothing
 // away.
 func TestDeletedByError(t *testing.T) {
 	ctx, sums := t.Context(), goldenChecksums(t)[1:2]
@@ -213,7 +213,7 @@ func TestTotal(t *testing.T) {
 	}
 }
 
-// TestCountersDiffer: no two counters of a checksum are one.
+// TestCountersDiffer: no two counters of a checksum are the same.
 func TestCountersDiffer(t *testing.T) {
 	sum := &goldenChecksums(t)[1]
 	seen := map[bulkhead.Signature]string{}

@@ -196,7 +196,7 @@ func TestClientSends(t *testing.T) {
 	if len(requests) != 0 {
 		t.Error("a request beyond the limits is sent")
 	}
-	// As much as there may be is sent, but a client does not wait for ever.
+	// The largest request is sent, but a client does not wait for ever.
 	silent.Store(true)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-requests; cancel() }()

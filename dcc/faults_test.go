@@ -75,8 +75,8 @@ func (uncounted) Count(context.Context, []bulkhead.Signature, []uint32) error {
 	return prototest.ErrFault
 }
 
-// TestTogether: checksums of which some are known, some deleted and some neither
-// have each their own totals, however they come together.
+// TestTogether: known, deleted and unknown checksums have each their own
+// totals, whichever come together.
 func TestTogether(t *testing.T) {
 	s := goldenServer()
 	s.Clearinghouse = prototest.NewTally(4)

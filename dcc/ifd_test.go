@@ -565,8 +565,8 @@ func TestIfdHeaderTimeout(t *testing.T) {
 	}
 }
 
-// TestIfdClearedTimeout: a message of which the white list could not be asked in
-// time gets a temporary failure, and is not counted.
+// TestIfdClearedTimeout: a message that could not be looked up on the white
+// list in time gets a temporary failure, and is not counted.
 func TestIfdClearedTimeout(t *testing.T) {
 	house := new(prototest.House)
 	ask := serveIfd(t, &Ifd{Clearinghouse: house, Cleared: func(ctx context.Context, _ []byte, _ string, _ netip.Addr, _ bool) (bool, error) {

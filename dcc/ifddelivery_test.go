@@ -17,7 +17,7 @@ var (
 	alice    = bulkhead.NamedSignature(bulkhead.Sender, "alice@example.org")
 )
 
-// ifdBody returns what all doors know the Body of a message by.
+// ifdBody returns the signature by which all doors know the Body of a message.
 func ifdBody(t *testing.T, message string) bulkhead.Signature {
 	t.Helper()
 	sums, err := digests.Sums(t.Context(), []byte(message), digests.Options{})
@@ -116,7 +116,8 @@ func TestIfdDelivers(t *testing.T) {
 	}
 }
 
-// TestIfdWithoutMessageID: mails that cannot be told apart are deliveries each.
+// TestIfdWithoutMessageID: each mail is a delivery if they cannot be told
+// apart.
 func TestIfdWithoutMessageID(t *testing.T) {
 	house := new(prototest.House)
 	ask := serveIfd(t, wholeIfd(t, house))
@@ -199,7 +200,7 @@ func TestIfdSuspectedIsNotMany(t *testing.T) {
 	}
 }
 
-// TestIfdTrapVote: what a trap alone calls spam is said to be a trap's.
+// TestIfdTrapVote: spam that only a trap reported is named so.
 func TestIfdTrapVote(t *testing.T) {
 	trap := whitelistOf(t, "option spam-trap-reject\n")
 	for options, want := range map[string]bool{"header": true, "header spam": false} {
@@ -234,8 +235,8 @@ func TestIfdReason(t *testing.T) {
 	}
 }
 
-// TestIfdCountsNearCopies: Fuz1 is of all copies that the clearinghouse takes for those of
-// one text, Body of equal ones.
+// TestIfdCountsNearCopies: Fuz1 counts all copies that the clearinghouse takes
+// for one text, Body equal ones only.
 func TestIfdCountsNearCopies(t *testing.T) {
 	house := &prototest.House{Threshold: 1000}
 	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{evilLink}, Count: 25}); err != nil {

@@ -206,8 +206,8 @@ func TestIfdRelayThatReported(t *testing.T) {
 	}
 }
 
-// TestIfdCleared: the node's own white list goes before all others, and is asked for
-// what takes long only where it matters.
+// TestIfdCleared: the node's own white list precedes all others, and is asked
+// about what takes long only where it matters.
 func TestIfdCleared(t *testing.T) {
 	type question struct {
 		sender, client string

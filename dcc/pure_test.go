@@ -263,7 +263,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestIfdLines: a line has at most so many bytes with its end, and what breaks off is none.
+// TestIfdLines: a line has a limit, its end included, and what breaks off is
+// no line.
 func TestIfdLines(t *testing.T) {
 	long := strings.Repeat("x", maxIfdLine-1)
 	for _, tt := range []struct {
@@ -327,8 +328,8 @@ type breaking struct{ err error }
 
 func (f breaking) Read([]byte) (int, error) { return 0, f.err }
 
-// TestReceivedHeaders: of the Received headers each is read as folded, up to the end of the
-// headers, and so many of them.
+// TestReceivedHeaders: Received headers are read, folded ones too, up to the
+// end of the headers and up to a number.
 func TestReceivedHeaders(t *testing.T) {
 	const line = "Received: from a ([192.0.2.1]) by b\n"
 	for _, tt := range []struct {

@@ -218,8 +218,8 @@ func TestTotals(t *testing.T) {
 	}
 }
 
-// TestDeleteAfterQuery: a DELETE is one whatever the packet was whose memory it
-// is read into.
+// TestDeleteAfterQuery: a DELETE is read as one, whatever packet was in its
+// memory before.
 func TestDeleteAfterQuery(t *testing.T) {
 	ctx, sums := t.Context(), goldenChecksums(t)
 	var p packet
@@ -318,7 +318,7 @@ func TestSilence(t *testing.T) {
 }
 
 // TestVersions: old versions get their own forms of answers, and NOPs of later
-// ones are told ours.
+// ones are answered with our version.
 func TestVersions(t *testing.T) {
 	c := dialRaw(t, serve(t, &Server{Clearinghouse: new(prototest.House)}))
 	id := [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}

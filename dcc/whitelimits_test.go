@@ -25,7 +25,7 @@ func TestWhiteLines(t *testing.T) {
 		line  string
 		sum   Checksum
 		want  uint32 // 0: not listed
-		wrong string // in the error of a line that is none
+		wrong string // in the error of an invalid line
 	}{
 		{line: "ok from joe@example.org", sum: from, want: White},
 		{line: "OK FROM joe@example.org", sum: from, want: White},
@@ -86,8 +86,8 @@ func TestWhiteLines(t *testing.T) {
 	}
 }
 
-// TestWhiteAddresses: blocks and ranges hold their ends and nothing beside them, in a
-// client's list and in a server's.
+// TestWhiteAddresses: blocks and ranges include their ends and nothing beyond,
+// in a client's list and in a server's.
 func TestWhiteAddresses(t *testing.T) {
 	for _, tt := range []struct{ text, in, out string }{
 		{"192.0.2.1", "192.0.2.1", "192.0.2.0 192.0.2.2 ::"},
@@ -227,7 +227,7 @@ func TestWhiteFileErrors(t *testing.T) {
 	}
 }
 
-// TestServerWhiteCounts: a count of a server's list is told as it is.
+// TestServerWhiteCounts: a count in a server's list is answered as it is.
 func TestServerWhiteCounts(t *testing.T) {
 	list, err := ReadWhitelist(nil, "whitelist", strings.NewReader("7 hex body 0 0 0 1\n"), true)
 	if err != nil {

@@ -31,8 +31,8 @@ func TestExposed(t *testing.T) {
 	}
 }
 
-// TestListenFails: what cannot be listened on is an error, and a file that is there
-// stays.
+// TestListenFails: an address that cannot be listened on is an error, and an
+// existing file stays.
 func TestListenFails(t *testing.T) {
 	dir := t.TempDir()
 	file, datagrams := filepath.Join(dir, "file"), filepath.Join(dir, "datagrams")
@@ -102,7 +102,7 @@ func TestListenPacketsBothFamilies(t *testing.T) {
 			}
 			defer pc.Close()
 			port := fmt.Sprint(pc.LocalAddr().(*net.UDPAddr).Port)
-			for range 2 { // the second time says that the first left nothing open
+			for range 2 { // the second shows that the first left nothing open
 				conns, err := ListenPackets(t.Context(), ":"+port, 2)
 				closeAll(conns)
 				if !errors.Is(err, syscall.EADDRINUSE) {

@@ -49,8 +49,8 @@ func TestFailuresWait(t *testing.T) {
 	}
 }
 
-// TestFailuresAreBounded: as many networks as one likes make no more than a bounded
-// table, and the node goes on.
+// TestFailuresAreBounded: the table stays bounded however many networks fail,
+// and the node goes on.
 func TestFailuresAreBounded(t *testing.T) {
 	f := door.NewFailures(slog.New(slog.DiscardHandler))
 	now := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
@@ -147,7 +147,7 @@ func TestFailuresInLog(t *testing.T) {
 	})
 }
 
-// TestSlowEnds: who waits for an answer ends with the context.
+// TestSlowEnds: the wait before an answer ends with the context.
 func TestSlowEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := door.NewFailures(slog.New(slog.DiscardHandler))

@@ -83,7 +83,8 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// TestShutdownBoth: both parts end, and a part that is not done in time is told of.
+// TestShutdownBoth: both parts end, and a part that is not done in time is
+// reported.
 func TestShutdownBoth(t *testing.T) {
 	stream, packets := &StreamServer{Handler: echo}, &PacketServer{}
 	addr, _ := start(t, stream, "127.0.0.1:0")

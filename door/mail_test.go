@@ -81,7 +81,7 @@ func TestMailServerRefusals(t *testing.T) {
 				c := dial(t, l.Addr())
 				io.WriteString(c, mail)
 				c.(*net.TCPConn).CloseWrite()
-				// What was not read resets the connection.
+				// Input that was not read resets the connection.
 				if got, err := io.ReadAll(c); want && (err != nil || string(got) != mail) || !want && len(got) > 0 {
 					t.Errorf("mail %d of %d bytes: %d bytes, %v", i, tt.size, len(got), err)
 				}

@@ -231,8 +231,8 @@ func TestPacketSilenceAndPanic(t *testing.T) {
 	}
 }
 
-// TestPacketLengths: answers of many lengths to several clients, of which the
-// longest leave first, arrive whole, once and at the right one.
+// TestPacketLengths: answers of many lengths to several clients, the longest
+// of which leave first, arrive whole, once and at the right client.
 func TestPacketLengths(t *testing.T) {
 	port, stop := startPackets(t, &PacketServer{Unordered: true}, "127.0.0.1:0", 1)
 	var clients []net.Conn
@@ -245,7 +245,7 @@ func TestPacketLengths(t *testing.T) {
 	}
 	waiting := make(map[string]bool)
 	for k := range each {
-		// Rows of one client, and clients that change with each datagram.
+		// Runs of one client, and clients that change with each datagram.
 		for i := range clients {
 			client := i
 			if k%2 == 0 {

@@ -153,7 +153,8 @@ func TestStreamCaps(t *testing.T) {
 		tt := &tests[i]
 		t.Run(tt.name, func(t *testing.T) {
 			s := &tt.server
-			// Who has been answered is still at work, so that nobody gives way.
+			// A client that has been answered is still at work, so nobody
+			// gives way.
 			work := make(chan struct{})
 			s.Handler = func(_ context.Context, c *Conn) {
 				if line, err := bufio.NewReader(c).ReadString('\n'); err == nil {
@@ -425,8 +426,8 @@ func TestServeAfterShutdown(t *testing.T) {
 	}
 }
 
-// A played listener accepts what a test says, one after the other, nil for a failure
-// that passes, and then waits for its Close.
+// A played listener accepts what a test says, one after the other, nil for a
+// passing failure, and then waits for its Close.
 type played struct {
 	conns   []net.Conn
 	asked   []time.Time // for each of conns

@@ -27,7 +27,7 @@ type oracleKey struct {
 }
 
 // event returns the rate of key after an event of weight n. tie is the verdict
-// where the rate is the limit but for what rounding adds or takes away.
+// if the rate equals the limit but for rounding.
 func (o *rateOracle) event(key, item string, now time.Time, n float64, tie bool) (rate float64, over, isNew bool) {
 	k := o.keys[key]
 	if k == nil {
@@ -63,7 +63,7 @@ func (o *rateOracle) event(key, item string, now time.Time, n float64, tie bool)
 }
 
 // TestUniqueRateOracle sends random events of several keys over ten periods and
-// more: bursts, among them at one instant, even streams and silences of some
+// more: bursts, some of them at one instant, even streams and silences of some
 // periods; weights from fractions to more than the limit.
 func TestUniqueRateOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -109,7 +109,7 @@ func TestUniqueRateOracle(t *testing.T) {
 }
 
 // TestUniqueRateAfterSilence wants an event to weigh at least itself, however
-// long nothing came before it.
+// long the silence before it.
 func TestUniqueRateAfterSilence(t *testing.T) {
 	for _, plain := range []bool{false, true} {
 		for _, mode := range []RateMode{Leaky, Strict} {

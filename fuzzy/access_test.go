@@ -110,8 +110,8 @@ func TestWritesDoNotStallChecks(t *testing.T) {
 	must(t, c.Write(t.Context(), digestOf(77), nil, 7, 1))
 }
 
-// TestHiddenListHidesNoOther: what a digest is on a list that a client is not told
-// of takes nothing from what the client is told of others.
+// TestHiddenListHidesNoOther: an entry of a digest on a list that a client is
+// not told of changes nothing in what the client is told of other lists.
 func TestHiddenListHidesNoOther(t *testing.T) {
 	var shingles [32]uint64
 	for i := range shingles {

@@ -99,7 +99,8 @@ func TestListsLiveAsLong(t *testing.T) {
 	}
 }
 
-// TestTakenByError: what the filter shows by error of a delete takes no digest away.
+// TestTakenByError: a delete that the filter shows by error takes no digest
+// away.
 func TestTakenByError(t *testing.T) {
 	house := prototest.NewTally(2)
 	c := dial(t, serve(t, &Server{Clearinghouse: house}), nil)
@@ -158,8 +159,8 @@ func TestOwnQuestionsAreNoChecks(t *testing.T) {
 	}
 }
 
-// TestTakenFromTheForgotten: what was taken from is forgotten before the taking.
-// What is written then counts in full.
+// TestTakenFromTheForgotten: what a delete took from is forgotten before the
+// delete is. What is written then counts in full.
 func TestTakenFromTheForgotten(t *testing.T) {
 	var shingles [32]uint64
 	for name, sh := range map[string]*[32]uint64{"digest": nil, "text": &shingles} {

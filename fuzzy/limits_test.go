@@ -197,7 +197,7 @@ func TestManyLists(t *testing.T) {
 }
 
 // TestOneAnswerForAList: a near copy of what was written to the list for spam, and whose
-// bands others call spam too, is told once, with what was written.
+// bands others call spam too, is answered once, with what was written.
 func TestOneAnswerForAList(t *testing.T) {
 	text := randomShingles(rand.New(rand.NewPCG(17, 18)))
 	house := prototest.NewTally(2)

@@ -214,8 +214,9 @@ func (w *watched) Look(ctx context.Context, sigs []bulkhead.Signature, out []bul
 	return w.Counter.Look(ctx, sigs, out, what)
 }
 
-// TestUnknownTextIsCheap: of a text that nothing is like, every second band is asked for
-// and no other; of one that has a band in common with a stored one, all.
+// TestUnknownTextIsCheap: for a text that is like no stored one, only every
+// second band is looked up; for one that shares a band with a stored text, all
+// are.
 func TestUnknownTextIsCheap(t *testing.T) {
 	house := &watched{Counter: prototest.NewTally(4), asked: make(map[bulkhead.Signature]bool)}
 	c := dial(t, serve(t, &Server{Clearinghouse: house}), nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 )
 
-// TestBandsWanted: so many bands that an unknown text shows them by errors of the
-// filters once in 100,000 times at most, and no more than that takes.
+// TestBandsWanted: the fewest bands that an unknown text shows by errors of
+// the filters at most once in 100,000 times.
 func TestBandsWanted(t *testing.T) {
 	const bound = 1e-5
 	tail := func(p float64, m int) (sum float64) { // of the binomial distribution
@@ -116,7 +116,7 @@ func TestRevocationOutweighsBands(t *testing.T) {
 	}
 }
 
-// TestCountersDiffer: no two counters of a message are one, on all lists.
+// TestCountersDiffer: no two counters of a message are the same, on all lists.
 func TestCountersDiffer(t *testing.T) {
 	seen := map[bulkhead.Signature]string{}
 	r := &Request{Digest: digestOf(1), Shingled: true}

@@ -176,8 +176,8 @@ func FuzzParseReply(f *testing.F) {
 	})
 }
 
-// TestPaddedRequest: of a From without a domain rspamd 3.4 sends an empty extension and
-// zeroes.
+// TestPaddedRequest: for a From without a domain rspamd 3.4 sends an empty
+// extension and zeroes.
 func TestPaddedRequest(t *testing.T) {
 	q := Request{Version: 4, Command: Check, Tag: 7, Digest: [DigestSize]byte{1, 2}}
 	padded := append(q.Append(nil), 'd', 0, 0, 0, 0, 0)

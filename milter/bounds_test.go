@@ -18,8 +18,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
-// TestNegotiation: what is agreed of each offer, byte by byte: the milter takes of the
-// actions and steps what it is offered and has a use for.
+// TestNegotiation: what is agreed for each offer, byte by byte: of the actions
+// and steps that it is offered, the milter takes those that it has a use for.
 func TestNegotiation(t *testing.T) {
 	const macros = "\x00\x00\x00\x00j {client_addr}\x00\x00\x00\x00\x02i {auth_authen}\x00\x00\x00\x00\x03i {rcpt_mailer}\x00\x00\x00\x00\x05i\x00"
 	for _, tt := range []struct {
@@ -235,8 +235,8 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// TestURLsAtTheirBounds: how many URLs are looked up, and each once; what is one is for
-// package link to say.
+// TestURLsAtTheirBounds: how many URLs are looked up, and each once; package
+// link says what is one.
 func TestURLsAtTheirBounds(t *testing.T) {
 	var many, first strings.Builder
 	for i := range maxURLs + 5 {

@@ -139,7 +139,7 @@ func TestManyRecipients(t *testing.T) {
 	}
 }
 
-// TestLimiterHolds wants a message on hold of which a rate limit says so.
+// TestLimiterHolds wants a message on hold if a rate limit says so.
 func TestLimiterHolds(t *testing.T) {
 	for _, login := range []string{"", "ann"} {
 		s := &Server{Clearinghouse: &prototest.House{}, Limiter: limits{}, ExemptLogins: true}

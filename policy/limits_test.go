@@ -113,7 +113,8 @@ func TestAppendRequest(t *testing.T) {
 	}
 }
 
-// TestReadRequest: a request ends with an empty line; what is none is not waited for.
+// TestReadRequest: a request ends with an empty line; what cannot become one
+// is not waited for.
 func TestReadRequest(t *testing.T) {
 	for _, tt := range []struct {
 		name, in, want, rest string
@@ -199,8 +200,8 @@ func (b *syncBuffer) Write(p []byte) (int, error) {
 }
 func (b *syncBuffer) String() string { b.mu.Lock(); defer b.mu.Unlock(); return b.b.String() }
 
-// TestConnectionCaps: Postfix holds all its connections from one address, so that only
-// a cap that was asked for is one.
+// TestConnectionCaps: Postfix holds all its connections from one address, so
+// only a configured cap applies.
 func TestConnectionCaps(t *testing.T) {
 	for _, tt := range []struct {
 		name                string

@@ -465,8 +465,8 @@ func TestRepeatsHaveBallots(t *testing.T) {
 	}
 }
 
-// TestUnauthorised: a node that does not know the reporter is told as an account that
-// there is not.
+// TestUnauthorised: a reporter whom the node does not know is answered as an
+// unknown account.
 func TestUnauthorised(t *testing.T) {
 	c := &Client{Address: start(t, &Server{Clearinghouse: &prototest.House{Err: bulkhead.ErrUnauthorised}}, "127.0.0.1:0")}
 	for _, op := range []Op{OpCheck, OpReport} {

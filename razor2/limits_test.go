@@ -224,7 +224,7 @@ func TestVerdicts(t *testing.T) {
 }
 
 // TestCredentials: names and passwords that a client can keep are taken, others not;
-// what the server chooses is of letters and digits.
+// what the server chooses consists of letters and digits.
 func TestCredentials(t *testing.T) {
 	s := &Server{Clearinghouse: &prototest.House{}, Registrations: door.Rate{PerSecond: 1e-6, Burst: 1000}}
 	c := dial(t, start(t, s))

@@ -667,8 +667,8 @@ func TestReportTimeout(t *testing.T) {
 	}
 }
 
-// TestSplitBlock: the header and the parts of a report, whatever the line ends in
-// them.
+// TestSplitBlock: the header and the parts of a report, whatever their line
+// ends.
 func TestSplitBlock(t *testing.T) {
 	for _, tt := range []struct {
 		block, header string
@@ -772,8 +772,8 @@ func (b *batches) CheckBatch(ctx context.Context, queries []bulkhead.Query, verd
 	return nil
 }
 
-// TestCheckBatch: who can answer many questions at once is asked so, and again without
-// what is left of an earlier, larger batch.
+// TestCheckBatch: a clearinghouse that answers many questions at once is asked
+// so, and what an earlier, larger batch left is not asked again.
 func TestCheckBatch(t *testing.T) {
 	house := &batches{House: &prototest.House{}}
 	p := mustParse(t, part)

@@ -32,36 +32,65 @@ const drawsM = 80_000
 func (c *Config) drawsCompared() int { return min(16, max(3, c.Rounds/10)) }
 
 func (c *Config) drawUnits() (units []*unit, results []*drawResult) {
-	n, draws := max(2, c.Rounds*6/100), c.drawsCompared()
 	for _, e := range experiments() {
 		if !e.weighted() {
 			continue
 		}
-		for _, k := range hashCounts() {
-			r := &drawResult{}
-			results = append(results, r)
-			units = append(units, &unit{
-				name: fmt.Sprintf("draws-%d-k%d", e.number, k), cost: 6e-4 * float64(k*n*draws), result: r,
-				have: func() bool { return r.Rounds >= n },
-				run: func(ctx context.Context, s *simulator, tick func(float64)) error {
-					rates := make([][]float64, draws)
-					for d := range rates {
-						counts := e.drawCounts(c.Seed+1+uint64(d), DrawPrinted, 0)
-						for round := range n {
-							if err := ctx.Err(); err != nil {
-								return err
-							}
-							result := s.run(&e, c.Seed, DrawPrinted, drawsM, k, round, counts)
-							rates[d] = append(rates[d], rateOf(&e, &result, true))
-						}
-						tick(float64(d+1) / float64(draws))
-					}
-					mean, variance := between(rates)
-					*r = drawResult{Rounds: n, Rows: []drawRow{{e.number, k, mean, variance / (mean * mean)}}}
-					return nil
-				},
-			})
+		more, r := c.spreadUnits(&e, "draws", func(s *simulator, d int) []uint8 {
+			return e.drawCounts(c.Seed+1+uint64(d), DrawPrinted, 0)
+		})
+		units, results = append(units, more...), append(results, r...)
+	}
+	return units, results
+}
+
+// orderUnits compares orders as drawUnits compares draws: what it would matter if all
+// rounds had one order.
+func (c *Config) orderUnits() (units []*unit, results []*drawResult) {
+	for _, e := range experiments() {
+		if e.order != shuffled {
+			continue
 		}
+		more, r := c.spreadUnits(&e, "orders", func(s *simulator, d int) []uint8 {
+			s.reorder = func(s *simulator, counts []uint8, seed uint64, _ int) {
+				s.shuffle(counts, stream(seed, "one order", d))
+			}
+			return e.drawCounts(c.Seed, DrawPrinted, 0)
+		})
+		units, results = append(units, more...), append(results, r...)
+	}
+	return units, results
+}
+
+// spreadUnits runs an experiment in several ways that meet the same hash functions. with
+// sets the simulator up for one of them, and returns how often elements are inserted.
+func (c *Config) spreadUnits(e *experiment, name string, with func(s *simulator, d int) []uint8) (units []*unit, results []*drawResult) {
+	n, ways := max(2, c.Rounds*6/100), c.drawsCompared()
+	for _, k := range hashCounts() {
+		r := &drawResult{}
+		results = append(results, r)
+		units = append(units, &unit{
+			name: fmt.Sprintf("%s-%d-k%d", name, e.number, k), cost: 6e-4 * float64(k*n*ways), result: r,
+			have: func() bool { return r.Rounds >= n },
+			run: func(ctx context.Context, s *simulator, tick func(float64)) error {
+				defer func() { s.reorder = nil }()
+				rates := make([][]float64, ways)
+				for d := range rates {
+					counts := with(s, d)
+					for round := range n {
+						if err := ctx.Err(); err != nil {
+							return err
+						}
+						result := s.run(e, c.Seed, DrawPrinted, drawsM, k, round, counts)
+						rates[d] = append(rates[d], rateOf(e, &result, true))
+					}
+					tick(float64(d+1) / float64(ways))
+				}
+				mean, variance := between(rates)
+				*r = drawResult{Rounds: n, Rows: []drawRow{{e.number, k, mean, variance / (mean * mean)}}}
+				return nil
+			},
+		})
 	}
 	return units, results
 }
@@ -93,9 +122,11 @@ func between(values [][]float64) (mean, variance float64) {
 
 // spreads returns, for each experiment, the standard deviation between draws as a
 // share of the mean: of all k together, since one draw acts on all.
-func (p *plan) spreads() map[int]float64 {
+func (p *plan) spreads() map[int]float64 { return spreadsOf(p.draws) }
+
+func spreadsOf(results []*drawResult) map[int]float64 {
 	all := map[int]float64{}
-	for _, r := range p.draws {
+	for _, r := range results {
 		for _, row := range r.Rows {
 			all[row.Experiment] += row.Variance / float64(len(hashCounts()))
 		}

@@ -26,6 +26,8 @@ type supposition struct {
 	name   string
 	family HashFamily // "" for the run's
 	draw   Draw       // "" for the run's
+	// counts replaces the draw, if it is not nil.
+	counts func(e *experiment, seed uint64) []uint8
 	// order replaces the shuffle of a round, if it is not nil.
 	order func(s *simulator, counts []uint8, seed uint64, round int)
 	// rate replaces the paper's rate, if it is not nil.
@@ -37,6 +39,7 @@ const (
 	supposeFamily   = "independent, as many rounds"
 	supposeFixed    = "any draw, not one with the zeros and insertions of the paper's"
 	supposeFresh    = "a draw for each round"
+	supposeTilted   = "the paper's zeros and insertions come of a lower mean, not of single counts"
 	supposeOneOrder = "one order for all rounds"
 	supposeNaive    = "a shuffle that exchanges every place with any other"
 	supposeDistinct = "different elements wrong, over different elements"
@@ -48,6 +51,7 @@ func suppositions(mean float64) []supposition {
 		{kind: "hash functions", name: supposeFamily, family: FamilyIndependent},
 		{kind: "draw", name: supposeFixed, draw: DrawFixed},
 		{kind: "draw", name: supposeFresh, draw: DrawFresh},
+		{kind: "draw", name: supposeTilted, counts: tilted},
 		{kind: "order", name: supposeOneOrder, order: func(s *simulator, counts []uint8, seed uint64, _ int) {
 			s.shuffle(counts, stream(seed, "one order"))
 		}},
@@ -58,6 +62,45 @@ func suppositions(mean float64) []supposition {
 		{kind: "definition", name: supposeDistinct, rate: func(r *roundResult) float64 { return share(r.WrongR, r.Elements) }},
 		{kind: "definition", name: supposeMixed, rate: func(r *roundResult) float64 { return float64(r.WeightR) / (numKeys * mean) }},
 	}
+}
+
+// tilted draws counts of the experiment's distribution tilted, p(c) exp(-θ c), so that
+// their mean is that of the paper's draw: the most likely way to come by its total. What
+// is then missing to the paper's zeros and total is changed as in other draws.
+func tilted(e *experiment, seed uint64) []uint8 {
+	r := stream(seed, "tilted", e.number)
+	var weights [cellLimit + 1]float64
+	for range 1_000_000 {
+		weights[e.counts(r)]++
+	}
+	mean := func(theta float64) float64 {
+		var sum, total float64
+		for c, w := range weights {
+			w *= math.Exp(-theta * float64(c))
+			sum, total = sum+w*float64(c), total+w
+		}
+		return sum / total
+	}
+	low, high := -1.0, 1.0 // mean falls as theta grows
+	for range 60 {
+		if mid := (low + high) / 2; mean(mid) > float64(e.total)/numKeys {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	counts := make([]uint8, numKeys)
+	for i := range counts {
+		for {
+			c := e.counts(r)
+			if r.Float64() < math.Exp(-low*float64(c)+math.Min(0, low)*float64(e.most)) {
+				counts[i] = uint8(c)
+				break
+			}
+		}
+	}
+	e.condition(counts, r)
+	return counts
 }
 
 // exchange shuffles the sequence in the wrong way that is often met: each place is
@@ -112,6 +155,9 @@ func (c *Config) suppose(ctx context.Context, s *simulator, e *experiment, sup *
 	s.reorder = sup.order
 	defer func() { s.reorder = nil }()
 	counts := e.drawCounts(c.Seed, draw, 0)
+	if sup.counts != nil {
+		counts = sup.counts(e, c.Seed)
+	}
 	for i, k := range hashCounts() {
 		var is, rs []float64
 		for round := range c.Rounds {

@@ -19,6 +19,7 @@ type plan struct {
 	seeds      []*repeatResult
 	families   []*repeatResult
 	offset     []*offsetResult
+	orders     []*drawResult
 	equal      []*equalResult
 	lines      []*linesResult
 	node       []*nodeResult
@@ -62,6 +63,7 @@ func (c *Config) plan() *plan {
 	}
 	if c.wants("offset") {
 		p.offset = addAll(p, c.offsetUnits)
+		p.orders = addAll(p, c.orderUnits)
 	}
 	if c.wants("equal") {
 		p.equal = addAll(p, c.equalUnits)
@@ -179,7 +181,7 @@ func (p *plan) measured() map[string]any {
 		all["families"] = p.families
 	}
 	if p.offset != nil {
-		all["offset"] = p.offset
+		all["offset"], all["orders"] = p.offset, p.orders
 	}
 	if p.equal != nil {
 		all["equal"] = p.equal

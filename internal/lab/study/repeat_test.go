@@ -121,6 +121,17 @@ func TestSuppositions(t *testing.T) {
 	if !slices.Equal(unshuffled, s.sequence) {
 		t.Error("the exchange lost insertions")
 	}
+	for _, n := range []int{6, 8} {
+		e := experiments()[n-1]
+		zeros, total := 0, 0
+		for _, c := range tilted(&e, 1) {
+			zeros += bit(c == 0)
+			total += int(c)
+		}
+		if total != e.total || e.zeros != 0 && zeros != e.zeros {
+			t.Errorf("experiment %d: %d zeros, total %d, want %d and %d", n, zeros, total, e.zeros, e.total)
+		}
+	}
 	c := Config{Rounds: 2, Seed: 1, Draw: DrawPrinted, Family: FamilyUniversal}
 	rates := map[string]float64{}
 	for _, sup := range suppositions(10) {

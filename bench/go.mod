@@ -8,7 +8,6 @@ require (
 	github.com/greatroar/blobloom v0.8.0
 	github.com/jcalabro/gloom v0.1.0
 	github.com/parquet-go/parquet-go v0.32.0
-	github.com/seiflotfy/cuckoofilter v0.0.0-20240715131351-a2f2c23f1771
 	github.com/tylertreat/BoomFilters v0.0.0-20251001182300-5b3723cc64ae
 	golang.org/x/perf v0.0.0-20260908200009-22c9c6c9d4da
 )
@@ -19,7 +18,6 @@ require (
 	github.com/bits-and-blooms/bitset v1.24.2 // indirect
 	github.com/d4l3k/messagediff v1.2.1 // indirect
 	github.com/dchest/siphash v1.2.3 // indirect
-	github.com/dgryski/go-metro v0.0.0-20200812162917-85c65e2d0165 // indirect
 	github.com/klauspost/cpuid/v2 v2.0.9 // indirect
 	github.com/parquet-go/bitpack v1.0.0 // indirect
 	github.com/zeebo/xxh3 v1.0.2 // indirect

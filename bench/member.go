@@ -9,7 +9,6 @@ import (
 	"github.com/greatroar/blobloom"
 	"github.com/jcalabro/gloom"
 	parquet "github.com/parquet-go/parquet-go/bloom"
-	cuckoo "github.com/seiflotfy/cuckoofilter"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
@@ -43,9 +42,6 @@ func memberSubjects() []subject {
 		{name: "tylertreat/BoomFilters", solo: true, note: "not for two goroutines", build: func(n int) (structure, error) {
 			// It takes a rate: the one that gives it 16 bits a key.
 			return &boomBits{boom.NewBloomFilter(uint(n), math.Pow(2, -bitsPerKey*math.Ln2))}, nil
-		}},
-		{name: "seiflotfy/cuckoofilter", solo: true, note: "fingerprints of 8 bits, whatever the memory; deletes; not for two goroutines", build: func(n int) (structure, error) {
-			return &cuckooBits{cuckoo.NewFilter(uint(n))}, nil
 		}},
 		{name: "map[[16]byte]struct{}", note: "exact", build: func(int) (structure, error) { return &mapBits{m: map[item]struct{}{}}, nil }},
 	}
@@ -195,20 +191,6 @@ func (b *boomBits) insert(x []item, _ []uint32) {
 func (b *boomBits) look(x []item, out []uint32) {
 	for i := range x {
 		out[i] = number(b.f.Test(x[i][:]))
-	}
-}
-
-type cuckooBits struct{ f *cuckoo.Filter }
-
-func (b *cuckooBits) insert(x []item, _ []uint32) {
-	for i := range x {
-		b.f.InsertUnique(x[i][:])
-	}
-}
-
-func (b *cuckooBits) look(x []item, out []uint32) {
-	for i := range x {
-		out[i] = number(b.f.Lookup(x[i][:]))
 	}
 }
 

@@ -261,9 +261,9 @@ func (r *speedResult) section(d *document) {
 		if row.Bytes > 0 {
 			bytes = fixed(row.Bytes, 1)
 		}
-		lines = append(lines, []string{row.Structure, fmt.Sprint(row.Elements), bytes, fixed(row.Hit, 0), fixed(row.Miss, 0)})
+		lines = append(lines, []string{row.Structure, fmt.Sprint(row.Elements), bytes, fixed(row.Hit, 0), fixed(row.Miss, 0), rate(row.Found, row.Asked)})
 	}
-	d.table([]string{"structure", "elements", "bytes an element", "hit, ns", "miss, ns"}, lines)
+	d.table([]string{"structure", "elements", "bytes an element", "hit, ns", "miss, ns", "shown without being there"}, lines)
 	d.p("The order of look-ups in the spam filter (SBF) and the revocation filter (RBF), which Yan & Cho leave open: nanoseconds for one look-up in both, 1 %% of the spam signatures revoked.")
 	lines = nil
 	for _, o := range r.Orders {
@@ -280,7 +280,7 @@ func relatedSection(d *document) {
 	d.list("*H1* is the *conservative update* of Estan & Varghese (2002) and the *minimal increase* of Cohen & Matias (spectral Bloom filters, 2003); the intuitive extension is the counting filter of Fan et al. (2000) with the minimum read as its count, a count-min sketch (Cormode & Muthukrishnan, 2005) whose rows share one array. [performance.md](performance.md) has BoomFilters' sketch beside a node's array: without H1 about 5 times as many counts are wrong as with it, and its 64-bit cells take 12 times the memory. That conservative update cannot be merged or deleted from without care is known of both; the sections on merging and deletion say how often it goes wrong.")
 	d.list("*One cache line for each key*, as a node's arrays have it, is the blocked Bloom filter of Putze, Sanders & Singler (2007); split-block filters spread a key evenly within the line. Both pay with an error that is higher at the same size, since lines fill unevenly: with 16 bits a key and a million keys bulkhead's bits err 8.6e-4 of the time, parquet-go's split blocks 1.3e-3, bits-and-blooms' classic filter 6.0e-4; a hit took 4.6, 3.3 and 54 ns (`go run . -subject NAME -n 1000000` in `bench`, on a loaded machine).")
 	d.list("*Count sketches* (Charikar, Chen & Farach-Colton, 2002) err in both directions. A count that is too low loses a report, which a node must not.")
-	d.list("*Cuckoo and quotient filters* (Fan et al., 2014; Bender et al., 2012) delete, and take fewer bits than a Bloom filter below an error of about 3 %%, but two of them are not merged by an OR, and a full one has to be rebuilt. seiflotfy/cuckoofilter, measured in the same way, has fingerprints of 8 bits: an error of 2.9e-2 in 1.05 bytes a key, where Eq. 1 gives a classic filter 1.8e-2; 23 ns for a hit.")
+	d.list("*Cuckoo and quotient filters* (Fan et al., 2014; Bender et al., 2012) delete, and take fewer bits than a Bloom filter below an error of about 3 %%, but two of them are not merged by an OR, and a full one has to be rebuilt. The table of speed has a library, of fingerprints of 8 bits: at a byte an element its error of some per cent is above that of a classic filter of that size (Eq. 1: 1.8e-2 with 8.4 bits and 6 functions).")
 	d.list("*Xor, binary fuse and ribbon filters* (Graf & Lemire, 2020 and 2022; Dillinger & Walzer, 2021) are the smallest, and never change. For lists they are the better choice: at 1e-6 a binary fuse filter takes 23.5 bits an entry where the two-part filter takes 28.8 and the arrays of one line 41.9 (`go test -run - -bench ListStructures ./filter`). [lists.md](lists.md#structures) offers them.")
 	d.list("*Replication* is that of grow-only sets and counters, one for each origin (CRDTs; Shapiro et al., 2011): a union of bits, a sum of arrays that only their origin changes. What is new in the refined counter is that its adds have to be replayed in the origin's order.")
 	d.list("*Without sharing*, a hash map is exact, and the table of speed has it beside the filters.")

@@ -97,8 +97,11 @@ func TestMemoryTurns(t *testing.T) {
 		if err := first.Take(t.Context(), 10, 0); err != nil {
 			t.Errorf("a hold that has something goes before those that wait: %v", err)
 		}
-		first.Release()
 		second.Release()
+		if synctest.Wait(); len(order) != 0 {
+			t.Errorf("%s: 70 of 100 are held, and who is first wants 80", <-order)
+		}
+		first.Release()
 		if a, b := <-order, <-order; min(a, b) != "large" || max(a, b) != "small" {
 			t.Errorf("%s and %s, want both to get in", a, b) // at once: there is room for both
 		}
@@ -126,6 +129,19 @@ func TestMemoryTurns(t *testing.T) {
 		}
 		if limit, _, _ := NewMemory(0).Usage(); limit != 1 {
 			t.Errorf("a memory of nothing has %d bytes, want 1", limit)
+		}
+		if err := first.Take(t.Context(), 90, 0); err != nil {
+			t.Error(err)
+		}
+		wait("impatient", 20, time.Second)
+		wait("behind", 10, time.Minute)
+		if a, b := <-order, <-order; min(a, b) != "behind" || max(a, b) != "impatient gave up" {
+			t.Errorf("%s and %s: who waited behind one that gave up fits", a, b)
+		}
+		first.Release()
+		synctest.Wait()
+		if _, held, _ := m.Usage(); held != 0 {
+			t.Errorf("%d bytes held", held)
 		}
 		var none *Memory
 		h := none.Hold()

@@ -381,3 +381,37 @@ func TestHeadLetsRoundsIn(t *testing.T) {
 		}
 	})
 }
+
+// TestGroupDropsItsOwn: of the peers that a keeper does not name, those of its group are
+// dropped, and no others.
+func TestGroupDropsItsOwn(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		r := newRig(t, k, nil)
+		add := func(name, group string, keeper bool) *peer {
+			id := mustIdentity(t)
+			p := &peer{ID: id.ID(), Name: name, Weight: 1, Group: group, Keeper: keeper, key: id.public}
+			if err := r.addPeer(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+		keeper := add("keeper", "mail", true)
+		add("other keeper", "web", true)
+		add("of web", "web", false)
+		add("gone", "mail", false)
+		kept := add("kept", "mail", false)
+		for range 2 {
+			if err := r.takeGroup(t.Context(), keeper, &groupList{Group: "mail", Members: []Member{{Key: kept.ID}, {Key: r.Status().ID}, {Key: kept.ID}}}); err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, p := range r.peerList() {
+				names = append(names, p.Name)
+			}
+			slices.Sort(names)
+			if want := []string{"keeper", "kept", "of web", "other keeper", "peer"}; !slices.Equal(names, want) {
+				t.Errorf("peers %q, want %q", names, want)
+			}
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -145,11 +146,12 @@ func TestTwoNodes(t *testing.T) {
 		to := map[*engine.Engine]*engine.Engine{a: b, b: a}[from]
 		report(t, from, n, bulkhead.Spam, 1)
 		begun := time.Now()
-		eventually(t, 20*time.Second, "known to the peer", func() bool { return check(t, to, n).Spam == 1 })
+		// The vote and the listing are of two arrays, which may come one after the other.
+		eventually(t, 20*time.Second, fmt.Sprintf("signature %d is known to the peer and listed", n), func() bool {
+			f := check(t, to, n)
+			return f.Spam == 1 && f.Judged == bulkhead.JudgedSpam
+		})
 		t.Logf("visible after %v", time.Since(begun).Round(time.Millisecond))
-		if check(t, to, n).Judged != bulkhead.JudgedSpam {
-			t.Errorf("signature %d is not listed at the peer", n)
-		}
 	}
 }
 

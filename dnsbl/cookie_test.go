@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// stranger is a client of which nothing proves the address.
+// stranger is a client whose address nothing proves.
 var stranger = netip.MustParseAddr("198.51.100.7")
 
 // withCookie adds an OPT record with a COOKIE option to a query.
@@ -80,8 +80,9 @@ func TestReflection(t *testing.T) {
 	}
 }
 
-// TestCookies: who returns what was sent to its address is told everything there,
-// and nobody else is, nor later, nor by another server.
+// TestCookies: a client that returns the cookie sent to its address is told
+// everything, but nobody else is, nor the same client much later or by another
+// server.
 func TestCookies(t *testing.T) {
 	s := newServer(t)
 	reason := pack(t, "evil.example.bl.example.com.", dnsmessage.TypeTXT, 0)
@@ -154,7 +155,7 @@ func TestCookieAge(t *testing.T) {
 }
 
 // TestUnproven: beyond the rate of a network every second query is sent to TCP, and
-// the others get nothing; who has a cookie or is exempt is not limited.
+// the others get nothing; a client with a cookie, or an exempt one, is not limited.
 func TestUnproven(t *testing.T) {
 	s := newFreshServer(t)
 	s.Unproven, s.Exempt = door.Rate{PerSecond: 1e-6, Burst: 4}, []netip.Prefix{netip.PrefixFrom(stranger.Next().Next(), 32)}

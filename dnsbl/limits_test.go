@@ -123,7 +123,7 @@ func TestAdditional(t *testing.T) {
 	}
 }
 
-// TestSections: a query asks one thing, and tells nothing.
+// TestSections: a query holds one question, and no answers.
 func TestSections(t *testing.T) {
 	s := newServer(t)
 	ask := question(dnsmessage.ClassINET, dnsmessage.TypeA, "evil", "example", "bl", "example", "com")
@@ -224,7 +224,8 @@ func (everything) HasDomain(string) bool   { return true }
 func (everything) HasAddr(netip.Addr) bool { return true }
 func (everything) HasDigest(string) bool   { return true }
 
-// TestNoSuchName: what is no address and no hash is no name, whatever the list says.
+// TestNoSuchName: a name that is neither an address nor a hash does not exist,
+// whatever the list says.
 func TestNoSuchName(t *testing.T) {
 	s := &Server{Zones: []Zone{{Name: "ip.example", Form: Addresses, List: everything{}}, {Name: "hash.example", Form: Hashes, List: everything{}}}}
 	if err := s.Prepare(); err != nil {
@@ -325,7 +326,8 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestZonesAtTheirBounds: the most and the least that a zone may be is served.
+// TestZonesAtTheirBounds: the largest and the smallest zone allowed are
+// served.
 func TestZonesAtTheirBounds(t *testing.T) {
 	good := Zone{Name: "x.example", Form: Domains, List: everything{}}
 	label := strings.Repeat("x", 63)
@@ -374,8 +376,8 @@ func TestZonesAtTheirBounds(t *testing.T) {
 	}
 }
 
-// TestZonesWithin: of a zone within another the names are its own, in whatever order
-// they are given.
+// TestZonesWithin: names in a zone within another belong to the inner one, in
+// whatever order the zones are given.
 func TestZonesWithin(t *testing.T) {
 	outer := Zone{Name: "example", Form: Domains, List: everything{}}
 	inner := Zone{Name: "in.example", Form: Domains, List: set{}}

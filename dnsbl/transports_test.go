@@ -70,7 +70,7 @@ func TestTCP(t *testing.T) {
 	}
 }
 
-// newFreshServer is newServer before it was prepared.
+// newFreshServer is newServer without the preparation.
 func newFreshServer(t *testing.T) *Server {
 	var zones []Zone
 	for _, z := range *newServer(t).zones.Load() {
@@ -117,8 +117,8 @@ func TestUDPRate(t *testing.T) {
 	}
 }
 
-// TestWrongZone: with a zone that is wrong nothing is served, and what was to be
-// served on is closed.
+// TestWrongZone: with an invalid zone nothing is served, and the socket or
+// listener is closed.
 func TestWrongZone(t *testing.T) {
 	s := &Server{Zones: []Zone{{Name: "x.example", Form: "?", List: set{}}}}
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -593,8 +593,8 @@ func (d *deadlines) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Rec
 	return d.House.Report(ctx, r)
 }
 
-// TestCountInTime: where too many sightings are on their way to the disk a message
-// waits for its own, but not beyond the time that it has.
+// TestCountInTime: while too many sightings are on their way to the disk, a
+// message waits for its own, but not beyond the time that it has.
 func TestCountInTime(t *testing.T) {
 	house := &deadlines{&prototest.House{}, make(chan time.Time, 1), make(chan time.Time, 1)}
 	s := &Server{Clearinghouse: house, Policies: []Policy{{Spam: Reject}}}
@@ -634,8 +634,8 @@ func TestOversize(t *testing.T) {
 	}
 }
 
-// TestRoom: a message of just so many bytes as the limit is kept, whatever chunks it
-// comes in, and one of a byte more is not, nor what follows.
+// TestRoom: a message of as many bytes as the limit is kept, whatever chunks
+// it comes in; one a byte longer is not, nor what follows.
 func TestRoom(t *testing.T) {
 	for _, tt := range []struct {
 		chunks []int

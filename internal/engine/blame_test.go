@@ -9,9 +9,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// TestOwnRevocation: who takes back a report of their own keeps their weight, and a
-// user of the node itself keeps what was given when another revokes: the next report
-// lists as the one before.
+// TestOwnRevocation: a user who takes back their own report keeps their
+// weight, and a user of the node itself keeps what was given when another
+// revokes: the next report lists as the one before.
 func TestOwnRevocation(t *testing.T) {
 	e := open(t, Options{})
 	local := netip.MustParseAddr("127.0.0.1")

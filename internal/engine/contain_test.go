@@ -106,8 +106,8 @@ func TestSamplesOfSeveral(t *testing.T) {
 	}
 }
 
-// TestQuotedByMany: what comes with much else and nobody calls spam is no reason for
-// suspicion any more, though a vote was on it.
+// TestQuotedByMany: a sample that occurs in much other mail, which nobody
+// calls spam, is no reason for suspicion any more, though a vote fell on it.
 func TestQuotedByMany(t *testing.T) {
 	e := open(t, Options{})
 	disclaimer := values(0, 24)
@@ -128,8 +128,8 @@ func TestQuotedByMany(t *testing.T) {
 	}
 }
 
-// TestKnownBefore: what was delivered often as somebody's own words lists no others that
-// hold it after one vote.
+// TestKnownBefore: after one vote, text that was often delivered as somebody's
+// own words does not list other messages that hold it.
 func TestKnownBefore(t *testing.T) {
 	e := open(t, Options{})
 	words := values(0, 24)
@@ -143,7 +143,7 @@ func TestKnownBefore(t *testing.T) {
 	}
 }
 
-// TestSketchAlone: a sketch is nothing to report.
+// TestSketchAlone: a sketch alone cannot be reported.
 func TestSketchAlone(t *testing.T) {
 	e := open(t, Options{})
 	sketch := bulkhead.AppendSketch(nil, []bulkhead.Sample{{Value: 1}})

@@ -50,8 +50,8 @@ func TestGatherings(t *testing.T) {
 	}
 }
 
-// TestGatheringsFillNoLog: whoever makes many quarrels has few lines, and the next says
-// how many are not there.
+// TestGatheringsFillNoLog: many quarrels make few lines, and the next line
+// says how many were left out.
 func TestGatheringsFillNoLog(t *testing.T) {
 	var log bytes.Buffer
 	c := newClock()

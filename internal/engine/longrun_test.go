@@ -26,8 +26,9 @@ func by(name string, vote bulkhead.Vote, sigs ...bulkhead.Signature) bulkhead.Re
 	return bulkhead.Report{Signatures: sigs, Vote: vote, Reporter: bulkhead.Reporter{Account: name}}
 }
 
-// TestAttackOverDays: who votes again every day is counted every day, and weighs
-// no more than on the first one. A week of patience is worth no accounts.
+// TestAttackOverDays: a voter who votes again every day is counted every day,
+// and weighs no more than on the first one. A week of patience is worth no
+// accounts.
 func TestAttackOverDays(t *testing.T) {
 	for _, exact := range []bool{false, true} {
 		t.Run(fmt.Sprintf("exact=%v", exact), func(t *testing.T) {
@@ -288,9 +289,9 @@ func TestPeersAddUp(t *testing.T) {
 	}
 }
 
-// TestForgedKeys: images say how many keys are in them, and peers are judged by
-// it. One that says less than its cells show, or so much that the sum over the
-// pages is little again, is refused.
+// TestForgedKeys: images say how many keys are in them, and peers are judged
+// by that. One that says less than its cells show, or so much that the sum
+// over the pages overflows, is refused.
 func TestForgedKeys(t *testing.T) {
 	ctx := t.Context()
 	peer, home := pair(t, 1)
@@ -321,7 +322,7 @@ func TestForgedKeys(t *testing.T) {
 	}
 }
 
-// TestMostKeys: a peer whose image says as many keys as are taken, and who then
+// TestMostKeys: a peer whose image states the most keys allowed, and who then
 // sends more, leaves a replica that the next start can read.
 func TestMostKeys(t *testing.T) {
 	ctx := t.Context()

@@ -94,7 +94,7 @@ func TestFlood(t *testing.T) {
 		t.Errorf("%d of %d are known; %.3g of the counts are wrong, stated %.3g", known, steps*step, rate, stated)
 	}
 
-	// After the flood days pass as ever.
+	// After the flood days pass as usual.
 	for range 8 {
 		c.Advance(24 * time.Hour)
 		flood(t, 1<<30, 100, e, exact)
@@ -147,7 +147,7 @@ func TestFloodWithinASecond(t *testing.T) {
 		}
 	}
 
-	// The next day is one as ever.
+	// The next day is an ordinary one.
 	c.Advance(24 * time.Hour)
 	flood(t, 1<<30, 1, e, exact)
 	if v := e.view(); int64(v.tally.Live[0].Start) > c.Now().Unix() || len(v.tally.Live) != len(exact.view().tally.Live) {

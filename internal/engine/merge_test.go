@@ -199,7 +199,7 @@ func (w *mergeWorld) room(p Part) {
 	}
 }
 
-// settled waits until merged arrays are as they are to be.
+// settled waits until no array is left to merge.
 func (w *mergeWorld) settled() {
 	w.t.Helper()
 	deadline := time.Now().Add(time.Minute)

@@ -87,8 +87,8 @@ func TestRecording(t *testing.T) {
 	}
 }
 
-// TestAbsentArrays: of an array that is not there, and of maps, there are no images, and
-// an engine that has closed has none either.
+// TestAbsentArrays: there are no images of an absent array, of maps, or of a
+// closed engine.
 func TestAbsentArrays(t *testing.T) {
 	e, err := Open(t.Context(), small(Options{}))
 	if err != nil {
@@ -141,7 +141,7 @@ func TestAbsentArrays(t *testing.T) {
 	}
 }
 
-// TestNothingTaken: of arrays that took nothing there are no rounds.
+// TestNothingTaken: there are no rounds of arrays that took nothing.
 func TestNothingTaken(t *testing.T) {
 	e := open(t, Options{})
 	if err := e.Record(t.Context(), true); err != nil {

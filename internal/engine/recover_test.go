@@ -295,9 +295,9 @@ func TestWrongKey(t *testing.T) {
 	}
 }
 
-// TestOldCheckpoint: of a data directory whose votes lay in the tally's generations all
-// else is there: counts, what is listed and what was taken off, accounts. What is listed
-// stays so until somebody objects.
+// TestOldCheckpoint: a data directory whose votes lay in the tally's
+// generations keeps all else: counts, what is listed and what was taken off,
+// accounts. What is listed stays so until somebody objects.
 func TestOldCheckpoint(t *testing.T) {
 	ctx := t.Context()
 	dir := filepath.Join(t.TempDir(), "data")

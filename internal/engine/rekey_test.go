@@ -131,8 +131,9 @@ func TestRekeyBusy(t *testing.T) {
 	}
 }
 
-// TestRekeyFails: where the change cannot be made durable nothing changes. Where a start
-// finds another secret than it stopped with, generations open under that.
+// TestRekeyFails: if the change cannot be made durable, nothing changes. If a
+// start finds another secret than the node stopped with, generations open
+// under that.
 func TestRekeyFails(t *testing.T) {
 	dir, disk := filepath.Join(t.TempDir(), "data"), new(diskFS)
 	e, st := openDurable(t, dir, Options{}, disk)

@@ -162,8 +162,8 @@ func (c *crowd) evict(tb testing.TB) time.Duration {
 	return time.Since(begun)
 }
 
-// TestMergedError: the error of counts that were merged is not above what is
-// said of it, and memory is what it may be.
+// TestMergedError: the error of merged counts is not above the stated one, and
+// memory stays within its limit.
 func TestMergedError(t *testing.T) {
 	c := newCrowd(t, 20_000, 20_000, 0.65)
 	counts, ghosts := c.wrong(t)

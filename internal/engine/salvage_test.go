@@ -181,7 +181,7 @@ func (p *patient) heal(t *testing.T, what string, refill *Refill, entries map[ui
 }
 
 // TestSalvage damages every file of a store in every way. Whatever is lost, no count is
-// too high, one that is too low is told of, and with a backup nothing is lost at all:
+// too high, one that is too low is reported, and with a backup nothing is lost at all:
 // it and the journal together have everything.
 func TestSalvage(t *testing.T) {
 	whole := newPatient(t)

@@ -111,7 +111,7 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// TestInfo: of each array what it has, and of all the memory.
+// TestInfo: what each array holds, and the memory of all.
 func TestInfo(t *testing.T) {
 	c := newClock()
 	e := open(t, Options{Now: c.Now, Threshold: 7})
@@ -230,7 +230,7 @@ func TestUndoMany(t *testing.T) {
 	}
 }
 
-// TestOriginNames: an origin is renamed to what may name one, and to nothing else.
+// TestOriginNames: an origin is renamed to a valid name, and to nothing else.
 func TestOriginNames(t *testing.T) {
 	e := open(t, Options{})
 	if err := e.SetOrigins(t.Context(), []Origin{{ID: "old", Weight: 1}, {ID: "other", Weight: 1}}); err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// TestDefaults: what is left out has the value that its documentation names, and what is
+// TestDefaults: an option left out has its documented default, and one that is
 // given stays.
 func TestDefaults(t *testing.T) {
 	var o Options
@@ -110,7 +110,8 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-// TestBytesOfBooks: the memory that is told before a book is opened is what it takes.
+// TestBytesOfBooks: the memory stated before a book is opened is what it
+// takes.
 func TestBytesOfBooks(t *testing.T) {
 	e := open(t, Options{})
 	o := small(Options{})
@@ -386,7 +387,8 @@ func TestStaleAccounts(t *testing.T) {
 	}
 }
 
-// TestBatchRefused: of queries one of which is malformed none is answered, and none counted.
+// TestBatchRefused: if one of several queries is malformed, none is answered
+// and none counted.
 func TestBatchRefused(t *testing.T) {
 	e := open(t, Options{})
 	s := []bulkhead.Signature{sig(bulkhead.Exact, 1)}
@@ -405,7 +407,8 @@ func TestBatchRefused(t *testing.T) {
 	}
 }
 
-// TestLimitsOfAReport: what is exactly at a limit is taken, and one more is refused.
+// TestLimitsOfAReport: a report exactly at a limit is taken, and one above it
+// is refused.
 func TestLimitsOfAReport(t *testing.T) {
 	e := open(t, Options{})
 	many := make([]bulkhead.Signature, MaxSignatures+1)
@@ -442,7 +445,8 @@ func TestLimitsOfAReport(t *testing.T) {
 	}
 }
 
-// TestTwiceInAVote: a vote falls once on what it names twice, and says so.
+// TestTwiceInAVote: a vote falls once on a signature that it names twice, and
+// says so.
 func TestTwiceInAVote(t *testing.T) {
 	e := open(t, Options{})
 	s, other := sig(bulkhead.Exact, 1), sig(bulkhead.Exact, 2)
@@ -634,7 +638,7 @@ func TestPeersOdds(t *testing.T) {
 	}
 }
 
-// TestReleased: nothing is noted of files of arrays that are gone.
+// TestReleased: no note is kept of the files of arrays that are gone.
 func TestReleased(t *testing.T) {
 	c := newClock()
 	e, st := openDurable(t, filepath.Join(t.TempDir(), "data"), Options{Now: c.Now}, nil)
@@ -661,7 +665,8 @@ func TestReleased(t *testing.T) {
 	}
 }
 
-// TestUnchangedFiles: of an array that has not changed the next checkpoint keeps the file.
+// TestUnchangedFiles: the next checkpoint keeps the file of an array that has
+// not changed.
 func TestUnchangedFiles(t *testing.T) {
 	e, st := openDurable(t, filepath.Join(t.TempDir(), "data"), Options{}, nil)
 	defer st.Close()
@@ -730,7 +735,8 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// TestSubmitGivenUp: who gives up before there is room to wait is not waited for.
+// TestSubmitGivenUp: a caller that gives up before there is room in the queue
+// is not waited for.
 func TestSubmitGivenUp(t *testing.T) {
 	e := &Engine{queue: make(chan *request), closing: make(chan struct{}), stopped: make(chan struct{})}
 	gone, cancel := context.WithCancel(t.Context())
@@ -768,7 +774,7 @@ func TestMatureSources(t *testing.T) {
 	}
 }
 
-// TestAspects: a look tells what is asked for and nothing else.
+// TestAspects: a look returns what it is asked for and nothing else.
 func TestAspects(t *testing.T) {
 	e := open(t, Options{})
 	s := []bulkhead.Signature{sig(bulkhead.Exact, 1)}

@@ -146,8 +146,8 @@ func TestFlippingIsCheap(t *testing.T) {
 	}
 }
 
-// TestMindChangedAcrossClass: who has become trusted since the vote weighs once, and
-// takes back all of it.
+// TestMindChangedAcrossClass: a voter who has become trusted since the vote
+// weighs once, and takes back all of it.
 func TestMindChangedAcrossClass(t *testing.T) {
 	c := newClock()
 	e := open(t, Options{Now: c.Now})
@@ -444,8 +444,9 @@ func TestCountOfAVote(t *testing.T) {
 	}
 }
 
-// TestStrangersClaims: sightings of strangers are one of a voice, and never enough for
-// bulk; those of the node itself and of vouched accounts count as they say.
+// TestStrangersClaims: strangers' sightings count once for each voice, and
+// never enough for bulk; those of the node itself and of vouched accounts
+// count as they say.
 func TestStrangersClaims(t *testing.T) {
 	ctx := t.Context()
 	e := open(t, Options{})

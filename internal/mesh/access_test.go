@@ -25,9 +25,9 @@ func (v *visitor) GetTLSConnectionState() *tls.ConnectionState { return nil }
 func (v *visitor) RemoteAddress() net.Addr                     { return &net.TCPAddr{} }
 func (v *visitor) RegisterUser(u *server.User)                 { v.users = append(v.users, u) }
 
-// TestDoorkeeper: whoever signs the broker's nonce with the node's own key may do all,
-// with that of a peer what a peer may, with an invitation ask to join, and nobody else
-// comes in.
+// TestDoorkeeper: a client that signs the broker's nonce with the node's own
+// key may do everything, with a peer's key what a peer may, with an invitation
+// ask to join; nobody else comes in.
 func TestDoorkeeper(t *testing.T) {
 	h := newHost(t)
 	v := h.invite(t, NewInvitation{})

@@ -87,8 +87,8 @@ func newSiteOn(t *testing.T, brokers []*memBroker, eo engine.Options, change fun
 	return s
 }
 
-// trust makes every site of the list a peer of the first, and has them answer what
-// it asks, as everybody does who shares with anybody.
+// trust makes every site of the list a peer of the first, and has them answer
+// what it asks, as every node that shares does.
 func trust(t *testing.T, s *site, weight float64, peers ...*site) {
 	t.Helper()
 	for _, p := range peers {

@@ -368,7 +368,7 @@ func TestIntakeBounds(t *testing.T) {
 	}
 }
 
-// TestExcess: by how much a peer is above its rate is told in words.
+// TestExcess: how far a peer is above its rate is stated in words.
 func TestExcess(t *testing.T) {
 	o := &Options{MaxAdds: 100, MaxListings: 10}
 	for want, g := range map[string]growth{

@@ -47,8 +47,8 @@ func TestSubjects(t *testing.T) {
 	}
 }
 
-// TestBrokerErrors: the last error of a broker is told until it is back, and each is logged
-// once; that nobody may hear other networks is none.
+// TestBrokerErrors: the last error of a broker is shown until it is back, and
+// each is logged once; that nobody may hear other networks is no error.
 func TestBrokerErrors(t *testing.T) {
 	var log lockedBuffer
 	m := closed(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })

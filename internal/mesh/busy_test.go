@@ -29,8 +29,8 @@ func (e *busyEngine) Images(ctx context.Context, a engine.Array, start uint64) (
 	return e.Engine.Images(ctx, a, start)
 }
 
-// TestImagesUnderLoad: who is sent images of an array that changes all the time
-// goes on with rounds from there.
+// TestImagesUnderLoad: a node that is sent images of an array that changes all
+// the time goes on with rounds from there.
 func TestImagesUnderLoad(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home, busy := newSite(t, k, nil), &busyEngine{t: t}

@@ -47,8 +47,8 @@ func times(n int, f func(c claim) claim) func(claim) claim {
 	}
 }
 
-// TestClaims: what the description of messages allows is read, and what is one beyond
-// it is refused.
+// TestClaims: whatever the description of messages allows is read, and
+// anything one beyond it is refused.
 func TestClaims(t *testing.T) {
 	head := func(parts func(claim) claim) claim { return parts(begin().v(0, 1, 2)) }
 	lineage := func(epochs ...uint64) claim {

@@ -52,7 +52,8 @@ func rotated(t *testing.T) (old, to *Identity) {
 	return old, to
 }
 
-// TestMistakenOptions: what cannot work is said before anything runs.
+// TestMistakenOptions: options that cannot work are refused before anything
+// runs.
 func TestMistakenOptions(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*Options)
@@ -97,8 +98,8 @@ func TestMistakenOptions(t *testing.T) {
 	}
 }
 
-// TestDamagedFiles: a file of the mesh that is damaged is said to be, unless nothing
-// is lost with it.
+// TestDamagedFiles: a damaged file of the mesh is reported, unless nothing is
+// lost with it.
 func TestDamagedFiles(t *testing.T) {
 	old, to := rotated(t)
 	good := successionJSON{old.ID(), to.ID(), to.proof.signature[:]}
@@ -159,8 +160,8 @@ func encoded(t *testing.T, x any) []byte {
 	return b
 }
 
-// TestCertificate: a hub is known by its key, which its certificate has, or by that
-// which signed this one, and by nothing else.
+// TestCertificate: a hub is known by its key, which its certificate holds, or
+// by the key that signed this one, and by nothing else.
 func TestCertificate(t *testing.T) {
 	_, id := identity(t)
 	old, to := rotated(t)

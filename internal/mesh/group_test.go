@@ -121,7 +121,7 @@ func TestGroup(t *testing.T) {
 	}
 }
 
-// FuzzOpenGroup: nothing makes a list but what the keeper has signed.
+// FuzzOpenGroup: nothing opens as a list but what the keeper has signed.
 func FuzzOpenGroup(f *testing.F) {
 	_, id := identity(f)
 	_, hub := identity(f)

@@ -180,7 +180,8 @@ func TestProofs(t *testing.T) {
 	})
 }
 
-// TestNoLongerCramped: for an array that had no room, and has it again, nothing waits.
+// TestNoLongerCramped: an array that had no room, and has it again, waits for
+// nothing.
 func TestNoLongerCramped(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)

@@ -211,7 +211,8 @@ func TestImagesAboveTheRate(t *testing.T) {
 	}
 }
 
-// TestSubscriberIsSilent: who only subscribes tells nothing to those who ask.
+// TestSubscriberIsSilent: a node that only subscribes tells nothing to those
+// who ask.
 func TestSubscriberIsSilent(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, func(o *Options) { o.Role = Subscribe })

@@ -176,8 +176,8 @@ func TestStreamLimits(t *testing.T) {
 	}
 }
 
-// TestPasswordOfABroker: the password or token in a server's URL is in no log, and in no
-// status.
+// TestPasswordOfABroker: the password or token in a server's URL appears in no
+// log and no status.
 func TestPasswordOfABroker(t *testing.T) {
 	dir, id := identity(t)
 	var log bytes.Buffer

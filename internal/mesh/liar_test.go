@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// claims returns asks that say of a node's past what is not true.
+// claims returns asks that make false statements about a node's past.
 func claims(home *site) []*message {
 	life := home.Status().Incarnation
 	var more []arrayHead
@@ -282,8 +282,8 @@ func TestClaimedMemory(t *testing.T) {
 	}
 }
 
-// TestTinyGenerations: generations without end of one peer cost no check more than
-// some tens.
+// TestTinyGenerations: of a peer's endless generations no more than a limited
+// number is kept, and looked at in a check.
 func TestTinyGenerations(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
@@ -382,8 +382,8 @@ func TestOwnHead(t *testing.T) {
 	})
 }
 
-// TestNothingWaits: what waited and is known by other ways is not waiting any more, so
-// that others may.
+// TestNothingWaits: what waited and has come by other ways waits no more, and
+// makes room for others.
 func TestNothingWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)

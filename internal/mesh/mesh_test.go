@@ -155,8 +155,8 @@ func TestTwoNodes(t *testing.T) {
 	}
 }
 
-// TestTuned: with a short interval a report is visible within 200 ms on a
-// machine that is not busy; the test allows for one that is.
+// TestTuned: with a short interval a report is visible within 200 ms on an
+// idle machine; the test allows for a busy one.
 func TestTuned(t *testing.T) {
 	address := freePort(t)
 	hubDir, hubID := identity(t)

@@ -54,7 +54,8 @@ func TestRolledBack(t *testing.T) {
 	})
 }
 
-// TestPeersFile: a list that names a peer twice, or none, or one that cannot be, is refused.
+// TestPeersFile: a list that names a peer twice, leaves a peer's key out or
+// names an impossible one is refused.
 func TestPeersFile(t *testing.T) {
 	one, two := mustIdentity(t).ID(), mustIdentity(t).ID()
 	for text, ok := range map[string]bool{

@@ -226,8 +226,8 @@ func TestImagesTaken(t *testing.T) {
 	})
 }
 
-// TestFits: of a peer so many generations are kept and no more, and who has no room is told
-// of once.
+// TestFits: a peer's generations are kept up to a number, and a lack of room
+// is reported once.
 func TestFits(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)

@@ -55,8 +55,9 @@ func TestSeen(t *testing.T) {
 	})
 }
 
-// TestOwnMessages: what a node hears of itself and did not say is another server with its
-// key; what a broker had stored is compared with what it knows.
+// TestOwnMessages: a message in a node's own name that it did not send is from
+// another server with its key; what a broker had stored is compared with what
+// it knows.
 func TestOwnMessages(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -214,7 +215,8 @@ func TestCarefulSuccession(t *testing.T) {
 	})
 }
 
-// TestBadAddress: a hub whose address is none is said to be, whatever comes of the others.
+// TestBadAddress: an invalid address of a hub is reported, whatever becomes of
+// the other hubs.
 func TestBadAddress(t *testing.T) {
 	dir, id := identity(t)
 	o := Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), KeyID: 1, Mode: Join, Servers: []string{"a b:1"}}

@@ -260,8 +260,8 @@ func TestTwoServersOneKey(t *testing.T) {
 	})
 }
 
-// TestRoles: who only subscribes tells nothing, and who only publishes counts
-// nobody.
+// TestRoles: a node that only subscribes tells nothing, and one that only
+// publishes counts nobody.
 func TestRoles(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		both := newSite(t, k, nil)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// TestClientOf: whoever is on this machine is nobody.
+// TestClientOf: a connection from this machine belongs to no client.
 func TestClientOf(t *testing.T) {
 	for addr, want := range map[string]string{
 		"127.0.0.1:9": "invalid IP", "[::1]:9": "invalid IP", "[::ffff:127.0.0.1]:9": "invalid IP",

@@ -13,8 +13,8 @@ import (
 	dccsum "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
-// rulesMail returns mails of which each release of DCC has another Fuz1: a long line is
-// handed on while a mark is set.
+// rulesMail returns mails for which the two releases of DCC compute different
+// Fuz1: a long line is handed on while a mark is set.
 func rulesMail(t *testing.T, subject string) (raw string, fuz1 [2]dcc.Checksum) {
 	t.Helper()
 	raw = "From: ann@example.org\nSubject: " + subject + "\nMessage-ID: <" + subject + "@example.org>\n\n" +

@@ -34,7 +34,8 @@ func TestGroupMemory(t *testing.T) {
 	}
 }
 
-// TestMessageMemory: what is set counts, else an eighth.
+// TestMessageMemory: the configured limit counts, else an eighth of the
+// memory.
 func TestMessageMemory(t *testing.T) {
 	for _, tt := range []struct {
 		set     int64

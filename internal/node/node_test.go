@@ -202,7 +202,8 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// TestCloseEndsServe: who does not hold the context can stop a node, too.
+// TestCloseEndsServe: a caller that does not hold the context can stop a node,
+// too.
 func TestCloseEndsServe(t *testing.T) {
 	log := &journal{}
 	n, stop := start(t, Options{Config: everyDoor(t, ""), Dir: t.TempDir(), Log: slog.New(log)})

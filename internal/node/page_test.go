@@ -276,8 +276,8 @@ func TestLivePage(t *testing.T) {
 	}
 }
 
-// TestFailedLogins: tokens that are wrong make one line of the log, not one each, and
-// say nothing of the tokens.
+// TestFailedLogins: wrong tokens make one line in the log, not one each, which
+// says nothing of the tokens.
 func TestFailedLogins(t *testing.T) {
 	log := &journal{}
 	n, _ := start(t, Options{Config: httpDoor(t), Dir: filepath.Join(t.TempDir(), "data"), Log: slog.New(log)})

@@ -106,8 +106,8 @@ func TestTakeOverLimits(t *testing.T) {
 	}
 }
 
-// TestTakeOverLists gives a node that began without lists one: the milter must ask
-// it.
+// TestTakeOverLists gives a list to a node that began without any: the milter
+// must ask it.
 func TestTakeOverLists(t *testing.T) {
 	s := openServer(t, config.Default())
 	m, err := s.newMilter()

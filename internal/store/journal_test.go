@@ -73,9 +73,10 @@ func (c *changedSegment) read(segment, mark []byte) (n int, err error) {
 	return n, err
 }
 
-// check reads the segment as it was changed. With the watermark nothing of what it
-// tells of may be missing. Without it, least entries are, of which what stands
-// behind them in the segment says that they were on disk, or there is an error.
+// check reads the segment as it was changed. With the watermark nothing that
+// it vouches for may be missing. Without it, at least least entries are there,
+// which later content of the segment proves to have been on disk, or there is
+// an error.
 func (c *changedSegment) check(what string, segment []byte, least int) {
 	c.t.Helper()
 	if n, err := c.read(segment, c.mark); err == nil && n != len(c.entries) || err != nil && !named(err, c.path) && !named(err, journalDir) {

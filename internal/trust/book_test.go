@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// put makes a book under p of the given accounts.
+// put makes a book of the given accounts, under the policy p.
 func put(t *testing.T, p Policy, accounts ...Account) *Book {
 	t.Helper()
 	b := NewBook(p)
@@ -106,7 +106,7 @@ func TestPolicyRanges(t *testing.T) {
 	check("half", []float64{least, 20, 1e9}, []float64{0, -1, above(1e9), math.NaN()}, func(p *Policy, v float64) { p.Half = v })
 }
 
-// TestPolicyNumbers is TestPolicyRanges for what is counted.
+// TestPolicyNumbers is TestPolicyRanges for whole numbers.
 func TestPolicyNumbers(t *testing.T) {
 	for name, set := range map[string]func(*Policy, int){
 		"accounts":  func(p *Policy, n int) { p.Accounts = n },
@@ -135,8 +135,8 @@ func TestParseRole(t *testing.T) {
 	}
 }
 
-// TestNetworks: who is on the node itself, with which weight an account begins there
-// and elsewhere, and which addresses have one voice together.
+// TestNetworks: which addresses are the node itself, with which weight an
+// account begins there and elsewhere, and which addresses share one voice.
 func TestNetworks(t *testing.T) {
 	p := DefaultPolicy()
 	for _, tt := range []struct {
@@ -378,7 +378,8 @@ func TestCreditDays(t *testing.T) {
 	}
 }
 
-// TestRaisedBy: who confirms raises as far as the own weight goes.
+// TestRaisedBy: an account that confirms raises others as far as its own
+// weight.
 func TestRaisedBy(t *testing.T) {
 	b := put(t, DefaultPolicy(), Account{Name: "a", Role: Member})
 	for i, tt := range []struct {

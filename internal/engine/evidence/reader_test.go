@@ -147,7 +147,7 @@ func TestDeliveries(t *testing.T) {
 	}
 }
 
-// TestPeers: what peers say whose word is not taken whole is no delivery.
+// TestPeers: deliveries of peers that are not fully trusted are not counted.
 func TestPeers(t *testing.T) {
 	for _, tt := range []struct {
 		weight, promotion float64

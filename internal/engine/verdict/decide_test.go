@@ -264,7 +264,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// agree checks what holds of every verdict.
+// agree checks what holds for every verdict.
 func agree(t interface {
 	Helper()
 	Errorf(string, ...any)

@@ -30,7 +30,7 @@ func bands(scheme bulkhead.Scheme, n int, f ...bulkhead.Finding) (out []bulkhead
 	return out
 }
 
-// put puts findings together, of which one vote stands behind each listing.
+// put puts findings together; one vote stands behind each listing.
 func put(v *bulkhead.Verdict, terse bool) Outcome {
 	c := Case{Findings: v.Findings, Pairs: noPairs{}, Terse: terse}
 	for _, f := range v.Findings {

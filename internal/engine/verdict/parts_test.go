@@ -40,7 +40,8 @@ func drawSignatures(t *rapid.T) (sigs []bulkhead.Signature, evidence []Evidence)
 	return sigs, evidence
 }
 
-// TestPartsAgainstPlain compares what is of what with the same said of strings.
+// TestPartsAgainstPlain compares the relations between parts with the same
+// worked out on strings.
 func TestPartsAgainstPlain(t *testing.T) {
 	var p Parts // the same one for all: nothing of one message is left in the next
 	rapid.Check(t, func(t *rapid.T) {

@@ -181,8 +181,8 @@ func TestListedLink(t *testing.T) {
 	})
 }
 
-// TestOrder: in which order the signatures of a message come says nothing, but for which
-// of two equals is named.
+// TestOrder: the order of a message's signatures changes nothing but which of
+// two equals is named.
 func TestOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts, pairs := drawMessage(t)
@@ -194,8 +194,8 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// TestErrorOfParts: a verdict errs where any of the parts of the kind that decided might
-// have been wrong, and a probability is at most 1.
+// TestErrorOfParts: a verdict may err wherever a part of the kind that decided
+// may, and a probability is at most 1.
 func TestErrorOfParts(t *testing.T) {
 	o := new(Odds)
 	o.AddSpam(0.1)

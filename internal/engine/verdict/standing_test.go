@@ -95,8 +95,8 @@ func TestStrength(t *testing.T) {
 	}
 }
 
-// TestListsPair: by the history of whichever of a text and its context has the shorter one, the pair
-// needs votes.
+// TestListsPair: a pair needs votes by the shorter of the histories of its
+// text and its context.
 func TestListsPair(t *testing.T) {
 	p := Policy{Promotion: 1, NearMatch: 2}
 	for _, tt := range []struct {

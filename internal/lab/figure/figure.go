@@ -32,6 +32,7 @@ type Figure struct {
 	Series       []Series
 	LegendBottom bool
 	LegendLeft   bool
+	Dots         int // width of a PNG; 0 for 1,600
 }
 
 // A Series is one line of a figure.
@@ -84,10 +85,9 @@ func Shapes(i int) draw.GlyphDrawer {
 	return all[i%len(all)]
 }
 
-// A picture of 6.4 inches has 1,600 dots at this resolution.
 const (
 	figureWidth, figureHeight = 6.4 * vg.Inch, 4.2 * vg.Inch
-	figureDPI                 = 250
+	figureDots                = 1600
 )
 
 // Hollow returns the outline of the shape of the points of line i, the first three.
@@ -118,7 +118,7 @@ func (f *Figure) Draw(w io.Writer, format string) error {
 	if err != nil {
 		return fmt.Errorf("figure %s: %w", f.Name, err)
 	}
-	c, err := canvas(format)
+	c, err := canvas(format, f.Dots)
 	if err != nil {
 		return fmt.Errorf("figure %s: %w", f.Name, err)
 	}
@@ -129,9 +129,13 @@ func (f *Figure) Draw(w io.Writer, format string) error {
 	return nil
 }
 
-func canvas(format string) (vg.CanvasWriterTo, error) {
+func canvas(format string, dots int) (vg.CanvasWriterTo, error) {
 	if format == "png" {
-		return vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(figureWidth, figureHeight), vgimg.UseDPI(figureDPI))}, nil
+		if dots == 0 {
+			dots = figureDots
+		}
+		dpi := int(math.Round(float64(dots) / float64(figureWidth/vg.Inch)))
+		return vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(figureWidth, figureHeight), vgimg.UseDPI(dpi))}, nil
 	}
 	return draw.NewFormattedCanvas(figureWidth, figureHeight, format)
 }

@@ -61,6 +61,10 @@ func TestPicture(t *testing.T) {
 	if w := m.Bounds().Dx(); w != 1600 {
 		t.Errorf("%d dots wide, want 1600", w)
 	}
+	f.Dots = 640
+	if m, err = png.Decode(bytes.NewReader(drawn(t, f, "png"))); err != nil || m.Bounds().Dx() != 640 {
+		t.Errorf("%v, %v, want 640 dots", m.Bounds(), err)
+	}
 	// Without colours each pattern leaves another amount of ink.
 	seen := map[int]int{}
 	for i := range 6 {

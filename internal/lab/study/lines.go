@@ -83,7 +83,7 @@ func (c *Config) lineUnits() (units []*unit, results []*linesResult) {
 // wanted returns how many tries give about the events that are waited for at the rate,
 // at most most.
 func (c *Config) wanted(rate, most float64) int {
-	return int(math.Min(most, linesEvents/rate) * float64(c.Rounds) / 1000)
+	return int(math.Min(most, linesEvents/rate)*float64(c.Rounds)/1000) / c.less(1, 10)
 }
 
 func (row *linesRow) measure(ctx context.Context, c *Config) error {

@@ -160,6 +160,9 @@ func (p *plan) write(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		if p.config.small() {
+			f.Dots = 640
+		}
 		if err := writeFigure(f, filepath.Join(p.config.Out, "figures"), "svg", "png"); err != nil {
 			return err
 		}

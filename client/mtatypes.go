@@ -25,8 +25,8 @@ func (a *Attributes) UnmarshalJSON(text []byte) error {
 
 // A RateDecision says what to do with an event.
 type RateDecision struct {
-	Action string        `json:"action" enum:"dunno,defer,reject,hold"`
-	Text   string        `json:"text,omitempty" doc:"For the client."`
+	Action string        `json:"action" enum:"dunno,defer,reject,hold,delay"`
+	Text   string        `json:"text,omitempty" doc:"For the client; of a delay, the seconds."`
 	Rules  []RateOutcome `json:"rules" doc:"The rules that apply to the event, in their order."`
 }
 

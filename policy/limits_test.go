@@ -19,7 +19,7 @@ import (
 // may say, an error is no answer, and no text becomes a line of its own.
 func TestLyingLimiter(t *testing.T) {
 	fault := errors.New("disk on fire")
-	type stats struct{ requests, deferred, rejected, held, faults, told int64 }
+	type stats struct{ requests, deferred, rejected, held, faults, told, delayed int64 }
 	for _, tt := range []struct {
 		name, action, text string
 		err                error
@@ -35,6 +35,11 @@ func TestLyingLimiter(t *testing.T) {
 		{"hold", Hold, "look at it", nil, false, "action=HOLD look at it\n\n", stats{requests: 1, held: 1}},
 		{"header", Header, "X-Rate: 1\nSubject: x", nil, true, "action=PREPEND X-Rate: 1?Subject: x\n\n", stats{requests: 1, told: 1}},
 		{"log", Log, "rate 1", nil, true, "action=INFO rate 1\n\n", stats{requests: 1, told: 1}},
+		{"delay", Delay, "10", nil, true, "action=sleep 10\n\n", stats{requests: 1, delayed: 1}},
+		{"no delay", Delay, "", nil, true, "action=DUNNO\n\n", stats{requests: 1}},
+		{"no seconds", Delay, "-1", nil, true, "action=DUNNO\n\n", stats{requests: 1}},
+		{"more than seconds", Delay, "5, reject", nil, true, "action=DUNNO\n\n", stats{requests: 1}},
+		{"too long", Delay, "1000", nil, true, "action=DUNNO\n\n", stats{requests: 1}},
 		{"fault", Reject, "too much", fault, false, "action=DUNNO\n\n", stats{requests: 1, faults: 1}},
 		{"fault, defer", Reject, "too much", fault, true, "action=450 4.7.1 policy service is out of order, try again later\n\n", stats{requests: 1, deferred: 1, faults: 1}},
 		{"refusal", Reject, "", bulkhead.ErrForbidden, false, "action=DUNNO\n\n", stats{requests: 1, faults: 1}},
@@ -46,7 +51,7 @@ func TestLyingLimiter(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tt.name, got, "kept "+tt.want)
 		}
 		st := &s.Stats
-		if got := (stats{st.Requests.Load(), st.Deferred.Load(), st.Rejected.Load(), st.Held.Load(), st.Faults.Load(), st.Told.Load()}); got != tt.stats {
+		if got := (stats{st.Requests.Load(), st.Deferred.Load(), st.Rejected.Load(), st.Held.Load(), st.Faults.Load(), st.Told.Load(), st.Delayed.Load()}); got != tt.stats {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.stats)
 		}
 	}

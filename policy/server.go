@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +31,7 @@ const (
 	Hold   = "hold"   // HOLD TEXT
 	Header = "header" // PREPEND TEXT, where TEXT is a header field
 	Log    = "log"    // INFO TEXT: accepted, and TEXT in Postfix's log
+	Delay  = "delay"  // sleep TEXT, where TEXT is a number of seconds, up to 999
 )
 
 // A Limiter decides one request. attr returns the value of an attribute, nil if the
@@ -74,6 +76,7 @@ type Stats struct {
 	Rejected  atomic.Int64
 	Held      atomic.Int64
 	Told      atomic.Int64 // accepted, with a header field or a line for the log
+	Delayed   atomic.Int64 // accepted after some time
 	Malformed atomic.Int64 // connections closed because of a request that broke the rules
 	Faults    atomic.Int64 // requests for which the Limiter had no answer
 }
@@ -202,10 +205,22 @@ func (s *Server) answer(ctx context.Context, req *Request, dst []byte) []byte {
 	case Log:
 		s.Stats.Told.Add(1)
 		dst = append(dst, "action=INFO "...)
+	case Delay:
+		if !seconds(text) {
+			return append(dst, "action=DUNNO\n\n"...)
+		}
+		s.Stats.Delayed.Add(1)
+		dst = append(dst, "action=sleep "...)
 	default:
 		return append(dst, "action=DUNNO\n\n"...)
 	}
 	return append(appendText(dst, text), "\n\n"...)
+}
+
+// seconds reports whether text is what Postfix takes for a time to sleep. It defers mail for
+// anything else.
+func seconds(text string) bool {
+	return text != "" && len(text) <= 3 && strings.Trim(text, "0123456789") == ""
 }
 
 // appendText appends text as one line of printable ASCII.

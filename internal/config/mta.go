@@ -68,7 +68,8 @@ type RateLimit struct {
 	LimitsFile     string   `toml:"limits_file" doc:"file with more of them, one a line; read again when it has changed, within\npolicy.checkpoint"`
 	Period         Duration `toml:"period" doc:"the period"`
 	Mode           string   `toml:"mode" doc:"\"leaky\": what is refused is not counted; \"strict\": it is. Empty: \"leaky\""`
-	Action         string   `toml:"action" doc:"\"defer\", \"reject\", \"hold\" or \"dunno\". Empty: \"defer\""`
+	Action         string   `toml:"action" doc:"\"defer\", \"reject\", \"hold\", \"delay\" or \"dunno\". Empty: \"defer\""`
+	Delay          Duration `toml:"delay" doc:"how long the action \"delay\" makes the client wait, 1s to 1m; Postfix, not the milter"`
 	Text           string   `toml:"text" doc:"text for the client; {rule}, {key}, {rate}, {limit} and {period} are replaced"`
 	Accepted       string   `toml:"accepted" doc:"what the mail server is told of accepted requests: \"log\": the rate, for its log;\n\"header\": the rate, in a header field; empty: nothing"`
 	Header         string   `toml:"header" doc:"name of that header field. Empty: \"X-Bulkhead-Rate\""`

@@ -105,7 +105,7 @@ func rulesOf(cfg *config.Config) ([]ratelimit.Rule, error) {
 		rules = append(rules, ratelimit.Rule{
 			Name: r.Name, Per: r.Per, Reads: r.Reads, Key: r.Key, Unique: r.Unique, Count: r.Count, State: r.State, Limit: r.Limit, Period: time.Duration(r.Period),
 			Limits: r.Limits, LimitsFile: r.LimitsFile, Accepted: r.Accepted, Header: r.Header,
-			Strict: r.Mode == "strict", Action: r.Action, Text: r.Text, Warn: r.Warn, Exempt: exempt, ExemptKeys: r.ExemptKeys, Memory: r.Memory,
+			Strict: r.Mode == "strict", Action: r.Action, Delay: time.Duration(r.Delay), Text: r.Text, Warn: r.Warn, Exempt: exempt, ExemptKeys: r.ExemptKeys, Memory: r.Memory,
 		})
 	}
 	return rules, nil

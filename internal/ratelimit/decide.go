@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -109,7 +110,7 @@ func (d *decider) collect(l *Limiter, attr Attributes, readonly bool) {
 // refusal returns the first rule that refuses, or nil.
 func (d *decider) refusal() *question {
 	for i := range d.asked {
-		if q := &d.asked[i]; q.result.Over && q.rule.Action != Dunno {
+		if q := &d.asked[i]; q.result.Over && q.rule.refuses() {
 			return q
 		}
 	}
@@ -210,7 +211,26 @@ func (r *rule) states() *table {
 	return r.table
 }
 
-// tell returns what the mail server is told of a request that no rule refuses.
+// delay returns how long the client is to wait: as the slowest rule says, 0 for not at all.
+func (d *decider) delay() (longest time.Duration) {
+	for i := range d.asked {
+		if q := &d.asked[i]; q.result.Over {
+			longest = max(longest, q.rule.Delay)
+		}
+	}
+	return longest
+}
+
+// accepted returns what to do with a request that no rule refuses, and for a delay its
+// seconds.
+func (d *decider) accepted() (action, text string) {
+	if wait := d.delay(); wait > 0 {
+		return Delay, strconv.Itoa(int(wait / time.Second))
+	}
+	return Dunno, ""
+}
+
+// tell returns what the mail server is told of a request that no rule refuses or delays.
 func (d *decider) tell() (action, text string) {
 	header := ""
 	var b strings.Builder

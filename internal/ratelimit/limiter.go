@@ -183,10 +183,11 @@ func find(rules []*rule, name string) *rule {
 }
 
 // Limit applies every rule and returns what to do: the action of the first rule whose limit
-// is reached ("defer", "reject" or "hold") and the text for the client; else "header" or
-// "log" and the rates, if a rule wants them told; else "dunno". Rules that measure or are
-// strict count every request, the others only what no rule refuses. It waits for nothing
-// but short locks. An error means that a state is damaged.
+// is reached ("defer", "reject" or "hold") and the text for the client; else "delay" and the
+// seconds of the longest delay; else "header" or "log" and the rates, if a rule wants them
+// told; else "dunno". Rules that measure or are strict count every request, the others only
+// what no rule refuses. It waits for nothing but short locks. An error means that a state is
+// damaged.
 func (l *Limiter) Limit(_ context.Context, attr func(name string) []byte) (action, text string, err error) {
 	d := deciders.Get().(*decider)
 	defer deciders.Put(d)
@@ -196,7 +197,9 @@ func (l *Limiter) Limit(_ context.Context, attr func(name string) []byte) (actio
 	}
 	o := d.refusal()
 	if o == nil {
-		action, text = d.tell()
+		if action, text = d.accepted(); action == Dunno {
+			action, text = d.tell()
+		}
 		return action, text, nil
 	}
 	return o.rule.Action, o.reply(), nil
@@ -239,7 +242,8 @@ func (l *Limiter) apply(attr Attributes, readonly bool) (action, text string, ou
 	if o := d.refusal(); o != nil {
 		return o.rule.Action, o.reply(), outcomes, nil
 	}
-	return Dunno, "", outcomes, nil
+	action, text = d.accepted()
+	return action, text, outcomes, nil
 }
 
 // A Usage is what one rule holds, and has dropped since it was loaded.

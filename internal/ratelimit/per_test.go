@@ -285,3 +285,42 @@ func FuzzLimitsFile(f *testing.F) {
 		}
 	})
 }
+
+// TestDelay: a rule that delays refuses nothing and counts as its mode says; the longest delay
+// wins, a refusal of another rule wins over all, and what is delayed is told nothing else.
+func TestDelay(t *testing.T) {
+	c := &clock{epoch}
+	l := open(t, Options{Now: c.Now, Rules: []Rule{
+		{Name: "slow", Key: "{sender}", Limit: 2, Period: time.Hour, Action: Delay, Delay: 3 * time.Second, Strict: true, Accepted: TellLog},
+		{Name: "slower", Key: "{sender}", Limit: 4, Period: time.Hour, Action: Delay, Delay: time.Minute},
+	}})
+	ask := request("sender", "ann@example.com")
+	for i, want := range []string{"log rate slow 1.0 of 2 per 1h key=ann@example.com", "log rate slow 2.0 of 2 per 1h key=ann@example.com", "delay 3", "delay 3", "delay 60", "delay 60"} {
+		action, text, err := l.Limit(t.Context(), ask)
+		if got := action + " " + text; err != nil || got != want {
+			t.Errorf("request %d: %q, %v, want %q", i, got, err, want)
+		}
+	}
+	action, text, outcomes, err := l.Peek(ask)
+	if err != nil || action != Delay || text != "3" || len(outcomes) != 2 || outcomes[0].Rate != 6 || outcomes[1].Rate != 4 {
+		t.Errorf("%s %s, %+v, %v: want all 6 in the strict rule, and 4 in the leaky one", action, text, outcomes, err)
+	}
+	if n := l.Stats.Refused.Load(); n != 0 {
+		t.Errorf("%d are said to be refused", n)
+	}
+	c.now = c.now.Add(3 * time.Hour)
+	if action, _, err := l.Limit(t.Context(), ask); err != nil || action != TellLog {
+		t.Errorf("three periods later: %s, %v", action, err)
+	}
+}
+
+// TestDelayAndRefusal: what another rule refuses is not delayed.
+func TestDelayAndRefusal(t *testing.T) {
+	l := open(t, Options{Now: (&clock{epoch}).Now, Rules: []Rule{
+		{Name: "slow", Key: "{sender}", Limit: 1, Period: time.Hour, Action: Delay, Delay: time.Second},
+		{Name: "enough", Key: "{sender}", Limit: 1, Period: time.Hour, Action: Reject},
+	}})
+	if action, _, err := l.Limit(t.Context(), request("sender", "ann@example.com")); err != nil || action != Reject {
+		t.Errorf("%s, %v", action, err)
+	}
+}

@@ -20,7 +20,10 @@ const (
 	Defer  = "defer"  // refuse for now
 	Reject = "reject" // refuse for good
 	Hold   = "hold"   // accept, and put the message on hold
+	Delay  = "delay"  // accept, after some time
 )
+
+var actions = []string{Defer, Reject, Hold, Delay, Dunno}
 
 // The protocol states in which a rule may apply; [AnyState] means all of them.
 const (
@@ -47,6 +50,10 @@ const DefaultHeader = "X-Bulkhead-Rate"
 // DefaultMemory is the memory budget of one rule, in bytes: a million keys with a limit of
 // 10.
 const DefaultMemory = 64 << 20
+
+// MaxDelay is the longest [Rule].Delay: below the time after which clients and mail
+// servers give up.
+const MaxDelay = time.Minute
 
 // The limits of a rule.
 const (
@@ -103,8 +110,12 @@ type Rule struct {
 	// Strict also counts what was refused, so a key over its limit gets nothing through
 	// until it slows down. Otherwise only what passes counts.
 	Strict bool
-	// Action is one of defer, reject, hold, dunno; empty means defer.
+	// Action is one of defer, reject, hold, delay, dunno; empty means defer. What is delayed
+	// is not refused: Strict says whether it counts.
 	Action string
+	// Delay is how long the action delay makes the client wait: 1 s to [MaxDelay] in whole
+	// seconds, and 0 with another action.
+	Delay time.Duration
 	// Text is what the refused client is told; {rule}, {key}, {rate}, {limit}
 	// and {period} are replaced. Empty: a text that names limit and period.
 	Text string
@@ -281,8 +292,12 @@ func (r *rule) defaults() error {
 		return fmt.Errorf("a header field can be added in the states MAIL, RCPT and DATA, not in %s", r.State)
 	case !validHeader(r.Header):
 		return fmt.Errorf("header %.80q is not 1 to %d of letters, digits and -", r.Header, maxHeader)
-	case r.Action != Defer && r.Action != Reject && r.Action != Hold && r.Action != Dunno:
-		return fmt.Errorf("action %.40q is none of defer, reject, hold, dunno", r.Action)
+	case !slices.Contains(actions, r.Action):
+		return fmt.Errorf("action %.40q is none of %s", r.Action, strings.Join(actions, ", "))
+	case r.Action == Delay && (r.Delay < time.Second || r.Delay > MaxDelay || r.Delay%time.Second != 0):
+		return fmt.Errorf("delay %v, want whole seconds from 1s to %v", r.Delay, MaxDelay)
+	case r.Action != Delay && r.Delay != 0:
+		return fmt.Errorf("a delay with the action %s", r.Action)
 	case r.Limit == 0 && r.Action != Dunno && !r.limitsKeys():
 		return fmt.Errorf("a limit of 0 only measures: action %s, want dunno", r.Action)
 	case r.Memory < minMemory || r.Memory > maxMemory:
@@ -345,6 +360,9 @@ func (r *rule) applies(attr Attributes) bool {
 	}
 	return true
 }
+
+// refuses reports whether the rule refuses requests over its limit.
+func (r *rule) refuses() bool { return r.Action != Dunno && r.Action != Delay }
 
 // amount returns what one request counts, and false if that is not a number.
 func (r *rule) amount(attr Attributes, buf []byte) (float64, bool) {

@@ -129,17 +129,26 @@ type smtpClient struct {
 
 func dialSMTP(t testing.TB, addr string) *smtpClient {
 	t.Helper()
-	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	s := &smtpClient{c: c, r: bufio.NewReader(c)}
-	if code, text := s.reply(t); code != 220 {
+	s, code, text := dialSMTPFrom(t, "127.0.0.1", addr)
+	if code != 220 {
 		t.Fatalf("greeting %d %s", code, text)
 	}
 	s.ok(t, 250, "EHLO client.example.org")
 	return s
+}
+
+// dialSMTPFrom connects from an address of this machine, and returns the greeting.
+func dialSMTPFrom(t testing.TB, from, addr string) (s *smtpClient, code int, text string) {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	c, err := d.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	s = &smtpClient{c: c, r: bufio.NewReader(c)}
+	code, text = s.reply(t)
+	return s, code, text
 }
 
 func (s *smtpClient) reply(t testing.TB) (code int, text string) {

@@ -88,6 +88,10 @@ type Source struct {
 	// with [Forgeable].
 	ClaimedSender string
 	ClaimedListID string
+	// MessageID, without the angle brackets, and Subject stand in the header. They
+	// decide nothing: a node may remember them for the people who look for a message.
+	MessageID string
+	Subject   string
 }
 
 // Forgeable begins a whitelist entry that also matches the unverified claims of a

@@ -2,6 +2,7 @@ package bulkhead
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"slices"
 )
 
@@ -127,6 +128,16 @@ const (
 	ClassSpam                   // spam
 	NumClasses                  // how many classes there are; not a class
 )
+
+// ParseClass returns the class whose String is text. Its error wraps [ErrMalformed].
+func ParseClass(text string) (Class, error) {
+	for c := range NumClasses {
+		if c.String() == text {
+			return c, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: class %.40q, want unknown, good, bulk, suspected or spam", ErrMalformed, text)
+}
 
 // String returns "unknown", "good", "bulk", "suspected", "spam", or "invalid".
 func (c Class) String() string {

@@ -81,6 +81,8 @@ var mayImport = map[string][]string{
 	"api":                            {".", "client", "door"},
 	"internal/recent":                {".", "door"},
 	"internal/edge":                  {".", "client"},
+	"internal/logbook":               {".", "door"},
+	"internal/audit":                 {"client"},
 	"internal/cli":                   {},
 	"internal/setup":                 {"internal/config", "plugins"},
 	"internal/trial":                 {"."},

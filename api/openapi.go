@@ -139,6 +139,18 @@ func (s *Server) routes() []route {
 		s.route("GET /v1/lists/find", "findInLists", "Look an address, domain, URL or IP address up in all lists.", check, s.findInLists,
 			params(queryParam("entry", "string", "What to look up.")), gives(s.schema([]client.ListMatch{}))),
 
+		s.route("GET /v1/history", "history", "Checks and votes that the node remembers, the latest first.", admin, s.historyPage,
+			params(historyParams()...), gives(s.schema(client.HistoryPage{}))),
+		s.route("GET /v1/history/{id}", "historyEntry", "One check or vote, with its signatures.", admin, s.historyEntry,
+			params(&huma.Param{Name: "id", In: "path", Required: true, Description: "ID of the entry.", Schema: &huma.Schema{Type: "string"}}), gives(s.schema(client.HistoryEntry{}))),
+		s.route("POST /v1/history/{id}", "reportEntry", "Vote on the message of an entry, by all signatures that are remembered of it.", report, s.reportEntry,
+			params(&huma.Param{Name: "id", In: "path", Required: true, Description: "ID of the entry.", Schema: &huma.Schema{Type: "string"}}),
+			takes(nil, s.schema(client.RememberedVote{})), gives(s.schema(client.Receipt{}))),
+		s.route("POST /v1/reports", "reportMessageID", "Vote on a message that the node has seen lately, by all signatures that are remembered of it.", report, s.reportMessageID,
+			takes(nil, s.schema(client.MessageVote{})), gives(s.schema(client.Receipt{}))),
+		s.route("GET /v1/audit", "audit", "What administrators did, and who logged in, the latest first.", admin, s.auditPage,
+			params(auditParams()...), gives(s.schema(client.AuditPage{}))),
+
 		s.route("GET /v1/users", "listUsers", "Every account.", admin, s.listUsers, gives(s.schema([]client.User{}))),
 		s.route("POST /v1/users", "addUser", "Create an account. Its token is told once, here.", admin, s.addUser,
 			takes(nil, s.schema(client.NewUser{})), gives(s.schema(client.Token{})), status(http.StatusCreated)),
@@ -210,7 +222,7 @@ func (s *Server) route(pattern, id, summary string, n need, serve func(*request)
 	case admin:
 		op.Security = []map[string][]string{{"token": {}}}
 	}
-	return route{op: op, need: n, serve: serve}
+	return route{op: op, need: n, serve: serve, asks: method != http.MethodGet && (n == check || n == report)}
 }
 
 func (s *Server) schema(v any) *huma.Schema {

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
@@ -44,6 +45,11 @@ type Options struct {
 	Pairing Pairing
 	// Peers manages the nodes with which this one shares; nil: /v1/peers answers 404.
 	Peers Peers
+	// History is what the node remembers of checks and votes; nil: /v1/history answers
+	// 404.
+	History History
+	// Audit keeps a record of what administrators do, and of log-ins; nil: nothing does.
+	Audit Audit
 	// Node describes the node; nil: /v1/node answers 404.
 	Node Node
 	// Ready returns nil if the node accepts requests, or why it currently does not; nil:
@@ -84,6 +90,8 @@ type Server struct {
 	users    Users
 	peers    Peers
 	pairing  Pairing
+	history  History
+	audit    Audit
 	node     Node
 	rates    RateLimits
 	lists    Lists
@@ -120,7 +128,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		house: bulkhead.CounterOf(o.Clearinghouse), read: o.Read, senders: o.Senders, accounts: o.Accounts, users: o.Users, peers: o.Peers, pairing: o.Pairing, node: o.Node,
-		rates: o.RateLimits, lists: o.Lists,
+		rates: o.RateLimits, lists: o.Lists, history: o.History, audit: o.Audit,
 		ready: o.Ready, page: o.Page, advance: o.Advance, log: o.Log,
 		origin: http.NewCrossOriginProtection(), mux: http.NewServeMux(),
 		openAPI:  newDocument(o.Version),
@@ -165,7 +173,11 @@ type route struct {
 	op    *huma.Operation
 	need  need
 	serve func(*request) (any, error)
+	asks  bool // it changes nothing that is administered, though its method says so
 }
+
+// recorded reports whether the record of administration has what a client does there.
+func (rt *route) recorded() bool { return rt.op.Method != http.MethodGet && !rt.asks }
 
 // handle serves a route after the checks that every request passes: rate limit, origin,
 // authentication, body limit. The order matters: nothing of a request is parsed before
@@ -232,6 +244,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, rt route) (any, 
 	defer req.held.Release()
 	req.params = rt.op.Parameters
 	body, err := rt.serve(req)
+	if rt.recorded() {
+		s.record(client.AuditEntry{Account: req.who.Account, From: req.who.Addr.String(), Action: rt.op.OperationID}, req.did, err)
+	}
 	if rt.need == admin && rt.op.Method != http.MethodGet {
 		line := append([]any{"operation", rt.op.OperationID, "by", req.who.Account, "from", req.who.Addr}, req.did...)
 		if err != nil {

@@ -156,6 +156,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/login?refused", http.StatusSeeOther)
 		return
 	}
+	s.record(client.AuditEntry{Account: account, From: req.who.Addr.String(), Action: "login"}, nil, nil)
 	s.log.Info("logged in", "account", account, "from", r.RemoteAddr)
 	http.SetCookie(w, &http.Cookie{
 		Name: cookieName, Value: s.sessions.begin(account, time.Now()), Path: "/", MaxAge: int(sessionLife / time.Second),
@@ -183,10 +184,12 @@ func (s *Server) loginAs(r *http.Request) (account string, err error) {
 
 // logout ends the session of the cookie.
 func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
-	if _, err := s.admit(r, open); err != nil {
+	req, err := s.admit(r, open)
+	if err != nil {
 		writeProblem(w, problem(err))
 		return
 	}
+	s.record(client.AuditEntry{Account: req.who.Account, From: req.who.Addr.String(), Action: "logout"}, nil, nil)
 	if c, err := r.Cookie(cookieName); err == nil {
 		s.sessions.end(c.Value)
 	}

@@ -18,6 +18,8 @@ type Source struct {
 	From          string     `json:"from,omitempty" maxLength:"998" doc:"Address of the header field From, if there is one with one address; by itself it is not verified."`
 	ClaimedSender string     `json:"claimed_sender,omitempty" maxLength:"998" doc:"Envelope or header sender that nobody has verified."`
 	ClaimedListID string     `json:"claimed_list_id,omitempty" maxLength:"998" doc:"Value of List-Id that nobody has verified."`
+	MessageID     string     `json:"message_id,omitempty" maxLength:"998" doc:"Message-ID, without the angle brackets, for the history: it decides nothing."`
+	Subject       string     `json:"subject,omitempty" maxLength:"998" doc:"Subject, for the history of a node that keeps it: it decides nothing."`
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. A source that is given twice is the
@@ -39,11 +41,15 @@ func (s *Source) Bulkhead() bulkhead.Source {
 	return bulkhead.Source(*s)
 }
 
+// sourceOf returns what a node judges by. What is only remembered stays where the message
+// was seen.
 func sourceOf(s *bulkhead.Source) *Source {
 	if s.Sender == "" && !s.Client.IsValid() && s.ListID == "" && len(s.DKIM) == 0 && s.From == "" && s.ClaimedSender == "" && s.ClaimedListID == "" {
 		return nil
 	}
-	return (*Source)(s)
+	out := Source(*s)
+	out.MessageID, out.Subject = "", ""
+	return &out
 }
 
 // A Check asks about one message by its ready signatures.
@@ -171,12 +177,7 @@ func parseClass(v *Verdict) (bulkhead.Class, error) {
 	default:
 		return bulkhead.ClassUnknown, nil
 	}
-	for c := range bulkhead.NumClasses {
-		if c.String() == v.Class {
-			return c, nil
-		}
-	}
-	return 0, fmt.Errorf("client: unknown class %.40q", v.Class)
+	return bulkhead.ParseClass(v.Class)
 }
 
 func parseJudgement(text string) (bulkhead.Judgement, error) {

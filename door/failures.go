@@ -24,6 +24,10 @@ const (
 // One Failures serves all doors of a node. Its methods may be called concurrently; those
 // of nil do nothing.
 type Failures struct {
+	// Told, if it is set before any use, is called for each line of the log: the door
+	// and network of a failure, or the door and network with the most of several.
+	Told func(door string, network netip.Addr, failures int)
+
 	log *slog.Logger
 
 	mu       sync.Mutex
@@ -57,6 +61,15 @@ func (f *Failures) Note(door string, client netip.Addr, now time.Time) time.Dura
 		return 0
 	}
 	network := NetworkOf(client)
+	wait, told := f.note(door, network, now)
+	if told && f.Told != nil {
+		f.Told(door, network, 1)
+	}
+	return wait
+}
+
+// note is Note for a network. told says that the log has a line about it.
+func (f *Failures) note(door string, network netip.Addr, now time.Time) (wait time.Duration, told bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	was := f.networks[network]
@@ -68,11 +81,11 @@ func (f *Failures) Note(door string, client netip.Addr, now time.Time) time.Dura
 	}
 	was.n, was.last = was.n+1, now
 	f.networks[network] = was
-	f.tell(door, network)
+	told = f.tell(door, network)
 	if was.n <= freeFailures {
-		return 0
+		return 0, told
 	}
-	return min(longestWait, firstWait<<min(was.n-freeFailures-1, 10))
+	return min(longestWait, firstWait<<min(was.n-freeFailures-1, 10)), told
 }
 
 // forget makes room: networks that are silent go, and any half of them if all are busy.
@@ -90,13 +103,14 @@ func (f *Failures) forget(now time.Time) {
 	}
 }
 
-// tell writes of a failure, or keeps it for the line at the end of the minute.
-func (f *Failures) tell(door string, network netip.Addr) {
+// tell writes of a failure, or keeps it for the line at the end of the minute, and then
+// returns false.
+func (f *Failures) tell(door string, network netip.Addr) bool {
 	if !f.quiet {
 		f.quiet = true
 		f.log.Warn("log-in failed", "door", door, "network", network)
 		time.AfterFunc(failureLines, f.sumUp)
-		return
+		return true
 	}
 	s := &f.untold
 	if s.networks == nil {
@@ -107,17 +121,24 @@ func (f *Failures) tell(door string, network netip.Addr) {
 	if _, known := s.networks[network]; known || len(s.networks) < maxFailing {
 		s.networks[network]++
 	}
+	return false
 }
 
 // sumUp writes of the failures of a minute, if there were any.
 func (f *Failures) sumUp() {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	s := f.untold
 	f.untold = summary{}
+	f.quiet = s.failures > 0
+	f.mu.Unlock()
 	if s.failures == 0 {
-		f.quiet = false
 		return
+	}
+	door := ""
+	for name, n := range s.doors {
+		if n > s.doors[door] || n == s.doors[door] && name < door {
+			door = name
+		}
 	}
 	var most netip.Addr
 	for network, n := range s.networks {
@@ -127,6 +148,9 @@ func (f *Failures) sumUp() {
 	}
 	f.log.Warn("log-ins failed in the last minute", "failures", s.failures, "doors", s.doors, "networks", len(s.networks),
 		"most_from", most, "of_it", s.networks[most])
+	if f.Told != nil {
+		f.Told(door, most, s.failures)
+	}
 	time.AfterFunc(failureLines, f.sumUp)
 }
 

@@ -72,6 +72,7 @@ func newRestoreCommand() *cobra.Command {
 				in = f
 			}
 			info, missing, err := node.Restore(cmd.Context(), bufio.NewReader(in), dir)
+			recordCommand(cmd, dir, "restore", err)
 			if err != nil {
 				return err
 			}

@@ -148,6 +148,7 @@ func mend(cmd *cobra.Command, cfg *config.Config, dir, backup string, asJSON boo
 		o.Backup = f
 	}
 	done, err := node.Repair(cmd.Context(), o)
+	recordCommand(cmd, dir, "repair", err)
 	if err != nil {
 		return err
 	}

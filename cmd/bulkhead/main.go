@@ -66,6 +66,8 @@ func newRootCommand() *cobra.Command {
 		newReportCommand(),
 		newRevokeCommand(),
 		newSignaturesCommand(),
+		newHistoryCommand(),
+		newAuditCommand(),
 		newUserCommand(),
 		newNetworkCommand(),
 		newPeerCommand(),

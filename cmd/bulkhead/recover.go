@@ -29,7 +29,9 @@ func newUserRecover(u *adminFlags) *cobra.Command {
 			}
 			dir := dataFolder(u.data, cfg.Node.Data)
 			log := newLogger(cmd.ErrOrStderr(), cfg, new(slog.LevelVar))
-			return node.RecoverAdmin(cmd.Context(), cfg, dir, log)
+			err = node.RecoverAdmin(cmd.Context(), cfg, dir, log)
+			recordCommand(cmd, dir, "recover", err)
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&configPath, "config", "", "configuration `FILE` of the node")

@@ -136,10 +136,12 @@ func (s *server) hup() {
 	}
 	cfg, err := config.Load(s.configPath)
 	if err != nil {
+		s.node.Reloaded(nil, nil, err)
 		s.log.Error("SIGHUP: the configuration has a mistake; nothing was changed", "err", err)
 		return
 	}
 	changed, restart, err := s.node.Reload(cfg)
+	s.node.Reloaded(changed, restart, err)
 	if err != nil && !errors.Is(err, node.ErrInPart) {
 		s.log.Error("SIGHUP: nothing was changed", "err", err)
 		return

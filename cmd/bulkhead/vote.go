@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -49,12 +50,23 @@ func newVoteCommand(name, short string, vote *bulkhead.Vote) *cobra.Command {
 	var in input
 	var quiet bool
 	var count uint32
-	var id, user string
+	var id, user, messageID string
+	var entry int64
 	cmd := &cobra.Command{
 		Use:   name + " [--server URL] [--json] MESSAGE...",
 		Short: short,
-		Long:  short + ". " + messageHelp + " Prints what was\ncounted.",
-		Args:  cli.Args(needMessages),
+		Long: short + ". " + messageHelp + " Prints what was\ncounted.\n\n" +
+			"With --message-id or --entry instead of a MESSAGE, the vote is on a message that the node\n" +
+			"has seen lately: see \"bulkhead history\".",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if messageID == "" && entry == 0 {
+				return cli.Args(needMessages)(cmd, args)
+			}
+			if len(args) > 0 || messageID != "" && entry != 0 {
+				return cli.Usagef("give messages, or --message-id, or --entry")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o := client.MessageOptions{Vote: *vote, Count: count, User: user, ID: id}
 			node, err := r.client("")
@@ -63,6 +75,13 @@ func newVoteCommand(name, short string, vote *bulkhead.Vote) *cobra.Command {
 			}
 			if o.Source, err = src.root(); err != nil {
 				return err
+			}
+			if messageID != "" || entry != 0 {
+				m, receipt, err := voteRemembered(cmd.Context(), node, messageID, entry, o)
+				if err != nil || quiet {
+					return err
+				}
+				return printReceipt(cmd.OutOrStdout(), m, receipt, r.json)
 			}
 			return in.each(cmd, args, func(m *message) error {
 				receipt, err := node.ReportMessage(cmd.Context(), m.raw, o)
@@ -79,8 +98,21 @@ func newVoteCommand(name, short string, vote *bulkhead.Vote) *cobra.Command {
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print errors alone")
 	cmd.Flags().Uint32Var(&count, "count", 1, "recipients of each message")
 	cmd.Flags().StringVar(&user, "user", "", "report on behalf of a user of this machine or of the account's service, who is one voter")
+	cmd.Flags().StringVar(&messageID, "message-id", "", "vote on a message that the node has seen lately, by its Message-ID")
+	cmd.Flags().Int64Var(&entry, "entry", 0, "vote on a message that the node has seen lately, by its `ID` in the history")
 	cmd.Flags().StringVar(&id, "id", "", "idempotency key: a second report with the same key changes nothing")
 	return cmd
+}
+
+// voteRemembered votes on a message that the node has seen lately, by its Message-ID or
+// else by an entry of the history.
+func voteRemembered(ctx context.Context, c *client.Client, messageID string, entry int64, o client.MessageOptions) (*message, *client.Receipt, error) {
+	if messageID != "" {
+		receipt, err := c.ReportMessageID(ctx, client.MessageVote{MessageID: messageID, Vote: o.Vote.String(), User: o.User, ID: o.ID})
+		return &message{name: messageID}, receipt, err
+	}
+	receipt, err := c.ReportEntry(ctx, entry, client.RememberedVote{Vote: o.Vote.String(), User: o.User, ID: o.ID})
+	return &message{name: fmt.Sprintf("entry %d", entry)}, receipt, err
 }
 
 func printReceipt(w io.Writer, m *message, r *client.Receipt, asJSON bool) error {

@@ -55,6 +55,7 @@ type Config struct {
 	Tally     Tally       `toml:"tally" doc:"The tally: how often a signature was seen, reported, or called ham."`
 	Blocklist Blocklist   `toml:"blocklist" doc:"The blocklist: what trusted reporters have called spam and nobody has revoked."`
 	Memory    Memory      `toml:"memory" doc:"Messages that were seen lately, by their signatures: who reports or asks with a digest\nalone (Pyzor, DCC, Razor, fuzzy_check) is answered of the whole message."`
+	History   History     `toml:"history" doc:"Checks and votes of the last days, on disk, for the history and for votes by Message-ID;\nand the record of what administrators did."`
 	Trust     Trust       `toml:"trust" doc:"How much a reporter's votes weigh."`
 	Limits    Limits      `toml:"limits" doc:"What one client may ask for. Limits are applied before anything is parsed."`
 	Razor2    Razor2      `toml:"razor2" doc:"Razor 2 clients."`
@@ -135,6 +136,14 @@ type Blocklist struct {
 type Memory struct {
 	Bytes int64    `toml:"memory_bytes" doc:"memory for messages, bytes; one takes some 2,000. When it is used up, the oldest are\nforgotten. 0: none is remembered"`
 	Keep  Duration `toml:"keep" doc:"time after which a message is forgotten that nobody has shown again"`
+}
+
+// History is the section [history].
+type History struct {
+	Bytes    int64 `toml:"size_bytes" doc:"size of the file history.db, bytes; a message takes some 1,500. The oldest make room.\n0: nothing is kept, and the file is removed at the next start"`
+	Days     int   `toml:"days" doc:"days after which an entry is dropped"`
+	Subjects bool  `toml:"subjects" doc:"keep the Subject of messages that doors see whole"`
+	Audit    int64 `toml:"audit_bytes" doc:"size of the record of administration, audit.jsonl and audit.1.jsonl together, bytes"`
 }
 
 // Trust is the section [trust]. Weights are from 0 (no word) to 1 (full word).

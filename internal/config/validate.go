@@ -144,6 +144,7 @@ func (cfg *Config) validate(lines map[string]int) []*Error {
 	c.http(&cfg.HTTP)
 	c.books(&cfg.Tally, &cfg.Blocklist)
 	c.remembered(&cfg.Memory)
+	c.history(&cfg.History)
 	c.trust(&cfg.Trust)
 	c.limits(&cfg.Limits)
 	c.razor2(&cfg.Razor2)
@@ -216,6 +217,14 @@ func (c *checker) memory(key string, bytes int64) {
 func (c *checker) remembered(m *Memory) {
 	c.between("memory.memory_bytes", float64(m.Bytes), 0, 1<<40)
 	c.duration("memory.keep", m.Keep, time.Minute, 366*24*time.Hour)
+}
+
+func (c *checker) history(h *History) {
+	if h.Bytes != 0 {
+		c.between("history.size_bytes", float64(h.Bytes), 4<<20, 1<<40)
+	}
+	c.between("history.days", float64(h.Days), 1, 3660)
+	c.between("history.audit_bytes", float64(h.Audit), 64<<10, 1<<30)
 }
 
 func (c *checker) trust(t *Trust) {

@@ -16,10 +16,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/audit"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/edge"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/logbook"
 	"github.com/bulkhead-mail/bulkhead/internal/recent"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
@@ -39,6 +41,9 @@ type core struct {
 	edge     *edge.Edge       // nil if the node has the knowledge itself
 	recent   *recent.Table    // messages that were seen lately; nil for none
 	joining  *recent.House    // that asks it, before engine or edge
+	mailbook *logbook.Book    // checks and votes of the last days; nil for none
+	bookKey  [32]byte         // of the hashes in it
+	audit    *audit.Log       // what administrators did
 	token    *bearer          // that the edge shows its upstream; nil without one
 	store    *store.Store
 	sealer   *trust.Sealer
@@ -89,6 +94,7 @@ func (n *core) open(ctx context.Context, still bool) error {
 		return err
 	}
 	n.sealer = trust.NewSealer(sealKey)
+	n.bookKey = bookKey(sealKey)
 	var err error
 	if n.hashing, err = hashingOf(cfg, n.secret()); err != nil {
 		return err

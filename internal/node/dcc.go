@@ -59,7 +59,7 @@ func (n *Node) openDCC(ctx context.Context, address string) (*opened, error) {
 	clients := newDCCClients(&protocolAccounts{n.book, dccProtocol}, cfg.DCC.Clients)
 	front := &dcc.Server{
 		Failures:      n.failures,
-		Clearinghouse: n.house, ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand,
+		Clearinghouse: n.houseFor("dcc"), ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand,
 		Client:        clients.Client,
 		AnonymousFrom: anonymous, Keep: keptTypes(cfg.DCC.Keep), Whitelist: whiteFile(cfg.DCC.Whitelist, true, log),
 		AnonymousRate:  door.Rate{PerSecond: cfg.DCC.AnonymousRate, Burst: int(10 * cfg.DCC.AnonymousRate)},
@@ -85,7 +85,7 @@ func (n *Node) openDccifd(ctx context.Context, address string) (*opened, error) 
 	cfg := n.cfg.Load()
 	log := n.log.With("door", "dccifd")
 	front := &dcc.Ifd{
-		Clearinghouse: n.house, ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand, Host: cfg.Dccifd.Host,
+		Clearinghouse: n.houseFor("dccifd"), ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand, Host: cfg.Dccifd.Host,
 		Keep: keptTypes(cfg.DCC.Keep), Substitute: cfg.Dccifd.Substitute, MaxMessage: cfg.Dccifd.MaxMessage, Memory: n.messages,
 		White: whiteFile(cfg.Dccifd.Whiteclnt, false, log), Signatures: n.readDelivered(cfg, log), Cleared: n.cleared, Now: clock.Now, Log: log,
 	}

@@ -16,9 +16,11 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/audit"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
+	"github.com/bulkhead-mail/bulkhead/internal/logbook"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
@@ -38,6 +40,7 @@ func Examine(ctx context.Context, cfg *config.Config, dir string) (*client.Exami
 	}
 	x.rates()
 	x.greylist()
+	x.history()
 	x.lists()
 	x.mesh()
 	return x.out, nil
@@ -166,6 +169,19 @@ func (x *examination) greylist() {
 	x.out.Files++
 }
 
+func (x *examination) history() {
+	path := filepath.Join(x.dir, historyFile)
+	err := logbook.Inspect(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err != nil {
+		x.fault("history", path, 0, err.Error(), "on start, or when it notices, the node sets it aside and begins an empty one")
+		return
+	}
+	x.out.Files++
+}
+
 func (x *examination) lists() {
 	for _, l := range x.cfg.Lists.Files {
 		if _, err := lists.Open(l.Path, x.cfg.Lists.MaxBytes); err != nil {
@@ -199,7 +215,7 @@ func unsafePlaces(dir string) (out []place) {
 	}
 	out = append(out, unsafe(dir, info)...)
 	names := []string{
-		StoreFolder, networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, rateFolder, greylistFile, meshFolder,
+		StoreFolder, networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, rateFolder, greylistFile, meshFolder, historyFile, audit.File, audit.OlderFile,
 		filepath.Join(StoreFolder, "files"), filepath.Join(StoreFolder, "journal"), filepath.Join(StoreFolder, "MANIFEST"),
 	}
 	for _, name := range names {

@@ -103,7 +103,7 @@ func (n *Node) newMilter() (*milter.Server, error) {
 	// For mail that is only counted, the node's own bands find near copies: rspamd's
 	// would need half as much memory again.
 	hashing.Skip = []bulkhead.Scheme{bulkhead.RspamdShingle}
-	front.Clearinghouse, front.Signatures, front.Log = n.house, hashing, n.log.With("door", "milter")
+	front.Clearinghouse, front.Signatures, front.Log = n.houseFor("milter"), hashing, n.log.With("door", "milter")
 	front.Memory = n.messages
 	front.AuthResults = func() []string { return n.cfg.Load().Whitelist.AuthResults }
 	if m.Verify {

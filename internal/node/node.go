@@ -69,6 +69,7 @@ func (n *Node) order() []*stage {
 	return []*stage{
 		{name: "engine", start: n.startEngine},
 		{name: "upstream", start: n.startUpstream},
+		{name: "history", start: n.startHistory},
 		{name: "rate limits and lists", start: n.startMTA},
 		{name: "mesh", start: n.startMesh},
 		{name: "doors", start: n.startDoors},

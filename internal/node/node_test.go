@@ -69,7 +69,7 @@ func (j *journal) count(text string) (n int) {
 
 // inOrder is how a node stops.
 func inOrder() []string {
-	return []string{"doors", "mesh", "rate limits and lists", "upstream", "engine"}
+	return []string{"doors", "mesh", "rate limits and lists", "history", "upstream", "engine"}
 }
 
 // everyDoor is a configuration in which all doors are on, at free ports.
@@ -260,8 +260,8 @@ func TestFailedStage(t *testing.T) {
 		name, config, want string
 		stopped            []string
 	}{
-		{"engine", "[tally]\ncapacity = 10000000000\nerror = 1e-9\n", "tally.capacity", inOrder()[4:]},
-		{"upstream", "[upstream]\nurl = \"http://127.0.0.1:1\"\ntoken_file = \"/nowhere/token\"\n", "upstream.token_file", inOrder()[3:]},
+		{"engine", "[tally]\ncapacity = 10000000000\nerror = 1e-9\n", "tally.capacity", inOrder()[5:]},
+		{"upstream", "[upstream]\nurl = \"http://127.0.0.1:1\"\ntoken_file = \"/nowhere/token\"\n", "upstream.token_file", inOrder()[4:]},
 		{"limits", "[[ratelimit]]\nname = \"a\"\nkey = \"{x\"\nlimit = 5\nperiod = \"1h\"\n", "ratelimit", inOrder()[2:]},
 		{"mesh", "[mesh]\nmode = \"external\"\nservers = [\"nats://127.0.0.1:1\"]\ncredentials = \"/nowhere/creds\"\n", "", inOrder()[1:]},
 		{"doors", "[http]\ntls_cert = \"/nowhere/cert\"\ntls_key = \"/nowhere/key\"\n", "http.tls_cert", inOrder()},

@@ -23,7 +23,7 @@ func (n *Node) openPyzor(ctx context.Context, address string) (*opened, error) {
 	cfg := n.cfg.Load()
 	front := &pyzor.Server{
 		Failures:      n.failures,
-		Clearinghouse: n.house, Accounts: &protocolAccounts{n.book, pyzorProtocol},
+		Clearinghouse: n.houseFor("pyzor"), Accounts: &protocolAccounts{n.book, pyzorProtocol},
 		Anonymous: operations(cfg.Pyzor.Anonymous), Users: operations(cfg.Pyzor.Users),
 		Listed: cfg.Pyzor.Listed, Log: n.log.With("door", "pyzor"),
 	}
@@ -40,7 +40,7 @@ func (n *Node) openPyzor(ctx context.Context, address string) (*opened, error) {
 func (n *Node) openPyzorHelper(ctx context.Context, address string) (*opened, error) {
 	cfg := n.cfg.Load()
 	front := &pyzor.Helper{
-		Clearinghouse: n.house, Read: n.read, Listed: cfg.Pyzor.Listed, MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections, Memory: n.messages,
+		Clearinghouse: n.houseFor("pyzor_helper"), Read: n.read, Listed: cfg.Pyzor.Listed, MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections, Memory: n.messages,
 		Log: n.log.With("door", "pyzor_helper"),
 	}
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)

@@ -48,7 +48,7 @@ func (n *Node) openRazor2(ctx context.Context, address string) (*opened, error) 
 	cfg := n.cfg.Load()
 	front := &razor2.Server{
 		Failures:      n.failures,
-		Clearinghouse: n.house, Accounts: &protocolAccounts{n.book, razor2Protocol}, Read: n.read,
+		Clearinghouse: n.houseFor("razor2"), Accounts: &protocolAccounts{n.book, razor2Protocol}, Read: n.read,
 		Names: cfg.Razor2.Names, Confidence: cfg.Razor2.Confidence, Serial: cfg.Razor2.Serial,
 		MaxHosts: cfg.Razor2.MaxHosts, ExemptHosts: cfg.Razor2.ExemptHosts,
 		Registrations: door.Rate{PerSecond: cfg.Razor2.Register / 60, Burst: max(int(2*cfg.Razor2.Register), 1)},
@@ -75,7 +75,7 @@ func (n *Node) openRazor2(ctx context.Context, address string) (*opened, error) 
 func (n *Node) openRazorHelper(ctx context.Context, address string) (*opened, error) {
 	cfg := n.cfg.Load()
 	front := &razor2.Helper{
-		Clearinghouse: n.house, Read: n.read, MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections, Memory: n.messages,
+		Clearinghouse: n.houseFor("razor_helper"), Read: n.read, MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections, Memory: n.messages,
 		Log: n.log.With("door", "razor_helper"),
 	}
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)

@@ -68,7 +68,7 @@ func network(s *bulkhead.Source) string {
 // the rest of the verdict is of the whole message if it is known.
 func (h *House) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, error) {
 	asked := len(q.Signatures)
-	isWhole := whole(q.Signatures)
+	isWhole := Whole(q.Signatures)
 	if !isWhole {
 		q.Signatures = h.joined(q.Signatures, q.Reporter)
 	}
@@ -103,7 +103,7 @@ func (h *House) CheckBatch(ctx context.Context, queries []bulkhead.Query, verdic
 	}
 	asked := queries
 	for i := range queries {
-		if whole(queries[i].Signatures) {
+		if Whole(queries[i].Signatures) {
 			continue
 		}
 		sigs := h.joined(queries[i].Signatures, queries[i].Reporter)
@@ -120,7 +120,7 @@ func (h *House) CheckBatch(ctx context.Context, queries []bulkhead.Query, verdic
 	}
 	for i := range queries {
 		v := &verdicts[i]
-		h.learn(&queries[i], v, whole(queries[i].Signatures))
+		h.learn(&queries[i], v, Whole(queries[i].Signatures))
 		v.Findings = v.Findings[:min(len(v.Findings), len(queries[i].Signatures))]
 	}
 	return nil
@@ -167,7 +167,7 @@ func with(sigs, set []bulkhead.Signature) []bulkhead.Signature {
 // Report implements [bulkhead.Clearinghouse]. A vote by digests alone is one vote on
 // each message that they identify, and one on the rest.
 func (h *House) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
-	if whole(r.Signatures) {
+	if Whole(r.Signatures) {
 		receipt, err := h.Counter.Report(ctx, r)
 		if err == nil && receipt.Whitelisted < len(r.Signatures) {
 			h.note(r.Signatures, &r.Source, r.Reporter)

@@ -44,9 +44,9 @@ func digests(message []bulkhead.Signature, yield func(*bulkhead.Signature)) {
 	}
 }
 
-// whole reports whether signatures are of a whole message: only a door with the whole
+// Whole reports whether signatures are of a whole message: only a door with the whole
 // message can compute bulkhead's own schemes.
-func whole(sigs []bulkhead.Signature) bool {
+func Whole(sigs []bulkhead.Signature) bool {
 	for i := range sigs {
 		switch sigs[i].Scheme() {
 		case bulkhead.Exact, bulkhead.Near, bulkhead.Link, bulkhead.Sender, bulkhead.Attachment, bulkhead.Contact, bulkhead.Image:

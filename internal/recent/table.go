@@ -93,6 +93,16 @@ const maxMessage = 512
 
 // Note implements [Memory].
 func (t *Table) Note(message []bulkhead.Signature, space Space, from string) {
+	t.note(message, space, from, t.now())
+}
+
+// Recall is Note for a message that was shown at an earlier time. Messages must be
+// recalled in the order of their times, before any is noted.
+func (t *Table) Recall(message []bulkhead.Signature, space Space, share string, seen time.Time) {
+	t.note(message, space, share, seen)
+}
+
+func (t *Table) note(message []bulkhead.Signature, space Space, from string, now time.Time) {
 	if len(message) > maxMessage {
 		return
 	}
@@ -102,7 +112,6 @@ func (t *Table) Note(message []bulkhead.Signature, space Space, from string) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := t.now()
 	fresh, it := &set{packed: pack(message)}, &contents{sigs: message}
 	digests(message, func(sig *bulkhead.Signature) {
 		k := t.key(sig, space)

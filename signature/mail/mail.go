@@ -135,7 +135,7 @@ func (m *Message) SenderAddress() string {
 // Source returns what the message claims of its origin. What was verified of it is
 // for the caller to add, see also [Message.SourceBy].
 func (m *Message) Source() bulkhead.Source {
-	return bulkhead.Source{From: m.author, ClaimedSender: m.SenderAddress(), ClaimedListID: m.ListID}
+	return bulkhead.Source{From: m.author, ClaimedSender: m.SenderAddress(), ClaimedListID: m.ListID, MessageID: m.MessageID, Subject: m.Subject}
 }
 
 // cutFromLine takes off a mbox "From " line, also one that a mailbox escaped.

@@ -1,0 +1,257 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
+)
+
+// History is what a node remembers of checks and votes. Errors wrap the sentinels of
+// package bulkhead, or are a [client.Problem]. Methods may be called concurrently.
+type History interface {
+	// History returns a page. Its error for a query that cannot be answered wraps
+	// bulkhead.ErrMalformed.
+	History(ctx context.Context, q client.HistoryQuery) (client.HistoryPage, error)
+	// HistoryEntry returns one entry with its signatures; ok is false if there is none.
+	HistoryEntry(ctx context.Context, id int64) (e client.HistoryEntry, ok bool, err error)
+	// Remembered returns the signatures of a message that a reporter may vote on, by its
+	// Message-ID or else by an entry. Its error wraps [ErrNotRemembered], [ErrSeveral] or
+	// [ErrWhite].
+	Remembered(ctx context.Context, who bulkhead.Reporter, messageID string, entry int64) ([]bulkhead.Signature, error)
+}
+
+// Errors of [History].
+var (
+	ErrNotRemembered = errors.New("no such message is remembered")
+	ErrSeveral       = errors.New("several different messages have this Message-ID: vote on an entry of the history")
+	ErrWhite         = errors.New("a whitelist has the message: nothing was counted")
+)
+
+// Audit keeps a record of what administrators did. Its methods may be called
+// concurrently.
+type Audit interface {
+	// Append writes an entry, whose ID and Time it sets.
+	Append(client.AuditEntry) error
+	// Read returns a page.
+	Read(client.AuditQuery) (client.AuditPage, error)
+}
+
+func (s *Server) historyPage(r *request) (any, error) {
+	values, err := r.query("since", "until", "door", "kind", "class", "reporter", "domain", "message_id", "signature", "before", "limit")
+	if err != nil {
+		return nil, err
+	}
+	q := client.HistoryQuery{
+		Door: values.Get("door"), Kind: values.Get("kind"), Class: values.Get("class"), Reporter: values.Get("reporter"),
+		Domain: values.Get("domain"), MessageID: values.Get("message_id"), Signature: values.Get("signature"),
+	}
+	if q.Since, q.Until, q.Before, q.Limit, err = pageOf(values); err != nil {
+		return nil, err
+	}
+	h, err := s.remembers()
+	if err != nil {
+		return nil, err
+	}
+	page, err := h.History(r.Context(), q)
+	if page.Entries == nil {
+		page.Entries = []client.HistoryEntry{}
+	}
+	return &page, err
+}
+
+func (s *Server) remembers() (History, error) {
+	if s.history == nil {
+		return nil, newProblem(http.StatusNotFound, "this node keeps no history: see [history] in its configuration")
+	}
+	return s.history, nil
+}
+
+// pageOf reads the parameters that every page of a record has.
+func pageOf(q url.Values) (since, until time.Time, before int64, limit int, err error) {
+	for _, t := range []struct {
+		name string
+		to   *time.Time
+	}{{"since", &since}, {"until", &until}} {
+		if text := q.Get(t.name); text != "" {
+			if *t.to, err = time.Parse(time.RFC3339, text); err != nil {
+				return since, until, 0, 0, fmt.Errorf("%w: %s %.60q is not a time like 2006-01-02T15:04:05Z", bulkhead.ErrMalformed, t.name, text)
+			}
+		}
+	}
+	if text := q.Get("before"); text != "" {
+		if before, err = strconv.ParseInt(text, 10, 64); err != nil || before <= 0 {
+			return since, until, 0, 0, fmt.Errorf("%w: before %.40q is not the next of a page", bulkhead.ErrMalformed, text)
+		}
+	}
+	n, err := number(q, "limit")
+	return since, until, before, int(n), err
+}
+
+func (s *Server) historyEntry(r *request) (any, error) {
+	h, err := s.remembers()
+	if err != nil {
+		return nil, err
+	}
+	id, err := r.entryID()
+	if err != nil {
+		return nil, err
+	}
+	e, ok, err := h.HistoryEntry(r.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, newProblem(http.StatusNotFound, fmt.Sprintf("entry %d is not in the history", id))
+	}
+	return &e, nil
+}
+
+// entryID returns the ID in the path.
+func (r *request) entryID() (int64, error) {
+	text := r.PathValue("id")
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || id <= 0 {
+		return 0, fmt.Errorf("%w: entry %.40q is not a number", bulkhead.ErrMalformed, text)
+	}
+	return id, nil
+}
+
+// reportMessageID votes on the remembered message with a Message-ID.
+func (s *Server) reportMessageID(r *request) (any, error) {
+	v, err := one[client.MessageVote](r)
+	if err != nil {
+		return nil, err
+	}
+	h, err := s.remembers()
+	if err != nil {
+		return nil, err
+	}
+	sigs, err := h.Remembered(r.Context(), r.who, v.MessageID, 0)
+	if err != nil {
+		return nil, rememberedProblem(err)
+	}
+	return s.tellRemembered(r, sigs, client.RememberedVote{Vote: v.Vote, User: v.User, ID: v.ID})
+}
+
+// reportEntry votes on the message of an entry.
+func (s *Server) reportEntry(r *request) (any, error) {
+	v, err := one[client.RememberedVote](r)
+	if err != nil {
+		return nil, err
+	}
+	h, err := s.remembers()
+	if err != nil {
+		return nil, err
+	}
+	id, err := r.entryID()
+	if err != nil {
+		return nil, err
+	}
+	sigs, err := h.Remembered(r.Context(), r.who, "", id)
+	if err != nil {
+		return nil, rememberedProblem(err)
+	}
+	return s.tellRemembered(r, sigs, v)
+}
+
+// rememberedProblem maps the errors of [History] to statuses.
+func rememberedProblem(err error) error {
+	for known, status := range map[error]int{
+		ErrNotRemembered: http.StatusNotFound, ErrSeveral: http.StatusConflict, ErrWhite: http.StatusUnprocessableEntity,
+	} {
+		if errors.Is(err, known) {
+			return newProblem(status, known.Error())
+		}
+	}
+	return err
+}
+
+// tellRemembered votes on a message by the signatures that are remembered of it.
+func (s *Server) tellRemembered(r *request, sigs []bulkhead.Signature, v client.RememberedVote) (any, error) {
+	vote, err := r.parseVote(v.Vote)
+	if err != nil {
+		return nil, err
+	}
+	rep := bulkhead.Report{Signatures: sigs, Vote: vote, Reporter: r.who, ID: v.ID}
+	rep.Reporter.User = v.User
+	if err := checkID(rep.ID); err != nil {
+		return nil, err
+	}
+	return s.tell(r, rep)
+}
+
+func (s *Server) auditPage(r *request) (any, error) {
+	values, err := r.query("since", "until", "account", "action", "before", "limit")
+	if err != nil {
+		return nil, err
+	}
+	q := client.AuditQuery{Account: values.Get("account"), Action: values.Get("action")}
+	if q.Since, q.Until, q.Before, q.Limit, err = pageOf(values); err != nil {
+		return nil, err
+	}
+	if s.audit == nil {
+		return nil, newProblem(http.StatusNotFound, "this server keeps no record of administration")
+	}
+	page, err := s.audit.Read(q)
+	return &page, err
+}
+
+// record writes an entry of the record of administration. did is attributes as of a log
+// line, without secrets.
+func (s *Server) record(e client.AuditEntry, did []any, err error) {
+	if s.audit == nil || e.Account == "" { // strangers cannot fill it
+		return
+	}
+	e.Door = doorName
+	e.About = make(map[string]string)
+	for i := 0; i+1 < len(did); i += 2 {
+		if t, ok := did[i+1].(time.Time); ok {
+			did[i+1] = t.UTC().Format(time.RFC3339)
+		}
+		e.About[fmt.Sprint(did[i])] = fmt.Sprint(did[i+1])
+	}
+	if err != nil {
+		e.Error = problem(err).Detail
+	}
+	if err := s.audit.Append(e); err != nil {
+		s.log.Error("not recorded", "action", e.Action, "err", err)
+	}
+}
+
+// historyParams are the parameters of /v1/history.
+func historyParams() []*huma.Param {
+	text := func(name, doc string, limit int) *huma.Param { return bounded(queryParam(name, "string", doc), limit) }
+	kind := queryParam("kind", "string", "A check, or the vote of a report.")
+	kind.Schema.Enum = []any{"check", "sighting", "spam", "ham", "revoke"}
+	class := queryParam("class", "string", "Answer to a check.")
+	class.Schema.Enum = []any{"unknown", "good", "bulk", "suspected", "spam"}
+	return append(pageParams(),
+		text("door", "Key of the door in the configuration.", 64), kind, class,
+		text("reporter", "Account, user or network of the reporter.", 255),
+		text("domain", "Domain of the sender or of a link, or one above it.", 255),
+		text("message_id", "Message-ID, with or without its angle brackets.", maxName),
+		text("signature", "SCHEME:HEX.", 200))
+}
+
+// pageParams are the parameters that every page of a record has.
+func pageParams() []*huma.Param {
+	return []*huma.Param{
+		bounded(queryParam("since", "string", "Time of the oldest entry, for example 2006-01-02T15:04:05Z."), 64),
+		bounded(queryParam("until", "string", "Time before which the latest entry is."), 64),
+		bounded(queryParam("before", "string", "The next of the page before."), 32),
+		queryParam("limit", "integer", "Most entries."),
+	}
+}
+
+func auditParams() []*huma.Param {
+	return append(pageParams(), bounded(queryParam("account", "string", "Who did it."), 128), bounded(queryParam("action", "string", "ID of the operation."), 64))
+}

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/node"
+)
+
+// pages are the flags of commands that print a record, page by page.
+type pages struct {
+	since, until string
+	limit        int
+}
+
+func (p *pages) flags(f *pflag.FlagSet) {
+	f.StringVar(&p.since, "since", "", "from this `TIME` on: 2006-01-02, 2006-01-02T15:04:05Z, or a duration before now such as 36h")
+	f.StringVar(&p.until, "until", "", "before this `TIME`")
+	f.IntVarP(&p.limit, "limit", "n", 50, "most entries")
+}
+
+// times returns the bounds; zero for none.
+func (p *pages) times(now time.Time) (since, until time.Time, err error) {
+	if p.limit < 1 {
+		return since, until, cli.Usagef("--limit %d is less than 1", p.limit)
+	}
+	for _, t := range []struct {
+		text string
+		to   *time.Time
+	}{{p.since, &since}, {p.until, &until}} {
+		if t.text != "" && err == nil {
+			*t.to, err = parseSince(t.text, now)
+		}
+	}
+	return since, until, err
+}
+
+func newHistoryCommand() *cobra.Command {
+	var u adminFlags
+	var p pages
+	var q client.HistoryQuery
+	cmd := &cobra.Command{
+		Use:   "history [ID]",
+		Short: "Print what a node remembers of checks and votes, the latest first",
+		Long: "Print what a node remembers of checks and votes of the last days, the latest first; with\n" +
+			"ID one of them with all its signatures. The token of an administrator is needed: that\n" +
+			"of --token-file, else of $BULKHEAD_TOKEN, else of the node's data folder.",
+		Args: cli.Args(cobra.MaximumNArgs(1)),
+		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+			if len(args) == 1 {
+				return u.showEntry(cmd, c, args[0])
+			}
+			var err error
+			if q.Since, q.Until, err = p.times(time.Now()); err != nil {
+				return err
+			}
+			entries, err := allHistory(cmd, c, q, p.limit)
+			if err != nil {
+				return err
+			}
+			return u.printHistory(cmd.OutOrStdout(), entries)
+		}),
+	}
+	u.flags(cmd.Flags())
+	p.flags(cmd.Flags())
+	f := cmd.Flags()
+	f.StringVar(&q.Door, "door", "", "through this door, by its key in the configuration")
+	f.StringVar(&q.Kind, "kind", "", "check, or the vote of a report: sighting, spam, ham, revoke")
+	f.StringVar(&q.Class, "class", "", "answer to a check: unknown, good, bulk, suspected, spam")
+	f.StringVar(&q.Reporter, "reporter", "", "account, user, or first address of a network")
+	f.StringVar(&q.Domain, "domain", "", "domain of the sender or of a link, those below it included")
+	f.StringVar(&q.MessageID, "message-id", "", "Message-ID")
+	f.StringVar(&q.Signature, "signature", "", "SCHEME:HEX")
+	return cmd
+}
+
+// allHistory returns entries from as many pages as it takes.
+func allHistory(cmd *cobra.Command, c *client.Client, q client.HistoryQuery, limit int) (all []client.HistoryEntry, err error) {
+	for {
+		q.Limit = min(limit-len(all), 500)
+		page, err := c.History(cmd.Context(), q)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Entries...)
+		if q.Before = page.Next; page.Next == 0 || len(all) >= limit {
+			return all, nil
+		}
+	}
+}
+
+func (u *adminFlags) showEntry(cmd *cobra.Command, c *client.Client, text string) error {
+	var id int64
+	if _, err := fmt.Sscanf(text, "%d", &id); err != nil || id <= 0 || fmt.Sprint(id) != text {
+		return cli.Usagef("%.40q is not the ID of an entry", text)
+	}
+	e, err := c.HistoryEntry(cmd.Context(), id)
+	if err != nil {
+		return err
+	}
+	w := cmd.OutOrStdout()
+	if err := u.printHistory(w, []client.HistoryEntry{*e}); err != nil || u.json {
+		return err
+	}
+	for _, reason := range e.Reasons {
+		fmt.Fprintf(w, "    %s\n", reason)
+	}
+	for _, sig := range e.Signatures {
+		fmt.Fprintln(w, sig)
+	}
+	return nil
+}
+
+func (u *adminFlags) printHistory(w io.Writer, entries []client.HistoryEntry) error {
+	if u.json {
+		return printJSON(w, entries)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "ID\tTIME\tDOOR\tWHAT\tANSWER\tBY\tFROM\tLINKS\tSUBJECT")
+	for i := range entries {
+		e := &entries[i]
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.Time.Format(time.DateTime), e.Door, e.Kind,
+			answerText(e), dash(reporterText(e)), dash(e.From), dash(strings.Join(e.Domains, " ")), e.Subject)
+	}
+	return t.Flush()
+}
+
+// answerText says in short what the answer was.
+func answerText(e *client.HistoryEntry) string {
+	switch {
+	case e.Whitelisted:
+		return "whitelisted"
+	case e.Class != "" && e.Confidence > 0:
+		return fmt.Sprintf("%s %d", e.Class, e.Confidence)
+	case e.Class != "":
+		return e.Class
+	case e.Listed > 0:
+		return fmt.Sprintf("%d listed", e.Listed)
+	case e.Revoked > 0:
+		return fmt.Sprintf("%d taken off", e.Revoked)
+	}
+	return "counted"
+}
+
+// reporterText says who asked or voted.
+func reporterText(e *client.HistoryEntry) string {
+	switch who := e.Account + e.Network; {
+	case e.User != "" && who != "":
+		return e.User + " by " + who
+	case e.User != "":
+		return e.User
+	default:
+		return who
+	}
+}
+
+func newAuditCommand() *cobra.Command {
+	var u adminFlags
+	var p pages
+	var q client.AuditQuery
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Print what administrators of a node did, and who logged in, the latest first",
+		Long: "Print what administrators of a node did, and who logged in or failed to, the latest\n" +
+			"first. The token of an administrator is needed: that of --token-file, else of\n" +
+			"$BULKHEAD_TOKEN, else of the node's data folder.",
+		Args: cli.Args(cobra.NoArgs),
+		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+			var err error
+			if q.Since, q.Until, err = p.times(time.Now()); err != nil {
+				return err
+			}
+			var all []client.AuditEntry
+			for {
+				q.Limit = min(p.limit-len(all), 1000)
+				page, err := c.Audit(cmd.Context(), q)
+				if err != nil {
+					return err
+				}
+				all = append(all, page.Entries...)
+				if q.Before = page.Next; page.Next == 0 || len(all) >= p.limit {
+					break
+				}
+			}
+			return u.printAudit(cmd.OutOrStdout(), all)
+		}),
+	}
+	u.flags(cmd.Flags())
+	p.flags(cmd.Flags())
+	cmd.Flags().StringVar(&q.Account, "account", "", "by this account")
+	cmd.Flags().StringVar(&q.Action, "action", "", "of this kind, for example evictPeer")
+	return cmd
+}
+
+func (u *adminFlags) printAudit(w io.Writer, entries []client.AuditEntry) error {
+	if u.json {
+		return printJSON(w, entries)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "TIME\tBY\tFROM\tDOOR\tACTION\tABOUT\tRESULT")
+	for i := range entries {
+		e := &entries[i]
+		var about []string
+		for _, k := range slices.Sorted(maps.Keys(e.About)) {
+			about = append(about, k+"="+e.About[k])
+		}
+		result := e.Error
+		if result == "" {
+			result = "done"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Time.Format(time.DateTime), dash(e.Account), dash(e.From), e.Door, e.Action, dash(strings.Join(about, " ")), result)
+	}
+	return t.Flush()
+}
+
+// recordCommand records what a command did with the data folder of a node that does not
+// run. A folder that is not there, or not the caller's, is left alone.
+func recordCommand(cmd *cobra.Command, dir, action string, err error) {
+	if _, missing := os.Stat(filepath.Join(dir, node.StoreFolder)); missing != nil {
+		return
+	}
+	e := client.AuditEntry{Action: action}
+	if err != nil {
+		e.Error = err.Error()
+	}
+	if err := node.RecordCommand(dir, e); err != nil {
+		complain(cmd.ErrOrStderr(), err)
+	}
+}

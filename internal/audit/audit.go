@@ -1,0 +1,201 @@
+// Package audit keeps a record of what administrators did, and who logged in or failed
+// to: a file of one JSON object a line, which is only appended to. When it has half of
+// its bound it becomes the older of two files, and the older one before goes.
+//
+//	log, err := audit.Open(folder, 8<<20, nil)
+//	log.Append(client.AuditEntry{Account: "admin", Action: "evictPeer"})
+//	page, err := log.Read(client.AuditQuery{Account: "admin"})
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/client"
+)
+
+// Names of the files, in the data folder.
+const (
+	File      = "audit.jsonl"
+	OlderFile = "audit.1.jsonl"
+)
+
+// MinBytes is the least bound of both files together, bytes.
+const MinBytes = 64 << 10
+
+// Bounds of an entry: longer texts are cut.
+const (
+	maxText  = 500
+	maxAbout = 32 // values
+)
+
+// A Log is the record of a node. Its methods may be called concurrently, and several
+// processes may append.
+type Log struct {
+	Lost atomic.Int64 // entries that could not be written
+
+	dir      string
+	maxBytes int64
+	now      func() time.Time
+
+	mu   sync.Mutex
+	last int64 // largest ID
+}
+
+// Open returns the log in a folder. Its files have at most maxBytes together, at least
+// MinBytes, and are made with the first entry. now returns the time; nil means time.Now.
+func Open(dir string, maxBytes int64, now func() time.Time) (*Log, error) {
+	if maxBytes < MinBytes {
+		return nil, fmt.Errorf("audit: %d bytes, want at least %d", maxBytes, MinBytes)
+	}
+	if now == nil {
+		now = time.Now
+	}
+	return &Log{dir: dir, maxBytes: maxBytes, now: now}, nil
+}
+
+// Append writes an entry, whose ID and Time it sets, and syncs it. An entry that cannot
+// be written is counted as lost.
+func (l *Log) Append(e client.AuditEntry) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = max(l.last+1, l.now().UnixMicro())
+	e.ID, e.Time = l.last, time.UnixMicro(l.last).UTC()
+	err := l.write(&e)
+	if err != nil {
+		l.Lost.Add(1)
+		return fmt.Errorf("audit: %w", err)
+	}
+	return nil
+}
+
+func (l *Log) write(e *client.AuditEntry) error {
+	e.Error, e.Account, e.Action = short(e.Error), short(e.Account), short(e.Action)
+	about := make(map[string]string, len(e.About))
+	for k, v := range e.About {
+		if len(about) < maxAbout {
+			about[short(k)] = short(v)
+		}
+	}
+	e.About = about
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(l.dir, File)
+	info, err := os.Stat(path)
+	if err == nil && info.Size()+int64(len(line))+1 > l.maxBytes/2 {
+		err = os.Rename(path, filepath.Join(l.dir, OlderFile))
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	if cutShort(f) {
+		line = append([]byte{'\n'}, line...) // what a crash left is a line by itself
+	}
+	_, err = f.Write(append(line, '\n'))
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// cutShort reports whether a file ends within a line.
+func cutShort(f *os.File) bool {
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 {
+		return false
+	}
+	var last [1]byte
+	_, err = f.ReadAt(last[:], info.Size()-1)
+	return err == nil && last[0] != '\n'
+}
+
+// short cuts a text.
+func short(text string) string {
+	if len(text) > maxText {
+		return string(bytes.ToValidUTF8([]byte(text[:maxText]), nil)) + "..."
+	}
+	return text
+}
+
+// Numbers of entries on a page.
+const (
+	DefaultPage = 100
+	MaxPage     = 1000
+)
+
+// Read returns entries, the latest first. Lines that are no entries are skipped.
+func (l *Log) Read(q client.AuditQuery) (client.AuditPage, error) {
+	if q.Limit <= 0 {
+		q.Limit = DefaultPage
+	}
+	q.Limit = min(q.Limit, MaxPage)
+	page := client.AuditPage{Entries: []client.AuditEntry{}}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, name := range []string{File, OlderFile} {
+		text, err := l.read(name)
+		if err != nil {
+			return page, err
+		}
+		if !collect(&page, text, &q) {
+			break
+		}
+	}
+	return page, nil
+}
+
+// read returns a file, up to the bound; none for one that is absent.
+func (l *Log) read(name string) ([]byte, error) {
+	f, err := os.Open(filepath.Join(l.dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, l.maxBytes))
+	if err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	return text, nil
+}
+
+// collect adds the entries of a file that are wanted. It returns false when the page is
+// full.
+func collect(page *client.AuditPage, text []byte, q *client.AuditQuery) bool {
+	for len(text) > 0 {
+		text = bytes.TrimRight(text, "\n")
+		at := bytes.LastIndexByte(text, '\n')
+		line := text[at+1:]
+		text = text[:at+1]
+		var e client.AuditEntry
+		if json.Unmarshal(line, &e) != nil || e.ID == 0 || !wanted(&e, q) {
+			continue
+		}
+		if len(page.Entries) == q.Limit {
+			page.Next = page.Entries[q.Limit-1].ID
+			return false
+		}
+		page.Entries = append(page.Entries, e)
+	}
+	return true
+}
+
+func wanted(e *client.AuditEntry, q *client.AuditQuery) bool {
+	return (q.Before == 0 || e.ID < q.Before) &&
+		(q.Since.IsZero() || !e.Time.Before(q.Since)) && (q.Until.IsZero() || e.Time.Before(q.Until)) &&
+		(q.Account == "" || e.Account == q.Account) && (q.Action == "" || e.Action == q.Action)
+}

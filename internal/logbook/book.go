@@ -1,0 +1,683 @@
+package logbook
+
+import (
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io/fs"
+	"log/slog"
+	"math"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/door"
+)
+
+// Options are the settings of a [Book].
+type Options struct {
+	// MaxBytes bounds the file, bytes, at least [MinBytes]. The oldest entries make room.
+	MaxBytes int64
+	// MaxAge is how long an entry is kept.
+	MaxAge time.Duration
+	// Key is the secret with which Message-IDs are hashed.
+	Key [32]byte
+	// Subjects keeps the Subject of messages, too.
+	Subjects bool
+	// Every is the time between two writes; 0 means two seconds.
+	Every time.Duration
+	// Space returns whose messages a reporter's are, as in package recent; ok is false
+	// for one who may not report. nil: all are the node's own.
+	Space func(bulkhead.Reporter) (space string, ok bool)
+	// Now returns the time; nil means time.Now.
+	Now func() time.Time
+	// Log says when the file was damaged and when entries are lost; nil discards.
+	Log *slog.Logger
+}
+
+// MinBytes is the least MaxBytes.
+const MinBytes = 4 << 20
+
+// Stats are the counters of a [Book].
+type Stats struct {
+	Written atomic.Int64 // entries on disk since the start
+	Lost    atomic.Int64 // because the queue was full
+	Failed  atomic.Int64 // because they could not be written
+	Damaged atomic.Int64 // entries that were read and could not be decoded
+	Aside   atomic.Int64 // files that were damaged and set aside
+}
+
+// A Book is the entries of a node, in one file. Its methods may be called concurrently.
+type Book struct {
+	Stats Stats
+
+	o    Options
+	path string
+	seed maphash.Seed
+
+	mu            sync.Mutex
+	votes, checks queue
+
+	writing sync.Mutex // held while a batch is written
+	last    uint64     // largest ID
+	tail    tail       // after the last block
+	failing bool       // the last write failed, and the log says so
+	retry   time.Time  // when a file that could not be opened is tried again
+
+	opened sync.RWMutex
+	db     *bbolt.DB // nil: there is none at present
+
+	state atomic.Pointer[State]
+}
+
+// A tail is the entries that are in no block yet.
+type tail struct{ rows, bytes int }
+
+// State is what a book holds.
+type State struct {
+	Entries int64
+	Bytes   int64     // of the file that are in use
+	Oldest  time.Time // entry; zero if there is none
+}
+
+// A note is an entry that waits to be written, with what remains to be done for it.
+type note struct {
+	Entry
+	who       bulkhead.Reporter
+	from      string // address
+	messageID string
+	sum       uint64 // of who, where and which signatures
+}
+
+// Buckets of the file, both by ID in eight bytes.
+var (
+	rowsBucket   = []byte("rows")
+	blocksBucket = []byte("blocks")
+)
+
+const (
+	pageSize = 16 << 10
+	growth   = 1 << 20 // of the file, bytes
+)
+
+// errUnavailable is the error of a book whose file cannot be opened.
+var errUnavailable = errors.New("logbook: the file cannot be opened at present; the log says why")
+
+// errDamagedFile is the error of a file that is not what was written.
+var errDamagedFile = errors.New("logbook: damaged file")
+
+// Open opens the book in a file, which is created if necessary. A damaged file is renamed
+// to path + ".damaged", and an empty one takes its place. If the file cannot be opened
+// for another reason, the book is returned, too: it loses what it is told, and tries
+// again every ten seconds. The error is about Options alone.
+func Open(path string, o Options) (*Book, error) {
+	if o.MaxBytes < MinBytes || o.MaxAge <= 0 {
+		return nil, fmt.Errorf("logbook: %d bytes for %v, want at least %d bytes and more than 0", o.MaxBytes, o.MaxAge, MinBytes)
+	}
+	if o.Every == 0 {
+		o.Every = 2 * time.Second
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Space == nil {
+		o.Space = func(bulkhead.Reporter) (string, bool) { return "", true }
+	}
+	b := &Book{o: o, path: path, seed: maphash.MakeSeed()}
+	b.state.Store(&State{})
+	b.writing.Lock()
+	defer b.writing.Unlock()
+	if err := b.open(); err != nil {
+		o.Log.Error("the history is not kept: its file cannot be opened", "path", path, "err", err)
+	}
+	return b, nil
+}
+
+// open opens the file, or an empty one in place of one that is damaged. writing is held.
+func (b *Book) open() error {
+	b.opened.Lock()
+	defer b.opened.Unlock()
+	err := b.openFile()
+	if errors.Is(err, errDamagedFile) {
+		b.rename(err)
+		err = b.openFile()
+	}
+	if err != nil {
+		b.retry = b.o.Now().Add(10 * time.Second)
+	}
+	return err
+}
+
+func (b *Book) rename(why error) {
+	b.Stats.Aside.Add(1)
+	aside := b.path + ".damaged"
+	err := os.Rename(b.path, aside)
+	b.o.Log.Error("the history was damaged and begins anew", "path", b.path, "kept_as", aside, "why", why, "err", err)
+}
+
+func (b *Book) openFile() error {
+	options := bbolt.Options{Timeout: time.Second, PageSize: pageSize, FreelistType: bbolt.FreelistMapType}
+	if info, err := os.Stat(b.path); err == nil && info.Size() > b.o.MaxBytes+b.o.MaxBytes/8 {
+		if err := b.compact(options); err != nil {
+			return err
+		}
+	}
+	var db *bbolt.DB
+	err := guarded(func() (err error) {
+		if db, err = bbolt.Open(b.path, 0o600, &options); err != nil {
+			return damageOf(err)
+		}
+		db.AllocSize = growth
+		if err := db.Update(makeBuckets); err != nil {
+			return err
+		}
+		return db.View(b.measure)
+	})
+	if err != nil {
+		if db != nil && !errors.Is(err, errDamagedFile) {
+			err = errors.Join(err, db.Close())
+		}
+		return err
+	}
+	b.db = db
+	return nil
+}
+
+func makeBuckets(tx *bbolt.Tx) error {
+	_, err1 := tx.CreateBucketIfNotExists(rowsBucket)
+	_, err2 := tx.CreateBucketIfNotExists(blocksBucket)
+	return errors.Join(err1, err2)
+}
+
+// damageOf tells damage of a file from faults of the system.
+func damageOf(err error) error {
+	var errno syscall.Errno
+	var path *fs.PathError
+	if err == nil || errors.As(err, &errno) || errors.As(err, &path) || errors.Is(err, bbolt.ErrTimeout) {
+		return err
+	}
+	return fmt.Errorf("%w: %v", errDamagedFile, err)
+}
+
+// guarded calls fn. The library panics, and reading the file faults, where that is not
+// what was written: that is damage, too.
+func guarded(fn func() error) (err error) {
+	old := debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(old)
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", errDamagedFile, p)
+		}
+	}()
+	return fn()
+}
+
+// compact makes a file smaller that is larger than it may be now.
+func (b *Book) compact(options bbolt.Options) error {
+	small := b.path + ".new"
+	if err := os.RemoveAll(small); err != nil {
+		return err
+	}
+	err := guarded(func() error {
+		from, err := bbolt.Open(b.path, 0o600, &options)
+		if err != nil {
+			return damageOf(err)
+		}
+		defer from.Close()
+		if err := from.Update(func(tx *bbolt.Tx) error {
+			if err := makeBuckets(tx); err != nil {
+				return err
+			}
+			_, err := dropOldest(tx, used(tx)-b.room())
+			return err
+		}); err != nil {
+			return err
+		}
+		to, err := bbolt.Open(small, 0o600, &options)
+		if err != nil {
+			return err
+		}
+		return errors.Join(bbolt.Compact(to, from, 1<<20), to.Close())
+	})
+	if err != nil {
+		return err
+	}
+	return os.Rename(small, b.path)
+}
+
+// room is how many bytes are used at most, before the next batch: what a batch frees can
+// be used by the one after it.
+func (b *Book) room() int64 { return b.o.MaxBytes - b.o.MaxBytes/4 }
+
+// measure reads what the book needs to know of its file.
+func (b *Book) measure(tx *bbolt.Tx) error {
+	rows, blocks := tx.Bucket(rowsBucket), tx.Bucket(blocksBucket)
+	var sealed uint64
+	state := &State{Bytes: used(tx)}
+	last, _ := rows.Cursor().Last()
+	b.last = idOf(last)
+	first, _ := rows.Cursor().First()
+	state.Oldest = timeOf(idOf(first))
+	c := blocks.Cursor()
+	for k, v := c.First(); k != nil; k, v = c.Next() {
+		block, err := readBlock(k, v)
+		if err != nil {
+			return err
+		}
+		sealed = block.last
+		n := block.rows
+		if block.first < idOf(first) { // entries of it have gone
+			n = count(rows, idOf(first), block.last).rows
+		}
+		state.Entries += int64(n)
+	}
+	b.tail = count(rows, sealed+1, b.last)
+	state.Entries += int64(b.tail.rows)
+	b.state.Store(state)
+	return nil
+}
+
+// count returns how many entries have an ID from first to last.
+func count(rows *bbolt.Bucket, first, last uint64) (t tail) {
+	c := rows.Cursor()
+	for k, v := c.Seek(keyOf(first)); k != nil && idOf(k) <= last; k, v = c.Next() {
+		t.rows, t.bytes = t.rows+1, t.bytes+len(v)
+	}
+	return t
+}
+
+// used returns the bytes of the file that are in use.
+func used(tx *bbolt.Tx) int64 {
+	s := tx.DB().Stats()
+	return tx.Size() - int64(s.FreePageN+s.PendingPageN)*int64(tx.DB().Info().PageSize)
+}
+
+// timeOf returns when the entry of an ID happened, zero for none.
+func timeOf(id uint64) time.Time {
+	if id == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(int64(id)).UTC()
+}
+
+func keyOf(id uint64) []byte { return binary.BigEndian.AppendUint64(nil, id) }
+
+func idOf(key []byte) uint64 {
+	if len(key) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(key)
+}
+
+// State returns what the book held after the last write.
+func (b *Book) State() State { return *b.state.Load() }
+
+// Subjects reports whether the book keeps the Subject of messages.
+func (b *Book) Subjects() bool { return b.o.Subjects }
+
+// A queue is notes that wait for the next write.
+type queue struct {
+	notes []*note
+	bytes int64
+}
+
+// The most notes in a queue.
+const maxNotes = 4096
+
+// queue returns the queue of a kind: votes do not wait behind checks.
+func (b *Book) queue(kind Kind) *queue {
+	if kind == Checked {
+		return &b.checks
+	}
+	return &b.votes
+}
+
+// full reports whether a note of a kind would be lost at present, and counts it as lost:
+// then nobody needs to make it.
+func (b *Book) full(kind Kind) bool {
+	b.mu.Lock()
+	q := b.queue(kind)
+	full := len(q.notes) >= maxNotes || q.bytes >= min(maxQueued, b.o.MaxBytes/32)
+	b.mu.Unlock()
+	if full {
+		b.Stats.Lost.Add(1)
+	}
+	return full
+}
+
+// maxQueued is the most bytes of signatures that wait in a queue.
+const maxQueued = 8 << 20
+
+// add puts a note into its queue. Several callers may exceed the bounds by a note each.
+func (b *Book) add(n *note) {
+	b.mu.Lock()
+	q := b.queue(n.Kind)
+	q.notes, q.bytes = append(q.notes, n), q.bytes+int64(len(n.packed))
+	b.mu.Unlock()
+}
+
+// take empties the queues.
+func (b *Book) take() []*note {
+	b.mu.Lock()
+	all := slices.Concat(b.checks.notes, b.votes.notes)
+	b.checks, b.votes = queue{}, queue{}
+	b.mu.Unlock()
+	slices.SortStableFunc(all, func(x, y *note) int { return cmp.Compare(x.ID, y.ID) })
+	return all
+}
+
+// Run writes the queue now and then, until ctx ends, and then once more.
+func (b *Book) Run(ctx context.Context) error {
+	tick := time.NewTicker(b.o.Every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			b.Flush()
+			return nil
+		case <-tick.C:
+			b.Flush()
+		}
+	}
+}
+
+// Close writes what waits and closes the file. The book must not be used after.
+func (b *Book) Close() error {
+	b.Flush()
+	b.opened.Lock()
+	defer b.opened.Unlock()
+	db := b.db
+	if b.db = nil; db == nil {
+		return nil
+	}
+	return guarded(db.Close)
+}
+
+// Flush writes the queue. What cannot be written is lost and counted.
+func (b *Book) Flush() {
+	b.writing.Lock()
+	defer b.writing.Unlock()
+	notes := b.finish(b.take())
+	if len(notes) == 0 && !b.expires() {
+		return
+	}
+	err := b.update(func(tx *bbolt.Tx) error { return b.write(tx, notes) })
+	switch {
+	case err != nil:
+		b.Stats.Failed.Add(int64(len(notes)))
+		if !b.failing {
+			b.o.Log.Error("the history loses entries: they cannot be written", "entries", len(notes), "err", err)
+		}
+	case b.failing:
+		b.o.Log.Info("the history is kept again", "lost", b.Stats.Failed.Load())
+	}
+	b.failing = err != nil
+}
+
+// expires reports whether the oldest entry is too old.
+func (b *Book) expires() bool {
+	oldest := b.state.Load().Oldest
+	return !oldest.IsZero() && b.o.Now().Sub(oldest) > b.o.MaxAge
+}
+
+// update runs one transaction that writes. writing is held.
+func (b *Book) update(fn func(*bbolt.Tx) error) error {
+	b.opened.RLock()
+	db := b.db
+	b.opened.RUnlock()
+	if db == nil {
+		if b.o.Now().Before(b.retry) {
+			return errUnavailable
+		}
+		if err := b.open(); err != nil {
+			return err
+		}
+		db = b.db
+	}
+	last, tail, state := b.last, b.tail, b.state.Load()
+	err := guarded(func() error { return db.Update(fn) })
+	if err != nil {
+		b.last, b.tail = max(last, b.last), tail
+		b.state.Store(state)
+	}
+	if errors.Is(err, errDamagedFile) {
+		b.begin(db, err)
+	}
+	return err
+}
+
+// begin sets a damaged file aside and begins an empty one. The damaged one stays mapped,
+// because others may be reading it. writing is held.
+func (b *Book) begin(db *bbolt.DB, why error) {
+	b.opened.Lock()
+	if b.db != db {
+		b.opened.Unlock()
+		return // somebody else was first
+	}
+	b.db = nil
+	b.rename(why)
+	b.opened.Unlock()
+	if err := b.open(); err != nil {
+		b.o.Log.Error("the history is not kept: its file cannot be opened", "path", b.path, "err", err)
+	}
+}
+
+// view runs one transaction that reads.
+func (b *Book) view(fn func(*bbolt.Tx) error) error {
+	b.opened.RLock()
+	db := b.db
+	if db == nil {
+		b.opened.RUnlock()
+		return errUnavailable
+	}
+	err := guarded(func() error { return db.View(fn) })
+	b.opened.RUnlock()
+	if errors.Is(err, errDamagedFile) {
+		b.writing.Lock()
+		b.begin(db, err)
+		b.writing.Unlock()
+	}
+	return err
+}
+
+// write writes a batch, seals blocks, and drops what is too old or too much.
+func (b *Book) write(tx *bbolt.Tx, notes []*note) error {
+	state := *b.state.Load()
+	expired, err := b.expire(tx)
+	if err != nil {
+		return err
+	}
+	rows := tx.Bucket(rowsBucket)
+	rows.FillPercent = 1 // entries are appended
+	bytes := 0
+	for _, n := range notes {
+		b.last = max(b.last+1, n.ID)
+		data := n.encode()
+		if err := rows.Put(keyOf(b.last), data); err != nil {
+			return err
+		}
+		bytes += len(data)
+	}
+	b.tail.rows, b.tail.bytes = b.tail.rows+len(notes), b.tail.bytes+bytes
+	if err := b.seal(tx); err != nil {
+		return err
+	}
+	dropped, err := dropOldest(tx, used(tx)+int64(bytes)-b.room())
+	if err != nil {
+		return err
+	}
+	state.Entries += int64(len(notes) - expired - dropped)
+	first, _ := rows.Cursor().First()
+	state.Oldest = timeOf(idOf(first))
+	state.Bytes = used(tx)
+	tx.OnCommit(func() {
+		b.state.Store(&state)
+		b.Stats.Written.Add(int64(len(notes)))
+	})
+	return nil
+}
+
+// maxExpired is how many entries one transaction drops for their age.
+const maxExpired = 4096
+
+// expire drops entries that are too old, and returns how many.
+func (b *Book) expire(tx *bbolt.Tx) (n int, err error) {
+	rows, blocks := tx.Bucket(rowsBucket), tx.Bucket(blocksBucket)
+	cutoff, sealed := b.cutoff(), lastSealed(tx)
+	keys := between(rows, 0, cutoff, maxExpired)
+	for _, k := range keys {
+		if idOf(k) > sealed {
+			b.tail.rows--
+		}
+		if err := rows.Delete(k); err != nil {
+			return 0, err
+		}
+	}
+	for {
+		k, v := blocks.Cursor().First()
+		if k == nil {
+			return len(keys), nil
+		}
+		block, err := readBlock(k, v)
+		if err != nil {
+			return 0, err
+		}
+		if first, _ := rows.Cursor().First(); first != nil && block.last >= idOf(first) || first == nil && block.last >= cutoff {
+			return len(keys), nil
+		}
+		if err := blocks.Delete(slices.Clone(k)); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// cutoff returns the least ID of what is not too old.
+func (b *Book) cutoff() uint64 { return uint64(max(0, b.o.Now().Add(-b.o.MaxAge).UnixMicro())) }
+
+// between returns copies of the keys of IDs from first up to and without end, at most n.
+func between(rows *bbolt.Bucket, first, end uint64, n int) (keys [][]byte) {
+	c := rows.Cursor()
+	for k, _ := c.Seek(keyOf(first)); k != nil && idOf(k) < end && len(keys) < n; k, _ = c.Next() {
+		keys = append(keys, slices.Clone(k))
+	}
+	return keys
+}
+
+// dropOldest drops blocks until they had so many bytes, and returns how many entries they
+// had.
+func dropOldest(tx *bbolt.Tx, bytes int64) (n int, err error) {
+	rows, blocks := tx.Bucket(rowsBucket), tx.Bucket(blocksBucket)
+	for bytes > 0 {
+		k, v := blocks.Cursor().First()
+		if k == nil {
+			return n, nil
+		}
+		block, err := readBlock(k, v)
+		if err != nil {
+			return n, err
+		}
+		bytes -= int64(block.bytes)
+		keys := between(rows, 0, block.last+1, math.MaxInt)
+		for _, k := range keys {
+			if err := rows.Delete(k); err != nil {
+				return n, err
+			}
+		}
+		n += len(keys)
+		if err := blocks.Delete(slices.Clone(k)); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// finish does for notes what the doors should not wait for, and merges the sightings
+// that follow a check of the same message by the same reporter.
+func (b *Book) finish(notes []*note) []*note {
+	checks := make(map[uint64]*note)
+	out := notes[:0]
+	for _, n := range notes {
+		if before := checks[n.sum]; before != nil && n.Kind == Sighted {
+			before.Count = n.Count
+			continue
+		}
+		if n.Kind == Checked {
+			checks[n.sum] = n
+		}
+		b.complete(n)
+		out = append(out, n)
+	}
+	return out
+}
+
+// complete sets the fields of a note that are derived from others.
+func (b *Book) complete(n *note) {
+	n.Account, n.User = n.who.Account, n.who.User
+	var ok bool
+	if n.Space, ok = b.o.Space(n.who); !ok {
+		n.Space = NoSpace
+	}
+	if n.Account == "" && n.Space != "" {
+		n.Network = door.NetworkOf(n.who.Addr).String()
+	}
+	n.From = domainOf(n.from)
+	n.Domains = linked(n.packed)
+	n.Message = b.MessageID(n.messageID)
+	if !b.o.Subjects {
+		n.Subject = ""
+	}
+}
+
+// NoSpace is the Space of messages of those who may not report.
+const NoSpace = "-"
+
+// domainOf returns the domain of an address, in lower case.
+func domainOf(address string) string {
+	return strings.ToLower(strings.TrimSuffix(address[strings.LastIndexByte(address, '@')+1:], "."))
+}
+
+// linked returns the hosts of links among packed signatures.
+func linked(packed []byte) (hosts []string) {
+	for one := range packedOnes(packed) {
+		if codes[one[0]] != bulkhead.Link || one[2] == 0 { // the hash of a name
+			continue
+		}
+		host := string(one[2:])
+		if at := strings.IndexAny(host, "/?#:"); at >= 0 {
+			host = host[:at]
+		}
+		if host = strings.ToLower(host); host != "" && len(hosts) < maxDomains && !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
+}
+
+// MessageID returns the keyed hash of a Message-ID, with or without its angle brackets;
+// zero for "".
+func (b *Book) MessageID(text string) (id MessageID) {
+	text = strings.Trim(text, " \t\r\n<>")
+	if text == "" {
+		return id
+	}
+	h := hmac.New(sha256.New, b.o.Key[:])
+	h.Write([]byte(text))
+	copy(id[:], h.Sum(nil))
+	return id
+}

@@ -1,0 +1,334 @@
+package logbook
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// A Kind is what happened.
+type Kind uint8
+
+// The kinds: a check, or the vote of a report.
+const (
+	Checked    Kind = iota
+	Sighted         // bulkhead.Sighting
+	CalledSpam      // bulkhead.Spam
+	CalledHam       // bulkhead.Ham
+	Withdrawn       // bulkhead.Revocation
+	numKinds
+)
+
+// kindOf returns the kind of a vote.
+func kindOf(v bulkhead.Vote) Kind { return Sighted + Kind(v) }
+
+// Vote returns the vote of a kind; ok is false for a check.
+func (k Kind) Vote() (v bulkhead.Vote, ok bool) {
+	if k == Checked || k >= numKinds {
+		return 0, false
+	}
+	return bulkhead.Vote(k - Sighted), true
+}
+
+// String returns "check" or the name of the vote.
+func (k Kind) String() string {
+	if v, ok := k.Vote(); ok {
+		return v.String()
+	}
+	if k == Checked {
+		return "check"
+	}
+	return "invalid"
+}
+
+// ParseKind returns the kind whose String is text. Its error wraps
+// [bulkhead.ErrMalformed].
+func ParseKind(text string) (Kind, error) {
+	for k := range numKinds {
+		if k.String() == text {
+			return k, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: %.40q, want check, sighting, spam, ham or revoke", bulkhead.ErrMalformed, text)
+}
+
+// A MessageID is the keyed hash of the Message-ID of a message; zero for none.
+type MessageID [16]byte
+
+// An Entry is one check or vote.
+type Entry struct {
+	ID         uint64 // microseconds since 1970; later entries have larger ones
+	Door       string // key of the door in the configuration
+	Kind       Kind
+	Class      bulkhead.Class // answer to a check
+	Confidence int            // likewise, 0 to 100
+	White      bool           // a whitelist has the message
+	Trap       bool           // the vote of a spam trap
+	Reasons    []string       // of the answer, the weightiest few
+	Count      uint32         // of a sighting, or of one that followed the check; 0: none
+	Listed     int            // signatures that the vote put on the blocklist
+	Revoked    int            // and took off
+	Account    string         // of the reporter, "" for none
+	User       string         // on whose behalf it reported
+	Network    string         // of a reporter without an account on another machine
+	Space      string         // whose messages it is among, see package recent
+	From       string         // domain of the sender
+	Domains    []string       // of links
+	Message    MessageID
+	Subject    string // "" unless it is wanted
+
+	packed []byte // signatures
+}
+
+// Time returns when e happened.
+func (e *Entry) Time() time.Time { return timeOf(e.ID) }
+
+// Signatures returns those of the message.
+func (e *Entry) Signatures() []bulkhead.Signature {
+	sigs := make([]bulkhead.Signature, 0, 64)
+	for packed := range packedOnes(e.packed) {
+		sigs = append(sigs, bulkhead.MustSignature(codes[packed[0]], packed[2:]))
+	}
+	return sigs
+}
+
+// SetSignatures replaces the signatures of e with up to MaxSignatures of sigs.
+func (e *Entry) SetSignatures(sigs []bulkhead.Signature) { e.packed = pack(sigs) }
+
+// Bounds of an entry; what is longer is cut.
+const (
+	MaxSignatures = 1024
+	maxReasons    = 4
+	maxReason     = 240
+	maxDomains    = 16
+	maxName       = 255
+	maxSubject    = 200
+)
+
+// codes are the schemes by their numbers in the file. New ones are appended.
+var codes = [...]bulkhead.Scheme{
+	0, bulkhead.Exact, bulkhead.Near, bulkhead.RazorE4, bulkhead.RazorE8, bulkhead.PyzorDigest, bulkhead.DCCIP, bulkhead.DCCEnvFrom,
+	bulkhead.DCCFrom, bulkhead.DCCSubstitute, bulkhead.DCCMessageID, bulkhead.DCCReceived, bulkhead.DCCBody, bulkhead.DCCFuz1,
+	bulkhead.DCCFuz2, bulkhead.RspamdText, bulkhead.RspamdShingle, bulkhead.Link, bulkhead.Sender, bulkhead.Network,
+	bulkhead.Attachment, bulkhead.Contact, bulkhead.Markup, bulkhead.Claim, bulkhead.Image, bulkhead.Part, bulkhead.Sketch,
+}
+
+func codeOf(s bulkhead.Scheme) byte {
+	if int(s) < len(codes) && codes[s] == s { // as long as the numbers are the same
+		return byte(s)
+	}
+	return byte(max(0, slices.Index(codes[:], s)))
+}
+
+// pack encodes signatures in sequence: code, length, sum.
+func pack(sigs []bulkhead.Signature) []byte {
+	sigs = sigs[:min(len(sigs), MaxSignatures)]
+	n := 0
+	for i := range sigs {
+		n += 2 + len(sigs[i].Sum())
+	}
+	b := make([]byte, 0, n)
+	for i := range sigs {
+		b = appendPacked(b, &sigs[i])
+	}
+	return b
+}
+
+func appendPacked(b []byte, s *bulkhead.Signature) []byte {
+	if !s.Valid() {
+		return b
+	}
+	sum := s.Sum()
+	return append(append(b, codeOf(s.Scheme()), byte(len(sum))), sum...)
+}
+
+// packedOnes yields the packed form of each signature. It ends where the form does.
+func packedOnes(packed []byte) func(yield func([]byte) bool) {
+	return func(yield func([]byte) bool) {
+		for len(packed) >= 3 {
+			end := 2 + int(packed[1])
+			if !rightPacked(packed, end) || !yield(packed[:end:end]) {
+				return
+			}
+			packed = packed[end:]
+		}
+	}
+}
+
+// rightPacked reports whether packed begins with a signature that is end bytes long.
+func rightPacked(packed []byte, end int) bool {
+	return end > 2 && end <= 2+bulkhead.MaxSignature && end <= len(packed) && packed[0] != 0 && int(packed[0]) < len(codes)
+}
+
+// has reports whether e has a signature, given packed.
+func (e *Entry) has(one []byte) bool {
+	if !bytes.Contains(e.packed, one) {
+		return false
+	}
+	for p := range packedOnes(e.packed) {
+		if bytes.Equal(p, one) {
+			return true
+		}
+	}
+	return false
+}
+
+// version begins an encoded entry.
+const version = 1
+
+const (
+	whiteFlag = 1 << iota
+	trapFlag
+)
+
+// castagnoli is the checksum's table.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// encode returns e without its ID, which is its key.
+func (e *Entry) encode() []byte {
+	b := make([]byte, 0, 256+len(e.packed))
+	flags := byte(0)
+	if e.White {
+		flags |= whiteFlag
+	}
+	if e.Trap {
+		flags |= trapFlag
+	}
+	b = append(b, version, flags, byte(e.Kind), byte(e.Class), byte(min(max(e.Confidence, 0), 100)))
+	for _, n := range []int{int(e.Count), e.Listed, e.Revoked} {
+		b = binary.AppendUvarint(b, uint64(max(n, 0)))
+	}
+	for _, s := range []string{e.Door, e.Account, e.User, e.Network, e.Space, e.From} {
+		b = appendText(b, s, maxName)
+	}
+	b = appendText(b, e.Subject, maxSubject)
+	b = appendTexts(b, e.Reasons, maxReasons, maxReason)
+	b = appendTexts(b, e.Domains, maxDomains, maxName)
+	b = append(b, e.Message[:]...)
+	b = append(b, e.packed...)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+// cut returns the first bytes of text, in whole characters.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit]
+}
+
+func appendText(b []byte, s string, limit int) []byte {
+	s = cut(s, limit)
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendTexts(b []byte, all []string, most, limit int) []byte {
+	all = all[:min(len(all), most)]
+	b = binary.AppendUvarint(b, uint64(len(all)))
+	for _, s := range all {
+		b = appendText(b, s, limit)
+	}
+	return b
+}
+
+// errDamaged is the error of an entry that cannot be read.
+var errDamaged = errors.New("logbook: damaged entry")
+
+// decode reads what encode has written. The entry refers to data for its signatures.
+func decode(id uint64, data []byte) (Entry, error) {
+	if len(data) < 4 {
+		return Entry{}, errDamaged
+	}
+	body, sum := data[:len(data)-4], binary.LittleEndian.Uint32(data[len(data)-4:])
+	if crc32.Checksum(body, castagnoli) != sum {
+		return Entry{}, errDamaged
+	}
+	return decodeBody(id, body)
+}
+
+// decodeBody is decode without the checksum.
+func decodeBody(id uint64, body []byte) (Entry, error) {
+	e := Entry{ID: id}
+	if len(body) < 5 || body[0] != version {
+		return e, errDamaged
+	}
+	e.White, e.Trap = body[1]&whiteFlag != 0, body[1]&trapFlag != 0
+	e.Kind, e.Class, e.Confidence = Kind(body[2]), bulkhead.Class(body[3]), int(body[4])
+	if body[1]&^(whiteFlag|trapFlag) != 0 || e.Kind >= numKinds || e.Class >= bulkhead.NumClasses || e.Confidence > 100 {
+		return e, errDamaged
+	}
+	r := reader{rest: body[5:]}
+	e.Count, e.Listed, e.Revoked = uint32(r.number(bulkhead.Many)), int(r.number(MaxSignatures)), int(r.number(MaxSignatures))
+	for _, s := range []*string{&e.Door, &e.Account, &e.User, &e.Network, &e.Space, &e.From} {
+		*s = r.text(maxName)
+	}
+	e.Subject = r.text(maxSubject)
+	e.Reasons = r.texts(maxReasons, maxReason)
+	e.Domains = r.texts(maxDomains, maxName)
+	copy(e.Message[:], r.bytes(len(e.Message)))
+	e.packed = r.rest
+	if r.bad || !wholePacked(e.packed) {
+		return e, errDamaged
+	}
+	return e, nil
+}
+
+// wholePacked reports whether packed is a sequence of signatures, none cut short.
+func wholePacked(packed []byte) bool {
+	for n := 0; len(packed) > 0; n++ {
+		if len(packed) < 3 || n == MaxSignatures || !rightPacked(packed, 2+int(packed[1])) {
+			return false
+		}
+		packed = packed[2+int(packed[1]):]
+	}
+	return true
+}
+
+// A reader takes fields off the front of an entry. After a mistake it is bad.
+type reader struct {
+	rest []byte
+	bad  bool
+}
+
+func (r *reader) number(limit uint64) uint64 {
+	v, n := binary.Uvarint(r.rest)
+	if n <= 0 || v > limit {
+		r.rest, r.bad = nil, true
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+func (r *reader) bytes(n int) []byte {
+	if n > len(r.rest) {
+		r.rest, r.bad = nil, true
+		return nil
+	}
+	b := r.rest[:n]
+	r.rest = r.rest[n:]
+	return b
+}
+
+func (r *reader) text(limit uint64) string {
+	return string(r.bytes(int(r.number(limit))))
+}
+
+func (r *reader) texts(most, limit uint64) []string {
+	n := r.number(most)
+	var all []string
+	for range n {
+		all = append(all, r.text(limit))
+	}
+	return all
+}

@@ -1,0 +1,106 @@
+package logbook
+
+import (
+	"context"
+	"hash/maphash"
+	"slices"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// BatchChecker answers many queries at once. A Clearinghouse may implement it.
+type BatchChecker interface {
+	CheckBatch(context.Context, []bulkhead.Query, []bulkhead.Verdict) error
+}
+
+// A House is a Counter that notes in a book what one door asks and reports. Looks and
+// counts of single signatures are not noted: they are not of one message. Its methods may
+// be called concurrently.
+type House struct {
+	bulkhead.Counter
+	book *Book
+	door string
+}
+
+// NewHouse returns a House in front of another, for the door of that name.
+func NewHouse(house bulkhead.Counter, book *Book, door string) *House {
+	return &House{Counter: house, book: book, door: door}
+}
+
+// Check implements [bulkhead.Clearinghouse].
+func (h *House) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, error) {
+	v, err := h.Counter.Check(ctx, q)
+	if err == nil {
+		h.checked(&q, &v)
+	}
+	return v, err
+}
+
+// CheckBatch checks queries[i] into verdicts[i].
+func (h *House) CheckBatch(ctx context.Context, queries []bulkhead.Query, verdicts []bulkhead.Verdict) error {
+	batch, ok := h.Counter.(BatchChecker)
+	if !ok {
+		for i := range queries {
+			v, err := h.Check(ctx, queries[i])
+			if err != nil {
+				return err
+			}
+			verdicts[i] = v
+		}
+		return nil
+	}
+	if err := batch.CheckBatch(ctx, queries, verdicts); err != nil {
+		return err
+	}
+	for i := range queries {
+		h.checked(&queries[i], &verdicts[i])
+	}
+	return nil
+}
+
+// Report implements [bulkhead.Clearinghouse].
+func (h *House) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
+	receipt, err := h.Counter.Report(ctx, r)
+	if err == nil && !h.book.full(kindOf(r.Vote)) {
+		n := h.note(kindOf(r.Vote), r.Signatures, &r.Source, r.Reporter)
+		n.White, n.Trap = receipt.Whitelisted >= len(r.Signatures), r.Trap
+		n.Listed, n.Revoked = receipt.Listed, receipt.Revoked
+		if r.Vote == bulkhead.Sighting {
+			n.Count = min(max(r.Count, 1), bulkhead.Many)
+		}
+		h.book.add(n)
+	}
+	return receipt, err
+}
+
+func (h *House) checked(q *bulkhead.Query, v *bulkhead.Verdict) {
+	if h.book.full(Checked) {
+		return
+	}
+	n := h.note(Checked, q.Signatures, &q.Source, q.Reporter)
+	n.Class, n.Confidence, n.White = v.Class, v.Confidence, v.Whitelisted != ""
+	n.Reasons = slices.Clone(v.Reasons[:min(len(v.Reasons), maxReasons)])
+	h.book.add(n)
+}
+
+// note makes a note. The caller may reuse sigs.
+func (h *House) note(kind Kind, sigs []bulkhead.Signature, source *bulkhead.Source, who bulkhead.Reporter) *note {
+	n := &note{who: who, messageID: source.MessageID}
+	n.ID, n.Door, n.Kind, n.packed = uint64(max(1, h.book.o.Now().UnixMicro())), h.door, kind, pack(sigs)
+	for _, n.from = range []string{source.From, source.Sender, source.ClaimedSender} {
+		if n.from != "" {
+			break
+		}
+	}
+	if h.book.o.Subjects {
+		n.Subject = source.Subject
+	}
+	var sum maphash.Hash
+	sum.SetSeed(h.book.seed)
+	sum.WriteString(h.door)
+	sum.WriteByte(0)
+	sum.WriteString(who.Account)
+	sum.Write(n.packed)
+	n.sum = sum.Sum64()
+	return n
+}

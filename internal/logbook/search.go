@@ -1,0 +1,237 @@
+package logbook
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// Numbers of entries on a page.
+const (
+	DefaultPage = 50
+	MaxPage     = 500
+)
+
+// A page ends after so many entries were read, or blocks were asked, whatever was found:
+// that bounds the time for it.
+const (
+	maxRead  = 20_000
+	maxAsked = 40_000
+)
+
+// A Query says which entries are wanted. Fields that are empty leave out nothing.
+type Query struct {
+	Since, Until time.Time // from Since to before Until
+	Door         string
+	Kind         *Kind
+	Class        *bulkhead.Class // of the answer to a check
+	Reporter     string          // account, user, or network as in Entry
+	Domain       string          // of the sender or of a link, or one above it
+	Message      MessageID
+	Signature    *bulkhead.Signature
+	Before       uint64 // entries with smaller IDs: the Next of a page
+	Limit        int    // of entries, 1 to MaxPage; 0 means DefaultPage
+}
+
+// A Page is entries, the latest first.
+type Page struct {
+	Entries []Entry
+	Next    uint64 // for the Before of the next page; 0: there is none
+	Read    int    // entries that were read for it
+}
+
+// Search returns a page of what was written. It may have fewer entries than wanted, or
+// none, and a Next: the search was long and goes on there.
+func (b *Book) Search(ctx context.Context, q Query) (Page, error) {
+	b.Flush()
+	s := b.newSearch(ctx, q)
+	err := b.view(s.run)
+	return s.page, err
+}
+
+// Get returns the entry of an ID; ok is false if there is none.
+func (b *Book) Get(id uint64) (e Entry, ok bool, err error) {
+	if id < b.cutoff() {
+		return e, false, nil
+	}
+	b.Flush()
+	err = b.view(func(tx *bbolt.Tx) error {
+		if data := tx.Bucket(rowsBucket).Get(keyOf(id)); data != nil {
+			var err error
+			if e, err = decode(id, data); err == nil {
+				e.packed, ok = slices.Clone(e.packed), true
+			}
+		}
+		return nil
+	})
+	return e, ok, err
+}
+
+// Latest calls visit with the latest entries, up to n, the oldest of them first. They are
+// valid until visit returns.
+func (b *Book) Latest(n int, visit func(e *Entry)) error {
+	return b.view(func(tx *bbolt.Tx) error {
+		rows := tx.Bucket(rowsBucket)
+		c := rows.Cursor()
+		first := uint64(0)
+		for k, _ := c.Last(); k != nil && n > 0; k, _ = c.Prev() {
+			first = idOf(k)
+			n--
+		}
+		for k, v := c.Seek(keyOf(max(first, b.cutoff()))); k != nil; k, v = c.Next() {
+			e, err := decode(idOf(k), v)
+			if err != nil {
+				b.Stats.Damaged.Add(1)
+				continue
+			}
+			visit(&e)
+		}
+		return nil
+	})
+}
+
+// A search is one page that is being made.
+type search struct {
+	Query
+	ctx       context.Context
+	book      *Book
+	low, high uint64 // IDs, both included
+	terms     []uint64
+	one       []byte // Signature, packed
+	page      Page
+	asked     int
+}
+
+func (b *Book) newSearch(ctx context.Context, q Query) *search {
+	s := &search{Query: q, ctx: ctx, book: b, low: b.cutoff(), high: math.MaxUint64 - 1}
+	if s.Limit <= 0 {
+		s.Limit = DefaultPage
+	}
+	s.Limit = min(s.Limit, MaxPage)
+	s.Domain = domainOf(q.Domain)
+	if !q.Since.IsZero() {
+		s.low = max(s.low, uint64(max(0, q.Since.UnixMicro())))
+	}
+	if !q.Until.IsZero() {
+		s.high = uint64(max(1, q.Until.UnixMicro())) - 1
+	}
+	if q.Before != 0 {
+		s.high = min(s.high, q.Before-1)
+	}
+	s.setTerms()
+	return s
+}
+
+func (s *search) setTerms() {
+	add := func(kind byte, value []byte) { s.terms = append(s.terms, term(kind, value)) }
+	if s.Door != "" {
+		add(doorTerm, []byte(s.Door))
+	}
+	if s.Kind != nil {
+		add(kindTerm, []byte{byte(*s.Kind)})
+	}
+	if s.Class != nil {
+		add(classTerm, []byte{byte(*s.Class)})
+	}
+	if s.Reporter != "" {
+		add(reporterTerm, []byte(s.Reporter))
+	}
+	if s.Domain != "" {
+		add(domainTerm, []byte(s.Domain))
+	}
+	if s.Message != (MessageID{}) {
+		add(messageTerm, s.Message[:])
+	}
+	if s.Signature != nil {
+		s.one = appendPacked(nil, s.Signature)
+		add(signatureTerm, s.one)
+	}
+}
+
+// run reads entries that are in no block, and then the blocks, the latest first.
+func (s *search) run(tx *bbolt.Tx) error {
+	rows, blocks := tx.Bucket(rowsBucket), tx.Bucket(blocksBucket)
+	if s.low > s.high || !s.scan(rows, max(s.low, lastSealed(tx)+1), s.high) {
+		return s.ctx.Err()
+	}
+	c := blocks.Cursor()
+	k, v := c.Seek(keyOf(s.high + 1))
+	if k == nil {
+		k, v = c.Last()
+	} else {
+		k, v = c.Prev()
+	}
+	for ; k != nil; k, v = c.Prev() {
+		b, err := readBlock(k, v)
+		if err != nil {
+			return err
+		}
+		if b.last < s.low {
+			return nil
+		}
+		if s.asked++; s.asked > maxAsked {
+			s.page.Next = min(b.last, s.high) + 1
+			return nil
+		}
+		if b.holds(s.terms) && !s.scan(rows, max(s.low, b.first), min(s.high, b.last)) {
+			return s.ctx.Err()
+		}
+	}
+	return nil
+}
+
+// scan reads the entries from one ID down to another. It returns false if the page ends
+// there.
+func (s *search) scan(rows *bbolt.Bucket, low, high uint64) bool {
+	if low > high {
+		return true
+	}
+	c := rows.Cursor()
+	k, v := c.Seek(keyOf(high))
+	if k == nil {
+		k, v = c.Last()
+	} else if idOf(k) > high {
+		k, v = c.Prev()
+	}
+	for ; k != nil && idOf(k) >= low; k, v = c.Prev() {
+		if len(s.page.Entries) >= s.Limit || s.page.Read >= maxRead || s.page.Read%1024 == 1023 && s.ctx.Err() != nil {
+			s.page.Next = idOf(k) + 1
+			return false
+		}
+		s.page.Read++
+		e, err := decode(idOf(k), v)
+		if err != nil {
+			s.book.Stats.Damaged.Add(1)
+			continue
+		}
+		if s.matches(&e) {
+			e.packed = bytes.Clone(e.packed)
+			s.page.Entries = append(s.page.Entries, e)
+		}
+	}
+	return true
+}
+
+// matches reports whether an entry is one that is wanted.
+func (s *search) matches(e *Entry) bool {
+	return (s.Door == "" || s.Door == e.Door) &&
+		(s.Kind == nil || *s.Kind == e.Kind) &&
+		(s.Class == nil || e.Kind == Checked && *s.Class == e.Class) &&
+		(s.Reporter == "" || s.Reporter == e.Account || s.Reporter == e.User || s.Reporter == e.Network) &&
+		(s.Domain == "" || below(e.From, s.Domain) || slices.ContainsFunc(e.Domains, func(d string) bool { return below(d, s.Domain) })) &&
+		(s.Message == MessageID{} || s.Message == e.Message) &&
+		(s.Signature == nil || e.has(s.one))
+}
+
+// below reports whether a name is a domain or lies below it. A domain of one label has
+// only itself.
+func below(name, domain string) bool {
+	return name == domain || strings.Contains(domain, ".") && strings.HasSuffix(name, "."+domain)
+}

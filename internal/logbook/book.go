@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/door"
@@ -209,7 +210,7 @@ func makeBuckets(tx *bbolt.Tx) error {
 func damageOf(err error) error {
 	var errno syscall.Errno
 	var path *fs.PathError
-	if err == nil || errors.As(err, &errno) || errors.As(err, &path) || errors.Is(err, bbolt.ErrTimeout) {
+	if err == nil || errors.As(err, &errno) || errors.As(err, &path) || errors.Is(err, bolterrors.ErrTimeout) {
 		return err
 	}
 	return fmt.Errorf("%w: %v", errDamagedFile, err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // Inspect reads a whole file and returns what is wrong with it, or nil. It changes
@@ -22,7 +23,7 @@ func Inspect(path string) error {
 		defer db.Close()
 		return db.View(inspect)
 	})
-	if errors.Is(err, bbolt.ErrTimeout) {
+	if errors.Is(err, bolterrors.ErrTimeout) {
 		return nil
 	}
 	return err

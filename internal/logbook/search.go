@@ -162,8 +162,8 @@ func (s *search) run(tx *bbolt.Tx) error {
 		return s.ctx.Err()
 	}
 	c := blocks.Cursor()
-	k, v := c.Seek(keyOf(s.high + 1))
-	if k == nil {
+	var k, v []byte
+	if next, _ := c.Seek(keyOf(s.high + 1)); next == nil {
 		k, v = c.Last()
 	} else {
 		k, v = c.Prev()

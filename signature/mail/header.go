@@ -97,6 +97,9 @@ func (r *reader) header(raw []byte) (header, []byte) {
 }
 
 func readFields(clean []byte) header {
+	if len(clean) == 0 {
+		return header{}
+	}
 	clean = append(bytes.TrimPrefix(clean, []byte("\r\n")), "\r\n\r\n"...)
 	fields, err := textproto.ReadHeader(bufio.NewReaderSize(bytes.NewReader(clean), 512))
 	if err != nil {

@@ -5,6 +5,7 @@
 package normal
 
 import (
+	"sync"
 	"sync/atomic"
 	"unicode/utf8"
 
@@ -19,20 +20,28 @@ const (
 // A Form is a normal form.
 type Form struct {
 	form  norm.Form
+	parts *Form // NFKD
 	pages [maxPages]atomic.Pointer[page]
 }
 
 // A page holds 256 characters.
 type page struct {
-	text [pageSize]string // the normal form, "" for the character itself
-	apt  [pageSize]bool   // to change together with what stands before it
+	text  [pageSize]string // the normal form, "" for the character itself
+	class [pageSize]uint8  // the canonical combining class
+	apt   [pageSize]bool   // to change together with what stands before it
 }
 
 // same is the page of characters that are normal and stand apart.
 var same page
 
 // NewForm returns form, which is NFKC or NFKD.
-func NewForm(form norm.Form) *Form { return &Form{form: form} }
+func NewForm(form norm.Form) *Form {
+	f := &Form{form: form}
+	if f.parts = f; form != norm.NFKD {
+		f.parts = NewForm(norm.NFKD)
+	}
+	return f
+}
 
 func (f *Form) page(r rune) *page {
 	at := &f.pages[r/pageSize]
@@ -45,6 +54,7 @@ func (f *Form) page(r rune) *page {
 		if normal := f.form.String(s); normal != s {
 			p.text[i] = normal
 		}
+		p.class[i] = f.form.PropertiesString(s).CCC()
 		// The forms differ in what joins, and are cut at the same places: where neither joins.
 		p.apt[i] = !norm.NFKC.PropertiesString(norm.NFKD.String(s)).BoundaryBefore()
 	}
@@ -115,13 +125,109 @@ func (f *Form) joined(dst []byte, r rune, marks []byte) []byte {
 		}
 	}
 	dst = append(dst, head[:last]...)
-	var room [64]byte
-	tail := append(append(room[:0], head[last:]...), marks...)
-	if f.form.IsNormal(tail) {
-		return append(dst, tail...)
+	if dst, ok := f.ordered(dst, head[last:], marks); ok {
+		return dst
 	}
-	return append(dst, f.form.Bytes(tail)...)
+	return append(dst, f.form.Bytes(append([]byte(head[last:]), marks...))...)
 }
+
+// A part is a character and its combining class.
+type part struct {
+	rune  rune
+	class uint8
+}
+
+// ordered appends the normal form of characters that join, by Unicode's canonical ordering
+// and canonical composition. It leaves to the library what is composed by
+// arithmetic (Hangul) and what is so long that the library cuts it.
+func (f *Form) ordered(dst []byte, head string, marks []byte) ([]byte, bool) {
+	var room [30]part
+	all := room[:0]
+	for _, r := range head {
+		if all = f.insert(all, r); all == nil {
+			return dst, false
+		}
+	}
+	for len(marks) > 0 {
+		r, size := utf8.DecodeRune(marks)
+		marks = marks[size:]
+		if all = f.insert(all, r); all == nil {
+			return dst, false
+		}
+	}
+	if f.form == norm.NFKC {
+		all = composed(all)
+	}
+	for _, p := range all {
+		dst = utf8.AppendRune(dst, p.rune)
+	}
+	return dst, true
+}
+
+// insert adds what a character decomposes to, each part behind those of no higher class. It
+// returns nil if there is no room for it, or ordered leaves it to the library.
+func (f *Form) insert(all []part, r rune) []part {
+	whole := f.parts.page(r).text[r%pageSize]
+	if whole == "" {
+		whole = string(r)
+	}
+	for _, r := range whole {
+		if hangul(r) || len(all) == cap(all) {
+			return nil
+		}
+		all = append(all, part{r, f.parts.page(r).class[r%pageSize]})
+		for i := len(all) - 1; i > 0 && all[i].class > 0 && all[i-1].class > all[i].class; i-- {
+			all[i], all[i-1] = all[i-1], all[i]
+		}
+	}
+	return all
+}
+
+// composed joins each character with the last of class 0 before it, if they have one in
+// common and nothing between keeps them apart.
+func composed(all []part) []part {
+	pairs := pairs()
+	starter := -1
+	n := 0
+	for _, p := range all {
+		if starter >= 0 {
+			// Of what stands between, the last has the highest class.
+			if between := n - 1 - starter; between == 0 || all[n-1].class < p.class {
+				if whole, ok := pairs[[2]rune{all[starter].rune, p.rune}]; ok {
+					all[starter].rune = whole
+					continue
+				}
+			}
+		}
+		if all[n] = p; p.class == 0 {
+			starter = n
+		}
+		n++
+	}
+	return all[:n]
+}
+
+func hangul(r rune) bool { return 0x1100 <= r && r < 0x1200 || 0xac00 <= r && r < 0xd7b0 }
+
+// pairs returns what two characters compose to.
+var pairs = sync.OnceValue(func() map[[2]rune]rune {
+	all := make(map[[2]rune]rune)
+	for _, some := range compositions {
+		for r := some[0]; r < some[1]; r++ {
+			s := string(r)
+			parts := norm.NFD.String(s)
+			if parts != s && norm.NFC.String(s) == s {
+				last, size := utf8.DecodeLastRuneInString(parts)
+				first, _ := utf8.DecodeRuneInString(norm.NFC.String(parts[:len(parts)-size]))
+				all[[2]rune{first, last}] = r
+			}
+		}
+	}
+	return all
+})
+
+// compositions are where characters stand that others compose to.
+var compositions = [...][2]rune{{0xa0, 0x3400}, {0x10000, 0x20000}}
 
 // segment returns how many bytes at the start of text have a normal form of their own: up
 // to a character that does not join what stands before it.

@@ -29,6 +29,7 @@ func TestEvery(t *testing.T) {
 		s := string(r)
 		check(t, []byte(s))
 		check(t, []byte(s+s+"e"+s))
+		check(t, []byte(norm.NFD.String(s)+"\u0323"+s+"\u0301"))
 		check(t, []byte("\u1100"+s+"\u1161"+s+"\u11a8\u0301"+s+"\u0323\u09be"))
 	}
 }

@@ -310,7 +310,9 @@ func (g genes) mail(size int) []byte {
 // A find is a message that the search has found to be dear.
 type find struct{ name, genes string }
 
-func (f find) mail(size int) []byte { return genes(mailtest.Must(hex.DecodeString(f.genes))).mail(size) }
+func (f find) mail(size int) []byte {
+	return genes(mailtest.Must(hex.DecodeString(f.genes))).mail(size)
+}
 
 // found are the dearest of each kind, before what they cost was made less.
 var found = []find{

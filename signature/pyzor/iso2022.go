@@ -165,11 +165,11 @@ func (s *sink) fromSet(b []byte, set int) int {
 			text = string(r)
 		}
 	case set == setKorea:
-		text = codecs["euc_kr"]()[uint16(lead)<<8|uint16(trail)]
+		text = codecs["euc_kr"]().ofPair(lead, trail)
 	case lead == 0xa1 && trail == 0xc0:
 		text = `\`
 	default:
-		text = codecs["euc_jp"]()[uint16(lead)<<8|uint16(trail)]
+		text = codecs["euc_jp"]().ofPair(lead, trail)
 	}
 	if len(text) == 0 {
 		s.error()
@@ -216,8 +216,8 @@ func (s *sink) hz(b []byte) {
 			s.error()
 			return
 		default:
-			text, ok := m[uint16(c|0x80)<<8|uint16(b[i+1]|0x80)]
-			if !ok || b[i+1] >= 0x80 {
+			text := m.ofPair(c|0x80, b[i+1]|0x80)
+			if text == "" || b[i+1] >= 0x80 {
 				s.error()
 				i++
 				continue

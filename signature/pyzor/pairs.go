@@ -43,37 +43,47 @@ func (t *pairTable) valid(lead, trail byte) bool {
 	return false
 }
 
+// meanings say what bytes from 128 alone and pairs of a lead byte from 128 mean, "" for
+// nothing. Text in such a charset looks one up for every two bytes of it.
+type meanings struct {
+	single [0x80]string
+	pair   [0x8000]string
+}
+
+// ofPair takes a lead byte from 128.
+func (m *meanings) ofPair(lead, trail byte) string { return m.pair[int(lead-0x80)<<8|int(trail)] }
+
 // codecs holds the double-byte codecs in the form that decoding uses: what
 // each lead byte alone and each pair means, "" for nothing. Made when first needed.
-var codecs = func() map[string]func() map[uint16]string {
-	m := make(map[string]func() map[uint16]string)
+var codecs = func() map[string]func() *meanings {
+	m := make(map[string]func() *meanings)
 	for name := range pairTables {
-		m[name] = sync.OnceValue(func() map[uint16]string { return pairMap(name) })
+		m[name] = sync.OnceValue(func() *meanings { return meaningsOf(name) })
 	}
 	return m
 }()
 
-func pairMap(name string) map[uint16]string {
+func meaningsOf(name string) *meanings {
 	table := pairTables[name]
 	decoder := baseOf(table.base).NewDecoder()
-	m := make(map[uint16]string)
+	m := new(meanings)
 	for lead := 0x80; lead < 0x100; lead++ {
 		for trail := range 0x100 {
-			code := uint16(lead<<8 | trail)
-			if s, ok := table.other[code]; ok {
-				m[code] = s
+			at := &m.pair[(lead-0x80)<<8|trail]
+			if s, ok := table.other[uint16(lead<<8|trail)]; ok {
+				*at = s
 			} else if table.valid(byte(lead), byte(trail)) {
 				if b, err := decoder.Bytes([]byte{byte(lead), byte(trail)}); err == nil {
-					m[code] = string(b)
+					*at = string(b)
 				}
 			} else if r := userDefined(name, byte(lead), byte(trail)); r != 0 {
-				m[code] = string(r)
+				*at = string(r)
 			}
 		}
 	}
 	single := []rune(table.single)
 	for i := 0; i < len(single); i += 2 {
-		m[uint16(single[i])] = string(single[i+1])
+		m.single[single[i]-0x80] = string(single[i+1])
 	}
 	return m
 }
@@ -135,7 +145,7 @@ func (s *sink) pairs(b []byte, codec string) {
 		if s.pace.Over(1) {
 			return
 		}
-		if text, ok := m[uint16(c)]; ok {
+		if text := m.single[c-0x80]; text != "" {
 			s.puts(text)
 			i++
 			continue
@@ -148,8 +158,8 @@ func (s *sink) pairs(b []byte, codec string) {
 			s.error()
 			return
 		}
-		text, ok := m[uint16(c)<<8|uint16(b[i+1])]
-		if !ok {
+		text := m.ofPair(c, b[i+1])
+		if text == "" {
 			s.error()
 			i++
 			continue

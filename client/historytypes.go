@@ -1,6 +1,7 @@
 package client
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -29,6 +30,35 @@ type HistoryEntry struct {
 	Subject        string               `json:"subject,omitempty" doc:"Absent unless the node is told to keep it."`
 	SignatureCount int                  `json:"signature_count"`
 	Signatures     []bulkhead.Signature `json:"signatures,omitempty" doc:"Only of a single entry."`
+}
+
+// Answer says in few words what was answered or done.
+func (e *HistoryEntry) Answer() string {
+	switch {
+	case e.Whitelisted:
+		return "whitelisted"
+	case e.Class != "" && e.Confidence > 0:
+		return fmt.Sprintf("%s %d", e.Class, e.Confidence)
+	case e.Class != "":
+		return e.Class
+	case e.Listed > 0:
+		return fmt.Sprintf("%d listed", e.Listed)
+	case e.Revoked > 0:
+		return fmt.Sprintf("%d taken off", e.Revoked)
+	}
+	return "counted"
+}
+
+// Reporter says who asked or voted, on whose behalf first; "" if nobody knows.
+func (e *HistoryEntry) Reporter() string {
+	switch who := e.Account + e.Network; {
+	case e.User != "" && who != "":
+		return e.User + " by " + who
+	case e.User != "":
+		return e.User
+	default:
+		return who
+	}
 }
 
 // A HistoryQuery says which entries are wanted; empty fields leave out nothing.

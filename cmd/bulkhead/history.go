@@ -132,38 +132,9 @@ func (u *adminFlags) printHistory(w io.Writer, entries []client.HistoryEntry) er
 	for i := range entries {
 		e := &entries[i]
 		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.Time.Format(time.DateTime), e.Door, e.Kind,
-			answerText(e), dash(reporterText(e)), dash(e.From), dash(strings.Join(e.Domains, " ")), e.Subject)
+			e.Answer(), dash(e.Reporter()), dash(e.From), dash(strings.Join(e.Domains, " ")), e.Subject)
 	}
 	return t.Flush()
-}
-
-// answerText says in short what the answer was.
-func answerText(e *client.HistoryEntry) string {
-	switch {
-	case e.Whitelisted:
-		return "whitelisted"
-	case e.Class != "" && e.Confidence > 0:
-		return fmt.Sprintf("%s %d", e.Class, e.Confidence)
-	case e.Class != "":
-		return e.Class
-	case e.Listed > 0:
-		return fmt.Sprintf("%d listed", e.Listed)
-	case e.Revoked > 0:
-		return fmt.Sprintf("%d taken off", e.Revoked)
-	}
-	return "counted"
-}
-
-// reporterText says who asked or voted.
-func reporterText(e *client.HistoryEntry) string {
-	switch who := e.Account + e.Network; {
-	case e.User != "" && who != "":
-		return e.User + " by " + who
-	case e.User != "":
-		return e.User
-	default:
-		return who
-	}
 }
 
 func newAuditCommand() *cobra.Command {

@@ -135,7 +135,7 @@ func TestPagesWithoutLogin(t *testing.T) {
 	message, _, _ = strings.Cut(message, `"`)
 	status, page = b.form("/vote", url.Values{"message": {message}, "vote": {"spam"}})
 	wants(t, "vote", status, page, 200, "Voted spam")
-	for _, path := range []string{"/people", "/peers"} {
+	for _, path := range []string{"/people", "/peers", "/history"} {
 		status, page = b.get(path)
 		wants(t, path, status, page, 401, "for administrators")
 	}
@@ -149,6 +149,45 @@ func TestPagesWithoutLogin(t *testing.T) {
 	wants(t, "nowhere", status, page, 404, "nothing is at")
 	status, page = b.get("/v1/nowhere")
 	wants(t, "no operation", status, page, 404, `"status":404`)
+}
+
+// TestHistoryPage: an administrator finds what was checked, and votes on it.
+func TestHistoryPage(t *testing.T) {
+	base, admin, _ := pagesOf(t)
+	b := newBrowser(t, base)
+	logIn(t, b, admin)
+	status, page := b.get("/history")
+	wants(t, "empty", status, page, 200, "Nothing of that kind")
+	status, page = b.upload(advert)
+	wants(t, "unknown mail", status, page, 200, "unknown")
+	var id string
+	for deadline := time.Now().Add(time.Minute); id == ""; {
+		if time.Now().After(deadline) {
+			t.Fatalf("no check in the history:\n%s", page)
+		}
+		time.Sleep(50 * time.Millisecond) // entries are written in batches
+		status, page = b.get("/history?kind=check&class=unknown")
+		wants(t, "history", status, page, 200, "Search")
+		_, id, _ = strings.Cut(page, `name="id" value="`)
+		id, _, _ = strings.Cut(id, `"`)
+	}
+	status, page = b.get("/history?class=spam")
+	wants(t, "nothing of that class", status, page, 200, "Nothing of that kind")
+	status, page = b.get("/history?id=" + id)
+	wants(t, "one entry", status, page, 200, "bulkhead/exact:", "check through http")
+	status, page = b.form("/history", url.Values{"id": {id}, "vote": {"spam"}})
+	wants(t, "a vote", status, page, 200, "Voted spam")
+	if v, err := admin.CheckMessage(t.Context(), []byte(advert), client.MessageOptions{}); err != nil || !v.Spam {
+		t.Errorf("after a vote on the entry: %+v, %v", v, err)
+	}
+	for _, path := range []string{"/history?id=x", "/history?id=-1", "/history?before=x"} {
+		status, page = b.get(path)
+		wants(t, path, status, page, 400, "number of an entry")
+	}
+	status, page = b.form("/history", url.Values{"id": {"1"}, "vote": {"spam"}})
+	wants(t, "no such entry", status, page, 404, "no such message")
+	status, page = b.form("/history", url.Values{"id": {id}, "vote": {"perhaps"}})
+	wants(t, "no such vote", status, page, 400, "Bad Request")
 }
 
 // TestPagesOfAdministrator: a link logs in once; votes are seen and undone, accounts are
@@ -230,7 +269,7 @@ func TestPagesOfOthers(t *testing.T) {
 	b := newBrowser(t, base)
 	logIn(t, b, admin)
 	b.site = "cross-site"
-	for _, path := range []string{"/people", "/logout", "/vote", "/lookup", "/login", "/peers", "/v1/login"} {
+	for _, path := range []string{"/people", "/history", "/logout", "/vote", "/lookup", "/login", "/peers", "/v1/login"} {
 		status, page := b.form(path, url.Values{"name": {"admin"}, "do": {"close"}})
 		wants(t, path, status, page, 403)
 	}

@@ -134,7 +134,7 @@ func (s *Site) peers(v *view) (g.Node, error) {
 				h.THead(h.Tr(h.Th(h.Text("Peer")), h.Th(h.Text("State")), num("Weight"), num("Lag"), num("Missing"), num("Keys"), num("Memory"), num("Refused"), h.Th(h.Text("Actions")))),
 				h.TBody(g.Map(n.Peers, func(p client.Peer) g.Node { return peerRow(&p, v.status.Now) })),
 			)))),
-		h.Section(h.H2(h.Text("Brokers")), h.Table(
+		h.Section(h.H2(h.Text("Brokers")), h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 			h.THead(h.Tr(h.Th(h.Text("Server")), h.Th(h.Text("State")), num("In"), num("Out"))),
 			h.TBody(g.Map(n.Brokers, func(b client.Broker) g.Node {
 				state := "connected"
@@ -143,7 +143,7 @@ func (s *Site) peers(v *view) (g.Node, error) {
 				}
 				return h.Tr(h.Th(h.Attr("scope", "row"), h.Code(h.Text(b.Server))), h.Td(h.Text(state), h.If(b.Error != "", dim(b.Error))), number(size(b.BytesIn)), number(size(b.BytesOut)))
 			})),
-		)),
+		))),
 	}, nil
 }
 

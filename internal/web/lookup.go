@@ -69,8 +69,13 @@ func (s *Site) vote(v *view) (g.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	v.notice = fmt.Sprintf("Voted %s: %d of %d signatures counted, %d newly on the blocklist, %d off it.", vote, got.Counted, got.Signatures, got.Listed, got.Revoked)
+	v.notice = voted(vote.String(), got)
 	return examine(v, raw, "")
+}
+
+// voted says what a vote did.
+func voted(vote string, got *client.Receipt) string {
+	return fmt.Sprintf("Voted %s: %d of %d signatures counted, %d newly on the blocklist, %d off it.", vote, got.Counted, got.Signatures, got.Listed, got.Revoked)
 }
 
 func badForm(err error) error {

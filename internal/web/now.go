@@ -110,6 +110,8 @@ func (s *Site) login(v *view) (g.Node, error) {
 		h.If(secret == "", h.Form(h.Class("card"), h.Method("post"), h.Action("/login"),
 			h.P(h.Text("On a machine that has your token, type "), h.Code(h.Text("bulkhead login")), h.Text(" and open the link that it prints. Or enter a token:")),
 			h.Label(h.For("token"), h.Text("Token")),
+			// Browsers keep passwords by user name, and tokens have none.
+			h.Input(h.Type("text"), h.Value("bulkhead"), h.AutoComplete("username"), h.Attr("hidden")),
 			h.Input(h.Type("password"), h.ID("token"), h.Name("token"), h.Required(), h.AutoComplete("current-password")),
 			h.Button(h.Text("Log in")))),
 	}, nil

@@ -53,6 +53,8 @@ func New(source Source, api http.Handler) *Site {
 	s.mux.HandleFunc("GET /lookup", s.show("Look up", s.lookup))
 	s.mux.HandleFunc("POST /lookup", s.show("Look up", s.lookup))
 	s.mux.HandleFunc("POST /vote", s.show("Look up", s.vote))
+	s.mux.HandleFunc("GET /history", s.show("History", s.history))
+	s.mux.HandleFunc("POST /history", s.show("History", s.changeHistory))
 	s.mux.HandleFunc("GET /people", s.show("People", s.people))
 	s.mux.HandleFunc("POST /people", s.show("People", s.changePeople))
 	s.mux.HandleFunc("GET /peers", s.show("Peers", s.peers))

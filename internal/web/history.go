@@ -1,0 +1,157 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	g "maragu.dev/gomponents"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
+	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
+)
+
+// historyFields are what entries are looked for by, as in the API.
+var historyFields = []struct{ name, label string }{
+	{"domain", "Domain"}, {"reporter", "Reporter"}, {"message_id", "Message-ID"}, {"signature", "Signature"}, {"door", "Door"},
+}
+
+// history is the page of what the node remembers of checks and votes, or of one of them.
+func (s *Site) history(v *view) (g.Node, error) {
+	if id := v.URL.Query().Get("id"); id != "" {
+		return entry(v, id)
+	}
+	return entriesOf(v)
+}
+
+func entriesOf(v *view) (g.Node, error) {
+	q := v.URL.Query()
+	before, err := number64(q.Get("before"))
+	if err != nil {
+		return nil, err
+	}
+	page, err := v.node.History(v.Context(), client.HistoryQuery{
+		Door: q.Get("door"), Kind: q.Get("kind"), Class: q.Get("class"), Reporter: q.Get("reporter"),
+		Domain: q.Get("domain"), MessageID: q.Get("message_id"), Signature: q.Get("signature"), Before: before,
+	})
+	var p *client.Problem
+	if errors.As(err, &p) && p.Status == http.StatusNotFound {
+		return h.P(h.Class("card"), h.Text("This node remembers no mail: [history] in its configuration says so.")), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return g.Group{
+		h.Form(h.Class("card fields"), h.Method("get"), h.Action("/history"),
+			g.Map(historyFields, func(f struct{ name, label string }) g.Node {
+				return h.Div(h.Label(h.For(f.name), h.Text(f.label)), h.Input(h.ID(f.name), h.Name(f.name), h.Value(q.Get(f.name))))
+			}),
+			choice("kind", "What", q, "check", "sighting", "spam", "ham", "revoke"),
+			choice("class", "Answer", q, "unknown", "good", "bulk", "suspected", "spam"),
+			h.Button(h.Text("Search"))),
+		h.Section(h.H2(h.Text("History"), dim("checks and votes, the latest first")),
+			h.If(len(page.Entries) == 0, h.P(h.Class("dim"), h.Text("Nothing of that kind is remembered here."))),
+			h.If(len(page.Entries) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
+				h.THead(h.Tr(h.Th(h.Text("Time")), h.Th(h.Text("Door")), h.Th(h.Text("What")), h.Th(h.Text("Answer")), h.Th(h.Text("By")), h.Th(h.Text("From")), h.Th(h.Text("Links")), h.Th(h.Text("Actions")))),
+				h.TBody(g.Map(page.Entries, func(e client.HistoryEntry) g.Node { return entryRow(&e) })),
+			))),
+			h.If(page.Next != 0, h.P(link(nextPage(q, page.Next), "Earlier ones")))),
+	}, nil
+}
+
+// nextPage is the address of the same search from an entry on.
+func nextPage(q url.Values, before int64) string {
+	next := url.Values{"before": {strconv.FormatInt(before, 10)}}
+	for name, values := range q {
+		if name != "before" && values[0] != "" {
+			next.Set(name, values[0])
+		}
+	}
+	return "/history?" + next.Encode()
+}
+
+// choice is a list of values, of which none need be chosen.
+func choice(name, label string, q url.Values, values ...string) g.Node {
+	return h.Div(h.Label(h.For(name), h.Text(label)), h.Select(h.ID(name), h.Name(name), h.Option(h.Value(""), h.Text("any")),
+		g.Map(values, func(value string) g.Node {
+			return h.Option(h.Value(value), h.If(value == q.Get(name), h.Attr("selected")), h.Text(value))
+		})))
+}
+
+func entryRow(e *client.HistoryEntry) g.Node {
+	id := strconv.FormatInt(e.ID, 10)
+	return h.Tr(
+		h.Th(h.Attr("scope", "row"), link("/history?id="+id, e.Time.Format("2 Jan 15:04:05"))),
+		h.Td(h.Text(e.Door)), h.Td(h.Text(e.Kind)), h.Td(h.Text(e.Answer())), h.Td(h.Text(e.Reporter())),
+		h.Td(h.Text(e.From), h.If(e.Subject != "", dim(e.Subject))), h.Td(h.Text(strings.Join(e.Domains, " "))),
+		h.Td(h.Div(h.Class("acts"), entryVotes(id))))
+}
+
+func entryVotes(id string) g.Node {
+	return h.Form(h.Method("post"), h.Action("/history"), h.Input(h.Type("hidden"), h.Name("id"), h.Value(id)),
+		g.Map([]struct{ vote, verb string }{{"spam", "Spam"}, {"ham", "Wanted"}, {"revoke", "Take off"}}, func(b struct{ vote, verb string }) g.Node {
+			return h.Button(h.Name("vote"), h.Value(b.vote), h.Aria("label", b.verb+": entry "+id), h.Text(b.verb))
+		}))
+}
+
+// entry shows one entry with all its signatures.
+func entry(v *view, text string) (g.Node, error) {
+	id, err := number64(text)
+	if err != nil {
+		return nil, err
+	}
+	e, err := v.node.HistoryEntry(v.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	return h.Section(h.Class("card"), h.H2(h.Text(e.Answer()), dim(fmt.Sprintf("%s through %s, %s", e.Kind, e.Door, e.Time.Format(time.DateTime)))),
+		h.P(h.Text("From "+dashed(e.From)+", links to "+dashed(strings.Join(e.Domains, " "))+", by "+dashed(e.Reporter())+"."), h.If(e.Subject != "", dim(e.Subject))),
+		h.Ul(g.Map(e.Reasons, func(r string) g.Node { return h.Li(h.Text(r)) })),
+		entryVotes(text),
+		h.Details(h.Summary(h.Text(fmt.Sprintf("%d signatures", len(e.Signatures)))), h.Div(h.Class("scroll"), h.Attr("tabindex", "0"),
+			g.Map(e.Signatures, func(sig bulkhead.Signature) g.Node {
+				return h.Code(h.Class("sig"), link("/history?signature="+url.QueryEscape(sig.String()), sig.String()), h.Br())
+			})))), nil
+}
+
+func dashed(s string) string {
+	if s == "" {
+		return "–"
+	}
+	return s
+}
+
+// changeHistory votes on the message of an entry.
+func (s *Site) changeHistory(v *view) (g.Node, error) {
+	if err := v.ParseForm(); err != nil {
+		return nil, badForm(err)
+	}
+	id, err := number64(v.PostForm.Get("id"))
+	if err != nil {
+		return nil, err
+	}
+	vote := v.PostForm.Get("vote")
+	got, err := v.node.ReportEntry(v.Context(), id, client.RememberedVote{Vote: vote})
+	if err != nil {
+		return nil, err
+	}
+	v.notice = voted(vote, got)
+	return s.history(v)
+}
+
+// number64 reads the number of an entry; 0 for none.
+func number64(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 {
+		return 0, badForm(errors.New("want the number of an entry"))
+	}
+	return n, nil
+}

@@ -217,7 +217,7 @@ func Betrayal(ctx context.Context, lies int) (days []Standing, err error) {
 		if err := errors.Join(note(day), w.earn(day)); err != nil {
 			return nil, err
 		}
-		w.now = w.now.Add(dayLength)
+		w.pass(dayLength)
 	}
 	return days, nil
 }

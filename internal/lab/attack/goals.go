@@ -241,7 +241,7 @@ func standing(w *world, n int) error {
 				return err
 			}
 		}
-		w.now = w.now.Add(dayLength)
+		w.pass(dayLength)
 	}
 	return reported(w, campaignOf("nice.example"))
 }
@@ -270,7 +270,7 @@ func ring(w *world, _ int) error {
 		if err := w.vote(w.attacks, bulkhead.Spam, mail{text: []bulkhead.Signature{text(bulkhead.Exact, fmt.Sprintf("junk of day %d", day))}}); err != nil {
 			return err
 		}
-		w.now = w.now.Add(dayLength)
+		w.pass(dayLength)
 	}
 	return nil
 }

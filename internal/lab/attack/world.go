@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -26,7 +27,7 @@ const service = "mail"
 type world struct {
 	*engine.Engine
 	ctx     context.Context
-	now     time.Time
+	seconds atomic.Int64 // Unix time; the engine reads it when it likes
 	voters  int
 	honest  []bulkhead.Reporter
 	attacks []bulkhead.Reporter
@@ -37,7 +38,8 @@ type world struct {
 // open returns a world with honest users. voters is about how many will vote on a message:
 // the errors of filters that are too small would distort the measurement.
 func open(ctx context.Context, honest, voters int) (*world, error) {
-	w := &world{ctx: ctx, now: time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC), voters: voters + honest + 100}
+	w := &world{ctx: ctx, voters: voters + honest + 100}
+	w.seconds.Store(time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC).Unix())
 	var err error
 	if w.Engine, err = w.engine(); err != nil {
 		return nil, err
@@ -51,11 +53,17 @@ func open(ctx context.Context, honest, voters int) (*world, error) {
 	return w, nil
 }
 
+// now is the time in the world.
+func (w *world) now() time.Time { return time.Unix(w.seconds.Load(), 0).UTC() }
+
+// pass lets whole seconds pass.
+func (w *world) pass(d time.Duration) { w.seconds.Add(int64(d / time.Second)) }
+
 // engine returns an engine that goes by the clock of the world.
 func (w *world) engine() (*engine.Engine, error) {
 	keys := uint64(max(20_000, 60*w.voters))
 	return engine.Open(w.ctx, engine.Options{
-		Now:     func() time.Time { return w.now },
+		Now:     w.now,
 		Tally:   engine.BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 50_000, Error: 1e-4},
 		Block:   engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 8, Capacity: 20_000, Error: 1e-6},
 		Reports: keys, Votes: 2 * keys,
@@ -79,7 +87,7 @@ func (w *world) register(n int) error {
 	for i := range n {
 		from := network(i)
 		a := trust.Account{
-			Name: fmt.Sprintf("sock%d", i), Role: trust.Member, From: from, Created: w.now,
+			Name: fmt.Sprintf("sock%d", i), Role: trust.Member, From: from, Created: w.now(),
 			Weight: w.Accounts().Policy().StartWeight(from),
 		}
 		if err := w.PutAccount(w.ctx, a); err != nil {
@@ -134,7 +142,7 @@ func (w *world) live(daily func(day int) error) error {
 				return err
 			}
 		}
-		w.now = w.now.Add(dayLength)
+		w.pass(dayLength)
 	}
 	return nil
 }

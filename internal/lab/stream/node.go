@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -15,13 +16,14 @@ import (
 type node struct {
 	*plan
 	opts    *Options
-	now     time.Time
+	now     atomic.Pointer[time.Time] // engines read it when they like
 	engines []*engine.Engine
 	slices  [2]int64 // of time, of both books, that the engines have seen
 }
 
 func newNode(ctx context.Context, p *plan, opts *Options) (*node, error) {
-	s := &node{plan: p, opts: opts, now: begin}
+	s := &node{plan: p, opts: opts}
+	s.now.Store(&begin)
 	servers := 1
 	if opts.Lone {
 		servers = opts.Sites
@@ -64,7 +66,7 @@ func (s *node) shape(server int) engine.Options {
 	block.Capacity = tally.Capacity
 	return engine.Options{
 		Secret: filter.Secret(networkKey), Tally: tally, Block: block, Exact: s.opts.Exact,
-		Now: func() time.Time { return s.now },
+		Now: func() time.Time { return *s.now.Load() },
 	}
 }
 
@@ -101,7 +103,7 @@ func (s *node) vote(ctx context.Context, d *delivery, vote bulkhead.Vote) error 
 // same message, whatever the speed of the machine: the writer does it before it
 // takes a request, so a request without effect is enough.
 func (s *node) turn(ctx context.Context, now time.Time) error {
-	s.now = now
+	s.now.Store(&now)
 	slices := [2]int64{
 		now.UnixNano() / int64(engine.DefaultTally().Generation), now.UnixNano() / int64(engine.DefaultBlocklist().Generation),
 	}

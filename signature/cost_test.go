@@ -149,13 +149,13 @@ func costly(size int) map[string]func() []byte {
 	all := hostile(size)
 	for _, f := range found {
 		all["found: "+f.name] = func() []byte { return f.mail(size) }
-		if *search == 0 {
-			continue
+		all["found: "+f.name+", 8 KB"] = func() []byte { return f.mail(8 << 10) }
+		if *search > 0 {
+			all["found: "+f.name+", 4 KB"] = func() []byte { return f.mail(4 << 10) }
 		}
-		// So near the bound that another processor may put them beyond it: for make cost.
-		for _, small := range []int{4, 8} {
-			all[fmt.Sprintf("found: %s, %d KB", f.name, small)] = func() []byte { return f.mail(small << 10) }
-		}
+	}
+	for kind := range geneKinds {
+		all[fmt.Sprintf("kind %d, 8 KB", kind)] = func() []byte { return genes{byte(kind), 0, 0, 0, 1, 7}.mail(8 << 10) }
 	}
 	for _, tiny := range []int{200, 1000, 3000} {
 		for name, make := range hostile(tiny) {

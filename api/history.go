@@ -131,15 +131,7 @@ func (s *Server) reportMessageID(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := s.remembers()
-	if err != nil {
-		return nil, err
-	}
-	sigs, err := h.Remembered(r.Context(), r.who, v.MessageID, 0)
-	if err != nil {
-		return nil, rememberedProblem(err)
-	}
-	return s.tellRemembered(r, sigs, client.RememberedVote{Vote: v.Vote, User: v.User, ID: v.ID})
+	return s.tellRemembered(r, v.MessageID, 0, client.RememberedVote{Vote: v.Vote, User: v.User, ID: v.ID})
 }
 
 // reportEntry votes on the message of an entry.
@@ -148,19 +140,11 @@ func (s *Server) reportEntry(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := s.remembers()
-	if err != nil {
-		return nil, err
-	}
 	id, err := r.entryID()
 	if err != nil {
 		return nil, err
 	}
-	sigs, err := h.Remembered(r.Context(), r.who, "", id)
-	if err != nil {
-		return nil, rememberedProblem(err)
-	}
-	return s.tellRemembered(r, sigs, v)
+	return s.tellRemembered(r, "", id, v)
 }
 
 // rememberedProblem maps the errors of [History] to statuses.
@@ -175,8 +159,17 @@ func rememberedProblem(err error) error {
 	return err
 }
 
-// tellRemembered votes on a message by the signatures that are remembered of it.
-func (s *Server) tellRemembered(r *request, sigs []bulkhead.Signature, v client.RememberedVote) (any, error) {
+// tellRemembered votes on a message by the signatures that are remembered of it, by its
+// Message-ID or else by an entry.
+func (s *Server) tellRemembered(r *request, messageID string, entry int64, v client.RememberedVote) (any, error) {
+	h, err := s.remembers()
+	if err != nil {
+		return nil, err
+	}
+	sigs, err := h.Remembered(r.Context(), r.who, messageID, entry)
+	if err != nil {
+		return nil, rememberedProblem(err)
+	}
 	vote, err := r.parseVote(v.Vote)
 	if err != nil {
 		return nil, err

@@ -128,7 +128,7 @@ func TestLimitsHold(t *testing.T) {
 	k := walker{s.openAPI.Components.Schemas}
 	tried := map[string]int{}
 	send := func(op *huma.Operation, kind, body string, q url.Values, header ...string) int {
-		target := strings.NewReplacer("{name}", "bob", "{key}", "k", "{protocol}", "dcc").Replace(op.Path) + "?" + q.Encode()
+		target := strings.NewReplacer("{name}", "bob", "{key}", "k", "{protocol}", "dcc", "{id}", "1").Replace(op.Path) + "?" + q.Encode()
 		return send(s, local, op.Method, target, kind, body, append(header, "Authorization", "Bearer token-alice")...).Code
 	}
 	refused := func(op *huma.Operation, what string, status int) {

@@ -33,16 +33,10 @@ type Accounts interface {
 	Secret(ctx context.Context, name string) (secret []byte, ok bool, err error)
 }
 
-// A BatchChecker answers many queries at once, and reuses the Findings of the verdicts
-// that it fills in. A Clearinghouse may implement it.
-type BatchChecker interface {
-	CheckBatch(ctx context.Context, queries []bulkhead.Query, verdicts []bulkhead.Verdict) error
-}
-
 // A Server answers Pyzor requests. Set the fields before Serve and do not change them
 // afterwards.
 type Server struct {
-	Clearinghouse bulkhead.Clearinghouse // asked for every digest; see BatchChecker
+	Clearinghouse bulkhead.Clearinghouse // asked for every digest, in batches if it is a bulkhead.BatchChecker
 	Accounts      Accounts               // nil: no account is known
 	// Anonymous and Users are the operations that clients without and with an account
 	// may use. Nil means all but whitelist for Anonymous, and all for Users.
@@ -230,7 +224,7 @@ func (s *Server) answerChecks(ctx context.Context, b *batch, packets []*door.Pac
 	for len(b.verdicts) < n {
 		b.verdicts = append(b.verdicts, bulkhead.Verdict{})
 	}
-	err := s.checkAll(ctx, b.queries, b.verdicts[:n])
+	err := bulkhead.CheckBatch(ctx, s.Clearinghouse, b.queries, b.verdicts[:n])
 	for k, i := range b.asked {
 		p, r := packets[i], &b.requests[i]
 		if err != nil {
@@ -239,20 +233,6 @@ func (s *Server) answerChecks(ctx context.Context, b *batch, packets []*door.Pac
 		}
 		s.tell(p, r, &b.verdicts[k])
 	}
-}
-
-func (s *Server) checkAll(ctx context.Context, queries []bulkhead.Query, verdicts []bulkhead.Verdict) error {
-	if b, ok := s.Clearinghouse.(BatchChecker); ok {
-		return b.CheckBatch(ctx, queries, verdicts)
-	}
-	for i := range queries {
-		v, err := s.Clearinghouse.Check(ctx, queries[i])
-		if err != nil {
-			return err
-		}
-		verdicts[i] = v
-	}
-	return nil
 }
 
 // counts returns Count and WL-Count of the digest whose finding is the first of a

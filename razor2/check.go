@@ -100,17 +100,7 @@ func (c *session) ask(ctx context.Context) error {
 	for len(c.verdicts) < n {
 		c.verdicts = append(c.verdicts, bulkhead.Verdict{})
 	}
-	if b, ok := c.server.Clearinghouse.(BatchChecker); ok {
-		return b.CheckBatch(ctx, c.queries, c.verdicts[:n])
-	}
-	for i := range n {
-		v, err := c.server.Clearinghouse.Check(ctx, c.queries[i])
-		if err != nil {
-			return err
-		}
-		c.verdicts[i] = v
-	}
-	return nil
+	return bulkhead.CheckBatch(ctx, c.server.Clearinghouse, c.queries, c.verdicts[:n])
 }
 
 // verdict answers one row. Rows that are not listed have no confidence, because

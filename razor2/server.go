@@ -52,16 +52,10 @@ type Accounts interface {
 	Register(ctx context.Context, name string, secret []byte, from netip.Addr) error
 }
 
-// A BatchChecker answers many queries at once, and reuses the Findings of the verdicts
-// that it fills in. A Clearinghouse may implement it.
-type BatchChecker interface {
-	CheckBatch(ctx context.Context, queries []bulkhead.Query, verdicts []bulkhead.Verdict) error
-}
-
 // A Server is catalogue, nomination and discovery server. Set the fields before Serve
 // and do not change them afterwards.
 type Server struct {
-	Clearinghouse bulkhead.Clearinghouse // asked for every signature; see BatchChecker
+	Clearinghouse bulkhead.Clearinghouse // asked for every signature, in batches if it is a bulkhead.BatchChecker
 	Accounts      Accounts
 	// Read returns the signatures of a whole message, of every scheme, and its source. A
 	// reported message is reported under all of them. If Read is nil, only Razor's own

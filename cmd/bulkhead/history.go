@@ -47,6 +47,22 @@ func (p *pages) times(now time.Time) (since, until time.Time, err error) {
 	return since, until, err
 }
 
+// all returns entries, at most p.limit, of as many pages as it takes. get returns the page
+// of at most n entries before the entry before, and the next such bound, 0 at the end.
+func all[E any](p *pages, most int, get func(before int64, n int) ([]E, int64, error)) (entries []E, err error) {
+	var before int64
+	for {
+		page, next, err := get(before, min(p.limit-len(entries), most))
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, page...)
+		if before = next; next == 0 || len(entries) >= p.limit {
+			return entries, nil
+		}
+	}
+}
+
 func newHistoryCommand() *cobra.Command {
 	var u adminFlags
 	var p pages
@@ -66,7 +82,14 @@ func newHistoryCommand() *cobra.Command {
 			if q.Since, q.Until, err = p.times(time.Now()); err != nil {
 				return err
 			}
-			entries, err := allHistory(cmd, c, q, p.limit)
+			entries, err := all(&p, 500, func(before int64, n int) ([]client.HistoryEntry, int64, error) {
+				q.Before, q.Limit = before, n
+				page, err := c.History(cmd.Context(), q)
+				if err != nil {
+					return nil, 0, err
+				}
+				return page.Entries, page.Next, err
+			})
 			if err != nil {
 				return err
 			}
@@ -84,21 +107,6 @@ func newHistoryCommand() *cobra.Command {
 	f.StringVar(&q.MessageID, "message-id", "", "Message-ID")
 	f.StringVar(&q.Signature, "signature", "", "SCHEME:HEX")
 	return cmd
-}
-
-// allHistory returns entries from as many pages as it takes.
-func allHistory(cmd *cobra.Command, c *client.Client, q client.HistoryQuery, limit int) (all []client.HistoryEntry, err error) {
-	for {
-		q.Limit = min(limit-len(all), 500)
-		page, err := c.History(cmd.Context(), q)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, page.Entries...)
-		if q.Before = page.Next; page.Next == 0 || len(all) >= limit {
-			return all, nil
-		}
-	}
 }
 
 func (u *adminFlags) showEntry(cmd *cobra.Command, c *client.Client, text string) error {
@@ -153,19 +161,18 @@ func newAuditCommand() *cobra.Command {
 			if q.Since, q.Until, err = p.times(time.Now()); err != nil {
 				return err
 			}
-			var all []client.AuditEntry
-			for {
-				q.Limit = min(p.limit-len(all), 1000)
+			entries, err := all(&p, 1000, func(before int64, n int) ([]client.AuditEntry, int64, error) {
+				q.Before, q.Limit = before, n
 				page, err := c.Audit(cmd.Context(), q)
 				if err != nil {
-					return err
+					return nil, 0, err
 				}
-				all = append(all, page.Entries...)
-				if q.Before = page.Next; page.Next == 0 || len(all) >= p.limit {
-					break
-				}
+				return page.Entries, page.Next, err
+			})
+			if err != nil {
+				return err
 			}
-			return u.printAudit(cmd.OutOrStdout(), all)
+			return u.printAudit(cmd.OutOrStdout(), entries)
 		}),
 	}
 	u.flags(cmd.Flags())

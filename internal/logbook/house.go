@@ -8,11 +8,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// BatchChecker answers many queries at once. A Clearinghouse may implement it.
-type BatchChecker interface {
-	CheckBatch(context.Context, []bulkhead.Query, []bulkhead.Verdict) error
-}
-
 // A House is a Counter that notes in a book what one door asks and reports. Looks and
 // counts of single signatures are not noted: they are not of one message. Its methods may
 // be called concurrently.
@@ -38,18 +33,7 @@ func (h *House) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, 
 
 // CheckBatch checks queries[i] into verdicts[i].
 func (h *House) CheckBatch(ctx context.Context, queries []bulkhead.Query, verdicts []bulkhead.Verdict) error {
-	batch, ok := h.Counter.(BatchChecker)
-	if !ok {
-		for i := range queries {
-			v, err := h.Check(ctx, queries[i])
-			if err != nil {
-				return err
-			}
-			verdicts[i] = v
-		}
-		return nil
-	}
-	if err := batch.CheckBatch(ctx, queries, verdicts); err != nil {
+	if err := bulkhead.CheckBatch(ctx, h.Counter, queries, verdicts); err != nil {
 		return err
 	}
 	for i := range queries {

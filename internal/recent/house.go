@@ -17,11 +17,6 @@ import (
 // ok is false for one who may not report.
 type Door func(bulkhead.Reporter) (space Space, ok bool)
 
-// BatchChecker answers many queries at once. A Clearinghouse may implement it.
-type BatchChecker interface {
-	CheckBatch(context.Context, []bulkhead.Query, []bulkhead.Verdict) error
-}
-
 // A House is a Counter that joins digests with messages that were seen lately. Its
 // methods may be called concurrently.
 type House struct {
@@ -90,17 +85,6 @@ func (h *House) learn(q *bulkhead.Query, v *bulkhead.Verdict, isWhole bool) {
 
 // CheckBatch checks queries[i] into verdicts[i]; see [House.Check].
 func (h *House) CheckBatch(ctx context.Context, queries []bulkhead.Query, verdicts []bulkhead.Verdict) error {
-	batch, ok := h.Counter.(BatchChecker)
-	if !ok {
-		for i := range queries {
-			v, err := h.Check(ctx, queries[i])
-			if err != nil {
-				return err
-			}
-			verdicts[i] = v
-		}
-		return nil
-	}
 	asked := queries
 	for i := range queries {
 		if Whole(queries[i].Signatures) {
@@ -115,7 +99,7 @@ func (h *House) CheckBatch(ctx context.Context, queries []bulkhead.Query, verdic
 		}
 		asked[i].Signatures = sigs
 	}
-	if err := batch.CheckBatch(ctx, asked, verdicts); err != nil {
+	if err := bulkhead.CheckBatch(ctx, h.Counter, asked, verdicts); err != nil {
 		return err
 	}
 	for i := range queries {

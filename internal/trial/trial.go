@@ -131,11 +131,8 @@ func (h *House) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, 
 
 // CheckBatch checks queries[i] into verdicts[i]; see [House.Check].
 func (h *House) CheckBatch(ctx context.Context, queries []bulkhead.Query, verdicts []bulkhead.Verdict) error {
-	batch, ok := h.Counter.(interface {
-		CheckBatch(context.Context, []bulkhead.Query, []bulkhead.Verdict) error
-	})
-	if ok && !slices.ContainsFunc(queries, func(q bulkhead.Query) bool { return h.is(q.Signatures) }) {
-		return batch.CheckBatch(ctx, queries, verdicts)
+	if !slices.ContainsFunc(queries, func(q bulkhead.Query) bool { return h.is(q.Signatures) }) {
+		return bulkhead.CheckBatch(ctx, h.Counter, queries, verdicts)
 	}
 	for i := range queries {
 		v, err := h.Check(ctx, queries[i])

@@ -64,6 +64,7 @@ var mayImport = map[string][]string{
 	"internal/wholefile":             {},
 	"internal/mmsg":                  {},
 	"internal/nodetest":              {},
+	"internal/disktest":              {},
 	"internal/prototest":             {".", "door"},
 	"internal/sharedtest":            {},
 	"internal/web":                   {".", "client", "internal/web/element"},

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/internal/disktest"
 )
 
 var (
@@ -23,8 +25,8 @@ var (
 // reach the disk with the next Sync.
 type powerFS struct {
 	mu      sync.Mutex
-	names   map[string]*powerNode            // by path, as processes see them
-	durable map[string]*powerNode            // by path, as the disk has them
+	names   map[string]*disktest.File        // by path, as processes see them
+	durable map[string]*disktest.File        // by path, as the disk has them
 	ops     []powerOp                        // the difference, in order
 	left    int                              // operations until the process dies; -1: it lives
 	fault   func(op, path string) (bad bool) // nil: never
@@ -33,23 +35,11 @@ type powerFS struct {
 
 type powerOp struct {
 	dir, from, to string // from "": create; to "": remove
-	node          *powerNode
-}
-
-// A powerNode is a file whatever its name.
-type powerNode struct {
-	disk    []byte
-	pending []powerWrite
-}
-
-// A powerWrite is a write, or with nil data a truncation.
-type powerWrite struct {
-	offset int64
-	data   []byte
+	node          *disktest.File
 }
 
 func newPowerFS() *powerFS {
-	return &powerFS{names: map[string]*powerNode{}, durable: map[string]*powerNode{}, left: -1}
+	return &powerFS{names: map[string]*disktest.File{}, durable: map[string]*disktest.File{}, left: -1}
 }
 
 // op counts an operation and says whether it fails. It needs mu.
@@ -81,12 +71,12 @@ func (p *powerFS) OpenFile(name string, flag int, perm fs.FileMode) (Handle, err
 	}
 	n := p.names[name]
 	if n == nil {
-		n = &powerNode{}
+		n = &disktest.File{}
 		p.names[name] = n
 		p.ops = append(p.ops, powerOp{filepath.Dir(name), "", name, n})
 	}
 	if flag&os.O_TRUNC != 0 {
-		n.pending = append(n.pending, powerWrite{})
+		n.Truncate(0)
 	}
 	return &powerFile{f, p, n}, nil
 }
@@ -139,7 +129,7 @@ func (p *powerFS) SyncDir(dir string) error {
 	return nil
 }
 
-func (op powerOp) apply(names map[string]*powerNode) {
+func (op powerOp) apply(names map[string]*disktest.File) {
 	delete(names, op.from)
 	if op.to != "" {
 		names[op.to] = op.node
@@ -161,54 +151,20 @@ func (p *powerFS) cut(t testing.TB, rng *rand.Rand, root string) *powerFS {
 		if !strings.HasPrefix(path, root) {
 			t.Fatalf("path %s outside %s", path, root)
 		}
-		b := n.lose(rng)
+		b := n.Lose(rng)
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		node := &powerNode{disk: b}
+		node := disktest.NewFile(b)
 		next.names[path], next.durable[path] = node, node
 	}
 	return next
 }
 
-// lose returns what the disk holds: what was synced, and of the later writes
-// nothing, all, or any sectors.
-func (n *powerNode) lose(rng *rand.Rand) []byte {
-	b := append([]byte(nil), n.disk...)
-	mode := rng.IntN(3)
-	for _, w := range n.pending {
-		for start := 0; mode > 0; {
-			end := len(w.data)
-			if mode == 2 {
-				end = min(start+512-int(w.offset+int64(start))%512, end)
-			}
-			if mode == 1 || rng.IntN(2) == 0 {
-				b = powerWrite{w.offset + int64(start), w.data[start:end]}.apply(b, w.data == nil)
-			}
-			if start = end; start >= len(w.data) {
-				break
-			}
-		}
-	}
-	return b
-}
-
-func (w powerWrite) apply(b []byte, truncate bool) []byte {
-	end := int(w.offset) + len(w.data)
-	if grow := end - len(b); grow > 0 {
-		b = append(b, make([]byte, grow)...)
-	}
-	if truncate {
-		return b[:w.offset]
-	}
-	copy(b[w.offset:], w.data)
-	return b
-}
-
 type powerFile struct {
 	*os.File
 	p *powerFS
-	n *powerNode
+	n *disktest.File
 }
 
 func (f *powerFile) DropCache() {}
@@ -230,14 +186,14 @@ func (f *powerFile) WriteAt(b []byte, offset int64) (int, error) {
 	f.p.mu.Lock()
 	defer f.p.mu.Unlock()
 	err := f.p.op("write", f.Name())
-	if err != nil && len(b) <= 512 {
+	if err != nil && len(b) <= disktest.Sector {
 		b = nil // a sector is written whole or not
 	}
 	if err != nil {
 		b = b[:len(b)/2]
 	}
 	n, werr := f.File.WriteAt(b, offset)
-	f.n.pending = append(f.n.pending, powerWrite{offset, append([]byte{}, b[:n]...)})
+	f.n.WriteAt(b[:n], offset)
 	return n, errors.Join(err, werr)
 }
 
@@ -247,7 +203,7 @@ func (f *powerFile) Truncate(size int64) error {
 	if err := f.p.op("truncate", f.Name()); err != nil {
 		return err
 	}
-	f.n.pending = append(f.n.pending, powerWrite{offset: size})
+	f.n.Truncate(size)
 	return f.File.Truncate(size)
 }
 
@@ -255,13 +211,11 @@ func (f *powerFile) Sync() error {
 	f.p.mu.Lock()
 	defer f.p.mu.Unlock()
 	err := f.p.op("sync", f.Name())
-	if err == nil {
-		for _, w := range f.n.pending {
-			f.n.disk = w.apply(f.n.disk, w.data == nil)
-		}
-	}
-	if !errors.Is(err, errDead) {
-		f.n.pending = nil
+	switch {
+	case err == nil:
+		f.n.Sync()
+	case !errors.Is(err, errDead):
+		f.n.Forget()
 	}
 	return err
 }

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,40 +35,21 @@ type victim struct {
 	t        *testing.T
 	rng      *rand.Rand
 	bin, dir string
+	data     string // the data folder, seen from dir
 	client   *client.Client
+	others   *others
 	acked    [signatures]uint32
 	sent     [signatures]uint32
 	sigs     []bulkhead.Signature
 	faults   map[string]int
 	counted  int
+	lost     bool // counts are known to be too low
 }
 
 // TestTorture goes on until its time is over.
 func TestTorture(t *testing.T) {
-	duration := 20 * time.Second
-	if text := os.Getenv("TORTURE"); text != "" {
-		var err error
-		if duration, err = time.ParseDuration(text); err != nil {
-			t.Fatal(err)
-		}
-	}
-	seed := uint64(time.Now().UnixNano())
-	v := &victim{t: t, rng: rand.New(rand.NewPCG(seed, 1)), bin: nodetest.Binary(t), dir: t.TempDir(), faults: make(map[string]int)}
-	for i := range signatures {
-		sig, err := bulkhead.NewSignature(bulkhead.DCCBody, fmt.Appendf(nil, "torture signature %4d", i))
-		if err != nil {
-			t.Fatal(err)
-		}
-		v.sigs = append(v.sigs, sig)
-	}
-	address := nodetest.Address(t)
-	v.client = &client.Client{Server: "http://" + address}
-	config := fmt.Sprintf("[node]\ncheckpoint = \"1s\"\n[listen]\nhttp = %q\n[tally]\ncapacity = 100000\nerror = 1e-7\n[limits]\nrequests_per_second = 0\n", address)
-	if err := os.WriteFile(filepath.Join(v.dir, "node.toml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("seed %d, %v", seed, duration)
-	for end := time.Now().Add(duration); time.Now().Before(end) && !t.Failed(); {
+	v := newVictim(t, filepath.Join(t.TempDir(), "data"))
+	for end := v.end(20 * time.Second); time.Now().Before(end) && !t.Failed(); {
 		switch v.rng.IntN(6) {
 		case 0, 1, 2:
 			v.kill()
@@ -77,25 +59,122 @@ func TestTorture(t *testing.T) {
 			v.damage()
 		}
 	}
+	v.finish("killed while counting")
+}
+
+// newVictim returns a node that has not been started yet.
+func newVictim(t *testing.T, data string) *victim {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	v := &victim{t: t, rng: rand.New(rand.NewPCG(seed, 1)), bin: nodetest.Binary(t), dir: t.TempDir(), data: data, others: newOthers(t), faults: make(map[string]int)}
+	t.Logf("seed %d", seed)
+	for i := range signatures {
+		sig, err := bulkhead.NewSignature(bulkhead.DCCBody, fmt.Appendf(nil, "torture signature %4d", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.sigs = append(v.sigs, sig)
+	}
+	address := nodetest.Address(t)
+	v.client = &client.Client{Server: "http://" + address}
+	for file, others := range map[string]string{"node.toml": v.others.config(), "few.toml": ""} {
+		config := fmt.Sprintf("[node]\ncheckpoint = \"1s\"\nlog_level = \"warn\"\n[listen]\nhttp = %q\n%s%s", address, others, settings)
+		if err := os.WriteFile(filepath.Join(v.dir, file), []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return v
+}
+
+const settings = `
+[tally]
+capacity = 100000
+error = 1e-7
+[blocklist]
+error = 1e-7
+[trust]
+accounts_per_network = 20000
+[razor2]
+registrations_per_minute = 1000000
+[policy]
+checkpoint = "1s"
+[[ratelimit]]
+name = "rcpts"
+key = "{sasl_username}"
+unique = "{recipient}"
+limit = 1000000
+period = "1h"
+action = "defer"
+`
+
+// end is when the run is over: after $TORTURE, or as long as it takes otherwise.
+func (v *victim) end(otherwise time.Duration) time.Time {
+	v.t.Helper()
+	if text := os.Getenv("TORTURE"); text != "" {
+		var err error
+		if otherwise, err = time.ParseDuration(text); err != nil {
+			v.t.Fatal(err)
+		}
+	}
+	return time.Now().Add(otherwise)
+}
+
+// finish compares a last time, and says what was done. It wants some of the faults.
+func (v *victim) finish(some ...string) {
+	t := v.t
 	p := v.serve()
 	v.compare("at the end")
 	p.Stop()
 	for _, what := range slices.Sorted(maps.Keys(v.faults)) {
-		t.Logf("%5d  %s", v.faults[what], what)
+		t.Logf("%7d  %s", v.faults[what], what)
 	}
-	t.Logf("%5d  requests acknowledged, none of them lost", v.counted)
-	if v.counted == 0 || v.faults["killed while counting"] == 0 {
-		t.Error("the run was too short to say anything")
+	t.Logf("%7d  counts acknowledged", v.counted)
+	for _, door := range slices.Sorted(maps.Keys(v.others.acked)) {
+		t.Logf("%7d  requests to %s answered", v.others.acked[door], door)
+	}
+	t.Logf("%7d  mails of the milter counted", v.others.later["milter"])
+	if v.counted == 0 || v.others.later["milter"] == 0 || len(v.others.acked) != len(v.others.address) {
+		t.Errorf("the run was too short to say anything of each of the %d doors", len(v.others.address))
+	}
+	for _, what := range some {
+		if v.faults[what] == 0 {
+			t.Errorf("the run was too short: never %s", what)
+		}
 	}
 }
 
 // serve starts the node and waits until it answers.
 func (v *victim) serve(flags ...string) *nodetest.Process {
 	v.t.Helper()
-	args := append([]string{"serve", "--config", "node.toml", "--data", "data"}, flags...)
+	args := append([]string{"serve", "--config", "node.toml", "--data", v.data}, flags...)
 	p := nodetest.Run(v.t, v.dir, v.bin, args...)
 	nodetest.Await(v.t, "the node", func() bool { return v.client.Ready(v.t.Context()) == nil })
 	return p
+}
+
+// use has clients at all doors until ctx ends, or count ends.
+func (v *victim) use(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	rng := rand.New(rand.NewPCG(v.rng.Uint64(), 0)) // count has the victim's
+	wg.Go(func() { v.others.use(ctx, rng) })
+	v.count(ctx)
+	cancel()
+	wg.Wait()
+}
+
+// begin is use beside what follows, until the function that it returns is called.
+func (v *victim) begin() (end func()) {
+	ctx, cancel := context.WithCancel(v.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		v.use(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
 }
 
 // count sends sightings until ctx ends or the node does not answer.
@@ -112,6 +191,7 @@ func (v *victim) count(ctx context.Context) {
 		if err := v.client.Count(ctx, sigs, n); err != nil {
 			var refused *client.Problem
 			if errors.As(err, &refused) {
+				time.Sleep(time.Millisecond)
 				continue // it says that nothing was counted
 			}
 			return
@@ -140,42 +220,54 @@ func (v *victim) compare(when string) {
 			v.acked[i], v.sent[i] = got, got
 		}
 	}
+	wrong, err := v.others.compare(v.t.Context(), v.client, v.lost)
+	if err != nil {
+		v.t.Fatalf("%s: %v", when, err)
+	}
+	if !v.lost {
+		wrong = append(wrong, v.others.logIn(v.t.Context())...)
+	}
+	for _, what := range wrong[:min(len(wrong), 20)] {
+		v.t.Errorf("%s: %s", when, what)
+	}
+	v.lost = false
 }
 
 // kill ends the process without notice at a random moment, sometimes while it starts.
 func (v *victim) kill() {
 	if v.rng.IntN(4) == 0 {
-		p := nodetest.Run(v.t, v.dir, v.bin, "serve", "--config", "node.toml", "--data", "data")
+		p := nodetest.Run(v.t, v.dir, v.bin, "serve", "--config", "node.toml", "--data", v.data)
 		time.Sleep(time.Duration(v.rng.IntN(150)) * time.Millisecond)
 		p.Kill()
 		v.faults["killed while starting"]++
 	}
 	p := v.serve()
 	v.compare("after a kill")
-	ctx, cancel := context.WithCancel(v.t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		v.count(ctx)
-	}()
-	time.Sleep(time.Duration(20+v.rng.IntN(1500)) * time.Millisecond)
+	pause := time.Duration(20+v.rng.IntN(1500)) * time.Millisecond
+	end := v.begin()
+	time.Sleep(pause)
 	p.Kill()
-	cancel()
-	<-done
+	end()
 	v.faults["killed while counting"]++
 }
 
-// starve runs the node with few descriptors, of which others take what is left.
+// starve runs the node with few descriptors, of which others take what is left. It has all
+// doors, or that for counts alone and fewer descriptors still.
 func (v *victim) starve() {
-	cmd := exec.Command("sh", "-c", fmt.Sprintf("ulimit -n %d; exec %s serve --config node.toml --data data", 24+v.rng.IntN(16), v.bin))
+	few, use, config := 24+v.rng.IntN(16), v.count, "few.toml"
+	if v.rng.IntN(2) == 0 {
+		// The other ten doors hold 15 before there is any client.
+		few, use, config = few+15, v.use, "node.toml"
+	}
+	cmd := exec.Command("sh", "-c", fmt.Sprintf("ulimit -n %d; exec %s serve --config %s --data %s", few, v.bin, config, v.data))
 	cmd.Dir = v.dir
 	p := nodetest.Start(v.t, cmd)
 	nodetest.Await(v.t, "the node with few descriptors", func() bool { return v.client.Ready(v.t.Context()) == nil })
 	ctx, cancel := context.WithTimeout(v.t.Context(), 1500*time.Millisecond)
 	defer cancel()
-	v.count(ctx)
+	use(ctx)
 	p.Kill()
-	v.faults["few descriptors"]++
+	v.faults["few descriptors, "+config]++
 }
 
 // damage stops the node, and damages a file of its store. With a backup made before,
@@ -184,16 +276,16 @@ func (v *victim) damage() {
 	t := v.t
 	p := v.serve()
 	ctx, cancel := context.WithTimeout(t.Context(), 1200*time.Millisecond)
-	v.count(ctx)
+	v.use(ctx)
 	cancel()
 	if v.rng.IntN(2) == 0 {
 		p.Kill() // the journal has entries
 	} else {
 		p.Stop()
 	}
-	v.run(0, "backup", "--data", "data", "node.backup")
+	v.run(0, "backup", "--data", v.data, "node.backup")
 	var files []string
-	store := filepath.Join(v.dir, "data", "store")
+	store := filepath.Join(v.data, "store")
 	err := fs.WalkDir(os.DirFS(store), ".", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && d.Name() != "LOCK" {
 			files = append(files, path)
@@ -245,14 +337,14 @@ func (v *victim) damage() {
 	v.faults[fmt.Sprintf("%s %s", kind, how)]++
 	what := fmt.Sprintf("%s %s", file, how)
 	if v.rng.IntN(3) > 0 {
-		v.run(0, "doctor", "--data", "data", "--repair", "--backup", "node.backup")
-		v.run(0, "doctor", "--data", "data")
+		v.run(0, "doctor", "--data", v.data, "--repair", "--backup", "node.backup")
+		v.run(0, "doctor", "--data", v.data)
 		p = v.serve()
 		v.compare(what + ", repaired with a backup")
 		p.Stop()
 		return
 	}
-	out := v.run(-1, "doctor", "--data", "data", "--repair", "--json")
+	out := v.run(-1, "doctor", "--data", v.data, "--repair", "--json")
 	var repair client.Repair
 	if err := json.Unmarshal(out, &repair); err != nil {
 		t.Fatalf("%s: %v: %s", what, err, out)
@@ -261,7 +353,8 @@ func (v *victim) damage() {
 		t.Errorf("%s: after the repair: %+v", what, repair.After)
 	}
 	if len(repair.Lost) > 0 {
-		v.acked = [signatures]uint32{} // and no count may be too high
+		v.acked, v.lost = [signatures]uint32{}, true // and no count may be too high
+		clear(v.others.accounts)
 	}
 	p = v.serve()
 	v.compare(what + ", repaired without a backup")

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/door"
 )
 
 // metrics is the server's share of /metrics. Labels are resolved when routes
@@ -17,6 +18,7 @@ type metrics struct {
 	seconds  *prometheus.HistogramVec
 	verdicts [bulkhead.NumClasses]prometheus.Counter
 	votes    [bulkhead.NumVotes]prometheus.Counter
+	times    door.Times // of all routes
 }
 
 func newMetrics(reg *prometheus.Registry, node Node, peers Peers) (*metrics, error) {
@@ -82,6 +84,7 @@ func (m *metrics) route(method, path string) *routeMetrics {
 
 func (r *routeMetrics) observe(status int, d time.Duration) {
 	r.seconds.Observe(d.Seconds())
+	r.m.times.Add(d, 1)
 	if status == 200 {
 		r.ok.Inc()
 		return

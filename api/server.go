@@ -152,6 +152,10 @@ func (s *Server) SetAccess(a Access) { s.settings.Store(newSettings(a)) }
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
+// Times returns how long the answers took of the API's operations, without those of the
+// pages.
+func (s *Server) Times() *door.Times { return &s.metrics.times }
+
 // A request is one request that has passed the access checks.
 type request struct {
 	*http.Request

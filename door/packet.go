@@ -66,6 +66,9 @@ type PacketStats struct {
 	Oversize atomic.Int64 // datagrams dropped because of MaxPacket
 	Unsent   atomic.Int64 // answers the kernel refused to send
 	Panics   atomic.Int64 // batches (with Each: packets) lost to a panic
+	// Times of the answers, from when the datagram was read until the answer was given to
+	// the kernel.
+	Times Times
 }
 
 // A Packet is one datagram and the place for its answer.
@@ -79,6 +82,7 @@ type Packet struct {
 	// Left empty, nothing is sent.
 	Reply []byte
 
+	read  int64 // when, by origin
 	addr  mmsg.Addr
 	from  net.Addr // of a socket that is not the kernel's
 	oob   []byte   // control message with which the answer leaves from the address asked

@@ -164,7 +164,7 @@ func (k *socket) read() error {
 // screen applies the limits to the n datagrams just read and adds those that
 // pass to batch.
 func (k *socket) screen(batch []*Packet, n int) []*Packet {
-	s := k.server
+	s, now := k.server, sinceOrigin()
 	for i := range n {
 		p, size := k.packets[i], k.in.Len(i)
 		if k.in.Origin(i, p); !p.Client.IsValid() {
@@ -178,7 +178,7 @@ func (k *socket) screen(batch []*Packet, n int) []*Packet {
 			s.Stats.Limited.Add(1)
 			continue
 		}
-		p.Data, p.Reply, p.oob = p.buf[:size], p.Reply[:0], nil
+		p.Data, p.Reply, p.oob, p.read = p.buf[:size], p.Reply[:0], nil, now
 		if k.control != nil {
 			p.oob = k.replyControl(k.in.Control(i))
 		}
@@ -210,6 +210,21 @@ func (k *socket) answer(batch []*Packet) {
 		k.out.Send(p)
 	}
 	k.count(k.out.Flush())
+	k.time(batch)
+}
+
+// time counts the times of the answers in a batch that has been sent.
+func (k *socket) time(batch []*Packet) {
+	now := sinceOrigin()
+	for i := 0; i < len(batch); {
+		read, n := batch[i].read, 0
+		for ; i < len(batch) && batch[i].read == read; i++ {
+			if len(batch[i].Reply) > 0 {
+				n++
+			}
+		}
+		k.server.Stats.Times.Add(time.Duration(now-read), n)
+	}
 }
 
 // arrange puts the longest answers first among those in a row to one client: the
@@ -266,6 +281,7 @@ func (k *socket) sendLate(batch []*Packet) {
 	sent, refused := k.late.Flush()
 	k.lateMu.Unlock()
 	k.count(sent, refused)
+	k.time(batch)
 	for _, p := range batch {
 		k.pool.Put(p)
 	}

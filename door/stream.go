@@ -71,6 +71,9 @@ type ConnStats struct {
 	Limited  atomic.Int64 // calls of Conn.Allow that said no
 	Panics   atomic.Int64 // handlers that panicked
 	Open     atomic.Int64 // connections open now
+	// Times of the answers, from the last byte that was read until the first ones of the
+	// answer were written. Requests read together count as one.
+	Times Times
 }
 
 // Serve accepts connections on l until Shutdown, or until l fails, and closes l. It
@@ -255,6 +258,7 @@ type Conn struct {
 	addr     netip.Addr
 	place    *Place
 	began    int64 // when the next request was first awaited, as a Place has it
+	asked    int64 // when something was read last, by origin; 0 if it is answered
 
 	mu       sync.Mutex // guards the read deadline against a drain
 	draining bool
@@ -308,11 +312,20 @@ func (c *Conn) Allow(n int) bool {
 func (c *Conn) Read(p []byte) (int, error) {
 	c.place.since.Store(c.began)
 	defer c.place.Work()
-	return c.Conn.Read(p)
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.asked = sinceOrigin()
+	}
+	return n, err
 }
 
 // Write writes p whole, within WriteTime, or fails.
 func (c *Conn) Write(p []byte) (int, error) {
 	_ = c.Conn.SetWriteDeadline(time.Now().Add(c.server.WriteTime))
-	return c.Conn.Write(p)
+	n, err := c.Conn.Write(p)
+	if c.asked > 0 && err == nil {
+		c.server.Stats.Times.Add(time.Duration(sinceOrigin()-c.asked), 1)
+		c.asked = 0
+	}
+	return n, err
 }

@@ -122,6 +122,8 @@ type Stats struct {
 	Rejected    atomic.Int64 // messages that met each action
 	Tempfailed  atomic.Int64
 	Quarantined atomic.Int64
+	// Times of the answers to messages, from when they had been received completely.
+	Times door.Times
 }
 
 func (s *Stats) count(c Class, a Action) {

@@ -350,6 +350,8 @@ func (k *session) end(ctx context.Context, rest []byte) error {
 	k.msg.queueID = k.macro("i")
 	s := k.server
 	s.Stats.Messages.Add(1)
+	begun := time.Now()
+	defer func() { s.Stats.Times.Add(time.Since(begun), 1) }()
 	defer k.reset() // the connection may be idle for long, and must not keep the message's memory
 	switch {
 	case k.msg.exempt:

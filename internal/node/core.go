@@ -37,14 +37,15 @@ type core struct {
 	log      *slog.Logger
 	version  string
 	engine   *engine.Engine
-	house    bulkhead.Counter // that the doors ask: the engine or the edge, and the memory before it
-	edge     *edge.Edge       // nil if the node has the knowledge itself
-	recent   *recent.Table    // messages that were seen lately; nil for none
-	joining  *recent.House    // that asks it, before engine or edge
-	mailbook *logbook.Book    // checks and votes of the last days; nil for none
-	bookKey  [32]byte         // of the hashes in it
-	audit    *audit.Log       // what administrators did
-	token    *bearer          // that the edge shows its upstream; nil without one
+	house    bulkhead.Counter         // that the doors ask: the engine or the edge, and the memory before it
+	edge     *edge.Edge               // nil if the node has the knowledge itself
+	recent   *recent.Table            // messages that were seen lately; nil for none
+	joining  *recent.House            // that asks it, before engine or edge
+	counted  map[string]*countedHouse // that doors ask, by door
+	mailbook *logbook.Book            // checks and votes of the last days; nil for none
+	bookKey  [32]byte                 // of the hashes in it
+	audit    *audit.Log               // what administrators did
+	token    *bearer                  // that the edge shows its upstream; nil without one
 	store    *store.Store
 	sealer   *trust.Sealer
 	present  atomic.Pointer[filter.Secret] // the network's, see secrets.go
@@ -64,7 +65,7 @@ type core struct {
 }
 
 func newCore(cfg *config.Config, dir string, log *slog.Logger) *core {
-	n := &core{dir: dir, log: log, started: clock.Now().UTC(), history: newHistory()}
+	n := &core{dir: dir, log: log, started: clock.Now().UTC(), history: newHistory(), counted: make(map[string]*countedHouse)}
 	n.cfg.Store(cfg)
 	return n
 }

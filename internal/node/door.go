@@ -40,17 +40,22 @@ type opened struct {
 	// returns a function that applies them; nil for nothing.
 	prepare func(p *proposal) (takeOver func() error, err error)
 	metrics []prometheus.Collector
+	conns   *door.ConnStats   // nil: it has no connections, or is HTTP
+	packets *door.PacketStats // nil: it has no datagrams
+	times   []*door.Times     // of its answers, by socket
 }
 
 // A streamServer serves connections, and a packetServer datagrams.
 type streamServer interface {
 	Serve(net.Listener) error
 	Shutdown(context.Context) error
+	ConnStats() *door.ConnStats
 }
 
 type packetServer interface {
 	ServePacket(net.PacketConn) error
 	Shutdown(context.Context) error
+	PacketStats() *door.PacketStats
 }
 
 // openStream opens a door for connections.
@@ -59,7 +64,8 @@ func openStream(ctx context.Context, address string, front streamServer) (*opene
 	if err != nil {
 		return nil, err
 	}
-	return &opened{address: l.Addr().String(), abandon: l.Close, serve: func(ctx context.Context) error {
+	stats := front.ConnStats()
+	return &opened{address: l.Addr().String(), abandon: l.Close, conns: stats, times: []*door.Times{&stats.Times}, serve: func(ctx context.Context) error {
 		return door.Run(ctx, front, func() error { return front.Serve(l) })
 	}}, nil
 }
@@ -70,7 +76,8 @@ func openPackets(ctx context.Context, address string, front packetServer) (*open
 	if err != nil {
 		return nil, err
 	}
-	return &opened{address: conns[0].LocalAddr().String(), abandon: closeAll(conns), serve: func(ctx context.Context) error {
+	stats := front.PacketStats()
+	return &opened{address: conns[0].LocalAddr().String(), abandon: closeAll(conns), packets: stats, times: []*door.Times{&stats.Times}, serve: func(ctx context.Context) error {
 		return door.Run(ctx, front, serveEach(front, conns)...)
 	}}, nil
 }
@@ -100,7 +107,9 @@ func openPort(ctx context.Context, address string, front interface {
 		return nil, err
 	}
 	abandon := func() error { return errors.Join(closeAll(conns)(), l.Close()) }
-	return &opened{address: l.Addr().String(), abandon: abandon, serve: func(ctx context.Context) error {
+	streams, packets := front.ConnStats(), front.PacketStats()
+	times := []*door.Times{&streams.Times, &packets.Times}
+	return &opened{address: l.Addr().String(), abandon: abandon, conns: streams, packets: packets, times: times, serve: func(ctx context.Context) error {
 		return door.Run(ctx, front, append(serveEach(front, conns), func() error { return front.Serve(l) })...)
 	}}, nil
 }

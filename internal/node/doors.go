@@ -50,9 +50,8 @@ func (n *Node) startDoors(ctx context.Context, st *stage) error {
 			return fmt.Errorf("listen.%s: %w", d.key, err)
 		}
 		n.opened = append(n.opened, o)
-		for _, m := range o.metrics {
-			n.registry.MustRegister(m) // names are constant, so it cannot fail
-		}
+		// Names are constant, so it cannot fail.
+		n.registry.MustRegister(append(o.metrics, newDoorCollector(d.key, o, n.counted[d.key]))...)
 		st.tasks = append(st.tasks, task{name: "door " + d.key, run: o.serve, abandon: o.abandon})
 		n.core.doors = append(n.core.doors, client.Door{Name: d.key, Address: o.address})
 	}

@@ -71,7 +71,7 @@ func (n *Node) openHTTP(ctx context.Context, address string) (*opened, error) {
 			return nil
 		}, errors.Join(err1, err2)
 	}
-	return &opened{address: scheme + l.Addr().String(), abandon: l.Close, prepare: prepare, serve: func(ctx context.Context) error {
+	return &opened{address: scheme + l.Addr().String(), abandon: l.Close, prepare: prepare, times: []*door.Times{house.Times()}, serve: func(ctx context.Context) error {
 		return serveHTTP(ctx, front, func() error { return serve(newCappedListener(l, cfg.Limits.Connections, door.DefaultConnsPerIP)) })
 	}}, nil
 }

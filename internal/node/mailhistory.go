@@ -76,10 +76,13 @@ func (n *core) spaceOf(who bulkhead.Reporter) (string, bool) {
 
 // houseFor returns the clearinghouse that a door asks.
 func (n *core) houseFor(door string) bulkhead.Counter {
-	if n.mailbook == nil {
-		return n.house
+	house := n.house
+	if n.mailbook != nil {
+		house = logbook.NewHouse(house, n.mailbook, door)
 	}
-	return logbook.NewHouse(n.house, n.mailbook, door)
+	counted := &countedHouse{Counter: house}
+	n.counted[door] = counted
+	return counted
 }
 
 // maxRecalled is how many entries are read for the memory of whole messages at the

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
@@ -137,7 +138,7 @@ func (n *Node) openMilter(ctx context.Context, address string) (*opened, error) 
 	if err != nil {
 		return nil, err
 	}
-	o.metrics = milterMetrics(&front.Stats)
+	o.metrics, o.times = milterMetrics(&front.Stats), []*door.Times{&front.Stats.Times}
 	o.prepare = func(p *proposal) (func() error, error) {
 		policies, err := rightPolicies(&p.Milter)
 		return func() error { return front.SetPolicies(policies) }, err

@@ -92,6 +92,7 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 	n.peers.node = n
 	n.messages = door.NewMemory(messageMemory(o.Config.Limits.Memory, machineMemory()))
 	n.registry.MustRegister(messageMetrics(n.messages)...) // names are the program's own
+	n.registry.MustRegister(processMetrics(o.Version)...)
 	n.failures = door.NewFailures(n.log)
 	n.rate.Set(doorLimits(o.Config.Limits))
 	for _, st := range n.order() {

@@ -1,0 +1,147 @@
+package node
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/probe"
+)
+
+// scrape returns the samples of /metrics by their names with labels.
+func scrape(t *testing.T, n *Node) map[string]float64 {
+	t.Helper()
+	status, text := get(t, address(t, n, "http")+"/metrics")
+	if status != http.StatusOK {
+		t.Fatalf("status %d: %s", status, text)
+	}
+	samples := make(map[string]float64)
+	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
+		line := lines.Text()
+		if at := strings.LastIndexByte(line, ' '); at > 0 && !strings.HasPrefix(line, "#") {
+			v, err := strconv.ParseFloat(line[at+1:], 64)
+			if err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			samples[line[:at]] = v
+		}
+	}
+	return samples
+}
+
+// TestDoorMetrics: every door has a histogram of its answers, which grows with each that a
+// client of the door gets; checks by door add up to those of the node, in which its own
+// looks are not.
+func TestDoorMetrics(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	n, _ := start(t, Options{Config: everyDoor(t, "[http]\nanonymous_report = \"loopback\"\n"), Dir: dir, Version: "1.2.3"})
+	before := scrape(t, n)
+	for _, name := range []string{"go_goroutines", "process_resident_memory_bytes", "process_open_fds"} {
+		if before[name] <= 0 {
+			t.Errorf("%s is %v", name, before[name])
+		}
+	}
+	for name, v := range before {
+		if strings.HasPrefix(name, "bulkhead_build_info{") && (v != 1 || !strings.Contains(name, `version="1.2.3"`)) {
+			t.Errorf("%s is %v", name, v)
+		}
+		if strings.HasPrefix(name, "bulkhead_door_checks_total{") && v != 0 {
+			t.Errorf("%s is %v before anybody asked", name, v)
+		}
+	}
+	c := &client.Client{Server: address(t, n, "http")}
+	rows, err := (&probe.Prober{Node: c}).Doors(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rows {
+		if !r.OK && r.Name != "dnsbl" { // which has no zone here
+			t.Errorf("%s: %s", r.Name, r.Found)
+		}
+	}
+	after := scrape(t, n)
+	checks := 0.0
+	for _, d := range config.Default().Listen.Doors() {
+		label := `{door="` + d.Key + `"}`
+		name := "bulkhead_door_answer_seconds_count" + label
+		if was, is := before[name], after[name]; is <= was {
+			t.Errorf("%s went from %v to %v", name, was, is)
+		}
+		inf := `bulkhead_door_answer_seconds_bucket{door="` + d.Key + `",le="+Inf"}`
+		if after[inf] != after[name] {
+			t.Errorf("%s is %v, the count %v", inf, after[inf], after[name])
+		}
+		n := after["bulkhead_door_checks_total"+label]
+		if asks := d.Key != "policy" && d.Key != "dnsbl"; asks != (n > 0) {
+			t.Errorf("%s: %v checks", d.Key, n)
+		}
+		checks += n
+	}
+	// The engine never sees a check of the test message.
+	engine := n.engine.Info().Checks
+	if checks <= float64(engine) {
+		t.Errorf("the doors have %v checks, the engine %v", checks, engine)
+	}
+	mail := []byte("From: a@example.com\r\nSubject: garden\r\n\r\n" + strings.Repeat("The meeting of the garden club moves to Tuesday, in the old hall.\r\nBring seeds, gloves and the minutes of the last one.\r\n", 3))
+	for range 3 {
+		if _, err := c.CheckMessage(t.Context(), mail, client.MessageOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := scrape(t, n)
+	if got := last[`bulkhead_door_verdicts_total{class="unknown",door="http"}`] - after[`bulkhead_door_verdicts_total{class="unknown",door="http"}`]; got != 3 {
+		t.Errorf("%v verdicts more, want 3", got)
+	}
+	if got := n.engine.Info().Checks - engine; got != 3 {
+		t.Errorf("%v checks more, want 3", got)
+	}
+}
+
+// failing refuses everything.
+type failing struct{ bulkhead.Counter }
+
+func (failing) Check(context.Context, bulkhead.Query) (bulkhead.Verdict, error) {
+	return bulkhead.Verdict{}, bulkhead.ErrMalformed
+}
+
+func (failing) Report(context.Context, bulkhead.Report) (bulkhead.Receipt, error) {
+	return bulkhead.Receipt{}, bulkhead.ErrForbidden
+}
+
+func (failing) Look(context.Context, []bulkhead.Signature, []bulkhead.Look, bulkhead.Aspect) error {
+	return bulkhead.ErrMalformed
+}
+
+// TestCountedHouse: what fails is refused and nothing else; looks that the program makes
+// itself are no checks.
+func TestCountedHouse(t *testing.T) {
+	h := &countedHouse{Counter: failing{}}
+	_, err1 := h.Check(t.Context(), bulkhead.Query{})
+	_, err2 := h.Report(t.Context(), bulkhead.Report{Vote: bulkhead.Spam})
+	err3 := h.Look(t.Context(), nil, nil, bulkhead.Counts)
+	err4 := h.CheckBatch(t.Context(), make([]bulkhead.Query, 2), make([]bulkhead.Verdict, 2))
+	if err1 == nil || err2 == nil || err3 == nil || err4 == nil || h.refused.Load() != 5 || h.looks.Load() != 0 || h.votes[bulkhead.Spam].Load() != 0 {
+		t.Errorf("%v, %v, %v, %v: %d refused, %d looks", err1, err2, err3, err4, h.refused.Load(), h.looks.Load())
+	}
+	n, _ := start(t, Options{Config: httpDoor(t), Dir: filepath.Join(t.TempDir(), "data")})
+	house := n.houseFor("test").(*countedHouse)
+	sigs, out := []bulkhead.Signature{}, []bulkhead.Look{}
+	for _, what := range []bulkhead.Aspect{bulkhead.Counts, bulkhead.Counts | bulkhead.Aside} {
+		if err := house.Look(t.Context(), sigs, out, what); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := house.CheckBatch(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if house.looks.Load() != 1 || house.refused.Load() != 0 {
+		t.Errorf("%d looks, %d refused", house.looks.Load(), house.refused.Load())
+	}
+}

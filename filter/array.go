@@ -15,7 +15,7 @@ const batch = 16
 
 // cached is the size in bytes up to which an array is assumed to stay in the core's
 // own cache, where prefetching costs more than it gains.
-const cached = 1 << 20
+const cached = 1 << 16
 
 // A words is one line: eight 64-bit words, word 0 first.
 type words [lineWords]uint64

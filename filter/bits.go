@@ -66,13 +66,19 @@ func hasOnce(l *words, lo uint64) bool {
 		(atomic.LoadUint64(&l[7])>>(lo>>56&63))&1 != 0
 }
 
+// hasTwice is hasOnce for two bits in each word, see pattern. Four bits are enough to tell
+// that most absent keys are absent.
 func hasTwice(l *words, lo uint64) bool {
-	m := pattern(lo, true)
-	var missing uint64
-	for i := range m {
-		missing |= m[i] &^ atomic.LoadUint64(&l[i])
-	}
-	return missing == 0
+	hi := mix64(lo + weyl)
+	return hasBoth(l, 0, lo, hi)&hasBoth(l, 1, lo, hi)&1 != 0 &&
+		hasBoth(l, 2, lo, hi)&hasBoth(l, 3, lo, hi)&hasBoth(l, 4, lo, hi)&
+			hasBoth(l, 5, lo, hi)&hasBoth(l, 6, lo, hi)&hasBoth(l, 7, lo, hi)&1 != 0
+}
+
+// hasBoth returns a word whose lowest bit says whether word i of l has the bits of both halves.
+func hasBoth(l *words, i, lo, hi uint64) uint64 {
+	w := atomic.LoadUint64(&l[i])
+	return w >> (lo >> (8 * i) & 31) & (w >> 32 >> (hi >> (8 * i) & 31))
 }
 
 // pattern returns the bits of a key.

@@ -66,6 +66,9 @@ func load(l *words) (w words) {
 func lightest(l *words, c cells, k uint8) uint64 {
 	x := uint64(c)
 	v := min(nibble(l, x), nibble(l, x>>8))
+	if v == 0 {
+		return 0 // as of most keys that were never added
+	}
 	switch k { // unrolled: this is most of the work of a count
 	case 8:
 		v = min(v, nibble(l, x>>56))

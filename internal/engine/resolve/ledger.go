@@ -14,10 +14,16 @@ import (
 // each generation of the blocklist, newest first. What a voice takes back is taken back in
 // the generation that holds it, so that the two age together.
 type ledger struct {
-	gens    int
+	spans   []span       // of each item
 	columns []column     // by item, then by generation
 	records []filter.Key // of the voice on each item
+
+	marked []bool // by generation, then by item of those that are being opened
 }
+
+// A span is the place of an item's columns: those of all generations, or of the open one
+// alone if nobody has voted on the item.
+type span struct{ from, to int32 }
 
 // A column is the weights of one item in one generation.
 type column struct {
@@ -60,13 +66,16 @@ func (c *column) stake(kind uint8) uint32 {
 	return c.mine[kind] - min(c.mine[kind], c.mine[opposite(kind)])
 }
 
-// of returns the columns of an item.
-func (l *ledger) of(i int) []column { return l.columns[i*l.gens : (i+1)*l.gens] }
+// of returns the columns of an item, from the open generation on. In generations that have
+// none, nobody has voted on it.
+func (l *ledger) of(i int) []column { return l.columns[l.spans[i].from:l.spans[i].to] }
 
 // stake returns how much of a kind is the voice's own, in all generations.
 func stake(columns []column, kind uint8) (sum uint32) {
 	for i := range columns {
-		sum = book.Add(sum, columns[i].stake(kind))
+		if columns[i].marked {
+			sum = book.Add(sum, columns[i].stake(kind))
+		}
 	}
 	return sum
 }
@@ -75,6 +84,9 @@ func stake(columns []column, kind uint8) (sum uint32) {
 func balance(columns []column) (b trust.Balance, unblamed int64) {
 	for i := range columns {
 		c := &columns[i]
+		if !c.marked {
+			continue
+		}
 		b.Spam += int64(c.net(evidence.RootSpam))
 		b.Ham += int64(c.net(evidence.RootHam))
 		b.StrangerSpam += int64(c.net(evidence.StrangerSpam))
@@ -99,31 +111,79 @@ func turned(columns []column, kind uint8) bool {
 // voted on, and their weights need not be read.
 func (r *Resolver) open(from int, voice string) {
 	l, live := &r.ledger, r.view.Block.Live
-	l.gens = len(live)
-	n := len(r.items)
+	n := len(r.items) - from
 	l.records = l.records[:from]
-	for i := from; i < n; i++ {
-		l.records = append(l.records, r.opts.Keys.Record(voice, r.items[i].key))
+	for i := range n {
+		l.records = append(l.records, r.opts.Keys.Record(voice, r.items[from+i].key))
 	}
-	l.columns = slices.Grow(l.columns[:from*l.gens], (n-from)*l.gens)[:n*l.gens]
-	clear(l.columns[from*l.gens:])
+	l.marked = slices.Grow(l.marked[:0], n*len(live))[:n*len(live)]
+	for g := range live {
+		r.marks(from, g, l.marked[g*n:(g+1)*n])
+	}
+	l.room(from, n, len(live))
 	for g, block := range live {
-		r.keys = r.keys[:0]
-		for i := from; i < n; i++ {
-			r.keys = append(r.keys, r.at(block, r.items[i].key))
-		}
-		marked := r.hasAll(block.Votes)
-		if g == 0 {
-			also(r.over.voted, r.keys, marked)
-		}
 		r.which = r.which[:0]
-		for i, has := range marked {
+		for i, has := range l.marked[g*n : (g+1)*n] {
 			if has {
 				r.which = append(r.which, from+i)
 			}
 		}
-		r.openIn(g, block)
+		if len(r.which) > 0 {
+			r.openIn(g, block)
+		}
 	}
+}
+
+// marks sets for each item from the given one on whether somebody voted on it in the g'th
+// generation. Whoever votes on a pair votes on its text.
+func (r *Resolver) marks(from, g int, marked []bool) {
+	block := r.view.Block.Live[g]
+	r.which, r.keys = r.which[:0], r.keys[:0]
+	for i := range marked {
+		it := &r.items[from+i]
+		if marked[i] = false; it.pair() && !r.ledger.marks(it.text, g) {
+			continue
+		}
+		r.which = append(r.which, i)
+		r.keys = append(r.keys, r.at(block, it.key))
+	}
+	has := r.hasAll(block.Votes)
+	if g == 0 {
+		r.over.voted.also(r.keys, has)
+	}
+	for j, i := range r.which {
+		marked[i] = has[j]
+	}
+}
+
+// marks reports whether somebody voted on an item, which is open, in the g'th generation.
+func (l *ledger) marks(i, g int) bool {
+	columns := l.of(i)
+	return g < len(columns) && columns[g].marked
+}
+
+// room makes empty columns for n items from the given one on, of which marked says who has
+// votes in which generation.
+func (l *ledger) room(from, n, gens int) {
+	l.spans = l.spans[:from]
+	end := 0
+	if from > 0 {
+		end = int(l.spans[from-1].to)
+	}
+	first := end
+	for i := range n {
+		size := 1
+		for g := 1; g < gens; g++ {
+			if l.marked[g*n+i] {
+				size = gens
+				break
+			}
+		}
+		l.spans = append(l.spans, span{int32(end), int32(end + size)})
+		end += size
+	}
+	l.columns = slices.Grow(l.columns[:first], end-first)[:end]
+	clear(l.columns[first:])
 }
 
 // openIn reads the columns of r.which in one generation.
@@ -142,6 +202,9 @@ func (r *Resolver) openIn(g int, block *book.Block) {
 			r.which[taken] = i
 			taken++
 		}
+	}
+	if taken == 0 {
+		return
 	}
 	r.keys = r.keys[:0]
 	for _, i := range r.which[:taken] {
@@ -173,6 +236,9 @@ func (r *Resolver) move(i int) {
 		}
 	}
 	for g := range columns {
+		if !columns[g].marked {
+			continue // nothing to take back
+		}
 		for kind := range kinds {
 			if g == 0 && want[kind] > 0 {
 				continue

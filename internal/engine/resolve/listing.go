@@ -8,21 +8,26 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
-// settleSpam lists an item if the balance after a spam vote says so. If the node itself
-// lists it already, a root's vote enters it into the newest generation again, which keeps it
-// from ageing out while reports go on; a stranger's does not. What only peers list is listed
-// here by the node's own votes alone: its listing would outlive theirs.
-func (r *Resolver) settleSpam(receipt *bulkhead.Receipt, it *item, judged bulkhead.Judgement, who *voter, counted bool) {
-	lists := r.lists(it)
+// enters reports whether a spam vote enters an item into the spam filter: the balance after
+// it says so. If the node itself lists it already, a root's vote enters it into the newest
+// generation again, which keeps it from ageing out while reports go on; a stranger's does
+// not. What only peers list is listed here by the node's own votes alone: its listing would
+// outlive theirs.
+func (r *Resolver) enters(it *item, who *voter) bool {
 	if it.record.Own == verdict.Listed {
-		lists = who.Root && counted
+		return who.Root && it.counted
 	}
+	return r.lists(it)
+}
+
+// settleSpam lists an item that a spam vote enters.
+func (r *Resolver) settleSpam(receipt *bulkhead.Receipt, it *item) {
 	switch {
-	case lists && r.list(it):
-		if judged != bulkhead.JudgedSpam {
+	case it.moves && r.list(it):
+		if it.judged != bulkhead.JudgedSpam {
 			receipt.Listed++
 		}
-	case counted:
+	case it.counted:
 		receipt.Pending++
 	}
 }
@@ -40,12 +45,12 @@ func (r *Resolver) lists(it *item) bool {
 
 // settleHam takes a listed item off the blocklist if the balance after a ham
 // vote or a revocation says so.
-func (r *Resolver) settleHam(receipt *bulkhead.Receipt, it *item, judged bulkhead.Judgement, who *voter, vote bulkhead.Vote, counted bool) {
-	if judged != bulkhead.JudgedSpam {
+func (r *Resolver) settleHam(receipt *bulkhead.Receipt, it *item, who *voter, vote bulkhead.Vote) {
+	if it.judged != bulkhead.JudgedSpam {
 		return
 	}
 	if !who.Root {
-		receipt.Pending += pending(counted, vote)
+		receipt.Pending += pending(it.counted, vote)
 		return
 	}
 	b := it.record.Votes
@@ -54,7 +59,7 @@ func (r *Resolver) settleHam(receipt *bulkhead.Receipt, it *item, judged bulkhea
 		lifts = b.Lifts()
 	}
 	if !lifts {
-		receipt.Pending += pending(counted, vote)
+		receipt.Pending += pending(it.counted, vote)
 		return
 	}
 	r.revoke(it)
@@ -73,22 +78,26 @@ func pending(counted bool, vote bulkhead.Vote) int {
 	return 0
 }
 
-// turns looks up which items the open generation has listed, or taken off, at least once.
+// turns looks up which of the items that move the open generation has listed, or taken off,
+// at least once.
 func (r *Resolver) turns() {
 	open := r.view.Block.Live[0]
-	r.keys = r.keys[:0]
+	r.which, r.keys = r.which[:0], r.keys[:0]
 	for i := range r.items {
-		r.keys = append(r.keys, r.items[i].key)
+		if r.items[i].moves {
+			r.which = append(r.which, i)
+			r.keys = append(r.keys, r.items[i].key)
+		}
 	}
 	has := r.hasAll(open.Spam)
-	also(r.over.spam, r.keys, has)
-	for i := range r.items {
-		r.items[i].listed = has[i]
+	r.over.spam.also(r.keys, has)
+	for j, i := range r.which {
+		r.items[i].listed = has[j]
 	}
 	has = r.hasAll(open.Revoked)
-	also(r.over.revoked, r.keys, has)
-	for i := range r.items {
-		r.items[i].revoked = has[i]
+	r.over.revoked.also(r.keys, has)
+	for j, i := range r.which {
+		r.items[i].revoked = has[j]
 	}
 }
 
@@ -97,7 +106,7 @@ func (r *Resolver) turns() {
 func (r *Resolver) list(it *item) bool {
 	revoked := 0
 	if it.revoked {
-		revoked = r.turnsIn(r.view.Block.Live[0].Revoked, r.over.revoked, it.key)
+		revoked = r.turnsIn(r.view.Block.Live[0].Revoked, &r.over.revoked, it.key)
 	}
 	if revoked >= evidence.MaxTurns {
 		return false
@@ -105,12 +114,16 @@ func (r *Resolver) list(it *item) bool {
 	if revoked == 0 && it.listed {
 		return true
 	}
-	for turn := r.turnsIn(r.view.Block.Live[0].Spam, r.over.spam, it.key) + 1; turn <= revoked+1; turn++ {
-		k := r.opts.Keys.Turn(it.key, turn)
-		r.over.spam[k] = true
-		r.out.Spam = append(r.out.Spam, k)
+	for turn := r.turnsIn(r.view.Block.Live[0].Spam, &r.over.spam, it.key) + 1; turn <= revoked+1; turn++ {
+		r.enterSpam(r.opts.Keys.Turn(it.key, turn))
 	}
 	return true
+}
+
+// enterSpam enters a key into the open generation's spam filter.
+func (r *Resolver) enterSpam(k filter.Key) {
+	r.over.spam.add(k, 1)
+	r.out.Spam = append(r.out.Spam, k)
 }
 
 // revoke enters an item into the open generation's revocation filter as often as into its
@@ -118,21 +131,21 @@ func (r *Resolver) list(it *item) bool {
 func (r *Resolver) revoke(it *item) {
 	spam := 1
 	if it.listed {
-		spam = r.turnsIn(r.view.Block.Live[0].Spam, r.over.spam, it.key)
+		spam = r.turnsIn(r.view.Block.Live[0].Spam, &r.over.spam, it.key)
 	}
-	for turn := r.turnsIn(r.view.Block.Live[0].Revoked, r.over.revoked, it.key) + 1; turn <= spam; turn++ {
+	for turn := r.turnsIn(r.view.Block.Live[0].Revoked, &r.over.revoked, it.key) + 1; turn <= spam; turn++ {
 		k := r.opts.Keys.Turn(it.key, turn)
-		r.over.revoked[k] = true
+		r.over.revoked.add(k, 1)
 		r.out.Revoked = append(r.out.Revoked, k)
 	}
 }
 
 // turnsIn returns how often the open generation has an item in a filter.
-func (r *Resolver) turnsIn(set book.Bitset, added map[filter.Key]bool, base filter.Key) int {
+func (r *Resolver) turnsIn(set book.Bitset, added *table, base filter.Key) int {
 	turn := 0
 	for turn < evidence.MaxTurns {
 		k := r.opts.Keys.Turn(base, turn+1)
-		if !added[k] && !r.in(set, k) {
+		if !added.has(k) && !r.in(set, k) {
 			break
 		}
 		turn++

@@ -25,9 +25,8 @@ func (r *Resolver) together(m *Message) {
 	}
 	has := r.hasAll(r.view.Block.Live[0].Spam)
 	for i, k := range r.keys {
-		if !has[i] && !r.over.spam[k] {
-			r.over.spam[k] = true
-			r.out.Spam = append(r.out.Spam, k)
+		if !has[i] && !r.over.spam.has(k) {
+			r.enterSpam(k)
 		}
 	}
 }

@@ -61,7 +61,7 @@ type Resolver struct {
 
 // New returns a resolver.
 func New(o Options) *Resolver {
-	r := &Resolver{opts: o, over: newOverlay(), revokers: make(map[filter.Key]uint32)}
+	r := &Resolver{opts: o, revokers: make(map[filter.Key]uint32)}
 	r.reader = evidence.Reader{Keys: o.Keys, Day: o.Day, Overlay: &r.over}
 	return r
 }
@@ -208,7 +208,7 @@ func Units(weight float64) uint32 {
 // first reports whether the key is new to the votes of the open generation of the
 // blocklist, and enters it.
 func (r *Resolver) first(k filter.Key) bool {
-	if r.over.voted[k] || r.in(r.view.Block.Live[0].Votes, k) {
+	if r.over.voted.has(k) || r.in(r.view.Block.Live[0].Votes, k) {
 		return false
 	}
 	r.enter(k)
@@ -217,16 +217,16 @@ func (r *Resolver) first(k filter.Key) bool {
 
 // enter enters a key into the votes of the open generation.
 func (r *Resolver) enter(k filter.Key) {
-	r.over.voted[k] = true
+	r.over.voted.add(k, 1)
 	r.out.Voted = append(r.out.Voted, k)
 }
 
 // firstReport is first of the sightings of the open generation of the tally.
 func (r *Resolver) firstReport(k filter.Key) bool {
-	if r.over.unique[k] || r.in(r.view.Tally.Live[0].Unique, k) {
+	if r.over.unique.has(k) || r.in(r.view.Tally.Live[0].Unique, k) {
 		return false
 	}
-	r.over.unique[k] = true
+	r.over.unique.add(k, 1)
 	r.out.Unique = append(r.out.Unique, k)
 	return true
 }
@@ -261,13 +261,12 @@ func (r *Resolver) countAll(array book.Counter) []uint32 {
 
 // count raises a count. Decisions of the same batch see it.
 func (r *Resolver) count(k filter.Key, n uint32) {
-	r.over.counts[k] = book.Add(r.over.counts[k], n)
+	r.over.counts.add(k, n)
 	r.out.Counts.add(k, n)
 }
 
 // weigh raises a cell of the weights of a generation.
 func (r *Resolver) weigh(gen uint64, k filter.Key, n uint32) {
-	c := cell{gen, k}
-	r.over.weights[c] = book.Add(r.over.weights[c], n)
+	r.over.weights.add(cell(gen, k), n)
 	r.out.Weigh(gen, k, n)
 }

@@ -16,6 +16,7 @@ func (r *Resolver) ballot(who *voter) {
 		return
 	}
 	x := ballots.Ballot{Voice: r.opts.Keys.Voice(who.Voice), Time: uint64(r.opts.Now().Unix())}
+	x.Items = make([]ballots.Item, 0, len(r.items))
 	for i := range r.items {
 		if it := &r.items[i]; !it.mute {
 			x.Items = append(x.Items, ballots.Item{Key: it.key, Facet: it.facet, Pair: it.pair()})
@@ -42,7 +43,7 @@ func (r *Resolver) Retract(voice string, what []ballots.Item) (off, on int) {
 			}
 		}
 		r.asks = append(r.asks, ask)
-		r.items = append(r.items, item{key: it.Key, facet: it.Facet, text: -1, context: -1, kind: noKind})
+		r.items = append(r.items, item{key: it.Key, facet: it.Facet, text: -1, context: -1, kind: noKind, moves: true})
 	}
 	r.reader.Read(r.asks, r.records)
 	r.open(0, voice)

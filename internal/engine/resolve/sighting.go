@@ -161,7 +161,7 @@ func (r *Resolver) names(m *Message, n uint32) {
 	}
 	open := r.view.Block.Live[0]
 	had := r.countAll(open.Names)
-	raise(r.over.names, r.keys, had)
+	r.over.names.raise(r.keys, had)
 	full := open.NamesFull()
 	if domain >= 0 && address >= 0 && had[domain] > 0 && had[address] == 0 && !full {
 		k := m.Keys[r.which[domain]].With(evidence.Addresses)
@@ -172,7 +172,7 @@ func (r *Resolver) names(m *Message, n uint32) {
 		if had[j] == 0 && full {
 			continue
 		}
-		r.over.names[k] = book.Add(r.over.names[k], n)
+		r.over.names.add(k, n)
 		r.out.Names.add(k, n)
 	}
 }
@@ -226,5 +226,5 @@ func (r *Resolver) claimed(base filter.Key) (sum uint32) {
 		r.keys = append(r.keys[:0], r.opts.Keys.At(epoch, base).With(evidence.Claims))
 		sum = book.Add(sum, r.countAll(g.Counts)[0])
 	}
-	return book.Add(sum, r.over.counts[base.With(evidence.Claims)])
+	return book.Add(sum, r.over.counts.count(base.With(evidence.Claims)))
 }

@@ -24,7 +24,13 @@ type item struct {
 	mute   bool    // informs and never decides
 	fresh  bool    // the voice's first such vote in the open generation
 	record *evidence.Record
-	// Whether the open generation has listed it, and taken it off, at least once.
+
+	judged  bulkhead.Judgement // before the vote
+	counted bool               // the vote is not one that the voice has cast already
+	voter   bool               // it is of one voter more
+	moves   bool               // the vote may enter it into the spam filter or the revocation filter
+	// Of an item that moves: whether the open generation has listed it, and taken it off, at
+	// least once.
 	listed, revoked bool
 }
 
@@ -38,8 +44,11 @@ func (r *Resolver) vote(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	defer r.reader.End()
 	r.signatures(m, who)
 	r.pairs(m, who)
-	r.turns()
 	r.fresh(m, who)
+	for i := range r.items {
+		r.weighIn(receipt, m, who, i)
+	}
+	r.turns()
 	for i := range r.items {
 		r.settle(receipt, m, who, i)
 	}
@@ -215,7 +224,7 @@ func (r *Resolver) fresh(m *Message, who *voter) {
 		r.keys = append(r.keys, r.opts.Keys.Vote(who.Voice, m.Vote, k))
 	}
 	known := r.hasAll(r.view.Block.Live[0].Votes)
-	also(r.over.voted, r.keys, known)
+	r.over.voted.also(r.keys, known)
 	for i, k := range r.keys {
 		if !known[i] {
 			r.items[i].fresh = true
@@ -232,35 +241,50 @@ func (r *Resolver) fresh(m *Message, who *voter) {
 	}
 }
 
-// settle decides what the vote does to one item.
-func (r *Resolver) settle(receipt *bulkhead.Receipt, m *Message, who *voter, i int) {
+// weighIn adds the vote to the weights of one item.
+func (r *Resolver) weighIn(receipt *bulkhead.Receipt, m *Message, who *voter, i int) {
 	it, columns := &r.items[i], r.ledger.of(i)
-	counted, voter := it.fresh || turned(columns, it.kind), false
-	judged := verdict.Judge(it.record.Own, it.record.Peers, r.opts.Policy().Promotion)
+	it.counted = it.fresh || turned(columns, it.kind)
+	it.judged = verdict.Judge(it.record.Own, it.record.Peers, r.opts.Policy().Promotion)
 	if it.pair() {
-		receipt = new(bulkhead.Receipt) // the caller's counts signatures only
 		r.context(m, who, it, columns)
 	} else {
-		voter = r.voted(receipt, m, who, it, counted)
+		it.voter = r.voted(receipt, m, who, it)
 		// Others may have reported another text that has the same part.
-		if judged != bulkhead.JudgedSpam && !it.part {
+		if it.judged != bulkhead.JudgedSpam && !it.part {
 			r.confirm(m, who, it)
 		}
 	}
 	if it.mute {
-		receipt.Pending += pending(counted, m.Vote)
 		return
 	}
 	r.move(i)
 	it.record.Votes, it.record.Unblamed = balance(columns)
-	spam, before := judged == bulkhead.JudgedSpam, *receipt
 	if m.Vote == bulkhead.Spam {
-		r.settleSpam(receipt, it, judged, who, counted)
+		it.moves = r.enters(it, who)
 	} else {
-		r.settleHam(receipt, it, judged, who, m.Vote, counted)
+		it.moves = it.judged == bulkhead.JudgedSpam
 	}
-	wanted := m.Vote == bulkhead.Spam
-	if voter && spam != wanted && before.Listed == receipt.Listed && before.Revoked == receipt.Revoked && m.Signatures[i].Scheme() == bulkhead.Exact {
+}
+
+// settle decides what the vote does to the listing of one item.
+func (r *Resolver) settle(receipt *bulkhead.Receipt, m *Message, who *voter, i int) {
+	it := &r.items[i]
+	if it.mute {
+		receipt.Pending += pending(it.counted, m.Vote)
+		return
+	}
+	if it.pair() {
+		receipt = new(bulkhead.Receipt) // the caller's counts signatures only
+	}
+	before := *receipt
+	if m.Vote == bulkhead.Spam {
+		r.settleSpam(receipt, it)
+	} else {
+		r.settleHam(receipt, it, who, m.Vote)
+	}
+	spam, wanted := it.judged == bulkhead.JudgedSpam, m.Vote == bulkhead.Spam
+	if it.voter && spam != wanted && before.Listed == receipt.Listed && before.Revoked == receipt.Revoked && m.Signatures[i].Scheme() == bulkhead.Exact {
 		r.gather(m.Signatures[i], it, m, who)
 	}
 }
@@ -268,8 +292,8 @@ func (r *Resolver) settle(receipt *bulkhead.Receipt, m *Message, who *voter, i i
 // voted counts a vote on a signature as one voter, whatever number the report names, and
 // reports whether the voter is new. Voters for whom nobody vouches count once for each
 // network.
-func (r *Resolver) voted(receipt *bulkhead.Receipt, m *Message, who *voter, it *item, counted bool) bool {
-	if !counted {
+func (r *Resolver) voted(receipt *bulkhead.Receipt, m *Message, who *voter, it *item) bool {
+	if !it.counted {
 		receipt.Duplicate++
 		return false
 	}

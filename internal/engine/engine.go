@@ -78,7 +78,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	if err := opts.complete(); err != nil {
 		return nil, err
 	}
-	secrets := keys.NewSecrets(opts.Secret, opts.Past...)
+	secrets := keys.NewSecrets(opts.Secret, opts.Past...).Sharing(opts.Former)
 	e := &Engine{
 		ballots:  ballots.New(ballotBytes),
 		opts:     opts,

@@ -21,10 +21,13 @@ type Options struct {
 	Secret filter.Secret // the network's key; all nodes of one network share it
 	// Past is the secrets that generations and the journal may have been made with
 	// before, newest first. Generations of [MaxSecrets] at most may live.
-	Past  []filter.Secret
-	Store *store.Store // nil: nothing is durable, for tests and simulations
-	Tally BookOptions
-	Block BookOptions
+	Past []filter.Secret
+	// Former is those of Past that the network of Secret had itself: its other members
+	// have them, too, and the arrays that were made with them are shared.
+	Former []filter.Secret
+	Store  *store.Store // nil: nothing is durable, for tests and simulations
+	Tally  BookOptions
+	Block  BookOptions
 	// Reports is how many keys of sightings a generation of the tally is sized for,
 	// and the least for any: one for each report with an ID, two for each recipient of
 	// a delivery, one for each signature of a stranger's. 0 means a quarter of

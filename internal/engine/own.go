@@ -7,6 +7,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 )
 
@@ -113,9 +114,9 @@ func (e *Engine) Record(ctx context.Context, on bool) error {
 // nothing has been taken.
 func (e *Engine) TakeRounds(ctx context.Context) (parts []Part, own []ArrayState, err error) {
 	var recorded map[replica.Key]*recording
-	var keyID uint64
+	var secrets *keys.Secrets
 	err = e.inTurn(ctx, func() {
-		recorded, own, keyID = e.recorder.rounds, e.Own(), e.view().secrets.IDs[0]
+		recorded, own, secrets = e.recorder.rounds, e.Own(), e.view().secrets
 		e.recorder.rounds = make(map[replica.Key]*recording)
 	})
 	if err != nil {
@@ -124,7 +125,7 @@ func (e *Engine) TakeRounds(ctx context.Context) (parts []Part, own []ArrayState
 	for key, rec := range recorded {
 		for _, r := range rec.rounds {
 			r.Close()
-			if r.Len() > 0 && r.Geometry.KeyID == keyID {
+			if r.Len() > 0 && secrets.Shares(r.Geometry.KeyID) {
 				parts = append(parts, Part{Array: key.Array, Start: key.Start, Geometry: r.Geometry, Round: r.AppendBody(nil), From: r.From, To: r.To})
 			}
 		}
@@ -133,18 +134,17 @@ func (e *Engine) TakeRounds(ctx context.Context) (parts []Part, own []ArrayState
 }
 
 // Own returns the own arrays that are shared, newest generations first: those made with
-// the network's current secret.
+// the network's current secret, and with those that the network had before.
 func (e *Engine) Own() []ArrayState {
 	view := e.view()
-	keyID := view.secrets.IDs[0]
 	var out []ArrayState
 	for _, g := range view.tally.Live {
-		if own, ok := g.Counts.(*filter.Counting); ok && g.CountsGeometry.KeyID == keyID {
+		if own, ok := g.Counts.(*filter.Counting); ok && view.secrets.Shares(g.CountsGeometry.KeyID) {
 			out = append(out, replica.StateOf(ArrayCounts, g.Start, own))
 		}
 	}
 	for _, g := range view.block.Live {
-		if g.SpamGeometry.KeyID != keyID {
+		if !view.secrets.Shares(g.SpamGeometry.KeyID) {
 			continue
 		}
 		if own, ok := g.Spam.(*filter.Bits); ok {
@@ -185,12 +185,11 @@ func (e *Engine) Images(ctx context.Context, a Array, start uint64) (version uin
 
 func (e *Engine) copyPages(a Array, start uint64) (images []*filter.Image, version uint64, found bool) {
 	view := e.view()
-	keyID := view.secrets.IDs[0]
 	var array any
-	if g := view.tally.Find(start); g != nil && a == ArrayCounts && g.CountsGeometry.KeyID == keyID {
+	if g := view.tally.Find(start); g != nil && a == ArrayCounts && view.secrets.Shares(g.CountsGeometry.KeyID) {
 		array = g.Counts
 	}
-	if g := view.block.Find(start); g != nil && g.SpamGeometry.KeyID == keyID {
+	if g := view.block.Find(start); g != nil && view.secrets.Shares(g.SpamGeometry.KeyID) {
 		switch a {
 		case ArraySpam:
 			array = g.Spam

@@ -27,8 +27,23 @@ func (e *Engine) Secrets() []filter.Secret { return slices.Clone(e.books.Load().
 // them: [Options].Secret and Past. Counts that a crash leaves on either side of the change
 // are found.
 func (e *Engine) Rekey(ctx context.Context, secret filter.Secret) error {
-	return e.change(ctx, rekeying(secret))
+	return e.change(ctx, rekeying{secret: secret})
 }
+
+// RekeyAll is [Engine.Rekey] for a secret that all members of the network change to. What
+// was counted under the former ones is still shared: [Engine.Own] has it, and
+// [Options].Former names them at the next start.
+func (e *Engine) RekeyAll(ctx context.Context, secret filter.Secret) error {
+	return e.change(ctx, rekeying{secret: secret, all: true})
+}
+
+// Former returns the secrets that the network had before the present one and with which
+// generations that live were made, newest first.
+func (e *Engine) Former() []filter.Secret { return slices.Clone(e.books.Load().secrets.Former()) }
+
+// Knows reports whether the node has the secret with which an array was made, and can look
+// up what it holds.
+func (e *Engine) Knows(keyID uint64) bool { return e.books.Load().secrets.Knows(keyID) }
 
 // CanRekey returns the error that Rekey would return for another secret.
 func (e *Engine) CanRekey(secret filter.Secret) error {
@@ -48,19 +63,25 @@ func (e *Engine) after(secret filter.Secret) (*keys.Secrets, error) {
 	return s, nil
 }
 
-type rekeying filter.Secret
+type rekeying struct {
+	secret filter.Secret
+	all    bool // members of the network change to it, too
+}
 
 func (r rekeying) do(e *Engine) error {
 	before := e.books.Load()
-	if before.secrets.Present() == filter.Secret(r) {
+	if before.secrets.Present() == r.secret {
 		return nil
 	}
 	if err := e.refusing(); err != nil {
 		return err
 	}
-	secrets, err := e.after(filter.Secret(r))
+	secrets, err := e.after(r.secret)
 	if err != nil {
 		return err
+	}
+	if r.all {
+		secrets = secrets.Sharing(before.secrets.All[:before.secrets.Shared])
 	}
 	e.setSecrets(secrets)
 	if err = e.rotate(); err == nil {
@@ -120,7 +141,7 @@ func (e *Engine) trimSecrets() {
 	}
 	if len(kept) < len(v.secrets.All) {
 		next := *e.books.Load()
-		next.secrets = keys.NewSecrets(kept[0], kept[1:]...)
+		next.secrets = keys.NewSecrets(kept[0], kept[1:]...).Sharing(v.secrets.Former())
 		e.books.Store(&next)
 		e.resolver.SetKeys(next.secrets.Maker())
 	}

@@ -134,11 +134,15 @@ func (e *Engine) ParsePart(p Part) (Parsed, error) { return e.replicas.Parse(p) 
 // ApplyRemote applies parts of an origin to its replica, durably, all of them or none.
 // It returns an error that wraps [ErrGap] if a round does not continue the replica,
 // [bulkhead.ErrForbidden] for an origin that does not count, and [bulkhead.ErrGeometry]
-// or [bulkhead.ErrMalformed] for parts that do not match it or each other. The caller
+// or [bulkhead.ErrMalformed] for parts that do not match it or each other, or were made
+// with different secrets. The caller
 // has checked that the parts are the origin's.
 func (e *Engine) ApplyRemote(ctx context.Context, origin string, parts []Parsed) error {
 	body := remoteBody{origin: origin}
 	for i := range parts {
+		if parts[i].Geometry.KeyID != parts[0].Geometry.KeyID {
+			return fmt.Errorf("%w: parts made with two secrets of the network at once", bulkhead.ErrMalformed)
+		}
 		body.parts = append(body.parts, parts[i].Part)
 	}
 	return e.change(ctx, &remoteChange{origin, parts, body.entry()})

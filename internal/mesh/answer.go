@@ -100,7 +100,12 @@ func (s *sender) again(rounds []round) {
 	for len(rounds) > 0 {
 		n := min(len(rounds), maxParts)
 		again := slices.Clone(rounds[:n])
-		again[0].announce, again[0].lineage = true, s.lineage(again[0].ref)
+		again[0].announce = true
+		for i := range again {
+			if again[i].announce {
+				again[i].lineage = s.lineage(again[i].ref)
+			}
+		}
 		s.send(s.own(), &message{kind: kindDelta, rounds: again})
 		rounds = rounds[n:]
 	}

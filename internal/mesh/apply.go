@@ -97,6 +97,9 @@ func (r *receiver) rounds(ctx context.Context, p *peer, t *track, held map[ref]e
 			r.apply(ctx, p, t, held, &b)
 		}
 		if part, ok := r.admit(p, t, held, &x); ok {
+			if len(b.parts) > 0 && b.parts[0].Geometry.KeyID != part.Geometry.KeyID {
+				r.apply(ctx, p, t, held, &b) // an entry is of one secret
+			}
 			b.rounds = append(b.rounds, x)
 			b.parts = append(b.parts, part)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -86,7 +87,22 @@ func (r *receiver) open(b bus, a arrival) (x incoming, ok bool) {
 		return x, false
 	}
 	m.said = e.statement()
+	if from != r.m.opts.Identity.public.hint() && !m.keep(r.m.opts.Engine.Knows) {
+		return x, false
+	}
 	return incoming{from: from, m: m, size: len(a.msg), stored: !a.stored.IsZero(), bus: b}, true
+}
+
+// keep drops from a message the arrays that were made with a secret that this node never
+// had, because it joined later, and reports whether the message has anything left to say.
+func (m *message) keep(known func(keyID uint64) bool) bool {
+	if m.kind == kindImage {
+		return known(m.image.geometry.KeyID)
+	}
+	m.heads = slices.DeleteFunc(m.heads, func(h arrayHead) bool { return !known(h.geometry.KeyID) })
+	had := len(m.rounds)
+	m.rounds = slices.DeleteFunc(m.rounds, func(x round) bool { return x.announce && !known(x.geometry.KeyID) })
+	return had == 0 || len(m.rounds) > 0
 }
 
 // foreign looks at a head from another network. If a peer has sent it, one of the two
@@ -104,14 +120,23 @@ func (r *receiver) foreign(ctx context.Context, a arrival) {
 	if now := r.m.opts.Now(); err != nil || m.stamp.time().Sub(now).Abs() > networkRest {
 		return // played back, or of a clock that says nothing
 	}
+	former := r.m.formerNetwork(a.network)
+	if r.m.hasten(a.network) || former && time.Since(r.m.began) < lateBeats*r.m.opts.Heartbeat {
+		return // one of the two takes the network's other secret at this moment
+	}
 	first := false
 	r.figures(a.topic.origin, func(s *stats) {
 		first = s.network != a.network
 		s.network, s.networkAt = a.network, r.m.opts.Now()
 	})
-	if first {
+	if first && former {
+		r.m.opts.Log.Error("ALERT: peer has missed that the network has another secret, so nothing is shared with it: it takes that from a hub, or it must leave and join anew",
+			"peer", p.label(), "its_network", a.network, "this_network", newNames(r.m.opts.KeyID).net)
+	} else if first {
 		r.m.opts.Log.Error("ALERT: peer has another network secret, so nothing is shared: one of the two nodes must leave its network and join that of the other by invitation",
 			"peer", p.label(), "its_network", a.network, "this_network", newNames(r.m.opts.KeyID).net)
+	}
+	if first {
 		r.m.sender.greet(ctx) // so that it hears the same at once
 	}
 }

@@ -222,7 +222,7 @@ func TestCertificate(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		err := m.hubIsPeer(tt.state)
+		_, err := m.hubIsPeer(tt.state)
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -67,7 +68,7 @@ func (m *Mesh) connect(ctx context.Context) error {
 			return m.pair(wait, id, from, box)
 		})
 		if err == nil {
-			err = b.serveGroups(m.tellGroup)
+			err = errors.Join(b.serveGroups(m.tellGroup), b.serveSecrets(m.tellSecret))
 		}
 		if err != nil {
 			return fmt.Errorf("mesh: %w", err)
@@ -91,15 +92,23 @@ func (m *Mesh) join(servers []string) error {
 		if _, _, err := net.SplitHostPort(address); err != nil {
 			return fmt.Errorf("mesh: hub %.80q is not host:port", address)
 		}
+		holder := new(atomic.Pointer[public])
 		b, err := dial(&m.opts, "tls://"+address, false, m.signIn(), nats.Secure(&tls.Config{
 			MinVersion: tls.VersionTLS13,
 			// A hub is known by its key and not by its name: see hubIsPeer.
 			InsecureSkipVerify: true,
-			VerifyConnection:   m.hubIsPeer,
+			VerifyConnection: func(c tls.ConnectionState) error {
+				key, err := m.hubIsPeer(c)
+				if err == nil {
+					holder.Store(&key)
+				}
+				return err
+			},
 		}))
 		if err != nil {
 			return err
 		}
+		b.holder = holder
 		m.buses = append(m.buses, b)
 	}
 	return nil
@@ -210,24 +219,24 @@ func (i *Identity) certificate(now time.Time) (tls.Certificate, error) {
 }
 
 // hubIsPeer checks that the server of a TLS connection holds the key of a peer.
-func (m *Mesh) hubIsPeer(c tls.ConnectionState) error {
+func (m *Mesh) hubIsPeer(c tls.ConnectionState) (key public, err error) {
 	if len(c.PeerCertificates) == 0 {
-		return errors.New("the hub sent no certificate")
+		return key, errors.New("the hub sent no certificate")
 	}
 	cert := c.PeerCertificates[0]
 	raw, ok := cert.PublicKey.(ed25519.PublicKey)
 	if !ok || len(raw) != ed25519.PublicKeySize {
-		return errors.New("the hub's certificate is not that of a node")
+		return key, errors.New("the hub's certificate is not that of a node")
 	}
-	key := public(raw)
+	key = public(raw)
 	proof := ""
 	if len(cert.Subject.Organization) == 1 {
 		proof = cert.Subject.Organization[0]
 	}
 	if !m.known(key, proof) {
-		return fmt.Errorf("the hub has the key %s, which is not on the list of peers", key.id())
+		return key, fmt.Errorf("the hub has the key %s, which is not on the list of peers", key.id())
 	}
-	return nil
+	return key, nil
 }
 
 // startHub starts the broker of this process.
@@ -330,7 +339,7 @@ func (d doorkeeper) Check(c server.ClientAuthentication) bool {
 func (d doorkeeper) permissions(h hint) *server.Permissions {
 	n := newNames(d.m.opts.KeyID)
 	publish := []string{
-		n.subject(topic{kind: kindDelta, origin: h}), n.headsOf(h), n.imagesOf(h), n.asksOf(h), groupSubject(h),
+		n.subject(topic{kind: kindDelta, origin: h}), n.headsOf(h), n.imagesOf(h), n.asksOf(h), groupSubject(h), secretSubject(h),
 	}
 	for _, stream := range []string{n.deltaStream(), n.imageStream()} {
 		publish = append(publish, "$JS.API.STREAM.INFO."+stream, "$JS.API.CONSUMER.CREATE."+stream, "$JS.API.CONSUMER.CREATE."+stream+".>",

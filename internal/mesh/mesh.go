@@ -32,6 +32,11 @@ type Mesh struct {
 	state   state
 	strange refusals  // of senders that are no peers
 	twin    time.Time // when another server was last heard that uses this node's key
+	// rotation is the change of the network's secret that was announced last; nil if none
+	// was. What it points to never changes.
+	rotation *rotation
+	hurry    chan struct{} // to make it now
+	began    time.Time     // when this mesh was made
 
 	pairing  pairing
 	sender   *sender
@@ -64,7 +69,7 @@ func prepare(ctx context.Context, opts Options) (*Mesh, error) {
 	if err := opts.complete(); err != nil {
 		return nil, err
 	}
-	m := &Mesh{opts: opts, members: make(map[hint]*member), strange: newRefusals()}
+	m := &Mesh{opts: opts, members: make(map[hint]*member), strange: newRefusals(), hurry: make(chan struct{}, 1), began: time.Now()}
 	peers, err := loadPeers(opts.Dir)
 	if err != nil {
 		return nil, err
@@ -75,7 +80,7 @@ func prepare(ctx context.Context, opts Options) (*Mesh, error) {
 	if m.state, err = loadState(opts.Dir); err != nil {
 		return nil, err
 	}
-	if err := m.loadInvitations(); err != nil {
+	if err := errors.Join(m.loadInvitations(), m.loadRotation()); err != nil {
 		return nil, err
 	}
 	if err := m.begin(); err != nil {
@@ -173,6 +178,8 @@ func (m *Mesh) Run(ctx context.Context) error {
 		wg.Go(func() { m.watch(ctx, b) })
 	}
 	wg.Go(func() { m.followGroups(ctx) })
+	wg.Go(func() { m.followSecret(ctx) })
+	wg.Go(func() { m.awaitRotation(ctx) })
 	wg.Wait()
 	m.done.Wait()
 	return nil

@@ -26,7 +26,8 @@ import (
 //
 // An array is one byte (0 counts, 1 spam, 2 revoked) and v start of its
 // generation; a geometry is v lines and one byte k, its kind and key follow
-// from the array and the network. A lineage up to a version is v count, and for
+// from the array and the network. Of an array that was made with a former secret of the
+// network, k is 128 more, and 8 bytes follow: the ID of that secret. A lineage up to a version is v count, and for
 // each epoch, newest first: v how much older its boot is than the one before it
 // (the first: than the sender's), v how many changes its base is below the version.
 //
@@ -142,6 +143,7 @@ type message struct {
 	proofs [][]byte    // of an ask: statements of whom it is for, about a past that it may have forgotten
 	image  image
 	said   []byte // of a message that was verified: its statement
+	keyID  uint64 // of a message that is to be sent: ID of the network's secret; 0: all arrays are of that
 }
 
 func arrayByte(a engine.Array) byte {
@@ -157,6 +159,7 @@ func arrayByte(a engine.Array) byte {
 const (
 	flagGeometry = 16
 	flagPartial  = 16 // of an ask
+	flagFormer   = 128
 )
 
 // appendMessage appends the message, signed.
@@ -183,7 +186,7 @@ func (m *message) claim(id *Identity) (b, data []byte) {
 	case kindDelta:
 		b = binary.AppendUvarint(b, uint64(len(m.rounds)))
 		for i := range m.rounds {
-			b, data = m.rounds[i].append(b, data, m.stamp.boot)
+			b, data = m.rounds[i].append(b, data, m.stamp.boot, m.keyID)
 		}
 	case kindHead:
 		b = appendBytes(b, []byte(m.name))
@@ -205,7 +208,7 @@ func (m *message) claim(id *Identity) (b, data []byte) {
 		b = append(b, arrayByte(m.image.array))
 		b = binary.AppendUvarint(b, m.image.start)
 		b = binary.AppendUvarint(b, m.image.at)
-		b = appendGeometry(b, m.image.geometry)
+		b = appendGeometry(b, m.image.geometry, m.keyID)
 		b = m.image.lineage.append(b, m.stamp.boot, m.image.at)
 		b, data = appendData(b, data, m.image.pages)
 	}
@@ -228,9 +231,12 @@ func appendBytes(b, data []byte) []byte {
 	return append(b, data...)
 }
 
-func appendGeometry(b []byte, g filter.Geometry) []byte {
+func appendGeometry(b []byte, g filter.Geometry, keyID uint64) []byte {
 	b = binary.AppendUvarint(b, g.Lines)
-	return append(b, g.K)
+	if keyID == 0 || g.KeyID == keyID {
+		return append(b, g.K)
+	}
+	return binary.LittleEndian.AppendUint64(append(b, g.K|flagFormer), g.KeyID)
 }
 
 // append appends the lineage of an array up to a version; boot is the sender's.
@@ -250,7 +256,7 @@ func appendHeads(b []byte, m *message) []byte {
 		b = append(b, arrayByte(h.array))
 		b = binary.AppendUvarint(b, h.start)
 		b = binary.AppendUvarint(b, h.version)
-		b = appendGeometry(b, h.geometry)
+		b = appendGeometry(b, h.geometry, m.keyID)
 		b = h.lineage.append(b, m.stamp.boot, h.version)
 	}
 	return b
@@ -271,7 +277,7 @@ func appendWants(b []byte, wants []arrayHead) []byte {
 	return b
 }
 
-func (r *round) append(b, all []byte, boot uint64) (claim, out []byte) {
+func (r *round) append(b, all []byte, boot, keyID uint64) (claim, out []byte) {
 	code := arrayByte(r.array)
 	if r.announce {
 		code |= flagGeometry
@@ -281,7 +287,7 @@ func (r *round) append(b, all []byte, boot uint64) (claim, out []byte) {
 	b = binary.AppendUvarint(b, r.from)
 	b = binary.AppendUvarint(b, r.to-r.from)
 	if code&flagGeometry != 0 {
-		b = appendGeometry(b, r.geometry)
+		b = appendGeometry(b, r.geometry, keyID)
 		b = r.lineage.append(b, boot, r.to)
 	}
 	return binary.AppendUvarint(b, uint64(len(r.data))), append(all, r.data...)

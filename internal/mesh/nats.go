@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -35,6 +36,8 @@ type natsBus struct {
 	owner  bool // the streams are this node's alone, and have the limits that it is given
 	conn   *nats.Conn
 	ups    chan struct{}
+	// holder is the key of the hub at the other end, once it is known; nil: it is no hub.
+	holder *atomic.Pointer[public]
 
 	mu   sync.Mutex
 	last error

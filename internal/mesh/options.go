@@ -33,6 +33,7 @@ type Engine interface {
 	RemoteMemory() engine.RemoteMemory
 	Horizon(a engine.Array) uint64
 	Floor(a engine.Array) uint64
+	Knows(keyID uint64) bool
 }
 
 // A Mode says where the broker is.
@@ -65,6 +66,12 @@ type Options struct {
 	// Secret is that key, which a hub tells those who join by invitation; zero: nobody is
 	// invited.
 	Secret filter.Secret
+	// Former is the secrets that the network had before, newest first.
+	Former []filter.Secret
+	// Switch has the node count under another secret of its network, and share anew; it
+	// does not wait until that is done. It is called again until the mesh ends. nil: a
+	// new secret is never taken.
+	Switch func(filter.Secret)
 	Store  string // incarnation of the store; a new one means that it was restored
 	// Unsynced says that reports are acknowledged before they are on disk.
 	Unsynced bool

@@ -86,6 +86,15 @@ func (r *reader) array(code byte) engine.Array {
 
 func (r *reader) geometry(a engine.Array) filter.Geometry {
 	g := filter.Geometry{Kind: kindOf(a), Lines: r.uvarint(), K: r.byte(), KeyID: r.keyID}
+	if g.K&flagFormer != 0 {
+		g.K &^= flagFormer
+		if id := r.bytes(8); len(id) == 8 {
+			g.KeyID = binary.LittleEndian.Uint64(id)
+		}
+		if r.err == nil && g.KeyID == r.keyID {
+			r.fail("a former secret that is the present one")
+		}
+	}
 	if err := g.Validate(); err != nil && r.err == nil {
 		r.fail("%v", err)
 	}

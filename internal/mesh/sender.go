@@ -170,7 +170,7 @@ func (s *sender) sign(m *message) []byte {
 	m.stamp = stamp{incarnation: s.m.state.Incarnation, boot: s.m.state.Boot, seq: s.seq}
 	s.m.mu.Unlock()
 	m.stamp.at = max(uint64(max(s.m.opts.Now().UnixMilli(), 0)), m.stamp.boot)
-	m.from = s.m.opts.Identity.public.hint()
+	m.from, m.keyID = s.m.opts.Identity.public.hint(), s.m.opts.KeyID
 	return appendMessage(nil, m, s.m.opts.Identity)
 }
 
@@ -304,7 +304,9 @@ func (s *sender) remember(r *round) {
 	}
 	// The first round tells a peer without the array its geometry, and one that has it
 	// whether what it holds is still a part of it.
-	r.announce = !a.announced || r.from == 0
+	// Of another secret than the network's it tells that: who has not that secret can
+	// do nothing with it.
+	r.announce = !a.announced || r.from == 0 || r.geometry.KeyID != s.m.opts.KeyID
 	a.announced = true
 	a.since += len(r.data)
 	if n := len(a.rounds); n > 0 && a.rounds[n-1].to != r.from {

@@ -49,7 +49,7 @@ type core struct {
 	store    *store.Store
 	sealer   *trust.Sealer
 	present  atomic.Pointer[filter.Secret] // the network's, see secrets.go
-	past     []filter.Secret               // in the file of those before; rekeying guards it
+	past     past                          // what the file of those before holds; rekeying guards it
 	rekeying sync.Mutex
 	hashing  signature.Options // how whole messages are signed
 	started  time.Time
@@ -136,7 +136,8 @@ func (n *core) engineOptions(cfg *config.Config) (engine.Options, error) {
 	tally, block, err2 := booksOf(cfg, machineMemory())
 	return engine.Options{
 		Secret:          n.secret(),
-		Past:            n.past,
+		Past:            n.past.all,
+		Former:          n.past.all[:n.past.former],
 		Store:           n.store,
 		Tally:           tally,
 		Block:           block,

@@ -90,7 +90,7 @@ func (x *examination) keys() {
 	}
 	if past, err := readPast(x.dir); err != nil {
 		x.fault("keys", filepath.Join(x.dir, pastKeysFile), 0, err.Error(), "put it back from a backup")
-	} else if len(past) > 0 {
+	} else if len(past.all) > 0 {
 		x.out.Files++
 	}
 	path := filepath.Join(x.dir, AdminTokenFile)

@@ -14,36 +14,52 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// pastKeysFile holds the secrets that the node's network had before, newest first, one a
+// pastKeysFile holds the secrets that the node counted under before, newest first, one a
 // line, as long as anything that was counted under them may be found: see
-// [engine.Engine.Rekey].
+// [engine.Engine.Rekey]. Those that the network of the present one had itself come first,
+// and say so.
 const pastKeysFile = "network.past"
 
+// ofNetwork follows a secret that the network had before.
+const ofNetwork = "network"
+
+// A past is the secrets of a node before the present one.
+type past struct {
+	all    []filter.Secret // newest first
+	former int             // how many of them, from the first, the network had
+}
+
 // readPast returns the secrets of a data folder before the present one.
-func readPast(dir string) ([]filter.Secret, error) {
+func readPast(dir string) (p past, err error) {
 	path := filepath.Join(dir, pastKeysFile)
 	text, err := ReadSecret(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && text == "" {
-		return nil, nil
+		return p, nil
 	}
 	if err != nil {
-		return nil, err
+		return p, err
 	}
-	var past []filter.Secret
 	for i, line := range strings.Split(text, "\n") {
-		raw, err := hex.DecodeString(strings.TrimSpace(line))
+		text, shared := strings.CutSuffix(strings.TrimSpace(line), " "+ofNetwork)
+		raw, err := hex.DecodeString(text)
 		if err != nil || len(raw) != len(filter.Secret{}) {
-			return nil, fmt.Errorf("%w: %s, line %d: want %d hexadecimal digits: put it back from a backup", bulkhead.ErrMalformed, path, i+1, 2*len(filter.Secret{}))
+			return past{}, fmt.Errorf("%w: %s, line %d: want %d hexadecimal digits: put it back from a backup", bulkhead.ErrMalformed, path, i+1, 2*len(filter.Secret{}))
 		}
-		past = append(past, filter.Secret(raw))
+		if shared && p.former == len(p.all) {
+			p.former++
+		}
+		p.all = append(p.all, filter.Secret(raw))
 	}
-	return past, nil
+	return p, nil
 }
 
-func writePast(dir string, past []filter.Secret) error {
-	lines := make([]string, len(past))
-	for i, s := range past {
+func writePast(dir string, p past) error {
+	lines := make([]string, len(p.all))
+	for i, s := range p.all {
 		lines[i] = hex.EncodeToString(s[:])
+		if i < p.former {
+			lines[i] += " " + ofNetwork
+		}
 	}
 	return writeSecret(filepath.Join(dir, pastKeysFile), strings.Join(lines, "\n"))
 }
@@ -62,10 +78,20 @@ func (n *core) loadSecrets() error {
 // secret returns the network's secret.
 func (n *core) secret() filter.Secret { return *n.present.Load() }
 
-// rekey makes another secret the network's, while the node runs: what was counted until
-// now goes on answering under the secret that it was counted with. On an error nothing has
-// changed.
+// rekey makes the secret of another network the node's, while it runs: what was counted
+// until now goes on answering under the secret that it was counted with. On an error
+// nothing has changed.
 func (n *core) rekey(ctx context.Context, secret filter.Secret) error {
+	return n.exchange(ctx, secret, false)
+}
+
+// rekeyAll does the same for a secret that all members of the network change to.
+func (n *core) rekeyAll(ctx context.Context, secret filter.Secret) error {
+	return n.exchange(ctx, secret, true)
+}
+
+// exchange makes another secret the node's, and that of all members if all is true.
+func (n *core) exchange(ctx context.Context, secret filter.Secret, all bool) error {
 	n.rekeying.Lock()
 	defer n.rekeying.Unlock()
 	before := n.secret()
@@ -77,7 +103,10 @@ func (n *core) rekey(ctx context.Context, secret filter.Secret) error {
 	}
 	// A crash at any point leaves files with which everything is found: whatever is the
 	// secret, the others are among those before it.
-	past := append([]filter.Secret{before}, n.past...)
+	past, change := past{all: append([]filter.Secret{before}, n.past.all...)}, n.engine.Rekey
+	if all {
+		past.former, change = 1+n.past.former, n.engine.RekeyAll
+	}
 	if err := writePast(n.dir, past); err != nil {
 		return err
 	}
@@ -85,7 +114,7 @@ func (n *core) rekey(ctx context.Context, secret filter.Secret) error {
 	if err := writeKey(path, secret[:]); err != nil {
 		return err
 	}
-	if err := n.engine.Rekey(ctx, secret); err != nil {
+	if err := change(ctx, secret); err != nil {
 		return errors.Join(err, writeKey(path, before[:]))
 	}
 	n.past = past
@@ -100,8 +129,8 @@ func (n *core) rekey(ctx context.Context, secret filter.Secret) error {
 // more. The engine has written its last snapshot: no journal needs them either.
 func (n *core) forgetSecrets() error {
 	used := n.engine.Secrets()[1:]
-	if len(used) == len(n.past) {
+	if len(used) == len(n.past.all) {
 		return nil
 	}
-	return writePast(n.dir, used)
+	return writePast(n.dir, past{used, len(n.engine.Former())})
 }

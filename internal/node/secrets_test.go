@@ -62,7 +62,7 @@ func TestRekey(t *testing.T) {
 	// What a crash leaves: the old key with the list of what comes before the new one,
 	// and the new key where no generation is open under it.
 	for i, write := range []func() error{
-		func() error { return writePast(dir, []filter.Secret{second, first}) },
+		func() error { return writePast(dir, past{all: []filter.Secret{second, first}}) },
 		func() error { return writeKey(filepath.Join(dir, networkKeyFile), third[:]) },
 	} {
 		if err := write(); err != nil {
@@ -77,10 +77,10 @@ func TestRekey(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i == 0 { // the next one begins where this one did
-			if past, err := readPast(dir); err != nil || len(past) != 1 {
+			if past, err := readPast(dir); err != nil || len(past.all) != 1 {
 				t.Errorf("past %v, %v", past, err)
 			}
-			if err := writePast(dir, []filter.Secret{second, first}); err != nil {
+			if err := writePast(dir, past{all: []filter.Secret{second, first}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -18,12 +18,15 @@ const MaxSecrets = 3
 type Secrets struct {
 	All []filter.Secret
 	IDs []uint64
+	// Shared is how many of them, from the first, all members of the network had: what
+	// was counted under these is shared with them. 1 or more.
+	Shared int
 }
 
 // NewSecrets returns the secrets of a network with its past ones, newest first. Of a secret
 // that is named twice, the newer place counts.
 func NewSecrets(present filter.Secret, past ...filter.Secret) *Secrets {
-	s := &Secrets{}
+	s := &Secrets{Shared: 1}
 	for _, x := range append([]filter.Secret{present}, past...) {
 		if !slices.Contains(s.All, x) {
 			s.All, s.IDs = append(s.All, x), append(s.IDs, x.ID())
@@ -40,6 +43,22 @@ func (s *Secrets) Check() error {
 	}
 	return nil
 }
+
+// Sharing returns the same secrets, of which the network itself had those of former
+// before, newest first.
+func (s *Secrets) Sharing(former []filter.Secret) *Secrets {
+	out := &Secrets{All: s.All, IDs: s.IDs, Shared: 1}
+	for out.Shared < len(s.All) && slices.Contains(former, s.All[out.Shared]) {
+		out.Shared++
+	}
+	return out
+}
+
+// Former returns the secrets that the network had before the present one, newest first.
+func (s *Secrets) Former() []filter.Secret { return s.All[1:s.Shared] }
+
+// Shares reports whether what was counted under the secret with an ID is shared.
+func (s *Secrets) Shares(id uint64) bool { return slices.Contains(s.IDs[:s.Shared], id) }
 
 // Present returns the secret with which everything new is counted.
 func (s *Secrets) Present() filter.Secret { return s.All[0] }

@@ -378,7 +378,7 @@ func TestRemembered(t *testing.T) {
 		s := newRig(t, k, nil).sender
 		x, y := ref{engine.ArrayCounts, 7}, ref{engine.ArraySpam, 7}
 		add := func(x ref, from, to uint64, size int) bool {
-			r := round{ref: x, from: from, to: to, data: make([]byte, size)}
+			r := round{ref: x, geometry: cellsOf, from: from, to: to, data: make([]byte, size)}
 			s.remember(&r)
 			return r.announce
 		}

@@ -23,7 +23,8 @@ type Options struct {
 	// before, newest first. Generations of [MaxSecrets] at most may live.
 	Past []filter.Secret
 	// Former is those of Past that the network of Secret had itself: its other members
-	// have them, too, and the arrays that were made with them are shared.
+	// have them, too, and the arrays that were made with them are shared. None of the
+	// others comes before them.
 	Former []filter.Secret
 	Store  *store.Store // nil: nothing is durable, for tests and simulations
 	Tally  BookOptions

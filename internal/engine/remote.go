@@ -135,8 +135,7 @@ func (e *Engine) ParsePart(p Part) (Parsed, error) { return e.replicas.Parse(p) 
 // It returns an error that wraps [ErrGap] if a round does not continue the replica,
 // [bulkhead.ErrForbidden] for an origin that does not count, and [bulkhead.ErrGeometry]
 // or [bulkhead.ErrMalformed] for parts that do not match it or each other, or were made
-// with different secrets. The caller
-// has checked that the parts are the origin's.
+// with different secrets. The caller has checked that the parts are the origin's.
 func (e *Engine) ApplyRemote(ctx context.Context, origin string, parts []Parsed) error {
 	body := remoteBody{origin: origin}
 	for i := range parts {

@@ -116,7 +116,7 @@ func (r *receiver) foreign(ctx context.Context, a arrival) {
 	if err != nil || e.from != a.topic.origin || e.kind != kindHead || !e.signedBy(&p.key) {
 		return
 	}
-	m, err := e.parse(r.m.opts.KeyID)
+	m, err := e.parse(0) // of a network whose arrays may be of this one's secret, a former one there
 	if now := r.m.opts.Now(); err != nil || m.stamp.time().Sub(now).Abs() > networkRest {
 		return // played back, or of a clock that says nothing
 	}

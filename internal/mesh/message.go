@@ -27,9 +27,10 @@ import (
 // An array is one byte (0 counts, 1 spam, 2 revoked) and v start of its
 // generation; a geometry is v lines and one byte k, its kind and key follow
 // from the array and the network. Of an array that was made with a former secret of the
-// network, k is 128 more, and 8 bytes follow: the ID of that secret. A lineage up to a version is v count, and for
-// each epoch, newest first: v how much older its boot is than the one before it
-// (the first: than the sender's), v how many changes its base is below the version.
+// network, k is 128 more, and 8 bytes follow: the ID of that secret. A lineage up to a
+// version is v count, and for each epoch, newest first: v how much older its boot is than
+// the one before it (the first: than the sender's), v how many changes its base is below
+// the version.
 //
 //	delta: v count; for each round: array byte, +16 if a geometry follows; v start,
 //	       v from, v to-from, geometry with lineage up to to, v length of its data,
@@ -143,7 +144,7 @@ type message struct {
 	proofs [][]byte    // of an ask: statements of whom it is for, about a past that it may have forgotten
 	image  image
 	said   []byte // of a message that was verified: its statement
-	keyID  uint64 // of a message that is to be sent: ID of the network's secret; 0: all arrays are of that
+	keyID  uint64 // ID of the network's secret; 0 in a message that is to be sent: all arrays are of that
 }
 
 func arrayByte(a engine.Array) byte {

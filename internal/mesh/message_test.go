@@ -48,6 +48,10 @@ func sampleMessages(t testing.TB) []*message {
 	if err != nil || to.Predecessor() != old.ID() {
 		t.Fatalf("new key of %s: predecessor %q, %v", old.ID(), to.Predecessor(), err)
 	}
+	former := geometry
+	former.KeyID = filter.Secret{9}.ID()
+	rounds := takeRounds(t, smallEngine(t, nil), 3)
+	rounds[0].geometry.KeyID = former.KeyID
 	history := lineage{{sampleBoot - 900, 2}, {sampleBoot - 1, 3}, {sampleBoot, 8}}
 	samples := []*message{
 		{kind: kindDelta, rounds: takeRounds(t, smallEngine(t, nil), 9)},
@@ -58,8 +62,15 @@ func sampleMessages(t testing.TB) []*message {
 		{kind: kindAsk, to: id.public.hint(), life: 77, boot: 78, wants: []arrayHead{{ref: ref{engine.ArraySpam, 7}, version: 3, boot: 9}, {ref: ref{engine.ArrayCounts, 7}, version: 4, partial: true}}, proofs: [][]byte{{1, 2}, {}, {3}}},
 		{kind: kindAsk, to: id.public.hint()},
 		{kind: kindImage, image: image{ref{engine.ArrayCounts, 7}, 99, geometry, history, [][]byte{{1, 2, 3}, {}}}},
+		// Of a former secret of the network.
+		{kind: kindDelta, rounds: rounds},
+		{kind: kindHead, heads: []arrayHead{
+			{ref: ref{engine.ArrayCounts, 7}, version: 8, geometry: former, lineage: history},
+			{ref: ref{engine.ArrayCounts, 8}, version: 8, geometry: geometry, lineage: history}}},
+		{kind: kindImage, image: image{ref{engine.ArrayCounts, 7}, 99, former, history, [][]byte{{1}}}},
 	}
 	for _, m := range samples {
+		m.keyID = testSecret.ID()
 		m.stamp = stamp{incarnation: 1 << 40, boot: sampleBoot, seq: 7, at: 1<<40 + 99}
 	}
 	return samples

@@ -142,7 +142,7 @@ func (e *envelope) parse(keyID uint64) (*message, error) {
 // parseClaim parses all of a message but its data, of which it returns the sizes
 // of the items.
 func (e *envelope) parseClaim(keyID uint64) (*message, []uint64, error) {
-	m := &message{kind: e.kind, from: e.from}
+	m := &message{kind: e.kind, from: e.from, keyID: keyID}
 	r := &reader{b: e.claim, keyID: keyID}
 	m.stamp.incarnation = r.sum(r.uvarint(), 0)
 	m.stamp.boot = r.sum(m.stamp.incarnation, r.uvarint())

@@ -303,9 +303,8 @@ func (s *sender) remember(r *round) {
 		s.arrays[r.ref] = a
 	}
 	// The first round tells a peer without the array its geometry, and one that has it
-	// whether what it holds is still a part of it.
-	// Of another secret than the network's it tells that: who has not that secret can
-	// do nothing with it.
+	// whether what it holds is still a part of it. One of a former secret always says
+	// so: a peer that never had that secret can do nothing with it.
 	r.announce = !a.announced || r.from == 0 || r.geometry.KeyID != s.m.opts.KeyID
 	a.announced = true
 	a.since += len(r.data)

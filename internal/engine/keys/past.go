@@ -44,8 +44,8 @@ func (s *Secrets) Check() error {
 	return nil
 }
 
-// Sharing returns the same secrets, of which the network itself had those of former
-// before, newest first.
+// Sharing returns the same secrets, of which the network itself had those of former before.
+// What it shares ends where the first comes that is not among those.
 func (s *Secrets) Sharing(former []filter.Secret) *Secrets {
 	out := &Secrets{All: s.All, IDs: s.IDs, Shared: 1}
 	for out.Shared < len(s.All) && slices.Contains(former, s.All[out.Shared]) {

@@ -2,6 +2,7 @@ package keys
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -59,5 +60,36 @@ func TestSecrets(t *testing.T) {
 	}
 	if m := (&Secrets{All: s.All[:1], IDs: s.IDs[:1]}).Maker(); m.Past != nil {
 		t.Error("a network of one secret has a past")
+	}
+}
+
+// TestSharing: shared is what was counted under the present secret, and under those that the
+// network had before without a break.
+func TestSharing(t *testing.T) {
+	a, b, c := filter.Secret{1}, filter.Secret{2}, filter.Secret{3}
+	for i, tt := range []struct {
+		past, former, want []filter.Secret
+	}{
+		{nil, nil, nil},
+		{nil, []filter.Secret{b}, nil},
+		{[]filter.Secret{b, c}, nil, nil},
+		{[]filter.Secret{b, c}, []filter.Secret{b}, []filter.Secret{b}},
+		{[]filter.Secret{b, c}, []filter.Secret{c, b}, []filter.Secret{b, c}},
+		{[]filter.Secret{b, c}, []filter.Secret{c}, nil},
+		{[]filter.Secret{a, b}, []filter.Secret{a, b}, []filter.Secret{b}}, // what a crash leaves
+	} {
+		s := NewSecrets(a, tt.past...)
+		if got := s.Former(); len(got) != 0 {
+			t.Errorf("%d: %v is shared though nobody said so", i, got)
+		}
+		s = s.Sharing(tt.former)
+		if got := s.Former(); !slices.Equal(got, tt.want) {
+			t.Errorf("%d: former %v, want %v", i, got, tt.want)
+		}
+		for _, x := range []filter.Secret{a, b, c} {
+			if got, want := s.Shares(x.ID()), x == a || slices.Contains(tt.want, x); got != want {
+				t.Errorf("%d: secret %v is shared: %v, want %v", i, x[:1], got, want)
+			}
+		}
 	}
 }

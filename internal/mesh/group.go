@@ -8,10 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
@@ -43,10 +40,12 @@ func (l groupList) text() ([]byte, error) {
 	return append([]byte("bulkhead mesh group v1\x00"), data...), err
 }
 
-func groupSubject(from hint) string { return "bh.group." + from.String() }
+const groupPrefix = "bh.group."
+
+func groupSubject(from hint) string { return groupPrefix + from.String() }
 
 // tellGroup answers a member's question who is in its group, nil if it is in none.
-func (m *Mesh) tellGroup(from hint) []byte {
+func (m *Mesh) tellGroup(from hint, _ []byte) []byte {
 	p, ok := m.find(from)
 	if !ok || p.Group == "" || p.Keeper {
 		return nil
@@ -178,7 +177,7 @@ func (m *Mesh) followGroup(ctx context.Context, keeper *peer) error {
 		if b, ok := b.(*natsBus); ok && !b.owner {
 			var data []byte
 			var l *groupList
-			if data, err = b.askGroup(ctx, m.opts.Identity.public.hint()); err != nil {
+			if data, err = b.request(ctx, groupSubject(m.opts.Identity.public.hint()), nil); err != nil {
 				continue
 			}
 			if l, err = m.openGroup(keeper, data); err == nil {
@@ -187,34 +186,6 @@ func (m *Mesh) followGroup(ctx context.Context, keeper *peer) error {
 		}
 	}
 	return err
-}
-
-// askGroup asks the broker's owner who is in this node's group.
-func (b *natsBus) askGroup(ctx context.Context, self hint) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, brokerWait)
-	defer cancel()
-	reply, err := b.conn.RequestWithContext(ctx, groupSubject(self), nil)
-	if err != nil {
-		return nil, cleared(err)
-	}
-	return reply.Data, nil
-}
-
-// serveGroups answers members who ask this node's broker.
-func (b *natsBus) serveGroups(tell func(from hint) []byte) error {
-	_, err := b.conn.Subscribe("bh.group.*", func(msg *nats.Msg) {
-		from, ok := topic{kind: kindAsk, key: strings.TrimPrefix(msg.Subject, "bh.group.")}.sender()
-		if !ok || !strings.HasPrefix(msg.Reply, inbox(from)+".") {
-			return
-		}
-		if data := tell(from); data != nil {
-			_ = msg.Respond(data) // who does not hear it asks again
-		}
-	})
-	if err != nil {
-		return fmt.Errorf("broker %s: %w", b.server, cleared(err))
-	}
-	return nil
 }
 
 // struck returns the members of groups that this node's administrator has evicted.

@@ -29,7 +29,7 @@ func TestGroup(t *testing.T) {
 			t.Fatalf("%+v, %v", j, err)
 		}
 	}
-	if h.tellGroup(hint{1}) != nil {
+	if h.tellGroup(hint{1}, nil) != nil {
 		t.Error("a stranger is told who is in the group")
 	}
 	if err := Befriend(dir, h.opts.Identity.ID(), "keeper", "mail", 0.75, time.Now()); err != nil {
@@ -55,7 +55,7 @@ func TestGroup(t *testing.T) {
 	}
 	take := func() {
 		t.Helper()
-		l, err := m.openGroup(&keeper, h.tellGroup(self.public.hint()))
+		l, err := m.openGroup(&keeper, h.tellGroup(self.public.hint(), nil))
 		if err == nil {
 			err = m.takeGroup(t.Context(), &keeper, l)
 		}
@@ -85,7 +85,7 @@ func TestGroup(t *testing.T) {
 		t.Errorf("peers %v, want %s alone", got, ids[2].ID())
 	}
 
-	said := h.tellGroup(self.public.hint())
+	said := h.tellGroup(self.public.hint(), nil)
 	forged := func(change func(*groupList), by *Identity) []byte {
 		var l groupList
 		if err := json.Unmarshal(said, &l); err != nil {

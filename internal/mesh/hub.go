@@ -68,7 +68,7 @@ func (m *Mesh) connect(ctx context.Context) error {
 			return m.pair(wait, id, from, box)
 		})
 		if err == nil {
-			err = errors.Join(b.serveGroups(m.tellGroup), b.serveSecrets(m.tellSecret))
+			err = errors.Join(b.serve(groupPrefix, m.tellGroup), b.serve(secretPrefix, m.tellSecret))
 		}
 		if err != nil {
 			return fmt.Errorf("mesh: %w", err)

@@ -341,6 +341,7 @@ func (m *Mesh) dropPeer(ctx context.Context, id string) error {
 			m.showOut(id)
 		}
 		m.receiver.call(func(context.Context) { m.receiver.forget(key.hint()) })
+		err = m.leftRotation(id)
 	}
 	return err
 }

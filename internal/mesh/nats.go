@@ -319,6 +319,35 @@ func (b *natsBus) read(ctx context.Context, stream string, cfg jetstream.Ordered
 	}
 }
 
+// request asks the owner of a broker, and returns the answer.
+func (b *natsBus) request(ctx context.Context, subject string, data []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, brokerWait)
+	defer cancel()
+	reply, err := b.conn.RequestWithContext(ctx, subject, data)
+	if err != nil {
+		return nil, cleared(err)
+	}
+	return reply.Data, nil
+}
+
+// serve answers peers who ask this node's broker under a prefix and the start of their key.
+// Who is not to be answered is told nothing.
+func (b *natsBus) serve(prefix string, tell func(from hint, data []byte) []byte) error {
+	_, err := b.conn.Subscribe(prefix+"*", func(msg *nats.Msg) {
+		from, ok := topic{kind: kindAsk, key: strings.TrimPrefix(msg.Subject, prefix)}.sender()
+		if !ok || !strings.HasPrefix(msg.Reply, inbox(from)+".") {
+			return
+		}
+		if data := tell(from, msg.Data); data != nil {
+			_ = msg.Respond(data) // who does not hear it asks again
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("broker %s: %w", b.server, cleared(err))
+	}
+	return nil
+}
+
 func (b *natsBus) name() string { return b.server }
 
 func (b *natsBus) status() BusStatus {

@@ -89,8 +89,10 @@ func (m *Mesh) loadInvitations() error {
 
 // ForgetInvitations makes all invitations void of a node whose mesh folder is dir, and that
 // does not share at the moment: it is about to enter another network.
-func ForgetInvitations(dir string) error {
-	if err := os.Remove(filepath.Join(dir, invitationsFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func ForgetInvitations(dir string) error { return remove(dir, invitationsFile) }
+
+func remove(dir, file string) error {
+	if err := os.Remove(filepath.Join(dir, file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("mesh: %w", err)
 	}
 	return nil

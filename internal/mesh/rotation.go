@@ -2,21 +2,13 @@ package mesh
 
 import (
 	"context"
-	"crypto/ecdh"
-	"crypto/ed25519"
-	"crypto/hkdf"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
-
-	"github.com/nats-io/nats.go"
-	"golang.org/x/crypto/chacha20poly1305"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -31,35 +23,59 @@ import (
 
 const (
 	rotationFile = "rotation.json"
-	maxLead      = 30 * 24 * time.Hour
-	secretBeats  = 2 // heartbeats between two questions for another secret
-	secretRetry  = 2 * time.Second
-	switchRetry  = time.Minute
+	// MaxLead is how long before it is used a secret may be announced.
+	MaxLead     = 30 * 24 * time.Hour
+	secretBeats = 2 // heartbeats between two questions for another secret
+	secretRetry = 2 * time.Second
+	switchPoll  = time.Second // not until it is time: somebody may set the clock, or announce a change
+	switchRetry = time.Minute
 	// lateBeats is for how many heartbeats after a change of the secret a peer may be
 	// heard under the former one before an administrator is told.
 	lateBeats = 4
+	maxVoid   = 8 // secrets that were announced and taken back, of which a hub knows
 )
 
-// A rotation is a change of the network's secret, announced or done.
+// A rotation is a change of the network's secret, announced or done. What is in use never
+// changes: every edit is of a copy.
 type rotation struct {
-	From   string    `json:"from"` // network before
-	Secret []byte    `json:"secret"`
-	At     time.Time `json:"at"` // when it is, or was, to be used
-	By     string    `json:"by"` // key of the hub that told it
-	Told   []string  `json:"told,omitempty"`
+	From   string    `json:"from"`             // network before
+	Secret []byte    `json:"secret,omitempty"` // none: what was announced was taken back
+	At     time.Time `json:"at"`               // when it is, or was, to be used
+	By     string    `json:"by"`               // key of the hub that told it; this node's if its administrator did
+	Hand   bool      `json:"hand,omitempty"`   // the administrator gave it, and may have given it to others
+	Told   []string  `json:"told,omitempty"`   // keys of the peers that have fetched it here
+	// Void is secrets that this node announced and took back, oldest first: a peer that
+	// uses one is told to come back.
+	Void [][]byte `json:"void,omitempty"`
 }
 
 func (r *rotation) to() filter.Secret { return filter.Secret(r.Secret) }
+
+// valid reports whether r, read from a file, can be used.
+func (r *rotation) valid() bool {
+	size := len(filter.Secret{})
+	return (len(r.Secret) == 0 || len(r.Secret) == size) && !slices.ContainsFunc(r.Void, func(v []byte) bool { return len(v) != size })
+}
+
+// A NewRotation is a change of the network's secret that an administrator wants.
+type NewRotation struct {
+	// Secret is to be the network's; nil: a random one, which only a hub can announce.
+	Secret *filter.Secret
+	// After is when, from now: 0 to [MaxLead].
+	After time.Duration
+}
 
 // RotationStatus is the state of a change of the network's secret.
 type RotationStatus struct {
 	From, To string // fingerprints
 	At       time.Time
-	By       string   // key of the hub from which this node has it; its own if it is that
+	By       string   // key of the hub from which this node has it; its own if it was told here
 	Done     bool     // this node uses it
-	Told     []string // keys of the peers that have it from this hub
-	Untold   []string // and of those that have not asked for it yet
+	Told     []string // keys of the peers that have fetched it here
+	Untold   []string // and of those that have not
 }
+
+func networkOf(s filter.Secret) string { return newNames(s.ID()).net }
 
 func (m *Mesh) network() string { return newNames(m.opts.KeyID).net }
 
@@ -70,11 +86,18 @@ func (m *Mesh) loadRotation() error {
 	if err := wholefile.ReadJSON(filepath.Join(m.opts.Dir, rotationFile), &r); err != nil {
 		return fmt.Errorf("mesh: %w", err)
 	}
-	if len(r.Secret) == len(filter.Secret{}) && (r.From == m.network() || r.to().ID() == m.opts.KeyID) {
+	if !r.valid() {
+		return fmt.Errorf("mesh: %s: not a change of a secret: remove it", rotationFile)
+	}
+	if r.From == m.network() || len(r.Secret) > 0 && r.to().ID() == m.opts.KeyID {
 		m.rotation = &r
 	}
 	return nil
 }
+
+// ForgetRotation drops what was announced to a node whose mesh folder is dir, and that does
+// not share at the moment: it is about to enter another network.
+func ForgetRotation(dir string) error { return remove(dir, rotationFile) }
 
 // saveRotation makes r the change that is announced. The caller holds m.admin.
 func (m *Mesh) saveRotation(r *rotation) error {
@@ -91,20 +114,28 @@ func (m *Mesh) saveRotation(r *rotation) error {
 	return nil
 }
 
-// announced returns a copy of the change that was announced last, done or not; nil if none
-// was.
-func (m *Mesh) announced() *rotation {
+// lastRotation returns a copy of what was announced last or taken back; nil if nothing was.
+func (m *Mesh) lastRotation() *rotation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.rotation == nil {
 		return nil
 	}
 	r := *m.rotation
-	r.Told = slices.Clone(r.Told)
+	r.Told, r.Void = slices.Clone(r.Told), slices.Clone(r.Void)
 	return &r
 }
 
-// pending returns the change that is to come; nil if there is none.
+// announced returns a copy of the change that was announced last, done or not; nil if none
+// was.
+func (m *Mesh) announced() *rotation {
+	if r := m.lastRotation(); r != nil && len(r.Secret) > 0 {
+		return r
+	}
+	return nil
+}
+
+// pending returns a copy of the change that is to come; nil if there is none.
 func (m *Mesh) pending() *rotation {
 	if r := m.announced(); r != nil && r.to().ID() != m.opts.KeyID {
 		return r
@@ -112,28 +143,80 @@ func (m *Mesh) pending() *rotation {
 	return nil
 }
 
-// Rotate announces another secret of the network, to be used after a while of up to 30
-// days, in which the peers fetch it. Only a hub can; of another node, and of one for which
-// a change is announced already, the error wraps [bulkhead.ErrForbidden].
-func (m *Mesh) Rotate(secret filter.Secret, after time.Duration) (RotationStatus, error) {
-	if m.opts.Mode != Hub || m.opts.Secret.ID() != m.opts.KeyID || m.opts.Switch == nil {
-		return RotationStatus{}, fmt.Errorf("%w: mesh: a node in mode %q does not change the secret: have it done on a hub of the network", bulkhead.ErrForbidden, m.opts.Mode)
+// void returns the secrets that were announced here and taken back.
+func (m *Mesh) void() [][]byte {
+	if r := m.lastRotation(); r != nil {
+		return r.Void
 	}
-	if after < 0 || after > maxLead {
-		return RotationStatus{}, fmt.Errorf("%w: mesh: another secret in %v, want 0 to %v", bulkhead.ErrMalformed, after, maxLead)
+	return nil
+}
+
+// Rotate announces another secret of the network, to be used after a while, in which the
+// peers fetch it. Of a node that cannot, and of one that knows of a change to come, the
+// error wraps [bulkhead.ErrForbidden].
+func (m *Mesh) Rotate(n NewRotation) (RotationStatus, error) {
+	switch {
+	case m.opts.Switch == nil:
+		return RotationStatus{}, fmt.Errorf("%w: mesh: this node cannot change its secret", bulkhead.ErrForbidden)
+	case n.Secret == nil && m.opts.Mode != Hub:
+		return RotationStatus{}, fmt.Errorf("%w: mesh: in mode %q nobody would learn of a new secret: announce it on a hub, or give the same one to all nodes by hand", bulkhead.ErrForbidden, m.opts.Mode)
+	case n.After < 0 || n.After > MaxLead:
+		return RotationStatus{}, fmt.Errorf("%w: mesh: another secret in %v, want 0 to %v", bulkhead.ErrMalformed, n.After, MaxLead)
+	case n.Secret != nil && n.Secret.ID() == m.opts.KeyID:
+		return RotationStatus{}, fmt.Errorf("%w: mesh: that is the network's secret already", bulkhead.ErrMalformed)
 	}
 	m.admin.Lock()
 	defer m.admin.Unlock()
 	if r := m.pending(); r != nil {
-		return RotationStatus{}, fmt.Errorf("%w: mesh: another secret is announced already, for %s", bulkhead.ErrForbidden, r.At.UTC().Format(time.RFC3339))
+		return RotationStatus{}, fmt.Errorf("%w: mesh: another secret is announced already, for %s; it can be taken back", bulkhead.ErrForbidden, r.At.UTC().Format(time.RFC3339))
 	}
-	r := &rotation{From: m.network(), Secret: slices.Clone(secret[:]), At: m.opts.Now().Add(after).UTC(), By: m.opts.Identity.ID()}
+	r := &rotation{From: m.network(), At: m.opts.Now().Add(n.After).UTC(), By: m.opts.Identity.ID(), Hand: n.Secret != nil, Void: m.void()}
+	if n.Secret != nil {
+		r.Secret = slices.Clone(n.Secret[:])
+		r.Void = slices.DeleteFunc(r.Void, func(v []byte) bool { return slices.Equal(v, r.Secret) })
+	} else {
+		r.Secret = randomSecret()
+	}
 	if err := m.saveRotation(r); err != nil {
 		return RotationStatus{}, err
 	}
-	m.opts.Log.Warn("another secret of the network is announced", "network", newNames(secret.ID()).net, "at", r.At, "before", r.From)
+	m.opts.Log.Warn("another secret of the network is announced", "network", networkOf(r.to()), "at", r.At, "before", r.From)
 	s, _ := m.Rotation()
 	return s, nil
+}
+
+func randomSecret() []byte {
+	s := make([]byte, len(filter.Secret{}))
+	rand.Read(s)
+	return s
+}
+
+// CancelRotation takes back the change that is to come. Peers that have it of this node
+// hear of that when they ask next; one that this node has from a hub is not taken here. If
+// there is none, the error wraps [bulkhead.ErrMalformed].
+func (m *Mesh) CancelRotation() (RotationStatus, error) {
+	m.admin.Lock()
+	defer m.admin.Unlock()
+	s, _ := m.Rotation()
+	r := m.pending()
+	if r == nil {
+		return s, fmt.Errorf("%w: mesh: no other secret of the network is to come", bulkhead.ErrMalformed)
+	}
+	if err := m.saveRotation(m.withdrawn(r)); err != nil {
+		return s, err
+	}
+	m.opts.Log.Warn("the network's other secret is taken back", "network", s.To, "by", r.By)
+	return s, nil
+}
+
+// withdrawn returns what is left of a change that is taken back. What this node has from a
+// hub is not taken from there again.
+func (m *Mesh) withdrawn(r *rotation) *rotation {
+	out := &rotation{From: m.network(), Void: append(r.Void, r.Secret)}
+	if over := len(out.Void) - maxVoid; over > 0 {
+		out.Void = out.Void[over:]
+	}
+	return out
 }
 
 // Rotation returns the change of the network's secret that was announced last; ok is false
@@ -143,22 +226,22 @@ func (m *Mesh) Rotation() (s RotationStatus, ok bool) {
 	if r == nil {
 		return s, false
 	}
-	s = RotationStatus{From: r.From, To: newNames(r.to().ID()).net, At: r.At, By: r.By, Done: r.to().ID() == m.opts.KeyID, Told: r.Told}
+	s = RotationStatus{From: r.From, To: networkOf(r.to()), At: r.At, By: r.By, Done: r.to().ID() == m.opts.KeyID}
 	for _, p := range m.peerList() {
-		if p.ID != r.By && !slices.Contains(r.Told, p.ID) {
+		switch {
+		case slices.Contains(r.Told, p.ID):
+			s.Told = append(s.Told, p.ID)
+		case p.ID != r.By:
 			s.Untold = append(s.Untold, p.ID)
 		}
 	}
-	s.Told = slices.DeleteFunc(s.Told, func(id string) bool {
-		return !slices.ContainsFunc(m.peerList(), func(p *peer) bool { return p.ID == id })
-	})
 	return s, true
 }
 
 // awaitRotation has the node change when it is time.
 func (m *Mesh) awaitRotation(ctx context.Context) {
 	for {
-		pause := time.Second // and not until then: somebody may set the clock, or announce a change
+		pause := switchPoll
 		if r := m.pending(); r != nil && m.opts.Switch != nil && !m.opts.Now().Before(r.At) {
 			m.opts.Switch(r.to())
 			pause = switchRetry
@@ -172,19 +255,18 @@ func (m *Mesh) awaitRotation(ctx context.Context) {
 	}
 }
 
-// hasten has the node take an announced secret at once, since a peer uses it.
+// hasten has the node take an announced secret at once, since a peer uses it, and reports
+// whether it will.
 func (m *Mesh) hasten(network string) bool {
-	r := m.pending()
-	if r == nil || newNames(r.to().ID()).net != network {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.rotation
+	if r == nil || len(r.Secret) == 0 || networkOf(r.to()) != network || m.opts.Switch == nil {
 		return false
 	}
-	m.mu.Lock()
-	if m.rotation != nil {
-		next := *m.rotation
-		next.At = m.opts.Now()
-		m.rotation = &next
-	}
-	m.mu.Unlock()
+	next := *r
+	next.At = m.opts.Now()
+	m.rotation = &next
 	select {
 	case m.hurry <- struct{}{}:
 	default:
@@ -194,134 +276,42 @@ func (m *Mesh) hasten(network string) bool {
 
 // formerNetwork reports whether the network had a secret with that fingerprint before.
 func (m *Mesh) formerNetwork(network string) bool {
-	return slices.ContainsFunc(m.opts.Former, func(s filter.Secret) bool { return newNames(s.ID()).net == network })
+	return slices.ContainsFunc(m.opts.Former, func(s filter.Secret) bool { return networkOf(s) == network })
 }
 
-// A secretQuestion is what a member asks a hub.
-type secretQuestion struct {
-	Network   string `json:"network"`   // whose secret it has
-	Exchange  []byte `json:"exchange"`  // X25519, for the answer alone
-	Signature []byte `json:"signature"` // of the member, over both and the hub's key
-}
-
-func (q *secretQuestion) text(hub string) []byte {
-	return append([]byte("bulkhead mesh secret v1 question\x00"+hub+"\x00"+q.Network+"\x00"), q.Exchange...)
-}
-
-// A secretAnswer is the reply.
-type secretAnswer struct {
-	Why       string `json:"why,omitempty"`      // there is nothing to tell
-	Exchange  []byte `json:"exchange,omitempty"` // X25519
-	Box       []byte `json:"box,omitempty"`      // a nextSecret
-	Signature []byte `json:"signature,omitempty"`
-}
-
-func (a *secretAnswer) text(q *secretQuestion) []byte {
-	return slices.Concat([]byte("bulkhead mesh secret v1 answer\x00"), q.Exchange, a.Exchange, a.Box)
-}
-
-// A nextSecret is the secret that follows that of the network which a member named.
-type nextSecret struct {
-	From   string  `json:"from"`
-	Secret []byte  `json:"secret"`
-	After  float64 `json:"after"` // seconds from now, so that clocks need not agree
-}
-
-const nothingNew = "no other secret"
-
-func secretKey(shared []byte) []byte {
-	key, err := hkdf.Key(sha256.New, shared, nil, "bulkhead mesh secret v1", chacha20poly1305.KeySize)
-	if err != nil {
-		panic(err) // of a hash that is unsafe, or a length that is too large
+// next returns the secret of a network that a peer names, the one that follows it, and when
+// that is used; the zero time is now.
+func (m *Mesh) next(network string) (had, secret filter.Secret, at time.Time, ok bool) {
+	for _, v := range m.void() {
+		if had = filter.Secret(v); networkOf(had) == network {
+			return had, m.opts.Secret, at, true
+		}
 	}
-	return key
-}
-
-func secretSubject(from hint) string { return "bh.secret." + from.String() }
-
-// next returns the secret that follows that of a network, and when it is used.
-func (m *Mesh) next(network string) (secret filter.Secret, at time.Time, ok bool) {
-	var chain []filter.Secret
-	for _, s := range slices.Backward(m.opts.Former) {
-		chain = append(chain, s)
-	}
+	chain := slices.Clone(m.opts.Former)
+	slices.Reverse(chain)
 	chain = append(chain, m.opts.Secret)
 	r := m.pending()
 	if r != nil {
 		chain = append(chain, r.to())
 	}
-	i := slices.IndexFunc(chain, func(s filter.Secret) bool { return newNames(s.ID()).net == network })
+	i := slices.IndexFunc(chain, func(s filter.Secret) bool { return networkOf(s) == network })
 	if i < 0 || i+1 == len(chain) {
-		return secret, at, false
+		return had, secret, at, false
 	}
 	if r != nil && i+2 == len(chain) {
 		at = r.At
 	}
-	return chain[i+1], at, true
+	return chain[i], chain[i+1], at, true
 }
 
-// tellSecret answers a peer that asks for another secret.
-func (m *Mesh) tellSecret(from hint, data []byte) []byte {
-	p, ok := m.find(from)
-	if !ok {
-		return nil // its connection is about to end
-	}
-	a, err := m.answerSecret(&p, data)
-	if err != nil {
-		m.receiver.refuse(from, reasonMalformed, err.Error())
-		return nil
-	}
-	out, err := json.Marshal(a)
-	if err != nil {
-		return nil
-	}
-	return out
-}
-
-func (m *Mesh) answerSecret(p *peer, data []byte) (*secretAnswer, error) {
-	var q secretQuestion
-	if len(data) > maxPair {
-		return nil, fmt.Errorf("mesh: question for a secret of %d bytes, limit %d", len(data), maxPair)
-	}
-	if err := json.Unmarshal(data, &q); err != nil {
-		return nil, fmt.Errorf("mesh: question for a secret: %w", err)
-	}
-	if !ed25519.Verify(p.key[:], q.text(m.opts.Identity.ID()), q.Signature) {
-		return nil, errors.New("mesh: question for a secret: the signature is not of its sender")
-	}
-	theirs, err := ecdh.X25519().NewPublicKey(q.Exchange)
-	if err != nil {
-		return nil, fmt.Errorf("mesh: question for a secret: %w", err)
-	}
-	secret, at, ok := m.next(q.Network)
-	if !ok {
-		return &secretAnswer{Why: nothingNew}, nil
-	}
-	n := nextSecret{From: q.Network, Secret: secret[:]}
-	if !at.IsZero() {
-		n.After = max(0, at.Sub(m.opts.Now()).Seconds())
-	}
-	plain, err := json.Marshal(n)
-	if err != nil {
-		return nil, fmt.Errorf("mesh: %w", err)
-	}
-	private, err := ecdh.X25519().GenerateKey(rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("mesh: %w", err)
-	}
-	shared, err := private.ECDH(theirs)
-	if err != nil {
-		return nil, fmt.Errorf("mesh: question for a secret: %w", err)
-	}
-	a := &secretAnswer{Exchange: private.PublicKey().Bytes(), Box: seal(secretKey(shared), plain, p.ID)}
-	a.Signature = ed25519.Sign(m.opts.Identity.private, a.text(&q))
-	return a, m.noteTold(p, secret)
-}
-
-// noteTold notes that a peer has the secret that was announced last.
+// noteTold notes that a peer has the secret that was announced last. It returns an error if
+// the peer is none any more.
 func (m *Mesh) noteTold(p *peer, secret filter.Secret) error {
 	m.admin.Lock()
 	defer m.admin.Unlock()
+	if _, ok := m.find(p.key.hint()); !ok {
+		return unknownPeer(p.ID)
+	}
 	r := m.announced()
 	if r == nil || r.to() != secret || slices.Contains(r.Told, p.ID) {
 		return nil
@@ -331,91 +321,83 @@ func (m *Mesh) noteTold(p *peer, secret filter.Secret) error {
 	return m.saveRotation(r)
 }
 
-// askAfter returns a question to a hub for the secret after the node's own, and what opens
-// the answer.
-func (m *Mesh) askAfter(hub *public) (q *secretQuestion, private *ecdh.PrivateKey, err error) {
-	if private, err = ecdh.X25519().GenerateKey(rand.Reader); err != nil {
-		return nil, nil, fmt.Errorf("mesh: %w", err)
-	}
-	q = &secretQuestion{Network: m.network(), Exchange: private.PublicKey().Bytes()}
-	q.Signature = ed25519.Sign(m.opts.Identity.private, q.text(hub.id()))
-	return q, private, nil
-}
-
-// openSecret opens a hub's answer; nil if there is nothing new.
-func (m *Mesh) openSecret(hub *public, q *secretQuestion, private *ecdh.PrivateKey, data []byte) (*nextSecret, error) {
-	if len(data) > maxPair {
-		return nil, errSealed
-	}
-	var a secretAnswer
-	if err := json.Unmarshal(data, &a); err != nil {
-		return nil, fmt.Errorf("mesh: another secret: %w", err)
-	}
-	if a.Why != "" {
-		return nil, nil // nobody has signed this; it says no more than silence
-	}
-	if !ed25519.Verify(hub[:], a.text(q), a.Signature) {
-		return nil, errors.New("mesh: another secret: the signature is not of the hub")
-	}
-	theirs, err := ecdh.X25519().NewPublicKey(a.Exchange)
-	if err != nil {
-		return nil, errSealed
-	}
-	shared, err := private.ECDH(theirs)
-	if err != nil {
-		return nil, errSealed
-	}
-	plain, err := unseal(secretKey(shared), a.Box, m.opts.Identity.ID())
-	if err != nil {
-		return nil, err
-	}
-	n := new(nextSecret)
-	if err := json.Unmarshal(plain, n); err != nil {
-		return nil, fmt.Errorf("mesh: another secret: %w", err)
-	}
+// leftRotation sees to it that who is no peer any more neither knows the secret that is to
+// come nor has a say in it.
+func (m *Mesh) leftRotation(id string) error {
+	m.admin.Lock()
+	defer m.admin.Unlock()
+	r := m.pending()
 	switch {
-	case n.From != q.Network:
-		return nil, fmt.Errorf("mesh: another secret: it follows that of network %.32q", n.From)
-	case len(n.Secret) != len(filter.Secret{}) || filter.Secret(n.Secret).ID() == m.opts.KeyID:
-		return nil, errors.New("mesh: another secret: it is none, or the present one")
-	case !(n.After >= 0) || n.After > 2*maxLead.Seconds():
-		return nil, fmt.Errorf("mesh: another secret: in %v seconds", n.After)
+	case r == nil:
+		return nil
+	case r.By == id:
+		m.opts.Log.Warn("the secret that the evicted hub announced is not taken", "network", networkOf(r.to()))
+		return m.saveRotation(m.withdrawn(r))
+	case r.By != m.opts.Identity.ID() || !slices.Contains(r.Told, id):
+		return nil
+	case r.Hand:
+		m.opts.Log.Error("ALERT: the evicted peer knows the secret that is to come, which was given by hand: take it back and announce another one", "key", id)
+		return nil
 	}
-	return n, nil
+	next := m.withdrawn(r)
+	next.Secret, next.By, next.At = randomSecret(), r.By, r.At
+	if least := m.opts.Now().Add(2 * secretBeats * m.opts.Heartbeat).UTC(); next.At.Before(least) {
+		next.At = least // the others fetch this one, too
+	}
+	m.opts.Log.Warn("the evicted peer knew the secret that was to come: another one is announced", "network", networkOf(next.to()), "at", next.At)
+	return m.saveRotation(next)
 }
 
-// takeSecret notes what a hub has announced. Of two changes that two hubs have announced
-// the earlier one is taken; what is at the same moment, or nearly, is settled by the
-// fingerprints, the same way everywhere.
+// takeSecret notes what a hub has announced. What a hub says later takes the place of what it
+// said before. Of two changes that two hubs have announced the earlier one is taken; what is
+// at the same moment, or nearly, is settled by the fingerprints, the same way everywhere.
 func (m *Mesh) takeSecret(hub *public, n *nextSecret) error {
 	m.admin.Lock()
 	defer m.admin.Unlock()
 	at := m.opts.Now().Add(time.Duration(n.After * float64(time.Second))).UTC()
-	to := filter.Secret(n.Secret)
+	next := &rotation{From: n.From, Secret: n.Secret, At: at, By: hub.id(), Void: m.void()}
+	if slices.ContainsFunc(next.Void, func(v []byte) bool { return slices.Equal(v, n.Secret) }) {
+		return nil // an administrator does not want it
+	}
 	if r := m.pending(); r != nil {
-		if r.to() == to {
+		if r.to() == next.to() {
 			return nil
 		}
-		apart := at.Sub(r.At)
-		better := apart < 0
-		if apart.Abs() < time.Minute {
-			better = to.ID() < r.to().ID()
-		}
-		m.opts.Log.Error("ALERT: two hubs have announced different secrets of the network; the earlier one is taken", "one", r.By, "other", hub.id(), "taken_of_the_other", better)
-		if !better {
-			return nil
+		if r.By != next.By {
+			earlier := at.Before(r.At)
+			if at.Sub(r.At).Abs() < time.Minute {
+				earlier = next.to().ID() < r.to().ID()
+			}
+			m.opts.Log.Error("ALERT: two hubs have announced different secrets of the network; the earlier one is taken", "one", r.By, "other", next.By, "taken_of_the_other", earlier)
+			if !earlier {
+				return nil
+			}
 		}
 	}
-	r := &rotation{From: n.From, Secret: n.Secret, At: at, By: hub.id()}
-	if err := m.saveRotation(r); err != nil {
+	if err := m.saveRotation(next); err != nil {
 		return err
 	}
-	m.opts.Log.Warn("the network gets another secret", "network", newNames(to.ID()).net, "at", at, "hub", hub.id())
+	m.opts.Log.Warn("the network gets another secret", "network", networkOf(next.to()), "at", at, "hub", hub.id())
 	return nil
+}
+
+// nothingNew notes that a hub announces nothing: what it announced before it has taken back.
+func (m *Mesh) nothingNew(hub *public) error {
+	m.admin.Lock()
+	defer m.admin.Unlock()
+	r := m.pending()
+	if r == nil || r.By != hub.id() {
+		return nil
+	}
+	m.opts.Log.Warn("the hub has taken back the network's other secret", "network", networkOf(r.to()), "hub", hub.id())
+	return m.saveRotation(&rotation{From: m.network(), Void: r.Void})
 }
 
 // followSecret asks hubs now and then whether the network gets another secret.
 func (m *Mesh) followSecret(ctx context.Context) {
+	if m.opts.Switch == nil {
+		return
+	}
 	told := make(map[bus]string) // the last error of each
 	for {
 		pause := secretBeats * m.opts.Heartbeat
@@ -425,14 +407,14 @@ func (m *Mesh) followSecret(ctx context.Context) {
 				continue
 			}
 			err := m.askSecret(ctx, hub)
-			if err == nil || ctx.Err() != nil {
+			switch {
+			case err == nil || ctx.Err() != nil:
 				delete(told, b)
-				continue
-			}
-			pause = min(pause, secretRetry)
-			if b.status().Connected && told[b] != err.Error() {
+			case errors.Is(err, errUnconnected):
+				pause = min(pause, secretRetry)
+			case told[b] != err.Error():
 				told[b] = err.Error()
-				m.opts.Log.Debug("whether the network gets another secret is not known at present", "hub", b.name(), "err", err)
+				m.opts.Log.Warn("whether the network gets another secret is not known at present", "hub", b.name(), "err", err)
 			}
 		}
 		select {
@@ -443,10 +425,12 @@ func (m *Mesh) followSecret(ctx context.Context) {
 	}
 }
 
+var errUnconnected = errors.New("mesh: not connected to the hub")
+
 func (m *Mesh) askSecret(ctx context.Context, b *natsBus) error {
 	hub := b.holder.Load()
-	if hub == nil {
-		return errors.New("mesh: not connected yet")
+	if hub == nil || !b.conn.IsConnected() {
+		return errUnconnected
 	}
 	q, private, err := m.askAfter(hub)
 	if err != nil {
@@ -456,36 +440,15 @@ func (m *Mesh) askSecret(ctx context.Context, b *natsBus) error {
 	if err != nil {
 		return fmt.Errorf("mesh: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, brokerWait)
-	defer cancel()
-	reply, err := b.conn.RequestWithContext(ctx, secretSubject(m.opts.Identity.public.hint()), data)
-	if err != nil {
-		return cleared(err)
-	}
-	n, err := m.openSecret(hub, q, private, reply.Data)
-	if err != nil {
-		m.opts.Log.Warn("a hub's answer is not taken", "hub", hub.id(), "err", err)
+	if data, err = b.request(ctx, secretSubject(m.opts.Identity.public.hint()), data); err != nil {
 		return err
 	}
-	if n == nil {
-		return nil
+	n, err := m.openSecret(hub, q, private, data)
+	switch {
+	case err != nil:
+		return err
+	case n == nil:
+		return m.nothingNew(hub)
 	}
 	return m.takeSecret(hub, n)
-}
-
-// serveSecrets answers members who ask this node's broker.
-func (b *natsBus) serveSecrets(tell func(from hint, data []byte) []byte) error {
-	_, err := b.conn.Subscribe("bh.secret.*", func(msg *nats.Msg) {
-		from, ok := topic{kind: kindAsk, key: strings.TrimPrefix(msg.Subject, "bh.secret.")}.sender()
-		if !ok || !strings.HasPrefix(msg.Reply, inbox(from)+".") {
-			return
-		}
-		if data := tell(from, msg.Data); data != nil {
-			_ = msg.Respond(data) // who does not hear it asks again
-		}
-	})
-	if err != nil {
-		return fmt.Errorf("broker %s: %w", b.server, cleared(err))
-	}
-	return nil
 }

@@ -1,0 +1,648 @@
+package mesh
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// A changing is a mesh that nobody runs, with what it was told to change to.
+type changing struct {
+	*Mesh
+	log lockedBuffer
+	now time.Time
+
+	mu sync.Mutex
+	to []filter.Secret
+}
+
+func newChanging(t *testing.T, mode Mode, change func(*Options)) *changing {
+	t.Helper()
+	c := &changing{now: time.Unix(1_800_000_000, 0)}
+	c.Mesh = closed(t, func(o *Options) {
+		o.Mode, o.Secret, o.Heartbeat = mode, testSecret, time.Second
+		o.Now, o.Log = func() time.Time { return c.now }, slog.New(slog.NewTextHandler(&c.log, nil))
+		o.Switch = func(s filter.Secret) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.to = append(c.to, s)
+		}
+		if change != nil {
+			change(o)
+		}
+	})
+	return c
+}
+
+func (c *changing) key() *public { return &c.opts.Identity.public }
+
+// asks has c ask a hub, and take the answer as change leaves it.
+func (c *changing) asks(hub *changing, change func([]byte) []byte) error {
+	q, private, err := c.askAfter(hub.key())
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(q)
+	if err != nil {
+		return err
+	}
+	answer := hub.tellSecret(c.key().hint(), data)
+	if answer == nil {
+		return errors.New("no answer")
+	}
+	if change != nil {
+		answer = change(answer)
+	}
+	n, err := c.openSecret(hub.key(), q, private, answer)
+	switch {
+	case err != nil:
+		return err
+	case n == nil:
+		return c.nothingNew(hub.key())
+	}
+	return c.takeSecret(hub.key(), n)
+}
+
+func mustTake(t *testing.T, c, hub *changing) {
+	t.Helper()
+	if err := c.asks(hub, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// again returns the same node after it was killed.
+func (c *changing) again(t *testing.T, secret filter.Secret, former ...filter.Secret) {
+	t.Helper()
+	o := c.opts
+	o.Secret, o.KeyID, o.Former = secret, secret.ID(), former
+	m, err := prepare(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Mesh = m
+}
+
+// TestRotate: members learn from a hub what the next secret is and when it is to be used,
+// and use it then; a node that was away learns one after the other.
+func TestRotate(t *testing.T) {
+	hub, bob, away := newChanging(t, Hub, nil), newChanging(t, Join, nil), newChanging(t, Join, nil)
+	befriend(t, hub.Mesh, bob.Mesh, away.Mesh)
+	mustTake(t, bob, hub)
+	if _, ok := bob.Rotation(); ok {
+		t.Error("a change that nobody announced")
+	}
+	s, err := hub.Rotate(NewRotation{After: time.Hour})
+	if err != nil || s.Done || s.By != hub.opts.Identity.ID() || !s.At.Equal(hub.now.Add(time.Hour)) || s.From != networkOf(testSecret) || len(s.Untold) != 2 || len(s.Told) != 0 {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	first := hub.pending().to()
+	bob.now = bob.now.Add(-42 * time.Minute) // its clock is wrong, which changes nothing
+	mustTake(t, bob, hub)
+	r, ok := bob.Rotation()
+	if !ok || r.To != s.To || r.By != s.By || !r.At.Equal(bob.now.Add(time.Hour)) || bob.pending().to() != first {
+		t.Fatalf("%+v", r)
+	}
+	if s, _ := hub.Rotation(); !slices.Equal(s.Told, []string{bob.opts.Identity.ID()}) || !slices.Equal(s.Untold, []string{away.opts.Identity.ID()}) {
+		t.Errorf("%+v", s)
+	}
+	bob.again(t, testSecret)
+	if r, ok := bob.Rotation(); !ok || r.To != s.To {
+		t.Errorf("after a crash %+v", r)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	bob.now = bob.now.Add(time.Hour)
+	wg.Go(func() { bob.awaitRotation(ctx) })
+	eventually(t, time.Minute, "the node is told to change", func() bool {
+		bob.mu.Lock()
+		defer bob.mu.Unlock()
+		return len(bob.to) > 0 && bob.to[0] == first
+	})
+	stop()
+	wg.Wait()
+	bob.again(t, first, testSecret)
+	if r, ok := bob.Rotation(); !ok || !r.Done {
+		t.Errorf("after the change %+v", r)
+	}
+	hub.again(t, first, testSecret)
+	if _, err := hub.Rotate(NewRotation{}); err != nil {
+		t.Fatal(err)
+	}
+	second := hub.pending().to()
+	hub.again(t, second, first, testSecret)
+	for _, want := range []filter.Secret{first, second} {
+		mustTake(t, away, hub)
+		if r := away.pending(); r == nil || r.to() != want || r.At.After(away.now) {
+			t.Fatalf("a node that was away is told %+v", r)
+		}
+		away.again(t, want)
+	}
+	mustTake(t, away, hub)
+	if r, ok := away.Rotation(); !ok || !r.Done {
+		t.Errorf("%+v", r)
+	}
+	if matches, _ := filepath.Glob(filepath.Join(hub.opts.Dir, rotationFile)); len(matches) != 1 {
+		t.Error("nothing is on disk")
+	} else if info, err := os.Stat(matches[0]); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if err := errors.Join(ForgetRotation(hub.opts.Dir), ForgetRotation(hub.opts.Dir)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRotateRefused: what cannot be announced, and what a node asks that may not know.
+func TestRotateRefused(t *testing.T) {
+	hub, bob := newChanging(t, Hub, nil), newChanging(t, Join, nil)
+	befriend(t, hub.Mesh, bob.Mesh)
+	same := testSecret
+	for what, tt := range map[string]struct {
+		m    *Mesh
+		n    NewRotation
+		want error
+	}{
+		"on no hub":       {bob.Mesh, NewRotation{}, bulkhead.ErrForbidden},
+		"too far ahead":   {hub.Mesh, NewRotation{After: MaxLead + 1}, bulkhead.ErrMalformed},
+		"in the past":     {hub.Mesh, NewRotation{After: -1}, bulkhead.ErrMalformed},
+		"to the same":     {hub.Mesh, NewRotation{Secret: &same}, bulkhead.ErrMalformed},
+		"of a rigid node": {closed(t, nil), NewRotation{}, bulkhead.ErrForbidden},
+	} {
+		if _, err := tt.m.Rotate(tt.n); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := hub.CancelRotation(); !errors.Is(err, bulkhead.ErrMalformed) {
+		t.Errorf("taken back though nothing was announced: %v", err)
+	}
+	given := filter.Secret{8}
+	if _, err := bob.Rotate(NewRotation{Secret: &given, After: time.Hour}); err != nil {
+		t.Errorf("by hand: %v", err)
+	}
+	if _, err := bob.Rotate(NewRotation{Secret: &filter.Secret{9}}); !errors.Is(err, bulkhead.ErrForbidden) {
+		t.Errorf("a second one: %v", err)
+	}
+	if _, err := hub.Rotate(NewRotation{}); err != nil {
+		t.Fatal(err)
+	}
+
+	ask := func(change func(*secretQuestion), by *changing) []byte {
+		q, _, err := by.askAfter(hub.key())
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(q)
+		data, err := json.Marshal(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	stranger, joined := newChanging(t, Join, nil), newChanging(t, Join, func(o *Options) {
+		o.Secret = filter.Secret{77}
+		o.KeyID = o.Secret.ID()
+	})
+	befriend(t, hub.Mesh, joined.Mesh)
+	sign := func(by *changing, q *secretQuestion) {
+		q.Proof = q.proof(hub.opts.Identity.ID(), by.opts.Secret)
+		q.Signature = ed25519.Sign(by.opts.Identity.private, q.text(hub.opts.Identity.ID()))
+	}
+	for what, tt := range map[string]struct {
+		from *changing
+		data []byte
+	}{
+		"a stranger":             {stranger, ask(func(*secretQuestion) {}, stranger)},
+		"in another's name":      {bob, ask(func(*secretQuestion) {}, joined)},
+		"nonsense":               {bob, []byte("{")},
+		"too long":               {bob, make([]byte, maxPair+1)},
+		"of another network":     {bob, ask(func(q *secretQuestion) { q.Network = "0000000000000000" }, bob)},
+		"of no point":            {bob, ask(func(q *secretQuestion) { q.Exchange = make([]byte, 31); sign(bob, q) }, bob)},
+		"without the one before": {joined, ask(func(q *secretQuestion) { q.Network = networkOf(testSecret); sign(joined, q) }, joined)},
+	} {
+		if got := hub.tellSecret(tt.from.key().hint(), tt.data); got != nil {
+			t.Errorf("%s is told %s", what, got)
+		}
+	}
+	if s, _ := hub.Rotation(); len(s.Told) != 0 {
+		t.Errorf("told %v", s.Told)
+	}
+}
+
+// TestLyingAnnouncement: nobody but a hub announces anything, and what a hub has said to
+// one member, or long ago, is nothing to another.
+func TestLyingAnnouncement(t *testing.T) {
+	hub, bob, eve := newChanging(t, Hub, nil), newChanging(t, Join, nil), newChanging(t, Hub, nil)
+	befriend(t, hub.Mesh, bob.Mesh, eve.Mesh)
+	if _, err := eve.Rotate(NewRotation{}); err != nil { // she has a secret ready
+		t.Fatal(err)
+	}
+	if _, err := hub.Rotate(NewRotation{After: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	var said []byte
+	for what, change := range map[string]func([]byte) []byte{
+		"hers instead": func([]byte) []byte {
+			q, _, err := bob.askAfter(hub.key())
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, _, err := eve.answerSecret(&peer{ID: bob.opts.Identity.ID(), key: *bob.key()}, func() []byte {
+				q.Signature = ed25519.Sign(bob.opts.Identity.private, q.text(eve.opts.Identity.ID()))
+				q.Proof = q.proof(eve.opts.Identity.ID(), testSecret)
+				data, _ := json.Marshal(q)
+				return data
+			}())
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, _ := json.Marshal(a)
+			return data
+		},
+		"played back":   func(data []byte) []byte { defer func() { said = data }(); return or(said, []byte("{}")) },
+		"taken back":    func([]byte) []byte { return []byte(`{"signature":"AAAA"}`) },
+		"without a box": func(data []byte) []byte { return change(t, data, func(a *secretAnswer) { a.Box = nil }) },
+		"another box":   func(data []byte) []byte { return change(t, data, func(a *secretAnswer) { a.Box[30]++ }) },
+		"too long":      func([]byte) []byte { return make([]byte, maxPair+1) },
+		"nonsense":      func([]byte) []byte { return []byte("nonsense") },
+	} {
+		for range 2 {
+			if err := bob.asks(hub, change); err == nil {
+				t.Errorf("%s: taken", what)
+			}
+		}
+	}
+	if _, ok := bob.Rotation(); ok {
+		t.Error("a change that the hub has not announced to this node")
+	}
+	// What the hub itself says must make sense, too.
+	for what, n := range map[string]nextSecret{
+		"of another network": {From: "x", Secret: make([]byte, 16)},
+		"short":              {From: bob.network(), Secret: make([]byte, 15)},
+		"the present one":    {From: bob.network(), Secret: testSecret[:]},
+		"in the past":        {From: bob.network(), Secret: make([]byte, 16), After: -1},
+		"in a year":          {From: bob.network(), Secret: make([]byte, 16), After: 366 * 86400},
+	} {
+		q, private, err := bob.askAfter(hub.key())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := bob.openSecret(hub.key(), q, private, hub.sealed(t, bob, q, n)); err == nil {
+			t.Errorf("%s: %+v", what, got)
+		}
+	}
+}
+
+func or(a, b []byte) []byte {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+func change(t *testing.T, data []byte, f func(*secretAnswer)) []byte {
+	t.Helper()
+	var a secretAnswer
+	if err := json.Unmarshal(data, &a); err != nil {
+		t.Fatal(err)
+	}
+	f(&a)
+	out, err := json.Marshal(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// sealed returns an answer with a secret of the test's choice.
+func (c *changing) sealed(t *testing.T, to *changing, q *secretQuestion, n nextSecret) []byte {
+	t.Helper()
+	a, err := c.sealSecret(&peer{ID: to.opts.Identity.ID()}, q, &n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// TestRotationTakenBack: what a hub takes back its members drop; who uses it already is
+// told to come back. What a member's administrator does not want it does not take.
+func TestRotationTakenBack(t *testing.T) {
+	hub, bob, late := newChanging(t, Hub, nil), newChanging(t, Join, nil), newChanging(t, Join, nil)
+	befriend(t, hub.Mesh, bob.Mesh, late.Mesh)
+	if _, err := hub.Rotate(NewRotation{After: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	void := hub.pending().to()
+	mustTake(t, bob, hub)
+	mustTake(t, late, hub)
+	if _, err := hub.CancelRotation(); err != nil {
+		t.Fatal(err)
+	}
+	mustTake(t, bob, hub)
+	if _, ok := bob.Rotation(); ok {
+		t.Error("a member keeps what the hub has taken back")
+	}
+	late.again(t, void, testSecret)
+	mustTake(t, late, hub)
+	if r := late.pending(); r == nil || r.to() != testSecret {
+		t.Errorf("who uses it is told %+v", r)
+	}
+	if _, err := hub.Rotate(NewRotation{After: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	mustTake(t, bob, hub)
+	if _, err := bob.CancelRotation(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		mustTake(t, bob, hub)
+		if _, ok := bob.Rotation(); ok {
+			t.Error("taken though its administrator does not want it")
+		}
+		bob.again(t, testSecret)
+	}
+	own := hub.pending().to()
+	if _, err := bob.Rotate(NewRotation{Secret: &own}); err != nil {
+		t.Errorf("wanted after all: %v", err)
+	}
+	if r := bob.pending(); r == nil || len(r.Void) != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestEvictedBeforeRotation: a peer that is evicted while a secret is to come does not
+// know the one that is used then; nor does an evicted hub say what it is.
+func TestEvictedBeforeRotation(t *testing.T) {
+	hub, bob, eve := newChanging(t, Hub, nil), newChanging(t, Join, nil), newChanging(t, Join, nil)
+	befriend(t, hub.Mesh, bob.Mesh, eve.Mesh)
+	if _, err := hub.Rotate(NewRotation{After: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	mustTake(t, bob, hub)
+	if err := hub.EvictPeer(t.Context(), eve.opts.Identity.ID()); err != nil {
+		t.Fatal(err)
+	}
+	if hub.pending().to() != bob.pending().to() {
+		t.Error("another secret though the evicted peer had none")
+	}
+	if err := eve.asks(hub, nil); err == nil {
+		t.Error("an evicted peer is told the secret")
+	}
+	befriend(t, hub.Mesh, newChanging(t, Join, nil).Mesh)
+	eve = newChanging(t, Join, nil)
+	befriend(t, hub.Mesh, eve.Mesh)
+	mustTake(t, eve, hub)
+	if err := hub.EvictPeer(t.Context(), eve.opts.Identity.ID()); err != nil {
+		t.Fatal(err)
+	}
+	r := hub.pending()
+	if r == nil || r.to() == eve.pending().to() || len(r.Told) != 0 || r.At.Sub(hub.now) < 2*secretBeats*hub.opts.Heartbeat {
+		t.Fatalf("after the eviction of a peer that was told: %+v", r)
+	}
+	mustTake(t, bob, hub)
+	if bob.pending().to() != r.to() || bob.log.has("two hubs") {
+		t.Error("the others do not follow")
+	}
+	// A member that was away then uses the one that is void, and comes back.
+	late := newChanging(t, Join, nil)
+	befriend(t, hub.Mesh, late.Mesh)
+	late.again(t, eve.pending().to(), testSecret)
+	mustTake(t, late, hub)
+	if got := late.pending(); got == nil || got.to() != testSecret {
+		t.Errorf("%+v", got)
+	}
+
+	if err := bob.EvictPeer(t.Context(), hub.opts.Identity.ID()); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := bob.Rotation(); ok {
+		t.Error("what an evicted hub announced is still to come")
+	}
+	given := filter.Secret{8}
+	by := newChanging(t, Hub, nil)
+	befriend(t, by.Mesh, late.Mesh)
+	if _, err := by.Rotate(NewRotation{Secret: &given, After: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	late.again(t, testSecret)
+	mustTake(t, late, by)
+	if err := by.EvictPeer(t.Context(), late.opts.Identity.ID()); err != nil || by.pending().to() != given || !by.log.has("given by hand") {
+		t.Errorf("by hand: %v", err)
+	}
+}
+
+// TestTwoAnnouncements: of what two hubs announce all members take the same.
+func TestTwoAnnouncements(t *testing.T) {
+	one, two := newChanging(t, Hub, nil), newChanging(t, Hub, nil)
+	var members []*changing
+	for range 2 {
+		m := newChanging(t, Join, nil)
+		befriend(t, one.Mesh, m.Mesh)
+		befriend(t, two.Mesh, m.Mesh)
+		members = append(members, m)
+	}
+	for _, after := range [][2]time.Duration{{time.Hour, time.Hour + time.Second}, {time.Hour, 2 * time.Hour}, {3 * time.Hour, time.Hour}} {
+		for i, hub := range []*changing{one, two} {
+			if _, err := hub.Rotate(NewRotation{After: after[i]}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := one.pending().to()
+		if b := two.pending().to(); after[0] > after[1] || after[1] == time.Hour+time.Second && b.ID() < want.ID() {
+			want = b
+		}
+		for range 2 {
+			for i, m := range members {
+				for j := range 2 {
+					mustTake(t, m, []*changing{one, two}[(i+j)%2])
+				}
+				if m.pending().to() != want || !m.log.has("ALERT: two hubs") {
+					t.Fatalf("after %v: member %d has %v, want %v", after, i, m.pending(), want[:4])
+				}
+			}
+		}
+		for _, hub := range []*changing{one, two} {
+			if _, err := hub.CancelRotation(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, m := range members {
+			mustTake(t, m, one)
+			mustTake(t, m, two)
+			if _, ok := m.Rotation(); ok {
+				t.Fatal("a change is left")
+			}
+		}
+	}
+}
+
+// TestHasten: a node that hears a peer use the secret that was announced uses it, too, and
+// one that is late is not taken for a node of another network at once.
+func TestHasten(t *testing.T) {
+	hub, bob := newChanging(t, Hub, nil), newChanging(t, Join, nil)
+	befriend(t, hub.Mesh, bob.Mesh)
+	if _, err := hub.Rotate(NewRotation{After: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	mustTake(t, bob, hub)
+	to := hub.pending().to()
+	head := func(by *changing, secret filter.Secret) arrival {
+		g := cellsOf // of the former secret, which is the present one here
+		m := &message{kind: kindHead, keyID: secret.ID(), heads: []arrayHead{{ref: ref{"counts", 7}, version: 3, geometry: g, lineage: lineage{{5, 0}}}}}
+		m.stamp = stamp{incarnation: 5, boot: 5, seq: 1, at: uint64(by.now.UnixMilli())}
+		return arrival{topic: topic{kind: kindHead, origin: by.key().hint()}, network: networkOf(secret), msg: appendMessage(nil, m, by.opts.Identity)}
+	}
+	bob.receiver.foreign(t.Context(), head(hub, to))
+	if r := bob.pending(); r == nil || !r.At.Equal(bob.now) || bob.log.has("ALERT") {
+		t.Errorf("a peer uses the secret: %+v", r)
+	}
+	select {
+	case <-bob.hurry:
+	default:
+		t.Error("nobody is told to hurry")
+	}
+	bob.receiver.foreign(t.Context(), head(hub, filter.Secret{66}))
+	if !bob.log.has("another network secret") {
+		t.Error("a head of another network is not told of")
+	}
+	hub.again(t, to, testSecret)
+	late := head(bob, testSecret)
+	hub.receiver.foreign(t.Context(), late)
+	if hub.log.has("ALERT") {
+		t.Error("a peer that is about to change is told of")
+	}
+	hub.began = time.Now().Add(-time.Hour)
+	hub.receiver.foreign(t.Context(), late)
+	if !hub.log.has("has missed that the network has another secret") {
+		t.Error("a peer that does not change is not told of")
+	}
+}
+
+// TestKeep: a node drops what was made with a secret that it never had.
+func TestKeep(t *testing.T) {
+	other := cellsOf
+	other.KeyID++
+	known := func(id uint64) bool { return id == cellsOf.KeyID }
+	for i, tt := range []struct {
+		m      message
+		heads  int
+		rounds int
+		keep   bool
+	}{
+		{message{kind: kindHead}, 0, 0, true},
+		{message{kind: kindHead, heads: []arrayHead{{geometry: cellsOf}, {geometry: other}}}, 1, 0, true},
+		{message{kind: kindHead, heads: []arrayHead{{geometry: other}}}, 0, 0, true},
+		{message{kind: kindAsk}, 0, 0, true},
+		{message{kind: kindDelta, rounds: []round{{announce: true, geometry: other}, {}}}, 0, 1, true},
+		{message{kind: kindDelta, rounds: []round{{announce: true, geometry: other}}}, 0, 0, false},
+		{message{kind: kindDelta, rounds: []round{{announce: true, geometry: cellsOf}}}, 0, 1, true},
+		{message{kind: kindImage, image: image{geometry: other}}, 0, 0, false},
+		{message{kind: kindImage, image: image{geometry: cellsOf}}, 0, 0, true},
+	} {
+		if got := tt.m.keep(known); got != tt.keep || len(tt.m.heads) != tt.heads || len(tt.m.rounds) != tt.rounds {
+			t.Errorf("%d: %v, %d heads, %d rounds", i, got, len(tt.m.heads), len(tt.m.rounds))
+		}
+	}
+}
+
+// TestRotationFile: a file that is none is told of, and what is of another network is not
+// used.
+func TestRotationFile(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"from":"x","secret":"AAAA"}`: "remove it",
+		`{"from":"x","void":["AAAA"]}`: "remove it",
+		`nonsense`:                     "rotation.json",
+		`{"from":"0000000000000000"}`:  "",
+	} {
+		c := newChanging(t, Hub, nil)
+		if err := os.WriteFile(filepath.Join(c.opts.Dir, rotationFile), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m, err := prepare(t.Context(), c.opts)
+		if want == "" && (err != nil || m.lastRotation() != nil) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// FuzzAnswerSecret: nobody is told anything but who has signed the question and has the
+// secret before.
+func FuzzAnswerSecret(f *testing.F) {
+	_, id := identity(f)
+	_, member := identity(f)
+	hub := &Mesh{opts: Options{Identity: id, Secret: testSecret, KeyID: testSecret.ID(), Now: time.Now}}
+	to := filter.Secret{9}
+	hub.rotation = &rotation{From: networkOf(testSecret), Secret: to[:], At: time.Unix(2e9, 0), By: id.ID(), Void: [][]byte{make([]byte, 16)}}
+	bob := &Mesh{opts: Options{Identity: member, Secret: testSecret, KeyID: testSecret.ID()}}
+	q, _, err := bob.askAfter(&id.public)
+	if err != nil {
+		f.Fatal(err)
+	}
+	good, _ := json.Marshal(q)
+	p := &peer{ID: member.ID(), key: member.public}
+	if a, secret, err := hub.answerSecret(p, good); err != nil || len(a.Box) == 0 || secret != to {
+		f.Fatalf("%+v, %v", a, err)
+	}
+	f.Add(good)
+	f.Add([]byte(`{"network":"` + networkOf(filter.Secret{}) + `","exchange":"AAAA","signature":""}`))
+	f.Add([]byte(`{`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		a, _, err := hub.answerSecret(p, data)
+		if (a == nil) == (err == nil) {
+			t.Fatalf("%+v, %v: want an answer or an error", a, err)
+		}
+		if err != nil || len(a.Box) == 0 {
+			return
+		}
+		var got secretQuestion
+		if json.Unmarshal(data, &got) != nil || got.Network != q.Network || !slices.Equal(got.Exchange, q.Exchange) {
+			t.Fatalf("told for %q", data)
+		}
+	})
+}
+
+// FuzzOpenSecret: nothing opens as another secret but what the hub has sealed for this
+// question.
+func FuzzOpenSecret(f *testing.F) {
+	_, id := identity(f)
+	_, member := identity(f)
+	hub := &Mesh{opts: Options{Identity: id, Secret: testSecret, KeyID: testSecret.ID(), Now: time.Now}}
+	to := filter.Secret{9}
+	hub.rotation = &rotation{From: networkOf(testSecret), Secret: to[:], At: time.Now().Add(time.Hour), By: id.ID()}
+	bob := &Mesh{opts: Options{Identity: member, Secret: testSecret, KeyID: testSecret.ID()}}
+	q, private, err := bob.askAfter(&id.public)
+	if err != nil {
+		f.Fatal(err)
+	}
+	question, _ := json.Marshal(q)
+	a, _, err := hub.answerSecret(&peer{ID: member.ID(), key: member.public}, question)
+	if err != nil {
+		f.Fatal(err)
+	}
+	good, _ := json.Marshal(a)
+	if n, err := bob.openSecret(&id.public, q, private, good); err != nil || n == nil || filter.Secret(n.Secret) != to {
+		f.Fatalf("%+v, %v", n, err)
+	}
+	f.Add(good)
+	f.Add([]byte(`{"signature":"AAAA"}`))
+	f.Add([]byte(`{"exchange":"AAAA","box":"AAAA"}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if n, err := bob.openSecret(&id.public, q, private, data); err == nil && (n == nil || filter.Secret(n.Secret) != to) {
+			t.Errorf("%+v", n)
+		}
+	})
+}

@@ -1,0 +1,198 @@
+package mesh
+
+import (
+	"crypto/ecdh"
+	"crypto/ed25519"
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/crypto/chacha20poly1305"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+// How a member asks a hub for the secret that follows its own, and what the hub says:
+// docs/specs/invitation.md#another-secret. Both are signed, and the secret is sealed for
+// this answer alone.
+
+// A secretQuestion is what a member asks a hub.
+type secretQuestion struct {
+	Network   string `json:"network"`   // whose secret it has
+	Exchange  []byte `json:"exchange"`  // X25519, for the answer alone
+	Proof     []byte `json:"proof"`     // that it has that secret: an HMAC with it of what is signed
+	Signature []byte `json:"signature"` // of the member, over network, exchange and the hub's key
+}
+
+func (q *secretQuestion) text(hub string) []byte {
+	return append([]byte("bulkhead mesh secret v1 question\x00"+hub+"\x00"+q.Network+"\x00"), q.Exchange...)
+}
+
+// proof shows to who has a secret that the sender of a question has it, too.
+func (q *secretQuestion) proof(hub string, s filter.Secret) []byte {
+	h := hmac.New(sha256.New, s[:])
+	h.Write(q.text(hub))
+	return h.Sum(nil)
+}
+
+// A secretAnswer is the reply. Without a box there is nothing to tell.
+type secretAnswer struct {
+	Exchange  []byte `json:"exchange,omitempty"` // X25519
+	Box       []byte `json:"box,omitempty"`      // a nextSecret
+	Signature []byte `json:"signature"`          // of the hub, over both and the question's exchange
+}
+
+func (a *secretAnswer) text(q *secretQuestion) []byte {
+	return slices.Concat([]byte("bulkhead mesh secret v1 answer\x00"), q.Exchange, a.Exchange, a.Box)
+}
+
+// A nextSecret is the secret that follows that of the network which a member named.
+type nextSecret struct {
+	From   string  `json:"from"`
+	Secret []byte  `json:"secret"`
+	After  float64 `json:"after"` // seconds from now, so that clocks need not agree
+}
+
+func secretKey(shared []byte) []byte {
+	key, err := hkdf.Key(sha256.New, shared, nil, "bulkhead mesh secret v1", chacha20poly1305.KeySize)
+	if err != nil {
+		panic(err) // of a hash that is unsafe, or a length that is too large
+	}
+	return key
+}
+
+const secretPrefix = "bh.secret."
+
+func secretSubject(from hint) string { return secretPrefix + from.String() }
+
+// tellSecret answers a peer that asks for another secret, nil if it is none.
+func (m *Mesh) tellSecret(from hint, data []byte) []byte {
+	p, ok := m.find(from)
+	if !ok {
+		return nil // its connection is about to end
+	}
+	a, secret, err := m.answerSecret(&p, data)
+	if err != nil {
+		m.receiver.refuse(from, reasonMalformed, err.Error())
+		return nil
+	}
+	out, err := json.Marshal(a)
+	if err == nil && len(a.Box) > 0 {
+		err = m.noteTold(&p, secret) // before it is told: whoever evicts the peer must know
+	}
+	if err != nil {
+		m.opts.Log.Error("a peer is not told the network's other secret", "peer", p.label(), "err", err)
+		return nil
+	}
+	return out
+}
+
+func (m *Mesh) answerSecret(p *peer, data []byte) (a *secretAnswer, secret filter.Secret, err error) {
+	var q secretQuestion
+	if len(data) > maxPair {
+		return nil, secret, fmt.Errorf("mesh: question for a secret of %d bytes, limit %d", len(data), maxPair)
+	}
+	if err := json.Unmarshal(data, &q); err != nil {
+		return nil, secret, fmt.Errorf("mesh: question for a secret: %w", err)
+	}
+	if !ed25519.Verify(p.key[:], q.text(m.opts.Identity.ID()), q.Signature) {
+		return nil, secret, errors.New("mesh: question for a secret: the signature is not of its sender")
+	}
+	had, secret, at, ok := m.next(q.Network)
+	switch {
+	case ok && !hmac.Equal(q.Proof, q.proof(m.opts.Identity.ID(), had)):
+		return nil, secret, errors.New("mesh: question for a secret: its sender has not the one before")
+	case !ok:
+		a = &secretAnswer{}
+		a.Signature = ed25519.Sign(m.opts.Identity.private, a.text(&q))
+		return a, secret, nil
+	}
+	n := nextSecret{From: q.Network, Secret: secret[:]}
+	if !at.IsZero() {
+		n.After = max(0, at.Sub(m.opts.Now()).Seconds())
+	}
+	a, err = m.sealSecret(p, &q, &n)
+	return a, secret, err
+}
+
+// sealSecret seals a secret for the peer that has put a question, and signs that.
+func (m *Mesh) sealSecret(p *peer, q *secretQuestion, n *nextSecret) (*secretAnswer, error) {
+	theirs, err := ecdh.X25519().NewPublicKey(q.Exchange)
+	if err != nil {
+		return nil, fmt.Errorf("mesh: question for a secret: %w", err)
+	}
+	plain, err := json.Marshal(n)
+	if err != nil {
+		return nil, fmt.Errorf("mesh: %w", err)
+	}
+	private, err := ecdh.X25519().GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("mesh: %w", err)
+	}
+	shared, err := private.ECDH(theirs)
+	if err != nil {
+		return nil, fmt.Errorf("mesh: question for a secret: %w", err)
+	}
+	a := &secretAnswer{Exchange: private.PublicKey().Bytes(), Box: seal(secretKey(shared), plain, p.ID)}
+	a.Signature = ed25519.Sign(m.opts.Identity.private, a.text(q))
+	return a, nil
+}
+
+// askAfter returns a question to a hub for the secret after the node's own, and what opens
+// the answer.
+func (m *Mesh) askAfter(hub *public) (q *secretQuestion, private *ecdh.PrivateKey, err error) {
+	if private, err = ecdh.X25519().GenerateKey(rand.Reader); err != nil {
+		return nil, nil, fmt.Errorf("mesh: %w", err)
+	}
+	q = &secretQuestion{Network: m.network(), Exchange: private.PublicKey().Bytes()}
+	q.Proof = q.proof(hub.id(), m.opts.Secret)
+	q.Signature = ed25519.Sign(m.opts.Identity.private, q.text(hub.id()))
+	return q, private, nil
+}
+
+// openSecret opens a hub's answer; nil if the hub says that there is nothing new.
+func (m *Mesh) openSecret(hub *public, q *secretQuestion, private *ecdh.PrivateKey, data []byte) (*nextSecret, error) {
+	if len(data) > maxPair {
+		return nil, errSealed
+	}
+	var a secretAnswer
+	if err := json.Unmarshal(data, &a); err != nil {
+		return nil, fmt.Errorf("mesh: another secret: %w", err)
+	}
+	if !ed25519.Verify(hub[:], a.text(q), a.Signature) {
+		return nil, errors.New("mesh: another secret: the signature is not of the hub")
+	}
+	if len(a.Box) == 0 {
+		return nil, nil
+	}
+	theirs, err := ecdh.X25519().NewPublicKey(a.Exchange)
+	if err != nil {
+		return nil, errSealed
+	}
+	shared, err := private.ECDH(theirs)
+	if err != nil {
+		return nil, errSealed
+	}
+	plain, err := unseal(secretKey(shared), a.Box, m.opts.Identity.ID())
+	if err != nil {
+		return nil, err
+	}
+	n := new(nextSecret)
+	if err := json.Unmarshal(plain, n); err != nil {
+		return nil, fmt.Errorf("mesh: another secret: %w", err)
+	}
+	switch {
+	case n.From != q.Network:
+		return nil, fmt.Errorf("mesh: another secret: it follows that of network %.32q", n.From)
+	case len(n.Secret) != len(filter.Secret{}) || filter.Secret(n.Secret).ID() == m.opts.KeyID:
+		return nil, errors.New("mesh: another secret: it is none, or the present one")
+	case !(n.After >= 0) || n.After > MaxLead.Seconds():
+		return nil, fmt.Errorf("mesh: another secret: in %v seconds", n.After)
+	}
+	return n, nil
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -109,4 +110,89 @@ func TestRekeyRefused(t *testing.T) {
 	if err := ReadKey(filepath.Join(dir, networkKeyFile), key[:]); err != nil || key != (filter.Secret{1}) || n.secret() != key {
 		t.Errorf("key %v, %v", key, err)
 	}
+}
+
+// TestRekeyAll: what a node counted under a secret that its network had before is shared on,
+// after a restart and wherever a crash leaves the change; what it counted alone before it
+// joined is not.
+func TestRekeyAll(t *testing.T) {
+	dir := t.TempDir()
+	n, stop := start(t, Options{Config: httpDoor(t), Dir: dir})
+	own, joined, next := n.secret(), filter.Secret{2}, filter.Secret{3}
+	text := bulkhead.MustSignature(bulkhead.Exact, []byte("text"))
+	counts(t, n, text, 1)
+	if err := n.rekey(t.Context(), joined); err != nil {
+		t.Fatal(err)
+	}
+	counts(t, n, text, 2)
+	if err := n.rekeyAll(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	counts(t, n, text, 4)
+	want := past{all: []filter.Secret{joined, own}, former: 1}
+	look := func(what string, n *Node) {
+		t.Helper()
+		if got := sees(t, n, text); got != 7 {
+			t.Errorf("%s: %d sightings, want 7", what, got)
+		}
+		if got := n.engine.Former(); !slices.Equal(got, []filter.Secret{joined}) {
+			t.Errorf("%s: former secrets of the network %v", what, got)
+		}
+		for _, a := range n.engine.Own() {
+			if a.Geometry.KeyID == own.ID() {
+				t.Errorf("%s: what the node counted alone is shared", what)
+			}
+		}
+	}
+	look("after the change", n)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	for what, p := range map[string]past{
+		"stopped":                               want,
+		"killed before its next change":         {all: []filter.Secret{next, joined, own}, former: 2},
+		"killed before it changed back":         {all: []filter.Secret{next, next, joined, own}, former: 3},
+		"killed while it forgot what is not so": {all: []filter.Secret{joined, own, joined}, former: 1},
+	} {
+		if err := writePast(dir, p); err != nil {
+			t.Fatal(err)
+		}
+		n, stop := start(t, Options{Config: httpDoor(t), Dir: dir})
+		look(what, n)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := readPast(dir); err != nil || !slices.Equal(got.all, want.all) || got.former != 1 {
+			t.Errorf("%s: on disk %+v, %v", what, got, err)
+		}
+	}
+}
+
+// FuzzReadPast: whatever the file holds, it is read as it is written, or not at all.
+func FuzzReadPast(f *testing.F) {
+	one := strings.Repeat("0a", 16)
+	for _, text := range []string{"", one + "\n", one + " network\n" + one, one + "\n" + one + " network\n", "nonsense", one + " network network"} {
+		f.Add(text)
+	}
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, text string) {
+		path := filepath.Join(dir, pastKeysFile)
+		os.Remove(path)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p, err := readPast(dir)
+		if err != nil {
+			return
+		}
+		if p.former > len(p.all) {
+			t.Fatalf("%q: %d of %d", text, p.former, len(p.all))
+		}
+		if err := writePast(dir, p); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := readPast(dir); err != nil || again.former != p.former || !slices.Equal(again.all, p.all) {
+			t.Fatalf("%q is read as %+v, then as %+v, %v", text, p, again, err)
+		}
+	})
 }

@@ -53,10 +53,12 @@ type array struct {
 	pages      []page
 	generation uint64
 	calls      uint64
-	fresh      uint64 // keys of the running call that are not in keys yet
+	fresh      uint64   // keys of the running call that are not in keys yet
+	writes     []Column // where new keys are written, too; never changed, only replaced
 
 	keys     atomic.Uint64 // sum of page.Keys
 	overflow atomic.Int64  // bytes of all overflow tables
+	columns  atomic.Pointer[[]Column]
 }
 
 func newArray(g Geometry) *array {

@@ -160,7 +160,7 @@ func (b *Bits) SetBatch(index uint64, keys []Key, before []bool) {
 // setAll is set for 1 to batch keys, whose lines are at, on the pages that are
 // due for index; on others it is has.
 func (b *Bits) setAll(index uint64, at *[batch]uint64, keys []Key, was *[batch]bool) {
-	if b.twice || b.dir != nil || !b.allDue(index, at[:len(keys)]) {
+	if b.twice || b.dir != nil || len(b.writes) > 0 || !b.allDue(index, at[:len(keys)]) {
 		for i, k := range keys {
 			if b.due(&b.pages[at[i]/PageLines], index, b.calls) {
 				was[i] = b.set(at[i], k.Lo)
@@ -203,6 +203,7 @@ func (b *Bits) set(at, lo uint64) (before bool) {
 		before = setOnce(l, lo)
 	}
 	if !before {
+		b.slice(at, lo)
 		b.count(&b.pages[at/PageLines])
 	}
 	return before

@@ -181,6 +181,7 @@ func (c *Counting) add(at uint64, x cells, n uint32) (before uint32) {
 		if before == 0 {
 			p.Keys++
 			c.fresh++
+			c.slice(at, x)
 		}
 		if before+n < escape {
 			p.Version++

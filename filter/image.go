@@ -161,6 +161,7 @@ func (c *Counting) Load(m *Image) error {
 		return err
 	}
 	c.store(m.Page, m.plane, false)
+	c.slicePage(m.Page, c.writes)
 	c.setInfo(m.Page, m.Info)
 	return nil
 }
@@ -173,6 +174,7 @@ func (b *Bits) Load(m *Image) error {
 		return err
 	}
 	b.store(m.Page, m.lines)
+	b.slicePage(m.Page, b.writes)
 	b.setInfo(m.Page, m.Info)
 	return nil
 }

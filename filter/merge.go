@@ -25,6 +25,7 @@ func (c *Counting) Merge(o *Counting) error {
 			info.Version++
 			info.Keys += more.Keys
 			info.Overflow = c.mergePage(p, o, &work)
+			c.slicePage(p, c.writes)
 			c.setInfo(p, info)
 		}
 		unlock()
@@ -137,6 +138,7 @@ func (b *Bits) Merge(o *Bits) error {
 		b.mu.Lock()
 		dst, src := b.ownPage(p), o.pageWords(p)
 		if orLines(&dst[0], &src[0], len(dst)) {
+			b.slicePage(p, b.writes)
 			info := b.pages[p].PageInfo
 			info.Version++
 			info.Keys += keys

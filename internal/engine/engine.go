@@ -208,6 +208,11 @@ func (e *Engine) keep() {
 				time.AfterFunc(mergeRest, e.replicas.Wake)
 			}
 			continue
+		case <-e.replicas.Crowded():
+			if err := e.replicas.Index(ctx, e.between); err != nil && ctx.Err() == nil {
+				e.opts.Log.Error("no index of what peers count", "err", err)
+			}
+			continue
 		case <-checkpoint.C:
 		case <-e.wake:
 			if e.refusing() == nil && time.Since(noSnapshot) < checkpointRest {

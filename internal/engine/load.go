@@ -38,6 +38,7 @@ func (e *Engine) load(ctx context.Context) error {
 		return err
 	}
 	e.replicas.Wake() // a limit may be new
+	e.replicas.Crowd()
 	return e.replicas.Merge(ctx, func(f func()) { f() }, nil)
 }
 

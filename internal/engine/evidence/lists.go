@@ -21,8 +21,34 @@ func (r *Reader) list() {
 	if len(r.bases) == 0 || !r.RevocationFirst && !r.narrow() {
 		return
 	}
+	if r.RevocationFirst {
+		r.mark()
+	}
 	for i := range r.sources.lists {
-		r.walk(&r.sources.lists[i])
+		if l := &r.sources.lists[i]; l.own || l.always || r.marked[i] {
+			r.walk(l)
+		}
+	}
+}
+
+// mark notes the lists in which indexes find one of the keys, and which keys are in a spam
+// filter among them.
+func (r *Reader) mark() {
+	r.marked = slices.Grow(r.marked[:0], len(r.sources.lists))[:len(r.sources.lists)]
+	clear(r.marked)
+	for i := range r.sources.indexes {
+		x := &r.sources.indexes[i]
+		if x.lists == nil {
+			continue
+		}
+		keys := r.at(x.epoch, r.bases)
+		r.find(x, keys, 1)
+		for _, h := range r.hits {
+			if l := &x.lists[h.column]; l.array != nil && l.array.Has(keys[h.key]) {
+				r.marked[l.list] = true
+				r.off[h.key] = r.off[h.key] || !l.revoked
+			}
+		}
 	}
 }
 
@@ -37,9 +63,13 @@ func (r *Reader) size() {
 // any.
 func (r *Reader) narrow() bool {
 	clear(r.off)
+	r.mark()
 	for i := range r.sources.lists {
 		l := &r.sources.lists[i]
 		for j := range l.gens {
+			if l.gens[j].found {
+				continue
+			}
 			r.has(l, &l.gens[j], r.bases, r.spam, spamOf)
 			for k, has := range r.spam {
 				r.off[k] = r.off[k] || has

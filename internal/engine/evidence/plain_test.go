@@ -97,7 +97,8 @@ func (p *plain) drawPeers(t *rapid.T, n *node) {
 		return rapid.SampledFrom([]float64{0, 0.3, 0.5, 1}).Draw(t, "weight of a peer")
 	}
 	remote := n.view.Remote
-	for range rapid.IntRange(0, 2).Draw(t, "peers") {
+	defer attach(t, remote)
+	for range rapid.SampledFrom([]int{0, 1, 2, 9}).Draw(t, "peers") {
 		held := &replica.Held{Origin: replica.Origin{Weight: weight()}}
 		for i := range uint64(2) {
 			c, array := plainCounts{today - i*day, held.Weight, false, drawCounts(t, Claims)}, counting(t)
@@ -148,6 +149,51 @@ func (p *plain) drawPeers(t *rapid.T, n *node) {
 			merged.Block = append(merged.Block, block)
 		}
 		p.lists, remote.Lists = append(p.lists, list), append(remote.Lists, merged)
+	}
+}
+
+// attach puts some of the arrays into indexes.
+func attach(t *rapid.T, v *replica.View) {
+	if rapid.IntRange(0, 3).Draw(t, "indexed") == 0 {
+		return
+	}
+	at, used := make(map[filter.Geometry][]*replica.Index), make(map[*replica.Index]int)
+	put := func(a interface {
+		Geometry() filter.Geometry
+		Attach(*filter.Sliced, int) error
+	}) {
+		n := rapid.IntRange(0, 3).Draw(t, "index")
+		g := filter.SlicedGeometry(a.Geometry())
+		for ; len(at[g]) < n; v.Indexes = append(v.Indexes, at[g][len(at[g])-1]) {
+			s, err := filter.NewSliced(g, 128)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at[g] = append(at[g], &replica.Index{Sliced: s})
+		}
+		if n == 0 {
+			return
+		}
+		in := at[g][n-1]
+		if err := a.Attach(in.Sliced, used[in]); err != nil {
+			t.Fatal(err)
+		}
+		used[in]++
+	}
+	for _, held := range v.Origins {
+		for _, g := range held.Tally {
+			put(g.Counts)
+		}
+		for _, g := range held.Block {
+			for _, b := range []*filter.Bits{g.Spam, g.Revoked} {
+				if b != nil {
+					put(b)
+				}
+			}
+		}
+	}
+	for _, m := range v.Counts {
+		put(m.Counts)
 	}
 }
 

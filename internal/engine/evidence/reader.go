@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 
@@ -35,6 +36,11 @@ type Reader struct {
 	more  []filter.Key // their keys
 	moreN []uint32     // their counts
 
+	rows   []uint64     // of an index
+	hits   []hit        // in it
+	some   []filter.Key // that an array may have
+	ofSome []int        // the asks that they are of
+
 	known []known // of names
 
 	columns  []column // of weights: by generation, then by key
@@ -45,6 +51,7 @@ type Reader struct {
 	spam, off  []bool // of the candidates, in one generation
 	moved      []filter.Key
 	states     []verdict.State
+	marked     []bool // the lists to read
 }
 
 // extra is a further kind of a key, looked up if the first kinds are not zero.
@@ -157,7 +164,12 @@ func (r *Reader) count() {
 		return
 	}
 	for i := range r.sources.counts {
-		r.countIn(&r.sources.counts[i], int(r.kinds))
+		r.countIn(&r.sources.counts[i])
+	}
+	for i := range r.sources.indexes {
+		if x := &r.sources.indexes[i]; x.counts != nil {
+			r.countFound(x)
+		}
 	}
 	for _, i := range r.which {
 		r.out[i].Days = bits.OnesCount64(r.days[i])
@@ -165,7 +177,7 @@ func (r *Reader) count() {
 }
 
 // countIn adds the counts of one array, the first kinds of each key.
-func (r *Reader) countIn(c *counts, kinds int) {
+func (r *Reader) countIn(c *counts) {
 	overlaid := c.own && r.Overlay != nil
 	if c.array.Keys() == 0 && !overlaid {
 		return
@@ -176,8 +188,62 @@ func (r *Reader) countIn(c *counts, kinds int) {
 	if overlaid {
 		r.Overlay.Counts(c.start, r.keys, all)
 	}
+	r.add(c, r.which, all)
+}
+
+// countFound adds the counts of those arrays of an index that may have a key.
+func (r *Reader) countFound(x *index) {
+	r.turnTo(x.epoch)
+	r.find(x, r.keys, int(r.kinds))
+	kinds := int(r.kinds)
+	for hits := r.hits; len(hits) > 0; {
+		column := hits[0].column
+		r.some, r.ofSome = r.some[:0], r.ofSome[:0]
+		for len(hits) > 0 && hits[0].column == column {
+			j := hits[0].key
+			r.some, r.ofSome = append(r.some, r.keys[j*kinds:(j+1)*kinds]...), append(r.ofSome, r.which[j])
+			hits = hits[1:]
+		}
+		c := &x.counts[column]
+		if c.array == nil {
+			continue // gone
+		}
+		r.n = slices.Grow(r.n[:0], len(r.some))[:len(r.some)]
+		c.array.CountBatch(r.some, r.n)
+		r.add(c, r.ofSome, r.n)
+	}
+}
+
+// A hit is an array in an index that may have a key.
+type hit struct{ column, key int }
+
+// find looks up keys in an index, several of which in a row are those of one. The hits are in
+// the order of their columns.
+func (r *Reader) find(x *index, keys []filter.Key, several int) {
+	words := x.Words()
+	r.rows = slices.Grow(r.rows[:0], len(keys)*words)[:len(keys)*words]
+	x.Which(keys, r.rows)
+	r.hits = r.hits[:0]
+	for j := range len(keys) / several {
+		rows := r.rows[j*several*words : (j+1)*several*words]
+		for w := range words {
+			has := uint64(0)
+			for i := w; i < len(rows); i += words {
+				has |= rows[i]
+			}
+			for ; has != 0; has &= has - 1 {
+				r.hits = append(r.hits, hit{w*64 + bits.TrailingZeros64(has), j})
+			}
+		}
+	}
+	slices.SortFunc(r.hits, func(a, b hit) int { return cmp.Or(cmp.Compare(a.column, b.column), cmp.Compare(a.key, b.key)) })
+}
+
+// add adds the counts of the asks which in one array.
+func (r *Reader) add(c *counts, which []int, all []uint32) {
+	kinds := int(r.kinds)
 	r.extra = r.extra[:0]
-	for j, i := range r.which {
+	for j, i := range which {
 		var n [CountKinds]uint32
 		copy(n[:], all[j*kinds:(j+1)*kinds])
 		if n == ([CountKinds]uint32{}) {
@@ -192,7 +258,7 @@ func (r *Reader) countIn(c *counts, kinds int) {
 			r.further(i, &n)
 		}
 	}
-	r.countExtra(c, overlaid)
+	r.countExtra(c)
 }
 
 // further records what else to look up for a key that an array has. Counts of peers
@@ -211,7 +277,7 @@ func (r *Reader) further(i int, n *[CountKinds]uint32) {
 }
 
 // countExtra adds the further kinds of one array. Their lines were just read.
-func (r *Reader) countExtra(c *counts, overlaid bool) {
+func (r *Reader) countExtra(c *counts) {
 	if len(r.extra) == 0 {
 		return
 	}
@@ -225,7 +291,7 @@ func (r *Reader) countExtra(c *counts, overlaid bool) {
 	}
 	r.moreN = slices.Grow(r.moreN[:0], len(r.more))[:len(r.more)]
 	c.array.CountBatch(r.more, r.moreN)
-	if overlaid {
+	if c.own && r.Overlay != nil {
 		r.Overlay.Counts(c.start, r.more, r.moreN)
 	}
 	for j, x := range r.extra {

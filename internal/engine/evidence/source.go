@@ -46,6 +46,7 @@ type list struct {
 	own    bool
 	union  bool // of several origins merged: they count as one
 	gens   []lists
+	always bool // some filter is in no index
 }
 
 // A lists is the filters of one generation of a blocklist; nil where there is none.
@@ -53,6 +54,22 @@ type lists struct {
 	start         uint64
 	spam, revoked set
 	epoch         int
+	found         bool // an index has the spam filter
+}
+
+// An index finds those of many arrays that may have a key.
+type index struct {
+	*filter.Sliced
+	epoch  int
+	counts []counts // by column, of counts; an array of nil where there is none
+	lists  []listed // likewise, of lists
+}
+
+// A listed is a filter of a list.
+type listed struct {
+	list    int
+	revoked bool
+	array   *filter.Bits
 }
 
 // A weights holds the weights of votes of one generation, or the deliveries of names,
@@ -68,10 +85,12 @@ type weights struct {
 type Sources struct {
 	Mature bool // verdict.Mature of all deliveries; set by the maker of the sources
 
-	today uint64 // start of the newest generation of the tally
+	today uint64                 // start of the newest generation of the tally
+	at    map[*filter.Sliced]int // the places in indexes
 
-	counts  []counts
+	counts  []counts // that are in no index
 	lists   []list
+	indexes []index
 	gens    []lists // of all lists
 	weights []weights
 	names   []weights // deliveries of names, newest first
@@ -100,7 +119,13 @@ func (v *View) Epoch(g filter.Geometry) (epoch int, ok bool) {
 // NewSources returns the sources in v. promotion is the weight from which an origin
 // alone lists, and its sightings are deliveries.
 func NewSources(v View, promotion float64) *Sources {
-	s := new(Sources)
+	s := &Sources{at: make(map[*filter.Sliced]int)}
+	for _, x := range v.Remote.Indexes {
+		if epoch, ok := v.Epoch(x.Geometry()); ok {
+			s.at[x.Sliced] = len(s.indexes)
+			s.indexes = append(s.indexes, newIndex(x.Sliced, epoch))
+		}
+	}
 	if len(v.Tally.Live) > 0 {
 		s.today = v.Tally.Live[0].Start
 	}
@@ -115,7 +140,7 @@ func NewSources(v View, promotion float64) *Sources {
 		if !ok {
 			continue
 		}
-		s.gens = append(s.gens, lists{g.Start, g.Spam, g.Revoked, epoch})
+		s.gens = append(s.gens, lists{start: g.Start, spam: g.Spam, revoked: g.Revoked, epoch: epoch})
 		s.weights = append(s.weights, weights{g.Start, g.Weights, epoch})
 		s.names = append(s.names, weights{g.Start, g.Names, epoch})
 	}
@@ -132,7 +157,7 @@ func NewSources(v View, promotion float64) *Sources {
 		first := len(s.gens)
 		for _, g := range r.Block {
 			if epoch, ok := v.epochOf(g.Spam, g.Revoked); ok {
-				s.gens = append(s.gens, lists{g.Start, orNone(g.Spam), orNone(g.Revoked), epoch})
+				s.gens = append(s.gens, lists{start: g.Start, spam: orNone(g.Spam), revoked: orNone(g.Revoked), epoch: epoch})
 			}
 		}
 		s.list(r.Weight, false, false, first)
@@ -146,7 +171,7 @@ func NewSources(v View, promotion float64) *Sources {
 		first := len(s.gens)
 		for _, g := range l.Block {
 			if epoch, ok := v.epochOf(append(slices.Clone(g.Spam), g.Revoked...)...); ok {
-				s.gens = append(s.gens, lists{g.Start, (*union)(&g.Spam), (*union)(&g.Revoked), epoch})
+				s.gens = append(s.gens, lists{start: g.Start, spam: (*union)(&g.Spam), revoked: (*union)(&g.Revoked), epoch: epoch})
 			}
 		}
 		s.list(l.Weight, false, true, first)
@@ -155,11 +180,62 @@ func NewSources(v View, promotion float64) *Sources {
 	return s
 }
 
-func (s *Sources) count(c counts) { s.counts = append(s.counts, c) }
+func newIndex(of *filter.Sliced, epoch int) index {
+	x := index{Sliced: of, epoch: epoch}
+	if of.Geometry().Kind == filter.Cells {
+		x.counts = make([]counts, of.Columns())
+	} else {
+		x.lists = make([]listed, of.Columns())
+	}
+	return x
+}
+
+// indexed returns the index that an array of the columns is in, and its place there; nil if
+// it is in none.
+func (s *Sources) indexed(columns []filter.Column) (x *index, column int) {
+	for _, c := range columns {
+		if i, ok := s.at[c.In]; ok {
+			return &s.indexes[i], c.N
+		}
+	}
+	return nil, 0
+}
+
+func (s *Sources) count(c counts) {
+	if array, ok := c.array.(*filter.Counting); ok {
+		if x, column := s.indexed(array.Columns()); x != nil {
+			x.counts[column] = c
+			return
+		}
+	}
+	s.counts = append(s.counts, c)
+}
 
 // list adds a list whose generations are those from the given one on.
 func (s *Sources) list(weight float64, own, union bool, first int) {
-	s.lists = append(s.lists, list{weight, own, union, s.gens[first:len(s.gens):len(s.gens)]})
+	l := list{weight: weight, own: own, union: union, gens: s.gens[first:len(s.gens):len(s.gens)]}
+	for i := range l.gens {
+		g := &l.gens[i]
+		g.found = s.find(g.spam, false)
+		if revoked := s.find(g.revoked, true); !g.found || !revoked {
+			l.always = true
+		}
+	}
+	s.lists = append(s.lists, l)
+}
+
+// find reports whether an index finds a filter of the list that comes next, or there is
+// none.
+func (s *Sources) find(f set, revoked bool) bool {
+	array, ok := f.(*filter.Bits)
+	if !ok {
+		return f == nil
+	}
+	x, column := s.indexed(array.Columns())
+	if x != nil {
+		x.lists[column] = listed{len(s.lists), revoked, array}
+	}
+	return x != nil
 }
 
 // cut makes the generations of each list part of gens, which may have moved while it

@@ -76,6 +76,9 @@ type loaded interface {
 	Resident() uint64
 	Growth(r *filter.Round) uint64
 	Shown(from uint64) float64
+	Attach(to *filter.Sliced, column int) error
+	Detach(from *filter.Sliced)
+	Columns() []filter.Column
 }
 
 func (r *Held) clone() *Held {
@@ -200,6 +203,7 @@ func (s *Set) openReplica(origin string, p Parsed) error {
 	next.Origins[i].put(&remoteArray{Key: Key{p.Array, p.Start}, memory: array})
 	next.refresh()
 	s.view.Store(next)
+	s.Crowd()
 	return nil
 }
 

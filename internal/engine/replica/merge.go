@@ -374,6 +374,7 @@ func (s *Set) adopt(a *arrangement, made, back []*making, leaving map[*remoteArr
 	}
 	next.refresh()
 	s.view.Store(next)
+	s.Crowd()
 	s.trim()
 	return nil
 }

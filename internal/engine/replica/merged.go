@@ -185,6 +185,9 @@ func (s *Set) lacks(v *View, more uint64) uint64 {
 // have brought arrays back into memory.
 func (s *Set) trim() {
 	view := s.View()
+	if len(view.Indexes) > 0 && s.tooLarge(view, 0, 8) {
+		s.Crowd()
+	}
 	if lacks := s.lacks(view, 0); lacks > 0 && s.opts.Store != nil && len(s.arrange(view, lacks).leaving) > 0 {
 		s.Wake()
 	}
@@ -215,6 +218,7 @@ func (s *Set) Busy() bool {
 // that hold more than they should. Every change of the replicas that may take a cold array
 // away ends with it.
 func (s *Set) settle() {
+	defer s.Crowd()
 	defer s.trim()
 	next := s.View().clone()
 	live := next.coldArrays()

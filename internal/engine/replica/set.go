@@ -28,16 +28,17 @@ type Options struct {
 // A Set is the replicas of all origins that count. Only the writer may call the methods that
 // change it, or others between two of its batches; any goroutine may call the rest.
 type Set struct {
-	opts   Options
-	view   atomic.Pointer[View]
-	wake   chan struct{}
-	wanted atomic.Uint64 // bytes of an array for which there is no room
-	limits sync.Map      // results of mergedKeys by geometry; peers have few geometries
+	opts    Options
+	view    atomic.Pointer[View]
+	wake    chan struct{}
+	crowded chan struct{}
+	wanted  atomic.Uint64 // bytes of an array for which there is no room
+	limits  sync.Map      // results of mergedKeys by geometry; peers have few geometries
 }
 
 // NewSet returns a set without origins.
 func NewSet(o Options) *Set {
-	s := &Set{opts: o, wake: make(chan struct{}, 1)}
+	s := &Set{opts: o, wake: make(chan struct{}, 1), crowded: make(chan struct{}, 1)}
 	s.view.Store(&View{})
 	return s
 }
@@ -46,6 +47,7 @@ func NewSet(o Options) *Set {
 type View struct {
 	Origins []*Held   // that count
 	Merged  []*Merged // the content of the cold arrays
+	Indexes []*Index
 
 	// What is looked up in Merged; see refresh.
 	Counts []MergedCounts

@@ -1,0 +1,304 @@
+package filter
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// A column is an array of either kind.
+type column interface {
+	Attach(*Sliced, int) error
+	Detach(*Sliced)
+	Columns() []Column
+	Geometry() Geometry
+	AppendPage([]byte, int) []byte
+	LoadPage([]byte) (int, error)
+	Pages() int
+}
+
+// shows reports whether an array shows a key.
+func shows(a column, k Key) bool {
+	if c, ok := a.(*Counting); ok {
+		return c.Count(k) > 0
+	}
+	return a.(*Bits).Has(k)
+}
+
+// put adds a key by one of the ways in which an array changes.
+func put(t *rapid.T, a column, k Key) {
+	n := rapid.SampledFrom([]uint32{1, 14, 15, 16, Many}).Draw(t, "n")
+	way := rapid.IntRange(0, 4).Draw(t, "way")
+	other := drawColumn(t, a.Geometry(), true)
+	switch c := a.(type) {
+	case *Counting:
+		o := other.(*Counting)
+		switch way {
+		case 0:
+			c.Add(k, n)
+		case 1:
+			c.AddBatch(0, []Key{k}, []uint32{n}, nil)
+		case 2:
+			r := c.NewRound()
+			r.Record([]Key{k}, []uint32{n}, []uint32{c.Count(k)})
+			r.Close()
+			if err := c.ApplyRound(0, r, false); err != nil {
+				t.Fatal(err)
+			}
+		case 3:
+			o.Add(k, n)
+			if err := c.Merge(o); err != nil {
+				t.Fatal(err)
+			}
+		case 4:
+			if err := o.Merge(c); err != nil {
+				t.Fatal(err)
+			}
+			o.Add(k, n)
+			loadPage(t, c, o, o.PageOf(k))
+		}
+	case *Bits:
+		o := other.(*Bits)
+		switch way {
+		case 0:
+			c.Set(k)
+		case 1:
+			c.SetBatch(0, []Key{k}, nil)
+		case 2:
+			r := c.NewRound()
+			r.RecordBits([]Key{k}, []bool{c.Has(k)})
+			r.Close()
+			if err := c.ApplyRound(0, r, false); err != nil {
+				t.Fatal(err)
+			}
+		case 3:
+			o.Set(k)
+			if err := c.Merge(o); err != nil {
+				t.Fatal(err)
+			}
+		case 4:
+			if err := o.Merge(c); err != nil {
+				t.Fatal(err)
+			}
+			o.Set(k)
+			loadPage(t, c, o, o.PageOf(k))
+		}
+	}
+}
+
+func loadPage(t *rapid.T, to, from column, p int) {
+	if _, err := to.LoadPage(from.AppendPage(nil, p)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func drawColumn(t *rapid.T, g Geometry, sparse bool) (a column) {
+	var err error
+	switch {
+	case g.Kind == Cells && sparse:
+		a, err = NewSparseCounting(g)
+	case g.Kind == Cells:
+		a, err = NewCounting(g)
+	case sparse:
+		a, err = NewSparseBits(g)
+	default:
+		a, err = NewBits(g)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// TestSliced compares what a Sliced says with the arrays themselves, whenever they were
+// attached and however they were filled: it never misses one.
+func TestSliced(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := Geometry{Kind: Cells, K: rapid.Uint8Range(2, 8).Draw(t, "k"), KeyID: 7}
+		if rapid.Bool().Draw(t, "bits") {
+			g.Kind, g.K = Bitmap, rapid.SampledFrom([]uint8{8, 16}).Draw(t, "bits of a key")
+		}
+		sizes := rapid.SampledFrom([][]uint64{{1}, {2, 3}, {512, 700, 1023}, {2048, 3072}, {4096, 5120, 7168}}).Draw(t, "sizes")
+		g.Lines = sizes[0]
+		wide := rapid.SampledFrom([]int{1, 63, 64, 65, 200, MaxColumns}).Draw(t, "columns")
+		s, err := NewSliced(SlicedGeometry(g), wide)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := make(map[int]column)
+		for range rapid.IntRange(1, 4).Draw(t, "arrays") {
+			g.Lines = rapid.SampledFrom(sizes).Draw(t, "lines")
+			a := drawColumn(t, g, rapid.Bool().Draw(t, "sparse"))
+			n := rapid.IntRange(0, wide-1).Draw(t, "column")
+			if at[n] != nil {
+				continue
+			}
+			at[n] = a
+		}
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		var keys []Key
+		drawn := func() Key {
+			keys = append(keys, Key{rng.Uint64(), rng.Uint64()})
+			return keys[rng.IntN(len(keys))]
+		}
+		order := make([]int, 0, len(at))
+		for n := range at {
+			order = append(order, n)
+		}
+		slices.Sort(order)
+		for _, n := range order {
+			for range rapid.IntRange(0, 8).Draw(t, "before") {
+				put(t, at[n], drawn())
+			}
+			if err := at[n].Attach(s, n); err != nil {
+				t.Fatal(err)
+			}
+			for range rapid.IntRange(0, 8).Draw(t, "after") {
+				put(t, at[n], drawn())
+			}
+		}
+		for range 40 {
+			drawn() // of nobody
+		}
+		out := make([]uint64, len(keys)*s.Words())
+		for i := range out {
+			out[i] = rng.Uint64() // of another look-up
+		}
+		s.Which(keys, out)
+		named, absent := 0, 0
+		for i, k := range keys {
+			for n := range s.Words() * 64 {
+				says := out[i*s.Words()+n/64]>>(n%64)&1 == 1
+				has := at[n] != nil && shows(at[n], k)
+				if has && !says {
+					t.Fatalf("array %d of %v has a key that column %d misses", n, at[n].Geometry(), n)
+				}
+				if at[n] == nil && says {
+					t.Fatalf("column %d, where no array is, has a key", n)
+				}
+				if !has {
+					absent++
+					if says {
+						named++
+					}
+				}
+			}
+		}
+		if g.Lines > 64 && named > 2+absent/50 { // arrays of a few keys
+			t.Fatalf("%d of %d absent keys are named", named, absent)
+		}
+	})
+}
+
+// TestSlicedDetach: a detached array writes nothing more, and may be attached elsewhere.
+func TestSlicedDetach(t *testing.T) {
+	g := Geometry{Kind: Cells, Lines: 100, K: 6, KeyID: 7}
+	c, err := NewSparseCounting(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var in [2]*Sliced
+	for i := range in {
+		if in[i], err = NewSliced(SlicedGeometry(g), 64); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Attach(in[i], i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := c.Columns(), []Column{{in[0], 0}, {in[1], 1}}; !slices.Equal(got, want) {
+		t.Errorf("columns %v, want %v", got, want)
+	}
+	c.Detach(in[0])
+	k := Key{1 << 63, 12345}
+	c.Add(k, 1)
+	for i, want := range [...]uint64{0, 2} {
+		var out [1]uint64
+		if in[i].Which([]Key{k}, out[:]); out[0] != want {
+			t.Errorf("after detaching from 0: column %d has %b, want %b", i, out[0], want)
+		}
+	}
+	if got := in[1].Bytes() - in[0].Bytes(); got != 16<<10 || len(c.Columns()) != 1 {
+		t.Errorf("%d bytes for a key, %v", got, c.Columns())
+	}
+}
+
+// TestSlicedRefuses: arrays that do not belong together.
+func TestSlicedRefuses(t *testing.T) {
+	g := Geometry{Kind: Cells, Lines: 1024, K: 6, KeyID: 7}
+	for _, columns := range []int{-1, 0, MaxColumns + 1} {
+		if _, err := NewSliced(g, columns); !errors.Is(err, ErrGeometry) {
+			t.Errorf("for %d arrays: %v", columns, err)
+		}
+	}
+	odd := g
+	odd.Lines = 1000
+	if _, err := NewSliced(odd, 1); !errors.Is(err, ErrGeometry) {
+		t.Errorf("1000 lines: %v", err)
+	}
+	s, err := NewSliced(g, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, other := range map[string]Geometry{
+		"smaller":        {Cells, 1023, 6, 7},
+		"larger":         {Cells, 2048, 6, 7},
+		"other k":        {Cells, 1024, 5, 7},
+		"other secret":   {Cells, 1024, 6, 8},
+		"other kind":     {Bitmap, 1024, 8, 7},
+		"the same shape": g,
+	} {
+		var a column
+		if other.Kind == Cells {
+			a, err = NewCounting(other)
+		} else {
+			a, err = NewBits(other)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n, ok := range map[int]bool{-1: false, 9: other == g, 10: false} {
+			if err := a.Attach(s, n); (err == nil) != ok {
+				t.Errorf("%s in column %d: %v", name, n, err)
+			}
+		}
+	}
+}
+
+// TestSlicedRace: what an add that has returned put in is named, while other arrays are
+// attached and filled.
+func TestSlicedRace(t *testing.T) {
+	g := Geometry{Kind: Cells, Lines: 256, K: 6, KeyID: 7}
+	s, err := NewSliced(g, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for n := range 8 {
+		c, err := NewSparseCounting(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(n), 1))
+			for i := range 400 {
+				if i == 100 {
+					if err := c.Attach(s, n); err != nil {
+						t.Error(err)
+					}
+				}
+				k := Key{rng.Uint64(), rng.Uint64()}
+				c.Add(k, 1+uint32(i%20))
+				var out [1]uint64
+				if s.Which([]Key{k}, out[:]); i >= 100 && out[0]>>n&1 == 0 {
+					t.Errorf("key %d of array %d is not there", i, n)
+				}
+			}
+		})
+	}
+	all.Wait()
+}

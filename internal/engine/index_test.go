@@ -1,0 +1,208 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+)
+
+// A walk is a node with many origins, and what checks read there with and without indexes.
+type walk struct {
+	*Engine
+	t     *testing.T
+	rng   *rand.Rand
+	clock *clock
+	from  []*Engine // whose arrays the origins send
+	all   []Origin
+}
+
+const (
+	walkSigs    = 200 // that are counted
+	walkOrigins = 60
+)
+
+func newWalk(t *testing.T, seed uint64) *walk {
+	w := &walk{t: t, rng: rand.New(rand.NewPCG(seed, 9)), clock: newClock()}
+	o := Options{Now: w.clock.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 300, Error: 1e-3}, Block: BookOptions{Generation: 7 * 24 * time.Hour, Keep: 2, Capacity: 100, Error: 1e-4}}
+	o.RevocationFirst = seed%2 == 1
+	w.Engine = open(t, o)
+	for i := range 5 {
+		if i == 4 {
+			o.Tally.Capacity = 30_000 // another shape
+		}
+		from := open(t, o)
+		if err := from.Record(t.Context(), true); err != nil {
+			t.Fatal(err)
+		}
+		w.from = append(w.from, from)
+	}
+	for i := range walkOrigins {
+		w.all = append(w.all, Origin{ID: fmt.Sprint("origin", i), Weight: w.weight()})
+	}
+	w.set()
+	return w
+}
+
+func (w *walk) weight() float64 { return []float64{0, 0.1, 0.5, 1, 1, 1}[w.rng.IntN(6)] }
+
+func (w *walk) set() {
+	w.t.Helper()
+	if err := w.SetOrigins(w.t.Context(), w.all); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *walk) sig() bulkhead.Signature { return sig(bulkhead.Exact, w.rng.IntN(walkSigs)) }
+
+// step changes something.
+func (w *walk) step() {
+	i := w.rng.IntN(walkOrigins)
+	switch w.rng.IntN(12) {
+	case 0: // evicted, and back with nothing
+		all := w.all
+		w.all = append(append([]Origin(nil), all[:i]...), all[i+1:]...)
+		w.set()
+		w.all = all
+		w.set()
+	case 1:
+		w.all[i].Weight = w.weight()
+		w.set()
+	case 2:
+		w.clock.Advance(time.Duration(w.rng.IntN(40)) * time.Hour)
+		for _, e := range append(w.from, w.Engine) { // open and drop generations
+			report(w.t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 0)}})
+		}
+	case 3:
+		since := w.clock.Now().Add(-time.Duration(w.rng.IntN(48)) * time.Hour)
+		if err := w.ForgetGenerations(w.t.Context(), w.all[i].ID, uint64(since.Unix())); err != nil {
+			w.t.Fatal(err)
+		}
+	default:
+		from := w.from[i%len(w.from)] // of the same shape as what is there
+		images := w.rng.IntN(4)
+		for n := range 4 {
+			if n == images { // the rest comes as rounds
+				if _, _, err := from.TakeRounds(w.t.Context()); err != nil {
+					w.t.Fatal(err)
+				}
+				transfer(w.t, from, w.Engine, w.all[i].ID)
+			}
+			r := bulkhead.Report{Signatures: []bulkhead.Signature{w.sig(), w.sig()}, Count: uint32(1 + w.rng.IntN(30)), Vote: bulkhead.Vote(w.rng.IntN(4))}
+			if r.Vote != bulkhead.Sighting {
+				r.Count = 1
+			}
+			report(w.t, from, r)
+		}
+		if w.rng.IntN(8) == 0 {
+			report(w.t, w.Engine, bulkhead.Report{Signatures: []bulkhead.Signature{w.sig()}})
+		}
+		pass(w.t, from, w.Engine, w.all[i].ID)
+	}
+}
+
+// same compares a check of signatures with one that reads every array.
+func (w *walk) same(sigs []bulkhead.Signature) {
+	w.t.Helper()
+	got := check(w.t, w.Engine, sigs...)
+	v, promotion := w.view(), w.policy().Promotion
+	bare := *v.remote
+	bare.Indexes = nil
+	all := v.evidence()
+	all.Remote = &bare
+	s := &sources{evidence.NewSources(all, promotion), v, promotion}
+	s.Mature = w.mature(s)
+	old := w.read.Swap(s)
+	want := check(w.t, w.Engine, sigs...)
+	w.read.Store(old)
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		w.t.Fatalf("with indexes %+v\nwithout %+v", got, want)
+	}
+}
+
+// indexed waits until the indexes are made that the node wants, and returns how many arrays
+// they find.
+func (w *walk) indexed() int {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		in, waiting := w.replicas.Indexed()
+		if waiting == 0 {
+			return in
+		}
+		if time.Now().After(end) {
+			w.t.Fatalf("%d arrays are in an index, %d wait after a minute", in, waiting)
+		}
+	}
+}
+
+// TestIndexWalk: whatever origins do, a check with indexes has the verdict of one that reads
+// all arrays of all origins.
+func TestIndexWalk(t *testing.T) {
+	seeds, indexed := 6, 0
+	if testing.Short() {
+		seeds = 2
+	}
+	for seed := range uint64(seeds) {
+		w := newWalk(t, seed)
+		for i := range 200 {
+			w.step()
+			if i%20 == 19 {
+				indexed += w.indexed()
+			}
+			sigs := make([]bulkhead.Signature, 1+w.rng.IntN(5))
+			for i := range sigs {
+				sigs[i] = sig(bulkhead.Exact, w.rng.IntN(walkSigs*2))
+			}
+			w.same(sigs)
+		}
+		for n := range walkSigs {
+			w.same([]bulkhead.Signature{sig(bulkhead.Exact, n)})
+		}
+	}
+	if indexed < 1000 {
+		t.Errorf("%d arrays were found by an index at some time", indexed)
+	}
+}
+
+// TestIndexAtOnce: with indexes, too, a new weight and an eviction count from the moment in
+// which they are accepted.
+func TestIndexAtOnce(t *testing.T) {
+	w := newWalk(t, 1)
+	for i := range w.all {
+		w.all[i].Weight = 1
+	}
+	w.set()
+	s := sig(bulkhead.Exact, 1)
+	report(t, w.from[0], bulkhead.Report{Signatures: []bulkhead.Signature{s}, Count: 10})
+	for _, o := range w.all {
+		transfer(t, w.from[0], w.Engine, o.ID)
+	}
+	if n := w.indexed(); n < walkOrigins {
+		t.Fatalf("%d arrays are in an index", n)
+	}
+	want := func(what string, n uint32) {
+		t.Helper()
+		if got := check(t, w.Engine, s).Findings[0].Sightings; got != n {
+			t.Errorf("%s: %d sightings, want %d", what, got, n)
+		}
+	}
+	want("all", 10*walkOrigins)
+	for i := range w.all[:20] {
+		w.all[i].Weight = 0.5
+	}
+	w.set()
+	want("half weight for twenty", 10*walkOrigins-5*20)
+	w.all = w.all[20:]
+	w.set()
+	want("those evicted", 10*(walkOrigins-20))
+	report(t, w.from[0], bulkhead.Report{Signatures: []bulkhead.Signature{s}})
+	transfer(t, w.from[0], w.Engine, w.all[0].ID)
+	want("one more", 10*(walkOrigins-20)+1)
+	if err := w.Renew(context.Background(), w.all[0].ID, 5); err != nil {
+		t.Fatal(err)
+	}
+	want("one began anew", 10*(walkOrigins-21))
+}

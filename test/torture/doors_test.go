@@ -106,7 +106,7 @@ func (o *others) claim(door string, sig bulkhead.Signature, spam bool, n uint32,
 	return err
 }
 
-// claimLater is claim for a door that answers before anything is on disk.
+// claimLater is claim for a door that does not promise to have counted what it answers.
 func (o *others) claimLater(door string, sig bulkhead.Signature, spam bool, n uint32, do func() error) error {
 	o.mu.Lock()
 	o.claims[sig] = claim{door, spam, 0, n}
@@ -321,7 +321,8 @@ func (o *others) dccifd(ctx context.Context, rng *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	return o.claim("dccifd", sig, false, 1, func() error {
+	// Mail passes even if it cannot be counted.
+	return o.claimLater("dccifd", sig, false, 1, func() error {
 		answer, err := o.ask("dccifd", "header\n192.0.2.7\nmx.example.com\nann@shop.example\nbob@example.net\n\n"+head+"\n"+body)
 		if err == nil && !strings.Contains(answer, "Body=1") {
 			err = fmt.Errorf("answer %.200q", answer)

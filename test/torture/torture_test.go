@@ -89,9 +89,9 @@ func newVictim(t *testing.T, data string) *victim {
 const settings = `
 [tally]
 capacity = 100000
-error = 1e-7
+error = 1e-9
 [blocklist]
-error = 1e-7
+error = 1e-9
 [trust]
 accounts_per_network = 20000
 [razor2]
@@ -132,8 +132,13 @@ func (v *victim) finish(some ...string) {
 	for _, door := range slices.Sorted(maps.Keys(v.others.acked)) {
 		t.Logf("%7d  requests to %s answered", v.others.acked[door], door)
 	}
-	t.Logf("%7d  mails of the milter counted", v.others.later["milter"])
-	if v.counted == 0 || v.others.later["milter"] == 0 || len(v.others.acked) != len(v.others.address) {
+	for _, door := range []string{"dccifd", "milter"} {
+		t.Logf("%7d  mails of %s counted", v.others.later[door], door)
+		if v.others.later[door] == 0 {
+			t.Errorf("no mail of %s was counted", door)
+		}
+	}
+	if v.counted == 0 || len(v.others.acked) != len(v.others.address) {
 		t.Errorf("the run was too short to say anything of each of the %d doors", len(v.others.address))
 	}
 	for _, what := range some {

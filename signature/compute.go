@@ -87,7 +87,9 @@ func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signatur
 // ownSchemes returns the signatures of the text by bulkhead's own schemes.
 func ownSchemes(ctx context.Context, m *mail.Message, opts Options, texts *attachedTexts) ([]bulkhead.Signature, error) {
 	p := pace.New(ctx)
-	s, err := skeletonOf(ctx, m, texts, p)
+	b := builders.Get().(*skeletonBuilder)
+	defer b.back()
+	s, err := b.skeleton(ctx, m, texts, p)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +98,8 @@ func ownSchemes(ctx context.Context, m *mail.Message, opts Options, texts *attac
 		return nil, err
 	}
 	key := newNearKey(opts.Key)
-	h := key.hashes(s)
+	h := &b.hashes
+	h.take(key, s)
 	sigs = append(sigs, key.near(s, h)...)
 	sigs = append(sigs, parts(s, h)...)
 	if err := pace.Ended(p); err != nil {

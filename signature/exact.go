@@ -35,7 +35,7 @@ const (
 // the picture may be the logo below all mail of a company.
 func exactSum(ctx context.Context, m *mail.Message, s *skeleton, p *pace.Pace) ([]byte, error) {
 	h := sha256.New()
-	told := enough(exactMinWords, exactMinLetters, &s.words, &s.quoted)
+	told := s.tells()
 	switch {
 	case s.inside:
 		// The text parts have no words; those that were read are in the other parts.

@@ -93,6 +93,7 @@ type linkWalk struct {
 	visit func(link.Link, LinkUse) bool
 	pace  *pace.Pace
 	ended bool
+	known [8]knownLink
 }
 
 // page visits the links of a page, and those of its text that are not the text of one.
@@ -146,10 +147,28 @@ func (w *linkWalk) link(url string, use LinkUse) bool {
 	if w.pace.Over(len(url)) {
 		w.ended = true
 	}
-	for _, l := range link.All(url) {
+	for _, l := range w.all(url) {
 		w.ended = w.ended || !w.visit(l, use)
 	}
 	return !w.ended
+}
+
+// all is [link.All], which costs more than to look whether a link was seen lately.
+func (w *linkWalk) all(url string) []link.Link {
+	if url == "" {
+		return nil
+	}
+	known := &w.known[(len(url)+int(url[len(url)-1])+int(url[len(url)/2]))%len(w.known)]
+	if known.url != url {
+		*known = knownLink{url, link.All(url)}
+	}
+	return known.all
+}
+
+// A knownLink is a link as it is written, and what it leads to.
+type knownLink struct {
+	url string
+	all []link.Link
 }
 
 // linkSignatures returns the bulkhead/link signatures of m.

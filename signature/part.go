@@ -27,14 +27,17 @@ const partSalt = 0x70617274
 // hashes are the keyed hashes of the words of a skeleton.
 type hashes struct{ words, quoted, rest []uint64 }
 
-func (k *nearKey) hashes(s *skeleton) *hashes {
-	return &hashes{k.hashed(&s.words), k.hashed(&s.quoted), k.hashed(&s.rest)}
+// take makes h those of s.
+func (h *hashes) take(k *nearKey, s *skeleton) {
+	h.words = k.appendHashed(h.words[:0], &s.words)
+	h.quoted = k.appendHashed(h.quoted[:0], &s.quoted)
+	h.rest = k.appendHashed(h.rest[:0], &s.rest)
 }
 
-func (k *nearKey) hashed(words *wordList) []uint64 {
-	h := make([]uint64, words.len())
-	for i := range h {
-		h[i] = k.word(words.at(i))
+func (k *nearKey) appendHashed(h []uint64, words *wordList) []uint64 {
+	h = slices.Grow(h, words.len())
+	for i := range words.len() {
+		h = append(h, k.word(words.at(i)))
 	}
 	return h
 }

@@ -2,6 +2,7 @@ package signature
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -10,8 +11,24 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
+
+// skeletonOf returns the skeleton of a message, of a builder of its own.
+func skeletonOf(ctx context.Context, m *mail.Message, texts *attachedTexts, p *pace.Pace) (*skeleton, error) {
+	return new(skeletonBuilder).skeleton(ctx, m, texts, p)
+}
+
+// hashes returns the hashes of the words of s.
+func (k *nearKey) hashes(s *skeleton) *hashes {
+	h := new(hashes)
+	h.take(k, s)
+	return h
+}
+
+// hashed returns the hashes of words.
+func (k *nearKey) hashed(words *wordList) []uint64 { return k.appendHashed(nil, words) }
 
 // skeletonOfText folds a text that quotes nothing.
 func skeletonOfText(text string) *skeleton {

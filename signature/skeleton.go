@@ -33,6 +33,25 @@ type skeleton struct {
 	rest   wordList // of footers and the like, and of what else it shows
 	footer bool     // something was taken for a signature, a disclaimer or a footer
 	inside bool     // all words are those of what is in attachments
+
+	told    bool // what tells has found, of
+	counted int  // so many words
+}
+
+// truncate takes all words out.
+func (s *skeleton) truncate() {
+	*s = skeleton{words: s.words, quoted: s.quoted, rest: s.rest}
+	s.words.truncate(0)
+	s.quoted.truncate(0)
+	s.rest.truncate(0)
+}
+
+// tells reports whether the words are enough to tell the message from others.
+func (s *skeleton) tells() bool {
+	if n := s.words.len() + s.quoted.len(); !s.told && n > s.counted {
+		s.told, s.counted = enough(exactMinWords, exactMinLetters, &s.words, &s.quoted), n
+	}
+	return s.told
 }
 
 // take adds what t found, up to maxWords. t must not be used afterwards.
@@ -76,7 +95,12 @@ type folder struct {
 	singleCount int
 	lineStart   int    // words of the paragraph before the present line; negative once it was greeted
 	decomposed  []byte // what of the present line is decomposed and not yet folded
-	piece       []byte // what of it was decomposed last
+}
+
+// renew makes f as it was before it read any text, with the memory that it has since.
+func (f *folder) renew() {
+	*f = folder{paragraph: f.paragraph, word: f.word[:0], singles: f.singles[:0], decomposed: f.decomposed[:0]}
+	f.paragraph.truncate(0)
 }
 
 // add folds the visible text of one part. Embedded parts count as quoted.
@@ -156,18 +180,22 @@ var nfkd = normal.NewForm(norm.NFKD)
 func (f *folder) decompose(line []byte) {
 	f.lineStart = f.paragraph.len()
 	f.decomposed = f.decomposed[:0]
-	for at := 0; len(line) > 0 && f.paragraph.len() < maxParagraph; {
+	at := 0
+	for len(line) > 0 && f.paragraph.len() < maxParagraph {
 		n := cutNormal(norm.NFKD, line)
 		if f.pace.Over(n) {
 			return
 		}
-		f.piece = nfkd.Append(f.piece[:0], line[:n])
+		piece := line[:n]
 		line = line[n:]
-		f.decomposed = append(f.decomposed, f.piece...)
-		if at = f.foldFrom(f.decomposed, at, len(line) == 0); at > 1 {
-			// The byte before is looked at once more.
-			f.decomposed = append(f.decomposed[:0], f.decomposed[at-1:]...)
-			at = 1
+		for len(piece) > 0 && f.paragraph.len() < maxParagraph {
+			f.decomposed, n = nfkd.AppendSome(f.decomposed, piece, 2*maxChunk)
+			piece = piece[n:]
+			if at = f.foldFrom(f.decomposed, at, len(piece)+len(line) == 0); at > 1 {
+				// The byte before is looked at once more.
+				f.decomposed = append(f.decomposed[:0], f.decomposed[at-1:]...)
+				at = 1
+			}
 		}
 	}
 	f.flushSingles()
@@ -302,10 +330,16 @@ func (f *folder) scanWord(b []byte) int {
 		} else if r >= utf8.RuneSelf {
 			r, n = utf8.DecodeRune(b[at:])
 		}
-		if to := fold(r); to != 0 {
-			if to >= 0x80 && unspaced(to) {
+		to := rune(0)
+		if r < utf8.RuneSelf {
+			to = rune(asciiFold[r])
+		} else {
+			to = folded.At(r)
+		}
+		if to != 0 {
+			if to&unspacedLetter != 0 {
 				if at == 0 {
-					f.word = utf8.AppendRune(f.word, to)
+					f.word = utf8.AppendRune(f.word, to&^unspacedLetter)
 					f.emit(f.word)
 					return n
 				}

@@ -17,11 +17,21 @@ func fold(r rune) rune {
 	if r < 0x80 {
 		return rune(asciiFold[r])
 	}
-	return folded.At(r)
+	return folded.At(r) &^ unspacedLetter
 }
 
+// unspacedLetter marks, in what folded holds, letters of a script that writes words without
+// spaces between them; each of them is a word of its own.
+const unspacedLetter = 1 << 24
+
 // folded remembers foldWide.
-var folded = scan.NewRunes(foldWide)
+var folded = scan.NewRunes(func(r rune) rune {
+	to := foldWide(r)
+	if unicode.In(to, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar, unicode.Tibetan) {
+		to |= unspacedLetter
+	}
+	return to
+})
 
 // foldWide is fold for what is not ASCII.
 func foldWide(r rune) rune {
@@ -103,27 +113,13 @@ var confusables = map[rune]rune{
 	'ꭱ': 'r', 'ꮪ': 's', 'ꭲ': 't', 'ꮩ': 'v', 'ꮃ': 'w', 'ꮓ': 'z',
 }
 
-// unspaced reports whether r belongs to a script that writes words without
-// spaces between them; each of its runes is a word of its own.
-func unspaced(r rune) bool { return r >= 0x0E00 && kinds.At(r) == unspacedRune }
-
 // invisible reports whether r shows nothing and may stand within a word.
-func invisible(r rune) bool { return r >= 0x80 && kinds.At(r) == invisibleRune }
+func invisible(r rune) bool { return r >= 0x80 && unseen.At(r) != 0 }
 
-// What kinds says of a rune.
-const (
-	unspacedRune rune = 1 + iota
-	invisibleRune
-)
-
-// kinds remembers what else there is to know of a rune that is not ASCII. Marks of unspaced
-// scripts show nothing by themselves: only letters are asked for as unspaced.
-var kinds = scan.NewRunes(func(r rune) rune {
-	switch {
-	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) || r == 0x115F || r == 0x3164:
-		return invisibleRune
-	case unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar, unicode.Tibetan):
-		return unspacedRune
+// unseen remembers which runes that are not ASCII are invisible.
+var unseen = scan.NewRunes(func(r rune) rune {
+	if unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) || r == 0x115F || r == 0x3164 {
+		return 1
 	}
 	return 0
 })

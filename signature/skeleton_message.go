@@ -2,6 +2,8 @@ package signature
 
 import (
 	"context"
+	"slices"
+	"sync"
 
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
@@ -14,19 +16,56 @@ const maxSkeletons = 1 << 20
 // maxBeside is how many parts are looked at that are shown beside the text.
 const maxBeside = 16
 
-// skeletonOf folds the visible text of m: of each text part that is not an
+// A skeletonBuilder puts together the skeletons of the parts of a message. Its memory is
+// used again for the next one.
+type skeletonBuilder struct {
+	ctx       context.Context
+	m         *mail.Message
+	texts     *attachedTexts
+	pace      *pace.Pace
+	recipient *wordSet
+	whole     skeleton
+	taken     []bool // by part
+	folder    folder
+	spare     skeleton // memory of words
+	hashes    hashes
+}
+
+// builders keeps the working space of finished skeletons; it holds no state.
+var builders = sync.Pool{New: func() any { return new(skeletonBuilder) }}
+
+// maxSpare is how many bytes of words a builder has that is used again.
+const maxSpare = 512 << 10
+
+// back gives b, and the skeleton that it has made, to those who look for one.
+func (b *skeletonBuilder) back() {
+	if b.renew(); b.spare.size()+b.folder.paragraph.size() <= maxSpare {
+		builders.Put(b)
+	}
+}
+
+// renew makes b as it was before it read any message, with the memory that it has since.
+func (b *skeletonBuilder) renew() {
+	b.folder.renew()
+	*b = skeletonBuilder{taken: b.taken[:0], folder: b.folder, spare: b.whole, hashes: b.hashes}
+	b.spare.truncate()
+}
+
+// skeleton folds the visible text of m: of each text part that is not an
 // attachment, and of alternatives the last one that has enough words. Without
 // any words, text attachments are looked at, and with so few that they tell no
 // message from others, those that are pages or plain text: somebody says "see the
 // attachment" there. Then come pages and documents that are not sent as text. The other
-// parts are what is shown beside. Its error is that of ctx.
-func skeletonOf(ctx context.Context, m *mail.Message, texts *attachedTexts, p *pace.Pace) (*skeleton, error) {
-	b := skeletonBuilder{ctx: ctx, m: m, texts: texts, pace: p, recipient: recipientWords(m.To), taken: make([]bool, len(m.Parts))}
+// parts are what is shown beside. Its error is that of ctx. The skeleton is b's own.
+func (b *skeletonBuilder) skeleton(ctx context.Context, m *mail.Message, texts *attachedTexts, p *pace.Pace) (*skeleton, error) {
+	b.ctx, b.m, b.texts, b.pace, b.recipient = ctx, m, texts, p, recipientWords(m.To)
+	b.taken = slices.Grow(b.taken[:0], len(m.Parts))[:len(m.Parts)]
+	clear(b.taken)
 	for _, attachments := range []bool{false, true} {
 		if err := b.take(attachments); err != nil {
 			return nil, err
 		}
-		if b.enough() {
+		if b.whole.tells() {
 			break
 		}
 	}
@@ -37,20 +76,15 @@ func skeletonOf(ctx context.Context, m *mail.Message, texts *attachedTexts, p *p
 	return &b.whole, err
 }
 
-// A skeletonBuilder puts together the skeletons of the parts of a message.
-type skeletonBuilder struct {
-	ctx       context.Context
-	m         *mail.Message
-	texts     *attachedTexts
-	pace      *pace.Pace
-	recipient *wordSet
-	whole     skeleton
-	taken     []bool // by part
-}
-
-// enough reports whether the words are enough to tell the message from others.
-func (b *skeletonBuilder) enough() bool {
-	return enough(exactMinWords, exactMinLetters, &b.whole.words, &b.whole.quoted)
+// fold returns the skeleton of a text, which is the caller's own.
+func (b *skeletonBuilder) fold(text []byte, embedded bool) *skeleton {
+	f := &b.folder
+	f.renew()
+	f.recipient, f.pace, f.skeleton = b.recipient, b.pace, b.spare
+	b.spare = skeleton{}
+	f.add(text, embedded)
+	s := f.skeleton
+	return &s
 }
 
 // inside takes what is in attachments that are not text: as the text, if there is too
@@ -62,7 +96,7 @@ func (b *skeletonBuilder) inside() error {
 	}
 	b.whole.inside = b.whole.empty()
 	add := b.whole.take
-	if b.enough() {
+	if b.whole.tells() {
 		add = b.whole.beside
 	}
 	n := 0
@@ -76,11 +110,11 @@ func (b *skeletonBuilder) inside() error {
 			if err != nil {
 				return err
 			}
-			f := folder{recipient: b.recipient, pace: b.pace}
-			if f.add(text, false); b.pace.Err() == nil {
-				b.texts.add(&in.Parts[i], &f.words)
+			s := b.fold(text, false)
+			if b.pace.Err() == nil {
+				b.texts.add(&in.Parts[i], &s.words)
 			}
-			add(&f.skeleton)
+			add(s)
 		}
 	}
 	return nil
@@ -89,13 +123,11 @@ func (b *skeletonBuilder) inside() error {
 // of returns the skeleton of a part.
 func (b *skeletonBuilder) of(part int) (*skeleton, error) {
 	text, err := b.m.Visible(b.ctx, part)
-	f := folder{recipient: b.recipient, pace: b.pace}
-	f.add(text, b.m.Parts[part].Embedded)
+	s := b.fold(text, b.m.Parts[part].Embedded)
 	if p := &b.m.Parts[part]; p.Attachment && !p.Embedded && b.pace.Err() == nil && err == nil {
-		b.texts.add(p, &f.words)
+		b.texts.add(p, &s.words)
 	}
-	s := f.skeleton
-	return &s, err
+	return s, err
 }
 
 // take takes the text parts that are attachments, or those that are not.

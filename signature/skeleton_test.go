@@ -435,3 +435,21 @@ func TestSkeletonOfParts(t *testing.T) {
 		t.Errorf("%d words beside, want those of %d parts", s.rest.len(), maxBeside)
 	}
 }
+
+// TestBuilderAgain: what a builder has read before makes no difference.
+func TestBuilderAgain(t *testing.T) {
+	var used skeletonBuilder
+	for i, raw := range mailtest.Seeds() {
+		m, err := mail.Read(t.Context(), raw)
+		if err != nil {
+			continue
+		}
+		got := mailtest.Must(used.skeleton(t.Context(), m, nil, nil))
+		want := mailtest.Must(skeletonOf(t.Context(), m, nil, nil))
+		if got.words.String() != want.words.String() || got.quoted.String() != want.quoted.String() || got.rest.String() != want.rest.String() ||
+			got.footer != want.footer || got.inside != want.inside || got.tells() != want.tells() {
+			t.Fatalf("seed %d: %+v, want %+v", i, got, want)
+		}
+		used.renew()
+	}
+}

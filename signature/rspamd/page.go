@@ -3,6 +3,7 @@ package rspamd
 import (
 	"bytes"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -66,15 +67,25 @@ func readPage(source string, p *pace.Pace) *page {
 
 // add appends text, each run of white space as a blank.
 func (v *page) add(text []byte) {
-	for _, c := range text {
-		if c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' {
-			c = ' '
-			if n := len(v.text); n == 0 || v.text[n-1] == ' ' || v.text[n-1] == '\n' {
-				continue
-			}
+	v.text = slices.Grow(v.text, len(text))
+	for len(text) > 0 {
+		n := 0
+		for n < len(text) && !isBlank(text[n]) {
+			n++
 		}
-		v.text = append(v.text, c)
+		v.text = append(v.text, text[:n]...)
+		if text = text[n:]; len(text) == 0 {
+			return
+		}
+		if n := len(v.text); n > 0 && v.text[n-1] != ' ' && v.text[n-1] != '\n' {
+			v.text = append(v.text, ' ')
+		}
+		text = text[1:]
 	}
+}
+
+func isBlank(c byte) bool {
+	return c <= ' ' && (c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f')
 }
 
 // line begins a new line.

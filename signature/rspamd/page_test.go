@@ -22,8 +22,9 @@ func TestPage(t *testing.T) {
 	} {
 		page := readPage(source, nil)
 		page.dropShown()
-		words, ok := wordsOf(stripText(page.text), false, 100, nil)
-		if got := strings.Join(listed(words), " "); !ok || got != want {
+		var words oddList
+		ok := words.take(stripText(page.text), false, 100, nil)
+		if got := strings.Join(words.strings(), " "); !ok || got != want {
 			t.Errorf("%s: %q, want %q", source, got, want)
 		}
 	}
@@ -40,8 +41,9 @@ func TestLinks(t *testing.T) {
 		"a info@example.com, b": "a b", "a mailto:x@example.com?subject=y b": "a b", "a info@x.nonsense b": "a infox nonsense b", "a x@y b": "a xy b", "a @y b": "a b", "a @07:42 b": "a 42 b",
 		"a bücher.com b": "a b", "a x_y.org b": "a b", "a -x.org b": "a x org b", "a example.com.x b": "a example com x b", "a ™ b™ ½ x² b": "a b x b", "a git://example.com b": "a git example com b",
 	} {
-		words, ok := wordsOf([]byte(text), true, 100, nil)
-		if got := strings.Join(listed(words), " "); !ok || got != want {
+		var words oddList
+		ok := words.take([]byte(text), true, 100, nil)
+		if got := strings.Join(words.strings(), " "); !ok || got != want {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}

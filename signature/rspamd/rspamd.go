@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"sync"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/dchest/siphash"
@@ -66,6 +67,7 @@ type Hasher struct {
 	partKey   [blake2b.Size]byte
 	keys      [Shingles][16]byte
 	stems     *stemCache
+	spaces    sync.Pool // of *workspace
 }
 
 // NewHasher returns a hasher for a rule's fuzzy_key and
@@ -145,9 +147,10 @@ func (h *Hasher) shingles(v *vocabulary) (shingles [Shingles]uint64) {
 	// The last two words begin nothing. Those before them are the first of the vocabulary.
 	ids := v.ids[:max(v.len()-2, 1)]
 	words := v.words[:slices.Max(ids)+1]
-	sums := make([]uint64, len(words))
+	v.sums = slices.Grow(v.sums[:0], 2*len(words))
+	sums, tails := v.sums[:len(words)], v.sums[len(words):2*len(words)]
 	if h.algorithm == MumHash {
-		return h.minMum(words, ids, sums)
+		return h.minMum(words, ids, sums, tails)
 	}
 	for j := range shingles {
 		if h.algorithm == SipHash {
@@ -198,9 +201,8 @@ func leastMix(sums []uint64, ids []int32) uint64 {
 
 // minMum does the same for all shingles. What a word of up to one block
 // contributes to its hash depends on no seed, and is computed once; and what its length
-// does, once for all words of it.
-func (h *Hasher) minMum(words []string, ids []int32, sums []uint64) (shingles [Shingles]uint64) {
-	tails := make([]uint64, len(words))
+// does, once for all words of it. sums and tails are room for one of each word.
+func (h *Hasher) minMum(words []string, ids []int32, sums, tails []uint64) (shingles [Shingles]uint64) {
 	for id, w := range words {
 		if len(w) <= mumBlock {
 			tails[id] = mumTailOf(w)

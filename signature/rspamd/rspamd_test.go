@@ -148,7 +148,7 @@ func FuzzText(f *testing.F) {
 			}
 			end = l.end
 		}
-		found, _ := stemmedWords(a, true, math.MaxInt, newStemCache(), nil)
+		found, _ := new(workspace).stemmedWords(a, true, math.MaxInt, newStemCache(), nil)
 		words := listed(found)
 		if s := h.Shingles(words); len(words) == 0 && s != [Shingles]uint64{} {
 			t.Fatal("no words, but shingles")
@@ -164,7 +164,7 @@ func TestWords(t *testing.T) {
 		"$100 50% €5": "$ 100 50 € 5", "see www.example.com or example.com/a?b now": "see or now", "walked_far flying-fish": "walked_far fli fish",
 		"To:joe 10:30": "to joe 10 30", "write to joe@example.com now": "write to now", "“curly” quotes’s": "cur quotess",
 	} {
-		words, ok := stemmedWords([]byte(text), true, math.MaxInt, newStemCache(), nil)
+		words, ok := new(workspace).stemmedWords([]byte(text), true, math.MaxInt, newStemCache(), nil)
 		if got := strings.Join(listed(words), " "); !ok || got != want {
 			t.Errorf("words of %q: %q, want %q", text, got, want)
 		}
@@ -175,7 +175,7 @@ func TestWords(t *testing.T) {
 func TestWordLimit(t *testing.T) {
 	for _, gap := range []string{" ", strings.Repeat(" ", 40), " http://www.example.com/ ", " - . "} {
 		for _, n := range []int{1, 599, 600, 601, 2000} {
-			words, ok := stemmedWords([]byte(strings.Repeat("walking"+gap, n)), true, 600, newStemCache(), nil)
+			words, ok := new(workspace).stemmedWords([]byte(strings.Repeat("walking"+gap, n)), true, 600, newStemCache(), nil)
 			if ok != (n <= 600) || ok && words.len() != n {
 				t.Errorf("%d words with %q between them: %d, %v", n, gap, len(listed(words)), ok)
 			}

@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -125,13 +126,19 @@ func (h *Hasher) text(part *mail.Part, m *mail.Message, policy Policy, p *pace.P
 	if len(stripped) > maxText || len(bytes.TrimSpace(stripped)) == 0 {
 		return hash, false // rspamd passes over empty texts
 	}
-	words, ok := stemmedWords(counted, !part.HTML && !hasPage(m, part), policy.MaxWords, h.stems, p)
+	space, _ := h.spaces.Get().(*workspace)
+	if space == nil {
+		space = new(workspace)
+	}
+	defer space.back(&h.spaces)
+	words, ok := space.stemmedWords(counted, !part.HTML && !hasPage(m, part), policy.MaxWords, h.stems, p)
 	if !ok {
 		return hash, false
 	}
 	if words.len() >= policy.MinWords {
 		shingles := h.shingles(words)
-		return Hash{Digest: keyed(&h.key, nil, words.text()), Shingles: &shingles}, true
+		space.text = words.appendText(space.text[:0])
+		return Hash{Digest: keyed(&h.key, nil, space.text), Shingles: &shingles}, true
 	}
 	if n := len(stripped) + len(m.Subject); n*policy.TextMultiplier < policy.MinBytes {
 		return hash, false
@@ -190,7 +197,7 @@ func stripText(text []byte) []byte {
 	for len(text) > 0 {
 		if !atStart {
 			run := 0
-			for run < len(text) && text[run] < utf8.RuneSelf && text[run] != '\n' && text[run] != '\r' {
+			for run < len(text) && !mayStrip(text[run]) {
 				run++
 			}
 			out = append(out, text[:run]...)
@@ -216,25 +223,47 @@ func stripText(text []byte) []byte {
 	return out
 }
 
+// mayStrip reports whether c begins what stripText may have to change.
+func mayStrip(c byte) bool { return c == '\n' || c == '\r' || c == 0xE2 || c == 0xEF }
+
+// A workspace is the memory in which the words of a text are found. It holds no state.
+type workspace struct {
+	found oddList
+	words vocabulary
+	text  []byte // of the words
+}
+
+// maxKept is how many bytes of words a workspace that is kept for the next text has room for.
+const maxKept = 128 << 10
+
+// back gives s to those who look for one.
+func (s *workspace) back(to *sync.Pool) {
+	if cap(s.found.text) > maxKept {
+		return
+	}
+	clear(s.words.words) // so that no stem is kept
+	to.Put(s)
+}
+
 // stemmedWords returns the stemmed words of a stripped text, and false if there
 // are more than limit, if they are too long, or if there is no time for them. bare says
-// what counts as a link: see findLinks.
-func stemmedWords(stripped []byte, bare bool, limit int, stems *stemCache, p *pace.Pace) (*vocabulary, bool) {
+// what counts as a link: see findLinks. The words are s's own.
+func (s *workspace) stemmedWords(stripped []byte, bare bool, limit int, stems *stemCache, p *pace.Pace) (*vocabulary, bool) {
 	// A text that is too long mostly shows it in its first part, which saves
 	// looking at the rest. Nothing reaches across a blank.
 	const bytesPerWord = 12
 	if limit < len(stripped)/bytesPerWord {
 		if at := bytes.LastIndexByte(stripped[:limit*bytesPerWord], ' '); at > 0 {
-			if found, ok := wordsOf(stripped[:at], bare, limit+1, p); !ok || found.len() > limit {
+			if ok := s.found.take(stripped[:at], bare, limit+1, p); !ok || s.found.len() > limit {
 				return nil, false
 			}
 		}
 	}
-	found, ok := wordsOf(stripped, bare, min(limit, math.MaxInt-1)+1, p)
-	if !ok || found.len() > limit {
+	if ok := s.found.take(stripped, bare, min(limit, math.MaxInt-1)+1, p); !ok || s.found.len() > limit {
 		return nil, false
 	}
-	v := vocabularyOf(found)
+	v := &s.words
+	v.take(&s.found.wordList)
 	if language := languageOf(v); language >= 0 {
 		env := snowballstem.NewEnv("")
 		for i, w := range v.words {
@@ -255,13 +284,12 @@ func stemmedWords(stripped []byte, bare bool, limit int, stems *stemCache, p *pa
 	return v, true
 }
 
-// wordsOf returns the first words of a text, before stemming, up to limit. It
+// take makes l the first words of a text, before stemming, up to limit. It
 // reports false if they are too long or there is no time for them.
-func wordsOf(text []byte, bare bool, limit int, p *pace.Pace) (*wordList, bool) {
-	var found oddList
-	found.grow(min(len(text), maxText))
+func (l *oddList) take(text []byte, bare bool, limit int, p *pace.Pace) bool {
+	l.empty(min(len(text), maxText))
 	odd := 0 // where begins what has been passed over: words that need a closer look
-	for at := 0; at < len(text) && found.len() < limit; {
+	for at := 0; at < len(text) && l.len() < limit; {
 		if text[at] == ' ' {
 			at++
 			continue
@@ -272,29 +300,26 @@ func wordsOf(text []byte, bare bool, limit int, p *pace.Pace) (*wordList, bool) 
 				at++
 			}
 			if at-odd > maxWord+maxPiece {
-				return nil, false
+				return false
 			}
 			if at-odd >= maxPiece {
-				if !found.odd(text[odd:at], bare, limit, p) {
-					return nil, false
+				if !l.odd(text[odd:at], bare, limit, p) {
+					return false
 				}
 				odd = at
 			}
 			continue
 		}
-		if letters > maxWord || p.Over(size) || !found.odd(text[odd:at], bare, limit, p) {
-			return nil, false
+		if letters > maxWord || p.Over(size) || !l.odd(text[odd:at], bare, limit, p) {
+			return false
 		}
-		if found.len() < limit {
-			found.addLower(text[at : at+letters])
+		if l.len() < limit {
+			l.addLower(text[at : at+letters])
 		}
 		at += size
 		odd = at
 	}
-	if !found.odd(text[odd:], bare, limit, p) {
-		return nil, false
-	}
-	return &found.wordList, true
+	return l.odd(text[odd:], bare, limit, p)
 }
 
 // tails are the marks that may follow a word without a meaning for it.
@@ -406,11 +431,32 @@ func lowerASCII(c byte) byte {
 // stands inside a word, as the apostrophe in "don't" and the point in "3.14",
 // is left out. What begins with anything else is no word.
 func (l *oddList) addWide(w []byte) {
-	if r, _ := utf8.DecodeRune(w); !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.Is(unicode.Sc, r) && !unicode.Is(unicode.Pc, r) {
+	first, n := utf8.DecodeRune(w)
+	to := begun.At(first)
+	if to == noWord {
 		return
 	}
-	l.normal = nfkc.Append(l.normal[:0], w)
 	before := len(l.text)
+	if n == len(w) && to != several {
+		l.text = utf8.AppendRune(l.text, to)
+		w = nil
+	}
+	for len(w) > 0 {
+		var n int
+		l.normal, n = nfkc.AppendSome(l.normal[:0], w, normPiece)
+		w = w[n:]
+		l.addNormal()
+	}
+	if len(l.text) > before {
+		l.ends = append(l.ends, len(l.text))
+	}
+}
+
+// normPiece is about how many bytes of the normal form of a word there are at a time.
+const normPiece = 512
+
+// addNormal adds what belongs to words of what was normalised last.
+func (l *oddList) addNormal() {
 	for w := l.normal; len(w) > 0; {
 		r, n := utf8.DecodeRune(w)
 		if w = w[n:]; r < utf8.RuneSelf {
@@ -421,12 +467,29 @@ func (l *oddList) addWide(w []byte) {
 			l.text = utf8.AppendRune(l.text, r)
 		}
 	}
-	if len(l.text) > before {
-		l.ends = append(l.ends, len(l.text))
-	}
 }
 
 var nfkc = normal.NewForm(norm.NFKC)
+
+// What begun holds of characters that do not become one that belongs to words.
+const (
+	noWord  rune = -1 - iota // no word begins with it
+	several                  // it becomes several, or none
+)
+
+// begun holds what a character that begins a word becomes, if nothing follows it.
+var begun = scan.NewRunes(func(r rune) rune {
+	if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.Is(unicode.Sc, r) && !unicode.Is(unicode.Pc, r) {
+		return noWord
+	}
+	s := norm.NFKC.String(string(r))
+	if r, n := utf8.DecodeRuneInString(s); n == len(s) && r >= utf8.RuneSelf {
+		if to := lowered.At(r); to >= 0 {
+			return to
+		}
+	}
+	return several
+})
 
 // lowered holds characters of words in lower case, and -1 for others.
 var lowered = scan.NewRunes(func(r rune) rune {

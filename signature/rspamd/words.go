@@ -1,8 +1,10 @@
 package rspamd
 
 import (
-	"bytes"
 	"hash/maphash"
+	"slices"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
 // A wordList is a list of words in one piece of memory.
@@ -13,11 +15,11 @@ type wordList struct {
 
 func (l *wordList) len() int { return len(l.ends) }
 
-// grow makes room for the words of a text of that many bytes.
-func (l *wordList) grow(size int) {
+// empty makes the list empty, with room for the words of a text of that many bytes.
+func (l *wordList) empty(size int) {
 	const letters = 6 // of a word, and a blank
-	l.text = make([]byte, 0, size)
-	l.ends = make([]int, 0, size/letters+8)
+	l.text = slices.Grow(l.text[:0], size)
+	l.ends = slices.Grow(l.ends[:0], size/letters+8)
 }
 
 func (l *wordList) add(word string) {
@@ -50,52 +52,61 @@ type vocabulary struct {
 	words []string // in the order in which they come first
 	ids   []int32  // for each word of the text its index in words
 	times []int32  // how often each is there
+	slots []int32  // 1 more than the index of a word, by its hash; 0 is free
+	sums  []uint64 // room for two numbers of each word
 }
 
 // vocabularyOf returns the words of l.
 func vocabularyOf(l *wordList) *vocabulary {
-	all := string(l.text)
+	v := new(vocabulary)
+	v.take(l)
+	return v
+}
+
+// take makes v the words of l, in whose memory they stay.
+func (v *vocabulary) take(l *wordList) {
+	all := scan.String(l.text)
 	size := 16
 	for size < 2*l.len() {
 		size *= 2
 	}
+	v.slots = slices.Grow(v.slots[:0], size)[:size]
+	clear(v.slots)
+	v.ids, v.words, v.times = slices.Grow(v.ids[:0], l.len()), slices.Grow(v.words[:0], l.len()/4+8), slices.Grow(v.times[:0], l.len()/4+8)
 	// The seed is random, so the author of a text cannot make its words meet in one slot.
 	seed := maphash.MakeSeed()
-	slots := make([]int32, size) // 1 more than the index of a word; 0 is free
-	v := &vocabulary{ids: make([]int32, l.len()), words: make([]string, 0, l.len()/4+8), times: make([]int32, 0, l.len()/4+8)}
 	start := 0
-	for i, end := range l.ends {
+	for _, end := range l.ends {
 		word := all[start:end]
 		start = end
 		at := int(maphash.String(seed, word)) & (size - 1)
-		for slots[at] != 0 && v.words[slots[at]-1] != word {
+		for v.slots[at] != 0 && v.words[v.slots[at]-1] != word {
 			at = (at + 1) & (size - 1)
 		}
-		if slots[at] == 0 {
+		if v.slots[at] == 0 {
 			v.words, v.times = append(v.words, word), append(v.times, 0)
-			slots[at] = int32(len(v.words))
+			v.slots[at] = int32(len(v.words))
 		}
-		id := slots[at] - 1
-		v.ids[i] = id
+		id := v.slots[at] - 1
+		v.ids = append(v.ids, id)
 		v.times[id]++
 	}
-	return v
 }
 
 // len returns how many words the text has.
 func (v *vocabulary) len() int { return len(v.ids) }
 
-// text returns the words of the text, in order, with nothing between them.
-func (v *vocabulary) text() []byte {
+// appendText appends the words of the text, in order, with nothing between them.
+func (v *vocabulary) appendText(dst []byte) []byte {
 	size := 0
 	for id, word := range v.words {
 		size += int(v.times[id]) * len(word)
 	}
-	text := bytes.NewBuffer(make([]byte, 0, size))
+	dst = slices.Grow(dst, size)
 	for _, id := range v.ids {
-		text.WriteString(v.words[id])
+		dst = append(dst, v.words[id]...)
 	}
-	return text.Bytes()
+	return dst
 }
 
 // strings returns the words of the text, in order.

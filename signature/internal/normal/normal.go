@@ -5,6 +5,7 @@
 package normal
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"unicode/utf8"
@@ -67,8 +68,23 @@ func (f *Form) page(r rune) *page {
 
 // Append appends the normal form of text to dst, whatever is there.
 func (f *Form) Append(dst, text []byte) []byte {
-	text, rest := cut(text)
-	return append(f.complete(dst, text), rest...)
+	for len(text) > 0 {
+		var n int
+		dst, n = f.AppendSome(dst, text, math.MaxInt)
+		text = text[n:]
+	}
+	return dst
+}
+
+// AppendSome appends the normal form of so much of the beginning of text, which is not empty,
+// that it has most bytes or a little more, or of all of it. It returns how many bytes of text
+// that is: those that follow do not join them.
+func (f *Form) AppendSome(dst, text []byte, most int) (normal []byte, n int) {
+	whole, rest := cut(text)
+	if len(whole) == 0 {
+		return append(dst, rest...), len(rest)
+	}
+	return f.complete(dst, whole, most)
 }
 
 // cut cuts off an unfinished character of four bytes at the end, which the library takes as
@@ -82,32 +98,33 @@ func cut(text []byte) (head, rest []byte) {
 	return text, nil
 }
 
-// complete is [Form.Append] of text that does not end in the middle of a character of four
-// bytes.
-func (f *Form) complete(dst, text []byte) []byte {
-	for len(text) > 0 {
-		ascii := 0
+// complete is [Form.AppendSome] of text that does not end in the middle of a character of
+// four bytes.
+func (f *Form) complete(dst, text []byte, most int) ([]byte, int) {
+	at := 0
+	for begin := len(dst); at < len(text) && len(dst)-begin < most; {
+		ascii := at
 		for ascii < len(text) && text[ascii] < utf8.RuneSelf {
 			ascii++
 		}
 		if ascii == len(text) {
-			return append(dst, text...)
+			return append(dst, text[at:]...), ascii
 		}
-		if ascii > 1 { // the last one may join what follows
-			dst = append(dst, text[:ascii-1]...)
-			text = text[ascii-1:]
+		if ascii > at+1 { // the last one may join what follows
+			dst = append(dst, text[at:ascii-1]...)
+			at = ascii - 1
 		}
-		n := f.segment(text)
-		if r, size := utf8.DecodeRune(text); size < n {
-			dst = f.joined(dst, r, text[size:n])
+		n := f.segment(text[at:])
+		if r, size := utf8.DecodeRune(text[at:]); size < n {
+			dst = f.joined(dst, r, text[at+size:at+n])
 		} else if normal := f.page(r).text[r%pageSize]; normal != "" {
 			dst = append(dst, normal...)
 		} else {
-			dst = append(dst, text[:n]...)
+			dst = append(dst, text[at:at+n]...)
 		}
-		text = text[n:]
+		at += n
 	}
-	return dst
+	return dst, at
 }
 
 // joined appends the normal form of a character and what joins it. Of what the character

@@ -1,6 +1,7 @@
 package normal
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"testing"
 	"unicode/utf8"
@@ -14,6 +15,15 @@ func check(t *testing.T, text []byte) {
 	for form, ours := range forms {
 		if got, want := ours.Append([]byte("e"), text), "e"+string(form.Bytes(text)); string(got) != want {
 			t.Fatalf("form %d of %q: %q, want %q", form, text, got, want)
+		}
+		var got []byte
+		for rest := text; len(rest) > 0; {
+			var n int
+			got, n = ours.AppendSome(got, rest, 1+len(text)%5)
+			rest = rest[n:]
+		}
+		if want := form.Bytes(text); !bytes.Equal(got, want) {
+			t.Fatalf("form %d of %q by pieces: %q, want %q", form, text, got, want)
 		}
 	}
 }

@@ -38,6 +38,11 @@ type Options struct {
 	Key [32]byte
 	// Subjects keeps the Subject of messages, too.
 	Subjects bool
+	// Near is how many bands of bulkhead/near two messages of one [Wave] share at least;
+	// 0 means 2.
+	Near int
+	// Common are signatures that messages share which have nothing else in common.
+	Common []bulkhead.Signature
 	// Every is the time between two writes; 0 means two seconds.
 	Every time.Duration
 	// Space returns whose messages a reporter's are, as in package recent; ok is false
@@ -82,6 +87,7 @@ type Book struct {
 	db     *bbolt.DB // nil: there is none at present
 
 	state atomic.Pointer[State]
+	waves *waves
 }
 
 // A tail is the entries that are in no block yet.
@@ -131,6 +137,9 @@ func Open(path string, o Options) (*Book, error) {
 	if o.Every == 0 {
 		o.Every = 2 * time.Second
 	}
+	if o.Near <= 0 {
+		o.Near = 2
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -140,7 +149,7 @@ func Open(path string, o Options) (*Book, error) {
 	if o.Space == nil {
 		o.Space = func(bulkhead.Reporter) (string, bool) { return "", true }
 	}
-	b := &Book{o: o, path: path, seed: maphash.MakeSeed()}
+	b := &Book{o: o, path: path, seed: maphash.MakeSeed(), waves: newWaves(&o)}
 	b.state.Store(&State{})
 	b.writing.Lock()
 	defer b.writing.Unlock()
@@ -383,8 +392,12 @@ func (b *Book) take() []*note {
 	return all
 }
 
-// Run writes the queue now and then, until ctx ends, and then once more.
+// Run writes the queue now and then, until ctx ends, and then once more. Beside that it
+// reads what was written for the waves.
 func (b *Book) Run(ctx context.Context) error {
+	var following sync.WaitGroup
+	defer following.Wait()
+	following.Go(func() { b.followAll(ctx) })
 	tick := time.NewTicker(b.o.Every)
 	defer tick.Stop()
 	for {

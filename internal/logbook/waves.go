@@ -1,0 +1,332 @@
+package logbook
+
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"hash/maphash"
+	"slices"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/top"
+)
+
+// Bounds of what is held of waves, in memory: some 10 MB when all are reached.
+const (
+	maxWaves   = 1024 // of more than one entry
+	maxSingles = 4096 // entries that may become waves
+	maxKeys    = 64   // of a wave
+	maxTally   = 16   // names of a kind that a wave counts
+	waveSlots  = 64   // of a growth curve, an even number
+)
+
+// followed is how many entries are read at a time, while others wait for the waves.
+const followed = 1024
+
+// A Wave is messages with the same text or nearly so: those that share the signature of
+// a whole text with an earlier one, or enough bands of bulkhead/near. The numbers are of
+// entries since the wave's first one, as long as the node remembers the wave.
+type Wave struct {
+	ID          uint64 // of its first entry
+	First, Last time.Time
+	Messages    uint64                      // checks, and recipients of sightings that followed none
+	Votes       [numKinds]uint64            // by kind, without checks and sightings
+	Classes     [bulkhead.NumClasses]uint64 // answers to the checks
+	Class       bulkhead.Class              // the latest answer
+	Confidence  int                         // likewise
+	Entry       uint64                      // of a message that shows all signatures, as late as possible
+	Slot        time.Duration               // of Growth
+	Growth      []uint64                    // messages in each slot from First to Last
+	Doors       []top.Item
+	Senders     []top.Item // domains
+	Domains     []top.Item // of links
+	Reporters   []top.Item // who voted, as in Entry
+}
+
+// Waves are the waves that a book knows.
+type Waves struct {
+	Waves []Wave
+	Upto  time.Time // of the latest entry that was read for them; zero: none was
+	Whole bool      // all that is in the book was read
+}
+
+// waves groups the entries of a book as it reads them, in their order, after they were
+// written: no door waits for it.
+type waves struct {
+	seed   maphash.Seed
+	near   int
+	common map[string]bool // packed signatures that many texts share
+
+	mu      sync.Mutex
+	next    uint64 // least ID that is not read yet
+	whole   bool
+	keys    map[uint64]*wave
+	groups  list.List // of *wave, the one with the latest entry last
+	singles list.List // of *wave with one entry, likewise
+}
+
+// A wave is a Wave as it grows.
+type wave struct {
+	Wave
+	keys      []uint64
+	place     *list.Element
+	single    *Entry // the only one, without its signatures
+	whole     int    // keys of the message of Entry
+	doors     *top.Table
+	senders   *top.Table
+	domains   *top.Table
+	reporters *top.Table
+}
+
+func newWaves(o *Options) *waves {
+	w := &waves{seed: maphash.MakeSeed(), near: o.Near, common: make(map[string]bool), keys: make(map[uint64]*wave)}
+	for i := range o.Common {
+		w.common[string(appendPacked(nil, &o.Common[i]))] = true
+	}
+	return w
+}
+
+// Waves returns the waves whose last entry is not too old, the largest first. It reads
+// what was written since the last call, for at most patience.
+func (b *Book) Waves(ctx context.Context, patience time.Duration) (Waves, error) {
+	b.Flush()
+	if err := b.follow(ctx, patience); err != nil {
+		return Waves{}, err
+	}
+	return b.waves.snapshot(b.cutoff()), nil
+}
+
+// Wave returns one wave; ok is false if there is none.
+func (b *Book) Wave(id uint64) (found Wave, ok bool) {
+	w := b.waves
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for e := w.groups.Front(); e != nil; e = e.Next() {
+		if g := e.Value.(*wave); g.ID == id {
+			return g.shown(), true
+		}
+	}
+	return Wave{}, false
+}
+
+// follow reads entries until all were read, or for at most patience.
+func (b *Book) follow(ctx context.Context, patience time.Duration) error {
+	begun := time.Now()
+	for {
+		more, err := b.followOnce()
+		if err != nil || !more || time.Since(begun) >= patience {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+// followOnce reads some entries. more says that there may be others.
+func (b *Book) followOnce() (more bool, err error) {
+	w := b.waves
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n, last := 0, max(w.next, b.cutoff())-1
+	err = b.view(func(tx *bbolt.Tx) error {
+		c := tx.Bucket(rowsBucket).Cursor()
+		for k, v := c.Seek(keyOf(last + 1)); k != nil && n < followed; k, v = c.Next() {
+			n, last = n+1, idOf(k)
+			if e, err := decode(last, v); err == nil {
+				w.add(&e)
+			}
+		}
+		return nil
+	})
+	if n > 0 {
+		w.next = last + 1
+	}
+	w.whole = err == nil && n < followed
+	return err == nil && !w.whole, err
+}
+
+// followAll reads what is written, until ctx ends. After each part it rests as long as
+// that took, so that at the start a long history leaves the processor to others.
+func (b *Book) followAll(ctx context.Context) {
+	for {
+		begun := time.Now()
+		more, err := b.followOnce()
+		rest := time.Since(begun)
+		if err != nil || !more {
+			rest = b.o.Every
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(rest):
+		}
+	}
+}
+
+// add puts an entry into the wave that it belongs to, or makes it the first of one.
+func (w *waves) add(e *Entry) {
+	keys, texts := w.keysOf(e)
+	e.packed = nil
+	if len(keys) == 0 {
+		return
+	}
+	g := w.find(keys, texts)
+	if g == nil {
+		g = &wave{Wave: Wave{ID: e.ID, First: e.Time(), Last: e.Time()}, single: e}
+		g.place = w.singles.PushBack(g)
+		w.own(g, keys)
+		g.represent(e, len(keys))
+		w.trim(&w.singles, maxSingles)
+		return
+	}
+	if g.single != nil {
+		w.singles.Remove(g.place)
+		g.place = w.groups.PushBack(g)
+		g.begin()
+		w.trim(&w.groups, maxWaves)
+	}
+	w.groups.MoveToBack(g.place)
+	w.own(g, keys)
+	g.represent(e, len(keys))
+	g.count(e)
+}
+
+// keysOf returns the keys by which a message is known to be another's copy: first those
+// of the whole text, of which there are so many, then those of its bands.
+func (w *waves) keysOf(e *Entry) (keys []uint64, texts int) {
+	var bands []uint64
+	for one := range packedOnes(e.packed) {
+		switch codes[one[0]] {
+		case bulkhead.Exact, bulkhead.PyzorDigest, bulkhead.RazorE4, bulkhead.RspamdText, bulkhead.DCCBody, bulkhead.DCCFuz1, bulkhead.DCCFuz2:
+			if !w.common[string(one)] {
+				keys = append(keys, maphash.Bytes(w.seed, one))
+			}
+		case bulkhead.Near:
+			bands = append(bands, maphash.Bytes(w.seed, one))
+		}
+	}
+	return append(keys, bands...), len(keys)
+}
+
+// find returns the wave that a message belongs to, nil for none: the one with which it
+// shares most keys, if these are one of the whole text or enough bands; of several the
+// oldest.
+func (w *waves) find(keys []uint64, texts int) (best *wave) {
+	shared := make(map[*wave]int)
+	for i, k := range keys {
+		switch g := w.keys[k]; {
+		case g == nil:
+		case i < texts:
+			shared[g] += maxKeys * w.near // more than bands can
+		default:
+			shared[g]++
+		}
+	}
+	for g, n := range shared {
+		if n >= w.near && (best == nil || n > shared[best] || n == shared[best] && g.ID < best.ID) {
+			best = g
+		}
+	}
+	return best
+}
+
+// own gives a wave the keys that are nobody's, as far as it may have more.
+func (w *waves) own(g *wave, keys []uint64) {
+	for _, k := range keys {
+		if len(g.keys) < maxKeys && w.keys[k] == nil {
+			w.keys[k] = g
+			g.keys = append(g.keys, k)
+		}
+	}
+}
+
+// trim forgets waves whose last entry is the oldest.
+func (w *waves) trim(of *list.List, most int) {
+	for of.Len() > most {
+		g := of.Remove(of.Front()).(*wave)
+		for _, k := range g.keys {
+			delete(w.keys, k)
+		}
+	}
+}
+
+// begin makes a wave of a single entry.
+func (g *wave) begin() {
+	g.Slot, g.Growth = time.Minute, make([]uint64, waveSlots)
+	g.doors, g.senders, g.domains, g.reporters = top.New(maxTally), top.New(maxTally), top.New(maxTally), top.New(maxTally)
+	first := g.single
+	g.single = nil
+	g.count(first)
+}
+
+// represent makes an entry the one that stands for the wave, unless that shows less.
+func (g *wave) represent(e *Entry, keys int) {
+	if keys >= g.whole {
+		g.Entry, g.whole = e.ID, keys
+	}
+}
+
+// count adds an entry to the numbers.
+func (g *wave) count(e *Entry) {
+	at := e.Time()
+	g.Last = at
+	g.doors.Add(e.Door, 1)
+	if e.From != "" {
+		g.senders.Add(e.From, 1)
+	}
+	for _, d := range e.Domains {
+		g.domains.Add(d, 1)
+	}
+	n := uint64(0)
+	switch e.Kind {
+	case Checked:
+		n = 1
+		g.Classes[e.Class]++
+		g.Class, g.Confidence = e.Class, e.Confidence
+	case Sighted:
+		n = uint64(e.Count)
+	default:
+		g.Votes[e.Kind]++
+		g.reporters.Add(cmp.Or(e.User, e.Account, e.Network, "this machine"), 1)
+	}
+	g.Messages += n
+	i := int(at.Sub(g.First) / g.Slot)
+	for ; i >= waveSlots; i = int(at.Sub(g.First) / g.Slot) {
+		for j := range waveSlots / 2 {
+			g.Growth[j] = g.Growth[2*j] + g.Growth[2*j+1]
+		}
+		clear(g.Growth[waveSlots/2:])
+		g.Slot *= 2
+	}
+	g.Growth[max(0, i)] += n
+}
+
+// snapshot returns the waves whose last entry has an ID that is not less.
+func (w *waves) snapshot(cutoff uint64) Waves {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := Waves{Whole: w.whole}
+	if w.next > 1 {
+		out.Upto = timeOf(w.next - 1)
+	}
+	for e := w.groups.Back(); e != nil; e = e.Prev() {
+		if g := e.Value.(*wave); uint64(g.Last.UnixMicro()) >= cutoff {
+			out.Waves = append(out.Waves, g.shown())
+		}
+	}
+	slices.SortStableFunc(out.Waves, func(a, b Wave) int { return cmp.Compare(b.Messages, a.Messages) })
+	return out
+}
+
+// shown returns what others see of a wave.
+func (g *wave) shown() Wave {
+	s := g.Wave
+	s.Growth = slices.Clone(g.Growth[:min(waveSlots, int(g.Last.Sub(g.First)/g.Slot)+1)])
+	s.Doors, s.Senders, s.Domains, s.Reporters = g.doors.Items(maxTally), g.senders.Items(maxTally), g.domains.Items(maxTally), g.reporters.Items(maxTally)
+	return s
+}

@@ -1,0 +1,118 @@
+// Package top finds what is most frequent in a stream, in a table of bounded size.
+//
+//	t := top.New(64)
+//	t.Add("example.com", 1)
+//	for _, item := range t.Items(10) {
+//		fmt.Println(item.Name, item.Count)
+//	}
+package top
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+)
+
+// A Table counts names by the algorithm Space-Saving (Metwally, Agrawal and El Abbadi,
+// "Efficient Computation of Frequent and Top-k Elements in Data Streams", ICDT 2005): a
+// name that is not in a full table takes the place and the count of the one with the
+// least. Any name whose share of all that was added is more than 1 in the table's size
+// is therefore in it, and a count is too high by at most that share, never too low. A
+// Table is not safe for concurrent use.
+type Table struct {
+	size int
+	at   map[string]*place
+	heap places
+}
+
+// An Item is a name with its count.
+type Item struct {
+	Name  string
+	Count float64 // at least what was added for the name
+	Error float64 // by which Count is too high at most
+}
+
+type place struct {
+	Item
+	index int // in the heap
+}
+
+// New returns a table of at most so many names, 1 or more.
+func New(size int) *Table {
+	return &Table{size: max(1, size), at: make(map[string]*place)}
+}
+
+// Add adds n, more than 0, to the count of a name.
+func (t *Table) Add(name string, n float64) {
+	if p := t.at[name]; p != nil {
+		p.Count += n
+		heap.Fix(&t.heap, p.index)
+		return
+	}
+	if len(t.heap) < t.size {
+		p := &place{Item: Item{Name: name, Count: n}}
+		t.at[name] = p
+		heap.Push(&t.heap, p)
+		return
+	}
+	p := t.heap[0]
+	delete(t.at, p.Name)
+	p.Item = Item{Name: name, Count: p.Count + n, Error: p.Count}
+	t.at[name] = p
+	heap.Fix(&t.heap, 0)
+}
+
+// Remove forgets a name.
+func (t *Table) Remove(name string) {
+	if p := t.at[name]; p != nil {
+		heap.Remove(&t.heap, p.index)
+		delete(t.at, name)
+	}
+}
+
+// Scale multiplies all counts by f, more than 0.
+func (t *Table) Scale(f float64) {
+	for _, p := range t.heap {
+		p.Count, p.Error = p.Count*f, p.Error*f
+	}
+}
+
+// Items returns up to n names, the most frequent first; those with equal counts in the
+// order of their names.
+func (t *Table) Items(n int) []Item {
+	all := make([]Item, len(t.heap))
+	for i, p := range t.heap {
+		all[i] = p.Item
+	}
+	slices.SortFunc(all, func(a, b Item) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name))
+	})
+	return all[:min(n, len(all))]
+}
+
+// places is a heap with the least count on top.
+type places []*place
+
+func (h places) Len() int           { return len(h) }
+func (h places) Less(i, j int) bool { return h[i].Count < h[j].Count }
+
+func (h places) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+// Push implements [heap.Interface].
+func (h *places) Push(x any) {
+	p := x.(*place)
+	p.index = len(*h)
+	*h = append(*h, p)
+}
+
+// Pop implements [heap.Interface].
+func (h *places) Pop() any {
+	last := len(*h) - 1
+	p := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return p
+}

@@ -27,6 +27,10 @@ type History interface {
 	// Message-ID or else by an entry. Its error wraps [ErrNotRemembered], [ErrSeveral] or
 	// [ErrWhite].
 	Remembered(ctx context.Context, who bulkhead.Reporter, messageID string, entry int64) ([]bulkhead.Signature, error)
+	// Waves returns groups of messages.
+	Waves(ctx context.Context, q client.WaveQuery) (client.WavePage, error)
+	// Wave returns one of them with the verdict on it; ok is false if there is none.
+	Wave(ctx context.Context, id int64) (w client.WaveDetail, ok bool, err error)
 }
 
 // Errors of [History].

@@ -48,6 +48,9 @@ type Options struct {
 	// History is what the node remembers of checks and votes; nil: /v1/history answers
 	// 404.
 	History History
+	// Whitelist is what administrators put on the whitelist while the node runs; nil:
+	// /v1/whitelist answers 404.
+	Whitelist Whitelist
 	// Audit keeps a record of what administrators do, and of log-ins; nil: nothing does.
 	Audit Audit
 	// Node describes the node; nil: /v1/node answers 404.
@@ -91,6 +94,7 @@ type Server struct {
 	peers    Peers
 	pairing  Pairing
 	history  History
+	white    Whitelist
 	audit    Audit
 	node     Node
 	rates    RateLimits
@@ -128,7 +132,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		house: bulkhead.CounterOf(o.Clearinghouse), read: o.Read, senders: o.Senders, accounts: o.Accounts, users: o.Users, peers: o.Peers, pairing: o.Pairing, node: o.Node,
-		rates: o.RateLimits, lists: o.Lists, history: o.History, audit: o.Audit,
+		rates: o.RateLimits, lists: o.Lists, history: o.History, white: o.Whitelist, audit: o.Audit,
 		ready: o.Ready, page: o.Page, advance: o.Advance, log: o.Log,
 		origin: http.NewCrossOriginProtection(), mux: http.NewServeMux(),
 		openAPI:  newDocument(o.Version),

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"reflect"
 	"strings"
 	"testing"
@@ -114,6 +115,14 @@ func TestRequests(t *testing.T) {
 		{"DELETE /v1/ratelimits/keys?key=k" + auth, func(c *Client) error { _, err := c.ResetRateKey(ctx, "", "k"); return err }},
 		{"GET /v1/lists" + auth, func(c *Client) error { _, err := c.Lists(ctx); return err }},
 		{"GET /v1/lists/find?entry=example.com" + auth, func(c *Client) error { _, err := c.FindInLists(ctx, "example.com"); return err }},
+		{"GET /v1/waves?class=spam&limit=3&sort=new" + auth, func(c *Client) error {
+			_, err := c.Waves(ctx, WaveQuery{Class: "spam", Sort: "new", Limit: 3})
+			return err
+		}},
+		{"GET /v1/waves/7" + auth, func(c *Client) error { _, err := c.Wave(ctx, 7); return err }},
+		{"GET /v1/whitelist" + auth, func(c *Client) error { _, err := c.Whitelist(ctx); return err }},
+		{"POST /v1/whitelist" + jsons + ` {"entry":7,"note":"ours"}`, func(c *Client) error { _, err := c.Clear(ctx, Clear{Entry: 7, Note: "ours"}); return err }},
+		{"DELETE /v1/whitelist?signature=" + url.QueryEscape(one) + auth, func(c *Client) error { return c.Unclear(ctx, sig[0]) }},
 		{"GET /v1/users" + auth, func(c *Client) error { _, err := c.Users(ctx); return err }},
 		{"GET /v1/users/%2E%2E" + auth, func(c *Client) error { _, err := c.User(ctx, ".."); return err }},
 		{"GET /v1/users/%2E" + auth, func(c *Client) error { _, err := c.User(ctx, "."); return err }},

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
 )
 
 // History returns a page of what the node remembers of checks and votes; administrators
@@ -45,6 +47,38 @@ func (c *Client) ReportMessageID(ctx context.Context, v MessageVote) (*Receipt, 
 // ReportEntry votes on the message of an entry of the history.
 func (c *Client) ReportEntry(ctx context.Context, id int64, v RememberedVote) (*Receipt, error) {
 	return call[*Receipt](ctx, c, exchange{method: "POST", path: "/v1/history/" + strconv.FormatInt(id, 10), body: v})
+}
+
+// Waves returns groups of messages with the same text or nearly so; administrators only.
+func (c *Client) Waves(ctx context.Context, q WaveQuery) (*WavePage, error) {
+	v := make(url.Values)
+	setText(v, "class", q.Class)
+	setText(v, "sort", q.Sort)
+	setNumbers(v, 0, q.Limit)
+	return call[*WavePage](ctx, c, exchange{method: "GET", path: "/v1/waves", query: v})
+}
+
+// Wave returns one of them, and the verdict on it; administrators only.
+func (c *Client) Wave(ctx context.Context, id int64) (*WaveDetail, error) {
+	return call[*WaveDetail](ctx, c, exchange{method: "GET", path: "/v1/waves/" + strconv.FormatInt(id, 10)})
+}
+
+// Whitelist returns the signatures that were put on the whitelist while the node ran;
+// administrators only.
+func (c *Client) Whitelist(ctx context.Context) ([]Cleared, error) {
+	return call[[]Cleared](ctx, c, exchange{method: "GET", path: "/v1/whitelist"})
+}
+
+// Clear puts the text of an entry of the history on the whitelist, by all signatures of
+// the whole text, and returns these; administrators only.
+func (c *Client) Clear(ctx context.Context, clear Clear) ([]Cleared, error) {
+	return call[[]Cleared](ctx, c, exchange{method: "POST", path: "/v1/whitelist", body: clear})
+}
+
+// Unclear takes a signature off that whitelist; administrators only.
+func (c *Client) Unclear(ctx context.Context, s bulkhead.Signature) error {
+	_, err := call[*struct{}](ctx, c, exchange{method: "DELETE", path: "/v1/whitelist", query: url.Values{"signature": {s.String()}}})
+	return err
 }
 
 func setTimes(v url.Values, since, until time.Time) {

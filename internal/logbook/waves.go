@@ -93,28 +93,32 @@ func newWaves(o *Options) *waves {
 // Waves returns the waves whose last entry is not too old, the largest first. It reads
 // what was written since the last call, for at most patience.
 func (b *Book) Waves(ctx context.Context, patience time.Duration) (Waves, error) {
-	b.Flush()
 	if err := b.follow(ctx, patience); err != nil {
 		return Waves{}, err
 	}
 	return b.waves.snapshot(b.cutoff()), nil
 }
 
-// Wave returns one wave; ok is false if there is none.
-func (b *Book) Wave(id uint64) (found Wave, ok bool) {
+// Wave returns one wave, having read as [Book.Waves]; ok is false if there is none.
+func (b *Book) Wave(ctx context.Context, patience time.Duration, id uint64) (found Wave, ok bool, err error) {
+	if err := b.follow(ctx, patience); err != nil {
+		return found, false, err
+	}
 	w := b.waves
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for e := w.groups.Front(); e != nil; e = e.Next() {
 		if g := e.Value.(*wave); g.ID == id {
-			return g.shown(), true
+			return g.shown(), true, nil
 		}
 	}
-	return Wave{}, false
+	return found, false, nil
 }
 
-// follow reads entries until all were read, or for at most patience.
+// follow writes what waits, and reads entries until all were read, or for at most
+// patience.
 func (b *Book) follow(ctx context.Context, patience time.Duration) error {
+	b.Flush()
 	begun := time.Now()
 	for {
 		more, err := b.followOnce()
@@ -194,6 +198,20 @@ func (w *waves) add(e *Entry) {
 	w.own(g, keys)
 	g.represent(e, len(keys))
 	g.count(e)
+}
+
+// Text returns the signatures by which the whole text of a message is known, letter for
+// letter: that of bulkhead/exact, or without one those of the clients' digests.
+func Text(sigs []bulkhead.Signature) (all []bulkhead.Signature) {
+	for _, s := range sigs {
+		switch s.Scheme() {
+		case bulkhead.Exact:
+			return []bulkhead.Signature{s}
+		case bulkhead.PyzorDigest, bulkhead.RazorE4, bulkhead.RspamdText, bulkhead.DCCBody:
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // keysOf returns the keys by which a message is known to be another's copy: first those

@@ -39,6 +39,8 @@ type core struct {
 	engine   *engine.Engine
 	house    bulkhead.Counter         // that the doors ask: the engine or the edge, and the memory before it
 	edge     *edge.Edge               // nil if the node has the knowledge itself
+	judge    bulkhead.Counter         // engine or edge, without that memory
+	spared   *spared                  // what administrators put on the whitelist
 	recent   *recent.Table            // messages that were seen lately; nil for none
 	joining  *recent.House            // that asks it, before engine or edge
 	counted  map[string]*countedHouse // that doors ask, by door
@@ -66,6 +68,7 @@ type core struct {
 
 func newCore(cfg *config.Config, dir string, log *slog.Logger) *core {
 	n := &core{dir: dir, log: log, started: clock.Now().UTC(), history: newHistory(), counted: make(map[string]*countedHouse)}
+	n.spared = &spared{core: n}
 	n.cfg.Store(cfg)
 	return n
 }
@@ -113,6 +116,9 @@ func (n *core) open(ctx context.Context, still bool) error {
 	if n.store, err = store.Open(filepath.Join(n.dir, StoreFolder), opened); err != nil {
 		return err
 	}
+	if err := n.spared.read(); err != nil {
+		return errors.Join(err, n.close(ctx))
+	}
 	opts, err := n.engineOptions(cfg)
 	opts.Still = still
 	if n.mending != nil {
@@ -132,7 +138,7 @@ func (n *core) open(ctx context.Context, still bool) error {
 }
 
 func (n *core) engineOptions(cfg *config.Config) (engine.Options, error) {
-	white, err1 := whitelistOf(cfg)
+	white, err1 := n.spared.whitelist(cfg)
 	tally, block, err2 := booksOf(cfg, machineMemory())
 	return engine.Options{
 		Secret:          n.secret(),
@@ -187,8 +193,7 @@ func policyOf(cfg *config.Config) trust.Policy {
 	}
 }
 
-func whitelistOf(cfg *config.Config) (*engine.Whitelist, error) {
-	w := cfg.Whitelist
+func whitelistOf(w *config.Whitelist) (*engine.Whitelist, error) {
 	return engine.NewWhitelist(engine.WhitelistEntries{
 		Senders: w.Senders, Domains: w.Domains, Networks: w.Networks,
 		ListIDs: w.ListIDs, DKIM: w.DKIM, Signatures: w.Signatures,
@@ -270,8 +275,7 @@ func (n *core) ready() error {
 // prepare checks the parts of a new configuration that a running node can apply, and
 // returns a function that applies them.
 func (n *core) prepare(cfg *config.Config) (takeOver func() error, err error) {
-	white, err := whitelistOf(cfg)
-	if err != nil {
+	if _, err := whitelistOf(&cfg.Whitelist); err != nil {
 		return nil, err
 	}
 	policy := policyOf(cfg)
@@ -279,10 +283,9 @@ func (n *core) prepare(cfg *config.Config) (takeOver func() error, err error) {
 		return nil, err
 	}
 	return func() error {
-		n.engine.SetWhitelist(white)
 		n.engine.SetThreshold(cfg.Tally.Threshold)
 		n.cfg.Store(cfg)
-		return n.engine.SetTrust(policy)
+		return errors.Join(n.engine.SetTrust(policy), n.spared.renew())
 	}, nil
 }
 

@@ -41,6 +41,7 @@ func Examine(ctx context.Context, cfg *config.Config, dir string) (*client.Exami
 	x.rates()
 	x.greylist()
 	x.history()
+	x.whitelist()
 	x.lists()
 	x.mesh()
 	return x.out, nil
@@ -182,6 +183,18 @@ func (x *examination) history() {
 	x.out.Files++
 }
 
+func (x *examination) whitelist() {
+	path := filepath.Join(x.dir, sparedFile)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err := (&spared{core: &core{dir: x.dir}}).read(); err != nil {
+		x.fault("whitelist", path, 0, err.Error(), "put it back from a copy, or remove it: its texts are then judged as others")
+		return
+	}
+	x.out.Files++
+}
+
 func (x *examination) lists() {
 	for _, l := range x.cfg.Lists.Files {
 		if _, err := lists.Open(l.Path, x.cfg.Lists.MaxBytes); err != nil {
@@ -215,7 +228,7 @@ func unsafePlaces(dir string) (out []place) {
 	}
 	out = append(out, unsafe(dir, info)...)
 	names := []string{
-		StoreFolder, networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, rateFolder, greylistFile, meshFolder, historyFile, audit.File, audit.OlderFile,
+		StoreFolder, networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, rateFolder, greylistFile, meshFolder, historyFile, sparedFile, audit.File, audit.OlderFile,
 		filepath.Join(StoreFolder, "files"), filepath.Join(StoreFolder, "journal"), filepath.Join(StoreFolder, "MANIFEST"),
 	}
 	for _, name := range names {

@@ -24,6 +24,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/logbook"
 	"github.com/bulkhead-mail/bulkhead/internal/recent"
+	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
 // historyFile is the file of checks and votes, in the data folder.
@@ -55,7 +56,7 @@ func (n *Node) startHistory(_ context.Context, st *stage) error {
 	}
 	n.mailbook, err = logbook.Open(path, logbook.Options{
 		MaxBytes: cfg.Bytes, MaxAge: time.Duration(cfg.Days) * 24 * time.Hour, Key: n.bookKey, Subjects: cfg.Subjects,
-		Space: n.spaceOf, Now: clock.Now, Log: n.log,
+		Near: n.cfg.Load().Tally.NearMatch, Common: signature.NeverList(), Space: n.spaceOf, Now: clock.Now, Log: n.log,
 	})
 	if err != nil {
 		return err

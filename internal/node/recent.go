@@ -18,6 +18,7 @@ import (
 // memory joins is judged as the whole mail.
 func (n *core) remembering(house bulkhead.Counter) bulkhead.Counter {
 	m := n.cfg.Load().Memory
+	n.judge = house
 	sigs, err := signature.Compute(context.Background(), []byte(trial.Message), n.hashing)
 	if err != nil { // which its tests have shown not to be
 		n.log.Error("the test message has no signatures", "err", err)

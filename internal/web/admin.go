@@ -12,6 +12,7 @@ import (
 
 	g "maragu.dev/gomponents"
 
+	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
@@ -233,6 +234,10 @@ func (s *Site) rules(v *view) (g.Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	white, err := whitelisted(v)
+	if err != nil {
+		return nil, err
+	}
 	return g.Group{
 		h.Form(h.Class("card row"), h.Method("post"), h.Action("/rules"),
 			h.Label(h.For("entry"), h.Text("Address, domain, URL or IP address")), h.Input(h.ID("entry"), h.Name("entry"), h.Required(), h.Value(v.PostFormValue("entry"))), h.Button(h.Text("Look up in all lists"))),
@@ -244,6 +249,7 @@ func (s *Site) rules(v *view) (g.Node, error) {
 				h.TBody(g.Map(lists, func(l client.List) g.Node {
 					return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(l.Name)), h.Td(h.Text(l.Tone)), number(count(l.Entries)), number(size(l.Bytes)), number(chance(l.Error)), h.Td(h.Text(date(l.Updated))))
 				})))))),
+		white,
 		h.Section(h.H2(h.Text("Rate limits")),
 			h.If(len(limits) == 0, h.P(h.Class("dim"), h.Text("No limit yet. [[ratelimit]] in the configuration makes one; docs/protocols/policy.md has examples."))),
 			h.If(len(limits) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
@@ -257,6 +263,24 @@ func (s *Site) rules(v *view) (g.Node, error) {
 						number(count(uint64(l.Keys))), number(size(uint64(l.Bytes))), number(count(uint64(l.Evicted))))
 				})))))),
 	}, nil
+}
+
+// changeRules looks an entry up, or takes a signature off the whitelist.
+func (s *Site) changeRules(v *view) (g.Node, error) {
+	if err := v.ParseForm(); err != nil {
+		return nil, badForm(err)
+	}
+	if v.PostForm.Get("do") == "unclear" {
+		sig, err := bulkhead.ParseSignature(v.PostForm.Get("name"))
+		if err != nil {
+			return nil, badForm(err)
+		}
+		if err := v.node.Unclear(v.Context(), sig); err != nil {
+			return nil, err
+		}
+		v.notice = "The text is off the whitelist."
+	}
+	return s.rules(v)
 }
 
 // find shows what the form of the lists found.

@@ -10,7 +10,7 @@ import (
 
 // entries are the pages of the navigation.
 var entries = []struct{ path, name string }{
-	{"/", "Now"}, {"/lookup", "Look up"}, {"/history", "History"}, {"/people", "People"}, {"/peers", "Peers"}, {"/rules", "Lists and limits"}, {"/storage", "Storage"},
+	{"/", "Now"}, {"/waves", "Waves"}, {"/lookup", "Look up"}, {"/history", "History"}, {"/people", "People"}, {"/peers", "Peers"}, {"/rules", "Lists and limits"}, {"/storage", "Storage"},
 }
 
 // page is a whole page. Every text and attribute is escaped, except the style and the

@@ -53,6 +53,8 @@ func New(source Source, api http.Handler) *Site {
 	s.mux.HandleFunc("GET /lookup", s.show("Look up", s.lookup))
 	s.mux.HandleFunc("POST /lookup", s.show("Look up", s.lookup))
 	s.mux.HandleFunc("POST /vote", s.show("Look up", s.vote))
+	s.mux.HandleFunc("GET /waves", s.show("Waves", s.waves))
+	s.mux.HandleFunc("POST /waves", s.show("Waves", s.changeWaves))
 	s.mux.HandleFunc("GET /history", s.show("History", s.history))
 	s.mux.HandleFunc("POST /history", s.show("History", s.changeHistory))
 	s.mux.HandleFunc("GET /people", s.show("People", s.people))
@@ -60,7 +62,7 @@ func New(source Source, api http.Handler) *Site {
 	s.mux.HandleFunc("GET /peers", s.show("Peers", s.peers))
 	s.mux.HandleFunc("POST /peers", s.show("Peers", s.changePeers))
 	s.mux.HandleFunc("GET /rules", s.show("Lists and limits", s.rules))
-	s.mux.HandleFunc("POST /rules", s.show("Lists and limits", s.rules))
+	s.mux.HandleFunc("POST /rules", s.show("Lists and limits", s.changeRules))
 	s.mux.HandleFunc("GET /storage", s.show("Storage", s.storage))
 	s.mux.HandleFunc("/", s.nothing)
 	return s

@@ -1,0 +1,142 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
+)
+
+// Whitelist is the signatures that administrators put on the whitelist while the node
+// runs. Its methods may be called concurrently.
+type Whitelist interface {
+	// Cleared returns them, the latest last.
+	Cleared() []client.Cleared
+	// Clear adds the text that has some of these signatures, and returns which were
+	// added. Its error wraps bulkhead.ErrMalformed if they say nothing of the whole text,
+	// and bulkhead.ErrOverLimit if the list is full.
+	Clear(sigs []bulkhead.Signature, by, note string) ([]client.Cleared, error)
+	// Unclear removes a signature; false if it was not there.
+	Unclear(sig bulkhead.Signature) (bool, error)
+}
+
+func (s *Server) wavePage(r *request) (any, error) {
+	values, err := r.query("class", "sort", "limit")
+	if err != nil {
+		return nil, err
+	}
+	h, err := s.remembers()
+	if err != nil {
+		return nil, err
+	}
+	limit, err := number(values, "limit")
+	if err != nil {
+		return nil, err
+	}
+	page, err := h.Waves(r.Context(), client.WaveQuery{Class: values.Get("class"), Sort: values.Get("sort"), Limit: int(limit)})
+	if page.Waves == nil {
+		page.Waves = []client.Wave{}
+	}
+	return &page, err
+}
+
+func (s *Server) wave(r *request) (any, error) {
+	h, err := s.remembers()
+	if err != nil {
+		return nil, err
+	}
+	id, err := r.entryID()
+	if err != nil {
+		return nil, err
+	}
+	w, ok, err := h.Wave(r.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, newProblem(http.StatusNotFound, fmt.Sprintf("there is no wave %d: others may have taken its place", id))
+	}
+	return &w, nil
+}
+
+func (s *Server) whitelist() (Whitelist, error) {
+	if s.white == nil {
+		return nil, newProblem(http.StatusNotFound, "this node has no whitelist of its own")
+	}
+	return s.white, nil
+}
+
+func (s *Server) showWhitelist(*request) (any, error) {
+	white, err := s.whitelist()
+	if err != nil {
+		return nil, err
+	}
+	return append([]client.Cleared{}, white.Cleared()...), nil
+}
+
+// clear puts the text of an entry on the whitelist.
+func (s *Server) clear(r *request) (any, error) {
+	c, err := one[client.Clear](r)
+	if err != nil {
+		return nil, err
+	}
+	white, err := s.whitelist()
+	if err != nil {
+		return nil, err
+	}
+	h, err := s.remembers()
+	if err != nil {
+		return nil, err
+	}
+	r.did = []any{"entry", c.Entry}
+	e, ok, err := h.HistoryEntry(r.Context(), c.Entry)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, newProblem(http.StatusNotFound, fmt.Sprintf("entry %d is not in the history", c.Entry))
+	}
+	added, err := white.Clear(e.Signatures, r.who.Account, c.Note)
+	for i := range added {
+		r.did = append(r.did, fmt.Sprintf("signature %d", i+1), added[i].Signature)
+	}
+	return append([]client.Cleared{}, added...), err
+}
+
+func (s *Server) unclear(r *request) (any, error) {
+	values, err := r.query("signature")
+	if err != nil {
+		return nil, err
+	}
+	white, err := s.whitelist()
+	if err != nil {
+		return nil, err
+	}
+	sig, err := bulkhead.ParseSignature(values.Get("signature"))
+	if err != nil {
+		return nil, err
+	}
+	r.did = []any{"signature", sig}
+	ok, err := white.Unclear(sig)
+	if err == nil && !ok {
+		err = newProblem(http.StatusNotFound, fmt.Sprintf("%v was not put on the whitelist here", sig))
+	}
+	return nil, err
+}
+
+func waveParams() []*huma.Param {
+	class := queryParam("class", "string", "Latest answer to a check of the wave's messages.")
+	class.Schema.Enum = []any{"unknown", "good", "bulk", "suspected", "spam"}
+	order := queryParam("sort", "string", "Which are first: the largest, those with the latest message, or those that began last.")
+	order.Schema.Enum = []any{"size", "recent", "new"}
+	return []*huma.Param{class, order, queryParam("limit", "integer", "Most waves.")}
+}
+
+func signatureParam() *huma.Param {
+	p := bounded(queryParam("signature", "string", "SCHEME:HEX."), 200)
+	p.Required = true
+	return p
+}

@@ -1,0 +1,71 @@
+package client
+
+import (
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// A Wave is messages with the same text or nearly so, as a node has seen them lately. Its
+// numbers begin with its first message, or with the oldest that the node remembers.
+type Wave struct {
+	ID         int64        `json:"id" doc:"Names the wave, in /v1/waves/{id}, until the node starts anew: that of its first entry."`
+	First      time.Time    `json:"first_seen"`
+	Last       time.Time    `json:"last_seen"`
+	Messages   uint64       `json:"messages" doc:"Checks, and recipients of sightings that followed none."`
+	Spam       uint64       `json:"spam_votes"`
+	Ham        uint64       `json:"ham_votes"`
+	Revoked    uint64       `json:"revocations"`
+	Class      string       `json:"class" enum:"unknown,good,bulk,suspected,spam" doc:"The latest answer to a check."`
+	Confidence int          `json:"confidence" minimum:"0" maximum:"100" doc:"Of that answer."`
+	Entry      int64        `json:"entry" doc:"Of the history: a message that stands for the wave, on which one may vote."`
+	Slot       int64        `json:"slot_seconds" doc:"Time that each number of growth is for."`
+	Growth     []uint64     `json:"growth" doc:"Messages in each slot, from the first."`
+	Doors      []NamedCount `json:"doors" doc:"By entries, the most frequent first, as senders and domains."`
+	Senders    []NamedCount `json:"senders" doc:"Domains of senders."`
+	Domains    []NamedCount `json:"domains" doc:"Hosts of links."`
+	Reporters  []NamedCount `json:"reporters" doc:"Who voted: accounts, users and networks."`
+}
+
+// A NamedCount is how often something was counted.
+type NamedCount struct {
+	Name  string `json:"name"`
+	Count uint64 `json:"count" doc:"Too high by at most a sixteenth of all, if there are more than sixteen names; never too low."`
+}
+
+// A WaveQuery says which waves are wanted; empty fields leave out nothing.
+type WaveQuery struct {
+	Class string // of the latest answer
+	Sort  string // "size" ("" too), "recent" or "new"
+	Limit int    // of waves, up to 500; 0: 50
+}
+
+// A WavePage is waves.
+type WavePage struct {
+	Waves []Wave    `json:"waves"`
+	Of    int       `json:"of" doc:"Waves of the class, of which waves has the first."`
+	Upto  time.Time `json:"upto,omitzero" doc:"Time of the latest check or vote that was read for the page."`
+	Whole bool      `json:"whole" doc:"Everything that the node remembers was read. After a start this takes a while."`
+}
+
+// A WaveDetail is one wave, and what the node makes of it now.
+type WaveDetail struct {
+	Wave    Wave     `json:"wave"`
+	Subject string   `json:"subject,omitempty" doc:"Of the message that stands for it; absent unless the node is told to keep it."`
+	Verdict *Verdict `json:"verdict,omitempty" doc:"Of that message; absent if the history no longer has it."`
+}
+
+// A Cleared is a signature that an administrator put on the whitelist while the node ran,
+// beside those of the configuration.
+type Cleared struct {
+	Signature bulkhead.Signature `json:"signature"`
+	By        string             `json:"by" doc:"Account."`
+	Time      time.Time          `json:"time"`
+	Note      string             `json:"note,omitempty"`
+}
+
+// A Clear puts the text of a remembered message on the whitelist.
+type Clear struct {
+	Entry int64  `json:"entry" minimum:"1" doc:"Of the history."`
+	Note  string `json:"note,omitempty" maxLength:"200" doc:"Why, for those who read the list later."`
+}

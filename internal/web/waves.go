@@ -1,0 +1,352 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	g "maragu.dev/gomponents"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
+	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
+)
+
+// waves is the page of campaigns, or of one of them.
+func (s *Site) waves(v *view) (g.Node, error) {
+	if text := v.URL.Query().Get("id"); text != "" {
+		id, err := number64(text)
+		if err != nil {
+			return nil, err
+		}
+		return waveDetail(v, id)
+	}
+	q := v.URL.Query()
+	page, err := v.node.Waves(v.Context(), client.WaveQuery{Class: q.Get("class"), Sort: q.Get("sort")})
+	if absent(err) {
+		return h.P(h.Class("card"), h.Text("This node remembers no mail, and so knows no waves: [history] in its configuration says so.")), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return g.Group{
+		h.Form(h.Class("card fields"), h.Method("get"), h.Action("/waves"),
+			choice("class", "Answer", q, "unknown", "good", "bulk", "suspected", "spam"),
+			choice("sort", "First", q, "size", "recent", "new"),
+			h.Button(h.Text("Show"))),
+		h.Section(h.H2(h.Text("Waves"), dim("messages with the same text, or nearly so")),
+			h.If(!page.Whole, h.P(h.Class("alarm soft"), h.Text("The node is still reading its history, and has come to "+date(page.Upto)+"."))),
+			h.If(len(page.Waves) == 0, h.P(h.Class("dim"), h.Text("No text has come twice yet. Waves show here as mail servers ask this node about mail, or count it."))),
+			g.Map(page.Waves, func(w client.Wave) g.Node { return waveCard(&w, v.status.Now) }),
+			h.If(page.Of > len(page.Waves), h.P(h.Class("dim"), h.Text(fmt.Sprintf("The first %d of %d.", len(page.Waves), page.Of))))),
+	}, nil
+}
+
+func waveAddress(id int64) string { return "/waves?id=" + strconv.FormatInt(id, 10) }
+
+// answer is the latest answer to a check of a wave, in words.
+func answer(w *client.Wave) string {
+	if w.Confidence > 0 {
+		return fmt.Sprintf("%s %d", w.Class, w.Confidence)
+	}
+	return w.Class
+}
+
+func waveCard(w *client.Wave, now time.Time) g.Node {
+	return h.El("article", h.Class("card wave"),
+		h.El("h3", h.Span(h.Class("key key-"+w.Class)), link(waveAddress(w.ID), plural(w.Messages, "message")), dim(answer(w)), dim(votes(w))),
+		spark(w),
+		waveFacts(w, 3, now))
+}
+
+// votes says how people voted on a wave.
+func votes(w *client.Wave) string {
+	var all []string
+	for _, n := range []struct {
+		count uint64
+		name  string
+	}{{w.Spam, "spam vote"}, {w.Ham, "ham vote"}, {w.Revoked, "revocation"}} {
+		if n.count > 0 {
+			all = append(all, plural(n.count, n.name))
+		}
+	}
+	if len(all) == 0 {
+		return "no votes"
+	}
+	return strings.Join(all, ", ")
+}
+
+func plural(n uint64, name string) string {
+	if n == 1 {
+		return "1 " + name
+	}
+	return count(n) + " " + name + "s"
+}
+
+// waveFacts is when, where and from whom a wave came, with up to most names of each kind.
+func waveFacts(w *client.Wave, most int, now time.Time) g.Node {
+	fact := func(name, value string) g.Node { return h.Div(h.Dt(h.Text(name)), h.Dd(h.Text(value))) }
+	return h.Dl(h.Class("facts"),
+		fact("First seen", date(w.First)), fact("Latest", age(w.Last, now)+" ago"),
+		fact("Doors", names(w.Doors, most)), fact("Senders", names(w.Senders, most)),
+		fact("Links to", names(w.Domains, most)), fact("Voted", names(w.Reporters, most)))
+}
+
+// names lists what was counted, up to most of it.
+func names(all []client.NamedCount, most int) string {
+	if len(all) == 0 {
+		return "–"
+	}
+	var out []string
+	for _, n := range all[:min(most, len(all))] {
+		out = append(out, n.Name+" "+count(n.Count))
+	}
+	if len(all) > most {
+		out = append(out, fmt.Sprintf("%d more", len(all)-most))
+	}
+	return strings.Join(out, ", ")
+}
+
+// spark draws the growth of a wave as bars.
+func spark(w *client.Wave) g.Node {
+	most := uint64(1)
+	for _, n := range w.Growth {
+		most = max(most, n)
+	}
+	slot := time.Duration(w.Slot) * time.Second
+	width := 200 / float64(len(w.Growth))
+	var bars g.Group
+	for i, n := range w.Growth {
+		if n > 0 {
+			height := max(1, 30*float64(n)/float64(most))
+			bars = append(bars, h.El("rect", h.Class("class-"+w.Class), h.Attr("x", fmt.Sprintf("%.1f", float64(i)*width)), h.Attr("y", fmt.Sprintf("%.1f", 32-height)),
+				h.Width(fmt.Sprintf("%.1f", max(0.8, width-0.5))), h.Height(fmt.Sprintf("%.1f", height))))
+		}
+	}
+	return h.SVG(h.Class("spark"), h.Attr("viewBox", "0 0 200 33"), h.Attr("preserveAspectRatio", "none"), h.Role("img"),
+		h.Aria("label", fmt.Sprintf("%s in %s, at most %s in %s", plural(w.Messages, "message"), age(w.First, w.Last), count(most), spell(slot))),
+		h.El("rect", h.Class("track"), h.Attr("y", "32"), h.Width("200"), h.Height("1")), bars)
+}
+
+// spell writes a length of time without zero units.
+func spell(d time.Duration) string { return age(time.Time{}, time.Time{}.Add(d)) }
+
+// curve draws how a wave grew: messages in each slot, and their sum.
+func curve(w *client.Wave) g.Node {
+	most, sum := uint64(1), uint64(0)
+	for _, n := range w.Growth {
+		most = max(most, n)
+	}
+	width := float64(chartWidth) / float64(len(w.Growth))
+	var marks g.Group
+	var line strings.Builder
+	fmt.Fprintf(&line, "M0 %d", chartHeight)
+	for i, n := range w.Growth {
+		height := float64(n) / float64(most) * (chartHeight - 4)
+		if n > 0 {
+			marks = append(marks, h.El("rect", h.Class("class-"+w.Class), h.Attr("x", fmt.Sprintf("%.1f", float64(i)*width)), h.Attr("y", fmt.Sprintf("%.1f", chartHeight-max(0.7, height))),
+				h.Width(fmt.Sprintf("%.1f", max(0.5, width-0.6))), h.Height(fmt.Sprintf("%.1f", max(0.7, height)))))
+		}
+		sum += n
+		fmt.Fprintf(&line, "L%.1f %.1f", float64(i+1)*width, chartHeight-float64(sum)/float64(max(1, w.Messages))*(chartHeight-4))
+	}
+	marks = append(marks, h.El("path", h.Class("sum"), h.Attr("d", line.String())))
+	label := func(x int, anchor, text string) g.Node {
+		return h.El("text", h.Attr("x", strconv.Itoa(x)), h.Attr("y", strconv.Itoa(chartHeight+chartLabel-3)), h.Attr("text-anchor", anchor), h.Text(text))
+	}
+	marks = append(marks, label(0, "start", date(w.First)), label(chartWidth, "end", date(w.Last)))
+	return h.Section(h.H2(h.Text("Growth"), dim("each bar "+spell(time.Duration(w.Slot)*time.Second)+", at most "+plural(most, "message")+"; the line is their sum")),
+		h.SVG(h.Class("chart"), h.Attr("viewBox", fmt.Sprintf("0 0 %d %d", chartWidth, chartHeight+chartLabel)), h.Role("img"),
+			h.Aria("label", fmt.Sprintf("Growth of the wave: %s from %s to %s", plural(w.Messages, "message"), date(w.First), date(w.Last))), marks))
+}
+
+// waveDetail shows and explains one wave.
+func waveDetail(v *view, id int64) (g.Node, error) {
+	d, err := v.node.Wave(v.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	w := &d.Wave
+	out := g.Group{
+		h.Section(h.Class("card"), h.H2(h.Span(h.Class("key key-"+w.Class)), h.Text(plural(w.Messages, "message")), dim(answer(w)), dim(votes(w))),
+			h.If(d.Subject != "", h.P(h.Text("Subject: "+d.Subject))), waveFacts(w, 16, v.status.Now),
+			h.P(link("/history?id="+strconv.FormatInt(w.Entry, 10), "The message that stands for the wave"))),
+		curve(w),
+	}
+	if d.Verdict == nil {
+		return append(out, h.P(h.Class("card dim"), h.Text("The history no longer has a message of this wave, so that nothing can be explained or voted on."))), nil
+	}
+	return append(out, waveForms(w), verdictOf(d.Verdict), facets(d.Verdict), barcode(d.Verdict), findings(d.Verdict.Findings)), nil
+}
+
+// waveForms are the buttons that list, revoke and white-list a wave.
+func waveForms(w *client.Wave) g.Node {
+	hidden := g.Group{h.Input(h.Type("hidden"), h.Name("id"), h.Value(strconv.FormatInt(w.ID, 10))), h.Input(h.Type("hidden"), h.Name("entry"), h.Value(strconv.FormatInt(w.Entry, 10)))}
+	button := func(do, text string) g.Node { return h.Button(h.Name("do"), h.Value(do), h.Text(text)) }
+	return g.Group{
+		h.Form(h.Class("card row"), h.Method("post"), h.Action("/waves"), hidden, button("spam", "It is spam"), button("ham", "It is wanted"), button("revoke", "Take it off the list")),
+		h.Form(h.Class("card row"), h.Method("post"), h.Action("/waves"), hidden,
+			h.Label(h.For("note"), h.Text("Why")), h.Input(h.ID("note"), h.Name("note"), h.Attr("maxlength", "200")), button("clear", "White-list this text"),
+			dim("letter for letter; changed copies are judged as before")),
+	}
+}
+
+// A facet is signatures of one kind, in words.
+type facet struct {
+	name    string
+	schemes []bulkhead.Scheme
+}
+
+// facetsOf are the kinds of signatures that a verdict rests on.
+var facetsOf = []facet{
+	{"The text, letter for letter", []bulkhead.Scheme{bulkhead.Exact, bulkhead.PyzorDigest, bulkhead.RazorE4, bulkhead.DCCBody, bulkhead.RspamdText}},
+	{"Changed copies of the text", []bulkhead.Scheme{bulkhead.Near, bulkhead.DCCFuz1, bulkhead.DCCFuz2, bulkhead.RspamdShingle}},
+	{"Parts of the text", []bulkhead.Scheme{bulkhead.Part, bulkhead.Sketch}},
+	{"Links", []bulkhead.Scheme{bulkhead.Link, bulkhead.RazorE8}},
+	{"Sender and network", []bulkhead.Scheme{bulkhead.Sender, bulkhead.Network, bulkhead.Claim, bulkhead.DCCFrom, bulkhead.DCCEnvFrom, bulkhead.DCCIP}},
+	{"Contacts", []bulkhead.Scheme{bulkhead.Contact}},
+	{"Attachments and pictures", []bulkhead.Scheme{bulkhead.Attachment, bulkhead.Image}},
+	{"Mark-up", []bulkhead.Scheme{bulkhead.Markup}},
+}
+
+// facets says what is known by each kind of signature.
+func facets(d *client.Verdict) g.Node {
+	var rows g.Group
+	for _, f := range facetsOf {
+		var n, listed, revoked int
+		var seen, spam, ham uint32
+		worst := 0.0
+		for i := range d.Findings {
+			one := &d.Findings[i]
+			if !has(f.schemes, one.Signature.Scheme()) {
+				continue
+			}
+			n++
+			seen, spam, ham = max(seen, one.Sightings), max(spam, one.Spam), max(ham, one.Ham)
+			switch one.Judged {
+			case "spam":
+				listed++
+			case "revoked":
+				revoked++
+			}
+			if one.Sightings+one.Spam+one.Ham > 0 {
+				worst = max(worst, one.Error)
+			}
+		}
+		if n > 0 {
+			rows = append(rows, h.Tr(h.Th(h.Attr("scope", "row"), h.Text(f.name)), number(strconv.Itoa(n)), number(strconv.Itoa(listed)), number(strconv.Itoa(revoked)),
+				number(count(uint64(seen))), number(count(uint64(spam))), number(count(uint64(ham))), number(chance(worst))))
+		}
+	}
+	return h.Section(h.H2(h.Text("What it rests on"), dim("the most that is known of one signature of each kind")),
+		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
+			h.THead(h.Tr(h.Th(h.Text("Facet")), num("Signatures"), num("Listed"), num("Revoked"), num("Seen"), num("Spam votes"), num("Ham votes"), num("Chance of an error"))),
+			h.TBody(rows))))
+}
+
+func has(all []bulkhead.Scheme, s bulkhead.Scheme) bool {
+	for _, x := range all {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}
+
+// barcode draws the bands of a text: a bar for each, as wide as its sum says, so that a
+// text looks like itself, and coloured by what is known of it.
+func barcode(d *client.Verdict) g.Node {
+	var bars g.Group
+	counts := make(map[string]int)
+	n, x := 0, 0.0
+	for i := range d.Findings {
+		f := &d.Findings[i]
+		if f.Signature.Scheme() != bulkhead.Near {
+			continue
+		}
+		n++
+		class := "unknown"
+		switch {
+		case f.Judged == "spam":
+			class = "spam"
+		case f.Judged == "revoked":
+			class = "good"
+		case f.Sightings > 0:
+			class = "bulk"
+		}
+		counts[class]++
+		sum := f.Signature.Sum()
+		width := 4 + float64(sum[len(sum)-1]%16)
+		bars = append(bars, h.El("rect", h.Class("class-"+class), h.Attr("x", fmt.Sprintf("%.1f", x)), h.Width(fmt.Sprintf("%.1f", width)), h.Height("48")))
+		x += width + 3
+	}
+	if n == 0 {
+		return h.P(h.Class("dim"), h.Text("The text is too short to have bands: only its exact copies are recognised."))
+	}
+	words := func(class, what string) string { return fmt.Sprintf("%d %s", counts[class], what) }
+	all := []struct{ class, what string }{{"spam", "listed"}, {"good", "revoked"}, {"bulk", "seen"}, {"unknown", "not known"}}
+	var spoken []string
+	for _, c := range all {
+		spoken = append(spoken, words(c.class, c.what))
+	}
+	return h.Section(h.H2(h.Text("Bands"), dim("copies of the text that share some of these are recognised")),
+		h.SVG(h.Class("barcode"), h.Attr("viewBox", fmt.Sprintf("0 0 %.0f 48", x)), h.Attr("preserveAspectRatio", "none"), h.Role("img"),
+			h.Aria("label", fmt.Sprintf("%d bands: %s", n, strings.Join(spoken, ", "))), bars),
+		h.P(h.Class("legend"), g.Map(all, func(c struct{ class, what string }) g.Node {
+			return h.Span(h.Span(h.Class("key key-"+c.class)), h.Text(words(c.class, c.what)))
+		})))
+}
+
+// changeWaves lists, revokes or white-lists a wave.
+func (s *Site) changeWaves(v *view) (g.Node, error) {
+	if err := v.ParseForm(); err != nil {
+		return nil, badForm(err)
+	}
+	id, err1 := number64(v.PostForm.Get("id"))
+	entry, err2 := number64(v.PostForm.Get("entry"))
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, badForm(err)
+	}
+	switch do := v.PostForm.Get("do"); do {
+	case "spam", "ham", "revoke":
+		got, err := v.node.ReportEntry(v.Context(), entry, client.RememberedVote{Vote: do})
+		if err != nil {
+			return nil, err
+		}
+		v.notice = voted(do, got)
+	case "clear":
+		added, err := v.node.Clear(v.Context(), client.Clear{Entry: entry, Note: v.PostForm.Get("note")})
+		if err != nil {
+			return nil, err
+		}
+		v.notice = plural(uint64(len(added)), "signature") + " put on the whitelist."
+	default:
+		return nil, badForm(errors.New("unknown action"))
+	}
+	return waveDetail(v, id)
+}
+
+// whitelisted is the table of what administrators put on the whitelist, for them alone.
+func whitelisted(v *view) (g.Node, error) {
+	all, err := v.node.Whitelist(v.Context())
+	var p *client.Problem
+	if errors.As(err, &p) && (p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden || p.Status == http.StatusNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return h.Section(h.H2(h.Text("White-listed texts"), dim("by administrators, beside [whitelist] of the configuration")),
+		h.If(len(all) == 0, h.P(h.Class("dim"), h.Text("None yet. The page of a wave white-lists its text."))),
+		h.If(len(all) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
+			h.THead(h.Tr(h.Th(h.Text("Signature")), h.Th(h.Text("By")), h.Th(h.Text("Since")), h.Th(h.Text("Why")), h.Th(h.Text("Actions")))),
+			h.TBody(g.Map(all, func(c client.Cleared) g.Node {
+				text := c.Signature.String()
+				return h.Tr(h.Th(h.Attr("scope", "row"), h.Code(h.Class("sig"), link("/history?signature="+url.QueryEscape(text), text))),
+					h.Td(h.Text(c.By)), h.Td(h.Text(date(c.Time))), h.Td(h.Text(c.Note)), h.Td(h.Class("acts"), act("/rules", text, "unclear", "Remove", nil)))
+			})))))), nil
+}

@@ -166,6 +166,21 @@ func (b *tab) press(name string) {
 	}
 }
 
+// follow goes where the one link that says so leads.
+func (b *tab) follow(text string) {
+	b.t.Helper()
+	if !look[bool](b, fmt.Sprintf(`(() => {
+		const all = [...document.querySelectorAll("main a")].filter(e => e.innerText.trim() == %s);
+		if (all.length != 1) return false;
+		window.before = true;
+		all[0].click();
+		return true;
+	})()`, quote(text))) {
+		b.t.Fatalf("there is not one link %q:\n%s", text, b.text())
+	}
+	b.awaitThat("the page behind "+text, "!window.before")
+}
+
 // fill writes into the field of a CSS selector, or chooses from it. Lines of a field end
 // in line feeds alone, as the script sees them.
 func (b *tab) fill(selector, value string) {

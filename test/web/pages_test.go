@@ -69,6 +69,11 @@ func TestPages(t *testing.T) {
 				b.visit(path)
 				b.inspect(axe, path)
 			}
+			if name == "full" {
+				b.visit("/waves")
+				b.follow("3 messages")
+				b.inspect(axe, "a wave")
+			}
 			b.visit("/lookup")
 			b.fill("#text", string(letter(1, offer)))
 			b.press("Look up")
@@ -94,9 +99,26 @@ func (b *tab) inspect(axe, what string) {
 			if found := look[string](b, axeRun); found != "" {
 				b.t.Errorf("%s, %d pixels, %s:\n%s", what, width, scheme, found)
 			}
+			b.picture(fmt.Sprintf("%s-%d-%s", what, width, scheme))
 		}
 	}
 	b.well(what + " after a while")
+}
+
+// picture keeps a picture of the whole page in the folder $BULKHEAD_PICTURES, if that is
+// set, for people to look at.
+func (b *tab) picture(name string) {
+	b.t.Helper()
+	dir := os.Getenv("BULKHEAD_PICTURES")
+	if dir == "" {
+		return
+	}
+	var image []byte
+	b.run(chromedp.FullScreenshot(&image, 100))
+	name = strings.NewReplacer("/", "_", " ", "_").Replace(b.t.Name() + name + ".png")
+	if err := os.WriteFile(filepath.Join(dir, name), image, 0o600); err != nil {
+		b.t.Error(err)
+	}
 }
 
 // axeCore is the script of axe-core.
@@ -200,6 +222,29 @@ func TestTrain(t *testing.T) {
 	b.await("are taken back")
 	is("unknown")
 	b.well("training")
+}
+
+// TestWaves: a wave is explained, called spam, and white-listed; and judged again once its
+// text is off the whitelist.
+func TestWaves(t *testing.T) {
+	n := full(t)
+	b := open(t, n.url)
+	b.logIn(n)
+	b.visit("/waves")
+	b.follow("3 messages")
+	b.await("20 listed")
+	b.press("Take it off the list")
+	b.await("Voted revoke")
+	b.await("20 revoked")
+	b.fill("#note", "our own offers")
+	b.press("White-list this text")
+	b.await("1 signature put on the whitelist")
+	b.await("good")
+	b.visit("/rules")
+	b.await("our own offers")
+	b.press("Remove " + look[string](b, `document.querySelector("form.inline input[name=name], td form input[name=name]").value`))
+	b.await("None yet")
+	b.well("waves")
 }
 
 // TestLive: the first page shows what happens while it is looked at.

@@ -3,7 +3,7 @@
 # make test    the tests that need Go and nothing else
 # make interop the tests that run real clients and mail servers, in a root of their own made of Debian packages
 # make fidelity our digests beside those of the real clients; BULKHEAD_FULL=1 for all mail and not a sample
-# make torture  kill a node, starve it, damage its files and cut its power, and compare it with a map: TORTURE=2m each, or hours
+# make torture  kill a node, starve it, damage its files, cut its power and move its clock, and compare it with a map: TORTURE=2m each, or hours
 # make race    the tests under the race detector, without the longest simulations
 # make fuzz    fuzz every parser, FUZZTIME each
 # make cost    search for messages that cost more processor time than any may, for the time SEARCH

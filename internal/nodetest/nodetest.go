@@ -30,16 +30,28 @@ var built struct {
 // names. Without that the program is built, once in a run.
 func Binary(t testing.TB) string {
 	t.Helper()
-	return build(t, "bulkhead")
+	return build(t, "bulkhead", "bulkhead")
 }
 
 // LabBinary returns the path of bulkhead-lab, as [Binary] does.
 func LabBinary(t testing.TB) string {
 	t.Helper()
-	return build(t, "bulkhead-lab")
+	return build(t, "bulkhead-lab", "bulkhead-lab")
 }
 
-func build(t testing.TB, name string) string {
+// Simulated returns the path of the program with a clock that can be moved. Where programs
+// were built before and it was not, the test is skipped.
+func Simulated(t testing.TB) string {
+	t.Helper()
+	path := build(t, "bulkhead", "simulated", "-tags", "simclock")
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("no program with a clock that can be moved: %v", err)
+	}
+	return path
+}
+
+// build returns the path of a command's program, called name.
+func build(t testing.TB, command, name string, flags ...string) string {
 	t.Helper()
 	if dir := os.Getenv("BULKHEAD_PROGRAMS"); dir != "" {
 		return filepath.Join(dir, name)
@@ -55,7 +67,8 @@ func build(t testing.TB, name string) string {
 	}
 	path := filepath.Join(built.dir, name)
 	if _, err := os.Stat(path); err != nil {
-		Output(t, "", "go", "build", "-o", path, "github.com/bulkhead-mail/bulkhead/cmd/"+name)
+		args := append([]string{"build", "-o", path}, flags...)
+		Output(t, "", "go", append(args, "github.com/bulkhead-mail/bulkhead/cmd/"+command)...)
 	}
 	return path
 }

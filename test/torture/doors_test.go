@@ -62,6 +62,15 @@ func newOthers(t testing.TB) *others {
 	return o
 }
 
+// expire is for a node that has dropped everything for its age. Accounts stay.
+func (o *others) expire() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for sig, c := range o.claims {
+		o.claims[sig] = claim{c.door, c.spam, 0, 0}
+	}
+}
+
 // forget is for a node that begins anew.
 func (o *others) forget() {
 	o.mu.Lock()

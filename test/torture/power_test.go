@@ -18,7 +18,7 @@ import (
 // TestPower has the node on a disk that fails, and whose power is cut. It goes on until
 // its time is over.
 func TestPower(t *testing.T) {
-	v := newVictim(t, "")
+	v := newVictim(t, "", settings)
 	d := newDisk(t, rand.New(rand.NewPCG(v.rng.Uint64(), 0)))
 	v.data = filepath.Join(d.where, "data")
 	for end := v.end(20 * time.Second); time.Now().Before(end) && !t.Failed(); {

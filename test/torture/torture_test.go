@@ -48,7 +48,7 @@ type victim struct {
 
 // TestTorture goes on until its time is over.
 func TestTorture(t *testing.T) {
-	v := newVictim(t, filepath.Join(t.TempDir(), "data"))
+	v := newVictim(t, filepath.Join(t.TempDir(), "data"), settings)
 	for end := v.end(20 * time.Second); time.Now().Before(end) && !t.Failed(); {
 		switch v.rng.IntN(6) {
 		case 0, 1, 2:
@@ -63,7 +63,7 @@ func TestTorture(t *testing.T) {
 }
 
 // newVictim returns a node that has not been started yet.
-func newVictim(t *testing.T, data string) *victim {
+func newVictim(t *testing.T, data, settings string) *victim {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
 	v := &victim{t: t, rng: rand.New(rand.NewPCG(seed, 1)), bin: nodetest.Binary(t), dir: t.TempDir(), data: data, others: newOthers(t), faults: make(map[string]int)}
@@ -86,6 +86,7 @@ func newVictim(t *testing.T, data string) *victim {
 	return v
 }
 
+// settings are those of a node that counts exactly and keeps nobody from doing much.
 const settings = `
 [tally]
 capacity = 100000
@@ -103,6 +104,13 @@ name = "rcpts"
 key = "{sasl_username}"
 unique = "{recipient}"
 limit = 1000000
+period = "1h"
+action = "defer"
+[[ratelimit]]
+name = "few"
+key = "{sender}"
+unique = "{recipient}"
+limit = 5
 period = "1h"
 action = "defer"
 `

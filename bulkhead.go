@@ -201,7 +201,9 @@ type Finding struct {
 	First      time.Time // start of the oldest generation that holds it; zero if none
 	Last       time.Time // start of the newest generation that holds it; zero if none
 	// Error is the probability, at the present fill of the filters, that a message
-	// which nobody reported would get this answer or a worse one.
+	// which nobody reported would get this answer or a worse one; and, if the signature
+	// is not spam because it was revoked, or is spam again after that, that one which
+	// nobody revoked, or which was not listed again, would: their sum.
 	Error float64
 }
 
@@ -226,7 +228,8 @@ type Verdict struct {
 	Whitelisted string    // which whitelist entry matched, "" for none
 	Reasons     []string  // in words, the weightiest first; never empty unless the query is Terse
 	// Error is the probability that the filters are wrong: that a message which
-	// nobody reported would get this answer.
+	// nobody reported would get this answer; and, if revocations decided, that the
+	// revocation or what overrules it is chance: their sum.
 	Error float64
 }
 

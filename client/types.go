@@ -86,7 +86,7 @@ type Finding struct {
 	Bulk       bool               `json:"bulk" doc:"Seen or reported at least threshold times."`
 	First      time.Time          `json:"first_seen,omitzero" doc:"Start of the oldest generation that holds the signature; absent if none does."`
 	Last       time.Time          `json:"last_seen,omitzero" doc:"Start of the newest generation that holds the signature; absent if none does."`
-	Error      float64            `json:"error" minimum:"0" maximum:"1" doc:"Probability that a message nobody ever reported would have been given this answer or a worse one."`
+	Error      float64            `json:"error" minimum:"0" maximum:"1" doc:"Probability that a message nobody ever reported would have been given this answer or a worse one, or, after a revocation, that the revocation is an error of the filter."`
 }
 
 // A Verdict is the answer to a check; see [bulkhead.Verdict].

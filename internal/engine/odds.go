@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
@@ -24,7 +25,7 @@ func (e *Engine) refreshOdds() {
 		o.keys += g.Counts.Keys()
 	}
 	for _, g := range view.block.Live {
-		o.keys += g.Spam.Keys()
+		o.keys += g.Spam.Keys() + g.Revoked.Keys()
 	}
 	o.keys += view.remote.Keys()
 	if old := e.odds.Load(); old != nil && old.keys == o.keys && old.view == view {
@@ -39,9 +40,7 @@ func (e *Engine) refreshOdds() {
 		addCounts(o.Odds, g.Counts.Keys(), g.Counts.(verdict.Tailer))
 	}
 	for _, g := range view.block.Live {
-		if g.Spam.Keys() > 0 {
-			o.AddSpam(g.Spam.Stats().Ghost)
-		}
+		addList(o.Odds, g.Spam, g.Revoked)
 	}
 	for _, r := range view.remote.Origins {
 		if r.Weight == 0 {
@@ -51,9 +50,7 @@ func (e *Engine) refreshOdds() {
 			addCounts(o.Odds, g.Counts.Keys(), g.Counts)
 		}
 		for _, g := range r.Block {
-			if g.Spam != nil && g.Spam.Keys() > 0 {
-				o.AddSpam(g.Spam.Stats().Ghost)
-			}
+			addList(o.Odds, orNone(g.Spam), orNone(g.Revoked))
 		}
 	}
 	for _, m := range view.remote.Counts {
@@ -62,11 +59,39 @@ func (e *Engine) refreshOdds() {
 	for _, l := range view.remote.Lists {
 		for _, g := range l.Block {
 			for _, spam := range g.Spam {
-				o.AddSpam(spam.Stats().Ghost)
+				addList(o.Odds, spam, nil)
+			}
+			for _, revoked := range g.Revoked {
+				addList(o.Odds, nil, revoked)
 			}
 		}
 	}
 	e.odds.Store(o)
+}
+
+// A bitset is a filter of a blocklist.
+type bitset interface {
+	Keys() uint64
+	Stats() filter.Stats
+}
+
+// orNone returns b as a bitset, nil if the origin has not sent the array.
+func orNone(b *filter.Bits) bitset {
+	if b == nil {
+		return nil
+	}
+	return b
+}
+
+// addList adds the odds of the filters of one generation of a blocklist, those that are
+// there and not empty.
+func addList(o *verdict.Odds, spam, revoked bitset) {
+	if spam != nil && spam.Keys() > 0 {
+		o.AddSpam(spam.Stats().Ghost)
+	}
+	if revoked != nil && revoked.Keys() > 0 {
+		o.AddRevoked(revoked.Stats().Ghost)
+	}
 }
 
 // addCounts adds the odds of a counting array that is not empty.

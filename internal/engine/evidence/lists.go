@@ -152,6 +152,8 @@ func (r *Reader) walk(l *list) {
 
 // step reads one generation, older than those before, for one candidate.
 func (r *Reader) step(k int, l *list, g *lists, end uint64) {
+	x := &r.out[r.candidates[k]]
+	x.Off = x.Off || r.off[k] // in a generation that does not decide, too
 	if r.states[k].Decided() {
 		return // by a newer generation
 	}
@@ -160,7 +162,7 @@ func (r *Reader) step(k int, l *list, g *lists, end uint64) {
 	}
 	r.states[k] = r.states[k].Next(r.spam[k], r.off[k])
 	// The tally's generations are shorter, and date a key in this span better.
-	if x := &r.out[r.candidates[k]]; r.spam[k] && (x.First == 0 || x.First >= end) {
+	if r.spam[k] && (x.First == 0 || x.First >= end) {
 		x.seen(g.start)
 	}
 }

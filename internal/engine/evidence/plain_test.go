@@ -306,7 +306,7 @@ func (p *plain) read(k int, wants Wants) (x Record) {
 			}
 		}
 		if !p.anywhere(k) {
-			x.Own, x.Peers = verdict.Nothing, verdict.Peers{} // a revocation of nothing says nothing
+			x.Own, x.Peers, x.Off = verdict.Nothing, verdict.Peers{}, false // a revocation of nothing says nothing
 		}
 	}
 	// With counts, weights are read where there are votes or listings.
@@ -333,6 +333,7 @@ func (p *plain) know(k int, x *Record) {
 // walk is the rule of one list: the newest generation that lists a key decides, unless
 // it or a newer one took it off.
 func (l *plainList) walk(k int, x *Record) verdict.State {
+	x.Off = x.Off || slices.ContainsFunc(l.turns, func(turns map[int][2]int) bool { return turns[k][1] > 0 })
 	revoked, end := false, uint64(math.MaxUint64)
 	for i, turns := range l.turns {
 		n := turns[k]

@@ -299,7 +299,7 @@ func TestOverlay(t *testing.T) {
 		r.Read(asks, got)
 		for i := range got {
 			if want[i].Own == verdict.Nothing {
-				got[i].Own = verdict.Nothing // revocations of what nobody lists are not looked for else
+				got[i].Own, got[i].Off = verdict.Nothing, want[i].Off // revocations of what nobody lists are not looked for else
 			}
 			if want[i].Own == verdict.Nothing && want[i].Spam+want[i].Ham == 0 {
 				got[i].Evidence.Votes, got[i].Unblamed, got[i].Contexts = want[i].Votes, want[i].Unblamed, want[i].Contexts

@@ -44,20 +44,49 @@ func (d *decision) most() int {
 	return 100
 }
 
-// error returns the probability that a message nobody ever reported gets this result: by
-// its text, or by any part of the kind that decided.
+// error returns the probability that a message nobody ever reported gets this result, by
+// its text or by any part of the kind that decided; and that a message which is spam does,
+// because a revocation of its text or of any part is chance.
 func (d *decision) error() float64 {
-	if d.finding < 0 {
-		return d.text.error
+	p := d.text.error
+	switch spam := d.class == bulkhead.ClassSpam; {
+	case d.finding >= 0:
+		p = unreported(&d.Findings[d.finding], &d.Evidence[d.finding])
+		if spam {
+			p += d.Evidence[d.finding].Turned
+		}
+		p *= float64(d.alike(d.finding))
+	case spam:
+		p += d.turned.again
 	}
-	f := &d.Findings[d.finding]
-	n := 0
-	for i := range d.Findings {
-		if d.Findings[i].Signature.Scheme() == f.Signature.Scheme() {
+	if d.class != bulkhead.ClassSpam {
+		p += d.hidden()
+	}
+	return min(1, p)
+}
+
+// alike returns how many signatures of the message have the scheme of the i'th.
+func (d *decision) alike(i int) (n int) {
+	for k := range d.Findings {
+		if d.Findings[k].Signature.Scheme() == d.Findings[i].Signature.Scheme() {
 			n++
 		}
 	}
-	return min(1, float64(n)*f.Error)
+	return n
+}
+
+// hidden returns the probability that chance hides that the message is spam: by its text,
+// or by any part that would decide.
+func (d *decision) hidden() float64 {
+	p := d.turned.hidden + d.pair.hidden
+	for _, parts := range d.decisive(bulkhead.ClassSpam) {
+		for _, i := range parts {
+			if !d.listed(i) && d.asked(i) {
+				p += d.Evidence[i].Turned
+			}
+		}
+	}
+	return p
 }
 
 // facet returns the facet that the class rests on.

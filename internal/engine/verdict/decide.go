@@ -10,7 +10,8 @@ import (
 type decision struct {
 	*Decider
 	*Case
-	text text
+	text   text
+	turned turned // of the text
 
 	sender     int  // index of the sender's signature, -1 without one
 	senderGood bool // of good standing
@@ -258,6 +259,8 @@ type pairing struct {
 	sender bool // the text is spam from this sender
 	any    bool // or with one of the links
 	wanted bool // from this sender
+	// hidden is the probability that chance hides one of them.
+	hidden float64
 }
 
 // readPairs looks up the votes on the text with the sender and links.
@@ -289,10 +292,17 @@ func (d *decision) pairWith(context int, texts []Evidence) {
 	if s >= max(need, twoVotes)-slack {
 		d.pair.any = true
 		d.pair.sender = d.pair.sender || context == d.sender
+	} else if slices.ContainsFunc(texts, d.Policy.revoked) {
+		d.pair.hidden += d.Revoked
 	}
 	if context == d.sender && s <= wantedBelow+slack {
 		d.pair.wanted = true
 	}
+}
+
+// revoked reports whether a pair was taken off the list.
+func (p Policy) revoked(e Evidence) bool {
+	return Judge(e.Own, e.Peers, p.Promotion) == bulkhead.Revoked
 }
 
 // together returns the strength of a text, some of whose keys may be those of other
@@ -302,7 +312,7 @@ func (p Policy) together(texts []Evidence) float64 {
 	var most, least float64
 	for i := range texts {
 		s := p.Strength(&texts[i], pairBase)
-		if Judge(texts[i].Own, texts[i].Peers, p.Promotion) == bulkhead.Revoked {
+		if p.revoked(texts[i]) {
 			s = min(s, 0) // the node's own decision is final
 		}
 		most, least = max(most, s), min(least, s)

@@ -27,7 +27,31 @@ func (p Policy) Finding(f *bulkhead.Finding, e *Evidence, o *Odds) {
 	ham := float64(heardHam) + Unit*e.Peers.Revoked
 	f.Confidence = confidence(f.Judged, spam, ham, float64(p.Units()))
 	f.Contested = spam > 0 && ham > 0 && ham >= spam/4 && spam >= ham/4
-	f.Error = o.Finding(f)
+	p.errors(f, e, o)
+}
+
+// errors fills in f's error, and what it consists of.
+func (p Policy) errors(f *bulkhead.Finding, e *Evidence, o *Odds) {
+	e.Unreported, e.Turned = o.Finding(f), 0
+	switch {
+	case f.Judged == bulkhead.JudgedSpam && e.Off:
+		e.Turned = o.spam // listed again, or only ever revoked
+	case f.Judged != bulkhead.JudgedSpam && p.hidden(f.Signature.Scheme().Facet(), e):
+		e.Turned = o.revoked
+	}
+	f.Error = min(1, e.Unreported+e.Turned)
+}
+
+// hidden reports whether a signature that is not judged spam would be without its
+// revocations.
+func (p Policy) hidden(f bulkhead.Facet, e *Evidence) bool {
+	if e.Own != ListedRevoked && e.Own != Revoked && e.Peers.Revoked == 0 {
+		return false
+	}
+	without := *e
+	without.Own = e.Own.unrevoked()
+	without.Peers = Peers{Spam: e.Peers.Spam + e.Peers.Hidden}
+	return p.judged(f, &without) == bulkhead.JudgedSpam
 }
 
 // confidence returns how certain votes are that a signature marks spam, in 0..100: the

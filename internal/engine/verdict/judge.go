@@ -33,9 +33,21 @@ func (s State) Next(spam, revoked bool) State {
 	return Nothing
 }
 
-// Peers is the weight of other servers that list one signature, and of those that have
-// revoked it, 1 for a server of full weight.
-type Peers struct{ Spam, Revoked float64 }
+// unrevoked returns the state without any revocation.
+func (s State) unrevoked() State {
+	switch s {
+	case ListedRevoked:
+		return Listed
+	case Revoked:
+		return Nothing
+	}
+	return s
+}
+
+// Peers is the weight of other servers that list one signature, of those that have
+// revoked it, and of those among the latter that would list it otherwise: 1 for a server
+// of full weight.
+type Peers struct{ Spam, Revoked, Hidden float64 }
 
 // Add adds the state of a peer of the weight, or of the union of several that may each
 // list alone. A revocation in a union is that of one of them: another may list.
@@ -45,6 +57,9 @@ func (p *Peers) Add(state State, weight float64, union bool) {
 	}
 	if state == Revoked || state == ListedRevoked {
 		p.Revoked += weight
+	}
+	if state == ListedRevoked && !union {
+		p.Hidden += weight
 	}
 }
 

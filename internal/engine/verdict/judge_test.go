@@ -51,7 +51,7 @@ func TestPeers(t *testing.T) {
 		{Nothing, false, Peers{}},
 		{Listed, false, Peers{Spam: 0.5}},
 		{Revoked, false, Peers{Revoked: 0.5}},
-		{ListedRevoked, false, Peers{Revoked: 0.5}},
+		{ListedRevoked, false, Peers{Revoked: 0.5, Hidden: 0.5}},
 		{Nothing, true, Peers{}},
 		{Listed, true, Peers{Spam: 0.5}},
 		{Revoked, true, Peers{Revoked: 0.5}},
@@ -64,7 +64,7 @@ func TestPeers(t *testing.T) {
 			t.Errorf("a peer in state %d, union %v, says %+v, want %+v", tt.state, tt.union, got, tt.want)
 		}
 		got.Add(tt.state, 0.25, tt.union)
-		if want := (Peers{tt.want.Spam * 1.5, tt.want.Revoked * 1.5}); got != want {
+		if want := (Peers{tt.want.Spam * 1.5, tt.want.Revoked * 1.5, tt.want.Hidden * 1.5}); got != want {
 			t.Errorf("two peers in state %d, union %v, say %+v, want %+v", tt.state, tt.union, got, want)
 		}
 	}

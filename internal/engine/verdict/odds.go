@@ -11,13 +11,16 @@ import (
 var levels = [...]uint32{1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 30, 50, 100, 200, 500, 1000, 10_000, 100_000, 1_000_000, bulkhead.Many}
 
 // Odds are the probabilities that the filters, at their present fill, show values for a
-// signature that nobody reported. They may be read by several goroutines at once while
-// nothing is added.
+// signature that nobody reported, and revocations of one that nobody revoked. They may be
+// read by several goroutines at once while nothing is added.
 type Odds struct {
 	exact bool
 	// counts[i] is the probability of a count of levels[i] or more.
 	counts [len(levels)]float64
 	spam   float64 // probability of a place on the blocklist
+	// revoked is the probability that a revocation filter has a listed signature that
+	// nobody revoked.
+	revoked float64
 }
 
 // Exact returns the odds of exact storage: nothing is wrong.
@@ -40,6 +43,14 @@ func (o *Odds) AddCounts(array Tailer) {
 // AddSpam adds the probability, in 0..1, that one spam filter has a signature
 // that nobody reported.
 func (o *Odds) AddSpam(ghost float64) { o.spam = min(1, o.spam+ghost) }
+
+// AddRevoked adds the probability, in 0..1, that one revocation filter has a signature
+// that nobody revoked.
+func (o *Odds) AddRevoked(ghost float64) { o.revoked = min(1, o.revoked+ghost) }
+
+// Revoked returns the probability that a listed signature which nobody revoked is shown as
+// revoked.
+func (o *Odds) Revoked() float64 { return o.revoked }
 
 // leastOdds stands for odds that are too small to measure: they are never 0 in
 // a filter that holds anything.

@@ -40,7 +40,11 @@ func (d *decision) reasons(v *bulkhead.Verdict) []string {
 	if len(out) == 0 || d.why == nothing && t.judged == bulkhead.Unjudged && t.sightings|t.spam|t.ham == 0 {
 		return append(out, "never seen and never reported here")
 	}
-	return append(out, errorReason(v.Error))
+	who := "nobody reported"
+	if d.class != bulkhead.ClassSpam && d.hidden() > 0 {
+		who = "nobody reported, or nobody revoked"
+	}
+	return append(out, errorReason(v.Error, who))
 }
 
 // because returns the reason of the rule that decided.

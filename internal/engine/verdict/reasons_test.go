@@ -165,7 +165,7 @@ func TestErrorReason(t *testing.T) {
 		{1.0 / 104_999, "one in 100,000 "},
 		{1.0 / 996_000, "one in 1 million "},
 	} {
-		if got := errorReason(tt.p); !strings.Contains(got, tt.want) {
+		if got := errorReason(tt.p, "nobody reported"); !strings.Contains(got, tt.want) {
 			t.Errorf("error %g: %q, want %q in it", tt.p, got, tt.want)
 		}
 	}

@@ -13,6 +13,8 @@ type Evidence struct {
 	Unblamed int64         // roots' votes for spam, each whole, however its blame was shared; 1 / [Unit] each
 	Own      State         // in the node's own blocklist
 	Peers    Peers
+	// Off means that a revocation filter has it, of the node or of a peer.
+	Off bool
 
 	// Deliveries: copies that roots received and that were not called spam then, before
 	// today and today, and the number of days before today.
@@ -22,6 +24,12 @@ type Evidence struct {
 	Good      uint32 // of a text or link: deliveries from senders of good standing
 	Addresses uint32 // of a sender's domain: its distinct addresses
 	Contexts  uint32 // of a text: how many different links and senders were reported with it
+
+	// Set by [Policy.Finding]: the two parts of its error. Unreported is the probability
+	// that an unreported signature looks like this, or worse. Turned is the probability
+	// that chance has taken a listed one off, or has listed a revoked one again; 0 if there
+	// is no revocation.
+	Unreported, Turned float64
 }
 
 // deliveries are all of them.

@@ -29,6 +29,9 @@ func classOf(s bulkhead.Scheme) class {
 	return classProperty
 }
 
+// bandSchemes are the schemes of bands.
+var bandSchemes = [...]bulkhead.Scheme{bulkhead.Near, bulkhead.RspamdShingle}
+
 // shingleMatch is how many of the 20 bands of 32 rspamd shingles must agree, see
 // rspamd.Match.
 const shingleMatch = 3
@@ -49,7 +52,7 @@ type text struct {
 	exact                bool // judged spam by bulkhead/exact: no changed copy
 	confidence           int
 	first                firstSeen
-	error                float64
+	error                float64 // the probability that an unreported text looks like this
 
 	scheme    bulkhead.Scheme // that judged
 	bulkBy    bulkhead.Scheme // that counted most
@@ -98,7 +101,7 @@ func (j *Decider) text(findings []bulkhead.Finding, evidence []Evidence) text {
 			t.good = max(t.good, evidence[i].Good)
 		}
 	}
-	for _, scheme := range []bulkhead.Scheme{bulkhead.Near, bulkhead.RspamdShingle} {
+	for _, scheme := range bandSchemes {
 		j.banded(&t, findings, evidence, scheme)
 	}
 	if t.judged == bulkhead.Unjudged && t.sightings|t.spam|t.ham == 0 {
@@ -183,7 +186,7 @@ func (j *Decider) banded(t *text, findings []bulkhead.Finding, evidence []Eviden
 			revoked++
 		}
 		first.see(f.First)
-		chance = min(chance, f.Error)
+		chance = min(chance, unreported(f, &evidence[i]))
 	}
 	s, v, h := uint32(b.sightings.nth()), uint32(b.spam.nth()), uint32(b.ham.nth())
 	if s|v|h == 0 && listed < match && revoked < match {
@@ -215,13 +218,14 @@ func first(before []bulkhead.Finding, scheme bulkhead.Scheme) bool {
 // agree: footers added by lists are parts of much mail.
 func (p Policy) weakest(findings []bulkhead.Finding, evidence []Evidence) (bulkhead.Finding, weight) {
 	w, all := findings[0], p.weight(&evidence[0])
+	w.Error = unreported(&findings[0], &evidence[0])
 	for i := range findings[1:] {
 		f := &findings[1+i]
 		if f.Signature.Scheme() != w.Signature.Scheme() {
 			continue
 		}
 		w.Sightings, w.Spam, w.Ham = min(w.Sightings, f.Sightings), min(w.Spam, f.Spam), min(w.Ham, f.Ham)
-		w.Confidence, w.Error = min(w.Confidence, f.Confidence), min(w.Error, f.Error)
+		w.Confidence, w.Error = min(w.Confidence, f.Confidence), min(w.Error, unreported(f, &evidence[1+i]))
 		if f.Judged == bulkhead.Unjudged || f.Judged == bulkhead.Revoked && w.Judged == bulkhead.JudgedSpam {
 			w.Judged = f.Judged
 		}

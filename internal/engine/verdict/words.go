@@ -8,7 +8,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-func errorReason(p float64) string {
+// errorReason tells the probability that the filters are wrong, as a share of the messages
+// about which they can be.
+func errorReason(p float64, who string) string {
 	switch {
 	case p <= 0:
 		return "held exactly: no filter error is possible"
@@ -17,7 +19,7 @@ func errorReason(p float64) string {
 	case p >= 0.5:
 		return "the filters are too full to tell this from an error"
 	}
-	return fmt.Sprintf("a filter error would show this for one in %s messages that nobody reported", round(1/p))
+	return fmt.Sprintf("a filter error would show this for one in %s messages that %s", round(1/p), who)
 }
 
 // round writes x, from 1 to 1e18, with two significant digits and thousands separated.

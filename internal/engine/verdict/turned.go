@@ -1,0 +1,121 @@
+package verdict
+
+import "github.com/bulkhead-mail/bulkhead"
+
+// unreported returns the probability that an unreported signature looks like f: f's
+// error less what its revocations add.
+func unreported(f *bulkhead.Finding, e *Evidence) float64 {
+	if e.Turned > 0 {
+		return e.Unreported
+	}
+	return f.Error
+}
+
+// turned is the probability that chance has turned the judgement of a text: that a
+// revocation filter hides that it is listed, or a spam filter that it was revoked.
+type turned struct {
+	hidden  float64 // the text is not spam, and one of its signatures is hidden
+	again   float64 // it is spam, and each of the signatures that say so was revoked once
+	decided bool    // something says that it is spam
+}
+
+// turned returns what chance may have turned of the text. Hardly any mail has a revoked
+// signature.
+func (j *Decider) turned(findings []bulkhead.Finding, evidence []Evidence) (t turned) {
+	any := false
+	for i := range evidence {
+		any = any || evidence[i].Turned > 0
+	}
+	if !any {
+		return t
+	}
+	for i := range findings {
+		scheme := findings[i].Signature.Scheme()
+		if classOf(scheme) == classWhole && first(findings[:i], scheme) {
+			t.add(turnedWhole(findings[i:], evidence[i:]))
+		}
+	}
+	for _, scheme := range bandSchemes {
+		t.bands(bandMatch(scheme, j.Policy.NearMatch), findings, evidence, scheme)
+	}
+	return t
+}
+
+// add adds the result of one scheme: the probability p that chance has turned it. One
+// that is spam by no turn makes the text spam. Of hidden ones, only one may have been
+// listed, since the rest of a text may be that of a revoked one.
+func (t *turned) add(j bulkhead.Judgement, p float64) {
+	switch {
+	case j != bulkhead.JudgedSpam:
+		t.hidden = max(t.hidden, p)
+	case t.decided:
+		t.again = min(t.again, p)
+	default:
+		t.again, t.decided = p, true
+	}
+}
+
+// turnedWhole returns the judgement by the signatures of the first one's scheme, which are
+// spam only if all of them are, and the probability that chance has turned it. Where several
+// are hidden, chance must have hidden each.
+func turnedWhole(findings []bulkhead.Finding, evidence []Evidence) (bulkhead.Judgement, float64) {
+	scheme := findings[0].Signature.Scheme()
+	parts, hidden, listed := 0, 0, 0
+	var again, off float64 // of one of them
+	for i := range findings {
+		f, e := &findings[i], &evidence[i]
+		if f.Signature.Scheme() != scheme {
+			continue
+		}
+		parts++
+		switch {
+		case f.Judged == bulkhead.JudgedSpam:
+			listed++
+			again = max(again, e.Turned)
+		case e.Turned > 0:
+			hidden++
+			off = e.Turned
+		}
+	}
+	switch {
+	case listed == parts:
+		return bulkhead.JudgedSpam, again
+	case listed+hidden == parts:
+		return bulkhead.Unjudged, coincidence(parts, hidden, off)
+	}
+	return bulkhead.Unjudged, 0 // it was not spam anyway
+}
+
+// bands adds the result of the bands of one scheme, of which match must be listed.
+func (t *turned) bands(match int, findings []bulkhead.Finding, evidence []Evidence, scheme bulkhead.Scheme) {
+	var listed, again, hidden, revoked int
+	var isAgain, isHidden float64 // the probability of one by chance
+	for i := range findings {
+		f, e := &findings[i], &evidence[i]
+		if f.Signature.Scheme() != scheme {
+			continue
+		}
+		if e.Off {
+			revoked++
+		}
+		switch {
+		case f.Judged == bulkhead.JudgedSpam && e.Turned > 0:
+			listed++
+			again++
+			isAgain = e.Turned
+		case f.Judged == bulkhead.JudgedSpam:
+			listed++
+		case e.Turned > 0:
+			hidden++
+			isHidden = e.Turned
+		}
+	}
+	switch need := listed - match + 1; {
+	case need > again && need > 0:
+		t.add(bulkhead.JudgedSpam, 0)
+	case need > 0: // chance listed so many of those that were revoked
+		t.add(bulkhead.JudgedSpam, coincidence(revoked, need, isAgain))
+	case listed+hidden >= match: // chance hid so many of just enough
+		t.add(bulkhead.Unjudged, coincidence(match, match-listed, isHidden))
+	}
+}

@@ -195,6 +195,9 @@ func (s *Server) routes() []route {
 		s.route("POST /v1/network/join", "join", "Join the network of an invitation, or say what that would do.", admin, s.join,
 			takes(nil, s.schema(client.Join{})), gives(s.schema(client.Joining{}))),
 		s.route("POST /v1/network/leave", "leave", "Leave the network: drop all peers and take another secret.", admin, s.leave, gives(s.schema(client.Left{}))),
+		s.route("POST /v1/network/secret", "changeSecret", "Announce another secret of the network, to be used after a while.", admin, s.changeSecret,
+			takes(nil, s.schema(client.NewSecret{})), gives(s.schema(client.SecretChange{})), status(http.StatusCreated)),
+		s.route("DELETE /v1/network/secret", "keepSecret", "Take back the secret that was announced and is not used yet.", admin, s.keepSecret, gives(s.schema(client.SecretChange{}))),
 
 		s.route("POST /v1/login", "newLoginLink", "Make a link that logs a browser in as the account that asks. It is good once, for ten minutes.", open, s.newLink,
 			gives(s.schema(client.LoginLink{})), status(http.StatusCreated)),

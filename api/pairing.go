@@ -25,6 +25,10 @@ type Pairing interface {
 	Join(ctx context.Context, j client.Join) (client.Joining, error)
 	// Leave leaves it.
 	Leave(ctx context.Context) (client.Left, error)
+	// ChangeSecret announces another secret of the network.
+	ChangeSecret(ctx context.Context, n client.NewSecret) (client.SecretChange, error)
+	// KeepSecret takes back what was announced.
+	KeepSecret(ctx context.Context) (client.SecretChange, error)
 }
 
 // noMesh is the error of a node that shares with nobody, as clients are told it.
@@ -127,4 +131,35 @@ func (s *Server) leave(r *request) (any, error) {
 	}
 	r.did = []any{"network", out.Network}
 	return &out, nil
+}
+
+func (s *Server) changeSecret(r *request) (any, error) {
+	n, err := one[client.NewSecret](r)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.pairs()
+	if err != nil {
+		return nil, err
+	}
+	return secretChange(r)(p.ChangeSecret(r.Context(), n))
+}
+
+func (s *Server) keepSecret(r *request) (any, error) {
+	p, err := s.pairs()
+	if err != nil {
+		return nil, err
+	}
+	return secretChange(r)(p.KeepSecret(r.Context()))
+}
+
+// secretChange returns what records and answers a change of the secret.
+func secretChange(r *request) func(client.SecretChange, error) (any, error) {
+	return func(c client.SecretChange, err error) (any, error) {
+		if err != nil {
+			return nil, noMesh(err)
+		}
+		r.did = []any{"network", c.To, "before", c.From, "at", c.At}
+		return &c, nil
+	}
 }

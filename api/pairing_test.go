@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
@@ -50,6 +52,17 @@ func (f *fakePairing) Join(_ context.Context, j client.Join) (client.Joining, er
 		return client.Joining{}, &client.Problem{Status: 502, Detail: "no hub"}
 	}
 	return client.Joining{State: "joined", Network: "n"}, nil
+}
+
+func (f *fakePairing) ChangeSecret(_ context.Context, n client.NewSecret) (client.SecretChange, error) {
+	if f.off {
+		return client.SecretChange{}, ErrNoMesh
+	}
+	return client.SecretChange{From: "a", To: n.Secret, At: time.Unix(int64(n.Seconds), 0).UTC(), By: "k", Told: []string{}, Untold: []string{"x"}}, nil
+}
+
+func (f *fakePairing) KeepSecret(context.Context) (client.SecretChange, error) {
+	return client.SecretChange{}, fmt.Errorf("%w: none is to come", bulkhead.ErrMalformed)
 }
 
 func (f *fakePairing) Leave(context.Context) (client.Left, error) { return client.Left{Peers: 2}, nil }
@@ -100,7 +113,18 @@ func TestPairing(t *testing.T) {
 	if l, err := c.Leave(ctx); err != nil || l.Peers != 2 {
 		t.Errorf("%+v, %v", l, err)
 	}
+	digits := strings.Repeat("0a", 16)
+	if s, err := c.ChangeSecret(ctx, client.NewSecret{Seconds: 7, Secret: digits}); err != nil || s.To != digits || s.At.Unix() != 7 || len(s.Untold) != 1 || s.Done {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if _, err := c.KeepSecret(ctx); !errors.Is(err, bulkhead.ErrMalformed) {
+		t.Error(err)
+	}
 	for what, err := range map[string]error{
+		"in the past":   second(c.ChangeSecret(ctx, client.NewSecret{Seconds: -1})),
+		"in a year":     second(c.ChangeSecret(ctx, client.NewSecret{Seconds: 365 * 86400})),
+		"short secret":  second(c.ChangeSecret(ctx, client.NewSecret{Secret: digits[1:]})),
+		"no secret":     second(c.ChangeSecret(ctx, client.NewSecret{Secret: "x" + digits[1:]})),
 		"weight 2":      second(c.Invite(ctx, client.NewInvitation{Weight: 2})),
 		"2000 uses":     second(c.Invite(ctx, client.NewInvitation{Uses: 2000})),
 		"nine hubs":     second(c.Invite(ctx, client.NewInvitation{Hubs: make([]string, 9)})),
@@ -116,6 +140,7 @@ func TestPairing(t *testing.T) {
 		"invite": second(other.Invite(ctx, client.NewInvitation{})), "list": second(other.Invitations(ctx)), "withdraw": other.Withdraw(ctx, "0"),
 		"accept": second(other.AcceptPeer(ctx, testKey('B'))), "refuse": other.RefusePeer(ctx, testKey('B')),
 		"join": second(other.Join(ctx, client.Join{Line: "a line"})), "leave": second(other.Leave(ctx)),
+		"change the secret": second(other.ChangeSecret(ctx, client.NewSecret{})), "keep it": second(other.KeepSecret(ctx)),
 	} {
 		if !errors.Is(err, bulkhead.ErrForbidden) {
 			t.Errorf("%s by no administrator: %v", what, err)

@@ -28,6 +28,8 @@ func newPeerCollector(p Peers) *peerCollector {
 	add("mesh_replica_bytes", "Memory that the counts of peers take.")
 	add("mesh_replica_limit_bytes", "Memory that the counts of peers may take.")
 	add("mesh_merged_arrays", "Arrays of peers that were merged with others, to save memory.")
+	add("mesh_secret_timestamp_seconds", "When the network's announced secret is used; absent if none is to come.")
+	add("mesh_secret_untold", "Peers that have not fetched the network's announced secret here; absent if none is to come.")
 	add("mesh_broker_up", "1 while a broker is connected.", "server")
 	add("peer_weight", "What the peer's word is worth.", "peer")
 	add("peer_quarantined", "1 while the peer is kept and not counted.", "peer")
@@ -79,6 +81,10 @@ func (c *peerCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge("mesh_replica_bytes", float64(n.Memory))
 	gauge("mesh_replica_limit_bytes", float64(n.MaxMemory))
 	gauge("mesh_merged_arrays", float64(n.Merged))
+	if s := n.Secret; s != nil && !s.Done {
+		gauge("mesh_secret_timestamp_seconds", float64(s.At.UnixMilli())/1000)
+		gauge("mesh_secret_untold", float64(len(s.Untold)))
+	}
 	servers := make(map[string]bool)
 	for _, b := range n.Brokers {
 		if !servers[b.Server] { // two connections may lead to one server

@@ -13,6 +13,23 @@ type NewInvitation struct {
 	Hubs    []string `json:"hubs,omitempty" maxItems:"8" doc:"Where this node is found, host:port each; absent: the host's name and the port of mesh.listen."`
 }
 
+// A NewSecret says what secret the network is to have, and when.
+type NewSecret struct {
+	Seconds float64 `json:"after_seconds,omitempty" minimum:"0" maximum:"2592000" doc:"From now, in which peers fetch it."`
+	Secret  string  `json:"secret,omitempty" pattern:"^[0-9a-fA-F]{32}$" doc:"16 bytes in hexadecimal, for a network without hubs, whose nodes are given the same one each. Absent: a hub makes one, and tells its peers."`
+}
+
+// A SecretChange is a change of the network's secret. It does not contain the secret.
+type SecretChange struct {
+	From   string    `json:"from" doc:"Fingerprint of the network before."`
+	To     string    `json:"to"`
+	At     time.Time `json:"at" doc:"When it is used, or was."`
+	By     string    `json:"by" doc:"Key of the hub that announced it; the node's own if it was announced here."`
+	Done   bool      `json:"done" doc:"Whether this node counts under it."`
+	Told   []string  `json:"told" doc:"Keys of the peers that have fetched it here."`
+	Untold []string  `json:"untold" doc:"Keys of the peers that have not."`
+}
+
 // An Invitation is one that a node has made.
 type Invitation struct {
 	ID      string    `json:"id"`

@@ -76,3 +76,13 @@ func (c *Client) Join(ctx context.Context, j Join) (*Joining, error) {
 func (c *Client) Leave(ctx context.Context) (*Left, error) {
 	return call[*Left](ctx, c, exchange{method: "POST", path: "/v1/network/leave"})
 }
+
+// ChangeSecret announces another secret of the node's network.
+func (c *Client) ChangeSecret(ctx context.Context, n NewSecret) (*SecretChange, error) {
+	return call[*SecretChange](ctx, c, exchange{method: "POST", path: "/v1/network/secret", body: n})
+}
+
+// KeepSecret takes back the secret that was announced and is not used yet.
+func (c *Client) KeepSecret(ctx context.Context) (*SecretChange, error) {
+	return call[*SecretChange](ctx, c, exchange{method: "DELETE", path: "/v1/network/secret"})
+}

@@ -18,6 +18,7 @@ type Network struct {
 	Images      uint64            `json:"published_images" doc:"Pages."`
 	Dropped     uint64            `json:"dropped" doc:"Messages that no broker took in time; peers ask for what was in them."`
 	Strangers   map[string]uint64 `json:"strangers" doc:"Messages refused of senders that are no peers, by reason."`
+	Secret      *SecretChange     `json:"secret_change,omitempty" doc:"Change of the network's secret that was announced last; absent if none was."`
 	Brokers     []Broker          `json:"brokers"`
 	Peers       []Peer            `json:"peers"`
 }

@@ -74,6 +74,7 @@ func newRootCommand() *cobra.Command {
 		newInviteCommand(),
 		newJoinCommand(),
 		newLeaveCommand(),
+		newRekeyCommand(),
 		newConfigCommand(),
 		newFilterCommand(),
 		newListCommand(),

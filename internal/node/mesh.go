@@ -48,11 +48,14 @@ type sharing struct {
 	serves bool
 	over   bool // the node is stopping
 	failed chan error
+
+	ending   chan struct{}  // closed once over is true
+	changing sync.WaitGroup // changes of the network's secret
 }
 
 // startMesh connects the node to its peers, unless it shares with nobody.
 func (n *Node) startMesh(ctx context.Context, st *stage) error {
-	n.sharing.failed = make(chan error, 1)
+	n.sharing.failed, n.sharing.ending = make(chan error, 1), make(chan struct{})
 	n.sharing.mu.Lock()
 	defer n.sharing.mu.Unlock()
 	if err := n.openMesh(ctx); err != nil {
@@ -61,8 +64,11 @@ func (n *Node) startMesh(ctx context.Context, st *stage) error {
 	st.tasks = []task{{name: "mesh", run: n.share}}
 	st.close = func(context.Context) error {
 		n.sharing.mu.Lock()
-		defer n.sharing.mu.Unlock()
-		return n.closeMesh()
+		n.endSharing()
+		err := n.closeMesh()
+		n.sharing.mu.Unlock()
+		n.sharing.changing.Wait()
+		return err
 	}
 	return nil
 }
@@ -96,6 +102,7 @@ func (n *Node) openMesh(ctx context.Context) error {
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx)) // of what mesh runs by itself
 	m, err := mesh.Open(ctx, mesh.Options{
 		Dir: dir, Identity: id, Engine: n.engine, KeyID: n.secret().ID(), Secret: n.secret(),
+		Former: n.engine.Former(), Switch: n.switchSecret,
 		Store: n.store.Manifest().Incarnation, Unsynced: cfg.Node.Durability != "always", Name: meshName(cfg.Node.Name),
 		Mode: mesh.Mode(mode), Role: mesh.Role(c.Role), Listen: c.Listen, Servers: servers,
 		Credentials: c.Credentials, CA: c.CA,
@@ -179,9 +186,18 @@ func (n *Node) share(ctx context.Context) error {
 	}
 	n.sharing.mu.Lock()
 	defer n.sharing.mu.Unlock()
-	n.sharing.serves, n.sharing.over = false, true
+	n.sharing.serves = false
+	n.endSharing()
 	n.quietMesh()
 	return err
+}
+
+// endSharing notes that the node is stopping. The caller holds the lock.
+func (n *Node) endSharing() {
+	if !n.sharing.over {
+		n.sharing.over = true
+		close(n.sharing.ending)
+	}
 }
 
 // meshName is what the node tells peers of its name: as much as they take.
@@ -211,6 +227,10 @@ func (p *peers) Network(context.Context) (client.Network, error) {
 		Key: s.ID, Mode: string(s.Mode), Role: string(s.Role), Incarnation: s.Incarnation,
 		Memory: s.Memory.Bytes, MaxMemory: s.Memory.Limit, Merged: s.Memory.Merged, MergedInto: s.Memory.Into,
 		Published: s.Published, Bytes: s.Bytes, Rounds: s.Rounds, Images: s.Images, Dropped: s.Dropped, Strangers: s.Strangers,
+	}
+	if r, ok := m.Rotation(); ok {
+		c := secretChange(&r)
+		n.Secret = &c
 	}
 	for _, b := range s.Brokers {
 		n.Brokers = append(n.Brokers, client.Broker{Server: b.Server, Connected: b.Connected, Error: b.Error, BytesIn: b.BytesIn, BytesOut: b.BytesOut})

@@ -218,7 +218,7 @@ func (n *Node) changeSecret(ctx context.Context, secret filter.Secret) error {
 		}
 		return errors.Join(err, bad)
 	}
-	return mesh.ForgetInvitations(n.meshFolder())
+	return errors.Join(mesh.ForgetInvitations(n.meshFolder()), mesh.ForgetRotation(n.meshFolder()))
 }
 
 // restart has the node share anew, with the hubs that it joined, under its present secret.

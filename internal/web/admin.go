@@ -134,7 +134,7 @@ func (s *Site) peers(v *view) (g.Node, error) {
 			h.If(len(n.Peers) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 				h.THead(h.Tr(h.Th(h.Text("Peer")), h.Th(h.Text("State")), num("Weight"), num("Lag"), num("Missing"), num("Keys"), num("Memory"), num("Refused"), h.Th(h.Text("Actions")))),
 				h.TBody(g.Map(n.Peers, func(p client.Peer) g.Node { return peerRow(&p, v.status.Now) })),
-			)))),
+			))), secretRow(n.Secret)),
 		h.Section(h.H2(h.Text("Brokers")), h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 			h.THead(h.Tr(h.Th(h.Text("Server")), h.Th(h.Text("State")), num("In"), num("Out"))),
 			h.TBody(g.Map(n.Brokers, func(b client.Broker) g.Node {
@@ -146,6 +146,15 @@ func (s *Site) peers(v *view) (g.Node, error) {
 			})),
 		))),
 	}, nil
+}
+
+// secretRow says that the network gets another secret; nothing if it does not.
+func secretRow(s *client.SecretChange) g.Node {
+	if s == nil || s.Done {
+		return nil
+	}
+	return h.P(h.Text(fmt.Sprintf("The network gets another secret at %s; %d of %d peers have fetched it here. Announced by ",
+		s.At.UTC().Format(time.DateTime+" MST"), len(s.Told), len(s.Told)+len(s.Untold))), h.Code(h.Text(s.By)), h.Text(". "), h.Code(h.Text("bulkhead rekey --cancel")), h.Text(" takes it back."))
 }
 
 // stateOf describes the state of a peer in words.

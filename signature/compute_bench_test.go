@@ -14,11 +14,11 @@ import (
 )
 
 // benchmarkMails returns sets of messages of which the schemes are measured:
-// the samples of the corpus where they are, and made-up messages of 20 KB, one
-// of plain text and one of both texts of a newsletter.
+// the samples of the corpus where they are, and made-up messages: 20 KB of
+// plain text, both texts of a newsletter of 20 KB, and a page of 100 KB.
 func benchmarkMails(b *testing.B) map[string][][]byte {
 	b.Helper()
-	sets := map[string][][]byte{"plain": {plainMail(20_000)}, "newsletter": {newsletter(20_000)}}
+	sets := map[string][][]byte{"plain": {plainMail(20_000)}, "newsletter": {newsletter(20_000)}, "page": {pageMail(125_000)}}
 	names, err := filepath.Glob(filepath.Join(sharedtest.Corpus(b, "samples"), "*.eml"))
 	if err != nil || len(names) == 0 {
 		b.Fatalf("no samples: %v", err)
@@ -109,6 +109,12 @@ func newsletter(size int) []byte {
 	return []byte(mail)
 }
 
+// pageMail is the page alone of a newsletter of that size.
+func pageMail(size int) []byte {
+	_, page, _ := strings.Cut(string(newsletter(size)), "\r\n--b1\r\nContent-Type: text/html")
+	return []byte(benchmarkHeader + "Content-Type: text/html" + page)
+}
+
 // BenchmarkCompute measures all signatures of a message together.
 func BenchmarkCompute(b *testing.B) {
 	benchmarkSets(b, func(raw []byte) {
@@ -151,7 +157,7 @@ func BenchmarkSchemes(b *testing.B) {
 }
 
 func benchmarkSets(b *testing.B, f func(raw []byte)) {
-	for _, name := range []string{"plain", "newsletter", "samples"} {
+	for _, name := range []string{"plain", "newsletter", "page", "samples"} {
 		b.Run(name, func(b *testing.B) {
 			mails := benchmarkMails(b)[name]
 			size := 0

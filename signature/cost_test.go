@@ -67,11 +67,8 @@ func costOnce(t testing.TB, raw []byte) float64 {
 
 // ordinary returns mail of which the median is what others are held to.
 func ordinary() [][]byte {
-	page := newsletter(60_000)
-	_, page, _ = bytes.Cut(page, []byte("\r\n--b1\r\nContent-Type: text/html"))
-	page = append([]byte(benchmarkHeader+"Content-Type: text/html"), page...)
 	photo := picturetest.JPEG(picturetest.Noise(rand.New(rand.NewPCG(1, 1)), image.NewRGBA(image.Rect(0, 0, 320, 240)), 60), 80)
-	return [][]byte{plainMail(5_000), plainMail(20_000), newsletter(12_000), newsletter(30_000), newsletter(95_000), page, pictureMail(strings.Repeat("word and ", 400), photo)}
+	return [][]byte{plainMail(5_000), plainMail(20_000), newsletter(12_000), newsletter(30_000), newsletter(95_000), pageMail(60_000), pictureMail(strings.Repeat("word and ", 400), photo)}
 }
 
 // A meter compares costs with that of an ordinary message, measured at the same time: other

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"bytes"
 	"strings"
 
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
@@ -14,16 +15,24 @@ import (
 // found returns false. Its time is linear in text.
 func Find(text []byte, found func(url string) bool) {
 	for at := 0; at < len(text); {
-		end, marked := at, false
+		end, mark := at, -1 // the first byte that marks it
 		for end < len(text) && classes[text[end]] != breaking {
-			marked = marked || classes[text[end]] == marking
+			if mark < 0 && classes[text[end]] == marking {
+				mark = end
+			}
 			end++
 		}
-		if marked && end-at >= len("www.a.b") && !inWord(text[at:end], found) {
+		if mark >= 0 && end-at >= len("www.a.b") && !endsSentence(text[at:end], mark-at) && !inWord(text[at:end], found) {
 			return
 		}
 		at = end + 1
 	}
+}
+
+// endsSentence reports whether the first mark of a word is the point behind it, and no link is
+// before that. Only after "://" may there be one without a mark, as in "http://1.": an address.
+func endsSentence(word []byte, mark int) bool {
+	return mark == len(word)-1 && word[mark] == '.' && bytes.IndexByte(word, ':') < 0
 }
 
 // A byteClass says what a byte is to whoever looks for links.

@@ -174,6 +174,7 @@ func TestFindEdges(t *testing.T) {
 		{"a.b/c[.]d", "http://c.d"},
 		{"http://", ""},
 		{"http://x", ""},
+		{"a sentence. http://1. Another:one. www.another.", "http://1 http://www.another"},
 		{"http://a.b", "http://a.b"},
 		{"HTTP://A.B", "http://A.B"},
 		{"httpx://a.b/", ""},

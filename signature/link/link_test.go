@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // TestParse: all ways to write a link that browsers take to the same place.
@@ -204,7 +205,7 @@ func FuzzParse(f *testing.F) {
 // FuzzFind: what is found begins like a link, and does not depend on what stands
 // beside it as another word.
 func FuzzFind(f *testing.F) {
-	for _, s := range []string{"see hxxp://a[.]b/ www.c.d, x(dot)y", "http://http://www.http://", "[.][.]{dot}", strings.Repeat("www.", 3000)} {
+	for _, s := range []string{"see hxxp://a[.]b/ www.c.d, x(dot)y", "http://http://www.http://", "[.][.]{dot}", strings.Repeat("www.", 3000), "at http://1. or hxxp://localhost. they met."} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -213,6 +214,15 @@ func FuzzFind(f *testing.F) {
 			return all
 		}
 		got := find(text)
+		var want []string
+		for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return r < utf8.RuneSelf && classes[r] == breaking }) {
+			if len(word) >= len("www.a.b") && strings.ContainsAny(word, ".([") {
+				inWord([]byte(word), func(url string) bool { want = append(want, url); return true })
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("%.200q: %q, word by word %q", text, got, want)
+		}
 		for _, url := range got {
 			if !strings.HasPrefix(url, "http") || len(url) > 2*MaxURL+16 {
 				t.Fatalf("found %.80q of %d bytes", url, len(url))

@@ -2,6 +2,7 @@ package rspamd
 
 import (
 	"encoding/binary"
+	"hash/maphash"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -68,7 +69,7 @@ func TestVocabulary(t *testing.T) {
 		for range r.IntN(200) {
 			l.add(strings.Repeat(string(rune('a'+r.IntN(4))), r.IntN(40)))
 		}
-		v.take(&l)
+		v.take(&l, maphash.MakeSeed())
 		words := l.strings()
 		if got := v.strings(); !slices.Equal(got, words) {
 			t.Fatalf("%q, want %q", got, words)

@@ -137,7 +137,9 @@ func (h *Hasher) Shingles(words []string) (shingles [Shingles]uint64) {
 	for _, w := range words {
 		list.add(w)
 	}
-	return h.shingles(vocabularyOf(&list))
+	var v vocabulary
+	v.take(&list, h.stems.seed)
+	return h.shingles(&v)
 }
 
 func (h *Hasher) shingles(v *vocabulary) (shingles [Shingles]uint64) {
@@ -147,11 +149,11 @@ func (h *Hasher) shingles(v *vocabulary) (shingles [Shingles]uint64) {
 	// The last two words begin nothing. Those before them are the first of the vocabulary.
 	ids := v.ids[:max(v.len()-2, 1)]
 	words := v.words[:slices.Max(ids)+1]
-	v.sums = slices.Grow(v.sums[:0], 2*len(words))
-	sums, tails := v.sums[:len(words)], v.sums[len(words):2*len(words)]
 	if h.algorithm == MumHash {
-		return h.minMum(words, ids, sums, tails)
+		v.tails, v.sums = slices.Grow(v.tails[:0], len(words)), slices.Grow(v.sums[:0], len(words))
+		return h.minMum(words, ids, v.tails[:len(words)], v.sums[:len(words)])
 	}
+	sums := make([]uint64, len(words))
 	for j := range shingles {
 		if h.algorithm == SipHash {
 			shingles[j] = h.minSip(j, words)
@@ -201,29 +203,44 @@ func leastMix(sums []uint64, ids []int32) uint64 {
 
 // minMum does the same for all shingles. What a word of up to one block
 // contributes to its hash depends on no seed, and is computed once; and what its length
-// does, once for all words of it. sums and tails are room for one of each word.
-func (h *Hasher) minMum(words []string, ids []int32, sums, tails []uint64) (shingles [Shingles]uint64) {
+// does, once for all words of it. Two shingles at a time need their words looked up once.
+// tails and sums are room for one of each word.
+func (h *Hasher) minMum(words []string, ids []int32, tails []uint64, sums [][2]uint64) (shingles [Shingles]uint64) {
 	for id, w := range words {
 		if len(w) <= mumBlock {
 			tails[id] = mumTailOf(w)
 		}
 	}
-	for j := range shingles {
-		seed := binary.LittleEndian.Uint64(h.keys[j][:])
-		var starts [mumBlock + 1]uint64
+	for j := 0; j < Shingles; j += 2 {
+		seed0, seed1 := binary.LittleEndian.Uint64(h.keys[j][:]), binary.LittleEndian.Uint64(h.keys[j+1][:])
+		var starts [mumBlock + 1][2]uint64
 		for size := range starts {
-			starts[size] = mum(seed+uint64(size), mumBlockStart)
+			starts[size] = [2]uint64{mum(seed0+uint64(size), mumBlockStart), mum(seed1+uint64(size), mumBlockStart)}
 		}
 		for id, w := range words {
 			if len(w) <= mumBlock {
-				sums[id] = mumFinish(starts[len(w)] ^ tails[id])
+				start, tail := &starts[len(w)], tails[id]
+				sums[id] = [2]uint64{mumFinish(start[0] ^ tail), mumFinish(start[1] ^ tail)}
 			} else {
-				sums[id] = mumHash(w, seed)
+				sums[id] = [2]uint64{mumHash(w, seed0), mumHash(w, seed1)}
 			}
 		}
-		shingles[j] = leastMix(sums, ids)
+		shingles[j], shingles[j+1] = leastMixes(sums, ids)
 	}
 	return shingles
+}
+
+// leastMixes is [leastMix] of two shingles.
+func leastMixes(sums [][2]uint64, ids []int32) (least0, least1 uint64) {
+	least0, least1 = math.MaxUint64, math.MaxUint64
+	var older0, old0, older1, old1 uint64
+	for _, id := range ids {
+		v := &sums[id]
+		least0 = min(least0, older0>>16^old0>>8^v[0])
+		least1 = min(least1, older1>>16^old1>>8^v[1])
+		older0, old0, older1, old1 = old0, v[0], old1, v[1]
+	}
+	return least0, least1
 }
 
 // The multipliers of MUM hash, version 1, by V. Makarov.

@@ -182,3 +182,28 @@ func TestWordLimit(t *testing.T) {
 		}
 	}
 }
+
+// TestStems: a place keeps the last words that came there, in their languages, and no long ones.
+func TestStems(t *testing.T) {
+	var slot stemSlot
+	kept := []struct {
+		language   int
+		word, stem string
+	}{{0, "walking", "walk"}, {1, "walking", "walking"}, {0, "ponies", "poni"}, {0, "dying", "die"}, {2, "x", ""}}
+	for _, k := range kept {
+		slot.keep(k.language, k.word, k.stem)
+	}
+	for i, k := range kept {
+		stem, ok := slot.stem(k.language, k.word)
+		if ok != (i >= len(kept)-stemWays) || ok && stem != k.stem {
+			t.Errorf("stem of %q in language %d: %q, %v, want %q", k.word, k.language, stem, ok, k.stem)
+		}
+	}
+	long := strings.Repeat("a", maxStemmed+1)
+	slot.keep(0, long, "a")
+	for _, word := range []string{long, long[:maxStemmed], "walkin", "walking "} {
+		if stem, ok := slot.stem(0, word); ok {
+			t.Errorf("stem of %q: %q", word, stem)
+		}
+	}
+}

@@ -11,48 +11,66 @@ import (
 const (
 	maxStems   = 1 << 13
 	maxStemmed = 24 // bytes of a word
+	stemWays   = 4  // words that may be kept in the same place
 )
 
 // A stemCache keeps the stems of words that were seen lately. Many goroutines may use it.
 type stemCache struct {
 	seed  maphash.Seed
-	slots [maxStems]stemSlot
+	slots [maxStems / stemWays]stemSlot
 }
 
 func newStemCache() *stemCache { return &stemCache{seed: maphash.MakeSeed()} }
 
-// A stemSlot holds the word that was last looked for there.
-type stemSlot struct{ atomic.Pointer[stemmed] }
+// A stemSlot holds the words that were last looked for there, the latest first.
+type stemSlot [stemWays]atomic.Pointer[stemmed]
 
 type stemmed struct {
-	language   int
-	word, stem string
+	word           [maxStemmed]byte
+	size, language uint8
+	cut            uint8  // bytes of the stem, if the word begins with it
+	stem           string // otherwise
 }
 
-// at returns the place of a word.
-func (c *stemCache) at(language int, word string) *stemSlot {
-	return &c.slots[(maphash.String(c.seed, word)+uint64(language))%maxStems]
+// at returns the place of a word with that hash.
+func (c *stemCache) at(language int, hash uint64) *stemSlot {
+	return &c.slots[(hash>>32+uint64(language))%uint64(len(c.slots))]
 }
 
 // stem returns the stem of the word, if that is what is kept here.
 func (s *stemSlot) stem(language int, word string) (string, bool) {
-	if kept := s.Load(); kept != nil && kept.language == language && kept.word == word {
-		return kept.stem, true
+	for i := range s {
+		kept := s[i].Load()
+		if kept == nil {
+			break
+		}
+		if int(kept.size) != len(word) || int(kept.language) != language || string(kept.word[:kept.size]) != word {
+			continue
+		}
+		if kept.stem != "" {
+			return kept.stem, true
+		}
+		return word[:kept.cut], true
 	}
 	return "", false
 }
 
-// keep keeps a stem. What is long is not kept: it does not come again.
+// keep keeps a stem in the place of the one that was kept first. What is long is not kept: it
+// does not come again.
 func (s *stemSlot) keep(language int, word, stem string) {
 	if len(word) > maxStemmed {
 		return
 	}
-	// Neither may hold on to the text of a message.
-	word = strings.Clone(word)
+	kept := &stemmed{size: uint8(len(word)), language: uint8(language)}
+	copy(kept.word[:], word)
 	if strings.HasPrefix(word, stem) {
-		stem = word[:len(stem)]
+		kept.cut = uint8(len(stem))
 	} else {
-		stem = strings.Clone(stem)
+		kept.stem = strings.Clone(stem) // which may be in the memory of a message
 	}
-	s.Store(&stemmed{language, word, stem})
+	for i := range s {
+		if kept = s[i].Swap(kept); kept == nil {
+			return
+		}
+	}
 }

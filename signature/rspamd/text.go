@@ -263,14 +263,14 @@ func (s *workspace) stemmedWords(stripped []byte, bare bool, limit int, stems *s
 		return nil, false
 	}
 	v := &s.words
-	v.take(&s.found.wordList)
+	v.take(&s.found.wordList, stems.seed)
 	if language := languageOf(v); language >= 0 {
 		env := snowballstem.NewEnv("")
 		for i, w := range v.words {
 			if len(w) > maxStem {
 				continue
 			}
-			kept := stems.at(language, w)
+			kept := stems.at(language, v.hash[i])
 			if short, ok := kept.stem(language, w); ok {
 				v.words[i] = short
 				continue

@@ -49,22 +49,18 @@ func (l *wordList) strings() []string {
 // A vocabulary is the words of a text, each kept once: a text has few words that it does
 // not repeat, and stemming and hashing one costs more than to find it here.
 type vocabulary struct {
-	words []string // in the order in which they come first
-	ids   []int32  // for each word of the text its index in words
-	times []int32  // how often each is there
-	slots []int32  // 1 more than the index of a word, by its hash; 0 is free
-	sums  []uint64 // room for two numbers of each word
+	words []string    // in the order in which they come first
+	ids   []int32     // for each word of the text its index in words
+	times []int32     // how often each is there
+	hash  []uint64    // of each word
+	slots []int32     // 1 more than the index of a word, by its hash; 0 is free
+	tails []uint64    // room for a number of each word
+	sums  [][2]uint64 // room for two of each
 }
 
-// vocabularyOf returns the words of l.
-func vocabularyOf(l *wordList) *vocabulary {
-	v := new(vocabulary)
-	v.take(l)
-	return v
-}
-
-// take makes v the words of l, in whose memory they stay.
-func (v *vocabulary) take(l *wordList) {
+// take makes v the words of l, in whose memory they stay. The seed is random, so that the
+// author of a text cannot make its words meet in one slot.
+func (v *vocabulary) take(l *wordList, seed maphash.Seed) {
 	all := scan.String(l.text)
 	size := 16
 	for size < 2*l.len() {
@@ -72,19 +68,19 @@ func (v *vocabulary) take(l *wordList) {
 	}
 	v.slots = slices.Grow(v.slots[:0], size)[:size]
 	clear(v.slots)
-	v.ids, v.words, v.times = slices.Grow(v.ids[:0], l.len()), slices.Grow(v.words[:0], l.len()/4+8), slices.Grow(v.times[:0], l.len()/4+8)
-	// The seed is random, so the author of a text cannot make its words meet in one slot.
-	seed := maphash.MakeSeed()
+	v.ids = slices.Grow(v.ids[:0], l.len())
+	v.words, v.times, v.hash = v.words[:0], v.times[:0], v.hash[:0]
 	start := 0
 	for _, end := range l.ends {
 		word := all[start:end]
 		start = end
-		at := int(maphash.String(seed, word)) & (size - 1)
+		hash := maphash.String(seed, word)
+		at := int(hash) & (size - 1)
 		for v.slots[at] != 0 && v.words[v.slots[at]-1] != word {
 			at = (at + 1) & (size - 1)
 		}
 		if v.slots[at] == 0 {
-			v.words, v.times = append(v.words, word), append(v.times, 0)
+			v.words, v.times, v.hash = append(v.words, word), append(v.times, 0), append(v.hash, hash)
 			v.slots[at] = int32(len(v.words))
 		}
 		id := v.slots[at] - 1

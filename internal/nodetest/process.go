@@ -79,5 +79,8 @@ func (p *Process) Kill() {
 	})
 }
 
+// Exited returns a channel that is closed when the process has ended.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
 // signal sends a signal to the whole group, which may be gone.
 func (p *Process) signal(s syscall.Signal) { _ = syscall.Kill(-p.cmd.Process.Pid, s) }

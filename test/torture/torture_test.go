@@ -50,13 +50,17 @@ type victim struct {
 func TestTorture(t *testing.T) {
 	v := newVictim(t, filepath.Join(t.TempDir(), "data"), settings)
 	for end := v.end(20 * time.Second); time.Now().Before(end) && !t.Failed(); {
-		switch v.rng.IntN(6) {
+		switch v.rng.IntN(8) {
 		case 0, 1, 2:
 			v.kill()
 		case 3:
 			v.starve()
-		default:
+		case 4, 5:
 			v.damage()
+		case 6:
+			v.squeeze()
+		default:
+			v.wreck()
 		}
 	}
 	v.finish("killed while counting")
@@ -157,10 +161,14 @@ func (v *victim) finish(some ...string) {
 }
 
 // serve starts the node and waits until it answers.
-func (v *victim) serve(flags ...string) *nodetest.Process {
+func (v *victim) serve() *nodetest.Process {
 	v.t.Helper()
-	args := append([]string{"serve", "--config", "node.toml", "--data", v.data}, flags...)
-	p := nodetest.Run(v.t, v.dir, v.bin, args...)
+	return v.serveWith("node.toml")
+}
+
+func (v *victim) serveWith(config string) *nodetest.Process {
+	v.t.Helper()
+	p := nodetest.Run(v.t, v.dir, v.bin, "serve", "--config", config, "--data", v.data)
 	nodetest.Await(v.t, "the node", func() bool { return v.client.Ready(v.t.Context()) == nil })
 	return p
 }
@@ -297,50 +305,12 @@ func (v *victim) damage() {
 		p.Stop()
 	}
 	v.run(0, "backup", "--data", v.data, "node.backup")
-	var files []string
 	store := filepath.Join(v.data, "store")
-	err := fs.WalkDir(os.DirFS(store), ".", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && d.Name() != "LOCK" {
-			files = append(files, path)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := v.files(store, func(path string) bool { return filepath.Base(path) != "LOCK" })
 	file := files[v.rng.IntN(len(files))]
-	path := filepath.Join(store, file)
-	b, err := os.ReadFile(path)
-	if err != nil || len(b) == 0 {
+	how, _ := v.corrupt(filepath.Join(store, file), filepath.Join(store, files[v.rng.IntN(len(files))]))
+	if how == "" {
 		return
-	}
-	how := []string{"bit flipped", "byte flipped", "cut short", "deleted", "appended to", "replaced"}[v.rng.IntN(6)]
-	after := bytes.Clone(b)
-	switch how {
-	case "bit flipped":
-		after[v.rng.IntN(len(b))] ^= 1 << v.rng.IntN(8)
-	case "byte flipped":
-		after[v.rng.IntN(len(b))] ^= 0xff
-	case "cut short":
-		after = after[:v.rng.IntN(len(b))]
-	case "deleted":
-		after = nil
-	case "appended to":
-		after = append(after, "what nobody has written"...)
-	case "replaced":
-		other, err := os.ReadFile(filepath.Join(store, files[v.rng.IntN(len(files))]))
-		if err != nil || bytes.Equal(other, b) {
-			return
-		}
-		after = other
-	}
-	if after == nil {
-		err = os.Remove(path)
-	} else {
-		err = os.WriteFile(path, after, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
 	}
 	kind, _, _ := strings.Cut(filepath.Base(file), "-")
 	if strings.HasPrefix(file, "journal") {
@@ -372,6 +342,63 @@ func (v *victim) damage() {
 	p = v.serve()
 	v.compare(what + ", repaired without a backup")
 	p.Stop()
+}
+
+// files returns the regular files in a folder that pass a filter, by their paths in it.
+func (v *victim) files(dir string, filter func(path string) bool) (files []string) {
+	v.t.Helper()
+	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() && filter(path) {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return files
+}
+
+// corrupt damages a file, perhaps by putting another one's content into it, and returns in
+// which way and what it held: "" if it is empty, or the other is the same.
+func (v *victim) corrupt(path, other string) (how string, before []byte) {
+	t := v.t
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(b) == 0 {
+		return "", nil
+	}
+	how = []string{"bit flipped", "byte flipped", "cut short", "deleted", "appended to", "replaced"}[v.rng.IntN(6)]
+	after := bytes.Clone(b)
+	switch how {
+	case "bit flipped":
+		after[v.rng.IntN(len(b))] ^= 1 << v.rng.IntN(8)
+	case "byte flipped":
+		after[v.rng.IntN(len(b))] ^= 0xff
+	case "cut short":
+		after = after[:v.rng.IntN(len(b))]
+	case "deleted":
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		return how, b
+	case "appended to":
+		after = append(after, "what nobody has written"...)
+	case "replaced":
+		if after, err = os.ReadFile(other); err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Equal(after, b) {
+			return "", nil
+		}
+	}
+	if err := os.WriteFile(path, after, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return how, b
 }
 
 // run runs a command of the program, and wants its exit code, unless that is -1.

@@ -98,6 +98,7 @@ type nodeCollector struct {
 	counters                              [8]*prometheus.Desc // in the order of Counters
 	bytes, keys, fill, ghost, wrong, bulk *prometheus.Desc
 	mature, readOnly, doubts              *prometheus.Desc
+	free, needed                          *prometheus.Desc
 }
 
 func newNodeCollector(n Node) *nodeCollector {
@@ -113,6 +114,8 @@ func newNodeCollector(n Node) *nodeCollector {
 		ghost:    desc("array_ghost_ratio", "Probability that an absent key is found, at the present fill.", labels...),
 		wrong:    desc("array_count_wrong_ratio", "Expected share of counts that are too high.", labels...),
 		bulk:     desc("array_bulk_wrong_ratio", "Probability that an absent key shows the bulk threshold.", labels...),
+		free:     desc("disk_free_bytes", "Room in the file system of the data folder."),
+		needed:   desc("disk_needed_bytes", "What a snapshot of everything would take there."),
 		mature:   desc("mature", "1 once the node knows what mail usually comes to it."),
 		readOnly: desc("read_only", "1 while the node refuses reports."),
 		doubts:   desc("parts_in_doubt", "Pages of arrays, and rows of journal entries, that a salvage of a damaged store has lost: counts may be low."),
@@ -131,7 +134,7 @@ func newNodeCollector(n Node) *nodeCollector {
 
 // Describe implements [prometheus.Collector].
 func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range append([]*prometheus.Desc{c.bytes, c.keys, c.fill, c.ghost, c.wrong, c.bulk, c.mature, c.readOnly, c.doubts}, c.counters[:]...) {
+	for _, d := range append([]*prometheus.Desc{c.bytes, c.keys, c.fill, c.ghost, c.wrong, c.bulk, c.mature, c.readOnly, c.doubts, c.free, c.needed}, c.counters[:]...) {
 		ch <- d
 	}
 }
@@ -141,6 +144,10 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	state := c.node.State(context.Background())
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	if d := state.Disk; d != nil {
+		gauge(c.free, float64(d.Free))
+		gauge(c.needed, float64(d.Needed))
 	}
 	parts := 0
 	for _, d := range state.Doubts {

@@ -8,6 +8,7 @@ type NodeState struct {
 	Version    string    `json:"version"`
 	Network    string    `json:"network,omitempty" doc:"Fingerprint of the secret of its network, as \"bulkhead network show\" prints it. Nodes know each other's near copies only if it is the same."`
 	Started    time.Time `json:"started"`
+	Now        time.Time `json:"now" doc:"The node's clock, a second old at most."`
 	Durability string    `json:"durability" enum:"always,relaxed" doc:"When a report is acknowledged: once it would survive a power cut, or before."`
 	ReadOnly   string    `json:"read_only,omitempty" doc:"Why reports are refused at present; absent if they are not."`
 	Doubts     []Doubt   `json:"doubts,omitempty" doc:"What may be lower than was acknowledged since a damaged store was salvaged. Absent if nothing is."`
@@ -17,6 +18,14 @@ type NodeState struct {
 	Doors      []Door    `json:"doors" doc:"Front doors that are open."`
 	Counters   Counters  `json:"counters"`
 	Books      []Book    `json:"books"`
+	Disk       *Disk     `json:"disk,omitempty" doc:"The file system of the data folder; absent if it cannot be asked."`
+}
+
+// Disk is the room in the file system of the data folder.
+type Disk struct {
+	Free   uint64 `json:"free" doc:"Bytes that the node can still write."`
+	Total  uint64 `json:"total" doc:"Bytes of the file system."`
+	Needed uint64 `json:"needed" doc:"Bytes that a snapshot of everything would take."`
 }
 
 // Counters say what the node has done since it started, through all doors.

@@ -318,13 +318,24 @@ func (n *core) State(context.Context) client.NodeState {
 }
 
 func (n *core) describe() client.NodeState {
+	state := n.describeEngine()
+	state.Disk = diskOf(n.dir)
+	if state.Disk != nil {
+		for _, b := range state.Books {
+			state.Disk.Needed += b.Bytes
+		}
+	}
+	return state
+}
+
+func (n *core) describeEngine() client.NodeState {
 	cfg, info := n.cfg.Load(), n.engine.Info()
 	name := cfg.Node.Name
 	if name == "" {
 		name, _ = os.Hostname() // "" is as good as any other guess
 	}
 	return client.NodeState{
-		Name: name, Version: n.version, Network: fingerprint(n.secret()), Started: n.started,
+		Name: name, Version: n.version, Network: fingerprint(n.secret()), Started: n.started, Now: clock.Now().UTC(),
 		Durability: cfg.Node.Durability, ReadOnly: info.Refusing, Threshold: info.Threshold,
 		Mature: info.Mature, Accounts: info.Accounts, Doors: n.doors, Doubts: doubtsOf(info.Doubts),
 		Counters: client.Counters{

@@ -1,0 +1,214 @@
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/probe"
+)
+
+// monitoring is the folder of the dashboard and the rules.
+const monitoring = "../../packaging/monitoring/"
+
+// onFault are metrics that a node declares, and shows only once something went wrong.
+var onFault = []string{"bulkhead_peer_refused_total"}
+
+// exposed are the labels, and their values, of the metrics of some nodes.
+type exposed map[string]map[string]map[string]bool
+
+var sample = regexp.MustCompile(`^([a-z_0-9]+)(?:\{(.*)\})?$`)
+var label = regexp.MustCompile(`([a-z_]+)(=~|!~|!=|=)"((?:[^"\\]|\\.)*)"`)
+
+func (e exposed) add(t *testing.T, n *Node) {
+	t.Helper()
+	for name := range scrape(t, n) {
+		m := sample.FindStringSubmatch(name)
+		if m == nil {
+			t.Fatalf("sample %q", name)
+		}
+		if e[m[1]] == nil {
+			e[m[1]] = make(map[string]map[string]bool)
+		}
+		for _, l := range label.FindAllStringSubmatch(m[2], -1) {
+			if e[m[1]][l[1]] == nil {
+				e[m[1]][l[1]] = make(map[string]bool)
+			}
+			e[m[1]][l[1]][l[3]] = true
+		}
+	}
+}
+
+// everyMetric returns what three nodes expose, which together have all that a node can
+// have: a hub with every door, a list and a rate limit, its peer, and an edge.
+func everyMetric(t *testing.T) exposed {
+	t.Helper()
+	all := make(exposed)
+	list := buildList(t, t.TempDir())
+	hub, _ := start(t, Options{Config: everyDoor(t, "[mesh]\n"+quickMesh+hubMesh(t)+
+		fmt.Sprintf("[[ratelimit]]\nname = \"senders\"\nkey = \"{sender}\"\nlimit = 100\nperiod = \"1h\"\n[[lists.list]]\nname = \"bad\"\npath = %q\n", list)), Dir: t.TempDir(), Version: "1.2.3"})
+	peer, _ := startIn(t, t.TempDir(), "")
+	invitation, err := hub.peers.Invite(t.Context(), client.NewInvitation{Name: "peer", Weight: 1, Accept: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodetest.Await(t, "the peer joins", func() bool {
+		j, err := peer.peers.Join(t.Context(), client.Join{Line: invitation.Line, Weight: 1})
+		return err == nil && j.State == "joined"
+	})
+	if _, err := (&probe.Prober{Node: &client.Client{Server: address(t, hub, "http")}}).Doors(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	upstream := fmt.Sprintf("[upstream]\nurl = %q\ntoken_file = %q\n", address(t, hub, "http"), hub.AdminTokenFile())
+	edge, _ := start(t, Options{Config: everyDoor(t, upstream), Dir: t.TempDir()})
+	for _, n := range []*Node{hub, peer, edge} {
+		all.add(t, n)
+	}
+	descs := make(chan *prometheus.Desc)
+	go func() {
+		defer close(descs)
+		hub.registry.Describe(descs)
+	}()
+	for d := range descs {
+		for _, name := range onFault {
+			if strings.Contains(d.String(), `fqName: "`+name+`"`) {
+				all[name] = map[string]map[string]bool{"peer": {}, "reason": {}}
+			}
+		}
+	}
+	return all
+}
+
+// An ask is a query of Prometheus, and what was said of its answer.
+type ask struct {
+	where, expr string
+	legend      string // of the dashboard
+}
+
+// asks returns the queries of the dashboard and of the rules.
+func asks(t *testing.T) (all []ask) {
+	t.Helper()
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr, LegendFormat string }
+		}
+		Templating struct {
+			List []struct{ Name, Query string }
+		}
+	}
+	text, err := os.ReadFile(monitoring + "bulkhead.dashboard.json")
+	if err == nil {
+		err = json.Unmarshal(text, &dashboard)
+	}
+	rules, err2 := os.ReadFile(monitoring + "bulkhead.rules.yml")
+	if err != nil || err2 != nil {
+		t.Fatal(err, err2)
+	}
+	for _, p := range dashboard.Panels {
+		for _, q := range p.Targets {
+			all = append(all, ask{"panel " + p.Title, q.Expr, q.LegendFormat})
+		}
+	}
+	for _, v := range dashboard.Templating.List {
+		if strings.HasPrefix(v.Query, "label_values(") {
+			all = append(all, ask{"variable " + v.Name, v.Query, ""})
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?m)- alert: (\w+)\n +expr: (.*)$`).FindAllStringSubmatch(string(rules), -1) {
+		all = append(all, ask{"alert " + m[1], m[2], ""})
+	}
+	if n := strings.Count(string(rules), "expr:"); len(all) < 80 || n < 20 {
+		t.Fatalf("%d queries, %d of them alerts", len(all), n)
+	}
+	return all
+}
+
+var (
+	metric  = regexp.MustCompile(`\b((?:bulkhead|go|process)_[a-z0-9_]+)(?:\{([^}]*)\})?`)
+	grouped = regexp.MustCompile(`\bby \(([a-z_, ]+)\)`)
+	legend  = regexp.MustCompile(`\{\{([a-z_]+)\}\}`)
+)
+
+// TestMonitoring: what the dashboard and the rules ask for, and by which labels and
+// values, is what nodes expose.
+func TestMonitoring(t *testing.T) {
+	all := everyMetric(t)
+	seen := 0
+	for _, q := range asks(t) {
+		labels := map[string]bool{"job": true, "instance": true} // Prometheus adds them
+		for _, m := range metric.FindAllStringSubmatch(q.expr, -1) {
+			has, ok := all[m[1]]
+			if !ok {
+				t.Errorf("%s: nobody exposes %s", q.where, m[1])
+				continue
+			}
+			seen++
+			for name := range has {
+				labels[name] = true
+			}
+			for _, l := range label.FindAllStringSubmatch(m[2], -1) {
+				if l[1] == "job" || l[1] == "instance" {
+					continue
+				}
+				if has[l[1]] == nil {
+					t.Errorf("%s: %s has no label %s", q.where, m[1], l[1])
+				}
+				if values := has[l[1]]; l[2] == "=" && !values[l[3]] {
+					t.Errorf("%s: %s{%s} is never %q", q.where, m[1], l[1], l[3])
+				}
+				if l[2] == "=~" && l[1] != "status" {
+					for _, v := range strings.Split(l[3], "|") {
+						if !has[l[1]][v] {
+							t.Errorf("%s: %s{%s} is never %q", q.where, m[1], l[1], v)
+						}
+					}
+				}
+			}
+		}
+		named := legend.FindAllStringSubmatch(q.legend, -1)
+		for _, m := range grouped.FindAllStringSubmatch(q.expr, -1) {
+			for _, name := range strings.Split(m[1], ", ") {
+				named = append(named, []string{"", name})
+			}
+		}
+		for _, m := range named {
+			if !labels[m[1]] {
+				t.Errorf("%s: none of its metrics has a label %s", q.where, m[1])
+			}
+		}
+	}
+	if seen < 80 {
+		t.Errorf("%d metrics are asked for", seen)
+	}
+	t.Logf("%d metrics in %d queries; %d are exposed", seen, len(asks(t)), len(all))
+}
+
+// TestAlertsAreTested: each alert has a test with a fault and one without.
+func TestAlertsAreTested(t *testing.T) {
+	tests, err := os.ReadFile(monitoring + "bulkhead.rules_test.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var missing []string
+	for _, q := range asks(t) {
+		if name, ok := strings.CutPrefix(q.where, "alert "); ok {
+			for _, what := range []string{"fault", "none"} {
+				if !strings.Contains(string(tests), "\n  - name: "+name+", "+what+"\n") {
+					missing = append(missing, name+", "+what)
+				}
+			}
+		}
+	}
+	if slices.Sort(missing); len(missing) > 0 {
+		t.Errorf("no test %q", missing)
+	}
+}

@@ -88,7 +88,7 @@ var mayImport = map[string][]string{
 	"internal/cli":                   {},
 	"internal/setup":                 {"internal/config", "plugins"},
 	"internal/trial":                 {"."},
-	"internal/probe":                 {".", "client", "dcc", "fuzzy", "internal/trial", "pyzor", "razor2", "signature/dcc"},
+	"internal/probe":                 {".", "client", "dcc", "fuzzy", "internal/trial", "internal/units", "pyzor", "razor2", "signature/dcc"},
 	"plugins":                        {},
 	"internal/units":                 {},
 	"internal/node":                  {"*", "internal/*", "signature/*"},

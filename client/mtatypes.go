@@ -78,6 +78,7 @@ type List struct {
 	Bytes   uint64    `json:"bytes" doc:"Memory of the filter."`
 	Error   float64   `json:"error" doc:"Probability that one element which was never added is found."`
 	Updated time.Time `json:"updated"`
+	Fault   string    `json:"fault,omitempty" doc:"Why the file that is there now cannot be read: the node goes on with what it had."`
 }
 
 // A ListMatch says how an entry was found in a list.

@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -18,12 +20,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 	"github.com/bulkhead-mail/bulkhead/internal/probe"
+	"github.com/bulkhead-mail/bulkhead/internal/setup"
 	"github.com/bulkhead-mail/bulkhead/internal/trial"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
 
 func newDoctorCommand() *cobra.Command {
-	var data, configPath, backup string
+	var data, configPath, backup, root string
 	var asJSON, repair, message bool
 	var r remote
 	cmd := &cobra.Command{
@@ -53,7 +56,10 @@ func newDoctorCommand() *cobra.Command {
 				_, err := io.WriteString(cmd.OutOrStdout(), strings.ReplaceAll(trial.Message, "\r\n", "\n"))
 				return err
 			case !files:
-				return askDoors(cmd, &r, asJSON)
+				if root == "/" && cmd.Flags().Changed("server") {
+					root = "" // another node than that of this machine's programs
+				}
+				return askDoors(cmd, &r, root, asJSON)
 			}
 			cfg := config.Default()
 			if configPath != "" {
@@ -87,6 +93,7 @@ func newDoctorCommand() *cobra.Command {
 	cmd.Flags().StringVar(&r.server, "server", defaultServer, "`URL` of the node whose doors are asked")
 	cmd.Flags().StringVar(&r.tokenFile, "token-file", "", "`FILE` with the bearer token (default: $BULKHEAD_TOKEN, else the administrator's of this machine)")
 	cmd.Flags().DurationVar(&r.timeout, "timeout", 5*time.Second, "longest time that a door may take to answer")
+	cmd.Flags().StringVar(&root, "root", "/", "`FOLDER` that stands for / where mail programs are looked at; not with --server, unless it is given")
 	cmd.Flags().BoolVar(&message, "message", false, "print the test message")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&repair, "repair", false, "mend what can be mended; the node must not be running")
@@ -95,7 +102,7 @@ func newDoctorCommand() *cobra.Command {
 }
 
 // askDoors is doctor of a running node.
-func askDoors(cmd *cobra.Command, r *remote, asJSON bool) error {
+func askDoors(cmd *cobra.Command, r *remote, root string, asJSON bool) error {
 	c, err := r.client(filepath.Join(dataFolder("", ""), node.AdminTokenFile))
 	if err != nil {
 		return err
@@ -104,6 +111,7 @@ func askDoors(cmd *cobra.Command, r *remote, asJSON bool) error {
 	if err != nil {
 		return err
 	}
+	rows = append(rows, programRows(root)...)
 	w := cmd.OutOrStdout()
 	if asJSON {
 		err = printJSON(w, rows)
@@ -114,6 +122,24 @@ func askDoors(cmd *cobra.Command, r *remote, asJSON bool) error {
 		return cli.Data
 	}
 	return err
+}
+
+// programRows says of the mail programs below a root whether they ask the node.
+func programRows(root string) (rows []probe.Row) {
+	if root == "" {
+		return nil
+	}
+	found, err := setup.Inspect(setup.Options{Root: root})
+	if errors.Is(err, fs.ErrPermission) {
+		return nil // only their owner may see
+	}
+	if err != nil {
+		return []probe.Row{{Name: "programs", Found: err.Error(), Mend: "put the file right that is named"}}
+	}
+	for _, f := range found {
+		rows = append(rows, probe.Row{Name: f.Program, OK: f.OK, Found: f.Found, Mend: f.Mend})
+	}
+	return rows
 }
 
 // writeRows prints a row for each door, and below those that fail what to do.

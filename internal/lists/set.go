@@ -52,7 +52,8 @@ type Set struct {
 type Handle struct {
 	file File
 	list atomic.Pointer[List]
-	seen [2]stamp // of the list and its allow list, as last looked at
+	err  atomic.Pointer[error] // why the file could not be read since; nil if it could
+	seen [2]stamp              // of the list and its allow list, as last looked at
 }
 
 // A stamp tells whether a file was replaced or written.
@@ -158,6 +159,7 @@ func (h *Handle) load(limit int64) error {
 	// The configuration's name is the one that users of this node know.
 	l.meta.Name = h.file.Name
 	h.list.Store(l)
+	h.err.Store(nil)
 	if l.Bytes() >= largeList {
 		// Reading leaves garbage of several times the list, and the old list.
 		debug.FreeOSMemory()
@@ -208,6 +210,7 @@ func (s *Set) Reload() error {
 		}
 		if err := h.load(s.opts.MaxBytes); err != nil {
 			s.Faults.Add(1)
+			h.err.Store(&err)
 			if trouble(err) {
 				h.seen = [2]stamp{} // the file may be right, and never change again
 			}
@@ -251,6 +254,15 @@ func (s *Set) Run(ctx context.Context) {
 
 // List returns the present list.
 func (h *Handle) List() *List { return h.list.Load() }
+
+// Fault returns why the file that is there now could not be read, so that the list is an
+// older one; nil if it is the file's.
+func (h *Handle) Fault() error {
+	if err := h.err.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
 
 // Name returns the list's name in the configuration.
 func (h *Handle) Name() string { return h.file.Name }

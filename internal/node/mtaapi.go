@@ -62,10 +62,14 @@ func (a mtaAPI) Lists() []client.List {
 	var all []client.List
 	for _, h := range a.m.lists.Handles() {
 		l := h.List()
-		all = append(all, client.List{
+		out := client.List{
 			Name: h.Name(), Tone: string(l.Meta().Tone), Entries: l.Count(), Allowed: l.Allowed(),
 			Bytes: l.Bytes(), Error: l.ErrorRate(), Updated: h.Updated(),
-		})
+		}
+		if err := h.Fault(); err != nil {
+			out.Fault = err.Error()
+		}
+		all = append(all, out)
 	}
 	return all
 }

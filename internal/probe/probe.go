@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/trial"
+	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
 
 // A Row is the finding about one thing.
@@ -61,6 +62,12 @@ func (p *Prober) Doors(ctx context.Context) ([]Row, error) {
 		rows = append(rows, p.door(ctx, d))
 	}
 	rows = append(rows, store(state))
+	for _, row := range []*Row{disk(state), clock(state, time.Now())} {
+		if row != nil {
+			rows = append(rows, *row)
+		}
+	}
+	rows = append(rows, p.lists(ctx)...)
 	return append(rows, p.peers(ctx)...), nil
 }
 
@@ -142,6 +149,78 @@ func store(s *client.NodeState) Row {
 		row.OK, row.Found, row.Mend = false, fmt.Sprintf("%d parts are in doubt since a damaged store was salvaged", len(s.Doubts)), "bulkhead doctor --data FOLDER names them"
 	}
 	return row
+}
+
+// leastRoom is the room that a journal takes between two snapshots, roughly.
+const leastRoom = 64 << 20
+
+// disk says whether there is room for the next snapshot; nil if the node does not know.
+func disk(s *client.NodeState) *Row {
+	if s.Disk == nil {
+		return nil
+	}
+	row := &Row{Name: "disk", OK: true, Found: fmt.Sprintf("%s free, a snapshot takes up to %s", units.ByteSize(s.Disk.Free), units.ByteSize(s.Disk.Needed))}
+	if s.Disk.Free < 2*s.Disk.Needed+leastRoom {
+		row.OK, row.Mend = false, "make room in the file system of the data folder, or move the folder: without room, reports are refused"
+	}
+	return row
+}
+
+// clock compares the node's clock with this machine's, and with the times at which the node
+// has begun generations; nil if the node does not say what time it has.
+func clock(s *client.NodeState, now time.Time) *Row {
+	if s.Now.IsZero() {
+		return nil
+	}
+	row := &Row{Name: "clock", OK: true, Found: "as this machine's"}
+	const mend = "set the clocks, by NTP: what is counted ages by them"
+	var newest time.Time
+	for _, b := range s.Books {
+		for _, g := range b.Generations {
+			if g.Start.After(newest) {
+				newest = g.Start
+			}
+		}
+	}
+	switch apart := s.Now.Sub(now).Round(time.Second); {
+	case newest.Sub(s.Now) > ahead:
+		row.OK, row.Found, row.Mend = false, fmt.Sprintf("it was set back: the node has counted until %s, and takes it for %s", newest.UTC().Format(time.DateTime), s.Now.UTC().Format(time.DateTime)), mend
+	case apart > skew || apart < -skew:
+		word := "ahead of"
+		if apart < 0 {
+			word = "behind"
+		}
+		row.OK, row.Found, row.Mend = false, fmt.Sprintf("the node's is %v %s this machine's", apart.Abs(), word), mend
+	}
+	return row
+}
+
+// ahead is how long before it begins a generation may be there.
+const ahead = 15 * time.Minute
+
+// oldList is the age from which whoever builds a list may have stopped.
+const oldList = 30 * 24 * time.Hour
+
+// lists says whether the node has its lists as they are in their files. It says nothing
+// without the right to see them.
+func (p *Prober) lists(ctx context.Context) (rows []Row) {
+	all, err := p.Node.Lists(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, l := range all {
+		row := Row{Name: "list " + l.Name, OK: true, Found: fmt.Sprintf("%d entries of %s", l.Entries, l.Updated.UTC().Format(time.DateOnly))}
+		switch {
+		case l.Fault != "":
+			row.OK, row.Found, row.Mend = false, "its file cannot be read: "+l.Fault, "bulkhead list build it again; until then the node goes on with what it had"
+		case l.Entries == 0 && l.Allowed == 0:
+			row.OK, row.Found, row.Mend = false, "it is empty", "bulkhead list build; an empty source of lists looks like this, too"
+		case time.Since(l.Updated) > oldList:
+			row.Found += "; whatever builds it may have stopped"
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 // skew is how far apart clocks may be. Beyond five minutes signed Pyzor requests are refused,

@@ -116,6 +116,15 @@ func (t *tree) exists(names ...string) bool {
 	})
 }
 
+// stat describes what is at a path.
+func (t *tree) stat(name string) (fs.FileInfo, error) {
+	at, err := t.resolve(name)
+	if err != nil {
+		return nil, err
+	}
+	return t.root.Stat(at)
+}
+
 // list returns the names of the regular files in a folder, sorted; none if there is no
 // such folder.
 func (t *tree) list(folder string) []string {

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/probe"
 )
 
 // TestClockMoves lets days pass for a node, as its clients do: what is counted after
@@ -103,4 +105,23 @@ func advance(t *testing.T, server, by string) time.Time {
 		t.Fatalf("advance=%s: %s, %v", by, resp.Status, err)
 	}
 	return now.Now
+}
+
+// TestClockRow: a node whose clock runs ahead has a red row for it.
+func TestClockRow(t *testing.T) {
+	n, _ := start(t, Options{Config: httpDoor(t), Dir: filepath.Join(t.TempDir(), "data")})
+	c := &client.Client{Server: address(t, n, "http")}
+	for _, moved := range []bool{false, true} {
+		if moved {
+			advance(t, c.Server, "24h")
+		}
+		rows, err := (&probe.Prober{Node: c}).Doors(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := slices.IndexFunc(rows, func(r probe.Row) bool { return r.Name == "clock" })
+		if at < 0 || rows[at].OK == moved || moved && !strings.Contains(rows[at].Found, "ahead of this machine's") {
+			t.Errorf("moved %v: %+v", moved, rows)
+		}
+	}
 }

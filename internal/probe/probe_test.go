@@ -103,6 +103,42 @@ func TestStore(t *testing.T) {
 	}
 }
 
+// TestDiskAndClock checks what a node says of its room and its time.
+func TestDiskAndClock(t *testing.T) {
+	const mb = 1 << 20
+	for _, tt := range []struct {
+		free, needed uint64
+		ok           bool
+	}{{1000 * mb, 100 * mb, true}, {264 * mb, 100 * mb, true}, {263 * mb, 100 * mb, false}, {0, 0, false}} {
+		row := disk(&client.NodeState{Disk: &client.Disk{Free: tt.free, Needed: tt.needed}})
+		if row.OK != tt.ok || row.OK != (row.Mend == "") || !strings.Contains(row.Found, "free") {
+			t.Errorf("%d free, %d needed: %+v", tt.free, tt.needed, row)
+		}
+	}
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	books := func(start time.Time) []client.Book {
+		return []client.Book{{Generations: []client.Generation{{Start: start}, {Start: now.Add(-48 * time.Hour)}}}}
+	}
+	for _, tt := range []struct {
+		state client.NodeState
+		ok    bool
+		found string
+	}{
+		{client.NodeState{Now: now.Add(59 * time.Second), Books: books(now)}, true, "as this"},
+		{client.NodeState{Now: now.Add(61 * time.Second)}, false, "1m1s ahead of"},
+		{client.NodeState{Now: now.Add(-time.Hour)}, false, "1h0m0s behind"},
+		{client.NodeState{Now: now, Books: books(now.Add(10 * time.Minute))}, true, "as this"},
+		{client.NodeState{Now: now, Books: books(now.Add(24 * time.Hour))}, false, "counted until 2026-11-24 12:00:00"},
+	} {
+		if row := clock(&tt.state, now); row.OK != tt.ok || row.OK != (row.Mend == "") || !strings.Contains(row.Found, tt.found) {
+			t.Errorf("%v: %+v", tt.state.Now, row)
+		}
+	}
+	if disk(&client.NodeState{}) != nil || clock(&client.NodeState{}, now) != nil {
+		t.Error("an older node, which does not say, has rows")
+	}
+}
+
 // FuzzMilter checks that the probe ends whatever a milter answers, and succeeds only if a
 // header says so.
 func FuzzMilter(f *testing.F) {

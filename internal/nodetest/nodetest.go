@@ -123,6 +123,18 @@ func Unavailable(t testing.TB, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
+// NeedUsers makes a test [Unavailable] that runs a program under users of its own where
+// there is but one.
+func NeedUsers(t testing.TB) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		Unavailable(t, "needs root, to run a program under users of its own")
+	}
+	if why := os.Getenv("BULKHEAD_ONE_USER"); why != "" {
+		Unavailable(t, "needs several users: %s", why)
+	}
+}
+
 // Output runs a program to its end, with input as its standard input, and returns its
 // output. An exit code other than 0 fails the test.
 func Output(t testing.TB, input, path string, args ...string) string {

@@ -29,6 +29,15 @@ func mount(t *testing.T, options string) string {
 	return dir
 }
 
+// remount changes a mounted tmpfs, and nothing but what is said: the command of that name
+// repeats the owner, whom a user namespace does not know.
+func remount(t *testing.T, dir string, flags uintptr, options string) {
+	t.Helper()
+	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|flags, options); err != nil {
+		t.Fatalf("remount: %v", err)
+	}
+}
+
 // TestDiskFull fills a real file system: entries and checkpoints are refused,
 // nothing is lost, and when there is room again Recover goes on.
 func TestDiskFull(t *testing.T) {
@@ -67,9 +76,7 @@ func TestDiskFull(t *testing.T) {
 	if readFile(t, s, "state") != strings.Repeat("x", 200_000) {
 		t.Fatal("the old checkpoint changed")
 	}
-	if out, err := exec.Command("mount", "-o", "remount,size=8m", root).CombinedOutput(); err != nil {
-		t.Fatalf("remount: %v, %s", err, out)
-	}
+	remount(t, root, 0, "size=8m")
 	if err := s.Recover(t.Context(), last+1, []byte("all"), []File{tooBig}); err != nil {
 		t.Fatalf("Recover with room again: %v", err)
 	}
@@ -120,9 +127,7 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("mount", "-o", "remount,ro", root).CombinedOutput(); err != nil {
-		t.Fatalf("remount: %v, %s", err, out)
-	}
+	remount(t, root, syscall.MS_RDONLY, "")
 	for _, dir := range []string{s.Dir(), filepath.Join(root, "other")} {
 		if _, err := Open(dir, Options{}); !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), dir) {
 			t.Errorf("Open(%s) = %v, want EROFS", dir, err)

@@ -3,15 +3,12 @@
 package fuzzydcc
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
@@ -53,11 +50,10 @@ dcc { enabled = true; servers = "%s"; timeout = 5s; body_max = 3; fuz1_max = 3; 
 	has("DCC_REJECT")
 }
 
-// TestSpamAssassinDCC: SpamAssassin's DCC plugin asks and reports through our
-// dccifd.
-func TestSpamAssassinDCC(t *testing.T) {
-	spamassassin := nodetest.Program(t, "spamassassin")
-	address := startDccifd(t, "")
+// spamassassinDCC returns SpamAssassin with no plugin but DCC, which asks and reports at
+// dccifd. It takes a message, and returns the exit code and what was printed.
+func spamassassinDCC(t *testing.T, address string) func(message string, args ...string) (int, string) {
+	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"init.pre": "loadplugin Mail::SpamAssassin::Plugin::Check\nloadplugin Mail::SpamAssassin::Plugin::DCC\n",
@@ -70,19 +66,26 @@ func TestSpamAssassinDCC(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	nodetest.Program(t, "spamassassin")
+	env := nodetest.Program(t, "env")
+	return func(message string, args ...string) (int, string) {
+		t.Helper()
+		return nodetest.Command(t, message, env, append([]string{"HOME=" + dir, "spamassassin", "-C", dir, "--siteconfigpath", dir, "-p", filepath.Join(dir, "user"), "-x"}, args...)...)
+	}
+}
+
+// TestSpamAssassinDCC: SpamAssassin's DCC plugin asks and reports through our
+// dccifd.
+func TestSpamAssassinDCC(t *testing.T) {
+	run := spamassassinDCC(t, startDccifd(t, ""))
 	message := mail("ferry", "8", ferryText)
 	sa := func(args ...string) string {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-		defer cancel()
-		cmd := exec.CommandContext(ctx, spamassassin, append([]string{"-C", dir, "--siteconfigpath", dir, "-p", filepath.Join(dir, "user"), "-x"}, args...)...)
-		cmd.Stdin = strings.NewReader(message)
-		cmd.Env = append(os.Environ(), "HOME="+dir)
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("spamassassin %v: %v\n%s", args, err, out)
+		code, out := run(message, args...)
+		if code != 0 {
+			t.Fatalf("spamassassin %v: exit %d\n%s", args, code, out)
 		}
-		return string(out)
+		return out
 	}
 	if out := sa(); strings.Contains(out, "DCC_CHECK") {
 		t.Errorf("the first mail is bulk:\n%s", out)

@@ -48,6 +48,7 @@ func dccifdRaw(t *testing.T, address, request string) string {
 // Debian's) are stood in for by a client that does what the condition does.
 func TestEximDCC(t *testing.T) {
 	exim := nodetest.Program(t, "exim4")
+	nodetest.NeedUsers(t) // Exim becomes the user of its mail
 	version, err := exec.Command(exim, "-C", "/dev/null", "-bV").CombinedOutput()
 	if err != nil {
 		t.Fatalf("exim4 -bV: %v\n%s", err, version)

@@ -31,8 +31,9 @@ func startRspamd(t *testing.T, filters, modules string) *rspamd {
 	path := nodetest.Program(t, "rspamd")
 	dir := t.TempDir()
 	r := &rspamd{t: t, worker: nodetest.FreePort(t), controller: nodetest.FreePort(t)}
+	// The whole list of suffixes takes rspamd a minute to compile on a busy machine.
 	tld := filepath.Join(dir, "tld")
-	if err := os.WriteFile(tld, []byte("com\norg\nnet\nexample\n"), 0o600); err != nil {
+	if err := os.WriteFile(tld, []byte("com\norg\nnet\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	config := fmt.Sprintf(`

@@ -40,7 +40,7 @@ func startEximWith(t testing.TB, acl string) (addr string) {
 // for a file with the text of limits.
 func startEximACLs(t testing.TB, acls map[string]string, limits string) (addr string) {
 	t.Helper()
-	needUsers(t)
+	nodetest.NeedUsers(t)
 	exim := nodetest.Program(t, "exim4")
 	base, err := os.MkdirTemp("", "bulkhead-exim-")
 	if err != nil {

@@ -28,7 +28,7 @@ type postfix struct {
 // holds further lines of main.cf.
 func startPostfix(t testing.TB, sinkAddr, main string) *postfix {
 	t.Helper()
-	needUsers(t)
+	nodetest.NeedUsers(t)
 	master := nodetest.Program(t, "/usr/lib/postfix/sbin/master")
 	base, err := os.MkdirTemp("", "bulkhead-postfix-")
 	if err != nil {

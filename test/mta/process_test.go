@@ -12,18 +12,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
-// needUsers skips a test that runs a server under several users, where there is
-// but one.
-func needUsers(t testing.TB) {
-	t.Helper()
-	if os.Getuid() != 0 {
-		nodetest.Unavailable(t, "needs root, to run a mail server under users of its own")
-	}
-	if why := os.Getenv("BULKHEAD_ONE_USER"); why != "" {
-		nodetest.Unavailable(t, "needs several users: %s", why)
-	}
-}
-
 func run(t testing.TB, dir, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)

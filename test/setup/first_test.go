@@ -21,6 +21,7 @@ const fiveMinutes = 5 * time.Minute
 // another user, which rspamd and SpamAssassin call spam by their own limits and Sieve
 // files.
 func TestFirstSpam(t *testing.T) {
+	nodetest.NeedUsers(t)
 	m := newMachine(t)
 	// The list of top-level domains takes rspamd a minute to compile on a busy machine.
 	m.write("/etc/rspamd/tld", "com\norg\nnet\nexample\n")

@@ -170,6 +170,7 @@ func mail(what string) string {
 
 // TestAccepted: each program takes what setup writes for it, and says so itself.
 func TestAccepted(t *testing.T) {
+	nodetest.NeedUsers(t)
 	m := newMachine(t)
 	m.write("/etc/rspamd/local.d/actions.conf", "add_header = 9;\n")
 	m.write("/etc/spamassassin/local.cf", "required_score 8\n")
@@ -211,6 +212,7 @@ func TestAccepted(t *testing.T) {
 // TestDovecot: mail that somebody moves into the junk is spam for the node, and mail
 // moved out of it is not, by that user's votes. What arrives marked is filed.
 func TestDovecot(t *testing.T) {
+	nodetest.NeedUsers(t)
 	m := newMachine(t)
 	m.setup("--yes", "--for=dovecot")
 	// The program of this test is not where packages put it.
@@ -219,7 +221,7 @@ func TestDovecot(t *testing.T) {
 	if err := os.MkdirAll(home+"/Maildir", 0o777); err != nil {
 		t.Fatal(err)
 	}
-	// Whoever reads mail here is daemon, of user namespaces maybe the only other user.
+	// Whoever reads mail here is daemon.
 	m.must("chown -R daemon:daemon "+home, "")
 	if err := os.Chmod(home, 0o777); err != nil { // whatever the umask
 		t.Fatal(err)
@@ -257,6 +259,7 @@ func TestDovecot(t *testing.T) {
 // TestExim: Exim writes what the node says into the header, and takes mail when it is
 // away.
 func TestExim(t *testing.T) {
+	nodetest.NeedUsers(t)
 	m := newMachine(t)
 	m.setup("--yes", "--for=exim")
 	letter := mail("hats")

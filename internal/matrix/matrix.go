@@ -46,7 +46,9 @@ var variants = []struct {
 }{
 	{"exact copy", func(*letter) {}, 50, 50},
 	{"other headers", func(l *letter) { l.header = "other" }, 50, 50},
-	{"another name and link", func(l *letter) { l.name, l.link = "Bernhard", fmt.Sprintf("http://cheap%d.example.com/q?id=77812", l.seed) }, 40, 0},
+	{"another name and link", func(l *letter) {
+		l.name, l.link = "Bernhard", fmt.Sprintf("http://cheap%d.example.com/q?id=77812", l.seed)
+	}, 40, 0},
 	{"two words more", func(l *letter) { l.tail = "Kind regards\n" }, 40, 0},
 }
 

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// A Sliced says which of many arrays of similar size may have a key, for less than it
+// A Sliced says which of many arrays of one geometry may have a key, for less than it
 // takes to ask each: one row of it has a bit for every array, and one key needs two or
 // three rows, if nobody has it, however many arrays there are. It never misses an array
 // that has the key, and names one that has not about as often as that array errs itself;
@@ -21,8 +21,7 @@ import (
 // Source: Faloutsos and Christodoulakis, "Signature Files" (1984), bit-sliced; Bingmann
 // et al., "COBS: a Compact Bit-Sliced Signature Index" (2019).
 type Sliced struct {
-	geo        Geometry // Lines is a power of two
-	shift      uint     // of Key.Hi, to its line
+	geo        Geometry
 	columns    int
 	words      int // 64-bit words of a row
 	rows       int // of a line
@@ -44,22 +43,14 @@ const MaxColumns = 512
 // or eight, tell most keys apart from what an array has.
 const slicedWords = 4
 
-// SlicedGeometry returns the geometry of the Sliced that arrays of geometry g stand in:
-// that of arrays of the same kind, K and secret whose number of lines is between the same
-// two powers of two.
-func SlicedGeometry(g Geometry) Geometry {
-	g.Lines = 1 << (bits.Len64(g.Lines) - 1)
-	return g
-}
-
 // NewSliced returns an empty one for up to the given number of arrays, 1 to [MaxColumns],
-// or an error that wraps [ErrGeometry]. g must be what [SlicedGeometry] returns of theirs.
+// of geometry g, or an error that wraps [ErrGeometry].
 func NewSliced(g Geometry, columns int) (*Sliced, error) {
 	if err := g.Validate(); err != nil {
 		return nil, err
 	}
-	if g.Lines&(g.Lines-1) != 0 || columns < 1 || columns > MaxColumns {
-		return nil, fmt.Errorf("%w: %d lines, sliced for %d arrays, want a power of two, and 1 to %d", ErrGeometry, g.Lines, columns, MaxColumns)
+	if columns < 1 || columns > MaxColumns {
+		return nil, fmt.Errorf("%w: sliced for %d arrays, want 1 to %d", ErrGeometry, columns, MaxColumns)
 	}
 	s := &Sliced{geo: g, columns: columns, words: 1, rows: lineCells}
 	for s.words*64 < columns {
@@ -70,13 +61,12 @@ func NewSliced(g Geometry, columns int) (*Sliced, error) {
 	} else {
 		s.keep, s.fill = cellMasks(g.K)
 	}
-	s.shift = uint(64 - bits.TrailingZeros64(g.Lines))
 	words := uint64(s.words*s.rows) * g.Lines
 	s.chunks = make([]atomic.Pointer[slicedChunk], (words+uint64(len(blankChunk))-1)/uint64(len(blankChunk)))
 	return s, nil
 }
 
-// Geometry returns the geometry that it was made with.
+// Geometry returns the geometry of its arrays.
 func (s *Sliced) Geometry() Geometry { return s.geo }
 
 // Columns returns how many arrays it can hold.
@@ -108,7 +98,7 @@ func (s *Sliced) Which(keys []Key, out []uint64) {
 
 // which is Which for one key. It stops at the first row that leaves no array.
 func (s *Sliced) which(k Key, out []uint64) {
-	row := s.line(k.Hi) * uint64(s.rows)
+	row := line(k.Hi, s.geo.Lines) * uint64(s.rows)
 	if s.geo.Kind == Cells {
 		x := uint64(pick(k.Lo, s.keep, s.fill))
 		for i := range int(s.geo.K) {
@@ -129,9 +119,6 @@ func (s *Sliced) which(k Key, out []uint64) {
 		}
 	}
 }
-
-// line returns the line of a key.
-func (s *Sliced) line(hi uint64) uint64 { return hi >> s.shift }
 
 // and leaves in out the bits that a row has, too, or sets them if it is the first. It
 // reports whether there are any.
@@ -160,27 +147,33 @@ func (s *Sliced) row(row uint64) []uint64 {
 	return c[at : at+uint64(s.words)]
 }
 
+// ahead is how many rows of a key are prefetched: in arrays half full, a row leaves one of
+// ten or fewer.
+const ahead = 3
+
 // prefetch prefetches the first rows of up to batch keys.
 func (s *Sliced) prefetch(keys []Key) {
 	if len(keys) == 0 {
 		return
 	}
-	var addresses [2 * batch]uint64 // in lines
+	var addresses [ahead * batch]uint64 // in lines
 	n := 0
+	want := func(row uint64) {
+		addresses[n] = uint64(uintptr(unsafe.Pointer(&s.row(row)[0]))) / LineBytes
+		n++
+	}
 	for _, k := range keys[:min(len(keys), batch)] {
-		row := s.line(k.Hi) * uint64(s.rows)
-		mask := uint64(63)
-		if s.geo.K == 16 {
-			mask = 31
-		}
-		first, second := k.Lo&mask, 64+k.Lo>>8&mask
+		row := line(k.Hi, s.geo.Lines) * uint64(s.rows)
 		if s.geo.Kind == Cells {
 			x := uint64(pick(k.Lo, s.keep, s.fill))
-			first, second = x&127, x>>8&127
+			for i := range min(ahead, int(s.geo.K)) {
+				want(row + x>>(8*i)&127)
+			}
+			continue
 		}
-		for _, r := range [...]uint64{first, second} {
-			addresses[n] = uint64(uintptr(unsafe.Pointer(&s.row(row + r)[0]))) / LineBytes
-			n++
+		m := pattern(k.Lo, s.geo.K == 16)
+		for i := range uint64(ahead) {
+			want(row + i*64 + uint64(bits.TrailingZeros64(m[i])))
 		}
 	}
 	prefetchLines(nil, &addresses[0], n)
@@ -217,15 +210,15 @@ func (a *array) Columns() []Column {
 
 // Attach puts the array into a column that no array has stood in. When it returns, the
 // column has all that the array has, and Columns tells of it. It locks the array for a page
-// at a time. The error wraps [ErrGeometry] if the array is too large or too small for s, or
-// otherwise different.
+// at a time. The error wraps [ErrGeometry] if there is no such column, or the array has
+// another geometry.
 func (c *Counting) Attach(to *Sliced, column int) error { return c.attach(Column{to, column}) }
 
 // Attach puts the array into a column, as [Counting.Attach] does.
 func (b *Bits) Attach(to *Sliced, column int) error { return b.attach(Column{to, column}) }
 
 func (a *array) attach(c Column) error {
-	if SlicedGeometry(a.geo) != c.In.geo || c.N < 0 || c.N >= c.In.columns {
+	if a.geo != c.In.geo || c.N < 0 || c.N >= c.In.columns {
 		return fmt.Errorf("%w: %v in column %d of %d for %v", ErrGeometry, a.geo, c.N, c.In.columns, c.In.geo)
 	}
 	a.mu.Lock()
@@ -259,12 +252,6 @@ func (a *array) setColumns(change func([]Column) []Column) {
 	a.columns.Store(&all)
 }
 
-// slicedLines returns the first and the last line of s in which keys of line at of a may
-// be. The lines of s are at least as wide as those of a.
-func (a *array) slicedLines(s *Sliced, at uint64) (first, last uint64) {
-	return at * s.geo.Lines / a.geo.Lines, ((at+1)*s.geo.Lines - 1) / a.geo.Lines
-}
-
 // slicePage writes what page p holds to columns, for the holder of a.mu.
 func (a *array) slicePage(p int, to []Column) {
 	if len(to) == 0 || a.blankAt(p) {
@@ -276,10 +263,7 @@ func (a *array) slicePage(p int, to []Column) {
 			continue
 		}
 		for _, c := range to {
-			first, last := a.slicedLines(c.In, uint64(p*PageLines+i))
-			for line := first; line <= last; line++ {
-				c.setLine(line, &l)
-			}
+			c.setLine(uint64(p*PageLines+i), &l)
 		}
 	}
 }
@@ -305,11 +289,8 @@ func (c Column) setLine(line uint64, l *words) {
 // slice writes a key that is new to line at to the columns of a, for the holder of a.mu.
 func (c *Counting) slice(at uint64, x cells) {
 	for _, col := range c.writes {
-		first, last := c.slicedLines(col.In, at)
-		for line := first; line <= last; line++ {
-			for i := range int(c.k) {
-				col.In.set(line*lineCells+uint64(x)>>(8*i)&127, col.N)
-			}
+		for i := range int(c.k) {
+			col.In.set(at*lineCells+uint64(x)>>(8*i)&127, col.N)
 		}
 	}
 }
@@ -321,9 +302,6 @@ func (b *Bits) slice(at, lo uint64) {
 	}
 	m := pattern(lo, b.twice)
 	for _, c := range b.writes {
-		first, last := b.slicedLines(c.In, at)
-		for line := first; line <= last; line++ {
-			c.setLine(line, &m)
-		}
+		c.setLine(at, &m)
 	}
 }

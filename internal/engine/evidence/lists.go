@@ -42,13 +42,15 @@ func (r *Reader) mark() {
 			continue
 		}
 		keys := r.at(x.epoch, r.bases)
-		r.find(x, keys, 1)
-		for _, h := range r.hits {
-			if l := &x.lists[h.column]; l.array != nil && l.array.Has(keys[h.key]) {
-				r.marked[l.list] = true
-				r.off[h.key] = r.off[h.key] || !l.revoked
+		r.find(x, keys, 1, func(column int, found []int) {
+			l := &x.lists[column]
+			for _, k := range found {
+				if l.array != nil && l.array.Has(keys[k]) {
+					r.marked[l.list] = true
+					r.off[k] = r.off[k] || !l.revoked
+				}
 			}
-		}
+		})
 	}
 }
 

@@ -163,7 +163,7 @@ func attach(t *rapid.T, v *replica.View) {
 		Attach(*filter.Sliced, int) error
 	}) {
 		n := rapid.IntRange(0, 3).Draw(t, "index")
-		g := filter.SlicedGeometry(a.Geometry())
+		g := a.Geometry()
 		for ; len(at[g]) < n; v.Indexes = append(v.Indexes, at[g][len(at[g])-1]) {
 			s, err := filter.NewSliced(g, 128)
 			if err != nil {

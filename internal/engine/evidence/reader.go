@@ -1,7 +1,6 @@
 package evidence
 
 import (
-	"cmp"
 	"math/bits"
 	"slices"
 
@@ -37,7 +36,7 @@ type Reader struct {
 	moreN []uint32     // their counts
 
 	rows   []uint64     // of an index
-	hits   []hit        // in it
+	found  []int        // keys that one of its arrays may have
 	some   []filter.Key // that an array may have
 	ofSome []int        // the asks that they are of
 
@@ -194,49 +193,50 @@ func (r *Reader) countIn(c *counts) {
 // countFound adds the counts of those arrays of an index that may have a key.
 func (r *Reader) countFound(x *index) {
 	r.turnTo(x.epoch)
-	r.find(x, r.keys, int(r.kinds))
 	kinds := int(r.kinds)
-	for hits := r.hits; len(hits) > 0; {
-		column := hits[0].column
-		r.some, r.ofSome = r.some[:0], r.ofSome[:0]
-		for len(hits) > 0 && hits[0].column == column {
-			j := hits[0].key
-			r.some, r.ofSome = append(r.some, r.keys[j*kinds:(j+1)*kinds]...), append(r.ofSome, r.which[j])
-			hits = hits[1:]
-		}
+	r.find(x, r.keys, kinds, func(column int, found []int) {
 		c := &x.counts[column]
 		if c.array == nil {
-			continue // gone
+			return // gone
+		}
+		r.some, r.ofSome = r.some[:0], r.ofSome[:0]
+		for _, j := range found {
+			r.some, r.ofSome = append(r.some, r.keys[j*kinds:(j+1)*kinds]...), append(r.ofSome, r.which[j])
 		}
 		r.n = slices.Grow(r.n[:0], len(r.some))[:len(r.some)]
 		c.array.CountBatch(r.some, r.n)
 		r.add(c, r.ofSome, r.n)
-	}
+	})
 }
 
-// A hit is an array in an index that may have a key.
-type hit struct{ column, key int }
-
-// find looks up keys in an index, several of which in a row are those of one. The hits are in
-// the order of their columns.
-func (r *Reader) find(x *index, keys []filter.Key, several int) {
-	words := x.Words()
+// find looks up keys in an index, several of which in a row are those of one. It calls hit
+// for each column whose array may have some, with their numbers.
+func (r *Reader) find(x *index, keys []filter.Key, several int, hit func(column int, found []int)) {
+	words, n := x.Words(), len(keys)/several
 	r.rows = slices.Grow(r.rows[:0], len(keys)*words)[:len(keys)*words]
 	x.Which(keys, r.rows)
-	r.hits = r.hits[:0]
-	for j := range len(keys) / several {
-		rows := r.rows[j*several*words : (j+1)*several*words]
-		for w := range words {
+	rows := r.rows
+	for w := range words {
+		all := uint64(0)
+		for j := range n { // what any of several has
 			has := uint64(0)
-			for i := w; i < len(rows); i += words {
-				has |= rows[i]
+			for i := range several {
+				has |= rows[(j*several+i)*words+w]
 			}
-			for ; has != 0; has &= has - 1 {
-				r.hits = append(r.hits, hit{w*64 + bits.TrailingZeros64(has), j})
+			rows[j*several*words+w] = has
+			all |= has
+		}
+		for ; all != 0; all &= all - 1 {
+			bit := bits.TrailingZeros64(all)
+			r.found = r.found[:0]
+			for j := range n {
+				if rows[j*several*words+w]>>bit&1 != 0 {
+					r.found = append(r.found, j)
+				}
 			}
+			hit(w*64+bit, r.found)
 		}
 	}
-	slices.SortFunc(r.hits, func(a, b hit) int { return cmp.Or(cmp.Compare(a.column, b.column), cmp.Compare(a.key, b.key)) })
 }
 
 // add adds the counts of the asks which in one array.

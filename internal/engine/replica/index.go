@@ -7,7 +7,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// leastIndexed is how many arrays of similar size are read one after the other. More are
+// leastIndexed is how many arrays of one geometry are read one after the other. More are
 // found by an index, see [filter.Sliced].
 const leastIndexed = 16
 
@@ -136,7 +136,7 @@ func (s *Set) planIndexes() (jobs []indexing) {
 				return
 			}
 		}
-		x := of(filter.SlicedGeometry(a.Geometry()))
+		x := of(a.Geometry())
 		x.loose = append(x.loose, a)
 	})
 	for _, x := range v.Indexes {
@@ -213,7 +213,7 @@ func (s *Set) Indexed() (in, waiting int) {
 		if v.indexes(a) {
 			in++
 		} else {
-			loose[filter.SlicedGeometry(a.Geometry())]++
+			loose[a.Geometry()]++
 		}
 	})
 	for _, n := range loose {

@@ -67,12 +67,33 @@ const MergedGhost = 0.1
 // mergedKeys returns how many keys a merged array may have. Merged lists must keep the error
 // that each list was sized for.
 func (s *Set) mergedKeys(g filter.Geometry) uint64 {
-	if n, ok := s.limits.Load(g); ok {
-		return n.(uint64)
-	}
 	limit := MergedGhost
 	if g.Kind == filter.Bitmap {
-		limit = s.opts.Block.Error / float64(s.opts.Block.Keep)
+		limit = s.listError()
+	}
+	return s.keysAt(g, limit)
+}
+
+// fullKeys returns how many keys an array has about that is full for the node that made it,
+// if that allows the errors that this one does; of a list, what merging leaves for one.
+func (s *Set) fullKeys(g filter.Geometry) uint64 {
+	if g.Kind == filter.Bitmap {
+		return s.keysAt(g, s.listError()) / 2
+	}
+	return s.keysAt(g, min(s.opts.Tally.Error, MergedGhost))
+}
+
+// listError is the error for which a list of this node is sized.
+func (s *Set) listError() float64 { return s.opts.Block.Error / float64(s.opts.Block.Keep) }
+
+// keysAt returns the most keys with which an array errs no more than the limit.
+func (s *Set) keysAt(g filter.Geometry, limit float64) uint64 {
+	type name struct {
+		filter.Geometry
+		limit float64
+	}
+	if n, ok := s.limits.Load(name{g, limit}); ok {
+		return n.(uint64)
 	}
 	low, high := uint64(0), 64*g.Lines
 	for low < high {
@@ -83,7 +104,7 @@ func (s *Set) mergedKeys(g filter.Geometry) uint64 {
 			high = mid - 1
 		}
 	}
-	s.limits.Store(g, low)
+	s.limits.Store(name{g, limit}, low)
 	return low
 }
 

@@ -324,6 +324,92 @@ func TestRoomByMerging(t *testing.T) {
 	}
 }
 
+// offer sends images of an array as a peer does: a page when there is room for it. It
+// reports whether all were taken.
+func (s *shelf) offer(origin string, a Array, c interface {
+	Version() uint64
+	Geometry() filter.Geometry
+	AppendPage([]byte, int) []byte
+}) bool {
+	s.t.Helper()
+	for p := range c.Geometry().Pages() {
+		need := Need{Array: a, Start: today, Geometry: c.Geometry(), Pages: 1}
+		now, later := s.Room(origin, need)
+		for range 10 {
+			if now || !later {
+				break
+			}
+			s.merge()
+			now, later = s.Room(origin, need)
+		}
+		if !now {
+			return false
+		}
+		s.index++
+		if err := take(s.Set, s.index, origin, Part{Array: a, Start: today, Geometry: c.Geometry(), Image: c.AppendPage(nil, p), At: c.Version()}); err != nil {
+			s.t.Fatal(err)
+		}
+		if limit := s.opts.Bytes + c.Geometry().Bytes(); s.Memory().Bytes >= limit {
+			s.t.Fatalf("%d bytes are taken, limit %d and less than one array", s.Memory().Bytes, s.opts.Bytes)
+		}
+	}
+	s.merge()
+	return true
+}
+
+// TestRoomForOne checks that memory for one array is enough for those of all origins, if they
+// can be merged, and that those that cannot are refused.
+func TestRoomForOne(t *testing.T) {
+	for _, tt := range []struct {
+		array Array
+		g     filter.Geometry
+		share float64 // of the keys that a merged array may have, in each
+		want  int     // origins that are taken
+	}{
+		{ArrayCounts, filter.Geometry{Kind: filter.Cells, Lines: 4 * filter.PageLines, K: 4, KeyID: 7}, 0.01, 8},
+		{ArrayCounts, filter.Geometry{Kind: filter.Cells, Lines: 4 * filter.PageLines, K: 4, KeyID: 7}, 0.9, 1},
+		{ArraySpam, filter.Geometry{Kind: filter.Bitmap, Lines: 4 * filter.PageLines, K: 8, KeyID: 7}, 0.01, 8},
+		{ArraySpam, filter.Geometry{Kind: filter.Bitmap, Lines: 4 * filter.PageLines, K: 8, KeyID: 7}, 0.9, 1},
+	} {
+		var origins []Origin
+		for i := range 8 {
+			origins = append(origins, Origin{fmt.Sprint("o", i), 1})
+		}
+		s := newShelf(t, tt.g.Bytes()*5/4, origins...)
+		keys, taken := int(tt.share*float64(s.mergedKeys(tt.g))), 0
+		for i, o := range origins {
+			all := make([]filter.Key, keys)
+			for j := range all {
+				all[j] = filter.Key{Hi: mixed(uint64(i<<32 + j)), Lo: mixed(^uint64(i<<32 + j))}
+			}
+			ok := false
+			if tt.g.Kind == filter.Cells {
+				c, err := filter.NewCounting(tt.g)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.SetGeneration(today)
+				c.AddBatch(1, all, slices.Repeat([]uint32{1}, keys), nil)
+				ok = s.offer(o.ID, tt.array, c)
+			} else {
+				b, err := filter.NewBits(tt.g)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.SetGeneration(today)
+				b.SetBatch(1, all, nil)
+				ok = s.offer(o.ID, tt.array, b)
+			}
+			if ok {
+				taken++
+			}
+		}
+		if m := s.Memory(); taken != tt.want || m.Bytes > m.Limit {
+			t.Errorf("%s with %d keys in each: %d of 8 origins are taken, want %d; %+v", tt.array, keys, taken, tt.want, m)
+		}
+	}
+}
+
 // checkpoint returns a function that writes a checkpoint of the set, and where to find
 // afterwards what it says of the replicas.
 func (s *shelf) checkpoint() (write func(context.Context) error, stored *[]Stored) {

@@ -33,7 +33,7 @@ type Set struct {
 	wake    chan struct{}
 	crowded chan struct{}
 	wanted  atomic.Uint64 // bytes of an array for which there is no room
-	limits  sync.Map      // results of mergedKeys by geometry; peers have few geometries
+	limits  sync.Map      // results of keysAt; peers have few geometries
 }
 
 // NewSet returns a set without origins.

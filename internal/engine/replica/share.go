@@ -92,13 +92,39 @@ func (s *Set) Room(origin string, n Need) (now, later bool) {
 	case view.leaving():
 		return false, true
 	case len(s.arrange(view, lacks).leaving) == 0:
-		return false, false
+		return s.guest(view, origin, n, more), false
 	}
 	for old := s.wanted.Load(); old < free && !s.wanted.CompareAndSwap(old, free); {
 		old = s.wanted.Load()
 	}
 	s.Wake()
 	return false, true
+}
+
+// guest reports whether an array may take more bytes although there is no room for it: it
+// will be merged into one of the same shape as soon as it is whole, and with less than the
+// size of that the replicas exceed their limit until then.
+func (s *Set) guest(v *View, origin string, n Need, more uint64) bool {
+	r := v.origin(origin)
+	if r == nil || !s.mayMerge(n.Array, r.Weight) || v.bytes()+more >= s.opts.Bytes+n.Geometry.Bytes() {
+		return false
+	}
+	key := mergeKey{Key{n.Array, n.Start}, r.Weight, n.Geometry}
+	// How many keys will come is not known; an honest array is at most full.
+	fits := func(keys uint64) bool { return keys+s.fullKeys(n.Geometry) <= s.mergedKeys(n.Geometry) }
+	for _, m := range v.Merged {
+		if m.mergeKey == key && fits(m.load()) {
+			return true
+		}
+	}
+	for _, o := range v.Origins {
+		x := o.find(key.Key)
+		if o.ID != origin && o.Weight == key.weight && x != nil && x.memory != nil && o.marks[key.Key].partial == 0 &&
+			x.memory.Geometry() == key.geometry && fits(x.memory.Keys()) {
+			return true
+		}
+	}
+	return false
 }
 
 // growth returns how many bytes more an array takes with a round, or at most with images of

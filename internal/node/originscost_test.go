@@ -1,0 +1,343 @@
+//go:build unix
+
+package node
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+)
+
+// originsNode names, in the environment of a process that runs TestOriginsNode, the data
+// folder of the node that it is.
+const originsNode = "BULKHEAD_ORIGINS_NODE"
+
+// TestOriginsNode is a node in a process of its own: for every line that it reads it says how
+// many microseconds of processor time it has used.
+func TestOriginsNode(t *testing.T) {
+	dir := os.Getenv(originsNode)
+	if dir == "" {
+		t.Skip("a process of TestOriginsCost")
+	}
+	n, stop := start(t, Options{Config: httpDoor(t), Dir: dir})
+	fmt.Printf("\naddress %s\n", address(t, n, "http"))
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Printf("used %d\n", (u.Utime.Nano()+u.Stime.Nano())/1000)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+const (
+	costKeys       = 10_000 // of each origin and generation, in arrays for twice as many
+	costListed     = 300    // likewise
+	costSignatures = 25     // of a message
+)
+
+// costSig is a signature of the n-th message.
+func costSig(t *testing.T, n, i int) bulkhead.Signature {
+	t.Helper()
+	scheme := bulkhead.Near
+	if i == 0 {
+		scheme = bulkhead.Exact
+	}
+	sum := filter.Secret{3}.Key(fmt.Appendf(nil, "%d/%d", n, i))
+	s, err := bulkhead.NewSignature(scheme, fmt.Appendf(nil, "%016x%016x", sum.Hi, sum.Lo)[:20])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// costFolder makes the data folder of a node that counts origins, each with arrays of the
+// last generations. The known-th message is known to so many of them.
+func costFolder(t *testing.T, dir string, origins, generations int, known []int) {
+	t.Helper()
+	ctx := t.Context()
+	id, err := NewNetwork(dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := writeKey(filepath.Join(dir, sealKeyFile), make([]byte, 32)); err != nil {
+		t.Fatal(err)
+	}
+	st, err := store.Open(filepath.Join(dir, StoreFolder), store.Options{Durability: store.Relaxed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := httpDoor(t)
+	e, err := engine.Open(ctx, engine.Options{Secret: id.Secret, Store: st, Tally: tallyOf(cfg), Block: blocklistOf(cfg)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []engine.Origin
+	for i := range origins {
+		list = append(list, engine.Origin{ID: fmt.Sprint("origin", i), Weight: 1})
+	}
+	if err := e.SetOrigins(ctx, list); err != nil {
+		t.Fatal(err)
+	}
+	maker := keys.NewSecrets(id.Secret).Maker()
+	size := func(x filter.Target) filter.Geometry {
+		g, err := filter.SizeFor(x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.KeyID = id.Secret.ID()
+		return g
+	}
+	counts := size(filter.Target{Kind: filter.Cells, Signatures: 2 * costKeys, Rate: 1e-3})
+	lists := size(filter.Target{Kind: filter.Bitmap, Signatures: 10 * costListed, Rate: 1e-7})
+	day := uint64(cfg.Tally.Generation) / uint64(time.Second)
+	week := uint64(cfg.Blocklist.Generation) / uint64(time.Second)
+	now := uint64(time.Now().Unix())
+	for i, o := range list {
+		rng := rand.New(rand.NewPCG(uint64(i), 1))
+		random := func(n int) (all []filter.Key) {
+			for range n {
+				all = append(all, filter.Key{Hi: rng.Uint64(), Lo: rng.Uint64()})
+			}
+			return all
+		}
+		for g := range uint64(generations) {
+			c, err := filter.NewCounting(counts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.SetGeneration(now/day*day - g*day)
+			all := random(costKeys)
+			for n, by := range known {
+				for j := range costSignatures {
+					if s := costSig(t, n, j); i < by {
+						all = append(all, maker.Base(&s).With(0))
+					}
+				}
+			}
+			c.AddBatch(0, all, slices.Repeat([]uint32{1}, len(all)), nil)
+			costApply(t, e, o.ID, engine.ArrayCounts, counts, c.Generation(), c.Version(), c.AppendPage)
+			for _, array := range []engine.Array{engine.ArraySpam, engine.ArrayRevoked} {
+				b, err := filter.NewBits(lists)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.SetGeneration(now/week*week - g*week)
+				b.SetBatch(0, random(costListed), nil)
+				costApply(t, e, o.ID, array, lists, b.Generation(), b.Version(), b.AppendPage)
+			}
+		}
+	}
+	if err := e.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func costApply(t *testing.T, e *engine.Engine, origin string, array engine.Array, g filter.Geometry, generation, version uint64, page func([]byte, int) []byte) {
+	t.Helper()
+	var parts []engine.Parsed
+	for p := range g.Pages() {
+		x, err := e.ParsePart(engine.Part{Array: array, Start: generation, Geometry: g, Image: page(nil, p), At: version})
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, x)
+	}
+	if err := e.ApplyRemote(t.Context(), origin, parts); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A costNode is a node in a process of its own.
+type costNode struct {
+	t       *testing.T
+	origins int
+	url     string
+	in      io.Writer
+	out     *bufio.Scanner
+	n       int             // the next message that nobody knows
+	per     map[int][]int64 // nanoseconds a check, by how many know the message
+}
+
+func newCostNode(t *testing.T, dir string, origins int) *costNode {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestOriginsNode$", "-test.timeout=0")
+	cmd.Env = append(os.Environ(), originsNode+"="+dir)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		io.Copy(io.Discard, out)
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	c := &costNode{t: t, origins: origins, in: in, out: bufio.NewScanner(out), n: 1 << 20, per: make(map[int][]int64)}
+	c.url = c.line("address ") + "/v1/check"
+	return c
+}
+
+func (c *costNode) line(prefix string) string {
+	c.t.Helper()
+	var said []string
+	for c.out.Scan() {
+		if rest, ok := strings.CutPrefix(c.out.Text(), prefix); ok {
+			return rest
+		}
+		said = append(said, c.out.Text())
+	}
+	c.t.Fatalf("a node ended before %q: %q", prefix, said)
+	return ""
+}
+
+// used returns the processor time of the node.
+func (c *costNode) used() time.Duration {
+	c.t.Helper()
+	fmt.Fprintln(c.in)
+	n, err := strconv.Atoi(c.line("used "))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return time.Duration(n) * time.Microsecond
+}
+
+// settle waits until the node does nothing: it has made its indexes.
+func (c *costNode) settle() {
+	c.t.Helper()
+	for last := time.Duration(0); ; {
+		time.Sleep(200 * time.Millisecond)
+		now := c.used()
+		if now-last < 4*time.Millisecond {
+			return
+		}
+		last = now
+	}
+}
+
+// check asks about a message, and returns its sightings.
+func (c *costNode) check(message int) uint32 {
+	c.t.Helper()
+	var names []string
+	for i := range costSignatures {
+		names = append(names, costSig(c.t, message, i).String())
+	}
+	body, err := json.Marshal(map[string]any{"signatures": names})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	resp, err := http.Post(c.url, "application/json", bytes.NewReader(body))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var v struct {
+		Sightings uint32 `json:"sightings"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&v); err != nil || resp.StatusCode != http.StatusOK {
+		c.t.Fatal(resp.Status, err)
+	}
+	return v.Sightings
+}
+
+// measure checks n messages. known is -1 for such as nobody knows.
+func (c *costNode) measure(known, by, n int) {
+	c.t.Helper()
+	before := c.used()
+	for range n {
+		if known < 0 {
+			c.n++
+			c.check(c.n)
+		} else if got := c.check(known); got < uint32(min(by, c.origins)) {
+			c.t.Fatalf("a message that %d of %d origins know: %d sightings", by, c.origins, got)
+		}
+	}
+	c.per[by] = append(c.per[by], int64(c.used()-before)/int64(n))
+}
+
+// TestOriginsCost measures the processor time of a check over HTTP for nodes that count 0 to
+// 1,000 origins: of messages that nobody knows, or a number of origins. The nodes run at once
+// and are asked in turn, so what else the machine does falls on all.
+//
+//	BULKHEAD_MEASURE=1 go test ./internal/node -run TestOriginsCost -v
+//
+// BULKHEAD_GENERATIONS is how many generations of each origin there are, 1 unless it is set.
+func TestOriginsCost(t *testing.T) {
+	origins, rounds, checks, generations := []int{0, 100, 1000}, 15, 300, 1
+	if os.Getenv("BULKHEAD_MEASURE") == "" {
+		origins, rounds, checks = []int{0, 40}, 1, 5 // that it works
+	}
+	if s := os.Getenv("BULKHEAD_GENERATIONS"); s != "" {
+		var err error
+		if generations, err = strconv.Atoi(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	known := []int{3, 1 << 20} // origins that know the first messages
+	var nodes []*costNode
+	for _, n := range origins {
+		dir := filepath.Join(t.TempDir(), "data")
+		costFolder(t, dir, n, generations, known)
+		nodes = append(nodes, newCostNode(t, dir, n))
+	}
+	for _, c := range nodes {
+		c.settle()
+		for i := range checks {
+			c.check(i)
+		}
+	}
+	for range rounds {
+		for _, c := range nodes {
+			c.measure(-1, 0, checks)
+			for message, by := range known {
+				c.measure(message, by, max(1, checks/10))
+			}
+		}
+	}
+	for _, c := range nodes {
+		for _, by := range []int{0, known[0], known[1]} {
+			ratio := make([]float64, 0, rounds)
+			for i, ns := range c.per[by] {
+				ratio = append(ratio, float64(ns)/float64(nodes[0].per[by][i]))
+			}
+			slices.Sort(ratio)
+			ns := slices.Sorted(slices.Values(c.per[by]))
+			t.Logf("%4d origins, %d generations, a message that %4d of them know: %6.1f us (%.1f to %.1f), %.2f times as much as without origins (%.2f to %.2f)",
+				c.origins, generations, min(by, c.origins), float64(ns[len(ns)/2])/1e3, float64(ns[0])/1e3, float64(ns[len(ns)-1])/1e3, ratio[len(ratio)/2], ratio[0], ratio[len(ratio)-1])
+		}
+	}
+}

@@ -129,7 +129,7 @@ func (c *Counting) AddBatch(index uint64, keys []Key, n []uint32, before []uint3
 	for done := 0; done < len(keys); done += batch {
 		size := min(len(keys)-done, batch)
 		c.prefetch(keys[done+size:], &next)
-		c.pickBatch(keys[done:done+size], &now, &xs)
+		c.pickBatch(keys[done:done+size], n[done:], &now, &xs)
 		for i := range size {
 			at, x := now[i], xs[i]
 			var b uint32
@@ -148,23 +148,23 @@ func (c *Counting) AddBatch(index uint64, keys []Key, n []uint32, before []uint3
 }
 
 // pickBatch sets x to the cells of up to batch keys, whose lines are at, and
-// prefetches the overflow slots of those whose first cell is heavy. A slot is a
-// cache miss of its own, so these overlap too.
-func (c *Counting) pickBatch(keys []Key, at *[batch]uint64, x *[batch]cells) {
+// prefetches the overflow slots of those whose first cell is heavy, or will be when
+// the key is added n times. A slot is a cache miss of its own, so these overlap too.
+func (c *Counting) pickBatch(keys []Key, n []uint32, at *[batch]uint64, x *[batch]cells) {
 	var slots [batch]uint64
-	n := 0
+	some := 0
 	for i := range keys {
 		x[i] = pick(keys[i].Lo, c.keep, c.fill)
-		if nibble(c.at(at[i]), uint64(x[i])) != escape {
+		if n[i] < escape && nibble(c.at(at[i]), uint64(x[i])) != escape {
 			continue
 		}
 		if t := c.pages[at[i]/PageLines].table.Load(); t != nil {
-			slots[n] = t.address(at[i] % PageLines)
-			n++
+			slots[some] = t.address(at[i] % PageLines)
+			some++
 		}
 	}
-	if n > 0 {
-		prefetchLines(nil, &slots[0], n)
+	if some > 0 {
+		prefetchLines(nil, &slots[0], some)
 	}
 }
 

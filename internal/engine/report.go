@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -94,7 +95,7 @@ func (e *Engine) unhidden(a *reportAddition, maker keys.Maker) {
 		return
 	}
 	m.Signatures, m.Keys = make([]bulkhead.Signature, 0, len(all)), make([]filter.Key, 0, len(all))
-	had := make(map[filter.Key]struct{}, len(all))
+	var had repeats
 	for i := range all {
 		if all[i].Scheme() == bulkhead.Sketch {
 			if m.Vote == bulkhead.Spam && len(m.Samples) < maxOwn {
@@ -107,17 +108,39 @@ func (e *Engine) unhidden(a *reportAddition, maker keys.Maker) {
 			continue
 		}
 		k := maker.Base(&all[i])
-		if _, twice := had[k]; twice && m.Vote != bulkhead.Sighting {
+		if m.Vote != bulkhead.Sighting && had.has(m.Keys, k) {
 			a.repeated++
 			continue
 		}
-		had[k] = struct{}{}
 		m.Signatures, m.Keys = append(m.Signatures, all[i]), append(m.Keys, k)
 	}
 	if m.Vote == bulkhead.Spam && !bulkhead.Identifies(m.Signatures) {
 		m.Whitelisted += len(m.Signatures) // all its signatures are hidden
 		m.Signatures, m.Keys = nil, nil
 	}
+}
+
+// repeats finds keys that a report has already. Those of the usual number of signatures are
+// compared one by one, which costs less than a map.
+type repeats struct {
+	known map[filter.Key]struct{} // nil as long as there are few
+}
+
+// has reports whether k is among keys. From one call to the next, keys may gain k at its end.
+func (r *repeats) has(keys []filter.Key, k filter.Key) bool {
+	const few = 64
+	if len(keys) <= few {
+		return slices.Contains(keys, k)
+	}
+	if r.known == nil {
+		r.known = make(map[filter.Key]struct{}, 2*few)
+		for _, had := range keys {
+			r.known[had] = struct{}{}
+		}
+	}
+	_, had := r.known[k]
+	r.known[k] = struct{}{}
+	return had
 }
 
 // samples takes the message's own samples from a sketch: it is later recognised by them

@@ -15,11 +15,12 @@ type ready[S spec, G generation] struct {
 const lead = 10 * time.Minute
 
 // Ahead returns a function that makes the next generation ahead of time, or nil if none is
-// due soon or it is already made. Any goroutine may run the function, once. The generation is
-// used when it opens if it still has about the right size then.
+// due soon or it is already made. What was made for a day that seemed to fill a generation
+// early is made again if the day ends first. Any goroutine may run the function, once. The
+// generation is used when it opens if it still has about the right size then.
 func (k *Keeper[S, G]) Ahead(b Book[G], now time.Time) func() {
 	k.collect()
-	if k.making || k.ready != nil || len(b.Live) == 0 {
+	if k.making || len(b.Live) == 0 {
 		return nil
 	}
 	last := b.Live[0]
@@ -30,8 +31,11 @@ func (k *Keeper[S, G]) Ahead(b Book[G], now time.Time) func() {
 	} else if left > min(lead, k.opts.Generation/10) {
 		return nil
 	}
-	k.making = true
 	capacity := last.uses().after(grown, k.least)
+	if k.ready != nil && k.ready.capacity.suits(capacity) {
+		return nil
+	}
+	k.making, k.ready = true, nil
 	return func() {
 		r := &ready[S, G]{capacity: capacity}
 		// A sizer of its own: the keeper's belongs to another goroutine.

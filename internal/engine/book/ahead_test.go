@@ -73,6 +73,33 @@ func TestAhead(t *testing.T) {
 	}
 }
 
+// TestAheadOfMidnight checks that what was made at noon, when the open generation was fuller
+// than on other days, is made again before midnight for what the whole day has brought.
+func TestAheadOfMidnight(t *testing.T) {
+	midnight := monday.Truncate(day).Add(day)
+	k := NewTally(Options{Generation: day, Keep: 3, Capacity: 100, Error: 1e-2}, 10, 7, false, slog.New(slog.DiscardHandler))
+	b, _ := turn(t, k, Book[*Tally]{}, midnight.Add(-day))
+	open := b.Live[0]
+	hashed(open.Counts, 0, 110)
+	for _, tt := range []struct {
+		before time.Duration
+		made   bool
+	}{{16 * time.Hour, true}, {15 * time.Hour, false}, {6 * time.Hour, true}, {5 * time.Minute, false}, {time.Minute, false}} {
+		work := k.Ahead(b, midnight.Add(-tt.before))
+		if made := work != nil; made != tt.made {
+			t.Fatalf("%v before midnight: made %v, want %v", tt.before, made, tt.made)
+		}
+		if work != nil {
+			work()
+		}
+	}
+	k.collect()
+	made := k.ready.g
+	if b, _ = turn(t, k, b, midnight); b.Live[0] != made {
+		t.Error("what was made ahead of time is not used")
+	}
+}
+
 // hashed adds keys to a counting array, each with a journal entry of its own.
 func hashed(c Counter, from, to int) {
 	for n := from; n < to; n++ {

@@ -34,13 +34,13 @@ func (r *Resolver) settleSpam(receipt *bulkhead.Receipt, it *item) {
 
 // lists reports whether the node's own votes are enough to list an item.
 func (r *Resolver) lists(it *item) bool {
-	policy, e := r.policy(), it.record.Evidence
+	e := it.record.Evidence
 	e.Peers = verdict.Peers{}
 	if !it.pair() {
-		return policy.Lists(it.facet, &e)
+		return r.policy.Lists(it.facet, &e)
 	}
 	text, context := &r.evidence[it.text], &r.evidence[it.context]
-	return policy.ListsPair(&e, text, context, policy.Good(it.facet, context))
+	return r.policy.ListsPair(&e, text, context, r.policy.Good(it.facet, context))
 }
 
 // settleHam takes a listed item off the blocklist if the balance after a ham
@@ -54,7 +54,7 @@ func (r *Resolver) settleHam(receipt *bulkhead.Receipt, it *item, who *voter, vo
 		return
 	}
 	b := it.record.Votes
-	lifts := b.Ham-b.Spam >= r.opts.Policy().Units() // what only peers list
+	lifts := b.Ham-b.Spam >= r.policy.Units() // what only peers list
 	if it.record.Own == verdict.Listed {
 		lifts = b.Lifts()
 	}

@@ -33,6 +33,7 @@ type Resolver struct {
 	opts       Options
 	view       evidence.View
 	sources    *evidence.Sources
+	policy     verdict.Policy // of the batch: the administrator's, and whether the node is mature
 	out        Decisions
 	over       overlay
 	reader     evidence.Reader
@@ -70,6 +71,8 @@ func New(o Options) *Resolver {
 // each, and sources of them.
 func (r *Resolver) Begin(v evidence.View, s *evidence.Sources) {
 	r.view, r.sources = v, s
+	r.policy = r.opts.Policy()
+	r.policy.Mature = s.Mature
 	r.opts.Keys.Forget()
 	r.out.reset()
 	r.gatherings = r.gatherings[:0]
@@ -84,14 +87,6 @@ func (r *Resolver) SetKeys(k keys.Maker) { r.opts.Keys, r.reader.Keys, r.members
 func (r *Resolver) at(block *book.Block, k filter.Key) filter.Key {
 	epoch, _ := r.view.Epoch(block.SpamGeometry)
 	return r.opts.Keys.At(epoch, k)
-}
-
-// policy returns the administrator's policy for verdicts, with whether the sources say that
-// the node is mature.
-func (r *Resolver) policy() verdict.Policy {
-	p := r.opts.Policy()
-	p.Mature = r.sources.Mature
-	return p
 }
 
 // Decisions returns the decisions of the batch. They belong to the resolver, and are valid

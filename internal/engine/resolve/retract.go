@@ -69,9 +69,9 @@ func (r *Resolver) Retract(voice string, what []ballots.Item) (off, on int) {
 // stands reports whether the votes that are left are enough to list an item.
 func (r *Resolver) stands(it *item, pair bool) bool {
 	if pair {
-		return it.record.Votes.Spam-it.record.Votes.Ham >= r.opts.Policy().Units()
+		return it.record.Votes.Spam-it.record.Votes.Ham >= r.policy.Units()
 	}
 	e := it.record.Evidence
 	e.Peers, e.Own = verdict.Peers{}, verdict.Nothing
-	return r.policy().Lists(it.facet, &e)
+	return r.policy.Lists(it.facet, &e)
 }

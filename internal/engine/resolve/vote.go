@@ -245,7 +245,7 @@ func (r *Resolver) fresh(m *Message, who *voter) {
 func (r *Resolver) weighIn(receipt *bulkhead.Receipt, m *Message, who *voter, i int) {
 	it, columns := &r.items[i], r.ledger.of(i)
 	it.counted = it.fresh || turned(columns, it.kind)
-	it.judged = verdict.Judge(it.record.Own, it.record.Peers, r.opts.Policy().Promotion)
+	it.judged = verdict.Judge(it.record.Own, it.record.Peers, r.policy.Promotion)
 	if it.pair() {
 		r.context(m, who, it, columns)
 	} else {

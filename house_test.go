@@ -60,6 +60,7 @@ var mayImport = map[string][]string{
 	"internal/clock":                 {},
 	"internal/ledger":                {"."},
 	"internal/mailbox":               {},
+	"internal/abuse":                 {"."},
 	"internal/verify":                {},
 	"internal/wholefile":             {},
 	"internal/mmsg":                  {},
@@ -103,7 +104,7 @@ var mayImport = map[string][]string{
 	"internal/lab/load":              {"signature/razor", "fuzzy", "policy", "internal/mmsg"},
 	"cmd/bulkhead-lab":               {"*", "*/*", "internal/lab/*"},
 	// A command knows the node, and what commands do without one.
-	"cmd/bulkhead": {".", "client", "filter", "filter/paper", "internal/cli", "internal/config", "internal/lists", "internal/mailbox",
+	"cmd/bulkhead": {".", "client", "filter", "filter/paper", "internal/abuse", "internal/cli", "internal/config", "internal/lists", "internal/mailbox",
 		"internal/node", "internal/probe", "internal/setup", "internal/store", "internal/trial", "internal/units", "internal/wholefile"},
 }
 

@@ -64,6 +64,7 @@ func newRootCommand() *cobra.Command {
 		newLoginCommand(),
 		newCheckCommand(),
 		newReportCommand(),
+		newAbuseCommand(),
 		newRevokeCommand(),
 		newSignaturesCommand(),
 		newHistoryCommand(),

@@ -1,0 +1,305 @@
+package abuse
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/mail"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/emersion/go-message"
+	"github.com/emersion/go-msgauth/authres"
+)
+
+// The limits of a mail.
+const (
+	MaxMessages = 16  // that one mail reports
+	maxParts    = 256 // parts, of all levels
+	maxDepth    = 8   // levels of parts
+	maxUser     = 128 // bytes of a user's name
+)
+
+// Errors of [Options.Read].
+var (
+	// ErrStranger: nothing says that a user of the site has sent the mail.
+	ErrStranger = errors.New("abuse: not sent by an authenticated user")
+	// ErrNothing: the mail has no message attached, and forwards none in its text.
+	ErrNothing = errors.New("abuse: no message attached or forwarded")
+	// ErrMalformed: the mail cannot be taken apart, or is beyond a limit.
+	ErrMalformed = errors.New("abuse: malformed")
+)
+
+// Options say whom to believe. They are not changed by use.
+type Options struct {
+	// Host is the name with which the site's own mail server begins its
+	// Authentication-Results fields and ends "by" in its Received fields. That server must
+	// remove Authentication-Results fields that come with that name.
+	Host string
+	// Domains are those whose users may report by mail that is not submitted with a
+	// password but has a valid DKIM signature of the domain in From.
+	Domains []string
+}
+
+// A Report is a mail to the abuse mailbox, taken apart.
+type Report struct {
+	User     string   // on whose behalf it is
+	Messages [][]byte // what it reports, 1 to [MaxMessages]
+	// Inline is set if the message was forwarded in the text, so that its header and
+	// encoding are lost.
+	Inline bool
+}
+
+// Read takes a mail apart. Its error wraps one of this package.
+func (o *Options) Read(raw []byte) (*Report, error) {
+	head, err := mail.ReadMessage(bytes.NewReader(raw))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrMalformed, err)
+	}
+	r := &Report{User: o.user(head.Header)}
+	if r.User == "" {
+		return nil, ErrStranger
+	}
+	w := walker{}
+	if err := w.walk(raw, 0); err != nil {
+		return nil, err
+	}
+	r.Messages = w.found
+	if len(r.Messages) == 0 {
+		if inline := forwarded(w.text); inline != nil {
+			r.Messages, r.Inline = [][]byte{inline}, true
+		}
+	}
+	if len(r.Messages) == 0 {
+		return nil, ErrNothing
+	}
+	return r, nil
+}
+
+// user returns on whose behalf a mail is, "" if nobody has verified it.
+func (o *Options) user(h mail.Header) string {
+	if o.Host == "" {
+		return ""
+	}
+	from := ""
+	if list, err := mail.ParseAddressList(h.Get("From")); err == nil && len(list) == 1 {
+		from = strings.ToLower(list[0].Address)
+	}
+	_, domain, _ := strings.Cut(from, "@")
+	signed := ""
+	for _, field := range h["Authentication-Results"] {
+		host, results, err := authres.Parse(plain(field))
+		if err != nil || !strings.EqualFold(host, o.Host) {
+			continue
+		}
+		for _, result := range results {
+			switch r := result.(type) {
+			case *authres.AuthResult:
+				if r.Value == authres.ResultPass && r.Auth != "" {
+					return name(r.Auth)
+				}
+			case *authres.DKIMResult:
+				if r.Value == authres.ResultPass && domain != "" && strings.EqualFold(r.Domain, domain) && contains(o.Domains, domain) {
+					signed = name(from)
+				}
+			}
+		}
+	}
+	if login := o.login(h["Received"]); login != "" {
+		return login
+	}
+	return signed
+}
+
+// plain returns a field without its comments, and with a "?" for each quoted string that
+// holds more than a word: the parser knows neither, and strangers choose what is in them.
+func plain(field string) string {
+	var out, quoted strings.Builder
+	depth, inside := 0, false
+	for i := 0; i < len(field); i++ {
+		c := field[i]
+		switch {
+		case c == '\\' && (inside || depth > 0):
+			i++
+			quoted.WriteByte('?')
+		case inside && c == '"':
+			inside = false
+			if word := quoted.String(); strings.ContainsAny(word, " \t\r\n;=()?") {
+				out.WriteByte('?')
+			} else {
+				out.WriteString(word)
+			}
+		case inside:
+			quoted.WriteByte(c)
+		case c == '(':
+			depth++
+		case c == ')' && depth > 0:
+			depth--
+		case depth > 0:
+		case c == '"':
+			inside = true
+			quoted.Reset()
+		default:
+			out.WriteByte(c)
+		}
+	}
+	return out.String()
+}
+
+// name returns a user's name in lower case, "" for what cannot be one.
+func name(text string) string {
+	text = strings.ToLower(text)
+	if len(text) > maxUser || strings.Contains(text, "?") || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f || r == 0xfffd }) {
+		return ""
+	}
+	return text
+}
+
+func contains(all []string, domain string) bool {
+	return slices.ContainsFunc(all, func(d string) bool { return strings.EqualFold(d, domain) })
+}
+
+var (
+	receivedBy    = regexp.MustCompile(`(?i)\sby\s+([^\s;()]+)`)
+	receivedWith  = regexp.MustCompile(`(?i)\swith\s+([A-Z0-9]+)`)
+	authenticated = regexp.MustCompile(`(?i)\(Authenticated sender: ([^\s()]+)\)`)
+)
+
+// login returns who has submitted the mail to the host with a password, as Postfix says with
+// smtpd_sasl_authenticated_header: in the field that says how the mail came to the host. The
+// fields below that are anybody's.
+func (o *Options) login(received []string) string {
+	for _, field := range received {
+		by, with := receivedBy.FindStringSubmatch(field), receivedWith.FindStringSubmatch(field)
+		if by == nil || !strings.EqualFold(by[1], o.Host) || with != nil && strings.HasPrefix(strings.ToUpper(with[1]), "LMTP") {
+			continue // delivery into the mailbox, by another program
+		}
+		before, _, _ := strings.Cut(field, by[0])
+		// A client chooses its name in HELO, which comes before, too, but without
+		// parentheses; Postfix strips those.
+		if m := authenticated.FindStringSubmatch(before); m != nil {
+			return name(m[1])
+		}
+		return ""
+	}
+	return ""
+}
+
+// A walker collects the messages in a mail, and its first text.
+type walker struct {
+	found [][]byte
+	text  []byte
+	parts int
+}
+
+func (w *walker) walk(raw []byte, depth int) error {
+	e, err := message.Read(bytes.NewReader(raw))
+	if e == nil || err != nil && !message.IsUnknownCharset(err) && !message.IsUnknownEncoding(err) {
+		return fmt.Errorf("%w: %v", ErrMalformed, err)
+	}
+	return w.entity(e, depth)
+}
+
+func (w *walker) entity(e *message.Entity, depth int) error {
+	if w.parts++; w.parts > maxParts || depth > maxDepth {
+		return fmt.Errorf("%w: more than %d parts, or %d levels", ErrMalformed, maxParts, maxDepth)
+	}
+	if parts := e.MultipartReader(); parts != nil {
+		for {
+			part, err := parts.NextPart()
+			if err == io.EOF {
+				return nil
+			}
+			if part == nil || err != nil && !message.IsUnknownCharset(err) && !message.IsUnknownEncoding(err) {
+				return fmt.Errorf("%w: %v", ErrMalformed, err)
+			}
+			if err := w.entity(part, depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	kind, params, _ := e.Header.ContentType()
+	_, disposition, _ := e.Header.ContentDisposition()
+	file := strings.ToLower(path.Ext(disposition["filename"] + params["name"]))
+	switch {
+	case kind == "message/rfc822", kind == "message/global", file == ".eml":
+		inner, err := io.ReadAll(e.Body)
+		if err != nil {
+			return fmt.Errorf("%w: %v", ErrMalformed, err)
+		}
+		if inner = bytes.TrimLeft(inner, "\r\n"); len(inner) == 0 {
+			return nil
+		}
+		if len(w.found) == MaxMessages {
+			return fmt.Errorf("%w: more than %d messages attached", ErrMalformed, MaxMessages)
+		}
+		w.found = append(w.found, inner)
+	case kind == "text/plain" && w.text == nil:
+		text, err := io.ReadAll(e.Body)
+		if err != nil {
+			return fmt.Errorf("%w: %v", ErrMalformed, err)
+		}
+		w.text = text
+	}
+	return nil
+}
+
+// mark begins a message that is forwarded in the text.
+var mark = regexp.MustCompile(`(?mi)^[ \t>]*(?:-{5,}[ \t]*(?:forwarded message|original message|original-nachricht|weitergeleitete nachricht|message transféré|mensaje reenviado)[ \t]*-{5,}|begin forwarded message:|anfang der weitergeleiteten nachricht:)[ \t]*\r?$`)
+
+// forwardedField is a line of the header in the text.
+var forwardedField = regexp.MustCompile(`^[ \t>*]*(?i:(from|von|de|subject|betreff|objet|asunto|date|datum|sent|gesendet|to|an|cc|reply-to|antwort an))[ \t]*:\*?[ \t]*(.*)$`)
+
+// forwarded returns the message that is forwarded in a text, with the From and the Subject
+// that the text gives it; nil for none.
+func forwarded(text []byte) []byte {
+	at := mark.FindIndex(text)
+	if at == nil {
+		return nil
+	}
+	var head, body bytes.Buffer
+	inside, fields := false, 0
+	lines := bufio.NewScanner(bytes.NewReader(text[at[1]:]))
+	lines.Buffer(nil, len(text)+1)
+	for lines.Scan() {
+		line := lines.Text()
+		if !inside {
+			m := forwardedField.FindStringSubmatch(line)
+			switch {
+			case m != nil:
+				fields++
+				value := strings.Map(func(r rune) rune {
+					if r < ' ' || r == 0x7f {
+						return ' '
+					}
+					return r
+				}, m[2])
+				switch strings.ToLower(m[1]) {
+				case "from", "von", "de":
+					fmt.Fprintf(&head, "From: %s\r\n", value)
+				case "subject", "betreff", "objet", "asunto":
+					fmt.Fprintf(&head, "Subject: %s\r\n", value)
+				}
+				continue
+			case strings.Trim(line, " \t>") == "" && fields == 0:
+				continue
+			case strings.Trim(line, " \t>") == "":
+				inside = true
+				continue
+			case fields == 0:
+				return nil
+			default: // a field that goes on, or one in another language
+				continue
+			}
+		}
+		body.WriteString(strings.TrimPrefix(strings.TrimPrefix(line, ">"), " ") + "\r\n")
+	}
+	if fields == 0 || len(bytes.TrimSpace(body.Bytes())) == 0 {
+		return nil
+	}
+	return append(append(head.Bytes(), "Content-Type: text/plain; charset=utf-8\r\n\r\n"...), body.Bytes()...)
+}

@@ -218,6 +218,7 @@ func TestNothingConfigured(t *testing.T) {
 		{"PATCH", "/v1/peers/" + testKey('B'), requestType, `{"weight":0.5}`, 404, "shares with nobody"}, {"DELETE", "/v1/peers/" + testKey('B'), "", "", 404, "shares with nobody"},
 		{"POST", "/v1/ratelimits", requestType, `{"attributes":{"a":"b"}}`, 404, "no rate limits"}, {"GET", "/v1/ratelimits", "", "", 404, "no rate limits"},
 		{"GET", "/v1/ratelimits/keys?key=a", "", "", 404, "no rate limits"}, {"DELETE", "/v1/ratelimits/keys?key=a", "", "", 404, "no rate limits"},
+		{"GET", "/v1/examination", "", "", 404, "no files"},
 		{"GET", "/v1/lists", "", "", 200, "[]\n"}, {"GET", "/v1/lists/find?entry=a", "", "", 200, "[]\n"}, {"POST", "/v1/clock?advance=1h", "", "", 404, "nothing is at"}, {"GET", "/", "", "", 404, "nothing is at"},
 	} {
 		w := send(s, local, tt.method, tt.path, tt.kind, tt.body, admin...)

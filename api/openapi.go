@@ -158,6 +158,8 @@ func (s *Server) routes() []route {
 			takes(nil, s.schema(client.Clear{})), gives(s.schema([]client.Cleared{}))),
 		s.route("DELETE /v1/whitelist", "unclear", "Take a signature off that whitelist.", admin, s.unclear,
 			params(signatureParam()), status(http.StatusNoContent)),
+		s.route("GET /v1/examination", "examine", "Read every file of the node to its end, and say what is wrong with it.", admin, s.examination,
+			gives(s.schema(client.Examination{}))),
 		s.route("GET /v1/audit", "audit", "What administrators did, and who logged in, the latest first.", admin, s.auditPage,
 			params(auditParams()...), gives(s.schema(client.AuditPage{}))),
 

@@ -58,6 +58,9 @@ type Options struct {
 	// Ready returns nil if the node accepts requests, or why it currently does not; nil:
 	// the node is always ready.
 	Ready func() error
+	// Examine reads the node's files and says what is wrong with them. It is called once
+	// at a time; nil: /v1/examination answers 404.
+	Examine func(context.Context) (*client.Examination, error)
 	// Page is served wherever no operation of the API is, to who may check, and on
 	// /login to everybody; nil: nothing is.
 	Page http.Handler
@@ -102,6 +105,8 @@ type Server struct {
 	ready    func() error
 	page     http.Handler
 	advance  func(context.Context, time.Duration) (time.Time, error)
+	examine  func(context.Context) (*client.Examination, error)
+	reading  sync.Mutex // held while that runs
 	log      *slog.Logger
 	metrics  *metrics
 	sessions *sessions
@@ -133,7 +138,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		house: bulkhead.CounterOf(o.Clearinghouse), read: o.Read, senders: o.Senders, accounts: o.Accounts, users: o.Users, peers: o.Peers, pairing: o.Pairing, node: o.Node,
 		rates: o.RateLimits, lists: o.Lists, history: o.History, white: o.Whitelist, audit: o.Audit,
-		ready: o.Ready, page: o.Page, advance: o.Advance, log: o.Log,
+		ready: o.Ready, page: o.Page, advance: o.Advance, examine: o.Examine, log: o.Log,
 		origin: http.NewCrossOriginProtection(), mux: http.NewServeMux(),
 		openAPI:  newDocument(o.Version),
 		memory:   o.Memory,

@@ -1,5 +1,7 @@
 package client
 
+import "context"
+
 // An Examination is what was found in the data folder of a node.
 type Examination struct {
 	Folder  string  `json:"folder"`
@@ -11,12 +13,18 @@ type Examination struct {
 	Known   []Doubt `json:"known,omitempty" doc:"What may be low since an earlier repair, and is until its generation ends. The files are as they should be."`
 }
 
+// Examine has the node read every file of its data folder, which takes as long as reading
+// it does; administrators only.
+func (c *Client) Examine(ctx context.Context) (*Examination, error) {
+	return call[*Examination](ctx, c, exchange{method: "GET", path: "/v1/examination"})
+}
+
 // Sound reports whether nothing was found.
 func (e *Examination) Sound() bool { return len(e.Faults) == 0 && len(e.Doubts) == 0 }
 
 // A Fault is one thing that is wrong with a data folder.
 type Fault struct {
-	Part    string `json:"part" enum:"folder,keys,store,ratelimits,greylist,lists,mesh"`
+	Part    string `json:"part" enum:"folder,keys,store,ratelimits,greylist,history,whitelist,lists,mesh"`
 	File    string `json:"file" doc:"Its path."`
 	Offset  int64  `json:"offset" doc:"Where in the file the damage was noticed, bytes."`
 	Problem string `json:"problem"`

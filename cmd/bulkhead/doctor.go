@@ -27,7 +27,7 @@ import (
 
 func newDoctorCommand() *cobra.Command {
 	var data, configPath, backup, root string
-	var asJSON, repair, message bool
+	var asJSON, repair, message, stored bool
 	var r remote
 	cmd := &cobra.Command{
 		Use:   "doctor [--data FOLDER]",
@@ -36,6 +36,8 @@ func newDoctorCommand() *cobra.Command {
 			"node, as the clients of that door do, and say of each door that fails why and what to\n" +
 			"do. The message is spam for every node, and never counted; --message prints it, to send\n" +
 			"it through the mail server. With the administrator's token, peers are listed, too.\n\n" +
+			"With --stored, the running node reads its own files as with --data and --config; that\n" +
+			"takes an administrator's token.\n\n" +
 			"With --data, read every file of a node's data folder to its end, and say what is damaged, missing or\n" +
 			"open to others: which file, at which byte, and what that puts in doubt, by array,\n" +
 			"generation and page. With --config, the files of lists and the states of rate limits\n" +
@@ -50,11 +52,13 @@ func newDoctorCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			files := data != "" || configPath != "" || repair || backup != ""
 			switch {
-			case files && (cmd.Flags().Changed("server") || message):
-				return cli.Usagef("--data, --config, --repair and --backup are for files; --server and --message for a running node")
+			case files && (cmd.Flags().Changed("server") || message || stored):
+				return cli.Usagef("--data, --config, --repair and --backup are for files; --server, --stored and --message for a running node")
 			case message:
 				_, err := io.WriteString(cmd.OutOrStdout(), strings.ReplaceAll(trial.Message, "\r\n", "\n"))
 				return err
+			case stored:
+				return askStored(cmd, &r, asJSON)
 			case !files:
 				if root == "/" && cmd.Flags().Changed("server") {
 					root = "" // another node than that of this machine's programs
@@ -77,15 +81,7 @@ func newDoctorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				err = json.NewEncoder(cmd.OutOrStdout()).Encode(found)
-			} else {
-				err = writeExamination(cmd.OutOrStdout(), found)
-			}
-			if err == nil && !found.Sound() {
-				return cli.Data
-			}
-			return err
+			return tellExamination(cmd.OutOrStdout(), found, asJSON)
 		},
 	}
 	cmd.Flags().StringVar(&data, "data", "", "data `FOLDER` to verify")
@@ -94,11 +90,42 @@ func newDoctorCommand() *cobra.Command {
 	cmd.Flags().StringVar(&r.tokenFile, "token-file", "", "`FILE` with the bearer token (default: $BULKHEAD_TOKEN, else the administrator's of this machine)")
 	cmd.Flags().DurationVar(&r.timeout, "timeout", 5*time.Second, "longest time that a door may take to answer")
 	cmd.Flags().StringVar(&root, "root", "/", "`FOLDER` that stands for / where mail programs are looked at; not with --server, unless it is given")
+	cmd.Flags().BoolVar(&stored, "stored", false, "have the running node verify its files")
 	cmd.Flags().BoolVar(&message, "message", false, "print the test message")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&repair, "repair", false, "mend what can be mended; the node must not be running")
 	cmd.Flags().StringVar(&backup, "backup", "", "backup `FILE` of the same node, to take from what is lost")
 	return cmd
+}
+
+// askStored is doctor of the files of a running node. It waits for as long as that takes,
+// unless a timeout is given.
+func askStored(cmd *cobra.Command, r *remote, asJSON bool) error {
+	if !cmd.Flags().Changed("timeout") {
+		r.timeout = time.Hour
+	}
+	c, err := r.client(filepath.Join(dataFolder("", ""), node.AdminTokenFile))
+	if err != nil {
+		return err
+	}
+	found, err := c.Examine(cmd.Context())
+	if err != nil {
+		return err
+	}
+	return tellExamination(cmd.OutOrStdout(), found, asJSON)
+}
+
+// tellExamination prints what was found, and returns [cli.Data] if anything was.
+func tellExamination(w io.Writer, x *client.Examination, asJSON bool) (err error) {
+	if asJSON {
+		err = json.NewEncoder(w).Encode(x)
+	} else {
+		err = writeExamination(w, x)
+	}
+	if err == nil && !x.Sound() {
+		return cli.Data
+	}
+	return err
 }
 
 // askDoors is doctor of a running node.

@@ -47,6 +47,11 @@ func Examine(ctx context.Context, cfg *config.Config, dir string) (*client.Exami
 	return x.out, nil
 }
 
+// examine is Examine of the node that runs.
+func (n *core) examine(ctx context.Context) (*client.Examination, error) {
+	return Examine(ctx, n.cfg.Load(), n.dir)
+}
+
 // An examination is an Examination that is being made.
 type examination struct {
 	cfg *config.Config

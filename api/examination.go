@@ -1,0 +1,16 @@
+package api
+
+import "net/http"
+
+// examination has the node read its files: one request at a time, since each of them
+// keeps a disk busy.
+func (s *Server) examination(r *request) (any, error) {
+	if s.examine == nil {
+		return nil, newProblem(http.StatusNotFound, "this server has no files to examine")
+	}
+	if !s.reading.TryLock() {
+		return nil, newProblem(http.StatusConflict, "an examination is running: try again later")
+	}
+	defer s.reading.Unlock()
+	return s.examine(r.Context())
+}

@@ -133,7 +133,7 @@ func (v *victim) ailUse(d *disk) {
 	if ends <= 1 {
 		return
 	}
-	nodetest.Await(v.t, "the node after "+f.String(), func() bool {
+	v.await("the node after "+f.String(), func() bool {
 		v.sent[0]++
 		if err := v.client.Count(v.t.Context(), v.sigs[:1], []uint32{1}); err != nil {
 			return false

@@ -169,8 +169,19 @@ func (v *victim) serve() *nodetest.Process {
 func (v *victim) serveWith(config string) *nodetest.Process {
 	v.t.Helper()
 	p := nodetest.Run(v.t, v.dir, v.bin, "serve", "--config", config, "--data", v.data)
-	nodetest.Await(v.t, "the node", func() bool { return v.client.Ready(v.t.Context()) == nil })
+	v.await("the node", func() bool { return v.client.Ready(v.t.Context()) == nil })
 	return p
+}
+
+// await is [nodetest.Await] for a run of hours on a machine with more to do.
+func (v *victim) await(what string, ok func() bool) {
+	v.t.Helper()
+	nodetest.Settle(v.t, 5*nodetest.Patience, what, func() string {
+		if ok() {
+			return ""
+		}
+		return "not yet"
+	})
 }
 
 // use has clients at all doors until ctx ends, or count ends.
@@ -283,7 +294,7 @@ func (v *victim) starve() {
 	cmd := exec.Command("sh", "-c", fmt.Sprintf("ulimit -n %d; exec %s serve --config %s --data %s", few, v.bin, config, v.data))
 	cmd.Dir = v.dir
 	p := nodetest.Start(v.t, cmd)
-	nodetest.Await(v.t, "the node with few descriptors", func() bool { return v.client.Ready(v.t.Context()) == nil })
+	v.await("the node with few descriptors", func() bool { return v.client.Ready(v.t.Context()) == nil })
 	ctx, cancel := context.WithTimeout(v.t.Context(), 1500*time.Millisecond)
 	defer cancel()
 	use(ctx)

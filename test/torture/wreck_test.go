@@ -116,7 +116,7 @@ func (v *victim) tryServe(before, config string) (*nodetest.Process, string) {
 	cmd.Stdout, cmd.Stderr = said, said
 	p := nodetest.Start(t, cmd)
 	ended := false
-	nodetest.Await(t, "a start, or an end", func() bool {
+	v.await("a start, or an end", func() bool {
 		select {
 		case <-p.Exited():
 			ended = true

@@ -3,5 +3,6 @@
 // little memory, damages every kind of file, puts it on a disk that fails and whose power
 // is cut, so that what was not synced is lost or torn, and moves its clock. It compares
 // what the node says with a plain map of what it has acknowledged. "make torture" runs
-// each part for two minutes, or as long as TORTURE says. It has no code of its own.
+// each part for two minutes, or as long as TORTURE says, and keeps doors crowded with 600
+// silent clients, or as many as CROWD says. It has no code of its own.
 package torture

@@ -150,14 +150,28 @@ func (s *Set) Apply(index uint64, origin string, parts []Parsed, replayed bool) 
 	if err := s.warm(origin, parts); err != nil {
 		return err
 	}
+	before, held := s.View(), s.View().origin(origin).resident()
 	for _, p := range parts {
 		if err := s.applyPart(index, origin, p, replayed); err != nil {
 			return fmt.Errorf("replica of %s: %w", origin, err)
 		}
 	}
 	s.mark(origin, parts)
-	s.trim() // arrays take memory as they are filled
+	// Arrays take memory as they are filled. The sum of all takes time with many origins.
+	if view := s.View(); view != before || len(view.Merged) > 0 || view.origin(origin).resident() != held {
+		s.trim()
+	}
 	return nil
+}
+
+// resident returns the memory of the arrays of a replica, without their part of merged ones.
+func (r *Held) resident() (sum uint64) {
+	for _, x := range r.arrays {
+		if x.memory != nil {
+			sum += x.memory.Resident()
+		}
+	}
+	return sum
 }
 
 func (s *Set) applyPart(index uint64, origin string, p Parsed, replayed bool) error {

@@ -83,9 +83,12 @@ func (s *Set) Room(origin string, n Need) (now, later bool) {
 		}
 	}
 	free, ok := s.wants(view, origin, more)
+	if ok && free == 0 {
+		return true, false // most rounds; the sum of all arrays takes time
+	}
 	lacks := s.lacks(view, free)
 	switch {
-	case ok && (free == 0 || lacks == 0):
+	case ok && lacks == 0:
 		return true, false
 	case !ok || s.opts.Store == nil:
 		return false, false

@@ -30,14 +30,15 @@ type Sliced struct {
 	held       atomic.Int64 // chunks in memory
 }
 
-// A slicedChunk is the unit in which a Sliced takes memory: 16 KiB, of 32 to 256 rows.
+// A slicedChunk is the unit in which a Sliced takes memory: 16 KiB, of 64 to 2048 rows.
 type slicedChunk [2048]uint64
 
 // blankChunk stands for every chunk that is not in memory. Nobody writes to it.
 var blankChunk slicedChunk
 
-// MaxColumns is how many arrays one Sliced holds: a row is a cache line.
-const MaxColumns = 512
+// MaxColumns is how many arrays one Sliced holds: a row is up to four cache lines in a row,
+// which take little longer to read than one.
+const MaxColumns = 2048
 
 // slicedWords is how many words of the line of a bit array have rows: four bits of a key,
 // or eight, tell most keys apart from what an array has.
@@ -156,11 +157,14 @@ func (s *Sliced) prefetch(keys []Key) {
 	if len(keys) == 0 {
 		return
 	}
-	var addresses [ahead * batch]uint64 // in lines
+	var addresses [ahead * batch * MaxColumns / 512]uint64 // in lines
 	n := 0
 	want := func(row uint64) {
-		addresses[n] = uint64(uintptr(unsafe.Pointer(&s.row(row)[0]))) / LineBytes
-		n++
+		at := s.row(row)
+		for i := 0; i < len(at); i += lineWords {
+			addresses[n] = uint64(uintptr(unsafe.Pointer(&at[i]))) / LineBytes
+			n++
+		}
 	}
 	for _, k := range keys[:min(len(keys), batch)] {
 		row := line(k.Hi, s.geo.Lines) * uint64(s.rows)

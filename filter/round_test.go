@@ -379,3 +379,47 @@ func TestLoadAtTwice(t *testing.T) {
 		t.Errorf("after the next entry: %d, %v, %v; want 0 and false", c.Count(key), b.Has(key), err)
 	}
 }
+
+// TestRoundsHaveNoOrder: whoever reads a round learns what was added since the one before,
+// but not in which order, of keys on different lines.
+func TestRoundsHaveNoOrder(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 9))
+	cells, bits := Geometry{Kind: Cells, Lines: 1 << 14, K: 6, KeyID: 7}, Geometry{Kind: Bitmap, Lines: 1 << 14, K: 8}
+	var keys []Key
+	used := make(map[uint64]bool)
+	for len(keys) < 500 {
+		k := Key{rng.Uint64(), rng.Uint64()}
+		if at := line(k.Hi, cells.Lines); !used[at] {
+			used[at] = true
+			keys = append(keys, k)
+		}
+	}
+	var rounds [2][2][]byte
+	for i := range rounds {
+		c, err := NewCounting(cells)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := NewBits(bits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, s := c.NewRound(), b.NewRound()
+		for _, k := range keys {
+			one, n, before, was := []Key{k}, []uint32{uint32(1 + k.Lo%5)}, make([]uint32, 1), make([]bool, 1)
+			c.AddBatch(0, one, n, before)
+			r.Record(one, n, before)
+			b.SetBatch(0, one, was)
+			s.RecordBits(one, was)
+		}
+		r.Close()
+		s.Close()
+		rounds[i] = [2][]byte{r.Append(nil), s.Append(nil)}
+		rng.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+	}
+	for i, what := range []string{"counts", "lists"} {
+		if !bytes.Equal(rounds[0][i], rounds[1][i]) {
+			t.Errorf("a round of %s shows in which order its keys were added", what)
+		}
+	}
+}

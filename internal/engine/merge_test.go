@@ -17,7 +17,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
-	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
@@ -318,16 +317,17 @@ func (e *Engine) turnOver() { e.between(func() {}) }
 // weight, speak as if they were one server.
 func (w *mergeWorld) judged(n int) bulkhead.Judgement {
 	s := sig(bulkhead.Exact, n)
-	turns := make([]filter.Key, evidence.MaxTurns)
+	const most = 64 // more than any signature of the test has
+	turns := make([]filter.Key, most)
 	for i := range turns {
 		turns[i] = keys.Maker{Secret: testSecret}.Turn(keys.Maker{Secret: testSecret}.Base(&s), i+1)
 	}
-	found := make([]bool, evidence.MaxTurns)
+	found := make([]bool, most)
 	type voice struct {
 		origin string // "": of all that are merged
 		weight float64
 	}
-	type lists [2][evidence.MaxTurns]bool // which turns are there, of spam and revoked
+	type lists [2][most]bool // which turns are there, of spam and revoked
 	says := make(map[voice]map[uint64]*lists)
 	for _, r := range w.home.Origins() {
 		i := slices.IndexFunc(w.peers, func(p *mergePeer) bool { return p.id == r.ID })

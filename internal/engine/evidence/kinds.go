@@ -86,9 +86,10 @@ func AddWeight(k filter.Key, kind uint8, n uint32, add func(cell filter.Key, n u
 	}
 }
 
-// MaxTurns is how often a signature can be listed again in one generation of the
-// blocklist. After that a revocation stands until the next one opens.
-const MaxTurns = 64
+// MaxTurns is how often a signature can be listed in one generation of the blocklist. After
+// that a revocation stands until the next one opens. A generation that is not sized for
+// several millions of signatures is full, and the next one opens, long before.
+const MaxTurns = 1 << 20
 
 // Keys makes keys other than those of signatures.
 type Keys interface {
@@ -102,17 +103,41 @@ type Keys interface {
 	At(epoch int, key filter.Key) filter.Key
 }
 
+// Turns returns how often a filter has a signature, of which has tells for each turn, from 1
+// to [MaxTurns]. A filter that has a turn has all before it, so few are asked for.
+func Turns(has func(turn int) bool) int { return between(0, has) }
+
 // Relisted reports whether a signature that both filters of a generation hold was
 // listed again after its last revocation: listings and revocations take turns.
 func Relisted(keys Keys, base filter.Key, spam, revoked func(filter.Key) bool) bool {
-	for turn := 2; turn <= MaxTurns; turn++ {
+	again := false
+	between(1, func(turn int) bool {
 		k := keys.Turn(base, turn)
-		if !spam(k) {
+		if again || !spam(k) {
 			return false
 		}
-		if !revoked(k) {
-			return true
+		again = !revoked(k)
+		return !again
+	})
+	return again
+}
+
+// singly is up to which turn all are asked for, so that what a filter shows by chance is a
+// turn only where all before it are there.
+const singly = 16
+
+// between returns the last turn that has, from a turn that does, or 0, to MaxTurns.
+func between(turn int, has func(turn int) bool) int {
+	step := 1
+	for turn+step <= MaxTurns && has(turn+step) {
+		if turn += step; turn >= singly {
+			step *= 2
 		}
 	}
-	return false
+	for step /= 2; step > 0; step /= 2 {
+		if turn+step <= MaxTurns && has(turn+step) {
+			turn += step
+		}
+	}
+	return turn
 }

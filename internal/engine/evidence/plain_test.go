@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/bits"
 	"slices"
 	"testing"
 
@@ -405,28 +406,43 @@ func TestAgainstPlain(t *testing.T) {
 	})
 }
 
-// TestRelisted: listings and revocations take turns, 64 of each at most.
+// TestRelisted: listings and revocations take turns, and few look-ups find the last ones.
 func TestRelisted(t *testing.T) {
-	for spam := range MaxTurns + 2 {
-		for revoked := range MaxTurns + 2 {
+	turns := []int{1, 2, 3, 4, 5, 7, 8, 9, 31, 64, 65, 300, 9999, MaxTurns - 1, MaxTurns, MaxTurns + 1}
+	for _, spam := range turns {
+		for _, revoked := range turns {
+			asked := 0
 			in := func(n int) func(filter.Key) bool {
 				return func(k filter.Key) bool {
-					for turn := 1; turn <= n; turn++ {
-						if k == (plainKeys{}).Turn(spread(1), turn) {
-							return true
-						}
-					}
-					return false
+					asked++
+					return k.Hi <= uint64(n)
 				}
 			}
-			if spam == 0 || revoked == 0 {
-				continue // Relisted is asked where both have it
-			}
 			want := spam > revoked && revoked < MaxTurns
-			if got := Relisted(plainKeys{}, spread(1), in(spam), in(revoked)); got != want {
+			if got := Relisted(numbered{}, filter.Key{}, in(spam), in(revoked)); got != want {
 				t.Errorf("listed %d times, taken off %d times: listed again %v", spam, revoked, got)
 			}
+			if most := 4 + 2*singly + 4*bits.Len(uint(min(spam, revoked))); asked > most {
+				t.Errorf("listed %d times, taken off %d times: %d look-ups, want at most %d", spam, revoked, asked, most)
+			}
 		}
+	}
+}
+
+// numbered makes keys that say which turn they are of.
+type numbered struct{ plainKeys }
+
+func (numbered) Turn(_ filter.Key, turn int) filter.Key { return filter.Key{Hi: uint64(turn)} }
+
+// TestTurns: the number of turns is found whatever it is.
+func TestTurns(t *testing.T) {
+	for n := range 2000 {
+		if got := Turns(func(turn int) bool { return turn <= n }); got != n {
+			t.Fatalf("%d turns, want %d", got, n)
+		}
+	}
+	if got := Turns(func(int) bool { return true }); got != MaxTurns {
+		t.Errorf("%d turns, want %d", got, MaxTurns)
 	}
 }
 

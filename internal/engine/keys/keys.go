@@ -119,7 +119,7 @@ func (m Maker) Turn(base filter.Key, turn int) filter.Key {
 	if turn == 1 {
 		return base
 	}
-	return m.unique("turn", 0, string([]byte{byte(turn)}), base)
+	return m.unique("turn", 0, string(binary.AppendUvarint(nil, uint64(turn))), base)
 }
 
 // Claim returns the key under which a filter remembers that a stranger has seen base.

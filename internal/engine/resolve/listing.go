@@ -142,13 +142,8 @@ func (r *Resolver) revoke(it *item) {
 
 // turnsIn returns how often the open generation has an item in a filter.
 func (r *Resolver) turnsIn(set book.Bitset, added *table, base filter.Key) int {
-	turn := 0
-	for turn < evidence.MaxTurns {
-		k := r.opts.Keys.Turn(base, turn+1)
-		if !added.has(k) && !r.in(set, k) {
-			break
-		}
-		turn++
-	}
-	return turn
+	return evidence.Turns(func(turn int) bool {
+		k := r.opts.Keys.Turn(base, turn)
+		return added.has(k) || r.in(set, k)
+	})
 }

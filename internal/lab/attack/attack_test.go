@@ -103,12 +103,23 @@ func TestCampaign(t *testing.T) {
 	}
 }
 
+// TestWorn checks that a mailbox that changes its mind a hundred times wears no listing out.
+func TestWorn(t *testing.T) {
+	s := scenario(t, "wear a listing out before one user reports it", Changes)
+	if !succeeds(t, s, 0, 1) {
+		t.Error("one voice for a text and one against it list it: nothing was measured")
+	}
+	if succeeds(t, s, 1, 100) {
+		t.Error("two users cannot list what one has listed and taken off 100 times")
+	}
+}
+
 // TestUndone checks that whatever users of full weight, peers and traps achieve, as many
 // honest votes undo.
 func TestUndone(t *testing.T) {
 	for _, s := range Scenarios() {
-		if s.mend == nil || s.Means == Fresh || s.Means == Aged || s.Means == Changes {
-			continue // nothing to undo; or the listing's turns are used up for the week
+		if s.mend == nil || s.Means == Fresh || s.Means == Aged {
+			continue // nothing to undo
 		}
 		t.Run(fmt.Sprint(s.Name, ", ", s.Means), func(t *testing.T) {
 			t.Parallel()

@@ -127,7 +127,7 @@ func newNodeCollector(n Node) *nodeCollector {
 			desc("checkpoints_total", "Snapshots written."),
 			desc("recoveries_total", "Times that the node got over a failed write."),
 			desc("generations_forgotten_total", "Generations given up before their time for want of memory."),
-			desc("gatherings_total", "Times that many voters on a text did not get what they vote for."),
+			desc("gatherings_total", "Times that votes looked like an attack: many on a text that get nothing, votes on known senders, a listing of what many received."),
 		},
 	}
 }

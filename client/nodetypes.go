@@ -37,7 +37,7 @@ type Counters struct {
 	Checkpoints uint64 `json:"checkpoints" doc:"Snapshots written."`
 	Recoveries  uint64 `json:"recoveries" doc:"Times that the node got over a failed write."`
 	Forgotten   uint64 `json:"forgotten" doc:"Generations that were given up before their time for want of memory."`
-	Gatherings  uint64 `json:"gatherings" doc:"Times that the voters on a text became 5, 10, 20 and so on, and their weight did not get them what they vote for."`
+	Gatherings  uint64 `json:"gatherings" doc:"Times that the voters on a text became 5, 10, 20 and so on, and their weight did not get them what they vote for, those against a sender of good standing 1, 2, 4 and so on, that votes listed what many received, or listed a text for the 4th, 8th, 16th time in a week."`
 }
 
 // A Door is one open front door.

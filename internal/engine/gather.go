@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 )
 
@@ -18,6 +19,19 @@ type watch struct {
 
 func newWatch() watch { return watch{rate: rate.NewLimiter(rate.Every(10*time.Second), 10)} }
 
+// what says in words what a gathering is.
+func what(g *resolve.Gathering) string {
+	switch {
+	case g.Lists:
+		return "votes list a text that many received"
+	case g.Turns > 0:
+		return "a text is listed and taken off again and again"
+	case g.Signature.Scheme() == bulkhead.Sender:
+		return "votes fall on a sender of good standing"
+	}
+	return "many vote on a text, and their weight does not decide"
+}
+
 // tell logs the gatherings of a batch.
 func (e *Engine) tell(all []resolve.Gathering) {
 	for i := range all {
@@ -27,8 +41,8 @@ func (e *Engine) tell(all []resolve.Gathering) {
 			e.watch.unsaid++
 			continue
 		}
-		e.opts.Log.Warn("many vote on a text, and their weight does not decide", "signature", g.Signature, "vote", g.Vote,
-			"voters", g.Voters, "deliveries", g.Deliveries, "latest", g.Reporter, "unsaid", e.watch.unsaid)
+		e.opts.Log.Warn(what(g), "signature", g.Signature, "vote", g.Vote,
+			"voters", g.Voters, "deliveries", g.Deliveries, "turns", g.Turns, "latest", g.Reporter, "unsaid", e.watch.unsaid)
 		e.watch.unsaid = 0
 	}
 }

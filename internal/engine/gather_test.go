@@ -50,6 +50,57 @@ func TestGatherings(t *testing.T) {
 	}
 }
 
+// TestWarnings: the log tells of votes on a known sender from the first one on, of votes that
+// list what many received, of listings again and again, and of many who excuse what they did
+// not receive; and of nothing where one user reports what is new.
+func TestWarnings(t *testing.T) {
+	var log bytes.Buffer
+	c := newClock()
+	e := open(t, Options{Now: c.Now, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	votersOf(t, e)
+	named := func(s string) bulkhead.Signature { return bulkhead.NamedSignature(bulkhead.Sender, s) }
+	letter := []bulkhead.Signature{sig(bulkhead.Exact, 1), named("known.example"), named("ann@known.example")}
+	for range 4 {
+		var to []string
+		for i := range 30 {
+			to = append(to, fmt.Sprint("user", i, "@here.example"))
+		}
+		report(t, e, bulkhead.Report{Signatures: letter, Recipients: to, Count: 30})
+		c.Advance(24 * time.Hour)
+	}
+	says := func(what string, lines int, r bulkhead.Report) {
+		t.Helper()
+		c.Advance(time.Hour) // no line is left out
+		log.Reset()
+		report(t, e, r)
+		if got := strings.Count(log.String(), "voters="); got != lines || !strings.Contains(log.String(), what) {
+			t.Errorf("want %d lines with %q: %s", lines, what, log.String())
+		}
+	}
+	says("", 0, by("a", bulkhead.Spam, sig(bulkhead.Exact, 2), named("new.example"), named("bob@new.example")))
+	says("sender of good standing", 2, by("a", bulkhead.Spam, letter...))
+	if !strings.Contains(log.String(), "many received") {
+		t.Errorf("one vote lists what 30 received every day: %s", log.String())
+	}
+	says("", 0, by("a", bulkhead.Spam, letter...))
+	for turn := range 8 {
+		lines, what := 0, ""
+		if turn == 3 || turn == 7 {
+			lines, what = 1, fmt.Sprint("turns=", turn+1)
+		}
+		says(what, lines, by("a", bulkhead.Spam, sig(bulkhead.Exact, 3)))
+		says("", 0, by("a", bulkhead.Ham, sig(bulkhead.Exact, 3)))
+	}
+	for n := 1; n <= 6; n++ {
+		put(t, e, fmt.Sprint("stranger-", n), trust.Member, 0.05, netip.AddrFrom4([4]byte{198, 18, byte(100 + n), 1}))
+		lines, what := 0, ""
+		if n == 5 {
+			lines, what = 1, "voters=5"
+		}
+		says(what, lines, by(fmt.Sprint("stranger-", n), bulkhead.Ham, sig(bulkhead.Exact, 4)))
+	}
+}
+
 // TestGatheringsFillNoLog: many quarrels make few lines, and the next line
 // says how many were left out.
 func TestGatheringsFillNoLog(t *testing.T) {

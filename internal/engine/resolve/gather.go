@@ -9,46 +9,90 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
 )
 
-// A Gathering is a number of voters on one side of a text whose weight is not yet enough.
-// An attack looks like this before it succeeds.
+// A Gathering is what an attack looks like before it succeeds, or when it does: a number of
+// voters on one side of a text, or against a sender of good standing, whose weight is not yet
+// enough; a vote that lists what many received; or a text that is listed and taken off again
+// and again.
 type Gathering struct {
 	Signature  bulkhead.Signature
 	Vote       bulkhead.Vote // the latest one
 	Voters     uint32        // on its side, in the live generations of the tally
-	Deliveries uint32        // of the text
+	Deliveries uint32        // of the text, or of the sender
 	Reporter   string        // the account that cast the latest vote, "" if it has no name
+	Lists      bool          // the vote lists a text that many received
+	Turns      int           // how often the text was listed in this generation, if that is worth a word
 }
 
-// leastGathering is the number of voters at which a gathering is first noted.
-const leastGathering = 5
+const (
+	// leastGathering is the number of voters at which a gathering on a text is first noted.
+	leastGathering = 5
+	// leastReceived is how many deliveries are many, if a vote lists what was delivered.
+	leastReceived = 20
+	// leastTurns is how many listings of one text in a generation are noted first.
+	leastTurns = 4
+)
 
 // Gatherings returns those of the batch so far: one each time that the voters on one side
-// of a text reach 5, 10, 20 and so on. The slice is valid until the next Begin.
+// of a text reach 5, 10, 20 and so on, those against a known sender 1, 2, 4 and so on, and
+// the listings of a text 4, 8 and so on. The slice is valid until the next Begin.
 func (r *Resolver) Gatherings() []Gathering { return r.gatherings }
 
 // maxRevoked bounds the texts whose revocations are counted in memory, since no array of
 // the engine counts them. When there are more, counting begins anew.
 const maxRevoked = 4096
 
-// gather notes one more voter on a text whose vote did not change its listing.
-func (r *Resolver) gather(s bulkhead.Signature, it *item, m *Message, who *voter) {
-	var n uint32
-	switch m.Vote {
-	case bulkhead.Spam:
-		n = r.voters(it.key.With(evidence.Spam))
-	case bulkhead.Ham:
-		n = r.voters(it.key.With(evidence.Ham))
-	case bulkhead.Revocation:
-		if len(r.revokers) >= maxRevoked {
-			clear(r.revokers)
+// watch notes what is worth a word in what the vote did to an item: whether it changed the
+// item's listing, and in which turn it listed it. Of a message it looks at the exact text, the
+// first band, which changed copies share, and the sender's address.
+func (r *Resolver) watch(m *Message, who *voter, i int, changed bool, turn int) {
+	it, s := &r.items[i], &m.Signatures[i]
+	e := &r.evidence[i]
+	g := Gathering{Signature: *s, Vote: m.Vote, Deliveries: e.Old + e.New, Reporter: who.name}
+	text := s.Scheme() == bulkhead.Exact || s.Scheme() == bulkhead.Near && i == r.band
+	spam, wanted := it.judged == bulkhead.JudgedSpam, m.Vote == bulkhead.Spam
+	switch {
+	case text && changed && wanted && g.Deliveries >= leastReceived:
+		g.Lists, g.Voters = true, r.votersOf(it, m.Vote)
+	case text && turn >= leastTurns && reaches(uint32(turn), leastTurns):
+		g.Turns, g.Voters = turn, r.votersOf(it, m.Vote)
+	case changed || !it.voter || spam && wanted:
+		return
+	case text && !spam && !wanted: // those who did not receive it excuse what nobody has listed
+		if g.Voters = r.votersOf(it, m.Vote); g.Voters <= g.Deliveries || !reaches(g.Voters, leastGathering) {
+			return
 		}
-		r.revokers[it.key]++
-		n = r.revokers[it.key]
+	case text:
+		if g.Voters = r.votersOf(it, m.Vote); !reaches(g.Voters, leastGathering) {
+			return
+		}
+	case wanted && it.facet == bulkhead.SenderFacet && kindOfSender(s.Sum()) == isAddress && r.policy.Good(it.facet, e):
+		if g.Voters = r.votersOf(it, m.Vote); !reaches(g.Voters, 1) {
+			return
+		}
+	default:
+		return
 	}
-	if n > 0 && n%leastGathering == 0 && bits.OnesCount32(n/leastGathering) == 1 {
-		e := &it.record.Evidence
-		r.gatherings = append(r.gatherings, Gathering{s, m.Vote, n, e.Old + e.New, who.name})
+	r.gatherings = append(r.gatherings, g)
+}
+
+// reaches reports whether n is a number at which a word is said: least, twice that, and so on.
+func reaches(n, least uint32) bool {
+	return n > 0 && n%least == 0 && bits.OnesCount32(n/least) == 1
+}
+
+// votersOf returns how many voted as the vote does on an item, this vote included.
+func (r *Resolver) votersOf(it *item, v bulkhead.Vote) uint32 {
+	switch v {
+	case bulkhead.Spam:
+		return r.voters(it.key.With(evidence.Spam))
+	case bulkhead.Ham:
+		return r.voters(it.key.With(evidence.Ham))
 	}
+	if len(r.revokers) >= maxRevoked {
+		clear(r.revokers)
+	}
+	r.revokers[it.key]++
+	return r.revokers[it.key]
 }
 
 // voters returns how many voted on one side of a text, this vote included.

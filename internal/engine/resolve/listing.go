@@ -114,7 +114,8 @@ func (r *Resolver) list(it *item) bool {
 	if revoked == 0 && it.listed {
 		return true
 	}
-	for turn := r.turnsIn(r.view.Block.Live[0].Spam, &r.over.spam, it.key) + 1; turn <= revoked+1; turn++ {
+	it.turn = revoked + 1
+	for turn := r.turnsIn(r.view.Block.Live[0].Spam, &r.over.spam, it.key) + 1; turn <= it.turn; turn++ {
 		r.enterSpam(r.opts.Keys.Turn(it.key, turn))
 	}
 	return true

@@ -28,6 +28,7 @@ type item struct {
 	judged  bulkhead.Judgement // before the vote
 	counted bool               // the vote is not one that the voice has cast already
 	voter   bool               // it is of one voter more
+	turn    int                // in which the vote listed it; 0 if it did not
 	moves   bool               // the vote may enter it into the spam filter or the revocation filter
 	// Of an item that moves: whether the open generation has listed it, and taken it off, at
 	// least once.
@@ -85,6 +86,7 @@ func (r *Resolver) signatures(m *Message, who *voter) {
 		r.evidence[i] = r.records[i].Evidence
 	}
 	r.parts.Set(m.Signatures)
+	r.band = slices.IndexFunc(m.Signatures, func(s bulkhead.Signature) bool { return s.Scheme() == bulkhead.Near })
 	r.established = r.least(m)
 	for i := range r.items {
 		it := &r.items[i]
@@ -283,9 +285,9 @@ func (r *Resolver) settle(receipt *bulkhead.Receipt, m *Message, who *voter, i i
 	} else {
 		r.settleHam(receipt, it, who, m.Vote)
 	}
-	spam, wanted := it.judged == bulkhead.JudgedSpam, m.Vote == bulkhead.Spam
-	if it.voter && spam != wanted && before.Listed == receipt.Listed && before.Revoked == receipt.Revoked && m.Signatures[i].Scheme() == bulkhead.Exact {
-		r.gather(m.Signatures[i], it, m, who)
+	if !it.pair() {
+		changed := before.Listed != receipt.Listed || before.Revoked != receipt.Revoked
+		r.watch(m, who, i, changed, it.turn)
 	}
 }
 

@@ -55,6 +55,9 @@ type Result struct {
 	// Takes is the smallest number of the means that succeeds; 0 if even Limit fails.
 	Takes int `json:"takes"`
 	Limit int `json:"limit"`
+	// Visible is whether the log has a warning before the smallest success, or, of one that
+	// takes a single one of the means or fails even with Limit, after it.
+	Visible bool `json:"visible"`
 	// Undone is how many votes of other honest users undo the smallest success; 0 if there
 	// is no success, or twice as many votes as users and means together do not undo it.
 	Undone int `json:"undone"`
@@ -70,11 +73,14 @@ func Run(ctx context.Context, s Scenario, honest, limit int) (Result, error) {
 	}
 	most, least := 1, 0 // least does not succeed
 	for {
-		won, _, err := s.try(ctx, honest, most)
+		t, err := s.try(ctx, honest, most)
 		if err != nil {
 			return r, err
 		}
-		if won {
+		if !t.won || most == 1 {
+			r.Visible = t.seen
+		}
+		if t.won {
 			break
 		}
 		if most == limit {
@@ -84,49 +90,58 @@ func Run(ctx context.Context, s Scenario, honest, limit int) (Result, error) {
 	}
 	for most-least > 1 {
 		middle := (least + most) / 2
-		won, _, err := s.try(ctx, honest, middle)
+		t, err := s.try(ctx, honest, middle)
 		if err != nil {
 			return r, err
 		}
-		if won {
+		if t.won {
 			most = middle
 		} else {
-			least = middle
+			least, r.Visible = middle, t.seen
 		}
 	}
 	r.Takes = most
-	var err error
-	_, r.Undone, err = s.try(ctx, honest, most)
+	t, err := s.try(ctx, honest, most)
+	r.Undone = t.undone
 	return r, err
 }
 
-// try lets an attacker with n of its means do what it can, and returns whether it
-// has what it wants, and how many honest votes take it away again.
-func (s *Scenario) try(ctx context.Context, honest, n int) (won bool, undone int, err error) {
+// A trial is what became of an attack.
+type trial struct {
+	won    bool // it has what it wants
+	seen   bool // the log has a warning of it
+	undone int  // how many honest votes take away what it has; 0 if they do not
+}
+
+// try lets an attacker with n of its means do what it can.
+func (s *Scenario) try(ctx context.Context, honest, n int) (t trial, err error) {
 	w, err := s.prepared(ctx, honest, n)
 	if err != nil {
-		return false, 0, err
+		return t, err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
+	before := w.seen.n.Load()
 	if err := s.strike(w, n); err != nil {
-		return false, 0, fmt.Errorf("attack: %s with %d %s: %w", s.Name, n, s.Means, err)
+		return t, fmt.Errorf("attack: %s with %d %s: %w", s.Name, n, s.Means, err)
 	}
-	if won, err = s.holds(w); err != nil || !won || s.mend == nil {
-		return won, 0, err
+	t.seen = w.seen.n.Load() > before
+	if t.won, err = s.holds(w); err != nil || !t.won || s.mend == nil {
+		return t, err
 	}
 	for i := range answers(honest, n) {
 		if err := s.mend(w, w.user("helper", i)); err != nil {
-			return won, 0, err
+			return t, err
 		}
 		held, err := s.holds(w)
 		if err != nil {
-			return won, 0, err
+			return t, err
 		}
 		if !held {
-			return won, i + 1, nil
+			t.undone = i + 1
+			return t, nil
 		}
 	}
-	return won, 0, nil
+	return t, nil
 }
 
 // answers returns how many votes are tried to undo a success with n of the means.

@@ -23,11 +23,11 @@ func scenario(t *testing.T, name string, m Means) Scenario {
 
 func succeeds(t *testing.T, s Scenario, honest, n int) bool {
 	t.Helper()
-	won, _, err := s.try(t.Context(), honest, n)
+	got, err := s.try(t.Context(), honest, n)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return won
+	return got.won
 }
 
 // TestStrangers checks that without a voice that somebody vouched for nothing is listed, taken
@@ -111,6 +111,33 @@ func TestWorn(t *testing.T) {
 	}
 	if succeeds(t, s, 1, 100) {
 		t.Error("two users cannot list what one has listed and taken off 100 times")
+	}
+}
+
+// TestVisible checks that the log warns of what votes prepare, before they have their way:
+// strangers of whom a few are there, and voices of full weight, traps and changes of mind of
+// which one more would be enough. What nobody received and nobody objects to looks like any
+// other spam.
+func TestVisible(t *testing.T) {
+	for _, s := range Scenarios() {
+		if s.mend == nil || s.Means == Peers || s.Means == Sendings {
+			continue // no votes here: peers must be admitted, and sendings are mail
+		}
+		for _, honest := range []int{0, 5} {
+			if honest == 0 && s.daily == nil {
+				continue
+			}
+			t.Run(fmt.Sprint(s.Name, ", ", s.Means, ", against ", honest), func(t *testing.T) {
+				t.Parallel()
+				r, err := Run(t.Context(), s, honest, 16)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !r.Visible {
+					t.Errorf("it takes %d, and the log says nothing before", r.Takes)
+				}
+			})
+		}
 	}
 }
 

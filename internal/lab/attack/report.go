@@ -15,8 +15,16 @@ import (
 // Honest returns the numbers of honest users against which attacks are measured.
 func Honest() []int { return []int{0, 5, 50} }
 
-// Says is the result in words: what the attack takes, and how many votes undo it.
+// Says is the result in words: what the attack takes, how many votes undo it, and a dagger if
+// the log does not warn of it.
 func (r *Result) Says() string {
+	if r.Takes > 0 && !r.Visible {
+		return r.takes() + " †"
+	}
+	return r.takes()
+}
+
+func (r *Result) takes() string {
 	switch {
 	case r.Takes == 0:
 		return fmt.Sprintf("never up to %d", r.Limit)

@@ -3,6 +3,7 @@ package attack
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -33,6 +34,7 @@ type world struct {
 	attacks []bulkhead.Reporter
 	aged    bool
 	sent    int // reports so far, for their IDs
+	seen    warnings
 }
 
 // open returns a world with honest users. voters is about how many will vote on a message:
@@ -64,10 +66,27 @@ func (w *world) engine() (*engine.Engine, error) {
 	keys := uint64(max(20_000, 60*w.voters))
 	return engine.Open(w.ctx, engine.Options{
 		Now:     w.now,
+		Log:     slog.New(&w.seen),
 		Tally:   engine.BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 50_000, Error: 1e-4},
 		Block:   engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 8, Capacity: 20_000, Error: 1e-6},
 		Reports: keys, Votes: 2 * keys,
 	})
+}
+
+// warnings counts what a node's log says of votes.
+type warnings struct{ n atomic.Int64 }
+
+func (l *warnings) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+func (l *warnings) WithAttrs([]slog.Attr) slog.Handler               { return l }
+func (l *warnings) WithGroup(string) slog.Handler                    { return l }
+func (l *warnings) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "vote" {
+			l.n.Add(1)
+		}
+		return true
+	})
+	return nil
 }
 
 func (w *world) close() error { return w.Close(context.WithoutCancel(w.ctx)) }

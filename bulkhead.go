@@ -165,6 +165,37 @@ type Receipt struct {
 	Whitelisted int // not counted: the sender or the signature is whitelisted
 }
 
+// Refused reports whether nothing of a report was counted, because nothing in it may be
+// listed: all its signatures, or the sender, are whitelisted, or they tell no message from others.
+func (r *Receipt) Refused() bool {
+	return r.Whitelisted > 0 && r.Counted+r.Duplicate+r.Pending+r.Listed+r.Revoked == 0
+}
+
+// Refusals returns those signatures of a spam vote on several messages, one signature each,
+// that may not be listed, given the receipt for all. It asks house if that leaves it open.
+func Refusals(ctx context.Context, house Clearinghouse, r *Report, got *Receipt) ([]Signature, error) {
+	switch {
+	case r.Vote != Spam || got.Whitelisted == 0:
+		return nil, nil
+	case got.Refused():
+		return r.Signatures, nil
+	}
+	queries, verdicts := make([]Query, len(r.Signatures)), make([]Verdict, len(r.Signatures))
+	for i := range queries {
+		queries[i] = Query{Signatures: r.Signatures[i : i+1], Source: r.Source, Reporter: r.Reporter, Terse: true}
+	}
+	if err := CheckBatch(ctx, house, queries, verdicts); err != nil {
+		return nil, err
+	}
+	var refused []Signature
+	for i := range verdicts {
+		if verdicts[i].Whitelisted != "" {
+			refused = append(refused, r.Signatures[i])
+		}
+	}
+	return refused, nil
+}
+
 // A Judgement is the state of a signature in the blocklist book.
 type Judgement uint8
 

@@ -37,3 +37,24 @@ func TestParseVote(t *testing.T) {
 		}
 	}
 }
+
+// TestRefused: a report was refused if nothing of it was counted.
+func TestRefused(t *testing.T) {
+	for _, tt := range []struct {
+		r    bulkhead.Receipt
+		want bool
+	}{
+		{bulkhead.Receipt{}, false},
+		{bulkhead.Receipt{Whitelisted: 2}, true},
+		{bulkhead.Receipt{Whitelisted: 2, Counted: 1}, false},
+		{bulkhead.Receipt{Whitelisted: 2, Duplicate: 1}, false},
+		{bulkhead.Receipt{Whitelisted: 2, Pending: 1}, false},
+		{bulkhead.Receipt{Whitelisted: 2, Listed: 1}, false},
+		{bulkhead.Receipt{Whitelisted: 2, Revoked: 1}, false},
+		{bulkhead.Receipt{Counted: 1}, false},
+	} {
+		if got := tt.r.Refused(); got != tt.want {
+			t.Errorf("%+v: refused %v, want %v", tt.r, got, tt.want)
+		}
+	}
+}

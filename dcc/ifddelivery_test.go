@@ -200,6 +200,25 @@ func TestIfdSuspectedIsNotMany(t *testing.T) {
 	}
 }
 
+// unlisting is a clearinghouse that lists nothing.
+type unlisting struct{ *prototest.House }
+
+func (h unlisting) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
+	if r.Vote == bulkhead.Spam {
+		return bulkhead.Receipt{Whitelisted: len(r.Signatures)}, nil
+	}
+	return h.House.Report(ctx, r)
+}
+
+// TestIfdUnlisted: the header says that a report was in vain, which nothing else can.
+func TestIfdUnlisted(t *testing.T) {
+	ask := serveIfd(t, wholeIfd(t, unlisting{new(prototest.House)}))
+	want := "X-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=many (not listed: it is\n\twhitelisted or tells no message from others)\n\n"
+	if got := ask(ifdRequestText("header spam", "bob@example.net")); !strings.HasSuffix(got, want) {
+		t.Errorf("reported: %q, want it to end in %q", got, want)
+	}
+}
+
 // TestIfdTrapVote: spam that only a trap reported is named so.
 func TestIfdTrapVote(t *testing.T) {
 	trap := whitelistOf(t, "option spam-trap-reject\n")

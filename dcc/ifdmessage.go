@@ -348,9 +348,16 @@ func (s *Ifd) report(ctx context.Context, m *mailing, kept []Checksum) error {
 		Signatures: m.allSignatures(kept), Vote: bulkhead.Spam, Source: m.whole.source, Reporter: m.who,
 		Trap: !m.told && !m.metrics.black,
 	}
-	_, err := s.Clearinghouse.Report(ctx, r)
+	receipt, err := s.Clearinghouse.Report(ctx, r)
+	if err == nil && receipt.Refused() {
+		m.metrics.reason = unlisted
+	}
 	return bulkhead.Tolerate(err)
 }
+
+// unlisted is the reason in the header of a message that was reported as spam, and that
+// nobody may list: the protocol has no other place for it.
+const unlisted = "not listed: it is whitelisted or tells no message from others"
 
 // greylist asks the greylist for each recipient.
 func (s *Ifd) greylist(m *mailing) {

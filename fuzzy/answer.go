@@ -219,6 +219,9 @@ func (s *Server) appendOut(dst []byte, j *job) []byte {
 // status returns the code for an error of the clearinghouse.
 func (s *Server) status(err error) int32 {
 	switch {
+	case err == errUnlisted:
+		s.Stats.Refused.Add(1)
+		return CodeSkipped
 	case errors.Is(err, bulkhead.ErrForbidden), errors.Is(err, bulkhead.ErrUnauthorised):
 		s.Stats.Refused.Add(1)
 		return CodeForbidden

@@ -3,10 +3,12 @@ package fuzzy
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,6 +85,38 @@ func TestWriteCheckDelete(t *testing.T) {
 	must(t, c.Write(t.Context(), d, nil, 1, 5))
 	if r := mustCheck(t, c, d, nil); r.Value != 5 || r.Flag != 1 {
 		t.Errorf("written anew: %+v", r)
+	}
+}
+
+// TestUnlisted: a write to a list for spam of what nobody may list is refused, that of others
+// that came with it is not, and neither are other lists and votes.
+func TestUnlisted(t *testing.T) {
+	white, other := digestOf(1), digestOf(2)
+	house := &prototest.House{White: map[bulkhead.Signature]bool{plainSignature(&white): true}}
+	s := &Server{Clearinghouse: house}
+	c := dial(t, serve(t, s), nil)
+	for _, tt := range []struct {
+		flag  uint8
+		value int32
+		d     [DigestSize]byte
+		want  int32
+	}{{1, 5, white, CodeSkipped}, {1, 5, other, 0}, {1, -5, white, 0}, {9, 5, white, 0}, {1, 1, white, CodeSkipped}} {
+		_, err := c.Do(t.Context(), Request{Command: Write, Flag: tt.flag, Value: tt.value, Digest: tt.d})
+		if tt.want == 0 {
+			must(t, err)
+		} else if !errors.Is(err, bulkhead.ErrForbidden) || !strings.HasSuffix(err.Error(), fmt.Sprint(tt.want)) {
+			t.Errorf("write of %d to list %d: %v, want %d", tt.value, tt.flag, err, tt.want)
+		}
+	}
+	var b updates
+	jobs := []*job{{}, {}, {}}
+	for i, d := range [][DigestSize]byte{other, white, digestOf(3)} {
+		jobs[i].req = Request{Command: Write, Flag: 1, Value: 1, Digest: d}
+		b.vote(jobs[i], bulkhead.Spam, plainSignature(&d))
+	}
+	b.commit(t.Context(), bulkhead.CounterOf(house))
+	if jobs[0].err != nil || jobs[1].err != errUnlisted || jobs[2].err != nil {
+		t.Errorf("together: %v, %v, %v; want the second refused", jobs[0].err, jobs[1].err, jobs[2].err)
 	}
 }
 

@@ -120,10 +120,22 @@ func (b *updates) commit(ctx context.Context, house bulkhead.Counter) {
 	}
 	for k, g := range b.votes {
 		for start := 0; start < len(g.sigs); start += maxSignatures {
-			part := bulkhead.Report{Vote: k.vote, Reporter: k.who, Signatures: g.sigs[start:min(start+maxSignatures, len(g.sigs))]}
+			end := min(start+maxSignatures, len(g.sigs))
+			part := bulkhead.Report{Vote: k.vote, Reporter: k.who, Signatures: g.sigs[start:end]}
 			do(g.jobs, func() error {
-				_, err := house.Report(ctx, part)
-				return bulkhead.Tolerate(err)
+				receipt, err := house.Report(ctx, part)
+				if err != nil {
+					return bulkhead.Tolerate(err)
+				}
+				refused, err := bulkhead.Refusals(ctx, house, &part, &receipt)
+				mu.Lock()
+				defer mu.Unlock()
+				for i, j := range g.jobs[start:end] {
+					if slices.Contains(refused, g.sigs[start+i]) {
+						j.err = errUnlisted
+					}
+				}
+				return err
 			})
 		}
 	}
@@ -179,6 +191,9 @@ func (s *Server) weights(r *Request, n uint32) []uint32 {
 	}
 	return weights
 }
+
+// errUnlisted refuses a vote for spam on a digest that may not be listed.
+var errUnlisted = fmt.Errorf("fuzzy: %w: nobody may list this digest here", bulkhead.ErrForbidden)
 
 // unlearn makes the next write of a message raise all of its accounts in full.
 func (s *Server) unlearn(r *Request, flag uint8) {

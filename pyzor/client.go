@@ -40,7 +40,7 @@ func (r *Reply) Err() error {
 		return nil
 	case 401:
 		return fmt.Errorf("%w: pyzor: %s", bulkhead.ErrUnauthorised, r.Diag)
-	case 403:
+	case 403, 422:
 		return fmt.Errorf("%w: pyzor: %s", bulkhead.ErrForbidden, r.Diag)
 	case 400, 505:
 		return fmt.Errorf("%w: pyzor: %s", bulkhead.ErrMalformed, r.Diag)

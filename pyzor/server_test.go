@@ -225,8 +225,8 @@ func TestVotes(t *testing.T) {
 	}
 	check("after refusals", 3, 1)
 	empty := digest(t, digests.Empty)
-	if _, err := nobody.Do(t.Context(), OpReport, empty); err != nil {
-		t.Errorf("report of the digest of nothing: %v", err)
+	if r, err := nobody.Do(t.Context(), OpReport, empty); r == nil || r.Code != 422 {
+		t.Errorf("report of the digest of nothing: %+v, %v, want code 422", r, err)
 	}
 	for _, r := range house.Reports() {
 		for _, s := range r.Signatures {

@@ -3,6 +3,7 @@ package pyzor
 import (
 	"context"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"slices"
 
@@ -16,8 +17,9 @@ type ballot struct {
 	report  bulkhead.Report
 	often   map[bulkhead.Signature]uint32 // digests that one request repeats
 	packets []*door.Packet
-	threads [][]byte // within the packets
-	trusted bool     // the reporter has signed
+	threads [][]byte               // within the packets
+	digests [][]bulkhead.Signature // of each packet
+	trusted bool                   // the reporter has signed
 }
 
 // maxBallot is the most digests of a ballot.
@@ -27,8 +29,12 @@ const maxBallot = 512
 func (s *Server) vote(b *batch, p *door.Packet, r *Request, op Op) {
 	once, often := distinct(r.Digests)
 	if len(once) == 0 && len(often) == 0 {
-		// Nothing worth counting: the answer is as if it had been counted.
-		p.Reply = append(appendHead(p.Reply, 200, "OK", r.Thread), '\n')
+		if slices.ContainsFunc(r.Digests, isEmpty) {
+			s.refuse(p, r, errUnlisted)
+		} else {
+			// The original takes anything: the answer is as if it had been counted.
+			p.Reply = append(appendHead(p.Reply, 200, "OK", r.Thread), '\n')
+		}
 		return
 	}
 	if !p.Detach() {
@@ -44,6 +50,13 @@ func (s *Server) vote(b *batch, p *door.Packet, r *Request, op Op) {
 	box.trusted = r.authentic
 	box.packets = append(box.packets, p)
 	box.threads = append(box.threads, r.Thread)
+	box.digests = append(box.digests, slices.AppendSeq(slices.Clone(once), maps.Keys(often)))
+}
+
+// isEmpty reports whether d is the digest of empty text.
+func isEmpty(d []byte) bool {
+	sig, ok := ParseDigest(d)
+	return ok && empty(&sig)
 }
 
 // ballot returns a ballot of the batch with digests added. A ballot does not take a
@@ -74,9 +87,13 @@ func (s *Server) cast(ctx context.Context, b *batch) {
 	for i, box := range b.ballots {
 		b.ballots[i] = nil
 		s.voting.Go(func() {
-			err := s.count(ctx, box)
+			unlisted, err := s.count(ctx, box)
 			code, diag := s.status("vote", err)
 			for i, p := range box.packets {
+				code, diag := code, diag
+				if err == nil && subset(box.digests[i], unlisted) {
+					code, diag = s.status("vote", errUnlisted)
+				}
 				p.Reply = append(appendHead(p.Reply, code, diag, box.threads[i]), '\n')
 				s.holdBack(p, box.trusted)
 				p.Finish()
@@ -109,8 +126,14 @@ func distinct(digests [][]byte) (once []bulkhead.Signature, often map[bulkhead.S
 	return once, often
 }
 
-// count reports a ballot. A panic of the clearinghouse loses only its answers.
-func (s *Server) count(ctx context.Context, box *ballot) (err error) {
+// subset reports whether all sigs are among those of a longer list.
+func subset(sigs, of []bulkhead.Signature) bool {
+	return !slices.ContainsFunc(sigs, func(sig bulkhead.Signature) bool { return !slices.Contains(of, sig) })
+}
+
+// count reports a ballot, and returns its digests that may not be listed. A panic of the
+// clearinghouse loses only its answers.
+func (s *Server) count(ctx context.Context, box *ballot) (unlisted []bulkhead.Signature, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("pyzor: vote panicked: %v\n%s", r, debug.Stack())
@@ -120,19 +143,27 @@ func (s *Server) count(ctx context.Context, box *ballot) (err error) {
 	if box.report.Vote == bulkhead.Ham {
 		counter = &s.Stats.Whitelists
 	}
-	if n := len(box.report.Signatures); n > 0 {
-		if _, err := s.Clearinghouse.Report(ctx, box.report); err != nil {
+	cast := func(r *bulkhead.Report, each uint32) error {
+		receipt, err := s.Clearinghouse.Report(ctx, *r)
+		if err != nil {
 			return err
 		}
-		counter.Add(int64(n))
+		refused, err := bulkhead.Refusals(ctx, s.Clearinghouse, r, &receipt)
+		unlisted = append(unlisted, refused...)
+		counter.Add(int64(each) * int64(len(r.Signatures)-len(refused)))
+		return err
+	}
+	if len(box.report.Signatures) > 0 {
+		if err := cast(&box.report, 1); err != nil {
+			return nil, err
+		}
 	}
 	for sig, n := range box.often {
 		r := box.report
 		r.Signatures, r.Count = []bulkhead.Signature{sig}, n
-		if _, err := s.Clearinghouse.Report(ctx, r); err != nil {
-			return err
+		if err := cast(&r, n); err != nil {
+			return nil, err
 		}
-		counter.Add(int64(n))
 	}
-	return nil
+	return unlisted, nil
 }

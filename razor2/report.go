@@ -79,11 +79,14 @@ func (c *session) reportMail(ctx context.Context, block []byte) string {
 	if len(sigs) == 0 {
 		return "res=0"
 	}
-	_, err := c.server.Clearinghouse.Report(ctx, bulkhead.Report{
+	receipt, err := c.server.Clearinghouse.Report(ctx, bulkhead.Report{
 		Signatures: sigs, Vote: bulkhead.Spam, Source: source, Reporter: c.reporter(),
 	})
 	if err != nil {
 		return c.server.refusal("report", err)
+	}
+	if receipt.Refused() {
+		return "res=0"
 	}
 	c.server.Stats.Reports.Add(1)
 	return "res=1"

@@ -573,6 +573,26 @@ func TestHouseErrors(t *testing.T) {
 	}
 }
 
+// TestUnlisted: a report of which nothing may be listed is refused, and only such a one.
+func TestUnlisted(t *testing.T) {
+	e4 := mustParse(t, part).E4
+	other := append(bytes.Clone(part), "and some more text that is in no other part of a mail\n"...)
+	for _, tt := range []struct {
+		part []byte
+		want string
+	}{{part, "res=0"}, {other, "res=1"}} {
+		house := &prototest.House{White: map[bulkhead.Signature]bool{e4: true}}
+		for _, sig := range mustParse(t, part).E8 {
+			house.White[sig] = true
+		}
+		c := login(t, start(t, &Server{Clearinghouse: house}))
+		report, err := c.exchange([]byte("-a=r&message=*\r\nA: b\n\r\n"+string(tt.part)+"\r\n.\r\n"), 1)
+		if err != nil || report[0].String() != tt.want {
+			t.Errorf("report of %.40q: %v, %v, want %s", tt.part, report, err, tt.want)
+		}
+	}
+}
+
 func TestRate(t *testing.T) {
 	s := &Server{Clearinghouse: &prototest.House{}, Rate: door.Rate{PerSecond: 1e-6, Burst: 3}}
 	c := dial(t, start(t, s))

@@ -97,6 +97,19 @@ func TestPyzorReport(t *testing.T) {
 	h.counts(mails["plain"], 0, 0)
 }
 
+// TestPyzorUnlisted: the command says that a report was refused, because a list has its digest.
+func TestPyzorUnlisted(t *testing.T) {
+	sum, _, _ := pyzor.Sum(t.Context(), []byte(mails["plain"]))
+	n := startNode(t, fmt.Sprintf("%s\n[whitelist]\nsignatures = [\"pyzor/digest:%x\"]", plainCounts, sum))
+	h := newPyzor(t, n)
+	if got := h.run(1, mails["plain"], "report"); !strings.Contains(got, "422") {
+		t.Errorf("report prints %q", got)
+	}
+	h.counts(mails["plain"], 0, 0)
+	h.run(0, mails["multipart"], "report")
+	h.counts(mails["multipart"], 1, 0)
+}
+
 func TestPyzorAccounts(t *testing.T) {
 	n := startNode(t, plainCounts)
 	const key = "0123456789abcdef0123456789abcdef01234567"

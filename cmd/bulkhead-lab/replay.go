@@ -25,11 +25,18 @@ import (
 type replayCommand struct {
 	replay.Options
 	label   string
+	tail    string // how many recipients a message has
 	skip    []string
 	servers []int
 	picture string // file to draw into, "" for none
 	json    bool
 }
+
+// What --recipients may say.
+const (
+	fixed       = "fixed"
+	heavyTailed = "heavy-tailed"
+)
 
 func newReplayCommand() *cobra.Command {
 	var r replayCommand
@@ -50,6 +57,8 @@ func newReplayCommand() *cobra.Command {
 	f.StringVar(&r.label, "label", "", "label of messages without a label: ham or spam")
 	f.IntVar(&r.Sites, "sites", 10, "sites that share the clearinghouse")
 	f.IntVar(&r.Copies, "copies", 1, "sites that each message is delivered to")
+	f.StringVar(&r.tail, "recipients", fixed, "sites that each message goes to: fixed (--copies) or heavy-tailed (most to one, few to many, k as 1/k^2)")
+	f.BoolVar(&r.Interleave, "interleave", false, "spread ham evenly over the time of the spam, for collections of different years")
 	f.DurationVar(&r.Spread, "spread", 10*time.Minute, "mean time between two copies of a message")
 	f.Float64Var(&r.Share, "share", 0.3, "share of recipients who act on a wrong verdict")
 	f.DurationVar(&r.Delay, "delay", time.Hour, "mean time until they act")
@@ -105,6 +114,9 @@ func (r *replayCommand) play(ctx context.Context, mail iter.Seq2[replay.Mail, er
 func (r *replayCommand) check() error {
 	if r.label != "" && r.label != mailbox.Ham && r.label != mailbox.Spam {
 		return cli.Usagef("--label %q, want ham or spam", r.label)
+	}
+	if r.HeavyTail = r.tail == heavyTailed; !r.HeavyTail && r.tail != fixed {
+		return cli.Usagef("--recipients %q, want %s or %s", r.tail, fixed, heavyTailed)
 	}
 	for _, name := range r.skip {
 		scheme, err := bulkhead.ParseScheme(name)

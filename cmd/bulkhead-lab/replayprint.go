@@ -81,8 +81,11 @@ func deliveries(messages int, first, last time.Time, spam, ham int) string {
 
 // setting says among whom it was replayed, in a line.
 func setting(o *replay.Options) string {
-	return fmt.Sprintf("%d sites, %d of %d get each message; %.0f %% of recipients act on a wrong verdict after %v.\n",
-		o.Sites, o.Copies, o.Sites, 100*o.Share, o.Delay)
+	copies := fmt.Sprintf("%d of %d get each message", o.Copies, o.Sites)
+	if o.HeavyTail {
+		copies = "most messages go to one and few to many"
+	}
+	return fmt.Sprintf("%d sites, %s; %.0f %% of recipients act on a wrong verdict after %v.\n", o.Sites, copies, 100*o.Share, o.Delay)
 }
 
 func share(n, of int) string {

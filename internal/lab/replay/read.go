@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -21,6 +22,7 @@ type letter struct {
 	size   int
 	sigs   []bulkhead.Signature
 	source bulkhead.Source
+	copies int // sites that it is delivered to
 	err    error
 }
 
@@ -46,8 +48,50 @@ func readReplay(ctx context.Context, mail iter.Seq2[Mail, error], opts *Options)
 			return nil, fmt.Errorf("replay: %s: %w", l.name, l.err)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b *letter) int { return a.time.Compare(b.time) })
+	slices.SortStableFunc(all, byTime)
+	if opts.Interleave {
+		if err := interleave(all); err != nil {
+			return nil, err
+		}
+	}
+	address(all, opts)
 	return all, nil
+}
+
+func byTime(a, b *letter) int { return a.time.Compare(b.time) }
+
+// address decides how many sites each letter goes to.
+func address(all []*letter, opts *Options) {
+	// Choices of their own, so that the others are as without.
+	tail := rand.NewZipf(rand.New(rand.NewPCG(opts.Seed, 0x7461696c)), 2, 1, uint64(opts.Sites-1))
+	for _, l := range all {
+		l.copies = opts.Copies
+		if opts.HeavyTail {
+			l.copies = 1 + int(tail.Uint64())
+		}
+	}
+}
+
+// interleave moves ham as Options.Interleave says, and puts all in order.
+func interleave(all []*letter) error {
+	var ham, spam []*letter
+	for _, l := range all {
+		if l.spam {
+			spam = append(spam, l)
+		} else {
+			ham = append(ham, l)
+		}
+	}
+	if len(ham) == 0 || len(spam) == 0 {
+		return fmt.Errorf("replay: %d ham and %d spam: want both to interleave", len(ham), len(spam))
+	}
+	first := spam[0].time
+	span := float64(spam[len(spam)-1].time.Sub(first))
+	for i, l := range ham {
+		l.time = first.Add(time.Duration(span * (float64(i) + 0.5) / float64(len(ham))))
+	}
+	slices.SortStableFunc(all, byTime)
+	return nil
 }
 
 // replayKey is the network key of the simulated network.

@@ -28,8 +28,15 @@ type Options struct {
 	// Sites is how many sites share the clearinghouse; each message goes to
 	// Copies of them, chosen at random. [10 and 1]
 	Sites, Copies int
+	// HeavyTail has each message go to a number of sites of its own in place of Copies: most to
+	// one, few to many, k with a probability that falls as 1/k^2. [no]
+	HeavyTail bool
 	// Spread is the mean time between two copies of one message. [10 minutes]
 	Spread time.Duration
+	// Interleave moves the ham, in its order, to moments spread evenly over the time of the
+	// spam, since collections of ham and of spam are often of different years. Between the
+	// messages of the spam the time stays as it was. [no]
+	Interleave bool
 	// Share is the share of recipients, in (0, 1], who act on a wrong verdict: after a time
 	// between half and three halves of Delay they report spam that was not caught, and revoke
 	// ham that was. [0.3 and 1 hour]
@@ -72,6 +79,8 @@ func (o *Options) Complete() error {
 	switch {
 	case o.Sites < 1 || o.Sites > 10_000:
 		return fmt.Errorf("replay: %d sites, want 1 to 10000", o.Sites)
+	case o.HeavyTail && o.Copies != 1:
+		return fmt.Errorf("replay: %d copies of a message, and heavy-tailed numbers of them", o.Copies)
 	case o.Copies < 1 || o.Copies > o.Sites:
 		return fmt.Errorf("replay: %d copies for %d sites", o.Copies, o.Sites)
 	case o.Spread < 0 || o.Delay < 0:

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -340,5 +341,104 @@ func TestReplayServers(t *testing.T) {
 		if _, err := RunServers(context.Background(), slice(waveAmong(1)...), opts, []int{servers}); err == nil {
 			t.Errorf("%d servers for 8 sites are accepted", servers)
 		}
+	}
+}
+
+// TestInterleave: ham of other years is spread over the time of the spam, in its order; the
+// spam stays where it was, so it is caught as before.
+func TestInterleave(t *testing.T) {
+	var spam, all []Mail
+	for i := range 20 {
+		spam = append(spam, Mail{Name: fmt.Sprintf("spam-%d", i), Time: replayStart.Add(time.Duration(i) * time.Hour), Spam: true, Raw: wave(i)})
+	}
+	for i := range 30 {
+		at := replayStart.AddDate(-20, 0, i*i) // further and further apart
+		all = append(all, Mail{Name: fmt.Sprintf("ham-%d", i), Time: at, Raw: note(i)})
+	}
+	all = append(all, spam...)
+	opts := Options{Share: 1, Seed: 3, Interleave: true}
+	if err := opts.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	letters, err := readReplay(t.Context(), slice(all...), &opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ham, last := 0, replayStart
+	for i, l := range letters {
+		switch {
+		case l.time.Before(last) || l.time.After(replayStart.Add(19*time.Hour)):
+			t.Errorf("letter %d of %d at %v after %v", i, len(letters), l.time, last)
+		case l.spam:
+			if want := replayStart.Add(time.Duration(i-ham) * time.Hour); !l.time.Equal(want) {
+				t.Errorf("%s at %v, want %v", l.name, l.time, want)
+			}
+			// Evenly: as much of the ham as of the time is over.
+			if want := float64(30*(i-ham)) / 19; float64(ham) < want-1 || float64(ham) > want+1 {
+				t.Errorf("%d ham before %s, want about %.1f", ham, l.name, want)
+			}
+		default:
+			if want := fmt.Sprintf("ham-%d", ham); l.name != want {
+				t.Errorf("%s, want %s", l.name, want)
+			}
+			ham++
+		}
+		last = l.time
+	}
+	r, err := Run(t.Context(), slice(all...), Options{Share: 1, Seed: 3, Interleave: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Ham != 30 || r.Spam != 20 || r.Filters.Caught < 18 || r.Filters.HamFlagged != 0 || r.Last.Sub(r.First) != 19*time.Hour {
+		t.Errorf("%d ham, %d spam from %v to %v, %d caught, %d ham flagged", r.Ham, r.Spam, r.First, r.Last, r.Filters.Caught, r.Filters.HamFlagged)
+	}
+	if _, err := Run(t.Context(), slice(spam...), Options{Interleave: true}); err == nil || !strings.Contains(err.Error(), "0 ham and 20 spam") {
+		t.Errorf("spam alone: %v", err)
+	}
+}
+
+// TestHeavyTail: most messages go to one site and few to many, the same for one seed, and
+// results count deliveries.
+func TestHeavyTail(t *testing.T) {
+	letters := make([]*letter, 40_000)
+	for i := range letters {
+		letters[i] = new(letter)
+	}
+	opts := Options{Sites: 50, HeavyTail: true, Seed: 7}
+	address(letters, &opts)
+	counts := make([]int, 51)
+	for _, l := range letters {
+		counts[l.copies]++
+	}
+	sum := 0.0
+	for k := 1; k <= 50; k++ {
+		sum += 1 / float64(k*k)
+	}
+	for _, k := range []int{1, 2, 3, 5, 10} {
+		want := float64(len(letters)) / sum / float64(k*k)
+		if got := float64(counts[k]); math.Abs(got-want) > 5*math.Sqrt(want) {
+			t.Errorf("%v letters go to %d sites, want %.0f", got, k, want)
+		}
+	}
+	if counts[0] != 0 || counts[50] == 0 && counts[49] == 0 && counts[48] == 0 && counts[47] == 0 {
+		t.Errorf("letters by number of sites: %v", counts)
+	}
+	run := func() *Result {
+		r, err := Run(t.Context(), slice(waveAmong(30)...), Options{Share: 1, HeavyTail: true, Seed: 5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	a, b := run(), run()
+	if a.Messages != 60 || a.Spam+a.Ham <= 60 || a.Spam != b.Spam || a.Ham != b.Ham || a.Filters.Caught != b.Filters.Caught {
+		t.Errorf("%d messages, %d and %d spam, %d and %d ham, %d and %d caught", a.Messages, a.Spam, b.Spam, a.Ham, b.Ham, a.Filters.Caught, b.Filters.Caught)
+	}
+	servers, err := RunServers(t.Context(), slice(waveAmong(30)...), Options{Share: 1, HeavyTail: true, Seed: 5}, []int{1})
+	if err != nil || servers.Spam != a.Spam || servers.Ham != a.Ham {
+		t.Errorf("by servers %d spam, %d ham, %v; want %d, %d", servers.Spam, servers.Ham, err, a.Spam, a.Ham)
+	}
+	if _, err := Run(t.Context(), slice(waveAmong(3)...), Options{Copies: 2, HeavyTail: true}); err == nil {
+		t.Error("two copies of each and heavy-tailed numbers of them")
 	}
 }

@@ -127,14 +127,16 @@ func capacityFor(letters []*letter, generation time.Duration) uint64 {
 
 // run delivers all letters.
 func (s *simulation) run(ctx context.Context) error {
-	total := len(s.letters) * s.opts.Copies
-	delivered := 0
+	delivered, total := 0, 0
+	for _, l := range s.letters {
+		total += l.copies
+	}
 	for _, l := range s.letters {
 		if err := s.until(ctx, l.time, &delivered, total); err != nil {
 			return err
 		}
 		at := l.time
-		for _, site := range s.rand.Perm(s.opts.Sites)[:s.opts.Copies] {
+		for _, site := range s.rand.Perm(s.opts.Sites)[:l.copies] {
 			s.push(&event{at: at, letter: l, site: site, kind: arrives})
 			at = at.Add(time.Duration(s.rand.ExpFloat64() * float64(s.opts.Spread)))
 		}

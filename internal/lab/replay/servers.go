@@ -108,9 +108,9 @@ func RunServers(ctx context.Context, mail iter.Seq2[Mail, error], opts Options, 
 	r := &ServersResult{Messages: len(letters), First: letters[0].time, Last: letters[len(letters)-1].time}
 	for _, l := range letters {
 		if l.spam {
-			r.Spam += opts.Copies
+			r.Spam += l.copies
 		} else {
-			r.Ham += opts.Copies
+			r.Ham += l.copies
 		}
 	}
 	for _, n := range servers {
@@ -214,7 +214,7 @@ func (f *fleet) run(ctx context.Context) error {
 			return err
 		}
 		at := l.time
-		for _, site := range f.rand.Perm(f.opts.Sites)[:f.opts.Copies] {
+		for _, site := range f.rand.Perm(f.opts.Sites)[:l.copies] {
 			f.push(&event{at: at, letter: l, site: site, kind: arrives})
 			at = at.Add(time.Duration(f.rand.ExpFloat64() * float64(f.opts.Spread)))
 		}

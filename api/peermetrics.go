@@ -31,6 +31,8 @@ func newPeerCollector(p Peers) *peerCollector {
 	add("mesh_secret_timestamp_seconds", "When the network's announced secret is used; absent if none is to come.")
 	add("mesh_secret_untold", "Peers that have not fetched the network's announced secret here; absent if none is to come.")
 	add("mesh_broker_up", "1 while a broker is connected.", "server")
+	add("mesh_broker_trouble", "1 while that is wrong with a NATS server that somebody else runs.", "server", "trouble")
+	add("mesh_broker_answer_seconds", "What such a server took to answer when it was asked last.", "server")
 	add("peer_weight", "What the peer's word is worth.", "peer")
 	add("peer_quarantined", "1 while the peer is kept and not counted.", "peer")
 	add("peer_lag_seconds", "From when the peer counted to when this node did, of its last message.", "peer")
@@ -90,6 +92,12 @@ func (c *peerCollector) Collect(ch chan<- prometheus.Metric) {
 		if !servers[b.Server] { // two connections may lead to one server
 			servers[b.Server] = true
 			gauge("mesh_broker_up", one01(b.Connected), b.Server)
+			if b.Trouble != "" {
+				gauge("mesh_broker_trouble", 1, b.Server, b.Trouble)
+			}
+			if b.Answer > 0 {
+				gauge("mesh_broker_answer_seconds", b.Answer, b.Server)
+			}
 		}
 	}
 	for i := range n.Peers {

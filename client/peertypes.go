@@ -25,11 +25,13 @@ type Network struct {
 
 // A Broker is a connection to a server that carries messages.
 type Broker struct {
-	Server    string `json:"server"`
-	Connected bool   `json:"connected"`
-	Error     string `json:"error,omitempty"`
-	BytesIn   uint64 `json:"bytes_in"`
-	BytesOut  uint64 `json:"bytes_out"`
+	Server    string  `json:"server"`
+	Connected bool    `json:"connected"`
+	Error     string  `json:"error,omitempty"`
+	BytesIn   uint64  `json:"bytes_in"`
+	BytesOut  uint64  `json:"bytes_out"`
+	Trouble   string  `json:"trouble,omitempty" enum:"jetstream,storage,replicas,permission,slow" doc:"What is wrong with a NATS server that somebody else runs; absent if nothing is."`
+	Answer    float64 `json:"answer_seconds,omitempty" doc:"What such a server took to answer when it was asked last."`
 }
 
 // A Peer is a node that this one shares with.

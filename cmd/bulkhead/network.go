@@ -27,7 +27,7 @@ func newNetworkCommand() *cobra.Command {
 		RunE: needCommand,
 	}
 	dataFlag(cmd.PersistentFlags(), &data)
-	cmd.AddCommand(newNetworkNew(&data), newNetworkShow(&data), newNetworkRotate(&data))
+	cmd.AddCommand(newNetworkNew(&data), newNetworkShow(&data), newNetworkRotate(&data), newNetworkNATS(&data))
 	return cmd
 }
 
@@ -136,4 +136,25 @@ func newNetworkRotate(data *string) *cobra.Command {
 			return err
 		},
 	}
+}
+
+func newNetworkNATS(data *string) *cobra.Command {
+	var fingerprint string
+	cmd := &cobra.Command{
+		Use:   "nats [KEY...]",
+		Short: "Print the users and permissions that a NATS server needs for this node and others",
+		Long: "Print the part of a NATS server's configuration that lets this node in, and those whose\n" +
+			"keys are given, for mesh.mode \"external\". Each may publish under its own key, read what\n" +
+			"the others publish in this network, and nothing else; this node also makes the streams.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := node.NATSUsers(dataFolder(*data, ""), fingerprint, args)
+			if err != nil {
+				return err
+			}
+			_, err = io.WriteString(cmd.OutOrStdout(), text)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&fingerprint, "network", "", "`FINGERPRINT` of another network than the present one, to which \"bulkhead rekey\" will lead")
+	return cmd
 }

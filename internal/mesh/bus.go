@@ -76,4 +76,9 @@ type BusStatus struct {
 	Error     string // the last one, "" if none since it is connected
 	BytesIn   uint64 // of messages, without the protocol's lines
 	BytesOut  uint64
+	// Trouble is what is wrong with a server that somebody else runs, as a metric
+	// names it; "" if nothing is known. Answer is what it took to answer last; 0
+	// before the first time, and of a hub.
+	Trouble string
+	Answer  time.Duration
 }

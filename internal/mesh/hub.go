@@ -337,19 +337,10 @@ func (d doorkeeper) Check(c server.ClientAuthentication) bool {
 }
 
 func (d doorkeeper) permissions(h hint) *server.Permissions {
-	n := newNames(d.m.opts.KeyID)
-	publish := []string{
-		n.subject(topic{kind: kindDelta, origin: h}), n.headsOf(h), n.imagesOf(h), n.asksOf(h), groupSubject(h), secretSubject(h),
-	}
-	for _, stream := range []string{n.deltaStream(), n.imageStream()} {
-		publish = append(publish, "$JS.API.STREAM.INFO."+stream, "$JS.API.CONSUMER.CREATE."+stream, "$JS.API.CONSUMER.CREATE."+stream+".>",
-			"$JS.API.CONSUMER.INFO."+stream+".*", "$JS.API.CONSUMER.DELETE."+stream+".*", "$JS.API.CONSUMER.MSG.NEXT."+stream+".*")
-	}
+	publish, subscribe := newNames(d.m.opts.KeyID).grants(h)
 	return &server.Permissions{
-		Publish: &server.SubjectPermission{Allow: publish},
-		Subscribe: &server.SubjectPermission{Allow: []string{
-			n.all(kindDelta), n.all(kindHead), headsOfAll, n.all(kindImage) + ".*", n.asksFor(h), inbox(h) + ".>",
-		}},
+		Publish:   &server.SubjectPermission{Allow: append(publish, groupSubject(h), secretSubject(h))},
+		Subscribe: &server.SubjectPermission{Allow: subscribe},
 	}
 }
 

@@ -176,6 +176,9 @@ func (m *Mesh) Run(ctx context.Context) error {
 	wg.Go(func() { m.receiver.run(ctx) })
 	for _, b := range m.buses {
 		wg.Go(func() { m.watch(ctx, b) })
+		if b, ok := b.(*natsBus); ok && m.opts.Mode == External {
+			wg.Go(func() { m.watchBroker(ctx, b) })
+		}
 	}
 	wg.Go(func() { m.followGroups(ctx) })
 	wg.Go(func() { m.followSecret(ctx) })

@@ -39,8 +39,12 @@ type natsBus struct {
 	// holder is the key of the hub at the other end, once it is known; nil: it is no hub.
 	holder *atomic.Pointer[public]
 
-	mu   sync.Mutex
-	last error
+	mu       sync.Mutex
+	last     error
+	denied   string // what the server said last to have denied
+	deniedAt time.Time
+	trouble  string        // what is wrong with the server
+	answered time.Duration // what the server took to answer when it was asked last
 }
 
 // names are the subjects and streams of a network.
@@ -103,7 +107,7 @@ func dial(o *Options, server string, create bool, options ...nats.Option) (*nats
 		nats.CustomInboxPrefix(inbox(o.Identity.public.hint())),
 		nats.ConnectHandler(func(*nats.Conn) { b.cameUp() }),
 		nats.ReconnectHandler(func(*nats.Conn) { b.cameUp() }),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { b.failed(err) }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { b.lost(err) }),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { b.failed(err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { b.failed(err) }),
 	}, options...)
@@ -145,10 +149,19 @@ func (b *natsBus) failed(err error) {
 	b.mu.Lock()
 	first := b.last == nil || b.last.Error() != err.Error()
 	b.last = err
+	b.deny(err)
 	b.mu.Unlock()
 	if first {
 		b.opts.Log.Warn("broker", "server", b.server, "err", err)
 	}
+}
+
+// lost notes that a connection has ended. The next one says anew what it denies.
+func (b *natsBus) lost(err error) {
+	b.mu.Lock()
+	b.denied = ""
+	b.mu.Unlock()
+	b.failed(err)
 }
 
 // cameUp tells the mesh that the bus is there. It runs on a goroutine of the
@@ -230,7 +243,7 @@ func (b *natsBus) proves() bool { return b.owner }
 func (b *natsBus) streams(ctx context.Context) (jetstream.JetStream, error) {
 	js, err := jetstream.New(b.conn)
 	if err != nil {
-		return nil, cleared(err)
+		return nil, err
 	}
 	if !b.create {
 		return js, nil
@@ -252,7 +265,7 @@ func (b *natsBus) streams(ctx context.Context) (jetstream.JetStream, error) {
 			_, err = js.UpdateStream(ctx, cfg)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("stream %s: %v", cfg.Name, err)
+			return nil, fmt.Errorf("stream %s: %w", cfg.Name, err)
 		}
 	}
 	return js, nil
@@ -281,7 +294,7 @@ func (b *natsBus) read(ctx context.Context, stream string, cfg jetstream.Ordered
 	defer cancel()
 	js, err := b.streams(setup)
 	if err != nil {
-		return fmt.Errorf("mesh: broker %s: %w", b.server, err)
+		return fmt.Errorf("mesh: broker %s: %v", b.server, err)
 	}
 	consumer, err := js.OrderedConsumer(setup, stream, cfg)
 	if err != nil {
@@ -354,7 +367,7 @@ func (b *natsBus) status() BusStatus {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	stats := b.conn.Stats()
-	s := BusStatus{Server: b.server, Connected: b.conn.IsConnected(), BytesIn: stats.InBytes, BytesOut: stats.OutBytes}
+	s := BusStatus{Server: b.server, Connected: b.conn.IsConnected(), BytesIn: stats.InBytes, BytesOut: stats.OutBytes, Trouble: b.trouble, Answer: b.answered}
 	if u := b.conn.ConnectedUrlRedacted(); u != "" && !strings.Contains(b.server, u) {
 		s.Server = u
 	}

@@ -80,6 +80,20 @@ func withKey(dir string, secret filter.Secret) (Identity, error) {
 	return Identity{Secret: secret, Key: id.ID(), Predecessor: id.Predecessor()}, nil
 }
 
+// NATSUsers returns the part of a NATS server's configuration that lets in the node of a
+// data folder and others, by their keys: see [mesh.Grants]. fingerprint names the network;
+// "" is the present one.
+func NATSUsers(dir, fingerprint string, others []string) (string, error) {
+	id, err := ReadNetwork(dir)
+	if err != nil {
+		return "", err
+	}
+	if fingerprint == "" {
+		fingerprint = id.Network()
+	}
+	return mesh.Grants(fingerprint, append([]string{id.Key}, others...)...)
+}
+
 // RotateKey makes a new key for the node, signed by the old one, and returns the public
 // halves of both. The node uses it after its next start.
 func RotateKey(dir string) (old, to string, err error) {

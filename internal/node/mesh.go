@@ -233,7 +233,7 @@ func (p *peers) Network(context.Context) (client.Network, error) {
 		n.Secret = &c
 	}
 	for _, b := range s.Brokers {
-		n.Brokers = append(n.Brokers, client.Broker{Server: b.Server, Connected: b.Connected, Error: b.Error, BytesIn: b.BytesIn, BytesOut: b.BytesOut})
+		n.Brokers = append(n.Brokers, client.Broker{Server: b.Server, Connected: b.Connected, Error: b.Error, BytesIn: b.BytesIn, BytesOut: b.BytesOut, Trouble: b.Trouble, Answer: b.Answer.Seconds()})
 	}
 	for _, q := range s.Peers {
 		n.Peers = append(n.Peers, client.Peer{

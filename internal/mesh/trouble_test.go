@@ -1,0 +1,163 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+)
+
+// serveNATS runs a NATS server as its operator has set it up.
+func serveNATS(t *testing.T, o server.Options) (url string) {
+	t.Helper()
+	o.Host, o.Port, o.NoSigs, o.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
+	if o.JetStream {
+		o.StoreDir = t.TempDir()
+	}
+	ns, err := server.NewServer(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Start()
+	t.Cleanup(func() {
+		ns.Shutdown()
+		ns.WaitForShutdown()
+	})
+	if !ns.ReadyForConnections(time.Minute) {
+		t.Fatal("the server does not start")
+	}
+	return "nats://" + ns.Addr().String()
+}
+
+// TestTroubles: what is wrong with a server that somebody else runs is told in one line,
+// and shown as long as it is so.
+func TestTroubles(t *testing.T) {
+	signedIn := func(id *Identity, deny ...string) server.Options {
+		publish, subscribe := newNames(testSecret.ID()).grants(id.public.hint())
+		p := &server.Permissions{Publish: &server.SubjectPermission{}, Subscribe: &server.SubjectPermission{}}
+		for _, s := range append(publish, "$JS.API.STREAM.CREATE.*") {
+			if !strings.Contains(strings.Join(deny, " "), s) {
+				p.Publish.Allow = append(p.Publish.Allow, s)
+			}
+		}
+		for _, s := range subscribe {
+			if !strings.Contains(strings.Join(deny, " "), s) {
+				p.Subscribe.Allow = append(p.Subscribe.Allow, s)
+			}
+		}
+		return server.Options{JetStream: true, Nkeys: []*server.NkeyUser{{Nkey: id.ID(), Permissions: p}}}
+	}
+	n := newNames(testSecret.ID())
+	for name, tt := range map[string]struct {
+		server   func(id *Identity) server.Options
+		replicas int
+		want     string
+		line     string
+	}{
+		"none":            {func(id *Identity) server.Options { return signedIn(id) }, 1, "", ""},
+		"no JetStream":    {func(*Identity) server.Options { return server.Options{} }, 1, troubleJetStream, "set jetstream in its configuration"},
+		"little storage":  {func(*Identity) server.Options { return server.Options{JetStream: true, JetStreamMaxStore: 1 << 20} }, 1, troubleStorage, "lower mesh.stream_bytes"},
+		"one server":      {func(*Identity) server.Options { return server.Options{JetStream: true} }, 3, troubleReplicas, "no cluster of 3 servers"},
+		"may not publish": {func(id *Identity) server.Options { return signedIn(id, n.headsOf(id.public.hint())) }, 1, troublePermission, `Publish to "bh.`},
+		"may not hear":    {func(id *Identity) server.Options { return signedIn(id, n.all(kindDelta)) }, 1, troublePermission, `Subscription to "bh.`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, id := identity(t)
+			var log lockedBuffer
+			o, credentials := tt.server(id), ""
+			if len(o.Nkeys) == 0 {
+				credentials = NoCredentials
+			}
+			m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: External, Replicas: tt.replicas,
+				Servers: []string{serveNATS(t, o)}, Credentials: credentials, Log: slog.New(slog.NewTextHandler(&log, nil))}))
+			status := func() BusStatus { return m.Status().Brokers[0] }
+			eventually(t, time.Minute, "the server was asked", func() bool { return status().Answer > 0 })
+			if tt.want == "" {
+				if got := status(); got.Trouble != "" && got.Trouble != troubleSlow || log.has("permission") {
+					t.Errorf("%+v", got)
+				}
+				return
+			}
+			eventually(t, time.Minute, "trouble "+tt.want, func() bool { return status().Trouble == tt.want && log.has("ALERT: NATS server") })
+			for range 3 { // and stays, without another line
+				<-time.After(probeBeats * m.opts.Heartbeat)
+			}
+			text := log.text()
+			if got := status(); got.Trouble != tt.want || strings.Count(text, "trouble="+tt.want) != 1 || !strings.Contains(strings.ReplaceAll(text, `\`, ""), tt.line) {
+				t.Errorf("%+v; %s", got, text)
+			}
+		})
+	}
+}
+
+// TestTroubleEnds: a server that is slow is told of, and that it is well again.
+func TestTroubleEnds(t *testing.T) {
+	w := nodetest.NewWire(t, strings.TrimPrefix(serveNATS(t, server.Options{JetStream: true}), "nats://"))
+	dir, id := identity(t)
+	var log lockedBuffer
+	m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: External, Credentials: NoCredentials,
+		Servers: []string{"nats://" + w.Address()}, Log: slog.New(slog.NewTextHandler(&log, nil))}))
+	status := func() BusStatus { return m.Status().Brokers[0] }
+	eventually(t, time.Minute, "the server was asked", func() bool { return status().Answer > 0 })
+	w.Delay.Store(int64(4 * time.Second))
+	eventually(t, 2*time.Minute, "it is slow", func() bool { return status().Trouble == troubleSlow && log.has("to answer") })
+	w.Delay.Store(0)
+	eventually(t, 2*time.Minute, "it is well", func() bool { return status().Trouble == "" && log.has("well again") })
+}
+
+func TestTroubleOf(t *testing.T) {
+	api := func(code jetstream.ErrorCode) error {
+		return fmt.Errorf("stream: %w", &jetstream.APIError{ErrorCode: code})
+	}
+	for i, tt := range []struct {
+		err    error
+		took   time.Duration
+		denied string
+		want   string
+	}{
+		{nil, 0, "", ""},
+		{nil, slowBroker, "", troubleSlow},
+		{context.DeadlineExceeded, time.Second, "", troubleSlow},
+		{context.DeadlineExceeded, brokerWait, "Publish", troublePermission},
+		{nil, 0, "Subscription", troublePermission},
+		{fmt.Errorf("x: %w", nats.ErrNoResponders), 0, "", troubleJetStream},
+		{jetstream.ErrJetStreamNotEnabledForAccount, 0, "", troubleJetStream},
+		{api(codeStorage), 0, "", troubleStorage},
+		{api(codeNoResources), 0, "", troubleStorage},
+		{api(codeNoPeers), 0, "", troubleReplicas},
+		{api(codeNoReplicas), 0, "", troubleReplicas},
+		{api(1), 0, "", ""},
+		{errors.New("another"), 0, "", ""},
+	} {
+		if got := troubleOf(tt.err, tt.took, tt.denied); got != tt.want {
+			t.Errorf("%d: %q, want %q", i, got, tt.want)
+		}
+	}
+}
+
+// TestGrants: the configuration that is printed is one, and names each node.
+func TestGrants(t *testing.T) {
+	_, a := identity(t)
+	_, b := identity(t)
+	network := networkOf(testSecret)
+	text, err := Grants(network, a.ID(), b.ID())
+	if err != nil || strings.Count(text, "nkey: ") != 2 || strings.Count(text, "STREAM.CREATE") != 2 || strings.Contains(text, "secret") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	for _, bad := range [][]string{{network, "U"}, {"x", a.ID()}, {strings.ToUpper(network) + "A", a.ID()}, {network[:14], a.ID()}} {
+		if text, err := Grants(bad[0], bad[1:]...); !errors.Is(err, bulkhead.ErrMalformed) || text != "" {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+}

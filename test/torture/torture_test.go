@@ -169,14 +169,22 @@ func (v *victim) serve() *nodetest.Process {
 func (v *victim) serveWith(config string) *nodetest.Process {
 	v.t.Helper()
 	p := nodetest.Run(v.t, v.dir, v.bin, "serve", "--config", config, "--data", v.data)
-	v.await("the node", func() bool { return v.client.Ready(v.t.Context()) == nil })
+	nodetest.Settle(v.t, patienceAtStart, "the node", func() string {
+		if err := v.client.Ready(v.t.Context()); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 	return p
 }
 
-// await is [nodetest.Await] for a run of hours on a machine with more to do.
+// patienceAtStart is for a run of hours on a machine with more to do.
+const patienceAtStart = 5 * nodetest.Patience
+
+// await is [nodetest.Await] with [patienceAtStart].
 func (v *victim) await(what string, ok func() bool) {
 	v.t.Helper()
-	nodetest.Settle(v.t, 5*nodetest.Patience, what, func() string {
+	nodetest.Settle(v.t, patienceAtStart, what, func() string {
 		if ok() {
 			return ""
 		}

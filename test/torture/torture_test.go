@@ -72,6 +72,7 @@ func newVictim(t *testing.T, data, settings string) *victim {
 	seed := uint64(time.Now().UnixNano())
 	v := &victim{t: t, rng: rand.New(rand.NewPCG(seed, 1)), bin: nodetest.Binary(t), dir: t.TempDir(), data: data, others: newOthers(t), faults: make(map[string]int)}
 	t.Logf("seed %d", seed)
+	t.Cleanup(v.report)
 	for i := range signatures {
 		sig, err := bulkhead.NewSignature(bulkhead.DCCBody, fmt.Appendf(nil, "torture signature %4d", i))
 		if err != nil {
@@ -131,21 +132,13 @@ func (v *victim) end(otherwise time.Duration) time.Time {
 	return time.Now().Add(otherwise)
 }
 
-// finish compares a last time, and says what was done. It wants some of the faults.
+// finish compares a last time. It wants some of the faults.
 func (v *victim) finish(some ...string) {
 	t := v.t
 	p := v.serve()
 	v.compare("at the end")
 	p.Stop()
-	for _, what := range slices.Sorted(maps.Keys(v.faults)) {
-		t.Logf("%7d  %s", v.faults[what], what)
-	}
-	t.Logf("%7d  counts acknowledged", v.counted)
-	for _, door := range slices.Sorted(maps.Keys(v.others.acked)) {
-		t.Logf("%7d  requests to %s answered", v.others.acked[door], door)
-	}
 	for _, door := range []string{"dccifd", "milter"} {
-		t.Logf("%7d  mails of %s counted", v.others.later[door], door)
 		if v.others.later[door] == 0 {
 			t.Errorf("no mail of %s was counted", door)
 		}
@@ -157,6 +150,21 @@ func (v *victim) finish(some ...string) {
 		if v.faults[what] == 0 {
 			t.Errorf("the run was too short: never %s", what)
 		}
+	}
+}
+
+// report says what was done, also of a run that failed.
+func (v *victim) report() {
+	t := v.t
+	for _, what := range slices.Sorted(maps.Keys(v.faults)) {
+		t.Logf("%7d  %s", v.faults[what], what)
+	}
+	t.Logf("%7d  counts acknowledged", v.counted)
+	for _, door := range slices.Sorted(maps.Keys(v.others.acked)) {
+		t.Logf("%7d  requests to %s answered", v.others.acked[door], door)
+	}
+	for _, door := range []string{"dccifd", "milter"} {
+		t.Logf("%7d  mails of %s counted", v.others.later[door], door)
 	}
 }
 

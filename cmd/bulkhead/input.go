@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -38,13 +39,51 @@ func (m *message) label() string {
 // shown is how many characters of From and Subject are printed.
 const shown = 60
 
+// A count tells people how far a command has come that prints nothing for long.
+type count struct {
+	w        io.Writer // nil: nobody looks
+	messages int
+	shown    bool
+}
+
+// countEvery is how many messages are read between two lines.
+const countEvery = 100
+
+// newCount returns a count for a command whose output somebody waits for and does not see: it
+// goes to a file or a pipe, or is not wanted.
+func newCount(cmd *cobra.Command) *count {
+	quiet, err := cmd.Flags().GetBool("quiet")
+	if !cli.IsTerminal(cmd.ErrOrStderr()) || cli.IsTerminal(cmd.OutOrStdout()) && (err != nil || !quiet) {
+		return &count{}
+	}
+	return &count{w: cmd.ErrOrStderr()}
+}
+
+func (c *count) next() {
+	if c.messages++; c.w != nil && c.messages%countEvery == 0 {
+		c.shown = true
+		fmt.Fprintf(c.w, "\r%d messages", c.messages)
+	}
+}
+
+// end takes the line away.
+func (c *count) end() {
+	if c.shown {
+		c.shown = false
+		fmt.Fprintf(c.w, "\r%*s\r", len(fmt.Sprintf("%d messages", c.messages)), "")
+	}
+}
+
 // each calls fn for every message of the arguments: files, mailboxes, folders, "-" for
 // standard input. An error is printed and the next message follows; the code of the
 // first one is returned.
 func (in *input) each(cmd *cobra.Command, args []string, fn func(m *message) error) error {
 	ctx := cmd.Context()
+	count := newCount(cmd)
+	defer count.end()
 	var first error
 	fail := func(err error) {
+		count.end()
 		complain(cmd.ErrOrStderr(), err)
 		if first == nil {
 			first = cli.Code(codeOf(err))
@@ -57,6 +96,7 @@ func (in *input) each(cmd *cobra.Command, args []string, fn func(m *message) err
 		}
 		for m, err := range mailbox.Read(ctx, arg, mailbox.Options{Stdin: cmd.InOrStdin(), Folders: in.folders}) {
 			found = true
+			count.next()
 			if err != nil {
 				fail(cli.InputError{Err: err})
 				continue

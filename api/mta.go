@@ -19,6 +19,8 @@ type RateLimits interface {
 	RateLimits() []client.RateLimit
 	// RateKeys returns the states of a key in every rule, or in the named one.
 	RateKeys(rule, key string) ([]client.RateKey, error)
+	// TopRateKeys returns up to n keys with the highest rates of every rule.
+	TopRateKeys(n int) ([]client.TopKeys, error)
 	// ResetRateKey forgets a key in every rule, or in the named one, and returns how
 	// many rules knew it.
 	ResetRateKey(rule, key string) int

@@ -32,6 +32,9 @@ func (f fakeMTA) RateKeys(rule, key string) ([]client.RateKey, error) {
 	}
 	return []client.RateKey{{Rule: rule, Rate: float64(f.known[key])}}, nil
 }
+func (f fakeMTA) TopRateKeys(n int) ([]client.TopKeys, error) {
+	return []client.TopKeys{{Rule: "r", Keys: []client.TopKey{{Key: "ann", Rate: float64(n)}}}}, nil
+}
 func (f fakeMTA) ResetRateKey(_, key string) int { n := f.known[key]; delete(f.known, key); return n }
 func (f fakeMTA) Lists() []client.List           { return []client.List{{Name: "bad", Tone: "black"}} }
 func (f fakeMTA) FindInLists(entry string) ([]client.ListMatch, error) {

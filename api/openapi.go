@@ -135,6 +135,8 @@ func (s *Server) routes() []route {
 			params(rateKeyParams()...), gives(s.schema([]client.RateKey{}))),
 		s.route("DELETE /v1/ratelimits/keys", "resetRateKey", "Forget one key.", admin, s.resetRate,
 			params(rateKeyParams()...), gives(s.schema(client.RateReset{}))),
+		s.route("GET /v1/ratelimits/top", "topRateKeys", "The keys with the highest rates.", admin, s.topRates,
+			params(queryParam("limit", "integer", "Most keys of a rule, up to 128; absent: 20.")), gives(s.schema([]client.TopKeys{}))),
 		s.route("GET /v1/lists", "lists", "Every black, white and grey list.", check, s.showLists, gives(s.schema([]client.List{}))),
 		s.route("GET /v1/lists/find", "findInLists", "Look an address, domain, URL or IP address up in all lists.", check, s.findInLists,
 			params(queryParam("entry", "string", "What to look up.")), gives(s.schema([]client.ListMatch{}))),
@@ -163,6 +165,12 @@ func (s *Server) routes() []route {
 		s.route("GET /v1/audit", "audit", "What administrators did, and who logged in, the latest first.", admin, s.auditPage,
 			params(auditParams()...), gives(s.schema(client.AuditPage{}))),
 
+		s.route("GET /v1/config", "config", "The configuration of the node, without secrets.", admin, s.showConfig, gives(s.schema(client.Configuration{}))),
+		s.route("POST /v1/config/check", "checkConfig", "Check the text of a configuration file. Changes nothing.", admin, s.checkConfig,
+			takes(nil, s.schema(client.ConfigText{})), gives(s.schema(client.ConfigCheck{}))),
+		s.route("POST /v1/config/reload", "reloadConfig", "Read the configuration file again, and take over what a running node can.", admin, s.reloadConfig, gives(s.schema(client.ConfigCheck{}))),
+
+		s.route("GET /v1/weights", "weights", "What the votes of accounts were worth over time.", admin, s.weights, gives(s.schema([]client.Weights{}))),
 		s.route("GET /v1/users", "listUsers", "Every account.", admin, s.listUsers, gives(s.schema([]client.User{}))),
 		s.route("POST /v1/users", "addUser", "Create an account. Its token is told once, here.", admin, s.addUser,
 			takes(nil, s.schema(client.NewUser{})), gives(s.schema(client.Token{})), status(http.StatusCreated)),

@@ -51,6 +51,8 @@ type Options struct {
 	// Whitelist is what administrators put on the whitelist while the node runs; nil:
 	// /v1/whitelist answers 404.
 	Whitelist Whitelist
+	// Config is the configuration of the node; nil: /v1/config answers 404.
+	Config Configuration
 	// Audit keeps a record of what administrators do, and of log-ins; nil: nothing does.
 	Audit Audit
 	// Node describes the node; nil: /v1/node answers 404.
@@ -98,6 +100,7 @@ type Server struct {
 	pairing  Pairing
 	history  History
 	white    Whitelist
+	config   Configuration
 	audit    Audit
 	node     Node
 	rates    RateLimits
@@ -109,6 +112,7 @@ type Server struct {
 	reading  sync.Mutex // held while that runs
 	log      *slog.Logger
 	metrics  *metrics
+	refusals refusals
 	sessions *sessions
 	failures *door.Failures
 	origin   *http.CrossOriginProtection
@@ -137,7 +141,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		house: bulkhead.CounterOf(o.Clearinghouse), read: o.Read, senders: o.Senders, accounts: o.Accounts, users: o.Users, peers: o.Peers, pairing: o.Pairing, node: o.Node,
-		rates: o.RateLimits, lists: o.Lists, history: o.History, white: o.Whitelist, audit: o.Audit,
+		rates: o.RateLimits, lists: o.Lists, history: o.History, white: o.Whitelist, config: o.Config, audit: o.Audit,
 		ready: o.Ready, page: o.Page, advance: o.Advance, examine: o.Examine, log: o.Log,
 		origin: http.NewCrossOriginProtection(), mux: http.NewServeMux(),
 		openAPI:  newDocument(o.Version),
@@ -239,6 +243,7 @@ func (s *Server) admit(r *http.Request, n need) (*request, error) {
 	}
 	who, err := s.authorise(r, set, addr, local, n)
 	if err != nil {
+		s.refusals.note(s, who, r, err)
 		return nil, err
 	}
 	return &request{Request: r, who: who, local: local, set: set, held: s.memory.Hold(), unsaid: bulkhead.Spam, schemas: s.openAPI.Components.Schemas}, nil

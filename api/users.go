@@ -21,6 +21,8 @@ type Users interface {
 	IsTrusted(ctx context.Context, account string) bool
 	// Users returns every account in the order of their names.
 	Users(ctx context.Context) ([]client.User, error)
+	// Weights returns what the votes of accounts were worth over time.
+	Weights(ctx context.Context) []client.Weights
 	// User returns the account called name; ok is false if there is none.
 	User(ctx context.Context, name string) (u client.User, ok bool, err error)
 	// AddUser creates an account, and returns its bearer token.

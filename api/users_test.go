@@ -59,6 +59,8 @@ func (f *fakeUsers) IsTrusted(_ context.Context, name string) bool {
 	return f.users[name] != nil && (f.users[name].Role == "admin" || f.users[name].Role == "trusted")
 }
 
+func (f *fakeUsers) Weights(context.Context) []client.Weights { return nil }
+
 func (f *fakeUsers) Users(context.Context) ([]client.User, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

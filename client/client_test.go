@@ -115,6 +115,11 @@ func TestRequests(t *testing.T) {
 		{"DELETE /v1/ratelimits/keys?key=k" + auth, func(c *Client) error { _, err := c.ResetRateKey(ctx, "", "k"); return err }},
 		{"GET /v1/lists" + auth, func(c *Client) error { _, err := c.Lists(ctx); return err }},
 		{"GET /v1/lists/find?entry=example.com" + auth, func(c *Client) error { _, err := c.FindInLists(ctx, "example.com"); return err }},
+		{"GET /v1/config" + auth, func(c *Client) error { _, err := c.Config(ctx); return err }},
+		{"POST /v1/config/check" + jsons + ` {"text":"[node]"}`, func(c *Client) error { _, err := c.CheckConfig(ctx, "[node]"); return err }},
+		{"POST /v1/config/reload" + auth, func(c *Client) error { _, err := c.ReloadConfig(ctx); return err }},
+		{"GET /v1/ratelimits/top?limit=5" + auth, func(c *Client) error { _, err := c.TopRateKeys(ctx, 5); return err }},
+		{"GET /v1/weights" + auth, func(c *Client) error { _, err := c.Weights(ctx); return err }},
 		{"GET /v1/waves?class=spam&limit=3&sort=new" + auth, func(c *Client) error {
 			_, err := c.Waves(ctx, WaveQuery{Class: "spam", Sort: "new", Limit: 3})
 			return err

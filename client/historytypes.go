@@ -104,7 +104,7 @@ type AuditEntry struct {
 	Account string            `json:"account,omitempty" doc:"Who did it; absent: nobody who was known."`
 	From    string            `json:"from,omitempty" doc:"Address of the client."`
 	Door    string            `json:"door" doc:"Door, or \"signal\" or \"command\" for what was done on the machine."`
-	Action  string            `json:"action" doc:"ID of the operation in the OpenAPI document, or login, logout, loginFailed, reload, repair, restore, recover."`
+	Action  string            `json:"action" doc:"ID of the operation in the OpenAPI document, or login, logout, loginFailed, refused (what is for administrators alone), reload, repair, restore, recover."`
 	About   map[string]string `json:"about,omitempty" doc:"What it was done to, and how."`
 	Error   string            `json:"error,omitempty" doc:"Why it failed; absent: it succeeded."`
 }

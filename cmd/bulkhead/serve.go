@@ -82,7 +82,11 @@ func (s *server) run(ctx context.Context, cfg *config.Config, dir string, out io
 	}
 	newcomer := s.configPath == ""
 	var err error
-	s.node, err = node.Open(ctx, node.Options{Config: cfg, Dir: dir, Version: version(), Spare: newcomer, Salvage: s.salvage, Log: s.log})
+	o := node.Options{Config: cfg, Dir: dir, Version: version(), Spare: newcomer, Salvage: s.salvage, Log: s.log}
+	if !newcomer {
+		o.Reread = s.reload
+	}
+	s.node, err = node.Open(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -134,24 +138,33 @@ func (s *server) hup() {
 		s.log.Warn("SIGHUP: this node was started without a configuration file; nothing to reload")
 		return
 	}
+	changed, restart, err := s.reload()
+	s.node.Reloaded(changed, restart, err)
+	var mistake *config.Error
+	switch {
+	case errors.Is(err, node.ErrInPart):
+		s.log.Error("SIGHUP: configuration reloaded in part", "err", err)
+	case errors.As(err, &mistake):
+		s.log.Error("SIGHUP: the configuration has a mistake; nothing was changed", "err", err)
+	case err != nil:
+		s.log.Error("SIGHUP: nothing was changed", "err", err)
+	default:
+		s.log.Info("SIGHUP: configuration reloaded", "changed", changed, "need_restart", restart)
+	}
+}
+
+// reload reads the configuration file and takes over what a running node can. After an
+// error nothing has changed, unless it is node.ErrInPart.
+func (s *server) reload() (changed, restart []string, err error) {
 	cfg, err := config.Load(s.configPath)
 	if err != nil {
-		s.node.Reloaded(nil, nil, err)
-		s.log.Error("SIGHUP: the configuration has a mistake; nothing was changed", "err", err)
-		return
+		return nil, nil, err
 	}
-	changed, restart, err := s.node.Reload(cfg)
-	s.node.Reloaded(changed, restart, err)
-	if err != nil && !errors.Is(err, node.ErrInPart) {
-		s.log.Error("SIGHUP: nothing was changed", "err", err)
-		return
+	changed, restart, err = s.node.Reload(cfg)
+	if err == nil || errors.Is(err, node.ErrInPart) {
+		setLevel(s.level, cfg)
 	}
-	setLevel(s.level, cfg)
-	if err != nil {
-		s.log.Error("SIGHUP: configuration reloaded in part", "err", err)
-		return
-	}
-	s.log.Info("SIGHUP: configuration reloaded", "changed", changed, "need_restart", restart)
+	return changed, restart, err
 }
 
 func doorList(doors []client.Door) string {

@@ -22,8 +22,8 @@ type DCC struct {
 // DCCClient is one table of [[dcc.clients]].
 type DCCClient struct {
 	ID        uint32 `toml:"id" doc:"100 to 16777215"`
-	Password  string `toml:"password" doc:"1 to 32 bytes"`
-	Password2 string `toml:"password2" doc:"a second password, also accepted. Empty: none"`
+	Password  string `toml:"password" secret:"yes" doc:"1 to 32 bytes"`
+	Password2 string `toml:"password2" secret:"yes" doc:"a second password, also accepted. Empty: none"`
 	Account   string `toml:"account" doc:"account whose weight its spam reports have. Empty: that of an anonymous reporter"`
 }
 
@@ -52,8 +52,8 @@ type Fuzzy struct {
 	Blocked       []string   `toml:"blocked" doc:"networks that get no answer"`
 	SpamFlags     []uint8    `toml:"spam_flags" doc:"flags whose writes count as spam votes for all front doors"`
 	HamFlags      []uint8    `toml:"ham_flags" doc:"flags whose writes count as ham votes"`
-	HashKey       string     `toml:"hash_key" doc:"fuzzy_key of the rule for which the node hashes whole messages itself, so that\nwhat is reported elsewhere is known to rspamd. Empty: rspamd's default"`
-	ShinglesKey   string     `toml:"shingles_key" doc:"fuzzy_shingles_key of that rule. Empty: rspamd's default"`
+	HashKey       string     `toml:"hash_key" secret:"yes" doc:"fuzzy_key of the rule for which the node hashes whole messages itself, so that\nwhat is reported elsewhere is known to rspamd. Empty: rspamd's default"`
+	ShinglesKey   string     `toml:"shingles_key" secret:"yes" doc:"fuzzy_shingles_key of that rule. Empty: rspamd's default"`
 	Algorithm     string     `toml:"algorithm" doc:"algorithm of that rule: \"mumhash\", \"xxhash\" or \"siphash\""`
 	MinLength     int        `toml:"min_length" doc:"min_length of that rule, words"`
 	MinBytes      int        `toml:"min_bytes" doc:"min_bytes of that rule; 0: no limit"`
@@ -62,7 +62,7 @@ type Fuzzy struct {
 
 // FuzzyKey is one table of [[fuzzy.keys]].
 type FuzzyKey struct {
-	Secret  string  `toml:"secret" doc:"secret key as \"rspamadm keypair\" prints it"`
+	Secret  string  `toml:"secret" secret:"yes" doc:"secret key as \"rspamadm keypair\" prints it"`
 	Name    string  `toml:"name" doc:"name in logs"`
 	Account string  `toml:"account" doc:"account whose weight updates with this key have. Empty: that of an anonymous reporter"`
 	Update  bool    `toml:"update" doc:"clients of this key may write and delete"`

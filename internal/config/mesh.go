@@ -10,7 +10,7 @@ import (
 type Mesh struct {
 	Mode        string   `toml:"mode" doc:"\"off\": the node counts alone, unless it has joined a network with \"bulkhead join\";\n\"hub\": it runs the broker for itself and its peers;\n\"join\": it connects to the hubs of servers;\n\"external\": it uses NATS servers with JetStream that somebody else runs"`
 	Listen      string   `toml:"listen" doc:"address of a hub (TCP, always TLS): \"host:port\""`
-	Servers     []string `toml:"servers" doc:"mode \"join\" (and further hubs of a hub): \"host:port\" of each hub, all are used\nat once; mode \"external\": URLs of the cluster's servers, \"tls://host:4222\""`
+	Servers     []string `toml:"servers" secret:"url" doc:"mode \"join\" (and further hubs of a hub): \"host:port\" of each hub, all are used\nat once; mode \"external\": URLs of the cluster's servers, \"tls://host:4222\""`
 	Role        string   `toml:"role" doc:"\"both\"; \"subscribe\": count peers and publish nothing; \"publish\": publish and\ncount no peer (a spam trap)"`
 	Credentials string   `toml:"credentials" doc:"mode \"external\": file with a user JWT and its key. Empty: the node's own key;\n\"none\": the servers ask for none, or the URLs have a name and password"`
 	CA          string   `toml:"ca" doc:"mode \"external\": PEM file of the authorities for the servers' certificates.\nEmpty: those of the system"`

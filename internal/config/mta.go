@@ -51,7 +51,7 @@ type MilterPolicy struct {
 type Policy struct {
 	OnFault    string   `toml:"on_fault" doc:"answer when a request cannot be decided: \"dunno\" or \"defer\""`
 	Checkpoint Duration `toml:"checkpoint" doc:"time between two saves of the rate limits; what was counted since is lost when\nthe machine stops without notice"`
-	Webhook    string   `toml:"webhook" doc:"URL that is sent a JSON object when a key reaches the warning level or the limit\nof a rule. Empty: none"`
+	Webhook    string   `toml:"webhook" secret:"url" doc:"URL that is sent a JSON object when a key reaches the warning level or the limit\nof a rule. Empty: none"`
 }
 
 // RateLimit is one [[ratelimit]].

@@ -10,7 +10,7 @@ import (
 
 // Upstream is the section [upstream].
 type Upstream struct {
-	URL       string   `toml:"url" doc:"address of the node's HTTP door, for example \"https://node.example.com\". Empty: this\nnode is no edge and has its own counts"`
+	URL       string   `toml:"url" secret:"url" doc:"address of the node's HTTP door, for example \"https://node.example.com\". Empty: this\nnode is no edge and has its own counts"`
 	TokenFile string   `toml:"token_file" doc:"file with the token of an account there; it must be trusted if clients of this\nnode's doors may report. Only the node's user may read the file. It is read again on\nSIGHUP. Empty: no token"`
 	Timeout   Duration `toml:"timeout" doc:"longest time that a check waits for the upstream; then the answer is \"unknown\""`
 	Cache     Duration `toml:"cache" doc:"how long an answer \"unknown\" is cached; 0: not at all"`

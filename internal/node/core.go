@@ -40,6 +40,7 @@ type core struct {
 	house    bulkhead.Counter         // that the doors ask: the engine or the edge, and the memory before it
 	edge     *edge.Edge               // nil if the node has the knowledge itself
 	judge    bulkhead.Counter         // engine or edge, without that memory
+	weights  weights                  // of accounts, over time
 	spared   *spared                  // what administrators put on the whitelist
 	recent   *recent.Table            // messages that were seen lately; nil for none
 	joining  *recent.House            // that asks it, before engine or edge
@@ -80,6 +81,10 @@ func (n *Node) startEngine(ctx context.Context, st *stage) error {
 	}
 	st.close = n.core.close
 	st.tasks = append(st.tasks, task{name: "history", run: n.noteVerdicts})
+	if err := n.weights.open(n.dir); err != nil {
+		n.log.Warn("what accounts were worth before is not known", "err", err)
+	}
+	st.tasks = append(st.tasks, task{name: "weights", run: n.watchWeights})
 	return nil
 }
 

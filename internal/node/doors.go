@@ -58,5 +58,6 @@ func (n *Node) startDoors(ctx context.Context, st *stage) error {
 	if len(st.tasks) == 0 {
 		return &config.Error{Key: "listen", Detail: "no front door is enabled"}
 	}
+	st.tasks = append(st.tasks, task{name: "rates of doors", run: n.watchDoors})
 	return nil
 }

@@ -233,7 +233,7 @@ func unsafePlaces(dir string) (out []place) {
 	}
 	out = append(out, unsafe(dir, info)...)
 	names := []string{
-		StoreFolder, networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, rateFolder, greylistFile, meshFolder, historyFile, sparedFile, audit.File, audit.OlderFile,
+		StoreFolder, networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, rateFolder, greylistFile, meshFolder, historyFile, sparedFile, weightsFile, audit.File, audit.OlderFile,
 		filepath.Join(StoreFolder, "files"), filepath.Join(StoreFolder, "journal"), filepath.Join(StoreFolder, "MANIFEST"),
 	}
 	for _, name := range names {

@@ -33,7 +33,7 @@ func (n *Node) openHTTP(ctx context.Context, address string) (*opened, error) {
 	page := web.New(statusPage{n}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { house.ServeHTTP(w, r) }))
 	house, err = api.New(api.Options{
 		Registry:      n.registry,
-		Clearinghouse: n.houseFor("http"), History: n.remembersMail(), Whitelist: n.spared, Audit: n.audit, Read: n.read, Senders: signature.Senders, Accounts: n.book, Users: n.book, Peers: &n.peers, Pairing: &n.peers, Node: n.core,
+		Clearinghouse: n.houseFor("http"), History: n.remembersMail(), Whitelist: n.spared, Config: n, Audit: n.audit, Read: n.read, Senders: signature.Senders, Accounts: n.book, Users: n.book, Peers: &n.peers, Pairing: &n.peers, Node: n.core,
 		RateLimits: mtaAPI{n.mta}, Lists: mtaAPI{n.mta},
 		Ready: n.ready, Advance: n.advancer(), Examine: n.examine, Page: page, Access: access, Memory: n.messages, Version: n.version, Failures: n.failures, Log: n.log,
 	})

@@ -54,6 +54,20 @@ func (a mtaAPI) RateKeys(rule, key string) ([]client.RateKey, error) {
 	return all, err
 }
 
+// TopRateKeys implements [api.RateLimits].
+func (a mtaAPI) TopRateKeys(n int) ([]client.TopKeys, error) {
+	rules, err := a.m.limits.Top(n)
+	var all []client.TopKeys
+	for _, r := range rules {
+		t := client.TopKeys{Rule: r.Rule, Keys: make([]client.TopKey, len(r.Keys))}
+		for i, k := range r.Keys {
+			t.Keys[i] = client.TopKey{Key: k.Key, Rate: k.Rate, Limit: k.Limit, Items: k.Items}
+		}
+		all = append(all, t)
+	}
+	return all, err
+}
+
 // ResetRateKey implements [api.RateLimits].
 func (a mtaAPI) ResetRateKey(rule, key string) int { return a.m.limits.Reset(rule, key) }
 

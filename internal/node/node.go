@@ -32,6 +32,10 @@ type Options struct {
 	// damaged is kept in the folder "set-aside" of Dir, and [client.NodeState] says which
 	// counts may be low since.
 	Salvage bool
+	// Reread reads the configuration file again and calls [Node.Reload], for
+	// administrators who ask for that over HTTP; nil: there is no file. It may be called
+	// concurrently, once the node serves.
+	Reread func() (changed, restart []string, err error)
 	// Log records events; nil discards them.
 	Log *slog.Logger
 }
@@ -47,10 +51,12 @@ type Node struct {
 	peers     peers     // that the node shares with
 	sharing   sharing   // how
 	opened    []*opened // doors
+	rates     doorRates // of them
 	registry  *prometheus.Registry
 	failures  *door.Failures
 	rate      door.Source // of a client of any front door but HTTP, which has its own
 	reloading sync.Mutex  // held while a configuration is taken over
+	reread    func() (changed, restart []string, err error)
 
 	stages  []*stage // that have started, in their order
 	mu      sync.Mutex
@@ -82,7 +88,7 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	n := &Node{spare: o.Spare, registry: prometheus.NewRegistry(), stopped: make(chan struct{})}
+	n := &Node{spare: o.Spare, reread: o.Reread, registry: prometheus.NewRegistry(), stopped: make(chan struct{})}
 	n.core = newCore(o.Config, o.Dir, o.Log)
 	n.version = o.Version
 	if o.Salvage {

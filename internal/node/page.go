@@ -26,8 +26,11 @@ func (p statusPage) Status(ctx context.Context) web.Status {
 	for _, d := range p.node.doors() {
 		serves[d.key] = d.what
 	}
+	counts := p.node.doorCounts()
 	for _, d := range state.Doors {
-		out.Doors = append(out.Doors, web.Door{Name: d.Name, Address: d.Address, Serves: serves[d.Name]})
+		shown := web.Door{Name: d.Name, Address: d.Address, Serves: serves[d.Name]}
+		p.node.rates.set(&shown, now, counts[d.Name])
+		out.Doors = append(out.Doors, shown)
 	}
 	books := map[string]web.Book{
 		"tally":     {Name: "Tally", Question: "How often was it seen, called spam, called ham?"},

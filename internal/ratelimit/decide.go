@@ -60,6 +60,7 @@ func (d *decider) run(l *Limiter, attr Attributes, readonly bool) error {
 			}
 			continue
 		}
+		q.rule.heavy.add(q.key, q.n, now, q.rule.Period)
 		if refused == nil || q.rule.Strict || q.measures() {
 			if err := q.measure(now); err != nil {
 				return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -163,8 +162,9 @@ func (l *Limiter) adopt(c, was *rule) {
 	case was.rate.ID() != c.rate.ID():
 		l.opts.Log.Warn("rate limit starts empty: its period or templates have changed", "rule", c.Name)
 	case was.Memory == c.Memory && was.rate.Limit() == c.rate.Limit() && was.largest == c.largest:
-		c.table = was.table
+		c.table, c.heavy = was.table, was.heavy
 	default:
+		c.heavy = was.heavy
 		// A table judges which keys are idle by the limit that it was made with.
 		for tag, state := range was.table.all() {
 			c.table.keep(binary.LittleEndian.Uint64(tag), state, l.opts.Now())
@@ -294,18 +294,9 @@ func (l *Limiter) Show(rule, key string) ([]Status, error) {
 		if rule != "" && r.Name != rule {
 			continue
 		}
-		hash := r.hash(folded(key))
-		s := Status{Rule: r.Name, Limit: r.rateOf(hash).Limit(), Period: r.Period}
-		found := false
-		var errs [2]error
-		r.states().view(hash, func(state []byte) {
-			if found = state != nil; found {
-				s.Rate, errs[0] = r.rate.Rate(state, now)
-				s.Items, errs[1] = r.rate.Items(state)
-			}
-		})
-		if err := errors.Join(errs[:]...); err != nil {
-			return nil, fmt.Errorf("ratelimit: rule %q: %w", r.Name, err)
+		s, found, err := r.show(folded(key), now)
+		if err != nil {
+			return nil, err
 		}
 		if found {
 			all = append(all, s)
@@ -319,7 +310,11 @@ func (l *Limiter) Show(rule, key string) ([]Status, error) {
 func (l *Limiter) Reset(rule, key string) int {
 	n := 0
 	for _, r := range *l.rules.Load() {
-		if r.reads == nil && (rule == "" || r.Name == rule) && r.table.drop(r.hash(folded(key))) {
+		if r.reads != nil || rule != "" && r.Name != rule {
+			continue
+		}
+		r.heavy.remove(string(folded(key)))
+		if r.table.drop(r.hash(folded(key))) {
 			n++
 		}
 	}

@@ -150,6 +150,7 @@ type rule struct {
 	stamp              fileStamp // of LimitsFile, when it was read
 	reads              *rule     // whose states these are, or nil
 	table              *table
+	heavy              *heavy // keys that ask most
 }
 
 // hash returns what a key is found by.
@@ -166,7 +167,7 @@ func ruleSecret(node filter.Secret, r Rule) (s filter.Secret) {
 
 // compile checks r. The error names the rule and the field.
 func compile(r Rule, secret filter.Secret) (*rule, error) {
-	c := &rule{Rule: r, exemptKeys: make(map[string]bool)}
+	c := &rule{Rule: r, exemptKeys: make(map[string]bool), heavy: new(heavy)}
 	if err := c.defaults(); err != nil {
 		return nil, fmt.Errorf("ratelimit: rule %.*q: %w", maxName, r.Name, err)
 	}

@@ -62,6 +62,16 @@ func (t *Table) Add(name string, n float64) {
 	heap.Fix(&t.heap, 0)
 }
 
+// AddBytes is Add for a name in bytes, which it copies only if the name is new.
+func (t *Table) AddBytes(name []byte, n float64) {
+	if p := t.at[string(name)]; p != nil {
+		p.Count += n
+		heap.Fix(&t.heap, p.index)
+		return
+	}
+	t.Add(string(name), n)
+}
+
 // Remove forgets a name.
 func (t *Table) Remove(name string) {
 	if p := t.at[name]; p != nil {

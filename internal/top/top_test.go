@@ -17,7 +17,11 @@ func TestBounds(t *testing.T) {
 		for range rapid.IntRange(0, 200).Draw(t, "adds") {
 			name := fmt.Sprint(rapid.IntRange(0, 30).Draw(t, "name"))
 			n := float64(rapid.IntRange(1, 9).Draw(t, "n"))
-			table.Add(name, n)
+			if rapid.Bool().Draw(t, "bytes") {
+				table.AddBytes([]byte(name), n)
+			} else {
+				table.Add(name, n)
+			}
 			want[name] += n
 			total += n
 			if rapid.IntRange(0, 40).Draw(t, "scale") == 0 {

@@ -23,29 +23,97 @@ func (s *Site) people(v *view) (g.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(users) == 0 {
-		return h.P(h.Class("card"), h.Text("There is no account yet. "), h.Code(h.Text("bulkhead user add NAME")), h.Text(" makes one.")), nil
+	weights, err := v.node.Weights(v.Context())
+	if err != nil {
+		return nil, err
 	}
-	return h.Section(h.H2(h.Text("People"), dim("whose votes weigh what")), h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-		h.THead(h.Tr(h.Th(h.Text("Name")), h.Th(h.Text("Role")), num("Weight"), num("Worth now"), num("Confirmed"), num("Taken off again"), h.Th(h.Text("Since")), h.Th(h.Text("Actions")))),
-		h.TBody(g.Map(users, userRow)),
-	)), h.P(h.Class("dim"), h.Text("“Undo” takes back every vote of the last days that the node still remembers. Weight is 0 to 1."))), nil
+	record, err := audited(v)
+	if err != nil {
+		return nil, err
+	}
+	of := make(map[string][]client.Weight)
+	for _, w := range weights {
+		of[w.Account] = w.Samples
+	}
+	return g.Group{h.Section(h.H2(h.Text("People"), dim("whose votes weigh what")), h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
+		h.THead(h.Tr(h.Th(h.Text("Name")), h.Th(h.Text("Role")), num("Weight"), num("Worth now"), h.Th(h.Text("Over time")), num("Confirmed"), num("Taken off again"), h.Th(h.Text("Since")), h.Th(h.Text("Actions")))),
+		h.TBody(g.Map(users, func(u client.User) g.Node { return userRow(u, of[u.Name], v.status.Now) })),
+	)), h.P(h.Class("dim"), h.Text("“Undo” takes back every vote of the last days that the node still remembers. Weight is 0 to 1. ")),
+		h.P(h.Class("dim"), h.Code(h.Text("bulkhead user add NAME")), h.Text(" makes an account."))),
+		record}, nil
 }
 
-func userRow(u client.User) g.Node {
+func userRow(u client.User, weights []client.Weight, now time.Time) g.Node {
 	closing, verb := "close", "Close"
 	if u.Closed {
 		closing, verb = "open", "Open"
 	}
 	return h.Tr(
 		h.Th(h.Attr("scope", "row"), h.Text(u.Name), h.If(u.Closed, dim("closed")), h.If(u.Person != "", dim("is "+u.Person)), h.If(u.Parent != "", dim("of "+u.Parent))),
-		h.Td(h.Text(u.Role)), number(fmt.Sprintf("%.2f", u.Weight)), number(fmt.Sprintf("%.2f", u.Worth)),
+		h.Td(h.Text(u.Role)), number(fmt.Sprintf("%.2f", u.Weight)), number(fmt.Sprintf("%.2f", u.Worth)), h.Td(weightLine(u.Name, weights, now)),
 		number(fmt.Sprintf("%d on %d days", u.Confirmed, u.Days)), number(fmt.Sprint(u.Reverted)), h.Td(h.Text(date(u.Created))),
 		h.Td(h.Class("acts"),
 			act("/people", u.Name, "weigh", "Set", h.Input(h.Name("weight"), h.Value(fmt.Sprintf("%.2f", u.Weight)), h.Attr("size", "4"), h.Attr("inputmode", "decimal"), h.Aria("label", "Weight of "+u.Name))),
 			act("/people", u.Name, "undo", "Undo", days("Days to undo of "+u.Name)),
 			act("/people", u.Name, closing, verb, nil)),
 	)
+}
+
+// weightLine draws what an account's votes were worth, from the first change that is
+// remembered to now.
+func weightLine(name string, samples []client.Weight, now time.Time) g.Node {
+	if len(samples) == 0 {
+		return dim("–")
+	}
+	const width, height = 120, 24
+	start, end := samples[0].Time, max(now.Unix(), samples[len(samples)-1].Time+1)
+	at := func(t int64) float64 { return width * float64(t-start) / float64(end-start) }
+	var line strings.Builder
+	y := 0.0
+	for i, s := range samples {
+		if i > 0 {
+			fmt.Fprintf(&line, "L%.1f %.1f", at(s.Time), y)
+		}
+		y = height - 1 - (height-2)*min(1, max(0, s.Worth))
+		if i == 0 {
+			line.WriteString("M")
+		} else {
+			line.WriteString("L")
+		}
+		fmt.Fprintf(&line, "%.1f %.1f", at(s.Time), y)
+	}
+	fmt.Fprintf(&line, "L%d %.1f", width, y)
+	return h.SVG(h.Class("weights"), h.Attr("viewBox", fmt.Sprintf("0 0 %d %d", width, height)), h.Role("img"),
+		h.Aria("label", fmt.Sprintf("Worth of %s: %.2f since %s, at first %.2f on %s", name, samples[len(samples)-1].Worth, date(time.Unix(samples[len(samples)-1].Time, 0)), samples[0].Worth, date(time.Unix(start, 0)))),
+		h.El("path", h.Class("sum"), h.Attr("d", line.String())))
+}
+
+// audited is what administrators did lately.
+func audited(v *view) (g.Node, error) {
+	before, err := number64(v.URL.Query().Get("before"))
+	if err != nil {
+		return nil, err
+	}
+	page, err := v.node.Audit(v.Context(), client.AuditQuery{Before: before, Limit: 50})
+	if absent(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return h.Section(h.H2(h.Text("Record of administration"), dim("who did what, the latest first")),
+		h.If(len(page.Entries) == 0, h.P(h.Class("dim"), h.Text("Nothing yet. What administrators change, and who logs in or fails to, shows here."))),
+		h.If(len(page.Entries) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
+			h.THead(h.Tr(h.Th(h.Text("Time")), h.Th(h.Text("By")), h.Th(h.Text("From")), h.Th(h.Text("Did")), h.Th(h.Text("What")))),
+			h.TBody(g.Map(page.Entries, func(e client.AuditEntry) g.Node {
+				var about []string
+				for _, k := range slices.Sorted(maps.Keys(e.About)) {
+					about = append(about, k+" "+e.About[k])
+				}
+				return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(e.Time.UTC().Format("2 Jan 15:04:05"))), h.Td(h.Text(dashed(e.Account))), h.Td(h.Text(dashed(strings.TrimSpace(e.Door+" "+e.From)))),
+					h.Td(h.Text(e.Action), h.If(e.Error != "", h.Span(h.Class("state bad"), h.Text("failed")))), h.Td(h.Class("sig"), h.Text(strings.Join(about, ", ")), h.If(e.Error != "", dim(e.Error))))
+			}))))),
+		h.If(page.Next != 0, h.P(link("/people?before="+strconv.FormatInt(page.Next, 10), "Earlier ones")))), nil
 }
 
 func number(s string) g.Node { return h.Td(h.Class("num"), h.Text(s)) }
@@ -243,6 +311,10 @@ func (s *Site) rules(v *view) (g.Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	most, err := v.node.TopRateKeys(v.Context(), 10)
+	if err != nil && !absent(err) && !forbidden(err) {
+		return nil, err
+	}
 	white, err := whitelisted(v)
 	if err != nil {
 		return nil, err
@@ -271,13 +343,40 @@ func (s *Site) rules(v *view) (g.Node, error) {
 					return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(l.Name)), h.Td(h.Code(h.Text(counts))), number(fmt.Sprintf("%g in %s", l.Limit, l.Period)), h.Td(h.Text(l.Action)),
 						number(count(uint64(l.Keys))), number(size(uint64(l.Bytes))), number(count(uint64(l.Evicted))))
 				})))))),
+		g.Map(most, topKeys),
 	}, nil
+}
+
+// topKeys are the keys of a rule with the highest rates.
+func topKeys(t client.TopKeys) g.Node {
+	if len(t.Keys) == 0 {
+		return nil
+	}
+	return h.Section(h.H2(h.Text("Top keys of "+t.Rule), dim("with the highest rates now")),
+		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
+			h.THead(h.Tr(h.Th(h.Text("Key")), h.Th(h.Class("fill"), h.Text("Of the limit")), num("Rate"), num("Limit"), h.Th(h.Text("Actions")))),
+			h.TBody(g.Map(t.Keys, func(k client.TopKey) g.Node {
+				share := 0.0
+				if k.Limit > 0 {
+					share = k.Rate / k.Limit
+				}
+				return h.Tr(h.Th(h.Attr("scope", "row"), h.Class("sig"), h.Text(k.Key)),
+					h.Td(h.Class("fill"), gauge(share), h.Text(percent(share))), number(fmt.Sprintf("%.1f", k.Rate)), number(fmt.Sprintf("%g", k.Limit)),
+					h.Td(h.Class("acts"), act("/rules", k.Key, "reset "+t.Rule, "Forget", nil)))
+			})))))
 }
 
 // changeRules looks an entry up, or takes a signature off the whitelist.
 func (s *Site) changeRules(v *view) (g.Node, error) {
 	if err := v.ParseForm(); err != nil {
 		return nil, badForm(err)
+	}
+	if rule, ok := strings.CutPrefix(v.PostForm.Get("do"), "reset "); ok {
+		got, err := v.node.ResetRateKey(v.Context(), rule, v.PostForm.Get("name"))
+		if err != nil {
+			return nil, err
+		}
+		v.notice = fmt.Sprintf("What was counted of the key is forgotten in %s.", plural(uint64(got.Reset), "rule"))
 	}
 	if v.PostForm.Get("do") == "unclear" {
 		sig, err := bulkhead.ParseSignature(v.PostForm.Get("name"))
@@ -308,6 +407,12 @@ func (s *Site) find(v *view) (g.Node, error) {
 	return h.Ul(h.Class("card"), h.Role("status"), g.Map(found, func(m client.ListMatch) g.Node {
 		return h.Li(h.Text(fmt.Sprintf("%s is in the %s list %s, by %s; chance of an error: %s. %s", entry, m.Tone, m.List, m.Element, chance(m.Error), m.Reason)))
 	})), nil
+}
+
+// forbidden reports whether the node said that only administrators may ask this.
+func forbidden(err error) bool {
+	var p *client.Problem
+	return errors.As(err, &p) && (p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden)
 }
 
 // absent reports whether the node said that it has no such thing.

@@ -10,7 +10,7 @@ import (
 
 // entries are the pages of the navigation.
 var entries = []struct{ path, name string }{
-	{"/", "Now"}, {"/waves", "Waves"}, {"/lookup", "Look up"}, {"/history", "History"}, {"/people", "People"}, {"/peers", "Peers"}, {"/rules", "Lists and limits"}, {"/storage", "Storage"},
+	{"/", "Now"}, {"/waves", "Waves"}, {"/lookup", "Look up"}, {"/history", "History"}, {"/people", "People"}, {"/peers", "Peers"}, {"/rules", "Lists and limits"}, {"/storage", "Storage"}, {"/config", "Configuration"},
 }
 
 // page is a whole page. Every text and attribute is escaped, except the style and the
@@ -97,15 +97,51 @@ func tiles(s *Status) g.Node {
 	)
 }
 
+// doors is a tile for each front door.
 func doors(all []Door) g.Node {
-	return h.Section(h.H2(h.Text("Front doors")),
-		h.Table(h.Class("doors"),
-			h.THead(h.Tr(h.Th(h.Text("Door")), h.Th(h.Text("Address")), h.Th(h.Text("For")))),
-			h.TBody(g.Map(all, func(d Door) g.Node {
-				return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(d.Name)), h.Td(h.Code(h.Text(d.Address))), h.Td(h.Class("dim"), h.Text(d.Serves)))
-			})),
-		),
-	)
+	return h.Section(h.H2(h.Text("Front doors"), dim("in the last minutes")),
+		h.Dl(h.Class("tiles"), g.Map(all, func(d Door) g.Node {
+			return h.Div(h.Dt(h.Strong(h.Text(d.Name)), h.Text(" "+d.Serves)),
+				h.Dd(h.Text(perSecond(d.Rate))),
+				h.Dd(h.Class("small"), h.Text("99 % "+within(d.Slowest))),
+				h.Dd(h.Class("small"), h.Text(count(d.Answers)+" answers since the start, "), faults(d.Faults)),
+				h.Dd(h.Class("small"), h.Code(h.Text(d.Address))))
+		})))
+}
+
+// perSecond writes a rate.
+func perSecond(rate float64) string {
+	switch {
+	case rate == 0:
+		return "idle"
+	case rate < 1:
+		return fmt.Sprintf("%.1f a minute", 60*rate)
+	case rate < 10:
+		return fmt.Sprintf("%.1f a second", rate)
+	}
+	return count(uint64(rate)) + " a second"
+}
+
+// within writes a bound of time, in seconds.
+func within(seconds float64) string {
+	switch {
+	case seconds == 0:
+		return "–"
+	case seconds < 1e-3:
+		return fmt.Sprintf("within %.0f µs", 1e6*seconds)
+	case seconds < 1:
+		return fmt.Sprintf("within %.0f ms", 1e3*seconds)
+	case seconds <= 10:
+		return fmt.Sprintf("within %.0f s", seconds)
+	}
+	return "in more than 10 s"
+}
+
+func faults(n uint64) g.Node {
+	if n == 0 {
+		return h.Text("none refused or failed")
+	}
+	return h.Span(h.Class("state bad"), h.Text(count(n)+" refused or failed"))
 }
 
 func book(b *Book, threshold uint32) g.Node {
@@ -143,15 +179,20 @@ func array(a *Array) g.Node {
 	if !a.Bits {
 		wrong, bulk = chance(a.Wrong), chance(a.Bulk)
 	}
+	return g.Group{
+		h.Td(h.Text(a.Name), dim(a.Holds)),
+		h.Td(h.Class("fill"), gauge(a.Fill), h.Text(percent(a.Fill))),
+		number(count(a.Keys)), number(size(a.Bytes)), number(chance(a.Ghost)), number(wrong), number(bulk),
+	}
+}
+
+// gauge draws a share of 1 as a bar.
+func gauge(x float64) g.Node {
 	level := func(class, width string) g.Node {
 		return h.El("rect", h.Class(class), h.Width(width), h.Height("6"))
 	}
-	return g.Group{
-		h.Td(h.Text(a.Name), dim(a.Holds)),
-		h.Td(h.Class("fill"), h.SVG(h.Attr("viewBox", "0 0 100 6"), h.Attr("preserveAspectRatio", "none"), h.Role("img"), h.Aria("label", percent(a.Fill)+" full"),
-			level("track", "100"), level("level", bar(a.Fill))), h.Text(percent(a.Fill))),
-		number(count(a.Keys)), number(size(a.Bytes)), number(chance(a.Ghost)), number(wrong), number(bulk),
-	}
+	return h.SVG(h.Attr("viewBox", "0 0 100 6"), h.Attr("preserveAspectRatio", "none"), h.Role("img"), h.Aria("label", percent(x)+" full"),
+		level("track", "100"), level("level", bar(x)))
 }
 
 func dim(s string) g.Node { return h.Span(h.Class("dim"), h.Text(s)) }

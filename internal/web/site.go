@@ -63,6 +63,8 @@ func New(source Source, api http.Handler) *Site {
 	s.mux.HandleFunc("POST /peers", s.show("Peers", s.changePeers))
 	s.mux.HandleFunc("GET /rules", s.show("Lists and limits", s.rules))
 	s.mux.HandleFunc("POST /rules", s.show("Lists and limits", s.changeRules))
+	s.mux.HandleFunc("GET /config", s.show("Configuration", s.config))
+	s.mux.HandleFunc("POST /config", s.show("Configuration", s.changeConfig))
 	s.mux.HandleFunc("GET /storage", s.show("Storage", s.storage))
 	s.mux.HandleFunc("/", s.nothing)
 	return s

@@ -3,7 +3,6 @@ package web
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -111,6 +110,10 @@ func names(all []client.NamedCount, most int) string {
 	return strings.Join(out, ", ")
 }
 
+// leastSlots is for how many slots a curve has room at least, so that a young wave is
+// not one broad bar.
+const leastSlots = 24
+
 // spark draws the growth of a wave as bars.
 func spark(w *client.Wave) g.Node {
 	most := uint64(1)
@@ -118,7 +121,7 @@ func spark(w *client.Wave) g.Node {
 		most = max(most, n)
 	}
 	slot := time.Duration(w.Slot) * time.Second
-	width := 200 / float64(len(w.Growth))
+	width := 200 / float64(max(leastSlots, len(w.Growth)))
 	var bars g.Group
 	for i, n := range w.Growth {
 		if n > 0 {
@@ -141,7 +144,8 @@ func curve(w *client.Wave) g.Node {
 	for _, n := range w.Growth {
 		most = max(most, n)
 	}
-	width := float64(chartWidth) / float64(len(w.Growth))
+	slots := max(leastSlots, len(w.Growth))
+	width := float64(chartWidth) / float64(slots)
 	var marks g.Group
 	var line strings.Builder
 	fmt.Fprintf(&line, "M0 %d", chartHeight)
@@ -158,7 +162,7 @@ func curve(w *client.Wave) g.Node {
 	label := func(x int, anchor, text string) g.Node {
 		return h.El("text", h.Attr("x", strconv.Itoa(x)), h.Attr("y", strconv.Itoa(chartHeight+chartLabel-3)), h.Attr("text-anchor", anchor), h.Text(text))
 	}
-	marks = append(marks, label(0, "start", date(w.First)), label(chartWidth, "end", date(w.Last)))
+	marks = append(marks, label(0, "start", date(w.First)), label(chartWidth, "end", date(w.First.Add(time.Duration(slots)*time.Duration(w.Slot)*time.Second))))
 	return h.Section(h.H2(h.Text("Growth"), dim("each bar "+spell(time.Duration(w.Slot)*time.Second)+", at most "+plural(most, "message")+"; the line is their sum")),
 		h.SVG(h.Class("chart"), h.Attr("viewBox", fmt.Sprintf("0 0 %d %d", chartWidth, chartHeight+chartLabel)), h.Role("img"),
 			h.Aria("label", fmt.Sprintf("Growth of the wave: %s from %s to %s", plural(w.Messages, "message"), date(w.First), date(w.Last))), marks))
@@ -333,8 +337,7 @@ func (s *Site) changeWaves(v *view) (g.Node, error) {
 // whitelisted is the table of what administrators put on the whitelist, for them alone.
 func whitelisted(v *view) (g.Node, error) {
 	all, err := v.node.Whitelist(v.Context())
-	var p *client.Problem
-	if errors.As(err, &p) && (p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden || p.Status == http.StatusNotFound) {
+	if absent(err) || forbidden(err) {
 		return nil, nil
 	}
 	if err != nil {

@@ -43,8 +43,14 @@ type Slot struct {
 	Verdicts [bulkhead.NumClasses]uint64
 }
 
-// A Door is one open front door: its name, where it listens, and for which clients.
-type Door struct{ Name, Address, Serves string }
+// A Door is one open front door: its name, where it listens, for which clients, and what
+// it did.
+type Door struct {
+	Name, Address, Serves string
+	Rate                  float64 // answers a second, in the last minutes
+	Slowest               float64 // bound within which 99 % of them were given, seconds; 0: there were none
+	Answers, Faults       uint64  // since the start; what was refused or failed
+}
 
 // A Counter is a number of events since the node started.
 type Counter struct {

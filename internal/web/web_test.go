@@ -44,12 +44,12 @@ func TestPage(t *testing.T) {
 	day := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	got := show(t, Status{
 		Name: "<mx>", Version: "v1", Started: day, Now: day.Add(26 * time.Hour), Durability: "always", Threshold: 20,
-		Doors:    []Door{{"http", "http://127.0.0.1:8420", "API"}},
+		Doors:    []Door{{Name: "http", Address: "http://127.0.0.1:8420", Serves: "API", Rate: 12.5, Slowest: 0.003, Answers: 5000, Faults: 2}},
 		Counters: []Counter{{"Checks", 1234567}},
 		Books: []Book{{Name: "tally", Generations: []Generation{{Start: day, End: day.Add(24 * time.Hour), Capacity: 1000,
 			Arrays: []Array{{Name: "counts", Keys: 5, Fill: 0.25, Ghost: 1e-4, Wrong: 0.002, Bulk: 1e-9}, {Name: "unique", Bits: true}}}}}},
 	})
-	for _, want := range []string{"&lt;mx&gt;", "Taking reports", "1 d 2 h", "1\u202f234\u202f567", "http://127.0.0.1:8420", "25 %",
+	for _, want := range []string{"&lt;mx&gt;", "Taking reports", "1 d 2 h", "1\u202f234\u202f567", "http://127.0.0.1:8420", "12 a second", "99 % within 3 ms", "2 refused or failed", "25 %",
 		`width="25.0"`, "1 in 10\u202f000", "1 in 500", "1 in 1.0 · 10⁹", "1 Nov 2026", "Absent key shows\u00a020"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("page lacks %q", want)
@@ -78,7 +78,7 @@ func TestWords(t *testing.T) {
 	for _, tt := range []struct{ got, want string }{
 		{chance(0), "none"}, {chance(1e-30), "< 1 in 10¹⁸"}, {chance(0.9), "90 %"}, {chance(0.3), "1 in 3"}, {chance(0.0123), "1 in 81"},
 		{chance(-1), "unknown"}, {percent(0.00001), "< 0.1 %"}, {percent(0.054), "5.4 %"}, {count(999), "999"}, {size(1536), "1.5 KiB"},
-		{bar(0), "0"}, {bar(0.0001), "0.8"}, {bar(2), "100.0"}, {date(time.Time{}), "–"}, {age(time.Unix(9, 0), time.Unix(0, 0)), "0 s"},
+		{bar(0), "0"}, {perSecond(0), "idle"}, {perSecond(0.05), "3.0 a minute"}, {perSecond(2.5), "2.5 a second"}, {within(0), "–"}, {within(1e-4), "within 100 µs"}, {within(3), "within 3 s"}, {within(11), "in more than 10 s"}, {bar(0.0001), "0.8"}, {bar(2), "100.0"}, {date(time.Time{}), "–"}, {age(time.Unix(9, 0), time.Unix(0, 0)), "0 s"},
 	} {
 		if tt.got != tt.want {
 			t.Errorf("got %q, want %q", tt.got, tt.want)

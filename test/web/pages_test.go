@@ -247,6 +247,24 @@ func TestWaves(t *testing.T) {
 	b.well("waves")
 }
 
+// TestConfiguration: a text is checked, and the file is read again.
+func TestConfiguration(t *testing.T) {
+	n := startNode(t, "")
+	b := open(t, n.url)
+	b.logIn(n)
+	b.visit("/config")
+	b.fill("#text", "[tally]\nthreshhold = 30\n")
+	b.press("Check")
+	b.await("threshhold")
+	b.fill("#text", "[listen]\nhttp = \"127.0.0.1:1\"\n[tally]\nthreshold = 30\n")
+	b.press("Check")
+	b.await("No mistakes")
+	b.await("take effect without a restart: tally.threshold")
+	b.press("Read the file again")
+	b.await("The file was read again")
+	b.well("configuration")
+}
+
 // TestLive: the first page shows what happens while it is looked at.
 func TestLive(t *testing.T) {
 	n := startNode(t, "")

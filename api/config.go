@@ -1,0 +1,97 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/bulkhead-mail/bulkhead/client"
+)
+
+// Configuration is that of the node. Its methods may be called concurrently.
+type Configuration interface {
+	// Config returns it without secrets.
+	Config() client.Configuration
+	// CheckConfig checks the text of a file, and changes nothing.
+	CheckConfig(text string) client.ConfigCheck
+	// ReloadConfig takes over what a running node can of its file. Mistakes of the file
+	// are in the result; then nothing has changed. The error is a [client.Problem] if
+	// the node has no file, or of the node.
+	ReloadConfig() (client.ConfigCheck, error)
+}
+
+func (s *Server) configuration() (Configuration, error) {
+	if s.config == nil {
+		return nil, newProblem(http.StatusNotFound, "this server has no configuration")
+	}
+	return s.config, nil
+}
+
+func (s *Server) showConfig(*request) (any, error) {
+	c, err := s.configuration()
+	if err != nil {
+		return nil, err
+	}
+	out := c.Config()
+	return &out, nil
+}
+
+func (s *Server) checkConfig(r *request) (any, error) {
+	in, err := one[client.ConfigText](r)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.configuration()
+	if err != nil {
+		return nil, err
+	}
+	out := full(c.CheckConfig(in.Text))
+	r.did = []any{"mistakes", len(out.Mistakes)}
+	return &out, nil
+}
+
+func (s *Server) reloadConfig(r *request) (any, error) {
+	c, err := s.configuration()
+	if err != nil {
+		return nil, err
+	}
+	out, err := c.ReloadConfig()
+	r.did = []any{"changed", out.Changed, "need_restart", out.Restart, "mistakes", len(out.Mistakes)}
+	out = full(out)
+	return &out, err
+}
+
+// full has no list that JSON writes as null.
+func full(c client.ConfigCheck) client.ConfigCheck {
+	for _, l := range []*[]string{&c.Mistakes, &c.Changed, &c.Restart} {
+		if *l == nil {
+			*l = []string{}
+		}
+	}
+	return c
+}
+
+func (s *Server) topRates(r *request) (any, error) {
+	rates, err := s.rateLimits()
+	if err != nil {
+		return nil, err
+	}
+	q, err := r.query("limit")
+	if err != nil {
+		return nil, err
+	}
+	n, err := number(q, "limit")
+	if err != nil {
+		return nil, err
+	}
+	if n == 0 {
+		n = 20
+	}
+	all, err := rates.TopRateKeys(int(min(n, 128)))
+	return append([]client.TopKeys{}, all...), err
+}
+
+func (s *Server) weights(r *request) (any, error) {
+	if s.users == nil {
+		return []client.Weights{}, nil
+	}
+	return append([]client.Weights{}, s.users.Weights(r.Context())...), nil
+}

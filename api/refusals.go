@@ -1,0 +1,46 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
+)
+
+// refusals puts into the record of administration which accounts tried what is for
+// administrators alone: of each account one attempt in refusalEvery, so that nobody can
+// push others' entries out of the record.
+type refusals struct {
+	mu   sync.Mutex
+	last map[string]time.Time // by account
+}
+
+const (
+	refusalEvery = 10 * time.Minute
+	maxRefusals  = 1024 // accounts that are remembered
+)
+
+// note records that a client was refused, if it has an account.
+func (f *refusals) note(s *Server, who bulkhead.Reporter, r *http.Request, err error) {
+	if who.Account == "" || !errors.Is(err, bulkhead.ErrForbidden) || !f.first(who.Account, time.Now()) {
+		return
+	}
+	s.record(client.AuditEntry{Account: who.Account, From: who.Addr.String(), Action: "refused"}, []any{"method", r.Method, "path", r.URL.Path}, err)
+}
+
+// first reports whether an account was not noted lately.
+func (f *refusals) first(account string, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if last, ok := f.last[account]; ok && now.Sub(last) < refusalEvery {
+		return false
+	}
+	if f.last == nil || len(f.last) >= maxRefusals {
+		f.last = make(map[string]time.Time)
+	}
+	f.last[account] = now
+	return true
+}

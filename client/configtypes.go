@@ -1,0 +1,54 @@
+package client
+
+// A Setting is one key of a node's configuration.
+type Setting struct {
+	Key     string `json:"key" doc:"Dotted; tables of a list have their number, from 0."`
+	Value   string `json:"value" doc:"As the file has it; \"(hidden)\" for a secret."`
+	Meaning string `json:"meaning"`
+	Reload  bool   `json:"reload" doc:"The running node can take it over from the file."`
+	Default bool   `json:"default" doc:"The value is that of a node without a configuration."`
+}
+
+// A Configuration is that of a running node.
+type Configuration struct {
+	Settings   []Setting `json:"settings"`
+	Reloadable bool      `json:"reloadable" doc:"The node has a file that it can read again."`
+}
+
+// A ConfigText is the text of a configuration file.
+type ConfigText struct {
+	Text string `json:"text" maxLength:"4194304"`
+}
+
+// A ConfigCheck says what is wrong with a text, and what it would change.
+type ConfigCheck struct {
+	Mistakes []string `json:"mistakes" doc:"Empty: the node could be started with it."`
+	Changed  []string `json:"changed" doc:"Keys that the running node would take over."`
+	Restart  []string `json:"restart" doc:"Keys that need a restart."`
+}
+
+// A TopKeys is the keys of one rate limit with the highest rates.
+type TopKeys struct {
+	Rule string   `json:"rule"`
+	Keys []TopKey `json:"keys" doc:"The highest rate first."`
+}
+
+// A TopKey is one of them.
+type TopKey struct {
+	Key   string  `json:"key"`
+	Rate  float64 `json:"rate" doc:"In a period, as decayed until now."`
+	Limit float64 `json:"limit"`
+	Items float64 `json:"items" doc:"Different items in the filter, estimated from its fill."`
+}
+
+// A Weights is what the votes of an account were worth over time.
+type Weights struct {
+	Account string   `json:"account"`
+	Samples []Weight `json:"samples" doc:"Where the worth changed, the oldest first."`
+}
+
+// A Weight is what votes are worth from a time on.
+type Weight struct {
+	Time  int64   `json:"time" doc:"Seconds since 1970."`
+	Worth float64 `json:"worth" minimum:"0" maximum:"1"`
+}

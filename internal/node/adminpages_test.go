@@ -1,0 +1,137 @@
+package node
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/client"
+)
+
+// TestConfigPage: the page shows the configuration without secrets, checks a text without
+// changing anything, and makes the node read its file again.
+func TestConfigPage(t *testing.T) {
+	cfg := parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n[fuzzy]\nhash_key = \"hush-hush\"\n[tally]\nthreshold = 33\n")
+	var n *Node
+	wrong := errors.New("the file is broken")
+	fail := true
+	n, _ = start(t, Options{Config: cfg, Dir: filepath.Join(t.TempDir(), "data"), Reread: func() (changed, restart []string, err error) {
+		if fail {
+			return nil, nil, wrong
+		}
+		return n.Reload(parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n[fuzzy]\nhash_key = \"another\"\n[tally]\nthreshold = 44\n"))
+	}})
+	token, err := ReadSecret(n.AdminTokenFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := address(t, n, "http")
+	admin := &client.Client{Server: base, Token: token, HTTP: &http.Client{Timeout: time.Minute}}
+	b := newBrowser(t, base)
+	status, page := b.get("/config")
+	wants(t, "a stranger's", status, page, 401, "for administrators")
+	logIn(t, b, admin)
+	status, page = b.get("/config")
+	wants(t, "configuration", status, page, 200, "threshold", ">33<", "(hidden)", "Read the file again", "[mesh]")
+	if strings.Contains(page, "hush") {
+		t.Error("the page shows a secret")
+	}
+	do := func(what, text string) (int, string) { return b.form("/config", url.Values{"do": {what}, "text": {text}}) }
+	status, page = do("check", "[listen]\r\nhttp = \"127.0.0.1:0\"\r\n[tally]\r\nthreshold = 55\r\n[node]\r\nname = \"x\"\r\n")
+	wants(t, "a good text", status, page, 200, "No mistakes", "tally.threshold", "node.name")
+	status, page = do("check", "[tally]\nthreshhold = 55\nnear_match = 0\n")
+	wants(t, "a bad text", status, page, 200, "Nothing was changed", "threshhold")
+	status, page = do("reload", "")
+	wants(t, "a broken file", status, page, 200, "1 mistake", "the file is broken", ">33<")
+	fail = false
+	status, page = do("reload", "")
+	wants(t, "reloaded", status, page, 200, "was read again", "tally.threshold", "fuzzy.hash_key", ">44<")
+	status, page = do("drop", "")
+	wants(t, "an unknown button", status, page, 400, "unknown action")
+	audit, err := admin.Audit(t.Context(), client.AuditQuery{Action: "reloadConfig"})
+	if err != nil || len(audit.Entries) != 2 || !strings.Contains(audit.Entries[0].About["changed"], "tally.threshold") {
+		t.Errorf("recorded %+v, %v", audit, err)
+	}
+}
+
+// TestWithoutFile: a node without a configuration file says so.
+func TestWithoutFile(t *testing.T) {
+	_, admin, _ := pagesOf(t)
+	if c, err := admin.Config(t.Context()); err != nil || c.Reloadable || len(c.Settings) < 100 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if _, err := admin.ReloadConfig(t.Context()); statusOf(err) != http.StatusConflict {
+		t.Errorf("a reload: %v", err)
+	}
+}
+
+// TestPeoplePage: the page shows what each account's votes were worth, and what
+// administrators did; who tries what is for them alone is in the record, once.
+func TestPeoplePage(t *testing.T) {
+	base, admin, _ := pagesOf(t)
+	bob, err := admin.AddUser(t.Context(), client.NewUser{Name: "bob", Role: "reporter"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		if _, err := (&client.Client{Server: base, Token: bob.Token}).Users(t.Context()); statusOf(err) != http.StatusForbidden {
+			t.Fatal(err)
+		}
+	}
+	got, err := admin.Audit(t.Context(), client.AuditQuery{Action: "refused"})
+	if err != nil || len(got.Entries) != 1 || got.Entries[0].Account != "bob" || got.Entries[0].About["path"] != "/v1/users" || got.Entries[0].Error == "" {
+		t.Fatalf("recorded %+v, %v", got, err)
+	}
+	b := newBrowser(t, base)
+	logIn(t, b, admin)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // the first weights are noted after the start
+		if w, err := admin.Weights(t.Context()); err != nil {
+			t.Fatal(err)
+		} else if len(w) > 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no weights are noted")
+		}
+	}
+	status, page := b.get("/people")
+	wants(t, "people", status, page, 200, "Worth of admin: 1.00", "Record of administration", "addUser", "account bob", "refused", "failed")
+	b2 := newBrowser(t, base)
+	b2.form("/login", url.Values{"token": {bob.Token}})
+	status, page = b2.get("/people")
+	wants(t, "a reporter's", status, page, 403, "bob is none")
+}
+
+// TestTopKeysPage: administrators see which keys have the highest rates, and others do
+// not.
+func TestTopKeysPage(t *testing.T) {
+	admin, _ := historyNode(t, t.TempDir(), "[[ratelimit]]\nname = \"sent\"\nkey = \"{sasl_username}\"\nlimit = 4\nperiod = \"1h\"\naction = \"reject\"\n")
+	for i := range 6 {
+		for _, who := range []string{"ann", "bob"}[:1+i%2] {
+			if _, err := admin.ApplyRateLimits(t.Context(), map[string]string{"protocol_state": "RCPT", "sasl_username": who + "@example.com"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	b := newBrowser(t, admin.Server)
+	status, page := b.get("/rules")
+	wants(t, "a stranger's", status, page, 200, "sent")
+	if strings.Contains(page, "ann@example.com") {
+		t.Error("a stranger sees a key")
+	}
+	logIn(t, b, admin)
+	status, page = b.get("/rules")
+	wants(t, "the administrator's", status, page, 200, "Top keys of sent", "ann@example.com", "bob@example.com")
+	if strings.Index(page, "ann@example.com") > strings.Index(page, "bob@example.com") {
+		t.Error("bob is before ann")
+	}
+	status, page = b.form("/rules", url.Values{"do": {"reset sent"}, "name": {"ann@example.com"}})
+	wants(t, "forgotten", status, page, 200, "forgotten in 1 rule", "bob@example.com")
+	if strings.Contains(page, "Forget ann@example.com") {
+		t.Error("ann is still there")
+	}
+}

@@ -1,0 +1,55 @@
+package node
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+)
+
+// Config implements [api.Configuration].
+func (n *Node) Config() client.Configuration {
+	out := client.Configuration{Reloadable: n.reread != nil}
+	for _, s := range config.Settings(n.cfg.Load()) {
+		out.Settings = append(out.Settings, client.Setting{Key: s.Key, Value: s.Value, Meaning: s.Doc, Reload: s.Reload, Default: s.Default})
+	}
+	return out
+}
+
+// CheckConfig implements [api.Configuration].
+func (n *Node) CheckConfig(text string) (out client.ConfigCheck) {
+	cfg, err := config.Parse([]byte(text))
+	if err == nil {
+		err = CheckConfig(cfg)
+	}
+	if err != nil {
+		return client.ConfigCheck{Mistakes: mistakes(err)}
+	}
+	out.Changed, out.Restart = config.Changed(n.cfg.Load(), cfg)
+	return out
+}
+
+// ReloadConfig implements [api.Configuration].
+func (n *Node) ReloadConfig() (out client.ConfigCheck, err error) {
+	if n.reread == nil {
+		return out, &client.Problem{Title: "Conflict", Status: http.StatusConflict, Detail: "this node was started without a configuration file: there is nothing to reload"}
+	}
+	out.Changed, out.Restart, err = n.reread()
+	if err != nil {
+		out.Mistakes = mistakes(err)
+	}
+	return out, nil
+}
+
+// mistakes returns each error that was joined, in words.
+func mistakes(err error) (all []string) {
+	var several interface{ Unwrap() []error }
+	if errors.As(err, &several) {
+		for _, e := range several.Unwrap() {
+			all = append(all, mistakes(e)...)
+		}
+		return all
+	}
+	return []string{err.Error()}
+}

@@ -1,0 +1,114 @@
+package node
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
+	"github.com/bulkhead-mail/bulkhead/internal/web"
+)
+
+// doorRates is what the doors did in the last minutes, for the pages. Its methods may be
+// called concurrently.
+type doorRates struct {
+	mu    sync.Mutex
+	looks []doorLook // the oldest first, some doorLooks of them
+}
+
+// doorLook is the counters of all doors at a time.
+type doorLook struct {
+	at    time.Time
+	doors map[string]doorCounts
+}
+
+type doorCounts struct {
+	answers uint64
+	faults  uint64 // refused, failed, and ended in a fault of the program
+	within  map[float64]uint64
+}
+
+// A look is taken every lookEvery, and rates are of the time since the oldest.
+const (
+	lookEvery = time.Minute
+	doorLooks = 6
+)
+
+// counts returns the counters of every door now.
+func (n *Node) doorCounts() map[string]doorCounts {
+	all := make(map[string]doorCounts)
+	for i, o := range n.opened {
+		name := n.core.doors[i].Name
+		c := doorCounts{within: make(map[float64]uint64)}
+		for _, t := range o.times {
+			answers, _, within := t.Read()
+			c.answers += answers
+			for bound, count := range within {
+				c.within[bound] += count
+			}
+		}
+		if h := n.counted[name]; h != nil {
+			c.faults += uint64(h.refused.Load())
+		}
+		if o.conns != nil {
+			c.faults += uint64(o.conns.Panics.Load())
+		}
+		if o.packets != nil {
+			c.faults += uint64(o.packets.Panics.Load())
+		}
+		all[name] = c
+	}
+	return all
+}
+
+// watchDoors notes the counters until ctx ends.
+func (n *Node) watchDoors(ctx context.Context) error {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		n.rates.note(clock.Now(), n.doorCounts())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (r *doorRates) note(at time.Time, doors map[string]doorCounts) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.looks = append(r.looks, doorLook{at, doors})
+	r.looks = r.looks[max(0, len(r.looks)-doorLooks):]
+}
+
+// set sets the numbers of a door from its counters now.
+func (r *doorRates) set(d *web.Door, now time.Time, c doorCounts) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	d.Answers, d.Faults = c.answers, c.faults
+	if len(r.looks) == 0 || !now.After(r.looks[0].at) {
+		return
+	}
+	before := r.looks[0].doors[d.Name]
+	answers := c.answers - before.answers
+	d.Rate = float64(answers) / now.Sub(r.looks[0].at).Seconds()
+	d.Slowest = percentile(before, c, 0.99)
+}
+
+// percentile returns the least bound, in seconds, within which a share of the answers
+// between two looks were given: 0 if there were none, +Inf if no bound says so.
+func percentile(before, now doorCounts, share float64) float64 {
+	answers := now.answers - before.answers
+	if answers == 0 {
+		return 0
+	}
+	least := math.Inf(1)
+	for bound, count := range now.within {
+		if bound < least && float64(count-before.within[bound]) >= share*float64(answers) {
+			least = bound
+		}
+	}
+	return least
+}

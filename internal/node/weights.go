@@ -1,0 +1,118 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
+	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
+)
+
+// weightsFile is the file of what accounts' votes were worth, in the data folder. It has
+// the accounts that are worth something, up to maxWeighed of them, and of each the latest
+// maxWeights times at which that changed.
+const (
+	weightsFile  = "weights.json"
+	weighedEvery = time.Hour
+	maxWeighed   = 1000
+	maxWeights   = 64
+	weightStep   = 0.005 // less is no change
+)
+
+// weights is the worth of accounts over time. Its methods may be called concurrently.
+type weights struct {
+	mu    sync.Mutex
+	path  string
+	known map[string][]client.Weight
+}
+
+// open reads the file. What cannot be read begins anew.
+func (w *weights) open(dir string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.path = filepath.Join(dir, weightsFile)
+	w.known = make(map[string][]client.Weight)
+	err := wholefile.ReadJSON(w.path, &w.known)
+	if err != nil || w.known == nil {
+		w.known = make(map[string][]client.Weight)
+	}
+	return err
+}
+
+// note notes the worth of all accounts at a time, and writes the file if any changed.
+func (w *weights) note(now time.Time, worth map[string]float64) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	changed := false
+	for name := range w.known {
+		if _, ok := worth[name]; !ok {
+			delete(w.known, name)
+			changed = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(worth)) {
+		x, before := worth[name], w.known[name]
+		if len(before) == 0 && (x == 0 || len(w.known) >= maxWeighed) {
+			continue
+		}
+		if last := len(before) - 1; last >= 0 && max(x-before[last].Worth, before[last].Worth-x) < weightStep {
+			continue
+		}
+		before = append(before, client.Weight{Time: now.Unix(), Worth: x})
+		w.known[name] = before[max(0, len(before)-maxWeights):]
+		changed = true
+	}
+	if !changed {
+		return nil
+	}
+	data, err := json.Marshal(w.known)
+	if err != nil {
+		return err
+	}
+	return wholefile.Replace(w.path, wholefile.Bytes(append(data, '\n')))
+}
+
+// all returns the accounts in the order of their names.
+func (w *weights) all() []client.Weights {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []client.Weights
+	for _, name := range slices.Sorted(maps.Keys(w.known)) {
+		out = append(out, client.Weights{Account: name, Samples: slices.Clone(w.known[name])})
+	}
+	return out
+}
+
+// Weights implements [api.Users].
+func (a *accounts) Weights(context.Context) []client.Weights { return a.core.weights.all() }
+
+// noteWeights notes the worth of all accounts now.
+func (n *core) noteWeights() {
+	worth := make(map[string]float64)
+	for _, account := range n.engine.Accounts().All() {
+		worth[account.Name] = n.engine.Accounts().Worth(account.Name)
+	}
+	if err := n.weights.note(clock.Now(), worth); err != nil {
+		n.log.Warn("what accounts are worth is not written down", "err", err)
+	}
+}
+
+// watchWeights notes it now and every hour, until ctx ends.
+func (n *core) watchWeights(ctx context.Context) error {
+	tick := time.NewTicker(weighedEvery)
+	defer tick.Stop()
+	for {
+		n.noteWeights()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	g "maragu.dev/gomponents"
+
+	"github.com/bulkhead-mail/bulkhead/client"
+	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
+)
+
+// config is the page of the configuration.
+func (s *Site) config(v *view) (g.Node, error) { return configOf(v, "", nil) }
+
+// configOf shows the configuration, and what is to be said of a text that was checked.
+func configOf(v *view, text string, checked g.Node) (g.Node, error) {
+	c, err := v.node.Config(v.Context())
+	if err != nil {
+		return nil, err
+	}
+	out := g.Group{checked,
+		h.Form(h.Class("card"), h.Method("post"), h.Action("/config"),
+			h.Label(h.For("text"), h.Text("Check the text of a configuration file. Nothing is changed.")),
+			h.Textarea(h.ID("text"), h.Name("text"), h.Rows("6"), h.Attr("spellcheck", "false"), h.Text(text)),
+			h.Button(h.Name("do"), h.Value("check"), h.Text("Check"))),
+		h.If(c.Reloadable, h.Form(h.Class("card row"), h.Method("post"), h.Action("/config"),
+			h.Button(h.Name("do"), h.Value("reload"), h.Text("Read the file again")), dim("as SIGHUP does: keys marked ↻ take effect, the others wait for a restart"))),
+		h.If(!c.Reloadable, h.P(h.Class("card dim"), h.Text("This node was started without a configuration file. bulkhead config reference prints one to begin with.")))}
+	for len(c.Settings) > 0 {
+		name, _, _ := strings.Cut(c.Settings[0].Key, ".")
+		n, changed := 0, 0
+		for ; n < len(c.Settings) && strings.HasPrefix(c.Settings[n].Key, name+"."); n++ {
+			if !c.Settings[n].Default {
+				changed++
+			}
+		}
+		n = max(n, 1)
+		out = append(out, section(name, c.Settings[:n], changed))
+		c.Settings = c.Settings[n:]
+	}
+	return out, nil
+}
+
+// section is one section of the configuration; it is open if its values are not all the
+// usual ones.
+func section(name string, settings []client.Setting, changed int) g.Node {
+	what := "as by default"
+	if changed > 0 {
+		what = fmt.Sprintf("%d of %d not as by default", changed, len(settings))
+	}
+	return h.Details(h.If(changed > 0, h.Attr("open")), h.Summary(h.Strong(h.Text("["+name+"]")), h.Text(" "), dim(what)),
+		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(h.Class("settings"),
+			h.THead(h.Tr(h.Th(h.Text("Key")), h.Th(h.Text("Value")), h.Th(h.Text("Meaning")))),
+			h.TBody(g.Map(settings, func(s client.Setting) g.Node {
+				value := h.Code(h.Text(s.Value))
+				if !s.Default {
+					value = h.Strong(value)
+				}
+				return h.Tr(h.Th(h.Attr("scope", "row"), h.Code(h.Text(strings.TrimPrefix(s.Key, name+"."))), h.If(s.Reload, dim(" ↻"))), h.Td(value), h.Td(h.Class("dim"), h.Text(s.Meaning)))
+			})))))
+}
+
+// changeConfig checks a text, or makes the node read its file again.
+func (s *Site) changeConfig(v *view) (g.Node, error) {
+	if err := v.ParseForm(); err != nil {
+		return nil, badForm(err)
+	}
+	text := v.PostForm.Get("text")
+	switch v.PostForm.Get("do") {
+	case "check":
+		got, err := v.node.CheckConfig(v.Context(), strings.ReplaceAll(text, "\r\n", "\n"))
+		if err != nil {
+			return nil, err
+		}
+		return configOf(v, text, verdictOnConfig(got, "No mistakes."))
+	case "reload":
+		got, err := v.node.ReloadConfig(v.Context())
+		if err != nil {
+			return nil, err
+		}
+		return configOf(v, "", verdictOnConfig(got, "The file was read again."))
+	}
+	return nil, badForm(errors.New("unknown action"))
+}
+
+// verdictOnConfig says what came of a text or file.
+func verdictOnConfig(c *client.ConfigCheck, well string) g.Node {
+	keys := func(all []string) string {
+		if len(all) == 0 {
+			return "none"
+		}
+		return strings.Join(all, ", ")
+	}
+	if len(c.Mistakes) > 0 {
+		return h.Div(h.Class("alarm"), h.Role("alert"), h.Strong(h.Text("Nothing was changed. "+plural(uint64(len(c.Mistakes)), "mistake")+":")),
+			h.Ul(g.Map(c.Mistakes, func(m string) g.Node { return h.Li(h.Text(m)) })))
+	}
+	return h.Div(h.Class("card"), h.Role("status"), h.P(h.Strong(h.Text(well))),
+		h.P(h.Text("Keys that differ and take effect without a restart: "+keys(c.Changed)+". Keys that need a restart: "+keys(c.Restart)+".")))
+}

@@ -111,6 +111,7 @@ func (a *accounts) AddUser(ctx context.Context, u client.NewUser) (string, error
 	if err := a.core.engine.PutAccount(ctx, account); err != nil {
 		return "", err
 	}
+	a.core.noteWeights()
 	return token, nil
 }
 
@@ -160,7 +161,7 @@ func (a *accounts) keepsAdmin(name string, account *trust.Account) error {
 
 // ChangeUser implements [api.Users].
 func (a *accounts) ChangeUser(ctx context.Context, name string, c client.UserChange) error {
-	return a.change(ctx, name, func(account *trust.Account) error {
+	err := a.change(ctx, name, func(account *trust.Account) error {
 		if c.Role != nil {
 			role, err := trust.ParseRole(*c.Role)
 			if err != nil {
@@ -182,6 +183,10 @@ func (a *accounts) ChangeUser(ctx context.Context, name string, c client.UserCha
 		}
 		return nil
 	})
+	if err == nil {
+		a.core.noteWeights()
+	}
+	return err
 }
 
 // answers makes a parent answer for an account; "" makes it answer for itself.

@@ -40,7 +40,9 @@ func TestConfigPage(t *testing.T) {
 	if strings.Contains(page, "hush") {
 		t.Error("the page shows a secret")
 	}
-	do := func(what, text string) (int, string) { return b.form("/config", url.Values{"do": {what}, "text": {text}}) }
+	do := func(what, text string) (int, string) {
+		return b.form("/config", url.Values{"do": {what}, "text": {text}})
+	}
 	status, page = do("check", "[listen]\r\nhttp = \"127.0.0.1:0\"\r\n[tally]\r\nthreshold = 55\r\n[node]\r\nname = \"x\"\r\n")
 	wants(t, "a good text", status, page, 200, "No mistakes", "tally.threshold", "node.name")
 	status, page = do("check", "[tally]\nthreshhold = 55\nnear_match = 0\n")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -52,10 +53,10 @@ func userRow(u client.User, weights []client.Weight, now time.Time) g.Node {
 		h.Th(h.Attr("scope", "row"), h.Text(u.Name), h.If(u.Closed, dim("closed")), h.If(u.Person != "", dim("is "+u.Person)), h.If(u.Parent != "", dim("of "+u.Parent))),
 		h.Td(h.Text(u.Role)), number(fmt.Sprintf("%.2f", u.Weight)), number(fmt.Sprintf("%.2f", u.Worth)), h.Td(weightLine(u.Name, weights, now)),
 		number(fmt.Sprintf("%d on %d days", u.Confirmed, u.Days)), number(fmt.Sprint(u.Reverted)), h.Td(h.Text(date(u.Created))),
-		h.Td(h.Class("acts"),
+		h.Td(h.Div(h.Class("acts"),
 			act("/people", u.Name, "weigh", "Set", h.Input(h.Name("weight"), h.Value(fmt.Sprintf("%.2f", u.Weight)), h.Attr("size", "4"), h.Attr("inputmode", "decimal"), h.Aria("label", "Weight of "+u.Name))),
 			act("/people", u.Name, "undo", "Undo", days("Days to undo of "+u.Name)),
-			act("/people", u.Name, closing, verb, nil)),
+			act("/people", u.Name, closing, verb, nil))),
 	)
 }
 
@@ -196,13 +197,19 @@ func (s *Site) peers(v *view) (g.Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	invitations, err := v.node.Invitations(v.Context())
+	if err != nil && !absent(err) {
+		return nil, err
+	}
 	return g.Group{
+		peerMap(n, v.status.Name, v.status.Now),
 		h.Section(h.H2(h.Text("Peers"), dim(n.Mode+", "+n.Role)),
 			h.If(len(n.Peers) == 0, h.P(h.Class("dim"), h.Text("No peer yet. This node's key is "), h.Code(h.Text(n.Key)), h.Text("; bulkhead peer add KEY accepts what another publishes."))),
 			h.If(len(n.Peers) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 				h.THead(h.Tr(h.Th(h.Text("Peer")), h.Th(h.Text("State")), num("Weight"), num("Lag"), num("Missing"), num("Keys"), num("Memory"), num("Refused"), h.Th(h.Text("Actions")))),
 				h.TBody(g.Map(n.Peers, func(p client.Peer) g.Node { return peerRow(&p, v.status.Now) })),
 			))), secretRow(n.Secret)),
+		invite(invitations),
 		h.Section(h.H2(h.Text("Brokers")), h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 			h.THead(h.Tr(h.Th(h.Text("Server")), h.Th(h.Text("State")), num("In"), num("Out"))),
 			h.TBody(g.Map(n.Brokers, func(b client.Broker) g.Node {
@@ -246,19 +253,81 @@ func peerRow(p *client.Peer, now time.Time) g.Node {
 	for _, n := range p.Refused {
 		refused += n
 	}
-	name := p.Name
-	if name == "" {
-		name = p.Key[:min(8, len(p.Key))]
-	}
+	name := nameOf(p)
 	return h.Tr(
 		h.Th(h.Attr("scope", "row"), h.Title(p.Key), h.Text(name)), h.Td(h.Span(h.Class("state "+class), h.Text(state))),
 		number(fmt.Sprintf("%.2f", p.Weight)), number(fmt.Sprintf("%.1f s", p.Lag)), number(count(p.Missing)), number(count(p.Keys)), number(size(p.Memory)),
 		h.Td(h.Class("num"), h.Title(strings.Join(slices.Sorted(maps.Keys(p.Refused)), ", ")), h.Text(count(refused))),
-		h.Td(h.Class("acts"),
+		h.Td(h.Div(h.Class("acts"),
 			act("/peers", p.Key, "weigh", "Set", h.Input(h.Name("weight"), h.Value(fmt.Sprintf("%.2f", p.Weight)), h.Attr("size", "4"), h.Attr("inputmode", "decimal"), h.Aria("label", "Weight of "+name))),
 			act("/peers", p.Key, "rollback", "Roll back", days("Days to roll back of "+name)),
-			act("/peers", p.Key, "evict", "Evict", nil)),
+			act("/peers", p.Key, "evict", "Evict", nil))),
 	)
+}
+
+// peerMap draws the node and its peers around it: the broader a line, the more the peer's
+// word is worth.
+func peerMap(n *client.Network, self string, now time.Time) g.Node {
+	if len(n.Peers) == 0 {
+		return nil
+	}
+	const width, height = 360, 220
+	var lines, dots g.Group
+	well := 0
+	for i := range n.Peers {
+		p := &n.Peers[i]
+		text, class := stateOf(p, now)
+		if class == "good" {
+			well++
+		}
+		angle := 2 * math.Pi * (float64(i)/float64(len(n.Peers)) - 0.25)
+		x, y := width/2+130*math.Cos(angle), height/2+78*math.Sin(angle)
+		lines = append(lines, h.El("line", h.Class("to-"+class), h.Attr("x1", strconv.Itoa(width/2)), h.Attr("y1", strconv.Itoa(height/2)),
+			h.Attr("x2", fmt.Sprintf("%.0f", x)), h.Attr("y2", fmt.Sprintf("%.0f", y)), h.Attr("stroke-width", fmt.Sprintf("%.1f", 0.5+4*p.Weight))))
+		dots = append(dots, h.El("circle", h.Class("at-"+class), h.Attr("cx", fmt.Sprintf("%.0f", x)), h.Attr("cy", fmt.Sprintf("%.0f", y)), h.Attr("r", "6"),
+			h.El("title", h.Text(nameOf(p)+": "+text))))
+		if len(n.Peers) <= 12 {
+			dots = append(dots, mapLabel(x, y+18, nameOf(p)))
+		}
+	}
+	return h.SVG(h.Class("map"), h.Attr("viewBox", fmt.Sprintf("0 0 %d %d", width, height)), h.Role("img"),
+		h.Aria("label", fmt.Sprintf("%s, of which %d are heard and counted", plural(uint64(len(n.Peers)), "peer"), well)),
+		lines, h.El("circle", h.Class("self"), h.Attr("cx", strconv.Itoa(width/2)), h.Attr("cy", strconv.Itoa(height/2)), h.Attr("r", "9")), mapLabel(width/2, height/2+22, self), dots)
+}
+
+func mapLabel(x, y float64, text string) g.Node {
+	if r := []rune(text); len(r) > 22 {
+		text = string(r[:21]) + "…"
+	}
+	return h.El("text", h.Attr("x", fmt.Sprintf("%.0f", x)), h.Attr("y", fmt.Sprintf("%.0f", y)), h.Attr("text-anchor", "middle"), h.Text(text))
+}
+
+// nameOf is what a peer is called here.
+func nameOf(p *client.Peer) string {
+	if p.Name != "" {
+		return p.Name
+	}
+	return p.Key[:min(8, len(p.Key))]
+}
+
+// invite is a form that makes an invitation, and those who wait to be accepted.
+func invite(all []client.Invitation) g.Node {
+	var waiting g.Group
+	for i := range all {
+		for _, j := range all[i].Joiners {
+			if j.State == "waiting" {
+				waiting = append(waiting, h.Tr(h.Th(h.Attr("scope", "row"), h.Text(dashed(j.Name))), h.Td(h.Code(h.Class("sig"), h.Text(j.Key))), h.Td(h.Text(date(j.At))),
+					h.Td(h.Div(h.Class("acts"), act("/peers", j.Key, "accept", "Accept", nil), act("/peers", j.Key, "refuse", "Refuse", nil)))))
+			}
+		}
+	}
+	return h.Section(h.H2(h.Text("Invite"), dim("another node into this network")),
+		h.Form(h.Class("card fields"), h.Method("post"), h.Action("/peers"),
+			h.Div(h.Label(h.For("invited"), h.Text("Name")), h.Input(h.ID("invited"), h.Name("name"), h.Attr("maxlength", "64"))),
+			h.Div(h.Label(h.For("weight"), h.Text("Weight, 0 to 1")), h.Input(h.ID("weight"), h.Name("weight"), h.Value("0.5"), h.Attr("size", "4"), h.Attr("inputmode", "decimal"))),
+			h.Button(h.Name("do"), h.Value("invite"), h.Text("Make an invitation"))),
+		h.If(len(waiting) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
+			h.THead(h.Tr(h.Th(h.Text("Waits")), h.Th(h.Text("Key")), h.Th(h.Text("Since")), h.Th(h.Text("Actions")))), h.TBody(waiting)))))
 }
 
 // changePeers does what a form of the peers says.
@@ -286,6 +355,26 @@ func (s *Site) changePeers(v *view) (g.Node, error) {
 			return nil, err
 		}
 		v.notice = "What the peer counted since " + date(from) + " is dropped."
+	case "invite":
+		w, err := weight(v)
+		if err != nil {
+			return nil, err
+		}
+		made, err := v.node.Invite(v.Context(), client.NewInvitation{Name: key, Weight: w})
+		if err != nil {
+			return nil, err
+		}
+		v.notice = "Hand this over, and show it to nobody else: " + made.Line
+	case "accept":
+		if _, err := v.node.AcceptPeer(v.Context(), key); err != nil {
+			return nil, err
+		}
+		v.notice = "The node is a peer from now on."
+	case "refuse":
+		if err := v.node.RefusePeer(v.Context(), key); err != nil {
+			return nil, err
+		}
+		v.notice = "The node is refused."
 	case "evict":
 		if err := v.node.EvictPeer(v.Context(), key); err != nil {
 			return nil, err
@@ -362,7 +451,7 @@ func topKeys(t client.TopKeys) g.Node {
 				}
 				return h.Tr(h.Th(h.Attr("scope", "row"), h.Class("sig"), h.Text(k.Key)),
 					h.Td(h.Class("fill"), gauge(share), h.Text(percent(share))), number(fmt.Sprintf("%.1f", k.Rate)), number(fmt.Sprintf("%g", k.Limit)),
-					h.Td(h.Class("acts"), act("/rules", k.Key, "reset "+t.Rule, "Forget", nil)))
+					h.Td(act("/rules", k.Key, "reset "+t.Rule, "Forget", nil)))
 			})))))
 }
 

@@ -350,6 +350,6 @@ func whitelisted(v *view) (g.Node, error) {
 			h.TBody(g.Map(all, func(c client.Cleared) g.Node {
 				text := c.Signature.String()
 				return h.Tr(h.Th(h.Attr("scope", "row"), h.Code(h.Class("sig"), link("/history?signature="+url.QueryEscape(text), text))),
-					h.Td(h.Text(c.By)), h.Td(h.Text(date(c.Time))), h.Td(h.Text(c.Note)), h.Td(h.Class("acts"), act("/rules", text, "unclear", "Remove", nil)))
+					h.Td(h.Text(c.By)), h.Td(h.Text(date(c.Time))), h.Td(h.Text(c.Note)), h.Td(act("/rules", text, "unclear", "Remove", nil)))
 			})))))), nil
 }

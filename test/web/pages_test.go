@@ -265,6 +265,23 @@ func TestConfiguration(t *testing.T) {
 	b.well("configuration")
 }
 
+// TestInvite: the page of the peers draws them, and makes an invitation.
+func TestInvite(t *testing.T) {
+	n := full(t)
+	b := open(t, n.url)
+	b.logIn(n)
+	b.visit("/peers")
+	if label := look[string](b, `document.querySelector("svg.map").getAttribute("aria-label")`); label != "1 peer, of which 0 are heard and counted" {
+		t.Errorf("the map is %q", label)
+	}
+	b.fill("#invited", "mx3.example.org")
+	b.press("Make an invitation")
+	b.await("Hand this over")
+	b.visit("/people")
+	b.await("invite")
+	b.well("an invitation")
+}
+
 // TestLive: the first page shows what happens while it is looked at.
 func TestLive(t *testing.T) {
 	n := startNode(t, "")

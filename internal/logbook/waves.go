@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/top"
 )
 
-// Bounds of what is held of waves, in memory: some 10 MB when all are reached.
+// Bounds of what is held of waves, in memory: some 20 MB when all are reached.
 const (
 	maxWaves   = 1024 // of more than one entry
 	maxSingles = 4096 // entries that may become waves

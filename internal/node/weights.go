@@ -25,7 +25,8 @@ const (
 	weightStep   = 0.005 // less is no change
 )
 
-// weights is the worth of accounts over time. Its methods may be called concurrently.
+// weights is the worth of accounts over time. The zero value notes nothing. Its methods
+// may be called concurrently.
 type weights struct {
 	mu    sync.Mutex
 	path  string
@@ -49,6 +50,9 @@ func (w *weights) open(dir string) error {
 func (w *weights) note(now time.Time, worth map[string]float64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.path == "" {
+		return nil
+	}
 	changed := false
 	for name := range w.known {
 		if _, ok := worth[name]; !ok {

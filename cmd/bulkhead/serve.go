@@ -140,7 +140,7 @@ func (s *server) hup() {
 	}
 	changed, restart, err := s.reload()
 	s.node.Reloaded(changed, restart, err)
-	var mistake *config.Error
+	var mistake fileError
 	switch {
 	case errors.Is(err, node.ErrInPart):
 		s.log.Error("SIGHUP: configuration reloaded in part", "err", err)
@@ -153,12 +153,17 @@ func (s *server) hup() {
 	}
 }
 
+// A fileError is of a configuration file that cannot be read or has mistakes.
+type fileError struct{ error }
+
+func (e fileError) Unwrap() error { return e.error }
+
 // reload reads the configuration file and takes over what a running node can. After an
 // error nothing has changed, unless it is node.ErrInPart.
 func (s *server) reload() (changed, restart []string, err error) {
 	cfg, err := config.Load(s.configPath)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fileError{err}
 	}
 	changed, restart, err = s.node.Reload(cfg)
 	if err == nil || errors.Is(err, node.ErrInPart) {

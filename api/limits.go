@@ -70,6 +70,12 @@ func (r *request) validateQuery(q url.Values) error {
 				return err
 			}
 			value = n
+		case huma.TypeNumber:
+			f, err := fraction(q, p.Name)
+			if err != nil {
+				return err
+			}
+			value = f
 		}
 		if err := validate(r.schemas, p.Schema, p.Name, value); err != nil {
 			return err

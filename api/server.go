@@ -57,6 +57,9 @@ type Options struct {
 	Audit Audit
 	// Node describes the node; nil: /v1/node answers 404.
 	Node Node
+	// Sizes calculates what the node would take for another use; nil: /v1/size answers
+	// 404. Its error says what is wrong with the question.
+	Sizes func(client.SizeQuestion) (client.Sizes, error)
 	// Ready returns nil if the node accepts requests, or why it currently does not; nil:
 	// the node is always ready.
 	Ready func() error
@@ -105,6 +108,7 @@ type Server struct {
 	node     Node
 	rates    RateLimits
 	lists    Lists
+	sizes    func(client.SizeQuestion) (client.Sizes, error)
 	ready    func() error
 	page     http.Handler
 	advance  func(context.Context, time.Duration) (time.Time, error)
@@ -143,6 +147,7 @@ func New(o Options) (*Server, error) {
 		house: bulkhead.CounterOf(o.Clearinghouse), read: o.Read, senders: o.Senders, accounts: o.Accounts, users: o.Users, peers: o.Peers, pairing: o.Pairing, node: o.Node,
 		rates: o.RateLimits, lists: o.Lists, history: o.History, white: o.Whitelist, config: o.Config, audit: o.Audit,
 		ready: o.Ready, page: o.Page, advance: o.Advance, examine: o.Examine, log: o.Log,
+		sizes:  o.Sizes,
 		origin: http.NewCrossOriginProtection(), mux: http.NewServeMux(),
 		openAPI:  newDocument(o.Version),
 		memory:   o.Memory,

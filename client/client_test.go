@@ -98,6 +98,11 @@ func TestRequests(t *testing.T) {
 		}},
 		{"POST /v1/signatures" + mail + " raw", func(c *Client) error { _, err := c.MessageSignatures(ctx, []byte("raw")); return err }},
 		{"GET /v1/node" + auth, func(c *Client) error { _, err := c.Node(ctx); return err }},
+		{"GET /v1/size?signatures=5" + auth, func(c *Client) error { _, err := c.Size(ctx, SizeQuestion{Signatures: 5}); return err }},
+		{"GET /v1/size?blocklist_keep=4&count_error=0.01&list_error=1e-07&listed=0&signatures=5&tally_keep=3" + auth, func(c *Client) error {
+			_, err := c.Size(ctx, SizeQuestion{Signatures: 5, Listed: new(uint64), CountError: 0.01, ListError: 1e-7, TallyKeep: 3, BlocklistKeep: 4})
+			return err
+		}},
 		{"POST /v1/report" + jsons + ` {"signatures":["` + one + `"],"vote":"spam","trap":true,"reporter":"192.0.2.9","user":"ann","id":"x"}`, func(c *Client) error {
 			_, err := c.Report(ctx, bulkhead.Report{Signatures: sig, Vote: bulkhead.Spam, Trap: true, Recipients: []string{"a"}, ID: "x",
 				Reporter: bulkhead.Reporter{Account: "left out", Addr: netip.MustParseAddr("::ffff:192.0.2.9"), User: "ann"}})

@@ -1,22 +1,47 @@
 package node
 
 import (
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// Plan returns what a node with this configuration takes for a steady use. Books that are
+// Sizes returns what a node with this configuration takes for a steady use. Books that are
 // bounded by the machine's memory are planned without a bound.
-func Plan(cfg *config.Config, use engine.Use) (engine.Plan, error) {
+func Sizes(cfg *config.Config, of client.SizeQuestion) (client.Sizes, error) {
 	tally, block := tallyOf(cfg), blocklistOf(cfg)
 	tally.Memory, block.Memory = uint64(max(0, cfg.Tally.Memory)), uint64(max(0, cfg.Blocklist.Memory))
-	return engine.PlanFor(engine.Options{Tally: tally, Block: block, Threshold: cfg.Tally.Threshold}, use)
+	if of.CountError != 0 {
+		tally.Error = of.CountError
+	}
+	if of.ListError != 0 {
+		block.Error = of.ListError
+	}
+	if of.TallyKeep != 0 {
+		tally.Keep = of.TallyKeep
+	}
+	if of.BlocklistKeep != 0 {
+		block.Keep = of.BlocklistKeep
+	}
+	use := engine.Use{Signatures: of.Signatures, Listed: of.Signatures / 100}
+	if of.Listed != nil {
+		use.Listed = *of.Listed
+	}
+	p, err := engine.PlanFor(engine.Options{Tally: tally, Block: block, Threshold: cfg.Tally.Threshold}, use)
+	if err != nil {
+		return client.Sizes{}, err
+	}
+	sizes := client.Sizes{
+		Tally: bookSizes(p.Tally), Blocklist: bookSizes(p.Blocklist),
+		Memory: p.Memory, Disk: p.Disk, Peer: client.PeerSizes{Least: p.PeerLow, Most: p.PeerHigh},
+	}
+	sizes.Tally.CountsWrong, sizes.Tally.BulkWrong, sizes.Blocklist.Hidden = p.Tally.Wrong, p.Tally.Bulk, p.Blocklist.Hidden
+	return sizes, nil
 }
 
-// A SizeUse is what a node is to be sized for, and a SizePlan what it takes then, of which
-// a BookPlan is the share of one book.
-type (
-	SizeUse  = engine.Use
-	SizePlan = engine.Plan
-	BookPlan = engine.BookPlan
-)
+func bookSizes(b engine.BookPlan) client.BookSizes {
+	return client.BookSizes{
+		Generation: config.Duration(b.Generation).String(), Keep: b.Keep, Signatures: b.Signatures, Capacity: b.Capacity,
+		Array: b.Array, All: b.All, Unseen: b.Unseen,
+	}
+}

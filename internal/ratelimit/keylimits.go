@@ -39,7 +39,8 @@ type limitReader struct {
 }
 
 // line adds the limit of one key: "KEY LIMIT". The last field is the limit, so the key may
-// contain blanks.
+// contain blanks. As in Postfix's tables, a comment has a line of its own: the last word of
+// one after a limit would be taken for the limit.
 func (l *limitReader) line(text string) error {
 	text = strings.TrimSpace(text)
 	if text == "" || text[0] == '#' {
@@ -47,6 +48,9 @@ func (l *limitReader) line(text string) error {
 	}
 	if !utf8.ValidString(text) {
 		return fmt.Errorf("%.60q is not UTF-8", text)
+	}
+	if at := strings.Index(strings.ReplaceAll(text, "\t", " "), " #"); at >= 0 {
+		return fmt.Errorf("%.60q after a limit: a comment must be on a line of its own, which begins with #", text[at+1:])
 	}
 	i := strings.LastIndexAny(text, " \t")
 	if i < 0 {

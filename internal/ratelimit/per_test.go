@@ -48,6 +48,10 @@ func TestPer(t *testing.T) {
 			}
 		}
 	}
+	commented := filepath.Join(t.TempDir(), "limits")
+	if err := os.WriteFile(commented, []byte("# of the list server\nann 500\t#7\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, r := range map[string]Rule{
 		"per \"day\" is none of":           {Per: "day"},
 		"unique is {recipient}":            {Per: "addr", Unique: "{sender}"},
@@ -64,9 +68,11 @@ func TestPer(t *testing.T) {
 		"\"ann\" is not a key and a limit": {Limits: []string{"ann"}},
 		"limit \"0\" is none of":           {Limits: []string{"ann 0"}},
 		"limit \"-1\" is none of":          {Limits: []string{"ann -1"}},
-		"key \"ANN\" has two limits":       {Limits: []string{"ann 1", "ANN 2"}},
-		"limits_file: open":                {LimitsFile: filepath.Join(t.TempDir(), "none")},
-		"takes up to":                      {Unique: "{recipient}", Limits: []string{"ann 10000000"}},
+		"\"# as agreed 100\" after a limit: a comment must be on a line of its own": {Limits: []string{"ann 500 # as agreed 100"}},
+		"line 2: \"#7\" after a limit":                                              {LimitsFile: commented},
+		"key \"ANN\" has two limits":                                                {Limits: []string{"ann 1", "ANN 2"}},
+		"limits_file: open":                                                         {LimitsFile: filepath.Join(t.TempDir(), "none")},
+		"takes up to":                                                               {Unique: "{recipient}", Limits: []string{"ann 10000000"}},
 	} {
 		r.Name, r.Limit = "r", 10
 		if r.Reads == "" {

@@ -95,6 +95,7 @@ func (s *Site) storage(v *view) (g.Node, error) {
 	return g.Group{
 		g.Map(st.Books, func(b Book) g.Node { return book(&b, st.Threshold) }),
 		h.P(h.Class("dim"), h.Text("The errors are what the filters' formulae expect at their present fill.")),
+		sizeForm(v),
 	}, nil
 }
 

@@ -79,6 +79,12 @@ func TestPages(t *testing.T) {
 			b.press("Look up")
 			b.await("confidence")
 			b.inspect(axe, "an answer")
+			b.visit("/storage")
+			b.fill("#signatures", "2000000")
+			b.fill("#list_error", "1e-7")
+			b.press("Calculate")
+			b.await("Memory of all")
+			b.inspect(axe, "sizes")
 		})
 	}
 }

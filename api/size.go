@@ -1,0 +1,98 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
+)
+
+// maxKeep is the most generations that a question about sizes may name; a configuration has
+// a limit of its own.
+const maxKeep = 1000
+
+// sizeParams are the parameters of /v1/size.
+func sizeParams() []*huma.Param {
+	signatures := queryParam("signatures", "integer", "Different signatures a day.")
+	signatures.Required, *signatures.Schema.Minimum = true, 1
+	params := []*huma.Param{signatures, queryParam("listed", "integer", "Of these, how many are voted spam a day; absent: 1 %.")}
+	for _, p := range []struct{ name, doc string }{
+		{"count_error", "Accepted probability that a count is wrong; absent: the node's."},
+		{"list_error", "Accepted probability that an unreported signature is found listed; absent: the node's."},
+	} {
+		param := queryParam(p.name, huma.TypeNumber, p.doc)
+		least, most := 0.0, 1.0
+		param.Schema.ExclusiveMinimum, param.Schema.ExclusiveMaximum = &least, &most
+		params = append(params, param)
+	}
+	for _, p := range []struct{ name, doc string }{
+		{"tally_keep", "Generations of the tally; absent: the node's."},
+		{"blocklist_keep", "Generations of the blocklist; absent: the node's."},
+	} {
+		param := queryParam(p.name, "integer", p.doc)
+		*param.Schema.Minimum, *param.Schema.Maximum = 1, maxKeep
+		params = append(params, param)
+	}
+	return params
+}
+
+// size answers what the node would take for another use.
+func (s *Server) size(r *request) (any, error) {
+	if s.sizes == nil {
+		return nil, newProblem(http.StatusNotFound, "this server calculates no sizes")
+	}
+	q, err := r.query("signatures", "listed", "count_error", "list_error", "tally_keep", "blocklist_keep")
+	if err != nil {
+		return nil, err
+	}
+	if !q.Has("signatures") {
+		return nil, fmt.Errorf("%w: no signatures", bulkhead.ErrMalformed)
+	}
+	of, err := sizeQuestion(q)
+	if err != nil {
+		return nil, err
+	}
+	sizes, err := s.sizes(of)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
+	}
+	return &sizes, nil
+}
+
+// sizeQuestion returns the question of checked parameters.
+func sizeQuestion(q url.Values) (of client.SizeQuestion, err error) {
+	var n [4]uint32
+	for i, name := range []string{"signatures", "listed", "tally_keep", "blocklist_keep"} {
+		if n[i], err = number(q, name); err != nil {
+			return of, err
+		}
+	}
+	of.Signatures, of.TallyKeep, of.BlocklistKeep = uint64(n[0]), int(n[2]), int(n[3])
+	if q.Has("listed") {
+		listed := uint64(n[1])
+		of.Listed = &listed
+	}
+	if of.CountError, err = fraction(q, "count_error"); err != nil {
+		return of, err
+	}
+	of.ListError, err = fraction(q, "list_error")
+	return of, err
+}
+
+// fraction returns a number that need not be whole, 0 if there is none.
+func fraction(q url.Values, name string) (float64, error) {
+	v := q.Get(name)
+	if v == "" {
+		return 0, nil
+	}
+	f, err := strconv.ParseFloat(v, 64)
+	if err != nil || f-f != 0 { // infinities and NaN are in no schema
+		return 0, fmt.Errorf("%w: %s %.40q is not a number", bulkhead.ErrMalformed, name, v)
+	}
+	return f, nil
+}

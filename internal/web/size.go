@@ -1,0 +1,108 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	g "maragu.dev/gomponents"
+
+	"github.com/bulkhead-mail/bulkhead/client"
+	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
+)
+
+// sizeFields are what a node is sized for, with the names that the API has for them.
+var sizeFields = []struct{ name, label, example string }{
+	{"signatures", "Signatures a day", "1000000"}, {"listed", "of these, voted spam", "1 %"},
+	{"count_error", "Wrong counts, at most", "this node's"}, {"list_error", "Listed by mistake, at most", "this node's"},
+	{"tally_keep", "Generations of the tally", "this node's"}, {"blocklist_keep", "of the blocklist", "this node's"},
+}
+
+// sizeForm asks what the node is to be sized for, and shows what it would take.
+func sizeForm(v *view) g.Node {
+	q := v.URL.Query()
+	return h.Section(h.ID("size"), h.H2(h.Text("Size"), dim("what this node would take for another use")),
+		h.Form(h.Class("card fields"), h.Method("get"), h.Action("/storage#size"),
+			g.Map(sizeFields, func(f struct{ name, label, example string }) g.Node {
+				return h.Div(h.Label(h.For(f.name), h.Text(f.label)), h.Input(h.ID(f.name), h.Name(f.name), h.Value(q.Get(f.name)), h.Placeholder(f.example), h.Attr("inputmode", "decimal")))
+			}),
+			h.Button(h.Text("Calculate"))),
+		sizesOf(v, q))
+}
+
+// sizesOf shows the sizes for what was asked, or what is wrong with the question.
+func sizesOf(v *view, q url.Values) g.Node {
+	if strings.TrimSpace(q.Get("signatures")) == "" {
+		return nil
+	}
+	of, err := sizeQuestion(q)
+	if err != nil {
+		return problem(&client.Problem{Title: "That cannot be calculated", Detail: err.Error()})
+	}
+	sizes, err := v.node.Size(v.Context(), of)
+	if err != nil {
+		p := &client.Problem{Title: "Failed", Status: http.StatusInternalServerError, Detail: "The node's log says more."}
+		errors.As(err, &p)
+		return problem(p)
+	}
+	t, b := &sizes.Tally, &sizes.Blocklist
+	row := func(name, tally, block string) g.Node {
+		return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(name)), h.Td(h.Class("num"), h.Text(tally)), h.Td(h.Class("num"), h.Text(block)))
+	}
+	return g.Group{
+		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
+			h.THead(h.Tr(h.Th(h.Text("Of a steady use")), num("Tally"), num("Blocklist"))),
+			h.TBody(
+				row("Generations", fmt.Sprintf("%d × %s", t.Keep, t.Generation), fmt.Sprintf("%d × %s", b.Keep, b.Generation)),
+				row("Signatures of one", count(t.Signatures), count(b.Signatures)),
+				row("Made for", count(t.Capacity), count(b.Capacity)),
+				row("Memory of one", size(t.Array), size(b.Array)),
+				row("Memory of all", size(t.All), size(b.All)),
+				row("A count is wrong", chance(t.CountsWrong), ""),
+				row("Unreported, and shown", chance(t.Unseen), chance(b.Unseen)),
+				row("Unreported, and bulk", chance(t.BulkWrong), ""),
+				row("Listed, and hidden", "", chance(b.Hidden)),
+			))),
+		h.P(h.Text(fmt.Sprintf("Memory %s, disk up to %s, to each peer %s to %s a day.", size(sizes.Memory), size(sizes.Disk), size(sizes.Peer.Least), size(sizes.Peer.Most)))),
+		h.P(h.Class("dim"), h.Text("By the formulae by which the node sizes its books. Nothing is changed.")),
+	}
+}
+
+// sizeQuestion returns the question of a form. The API checks the ranges.
+func sizeQuestion(q url.Values) (of client.SizeQuestion, err error) {
+	refuse := func(name string) error {
+		return fmt.Errorf("%s %.40q is not a number that is possible", name, q.Get(name))
+	}
+	whole := func(name string) (n uint64) {
+		text := strings.TrimSpace(q.Get(name))
+		if text == "" || err != nil {
+			return 0
+		}
+		n, wrong := strconv.ParseUint(text, 10, 31)
+		if wrong != nil || n == 0 && name != "listed" {
+			err = refuse(name)
+		}
+		return n
+	}
+	part := func(name string) (p float64) {
+		text := strings.TrimSpace(q.Get(name))
+		if text == "" || err != nil {
+			return 0
+		}
+		p, wrong := strconv.ParseFloat(text, 64)
+		if wrong != nil || p == 0 {
+			err = refuse(name)
+		}
+		return p
+	}
+	of.Signatures, of.TallyKeep, of.BlocklistKeep = whole("signatures"), int(whole("tally_keep")), int(whole("blocklist_keep"))
+	of.CountError, of.ListError = part("count_error"), part("list_error")
+	if strings.TrimSpace(q.Get("listed")) != "" {
+		listed := whole("listed")
+		of.Listed = &listed
+	}
+	return of, err
+}

@@ -3,7 +3,6 @@ package filter
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"math"
 	"testing"
 
@@ -172,79 +171,6 @@ func FuzzFuse(f *testing.F) {
 		var again bytes.Buffer
 		if err := got.Encode(&again); err != nil || !bytes.Equal(again.Bytes(), b[:again.Len()]) {
 			t.Errorf("another file comes back: %v", err)
-		}
-	})
-}
-
-// BenchmarkListStructures asks filters of one error rate and as many elements for those
-// that they have and for others: hits read all places, misses the first few.
-func BenchmarkListStructures(b *testing.B) {
-	const n = 150_000
-	two := testTwoPart(b, n, 1e-6, EigenHash)
-	var items, others [][]byte
-	for i := range n {
-		items, others = append(items, item(i)), append(others, item(i+1<<24))
-		two.Add(items[i])
-	}
-	fuse := testFuse(b, n, 1e-6)
-	g, err := SizeFor(Target{Kind: Bitmap, Signatures: n, Error: Ghost, Rate: 1e-6})
-	if err != nil {
-		b.Fatal(err)
-	}
-	lines, err := NewBits(g)
-	if err != nil {
-		b.Fatal(err)
-	}
-	for _, x := range items {
-		lines.Set(two.secret.Key(x))
-	}
-	for _, tt := range []struct {
-		name     string
-		contains func([]byte) bool
-		bytes    uint64
-	}{
-		{"two-part", two.Contains, two.Shape().Bytes()}, {"fuse", fuse.Contains, fuse.Bytes()},
-		{"bits", func(x []byte) bool { return lines.Has(two.secret.Key(x)) }, g.Bytes()},
-	} {
-		for name, of := range map[string][][]byte{"hit": items, "miss": others} {
-			b.Run(fmt.Sprintf("%s/%s", tt.name, name), func(b *testing.B) {
-				found := 0
-				for i := range b.N {
-					if tt.contains(of[i*7919%n]) {
-						found++
-					}
-				}
-				b.ReportMetric(8*float64(tt.bytes)/n, "bits/entry")
-			})
-		}
-	}
-}
-
-// BenchmarkListBuild makes the same list in both structures.
-func BenchmarkListBuild(b *testing.B) {
-	const n = 150_000
-	b.Run("two-part", func(b *testing.B) {
-		for range b.N {
-			two := testTwoPart(b, n, 1e-6, EigenHash)
-			for i := range n {
-				two.Add(item(i))
-			}
-		}
-	})
-	b.Run("fuse", func(b *testing.B) {
-		for range b.N {
-			builder, err := NewFuseBuilder(1e-6, Secret{})
-			if err != nil {
-				b.Fatal(err)
-			}
-			for i := range n {
-				if err := builder.Add(item(i)); err != nil {
-					b.Fatal(err)
-				}
-			}
-			if _, err := builder.Build(); err != nil {
-				b.Fatal(err)
-			}
 		}
 	})
 }

@@ -43,9 +43,6 @@ func sizeParams() []*huma.Param {
 
 // size answers what the node would take for another use.
 func (s *Server) size(r *request) (any, error) {
-	if s.sizes == nil {
-		return nil, newProblem(http.StatusNotFound, "this server calculates no sizes")
-	}
 	q, err := r.query("signatures", "listed", "count_error", "list_error", "tally_keep", "blocklist_keep")
 	if err != nil {
 		return nil, err
@@ -56,6 +53,9 @@ func (s *Server) size(r *request) (any, error) {
 	of, err := sizeQuestion(q)
 	if err != nil {
 		return nil, err
+	}
+	if s.sizes == nil {
+		return nil, newProblem(http.StatusNotFound, "this server calculates no sizes")
 	}
 	sizes, err := s.sizes(of)
 	if err != nil {

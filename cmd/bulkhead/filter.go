@@ -143,6 +143,12 @@ func decodeFilter(r io.Reader, head []byte, limit int64, known []filter.Secret) 
 			return nil, err
 		}
 		return []row{{"kind", "binary fuse filter"}, {"bits of a fingerprint", f.Width()}, {"bytes", f.Bytes()}, {"elements", f.Count()}, {"error", f.ErrorRate()}}, nil
+	case filter.IsStringBits(head):
+		b, err := filter.DecodeStringBits(r, limit, known...)
+		if err != nil {
+			return nil, err
+		}
+		return []row{{"kind", "bit array of strings"}, {"geometry", b.Geometry().String()}, {"bytes", b.Bytes()}, {"elements, about", b.Count()}, {"error", b.ErrorRate()}}, nil
 	case magic == "BHCF":
 		return nil, fmt.Errorf("%w: a node's snapshot file; ask the node at /v1/node", bulkhead.ErrMalformed)
 	}

@@ -91,7 +91,7 @@ func newListBuild() *cobra.Command {
 	f.BoolVar(&o.Exact, "exact", false, "a domain stands only for itself, not for its subdomains")
 	f.StringVar(&o.Hash, "hash", "", "make a list of hashes: md5, sha1 or sha256")
 	f.StringVar(&eigen, "eigenvalue", "hash", "what goes into the second section: hash, chars, domain, length, mid-square, division; all but hash are experiments")
-	f.StringVar(&structure, "structure", "two-part", "two-part, to which entries can be added, or fuse, which is a fifth smaller and never changes")
+	f.StringVar(&structure, "structure", "two-part", "two-part; bits, which is faster and takes two fifths more; both can be added to; or fuse, a fifth smaller, which never changes")
 	f.StringVar(&like, "like", "", "use the shape and key of this `LIST`, so that the two can be merged")
 	f.BoolVar(&o.SkipBad, "skip-bad", false, "skip lines that are not entries, instead of failing")
 	return cmd

@@ -47,7 +47,7 @@ type Options struct {
 	// Eigen and no Like, and takes about 50 bytes of memory for each entry while it is built.
 	Structure Structure
 	// Like gives the list the shape and key of another one, so that the two can be merged.
-	// Error, Capacity and Eigen are then ignored.
+	// Error, Capacity, Structure and Eigen are then ignored.
 	Like *List
 	// SkipBad leaves out lines that are not entries. Otherwise they are an error, and nothing
 	// is written.
@@ -143,12 +143,16 @@ func (o *Options) defaults(path string) error {
 	case "":
 		o.Structure = TwoPart
 	case TwoPart:
+	case Bits:
+		if o.Eigen != filter.EigenHash {
+			return errors.New("lists: only a two-part list has an eigenvalue")
+		}
 	case Fuse:
 		if o.Capacity > 0 || o.Like != nil || o.Eigen != filter.EigenHash {
 			return fmt.Errorf("lists: %w: a fuse list has no room for more entries, no eigenvalue, and is not like another list", ErrStatic)
 		}
 	default:
-		return fmt.Errorf("lists: structure %.20q is none of two-part, fuse", o.Structure)
+		return fmt.Errorf("lists: structure %.20q is none of two-part, bits, fuse", o.Structure)
 	}
 	if o.Hash != NoHash && digestSize(o.Hash) == 0 {
 		return fmt.Errorf("lists: hash %.20q is none of md5, sha1, sha256", o.Hash)
@@ -174,17 +178,23 @@ func empty(o Options, n uint64) (*List, error) {
 		if err := o.Like.changeable(); err != nil {
 			return nil, err
 		}
-		var err error
 		l.meta.Error, l.meta.Capacity = o.Like.meta.Error, o.Like.meta.Capacity
-		l.filter, err = o.Like.filter.Empty()
-		return l, err
+		return l, l.emptyLike(o.Like)
+	}
+	var secret filter.Secret
+	rand.Read(secret[:]) // never fails: crypto/rand ends the process instead
+	if o.Structure == Bits {
+		var err error
+		if l.bits, err = filter.NewStringBits(n, o.Error, secret); err != nil {
+			return nil, fmt.Errorf("lists: %w", err)
+		}
+		l.bits.Publish() // see below
+		return l, nil
 	}
 	shape, err := filter.SizeTwoPart(n, o.Error, o.Eigen)
 	if err != nil {
 		return nil, fmt.Errorf("lists: %w", err)
 	}
-	var secret filter.Secret
-	rand.Read(secret[:]) // never fails: crypto/rand ends the process instead
 	if l.filter, err = filter.NewTwoPart(shape, secret); err != nil {
 		return nil, fmt.Errorf("lists: %w", err)
 	}
@@ -212,12 +222,12 @@ func Add(ctx context.Context, path string, limit int64, sources []string, overfi
 	if err := l.changeable(); err != nil {
 		return Result{}, err
 	}
-	before := l.filter.Count()
+	before := l.Count()
 	r, err := l.take(ctx, sources, o)
 	if err != nil {
 		return Result{}, err
 	}
-	if rate := l.filter.ErrorRate(); !overfill && rate > 1.05*l.meta.Error {
+	if rate := l.set().ErrorRate(); !overfill && rate > 1.05*l.meta.Error {
 		return Result{}, fmt.Errorf("lists: %d entries beside %d raise the error rate to %.3g, limit %.3g; build the list again with a larger --capacity",
 			r.New, before, rate, l.meta.Error)
 	}
@@ -319,10 +329,7 @@ func (l *List) add(e Entry) bool {
 		}
 		l.meta.noteLength(bits, strings.Contains(e.Text, ":"))
 	}
-	if l.insert != nil {
-		return l.insert([]byte(text))
-	}
-	return l.filter.Add([]byte(text))
+	return l.put([]byte(text))
 }
 
 func countLines(ctx context.Context, name string) (n uint64, err error) {
@@ -415,7 +422,7 @@ func (l *List) join(o *List) error {
 	case l.meta.Tone != o.meta.Tone:
 		return fmt.Errorf("lists: a %s list cannot be merged into a %s one", o.meta.Tone, l.meta.Tone)
 	}
-	if err := l.filter.Merge(o.filter); err != nil {
+	if err := l.merge(o); err != nil {
 		return fmt.Errorf("lists: build one list like the other to merge them: %w", err)
 	}
 	for kind, n := range o.meta.Kinds {

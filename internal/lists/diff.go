@@ -119,28 +119,33 @@ func Diff(older, newer *List) (Difference, error) {
 	if err := errors.Join(older.changeable(), newer.changeable()); err != nil {
 		return Difference{}, err
 	}
-	union, err := older.filter.Empty()
+	var union List
+	err := union.emptyLike(older)
 	if err == nil {
-		err = union.Merge(older.filter)
+		err = union.merge(older)
 	}
 	if err == nil {
-		err = union.Merge(newer.filter)
+		err = union.merge(newer)
 	}
 	if err != nil {
 		return Difference{}, fmt.Errorf("lists: build one list like the other to compare them: %w", err)
 	}
-	d := Difference{Old: estimate(older.filter), New: estimate(newer.filter)}
-	both := estimate(union)
+	d := Difference{Old: older.estimate(), New: newer.estimate()}
+	both := union.estimate()
 	d.Added, d.Removed = both-min(both, d.Old), both-min(both, d.New)
 	return d, nil
 }
 
-// estimate inverts the expected fill of section one.
-func estimate(t *filter.TwoPart) uint64 {
-	fill, _ := t.Fill()
+// estimate returns how many elements a list that can be changed has: it inverts the expected
+// fill, of a two-part filter that of section one.
+func (l *List) estimate() uint64 {
+	if l.bits != nil {
+		return l.bits.Count()
+	}
+	fill, _ := l.filter.Fill()
 	if fill >= 1 {
 		return math.MaxUint64
 	}
-	s := t.Shape()
+	s := l.filter.Shape()
 	return uint64(math.Round(-float64(s.M1) / float64(s.K) * math.Log1p(-fill)))
 }

@@ -1,7 +1,8 @@
 // Package lists holds black, white and grey lists of mail addresses, domains, URLs and IP
 // networks, or of their hashes, each in one filter: two-part (Jiang & Zhao, "Spam
-// Determination Based on Improved Bloom Filter"), or binary fuse, which is smaller and
-// cannot be changed.
+// Determination Based on Improved Bloom Filter"), an array of bits with one cache line for
+// each entry, which is larger and faster, or binary fuse, which is smaller and cannot be
+// changed.
 //
 // A [List] is read from a file that [Build] made from text files of any size. The file says
 // where its entries come from and when it was built. Beside it may be an exact allow list, a

@@ -50,6 +50,9 @@ type Structure string
 const (
 	// TwoPart is the filter of Jiang & Zhao. Entries can be added to it, and lists merged.
 	TwoPart Structure = "two-part"
+	// Bits is the array of one cache line for each entry in which a node keeps signatures:
+	// larger and faster. Entries can be added to it, and lists merged.
+	Bits Structure = "bits"
 	// Fuse is a binary fuse filter: smaller, and never changed once it is built.
 	Fuse Structure = "fuse"
 )
@@ -113,8 +116,10 @@ func validLengths(lengths []int, most int) bool {
 
 // A List is one list with its allow list, read only. Its methods may be called concurrently.
 type List struct {
-	filter *filter.TwoPart   // nil in a fuse list
-	fuse   *filter.Fuse      // nil in others
+	// One of these, by the structure; the others are nil.
+	filter *filter.TwoPart
+	bits   *filter.StringBits
+	fuse   *filter.Fuse
 	insert func([]byte) bool // adds to a fuse filter that is being built
 	meta   Meta
 	rate   float64 // false-positive rate of one element
@@ -160,9 +165,12 @@ func Read(r io.Reader, limit int64) (*List, error) {
 	in := bufio.NewReader(r)
 	l := &List{}
 	var err error
-	if head, _ := in.Peek(6); filter.IsFuse(head) {
+	switch head, _ := in.Peek(6); {
+	case filter.IsFuse(head):
 		l.fuse, err = filter.DecodeFuse(in, limit)
-	} else {
+	case filter.IsStringBits(head):
+		l.bits, err = filter.DecodeStringBits(in, limit)
+	default:
 		l.filter, err = filter.DecodeTwoPart(in, limit)
 	}
 	if err != nil {
@@ -198,10 +206,45 @@ type set interface {
 }
 
 func (l *List) set() set {
-	if l.fuse != nil {
+	switch l.Structure() {
+	case Fuse:
 		return l.fuse
+	case Bits:
+		return l.bits
 	}
 	return twoPart{l.filter}
+}
+
+// emptyLike gives l an empty filter of the size and key of o's, which can be changed.
+func (l *List) emptyLike(o *List) (err error) {
+	if o.bits != nil {
+		l.bits, err = o.bits.Empty()
+	} else {
+		l.filter, err = o.filter.Empty()
+	}
+	return err
+}
+
+// merge adds to l's filter everything in o's, both of which can be changed.
+func (l *List) merge(o *List) error {
+	switch {
+	case l.Structure() != o.Structure():
+		return fmt.Errorf("%w: a %s list into a %s one", filter.ErrGeometry, o.Structure(), l.Structure())
+	case l.bits != nil:
+		return l.bits.Merge(o.bits)
+	}
+	return l.filter.Merge(o.filter)
+}
+
+// put adds an element to the filter, and reports whether it was new.
+func (l *List) put(element []byte) bool {
+	switch {
+	case l.insert != nil:
+		return l.insert(element)
+	case l.bits != nil:
+		return l.bits.Add(element)
+	}
+	return l.filter.Add(element)
 }
 
 type twoPart struct{ *filter.TwoPart }
@@ -210,8 +253,11 @@ func (t twoPart) Bytes() uint64 { return t.Shape().Bytes() }
 
 // Structure returns the structure of the list's filter.
 func (l *List) Structure() Structure {
-	if l.fuse != nil {
+	switch {
+	case l.fuse != nil:
 		return Fuse
+	case l.bits != nil:
+		return Bits
 	}
 	return TwoPart
 }
@@ -255,7 +301,7 @@ func readAllow(path string) (map[string]struct{}, error) {
 func (l *List) Meta() Meta { return l.meta }
 
 // Count returns how many different elements the filter holds. For a two-part list it is too
-// low by about the error rate.
+// low by about the error rate, and for one of bits an estimate from those that are set.
 func (l *List) Count() uint64 { return l.set().Count() }
 
 // Bytes returns the memory of the filter.
@@ -265,6 +311,9 @@ func (l *List) Bytes() uint64 { return l.set().Bytes() }
 func (l *List) Shape() string {
 	if l.fuse != nil {
 		return fmt.Sprintf("binary fuse, fingerprints of %d bits", l.fuse.Width())
+	}
+	if l.bits != nil {
+		return l.bits.Geometry().String()
 	}
 	s := l.filter.Shape()
 	return fmt.Sprintf("two-part, %d + %d bits, %d + %d hashes, eigenvalue %v", s.M1, s.M2, s.K, s.D, s.Eigen)
@@ -354,8 +403,11 @@ func (l *List) contains(kind Kind, element string) bool {
 	if l.meta.Hash != NoHash && kind != Digest {
 		element = digest(l.meta.Hash, element)
 	}
-	if l.fuse != nil {
+	switch {
+	case l.fuse != nil:
 		return l.fuse.ContainsString(element)
+	case l.bits != nil:
+		return l.bits.ContainsString(element)
 	}
 	return l.filter.ContainsString(element)
 }
@@ -363,8 +415,11 @@ func (l *List) contains(kind Kind, element string) bool {
 // containsText looks up a text that was made for one look-up. Passed through an interface it
 // would be allocated.
 func (l *List) containsText(text []byte) bool {
-	if l.fuse != nil {
+	switch {
+	case l.fuse != nil:
 		return l.fuse.Contains(text)
+	case l.bits != nil:
+		return l.bits.Contains(text)
 	}
 	return l.filter.Contains(text)
 }

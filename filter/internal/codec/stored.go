@@ -35,6 +35,7 @@ const (
 	Refined    Type = 4
 	RateStates Type = 9
 	Fuse       Type = 10
+	StringBits Type = 11
 )
 
 // Is reports whether head begins a stored form of type t, of the present version.

@@ -139,7 +139,7 @@ func (p *plan) introduction(d *document, rows [][]row, compared []comparison) {
 	if all := pool(p.runs(rows, 8), p.spreads()[8]); len(p.seeds) > 0 && len(p.orders) > 0 && math.Abs(all.mean) > 3*all.se {
 		d.list("One group of numbers lies off: the refined rates of Experiment 8, %+.2f ± %.2f %% over %d seeds. The draw, the hash functions and the definition of the rate do not explain it; that the paper shuffled once for all its rounds would, whose orders differ by %s.", 100*all.mean, 100*all.se, len(all.offsets), percent(spreadsOf(p.orders)[8]))
 	}
-	d.list("The arrays that a node runs, all cells of a key in one cache line, have a theory that holds where it was measured: ghosts and wrong counts over six decades, bulk verdicts over five, merged or not.")
+	d.list("The arrays that a node runs, all cells of a key in one cache line, have a theory that holds where it was measured: ghosts, wrong counts and bulk verdicts over six decades, merged or not.")
 	d.list("Independent hash functions, which the paper leaves to future work, change nothing; what matters is that every cell can be reached.")
 	d.list("The refined extension (H1 and H2) does what the paper claims: it is never worse than the intuitive one, and several times better unless all counts are equal and shuffled.")
 	d.list("Merging works if every server inserts into its own array. H1 on a merged array, whose differences are then shipped, counts too low. This is the only trap in the paper.")

@@ -114,9 +114,30 @@ func (p *plan) linesSection(d *document) {
 	d.list("Ghosts, %s, differ from the theory by %s at most wherever 1,000 and more were found.", reach[0], percent(worst[0]))
 	d.list("Wrong counts, %s, are at most %s above the theory and at most %s below it where 100 and more were found: it is the bound that it should be but for lines with two cells a key, and not a loose one.", reach[1], percent(math.Max(0, worst[1])), percent(worst[2]))
 	d.list("Verdicts at 5 reports were counted %s, at 20 %s.", reach[2], reach[3])
+	five, far5 := p.byCells(1)
+	twenty, far20 := p.byCells(2)
+	d.list("By the cells verdicts reach further: every report fell into the arrays as on a node, and only the last step is computed, that all k cells of a key drawn at random are among the c cells of its line that have reached the threshold, C(c, k) / C(128, k). With %d cells a key and more they go %s at 5 reports and %s at 20, and differ from the theory by less than %d %%%%.", theoryCells, five, twenty, int(math.Ceil(20*math.Max(far5, far20)))*5)
 	d.list("Bulk verdicts follow the theory down from the largest arrays to about 3 cells a key; in smaller ones small counts pile up, and the rate is higher than it says, at 5 before 20. \"By the cells\", which a node measures (`Tail`), holds there too.")
 	d.list("%d counts of all were too low.", under)
 	d.end()
+}
+
+// theoryCells is from how many cells a key on small counts do not pile up.
+const theoryCells = 5
+
+// byCells returns from where to where the rates by the cells go where small counts do not
+// pile up, and how far they are from the theory at most, of the i'th of [linesCounts].
+func (p *plan) byCells(i int) (reach spanned, worst float64) {
+	reach.low = math.Inf(1)
+	for _, r := range p.lines {
+		for _, row := range r.Rows {
+			if 128/row.Keys >= theoryCells && row.Given[i] > 0 {
+				reach.low, reach.high = math.Min(reach.low, row.Given[i]), math.Max(reach.high, row.Given[i])
+				worst = math.Max(worst, math.Abs(row.Given[i]/row.Theory[i]-1))
+			}
+		}
+	}
+	return reach, worst
 }
 
 // A spanned is the least and the largest rate with enough events behind it.

@@ -40,6 +40,9 @@ type Engine struct {
 	counters  counters
 	watch     watch // of the writer
 
+	measuring sync.Mutex
+	measured  map[any]measure // under measuring: of the arrays that the odds are of
+
 	queue   chan *request
 	closing chan struct{} // closed when no further request is taken
 	stopped chan struct{} // closed when the writer has ended

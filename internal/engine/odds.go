@@ -17,10 +17,14 @@ type odds struct {
 	view view   // of that time: who counts, and what is merged
 }
 
-// refreshOdds measures the odds anew if the arrays have changed.
+// refreshOdds measures the odds anew if the arrays have changed: of those that have, since
+// to measure one is to read megabytes of it.
 func (e *Engine) refreshOdds() {
+	e.measuring.Lock()
+	defer e.measuring.Unlock()
 	view := e.view()
 	o := &odds{Odds: new(verdict.Odds), view: view}
+	gauge := gauge{known: e.measured, next: make(map[any]measure, len(e.measured))}
 	for _, g := range view.tally.Live {
 		o.keys += g.Counts.Keys()
 	}
@@ -37,36 +41,65 @@ func (e *Engine) refreshOdds() {
 		return
 	}
 	for _, g := range view.tally.Live {
-		addCounts(o.Odds, g.Counts.Keys(), g.Counts.(verdict.Tailer))
+		gauge.addCounts(o.Odds, g.Counts.(counts))
 	}
 	for _, g := range view.block.Live {
-		addList(o.Odds, g.Spam, g.Revoked)
+		gauge.addList(o.Odds, g.Spam, g.Revoked)
 	}
 	for _, r := range view.remote.Origins {
 		if r.Weight == 0 {
 			continue
 		}
 		for _, g := range r.Tally {
-			addCounts(o.Odds, g.Counts.Keys(), g.Counts)
+			gauge.addCounts(o.Odds, g.Counts)
 		}
 		for _, g := range r.Block {
-			addList(o.Odds, orNone(g.Spam), orNone(g.Revoked))
+			gauge.addList(o.Odds, orNone(g.Spam), orNone(g.Revoked))
 		}
 	}
 	for _, m := range view.remote.Counts {
-		addCounts(o.Odds, m.Counts.Keys(), m.Counts)
+		gauge.addCounts(o.Odds, m.Counts)
 	}
 	for _, l := range view.remote.Lists {
 		for _, g := range l.Block {
 			for _, spam := range g.Spam {
-				addList(o.Odds, spam, nil)
+				gauge.addList(o.Odds, spam, nil)
 			}
 			for _, revoked := range g.Revoked {
-				addList(o.Odds, nil, revoked)
+				gauge.addList(o.Odds, nil, revoked)
 			}
 		}
 	}
+	e.measured = gauge.next
 	e.odds.Store(o)
+}
+
+// A measure is what was measured of an array with so many keys.
+type measure struct {
+	keys  uint64
+	tail  verdict.Tail // of a counting array
+	ghost float64      // of a filter
+}
+
+// A gauge measures arrays, none again that has not changed.
+type gauge struct {
+	known, next map[any]measure
+}
+
+func (g *gauge) measure(array interface{ Keys() uint64 }, read func(*measure)) measure {
+	m, ok := g.known[array]
+	if keys := array.Keys(); !ok || m.keys != keys {
+		m = measure{keys: keys}
+		read(&m)
+	}
+	g.next[array] = m
+	return m
+}
+
+// A counts is a counting array.
+type counts interface {
+	Keys() uint64
+	verdict.Tailer
 }
 
 // A bitset is a filter of a blocklist.
@@ -85,18 +118,21 @@ func orNone(b *filter.Bits) bitset {
 
 // addList adds the odds of the filters of one generation of a blocklist, those that are
 // there and not empty.
-func addList(o *verdict.Odds, spam, revoked bitset) {
+func (g *gauge) addList(o *verdict.Odds, spam, revoked bitset) {
+	ghost := func(b bitset) float64 {
+		return g.measure(b, func(m *measure) { m.ghost = b.Stats().Ghost }).ghost
+	}
 	if spam != nil && spam.Keys() > 0 {
-		o.AddSpam(spam.Stats().Ghost)
+		o.AddSpam(ghost(spam))
 	}
 	if revoked != nil && revoked.Keys() > 0 {
-		o.AddRevoked(revoked.Stats().Ghost)
+		o.AddRevoked(ghost(revoked))
 	}
 }
 
 // addCounts adds the odds of a counting array that is not empty.
-func addCounts(o *verdict.Odds, keys uint64, array verdict.Tailer) {
-	if keys > 0 {
-		o.AddCounts(array)
+func (g *gauge) addCounts(o *verdict.Odds, array counts) {
+	if array.Keys() > 0 {
+		o.AddTail(g.measure(array, func(m *measure) { m.tail = verdict.TailOf(array) }).tail)
 	}
 }

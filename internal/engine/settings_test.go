@@ -589,6 +589,12 @@ func TestOddsFollow(t *testing.T) {
 	pass(t, a, b, "a")
 	report(t, b, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 7)}})
 	refreshed("a peer's and one here", true)
+	got := *b.odds.Load().Odds
+	b.measured = nil
+	b.odds.Store(nil)
+	if b.refreshOdds(); got != *b.odds.Load().Odds {
+		t.Errorf("odds %v of what changed, %v of all", got, *b.odds.Load().Odds)
+	}
 	b.release()
 	exact := open(t, Options{Exact: true})
 	s := sig(bulkhead.Exact, 1)

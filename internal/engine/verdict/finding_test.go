@@ -107,8 +107,8 @@ func (b tail) Tail(counts []uint32) []float64 {
 
 func TestOdds(t *testing.T) {
 	o := new(Odds)
-	o.AddCounts(tail(200))
-	o.AddCounts(tail(200))
+	o.AddTail(TailOf(tail(200)))
+	o.AddTail(TailOf(tail(200)))
 	o.AddSpam(0.002)
 	o.AddSpam(0.001)
 	tests := []struct {
@@ -141,7 +141,7 @@ func TestOdds(t *testing.T) {
 		t.Errorf("odds of a count where nothing is held: %v, want %v", got, leastOdds)
 	}
 	for range 200 {
-		o.AddCounts(tail(1))
+		o.AddTail(TailOf(tail(1)))
 		o.AddSpam(0.9)
 	}
 	if c, l := o.Count(20), o.Finding(&bulkhead.Finding{Judged: bulkhead.JudgedSpam}); c != 1 || l != 1 {

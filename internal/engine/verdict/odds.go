@@ -16,7 +16,7 @@ var levels = [...]uint32{1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 30, 50, 100, 20
 type Odds struct {
 	exact bool
 	// counts[i] is the probability of a count of levels[i] or more.
-	counts [len(levels)]float64
+	counts Tail
 	spam   float64 // probability of a place on the blocklist
 	// revoked is the probability that a revocation filter has a listed signature that
 	// nobody revoked.
@@ -32,10 +32,17 @@ type Tailer interface {
 	Tail(counts []uint32) []float64
 }
 
-// AddCounts adds the odds of one counting array: the probability that any of several is
+// A Tail is the odds of one counting array: the probabilities that an absent key shows one
+// of levels, or more.
+type Tail [len(levels)]float64
+
+// TailOf measures the odds of a counting array.
+func TailOf(array Tailer) Tail { return Tail(array.Tail(levels[:])) }
+
+// AddTail adds the odds of one counting array: the probability that any of several is
 // wrong is at most the sum.
-func (o *Odds) AddCounts(array Tailer) {
-	for i, p := range array.Tail(levels[:]) {
+func (o *Odds) AddTail(t Tail) {
+	for i, p := range t {
 		o.counts[i] = min(1, o.counts[i]+p)
 	}
 }

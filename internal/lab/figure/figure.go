@@ -4,6 +4,7 @@
 package figure
 
 import (
+	"bytes"
 	"fmt"
 	"image/color"
 	"io"
@@ -123,7 +124,16 @@ func (f *Figure) Draw(w io.Writer, format string) error {
 		return fmt.Errorf("figure %s: %w", f.Name, err)
 	}
 	drawPlot(p, f.YLabel, draw.New(c))
-	if _, err := c.WriteTo(w); err != nil {
+	var out bytes.Buffer
+	if _, err := c.WriteTo(&out); err != nil {
+		return fmt.Errorf("figure %s: %w", f.Name, err)
+	}
+	drawn := out.Bytes()
+	if format == "svg" {
+		// Who has not this font has one of the same widths.
+		drawn = bytes.ReplaceAll(drawn, []byte("font-family:Liberation Serif;"), []byte("font-family:'Liberation Serif','Times New Roman',Times,serif;"))
+	}
+	if _, err := w.Write(drawn); err != nil {
 		return fmt.Errorf("figure %s: %w", f.Name, err)
 	}
 	return nil
@@ -146,7 +156,14 @@ func drawPlot(p *plot.Plot, label string, c draw.Canvas) {
 	style := p.Y.Label.TextStyle
 	style.Rotation, style.XAlign, style.YAlign = math.Pi/2, draw.XCenter, draw.YTop
 	c.FillText(style, vg.Point{X: c.Min.X + vg.Points(4), Y: c.Center().Y}, label)
-	p.Draw(draw.Crop(c, vg.Points(8)+style.Height(label), vg.Points(-14), vg.Points(4), vg.Points(-4)))
+	c = draw.Crop(c, vg.Points(8)+style.Height(label), vg.Points(-14), vg.Points(4), vg.Points(-4))
+	if !p.Legend.Left {
+		// The legend stands on the right with its marks before the text, so that a wider
+		// font than was reckoned with covers none.
+		data := p.DataCanvas(c)
+		p.Legend.Left, p.Legend.XOffs = true, c.Max.X-data.Min.X-p.Legend.Rectangle(data).Size().X
+	}
+	p.Draw(c)
 }
 
 func (f *Figure) plot() (*plot.Plot, error) {

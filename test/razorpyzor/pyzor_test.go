@@ -160,12 +160,15 @@ func TestPyzorMailboxAndDigests(t *testing.T) {
 	}
 }
 
-// TestPyzorEmpty: the digest of nothing is answered and never counted.
+// TestPyzorEmpty: the digest of nothing is answered and never counted, and who reports it
+// is told so.
 func TestPyzorEmpty(t *testing.T) {
 	n := startNode(t, "")
 	h := newPyzor(t, n)
 	const mail = "Subject: x\n\nhi\n"
-	h.run(0, mail, "report")
+	if got := h.run(1, mail, "report"); !strings.Contains(got, "422") {
+		t.Errorf("report prints %q", got)
+	}
 	h.counts(mail, 0, 0)
 }
 

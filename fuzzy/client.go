@@ -88,8 +88,11 @@ func (c *Client) Do(ctx context.Context, r Request) (Reply, error) {
 			return Reply{}, fmt.Errorf("fuzzy: %w", err)
 		}
 		reply, err := c.await(ctx, r.Tag, time.Now().Add(timeout))
-		if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil {
-			continue
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			if ctx.Err() == nil {
+				continue
+			}
+			err = fmt.Errorf("fuzzy: %w", ctx.Err()) // it ended just after the read
 		}
 		if err == nil {
 			err = reply.Err()

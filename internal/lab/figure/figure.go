@@ -158,10 +158,11 @@ func drawPlot(p *plot.Plot, label string, c draw.Canvas) {
 	c.FillText(style, vg.Point{X: c.Min.X + vg.Points(4), Y: c.Center().Y}, label)
 	c = draw.Crop(c, vg.Points(8)+style.Height(label), vg.Points(-14), vg.Points(4), vg.Points(-4))
 	if !p.Legend.Left {
-		// The legend stands on the right with its marks before the text, so that a wider
-		// font than was reckoned with covers none.
+		// The legend stands on the right with its marks before the text, and room for a
+		// font that is a quarter wider than was reckoned with.
 		data := p.DataCanvas(c)
-		p.Legend.Left, p.Legend.XOffs = true, c.Max.X-data.Min.X-p.Legend.Rectangle(data).Size().X
+		width := p.Legend.Rectangle(data).Size().X
+		p.Legend.Left, p.Legend.XOffs = true, c.Max.X-data.Min.X-width-(width-p.Legend.ThumbnailWidth)/4
 	}
 	p.Draw(c)
 }

@@ -116,7 +116,7 @@ func (p *plan) linesSection(d *document) {
 	d.list("Verdicts at 5 reports were counted %s, at 20 %s.", reach[2], reach[3])
 	five, far5 := p.byCells(1)
 	twenty, far20 := p.byCells(2)
-	d.list("By the cells verdicts reach further: every report fell into the arrays as on a node, and only the last step is computed, that all k cells of a key drawn at random are among the c cells of its line that have reached the threshold, C(c, k) / C(128, k). With %d cells a key and more they go %s at 5 reports and %s at 20, and differ from the theory by less than %d %%%%.", theoryCells, five, twenty, int(math.Ceil(20*math.Max(far5, far20)))*5)
+	d.list("By the cells verdicts reach further: every report fell into the arrays as on a node, and only the last step is computed, that all k cells of a key drawn at random are among the c cells of its line that have reached the threshold, C(c, k) / C(128, k). With %d cells a key and more they go %s at 5 reports and %s at 20, and differ from the theory by less than %d %%.", theoryCells, five, twenty, int(math.Ceil(20*math.Max(far5, far20)))*5)
 	d.list("Bulk verdicts follow the theory down from the largest arrays to about 3 cells a key; in smaller ones small counts pile up, and the rate is higher than it says, at 5 before 20. \"By the cells\", which a node measures (`Tail`), holds there too.")
 	d.list("%d counts of all were too low.", under)
 	d.end()

@@ -101,6 +101,12 @@ func pageOf(q url.Values) (since, until time.Time, before int64, limit int, err 
 }
 
 func (s *Server) historyEntry(r *request) (any, error) {
+	return remembered(s, r, History.HistoryEntry, "entry %d is not in the history")
+}
+
+// remembered answers with what the ID in the path names. missing says that there is none of
+// that ID.
+func remembered[T any](s *Server, r *request, get func(History, context.Context, int64) (T, bool, error), missing string) (any, error) {
 	h, err := s.remembers()
 	if err != nil {
 		return nil, err
@@ -109,14 +115,14 @@ func (s *Server) historyEntry(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, ok, err := h.HistoryEntry(r.Context(), id)
+	found, ok, err := get(h, r.Context(), id)
 	if err != nil {
 		return nil, err
 	}
 	if !ok {
-		return nil, newProblem(http.StatusNotFound, fmt.Sprintf("entry %d is not in the history", id))
+		return nil, newProblem(http.StatusNotFound, fmt.Sprintf(missing, id))
 	}
-	return &e, nil
+	return &found, nil
 }
 
 // entryID returns the ID in the path.

@@ -44,22 +44,7 @@ func (s *Server) wavePage(r *request) (any, error) {
 }
 
 func (s *Server) wave(r *request) (any, error) {
-	h, err := s.remembers()
-	if err != nil {
-		return nil, err
-	}
-	id, err := r.entryID()
-	if err != nil {
-		return nil, err
-	}
-	w, ok, err := h.Wave(r.Context(), id)
-	if err != nil {
-		return nil, err
-	}
-	if !ok {
-		return nil, newProblem(http.StatusNotFound, fmt.Sprintf("there is no wave %d: others may have taken its place", id))
-	}
-	return &w, nil
+	return remembered(s, r, History.Wave, "there is no wave %d: others may have taken its place")
 }
 
 func (s *Server) whitelist() (Whitelist, error) {

@@ -89,23 +89,30 @@ func TestFuseList(t *testing.T) {
 		if d, err := fuse.DiffNewer(t.Context(), text, nil); err != nil || d.New != entries+3 || d.Added != 0 {
 			t.Errorf("compared with its text: %+v, %v", d, err)
 		}
-		for i := 0; i < len(before); i += 977 {
-			bad := bytes.Clone(before)
-			bad[i] ^= 0x10
-			if _, err := Read(bytes.NewReader(bad), DefaultMaxBytes); err == nil {
-				t.Fatalf("byte %d changed, and read", i)
-			}
-			if _, err := Read(bytes.NewReader(before[:i]), DefaultMaxBytes); err == nil {
-				t.Fatalf("cut to %d bytes, and read", i)
-			}
-		}
-		if _, err := Read(bytes.NewReader(append(before, 0)), DefaultMaxBytes); err == nil {
-			t.Error("a byte behind the end, and read")
-		}
+		damaged(t, before, 977)
 	}
 	for _, o := range []Options{{Structure: "cuckoo"}, {Structure: Fuse, Error: 1e-12}, {Structure: Fuse, Error: 2}} {
 		if _, err := Build(t.Context(), filepath.Join(dir, "x"), []string{text}, o); err == nil {
 			t.Errorf("%+v is taken", o)
 		}
+	}
+}
+
+// damaged reads a list with every step-th byte changed, cut off there, and with a byte too
+// many: all are refused.
+func damaged(t *testing.T, file []byte, step int) {
+	t.Helper()
+	for i := 0; i < len(file); i += step {
+		bad := bytes.Clone(file)
+		bad[i] ^= 0x10
+		if _, err := Read(bytes.NewReader(bad), DefaultMaxBytes); err == nil {
+			t.Fatalf("byte %d changed, and read", i)
+		}
+		if _, err := Read(bytes.NewReader(file[:i]), DefaultMaxBytes); err == nil {
+			t.Fatalf("cut to %d bytes, and read", i)
+		}
+	}
+	if _, err := Read(bytes.NewReader(append(file, 0)), DefaultMaxBytes); err == nil {
+		t.Error("a byte behind the end, and read")
 	}
 }

@@ -79,6 +79,7 @@ type List struct {
 	Error   float64   `json:"error" doc:"Probability that one element which was never added is found."`
 	Updated time.Time `json:"updated"`
 	Fault   string    `json:"fault,omitempty" doc:"Why the file that is there now cannot be read: the node goes on with what it had."`
+	Unknown bool      `json:"unknown,omitempty" doc:"The file could not be read since the node started: nothing is found in the list, whatever it should hold."`
 }
 
 // A ListMatch says how an entry was found in a list.

@@ -18,7 +18,7 @@ type desk struct {
 
 // counts are a desk's additions to [Stats] for queries that arrived together. Counting
 // each query there would move the counters' cache line between processors.
-type counts struct{ queries, hits, misses, refused, broken, slipped int64 }
+type counts struct{ queries, hits, misses, refused, broken, slipped, failed int64 }
 
 // answerAll is the handler of packets.
 func (s *Server) answerAll(_ context.Context, packets []*door.Packet) {
@@ -45,6 +45,7 @@ func (s *Server) done(d *desk) {
 	s.Stats.Refused.Add(d.count.refused)
 	s.Stats.Broken.Add(d.count.broken)
 	s.Stats.Slipped.Add(d.count.slipped)
+	s.Stats.Failed.Add(d.count.failed)
 	d.count = counts{}
 	s.pool.Put(d)
 }
@@ -96,6 +97,9 @@ func (d *desk) reply(s *Server, q *query) reply {
 	switch {
 	case z == nil:
 		return d.refuse()
+	case z.Known != nil && !z.Known():
+		d.count.failed++
+		return reply{code: dnsmessage.RCodeServerFailure}
 	case labels == "":
 		return z.ofApex(kind)
 	}

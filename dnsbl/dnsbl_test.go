@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -211,6 +212,36 @@ func describe(t *testing.T, m dnsmessage.Message) string {
 		return "SOA"
 	}
 	return "unknown"
+}
+
+// TestUnknownList: while nothing is known of a list, nobody is told that a name is listed
+// or not, nor anything about the zone; other zones answer.
+func TestUnknownList(t *testing.T) {
+	s := newServer(t)
+	known := false
+	zones := slices.Clone(s.Zones)
+	zones[0].Known = func() bool { return known }
+	if err := s.SetZones(zones); err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"evil.example.", "good.example.", "test.", ""}
+	for range 2 {
+		for _, name := range names {
+			for _, kind := range []dnsmessage.Type{dnsmessage.TypeA, dnsmessage.TypeTXT, dnsmessage.TypeSOA} {
+				m := ask(t, s, pack(t, name+zones[0].Name+".", kind, 0))
+				if failed := m.RCode == dnsmessage.RCodeServerFailure; failed == known || failed && len(m.Answers)+len(m.Authorities) > 0 {
+					t.Errorf("known %v: %s of %q is answered %s", known, kind, name, describe(t, m))
+				}
+			}
+			if m := ask(t, s, pack(t, name+"IP.bl.example.com.", dnsmessage.TypeA, 0)); m.RCode == dnsmessage.RCodeServerFailure {
+				t.Errorf("another zone: %s", describe(t, m))
+			}
+		}
+		if got := s.Stats.Failed.Load(); got != int64(3*len(names)) {
+			t.Errorf("%d failed, want %d", got, 3*len(names))
+		}
+		known = true
+	}
 }
 
 func TestBrokenQueries(t *testing.T) {

@@ -70,6 +70,7 @@ type Stats struct {
 	Refused atomic.Int64 // outside the zones, or of an unsupported kind
 	Broken  atomic.Int64 // malformed; most get an answer that says so
 	Slipped atomic.Int64 // beyond [Server.Unproven]: sent to TCP, or nothing
+	Failed  atomic.Int64 // SERVFAIL: nothing is known of the zone's list
 }
 
 // Prepare checks the zones; Serve and ServePacket call it too.

@@ -51,6 +51,10 @@ type Zone struct {
 	Name string // for example "bl.example.com"
 	Form Form
 	List List
+	// Known reports whether List has what it should; nil means always. While it does not,
+	// all answers are SERVFAIL, which clients take for neither listed nor not listed. It is
+	// called as the methods of List are.
+	Known func() bool
 	// Code is the address that stands for a hit; the zero Addr means 127.0.0.2.
 	Code netip.Addr
 	// TTL is how long answers, hits and misses, may be cached; 0 means DefaultTTL.

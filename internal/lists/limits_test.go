@@ -408,6 +408,96 @@ func TestRun(t *testing.T) {
 	<-left
 }
 
+// TestFailOpen: a set that fails open starts without the lists that cannot be read, finds
+// nothing in these and everything in the others, and takes them over when they are there.
+func TestFailOpen(t *testing.T) {
+	good, _ := build(t, Options{}, "good.example")
+	whole, err := os.ReadFile(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flipped := slices.Clone(whole)
+	flipped[len(flipped)/2] ^= 0x10
+	for _, tt := range []struct {
+		name   string
+		damage func(path string) error
+		mend   func(path string) error
+	}{
+		{"missing", os.Remove, nil},
+		{"empty", func(path string) error { return os.WriteFile(path, nil, 0o600) }, nil},
+		{"cut", func(path string) error { return os.Truncate(path, int64(len(whole)-1)) }, nil},
+		{"a flipped bit", func(path string) error { return os.WriteFile(path, flipped, 0o600) }, nil},
+		{"a folder", func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) }, os.Remove},
+		{"an allow list that is none",
+			func(path string) error { return os.WriteFile(path+AllowSuffix, []byte("http://[\n"), 0o600) },
+			func(path string) error { return os.Remove(path + AllowSuffix) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			bad, _ := build(t, Options{Hash: SHA1}, "bad.example")
+			before, err := os.ReadFile(bad)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := tt.damage(bad); err != nil {
+				t.Fatal(err)
+			}
+			var log lockedBuilder
+			o := SetOptions{Files: []File{{"good", good}, {"bad", bad}}, Watch: -1, Log: slog.New(slog.NewTextHandler(&log, nil))}
+			if _, err := OpenSet(o); err == nil {
+				t.Error("a set that does not fail open has opened")
+			}
+			o.FailOpen = true
+			s, err := OpenSet(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := s.Handle("bad")
+			if h.Known() || h.Fault() == nil || h.List() != nil || s.Faults.Load() != 1 || !strings.Contains(log.String(), "level=ERROR") || !strings.Contains(log.String(), "list=bad") {
+				t.Errorf("known %v, fault %v, %d faults, log %s", h.Known(), h.Fault(), s.Faults.Load(), log.String())
+			}
+			if h.HasDomain("bad.example") || h.HasAddr(netip.MustParseAddr("192.0.2.1")) || h.HasAddress("a@bad.example") ||
+				h.HasDigest(digest(SHA1, "bad.example")) || h.Hash() != NoHash || !h.Updated().IsZero() || !strings.Contains(h.Describe(), "not known") {
+				t.Errorf("it answers: %s", h.Describe())
+			}
+			if m := s.Find(entry(t, "bad.example")); len(m) != 0 {
+				t.Errorf("found in it: %+v", m)
+			}
+			if m := s.Find(entry(t, "good.example")); len(m) != 1 || !s.Handle("good").Known() {
+				t.Errorf("found in the other: %+v", m)
+			}
+			// A change of the configuration that keeps it does not fail because of it, and one
+			// that adds another that cannot be read does.
+			if err := s.SetFiles([]File{{"bad", bad}}); err != nil {
+				t.Error(err)
+			}
+			if err := s.SetFiles([]File{{"bad", bad}, {"other", bad}}); err == nil {
+				t.Error("a new list that cannot be read is taken")
+			}
+			if tt.mend != nil {
+				if err := tt.mend(bad); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.WriteFile(bad+".new", before, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(bad+".new", bad); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Reload(); err != nil {
+				t.Error(err)
+			}
+			if !h.Known() || h.Fault() != nil || !h.HasDomain("bad.example") || !h.HasDigest(digest(SHA1, "bad.example")) {
+				t.Errorf("when its file is back: known %v, fault %v", h.Known(), h.Fault())
+			}
+		})
+	}
+	// What is no fault of a file stays an error.
+	if _, err := OpenSet(SetOptions{Files: []File{{"a", good}, {"a", good}}, FailOpen: true}); err == nil {
+		t.Error("a name is given twice")
+	}
+}
+
 // TestManySources checks that the latest sources are named where the file has no room for all.
 func TestManySources(t *testing.T) {
 	path, _ := build(t, Options{}, "a.example")

@@ -33,6 +33,8 @@ type SetOptions struct {
 	MaxBytes int64
 	// Watch is how often the files are looked at; 0 means [DefaultWatch], below 0 means never.
 	Watch time.Duration
+	// FailOpen opens the set though files of lists cannot be read: see [Handle.Known].
+	FailOpen bool
 	// Log takes reloads and faults; nil discards them.
 	Log *slog.Logger
 }
@@ -78,7 +80,9 @@ func (a stamp) same(b stamp) bool {
 	return a.size == b.size && a.modified.Equal(b.modified) && os.SameFile(a.info, b.info)
 }
 
-// OpenSet reads every list. A list that cannot be read is an error.
+// OpenSet reads every list. A list that cannot be read is an error, unless the set fails
+// open: then nothing is found in it until its file can be read, which is tried as for any
+// file that changes.
 func OpenSet(o SetOptions) (*Set, error) {
 	if o.MaxBytes == 0 {
 		o.MaxBytes = DefaultMaxBytes
@@ -91,9 +95,11 @@ func OpenSet(o SetOptions) (*Set, error) {
 	}
 	s := &Set{opts: o}
 	s.handles.Store(&[]*Handle{})
-	if err := s.SetFiles(o.Files); err != nil {
+	c, err := s.prepare(o.Files, o.FailOpen)
+	if err != nil {
 		return nil, err
 	}
+	c.Commit()
 	return s, nil
 }
 
@@ -122,7 +128,9 @@ func (c *Change) Handle(name string) *Handle { return named(c.handles, name) }
 func (c *Change) Commit() { c.set.handles.Store(&c.handles) }
 
 // Prepare is SetFiles without the change, which [Change.Commit] makes.
-func (s *Set) Prepare(files []File) (*Change, error) {
+func (s *Set) Prepare(files []File) (*Change, error) { return s.prepare(files, false) }
+
+func (s *Set) prepare(files []File, failOpen bool) (*Change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(files) > maxLists {
@@ -141,7 +149,11 @@ func (s *Set) Prepare(files []File) (*Change, error) {
 		}
 		h := &Handle{file: f}
 		if err := h.load(s.opts.MaxBytes); err != nil {
-			return nil, err
+			if !failOpen {
+				return nil, err
+			}
+			s.fault(h, err)
+			s.opts.Log.Error("nothing is known of a list until its file can be read", "list", f.Name, "err", err)
 		}
 		handles = append(handles, h)
 	}
@@ -190,6 +202,9 @@ func (s *Set) Handles() []*Handle { return *s.handles.Load() }
 func (s *Set) Find(e Entry) []Match {
 	var all []Match
 	for _, h := range *s.handles.Load() {
+		if !h.Known() {
+			continue
+		}
 		if m, ok := h.List().Find(e); ok {
 			all = append(all, m)
 		}
@@ -209,12 +224,12 @@ func (s *Set) Reload() error {
 			continue
 		}
 		if err := h.load(s.opts.MaxBytes); err != nil {
-			s.Faults.Add(1)
-			h.err.Store(&err)
-			if trouble(err) {
-				h.seen = [2]stamp{} // the file may be right, and never change again
+			s.fault(h, err)
+			if h.Known() {
+				s.opts.Log.Warn("list keeps its old content", "list", h.file.Name, "err", err)
+			} else {
+				s.opts.Log.Error("still nothing is known of a list", "list", h.file.Name, "err", err)
 			}
-			s.opts.Log.Warn("list keeps its old content", "list", h.file.Name, "err", err)
 			errs = append(errs, err)
 			continue
 		}
@@ -224,6 +239,15 @@ func (s *Set) Reload() error {
 			"error", l.ErrorRate(), "updated", l.meta.Updated)
 	}
 	return errors.Join(errs...)
+}
+
+// fault notes that the file of a list cannot be read.
+func (s *Set) fault(h *Handle, err error) {
+	s.Faults.Add(1)
+	h.err.Store(&err)
+	if trouble(err) {
+		h.seen = [2]stamp{} // the file may be right, and never change again
+	}
 }
 
 // trouble reports whether err is the fault of the system and not of the file: no descriptor,
@@ -252,11 +276,15 @@ func (s *Set) Run(ctx context.Context) {
 	}
 }
 
-// List returns the present list.
+// List returns the present list; nil if it is not known.
 func (h *Handle) List() *List { return h.list.Load() }
 
+// Known reports whether the list could be read since the set was opened. Nothing is found
+// in one that is not known, which says nothing about what its file should hold.
+func (h *Handle) Known() bool { return h.List() != nil }
+
 // Fault returns why the file that is there now could not be read, so that the list is an
-// older one; nil if it is the file's.
+// older one or not known; nil if it is the file's.
 func (h *Handle) Fault() error {
 	if err := h.err.Load(); err != nil {
 		return *err
@@ -267,13 +295,22 @@ func (h *Handle) Fault() error {
 // Name returns the list's name in the configuration.
 func (h *Handle) Name() string { return h.file.Name }
 
-// Updated returns when the list was last built, added to or merged.
-func (h *Handle) Updated() time.Time { return h.List().meta.Updated }
+// Updated returns when the list was last built, added to or merged; the zero Time if it is
+// not known.
+func (h *Handle) Updated() time.Time {
+	if l := h.List(); l != nil {
+		return l.meta.Updated
+	}
+	return time.Time{}
+}
 
 // Describe returns one line for those who are refused because of this list: its reason, date
 // and expected error.
 func (h *Handle) Describe() string {
 	l := h.List()
+	if l == nil {
+		return "list " + h.file.Name + " is not known"
+	}
 	reason := l.meta.Reason
 	if reason == "" {
 		reason = "listed in " + h.file.Name
@@ -286,22 +323,35 @@ func (h *Handle) Describe() string {
 func (h *Handle) HasDomain(name string) bool { return h.has(Entry{Domain, name}) }
 
 // HasAddr reports whether an IP address, or a network around it, is listed.
-func (h *Handle) HasAddr(a netip.Addr) bool { return h.List().hasAddr(a) }
+func (h *Handle) HasAddr(a netip.Addr) bool {
+	l := h.List()
+	return l != nil && l.hasAddr(a)
+}
 
 // HasDigest reports whether a hash, in hexadecimal and lower case, is listed.
 // Only a list of hashes holds any.
 func (h *Handle) HasDigest(text string) bool {
-	return h.List().meta.Hash != NoHash && h.has(Entry{Digest, text})
+	return h.Hash() != NoHash && h.has(Entry{Digest, text})
 }
 
 // HasAddress reports whether a mail address in lower case, or its domain, is
 // listed.
 func (h *Handle) HasAddress(text string) bool { return h.has(Entry{Address, text}) }
 
-// Hash returns the hash of a list of hashes, "" for any other list.
-func (h *Handle) Hash() string { return h.List().meta.Hash }
+// Hash returns the hash of a list of hashes, "" for any other list and one that is not
+// known.
+func (h *Handle) Hash() string {
+	if l := h.List(); l != nil {
+		return l.meta.Hash
+	}
+	return NoHash
+}
 
 func (h *Handle) has(e Entry) bool {
-	found, _ := h.List().find(e)
+	l := h.List()
+	if l == nil {
+		return false
+	}
+	found, _ := l.find(e)
 	return found != ""
 }

@@ -21,8 +21,8 @@ func zonesOf(cfg *config.Config, list func(string) *lists.Handle) ([]dnsbl.Zone,
 	for _, z := range cfg.DNSBL.Zones {
 		out := dnsbl.Zone{Name: z.Name, Form: dnsbl.Form(z.Form), TTL: time.Duration(z.TTL), Host: z.Host}
 		if h := list(z.List); h != nil {
-			out.List = h
-			if (z.Form == "hash") != (h.Hash() != "") {
+			out.List, out.Known = h, h.Known
+			if h.Known() && (z.Form == "hash") != (h.Hash() != "") {
 				return nil, &config.Error{Key: "dnsbl.zone", Detail: fmt.Sprintf("zone %q: form %q does not fit list %q of hash %q", z.Name, z.Form, z.List, h.Hash())}
 			}
 		}
@@ -75,7 +75,7 @@ func dnsblMetrics(s *dnsbl.Stats) []prometheus.Collector {
 	return []prometheus.Collector{
 		newFamily("bulkhead_dnsbl_answers_total", "Answers of the DNS door.", "answer", map[string]*atomic.Int64{
 			"all": &s.Queries, "hit": &s.Hits, "miss": &s.Misses, "refused": &s.Refused, "broken": &s.Broken,
-			"slipped": &s.Slipped,
+			"slipped": &s.Slipped, "failed": &s.Failed,
 		}),
 	}
 }

@@ -39,8 +39,9 @@ func (n *Node) openMTA(cfg *config.Config) (*mta, error) {
 	if m.limits, err = ratelimit.Open(opts); err != nil {
 		return nil, &config.Error{Key: "ratelimit", Detail: err.Error()}
 	}
+	// A start may be a reboot that nobody watches: one bad file of a list must not shut all doors.
 	m.lists, err = lists.OpenSet(lists.SetOptions{
-		Files: filesOf(cfg), MaxBytes: cfg.Lists.MaxBytes, Watch: time.Duration(cfg.Lists.Watch), Log: n.log.With("part", "lists"),
+		Files: filesOf(cfg), MaxBytes: cfg.Lists.MaxBytes, Watch: time.Duration(cfg.Lists.Watch), FailOpen: true, Log: n.log.With("part", "lists"),
 	})
 	if err != nil {
 		return nil, &config.Error{Key: "lists.list", Detail: err.Error()}

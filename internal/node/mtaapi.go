@@ -75,10 +75,10 @@ func (a mtaAPI) ResetRateKey(rule, key string) int { return a.m.limits.Reset(rul
 func (a mtaAPI) Lists() []client.List {
 	var all []client.List
 	for _, h := range a.m.lists.Handles() {
-		l := h.List()
-		out := client.List{
-			Name: h.Name(), Tone: string(l.Meta().Tone), Entries: l.Count(), Allowed: l.Allowed(),
-			Bytes: l.Bytes(), Error: l.ErrorRate(), Updated: h.Updated(),
+		out := client.List{Name: h.Name(), Unknown: !h.Known(), Updated: h.Updated()}
+		if l := h.List(); l != nil {
+			out.Tone, out.Entries, out.Allowed = string(l.Meta().Tone), l.Count(), l.Allowed()
+			out.Bytes, out.Error = l.Bytes(), l.ErrorRate()
 		}
 		if err := h.Fault(); err != nil {
 			out.Fault = err.Error()

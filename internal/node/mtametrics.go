@@ -20,6 +20,7 @@ var mtaHelp = []struct{ name, label, help string }{
 	{"bulkhead_list_entries", "list", "Entries of a list."},
 	{"bulkhead_list_error", "list", "Expected error of a list, for one element."},
 	{"bulkhead_list_updated_seconds", "list", "When a list was built or changed, Unix time."},
+	{"bulkhead_list_unread", "list", "1 if the file of a list cannot be read: the node goes on with what it had, or knows nothing of the list."},
 	{"bulkhead_list_reloads_total", "result", "List files that were taken over, or could not be."},
 }
 
@@ -57,7 +58,15 @@ func (c *mtaCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.descs["bulkhead_ratelimit_evicted_total"], prometheus.CounterValue, float64(u.Evicted), u.Rule.Name)
 	}
 	for _, h := range c.m.lists.Handles() {
+		unread := 0.0
+		if h.Fault() != nil {
+			unread = 1
+		}
+		gauge("bulkhead_list_unread", h.Name(), unread)
 		l := h.List()
+		if l == nil {
+			continue
+		}
 		gauge("bulkhead_list_entries", h.Name(), float64(l.Count()))
 		gauge("bulkhead_list_error", h.Name(), l.ErrorRate())
 		gauge("bulkhead_list_updated_seconds", h.Name(), float64(h.Updated().Unix()))

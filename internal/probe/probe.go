@@ -211,6 +211,8 @@ func (p *Prober) lists(ctx context.Context) (rows []Row) {
 	for _, l := range all {
 		row := Row{Name: "list " + l.Name, OK: true, Found: fmt.Sprintf("%d entries of %s", l.Entries, l.Updated.UTC().Format(time.DateOnly))}
 		switch {
+		case l.Unknown:
+			row.OK, row.Found, row.Mend = false, "its file cannot be read, and nothing is found in it: "+l.Fault, "bulkhead list build it again, or put its file back; the node takes it over at once"
 		case l.Fault != "":
 			row.OK, row.Found, row.Mend = false, "its file cannot be read: "+l.Fault, "bulkhead list build it again; until then the node goes on with what it had"
 		case l.Entries == 0 && l.Allowed == 0:

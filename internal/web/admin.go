@@ -417,6 +417,9 @@ func (s *Site) rules(v *view) (g.Node, error) {
 			h.If(len(lists) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 				h.THead(h.Tr(h.Th(h.Text("List")), h.Th(h.Text("Tone")), num("Entries"), num("Memory"), num("Wrong finds"), h.Th(h.Text("Updated")))),
 				h.TBody(g.Map(lists, func(l client.List) g.Node {
+					if l.Unknown {
+						return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(l.Name)), h.Td(h.Attr("colspan", "5"), h.Text("not known: "+l.Fault)))
+					}
 					return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(l.Name)), h.Td(h.Text(l.Tone)), number(count(l.Entries)), number(size(l.Bytes)), number(chance(l.Error)), h.Td(h.Text(date(l.Updated))))
 				})))))),
 		white,

@@ -16,6 +16,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/lab/reliability"
 	"github.com/bulkhead-mail/bulkhead/internal/lab/replay"
 	"github.com/bulkhead-mail/bulkhead/internal/mailbox"
 	"github.com/bulkhead-mail/bulkhead/signature"
@@ -24,12 +25,13 @@ import (
 // A replayCommand is what the flags of the command say.
 type replayCommand struct {
 	replay.Options
-	label   string
-	tail    string // how many recipients a message has
-	skip    []string
-	servers []int
-	picture string // file to draw into, "" for none
-	json    bool
+	label    string
+	tail     string // how many recipients a message has
+	skip     []string
+	servers  []int
+	picture  string // file to draw into, "" for none
+	reliable string // file to draw the confidences into, likewise
+	json     bool
 }
 
 // What --recipients may say.
@@ -71,6 +73,7 @@ func newReplayCommand() *cobra.Command {
 	f.Uint64Var(&r.Capacity, "capacity", 0, "signatures that a generation is sized for (default: as many as the mail needs)")
 	f.Uint64Var(&r.Seed, "seed", 1, "seed of all choices")
 	f.BoolVar(&r.json, "json", false, "print the result as JSON")
+	f.StringVar(&r.reliable, "reliability", "", "file for a plot of how much was spam by the confidence of the node (.svg or .png)")
 	f.StringVar(&r.picture, "svg", "", "file for a plot of the catch rate over time, or over --servers (.svg or .png)")
 	return cmd
 }
@@ -88,6 +91,12 @@ func (r *replayCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	if r.picture != "" {
 		if err := writePicture(r.picture, result); err != nil {
+			return err
+		}
+	}
+	if sites, ok := result.(*replay.Result); ok && r.reliable != "" {
+		p := reliability.Picture{{Name: "replay", Table: &sites.Filters.Reliability}}
+		if err := writePicture(r.reliable, p); err != nil {
 			return err
 		}
 	}
@@ -124,6 +133,9 @@ func (r *replayCommand) check() error {
 			return cli.UsageError{Err: err}
 		}
 		r.Skip = append(r.Skip, scheme)
+	}
+	if r.reliable != "" && len(r.servers) > 0 {
+		return cli.Usagef("--reliability with --servers, want one of them")
 	}
 	if err := r.Complete(); err != nil {
 		return cli.UsageError{Err: err}

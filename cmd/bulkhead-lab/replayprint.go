@@ -41,6 +41,9 @@ func printReplay(w io.Writer, r *replay.Result, opts *replay.Options) {
 	}
 	t.Flush()
 
+	fmt.Fprintln(w)
+	_ = a.Reliability.Print(w) // as of what else is printed here
+
 	d := &r.Differences
 	fmt.Fprintf(w, "\nFilters against exact maps: %s of %d differ (spam or not: %d, bulk or not: %d).\n",
 		units.Plural(d.Spam+d.Bulk, "verdict"), d.Verdicts, d.Spam, d.Bulk)

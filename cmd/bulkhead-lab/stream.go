@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/lab/reliability"
 	"github.com/bulkhead-mail/bulkhead/internal/lab/stream"
 	"github.com/bulkhead-mail/bulkhead/internal/mailbox"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
@@ -31,6 +32,7 @@ type streamCommand struct {
 	rules     []string
 	templates []string
 	picture   string
+	reliable  string // file for the picture of the confidences, "" for none
 	json      bool
 }
 
@@ -66,6 +68,7 @@ func newStreamCommand() *cobra.Command {
 	f.StringSliceVar(&s.rules, "rule", []string{string(stream.Node)}, "rules that judge: node, and for comparison text-alone, first-report, first-report-of-part")
 	f.BoolVar(&s.Exact, "exact", false, "use exact maps instead of filters")
 	f.BoolVar(&s.json, "json", false, "print the results as JSON")
+	f.StringVar(&s.reliable, "reliability", "", "file for a plot of how much was spam by the confidence of the node (.svg or .png)")
 	f.StringVar(&s.picture, "svg", "", "file for a plot of the catch rate by position in the campaign (.svg or .png)")
 	return cmd
 }
@@ -98,6 +101,11 @@ func (s *streamCommand) run(cmd *cobra.Command, args []string) error {
 	progress.end()
 	if s.picture != "" {
 		if err := writePicture(s.picture, results); err != nil {
+			return err
+		}
+	}
+	if s.reliable != "" {
+		if err := writePicture(s.reliable, reliabilityOf(results)); err != nil {
 			return err
 		}
 	}
@@ -245,7 +253,26 @@ func printStream(w io.Writer, results stream.Results) error {
 	row("copies before the first called spam", func(r *stream.Result) string { return printEstimate(r.First, 1) })
 	row("before the first so called or suspected", func(r *stream.Result) string { return printEstimate(r.FirstMarked, 1) })
 	row(fmt.Sprintf("campaigns of %d copies or more", stream.Large), func(r *stream.Result) string { return fmt.Sprint(r.First.Cases) })
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, r := range reliabilityOf(results) {
+		fmt.Fprintf(w, "\n%s:\n", r.Name)
+		if err := r.Table.Print(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reliabilityOf returns what settings in which the node judged say of its confidence.
+func reliabilityOf(results stream.Results) (all reliability.Picture) {
+	for _, r := range results {
+		if r.Options.Rule == stream.Node {
+			all = append(all, reliability.Named{Name: r.Title(), Table: r.Reliability()})
+		}
+	}
+	return all
 }
 
 func printEstimate(e stream.Estimate, digits int) string {

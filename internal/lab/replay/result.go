@@ -7,6 +7,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/lab/reliability"
 )
 
 // A Result is the outcome of a replay. The command's --json prints its JSON form.
@@ -41,6 +42,8 @@ type Counts struct {
 	Schemes       []SchemeCounts `json:"schemes"`
 	StateBytes    uint64         `json:"state_bytes"`
 	PerSecond     float64        `json:"messages_per_second"` // checked, counted and acted upon
+	// Reliability is how many of the deliveries answered with a confidence were spam.
+	Reliability reliability.Table `json:"reliability"`
 }
 
 // A SchemeCounts is what the signatures of one scheme did in a run.
@@ -178,6 +181,7 @@ func (t *tally) delivery(s *simulation, e *event, verdicts *[2]bulkhead.Verdict)
 
 // verdict counts what one engine says of one delivery.
 func (c *runCounts) verdict(e *event, v *bulkhead.Verdict, nearMatch int) {
+	c.Reliability.Add(v.Class, v.Confidence, e.letter.spam)
 	spam, suspected := v.Spam(), v.Class == bulkhead.ClassSuspected
 	switch {
 	case e.letter.spam && spam:

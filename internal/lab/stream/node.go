@@ -79,16 +79,16 @@ func (s *node) server(site int) *engine.Engine {
 }
 
 // deliver checks a copy and counts it.
-func (s *node) deliver(ctx context.Context, d *delivery) (bulkhead.Class, error) {
+func (s *node) deliver(ctx context.Context, d *delivery) (answer, error) {
 	door := bulkhead.Reporter{Account: d.account()}
 	v, err := s.server(d.site).Check(ctx, bulkhead.Query{Signatures: d.letter.sigs, Source: d.letter.source, Reporter: door, Terse: true})
 	if err != nil {
-		return 0, err
+		return answer{}, err
 	}
 	_, err = s.server(d.site).Report(ctx, bulkhead.Report{
 		Signatures: d.letter.sigs, Vote: bulkhead.Sighting, Reporter: door, Source: d.letter.source, Recipients: []string{d.address()},
 	})
-	return v.Class, err
+	return answer{v.Class, v.Confidence}, err
 }
 
 // vote reports on behalf of the site.

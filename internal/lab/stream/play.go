@@ -34,12 +34,18 @@ func (v *voices) Pop() any {
 	return last
 }
 
+// An answer is what a judge says of a copy.
+type answer struct {
+	class      bulkhead.Class
+	confidence int // 0 to 100; 0 of rules that state none
+}
+
 // A judge says what copies are, and learns from what people say of them.
 type judge interface {
 	// turn sets the clock, which never goes back.
 	turn(ctx context.Context, now time.Time) error
 	// deliver judges a copy and counts it.
-	deliver(ctx context.Context, d *delivery) (bulkhead.Class, error)
+	deliver(ctx context.Context, d *delivery) (answer, error)
 	// vote takes what the recipient of a copy says of it.
 	vote(ctx context.Context, d *delivery, vote bulkhead.Vote) error
 	close(ctx context.Context) error
@@ -85,7 +91,11 @@ func play(ctx context.Context, p *plan, opts *Options) (run *RunResult, err erro
 	if err := s.speak(ctx, time.Time{}); err != nil {
 		return nil, err
 	}
-	return s.tally.result(p), nil
+	run = s.tally.result(p)
+	if opts.Rule == Node {
+		run.Reliability = &s.tally.reliability
+	}
+	return run, nil
 }
 
 func newPlayer(p *plan, opts *Options, j judge) *player {
@@ -98,15 +108,15 @@ func (s *player) deliver(ctx context.Context, i int) error {
 	if err := s.judge.turn(ctx, d.at); err != nil {
 		return err
 	}
-	class := bulkhead.ClassUnknown
+	said := answer{class: bulkhead.ClassUnknown}
 	if len(d.letter.sigs) > 0 {
 		var err error
-		if class, err = s.judge.deliver(ctx, d); err != nil {
+		if said, err = s.judge.deliver(ctx, d); err != nil {
 			return err
 		}
 	}
-	s.tally.delivered(d, class)
-	if vote := s.opts.reaction(d, class); vote != bulkhead.Sighting && len(d.letter.sigs) > 0 {
+	s.tally.delivered(d, said)
+	if vote := s.opts.reaction(d, said.class); vote != bulkhead.Sighting && len(d.letter.sigs) > 0 {
 		heap.Push(&s.pending, voice{d.at.Add(d.delay), i, vote})
 	}
 	return nil

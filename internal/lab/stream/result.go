@@ -10,6 +10,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/lab/figure"
+	"github.com/bulkhead-mail/bulkhead/internal/lab/reliability"
 )
 
 // Large is how many copies a campaign must have for its first catch to be measured.
@@ -38,6 +39,9 @@ type RunResult struct {
 	// ByCopy is what became of the copies of spam by their place in their campaign; [Steps]
 	// has the places.
 	ByCopy []Counts `json:"by_copy"`
+	// Reliability is how many of the copies answered with a confidence were spam; nil of
+	// rules that state none.
+	Reliability *reliability.Table `json:"reliability,omitempty"`
 }
 
 // Steps are the first places in a campaign of the entries of [RunResult].ByCopy.
@@ -62,6 +66,18 @@ type Result struct {
 	// First and FirstMarked are of the runs' medians, in copies.
 	First       Estimate `json:"first"`
 	FirstMarked Estimate `json:"first_marked"`
+}
+
+// Reliability returns how many of the copies answered with a confidence were spam, in all runs
+// together; it is empty of rules that state no confidence.
+func (r *Result) Reliability() *reliability.Table {
+	var all reliability.Table
+	for _, run := range r.Runs {
+		if run.Reliability != nil {
+			all.Merge(run.Reliability)
+		}
+	}
+	return &all
 }
 
 // estimate computes what the result says of all runs together.
@@ -125,9 +141,10 @@ func estimate(values []float64, cases int) Estimate {
 
 // A tally counts one run while it is played.
 type tally struct {
-	kinds     [NumKinds]Counts
-	byCopy    []Counts
-	campaigns []progress
+	reliability reliability.Table
+	kinds       [NumKinds]Counts
+	byCopy      []Counts
+	campaigns   []progress
 }
 
 // progress is the state of a campaign: its copies so far, and how many of them passed before
@@ -146,8 +163,10 @@ func newTally(p *plan) *tally {
 	return t
 }
 
-// delivered counts a copy that was given a class.
-func (t *tally) delivered(d *delivery, class bulkhead.Class) {
+// delivered counts a copy that was judged.
+func (t *tally) delivered(d *delivery, said answer) {
+	class := said.class
+	t.reliability.Add(class, said.confidence, d.letter.Kind.Spam())
 	t.kinds[d.letter.Kind].add(class)
 	c := &t.campaigns[d.campaign]
 	c.spam = d.letter.Kind.Spam()

@@ -81,15 +81,15 @@ func (t *textAlone) spam(k known) bool {
 }
 
 // deliver calls spam what has a listed text.
-func (t *textAlone) deliver(_ context.Context, d *delivery) (bulkhead.Class, error) {
-	return classIf(listedText(d.letter.sigs, func(sig bulkhead.Signature) bool { return t.spam(known{t.server(d.site), sig}) })), nil
+func (t *textAlone) deliver(_ context.Context, d *delivery) (answer, error) {
+	return answerIf(listedText(d.letter.sigs, func(sig bulkhead.Signature) bool { return t.spam(known{t.server(d.site), sig}) })), nil
 }
 
-func classIf(spam bool) bulkhead.Class {
+func answerIf(spam bool) answer {
 	if spam {
-		return bulkhead.ClassSpam
+		return answer{class: bulkhead.ClassSpam}
 	}
-	return bulkhead.ClassUnknown
+	return answer{class: bulkhead.ClassUnknown}
 }
 
 // listedText reports whether enough signatures of a text are listed: one of the whole text,
@@ -165,8 +165,8 @@ func (o *oracle) reports(site int, sig bulkhead.Signature) bool {
 	return o.ham != nil && !o.ham[sig] && o.reported[known{o.server(site), sig}]
 }
 
-func (o *oracle) deliver(_ context.Context, d *delivery) (bulkhead.Class, error) {
-	return classIf(d.letter.Kind.Spam() && o.spam(d)), nil
+func (o *oracle) deliver(_ context.Context, d *delivery) (answer, error) {
+	return answerIf(d.letter.Kind.Spam() && o.spam(d)), nil
 }
 
 func (o *oracle) spam(d *delivery) bool {

@@ -130,13 +130,17 @@ func (a *array) prefetch(keys []Key, lines *[batch]uint64) {
 	for i := range keys[:n] {
 		lines[i] = line(keys[i].Hi, total)
 	}
-	if n == 0 || a.resident() {
-		return
+	if n > 0 && !a.resident() {
+		a.fetch(lines[:n])
 	}
+}
+
+// fetch prefetches lines, one at least and no more than batch.
+func (a *array) fetch(lines []uint64) {
 	if a.dir != nil {
-		a.dir.prefetch(lines[:n])
+		a.dir.prefetch(lines)
 	} else {
-		prefetchLines(unsafe.Pointer(unsafe.SliceData(a.lines)), &lines[0], n)
+		prefetchLines(unsafe.Pointer(unsafe.SliceData(a.lines)), &lines[0], len(lines))
 	}
 }
 

@@ -210,6 +210,62 @@ func TestBatchesEqualSingles(t *testing.T) {
 	check(t, many)
 }
 
+// TestPicks: keys that are looked up in several arrays, of several K and shapes, are in each
+// what they are when they are looked up alone, whether or not they were loaded before.
+func TestPicks(t *testing.T) {
+	keys, rng := seeded(7, 2_000)
+	for i, k := range keys[:1000] { // kinds of a key in a row, as look-ups have them
+		if i%3 > 0 {
+			keys[i] = keys[i-i%3].With(uint8(i % 3))
+		} else {
+			keys[i] = k
+		}
+	}
+	var arrays []*Counting
+	for _, g := range []Geometry{
+		{Kind: Cells, Lines: 8 * PageLines, K: 6}, {Kind: Cells, Lines: 5 * PageLines, K: 6},
+		{Kind: Cells, Lines: 3 * PageLines, K: 3}, {Kind: Cells, Lines: 40, K: 8},
+	} {
+		sparse, err := NewSparseCounting(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		arrays = append(arrays, mustCounting(t, g), sparse)
+	}
+	for _, c := range arrays {
+		for _, k := range keys {
+			if rng.Uint32N(2) == 0 {
+				c.Add(k, rng.Uint32N(30))
+			}
+		}
+	}
+	var p Picks
+	for _, size := range []int{0, 1, 16, 17, 33, len(keys), 2} {
+		from := rng.IntN(len(keys) - size + 1)
+		some := keys[from : from+size]
+		out := make([]uint32, size)
+		p.Of(some)
+		for i, c := range arrays {
+			if i%3 == 0 {
+				c.Prefetch(some)
+			}
+			c.CountPicked(&p, out)
+			for j, k := range some {
+				if want := c.Count(k); out[j] != want {
+					t.Fatalf("array %d, key %d of %d: %d, want %d", i, j, size, out[j], want)
+				}
+			}
+		}
+	}
+	allocs := testing.AllocsPerRun(10, func() {
+		p.Of(keys)
+		arrays[0].Prefetch(keys)
+	})
+	if allocs != 0 {
+		t.Errorf("%v allocations", allocs)
+	}
+}
+
 func TestAddBatchAppliesAnEntryOncePerPage(t *testing.T) {
 	g := Geometry{Kind: Cells, Lines: 2 * PageLines, K: 4}
 	low, high := Key{Hi: 0, Lo: 7}, Key{Hi: 1 << 63, Lo: 7}

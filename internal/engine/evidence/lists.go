@@ -72,6 +72,9 @@ func (r *Reader) narrow() bool {
 			if l.gens[j].found {
 				continue
 			}
+			if j+1 < len(l.gens) && !l.gens[j+1].found {
+				r.loadList(&l.gens[j+1], spamOf)
+			}
 			r.has(l, &l.gens[j], r.bases, r.spam, spamOf)
 			for k, has := range r.spam {
 				r.off[k] = r.off[k] || has
@@ -98,13 +101,25 @@ const (
 	revokedOf side = true
 )
 
+// of returns one of the two filters, nil if there is none.
+func (g *lists) of(s side) set {
+	if s == revokedOf {
+		return g.revoked
+	}
+	return g.spam
+}
+
+// loadList starts to load what is read of one filter of a generation for the candidates.
+func (r *Reader) loadList(g *lists, of side) {
+	if array, ok := g.of(of).(*filter.Bits); ok && g.epoch == 0 && array.Keys() > 0 {
+		array.Prefetch(r.bases)
+	}
+}
+
 // has looks up keys in one filter of a generation of a list.
 func (r *Reader) has(l *list, g *lists, keys []filter.Key, out []bool, of side) {
 	clear(out)
-	from := g.spam
-	if of == revokedOf {
-		from = g.revoked
-	}
+	from := g.of(of)
 	if from != nil && from.Keys() > 0 {
 		from.HasBatch(r.at(g.epoch, keys), out)
 	}
@@ -133,6 +148,12 @@ func (r *Reader) at(epoch int, keys []filter.Key) []filter.Key {
 // as new or newer means spam (Yan and Cho, section 3).
 func (r *Reader) walk(l *list) {
 	clear(r.states)
+	if len(l.gens)*len(r.bases) <= 2*inFlight {
+		for i := range l.gens {
+			r.loadList(&l.gens[i], spamOf)
+			r.loadList(&l.gens[i], revokedOf)
+		}
+	}
 	end := uint64(math.MaxUint64)
 	for i := range l.gens {
 		g := &l.gens[i]

@@ -30,6 +30,9 @@ type Reader struct {
 	kinds uint8        // how many of form ofKinds
 	epoch int          // that keys are of
 	keys  []filter.Key // of one look-up
+	picks filter.Picks // of keys, unless new
+	new   bool         // keys have changed since
+	ahead int          // arrays that are being loaded
 	n     []uint32     // their counts
 	extra []extra      // further kinds to look up
 	more  []filter.Key // their keys
@@ -90,7 +93,9 @@ const (
 )
 
 // begin begins a look-up of other keys.
-func (r *Reader) begin(f form) { r.which, r.keys, r.form, r.epoch = r.which[:0], r.keys[:0], f, 0 }
+func (r *Reader) begin(f form) {
+	r.which, r.keys, r.form, r.epoch, r.ahead = r.which[:0], r.keys[:0], f, 0, 0
+}
 
 // want adds an ask to the look-up.
 func (r *Reader) want(ask int) {
@@ -100,6 +105,7 @@ func (r *Reader) want(ask int) {
 
 // append appends the keys of an ask.
 func (r *Reader) append(ask int) {
+	r.new = true
 	key := r.asks[ask].Key
 	if r.form == ofBack {
 		key = r.Keys.Back(key)
@@ -139,9 +145,38 @@ func (r *Reader) turnTo(epoch int) {
 	}
 }
 
-// counted returns room for the counts of the keys of the look-up.
-func (r *Reader) counted() []uint32 {
+// inFlight is about how many lines are being loaded at a time: enough to keep a processor's
+// misses busy, and a small part of its first cache.
+const inFlight = 64
+
+// load turns the look-up to the i'th of n arrays, and starts to load what it reads of those
+// that come next.
+func (r *Reader) load(i, n int, at func(i int) *generation) {
+	r.turnTo(at(i).epoch)
+	end := min(n, i+2+inFlight/(1+len(r.which)))
+	for ; r.ahead < end && at(r.ahead).epoch == r.epoch; r.ahead++ {
+		if array, ok := at(r.ahead).array.(*filter.Counting); ok {
+			array.Prefetch(r.keys)
+		}
+	}
+}
+
+// counted returns the counts of the keys of the look-up in an array, in a buffer.
+func (r *Reader) counted(array counter) []uint32 {
 	r.n = slices.Grow(r.n[:0], len(r.keys))[:len(r.keys)]
+	fast, ok := array.(*filter.Counting)
+	switch {
+	case array.Keys() == 0:
+		clear(r.n)
+	case !ok:
+		array.CountBatch(r.keys, r.n)
+	default:
+		if r.new {
+			r.picks.Of(r.keys)
+			r.new = false
+		}
+		fast.CountPicked(&r.picks, r.n)
+	}
 	return r.n
 }
 
@@ -162,8 +197,10 @@ func (r *Reader) count() {
 	if len(r.keys) == 0 {
 		return
 	}
-	for i := range r.sources.counts {
-		r.countIn(&r.sources.counts[i])
+	all := r.sources.counts
+	for i := range all {
+		r.load(i, len(all), func(i int) *generation { return &all[i].generation })
+		r.countIn(&all[i])
 	}
 	for i := range r.sources.indexes {
 		if x := &r.sources.indexes[i]; x.counts != nil {
@@ -181,9 +218,7 @@ func (r *Reader) countIn(c *counts) {
 	if c.array.Keys() == 0 && !overlaid {
 		return
 	}
-	r.turnTo(c.epoch)
-	all := r.counted()
-	c.array.CountBatch(r.keys, all)
+	all := r.counted(c.array)
 	if overlaid {
 		r.Overlay.Counts(c.start, r.keys, all)
 	}
@@ -338,14 +373,13 @@ func (r *Reader) know() {
 	}
 	r.known = slices.Grow(r.known[:0], len(r.which))[:len(r.which)]
 	clear(r.known)
-	for g := range r.sources.names {
-		array := r.sources.names[g].array
-		if array.Keys() == 0 {
+	all := r.sources.names
+	for g := range all {
+		r.load(g, len(all), func(g int) *generation { return &all[g] })
+		if all[g].array.Keys() == 0 {
 			continue
 		}
-		r.turnTo(r.sources.names[g].epoch)
-		n, day := r.counted(), r.sources.names[g].start/r.Day
-		array.CountBatch(r.keys, n)
+		n, day := r.counted(all[g].array), all[g].start/r.Day
 		for j := range r.known {
 			r.known[j].add(n[j*len(nameKinds):], g > 0 && day < r.today, r.today-min(day, r.today))
 		}
@@ -386,7 +420,7 @@ func (r *Reader) weigh() {
 	}
 	r.columns = slices.Grow(r.columns[:0], len(r.which)*len(r.sources.weights))[:0]
 	for g := range r.sources.weights {
-		n := r.weights(&r.sources.weights[g])
+		n := r.weights(g)
 		for j := range r.which {
 			r.columns = append(r.columns, column{all: WeightsOf(n[j*WeightCells:])})
 		}
@@ -412,17 +446,13 @@ func (c *column) addTo(x *Record) {
 	x.Contexts = book.Add(x.Contexts, c.all[Contexts])
 }
 
-// weights reads the weights of the keys of the look-up in one generation.
-func (r *Reader) weights(g *weights) []uint32 {
-	r.turnTo(g.epoch)
-	n := r.counted()
-	if g.array.Keys() > 0 {
-		g.array.CountBatch(r.keys, n)
-	} else {
-		clear(n)
-	}
+// weights reads the weights of the keys of the look-up in the g'th generation.
+func (r *Reader) weights(g int) []uint32 {
+	all := r.sources.weights
+	r.load(g, len(all), func(g int) *generation { return &all[g] })
+	n := r.counted(all[g].array)
 	if r.Overlay != nil {
-		r.Overlay.Weights(g.start, r.keys, n)
+		r.Overlay.Weights(all[g].start, r.keys, n)
 	}
 	return n
 }
@@ -431,7 +461,7 @@ func (r *Reader) weights(g *weights) []uint32 {
 func (r *Reader) takeBack() {
 	all := len(r.which)
 	r.disputed = r.disputed[:0]
-	r.keys, r.form, r.epoch = r.keys[:0], ofBack, 0
+	r.keys, r.form, r.epoch, r.ahead = r.keys[:0], ofBack, 0, 0
 	for j, i := range r.which {
 		taken := false
 		for g := range r.sources.weights {
@@ -446,7 +476,7 @@ func (r *Reader) takeBack() {
 		return
 	}
 	for g := range r.sources.weights {
-		n := r.weights(&r.sources.weights[g])
+		n := r.weights(g)
 		for k, j := range r.disputed {
 			r.columns[g*all+j].back = WeightsOf(n[k*WeightCells:])
 		}

@@ -21,15 +21,20 @@ type set interface {
 	Keys() uint64
 }
 
+// A generation is a counting array of one generation.
+type generation struct {
+	start uint64
+	array counter
+	epoch int
+}
+
 // A counts is the counts of one generation: the node's own, of an origin, or of
 // several origins merged.
 type counts struct {
-	start  uint64
+	generation
 	weight float64 // of an origin; 1 for the node's own
 	root   bool    // its sightings are deliveries
 	own    bool
-	array  counter
-	epoch  int
 }
 
 // weighed returns how much a count of n adds.
@@ -72,14 +77,6 @@ type listed struct {
 	array   *filter.Bits
 }
 
-// A weights holds the weights of votes of one generation, or the deliveries of names,
-// which only the node's own book has.
-type weights struct {
-	start uint64
-	array counter
-	epoch int
-}
-
 // Sources are everything that a look-up reads. They are immutable, and any number of
 // readers may use them at once.
 type Sources struct {
@@ -91,9 +88,9 @@ type Sources struct {
 	counts  []counts // that are in no index
 	lists   []list
 	indexes []index
-	gens    []lists // of all lists
-	weights []weights
-	names   []weights // deliveries of names, newest first
+	gens    []lists      // of all lists
+	weights []generation // of votes, newest first; only the node's own book has these
+	names   []generation // deliveries of names, likewise
 }
 
 // A View is the node's own books, and the replicas of others.
@@ -131,7 +128,7 @@ func NewSources(v View, promotion float64) *Sources {
 	}
 	for _, g := range v.Tally.Live {
 		if epoch, ok := v.Epoch(g.CountsGeometry); ok {
-			s.count(counts{g.Start, 1, true, true, g.Counts, epoch})
+			s.count(counts{generation{g.Start, g.Counts, epoch}, 1, true, true})
 		}
 	}
 	first := len(s.gens)
@@ -141,8 +138,8 @@ func NewSources(v View, promotion float64) *Sources {
 			continue
 		}
 		s.gens = append(s.gens, lists{start: g.Start, spam: g.Spam, revoked: g.Revoked, epoch: epoch})
-		s.weights = append(s.weights, weights{g.Start, g.Weights, epoch})
-		s.names = append(s.names, weights{g.Start, g.Names, epoch})
+		s.weights = append(s.weights, generation{g.Start, g.Weights, epoch})
+		s.names = append(s.names, generation{g.Start, g.Names, epoch})
 	}
 	s.list(1, true, false, first)
 	for _, r := range v.Remote.Origins {
@@ -151,7 +148,7 @@ func NewSources(v View, promotion float64) *Sources {
 		}
 		for _, g := range r.Tally {
 			if epoch, ok := v.Epoch(g.Counts.Geometry()); ok {
-				s.count(counts{g.Start, r.Weight, r.Weight >= promotion, false, g.Counts, epoch})
+				s.count(counts{generation{g.Start, g.Counts, epoch}, r.Weight, r.Weight >= promotion, false})
 			}
 		}
 		first := len(s.gens)
@@ -164,7 +161,7 @@ func NewSources(v View, promotion float64) *Sources {
 	}
 	for _, m := range v.Remote.Counts {
 		if epoch, ok := v.Epoch(m.Counts.Geometry()); ok {
-			s.count(counts{m.Start, m.Weight, m.Weight >= promotion, false, m.Counts, epoch})
+			s.count(counts{generation{m.Start, m.Counts, epoch}, m.Weight, m.Weight >= promotion, false})
 		}
 	}
 	for _, l := range v.Remote.Lists {

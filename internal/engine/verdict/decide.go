@@ -61,7 +61,7 @@ func (d *decision) decide(bulk bool) {
 		d.byDigests(listed)
 	case d.standsFor(listed):
 		d.ofGoodSender(listed)
-	case listed && d.text.exact && !d.pair.wanted:
+	case listed && d.text.exact && !d.pair.wanted && !d.lonely():
 		d.rule(bulkhead.ClassSpam, exactText, -1)
 	default:
 		d.byParts(listed)
@@ -97,13 +97,28 @@ func (d *decision) seldom() bool {
 	return d.sender >= 0 && t.strength < textBase+answeredRate*(t.old+0.5*t.new)-slack
 }
 
+// lonely reports whether a single vote for spam stands against many deliveries of a text
+// with a verified sender. Spam gets a second one soon; other mail seldom does.
+func (d *decision) lonely() bool {
+	t := &d.text
+	return d.sender >= 0 && t.strength < twoVotes-slack && t.old+0.5*t.new >= lonelyDeliveries
+}
+
 // standsFor reports whether the sender excuses the message: of good standing, and with
-// more deliveries than reports of the text, or a root wants it.
+// more deliveries than reports of the text, or a root wants it. Exact copies of the text do
+// not count: a campaign's own are no history of its sender.
 func (d *decision) standsFor(listed bool) bool {
 	if !d.senderGood {
 		return false
 	}
-	return !listed || d.pair.wanted || float64(d.Evidence[d.sender].Old) >= d.text.reported
+	history := float64(d.Evidence[d.sender].Old)
+	if d.text.exact {
+		history -= d.text.copies
+		if history < goodDeliveries && !d.pair.wanted {
+			return !listed
+		}
+	}
+	return !listed || d.pair.wanted || history >= d.text.reported
 }
 
 // ofGoodSender decides on mail that its sender excuses.
@@ -216,6 +231,7 @@ func (d *decision) suspected(i int) bool {
 func (d *decision) byText() {
 	t := &d.text
 	small := t.old+0.3*t.new <= votesWorth*t.reported
+	part := t.scheme == bulkhead.Part && t.bands < PartWhole
 	switch {
 	case d.pair.any:
 		d.rule(bulkhead.ClassSpam, pairedText, -1)
@@ -223,14 +239,16 @@ func (d *decision) byText() {
 		d.why = wanted
 	case d.linksStand():
 		d.why = goodLinks
-	case t.scheme == bulkhead.Part && (t.quoted || t.bands < PartWhole):
+	case t.quoted:
 		d.rule(bulkhead.ClassSuspected, holdsText, -1)
-	case t.strength >= twoVotes-slack && t.contexts >= 2:
+	case !part && t.strength >= twoVotes-slack && t.contexts >= 2 && !d.ownMail():
 		d.rule(bulkhead.ClassSpam, contexts, -1)
-	case t.strength >= twoVotes-slack && t.good == 0 && small:
+	case !part && t.strength >= twoVotes-slack && t.good == 0 && small && !d.ownMail():
 		d.rule(bulkhead.ClassSpam, twoVoices, -1)
 	case d.nobodyAnswers() && t.good == 0 && small:
 		d.rule(bulkhead.ClassSpam, unanswered, -1)
+	case part:
+		d.rule(bulkhead.ClassSuspected, holdsText, -1)
 	default:
 		d.rule(bulkhead.ClassSuspected, oneVoice, -1)
 	}
@@ -240,6 +258,15 @@ func (d *decision) byText() {
 // a mature node.
 func (d *decision) nobodyAnswers() bool {
 	return d.Policy.Mature && d.parts.Network && d.sender < 0
+}
+
+// ownMail reports whether the sender is verified, nobody called any mail from it spam, and
+// all links are its own. Then a text like one that others abuse may be its own, too.
+func (d *decision) ownMail() bool {
+	if d.sender < 0 || d.Evidence[d.sender].Unblamed > 0 || d.Evidence[d.sender].Peers.Spam > 0 {
+		return false
+	}
+	return !slices.ContainsFunc(d.parts.Links, func(i int) bool { return d.parts.Foreign(d.Signatures, d.Evidence, i) })
 }
 
 // linksStand reports whether there are links and all of them, including the sender's

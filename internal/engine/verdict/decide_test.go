@@ -171,6 +171,12 @@ func TestDecide(t *testing.T) {
 
 		{"a mailing of a verified sender, reported once", p(body(bulkhead.Exact, Evidence{Votes: one.Votes, Own: Listed, New: 68}), from("news.example", Evidence{New: 68})), nil, "", unknown, noFacet, "seldom"},
 		{"and twice", p(body(bulkhead.Exact, Evidence{Votes: two.Votes, Own: Listed, New: 68}), from("news.example", Evidence{New: 68})), nil, "", spam, byText, ""},
+		{"of 20 copies, reported once", p(body(bulkhead.Exact, Evidence{Votes: one.Votes, Own: Listed, New: 20}), from("news.example", Evidence{New: 20})), nil, "", suspected, byText, "one voice against many"},
+		{"of 19", p(body(bulkhead.Exact, Evidence{Votes: one.Votes, Own: Listed, New: 19}), from("news.example", Evidence{New: 19})), nil, "", spam, byText, ""},
+		{"of 20, reported twice", p(body(bulkhead.Exact, Evidence{Votes: two.Votes, Own: Listed, New: 20}), from("news.example", Evidence{New: 20})), nil, "", spam, byText, ""},
+		{"a sender known by this text alone", p(body(bulkhead.Exact, one.delivered(9)), from("new.example", no.delivered(11))), nil, "", spam, byText, "reported as spam"},
+		{"and by three others", p(body(bulkhead.Exact, one.delivered(9)), from("new.example", no.delivered(12))), nil, "", good, noFacet, "is known"},
+		{"and by fewer others than reported it", p(body(bulkhead.Exact, voted(4, 0).delivered(9)), from("new.example", no.delivered(12))), nil, "", spam, byText, "reported as spam"},
 		{"of whom nobody was verified to be", p(body(bulkhead.Exact, Evidence{Votes: one.Votes, Own: Listed, New: 68})), nil, "", spam, byText, ""},
 
 		// Domains that are everybody's.
@@ -219,6 +225,9 @@ func TestDecide(t *testing.T) {
 		{"by two, with two contexts", nearly(several(two.delivered(41))), nil, "", spam, byText, "several senders or links"},
 		{"by one, and nobody answers for it", append(nearly(one), part{scheme: bulkhead.Network, name: "192.0.2.0/24"}), nil, "", spam, byText, "nobody was verified"},
 		{"by one, and an unknown sender does", message(nearly(one), p(from("new.example", no), part{scheme: bulkhead.Network, name: "192.0.2.0/24"})), nil, "", suspected, byText, ""},
+		{"by two, and only links of its unreported sender", message(nearly(several(two)), p(from("new.example", no), link("new.example", no))), nil, "", suspected, byText, ""},
+		{"by two, from a sender that was reported", message(nearly(two), p(from("new.example", Evidence{Unblamed: Unit}))), nil, "", spam, byText, ""},
+		{"by two, and a link of another", message(nearly(several(two)), p(from("new.example", no), link("other.example", no))), nil, "", spam, byText, "several senders or links"},
 		{"by one, of many deliveries", append(nearly(one.delivered(30)), part{scheme: bulkhead.Network, name: "192.0.2.0/24"}), nil, "", suspected, byText, ""},
 		{"by one, with two contexts", nearly(several(one)), nil, "", suspected, byText, ""},
 		{"by two, while known senders send it", message(nearly(two), p(body(bulkhead.PyzorDigest, sent(no, 1)))), nil, "", suspected, byText, "known senders"},

@@ -105,6 +105,8 @@ func (d *decision) aside() string {
 // doubt returns why the text is only suspected.
 func (d *decision) doubt() string {
 	switch t := &d.text; {
+	case d.lonely():
+		return "; that is one voice against many deliveries, so it is suspected until a second calls it spam"
 	case t.strength < twoVotes-slack:
 		return "; a changed copy is suspected until a second voice calls it spam"
 	case t.good > 0:

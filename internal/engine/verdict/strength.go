@@ -63,6 +63,10 @@ const (
 	wantedBelow   = -0.5 // strength of a pair that a root wants
 	twoVotes      = 1.5  // more than one root's vote
 
+	// lonelyDeliveries is how many deliveries of a text with a verified sender a single vote
+	// does not outweigh; today's count half.
+	lonelyDeliveries = 10
+
 	goodDeliveries, goodDays = 3, 2 // that make a good standing
 	sharedAddresses          = 8    // that make a sender's domain shared
 	sharedRate               = 0.1  // and for each delivery

@@ -60,7 +60,8 @@ type text struct {
 	quoted    bool            // it was found in what the message quotes or forwards
 	contested bool
 
-	good uint32 // deliveries of the whole text from senders of good standing
+	good   uint32  // deliveries of the whole text from senders of good standing
+	copies float64 // deliveries before today of exact copies
 	weight
 }
 
@@ -97,8 +98,12 @@ func (j *Decider) text(findings []bulkhead.Finding, evidence []Evidence) text {
 		}
 	}
 	for i := range findings {
-		if classOf(findings[i].Signature.Scheme()) == classWhole {
+		scheme := findings[i].Signature.Scheme()
+		if classOf(scheme) == classWhole {
 			t.good = max(t.good, evidence[i].Good)
+		}
+		if scheme == bulkhead.Exact {
+			t.copies = float64(evidence[i].Old)
 		}
 	}
 	for _, scheme := range bandSchemes {

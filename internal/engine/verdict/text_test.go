@@ -175,6 +175,9 @@ func plainText(p Policy, findings []bulkhead.Finding, evidence []Evidence) text 
 			wholes = append(wholes, plainWhole(p, fs, es))
 			for _, e := range es {
 				want.good = max(want.good, e.Good)
+				if scheme == bulkhead.Exact {
+					want.copies = float64(e.Old)
+				}
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package stream
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"iter"
 	"net/netip"
@@ -128,6 +129,7 @@ var (
 	results    = regexp.MustCompile(`(?im)^authentication-results:((?:[^\n]|\n[ \t])*)`)
 	passedDKIM = regexp.MustCompile(`(?i)\bdkim=pass\b[^;]*\bheader\.d=([^;\s]+)`)
 	passedSPF  = regexp.MustCompile(`(?i)\bspf=pass\b[^;]*\bsmtp\.mailfrom=(?:[^;\s@]*@)?([^;\s]+)`)
+	senderIP   = regexp.MustCompile(`(?i)\bsender ip is ([0-9a-f.:]+)`)
 	received   = regexp.MustCompile(`(?im)^received:(?:[^\n]|\n[ \t])*?\[([0-9a-f.:]+)\]`)
 )
 
@@ -154,11 +156,30 @@ func sourceOf(m *mail.Message, header []byte, spam bool) bulkhead.Source {
 		}
 	}
 	source := m.SourceVerified(nil, "", dkim, spf)
-	for _, field := range received.FindAllSubmatch(header, -1) {
-		if a, err := netip.ParseAddr(string(field[1])); err == nil && a.IsGlobalUnicast() && !a.IsPrivate() {
-			source.Client = a
-			break
+	source.Client = clientOf(header)
+	return source
+}
+
+// clientOf returns the address of the client that handed the message over: that of which the
+// results speak, or else the first public one of a Received field. A server always knows
+// it, but some headers do not say it: then it is one of a network of the message's own.
+func clientOf(header []byte) netip.Addr {
+	var fields [][]byte
+	if field := results.FindSubmatch(header); field != nil {
+		if ip := senderIP.FindSubmatch(field[1]); ip != nil {
+			fields = append(fields, ip[1])
 		}
 	}
-	return source
+	for _, field := range received.FindAllSubmatch(header, -1) {
+		fields = append(fields, field[1])
+	}
+	for _, field := range fields {
+		if a, err := netip.ParseAddr(string(field)); err == nil && a.IsGlobalUnicast() && !a.IsPrivate() {
+			return a
+		}
+	}
+	own := [16]byte{0x20, 0x01, 0x0d, 0xb8}
+	sum := sha256.Sum256(header)
+	copy(own[4:], sum[:8])
+	return netip.AddrFrom16(own)
 }

@@ -28,6 +28,7 @@ const (
 	Peers     Means = "peers of weight ¼" // servers that say what the attacker wants
 	Changes   Means = "changes of mind"   // by one mailbox
 	Sendings  Means = "own deliveries"    // of the attacker's mail to a mailbox of its own
+	Inboxes   Means = "own mailboxes"     // to each of which the attacker has its mail delivered
 )
 
 // A Scenario is an attacker, what it wants, and what it has.

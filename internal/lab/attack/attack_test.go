@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
 // scenario returns the one of that name and means.
@@ -138,6 +139,57 @@ func TestVisible(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestRing checks that the log warns of accounts that raise each other, although they achieve
+// nothing.
+func TestRing(t *testing.T) {
+	r, err := Run(t.Context(), scenario(t, "raise each other in a ring", Fresh), 0, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Takes > 0 || !r.Visible {
+		t.Errorf("a ring: %d raise each other, the log warns: %v", r.Takes, r.Visible)
+	}
+}
+
+// TestDeliveries checks that mail to one mailbox, however much, neither makes a text bulk nor
+// excuses a sender, and that of many mailboxes half the threshold is needed beside strangers,
+// for this one text. Where the sender becomes known, the log names it with the first vote, and
+// one vote more is enough.
+func TestDeliveries(t *testing.T) {
+	const bulk, known = "make personal mail bulk", "be of good standing, then send what is reported"
+	least := engine.DefaultThreshold / 2
+	for _, tt := range []struct {
+		name    string
+		means   Means
+		honest  int
+		limit   int
+		takes   int
+		visible bool
+	}{
+		{bulk, Sendings, 0, 2000, 0, false},
+		{known, Sendings, 0, 300, 0, true},
+		{known, Sendings, 5, 300, 0, true},
+		{bulk, Inboxes, 5, 100, least, false},
+		{"make bulk what one person will write", Inboxes, 0, 400, 0, false},
+		{known, Inboxes, 0, 100, 2, true},
+		{known, Inboxes, 5, 400, 0, true},
+	} {
+		t.Run(fmt.Sprint(tt.name, ", ", tt.means, ", against ", tt.honest), func(t *testing.T) {
+			t.Parallel()
+			r, err := Run(t.Context(), scenario(t, tt.name, tt.means), tt.honest, tt.limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Takes != tt.takes || r.Visible != tt.visible {
+				t.Errorf("it takes %d and the log warns: %v; want %d and %v", r.Takes, r.Visible, tt.takes, tt.visible)
+			}
+			if r.mend != nil && r.Takes > 0 && r.Undone != 1 {
+				t.Errorf("%d votes undo it, want 1", r.Undone)
+			}
+		})
 	}
 }
 

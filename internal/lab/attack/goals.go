@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -40,6 +41,12 @@ func Scenarios() []Scenario {
 			daily: letters, strike: resend(personal), holds: is(bulkhead.ClassBulk, personal)},
 		Scenario{Name: "be of good standing, then send what is reported", Means: Sendings,
 			strike: standing, holds: isNot(bulkhead.ClassSpam, campaignOf("nice.example")), mend: says(bulkhead.Spam, campaignOf("nice.example"))},
+		Scenario{Name: "make personal mail bulk", Means: Inboxes,
+			daily: letters, strike: spread(personal), holds: is(bulkhead.ClassBulk, personal)},
+		Scenario{Name: "make bulk what one person will write", Means: Inboxes,
+			daily: letters, strike: spread(personal), holds: is(bulkhead.ClassBulk, herNext)},
+		Scenario{Name: "be of good standing, then send what is reported", Means: Inboxes,
+			strike: warm, holds: isNot(bulkhead.ClassSpam, campaignOf("nice.example")), mend: says(bulkhead.Spam, campaignOf("nice.example"))},
 		Scenario{Name: "wear a listing out before one user reports it", Means: Changes,
 			strike: wear(bare), holds: isNot(bulkhead.ClassSpam, bare), mend: says(bulkhead.Spam, bare)},
 		Scenario{Name: "list an established newsletter as a peer", Means: Peers,
@@ -231,6 +238,39 @@ func resend(m mail) act {
 		}
 		return nil
 	}
+}
+
+// inboxes returns the addresses of n mailboxes of the attacker's.
+func inboxes(n int) (to []string) {
+	for i := range n {
+		to = append(to, fmt.Sprintf("mallory%d@here.example", i))
+	}
+	return to
+}
+
+// helpers is how many strangers help to count a message: more than their counts add to.
+const helpers = 30
+
+// spread sends a message to n mailboxes of the attacker's, and has strangers count it, too.
+func spread(m mail) act {
+	return func(w *world, n int) error {
+		if err := w.register(helpers); err != nil {
+			return err
+		}
+		return errors.Join(count(m)(w, n), w.deliver(m, inboxes(n)...))
+	}
+}
+
+// warm sends a message to n mailboxes of the attacker's on each of three days, and then a
+// campaign from the same domain, which one user and all honest ones report.
+func warm(w *world, n int) error {
+	for day := range 3 {
+		if err := w.deliver(letter(fmt.Sprint("nice ", day)).from("win", "nice.example"), inboxes(n)...); err != nil {
+			return err
+		}
+		w.pass(dayLength)
+	}
+	return reported(w, campaignOf("nice.example"))
 }
 
 // standing sends n messages to the attacker's own mailbox on each of three days, and then a

@@ -70,7 +70,9 @@ func newSiteOn(t *testing.T, brokers []*memBroker, eo engine.Options, change fun
 		b.server = fmt.Sprint("memory ", i)
 		s.wires, s.Mesh.buses = append(s.wires, b), append(s.Mesh.buses, b)
 	}
-	s.bus = s.wires[0]
+	if len(s.wires) > 0 {
+		s.bus = s.wires[0]
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()

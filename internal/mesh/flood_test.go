@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
 // TestStoredFlood: what one peer has had a hub store, however much it is, cannot
@@ -178,14 +179,15 @@ func TestReadOn(t *testing.T) {
 		stored := len(k.deltas)
 		k.mu.Unlock()
 		dir := t.TempDir()
-		home := newSite(t, k, func(o *Options) { o.Dir, o.Heartbeat = dir, time.Hour })
+		// It takes the peer before it has ever been connected.
+		home := newSiteOn(t, nil, engine.Options{}, func(o *Options) { o.Dir, o.Heartbeat = dir, time.Hour })
 		home.weigh(t, peer, 1)
 		home.stop()
+		k.mu.Lock()
+		k.breaks, k.drops = 50, 20
+		k.mu.Unlock()
 		home = newSite(t, k, func(o *Options) { o.Dir, o.Heartbeat = dir, time.Hour })
 		defer home.stop()
-		home.bus.k.mu.Lock()
-		home.bus.breaks, home.bus.drops, home.bus.handed = 50, 20, 0
-		home.bus.k.mu.Unlock()
 		settle()
 		if got := check(t, home.engine, 1).Sightings; got != n {
 			t.Errorf("%d sightings, want %d", got, n)

@@ -21,6 +21,8 @@ type memBroker struct {
 	slow         map[kind]time.Duration // more of it, by the kind of message
 	bytes        uint64
 	largest      int // bytes of a message that is taken; 0: no limit
+
+	breaks, drops int // of who connects next, as in memBus
 }
 
 type storedMsg struct {
@@ -83,6 +85,7 @@ func (k *memBroker) connect() *memBus {
 	b := &memBus{k: k, ups: make(chan struct{}, 1), subs: make(map[*memSub]bool)}
 	k.mu.Lock()
 	k.buses[b] = true
+	b.breaks, b.drops = k.breaks, k.drops
 	k.mu.Unlock()
 	b.set(true)
 	return b

@@ -139,7 +139,7 @@ func TestCountedHouse(t *testing.T) {
 		t.Errorf("%v, %v, %v, %v: %d refused, %d looks", err1, err2, err3, err4, h.refused.Load(), h.looks.Load())
 	}
 	n, _ := start(t, Options{Config: httpDoor(t), Dir: filepath.Join(t.TempDir(), "data")})
-	house := n.houseFor("test").(*countedHouse)
+	house := n.counted["http"]
 	sigs, out := []bulkhead.Signature{}, []bulkhead.Look{}
 	for _, what := range []bulkhead.Aspect{bulkhead.Counts, bulkhead.Counts | bulkhead.Aside} {
 		if err := house.Look(t.Context(), sigs, out, what); err != nil {

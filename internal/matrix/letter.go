@@ -28,8 +28,8 @@ var letterWords = strings.Fields(`harbour ferry island morning ticket window gar
 // The words between, by which rspamd tells the language.
 var smallWords = strings.Fields("the of and to in for with from on at by the")
 
-// text returns the body of a letter, in sentences. Some of its words are those of no other
-// letter: nobody is to know one by another.
+// text returns the body of a letter, in sentences. Half of its words are those of no other
+// letter, in every sentence: nobody is to know one by another.
 func (l letter) text() string {
 	r := rand.New(rand.NewPCG(l.seed, 7))
 	own := string([]byte{'a' + byte(l.seed%26), 'a' + byte(l.seed/26%26)})
@@ -41,13 +41,13 @@ func (l letter) text() string {
 				b.WriteString(" " + smallWords[r.IntN(len(smallWords))] + " ")
 			}
 			b.WriteString(letterWords[r.IntN(len(letterWords))])
-			if i%4 == 3 {
+			if i%2 == 1 {
 				b.WriteString(own)
 			}
 		}
 		b.WriteString(".\n")
 		if sentence == 6 {
-			fmt.Fprintf(&b, "\nOrder the %[1]s today at %[2]s and save half of it.\n\n", own, l.link)
+			fmt.Fprintf(&b, "\nOrder%[1]s the %[1]s today%[1]s at %[2]s and save%[1]s half of it%[1]s.\n\n", own, l.link)
 		}
 	}
 	return b.String() + l.tail

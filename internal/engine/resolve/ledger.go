@@ -147,12 +147,22 @@ func (r *Resolver) marks(from, g int, marked []bool) {
 		r.which = append(r.which, i)
 		r.keys = append(r.keys, r.at(block, it.key))
 	}
+	if next := g + 1; next < len(r.view.Block.Live) {
+		r.load(r.view.Block.Live[next], r.keys)
+	}
 	has := r.hasAll(block.Votes)
 	if g == 0 {
 		r.over.voted.also(r.keys, has)
 	}
 	for j, i := range r.which {
 		marked[i] = has[j]
+	}
+}
+
+// load starts to load what a generation's votes say of keys.
+func (r *Resolver) load(block *book.Block, keys []filter.Key) {
+	if votes, ok := block.Votes.(*filter.Bits); ok && votes.Keys() > 0 {
+		votes.Prefetch(keys)
 	}
 }
 

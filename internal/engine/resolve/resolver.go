@@ -48,6 +48,7 @@ type Resolver struct {
 	records     []evidence.Record
 	evidence    []verdict.Evidence
 	contexts    []int
+	domains     []domain
 	band        int     // its first band, as an index of its signatures; -1: none
 	established float64 // how well established what is newest in the message is
 	items       []item

@@ -88,6 +88,7 @@ func (r *Resolver) signatures(m *Message, who *voter) {
 	r.parts.Set(m.Signatures)
 	r.band = slices.IndexFunc(m.Signatures, func(s bulkhead.Signature) bool { return s.Scheme() == bulkhead.Near })
 	r.established = r.least(m)
+	r.linked(m)
 	for i := range r.items {
 		it := &r.items[i]
 		if it.mute {
@@ -140,6 +141,23 @@ func (r *Resolver) share(i int) float64 {
 	return verdict.Share(r.established, r.evidence[i].Established())
 }
 
+// A domain is a link to a domain outside of the sender's own.
+type domain struct {
+	name    []byte
+	novelty float64
+}
+
+// linked notes the foreign domains that the message links to.
+func (r *Resolver) linked(m *Message) {
+	r.domains = r.domains[:0]
+	for _, i := range r.parts.Links {
+		name := m.Signatures[i].Sum()
+		if bytes.IndexByte(name, '/') < 0 && r.parts.Foreign(m.Signatures, r.evidence, i) {
+			r.domains = append(r.domains, domain{name, r.evidence[i].Novelty()})
+		}
+	}
+}
+
 // fault returns which part of the blame for a message falls on one of its links. One of
 // them is to blame, more likely one that is little known. Links to the same domain are one
 // link; those to the sender's own domain are the sender's fault.
@@ -148,10 +166,9 @@ func (r *Resolver) fault(m *Message, link int) float64 {
 		return 1
 	}
 	own, others := r.evidence[link].Novelty(), 0.0
-	for _, i := range r.parts.Links {
-		domain := m.Signatures[i].Sum()
-		if bytes.IndexByte(domain, '/') < 0 && r.parts.Foreign(m.Signatures, r.evidence, i) && !within(m.Signatures[link].Sum(), domain) {
-			others += r.evidence[i].Novelty()
+	for i := range r.domains {
+		if d := &r.domains[i]; !within(m.Signatures[link].Sum(), d.name) {
+			others += d.novelty
 		}
 	}
 	return own / (own + others)

@@ -45,6 +45,9 @@ func PublicSuffix(name string) bool {
 
 // isAddress tells the addresses among the hosts that are read here from the names.
 func isAddress(host string) bool {
+	if !strings.Contains(host, ":") && (host == "" || !digit(host[len(host)-1])) {
+		return false // as most are, without the error that ParseAddr makes
+	}
 	_, err := netip.ParseAddr(host)
 	return err == nil
 }
@@ -97,8 +100,13 @@ func named(host string) bool {
 		return false
 	}
 	for i := range len(host) {
-		if c := host[i]; c <= ' ' || c >= 0x7f || strings.IndexByte("#%/:<>?@[\\]^|\"'`{}(),;!$&*+=", c) >= 0 {
+		switch c := host[i]; c {
+		case '#', '%', '/', ':', '<', '>', '?', '@', '[', '\\', ']', '^', '|', '"', '\'', '`', '{', '}', '(', ')', ',', ';', '!', '$', '&', '*', '+', '=':
 			return false
+		default:
+			if c <= ' ' || c >= 0x7f {
+				return false
+			}
 		}
 	}
 	return true
@@ -107,9 +115,14 @@ func named(host string) bool {
 // numeric reports whether the last label of a host, which is not empty, makes it a
 // number: browsers then read all of it as an IPv4 address, or not at all.
 func numeric(label string) bool {
+	if !digit(label[0]) {
+		return false
+	}
 	_, ok := number(label)
 	return ok || strings.Trim(label, "0123456789") == ""
 }
+
+func digit(c byte) bool { return '0' <= c && c <= '9' }
 
 // number reads a part of an IPv4 address: decimal, octal after 0, hexadecimal
 // after 0x. Larger numbers than an address holds are one that it does not hold.

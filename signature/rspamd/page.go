@@ -48,7 +48,7 @@ func (e *element) visible() bool { return !e.hidden && !e.tiny && e.fg.far(e.bg)
 
 // readPage returns the text of a page.
 func readPage(source string, p *pace.Pace) *page {
-	v := &page{open: []element{{bg: rgb{255, 255, 255}}}}
+	v := &page{text: make([]byte, 0, min(len(source)/4, maxText)), open: []element{{bg: rgb{255, 255, 255}}}}
 	t := markup.Over(source, maxTag)
 	for t.Next() && !p.Over(len(t.Raw())) && len(v.text) <= maxText {
 		switch t.Kind() {

@@ -97,7 +97,7 @@ type nodeCollector struct {
 	node                                  Node
 	counters                              [8]*prometheus.Desc // in the order of Counters
 	bytes, keys, fill, ghost, wrong, bulk *prometheus.Desc
-	mature, readOnly, doubts              *prometheus.Desc
+	mature, readOnly, doubts, missing     *prometheus.Desc
 	free, needed                          *prometheus.Desc
 }
 
@@ -118,6 +118,7 @@ func newNodeCollector(n Node) *nodeCollector {
 		needed:   desc("disk_needed_bytes", "What a snapshot of everything would take there."),
 		mature:   desc("mature", "1 once the node knows what mail usually comes to it."),
 		readOnly: desc("read_only", "1 while the node refuses reports."),
+		missing:  desc("parts_missing", "Files and folders of the data folder that were gone when the node started, and began anew."),
 		doubts:   desc("parts_in_doubt", "Pages of arrays, and rows of journal entries, that a salvage of a damaged store has lost: counts may be low."),
 		counters: [8]*prometheus.Desc{
 			desc("checks_total", "Checks through all doors."),
@@ -134,7 +135,7 @@ func newNodeCollector(n Node) *nodeCollector {
 
 // Describe implements [prometheus.Collector].
 func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range append([]*prometheus.Desc{c.bytes, c.keys, c.fill, c.ghost, c.wrong, c.bulk, c.mature, c.readOnly, c.doubts, c.free, c.needed}, c.counters[:]...) {
+	for _, d := range append([]*prometheus.Desc{c.bytes, c.keys, c.fill, c.ghost, c.wrong, c.bulk, c.mature, c.readOnly, c.doubts, c.missing, c.free, c.needed}, c.counters[:]...) {
 		ch <- d
 	}
 }
@@ -154,6 +155,7 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 		parts += max(1, d.Pages)
 	}
 	gauge(c.doubts, float64(parts))
+	gauge(c.missing, float64(len(state.Missing)))
 	for _, b := range state.Books {
 		for i, g := range b.Generations {
 			for _, a := range g.Arrays {

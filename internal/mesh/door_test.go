@@ -112,7 +112,7 @@ func TestDamagedFiles(t *testing.T) {
 		"successor":            {successorFile, func() []byte { return []byte("{") }, false},
 		"successor of another": {successorFile, func() []byte { return encoded(t, good) }, true},
 		"state":                {stateFile, func() []byte { return []byte("{") }, false},
-		"peers":                {peersFile, func() []byte { return []byte("{") }, false},
+		"peers":                {PeersFile, func() []byte { return []byte("{") }, false},
 		"heard":                {heardFile, func() []byte { return []byte("{") }, true},
 		"heard of a stranger":  {heardFile, func() []byte { return encoded(t, []heard{{Key: old.ID()}, {Key: "nobody"}}) }, true},
 	} {

@@ -189,8 +189,10 @@ func (m *Mesh) followGroup(ctx context.Context, keeper *peer) error {
 }
 
 // struck returns the members of groups that this node's administrator has evicted.
-func (m *Mesh) struck() (keys []string, err error) {
-	if err := wholefile.ReadJSON(filepath.Join(m.opts.Dir, struckFile), &keys); err != nil {
+func (m *Mesh) struck() (keys []string, err error) { return readStruck(m.opts.Dir) }
+
+func readStruck(dir string) (keys []string, err error) {
+	if err := wholefile.ReadJSON(filepath.Join(dir, struckFile), &keys); err != nil {
 		return nil, fmt.Errorf("mesh: %w", err)
 	}
 	return keys, nil

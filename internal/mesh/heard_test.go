@@ -312,7 +312,7 @@ func TestGroupFails(t *testing.T) {
 		if err := r.takeGroup(t.Context(), keeper, &groupList{Group: "mail", Members: []Member{{Key: member.ID()}}}); err != nil {
 			t.Fatal(err)
 		}
-		peers := filepath.Join(r.opts.Dir, peersFile)
+		peers := filepath.Join(r.opts.Dir, PeersFile)
 		damage := func() {
 			t.Helper()
 			if err := errors.Join(os.Remove(peers), os.MkdirAll(filepath.Join(peers, "x"), 0o700)); err != nil {

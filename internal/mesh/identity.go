@@ -20,12 +20,14 @@ import (
 // public half peers know it.
 const KeyFile = "node.key"
 
+// PeersFile is the file of a node's peers.
+const PeersFile = "peers.json"
+
 // Files of the mesh folder.
 const (
 	keyFile       = KeyFile
 	successorFile = "successor.json"
 	stateFile     = "state.json"
-	peersFile     = "peers.json"
 )
 
 // A public is the raw public key of an origin.

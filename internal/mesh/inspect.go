@@ -27,11 +27,17 @@ func Inspect(dir string) map[string]error {
 		note(keyFile, err)
 	}
 	_, err := loadPeers(dir)
-	note(peersFile, err)
+	note(PeersFile, err)
 	_, err = loadState(dir)
 	note(stateFile, err)
 	_, err = readHeard(dir)
 	note(heardFile, err)
+	_, err = readRotation(dir)
+	note(rotationFile, err)
+	_, err = readStruck(dir)
+	note(struckFile, err)
+	_, err = readInvitations(dir)
+	note(invitationsFile, err)
 	return faults
 }
 

@@ -25,9 +25,9 @@ func TestInspect(t *testing.T) {
 	if list, err := os.ReadDir(empty); err != nil || len(list) != 0 {
 		t.Errorf("%v made, %v", list, err)
 	}
-	for _, bad := range []string{"", keyFile, peersFile, stateFile, heardFile} {
+	for _, bad := range []string{"", keyFile, PeersFile, stateFile, heardFile} {
 		dir, _ := identity(t)
-		for _, name := range []string{peersFile, stateFile, heardFile} {
+		for _, name := range []string{PeersFile, stateFile, heardFile} {
 			text := "[]"
 			if name == stateFile {
 				text = "{}"
@@ -135,7 +135,7 @@ func TestBefriend(t *testing.T) {
 	if err := m.AddPeer(t.Context(), mustIdentity(t).ID(), "", 1); !errors.Is(err, bulkhead.ErrOverLimit) || len(m.Status().Peers) != maxPeers {
 		t.Errorf("one more for a mesh: %v, %d peers", err, len(m.Status().Peers))
 	}
-	if err := os.WriteFile(filepath.Join(dir, peersFile), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, PeersFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := Befriend(dir, one.ID(), "", "", 1, now); err == nil {

@@ -79,12 +79,19 @@ type pairing struct {
 	list []*invite
 }
 
-func (m *Mesh) loadInvitations() error {
-	if err := wholefile.ReadJSON(filepath.Join(m.opts.Dir, invitationsFile), &m.pairing.list); err != nil {
-		return fmt.Errorf("mesh: %w", err)
+func (m *Mesh) loadInvitations() (err error) {
+	if m.pairing.list, err = readInvitations(m.opts.Dir); err != nil {
+		return err
 	}
 	m.pairing.list = slices.DeleteFunc(m.pairing.list, func(v *invite) bool { return v == nil || len(v.Secret) != secretBytes })
 	return nil
+}
+
+func readInvitations(dir string) (list []*invite, err error) {
+	if err := wholefile.ReadJSON(filepath.Join(dir, invitationsFile), &list); err != nil {
+		return nil, fmt.Errorf("mesh: %w", err)
+	}
+	return list, nil
 }
 
 // ForgetInvitations makes all invitations void of a node whose mesh folder is dir, and that

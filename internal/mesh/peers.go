@@ -76,23 +76,23 @@ func checkPeer(name string, weight float64) error {
 // loadPeers reads the peer list of dir; an absent one is empty.
 func loadPeers(dir string) ([]*peer, error) {
 	var list []*peer
-	if err := wholefile.ReadJSON(filepath.Join(dir, peersFile), &list); err != nil {
+	if err := wholefile.ReadJSON(filepath.Join(dir, PeersFile), &list); err != nil {
 		return nil, fmt.Errorf("mesh: %w", err)
 	}
 	seen := make(map[hint]bool)
 	for _, p := range list {
 		if p == nil {
-			return nil, fmt.Errorf("mesh: %s: empty entry", peersFile)
+			return nil, fmt.Errorf("mesh: %s: empty entry", PeersFile)
 		}
 		var err error
 		if p.key, err = parsePublic(p.ID); err != nil {
-			return nil, fmt.Errorf("mesh: %s: %w", peersFile, err)
+			return nil, fmt.Errorf("mesh: %s: %w", PeersFile, err)
 		}
 		if err := checkPeer(p.Name, p.Weight); err != nil {
-			return nil, fmt.Errorf("mesh: %s: %w", peersFile, err)
+			return nil, fmt.Errorf("mesh: %s: %w", PeersFile, err)
 		}
 		if seen[p.key.hint()] {
-			return nil, fmt.Errorf("mesh: %s: peer %s is listed twice", peersFile, p.ID)
+			return nil, fmt.Errorf("mesh: %s: peer %s is listed twice", PeersFile, p.ID)
 		}
 		seen[p.key.hint()] = true
 	}
@@ -131,7 +131,7 @@ func savePeers(dir string, list []*peer) error {
 	if err != nil {
 		return fmt.Errorf("mesh: %w", err)
 	}
-	return writeFile(filepath.Join(dir, peersFile), data)
+	return writeFile(filepath.Join(dir, PeersFile), data)
 }
 
 // state is what a node remembers of its own incarnation.

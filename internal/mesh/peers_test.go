@@ -64,11 +64,11 @@ func TestPeersFile(t *testing.T) {
 		`[{"key":"` + one + `"},{"key":"` + one + `"}]`: false, `[{"key":"` + one + `"},{"key":"` + two + `"},{"key":"` + one + `"}]`: false,
 	} {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, peersFile), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, PeersFile), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		list, err := loadPeers(dir)
-		if (err == nil) != ok || err != nil && (list != nil || !strings.Contains(err.Error(), peersFile)) {
+		if (err == nil) != ok || err != nil && (list != nil || !strings.Contains(err.Error(), PeersFile)) {
 			t.Errorf("%s: %d peers, %v", text, len(list), err)
 		}
 		for _, p := range list {
@@ -78,7 +78,7 @@ func TestPeersFile(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, peersFile), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, PeersFile), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := loadPeers(dir); err == nil {

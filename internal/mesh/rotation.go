@@ -82,17 +82,25 @@ func (m *Mesh) network() string { return newNames(m.opts.KeyID).net }
 // loadRotation reads what was announced; what has nothing to do with the present network
 // is dropped.
 func (m *Mesh) loadRotation() error {
-	var r rotation
-	if err := wholefile.ReadJSON(filepath.Join(m.opts.Dir, rotationFile), &r); err != nil {
-		return fmt.Errorf("mesh: %w", err)
-	}
-	if !r.valid() {
-		return fmt.Errorf("mesh: %s: not a change of a secret: remove it", rotationFile)
+	r, err := readRotation(m.opts.Dir)
+	if err != nil {
+		return err
 	}
 	if r.From == m.network() || len(r.Secret) > 0 && r.to().ID() == m.opts.KeyID {
 		m.rotation = &r
 	}
 	return nil
+}
+
+// readRotation reads what was announced; an absent file is none.
+func readRotation(dir string) (r rotation, err error) {
+	if err := wholefile.ReadJSON(filepath.Join(dir, rotationFile), &r); err != nil {
+		return r, fmt.Errorf("mesh: %w", err)
+	}
+	if !r.valid() {
+		return r, fmt.Errorf("mesh: %s: not a change of a secret: remove it", rotationFile)
+	}
+	return r, nil
 }
 
 // ForgetRotation drops what was announced to a node whose mesh folder is dir, and that does

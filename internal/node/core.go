@@ -61,6 +61,7 @@ type core struct {
 	doors    []client.Door // that are open
 	messages *door.Memory  // what all doors hold of messages
 	mending  *mending      // nil: a damaged store is refused
+	missing  []string      // parts that had gone when the node started, and began anew
 
 	stateMu sync.Mutex
 	state   client.NodeState // as it was at stateAt
@@ -76,15 +77,23 @@ func newCore(cfg *config.Config, dir string, log *slog.Logger) *core {
 
 // startEngine is the first stage of a node.
 func (n *Node) startEngine(ctx context.Context, st *stage) error {
+	if err := errors.Join(ownFolder(n.dir), makeFolder(n.dir)); err != nil {
+		return err
+	}
+	n.noticeMissing()
 	if err := n.open(ctx, false); err != nil {
 		return err
 	}
-	st.close = n.core.close
+	st.close = func(ctx context.Context) error {
+		err := n.core.close(ctx)
+		n.noteParts()
+		return err
+	}
 	st.tasks = append(st.tasks, task{name: "history", run: n.noteVerdicts})
 	if err := n.weights.open(n.dir); err != nil {
 		n.log.Warn("what accounts were worth before is not known", "err", err)
 	}
-	st.tasks = append(st.tasks, task{name: "weights", run: n.watchWeights})
+	st.tasks = append(st.tasks, task{name: "weights", run: n.watchWeights}, task{name: "inventory", run: n.keepInventory})
 	return nil
 }
 
@@ -116,6 +125,9 @@ func (n *core) open(ctx context.Context, still bool) error {
 	}
 	opened := store.Options{Durability: durability, Logger: n.log}
 	if n.mending != nil {
+		if err := n.setAsideDamaged(cfg); err != nil {
+			return err
+		}
 		opened.Salvage = &store.Salvage{Aside: filepath.Join(n.mending.aside, StoreFolder), Entries: n.mending.entries}
 	}
 	if n.store, err = store.Open(filepath.Join(n.dir, StoreFolder), opened); err != nil {
@@ -342,7 +354,7 @@ func (n *core) describeEngine() client.NodeState {
 	return client.NodeState{
 		Name: name, Version: n.version, Network: fingerprint(n.secret()), Started: n.started, Now: clock.Now().UTC(),
 		Durability: cfg.Node.Durability, ReadOnly: info.Refusing, Threshold: info.Threshold,
-		Mature: info.Mature, Accounts: info.Accounts, Doors: n.doors, Doubts: doubtsOf(info.Doubts),
+		Mature: info.Mature, Accounts: info.Accounts, Doors: n.doors, Doubts: doubtsOf(info.Doubts), Missing: n.missing,
 		Counters: client.Counters{
 			Checks: info.Checks, Reports: info.Reports, Refused: info.Refused, Entries: info.Entries,
 			Checkpoints: info.Checkpoints, Recoveries: info.Recoveries, Forgotten: info.Forgotten,

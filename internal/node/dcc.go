@@ -202,7 +202,10 @@ func (n *Node) loadGreylist(front *dcc.Ifd, cfg *config.Dccifd) error {
 	defer f.Close()
 	if err := front.Grey.Load(f); err != nil {
 		// Losing it delays mail once more; a refusal to start would stop mail.
-		n.log.Error("greylist not read; every sender is new", "err", err)
+		aside := asideFolder(n.dir)
+		n.log.Error("greylist not read; every sender is new", "err", err, "kept_in", aside)
+		_, err := setAside(n.dir, aside, f.Name())
+		return err
 	}
 	return nil
 }

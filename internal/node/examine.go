@@ -44,6 +44,7 @@ func Examine(ctx context.Context, cfg *config.Config, dir string) (*client.Exami
 	x.whitelist()
 	x.lists()
 	x.mesh()
+	x.inventory()
 	return x.out, nil
 }
 
@@ -158,7 +159,11 @@ func (x *examination) rates() {
 	faults, read := ratelimit.Inspect(dir, rules)
 	x.out.Files += read
 	for _, name := range slices.Sorted(maps.Keys(faults)) {
-		x.fault("ratelimits", filepath.Join(dir, name), 0, faults[name].Error(), "on start the node sets it aside and forgets the counts of the current period")
+		advice := "on start the node sets it aside and forgets the counts of the current period"
+		if name == ratelimit.SecretFile {
+			advice = "put it back from a copy; else \"bulkhead doctor --repair\", or a start with --salvage, begins all limits anew"
+		}
+		x.fault("ratelimits", filepath.Join(dir, name), 0, faults[name].Error(), advice)
 	}
 }
 
@@ -213,8 +218,26 @@ func (x *examination) lists() {
 func (x *examination) mesh() {
 	dir := filepath.Join(x.dir, meshFolder)
 	faults := mesh.Inspect(dir)
+	if _, err := (&Node{core: &core{dir: x.dir}}).joined(); err != nil {
+		faults[joinedFile] = err
+	}
 	for _, name := range slices.Sorted(maps.Keys(faults)) {
 		x.fault("mesh", filepath.Join(dir, name), 0, faults[name].Error(), "put it back from a backup")
+	}
+}
+
+// inventory looks for parts that are gone.
+func (x *examination) inventory() {
+	missing, err := missingParts(x.dir)
+	if err != nil {
+		path := filepath.Join(x.dir, inventoryFile)
+		x.fault("inventory", path, 0, err.Error(), "the node, or \"bulkhead doctor --repair\", makes it anew of the parts that are there")
+	}
+	for _, p := range missing {
+		path := filepath.Join(x.dir, p.path)
+		if !slices.ContainsFunc(x.out.Faults, func(f client.Fault) bool { return f.File == path }) {
+			x.fault(p.name, path, 0, "it is missing, and the node had it", p.advice)
+		}
 	}
 }
 
@@ -233,7 +256,7 @@ func unsafePlaces(dir string) (out []place) {
 	}
 	out = append(out, unsafe(dir, info)...)
 	names := []string{
-		StoreFolder, networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, rateFolder, greylistFile, meshFolder, historyFile, sparedFile, weightsFile, audit.File, audit.OlderFile,
+		StoreFolder, networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, rateFolder, greylistFile, meshFolder, historyFile, sparedFile, weightsFile, inventoryFile, audit.File, audit.OlderFile,
 		filepath.Join(StoreFolder, "files"), filepath.Join(StoreFolder, "journal"), filepath.Join(StoreFolder, "MANIFEST"),
 	}
 	for _, name := range names {

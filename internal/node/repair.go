@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
+	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
@@ -189,24 +190,67 @@ func (r *repair) file(f client.Fault) error {
 		}
 		r.done("%s is closed to others", f.File)
 		return os.Chmod(f.File, info.Mode().Perm()&^0o077)
-	case "greylist", "ratelimits", "mesh":
-		if filepath.Base(f.File) == mesh.KeyFile {
+	case "inventory":
+		r.done("%s was made anew", f.File)
+		return takeInventory(r.Dir)
+	case "greylist", "ratelimits", "mesh", "whitelist":
+		if base := filepath.Base(f.File); base == mesh.KeyFile || base == meshFolder {
 			return nil // peers know the node by it: its owner decides
 		}
-		rel, err := filepath.Rel(r.Dir, f.File)
-		if err != nil {
+		moved, err := setAside(r.Dir, r.aside, f.File)
+		if moved {
+			r.done("%s was set aside", f.File)
 			return err
 		}
-		to := filepath.Join(r.aside, rel)
-		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-			return err
+		rel, relErr := filepath.Rel(r.Dir, f.File)
+		if err = errors.Join(err, relErr); err == nil {
+			r.done("%s is missing, and begins anew", f.File)
+			err = takeInventory(r.Dir, rel)
 		}
-		err = os.Rename(f.File, to)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		r.done("%s was set aside", f.File)
 		return err
+	}
+	return nil
+}
+
+// setAside moves a file of a data folder to the folder aside, and reports whether there
+// was one.
+func setAside(dir, aside, file string) (moved bool, err error) {
+	rel, err := filepath.Rel(dir, file)
+	if err != nil {
+		return false, err
+	}
+	to := filepath.Join(aside, rel)
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return false, err
+	}
+	err = os.Rename(file, to)
+	if saved := ratelimit.SavedMark(file); saved != "" { // nobody misses what was set aside
+		err = errors.Join(err, os.RemoveAll(saved))
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// setAsideDamaged moves the files out of the way that would keep a node from starting and
+// that it can do without, for a node that is told to salvage what it can.
+func (n *core) setAsideDamaged(cfg *config.Config) error {
+	x := &examination{cfg: cfg, dir: n.dir, out: &client.Examination{}}
+	x.whitelist()
+	x.rates()
+	x.mesh()
+	for _, f := range x.out.Faults {
+		if filepath.Base(f.File) == mesh.KeyFile {
+			continue // peers know the node by it: its owner decides
+		}
+		if moved, err := setAside(n.dir, n.mending.aside, f.File); err != nil {
+			return err
+		} else if moved {
+			rel, _ := filepath.Rel(n.dir, f.File) // it has just been moved by that
+			n.noteParts(rel)
+			n.log.Error("a damaged file is set aside, and begins anew", "file", f.File, "err", f.Problem, "kept_in", n.mending.aside)
+		}
 	}
 	return nil
 }

@@ -67,6 +67,7 @@ func (p *Prober) Doors(ctx context.Context) ([]Row, error) {
 			rows = append(rows, *row)
 		}
 	}
+	rows = append(rows, missing(state)...)
 	rows = append(rows, p.lists(ctx)...)
 	return append(rows, p.peers(ctx)...), nil
 }
@@ -149,6 +150,15 @@ func store(s *client.NodeState) Row {
 		row.OK, row.Found, row.Mend = false, fmt.Sprintf("%d parts are in doubt since a damaged store was salvaged", len(s.Doubts)), "bulkhead doctor --data FOLDER names them"
 	}
 	return row
+}
+
+// missing says which parts of the data folder were gone when the node started.
+func missing(s *client.NodeState) (rows []Row) {
+	for _, part := range s.Missing {
+		rows = append(rows, Row{Name: "data folder", Found: part + " was missing when the node started, and began anew",
+			Mend: "find out who removed it; to have it back, stop the node, put it back from a copy and start again"})
+	}
+	return rows
 }
 
 // leastRoom is the room that a journal takes between two snapshots, roughly.

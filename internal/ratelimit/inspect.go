@@ -25,7 +25,7 @@ func Inspect(dir string, rules []Rule) (faults map[string]error, read int) {
 		return faults, 0
 	}
 	var l Limiter
-	secret, err := readSmall(filepath.Join(dir, secretFile), len(l.secret))
+	secret, err := readSmall(filepath.Join(dir, SecretFile), len(l.secret))
 	states := false
 	for _, n := range names {
 		states = states || strings.HasSuffix(n.Name(), stateFile)
@@ -35,9 +35,9 @@ func Inspect(dir string, rules []Rule) (faults map[string]error, read int) {
 		copy(l.secret[:], secret)
 		read++
 	case !errors.Is(err, fs.ErrNotExist):
-		faults[secretFile] = err
+		faults[SecretFile] = err
 	case states:
-		faults[secretFile] = fmt.Errorf("%s: %w: no saved state can be found without it", secretFile, fs.ErrNotExist)
+		faults[SecretFile] = fmt.Errorf("%s: %w: no saved state can be found without it", SecretFile, fs.ErrNotExist)
 	}
 	for _, r := range rules {
 		c, err := compile(r, l.secret)

@@ -547,7 +547,7 @@ func TestDamagedFiles(t *testing.T) {
 			t.Errorf("%s: %s, want dunno", name, got)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, secretFile), []byte("short"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, SecretFile), []byte("short"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(o); err == nil {

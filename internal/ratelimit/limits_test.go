@@ -316,7 +316,7 @@ func TestFaultsOfFiles(t *testing.T) {
 	}
 	for name, size := range map[string]int{"short": 15, "long": 17} {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, secretFile), make([]byte, size), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, SecretFile), make([]byte, size), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := Open(Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), fmt.Sprint(size)+" bytes, want 16") && size < 17 {

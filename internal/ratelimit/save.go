@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -19,7 +20,8 @@ import (
 // hashes, and for each rule "NAME.rates", as filter.UniqueRate.EncodeStates
 // writes it, the key of each state being its tag in eight bytes, little-endian.
 const (
-	secretFile = "secret"
+	// SecretFile is the name of the secret's file.
+	SecretFile = "secret"
 	stateFile  = ".rates"
 	asideFile  = ".unread"
 	savedFile  = ".saved" // empty: a state was saved once, so a missing one is a fault and the rule is not new
@@ -33,7 +35,7 @@ func (l *Limiter) openDir() error {
 	if err := removeLeftovers(l.opts.Dir); err != nil {
 		return fmt.Errorf("ratelimit: %w", err)
 	}
-	path := filepath.Join(l.opts.Dir, secretFile)
+	path := filepath.Join(l.opts.Dir, SecretFile)
 	b, err := readSmall(path, len(l.secret))
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := io.ReadFull(l.opts.Random, l.secret[:]); err != nil {
@@ -59,7 +61,7 @@ func removeLeftovers(dir string) error {
 		return err
 	}
 	for _, f := range files {
-		for _, of := range []string{secretFile, "*" + stateFile, "*" + savedFile} {
+		for _, of := range []string{SecretFile, "*" + stateFile, "*" + savedFile} {
 			if left, err := filepath.Match(wholefile.Leftovers(of), f.Name()); err != nil || !left {
 				continue
 			}
@@ -168,6 +170,15 @@ func decodeStates(rate *filter.UniqueRate, r io.Reader, limit int64, put func(ta
 		return fmt.Errorf("%w: bytes after the end", filter.ErrCorrupt)
 	}
 	return nil
+}
+
+// SavedMark returns the path of the file that says that the state at a path was saved once,
+// "" if the path is that of no state. Without it a missing state is that of a new rule.
+func SavedMark(state string) string {
+	if rule, ok := strings.CutSuffix(state, stateFile); ok {
+		return rule + savedFile
+	}
+	return ""
 }
 
 // wasSaved reports whether a state of a rule was ever saved.

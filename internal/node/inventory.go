@@ -1,0 +1,145 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mesh"
+	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
+)
+
+// inventoryFile names the parts of the data folder that the node has made, one a line.
+// Without it a part that somebody removed, or a disk lost, would look like one that the
+// node never had.
+const (
+	inventoryFile  = "inventory"
+	inventoryEvery = time.Minute
+	maxInventory   = 4096 // bytes
+)
+
+// A kept part is a file or folder whose loss must not pass for a new node's having none.
+type keptPart struct {
+	path   string // in the data folder
+	name   string // of the part, as examinations call it
+	advice string
+}
+
+// keptParts returns all of them, folders before what is inside.
+func keptParts() []keptPart {
+	const again = "put it back from a copy; else \"bulkhead doctor --repair\", or the next start, begins it anew: "
+	return []keptPart{
+		{StoreFolder, "store", "restore a backup; a node started without it has no counts"},
+		{rateFolder, "ratelimits", again + "the counts of the current periods are lost"},
+		{greylistFile, "greylist", again + "every sender is new, and has to wait once more"},
+		{sparedFile, "whitelist", again + "its texts are then judged as others"},
+		{meshFolder, "mesh", "put it back from a backup: the next start makes another key, which peers must add"},
+		{filepath.Join(meshFolder, mesh.PeersFile), "mesh", again + "add the peers again"},
+	}
+}
+
+// readInventory returns the names in the inventory of a data folder. One that is not there
+// is empty.
+func readInventory(dir string) ([]string, error) {
+	b, err := os.ReadFile(filepath.Join(dir, inventoryFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parseInventory(b)
+}
+
+func parseInventory(b []byte) ([]string, error) {
+	if len(b) > maxInventory {
+		return nil, fmt.Errorf("%s: %d bytes, limit %d", inventoryFile, len(b), maxInventory)
+	}
+	names := strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
+	for _, name := range names {
+		if !filepath.IsLocal(name) || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c > '~' }) {
+			return nil, fmt.Errorf("%s: %.40q is no name of a part", inventoryFile, name)
+		}
+	}
+	return names, nil
+}
+
+// missingParts returns the parts of a data folder that the node has made and that are not
+// there. What is inside a missing folder is not named on its own.
+func missingParts(dir string) (missing []keptPart, err error) {
+	had, err := readInventory(dir)
+	for _, p := range keptParts() {
+		if !slices.Contains(had, p.path) || slices.ContainsFunc(missing, func(m keptPart) bool { return m.path == filepath.Dir(p.path) }) {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(dir, p.path)); errors.Is(err, fs.ErrNotExist) {
+			missing = append(missing, p)
+		}
+	}
+	return missing, err
+}
+
+// takeInventory notes the parts that are there. Those that are not, and were, stay noted,
+// unless they, or folders that they were in, are among gone.
+func takeInventory(dir string, gone ...string) error {
+	had, err := readInventory(dir)
+	if err != nil {
+		had = nil // it is made anew of what is there
+	}
+	now := slices.DeleteFunc(slices.Clone(had), func(name string) bool {
+		return slices.ContainsFunc(gone, func(g string) bool { return name == g || strings.HasPrefix(name, g+"/") })
+	})
+	for _, p := range keptParts() {
+		if _, err := os.Lstat(filepath.Join(dir, p.path)); err == nil && !slices.Contains(now, p.path) {
+			now = append(now, p.path)
+		}
+	}
+	slices.Sort(now)
+	if err == nil && slices.Equal(now, had) || len(now) == 0 {
+		return nil
+	}
+	return wholefile.Replace(filepath.Join(dir, inventoryFile), wholefile.Bytes([]byte(strings.Join(now, "\n")+"\n")))
+}
+
+// noticeMissing says which parts have gone since the node ran last. The start makes them
+// anew, so nobody would see it later.
+func (n *core) noticeMissing() {
+	missing, err := missingParts(n.dir)
+	if err != nil {
+		n.log.Warn("nobody knows whether parts of the data folder are missing", "err", err)
+	}
+	var gone []string
+	for _, p := range missing {
+		n.log.Error("a part of the data folder is missing, and begins anew", "file", filepath.Join(n.dir, p.path), "advice", p.advice)
+		gone = append(gone, p.path)
+	}
+	n.missing = gone
+	n.noteParts(gone...)
+}
+
+// noteParts takes the inventory. A disk that cannot be written to has louder signs.
+func (n *core) noteParts(gone ...string) {
+	if err := takeInventory(n.dir, gone...); err != nil {
+		n.log.Warn("which parts the data folder has is not noted", "err", err)
+	}
+}
+
+// keepInventory notes now and then which parts there are.
+func (n *Node) keepInventory(ctx context.Context) error {
+	tick := time.NewTicker(inventoryEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			n.noteParts()
+		}
+	}
+}

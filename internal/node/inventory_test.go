@@ -1,0 +1,273 @@
+package node
+
+import (
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+)
+
+// everyPart is the configuration of a node whose data folder has all parts.
+const everyPart = "[listen]\nhttp = \"127.0.0.1:0\"\ndccifd = \"127.0.0.1:0\"\n[dccifd]\ngreylist = true\n[mesh]\nmode = \"hub\"\nlisten = \"127.0.0.1:0\"\n" +
+	"[[ratelimit]]\nname = \"r\"\nkey = \"{sender}\"\nlimit = 3\nperiod = \"1h\"\n"
+
+// everyPartFolder returns the data folder of a node that has stopped, with all parts.
+func everyPartFolder(t *testing.T, cfg *config.Config) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "data")
+	n, stop := start(t, Options{Config: cfg, Dir: dir})
+	if d, err := (mtaAPI{n.mta}).ApplyRateLimits(t.Context(), map[string]string{"sender": "ann@example.com"}, false); err != nil || len(d.Rules) != 1 {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{sparedFile: "[]", filepath.Join(meshFolder, "peers.json"): "[]"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, stop = start(t, Options{Config: cfg, Dir: dir}) // it notes them
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if x, err := Examine(t.Context(), cfg, dir); err != nil || !x.Sound() {
+		t.Fatalf("of a sound folder: %+v, %v", x, err)
+	}
+	return dir
+}
+
+func copyOf(t *testing.T, dir string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "data")
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	err := filepath.WalkDir(to, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			return os.Chmod(path, 0o700)
+		}
+		return os.Chmod(path, 0o600)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// TestMissingIsNotEmpty: a part of the data folder that is gone is told from one that never
+// was, by an examination, by the log and by the state of the node that begins it anew; and
+// once only.
+func TestMissingIsNotEmpty(t *testing.T) {
+	cfg := parse(t, everyPart)
+	dir := everyPartFolder(t, cfg)
+	for _, p := range keptParts() {
+		t.Run(p.path, func(t *testing.T) {
+			dir := copyOf(t, dir)
+			path := filepath.Join(dir, p.path)
+			if err := os.RemoveAll(path); err != nil {
+				t.Fatal(err)
+			}
+			x, err := Examine(t.Context(), cfg, dir)
+			if err != nil || len(x.Faults) != 1 || x.Faults[0].Part != p.name || x.Faults[0].File != path || x.Faults[0].Advice == "" {
+				t.Fatalf("examined: %+v, %v", x, err)
+			}
+			log := &journal{}
+			n, stop := start(t, Options{Config: cfg, Dir: dir, Log: slog.New(log)})
+			if got := n.State(t.Context()).Missing; !slices.Equal(got, []string{p.path}) {
+				t.Errorf("missing %q, want %q", got, p.path)
+			}
+			if log.count("a part of the data folder is missing, and begins anew") != 1 {
+				t.Error("the log does not say so")
+			}
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+			n, stop = start(t, Options{Config: cfg, Dir: dir, Log: slog.New(log)})
+			if got := n.State(t.Context()).Missing; len(got) > 0 || log.count("a part of the data folder is missing, and begins anew") != 1 {
+				t.Errorf("at the next start %q are missing", got)
+			}
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+			if x, err := Examine(t.Context(), cfg, dir); err != nil || !x.Sound() {
+				t.Errorf("in the end: %+v, %v", x, err)
+			}
+		})
+	}
+	t.Run("none", func(t *testing.T) { // what a node never had is not missing
+		log := &journal{}
+		n, _ := start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"), Dir: filepath.Join(t.TempDir(), "data"), Log: slog.New(log)})
+		if got := n.State(t.Context()).Missing; len(got) > 0 || log.count("a part of the data folder is missing, and begins anew") > 0 {
+			t.Errorf("of a new node %q are missing", got)
+		}
+	})
+}
+
+// TestRepairMissing: a repair notes that a part is to begin anew, but for the store and the
+// key that peers know.
+func TestRepairMissing(t *testing.T) {
+	cfg := parse(t, everyPart)
+	dir := everyPartFolder(t, cfg)
+	for _, p := range keptParts() {
+		dir := copyOf(t, dir)
+		if err := os.RemoveAll(filepath.Join(dir, p.path)); err != nil {
+			t.Fatal(err)
+		}
+		r, err := Repair(t.Context(), RepairOptions{Config: cfg, Dir: dir, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatalf("%s: %v", p.path, err)
+		}
+		keeps := p.path == StoreFolder || p.path == meshFolder
+		if r.After.Sound() == keeps || len(r.Done) == 0 != keeps {
+			t.Errorf("%s: done %q, then %+v", p.path, r.Done, r.After.Faults)
+		}
+	}
+}
+
+// TestDamagedInventory: it costs the knowledge of what was there, and nothing else.
+func TestDamagedInventory(t *testing.T) {
+	cfg := parse(t, everyPart)
+	dir := everyPartFolder(t, cfg)
+	path := filepath.Join(dir, inventoryFile)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.IsSorted(strings.Fields(string(whole))) {
+		t.Errorf("not in order: %q", whole)
+	}
+	if got := strings.Count(string(whole), "\n"); got != len(keptParts()) {
+		t.Errorf("%d lines, want %d: %q", got, len(keptParts()), whole)
+	}
+	for name, content := range map[string]string{"bytes": "\x00\xff\n", "outside": "../store\n", "long": strings.Repeat("a", maxInventory+1), "empty": ""} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		x, err := Examine(t.Context(), cfg, dir)
+		if err != nil || len(x.Faults) != 1 || x.Faults[0].Part != "inventory" || x.Faults[0].File != path {
+			t.Errorf("%s: %+v, %v", name, x, err)
+		}
+		if name == "long" {
+			if _, err := Repair(t.Context(), RepairOptions{Config: cfg, Dir: dir, Log: slog.New(slog.DiscardHandler)}); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			_, stop := start(t, Options{Config: cfg, Dir: dir})
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != string(whole) {
+			t.Errorf("%s: made anew as %q, %v, want %q", name, got, err, whole)
+		}
+	}
+}
+
+// TestSalvageFiles: a node that is told to salvage starts without the files that keep it
+// from starting otherwise, keeps them aside, and leaves its key alone.
+func TestSalvageFiles(t *testing.T) {
+	cfg := parse(t, everyPart)
+	dir := everyPartFolder(t, cfg)
+	for _, name := range []string{sparedFile, "mesh/peers.json", "mesh/state.json", "mesh/joined.json", "mesh/rotation.json", "mesh/invitations.json", "ratelimits/secret"} {
+		t.Run(name, func(t *testing.T) {
+			dir := copyOf(t, dir)
+			path := filepath.Join(dir, name)
+			if err := os.WriteFile(path, []byte("{damaged"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			x, err := Examine(t.Context(), cfg, dir)
+			if err != nil || len(x.Faults) == 0 || !strings.HasPrefix(x.Faults[0].File, filepath.Dir(path)) {
+				t.Fatalf("examined: %+v, %v", x, err)
+			}
+			if n, err := Open(t.Context(), Options{Config: cfg, Dir: dir}); err == nil {
+				n.Close(t.Context())
+				t.Error("it starts without being told to")
+			} else if !strings.Contains(err.Error(), filepath.Base(name)) {
+				t.Errorf("it does not say why: %v", err)
+			}
+			log := &journal{}
+			_, stop := start(t, Options{Config: cfg, Dir: dir, Salvage: true, Log: slog.New(log)})
+			if log.count("a damaged file is set aside, and begins anew") == 0 {
+				t.Error("the log does not say so")
+			}
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+			kept, err := filepath.Glob(filepath.Join(dir, "set-aside", "*", name))
+			if err != nil || len(kept) != 1 {
+				t.Fatalf("kept as %q, %v", kept, err)
+			}
+			if b, err := os.ReadFile(kept[0]); err != nil || string(b) != "{damaged" {
+				t.Errorf("kept %q, %v", b, err)
+			}
+			if x, err := Examine(t.Context(), cfg, dir); err != nil || !x.Sound() {
+				t.Errorf("then: %+v, %v", x, err)
+			}
+		})
+	}
+	key := filepath.Join(dir, meshFolder, "node.key")
+	if err := os.WriteFile(key, []byte("{damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := Open(t.Context(), Options{Config: cfg, Dir: dir, Salvage: true}); err == nil {
+		n.Close(t.Context())
+		t.Error("it starts with another key")
+	} else if b, err := os.ReadFile(key); err != nil || string(b) != "{damaged" {
+		t.Errorf("the key became %q, %v", b, err)
+	}
+}
+
+// TestDamagedGreylist: it is kept aside, and the node starts without being told to.
+func TestDamagedGreylist(t *testing.T) {
+	cfg := parse(t, everyPart)
+	dir := everyPartFolder(t, cfg)
+	if err := os.WriteFile(filepath.Join(dir, greylistFile), []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, stop := start(t, Options{Config: cfg, Dir: dir})
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := filepath.Glob(filepath.Join(dir, "set-aside", "*", greylistFile))
+	if err != nil || len(kept) != 1 {
+		t.Fatalf("kept as %q, %v", kept, err)
+	}
+	if b, err := os.ReadFile(kept[0]); err != nil || string(b) != "damaged" {
+		t.Errorf("kept %q, %v", b, err)
+	}
+	if err := checkGreylist(filepath.Join(dir, greylistFile)); err != nil {
+		t.Errorf("then: %v", err)
+	}
+}
+
+// FuzzInventory: whatever the file holds, its names stay in the folder, and what is read
+// and written again is read the same.
+func FuzzInventory(f *testing.F) {
+	for _, seed := range []string{"", "store\n", "mesh\nmesh/peers.json\nstore", "../x\n", "/etc\n", "a\x00\n", "\n\n"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		names, err := parseInventory(b)
+		if err != nil {
+			return
+		}
+		for _, name := range names {
+			if !filepath.IsLocal(name) {
+				t.Errorf("%q leads out of the folder", name)
+			}
+		}
+		again, err := parseInventory([]byte(strings.Join(names, "\n") + "\n"))
+		if len(b) < maxInventory && (err != nil || !slices.Equal(again, names)) {
+			t.Errorf("%q is read again as %q, %v", names, again, err)
+		}
+	})
+}

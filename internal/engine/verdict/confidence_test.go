@@ -10,15 +10,15 @@ import (
 )
 
 // TestConfidenceOfDeliveries: where no sender is known, deliveries without complaint speak
-// against a text: a vote outweighs some 21 of them. No confidence leaves the range of its class.
+// against a text: a vote outweighs some 15 of them. No confidence leaves the range of its class.
 func TestConfidenceOfDeliveries(t *testing.T) {
 	for _, tt := range []struct {
 		votes, deliveries int
 		mature, others    int // confidence on a mature node, and on others
 	}{
-		{1, 0, 80, 80}, {1, 14, 80, 80}, {1, 15, 80, 78}, {1, 18, 80, 66}, {1, 21, 80, 52}, {1, 22, 80, 50}, {1, 160, 80, 50},
-		{2, 0, 89, 89}, {2, 31, 89, 89}, {2, 36, 89, 79}, {2, 43, 89, 50}, {2, 600, 89, 50},
-		{5, 80, 95, 95}, {5, 100, 95, 79}, {20, 300, 99, 99},
+		{1, 0, 80, 80}, {1, 10, 80, 80}, {1, 11, 80, 79}, {1, 13, 80, 68}, {1, 15, 80, 54}, {1, 16, 80, 50}, {1, 160, 80, 50},
+		{2, 0, 89, 89}, {2, 24, 89, 89}, {2, 25, 89, 86}, {2, 28, 89, 71}, {2, 31, 89, 50}, {2, 600, 89, 50},
+		{5, 60, 95, 95}, {5, 75, 95, 68}, {20, 290, 99, 99}, {20, 300, 99, 95},
 	} {
 		for _, mature := range []bool{true, false} {
 			want := tt.others

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
@@ -341,6 +342,46 @@ func TestReplayServers(t *testing.T) {
 		if _, err := RunServers(context.Background(), slice(waveAmong(1)...), opts, []int{servers}); err == nil {
 			t.Errorf("%d servers for 8 sites are accepted", servers)
 		}
+	}
+}
+
+// TestConfidence checks that among messages with many recipients, of whom some complain about
+// ham by mistake, no fewer are spam than the node's confidence says. The least confidence of
+// spam is left out: those are texts of which one vote stands against many deliveries.
+func TestConfidence(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 6))
+	words := strings.Fields("apple bridge candle desert engine forest garden hammer island jacket kettle ladder mirror needle orange pepper quarry ribbon saddle temple")
+	var mail []Mail
+	for i := range 1800 {
+		var b strings.Builder
+		fmt.Fprintf(&b, "From: a%d@example.com\nTo: bob@example.com\nSubject: %d\n\n", i, i)
+		for range 30 {
+			fmt.Fprintf(&b, "%s%d ", words[rng.IntN(len(words))], rng.IntN(1000))
+		}
+		mail = append(mail, Mail{Name: fmt.Sprint(i), Time: replayStart.Add(time.Duration(i) * 10 * time.Minute), Spam: i%3 == 0, Raw: []byte(b.String())})
+	}
+	skip := []bulkhead.Scheme{bulkhead.RazorE4, bulkhead.RazorE8, bulkhead.RspamdShingle, bulkhead.DCCFuz1, bulkhead.DCCFuz2}
+	r, err := Run(t.Context(), slice(mail...), Options{Sites: 100, HeavyTail: true, Mistakes: 0.008, Seed: 1, Skip: skip})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Two groups: copies of one message are answered alike, so that single bands say little.
+	for _, group := range []struct{ from, to, least int }{{60, 84, 300}, {85, 100, 300}} {
+		answers, spam, said := 0, 0, 0.0
+		for _, b := range r.Filters.Reliability.Bands() {
+			if b.From >= group.from && b.To <= group.to {
+				answers, spam, said = answers+b.Answers, spam+b.Spam, said+b.Said
+			}
+		}
+		if answers < group.least {
+			t.Errorf("%d messages were answered %d to %d: too few to tell anything", answers, group.from, group.to)
+		}
+		if float64(spam) < said {
+			t.Errorf("%d of %d messages answered %d to %d were spam, want %.1f at least", spam, answers, group.from, group.to, said)
+		}
+	}
+	if r.Filters.HamFlagged < 50 {
+		t.Errorf("%d ham called spam: too few to tell anything", r.Filters.HamFlagged)
 	}
 }
 

@@ -55,6 +55,7 @@ var mayImport = map[string][]string{
 	"internal/engine/resolve":        {".", "filter", "internal/engine/ballots", "internal/engine/book", "internal/engine/evidence", "internal/engine/keys", "internal/engine/verdict", "internal/trust"},
 	"internal/engine/evidence":       {"filter", "internal/engine/book", "internal/engine/replica", "internal/engine/verdict"},
 	"internal/mesh":                  {".", "filter", "internal/engine", "internal/wholefile"},
+	"internal/aggregate":             {".", "filter", "internal/engine"},
 	"internal/config":                {"."},
 	"door":                           {".", "internal/clock", "internal/mmsg"},
 	"internal/clock":                 {},

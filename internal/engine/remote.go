@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 )
 
@@ -187,6 +188,21 @@ func (e *Engine) Incarnation(origin string) uint64 { return e.replicas.Incarnati
 
 // Replica returns the state of an origin's replica, array by array.
 func (e *Engine) Replica(origin string) []ArrayState { return e.replicas.Arrays(origin) }
+
+// CopyReplica returns the pages of an array of an origin at one moment, and the array's
+// version then. An array that is not there, or not whole, is an error that wraps [ErrGap].
+func (e *Engine) CopyReplica(ctx context.Context, origin string, a Array, start uint64) (version uint64, images []*filter.Image, err error) {
+	var copied error
+	err = e.inTurn(ctx, func() { version, images, copied = e.replicas.Copy(origin, replica.Key{Array: a, Start: start}) })
+	if err == nil {
+		err = copied
+	}
+	return version, images, err
+}
+
+// FullKeys returns with how many keys an array of a shape is full that others are merged
+// into, so that it errs little more than one of them.
+func (e *Engine) FullKeys(g filter.Geometry) uint64 { return e.replicas.FullKeys(g) }
 
 // Shown returns the probability that an array of an origin's replica shows a signature
 // that nobody reported. It is [ArrayState].Ghost measured by the array's contents

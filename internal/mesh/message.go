@@ -38,7 +38,8 @@ import (
 //	head:  v length and name; v first start of the generations that the sender
 //	       keeps of the tally, v of the blocklist; v count; for each array: byte,
 //	       v start, v version, geometry, lineage up to the version; then nothing,
-//	       or 32 bytes new key, 32 old, 64 signature
+//	       or 32 bytes new key, 32 old, 64 signature. The data are, of an
+//	       aggregate, the first 8 bytes of the keys of all organisations in it, ascending
 //	ask:   8 bytes of the key of whom it is for; v incarnation of the versions,
 //	       v newest boot of it that was heard; v count; for each array: byte, +16 if
 //	       images are missing, v start, v version held, v boot of the origin that it
@@ -135,16 +136,19 @@ type message struct {
 	name   string
 	floors [2]uint64 // of a head: first start of the generations that are kept, of the tally and of the blocklist
 	heads  []arrayHead
-	proof  *succession // of a head
-	key    public      // new key that proof names
-	to     hint        // of an ask
-	life   uint64      // of an ask: incarnation that the versions are of
-	boot   uint64      // of an ask: newest boot of it that was heard
-	wants  []arrayHead // of an ask: version is what the asker holds
-	proofs [][]byte    // of an ask: statements of whom it is for, about a past that it may have forgotten
-	image  image
-	said   []byte // of a message that was verified: its statement
-	keyID  uint64 // ID of the network's secret; 0 in a message that is to be sent: all arrays are of that
+	// organisations is of a head: whose counts are in the sender's arrays, ascending; nil if
+	// they are the sender's alone.
+	organisations []Organisation
+	proof         *succession // of a head
+	key           public      // new key that proof names
+	to            hint        // of an ask
+	life          uint64      // of an ask: incarnation that the versions are of
+	boot          uint64      // of an ask: newest boot of it that was heard
+	wants         []arrayHead // of an ask: version is what the asker holds
+	proofs        [][]byte    // of an ask: statements of whom it is for, about a past that it may have forgotten
+	image         image
+	said          []byte // of a message that was verified: its statement
+	keyID         uint64 // ID of the network's secret; 0 in a message that is to be sent: all arrays are of that
 }
 
 func arrayByte(a engine.Array) byte {
@@ -194,6 +198,7 @@ func (m *message) claim(id *Identity) (b, data []byte) {
 		b = binary.AppendUvarint(b, m.floors[0])
 		b = binary.AppendUvarint(b, m.floors[1])
 		b = appendHeads(b, m)
+		data = appendOrganisations(nil, m.organisations)
 		if m.proof != nil {
 			b = append(b, id.public[:]...)
 			b = append(b, m.proof.old[:]...)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,6 +60,7 @@ func sampleMessages(t testing.TB) []*message {
 			{ref: ref{engine.ArrayCounts, 7}, version: 8, geometry: geometry, lineage: history},
 			{ref: ref{engine.ArrayRevoked, 9}, version: 1, geometry: bits, lineage: lineage{{sampleBoot, 0}}}}},
 		{kind: kindHead, proof: to.proof, key: to.public},
+		{kind: kindHead, organisations: []Organisation{{1}, {1, 2}, {3}}},
 		{kind: kindAsk, to: id.public.hint(), life: 77, boot: 78, wants: []arrayHead{{ref: ref{engine.ArraySpam, 7}, version: 3, boot: 9}, {ref: ref{engine.ArrayCounts, 7}, version: 4, partial: true}}, proofs: [][]byte{{1, 2}, {}, {3}}},
 		{kind: kindAsk, to: id.public.hint()},
 		{kind: kindImage, image: image{ref{engine.ArrayCounts, 7}, 99, geometry, history, [][]byte{{1, 2, 3}, {}}}},
@@ -166,7 +168,7 @@ func FuzzParseMessage(f *testing.F) {
 			if err != nil {
 				t.Fatalf("what was read is not read again: %v", err)
 			}
-			if again.stamp != m.stamp || len(again.rounds) != len(m.rounds) || !reflect.DeepEqual(again.heads, m.heads) || !reflect.DeepEqual(again.wants, m.wants) {
+			if again.stamp != m.stamp || len(again.rounds) != len(m.rounds) || !reflect.DeepEqual(again.heads, m.heads) || !slices.Equal(again.organisations, m.organisations) || !reflect.DeepEqual(again.wants, m.wants) {
 				t.Fatalf("read %+v, then %+v", m, again)
 			}
 		}

@@ -76,6 +76,9 @@ type Options struct {
 	// Unsynced says that reports are acknowledged before they are on disk.
 	Unsynced bool
 	Name     string // of the node, for people
+	// Organisations returns whose counts are in the arrays of an aggregate, in any order;
+	// nil: the node's own alone.
+	Organisations func() []Organisation
 
 	Mode    Mode     // required
 	Role    Role     // Both

@@ -117,6 +117,12 @@ func (e *envelope) parse(keyID uint64) (*message, error) {
 	}
 	var items [][]byte
 	data := e.data
+	if m.kind == kindHead {
+		if m.organisations, err = parseOrganisations(data); err != nil {
+			return nil, err
+		}
+		return m, nil
+	}
 	for _, n := range sizes {
 		if n > uint64(len(data)) {
 			return nil, fmt.Errorf("%w: item of %d bytes, %d left", errMessage, n, len(data))

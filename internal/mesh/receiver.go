@@ -48,6 +48,7 @@ type receiver struct {
 type track struct {
 	last    stamp             // of all messages, within the incarnation that is taken
 	head    stamp             // of heads alone
+	named   stamp             // of the head that said last whose counts are in its arrays
 	old     stamp             // the newest head of an older life that was heard since
 	oldAt   time.Time         // when that was
 	lives   bool              // a head of the life that is taken was heard since
@@ -210,6 +211,9 @@ func (r *receiver) take(ctx context.Context, x *incoming) {
 	r.saveSeen(now)
 	t := r.track(from)
 	t.dirty = true
+	if m.kind == kindHead {
+		r.organisations(ctx, &p, t, m)
+	}
 	if !r.alive(ctx, &p, t, m) {
 		return
 	}

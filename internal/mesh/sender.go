@@ -344,7 +344,7 @@ func (s *sender) head(ctx context.Context) {
 	own := s.publish(ctx)
 	s.headed, s.headDue = time.Now(), false
 	s.forgetDraws()
-	m := &message{kind: kindHead, name: s.m.opts.Name, proof: s.m.opts.Identity.proof, floors: [2]uint64{allExpired, allExpired}}
+	m := &message{kind: kindHead, name: s.m.opts.Name, proof: s.m.opts.Identity.proof, organisations: s.m.contains(), floors: [2]uint64{allExpired, allExpired}}
 	if s.m.opts.Role != Subscribe {
 		m.floors = [2]uint64{s.m.opts.Engine.Floor(engine.ArrayCounts), s.m.opts.Engine.Floor(engine.ArraySpam)}
 		live := make(map[ref]bool)

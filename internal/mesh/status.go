@@ -33,6 +33,9 @@ type PeerStatus struct {
 	Quarantine string // why it is not counted, "" if it is
 	Added      time.Time
 	Group      string // by which it is a peer, "" for none
+	// Organisations is how many organisations' counts are in its arrays, as it says; 0 if
+	// it is no aggregate.
+	Organisations int
 
 	Heard       time.Time     // last message, also before the start; zero if there was none
 	Silent      time.Duration // since then, or since it was added, if that is long; 0 if it is not
@@ -74,6 +77,8 @@ type stats struct {
 	networkAt time.Time // when
 	refusals  refusals
 	growth    growth
+	// organisations is what its last head said.
+	organisations []Organisation
 }
 
 func newStats() stats { return stats{refusals: newRefusals()} }
@@ -131,7 +136,7 @@ func (m *Mesh) Status() Status {
 			continue
 		}
 		out := PeerStatus{
-			ID: mem.ID, Name: mem.Name, Weight: mem.Weight, Quarantine: mem.Quarantine, Added: mem.Added, Group: mem.Group,
+			ID: mem.ID, Name: mem.Name, Weight: mem.Weight, Quarantine: mem.Quarantine, Added: mem.Added, Group: mem.Group, Organisations: len(mem.organisations),
 			Heard: mem.lastHeard, Lag: mem.lag, Missing: mem.missing, Incarnation: m.opts.Engine.Incarnation(mem.ID),
 			Messages: mem.messages, Bytes: mem.bytes, Applied: mem.applied, Pages: mem.pages, Asked: mem.asked, Served: mem.served,
 			Refusals: maps.Clone(mem.refusals.count), Error: mem.refusals.last,

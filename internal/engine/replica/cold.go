@@ -181,3 +181,27 @@ func (s *Set) warm(origin string, parts []Parsed) error {
 	}
 	return nil
 }
+
+// Copy returns an array of an origin as the writer left it, page by page, and its version.
+// An array that is not there, or of which images are missing, is an error that wraps
+// [ErrGap]. It must run between two batches; one that is not in memory is read from its file.
+func (s *Set) Copy(origin string, key Key) (version uint64, images []*filter.Image, err error) {
+	r := s.View().origin(origin)
+	var x *remoteArray
+	if r != nil {
+		x = r.find(key)
+	}
+	if x == nil || r.marks[key].partial != 0 {
+		return 0, nil, fmt.Errorf("%w: %s of generation %d of origin %.128q is not whole", ErrGap, key.Array, key.Start, origin)
+	}
+	array := x.memory
+	if array == nil {
+		if array, err = s.thaw(x.cold.now()); err != nil {
+			return 0, nil, err
+		}
+	}
+	for p := range array.Geometry().Pages() {
+		images = append(images, array.Image(p))
+	}
+	return array.Version(), images, nil
+}

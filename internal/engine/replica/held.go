@@ -68,6 +68,7 @@ type Versioned interface {
 type loaded interface {
 	Versioned
 	pages.Array
+	Image(page int) *filter.Image
 	ApplyRound(index uint64, r *filter.Round, replayed bool) error
 	AddRound(r *filter.Round) error
 	LoadAt(index uint64, m *filter.Image) error

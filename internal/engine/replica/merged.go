@@ -86,6 +86,10 @@ func (s *Set) fullKeys(g filter.Geometry) uint64 {
 // listError is the error for which a list of this node is sized.
 func (s *Set) listError() float64 { return s.opts.Block.Error / float64(s.opts.Block.Keep) }
 
+// FullKeys returns how many keys an array of a shape may hold that others are merged into:
+// half of what merging for lack of memory allows.
+func (s *Set) FullKeys(g filter.Geometry) uint64 { return s.mergedKeys(g) / 2 }
+
 // keysAt returns the most keys with which an array errs no more than the limit.
 func (s *Set) keysAt(g filter.Geometry, limit float64) uint64 {
 	type name struct {

@@ -1,0 +1,106 @@
+package aggregate
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+// The methods below are those that a mesh needs to publish. See [engine.Engine].
+
+// Own returns the arrays of the sum.
+func (s *Sum) Own() []engine.ArrayState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state()
+}
+
+// Record has nothing to begin: a sum records from the start.
+func (s *Sum) Record(context.Context, bool) error { return nil }
+
+// TakeRounds returns what the sum has taken since the last call.
+func (s *Sum) TakeRounds(context.Context) ([]engine.Part, []engine.ArrayState, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	parts := s.parts
+	s.parts, s.adds = nil, 0
+	return parts, s.state(), nil
+}
+
+// Images returns the pages of an array of the sum at one moment.
+func (s *Sum) Images(_ context.Context, a engine.Array, start uint64) (version uint64, parts []engine.Part, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.slots {
+		if t.array != a || t.start != start {
+			continue
+		}
+		version, g := t.cells.Version(), t.cells.Geometry()
+		for p := range g.Pages() {
+			parts = append(parts, engine.Part{Array: a, Start: start, Geometry: g, Image: t.cells.Image(p).Append(nil), At: version})
+		}
+		return version, parts, nil
+	}
+	return 0, nil, fmt.Errorf("%w: no array %.20q of generation %d in the sum", bulkhead.ErrMalformed, a, start)
+}
+
+// Keeps, Horizon, Floor and Knows are those of the node.
+func (s *Sum) Keeps(a engine.Array, start uint64) bool { return s.engine.Keeps(a, start) }
+
+// Horizon is that of the node.
+func (s *Sum) Horizon(a engine.Array) uint64 { return s.engine.Horizon(a) }
+
+// Floor is the node's horizon: members may keep generations that the node itself has not.
+func (s *Sum) Floor(a engine.Array) uint64 { return s.engine.Horizon(a) }
+
+// Knows is that of the node.
+func (s *Sum) Knows(keyID uint64) bool { return s.engine.Knows(keyID) }
+
+// errPublishes refuses what only a node that counts others can do.
+var errPublishes = fmt.Errorf("%w: an aggregate counts nobody by itself", bulkhead.ErrForbidden)
+
+// The methods below are of a node that counts others. A sum counts none, so that they have
+// nothing to tell, and take nothing.
+
+// SetOrigins is refused.
+func (s *Sum) SetOrigins(context.Context, []engine.Origin) error { return errPublishes }
+
+// Origins returns none.
+func (s *Sum) Origins() []engine.Origin { return nil }
+
+// ParsePart is refused.
+func (s *Sum) ParsePart(engine.Part) (engine.Parsed, error) { return engine.Parsed{}, errPublishes }
+
+// ApplyRemote is refused.
+func (s *Sum) ApplyRemote(context.Context, string, []engine.Parsed) error { return errPublishes }
+
+// Replica returns none.
+func (s *Sum) Replica(string) []engine.ArrayState { return nil }
+
+// Shown returns 0.
+func (s *Sum) Shown(string, engine.Array, uint64) float64 { return 0 }
+
+// ForgetGenerations is refused.
+func (s *Sum) ForgetGenerations(context.Context, string, uint64) error { return errPublishes }
+
+// Renew is refused.
+func (s *Sum) Renew(context.Context, string, uint64) error { return errPublishes }
+
+// RenameOrigin is refused.
+func (s *Sum) RenameOrigin(context.Context, string, string) error { return errPublishes }
+
+// Incarnation returns 0.
+func (s *Sum) Incarnation(string) uint64 { return 0 }
+
+// Room reports that there is none.
+func (s *Sum) Room(string, engine.Need) (now, later bool) { return false, false }
+
+// RemoteMemory returns what the arrays of the sum take.
+func (s *Sum) RemoteMemory() (m engine.RemoteMemory) {
+	for _, a := range s.Own() {
+		m.Bytes += a.Bytes
+	}
+	return m
+}

@@ -1,0 +1,403 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/aggregate"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+)
+
+// A topology is organisations in groups, whose aggregates are under two more aggregates.
+// An organisation that reads counts the others of its group, the aggregates of the other
+// groups under its own top, and the other top.
+type topology struct {
+	t        *testing.T
+	rng      *rand.Rand
+	groups   []*memBroker // one broker each
+	above    *memBroker   // for the aggregates
+	orgs     []*org
+	tops     []*org
+	capacity uint64
+	log      *slog.Logger
+	done     map[string]int
+}
+
+// An org is one organisation, with a map of what was reported to it.
+type org struct {
+	w     *topology
+	group int // -1 of a top
+	root  string
+	data  int
+	id    *Identity
+	sumID *Identity // nil if it is no aggregator
+	role  Role
+	peers map[string]bool // keys that it counts; those that are members of its aggregate are true
+
+	st     *store.Store
+	engine *engine.Engine
+	mesh   *Mesh
+	agg    *aggregate.Aggregate
+	stop   func() error
+	truth  counts
+}
+
+func (w *topology) brokers(o *org) []*memBroker {
+	switch {
+	case o.group < 0:
+		return []*memBroker{w.above}
+	case o.role == Both:
+		return []*memBroker{w.groups[o.group], w.above}
+	}
+	return []*memBroker{w.groups[o.group]}
+}
+
+func (w *topology) newOrg(group int, role Role, aggregates bool) *org {
+	o := &org{w: w, group: group, root: memoryDir(w.t), role: role, peers: make(map[string]bool), truth: make(counts)}
+	var err, more error
+	o.id, err = OpenIdentity(filepath.Join(o.root, "mesh"))
+	if aggregates {
+		o.sumID, more = OpenIdentity(filepath.Join(o.root, "sum"))
+	}
+	if err = errors.Join(err, more); err != nil {
+		w.t.Fatal(err)
+	}
+	return o
+}
+
+// start opens the organisation's engine and mesh, and its aggregate, and runs them.
+func (o *org) start() {
+	t := o.w.t
+	var err error
+	if o.st, err = store.Open(filepath.Join(o.root, fmt.Sprint("data", o.data)), store.Options{Durability: store.Relaxed}); err != nil {
+		t.Fatal(err)
+	}
+	o.engine, err = engine.Open(context.Background(), engine.Options{
+		Secret: testSecret, Store: o.st,
+		Tally: engine.BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: o.w.capacity, Error: 1e-4},
+		Block: engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 2, Capacity: 200, Error: 1e-6},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.agg = aggregate.New(aggregate.Options{
+		Engine: o.engine, Members: o.members, Open: o.open, Audit: 5 * time.Second, Rest: 20 * time.Second, Log: o.w.log,
+	})
+	opts := Options{
+		Dir: filepath.Join(o.root, "mesh"), Identity: o.id, Engine: o.agg.Tap(), KeyID: testSecret.ID(), Mode: External, Role: o.role,
+		Store: o.st.Manifest().Incarnation, Heartbeat: time.Minute, Log: o.w.log,
+	}
+	if o.mesh, err = prepare(t.Context(), opts); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range o.w.brokers(o) {
+		o.mesh.buses = append(o.mesh.buses, k.connect())
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 2)
+	go func() { done <- o.mesh.Run(ctx) }()
+	go func() {
+		if o.sumID == nil {
+			done <- nil
+			return
+		}
+		done <- o.agg.Run(ctx)
+	}()
+	o.stop = func() error {
+		cancel()
+		return errors.Join(<-done, <-done, o.mesh.Close(), o.engine.Close(context.Background()), o.st.Close())
+	}
+}
+
+func (o *org) named() (list []string) {
+	for key, member := range o.peers {
+		if member {
+			list = append(list, key)
+		}
+	}
+	return list
+}
+
+func (o *org) members() []string {
+	keys, _, _ := o.mesh.Choose(o.named())
+	return keys
+}
+
+// open opens the mesh of the organisation's aggregate.
+func (o *org) open(ctx context.Context, sum *aggregate.Sum, life string) (aggregate.Mesh, error) {
+	m, err := prepare(ctx, Options{
+		Dir: filepath.Join(o.root, "sum"), Identity: o.sumID, Engine: sum, KeyID: testSecret.ID(), Mode: External, Role: Publish,
+		Store: life, Heartbeat: time.Minute, Log: o.w.log,
+		Organisations: func() []Organisation { _, all, _ := o.mesh.Choose(o.named()); return all },
+	})
+	if err == nil {
+		// Whoever asks is answered only if it is a peer.
+		for _, p := range o.w.everybody() {
+			if _, known := m.find(p.id.public.hint()); !known && p.role == Both {
+				err = errors.Join(err, m.AddPeer(ctx, p.id.ID(), "", 0))
+			}
+		}
+		m.buses = []bus{o.w.above.connect()}
+	}
+	return m, err
+}
+
+func (w *topology) everybody() []*org { return slices.Concat(w.tops, w.orgs) }
+
+func (o *org) addPeers() {
+	var err error
+	for key := range o.peers {
+		err = errors.Join(err, o.mesh.AddPeer(o.w.t.Context(), key, "", 1))
+	}
+	for _, p := range o.w.everybody() {
+		if _, counted := o.peers[p.id.ID()]; o.group < 0 && p.role == Both && p != o && !counted {
+			err = errors.Join(err, o.mesh.AddPeer(o.w.t.Context(), p.id.ID(), "", 0)) // else its questions are not answered
+		}
+	}
+	if err != nil {
+		o.w.t.Fatal(err)
+	}
+}
+
+func (o *org) report() {
+	n, vote, count := o.w.rng.IntN(60), bulkhead.Vote(o.w.rng.IntN(3)), uint32(1+o.w.rng.IntN(20))
+	if o.truth[n][vote] > 0 {
+		vote = bulkhead.Sighting
+	}
+	if vote != bulkhead.Sighting {
+		count = 1
+	}
+	report(o.w.t, o.engine, n, vote, count)
+	if o.truth[n] == nil {
+		o.truth[n] = make(map[bulkhead.Vote]uint32)
+	}
+	o.truth[n][vote] += count
+}
+
+func newTopology(t *testing.T, seed uint64, groups, orgs int) *topology {
+	w := &topology{t: t, rng: rand.New(rand.NewPCG(seed, 1)), capacity: 2000, done: make(map[string]int), log: slog.New(slog.DiscardHandler)}
+	if os.Getenv("AGGREGATE_LOG") != "" {
+		w.log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	broker := func() *memBroker { return newMemBroker(rand.New(rand.NewPCG(w.rng.Uint64(), 2))) }
+	w.above = broker()
+	for range groups {
+		w.groups = append(w.groups, broker())
+	}
+	for range 2 {
+		w.tops = append(w.tops, w.newOrg(-1, Both, true))
+	}
+	for i := range orgs {
+		role := Publish
+		if i < 2*groups {
+			role = Both // the group's aggregator, and one that reads
+		}
+		w.orgs = append(w.orgs, w.newOrg(i%groups, role, i < groups))
+	}
+	for _, o := range w.everybody() {
+		w.befriend(o)
+	}
+	for _, o := range w.everybody() {
+		o.start()
+		o.addPeers()
+	}
+	return w
+}
+
+// befriend chooses whom an organisation counts.
+func (w *topology) befriend(o *org) {
+	groups := len(w.groups)
+	half := func(group int) int { return group * 2 / groups }
+	for _, p := range w.everybody() {
+		switch {
+		case p == o:
+		case o.group < 0 && p.group < 0:
+			o.peers[p.sumID.ID()] = false
+		case o.group < 0 && p.sumID != nil && w.tops[half(p.group)] == o:
+			o.peers[p.sumID.ID()] = true
+		case o.group < 0:
+		case p.group == o.group:
+			o.peers[p.id.ID()] = true
+		case p.group < 0 && w.tops[half(o.group)] != p:
+			o.peers[p.sumID.ID()] = false
+		case p.group < 0:
+			o.peers[p.id.ID()] = false // the own top's counts, which no group has
+		case p.sumID != nil && half(p.group) == half(o.group):
+			o.peers[p.sumID.ID()] = false
+		}
+	}
+}
+
+// compare compares what those say who read with the sum of all maps.
+func (w *topology) compare() (wrong []string, over, asked int) {
+	want := make(map[int]map[bulkhead.Vote]uint32)
+	for _, o := range w.everybody() {
+		for n, votes := range o.truth {
+			for vote, c := range votes {
+				if want[n] == nil {
+					want[n] = make(map[bulkhead.Vote]uint32)
+				}
+				want[n][vote] += c
+			}
+		}
+	}
+	for i, o := range w.everybody() {
+		if o.role != Both {
+			continue
+		}
+		for _, p := range o.mesh.Status().Peers {
+			if p.Weight > 0 && (p.Quarantine != "" || p.Missing > 0) {
+				wrong = append(wrong, fmt.Sprintf("organisation %d of peer %s: %q, %d missing, %s", i, p.ID, p.Quarantine, p.Missing, p.Error))
+			}
+		}
+		for n := range 60 {
+			f := check(w.t, o.engine, n)
+			for vote, got := range map[bulkhead.Vote]uint32{bulkhead.Sighting: f.Sightings, bulkhead.Spam: f.Spam, bulkhead.Ham: f.Ham} {
+				asked++
+				if got > want[n][vote] {
+					over++
+				}
+				if got < want[n][vote] {
+					wrong = append(wrong, fmt.Sprintf("organisation %d of group %d: %d %v of signature %d, want %d", i, o.group, got, vote, n, want[n][vote]))
+				}
+			}
+		}
+	}
+	return wrong, over, asked
+}
+
+func (w *topology) each(f func(k *memBroker)) {
+	for _, k := range append([]*memBroker{w.above}, w.groups...) {
+		f(k)
+	}
+}
+
+// step does something at random.
+func (w *topology) step() {
+	all := w.everybody()
+	o := all[w.rng.IntN(len(all))]
+	if w.rng.IntN(2) == 0 {
+		o = all[w.rng.IntN(2+2*len(w.groups))] // one of those that matter to many
+	}
+	what := ""
+	switch x := w.rng.IntN(100); {
+	case x < 60:
+		what = "reports"
+		for range 1 + w.rng.IntN(5) {
+			o.report()
+		}
+	case x < 75:
+		what = "pause"
+		time.Sleep(time.Duration(w.rng.Int64N(int64(20 * time.Second))))
+	case x < 82:
+		what = "faults"
+		loss, repeat, delay := w.rng.Float64()*0.4, w.rng.Float64()*0.3, time.Duration(w.rng.Int64N(int64(3*time.Second)))
+		w.each(func(k *memBroker) { k.faults(loss, repeat, delay) })
+	case x < 92:
+		what = "restarted"
+		o.restart()
+	case x < 95:
+		what = "state lost"
+		o.lose()
+	case x < 97:
+		what = "broker wiped"
+		w.above.wipe()
+		w.groups[w.rng.IntN(len(w.groups))].wipe()
+	default:
+		what = "aggregate lost"
+		if o.sumID != nil {
+			o.end()
+			if err := os.Remove(filepath.Join(o.root, "sum", stateFile)); err != nil && !os.IsNotExist(err) {
+				w.t.Fatal(err)
+			}
+			o.start()
+		}
+	}
+	w.done[what]++
+}
+
+func (o *org) end() {
+	if err := o.stop(); err != nil {
+		o.w.t.Fatal(err)
+	}
+}
+
+func (o *org) restart() {
+	o.end()
+	o.start()
+}
+
+// lose takes all that the organisation has counted, but its key and its peers.
+func (o *org) lose() {
+	o.end()
+	if err := os.RemoveAll(filepath.Join(o.root, fmt.Sprint("data", o.data))); err != nil {
+		o.w.t.Fatal(err)
+	}
+	o.data++
+	o.truth = make(counts)
+	o.start()
+}
+
+func (w *topology) close() {
+	for _, o := range w.everybody() {
+		o.end()
+	}
+}
+
+// run runs a schedule, and returns what is wrong at its end.
+func (w *topology) run(steps int) (wrong []string, over, asked int) {
+	time.Sleep(time.Minute)
+	for range steps {
+		w.step()
+	}
+	w.each(func(k *memBroker) { k.faults(0, 0, 0) })
+	time.Sleep(10 * time.Minute)
+	synctest.Wait()
+	return w.compare()
+}
+
+// TestTopology runs random schedules of reports, faults of brokers, restarts and losses on
+// organisations in groups under two aggregates, and compares what those count who read with
+// the sum of what was reported. 1,000 organisations in 32 groups:
+//
+//	BULKHEAD_TOPOLOGY=1000,32,600 go test ./internal/mesh -run TestTopology$ -v -timeout 2h
+func TestTopology(t *testing.T) {
+	orgs, groups, steps, seeds := 12, 4, 60, 3
+	if testing.Short() {
+		seeds = 1
+	}
+	if text := os.Getenv("BULKHEAD_TOPOLOGY"); text != "" {
+		if n, err := fmt.Sscanf(text, "%d,%d,%d", &orgs, &groups, &steps); n != 3 {
+			t.Fatal(err)
+		}
+		seeds = 1
+	}
+	for seed := range uint64(seeds) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newTopology(t, seed, groups, orgs)
+				wrong, over, asked := w.run(steps)
+				for _, x := range wrong[:min(len(wrong), 20)] {
+					t.Error(x)
+				}
+				if limit := asked / 100; over > limit {
+					t.Errorf("%d of %d counts too high, limit %d", over, asked, limit)
+				}
+				t.Logf("%d organisations, %d groups: %v; %d of %d counts too low, %d too high", len(w.everybody()), groups, w.done, len(wrong), asked, over)
+				w.close()
+			})
+		})
+	}
+}

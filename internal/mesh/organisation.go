@@ -1,0 +1,117 @@
+package mesh
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// An Organisation is who has counted something: the first bytes of the public key of its
+// node. A node that publishes the sum of several, an aggregate, names all of them in every
+// head, so that nobody counts one twice.
+type Organisation [8]byte
+
+// maxOrganisations is how many organisations an aggregate may name.
+const maxOrganisations = 4096
+
+func appendOrganisations(b []byte, list []Organisation) []byte {
+	for _, o := range list {
+		b = append(b, o[:]...)
+	}
+	return b
+}
+
+// parseOrganisations reads what appendOrganisations wrote. Its error wraps errMessage.
+func parseOrganisations(b []byte) (list []Organisation, err error) {
+	const size = len(Organisation{})
+	if len(b)%size != 0 || len(b)/size > maxOrganisations {
+		return nil, fmt.Errorf("%w: organisations of %d bytes, limit %d of %d", errMessage, len(b), maxOrganisations, size)
+	}
+	for ; len(b) > 0; b = b[size:] {
+		o := Organisation(b)
+		if n := len(list); n > 0 && slices.Compare(list[n-1][:], o[:]) >= 0 {
+			return nil, fmt.Errorf("%w: organisations are out of order", errMessage)
+		}
+		list = append(list, o)
+	}
+	return list, nil
+}
+
+func compareOrganisations(a, b Organisation) int { return slices.Compare(a[:], b[:]) }
+
+// contains returns whose counts are in what the node publishes; nil if it is no aggregate.
+func (m *Mesh) contains() []Organisation {
+	if m.opts.Organisations == nil {
+		return nil
+	}
+	list := slices.Clone(m.opts.Organisations())
+	slices.SortFunc(list, compareOrganisations)
+	return slices.Compact(list)
+}
+
+// Choose returns the keys of the peers that may be members of an aggregate of this node, and
+// all organisations that are then in it, the node first. These are the peers of weight 1 of
+// which named holds the key, the group or "*". Those with which there would be
+// too many organisations are not chosen, and left counts them.
+func (m *Mesh) Choose(named []string) (keys []string, all []Organisation, left int) {
+	all = []Organisation{Organisation(m.opts.Identity.public.hint())}
+	for _, p := range m.peerList() {
+		group := p.Group != "" && slices.Contains(named, p.Group)
+		if p.origin().Weight != 1 || !group && !slices.Contains(named, p.ID) && !slices.Contains(named, "*") {
+			continue
+		}
+		m.mu.Lock()
+		in := []Organisation{Organisation(p.key.hint())}
+		if mem := m.members[p.key.hint()]; mem != nil && len(mem.organisations) > 0 {
+			in = mem.organisations
+		}
+		m.mu.Unlock()
+		if len(all)+len(in) > maxOrganisations {
+			left++
+			continue
+		}
+		keys, all = append(keys, p.ID), append(all, in...)
+	}
+	return keys, all, left
+}
+
+// organisations notes what a head says about whose counts are in the sender's arrays.
+func (r *receiver) organisations(ctx context.Context, p *peer, t *track, m *message) {
+	if m.stamp.incarnation < t.named.incarnation || m.stamp.incarnation == t.named.incarnation && !m.stamp.newer(t.named) {
+		return // said again by somebody else
+	}
+	t.named = m.stamp
+	r.figures(p.key.hint(), func(s *stats) { s.organisations = m.organisations })
+	r.suspend(ctx, p, r.m.twice(p.key.hint()))
+}
+
+// twice returns why an aggregate may not be counted, or "": an organisation in it is this
+// node, a peer that is counted, or in another aggregate that is counted. Who is counted
+// already stays, so that an aggregate that claims the organisations of others harms itself.
+func (m *Mesh) twice(h hint) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	it := m.members[h]
+	if it == nil || it.origin().Weight == 0 || len(it.organisations) == 0 {
+		return ""
+	}
+	in := func(o Organisation) bool {
+		_, found := slices.BinarySearchFunc(it.organisations, o, compareOrganisations)
+		return found
+	}
+	if in(Organisation(m.opts.Identity.public.hint())) {
+		return "this node is in it, and would be counted twice"
+	}
+	for other, mem := range m.members {
+		if other == h || mem.origin().Weight == 0 {
+			continue
+		}
+		if len(mem.organisations) == 0 && in(Organisation(other)) {
+			return fmt.Sprintf("%s is in it, and is counted already", mem.label())
+		}
+		if i := slices.IndexFunc(mem.organisations, in); i >= 0 {
+			return fmt.Sprintf("%s is in it, and in %s, which is counted already", hint(mem.organisations[i]), mem.label())
+		}
+	}
+	return ""
+}

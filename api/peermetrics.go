@@ -30,6 +30,9 @@ func newPeerCollector(p Peers) *peerCollector {
 	add("mesh_merged_arrays", "Arrays of peers that were merged with others, to save memory.")
 	add("mesh_secret_timestamp_seconds", "When the network's announced secret is used; absent if none is to come.")
 	add("mesh_secret_untold", "Peers that have not fetched the network's announced secret here; absent if none is to come.")
+	add("mesh_aggregate_organisations", "Organisations in the aggregate that the node publishes; absent if it publishes none.")
+	add("mesh_aggregate_sums_total", "How often that aggregate was made anew.")
+	add("mesh_aggregate_fault", "1 while it is not published, or something is missing in it.")
 	add("mesh_broker_up", "1 while a broker is connected.", "server")
 	add("mesh_broker_trouble", "1 while that is wrong with a NATS server that somebody else runs.", "server", "trouble")
 	add("mesh_broker_answer_seconds", "What such a server took to answer when it was asked last.", "server")
@@ -86,6 +89,11 @@ func (c *peerCollector) Collect(ch chan<- prometheus.Metric) {
 	if s := n.Secret; s != nil && !s.Done {
 		gauge("mesh_secret_timestamp_seconds", float64(s.At.UnixMilli())/1000)
 		gauge("mesh_secret_untold", float64(len(s.Untold)))
+	}
+	if a := n.Aggregate; a != nil {
+		gauge("mesh_aggregate_organisations", float64(a.Organisations))
+		count("mesh_aggregate_sums_total", a.Sums)
+		gauge("mesh_aggregate_fault", one01(a.Fault != ""))
 	}
 	servers := make(map[string]bool)
 	for _, b := range n.Brokers {

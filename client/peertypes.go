@@ -19,8 +19,21 @@ type Network struct {
 	Dropped     uint64            `json:"dropped" doc:"Messages that no broker took in time; peers ask for what was in them."`
 	Strangers   map[string]uint64 `json:"strangers" doc:"Messages refused of senders that are no peers, by reason."`
 	Secret      *SecretChange     `json:"secret_change,omitempty" doc:"Change of the network's secret that was announced last; absent if none was."`
+	Aggregate   *Aggregate        `json:"aggregate,omitempty" doc:"Sum of the node and peers that it publishes; absent if it publishes none."`
 	Brokers     []Broker          `json:"brokers"`
 	Peers       []Peer            `json:"peers"`
+}
+
+// An Aggregate is the sum of a node and some of its peers, which is published as one origin.
+type Aggregate struct {
+	Key           string  `json:"key" doc:"Its public key: those add it who count the members through it."`
+	Members       int     `json:"members" doc:"Peers in it, beside the node."`
+	Organisations int     `json:"organisations" doc:"Organisations in it, the node and those of members that are aggregates included."`
+	Arrays        int     `json:"arrays"`
+	Memory        uint64  `json:"memory_bytes"`
+	Ghost         float64 `json:"ghost" doc:"Probability that it shows a signature that nobody reported, 0 to 1."`
+	Sums          uint64  `json:"sums" doc:"How often it was made anew since the start."`
+	Fault         string  `json:"fault,omitempty" doc:"Why it is not published, or what is missing in it."`
 }
 
 // A Broker is a connection to a server that carries messages.
@@ -36,31 +49,32 @@ type Broker struct {
 
 // A Peer is a node that this one shares with.
 type Peer struct {
-	Key         string            `json:"key"`
-	Name        string            `json:"name"`
-	Weight      float64           `json:"weight" minimum:"0" maximum:"1" doc:"What its word is worth here."`
-	Quarantine  string            `json:"quarantine,omitempty" doc:"Why it is kept and not counted; absent if it is counted."`
-	Added       time.Time         `json:"added"`
-	Group       string            `json:"group,omitempty" doc:"Group by which it is a peer."`
-	Heard       time.Time         `json:"heard,omitzero" doc:"Last message; absent if there was none."`
-	Silent      float64           `json:"silent_seconds" doc:"Since then, once that is ten heartbeats; 0 until then."`
-	Network     string            `json:"other_network,omitempty" doc:"Fingerprint of the network that it is in, if its secret is another one: nothing is shared."`
-	Lag         float64           `json:"lag_seconds" doc:"From when the peer counted to when this node did, of its last message; the clocks of both count."`
-	Behind      float64           `json:"behind_seconds" doc:"For how long something of it has been missing; 0 if nothing is."`
-	Missing     uint64            `json:"missing" doc:"Changes of its arrays that have not arrived."`
-	Incarnation uint64            `json:"incarnation"`
-	Messages    uint64            `json:"messages" doc:"Taken since the start, as are the figures below."`
-	Bytes       uint64            `json:"bytes"`
-	Rounds      uint64            `json:"rounds"`
-	Images      uint64            `json:"images" doc:"Pages."`
-	Asked       uint64            `json:"asked" doc:"Times that the node asked it for something missing."`
-	Served      uint64            `json:"served_bytes" doc:"Sent again because it asked."`
-	Refused     map[string]uint64 `json:"refused" doc:"Messages and parts refused, by reason."`
-	Error       string            `json:"error,omitempty" doc:"The last refusal."`
-	Keys        uint64            `json:"keys" doc:"Distinct keys of all its arrays, about."`
-	Memory      uint64            `json:"memory_bytes" doc:"Of its arrays that are not merged."`
-	Merged      int               `json:"merged_arrays" doc:"Arrays of it that are merged with those of others."`
-	Ghost       float64           `json:"ghost" doc:"Probability that its arrays, or those they are merged into, show a signature that nobody reported, 0 to 1."`
+	Key           string            `json:"key"`
+	Name          string            `json:"name"`
+	Weight        float64           `json:"weight" minimum:"0" maximum:"1" doc:"What its word is worth here."`
+	Quarantine    string            `json:"quarantine,omitempty" doc:"Why it is kept and not counted; absent if it is counted."`
+	Added         time.Time         `json:"added"`
+	Group         string            `json:"group,omitempty" doc:"Group by which it is a peer."`
+	Organisations int               `json:"organisations,omitempty" doc:"Organisations whose counts are in its arrays, as it says; absent if it is no aggregate."`
+	Heard         time.Time         `json:"heard,omitzero" doc:"Last message; absent if there was none."`
+	Silent        float64           `json:"silent_seconds" doc:"Since then, once that is ten heartbeats; 0 until then."`
+	Network       string            `json:"other_network,omitempty" doc:"Fingerprint of the network that it is in, if its secret is another one: nothing is shared."`
+	Lag           float64           `json:"lag_seconds" doc:"From when the peer counted to when this node did, of its last message; the clocks of both count."`
+	Behind        float64           `json:"behind_seconds" doc:"For how long something of it has been missing; 0 if nothing is."`
+	Missing       uint64            `json:"missing" doc:"Changes of its arrays that have not arrived."`
+	Incarnation   uint64            `json:"incarnation"`
+	Messages      uint64            `json:"messages" doc:"Taken since the start, as are the figures below."`
+	Bytes         uint64            `json:"bytes"`
+	Rounds        uint64            `json:"rounds"`
+	Images        uint64            `json:"images" doc:"Pages."`
+	Asked         uint64            `json:"asked" doc:"Times that the node asked it for something missing."`
+	Served        uint64            `json:"served_bytes" doc:"Sent again because it asked."`
+	Refused       map[string]uint64 `json:"refused" doc:"Messages and parts refused, by reason."`
+	Error         string            `json:"error,omitempty" doc:"The last refusal."`
+	Keys          uint64            `json:"keys" doc:"Distinct keys of all its arrays, about."`
+	Memory        uint64            `json:"memory_bytes" doc:"Of its arrays that are not merged."`
+	Merged        int               `json:"merged_arrays" doc:"Arrays of it that are merged with those of others."`
+	Ghost         float64           `json:"ghost" doc:"Probability that its arrays, or those they are merged into, show a signature that nobody reported, 0 to 1."`
 }
 
 // A NewPeer is a node to share with.

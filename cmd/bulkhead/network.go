@@ -36,11 +36,12 @@ type networkInfo struct {
 	Network     string `json:"network"` // fingerprint of the secret
 	Key         string `json:"key"`     // of the node
 	Predecessor string `json:"predecessor,omitempty"`
+	Aggregate   string `json:"aggregate,omitempty"` // key of the sum that it publishes
 	Secret      string `json:"secret,omitempty"`
 }
 
 func infoOf(id *node.Identity) *networkInfo {
-	return &networkInfo{Network: id.Network(), Key: id.Key, Predecessor: id.Predecessor}
+	return &networkInfo{Network: id.Network(), Key: id.Key, Predecessor: id.Predecessor, Aggregate: id.Aggregate}
 }
 
 // printSecret prints only the secret, as "network new --secret-file" reads it. If the output
@@ -66,6 +67,9 @@ func (n *networkInfo) print(w io.Writer, asJSON bool) error {
 	fmt.Fprintf(t, "key\t%s\n", n.Key)
 	if n.Predecessor != "" {
 		fmt.Fprintf(t, "predecessor\t%s\n", n.Predecessor)
+	}
+	if n.Aggregate != "" {
+		fmt.Fprintf(t, "aggregate\t%s\n", n.Aggregate)
 	}
 	return t.Flush()
 }

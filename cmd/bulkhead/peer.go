@@ -73,7 +73,7 @@ func (u *adminFlags) printPeers(w io.Writer, list []client.Peer) error {
 		return printJSON(w, list)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tWEIGHT\tSTATE\tHEARD\tLAG\tMISSING\tBYTES\tKEYS\tMEMORY\tMERGED\tGHOST\tREFUSED\tGROUP\tKEY\tERROR")
+	fmt.Fprintln(t, "NAME\tWEIGHT\tSTATE\tHEARD\tLAG\tMISSING\tBYTES\tKEYS\tMEMORY\tMERGED\tGHOST\tREFUSED\tGROUP\tORGS\tKEY\tERROR")
 	for i := range list {
 		p := &list[i]
 		state := "counted"
@@ -97,8 +97,8 @@ func (u *adminFlags) printPeers(w io.Writer, list []client.Peer) error {
 		for _, n := range p.Refused {
 			refused += n
 		}
-		fmt.Fprintf(t, "%s\t%.3g\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%d\t%.1g\t%d\t%s\t%s\t%s\n", dash(p.Name), p.Weight, state, heard,
-			lag, p.Missing, units.ByteSize(p.Bytes), p.Keys, units.ByteSize(p.Memory), p.Merged, p.Ghost, refused, dash(p.Group), p.Key, reasons(p))
+		fmt.Fprintf(t, "%s\t%.3g\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%d\t%.1g\t%d\t%s\t%d\t%s\t%s\n", dash(p.Name), p.Weight, state, heard,
+			lag, p.Missing, units.ByteSize(p.Bytes), p.Keys, units.ByteSize(p.Memory), p.Merged, p.Ghost, refused, dash(p.Group), max(1, p.Organisations), p.Key, reasons(p))
 	}
 	return t.Flush()
 }

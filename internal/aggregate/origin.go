@@ -46,7 +46,7 @@ func (s *Sum) Images(_ context.Context, a engine.Array, start uint64) (version u
 	return 0, nil, fmt.Errorf("%w: no array %.20q of generation %d in the sum", bulkhead.ErrMalformed, a, start)
 }
 
-// Keeps, Horizon, Floor and Knows are those of the node.
+// Keeps is that of the node.
 func (s *Sum) Keeps(a engine.Array, start uint64) bool { return s.engine.Keeps(a, start) }
 
 // Horizon is that of the node.

@@ -21,7 +21,7 @@ var testSecret = filter.Secret{1, 2, 3}
 
 // A world is members, the node that sums them up, and one that counts the sum.
 type world struct {
-	t       *testing.T
+	t       testing.TB
 	now     atomic.Int64 // Unix seconds
 	members []*member
 	node    *engine.Engine
@@ -56,7 +56,9 @@ func (w *world) open(capacity uint64) *engine.Engine {
 	return e
 }
 
-func newWorld(t *testing.T, capacities ...uint64) *world {
+func newWorld(t *testing.T, capacities ...uint64) *world { return newWorldOf(t, capacities...) }
+
+func newWorldOf(t testing.TB, capacities ...uint64) *world {
 	w := &world{t: t, truth: make(map[int]uint32)}
 	w.now.Store(1_800_000_000)
 	w.node, w.reader = w.open(1000), w.open(1000)

@@ -69,6 +69,7 @@ type Config struct {
 	Lists     Lists       `toml:"lists" doc:"Black, white and grey lists in filter files, as \"bulkhead list build\" makes them."`
 	DNSBL     DNSBL       `toml:"dnsbl" doc:"Lists served through DNS."`
 	Mesh      Mesh        `toml:"mesh" doc:"Sharing with other nodes; see \"bulkhead network\" and \"bulkhead peer\"."`
+	Aggregate Aggregate   `toml:"aggregate" doc:"The sum of this node and peers, for those who shall count many organisations as one\npeer; see docs/mesh.md."`
 	Upstream  Upstream    `toml:"upstream" doc:"The node that this one asks, as an edge that has only doors of its own. Not together\nwith [tally], [blocklist], [trust] and [mesh]."`
 	Whitelist Whitelist   `toml:"whitelist" doc:"Mail that is never called spam or bulk, and whose reports are not counted."`
 }

@@ -43,21 +43,8 @@ func (c *checker) mesh(m *Mesh) {
 		c.fail("mesh.servers", "mode %q needs at least one server", m.Mode)
 	case m.Mode != "external" && m.Credentials+m.CA != "":
 		c.fail("mesh.credentials", "credentials and ca are for mode \"external\"; peers know each other by their keys")
-	case len(m.Servers) > 16:
-		c.fail("mesh.servers", "%d servers, limit 16", len(m.Servers))
 	}
-	for _, s := range m.Servers {
-		if m.Mode != "external" {
-			if host, _, err := net.SplitHostPort(s); err != nil || host == "" {
-				c.fail("mesh.servers", "%.80q is not host:port", s)
-			}
-			continue
-		}
-		u, err := url.Parse(s)
-		if err != nil || u.Host == "" || u.Scheme != "nats" && u.Scheme != "tls" && u.Scheme != "ws" && u.Scheme != "wss" {
-			c.fail("mesh.servers", "%.80q is not a URL like \"tls://host:4222\"", s)
-		}
-	}
+	c.servers("mesh.servers", m.Mode, m.Servers)
 	c.duration("mesh.publish_interval", m.Interval, 10*time.Millisecond, time.Minute)
 	c.duration("mesh.heartbeat", m.Heartbeat, 100*time.Millisecond, time.Hour)
 	c.between("mesh.memory_bytes", float64(m.Memory), 1<<20, 1<<50)
@@ -66,4 +53,22 @@ func (c *checker) mesh(m *Mesh) {
 	c.duration("mesh.stream_age", m.StreamAge, time.Minute, 366*24*time.Hour)
 	c.between("mesh.stream_bytes", float64(m.StreamBytes), 1<<20, 1<<50)
 	c.between("mesh.stream_replicas", float64(m.Replicas), 1, 5)
+}
+
+func (c *checker) servers(key, mode string, servers []string) {
+	if len(servers) > 16 {
+		c.fail(key, "%d servers, limit 16", len(servers))
+	}
+	for _, s := range servers {
+		if mode != "external" {
+			if host, _, err := net.SplitHostPort(s); err != nil || host == "" {
+				c.fail(key, "%.80q is not host:port", s)
+			}
+			continue
+		}
+		u, err := url.Parse(s)
+		if err != nil || u.Host == "" || u.Scheme != "nats" && u.Scheme != "tls" && u.Scheme != "ws" && u.Scheme != "wss" {
+			c.fail(key, "%.80q is not a URL like \"tls://host:4222\"", s)
+		}
+	}
 }

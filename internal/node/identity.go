@@ -18,6 +18,8 @@ type Identity struct {
 	// Key is the public half of the node's own key, Predecessor that of the one
 	// before, "" if there was none.
 	Key, Predecessor string
+	// Aggregate is that of the key of the sum that the node publishes, "" if it never did.
+	Aggregate string
 }
 
 // Network returns the fingerprint of the secret, which may be published.
@@ -77,7 +79,16 @@ func withKey(dir string, secret filter.Secret) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	return Identity{Secret: secret, Key: id.ID(), Predecessor: id.Predecessor()}, nil
+	out := Identity{Secret: secret, Key: id.ID(), Predecessor: id.Predecessor()}
+	sum := filepath.Join(dir, meshFolder, aggregateFolder)
+	if _, err := os.Stat(sum); err == nil {
+		id, err := mesh.OpenIdentity(sum)
+		if err != nil {
+			return Identity{}, err
+		}
+		out.Aggregate = id.ID()
+	}
+	return out, nil
 }
 
 // NATSUsers returns the part of a NATS server's configuration that lets in the node of a

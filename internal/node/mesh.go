@@ -43,6 +43,7 @@ func (n *Node) joined() (j joined, err error) {
 type sharing struct {
 	mu     sync.Mutex
 	mesh   *mesh.Mesh // nil: the node shares with nobody
+	sum    *sum       // that it publishes; nil: none
 	end    func()     // of what the mesh runs by itself
 	stop   func()     // ends its Run and waits for it; nil while that does not run
 	serves bool
@@ -99,9 +100,13 @@ func (n *Node) openMesh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	total, counts, err := n.newSum(cfg)
+	if err != nil {
+		return err
+	}
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx)) // of what mesh runs by itself
 	m, err := mesh.Open(ctx, mesh.Options{
-		Dir: dir, Identity: id, Engine: n.engine, KeyID: n.secret().ID(), Secret: n.secret(),
+		Dir: dir, Identity: id, Engine: counts, KeyID: n.secret().ID(), Secret: n.secret(),
 		Former: n.engine.Former(), Switch: n.switchSecret,
 		Store: n.store.Manifest().Incarnation, Unsynced: cfg.Node.Durability != "always", Name: meshName(cfg.Node.Name),
 		Mode: mesh.Mode(mode), Role: mesh.Role(c.Role), Listen: c.Listen, Servers: servers,
@@ -114,8 +119,12 @@ func (n *Node) openMesh(ctx context.Context) error {
 		end()
 		return err
 	}
-	n.sharing.mesh, n.sharing.end = m, end
+	n.sharing.mesh, n.sharing.sum, n.sharing.end = m, total, end
 	n.peers.mesh.Store(m)
+	if total != nil {
+		total.of.Store(m)
+		n.peers.sum.Store(total)
+	}
 	if n.sharing.serves {
 		n.runMesh()
 	}
@@ -125,9 +134,13 @@ func (n *Node) openMesh(ctx context.Context) error {
 
 // runMesh runs the mesh until closeMesh. The caller holds the lock.
 func (n *Node) runMesh() {
-	m := n.sharing.mesh
+	m, total := n.sharing.mesh, n.sharing.sum
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
+	var summing sync.WaitGroup
+	if total != nil {
+		summing.Go(func() { total.run(ctx, n.log) })
+	}
 	go func() {
 		defer close(done)
 		err := m.Run(ctx)
@@ -145,6 +158,7 @@ func (n *Node) runMesh() {
 	n.sharing.stop = func() {
 		cancel()
 		<-done
+		summing.Wait()
 	}
 }
 
@@ -165,6 +179,7 @@ func (n *Node) closeMesh() error {
 	}
 	n.quietMesh()
 	n.peers.mesh.Store(nil)
+	n.peers.sum.Store(nil)
 	err := s.mesh.Close()
 	s.end()
 	s.mesh = nil
@@ -207,6 +222,7 @@ func meshName(name string) string { return name[:min(len(name), 64)] }
 type peers struct {
 	node *Node
 	mesh atomic.Pointer[mesh.Mesh]
+	sum  atomic.Pointer[sum]
 }
 
 func (p *peers) get() (*mesh.Mesh, error) {
@@ -232,12 +248,15 @@ func (p *peers) Network(context.Context) (client.Network, error) {
 		c := secretChange(&r)
 		n.Secret = &c
 	}
+	if total := p.sum.Load(); total != nil {
+		n.Aggregate = total.status()
+	}
 	for _, b := range s.Brokers {
 		n.Brokers = append(n.Brokers, client.Broker{Server: b.Server, Connected: b.Connected, Error: b.Error, BytesIn: b.BytesIn, BytesOut: b.BytesOut, Trouble: b.Trouble, Answer: b.Answer.Seconds()})
 	}
 	for _, q := range s.Peers {
 		n.Peers = append(n.Peers, client.Peer{
-			Key: q.ID, Name: q.Name, Weight: q.Weight, Quarantine: q.Quarantine, Added: q.Added, Group: q.Group, Heard: q.Heard, Silent: q.Silent.Seconds(), Network: q.Network, Served: q.Served,
+			Key: q.ID, Name: q.Name, Weight: q.Weight, Quarantine: q.Quarantine, Added: q.Added, Group: q.Group, Organisations: q.Organisations, Heard: q.Heard, Silent: q.Silent.Seconds(), Network: q.Network, Served: q.Served,
 			Lag: q.Lag.Seconds(), Behind: q.Behind.Seconds(), Missing: q.Missing, Incarnation: q.Incarnation,
 			Messages: q.Messages, Bytes: q.Bytes, Rounds: q.Applied, Images: q.Pages, Asked: q.Asked,
 			Refused: q.Refusals, Error: q.Error, Keys: q.Keys, Memory: q.Memory, Merged: q.Merged, Ghost: q.Ghost,

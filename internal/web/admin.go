@@ -209,6 +209,7 @@ func (s *Site) peers(v *view) (g.Node, error) {
 				h.THead(h.Tr(h.Th(h.Text("Peer")), h.Th(h.Text("State")), num("Weight"), num("Lag"), num("Missing"), num("Keys"), num("Memory"), num("Refused"), h.Th(h.Text("Actions")))),
 				h.TBody(g.Map(n.Peers, func(p client.Peer) g.Node { return peerRow(&p, v.status.Now) })),
 			))), secretRow(n.Secret)),
+		aggregateRow(n.Aggregate),
 		invite(invitations),
 		h.Section(h.H2(h.Text("Brokers")), h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 			h.THead(h.Tr(h.Th(h.Text("Server")), h.Th(h.Text("State")), num("In"), num("Out"))),
@@ -230,6 +231,14 @@ func secretRow(s *client.SecretChange) g.Node {
 	}
 	return h.P(h.Text(fmt.Sprintf("The network gets another secret at %s; %d of %d peers have fetched it here. Announced by ",
 		s.At.UTC().Format(time.DateTime+" MST"), len(s.Told), len(s.Told)+len(s.Untold))), h.Code(h.Text(s.By)), h.Text(". "), h.Code(h.Text("bulkhead rekey --cancel")), h.Text(" takes it back."))
+}
+
+// aggregateRow says what the node publishes for others; nothing if it does not.
+func aggregateRow(a *client.Aggregate) g.Node {
+	if a == nil {
+		return nil
+	}
+	return h.P(h.Text(fmt.Sprintf("This node publishes the sum of %d organisations (%s, %d members) under the key ", a.Organisations, size(a.Memory), a.Members)), h.Code(h.Text(a.Key)), h.If(a.Fault != "", dim(a.Fault)))
 }
 
 // stateOf describes the state of a peer in words.
@@ -255,7 +264,7 @@ func peerRow(p *client.Peer, now time.Time) g.Node {
 	}
 	name := nameOf(p)
 	return h.Tr(
-		h.Th(h.Attr("scope", "row"), h.Title(p.Key), h.Text(name)), h.Td(h.Span(h.Class("state "+class), h.Text(state))),
+		h.Th(h.Attr("scope", "row"), h.Title(p.Key), h.Text(name), h.If(p.Organisations > 0, dim(fmt.Sprintf("%d organisations", p.Organisations)))), h.Td(h.Span(h.Class("state "+class), h.Text(state))),
 		number(fmt.Sprintf("%.2f", p.Weight)), number(fmt.Sprintf("%.1f s", p.Lag)), number(count(p.Missing)), number(count(p.Keys)), number(size(p.Memory)),
 		h.Td(h.Class("num"), h.Title(strings.Join(slices.Sorted(maps.Keys(p.Refused)), ", ")), h.Text(count(refused))),
 		h.Td(h.Div(h.Class("acts"),

@@ -1,0 +1,37 @@
+package config
+
+import "strings"
+
+// Aggregate is the section [aggregate].
+type Aggregate struct {
+	Members []string `toml:"members" doc:"peers whose counts this node publishes as one sum with its own, under another key: their\nkeys, names of groups, or \"*\" for all. Only peers of weight 1 are taken. Empty: no\nsum is published"`
+	Servers []string `toml:"servers" secret:"url" doc:"where the sum is published: \"host:port\" of each hub, or URLs of NATS servers. Those\nwho count the members themselves should not hear it there"`
+}
+
+func (c *checker) aggregate(a *Aggregate, m *Mesh) {
+	switch {
+	case len(a.Members) == 0 && len(a.Servers) > 0:
+		c.fail("aggregate.servers", "servers of an aggregate without members")
+	case len(a.Members) == 0:
+		return
+	case len(a.Servers) == 0:
+		c.fail("aggregate.servers", "an aggregate needs at least one server")
+	case m.Role != "both":
+		c.fail("mesh.role", "an aggregate needs the role \"both\": it counts its members, and publishes")
+	}
+	mode := "join"
+	if a.External() {
+		mode = "external"
+	}
+	c.servers("aggregate.servers", mode, a.Servers)
+}
+
+// External reports whether the servers are those of somebody else's NATS cluster.
+func (a *Aggregate) External() bool {
+	for _, s := range a.Servers {
+		if strings.Contains(s, "://") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,156 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/aggregate"
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh"
+)
+
+// aggregateFolder is where the mesh folder keeps the key of the sum that the node publishes.
+const aggregateFolder = "aggregate"
+
+// In heartbeats: between two audits of the sum, and between two sums, each of which is sent
+// whole.
+const (
+	auditBeats = 1. / 6
+	restBeats  = 2.
+)
+
+// A sum is the aggregate that the node publishes.
+type sum struct {
+	*aggregate.Aggregate
+	id    *mesh.Identity
+	named []string                  // members
+	of    atomic.Pointer[mesh.Mesh] // that of the members
+}
+
+// newSum returns the aggregate that the configuration asks for, nil for none, and the engine
+// for the node's own mesh.
+func (n *Node) newSum(cfg *config.Config) (*sum, mesh.Engine, error) {
+	c := &cfg.Aggregate
+	if len(c.Members) == 0 {
+		return nil, n.engine, nil
+	}
+	dir := filepath.Join(n.meshFolder(), aggregateFolder)
+	id, err := mesh.OpenIdentity(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	mode := mesh.Join
+	if c.External() {
+		mode = mesh.External
+	}
+	s := &sum{id: id, named: c.Members}
+	s.Aggregate = aggregate.New(aggregate.Options{
+		Engine: n.engine, Members: s.members, Audit: beats(cfg, auditBeats), Rest: beats(cfg, restBeats), Log: n.log,
+		Open: func(ctx context.Context, total *aggregate.Sum, life string) (aggregate.Mesh, error) {
+			m, err := mesh.Open(ctx, mesh.Options{
+				Dir: dir, Identity: id, Engine: total, KeyID: n.secret().ID(), Store: life, Name: meshName("sum of " + cfg.Node.Name),
+				Organisations: s.organisations, Mode: mode, Role: mesh.Publish, Servers: c.Servers,
+				Interval: time.Duration(cfg.Mesh.Interval), Heartbeat: time.Duration(cfg.Mesh.Heartbeat),
+				StreamAge: time.Duration(cfg.Mesh.StreamAge), StreamBytes: cfg.Mesh.StreamBytes, Replicas: cfg.Mesh.Replicas, Now: clock.Now, Log: n.log.With("mesh", "aggregate"),
+			})
+			if err != nil {
+				return nil, err
+			}
+			return &upper{m, s.of.Load(), beats(cfg, auditBeats), n.log}, nil
+		},
+	})
+	return s, s.Tap(), nil
+}
+
+func beats(cfg *config.Config, n float64) time.Duration {
+	return time.Duration(n * float64(cfg.Mesh.Heartbeat))
+}
+
+func (s *sum) members() []string {
+	keys, _, _ := s.of.Load().Choose(s.named)
+	return keys
+}
+
+func (s *sum) organisations() []mesh.Organisation {
+	_, all, _ := s.of.Load().Choose(s.named)
+	return all
+}
+
+func (s *sum) run(ctx context.Context, log *slog.Logger) {
+	if err := s.Run(ctx); err != nil {
+		log.Error("the aggregate did not end well", "err", err)
+	}
+}
+
+func (s *sum) status() *client.Aggregate {
+	st := s.Status()
+	_, all, left := s.of.Load().Choose(s.named)
+	out := &client.Aggregate{Key: s.id.ID(), Members: st.Members, Organisations: len(all), Arrays: len(st.Arrays), Sums: st.Sums, Fault: st.Fault}
+	for _, a := range st.Arrays {
+		out.Memory += a.Bytes
+		out.Ghost = min(1, out.Ghost+a.Ghost)
+	}
+	if left > 0 && out.Fault == "" {
+		out.Fault = "some peers are not in it: with them it would name too many organisations"
+	}
+	return out
+}
+
+// upper is the mesh of the sum. Those who may ask for what they missed are the peers of the
+// node.
+type upper struct {
+	*mesh.Mesh
+	of    *mesh.Mesh
+	every time.Duration
+	log   *slog.Logger
+}
+
+// Run shares until ctx ends.
+func (u *upper) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(u.every)
+		defer tick.Stop()
+		for {
+			u.follow(ctx)
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	err := u.Mesh.Run(ctx)
+	cancel()
+	<-done
+	return err
+}
+
+// follow makes the list of those who may ask that of the node's peers.
+func (u *upper) follow(ctx context.Context) {
+	may := make(map[string]bool)
+	for _, p := range u.Status().Peers {
+		may[p.ID] = true
+	}
+	var err error
+	for _, p := range u.of.Status().Peers {
+		if !may[p.ID] && p.ID != u.Status().ID {
+			err = errors.Join(err, u.AddPeer(ctx, p.ID, "", 0))
+		}
+		delete(may, p.ID)
+	}
+	for id := range may {
+		err = errors.Join(err, u.EvictPeer(ctx, id))
+	}
+	if err != nil && ctx.Err() == nil {
+		u.log.Debug("peers of the aggregate not changed", "err", err)
+	}
+}

@@ -307,7 +307,7 @@ func TestReleasesHaveNoTags(t *testing.T) {
 		}
 	}
 	for _, tags := range []string{"", "simclock"} {
-		build := exec.Command("go", "build", "-tags", tags, "-o", "m", ".")
+		build := exec.Command("go", "build", "-trimpath", "-tags", tags, "-o", "m", ".")
 		build.Dir, build.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)

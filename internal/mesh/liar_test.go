@@ -98,8 +98,9 @@ func TestStateLost(t *testing.T) {
 	for name, restart := range map[string]bool{"the peer goes on": false, "the peer is restarted": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, k *memBroker) {
-				dir, peerDir, memory := t.TempDir(), t.TempDir(), smallEngine(t, nil)
+				dir, peerDir := t.TempDir(), t.TempDir()
 				time.Sleep(20 * 24 * time.Hour)
+				memory := smallEngine(t, nil) // only now: it looks at its clock every second
 				home := newSite(t, k, func(o *Options) { o.Dir = dir })
 				peer := newSite(t, k, func(o *Options) { o.Dir, o.Engine = peerDir, memory })
 				trust(t, peer, 1, home)

@@ -157,7 +157,13 @@ func (t Target) sized(k uint8) (Geometry, error) {
 		perLine := float64(t.Signatures) / float64(lines)
 		return perLine <= most && t.rate(g, perLine) <= t.Rate
 	}
-	pages := 1 + sort.Search(MaxLines/PageLines, func(i int) bool { return enough((i + 1) * PageLines) })
+	// Most arrays need far fewer pages than there may be, and asking takes long.
+	upper := 1
+	for upper < MaxLines/PageLines && !enough(upper*PageLines) {
+		upper *= 2
+	}
+	lower := upper / 2
+	pages := lower + 1 + sort.Search(upper-lower, func(i int) bool { return enough((lower + i + 1) * PageLines) })
 	if pages == 1 {
 		g.Lines = 1 + uint64(sort.Search(PageLines-1, func(i int) bool { return enough(i + 1) }))
 	} else {

@@ -52,7 +52,7 @@ func newSiteOn(t *testing.T, brokers []*memBroker, eo engine.Options, change fun
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Dir: t.TempDir(), Engine: e, KeyID: testSecret.ID(), Mode: External, Log: slog.New(slog.NewTextHandler(&s.log, nil))}
+	o := Options{Dir: memoryDir(t), Engine: e, KeyID: testSecret.ID(), Mode: External, Log: slog.New(slog.NewTextHandler(&s.log, nil))}
 	if change != nil {
 		change(&o)
 	}

@@ -98,7 +98,7 @@ func TestStateLost(t *testing.T) {
 	for name, restart := range map[string]bool{"the peer goes on": false, "the peer is restarted": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, k *memBroker) {
-				dir, peerDir := t.TempDir(), t.TempDir()
+				dir, peerDir := memoryDir(t), memoryDir(t)
 				time.Sleep(20 * 24 * time.Hour)
 				memory := smallEngine(t, nil) // only now: it looks at its clock every second
 				home := newSite(t, k, func(o *Options) { o.Dir = dir })

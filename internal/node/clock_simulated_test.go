@@ -14,8 +14,31 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/probe"
 )
+
+// TestClockRow: a node whose clock runs ahead has a red row for it. It comes
+// before the tests that move the clock of this process.
+func TestClockRow(t *testing.T) {
+	n, _ := start(t, Options{Config: httpDoor(t), Dir: filepath.Join(t.TempDir(), "data")})
+	c := &client.Client{Server: address(t, n, "http")}
+	for _, moved := range []bool{false, true} {
+		if moved {
+			advance(t, c.Server, "24h")
+		} else if time.Until(clock.Now()) > time.Hour {
+			continue // another run of the tests in this process moved it, and it goes forward only
+		}
+		rows, err := (&probe.Prober{Node: c}).Doors(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := slices.IndexFunc(rows, func(r probe.Row) bool { return r.Name == "clock" })
+		if at < 0 || rows[at].OK == moved || moved && !strings.Contains(rows[at].Found, "ahead of this machine's") {
+			t.Errorf("moved %v: %+v", moved, rows)
+		}
+	}
+}
 
 // TestClockMoves lets days pass for a node, as its clients do: what is counted after
 // an advance is in a new daily generation at once, and everything expires when its
@@ -105,23 +128,4 @@ func advance(t *testing.T, server, by string) time.Time {
 		t.Fatalf("advance=%s: %s, %v", by, resp.Status, err)
 	}
 	return now.Now
-}
-
-// TestClockRow: a node whose clock runs ahead has a red row for it.
-func TestClockRow(t *testing.T) {
-	n, _ := start(t, Options{Config: httpDoor(t), Dir: filepath.Join(t.TempDir(), "data")})
-	c := &client.Client{Server: address(t, n, "http")}
-	for _, moved := range []bool{false, true} {
-		if moved {
-			advance(t, c.Server, "24h")
-		}
-		rows, err := (&probe.Prober{Node: c}).Doors(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		at := slices.IndexFunc(rows, func(r probe.Row) bool { return r.Name == "clock" })
-		if at < 0 || rows[at].OK == moved || moved && !strings.Contains(rows[at].Found, "ahead of this machine's") {
-			t.Errorf("moved %v: %+v", moved, rows)
-		}
-	}
 }

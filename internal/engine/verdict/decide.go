@@ -230,7 +230,8 @@ func (d *decision) suspected(i int) bool {
 // wants.
 func (d *decision) byText() {
 	t := &d.text
-	small := t.old+0.3*t.new <= votesWorth*t.reported
+	copies := t.old + 0.3*t.new
+	small := copies <= votesWorth*t.reported
 	part := t.scheme == bulkhead.Part && t.bands < PartWhole
 	switch {
 	case d.pair.any:
@@ -245,7 +246,7 @@ func (d *decision) byText() {
 		d.rule(bulkhead.ClassSpam, contexts, -1)
 	case !part && t.strength >= twoVotes-slack && t.good == 0 && small && !d.ownMail():
 		d.rule(bulkhead.ClassSpam, twoVoices, -1)
-	case d.nobodyAnswers() && t.good == 0 && small:
+	case d.nobodyAnswers() && t.good == 0 && pairRate*copies <= t.reported:
 		d.rule(bulkhead.ClassSpam, unanswered, -1)
 	case part:
 		d.rule(bulkhead.ClassSuspected, holdsText, -1)

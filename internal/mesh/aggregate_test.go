@@ -240,22 +240,35 @@ func (w *topology) befriend(o *org) {
 	}
 }
 
-// compare compares what those say who read with the sum of all maps.
-func (w *topology) compare() (wrong []string, over, asked int) {
-	want := make(map[int]map[bulkhead.Vote]uint32)
+// total returns what all have counted but one, who may be nil.
+func (w *topology) total(without *org) counts {
+	total := make(counts)
 	for _, o := range w.everybody() {
 		for n, votes := range o.truth {
 			for vote, c := range votes {
-				if want[n] == nil {
-					want[n] = make(map[bulkhead.Vote]uint32)
+				if total[n] == nil {
+					total[n] = make(map[bulkhead.Vote]uint32)
 				}
-				want[n][vote] += c
+				if o != without {
+					total[n][vote] += c
+				}
 			}
 		}
 	}
+	return total
+}
+
+// compare compares what those say who read with the sum of all maps. Who was expelled from
+// its group's aggregate is counted by those of the group alone who are not its aggregator.
+func (w *topology) compare(expelled *org) (wrong []string, over, asked int) {
+	all, rest := w.total(nil), w.total(expelled)
 	for i, o := range w.everybody() {
 		if o.role != Both {
 			continue
+		}
+		want := all
+		if expelled != nil && (o.group != expelled.group || o.sumID != nil) {
+			want = rest
 		}
 		for _, p := range o.mesh.Status().Peers {
 			if p.Weight > 0 && (p.Quarantine != "" || p.Missing > 0) {
@@ -365,7 +378,21 @@ func (w *topology) run(steps int) (wrong []string, over, asked int) {
 	w.each(func(k *memBroker) { k.faults(0, 0, 0) })
 	time.Sleep(10 * time.Minute)
 	synctest.Wait()
-	return w.compare()
+	if wrong, over, asked = w.compare(nil); len(wrong) > 0 {
+		return wrong, over, asked
+	}
+	expelled := w.orgs[len(w.orgs)-1]
+	for _, o := range w.orgs {
+		if o.group == expelled.group && o.sumID != nil {
+			if err := o.mesh.EvictPeer(w.t.Context(), expelled.id.ID()); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
+	time.Sleep(10 * time.Minute)
+	synctest.Wait()
+	wrong, more, again := w.compare(expelled)
+	return wrong, over + more, asked + again
 }
 
 // TestTopology runs random schedules of reports, faults of brokers, restarts and losses on

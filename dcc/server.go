@@ -67,9 +67,11 @@ type Server struct {
 	// Writers is how many groups of reports may be counted at once; 0 means
 	// DefaultWriters. A group is all waiting reports, up to a limit.
 	Writers int
-	Now     func() time.Time // nil means time.Now
-	Log     *slog.Logger     // nil discards
-	Stats   Stats
+	// Memory is what datagrams take, see [door.PacketServer]; nil sets no bound.
+	Memory *door.Memory
+	Now    func() time.Time // nil means time.Now
+	Log    *slog.Logger     // nil discards
+	Stats  Stats
 
 	once      sync.Once
 	exposable bool // the clients to serve are configured
@@ -119,6 +121,7 @@ func (s *Server) prepare() error {
 		s.started = s.Now()
 		s.server.Handler, s.server.Log, s.server.MaxPacket = s.packets, s.Log, maxPacket
 		s.server.Rate, s.server.Exempt, s.server.MaxDetached = s.Rate, s.Exempt, 4*door.DefaultMaxDetached
+		s.server.Memory = s.Memory
 		s.book = newBook(s.Clearinghouse, s.Keep)
 		s.anonymous = door.NewLimiter(s.AnonymousRate, s.Exempt)
 		s.total = door.NewLimiter(s.AnonymousTotal, nil)

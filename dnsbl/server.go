@@ -45,6 +45,8 @@ type Server struct {
 	Exempt []netip.Prefix
 	// MaxConns caps the TCP connections; 0 means door.DefaultMaxConns.
 	MaxConns int
+	// Memory is what datagrams take, see [door.PacketServer]; nil sets no bound.
+	Memory *door.Memory
 	// Log records faults; nil discards them.
 	Log *slog.Logger
 	// Stats are the counters.
@@ -87,7 +89,7 @@ func (s *Server) prepare() error {
 	}
 	s.unproven = door.NewLimiter(s.Unproven, nil)
 	s.packet.Handler, s.packet.Log, s.packet.MaxPacket, s.packet.Unordered = s.answerAll, s.Log, 4096, true
-	s.packet.Rate, s.packet.Exempt = s.Rate, s.Exempt
+	s.packet.Rate, s.packet.Exempt, s.packet.Memory = s.Rate, s.Exempt, s.Memory
 	s.stream.Handler, s.stream.Log, s.stream.RequestTime, s.stream.MaxConns = s.serve, s.Log, tcpIdle, s.MaxConns
 	s.stream.RequestRate, s.stream.Exempt = s.Rate, s.Exempt
 	return s.SetZones(s.Zones)

@@ -41,8 +41,8 @@ type turn struct {
 // NewMemory returns a Memory of limit bytes, 1 or more.
 func NewMemory(limit int64) *Memory { return &Memory{limit: max(1, limit)} }
 
-// Usage returns the limit, how much of it is held, and how often a message was not
-// taken for want of it.
+// Usage returns the limit, how much of it is held, and how often a message or datagram was
+// not taken for want of it.
 func (m *Memory) Usage() (limit, held, refusals int64) {
 	if m == nil {
 		return 0, 0, 0
@@ -104,6 +104,35 @@ func (h *Hold) Take(ctx context.Context, n int64, patience time.Duration) error 
 	m.refusals++
 	m.next() // who waited behind may fit
 	return fmt.Errorf("%w: they may take %d bytes", ErrCrowded, m.limit)
+}
+
+// grab takes n bytes at once, or as much as there is for one that would need more, and
+// returns what it took; ok is false if that is not to be had now. The caller gives it back.
+func (m *Memory) grab(n int64) (taken int64, ok bool) {
+	if m == nil || n <= 0 {
+		return 0, true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n = min(n, m.limit)
+	if m.held+n > m.limit {
+		return 0, false
+	}
+	m.held += n
+	return n, true
+}
+
+// giveBack gives back what grab took.
+func (m *Memory) giveBack(n int64) {
+	h := Hold{memory: m, n: n}
+	h.Release()
+}
+
+// refuse counts something that was not taken.
+func (m *Memory) refuse() {
+	m.mu.Lock()
+	m.refusals++
+	m.mu.Unlock()
 }
 
 // Release gives all back. The hold may be used again.

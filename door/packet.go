@@ -45,6 +45,11 @@ type PacketServer struct {
 	Rate Rate
 	// Exempt lists the clients that Rate does not apply to.
 	Exempt []netip.Prefix
+	// Memory is what datagrams take while they are worked on: each [Cost] times its size, or
+	// the buffer that it is in, of MaxPacket bytes, if that is more. Datagrams that find no
+	// room are dropped, which clients of such protocols take for a loss on the way and
+	// try again. Nil sets no bound.
+	Memory *Memory
 	// MaxDetached caps the detached packets; 0 means DefaultMaxDetached.
 	MaxDetached int
 	// Log takes panics and socket errors; nil discards them.
@@ -64,6 +69,7 @@ type PacketStats struct {
 	Sent     atomic.Int64 // answers sent
 	Limited  atomic.Int64 // datagrams dropped because of Rate
 	Oversize atomic.Int64 // datagrams dropped because of MaxPacket
+	Crowded  atomic.Int64 // datagrams dropped because of Memory
 	Unsent   atomic.Int64 // answers the kernel refused to send
 	Panics   atomic.Int64 // batches (with Each: packets) lost to a panic
 	// Times of the answers, from when the datagram was read until the answer was given to
@@ -83,6 +89,7 @@ type Packet struct {
 	Reply []byte
 
 	read  int64 // when, by origin
+	held  int64 // bytes of the server's Memory
 	addr  mmsg.Addr
 	from  net.Addr // of a socket that is not the kernel's
 	oob   []byte   // control message with which the answer leaves from the address asked

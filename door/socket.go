@@ -145,7 +145,7 @@ func (k *socket) read() error {
 			continue
 		}
 		failures = 0
-		batch = k.screen(batch[:0], n)
+		batch = k.charge(k.screen(batch[:0], n))
 		if len(batch) == 0 {
 			continue
 		}
@@ -153,11 +153,16 @@ func (k *socket) read() error {
 		k.answer(batch)
 		// A detached packet may be in the pool again by now, so that no slot but
 		// its own says that it was detached.
+		held := int64(0)
 		for i := range n {
 			if k.handed[i] {
 				k.fill(i)
+				continue
 			}
+			held += k.packets[i].held
+			k.packets[i].held = 0
 		}
+		s.Memory.giveBack(held)
 	}
 }
 
@@ -185,6 +190,36 @@ func (k *socket) screen(batch []*Packet, n int) []*Packet {
 		batch = append(batch, p)
 	}
 	return batch
+}
+
+// charge takes the memory of a batch: of all packets at once, or, if there is not so much,
+// of one after the other. It returns those that have theirs.
+func (k *socket) charge(batch []*Packet) []*Packet {
+	s := k.server
+	if s.Memory == nil {
+		return batch
+	}
+	all := int64(0)
+	for _, p := range batch {
+		p.held = max(Cost*int64(len(p.Data)), int64(len(p.buf)))
+		all += p.held
+	}
+	if taken, ok := s.Memory.grab(all); ok && taken == all {
+		return batch
+	} else if ok {
+		s.Memory.giveBack(taken) // less than all need, for all that there is
+	}
+	in := batch[:0]
+	for _, p := range batch {
+		taken, ok := s.Memory.grab(p.held)
+		if p.held = taken; ok {
+			in = append(in, p)
+			continue
+		}
+		s.Stats.Crowded.Add(1)
+		s.Memory.refuse()
+	}
+	return in
 }
 
 func (k *socket) handle(ctx context.Context, batch []*Packet) {
@@ -282,9 +317,13 @@ func (k *socket) sendLate(batch []*Packet) {
 	k.lateMu.Unlock()
 	k.count(sent, refused)
 	k.time(batch)
+	held := int64(0)
 	for _, p := range batch {
+		held += p.held
+		p.held = 0
 		k.pool.Put(p)
 	}
+	k.server.Memory.giveBack(held)
 	k.release(len(batch))
 }
 

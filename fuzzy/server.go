@@ -65,6 +65,8 @@ type Server struct {
 	SharedKeys int
 	// Writers is how many groups of updates may run at once; 0 means DefaultWriters.
 	Writers int
+	// Memory is what datagrams take, see [door.PacketServer]; nil sets no bound.
+	Memory *door.Memory
 	// Stored returns the number of digests for the command stat; nil means the number
 	// accepted since the server started.
 	Stored func() uint64
@@ -154,7 +156,7 @@ func (s *Server) prepare() {
 		s.raised = newRaised(raisedSize)
 		s.scratch.New = func() any { return new(scratch) }
 		s.server.Handler, s.server.Log, s.server.MaxPacket = s.packets, s.Log, maxRequestSize
-		s.server.Rate, s.server.Exempt = s.Rate, s.Exempt
+		s.server.Rate, s.server.Exempt, s.server.Memory = s.Rate, s.Exempt, s.Memory
 		s.conns.Handler, s.conns.Log, s.conns.RequestTime = s.stream, s.Log, 5*time.Second
 		s.conns.RequestRate, s.conns.ConnRate, s.conns.Exempt = s.Rate, s.Rate, s.Exempt
 	})

@@ -56,8 +56,10 @@ type Server struct {
 	// Votes is how many reports may be processed at once; more are dropped. 0 means
 	// door.DefaultMaxDetached.
 	Votes int
-	Log   *slog.Logger // nil discards
-	Stats Stats
+	// Memory is what datagrams take, see [door.PacketServer]; nil sets no bound.
+	Memory *door.Memory
+	Log    *slog.Logger // nil discards
+	Stats  Stats
 
 	once      sync.Once
 	packets   door.PacketServer
@@ -97,6 +99,7 @@ func (s *Server) prepare() {
 		s.batches.New = func() any { return new(batch) }
 		s.packets.Handler, s.packets.Log, s.packets.MaxPacket = s.handle, s.Log, maxDatagram
 		s.packets.Rate, s.packets.Exempt, s.packets.MaxDetached = s.Rate, s.Exempt, s.Votes
+		s.packets.Memory = s.Memory
 	})
 }
 

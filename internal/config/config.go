@@ -167,7 +167,7 @@ type Limits struct {
 	Burst         int     `toml:"burst" reload:"yes" doc:"requests that one client may send at once before the rate applies"`
 	Loopback      bool    `toml:"limit_loopback" reload:"yes" doc:"apply the rate to loopback clients, too"`
 	Connections   int     `toml:"connections" doc:"open connections of one TCP front door. Beyond that, the\nlongest silent connection of the network that holds the most is closed"`
-	Memory        int64   `toml:"memory_bytes" doc:"memory that messages may take which all front doors together are reading and\njudging, bytes: 4 times their size. Beyond that a message waits, and is then refused\nfor now; the milter does as on_fault of [milter] says. 0: an eighth of the machine's\nmemory, or of what its control group may have, and at least 64 MiB"`
+	Memory        int64   `toml:"memory_bytes" doc:"memory that messages may take which all front doors together are reading and\njudging, bytes: 4 times their size. Beyond that a message waits, and is then refused\nfor now, and a datagram is dropped; the milter does as on_fault of [milter] says. 0: an eighth of the machine's\nmemory, or of what its control group may have, and at least 64 MiB"`
 	MaxSignatures int     `toml:"signatures_per_message" reload:"yes" doc:"signatures of one message in a request"`
 	MaxBatch      int     `toml:"messages_per_batch" reload:"yes" doc:"messages in one batch request"`
 }

@@ -64,7 +64,7 @@ func (n *Node) openDCC(ctx context.Context, address string) (*opened, error) {
 		AnonymousFrom: anonymous, Keep: keptTypes(cfg.DCC.Keep), Whitelist: whiteFile(cfg.DCC.Whitelist, true, log),
 		AnonymousRate:  door.Rate{PerSecond: cfg.DCC.AnonymousRate, Burst: int(10 * cfg.DCC.AnonymousRate)},
 		AnonymousTotal: door.Rate{PerSecond: cfg.DCC.AnonymousTotal, Burst: int(10 * cfg.DCC.AnonymousTotal)},
-		Log:            log,
+		Log:            log, Memory: n.messages,
 	}
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
 	o, err := openPackets(ctx, address, front)

@@ -54,7 +54,7 @@ func (n *Node) openDNSBL(ctx context.Context, address string) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	front := &dnsbl.Server{Zones: zones, MaxConns: cfg.Limits.Connections, Log: n.log.With("door", "dnsbl")}
+	front := &dnsbl.Server{Zones: zones, MaxConns: cfg.Limits.Connections, Memory: n.messages, Log: n.log.With("door", "dnsbl")}
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
 	if err := front.Prepare(); err != nil {
 		return nil, err

@@ -85,7 +85,7 @@ func newDoorCollector(door string, o *opened, house *countedHouse) *doorCollecto
 		reports:     desc("reports_total", "Sightings and votes taken from a door's clients.", "vote"),
 		refused:     desc("refused_total", "Checks, sightings and votes of a door's clients that were refused or failed."),
 		connections: desc("connections", "Connections that are open."),
-		turned:      desc("turned_away_total", "Connections closed at once (crowd), or given up for another (evicted), requests above the rate (rate), and datagrams that are too long (size).", "why"),
+		turned:      desc("turned_away_total", "Connections closed at once (crowd), or given up for another (evicted), requests above the rate (rate), and datagrams that are too long (size) or find no memory (memory).", "why"),
 		panics:      desc("panics_total", "Requests that ended in a fault of the program."),
 	}
 }
@@ -132,6 +132,7 @@ func (c *doorCollector) collectClients(ch chan<- prometheus.Metric) {
 	}
 	if s := c.opened.packets; s != nil {
 		ch <- count(c.turned, s.Oversize.Load(), "size")
+		ch <- count(c.turned, s.Crowded.Load(), "memory")
 		limited, panics = limited+s.Limited.Load(), panics+s.Panics.Load()
 	}
 	if c.opened.conns != nil || c.opened.packets != nil {

@@ -22,6 +22,7 @@ func (n *Node) openFuzzy(ctx context.Context, address string) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
+	front.Memory = n.messages
 	front.Clearinghouse, front.Now, front.Log = n.houseFor("fuzzy"), clock.Now, n.log.With("door", "fuzzy")
 	front.Cleared = func(sigs []bulkhead.Signature) bool { return n.engine.Whitelisted(new(bulkhead.Source), sigs) != "" }
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)

@@ -28,6 +28,7 @@ func (n *Node) openPyzor(ctx context.Context, address string) (*opened, error) {
 		Listed: cfg.Pyzor.Listed, Log: n.log.With("door", "pyzor"),
 	}
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
+	front.Memory = n.messages
 	o, err := openPackets(ctx, address, front)
 	if err != nil {
 		return nil, err

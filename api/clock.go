@@ -17,24 +17,29 @@ func (s *Server) clockRoutes() []route {
 	if s.advance == nil {
 		return nil
 	}
-	by := queryParam("advance", "string", "How far, for example 24h.")
-	by.Required = true
-	return []route{s.route("POST /v1/clock", "advanceClock", "Move the clock of the node forward.", report, s.moveClock,
-		params(by), gives(s.schema(Clock{})))}
+	by := queryParam("advance", "string", "How far forward, for example 24h.")
+	back := queryParam("back", "string", "How far back; either this or advance.")
+	return []route{s.route("POST /v1/clock", "advanceClock", "Move the clock of the node.", report, s.moveClock,
+		params(by, back), gives(s.schema(Clock{})))}
 }
 
 func (s *Server) moveClock(r *request) (any, error) {
 	if err := s.mayMoveClock(r); err != nil {
 		return nil, err
 	}
-	q, err := r.query("advance")
+	q, err := r.query("advance", "back")
 	if err != nil {
 		return nil, err
 	}
-	d, err := time.ParseDuration(q.Get("advance"))
-	if err != nil {
-		return nil, fmt.Errorf("%w: advance %.40q is not a duration like 24h", bulkhead.ErrMalformed, q.Get("advance"))
+	text, sign := q.Get("advance"), time.Duration(1)
+	if q.Has("back") && !q.Has("advance") {
+		text, sign = q.Get("back"), -1
 	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 || q.Has("back") == q.Has("advance") {
+		return nil, fmt.Errorf("%w: want one of advance and back, a duration like 24h, and not %.40q", bulkhead.ErrMalformed, text)
+	}
+	d *= sign
 	ctx, cancel := r.voteContext()
 	defer cancel()
 	now, err := s.advance(ctx, d)

@@ -69,7 +69,7 @@ type Options struct {
 	// Page is served wherever no operation of the API is, to who may check, and on
 	// /login to everybody; nil: nothing is.
 	Page http.Handler
-	// Advance moves the node's clock forward, for tests. It returns the new time once
+	// Advance moves the node's clock forward, or back if it is given less than 0, for tests. It returns the new time once
 	// everything that is due by then is done. Its error wraps bulkhead.ErrMalformed
 	// if the clock cannot move so far. nil: there is no /v1/clock.
 	Advance func(ctx context.Context, d time.Duration) (time.Time, error)

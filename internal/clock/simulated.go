@@ -16,7 +16,8 @@ const MaxAhead = 50 * 365 * 24 * time.Hour
 // ErrAdvance is wrapped by errors that say why the clock was not moved.
 var ErrAdvance = errors.New("clock: not moved")
 
-// ahead is how far the clock has been moved, in nanoseconds, for the whole process.
+// ahead is how far the clock has been moved, in nanoseconds, for the whole process; below 0
+// if it is behind the machine's.
 var ahead atomic.Int64
 
 // Now returns the time.
@@ -37,6 +38,23 @@ func Advance(d time.Duration) error {
 			return fmt.Errorf("%w by %v: it is %v ahead, limit %v", ErrAdvance, d, time.Duration(at), MaxAhead)
 		}
 		if ahead.CompareAndSwap(at, at+int64(d)) {
+			return nil
+		}
+	}
+}
+
+// Retreat moves the clock of the whole process back by d, above 0, to at most [MaxAhead]
+// behind that of the machine. An error wraps [ErrAdvance], and the clock has not moved.
+func Retreat(d time.Duration) error {
+	for {
+		at := ahead.Load()
+		switch {
+		case d <= 0:
+			return fmt.Errorf("%w back by %v", ErrAdvance, d)
+		case d > MaxAhead+time.Duration(at):
+			return fmt.Errorf("%w back by %v: it is %v ahead, limit %v behind", ErrAdvance, d, time.Duration(at), MaxAhead)
+		}
+		if ahead.CompareAndSwap(at, at-int64(d)) {
 			return nil
 		}
 	}

@@ -59,3 +59,27 @@ func TestClockMovesByAll(t *testing.T) {
 		t.Errorf("moved by %d ns, want %d", got, 4*each)
 	}
 }
+
+// TestRetreat checks that the clock goes back by what it is told, also to before that of the
+// machine, and that a refused move leaves it where it is.
+func TestRetreat(t *testing.T) {
+	before := ahead.Swap(0)
+	defer ahead.Store(before)
+	for _, tt := range []struct {
+		at, by time.Duration
+		ok     bool
+	}{
+		{36 * time.Hour, 35 * time.Hour, true}, {0, 1, true}, {0, 100 * time.Hour, true}, {0, MaxAhead, true}, {MaxAhead, 2 * MaxAhead, true},
+		{0, MaxAhead + 1, false}, {-1, MaxAhead, false}, {0, 0, false}, {0, -1, false}, {0, math.MinInt64, false}, {0, math.MaxInt64, false},
+	} {
+		ahead.Store(int64(tt.at))
+		err := Retreat(tt.by)
+		want := tt.at
+		if tt.ok {
+			want -= tt.by
+		}
+		if got := time.Duration(ahead.Load()); got != want || errors.Is(err, ErrAdvance) == tt.ok || (err == nil) != tt.ok {
+			t.Errorf("from %v back by %v: at %v, %v, want %v", tt.at, tt.by, got, err, want)
+		}
+	}
+}

@@ -16,7 +16,11 @@ import (
 func (n *Node) advancer() func(context.Context, time.Duration) (time.Time, error) {
 	n.log.Warn("the clock of this program can be moved by anybody on this machine (POST /v1/clock): it is for tests, not for mail")
 	return func(ctx context.Context, d time.Duration) (time.Time, error) {
-		if err := clock.Advance(d); err != nil {
+		move := clock.Advance
+		if d < 0 {
+			move, d = clock.Retreat, -d
+		}
+		if err := move(d); err != nil {
 			return time.Time{}, fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
 		}
 		if err := n.engine.Turn(ctx); err != nil {

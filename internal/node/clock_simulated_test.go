@@ -5,6 +5,7 @@ package node
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -18,32 +19,24 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/probe"
 )
 
-// TestClockRow: a node whose clock runs ahead has a red row for it. It comes
-// before the tests that move the clock of this process.
-func TestClockRow(t *testing.T) {
-	n, _ := start(t, Options{Config: httpDoor(t), Dir: filepath.Join(t.TempDir(), "data")})
-	c := &client.Client{Server: address(t, n, "http")}
-	for _, moved := range []bool{false, true} {
-		if moved {
-			advance(t, c.Server, "24h")
-		} else if time.Until(clock.Now()) > time.Hour {
-			continue // another run of the tests in this process moved it, and it goes forward only
+// asItWas puts the clock of the process back when the test has ended.
+func asItWas(t *testing.T) {
+	before := time.Until(clock.Now())
+	t.Cleanup(func() {
+		// What was lost by reading two clocks is not worth an error.
+		if moved := time.Until(clock.Now()) - before; moved > 0 {
+			_ = clock.Retreat(moved)
+		} else {
+			_ = clock.Advance(-moved)
 		}
-		rows, err := (&probe.Prober{Node: c}).Doors(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		at := slices.IndexFunc(rows, func(r probe.Row) bool { return r.Name == "clock" })
-		if at < 0 || rows[at].OK == moved || moved && !strings.Contains(rows[at].Found, "ahead of this machine's") {
-			t.Errorf("moved %v: %+v", moved, rows)
-		}
-	}
+	})
 }
 
 // TestClockMoves lets days pass for a node, as its clients do: what is counted after
 // an advance is in a new daily generation at once, and everything expires when its
 // time has come.
 func TestClockMoves(t *testing.T) {
+	asItWas(t)
 	n, _ := start(t, Options{Config: httpDoor(t), Dir: filepath.Join(t.TempDir(), "data")})
 	c := &client.Client{Server: address(t, n, "http")}
 	sig, err := bulkhead.ParseSignature("pyzor/digest:0123456789abcdef0123456789abcdef01234567")
@@ -100,14 +93,14 @@ func TestClockMoves(t *testing.T) {
 	}
 
 	at := advance(t, c.Server, "1s")
-	for _, bad := range []string{"-1h", "0", "1e6h", "876000h", "soon", ""} {
-		resp, err := http.Post(c.Server+"/v1/clock?advance="+bad, "", nil)
+	for _, bad := range []string{"advance=-1h", "advance=0", "advance=1e6h", "advance=876000h", "advance=soon", "advance=", "", "back=-1h", "back=0", "back=876000h", "back=", "back=1h&advance=1h"} {
+		resp, err := http.Post(c.Server+"/v1/clock?"+bad, "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		resp.Body.Close()
 		if resp.StatusCode < 400 || resp.StatusCode > 499 {
-			t.Errorf("advance=%s: %s", bad, resp.Status)
+			t.Errorf("%s: %s", bad, resp.Status)
 		}
 	}
 	if got := advance(t, c.Server, "1s"); got.Sub(at) > time.Minute {
@@ -118,14 +111,140 @@ func TestClockMoves(t *testing.T) {
 // advance moves the clock of a node, and returns the new time.
 func advance(t *testing.T, server, by string) time.Time {
 	t.Helper()
-	resp, err := http.Post(server+"/v1/clock?advance="+by, "message/rfc822", strings.NewReader(""))
+	return move(t, server, "advance", by)
+}
+
+// move is advance, or the way back.
+func move(t *testing.T, server, way, by string) time.Time {
+	t.Helper()
+	resp, err := http.Post(server+"/v1/clock?"+way+"="+by, "message/rfc822", strings.NewReader(""))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	var now struct{ Now time.Time }
 	if err := json.NewDecoder(resp.Body).Decode(&now); err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("advance=%s: %s, %v", by, resp.Status, err)
+		t.Fatalf("%s=%s: %s, %v", way, by, resp.Status, err)
 	}
 	return now.Now
+}
+
+// TestClockBothWays moves the clock of a node that runs forward and back by minutes to days.
+// A plain map says what it must count, and what a limit of five an hour must refuse.
+func TestClockBothWays(t *testing.T) {
+	asItWas(t)
+	const furthest, signatures = 12 * 24 * time.Hour, 40
+	cfg := parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\ndccifd = \"127.0.0.1:0\"\n[http]\nanonymous_report = \"loopback\"\n[tally]\nkeep = 40\n"+
+		"[dccifd]\ngreylist = true\n[mesh]\nmode = \"hub\"\nlisten = \"127.0.0.1:0\"\n[[ratelimit]]\nname = \"r\"\nkey = \"{sender}\"\nlimit = 5\nperiod = \"1h\"\n")
+	dir := filepath.Join(t.TempDir(), "data")
+	n, stop := start(t, Options{Config: cfg, Dir: dir})
+	c := &client.Client{Server: address(t, n, "http")}
+	rng := rand.New(rand.NewPCG(16, 4))
+	sigs, want := make([]bulkhead.Signature, signatures), make([]uint32, signatures)
+	for i := range sigs {
+		sig, err := bulkhead.ParseSignature(fmt.Sprintf("pyzor/digest:%040x", i+1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sigs[i] = sig
+	}
+	refused := func(user string) bool {
+		t.Helper()
+		d, err := (mtaAPI{n.mta}).ApplyRateLimits(t.Context(), map[string]string{"sender": user}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Action != "dunno"
+	}
+	compare := func(when string) {
+		t.Helper()
+		seen := make([]bulkhead.Look, signatures)
+		if err := c.Look(t.Context(), sigs, seen, bulkhead.Counts); err != nil {
+			t.Fatal(err)
+		}
+		for i := range seen {
+			if seen[i].Sightings != want[i] {
+				t.Fatalf("%s: signature %d has %d sightings, want %d", when, i, seen[i].Sightings, want[i])
+			}
+		}
+	}
+	ahead := time.Duration(0)
+	for step := range 60 {
+		by := time.Duration(1 + rng.Int64N(int64([]time.Duration{time.Minute, 3 * time.Hour, 3 * 24 * time.Hour}[rng.IntN(3)])))
+		way := "advance"
+		if back := rng.IntN(2) == 0; back && ahead-by > -furthest || ahead+by > furthest {
+			way, ahead = "back", ahead-by
+		} else {
+			ahead += by
+		}
+		before := clock.Now()
+		if now := move(t, c.Server, way, by.String()); now.After(before) != (way == "advance") {
+			t.Fatalf("%s by %v: from %v to %v", way, by, before, now)
+		}
+		when := fmt.Sprintf("step %d, %s by %v, %v ahead", step, way, by, ahead)
+		compare(when)
+		counts := make([]uint32, 1+rng.IntN(5))
+		at := rng.IntN(signatures - len(counts))
+		for i := range counts {
+			counts[i] = 1 + rng.Uint32N(3)
+			want[at+i] += counts[i]
+		}
+		if err := c.Count(t.Context(), sigs[at:at+len(counts)], counts); err != nil {
+			t.Fatal(err)
+		}
+		compare(when + ", counted")
+		// Somebody new has five, whatever the time; a step back of less than the period
+		// gives nobody any more.
+		user := fmt.Sprintf("user%d@example.com", step)
+		for i := range 7 {
+			if got := refused(user); got != (i >= 5) {
+				t.Fatalf("%s: message %d of a new user is refused: %v", when, i, got)
+			}
+		}
+		short := time.Duration(1 + rng.Int64N(int64(50*time.Minute)))
+		move(t, c.Server, "back", short.String())
+		if !refused(user) {
+			t.Fatalf("%s: back by %v lets a user send who may not", when, short)
+		}
+		// Forward again is time that passes: it gives the user what that much time gives.
+		move(t, c.Server, "advance", short.String())
+		more, most := 0, 5*short.Hours()+1
+		for range 7 {
+			if !refused(user) {
+				more++
+			}
+		}
+		if float64(more) > most {
+			t.Fatalf("%s: back and forth by %v gives a user %d more messages, want at most %.1f", when, short, more, most)
+		}
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if x, err := Examine(t.Context(), cfg, dir); err != nil || !x.Sound() {
+		t.Errorf("in the end: %+v, %v", x, err)
+	}
+	n, _ = start(t, Options{Config: cfg, Dir: dir})
+	c.Server = address(t, n, "http")
+	compare("after a restart")
+}
+
+// TestClockRow: a node whose clock runs ahead has a red row for it.
+func TestClockRow(t *testing.T) {
+	asItWas(t)
+	n, _ := start(t, Options{Config: httpDoor(t), Dir: filepath.Join(t.TempDir(), "data")})
+	c := &client.Client{Server: address(t, n, "http")}
+	for _, moved := range []bool{false, true} {
+		if moved {
+			advance(t, c.Server, "24h")
+		}
+		rows, err := (&probe.Prober{Node: c}).Doors(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := slices.IndexFunc(rows, func(r probe.Row) bool { return r.Name == "clock" })
+		if at < 0 || rows[at].OK == moved || moved && !strings.Contains(rows[at].Found, "ahead of this machine's") {
+			t.Errorf("moved %v: %+v", moved, rows)
+		}
+	}
 }

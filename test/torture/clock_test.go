@@ -18,12 +18,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
-// TestClock moves the clock of a node forward by seconds to days while clients use its
-// doors, and back by a start with the machine's time. Nothing that was acknowledged is
+// TestClock moves the clock of a node forward and back by seconds to days while clients use
+// its doors, and back by a start with the machine's time. Nothing that was acknowledged is
 // lost, limits hold, and a peer knows all of it once its clock is there, too. What is old
 // enough is gone in the end.
 func TestClock(t *testing.T) {
-	const furthest = 20 * 24 * time.Hour // of the machine's time
+	const furthest, behind = 20 * 24 * time.Hour, 10 * 24 * time.Hour // of the machine's time
 	hub := nodetest.Address(t)
 	v := newVictim(t, filepath.Join(t.TempDir(), "data"), strings.Replace(settings, "[tally]", "[tally]\nkeep = 40", 1)+
 		fmt.Sprintf("[mesh]\nmode = \"hub\"\nlisten = %q\npublish_interval = \"100ms\"\nheartbeat = \"1s\"\n", hub))
@@ -44,17 +44,23 @@ func TestClock(t *testing.T) {
 			v.faults["clock moved forward by "+sizeOf(by)]++
 			time.Sleep(pause)
 			end()
+		case ahead-by > -behind && v.rng.IntN(2) == 0:
+			moveClock(t, v.client, "back", by)
+			ahead -= by
+			v.faults["clock moved back by "+sizeOf(by)+" while it runs"]++
+			time.Sleep(pause)
+			end()
 		case stop:
 			p.Stop()
 			end()
 			p = v.serve()
-			v.faults["clock moved back by "+sizeOf(ahead)]++
+			v.faults["clock moved by "+sizeOf(ahead)+" with a restart"]++
 			ahead = 0
 		default:
 			p.Kill()
 			end()
 			p = v.serve()
-			v.faults["clock moved back by "+sizeOf(ahead)+", and killed"]++
+			v.faults["clock moved by "+sizeOf(ahead)+", and killed"]++
 			ahead = 0
 		}
 		v.compare(fmt.Sprintf("%v ahead", ahead))
@@ -64,7 +70,7 @@ func TestClock(t *testing.T) {
 	v.shared(peer)
 
 	// Counts are kept for 40 days, and votes for eight weeks.
-	advance(t, v.client, furthest+65*24*time.Hour)
+	advance(t, v.client, furthest+behind+65*24*time.Hour)
 	v.acked, v.sent = [signatures]uint32{}, [signatures]uint32{}
 	v.others.expire()
 	v.compare("when everything is old")
@@ -73,7 +79,7 @@ func TestClock(t *testing.T) {
 }
 
 func sizeOf(d time.Duration) string {
-	switch {
+	switch d = d.Abs(); {
 	case d >= 24*time.Hour:
 		return "days"
 	case d >= time.Hour:
@@ -85,13 +91,19 @@ func sizeOf(d time.Duration) string {
 // advance moves the clock of a node forward.
 func advance(t *testing.T, node *client.Client, by time.Duration) {
 	t.Helper()
-	resp, err := http.Post(node.Server+"/v1/clock?advance="+by.String(), "message/rfc822", nil)
+	moveClock(t, node, "advance", by)
+}
+
+// moveClock is advance, or the way back.
+func moveClock(t *testing.T, node *client.Client, way string, by time.Duration) {
+	t.Helper()
+	resp, err := http.Post(node.Server+"/v1/clock?"+way+"="+by.String(), "message/rfc822", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("advance %v: %s: %s %v", by, resp.Status, text, err)
+		t.Fatalf("%s %v: %s: %s %v", way, by, resp.Status, text, err)
 	}
 }
 

@@ -98,4 +98,4 @@ clean:
 	rm -rf bin dist
 
 stream:
-	$(GO) run ./cmd/bulkhead-lab stream --reporting 0.1,0.02 --lone --svg stream.svg $(if $(TEMPLATES),--templates $(TEMPLATES)) $(MAIL)
+	$(GO) run ./cmd/bulkhead-lab stream --reporting 0.1,0.02 --lone --seed $(SEED) --svg stream.svg $(if $(TEMPLATES),--templates $(TEMPLATES)) $(MAIL)

@@ -1,11 +1,16 @@
 package api
 
 import (
+	"encoding/json"
+	"log/slog"
 	"net/http/httptest"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/prototest"
 )
 
 func TestClientAddress(t *testing.T) {
@@ -123,4 +128,63 @@ func FuzzForwarded(f *testing.F) {
 			t.Errorf("%q: %v, local %v; want %v", hops, addr, local, want)
 		}
 	})
+}
+
+// TestRelayed: a node says since when it knows that something passes requests on without
+// saying so, and warns once.
+func TestRelayed(t *testing.T) {
+	var log strings.Builder
+	s := newServer(t, &prototest.House{}, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	ask := func(from, host, proto string, headers ...string) *string {
+		t.Helper()
+		r := httptest.NewRequest("GET", "/v1/node", nil)
+		r.RemoteAddr, r.Host = from, host
+		if proto == "HTTP/1.0" {
+			r.Proto, r.ProtoMinor = proto, 0
+		}
+		for i := 0; i+1 < len(headers); i += 2 {
+			r.Header.Add(headers[i], headers[i+1])
+		}
+		s.ServeHTTP(httptest.NewRecorder(), r)
+		r = httptest.NewRequest("GET", "/v1/node", nil)
+		r.RemoteAddr, r.Host = local, "localhost"
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		var state client.NodeState
+		if err := json.NewDecoder(w.Body).Decode(&state); err != nil {
+			t.Fatal(err)
+		}
+		return state.Relayed
+	}
+	for _, tt := range []struct {
+		name, from, host, proto string
+		headers                 []string
+	}{
+		{"this machine", local, "localhost:8420", "HTTP/1.1", nil},
+		{"this machine by address", local, "127.0.0.1:8420", "HTTP/1.1", nil},
+		{"another machine", remote, "mail.example.org", "HTTP/1.1", nil},
+		{"another machine that names this one", remote, "localhost", "HTTP/1.1", nil},
+		{"a proxy of HTTP/1.0", local, "mail.example.org", "HTTP/1.0", nil},
+		{"a proxy that says so", local, "mail.example.org", "HTTP/1.1", []string{"X-Forwarded-For", "203.0.113.9"}},
+		{"another one", local, "localhost", "HTTP/1.1", []string{"Via", "1.1 x"}},
+	} {
+		if got := ask(tt.from, tt.host, tt.proto, tt.headers...); got != nil {
+			t.Errorf("%s: relayed for %q", tt.name, *got)
+		}
+	}
+	if log.Len() > 0 {
+		t.Errorf("logged: %s", log.String())
+	}
+	long := strings.Repeat("a", 3000) + ".example"
+	for range 3 {
+		if got := ask(local, long, "HTTP/1.1"); got == nil || *got != long[:255] {
+			t.Errorf("relayed for another host: %v", got)
+		}
+	}
+	if got := ask(local, "mail.example.org", "HTTP/1.1"); got == nil || *got != long[:255] {
+		t.Errorf("the first host is not kept: %v", got)
+	}
+	if n := strings.Count(log.String(), "names another host"); n != 1 {
+		t.Errorf("warned %d times: %s", n, log.String())
+	}
 }

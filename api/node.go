@@ -18,6 +18,7 @@ func (s *Server) state(r *request) (any, error) {
 		return nil, newProblem(http.StatusNotFound, "this server describes no node")
 	}
 	state := s.node.State(r.Context())
+	state.Relayed = s.relayed.Load()
 	return &state, nil
 }
 

@@ -34,6 +34,21 @@ func (s *settings) client(r *http.Request) (addr netip.Addr, local bool) {
 	return hop, ok && hop.IsLoopback()
 }
 
+// noteRelay remembers the first request that came from this machine, without a sign of a
+// proxy, for another host name. A program of this machine that names it so is not local by
+// that. But so do clients of a proxy or forwarder that adds nothing to what it passes on,
+// and any of them could name localhost instead, and would be local.
+func (s *Server) noteRelay(r *http.Request, addr netip.Addr) {
+	if s.relayed.Load() != nil || !addr.IsLoopback() || proxied(r) {
+		return
+	}
+	host := r.Host[:min(len(r.Host), 255)]
+	if s.relayed.CompareAndSwap(nil, &host) {
+		s.log.Warn("a request from this machine names another host, and does not say that it was passed on: if a proxy or forwarder did, its clients can pass for this machine. "+
+			"See \"If you run a node\" in SECURITY.md", "host", host)
+	}
+}
+
 // lastHop returns the client that trusted proxies passed a request on for, and
 // whether every one before it could be read. Every proxy appends the address
 // that it saw, so the last one that is not a trusted proxy itself is the client;

@@ -124,6 +124,7 @@ type Server struct {
 	mux      *http.ServeMux
 	openAPI  *huma.OpenAPI
 	memory   *door.Memory
+	relayed  atomic.Pointer[string] // see noteRelay
 }
 
 // New returns a server, or an error if a required option is missing.
@@ -240,6 +241,9 @@ func (s *Server) handle(rt route) http.HandlerFunc {
 func (s *Server) admit(r *http.Request, n need) (*request, error) {
 	set := s.settings.Load()
 	addr, local := set.client(r)
+	if !local {
+		s.noteRelay(r, addr)
+	}
 	if !set.limiter.Allow(addr, 1) {
 		return nil, fmt.Errorf("%w: more than %v requests a second from %v", bulkhead.ErrOverLimit, set.Rate.PerSecond, addr)
 	}

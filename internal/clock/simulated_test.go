@@ -60,9 +60,9 @@ func TestClockMovesByAll(t *testing.T) {
 	}
 }
 
-// TestRetreat checks that the clock goes back by what it is told, also to before that of the
+// TestClockGoesBack checks that the clock goes back by what it is told, also to before that of the
 // machine, and that a refused move leaves it where it is.
-func TestRetreat(t *testing.T) {
+func TestClockGoesBack(t *testing.T) {
 	before := ahead.Swap(0)
 	defer ahead.Store(before)
 	for _, tt := range []struct {

@@ -68,6 +68,9 @@ func (p *Prober) Doors(ctx context.Context) ([]Row, error) {
 		}
 	}
 	rows = append(rows, missing(state)...)
+	if row := relay(state); row != nil {
+		rows = append(rows, *row)
+	}
 	rows = append(rows, p.lists(ctx)...)
 	return append(rows, p.peers(ctx)...), nil
 }
@@ -159,6 +162,16 @@ func missing(s *client.NodeState) (rows []Row) {
 			Mend: "find out who removed it; to have it back, stop the node, put it back from a copy and start again"})
 	}
 	return rows
+}
+
+// relay says that something passes requests on without saying so; nil if nothing does.
+func relay(s *client.NodeState) *Row {
+	if s.Relayed == nil {
+		return nil
+	}
+	return &Row{Name: "http", Found: fmt.Sprintf("a request from this machine named the host %.80q, and no proxy said that it had passed it on", *s.Relayed),
+		Mend: "if a proxy does (HAProxy as it comes), give it \"option forwardfor\"; if a tunnel or forwarder does, set anonymous_check and anonymous_report in [http] to \"none\"; " +
+			"a program of this machine should name localhost"}
 }
 
 // leastRoom is the room that a journal takes between two snapshots, roughly.

@@ -154,3 +154,26 @@ func FuzzMilter(f *testing.F) {
 		}
 	})
 }
+
+// TestRelayRow: there is a red row once something passed a request on without saying so.
+func TestRelayRow(t *testing.T) {
+	if row := relay(&client.NodeState{}); row != nil {
+		t.Errorf("without such a request: %+v", row)
+	}
+	host := "mail.example.org\n\x1b[2J"
+	row := relay(&client.NodeState{Relayed: &host})
+	if row == nil || row.OK || row.Mend == "" || !strings.Contains(row.Found, "mail.example.org") || strings.ContainsAny(row.Found, "\n\x1b") {
+		t.Errorf("after one: %+v", row)
+	}
+}
+
+// TestMissingRow: each part that was gone has a red row.
+func TestMissingRow(t *testing.T) {
+	if rows := missing(&client.NodeState{}); len(rows) > 0 {
+		t.Errorf("of a whole folder: %+v", rows)
+	}
+	rows := missing(&client.NodeState{Missing: []string{"ratelimits", "mesh/peers.json"}})
+	if len(rows) != 2 || rows[0].OK || rows[1].OK || !strings.Contains(rows[0].Found, "ratelimits") || !strings.Contains(rows[1].Found, "mesh/peers.json") || rows[0].Mend == "" {
+		t.Errorf("rows %+v", rows)
+	}
+}

@@ -170,6 +170,35 @@ func TestProxies(t *testing.T) {
 			}
 		})
 	}
+	t.Run("haproxy that says nothing is noticed", func(t *testing.T) {
+		node := startNode(t, "")
+		c := &client.Client{Server: "http://" + node}
+		relayed := func() *string {
+			t.Helper()
+			state, err := c.Node(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return state.Relayed
+		}
+		address := haproxy.start(t, node)
+		if host := relayed(); host != nil {
+			t.Errorf("before anybody came through it: %q", *host)
+		}
+		whoami(t, address, public)
+		if host := relayed(); host == nil || *host != public {
+			t.Errorf("relayed for %v, want %s", host, public)
+		}
+	})
+	t.Run("behind haproxy that says nothing, with local clients off", func(t *testing.T) {
+		node := startNode(t, "[http]\nanonymous_check = \"none\"\nanonymous_report = \"none\"\n")
+		address := haproxy.start(t, node)
+		for _, host := range []string{public, local} {
+			if v := whoami(t, address, host); v.Check || v.Report || v.Admin {
+				t.Errorf("host %s: %+v", host, v)
+			}
+		}
+	})
 	for _, tt := range []struct {
 		what  string
 		proxy proxy

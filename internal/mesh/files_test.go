@@ -1,0 +1,75 @@
+package mesh
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+)
+
+// FuzzFiles: whatever a file of the mesh folder holds, it is refused or read, and what is
+// read is valid and read the same when it was written again.
+func FuzzFiles(f *testing.F) {
+	names := []string{PeersFile, stateFile, heardFile, rotationFile, struckFile, invitationsFile}
+	key := public{1, 2, 3}
+	for which := range names {
+		for _, text := range []string{"", "{}", "[]", "null", "[null]", `[{"id":"` + key.id() + `","weight":0.5}]`, `[{"id":"` + key.id() + `","weight":7}]`,
+			`{"from":"x","secret":"AAAA","void":["AA=="]}`, `["` + key.id() + `"]`, `[{"secret":"AA==","uses":-1}]`, `{"incarnation":18446744073709551615}`, "{damaged"} {
+			f.Add([]byte(text), uint8(which))
+		}
+	}
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, b []byte, which uint8) {
+		name := names[int(which)%len(names)]
+		path := filepath.Join(dir, name)
+		defer os.Remove(path)
+		read := func(b []byte) (v any, err error) {
+			if err := os.WriteFile(path, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			switch name {
+			case PeersFile:
+				var list []*peer
+				if list, err = loadPeers(dir); err == nil {
+					for _, p := range list {
+						if checkPeer(p.Name, p.Weight) != nil || p.ID != p.key.id() {
+							t.Errorf("a peer that cannot be: %+v", p)
+						}
+					}
+				}
+				v = list
+			case stateFile:
+				v, err = loadState(dir)
+			case heardFile:
+				v, err = readHeard(dir)
+			case rotationFile:
+				var r rotation
+				if r, err = readRotation(dir); err == nil && !r.valid() {
+					t.Errorf("a change of a secret that cannot be: %+v", r)
+				}
+				v = r
+			case struckFile:
+				v, err = readStruck(dir)
+			case invitationsFile:
+				v, err = readInvitations(dir)
+			}
+			return v, err
+		}
+		first, err := read(b)
+		if err != nil {
+			return
+		}
+		written, err := json.Marshal(first)
+		if err != nil {
+			return // a time beyond the year 9999, which is never written
+		}
+		again, err := read(written)
+		if err != nil {
+			t.Fatalf("%s: %q is read, and written as %q, which is not: %v", name, b, written, err)
+		}
+		if rewritten, err := json.Marshal(again); err != nil || !reflect.DeepEqual(rewritten, written) {
+			t.Errorf("%s: %q, then %q, %v", name, written, rewritten, err)
+		}
+	})
+}

@@ -54,7 +54,6 @@ func TestModelAgain(t *testing.T) {
 	} {
 		for range 8 {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
-				t.Parallel()
 				synctest.Test(t, func(t *testing.T) { runModel(t, seed, &done) })
 			})
 		}

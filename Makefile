@@ -26,7 +26,8 @@ TORTURE     ?= 2m
 # Tests are compiled as releases are: what the tests of the house link has then been
 # compiled already, if these come last. What takes longest comes first. Of go vet,
 # "make vet" runs more than go test would.
-AS_RELEASED = CGO_ENABLED=0 GOFLAGS="$$($(GO) env GOFLAGS) -trimpath -gcflags=github.com/nats-io/...=-l -gcflags=google.golang.org/protobuf/...=-l"
+RELEASED    = $(addprefix -gcflags=,$(shell sed -n 's/^ *gcflags: \[\(.*\)\]$$/\1/p' .goreleaser.yaml | tr -d '",'))
+AS_RELEASED = CGO_ENABLED=0 GOFLAGS="$$($(GO) env GOFLAGS) -trimpath $(RELEASED)"
 LONG         = ./internal/mesh ./internal/engine ./signature ./internal/node
 
 SEARCH      ?= 10m

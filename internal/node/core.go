@@ -77,7 +77,7 @@ func newCore(cfg *config.Config, dir string, log *slog.Logger) *core {
 
 // startEngine is the first stage of a node.
 func (n *Node) startEngine(ctx context.Context, st *stage) error {
-	if err := errors.Join(ownFolder(n.dir), makeFolder(n.dir)); err != nil {
+	if err := ownFolder(n.dir); err != nil {
 		return err
 	}
 	n.noticeMissing()

@@ -37,7 +37,8 @@ func TestBitsList(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, err := Add(t.Context(), path, DefaultMaxBytes, []string{second}, false, Options{})
-		if err != nil || r.New != 3000 {
+		// By chance, some names seem to be there: more than 9 with a probability below 1e-11.
+		if err != nil || r.New > 3000 || r.New < 2991 {
 			t.Fatalf("%s: %+v, %v", structure, r, err)
 		}
 		l, err := Open(path, DefaultMaxBytes)

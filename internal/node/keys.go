@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"os"
 	"os/user"
@@ -80,14 +81,23 @@ func missingKey(dir, name string, size int) error {
 // returns that one's.
 func makeKey(path string, key []byte) error {
 	rand.Read(key)
-	err := wholefile.Create(path, wholefile.Bytes([]byte(hex.EncodeToString(key)+"\n")))
+	text := hex.EncodeToString(key)
+	if filepath.Base(path) == sealKeyFile {
+		text += " " + keyCheck(key) // nothing else tells a damaged one from another
+	}
+	err := wholefile.Create(path, wholefile.Bytes([]byte(text+"\n")))
 	if errors.Is(err, fs.ErrExist) {
 		return ReadKey(path, key)
 	}
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, errors.ErrUnsupported) { // a file system without links
-		return writeKey(path, key)
+		return writeSecret(path, text)
 	}
 	return err
+}
+
+// keyCheck returns what stands behind a key in its file, so that a damaged one is noticed.
+func keyCheck(key []byte) string {
+	return fmt.Sprintf("%08x", crc32.Checksum(key, crc32.MakeTable(crc32.Castagnoli)))
 }
 
 // ReadSecret returns the trimmed text of a file that nobody else may read.
@@ -109,15 +119,20 @@ func ReadSecret(path string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// ReadKey reads a key from a file that nobody else may read, in hexadecimal.
+// ReadKey reads a key from a file that nobody else may read: in hexadecimal, and after it,
+// perhaps, the check of [keyCheck].
 func ReadKey(path string, key []byte) error {
 	text, err := ReadSecret(path)
 	if err != nil {
 		return err
 	}
-	raw, err := hex.DecodeString(text)
+	digits, check, checked := strings.Cut(text, " ")
+	raw, err := hex.DecodeString(digits)
 	if err != nil || len(raw) != len(key) {
 		return fmt.Errorf("%w: %s: want %d hexadecimal digits", bulkhead.ErrMalformed, path, 2*len(key))
+	}
+	if checked && check != keyCheck(raw) {
+		return fmt.Errorf("%w: %s: the key and the check behind it do not belong together", bulkhead.ErrMalformed, path)
 	}
 	copy(key, raw)
 	return nil

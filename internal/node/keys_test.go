@@ -1,8 +1,11 @@
 package node
 
 import (
+	"encoding/hex"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -39,6 +42,7 @@ func TestLoadKeyRefuses(t *testing.T) {
 		{"not hexadecimal", "zz" + good[2:], 0o600, false, "want 32 hexadecimal digits"},
 		{"empty", "", 0o600, false, "want 32 hexadecimal digits"},
 		{"readable for others", good, 0o640, false, "lets others read it"},
+		{"of another check", good + " 00000000", 0o600, false, "do not belong together"},
 		{"huge", strings.Repeat("0", 5000), 0o600, false, "limit 4096"},
 		{"missing beside a store", "", 0, true, "put it back from a backup"},
 	}
@@ -65,6 +69,53 @@ func TestLoadKeyRefuses(t *testing.T) {
 				t.Errorf("the file was changed to %q", after)
 			}
 		})
+	}
+}
+
+// TestDamagedKey: whatever happens to one bit of the key of secrets, or wherever its file
+// ends, nobody takes it for another key. A key that somebody wrote by hand has no check.
+func TestDamagedKey(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, sealKeyFile)
+	var key [32]byte
+	if err := loadKey(dir, sealKeyFile, key[:]); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	try := func(what string, text []byte) {
+		t.Helper()
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var got [32]byte
+		switch err := loadKey(dir, sealKeyFile, got[:]); {
+		case err != nil && !strings.Contains(err.Error(), sealKeyFile):
+			t.Errorf("%s: %v, which does not name the file", what, err)
+		case err != nil:
+			refused++
+		case got != key:
+			t.Errorf("%s: %q is read as another key", what, text)
+		}
+	}
+	for i := range whole {
+		for bit := range 8 {
+			text := slices.Clone(whole)
+			text[i] ^= 1 << bit
+			try(fmt.Sprintf("bit %d of byte %d", bit, i), text)
+		}
+		try(fmt.Sprintf("%d bytes", i), whole[:i])
+	}
+	if refused < 8*64 {
+		t.Errorf("%d damaged files are refused", refused)
+	}
+	refused = 0
+	try("by hand", []byte(hex.EncodeToString(key[:])))
+	if refused != 0 {
+		t.Error("a key without its check is refused")
 	}
 }
 

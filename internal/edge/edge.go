@@ -86,8 +86,9 @@ func (e *Edge) Up() bool { return !e.health.away() }
 
 func (e *Edge) sendChecks(ctx context.Context, queries []bulkhead.Query) ([]result[bulkhead.Verdict], error) {
 	e.Stats.Requests.Add(1)
+	at := e.health.sent()
 	got, err := e.up.CheckBatch(ctx, queries)
-	e.health.note(err)
+	e.health.note(at, err)
 	out := make([]result[bulkhead.Verdict], len(got))
 	for i := range got {
 		out[i] = result[bulkhead.Verdict]{got[i].Verdict, got[i].Err}
@@ -97,8 +98,9 @@ func (e *Edge) sendChecks(ctx context.Context, queries []bulkhead.Query) ([]resu
 
 func (e *Edge) sendReports(ctx context.Context, reports []bulkhead.Report) ([]result[bulkhead.Receipt], error) {
 	e.Stats.Requests.Add(1)
+	at := e.health.sent()
 	got, err := e.up.ReportBatch(ctx, reports)
-	e.health.note(err)
+	e.health.note(at, err)
 	out := make([]result[bulkhead.Receipt], len(got))
 	for i := range got {
 		out[i] = result[bulkhead.Receipt]{got[i].Receipt, got[i].Err}
@@ -194,12 +196,13 @@ func (e *Edge) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhe
 	if e.health.mayAsk() {
 		e.Stats.Requests.Add(1)
 		short, cancel := context.WithTimeout(ctx, e.timeout)
+		at := e.health.sent()
 		err := e.up.Look(short, sigs, out, what)
 		cancel()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		e.health.note(err)
+		e.health.note(at, err)
 		if err == nil || errors.Is(err, bulkhead.ErrMalformed) {
 			return err
 		}
@@ -221,11 +224,12 @@ func (e *Edge) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint32)
 	e.Stats.Requests.Add(1)
 	long, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
+	at := e.health.sent()
 	err := e.up.Count(long, sigs, n)
 	if ctx.Err() != nil && err != nil {
 		return ctx.Err()
 	}
-	e.health.note(err)
+	e.health.note(at, err)
 	if down(err) || refusesEdge(err) {
 		return e.temporary(err)
 	}

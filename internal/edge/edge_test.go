@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -152,6 +153,60 @@ func TestAway(t *testing.T) {
 	}
 	if got := log.String(); strings.Count(got, "the upstream is unreachable") != 1 || strings.Count(got, "the upstream is reachable again") != 1 {
 		t.Errorf("log:\n%s\nwant one line for each change", got)
+	}
+}
+
+// held is an upstream that ends each look when and as it is told to.
+type held struct {
+	Upstream
+	asked chan chan error
+}
+
+func (u *held) Look(context.Context, []bulkhead.Signature, []bulkhead.Look, bulkhead.Aspect) error {
+	end := make(chan error)
+	u.asked <- end
+	return <-end
+}
+
+// TestLate checks that a request that was sent before the upstream went away or came
+// back, and ends after it, does not turn the state back.
+func TestLate(t *testing.T) {
+	u, now, log := &held{asked: make(chan chan error)}, newClock(), new(lockedBuffer)
+	e := New(Options{Upstream: u, Timeout: time.Hour, Now: now.Now, Log: slog.New(slog.NewTextHandler(log, nil))})
+	// look returns what ends a look that has been sent.
+	look := func() func(error) {
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			if err := e.Look(t.Context(), query(1).Signatures, make([]bulkhead.Look, 1), bulkhead.Counts); err != nil {
+				t.Error(err)
+			}
+		}()
+		end := <-u.asked
+		return func(err error) {
+			end <- err
+			<-ended
+		}
+	}
+	early, late, fails := look(), look(), look()
+	fails(io.EOF)
+	early(nil)
+	if e.Up() {
+		t.Error("an answer to what was asked before it went away makes the upstream reachable")
+	}
+	now.advance(probeEvery)
+	look()(nil)
+	if !e.Up() {
+		t.Error("an answer to what was asked while it was away does not make the upstream reachable")
+	}
+	late(io.EOF)
+	if !e.Up() {
+		t.Error("what was asked before the upstream came back makes it unreachable")
+	}
+	for _, text := range []string{"the upstream is unreachable", "the upstream is reachable again"} {
+		if got := strings.Count(log.String(), text); got != 1 {
+			t.Errorf("%d lines say %q, want 1:\n%s", got, text, log)
+		}
 	}
 }
 

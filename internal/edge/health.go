@@ -38,7 +38,11 @@ type health struct {
 	mu    sync.Mutex
 	since time.Time // when it became unreachable; zero while it is reachable
 	probe time.Time // when to try again
+	turns int       // how often that changed
 }
+
+// A turn is the state of the upstream when a request was sent.
+type turn int
 
 func (h *health) away() bool {
 	h.mu.Lock()
@@ -61,17 +65,31 @@ func (h *health) mayAsk() bool {
 	return true
 }
 
-// note records the outcome of a request, and logs changes.
-func (h *health) note(err error) {
+// sent returns what [health.note] needs when a request that is sent now has ended.
+func (h *health) sent() turn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return turn(h.turns)
+}
+
+// note records the outcome of a request, and logs changes. A request that was sent
+// before the last change says nothing about now: one that ends late, in either way,
+// must not turn the state back.
+func (h *health) note(at turn, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if at != turn(h.turns) {
+		return
+	}
 	switch gone := down(err); {
 	case gone && h.since.IsZero():
+		h.turns++
 		h.since = h.now()
 		h.probe = h.since.Add(probeEvery)
 		h.log.Error("the upstream is unreachable: checks are answered \"unknown\", reports are refused for now", "err", err)
 	case !gone && !h.since.IsZero():
 		h.log.Info("the upstream is reachable again", "away", h.now().Sub(h.since).Round(time.Millisecond).String())
+		h.turns++
 		h.since = time.Time{}
 		select {
 		case h.back <- struct{}{}:

@@ -68,7 +68,7 @@ func TestEdge(t *testing.T) {
 		t.Errorf("metrics:\n%s", text)
 	}
 	if away := log.count("the upstream is unreachable"); away != 1 {
-		t.Errorf("%d lines say that the upstream is away, want 1", away)
+		t.Errorf("%d lines say that the upstream is away, want 1:\n%s", away, strings.Join(log.lines, "\n"))
 	}
 }
 

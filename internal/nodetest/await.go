@@ -3,38 +3,12 @@ package nodetest
 import (
 	"fmt"
 	"net"
-	"sync"
 	"testing"
 	"time"
 )
 
 // Patience is how long the functions of this package wait for a process.
 const Patience = time.Minute
-
-var given sync.Map // ports that FreePort has already returned
-
-// FreePort returns a loopback port that is free in TCP and UDP, a different one each time.
-func FreePort(t testing.TB) int {
-	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		port := l.Addr().(*net.TCPAddr).Port
-		u, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
-		l.Close()
-		if err != nil {
-			continue
-		}
-		u.Close()
-		if _, twice := given.LoadOrStore(port, true); !twice {
-			return port
-		}
-	}
-	t.Fatal("no free port")
-	return 0
-}
 
 // Address returns a loopback address with a free port.
 func Address(t testing.TB) string {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"slices"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
 var testSecret = filter.Secret{1, 2, 3}
@@ -117,15 +117,10 @@ func start(t testing.TB, o Options) (*Mesh, func()) {
 	return m, stop
 }
 
-// freePort returns an address on the loopback interface that is free now.
+// freePort returns a free address on the loopback interface that nobody else gets.
 func freePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return nodetest.Address(t)
 }
 
 // TestTwoNodes: what is reported on one node is known to the other within two

@@ -35,8 +35,9 @@ type Engine struct {
 	read      atomic.Pointer[sources] // of the last look-up
 	failed    atomic.Pointer[error]   // why reports are refused; nil while they are taken
 	doubts    atomic.Pointer[[]Doubt] // since a salvage; nil for none
-	scratch   sync.Pool               // of *scratch
-	seen      sync.Pool               // of *bulkhead.Verdict
+	healedBy  atomic.Pointer[[]Healing]
+	scratch   sync.Pool // of *scratch
+	seen      sync.Pool // of *bulkhead.Verdict
 	counters  counters
 	watch     watch // of the writer
 
@@ -59,6 +60,8 @@ type Engine struct {
 	accountsIndex uint64 // last journal entry that the trust book has seen
 	journalBytes  uint64 // since the last checkpoint
 	recorder      recorder
+	wounds        *wounds           // nil for none
+	healings      map[string]uint64 // pages made whole since the start, by peer
 	tally         *book.TallyKeeper
 	block         *book.BlockKeeper
 

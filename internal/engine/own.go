@@ -69,6 +69,9 @@ func (c *recording) note(n int, record func(r *filter.Round, i, j int)) {
 // addCounts applies adds to an own array, and records them.
 func (e *Engine) addCounts(index uint64, g *book.Tally, v *votes) {
 	own, ok := g.Counts.(*filter.Counting)
+	if ok && e.wounds != nil {
+		e.wounds.note(index, ArrayCounts, g.Start, own.PageOf, v.Counts.Keys, v.Counts.N)
+	}
 	if !ok || len(v.Counts.Keys) == 0 {
 		g.Counts.AddBatch(index, v.Counts.Keys, v.Counts.N, nil)
 		return
@@ -85,6 +88,9 @@ func (e *Engine) addCounts(index uint64, g *book.Tally, v *votes) {
 
 func (e *Engine) setBits(index uint64, a Array, start uint64, set book.Bitset, keys []filter.Key) {
 	own, ok := set.(*filter.Bits)
+	if ok && e.wounds != nil {
+		e.wounds.note(index, a, start, own.PageOf, keys, nil)
+	}
 	if !ok || len(keys) == 0 {
 		set.SetBatch(index, keys, nil)
 		return

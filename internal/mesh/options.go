@@ -34,6 +34,11 @@ type Engine interface {
 	Horizon(a engine.Array) uint64
 	Floor(a engine.Array) uint64
 	Knows(keyID uint64) bool
+
+	Wounds(ctx context.Context) (engine.Wounds, error)
+	Heal(ctx context.Context, peer string, a engine.Array, start uint64, image []byte) error
+	EndHealing(ctx context.Context) error
+	ReplicaPages(ctx context.Context, origin string, a engine.Array, start uint64, g filter.Geometry, list []int) ([][]byte, error)
 }
 
 // A Mode says where the broker is.

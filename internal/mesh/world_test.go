@@ -61,7 +61,8 @@ type node struct {
 	w      *world
 	i      int
 	root   string
-	data   int // number of the store's folder
+	data   int    // number of the store's folder
+	aside  string // if the store is to be salvaged at the next start
 	id     *Identity
 	offset atomic.Int64 // of its clock
 	limit  uint64       // bytes of replicas; 0: none
@@ -91,7 +92,7 @@ func (n *node) start() {
 	t := n.w.t
 	var err error
 	// The disk of a test does not lose power.
-	if n.st, err = store.Open(n.folder(), store.Options{Durability: store.Relaxed}); err != nil {
+	if n.st, err = store.Open(n.folder(), n.storeOptions()); err != nil {
 		t.Fatal(err)
 	}
 	n.engine, err = engine.Open(context.Background(), engine.Options{
@@ -115,6 +116,15 @@ func (n *node) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel, n.done = cancel, make(chan error, 1)
 	go func() { n.done <- n.mesh.Run(ctx) }()
+}
+
+func (n *node) storeOptions() store.Options {
+	o := store.Options{Durability: store.Relaxed}
+	if n.aside != "" {
+		o.Salvage = &store.Salvage{Aside: n.aside}
+		n.aside = ""
+	}
+	return o
 }
 
 // stop ends the node; hard, as if its process had been killed.

@@ -354,7 +354,7 @@ func (n *core) describeEngine() client.NodeState {
 	return client.NodeState{
 		Name: name, Version: n.version, Network: fingerprint(n.secret()), Started: n.started, Now: clock.Now().UTC(),
 		Durability: cfg.Node.Durability, ReadOnly: info.Refusing, Threshold: info.Threshold,
-		Mature: info.Mature, Accounts: info.Accounts, Doors: n.doors, Doubts: doubtsOf(info.Doubts), Missing: n.missing,
+		Mature: info.Mature, Accounts: info.Accounts, Doors: n.doors, Doubts: doubtsOf(info.Doubts), Healed: healedBy(info.Healings), Missing: n.missing,
 		Counters: client.Counters{
 			Checks: info.Checks, Reports: info.Reports, Refused: info.Refused, Entries: info.Entries,
 			Checkpoints: info.Checkpoints, Recoveries: info.Recoveries, Forgotten: info.Forgotten,

@@ -50,7 +50,19 @@ func Examine(ctx context.Context, cfg *config.Config, dir string) (*client.Exami
 
 // examine is Examine of the node that runs.
 func (n *core) examine(ctx context.Context) (*client.Examination, error) {
-	return Examine(ctx, n.cfg.Load(), n.dir)
+	x, err := Examine(ctx, n.cfg.Load(), n.dir)
+	if err == nil && n.engine != nil {
+		// The files say what was so when the last snapshot was made.
+		x.Known, x.Healed = doubtsOf(n.engine.Doubts()), healedBy(n.engine.Healings())
+	}
+	return x, err
+}
+
+func healedBy(list []engine.Healing) (out []client.Healed) {
+	for _, h := range list {
+		out = append(out, client.Healed(h))
+	}
+	return out
 }
 
 // An examination is an Examination that is being made.

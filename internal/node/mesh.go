@@ -242,7 +242,7 @@ func (p *peers) Network(context.Context) (client.Network, error) {
 	n := client.Network{
 		Key: s.ID, Mode: string(s.Mode), Role: string(s.Role), Incarnation: s.Incarnation,
 		Memory: s.Memory.Bytes, MaxMemory: s.Memory.Limit, Merged: s.Memory.Merged, MergedInto: s.Memory.Into,
-		Published: s.Published, Bytes: s.Bytes, Rounds: s.Rounds, Images: s.Images, Dropped: s.Dropped, Strangers: s.Strangers,
+		Published: s.Published, Bytes: s.Bytes, Rounds: s.Rounds, Images: s.Images, Dropped: s.Dropped, Strangers: s.Strangers, Healing: s.Healing,
 	}
 	if r, ok := m.Rotation(); ok {
 		c := secretChange(&r)

@@ -1,0 +1,444 @@
+package mesh
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+// A ward is nodes that know each other, the first of which will lose pages.
+type ward struct {
+	*world
+	k   *memBroker
+	ill *node
+}
+
+// newWard has several nodes count, and share all of it.
+func newWard(t *testing.T, seed uint64, nodes int) *ward {
+	w := &ward{k: newMemBroker(rand.New(rand.NewPCG(seed, 2)))}
+	w.world = &world{t: t, rng: rand.New(rand.NewPCG(seed, 3)), done: new(tallyOfSteps), log: slog.New(slog.DiscardHandler), pause: time.Second, capacity: 20_000, messages: 384 << 10}
+	w.net = memNet{w.k}
+	for i := range nodes {
+		n := &node{w: w.world, i: i, root: memoryDir(t), truth: make(counts)}
+		var err error
+		if n.id, err = OpenIdentity(n.meshFolder()); err != nil {
+			t.Fatal(err)
+		}
+		n.start()
+		w.nodes = append(w.nodes, n)
+	}
+	w.peers()
+	w.ill = w.nodes[0]
+	for _, n := range w.nodes {
+		for range 200 {
+			n.report()
+		}
+	}
+	time.Sleep(20 * time.Second)
+	synctest.Wait()
+	if wrong := w.compare(); wrong != nil {
+		t.Fatal(wrong)
+	}
+	return w
+}
+
+// hurt stops the first node, and takes away all files of its own arrays of some kinds.
+func (w *ward) hurt(kinds ...string) {
+	w.t.Helper()
+	w.ill.stop(false)
+	names, err := os.ReadDir(filepath.Join(w.ill.folder(), "files"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, name := range names {
+		if slices.ContainsFunc(kinds, func(kind string) bool { return strings.HasPrefix(name.Name(), kind+"-") }) {
+			if err := os.Remove(filepath.Join(w.ill.folder(), "files", name.Name())); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
+	w.ill.aside = filepath.Join(w.ill.root, "aside")
+}
+
+// low returns how many counts of sightings the node has lower than all nodes took.
+func (w *ward) low(n *node) (low int) {
+	for sig := range 60 {
+		want := uint32(0)
+		for _, o := range w.nodes {
+			want += o.truth[sig][bulkhead.Sighting]
+		}
+		got := check(w.t, n.engine, sig).Sightings
+		if got < want {
+			low++
+		}
+	}
+	return low
+}
+
+// seen returns what a node says of all signatures.
+func (w *ward) seen(n *node) (out []bulkhead.Finding) {
+	for sig := range 60 {
+		out = append(out, check(w.t, n.engine, sig))
+	}
+	return out
+}
+
+// lowered reports whether some count is lower than it was.
+func lowered(before, now []bulkhead.Finding) bool {
+	for i := range now {
+		if now[i].Sightings < before[i].Sightings || now[i].Spam < before[i].Spam || now[i].Ham < before[i].Ham {
+			return true
+		}
+	}
+	return false
+}
+
+// TestHeal: a node whose arrays are lost has them back from its peers' replicas, and what it
+// counts meanwhile with it. Its peers never see less than before, and nothing twice; it goes
+// on in the life that it was in.
+func TestHeal(t *testing.T) {
+	for seed := range uint64(4) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWard(t, seed, 2+int(seed)%2)
+			life := w.ill.mesh.Status().Incarnation
+			before := w.seen(w.nodes[1])
+			w.hurt("counts", "spam", "revoked")
+			if seed == 3 {
+				w.net.faults(0.3, 0.3, 0.3)
+			}
+			w.ill.start()
+			if w.low(w.ill) == 0 || len(w.ill.engine.Doubts()) == 0 || !w.ill.mesh.Status().Healing {
+				t.Fatal("nothing is lost: this test sees nothing")
+			}
+			for i := range 200 {
+				if i%20 == 0 {
+					w.ill.report()
+				}
+				time.Sleep(500 * time.Millisecond)
+				if lowered(before, w.seen(w.nodes[1])) {
+					t.Fatalf("seed %d: a peer counts less than before", seed)
+				}
+			}
+			w.calm()
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			for _, wrong := range w.compare() {
+				t.Errorf("seed %d: %s", seed, wrong)
+			}
+			s := w.ill.mesh.Status()
+			if d := w.ill.engine.Doubts(); len(d) != 0 || s.Healing || s.Incarnation != life {
+				t.Errorf("seed %d: in doubt %v, heals %v, life %d after %d", seed, d, s.Healing, s.Incarnation, life)
+			}
+			if h := w.ill.engine.Healings(); len(h) == 0 {
+				t.Error("nobody has healed it")
+			}
+			w.stop()
+		})
+	}
+}
+
+// TestHealKilled: the process is killed again and again while it heals.
+func TestHealKilled(t *testing.T) {
+	for seed := range uint64(6) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWard(t, 100+seed, 3)
+			life := w.ill.mesh.Status().Incarnation
+			before := w.seen(w.nodes[2])
+			w.hurt("counts", "spam")
+			w.ill.start()
+			for range 5 {
+				w.ill.report()
+				time.Sleep(time.Duration(w.rng.Int64N(int64(3 * time.Second))))
+				w.ill.report()
+				w.ill.stop(w.rng.IntN(4) > 0)
+				w.ill.start()
+				if lowered(before, w.seen(w.nodes[2])) {
+					t.Fatalf("seed %d: a peer counts less than before", seed)
+				}
+			}
+			w.calm()
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			for _, wrong := range w.compare() {
+				t.Errorf("seed %d: %s", seed, wrong)
+			}
+			s := w.ill.mesh.Status()
+			if d := w.ill.engine.Doubts(); len(d) != 0 || s.Healing || s.Incarnation != life {
+				t.Errorf("seed %d: in doubt %v, heals %v, life %d after %d", seed, d, s.Healing, s.Incarnation, life)
+			}
+			w.stop()
+		})
+	}
+}
+
+// TestHealNobody: without peers that have the pages, the doubt stays, and the node shares
+// what it has after a while, in a new life. One that has no peers at all does so at once.
+func TestHealNobody(t *testing.T) {
+	for _, how := range []string{"away", "empty", "evicted"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWard(t, 7, 2)
+			life, other := w.ill.mesh.Status().Incarnation, w.nodes[1]
+			switch how {
+			case "away":
+				other.stop(false)
+			case "empty":
+				if err := other.mesh.EvictPeer(t.Context(), w.ill.id.ID()); err != nil {
+					t.Fatal(err)
+				}
+				w.net.wipe()
+			case "evicted":
+				if err := w.ill.mesh.EvictPeer(t.Context(), other.id.ID()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.hurt("counts")
+			w.ill.start()
+			doubts := len(w.ill.engine.Doubts())
+			wait := map[string]time.Duration{"away": 11 * time.Minute, "empty": 11 * time.Minute, "evicted": 5 * time.Second}[how]
+			if how != "evicted" {
+				time.Sleep(time.Minute)
+				if !w.ill.mesh.Status().Healing {
+					t.Errorf("%s: has given up after a minute", how)
+				}
+			}
+			w.ill.report()
+			time.Sleep(wait)
+			synctest.Wait()
+			s := w.ill.mesh.Status()
+			if got := len(w.ill.engine.Doubts()); s.Healing || s.Incarnation <= life || got == 0 || got != doubts {
+				t.Errorf("%s: heals %v, life %d after %d, %d doubts of %d", how, s.Healing, s.Incarnation, life, got, doubts)
+			}
+			if lost, err := w.ill.engine.Wounds(t.Context()); err != nil || lost.Store != "" {
+				t.Errorf("%s: still waits for %+v, %v", how, lost, err)
+			}
+			w.stop()
+		})
+	}
+}
+
+// TestHealLate: a peer that is away first answers when it is back.
+func TestHealLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWard(t, 9, 2)
+		life := w.ill.mesh.Status().Incarnation
+		w.nodes[1].stop(true)
+		w.hurt("counts", "spam", "revoked")
+		w.ill.start()
+		time.Sleep(5 * time.Minute)
+		w.calmNode(w.nodes[1])
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		for _, wrong := range w.compare() {
+			t.Error(wrong)
+		}
+		if s := w.ill.mesh.Status(); s.Healing || s.Incarnation != life || len(w.ill.engine.Doubts()) != 0 {
+			t.Errorf("heals %v, life %d after %d, in doubt %v", s.Healing, s.Incarnation, life, w.ill.engine.Doubts())
+		}
+		w.stop()
+	})
+}
+
+func (w *ward) calmNode(n *node) {
+	n.start()
+	w.net.cut(n, false)
+}
+
+// TestHealLiar: a peer that answers with pages of its own making, asked or not, changes
+// nothing, and keeps nobody from healing.
+func TestHealLiar(t *testing.T) {
+	for _, honest := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWard(t, 11, 2)
+			other := w.nodes[1]
+			_, liar := identity(t)
+			if err := w.ill.mesh.AddPeer(t.Context(), liar.ID(), "liar", 1); err != nil {
+				t.Fatal(err)
+			}
+			pages := make(map[ref][][]byte) // that the liar knows, and makes higher
+			for _, a := range other.engine.Replica(w.ill.id.ID()) {
+				_, images, err := other.engine.CopyReplica(t.Context(), w.ill.id.ID(), a.Array, a.Start)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, m := range images {
+					pages[ref{a.Array, a.Start}] = append(pages[ref{a.Array, a.Start}], fattened(t, m))
+				}
+			}
+			bus := w.k.connect()
+			at := stamp{incarnation: uint64(time.Now().UnixMilli()), boot: uint64(time.Now().UnixMilli())}
+			lies := 0
+			bus.subscribe(func(x topic) bool { return x.kind == kindAsk && x.origin == liar.public.hint() }, func(a arrival) {
+				m, err := parseMessage(a.msg, testSecret.ID())
+				if err != nil || m.kind != kindPages {
+					return
+				}
+				out := &message{kind: kindRefill, to: m.from, lost: lostPages{ref: m.lost.ref, geometry: m.lost.geometry}}
+				for _, page := range m.lost.list {
+					out.lost.list = append(out.lost.list, page)
+					out.lost.pages = append(out.lost.pages, pages[m.lost.ref][page])
+				}
+				at.seq++
+				at.at = uint64(time.Now().UnixMilli())
+				out.stamp, out.from, out.keyID = at, liar.public.hint(), testSecret.ID()
+				to := topic{kind: kindAsk, origin: m.from, key: liar.public.hint().String()}
+				for range 30 { // more than was asked for
+					lies++
+					_ = bus.publish(to, appendMessage(nil, out, liar))
+				}
+			})
+			w.hurt("counts", "spam", "revoked")
+			if !honest {
+				other.stop(false)
+			}
+			w.ill.start()
+			low, doubts := w.low(w.ill), len(w.ill.engine.Doubts())
+			time.Sleep(15 * time.Minute)
+			synctest.Wait()
+			if lies == 0 {
+				t.Fatal("nobody has asked the liar")
+			}
+			if honest {
+				for sig := range 60 {
+					for vote, c := range w.ill.truth[sig] {
+						f := check(t, w.ill.engine, sig)
+						got := map[bulkhead.Vote]uint32{bulkhead.Sighting: f.Sightings, bulkhead.Spam: f.Spam, bulkhead.Ham: f.Ham}[vote]
+						if want := c + other.truth[sig][vote]; got != want {
+							t.Errorf("signature %d: %d %v, want %d", sig, got, vote, want)
+						}
+					}
+				}
+				if d := w.ill.engine.Doubts(); len(d) > 0 {
+					t.Errorf("in doubt: %v", d)
+				}
+			} else if got := w.low(w.ill); got != low || len(w.ill.engine.Doubts()) != doubts || len(w.ill.engine.Healings()) != 0 {
+				t.Errorf("%d counts are low, and %d were; doubts %v, healed %v", got, low, w.ill.engine.Doubts(), w.ill.engine.Healings())
+			}
+			if err := bus.close(); err != nil {
+				t.Fatal(err)
+			}
+			w.stop()
+		})
+	}
+}
+
+// fattened returns a page with the same version and number of keys that shows more.
+func fattened(t *testing.T, m *filter.Image) []byte {
+	t.Helper()
+	info := m.Info
+	key := filter.Key{Hi: uint64(m.Page) << 54, Lo: 0x0102030405060708}
+	if m.Geometry.Kind == filter.Cells {
+		c, err := filter.NewCounting(m.Geometry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.SetGeneration(m.Generation)
+		if err := c.Load(m); err != nil {
+			t.Fatal(err)
+		}
+		for i := uint64(0); c.PageOf(key) != m.Page; i++ {
+			key.Hi = i << 40
+		}
+		c.Add(key, 1000)
+		m = c.Image(m.Page)
+	} else {
+		b, err := filter.NewBits(m.Geometry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.SetGeneration(m.Generation)
+		if err := b.Load(m); err != nil {
+			t.Fatal(err)
+		}
+		for i := uint64(0); b.PageOf(key) != m.Page; i++ {
+			key.Hi = i << 40
+		}
+		b.Set(key)
+		m = b.Image(m.Page)
+	}
+	m.Info.Version, m.Info.Keys = info.Version, max(m.Info.Keys, info.Keys)
+	return m.Append(nil)
+}
+
+// TestRefillBounds: who asks for its pages again and again is sent twice what there is of
+// it, and nobody is sent pages of others.
+func TestRefillBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWard(t, 13, 2)
+		home := w.nodes[1]
+		var counts engine.ArrayState
+		for _, a := range home.engine.Replica(w.ill.id.ID()) {
+			if a.Array == engine.ArrayCounts {
+				counts = a
+			}
+		}
+		w.ill.stop(false)
+		bus := w.k.connect()
+		got := 0
+		bus.subscribe(func(x topic) bool { return x.kind == kindAsk && x.origin == w.ill.id.public.hint() }, func(a arrival) {
+			m, err := parseMessage(a.msg, testSecret.ID())
+			if err == nil && m.kind == kindRefill {
+				for _, page := range m.lost.pages {
+					got += len(page)
+				}
+			}
+		})
+		at := stamp{incarnation: uint64(time.Now().UnixMilli()), boot: uint64(time.Now().UnixMilli())}
+		ask := func(id *Identity, x lostPages) {
+			at.seq++
+			at.at = uint64(time.Now().UnixMilli())
+			m := &message{kind: kindPages, to: home.id.public.hint(), lost: x, stamp: at, from: id.public.hint(), keyID: testSecret.ID()}
+			home.mesh.receiver.deliver(context.Background(), bus, arrival{topic: topic{kind: kindAsk, origin: m.to, key: id.public.hint().String()}, msg: appendMessage(nil, m, id)}, true)
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		x := lostPages{ref: ref{engine.ArrayCounts, counts.Start}, geometry: counts.Geometry}
+		for page := range counts.Geometry.Pages() {
+			x.list = append(x.list, uint64(page), 1<<40, uint64(page))
+		}
+		ask(w.ill.id, x)
+		once := got
+		if once == 0 {
+			t.Fatal("nothing is sent")
+		}
+		_, stranger := identity(t)
+		ask(stranger, x)
+		other := x
+		other.geometry.K ^= 1
+		ask(w.ill.id, other)
+		other = x
+		other.start++
+		ask(w.ill.id, other)
+		if got != once {
+			t.Errorf("%d bytes for nobody's pages", got-once)
+		}
+		limit := drawLeast
+		for _, a := range home.engine.Replica(w.ill.id.ID()) {
+			limit += 2 * int(min(a.Geometry.Bytes(), 1024+8*a.Keys)+64*uint64(a.Geometry.Pages()))
+		}
+		begun := time.Now()
+		for range 3 * limit / once {
+			ask(w.ill.id, x)
+		}
+		if most := int(float64(limit)*(1+time.Since(begun).Seconds()/drawAgain.Seconds())) + 2*once; got > most {
+			t.Errorf("%d bytes were sent again, limit %d", got, most)
+		}
+		if n := home.mesh.Status().Peers[0].Refusals[reasonAsks]; n == 0 {
+			t.Error("nothing is refused")
+		}
+		if err := bus.close(); err != nil {
+			t.Fatal(err)
+		}
+		w.nodes[1].stop(false)
+	})
+}

@@ -181,11 +181,11 @@ func (c *Counting) add(at uint64, x cells, n uint32) (before uint32) {
 		if before == 0 {
 			p.Keys++
 			c.fresh++
-			c.slice(at, x)
 		}
 		if before+n < escape {
 			p.Version++
 			raiseLine(c.own(at), x, c.k, uint64(before+n))
+			c.slice(at, x, before)
 			return before
 		}
 	} else {
@@ -203,6 +203,7 @@ func (c *Counting) add(at uint64, x cells, n uint32) (before uint32) {
 	}
 	p.Version++
 	c.raiseHeavy(p, at, x, min(before+n, Many))
+	c.slice(at, x, before)
 	return before
 }
 

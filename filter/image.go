@@ -160,8 +160,9 @@ func (c *Counting) Load(m *Image) error {
 	if err := c.takes(m); err != nil {
 		return err
 	}
+	old := c.oldPage(m.Page)
 	c.store(m.Page, m.plane, false)
-	c.slicePage(m.Page, c.writes)
+	c.slicePage(m.Page, c.writes, old)
 	c.setInfo(m.Page, m.Info)
 	return nil
 }
@@ -173,8 +174,9 @@ func (b *Bits) Load(m *Image) error {
 	if err := b.takes(m); err != nil {
 		return err
 	}
+	old := b.oldPage(m.Page)
 	b.store(m.Page, m.lines)
-	b.slicePage(m.Page, b.writes)
+	b.slicePage(m.Page, b.writes, old)
 	b.setInfo(m.Page, m.Info)
 	return nil
 }

@@ -25,7 +25,7 @@ func (c *Counting) Merge(o *Counting) error {
 			info.Version++
 			info.Keys += more.Keys
 			info.Overflow = c.mergePage(p, o, &work)
-			c.slicePage(p, c.writes)
+			c.slicePage(p, c.writes, nil)
 			c.setInfo(p, info)
 		}
 		unlock()
@@ -138,7 +138,7 @@ func (b *Bits) Merge(o *Bits) error {
 		b.mu.Lock()
 		dst, src := b.ownPage(p), o.pageWords(p)
 		if orLines(&dst[0], &src[0], len(dst)) {
-			b.slicePage(p, b.writes)
+			b.slicePage(p, b.writes, nil)
 			info := b.pages[p].PageInfo
 			info.Version++
 			info.Keys += keys

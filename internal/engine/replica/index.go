@@ -115,6 +115,11 @@ func (s *Set) adoptIndexes(jobs []indexing) {
 // planIndexes returns what to do. It runs between two batches.
 func (s *Set) planIndexes() (jobs []indexing) {
 	v := s.View()
+	if s.tooLarge(v, 0, 8) {
+		for _, x := range v.Indexes {
+			x.DropExact() // which take the most, and are missed the least
+		}
+	}
 	if len(v.Indexes) > 0 && s.tooLarge(v, 0, 8) {
 		return []indexing{{old: v.Indexes}}
 	}
@@ -149,7 +154,7 @@ func (s *Set) planIndexes() (jobs []indexing) {
 	}
 	for g, x := range by {
 		if len(x.loose) >= leastIndexed {
-			jobs = append(jobs, x.plan(g, func(more uint64) bool { return !s.tooLarge(v, more, 7) })...)
+			jobs = append(jobs, x.plan(g, func(more, eighths uint64) bool { return !s.tooLarge(v, more, eighths) })...)
 		}
 	}
 	return jobs
@@ -163,8 +168,9 @@ type indexed struct {
 }
 
 // plan returns how the loose arrays get into an index. Small indexes are made into larger
-// ones, so that there are few; one is small, too, if most of its arrays are gone.
-func (x *indexed) plan(g filter.Geometry, fits func(more uint64) bool) (jobs []indexing) {
+// ones, so that there are few; one is small, too, if most of its arrays are gone. fits tells
+// whether there is memory for so many bytes more, in a number of eighths of the limit.
+func (x *indexed) plan(g filter.Geometry, fits func(more, eighths uint64) bool) (jobs []indexing) {
 	var small []*Index
 	arrays := x.loose
 	for i, old := range x.all {
@@ -181,27 +187,48 @@ func (x *indexed) plan(g filter.Geometry, fits func(more uint64) bool) (jobs []i
 		for columns < len(part) {
 			columns *= 2
 		}
-		to, err := filter.NewSliced(g, columns)
-		if err != nil || !fits(indexSize(part, columns)) {
+		to := newIndex(g, columns, indexSize(part, columns), fits)
+		if to == nil {
 			return nil
 		}
-		jobs = append(jobs, indexing{to: &Index{Sliced: to}, arrays: part})
+		jobs = append(jobs, indexing{to: to, arrays: part})
 	}
 	jobs[len(jobs)-1].old = small
 	return jobs
+}
+
+// newIndex returns an index that takes up to size bytes, or one that is exact where there is
+// much room: it takes as much as its arrays. It returns nil where there is no room.
+func newIndex(g filter.Geometry, columns int, size uint64, fits func(more, eighths uint64) bool) *Index {
+	make, exact := filter.NewSlicedExact, size*shareOf(g)
+	if !fits(exact, 6) {
+		if !fits(size, 7) {
+			return nil
+		}
+		make = filter.NewSliced
+	}
+	to, err := make(g, columns)
+	if err != nil {
+		return nil
+	}
+	return &Index{Sliced: to}
 }
 
 // indexSize returns how many bytes an index of arrays takes at most, about: a bit for each
 // cell, or for every second bit, of as many arrays as there are columns.
 func indexSize(arrays []loaded, columns int) (sum uint64) {
 	for _, a := range arrays {
-		share := uint64(4)
-		if a.Geometry().Kind == filter.Bitmap {
-			share = 2
-		}
-		sum = max(sum, charged(a)/share)
+		sum = max(sum, charged(a)/shareOf(a.Geometry()))
 	}
 	return sum * uint64(columns)
+}
+
+// shareOf returns which share of an array is in an index that is not exact: one in four, or in two.
+func shareOf(g filter.Geometry) uint64 {
+	if g.Kind == filter.Bitmap {
+		return 2
+	}
+	return 4
 }
 
 // Indexed returns how many arrays that look-ups read are in an index, and how many are in

@@ -197,11 +197,33 @@ func costFolder(t *testing.T, dir string, origins, generations int, cases []cost
 			}
 		}
 	}
+	for n := range len(cases) * costMessages {
+		costReport(t, e, n, cases[n/costMessages].listed)
+	}
 	if err := e.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if err := st.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// costReport tells a node itself of a message, so that a node without origins has to say as
+// much about it as others.
+func costReport(t *testing.T, e *engine.Engine, message int, spam bool) {
+	t.Helper()
+	var r bulkhead.Report
+	for i := range costSignatures {
+		r.Signatures = append(r.Signatures, costSig(t, message, i))
+	}
+	votes := []bulkhead.Vote{bulkhead.Sighting}
+	if spam {
+		votes = append(votes, bulkhead.Spam)
+	}
+	for _, r.Vote = range votes {
+		if _, err := e.Report(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

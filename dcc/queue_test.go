@@ -42,12 +42,13 @@ func TestMoreReportsThanCanWait(t *testing.T) {
 		return p
 	}
 	sent := uint32(0)
-	for ; s.Stats.Limited.Load() == 0 && sent < 50*maxQueued; sent++ {
+	for full := time.Now().Add(time.Minute); s.Stats.Limited.Load() == 0 && sent < 50*maxQueued; sent++ {
 		if _, err := c.Write(report(sent, 1)); err != nil {
 			t.Fatal(err)
 		}
-		if sent%16 == 15 {
-			time.Sleep(time.Millisecond) // the fewer come together, the sooner it is full
+		// Each by itself: the fewer come together, the sooner it is full.
+		for s.PacketStats().Received.Load() <= int64(sent) && time.Now().Before(full) {
+			time.Sleep(10 * time.Microsecond)
 		}
 	}
 	if s.Stats.Limited.Load() == 0 {

@@ -132,7 +132,7 @@ func TestDeb(t *testing.T) {
 	m.must(`echo '[limits]
 requests_per_second = 77' >>/etc/bulkhead/bulkhead.toml
 dpkg-deb -R /tmp/first.deb /tmp/next && sed -i 's/^Version: .*/Version: 99.0-1/' /tmp/next/DEBIAN/control
-dpkg-deb --root-owner-group -b /tmp/next /tmp/next.deb
+dpkg-deb --root-owner-group -Zgzip -z1 -b /tmp/next /tmp/next.deb
 dpkg -i /tmp/next.deb`, "over (")
 	m.must("grep -c 'requests_per_second = 77' /etc/bulkhead/bulkhead.toml; stat -c '%a %U:%G' /etc/bulkhead/bulkhead.toml", "640 root:bulkhead")
 	m.must("dpkg-query -W -f '${Version} ${Status}' bulkhead", "99.0-1 install ok installed")

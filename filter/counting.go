@@ -33,6 +33,7 @@ type Counting struct {
 	*array
 	k          uint8
 	keep, fill uint64
+	floor      uint32 // 0: none
 }
 
 // NewCounting returns an empty array, or an error that wraps [ErrGeometry] if g
@@ -184,6 +185,9 @@ func (c *Counting) add(at uint64, x cells, n uint32) (before uint32) {
 		}
 		if before+n < escape {
 			p.Version++
+			if c.floor > 0 {
+				c.show(p, before, before+n)
+			}
 			raiseLine(c.own(at), x, c.k, uint64(before+n))
 			c.slice(at, x, before)
 			return before
@@ -193,6 +197,9 @@ func (c *Counting) add(at uint64, x cells, n uint32) (before uint32) {
 		if before, done = p.table.Load().addExact(at%PageLines, x, c.k, n); done {
 			if n > 0 && before < Many {
 				p.Version++
+				if c.floor > 0 {
+					p.Shown++ // it is a heavy key
+				}
 			}
 			return before
 		}
@@ -202,6 +209,9 @@ func (c *Counting) add(at uint64, x cells, n uint32) (before uint32) {
 		}
 	}
 	p.Version++
+	if c.floor > 0 {
+		c.show(p, before, before+n)
+	}
 	c.raiseHeavy(p, at, x, min(before+n, Many))
 	c.slice(at, x, before)
 	return before

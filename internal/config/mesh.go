@@ -15,6 +15,7 @@ type Mesh struct {
 	Credentials string   `toml:"credentials" doc:"mode \"external\": file with a user JWT and its key. Empty: the node's own key;\n\"none\": the servers ask for none, or the URLs have a name and password"`
 	CA          string   `toml:"ca" doc:"mode \"external\": PEM file of the authorities for the servers' certificates.\nEmpty: those of the system"`
 	Interval    Duration `toml:"publish_interval" doc:"time between two publications of what was counted. On average a peer knows after\nhalf of it; a shorter time costs more bytes per report"`
+	ShareCounts int      `toml:"share_counts_from" doc:"how often a signature must have been counted here in a day before others are told,\n1 to 15, and then of all those times. 1 tells everything at once, so that whoever can\nguess a message can see that one person received it. Votes that list are told at once"`
 	Heartbeat   Duration `toml:"heartbeat" doc:"time between two messages that state the versions of this node's arrays"`
 	Memory      int64    `toml:"memory_bytes" doc:"memory for the counts of all peers, bytes. Beyond it, counts of peers are merged,\nwhich makes them less exact; what has no room even then is refused"`
 	MaxAdds     float64  `toml:"peer_adds_per_minute" doc:"what one peer may count in a minute; an hour's worth may come at once. A peer\nthat exceeds it is quarantined: kept, but not counted until you weigh it again"`
@@ -27,7 +28,7 @@ type Mesh struct {
 func defaultMesh() Mesh {
 	return Mesh{
 		Mode: "off", Listen: "127.0.0.1:8421", Servers: []string{}, Role: "both",
-		Interval: Duration(1500 * time.Millisecond), Heartbeat: Duration(30 * time.Second), Memory: 4 << 30,
+		Interval: Duration(1500 * time.Millisecond), ShareCounts: 2, Heartbeat: Duration(30 * time.Second), Memory: 4 << 30,
 		MaxAdds: 1e6, MaxListings: 1e5, StreamAge: Duration(72 * time.Hour), StreamBytes: 1 << 30, Replicas: 1,
 	}
 }
@@ -46,6 +47,7 @@ func (c *checker) mesh(m *Mesh) {
 	}
 	c.servers("mesh.servers", m.Mode, m.Servers)
 	c.duration("mesh.publish_interval", m.Interval, 10*time.Millisecond, time.Minute)
+	c.between("mesh.share_counts_from", float64(m.ShareCounts), 1, 15)
 	c.duration("mesh.heartbeat", m.Heartbeat, 100*time.Millisecond, time.Hour)
 	c.between("mesh.memory_bytes", float64(m.Memory), 1<<20, 1<<50)
 	c.between("mesh.peer_adds_per_minute", m.MaxAdds, 1, 1e12)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 )
@@ -17,5 +18,16 @@ func TestParseNetworkMapped(t *testing.T) {
 	}
 	if p, err := ParseNetwork("::ffff:192.0.2.7/120"); err == nil {
 		t.Errorf("host bits: %v", p)
+	}
+}
+
+func TestShareCountsFrom(t *testing.T) {
+	for from, ok := range map[int]bool{0: false, 1: true, 2: true, 15: true, 16: false} {
+		if _, err := Parse(fmt.Appendf(nil, "[mesh]\nshare_counts_from = %d\n", from)); (err == nil) != ok {
+			t.Errorf("%d: %v", from, err)
+		}
+	}
+	if got := Default().Mesh.ShareCounts; got != 2 {
+		t.Errorf("by default %d", got)
 	}
 }

@@ -127,20 +127,32 @@ func (e *Engine) examine(n *store.Inspection, doubts []Doubt) (left []Doubt) {
 			left = append(left, *d)
 			continue
 		}
-		rest := []Doubt{*d}
+		rest, floor := []Doubt{*d}, floorOf(e.ownArray(d))
 		for page := d.Page; page < d.Page+d.Pages; page++ {
 			at := place{replica.Key{Array: Array(d.Array), Start: d.Start}, page}
 			switch {
 			case w.pages[at] != nil: // lost again
-			case sums[page].Version == 0 && !d.Stale:
+			case sums[page].Version == 0 && !d.Stale && (floor == 0 || sums[page].Index == 0):
 				rest = without(rest, at)
+			case sums[page].Version == 0 && !d.Stale:
+				w.broken = true // it has shown nothing, so nobody has anything of it
 			default:
 				w.pages[at] = &wound{sum: sums[page]}
+				// What was below the floor is lost, so what comes is not shown as it would be.
+				w.broken = w.broken || floor > 0
 			}
 		}
 		left = append(left, rest...)
 	}
 	return left
+}
+
+// floorOf returns the floor of an own array.
+func floorOf(array imaged) uint32 {
+	if c, ok := array.(*filter.Counting); ok {
+		return c.Floor()
+	}
+	return 0
 }
 
 // sums returns the sums of the pages of the array that a doubt is about.
@@ -211,6 +223,9 @@ func (e *Engine) Heal(ctx context.Context, peer string, a Array, start uint64, i
 		return fmt.Errorf("%w: %s of generation %d is gone", ErrOtherPage, a, start)
 	}
 	m, err := filter.ParseImage(image, array.Geometry())
+	if err == nil && m.Floor() > 0 {
+		err = errors.New("it has a floor")
+	}
 	if err != nil || m.Generation != start {
 		return fmt.Errorf("%w: page of %s, generation %d: %v", bulkhead.ErrMalformed, a, start, err)
 	}
@@ -236,7 +251,7 @@ func (c *healing) do(e *Engine) error {
 	if err := e.refusing(); err != nil {
 		return err
 	}
-	image, err := lost.grown(c.page)
+	image, err := lost.grown(c.page, floorOf(e.own(c.at.Key)))
 	if err != nil {
 		return err
 	}
@@ -251,15 +266,15 @@ func (c *healing) do(e *Engine) error {
 	return nil
 }
 
-// grown returns the page with what was added since.
-func (w *wound) grown(m *filter.Image) (*filter.Image, error) {
+// grown returns the page with what was added since, as one of an array with a floor.
+func (w *wound) grown(m *filter.Image, floor uint32) (*filter.Image, error) {
 	if m.Geometry.Kind == filter.Cells {
 		array, err := filter.NewSparseCounting(m.Geometry)
 		if err != nil {
 			return nil, err
 		}
 		array.SetGeneration(m.Generation)
-		if err := array.Load(m); err != nil {
+		if err := errors.Join(array.SetFloor(floor), array.Load(m)); err != nil {
 			return nil, err
 		}
 		array.AddBatch(0, w.keys, w.n, nil)
@@ -322,8 +337,10 @@ func (h *healed) apply(e *Engine, index uint64) error {
 	at := place{key, m.Page}
 	e.wounds.drop(at)
 	delete(e.recorder.rounds, key) // they do not lead to what is there now
-	doubts := without(e.Doubts(), at)
-	e.doubts.Store(&doubts)
+	if floorOf(array) == 0 {       // else what was below the floor is still missing
+		doubts := without(e.Doubts(), at)
+		e.doubts.Store(&doubts)
+	}
 	return nil
 }
 

@@ -370,3 +370,68 @@ func FuzzWounds(f *testing.F) {
 		}
 	})
 }
+
+// TestHealAboveFloor: of an array with a floor peers give back what they were shown. What was
+// below it stays lost and in doubt, and the arrays are said not to be what they were.
+func TestHealAboveFloor(t *testing.T) {
+	p := &patient{floor: 8, dir: filepath.Join(t.TempDir(), "store"), counts: make([]uint32, 3000)}
+	st := p.store(t, nil)
+	e := p.engine(t, st, nil)
+	p.count(t, e, rand.New(rand.NewPCG(1, 2)), 60)
+	if err := e.checkpoint(t.Context(), e.between); err != nil {
+		t.Fatal(err)
+	}
+	replicas, before := e.images(t), slices.Clone(p.counts)
+	p.count(t, e, rand.New(rand.NewPCG(3, 4)), 20)
+	if err := st.Close(); err != nil { // it was killed
+		t.Fatal(err)
+	}
+	damage(t, p.dir, false, "counts")
+	st = p.store(t, &store.Salvage{Aside: filepath.Join(t.TempDir(), "aside")})
+	e = p.engine(t, st, nil)
+	lost, err := e.Wounds(t.Context())
+	if err != nil || lost.Whole || len(lost.Pages) == 0 {
+		t.Fatalf("lost: %+v, %v", lost, err)
+	}
+	doubts := e.Doubts()
+	for _, part := range replicas {
+		m, err := filter.ParseImage(part.Image, part.Geometry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = e.Heal(t.Context(), "a", part.Array, part.Start, part.Image)
+		if asked := part.Array == ArrayCounts && m.Info.Version > 0; asked != (err == nil) || !asked && !errors.Is(err, ErrOtherPage) {
+			t.Fatalf("page %d of %s: %v", m.Page, part.Array, err)
+		}
+	}
+	for _, state := range []string{"healed", "started again"} {
+		here, missing := 0, 0
+		for i, had := range before {
+			got := check(t, e, countSignature(t, bulkhead.DCCBody, i)).Findings[0].Sightings
+			want := p.counts[i]
+			if had < p.floor {
+				want -= had // it was lost
+			}
+			if got != want {
+				t.Fatalf("%s: %d sightings of %d, want %d, of which %d were known to peers", state, got, i, want, had)
+			}
+			if had >= p.floor {
+				here++
+			} else if had > 0 {
+				missing++
+			}
+		}
+		if here < 100 || missing < 100 || !reflect.DeepEqual(e.Doubts(), doubts) {
+			t.Fatalf("%s: %d counts came back, %d did not; doubts %v, want %v", state, here, missing, e.Doubts(), doubts)
+		}
+		if lost, err := e.Wounds(t.Context()); err != nil || lost.Whole || len(lost.Pages) > 0 {
+			t.Fatalf("%s: still lost: %+v, %v", state, lost, err)
+		}
+		if err := errors.Join(e.Close(t.Context()), st.Close()); err != nil {
+			t.Fatal(err)
+		}
+		st = p.store(t, nil)
+		e = p.engine(t, st, nil)
+	}
+	e.Close(t.Context())
+}

@@ -179,7 +179,9 @@ func (n *core) engineOptions(cfg *config.Config) (engine.Options, error) {
 
 func tallyOf(cfg *config.Config) engine.BookOptions {
 	t := &cfg.Tally
-	return engine.BookOptions{Generation: time.Duration(t.Generation), Keep: t.Keep, Capacity: uint64(t.Capacity), Error: t.Error}
+	return engine.BookOptions{
+		Generation: time.Duration(t.Generation), Keep: t.Keep, Capacity: uint64(t.Capacity), Error: t.Error, Floor: uint32(cfg.Mesh.ShareCounts),
+	}
 }
 
 func blocklistOf(cfg *config.Config) engine.BookOptions {

@@ -515,3 +515,31 @@ func TestTooLarge(t *testing.T) {
 		t.Errorf("%v, %v: want an error and the book as it was", got, err)
 	}
 }
+
+// TestFloors: a tally's generations have the floor of its options, and one opens when that has
+// changed.
+func TestFloors(t *testing.T) {
+	o := tallyOptions
+	var b Book[*Tally]
+	for _, floor := range []uint32{0, 1, 3, 3, 2} {
+		o.Floor = floor
+		k, had := NewTally(o, 10, 7, false, slog.New(slog.DiscardHandler)), len(b.Live)
+		changed := had == 0 || max(1, b.Live[0].Floor) != max(1, floor)
+		b, _ = turn(t, k, b, monday)
+		if g := b.Live[0]; (len(b.Live) > had) != changed || max(1, g.Floor) != max(1, floor) {
+			t.Fatalf("floor %d: generations %v, the newest with floor %d", floor, starts(b), g.Floor)
+		}
+		k.SetKey(7) // what is made ahead of time has it, too
+		if f := k.Ahead(b, monday.Truncate(day).Add(day-time.Second)); f != nil {
+			f()
+		}
+		next, _ := turn(t, k, b, monday.Add(day))
+		if g := next.Live[0]; max(1, g.Floor) != max(1, floor) || g.Counts.(*filter.Counting).Above().Keys() != 0 {
+			t.Errorf("floor %d: the next generation has %d", floor, g.Floor)
+		}
+	}
+	o.Floor = filter.MaxFloor + 1
+	if err := o.Validate(); err == nil {
+		t.Error("a floor above what an array can have")
+	}
+}

@@ -10,7 +10,8 @@ import (
 )
 
 // A Sum says what a page of a checkpoint is, without what it holds: whoever brings the same
-// page back, if the file is damaged, is believed.
+// page back, if the file is damaged, is believed. Of a page of an array with a floor it is the sum
+// of what the page shows to others.
 type Sum struct {
 	Version uint64 // of the page
 	Index   uint64 // of the last journal entry that the page has seen
@@ -37,6 +38,17 @@ func sumOf(page []byte) (s Sum) {
 	h.Write(page[indexEnd:sumAt])
 	h.Write(page[pageHead:])
 	h.Sum(s.Hash[:0])
+	return s
+}
+
+// shownSum is sumOf for what an own page shows to others, which is all that replicas have.
+func shownSum(page []byte, g filter.Geometry) Sum {
+	s := sumOf(page)
+	if m, err := filter.ParseImage(page, g); err == nil && m.Floor() > 0 {
+		index := s.Index
+		s = SumOf(m.Above())
+		s.Index = index
+	}
 	return s
 }
 
@@ -68,7 +80,7 @@ func Summed(array Array, between func(func())) (write, sums func(io.Writer) erro
 	write = func(w io.Writer) error {
 		table = table[:0]
 		return writePages(array, between, w, func(page []byte) {
-			s := sumOf(page)
+			s := shownSum(page, array.Geometry())
 			table = s.Append(table)
 		})
 	}
